@@ -49,7 +49,7 @@ sync_done(struct io_job *job)
 
 /* The collecting group is now in flight.  False: there is nothing to sync. */
 static bool
-depart(struct commit *m)
+begin_sync(struct commit *m)
 {
     if (m->failed || m->in_flight || !m->file->begin(m->ctx))
         return false;
@@ -65,7 +65,7 @@ depart(struct commit *m)
 void
 commit_go(struct commit *m)
 {
-    if (depart(m))
+    if (begin_sync(m))
         io_push(m->io, &m->job);
 }
 
@@ -82,7 +82,7 @@ commit_turn(struct commit *m, bool alone)
         commit_go(m);
         return;
     }
-    if (!depart(m))
+    if (!begin_sync(m))
         return;
     m->syncs_here++;
     sync_run(&m->job);

@@ -1,5 +1,5 @@
-/* writer/commit.h - group commit: when what was appended is synced, and whose
- * answers may then leave.
+/* writer/commit.h - group commit: group commit: when appended bytes are synced,
+ * and when the answers that depend on them leave.
  *
  * A commit is one file's worth of durability: the logs have one, a journal
  * would have another, so that neither waits for the other's bytes.  What was
@@ -15,13 +15,12 @@
  *     synced                       its answers may leave; the next one departs
  *
  * Order: `begin` notes which bytes the sync covers before the gate departs, so
- * a group's bytes are in its sync.  After a failed sync no gate opens, and no
- * more is synced: the process ends.  A file that can go on says what those who
- * wait are told instead (`words`).
+ * a group's bytes are in its sync.  After a failed sync no answer leaves and
+ * the process exits, unless the file provides words(): these replace the
+ * answers.
  *
- * Two wake-ups per sync are spared where that delays nobody: when this loop has
- * nobody else to serve, syncs have been quick for a while, and the file says
- * that this one is small, the loop syncs by itself.
+ * The loop syncs by itself, saving two wake-ups, if it has no other connection
+ * to serve, recent syncs were quick and the file reports a small one.
  *
  * Ownership: struct commit is the caller's.  The loop's thread, but for `sync`.
  */
@@ -36,10 +35,10 @@
 
 #define COMMIT_QUICK_RUNS 8 /* quick syncs in a row before one in the loop */
 
-/* What is made durable.  All but `sync` never wait for the disk. */
+/* The file that is made durable.  Only sync() waits for the disk. */
 struct commit_file {
     void (*flush)(void *ctx);          /* writes what was appended */
-    bool (*is_due)(const void *ctx);   /* a sync, though nobody waits */
+    bool (*is_due)(const void *ctx);   /* a sync, though no answer waits */
     bool (*is_small)(const void *ctx); /* the loop may do it, if it is quick */
     bool (*begin)(void *ctx);          /* false: nothing, or not now */
     int (*sync)(void *ctx);            /* I/O thread; 0 or -errno, no retry */
@@ -64,13 +63,14 @@ struct commit {
     uint64_t syncs, syncs_here, sync_ns; /* figures */
 };
 
-/* For `max` connections that may wait; `id` tells gates apart.  -ENOMEM. */
+/* For `max` connections that may wait; `id` distinguishes the gates.  -ENOMEM.
+ */
 int commit_init(struct commit *m, const struct commit_file *file, void *ctx,
                 struct io *io, size_t max, uint8_t id);
 void commit_fini(struct commit *m);
 
-/* The last of a turn.  `alone`: the loop serves nobody whom a brief sync would
- * delay. */
+/* The end of a turn.  `alone`: a brief sync in the loop delays no connection.
+ */
 void commit_turn(struct commit *m, bool alone);
 
 /* Starts a sync now if there is anything to sync and none is in flight. */

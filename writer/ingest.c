@@ -3,8 +3,8 @@
 
 static_assert(CONN_PAD >= LOGS_WORD, "names are copied by whole words");
 
-/* No peer waits for an answer, so a large slice is cheaper: each slice costs a
- * wait, a receive and a write. */
+/* No client waits for an answer, and a turn has capacity for several slices:
+ * each costs a wait, a receive and a write. */
 #define SILENT_SLICE ((uint32_t)256 << 10)
 
 static const char malformed[] =

@@ -12,7 +12,7 @@
 #include "common/base/diag.h"
 
 static void
-push(struct io_queue *q, struct io_job *job)
+push_job(struct io_queue *q, struct io_job *job)
 {
     job->next = NULL;
     if (q->tail)
@@ -23,7 +23,7 @@ push(struct io_queue *q, struct io_job *job)
 }
 
 static struct io_job *
-pop(struct io_queue *q)
+pop_job(struct io_queue *q)
 {
     struct io_job *job = q->head;
 
@@ -36,7 +36,7 @@ pop(struct io_queue *q)
 }
 
 static void
-lock(struct io *io)
+lock_io(struct io *io)
 {
     int rc = pthread_mutex_lock(&io->mutex);
 
@@ -44,7 +44,7 @@ lock(struct io *io)
 }
 
 static void
-unlock(struct io *io)
+unlock_io(struct io *io)
 {
     int rc = pthread_mutex_unlock(&io->mutex);
 
@@ -71,27 +71,27 @@ run_jobs(void *arg)
     struct io_job *job;
     bool first;
 
-    lock(io);
+    lock_io(io);
     for (;;) {
-        job = pop(&io->todo);
+        job = pop_job(&io->todo);
         if (!job) {
             if (io->stopping)
                 break;
             pthread_cond_wait(&io->wake, &io->mutex);
             continue;
         }
-        unlock(io);
+        unlock_io(io);
         job->run(job);
-        lock(io);
+        lock_io(io);
         first = !io->finished.head;
-        push(&io->finished, job);
+        push_job(&io->finished, job);
         if (first) {
-            unlock(io);
+            unlock_io(io);
             tell_loop(io);
-            lock(io);
+            lock_io(io);
         }
     }
-    unlock(io);
+    unlock_io(io);
     return NULL;
 }
 
@@ -106,10 +106,10 @@ take_finished(struct loop_source *source, uint32_t events)
     /* Only resets the counter; the queue says what is finished. */
     if (read(source->fd, &count, sizeof count) < 0)
         return;
-    lock(io);
+    lock_io(io);
     job = io->finished.head;
     io->finished = (struct io_queue){NULL, NULL};
-    unlock(io);
+    unlock_io(io);
     for (; job; job = next) {
         next = job->next;
         job->done(job);
@@ -117,7 +117,7 @@ take_finished(struct loop_source *source, uint32_t events)
 }
 
 static int
-said(int rc, const char *what)
+report_error(int rc, const char *what)
 {
     diag_errno(DIAG_ERROR, rc, "%s for waiting on the disk", what);
     return rc;
@@ -133,11 +133,11 @@ start_thread(struct io *io)
     (void)sigfillset(&all); /* cannot fail: the address is ours */
     rc = -pthread_sigmask(SIG_SETMASK, &all, &before);
     if (rc < 0)
-        return said(rc, "block signals");
+        return report_error(rc, "block signals");
     rc = -pthread_create(&io->thread, NULL, run_jobs, io);
     /* Cannot fail: the mask is one that stood before. */
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return rc < 0 ? said(rc, "create a thread") : 0;
+    return rc < 0 ? report_error(rc, "create a thread") : 0;
 }
 
 int
@@ -149,10 +149,10 @@ io_start(struct io *io, struct loop *loop)
     io->source.ready = take_finished;
     fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (fd < 0)
-        return said(-errno, "make an eventfd");
+        return report_error(-errno, "make an eventfd");
     rc = loop_add(loop, &io->source, fd, EPOLLIN);
     if (rc < 0) {
-        (void)said(rc, "watch an eventfd");
+        (void)report_error(rc, "watch an eventfd");
         goto close_fd;
     }
     rc = -pthread_mutex_init(&io->mutex, NULL);
@@ -167,7 +167,7 @@ io_start(struct io *io, struct loop *loop)
     return 0;
 
 destroy_cond:
-    (void)pthread_cond_destroy(&io->wake); /* nobody waits on it */
+    (void)pthread_cond_destroy(&io->wake); /* no thread waits on it */
 destroy_mutex:
     (void)pthread_mutex_destroy(&io->mutex); /* nobody holds it */
 remove_source:
@@ -184,10 +184,10 @@ io_push(struct io *io, struct io_job *job)
 
     assert(job->run);
     assert(job->done);
-    lock(io);
+    lock_io(io);
     idle = !io->todo.head;
-    push(&io->todo, job);
-    unlock(io);
+    push_job(&io->todo, job);
+    unlock_io(io);
     if (idle)
         pthread_cond_signal(&io->wake);
 }
@@ -198,9 +198,9 @@ io_stop(struct io *io)
     const int fd = io->source.fd;
     int rc;
 
-    lock(io);
+    lock_io(io);
     io->stopping = true;
-    unlock(io);
+    unlock_io(io);
     pthread_cond_signal(&io->wake);
     rc = pthread_join(io->thread, NULL);
     assert(rc == 0);

@@ -31,7 +31,7 @@ struct io_queue {
 
 struct io {
     struct loop *loop;
-    struct loop_source source; /* the eventfd that tells of finished jobs */
+    struct loop_source source; /* the eventfd that signals finished jobs */
     pthread_t thread;
     pthread_mutex_t mutex; /* of everything below */
     pthread_cond_t wake;

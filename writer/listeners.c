@@ -10,7 +10,7 @@
 #include "writer/http_service.h"
 
 static size_t
-wanted(uint64_t setting)
+connections_wanted(uint64_t setting)
 {
     return setting > 0 && setting < LISTENERS_MOST ? (size_t)setting
                                                    : LISTENERS_MOST;
@@ -24,8 +24,7 @@ connections_left(uint64_t want, const struct config *c)
         LISTENERS_FILES + (c->quota_enable ? c->quota_max : 0);
     uint64_t limit;
 
-    /* What cannot be raised is told below, and accepting pauses all the same.
-     */
+    /* A limit that cannot be raised is reported below, and accepting pauses. */
     (void)files_raise(want + kept, 0);
     limit = files_limit();
     return (size_t)(limit > 2 * kept ? limit - kept : limit / 2);
@@ -41,7 +40,7 @@ fill_ingest(struct listener_config *row, const char *listen,
     row->allow_key = "write.allow";
     row->max_key = "write.max_connections";
     row->ctx = ingest;
-    row->max = wanted(c->write_max_connections);
+    row->max = connections_wanted(c->write_max_connections);
     row->yield_s = LISTENERS_YIELD_S;
     row->request_s = (uint32_t)c->request_timeout_s;
     row->request_key = "request_timeout";
@@ -72,7 +71,7 @@ fill_live(struct listeners *d, const struct config *c, enum live_kind kind,
         .max_key = s.max_key,
         .protocol = &live_protocol,
         .ctx = server,
-        .max = wanted(s.max_connections),
+        .max = connections_wanted(s.max_connections),
         .keep_alive_s = LIVE_KEEP_ALIVE_S,
         .request_s = (uint32_t)c->request_timeout_s,
         .request_key = "request_timeout",
@@ -83,21 +82,21 @@ static void
 fill_http(struct listener_config *row, const struct config *c,
           struct http_site *site)
 {
-    *row = (struct listener_config){.name = "http",
-                                    .socket = LOCAL_HTTP,
-                                    .listen =
-                                        http_is_on(c) ? c->http_listen : NULL,
-                                    .listen_key = "http.listen",
-                                    .allow = c->http_allow,
-                                    .allow_key = "http.allow",
-                                    .enable_key = "http.listen",
-                                    .max_key = "http.max_connections",
-                                    .protocol = &http_protocol,
-                                    .ctx = site,
-                                    .max = wanted(c->http_max_connections),
-                                    .idle_s = HTTP_IDLE_S,
-                                    .request_s = HTTP_IDLE_S,
-                                    .yield_s = HTTP_YIELD_S};
+    *row = (struct listener_config){
+        .name = "http",
+        .socket = LOCAL_HTTP,
+        .listen = http_is_on(c) ? c->http_listen : NULL,
+        .listen_key = "http.listen",
+        .allow = c->http_allow,
+        .allow_key = "http.allow",
+        .enable_key = "http.listen",
+        .max_key = "http.max_connections",
+        .protocol = &http_protocol,
+        .ctx = site,
+        .max = connections_wanted(c->http_max_connections),
+        .idle_s = HTTP_IDLE_S,
+        .request_s = HTTP_IDLE_S,
+        .yield_s = HTTP_YIELD_S};
 }
 
 static void
@@ -122,7 +121,7 @@ fill_lines(struct listeners *d, const struct config *c, struct statsd *statsd)
         d->rows[i].enable_key = d->rows[i].listen_key;
         d->rows[i].max_key = "write.max_connections";
         d->rows[i].protocol = &statsd_lines;
-        d->rows[i].max = wanted(c->write_max_connections);
+        d->rows[i].max = connections_wanted(c->write_max_connections);
         d->rows[i].yield_s = LISTENERS_YIELD_S;
         d->rows[i].request_s = (uint32_t)c->request_timeout_s;
         d->rows[i].request_key = "request_timeout";
@@ -153,7 +152,7 @@ say_too_few(const struct listeners *d)
 /* No listener has more than there are descriptors, and each is sure of a part.
  */
 static void
-share(struct listeners *d)
+share_descriptors(struct listeners *d)
 {
     for (size_t i = 0; i < LISTENERS; i++) {
         struct listener_config *row = &d->rows[i];
@@ -196,7 +195,7 @@ listeners_init(struct listeners *d, const struct config *c,
             want += d->rows[i].max;
     d->shared = connections_left(want, c);
     say_too_few(d);
-    share(d);
+    share_descriptors(d);
 }
 
 size_t

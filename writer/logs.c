@@ -103,7 +103,7 @@ retire_unused(struct logs *l, const struct log *log)
 
 /* Takes the current log out of use; the next sync covers it. */
 static void
-retire(struct logs *l)
+retire_log(struct logs *l)
 {
     struct retired *r = free_place(l);
 
@@ -144,7 +144,7 @@ logs_rotate_now(struct logs *l)
     logs_flush(l);
     if (l->failed || !free_place(l))
         return;
-    retire(l);
+    retire_log(l);
     if (l->spare_count > 0)
         logs_use_spare(l);
     else
@@ -191,7 +191,7 @@ logs_finish_some(struct logs *l)
         retire_unused(l, &l->spares[--l->spare_count]);
     if (l->has_current && free_place(l)) {
         if (l->current.count > 0) {
-            retire(l);
+            retire_log(l);
         } else {
             retire_unused(l, &l->current);
             l->has_current = false;
@@ -288,7 +288,7 @@ check_sizes(struct logs *l)
     rc = logdir_check_sizes(&l->dir, &found);
     if (rc == -EPROTO)
         diag(DIAG_ERROR,
-             "the logs in data_dir=%s are of other message sizes: set "
+             "the logs in data_dir=%s have other message sizes: set "
              "message.keyspace_size=%u and message.key_size=%u, or use "
              "another data_dir",
              l->config->data_dir, (unsigned)found.keyspace_size,

@@ -157,8 +157,8 @@ struct logs {
     bool finishing;
     bool finished;
     bool failed;
-    bool blocked; /* somebody was told that there is no room */
-    bool warned;  /* that there is none */
+    bool blocked; /* a caller found no free slot */
+    bool warned;  /* that there was none */
 
     struct loop_timer rotate_timer;
     struct loop_timer overdue_timer; /* rotates without a spare */
@@ -167,14 +167,14 @@ struct logs {
     struct loop_timer retry_timer;
     struct loop_timer recover_timer;
     struct logs_figures figures;
-    /* Called with the events' ctx when a log was handed on to the workers: only
-     * its numbers are left.  The caller's to set; NULL: nobody asks. */
+    /* Called with the events' ctx when a log was released to the workers: only
+     * its numbers are valid.  Set by the caller; NULL: not called. */
     void (*handed)(void *ctx, const struct log *log);
 };
 
 /* Recovers the directory, refuses other message sizes (-EPROTO), creates
- * `log.count` logs, begins the first and starts the threads.  A full disk is
- * no error: there is no room then.  Signals must be blocked already. */
+ * `log.count` logs, begins the first and starts the threads.  A full disk does
+ * not fail: there are no free slots then.  Signals must be blocked already. */
 int logs_open(struct logs *l, struct loop *loop, const struct datadir *d,
               const struct config *config, const struct logs_events *events);
 

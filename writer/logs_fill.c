@@ -9,11 +9,11 @@
 
 #include "common/log/slot.h"
 
-/* Within a log received_ms never goes back: slot 0 tells the oldest.  Stamping
- * on with the time reached would make increments look as if they came later
- * than they did, and for as long as the clock was set back; so the log is
- * handed on, and the next one begins with the time there is now.  Without a
- * spare it goes on with the time reached, and is in the future for readers. */
+/* Within a log received_ms never goes back: slot 0 has the oldest.  Stamping on
+ * with the time reached would make increments look as if they came later than
+ * they did, and for as long as the clock was set back; so the log is handed on,
+ * and the next one begins with the time there is now.  Without a spare it goes
+ * on with the time reached, and is in the future for readers. */
 static void
 heed_clock(struct logs *l)
 {
@@ -37,7 +37,7 @@ make_room(struct logs *l)
     return l->current.count + l->staged < l->current.header.slots;
 }
 
-/* Somebody was told that there is no room. */
+/* Records that a caller found no free slot. */
 static void
 note_no_room(struct logs *l)
 {
@@ -108,9 +108,9 @@ put_rest(uint8_t *field, const uint8_t *name, size_t size, size_t had)
         memset(field + i, 0, LOGS_WORD);
 }
 
-/* Copies a name by whole words; most are one.  What is read behind the name is
- * zero, or lies behind the slot's field in the slot as well, or behind the
- * slot, where it is put right next. */
+/* Copies a name by whole words; most are one.  The bytes read beyond the name
+ * are zero, or lie after the slot's field within the slot, or after the slot,
+ * which is written next. */
 static inline void
 put_name(uint8_t *field, const uint8_t *name, size_t size, size_t had)
 {
@@ -172,7 +172,7 @@ stamp_run(struct logs *l, uint32_t first, const struct slot_stamp *stamp)
 }
 
 static void
-stamp(struct logs *l)
+stamp_slots(struct logs *l)
 {
     const struct slot_stamp s = {.epoch = l->current.header.epoch,
                                  .received_ms = l->last_ms,
@@ -191,7 +191,7 @@ logs_flush(struct logs *l)
     if (l->staged == 0 || l->failed)
         return;
     assert(l->has_current);
-    stamp(l);
+    stamp_slots(l);
     rc = log_append(&l->current, l->slots, l->staged, l->staged_first_ms,
                     l->last_ms);
     if (rc < 0) {

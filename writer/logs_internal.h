@@ -1,5 +1,4 @@
-/* writer/logs_internal.h - what the files of logs.h share; nobody else includes
- * it.
+/* writer/logs_internal.h - what the files of logs.h share; for them only.
  *
  *     logs.c        the current log: rotation, sealing, start and end
  *     logs_fill.c   messages into it
@@ -31,7 +30,7 @@ void logs_rotate_now(struct logs *l);
 /* While finishing: hands on what can be, and says when that is all. */
 void logs_finish_some(struct logs *l);
 
-/* Who was told that there is no room may ask again. */
+/* Callers that found no free slot may try again. */
 void logs_tell_ready(struct logs *l);
 
 /* ---- logs_fill.c ---- */

@@ -12,7 +12,7 @@
 #include "common/base/diag.h"
 
 #define RETRY_MS 250 /* look again for a log when there is none */
-#define RACED_MS 2   /* somebody held the log we wanted for a moment */
+#define RACED_MS 2   /* another process held the wanted log for a moment */
 
 /* Whether one more log may be made.  Logs are never removed and hold what the
  * workers have still to write, so above log.count each leaves room for its
@@ -38,7 +38,7 @@ has_disk_space(const struct spare_job *s)
 /* Claims the lowest empty log: the fewer are used, the more of them stay in
  * the caches. */
 static int
-claim(struct spare_job *s)
+claim_spare(struct spare_job *s)
 {
     uint64_t hint = 0;
 
@@ -52,11 +52,11 @@ claim_or_create(struct spare_job *s)
     uint64_t index;
     int rc;
 
-    rc = claim(s);
+    rc = claim_spare(s);
     if (rc != -EAGAIN || !s->may_create)
         return rc;
     if (logdir_recover(s->dir) > 0) {
-        rc = claim(s);
+        rc = claim_spare(s);
         if (rc != -EAGAIN)
             return rc;
     }
@@ -65,7 +65,7 @@ claim_or_create(struct spare_job *s)
     rc = logdir_create(s->dir, s->log_max, &index);
     if (rc < 0)
         return rc;
-    return claim(s);
+    return claim_spare(s);
 }
 
 static void
@@ -79,7 +79,8 @@ make_run(struct io_job *job)
         return;
     if (s->log.layout.slot_size != s->dir->layout.slot_size ||
         s->log.layout.key_at != s->dir->layout.key_at) {
-        /* Somebody put it there while we run; the next start refuses it. */
+        /* It was put there while this process runs; the next start refuses it.
+         */
         (void)log_release(&s->log); /* recovery tidies what this leaves */
         s->rc = -EPROTO;
         return;
@@ -239,7 +240,7 @@ logs_begin_first(struct logs *l)
 static void
 recover_run(struct io_job *job)
 {
-    /* What it meets goes to diag; the next round looks again. */
+    /* Failures are reported through diag; the next round tries again. */
     (void)logdir_recover(LOOP_OWNER(job, struct recover_job, job)->dir);
 }
 

@@ -107,8 +107,8 @@ lines_have_stopped(void *ctx)
                         live_service_have_finished, w);
 }
 
-/* All connections have ended, and what the live ones held is released: that is
- * the last thing that history has to tell. */
+/* All connections have ended and their holdings are released: the last activity
+ * that history has to record. */
 static void
 conns_have_stopped(void *ctx)
 {
@@ -327,7 +327,7 @@ open_http(struct writer *w)
 }
 
 static int
-serve(struct writer *w)
+serve_until_stopped(struct writer *w)
 {
     const struct logs_events events = {w, logs_are_ready, logs_are_finished,
                                        logs_have_failed};
@@ -423,7 +423,7 @@ main(int argc, char **argv)
     diag(DIAG_INFO, "starting data_dir=%s", w.config.data_dir);
     rc = bind_ports(&w);
     if (rc == 0)
-        rc = serve(&w);
+        rc = serve_until_stopped(&w);
     statsd_close(&w.statsd);
     bind_close(&w.binding);
     (void)close(w.lock_fd); /* gives up the lock; nothing was written */

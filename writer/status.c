@@ -72,7 +72,7 @@ is_on(const struct listener *d)
 }
 
 static void
-fill(struct writer_status *s)
+fill_rows(struct writer_status *s)
 {
     fill_totals(s);
     fill_lines(s->totals.values, s->parts.statsd);
@@ -84,7 +84,7 @@ fill(struct writer_status *s)
 void
 writer_status_print(struct writer_status *s)
 {
-    fill(s);
+    fill_rows(s);
     status_print("", &s->totals);
     for (size_t i = 0; i < LISTENERS; i++)
         if (is_on(conns_listener(s->parts.conns, i)))
@@ -260,7 +260,7 @@ on_tick(struct loop_timer *timer)
     struct writer_status *s = LOOP_OWNER(timer, struct writer_status, timer);
     const uint64_t now = loop_now_ms(s->parts.loop);
 
-    fill(s);
+    fill_rows(s);
     status_put(&s->status, &s->totals);
     for (size_t i = 0; i < LISTENERS; i++)
         if (is_on(conns_listener(s->parts.conns, i)))

@@ -146,7 +146,7 @@ add_history(struct live *l, uint32_t number, unsigned what, uint32_t amount)
 }
 
 static inline void
-tell(struct live *l, uint32_t number, unsigned what, uint32_t amount)
+note_activity(struct live *l, uint32_t number, unsigned what, uint32_t amount)
 {
     if (l->before != 0)
         add_history(l, number, what, amount);
@@ -262,7 +262,7 @@ end_holding(struct live *l, uint32_t number)
 /* A second holder comes: each gets a holding.  Returns that of the second, of
  * nothing so far; 0: no memory, and nothing has changed. */
 static uint32_t
-spill(struct live *l, uint32_t number, uint32_t second)
+split_holdings(struct live *l, uint32_t number, uint32_t second)
 {
     struct object *o = object_at(l, number);
     const uint32_t mine = new_holding(l, number, o->holder, o->current);
@@ -284,7 +284,7 @@ spill(struct live *l, uint32_t number, uint32_t second)
 /* Makes `holder` one of the object's.  *holding is its holding, or 0 when it
  * is the only holder.  False: no memory, and nothing has changed. */
 static bool
-join(struct live *l, uint32_t number, uint32_t holder, uint32_t *holding)
+join_object(struct live *l, uint32_t number, uint32_t holder, uint32_t *holding)
 {
     struct object *o = object_at(l, number);
 
@@ -296,7 +296,7 @@ join(struct live *l, uint32_t number, uint32_t holder, uint32_t *holding)
         return true;
     }
     if (o->holder != HOLDER_MANY) {
-        *holding = spill(l, number, holder);
+        *holding = split_holdings(l, number, holder);
         return *holding != 0;
     }
     *holding = find_holding(l, number, holder);
@@ -309,7 +309,7 @@ join(struct live *l, uint32_t number, uint32_t holder, uint32_t *holding)
 
 /* The holding has become 0. */
 static void
-leave(struct live *l, uint32_t number, uint32_t holding)
+leave_object(struct live *l, uint32_t number, uint32_t holding)
 {
     struct object *o = object_at(l, number);
 
@@ -414,8 +414,8 @@ new_object(struct live *l, uint32_t hash, size_t name_size)
 
 /* The first to acquire from a name. */
 static enum frame_status
-create(struct live *l, uint32_t holder, uint32_t hash,
-       const struct frame_ask *ask)
+create_object(struct live *l, uint32_t holder, uint32_t hash,
+              const struct frame_ask *ask)
 {
     const uint32_t number = new_object(l, hash, ask->name_size);
     struct object *o;
@@ -432,7 +432,7 @@ create(struct live *l, uint32_t holder, uint32_t hash,
     o->name_size = ask->name_size;
     memcpy(o->name, ask->name, ask->name_size);
     link_object(l, number, holder);
-    tell(l, number, TELL_ACQUIRED, ask->resources);
+    note_activity(l, number, TELL_ACQUIRED, ask->resources);
     l->count++;
     l->figures.created++;
     return FRAME_OK;
@@ -450,14 +450,14 @@ live_acquire(struct live *l, uint32_t holder, uint32_t hash,
     assert(holder < l->options.holders);
     assert(ask->resources > 0 && ask->resources <= ask->bound);
     if (number == 0)
-        return create(l, holder, hash, ask);
+        return create_object(l, holder, hash, ask);
     o = object_at(l, number);
     bound = l->options.kind == LIVE_COUNTER ? ask->bound : o->maximum;
     if ((uint64_t)o->current + ask->resources > bound) {
-        tell(l, number, TELL_REFUSED, ask->resources);
+        note_activity(l, number, TELL_REFUSED, ask->resources);
         return FRAME_NOT_AVAILABLE;
     }
-    if (!join(l, number, holder, &holding))
+    if (!join_object(l, number, holder, &holding))
         return no_memory(l);
     begin_change(l, o);
     l->idle -= o->current == 0;
@@ -466,13 +466,14 @@ live_acquire(struct live *l, uint32_t holder, uint32_t hash,
         o->maximum = o->current;
     if (holding != 0)
         holding_at(l, holding)->amount += ask->resources;
-    tell(l, number, TELL_ACQUIRED, ask->resources);
+    note_activity(l, number, TELL_ACQUIRED, ask->resources);
     return FRAME_OK;
 }
 
 /* Takes `amount` from what a holder has: `holding`, or all there is. */
 static void
-reduce(struct live *l, uint32_t number, uint32_t holding, uint32_t amount)
+reduce_object(struct live *l, uint32_t number, uint32_t holding,
+              uint32_t amount)
 {
     struct object *o = object_at(l, number);
     struct holding *h;
@@ -481,7 +482,7 @@ reduce(struct live *l, uint32_t number, uint32_t holding, uint32_t amount)
     begin_change(l, o);
     o->current -= amount;
     l->idle += o->current == 0;
-    tell(l, number, TELL_RELEASED, amount);
+    note_activity(l, number, TELL_RELEASED, amount);
     if (holding == 0) {
         if (o->current == 0)
             unlink_object(l, number);
@@ -491,7 +492,7 @@ reduce(struct live *l, uint32_t number, uint32_t holding, uint32_t amount)
     assert(amount <= h->amount);
     h->amount -= amount;
     if (h->amount == 0)
-        leave(l, number, holding);
+        leave_object(l, number, holding);
 }
 
 enum frame_status
@@ -518,7 +519,7 @@ live_release(struct live *l, uint32_t holder, uint32_t hash,
     }
     if (ask->resources > held)
         return FRAME_NOT_ACQUIRED;
-    reduce(l, number, holding, ask->resources);
+    reduce_object(l, number, holding, ask->resources);
     return FRAME_OK;
 }
 
@@ -529,11 +530,12 @@ live_drop(struct live *l, uint32_t holder, uint32_t steps)
 
     assert(holder < l->options.holders);
     for (; steps > 0 && head->objects != 0; steps--)
-        reduce(l, head->objects, 0, object_at(l, head->objects)->current);
+        reduce_object(l, head->objects, 0,
+                      object_at(l, head->objects)->current);
     for (; steps > 0 && head->holdings != 0; steps--) {
         const struct holding *h = holding_at(l, head->holdings);
 
-        reduce(l, h->object, head->holdings, h->amount);
+        reduce_object(l, h->object, head->holdings, h->amount);
     }
     return head->objects == 0 && head->holdings == 0;
 }

@@ -73,16 +73,16 @@ struct live {
     struct live_holder *held; /* by holder: the lists of what it has */
     uint64_t now_ms;
     uint32_t before;                /* bytes of history before each object */
-    uint32_t tell_first, tell_last; /* objects with something to tell */
+    uint32_t tell_first, tell_last; /* objects with activity to report */
     uint32_t sweep_from;            /* where the sweep goes on */
     bool sweeping;                  /* one has begun and is not through */
     bool swept;                     /* one has begun, ever */
     bool hungry;                    /* one would make room */
     uint32_t swept_window;          /* when the last one began */
     uint64_t swept_ms;
-    uint64_t sweep_ns;   /* spent in this one so far */
-    bool untold;         /* a sweep passed over objects with something to
-                            tell, and no round of history began since */
+    uint64_t sweep_ns; /* spent in this one so far */
+    bool untold; /* a sweep skipped objects with activity to report, and no
+                    round of history has begun since */
     uint64_t sampled_ms; /* when `displaced` was, see live_conflicts() */
     uint32_t displaced;
 };
@@ -173,8 +173,8 @@ struct live_activity {
     const uint8_t *name;
 };
 
-/* The object that has waited longest with something to tell: looks without
- * taking.  False: none.  live_activity_done() clears it. */
+/* The object whose activity has waited longest; does not remove it.  False:
+ * none.  live_activity_done() clears it. */
 bool live_activity_next(const struct live *l, struct live_activity *out);
 void live_activity_done(struct live *l);
 

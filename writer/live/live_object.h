@@ -13,7 +13,7 @@
 
 #include "writer/live/live.h"
 
-#define HOLDER_NONE UINT32_MAX       /* nobody; current is 0 */
+#define HOLDER_NONE UINT32_MAX       /* no holder; current is 0 */
 #define HOLDER_MANY (UINT32_MAX - 1) /* see its holdings */
 
 struct object {
@@ -35,7 +35,7 @@ enum { TELL_ACQUIRED, TELL_RELEASED, TELL_REFUSED, TELL_COUNT };
 
 struct live_counts {
     uint64_t sums[TELL_COUNT];
-    uint32_t next;    /* of those with something to tell */
+    uint32_t next;    /* next object with activity to report */
     uint32_t waiting; /* this is one of them */
 };
 

@@ -154,7 +154,8 @@ has_name(uint8_t opcode)
            opcode == FRAME_RELEASE || opcode == FRAME_WHO;
 }
 
-/* `bytes` begin with a header.  Who is known with its flags only. */
+/* Whether the request is known: `bytes` begin with a header; some opcodes are
+ * known only with their flags. */
 static bool
 is_known(const struct live_server *s, const uint8_t *bytes)
 {

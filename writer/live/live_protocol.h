@@ -6,8 +6,8 @@
  * done.
  *
  * The order of checks: the magic, the opcode, then the arguments; only a
- * request that passes them counts in the figures.  A request that is
- * longer than it need be is done all the same.
+ * request that passes them counts in the figures.  a request that is longer
+ * than necessary is still executed.
  *
  * Nothing here knows of sockets: the server is asked for its objects, its
  * figures and the number of its connections.
@@ -30,7 +30,7 @@
 #define LIVE_PROTOCOL_RUN_SIZE 16384 /* more than `piece` that there may be */
 
 enum live_protocol_stop {
-    LIVE_PROTOCOL_MORE, /* what is left, if anything, is no complete request */
+    LIVE_PROTOCOL_MORE, /* the rest, if any, is not a complete request */
     LIVE_PROTOCOL_FULL, /* enough answers: send, and call again */
     LIVE_PROTOCOL_DUMP, /* a Dump was taken: call live_protocol_dump() until it
                            is done */
@@ -60,9 +60,10 @@ enum live_protocol_stop live_protocol_do_one(struct live_server *s,
 void live_protocol_refuse(const uint8_t header[FRAME_HEADER],
                           enum frame_status status, struct live_protocol *r);
 
-/* How many bytes of a request must be there to do it, as far as the `size`
- * bytes that have come tell: not above `size` means that it is known and that
- * they are there, and the rest of the body may be thrown away. */
+/* The bytes of a request that are needed to execute it, as far as the first
+ * `size` bytes show.  A result of at most `size` means that the request is
+ * known and its needed bytes are there; the rest of the body may be discarded.
+ */
 size_t live_protocol_need(const struct live_server *s, const uint8_t *bytes,
                           size_t size);
 

@@ -46,7 +46,7 @@ struct live_server {
     struct loop *loop;
     struct live live;
     struct live_server_figures figures;
-    const struct listener *listener; /* whose connections Stats tells of */
+    const struct listener *listener; /* the connections that Stats reports */
     uint64_t clock_ms;               /* of the last live_clock() */
     bool sweeping;
     struct loop_timer sweep_timer;

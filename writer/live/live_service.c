@@ -108,7 +108,7 @@ live_service_close(struct live_service *l)
 
 /* ---- serving ------------------------------------------------------------- */
 
-/* Objects that wait to be told keep their memory, and their names. */
+/* Objects with unreported activity keep their memory and their names. */
 static void
 hurry_history(struct live_service *l)
 {

@@ -40,7 +40,8 @@ struct live_service {
 struct live_service_settings live_service_settings(const struct config *c,
                                                    enum live_kind kind);
 
-/* Takes the memory of what is enabled, for so many connections of each kind. */
+/* Allocates what is enabled, for the given number of connections of each kind.
+ */
 int live_service_open(struct live_service *l, struct loop *loop,
                       struct logs *logs, const struct config *config,
                       const size_t connections[LIVE_SERVICE_KINDS]);
@@ -52,9 +53,9 @@ bool live_service_turn(struct live_service *l);
 /* The logs have room again. */
 void live_service_ready(struct live_service *l);
 
-/* A clean stop, when all connections have ended: what history has to tell is
- * put into the logs, for which it waits at most `patience_ms` when they have no
- * room, and `finished` is called. */
+/* A clean stop, after all connections have ended: writes the remaining activity
+ * to the logs, waits at most `patience_ms` if they are full, and calls
+ * `finished`. */
 void live_service_finish(struct live_service *l, uint64_t patience_ms,
                          void (*finished)(void *ctx), void *ctx);
 

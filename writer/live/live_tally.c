@@ -1,11 +1,11 @@
 /* writer/live/live_tally.c - see live_tally.h: live_tally_key(),
  * live_tally_hurry(), live_tally_ready(), live_tally_stop().
  *
- * The list of objects with something to tell is first in, first out, and an
- * object is in it once.  So a round that takes as many as there are objects
- * takes all that waited when it began, though new ones join behind them.
+ * The list of objects with activity is first in, first out, and an object is in
+ * it once.  So a round that takes as many as there are objects takes all that
+ * waited when it began, though new ones join behind them.
  *
- * An object is cleared when it is taken, and what it told is owed until the
+ * An object is cleared when it is taken, and its activity is owed until the
  * logs have taken it: there is at most one such at a time. */
 #include "writer/live/live_tally.h"
 
@@ -77,7 +77,7 @@ live_tally_key(const uint8_t *name, size_t size, size_t room, uint8_t *key)
 
 /* There is room for the timer: it was armed before. */
 static void
-arm(struct live_tally *h, uint64_t deadline_ms)
+arm_timer(struct live_tally *h, uint64_t deadline_ms)
 {
     const int rc = loop_arm(h->loop, &h->timer, deadline_ms);
 
@@ -114,7 +114,7 @@ end_round(struct live_tally *h)
     }
     if (next_ms < now_ms + LIVE_TALLY_PAUSE_MS)
         next_ms = now_ms + LIVE_TALLY_PAUSE_MS;
-    arm(h, next_ms);
+    arm_timer(h, next_ms);
 }
 
 /* Takes the next object of this round.  False: there is none. */
@@ -142,7 +142,7 @@ take_object(struct live_tally *h)
 }
 
 static void
-put(struct live_tally *h, unsigned part)
+put_part(struct live_tally *h, unsigned part)
 {
     const uint64_t owed = h->owed[part];
     const char *keyspace = keyspaces[h->owed_kind][part];
@@ -169,7 +169,7 @@ put_owed(struct live_tally *h)
         while (h->owed[part] > 0) {
             if (logs_free_slots(h->logs) == 0)
                 return false;
-            put(h, part);
+            put_part(h, part);
         }
     return true;
 }
@@ -199,7 +199,7 @@ take_piece(struct live_tally *h)
             h->waiting = true;
             h->figures.waits++;
             if (h->stopping)
-                arm(h, now_ms + h->patience_ms);
+                arm_timer(h, now_ms + h->patience_ms);
             return;
         }
         if (!take_object(h)) {
@@ -207,7 +207,7 @@ take_piece(struct live_tally *h)
             return;
         }
     }
-    arm(h, h->stopping ? now_ms : now_ms + LIVE_TALLY_PAUSE_MS);
+    arm_timer(h, h->stopping ? now_ms : now_ms + LIVE_TALLY_PAUSE_MS);
 }
 
 static void
@@ -235,7 +235,7 @@ live_tally_hurry(struct live_tally *h)
         return;
     h->hurrying = true;
     if (!h->waiting)
-        arm(h, now_ms);
+        arm_timer(h, now_ms);
 }
 
 void
@@ -244,7 +244,7 @@ live_tally_ready(struct live_tally *h)
     if (!h->waiting)
         return;
     h->waiting = false;
-    arm(h, loop_now_ms(h->loop));
+    arm_timer(h, loop_now_ms(h->loop));
 }
 
 /* ---- open and close ------------------------------------------------------ */
@@ -261,7 +261,7 @@ live_tally_stop(struct live_tally *h, uint64_t patience_ms,
     /* A round that is on would not take what joined behind it. */
     h->in_round = false;
     h->waiting = false;
-    arm(h, loop_now_ms(h->loop));
+    arm_timer(h, loop_now_ms(h->loop));
 }
 
 int

@@ -1,5 +1,5 @@
-/* writer/live/live_tally.h - what happens to live objects, as increments in the
- * writer's own log.
+/* writer/live/live_tally.h - the activity of counters and semaphores, written
+ * as increments to the writer's own log.
  *
  * Every interval a round begins: for each object that was acquired, released
  * or refused since the last one, the amounts are put into the log as
@@ -9,10 +9,9 @@
  *     live.released            live.semaphore.released
  *     live.refused             live.semaphore.refused
  *
- * The key is the object's name (live_tally_key).  A round goes in pieces with a
- * pause between them, so that nobody waits for it.  When the logs have no
- * room it waits for some; what happens meanwhile is added up where it was,
- * with the objects, and nothing is lost.
+ * The key is the object's name (live_tally_key).  A round runs in pieces with
+ * pauses, so it delays no client.  If no log has a free slot the round waits;
+ * activity accumulates in the objects meanwhile and is not lost.
  *
  * Ownership: the caller's, between init and fini; struct live and struct logs
  * are borrowed.  The loop's thread.  Nothing allocates.
@@ -80,8 +79,8 @@ int live_tally_init(struct live_tally *h, struct loop *loop, struct logs *logs,
                     uint64_t interval_ms);
 void live_tally_fini(struct live_tally *h);
 
-/* What is told takes memory that others want, or is to go: begins a round at
- * once, unless one began a moment ago, and takes it quickly. */
+/* Objects with activity use memory that others want, or are about to go: begins
+ * a round at once, unless one began a moment ago, and makes it quick. */
 void live_tally_hurry(struct live_tally *h);
 
 /* The logs have room again. */

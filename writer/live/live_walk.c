@@ -11,7 +11,7 @@
 #define SAMPLE_MS   100
 
 static bool
-removable(const struct live *l, uint32_t number)
+is_removable(const struct live *l, uint32_t number)
 {
     const struct object *o = object_at(l, number);
 
@@ -46,7 +46,7 @@ live_activity_done(struct live *l)
     *h = (struct live_counts){0};
     /* A sweep has passed it over and will not come again in this window. */
     if (l->options.kind == LIVE_COUNTER && !l->sweeping &&
-        removable(l, number)) {
+        is_removable(l, number)) {
         const struct object *o = object_at(l, number);
 
         remove_object(l, number, live_hash(l, o->name, o->name_size));
@@ -67,7 +67,7 @@ sweep_batch(struct live *l, uint32_t *steps)
         const struct object *o;
 
         number = arena_next(&l->objects, &l->sweep_from, steps);
-        if (number == 0 || !removable(l, number))
+        if (number == 0 || !is_removable(l, number))
             continue;
         if (l->before != 0 && live_tally_at(l, number)->waiting) {
             l->untold = true;

@@ -20,7 +20,7 @@ static_assert((IDEMPOTENCY_MAX & (IDEMPOTENCY_MAX - 1)) == 0,
 static_assert(sizeof(struct key_entry) == 48, "56 bytes with its two slots");
 
 static void *
-take(size_t size)
+map_bytes(size_t size)
 {
     void *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -31,9 +31,10 @@ take(size_t size)
 int
 idempotency_init(struct idempotency *k)
 {
-    *k = (struct idempotency){.ring = take(IDEMPOTENCY_MAX * sizeof *k->ring)};
+    *k = (struct idempotency){.ring =
+                                  map_bytes(IDEMPOTENCY_MAX * sizeof *k->ring)};
     if (k->ring)
-        k->slots = take(SLOTS * sizeof *k->slots);
+        k->slots = map_bytes(SLOTS * sizeof *k->slots);
     if (k->slots)
         return 0;
     idempotency_fini(k);
@@ -52,25 +53,25 @@ idempotency_fini(struct idempotency *k)
 }
 
 static struct key_entry *
-at(const struct idempotency *k, uint32_t slot)
+entry_at(const struct idempotency *k, uint32_t slot)
 {
     return &k->ring[k->slots[slot] - 1];
 }
 
 static uint32_t
-home(const uint8_t hash[IDEMPOTENCY_HASH])
+home_slot(const uint8_t hash[IDEMPOTENCY_HASH])
 {
     return get_le32(hash) % (uint32_t)SLOTS;
 }
 
 /* The slot of a hash, or the free one where it would be. */
 static uint32_t
-find(const struct idempotency *k, const uint8_t hash[IDEMPOTENCY_HASH])
+find_slot(const struct idempotency *k, const uint8_t hash[IDEMPOTENCY_HASH])
 {
-    uint32_t slot = home(hash);
+    uint32_t slot = home_slot(hash);
 
     while (k->slots[slot] != 0 &&
-           memcmp(at(k, slot)->hash, hash, IDEMPOTENCY_HASH) != 0)
+           memcmp(entry_at(k, slot)->hash, hash, IDEMPOTENCY_HASH) != 0)
         slot = (slot + 1) % (uint32_t)SLOTS;
     return slot;
 }
@@ -85,10 +86,11 @@ const struct key_entry *
 idempotency_find(const struct idempotency *k,
                  const uint8_t hash[IDEMPOTENCY_HASH], uint64_t now_ms)
 {
-    const uint32_t slot = find(k, hash);
+    const uint32_t slot = find_slot(k, hash);
 
-    return k->slots[slot] == 0 || is_old(at(k, slot), now_ms) ? NULL
-                                                              : at(k, slot);
+    return k->slots[slot] == 0 || is_old(entry_at(k, slot), now_ms)
+               ? NULL
+               : entry_at(k, slot);
 }
 
 static void
@@ -102,7 +104,7 @@ drop_slot(struct idempotency *k, uint32_t hole)
         slot = (slot + 1) % (uint32_t)SLOTS;
         if (k->slots[slot] == 0)
             break;
-        want = home(at(k, slot)->hash);
+        want = home_slot(entry_at(k, slot)->hash);
         /* It may stand in the hole unless its home lies behind that. */
         if ((slot - want) % (uint32_t)SLOTS < (slot - hole) % (uint32_t)SLOTS)
             continue;
@@ -116,10 +118,10 @@ static void
 drop_first(struct idempotency *k)
 {
     const struct key_entry *e = &k->ring[k->first % IDEMPOTENCY_MAX];
-    const uint32_t slot = find(k, e->hash);
+    const uint32_t slot = find_slot(k, e->hash);
 
     /* The same key may have come again when this one was too old. */
-    if (at(k, slot) == e)
+    if (entry_at(k, slot) == e)
         drop_slot(k, slot);
     k->first++;
 }
@@ -134,7 +136,7 @@ idempotency_add(struct idempotency *k, const uint8_t hash[IDEMPOTENCY_HASH],
            (k->next - k->first == IDEMPOTENCY_MAX ||
             is_old(&k->ring[k->first % IDEMPOTENCY_MAX], now_ms)))
         drop_first(k);
-    k->slots[find(k, hash)] = place + 1;
+    k->slots[find_slot(k, hash)] = place + 1;
     k->ring[place] =
         (struct key_entry){.request = request,
                            .number = a->number,

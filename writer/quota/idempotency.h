@@ -2,8 +2,8 @@
  * Idempotency-Key.
  *
  * The last IDEMPOTENCY_MAX of them, for IDEMPOTENCY_MS at most; the oldest go
- * first.  A key is here as a hash of 128 bits under a secret, so that nobody
- * finds two with the same one.
+ * first.  A key is here as a hash of 128 bits under a secret, so that a client
+ * cannot find two with the same one.
  *
  * Ownership: the caller's, between init and fini.  Memory: 56 bytes a key that
  * was used, 56 MiB at most, taken when it is touched.

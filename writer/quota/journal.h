@@ -9,8 +9,8 @@
  * The file is zero ahead of what is written (journal_extend), so that a full
  * disk is met before anything is promised, and a sync writes no metadata.
  *
- * After each sync the note of the end (journal_note.h) is written: it is what
- * tells a record that was durable from one that no answer depends on.
+ * After each sync the note of the end (journal_note.h) is written: it
+ * distinguishes a record that was durable from one that no answer depends on.
  *
  * When a write or sync fails, what is on disk is unknown. The group is then
  * overwritten with zeros and synced: if that works, it is certain that none of
@@ -76,9 +76,10 @@ int journal_exists(int dirfd, bool *exists);
 /* Makes one with this limit. */
 int journal_make(int dirfd, int64_t limit);
 
-/* Opens and replays the journal. What is after the last change that an answer
- * may depend on is cut off and reported; what was read is durable when this
- * returns. `begin` is called once, before the records, with uuid and limit.
+/* Opens and replays the journal.  Bytes after the last change that an answer
+ * may depend on are cut off and reported; all records that were read are
+ * durable when this returns.  `begin` is called once, before the records, with
+ * uuid and limit.
  *   -EBADMSG  the journal is damaged; the message says where */
 int journal_open(struct journal *j, int dirfd,
                  int (*begin)(void *ctx, const struct journal *j),

@@ -104,7 +104,7 @@ read_chunk(struct journal_numbers *n, uint64_t chunk, struct number *what)
 }
 
 static void
-lock(struct journal_numbers *n)
+lock_numbers(struct journal_numbers *n)
 {
     const int rc = pthread_mutex_lock(&n->mutex);
 
@@ -112,7 +112,7 @@ lock(struct journal_numbers *n)
 }
 
 static void
-unlock(struct journal_numbers *n)
+unlock_numbers(struct journal_numbers *n)
 {
     const int rc = pthread_mutex_unlock(&n->mutex);
 
@@ -128,7 +128,7 @@ chunks_in_file(const struct journal_numbers *n)
 }
 
 static int
-spill(struct journal_numbers *n)
+write_tail(struct journal_numbers *n)
 {
     int rc = n->fd < 0 ? open_file(n) : 0;
 
@@ -148,23 +148,23 @@ journal_numbers_reserve(struct journal_numbers *n)
 {
     int rc = 0;
 
-    lock(n);
+    lock_numbers(n);
     if (is_full(n) && !n->spilled)
-        rc = spill(n);
+        rc = write_tail(n);
     n->spilled = rc == 0;
-    unlock(n);
+    unlock_numbers(n);
     return rc;
 }
 
 void
 journal_numbers_add(struct journal_numbers *n, struct number what)
 {
-    lock(n);
+    lock_numbers(n);
     assert(!is_full(n) || n->spilled);
     n->tail[n->count % JOURNAL_NUMBERS_CHUNK] = what;
     n->count++;
     n->spilled = false;
-    unlock(n);
+    unlock_numbers(n);
 }
 
 int
@@ -211,7 +211,7 @@ journal_numbers_cancel(struct journal_numbers *n, uint64_t number, uint64_t by)
     int rc = 0;
 
     assert(number > 0 && number <= n->count);
-    lock(n);
+    lock_numbers(n);
     if (chunk >= chunks_in_file(n)) {
         rc = cancel_in_tail(n, at, by);
         goto out;
@@ -223,7 +223,7 @@ journal_numbers_cancel(struct journal_numbers *n, uint64_t number, uint64_t by)
     rc = write_chunk(n, chunk, all);
 
 out:
-    unlock(n);
+    unlock_numbers(n);
     return rc;
 }
 
@@ -234,7 +234,7 @@ journal_numbers_read(struct journal_numbers *n, uint64_t chunk,
     const uint64_t before = chunk * JOURNAL_NUMBERS_CHUNK;
     int count = 0, rc = 0;
 
-    lock(n);
+    lock_numbers(n);
     if (before < n->count)
         count = n->count - before < JOURNAL_NUMBERS_CHUNK
                     ? (int)(n->count - before)
@@ -243,6 +243,6 @@ journal_numbers_read(struct journal_numbers *n, uint64_t chunk,
         memcpy(out, n->tail, (size_t)count * sizeof *out);
     else if (count > 0)
         rc = read_chunk(n, chunk, out);
-    unlock(n);
+    unlock_numbers(n);
     return rc < 0 ? rc : count;
 }

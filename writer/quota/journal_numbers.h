@@ -3,7 +3,7 @@
  *
  * Memory is the same whatever their number: the newest are here, the others in
  * a file that has no name, is made anew from the journal at each start, and is
- * never synced.  Its chunks carry a checksum all the same.
+ * never synced.  Its chunks still carry a checksum.
  *
  * Ownership: the caller's, between init and fini.  Any thread, one at a time,
  * but for journal_numbers_read(), which may run beside the others.

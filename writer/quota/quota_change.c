@@ -37,8 +37,8 @@ quota_put_number(uint8_t *to, int64_t n)
 }
 
 static enum conn_next
-say(struct http_call *x, enum http_status status, uint8_t *body,
-    const struct answer *a)
+send_answer(struct http_call *x, enum http_status status, uint8_t *body,
+            const struct answer *a)
 {
     size_t size = 0;
 
@@ -66,9 +66,9 @@ quota_send(struct http_call *x, uint8_t *body, const struct answer *a)
     case ANSWER_REMAINING:
     case ANSWER_REFUSED:
     case ANSWER_IMPOSSIBLE:
-        return say(x, HTTP_OK, body, a);
+        return send_answer(x, HTTP_OK, body, a);
     case ANSWER_CREATED:
-        return say(x, HTTP_CREATED, body, a);
+        return send_answer(x, HTTP_CREATED, body, a);
     case ANSWER_UNKNOWN:
         return http_fail(x, HTTP_NOT_FOUND);
     case ANSWER_EXISTS:
@@ -84,7 +84,7 @@ quota_send(struct http_call *x, uint8_t *body, const struct answer *a)
     return http_fail(x, HTTP_UNAVAILABLE);
 }
 
-/* An answer that tells of nothing but the request. */
+/* Sends an answer that depends only on the request. */
 enum conn_next
 quota_send_form(struct http_call *x, enum answer_form form)
 {
@@ -94,7 +94,8 @@ quota_send_form(struct http_call *x, enum answer_form form)
     return body ? quota_send(x, body, &a) : CONN_FULL;
 }
 
-/* What is answered now may tell of what is not durable yet. */
+/* Whether the answer, which may depend on changes that are not durable yet, can
+ * wait behind the gate. */
 bool
 quota_may_tell(struct http_call *x, bool changes)
 {
@@ -112,7 +113,8 @@ struct keyed {
     uint64_t request;
 };
 
-/* The hash of what is asked, by which a key with other parameters is told. */
+/* The hash of a request's parameters, which distinguishes a reused key with
+ * other parameters. */
 static uint64_t
 hash_request(const struct journal *j, const struct quota_request *r,
              const struct quota_name *name)
@@ -179,8 +181,8 @@ put_change(struct journal *j, const struct keyed *key,
 /* ---- changes ----------------------------------------------------- */
 
 static void
-count(struct quota_service *s, const struct quota_request *r,
-      const struct answer *a)
+count_answer(struct quota_service *s, const struct quota_request *r,
+             const struct answer *a)
 {
     if (a->form == ANSWER_REFUSED)
         s->figures.refused++;
@@ -206,8 +208,9 @@ runs_out(const struct journal_record *r)
 
 /* Makes what was decided, or notes a refusal that a key must repeat. */
 static void
-make(struct quota_service *s, const struct quota_request *r, bool changes,
-     struct quota_change *c, const struct keyed *key, struct answer *a)
+make_change(struct quota_service *s, const struct quota_request *r,
+            bool changes, struct quota_change *c, const struct keyed *key,
+            struct answer *a)
 {
     struct journal_record refusal = {.type = JOURNAL_RECORD_REFUSED,
                                      .quota = c->record.quota,
@@ -233,8 +236,8 @@ make(struct quota_service *s, const struct quota_request *r, bool changes,
 }
 
 static enum conn_next
-repeat(struct http_call *x, uint8_t *body, const struct key_entry *e,
-       const struct keyed *key)
+repeat_answer(struct http_call *x, uint8_t *body, const struct key_entry *e,
+              const struct keyed *key)
 {
     struct quota_service *s = x->ctx;
     struct answer a = {.form = (enum answer_form)e->form,
@@ -267,7 +270,7 @@ quota_change_asked(struct http_call *x, const struct quota_request *r,
     if (key.is) {
         e = idempotency_find(&q->keys, key.hash, clock_unix_ms());
         if (e)
-            return repeat(x, body, e, &key);
+            return repeat_answer(x, body, e, &key);
     }
     changes = quotas_decide(q, r, &c, &a);
     if (a.form == ANSWER_NO_MORE)
@@ -283,7 +286,7 @@ quota_change_asked(struct http_call *x, const struct quota_request *r,
     if (!quota_may_tell(x, writes))
         return CONN_FULL;
     if (writes)
-        make(s, r, changes, &c, &key, &a);
-    count(s, r, &a);
+        make_change(s, r, changes, &c, &key, &a);
+    count_answer(s, r, &a);
     return quota_send(x, body, &a);
 }

@@ -100,7 +100,7 @@ sync_folder(const char *path)
 }
 
 static int
-finish(struct quota_export *e)
+finish_file(struct quota_export *e)
 {
     if (fsync(e->fd) < 0)
         return -errno;
@@ -110,7 +110,7 @@ finish(struct quota_export *e)
 }
 
 static int
-begin(struct quota_export *e)
+begin_file(struct quota_export *e)
 {
     const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
 
@@ -123,7 +123,7 @@ run(struct io_job *job)
 {
     struct quota_export *e = LOOP_OWNER(job, struct quota_export, job);
 
-    e->rc = e->fd < 0 ? begin(e) : 0;
+    e->rc = e->fd < 0 ? begin_file(e) : 0;
     for (int i = 0; e->rc == 0 && i < QUOTA_EXPORT_PIECE &&
                     e->chunk * JOURNAL_NUMBERS_CHUNK < e->until;
          i++) {
@@ -132,11 +132,11 @@ run(struct io_job *job)
     }
     e->finished = e->chunk * JOURNAL_NUMBERS_CHUNK >= e->until;
     if (e->rc == 0 && e->finished)
-        e->rc = finish(e);
+        e->rc = finish_file(e);
 }
 
 static void
-end(struct quota_export *e)
+end_run(struct quota_export *e)
 {
     if (e->fd >= 0)
         (void)close(e->fd); /* synced, or of no use */
@@ -145,7 +145,7 @@ end(struct quota_export *e)
 }
 
 static void
-look(struct quota_export *e)
+start_if_due(struct quota_export *e)
 {
     const uint64_t now_ms = loop_now_ms(e->loop);
 
@@ -180,14 +180,14 @@ done(struct io_job *job)
         diag_repeating(&e->said, DIAG_WARNING, "quota.export=%s: %s", e->path,
                        diag_text(e->rc));
     e->written += e->rc == 0 && e->finished;
-    end(e);
-    look(e);
+    end_run(e);
+    start_if_due(e);
 }
 
 static void
 due(struct loop_timer *timer)
 {
-    look(LOOP_OWNER(timer, struct quota_export, timer));
+    start_if_due(LOOP_OWNER(timer, struct quota_export, timer));
 }
 
 void
@@ -208,7 +208,7 @@ quota_export_fini(struct quota_export *e)
 {
     if (e->loop)
         loop_disarm(e->loop, &e->timer);
-    end(e);
+    end_run(e);
 }
 
 void
@@ -224,7 +224,7 @@ quota_export_turn(struct quota_export *e, struct journal_numbers *n,
     e->stopped = false;
     e->next = n;
     e->bound = until;
-    look(e);
+    start_if_due(e);
 }
 
 void

@@ -1,12 +1,12 @@
 /* writer/quota/quota_export.h - quota.export: the applications of the quota
- * without a name as text, for whoever reads files.
+ * without a name as text.
  *
  *     NUMBER AMOUNT LF                of an application
  *     NUMBER AMOUNT CANCELLED_BY LF   of one that was cancelled
  *
  * in ascending order.  It is written when the quota runs out, at most once a
- * second, to PATH.tmp first, which is synced and renamed.  It tells of what was
- * durable when it began, whatever goes on meanwhile.
+ * second, to PATH.tmp first, which is synced and renamed.  It contains what was
+ * durable when it began, whatever happens meanwhile.
  *
  * Ownership: the caller's, between init and fini; the numbers are borrowed from
  * quota_export_turn() until quota_export_stop().
@@ -33,7 +33,7 @@ struct quota_export {
     char temp[CONFIG_TEXT_SIZE + 8];
     struct io_job job;
     struct journal_numbers *numbers;
-    uint64_t until; /* the last number that is told */
+    uint64_t until; /* the last number in the file */
     uint64_t chunk; /* next */
     int fd;
     int rc;

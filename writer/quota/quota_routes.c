@@ -48,7 +48,7 @@ may_serve(struct http_call *x, enum conn_next *next)
 }
 
 static enum conn_next
-query(struct http_call *x, const struct quota *quota)
+answer_remaining(struct http_call *x, const struct quota *quota)
 {
     struct answer a = {.form = ANSWER_UNKNOWN};
     uint8_t *body = http_body(x, QUOTA_BODY_MAX);
@@ -75,10 +75,10 @@ static const struct quota_verb {
 
 #define VERBS (sizeof verbs / sizeof verbs[0])
 
-/* What a verb does to a quota. */
+/* Applies a verb to a quota. */
 static enum conn_next
-act(struct http_call *x, const struct quota_verb *verb, struct quota *quota,
-    const struct quota_name *name)
+apply_verb(struct http_call *x, const struct quota_verb *verb,
+           struct quota *quota, const struct quota_name *name)
 {
     struct quota_request r = {.type = verb->type, .quota = quota};
     enum conn_next next;
@@ -101,7 +101,8 @@ act_unnamed(struct http_call *x, size_t verb)
 
     if (!may_serve(x, &next))
         return next;
-    return act(x, &verbs[verb], quotas_unnamed(&s->store->quotas), &none);
+    return apply_verb(x, &verbs[verb], quotas_unnamed(&s->store->quotas),
+                      &none);
 }
 
 static enum conn_next
@@ -142,7 +143,7 @@ answer_query(struct http_call *x)
 
     if (!may_serve(x, &next))
         return next;
-    return query(x, quotas_unnamed(&s->store->quotas));
+    return answer_remaining(x, quotas_unnamed(&s->store->quotas));
 }
 
 static uint8_t *
@@ -181,9 +182,9 @@ answer_list(struct http_call *x)
     return http_end(x, HTTP_OK, (size_t)(at - body));
 }
 
-/* /quota/NAME: made and removed. */
+/* Creates or removes a quota: /quota/NAME. */
 static enum conn_next
-manage(struct http_call *x, const struct quota_name *name)
+manage_quota(struct http_call *x, const struct quota_name *name)
 {
     const struct quota_service *s = x->ctx;
     struct quota_request r = {.type = JOURNAL_RECORD_REMOVE};
@@ -219,7 +220,7 @@ act_named(struct http_call *x, const struct quota_name *name,
     if (x->request->method == HTTP_DELETE)
         return http_not_allowed(x, HTTP_GET | HTTP_POST, NULL);
     if (http_text_is(word, "query") && !asked.at)
-        return query(x, quota);
+        return answer_remaining(x, quota);
     if (x->request->method == HTTP_HEAD)
         return http_not_allowed(x, HTTP_GET | HTTP_POST, NULL);
     for (size_t i = 0; i < VERBS; i++) {
@@ -230,7 +231,7 @@ act_named(struct http_call *x, const struct quota_name *name,
         if (parameter ? !http_parameter(x->request, parameter, &x->value)
                       : asked.at != NULL)
             break;
-        return act(x, &verbs[i], quota, name);
+        return apply_verb(x, &verbs[i], quota, name);
     }
     return http_fail(x, HTTP_NOT_FOUND);
 }
@@ -249,7 +250,7 @@ answer_named(struct http_call *x)
         return next;
     if (!slash)
         return name.size > QUOTA_NAME_MAX ? http_fail(x, HTTP_BAD_REQUEST)
-                                          : manage(x, &name);
+                                          : manage_quota(x, &name);
     if (name.size > QUOTA_NAME_MAX)
         return http_fail(x, HTTP_NOT_FOUND);
     word.at = slash + 1;

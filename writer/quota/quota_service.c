@@ -19,7 +19,7 @@ static const char unavailable[] = "HTTP/1.1 503 Service Unavailable\r\n"
 
 /* There is room for the timers: they were armed at the start. */
 static void
-arm(struct quota_service *s, struct loop_timer *timer, uint64_t ms)
+arm_timer(struct quota_service *s, struct loop_timer *timer, uint64_t ms)
 {
     const int rc = loop_arm(s->loop, timer, loop_now_ms(s->loop) + ms);
 
@@ -30,7 +30,7 @@ static void
 retry_soon(struct quota_service *s)
 {
     s->retrying = true;
-    arm(s, &s->retry, QUOTA_RETRY_MS);
+    arm_timer(s, &s->retry, QUOTA_RETRY_MS);
 }
 
 static void
@@ -49,7 +49,7 @@ minute_due(struct loop_timer *timer)
 {
     struct quota_service *s = LOOP_OWNER(timer, struct quota_service, minute);
 
-    arm(s, &s->minute, QUOTA_TALLY_MS);
+    arm_timer(s, &s->minute, QUOTA_TALLY_MS);
 }
 
 static void
@@ -186,7 +186,7 @@ end(void *ctx, int rc)
         return false;
     }
     if (!j->note.is_synced)
-        arm(s, &s->mark, QUOTA_MARK_MS);
+        arm_timer(s, &s->mark, QUOTA_MARK_MS);
     if (s->wants_export[1]) {
         s->wants_export[1] = false;
         quota_export_want(&s->export);
@@ -329,7 +329,7 @@ start_timers(struct quota_service *s)
 }
 
 static int
-start(struct quota_service *s, size_t max)
+start_threads(struct quota_service *s, size_t max)
 {
     int rc;
 
@@ -400,7 +400,7 @@ quota_open(struct quota_service *s, struct loop *loop, int live_fd,
                      loop_now_ms(loop));
     rc = open_first(s);
     if (rc == 0)
-        rc = start(s, max);
+        rc = start_threads(s, max);
     if (rc < 0) {
         quota_store_free(s->store);
         quota_init(s);

@@ -4,12 +4,12 @@
  *
  *     READY    serves
  *     LOADING  a write or sync has failed, or the journal could not be opened:
- *              all are answered 503; the I/O thread mends the journal and reads
- *              it again, each second until that works
- *     DAMAGED  the journal is: 503 until somebody has looked at it
+ *              all requests are answered 503; the I//O thread mends the journal
+ * and reads it again, each second until that works DAMAGED  the journal is: 503
+ * until somebody has looked at it
  *
- * An answer that tells of something leaves when that is durable.  When it never
- * will be, and it is certain that it does not count, the answer is 503 instead;
+ * An answer leaves when the changes it depends on are durable.  If they never
+ * will be, and it is certain that they do not count, the answer is 503 instead;
  * when that is not certain the connection ends without one.
  *
  * A full disk: the journal has zeros ahead; when they are used up and no more
@@ -89,9 +89,9 @@ struct quota_service {
 /* Off, whatever the settings say, until it is opened. */
 void quota_init(struct quota_service *s);
 
-/* Opens or makes the journal, for `max` connections that may wait.  A journal
- * that is damaged, or a disk that is full, is no error.  -EINVAL: quota.limit
- * is not what the journal was made with. */
+/* Opens or creates the journal, for `max` connections that may wait.  A damaged
+ * journal or a full disk does not fail.  -EINVAL: quota.limit differs from the
+ * journal's. */
 int quota_open(struct quota_service *s, struct loop *loop, int live_fd,
                const struct config *config, struct logs *logs, size_t max);
 
@@ -112,11 +112,11 @@ extern const size_t quota_route_count;
 size_t quota_answer_max(const struct config *config);
 
 /* At the end of each turn, before that of the logs.  `alone`: a brief sync in
- * the loop delays nobody but those who ask for quotas and numbers.  True: do
- * not wait. */
+ * the loop delays only connections that use quotas or numbers.  True: do not
+ * wait. */
 bool quota_turn(struct quota_service *s, bool alone);
 
-/* All connections have ended: tells the logs what the history is to have. */
+/* All connections have ended: writes the remaining activity to the logs. */
 void quota_finish(struct quota_service *s);
 
 void quota_print(const struct quota_service *s);
@@ -137,14 +137,15 @@ bool quota_has_room(const struct quota_service *s);
 /* The digits of n; returns their number. */
 size_t quota_put_number(uint8_t *to, int64_t n);
 
-/* An answer into the body that http_body() gave; one that tells of nothing but
- * the request. */
+/* Sends an answer in the body that http_body() returned; quota_send_form() one
+ * that depends only on the request. */
 enum conn_next quota_send(struct http_call *x, uint8_t *body,
                           const struct answer *a);
 enum conn_next quota_send_form(struct http_call *x, enum answer_form form);
 
-/* Before an answer is put: behind the gate if it tells of what is not durable
- * yet, which it does when it `changes` something.  False: CONN_FULL. */
+/* Called before an answer is put: it waits behind the gate if it depends on
+ * changes that are not durable yet, as it does if it `changes` something.
+ * False: CONN_FULL. */
 bool quota_may_tell(struct http_call *x, bool changes);
 
 /* Answers a request to change something.  `name` is as it was asked. */

@@ -26,7 +26,7 @@ int quota_store_open(int dirfd, const struct config *c,
  * see journal_checkpoint(). */
 int quota_store_checkpoint(struct quota_store *store, uint64_t end);
 
-/* NULL is no store. */
+/* NULL: does nothing. */
 void quota_store_free(struct quota_store *store);
 
 #endif

@@ -22,8 +22,8 @@ quota_tally_init(struct quota_tally *t, struct logs *logs, uint64_t now_ms)
 
 /* One increment of at most INT64_MAX. */
 static void
-put(struct quota_tally *t, const struct quota *quota, unsigned part,
-    int64_t amount)
+put_increment(struct quota_tally *t, const struct quota *quota, unsigned part,
+              int64_t amount)
 {
     uint8_t key[MESSAGE_NAME_MAX];
     const bool named = quota->name_size > 0;
@@ -47,7 +47,7 @@ put(struct quota_tally *t, const struct quota *quota, unsigned part,
 
 /* False: the logs have no room. */
 static bool
-tell(struct quota_tally *t, struct quota *quota)
+put_quota(struct quota_tally *t, struct quota *quota)
 {
     for (unsigned part = 0; part < TOLD_PARTS; part++)
         while (quota->told[part] > 0) {
@@ -57,7 +57,7 @@ tell(struct quota_tally *t, struct quota *quota)
 
             if (logs_free_slots(t->logs) == 0)
                 return false;
-            put(t, quota, part, (int64_t)told);
+            put_increment(t, quota, part, (int64_t)told);
             quota->told[part] -= told;
         }
     return true;
@@ -72,10 +72,10 @@ quota_tally_turn(struct quota_tally *t, struct quotas *q, uint64_t now_ms)
         t->in_round = true;
         t->next = 0;
         t->due_ms = now_ms + QUOTA_TALLY_MS;
-        (void)tell(t, quotas_unnamed(q)); /* else in the next round */
+        (void)put_quota(t, quotas_unnamed(q)); /* else in the next round */
     }
     for (int i = 0; i < QUOTA_TALLY_PIECE && t->next < q->count; i++)
-        if (!tell(t, q->names[t->next++]))
+        if (!put_quota(t, q->names[t->next++]))
             t->next = q->count;
     t->in_round = t->next < q->count;
     return t->in_round;
@@ -88,8 +88,8 @@ quota_tally_finish(struct quota_tally *t, struct quotas *q)
 
     if (!t->logs)
         return true;
-    all = tell(t, quotas_unnamed(q));
+    all = put_quota(t, quotas_unnamed(q));
     for (size_t i = 0; all && i < q->count; i++)
-        all = tell(t, q->names[i]);
+        all = put_quota(t, q->names[i]);
     return all;
 }

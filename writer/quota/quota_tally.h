@@ -1,4 +1,4 @@
-/* writer/quota/quota_tally.h - what happens to quotas, as increments in the
+/* writer/quota/quota_tally.h - the activity of quotas, as increments in the
  * writer's own log (live.history).
  *
  *     quota.applied     amounts that were applied
@@ -6,8 +6,9 @@
  *     quota.refused     amounts that were applied for and refused
  *
  * The key is the name of the quota, - for the one without a name.  A round each
- * minute, in pieces; what the logs have no room for is told in the next one.
- * A kill or a failed disk loses what was not told yet, a minute's at most.
+ * minute, in pieces; what does not fit into the logs is written in the next
+ * one.  A kill or a failed disk loses what was not written yet, a minute's at
+ * most.
  *
  * Ownership: the caller's; the logs are borrowed, the quotas lent in each call.
  */

@@ -28,7 +28,7 @@ quota_name_is_good(const char *name, size_t size)
 }
 
 static int
-compare(const struct quota *quota, const char *name, size_t size)
+compare_name(const struct quota *quota, const char *name, size_t size)
 {
     return bytes_compare(quota->name, quota->name_size, name, size);
 }
@@ -42,7 +42,7 @@ place_of(const struct quotas *q, const char *name, size_t size, bool *found)
     *found = false;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        const int c = compare(q->names[middle], name, size);
+        const int c = compare_name(q->names[middle], name, size);
 
         if (c == 0) {
             *found = true;
@@ -129,7 +129,7 @@ quotas_fini(struct quotas *q)
 /* ---- deciding ---------------------------------------------------- */
 
 static bool
-refuse(struct answer *a, enum answer_form form)
+refuse_request(struct answer *a, enum answer_form form)
 {
     *a = (struct answer){.form = form};
     return false;
@@ -141,7 +141,7 @@ decide_apply(struct quota_change *c, struct answer *a)
     const struct quota *quota = c->quota;
 
     if (quota->remaining == 0 || c->record.value > quota->remaining)
-        return refuse(a, ANSWER_REFUSED);
+        return refuse_request(a, ANSWER_REFUSED);
     c->record.after = quota->remaining - c->record.value;
     return true;
 }
@@ -155,11 +155,11 @@ decide_cancel(struct quota_change *c, struct answer *a)
 
     rc = journal_numbers_get(&quota->numbers, (uint64_t)c->record.value, &n);
     if (rc < 0 && rc != -ENOENT)
-        return refuse(a, ANSWER_UNAVAILABLE);
+        return refuse_request(a, ANSWER_UNAVAILABLE);
     if (rc == -ENOENT || n.amount == NUMBER_IS_CANCEL || n.other != 0)
-        return refuse(a, ANSWER_REFUSED);
+        return refuse_request(a, ANSWER_REFUSED);
     if (n.amount > INT64_MAX - quota->remaining)
-        return refuse(a, ANSWER_IMPOSSIBLE);
+        return refuse_request(a, ANSWER_IMPOSSIBLE);
     c->amount = n.amount;
     c->record.after = quota->remaining + n.amount;
     return true;
@@ -169,9 +169,9 @@ static bool
 decide_create(struct quotas *q, struct quota_change *c, struct answer *a)
 {
     if (quotas_find(q, c->name, c->name_size))
-        return refuse(a, ANSWER_EXISTS);
+        return refuse_request(a, ANSWER_EXISTS);
     if (q->count >= q->max)
-        return refuse(a, ANSWER_NO_MORE);
+        return refuse_request(a, ANSWER_NO_MORE);
     c->record.quota = free_id(q);
     c->record.after = (int64_t)c->name_size;
     return true;
@@ -191,7 +191,7 @@ quotas_decide(struct quotas *q, const struct quota_request *r,
     if (r->type == JOURNAL_RECORD_CREATE)
         return decide_create(q, c, a);
     if (!quota)
-        return refuse(a, ANSWER_UNKNOWN);
+        return refuse_request(a, ANSWER_UNKNOWN);
     c->record.quota = quota->id;
     switch (r->type) {
     case JOURNAL_RECORD_APPLY:
@@ -200,7 +200,7 @@ quotas_decide(struct quotas *q, const struct quota_request *r,
         return decide_cancel(c, a);
     case JOURNAL_RECORD_INCREASE:
         if (r->value > INT64_MAX - quota->remaining)
-            return refuse(a, ANSWER_IMPOSSIBLE);
+            return refuse_request(a, ANSWER_IMPOSSIBLE);
         c->record.after = quota->remaining + r->value;
         return true;
     case JOURNAL_RECORD_DECREASE:
@@ -277,7 +277,7 @@ make_remove(struct quotas *q, struct quota *quota)
 }
 
 static void
-tell(struct quota_change *c)
+note_activity(struct quota_change *c)
 {
     struct quota *quota = c->quota;
 
@@ -315,7 +315,7 @@ quotas_make(struct quotas *q, struct quota_change *c, struct answer *a)
         a->number = c->quota->numbers.count;
     }
     c->quota->remaining = c->record.after;
-    tell(c);
+    note_activity(c);
     return 0;
 }
 
@@ -355,7 +355,7 @@ forget_parts(struct quotas *q)
     q->part_size = 0;
 }
 
-/* What was asked for when this was written. */
+/* The request that made this record. */
 static int
 request_of(struct quotas *q, const struct journal_record *r,
            struct quota_request *out)
@@ -386,7 +386,8 @@ take_change(struct quotas *q, const struct journal_record *r, struct answer *a)
     int rc;
 
     if (r->type == JOURNAL_RECORD_REFUSED) {
-        (void)refuse(a, r->after == 0 ? ANSWER_REFUSED : ANSWER_IMPOSSIBLE);
+        (void)refuse_request(a, r->after == 0 ? ANSWER_REFUSED
+                                              : ANSWER_IMPOSSIBLE);
         return 0;
     }
     if (r->type < JOURNAL_RECORD_APPLY || r->type > JOURNAL_RECORD_REMOVE)
@@ -424,7 +425,8 @@ quotas_taken(struct quotas *q, size_t max)
 {
     forget_parts(q);
     q->max = max;
-    /* What is of before was told before, or is lost with who would have. */
+    /* Activity from before the start was written then, or lost with that
+     * process. */
     memset(q->ids[0]->told, 0, sizeof q->ids[0]->told);
     for (size_t i = 0; i < q->count; i++)
         memset(q->names[i]->told, 0, sizeof q->names[i]->told);
