@@ -50,6 +50,7 @@ static const struct {
     {"useradd ", "needs root, and leaves a user", false},
     {"systemctl ", "needs systemd as the first process", false},
     {"sysctl ", "changes a setting of the whole machine", false},
+    {"redis-cli ", "needs a Redis client: test_resp_clients", false},
     {"countd watch", "draws until a key in a terminal: test_board_command",
      false},
     {"line  = name", "a grammar, not a command", true},
@@ -58,13 +59,11 @@ static const struct {
     {" 528      8  from", "bytes, not a command", true},
     {"  24      8  error", "bytes, not a command", true},
     {"{\"keyspace\": ", "what a command prints", true},
-    {"clients --increment--> ", "a drawing", true},
-    {"writer/  worker/ ", "a list of folders", true},
 };
 
 /* What stands in an example for something of the reader's machine.  Behind @
  * come: DIR, the test's directory; TREE, the project's; the ports ACK, READ,
- * LIVE, HTTP. */
+ * LIVE, HTTP, QUERY (HTTP of the reader), STATSD. */
 static const struct {
     const char *from, *to;
 } changed[] = {
@@ -78,9 +77,10 @@ static const struct {
     {"127.0.0.1:5000", "127.0.0.1:0"},
     {"48881", "@ACK"},
     {"48880", "@READ"},
-    {"48890", "@QUESTION"},
     {"11215", "@LIVE"},
     {"127.0.0.1:9527", "127.0.0.1:@HTTP"},
+    {"127.0.0.1:48890", "127.0.0.1:@QUERY"},
+    {"/dev/udp/127.0.0.1/8125", "/dev/udp/127.0.0.1/@STATSD"},
     {"-H db1", "-H 127.0.0.1"},
     {"/usr/local/bin/countd", "countd"},
     {"/usr/bin/countd", "countd"},
@@ -146,7 +146,7 @@ static struct rig {
 #define PORTS                                                                  \
     "-o", "write.listen=127.0.0.1:0", "-o", "write.ack_listen=127.0.0.1:0",    \
         "-o", "read.listen=127.0.0.1:0", "-o", "http.listen=127.0.0.1:0",      \
-        "-o", "read.http=127.0.0.1:0"
+        "-o", "read.http=127.0.0.1:0", "-o", "statsd.listen=127.0.0.1:0"
 
 static void
 put(const char *name, const char *content, mode_t mode)
@@ -253,9 +253,10 @@ change(char *example, size_t size)
     words_replace(example, size, "@LIVE", number);
     snprintf(number, sizeof number, "%u", daemon_port(&rig.serve, "http"));
     words_replace(example, size, "@HTTP", number);
-    (void)snprintf(number, sizeof number, "%u",
-                   daemon_port(&rig.serve, "read-http")); /* fits */
-    words_replace(example, size, "@QUESTION", number);
+    snprintf(number, sizeof number, "%u", daemon_port(&rig.serve, "read-http"));
+    words_replace(example, size, "@QUERY", number);
+    snprintf(number, sizeof number, "%u", daemon_port(&rig.serve, "statsd"));
+    words_replace(example, size, "@STATSD", number);
 }
 
 static bool
@@ -354,7 +355,10 @@ run_commands(const struct words_piece *p)
         "cd \"$1\" && PATH=$2:$1:$PATH COUNTD_CONF=$1/countd.conf "
         "BUILD=$2 exec timeout $4 $3 script",
         "sh", rig.dir.path, rig.build,
-        strstr(p->text, "/dev/tcp/") || strstr(p->text, "<(") ? "bash" : "sh",
+        strstr(p->text, "/dev/tcp/") || strstr(p->text, "/dev/udp/") ||
+                strstr(p->text, "<(")
+            ? "bash"
+            : "sh",
         limit, NULL);
 }
 
