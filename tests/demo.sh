@@ -65,7 +65,7 @@ done <"$dir/texts" >>"$dir/words.tsv"
 say "1. The three daemons, as one process, in $dir"
 mkfifo "$dir/ready" || exit 111
 "$countd" serve -d "$dir/data" -o write.listen=127.0.0.1:0 -o write.ack_listen=127.0.0.1:0 \
-    -o read.listen=127.0.0.1:0 -o counter.port=0 -o http.listen=127.0.0.1:0 --ready-fd 3 3>"$dir/ready" 2>"$dir/messages" &
+    -o read.listen=127.0.0.1:0 -o counter.port=0 -o http.listen=127.0.0.1:0 -o read.http=127.0.0.1:0 --ready-fd 3 3>"$dir/ready" 2>"$dir/messages" &
 server=$!
 echo "data_dir = $dir/data" >"$dir/countd.conf"
 ready=
