@@ -482,7 +482,8 @@ the_command_ends_on_loss_when_that_is_wanted(void **state)
     assert_int_equal(daemon_wait(&holder), 111);
     daemon_output(&holder, text, sizeof text);
     assert_non_null(strstr(text, "gets SIGTERM"));
-    assert_non_null(strstr(text, "was lost, with status=143"));
+    assert_non_null(
+        strstr(text, "the loss of what it had acquired, status=143"));
     daemon_fini(&holder);
 }
 
@@ -499,7 +500,7 @@ a_command_that_calls_its_work_done_after_the_loss_did_not_do_it(void **state)
 
     assert_int_equal(daemon_wait(&holder), 111);
     daemon_output(&holder, text, sizeof text);
-    assert_non_null(strstr(text, "was lost, with status=0"));
+    assert_non_null(strstr(text, "the loss of what it had acquired, status=0"));
     daemon_fini(&holder);
 }
 

@@ -25,7 +25,9 @@
 
 enum output_format { OUTPUT_PEOPLE, OUTPUT_JSON, OUTPUT_TSV };
 
-#define OUTPUT_BUFFER 32768 /* of a row, or of a fact */
+/* One row: the longest live name has 65,535 bytes, and a byte takes five in
+ * JSON ("\\xff"). */
+#define OUTPUT_BUFFER (5 * 65535 + 4096)
 
 struct output {
     enum output_format format;
