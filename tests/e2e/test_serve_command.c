@@ -325,7 +325,7 @@ a_data_directory_that_cannot_be_is_refused_with_100(void **state)
     snprintf(path, sizeof path, "%s/no/parent", s->dir.path);
     expect_refused(path, 2, "its parent folder does not exist");
 
-    expect_refused(site_put(s, "file", "text"), 3, "is no directory");
+    expect_refused(site_put(s, "file", "text"), 3, "is not a directory");
 
     snprintf(path, sizeof path, "%s/open", s->dir.path);
     assert_int_equal(mkdir(path, 0700), 0);

@@ -3,6 +3,7 @@
 #include "tests/e2e/write_fixture.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -176,6 +177,25 @@ a_stop_does_not_wait_for_ever_for_a_client_that_goes_on(void **state)
     assert_int_equal(r->records.states[LOG_OPEN], 0);
 }
 
+/* Waits until the writer has begun the log: one of its headers is OPEN. */
+static void
+await_begun(int log_fd, const char *name)
+{
+    const uint64_t end_ms = clock_ms() + LIMIT_MS;
+    uint8_t states[2] = {0};
+
+    while (states[0] != LOG_OPEN && states[1] != LOG_OPEN) {
+        const int fd = openat(log_fd, name, O_RDONLY | O_CLOEXEC);
+
+        assert_true(clock_ms() < end_ms);
+        if (fd < 0)
+            continue; /* not made yet */
+        (void)pread(fd, &states[0], 1, 56);
+        (void)pread(fd, &states[1], 1, 4096 + 56);
+        close(fd);
+    }
+}
+
 static void
 a_stopped_process_keeps_its_logs(void **state)
 {
@@ -187,10 +207,11 @@ a_stopped_process_keeps_its_logs(void **state)
     fd = ack(r);
     client_increment(fd, "cont", "k", 1);
     client_wins(fd, 1);
+    log_fd = open_logs(r);
+    await_begun(log_fd, "0000000001");
     daemon_signal(&r->writer, SIGSTOP);
     client_increment(fd, "cont", "k", 1);
     assert_rc(client_try_read(fd, reply, 3, 50), -EAGAIN);
-    log_fd = open_logs(r);
     assert_rc(log_recover(log_fd, 0), -EBUSY);
     assert_rc(log_recover(log_fd, 1), -EBUSY);
     close(log_fd);
