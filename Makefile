@@ -38,6 +38,10 @@ override CPPFLAGS += -I. -D_GNU_SOURCE -MMD -MP
 override CFLAGS   += -std=c11 -fPIC -fno-semantic-interposition -pthread $(WARN) $(MODE)
 LDLIBS   := $(call pc,lmdb,-llmdb) $(call pc,zlib,-lz)
 CMOCKA   := $(call pc,cmocka,-lcmocka)
+# store = cluster stands on hiredis; without its header all else is built.
+comma := ,
+HIREDIS  := $(shell echo '\#include <hiredis/hiredis.h>' | $(CC) -E -x c - >/dev/null 2>&1 && echo yes)
+LDLIBS   += $(if $(HIREDIS),-Wl$(comma)--as-needed -lhiredis -Wl$(comma)--no-as-needed)
 
 # Calls that tests can make fail: the names of tests/lib/fault.c.
 WRAP := linkat unlinkat renameat renameat2 mkdirat fchmod fchmodat open openat read write pread pwrite \
@@ -53,9 +57,10 @@ say  = $(if $(V),,@printf '%-3s %s\n' $(1) '$(@:$(BUILD)/%=%)';)
 # ---- what there is -------------------------------------------------------
 # The rooms of common/ from the ground up (tests/lib/rooms).
 ROOMS := $(addprefix common/,base board wire net setup log journal store store/tree store/history store/lmdb)
+CLUSTER := common/store/cluster$(if $(HIREDIS),,/absent)
 objs = $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(1)))
 bins = $(patsubst %.c,$(BUILD)/%,$(wildcard $(1)))
-part = $(call objs,$(1:%=%/*.c))
+part = $(call objs,$(1:%=%/*.c)) $(if $(filter common/store/cluster,$(1)),$(BUILD)/common/store/cluster/functions.o)
 
 PROGS := $(if $(wildcard writer/main.c),$(BUILD)/countd-write) \
          $(if $(wildcard worker/main.c),$(BUILD)/countd-worker) \
@@ -67,13 +72,16 @@ LIBS  := $(if $(wildcard common/client/lib/countd.c),$(addprefix $(BUILD)/,libco
 LIBOBJS := $(call part,common/client/lib common/board)
 
 # Everything but the mains: tests take from it what they call.
-PARTS := $(filter-out %/main.o,$(call part,$(ROOMS) common/client/lib common/client/cmd writer writer/live writer/quota writer/statsd worker reader reader/resp))
-TLIB  := $(call part,tests/lib)
+PAGE  := $(BUILD)/reader/page_data.o
+PARTS := $(PAGE) $(filter-out %/main.o,$(call part,$(ROOMS) $(CLUSTER) common/client/lib common/client/cmd writer writer/live writer/quota writer/statsd worker reader reader/resp reader/graphite))
+# Tests that need hiredis, and what only they use.
+NEEDS_HIREDIS := $(if $(HIREDIS),,%/cluster_rig.o %/test_cluster %/test_cluster_outbox %/test_cluster_replies %/test_cluster_store %/test_cluster_service)
+TLIB  := $(filter-out $(NEEDS_HIREDIS),$(call part,tests/lib))
 BLIB  := $(filter-out %/fault.o,$(TLIB)) $(filter-out $(BUILD)/tests/bench/bench_%,$(call part,tests/bench))
 # The longest first, so that the last one does not run alone.
 LONG  := $(call bins,tests/crash/test_worker_calls.c tests/crash/test_kill.c tests/crash/test_powerloss.c \
            tests/e2e/test_drop_command.c)
-TESTS := $(LONG) $(filter-out $(LONG),$(call bins,tests/crash/test_*.c tests/e2e/test_*.c tests/unit/test_*.c))
+TESTS := $(LONG) $(filter-out $(LONG) $(NEEDS_HIREDIS),$(call bins,tests/crash/test_*.c tests/e2e/test_*.c tests/unit/test_*.c))
 BENCH := $(call bins,tests/bench/bench_*.c)
 FUZZ  := $(call bins,tests/fuzz/fuzz_*.c)
 # Helpers of the crash tests: a preload library and small stand-in programs.
@@ -85,14 +93,26 @@ MAN   := $(wildcard */*.[13578] common/*/*.[13578] common/client/*/*.[13578])
 UNITS := $(wildcard */*.service common/*/*.target)
 
 all: $(PROGS) $(LIBS) $(SAID)
+	@$(if $(HIREDIS),,echo 'hiredis is not installed (libhiredis-dev): built without store = cluster')
 
 # ---- programs ------------------------------------------------------------
 $(BUILD)/countd-write:  $(call part,writer writer/live writer/quota writer/statsd $(ROOMS))
-$(BUILD)/countd-worker: $(call part,worker $(ROOMS))
-$(BUILD)/countd-read:   $(call part,reader reader/resp $(ROOMS))
-$(BUILD)/countd:        $(call part,common/client/cmd common/client/lib $(ROOMS))
+$(BUILD)/countd-worker: $(call part,worker $(ROOMS) $(CLUSTER))
+$(BUILD)/countd-read:   $(PAGE) $(call part,reader reader/resp reader/graphite $(ROOMS) $(CLUSTER))
+$(BUILD)/countd:        $(call part,common/client/cmd common/client/lib $(ROOMS) $(CLUSTER))
 $(PROGS):
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) -o $@
+
+# The page of countd-read, packed, with the hashes of its script and style.
+$(BUILD)/reader/page.gz: reader/page.html
+	@mkdir -p $(@D)
+	$(call say,GZ)gzip -9nc $< > $@
+$(BUILD)/reader/page.policy: reader/page.html reader/page_policy
+	@mkdir -p $(@D)
+	$(call say,CSP)reader/page_policy $< > $@
+$(PAGE): reader/page_data.S $(BUILD)/reader/page.gz $(BUILD)/reader/page.policy
+	$(call say,AS)$(CC) $(CFLAGS) -DPAGE_PACKED='"$(BUILD)/reader/page.gz"' \
+	  -DPAGE_POLICY='"$(BUILD)/reader/page.policy"' -c $< -o $@
 
 # ---- libcountd -----------------------------------------------------------
 # One object in which only countd_* is global, so that no name of ours can meet
@@ -157,6 +177,14 @@ $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC)$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 
+# The functions of the cluster's masters, as an array of C.
+$(BUILD)/common/store/cluster/functions.c: common/store/cluster/functions.lua
+	@mkdir -p $(@D)
+	$(Q){ echo '#include "common/store/cluster/functions.h"'; echo 'const char functions_text[] = {'; \
+	  od -An -v -tx1 $< | sed 's/ \(..\)/0x\1,/g'; echo '0};'; } > $@
+$(BUILD)/common/store/cluster/functions.o: $(BUILD)/common/store/cluster/functions.c
+	$(call say,CC)$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
+
 # Packages first, in a make of their own: they change what is found above.
 test: setup
 	+@$(MAKE) --no-print-directory run-tests
@@ -167,8 +195,16 @@ run-tests: test-programs
 	@BUILD=$(abspath $(BUILD)) tests/lib/run $(TESTS) $(FUZZ)
 
 bench demo: export COUNTD_CONF =
+# Every row of all benches, as a table; at the end those that fall short.
 bench: all $(BENCH)
-	@for b in $(BENCH); do echo "== $${b##*/}"; BUILD=$(abspath $(BUILD)) $$b || exit 1; done
+	@rm -f build/bench.tsv
+	@for b in $(BENCH); do echo "== $${b##*/}"; \
+	  BENCH_TABLE=$(abspath build/bench.tsv) BUILD=$(abspath $(BUILD)) $$b $(BENCH_FLAGS) || exit 1; done
+	@awk -F '\t' 'BEGIN { OFS = " | "; print "| row", "countd", "beside", "it", "ratio", "goal", "reached |"; \
+	  print "|---|---|---|---|---|---|---|" } { $$1 = "| " $$1; $$7 = $$7 " |"; print }' build/bench.tsv >build/bench.md
+	@echo; echo 'build/bench.md has the table; goals that are not reached:'
+	@awk -F '\t' '$$7 == "no" { printf "  %-42s %6s of %s, goal %s\n", $$1, $$5, $$3, $$6; n++ } \
+	  END { if (!n) print "  none" }' build/bench.tsv
 
 # ---- everything that can be checked --------------------------------------
 # Instrumented code confuses what gcc knows of value ranges: that warning is an
@@ -177,7 +213,7 @@ ASAN := -Werror -Wno-format-truncation -fsanitize=address,undefined -fno-sanitiz
 TSAN := -Werror -Wno-format-truncation -fsanitize=thread
 # What runs more than one thread in one process: the writer, users of libcountd,
 # and tests with a server of their own.  Each must be there.
-TSAN_TESTS ?= $(patsubst %,tests/%.c,unit/test_io unit/test_logs unit/test_ingest unit/test_ingest_replies \
+TSAN_TESTS ?= $(patsubst %,tests/%.c,unit/test_io unit/test_merge_lanes unit/test_logs unit/test_ingest unit/test_ingest_replies \
   unit/test_ingest_stop unit/test_sequence e2e/test_write_limits e2e/test_write_stop \
   unit/test_client unit/test_group_commit unit/test_client_live unit/test_range unit/test_board_race \
   unit/test_history unit/test_quota_service unit/test_quota_disk \
@@ -192,7 +228,7 @@ check: setup
 	+@$(if $(TSAN_TESTS),TEST_SLOW=4 $(MAKE) --no-print-directory run-tests BUILD=build/tsan CFLAGS='-O1 -g' \
 	  MODE='$(TSAN)' TESTS='$(TSAN_TESTS:%.c=build/tsan/%)' FUZZ=)
 
-C_FILES := $(wildcard common/*/*.[ch] common/*/*/*.[ch] writer/*.[ch] writer/*/*.[ch] worker/*.[ch] reader/*.[ch] reader/*/*.[ch] tests/*/*.[ch])
+C_FILES := $(wildcard common/*/*.[ch] common/*/*/*.[ch] common/*/*/*/*.[ch] writer/*.[ch] writer/*/*.[ch] worker/*.[ch] reader/*.[ch] reader/*/*.[ch] tests/*/*.[ch])
 LINTS := lint-format lint-headers lint-rooms lint-cppcheck lint-tidy lint-man lint-shell
 lint: setup
 	@.ci/setup check
@@ -221,7 +257,7 @@ lint-man:
 	@echo mandoc
 	@$(if $(MAN),mandoc -T lint -W warning $(MAN))
 lint-shell:
-	@for f in .ci/run .ci/setup tests/lib/run tests/lib/mutants tests/lib/rooms tests/demo.sh .packaging/deb; do sh -n $$f || exit 1; done
+	@for f in .ci/run .ci/setup tests/lib/run tests/lib/mutants tests/lib/rooms tests/demo.sh tests/demo_cluster.sh .packaging/deb reader/page_policy; do sh -n $$f || exit 1; done
 
 cover: setup
 	@.ci/setup cover
@@ -247,6 +283,9 @@ fuzz-run: $(LIBFUZZ)
 mutants: setup
 	@tests/lib/mutants $(MUTANTS)
 
+demo-cluster: setup
+	+@$(MAKE) --no-print-directory all
+	@tests/demo_cluster.sh $(BUILD)
 demo: setup
 	+@$(MAKE) --no-print-directory all
 	@tests/demo.sh $(BUILD)
@@ -271,13 +310,13 @@ install: all
 	$(foreach u,$(UNITS),sed 's|@BINDIR@|$(BINDIR)|' $(u) > $(BUILD)/$(notdir $(u)) && \
 	  $(INSTALL) -m 644 $(BUILD)/$(notdir $(u)) $(DESTDIR)$(UNITDIR) &&) true
 	$(INSTALL) -d $(DESTDIR)$(DOCDIR)/data
-	$(INSTALL) -m 644 README.md $(DESTDIR)$(DOCDIR)
+	$(INSTALL) -m 644 README.md reader/alerts.yml reader/grafana.json $(DESTDIR)$(DOCDIR)
 	$(INSTALL) -m 644 data/FORMAT.md $(DESTDIR)$(DOCDIR)/data
 	$(if $(DESTDIR),,$(LDCONFIG) || true) # only root may; LD_LIBRARY_PATH does without
 uninstall:
 	rm -f $(addprefix $(DESTDIR)$(BINDIR)/,countd countd-write countd-worker countd-read) \
 	  $(addprefix $(DESTDIR)$(LIBDIR)/,libcountd.a libcountd.so libcountd.so.0 pkgconfig/libcountd.pc) \
-	  $(addprefix $(DESTDIR),$(MANDIR)/man5/countd.conf.5 $(addprefix $(DOCDIR)/,countd.conf README.md data/FORMAT.md) $(BASHDIR)/countd $(ZSHDIR)/_countd) \
+	  $(addprefix $(DESTDIR),$(MANDIR)/man5/countd.conf.5 $(addprefix $(DOCDIR)/,countd.conf README.md alerts.yml grafana.json data/FORMAT.md) $(BASHDIR)/countd $(ZSHDIR)/_countd) \
 	  $(addprefix $(DESTDIR)$(INCLUDEDIR)/,countd.h countd_board.h) $(addprefix $(DESTDIR)$(UNITDIR)/,$(notdir $(UNITS))) \
 	  $(foreach s,1 3 5 7 8,$(addprefix $(DESTDIR)$(MANDIR)/man$(s)/,$(notdir $(call man,$(s)))))
 # Debian packages of this build: .packaging/deb says which.
@@ -286,7 +325,7 @@ deb: all
 clean:
 	rm -rf build
 
-.PHONY: $(LINTS) all test setup test-programs run-tests bench check lint cover fuzz fuzz-run mutants demo install \
+.PHONY: $(LINTS) all test setup test-programs run-tests bench check lint cover fuzz fuzz-run mutants demo demo-cluster install \
         uninstall deb clean
 .SECONDARY:
 .DELETE_ON_ERROR:

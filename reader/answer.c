@@ -72,7 +72,7 @@ static bool
 is_alone(const struct query *q)
 {
     return q->op == QUERY_NOW || q->op == QUERY_ABOUT ||
-           q->op == QUERY_AROUND || is_past_all(q);
+           q->op == QUERY_VERSION || q->op == QUERY_AROUND || is_past_all(q);
 }
 
 size_t
@@ -107,7 +107,10 @@ op_of(const struct query *q)
     case QUERY_RANK:
         return STORE_RANK;
     case QUERY_TOTAL:
+    case QUERY_VERSION:
         return STORE_TOTAL;
+    case QUERY_KEYS:
+        return STORE_KEYS;
     case QUERY_ABOUT:
         return q->key_size > 0 ? STORE_RANK : STORE_TOTAL;
     case QUERY_AROUND:
@@ -141,6 +144,10 @@ answer_add(struct answer *a, const struct query *q)
     to->key_size = q->key_size;
     to->offset = q->offset;
     to->length = (uint64_t)q->length;
+    to->prefix = q->prefix;
+    to->prefix_size = q->prefix_size;
+    to->after = q->key;
+    to->after_size = q->key_size;
     return true;
 }
 
@@ -195,13 +202,17 @@ put_fact(struct query_reply *reply, uint8_t *out, const char *word,
 /* The facts of what has been read, at most three: there is room for a row with
  * the longest key. */
 static void
-put_facts(const struct store_query *q, struct query_reply *reply, uint8_t *out)
+put_facts(const struct store_query *q, bool of_version,
+          struct query_reply *reply, uint8_t *out)
 {
     const int64_t total = q->op == STORE_TOTAL ? get_le64s(q->bytes) : 0;
 
     if (q->error < 0)
         return;
-    if (q->op == STORE_TOTAL) {
+    if (of_version) {
+        put_fact(reply, out, "nonce", (int64_t)q->totals.nonce);
+        put_fact(reply, out, "change", (int64_t)q->totals.change);
+    } else if (q->op == STORE_TOTAL) {
         put_fact(reply, out, "total", total);
         put_fact(reply, out, "keys", (int64_t)q->totals.keys);
         put_fact(reply, out, "saturated", (int64_t)q->totals.saturated);
@@ -234,7 +245,7 @@ put_alone(struct answer *a, struct store_reads *reads, uint8_t *out,
 
     if (a->one.op == QUERY_NOW)
         put_fact(&reply, rows, "", (int64_t)clock_unix_ms());
-    if (a->one.op == QUERY_ABOUT || a->one.op == QUERY_AROUND) {
+    if (a->one.op != QUERY_NOW && !is_past_all(&a->one)) {
         reads->head += a->one.op == QUERY_AROUND ? QUERY_ROW_SIZE : 0;
         (void)store_read(a->store, reads); /* there is room for one */
         if (q->error < 0 && q->error != -ENOENT) {
@@ -242,10 +253,10 @@ put_alone(struct answer *a, struct store_reads *reads, uint8_t *out,
             *failed = true;
             return answer_error(-EIO, out);
         }
-        if (a->one.op == QUERY_ABOUT)
-            put_facts(q, &reply, rows);
-        else
+        if (a->one.op == QUERY_AROUND)
             put_around(q, &reply, rows);
+        else
+            put_facts(q, a->one.op == QUERY_VERSION, &reply, rows);
     }
     query_reply_put(&reply, out);
     return QUERY_REPLY_SIZE + (size_t)reply.size;
@@ -303,6 +314,8 @@ answer_long_start(struct answer *a, const struct query *q, uint64_t now_ms)
     l->error = 0;
     l->size = 0;
     l->count = 0;
+    l->length = q->length;
+    l->has_more = false;
     store_listing_start(l->from, q->keyspace, q->keyspace_size);
 }
 
@@ -315,14 +328,16 @@ list_step(struct answer *a, uint64_t until_ns)
 
     do {
         rc = store_listing_next(l->from, until_ns, &found);
-        if (rc == 1) {
+        if (rc == 1 && l->count == l->length) {
+            l->has_more = true;
+        } else if (rc == 1) {
             assert(found.name_size <= QUERY_NAME_SIZE);
             l->size += query_row_put(l->rows + l->size, found.keys, found.name,
                                      (uint16_t)found.name_size);
             l->count++;
         }
-    } while (rc == 1 && l->count < QUERY_ROWS_MAX && clock_ns() < until_ns);
-    if (rc == -EAGAIN || (rc == 1 && l->count < QUERY_ROWS_MAX))
+    } while (rc == 1 && !l->has_more && clock_ns() < until_ns);
+    if (rc == -EAGAIN || (rc == 1 && !l->has_more))
         return false;
     answer_long_stop(a);
     if (rc < 0) {

@@ -34,7 +34,8 @@ struct answer_list {
     int error;
     uint8_t *rows; /* room for QUERY_ROWS_MAX */
     size_t size;   /* of the rows */
-    int64_t count;
+    int64_t count, length;
+    bool has_more; /* than `length` */
     struct store_listing *from;
 };
 

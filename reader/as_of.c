@@ -152,7 +152,7 @@ look_held(struct as_of *f)
     return 0;
 }
 
-/* Scans the logs, then reads held.mdb.  Claims a new time only if both work. */
+/* Scans the logs, then reads held/.  Claims a new time only if both work. */
 static int
 refresh_claim(struct as_of *f)
 {
@@ -194,6 +194,7 @@ as_of_refresh(struct as_of *f, uint64_t now_ms)
         return;
     start = clock_ns();
     (void)refresh_claim(f); /* said; the last claim only grows old */
+    f->store_ms = store_as_of(f->store);
     took = (clock_ns() - start) * LOOK_SHARE / 1000000;
     if (took < AS_OF_AGE_MS)
         took = AS_OF_AGE_MS;
@@ -213,7 +214,7 @@ as_of_end_turn(struct as_of *f)
 /* ---- what is claimed of one keyspace ----------------------------------- */
 
 /* The claim of this keyspace.  Names that share a place only cost a read of
- * held.mdb, so choosing them gains a client nothing. */
+ * held/, so choosing them gains a client nothing. */
 static struct as_of_claim *
 place_of(struct as_of *f, const uint8_t *name, size_t size)
 {
@@ -243,8 +244,9 @@ claim_held(struct as_of *f, const uint8_t *name, size_t size, uint64_t *as_of)
     return 0;
 }
 
-int64_t
-as_of_get(struct as_of *f, const uint8_t *name, size_t size)
+/* What this directory's logs and held records allow. */
+static uint64_t
+find_claim(struct as_of *f, const uint8_t *name, size_t size)
 {
     struct as_of_claim *told;
     uint64_t as_of = 0;
@@ -253,12 +255,12 @@ as_of_get(struct as_of *f, const uint8_t *name, size_t size)
     assert(f->until_ms > 0);
     assert(size <= sizeof told->name);
     if (!f->is_held)
-        return (int64_t)f->as_of_ms;
+        return f->as_of_ms;
     told = place_of(f, name, size);
     is_same = told->look > 0 && told->size == size &&
               (size == 0 || memcmp(told->name, name, size) == 0);
     if (is_same && told->look == f->look)
-        return (int64_t)told->as_of_ms;
+        return told->as_of_ms;
 
     /* When it cannot be read, what was true once still is. */
     if (claim_held(f, name, size, &as_of) < 0 || as_of < f->sure_ms)
@@ -270,5 +272,19 @@ as_of_get(struct as_of *f, const uint8_t *name, size_t size)
     told->size = (uint16_t)size;
     if (size > 0)
         memcpy(told->name, name, size);
-    return (int64_t)as_of;
+    return as_of;
+}
+
+int64_t
+as_of_get(struct as_of *f, const uint8_t *name, size_t size)
+{
+    const uint64_t as_of = find_claim(f, name, size);
+
+    return (int64_t)(as_of < f->store_ms ? as_of : f->store_ms);
+}
+
+struct held *
+as_of_held(struct as_of *f)
+{
+    return f->held_open || look_held(f) == 0 ? f->held : NULL;
 }

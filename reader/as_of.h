@@ -52,6 +52,7 @@ struct as_of {
     uint64_t look;     /* number of the last look that worked; 0: none did */
     uint64_t until_ms; /* monotonic: the look is good until then */
     uint64_t as_of_ms; /* by the logs */
+    uint64_t store_ms; /* what the store says of what was applied */
     uint64_t sure_ms;  /* true of every keyspace, whatever is held */
     uint64_t seen_ms;  /* just after the look: what is later is of a clock
                           that was set back */
@@ -75,6 +76,10 @@ void as_of_refresh(struct as_of *f, uint64_t now_ms);
 
 /* The as_of of one keyspace, or of all (size 0), by the last look. */
 int64_t as_of_get(struct as_of *f, const uint8_t *name, size_t size);
+
+/* What is held, in the turn's snapshot; NULL: it cannot be read, which is
+ * reported. */
+struct held *as_of_held(struct as_of *f);
 
 /* Ends the snapshot of what is held. */
 void as_of_end_turn(struct as_of *f);

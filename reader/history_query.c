@@ -60,16 +60,46 @@ minutes_of(int64_t seconds, uint32_t *out)
     return 0;
 }
 
+/* Sets the times of a question, widened to multiples of `step` seconds. */
 static int
-set_times(struct store_history_query *to, const struct query *q)
+set_times(struct store_history_query *to, int64_t from, int64_t until,
+          int64_t step)
 {
-    if (minutes_of(q->from, &to->from) < 0 || minutes_of(q->to, &to->to) < 0 ||
-        to->to < to->from)
+    if (from < 0 || until < from || until > INT64_MAX - step)
         return -EINVAL;
-    if (q->op == QUERY_HISTORY &&
-        (minutes_of(q->step, &to->step) < 0 || to->step == 0))
+    if (minutes_of(from / step * step, &to->from) < 0)
         return -EINVAL;
-    return 0;
+    return minutes_of((until + step - 1) / step * step, &to->to);
+}
+
+/* Chooses the step of a period: asks without rows what is missing from each.
+ * -EAGAIN: the time is over, and the next call goes on. */
+static int
+choose_step(struct history_query *p, uint64_t until_ns)
+{
+    static const int64_t steps[] = {MINUTE, 3600, 86400};
+
+    for (; p->tried < sizeof steps / sizeof steps[0]; p->tried++) {
+        struct store_history_query q = {.op = STORE_HISTORY_TOP,
+                                        .name = p->name,
+                                        .name_size = p->q.name_size};
+        int rc = set_times(&q, p->from, p->to, steps[p->tried]);
+
+        if (rc == 0)
+            rc = store_history(p->store, &q, until_ns);
+        if (rc < 0 && rc != -EINVAL)
+            return rc;
+        if (rc == 0 && (p->step == 0 || q.since < p->q.since)) {
+            p->step = steps[p->tried];
+            p->q.from = q.from;
+            p->q.to = q.to;
+            p->q.since = q.since;
+        }
+        if (p->step > 0 && p->q.since <= q.from)
+            break;
+    }
+    p->is_chosen = true;
+    return p->step > 0 ? 0 : -EINVAL;
 }
 
 static enum store_history_op
@@ -100,7 +130,19 @@ history_query_start(struct history_query *p, const struct query *q,
                                         .buckets = p->buckets,
                                         .top = p->top,
                                         .length = (uint64_t)q->length};
-    p->error = set_times(&p->q, q);
+    p->from = q->from;
+    p->to = q->to;
+    p->step = 0;
+    p->tried = 0;
+    p->is_chosen = q->op == QUERY_HISTORY;
+    p->error = 0;
+    if (!p->is_chosen)
+        return;
+    p->step = q->step;
+    if (minutes_of(q->from, &p->q.from) < 0 ||
+        minutes_of(q->to, &p->q.to) < 0 || q->to < q->from ||
+        minutes_of(q->step, &p->q.step) < 0 || p->q.step == 0)
+        p->error = -EINVAL;
 }
 
 static bool
@@ -118,7 +160,10 @@ history_query_step(struct history_query *p, uint64_t until_ns)
 
     if (p->error < 0)
         return true;
-    p->error = store_history(p->store, &p->q, until_ns);
+    if (!p->is_chosen)
+        p->error = choose_step(p, until_ns);
+    if (p->error == 0)
+        p->error = store_history(p->store, &p->q, until_ns);
     if (p->error == -EAGAIN && until_ns != 0) {
         p->error = 0;
         return false;
@@ -188,7 +233,8 @@ history_query_put(const struct history_query *p, uint8_t *out, bool *failed)
                                      .since = (int64_t)p->q.since * MINUTE,
                                      .known = p->q.before_known,
                                      .rank = (int64_t)p->q.rank,
-                                     .keys = (int64_t)p->q.keys};
+                                     .keys = (int64_t)p->q.keys,
+                                     .step = p->step};
     struct query_reply reply = {.rows = -EIO};
     size_t size = QUERY_REPLY_SIZE + QUERY_PAST_HEAD;
 

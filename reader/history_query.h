@@ -1,6 +1,9 @@
 /* reader/history_query.h - queries of history: from a request to the bytes of
  * its answer.
  *
+ * A period is widened to whole steps: to the finest that nothing is missing
+ * from, or least is.  The answer says which.
+ *
  * A query of a key or keyspace may cover ten years, and the top of a period and
  * a rank in it read every key: all proceed in steps, each of its own snapshot.
  *
@@ -28,6 +31,10 @@ struct history_query {
     struct store_history_query q;
     enum query_op op;
     int64_t as_of_ms;
+    int64_t from, to; /* as asked, of a period: seconds */
+    int64_t step;     /* that the times are multiples of; 0: none yet */
+    unsigned tried;   /* steps of which the store was asked */
+    bool is_chosen;
     int error;                    /* of the answer; else -EIO ends the peer */
     struct store_bucket *buckets; /* one memory: a question has either */
     struct store_top *top;

@@ -1,9 +1,11 @@
-/* reader/http_params.c - see http_params.h. */
+/* reader/http_params.c - see http_params.h: http_params_read() is at the end.
+ */
 #include "reader/http_params.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/net/http_query.h"
@@ -18,13 +20,16 @@
 #define LAST_MS   ((uint64_t)UINT32_MAX * 60000) /* of what a store can keep */
 
 static const char *const names[HTTP_PARAMS] = {
-    "keyspace", "key", "prefix", "after", "n",    "offset", "length",
-    "from",     "to",  "step",   "as_of", "wait", "format", "numbers"};
+    "keyspace", "key",     "prefix", "after",   "n",     "offset",
+    "length",   "from",    "to",     "step",    "as_of", "wait",
+    "format",   "numbers", "names",  "version", "sort"};
 
 struct value {
     const char *name; /* of the parameter */
     const char *text; /* its bytes, with a NUL behind */
     size_t size;
+    bool is_raw; /* a name is not in text form */
+    bool is_hex; /* a name is in hexadecimal digits */
 };
 
 static bool
@@ -54,13 +59,46 @@ fail_value(struct http_params_fault *f, const char *code, const struct value *v,
 /* ---- values ------------------------------------------------------------- */
 
 static bool
+read_hex(const struct value *v, struct value *out, char bytes[VALUE_MAX / 2],
+         struct http_params_fault *f)
+{
+    static const char digits[] = "0123456789abcdef";
+
+    *out = *v;
+    out->text = bytes;
+    out->size = v->size / 2;
+    for (size_t i = 0; i < v->size; i++) {
+        const char c = v->text[i];
+        const char *digit =
+            c == '\0'
+                ? NULL
+                : strchr(digits, c >= 'A' && c <= 'F' ? c - 'A' + 'a' : c);
+
+        if (!digit || v->size % 2 != 0)
+            return fail(f, "bad-hex", v->name,
+                        ": two hexadecimal digits for each byte");
+        bytes[i / 2] = (char)(i % 2 == 0 ? (digit - digits) << 4
+                                         : bytes[i / 2] | (digit - digits));
+    }
+    return true;
+}
+
+static bool
 read_name(const struct value *v, struct increment_name *out,
           struct http_params_fault *f)
 {
-    static const struct increment_form form = {.keyspace_max = NAME_MAX_SIZE,
-                                               .key_max = NAME_MAX_SIZE};
-    const struct increment_fault *fault =
-        increment_name_read(&form, v->text, v->size, NAME_MAX_SIZE, out);
+    const struct increment_form form = {.raw = v->is_raw,
+                                        .control = true,
+                                        .keyspace_max = NAME_MAX_SIZE,
+                                        .key_max = NAME_MAX_SIZE};
+    const struct increment_fault *fault;
+    char bytes[VALUE_MAX / 2];
+    struct value plain = *v;
+
+    if (v->is_hex && !read_hex(v, &plain, bytes, f))
+        return false;
+    fault =
+        increment_name_read(&form, plain.text, plain.size, NAME_MAX_SIZE, out);
 
     if (!fault)
         return true;
@@ -135,6 +173,43 @@ read_numbers(const struct value *v, bool *out, struct http_params_fault *f)
     return *out || fail(f, "bad-numbers", "numbers: string", "");
 }
 
+/* As the ETag has it between its quotes. */
+static bool
+read_version(const struct value *v, struct http_params *p,
+             struct http_params_fault *f)
+{
+    static const char digits[] = "0123456789abcdef";
+    const size_t nonce = strspn(v->text, digits);
+    const size_t change =
+        v->text[nonce] == '-' ? strspn(v->text + nonce + 1, digits) : 0;
+
+    if (nonce == 0 || nonce > 16 || change == 0 || change > 16 ||
+        nonce + 1 + change != v->size)
+        return fail(f, "bad-version",
+                    "version: NONCE-CHANGE, as the ETag of an answer has it",
+                    "");
+    p->nonce = strtoull(v->text, NULL, 16);
+    p->change = strtoull(v->text + nonce + 1, NULL, 16);
+    return true;
+}
+
+static bool
+read_sort(const struct value *v, enum http_params_sort *out,
+          struct http_params_fault *f)
+{
+    static const char *const words[] = {[SORT_NAME] = "name",
+                                        [SORT_SIZE] = "size",
+                                        [SORT_KEYS] = "keys",
+                                        [SORT_TOTAL] = "total"};
+
+    for (int i = SORT_NAME; i <= SORT_TOTAL; i++)
+        if (strcmp(v->text, words[i]) == 0) {
+            *out = (enum http_params_sort)i;
+            return true;
+        }
+    return fail(f, "bad-sort", "sort: name, size, keys or total", "");
+}
+
 static bool
 read_key(struct http_params *p, const struct http_params_spec *spec,
          const struct value *v, struct http_params_fault *f)
@@ -183,6 +258,12 @@ read_value(struct http_params *p, const struct http_params_spec *spec,
         return read_format(v, &p->format, f);
     case PARAM_NUMBERS:
         return read_numbers(v, &p->are_numbers_texts, f);
+    case PARAM_NAMES: /* read before all others */
+        return p->are_names_raw || fail(f, "bad-names", "names: raw", "");
+    case PARAM_VERSION:
+        return read_version(v, p, f);
+    case PARAM_SORT:
+        return read_sort(v, &p->sort, f);
     case HTTP_PARAMS:
         break;
     }
@@ -191,15 +272,51 @@ read_value(struct http_params *p, const struct http_params_spec *spec,
 
 /* ---- queries ------------------------------------------------------------ */
 
+static bool
+is_name(enum http_param which)
+{
+    return which == PARAM_KEYSPACE || which == PARAM_KEY ||
+           which == PARAM_PREFIX || which == PARAM_AFTER;
+}
+
+/* Whether this is the parameter's name; with *is_hex the one behind which
+ * hexadecimal digits come. */
+static bool
+has_name(enum http_param which, bool is_raw, const char *name, bool *is_hex)
+{
+    const size_t size = strlen(names[which]);
+
+    if (strncmp(name, names[which], size) != 0)
+        return false;
+    *is_hex = is_raw && is_name(which) && strcmp(name + size, "_hex") == 0;
+    return *is_hex || name[size] == '\0';
+}
+
 /* HTTP_PARAMS: there is none of that name here. */
 static enum http_param
-find_param(const struct http_params_spec *spec, const char *name)
+find_param(const struct http_params_spec *spec, bool is_raw, const char *name,
+           bool *is_hex)
 {
     for (unsigned i = 0; i < HTTP_PARAMS; i++)
         if (((spec->allowed | PARAMS_COMMON) & PARAM_BIT(i)) != 0 &&
-            strcmp(name, names[i]) == 0)
+            has_name((enum http_param)i, is_raw, name, is_hex))
             return (enum http_param)i;
     return HTTP_PARAMS;
+}
+
+/* Whether names=raw is anywhere in the query: it says how the names before it
+ * are to be read, too. */
+static bool
+has_raw_names(struct http_text query)
+{
+    char name[HTTP_QUERY_NAME_SIZE];
+    uint8_t text[VALUE_MAX];
+    size_t size;
+
+    while (http_query_next(&query, name, text, VALUE_MAX, &size) > 0)
+        if (strcmp(name, names[PARAM_NAMES]) == 0)
+            return size == 3 && memcmp(text, "raw", 3) == 0;
+    return false;
 }
 
 static bool
@@ -218,6 +335,9 @@ check_all(const struct http_params *p, const struct http_params_spec *spec,
     for (unsigned i = 0; i < HTTP_PARAMS; i++)
         if ((spec->required & PARAM_BIT(i) & ~p->given) != 0)
             return fail(f, "missing-parameter", names[i], " is missing");
+    if (p->sort != SORT_NAME && p->after.size > 0)
+        return fail(f, "bad-sort", "after: goes on in the order of names only",
+                    "");
     if ((spec->allowed & PARAM_BIT(PARAM_FROM)) == 0)
         return true;
     if (p->to_ms <= p->from_ms)
@@ -232,13 +352,16 @@ http_params_read(struct http_params *p, const struct http_params_spec *spec,
                  struct http_params_fault *f)
 {
     char name[HTTP_QUERY_NAME_SIZE], text[VALUE_MAX + 1];
+    bool is_hex = false;
     size_t size;
     int rc;
 
+    p->are_names_raw = has_raw_names(query);
     while ((rc = http_query_next(&query, name, (uint8_t *)text, VALUE_MAX,
                                  &size)) > 0) {
-        const enum http_param which = find_param(spec, name);
-        const struct value v = {name, text, size};
+        const enum http_param which =
+            find_param(spec, p->are_names_raw, name, &is_hex);
+        const struct value v = {name, text, size, p->are_names_raw, is_hex};
 
         text[size] = '\0';
         if (which == HTTP_PARAMS)
@@ -249,7 +372,8 @@ http_params_read(struct http_params *p, const struct http_params_spec *spec,
         if (!read_value(p, spec, which, &v, now_ms, f))
             return false;
     }
-    if (rc == -ENAMETOOLONG && find_param(spec, name) == HTTP_PARAMS)
+    if (rc == -ENAMETOOLONG &&
+        find_param(spec, p->are_names_raw, name, &is_hex) == HTTP_PARAMS)
         return fail_name(f, name);
     if (rc == -ENAMETOOLONG)
         return fail(f, "bad-name", name, ": names have 1 to 256 bytes");

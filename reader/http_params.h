@@ -4,6 +4,9 @@
  * A parameter that is not known, missing or there twice is an error, so that
  * nobody gets the answer to another question than was asked.
  *
+ * Names are in text form behind the percent-encoding.  With names=raw they are
+ * bytes, and NAME_hex=c328 is another way to give NAME.
+ *
  * Ownership: the caller's; nothing points into the request.  Pure.
  */
 #ifndef COUNTD_READER_HTTP_PARAMS_H
@@ -30,13 +33,19 @@ enum http_param {
     PARAM_WAIT,
     PARAM_FORMAT,
     PARAM_NUMBERS,
+    PARAM_NAMES,
+    PARAM_VERSION,
+    PARAM_SORT,
     HTTP_PARAMS
 };
 
 #define PARAM_BIT(p) (1u << (p))
 #define PARAMS_COMMON                                                          \
     (PARAM_BIT(PARAM_AS_OF) | PARAM_BIT(PARAM_WAIT) |                          \
-     PARAM_BIT(PARAM_FORMAT) | PARAM_BIT(PARAM_NUMBERS))
+     PARAM_BIT(PARAM_FORMAT) | PARAM_BIT(PARAM_NUMBERS) |                      \
+     PARAM_BIT(PARAM_NAMES))
+
+enum http_params_sort { SORT_NAME, SORT_SIZE, SORT_KEYS, SORT_TOTAL };
 
 struct http_params {
     unsigned given; /* PARAM_BIT, or-ed */
@@ -47,6 +56,9 @@ struct http_params {
     uint64_t from_ms, to_ms, step_ms;
     enum table_format format; /* if it is given */
     bool are_numbers_texts;
+    bool are_names_raw;     /* not in text form */
+    uint64_t nonce, change; /* of `version` */
+    enum http_params_sort sort;
 };
 
 struct http_params_spec {

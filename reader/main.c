@@ -1,6 +1,7 @@
 /* reader/main.c - countd-read: wiring only.
  *
  * Entry points: main(). */
+#include <assert.h>
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -15,9 +16,12 @@
 #include "common/setup/datadir.h"
 #include "common/setup/privilege.h"
 #include "common/setup/signals.h"
+#include "common/store/cluster/cluster_store.h"
 #include "common/store/lmdb/lmdb_store.h"
 #include "reader/listeners.h"
 #include "reader/status.h"
+
+static_assert(READ_HTTP_LONGEST >= RESP_ANSWER_MAX, "answer_max is of all");
 
 #define TEND_MS 1000
 #define POOL_SIZE                                                              \
@@ -38,6 +42,7 @@ struct reader {
     struct range range;
     struct resp_service resp;
     struct read_http http;
+    struct tokens *tokens; /* NULL: no client needs one */
     struct reader_listeners listeners;
     struct local_folder sockets;
     struct binding binding;
@@ -75,20 +80,29 @@ await_directory(struct reader *r)
 }
 
 static int
-open_files(struct reader *r)
+open_store(struct reader *r)
 {
-    struct lmdb_options options;
-    struct layout found;
-    int rc;
-
-    options = (struct lmdb_options){
+    const struct cluster_store_options cluster = {.config = &r->config,
+                                                  .dir = &r->datadir};
+    const struct lmdb_options options = {
         .keyspace_fd = r->datadir.keyspace_fd,
         .keyspace_size = (uint16_t)r->config.keyspace_size,
         .key_size = (uint16_t)r->config.key_size,
         .open_max = files_keyspaces(),
         .keyspace_max = r->config.keyspace_max,
     };
-    rc = lmdb_store_open(&r->store, &options);
+
+    return r->config.store_cluster ? cluster_store_open(&r->store, &cluster)
+                                   : lmdb_store_open(&r->store, &options);
+}
+
+static int
+open_files(struct reader *r)
+{
+    struct layout found;
+    int rc;
+
+    rc = open_store(r);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "open keyspaces");
         return rc;
@@ -188,7 +202,8 @@ start_serving(struct reader *r)
                                           .count = READER_LISTENERS,
                                           .shared = r->listeners.shared,
                                           .pool_size = POOL_SIZE,
-                                          .answer_max = READ_HTTP_ANSWER_MAX};
+                                          .answer_max = READ_HTTP_LONGEST,
+                                          .input_max = HTTP_INPUT_MAX};
     int rc;
 
     rc = answer_init(&r->answer, r->store, &r->fresh);
@@ -198,6 +213,7 @@ start_serving(struct reader *r)
     if (reader_listener_is_on(&r->listeners, LISTENER_RESP))
         rc = resp_service_init(&r->resp, r->loop, r->store, &r->fresh,
                                &r->config, &r->layout, r->listeners.shared);
+    r->resp.tokens = r->tokens;
     if (rc == 0)
         rc = read_http_open(&r->http, r->loop, &r->answer, &r->datadir,
                             &r->config);
@@ -325,7 +341,13 @@ main(int argc, char **argv)
     rc = datadir_open(&r.datadir, r.config.data_dir, DATADIR_READ);
     if (rc < 0)
         return datadir_exit_status(rc, DATADIR_READ);
-    rc = serve_until_stopped(&r);
+    rc = tokens_open(&r.tokens, r.config.http_tokens);
+    r.http.site.tokens = r.tokens;
+    if (rc == 0)
+        rc = serve_until_stopped(&r);
+    else
+        rc = rc == -EINVAL ? CONFIG_EXIT_USAGE : CONFIG_EXIT_SYSTEM;
+    tokens_close(r.tokens);
     datadir_close(&r.datadir);
     return rc;
 }

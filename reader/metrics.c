@@ -1,4 +1,7 @@
-/* reader/metrics.c - see metrics.h. */
+/* reader/metrics.c - see metrics.h.
+ *
+ * metrics_put() writes family after family: put_processes(), put_logs(),
+ * put_directory(), then the tables `metrics` and `splits`, then put_users(). */
 #include "reader/metrics.h"
 
 #include <assert.h>
@@ -120,6 +123,17 @@ static const struct metric metrics[] = {
      STATUS_WRITER, STATUS_W_PUSHED_BACK, SCALE_ONE, true},
     {"countd_live_refused_total", "Live names refused for want of memory",
      STATUS_WRITER, STATUS_W_NO_MEMORY, SCALE_ONE, true},
+    {"countd_http_requests_deduplicated_total",
+     "Counting requests answered from their Idempotency-Key", STATUS_WRITER,
+     STATUS_W_HTTP_REPLAYED, SCALE_ONE, true},
+    {"countd_sequence_numbers_total", "Sequence numbers given", STATUS_WRITER,
+     STATUS_W_SEQUENCE_GIVEN, SCALE_ONE, true},
+    {"countd_sequence_waits_total",
+     "Requests for numbers that waited for the clock or the disk",
+     STATUS_WRITER, STATUS_W_SEQUENCE_WAITED, SCALE_ONE, true},
+    {"countd_quota_failures_total",
+     "Writes or syncs of the journal of quotas that failed", STATUS_WRITER,
+     STATUS_W_QUOTA_FAILURES, SCALE_ONE, true},
     {"countd_merged_logs_total", "Logs merged and emptied", STATUS_WORKER,
      STATUS_M_LOGS, SCALE_ONE, true},
     {"countd_merged_increments_total",
@@ -145,7 +159,7 @@ static const struct metric metrics[] = {
      STATUS_M_UNHELD, SCALE_ONE, true},
     {"countd_held_damaged_total", "Damaged records of data/held", STATUS_WORKER,
      STATUS_M_HELD_DAMAGED, SCALE_ONE, true},
-    {"countd_logs_quarantined_total", "Damaged logs set aside by workers",
+    {"countd_logs_quarantined_total", "Damaged logs quarantined by workers",
      STATUS_WORKER, STATUS_M_QUARANTINED, SCALE_ONE, true},
     {"countd_logs_recovered_total", "Logs of dead owners made usable",
      STATUS_WORKER, STATUS_M_RECOVERED, SCALE_ONE, true},
@@ -205,20 +219,49 @@ put_metric(struct sink *s, const struct overview *o, const struct metric *m)
     }
 }
 
-static void
-put_closed(struct sink *s, const struct overview *o)
-{
-    static const char name[] = "countd_port_closed_total";
+/* Families whose samples differ in a label more, which is the name of the
+ * statistic behind `before`. */
+static const struct split {
+    const char *name, *help, *label, *before;
+    enum status_kind kind;
+    size_t first, last;
+} splits[] = {
+    {"countd_port_closed_total", "Connections closed by the server, by reason",
+     "reason", "", STATUS_LISTENER, STATUS_L_MALFORMED, STATUS_L_CUT_OFF},
+    {"countd_http_responses_total", "Responses of HTTP by class of status",
+     "code", "http_", STATUS_LISTENER, STATUS_L_HTTP_2XX, STATUS_L_HTTP_5XX},
+    {"countd_quota_requests_total", "Requests to quotas by result", "result",
+     "quota_", STATUS_WRITER, STATUS_W_QUOTA_APPLIED,
+     STATUS_W_QUOTA_UNAVAILABLE}};
 
-    begin_family(s, name, "Connections closed by the server, by reason", true);
-    for (size_t i = 0; i < o->count; i++)
-        for (size_t v = STATUS_L_MALFORMED;
-             o->rows[i].kind == STATUS_LISTENER && v < STATUS_L_END; v++) {
-            put(s, "%s", name);
-            put_labels(s, &o->rows[i]);
-            put(s, ",reason=\"%s\"} %" PRId64 "\n",
-                status_name(STATUS_LISTENER, v), o->rows[i].values[v]);
+/* Ports of other protocols have no responses of HTTP. */
+static bool
+has_samples(const struct split *f, const struct overview_row *r)
+{
+    char port[17];
+
+    if (r->kind != f->kind)
+        return false;
+    if (f->first != STATUS_L_HTTP_2XX || f->kind != STATUS_LISTENER)
+        return true;
+    overview_port_name(r, port);
+    return ends_with(port, strlen(port), "http");
+}
+
+static void
+put_split(struct sink *s, const struct overview *o, const struct split *f)
+{
+    begin_family(s, f->name, f->help, true);
+    for (size_t i = 0; i < o->count; i++) {
+        const struct overview_row *r = &o->rows[i];
+
+        for (size_t v = f->first; has_samples(f, r) && v <= f->last; v++) {
+            put(s, "%s", f->name);
+            put_labels(s, r);
+            put(s, ",%s=\"%s\"} %" PRId64 "\n", f->label,
+                status_name(f->kind, v) + strlen(f->before), r->values[v]);
         }
+    }
 }
 
 static void
@@ -302,8 +345,43 @@ put_directory(struct sink *s, const struct overview *o)
             w->values[STATUS_W_OBJECTS], SCALE_ONE);
 }
 
+/* The counters of users. */
+static void
+put_users(struct sink *s, const struct user_metrics *u)
+{
+    static const char *const names[] = {"countd_keyspace_keys",
+                                        "countd_keyspace_value"};
+    static const char *const help[] = {"Keys of the keyspace",
+                                       "Sum of its counts, cut to int64"};
+    char label[USER_METRICS_LABEL];
+
+    if (u->keyspaces >= 0)
+        put_one(s, "countd_keyspaces", "Keyspaces there are", u->keyspaces,
+                SCALE_ONE);
+    for (size_t f = 0; u->count > 0 && f < 2; f++) {
+        begin_family(s, names[f], help[f], false);
+        for (size_t i = 0; i < u->count; i++) {
+            const struct user_keyspace *k = &u->rows[i];
+
+            put(s, "%s{keyspace=\"%s\"} %" PRId64 "\n", names[f],
+                user_metrics_label(k->name, k->size, label),
+                f == 0 ? k->keys : k->value);
+        }
+    }
+    if (u->text_size > 0) {
+        begin_family(s, "countd_key_value", "Counts of the largest keys",
+                     false);
+        put(s, "%.*s", (int)u->text_size, u->text);
+    }
+    if (u->pattern_count > 0)
+        put_one(s, "countd_user_series_left_out",
+                "Series of keyspaces and keys beyond metrics.max_series",
+                (int64_t)u->left_out, SCALE_ONE);
+}
+
 size_t
-metrics_put(const struct overview *o, bool is_open, char *text)
+metrics_put(const struct overview *o, const struct user_metrics *u,
+            bool is_open, char *text)
 {
     struct sink s = {.text = text, .is_open = is_open};
 
@@ -319,8 +397,10 @@ metrics_put(const struct overview *o, bool is_open, char *text)
         put_directory(&s, o);
         for (size_t i = 0; i < sizeof metrics / sizeof metrics[0]; i++)
             put_metric(&s, o, &metrics[i]);
-        put_closed(&s, o);
+        for (size_t i = 0; i < sizeof splits / sizeof splits[0]; i++)
+            put_split(&s, o, &splits[i]);
     }
+    put_users(&s, u);
     if (is_open)
         put(&s, "# EOF\n");
     return s.size;

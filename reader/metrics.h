@@ -12,13 +12,16 @@
 #include <stddef.h>
 
 #include "common/setup/overview.h"
+#include "reader/user_metrics.h"
 
-/* Bytes of the most there can be: a row on each place of the board. */
-#define METRICS_MAX ((size_t)512 << 10)
+/* Bytes of the most there can be: a row on each place of the board, and those
+ * of users. */
+#define METRICS_MAX (((size_t)1 << 20) + USER_METRICS_TEXT)
 
 /* Writes them into `text`, which has METRICS_MAX bytes; returns the size.
  * `is_open`: OpenMetrics.  NULL: there is no board, and only what is known
  * without it is written. */
-size_t metrics_put(const struct overview *o, bool is_open, char *text);
+size_t metrics_put(const struct overview *o, const struct user_metrics *u,
+                   bool is_open, char *text);
 
 #endif

@@ -1,18 +1,14 @@
-/* reader/read_history.c - questions about history, and the list of keyspaces,
- * which are answered in steps: see read_questions.h. */
+/* reader/read_history.c - questions about history, which are answered in steps:
+ * see read_questions.h. */
 #include "reader/read_questions.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "common/base/bytes.h"
 
-#define STEP_MS       ((uint64_t)3600000)
-#define TOTALS_A_TURN 16
+#define STEP_MS ((uint64_t)3600000)
 
 /* What is true of all rows of an answer about history, and its rows. */
 struct history_reply {
@@ -182,47 +178,12 @@ read_is_period(const struct read_asked *a)
            http_params_has(&a->params, PARAM_TO);
 }
 
-/* Widens the span to the finest steps that nothing is missing from, or that
- * least is missing from: a question without rows for each, until one fits.
- * False: the last one asked decides. */
-static bool
-fit_span(struct read_asked *a, struct query *q)
-{
-    static const int64_t steps[] = {60, 3600, 86400};
-    const unsigned count = sizeof steps / sizeof steps[0];
-    const struct time_range asked = span_of(&a->params);
-    struct history_reply r;
-
-    if (a->phase == 0)
-        a->best_since = INT64_MAX;
-    if (a->phase > 0) {
-        if (!take_history(a, &r) ||
-            (r.facts.error < 0 && r.facts.error != -EINVAL))
-            return false;
-        if (r.facts.error == 0 && r.facts.since < a->best_since) {
-            a->best = a->span;
-            a->best_since = r.facts.since;
-        }
-    }
-    if (a->phase == count || a->best_since <= a->span.from)
-        return false;
-    a->span = time_range_widen(&asked, steps[a->phase++], true);
-    *q = query_of(a, QUERY_PERIOD_TOP);
-    q->key_size = 0;
-    return true;
-}
-
 enum read_next
 read_period_next(struct read_asked *a, struct query *q)
 {
-    const unsigned asks = 4; /* phase of the question itself */
-
-    if (a->phase < asks && fit_span(a, q))
-        return READ_ASK;
-    if (a->phase == asks || a->best_since == INT64_MAX)
+    if (a->phase++ > 0)
         return READ_READY;
-    a->phase = asks;
-    a->span = a->best;
+    a->span = span_of(&a->params);
     *q = query_of(a, a->params.key_count > 0 ? QUERY_PERIOD_RANK
                                              : QUERY_PERIOD_TOP);
     q->length = a->params.key_count > 0 ? 0 : a->params.n;
@@ -230,12 +191,15 @@ read_period_next(struct read_asked *a, struct query *q)
 }
 
 static void
-begin_period(struct read_asked *a, int64_t since)
+begin_period(struct read_asked *a, const struct query_past *facts)
 {
+    const struct time_range span =
+        time_range_widen(&a->span, facts->step, true);
+
     put_names(a);
-    table_fact(&a->table, "from", cell_number(a->span.from));
-    table_fact(&a->table, "to", cell_number(a->span.to));
-    table_fact(&a->table, "since", cell_number(since));
+    table_fact(&a->table, "from", cell_number(span.from));
+    table_fact(&a->table, "to", cell_number(span.to));
+    table_fact(&a->table, "since", cell_number(facts->since));
 }
 
 static int128
@@ -279,7 +243,7 @@ read_period_top(struct read_asked *a)
     problem = explain(r.facts.error);
     if (problem)
         return problem;
-    begin_period(a, r.facts.since);
+    begin_period(a, &r.facts);
     table_next_rows(&a->table, "rows", columns, 5);
     while (next_row(&r, &row))
         put_top_row(a, rank++, &row, r.facts.known != 0);
@@ -311,7 +275,7 @@ read_period_rank(struct read_asked *a)
     cells[0] = cell_number(r.facts.rank);
     cells[1] = cell_sum(row.sum_high, row.sum_low, text);
     cells[2] = cell_number(r.facts.keys);
-    begin_period(a, r.facts.since);
+    begin_period(a, &r.facts);
     for (int i = 0; i < 3; i++)
         table_fact(&a->table, columns[i].key, cells[i]);
     if (a->table.format != TABLE_JSON) {
@@ -322,82 +286,45 @@ read_period_rank(struct read_asked *a)
     return NULL;
 }
 
-/* ---- keyspaces ---------------------------------------------------------- */
-
-static const struct table_column keyspaces_columns[] = {
-    {"keys", "keys", true},  {"total", "total", true},
-    {"size", "size", true},  {"keyspace", "keyspace", false},
-    {"file", "file", false},
-};
-
-/* The total, or none of a keyspace that cannot be read or has gone. */
-static struct cell
-ask_total(struct read_asked *a, const struct read_row *row)
-{
-    const struct query q = {.op = QUERY_TOTAL,
-                            .keyspace = row->key,
-                            .keyspace_size = row->key_size,
-                            .length = 1};
-    struct read_reply reply;
-    struct read_row total;
-
-    if (!read_ask(a, &q, &reply) || !read_reply_row(&reply, &total))
-        return cell_none();
-    return cell_number(total.count);
-}
-
-/* Blocks, not length: a file has room that was never written. */
-static void
-put_keyspace(struct read_asked *a, const struct read_row *row)
-{
-    char base[NAME_FILE_SIZE], file[NAME_FILE_SIZE + sizeof ".mdb"];
-    struct stat st;
-    bool found;
-
-    name_to_file(row->key, row->key_size, base);
-    (void)snprintf(file, sizeof file, "%s.mdb", base); /* fits */
-    found =
-        fstatat(a->http->dir->keyspace_fd, file, &st, AT_SYMLINK_NOFOLLOW) == 0;
-    {
-        const struct cell cells[] = {
-            row->count < 0 ? cell_none() : cell_number(row->count),
-            ask_total(a, row),
-            found ? cell_number((int64_t)st.st_blocks * 512) : cell_none(),
-            cell_name(row->key, row->key_size),
-            found ? cell_text(file) : cell_none()};
-
-        table_row(&a->table, cells);
-    }
-}
-
-/* First the names, then their totals, some in each turn. */
 enum read_next
-read_keyspaces_next(struct read_asked *a, struct query *q)
+read_distinct_next(struct read_asked *a, struct query *q)
 {
-    if (a->phase++ > 0)
-        return READ_READY;
-    *q = (struct query){.op = QUERY_KEYSPACES,
-                        .keyspace = a->params.after.bytes,
-                        .keyspace_size = (uint16_t)a->params.after.size,
-                        .length = QUERY_ROWS_MAX};
-    return READ_ASK;
+    const enum read_next next = read_period_next(a, q);
+
+    if (next == READ_ASK) {
+        *q = query_of(a, QUERY_PERIOD_RANK);
+        q->length = 0;
+    }
+    return next;
 }
 
 const struct read_problem *
-read_keyspaces(struct read_asked *a)
+read_distinct(struct read_asked *a)
 {
-    const struct answer_list *list = &a->http->steps.list;
-    struct read_reply reply = {
-        .rows = list->count, .at = list->rows, .end = list->rows + list->size};
-    struct read_row row;
+    static const struct table_column columns[] = {{"keys", "keys", true},
+                                                  {"sum", "sum", true}};
+    const struct read_problem *problem;
+    char text[TABLE_SUM_SIZE];
+    struct query_past_row row;
+    struct history_reply r;
+    struct cell cells[2];
 
-    if (list->error < 0)
+    if (!take_history(a, &r))
         return &read_unreadable;
-    a->as_of_ms = list->as_of_ms;
-    table_next_rows(&a->table, "rows", keyspaces_columns, 5);
-    for (int64_t i = 0; i < a->params.n && read_reply_row(&reply, &row); i++)
-        put_keyspace(a, &row);
-    table_rows_end(&a->table);
+    problem = explain(r.facts.error);
+    if (problem)
+        return problem;
+    if (!next_row(&r, &row))
+        return &read_unreadable;
+    cells[0] = cell_number(r.facts.keys);
+    cells[1] = cell_sum(row.sum_high, row.sum_low, text);
+    begin_period(a, &r.facts);
+    for (int i = 0; i < 2; i++)
+        table_fact(&a->table, columns[i].key, cells[i]);
+    if (a->table.format != TABLE_JSON) {
+        table_next_rows(&a->table, "rows", columns, 2);
+        table_row(&a->table, cells);
+    }
     end_facts(a);
     return NULL;
 }

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "reader/metrics.h"
 #include "reader/read_questions.h"
+#include "reader/scrape.h"
 
 #define DAY_MS       ((uint64_t)86400000)
 #define PACKED_LEAST 4096                /* bytes of an answer that is packed */
@@ -20,7 +20,7 @@
 #define DONE_MS      1000 /* an answer that nobody takes is kept so long */
 
 static_assert(READ_HTTP_ANSWER_MAX >= ANSWER_SIZE_MAX, "answer_max is of all");
-static_assert(METRICS_MAX <= READ_HTTP_TEXT_MAX, "the buffer is that of texts");
+static_assert(HTTP_MORE_MAX > 1024 + READ_LINK_MAX, "a link has room");
 static_assert(HTTP_HOSTS_SIZE >= CONFIG_HOSTS_SIZE, "all names fit");
 
 /* ---- errors ------------------------------------------------------------- */
@@ -31,7 +31,9 @@ refuse(struct http_call *x, enum http_status status, const char *code,
 {
     const struct http_problem problem = {.code = code, .detail = detail};
 
-    x->more = status == HTTP_GATEWAY_TIMEOUT ? "Retry-After: 1\r\n" : NULL;
+    x->more = status == HTTP_GATEWAY_TIMEOUT || status == HTTP_UNAVAILABLE
+                  ? "Retry-After: 1\r\n"
+                  : NULL;
     return http_refuse(x, status, &problem);
 }
 
@@ -46,36 +48,35 @@ find_question(const struct http_request *r)
     return NULL;
 }
 
-static bool
-has_type(struct http_text accept, const char *type)
-{
-    return accept.size > 0 &&
-           memmem(accept.at, accept.size, type, strlen(type)) != NULL;
-}
-
-/* The first of ours that Accept names.  False: none. */
+/* The form that Accept gives the largest weight: of equal ones that which is
+ * named the most exactly, then the first of ours.  False: none is wanted. */
 static bool
 choose_format(const struct http_request *r, enum table_format *format)
 {
     static const struct {
-        const char *type;
+        const char *names[3]; /* the most exact first */
         enum table_format format;
-    } types[] = {{"application/json", TABLE_JSON},
-                 {"text/tab-separated-values", TABLE_TSV},
-                 {"text/csv", TABLE_CSV},
-                 {"application/*", TABLE_JSON},
-                 {"*/*", TABLE_JSON},
-                 {"text/*", TABLE_TSV}};
+    } types[] = {
+        {{"application/json", "application/*", "*/*"}, TABLE_JSON},
+        {{"text/tab-separated-values", "text/*", "*/*"}, TABLE_TSV},
+        {{"text/csv", "text/*", "*/*"}, TABLE_CSV},
+    };
+    int best = 0;
 
     *format = TABLE_JSON;
     if (!r->accept.at || r->accept.size == 0)
         return true;
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        if (has_type(r->accept, types[i].type)) {
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        int weight = -1, exactness = 3;
+
+        while (weight < 0 && exactness > 0)
+            weight = http_weight(r->accept, types[i].names[3 - exactness--]);
+        if (weight > 0 && weight * 4 + exactness > best) {
+            best = weight * 4 + exactness;
             *format = types[i].format;
-            return true;
         }
-    return false;
+    }
+    return best > 0;
 }
 
 /* Reads the request into h->now.  False: *next is the answer. */
@@ -92,6 +93,7 @@ read_request(struct http_call *x, const struct read_question *question,
     a->question = question;
     a->as_of_ms = 0;
     a->phase = 0;
+    a->next_page.is_there = false;
     a->params.given = 0;
     a->params.key_count = 0;
     a->params.keyspace.size = a->params.after.size = a->params.prefix.size = 0;
@@ -102,6 +104,7 @@ read_request(struct http_call *x, const struct read_question *question,
     a->params.step_ms = 0;
     a->params.as_of_ms = a->params.wait_s = 0;
     a->params.are_numbers_texts = false;
+    a->params.sort = SORT_NAME;
     if (!http_params_read(&a->params, &question->spec, x->request->query,
                           now_ms, &fault)) {
         *next = refuse(x, HTTP_BAD_REQUEST, fault.code, fault.detail);
@@ -116,17 +119,24 @@ read_request(struct http_call *x, const struct read_question *question,
     return false;
 }
 
-/* Whether the request may go on waiting for what it asks for. */
+/* Whether the request may go on waiting for what it asks for; *next is then to
+ * wait or, where too many wait already, the answer that says so. */
 static bool
-wait_longer(struct http_call *x)
+wait_longer(struct http_call *x, enum conn_next *next)
 {
     struct read_http *h = x->ctx;
+    const uint64_t waited_ms = http_waited_ms(x);
 
-    if (h->is_stopping ||
-        http_waited_ms(x) >= (uint64_t)h->now.params.wait_s * 1000)
+    if (h->is_stopping || waited_ms >= (uint64_t)h->now.params.wait_s * 1000)
         return false;
+    if (waited_ms == 0 && h->waiting.count >= READ_HTTP_WAITERS) {
+        *next = refuse(x, HTTP_UNAVAILABLE, "too-many-waiting",
+                       "1024 requests wait already; ask without wait");
+        return true;
+    }
     if (h->timer.deadline_ms == 0) /* one of few: there is a place */
         (void)loop_arm(h->loop, &h->timer, loop_now_ms(h->loop) + LOOK_MS);
+    *next = http_hold(x, &h->waiting);
     return true;
 }
 
@@ -137,7 +147,7 @@ is_readable(struct http_call *x, enum conn_next *next)
 {
     struct read_http *h = x->ctx;
     const struct http_params *p = &h->now.params;
-    char detail[64];
+    char detail[96];
     int64_t as_of_ms;
 
     if (p->as_of_ms == 0)
@@ -145,11 +155,11 @@ is_readable(struct http_call *x, enum conn_next *next)
     as_of_ms = as_of_get(h->answer->fresh, p->keyspace.bytes, p->keyspace.size);
     if (as_of_ms >= p->as_of_ms)
         return true;
-    if (wait_longer(x)) {
-        *next = http_hold(x, &h->waiting);
+    if (wait_longer(x, next))
         return false;
-    }
-    (void)snprintf(detail, sizeof detail, "as_of_ms is %" PRId64,
+    (void)snprintf(detail, sizeof detail,
+                   "as_of_ms is still %" PRId64
+                   ": ask again, or wait longer (wait=1 to 60)",
                    as_of_ms); /* fits */
     x->as_of_ms = as_of_ms;
     *next = refuse(x, HTTP_GATEWAY_TIMEOUT, "not-readable-yet", detail);
@@ -168,20 +178,23 @@ static void
 describe(struct http_call *x, const struct read_asked *a)
 {
     struct read_http *h = x->ctx;
+    int n;
 
     x->type = types[a->params.format];
-    x->cache = "no-cache";
-    if (a->question->is_plain) {
-        x->cache = NULL;
-        return;
-    }
-    (void)snprintf(h->more, sizeof h->more,
-                   "Vary: Accept, Accept-Encoding, Authorization\r\n"
-                   "Cross-Origin-Resource-Policy: same-origin\r\n"
-                   "X-Countd-As-Of: %" PRId64 "\r\n%s%s%s",
-                   a->as_of_ms, a->version[0] != '\0' ? "ETag: " : "",
-                   a->version, a->version[0] != '\0' ? "\r\n" : ""); /* fits */
+    x->cache = a->question->is_plain ? NULL : "no-cache";
     x->more = h->more;
+    n = snprintf(h->more, sizeof h->more,
+                 "Vary: Accept, Accept-Encoding, Authorization\r\n"
+                 "Cross-Origin-Resource-Policy: same-origin\r\n");
+    if (a->question->is_plain)
+        return;
+    n += snprintf(h->more + n, sizeof h->more - (size_t)n,
+                  "X-Countd-As-Of: %" PRId64 "\r\n%s%s%s", a->as_of_ms,
+                  a->version[0] != '\0' ? "ETag: " : "", a->version,
+                  a->version[0] != '\0' ? "\r\n" : "");
+    if (a->next_page.is_there)
+        read_link_put(a->question->path, &a->params, &a->next_page,
+                      h->more + n);
 }
 
 static bool
@@ -192,26 +205,54 @@ is_in_steps(const struct read_asked *a)
     return q->next && (!q->is_long || q->is_long(a));
 }
 
+/* The state of the keyspace that is asked about, if there is one. */
+static void
+read_state(struct read_asked *a)
+{
+    a->has_state =
+        (a->question->spec.required & PARAM_BIT(PARAM_KEYSPACE)) != 0 &&
+        read_version(a, &a->nonce, &a->change);
+}
+
 /* Of a keyspace's state and, where time is asked about, of the minutes that it
  * is widened to: what else an answer is made of stands in the request. */
 static void
 set_version(struct read_asked *a)
 {
     const struct http_params *p = &a->params;
-    uint64_t nonce, change;
     int n;
 
     a->version[0] = '\0';
-    if ((a->question->spec.required & PARAM_BIT(PARAM_KEYSPACE)) == 0 ||
-        !read_version(a, &nonce, &change))
+    read_state(a);
+    if (!a->has_state)
         return;
     n = snprintf(a->version, sizeof a->version, "W/\"%" PRIx64 "-%" PRIx64,
-                 nonce, change); /* fits, as does the rest */
+                 a->nonce, a->change);
     if (is_in_steps(a))
         n += snprintf(a->version + n, sizeof a->version - (size_t)n,
                       "-%" PRIu64 "-%" PRIu64, p->from_ms / 60000,
                       (p->to_ms + 59999) / 60000);
     (void)snprintf(a->version + n, sizeof a->version - (size_t)n, "\"");
+}
+
+/* Whether the request asks for a version that the keyspace has no longer; *next
+ * is then the answer. */
+static bool
+has_changed(struct http_call *x, struct read_asked *a, enum conn_next *next)
+{
+    const struct http_params *p = &a->params;
+    char detail[96];
+
+    if (!http_params_has(p, PARAM_VERSION) || !a->has_state ||
+        (p->nonce == a->nonce && p->change == a->change))
+        return false;
+    (void)snprintf(detail, sizeof detail,
+                   "the keyspace has changed: its version is %" PRIx64
+                   "-%" PRIx64,
+                   a->nonce, a->change);
+    x->as_of_ms = a->as_of_ms;
+    *next = refuse(x, HTTP_PRECONDITION_FAILED, "changed", detail);
+    return true;
 }
 
 /* Whether the client has the answer already: *next says so, or waits for
@@ -223,12 +264,12 @@ is_known(struct http_call *x, enum conn_next *next)
     struct read_asked *a = &h->now;
 
     set_version(a);
-    if (a->version[0] == '\0' || !has_type(x->request->versions, a->version))
-        return false;
-    if (wait_longer(x)) {
-        *next = http_hold(x, &h->waiting);
+    if (has_changed(x, a, next))
         return true;
-    }
+    if (a->version[0] == '\0' || !http_has_version(x->request, a->version))
+        return false;
+    if (wait_longer(x, next))
+        return true;
     describe(x, a);
     strcat(h->more, "Cache-Control: no-cache\r\n"); /* there is room */
     x->type = NULL;
@@ -240,8 +281,7 @@ static bool
 takes_gzip(const struct read_http *h, const struct http_request *r, size_t size)
 {
     return h->can_deflate && size >= PACKED_LEAST && size <= PACKED_MOST &&
-           r->minor == 1 && has_type(r->codings, "gzip") &&
-           !has_type(r->codings, "gzip;q=0");
+           http_takes_gzip(r);
 }
 
 /* Text of the answer, packed; returns its size. */
@@ -273,6 +313,7 @@ answer(struct http_call *x, struct read_asked *a)
     table_begin(&a->table, a->params.format, h->text, READ_HTTP_TEXT_MAX, NULL,
                 0);
     a->table.has_numbers_as_texts = a->params.are_numbers_texts;
+    a->table.is_raw = a->params.are_names_raw;
     problem = a->question->answer(a);
     if (problem) {
         x->as_of_ms = a->as_of_ms;
@@ -295,11 +336,23 @@ answer(struct http_call *x, struct read_asked *a)
 
 /* ---- answers in steps --------------------------------------------------- */
 
+/* Whether the job is this request's.  Its connection is not enough: another can
+ * have come to its place since. */
+static bool
+is_job_of(const struct read_http *h, const struct http_call *x)
+{
+    const struct http_text target = x->request->target;
+
+    return h->job_of == x->conn && h->job_target_size == target.size &&
+           memcmp(h->job_target, target.at, target.size) == 0;
+}
+
 static void
 end_job(struct read_http *h)
 {
-    if (h->state == READ_JOB_RUNS)
+    if (h->state == READ_JOB_RUNS && h->job_asks)
         answer_long_stop(&h->steps);
+    read_logs_free(&h->logs);
     h->state = READ_JOB_NONE;
     h->job_of = NULL;
     http_wake(&h->line);
@@ -310,14 +363,33 @@ static void
 advance_job(struct read_http *h)
 {
     struct query q;
+    const enum read_next next = h->job.question->next(&h->job, &q);
 
-    if (h->job.question->next(&h->job, &q) == READ_ASK) {
+    h->job_asks = next == READ_ASK;
+    if (next == READ_ASK)
         answer_long_start(&h->steps, &q, loop_now_ms(h->loop));
+    if (next != READ_READY)
         return;
-    }
     h->state = READ_JOB_DONE;
     h->done_ms = loop_now_ms(h->loop);
     http_wake(&h->owner);
+}
+
+/* The answer of a job that is done.  Its parts are of several moments: the
+ * version is still the one that was asked for, or it was not all the time. */
+static enum conn_next
+answer_job(struct http_call *x)
+{
+    struct read_http *h = x->ctx;
+    enum conn_next next;
+
+    if (http_params_has(&h->job.params, PARAM_VERSION))
+        read_state(&h->job);
+    if (!has_changed(x, &h->job, &next))
+        next = answer(x, &h->job);
+    if (next == CONN_MORE)
+        end_job(h);
+    return next;
 }
 
 static enum conn_next
@@ -325,42 +397,45 @@ answer_in_steps(struct http_call *x)
 {
     struct read_http *h = x->ctx;
 
-    if (h->job_of == x->conn && h->state == READ_JOB_DONE) {
-        const enum conn_next next = answer(x, &h->job);
-
-        if (next == CONN_MORE)
-            end_job(h);
-        return next;
-    }
+    if (is_job_of(h, x) && h->state == READ_JOB_DONE)
+        return answer_job(x);
     if (h->state != READ_JOB_NONE)
         return http_hold(x, &h->line);
     h->job = h->now;
     h->job_of = x->conn;
+    h->job_target_size = x->request->target.size;
+    memcpy(h->job_target, x->request->target.at, h->job_target_size);
     h->state = READ_JOB_RUNS;
     advance_job(h);
-    return http_hold(x, &h->owner);
+    return h->state == READ_JOB_DONE ? answer_job(x) : http_hold(x, &h->owner);
 }
 
 /* A step, if anybody still waits for it. */
 static void
 step_job(struct read_http *h)
 {
-    if (list_alone(&h->owner.link))
+    if (list_alone(&h->owner.link)) {
         end_job(h);
-    else if (answer_long_step(&h->steps))
+    } else if (!h->job_asks || answer_long_step(&h->steps)) {
+        answer_start_turn(h->answer, loop_now_ms(h->loop));
         advance_job(h);
+    }
 }
 
 bool
 read_http_end_turn(struct read_http *h)
 {
+    bool scrapes;
+
     if (h->state == READ_JOB_RUNS)
         step_job(h);
     else if (h->state == READ_JOB_DONE && list_alone(&h->owner.link) &&
              loop_now_ms(h->loop) - h->done_ms > DONE_MS)
         end_job(h); /* who asked has gone, or has no memory for it */
+    scrapes = scrape_end_turn(h);
     answer_end_turn(h->answer);
-    return h->state == READ_JOB_RUNS;
+    return graphite_end_turn(&h->graphite) || scrapes ||
+           h->state == READ_JOB_RUNS;
 }
 
 /* ---- routes ------------------------------------------------------------- */
@@ -378,31 +453,11 @@ answer_question(struct http_call *x)
     answer_start_turn(h->answer, loop_now_ms(h->loop));
     if (!is_readable(x, &next))
         return next;
-    if (h->job_of != x->conn && is_known(x, &next))
+    if (!is_job_of(h, x) && is_known(x, &next))
         return next;
     if (is_in_steps(&h->now))
         return answer_in_steps(x);
     return answer(x, &h->now);
-}
-
-static enum conn_next
-answer_text(struct http_call *x, enum http_status status, const char *text)
-{
-    const size_t size = strlen(text);
-    uint8_t *body;
-
-    x->type = "text/plain; charset=utf-8";
-    body = http_body(x, size);
-    if (!body)
-        return CONN_FULL;
-    memcpy(body, text, size);
-    return http_end(x, status, size);
-}
-
-static enum conn_next
-answer_health(struct http_call *x)
-{
-    return answer_text(x, HTTP_OK, "ok\n");
 }
 
 /* The directory is there: nothing is served before. */
@@ -411,35 +466,8 @@ answer_ready(struct http_call *x)
 {
     const struct read_http *h = x->ctx;
 
-    return h->is_stopping ? answer_text(x, HTTP_UNAVAILABLE, "stopping\n")
-                          : answer_text(x, HTTP_OK, "ok\n");
-}
-
-bool
-read_board(struct read_http *h)
-{
-    return overview_read(&h->overview) == 0;
-}
-
-static enum conn_next
-answer_metrics(struct http_call *x)
-{
-    struct read_http *h = x->ctx;
-    const bool is_open =
-        has_type(x->request->accept, "application/openmetrics-text");
-    size_t size;
-    uint8_t *body;
-
-    x->type = is_open ? "application/openmetrics-text; version=1.0.0; "
-                        "charset=utf-8"
-                      : "text/plain; version=0.0.4; charset=utf-8";
-    size = metrics_put(read_board(h) ? &h->overview : NULL, is_open,
-                       (char *)h->text);
-    body = http_body(x, size);
-    if (!body)
-        return CONN_FULL;
-    memcpy(body, h->text, size);
-    return http_end(x, HTTP_OK, size);
+    return h->is_stopping ? http_answer_text(x, HTTP_UNAVAILABLE, "stopping\n")
+                          : http_answer_text(x, HTTP_OK, "ok\n");
 }
 
 /* Counting is the writer's. */
@@ -469,14 +497,19 @@ static const struct http_route routes[] = {
     QUESTION("/v1/around"),
     QUESTION("/v1/total"),
     QUESTION("/v1/history"),
+    QUESTION("/v1/distinct"),
+    QUESTION("/v1/keys"),
     QUESTION("/v1/keyspaces"),
     QUESTION("/v1/now"),
     QUESTION("/v1/status"),
+    QUESTION("/v1/held"),
+    QUESTION("/v1/logs"),
     {"/v1/count", "*",
      HTTP_GET | HTTP_HEAD | HTTP_POST | HTTP_PUT | HTTP_DELETE, answer_count, 0,
      NULL},
-    {"/metrics", NULL, HTTP_GET | HTTP_HEAD, answer_metrics, 0, NULL},
-    {"/healthz", NULL, HTTP_GET | HTTP_HEAD, answer_health, HTTP_IS_OPEN, NULL},
+    {"/metrics", NULL, HTTP_GET | HTTP_HEAD, scrape_answer, 0, NULL},
+    {"/healthz", NULL, HTTP_GET | HTTP_HEAD, http_answer_health, HTTP_IS_OPEN,
+     NULL},
     {"/readyz", NULL, HTTP_GET | HTTP_HEAD, answer_ready, HTTP_IS_OPEN, NULL},
 };
 
@@ -499,27 +532,47 @@ read_http_open(struct read_http *h, struct loop *loop, struct answer *answer,
     h->loop = loop;
     h->answer = answer;
     h->dir = dir;
+    h->held_limits =
+        (struct held_limits){config->keyspace_max, config->keyspace_max_keys};
     overview_init(&h->overview, config->data_dir);
     h->timer = (struct loop_timer){.slot = -1, .due = look_again};
     http_line_init(&h->waiting);
     http_line_init(&h->line);
     http_line_init(&h->owner);
+    http_line_init(&h->scrapes);
     memcpy(h->site.hosts, config->http_hosts, sizeof config->http_hosts);
     h->site.only_reads = true;
-    http_site_add(&h->site, routes, sizeof routes / sizeof routes[0], h);
+    h->site.origins = config->read_cors;
+    http_site_add(&h->site, routes, sizeof routes / sizeof routes[0], h,
+                  TOKENS_READ);
+    rc = config->read_page ? page_open(&h->page) : 0;
+    if (rc < 0)
+        return rc;
+    if (config->read_page)
+        http_site_add(&h->site, page_routes, page_route_count, &h->page,
+                      TOKENS_READ);
     rc = answer_init(&h->steps, answer->store, answer->fresh);
     if (rc < 0) {
         h->steps.store = NULL;
+        return rc;
+    }
+    rc = graphite_open(&h->graphite, &h->site, loop, answer->store,
+                       answer->fresh, config);
+    if (rc < 0) {
+        read_http_close(h);
         return rc;
     }
     h->can_deflate = deflateInit2(&h->deflate, 1, Z_DEFLATED, 15 + 16, 8,
                                   Z_DEFAULT_STRATEGY) == Z_OK;
     h->binary = malloc(ANSWER_SIZE_MAX);
     h->text = malloc(READ_HTTP_TEXT_MAX);
-    if (h->binary && h->text)
-        return 0;
-    read_http_close(h);
-    return -ENOMEM;
+    h->listed = calloc(READ_LISTED_MAX, sizeof *h->listed);
+    rc = h->binary && h->text && h->listed
+             ? user_metrics_open(&h->users, answer, h->binary, config)
+             : -ENOMEM;
+    if (rc < 0)
+        read_http_close(h);
+    return rc;
 }
 
 void
@@ -528,11 +581,17 @@ read_http_close(struct read_http *h)
     if (h->steps.store)
         answer_fini(&h->steps);
     h->steps.store = NULL;
+    graphite_close(&h->graphite);
     if (h->can_deflate)
         (void)deflateEnd(&h->deflate); /* its memory goes in any case */
     h->can_deflate = false;
+    read_logs_free(&h->logs);
     overview_close(&h->overview);
+    page_close(&h->page);
+    user_metrics_close(&h->users);
     free(h->binary);
     free(h->text);
+    free(h->listed);
     h->binary = h->text = NULL;
+    h->listed = NULL;
 }

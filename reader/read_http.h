@@ -2,7 +2,7 @@
  *
  * A path is a subcommand, its parameters are the command's arguments, and its
  * answer is byte for byte what `countd COMMAND --json` prints.  The port
- * changes nothing, ever.
+ * changes nothing, ever.  With read.page there is a page for browsers at /.
  *
  * What looks at all keyspaces or at history is answered in steps between turns
  * of the loop, one request at a time; others wait in line.
@@ -15,14 +15,20 @@
 
 #include <zlib.h>
 
+#include "common/log/log_table.h"
 #include "common/net/http.h"
 #include "common/net/loop.h"
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
 #include "common/setup/overview.h"
 #include "common/setup/time_text.h"
+#include "common/store/held_table.h"
 #include "reader/answer.h"
+#include "reader/graphite/graphite.h"
 #include "reader/http_params.h"
+#include "reader/page.h"
+#include "reader/read_link.h"
+#include "reader/user_metrics.h"
 
 /* Bytes of the longest answer: rows of the longest names, each byte of which
  * may take five, and their members. */
@@ -30,9 +36,32 @@
 #define READ_HTTP_ANSWER_MAX                                                   \
     (READ_HTTP_TEXT_MAX + HTTP_ANSWER_HEAD + HTTP_MORE_MAX)
 
+#define READ_HTTP_WAITERS 1024 /* for a moment, or for a change */
+/* Of the longest answer at all. */
+#define READ_HTTP_LONGEST                                                      \
+    (READ_HTTP_ANSWER_MAX > GRAPHITE_ANSWER_MAX ? READ_HTTP_ANSWER_MAX         \
+                                                : GRAPHITE_ANSWER_MAX)
+
 #define READ_VERSION_SIZE 96
+#define READ_LISTED_MAX   QUERY_ROWS_MAX
+#define READ_FILE_SIZE    (NAME_FILE_SIZE + sizeof ".mdb")
 
 struct read_question;
+
+/* A row of an answer as the range port gives it. */
+struct read_row {
+    int64_t count;
+    const uint8_t *key;
+    uint16_t key_size;
+};
+
+/* A keyspace of a list. */
+struct read_listed {
+    struct read_row row; /* its number of keys, below 0: not known */
+    int64_t total, size; /* if it has them */
+    bool has_total, has_file;
+    size_t index; /* in the order of names */
+};
 
 /* A request and how far its answer is. */
 struct read_asked {
@@ -41,17 +70,27 @@ struct read_asked {
     struct http_params params;
     int64_t as_of_ms;
     struct table_writer table;
-    unsigned phase;               /* of an answer in steps */
-    struct time_range span, best; /* what a period is widened to */
-    int64_t best_since;
-    size_t done, count; /* of a listing: rows with totals, and all */
+    unsigned phase;         /* of an answer in steps */
+    struct time_range span; /* of history: asked for */
+    size_t done, count;     /* of a list: rows with totals, and all */
+    bool has_state;         /* of the keyspace: */
+    uint64_t nonce, change;
     char version[READ_VERSION_SIZE]; /* ETag; "": it has none */
+    struct read_page next_page;
+};
+
+/* The files of data/log, while a job lists them. */
+struct read_logs {
+    struct logfile_list list;
+    struct log_row *rows; /* as many; NULL: none */
+    int error;
 };
 
 enum read_job_state { READ_JOB_NONE, READ_JOB_RUNS, READ_JOB_DONE };
 
 struct read_http {
     struct http_site site;
+    struct page page;
     struct loop *loop;
     struct answer *answer; /* for what is answered at once */
     struct answer steps;   /* for what is answered in steps */
@@ -62,9 +101,18 @@ struct read_http {
     struct http_line owner;    /* who gets the job's answer */
     enum read_job_state state; /* of the job */
     const struct conn *job_of;
+    size_t job_target_size; /* of its request: */
+    uint8_t job_target[HTTP_HEAD_MAX];
     uint64_t done_ms; /* monotonic: when the job was done */
     struct read_asked now, job;
-    struct overview overview; /* read for each status and /metrics */
+    bool job_asks;              /* `steps` has a query of the job */
+    struct read_listed *listed; /* READ_LISTED_MAX, of the job */
+    struct read_logs logs;      /* of the job */
+    struct held_limits held_limits;
+    struct graphite graphite;
+    struct user_metrics users; /* counters of users, for /metrics */
+    struct http_line scrapes;  /* wait for these */
+    struct overview overview;  /* read for each status and /metrics */
     z_stream deflate;
     bool can_deflate;
     uint8_t *binary; /* answers as the range port gives them */

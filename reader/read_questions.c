@@ -79,6 +79,12 @@ query_of(const struct read_asked *a, enum query_op op)
         q.key = p->keys[0].bytes;
         q.key_size = (uint16_t)p->keys[0].size;
     }
+    if (op == QUERY_KEYS) {
+        q.key = p->after.bytes;
+        q.key_size = (uint16_t)p->after.size;
+        q.prefix = p->prefix.bytes;
+        q.prefix_size = (uint16_t)p->prefix.size;
+    }
     q.length = op == QUERY_GET || op == QUERY_RANK || op == QUERY_TOTAL ||
                        op == QUERY_NOW || op == QUERY_ABOUT
                    ? 1
@@ -324,6 +330,9 @@ answer_rows(struct read_asked *a, int64_t offset, int64_t length)
         offset = offset + f.number[1] > 0 ? offset + f.number[1] : 0;
     if (!read_ask(a, &q, &reply))
         return &read_unreadable;
+    a->next_page.has_offset = true;
+    a->next_page.is_there = reply.rows > 0 && offset < f.number[1] - reply.rows;
+    a->next_page.offset = offset + reply.rows;
     begin_facts(a, false);
     put_rows(a, offset, &reply, true);
     table_fact(&a->table, "saturated", cell_number(f.number[2]));
@@ -331,11 +340,70 @@ answer_rows(struct read_asked *a, int64_t offset, int64_t length)
     return NULL;
 }
 
+/* Where the next page of keys begins, if there is one. */
+static void
+set_next_key(struct read_asked *a, const struct increment_name *last)
+{
+    struct query q = query_of(a, QUERY_KEYS);
+    struct read_reply reply;
+
+    q.key = last->bytes;
+    q.key_size = (uint16_t)last->size;
+    q.length = 1;
+    a->next_page.is_there = read_ask(a, &q, &reply) && reply.rows > 0;
+    a->next_page.has_offset = false;
+    a->next_page.after = *last;
+}
+
+static const struct read_problem *
+answer_keys(struct read_asked *a)
+{
+    static const struct table_column columns[] = {{"count", "count", true},
+                                                  {"key", "key", false}};
+    const struct http_params *p = &a->params;
+    struct query q = query_of(a, QUERY_KEYS);
+    struct increment_name last = {.size = 0};
+    struct read_reply reply;
+    struct read_row row;
+    struct facts f;
+
+    if (!ask_facts(a, false, &f))
+        return &read_unreadable;
+    if (!f.any)
+        return &read_no_keyspace;
+    q.length = p->n;
+    if (!read_ask(a, &q, &reply))
+        return &read_unreadable;
+    begin_facts(a, false);
+    table_fact(&a->table, "prefix", cell_name(p->prefix.bytes, p->prefix.size));
+    table_next_rows(&a->table, "rows", columns, 2);
+    for (int64_t i = 1; read_reply_row(&reply, &row); i++) {
+        const struct cell cells[] = {cell_number(row.count),
+                                     cell_name(row.key, row.key_size)};
+
+        table_row(&a->table, cells);
+        if (i < p->n)
+            continue;
+        last.size = row.key_size;
+        memcpy(last.bytes, row.key, row.key_size);
+    }
+    table_rows_end(&a->table);
+    end_facts(a);
+    if (last.size > 0)
+        set_next_key(a, &last);
+    return NULL;
+}
+
 static const struct read_problem *
 answer_top(struct read_asked *a)
 {
-    return read_is_period(a) ? read_period_top(a)
-                             : answer_rows(a, 0, a->params.n);
+    const struct read_problem *problem;
+
+    if (read_is_period(a))
+        return read_period_top(a);
+    problem = answer_rows(a, 0, a->params.n);
+    a->next_page.is_there = false; /* that is range's */
+    return problem;
 }
 
 static const struct read_problem *
@@ -362,84 +430,65 @@ answer_around(struct read_asked *a)
     return NULL;
 }
 
-/* ---- processes ---------------------------------------------------------- */
-
-static void
-put_fact(void *ctx, const char *key, struct cell value)
-{
-    table_fact(ctx, key, value);
-}
-
-static void
-put_figure(void *ctx, const struct cell *cells)
-{
-    table_row(ctx, cells);
-}
-
-static const struct read_problem *
-answer_status(struct read_asked *a)
-{
-    static const struct read_problem no_board = {
-        HTTP_UNAVAILABLE, "no-board",
-        "no countd-write has run on this data directory"};
-    const struct overview_sink sink = {put_fact, put_figure, &a->table};
-
-    if (!read_board(a->http))
-        return &no_board;
-    table_next_rows(&a->table, "rows", overview_columns, OVERVIEW_COLUMNS);
-    (void)overview_report(&a->http->overview, &sink); /* a fact says it */
-    table_rows_end(&a->table);
-    table_end(&a->table);
-    return NULL;
-}
-
 /* ---- the table ---------------------------------------------------------- */
 
 #define BIT(name) PARAM_BIT(PARAM_##name)
 #define PERIOD    (BIT(FROM) | BIT(TO))
+#define OF_ONE    (BIT(KEYSPACE) | BIT(VERSION)) /* keyspace */
 
 const struct read_question read_questions[] = {
     {.path = "/v1/total",
-     .spec = {BIT(KEYSPACE), BIT(KEYSPACE), 0, 0, 0},
+     .spec = {OF_ONE, BIT(KEYSPACE), 0, 0, 0},
      .answer = answer_total},
     {.path = "/v1/get",
-     .spec = {BIT(KEYSPACE) | BIT(KEY), BIT(KEYSPACE) | BIT(KEY),
-              HTTP_PARAMS_KEYS, 0, 0},
+     .spec = {OF_ONE | BIT(KEY), BIT(KEYSPACE) | BIT(KEY), HTTP_PARAMS_KEYS, 0,
+              0},
      .answer = answer_get},
     {.path = "/v1/top",
-     .spec = {BIT(KEYSPACE) | BIT(N) | PERIOD, BIT(KEYSPACE), 0, 0,
-              QUERY_ROWS_MAX},
+     .spec = {OF_ONE | BIT(N) | PERIOD, BIT(KEYSPACE), 0, 0, QUERY_ROWS_MAX},
      .n = 20,
      .next = read_period_next,
      .is_long = read_is_period,
      .answer = answer_top},
     {.path = "/v1/range",
-     .spec = {BIT(KEYSPACE) | BIT(OFFSET) | BIT(LENGTH),
-              BIT(KEYSPACE) | BIT(OFFSET), 0, 0, 0},
+     .spec = {OF_ONE | BIT(OFFSET) | BIT(LENGTH), BIT(KEYSPACE) | BIT(OFFSET),
+              0, 0, 0},
      .length = 20,
      .answer = answer_range},
     {.path = "/v1/rank",
-     .spec = {BIT(KEYSPACE) | BIT(KEY) | PERIOD, BIT(KEYSPACE) | BIT(KEY), 1, 0,
-              0},
+     .spec = {OF_ONE | BIT(KEY) | PERIOD, BIT(KEYSPACE) | BIT(KEY), 1, 0, 0},
      .next = read_period_next,
      .is_long = read_is_period,
      .answer = answer_rank},
     {.path = "/v1/around",
-     .spec = {BIT(KEYSPACE) | BIT(KEY) | BIT(N), BIT(KEYSPACE) | BIT(KEY), 1, 1,
+     .spec = {OF_ONE | BIT(KEY) | BIT(N), BIT(KEYSPACE) | BIT(KEY), 1, 1,
               QUERY_AROUND_MAX},
      .n = 11,
      .answer = answer_around},
     {.path = "/v1/history",
-     .spec = {BIT(KEYSPACE) | BIT(KEY) | PERIOD | BIT(STEP), BIT(KEYSPACE), 1,
-              0, 0},
+     .spec = {OF_ONE | BIT(KEY) | PERIOD | BIT(STEP), BIT(KEYSPACE), 1, 0, 0},
      .next = read_history_next,
      .answer = read_history},
+    {.path = "/v1/distinct",
+     .spec = {OF_ONE | PERIOD, BIT(KEYSPACE), 0, 0, 0},
+     .next = read_distinct_next,
+     .answer = read_distinct},
+    {.path = "/v1/keys",
+     .spec = {OF_ONE | BIT(PREFIX) | BIT(AFTER) | BIT(N), BIT(KEYSPACE), 0, 1,
+              QUERY_ROWS_MAX},
+     .n = 100,
+     .answer = answer_keys},
     {.path = "/v1/keyspaces",
-     .spec = {BIT(AFTER) | BIT(N), 0, 0, 1, QUERY_ROWS_MAX},
+     .spec = {BIT(AFTER) | BIT(N) | BIT(SORT), 0, 0, 1, QUERY_ROWS_MAX},
      .n = QUERY_ROWS_MAX,
      .next = read_keyspaces_next,
      .answer = read_keyspaces},
-    {.path = "/v1/status", .is_plain = true, .answer = answer_status},
+    {.path = "/v1/status", .is_plain = true, .answer = read_status},
+    {.path = "/v1/held", .is_plain = true, .answer = read_held},
+    {.path = "/v1/logs",
+     .is_plain = true,
+     .next = read_logs_next,
+     .answer = read_logs},
     {.path = "/v1/now",
      .spec = {BIT(KEYSPACE), 0, 0, 0, 0},
      .answer = answer_now},

@@ -48,11 +48,6 @@ struct read_reply {
 };
 
 /* The next row of a reply; false: there is none. */
-struct read_row {
-    int64_t count;
-    const uint8_t *key;
-    uint16_t key_size;
-};
 bool read_reply_row(struct read_reply *r, struct read_row *row);
 
 /* The state of the keyspace that is asked about.  False: there is none, or it
@@ -78,7 +73,16 @@ enum read_next read_period_next(struct read_asked *a, struct query *q);
 bool read_is_period(const struct read_asked *a);
 const struct read_problem *read_period_top(struct read_asked *a);
 const struct read_problem *read_period_rank(struct read_asked *a);
+enum read_next read_distinct_next(struct read_asked *a, struct query *q);
+const struct read_problem *read_distinct(struct read_asked *a);
 enum read_next read_keyspaces_next(struct read_asked *a, struct query *q);
 const struct read_problem *read_keyspaces(struct read_asked *a);
+
+/* Questions about the state of the data directory. */
+const struct read_problem *read_status(struct read_asked *a);
+const struct read_problem *read_held(struct read_asked *a);
+enum read_next read_logs_next(struct read_asked *a, struct query *q);
+const struct read_problem *read_logs(struct read_asked *a);
+void read_logs_free(struct read_logs *l);
 
 #endif

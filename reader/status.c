@@ -9,7 +9,7 @@ is_on(const struct reader_status *s, size_t listener)
 }
 
 static void
-fill_resp(int64_t *v, const struct resp_service *r, uint64_t as_of_ms)
+fill_resp(int64_t *v, struct resp_service *r, uint64_t as_of_ms)
 {
     const struct forward *f = &r->forward;
 
@@ -40,7 +40,7 @@ fill_row(struct reader_status *s)
 
 void
 reader_status_init(struct reader_status *s, const char *data_dir,
-                   const struct range *range, const struct resp_service *resp,
+                   const struct range *range, struct resp_service *resp,
                    const struct as_of *fresh, struct conns *conns)
 {
     s->range = range;

@@ -13,14 +13,13 @@ struct reader_status {
     struct status status;
     struct status_row row, listeners[READER_LISTENERS];
     const struct range *range;
-    const struct resp_service *resp;
+    struct resp_service *resp;
     const struct as_of *fresh;
     struct conns *conns;
 };
 
 void reader_status_init(struct reader_status *s, const char *data_dir,
-                        const struct range *range,
-                        const struct resp_service *resp,
+                        const struct range *range, struct resp_service *resp,
                         const struct as_of *fresh, struct conns *conns);
 void reader_status_close(struct reader_status *s);
 

@@ -4,11 +4,14 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/wire/name.h"
+#include "worker/fold_memory.h"
+#include "worker/sort.h"
 
 /* ms; waits between tries while another process writes, and how often to report
  * it */
@@ -110,85 +113,168 @@ report_failure(const struct merge *m, const struct fold_keyspace *k,
                        text, diag_text(k->error));
 }
 
+/* A keyspace with more entries is applied by the merge's own thread, which has
+ * all the memory for it. */
+#define LANE_ENTRIES 128
+
+/* A thread that applies keyspaces, and what it adds up. */
+struct applier {
+    struct merge *merge;
+    struct log_select_lane *select;
+    void *scratch; /* for LANE_ENTRIES deltas; NULL: the fold's, for any */
+    struct merge_stats stats;
+    bool waiting;
+};
+
 /* The store batch of a keyspace; its deltas live until the next call. */
 static struct store_batch
-batch_of(struct merge *m, const struct fold_keyspace *k)
+batch_of(const struct applier *a, const struct fold_keyspace *k)
 {
-    struct store_batch b = {.name = k->name, .name_size = k->name_size};
+    struct log_batch *b = &a->merge->batch;
+    struct store_batch out = {.name = k->name, .name_size = k->name_size};
     struct store_delta *deltas;
 
-    b.mark_count = log_select_touching(&m->select, &m->batch, k);
-    b.marks = m->select.marks;
-    fold_deltas(&m->batch.fold, k, &deltas, &b.delta_count);
-    b.deltas = deltas;
-    return b;
+    out.mark_count = log_select_touching(a->select, b, k);
+    out.marks = a->select->marks;
+    if (a->scratch)
+        out.delta_count = sort_deltas(&b->fold, k, a->scratch, &deltas);
+    else
+        fold_deltas(&b->fold, k, &deltas, &out.delta_count);
+    out.deltas = deltas;
+    return out;
+}
+
+/* The merge's own thread. */
+static struct applier
+own_applier(struct merge *m)
+{
+    return (struct applier){.merge = m, .select = &m->select.lanes[0]};
 }
 
 /* Applies a keyspace's records; returns the pid of the process that is writing
  * to it. */
 static long
-apply_to_keyspace(struct merge *m, struct fold_keyspace *k)
+apply_to_keyspace(struct applier *a, struct fold_keyspace *k)
 {
-    const struct store_batch b = batch_of(m, k);
+    const struct store_batch b = batch_of(a, k);
     struct store_applied applied = {0};
 
-    k->error = store_apply(m->store, &b, &applied);
+    k->error = store_apply(a->merge->store, &b, &applied);
     k->state = (int8_t)state_after(k->error);
-    m->stats.keys += applied.keys;
-    m->stats.created += applied.created;
-    m->stats.saturated += applied.saturated;
-    m->stats.keyspaces += k->state == KEYSPACE_APPLIED;
-    m->waiting = m->waiting || is_machine_error(k->error);
-    report_failure(m, k, applied.no_room);
+    a->stats.keys += applied.keys;
+    a->stats.created += applied.created;
+    a->stats.saturated += applied.saturated;
+    a->stats.keyspaces += k->state == KEYSPACE_APPLIED;
+    a->waiting = a->waiting || is_machine_error(k->error);
+    report_failure(a->merge, k, applied.no_room);
     return applied.holder;
 }
 
-/* Applies the deferred keyspaces after a wait.  Returns how many are still
- * being written to by other processes; *behind and *holder are one of them. */
-static size_t
-apply_deferred(struct merge *m, struct fold_keyspace **behind, long *holder)
+static void
+add_up(struct merge *m, const struct applier *a)
 {
+    m->stats.keys += a->stats.keys;
+    m->stats.created += a->stats.created;
+    m->stats.saturated += a->stats.saturated;
+    m->stats.keyspaces += a->stats.keyspaces;
+    m->waiting = m->waiting || a->waiting;
+}
+
+/* The appliers of the lanes. */
+struct lane_work {
+    struct applier appliers[PARALLEL_MAX];
+    _Atomic bool stopped; /* lane 0, the caller's thread, was told to stop */
+    uint8_t (*scratch)[LANE_ENTRIES * FOLD_SCRATCH_SIZE];
+};
+
+static void
+apply_lane(void *ctx, unsigned lane)
+{
+    struct lane_work *w = ctx;
+    struct applier *a = &w->appliers[lane];
+    struct fold_keyspace *k = a->merge->batch.fold.first;
+
+    for (; k; k = k->next) {
+        if (k->lane != lane || k->state != KEYSPACE_APPLY)
+            continue;
+        if (lane == 0 && apply_batch_stopped(a->merge))
+            w->stopped = true;
+        if (w->stopped)
+            return;
+        (void)apply_to_keyspace(a, k);
+    }
+}
+
+/* Applies to all that are left, each of few entries, by the lanes at once.
+ * Without memory for it nothing is done. */
+static void
+apply_by_lanes(struct merge *m, unsigned lanes)
+{
+    struct lane_work w = {.scratch = malloc(lanes * sizeof *w.scratch)};
+
+    if (!w.scratch)
+        return;
+    for (unsigned i = 0; i < lanes; i++)
+        w.appliers[i] = (struct applier){
+            .merge = m, .select = &m->select.lanes[i], .scratch = w.scratch[i]};
+    parallel_run(lanes, apply_lane, &w);
+    for (unsigned i = 0; i < lanes; i++)
+        add_up(m, &w.appliers[i]);
+    free(w.scratch);
+}
+
+/* Applies in this thread to every keyspace in `state` that has more than
+ * `entries` entries.  Returns how many are being written to by other processes;
+ * *behind and *holder are one of them. */
+static size_t
+apply_here(struct merge *m, enum keyspace_state state, uint32_t entries,
+           struct fold_keyspace **behind, long *holder)
+{
+    struct applier a = own_applier(m);
     struct fold_keyspace *k;
     size_t left = 0;
-    long pid;
 
-    for (k = m->batch.fold.first; k && !apply_batch_stopped(m); k = k->next) {
-        if (k->state != KEYSPACE_BUSY)
+    for (k = m->batch.fold.first; k; k = k->next) {
+        long pid;
+
+        if (k->state != (int8_t)state || k->entry_count <= entries)
             continue;
-        pid = apply_to_keyspace(m, k);
+        if (apply_batch_stopped(m))
+            break;
+        pid = apply_to_keyspace(&a, k);
         if (k->state != KEYSPACE_BUSY)
             continue;
         left++;
         *behind = k;
         *holder = pid;
     }
+    add_up(m, &a);
     return left;
 }
 
-/* Applies to every keyspace in state KEYSPACE_APPLY. */
+/* Applies to every keyspace in state KEYSPACE_APPLY, those with most records
+ * first. */
 static void
 apply_all(struct merge *m)
 {
+    const unsigned lanes =
+        log_select_lanes(&m->select, m->batch.fold.keyspaces);
     struct fold_keyspace *k, *behind = NULL;
     uint64_t wait_ms = PATIENT_FIRST_MS;
     char text[NAME_TEXT_SIZE + sizeof "keyspace="] = "keyspace=";
-    size_t left = 0;
     long holder = 0;
 
-    for (k = m->batch.fold.first; k && !apply_batch_stopped(m); k = k->next) {
-        if (k->state != KEYSPACE_APPLY)
-            continue;
-        holder = apply_to_keyspace(m, k);
-        if (k->state == KEYSPACE_BUSY) {
-            behind = k;
-            left++;
-        }
+    fold_sort_keyspaces(&m->batch.fold);
+    if (lanes > 1) {
+        (void)apply_here(m, KEYSPACE_APPLY, LANE_ENTRIES, &behind, &holder);
+        apply_by_lanes(m, lanes);
     }
-    while (left > 0) {
+    (void)apply_here(m, KEYSPACE_APPLY, 0, &behind, &holder);
+    /* Those that another process was writing to, once more and after waits. */
+    while (apply_here(m, KEYSPACE_BUSY, 0, &behind, &holder) > 0) {
         keyspace_text(behind, text + sizeof "keyspace=" - 1);
         if (!wait_for(m, text, holder, &wait_ms))
             break;
-        left = apply_deferred(m, &behind, &holder);
     }
     end_wait(m);
     /* If the worker must stop, the remaining keyspaces are left as they are. */
@@ -238,6 +324,7 @@ count_in(const struct merge *m, enum keyspace_state state)
 static int
 put_all(struct merge *m)
 {
+    const struct applier a = own_applier(m);
     const struct fold_keyspace *k;
     int rc = 0;
 
@@ -248,7 +335,7 @@ put_all(struct merge *m)
             continue;
         if (apply_batch_stopped(m))
             return -ECANCELED;
-        b = batch_of(m, k);
+        b = batch_of(&a, k);
         rc = held_put(m->held, &b, k->error);
     }
     return rc;

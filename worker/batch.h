@@ -36,8 +36,8 @@ struct batch_log {
     struct store_fill mark;
     uint64_t inode;
     bool claimed; /* false: it leaves the batch */
-    bool whole; /* all its records are durable in their keyspaces or in held.mdb
-                 */
+    bool whole;   /* all its records are durable in their keyspaces or in held/
+                   */
     uint64_t records; /* increments in it, but those of 0 */
     uint64_t zeros;
 };

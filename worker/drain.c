@@ -98,19 +98,21 @@ report_stays(struct drain *d, const uint8_t *name, size_t size, int error)
 
     (void)name_escape(name, size, text);
     if (error == -ERANGE)
-        diag_repeating(&d->ahead, DIAG_ERROR,
-                       "keyspace=%s: held records not applied: it has a later "
-                       "fill of one of their logs, so the file and held.mdb "
-                       "are from different times; see countd held; countd "
-                       "held drop deletes them",
-                       text);
+        diag_repeating(
+            &d->ahead, DIAG_ERROR,
+            "keyspace=%s: held records not applied: it has a later "
+            "fill of one of their logs, so the file and "
+            "held/ are from different times; see countd held; countd "
+            "held drop deletes them",
+            text);
     else if (error == -ESTALE)
-        diag_repeating(&d->mixed, DIAG_ERROR,
-                       "keyspace=%s: held records not applied: only some of a "
-                       "record's logs are merged, so the file and held.mdb "
-                       "are from different times; see countd held; countd "
-                       "held drop deletes them",
-                       text);
+        diag_repeating(
+            &d->mixed, DIAG_ERROR,
+            "keyspace=%s: held records not applied: only some of a "
+            "record's logs are merged, so the file and "
+            "held/ are from different times; see countd held; countd "
+            "held drop deletes them",
+            text);
     else if (error == -ENODATA)
         diag_repeating(&d->damaged, DIAG_ERROR,
                        "keyspace=%s: held records not applied: one is damaged; "

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "common/log/mark.h"
 #include "common/log/slot.h"
 #include "common/wire/message.h"
 #include "worker/fold_memory.h"
@@ -36,6 +37,7 @@ struct fold_group {
     struct slot_stamp stamps[GROUP];
     struct message messages[GROUP];
     struct record records[GROUP];
+    uint32_t marks; /* of the messages, which are no increments */
 };
 
 /* ---- opening, clearing ------------------------------------------------- */
@@ -349,6 +351,7 @@ read_group(struct fold *f, const struct log *log, unsigned number,
     uint32_t i;
     int n = 0, rc;
 
+    g->marks = 0;
     rc = slot_parse_run(&log->layout, slots, count, log->header.uuid, from,
                         log->header.epoch, g->messages, g->stamps);
     if (rc < 0)
@@ -356,10 +359,15 @@ read_group(struct fold *f, const struct log *log, unsigned number,
     for (i = 0; i < count; i++) {
         struct record *r = &g->records[n];
 
+        if (mark_is(&g->messages[i])) {
+            g->marks++;
+            continue;
+        }
         if (g->messages[i].increment == 0)
             continue;
         k = keyspace_of(f, k, &g->messages[i]);
         fold_set_bit(k->touched, number);
+        k->records++;
         r->m = g->messages[i];
         r->keyspace = k;
         r->minute = minute_of(&g->stamps[i]);
@@ -434,7 +442,7 @@ add_slots(struct fold *f, const struct log *log, unsigned number, uint32_t from,
                        group, &g);
         if (n < 0)
             return slot_error(n);
-        f->zeros += group - (uint32_t)n;
+        f->zeros += group - (uint32_t)n - g.marks;
         add_group(f, &g, n);
         if (f->watch)
             f->watch->see(f->watch->ctx, g.messages, g.stamps, group);
@@ -481,6 +489,52 @@ fold_add(struct fold *f, const struct log *log, unsigned number)
     if (f->watch)
         f->watch->end(f->watch->ctx, log, rc);
     return rc;
+}
+
+/* Merges two lists that are in order; of equal ones those of `a` come first. */
+static struct fold_keyspace *
+merge_lists(struct fold_keyspace *a, struct fold_keyspace *b)
+{
+    struct fold_keyspace *first = NULL, **end = &first;
+
+    while (a && b) {
+        struct fold_keyspace **next = a->records >= b->records ? &a : &b;
+
+        *end = *next;
+        end = &(*next)->next;
+        *next = (*next)->next;
+    }
+    *end = a ? a : b;
+    return first;
+}
+
+/* Sorts the first `count` of a list, at least one, and ends it behind them;
+ * *rest is what followed. */
+static struct fold_keyspace *
+sort_list(struct fold_keyspace *list, size_t count, struct fold_keyspace **rest)
+{
+    struct fold_keyspace *half;
+
+    if (count == 1) {
+        *rest = list->next;
+        list->next = NULL;
+        return list;
+    }
+    list = sort_list(list, count / 2, &half);
+    half = sort_list(half, count - count / 2, rest);
+    return merge_lists(list, half);
+}
+
+void
+fold_sort_keyspaces(struct fold *f)
+{
+    struct fold_keyspace *none;
+
+    if (f->keyspaces < 2)
+        return;
+    f->first = sort_list(f->first, f->keyspaces, &none);
+    for (f->last = f->first; f->last->next; f->last = f->last->next)
+        ;
 }
 
 void

@@ -40,7 +40,9 @@ struct fold_keyspace {
     uint32_t tag;
     uint16_t name_size;
     int8_t state; /* the caller's, 0 at first */
+    uint8_t lane; /* the caller's: of the store (store_lane) */
     int error;    /* the caller's */
+    uint32_t records;
     uint8_t name[];
 };
 
@@ -134,6 +136,9 @@ int fold_add(struct fold *f, const struct log *log, unsigned number);
 /* Whether one more log like the last one is expected to fit: the usual batch
  * should end before a log does not, because then all are folded again. */
 bool fold_expects_room(const struct fold *f);
+
+/* Orders the keyspaces by their number of records, most first. */
+void fold_sort_keyspaces(struct fold *f);
 
 /* The keyspace's entries as deltas, sorted by key, then minute.  Keys point
  * into the fold. */

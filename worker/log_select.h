@@ -17,6 +17,10 @@
  * A log of which a keyspace has a later epoch is quarantined: the directory was
  * restored from a backup.
  *
+ * Marks of many keyspaces are read by the lanes of the store at once.  Each
+ * lane decides which logs leave by what its keyspaces say; a log leaves the
+ * batch when one lane says so.  While anything is held, one thread does it all.
+ *
  * Reports through diag.  Errors: 0 or a negative errno. */
 #ifndef COUNTD_WORKER_LOG_SELECT_H
 #define COUNTD_WORKER_LOG_SELECT_H
@@ -24,6 +28,7 @@
 #include "common/store/held.h"
 #include "common/store/store.h"
 #include "worker/batch.h"
+#include "worker/parallel.h"
 
 /* The state of a keyspace's records in this batch (fold_keyspace.state). */
 enum keyspace_state {
@@ -35,10 +40,8 @@ enum keyspace_state {
     KEYSPACE_FAILED        /* neither: its logs stay full */
 };
 
-struct log_select {
-    struct store *store; /* borrowed */
-    struct held *held;   /* borrowed */
-
+/* What a thread uses for the keyspaces of its lane. */
+struct log_select_lane {
     /* For one keyspace: the logs with records for it. */
     struct store_fill *marks;
     unsigned *numbers;
@@ -46,7 +49,17 @@ struct log_select {
     enum held_state *held_states;
 
     int8_t *leaving; /* of each log of the batch */
-    bool unknown;    /* some keyspace of the batch cannot be read */
+    bool unknown;    /* some keyspace of the lane cannot be read */
+    int error;
+};
+
+struct log_select {
+    struct store *store;     /* borrowed */
+    struct held *held;       /* borrowed */
+    struct log_batch *batch; /* that is being sorted */
+    struct log_select_lane lanes[PARALLEL_MAX];
+    unsigned lane_count; /* of the store */
+    bool one_lane;       /* the first selects for all keyspaces */
 };
 
 /* Allocates for batches of up to `max` logs.  -ENOMEM. */
@@ -58,12 +71,16 @@ void log_select_close(struct log_select *a);
  * because held records are read first, then the marks of every keyspace.  Folds
  * the batch without the logs that are not compatible, which it releases, and
  * sets each keyspace's state to APPLY, ALREADY_HELD or TO_HOLD.  Returns
- * whether logs were released, or an error of held.mdb or of folding. */
+ * whether logs were released, or an error of held/ or of folding. */
 int log_select_sort(struct log_select *a, struct log_batch *b);
 
 /* Lists the logs with records for this keyspace in a->marks and a->numbers;
  * returns their number. */
-unsigned log_select_touching(struct log_select *a, const struct log_batch *b,
+unsigned log_select_touching(struct log_select_lane *a,
+                             const struct log_batch *b,
                              const struct fold_keyspace *k);
+
+/* How many lanes are worth starting for these keyspaces. */
+unsigned log_select_lanes(const struct log_select *a, size_t keyspaces);
 
 #endif

@@ -1,6 +1,7 @@
 /* worker/main.c - countd-worker: main() reads the settings and opens the data
  * directory, run_worker() opens the store, serve_until_stopped() runs the loop.
  */
+#include <assert.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdint.h>
@@ -17,6 +18,7 @@
 #include "common/setup/datadir.h"
 #include "common/setup/privilege.h"
 #include "common/setup/signals.h"
+#include "common/store/cluster/cluster_store.h"
 #include "common/store/held.h"
 #include "common/store/lmdb/lmdb_store.h"
 #include "worker/drain.h"
@@ -27,6 +29,7 @@ struct worker {
     struct config config;
     struct config_command command;
     struct datadir dir;
+    struct layout layout;
     struct store *store;
     struct held *held;
     struct merge merge;
@@ -102,6 +105,33 @@ serve_until_stopped(struct worker *w)
                   : signals_exit_status(w->watch.stop_signal);
 }
 
+static_assert(LMDB_LANES_MAX <= PARALLEL_MAX, "each lane can have a thread");
+
+/* The engine on a cluster: this process sends to it, unless another one does.
+ */
+static int
+open_cluster(struct worker *w)
+{
+    const struct cluster_store_options options = {.config = &w->config,
+                                                  .dir = &w->dir,
+                                                  .layout = &w->layout,
+                                                  .writable = true,
+                                                  .sends = true};
+    int rc;
+
+    rc = layout_init(&w->layout, (unsigned)w->config.keyspace_size,
+                     (unsigned)w->config.key_size);
+    if (rc == 0)
+        rc = cluster_store_open(&w->store, &options);
+    if (rc < 0)
+        return rc;
+    /* A cluster that cannot be reached is no reason not to merge. */
+    rc = cluster_store_check(w->store);
+    if (rc == -EPERM)
+        store_close(w->store);
+    return rc == -EPERM ? rc : 0;
+}
+
 /* The engine.  How much a commit may hold is the merge's to say. */
 static int
 open_store(struct worker *w)
@@ -121,7 +151,10 @@ open_store(struct worker *w)
         .spare_ctx = &w->merge,
     };
 
-    return lmdb_store_open(&w->store, &options);
+    return w->config.store_cluster
+               ? open_cluster(w)
+               : lmdb_lanes_open(&w->store, &options,
+                                 (unsigned)w->config.worker_threads);
 }
 
 static int
@@ -143,7 +176,10 @@ run_worker(struct worker *w)
     rc = open_store(w);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "open the store");
-        return status;
+        /* A setting, here or of a server: starting again does not help. */
+        return rc == -EPERM || rc == -EINVAL || rc == -ENOTSUP
+                   ? CONFIG_EXIT_USAGE
+                   : status;
     }
     rc = open_held(w);
     if (rc < 0) {

@@ -74,6 +74,12 @@ merge_open(struct merge *m, const struct config *config,
                     max, fold_memory_of(config->worker_memory));
     if (rc < 0)
         return rc;
+    rc = requests_open(&m->requests, dir->fd);
+    if (rc < 0) {
+        batch_close(&m->batch);
+        return rc;
+    }
+    m->batch.dir.marks = requests_store(m->requests);
     memory_open(&m->memory);
     dead_fills_init(&m->dead_fills, dir->log_fd);
     rc = log_select_open(&m->select, store, held, max);
@@ -123,6 +129,7 @@ merge_close(struct merge *m)
     log_select_close(&m->select);
     dead_fills_fini(&m->dead_fills);
     batch_close(&m->batch);
+    requests_close(m->requests);
     memory_close(&m->memory);
 }
 
@@ -291,7 +298,7 @@ is_dead_fill(void *ctx, const struct store_fill *mark)
     return dead_fills_contain(&m->dead_fills, mark);
 }
 
-/* True also if held.mdb cannot be read. */
+/* True also if held/ cannot be read. */
 static bool
 has_held_records(void *ctx, const uint8_t *name, size_t name_size)
 {
@@ -334,6 +341,17 @@ maintain_reserve(struct merge *m)
                        diag_text(rc));
 }
 
+static void
+maintain_held(struct merge *m)
+{
+    static struct diag_repeat repeat;
+    const int rc = held_maintain(m->held);
+
+    if (rc < 0 && rc != -EAGAIN && rc != -ENOSPC)
+        diag_repeating(&repeat, DIAG_WARNING,
+                       "maintain data/" HELD_FOLDER ": %s", diag_text(rc));
+}
+
 bool
 merge_maintain(struct merge *m, uint64_t until_ns)
 {
@@ -346,6 +364,7 @@ merge_maintain(struct merge *m, uint64_t until_ns)
     more = store_maintain(m->store, &t);
     if (!more)
         dead_fills_forget(&m->dead_fills);
+    maintain_held(m);
     tend_archive(m);
     maintain_reserve(m);
     return more;

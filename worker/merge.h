@@ -16,9 +16,10 @@
  *   - if marks changed meanwhile, the logs are released and merged later;
  *   - a full disk: the logs stay full and are tried again.
  *
- * One thread.  Between two keyspaces, and while it waits, it calls stop(); if
- * that returns true the remaining logs are released unmerged.  Reports through
- * diag.
+ * The caller's thread, and while there are many small keyspaces some more
+ * (worker/parallel.h), each for a lane of the store.  Between two keyspaces,
+ * and while it waits, the caller's thread calls stop(); if that returns true
+ * the remaining logs are released unmerged.  Reports through diag.
  */
 #ifndef COUNTD_WORKER_MERGE_H
 #define COUNTD_WORKER_MERGE_H
@@ -27,6 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/journal/requests.h"
 #include "common/log/archive.h"
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
@@ -60,8 +62,9 @@ struct merge_stats {
 struct merge {
     struct log_batch batch;
     struct log_select select;
-    struct store *store; /* borrowed */
-    struct held *held;   /* borrowed */
+    struct requests *requests; /* for logs that are recovered */
+    struct store *store;       /* borrowed */
+    struct held *held;         /* borrowed */
     struct dead_fills dead_fills;
     uint64_t reserve_ms; /* when the reserve is checked next */
     struct memory memory;

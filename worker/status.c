@@ -5,6 +5,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
+#include "common/store/held.h"
 
 static void
 fill_row(struct worker_status *s)
@@ -28,6 +29,7 @@ fill_row(struct worker_status *s)
     v[STATUS_M_MERGE_US] = (int64_t)(s->merge_ns / 1000);
     v[STATUS_M_WAITING] = s->is_waiting;
     v[STATUS_M_HELD_NOW] = s->is_held;
+    v[STATUS_M_HELD_BAD] = (int64_t)held_damaged_files(s->drain->held);
     v[STATUS_M_LAST_ERROR] = diag_last_error();
 }
 
@@ -42,7 +44,8 @@ put_logs(struct worker_status *s)
         const int64_t values[STATUS_LOG_VALUES] = {
             [STATUS_LOG_STATE] = STATUS_LOG_MERGING,
             [STATUS_LOG_EPOCH] = (int64_t)log->header.epoch,
-            [STATUS_LOG_MESSAGES] = (int64_t)log->header.count,
+            [STATUS_LOG_MESSAGES] =
+                (int64_t)log->header.count - log->header.marks,
             [STATUS_LOG_OWNER] = getpid(),
             [STATUS_LOG_SINCE_MS] = (int64_t)log->header.first_ms};
 

@@ -97,6 +97,29 @@ find_parameter(const struct http_request *r, char detail[HTTP_DETAIL_SIZE])
     return true;
 }
 
+/* An Idempotency-Key is never ignored. */
+static bool
+check_key(struct http_call *x, enum conn_next *next)
+{
+    const struct count *s = x->ctx;
+    const size_t size = x->request->key.size;
+
+    if (s->ingest->logs->keys.state == KEYS_OFF)
+        *next = refuse_request(
+            x, HTTP_BAD_REQUEST, "no-keys",
+            mark_fits(&s->ingest->logs->layout)
+                ? "this server keeps no Idempotency-Key (count.keys = 0): send "
+                  "the request without one"
+                : "this server keeps no Idempotency-Key (message.key_size is "
+                  "below 48): send the request without one");
+    else if (size == 0 || size > KEYS_KEY_MAX)
+        *next = refuse_request(x, HTTP_BAD_REQUEST, "bad-key",
+                               "Idempotency-Key must have 1 to 255 bytes");
+    else
+        return true;
+    return false;
+}
+
 /* What a browser sends for a page without asking first has none of these types
  * (Fetch, "CORS-safelisted request-header"). */
 static bool
@@ -122,13 +145,8 @@ check_head(struct http_call *x, enum conn_next *next)
     else if (find_parameter(r, detail))
         *next =
             refuse_request(x, HTTP_BAD_REQUEST, "unknown-parameter", detail);
-    else if (r->key.at)
-        *next = refuse_request(
-            x, HTTP_BAD_REQUEST, "no-keys",
-            "this server keeps no Idempotency-Key; send the request "
-            "without one");
     else
-        return true;
+        return !r->key.at || check_key(x, next);
     return false;
 }
 
@@ -175,13 +193,33 @@ begin_body(const struct count *s, const struct content *content,
 }
 
 /* The most that a request may have: what one log has room for, so that it is
- * enough that a log is ready behind the current one. */
+ * enough that a log is ready behind the current one.  One with a key takes a
+ * mark, too, and half a log at most: it leaves no more than that unused. */
 static uint32_t
-increments_max(const struct count *s)
+increments_max(const struct http_call *x)
 {
+    const struct count *s = x->ctx;
     const uint32_t slots = logs_slots(s->ingest->logs);
+    const uint32_t most = x->request->key.at ? slots / 2 : slots;
 
-    return slots < COUNT_INCREMENTS_MAX ? slots : COUNT_INCREMENTS_MAX;
+    if (most >= COUNT_INCREMENTS_MAX)
+        return COUNT_INCREMENTS_MAX - (x->request->key.at != NULL);
+    return most - (x->request->key.at && most > 0);
+}
+
+static enum conn_next
+refuse_many(struct http_call *x, uint32_t most)
+{
+    char detail[HTTP_DETAIL_SIZE];
+
+    (void)snprintf(detail, sizeof detail,
+                   "more than %u increments%s%s: send several requests",
+                   (unsigned)most,
+                   most < COUNT_INCREMENTS_MAX - 1 ? " for a log of this size "
+                                                     "(log.size)"
+                                                   : "",
+                   x->request->key.at ? " with an Idempotency-Key" : "");
+    return refuse_request(x, HTTP_TOO_LARGE, "too-many", detail);
 }
 
 /* Parses the body to its end.  False: *next is the answer. */
@@ -190,7 +228,7 @@ count_all(struct http_call *x, const struct content *content, uint32_t *count,
           enum conn_next *next)
 {
     struct count *s = x->ctx;
-    const uint32_t most = increments_max(s);
+    const uint32_t most = increments_max(x);
     struct count_fault fault;
     struct count_body body;
     struct increment i;
@@ -199,13 +237,7 @@ count_all(struct http_call *x, const struct content *content, uint32_t *count,
     begin_body(s, content, &body);
     for (*count = 0; (rc = count_body_next(&body, &i, &fault)) > 0; ++*count)
         if (*count == most) {
-            *next =
-                refuse_request(x, HTTP_TOO_LARGE, "too-many",
-                               most < COUNT_INCREMENTS_MAX
-                                   ? "more increments than a log has slots "
-                                     "(log.size): send several requests"
-                                   : "more than 4096 increments: send several "
-                                     "requests");
+            *next = refuse_many(x, most);
             return false;
         }
     if (rc == 0)
@@ -238,14 +270,14 @@ append_one(struct logs *logs, const struct increment *i)
     logs_put(logs, bytes, &parsed);
 }
 
+/* `left`: how many the current log is known to have room for. */
 static void
-append_all(struct count *s, const struct content *content)
+append_all(struct count *s, const struct content *content, uint32_t left)
 {
     struct logs *logs = s->ingest->logs;
     struct count_fault fault;
     struct count_body body;
     struct increment i;
-    uint32_t left = 0;
 
     begin_body(s, content, &body);
     while (count_body_next(&body, &i, &fault) > 0) {
@@ -279,25 +311,34 @@ wait_is_over(struct loop_timer *timer)
         begin_timer(s, left_ms);
 }
 
+/* The request waits in the line, then is answered 503. */
 static enum conn_next
-wait_for_log(struct http_call *x)
+hold_request(struct http_call *x, const struct http_problem *problem)
 {
     struct count *s = x->ctx;
     const uint64_t waited_ms = http_waited_ms(x);
-    const struct http_problem problem = {
-        "no-log", "there is no log to write to; nothing was counted", 0};
     enum conn_next next;
 
-    if (s->no_log_ms == 0)
-        s->no_log_ms = clock_ms();
     if (waited_ms < s->wait_ms) {
         begin_timer(s, s->wait_ms - waited_ms);
         return http_hold(x, &s->line);
     }
     x->more = "Retry-After: 1\r\n";
-    next = http_refuse(x, HTTP_UNAVAILABLE, &problem);
+    next = http_refuse(x, HTTP_UNAVAILABLE, problem);
     s->stats.busy += next == CONN_MORE;
     return next;
+}
+
+static enum conn_next
+wait_for_log(struct http_call *x)
+{
+    static const struct http_problem problem = {
+        "no-log", "there is no log to write to; nothing was counted", 0};
+    struct count *s = x->ctx;
+
+    if (s->no_log_ms == 0)
+        s->no_log_ms = clock_ms();
+    return hold_request(x, &problem);
 }
 
 void
@@ -338,6 +379,104 @@ write_answer(uint8_t *body, uint32_t count)
 }
 
 static enum conn_next
+end_request(struct http_call *x, uint8_t *body, uint32_t count)
+{
+    struct count *s = x->ctx;
+
+    s->ingest->messages += count;
+    s->stats.increments += count;
+    s->stats.requests++;
+    return http_end(x, HTTP_OK, write_answer(body, count));
+}
+
+/* ---- requests with a key ------------------------------------------------- */
+
+/* A request that was answered, or will be. */
+static enum conn_next
+replay_answer(struct http_call *x, const struct key_entry *e,
+              const struct request_mark *mark)
+{
+    static const struct http_problem in_flight = {
+        "no-log",
+        "the first request with this Idempotency-Key is not on disk yet", 0};
+    struct count *s = x->ctx;
+    struct logs *logs = s->ingest->logs;
+    const bool durable = logs_is_durable(logs, (uint64_t)e->remaining);
+    uint8_t *body;
+
+    if (e->request != mark->body)
+        return refuse_request(
+            x, HTTP_UNPROCESSABLE, "key-reused",
+            "another request came with this Idempotency-Key: each new request "
+            "needs a new one");
+    /* There is no log when it is in one that is about to be handed on. */
+    if (!durable && !logs_want_sync(logs))
+        return hold_request(x, &in_flight);
+    x->type = "application/json";
+    x->more = "Idempotency-Replayed: true\r\n";
+    body = http_body(x, ANSWER_MAX);
+    if (!body || (!durable && !conn_gate(x->conn, &s->ingest->commit->gate)))
+        return CONN_FULL;
+    s->stats.replayed++;
+    return http_end(x, HTTP_OK, write_answer(body, (uint32_t)e->number));
+}
+
+/* Appends a request behind its mark.  Space for it is there. */
+static enum conn_next
+append_keyed(struct http_call *x, const struct content *content,
+             const struct request_mark *mark)
+{
+    struct count *s = x->ctx;
+    struct logs *logs = s->ingest->logs;
+    uint8_t *body;
+
+    x->type = "application/json";
+    body = http_body(x, ANSWER_MAX);
+    if (!body || !conn_gate(x->conn, &s->ingest->commit->gate))
+        return CONN_FULL;
+    logs_put_mark(logs, mark);
+    append_all(s, content, mark->count);
+    keys_add(&logs->keys, mark, logs_position(logs), clock_unix_ms());
+    return end_request(x, body, mark->count);
+}
+
+static enum conn_next
+answer_keyed(struct http_call *x)
+{
+    static const struct http_problem
+        loading = {"not-ready",
+                   "logs that countd-write left are being recovered: which "
+                   "Idempotency-Keys were counted is not known yet",
+                   0},
+        no_memory = {"no-memory",
+                     "no memory for an Idempotency-Key; nothing was counted",
+                     0};
+    struct count *s = x->ctx;
+    struct logs *logs = s->ingest->logs;
+    const struct key_entry *e;
+    struct content content;
+    enum conn_next next;
+    struct request_mark mark;
+
+    if (logs->keys.state != KEYS_READY)
+        return hold_request(x, &loading);
+    if (!open_content(x, &content, &next))
+        return next;
+    mark = keys_mark(&logs->keys, x->request->key.at, x->request->key.size,
+                     content.at, content.size);
+    e = keys_find(&logs->keys, &mark, clock_unix_ms());
+    if (e)
+        return replay_answer(x, e, &mark);
+    if (!count_all(x, &content, &mark.count, &next))
+        return next;
+    if (!logs_have_run(logs, mark.count + 1))
+        return wait_for_log(x);
+    if (logs_reserve_mark(logs) < 0)
+        return http_refuse(x, HTTP_UNAVAILABLE, &no_memory);
+    return append_keyed(x, &content, &mark);
+}
+
+static enum conn_next
 answer_count(struct http_call *x)
 {
     struct count *s = x->ctx;
@@ -346,6 +485,8 @@ answer_count(struct http_call *x)
     uint32_t count;
     uint8_t *body;
 
+    if (x->request->key.at)
+        return answer_keyed(x);
     if (logs_free_slots(s->ingest->logs) == 0)
         return wait_for_log(x);
     if (!open_content(x, &content, &next) ||
@@ -358,11 +499,8 @@ answer_count(struct http_call *x)
     if (!body || (count > 0 && !conn_gate(x->conn, &s->ingest->commit->gate)))
         return CONN_FULL;
     if (count > 0)
-        append_all(s, &content);
-    s->ingest->messages += count;
-    s->stats.increments += count;
-    s->stats.requests++;
-    return http_end(x, HTTP_OK, write_answer(body, count));
+        append_all(s, &content, 0);
+    return end_request(x, body, count);
 }
 
 const struct http_route count_routes[] = {

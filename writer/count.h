@@ -12,6 +12,11 @@
  * the log's file: an answer of a reader whose as_of_ms is at least that has
  * them (reader/as_of.h).
  *
+ * A request with an Idempotency-Key is appended in one go to one log, behind
+ * its mark (keys.h).  The next one with this key and this body is answered with
+ * the same count, and appends nothing; while the first is in flight its answer
+ * waits for the next sync, which ends after that of the first.
+ *
  * Ownership: the caller's, between open and close.  The loop's thread; nothing
  * allocates after count_open().
  */
@@ -37,6 +42,7 @@ struct count_stats {
     uint64_t increments; /* of these */
     uint64_t refused;    /* malformed, with a status of 4.. */
     uint64_t busy;       /* 503: no log to write to */
+    uint64_t replayed;   /* answered again, for their Idempotency-Key */
 };
 
 struct count {

@@ -183,9 +183,9 @@ take_object(struct count_body *b, struct increment *out,
     if (token == JSON_BAD)
         return fail_detail(b, fault, "bad-json", b->json.why);
     if ((has & HAS_KEYSPACE) == 0)
-        return fail_detail(b, fault, "bad-member", "keyspace must be a string");
+        return fail_detail(b, fault, "bad-member", "keyspace is missing");
     if ((has & HAS_KEY) == 0)
-        return fail_detail(b, fault, "bad-member", "key must be a string");
+        return fail_detail(b, fault, "bad-member", "key is missing");
     return 0;
 }
 

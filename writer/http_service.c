@@ -17,27 +17,6 @@ http_is_on(const struct config *c)
 
 /* ---- health ------------------------------------------------------------- */
 
-static enum conn_next
-answer_text(struct http_call *x, enum http_status status, const char *text)
-{
-    const size_t size = strlen(text);
-    uint8_t *body;
-
-    x->type = "text/plain; charset=utf-8";
-    body = http_body(x, size);
-    if (!body)
-        return CONN_FULL;
-    memcpy(body, text, size);
-    return http_end(x, status, size);
-}
-
-/* While the loop turns. */
-static enum conn_next
-answer_health(struct http_call *x)
-{
-    return answer_text(x, HTTP_OK, "ok\n");
-}
-
 /* Not when another process, or a full disk that still has room in its logs, is
  * what an operator has to look at: to send clients elsewhere would mend none of
  * that. */
@@ -47,16 +26,17 @@ answer_ready(struct http_call *x)
     struct http *h = x->ctx;
 
     if (h->stopping)
-        return answer_text(x, HTTP_UNAVAILABLE, "stopping\n");
+        return http_answer_text(x, HTTP_UNAVAILABLE, "stopping\n");
     if (h->count_on && count_is_stuck(&h->count, STUCK_MS))
-        return answer_text(x, HTTP_UNAVAILABLE,
-                           "no log to write to: the disk is full, or the "
-                           "worker is behind and log.max is reached\n");
-    return answer_text(x, HTTP_OK, "ok\n");
+        return http_answer_text(x, HTTP_UNAVAILABLE,
+                                "no log to write to: the disk is full, or the "
+                                "worker is behind and log.max is reached\n");
+    return http_answer_text(x, HTTP_OK, "ok\n");
 }
 
 static const struct http_route health_routes[] = {
-    {"/healthz", NULL, HTTP_GET | HTTP_HEAD, answer_health, HTTP_IS_OPEN, NULL},
+    {"/healthz", NULL, HTTP_GET | HTTP_HEAD, http_answer_health, HTTP_IS_OPEN,
+     NULL},
     {"/readyz", NULL, HTTP_GET | HTTP_HEAD, answer_ready, HTTP_IS_OPEN, NULL},
 };
 
@@ -70,7 +50,8 @@ open_count(struct http *h, struct loop *loop, struct ingest *ingest,
 
     h->count_on = rc == 0;
     if (rc == 0)
-        http_site_add(&h->site, count_routes, count_route_count, &h->count);
+        http_site_add(&h->site, count_routes, count_route_count, &h->count,
+                      TOKENS_COUNT);
     return rc;
 }
 
@@ -85,7 +66,7 @@ open_sequence(struct http *h, struct loop *loop, const struct datadir *dir,
     h->sequence_on = rc == 0;
     if (rc == 0)
         http_site_add(&h->site, sequence_routes, sequence_route_count,
-                      &h->sequence);
+                      &h->sequence, TOKENS_QUOTA);
     return rc;
 }
 
@@ -99,7 +80,8 @@ http_open(struct http *h, struct loop *loop, struct datadir *dir,
     h->site.get_changes = config->http_get_changes;
     h->site.elsewhere = "countd-read answers questions, at read.http";
     http_site_add(&h->site, health_routes,
-                  sizeof health_routes / sizeof health_routes[0], h);
+                  sizeof health_routes / sizeof health_routes[0], h,
+                  TOKENS_READ);
     if (config->count_http)
         rc = open_count(h, loop, ingest, config);
     if (rc == 0 && config->sequence_enable)
@@ -136,9 +118,11 @@ http_print(const struct http *h)
 
     if (h->count_on)
         diag(DIAG_INFO,
-             "count: increments=%llu requests=%llu refused=%llu busy=%llu",
+             "count: increments=%llu requests=%llu refused=%llu busy=%llu "
+             "replayed=%llu",
              (unsigned long long)c->increments, (unsigned long long)c->requests,
-             (unsigned long long)c->refused, (unsigned long long)c->busy);
+             (unsigned long long)c->refused, (unsigned long long)c->busy,
+             (unsigned long long)c->replayed);
 
     if (h->sequence_on)
         diag(DIAG_INFO,

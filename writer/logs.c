@@ -11,12 +11,14 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/diag.h"
 
 #define SPARE_WAIT_MS 1000 /* rotate without a spare after this long */
+#define SEAL_RETRY_MS 250  /* marks that could not be stored */
 
 void
 logs_fail(struct logs *l, int error, const char *what, uint64_t index)
@@ -69,16 +71,49 @@ logs_can_retire(struct logs *l)
     return free_place(l) != NULL;
 }
 
+/* The job's index says where it sits, and so which logs it belongs to. */
+static struct logs *
+owner_of(struct retired *r)
+{
+    return LOOP_OWNER(r - r->place, struct logs, retired);
+}
+
+/* Once the header says SEALED a worker may empty the log: its marks are stored
+ * before. */
+static int
+store_marks(struct retired *r)
+{
+    int rc = 0;
+
+    if (!r->marks || r->stored)
+        return 0;
+#ifndef COUNTD_MUTANT_MARKS_IN_MEMORY
+    rc = requests_put(owner_of(r)->keys.journal, &r->log.header, r->marks->at,
+                      r->marks->count);
+#endif
+    r->stored = rc == 0;
+    return rc;
+}
+
 static void
 seal_run(struct io_job *job)
 {
     struct retired *r = LOOP_OWNER(job, struct retired, job);
 
+#ifndef COUNTD_MUTANT_MARKS_AFTER_SEAL
+    r->rc = store_marks(r);
+    if (r->rc < 0)
+        return; /* tried again */
+#endif
     r->rc = log_seal(&r->log);
     if (r->rc < 0)
         log_abandon(&r->log);
     else
         r->rc = log_release(&r->log);
+#ifdef COUNTD_MUTANT_MARKS_AFTER_SEAL
+    if (r->rc == 0)
+        r->rc = store_marks(r);
+#endif
 }
 
 void
@@ -86,6 +121,43 @@ logs_seal(struct logs *l, struct retired *r)
 {
     r->state = RETIRED_SEALING;
     io_push(&l->file_io, &r->job);
+}
+
+static void
+seal_due(struct loop_timer *timer)
+{
+    struct logs *l = LOOP_OWNER(timer, struct logs, seal_timer);
+
+    for (size_t i = 0; i < LOGS_RETIRED; i++)
+        if (l->retired[i].deferred) {
+            l->retired[i].deferred = false;
+            logs_seal(l, &l->retired[i]);
+        }
+}
+
+/* The marks of a log could not be stored.  It stays OPEN, and is tried again;
+ * at a stop it is left to recovery, which stores them, too. */
+static void
+defer_seal(struct logs *l, struct retired *r)
+{
+    static struct diag_repeat repeat;
+
+    diag_repeating(&repeat, DIAG_WARNING,
+                   "log=%" PRIu64 " is not handed on: its requests with an "
+                   "Idempotency-Key cannot be recorded in " REQUESTS_FOLDER
+                   ": %s; %s",
+                   r->index, diag_text(r->rc),
+                   l->finishing ? "the next start does it" : "trying again");
+    if (l->finishing) {
+        log_abandon(&r->log);
+        r->marks->taken = false;
+        r->state = RETIRED_FREE;
+        logs_finish_some(l);
+        return;
+    }
+    r->deferred = true;
+    if (l->seal_timer.deadline_ms == 0)
+        logs_arm(l, &l->seal_timer, SEAL_RETRY_MS);
 }
 
 /* Seals a log that no sync needs to cover: nothing is in it. */
@@ -98,6 +170,7 @@ retire_unused(struct logs *l, const struct log *log)
     assert(log->count == 0);
     r->log = *log;
     r->index = log->header.index;
+    r->marks = NULL;
     logs_seal(l, r);
 }
 
@@ -114,6 +187,10 @@ retire_log(struct logs *l)
     r->log = l->current;
     r->index = l->current.header.index;
     r->synced_slots = l->synced_slots;
+    r->marks = l->current.marks > 0 ? l->marks : NULL;
+    r->stored = r->deferred = false;
+    if (r->marks)
+        l->marks = NULL;
     r->state = RETIRED_DIRTY;
     l->retired_dirty = true;
     l->has_current = false;
@@ -212,6 +289,8 @@ logs_finish(struct logs *l)
     loop_disarm(l->loop, &l->overdue_timer);
     loop_disarm(l->loop, &l->retry_timer);
     loop_disarm(l->loop, &l->recover_timer);
+    loop_disarm(l->loop, &l->seal_timer);
+    seal_due(&l->seal_timer); /* for the last time */
     logs_finish_some(l);
 }
 
@@ -224,19 +303,18 @@ logs_tell_ready(struct logs *l)
     l->events.ready(l->events.ctx);
 }
 
-/* The job's index says where it sits, and so which logs it belongs to. */
-static struct logs *
-owner_of(struct retired *r)
-{
-    return LOOP_OWNER(r - r->place, struct logs, retired);
-}
-
 static void
 seal_done(struct io_job *job)
 {
     struct retired *r = LOOP_OWNER(job, struct retired, job);
     struct logs *l = owner_of(r);
 
+    if (r->rc < 0 && r->marks && !r->stored) {
+        defer_seal(l, r);
+        return;
+    }
+    if (r->marks)
+        r->marks->taken = false;
     r->state = RETIRED_FREE;
     if (r->rc < 0) {
         logs_fail(l, r->rc, "seal", r->log.header.index);
@@ -264,6 +342,16 @@ take_memory(struct logs *l)
 }
 
 static void
+free_memory(struct logs *l)
+{
+    keys_close(&l->keys);
+    for (size_t i = 0; i < sizeof l->lists / sizeof l->lists[0]; i++)
+        free(l->lists[i].at);
+    free(l->slots);
+    free(l->names);
+}
+
+static void
 set_up_jobs(struct logs *l)
 {
     size_t i;
@@ -275,6 +363,7 @@ set_up_jobs(struct logs *l)
     }
     l->rotate_timer = (struct loop_timer){.slot = -1, .due = rotate_due};
     l->overdue_timer = (struct loop_timer){.slot = -1, .due = overdue_due};
+    l->seal_timer = (struct loop_timer){.slot = -1, .due = seal_due};
     logs_set_up_sync(l);
     logs_set_up_spares(l);
 }
@@ -310,6 +399,7 @@ open_directory(struct logs *l, const struct datadir *d)
                    l->config->data_dir);
         return rc;
     }
+    l->dir.marks = requests_store(l->keys.journal);
     rc = logdir_recover(&l->dir);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "recover the logs in data_dir=%s",
@@ -359,7 +449,9 @@ logs_open(struct logs *l, struct loop *loop, const struct datadir *d,
     if (rc < 0)
         return rc;
     set_up_jobs(l);
-    rc = take_memory(l);
+    rc = keys_open(&l->keys, d);
+    if (rc == 0)
+        rc = take_memory(l);
     if (rc < 0)
         diag_errno(DIAG_ERROR, rc, "memory for logs");
     else
@@ -367,8 +459,11 @@ logs_open(struct logs *l, struct loop *loop, const struct datadir *d,
     if (rc < 0)
         goto free_memory;
     rc = check_sizes(l);
+    if (rc == 0)
+        rc = keys_begin(&l->keys, &l->dir, config);
     if (rc < 0)
         goto close_dir;
+    l->make.takes_marks = l->keys.state != KEYS_OFF;
     rc = logs_begin_first(l);
     if (rc < 0)
         goto close_dir;
@@ -377,7 +472,7 @@ logs_open(struct logs *l, struct loop *loop, const struct datadir *d,
         goto abandon;
     logs_want_spare(l);
     logs_create_next(l);
-    logs_arm(l, &l->recover_timer, LOGS_RECOVER_MS);
+    logs_arm_recovery(l);
     return 0;
 
 abandon:
@@ -386,8 +481,7 @@ abandon:
 close_dir:
     logdir_close(&l->dir);
 free_memory:
-    free(l->slots);
-    free(l->names);
+    free_memory(l);
     return rc;
 }
 
@@ -406,14 +500,14 @@ logs_close(struct logs *l)
         give_back(l, &l->current);
     for (i = 0; i < LOGS_RETIRED; i++)
         if (l->retired[i].state == RETIRED_DIRTY ||
-            l->retired[i].state == RETIRED_SYNCING)
+            l->retired[i].state == RETIRED_SYNCING || l->retired[i].deferred)
             log_abandon(&l->retired[i].log);
     loop_disarm(l->loop, &l->rotate_timer);
     loop_disarm(l->loop, &l->overdue_timer);
     loop_disarm(l->loop, &l->sync_timer);
     loop_disarm(l->loop, &l->retry_timer);
     loop_disarm(l->loop, &l->recover_timer);
+    loop_disarm(l->loop, &l->seal_timer);
     logdir_close(&l->dir);
-    free(l->slots);
-    free(l->names);
+    free_memory(l);
 }

@@ -13,6 +13,10 @@
  * so the slots are durable before the SEALED header is written, and a message
  * acknowledged behind a rotation never stands before an unsynced one.
  *
+ * A log that has marks of requests with a key (keys.h) is sealed after they are
+ * stored.  While they cannot be, it stays OPEN and is tried again; when all
+ * places of retired logs are taken there is no log to write to.
+ *
  * No log to write to (log.max reached, disk full): logs_free_slots() is 0, and
  * `ready` is called when there is one again.
  *
@@ -39,6 +43,7 @@
 #include "common/wire/message.h"
 #include "writer/commit.h"
 #include "writer/io.h"
+#include "writer/keys.h"
 
 #define LOGS_STAGE   1024 /* slots that wait for one pwrite */
 #define LOGS_SPARES  4    /* begun ahead, as far as there are empty logs */
@@ -66,6 +71,9 @@ struct retired {
     uint64_t index; /* of the log, which is the file thread's while sealed */
     struct log log;
     uint32_t synced_slots;
+    struct mark_list *marks; /* NULL: it has none */
+    bool stored;             /* they are in live/requests */
+    bool deferred;           /* until seal_timer: they could not be stored */
     int rc;
 };
 
@@ -79,6 +87,7 @@ struct log_sync {
     uint64_t failed; /* index of the log, when rc is not 0 */
     uint64_t fill;   /* which current log, and how many of its slots */
     uint32_t slots;
+    uint64_t position; /* logs_position() when it began */
     int rc;
 };
 
@@ -88,6 +97,7 @@ struct spare_job {
     bool may_create;    /* there is no other spare */
     size_t log_count;
     size_t log_max;
+    bool takes_marks; /* of the logs that are begun */
     struct log log;
     int rc;
     bool began; /* the failure was log_begin's */
@@ -105,6 +115,7 @@ struct create_job {
 struct recover_job {
     struct io_job job;
     struct logdir *dir; /* lent to the job */
+    struct keys *keys;  /* to be loaded; NULL: they are, or are off */
 };
 
 struct logs_events {
@@ -144,6 +155,11 @@ struct logs {
     uint64_t staged_first_ms;
     uint64_t last_ms; /* received_ms never goes back in a log */
 
+    struct keys keys;
+    struct mark_list lists[LOGS_RETIRED + 1];
+    struct mark_list *marks; /* of the current log; NULL: none yet */
+    uint64_t durable; /* logs_position() that the last sync has covered */
+
     struct retired retired[LOGS_RETIRED];
     bool retired_dirty; /* one of them is RETIRED_DIRTY */
     struct log_sync sync;
@@ -166,6 +182,7 @@ struct logs {
     bool sync_due;
     struct loop_timer retry_timer;
     struct loop_timer recover_timer;
+    struct loop_timer seal_timer; /* tries deferred logs again */
     struct logs_figures figures;
     /* Called with the events' ctx when a log was released to the workers: only
      * its numbers are valid.  Set by the caller; NULL: not called. */
@@ -197,6 +214,27 @@ uint32_t logs_slots(const struct logs *l);
 /* Takes the next slot for message `m`, which was parsed from `bytes`.
  * LOGS_WORD bytes behind the message are read, whatever they are. */
 void logs_put(struct logs *l, const uint8_t *bytes, const struct message *m);
+
+/* Whether `count` messages, at most half of logs_slots(), may be put now into
+ * one log, without any logs_free_slots() between: rotates to make room.  False:
+ * `ready` comes. */
+bool logs_have_run(struct logs *l, uint32_t count);
+
+/* Takes memory for the mark of the next request.  -ENOMEM */
+int logs_reserve_mark(struct logs *l);
+
+/* Puts the mark of a request whose increments follow, after logs_have_run() for
+ * all of them and the mark, and logs_reserve_mark(). */
+void logs_put_mark(struct logs *l, const struct request_mark *mark);
+
+/* The number of messages put so far.  They are durable once logs_is_durable()
+ * of it is true. */
+uint64_t logs_position(const struct logs *l);
+bool logs_is_durable(const struct logs *l, uint64_t position);
+
+/* Has the group that collects synced, though nothing was put into it: an answer
+ * waits for what is in flight.  False: there is no log. */
+bool logs_want_sync(struct logs *l);
 
 /* What writer/commit.h makes durable; its ctx is a struct logs.  A sync covers
  * all that was put, and is small when little is to be written and nothing else

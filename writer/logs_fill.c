@@ -1,7 +1,7 @@
 /* writer/logs_fill.c - messages into the current log; see logs.h.
  *
- * Entry points: logs_free_slots(), logs_have_room(), logs_slots(), logs_put(),
- * logs_flush(). */
+ * Entry points: logs_free_slots(), logs_have_room(), logs_have_run(),
+ * logs_slots(), logs_put(), logs_put_mark(), logs_flush(). */
 #include "writer/logs_internal.h"
 
 #include <assert.h>
@@ -67,6 +67,23 @@ logs_have_room(struct logs *l, uint32_t count)
     if (free > 0 && l->spare_count > 0 && logs_can_retire(l) &&
         count - free <= l->spares[0].header.slots)
         return true;
+    if (free > 0)
+        note_no_room(l);
+    return false;
+}
+
+bool
+logs_have_run(struct logs *l, uint32_t count)
+{
+    const uint32_t free = logs_free_slots(l);
+
+    if (count <= free)
+        return true;
+    if (free > 0 && l->current.count + l->staged > 0 && l->spare_count > 0 &&
+        logs_can_retire(l) && count <= l->spares[0].header.slots) {
+        logs_rotate_now(l);
+        return l->has_current && !l->failed;
+    }
     if (free > 0)
         note_no_room(l);
     return false;
@@ -147,6 +164,61 @@ logs_put(struct logs *l, const uint8_t *bytes, const struct message *m)
     put_message(l, l->slots + (size_t)l->staged * l->layout.slot_size, bytes,
                 m);
     l->staged++;
+}
+
+/* A list for the current log: there is one more than logs on their way. */
+static struct mark_list *
+take_list(struct logs *l)
+{
+    size_t i = 0;
+
+    while (l->lists[i].taken)
+        i++;
+    assert(i < sizeof l->lists / sizeof l->lists[0]);
+    l->lists[i].taken = true;
+    l->lists[i].count = 0;
+    return &l->lists[i];
+}
+
+int
+logs_reserve_mark(struct logs *l)
+{
+    if (!l->marks)
+        l->marks = take_list(l);
+    return keys_reserve(l->marks);
+}
+
+void
+logs_put_mark(struct logs *l, const struct request_mark *mark)
+{
+    uint8_t bytes[MESSAGE_SIZE_MAX + LOGS_WORD] = {0};
+    struct message m;
+
+    mark_put(&l->layout, mark, bytes, &m);
+    logs_put(l, bytes, &m);
+    l->current.marks++;
+    keys_list_add(l->marks, mark, l->last_ms);
+}
+
+uint64_t
+logs_position(const struct logs *l)
+{
+    return l->figures.appended + l->staged;
+}
+
+bool
+logs_is_durable(const struct logs *l, uint64_t position)
+{
+    return position <= l->durable;
+}
+
+bool
+logs_want_sync(struct logs *l)
+{
+    if (!l->has_current || l->failed)
+        return false;
+    l->dirty = true;
+    return true;
 }
 
 /* Stamps the slots of the stage, from `first` on, up to SLOT_RUN of them. */

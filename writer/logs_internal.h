@@ -10,6 +10,7 @@
 #include "writer/logs.h"
 
 #define LOGS_RECOVER_MS 10000 /* look for logs of dead owners */
+#define LOGS_LOAD_MS    50    /* the same while keys wait for one of them */
 
 /* ---- logs.c ---- */
 
@@ -48,6 +49,9 @@ void logs_set_up_sync(struct logs *l);
 /* ---- logs_spare.c ---- */
 
 void logs_set_up_spares(struct logs *l);
+
+/* Sets the timer of the next look for logs of dead owners. */
+void logs_arm_recovery(struct logs *l);
 
 /* The first log; the spare comes from the file thread.  0 too when there is no
  * room for it yet; -errno from the disk. */

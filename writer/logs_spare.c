@@ -86,6 +86,7 @@ make_run(struct io_job *job)
         return;
     }
     s->began = true;
+    s->log.takes_marks = s->takes_marks;
     s->rc = log_begin(&s->log);
     if (s->rc < 0)
         log_abandon(&s->log);
@@ -240,8 +241,12 @@ logs_begin_first(struct logs *l)
 static void
 recover_run(struct io_job *job)
 {
+    struct recover_job *r = LOOP_OWNER(job, struct recover_job, job);
+
     /* Failures are reported through diag; the next round tries again. */
-    (void)logdir_recover(LOOP_OWNER(job, struct recover_job, job)->dir);
+    (void)logdir_recover(r->dir);
+    if (r->keys)
+        keys_load(r->keys, r->dir);
 }
 
 static void
@@ -250,9 +255,23 @@ recover_done(struct io_job *job)
     struct logs *l = LOOP_OWNER(job, struct logs, recover.job);
 
     l->recovering = false;
+    if (l->recover.keys && l->keys.loaded) {
+        l->recover.keys = NULL;
+        l->keys.state = KEYS_READY;
+        if (!l->failed)
+            l->events.ready(l->events.ctx); /* requests wait for it */
+    }
     if (!l->finishing && !l->failed)
-        logs_arm(l, &l->recover_timer, LOGS_RECOVER_MS);
+        logs_arm_recovery(l);
     logs_finish_some(l);
+}
+
+void
+logs_arm_recovery(struct logs *l)
+{
+    l->recover.keys = l->keys.state == KEYS_LOADING ? &l->keys : NULL;
+    logs_arm(l, &l->recover_timer,
+             l->recover.keys ? LOGS_LOAD_MS : LOGS_RECOVER_MS);
 }
 
 static void

@@ -86,6 +86,7 @@ begin_sync(void *ctx)
         s->slots = l->current.count;
         add_to_sync(s, &l->current, l->synced_slots);
     }
+    s->position = l->figures.appended;
     l->dirty = false;
     l->sync_due = false;
     loop_disarm(l->loop, &l->sync_timer);
@@ -109,6 +110,7 @@ end_sync(void *ctx, int rc)
         logs_fail(l, rc, "sync", l->sync.failed);
         return false;
     }
+    l->durable = l->sync.position;
     if (l->has_current && l->sync.fill == l->fill)
         l->synced_slots = l->sync.slots;
     for (i = 0; i < LOGS_RETIRED; i++)

@@ -44,6 +44,7 @@ struct writer {
     struct ingest ingest;
     struct live_service lives;
     struct http http;
+    struct tokens *tokens; /* NULL: no client needs one */
     struct quota_service quota;
     struct statsd statsd;
     struct listeners listeners;
@@ -299,6 +300,8 @@ open_status(struct writer *w)
                                        .ingest = &w->ingest,
                                        .lives = &w->lives,
                                        .statsd = &w->statsd,
+                                       .http = &w->http,
+                                       .quota = &w->quota,
                                        .conns = w->conns,
                                        .log_fd = w->dir.log_fd};
 
@@ -309,7 +312,10 @@ open_status(struct writer *w)
 static int
 open_http(struct writer *w)
 {
-    int rc = http_open(&w->http, w->loop, &w->dir, &w->config, &w->ingest);
+    int rc;
+
+    w->http.site.tokens = w->tokens;
+    rc = http_open(&w->http, w->loop, &w->dir, &w->config, &w->ingest);
 
     quota_init(&w->quota);
     if (rc < 0 || !w->config.quota_enable)
@@ -321,8 +327,8 @@ open_http(struct writer *w)
     if (rc < 0)
         http_close(&w->http);
     else
-        http_site_add(&w->http.site, quota_routes, quota_route_count,
-                      &w->quota);
+        http_site_add(&w->http.site, quota_routes, quota_route_count, &w->quota,
+                      TOKENS_QUOTA);
     return rc;
 }
 
@@ -423,8 +429,11 @@ main(int argc, char **argv)
     diag(DIAG_INFO, "starting data_dir=%s", w.config.data_dir);
     rc = bind_ports(&w);
     if (rc == 0)
+        rc = tokens_open(&w.tokens, w.config.http_tokens);
+    if (rc == 0)
         rc = serve_until_stopped(&w);
     statsd_close(&w.statsd);
+    tokens_close(w.tokens);
     bind_close(&w.binding);
     (void)close(w.lock_fd); /* gives up the lock; nothing was written */
 

@@ -255,9 +255,11 @@ static void
 begin_numbers(struct sequence *s)
 {
     const uint64_t soon = clock_second(s) + 1;
+    uint64_t wait_s;
 
     s->until = s->mark.until;
     set_second(s, soon > s->until ? soon : s->until);
+    wait_s = s->second - soon + 1;
     if (s->mark.is_copy && s->until > soon + SEQUENCE_WAIT_S) {
         s->refuses = true;
         diag(DIAG_ERROR,
@@ -271,7 +273,7 @@ begin_numbers(struct sequence *s)
         diag(DIAG_WARNING,
              "sequence numbers wait %llu seconds: the clock is behind those "
              "that may have been given",
-             (unsigned long long)(s->second - soon + 1));
+             (unsigned long long)wait_s);
     if (needs_move(s))
         begin_move(s, s->second);
     arm_next_second(s);

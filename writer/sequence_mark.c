@@ -14,13 +14,15 @@
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
 #include "common/base/files.h"
+#include "common/journal/requests.h"
 
 #define MARK_SIZE  44
 #define ID_AT      24
 #define CRC_AT     40
 #define MAGIC_SIZE 8
 
-static const char magic[] = "COUNTDS2";
+static const uint8_t magic[MAGIC_SIZE] = {'C', 'O', 'U', 'N',
+                                          'T', 'D', 'S', '2'};
 
 /* ---- moving ------------------------------------------------------------- */
 
@@ -79,10 +81,11 @@ sequence_mark_move(struct sequence_mark *m, uint64_t until)
 
 /* ---- reading ------------------------------------------------------------ */
 
-/* Whether a folder has anything in it. One that cannot be read counts as
- * empty: the result only decides about a warning. */
+/* Whether a folder has anything in it but `but`, which each start makes.  One
+ * that cannot be read counts as empty: the result only decides about a warning.
+ */
 static bool
-has_entries(int dirfd, const char *folder)
+has_entries(int dirfd, const char *folder, const char *but)
 {
     const char *name;
     DIR *dir;
@@ -91,7 +94,9 @@ has_entries(int dirfd, const char *folder)
     rc = dirstream_open(dirfd, folder, &dir);
     if (rc < 0)
         return false;
-    rc = dirstream_next(dir, &name);
+    do
+        rc = dirstream_next(dir, &name);
+    while (rc > 0 && strcmp(name, but) == 0);
     (void)closedir(dir);
     return rc > 0;
 }
@@ -99,7 +104,8 @@ has_entries(int dirfd, const char *folder)
 static void
 report_missing(const struct sequence_mark *m)
 {
-    if (has_entries(m->dirfd, ".") || has_entries(m->dirfd, "../keyspace"))
+    if (has_entries(m->dirfd, ".", strchr(REQUESTS_FOLDER, '/') + 1) ||
+        has_entries(m->dirfd, "../keyspace", ""))
         diag(DIAG_WARNING,
              "live/%s does not exist, and the data directory is in use: "
              "numbers begin at the clock; if this server has given numbers and "

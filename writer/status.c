@@ -65,6 +65,24 @@ fill_lines(int64_t *v, const struct statsd *s)
     v[STATUS_W_GRAPHITE_IGNORED] = (int64_t)statsd_ignored(graphite);
 }
 
+/* Statistics of what is served over HTTP. */
+static void
+fill_http(int64_t *v, const struct http *h, const struct quota_service *q)
+{
+    const struct quota_figures *f = &q->figures;
+
+    v[STATUS_W_HTTP_REPLAYED] = (int64_t)h->count.stats.replayed;
+    v[STATUS_W_SEQUENCE_GIVEN] = (int64_t)h->sequence.figures.given;
+    v[STATUS_W_SEQUENCE_WAITED] = (int64_t)h->sequence.figures.waited;
+    v[STATUS_W_QUOTA_APPLIED] = (int64_t)f->applied;
+    v[STATUS_W_QUOTA_CANCELLED] = (int64_t)f->cancelled;
+    v[STATUS_W_QUOTA_REFUSED] = (int64_t)f->refused;
+    v[STATUS_W_QUOTA_OTHER] = (int64_t)f->other;
+    v[STATUS_W_QUOTA_REPEATED] = (int64_t)f->repeated;
+    v[STATUS_W_QUOTA_UNAVAILABLE] = (int64_t)f->unavailable;
+    v[STATUS_W_QUOTA_FAILURES] = (int64_t)f->failures;
+}
+
 static bool
 is_on(const struct listener *d)
 {
@@ -76,6 +94,7 @@ fill_rows(struct writer_status *s)
 {
     fill_totals(s);
     fill_lines(s->totals.values, s->parts.statsd);
+    fill_http(s->totals.values, s->parts.http, s->parts.quota);
     for (size_t i = 0; i < LISTENERS; i++)
         status_fill_listener(&s->listeners[i],
                              conns_listener(s->parts.conns, i));
@@ -99,11 +118,11 @@ static void
 put_own(struct writer_status *s, const struct log *log, uint32_t more)
 {
     const uint32_t count = log->count + more;
-    int64_t values[STATUS_LOG_VALUES] = {[STATUS_LOG_STATE] = STATUS_LOG_OPEN,
-                                         [STATUS_LOG_EPOCH] =
-                                             (int64_t)log->header.epoch,
-                                         [STATUS_LOG_MESSAGES] = count,
-                                         [STATUS_LOG_OWNER] = getpid()};
+    int64_t values[STATUS_LOG_VALUES] = {
+        [STATUS_LOG_STATE] = STATUS_LOG_OPEN,
+        [STATUS_LOG_EPOCH] = (int64_t)log->header.epoch,
+        [STATUS_LOG_MESSAGES] = (int64_t)count - log->marks,
+        [STATUS_LOG_OWNER] = getpid()};
 
     if (log->count > 0)
         values[STATUS_LOG_SINCE_MS] = (int64_t)log->first_ms;
@@ -148,7 +167,7 @@ writer_status_handed(struct writer_status *s, const struct log *log)
     const int64_t values[STATUS_LOG_VALUES] = {
         [STATUS_LOG_STATE] = STATUS_LOG_FULL,
         [STATUS_LOG_EPOCH] = (int64_t)log->header.epoch,
-        [STATUS_LOG_MESSAGES] = log->count,
+        [STATUS_LOG_MESSAGES] = (int64_t)log->count - log->marks,
         [STATUS_LOG_SINCE_MS] = (int64_t)log->first_ms};
 
     status_put_log(&s->status, log->header.index, values);

@@ -12,10 +12,12 @@
 
 #include "common/setup/status.h"
 #include "writer/commit.h"
+#include "writer/http_service.h"
 #include "writer/ingest.h"
 #include "writer/listeners.h"
 #include "writer/live/live_service.h"
 #include "writer/logs.h"
+#include "writer/quota/quota_service.h"
 
 #define WRITER_STATUS_LOOK_MS 1000
 
@@ -27,6 +29,8 @@ struct writer_parts {
     const struct ingest *ingest;
     const struct live_service *lives;
     const struct statsd *statsd;
+    const struct http *http;
+    const struct quota_service *quota;
     struct conns *conns;
     int log_fd; /* of the directory */
 };

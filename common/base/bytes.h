@@ -26,6 +26,14 @@ bytes_compare(const void *a, size_t a_size, const void *b, size_t b_size)
     return order != 0 ? order : (a_size > b_size) - (a_size < b_size);
 }
 
+/* Copies bytes; returns the place after them. */
+static inline uint8_t *
+bytes_append(uint8_t *to, const void *from, size_t size)
+{
+    memcpy(to, from, size);
+    return to + size;
+}
+
 static inline uint16_t
 get_le16(const void *at)
 {

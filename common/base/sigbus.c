@@ -14,7 +14,8 @@
 
 static char prefix[64];
 static char line[LINE_SIZE]; /* of /proc/self/maps */
-static struct {
+/* Each thread's own: the handler runs in the thread that met the fault. */
+static _Thread_local struct {
     char name[NAME_SIZE];
     size_t size;
 } noted;

@@ -84,6 +84,10 @@ struct queue_options {
 int queue_open(struct queue **out, const struct queue_options *options);
 void queue_close(struct queue *q);
 
+/* The uuid of the queue, 16 bytes, made with the first segment and never
+ * changed; NULL before. */
+const uint8_t *queue_uuid(const struct queue *q);
+
 /* Takes what other processes did meanwhile; one read when that is nothing. */
 int queue_refresh(struct queue *q);
 
@@ -151,6 +155,7 @@ struct queue_stats {
     uint64_t records, bytes; /* that wait */
     uint64_t file_bytes;     /* of all segments */
     uint64_t damaged;        /* times that damage was reported */
+    uint64_t bad_segments;   /* segments that have damage */
     uint64_t copied;         /* bytes, by this handle */
 };
 void queue_stats(const struct queue *q, struct queue_stats *out);

@@ -145,7 +145,8 @@ load_segments(struct queue *q, const uint8_t *note)
     if (rc == 0)
         queue_rebuild(q);
     q->loaded = rc == 0;
-    q->must_roll = !exact || q->tail == 0;
+    /* Nothing is added to a damaged segment, so that it is soon not needed. */
+    q->must_roll = !exact || q->tail == 0 || queue_segment_of(q, q->tail)->bad;
     return rc;
 }
 

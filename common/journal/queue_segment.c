@@ -241,7 +241,7 @@ queue_segment_read(struct queue *q, uint32_t number, uint64_t from,
         v.bounds.durable = 0; /* missing groups are known by their numbers */
     v.bytes = bytes;
     v.limit = size;
-    if (from < size)
+    if (bytes != NULL && from < size)
         rc = take_groups(q, &v, &from);
     if (rc == 0)
         queue_segment_of(q, number)->end = q->end = from;

@@ -294,6 +294,9 @@ queue_stats(const struct queue *q, struct queue_stats *out)
 {
     *out = q->stats;
     out->file_bytes = file_bytes(q);
+    out->bad_segments = 0;
+    for (uint32_t i = q->lowest; q->tail > 0 && i <= q->tail; i++)
+        out->bad_segments += q->segments[i - q->lowest].bad;
 }
 
 /* Adds the records that wait in the oldest segment to the group.  Damaged ones
@@ -326,13 +329,30 @@ copy_oldest(struct queue *q, uint64_t *copied)
     return rc;
 }
 
+/* A damaged segment of which nothing waits becomes bad-N at once: an operator
+ * can then see that nothing more comes of it.  After the last segment the first
+ * group begins another, and the second one says that this is not needed. */
+static int
+remove_damaged(struct queue *q)
+{
+    int rc = 0;
+
+    while (rc == 0 && q->tail > 0 && queue_segment_of(q, q->lowest)->bad &&
+           queue_segment_of(q, q->lowest)->live == 0) {
+        q->must_roll = q->must_roll || q->lowest == q->tail;
+        rc = queue_commit(q, NULL);
+    }
+    return rc;
+}
+
 int
 queue_compact(struct queue *q, uint64_t bytes)
 {
     uint64_t copied = 0;
-    int rc = 0;
+    int rc;
 
     assert(queue_collected(q) == 0);
+    rc = remove_damaged(q);
     while (rc == 0 && copied <= bytes && q->lowest < q->tail &&
            file_bytes(q) >
                2 * q->stats.bytes + 2 * (uint64_t)q->options.segment_size) {

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/base/dirstream.h"
+#include "common/log/mark.h"
 
 /* ---- names ------------------------------------------------------------- */
 
@@ -369,8 +370,9 @@ archive_see(struct archive *a, const struct message *messages,
             const struct slot_stamp *stamps, unsigned count)
 {
     for (unsigned i = 0; a->error == 0 && i < count; i++)
-        a->error =
-            archive_writer_add(a->writer, &messages[i], stamps[i].received_ms);
+        if (!mark_is(&messages[i]))
+            a->error = archive_writer_add(a->writer, &messages[i],
+                                          stamps[i].received_ms);
 }
 
 /* Room for one more of them.  Without it the log is written again later. */

@@ -14,6 +14,7 @@
 #include "common/base/bytes.h"
 #include "common/base/crc.h"
 #include "common/base/files.h"
+#include "common/log/mark.h"
 
 #define VERSION    2
 #define CRC_AT     (ARCHIVE_HEADER_SIZE - 4)
@@ -83,7 +84,7 @@ archive_header_of(const struct log *log, struct archive_header *out)
     *out = (struct archive_header){
         .index = h->index,
         .epoch = h->epoch,
-        .count = h->count,
+        .count = h->count - h->marks,
         .first_ms = h->first_ms,
         .last_ms = h->last_ms,
         .slots = h->slots,
@@ -240,7 +241,8 @@ write_slots(struct archive_writer *w, const struct log *log,
                             log->header.uuid, from + at, log->header.epoch,
                             messages, stamps);
         for (uint32_t i = 0; rc == 0 && i < run; i++)
-            rc = archive_writer_add(w, &messages[i], stamps[i].received_ms);
+            if (!mark_is(&messages[i]))
+                rc = archive_writer_add(w, &messages[i], stamps[i].received_ms);
         if (rc < 0)
             return rc == -ENOENT ? -EBADMSG : rc;
     }

@@ -11,6 +11,7 @@
 
 #include "common/base/bytes.h"
 #include "common/base/files.h"
+#include "common/log/mark.h"
 #include "common/log/slot.h"
 
 /* ---- reading ------------------------------------------------------------ */
@@ -127,7 +128,26 @@ struct pass {
     uint32_t synced; /* the most slots that a valid one says were durable */
     uint64_t later;  /* the highest epoch above `epoch` of a valid slot */
     bool want_later;
+    uint64_t request_end; /* the slot after the request of the last mark */
 };
+
+/* A valid slot that follows the prefix extends it.  While the request that it
+ * belongs to, or whose mark it is, has not ended, `whole` stays. */
+static void
+extend_prefix(struct inspect *look, struct pass *p, const struct message *m,
+              uint64_t received_ms)
+{
+    if (mark_is(m)) {
+        look->marks++;
+        p->request_end = look->prefix + UINT64_C(1) + (uint64_t)m->increment;
+    }
+    look->prefix++;
+    look->last_ms = received_ms;
+    if (look->prefix >= p->request_end) {
+        look->whole = look->prefix;
+        look->whole_ms = received_ms;
+    }
+}
 
 static void
 check_slot(struct inspect *look, struct pass *p, const uint8_t *slot,
@@ -141,10 +161,8 @@ check_slot(struct inspect *look, struct pass *p, const uint8_t *slot,
                    &stamp) == 0) {
         look->valid++;
         look->end = number + 1;
-        if (look->prefix == number) {
-            look->prefix++;
-            look->last_ms = stamp.received_ms;
-        }
+        if (look->prefix == number)
+            extend_prefix(look, p, &m, stamp.received_ms);
         if (number == 0)
             look->first_ms = stamp.received_ms;
         /* A slot can only know that slots before it were durable. */
@@ -173,7 +191,9 @@ pass_over_slots(int fd, struct inspect *look, struct pass *p, uint8_t *chunk)
 
     assert(size > 0 && size <= INSPECT_CHUNK);
     look->prefix = look->valid = look->end = 0;
-    look->first_ms = look->last_ms = 0;
+    look->marks = look->whole = 0;
+    look->first_ms = look->last_ms = look->whole_ms = 0;
+    p->request_end = 0;
     for (from = 0; from < there; from += n) {
         n = INSPECT_CHUNK / size;
         if (n > there - from)

@@ -234,6 +234,7 @@ log_begin(struct log *log)
     if (h.epoch == 0 && fsync(log->dirfd) < 0)
         return -errno;
     h.state = LOG_OPEN;
+    h.features = log->takes_marks ? LOG_HAS_MARKS : 0;
     h.epoch++;
     h.count = 0;
     h.first_ms = 0;
@@ -241,7 +242,7 @@ log_begin(struct log *log)
     rc = log_owner_write_header(log, h);
     if (rc < 0)
         return rc;
-    log->count = 0;
+    log->count = log->marks = 0;
     log->first_ms = 0;
     log->last_ms = 0;
     return log_owner_sync(log->fd);
@@ -306,8 +307,11 @@ log_seal(struct log *log)
     rc = check_in_place(log);
     if (rc < 0)
         return rc;
+    assert(log->marks <= log->count);
+    h.features = log->marks > 0 ? LOG_HAS_MARKS : 0;
     if (log->count > 0) {
         h.state = LOG_SEALED;
+        h.marks = log->marks;
         h.count = log->count;
         h.first_ms = log->first_ms;
         h.last_ms = log->last_ms;
@@ -343,7 +347,9 @@ log_empty(struct log *log)
     assert(log->fd >= 0 && h.state == LOG_SEALED);
 
     h.state = LOG_EMPTY;
+    h.features = 0;
     h.count = 0;
+    h.marks = 0;
     h.first_ms = 0;
     h.last_ms = 0;
     return log_owner_write_header(log, h);

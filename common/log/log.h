@@ -35,7 +35,9 @@ struct log {
     int next_block; /* header block that the next header goes to: 0 or 1 */
     struct log_header header;
     struct layout layout; /* from the header's sizes */
+    bool takes_marks;     /* for log_begin(): slots may be marks (mark.h) */
     uint32_t count;       /* slots appended in this fill */
+    uint32_t marks;       /* of these; set by who appends them */
     uint64_t first_ms;    /* received_ms of slot 0 once count > 0 */
     uint64_t last_ms;
 };
@@ -85,7 +87,8 @@ int log_append(struct log *log, const uint8_t *slots, uint32_t count,
 int log_sync(struct log *log);
 
 /* OPEN -> SEALED(count), durable; or -> EMPTY if nothing was appended. Two
- * syncs: the slots, then the header.
+ * syncs: the slots, then the header.  The marks of the log were stored before
+ * (struct mark_store): from here on a worker may empty it.
  *   -ESTALE  the file was removed or replaced by hand meanwhile */
 int log_seal(struct log *log);
 

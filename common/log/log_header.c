@@ -65,6 +65,7 @@ log_header_put(const struct log_header *h, uint8_t bytes[LOG_BLOCK_SIZE])
     memset(bytes, 0, LOG_BLOCK_SIZE);
     memcpy(bytes, magic, sizeof magic);
     put_le32(bytes + 8, VERSION);
+    put_le32(bytes + 12, h->features);
     memcpy(bytes + 16, h->uuid, sizeof h->uuid);
     put_le64(bytes + 32, h->index);
     put_le64(bytes + 40, h->generation);
@@ -79,6 +80,7 @@ log_header_put(const struct log_header *h, uint8_t bytes[LOG_BLOCK_SIZE])
     put_le64(bytes + 88, h->last_ms);
     memcpy(bytes + 96, h->boot_id, sizeof h->boot_id);
     put_le64(bytes + 112, h->pid);
+    put_le32(bytes + 120, h->marks);
     put_le32(bytes + HEADER_CRC, (uint32_t)crc32_z(0, bytes, HEADER_CRC));
 }
 
@@ -97,12 +99,14 @@ is_sane(const struct log_header *h)
         return false;
     if (h->generation >> 63 || h->epoch >> 63) /* no counter gets this far */
         return false;
+    if (h->marks > 0 && (h->features & LOG_HAS_MARKS) == 0)
+        return false;
     switch (h->state) {
     case LOG_EMPTY:
     case LOG_OPEN:
-        return true;
+        return h->marks == 0;
     case LOG_SEALED:
-        return h->count > 0 && h->count <= h->slots;
+        return h->count > 0 && h->count <= h->slots && h->marks <= h->count;
     }
     return false;
 }
@@ -116,15 +120,15 @@ log_header_get(const uint8_t bytes[LOG_BLOCK_SIZE], struct log_header *out)
         return -EBADMSG;
     if (crc32_z(0, bytes, HEADER_CRC) != get_le32(bytes + HEADER_CRC))
         return -EBADMSG;
-    if (get_le32(bytes + 8) != VERSION || get_le32(bytes + 12) != 0)
+    if (get_le32(bytes + 8) != VERSION ||
+        (get_le32(bytes + 12) & ~LOG_HAS_MARKS) != 0)
         return -EPROTONOSUPPORT;
-    if (get_le32(bytes + 120) != 0)
-        return -EBADMSG;
     if (!message_is_zero(bytes + LOG_HEADER_SIZE,
                          LOG_BLOCK_SIZE - LOG_HEADER_SIZE))
         return -EBADMSG;
 
     memcpy(h.uuid, bytes + 16, sizeof h.uuid);
+    h.features = get_le32(bytes + 12);
     h.index = get_le64(bytes + 32);
     h.generation = get_le64(bytes + 40);
     h.epoch = get_le64(bytes + 48);
@@ -138,6 +142,7 @@ log_header_get(const uint8_t bytes[LOG_BLOCK_SIZE], struct log_header *out)
     h.last_ms = get_le64(bytes + 88);
     memcpy(h.boot_id, bytes + 96, sizeof h.boot_id);
     h.pid = get_le64(bytes + 112);
+    h.marks = get_le32(bytes + 120);
     if (!is_sane(&h))
         return -EBADMSG;
     *out = h;

@@ -8,7 +8,8 @@
  *   at    size  field
  *      0     8  magic          "COUNTDL1"
  *      8     4  version        1
- *     12     4  features       0; an unknown bit: refuse
+ *     12     4  features       1: slots may be marks (mark.h); an unknown bit:
+ *                              refuse
  *     16    16  uuid           random, of the file
  *     32     8  index          the ten digits
  *     40     8  generation     +1 per header write
@@ -23,7 +24,7 @@
  *     88     8  last_ms        of the last slot, when SEALED
  *     96    16  boot_id        of the machine when written
  *    112     8  pid
- *    120     4  zero
+ *    120     4  marks          of the slots, when SEALED; 0 without feature 1
  *    124     4  crc32 of bytes 0 to 123; the rest of the block is zero
  *
  * No function here has effects.
@@ -44,6 +45,9 @@
 #define LOG_BAD_SIZE    40 /* "bad-NNNNNNNNNN-EPOCH", ".1" if that is taken */
 #define LOG_INDEX_MAX   9999999999
 
+/* A feature: a program that does not know it refuses the log. */
+#define LOG_HAS_MARKS 1u
+
 enum log_state { LOG_EMPTY = 0, LOG_OPEN = 1, LOG_SEALED = 2 };
 
 #define LOG_MODE_EMPTY 0400
@@ -53,6 +57,7 @@ enum log_state { LOG_EMPTY = 0, LOG_OPEN = 1, LOG_SEALED = 2 };
 struct log_header {
     uint8_t uuid[MESSAGE_UUID_SIZE];
     uint64_t index;
+    uint32_t features; /* 0 or LOG_HAS_MARKS */
     uint64_t generation;
     uint64_t epoch;
     enum log_state state;
@@ -60,7 +65,8 @@ struct log_header {
     uint32_t slots;
     uint16_t keyspace_size;
     uint16_t key_size;
-    uint64_t count;    /* valid if SEALED */
+    uint64_t count;    /* slots, valid if SEALED */
+    uint32_t marks;    /* of these, valid if SEALED */
     uint64_t first_ms; /* valid if SEALED, as is last_ms */
     uint64_t last_ms;
     uint8_t boot_id[16];

@@ -145,11 +145,12 @@ log_owner_adopt(struct log *log, const struct inspect *look)
     log->header = look->header;
     log->layout = look->layout;
     log->next_block = look->next_block;
-    log->count = 0;
+    log->count = log->marks = 0;
     log->first_ms = 0;
     log->last_ms = 0;
     if (log->header.state == LOG_SEALED) {
         log->count = (uint32_t)log->header.count;
+        log->marks = log->header.marks;
         log->first_ms = log->header.first_ms;
         log->last_ms = log->header.last_ms;
     }
@@ -187,7 +188,10 @@ log_owner_take(struct log *log, int dirfd, uint64_t index, int lock_fd,
     int fd, rc;
 
     log_name(index, name);
-    if (fchmod(lock_fd, LOG_MODE_OWNED) < 0)
+    /* Not when it is so already: a recovery that fails again and again would
+     * wake the workers that watch the directory each time. */
+    if ((st->st_mode & LOG_OWNER_MODE_MASK) != LOG_MODE_OWNED &&
+        fchmod(lock_fd, LOG_MODE_OWNED) < 0)
         return -errno;
     fd = openat(dirfd, name, O_RDWR | LOG_OWNER_OPEN_FLAGS);
     if (fd < 0)

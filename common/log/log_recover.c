@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -88,11 +89,85 @@ judge_tail(int fd, const struct inspect *look)
     return (int)behind + (tail != TAIL_NONE);
 }
 
+/* Adds the marks among `count` slots in memory, of which the first is `number`,
+ * to an array that has `all` places. */
+static int
+take_marks(const struct log *log, const uint8_t *slots, uint32_t number,
+           uint32_t count, struct marked *marks, size_t *found, size_t all)
+{
+    const struct layout *l = &log->layout;
+    struct slot_stamp stamp;
+    struct message m;
+    int rc = 0;
+
+    for (uint32_t i = 0; rc == 0 && i < count; i++, slots += l->slot_size) {
+        rc = slot_parse(l, slots, log->header.uuid, number + i,
+                        log->header.epoch, &m, &stamp);
+        if (rc < 0 || !mark_is(&m))
+            continue;
+        if (*found == all)
+            return -EIO; /* the log was read before, and had fewer */
+        mark_get(&m, &marks[*found].mark);
+        marks[(*found)++].received_ms = stamp.received_ms;
+    }
+    return rc < 0 ? -EIO : 0;
+}
+
+/* Reads the marks of the slots that recovery keeps. */
+static int
+read_marks(const struct log *log, struct marked *marks, size_t all,
+           size_t *found)
+{
+    const uint32_t fit = INSPECT_CHUNK / log->layout.slot_size;
+    uint8_t *chunk = inspect_chunk_map();
+    uint32_t count;
+    int rc = 0;
+
+    *found = 0;
+    if (!chunk)
+        return -ENOMEM;
+    for (uint32_t from = 0; rc == 0 && from < log->count; from += count) {
+        count = log->count - from < fit ? log->count - from : fit;
+        rc = log_read(log, from, count, chunk);
+        if (rc == 0)
+            rc = take_marks(log, chunk, from, count, marks, found, all);
+    }
+    inspect_chunk_unmap(chunk);
+    return rc;
+}
+
+/* Stores the marks of a log that is about to be sealed.  Its slots are durable
+ * already: a stored mark without its increments would be answered as counted.
+ */
+static int
+store_marks(struct log *log, const struct inspect *look,
+            struct mark_store *store)
+{
+    struct marked *marks;
+    size_t found;
+    int rc;
+
+    log->marks = 0;
+    if (look->marks == 0)
+        return 0;
+    marks = malloc(look->marks * sizeof *marks);
+    if (!marks)
+        return -ENOMEM;
+    rc = read_marks(log, marks, look->marks, &found);
+    log->marks = (uint32_t)found;
+#ifndef COUNTD_MUTANT_MARKS_NOT_BY_RECOVERY
+    if (rc == 0 && found > 0)
+        rc = store ? store->store(store, &log->header, marks, found) : -ENOKEY;
+#endif
+    free(marks);
+    return rc;
+}
+
 /* Recovers a log whose owner died during a fill, or whose header may not show
  * it: counts its valid slots, makes them durable and seals the log.  Returns
  * the number of records that were cut off. */
 static int
-recover_open(struct log *log, struct inspect *look)
+recover_open(struct log *log, struct inspect *look, struct mark_store *marks)
 {
     int rc, cut;
 
@@ -122,11 +197,20 @@ recover_open(struct log *log, struct inspect *look)
     cut = judge_tail(log->fd, look);
     if (cut < 0)
         return cut;
-    /* Their epoch keeps the slots that are cut off from ever counting. */
-    log->count = look->prefix;
+#ifdef COUNTD_MUTANT_NO_CUT
+    look->whole = look->prefix;
+    look->whole_ms = look->last_ms;
+#endif
+    /* Their epoch keeps the slots that are cut off from ever counting.  No
+     * client was answered for a request that is not whole, since all of it is
+     * synced at once: it is sent again. */
+    cut += (int)(look->prefix - look->whole);
+    log->count = look->whole;
     log->first_ms = look->first_ms;
-    log->last_ms = look->last_ms;
-    rc = log_seal(log);
+    log->last_ms = look->whole_ms;
+    rc = store_marks(log, look, marks);
+    if (rc == 0)
+        rc = log_seal(log);
     return rc < 0 ? rc : cut;
 }
 
@@ -221,7 +305,7 @@ is_newer(int fd, uint64_t index)
  * watching workers and lead here again.  One that cannot be read is made
  * readable, once. */
 static int
-recover_log(int dirfd, uint64_t index)
+recover_log(int dirfd, uint64_t index, struct mark_store *marks)
 {
     char name[LOG_NAME_SIZE];
     struct log log = {.lock_fd = -1, .fd = -1};
@@ -248,7 +332,7 @@ recover_log(int dirfd, uint64_t index)
         goto close_lock;
     rc = log_owner_read_headers(&log, &look);
     if (rc == 0 && log_owner_is_doubtful(&look))
-        cut = rc = recover_open(&log, &look);
+        cut = rc = recover_open(&log, &look, marks);
     if (rc < 0)
         return log_owner_fail(&log, rc, LOG_MODE_OWNED);
     rc = log_release(&log);
@@ -260,7 +344,7 @@ close_lock:
 }
 
 int
-log_recover(int dirfd, uint64_t index)
+log_recover(int dirfd, uint64_t index, struct mark_store *marks)
 {
     char name[LOG_NAME_SIZE], lock[LOG_LOCK_SIZE];
     struct stat st = {0};
@@ -292,5 +376,5 @@ log_recover(int dirfd, uint64_t index)
         if (lone < 0)
             return lone;
     }
-    return rc == 0 ? 0 : recover_log(dirfd, index);
+    return rc == 0 ? 0 : recover_log(dirfd, index, marks);
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/array.h"
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
 #include "common/log/inspect.h"
@@ -19,10 +20,9 @@
 #include "common/log/log_recover.h"
 #include "common/wire/name.h"
 
-#define ENTRIES_MIN  16
 #define CREATE_TRIES 16
 
-static struct diag_repeat failures, newer, alien, sizes;
+static struct diag_repeat failures, newer, alien, sizes, keyless;
 
 int
 logdir_open(struct logdir *dir, int log_fd, const struct layout *l,
@@ -59,17 +59,9 @@ logdir_close(struct logdir *dir)
 static int
 add_entry(struct logdir *dir, uint64_t index, bool lock)
 {
-    struct logdir_entry *more;
-    size_t capacity;
-
-    if (dir->count == dir->capacity) {
-        capacity = dir->capacity ? 2 * dir->capacity : ENTRIES_MIN;
-        more = realloc(dir->entries, capacity * sizeof *more);
-        if (!more)
-            return -ENOMEM;
-        dir->entries = more;
-        dir->capacity = capacity;
-    }
+    if (array_grow(&dir->entries, &dir->capacity, dir->count + 1,
+                   sizeof *dir->entries) < 0)
+        return -ENOMEM;
     dir->entries[dir->count++] =
         (struct logdir_entry){.index = index, .locked = lock, .present = !lock};
     return 0;
@@ -220,13 +212,15 @@ report_outcome(int rc, uint64_t index, const char *doing)
     if (rc > 0) {
         diag(DIAG_WARNING,
              "log=%" PRIu64 ": removed %d records at the end, the first of "
-             "them torn: power was lost or the writer was killed while writing",
+             "them torn or of a request that is not whole: power was lost or "
+             "the writer was killed while writing",
              index, rc);
         return;
     }
     switch (rc) {
     case 0:
-    case -EBUSY: /* owned: normal */
+    case -EBUSY:  /* owned: normal */
+    case -EAGAIN: /* another process stores marks: the next scan recovers it */
     case -ESTALE:
     case -ENOENT:
         return;
@@ -240,6 +234,13 @@ report_outcome(int rc, uint64_t index, const char *doing)
         diag_repeating(&newer, DIAG_WARNING,
                        "log=%" PRIu64 ": written by a newer version of countd; "
                        "skipped",
+                       index);
+        return;
+    case -ENOKEY:
+        diag_repeating(&keyless, DIAG_ERROR,
+                       "log=%" PRIu64 ": has requests with an Idempotency-Key, "
+                       "and live/requests, where these are recorded, is "
+                       "missing: the log waits; restore live/requests",
                        index);
         return;
     case -EPERM:
@@ -314,7 +315,7 @@ reconcile_mode(struct logdir *dir, uint64_t index)
     if (rc == 0)
         rc = log_release(&log);
     else if (rc == -ESTALE)
-        rc = log_recover(dir->fd, index);
+        rc = log_recover(dir->fd, index, dir->marks);
     report_outcome(rc, index, "recover");
     return rc >= 0 || rc == -EBADMSG;
 }
@@ -334,7 +335,7 @@ logdir_recover(struct logdir *dir)
     for (i = 0; i < dir->count; i++) {
         e = &dir->entries[i];
         if (!is_at_rest(e)) {
-            rc = log_recover(dir->fd, e->index);
+            rc = log_recover(dir->fd, e->index, dir->marks);
             report_outcome(rc, e->index, "recover");
             done += rc >= 0 || rc == -EBADMSG;
         } else if (first && e->ours && e->mode == LOG_MODE_EMPTY) {

@@ -31,7 +31,9 @@ struct logdir_entry {
 struct logdir {
     int fd; /* data/log, owned */
     struct layout layout;
-    uint32_t slots; /* of logs created here */
+    uint32_t slots;           /* of logs created here */
+    struct mark_store *marks; /* for recovery, borrowed; set by the caller;
+                                 NULL: a log with marks is not recovered */
     struct logdir_entry *entries;
     size_t count; /* entries, by ascending index */
     size_t capacity;

@@ -4,24 +4,16 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "common/base/array.h"
 #include "common/log/pending.h"
-
-#define CAPACITY_FIRST 64
 
 static int
 add_fill(void *ctx, const struct pending_log *p)
 {
     struct pending_set *f = ctx;
-    const size_t capacity = f->capacity > 0 ? 2 * f->capacity : CAPACITY_FIRST;
-    struct pending_fill *more;
 
-    if (f->count == f->capacity) {
-        more = realloc(f->fill, capacity * sizeof *more);
-        if (!more)
-            return -ENOMEM;
-        f->fill = more;
-        f->capacity = capacity;
-    }
+    if (array_grow(&f->fill, &f->capacity, f->count + 1, sizeof *f->fill) < 0)
+        return -ENOMEM;
     f->fill[f->count++] = (struct pending_fill){
         .index = p->index, .first_ms = p->first_ms, .certain = p->certain};
     return 0;

@@ -7,6 +7,7 @@
 
 #include "common/base/bytes.h"
 #include "common/base/crc.h"
+#include "common/log/mark.h"
 
 #define HEAD_SIZE  (MESSAGE_UUID_SIZE + 8u + 8u) /* uuid, number, increment */
 #define STAMP_SIZE (8u + 8u + 4u)
@@ -95,6 +96,8 @@ static int
 read_slot(const struct layout *l, const uint8_t *slot, uint64_t epoch,
           struct message *m, struct slot_stamp *stamp)
 {
+    int rc;
+
     stamp->epoch = get_le64(slot + l->message_size);
 #ifdef COUNTD_MUTANT_NO_EPOCH_IN_CRC
     (void)epoch; /* the planted bug: a slot of any fill is taken */
@@ -104,7 +107,8 @@ read_slot(const struct layout *l, const uint8_t *slot, uint64_t epoch,
 #endif
     stamp->received_ms = get_le64(slot + l->received_at);
     stamp->synced = get_le32(slot + l->synced_at);
-    return message_parse(l, slot, m);
+    rc = message_parse(l, slot, m);
+    return rc == -EBADMSG ? mark_check(l, slot, m) : rc;
 }
 
 int

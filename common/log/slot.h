@@ -13,6 +13,9 @@
  * with zero instead: summing it would cost more than all other work for a
  * message.
  *
+ * A slot with an empty keyspace is the mark of a request (mark.h): its message
+ * has a keyspace_size of 0, and mark_is() is true.
+ *
  * The functions have no effects and allocate nothing. */
 #ifndef COUNTD_COMMON_LOG_SLOT_H
 #define COUNTD_COMMON_LOG_SLOT_H

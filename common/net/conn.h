@@ -65,8 +65,10 @@
 #define CONN_ENDING_MAX (16u << 20)
 #define CONN_STALL_MS   5000
 
-#define CONN_NEED_MAX    (3 * CONN_SLICE + 4096) /* bytes one request needs */
-#define CONN_REFUSAL_MAX 16                      /* bytes of a refusal */
+#define CONN_NEED_MAX                                                          \
+    (3 * CONN_SLICE + 4096) /* bytes one request needs,                        \
+                               unless input_max is more */
+#define CONN_REFUSAL_MAX 16 /* bytes of a refusal */
 
 /* Bytes of answers that may use what the pool reserves: those that most ask
  * for, which 100 rows of the longest names are. */
@@ -141,7 +143,7 @@ struct input {
     const uint8_t *at; /* take() moves it on, and size, over what it did */
     size_t size;
     uint32_t need; /* MORE: bytes from `at` that must be there; 0: one more.  At
-                      most CONN_NEED_MAX */
+                      most input_max */
     uint32_t skip; /* MORE: bytes behind these to throw away before the call */
     bool skipped;  /* these are the `need` bytes, and `skip` have passed */
 };
@@ -322,6 +324,7 @@ struct conns_options {
     size_t shared;     /* connections of all listeners: descriptors there are */
     size_t pool_size;  /* bytes */
     size_t answer_max; /* bytes that one conn_space() may ask for */
+    size_t input_max;  /* bytes one request may need; 0: CONN_NEED_MAX */
     uint32_t stall_ms; /* 0: CONN_STALL_MS */
 };
 

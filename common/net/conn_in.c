@@ -113,7 +113,7 @@ conn_keep_rest(struct conn *c, const struct input *in, enum conn_next next)
     }
     c->need = in->need > 0 ? in->need : (uint32_t)size + 1;
     c->skip = in->skip;
-    assert(c->need <= CONN_NEED_MAX);
+    assert(c->need <= c->listener->conns->input_max);
     if (c->skip > 0 && c->need <= size) {
         /* The surplus that has come already is dropped. */
         assert(size - c->need < c->skip);

@@ -48,6 +48,7 @@ struct conns {
     struct pool pool;
     uint32_t reserve; /* chunks for input and small answers */
     uint8_t *in;
+    size_t input_max; /* bytes one request may need */
     uint8_t *out;
     size_t out_size;
     size_t count; /* of listeners */

@@ -28,22 +28,34 @@ struct datagram_slots {
 
 /* ---- binding ------------------------------------------------------------ */
 
+/* Bytes that the kernel queues after `option` has asked for `wanted`. */
+static int
+ask_buffer(int fd, int option, int wanted)
+{
+    int got = 0;
+    socklen_t size = sizeof got;
+
+    /* What could not be set is seen in what is got. */
+    (void)setsockopt(fd, SOL_SOCKET, option, &wanted, sizeof wanted);
+    if (getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &got, &size) < 0)
+        return 0;
+    return got / 2; /* the kernel doubles what is asked for */
+}
+
+/* A daemon that was started as root still may pass net.core.rmem_max. */
 static void
 set_buffer(const struct datagrams *d, int fd)
 {
     const int wanted = (int)d->config->buffer;
-    int got = 0;
-    socklen_t size = sizeof got;
+    int got = ask_buffer(fd, SO_RCVBUF, wanted);
 
-    /* The kernel doubles what is asked for, and reports the double. */
-    if (setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &wanted, sizeof wanted) == 0 &&
-        getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &got, &size) == 0 &&
-        got / 2 >= wanted)
-        return;
-    diag(DIAG_WARNING,
-         "%s: the kernel queues at most %d of %s=%d bytes; raise "
-         "net.core.rmem_max (sysctl) to queue longer bursts",
-         d->config->name, got / 2, d->config->buffer_key, wanted);
+    if (got < wanted)
+        got = ask_buffer(fd, SO_RCVBUFFORCE, wanted);
+    if (got < wanted)
+        diag(DIAG_WARNING,
+             "%s: the kernel queues at most %d of %s=%d bytes; raise "
+             "net.core.rmem_max (sysctl) to queue longer bursts",
+             d->config->name, got, d->config->buffer_key, wanted);
 }
 
 static int

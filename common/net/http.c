@@ -33,16 +33,28 @@ void
 http_line_init(struct http_line *line)
 {
     list_init(&line->link);
+    line->count = 0;
+}
+
+/* Counts the request in this line, NULL: in none, and no longer in another. */
+static void
+count_in_line(struct http_state *s, struct http_line *line)
+{
+    if (s->line_of)
+        s->line_of->count--;
+    s->line_of = line;
+    if (line)
+        line->count++;
 }
 
 enum conn_next
 http_hold(struct http_call *x, struct http_line *line)
 {
     struct list_link *own = waits_of(x->conn);
-
     struct http_state *s = conn_state(x->conn);
 
     assert(list_alone(own));
+    count_in_line(s, line);
     if (s->held_ms == 0)
         s->held_ms = (uint32_t)clock_ms() | 1; /* 0 is "it has not" */
     list_add(&line->link, own);
@@ -97,10 +109,10 @@ http_wake_late(struct http_line *line, uint64_t waited_ms)
 
 void
 http_site_add(struct http_site *s, const struct http_route *routes,
-              size_t count, void *ctx)
+              size_t count, void *ctx, enum tokens_right right)
 {
     assert(s->count < HTTP_TABLES_MAX);
-    s->tables[s->count++] = (struct http_table){routes, count, ctx};
+    s->tables[s->count++] = (struct http_table){routes, count, ctx, right};
 }
 
 static bool
@@ -150,7 +162,7 @@ find_route(const struct http_site *s, struct http_asked *a)
     const bool of_all = http_text_is(a->request.target, "*");
 
     a->route = NULL;
-    a->allow = 0;
+    a->allow = a->right = 0;
     for (size_t t = 0; t < s->count; t++) {
         const struct http_table *table = &s->tables[t];
 
@@ -160,6 +172,7 @@ find_route(const struct http_site *s, struct http_asked *a)
             if (!of_all && (!is_path(route, a) || !is_query(route, a)))
                 continue;
             a->ctx = table->ctx;
+            a->right = table->right;
             a->allow |= route->methods;
             if (!of_all && (route->methods & a->request.method) != 0) {
                 a->route = route;
@@ -175,6 +188,7 @@ make_call(struct conn *c, const struct http_asked *a)
     return (struct http_call){.conn = c,
                               .ctx = a->ctx,
                               .request = &a->request,
+                              .flags = a->route ? a->route->flags : 0,
                               .rest = a->rest,
                               .value = a->value};
 }
@@ -185,10 +199,12 @@ answer_no_route(struct http_call *x, unsigned allow)
 {
     struct http_site *s = conn_ctx(x->conn);
     const bool versioned = http_is_versioned(x->request);
+    /* What only POST may do must not be opened by the preflight of a page. */
+    const bool closed = versioned && (allow & HTTP_GET) == 0;
     char detail[HTTP_DETAIL_SIZE];
     enum conn_next next;
 
-    if (allow != 0 && x->request->method == HTTP_OPTIONS && !versioned)
+    if (allow != 0 && x->request->method == HTTP_OPTIONS && !closed)
         return http_answer_options(x, allow);
     if (allow != 0) {
         next = http_not_allowed(x, allow, NULL);
@@ -204,6 +220,30 @@ answer_no_route(struct http_call *x, unsigned allow)
     return next;
 }
 
+/* Whether a request may come to its route, by what is in its head; else *next
+ * is the answer.  A client without a token does not learn which paths there
+ * are. */
+static bool
+is_admitted(struct http_call *x, const struct http_asked *a,
+            enum conn_next *next)
+{
+    const unsigned open = HTTP_IS_OPEN | HTTP_IS_PUBLIC;
+
+    /* A browser sends no token with the preflight of a page. */
+    if (!a->route && x->request->method == HTTP_OPTIONS &&
+        http_is_listed_origin(conn_ctx(x->conn), x->request)) {
+        *next = answer_no_route(x, a->allow);
+        return false;
+    }
+    if (!(a->route && (a->route->flags & open) != 0) &&
+        !http_is_authorized(x, a->route ? a->right : 0, next))
+        return false;
+    if (a->route)
+        return !a->route->check || a->route->check(x, next);
+    *next = answer_no_route(x, a->allow);
+    return false;
+}
+
 static enum conn_next
 answer_request(struct conn *c, const struct http_asked *a,
                struct http_text body)
@@ -212,11 +252,18 @@ answer_request(struct conn *c, const struct http_asked *a,
     enum conn_next next;
 
     x.body = body;
-    if (!a->route)
-        return answer_no_route(&x, a->allow);
-    if (a->route->check && !a->route->check(&x, &next))
+    if (!is_admitted(&x, a, &next))
         return next;
-    return a->route->answer(&x);
+    assert(a->route);
+    next = a->route->answer(&x);
+    if (next == CONN_LONG) {
+        struct http_state *s = conn_state(c);
+
+        s->stream = x.stream;
+        s->stream_ctx = x.ctx;
+        s->ends = !a->request.keep;
+    }
+    return next;
 }
 
 /* ---- requests ----------------------------------------------------------- */
@@ -336,12 +383,29 @@ parse_head(struct http_state *s, const struct input *in, struct http_request *r)
     return rc;
 }
 
-/* The next request, as http_parse(): its size, 0, or a status below 0. */
+static bool
+is_open(const struct http_asked *a)
+{
+    return a->route && (a->route->flags & HTTP_IS_OPEN) != 0;
+}
+
+static uint32_t
+body_max(const struct http_asked *a)
+{
+    return a->route && (a->route->flags & HTTP_LONG_BODY) != 0
+               ? HTTP_LONG_BODY_MAX
+               : HTTP_BODY_MAX;
+}
+
+/* The next request, as http_parse(): its size, 0, or a status below 0.  What
+ * only a unix socket allows is not remembered: the same bytes may come from
+ * another connection. */
 static int
 next_request(struct conn *c, const struct input *in, struct http_asked *a)
 {
     struct http_site *site = conn_ctx(c);
     const int size = parse_head(conn_state(c), in, &a->request);
+    bool may_recall;
 
     if (size <= 0)
         return size;
@@ -349,13 +413,17 @@ next_request(struct conn *c, const struct input *in, struct http_asked *a)
     a->ctx = NULL;
     a->rest = a->value = (struct http_text){NULL, 0};
     find_route(site, a);
-    if (!(a->route && (a->route->flags & HTTP_IS_OPEN) != 0) &&
-        !http_is_ours(site, &a->request))
+    may_recall = is_open(a) || http_is_ours(site, &a->request);
+    if (!may_recall && (http_is_foreign(site, &a->request) ||
+                        http_end_of(c) != HTTP_END_SOCKET))
         return -HTTP_FORBIDDEN;
     if (http_is_versioned(&a->request) && a->request.minor == 1 &&
         !a->request.host.at)
         return -HTTP_BAD_REQUEST;
-    remember_request(site, in->at, a);
+    if (a->request.body > body_max(a))
+        return -HTTP_TOO_LARGE;
+    if (may_recall)
+        remember_request(site, in->at, a);
     return size;
 }
 
@@ -418,6 +486,7 @@ pass_request(struct http_state *s, struct input *in, const struct http_asked *a)
     s->has_body = s->is_cut = s->has_continued = false;
     s->chunks = (struct http_chunks){0};
     s->held_ms = 0;
+    count_in_line(s, NULL);
     in->at += size;
     in->size -= size;
 }
@@ -431,9 +500,7 @@ is_refused(struct conn *c, const struct http_asked *a, enum conn_next *next)
     struct http_call x = make_call(c, &last);
 
     last.request.keep = false;
-    if (!a->route)
-        *next = answer_no_route(&x, a->allow);
-    else if (!a->route->check || a->route->check(&x, next))
+    if (is_admitted(&x, a, next))
         return false;
     if (*next == CONN_MORE)
         *next = conn_last(c);
@@ -480,10 +547,12 @@ serve_request(struct conn *c, struct input *in, const struct http_asked *a,
     if (!has_body(s, in, a, &status))
         return status != 0 ? refuse_request(c, &a->request, status) : CONN_MORE;
     next = answer_request(c, a, body_of(c, in, a));
-    if (next != CONN_MORE)
+    if (next != CONN_MORE && next != CONN_LONG)
         return next;
     site->figures.requests++;
     pass_request(s, in, a);
+    if (next == CONN_LONG)
+        return next;
     *answered = true;
     /* Bytes behind the last request must not reset its answer. */
     if (!a->request.keep)
@@ -519,10 +588,29 @@ take(struct conn *c, struct input *in)
     return CONN_MORE;
 }
 
+/* Goes on with the answer of a stream. */
+static enum conn_next
+more(struct conn *c)
+{
+    struct http_state *s = conn_state(c);
+    const enum conn_next next = s->stream->more(s->stream_ctx, c);
+
+    if (next != CONN_MORE)
+        return next;
+    s->stream = NULL;
+    return s->ends ? conn_last(c) : CONN_MORE;
+}
+
 static bool
 ended(struct conn *c)
 {
+    struct http_state *s = conn_state(c);
+
+    if (s->stream)
+        s->stream->gone(s->stream_ctx, c);
+    s->stream = NULL;
     list_remove(waits_of(c));
+    count_in_line(conn_state(c), NULL);
     return true;
 }
 
@@ -530,4 +618,5 @@ const struct protocol http_protocol = {.state_size = sizeof(struct http_state),
                                        .flags = CONN_ANSWERS_EOF,
                                        .stop = STOP_ANSWER,
                                        .take = take,
+                                       .more = more,
                                        .ended = ended};

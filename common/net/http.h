@@ -9,27 +9,35 @@
  *
  *   400  malformed; two Hosts, lengths or Idempotency-Keys; below /v1/ without
  *        Host in HTTP/1.1
+ *   401  http_site.tokens, and the request has no token that is known; never
+ *        on a unix socket, whose mode says who may connect
  *   403  Origin or Referer is there, Sec-Fetch-Site names another site, or
- *        Host is a name that another site's DNS may give (http_site.hosts);
- *        the answer and the log name it
+ *        Host is a name that another site's DNS may give (http_site.hosts),
+ *        which is not asked on a unix socket; the answer and the log name it;
+ *        the token has no right to it
  *   404  no route; a path that is there with another query
- *   405  a route, but not for this method, and not OPTIONS; Allow lists which
- *   413  a body of more than HTTP_BODY_MAX
+ *   405  a route, but not for this method; Allow lists which.  OPTIONS is
+ *        answered with 200 and Allow, but for a path below /v1/ without GET
+ *   413  a body of more than HTTP_BODY_MAX; for a route with HTTP_LONG_BODY, of
+ *        more than HTTP_LONG_BODY_MAX, unless it comes in chunks
  *   417  Expect with anything but 100-continue
  *   431  a head of more than HTTP_HEAD_MAX
  *   501  a method that is not known; Transfer-Encoding other than chunked
  *   505  another version than 1.0 or 1.1
  *
  * A client that expects it gets 100 Continue before it sends a body.  The
- * connection is kept after 404 and 405, unless such a client waits, and ends
- * after the others.  Answers are as follows, byte for byte, `Connection` only
- * when the connection is kept:
+ * connection is kept after 404, 405 and what a token lacks, unless such a
+ * client waits, and ends after the others.  Answers are as follows, byte for
+ * byte, `Connection` only when the connection is kept:
  *
  *   HTTP/1.1 200 OK CRLF
  *   Connection: keep-alive CRLF
  *   Content-length: 17 CRLF
  *   CRLF
  *   17 bytes
+ *
+ * Answers to a page of http_site.origins have what lets the browser show them
+ * to it, errors included; its preflight, OPTIONS, is answered with 204.
  *
  * A route answers so:
  *
@@ -38,6 +46,8 @@
  *         return CONN_FULL;                   // wait for a commit
  *     ... change what is to be changed, write the body ...
  *     return http_end(x, HTTP_OK, size);
+ *
+ * or, for an answer that is too long for one turn, with http_begin_long().
  *
  * FULL and HOLD mean that it is called again with the same request, from the
  * beginning: nothing may have been changed before.  Answers leave in the order
@@ -57,13 +67,16 @@
 #include "common/base/list.h"
 #include "common/net/conn.h"
 #include "common/net/http_parse.h"
+#include "common/net/tokens.h"
 
-#define HTTP_ANSWER_HEAD 768   /* bytes of an answer before its body, at most */
+#define HTTP_ANSWER_HEAD 2048  /* bytes of a head, at most */
 #define HTTP_MORE_MAX    10240 /* bytes of http_call.more */
 #define HTTP_DETAIL_SIZE 512   /* text of why a request is refused, with NUL */
 #define HTTP_IDLE_S      60    /* idle_s and request_s of its listener */
 #define HTTP_YIELD_S     10    /* yield_s of a listener */
 #define HTTP_TABLES_MAX  4
+#define HTTP_INPUT_MAX   (HTTP_HEAD_MAX + HTTP_LONG_BODY_MAX) /* of a request */
+#define HTTP_CLASSES     4    /* of statuses: 2.. to 5.. */
 #define HTTP_LAST_MAX    512  /* bytes of a head that is remembered */
 #define HTTP_HOSTS_SIZE  1024 /* text of http_site.hosts, with its end */
 
@@ -94,11 +107,23 @@ enum http_status {
     HTTP_NO_SPACE = 507
 };
 
+/* An answer in pieces, after its head. */
+struct http_stream {
+    /* Puts the next piece with conn_space() and conn_put(), of about CONN_SLICE
+     * bytes: CONN_LONG when there is more, CONN_FULL, CONN_MORE after the last.
+     */
+    enum conn_next (*more)(void *ctx, struct conn *c);
+    /* The connection has ended before. */
+    void (*gone)(void *ctx, struct conn *c);
+};
+
 /* A request at its route. */
 struct http_call {
     struct conn *conn;
     void *ctx; /* of the table */
     const struct http_request *request;
+    unsigned flags;         /* enum http_route_flags, or-ed, of the route */
+    unsigned rights;        /* enum tokens_right, or-ed, of the client */
     struct http_text rest;  /* of the path, behind that of the route */
     struct http_text value; /* of the parameter that the route names */
     struct http_text body;  /* with HTTP_READS_BODY */
@@ -110,11 +135,14 @@ struct http_call {
                        */
     uint8_t *out;     /* http.c's: where the answer begins */
     size_t room;      /* http.c's: bytes left for its head */
+    const struct http_stream *stream; /* http_begin_long() sets it */
 };
 
 enum http_route_flags {
     HTTP_READS_BODY = 1, /* http_call.body; other routes' are thrown away */
-    HTTP_IS_OPEN = 2     /* for all clients, by any Host: health */
+    HTTP_IS_OPEN = 2,    /* for all clients, by any Host: health */
+    HTTP_IS_PUBLIC = 4,  /* without a token */
+    HTTP_LONG_BODY = 8 /* of HTTP_LONG_BODY_MAX: input_max is HTTP_INPUT_MAX */
 };
 
 struct http_route {
@@ -137,6 +165,7 @@ struct http_table {
     const struct http_route *routes;
     size_t count;
     void *ctx;
+    enum tokens_right right; /* what a client needs */
 };
 
 /* A request and where it goes. */
@@ -146,12 +175,15 @@ struct http_asked {
     const struct http_route *route; /* NULL: there is none for its method */
     unsigned allow;                 /* those that there are routes for */
     void *ctx;
+    unsigned right; /* enum tokens_right that `route` needs */
     struct http_text rest, value;
 };
 
 struct http_figures {
     uint64_t requests; /* answered by a route, or with 404 or 405 */
     uint64_t refused;  /* of these: 404 or 405 */
+    uint64_t by_class[HTTP_CLASSES]; /* answers with a status of 2.. to 5..,
+                                        those to health checks left out */
 };
 
 struct http_site {
@@ -160,10 +192,11 @@ struct http_site {
     char hosts[HTTP_HOSTS_SIZE]; /* names, beside addresses and names without a
                                     dot, that are ours, separated by blanks */
     bool get_changes;            /* http_may_change() allows GET everywhere */
-    bool only_reads;     /* nothing is changed here: a page that was loaded from
-                            here, or of `origins`, may ask, and a link be followed
-                          */
-    const char *origins; /* of such pages, separated by blanks; "*": of all */
+    bool only_reads; /* nothing is changed here: a page that was loaded from
+                        here, or of `origins`, may ask, and a link be followed
+                      */
+    struct tokens *tokens; /* NULL: no token is asked for */
+    const char *origins;   /* of such pages, separated by blanks; "*": of all */
     const char *elsewhere; /* behind "no such path here" for paths of /v1/ that
                               there are at another port; NULL: nothing */
     struct http_figures figures;
@@ -180,10 +213,10 @@ struct http_site {
  * HTTP_IDLE_S as idle_s and request_s, and HTTP_YIELD_S as yield_s. */
 extern const struct protocol http_protocol;
 
-/* Adds a table; routes of the same path and query may stand in it for different
- * methods. */
+/* Adds a table, for clients with this right; routes of the same path and query
+ * may stand in it for different methods. */
 void http_site_add(struct http_site *s, const struct http_route *routes,
-                   size_t count, void *ctx);
+                   size_t count, void *ctx, enum tokens_right right);
 
 /* ---- for routes --------------------------------------------------------- */
 
@@ -195,6 +228,18 @@ uint8_t *http_body(struct http_call *x, size_t max);
  * Returns what the route is to return. */
 enum conn_next http_end(struct http_call *x, enum http_status status,
                         size_t size);
+
+/* The answer of a few words in plain text. */
+enum conn_next http_answer_text(struct http_call *x, enum http_status status,
+                                const char *text);
+
+/* The route of /healthz: 200 while the loop turns. */
+enum conn_next http_answer_health(struct http_call *x);
+
+/* The head of an answer of `size` bytes, which `stream` puts, with the ctx of
+ * the route.  Returns what the route is to return. */
+enum conn_next http_begin_long(struct http_call *x, size_t size,
+                               const struct http_stream *stream);
 
 /* ---- errors
  *
@@ -221,6 +266,11 @@ bool http_is_listed_origin(const struct http_site *s,
 enum conn_next http_not_allowed(struct http_call *x, unsigned methods,
                                 const char *detail);
 
+/* Whether the client has a right beyond that of the table.  False: *next is the
+ * answer, 403. */
+bool http_needs_right(struct http_call *x, enum tokens_right right,
+                      enum conn_next *next);
+
 /* For a route that changes something: whether a request with this method may.
  * A browser sends no header with which a GET that a page of another site makes
  * could be recognised, but to loopback addresses; so at any other address
@@ -231,6 +281,7 @@ bool http_may_change(struct http_call *x, enum conn_next *next);
 /* Connections whose request waits for something, in the order they came. */
 struct http_line {
     struct list_link link;
+    size_t count; /* that wait, or were woken and have no answer yet */
 };
 
 void http_line_init(struct http_line *line);

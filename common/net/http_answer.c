@@ -157,6 +157,30 @@ put_type(uint8_t *to, const struct http_call *x)
     return put_text(to, "\r\nX-Content-Type-Options: nosniff\r\n");
 }
 
+/* What lets a page of another site read the answer, if it is listed.  Caches
+ * must know that answers to others lack it. */
+static uint8_t *
+put_origin(uint8_t *to, const struct http_call *x, bool is_preflight)
+{
+    const struct http_site *site = conn_ctx(x->conn);
+    const struct http_text origin = x->request->origin;
+
+    if (!site->origins || site->origins[0] == '\0')
+        return to;
+    to = put_text(to, "Vary: Origin\r\n");
+    if (!http_is_listed_origin(site, x->request))
+        return to;
+    to = put_text(to, "Access-Control-Allow-Origin: ");
+    to = put_text(put_bytes(to, origin.at, origin.size), "\r\n");
+    if (!is_preflight)
+        return put_text(to, "Access-Control-Expose-Headers: ETag, Link, "
+                            "X-Countd-As-Of\r\n");
+    return put_text(to, "Access-Control-Allow-Methods: GET, HEAD\r\n"
+                        "Access-Control-Allow-Headers: Authorization, "
+                        "If-None-Match\r\n"
+                        "Access-Control-Max-Age: 600\r\n");
+}
+
 /* The head of an answer; returns its size.  `allow`: methods, or 0. */
 static size_t
 put_head(uint8_t *to, const struct http_call *x, enum http_status status,
@@ -177,6 +201,7 @@ put_head(uint8_t *to, const struct http_call *x, enum http_status status,
         at = put_type(at, x);
     if (allow != 0)
         at = put_allow(at, allow);
+    at = put_origin(at, x, status == HTTP_NO_CONTENT && allow != 0);
     if (x->more)
         at = put_text(at, x->more);
     if (status == HTTP_NO_CONTENT || status == HTTP_NOT_MODIFIED)
@@ -200,7 +225,7 @@ usual_head(const struct http_call *x, size_t size)
     const size_t fixed = sizeof "HTTP/1.1 200 OK\r\nContent-length: \r\n\r\n";
     size_t digits = 1;
 
-    if (x->type)
+    if (x->type || ((const struct http_site *)conn_ctx(x->conn))->origins)
         return put_head(head, x, HTTP_OK, 0, size);
     while (size >= 10) {
         size /= 10;
@@ -227,8 +252,11 @@ end_answer(struct http_call *x, enum http_status status, unsigned allow,
 {
     uint8_t head[HTTP_ANSWER_HEAD + HTTP_MORE_MAX];
     const size_t head_size = put_head(head, x, status, allow, size);
+    struct http_site *site = conn_ctx(x->conn);
 
     assert(x->out && head_size <= head_room(x));
+    if ((x->flags & HTTP_IS_OPEN) == 0)
+        site->figures.by_class[(unsigned)status / 100 - 2]++;
     if (x->request->method == HTTP_HEAD)
         size = 0; /* the length is that of the body of a GET */
     else if (head_size != x->room)
@@ -243,6 +271,44 @@ enum conn_next
 http_end(struct http_call *x, enum http_status status, size_t size)
 {
     return end_answer(x, status, 0, size);
+}
+
+enum conn_next
+http_answer_text(struct http_call *x, enum http_status status, const char *text)
+{
+    const size_t size = strlen(text);
+    uint8_t *body;
+
+    x->type = "text/plain; charset=utf-8";
+    body = http_body(x, size);
+    if (!body)
+        return CONN_FULL;
+    (void)put_text(body, text);
+    return http_end(x, status, size);
+}
+
+enum conn_next
+http_answer_health(struct http_call *x)
+{
+    return http_answer_text(x, HTTP_OK, "ok\n");
+}
+
+enum conn_next
+http_begin_long(struct http_call *x, size_t size,
+                const struct http_stream *stream)
+{
+    uint8_t head[HTTP_ANSWER_HEAD + HTTP_MORE_MAX];
+    size_t head_size;
+
+    if (!http_body(x, 0))
+        return CONN_FULL;
+    head_size = put_head(head, x, HTTP_OK, 0, size);
+    assert(head_size <= head_room(x));
+    memcpy(x->out, head, head_size);
+    conn_put(x->conn, head_size);
+    x->out = NULL;
+    x->stream = stream;
+    return CONN_LONG;
 }
 
 /* ---- errors ------------------------------------------------------------- */
@@ -261,8 +327,9 @@ usual_problem(enum http_status status)
         return (struct http_problem){"method",
                                      "Allow has the methods that there are", 0};
     case HTTP_TOO_LARGE:
-        return (struct http_problem){"too-large",
-                                     "a body of more than 65536 bytes", 0};
+        return (struct http_problem){
+            "too-large",
+            "a body of more than 65536 bytes: send several requests", 0};
     case HTTP_EXPECTATION_FAILED:
         return (struct http_problem){"expectation",
                                      "only 100-continue can be expected", 0};
@@ -276,8 +343,10 @@ usual_problem(enum http_status status)
     case HTTP_VERSION:
         return (struct http_problem){"version", "HTTP is 1.0 or 1.1 here", 0};
     default:
-        return (struct http_problem){"bad-request",
-                                     "malformed HTTP, or no Host", 0};
+        return (struct http_problem){
+            "bad-request",
+            "malformed HTTP, no Host, or a header twice that may be there once",
+            0};
     }
 }
 
@@ -371,7 +440,11 @@ http_not_allowed(struct http_call *x, unsigned methods, const char *detail)
 enum conn_next
 http_answer_options(struct http_call *x, unsigned methods)
 {
+    const bool is_preflight =
+        http_is_listed_origin(conn_ctx(x->conn), x->request);
+
     if (!http_body(x, 0))
         return CONN_FULL;
-    return end_answer(x, HTTP_OK, methods | HTTP_OPTIONS, 0);
+    return end_answer(x, is_preflight ? HTTP_NO_CONTENT : HTTP_OK,
+                      methods | HTTP_OPTIONS, 0);
 }

@@ -12,25 +12,42 @@
 #include "common/net/http_chunks.h"
 
 /* Where a connection ends on this side; a connection remembers it. */
-enum http_end_kind { HTTP_END_UNKNOWN, HTTP_END_LOCAL, HTTP_END_REMOTE };
+enum http_end_kind {
+    HTTP_END_UNKNOWN,
+    HTTP_END_SOCKET, /* a unix socket */
+    HTTP_END_LOCAL,  /* a loopback address */
+    HTTP_END_REMOTE
+};
 
 struct http_state {
     struct list_link waits;    /* in a struct http_line, or in none; NULL: never
                                   was */
+    struct http_line *line_of; /* counts this request; NULL: none does */
     struct http_chunks chunks; /* of the body that comes */
-    uint32_t line;             /* of a head that is not whole: its last line */
-    bool is_cut;               /* such a head is kept */
-    bool has_body;             /* the body of what is kept has passed */
-    bool has_continued;        /* 100 Continue was answered */
-    uint8_t end;               /* enum http_end_kind */
-    uint32_t held_ms;          /* clock, cut: when the request first waited; 0:
-                                  it has not */
+    const struct http_stream *stream; /* of the answer that goes; NULL: none */
+    void *stream_ctx;
+    uint32_t line;      /* of a head that is not whole: its last line */
+    bool is_cut;        /* such a head is kept */
+    bool has_body;      /* the body of what is kept has passed */
+    bool has_continued; /* 100 Continue was answered */
+    bool ends;          /* after the stream */
+    uint8_t end;        /* enum http_end_kind */
+    uint32_t held_ms;   /* clock, cut: when the request first waited; 0:
+                           it has not */
 };
 
 /* Whether a request is one that this site serves: no web page of another site
  * made it, and its Host is ours. */
 bool http_is_ours(const struct http_site *s, const struct http_request *r);
 bool http_is_foreign(const struct http_site *s, const struct http_request *r);
+
+/* Where the connection ends on this side. */
+enum http_end_kind http_end_of(struct conn *c);
+
+/* Finds out x->rights.  False: *next is the answer, 401, or 403 without
+ * `right`; 0: any token will do. */
+bool http_is_authorized(struct http_call *x, unsigned right,
+                        enum conn_next *next);
 
 /* Why a request with that Host is refused, and what to do about it. */
 void http_describe_host(const struct http_request *r,
@@ -43,7 +60,7 @@ http_is_versioned(const struct http_request *r)
     return r->target.size >= 4 && memcmp(r->target.at, "/v1/", 4) == 0;
 }
 
-/* 200 with `Allow`. */
+/* 200 with `Allow`; to the preflight of a page of http_site.origins 204. */
 enum conn_next http_answer_options(struct http_call *x, unsigned methods);
 
 #endif

@@ -1,5 +1,8 @@
-/* common/net/http_origin.c - whose requests are served, and where a GET may
- * change something; see http.h. */
+/* common/net/http_origin.c - whose requests are served, what their tokens
+ * allow, and where a GET may change something; see http.h.
+ *
+ * http_is_ours() is asked of each head, http_is_authorized() before a route,
+ * http_needs_right() and http_may_change() by routes. */
 #include "common/net/http_internal.h"
 
 #include <stdio.h>
@@ -7,7 +10,8 @@
 
 #include "common/wire/name.h"
 
-#define HOST_SHOWN_MAX 64 /* bytes of a Host that are shown */
+#define HOST_SHOWN_MAX 64  /* bytes of a Host that are shown */
+#define ORIGIN_MAX     512 /* bytes of an Origin that may be listed */
 
 /* A number, an address in brackets, a name without a dot: no DNS gives a
  * web page such a name, so that it cannot pretend to be of this site. */
@@ -72,7 +76,7 @@ is_own_origin(const struct http_request *r)
 bool
 http_is_listed_origin(const struct http_site *s, const struct http_request *r)
 {
-    return r->origin.at && s->origins &&
+    return r->origin.at && r->origin.size <= ORIGIN_MAX && s->origins &&
            (strcmp(s->origins, "*") == 0 || is_listed(s->origins, r->origin));
 }
 
@@ -114,16 +118,107 @@ http_describe_host(const struct http_request *r, char text[HTTP_DETAIL_SIZE])
                    name, shown < host.size ? "..." : ""); /* fits */
 }
 
-/* Whether the connection was made to a loopback address or to a unix socket. */
-static bool
-is_local(struct conn *c)
+static enum http_end_kind
+find_end(struct conn *c)
 {
     struct net_address a = {.size = sizeof a.sa};
 
     if (getsockname(c->source.fd, (struct sockaddr *)&a.sa, &a.size) < 0)
-        return false;
-    return a.sa.ss_family == AF_UNIX || net_is_loopback(&a);
+        return HTTP_END_REMOTE;
+    if (a.sa.ss_family == AF_UNIX)
+        return HTTP_END_SOCKET;
+    return net_is_loopback(&a) ? HTTP_END_LOCAL : HTTP_END_REMOTE;
 }
+
+enum http_end_kind
+http_end_of(struct conn *c)
+{
+    struct http_state *s = conn_state(c);
+
+    if (s->end == HTTP_END_UNKNOWN)
+        s->end = find_end(c);
+    return s->end;
+}
+
+/* ---- tokens ------------------------------------------------------------- */
+
+/* The token of `Authorization: Bearer TOKEN`; of another scheme none. */
+static struct http_text
+find_token(const struct http_request *r)
+{
+    static const char scheme[] = "bearer ";
+    const size_t size = sizeof scheme - 1;
+    struct http_text t = r->authorization;
+    const struct http_text first = {t.at, size};
+
+    if (!t.at || t.size < size || !http_text_is_like(first, scheme))
+        return (struct http_text){NULL, 0};
+    t.at += size;
+    t.size -= size;
+    for (; t.size > 0 && *t.at == ' '; t.size--)
+        t.at++;
+    return t;
+}
+
+static enum conn_next
+refuse_token(struct http_call *x)
+{
+    const bool has_none = find_token(x->request).size == 0;
+    const struct http_problem problem = {
+        has_none ? "no-token" : "bad-token",
+        has_none ? "a token is needed: Authorization: Bearer TOKEN"
+                 : "this token is not known; http.tokens has those that are",
+        0};
+
+    x->more = "WWW-Authenticate: Bearer realm=\"countd\"\r\n";
+    return http_refuse(x, HTTP_UNAUTHORIZED, &problem);
+}
+
+static enum conn_next
+refuse_right(struct http_call *x, unsigned right)
+{
+    const char *detail =
+        right == TOKENS_READ    ? "this token lacks the right read"
+        : right == TOKENS_COUNT ? "this token lacks the right count"
+        : right == TOKENS_QUOTA ? "this token lacks the right quota"
+                                : "this token lacks the right admin";
+    const struct http_problem problem = {"no-right", detail, 0};
+
+    return http_refuse(x, HTTP_FORBIDDEN, &problem);
+}
+
+bool
+http_is_authorized(struct http_call *x, unsigned right, enum conn_next *next)
+{
+    const struct http_site *site = conn_ctx(x->conn);
+    struct http_text token;
+
+    x->rights = TOKENS_ALL;
+    if (!site->tokens || http_end_of(x->conn) == HTTP_END_SOCKET)
+        return true;
+    token = find_token(x->request);
+    x->rights = tokens_check(site->tokens, token.at, token.size);
+    if (x->rights == 0) {
+        *next = refuse_token(x);
+        return false;
+    }
+    if (right == 0 || (x->rights & right) != 0)
+        return true;
+    *next = refuse_right(x, right);
+    return false;
+}
+
+bool
+http_needs_right(struct http_call *x, enum tokens_right right,
+                 enum conn_next *next)
+{
+    if ((x->rights & right) != 0)
+        return true;
+    *next = refuse_right(x, right);
+    return false;
+}
+
+/* ---- changes ------------------------------------------------------------ */
 
 /* Whether a browser regards this Host as its own machine: only to such a Host
  * it says that a page of another site makes a GET.  0.0.0.0 leads to loopback,
@@ -144,13 +239,11 @@ bool
 http_may_change(struct http_call *x, enum conn_next *next)
 {
     const struct http_site *site = conn_ctx(x->conn);
-    struct http_state *s = conn_state(x->conn);
 
     if (x->request->method != HTTP_GET || site->get_changes)
         return true;
-    if (s->end == HTTP_END_UNKNOWN)
-        s->end = is_local(x->conn) ? HTTP_END_LOCAL : HTTP_END_REMOTE;
-    if (s->end == HTTP_END_LOCAL && is_loopback_host(x->request->host))
+    if (http_end_of(x->conn) != HTTP_END_REMOTE &&
+        is_loopback_host(x->request->host))
         return true;
     *next = http_not_allowed(
         x, HTTP_POST,

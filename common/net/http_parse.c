@@ -186,20 +186,27 @@ parse_request_line(struct http_request *r, struct http_text line)
 
 /* ---- headers ------------------------------------------------------------ */
 
+/* The bytes before the first `stop`; `t` then begins behind it. */
+static struct http_text
+cut_part(struct http_text *t, char stop)
+{
+    const uint8_t *at = memchr(t->at, stop, t->size);
+    const struct http_text p = {t->at, at ? (size_t)(at - t->at) : t->size};
+    const size_t used = at ? p.size + 1 : p.size;
+
+    t->at += used;
+    t->size -= used;
+    return p;
+}
+
 /* A list with commas: `close` ends, `keep-alive` keeps where it has to be asked
  * for. */
 static void
 parse_connection(struct http_request *r, struct http_text list)
 {
     while (list.size > 0) {
-        const uint8_t *comma = memchr(list.at, ',', list.size);
-        struct http_text t = list;
+        const struct http_text t = trim_blanks(cut_part(&list, ','));
 
-        if (comma)
-            t.size = (size_t)(comma - list.at);
-        list.at += comma ? t.size + 1 : t.size;
-        list.size -= comma ? t.size + 1 : t.size;
-        t = trim_blanks(t);
         if (http_text_is_like(t, "close"))
             r->keep = false;
         else if (r->minor == 0 && http_text_is_like(t, "keep-alive"))
@@ -218,10 +225,10 @@ parse_length(struct parser *p, struct http_text value)
     for (size_t i = 0; i < value.size; i++) {
         if (value.at[i] < '0' || value.at[i] > '9')
             return 400;
-        if (n <= HTTP_BODY_MAX)
+        if (n <= HTTP_LONG_BODY_MAX)
             n = 10 * n + (uint64_t)(value.at[i] - '0');
     }
-    if (n > HTTP_BODY_MAX)
+    if (n > HTTP_LONG_BODY_MAX)
         return 413;
     r->has_length = true;
     r->body = (uint32_t)n;
@@ -388,19 +395,6 @@ http_parse(const uint8_t *at, size_t size, struct http_request *r, size_t *line)
 
 /* ---- parameters --------------------------------------------------------- */
 
-/* The bytes before the first `stop`; `t` then begins behind it. */
-static struct http_text
-cut_part(struct http_text *t, char stop)
-{
-    const uint8_t *at = memchr(t->at, stop, t->size);
-    const struct http_text p = {t->at, at ? (size_t)(at - t->at) : t->size};
-    const size_t used = at ? p.size + 1 : p.size;
-
-    t->at += used;
-    t->size -= used;
-    return p;
-}
-
 bool
 http_parameter(const struct http_request *r, const char *name,
                struct http_text *value)
@@ -436,4 +430,60 @@ http_number(struct http_text text, int64_t *value)
         return false;
     *value = (int64_t)n;
     return true;
+}
+
+/* A weight of 0 to 1 with at most three decimals, in thousandths; 1000 for what
+ * is none. */
+static int
+read_weight(struct http_text text)
+{
+    int weight = 0, unit = 100;
+
+    if (text.size == 0 || text.size > 5 || text.at[0] != '0' ||
+        (text.size > 1 && text.at[1] != '.'))
+        return 1000;
+    for (size_t i = 2; i < text.size; i++, unit /= 10) {
+        if (text.at[i] < '0' || text.at[i] > '9')
+            return 1000;
+        weight += (text.at[i] - '0') * unit;
+    }
+    return weight;
+}
+
+int
+http_weight(struct http_text list, const char *what)
+{
+    while (list.size > 0) {
+        struct http_text parts = trim_blanks(cut_part(&list, ',')), part;
+
+        if (parts.size == 0 ||
+            !http_text_is_like(trim_blanks(cut_part(&parts, ';')), what))
+            continue;
+        while (parts.size > 0) {
+            part = trim_blanks(cut_part(&parts, ';'));
+            if (part.size < 2 || (part.at[0] | 0x20) != 'q' ||
+                part.at[1] != '=')
+                continue;
+            part.at += 2;
+            part.size -= 2;
+            return read_weight(part);
+        }
+        return 1000;
+    }
+    return -1;
+}
+
+bool
+http_takes_gzip(const struct http_request *r)
+{
+    return r->minor == 1 && http_weight(r->codings, "gzip") > 0;
+}
+
+bool
+http_has_version(const struct http_request *r, const char *tag)
+{
+    const char *opaque = tag[0] == 'W' ? tag + 2 : tag;
+
+    return r->versions.size > 0 &&
+           memmem(r->versions.at, r->versions.size, opaque, strlen(opaque));
 }

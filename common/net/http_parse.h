@@ -12,10 +12,11 @@
 #include <stdint.h>
 #include <string.h>
 
-#define HTTP_HEAD_MAX  65536u /* bytes of a head, with its empty line */
-#define HTTP_LINES_MAX 128    /* lines of a head */
-#define HTTP_BODY_MAX  65536u
-#define HTTP_PAD       8 /* bytes behind the input that may be read */
+#define HTTP_HEAD_MAX      65536u /* bytes of a head, with its empty line */
+#define HTTP_LINES_MAX     128    /* lines of a head */
+#define HTTP_BODY_MAX      65536u
+#define HTTP_LONG_BODY_MAX (1u << 20) /* of a route with HTTP_LONG_BODY */
+#define HTTP_PAD           8 /* bytes behind the input that may be read */
 
 enum http_method {
     HTTP_GET = 1,
@@ -73,6 +74,17 @@ bool http_parameter(const struct http_request *r, const char *name,
 /* A number of 1 to 19 digits and nothing else, at most INT64_MAX.  False: it is
  * none. */
 bool http_number(struct http_text text, int64_t *value);
+
+/* How much the client wants `what`, in lower case, by a list as Accept's: its
+ * q in thousandths, 1000 without one; -1 where it is not in the list. */
+int http_weight(struct http_text list, const char *what);
+
+/* Whether the client takes an answer that is packed by gzip. */
+bool http_takes_gzip(const struct http_request *r);
+
+/* Whether the client has the version `tag` of an answer, by If-None-Match; that
+ * a tag is weak (W/) makes no difference there. */
+bool http_has_version(const struct http_request *r, const char *tag);
 
 static inline bool
 http_text_is(struct http_text text, const char *what)

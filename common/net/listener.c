@@ -322,7 +322,8 @@ take_input_memory(struct conns *cs, const struct conns_options *o)
     for (size_t i = 0; i < o->count; i++)
         if (conn_slice(o->rows[i].protocol) > slice)
             slice = conn_slice(o->rows[i].protocol);
-    size = CONN_NEED_MAX + slice + CONN_PAD;
+    cs->input_max = o->input_max > CONN_NEED_MAX ? o->input_max : CONN_NEED_MAX;
+    size = cs->input_max + slice + CONN_PAD;
     cs->in = take_pages(size);
     return cs->in ? 0 : -ENOMEM;
 }

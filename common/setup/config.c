@@ -40,9 +40,11 @@ enum kind {
     KIND_NAMES,
     KIND_NETWORKS,
     KIND_KEYSPACE,
+    KIND_NODES,    /* addresses and ports */
     KIND_PATTERNS, /* of Graphite paths, with one * each */
     KIND_BOOL,
-    KIND_TAGS, /* drop or append; true is append */
+    KIND_TAGS,  /* drop or append; true is append */
+    KIND_STORE, /* lmdb or cluster; true is cluster */
     KIND_TIERS,
     KIND_PORT, /* this and those behind it have limits */
     KIND_COUNT,
@@ -101,10 +103,21 @@ static const struct option_row options[] = {
      "127.0.0.1:48880", "address of the range port; empty: off"},
     {"read.http", KIND_ADDRESS, AT(read_http), 0, CONFIG_TEXT_SIZE - 1,
      "127.0.0.1:48890", "address of the reader's HTTP port; empty: off"},
+    {"read.cors", KIND_NAMES, AT(read_cors), 0, CONFIG_HOSTS_SIZE - 1, "",
+     "web sites whose pages may read over HTTP, such as https://example.org"},
+    {"read.page", KIND_BOOL, AT(read_page), 0, 1, "on",
+     "a page for browsers at / of the reader's HTTP port"},
     {"read.allow", KIND_NETWORKS, AT(read_allow), 0, CONFIG_ALLOW_SIZE - 1, "",
      "networks that may connect to both ports, needed beyond loopback"},
     {"read.max_connections", KIND_COUNT, AT(read_max_connections), 1, 1000000,
      "16384", "connections to the ports of countd-read; more wait"},
+    {"metrics.keyspaces", KIND_NAMES, AT(metrics_keyspaces), 0,
+     CONFIG_PATTERNS_SIZE - 1, "",
+     "keyspaces shown in /metrics; a trailing *: all that begin so"},
+    {"metrics.top", KIND_COUNT, AT(metrics_top), 0, 100, "0",
+     "largest keys of each of these, shown in /metrics, too"},
+    {"metrics.max_series", KIND_COUNT, AT(metrics_max_series), 1, 10000, "1000",
+     "series of keyspaces and keys in /metrics; more are left out"},
     {"resp.listen", KIND_ADDRESS, AT(resp_listen), 0, CONFIG_TEXT_SIZE - 1, "",
      "address for Redis clients, such as 127.0.0.1:6380; empty: off"},
     {"resp.allow", KIND_NETWORKS, AT(resp_allow), 0, CONFIG_ALLOW_SIZE - 1, "",
@@ -113,8 +126,29 @@ static const struct option_row options[] = {
      "default", "keyspace of the keys of INCR and GET"},
     {"resp.writer", KIND_ADDRESS, AT(resp_writer), 0, CONFIG_TEXT_SIZE - 1, "",
      "where Redis clients' increments go; empty: socket/ack in data_dir"},
+    {"store", KIND_STORE, AT(store_cluster), 0, 1, "lmdb",
+     "where counters are: files in data_dir, or a Redis Cluster"},
+    {"store.nodes", KIND_NODES, AT(store_nodes), 0, CONFIG_NODES_SIZE - 1, "",
+     "some nodes of the Redis Cluster; the others are asked for"},
+    {"store.user", KIND_USER, AT(store_user), 0, CONFIG_USER_SIZE - 1, "",
+     "user of the Redis Cluster; empty: the default one"},
+    {"store.password_file", KIND_PATH, AT(store_password_file), 0,
+     CONFIG_TEXT_SIZE - 1, "", "file with the password; empty: none"},
+    {"store.parts", KIND_COUNT, AT(store_parts), 1, 256, "1",
+     "parts of each keyspace that is made from now on in the cluster"},
+    {"store.replicas", KIND_COUNT, AT(store_replicas), 0, 16, "1",
+     "replicas that must have an entry before it may leave the outbox"},
+    {"store.retain", KIND_TIME, AT(store_retain_ms), 0, 30 * DAY, "1h",
+     "how long an entry stays in the outbox after that"},
+    {"store.timeout", KIND_TIME, AT(store_timeout_ms), 10, MINUTE, "2s",
+     "longest time a node of the cluster may take to answer"},
+    {"store.outbox_size", KIND_SIZE, AT(store_outbox_size), 16 * MEGA,
+     1024 * GIGA, "16G",
+     "bytes that may wait for the cluster; then logs stay full"},
     {"worker.batch", KIND_COUNT, AT(worker_batch), 1, 1024, "64",
      "logs merged at once"},
+    {"worker.threads", KIND_COUNT, AT(worker_threads), 1, 16, "8",
+     "threads that merge small keyspaces side by side"},
     {"worker.memory", KIND_SIZE, AT(worker_memory), 1 * MEGA, 64 * GIGA, "256M",
      "memory for the sums of a merge"},
     {"keyspace.max", KIND_COUNT, AT(keyspace_max), 0, 10000000, "10000",
@@ -165,6 +199,8 @@ static const struct option_row options[] = {
      "networks that may connect to the HTTP port, needed beyond loopback"},
     {"http.hosts", KIND_NAMES, AT(http_hosts), 0, CONFIG_HOSTS_SIZE - 1, "",
      "names with a dot that this machine is called by in URLs"},
+    {"http.tokens", KIND_PATH, AT(http_tokens), 0, CONFIG_TEXT_SIZE - 1, "",
+     "file of the tokens that HTTP and Redis clients need; empty: none"},
     {"http.max_connections", KIND_COUNT, AT(http_max_connections), 1, 1000000,
      "16384", "connections to the HTTP port; more wait"},
     {"http.get_changes", KIND_BOOL, AT(http_get_changes), 0, 1, "off",
@@ -173,6 +209,8 @@ static const struct option_row options[] = {
      "increments over HTTP: POST /v1/count"},
     {"count.wait", KIND_TIME, AT(count_wait_ms), 0, MINUTE, "1s",
      "longest time such a request waits for a log to write to"},
+    {"count.keys", KIND_COUNT, AT(count_keys), 0, 16777216, "1048576",
+     "requests that are known by their Idempotency-Key for a day; 0: none"},
     {"sequence.enable", KIND_BOOL, AT(sequence_enable), 0, 1, "false",
      "sequence numbers over HTTP"},
     {"sequence.reserve", KIND_COUNT, AT(sequence_reserve), 0, 63, "0",
@@ -220,6 +258,12 @@ static const struct option_row options[] = {
     {"graphite.count", KIND_PATTERNS, AT(graphite_count), 0,
      CONFIG_PATTERNS_SIZE - 1, "stats_counts.* stats.counters.*.count",
      "paths that are counts; the part for * is the name"},
+    {"graphite.max_series", KIND_COUNT, AT(graphite_max_series), 1, 100000,
+     "1000", "series of one request of Grafana for points"},
+    {"graphite.max_nodes", KIND_COUNT, AT(graphite_max_nodes), 1, 1000000,
+     "10000", "nodes of one request of Grafana for names"},
+    {"graphite.max_points", KIND_COUNT, AT(graphite_max_points), 1, 10000000,
+     "1000000", "points of one request of Grafana"},
 };
 
 #define OPTION_COUNT (sizeof options / sizeof options[0])
@@ -316,6 +360,10 @@ static const struct {
     [KIND_PATTERNS] = {"paths with one * each, or empty",
                        "paths with exactly one * each, such as stats_counts.*"},
     [KIND_TAGS] = {"drop or append", "drop or append"},
+    [KIND_STORE] = {"the engine, lmdb or cluster", "lmdb or cluster"},
+    [KIND_NODES] = {"addresses and ports with blanks between, or empty",
+                    "addresses and ports with blanks between, such as "
+                    "10.0.0.1:6379 10.0.0.2:6379"},
     [KIND_NAMES] = {"names with blanks between, or empty",
                     "names with blanks between"},
     [KIND_NETWORKS] = {"networks with blanks between, or empty",
@@ -492,6 +540,28 @@ check_patterns(const struct option_row *row, const char *value, char *why,
                        kinds[row->kind].example);
 }
 
+/* Says which of the addresses is wrong. */
+static int
+check_nodes(const struct option_row *row, const char *value, char *why,
+            size_t why_size)
+{
+    char node[NET_HOST_SIZE + 8], shown[CONFIG_SHOWN_TEXT];
+    const char *at = value;
+
+    while (*(at += strspn(at, " ")) != '\0') {
+        const size_t size = strcspn(at, " ");
+
+        (void)snprintf(node, sizeof node, "%.*s", (int)size, at);
+        if (size >= sizeof node || net_check(node) < 0)
+            return config_fail(why, why_size, -EINVAL,
+                               "%s: \"%s\" is wrong; give %s", row->key,
+                               config_show(at, size, shown),
+                               kinds[row->kind].example);
+        at += size;
+    }
+    return 0;
+}
+
 static int
 set_text(struct config *c, const struct option_row *row, const char *value,
          char *why, size_t why_size)
@@ -514,6 +584,12 @@ set_text(struct config *c, const struct option_row *row, const char *value,
             config_show(value, size, shown), kinds[row->kind].example);
     if (row->kind == KIND_NETWORKS) {
         const int rc = check_networks(row, value, why, why_size);
+
+        if (rc < 0)
+            return rc;
+    }
+    if (row->kind == KIND_NODES) {
+        const int rc = check_nodes(row, value, why, why_size);
 
         if (rc < 0)
             return rc;
@@ -585,7 +661,10 @@ set_bool(struct config *c, const struct option_row *row, const char *value,
 {
     static const char *const bools[] = {"false", "true", "off", "on", NULL};
     static const char *const tags[] = {"drop", "append", NULL};
-    const char *const *words = row->kind == KIND_TAGS ? tags : bools;
+    static const char *const stores[] = {"lmdb", "cluster", NULL};
+    const char *const *words = row->kind == KIND_TAGS    ? tags
+                               : row->kind == KIND_STORE ? stores
+                                                         : bools;
     char shown[CONFIG_SHOWN_TEXT];
 
     for (size_t i = 0; words[i] != NULL; i++) {
@@ -632,9 +711,10 @@ config_set(struct config *c, const char *key, const char *value, char *why,
             row->kind == KIND_HOST || row->kind == KIND_USER ||
             row->kind == KIND_GROUP || row->kind == KIND_NAMES ||
             row->kind == KIND_NETWORKS || row->kind == KIND_KEYSPACE ||
-            row->kind == KIND_PATTERNS)
+            row->kind == KIND_NODES || row->kind == KIND_PATTERNS)
             return set_text(c, row, value, why, why_size);
-        if (row->kind == KIND_BOOL || row->kind == KIND_TAGS)
+        if (row->kind == KIND_BOOL || row->kind == KIND_TAGS ||
+            row->kind == KIND_STORE)
             return set_bool(c, row, value, why, why_size);
         if (row->kind == KIND_TIERS)
             return set_tiers(c, key, value, why, why_size);

@@ -24,6 +24,7 @@
 #define CONFIG_KEYSPACE_MAX  240  /* bytes of statsd.keyspace */
 #define CONFIG_PATTERNS_SIZE 1024 /* paths of graphite.count, with NUL */
 #define CONFIG_ALLOW_SIZE    1024 /* networks of X.allow, with NUL */
+#define CONFIG_NODES_SIZE    2048 /* addresses of store.nodes, with NUL */
 
 /* counter.port and semaphore.port: the socket in the data directory alone. */
 #define CONFIG_PORT_SOCKET UINT64_MAX
@@ -60,12 +61,24 @@ struct config {
     uint64_t write_drain_ms;                 /* write.drain = 2s */
     char read_listen[CONFIG_TEXT_SIZE];      /* read.listen */
     char read_http[CONFIG_TEXT_SIZE];        /* read.http */
+    char read_cors[CONFIG_HOSTS_SIZE];       /* read.cors = */
+    bool read_page;                          /* read.page = on */
     char read_allow[CONFIG_ALLOW_SIZE];      /* read.allow = */
     uint64_t read_max_connections;           /* read.max_connections = 16384 */
     char resp_listen[CONFIG_TEXT_SIZE];      /* resp.listen = */
     char resp_allow[CONFIG_ALLOW_SIZE];      /* resp.allow = */
     char resp_keyspace[CONFIG_KEYSPACE_MAX + 1]; /* resp.keyspace */
     char resp_writer[CONFIG_TEXT_SIZE];          /* resp.writer = */
+    uint64_t worker_threads;                     /* worker.threads = 8 */
+    bool store_cluster;                          /* store = lmdb; cluster */
+    char store_nodes[CONFIG_NODES_SIZE];         /* store.nodes = */
+    char store_user[CONFIG_USER_SIZE];           /* store.user = */
+    char store_password_file[CONFIG_TEXT_SIZE];  /* store.password_file = */
+    uint64_t store_parts;                        /* store.parts = 1 */
+    uint64_t store_replicas;                     /* store.replicas = 1 */
+    uint64_t store_retain_ms;                    /* store.retain = 1h */
+    uint64_t store_timeout_ms;                   /* store.timeout = 2s */
+    uint64_t store_outbox_size;                  /* store.outbox_size = 16G */
     uint64_t worker_batch;                       /* worker.batch = 64, logs */
     uint64_t worker_memory;              /* worker.memory = 256M, bytes */
     uint64_t keyspace_max;               /* keyspace.max = 10000 */
@@ -91,20 +104,25 @@ struct config {
     char http_listen[CONFIG_TEXT_SIZE];  /* http.listen = 127.0.0.1:9527 */
     char http_allow[CONFIG_ALLOW_SIZE];  /* http.allow = */
     char http_hosts[CONFIG_HOSTS_SIZE];  /* http.hosts = */
-    uint64_t http_max_connections;       /* http.max_connections = 16384 */
-    bool http_get_changes;               /* http.get_changes = off */
-    bool count_http;                     /* count.http = true */
-    uint64_t count_wait_ms;              /* count.wait = 1s */
-    bool sequence_enable;                /* sequence.enable = false */
-    uint64_t sequence_reserve;           /* sequence.reserve = 0 */
-    uint64_t sequence_server_no;         /* sequence.server_no = 0 */
-    bool quota_enable;                   /* quota.enable = false */
-    uint64_t quota_limit;                /* quota.limit = 0 */
-    uint64_t quota_max;                  /* quota.max = 256 */
-    char quota_export[CONFIG_TEXT_SIZE]; /* quota.export = */
-    char statsd_listen[CONFIG_TEXT_SIZE];          /* statsd.listen = */
-    char statsd_tcp_listen[CONFIG_TEXT_SIZE];      /* statsd.tcp_listen = */
-    char statsd_allow[CONFIG_ALLOW_SIZE];          /* statsd.allow = */
+    char metrics_keyspaces[CONFIG_PATTERNS_SIZE]; /* metrics.keyspaces = */
+    uint64_t metrics_top;                         /* metrics.top = 0 */
+    uint64_t metrics_max_series;              /* metrics.max_series = 1000 */
+    char http_tokens[CONFIG_TEXT_SIZE];       /* http.tokens = */
+    uint64_t http_max_connections;            /* http.max_connections = 16384 */
+    bool http_get_changes;                    /* http.get_changes = off */
+    bool count_http;                          /* count.http = true */
+    uint64_t count_wait_ms;                   /* count.wait = 1s */
+    uint64_t count_keys;                      /* count.keys = 1048576 */
+    bool sequence_enable;                     /* sequence.enable = false */
+    uint64_t sequence_reserve;                /* sequence.reserve = 0 */
+    uint64_t sequence_server_no;              /* sequence.server_no = 0 */
+    bool quota_enable;                        /* quota.enable = false */
+    uint64_t quota_limit;                     /* quota.limit = 0 */
+    uint64_t quota_max;                       /* quota.max = 256 */
+    char quota_export[CONFIG_TEXT_SIZE];      /* quota.export = */
+    char statsd_listen[CONFIG_TEXT_SIZE];     /* statsd.listen = */
+    char statsd_tcp_listen[CONFIG_TEXT_SIZE]; /* statsd.tcp_listen = */
+    char statsd_allow[CONFIG_ALLOW_SIZE];     /* statsd.allow = */
     char statsd_keyspace[CONFIG_KEYSPACE_MAX + 1]; /* statsd.keyspace */
     uint64_t statsd_split;                         /* statsd.split = 0 */
     bool statsd_timers;                            /* statsd.timers = on */
@@ -117,6 +135,9 @@ struct config {
     char graphite_listen[CONFIG_TEXT_SIZE];    /* graphite.listen = */
     char graphite_allow[CONFIG_ALLOW_SIZE];    /* graphite.allow = */
     char graphite_count[CONFIG_PATTERNS_SIZE]; /* graphite.count */
+    uint64_t graphite_max_series;              /* graphite.max_series */
+    uint64_t graphite_max_nodes;               /* graphite.max_nodes */
+    uint64_t graphite_max_points;              /* graphite.max_points */
 };
 
 /* What a daemon's command line says beside the settings. */

@@ -133,6 +133,41 @@ check_resp(const struct config *c, char *why, size_t why_size)
                        c->resp_keyspace, c->keyspace_size);
 }
 
+/* Origins as browsers send them: a scheme, a host, perhaps a port. */
+static int
+check_origins(const struct config *c, char *why, size_t why_size)
+{
+    const char *at = c->read_cors;
+    char shown[CONFIG_SHOWN_TEXT];
+
+    for (at += strspn(at, " "); *at != '\0'; at += strspn(at, " ")) {
+        const size_t size = strcspn(at, " ");
+        const char *scheme = memmem(at, size, "://", 3);
+
+        if (!(size == 1 && *at == '*' && strlen(c->read_cors) == 1) &&
+            (!scheme || scheme == at || scheme + 3 == at + size ||
+             memchr(scheme + 3, '/', size - (size_t)(scheme + 3 - at))))
+            return config_fail(
+                why, why_size, -EINVAL,
+                "read.cors: \"%s\" is not an origin; give origins without a "
+                "path, such as https://example.org, or * alone",
+                config_show(at, size, shown));
+        at += size;
+    }
+    return 0;
+}
+
+/* The engine on a cluster must know where that is. */
+static int
+check_store(const struct config *c, char *why, size_t why_size)
+{
+    if (!c->store_cluster || c->store_nodes[0] != '\0')
+        return 0;
+    return config_fail(why, why_size, -EINVAL,
+                       "store.nodes: empty; store = cluster needs the address "
+                       "and port of at least one node");
+}
+
 int
 config_check(const struct config *c, char *why, size_t why_size)
 {
@@ -151,7 +186,9 @@ config_check(const struct config *c, char *why, size_t why_size)
                            "; give log.max at least log.count",
                            c->log_count, c->log_max);
     if (check_history(c, why, why_size) < 0 ||
-        check_lines(c, why, why_size) < 0 || check_resp(c, why, why_size) < 0)
+        check_lines(c, why, why_size) < 0 || check_resp(c, why, why_size) < 0 ||
+        check_origins(c, why, why_size) < 0 ||
+        check_store(c, why, why_size) < 0)
         return -EINVAL;
     return check_addresses(c, why, why_size);
 }

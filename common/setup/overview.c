@@ -231,10 +231,13 @@ static void
 look_at_data(const struct overview *o, struct troubles *t)
 {
     const struct overview_row *w = overview_writer(o);
+    int64_t damaged = 0;
     bool held = false, waits = false;
 
     for (size_t i = 0; i < o->count; i++)
         if (o->rows[i].kind == STATUS_WORKER && o->rows[i].pid > 0) {
+            if (o->rows[i].values[STATUS_M_HELD_BAD] > damaged)
+                damaged = o->rows[i].values[STATUS_M_HELD_BAD];
             held |= o->rows[i].values[STATUS_M_HELD_NOW] != 0;
             waits |= o->rows[i].values[STATUS_M_WAITING] != 0;
         }
@@ -245,6 +248,11 @@ look_at_data(const struct overview *o, struct troubles *t)
         report_trouble(t,
                        "records are held for keyspaces that cannot take them: "
                        "countd held");
+    if (damaged > 0)
+        report_trouble(t,
+                       "%" PRId64 " file%s of held records damaged: countd "
+                       "check; remove held/bad-* afterwards",
+                       damaged, damaged == 1 ? "" : "s");
     if (waits)
         report_trouble(t, "a worker cannot write now: see its messages");
     if (!w)

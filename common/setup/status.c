@@ -11,9 +11,10 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
+#include "common/net/http.h"
 
 #define LOG_TRIES 4 /* of a slot that others change, too */
-#define LINE_SIZE 1024
+#define LINE_SIZE 1536
 
 #define FIRST "kind", "started_ms", "beat_ms"
 
@@ -46,13 +47,23 @@ static const char *const writer_names[STATUS_W_END + 1] = {
     "graphite_lines",
     "graphite_bad",
     "graphite_ignored",
+    "http_replayed",
+    "sequence_given",
+    "sequence_waited",
+    "quota_applied",
+    "quota_cancelled",
+    "quota_refused",
+    "quota_other",
+    "quota_repeated",
+    "quota_unavailable",
+    "quota_failures",
     NULL};
 
 static const char *const worker_names[STATUS_M_END + 1] = {
-    FIRST,          "logs",        "records",    "zeros",    "keyspaces",
-    "keys",         "created",     "saturated",  "held",     "unheld",
-    "held_damaged", "quarantined", "recovered",  "archived", "merge_us",
-    "waiting",      "held_now",    "last_error", NULL};
+    FIRST,          "logs",        "records",   "zeros",      "keyspaces",
+    "keys",         "created",     "saturated", "held",       "unheld",
+    "held_damaged", "quarantined", "recovered", "archived",   "merge_us",
+    "waiting",      "held_now",    "held_bad",  "last_error", NULL};
 
 static const char *const reader_names[STATUS_R_END + 1] = {
     FIRST,      "requests", "listings",     "unreadable",
@@ -60,10 +71,10 @@ static const char *const reader_names[STATUS_R_END + 1] = {
     "refused",  "unsure",   "last_answers", NULL};
 
 static const char *const listener_names[STATUS_L_END + 1] = {
-    FIRST,         "name",        "name_rest",   "open",
-    "connections", "received",    "sent",        "malformed",
-    "browsers",    "turned_away", "not_allowed", "yielded",
-    "evicted",     "late",        "cut_off",     NULL};
+    FIRST,         "name",     "name_rest", "open",     "connections",
+    "received",    "sent",     "malformed", "browsers", "turned_away",
+    "not_allowed", "yielded",  "evicted",   "late",     "cut_off",
+    "http_2xx",    "http_3xx", "http_4xx",  "http_5xx", NULL};
 
 static const struct {
     const char *name;
@@ -85,6 +96,7 @@ static const char *const log_names[STATUS_LOG_VALUES] = {
 _Static_assert(STATUS_W_END <= STATUS_VALUES, "a row has room");
 _Static_assert(STATUS_M_END <= STATUS_VALUES, "a row has room");
 _Static_assert(STATUS_R_END <= STATUS_VALUES, "a row has room");
+_Static_assert(STATUS_L_END <= STATUS_VALUES, "a row has room");
 
 const char *
 status_name(enum status_kind kind, size_t value)
@@ -316,6 +328,12 @@ status_fill_listener(struct status_row *row, const struct listener *d)
     v[STATUS_L_LATE] = (int64_t)f->late;
     v[STATUS_L_EVICTED] = (int64_t)f->evicted;
     v[STATUS_L_CUT_OFF] = (int64_t)f->cut_off;
+    if (d->row->protocol == &http_protocol) {
+        const struct http_site *site = d->row->ctx;
+
+        for (size_t i = 0; i < HTTP_CLASSES; i++)
+            v[STATUS_L_HTTP_2XX + i] = (int64_t)site->figures.by_class[i];
+    }
 }
 
 void

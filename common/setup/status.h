@@ -26,7 +26,7 @@
 #define STATUS_FILE     "board"
 #define STATUS_SLOTS    96
 #define STATUS_LOGS     1024 /* of further ones nothing is shown */
-#define STATUS_VALUES   32   /* of a row */
+#define STATUS_VALUES   40   /* of a row */
 #define STATUS_TICK_MS  250  /* a daemon puts its figures so often */
 #define STATUS_PATH_MAX 4096
 
@@ -91,6 +91,16 @@ enum {
     STATUS_W_GRAPHITE_LINES,
     STATUS_W_GRAPHITE_BAD,
     STATUS_W_GRAPHITE_IGNORED,
+    STATUS_W_HTTP_REPLAYED, /* from their Idempotency-Key */
+    STATUS_W_SEQUENCE_GIVEN,
+    STATUS_W_SEQUENCE_WAITED,
+    STATUS_W_QUOTA_APPLIED, /* this and those up to FAILURES are of quotas */
+    STATUS_W_QUOTA_CANCELLED,
+    STATUS_W_QUOTA_REFUSED,
+    STATUS_W_QUOTA_OTHER,
+    STATUS_W_QUOTA_REPEATED,
+    STATUS_W_QUOTA_UNAVAILABLE,
+    STATUS_W_QUOTA_FAILURES,
     STATUS_W_END
 };
 
@@ -112,6 +122,7 @@ enum {
     STATUS_M_MERGE_US,
     STATUS_M_WAITING,    /* 1: the machine cannot now (full disk) */
     STATUS_M_HELD_NOW,   /* 1: something is held */
+    STATUS_M_HELD_BAD,   /* files of held records that have damage */
     STATUS_M_LAST_ERROR, /* errno of what it had to wait for last; 0 */
     STATUS_M_END
 };
@@ -145,6 +156,10 @@ enum {
     STATUS_L_EVICTED,
     STATUS_L_LATE,
     STATUS_L_CUT_OFF,
+    STATUS_L_HTTP_2XX, /* responses by class of status; of HTTP alone */
+    STATUS_L_HTTP_3XX,
+    STATUS_L_HTTP_4XX,
+    STATUS_L_HTTP_5XX,
     STATUS_L_END
 };
 

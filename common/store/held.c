@@ -453,6 +453,17 @@ held_delete(struct held *h, const uint64_t *ids, size_t count)
 }
 
 int
+held_maintain(struct held *h)
+{
+    int rc;
+
+    rc = held_snapshot_begin(h);
+    if (rc == 0 && h->queue != NULL)
+        rc = queue_compact(h->queue, COMPACT_BYTES);
+    return rc < 0 ? rc : 0;
+}
+
+int
 held_drop(struct held *h, const uint8_t *name, size_t name_size,
           uint64_t *records)
 {

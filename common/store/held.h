@@ -38,7 +38,8 @@
 
 #include "common/store/store.h"
 
-#define HELD_FOLDER "held"
+#define HELD_FOLDER     "held"
+#define HELD_BAD_PREFIX "bad-" /* bad-N: a damaged segment of the folder */
 
 struct held;
 
@@ -155,6 +156,10 @@ int held_next(struct held *h, const uint8_t *name, size_t name_size,
  * that are not there are no error.  Begins a new snapshot. */
 int held_delete(struct held *h, const uint64_t *ids, size_t count);
 
+/* Gives back space, and quarantines a damaged segment of which nothing waits.
+ * Begins a new snapshot. */
+int held_maintain(struct held *h);
+
 /* Deletes all records of a keyspace, durably; *records becomes their number.
  * Takes the lock itself. */
 int held_drop(struct held *h, const uint8_t *name, size_t name_size,
@@ -167,6 +172,10 @@ int held_drop(struct held *h, const uint8_t *name, size_t name_size,
  * `marks` fills. */
 int held_check(const struct held *h, void (*fault)(void *ctx, const char *text),
                void *ctx, struct store_check_result *out);
+
+/* Returns how many files of the folder have damage now: segments, and those
+ * that were quarantined and that no operator has removed. */
+uint64_t held_damaged_files(const struct held *h);
 
 /* Copies all records, in their order, into a new folder of the data directory
  * `to_fd`, durably; nothing when none is held.

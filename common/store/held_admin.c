@@ -6,8 +6,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "common/base/dirstream.h"
 
 /* ---- listing
  * ----------------------------------------------------------------- */
@@ -128,6 +131,24 @@ held_check(const struct held *h, void (*fault)(void *ctx, const char *text),
     return rc == -ENOENT ? 0 : rc;
 }
 
+uint64_t
+held_damaged_files(const struct held *h)
+{
+    struct queue_stats stats = {.bad_segments = 0};
+    uint64_t files = 0;
+    const char *name;
+    DIR *dir;
+
+    if (h->queue != NULL)
+        queue_stats(h->queue, &stats);
+    if (h->dir_fd < 0 || dirstream_open(h->dir_fd, ".", &dir) < 0)
+        return stats.bad_segments;
+    while (dirstream_next(dir, &name) > 0)
+        files += strncmp(name, HELD_BAD_PREFIX, strlen(HELD_BAD_PREFIX)) == 0;
+    (void)closedir(dir);
+    return stats.bad_segments + files;
+}
+
 /* ---- copying
  * ----------------------------------------------------------------- */
 
@@ -173,7 +194,8 @@ copy_records(struct held *h, int dir_fd)
     rc = queue_open(&to, &options);
     if (rc < 0)
         return rc;
-    for (k = held_index_next(&h->index, NULL, 0); rc == 0 && k != NULL;
+    for (k = held_index_next(&h->index, (const uint8_t *)"", 0);
+         rc == 0 && k != NULL;
          k = held_index_next(&h->index, k->name, k->name_size))
         rc = copy_keyspace(h, k, to);
     if (rc == 0)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/array.h"
 #include "common/base/bytes.h"
 #include "common/base/hash.h"
 
@@ -31,23 +32,6 @@ held_fill_hash(const struct store_fill *mark)
     put_le64(bytes + 16, mark->epoch);
     put_le64(bytes + 24, mark->first_ms);
     return hash_name(&zeros, 0, bytes, sizeof bytes);
-}
-
-/* Grows the array *at for `need` items.  -ENOMEM */
-static int
-grow_array(void *at, size_t *capacity, size_t need, size_t item_size)
-{
-    void **where = at, *moved;
-    const size_t larger = *capacity * 2 > need ? *capacity * 2 : need + 16;
-
-    if (need <= *capacity)
-        return 0;
-    moved = realloc(*where, larger * item_size);
-    if (moved == NULL)
-        return -ENOMEM;
-    *where = moved;
-    *capacity = larger;
-    return 0;
 }
 
 /* ---- keyspaces ----------------------------------------------------------- */
@@ -99,7 +83,7 @@ add_keyspace(struct held_index *x, uint64_t stream, const uint8_t *name,
     if (2 * (x->keyspace_count + 1) > x->slot_count)
         rc = grow_slots(x);
     if (rc == 0)
-        rc = grow_array(&x->keyspaces, &x->keyspace_capacity,
+        rc = array_grow(&x->keyspaces, &x->keyspace_capacity,
                         x->keyspace_count + 1, sizeof *x->keyspaces);
     if (rc < 0)
         return rc;
@@ -241,7 +225,7 @@ add_fills(struct held_index *x, const struct held_head *head,
     const uint8_t *at = head->body;
     int rc;
 
-    rc = grow_array(&x->fills, &x->fill_capacity, x->fill_count + head->marks,
+    rc = array_grow(&x->fills, &x->fill_capacity, x->fill_count + head->marks,
                     sizeof *x->fills);
     if (rc < 0)
         return rc;
@@ -274,7 +258,7 @@ held_index_added(void *ctx, uint64_t id, uint64_t stream, const uint8_t *bytes,
     e.error = head.error;
     rc = add_keyspace(x, stream, head.name, head.name_size, &e.keyspace);
     if (rc == 0)
-        rc = grow_array(&x->entries, &x->capacity, x->count + 1,
+        rc = array_grow(&x->entries, &x->capacity, x->count + 1,
                         sizeof *x->entries);
     if (rc == 0)
         rc = add_fills(x, &head, &e);

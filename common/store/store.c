@@ -9,7 +9,7 @@
 size_t
 store_query_room(const struct store_query *q)
 {
-    if (q->op != STORE_RANGE && q->op != STORE_AROUND)
+    if (q->op != STORE_RANGE && q->op != STORE_AROUND && q->op != STORE_KEYS)
         return QUERY_ROW_SIZE + STORE_NAME_MAX;
     return (size_t)q->length * (QUERY_ROW_SIZE + STORE_NAME_MAX);
 }

@@ -16,7 +16,8 @@
  * that leave the range saturate, the counter is flagged for ever and its
  * keyspace counts it.
  *
- * Ownership: a handle belongs to who opened it; one thread per handle.
+ * Ownership: a handle belongs to who opened it; one thread per handle, or per
+ * lane of it (store_lane).
  * Errors: 0 or a negative errno; text goes to diag before it is lost.
  *   -EBADMSG  what is stored is damaged, or is not what it should be
  *   -EAGAIN   another process is writing to this keyspace: soon again
@@ -39,6 +40,7 @@ struct store_engine;
 /* Begins every engine's own handle. */
 struct store {
     const struct store_engine *engine;
+    unsigned lanes; /* see store_lane(); 0 and 1: one */
 };
 
 enum store_trait {
@@ -141,7 +143,10 @@ enum store_op {
     STORE_RANK,   /* the rank of a key from 0, as the count of one row */
     STORE_AROUND, /* `length` rows by count around the key's, which is in the
                      middle unless one side has fewer */
-    STORE_TOTAL   /* the sum, saturated, as the count of one row without key */
+    STORE_TOTAL,  /* the sum, saturated, as the count of one row without key */
+    STORE_KEYS /* rows in key order: the first `length` of those from position
+                  `offset` on whose keys begin with `prefix` and come after
+                  `after` */
 };
 
 /* One question, and after store_read() its answer. */
@@ -152,10 +157,21 @@ struct store_query {
     const uint8_t *key; /* GET, RANK, AROUND */
     size_t key_size;
     int64_t offset; /* RANGE: below 0 counts from the end, but not below it;
-                       AROUND, then: rank of the first row */
+                       AROUND, then: rank of the first row;
+                       KEYS: keys of the keyspace before, from 0 on */
     uint64_t length;
 
-    int error;      /* 0, -ENOENT: no such keyspace or key; -EBADMSG, ... */
+    /* KEYS; each may be empty, and `after` need not be a key.  The first row is
+     * found by search, so keys that are not wanted can be jumped over: what
+     * comes after P filled up with 0xff to STORE_NAME_MAX bytes is the first
+     * key that does not begin with P. */
+    const uint8_t *prefix;
+    size_t prefix_size;
+    const uint8_t *after;
+    size_t after_size;
+
+    int error;      /* 0, -ENOENT: no such keyspace or key; -EOPNOTSUPP: KEYS of
+                       an engine without an order by key; -EBADMSG, ... */
     uint8_t *bytes; /* its rows, in the wire form of common/wire/query.h */
     size_t size;    /* of the rows */
     uint64_t rows;
@@ -217,7 +233,8 @@ enum store_history_op {
     STORE_HISTORY_KEYSPACE, /* buckets of all keys together */
     STORE_HISTORY_TOP,      /* keys by their sums descending, ties by key */
     STORE_HISTORY_RANK /* the sum of a key, its rank from 0 by that, and how
-                       many keys have increments */
+                       many keys have increments; without a key the sum of
+                       all */
 };
 
 #define STORE_BUCKETS_MAX 4096
@@ -310,6 +327,8 @@ struct store_maintenance {
 struct store_engine {
     unsigned traits;
     void (*close)(struct store *s);
+    unsigned (*lane)(const struct store *s, const uint8_t *name,
+                     size_t name_size); /* NULL: there is one lane */
     int (*marks)(struct store *s, const uint8_t *name, size_t name_size,
                  const struct store_fill *marks, size_t count,
                  struct store_mark_info *infos);
@@ -343,6 +362,8 @@ struct store_engine {
     int (*purge)(struct store *s, const uint8_t *name, size_t name_size);
     int (*del)(struct store *s, const uint8_t *name, size_t name_size,
                const struct store_key *keys, size_t count, uint64_t *deleted);
+    uint64_t (*as_of)(struct store *s); /* NULL: applied is readable */
+    bool (*pending)(struct store *s);   /* NULL: as well */
 };
 
 static inline unsigned
@@ -357,6 +378,21 @@ store_close(struct store *s)
 {
     if (s)
         s->engine->close(s);
+}
+
+/* The keyspaces are divided among lanes: store_marks() and store_apply() for
+ * keyspaces of different lanes may run in several threads at once, everything
+ * else in one.  Returns the lane of a keyspace, below store_lanes(). */
+static inline unsigned
+store_lane(const struct store *s, const uint8_t *name, size_t name_size)
+{
+    return s->engine->lane ? s->engine->lane(s, name, name_size) : 0;
+}
+
+static inline unsigned
+store_lanes(const struct store *s)
+{
+    return s->lanes > 1 ? s->lanes : 1;
 }
 
 /* What the keyspace says of each fill; of an unknown keyspace, NONE. */
@@ -384,6 +420,21 @@ store_apply(struct store *s, const struct store_batch *batch,
             struct store_applied *applied)
 {
     return s->engine->apply(s, batch, applied);
+}
+
+/* The time (Unix, ms) up to which everything that was applied, by any process
+ * or machine, is readable; UINT64_MAX: always all of it; 0: not known. */
+static inline uint64_t
+store_as_of(struct store *s)
+{
+    return s->engine->as_of ? s->engine->as_of(s) : UINT64_MAX;
+}
+
+/* Whether something that this handle applied may not be readable yet. */
+static inline bool
+store_pending(struct store *s)
+{
+    return s->engine->pending && s->engine->pending(s);
 }
 
 /* Answers queries from the first on, as many as there is surely room for

@@ -59,6 +59,27 @@ parse_exponent(const uint8_t *text, size_t size, int *exponent)
     return 0;
 }
 
+/* Divides by ten as often as that leaves no rest; in 64 bits, which are much
+ * faster, where the digits fit. */
+static void
+drop_zeros(struct decimal *d)
+{
+    uint64_t small;
+
+    while (d->digits > UINT64_MAX && d->digits % 10 == 0) {
+        d->digits /= 10;
+        d->exponent++;
+    }
+    if (d->digits > UINT64_MAX)
+        return;
+    for (small = (uint64_t)d->digits; small != 0 && small % 10 == 0;
+         small /= 10)
+        d->exponent++;
+    d->digits = small;
+    if (small == 0)
+        *d = (struct decimal){0};
+}
+
 int
 decimal_parse(const uint8_t *text, size_t size, struct decimal *out)
 {
@@ -81,12 +102,7 @@ decimal_parse(const uint8_t *text, size_t size, struct decimal *out)
         if (parse_exponent(text + at + 1, size - at - 1, &d.exponent) < 0)
             return -EINVAL;
     }
-    while (d.digits != 0 && d.digits % 10 == 0) {
-        d.digits /= 10;
-        d.exponent++;
-    }
-    if (d.digits == 0)
-        d = (struct decimal){0};
+    drop_zeros(&d);
     *out = d;
     return 0;
 }
@@ -120,8 +136,16 @@ decimal_is_share(const struct decimal *value)
 static int
 divide_up(uint128 a, uint128 b, int exponent, uint128 max, uint128 *out)
 {
-    uint128 quotient = a / b, rest = a % b;
+    uint128 quotient, rest;
 
+    if (b == 1) { /* as most rates are: a product */
+        for (quotient = a; exponent > 0 && quotient <= max; exponent--)
+            quotient *= 10;
+        *out = quotient;
+        return quotient > max ? -ERANGE : 0;
+    }
+    quotient = a / b;
+    rest = a % b;
     /* A digit a step.  Each step that keeps the quotient at 0 uses up one of
      * the at most 32 places by which b exceeds a, so this ends early. */
     for (; exponent > 0 && quotient <= max; exponent--) {

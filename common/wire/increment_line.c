@@ -8,7 +8,8 @@ static const struct increment_fault
     control = {"bad-name", "a control character in a name; write it as \\xHH"},
     empty_name = {"bad-name", "an empty name"},
     zero_byte = {"bad-name", "a zero byte in a name"},
-    bad_escape = {"bad-escape", "a bad escape; use \\t \\n \\r \\\\ and \\xHH"},
+    bad_escape = {"bad-escape",
+                  "a bad escape; use \\t \\n \\r \\\\ and \\xHH but \\x00"},
     too_long = {"bad-name", "a name of more than 256 bytes"},
     too_long_here = {"bad-name", "a name longer than the server's message "
                                  "has room for"},
@@ -55,7 +56,7 @@ read_bytes(const struct increment_form *form, const char *field, size_t size,
     if (size > NAME_MAX_SIZE)
         return -ENAMETOOLONG;
     memcpy(bytes, field, size);
-    return memchr(field, '\0', size) ? -EINVAL : (int)size;
+    return (int)size;
 }
 
 const struct increment_fault *
@@ -64,6 +65,8 @@ increment_name_read(const struct increment_form *form, const char *field,
 {
     int rc;
 
+    if (size > 0 && memchr(field, '\0', size))
+        return &zero_byte;
     if (!form->raw && !form->control && has_control(field, size))
         return &control;
     rc = read_bytes(form, field, size, out->bytes);
@@ -72,7 +75,7 @@ increment_name_read(const struct increment_form *form, const char *field,
     if (rc == -ENAMETOOLONG)
         return &too_long;
     if (rc < 0)
-        return memchr(field, '\0', size) ? &zero_byte : &bad_escape;
+        return &bad_escape;
     out->size = (size_t)rc;
     return out->size > max ? &too_long_here : NULL;
 }

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "common/wire/utf8.h"
+
 #define IS_MAX 32 /* bytes that json_is() compares */
 
 void
@@ -81,34 +83,6 @@ read_escaped(const uint8_t *at, const uint8_t *end, size_t *used)
         return -1;
     *used = 10;
     return 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00);
-}
-
-/* Bytes of the valid character of UTF-8 that begins here, 0x80 and above; 0:
- * there is none.  Neither longer than needed, nor a surrogate, nor above
- * U+10FFFF. */
-static size_t
-utf8_size(const uint8_t *at, const uint8_t *end)
-{
-    const uint8_t c = at[0];
-    const size_t size = c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
-    uint8_t least = 0x80, most = 0xbf;
-
-    if (c < 0xc2 || c > 0xf4 || (size_t)(end - at) < size)
-        return 0;
-    if (c == 0xe0)
-        least = 0xa0;
-    else if (c == 0xed)
-        most = 0x9f;
-    else if (c == 0xf0)
-        least = 0x90;
-    else if (c == 0xf4)
-        most = 0x8f;
-    if (at[1] < least || at[1] > most)
-        return 0;
-    for (size_t i = 2; i < size; i++)
-        if ((at[i] & 0xc0) != 0x80)
-            return 0;
-    return size;
 }
 
 /* ---- tokens ------------------------------------------------------------- */
@@ -286,7 +260,8 @@ go_on(struct json_reader *r)
     if (r->at < r->end && *r->at == (is_object ? '}' : ']'))
         return close_bracket(r, is_object);
     if (r->at == r->end || *r->at != ',')
-        return refuse_token(r, "a bracket that does not end");
+        return refuse_token(
+            r, "neither a comma nor a closing bracket behind a value");
     r->at++;
     skip_blanks(r);
     return is_object ? read_member(r) : read_value(r);

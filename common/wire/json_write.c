@@ -1,7 +1,12 @@
-/* common/wire/json_write.c - see json_write.h. */
+/* common/wire/json_write.c - see json_write.h.
+ *
+ * json_bytes() is what all others write through, but put_plain(), which copies
+ * the names and members that most rows consist of. */
 #include "common/wire/json_write.h"
 
 #include <assert.h>
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/wire/name.h"
@@ -43,7 +48,7 @@ static void
 put_separator(struct json_writer *w, const char *comma)
 {
     if (!w->is_first && !w->is_value)
-        put_text(w, comma);
+        json_bytes(w, comma, w->is_compact ? 1 : strlen(comma));
     w->is_first = w->is_value = false;
 }
 
@@ -94,11 +99,42 @@ json_row(struct json_writer *w)
     w->is_first = true;
 }
 
+/* Whether no byte needs an escape, neither in JSON nor in the text form of
+ * names. */
+static bool
+is_plain(const uint8_t *bytes, size_t size)
+{
+    bool plain = true;
+
+    for (size_t i = 0; i < size; i++)
+        plain &= bytes[i] >= 0x20 && bytes[i] < 0x7f && bytes[i] != '"' &&
+                 bytes[i] != '\\';
+    return plain;
+}
+
+/* Puts a plain string: rows consist of these, so it is one copy. */
+static void
+put_plain(struct json_writer *w, const void *bytes, size_t size)
+{
+    uint8_t *at;
+
+    put_separator(w, ", ");
+    if ((size_t)(w->end - w->at) < size + 2)
+        w->is_full = true;
+    if (w->is_full)
+        return;
+    at = w->at;
+    *at++ = '"';
+    memcpy(at, bytes, size);
+    at[size] = '"';
+    w->at = at + size + 1;
+}
+
 void
 json_member(struct json_writer *w, const char *name)
 {
-    json_text(w, name);
-    put_text(w, ": ");
+    put_plain(w, name, strlen(name));
+    json_bytes(w, ": ", w->is_compact ? 1 : 2);
     w->is_value = true;
 }
 
@@ -115,6 +151,39 @@ json_integer(struct json_writer *w, int64_t number)
         *--at = '-'; /* 19 digits at most stand behind it */
     put_separator(w, ", ");
     json_bytes(w, at, (size_t)(digits + sizeof digits - at));
+}
+
+void
+json_wide(struct json_writer *w, int128 number)
+{
+    char digits[40], *at = digits + sizeof digits;
+    uint128 rest = number < 0 ? 0 - (uint128)number : (uint128)number;
+
+    if (number >= INT64_MIN && number <= INT64_MAX) {
+        json_integer(w, (int64_t)number);
+        return;
+    }
+    do
+        *--at = (char)('0' + (int)(rest % 10));
+    while ((rest /= 10) > 0);
+    if (number < 0)
+        *--at = '-'; /* 39 digits at most stand behind it */
+    put_separator(w, ", ");
+    json_bytes(w, at, (size_t)(digits + sizeof digits - at));
+}
+
+void
+json_real(struct json_writer *w, double number)
+{
+    char text[32];
+
+    if (!isfinite(number)) {
+        json_null(w);
+        return;
+    }
+    (void)snprintf(text, sizeof text, "%.17g", number); /* 24 bytes fit */
+    put_separator(w, ", ");
+    put_text(w, text);
 }
 
 void
@@ -152,6 +221,10 @@ json_string(struct json_writer *w, const void *text, size_t size)
     const uint8_t *bytes = text;
     size_t from = 0;
 
+    if (is_plain(bytes, size)) {
+        put_plain(w, bytes, size);
+        return;
+    }
     put_separator(w, ", ");
     put_text(w, "\"");
     for (size_t i = 0; i < size; i++) {
@@ -175,9 +248,13 @@ void
 json_name(struct json_writer *w, const uint8_t *name, size_t size)
 {
     char text[NAME_TEXT_SIZE] = "";
-    size_t length;
+    size_t escaped;
 
     assert(size <= NAME_MAX_SIZE);
-    length = name_escape(name, size, text);
-    json_string(w, text, length);
+    if (is_plain(name, size)) {
+        put_plain(w, name, size);
+        return;
+    }
+    escaped = name_escape(name, size, text);
+    json_string(w, text, escaped);
 }

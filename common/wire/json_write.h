@@ -18,11 +18,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/bytes.h"
+
 struct json_writer {
     uint8_t *begin, *at, *end;
-    bool is_full;  /* something did not fit */
-    bool is_first; /* no comma before what comes next */
-    bool is_value; /* of a member: no comma, either */
+    bool is_full;    /* something did not fit */
+    bool is_first;   /* no comma before what comes next */
+    bool is_value;   /* of a member: no comma, either */
+    bool is_compact; /* no blanks after commas and colons; the caller's */
 };
 
 void json_write_init(struct json_writer *w, void *buffer, size_t size);
@@ -35,13 +38,17 @@ void json_object_end(struct json_writer *w);
 void json_array_begin(struct json_writer *w);
 void json_array_end(struct json_writer *w);
 
-/* The name of the next value. */
+/* The name of the next value: printable ASCII without quotes or backslashes. */
 void json_member(struct json_writer *w, const char *name);
 
 /* As json_object_begin(), on a line of its own. */
 void json_row(struct json_writer *w);
 
 void json_integer(struct json_writer *w, int64_t number);
+void json_wide(struct json_writer *w, int128 number);
+
+/* With 17 digits where it needs them; null if it is not finite. */
+void json_real(struct json_writer *w, double number);
 void json_bool(struct json_writer *w, bool value);
 void json_null(struct json_writer *w);
 

@@ -4,7 +4,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -44,18 +43,19 @@ is_shown(uint32_t code)
     return !(code >= 0x2060 && code <= 0x206f) && code != 0xfeff;
 }
 
-/* Bytes of the character that starts at `at` when it may be shown as it is,
- * else 0. */
+/* Bytes of the character of UTF-8 that starts at `at`, and its code point; 0:
+ * there is none. */
 static size_t
-shown_size(const uint8_t *at, size_t size)
+read_character(const uint8_t *at, size_t size, uint32_t *out)
 {
     static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
     const uint8_t c = at[0];
     uint32_t code;
     size_t n;
 
+    *out = c;
     if (c < 0x80)
-        return c >= 0x20 && c < 0x7f && c != '\\';
+        return 1;
     if (c < 0xc2 || c > 0xf4)
         return 0;
     n = c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
@@ -71,7 +71,35 @@ shown_size(const uint8_t *at, size_t size)
     if (code < least[n] || (code >= 0xd800 && code <= 0xdfff) ||
         code > 0x10ffff)
         return 0;
-    return is_shown(code) ? n : 0;
+    *out = code;
+    return n;
+}
+
+bool
+name_is_utf8(const uint8_t *name, size_t size)
+{
+    uint32_t code;
+    size_t n;
+
+    for (size_t i = 0; i < size; i += n) {
+        n = read_character(name + i, size - i, &code);
+        if (n == 0)
+            return false;
+    }
+    return true;
+}
+
+/* Bytes of the character that starts at `at` when it may be shown as it is,
+ * else 0. */
+static size_t
+shown_size(const uint8_t *at, size_t size)
+{
+    uint32_t code;
+    const size_t n = read_character(at, size, &code);
+
+    if (n == 1)
+        return code >= 0x20 && code < 0x7f && code != '\\';
+    return n > 0 && is_shown(code) ? n : 0;
 }
 
 /* Writes the escape of one byte and returns its length. */

@@ -19,6 +19,7 @@
 #define AT_TO       536
 #define AT_STEP     544
 #define AT_ROWS     552
+#define AT_PREFIX   560
 
 /* The row's key_size, and the reply's fields. */
 #define ROW_AT_KEY_SIZE 8
@@ -47,13 +48,15 @@ static int
 check_names(const struct query *q)
 {
     const int keyspace_needed = q->op != QUERY_KEYSPACES && q->op != QUERY_NOW;
-    const int key_needed = q->op == QUERY_GET || q->op == QUERY_RANK ||
-                           q->op == QUERY_PERIOD_RANK || q->op == QUERY_AROUND;
+    const int key_needed =
+        q->op == QUERY_GET || q->op == QUERY_RANK || q->op == QUERY_AROUND;
+    const int key_allowed = key_needed || q->op == QUERY_ABOUT ||
+                            q->op == QUERY_HISTORY ||
+                            q->op == QUERY_PERIOD_RANK || q->op == QUERY_KEYS;
 
     if (keyspace_needed && q->keyspace_size == 0)
         return -EINVAL;
-    if (q->op != QUERY_ABOUT && q->op != QUERY_HISTORY &&
-        key_needed != (q->key_size > 0))
+    if (q->key_size > 0 ? !key_allowed : key_needed)
         return -EINVAL;
     return 0;
 }
@@ -61,6 +64,8 @@ check_names(const struct query *q)
 static size_t
 extended_size(int64_t op)
 {
+    if (op == QUERY_KEYS)
+        return QUERY_KEYS_SIZE;
     return op >= QUERY_HISTORY && op <= QUERY_AROUND ? QUERY_PAST_SIZE
                                                      : QUERY_EXTENDED_SIZE;
 }
@@ -100,7 +105,7 @@ parse_extended(const uint8_t *bytes, struct query *q)
     const int64_t op = get_le64s(bytes + AT_LENGTH);
     int size;
 
-    if (op < QUERY_GET || op > QUERY_AROUND)
+    if (op < QUERY_GET || op > QUERY_VERSION)
         return -EINVAL;
     size = name_size(bytes + AT_KEY);
     if (size < 0)
@@ -110,7 +115,14 @@ parse_extended(const uint8_t *bytes, struct query *q)
     q->length = op == QUERY_KEYSPACES ? QUERY_ROWS_MAX : 1;
     q->key = bytes + AT_KEY;
     q->key_size = (uint16_t)size;
-    return extended_size(op) == QUERY_PAST_SIZE ? parse_times(bytes, q) : 0;
+    if (op == QUERY_KEYS) {
+        size = name_size(bytes + AT_PREFIX);
+        if (size < 0)
+            return size;
+        q->prefix = bytes + AT_PREFIX;
+        q->prefix_size = (uint16_t)size;
+    }
+    return extended_size(op) == QUERY_EXTENDED_SIZE ? 0 : parse_times(bytes, q);
 }
 
 int
@@ -161,7 +173,7 @@ query_put(const struct query *q, uint8_t *bytes)
     const int64_t first = -INT64_MAX;
     int rc;
 
-    assert(q->op >= QUERY_RANGE && q->op <= QUERY_AROUND);
+    assert(q->op >= QUERY_RANGE && q->op <= QUERY_VERSION);
     rc = check_names(q);
     if (rc < 0)
         return rc;
@@ -188,7 +200,10 @@ query_put(const struct query *q, uint8_t *bytes)
     put_le64s(bytes + AT_TO, q->to);
     put_le64s(bytes + AT_STEP, q->step);
     put_le64s(bytes + AT_ROWS, q->length);
-    return QUERY_PAST_SIZE;
+    if (q->op != QUERY_KEYS)
+        return QUERY_PAST_SIZE;
+    rc = put_name(bytes + AT_PREFIX, q->prefix, q->prefix_size);
+    return rc < 0 ? rc : QUERY_KEYS_SIZE;
 }
 
 void
@@ -237,7 +252,8 @@ query_past_get(const uint8_t bytes[QUERY_PAST_HEAD], struct query_past *out)
                                .since = get_le64s(bytes + 8),
                                .known = get_le64s(bytes + 16),
                                .rank = get_le64s(bytes + 24),
-                               .keys = get_le64s(bytes + 32)};
+                               .keys = get_le64s(bytes + 32),
+                               .step = get_le64s(bytes + 40)};
 }
 
 void
@@ -248,6 +264,7 @@ query_past_put(const struct query_past *p, uint8_t bytes[QUERY_PAST_HEAD])
     put_le64s(bytes + 16, p->known);
     put_le64s(bytes + 24, p->rank);
     put_le64s(bytes + 32, p->keys);
+    put_le64s(bytes + 40, p->step);
 }
 
 size_t

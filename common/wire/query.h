@@ -13,15 +13,22 @@
  *      0     8  INT64_MIN
  *      8     8  op        int64, enum query_op
  *     16   256  keyspace  NUL-padded (may be empty for keyspaces and now)
- *    272   256  key       NUL-padded (empty but for get, rank and about)
+ *    272   256  key       NUL-padded (empty but for get, rank, about and longer
+ *                         requests)
  *    528        end
  *
- * An extended request of the past, and one for neighbours, is longer:
+ * An extended request of the past, one for neighbours and one for keys in order
+ * is longer:
  *
  *    528     8  from      int64, Unix seconds; of whole minutes, as the next
  * two 536     8  to        int64; `to` itself is not asked about 544     8 step
- * int64, seconds; of history 552     8  length    int64, rows; of the top and
- * of neighbours 560        end
+ * int64, seconds; of history 552     8  length    int64, rows; of the top, of
+ * neighbours and of keys 560        end
+ *
+ * The one for keys goes on; its key is the one that the rows come after:
+ *
+ *    560   256  prefix    NUL-padded; of all keys; may be empty
+ *    816        end
  *
  * A reply:
  *
@@ -41,7 +48,8 @@
  *     40     8  known     int64, 1: nothing is missing from `before`, either
  *     48     8  rank      int64, of the key
  *     56     8  keys      int64: how many have increments
- *     64        rows: sum int128 | before int128 | flags uint16 |
+ *     64     8  step      int64, seconds: those of a period are multiples of it
+ *     72        rows: sum int128 | before int128 | flags uint16 |
  *               key_size uint16 | key
  */
 #ifndef COUNTD_COMMON_WIRE_QUERY_H
@@ -55,11 +63,12 @@
 #define QUERY_SIZE          272
 #define QUERY_EXTENDED_SIZE 528
 #define QUERY_PAST_SIZE     560
-#define QUERY_SIZE_MAX      QUERY_PAST_SIZE
+#define QUERY_KEYS_SIZE     816
+#define QUERY_SIZE_MAX      QUERY_KEYS_SIZE
 #define QUERY_REPLY_SIZE    24
 #define QUERY_ROW_SIZE      10 /* without the key */
 #define QUERY_ROWS_MAX      4096
-#define QUERY_PAST_HEAD     40 /* what is true of all rows of the past */
+#define QUERY_PAST_HEAD     48 /* what is true of all rows of the past */
 #define QUERY_PAST_ROW_SIZE 36 /* without the key */
 #define QUERY_AROUND_MAX    (QUERY_ROWS_MAX - 1) /* there is one row more */
 
@@ -73,9 +82,12 @@ enum query_op {
     QUERY_ABOUT = 6,       /* facts of a key, or of a keyspace without one */
     QUERY_HISTORY = 7,     /* buckets of a key, or of a keyspace without one */
     QUERY_PERIOD_TOP = 8,  /* the largest sums, and those of the time before */
-    QUERY_PERIOD_RANK = 9, /* the sum of a key and its rank by that */
-    QUERY_AROUND = 10      /* rows around a key; before them one without key,
-                              whose count is the rank of the first */
+    QUERY_PERIOD_RANK = 9, /* the sum of a key and its rank by that; without a
+                              key the sum of all */
+    QUERY_AROUND = 10, /* rows around a key; before them one without key, whose
+                          count is the rank of the first */
+    QUERY_KEYS = 11,   /* rows in key order, after a key, with a prefix */
+    QUERY_VERSION = 12 /* facts that change with the keyspace: nonce, change */
 };
 
 struct query {
@@ -84,9 +96,11 @@ struct query {
     int64_t length;         /* cut already; 0 to QUERY_ROWS_MAX */
     int64_t from, to, step; /* as they came: the past */
     const uint8_t *keyspace;
-    const uint8_t *key;
+    const uint8_t *key;    /* KEYS: the rows come after it; may be empty */
+    const uint8_t *prefix; /* KEYS; may be empty */
     uint16_t keyspace_size;
     uint16_t key_size;
+    uint16_t prefix_size;
 };
 
 struct query_reply {
@@ -102,6 +116,7 @@ struct query_past {
     int64_t known;
     int64_t rank;
     int64_t keys;
+    int64_t step;
 };
 
 #define QUERY_PAST_ANY        1u /* increments came, though the sum may be 0 */
@@ -126,8 +141,9 @@ query_is_past(enum query_op op)
 }
 
 /* Returns the bytes of the request that starts at `bytes`: 0 while `size` is
- * less than 8, else QUERY_SIZE, QUERY_EXTENDED_SIZE or QUERY_PAST_SIZE.  With
- * less than 16 bytes the last one is not distinguished from the second. */
+ * less than 8, else QUERY_SIZE, QUERY_EXTENDED_SIZE, QUERY_PAST_SIZE or
+ * QUERY_KEYS_SIZE.  With less than 16 bytes the last two are not distinguished
+ * from the second. */
 size_t query_size(const uint8_t *bytes, size_t size);
 
 /* Parses a whole request; names point into `bytes`.

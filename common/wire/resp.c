@@ -26,6 +26,12 @@ await_bytes(struct resp_request *out, size_t need)
 
 /* ---- numbers and words --------------------------------------------------- */
 
+static bool
+is_digit(uint8_t byte)
+{
+    return byte >= '0' && byte <= '9';
+}
+
 bool
 resp_integer(const struct resp_arg *arg, int64_t *out)
 {
@@ -66,6 +72,25 @@ resp_is_word(const struct resp_arg *arg, const char *word)
 
 /* ---- requests ------------------------------------------------------------ */
 
+/* A length of one or two digits, as most are, with its CR LF.  Returns the
+ * bytes read; 0: it is something else, or more bytes are needed. */
+static size_t
+parse_short_length(const uint8_t *bytes, size_t size, int64_t *length)
+{
+    size_t digits = 1;
+
+    if (size < 4 || !is_digit(bytes[0]))
+        return 0;
+    *length = bytes[0] - '0';
+    if (is_digit(bytes[1]) && bytes[0] != '0') {
+        *length = *length * 10 + (bytes[1] - '0');
+        digits = 2;
+    }
+    if (bytes[digits] != '\r' || bytes[digits + 1] != '\n')
+        return 0;
+    return digits + 2;
+}
+
 /* The length behind a type byte at `*at`, with its CR LF, which *at passes.
  * RESP_BAD: it is not a number. */
 static enum resp_parsed
@@ -74,9 +99,15 @@ parse_length(const uint8_t *bytes, size_t size, size_t *at, int64_t *length)
     const size_t begin = *at + 1;
     const size_t left = size - begin;
     const size_t most = left < LENGTH_MAX ? left : LENGTH_MAX;
-    const uint8_t *end = memchr(bytes + begin, '\r', most);
+    const size_t taken = parse_short_length(bytes + begin, left, length);
     struct resp_arg digits = {.at = bytes + begin};
+    const uint8_t *end;
 
+    if (taken > 0) {
+        *at = begin + taken;
+        return RESP_WHOLE;
+    }
+    end = memchr(bytes + begin, '\r', most);
     if (!end)
         return most == LENGTH_MAX ? RESP_BAD : RESP_PARTIAL;
     digits.size = (uint32_t)(end - digits.at);

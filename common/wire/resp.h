@@ -20,11 +20,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RESP_ARGS_MAX        4100
-#define RESP_BULK_MAX        65536 /* bytes of one argument */
-#define RESP_INLINE_MAX      65536 /* bytes of an inline command */
-#define RESP_ERROR_MAX       64    /* bytes of `why`, with NUL */
-#define RESP_NUMBER_SIZE     32 /* a number, or the head of a bulk or array */
+#define RESP_ARGS_MAX   4100
+#define RESP_BULK_MAX   65536 /* bytes of one argument */
+#define RESP_INLINE_MAX 65536 /* bytes of an inline command */
+#define RESP_ERROR_MAX  64    /* bytes of `why`, with NUL */
+#define RESP_NUMBER_SIZE                                                       \
+    ((size_t)32) /* a number, or the head of a bulk or array */
 #define RESP_BULK_SIZE(size) ((size_t)(size) + RESP_NUMBER_SIZE)
 
 enum resp_parsed {

@@ -1,5 +1,6 @@
 /* common/wire/statsd_line.c - see statsd_line.h.  Read from the end:
- * statsd_line() walks the groups twice, first to check, then to add. */
+ * statsd_line() adds a plain count at once; else parse_groups() walks the
+ * groups twice, first to check, then to add. */
 #include "common/wire/statsd_line.h"
 
 #include <errno.h>
@@ -8,7 +9,8 @@
 
 #include "common/wire/message.h"
 
-#define TAGS_MAX (MESSAGE_NAME_MAX / 2) /* ";=" is the shortest in a key */
+#define TAGS_MAX     (MESSAGE_NAME_MAX / 2) /* ";=" is the shortest in a key */
+#define PLAIN_DIGITS 12 /* a longer number takes the general path */
 
 struct span {
     const uint8_t *at;
@@ -39,19 +41,14 @@ refuse_line(struct parser *p, const char *why)
     return -EBADMSG;
 }
 
-static bool
-is_one_of(const char *bytes, uint8_t byte)
-{
-    return byte != '\0' && strchr(bytes, byte) != NULL;
-}
-
-/* Takes the bytes before the first one of `stops`, or all. */
+/* Takes the bytes before the first `stop` or `other`, or all. */
 static struct span
-take_until(struct span *rest, const char *stops)
+take_until(struct span *rest, uint8_t stop, uint8_t other)
 {
     struct span taken = {rest->at, 0};
 
-    while (taken.size < rest->size && !is_one_of(stops, rest->at[taken.size]))
+    while (taken.size < rest->size && rest->at[taken.size] != stop &&
+           rest->at[taken.size] != other)
         taken.size++;
     rest->at += taken.size;
     rest->size -= taken.size;
@@ -124,7 +121,7 @@ collect_tags(struct span from, struct tag *tags, size_t *count)
     bool more = true;
 
     for (*count = 0; more;) {
-        const struct span one = take_until(&from, ",");
+        const struct span one = take_until(&from, ',', ',');
 
         more = skip_stop(&from);
         if (one.size == 0)
@@ -198,9 +195,9 @@ parse_field(struct parser *p, struct span *rest, struct statsd_group *g,
         if (*has_rate)
             return refuse_line(p, "a second rate");
         *has_rate = true;
-        return parse_rate(p, take_until(rest, "|:"), &g->rate);
+        return parse_rate(p, take_until(rest, '|', ':'), &g->rate);
     }
-    field = take_until(rest, "|");
+    field = take_until(rest, '|', '|');
     if (begins_with(field, "#")) {
         g->tags = (struct span){field.at + 1, field.size - 1};
         return 0;
@@ -221,10 +218,10 @@ parse_group(struct parser *p, struct span *rest, struct statsd_group *g)
     int rc = 0;
 
     *g = (struct statsd_group){.rate = {.digits = 1}};
-    g->values = take_until(rest, "|");
+    g->values = take_until(rest, '|', '|');
     if (!skip_stop(rest))
         return refuse_line(p, "no | and type after the value");
-    g->kind = parse_type(take_until(rest, "|:"));
+    g->kind = parse_type(take_until(rest, '|', ':'));
     if (g->kind == 0)
         return refuse_line(p, "a type that is not c, m, ms, h, d, g or s");
     while (rc == 0 && rest->size > 0 && rest->at[0] == '|') {
@@ -284,7 +281,7 @@ take_group(struct parser *p, const struct statsd_group *g)
 
     p->kinds |= g->kind;
     while (rc == 0 && more) {
-        const struct span value = take_until(&rest, ":");
+        const struct span value = take_until(&rest, ':', ':');
 
         more = skip_stop(&rest);
         rc = take_value(p, g, value);
@@ -306,35 +303,59 @@ take_groups(struct parser *p, struct span rest)
     return rc;
 }
 
-/* ---- lines -------------------------------------------------------------- */
+/* ---- lines --------------------------------------------------------------- */
 
-int
-statsd_line(const struct statsd_rules *rules, const uint8_t *line, size_t size,
-            const struct statsd_sink *sink, const char **why)
+/* NULL, or why a line of `size` bytes has no name that can be counted. */
+static const char *
+check_name(const struct statsd_rules *rules, size_t size, struct span name,
+           bool has_colon)
 {
-    struct span rest = {line, size};
-    struct parser p = {.rules = rules};
-    bool has_colon;
+    if (size > STATSD_LINE_MAX)
+        return "a line above 8192 bytes";
+    if (!has_colon)
+        return "no colon after the name";
+    if (name.size == 0)
+        return "an empty name";
+    if (name.size > rules->key_size)
+        return "a name longer than a key";
+    if (memchr(name.at, '\0', name.size))
+        return "a name with a NUL byte";
+    return NULL;
+}
+
+/* What most lines are after their name: an integer of few digits, and "|c".
+ * False: it is something else, or malformed. */
+static bool
+parse_plain_count(struct span rest, int128 *millionths)
+{
+    const size_t sign = rest.size > 0 && rest.at[0] == '-' ? 1 : 0;
+    int64_t value = 0;
+
+    if (rest.size < sign + 3 || rest.size > sign + 2 + PLAIN_DIGITS ||
+        rest.at[rest.size - 2] != '|' || rest.at[rest.size - 1] != 'c')
+        return false;
+    for (size_t i = sign; i < rest.size - 2; i++) {
+        if (rest.at[i] < '0' || rest.at[i] > '9')
+            return false;
+        value = value * 10 + (rest.at[i] - '0');
+    }
+    *millionths = (int128)(sign > 0 ? -value : value) * DECIMAL_MILLIONTHS;
+    return true;
+}
+
+/* Any groups: all are checked, then all are added. */
+static int
+parse_groups(const struct statsd_rules *rules, struct span name,
+             struct span rest, const struct statsd_sink *sink, const char **why)
+{
+    struct parser p;
     int rc;
 
-    if (size <= STATSD_LINE_MAX && begins_with(rest, "_e{"))
-        return STATSD_EVENT;
-    if (size <= STATSD_LINE_MAX && begins_with(rest, "_sc|"))
-        return STATSD_CHECK;
-    p.name = take_until(&rest, ":");
-    has_colon = skip_stop(&rest);
-    if (size > STATSD_LINE_MAX)
-        rc = refuse_line(&p, "a line above 8192 bytes");
-    else if (!has_colon)
-        rc = refuse_line(&p, "no colon after the name");
-    else if (p.name.size == 0)
-        rc = refuse_line(&p, "an empty name");
-    else if (p.name.size > rules->key_size)
-        rc = refuse_line(&p, "a name longer than a key");
-    else if (memchr(p.name.at, '\0', p.name.size))
-        rc = refuse_line(&p, "a name with a NUL byte");
-    else
-        rc = take_groups(&p, rest);
+    p.rules = rules;
+    p.sink = NULL;
+    p.name = name;
+    p.kinds = 0;
+    rc = take_groups(&p, rest);
     if (rc < 0) {
         *why = p.why;
         return rc;
@@ -342,6 +363,33 @@ statsd_line(const struct statsd_rules *rules, const uint8_t *line, size_t size,
     p.sink = sink;
     rc = take_groups(&p, rest); /* as before: it cannot fail now */
     return rc < 0 ? rc : p.kinds;
+}
+
+int
+statsd_line(const struct statsd_rules *rules, const uint8_t *line, size_t size,
+            const struct statsd_sink *sink, const char **why)
+{
+    const uint8_t *colon = memchr(line, ':', size);
+    struct span rest = {line, size}, name = {line, size};
+    const char *wrong;
+    int128 sum;
+
+    if (size <= STATSD_LINE_MAX && begins_with(rest, "_e{"))
+        return STATSD_EVENT;
+    if (size <= STATSD_LINE_MAX && begins_with(rest, "_sc|"))
+        return STATSD_CHECK;
+    if (colon)
+        name.size = (size_t)(colon - line);
+    wrong = check_name(rules, size, name, colon != NULL);
+    if (wrong) {
+        *why = wrong;
+        return -EBADMSG;
+    }
+    rest = (struct span){colon + 1, size - name.size - 1};
+    if (!parse_plain_count(rest, &sum))
+        return parse_groups(rules, name, rest, sink, why);
+    sink->add(sink->ctx, STATSD_COUNT, name.at, name.size, sum);
+    return STATSD_COUNTER;
 }
 
 bool
@@ -354,7 +402,7 @@ statsd_datagram_number(const uint8_t *line, size_t size, const uint8_t **sender,
 
     if (!begins_with(rest, prefix))
         return false;
-    name = take_until(&rest, ":");
+    name = take_until(&rest, ':', ':');
     if (name.size == sizeof prefix - 1 || rest.size < 4 ||
         memcmp(rest.at + rest.size - 2, "|g", 2) != 0)
         return false;

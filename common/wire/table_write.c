@@ -1,4 +1,5 @@
-/* common/wire/table_write.c - see table_write.h. */
+/* common/wire/table_write.c - see table_write.h: table_begin(), table_fact()
+ * and table_row(), table_end(). */
 #include "common/wire/table_write.h"
 
 #include <assert.h>
@@ -7,6 +8,8 @@
 #include <string.h>
 
 #include "common/base/bytes.h"
+
+#define MEMBER_SIZE 32 /* a name that is one of ours, "_hex", NUL */
 
 /* ---- cells -------------------------------------------------------------- */
 
@@ -100,18 +103,45 @@ cell_plain(const struct cell *c, bool raw, char text[NAME_TEXT_SIZE])
 
 /* ---- JSON --------------------------------------------------------------- */
 
+/* The name as it is, or null and, as a member with _hex behind its name, the
+ * bytes. */
 static void
-put_json(struct table_writer *t, const struct cell *c)
+put_raw_name(struct table_writer *t, const char *key, const struct cell *c)
+{
+    static const char digits[] = "0123456789abcdef";
+    char text[2 * NAME_MAX_SIZE + 1], member[MEMBER_SIZE];
+    const uint8_t *bytes = c->bytes;
+
+    if (name_is_utf8(bytes, c->size)) {
+        json_string(&t->out, bytes, c->size);
+        return;
+    }
+    for (size_t i = 0; i < c->size; i++) {
+        text[2 * i] = digits[bytes[i] >> 4];
+        text[2 * i + 1] = digits[bytes[i] & 15];
+    }
+    (void)snprintf(member, sizeof member, "%s_hex", key);
+    json_null(&t->out);
+    json_member(&t->out, member);
+    json_string(&t->out, text, 2 * c->size);
+}
+
+static void
+put_json(struct table_writer *t, const char *key, const struct cell *c)
 {
     char text[NAME_TEXT_SIZE];
 
+    json_member(&t->out, key);
     switch (c->kind) {
     case CELL_NONE:
     case CELL_ABSENT:
         json_null(&t->out);
         break;
     case CELL_NAME:
-        json_name(&t->out, c->bytes, c->size);
+        if (t->is_raw)
+            put_raw_name(t, key, c);
+        else
+            json_name(&t->out, c->bytes, c->size);
         break;
     case CELL_TEXT:
         json_string(&t->out, c->bytes, c->size);
@@ -145,8 +175,7 @@ put_json_row(struct table_writer *t, const struct cell *cells)
     for (size_t i = 0; i < t->column_count; i++) {
         if (cells[i].kind == CELL_ABSENT)
             continue;
-        json_member(&t->out, t->columns[i].key);
-        put_json(t, &cells[i]);
+        put_json(t, t->columns[i].key, &cells[i]);
     }
     json_object_end(&t->out);
 }
@@ -172,8 +201,7 @@ put_tsv_row(struct table_writer *t, const struct cell *cells)
     put_text(t, "\n");
 }
 
-/* A field in quotes where it has to be; nothing that a name can be shown as has
- * a line's end. */
+/* A field in quotes where it has to be. */
 static void
 put_csv_field(struct table_writer *t, const char *text)
 {
@@ -204,7 +232,7 @@ put_csv_row(struct table_writer *t, const struct cell *cells)
     for (size_t i = 0; cells && i < t->column_count; i++) {
         put_text(t, i > 0 ? "," : "");
         if (cells[i].kind != CELL_NONE && cells[i].kind != CELL_ABSENT)
-            put_csv_field(t, cell_plain(&cells[i], false, text));
+            put_csv_field(t, cell_plain(&cells[i], t->is_raw, text));
     }
     put_text(t, cells ? "\r\n" : "");
 }
@@ -232,8 +260,7 @@ table_fact(struct table_writer *t, const char *key, struct cell value)
     if (t->format != TABLE_JSON)
         return;
     assert(!t->are_rows_open);
-    json_member(&t->out, key);
-    put_json(t, &value);
+    put_json(t, key, &value);
 }
 
 void

@@ -8,6 +8,8 @@
  *
  * Names are in the text form of common/wire/name.h in all three, so JSON is
  * valid whatever bytes a name has and every name can be sent back as it is.
+ * With is_raw they are as they are: in JSON a name that is not UTF-8 is null
+ * then, and a member with _hex behind its name has its bytes.
  *
  * Ownership: the buffer and the columns are the caller's.  Cells are only
  * looked at during the call.  Pure; allocates nothing.
@@ -72,7 +74,7 @@ struct table_writer {
     const struct table_column *columns;
     size_t column_count;
     const char *rows_key;      /* of the list in JSON */
-    bool is_raw;               /* TSV: names as they are */
+    bool is_raw;               /* names as they are */
     bool has_numbers_as_texts; /* JSON: for readers with doubles */
     bool are_rows_open;        /* JSON: inside of rows */
     bool is_headed;            /* CSV: the heading is out */

@@ -16,10 +16,6 @@
 #define NAME_SHOWN    128
 #define INFO_SIZE     1024
 
-static const char no_password[] =
-    "AUTH <password> called without any password configured for the default "
-    "user. Are you sure your configuration is correct?";
-
 enum conn_next
 resp_do_ping(struct resp_call *call)
 {
@@ -34,12 +30,6 @@ enum conn_next
 resp_do_echo(struct resp_call *call)
 {
     return resp_answer_bulk(call, call->args[1].at, call->args[1].size);
-}
-
-enum conn_next
-resp_do_auth(struct resp_call *call)
-{
-    return resp_error(call, call->count > 3 ? "syntax error" : no_password);
 }
 
 enum conn_next
@@ -166,7 +156,7 @@ enum conn_next
 resp_do_hello(struct resp_call *call)
 {
     int64_t version = call->state->protocol;
-    const struct resp_arg *name = NULL;
+    const struct resp_arg *name = NULL, *token = NULL;
     char text[NAME_SHOWN + 1];
     enum conn_next next;
     bool bad;
@@ -179,13 +169,17 @@ resp_do_hello(struct resp_call *call)
     for (size_t i = 2; i < call->count; i++) {
         const size_t left = call->count - i - 1;
 
-        if (resp_is_word(&call->args[i], "auth") && left >= 2)
-            return resp_error(call, "%s", no_password);
+        if (resp_is_word(&call->args[i], "auth") && left >= 2) {
+            token = &call->args[i += 2];
+            continue;
+        }
         if (!resp_is_word(&call->args[i], "setname") || left < 1)
             return resp_error(call, "Syntax error in HELLO option '%s'",
                               resp_show(&call->args[i], NAME_SHOWN, text));
         name = &call->args[++i];
     }
+    if (token && !resp_auth_take(call, token, &next))
+        return next;
     if (name) {
         next = set_name(call, name, &bad);
         if (bad)
@@ -281,5 +275,6 @@ resp_do_reset(struct resp_call *call)
     resp_drop_transaction(call->service, call->state);
     call->state->protocol = 2;
     call->state->name_size = 0;
+    resp_auth_begin(call);
     return CONN_MORE;
 }

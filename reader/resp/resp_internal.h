@@ -29,6 +29,10 @@ struct resp_state {
     bool is_replaying; /* EXEC is being done */
     bool is_aborted;   /* the transaction has a request that cannot be done */
     bool is_waiting;   /* WAIT is being done */
+    bool is_trusted;   /* needs no token */
+    bool has_token;    /* `token` is one that was known */
+    uint8_t rights;    /* enum tokens_right, or-ed */
+    struct hash_wide token;
     uint8_t name_size;
     uint8_t name[RESP_CLIENT_NAME_MAX];
 };
@@ -49,6 +53,7 @@ struct resp_command {
     int arity; /* arguments with the name; negative: at least -arity */
     enum conn_next (*run)(struct resp_call *call);
     int64_t option; /* what distinguishes commands of one function */
+    uint8_t rights; /* enum tokens_right: one of these is needed; 0: no token */
 };
 
 /* Commands that take effect while a transaction queues. */
@@ -164,7 +169,6 @@ enum conn_next resp_do_zadd(struct resp_call *call);
 enum conn_next resp_do_ping(struct resp_call *call);
 enum conn_next resp_do_echo(struct resp_call *call);
 enum conn_next resp_do_hello(struct resp_call *call);
-enum conn_next resp_do_auth(struct resp_call *call);
 enum conn_next resp_do_select(struct resp_call *call);
 enum conn_next resp_do_client(struct resp_call *call);
 enum conn_next resp_do_config(struct resp_call *call);
@@ -174,8 +178,27 @@ enum conn_next resp_do_info(struct resp_call *call);
 enum conn_next resp_do_quit(struct resp_call *call);
 enum conn_next resp_do_reset(struct resp_call *call);
 
+/* ---- resp_auth.c ---- */
+
+/* Determines what a new connection may do. */
+void resp_auth_begin(struct resp_call *call);
+
+/* The rights of its token may have changed. */
+void resp_auth_refresh(struct resp_call *call);
+
+/* Whether the connection may give the command; false: *answer. */
+bool resp_auth_allows(struct resp_call *call,
+                      const struct resp_command *command,
+                      enum conn_next *answer);
+
+/* Takes a token; false: *answer has the error. */
+bool resp_auth_take(struct resp_call *call, const struct resp_arg *token,
+                    enum conn_next *answer);
+enum conn_next resp_do_auth(struct resp_call *call);
+
 /* ---- resp_scan.c ---- */
 enum conn_next resp_do_scan(struct resp_call *call);
+enum conn_next resp_do_scan_keys(struct resp_call *call);
 enum conn_next resp_do_dbsize(struct resp_call *call);
 
 /* A step of the answer that is made in steps, which the connection is served

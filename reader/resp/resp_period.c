@@ -1,10 +1,7 @@
 /* reader/resp/resp_period.c - see resp_period.h.
  *
- *     resp_period_range()   asks which steps of history nothing is missing from
- *     resp_period_step()    ... then for the rows, then answers
- *
- * A period is widened to whole steps of history: the finest that has all of it,
- * or that has most. */
+ *     resp_period_range()   asks for the rows
+ *     resp_period_step()    ... reads on, then answers */
 #include "reader/resp/resp_period.h"
 
 #include <errno.h>
@@ -16,9 +13,6 @@
 #define DAY_S      86400
 #define DIGITS_MAX 6
 #define DATE_SIZE  10 /* 2026-11-20 */
-
-static const int64_t steps[] = {60, 3600, DAY_S};
-#define STEP_COUNT (sizeof steps / sizeof steps[0])
 
 /* ---- names --------------------------------------------------------------- */
 
@@ -123,27 +117,13 @@ resp_period_is_name(const struct resp_call *call, const struct resp_name *name)
 
 /* ---- the job ------------------------------------------------------------- */
 
-/* Asks for `length` rows of the period in whole steps. */
-static void
-begin_query(struct resp_service *r, size_t step, int64_t length)
-{
-    const struct resp_job *job = &r->job;
-    const struct query q = {.op = QUERY_PERIOD_TOP,
-                            .length = length,
-                            .from = job->from / steps[step] * steps[step],
-                            .to = (job->to + steps[step] - 1) / steps[step] *
-                                  steps[step],
-                            .keyspace = job->pattern,
-                            .keyspace_size = (uint16_t)job->pattern_size};
-
-    history_query_start(&r->period, &q, 0);
-}
-
 enum conn_next
 resp_period_range(struct resp_call *call, const struct resp_name *name,
                   int64_t first, int64_t last, bool with_scores)
 {
     struct resp_service *r = call->service;
+    struct query q = {
+        .op = QUERY_PERIOD_TOP, .length = RESP_ROWS_MAX, .keyspace = name->at};
     struct resp_period period;
 
     if (!waiting_line_enter(&r->line, call->conn, &call->state->line))
@@ -152,43 +132,12 @@ resp_period_range(struct resp_call *call, const struct resp_name *name,
     r->job = (struct resp_job){.kind = RESP_JOB_PERIOD,
                                .with_scores = with_scores,
                                .first = first,
-                               .last = last,
-                               .from = period.from,
-                               .to = period.to,
-                               .step = 0,
-                               .best_step = STEP_COUNT,
-                               .best_since = INT64_MAX,
-                               .pattern_size = period.name_size};
-    memcpy(r->job.pattern, name->at, period.name_size);
-    begin_query(r, 0, 0);
+                               .last = last};
+    q.from = period.from;
+    q.to = period.to;
+    q.keyspace_size = (uint16_t)period.name_size;
+    history_query_start(&r->period, &q, 0);
     return CONN_LONG;
-}
-
-/* A query without rows has told how much the steps have of the period.  True:
- * there is nothing to be answered. */
-static bool
-choose_step(struct resp_service *r)
-{
-    struct resp_job *job = &r->job;
-    const int64_t since = (int64_t)r->period.q.since * 60;
-    const bool is_usable = r->period.error == 0;
-
-    if (is_usable && since < job->best_since) {
-        job->best_since = since;
-        job->best_step = job->step;
-    }
-    if (r->period.error < 0 && r->period.error != -EINVAL)
-        return true;
-    if (job->best_since > job->from / steps[job->step] * steps[job->step] &&
-        job->step + 1 < STEP_COUNT) {
-        begin_query(r, ++job->step, 0);
-        return false;
-    }
-    if (job->best_step == STEP_COUNT)
-        return true;
-    job->has_rows = true;
-    begin_query(r, job->best_step, RESP_ROWS_MAX);
-    return false;
 }
 
 static int64_t
@@ -257,15 +206,10 @@ resp_period_step(struct resp_call *call)
     struct resp_service *r = call->service;
     struct resp_job *job = &r->job;
 
-    while (!job->is_done) {
-        const bool done = history_query_step(&r->period, clock_ns() + STEP_NS);
-
+    if (!job->is_done) {
+        job->is_done = history_query_step(&r->period, clock_ns() + STEP_NS);
         store_read_end(r->store);
-        if (!done)
-            return CONN_LONG;
-        if (job->has_rows || choose_step(r))
-            job->is_done = true;
-        else
+        if (!job->is_done)
             return CONN_LONG;
     }
     return r->period.error < 0 ? answer_error(call) : answer_rows(call);

@@ -5,7 +5,7 @@
  * that order.
  *
  *     resp_do_range()         parse_options(), resp_range_cut(), answer_rows()
- *     resp_do_score_range()   find_rows(), answer_rows() */
+ *     resp_do_score_range()   parse_options(), find_rows(), answer_rows() */
 #include "reader/resp/resp_internal.h"
 
 #include <errno.h>
@@ -94,9 +94,7 @@ answer_rows(struct resp_call *call, const struct resp_name *keyspace,
     if (!out)
         return CONN_FULL;
     if (rows->count > 0)
-        rc = resp_query(call, &q, r->rows,
-                        (size_t)RESP_ROWS_MAX *
-                            (QUERY_ROW_SIZE + STORE_NAME_MAX));
+        rc = resp_query(call, &q, r->rows, RESP_ROWS_BYTES);
     if (rc < 0 && rc != -ENOENT)
         return resp_unreadable(call);
     resp_put(call, put_rows(call, out, rows, &q));
@@ -124,34 +122,64 @@ resp_range_cut(int64_t first, int64_t last, int64_t keys, int64_t *from,
     return true;
 }
 
-/* Options of ZREVRANGE and ZRANGE; false: there is another one. */
+/* The options of a range, after its bounds. */
+struct options {
+    bool with_scores;
+    bool is_reversed; /* largest first */
+    bool by_score;    /* the bounds are scores */
+    bool has_limit;
+    int64_t offset, limit; /* negative limit: all */
+};
+
+/* The options that a command takes. */
+enum { TAKES_REV = 1, TAKES_BYSCORE = 2, TAKES_LIMIT = 4 };
+
+/* False: *answer has the error. */
 static bool
-parse_options(struct resp_call *call, struct rows *rows)
+parse_options(struct resp_call *call, unsigned taken, struct options *o,
+              enum conn_next *answer)
 {
     for (size_t i = 4; i < call->count; i++) {
-        if (resp_is_word(&call->args[i], "withscores"))
-            rows->with_scores = true;
-        else if (call->command->option == 0 &&
-                 resp_is_word(&call->args[i], "rev"))
-            rows->ascending = false;
-        else
+        const struct resp_arg *arg = &call->args[i];
+
+        if (resp_is_word(arg, "withscores")) {
+            o->with_scores = true;
+        } else if ((taken & TAKES_REV) != 0 && resp_is_word(arg, "rev")) {
+            o->is_reversed = true;
+        } else if ((taken & TAKES_BYSCORE) != 0 &&
+                   resp_is_word(arg, "byscore")) {
+            o->by_score = true;
+        } else if ((taken & TAKES_LIMIT) != 0 && resp_is_word(arg, "limit") &&
+                   i + 2 < call->count) {
+            if (!resp_integer(&arg[1], &o->offset) ||
+                !resp_integer(&arg[2], &o->limit)) {
+                *answer = resp_not_integer(call);
+                return false;
+            }
+            o->has_limit = true;
+            i += 2;
+        } else {
+            *answer = resp_syntax_error(call);
             return false;
+        }
     }
     return true;
 }
 
-enum conn_next
-resp_do_range(struct resp_call *call)
+static enum conn_next
+answer_rank_range(struct resp_call *call, const struct options *o)
 {
     const struct resp_arg *args = call->args;
     const struct resp_name keyspace = {.at = args[1].at, .size = args[1].size};
-    struct rows rows = {.ascending = call->command->option == 0};
+    struct rows rows = {.ascending = !o->is_reversed,
+                        .with_scores = o->with_scores};
     int64_t first, last, keys, from, count;
     char text[RESP_ERROR_MAX];
     const char *error;
 
-    if (!parse_options(call, &rows))
-        return resp_syntax_error(call);
+    if (o->has_limit)
+        return resp_error(call, "syntax error, LIMIT is only supported in "
+                                "combination with BYSCORE");
     if (!resp_integer(&args[2], &first) || !resp_integer(&args[3], &last))
         return resp_not_integer(call);
     error = resp_name_error(call, &args[1], false, text, sizeof text);
@@ -227,8 +255,10 @@ parse_bound(const struct resp_arg *arg, bool is_low, int64_t *value, bool *none)
         whole += is_low ? (scaled > 0 ? 1 : 0) : (scaled < 0 ? -1 : 0);
     else if (is_open)
         whole += is_low ? 1 : -1;
-    *none |= whole > INT64_MAX || whole < INT64_MIN;
-    *value = (int64_t)whole;
+    *none |= is_low ? whole > INT64_MAX : whole < INT64_MIN;
+    if (whole > INT64_MAX)
+        whole = INT64_MAX;
+    *value = whole < INT64_MIN ? INT64_MIN : (int64_t)whole;
     return true;
 }
 
@@ -312,55 +342,58 @@ resp_do_count(struct resp_call *call)
     return resp_answer_number(call, (int64_t)rows.count);
 }
 
-/* Options of ranges by score.  True: *offset, *limit and *rows have them; else
- * *answer. */
-static bool
-parse_score_options(struct resp_call *call, struct rows *rows, int64_t *offset,
-                    int64_t *limit, enum conn_next *answer)
+static enum conn_next
+answer_score_range(struct resp_call *call, const struct options *o)
 {
-    for (size_t i = 4; i < call->count; i++) {
-        if (resp_is_word(&call->args[i], "withscores")) {
-            rows->with_scores = true;
-        } else if (resp_is_word(&call->args[i], "limit") &&
-                   i + 2 < call->count) {
-            if (!resp_integer(&call->args[i + 1], offset) ||
-                !resp_integer(&call->args[i + 2], limit)) {
-                *answer = resp_not_integer(call);
-                return false;
-            }
-            i += 2;
-        } else {
-            *answer = resp_syntax_error(call);
-            return false;
-        }
-    }
-    return true;
-}
-
-enum conn_next
-resp_do_score_range(struct resp_call *call)
-{
-    const bool reversed = call->command->option != 0;
     const struct resp_name keyspace = {.at = call->args[1].at,
                                        .size = call->args[1].size};
-    struct rows rows = {.ascending = !reversed};
-    int64_t offset = 0, limit = -1;
+    struct rows rows = {.ascending = !o->is_reversed,
+                        .with_scores = o->with_scores};
     enum conn_next answer;
     uint64_t left;
 
-    if (!parse_score_options(call, &rows, &offset, &limit, &answer) ||
-        !find_rows(call, reversed ? 3 : 2, reversed ? 2 : 3, &keyspace, &rows,
-                   &answer))
+    if (!find_rows(call, o->is_reversed ? 3 : 2, o->is_reversed ? 2 : 3,
+                   &keyspace, &rows, &answer))
         return answer;
-    left = offset < 0 || (uint64_t)offset >= rows.count
+    left = o->offset < 0 || (uint64_t)o->offset >= rows.count
                ? 0
-               : rows.count - (uint64_t)offset;
-    if (limit >= 0 && (uint64_t)limit < left)
-        left = (uint64_t)limit;
-    if (reversed)
-        rows.first += (uint64_t)offset;
+               : rows.count - (uint64_t)o->offset;
+    if (o->limit >= 0 && (uint64_t)o->limit < left)
+        left = (uint64_t)o->limit;
+    if (o->is_reversed)
+        rows.first += (uint64_t)o->offset;
     else
-        rows.first += rows.count - (uint64_t)offset - left;
+        rows.first += rows.count - (uint64_t)o->offset - left;
     rows.count = left;
     return answer_rows(call, &keyspace, &rows);
+}
+
+/* ---- commands ------------------------------------------------------------ */
+
+/* ZRANGE and ZREVRANGE. */
+enum conn_next
+resp_do_range(struct resp_call *call)
+{
+    const bool is_zrange = call->command->option == 0;
+    struct options o = {.is_reversed = !is_zrange, .limit = -1};
+    enum conn_next answer;
+
+    if (!parse_options(call,
+                       is_zrange ? TAKES_REV | TAKES_BYSCORE | TAKES_LIMIT : 0,
+                       &o, &answer))
+        return answer;
+    return o.by_score ? answer_score_range(call, &o)
+                      : answer_rank_range(call, &o);
+}
+
+/* ZRANGEBYSCORE and ZREVRANGEBYSCORE. */
+enum conn_next
+resp_do_score_range(struct resp_call *call)
+{
+    struct options o = {.is_reversed = call->command->option != 0, .limit = -1};
+    enum conn_next answer;
+
+    if (!parse_options(call, TAKES_LIMIT, &o, &answer))
+        return answer;
+    return answer_score_range(call, &o);
 }

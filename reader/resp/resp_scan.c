@@ -1,10 +1,16 @@
-/* reader/resp/resp_scan.c - SCAN and DBSIZE, which look at every keyspace.
+/* reader/resp/resp_scan.c - SCAN and DBSIZE, which look at every keyspace;
+ * ZSCAN and HSCAN, which look at every key of one.
  *
  * The cursor of SCAN is the number of names listed before it, in byte order.
  * The last few ends are remembered with their name, so that the next SCAN goes
  * on behind it; other cursors are reached by listing the names before them.
  * Keyspaces only come, so no name that was there is missed.
  *
+ * The cursor of ZSCAN is the position in key order from which it goes on.  A
+ * key that comes before it moves the others to the right: one may be given
+ * twice, none is missed unless keys are deleted (countd del) meanwhile.
+ *
+ *     resp_do_scan_keys()
  *     resp_do_scan() -> begin_job()
  *     resp_step_job() -> step_list() -> list_some() -> add_name() */
 #include "reader/resp/resp_internal.h"
@@ -13,6 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "reader/resp/resp_period.h"
@@ -34,11 +41,12 @@ parse_cursor(const struct resp_arg *arg, uint64_t *out)
     return true;
 }
 
-/* Options; false: *answer has the error. */
+/* Options, from args[first] on; false: *answer has the error. */
 static bool
-parse_scan(struct resp_call *call, struct resp_job *job, enum conn_next *answer)
+parse_scan(struct resp_call *call, struct resp_job *job, size_t first,
+           enum conn_next *answer)
 {
-    for (size_t i = 2; i < call->count; i += 2) {
+    for (size_t i = first; i < call->count; i += 2) {
         const struct resp_arg *value = &call->args[i + 1];
         int64_t count;
 
@@ -61,7 +69,8 @@ parse_scan(struct resp_call *call, struct resp_job *job, enum conn_next *answer)
                 return false;
             }
             job->left = (uint64_t)count;
-        } else if (resp_is_word(&call->args[i], "type")) {
+        } else if (job->kind == RESP_JOB_SCAN &&
+                   resp_is_word(&call->args[i], "type")) {
             job->matches_type = resp_is_word(value, "zset");
         } else {
             *answer = resp_syntax_error(call);
@@ -122,7 +131,7 @@ resp_do_scan(struct resp_call *call)
 
     if (!parse_cursor(&call->args[1], &job.skip))
         return resp_error(call, "invalid cursor");
-    if (!parse_scan(call, &job, &answer))
+    if (!parse_scan(call, &job, 2, &answer))
         return answer;
     return begin_job(call, &job);
 }
@@ -133,6 +142,86 @@ resp_do_dbsize(struct resp_call *call)
     const struct resp_job job = {.kind = RESP_JOB_DBSIZE, .left = UINT64_MAX};
 
     return begin_job(call, &job);
+}
+
+/* ---- ZSCAN, HSCAN ---------------------------------------------------------
+ */
+
+/* Writes the keys that match, each with its count; returns the bytes. */
+static size_t
+put_keys(uint8_t *out, const struct resp_job *job, const struct store_query *q)
+{
+    const uint8_t *at = q->bytes;
+    uint8_t head[RESP_NUMBER_SIZE];
+    size_t size = RESP_NUMBER_SIZE, head_size;
+    int64_t found = 0;
+
+    for (uint64_t i = 0; i < q->rows; i++) {
+        const uint8_t *key = at + QUERY_ROW_SIZE;
+        const uint16_t key_size = get_le16(at + 8);
+
+        if (!job->has_pattern ||
+            resp_matches(job->pattern, job->pattern_size, key, key_size)) {
+            size += resp_put_bulk(out + size, key, key_size);
+            size += resp_put_number_bulk(out + size, get_le64s(at));
+            found++;
+        }
+        at = key + key_size;
+    }
+    head_size = resp_put_number(head, '*', 2 * found);
+    memcpy(out, head, head_size);
+    memmove(out + head_size, out + RESP_NUMBER_SIZE, size - RESP_NUMBER_SIZE);
+    return size - RESP_NUMBER_SIZE + head_size;
+}
+
+static enum conn_next
+answer_keys(struct resp_call *call, const struct resp_job *job,
+            struct store_query *q)
+{
+    struct resp_service *r = call->service;
+    uint8_t *out;
+    size_t size;
+    int rc;
+
+    out = resp_space(call, 4 * RESP_NUMBER_SIZE +
+                               (size_t)q->length *
+                                   (QUERY_NAME_SIZE + 4 * RESP_NUMBER_SIZE));
+    if (!out)
+        return CONN_FULL;
+    rc = resp_query(call, q, r->rows, RESP_ROWS_BYTES);
+    if (rc == -EOPNOTSUPP)
+        return resp_error(call, "a store in a cluster has no order of keys; "
+                                "use ZREVRANGE");
+    if (rc < 0 && rc != -ENOENT)
+        return resp_unreadable(call);
+    size = resp_put_number(out, '*', 2);
+    size += resp_put_number_bulk(
+        out + size, q->rows < q->length ? 0 : q->offset + (int64_t)q->rows);
+    resp_put(call, size + put_keys(out + size, job, q));
+    return CONN_MORE;
+}
+
+enum conn_next
+resp_do_scan_keys(struct resp_call *call)
+{
+    struct resp_job job = {.kind = RESP_JOB_KEYS, .left = SCAN_COUNT};
+    struct store_query q = {.op = STORE_KEYS,
+                            .name = call->args[1].at,
+                            .name_size = call->args[1].size};
+    char text[RESP_ERROR_MAX];
+    enum conn_next answer;
+    const char *error;
+
+    if (!parse_cursor(&call->args[2], &job.skip))
+        return resp_error(call, "invalid cursor");
+    if (!parse_scan(call, &job, 3, &answer))
+        return answer;
+    error = resp_name_error(call, &call->args[1], false, text, sizeof text);
+    if (error)
+        return resp_error(call, "%s", error);
+    q.offset = (int64_t)job.skip;
+    q.length = job.left < RESP_ROWS_MAX ? job.left : RESP_ROWS_MAX;
+    return answer_keys(call, &job, &q);
 }
 
 /* ---- steps --------------------------------------------------------------- */

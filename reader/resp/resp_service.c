@@ -26,7 +26,7 @@ resp_answer(struct resp_call *call, const char *bytes)
 
     if (!out)
         return CONN_FULL;
-    memcpy(out, bytes, size);
+    (void)bytes_append(out, bytes, size);
     resp_put(call, size);
     return CONN_MORE;
 }
@@ -34,16 +34,15 @@ resp_answer(struct resp_call *call, const char *bytes)
 enum conn_next
 resp_error(struct resp_call *call, const char *format, ...)
 {
-    char text[ERROR_MAX];
+    char text[ERROR_MAX] = "-ERR ";
     va_list args;
     int size;
 
     va_start(args, format);
-    memcpy(text, "-ERR ", 5);
     size = vsnprintf(text + 5, sizeof text - 8, format, args);
     va_end(args);
     assert(size >= 0);
-    memcpy(text + strlen(text), "\r\n", 3);
+    strcat(text, "\r\n");
     return resp_answer(call, text);
 }
 
@@ -61,12 +60,9 @@ resp_answer_number(struct resp_call *call, int64_t value)
 size_t
 resp_put_nil(const struct resp_call *call, uint8_t *out)
 {
-    if (resp_is_3(call)) {
-        memcpy(out, "_\r\n", 3);
-        return 3;
-    }
-    memcpy(out, "$-1\r\n", 5);
-    return 5;
+    const char *nil = resp_is_3(call) ? "_\r\n" : "$-1\r\n";
+
+    return (size_t)(bytes_append(out, nil, strlen(nil)) - out);
 }
 
 enum conn_next
@@ -163,7 +159,7 @@ resp_find_command(struct resp_call *call, enum conn_next *answer)
         *answer = resp_wrong_arity(call, found->name);
         return NULL;
     }
-    return found;
+    return resp_auth_allows(call, found, answer) ? found : NULL;
 }
 
 enum conn_next
@@ -264,6 +260,9 @@ begin_call(struct conn *c)
     if (call.state->id == 0) {
         call.state->id = ++call.service->next_id;
         call.state->protocol = 2;
+        resp_auth_begin(&call);
+    } else {
+        resp_auth_refresh(&call);
     }
     begin_turn(call.service);
     return call;
@@ -342,7 +341,7 @@ allocate_memory(struct resp_service *r)
     int rc;
 
     r->replay = malloc(RESP_QUEUED_BYTES);
-    r->rows = malloc((size_t)RESP_ROWS_MAX * (QUERY_ROW_SIZE + STORE_NAME_MAX));
+    r->rows = malloc(RESP_ROWS_BYTES);
     if (!r->replay || !r->rows)
         return -ENOMEM;
     rc = last_answers_init(&r->answers);

@@ -21,6 +21,7 @@
 #ifndef COUNTD_READER_RESP_RESP_SERVICE_H
 #define COUNTD_READER_RESP_RESP_SERVICE_H
 
+#include "common/net/tokens.h"
 #include "common/setup/config.h"
 #include "common/store/store.h"
 #include "common/wire/query.h"
@@ -37,9 +38,13 @@
 #define RESP_OWED_MAX     4096 /* acknowledgements due to one connection */
 #define RESP_REQUEST_MAX  CONN_NEED_MAX
 
+/* What the store gives for them. */
+#define RESP_ROWS_BYTES                                                        \
+    ((size_t)RESP_ROWS_MAX * (QUERY_ROW_SIZE + STORE_NAME_MAX))
+
 /* The largest answer: rows of the longest keys with their scores. */
 #define RESP_ANSWER_MAX                                                        \
-    (RESP_NUMBER_SIZE +                                                        \
+    (4 * RESP_NUMBER_SIZE +                                                    \
      (size_t)RESP_ROWS_MAX * (QUERY_NAME_SIZE + 4 * RESP_NUMBER_SIZE))
 
 /* Where a SCAN ended: the next one goes on behind that name. */
@@ -51,7 +56,12 @@ struct resp_scan_end {
 
 #define RESP_SCAN_ENDS 16
 
-enum resp_job_kind { RESP_JOB_SCAN, RESP_JOB_DBSIZE, RESP_JOB_PERIOD };
+enum resp_job_kind {
+    RESP_JOB_SCAN,
+    RESP_JOB_DBSIZE,
+    RESP_JOB_PERIOD,
+    RESP_JOB_KEYS
+};
 
 /* The answer that is made in steps. */
 struct resp_job {
@@ -65,16 +75,13 @@ struct resp_job {
     bool at_end; /* of the list */
     bool matches_type, has_pattern;
     size_t pattern_size;
-    uint8_t pattern[STORE_NAME_MAX]; /* of names; or the period's keyspace */
+    uint8_t pattern[STORE_NAME_MAX]; /* of names */
     size_t count;                    /* names found, as bulks in `rows` */
     size_t size;                     /* of these, in bytes */
 
     /* Rows of a period: */
-    int64_t first, last; /* rows */
-    int64_t from, to;    /* seconds since 1970 */
-    int64_t best_since;  /* nothing is missing from then on, in best_step */
-    size_t step, best_step;
-    bool with_scores, has_rows;
+    int64_t first, last;
+    bool with_scores;
 };
 
 struct resp_service {
@@ -82,6 +89,7 @@ struct resp_service {
     struct store *store;
     struct as_of *as_of;
     const struct config *config;
+    struct tokens *tokens; /* the caller's; NULL: no client needs one */
     struct last_answers answers;
     struct forward forward;
     struct conns *conns; /* for INFO */

@@ -28,6 +28,7 @@
 
 #include "common/base/clock.h"
 #include "common/board/countd_board.h"
+#include "tests/bench/report.h"
 #include "tests/bench/series.h"
 
 #define SHARED  4
@@ -224,6 +225,7 @@ compare(void *boards[WAYS], unsigned processes, uint32_t rows, uint64_t ns,
 {
     struct series s[WAYS] = {{.count = 0}};
     double refused[WAYS] = {0};
+    char row[64];
 
     for (int i = 0; i < rounds; i++)
         for (int w = 0; w < WAYS; w++)
@@ -237,6 +239,13 @@ compare(void *boards[WAYS], unsigned processes, uint32_t rows, uint64_t ns,
                      100 * refused[w]);
     (void)printf("  board to before %.1f, to least %.2f\n",
                  series_ratio(&s[0], &s[1]), series_ratio(&s[0], &s[2]));
+    (void)snprintf(row, sizeof row, "board, %u process%s, %u row%s", processes,
+                   processes == 1 ? "" : "es", rows,
+                   rows == 1 ? "" : "s"); /* fits */
+    for (int w = 1; w < WAYS; w++)
+        report_row(row, "M/s", series_median(&s[0]),
+                   w == 1 ? "a lock and copies" : "least", series_median(&s[w]),
+                   series_ratio(&s[0], &s[w]));
 }
 
 int

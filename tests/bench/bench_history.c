@@ -29,6 +29,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
+#include "tests/bench/report.h"
 #include "tests/bench/series.h"
 #include "tests/bench/sides.h"
 
@@ -116,6 +117,8 @@ time_merges(const char *dir, const struct shape *p)
                  "file %.1f, %.1f MB\n",
                  p->what, without / p->rounds, with / p->rounds, with / without,
                  most, side_file_mb(&off, "k0"), side_file_mb(&on, "k0"));
+    report_row("merge with history", "ms", with / p->rounds, "without",
+               without / p->rounds, with / without);
     if (p->hot) {
         report_beside(&b, p->rounds);
         beside_close(&b);
@@ -344,6 +347,7 @@ time_top(const char *dir)
                                        .length = 100};
     struct side s;
     uint32_t day;
+    double ms;
 
     sides_minute = 29000160 / SIDES_DAY * SIDES_DAY;
     day = sides_minute;
@@ -361,8 +365,9 @@ time_top(const char *dir)
     (void)printf("%-28s %9.2f ms\n", "top 100 of a closed day", ask(&s, &zero));
     zero.from = day + SIDES_DAY;
     zero.to = day + 2 * SIDES_DAY;
-    (void)printf("%-28s %9.2f ms\n", "top 100 of the running day",
-                 ask(&s, &zero));
+    ms = ask(&s, &zero);
+    (void)printf("%-28s %9.2f ms\n", "top 100 of the running day", ms);
+    report_row("top of the running day", "ms", ms, "5 ms", 5, ms / 5);
     (void)printf("%-28s %9.2f MB for %llu keys\n", "  its file",
                  side_file_mb(&s, "k"), (unsigned long long)count);
     side_close(&s);

@@ -21,6 +21,7 @@
 #include <sys/wait.h>
 
 #include "tests/bench/http_load.h"
+#include "tests/bench/report.h"
 #include "tests/bench/series.h"
 #include "tests/lib/http_rig.h"
 
@@ -32,12 +33,12 @@ static const struct {
     const char *title;
     struct http_load load;
 } cases[] = {
-    {"keep-alive, 50 connections", {"/fetch", 50, 1, false, 0}},
-    {"50 connections, depth 16", {"/fetch", 50, 16, false, 0}},
-    {"pipelined, 8 connections, depth 64", {"/fetch", 8, 64, false, 0}},
+    {"keep-alive, 50 connections", {"/fetch", 50, 1, false, 0, NULL}},
+    {"50 connections, depth 16", {"/fetch", 50, 16, false, 0, NULL}},
+    {"pipelined, 8 connections, depth 64", {"/fetch", 8, 64, false, 0, NULL}},
     {"a new connection for each request, 50 at once",
-     {"/fetch", 50, 1, true, 0}},
-    {"1000 connections opened at once", {"/fetch", 1000, 1, false, 0}},
+     {"/fetch", 50, 1, true, 0, NULL}},
+    {"1000 connections opened at once", {"/fetch", 1000, 1, false, 0, NULL}},
 };
 
 struct figures {
@@ -56,6 +57,8 @@ add(struct figures *f, const struct http_figures *h)
 static void
 print(const char *title, const struct figures f[SERVERS])
 {
+    char row[80];
+
     printf("\n%s\n", title);
     for (int i = 0; i < SERVERS; i++)
         printf("  %-14s %8.1f k/s  (%.1f to %.1f)   p50 %6.0f us   p99 %6.0f "
@@ -67,6 +70,10 @@ print(const char *title, const struct figures f[SERVERS])
     printf("  of the ceiling %8.3f        p99 %.2f\n",
            series_ratio(&f[COUNTD].value, &f[CEILING].value),
            series_ratio(&f[COUNTD].p99, &f[CEILING].p99));
+    (void)snprintf(row, sizeof row, "/fetch, %s", title); /* cut: still a row */
+    report_row(row, "/s", series_median(&f[COUNTD].value), "ceiling",
+               series_median(&f[CEILING].value),
+               series_ratio(&f[COUNTD].value, &f[CEILING].value));
 }
 
 int
@@ -92,7 +99,7 @@ main(int argc, char **argv)
         return 111;
     http_rig_start(r, NULL, NULL);
     ports[COUNTD] = r->port;
-    ceiling = http_ceiling_start(&ports[CEILING]);
+    ceiling = http_ceiling_start(&ports[CEILING], NULL, 0);
     for (size_t round = 0; round < rounds; round++)
         for (size_t c = 0; c < count; c++)
             for (int i = 0; i < SERVERS; i++) {

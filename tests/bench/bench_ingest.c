@@ -37,6 +37,7 @@
 #include "common/base/clock.h"
 #include "common/log/logdir.h"
 #include "common/net/net.h"
+#include "tests/bench/report.h"
 #include "tests/lib/client.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/tmpdir.h"
@@ -582,9 +583,10 @@ extreme(const struct series *s, bool largest)
     return sorted.at[largest ? sorted.count - 1 : 0];
 }
 
+/* `row`: what was measured, for the table, when `to` is there. */
 static void
-print_row(const char *name, const struct series *s, const struct series *to,
-          double scale, const char *unit)
+print_row(const char *row, const char *name, const struct series *s,
+          const struct series *to, double scale, const char *unit)
 {
     struct series ratio = {.count = 0};
     size_t i;
@@ -595,6 +597,8 @@ print_row(const char *name, const struct series *s, const struct series *to,
         for (i = 0; i < s->count; i++)
             ratio.at[ratio.count++] = to->at[i] / s->at[i];
         printf("  countd/this %.2f", median(&ratio));
+        report_row(row, unit, median(to) * scale, name, median(s) * scale,
+                   median(&ratio));
     }
     printf("\n");
 }
@@ -658,13 +662,14 @@ run_silent(struct subject *s, const struct sink sinks[GROUP])
             run_blast(s, sinks[k].pid, sinks[k].port, &rates[k], &cpus[k]);
     }
     printf("silent, 1 connection, %zu messages\n", blast_count);
-    print_row("countd-write", &rate, NULL, 1e-6, "M/s");
+    print_row("", "countd-write", &rate, NULL, 1e-6, "M/s");
     for (k = 0; k < GROUP; k++)
-        print_row(names[k], &rates[k], &rate, 1e-6, "M/s");
+        print_row("silent", names[k], &rates[k], &rate, 1e-6, "M/s");
     printf(" CPU time of the receiving thread, per message\n");
-    print_row("countd-write", &cpu, NULL, 1, "ns ");
+    print_row("", "countd-write", &cpu, NULL, 1, "ns ");
     for (k = 0; k < GROUP; k++)
-        print_row(names[k], &cpus[k], &cpu, 1, "ns ");
+        print_row("silent, CPU of the receiving thread", names[k], &cpus[k],
+                  &cpu, 1, "ns ");
 }
 
 static void
@@ -672,6 +677,7 @@ run_acked(struct subject *s, struct sink *group, size_t conns, size_t depth)
 {
     static struct acked a;
     struct series x = {.count = 0}, y = {.count = 0};
+    char row[64];
     size_t i;
 
     a.conns = conns;
@@ -685,8 +691,10 @@ run_acked(struct subject *s, struct sink *group, size_t conns, size_t depth)
         y.at[y.count++] = acked(&a, group->port);
     }
     printf("acknowledged, %zu connections, depth %zu\n", conns, depth);
-    print_row("countd-write", &x, NULL, 1e-3, "k/s");
-    print_row("ceiling, group commit", &y, &x, 1e-3, "k/s");
+    print_row("", "countd-write", &x, NULL, 1e-3, "k/s");
+    (void)snprintf(row, sizeof row, "acknowledged, %zu x %zu", conns,
+                   depth); /* fits */
+    print_row(row, "ceiling, group commit", &y, &x, 1e-3, "k/s");
 }
 
 static double
@@ -718,8 +726,9 @@ run_latency(struct subject *s, struct sink *group)
     }
     free(a.latency_ns);
     printf("acknowledged, 1 connection, depth 1: p50\n");
-    print_row("countd-write", &x, NULL, 1, "us ");
-    print_row("ceiling, group commit", &y, &x, 1, "us ");
+    print_row("", "countd-write", &x, NULL, 1, "us ");
+    print_row("acknowledged, 1 x 1, p50", "ceiling, group commit", &y, &x, 1,
+              "us");
 }
 
 int

@@ -33,6 +33,7 @@
 #include "common/base/clock.h"
 #include "tests/bench/live_ceiling.h"
 #include "tests/bench/live_load.h"
+#include "tests/bench/report.h"
 #include "tests/bench/series.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/tmpdir.h"
@@ -64,6 +65,7 @@ struct bench {
     cpu_set_t all;  /* we may run on */
     cpu_set_t place;
     const char *place_name;
+    char row[96]; /* what print_rows() prints, for the table */
 };
 
 static struct bench bench;
@@ -175,9 +177,11 @@ struct row {
 };
 
 static void
-print_title(const struct bench *b, const char *what)
+print_title(struct bench *b, const char *what)
 {
     printf("%s, %s\n", what, b->place_name);
+    (void)snprintf(b->row, sizeof b->row, "%s, %s", what,
+                   b->place_name); /* fits */
 }
 
 /* One line per server that is there; `scale` makes the unit. */
@@ -198,9 +202,13 @@ print_rows(const struct bench *b, const struct row rows[SERVERS], double scale,
                    series_median(&r->p99));
         if (r->max.count > 0)
             printf("  max %.0f us", series_median(&r->max));
-        if (i != COUNTD)
-            printf("  countd/this %.3g",
-                   series_ratio(&rows[COUNTD].value, &r->value));
+        if (i != COUNTD) {
+            const double ratio = series_ratio(&rows[COUNTD].value, &r->value);
+
+            printf("  countd/this %.3g", ratio);
+            report_row(b->row, unit, series_median(&rows[COUNTD].value) * scale,
+                       titles[i], series_median(&r->value) * scale, ratio);
+        }
         printf("\n");
     }
 }
@@ -372,7 +380,6 @@ static void
 run_names(struct bench *b)
 {
     static struct names n;
-    char what[80];
 
     memset(&n, 0, sizeof n);
     for (size_t round = 0; round < b->name_rounds; round++)
@@ -383,9 +390,7 @@ run_names(struct bench *b)
     memset(&n.others[CEILING], 0, sizeof n.others[CEILING]);
     memset(&n.worst[CEILING], 0, sizeof n.worst[CEILING]);
     memset(&n.million[CEILING], 0, sizeof n.million[CEILING]);
-    (void)snprintf(what, sizeof what, "create %llu names",
-                   (unsigned long long)b->names); /* fits */
-    print_title(b, what);
+    print_title(b, "create names");
     print_rows(b, n.create, 1e-6, "M/s");
     print_title(b, "memory of a server without names");
     print_rows(b, n.base, 1.0 / (1 << 20), "MiB");

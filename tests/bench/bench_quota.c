@@ -34,6 +34,7 @@
 
 #include "common/base/clock.h"
 #include "common/net/net.h"
+#include "tests/bench/report.h"
 #include "tests/bench/series.h"
 #include "tests/lib/client.h"
 #include "tests/lib/daemon.h"
@@ -451,6 +452,24 @@ print_both(const struct row ceiling[2], const struct row countd[2])
 }
 
 static void
+report(size_t conns, size_t depth, bool senders, const struct row *ceiling,
+       const struct row *countd)
+{
+    char row[80];
+    const int size =
+        snprintf(row, sizeof row, "durable /apply, %zu x %zu%s", conns, depth,
+                 senders ? ", beside 200 silent senders" : "");
+
+    report_row(row, "/s", series_median(&countd->rate), "ceiling",
+               series_median(&ceiling->rate),
+               series_ratio(&countd->rate, &ceiling->rate));
+    (void)snprintf(row + size, sizeof row - (size_t)size, ", p99"); /* fits */
+    report_row(row, "us", series_median(&countd->p99), "ceiling",
+               series_median(&ceiling->p99),
+               series_ratio(&countd->p99, &ceiling->p99));
+}
+
+static void
 compare_servers(size_t conns, size_t depth, size_t rounds, uint64_t ms)
 {
     struct row countd[2], ceiling[2];
@@ -469,6 +488,8 @@ compare_servers(size_t conns, size_t depth, size_t rounds, uint64_t ms)
         }
     printf("%zu x %zu\n", conns, depth);
     print_both(ceiling, countd);
+    for (int senders = 0; senders < kinds; senders++)
+        report(conns, depth, senders == 1, &ceiling[senders], &countd[senders]);
 }
 
 int

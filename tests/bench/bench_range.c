@@ -40,6 +40,7 @@
 #include "common/setup/datadir.h"
 #include "common/store/lmdb/lmdb_store.h"
 #include "common/wire/query.h"
+#include "tests/bench/report.h"
 
 #define KEY_SIZE    20
 #define ROWS        100
@@ -665,6 +666,7 @@ run_case(struct bench *b, const char *where, unsigned conns, unsigned depth)
 {
     static struct figures f[SERVERS];
     double rate[SERVERS] = {0};
+    char row[64];
 
     for (unsigned round = 0; round < b->rounds; round++)
         for (int i = 0; i < SERVERS; i++)
@@ -685,8 +687,15 @@ run_case(struct bench *b, const char *where, unsigned conns, unsigned depth)
                      median(f[i].p99, b->rounds), median(f[i].cpu, b->rounds));
     }
     (void)printf(" | of ceiling %.2f", rate[COUNTD] / rate[CEILING]);
-    if (rate[REDIS] > 0)
+    (void)snprintf(row, sizeof row, "range %s, %u x %u", where, conns,
+                   depth); /* fits */
+    report_row(row, "/s", rate[COUNTD], "ceiling", rate[CEILING],
+               rate[COUNTD] / rate[CEILING]);
+    if (rate[REDIS] > 0) {
         (void)printf(", of redis %.1f", rate[COUNTD] / rate[REDIS]);
+        report_row(row, "/s", rate[COUNTD], "redis", rate[REDIS],
+                   rate[COUNTD] / rate[REDIS]);
+    }
     (void)printf("\n");
     (void)fflush(stdout); /* whoever reads wants it as it comes */
 }

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "tests/bench/report.h"
 #include "tests/bench/series.h"
 #include "tests/lib/client.h"
 #include "tests/lib/fleet.h"
@@ -268,9 +269,13 @@ print_results(const struct bench *b)
             if (rates[s].count == 0)
                 continue;
             (void)printf("  %s %.0f/s", names[s], series_median(&rates[s]));
-            if (s != COUNTD)
-                (void)printf(" (x%.2f)",
-                             series_ratio(&rates[COUNTD], &rates[s]));
+            if (s != COUNTD) {
+                const double ratio = series_ratio(&rates[COUNTD], &rates[s]);
+
+                (void)printf(" (x%.2f)", ratio);
+                report_row(jobs[job].name, "/s", series_median(&rates[COUNTD]),
+                           names[s], series_median(&rates[s]), ratio);
+            }
         }
         (void)printf("\n");
     }

@@ -30,6 +30,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "tests/bench/report.h"
 #include "tests/lib/client.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/tmpdir.h"
@@ -288,6 +289,7 @@ median(double *values)
 static void
 bench_load(const struct load *l, bool statsd)
 {
+    char row[64];
     double rates[2][ROUNDS_MAX] = {{0}}, sent[ROUNDS_MAX],
            lost[2][ROUNDS_MAX] = {{0}};
     double worst;
@@ -322,6 +324,15 @@ bench_load(const struct load *l, bool statsd)
                      median(rates[0]) / median(rates[1]));
     (void)printf("\n");
     (void)fflush(stdout);
+    (void)snprintf(row, sizeof row, "StatsD lines, %u a datagram, %llu k/s",
+                   (unsigned)l->lines,
+                   (unsigned long long)l->a_second / 1000); /* fits */
+    if (statsd)
+        report_row(row, "k/s", median(rates[0]) / 1000, "npm statsd",
+                   median(rates[1]) / 1000,
+                   median(rates[0]) / median(rates[1]));
+    report_row(row, "% lost", 100 * median(lost[0]), "none", 0,
+               100 * median(lost[0]));
 }
 
 /* ---- other ports -------------------------------------------------------- */

@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "tests/bench/report.h"
 #include "tests/lib/client.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/random.h"
@@ -394,8 +395,10 @@ show(const char *what, double *rates, double redis)
 
     printf("%-34s %10.0f /s  (%.0f to %.0f)", what, middle, rates[0],
            rates[ROUNDS - 1]);
-    if (redis > 0)
+    if (redis > 0) {
         printf("  %.1f x redis", middle / redis);
+        report_row(what, "/s", middle, "redis", redis, middle / redis);
+    }
     printf("\n");
 }
 

@@ -17,10 +17,8 @@
 
 #define CONNS_MAX   1024
 #define DEPTH_MAX   64
-#define REQUEST_MAX 128
-#define IN_SIZE     ((size_t)16 << 10)
-#define KEPT        "HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-length: "
-#define CLOSED      "HTTP/1.1 200 OK\r\nContent-length: "
+#define REQUEST_MAX 512
+#define IN_SIZE     ((size_t)32 << 10)
 
 struct source {
     int fd;
@@ -85,28 +83,33 @@ ask(struct run *r, struct source *s)
     }
 }
 
-/* Whole answers in `in`, which must be successes: their bytes. */
+/* Whole answers in `in`, which must be 200 or 304: their bytes. */
 static size_t
-count_answers(const char *in, size_t have, bool close, uint64_t *count)
+count_answers(const char *in, size_t have, uint64_t *count)
 {
-    const char *head = close ? CLOSED : KEPT;
-    const size_t fixed = strlen(head);
+    static const char length[] = "Content-length: ";
     size_t at = 0;
 
-    while (have - at > fixed + 5) {
-        char *end;
+    for (;;) {
+        const char *head = in + at, *value;
+        const char *end = memmem(head, have - at, "\r\n\r\n", 4);
         size_t size;
 
+        if (!end)
+            return at;
         errno = EPROTO;
-        check(memcmp(in + at, head, fixed) == 0, "an answer of another shape");
-        size = strtoul(in + at + fixed, &end, 10) + 4;
-        size += (size_t)(end - in) - at;
+        check(memcmp(head, "HTTP/1.1 200 ", 13) == 0 ||
+                  memcmp(head, "HTTP/1.1 304 ", 13) == 0,
+              "an answer that is not a success");
+        size = (size_t)(end + 4 - head);
+        value = memmem(head, size, length, sizeof length - 1);
+        if (value)
+            size += strtoul(value + sizeof length - 1, NULL, 10);
         if (have - at < size)
-            break;
+            return at;
         at += size;
         (*count)++;
     }
-    return at;
 }
 
 static void
@@ -122,7 +125,7 @@ take(struct run *r, struct source *s)
     check(n > 0, "receive");
     s->have += (size_t)n;
     s->in[s->have] = '\0';
-    used = count_answers(s->in, s->have, r->l->close, &count);
+    used = count_answers(s->in, s->have, &count);
     s->have -= used;
     if (s->have > 0)
         memmove(s->in, s->in + used, s->have);
@@ -160,8 +163,9 @@ http_load_run(const struct http_load *l, uint16_t port,
     for (unsigned i = 0; i < l->depth; i++)
         r.size = (size_t)snprintf(
             r.request + i * r.size, REQUEST_MAX,
-            "GET %s HTTP/1.1\r\nHost: 127.0.0.1:%u\r\n%s\r\n", l->target, port,
-            l->close ? "Connection: close\r\n" : "");
+            "GET %s HTTP/1.1\r\nHost: 127.0.0.1:%u\r\n%s%s\r\n", l->target,
+            port, l->close ? "Connection: close\r\n" : "",
+            l->headers ? l->headers : "");
     memset(sources, 0, sizeof sources);
     begin_ns = clock_ns();
     for (unsigned i = 0; i < l->conns; i++) {

@@ -9,6 +9,7 @@
 #define COUNTD_TESTS_BENCH_HTTP_LOAD_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -17,6 +18,7 @@ struct http_load {
     unsigned conns, depth;
     bool close; /* a connection for each request; depth 1 */
     uint64_t ms;
+    const char *headers; /* lines of each request, with CR LF; NULL: none */
 };
 
 struct http_figures {
@@ -27,8 +29,9 @@ struct http_figures {
 void http_load_run(const struct http_load *l, uint16_t port,
                    struct http_figures *out);
 
-/* A process that answers 17 bytes to each request, until it is killed.  Such
- * with `Connection: close` must come alone. */
-pid_t http_ceiling_start(uint16_t *port);
+/* A process that answers the same bytes to each request, until it is killed;
+ * NULL: a number of 17 bytes.  Requests with `Connection: close`, which must
+ * come alone, always get that. */
+pid_t http_ceiling_start(uint16_t *port, const char *answer, size_t size);
 
 #endif

@@ -231,6 +231,25 @@ status_figure(struct full *f, const char *name)
     return strtoll(at + strlen(line), NULL, 10);
 }
 
+/* A command that waits says at once why, and not only at its end. */
+static void
+expect_flush_explains_itself(struct full *f)
+{
+    const char *const words[] = {"flush", "--timeout", "10m", NULL};
+    const uint64_t until = clock_ms() + LIMIT_MS;
+    struct daemon flush;
+
+    fleet_begin(&f->fleet, &flush, words);
+    do {
+        (void)poll(NULL, 0, 20); /* paces the looking */
+        (void)daemon_output(&flush, text, sizeof text);
+    } while (!strstr(text, "waiting: the disk of the data directory is full") &&
+             daemon_alive(&flush) && clock_ms() < until);
+    expect(0, 0, "waiting: the disk of the data directory is full");
+    daemon_kill(&flush);
+    daemon_fini(&flush);
+}
+
 /* Commands that wait for a merge say why there is none; status says how many
  * increments wait, however often a worker tries and gives its logs back. */
 static void
@@ -245,6 +264,7 @@ expect_full_disk_is_named(struct full *f)
     assert_int_equal(write(fd, "w\tk\t0\n", 6), 6);
     assert_int_equal(close(fd), 0);
     fleet_start(&f->fleet, FLEET_READ);
+    expect_flush_explains_itself(f);
     expect(FLEET_RUN(&f->fleet, "flush", "--timeout", "300ms"), 1,
            "the disk is full");
     expect(FLEET_RUN(&f->fleet, "del", "--timeout", "300ms", "ks0", "k"), 1,

@@ -18,7 +18,7 @@
 #include "tests/lib/twin.h"
 
 #define KILLS     300
-#define KEYSPACES 5
+#define KEYSPACES 40 /* enough for the lanes of a merge */
 
 struct storm {
     struct fleet fleet;

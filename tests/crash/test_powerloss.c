@@ -14,8 +14,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -29,6 +27,7 @@
 #include "tests/lib/client.h"
 #include "tests/lib/disk.h"
 #include "tests/lib/fleet.h"
+#include "tests/lib/powercut.h"
 #include "tests/lib/traffic.h"
 #include "tests/lib/twin.h"
 
@@ -38,78 +37,26 @@
 struct run {
     struct fleet fleet; /* its directory is ours */
     struct tmpdir data;
-    struct tmpdir side; /* records and the shared counter */
-    struct powerloss_shared *shared;
+    struct powercut cut;
     struct model model;
     struct traffic traffic;
-    struct disk *disk;
-    struct random random;
     bool archive; /* merged logs are archived, and that is judged */
-    char env_text[6][700];
-    const char *env[7];
 };
 
 /* ---- recording -------------------------------------------------------------
  */
 
-/* How long syncs take from the next start on. */
-static void
-set_delay(struct run *run, unsigned us)
-{
-    (void)snprintf(run->env_text[4], sizeof run->env_text[4],
-                   "POWERLOSS_DELAY=%u", us); /* fits */
-}
-
-/* Has the daemons of `f` recorded into `log`. */
-static void
-set_env(struct run *run, struct fleet *f, const char *log)
-{
-    char library[600];
-    const char *asan = getenv("ASAN_OPTIONS");
-    size_t i;
-
-    daemon_path("tests/crash/powerloss.so", library, sizeof library);
-    (void)snprintf(run->env_text[0], sizeof run->env_text[0], "LD_PRELOAD=%s",
-                   library); /* fits */
-    (void)snprintf(run->env_text[1], sizeof run->env_text[1],
-                   "POWERLOSS_DIR=%s", f->path); /* fits */
-    (void)snprintf(run->env_text[2], sizeof run->env_text[2],
-                   "POWERLOSS_LOG=%s/%s", run->side.path, log); /* fits */
-    (void)snprintf(run->env_text[3], sizeof run->env_text[3],
-                   "POWERLOSS_SHARED=%s/shared", run->side.path); /* fits */
-    set_delay(run, 300);
-    /* A preloaded library comes before the sanitizer's; that is meant. */
-    (void)snprintf(run->env_text[5], sizeof run->env_text[5],
-                   "ASAN_OPTIONS=%s%sverify_asan_link_order=0",
-                   asan ? asan : "", asan ? ":" : ""); /* fits */
-    for (i = 0; i < 6; i++)
-        run->env[i] = run->env_text[i];
-    run->env[6] = NULL;
-    f->env = run->env;
-}
-
 static void
 begin(struct run *run, uint64_t seed, unsigned peers, unsigned window)
 {
-    int fd;
-
     memset(run, 0, sizeof *run);
-    run->random.state = seed;
     tmpdir_make_in_memory(&run->data);
-    tmpdir_make_in_memory(&run->side);
     fleet_init_at(&run->fleet, run->data.path);
-    fd = openat(run->side.fd, "shared", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0 || ftruncate(fd, sizeof *run->shared) < 0)
-        fail_msg("shared counter: %s", strerror(errno));
-    run->shared = mmap(NULL, sizeof *run->shared, PROT_READ | PROT_WRITE,
-                       MAP_SHARED, fd, 0);
-    if (run->shared == MAP_FAILED)
-        fail_msg("mmap: %s", strerror(errno));
-    client_close(fd);
-    set_env(run, &run->fleet, "calls");
-    run->disk = disk_snapshot(run->data.path);
+    powercut_begin(&run->cut, run->data.path, seed);
+    powercut_record(&run->cut, &run->fleet, "calls");
     model_init(&run->model, seed, KEYSPACES);
-    traffic_init(&run->traffic, &run->model, &run->shared->seq, peers, window);
+    traffic_init(&run->traffic, &run->model, &run->cut.shared->seq, peers,
+                 window);
 }
 
 static void
@@ -118,22 +65,8 @@ finish(struct run *run)
     traffic_fini(&run->traffic);
     fleet_fini(&run->fleet);
     model_fini(&run->model);
-    disk_free(run->disk);
-    if (munmap(run->shared, sizeof *run->shared) < 0)
-        fail_msg("munmap: %s", strerror(errno));
+    powercut_end(&run->cut);
     tmpdir_remove(&run->data);
-    tmpdir_remove(&run->side);
-}
-
-/* SIGKILL between two noted calls: nothing is done that is not noted. */
-static void
-kill_cleanly(struct run *run, struct daemon *d)
-{
-    atomic_store(&run->shared->freeze, 1);
-    while (atomic_load(&run->shared->busy) > 0)
-        (void)sched_yield(); /* cannot fail on Linux */
-    daemon_kill(d);
-    atomic_store(&run->shared->freeze, 0);
 }
 
 #define ENOUGH 2500 /* messages at once: more only makes larger states */
@@ -157,29 +90,18 @@ pick_cut(struct run *run)
     const struct model *m = &run->model;
     size_t i;
 
-    if (random_chance(&run->random, 50))
-        return disk_cut_in_sync(run->disk, random_next(&run->random));
+    if (random_chance(&run->cut.random, 50))
+        return disk_cut_in_sync(run->cut.disk, random_next(&run->cut.random));
     /* Right behind an answer most is promised and least is safe. */
-    if (random_chance(&run->random, 60))
+    if (random_chance(&run->cut.random, 60))
         for (i = 0; i < 100; i++) {
             uint64_t acked =
-                m->messages[random_below(&run->random, m->count)].acked;
+                m->messages[random_below(&run->cut.random, m->count)].acked;
 
             if (acked != 0)
                 return acked + 1;
         }
-    return 1 + random_below(&run->random, disk_last(run->disk) + 1);
-}
-
-static void
-keep_state(const struct run *run, uint64_t cut, uint64_t seed)
-{
-    const char *path = getenv("TEST_KEEP");
-
-    if (path && mkdir(path, 0700) == 0) {
-        disk_build(run->disk, cut, seed, path);
-        print_error("the state is kept in %s\n", path);
-    }
+    return 1 + random_below(&run->cut.random, disk_last(run->cut.disk) + 1);
 }
 
 /* Builds `count` states and has each judged; the number of those judged
@@ -190,27 +112,22 @@ try_states(struct run *run, unsigned count,
                              char *why, size_t size),
            bool stop)
 {
-    char why[512], how[128];
+    char why[512];
     struct tmpdir state;
     unsigned wrong = 0, i;
 
     for (i = 0; i < count; i++) {
-        uint64_t cut = pick_cut(run), seed = random_next(&run->random);
+        uint64_t cut = pick_cut(run), seed = random_next(&run->cut.random);
         unsigned violations;
 
         tmpdir_make_in_memory(&state);
-        disk_build(run->disk, cut, seed, state.path);
+        disk_build(run->cut.disk, cut, seed, state.path);
         violations = judge(run, state.path, cut, why, sizeof why);
         tmpdir_remove(&state);
         wrong += violations > 0;
         if (violations == 0 || !stop)
             continue;
-        disk_describe(seed, how, sizeof how);
-        keep_state(run, cut, seed);
-        fail_msg("state %u (cut %llu of %llu, seed %llu: %s): %u wrong: %s", i,
-                 (unsigned long long)cut,
-                 (unsigned long long)disk_last(run->disk),
-                 (unsigned long long)seed, how, violations, why);
+        powercut_fail(&run->cut, cut, seed, why);
     }
     return wrong;
 }
@@ -276,12 +193,12 @@ standin_wrongs(const char *how, unsigned states)
     begin(&run, random_seed(how), 4, 16);
     d = fleet_daemon(&run.fleet, FLEET_WRITE);
     argv[1] = run.fleet.path;
-    start.env = run.env;
+    start.env = run.cut.env;
     (void)daemon_start_how(d, "tests/crash/standin_append",
                            &start); /* fails the test itself */
     traffic_port(&run.traffic, daemon_port(d, "ack"));
     send_for(&run, 150);
-    kill_cleanly(&run, d);
+    powercut_kill(&run.cut, d);
     traffic_break(&run.traffic);
     (void)daemon_start_how(d, "tests/crash/standin_append",
                            &start); /* fails the test itself */
@@ -289,11 +206,11 @@ standin_wrongs(const char *how, unsigned states)
     send_for(&run, 150);
     assert_true(traffic_drain(&run.traffic, 5000));
     assert_int_equal(daemon_stop(d), 0);
-    disk_load(run.disk, run.env_text[2] + strlen("POWERLOSS_LOG="));
+    disk_load(run.cut.disk, run.cut.env_text[2] + strlen("POWERLOSS_LOG="));
     assert_true(model_acked(&run.model, UINT64_MAX) > 100);
     wrong = try_states(&run, states, judge_standin, false);
     printf("%s: %zu calls, %zu acknowledged, %u of %u states wrong\n", how,
-           disk_count(run.disk), model_acked(&run.model, UINT64_MAX), wrong,
+           disk_count(run.cut.disk), model_acked(&run.model, UINT64_MAX), wrong,
            states);
     finish(&run);
     return wrong;
@@ -375,7 +292,7 @@ judge_daemons(struct run *run, const char *path, uint64_t cut, char *why,
     small_logs(&f);
     if (run->archive)
         fleet_option(&f, ARCHIVE);
-    if (random_chance(&run->random, 30)) {
+    if (random_chance(&run->cut.random, 30)) {
         fleet_start(&f, FLEET_WRITE);
         fleet_stop(&f, FLEET_WRITE);
     }
@@ -401,7 +318,7 @@ judge_twice(struct run *run, const char *path, uint64_t cut, char *why,
     struct disk *disk = disk_snapshot(path);
     char log[32], name[700];
     struct tmpdir again;
-    uint64_t first = atomic_load(&run->shared->seq) + 1, second;
+    uint64_t first = atomic_load(&run->cut.shared->seq) + 1, second;
     unsigned violations;
     struct fleet f;
 
@@ -409,16 +326,18 @@ judge_twice(struct run *run, const char *path, uint64_t cut, char *why,
     fleet_init_at(&f, path);
     if (run->archive)
         fleet_option(&f, ARCHIVE);
-    set_env(run, &f, log);
+    powercut_record(&run->cut, &f, log);
     fleet_start(&f, FLEET_WORKER);
     fleet_await_drained(&f, 30000);
-    kill_cleanly(run, fleet_daemon(&f, FLEET_WORKER));
+    powercut_kill(&run->cut, fleet_daemon(&f, FLEET_WORKER));
     fleet_fini(&f);
-    (void)snprintf(name, sizeof name, "%s/%s", run->side.path, log); /* fits */
+    (void)snprintf(name, sizeof name, "%s/%s", run->cut.side.path,
+                   log); /* fits */
     disk_load(disk, name);
-    second = first + random_below(&run->random, disk_last(disk) - first + 2);
+    second =
+        first + random_below(&run->cut.random, disk_last(disk) - first + 2);
     tmpdir_make_in_memory(&again);
-    disk_build(disk, second, random_next(&run->random), again.path);
+    disk_build(disk, second, random_next(&run->cut.random), again.path);
     violations = judge_daemons(run, again.path, cut, why, size);
     tmpdir_remove(&again);
     disk_free(disk);
@@ -440,7 +359,7 @@ start(struct run *run, enum fleet_role role)
 {
     static const unsigned delays[] = {0, 300, 300, 3000};
 
-    set_delay(run, delays[random_below(&run->random, 4)]);
+    powercut_delay(&run->cut, delays[random_below(&run->cut.random, 4)]);
     fleet_start(&run->fleet, role);
 }
 
@@ -464,7 +383,7 @@ restart(struct run *run, enum fleet_role role, bool clean)
     if (clean)
         fleet_stop(f, role);
     else
-        kill_cleanly(run, fleet_daemon(f, role));
+        powercut_kill(&run->cut, fleet_daemon(f, role));
     start(run, role);
     if (role == FLEET_WRITE)
         point_traffic(run);
@@ -481,13 +400,13 @@ record(struct run *run, unsigned events, bool clean)
     start_fleet(run);
     send_for(run, 250);
     for (i = 0; i < events; i++) {
-        restart(run, roles[random_below(&run->random, 3)], clean);
-        send_for(run, 20 + random_below(&run->random, 80));
+        restart(run, roles[random_below(&run->cut.random, 3)], clean);
+        send_for(run, 20 + random_below(&run->cut.random, 80));
     }
     assert_true(traffic_drain(&run->traffic, 10000));
     fleet_stop_all(&run->fleet);
-    disk_load(run->disk, run->env_text[2] + strlen("POWERLOSS_LOG="));
-    printf("%zu calls, %zu acknowledged of %zu\n", disk_count(run->disk),
+    powercut_load(&run->cut);
+    printf("%zu calls, %zu acknowledged of %zu\n", disk_count(run->cut.disk),
            model_acked(&run->model, UINT64_MAX), run->model.count);
     (void)fflush(stdout); /* to be seen before a failure */
     assert_true(model_acked(&run->model, UINT64_MAX) > 200);

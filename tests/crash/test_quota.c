@@ -446,7 +446,7 @@ a_full_disk_refuses_and_is_recovered_from(void **state)
         /* The mount is gone with this process, however it ends. */
         if (unshare(CLONE_NEWNS) < 0 ||
             mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-            mount("countd", dir.path, "tmpfs", 0, "size=4m") < 0)
+            mount("countd", dir.path, "tmpfs", 0, "size=8m") < 0)
             _exit(77);
         run_full(dir.path);
         _exit(0);

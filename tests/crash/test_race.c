@@ -193,7 +193,7 @@ race(void)
     int rc;
 
     if (random_chance(&chance, 30)) {
-        rc = log_recover(log_dir, index);
+        rc = log_recover(log_dir, index, NULL);
         if (rc < 0 && rc != -EBUSY)
             blame("recover", index, rc);
         atomic_fetch_add(&table->recovered, rc == 0);
@@ -290,7 +290,7 @@ take_the_rest(void)
     int rc;
 
     for (i = 0; i < LOGS; i++) {
-        assert_rc(log_recover(log_dir, i), 0);
+        assert_rc(log_recover(log_dir, i, NULL), 0);
         rc = log_claim(&log, log_dir, i, LOG_MODE_FULL);
         if (rc == -ESTALE)
             continue;

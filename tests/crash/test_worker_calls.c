@@ -699,7 +699,7 @@ fill(const char *path)
         return 111;
     /* Where we were killed creating it, that is too young at first. */
     for (i = 0; i < WAIT_MS; i++) {
-        rc = log_recover(fd, 7);
+        rc = log_recover(fd, 7, NULL);
         if (rc != -EBUSY)
             break;
         (void)poll(NULL, 0, 1); /* paces the looking, as above */

@@ -396,7 +396,7 @@ bash_completes_commands_options_and_words(void **state)
         "try countd fl\n"
         "try countd -o a=b ra\n"
         "try countd load --str\n"
-        "try countd log ver\n"
+        "try countd log du\n"
         "try countd -d /tmp incr x\n";
     char script[2000];
 
@@ -408,7 +408,7 @@ bash_completes_commands_options_and_words(void **state)
              bash);
     assert_int_equal(
         daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL), 0);
-    assert_string_equal(text, "flush\nrange rank\n--strict\nverify\n\n");
+    assert_string_equal(text, "flush\nrange rank\n--strict\ndump\n\n");
 }
 
 static void

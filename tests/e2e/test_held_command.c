@@ -191,6 +191,19 @@ a_copy_has_what_was_held_and_counts_it_once(void **state)
 
 /* ---- damage ------------------------------------------------------------- */
 
+/* Daemons put their statistics on the board a few times a second. */
+static void
+await_status(struct fleet *f, int status, const char *words)
+{
+    const uint64_t until = clock_ms() + WAIT_MS;
+    int got;
+
+    do
+        got = FLEET_RUN(f, "status");
+    while ((got != status || !strstr(text, words)) && clock_ms() < until);
+    expect(got, status, words);
+}
+
 static void
 a_damaged_record_is_reported_and_the_others_are_merged(void **state)
 {
@@ -212,9 +225,38 @@ a_damaged_record_is_reported_and_the_others_are_merged(void **state)
     service_start(f);
     fleet_await_drained(f, WAIT_MS);
     expect(FLEET_RUN(f, "flush"), 0, "");
+    await_status(f, 1, "1 file of held records damaged");
+    shell(f, "rm held/bad-1");
+    await_status(f, 0, "nothing needs an operator");
     assert_int_equal(service_count(f, "words", "the"), 3);
     assert_int_equal(service_count(f, "words", "cat"), 5);
     assert_int_equal(service_count(f, "words", "dog"), 6);
+}
+
+static void
+a_damaged_file_of_which_nothing_waits_leaves_by_itself(void **state)
+{
+    const uint64_t until = clock_ms() + WAIT_MS;
+    struct fleet *f = *state;
+    char bad[600];
+
+    (void)snprintf(bad, sizeof bad, "%s/held/bad-1", f->path); /* fits */
+    service_start(f);
+    merge(f, "words", "the", 3);
+    shell(f, BREAK);
+    hold(f, "words", "the", 4);
+    shell(f, REPAIR);
+    restart_worker(f);
+    fleet_await_drained(f, WAIT_MS);
+    fleet_stop_all(f);
+    shell(f, "printf X | dd of=held/1 bs=1 seek=1130 conv=notrunc 2>/dev/null");
+    service_start(f);
+    await_status(f, 1, "1 file of held records damaged");
+    while (access(bad, F_OK) < 0 && clock_ms() < until)
+        (void)poll(NULL, 0, 10);
+    shell(f, "rm held/bad-1");
+    await_status(f, 0, "nothing needs an operator");
+    assert_int_equal(service_count(f, "words", "the"), 7);
 }
 
 static void
@@ -241,6 +283,7 @@ static const struct CMUnitTest tests[] = {
     TEST(misuse_of_held_is_told),
     TEST(a_copy_has_what_was_held_and_counts_it_once),
     TEST(a_damaged_record_is_reported_and_the_others_are_merged),
+    TEST(a_damaged_file_of_which_nothing_waits_leaves_by_itself),
     TEST(records_of_an_earlier_version_are_not_passed_over),
 };
 

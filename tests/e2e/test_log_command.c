@@ -46,7 +46,7 @@ flush_says_when_no_reader_answers(void **state)
 }
 
 static void
-logs_are_listed_dumped_and_verified(void **state)
+logs_are_listed_and_dumped(void **state)
 {
     struct site *s = *state;
     static const char *const slots[] = {"1\ta\tx\n", "2\ta\tx\n", "4\ta\ty\n",
@@ -58,10 +58,6 @@ logs_are_listed_dumped_and_verified(void **state)
     expect(RUN(s, "log"), 0, "log         state  mode  used  slots");
     expect(RUN(s, "log", "list", "--tsv"), 0, "0000000000\tfull\t0200\t5\t");
     expect(0, 0, "0000000001\tempty\t0400\t0\t");
-    expect(RUN(s, "log", "verify", "0"), 0,
-           "log 0000000000: full, epoch 1, 5 valid slots of ");
-    expect(RUN(s, "log", "verify", "0000000001"), 0, "empty, epoch ");
-    assert_null(strstr(text, "valid"));
     expect(RUN(s, "log", "dump",
                "1700000000000-0000000000-00000000000000000001.gz"),
            1, ".gz in archive/");
@@ -72,9 +68,12 @@ logs_are_listed_dumped_and_verified(void **state)
         expect(0, 0, slots[i]);
     expect_text(RUN(s, "log", "dump", "1"), 0, "");
     expect(RUN(s, "log", "dump", "77"), 1, "there is no log 0000000077");
-    expect(RUN(s, "log", "verify", "../log/0000000000"), 100, "give the");
+    expect(RUN(s, "log", "dump", "../log/0000000000"), 100, "give the");
     expect(RUN(s, "log", "burn", "1"), 100, "usage: countd log");
     expect(RUN(s, "check"), 0, "full: 5 increments to be merged");
+    assert_null(strstr(text, "is not valid"));
+    site_damage(s, "log/0000000001", 30);
+    expect(RUN(s, "check"), 0, "header block 0 is not valid; the other one");
 }
 
 static void
@@ -99,13 +98,11 @@ an_archived_log_is_whole(void **state)
     snprintf(name, sizeof name, "archive/%s", entry->d_name);
     assert_int_equal(closedir(dir), 0);
 
-    expect(RUN(s, "log", "verify", name), 0, "1 valid slot of ");
-    expect(0, 0, ", 0 damaged\n");
-    expect(RUN(s, "log", "verify", name + 8), 0, ", 0 damaged\n");
     expect(RUN(s, "log", "dump", name), 0, "\t7\ta\tx\n");
+    expect(RUN(s, "log", "dump", name + 8), 0, "\t7\ta\tx\n");
     snprintf(path, sizeof path, "%s/%s", s->data, name);
     assert_int_equal(truncate(path, 60), 0);
-    expect(RUN(s, "log", "verify", name), 1, "is damaged: nothing of it");
+    expect(RUN(s, "log", "dump", name), 1, "is damaged: nothing of it");
 }
 
 static void
@@ -120,8 +117,6 @@ a_full_log_is_looked_at_by_its_own_user_and_left_as_it_was(void **state)
         tmpdir_chown(&s->dir, uid);
     fill_log(s, uid);
     snprintf(path, sizeof path, "%s/log/0000000000", s->data);
-    expect(site_run(s, uid, (const char *[]){"log", "verify", "0", NULL}), 0,
-           "5 valid slots");
     expect(site_run(s, uid, (const char *[]){"log", "dump", "0", NULL}), 0,
            "16\tb\ty\n");
     expect(site_run(s, uid, (const char *[]){"check", NULL}), 0, "0 faults");
@@ -141,7 +136,7 @@ a_damaged_log_is_salvaged_on_request_and_only_once(void **state)
     site_damage(s, "log/0000000000", 8192 + 544 + 20); /* slot 1: a x 2 */
     snprintf(path, sizeof path, "%s/log/0000000000", s->data);
     assert_int_equal(chmod(path, 0200), 0);
-    expect(RUN(s, "log", "verify", "0"), 1, "1 damaged");
+    expect(RUN(s, "check"), 1, "FAULT: slots damaged: 1 of 5");
 
     site_serve(s);
     for (int i = 0; i < 1000; i++) /* until the worker has met it */
@@ -451,7 +446,9 @@ kill_backup_at(struct site *s, const char *path, const char *copy,
     char inject[64];
 
     snprintf(inject, sizeof inject, "inject=%s:signal=KILL:when=%u", name, n);
-    return daemon_run(text, sizeof text, "/usr/bin/env", "strace", "-qq", "-o",
+    /* A sanitizer cannot look for leaks while strace traces. */
+    return daemon_run(text, sizeof text, "/usr/bin/env",
+                      "ASAN_OPTIONS=detect_leaks=0", "strace", "-qq", "-o",
                       "/dev/null", "-e", inject, path, "-d", s->data, "backup",
                       "--no-flush", copy, NULL) == 0;
 }
@@ -498,7 +495,7 @@ static const struct CMUnitTest tests[] = {
     WITH_EMPTY(flush_says_when_no_reader_answers),
     WITH_EMPTY(flush_says_what_was_set_aside_as_damaged),
     WITH_EMPTY(flush_ends_with_1_when_it_sees_damage_come),
-    WITH_EMPTY(logs_are_listed_dumped_and_verified),
+    WITH_EMPTY(logs_are_listed_and_dumped),
     WITH_EMPTY(an_archived_log_is_whole),
     WITH_EMPTY(a_full_log_is_looked_at_by_its_own_user_and_left_as_it_was),
     WITH_EMPTY(a_damaged_log_is_salvaged_on_request_and_only_once),

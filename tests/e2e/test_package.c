@@ -62,6 +62,7 @@ a_package_is_installed_runs_and_is_removed(void **state)
         "mkfifo ready; "
         "countd serve -o write.listen=127.0.0.1:0 -o counter.port=0 "
         "  -o write.ack_listen=127.0.0.1:0 -o read.listen=127.0.0.1:0 "
+        "  -o http.listen=127.0.0.1:0 -o read.http=127.0.0.1:0 "
         "  --ready-fd 3 3>ready 2>/tmp/log & "
         "while read -r line && [ -n \"$line\" ]; do "
         "  case $line in ack=*) ack=${line#*=} ;; read=*) read=${line#*=} ;; "

@@ -140,6 +140,14 @@ a_period_has_its_top_and_a_rank_for_each_key(void **state)
         assert_int_equal(top->rows[i].key[2], '9' - i);
         assert_int_equal(top->rows[i].before.any, 0);
     }
+    assert_true(top->from == x->from && top->to == x->to);
+    countd_top_free(top);
+    /* Any time is widened to the finest steps that the history has. */
+    assert_rc(
+        countd_period_top(x->c, "pages", 5, x->from + 1, x->to - 1, 3, &top),
+        0);
+    assert_true(top->from == x->from && top->to == x->to);
+    assert_int_equal(top->count, 3);
     countd_top_free(top);
     /* The hour behind has the sums of this one before it. */
     assert_rc(countd_period_top(x->c, "pages", 5, x->to, 2 * x->to - x->from, 3,
@@ -197,7 +205,9 @@ bad_questions_are_refused_and_the_handle_goes_on(void **state)
               -ENOENT);
     assert_rc(countd_history(x->c, "", 0, NULL, 0, x->from, x->to, 60, &b),
               -EINVAL);
-    assert_rc(countd_period_top(x->c, "pages", 5, 1, x->to, 3, &top), -EINVAL);
+    assert_rc(countd_period_top(x->c, "pages", 5, -1, x->to, 3, &top), -EINVAL);
+    assert_rc(countd_period_top(x->c, "pages", 5, x->to, x->from, 3, &top),
+              -EINVAL);
     assert_rc(countd_get(x->c, "pages", 5, "/a", 2, &count), 0);
     assert_int_equal(count, 5);
 }

@@ -131,6 +131,53 @@ damage_is_told_and_stops_nothing_else(void **state)
     fleet_stop(f, FLEET_WRITE);
 }
 
+/* The bytes of the note of the journal's end, read or written. */
+static void
+move_note(struct fleet *f, uint8_t bytes[72], bool write)
+{
+    char path[700];
+    int fd;
+
+    (void)snprintf(path, sizeof path, "%s/live/quota-end", f->path); /* fits */
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(write ? pwrite(fd, bytes, 72, 0) : pread(fd, bytes, 72, 0),
+                     72);
+    client_close(fd);
+}
+
+/* Changes that come between the backup's read of the note and that of the
+ * journal are not in the copy, which is served.  Without a worker: nothing is
+ * to be merged. */
+static void
+a_backup_has_the_quotas_of_one_moment(void **state)
+{
+    struct fleet *f = *state, copy;
+    char path[600], text[4096];
+    uint8_t note[72];
+
+    fleet_option(f, "live.history=off");
+    fleet_start(f, FLEET_WRITE);
+    expect(f, "/apply?amt=10", "1 990\n");
+    move_note(f, note, false);
+    expect(f, "/apply?amt=20", "2 970\n");
+    expect(f, "/apply?amt=30", "3 940\n");
+    move_note(f, note, true);
+    (void)snprintf(path, sizeof path, "%s/copy", f->path); /* fits */
+    assert_int_equal(FLEET_RUN(f, "backup", "--no-flush", path), 0);
+    fleet_init_at(&copy, path);
+    for (size_t i = 0; i < f->option_count; i++)
+        fleet_option(&copy, f->options[i]);
+    fleet_start(&copy, FLEET_WRITE);
+    expect(&copy, "/apply?amt=1", "2 989\n");
+    (void)daemon_output(fleet_daemon(&copy, FLEET_WRITE), text, sizeof text);
+    assert_non_null(strstr(text, "was put in place of another"));
+    fleet_stop(&copy, FLEET_WRITE);
+    fleet_fini(&copy);
+    expect(f, "/apply?amt=1", "4 939\n");
+    fleet_stop(f, FLEET_WRITE);
+}
+
 static void
 what_was_applied_can_be_read_as_counts(void **state)
 {
@@ -268,6 +315,7 @@ static const struct CMUnitTest tests[] = {
     TEST(all_is_there_after_a_kill),
     TEST(another_limit_is_refused_with_what_to_do),
     TEST(damage_is_told_and_stops_nothing_else),
+    TEST(a_backup_has_the_quotas_of_one_moment),
     TEST(what_was_applied_can_be_read_as_counts),
     TEST(the_command_does_what_http_does),
     TEST(the_library_tells_refusals_apart),

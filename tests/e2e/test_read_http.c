@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "common/base/clock.h"
+#include "common/net/local.h"
 #include "tests/lib/client.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/service.h"
@@ -21,12 +23,14 @@ struct answer {
 static struct answer got;
 
 static int
-set_up(void **state)
+set_up_as(void **state, const char *option)
 {
     struct fleet *f;
 
     assert_int_equal(service_setup(state), 0);
     f = *state;
+    if (option)
+        fleet_option(f, option);
     fleet_option(f, "counter.enable=off");
     fleet_option(f, "read.http=127.0.0.1:0");
     service_start(f);
@@ -38,6 +42,26 @@ set_up(void **state)
     service_add(f, "z", "..", -2);
     expect_text(FLEET_RUN(f, "flush"), 0, "");
     return 0;
+}
+
+static int
+set_up(void **state)
+{
+    return set_up_as(state, NULL);
+}
+
+/* There is no place for a third keyspace. */
+static int
+set_up_with_two(void **state)
+{
+    return set_up_as(state, "keyspace.max=2");
+}
+
+/* The log with the first increments is merged, the next one stays open. */
+static int
+set_up_with_one_log(void **state)
+{
+    return set_up_as(state, "log.rotate_after=1h");
 }
 
 /* ---- requests ----------------------------------------------------------- */
@@ -164,6 +188,14 @@ answers_are_the_bytes_of_the_commands(void **state)
     SAME(f, "/v1/around?keyspace=pages&key=/about&n=3", "around", "pages",
          "/about", "3");
     SAME(f, "/v1/keyspaces", "keyspaces");
+    SAME(f, "/v1/keys?keyspace=pages", "keys", "pages");
+    SAME(f, "/v1/keys?keyspace=pages&prefix=/&n=1", "keys", "pages", "/", "-n",
+         "1");
+    SAME(f, "/v1/keys?keyspace=pages&after=/index", "keys", "pages",
+         "--after=/index");
+    SAME(f, "/v1/keys?keyspace=pages&prefix=none", "keys", "pages", "none");
+    SAME(f, "/v1/get?keyspace=pages&key=x&key=/no&key=/index", "get", "pages",
+         "x", "/no", "/index");
 }
 
 static void
@@ -178,6 +210,9 @@ answers_about_time_are_the_bytes_of_the_commands(void **state)
          "--from=-1h", "--utc");
     SAME(f, "/v1/rank?keyspace=pages&key=/about&from=-3d", "rank", "pages",
          "/about", "--from=-3d", "--utc");
+    SAME(f, "/v1/distinct?keyspace=pages", "distinct", "pages", "--utc");
+    SAME(f, "/v1/distinct?keyspace=z&from=-3d&to=-2d", "distinct", "z",
+         "--from=-3d", "--to=-2d", "--utc");
 }
 
 /* ---- forms --------------------------------------------------------------- */
@@ -202,6 +237,13 @@ rows_are_columns_where_they_are_asked_for(void **state)
     assert_non_null(strstr(got.body, "\"count\": \"9223372036854775807\""));
     ask(f, "/v1/total?keyspace=z", "Accept: image/png\r\n");
     assert_int_equal(got.status, 406);
+    ask(f, "/v1/total?keyspace=z", "Accept: application/*;q=0\r\n");
+    assert_int_equal(got.status, 406);
+    ask(f, "/v1/get?keyspace=pages&key=x",
+        "Accept: application/json;q=0.5, TEXT/CSV;q=0.7, */*;q=0.1\r\n");
+    assert_non_null(strstr(got.head, "text/csv; charset=utf-8; header="));
+    ask(f, "/v1/get?keyspace=pages&key=x", "Accept: text/html, */*;q=0.8\r\n");
+    assert_non_null(strstr(got.head, "Content-Type: application/json\r\n"));
 }
 
 static void
@@ -230,7 +272,8 @@ an_answer_that_the_client_has_is_not_sent_again(void **state)
     at = strstr(got.head, "ETag: W/\"");
     assert_non_null(at);
     (void)snprintf(tag, sizeof tag, "%.*s", (int)strcspn(at + 6, "\r"), at + 6);
-    (void)snprintf(more, sizeof more, "If-None-Match: \"x\", %s\r\n", tag);
+    /* Weak and strong tags are compared alike. */
+    (void)snprintf(more, sizeof more, "If-None-Match: \"x\", %s\r\n", tag + 2);
     {
         const int fd = join(f);
 
@@ -266,7 +309,7 @@ long_answers_are_packed_for_who_takes_that(void **state)
         service_add(f, "many", key, 1000 - i);
     }
     expect_text(FLEET_RUN(f, "flush"), 0, "");
-    ask(f, "/v1/top?keyspace=many&n=300", "Accept-Encoding: gzip;q=0\r\n");
+    ask(f, "/v1/top?keyspace=many&n=300", "Accept-Encoding: gzip; q=0.0\r\n");
     assert_null(strstr(got.head, "Content-Encoding"));
     assert_true(strlen(got.body) > 8192);
     (void)snprintf(
@@ -279,6 +322,150 @@ long_answers_are_packed_for_who_takes_that(void **state)
         "\"$(curl -sSf \"$u\")\"",
         (unsigned)daemon_port(fleet_daemon(f, FLEET_READ), "read-http"));
     assert_int_equal(system(command), 0);
+}
+
+/* The target of `Link: <...>; rel="next"` of the last answer. */
+static bool
+find_next(char *target, size_t size)
+{
+    const char *at = strstr(got.head, "Link: <");
+
+    if (!at)
+        return false;
+    assert_non_null(strstr(at, ">; rel=\"next\"\r\n"));
+    (void)snprintf(target, size, "%.*s", (int)strcspn(at + 7, ">"), at + 7);
+    return true;
+}
+
+/* Follows the links from a page on; all pages joined are the whole answer. */
+static void
+expect_pages(struct fleet *f, const char *first, const char *whole, int pages)
+{
+    char target[1024], joined[BODY_MAX] = "";
+    int count = 0;
+
+    (void)snprintf(target, sizeof target, "%s", first);
+    do {
+        ask(f, target, "");
+        if (got.status != 200)
+            fail_msg("%s: %d %s", target, got.status, got.body);
+        strcat(joined, got.body);
+        count++;
+    } while (find_next(target, sizeof target));
+    ask(f, whole, "");
+    assert_string_equal(joined, got.body);
+    assert_false(find_next(target, sizeof target));
+    assert_int_equal(count, pages);
+}
+
+static void
+pages_are_linked_until_the_last(void **state)
+{
+    struct fleet *f = *state;
+
+    expect_pages(f, "/v1/keys?keyspace=pages&n=2&format=tsv",
+                 "/v1/keys?keyspace=pages&n=5&format=tsv", 3);
+    expect_pages(f, "/v1/keys?keyspace=pages&prefix=/&n=1&format=tsv",
+                 "/v1/keys?keyspace=pages&prefix=/&format=tsv", 2);
+    expect_pages(f, "/v1/keyspaces?n=1&format=tsv", "/v1/keyspaces?format=tsv",
+                 2);
+    expect_pages(f, "/v1/keys?names=raw&keyspace=pages&n=1&format=tsv",
+                 "/v1/keys?names=raw&keyspace=pages&format=tsv", 5);
+    expect_pages(f, "/v1/range?keyspace=pages&offset=0&length=2&format=tsv",
+                 "/v1/range?keyspace=pages&offset=0&format=tsv", 3);
+    expect_pages(f, "/v1/range?keyspace=pages&offset=-3&length=2&format=tsv",
+                 "/v1/range?keyspace=pages&offset=2&format=tsv", 2);
+}
+
+/* The names of a list of keyspaces, as text. */
+static void
+expect_names(struct fleet *f, const char *target, const char *want)
+{
+    char names[256] = "";
+    const char *at;
+
+    ask(f, target, "");
+    assert_int_equal(got.status, 200);
+    for (at = got.body; (at = strstr(at, "\"keyspace\": \"")) != NULL;) {
+        at += strlen("\"keyspace\": \"");
+        (void)snprintf(names + strlen(names), sizeof names - strlen(names),
+                       "%.*s ", (int)strcspn(at, "\""), at);
+    }
+    assert_string_equal(names, want);
+    assert_null(strstr(got.head, "Link: "));
+}
+
+static void
+keyspaces_are_sorted_by_what_is_asked_for(void **state)
+{
+    struct fleet *f = *state;
+
+    service_add(f, "a", "one", 5);
+    service_add(f, "a", "two", -9);
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    expect_names(f, "/v1/keyspaces", "a pages z ");
+    expect_names(f, "/v1/keyspaces?sort=name", "a pages z ");
+    expect_names(f, "/v1/keyspaces?sort=keys", "pages a z ");
+    expect_names(f, "/v1/keyspaces?sort=total", "pages z a ");
+    expect_names(f, "/v1/keyspaces?sort=total&n=2", "pages z ");
+    ask(f, "/v1/keyspaces?sort=size", "");
+    assert_int_equal(got.status, 200);
+    expect_problem(f, "/v1/keyspaces?sort=keys&after=a", 400, "\"bad-sort\"");
+}
+
+static void
+pages_of_one_version_end_when_the_keyspace_changes(void **state)
+{
+    struct fleet *f = *state;
+    char version[64], target[256];
+    const char *at;
+
+    ask(f, "/v1/keys?keyspace=pages&n=2", "");
+    at = strstr(got.head, "ETag: W/\"");
+    assert_non_null(at);
+    (void)snprintf(version, sizeof version, "%.*s", (int)strcspn(at + 9, "\""),
+                   at + 9);
+    (void)snprintf(target, sizeof target,
+                   "/v1/range?keyspace=pages&offset=1&version=%s", version);
+    ask(f, target, "");
+    assert_int_equal(got.status, 200);
+    (void)snprintf(target, sizeof target,
+                   "/v1/distinct?keyspace=pages&version=%s", version);
+    ask(f, target, "");
+    assert_int_equal(got.status, 200);
+    service_add(f, "pages", "/index", 1);
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    expect_problem(f, target, 412, "\"code\": \"changed\"");
+    (void)snprintf(target, sizeof target, "/v1/total?keyspace=none&version=%s",
+                   version);
+    expect_problem(f, target, 404, "\"no-such-keyspace\"");
+}
+
+static void
+raw_names_go_both_ways(void **state)
+{
+    struct fleet *f = *state;
+
+    ask(f, "/v1/keys?keyspace=pages&names=raw", "");
+    forget_moment(got.body);
+    assert_string_equal(
+        got.body, "{\"keyspace\": \"pages\", \"prefix\": \"\", \"rows\": [\n"
+                  " {\"count\": 9, \"key\": \"/about\"},\n"
+                  " {\"count\": 27, \"key\": \"/index\"},\n"
+                  " {\"count\": -3, \"key\": \"caf\xc3\xa9, 1\"},\n"
+                  " {\"count\": 9223372036854775807, \"key\": \"x\"},\n"
+                  " {\"count\": 12, \"key\": null, \"key_hex\": "
+                  "\"ff72617720227122095c\"}], \"as_of_ms\": 0}\n");
+    ask(f,
+        "/v1/get?keyspace=pages&key_hex=ff72617720227122095c&names=raw&"
+        "format=tsv",
+        "");
+    assert_string_equal(got.body, "12\n");
+    ask(f,
+        "/v1/get?names=raw&keyspace=pages&key=%ffraw+%22q%22%09%5c&"
+        "format=tsv",
+        "");
+    assert_string_equal(got.body, "12\n");
 }
 
 /* ---- processes ----------------------------------------------------------- */
@@ -315,6 +502,77 @@ status_has_the_members_of_the_command(void **state)
     assert_non_null(strstr(answered, "\"rows\": ["));
     assert_string_equal(strstr(answered, "\"rows\": ["),
                         strstr(text, "\"rows\": ["));
+    ask(f, "/v1/status", "Accept-Encoding: gzip\r\n");
+    assert_non_null(strstr(got.head, "Content-Encoding: gzip\r\n"));
+    assert_memory_equal(got.body, "\x1f\x8b", 2);
+}
+
+/* The digits behind `member` become one 0. */
+static void
+forget_number(char *bytes, const char *member)
+{
+    char *at = bytes;
+
+    while ((at = strstr(at, member)) != NULL) {
+        at += strlen(member);
+        memset(at, '0', strspn(at, "0123456789"));
+        memmove(at + 1, at + strspn(at, "0"), strlen(at + strspn(at, "0")) + 1);
+    }
+}
+
+/* Asks both; the two are of two moments, between which a log may be merged or
+ * a spare one made. */
+static bool
+has_same_logs(struct fleet *f)
+{
+    char answered[BODY_MAX];
+
+    ask(f, "/v1/logs", "");
+    assert_int_equal(got.status, 200);
+    memcpy(answered, got.body, strlen(got.body) + 1);
+    assert_int_equal(FLEET_RUN(f, "log", "list", "--json"), 0);
+    forget_number(answered, "\"age_ms\": ");
+    forget_number(text, "\"age_ms\": ");
+    return strcmp(answered, text) == 0;
+}
+
+static void
+logs_are_those_of_the_command(void **state)
+{
+    const uint64_t deadline_ms = clock_ms() + 20000;
+    struct fleet *f = *state;
+
+    service_add(f, "pages", "/index", 1);
+    service_add(f, "pages", "/index", 2);
+    while (!has_same_logs(f))
+        assert_true(clock_ms() < deadline_ms);
+    assert_non_null(strstr(got.head, "Cache-Control: no-store\r\n"));
+    assert_non_null(strstr(got.body, "{\"rows\": [\n {\"log\": \"00000000"));
+    assert_non_null(strstr(
+        text,
+        "\"state\": \"open\", \"mode\": \"0600\", \"used\": 2, \"slots\": "));
+    expect_problem(f, "/v1/logs?n=1", 400, "\"unknown-parameter\"");
+}
+
+static void
+held_records_are_those_of_the_command(void **state)
+{
+    struct fleet *f = *state;
+    const uint64_t deadline_ms = clock_ms() + 20000;
+
+    ask(f, "/v1/held", "");
+    assert_string_equal(got.body, "{\"rows\": []}\n");
+    service_add(f, "one", "key", 1);
+    service_add(f, "two", "key", 1);
+    (void)FLEET_RUN(f, "flush", "--timeout", "1s");
+    do
+        ask(f, "/v1/held", "");
+    while (!strstr(got.body, "\"two\"") && clock_ms() < deadline_ms);
+    assert_int_equal(FLEET_RUN(f, "held", "--json"), 1);
+    assert_non_null(strstr(got.body, "\"why\": \"over keyspace.max=2\""));
+    *strchr(text, '}') = '\0'; /* what follows says that it is not merged */
+    *strchr(got.body, '}') = '\0';
+    assert_string_equal(got.body, text);
 }
 
 static void
@@ -328,6 +586,10 @@ metrics_are_of_all_processes(void **state)
         "countd_logs{state=\"merging\"} ",
         "countd_port_connections{port=\"read-http\",slot=\"",
         "reason=\"malformed\"} 0\n",
+        "countd_sequence_numbers_total{slot=\"0\"} 0\n",
+        "countd_quota_requests_total{slot=\"0\",result=\"applied\"} 0\n",
+        "countd_http_requests_deduplicated_total{slot=\"0\"} 0\n",
+        ",code=\"2xx\"} ",
         "countd_as_of_time_seconds{slot=\""};
     const uint64_t deadline_ms = clock_ms() + 20000;
     struct fleet *f = *state;
@@ -402,6 +664,10 @@ what_is_wrong_is_told(void **state)
                    "\"bad-duration\"");
     expect_problem(f, "/v1/history?keyspace=z&step=1m&from=-30d", 400,
                    "\"too-many-rows\"");
+    expect_problem(f, "/v1/keys?keyspace=no", 404, "\"no-such-keyspace\"");
+    expect_problem(f, "/v1/distinct?keyspace=no", 404, "no-such-keyspace");
+    expect_problem(f, "/v1/keys?keyspace=z&n=0", 400, "\"bad-number\"");
+    expect_problem(f, "/v1/now?version=1-2", 400, "\"unknown-parameter\"");
     expect_problem(f, "/v1/nosuch", 404, "no-such-path");
     expect_problem(f, "/v1/get?keyspace=z&key=..&as_of=9999999999999&wait=1",
                    504, "\"not-readable-yet\"");
@@ -421,6 +687,10 @@ nothing_is_changed_here(void **state)
     send_request(fd, "DELETE", "/v1/top?keyspace=pages", "");
     hear(fd, true);
     assert_int_equal(got.status, 405);
+    send_request(fd, "OPTIONS", "/v1/top?keyspace=pages", "");
+    hear(fd, true);
+    assert_int_equal(got.status, 200);
+    assert_non_null(strstr(got.head, "Allow: GET, HEAD, OPTIONS\r\n"));
     send_request(fd, "HEAD", "/v1/top?keyspace=pages", "");
     hear(fd, false);
     assert_int_equal(got.status, 200);
@@ -459,6 +729,63 @@ only_its_own_pages_may_ask(void **state)
     hear(fd, true);
     assert_int_equal(got.status, 403);
     client_close(fd);
+}
+
+/* The same bytes, first on the unix socket and then at the port. */
+static void
+a_socket_asks_for_no_known_host(void **state)
+{
+    static const char question[] =
+        "GET /v1/now HTTP/1.1\r\nHost: rebound.example\r\n\r\n";
+    struct fleet *f = *state;
+    int fd = local_connect(f->path, "read-http");
+
+    assert_true(fd >= 0);
+    client_send(fd, question, sizeof question - 1);
+    hear(fd, true);
+    assert_int_equal(got.status, 200);
+    client_close(fd);
+    fd = join(f);
+    client_send(fd, question, sizeof question - 1);
+    hear(fd, true);
+    assert_int_equal(got.status, 403);
+    client_close(fd);
+}
+
+/* One more than may wait, each on a connection of its own. */
+static void
+only_so_many_wait(void **state)
+{
+    enum { MANY = 1024 };
+    static int fds[MANY];
+    const char *question = "/v1/now?as_of=9999999999999&wait=60";
+    struct rlimit limit;
+    struct fleet *f = *state;
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    if (limit.rlim_max < MANY + 256) {
+        print_message("skipped: no descriptors\n");
+        skip();
+    }
+    limit.rlim_cur = limit.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    for (int i = 0; i < MANY; i++) {
+        fds[i] = join(f);
+        send_request(fds[i], "GET", question, "");
+    }
+    do /* until all have arrived */
+        ask(f, "/v1/now?as_of=9999999999999&wait=1", "");
+    while (got.status == 504);
+    assert_int_equal(got.status, 503);
+    assert_non_null(strstr(got.head, "Retry-After: 1\r\n"));
+    assert_non_null(strstr(got.body, "\"too-many-waiting\""));
+    client_close(fds[0]);
+    do
+        ask(f, "/v1/now?as_of=9999999999999&wait=1", "");
+    while (got.status == 503);
+    assert_int_equal(got.status, 504);
+    for (int i = 1; i < MANY; i++)
+        client_close(fds[i]);
 }
 
 /* Two askers whose answers are made in steps, the first of whom goes away, and
@@ -520,8 +847,22 @@ main(void)
         cmocka_unit_test_setup_teardown(
             long_answers_are_packed_for_who_takes_that, set_up,
             service_teardown),
+        cmocka_unit_test_setup_teardown(pages_are_linked_until_the_last, set_up,
+                                        service_teardown),
+        cmocka_unit_test_setup_teardown(
+            keyspaces_are_sorted_by_what_is_asked_for, set_up,
+            service_teardown),
+        cmocka_unit_test_setup_teardown(
+            pages_of_one_version_end_when_the_keyspace_changes, set_up,
+            service_teardown),
+        cmocka_unit_test_setup_teardown(raw_names_go_both_ways, set_up,
+                                        service_teardown),
         cmocka_unit_test_setup_teardown(status_has_the_members_of_the_command,
                                         set_up, service_teardown),
+        cmocka_unit_test_setup_teardown(logs_are_those_of_the_command,
+                                        set_up_with_one_log, service_teardown),
+        cmocka_unit_test_setup_teardown(held_records_are_those_of_the_command,
+                                        set_up_with_two, service_teardown),
         cmocka_unit_test_setup_teardown(metrics_are_of_all_processes, set_up,
                                         service_teardown),
         cmocka_unit_test_setup_teardown(promtool_finds_nothing_to_say, set_up,
@@ -531,6 +872,10 @@ main(void)
         cmocka_unit_test_setup_teardown(nothing_is_changed_here, set_up,
                                         service_teardown),
         cmocka_unit_test_setup_teardown(only_its_own_pages_may_ask, set_up,
+                                        service_teardown),
+        cmocka_unit_test_setup_teardown(a_socket_asks_for_no_known_host, set_up,
+                                        service_teardown),
+        cmocka_unit_test_setup_teardown(only_so_many_wait, set_up,
                                         service_teardown),
         cmocka_unit_test_setup_teardown(
             answers_in_steps_wait_for_each_other_and_for_nobody_who_has_gone,

@@ -135,7 +135,7 @@ hiredis_counts(void **state)
     void *library = dlopen("libhiredis.so.0.14", RTLD_NOW);
     void *(*connect_to)(const char *, int) = NULL;
     struct hiredis_reply *(*command)(void *, const char *, ...) = NULL;
-    void (*end)(void *) = NULL;
+    void (*end)(void *) = NULL, (*give_back)(void *) = NULL;
     struct hiredis_reply *reply;
     void *c;
 
@@ -146,13 +146,15 @@ hiredis_counts(void **state)
     *(void **)&connect_to = dlsym(library, "redisConnect");
     *(void **)&command = dlsym(library, "redisCommand");
     *(void **)&end = dlsym(library, "redisFree");
-    assert_true(connect_to && command && end);
+    *(void **)&give_back = dlsym(library, "freeReplyObject");
+    assert_true(connect_to && command && end && give_back);
     c = connect_to("127.0.0.1", (int)strtol(x->port, NULL, 10));
     assert_non_null(c);
     for (long long i = 1; i <= 100; i++) {
         reply = command(c, "INCR %s", "k");
         assert_non_null(reply);
         assert_int_equal(reply->integer, i);
+        give_back(reply);
     }
     end(c);
     assert_int_equal(dlclose(library), 0);
@@ -295,6 +297,48 @@ node_redis_counts_and_reads_with_resp3(void **state)
     run_node_redis(state, ", RESP: 3");
 }
 
+/* A library of leaderboards that was written for Redis.  Its own tests need
+ * what countd does not have: SELECT, FLUSHDB, setting and removing, and reads
+ * that see a write at once. */
+static void
+a_library_of_leaderboards_counts_and_reads(void **state)
+{
+    if (!has_node_module("leaderboard"))
+        test_skip("the module leaderboard of node is not installed");
+    expect_good(
+        *state, "/usr/bin/node", "-e",
+        "const assert = require('assert');\n"
+        "const Leaderboard = require('leaderboard');\n"
+        "const at = {host: '127.0.0.1', port: Number(process.argv[1])};\n"
+        "const b = new Leaderboard('b', {pageSize: 2}, at);\n"
+        "const r = new Leaderboard('b', {reverse: true}, at);\n"
+        "const call = (o, name, ...args) => new Promise((done, failed) =>\n"
+        "  o[name](...args, (e, v) => e ? failed(e) : done(v)));\n"
+        "(async () => {\n"
+        "  await call(b, 'incr', 'ann', 30);\n"
+        "  await call(b, 'incr', 'bob', 20);\n"
+        "  await call(b, 'incr', 'cid', 50);\n"
+        "  await call(b, 'incr', 'cid', -40);\n"
+        "  assert.equal(await call(b, 'score', 'cid'), 10);\n"
+        "  assert.equal(await call(b.redis, 'send_command', 'wait',\n"
+        "                          [1, 60000]), 1);\n"
+        "  assert.equal(await call(b, 'rank', 'bob'), 1);\n"
+        "  assert.equal(await call(b, 'rank', 'dan'), -1);\n"
+        "  assert.equal(await call(r, 'rank', 'ann'), 2);\n"
+        "  assert.deepEqual(await call(b, 'list', 0),\n"
+        "    [{member: 'ann', score: '30'}, {member: 'bob', score: '20'}]);\n"
+        "  assert.deepEqual(await call(b, 'list', 1),\n"
+        "                   [{member: 'cid', score: '10'}]);\n"
+        "  assert.deepEqual(await call(b, 'at', 0),\n"
+        "                   {member: 'ann', score: 30});\n"
+        "  assert.equal(await call(b, 'at', 3), null);\n"
+        "  assert.equal(await call(b, 'total'), 3);\n"
+        "  await assert.rejects(call(b, 'add', 'eve', 1), /ZADD/);\n"
+        "  await assert.rejects(call(b, 'rm', 'ann'), /zrem/i);\n"
+        "  console.log('good'); process.exit(0);\n"
+        "})().catch(e => { console.log(e); process.exit(1); });\n");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 static const struct CMUnitTest tests[] = {
@@ -307,5 +351,6 @@ static const struct CMUnitTest tests[] = {
     TEST(ioredis_counts_and_reads),
     TEST(node_redis_counts_and_reads),
     TEST(node_redis_counts_and_reads_with_resp3),
+    TEST(a_library_of_leaderboards_counts_and_reads),
 };
 TEST_MAIN(tests)

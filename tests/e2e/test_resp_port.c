@@ -185,8 +185,9 @@ ranges_and_ranks_are_those_of_the_merge(void **state)
              "*2\r\n$3\r\nabe\r\n$3\r\nbob\r\n*0\r\n*0\r\n");
     exchange(x->fd, "ZREVRANK b bob\r\nZRANK b bob\r\nZRANK b x\r\nZCARD b\r\n",
              ":3\r\n:0\r\n$-1\r\n:4\r\n");
-    exchange(x->fd, "ZRANGE b 0 1 BYSCORE\r\nZREVRANGE b a 1\r\n",
-             "-ERR syntax error\r\n"
+    exchange(x->fd, "ZRANGE b 0 1 LIMIT 0 1\r\nZREVRANGE b a 1\r\n",
+             "-ERR syntax error, LIMIT is only supported in combination with "
+             "BYSCORE\r\n"
              "-ERR value is not an integer or out of range\r\n");
     exchange(x->fd, "HGETALL b\r\n",
              "*8\r\n$3\r\ncid\r\n$1\r\n9\r\n$3\r\nann\r\n$1\r\n6\r\n"
@@ -204,8 +205,11 @@ scores_bound_ranges(void **state)
     exchange(x->fd,
              "ZCOUNT b -inf +inf\r\nZCOUNT b (3 5\r\nZCOUNT b 3 (5\r\n"
              "ZCOUNT b 2.5 4.5\r\nZCOUNT b 6 9\r\nZCOUNT b 5 3\r\n"
-             "ZCOUNT b -1e30 -2\r\nZCOUNT none 0 1\r\nZCOUNT b x 1\r\n",
+             "ZCOUNT b -1e30 -2\r\nZCOUNT none 0 1\r\n"
+             "ZCOUNT b -1e19 1e19\r\nZCOUNT b 1e19 1e30\r\n"
+             "ZCOUNT b x 1\r\n",
              ":3\r\n:1\r\n:1\r\n:1\r\n:0\r\n:0\r\n:1\r\n:0\r\n"
+             ":3\r\n:0\r\n"
              "-ERR min or max is not a float\r\n");
     exchange(x->fd, "ZRANGEBYSCORE b -inf 4 WITHSCORES\r\n",
              "*4\r\n$1\r\nc\r\n$2\r\n-2\r\n$1\r\na\r\n$1\r\n3\r\n");
@@ -214,6 +218,17 @@ scores_bound_ranges(void **state)
     exchange(x->fd, "ZRANGEBYSCORE b -inf +inf LIMIT 2 9\r\n",
              "*1\r\n$1\r\nb\r\n");
     exchange(x->fd, "ZRANGEBYSCORE b -inf +inf LIMIT 3 9\r\n", "*0\r\n");
+    exchange(x->fd,
+             "ZRANGE b -inf +inf BYSCORE LIMIT 0 2 WITHSCORES\r\n"
+             "ZRANGE b +inf (-2 BYSCORE REV LIMIT 1 -1\r\n",
+             "*4\r\n$1\r\nc\r\n$2\r\n-2\r\n$1\r\na\r\n$1\r\n3\r\n"
+             "*1\r\n$1\r\na\r\n");
+    exchange(x->fd,
+             "ZREVRANGE b 0 1 BYSCORE\r\nZRANGE b 0 1 LIMIT 1 x\r\n"
+             "ZRANGE b 0 1 BYLEX\r\n",
+             "-ERR syntax error\r\n"
+             "-ERR value is not an integer or out of range\r\n"
+             "-ERR syntax error\r\n");
 }
 
 static void
@@ -239,6 +254,40 @@ keyspaces_are_listed_by_position(void **state)
     exchange(x->fd, "SCAN x\r\nSCAN 0 COUNT 0\r\nSCAN 0 FOO\r\n",
              "-ERR invalid cursor\r\n-ERR syntax error\r\n"
              "-ERR syntax error\r\n");
+}
+
+static void
+members_are_listed_by_position(void **state)
+{
+    struct site *x = *state;
+
+    exchange(x->fd,
+             "ZINCRBY b -1 u:2\r\nZINCRBY b 9 u:1\r\nZINCRBY b 5 a\r\n"
+             "INCR k\r\n",
+             "$2\r\n-1\r\n$1\r\n9\r\n$1\r\n5\r\n:1\r\n");
+    await_merge(x->fd);
+    exchange(x->fd, "ZSCAN b 0\r\n",
+             "*2\r\n$1\r\n0\r\n*6\r\n$1\r\na\r\n$1\r\n5\r\n"
+             "$3\r\nu:1\r\n$1\r\n9\r\n$3\r\nu:2\r\n$2\r\n-1\r\n");
+    exchange(x->fd, "HSCAN b 0 COUNT 2\r\nHSCAN b 2 COUNT 2\r\n",
+             "*2\r\n$1\r\n2\r\n*4\r\n$1\r\na\r\n$1\r\n5\r\n"
+             "$3\r\nu:1\r\n$1\r\n9\r\n"
+             "*2\r\n$1\r\n0\r\n*2\r\n$3\r\nu:2\r\n$2\r\n-1\r\n");
+    exchange(x->fd,
+             "ZSCAN b 2 COUNT 9223372036854775807\r\n"
+             "ZSCAN b 0 MATCH u:* COUNT 2\r\nZSCAN b 3\r\nZSCAN b "
+             "9223372036854775807\r\nZSCAN none 0\r\nZSCAN default 0\r\n",
+             "*2\r\n$1\r\n0\r\n*2\r\n$3\r\nu:2\r\n$2\r\n-1\r\n"
+             "*2\r\n$1\r\n2\r\n*2\r\n$3\r\nu:1\r\n$1\r\n9\r\n"
+             "*2\r\n$1\r\n0\r\n*0\r\n*2\r\n$1\r\n0\r\n*0\r\n"
+             "*2\r\n$1\r\n0\r\n*0\r\n"
+             "*2\r\n$1\r\n0\r\n*2\r\n$1\r\nk\r\n$1\r\n1\r\n");
+    exchange(x->fd,
+             "ZSCAN b x\r\nZSCAN b 0 COUNT 0\r\nZSCAN b 0 TYPE zset\r\n"
+             "ZSCAN b 0 MATCH\r\nZSCAN b -1\r\n",
+             "-ERR invalid cursor\r\n-ERR syntax error\r\n"
+             "-ERR syntax error\r\n-ERR syntax error\r\n"
+             "-ERR invalid cursor\r\n");
 }
 
 static void
@@ -671,6 +720,7 @@ static const struct CMUnitTest tests[] = {
     TEST(ranges_and_ranks_are_those_of_the_merge),
     TEST(scores_bound_ranges),
     TEST(keyspaces_are_listed_by_position),
+    TEST(members_are_listed_by_position),
     TEST(resp3_has_doubles_maps_pairs_and_nulls),
     TEST(what_libraries_send_first_is_answered),
     TEST(a_transaction_is_done_at_exec),

@@ -1,12 +1,16 @@
 /* tests/e2e/test_statsd_clients.c - StatsD clients that people have, against
- * countd-write: python3-statsd (Debian), hot-shots and node-statsd (npm).
+ * countd-write: python3-statsd (Debian), hot-shots and node-statsd (npm); and
+ * npm's statsd, which repeats to it and flushes to it.
  *
  * npm packages are looked for in $NODE_PATH, or where .ci/setup check puts
  * them; a client that is not installed is skipped. */
 #include "tests/e2e/statsd_fixture.h"
 
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 /* Runs a program that sends; its exit status. */
@@ -124,10 +128,126 @@ node_statsd(void **state)
     check_counts(r);
 }
 
+/* ---- npm's statsd ------------------------------------------------------- */
+
+static uint16_t
+free_port(int type)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t size = sizeof a;
+    const int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0);
+
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (const struct sockaddr *)&a, sizeof a), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &size), 0);
+    close(fd);
+    return ntohs(a.sin_port);
+}
+
+/* Starts statsd, which repeats what it gets to the writer's port of StatsD, and
+ * flushes to that of Graphite.  Returns once it serves. */
+static pid_t
+start_statsd(const struct rig *r, const struct tmpdir *dir, uint16_t port)
+{
+    const uint16_t console = free_port(SOCK_STREAM);
+    const uint64_t until_ms = clock_ms() + LIMIT_MS * test_slow();
+    char text[1024], path[600];
+    pid_t pid;
+    int fd;
+
+    (void)snprintf(text, sizeof text,
+                   "{port: %u, mgmt_port: %u, address: '127.0.0.1',"
+                   " mgmt_address: '127.0.0.1', flushInterval: 100,"
+                   " backends: ['./backends/graphite', './backends/repeater'],"
+                   " graphiteHost: '127.0.0.1', graphitePort: %u,"
+                   " repeater: [{host: '127.0.0.1', port: %u}]}\n",
+                   port, console, daemon_port(&r->writer, "graphite"),
+                   daemon_port(&r->writer, "statsd")); /* fits */
+    tmpdir_put(dir, "config.js", text, strlen(text), 0600);
+    (void)snprintf(path, sizeof path, "%s/config.js", dir->path); /* fits */
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ||
+            !freopen("/dev/null", "w", stdout))
+            _exit(111);
+        (void)execlp("node", "node", "-e",
+                     "process.argv.splice(1, 0, 'stats.js');"
+                     "require('statsd/stats.js');",
+                     path, NULL);
+        _exit(127);
+    }
+    while ((fd = client_try_connect(console)) < 0) {
+        assert_true(clock_ms() < until_ms);
+        (void)poll(NULL, 0, 10);
+    }
+    client_close(fd);
+    return pid;
+}
+
+/* Lines that the writer has read at its port of Graphite. */
+static uint64_t
+graphite_lines(const struct rig *r)
+{
+    static char text[1 << 20];
+    const size_t before = daemon_output(&r->writer, text, sizeof text);
+    const char *at;
+
+    daemon_signal(&r->writer, SIGUSR1);
+    for (;;) {
+        (void)daemon_output(&r->writer, text, sizeof text);
+        at = strstr(text + before, "graphite_lines=");
+        if (at && strchr(at, '\n'))
+            return strtoull(at + strlen("graphite_lines="), NULL, 10);
+        (void)poll(NULL, 0, 1);
+    }
+}
+
+static void
+statsd_repeats_and_flushes_to_graphite(void **state)
+{
+    struct rig *r = *state;
+    const uint16_t port = free_port(SOCK_DGRAM);
+    const uint64_t until_ms = clock_ms() + LIMIT_MS * test_slow();
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons(port),
+                             .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct tmpdir dir;
+    uint64_t lines;
+    pid_t pid;
+    int fd;
+
+    if (!is_installed("node", "-e", "require.resolve('statsd/stats.js')"))
+        test_skip("npm's statsd is not installed");
+    BEGIN(r, "log.size=1M");
+    tmpdir_make(&dir);
+    pid = start_statsd(r, &dir, port);
+    fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (const struct sockaddr *)&to, sizeof to), 0);
+    say(fd, "hits:3|c\nhits:4|c");
+    /* A flush has them when two have come: each has more than 10 lines. */
+    for (lines = graphite_lines(r); graphite_lines(r) < lines + 200;) {
+        assert_true(clock_ms() < until_ms);
+        (void)poll(NULL, 0, 10);
+    }
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    client_close(fd);
+    tmpdir_remove(&dir);
+    stop(r);
+
+    assert_int_equal(told(r, "lines"), 2);
+    assert_int_equal(counted(r, C, "hits"), 7 + 7);
+    assert_int_equal(counted(r, "countd.graphite", "bad"), 0);
+}
+
 static const struct CMUnitTest tests[] = {
     ON_RIG(python3_statsd),
     ON_RIG(hot_shots),
     ON_RIG(node_statsd),
+    ON_RIG(statsd_repeats_and_flushes_to_graphite),
 };
 
 int

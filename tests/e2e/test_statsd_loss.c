@@ -379,17 +379,18 @@ sigkill_loses_a_flush_at_most(void **state)
 
 /* ---- all logs are full -------------------------------------------------- */
 
-#define NAME_LINE 185
+#define NAME_LINE   185
+#define PATIENCE_MS ((int)(LIMIT_MS * test_slow()))
 
 /* Sends lines of different names over TCP, from byte `at` of all such lines on,
- * until the writer does not read any more, or to byte `end`.  Returns where the
- * next byte is. */
+ * until the writer has not read for `wait_ms`, or to byte `end`.  Returns where
+ * the next byte is. */
 static size_t
-send_names(int fd, size_t at, size_t end)
+send_names(int fd, size_t at, size_t end, int wait_ms)
 {
     struct pollfd p = {.fd = fd, .events = POLLOUT};
 
-    while (at < end && poll(&p, 1, 500) > 0) {
+    while (at < end && poll(&p, 1, wait_ms) > 0) {
         char line[NAME_LINE + 1];
         ssize_t n;
 
@@ -414,13 +415,13 @@ full_logs_push_back_and_nothing_is_lost(void **state)
     BEGIN(r, "log.size=2M", "log.count=2", "log.max=2", "statsd.memory=16M",
           "statsd.flush=20ms", "keyspace.max=100");
     fd = client_connect(daemon_port(&r->writer, "statsd-tcp"));
-    sent = send_names(fd, 0, most);
+    sent = send_names(fd, 0, most, 500);
     assert_true(sent < most);
     /* Other ports are served, and countd-write ends the wait of nobody. */
     assert_true(daemon_alive(&r->writer));
     daemon_start(&worker, "countd-worker", "-d", r->data, NULL);
     most = (sent / NAME_LINE + 1000) * NAME_LINE;
-    sent = send_names(fd, sent, most);
+    sent = send_names(fd, sent, most, PATIENCE_MS);
     assert_int_equal(sent, most);
     client_close(fd);
     assert_int_equal(daemon_stop(&r->writer), 0);
@@ -437,6 +438,37 @@ full_logs_push_back_and_nothing_is_lost(void **state)
     daemon_fini(&worker);
 }
 
+/* The sums wait in memory, and go on growing, until there is space. */
+static void
+a_full_disk_loses_no_line(void **state)
+{
+    const size_t names = (size_t)3000 * NAME_LINE; /* 1.5 MB of a log */
+    struct rig *r = *state;
+    int64_t sum = 0;
+    char path[600];
+    int fd;
+
+    if (!mount_small(r))
+        test_skip("needs root and the right to mount");
+    BEGIN(r, "log.size=256K", "statsd.flush=20ms");
+    fd = client_connect(daemon_port(&r->writer, "statsd-tcp"));
+    assert_int_equal(send_names(fd, 0, names, PATIENCE_MS), names);
+    await_output(r, "cannot get an empty log");
+    assert_int_equal(send_names(fd, 0, names, PATIENCE_MS), names);
+    client_close(fd);
+    (void)snprintf(path, sizeof path, "%s/disk", r->dir.path); /* fits */
+    assert_int_equal(mount("countd", path, "tmpfs", MS_REMOUNT, "size=16m"), 0);
+    await_output(r, "there is an empty log again");
+    stop(r);
+
+    for (size_t i = 0; i < r->records.count; i++)
+        if (strcmp(r->records.at[i].keyspace, C) == 0)
+            sum += r->records.at[i].increment;
+    assert_int_equal(sum, 6000);
+    assert_int_equal(told(r, "lines"), 6000);
+    assert_int_equal(umount(path), 0);
+}
+
 static const struct CMUnitTest tests[] = {
     ON_RIG(lengths_have_limits),
     ON_RIG(a_line_above_8192_bytes_ends_a_connection),
@@ -449,6 +481,7 @@ static const struct CMUnitTest tests[] = {
     ON_RIG(sigterm_under_a_flood_loses_nothing_received),
     ON_RIG(sigkill_loses_a_flush_at_most),
     ON_RIG(full_logs_push_back_and_nothing_is_lost),
+    ON_RIG(a_full_disk_loses_no_line),
 };
 
 TEST_MAIN(tests)

@@ -57,6 +57,9 @@ static const struct {
     {"read.listen = 0.0.0.0", "settings, not a command", true},
     {"  at   size  field", "bytes, not a command", true},
     {" 528      8  from", "bytes, not a command", true},
+    {" 560    256  prefix", "bytes, not a command", true},
+    {"# NAME  RIGHTS", "a file of tokens, not a command", true},
+    {"rule_files: ", "a file of Prometheus, not a command", true},
     {"  24      8  error", "bytes, not a command", true},
     {"{\"keyspace\": ", "what a command prints", true},
 };
@@ -379,6 +382,7 @@ static int
 run_file(const char *example, const char *name, const char *script)
 {
     static char content[SCRIPT_SIZE];
+    char limit[16];
 
     if (begins(example, fragment))
         (void)snprintf(content, sizeof content, around_fragment,
@@ -387,11 +391,12 @@ run_file(const char *example, const char *name, const char *script)
         strcpy(content, example);
     change(content, sizeof content);
     put(name, content, 0600);
+    (void)snprintf(limit, sizeof limit, "%u", LIMIT_S * test_slow());
     return daemon_run(text, sizeof text, "/bin/sh", "-euc",
                       "cd \"$1\"\nexport PKG_CONFIG_PATH=$1 LD_LIBRARY_PATH=$2 "
                       "PATH=$2:$PATH COUNTD_CONF=$1/countd.conf\n"
-                      "exec timeout 50 sh -euc \"$3\"",
-                      "sh", rig.dir.path, rig.build, script, NULL);
+                      "exec timeout $4 sh -euc \"$3\"",
+                      "sh", rig.dir.path, rig.build, script, limit, NULL);
 }
 
 static int

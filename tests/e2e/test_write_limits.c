@@ -187,22 +187,6 @@ at_log_max_it_pushes_back_and_goes_on_when_a_log_is_emptied(void **state)
     assert_int_equal(r->records.count, 15 + 10);
 }
 
-/* On a file system of its own, in a mount namespace of its own. */
-static bool
-mount_small(struct rig *r)
-{
-    char path[600];
-
-    (void)snprintf(path, sizeof path, "%s/disk", r->dir.path); /* fits */
-    (void)snprintf(r->data, sizeof r->data, "%s/disk/data",
-                   r->dir.path); /* fits */
-    return geteuid() == 0 && mkdir(path, 0700) == 0 &&
-           unshare(CLONE_NEWNS) == 0 &&
-           mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
-           mount("countd", path, "tmpfs", 0, "size=1m") == 0 &&
-           mkdir(r->data, 0700) == 0;
-}
-
 static void
 a_full_disk_pushes_back_and_recovers_when_there_is_space(void **state)
 {

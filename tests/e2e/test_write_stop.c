@@ -212,8 +212,8 @@ a_stopped_process_keeps_its_logs(void **state)
     daemon_signal(&r->writer, SIGSTOP);
     client_increment(fd, "cont", "k", 1);
     assert_rc(client_try_read(fd, reply, 3, 50), -EAGAIN);
-    assert_rc(log_recover(log_fd, 0), -EBUSY);
-    assert_rc(log_recover(log_fd, 1), -EBUSY);
+    assert_rc(log_recover(log_fd, 0, NULL), -EBUSY);
+    assert_rc(log_recover(log_fd, 1, NULL), -EBUSY);
     close(log_fd);
     daemon_signal(&r->writer, SIGCONT);
     client_wins(fd, 1);

@@ -130,7 +130,8 @@ start(void)
     assert(loop && fd >= 0);
     assert(loop_add(loop, &ticking, fd, EPOLLIN) == 0);
     loop_after_turn(loop, one_turn, NULL);
-    http_site_add(&site, routes, sizeof routes / sizeof routes[0], NULL);
+    http_site_add(&site, routes, sizeof routes / sizeof routes[0], NULL,
+                  TOKENS_READ);
     (void)snprintf(site.hosts, sizeof site.hosts, "a.b"); /* fits */
     assert(conns_init(&conns, loop, &places) == 0);
 }

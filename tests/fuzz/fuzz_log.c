@@ -244,14 +244,14 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 
     /* Once for what shows no owner, and once for what a claim leaves. */
     for (round = 0; round < 2; round++) {
-        rc = log_recover(top_fd, INDEX);
+        rc = log_recover(top_fd, INDEX, NULL);
         assert(rc >= 0 || rc == -EBADMSG || rc == -EPROTONOSUPPORT ||
                (rc == -ENOENT && round > 0));
         if (rc < 0)
             break;
         assert(rc == 0 || (uint32_t)rc <= before.header.slots);
         assert(faccessat(top_fd, LOCK, F_OK, 0) < 0);
-        rc = log_recover(top_fd, INDEX);
+        rc = log_recover(top_fd, INDEX, NULL);
         assert(rc == 0);
         go_round(&before);
     }

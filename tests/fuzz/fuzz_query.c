@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 int
 LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-    uint8_t again[QUERY_EXTENDED_SIZE];
+    uint8_t again[QUERY_SIZE_MAX];
     const size_t want = query_size(bytes, size);
     struct query q;
 
@@ -24,6 +24,9 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     assert(query_put(&q, again) == (int)want);
     if (q.op == QUERY_RANGE && get_le64s(bytes + 8) > QUERY_ROWS_MAX)
         put_le64s(again + 8, get_le64s(bytes + 8)); /* was cut */
+    if (want > QUERY_EXTENDED_SIZE &&
+        get_le64s(bytes + QUERY_PAST_SIZE - 8) > q.length)
+        memcpy(again + QUERY_PAST_SIZE - 8, bytes + QUERY_PAST_SIZE - 8, 8);
     assert(memcmp(again, bytes, want) == 0);
     return 0;
 }

@@ -32,7 +32,7 @@ enum fleet_role {
 };
 
 #define FLEET_OPTIONS_MAX 16
-#define FLEET_OPTION_SIZE 64
+#define FLEET_OPTION_SIZE 320
 
 struct fleet {
     char path[512]; /* the data directory */

@@ -109,8 +109,14 @@ answer_rank(const struct mempast *table, size_t count,
     struct store_top *now, own = {.key_size = (uint16_t)q->key_size};
     const struct store_top *found;
 
-    memcpy(own.key, q->key, q->key_size);
     now = sums(table, count, q->from, q->to, &q->keys);
+    if (q->key_size == 0) {
+        for (size_t i = 0; i < q->keys; i++)
+            add(&q->sum, now[i].sum.sum_high, now[i].sum.sum_low);
+        free(now);
+        return;
+    }
+    memcpy(own.key, q->key, q->key_size);
     found = bsearch(&own, now, q->keys, sizeof own, by_key);
     if (found)
         own = *found;

@@ -33,6 +33,7 @@ struct mem_keyspace {
     size_t mark_count, mark_room;
     struct mempast *past; /* in no order */
     size_t past_count, past_room;
+    uint64_t change; /* grows with each delta */
     struct memstore_fault fault;
     struct memstore_calls calls;
 };
@@ -323,6 +324,7 @@ apply_delta(struct memstore *m, struct mem_keyspace *k,
     }
     applied->saturated += add(&k->rows[at].row, d);
     applied->keys++;
+    k->change++;
     k->ranked = NULL;
 }
 
@@ -455,7 +457,7 @@ rank_rows(struct memstore *m, struct mem_keyspace *k)
 static struct store_totals
 totals_of(const struct mem_keyspace *k)
 {
-    struct store_totals t = {.keys = k->count};
+    struct store_totals t = {.keys = k->count, .nonce = 1, .change = k->change};
 
     for (size_t i = 0; i < k->count; i++) {
         const int64_t count = k->rows[i].row.count;
@@ -488,6 +490,22 @@ read_range(struct store_query *q, const struct mem_keyspace *k)
                 k->ranked[from]->key.size);
 }
 
+static void
+read_keys(struct store_query *q, const struct mem_keyspace *k)
+{
+    for (size_t i = (size_t)q->offset; i < k->count && q->rows < q->length;
+         i++) {
+        const struct name *key = &k->rows[i].key;
+
+        if (q->prefix_size > 0 &&
+            (key->size < q->prefix_size ||
+             memcmp(key->bytes, q->prefix, q->prefix_size) != 0))
+            continue;
+        if (q->after_size == 0 || compare(key, q->after, q->after_size) > 0)
+            put_row(q, k->rows[i].row.count, key->bytes, key->size);
+    }
+}
+
 static int
 read_one(void *ctx, struct store_query *q, size_t room)
 {
@@ -503,6 +521,10 @@ read_one(void *ctx, struct store_query *q, size_t room)
     rank_rows(m, k);
     if (q->op == STORE_RANGE) {
         read_range(q, k);
+        return 0;
+    }
+    if (q->op == STORE_KEYS) {
+        read_keys(q, k);
         return 0;
     }
     if (q->op == STORE_TOTAL) {

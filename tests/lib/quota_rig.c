@@ -163,7 +163,8 @@ rig_try_start(struct quota_rig *r)
     rc = quota_open(&r->service, r->loop, r->dir.fd, &r->config, NULL,
                     RIG_PEERS + 2);
     if (rc == 0)
-        http_site_add(&r->site, quota_routes, quota_route_count, &r->service);
+        http_site_add(&r->site, quota_routes, quota_route_count, &r->service,
+                      TOKENS_QUOTA);
     r->service.commit.brief_ns = UINT64_MAX; /* whatever the disk takes */
     r->service.commit.quick_runs = r->alone ? COMMIT_QUICK_RUNS : 0;
     return rc;

@@ -96,6 +96,24 @@ stored_range(struct store *s, const char *name, int64_t offset, uint64_t length,
     return rc < 0 ? rc : (int)q.rows;
 }
 
+int
+stored_keys(struct store *s, const char *name, int64_t offset,
+            const char *prefix, const char *after, uint64_t length,
+            uint8_t *bytes, size_t size)
+{
+    struct store_query q = query_of(STORE_KEYS, name);
+    int rc;
+
+    q.offset = offset;
+    q.prefix = (const uint8_t *)prefix;
+    q.prefix_size = strlen(prefix);
+    q.after = (const uint8_t *)after;
+    q.after_size = strlen(after);
+    q.length = length;
+    rc = ask(s, &q, bytes, size);
+    return rc < 0 ? rc : (int)q.rows;
+}
+
 /* Gives the rows of one piece. */
 static int
 give(struct store *s, const char *name, const uint8_t *at, int rows,

@@ -23,6 +23,12 @@ int stored_totals(struct store *s, const char *name, struct store_totals *out);
 int stored_range(struct store *s, const char *name, int64_t offset,
                  uint64_t length, uint8_t *bytes, size_t size);
 
+/* Up to `length` rows in key order from position `offset` on, of keys that
+ * begin with `prefix` and come after `after`; returns their number. */
+int stored_keys(struct store *s, const char *name, int64_t offset,
+                const char *prefix, const char *after, uint64_t length,
+                uint8_t *bytes, size_t size);
+
 /* Calls `row` for each row of the keyspace by count; stops when it returns
  * non-zero and returns that. */
 int stored_each(struct store *s, const char *name,

@@ -105,14 +105,14 @@ book_quota(struct book *b, const char *name)
 }
 
 /* A request, put into the journal if it changes something. */
-static inline struct answer
+static inline struct key_answer
 book_put(struct book *b, const char *name, enum journal_record_type type,
          int64_t value)
 {
     struct quota_request r = {
         .type = type, .quota = book_quota(b, name), .value = value};
     struct quota_change c;
-    struct answer a;
+    struct key_answer a;
 
     if (type == JOURNAL_RECORD_CREATE) {
         r.name = name;
@@ -136,11 +136,11 @@ book_put(struct book *b, const char *name, enum journal_record_type type,
 }
 
 /* The same, and durable. */
-static inline struct answer
+static inline struct key_answer
 book_do(struct book *b, const char *name, enum journal_record_type type,
         int64_t value)
 {
-    const struct answer a = book_put(b, name, type, value);
+    const struct key_answer a = book_put(b, name, type, value);
 
     assert_rc(book_sync(b), 0);
     return a;
@@ -148,7 +148,7 @@ book_do(struct book *b, const char *name, enum journal_record_type type,
 
 #define assert_pair(got, n, left)                                              \
     do {                                                                       \
-        const struct answer got_ = (got);                                      \
+        const struct key_answer got_ = (got);                                  \
         assert_int_equal(got_.form, ANSWER_PAIR);                              \
         assert_int_equal(got_.number, n);                                      \
         assert_int_equal(got_.remaining, left);                                \
@@ -156,7 +156,7 @@ book_do(struct book *b, const char *name, enum journal_record_type type,
 
 #define assert_form(got, f, left)                                              \
     do {                                                                       \
-        const struct answer got_ = (got);                                      \
+        const struct key_answer got_ = (got);                                  \
         assert_int_equal(got_.form, f);                                        \
         assert_int_equal(got_.remaining, left);                                \
     } while (0)

@@ -83,7 +83,7 @@ static struct query
 query(enum query_op op, const char *keyspace, const char *key)
 {
     return (struct query){.op = op,
-                          .length = 1,
+                          .length = op == QUERY_KEYSPACES ? QUERY_ROWS_MAX : 1,
                           .keyspace = (const uint8_t *)keyspace,
                           .keyspace_size = (uint16_t)strlen(keyspace),
                           .key = (const uint8_t *)key,
@@ -499,13 +499,31 @@ a_listing_takes_as_many_steps_as_it_is_given_time(void **state)
 
     /* What was begun and given up leaves nothing behind. */
     f->answer.step_ms = 0;
-    answer_long_start(&f->answer, &(struct query){.op = QUERY_KEYSPACES}, 1);
+    answer_long_start(
+        &f->answer,
+        &(struct query){.op = QUERY_KEYSPACES, .length = QUERY_ROWS_MAX}, 1);
     (void)answer_long_step(&f->answer); /* it is not done */
     answer_long_stop(&f->answer);
     at = f->out;
     end = list(f, "", &steps);
     expect_rows(&at, 2, "1 one, 5 words");
     assert_ptr_equal(at, end);
+}
+
+static void
+a_short_listing_says_that_there_are_more(void **state)
+{
+    struct fixture *f = *state;
+    struct query q = query(QUERY_KEYSPACES, "", "");
+
+    for (q.length = 1; q.length <= 3; q.length++) {
+        answer_end_turn(&f->answer);
+        answer_long_start(&f->answer, &q, f->now_ms);
+        while (!answer_long_step(&f->answer))
+            continue;
+        assert_int_equal(f->answer.list.count, q.length == 1 ? 1 : 2);
+        assert_int_equal(f->answer.list.has_more, q.length == 1);
+    }
 }
 
 static int
@@ -553,6 +571,7 @@ static const struct CMUnitTest tests[] = {
     CASE(what_is_claimed_was_known_before_the_snapshot),
     CASE(a_listing_names_keyspaces_and_their_keys),
     CASE(a_listing_takes_as_many_steps_as_it_is_given_time),
+    CASE(a_short_listing_says_that_there_are_more),
     CASE(a_listing_that_cannot_be_made_says_so),
 };
 

@@ -1568,7 +1568,7 @@ an_answer_that_is_followed_by_a_byte_leaks_nothing(void **state)
 static void
 lie_about_the_top(struct server *s, int fd, unsigned number)
 {
-    struct query_past facts = {.known = 1};
+    struct query_past facts = {.known = 1, .step = 60};
     struct query_past_row row = {.key = (const uint8_t *)"k", .key_size = 1};
     struct query_reply reply = {.rows = 2};
     uint8_t bytes[1024], *at = bytes + QUERY_REPLY_SIZE;

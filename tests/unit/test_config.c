@@ -56,6 +56,7 @@ the_defaults_are_those_of_the_design(void **state)
     assert_string_equal(c.read_listen, "127.0.0.1:48880");
     assert_int_equal(c.read_max_connections, 16384);
     assert_int_equal(c.worker_batch, 64);
+    assert_int_equal(c.worker_threads, 8);
     assert_int_equal(c.worker_memory, 256 << 20);
     assert_int_equal(c.keyspace_max, 10000);
     assert_int_equal(c.keyspace_max_keys, 0);
@@ -418,6 +419,29 @@ settings_that_contradict_each_other_are_refused(void **state)
 }
 
 static void
+a_site_that_no_browser_names_so_is_refused(void **state)
+{
+    static const char *const bad[] = {"example.org", "https://example.org/",
+                                      "https://", "://x", "*"};
+    struct config c;
+    char why[512];
+
+    (void)state; /* needs none */
+    config_defaults(&c);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        snprintf(c.read_cors, sizeof c.read_cors, "https://a.b %s", bad[i]);
+        assert_rc(config_check(&c, why, sizeof why), -EINVAL);
+    }
+    assert_string_equal(why, "read.cors: \"*\" is not an origin; give origins "
+                             "without a path, such as https://example.org, or "
+                             "* alone");
+    snprintf(c.read_cors, sizeof c.read_cors, " https://a.b  http://[::1]:80 ");
+    assert_rc(config_check(&c, why, sizeof why), 0);
+    snprintf(c.read_cors, sizeof c.read_cors, "*");
+    assert_rc(config_check(&c, why, sizeof why), 0);
+}
+
+static void
 live_ports_that_meet_another_are_refused(void **state)
 {
     struct config c;
@@ -512,6 +536,26 @@ ports_that_are_off_or_free_may_be_the_same(void **state)
     assert_rc(config_check(&c, why, sizeof why), 0);
 }
 
+static void
+a_cluster_needs_nodes_that_are_addresses(void **state)
+{
+    struct config c;
+    char why[512];
+
+    (void)state;
+    config_defaults(&c);
+    assert_false(c.store_cluster);
+    assert_rc(config_set(&c, "store", "redis", why, sizeof why), -EINVAL);
+    assert_rc(config_set(&c, "store", "cluster", why, sizeof why), 0);
+    assert_rc(config_check(&c, why, sizeof why), -EINVAL);
+    assert_non_null(strstr(why, "store.nodes"));
+    assert_rc(config_set(&c, "store.nodes", "a:1 b", why, sizeof why), -EINVAL);
+    assert_non_null(strstr(why, "\"b\""));
+    assert_rc(config_set(&c, "store.nodes", "a:1  [::1]:2", why, sizeof why),
+              0);
+    assert_rc(config_check(&c, why, sizeof why), 0);
+}
+
 struct limits {
     size_t seen;
 };
@@ -536,6 +580,8 @@ check_limits(void *ctx, const char *key, const char *type, const char *def,
         strncmp(type, "names", 5) == 0 || strncmp(type, "networks", 8) == 0 ||
         strcmp(type, "true or false") == 0 ||
         strcmp(type, "drop or append") == 0 ||
+        strncmp(type, "the engine", 10) == 0 ||
+        strncmp(type, "addresses", 9) == 0 ||
         strncmp(type, "a keyspace", 10) == 0 ||
         strncmp(type, "step:keep", 9) == 0)
         return;
@@ -808,11 +854,13 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_zero_byte_is_refused),
     cmocka_unit_test(a_failed_value_changes_nothing),
     cmocka_unit_test(settings_that_contradict_each_other_are_refused),
+    cmocka_unit_test(a_site_that_no_browser_names_so_is_refused),
     cmocka_unit_test(live_ports_that_meet_another_are_refused),
     cmocka_unit_test(a_socket_alone_stands_for_any_address_or_port),
     cmocka_unit_test(live_history_needs_room_for_its_names),
     cmocka_unit_test(ports_that_are_off_or_free_may_be_the_same),
     cmocka_unit_test(each_limit_in_the_table_holds),
+    cmocka_unit_test(a_cluster_needs_nodes_that_are_addresses),
     cmocka_unit_test_setup_teardown(a_file_that_cannot_be_read_is_named,
                                     tmpdir_setup, tmpdir_teardown),
     cmocka_unit_test_setup_teardown(a_file_of_more_than_a_mebibyte_is_refused,

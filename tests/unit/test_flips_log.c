@@ -88,7 +88,7 @@ look(int dirfd)
     int rc, i;
 
     for (i = 0; i < ROUNDS; i++) {
-        rc = log_recover(dirfd, 0);
+        rc = log_recover(dirfd, 0, NULL);
         out.told += rc > 0 ? rc : 0;
         out.set_aside = rc == -EBADMSG;
         if (out.set_aside || use(dirfd, &out))

@@ -135,6 +135,24 @@ a_lost_increment_takes_its_entry(void **state)
     assert_int_equal(last_answers_held(a, 0), 0);
 }
 
+static void
+entries_that_hold_are_counted(void **state)
+{
+    struct last_answers *a = *state;
+    uint32_t i, j;
+
+    (void)add(a, "k", 5, 1, 1, &i);
+    (void)add(a, "l", 5, 1, 1, &j);
+    assert_int_equal(last_answers_held(a, 300), 2);
+    last_answers_ack(a, i, 200);
+    last_answers_ack(a, j, 300);
+    assert_int_equal(last_answers_held(a, 199), 2);
+    assert_int_equal(last_answers_held(a, 200), 1);
+    (void)add(a, "k", 5, 1, 1, &i);
+    assert_int_equal(last_answers_held(a, 300), 1);
+    assert_int_equal(last_answers_held(a, 300), 1);
+}
+
 /* Keys of one bucket, by trial. */
 static void
 collide(const struct last_answers *a, char keys[][16], size_t count)
@@ -213,6 +231,7 @@ static const struct CMUnitTest tests[] = {
     TEST(a_lowered_key_answers_its_own_last_value),
     TEST(answers_saturate),
     TEST(a_lost_increment_takes_its_entry),
+    TEST(entries_that_hold_are_counted),
     TEST(a_full_bucket_gives_up_the_entry_acknowledged_first),
     TEST(the_only_writer_of_a_key_gets_exact_answers),
 };

@@ -132,7 +132,7 @@ race(int dirfd, struct race *r, unsigned seed)
             break;
         default:
             what = "recover";
-            rc = log_recover(dirfd, index);
+            rc = log_recover(dirfd, index, NULL);
         }
         if (rc != 0 && rc != -EBUSY && rc != -ESTALE)
             race_wrong(r, what, index, rc);
@@ -163,11 +163,11 @@ eight_processes_race_for_logs_and_each_has_one_owner(void **state)
     assert_none_wrong(r);
 
     for (index = 0; index < RACE_LOGS; index++) {
-        assert_rc(log_recover(d->fd, index), 0);
+        assert_rc(log_recover(d->fd, index, NULL), 0);
         if (mode_of(d->fd, index) == LOG_MODE_FULL)
             while (race_merge(d->fd, r, index, &seed) == 0 &&
                    mode_of(d->fd, index) != LOG_MODE_EMPTY)
-                assert_rc(log_recover(d->fd, index), 0);
+                assert_rc(log_recover(d->fd, index, NULL), 0);
     }
     assert_true(r->appended > 0);
     assert_int_equal(r->merged, r->appended);
@@ -235,7 +235,7 @@ race_create(int dirfd, struct race *r)
             r->appended++;
         else if (rc != -EEXIST && rc != -EAGAIN)
             race_wrong(r, "create", index, rc);
-        rc = log_recover(dirfd, index);
+        rc = log_recover(dirfd, index, NULL);
         if (rc != 0 && rc != -EBUSY && rc != -ENOENT)
             race_wrong(r, "recover", index, rc);
     }
@@ -262,7 +262,7 @@ eight_processes_race_to_create_and_each_log_is_made_once(void **state)
         assert_exits_well(pids[i]);
     assert_none_wrong(r);
     for (index = 0; index < 50; index++) {
-        if (log_recover(d->fd, index) == -ENOENT)
+        if (log_recover(d->fd, index, NULL) == -ENOENT)
             continue;
         assert_int_equal(mode_of(d->fd, index), LOG_MODE_EMPTY);
         make_full(d->fd, index, 1);

@@ -117,8 +117,8 @@ recovery_believes_the_header_whatever_mode_and_lock_say(void **state)
                 count = put_fill(d->fd, index, fill);
                 show(d->fd, index, modes[m], lock);
 
-                assert_true(log_recover(d->fd, index) >= 0);
-                assert_rc(log_recover(d->fd, index), 0);
+                assert_true(log_recover(d->fd, index, NULL) >= 0);
+                assert_rc(log_recover(d->fd, index, NULL), 0);
 
                 /* Without a sign of an owner the claim finds out. */
                 if (!lock && modes[m] != 0600) {
@@ -126,7 +126,7 @@ recovery_believes_the_header_whatever_mode_and_lock_say(void **state)
                     assert_true(rc == 0 || rc == -ESTALE);
                     if (rc == 0)
                         assert_rc(log_release(&log), 0);
-                    assert_true(log_recover(d->fd, index) >= 0);
+                    assert_true(log_recover(d->fd, index, NULL) >= 0);
                 }
                 assert_recovered(d, index, count);
             }
@@ -170,7 +170,7 @@ a_recovered_log_has_the_time_of_its_first_increment(void **state)
     struct stat st;
 
     assert_int_equal(put_fill(d->fd, 0, OPEN_SOME), 3);
-    assert_rc(log_recover(d->fd, 0), 0);
+    assert_rc(log_recover(d->fd, 0, NULL), 0);
     assert_int_equal(fstatat(d->fd, "0000000000", &st, 0), 0);
     assert_int_equal(st.st_mtim.tv_sec, FIRST_MS / 1000);
     assert_int_equal(st.st_mtim.tv_nsec, FIRST_MS % 1000 * 1000000);
@@ -188,10 +188,10 @@ the_lock_of_a_dead_creator_is_removed(void **state)
     for (i = 0; i < LENGTH(modes); i++) {
         tmpdir_put(d, "lock-0000000000", "half", 4, modes[i]);
         fault_clock(LATER_MS);
-        assert_rc(log_recover(d->fd, 0), 0);
+        assert_rc(log_recover(d->fd, 0, NULL), 0);
         assert_int_equal(tmpdir_count(d, "."), 0);
     }
-    assert_rc(log_recover(d->fd, 0), -ENOENT);
+    assert_rc(log_recover(d->fd, 0, NULL), -ENOENT);
 }
 
 /* Its creator may not have its flock yet. */
@@ -201,10 +201,10 @@ a_lock_just_made_is_left_to_its_creator(void **state)
     struct tmpdir *d = *state;
 
     tmpdir_put(d, "lock-0000000000", "", 0, 0600);
-    assert_rc(log_recover(d->fd, 0), -EBUSY);
+    assert_rc(log_recover(d->fd, 0, NULL), -EBUSY);
     assert_true(is_locked(d->fd, 0));
     fault_clock(LATER_MS); /* at a later scan he is known to be dead */
-    assert_rc(log_recover(d->fd, 0), 0);
+    assert_rc(log_recover(d->fd, 0, NULL), 0);
     assert_false(is_locked(d->fd, 0));
 }
 
@@ -215,7 +215,7 @@ a_dead_creators_lock_is_removed_also_when_the_clock_was_set_back(void **state)
 
     tmpdir_put(d, "lock-0000000000", "", 0, 0600);
     fault_clock(-3600000);
-    assert_rc(log_recover(d->fd, 0), 0);
+    assert_rc(log_recover(d->fd, 0, NULL), 0);
     assert_false(is_locked(d->fd, 0));
 }
 
@@ -227,7 +227,7 @@ looking_at_a_lock_just_made_takes_no_flock(void **state)
 
     tmpdir_put(d, "lock-0000000000", "", 0, 0600);
     fault_clear(); /* counts from here */
-    assert_rc(log_recover(d->fd, 0), -EBUSY);
+    assert_rc(log_recover(d->fd, 0, NULL), -EBUSY);
     assert_int_equal(fault_calls("flock"), 0);
 }
 
@@ -240,7 +240,7 @@ a_dead_creators_lock_beside_the_log_is_removed(void **state)
     show(d->fd, 0, 0600, false);
     tmpdir_put(d, "lock-0000000000", "half", 4, 0600);
     fault_clock(LATER_MS);
-    assert_rc(log_recover(d->fd, 0), 0);
+    assert_rc(log_recover(d->fd, 0, NULL), 0);
     assert_recovered(d, 0, 3);
 }
 
@@ -289,11 +289,11 @@ a_living_creators_lock_stays(void **state)
     tmpdir_put(d, "lock-0000000000", "half", 4, 0600);
     pid = start_holder(d->fd, "lock-0000000000", go);
     fault_clock(LATER_MS);
-    assert_rc(log_recover(d->fd, 0), -EBUSY);
+    assert_rc(log_recover(d->fd, 0, NULL), -EBUSY);
     assert_true(exists(d->fd, "lock-0000000000"));
     assert_int_equal(close(go[1]), 0);
     assert_exits_well(pid);
-    assert_rc(log_recover(d->fd, 0), 0);
+    assert_rc(log_recover(d->fd, 0, NULL), 0);
     assert_false(exists(d->fd, "lock-0000000000"));
 }
 
@@ -310,7 +310,7 @@ a_living_owner_keeps_its_log_and_its_lock(void **state)
     create(d->fd, 0);
     log = begin_with(d->fd, 0, 2);
     generation = log.header.generation;
-    assert_rc(log_recover(d->fd, 0), -EBUSY);
+    assert_rc(log_recover(d->fd, 0, NULL), -EBUSY);
     assert_true(is_locked(d->fd, 0));
     assert_int_equal(mode_of(d->fd, 0), LOG_MODE_OWNED);
     assert_int_equal(log.header.generation, generation);
@@ -342,7 +342,7 @@ a_stopped_owner_keeps_its_log(void **state)
     }
     assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
     assert_true(WIFSTOPPED(status));
-    assert_rc(log_recover(d->fd, 0), -EBUSY);
+    assert_rc(log_recover(d->fd, 0, NULL), -EBUSY);
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), -ESTALE);
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), -ESTALE);
     assert_true(is_locked(d->fd, 0));
@@ -383,7 +383,7 @@ recover_broken(const struct tmpdir *d, uint64_t index, uint32_t number,
     log_name(index, name);
     if (boot >= 0)
         set_boot(d->fd, name, (uint8_t)boot);
-    return log_recover(d->fd, index);
+    return log_recover(d->fd, index, NULL);
 }
 
 static void
@@ -429,7 +429,7 @@ the_epoch_of_the_last_record_is_not_damaged_unseen(void **state)
     log_abandon(&log);
     poke(d->fd, "0000000000", &epoch, 1, LOG_SLOTS_AT + 3 * SLOT_SIZE + 24);
 
-    assert_rc(log_recover(d->fd, 0), -EBADMSG);
+    assert_rc(log_recover(d->fd, 0, NULL), -EBADMSG);
 }
 
 /* A kill ends a pwrite where a page ends: here within the stamp of slot 170,
@@ -455,7 +455,7 @@ a_record_cut_in_two_by_a_kill_is_cut_off_and_told(void **state)
     log_abandon(&log);
     poke(d->fd, "0000000000", zeros, LEFT, AT + SLOT_SIZE - LEFT);
 
-    assert_rc(log_recover(d->fd, 0), 1);
+    assert_rc(log_recover(d->fd, 0, NULL), 1);
 
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), 0);
     assert_int_equal(log.count, NUMBER);
@@ -474,7 +474,7 @@ an_invalid_slot_that_was_durable_is_damage(void **state)
     assert_rc(append(&log, 4, 4), 0);
     log_abandon(&log);
     break_slot(d, 0, 3);
-    assert_rc(log_recover(d->fd, 0), -EBADMSG);
+    assert_rc(log_recover(d->fd, 0, NULL), -EBADMSG);
     assert_true(has_bad(d, 0, 1));
     assert_int_equal(tmpdir_mode(d, "bad-0000000000-1"), 0400);
     assert_int_equal(tmpdir_count(d, "."), 1);
@@ -495,7 +495,7 @@ a_log_without_a_valid_header_is_set_aside(void **state)
     assert_int_equal(tmpdir_count(d, "."), 1);
 
     tmpdir_put(d, "0000000001", "text", 4, 0600);
-    assert_rc(log_recover(d->fd, 1), -EBADMSG);
+    assert_rc(log_recover(d->fd, 1, NULL), -EBADMSG);
     assert_true(has_bad(d, 1, 0));
 }
 
@@ -517,7 +517,7 @@ a_log_that_was_cut_short_is_set_aside(void **state)
         fd = openat(d->fd, name, O_WRONLY | O_CLOEXEC);
         assert_int_equal(ftruncate(fd, FILE_SIZE - 1), 0);
         assert_int_equal(close(fd), 0);
-        assert_rc(log_recover(d->fd, index), -EBADMSG);
+        assert_rc(log_recover(d->fd, index, NULL), -EBADMSG);
         assert_false(is_locked(d->fd, index));
     }
     assert_int_equal(tmpdir_count(d, "."), FILL_END);
@@ -580,7 +580,7 @@ empty_beside_a_lost_open_header_is_open(void **state)
     lost = !log.next_block; /* the block just written */
     log_abandon(&log);
     zero_block(d, lost);
-    assert_rc(log_recover(d->fd, 0), 0);
+    assert_rc(log_recover(d->fd, 0, NULL), 0);
     assert_recovered(d, 0, 3);
 }
 
@@ -597,7 +597,7 @@ empty_beside_a_lost_open_header_is_not_claimed(void **state)
     log_abandon(&log);
     show(d->fd, 0, 0400, false);
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), -ESTALE);
-    assert_rc(log_recover(d->fd, 0), 0);
+    assert_rc(log_recover(d->fd, 0, NULL), 0);
     assert_int_equal(merge(d->fd, 0), 3);
 }
 
@@ -613,7 +613,7 @@ an_empty_log_with_a_lost_header_can_be_claimed_after_recovery(void **state)
     assert_int_equal(merge(d->fd, 0), 3);
     zero_block(d, 1);
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), -ESTALE);
-    assert_rc(log_recover(d->fd, 0), 0);
+    assert_rc(log_recover(d->fd, 0, NULL), 0);
     make_full(d->fd, 0, 2);
     assert_int_equal(merge(d->fd, 0), 2);
 }
@@ -630,7 +630,7 @@ a_torn_open_header_leaves_the_log_empty(void **state)
     log = begin(d->fd, 0);
     zero_block(d, !log.next_block);
     log_abandon(&log);
-    assert_rc(log_recover(d->fd, 0), 0);
+    assert_rc(log_recover(d->fd, 0, NULL), 0);
     assert_recovered(d, 0, 0);
 }
 
@@ -645,7 +645,7 @@ a_torn_seal_leaves_the_log_open(void **state)
     assert_rc(log_seal(&log), 0);
     zero_block(d, !log.next_block);
     log_abandon(&log);
-    assert_rc(log_recover(d->fd, 0), 0);
+    assert_rc(log_recover(d->fd, 0, NULL), 0);
     assert_recovered(d, 0, 6);
 }
 
@@ -662,7 +662,7 @@ a_torn_empty_header_leaves_the_log_sealed_with_its_epoch(void **state)
     assert_rc(log_empty(&log), 0);
     zero_block(d, !log.next_block);
     log_abandon(&log);
-    assert_rc(log_recover(d->fd, 0), 0);
+    assert_rc(log_recover(d->fd, 0, NULL), 0);
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), 0);
     assert_int_equal(log.header.epoch, 1);
     assert_int_equal(log.count, 6);
@@ -812,7 +812,7 @@ static int
 act_recover(int dirfd, uint64_t index, struct log *log)
 {
     (void)log;
-    return log_recover(dirfd, index);
+    return log_recover(dirfd, index, NULL);
 }
 
 static int
@@ -903,7 +903,7 @@ drain(const struct tmpdir *d, uint64_t index, bool bad)
     int rc, count = 0;
 
     fault_clock(LATER_MS);
-    rc = log_recover(d->fd, index);
+    rc = log_recover(d->fd, index, NULL);
     fault_clock(0);
     if (rc != 0)
         assert_rc(rc, -ENOENT);
@@ -920,7 +920,7 @@ drain(const struct tmpdir *d, uint64_t index, bool bad)
         assert_rc(log_release(&log), 0);
     else
         assert_rc(rc, -ESTALE);
-    assert_rc(log_recover(d->fd, index), 0);
+    assert_rc(log_recover(d->fd, index, NULL), 0);
     if (mode_of(d->fd, index) == LOG_MODE_FULL)
         count = merge(d->fd, index);
     assert_int_equal(mode_of(d->fd, index), LOG_MODE_EMPTY);
@@ -1065,7 +1065,7 @@ recover_and_merge(int dirfd, struct known *k)
     int rc;
 
     fault_clock(LATER_MS);
-    rc = log_recover(dirfd, 0);
+    rc = log_recover(dirfd, 0, NULL);
     fault_clock(0);
     if (rc < 0)
         return rc == -ENOENT ? 0 : rc;

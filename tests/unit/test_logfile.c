@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/client/cmd/logfile.h"
+#include "common/log/logfile.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/tmpdir.h"
 
@@ -159,7 +159,7 @@ open_as_nobody(struct tmpdir *dir)
         assert_int_equal(fstatat(dir->fd, "0000000000", &st, 0), 0);
         /* 0600 without an owner: the next scan mends that. */
         if ((st.st_mode & 07777) == LOG_MODE_OWNED)
-            assert_rc(log_recover(dir->fd, 0), 0);
+            assert_rc(log_recover(dir->fd, 0, NULL), 0);
         assert_int_equal(tmpdir_mode(dir, "0000000000"), LOG_MODE_FULL);
     }
 }

@@ -157,6 +157,8 @@ every_op_and_size_of_the_protocols_is_in_countd_5(void **state)
         {QUERY_PERIOD_TOP, "period-top"},
         {QUERY_PERIOD_RANK, "period-rank"},
         {QUERY_AROUND, "around"},
+        {QUERY_KEYS, "keys"},
+        {QUERY_VERSION, "version"},
     };
     static char text[PAGE_SIZE_MAX];
     char line[64], rest[128];
@@ -180,6 +182,8 @@ every_op_and_size_of_the_protocols_is_in_countd_5(void **state)
     snprintf(line, sizeof line, "\n%4d         end\n", QUERY_EXTENDED_SIZE);
     assert_has(text, line);
     snprintf(line, sizeof line, "\n%4d         end\n", QUERY_PAST_SIZE);
+    assert_has(text, line);
+    snprintf(line, sizeof line, "\n%4d         end\n", QUERY_KEYS_SIZE);
     assert_has(text, line);
     snprintf(line, sizeof line, "\n%4d   size  rows", QUERY_REPLY_SIZE);
     assert_has(text, line);

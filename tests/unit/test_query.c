@@ -103,6 +103,44 @@ a_request_about_the_past_is_560_bytes(void **state)
 }
 
 static void
+a_request_for_keys_is_816_bytes(void **state)
+{
+    struct query q = past_of(QUERY_KEYS, "the"), got;
+    uint8_t bytes[QUERY_SIZE_MAX];
+
+    (void)state; /* no fixture */
+    q.prefix = (const uint8_t *)"th";
+    q.prefix_size = 2;
+    memset(bytes, 0xaa, sizeof bytes);
+
+    assert_rc(query_put(&q, bytes), QUERY_KEYS_SIZE);
+
+    assert_memory_equal(bytes + 272, "the\0", 4);
+    assert_int_equal(get_le64s(bytes + 552), 7);
+    assert_memory_equal(bytes + 560, "th\0", 3);
+    assert_int_equal(bytes[815], 0);
+    assert_int_equal(query_size(bytes, 16), QUERY_KEYS_SIZE);
+    assert_rc(query_parse(bytes, &got), 0);
+    assert_int_equal(got.op, QUERY_KEYS);
+    assert_int_equal(got.key_size, 3);
+    assert_int_equal(got.prefix_size, 2);
+    assert_memory_equal(got.prefix, "th", 2);
+    assert_int_equal(got.length, 7);
+    bytes[700] = 1; /* behind the first NUL of the prefix */
+    assert_rc(query_parse(bytes, &got), -EINVAL);
+
+    q = past_of(QUERY_KEYS, "");
+    q.length = INT64_MAX;
+    assert_rc(query_put(&q, bytes), QUERY_KEYS_SIZE);
+    assert_rc(query_parse(bytes, &got), 0);
+    assert_int_equal(got.key_size, 0);
+    assert_int_equal(got.prefix_size, 0);
+    assert_int_equal(got.length, QUERY_ROWS_MAX);
+    q.length = -1;
+    assert_rc(query_put(&q, bytes), -EINVAL);
+}
+
+static void
 times_come_through_and_lengths_are_cut(void **state)
 {
     struct query q = past_of(QUERY_PERIOD_TOP, ""), got;
@@ -134,7 +172,7 @@ times_come_through_and_lengths_are_cut(void **state)
 static void
 rows_of_the_past_round_trip(void **state)
 {
-    const struct query_past facts = {-22, 1, INT64_MAX, INT64_MIN, 5};
+    const struct query_past facts = {-22, 1, INT64_MAX, INT64_MIN, 5, 60};
     const struct query_past_row row = {-3,
                                        7,
                                        INT64_MIN,
@@ -181,6 +219,7 @@ what_is_put_is_parsed_again(void **state)
         extended_of(QUERY_NOW, "", ""),
         extended_of(QUERY_ABOUT, "k", ""),
         extended_of(QUERY_ABOUT, "k", "key"),
+        extended_of(QUERY_VERSION, "k", ""),
     };
     uint8_t bytes[QUERY_SIZE_MAX];
     struct query got;
@@ -307,8 +346,10 @@ each_op_wants_its_names(void **state)
         extended_of(QUERY_HISTORY, "", "key"),
         extended_of(QUERY_PERIOD_TOP, "", ""),
         extended_of(QUERY_PERIOD_TOP, "k", "key"),
-        extended_of(QUERY_PERIOD_RANK, "k", ""),
         extended_of(QUERY_AROUND, "k", ""),
+        extended_of(QUERY_KEYS, "", "key"),
+        extended_of(QUERY_VERSION, "", ""),
+        extended_of(QUERY_VERSION, "k", "key"),
     };
     uint8_t bytes[QUERY_SIZE_MAX];
     struct query got;
@@ -332,7 +373,7 @@ each_op_wants_its_names(void **state)
 static void
 unknown_ops_are_malformed(void **state)
 {
-    const int64_t ops[] = {INT64_MIN, -1, 0, 11, INT64_MAX, (1LL << 32) + 1};
+    const int64_t ops[] = {INT64_MIN, -1, 0, 13, INT64_MAX, (1LL << 32) + 1};
     const struct query q = extended_of(QUERY_GET, "k", "key");
     uint8_t bytes[QUERY_SIZE_MAX];
     struct query got;
@@ -403,6 +444,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_range_request_is_272_little_endian_bytes),
     cmocka_unit_test(an_extended_request_is_528_bytes_marked_by_its_offset),
     cmocka_unit_test(a_request_about_the_past_is_560_bytes),
+    cmocka_unit_test(a_request_for_keys_is_816_bytes),
     cmocka_unit_test(times_come_through_and_lengths_are_cut),
     cmocka_unit_test(rows_of_the_past_round_trip),
     cmocka_unit_test(what_is_put_is_parsed_again),

@@ -263,6 +263,22 @@ the_rank_of_a_key_is_among_those_with_increments_in_the_period(void **state)
 }
 
 static void
+without_a_key_the_sum_of_a_period_is_that_of_all(void **state)
+{
+    struct fixture *f = *state;
+    struct query q = query(QUERY_PERIOD_RANK, "", HOUR, 0);
+    struct told t = asked(f, &q);
+
+    assert_string_equal(t.text, "1:1"); /* 2 * INT64_MAX + 3 */
+    assert_int_equal(t.facts.rank, 0);
+    assert_int_equal(t.facts.keys, 3);
+    q = query(QUERY_PERIOD_RANK, "", 3 * HOUR, 2 * HOUR);
+    t = asked(f, &q);
+    assert_string_equal(t.text, "-");
+    assert_int_equal(t.facts.keys, 0);
+}
+
+static void
 questions_that_have_no_answer_say_why(void **state)
 {
     struct fixture *f = *state;
@@ -422,10 +438,130 @@ neighbours_come_behind_the_rank_of_the_first(void **state)
     assert_int_equal(reply.size, 0);
 }
 
+static void
+keys_come_in_order_after_a_key_with_a_prefix(void **state)
+{
+    struct fixture *f = *state;
+    struct query q = query(QUERY_KEYS, "k00198", 0, 0);
+    const uint8_t *at = f->out + QUERY_REPLY_SIZE;
+    struct query_reply reply;
+    unsigned steps;
+
+    put_many(f);
+    q.keyspace = (const uint8_t *)"many";
+    q.keyspace_size = 4;
+    q.prefix = (const uint8_t *)"k001";
+    q.prefix_size = 4;
+    (void)ask(f, &q, &steps);
+    query_reply_get(f->out, &reply);
+    assert_int_equal(reply.rows, 1);
+    assert_int_equal(get_le64s(at), 200);
+    assert_memory_equal(at + QUERY_ROW_SIZE, "k00199", 6);
+    q.prefix_size = 3;
+    (void)ask(f, &q, &steps);
+    query_reply_get(f->out, &reply);
+    assert_int_equal(reply.rows, 10);
+    q.prefix = (const uint8_t *)"x";
+    q.prefix_size = 1;
+    (void)ask(f, &q, &steps);
+    query_reply_get(f->out, &reply);
+    assert_int_equal(reply.rows, 0);
+}
+
+static void
+a_version_is_the_same_until_something_changes(void **state)
+{
+    struct fixture *f = *state;
+    const struct query q = query(QUERY_VERSION, "", 0, 0);
+    uint8_t before[128];
+    size_t size;
+    unsigned steps;
+
+    size = ask(f, &q, &steps);
+    assert_int_equal(size, QUERY_REPLY_SIZE + 2 * QUERY_ROW_SIZE + 5 + 6);
+    memcpy(before, f->out + QUERY_REPLY_SIZE, size - QUERY_REPLY_SIZE);
+    assert_memory_equal(before + QUERY_ROW_SIZE, "nonce", 5);
+    assert_int_equal(ask(f, &q, &steps), size);
+    assert_memory_equal(f->out + QUERY_REPLY_SIZE, before,
+                        size - QUERY_REPLY_SIZE);
+    put(f, "a", NOW, 1);
+    assert_int_equal(ask(f, &q, &steps), size);
+    assert_memory_not_equal(f->out + QUERY_REPLY_SIZE, before,
+                            size - QUERY_REPLY_SIZE);
+}
+
 #define CASE(f)      ENGINE_CASES(f, setup, teardown)
 #define CASE_LMDB(f) ENGINE_CASE(ENGINE_LMDB, f, setup, teardown)
 
+/* A store that says since when each of its steps has all: a minute, an hour, a
+ * day; UINT32_MAX: there is none.  Each question is put off once. */
+static uint32_t since_of[3];
+
+static int
+scripted_history(struct store *s, struct store_history_query *q,
+                 uint64_t until_ns)
+{
+    static const uint32_t steps[] = {1, HOUR, 24 * HOUR};
+    static bool is_second;
+    int tier = 2;
+
+    (void)s;
+    is_second = !is_second;
+    if (is_second && until_ns != 0)
+        return -EAGAIN;
+    while (tier > 0 && (q->from % steps[tier] != 0 || q->to % steps[tier] != 0))
+        tier--;
+    if (since_of[tier] == UINT32_MAX)
+        return -EINVAL;
+    q->since = since_of[tier];
+    return 0;
+}
+
+static void
+a_period_is_widened_to_the_finest_steps_that_have_most_of_it(void **state)
+{
+    static const struct {
+        uint32_t since[3];
+        int64_t step; /* 0: -EINVAL */
+    } cases[] = {
+        {{0, 0, 0}, 60},
+        {{NOW - 60, NOW - 6000, 0}, 3600},
+        {{NOW, NOW - 60, 0}, 86400},
+        {{NOW, NOW - 60, UINT32_MAX}, 3600},
+        {{NOW, NOW, NOW}, 60},
+        {{UINT32_MAX, NOW, NOW - 1}, 86400},
+        {{UINT32_MAX, UINT32_MAX, UINT32_MAX}, 0},
+    };
+    static const struct store_engine engine = {.history = scripted_history};
+    struct store store = {.engine = &engine};
+    struct query q = query(QUERY_PERIOD_RANK, "a", 2 * HOUR + 1, 7);
+    struct history_query p;
+
+    (void)state; /* needs none */
+    q.from += 1;
+    q.to -= 1;
+    assert_rc(history_query_init(&p, &store), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const int64_t step = cases[i].step;
+
+        memcpy(since_of, cases[i].since, sizeof since_of);
+        history_query_start(&p, &q, 0);
+        for (int n = 0; !history_query_step(&p, 1); n++)
+            assert_true(n < 9);
+
+        assert_rc(p.error, step == 0 ? -EINVAL : 0);
+        if (step == 0)
+            continue;
+        assert_int_equal(p.step, step);
+        assert_int_equal(p.q.from, q.from / step * step / 60);
+        assert_int_equal(p.q.to, (q.to + step - 1) / step * step / 60);
+    }
+    history_query_fini(&p);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(
+        a_period_is_widened_to_the_finest_steps_that_have_most_of_it),
     CASE(buckets_say_what_came_and_where_nothing_did),
     CASE(the_top_of_a_period_has_the_sums_of_the_one_before),
     CASE(the_rank_of_a_key_is_among_those_with_increments_in_the_period),
@@ -434,6 +570,9 @@ static const struct CMUnitTest tests[] = {
     CASE(a_long_history_is_answered_in_steps),
     CASE(what_looks_at_all_keys_is_answered_in_steps),
     CASE(neighbours_come_behind_the_rank_of_the_first),
+    CASE(without_a_key_the_sum_of_a_period_is_that_of_all),
+    CASE(keys_come_in_order_after_a_key_with_a_prefix),
+    CASE(a_version_is_the_same_until_something_changes),
 };
 
 TEST_MAIN(tests)

@@ -139,6 +139,14 @@ open_handle(struct queue **out, bool writable)
     return queue_open(out, &options);
 }
 
+/* For the address sanitizer: a process that is killed frees nothing. */
+const char *__asan_default_options(void);
+const char *
+__asan_default_options(void)
+{
+    return "detect_leaks=0";
+}
+
 /* ---- comparing
  * ---------------------------------------------------------------- */
 

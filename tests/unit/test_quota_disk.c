@@ -276,14 +276,15 @@ start_and_hear(struct quota_rig *r)
 static void
 an_older_copy_of_the_journal_is_reported(void **state)
 {
-    static uint8_t bytes[COPY_MOST];
+    static uint8_t bytes[COPY_MOST], note[COPY_MOST];
     struct quota_rig *r = *state;
-    size_t size;
+    size_t size, note_size;
 
     rig_start(r);
     rig_expect(r, "/apply?amt=1", 200, "1 999999\n");
     rig_stop(r);
     size = get_file(r, JOURNAL_NAME, bytes);
+    note_size = get_file(r, JOURNAL_NOTE_NAME, note);
     assert_string_equal(start_and_hear(r), "");
     rig_expect(r, "/apply?amt=1", 200, "2 999998\n");
     rig_stop(r);
@@ -293,6 +294,14 @@ an_older_copy_of_the_journal_is_reported(void **state)
     rig_expect(r, "/apply?amt=1", 503, "Service Unavailable");
     rig_stop(r);
     assert_int_equal(unlinkat(r->dir.fd, JOURNAL_NOTE_NAME, 0), 0);
+    assert_non_null(strstr(start_and_hear(r), "is an older copy, and so is"));
+    rig_expect(r, "/apply?amt=1", 503, "Service Unavailable");
+    rig_stop(r);
+    put_file(r, JOURNAL_NOTE_NAME, note, note_size); /* both are older ones */
+    assert_non_null(strstr(start_and_hear(r), "is an older copy, and so is"));
+    rig_expect(r, "/apply?amt=1", 503, "Service Unavailable");
+    rig_stop(r);
+    assert_int_equal(unlinkat(r->dir.fd, JOURNAL_SEEN_NAME, 0), 0);
     assert_string_equal(start_and_hear(r), "");
     rig_expect(r, "/apply?amt=1", 200, "2 999998\n");
     rig_stop(r);
@@ -318,6 +327,10 @@ a_journal_that_is_gone_is_not_begun_anew(void **state)
     rig_expect(r, "/apply?amt=1", 503, "Service Unavailable");
     rig_stop(r);
     assert_int_equal(unlinkat(r->dir.fd, JOURNAL_NOTE_NAME, 0), 0);
+    assert_non_null(strstr(start_and_hear(r), "but " JOURNAL_SEEN_NAME));
+    rig_expect(r, "/apply?amt=1", 503, "Service Unavailable");
+    rig_stop(r);
+    assert_int_equal(unlinkat(r->dir.fd, JOURNAL_SEEN_NAME, 0), 0);
     assert_string_equal(start_and_hear(r), "");
     rig_expect(r, "/apply?amt=1", 200, "1 999999\n");
     rig_stop(r);

@@ -532,7 +532,7 @@ static void
 a_checkpoint_has_all_that_the_records_had(void **state)
 {
     const struct tmpdir *d = *state;
-    struct answer a = {.form = ANSWER_PAIR, .number = 7, .remaining = 9};
+    struct key_answer a = {.form = ANSWER_PAIR, .number = 7, .remaining = 9};
     uint8_t hash[IDEMPOTENCY_HASH] = "a key";
     const struct key_entry *e;
     struct book b, c;

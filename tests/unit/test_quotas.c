@@ -233,7 +233,7 @@ any_of_a_million_numbers_is_cancelled_in_little_memory(void **state)
     assert_form(book_do(&b, NULL, JOURNAL_RECORD_INCREASE, 2 * (int64_t)MANY),
                 ANSWER_REMAINING, LIMIT + 2 * MANY);
     for (int i = 1; i <= MANY; i++) {
-        const struct answer a =
+        const struct key_answer a =
             book_put(&b, NULL, JOURNAL_RECORD_APPLY, 1 + i % 2);
 
         assert_int_equal(a.number, i);
@@ -323,7 +323,7 @@ a_number_that_has_no_room_changes_nothing(void **state)
     const struct tmpdir *d = *state;
     struct quota_request r = {.type = JOURNAL_RECORD_APPLY, .value = 1};
     struct quota_change c;
-    struct answer a;
+    struct key_answer a;
     struct book b;
 
     book_open(&b, d->fd);
@@ -365,14 +365,14 @@ hash_of(uint32_t n, uint8_t hash[IDEMPOTENCY_HASH])
 static void
 a_key_is_known_for_a_day_and_among_the_last_million(void **state)
 {
-    struct answer a = {.form = ANSWER_PAIR, .number = 7, .remaining = 8};
+    struct key_answer a = {.form = ANSWER_PAIR, .number = 7, .remaining = 8};
     const uint64_t now = 1700000000000;
     const struct key_entry *e;
     uint8_t hash[IDEMPOTENCY_HASH];
     struct idempotency k;
 
     (void)state;
-    assert_rc(idempotency_init(&k), 0);
+    assert_rc(idempotency_init(&k, IDEMPOTENCY_MAX), 0);
     for (uint32_t i = 0; i < 5000; i++) {
         hash_of(i, hash);
         assert_null(idempotency_find(&k, hash, now));
@@ -402,13 +402,13 @@ a_key_is_known_for_a_day_and_among_the_last_million(void **state)
 static void
 the_oldest_key_makes_way(void **state)
 {
-    const struct answer a = {.form = ANSWER_PAIR};
+    const struct key_answer a = {.form = ANSWER_PAIR};
     const uint64_t now = 1700000000000;
     uint8_t hash[IDEMPOTENCY_HASH] = {0};
     struct idempotency k;
 
     (void)state;
-    assert_rc(idempotency_init(&k), 0);
+    assert_rc(idempotency_init(&k, IDEMPOTENCY_MAX), 0);
     for (uint32_t i = 0; i < IDEMPOTENCY_MAX + 3; i++) {
         put_le32(hash, i * 2654435761u);
         idempotency_add(&k, hash, i, &a, now);

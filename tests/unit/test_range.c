@@ -950,7 +950,7 @@ each_way_to_be_malformed_is_refused(void **state)
             bytes[16 + 200] = 'x';
         if (i == 2)
             size =
-                client_extended_request(bytes, QUERY_AROUND + 1, "small", "");
+                client_extended_request(bytes, QUERY_VERSION + 1, "small", "");
         if (i == 3)
             size = client_extended_request(bytes, QUERY_GET, "small", "");
         if (i == 4)
@@ -1090,20 +1090,25 @@ settle(struct fixture *f)
     return now;
 }
 
-/* Has greedy peers use up the memory, until so many of them wait. */
+/*
+ * Has greedy peers use up the memory, until so many of them wait.  An impatient
+ * server may have closed one of them for another by the time that we look.
+ */
 static size_t
 use_up(struct fixture *f, int *greedy, size_t max, size_t waiting)
 {
     size_t count = 0;
     struct state now = {.open = 0};
 
-    while (count < max && now.counts[CONN_PAUSED] < waiting) {
+    while (count < max && now.accepted == now.open &&
+           now.counts[CONN_PAUSED] < waiting) {
         greedy[count++] = connect_greedy(f, 8);
         do
             now = settle(f);
-        while (now.draining + now.counts[CONN_PAUSED] < count);
+        while (now.accepted == now.open &&
+               now.draining + now.counts[CONN_PAUSED] < count);
     }
-    assert_true(now.counts[CONN_PAUSED] >= waiting);
+    assert_true(now.accepted > now.open || now.counts[CONN_PAUSED] >= waiting);
     return count;
 }
 

@@ -90,6 +90,9 @@ what_is_no_request_is_refused_with_its_reason(void **state)
     static char line[RESP_INLINE_MAX + 2];
 
     (void)state;
+    expect_bad("*01\r\n$4\r\nPING\r\n", "invalid multibulk length");
+    expect_bad("*1\r\n$04\r\nPING\r\n", "invalid bulk length");
+    expect_bad("*1\r\n$4x\nPING\r\n", "invalid bulk length");
     expect_bad("*x\r\n", "invalid multibulk length");
     expect_bad("*01\r\n", "invalid multibulk length");
     expect_bad("*4101\r\n", "invalid multibulk length");

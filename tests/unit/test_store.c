@@ -3,6 +3,7 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/base/bytes.h"
@@ -141,6 +142,72 @@ rows_come_by_count_then_key(void **state)
     assert_rc(stored_get(x->s, "none", "e", &row), -ENOENT);
 }
 
+/* The keys of a read in key order, each with its count. */
+static const char *
+keys(struct fixture *x, int64_t offset, const char *prefix, const char *after,
+     uint64_t length)
+{
+    static char text[256];
+    uint8_t bytes[2048];
+    const uint8_t *at = bytes;
+    int rows = stored_keys(x->s, "words", offset, prefix, after, length, bytes,
+                           sizeof bytes);
+
+    assert_true(rows >= 0);
+    for (text[0] = '\0'; rows > 0; rows--) {
+        const int size = get_le16(at + 8); /* has no flag */
+        const size_t used = strlen(text);
+
+        (void)snprintf(text + used, sizeof text - used, "%.*s=%lld ", size,
+                       (const char *)at + QUERY_ROW_SIZE,
+                       (long long)get_le64s(at));
+        at += QUERY_ROW_SIZE + size;
+    }
+    return text;
+}
+
+static void
+rows_come_in_key_order(void **state)
+{
+    struct fixture *x = *state;
+    uint8_t bytes[1024];
+    char past[STORE_NAME_MAX + 1];
+
+    assert_rc(stored_add(x->s, "words", NULL, "b", -2), 0);
+    assert_rc(stored_add(x->s, "words", NULL, "a.b", INT64_MAX), 0);
+    assert_rc(stored_add(x->s, "words", NULL, "a.b", INT64_MAX), 0);
+    assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
+    assert_rc(stored_add(x->s, "words", NULL, "a.\xff", 7), 0);
+    assert_rc(stored_add(x->s, "words", NULL, "a/", 8), 0);
+
+    assert_string_equal(keys(x, 0, "", "", 9),
+                        "a=1 a.b=9223372036854775807 a.\xff=7 a/=8 b=-2 ");
+    assert_string_equal(keys(x, 0, "", "", 1), "a=1 ");
+    assert_string_equal(keys(x, 0, "", "a", 1), "a.b=9223372036854775807 ");
+    assert_string_equal(keys(x, 0, "", "a.c", 2), "a.\xff=7 a/=8 ");
+    assert_string_equal(keys(x, 0, "a.", "", 9),
+                        "a.b=9223372036854775807 a.\xff=7 ");
+    assert_string_equal(keys(x, 0, "a.", "a.b", 9), "a.\xff=7 ");
+    assert_string_equal(keys(x, 0, "b", "a", 9), "b=-2 ");
+    assert_string_equal(keys(x, 0, "a", "b", 9), "");
+    assert_string_equal(keys(x, 0, "c", "", 9), "");
+    assert_string_equal(keys(x, 0, "", "", 0), "");
+
+    assert_string_equal(keys(x, 3, "", "", 9), "a/=8 b=-2 ");
+    assert_string_equal(keys(x, 1, "a.", "a.b", 9), "a.\xff=7 ");
+    assert_string_equal(keys(x, 2, "a.", "", 9), "a.\xff=7 ");
+    assert_string_equal(keys(x, 5, "", "", 9), "");
+
+    /* All that begins with "a." is jumped over. */
+    memset(past, 0xff, STORE_NAME_MAX);
+    memcpy(past, "a.", 2);
+    past[STORE_NAME_MAX] = '\0';
+    assert_string_equal(keys(x, 0, "", past, 9), "a/=8 b=-2 ");
+
+    assert_rc(stored_keys(x->s, "none", 0, "", "", 9, bytes, sizeof bytes),
+              -ENOENT);
+}
+
 static int
 note(void *ctx, const uint8_t *name, size_t name_size, int64_t keys)
 {
@@ -230,6 +297,7 @@ static const struct CMUnitTest tests[] = {
     CASE(an_earlier_fill_is_refused_and_another_fill_counts),
     CASE(marks_that_do_not_agree_are_no_batch),
     CASE(rows_come_by_count_then_key),
+    CASE(rows_come_in_key_order),
     CASE(keyspaces_are_listed_by_name),
     MEMORY(an_interrupted_batch_goes_on_where_it_was),
     MEMORY(a_dropped_keyspace_keeps_its_marks_until_they_are_spent),

@@ -178,6 +178,51 @@ check_clean(const struct fixture *f, uint64_t rows)
     assert_int_equal(f->tree.root.count, rows);
 }
 
+/* A read in key order, anywhere, against the model. */
+static void
+compare_keys(struct fixture *f, size_t i)
+{
+    static uint8_t bytes[20 * BLOCK_ROW_MAX];
+    const struct item *like = &f->items[random_below(&f->random, f->count)];
+    const struct item *after = &f->items[i];
+    const struct tree_keys k = {
+        .offset = random_chance(&f->random, 50)
+                      ? random_below(&f->random, f->count + 2)
+                      : 0,
+        .prefix = like->key,
+        .prefix_size = random_below(&f->random, (uint64_t)like->size + 1),
+        .after = after->key,
+        .after_size = random_chance(&f->random, 50) ? after->size : 0,
+        .length = random_below(&f->random, 200)};
+    const size_t size = random_below(&f->random, sizeof bytes);
+    uint64_t rows, expected = 0;
+    const int64_t used = tree_keys(&f->tree, &k, bytes, size, &rows);
+    size_t at = 0;
+
+    assert_true(used >= 0);
+    for (i = k.offset; i < f->count; i++) {
+        const struct item *want = &f->items[i];
+        struct row got;
+
+        if (bytes_compare(want->key, want->size, k.after, k.after_size) <= 0 ||
+            want->size < k.prefix_size ||
+            memcmp(want->key, k.prefix, k.prefix_size) != 0)
+            continue;
+        if (expected == k.length ||
+            size - at < (size_t)BLOCK_ROW_HEAD + want->size)
+            break;
+        assert_true(expected++ < rows);
+        got = row_get(bytes + at);
+        assert_int_equal(got.flags, 0);
+        assert_true(got.count == want->count);
+        assert_int_equal(got.key_size, want->size);
+        assert_memory_equal(got.key, want->key, want->size);
+        at += row_size(bytes + at);
+    }
+    assert_int_equal(expected, rows);
+    assert_int_equal(at, used);
+}
+
 static void
 compare(struct fixture *f)
 {
@@ -202,6 +247,8 @@ compare(struct fixture *f)
             assert_rc(tree_scan(&f->tree, &want, compare_row, &c), 0);
             assert_int_equal(c.at, f->count);
         }
+        if (f->tree.kind == BLOCK_KEYS && random_chance(&f->random, 10))
+            compare_keys(f, i);
     }
     check_clean(f, f->count);
 }

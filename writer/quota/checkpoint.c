@@ -101,7 +101,7 @@ put_keys(struct stream *s, const struct idempotency *k)
 {
     put_varint(s, idempotency_count(k));
     for (uint64_t i = k->first; i < k->next; i++) {
-        const struct key_entry *e = &k->ring[i % IDEMPOTENCY_MAX];
+        const struct key_entry *e = &k->ring[i % k->max];
         uint8_t bytes[KEY_SIZE];
 
         memcpy(bytes, e->hash, IDEMPOTENCY_HASH);
@@ -246,12 +246,12 @@ get_keys(struct stream *s, struct idempotency *k)
         s->rc = -EBADMSG;
     for (uint64_t i = 0; s->rc == 0 && i < count; i++) {
         uint8_t bytes[KEY_SIZE];
-        struct answer a;
+        struct key_answer a;
 
         get_bytes(s, bytes, sizeof bytes);
-        a = (struct answer){.form = (enum answer_form)get_le32(bytes + 44),
-                            .number = get_le64(bytes + 24),
-                            .remaining = get_le64s(bytes + 32)};
+        a = (struct key_answer){.form = get_le32(bytes + 44),
+                                .number = get_le64(bytes + 24),
+                                .remaining = get_le64s(bytes + 32)};
         if (s->rc == 0)
             idempotency_add(k, bytes, get_le64(bytes + 16), &a,
                             (uint64_t)get_le32(bytes + 40) * 1000);

@@ -79,10 +79,8 @@ journal_sync(struct journal *j)
     int rc;
 
     j->erased = true;
-    if (g->count == 0) {
-        journal_note_sync(&j->note);
+    if (g->count == 0)
         return 0;
-    }
     rc = write_at(j->fd, g->bytes, size, at);
     if (rc == 0 && fdatasync(j->fd) < 0)
         rc = -errno;

@@ -97,9 +97,9 @@ journal_is_durable(const struct journal *j)
     return !j->in_flight && j->groups[j->collecting].count == 0;
 }
 
-/* Begins the group that collects, which may be empty: its sync then syncs the
- * note, so that an older copy of the journal is detected after a loss of power,
- * too. */
+/* Begins the group that collects, which may be empty: its sync then does
+ * nothing, and the caller syncs the note, so that an older copy of the journal
+ * is detected after a loss of power, too. */
 void journal_begin(struct journal *j, uint64_t now_ms);
 int journal_sync(struct journal *j);
 void journal_end(struct journal *j, int rc);

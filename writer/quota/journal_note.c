@@ -19,11 +19,11 @@
 static const uint8_t magic[8] = {'C', 'O', 'U', 'N', 'T', 'D', 'E', '1'};
 
 int
-journal_note_exists(int dirfd, bool *exists)
+journal_note_exists(int dirfd, const char *name, bool *exists)
 {
     struct stat st;
 
-    *exists = fstatat(dirfd, JOURNAL_NOTE_NAME, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    *exists = fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
     return *exists || errno == ENOENT ? 0 : -errno;
 }
 
@@ -34,16 +34,18 @@ parse_note(struct journal_note *n, const uint8_t *bytes, ssize_t size)
         return; /* a new one */
     if (size != JOURNAL_NOTE_SIZE || memcmp(bytes, magic, 8) != 0 ||
         get_le32(bytes + CRC_AT) != crc_of(bytes, CRC_AT)) {
-        diag(DIAG_WARNING,
-             "data_dir/live/" JOURNAL_NOTE_NAME
-             " is damaged and is written anew; an older copy of the quota "
-             "journal would go undetected");
+        diag(
+            DIAG_WARNING,
+            "data_dir/live/%s is damaged and is written anew; an older copy of "
+            "the quota journal may go undetected",
+            n->name);
         return;
     }
     if (memcmp(bytes + 8, n->uuid, 16) != 0) {
-        diag(DIAG_WARNING, "data_dir/live/" JOURNAL_NOTE_NAME
-                           " belongs to another quota journal, which was "
-                           "replaced");
+        diag(DIAG_WARNING,
+             "data_dir/live/%s belongs to another quota journal, which was "
+             "replaced",
+             n->name);
         return;
     }
     n->is_this_boot = boot_id_is_this(bytes + 24);
@@ -61,20 +63,20 @@ journal_note_follow(struct journal_note *n, int journal_fd, uint32_t generation)
 }
 
 int
-journal_note_open(struct journal_note *n, int dirfd, int journal_fd,
-                  const uint8_t uuid[16], uint32_t generation)
+journal_note_open(struct journal_note *n, int dirfd, const char *name,
+                  int journal_fd, const uint8_t uuid[16], uint32_t generation)
 {
     const int flags = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
     uint8_t bytes[JOURNAL_NOTE_SIZE + 1];
     ssize_t size;
     int rc;
 
-    *n = (struct journal_note){.fd = -1};
+    *n = (struct journal_note){.fd = -1, .name = name};
     memcpy(n->uuid, uuid, sizeof n->uuid);
     rc = journal_note_follow(n, journal_fd, generation);
     if (rc < 0)
         return rc;
-    n->fd = openat(dirfd, JOURNAL_NOTE_NAME, flags, 0600);
+    n->fd = openat(dirfd, name, flags, 0600);
     if (n->fd < 0)
         return -errno;
     size = read_at(n->fd, bytes, sizeof bytes, 0);
@@ -119,8 +121,7 @@ journal_note_sync(struct journal_note *n)
     n->is_synced = fdatasync(n->fd) == 0;
     if (!n->is_synced)
         diag_repeating(&warning, DIAG_WARNING,
-                       "sync data_dir/live/" JOURNAL_NOTE_NAME
-                       ": %s; after a loss of power an older copy of the quota "
-                       "journal may go undetected",
-                       diag_text(errno));
+                       "sync data_dir/live/%s: %s; after a loss of power an "
+                       "older copy of the quota journal may go undetected",
+                       n->name, diag_text(errno));
 }

@@ -18,6 +18,10 @@
  * itself is synced only when changes pause and at a stop: after a loss of power
  * it may be an older one, which is still true, or be missing.
  *
+ * live/quota-seen is a second note with the same bytes, written and synced
+ * after each sync of the first, at a start and at a stop.  It shows that the
+ * journal and its note were both put back, or both removed.
+ *
  * Ownership: the caller's, between open and close. Any thread, one at a time.
  * Errors: 0 or a negative errno; text goes to diag.
  */
@@ -30,10 +34,12 @@
 #include "common/base/files.h"
 
 #define JOURNAL_NOTE_NAME "quota-end"
+#define JOURNAL_SEEN_NAME "quota-seen"
 #define JOURNAL_NOTE_SIZE 72
 
 struct journal_note {
     int fd;           /* -1: not open */
+    const char *name; /* of the file */
     uint8_t uuid[16]; /* of the journal, as the next two */
     uint8_t id[FILE_IDENTITY_SIZE];
     uint32_t generation;
@@ -43,14 +49,15 @@ struct journal_note {
     bool is_synced;
 };
 
-/* Whether there is a note. */
-int journal_note_exists(int dirfd, bool *exists);
+/* Whether there is a note of this name. */
+int journal_note_exists(int dirfd, const char *name, bool *exists);
 
 /* Opens or makes the note of the journal behind `journal_fd`, and reads it. A
  * note that is damaged, or of another journal, is reported and taken for none.
  */
-int journal_note_open(struct journal_note *n, int dirfd, int journal_fd,
-                      const uint8_t uuid[16], uint32_t generation);
+int journal_note_open(struct journal_note *n, int dirfd, const char *name,
+                      int journal_fd, const uint8_t uuid[16],
+                      uint32_t generation);
 void journal_note_close(struct journal_note *n);
 
 /* The journal is now the file behind `journal_fd`. */

@@ -331,7 +331,8 @@ read_header(struct journal *j)
     if (h.checkpoint_size > INT64_MAX / 2)
         return report_damage(&(struct replay){.j = j}, h.first, "its header");
     j->records_at = journal_records_at(h.checkpoint_size);
-    return journal_note_open(&j->note, j->dirfd, j->fd, j->uuid, h.generation);
+    return journal_note_open(&j->note, j->dirfd, JOURNAL_NOTE_NAME, j->fd,
+                             j->uuid, h.generation);
 }
 
 /* ---- repairing --------------------------------------------------- */

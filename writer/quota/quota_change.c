@@ -38,7 +38,7 @@ quota_put_number(uint8_t *to, int64_t n)
 
 static enum conn_next
 send_answer(struct http_call *x, enum http_status status, uint8_t *body,
-            const struct answer *a)
+            const struct key_answer *a)
 {
     size_t size = 0;
 
@@ -57,7 +57,7 @@ send_answer(struct http_call *x, enum http_status status, uint8_t *body,
 }
 
 enum conn_next
-quota_send(struct http_call *x, uint8_t *body, const struct answer *a)
+quota_send(struct http_call *x, uint8_t *body, const struct key_answer *a)
 {
     struct quota_service *s = x->ctx;
 
@@ -88,7 +88,7 @@ quota_send(struct http_call *x, uint8_t *body, const struct answer *a)
 enum conn_next
 quota_send_form(struct http_call *x, enum answer_form form)
 {
-    const struct answer a = {.form = form};
+    const struct key_answer a = {.form = form};
     uint8_t *body = http_body(x, QUOTA_BODY_MAX);
 
     return body ? quota_send(x, body, &a) : CONN_FULL;
@@ -182,7 +182,7 @@ put_change(struct journal *j, const struct keyed *key,
 
 static void
 count_answer(struct quota_service *s, const struct quota_request *r,
-             const struct answer *a)
+             const struct key_answer *a)
 {
     if (a->form == ANSWER_REFUSED)
         s->figures.refused++;
@@ -210,7 +210,7 @@ runs_out(const struct journal_record *r)
 static void
 make_change(struct quota_service *s, const struct quota_request *r,
             bool changes, struct quota_change *c, const struct keyed *key,
-            struct answer *a)
+            struct key_answer *a)
 {
     struct journal_record refusal = {.type = JOURNAL_RECORD_REFUSED,
                                      .quota = c->record.quota,
@@ -223,7 +223,7 @@ make_change(struct quota_service *s, const struct quota_request *r,
         if (rc < 0) {
             diag_repeating(&s->said_numbers, DIAG_WARNING,
                            "a change of a quota is refused: %s", diag_text(rc));
-            *a = (struct answer){.form = ANSWER_UNAVAILABLE};
+            *a = (struct key_answer){.form = ANSWER_UNAVAILABLE};
             return;
         }
     }
@@ -240,12 +240,11 @@ repeat_answer(struct http_call *x, uint8_t *body, const struct key_entry *e,
               const struct keyed *key)
 {
     struct quota_service *s = x->ctx;
-    struct answer a = {.form = (enum answer_form)e->form,
-                       .number = e->number,
-                       .remaining = e->remaining};
+    struct key_answer a = {
+        .form = e->form, .number = e->number, .remaining = e->remaining};
 
     if (e->request != key->request)
-        a = (struct answer){.form = ANSWER_OTHER};
+        a = (struct key_answer){.form = ANSWER_OTHER};
     if (!quota_may_tell(x, false))
         return CONN_FULL;
     s->figures.repeated++;
@@ -261,7 +260,7 @@ quota_change_asked(struct http_call *x, const struct quota_request *r,
     const struct keyed key = key_of(x, r, name);
     const struct key_entry *e;
     struct quota_change c;
-    struct answer a = {0};
+    struct key_answer a = {0};
     uint8_t *body = http_body(x, QUOTA_BODY_MAX);
     bool changes, writes;
 

@@ -50,14 +50,14 @@ may_serve(struct http_call *x, enum conn_next *next)
 static enum conn_next
 answer_remaining(struct http_call *x, const struct quota *quota)
 {
-    struct answer a = {.form = ANSWER_UNKNOWN};
+    struct key_answer a = {.form = ANSWER_UNKNOWN};
     uint8_t *body = http_body(x, QUOTA_BODY_MAX);
 
     if (!body || !quota_may_tell(x, false))
         return CONN_FULL;
     if (quota)
-        a = (struct answer){.form = ANSWER_REMAINING,
-                            .remaining = quota->remaining};
+        a = (struct key_answer){.form = ANSWER_REMAINING,
+                                .remaining = quota->remaining};
     return quota_send(x, body, &a);
 }
 
@@ -81,9 +81,13 @@ apply_verb(struct http_call *x, const struct quota_verb *verb,
            struct quota *quota, const struct quota_name *name)
 {
     struct quota_request r = {.type = verb->type, .quota = quota};
+    const bool is_limit = verb->type == JOURNAL_RECORD_INCREASE ||
+                          verb->type == JOURNAL_RECORD_DECREASE ||
+                          verb->type == JOURNAL_RECORD_EMPTY;
     enum conn_next next;
 
-    if (!http_may_change(x, &next))
+    if ((is_limit && !http_needs_right(x, TOKENS_ADMIN, &next)) ||
+        !http_may_change(x, &next))
         return next;
     if (verb->parameter &&
         (!http_number(x->value, &r.value) ||
@@ -189,7 +193,10 @@ manage_quota(struct http_call *x, const struct quota_name *name)
     const struct quota_service *s = x->ctx;
     struct quota_request r = {.type = JOURNAL_RECORD_REMOVE};
     const struct http_text query = x->request->query;
+    enum conn_next next;
 
+    if (!http_needs_right(x, TOKENS_ADMIN, &next))
+        return next;
     if (x->request->method == HTTP_DELETE) {
         if (query.at)
             return http_fail(x, HTTP_NOT_FOUND);

@@ -161,6 +161,8 @@ sync_journal(void *ctx)
     const struct journal_group *g = &j->groups[1 - j->collecting];
     int rc = journal_sync(j);
 
+    if (g->count == 0)
+        quota_store_note(s->store, g->first);
     if (rc == 0 && s->paused) {
         rc = quota_store_checkpoint(s->store, g->first + g->count);
         /* The group may be durable or not: who waits gets no answer. */
@@ -418,7 +420,7 @@ quota_close(struct quota_service *s)
     io_stop(&s->file_io);
     io_stop(&s->sync_io);
     if (s->state == QUOTA_READY)
-        journal_note_sync(&s->store->journal.note);
+        quota_store_note(s->store, s->store->journal.durable);
     quota_export_fini(&s->export);
     commit_fini(&s->commit);
     quota_store_free(s->reload.store);

@@ -140,7 +140,7 @@ size_t quota_put_number(uint8_t *to, int64_t n);
 /* Sends an answer in the body that http_body() returned; quota_send_form() one
  * that depends only on the request. */
 enum conn_next quota_send(struct http_call *x, uint8_t *body,
-                          const struct answer *a);
+                          const struct key_answer *a);
 enum conn_next quota_send_form(struct http_call *x, enum answer_form form);
 
 /* Called before an answer is put: it waits behind the gate if it depends on

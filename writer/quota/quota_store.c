@@ -37,6 +37,7 @@ quota_store_free(struct quota_store *store)
     if (!store)
         return;
     quotas_fini(&store->quotas);
+    journal_note_close(&store->seen);
     journal_close(&store->journal);
     free(store);
 }
@@ -52,7 +53,8 @@ check_limit(const struct quota_store *store, const struct config *c)
          "quota.limit=%" PRIu64 ", but the journal was made with %" PRId64
          ": give quota.limit = %" PRId64 " and change what remains with "
          "/increase and /decrease, or move data_dir/live/" JOURNAL_NAME
-         " and " JOURNAL_NOTE_NAME " away to begin a new one",
+         ", " JOURNAL_NOTE_NAME " and " JOURNAL_SEEN_NAME
+         " away to begin a new one",
          c->quota_limit, limit, limit);
     return -EINVAL;
 }
@@ -61,18 +63,72 @@ check_limit(const struct quota_store *store, const struct config *c)
 static int
 make_journal(int dirfd, const struct config *c)
 {
-    bool noted;
+    bool noted = false, seen = false;
     int rc;
 
-    rc = journal_note_exists(dirfd, &noted);
+    rc = journal_note_exists(dirfd, JOURNAL_NOTE_NAME, &noted);
+    if (rc == 0)
+        rc = journal_note_exists(dirfd, JOURNAL_SEEN_NAME, &seen);
     if (rc < 0)
         return rc;
-    if (!noted)
+    if (!noted && !seen)
         return journal_make(dirfd, (int64_t)c->quota_limit);
     diag(DIAG_ERROR,
-         "data_dir/live/" JOURNAL_NAME " does not exist, but " JOURNAL_NOTE_NAME
-         " does: restore it, or remove " JOURNAL_NOTE_NAME
-         ", too, to begin a new journal");
+         "data_dir/live/" JOURNAL_NAME
+         " does not exist, but %s does: restore it, or remove %s, too, to "
+         "begin a new journal",
+         seen ? JOURNAL_SEEN_NAME : JOURNAL_NOTE_NAME,
+         noted && seen ? JOURNAL_NOTE_NAME " and " JOURNAL_SEEN_NAME
+         : seen        ? JOURNAL_SEEN_NAME
+                       : JOURNAL_NOTE_NAME);
+    return -EBADMSG;
+}
+
+void
+quota_store_note(struct quota_store *store, uint64_t end)
+{
+    static struct diag_repeat warning;
+    int rc;
+
+    journal_note_sync(&store->journal.note);
+    if (store->seen.is_synced && store->seen.end == end)
+        return;
+    rc = journal_note_write(&store->seen, end);
+    if (rc < 0)
+        diag_repeating(&warning, DIAG_WARNING,
+                       "write data_dir/live/" JOURNAL_SEEN_NAME
+                       ": %s; an older copy of the quota journal may go "
+                       "undetected",
+                       diag_text(rc));
+    else
+        journal_note_sync(&store->seen);
+    store->seen.end = end;
+}
+
+/* The journal must have all records that it had when the second note was
+ * written. */
+static int
+check_seen(struct quota_store *store)
+{
+    const struct journal *j = &store->journal;
+    int rc;
+
+    rc = journal_note_open(&store->seen, j->dirfd, JOURNAL_SEEN_NAME, j->fd,
+                           j->uuid, j->generation);
+    if (rc < 0)
+        return rc;
+    if (j->durable >= store->seen.end) {
+        quota_store_note(store, j->durable);
+        return 0;
+    }
+    diag(DIAG_ERROR,
+         "data_dir/live/" JOURNAL_NAME
+         " is an older copy, and so is " JOURNAL_NOTE_NAME
+         ", or it was removed: it has %" PRIu64 " records and had %" PRIu64
+         ": restore the newer one; to serve this one nevertheless, which "
+         "forgets what was answered since, remove "
+         "data_dir/live/" JOURNAL_SEEN_NAME,
+         j->durable, store->seen.end);
     return -EBADMSG;
 }
 
@@ -91,9 +147,11 @@ quota_store_open(int dirfd, const struct config *c, struct quota_store **out)
     store = calloc(1, sizeof *store);
     if (!store)
         return -ENOMEM;
-    store->journal.fd = -1;
+    store->journal.fd = store->seen.fd = -1;
     rc = journal_open(&store->journal, dirfd, begin_store, quotas_take,
                       &store->quotas);
+    if (rc == 0)
+        rc = check_seen(store);
     if (rc == 0)
         rc = check_limit(store, c);
     if (rc < 0) {

@@ -14,6 +14,7 @@
 struct quota_store {
     struct journal journal;
     struct quotas quotas;
+    struct journal_note seen; /* live/quota-seen; its end is what it says now */
 };
 
 /* Reads the journal, or makes one when there is none.
@@ -25,6 +26,10 @@ int quota_store_open(int dirfd, const struct config *c,
 /* Writes a checkpoint of the quotas as they are after the first `end` records:
  * see journal_checkpoint(). */
 int quota_store_checkpoint(struct quota_store *store, uint64_t end);
+
+/* Syncs the note of the end and writes the second one, when `end` records are
+ * durable. A failure is reported. */
+void quota_store_note(struct quota_store *store, uint64_t end);
 
 /* NULL: does nothing. */
 void quota_store_free(struct quota_store *store);

@@ -107,7 +107,7 @@ quotas_init(struct quotas *q, int dirfd, int64_t limit)
     q->names = calloc(QUOTA_MAX, sizeof(struct quota *));
     /* One more stays free: what free_id() ends at. */
     q->ids = calloc(QUOTA_MAX + 2, sizeof(struct quota *));
-    if (!q->names || !q->ids || idempotency_init(&q->keys) < 0)
+    if (!q->names || !q->ids || idempotency_init(&q->keys, IDEMPOTENCY_MAX) < 0)
         return -ENOMEM;
     q->ids[0] = new_quota(dirfd, 0, NULL, 0, limit);
     return q->ids[0] ? 0 : -ENOMEM;
@@ -129,14 +129,14 @@ quotas_fini(struct quotas *q)
 /* ---- deciding ---------------------------------------------------- */
 
 static bool
-refuse_request(struct answer *a, enum answer_form form)
+refuse_request(struct key_answer *a, enum answer_form form)
 {
-    *a = (struct answer){.form = form};
+    *a = (struct key_answer){.form = form};
     return false;
 }
 
 static bool
-decide_apply(struct quota_change *c, struct answer *a)
+decide_apply(struct quota_change *c, struct key_answer *a)
 {
     const struct quota *quota = c->quota;
 
@@ -147,7 +147,7 @@ decide_apply(struct quota_change *c, struct answer *a)
 }
 
 static bool
-decide_cancel(struct quota_change *c, struct answer *a)
+decide_cancel(struct quota_change *c, struct key_answer *a)
 {
     struct quota *quota = c->quota;
     struct number n;
@@ -166,7 +166,7 @@ decide_cancel(struct quota_change *c, struct answer *a)
 }
 
 static bool
-decide_create(struct quotas *q, struct quota_change *c, struct answer *a)
+decide_create(struct quotas *q, struct quota_change *c, struct key_answer *a)
 {
     if (quotas_find(q, c->name, c->name_size))
         return refuse_request(a, ANSWER_EXISTS);
@@ -179,7 +179,7 @@ decide_create(struct quotas *q, struct quota_change *c, struct answer *a)
 
 bool
 quotas_decide(struct quotas *q, const struct quota_request *r,
-              struct quota_change *c, struct answer *a)
+              struct quota_change *c, struct key_answer *a)
 {
     const struct quota *quota = r->quota;
 
@@ -288,21 +288,21 @@ note_activity(struct quota_change *c)
 }
 
 int
-quotas_make(struct quotas *q, struct quota_change *c, struct answer *a)
+quotas_make(struct quotas *q, struct quota_change *c, struct key_answer *a)
 {
     const uint8_t type = c->record.type;
     int rc = 0;
 
-    *a =
-        (struct answer){.form = ANSWER_REMAINING, .remaining = c->record.after};
+    *a = (struct key_answer){.form = ANSWER_REMAINING,
+                             .remaining = c->record.after};
     if (type == JOURNAL_RECORD_REMOVE) {
         a->remaining = c->record.value;
         make_remove(q, c->quota);
         return 0;
     }
     if (type == JOURNAL_RECORD_CREATE) {
-        *a = (struct answer){.form = ANSWER_CREATED,
-                             .remaining = c->record.value};
+        *a = (struct key_answer){.form = ANSWER_CREATED,
+                                 .remaining = c->record.value};
         return quotas_add(q, c->record.quota, c->name, c->name_size,
                           c->record.value, &c->quota);
     }
@@ -379,7 +379,8 @@ request_of(struct quotas *q, const struct journal_record *r,
 }
 
 static int
-take_change(struct quotas *q, const struct journal_record *r, struct answer *a)
+take_change(struct quotas *q, const struct journal_record *r,
+            struct key_answer *a)
 {
     struct quota_request request;
     struct quota_change c;
@@ -407,7 +408,7 @@ int
 quotas_take(void *ctx, const struct journal_record *r, uint64_t ms)
 {
     struct quotas *q = ctx;
-    struct answer a;
+    struct key_answer a;
     int rc;
 
     if (r->part)

@@ -31,9 +31,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "writer/quota/idempotency.h"
+#include "common/journal/idempotency.h"
 #include "writer/quota/journal_numbers.h"
 #include "writer/quota/journal_record.h"
+
+/* What a request was answered, as key_answer.form. */
+enum answer_form {
+    ANSWER_PAIR = 1,    /* "NUMBER REMAINING" */
+    ANSWER_REMAINING,   /* "REMAINING" */
+    ANSWER_REFUSED,     /* "0" */
+    ANSWER_IMPOSSIBLE,  /* "-1" */
+    ANSWER_CREATED,     /* 201, "REMAINING" */
+    ANSWER_UNKNOWN,     /* 404 */
+    ANSWER_EXISTS,      /* 409 */
+    ANSWER_NO_MORE,     /* 507 */
+    ANSWER_UNAVAILABLE, /* 503 */
+    ANSWER_OTHER        /* 422 */
+};
 
 #define QUOTA_NAME_MAX 64u
 #define QUOTA_MAX      8192u /* with a name */
@@ -106,11 +120,11 @@ struct quota *quotas_find(const struct quotas *q, const char *name,
 /* Whether there is a change to make; if not, *a is the answer.  It is
  * ANSWER_UNAVAILABLE when a number cannot be read. */
 bool quotas_decide(struct quotas *q, const struct quota_request *r,
-                   struct quota_change *c, struct answer *a);
+                   struct quota_change *c, struct key_answer *a);
 
 /* Makes it; *a is the answer when it is durable.  An error: nothing has changed
  * (-ENOSPC ...). */
-int quotas_make(struct quotas *q, struct quota_change *c, struct answer *a);
+int quotas_make(struct quotas *q, struct quota_change *c, struct key_answer *a);
 
 /* journal_take: ctx is a struct quotas. */
 int quotas_take(void *ctx, const struct journal_record *r, uint64_t ms);

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "common/base/bytes.h"
 #include "common/wire/carbon_line.h"
 #include "common/wire/first_bytes.h"
 #include "common/wire/name.h"
@@ -69,10 +70,11 @@ add_increment(void *ctx, enum statsd_part part, const uint8_t *key,
     } else {
         memcpy(keyspace, c->statsd_keyspace, size);
     }
-    memcpy(keyspace + size, suffix, strlen(suffix));
+    size = (size_t)(bytes_append(keyspace + size, suffix, strlen(suffix)) -
+                    keyspace);
     name = (struct sums_name){.keyspace = keyspace,
                               .key = key,
-                              .keyspace_size = size + strlen(suffix),
+                              .keyspace_size = size,
                               .key_size = key_size};
     rc = sums_add(&s->sums, &name, millionths);
     assert(rc == 0); /* statsd_has_memory() was true for these bytes */
@@ -131,6 +133,8 @@ take_statsd_line(struct statsd *s, const uint8_t *line, size_t size)
         refuse_line(s, STATSD_LINE_PROTOCOL, line, size, why);
         return;
     }
+    if (kinds == STATSD_COUNTER)
+        return;
     for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
         if ((kinds & (int)ignored[i].kind) != 0)
             counts[ignored[i].count]++;
@@ -182,11 +186,28 @@ statsd_take_line(struct statsd *s, enum statsd_protocol protocol,
         take_graphite_line(s, line, size);
 }
 
-/* Whether a connection or a datagram begins with TLS or, with a NUL, with STUN,
- * DTLS or QUIC: a browser sends them, and a web page chooses bytes within. */
+/* Whether bytes begin with a long header of QUIC, of any version: two bits, the
+ * version in four bytes, and the length of a connection id, 8 to 20 in the
+ * first packets of a client. A line can have these bytes only if it ends there,
+ * after a name of one byte: the version is then text. */
+static bool
+is_quic(const uint8_t *bytes, size_t size)
+{
+    if (size < 6 || bytes[0] < 0xc0 || bytes[5] > 20)
+        return false;
+    for (size_t i = 1; i <= 4; i++)
+        if (bytes[i] < 0x20 || bytes[i] > 0x7e)
+            return true;
+    return bytes[5] != '\n' && bytes[5] != '\r';
+}
+
+/* Whether a connection or a datagram begins with TLS, QUIC or, with a NUL, with
+ * STUN or DTLS: a browser sends them, and a web page chooses bytes within. */
 static bool
 is_binary(const uint8_t *bytes, size_t size)
 {
+    if (is_quic(bytes, size))
+        return true;
     if (size > FIRST_BYTES_SIZE)
         size = FIRST_BYTES_SIZE;
     return memchr(bytes, '\0', size) != NULL ||

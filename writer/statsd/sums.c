@@ -157,13 +157,19 @@ make_entry(struct sums *s, const struct sums_name *name, uint32_t hash)
 }
 
 static uint32_t
-hash_of(const struct sums *s, const struct sums_name *name)
+hash_of(struct sums *s, const struct sums_name *name)
 {
-    const uint64_t first = hash_name(&s->hash_key, name->keyspace_size,
-                                     name->keyspace, name->keyspace_size);
-    const uint64_t hash =
-        hash_name(&s->hash_key, first, name->key, name->key_size);
+    uint64_t hash;
 
+    assert(name->keyspace_size <= SUMS_KEYSPACE_MAX);
+    if (s->keyspace_size != name->keyspace_size ||
+        memcmp(s->keyspace, name->keyspace, name->keyspace_size) != 0) {
+        memcpy(s->keyspace, name->keyspace, name->keyspace_size);
+        s->keyspace_size = name->keyspace_size;
+        s->keyspace_hash = hash_name(&s->hash_key, name->keyspace_size,
+                                     name->keyspace, name->keyspace_size);
+    }
+    hash = hash_name(&s->hash_key, s->keyspace_hash, name->key, name->key_size);
     return (uint32_t)(hash ^ hash >> 32);
 }
 

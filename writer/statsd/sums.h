@@ -26,6 +26,8 @@
 #include "common/base/hash.h"
 #include "common/wire/decimal.h"
 
+#define SUMS_KEYSPACE_MAX 256
+
 struct sums_half {
     uint8_t *bytes;     /* entries, one after the other */
     uint32_t *index;    /* entry at / SUMS_UNIT + 1 by hash; 0: free */
@@ -37,6 +39,10 @@ struct sums_half {
 
 struct sums {
     struct hash_key hash_key;
+    /* The last keyspace and its hash: most names share one. */
+    uint8_t keyspace[SUMS_KEYSPACE_MAX];
+    size_t keyspace_size;
+    uint64_t keyspace_hash;
     struct sums_half halves[2];
     unsigned young;     /* index of the half that new names go to */
     size_t half_size;   /* bytes of entries of a half */

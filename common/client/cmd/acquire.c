@@ -312,7 +312,7 @@ acquire_and_run(struct acquire_holding *h)
     if (rc == 0)
         return run_command(h);
     if (rc != -EBUSY)
-        return live_failed(h->line, rc);
+        return cmd_peer_failed(h->line, live_peer(h->line), rc);
     if (cmd_value(h->line, "q") != NULL)
         return h->refused;
     (void)name_escape(h->name.bytes, h->name.size < 64 ? h->name.size : 64,

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/array.h"
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
 
@@ -77,15 +78,9 @@ add_file(struct archived_list *list, const char *path,
     if (lstat(path, &st) < 0)
         return errno == ENOENT ? 0
                                : -errno; /* archive.keep removed it meanwhile */
-    if (list->count == list->room) {
-        const size_t room = 2 * list->room + 64;
-        void *larger = realloc(list->logs, room * sizeof *list->logs);
-
-        if (larger == NULL)
-            return -ENOMEM;
-        list->logs = larger;
-        list->room = room;
-    }
+    if (array_grow(&list->logs, &list->room, list->count + 1,
+                   sizeof *list->logs) < 0)
+        return -ENOMEM;
     a = &list->logs[list->count];
     *a = (struct archived){.path = strdup(path),
                            .size = (uint64_t)st.st_size,

@@ -19,14 +19,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/array.h"
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
+#include "common/client/cmd/backup_live.h"
 #include "common/client/cmd/cmd.h"
 #include "common/client/cmd/output.h"
 #include "common/client/cmd/progress.h"
@@ -34,8 +35,7 @@
 #include "common/client/cmd/wait_merged.h"
 #include "common/setup/privilege.h"
 
-#define COPY_SIZE    ((size_t)1 << 30) /* at a time */
-#define HELD_WAIT_MS 30000             /* for workers that apply what is held */
+#define HELD_WAIT_MS 30000 /* for workers that apply what is held */
 
 struct backup {
     const struct cmd_line *line;
@@ -72,22 +72,11 @@ is_empty(int dirfd)
     return rc < 0 ? rc : rc == 0;
 }
 
-static int
-make_folder(int dirfd, const char *name)
-{
-    int fd;
-
-    if (mkdirat(dirfd, name, 0700) < 0 && errno != EEXIST)
-        return -errno;
-    fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 ? -errno : fd;
-}
-
 /* A folder that is empty in a copy; daemons and countd check expect it. */
 static int
 make_log_folder(int dirfd)
 {
-    const int fd = make_folder(dirfd, "log");
+    const int fd = backup_make_folder(dirfd, "log");
 
     if (fd < 0)
         return fd;
@@ -100,12 +89,12 @@ make_folders(struct backup *b)
 {
     int rc;
 
-    b->fd = make_folder(b->top_fd, DATADIR_PARTIAL);
+    b->fd = backup_make_folder(b->top_fd, DATADIR_PARTIAL);
     if (b->fd < 0)
         return b->fd;
     rc = make_log_folder(b->fd);
     if (rc == 0) {
-        b->keyspace_fd = make_folder(b->fd, "keyspace");
+        b->keyspace_fd = backup_make_folder(b->fd, "keyspace");
         rc = b->keyspace_fd < 0 ? b->keyspace_fd : 0;
     }
     if (rc < 0)
@@ -118,7 +107,7 @@ make_copy_dir(struct backup *b)
 {
     int rc;
 
-    b->top_fd = make_folder(AT_FDCWD, b->path);
+    b->top_fd = backup_make_folder(AT_FDCWD, b->path);
     if (b->top_fd < 0)
         return b->top_fd;
     rc = is_empty(b->top_fd);
@@ -170,89 +159,6 @@ publish_copy(struct backup *b)
     if (rc == 0 && fsync(b->top_fd) < 0)
         rc = -errno;
     return rc < 0 ? rc : sync_parent(b->top_fd);
-}
-
-/* ---- plain files ------------------------------------------------------- */
-
-static int
-copy_bytes(int from, int to)
-{
-    ssize_t n;
-
-    /* Unlike copy_file_range(2), sendfile(2) copies to any file system. */
-    do
-        n = sendfile(to, from, NULL, COPY_SIZE);
-    while (n > 0 || (n < 0 && errno == EINTR));
-    return n < 0 || fsync(to) < 0 ? -errno : 0;
-}
-
-static int
-copy_file(int from_fd, int to_fd, const char *name)
-{
-    int from, to, rc;
-
-    from =
-        openat(from_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (from < 0)
-        return -errno;
-    to = openat(to_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (to < 0) {
-        rc = -errno;
-        goto close_from;
-    }
-    rc = copy_bytes(from, to);
-    if (close(to) < 0 && rc == 0)
-        rc = -errno;
-
-close_from:
-    (void)close(from);
-    return rc;
-}
-
-static int
-copy_entries(DIR *dir, int to_fd)
-{
-    const int from_fd = dirfd(dir);
-    const char *name;
-    int rc;
-
-    while ((rc = dirstream_next(dir, &name)) > 0) {
-        struct stat st;
-
-        if (fstatat(from_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-            rc = errno == ENOENT ? 0 : -errno; /* deleted meanwhile */
-        else if (S_ISREG(st.st_mode))
-            rc = copy_file(from_fd, to_fd, name);
-        if (rc < 0)
-            break;
-    }
-    return rc;
-}
-
-/* live/ is small, and each of its files is valid at any moment.  There may be
- * none yet. */
-static int
-copy_live(struct backup *b)
-{
-    DIR *dir;
-    int to, rc;
-
-    rc = dirstream_open(b->in.dir.fd, "live", &dir);
-    if (rc < 0)
-        return rc == -ENOENT ? 0 : rc;
-    to = make_folder(b->fd, "live");
-    if (to < 0) {
-        rc = to;
-        goto close_dir;
-    }
-    rc = copy_entries(dir, to);
-    if (rc == 0 && fsync(to) < 0)
-        rc = -errno;
-    (void)close(to); /* synced, or failed already */
-
-close_dir:
-    (void)closedir(dir);
-    return rc;
 }
 
 /* ---- keyspaces --------------------------------------------------------- */
@@ -353,15 +259,9 @@ add_first(void *ctx, const struct held_summary *s)
 {
     struct backup *b = ctx;
 
-    if (b->first_count == b->first_capacity) {
-        const size_t more = 2 * b->first_capacity + 16;
-        void *moved = realloc(b->first, more * sizeof *b->first);
-
-        if (moved == NULL)
-            return -ENOMEM;
-        b->first = moved;
-        b->first_capacity = more;
-    }
+    if (array_grow(&b->first, &b->first_capacity, b->first_count + 1,
+                   sizeof *b->first) < 0)
+        return -ENOMEM;
     b->first[b->first_count].size = s->name_size;
     memcpy(b->first[b->first_count++].bytes, s->name, s->name_size);
     return 0;
@@ -451,7 +351,7 @@ copy_all(struct backup *b)
     if (rc == 0)
         rc = remove_locks(b->fd);
     if (rc == 0)
-        rc = copy_live(b);
+        rc = backup_live(b->in.dir.fd, b->fd);
     if (rc == 0 && (fsync(b->keyspace_fd) < 0 || fsync(b->fd) < 0))
         rc = -errno;
     return rc < 0 ? rc : publish_copy(b);
@@ -564,6 +464,13 @@ cmd_backup(struct cmd_line *line)
     struct backup b = {.line = line, .path = line->args[0]};
     int status;
 
+    if (line->config.store_cluster) {
+        diag(DIAG_ERROR,
+             "store = cluster: the counters are not in %s; save the "
+             "files of the cluster's servers instead",
+             line->config.data_dir);
+        return CONFIG_EXIT_USAGE;
+    }
     status = become_user(&b);
     if (status == 0)
         status = store_session_open(line, false, &b.in);

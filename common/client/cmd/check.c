@@ -15,15 +15,15 @@
 #include "common/base/bytes.h"
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd.h"
-#include "common/client/cmd/logfile.h"
 #include "common/client/cmd/output.h"
 #include "common/client/cmd/progress.h"
 #include "common/client/cmd/store_session.h"
 #include "common/client/cmd/wait_merged.h"
+#include "common/journal/requests.h"
 #include "common/log/inspect.h"
+#include "common/log/logfile.h"
 
-#define TEXT_SIZE  512
-#define OPEN_TRIES 50
+#define TEXT_SIZE 512
 
 /* The highest epoch any keyspace has of one log. */
 struct known {
@@ -278,20 +278,6 @@ check_mark(struct check *c, const struct log_header *h)
                  states[h->state], h->epoch, keyspace, k->mark.epoch);
 }
 
-static int
-open_log(const struct check *c, const char *name)
-{
-    unsigned pause_ms = 0;
-    int fd = -EBUSY;
-
-    for (int i = 0; i < OPEN_TRIES && fd == -EBUSY; i++) {
-        fd = logfile_open(c->in.dir.log_fd, name);
-        if (fd == -EBUSY)
-            wait_pause(&pause_ms);
-    }
-    return fd;
-}
-
 static void
 check_report(struct check *c, const struct logfile *f, const struct inspect *r)
 {
@@ -308,13 +294,16 @@ check_report(struct check *c, const struct logfile *f, const struct inspect *r)
                      "slots damaged: %" PRIu32 " of %" PRIu32
                      "; a daemon will set it aside",
                      r->damaged, r->valid + r->damaged);
+    if (!r->header_ok[0] || !r->header_ok[1])
+        report_note(c, "header block %d is not valid; the other one rules",
+                    r->header_ok[0] ? 1 : 0);
     check_mark(c, &r->header);
     if (r->header.state != LOG_SEALED)
         return;
     c->waiting++;
     report_note(c, "%s: %" PRIu64 " increment%s to be merged",
-                f->locked ? "owned" : "full", r->header.count,
-                output_plural(r->header.count));
+                f->locked ? "owned" : "full", r->header.count - r->header.marks,
+                output_plural(r->header.count - r->header.marks));
 }
 
 static void
@@ -324,7 +313,7 @@ check_log(struct check *c, const struct logfile *f)
     int fd, rc;
 
     c->logs++;
-    fd = open_log(c, f->name);
+    fd = wait_open_log(c->in.dir.log_fd, f->name);
     if (fd == -ENOENT)
         return; /* gone meanwhile: its owner set it aside */
     if (fd < 0) {
@@ -430,6 +419,34 @@ check_held(struct check *c)
                   : unmerged_each_damaged(&c->in.dir, check_damaged_file, c);
 }
 
+/* ---- requests with an Idempotency-Key ------------------------------------ */
+
+static void
+ignore_request(void *ctx, const struct counted_request *q)
+{
+    (void)ctx; /* that it can be read is enough */
+    (void)q;
+}
+
+static int
+check_requests(struct check *c)
+{
+    struct requests *r;
+    int rc = requests_open(&r, c->in.dir.fd);
+
+    if (rc < 0)
+        return rc;
+    requests_read_only(r);
+    rc = requests_each(r, ignore_request, NULL);
+    look_at(c, "requests", (const uint8_t *)REQUESTS_FOLDER,
+            strlen(REQUESTS_FOLDER));
+    if (requests_damaged(r) > 0)
+        report_fault(c, "damaged: a request with an Idempotency-Key that was "
+                        "recorded there and is sent again counts again");
+    requests_close(r);
+    return rc == -ENOKEY ? 0 : rc; /* there are none */
+}
+
 /* ---- the subcommand ---------------------------------------------------- */
 
 static int
@@ -471,6 +488,8 @@ run_check(struct check *c)
         rc = check_logs(c);
     if (rc == 0 && c->line->arg_count == 0)
         rc = check_held(c);
+    if (rc == 0 && c->line->arg_count == 0)
+        rc = check_requests(c);
     progress_clear(&c->progress);
     status = print_summary(c);
     if (rc < 0) {

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "common/client/lib/countd.h"
 #include "common/setup/config.h"
@@ -64,6 +65,13 @@ extern const struct cmd_option cmd_common_options[];
 /* The whole program: parses, runs, returns the exit status. */
 int cmd_main(int argc, char **argv);
 
+/* What the table says: the list of all commands, where `out` is stderr after a
+ * mistake; one command.  cmd_printed() is the exit status for what has been
+ * printed until now. */
+void cmd_help_overview(FILE *out);
+int cmd_help_print(const struct cmd *c);
+int cmd_printed(void);
+
 /* Value of an option of this subcommand, "" for a flag, NULL when it was not
  * given. */
 const char *cmd_value(const struct cmd_line *line, const char *option);
@@ -104,11 +112,13 @@ int cmd_set_host(struct config *c, const char *host);
 
 enum cmd_peer {
     CMD_READER,
+    CMD_HISTORY, /* the reader, asked about history */
     CMD_WRITER,
     CMD_WRITER_SILENT,
     CMD_COUNTER,
     CMD_SEMAPHORE,
-    CMD_HTTP
+    CMD_SEQUENCE,
+    CMD_QUOTA
 };
 
 /* Where one of the daemons is asked: its socket in the data directory, but
@@ -118,6 +128,8 @@ enum cmd_peer {
 struct cmd_place {
     const char *directory; /* NULL: the address */
     const char *setting;   /* that says so, for messages */
+    const char *word;      /* what is served there: "quota" */
+    const char *daemon;
     char address[CONFIG_TEXT_SIZE + 24];
     char text[CONFIG_TEXT_SIZE + 32]; /* the address, or DIR/socket/NAME */
 };
@@ -130,15 +142,14 @@ void cmd_find_place(const struct cmd_line *line, enum cmd_peer peer,
  * answers. */
 bool cmd_names_directory(const struct cmd_line *line);
 
-/* Reports what an error of connecting to the socket in a directory means.
- * False: it is another error, or no directory was asked. */
-bool cmd_socket_failed(const struct cmd_place *place, const char *daemon,
-                       int rc);
-
 /* A handle for one of the daemons, by the settings; connects at first use.
  * `buffer_size` 0: the library's.  Returns an exit status. */
 int cmd_connect(const struct cmd_line *line, enum cmd_peer peer,
                 size_t buffer_size, struct countd **out);
+
+/* A handle for CMD_SEQUENCE or CMD_QUOTA. */
+int cmd_http_open(const struct cmd_line *line, enum cmd_peer peer,
+                  struct countd_http **out);
 
 /* Says what an error of libcountd means here and returns the status. */
 int cmd_peer_failed(const struct cmd_line *line, enum cmd_peer peer, int rc);
@@ -160,6 +171,7 @@ int cmd_keyspaces(struct cmd_line *line);
 int cmd_statsd(struct cmd_line *line);
 int cmd_flush(struct cmd_line *line);
 int cmd_held(struct cmd_line *line);
+int cmd_store(struct cmd_line *line);
 int cmd_drop(struct cmd_line *line);
 int cmd_del(struct cmd_line *line);
 int cmd_log(struct cmd_line *line);
@@ -171,6 +183,8 @@ int cmd_acquire(struct cmd_line *line);
 int cmd_live(struct cmd_line *line);
 int cmd_seq(struct cmd_line *line);
 int cmd_quota(struct cmd_line *line);
+int cmd_keys(struct cmd_line *line);
+int cmd_distinct(struct cmd_line *line);
 int cmd_status(struct cmd_line *line);
 int cmd_watch(struct cmd_line *line);
 int cmd_board(struct cmd_line *line);

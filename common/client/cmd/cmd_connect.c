@@ -1,12 +1,11 @@
 /* common/client/cmd/cmd_connect.c - see cmd.h: connections to the
- * daemons.  cmd_find_place() decides socket or port, cmd_connect() connects,
- * cmd_peer_failed() reports an error with its remedy. */
+ * daemons.  cmd_find_place() decides socket or port, cmd_connect() connects. */
 #include "common/client/cmd/cmd.h"
-#include "common/client/cmd/wait_merged.h"
 
-#include <errno.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -64,47 +63,67 @@ cmd_set_host(struct config *c, const char *host)
 static const struct {
     const char *socket;
     const char *keys[2]; /* settings of its port */
+    size_t address_at;   /* of the first in struct config, or of the second */
+    size_t port_at;      /* of the first; 0: the address has the port */
+    const char *word;
 } peers[] = {
-    [CMD_READER] = {LOCAL_READ, {"read.listen"}},
-    [CMD_WRITER] = {LOCAL_ACK, {"write.ack_listen"}},
-    [CMD_WRITER_SILENT] = {LOCAL_COUNT, {"write.listen"}},
-    [CMD_COUNTER] = {LOCAL_COUNTER, {"counter.port", "live.address"}},
-    [CMD_SEMAPHORE] = {LOCAL_SEMAPHORE, {"semaphore.port", "live.address"}},
-    [CMD_HTTP] = {LOCAL_HTTP, {"http.listen"}},
+    [CMD_READER] = {LOCAL_READ,
+                    {"read.listen"},
+                    offsetof(struct config, read_listen),
+                    0,
+                    "read"},
+    [CMD_HISTORY] = {LOCAL_READ,
+                     {"read.listen"},
+                     offsetof(struct config, read_listen),
+                     0,
+                     "read"},
+    [CMD_WRITER] = {LOCAL_ACK,
+                    {"write.ack_listen"},
+                    offsetof(struct config, write_ack_listen),
+                    0,
+                    "write"},
+    [CMD_WRITER_SILENT] = {LOCAL_COUNT,
+                           {"write.listen"},
+                           offsetof(struct config, write_listen),
+                           0,
+                           "write"},
+    [CMD_COUNTER] = {LOCAL_COUNTER,
+                     {"counter.port", "live.address"},
+                     offsetof(struct config, live_address),
+                     offsetof(struct config, counter_port),
+                     "counter"},
+    [CMD_SEMAPHORE] = {LOCAL_SEMAPHORE,
+                       {"semaphore.port", "live.address"},
+                       offsetof(struct config, live_address),
+                       offsetof(struct config, semaphore_port),
+                       "semaphore"},
+    [CMD_SEQUENCE] = {LOCAL_HTTP,
+                      {"http.listen"},
+                      offsetof(struct config, http_listen),
+                      0,
+                      "sequence"},
+    [CMD_QUOTA] = {LOCAL_HTTP,
+                   {"http.listen"},
+                   offsetof(struct config, http_listen),
+                   0,
+                   "quota"},
 };
 
 static void
 format_address(const struct config *c, enum cmd_peer peer, char *text,
                size_t size)
 {
-    const char *address = NULL;
-    uint64_t port = c->semaphore_port;
+    const char *address = (const char *)c + peers[peer].address_at;
+    uint64_t port = 0;
 
-    switch (peer) {
-    case CMD_READER:
-        address = c->read_listen;
-        break;
-    case CMD_WRITER:
-        address = c->write_ack_listen;
-        break;
-    case CMD_WRITER_SILENT:
-        address = c->write_listen;
-        break;
-    case CMD_HTTP:
-        address = c->http_listen;
-        break;
-    case CMD_COUNTER:
-        port = c->counter_port;
-        break;
-    case CMD_SEMAPHORE:
-        break;
-    }
-    if (address)
-        (void)snprintf(text, size, "%s", address); /* fits, as below */
+    if (peers[peer].port_at > 0)
+        memcpy(&port, (const char *)c + peers[peer].port_at, sizeof port);
+    if (peers[peer].port_at == 0)
+        (void)snprintf(text, size, "%s", address);
     else if (port == CONFIG_PORT_SOCKET)
         (void)snprintf(text, size, LISTENER_NO_PORT);
     else
-        (void)snprintf(text, size, "%s:%" PRIu64, c->live_address, port);
+        (void)snprintf(text, size, "%s:%" PRIu64, address, port);
 }
 
 /* Whether the command line has -o with this setting. */
@@ -171,6 +190,9 @@ cmd_find_place(const struct cmd_line *line, enum cmd_peer peer,
                struct cmd_place *out)
 {
     out->setting = peers[peer].keys[0];
+    out->word = peers[peer].word;
+    out->daemon =
+        strcmp(out->word, "read") == 0 ? "countd-read" : "countd-write";
     out->directory = NULL;
     format_address(&line->config, peer, out->address, sizeof out->address);
     if (uses_socket(line, peer, out->address)) {
@@ -182,26 +204,7 @@ cmd_find_place(const struct cmd_line *line, enum cmd_peer peer,
     }
 }
 
-bool
-cmd_socket_failed(const struct cmd_place *place, const char *daemon, int rc)
-{
-    if (!place->directory || (rc != -ECONNREFUSED && rc != -EPERM))
-        return false;
-    if (rc == -EPERM)
-        diag(DIAG_ERROR,
-             "user id %ld may not use %s: run countd as the owner of the "
-             "directory, or set socket.group to a group of this user",
-             (long)geteuid(), place->text);
-    else
-        diag(DIAG_ERROR,
-             "%s does not serve %s; does it run on this directory, and is its "
-             "port on? countd serve starts it, and -H or -o %s=... names "
-             "another place",
-             daemon, place->text, place->setting);
-    return true;
-}
-
-/* ---- increments and ranges ---------------------------------------------- */
+/* ---- handles ------------------------------------------------------------ */
 
 int
 cmd_connect(const struct cmd_line *line, enum cmd_peer peer, size_t buffer_size,
@@ -238,71 +241,18 @@ cmd_connect(const struct cmd_line *line, enum cmd_peer peer, size_t buffer_size,
     return rc < 0 ? cmd_peer_failed(line, peer, rc) : 0;
 }
 
-/* Errors of the settings or the line: restarting cannot help.  False for
- * others. */
-static bool
-is_misuse(const struct cmd_line *line, const char *setting, const char *address,
-          int rc)
-{
-    if (rc == -EADDRNOTAVAIL) {
-        diag(DIAG_ERROR, "%s: %s %s", setting, address, net_resolve_error(rc));
-        return true;
-    }
-    if (rc != -ENAMETOOLONG)
-        return false;
-    diag(DIAG_ERROR,
-         "a name is longer than message.keyspace_size=%" PRIu64
-         " or message.key_size=%" PRIu64,
-         line->config.keyspace_size, line->config.key_size);
-    return true;
-}
-
 int
-cmd_peer_failed(const struct cmd_line *line, enum cmd_peer peer, int rc)
+cmd_http_open(const struct cmd_line *line, enum cmd_peer peer,
+              struct countd_http **out)
 {
-    const char *daemon = peer == CMD_READER ? "countd-read" : "countd-write";
+    struct countd_http_options options = {.size = sizeof options};
     struct cmd_place place;
-    const char *setting, *address = place.text;
+    int rc;
 
     cmd_find_place(line, peer, &place);
-    setting = place.setting;
-    if (cmd_socket_failed(&place, daemon, rc))
-        return CONFIG_EXIT_SYSTEM;
-    if (is_misuse(line, setting, address, rc))
-        return CONFIG_EXIT_USAGE;
-    if (rc == -ETIMEDOUT && peer != CMD_READER && wait_has_datadir(line) &&
-        wait_report_full_disk(line))
-        return CONFIG_EXIT_SYSTEM;
-    if (rc == -ECONNREFUSED)
-        diag(DIAG_ERROR,
-             "%s at %s does not answer; is it running? countd serve starts "
-             "it, and %s says where it is",
-             daemon, address, setting);
-    else if (rc == -ENOTCONN)
-        diag(DIAG_ERROR,
-             "%s at %s ended the connection; has it stopped? or is %s not "
-             "its port?",
-             daemon, address, setting);
-    else if (rc == -EPROTO)
-        diag(DIAG_ERROR, "what answers at %s is not %s; is %s its port?",
-             address, daemon, setting);
-    else if (rc == -ETIMEDOUT)
-        diag(DIAG_ERROR, "%s at %s did not answer in time; is %s its port%s?",
-             daemon, address, setting,
-             peer == CMD_READER ? "" : ", are the message sizes its own");
-    else if (rc == -EAGAIN) /* of cmd_connect(); others do not pass it on */
-        diag(DIAG_ERROR, "%s: %s %s", setting, address, net_resolve_error(rc));
-    else if (rc == -EBADMSG)
-        diag(DIAG_ERROR,
-             "%s at %s refused a message; are message.keyspace_size and "
-             "message.key_size the server's?",
-             daemon, address);
-    else if (rc == -EIO)
-        diag(DIAG_ERROR,
-             "%s cannot read the keyspace; its messages say why, and countd "
-             "check says where the file is damaged",
-             daemon);
-    else
-        diag_errno(DIAG_ERROR, rc, "%s at %s", daemon, address);
-    return CONFIG_EXIT_SYSTEM;
+    options.directory = place.directory;
+    options.address = place.directory ? NULL : place.address;
+    options.token = getenv("COUNTD_TOKEN");
+    rc = countd_http_open(out, &options);
+    return rc < 0 ? cmd_peer_failed(line, peer, rc) : 0;
 }

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "common/base/diag.h"
-#include "common/client/cmd/help.h"
 
 #define SHOWN_SIZE 64 /* bytes of a bad argument that an error shows */
 
@@ -297,19 +296,19 @@ cmd_main(int argc, char **argv)
     if (argc == 2 &&
         (strcmp(argv[1], "-V") == 0 || strcmp(argv[1], "--version") == 0)) {
         (void)printf("countd %s\n", COUNTD_VERSION);
-        return help_printed();
+        return cmd_printed();
     }
     rc = parse_line(&line, argc, argv);
     if (rc < 0) {
         if (line.cmd != NULL)
-            return help_print(line.cmd);
-        help_overview(stdout);
-        return help_printed();
+            return cmd_help_print(line.cmd);
+        cmd_help_overview(stdout);
+        return cmd_printed();
     }
     if (rc > 0)
         return rc;
     if (line.cmd == NULL) {
-        help_overview(stderr);
+        cmd_help_overview(stderr);
         return CONFIG_EXIT_USAGE;
     }
     rc = check_options(&line);

@@ -55,11 +55,11 @@
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
-#include "common/client/cmd/logfile.h"
 #include "common/client/cmd/output.h"
 #include "common/client/cmd/purge.h"
 #include "common/client/cmd/store_session.h"
 #include "common/client/cmd/wait_merged.h"
+#include "common/log/logfile.h"
 #include "common/setup/reserve.h"
 #include "common/wire/query.h"
 

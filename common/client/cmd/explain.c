@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/array.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/client/cmd/archived.h"
@@ -30,7 +31,7 @@
 
 #define LOOKS_MAX 100
 
-struct mark {
+struct explain_mark {
     struct store_fill m;
     bool done;
     bool archived; /* this very fill is */
@@ -51,7 +52,7 @@ struct explain {
 
     bool found; /* the key has a count */
     struct store_row row;
-    struct mark *marks;
+    struct explain_mark *marks;
     size_t mark_count, mark_room;
     bool steady; /* marks, count and history are of one moment */
     struct key_history past;
@@ -74,17 +75,11 @@ keep_mark(void *ctx, const struct store_fill *m,
 {
     struct explain *e = ctx;
 
-    if (e->mark_count == e->mark_room) {
-        const size_t room = 2 * e->mark_room + 64;
-        void *larger = realloc(e->marks, room * sizeof *e->marks);
-
-        if (larger == NULL)
-            return -ENOMEM;
-        e->marks = larger;
-        e->mark_room = room;
-    }
+    if (array_grow(&e->marks, &e->mark_room, e->mark_count + 1,
+                   sizeof *e->marks) < 0)
+        return -ENOMEM;
     e->marks[e->mark_count++] =
-        (struct mark){.m = *m, .done = info->state == STORE_MARK_DONE};
+        (struct explain_mark){.m = *m, .done = info->state == STORE_MARK_DONE};
     return 0;
 }
 
@@ -99,7 +94,7 @@ compare_mark(void *ctx, const struct store_fill *m,
              const struct store_mark_info *info)
 {
     struct compare *c = ctx;
-    const struct mark *had = &c->e->marks[c->at];
+    const struct explain_mark *had = &c->e->marks[c->at];
 
     c->same = c->at < c->e->mark_count &&
               memcmp(had->m.uuid, m->uuid, sizeof m->uuid) == 0 &&
@@ -170,7 +165,7 @@ static bool
 is_in(struct explain *e, const struct archive_header *h)
 {
     for (size_t i = 0; i < e->mark_count; i++) {
-        struct mark *k = &e->marks[i];
+        struct explain_mark *k = &e->marks[i];
         const bool same = k->m.epoch == h->epoch;
 
         if (memcmp(k->m.uuid, h->uuid, sizeof h->uuid) != 0)
@@ -224,18 +219,6 @@ read_share(struct explain *e, const struct archived *a, bool in,
     return rc < 0 ? rc : count;
 }
 
-static const char *
-sum_text(int128 sum, char text[TABLE_SUM_SIZE])
-{
-    return table_sum((int64_t)(sum >> 64), (uint64_t)sum, text);
-}
-
-static struct cell
-sum_cell(int128 sum, char text[TABLE_SUM_SIZE])
-{
-    return cell_sum((int64_t)(sum >> 64), (uint64_t)sum, text);
-}
-
 static const struct table_column columns[] = {
     {"first received", "first_received", false},
     {"last", "last_received", false},
@@ -268,7 +251,7 @@ print_share(struct explain *e, const struct archived *a, const struct share *s,
                             cell_number((int64_t)a->header.index),
                             cell_number((int64_t)a->header.epoch),
                             cell_number((int64_t)s->increments),
-                            sum_cell(s->sum, sum),
+                            output_sum_cell(s->sum, sum),
                             cell_bool(in),
                         });
 }
@@ -347,8 +330,8 @@ print_facts(struct explain *e)
 
     key_history_facts(&e->past, &e->out, count_of(e));
     output_fact(o, "increments", cell_number((int64_t)e->increments));
-    output_fact(o, "sum", sum_cell(e->sum, sum));
-    output_fact(o, "rest", sum_cell(rest_of(e), rest));
+    output_fact(o, "sum", output_sum_cell(e->sum, sum));
+    output_fact(o, "rest", output_sum_cell(rest_of(e), rest));
     output_fact(o, "archive_begins",
                 e->begins_ms == UINT64_MAX
                     ? cell_none()
@@ -375,42 +358,40 @@ print_sentences(const struct explain *e)
     key_history_summarize(&e->past, count_of(e), e->utc);
     (void)printf("from %" PRIu64 " increment%s in archived logs: %s\n",
                  e->increments, output_plural(e->increments),
-                 sum_text(e->sum, sum));
+                 output_sum(e->sum, sum));
     if (e->begins_ms == UINT64_MAX) {
         (void)printf("the rest: %s; no log is archived\n",
-                     sum_text(rest_of(e), rest));
+                     output_sum(rest_of(e), rest));
         return;
     }
     time_text_format(e->begins_ms, e->utc, when);
     (void)printf("the rest, from before the archive begins at %s: %s\n", when,
-                 sum_text(rest_of(e), rest));
+                 output_sum(rest_of(e), rest));
 }
 
 /* Warns on stderr of everything that can make the logs and the count differ. */
 static void
 print_warnings(struct explain *e)
 {
+    const struct {
+        uint64_t count;
+        const char *what, *end;
+    } counts[] = {
+        {e->missing, "logs that were merged and could not be archived",
+         "; the rest may be theirs"},
+        {e->damaged, "archived logs that cannot be read",
+         "; the rest may be theirs"},
+        {e->unarchived, "logs merged since the archive begins and not in it",
+         "; the rest may be theirs"},
+        {e->waiting, "increments in archived logs that are not in the count",
+         ""},
+    };
     struct unmerged unmerged;
 
-    if (e->missing > 0)
-        diag(DIAG_WARNING,
-             "logs that were merged and could not be archived: %" PRIu64
-             "; the rest may be theirs",
-             e->missing);
-    if (e->damaged > 0)
-        diag(DIAG_WARNING,
-             "archived logs that cannot be read: %" PRIu64
-             "; the rest may be theirs",
-             e->damaged);
-    if (e->unarchived > 0)
-        diag(DIAG_WARNING,
-             "logs merged since the archive begins and not in it: %" PRIu64
-             "; the rest may be theirs",
-             e->unarchived);
-    if (e->waiting > 0)
-        diag(DIAG_WARNING,
-             "increments in archived logs that are not in the count: %" PRIu64,
-             e->waiting);
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        if (counts[i].count > 0)
+            diag(DIAG_WARNING, "%s: %" PRIu64 "%s", counts[i].what,
+                 counts[i].count, counts[i].end);
     if (e->found && e->row.saturated)
         diag(DIAG_WARNING, "the count has reached a limit of int64: what was "
                            "beyond it is lost, the rest says nothing");

@@ -13,16 +13,9 @@
 #include "common/client/cmd/output.h"
 #include "common/client/cmd/store_session.h"
 #include "common/client/cmd/wait_merged.h"
+#include "common/store/held_table.h"
 
 /* ---- list -------------------------------------------------------------- */
-
-static const struct table_column columns[] = {
-    {"records", "records", true},   {"fills", "fills", true},
-    {"bytes", "bytes", true},       {"oldest", "oldest_ms", true},
-    {"since", "since_ms", true},    {"why", "why", false},
-    {"keyspace", "keyspace", false}};
-
-#define WHY_SIZE 96
 
 struct held_list {
     const struct config *config;
@@ -31,52 +24,30 @@ struct held_list {
     bool any;
 };
 
-/* Unix time; for people how long ago that is. */
-static struct cell
-time_cell(const struct held_list *l, uint64_t unix_ms, char age[32])
+/* People see how long ago a time is. */
+static void
+show_age(const struct held_list *l, struct cell *time, char age[32])
 {
-    if (l->out.format != OUTPUT_PEOPLE)
-        return cell_number((int64_t)unix_ms);
-    output_age((int64_t)(l->now_ms - unix_ms), age);
-    return cell_text(age);
-}
-
-/* Why a keyspace refused, with the settings and their values where it may be
- * one of these. */
-static const char *
-why_text(const struct config *c, int error, char text[WHY_SIZE])
-{
-    if (error == 0)
-        return "waits behind records that were held before it";
-    if (abs(error) != EDQUOT)
-        return diag_text(error);
-    if (c->keyspace_max_keys == 0)
-        (void)snprintf(text, WHY_SIZE, "over keyspace.max=%" PRIu64,
-                       c->keyspace_max);
-    else
-        (void)snprintf(text, WHY_SIZE,
-                       "over keyspace.max=%" PRIu64
-                       " or keyspace.max_keys=%" PRIu64,
-                       c->keyspace_max, c->keyspace_max_keys);
-    return text;
+    output_age((int64_t)l->now_ms - time->number, age);
+    *time = cell_text(age);
 }
 
 static int
 list_row(void *ctx, const struct held_summary *s)
 {
     struct held_list *l = ctx;
-    char oldest[32], since[32], why[WHY_SIZE];
+    const struct held_limits limits = {l->config->keyspace_max,
+                                       l->config->keyspace_max_keys};
+    char oldest[32], since[32], why[HELD_WHY_SIZE];
+    struct cell cells[HELD_COLUMNS];
 
     l->any = true;
-    output_row(&l->out, (const struct cell[]){
-                            cell_number((int64_t)s->records),
-                            cell_number((int64_t)s->fills),
-                            cell_number((int64_t)s->bytes),
-                            time_cell(l, s->oldest_ms, oldest),
-                            time_cell(l, s->since_ms, since),
-                            cell_text(why_text(l->config, s->error, why)),
-                            cell_name(s->name, s->name_size),
-                        });
+    held_cells(s, &limits, why, cells);
+    if (l->out.format == OUTPUT_PEOPLE) {
+        show_age(l, &cells[HELD_OLDEST], oldest);
+        show_age(l, &cells[HELD_SINCE], since);
+    }
+    output_row(&l->out, cells);
     return 0;
 }
 
@@ -93,7 +64,7 @@ held_list(struct cmd_line *line)
         return status;
     rc = unmerged_snapshot_begin(in.held);
     if (rc == 0) {
-        output_init(&l.out, line, columns, sizeof columns / sizeof columns[0]);
+        output_init(&l.out, line, held_columns, HELD_COLUMNS);
         rc = held_each(in.held, list_row, &l);
         held_snapshot_end(in.held);
         output_rows_end(&l.out);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/base/array.h"
 #include "common/client/cmd/time_text.h"
 
 #define MINUTE 60   /* seconds */
@@ -22,17 +23,12 @@ key_history_free(struct key_history *p)
 static int
 add_row(struct key_history *p, const struct key_history_row *row)
 {
-    if (p->count == p->room) {
-        const size_t room = 2 * p->room + 64;
-        void *larger = realloc(p->rows, room * sizeof *p->rows);
+    const int rc =
+        array_grow(&p->rows, &p->room, p->count + 1, sizeof *p->rows);
 
-        if (larger == NULL)
-            return -ENOMEM;
-        p->rows = larger;
-        p->room = room;
-    }
-    p->rows[p->count++] = *row;
-    return 0;
+    if (rc == 0)
+        p->rows[p->count++] = *row;
+    return rc;
 }
 
 /* ---- history ----------------------------------------------------------- */
@@ -184,12 +180,6 @@ static const struct table_column columns[] = {
     {"in archived logs", "logged", true},
 };
 
-static struct cell
-sum_cell(int128 sum, char text[TABLE_SUM_SIZE])
-{
-    return cell_sum((int64_t)(sum >> 64), (uint64_t)sum, text);
-}
-
 void
 key_history_print(const struct key_history *p, struct output *o, bool utc)
 {
@@ -203,8 +193,8 @@ key_history_print(const struct key_history *p, struct output *o, bool utc)
         const struct cell cells[] = {
             o->format == OUTPUT_PEOPLE ? cell_text(from)
                                        : cell_number(r->start),
-            r->any ? sum_cell(r->sum, sum) : cell_none(),
-            sum_cell(r->logged, logged),
+            r->any ? output_sum_cell(r->sum, sum) : cell_none(),
+            output_sum_cell(r->logged, logged),
         };
 
         time_text_format((uint64_t)r->start * 1000, utc, from);
@@ -220,11 +210,11 @@ key_history_facts(const struct key_history *p, struct output *o, int64_t count)
     char text[TABLE_SUM_SIZE];
 
     output_fact(o, "history_sum",
-                p->kept ? sum_cell(p->sum, text) : cell_none());
+                p->kept ? output_sum_cell(p->sum, text) : cell_none());
     output_fact(o, "history_since",
                 p->kept ? cell_number(p->since) : cell_none());
     output_fact(o, "not_in_history",
-                p->kept ? sum_cell(outside, text) : cell_none());
+                p->kept ? output_sum_cell(outside, text) : cell_none());
 }
 
 /* Errors of stdout are reported by output_fini(). */
@@ -238,17 +228,15 @@ key_history_summarize(const struct key_history *p, int64_t count, bool utc)
         (void)puts("in history: no history is kept");
         return;
     }
-    (void)printf("in history: %s\n",
-                 table_sum((int64_t)(p->sum >> 64), (uint64_t)p->sum, text));
+    (void)printf("in history: %s\n", output_sum(p->sum, text));
     time_text_format((uint64_t)p->since * 1000, utc, when);
     if (p->since > 0)
         (void)printf("not known: what came before %s, when no history was kept "
                      "yet or which is older than it is kept\n",
                      when);
     if (outside != 0)
-        (void)printf(
-            "not in history: %s, %s by del or drop, or beyond a limit "
-            "of int64\n",
-            table_sum((int64_t)(outside >> 64), (uint64_t)outside, text),
-            p->since > 0 ? "from before that, or changed" : "changed");
+        (void)printf("not in history: %s, %s by del or drop, or beyond a limit "
+                     "of int64\n",
+                     output_sum(outside, text),
+                     p->since > 0 ? "from before that, or changed" : "changed");
 }

@@ -3,7 +3,7 @@
  *
  * Names and keys arrive page by page; totals are requested a page at a time.
  * Size and file are shown only with access to the data directory.  Read from
- * the end: cmd_keyspaces(), run_list(), take_pages(). */
+ * the end: cmd_keyspaces(), run_list(), print_pages(). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -24,130 +24,76 @@ static const struct table_column columns[] = {
     {"file", "file", false},
 };
 
-struct entry {
-    struct cmd_name name;
-    int64_t keys;  /* below 0: its file cannot be read */
-    int64_t total; /* if `has_total` */
-    int64_t size;  /* bytes on disk; below 0: not known */
-    bool has_total;
-    char file[FILE_SIZE]; /* "": not known */
-};
-
 struct keyspaces_list {
     struct countd *c;
     struct datadir dir;
     bool has_dir;
-    struct entry *entries; /* of one page */
-    size_t count, capacity;
     int64_t as_of_ms;
     bool answered; /* nothing is printed before that */
     struct output out;
 };
 
-/* ---- one entry --------------------------------------------------------- */
-
-/* Blocks, not length: a file has room that was never written. */
-static void
-find_file(const struct keyspaces_list *l, struct entry *e)
+/* Size on disk, below 0 if it is not known: of blocks, not the length, since a
+ * file has space that was never written. */
+static int64_t
+find_file(const struct keyspaces_list *l, const struct countd_row *row,
+          char file[FILE_SIZE])
 {
     char base[NAME_FILE_SIZE];
     struct stat st;
 
-    e->size = -1;
     if (!l->has_dir)
-        return;
-    name_to_file(e->name.bytes, e->name.size, base);
-    (void)snprintf(e->file, sizeof e->file, "%s.mdb", base);
-    if (fstatat(l->dir.keyspace_fd, e->file, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        e->file[0] = '\0';
-    else
-        e->size = (int64_t)st.st_blocks * 512;
+        return -1;
+    name_to_file((const uint8_t *)row->key, row->key_size, base);
+    (void)snprintf(file, FILE_SIZE, "%s.mdb", base);
+    if (fstatat(l->dir.keyspace_fd, file, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return -1;
+    return (int64_t)st.st_blocks * 512;
 }
 
+/* `row->count` is the number of keys, below 0 if its file cannot be read. */
 static void
-print_entry(struct keyspaces_list *l, const struct entry *e)
+print_keyspace(struct keyspaces_list *l, const struct countd_row *row,
+               const struct countd_key *total)
 {
+    char file[FILE_SIZE];
+    const int64_t size = find_file(l, row, file);
     const struct cell cells[] = {
-        e->keys < 0 ? cell_none() : cell_number(e->keys),
-        e->has_total ? cell_number(e->total) : cell_none(),
-        e->size < 0 ? cell_none() : cell_number(e->size),
-        cell_name(e->name.bytes, e->name.size),
-        e->file[0] != '\0' ? cell_text(e->file) : cell_none(),
+        row->count < 0 ? cell_none() : cell_number(row->count),
+        total->result == 0 ? cell_number(total->count) : cell_none(),
+        size < 0 ? cell_none() : cell_number(size),
+        cell_name(row->key, row->key_size),
+        size < 0 ? cell_none() : cell_text(file),
     };
 
     output_row(&l->out, cells);
 }
 
-/* ---- a page ------------------------------------------------------------ */
-
+/* A keyspace that cannot be read, or that has gone, has no total. */
 static int
-grow_list(struct keyspaces_list *l, size_t count)
+print_page(struct keyspaces_list *l, const struct countd_rows *rows)
 {
-    const size_t capacity = 2 * (l->count + count);
-    struct entry *larger;
-
-    if (l->count + count <= l->capacity)
-        return 0;
-    larger = realloc(l->entries, capacity * sizeof *larger);
-    if (larger == NULL)
-        return -ENOMEM;
-    l->entries = larger;
-    l->capacity = capacity;
-    return 0;
-}
-
-/* The totals of the entries.  One that cannot be read, or that has gone, has
- * none. */
-static int
-request_totals(struct keyspaces_list *l)
-{
-    const size_t count = l->count;
-    struct countd_key *keys = calloc(count, sizeof *keys);
+    struct countd_key *totals = calloc(rows->count + 1, sizeof *totals);
     int rc;
 
-    if (keys == NULL)
+    if (totals == NULL)
         return -ENOMEM;
-    for (size_t i = 0; i < count; i++) {
-        keys[i].keyspace = l->entries[i].name.bytes;
-        keys[i].keyspace_size = l->entries[i].name.size;
-    }
-    rc = countd_gets(l->c, keys, count);
-    for (size_t i = 0; i < count; i++) {
-        l->entries[i].has_total = keys[i].result == 0;
-        l->entries[i].total = keys[i].count;
-    }
-    free(keys);
-    return rc == -EIO ? 0 : rc;
-}
-
-static int
-take_page(struct keyspaces_list *l, const struct countd_rows *rows)
-{
-    int rc;
-
-    rc = rows->count > 0 ? grow_list(l, rows->count) : 0;
-    if (rc < 0 || rows->count == 0)
-        return rc;
     for (size_t i = 0; i < rows->count; i++) {
-        struct entry *e = &l->entries[l->count++];
-
-        *e = (struct entry){.keys = rows->rows[i].count};
-        e->name.size = rows->rows[i].key_size;
-        memcpy(e->name.bytes, rows->rows[i].key, e->name.size);
-        find_file(l, e);
+        totals[i].keyspace = rows->rows[i].key;
+        totals[i].keyspace_size = rows->rows[i].key_size;
     }
-    rc = request_totals(l);
-    if (rc < 0)
-        return rc;
-    for (size_t i = 0; i < l->count; i++)
-        print_entry(l, &l->entries[i]);
-    l->count = 0;
-    return 0;
+    rc = countd_gets(l->c, totals, rows->count);
+    if (rc == -EIO)
+        rc = 0;
+    for (size_t i = 0; rc == 0 && i < rows->count; i++)
+        print_keyspace(l, &rows->rows[i], &totals[i]);
+    free(totals);
+    return rc;
 }
 
 /* Asks for those after the last one until none is left. */
 static int
-take_pages(struct keyspaces_list *l)
+print_pages(struct keyspaces_list *l)
 {
     struct cmd_name after = {0};
     size_t got;
@@ -166,7 +112,7 @@ take_pages(struct keyspaces_list *l)
             after.size = rows->rows[got - 1].key_size;
             memcpy(after.bytes, rows->rows[got - 1].key, after.size);
         }
-        rc = take_page(l, rows);
+        rc = print_page(l, rows);
         countd_rows_free(rows);
         if (rc < 0)
             return rc;
@@ -192,9 +138,8 @@ open_dir(const struct cmd_line *line, struct keyspaces_list *l)
 static int
 run_list(struct keyspaces_list *l)
 {
-    const int rc = take_pages(l);
+    const int rc = print_pages(l);
 
-    free(l->entries);
     if (l->answered)
         output_rows_end(&l->out);
     if (rc == 0)

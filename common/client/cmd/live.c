@@ -89,13 +89,13 @@ get_values(const struct cmd_line *line, struct countd_live *l,
     int rc, status;
 
     if (text == NULL)
-        return live_failed(line, -ENOMEM);
+        return cmd_peer_failed(line, live_peer(line), -ENOMEM);
     rc = countd_live_batch(l, ops, count);
     for (size_t i = 0; i < count && rc == 0; i++)
         if (ops[i].result != -ENOENT)
             rc = ops[i].result;
-    status =
-        rc < 0 ? live_failed(line, rc) : print_values(line, ops, count, text);
+    status = rc < 0 ? cmd_peer_failed(line, live_peer(line), rc)
+                    : print_values(line, ops, count, text);
     free(text);
     return status;
 }
@@ -109,7 +109,7 @@ live_get(struct cmd_line *line)
     int status;
 
     if (ops == NULL)
-        return live_failed(line, -ENOMEM);
+        return cmd_peer_failed(line, live_peer(line), -ENOMEM);
     status = make_ops(line, ops, count);
     if (status == 0)
         status = live_connect(line, &l);
@@ -162,7 +162,7 @@ live_stats(struct cmd_line *line)
     rc = countd_live_stats(l, print_stat, &out);
     countd_live_close(l);
     status = output_fini(&out);
-    return rc < 0 ? live_failed(line, rc) : status;
+    return rc < 0 ? cmd_peer_failed(line, live_peer(line), rc) : status;
 }
 
 /* ---- dump --------------------------------------------------------------- */
@@ -201,7 +201,7 @@ live_dump(struct cmd_line *line)
     }
     p.text = malloc(LIVE_TEXT_SIZE);
     if (p.text == NULL)
-        return live_failed(line, -ENOMEM);
+        return cmd_peer_failed(line, live_peer(line), -ENOMEM);
     status = live_connect(line, &l);
     if (status == 0) {
         output_init(&p.out, line, dump_columns, 3);
@@ -210,7 +210,7 @@ live_dump(struct cmd_line *line)
         output_rows_end(&p.out);
         status = output_fini(&p.out);
         if (rc < 0)
-            status = live_failed(line, rc);
+            status = cmd_peer_failed(line, live_peer(line), rc);
     }
     free(p.text);
     return status;
@@ -262,7 +262,7 @@ live_who(struct cmd_line *line)
         if (rc == -ENOENT)
             status = CONFIG_EXIT_NEGATIVE;
         else if (rc < 0)
-            status = live_failed(line, rc);
+            status = cmd_peer_failed(line, live_peer(line), rc);
     }
     free(name.bytes);
     return status;

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "common/base/diag.h"
-#include "common/net/net.h"
 
 bool
 live_is_semaphore(const struct cmd_line *line)
@@ -47,11 +46,10 @@ live_name(const char *text, struct live_name *out)
     return CONFIG_EXIT_USAGE;
 }
 
-static void
-find_place(const struct cmd_line *line, struct cmd_place *out)
+enum cmd_peer
+live_peer(const struct cmd_line *line)
 {
-    cmd_find_place(line, live_is_semaphore(line) ? CMD_SEMAPHORE : CMD_COUNTER,
-                   out);
+    return live_is_semaphore(line) ? CMD_SEMAPHORE : CMD_COUNTER;
 }
 
 int
@@ -62,7 +60,7 @@ live_connect(const struct cmd_line *line, struct countd_live **out)
     struct cmd_place place;
     int rc;
 
-    find_place(line, &place);
+    cmd_find_place(line, live_peer(line), &place);
     options.directory = place.directory;
     if (!place.directory)
         options.address = place.address;
@@ -73,61 +71,5 @@ live_connect(const struct cmd_line *line, struct countd_live **out)
         return CONFIG_EXIT_USAGE;
     }
     rc = countd_live_open(out, &options);
-    return rc < 0 ? live_failed(line, rc) : 0;
-}
-
-int
-live_failed(const struct cmd_line *line, int rc)
-{
-    const char *word = live_word(line);
-    struct cmd_place place;
-    const char *address = place.text;
-
-    find_place(line, &place);
-    if (cmd_socket_failed(&place, "countd-write", rc))
-        return CONFIG_EXIT_SYSTEM;
-    switch (rc) {
-    case -ECONNREFUSED:
-        diag(DIAG_ERROR,
-             "countd-write at %s does not answer; does it run with "
-             "%s.enable=true? live.address and %s.port say where it is",
-             address, word, word);
-        break;
-    case -ENOTCONN:
-        diag(DIAG_ERROR,
-             "countd-write at %s closed the connection; it stopped, or "
-             "%s.max_connections are open",
-             address, word);
-        break;
-    case -ETIMEDOUT:
-        diag(DIAG_ERROR, "countd-write at %s did not answer in time", address);
-        break;
-    case -EADDRNOTAVAIL:
-    case -EINVAL:
-        diag(DIAG_ERROR, "live.address: %s %s", address, net_resolve_error(rc));
-        return CONFIG_EXIT_USAGE;
-    case -EAGAIN:
-        diag(DIAG_ERROR, "live.address: %s %s", address, net_resolve_error(rc));
-        break;
-    case -EPROTO:
-        diag(DIAG_ERROR, "what answers at %s does not speak the %s protocol",
-             address, word);
-        break;
-    case -ENOMEM:
-        diag(DIAG_ERROR,
-             "no memory; or countd-write at %s has used up its "
-             "counter.max_memory",
-             address);
-        break;
-    case -EOPNOTSUPP:
-        diag(DIAG_ERROR,
-             "the server at %s does not know this request; is it for "
-             "semaphores?",
-             address);
-        break;
-    default:
-        diag_errno(DIAG_ERROR, rc, "countd-write at %s", address);
-        break;
-    }
-    return CONFIG_EXIT_SYSTEM;
+    return rc < 0 ? cmd_peer_failed(line, live_peer(line), rc) : 0;
 }

@@ -23,6 +23,7 @@ struct live_name {
 };
 
 bool live_is_semaphore(const struct cmd_line *line);
+enum cmd_peer live_peer(const struct cmd_line *line);
 const char *live_word(const struct cmd_line *line); /* "counter" */
 
 /* A name in its text form.  CONFIG_EXIT_USAGE when it is none. */
@@ -30,8 +31,5 @@ int live_name(const char *text, struct live_name *out);
 
 /* Connects now. */
 int live_connect(const struct cmd_line *line, struct countd_live **out);
-
-/* What an error of libcountd means here. */
-int live_failed(const struct cmd_line *line, int rc);
 
 #endif

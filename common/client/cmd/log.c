@@ -1,8 +1,8 @@
-/* common/client/cmd/log.c - countd log: dump and verify of one commit log.
+/* common/client/cmd/log.c - countd log: the list of all commit logs, by their
+ * names, modes, headers and, while one is being filled, slots; the dump of one.
  *
- * Both only read.  list is in log_list.c, salvage in salvage.c.  Read from the
- * end: cmd_log().
- */
+ * Both only read, and logs may change hands meanwhile.  salvage is in
+ * salvage.c.  Read from the end: cmd_log(). */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -10,17 +10,58 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd.h"
-#include "common/client/cmd/log_list.h"
-#include "common/client/cmd/logfile.h"
 #include "common/client/cmd/output.h"
 #include "common/client/cmd/wait_merged.h"
 #include "common/log/archive.h"
 #include "common/log/inspect.h"
+#include "common/log/log_table.h"
+#include "common/log/logfile.h"
+#include "common/log/mark.h"
 #include "common/log/slot.h"
 
-#define OPEN_TRIES 50 /* of a log that is changing hands */
+#define UUID_SHOWN 8 /* digits that people see */
+
+/* ---- list --------------------------------------------------------------- */
+
+static void
+list_row(struct output *out, int log_fd, const struct logfile *f)
+{
+    struct log_row row = {.mode = ""};
+    char age[32];
+
+    log_row_read(log_fd, f, clock_unix_ms(), &row);
+    if (out->format == OUTPUT_PEOPLE) {
+        row.uuid[UUID_SHOWN] = '\0';
+        if (row.cells[LOG_AGE].kind == CELL_NUMBER) {
+            output_age(row.cells[LOG_AGE].number, age);
+            row.cells[LOG_AGE] = cell_text(age);
+        }
+    }
+    output_row(out, row.cells);
+}
+
+static int
+list_logs(const struct cmd_line *line, const struct datadir *d)
+{
+    struct logfile_list list;
+    struct output out;
+    int rc;
+
+    rc = logfile_list_read(&list, d->log_fd);
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "read %s/log", line->config.data_dir);
+        return CONFIG_EXIT_SYSTEM;
+    }
+    output_init(&out, line, log_columns, LOG_COLUMNS);
+    for (size_t i = 0; i < list.count; i++)
+        list_row(&out, d->log_fd, &list.files[i]);
+    output_rows_end(&out);
+    logfile_list_free(&list);
+    return output_fini(&out);
+}
 
 /* ---- one log ----------------------------------------------------------- */
 
@@ -64,14 +105,8 @@ log_argument(const char *text, char name[LOGFILE_NAME_SIZE])
 static int
 open_log(const struct datadir *d, const char *name)
 {
-    unsigned pause_ms = 0;
-    int fd = -EBUSY;
+    const int fd = wait_open_log(d->log_fd, name);
 
-    for (int i = 0; i < OPEN_TRIES && fd == -EBUSY; i++) {
-        fd = logfile_open(d->log_fd, name);
-        if (fd == -EBUSY)
-            wait_pause(&pause_ms);
-    }
     if (fd == -ENOENT)
         diag(DIAG_ERROR, "there is no log %s; countd log list shows them",
              name);
@@ -134,6 +169,8 @@ dump_slot(void *ctx, uint32_t number, const struct message *m,
 {
     struct dump *dump = ctx;
 
+    if (mark_is(m))
+        return 0; /* no increment */
     output_row(&dump->out, (const struct cell[]){
                                cell_number(number),
                                cell_number((int64_t)stamp->received_ms),
@@ -246,112 +283,14 @@ run_dump(struct cmd_line *line, const struct datadir *d, const char *name)
     return status == 0 && skipped > 0 ? CONFIG_EXIT_NEGATIVE : status;
 }
 
-/* ---- verify ------------------------------------------------------------ */
-
-static const char *const states[] = {
-    [LOG_EMPTY] = "empty",
-    [LOG_OPEN] = "open",
-    [LOG_SEALED] = "full",
-};
-
-static int
-print_report(const struct cmd_line *line, const char *name,
-             const struct inspect *r)
-{
-    struct output out;
-
-    output_init(&out, line, NULL, 0);
-    output_fact(&out, "log", cell_name(name, strlen(name)));
-    output_fact(&out, "headers_good",
-                cell_number(r->header_ok[0] + r->header_ok[1]));
-    if (r->headers_rc == 0) {
-        output_fact(&out, "state", cell_text(states[r->header.state]));
-        output_fact(&out, "epoch", cell_number((int64_t)r->header.epoch));
-        output_fact(&out, "slots", cell_number(r->header.slots));
-        /* What an empty log holds is of the past. */
-        output_fact(&out, "valid",
-                    cell_number(r->header.state == LOG_EMPTY ? 0 : r->valid));
-        output_fact(&out, "damaged", cell_number(r->damaged));
-    }
-    if (out.format == OUTPUT_JSON)
-        return output_fini(&out);
-
-    /* output_fini() reports errors of stdout. */
-    if (r->headers_rc == 0 && r->header.state == LOG_EMPTY)
-        (void)printf("log %s: empty, epoch %" PRIu64 ", %" PRIu32 " slots\n",
-                     name, r->header.epoch, r->header.slots);
-    else if (r->headers_rc == 0)
-        (void)printf("log %s: %s, epoch %" PRIu64 ", %" PRIu32
-                     " valid slot%s of %" PRIu32 ", %" PRIu32 " damaged\n",
-                     name, states[r->header.state], r->header.epoch, r->valid,
-                     output_plural(r->valid), r->header.slots, r->damaged);
-    if (r->headers_rc == -EPROTONOSUPPORT)
-        (void)printf("log %s: of a newer version\n", name);
-    else if (r->headers_rc < 0)
-        (void)printf("log %s: both headers are damaged\n", name);
-    else if (!r->header_ok[0] || !r->header_ok[1])
-        (void)printf("log %s: header block %d is not valid; the other one "
-                     "rules\n",
-                     name, r->header_ok[0] ? 1 : 0);
-    return output_fini(&out);
-}
-
-static int
-verify_archived(const struct cmd_line *line, const struct datadir *d,
-                const char *name)
-{
-    struct inspect report = {.header_ok = {true, true}};
-    const struct archive_header *h;
-    struct archive_reader *from;
-    int fd, rc;
-
-    rc = open_archived(d, name, &from, &fd);
-    if (rc < 0)
-        return open_status(rc);
-    h = archive_reader_header(from);
-    report.header.state = LOG_SEALED;
-    report.header.epoch = h->epoch;
-    report.header.slots = h->slots;
-    report.valid = (uint32_t)h->count; /* at most `slots` */
-    archive_reader_close(from);
-    (void)close(fd);
-    return print_report(line, name, &report);
-}
-
-static int
-run_verify(struct cmd_line *line, const struct datadir *d, const char *name)
-{
-    struct inspect report;
-    uint64_t index;
-    int fd, rc, status;
-
-    if (is_archived(name))
-        return verify_archived(line, d, name);
-    fd = open_log(d, name);
-    if (fd < 0)
-        return open_status(fd);
-    if (logfile_parse(name, &index) != LOGFILE_LOG)
-        index = UINT64_MAX;
-    rc = log_inspect(fd, index, &report);
-    (void)close(fd);
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "read log %s", name);
-        return CONFIG_EXIT_SYSTEM;
-    }
-    status = print_report(line, name, &report);
-    if (status == 0 && (report.headers_rc < 0 || report.damaged > 0))
-        return CONFIG_EXIT_NEGATIVE;
-    return status;
-}
-
 /* ---- the subcommand ---------------------------------------------------- */
 
 static int
 report_misuse(void)
 {
     diag(DIAG_ERROR,
-         "usage: countd log [options] [list | dump N | verify N | salvage "
-         "FILE]; see countd log -h");
+         "usage: countd log [options] [list | dump N | salvage FILE]; see "
+         "countd log -h");
     return CONFIG_EXIT_USAGE;
 }
 
@@ -361,29 +300,23 @@ cmd_log(struct cmd_line *line)
     const char *what = line->arg_count > 0 ? line->args[0] : "list";
     const bool list = strcmp(what, "list") == 0;
     const bool dump = strcmp(what, "dump") == 0;
-    const bool verify = strcmp(what, "verify") == 0;
     char name[LOGFILE_NAME_SIZE] = "";
     struct datadir d;
     int status;
 
-    if (!list && !dump && !verify && strcmp(what, "salvage") != 0)
+    if (!list && !dump && strcmp(what, "salvage") != 0)
         return report_misuse();
     if (line->arg_count != (list && line->arg_count == 0 ? 0 : list ? 1 : 2))
         return report_misuse();
     status = list ? 0 : log_argument(line->args[1], name);
     if (status != 0)
         return status;
-    if (!list && !dump && !verify)
+    if (!list && !dump)
         return cmd_salvage(line, name);
     status = wait_datadir(line, &d);
     if (status != 0)
         return status;
-    if (list)
-        status = log_list(line, &d);
-    else if (dump)
-        status = run_dump(line, &d, name);
-    else
-        status = run_verify(line, &d, name);
+    status = list ? list_logs(line, &d) : run_dump(line, &d, name);
     datadir_close(&d);
     return status;
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/array.h"
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/client/cmd/unmerged.h"
@@ -18,24 +19,6 @@
 #define TRIES 3 /* another process may merge in between */
 
 /* ---- adding ------------------------------------------------------------ */
-
-static int
-grow_array(void **at, size_t *room, size_t need, size_t item_size)
-{
-    size_t larger = *room ? *room : 1024;
-    void *moved;
-
-    if (need <= *room)
-        return 0;
-    while (larger < need)
-        larger *= 2;
-    moved = realloc(*at, larger * item_size);
-    if (moved == NULL)
-        return -ENOMEM;
-    *at = moved;
-    *room = larger;
-    return 0;
-}
 
 void
 log_apply_fini(struct log_apply *s)
@@ -55,11 +38,9 @@ log_apply_clear(struct log_apply *s)
 int
 log_apply_log(struct log_apply *s, const struct store_fill *mark)
 {
-    void *marks = s->marks;
     const int rc =
-        grow_array(&marks, &s->log_room, s->log_count + 1, sizeof *s->marks);
+        array_grow(&s->marks, &s->log_room, s->log_count + 1, sizeof *s->marks);
 
-    s->marks = marks;
     if (rc == 0)
         s->marks[s->log_count++] = *mark;
     return rc;
@@ -70,17 +51,13 @@ log_apply_add(struct log_apply *s, const struct message *m,
               uint64_t received_ms)
 {
     const size_t names = (size_t)m->keyspace_size + m->key_size;
-    void *records = s->records;
-    void *bytes = s->bytes;
     int rc;
 
     if (m->increment == 0)
         return 0; /* it changes nothing and makes no key */
-    rc = grow_array(&records, &s->room, s->count + 1, sizeof *s->records);
-    s->records = records;
+    rc = array_grow(&s->records, &s->room, s->count + 1, sizeof *s->records);
     if (rc == 0)
-        rc = grow_array(&bytes, &s->bytes_room, s->bytes_size + names, 1);
-    s->bytes = bytes;
+        rc = array_grow(&s->bytes, &s->bytes_room, s->bytes_size + names, 1);
     if (rc < 0)
         return rc;
     s->records[s->count++] = (struct log_apply_record){
@@ -130,38 +107,6 @@ compare_records(const void *a, const void *b, void *ctx)
     return c;
 }
 
-/* Records [from, to) of one keyspace, of the logs that are taken. */
-static size_t
-sum_records(struct log_apply *s, size_t from, size_t to)
-{
-    size_t count = 0;
-
-    for (size_t i = from; i < to;) {
-        const struct log_apply_record *r = &s->records[i];
-        int128 sum = 0;
-        bool any = false;
-        size_t next = i;
-
-        for (; next < to && compare_records(r, &s->records[next], s) == 0;
-             next++) {
-            if (!s->taken[s->records[next].log])
-                continue;
-            sum += s->records[next].increment;
-            any = true;
-        }
-        i = next;
-        if (any)
-            s->deltas[count++] = (struct store_delta){
-                .key = s->bytes + r->keyspace_at + r->keyspace_size,
-                .key_size = r->key_size,
-                .minute = r->minute,
-                .sum_high = (int64_t)(sum >> 64),
-                .sum_low = (uint64_t)sum,
-            };
-    }
-    return count;
-}
-
 /* ---- a keyspace -------------------------------------------------------- */
 
 struct round {
@@ -171,10 +116,51 @@ struct round {
     struct log_apply_result *result;
     const uint8_t *name;
     size_t name_size;
-    size_t from, to;
-    size_t touched; /* logs with records here that are not settled yet */
-    size_t taken;   /* marks of the group */
+    size_t from, to; /* its records */
+
+    uint32_t *logs; /* with records here that are not settled yet */
+    size_t log_count;
+    struct store_fill *touched; /* their marks; first those of the group */
+    size_t taken_count;         /* marks of the group */
+    struct store_mark_info *infos;
+    enum held_state *held_states;
+    bool *taken; /* of each log: is in the group */
+    struct store_delta *deltas;
 };
+
+/* The sums of the group; returns how many. */
+static size_t
+sum_records(struct round *r)
+{
+    struct log_apply *s = r->s;
+    size_t count = 0;
+
+    for (size_t i = r->from; i < r->to;) {
+        const struct log_apply_record *first = &s->records[i];
+        int128 sum = 0;
+        bool any = false;
+        size_t next = i;
+
+        for (;
+             next < r->to && compare_records(first, &s->records[next], s) == 0;
+             next++) {
+            if (!r->taken[s->records[next].log])
+                continue;
+            sum += s->records[next].increment;
+            any = true;
+        }
+        i = next;
+        if (any)
+            r->deltas[count++] = (struct store_delta){
+                .key = s->bytes + first->keyspace_at + first->keyspace_size,
+                .key_size = first->key_size,
+                .minute = first->minute,
+                .sum_high = (int64_t)(sum >> 64),
+                .sum_low = (uint64_t)sum,
+            };
+    }
+    return count;
+}
 
 static uint64_t
 count_taken(const struct round *r)
@@ -182,7 +168,7 @@ count_taken(const struct round *r)
     uint64_t count = 0;
 
     for (size_t i = r->from; i < r->to; i++)
-        count += r->s->taken[r->s->records[i].log];
+        count += r->taken[r->s->records[i].log];
     return count;
 }
 
@@ -192,13 +178,13 @@ list_logs(struct round *r)
 {
     struct log_apply *s = r->s;
 
-    memset(s->taken, 0, s->log_count * sizeof *s->taken);
+    memset(r->taken, 0, s->log_count * sizeof *r->taken);
     for (size_t i = r->from; i < r->to; i++)
-        s->taken[s->records[i].log] = true;
-    r->touched = 0;
+        r->taken[s->records[i].log] = true;
+    r->log_count = 0;
     for (uint32_t i = 0; i < s->log_count; i++)
-        if (s->taken[i])
-            s->logs[r->touched++] = i;
+        if (r->taken[i])
+            r->logs[r->log_count++] = i;
 }
 
 static int
@@ -206,14 +192,14 @@ ask_marks(struct round *r)
 {
     struct log_apply *s = r->s;
 
-    for (size_t i = 0; i < r->touched; i++) {
-        s->touched[i] = s->marks[s->logs[i]];
-        s->infos[i] = (struct store_mark_info){.state = STORE_MARK_NONE};
+    for (size_t i = 0; i < r->log_count; i++) {
+        r->touched[i] = s->marks[r->logs[i]];
+        r->infos[i] = (struct store_mark_info){.state = STORE_MARK_NONE};
     }
     if (r->store == NULL)
         return 0;
-    return store_marks(r->store, r->name, r->name_size, s->touched, r->touched,
-                       s->infos);
+    return store_marks(r->store, r->name, r->name_size, r->touched,
+                       r->log_count, r->infos);
 }
 
 struct other {
@@ -238,14 +224,14 @@ see_mark(void *ctx, const struct store_fill *m,
 static int
 settle_other(struct round *r, size_t i)
 {
-    struct other o = {.mark = &r->s->touched[i]};
+    struct other o = {.mark = &r->touched[i]};
     int rc;
 
     if (!r->how->pass)
         return -ERANGE;
     rc = store_each_mark(r->store, r->name, r->name_size, see_mark, &o);
     if (rc == 0 && o.later)
-        r->s->infos[i].state = STORE_MARK_AHEAD;
+        r->infos[i].state = STORE_MARK_AHEAD;
     return rc;
 }
 
@@ -255,41 +241,43 @@ static void
 take_group(struct round *r)
 {
     struct log_apply *s = r->s;
-    const struct store_mark_info first = s->infos[0];
+    const struct store_mark_info first = r->infos[0];
     size_t taken = 0, left = 0;
 
-    memset(s->taken, 0, s->log_count * sizeof *s->taken);
-    for (size_t i = 0; i < r->touched; i++) {
-        if (store_marks_agree(&first, &s->infos[i])) {
-            s->taken[s->logs[i]] = true;
-            s->touched[taken++] = s->marks[s->logs[i]];
+    memset(r->taken, 0, s->log_count * sizeof *r->taken);
+    for (size_t i = 0; i < r->log_count; i++) {
+        if (store_marks_agree(&first, &r->infos[i])) {
+            r->taken[r->logs[i]] = true;
+            r->touched[taken++] = s->marks[r->logs[i]];
         } else {
-            s->logs[left++] = s->logs[i];
+            r->logs[left++] = r->logs[i];
         }
     }
-    r->taken = taken;
-    r->touched = left;
+    r->taken_count = taken;
+    r->log_count = left;
 }
 
-/* Puts a group in.  -ESTALE: ask again. */
+/* Puts a group into the keyspace (-ESTALE: ask again), or holds it as one
+ * record, within a step. */
 static int
-apply_group(struct round *r)
+put_group(struct round *r, bool hold)
 {
-    struct log_apply *s = r->s;
     const struct store_batch batch = {
         .name = r->name,
         .name_size = r->name_size,
-        .marks = s->touched,
-        .mark_count = r->taken,
-        .deltas = s->deltas,
-        .delta_count = sum_records(s, r->from, r->to),
+        .marks = r->touched,
+        .mark_count = r->taken_count,
+        .deltas = r->deltas,
+        .delta_count = sum_records(r),
     };
     struct wait_turn turn = {.deadline_ms = clock_ms() + r->how->wait_ms};
     struct store_applied applied;
-    int rc = 0;
+    int rc;
 
     if (r->how->dry_run)
         return 0;
+    if (hold)
+        return held_put(r->how->held, &batch, 0);
     do
         rc = store_apply(r->store, &batch, &applied);
     while (
@@ -300,46 +288,44 @@ apply_group(struct round *r)
 /* Records that are merged already, or superseded by a later fill, are only
  * counted. */
 static int
-settle_group(struct round *r, enum store_mark_state state)
+settle_group(struct round *r, enum store_mark_state state, bool hold)
 {
     const uint64_t count = count_taken(r);
-    int rc = 0;
-
-    if (state == STORE_MARK_DONE) {
-        r->result->already += count;
-    } else if (state == STORE_MARK_AHEAD) {
-        if (!r->how->pass)
-            return -ERANGE;
-        r->result->passed += count;
-    } else {
-        rc = apply_group(r);
-        r->result->merged += rc == 0 ? count : 0;
-    }
-    return rc;
-}
-
-static int
-apply_round(struct round *r)
-{
-    struct log_apply *s = r->s;
     int rc;
 
-    while (r->touched > 0) {
-        enum store_mark_state state;
+    switch (state) {
+    case STORE_MARK_DONE:
+        r->result->already += count;
+        return 0;
+    case STORE_MARK_AHEAD:
+        r->result->passed += r->how->pass ? count : 0;
+        return r->how->pass ? 0 : -ERANGE;
+    default:
+        rc = put_group(r, hold);
+        *(hold ? &r->result->held : &r->result->merged) += rc == 0 ? count : 0;
+        return rc;
+    }
+}
 
+/* Applies or holds what is not in yet.  A keyspace whose marks cannot be read
+ * refuses: a fill that is in must not be held behind later ones, because it
+ * could then be neither applied nor taken for applied. */
+static int
+settle_logs(struct round *r, bool hold)
+{
+    int rc = 0;
+
+    while (rc == 0 && r->log_count > 0) {
         rc = ask_marks(r);
-        for (size_t i = 0; rc == 0 && i < r->touched; i++)
-            if (s->infos[i].state == STORE_MARK_OTHER)
+        for (size_t i = 0; rc == 0 && i < r->log_count; i++)
+            if (r->infos[i].state == STORE_MARK_OTHER)
                 rc = settle_other(r, i);
         if (rc < 0)
             return rc;
-        state = s->infos[0].state;
         take_group(r);
-        rc = settle_group(r, state);
-        if (rc < 0)
-            return rc;
+        rc = settle_group(r, r->infos[0].state, hold);
     }
-    return 0;
+    return rc;
 }
 
 /* ---- behind what is held ------------------------------------------------ */
@@ -353,12 +339,12 @@ ask_held(struct round *r, bool *any)
     int rc;
 
     *any = false;
-    for (size_t i = 0; i < r->touched; i++)
-        s->touched[i] = s->marks[s->logs[i]];
-    rc = held_states(r->how->held, r->name, r->name_size, s->touched,
-                     r->touched, s->held_states);
-    for (size_t i = 0; rc == 0 && i < r->touched; i++)
-        *any = *any || s->held_states[i] != HELD_NONE;
+    for (size_t i = 0; i < r->log_count; i++)
+        r->touched[i] = s->marks[r->logs[i]];
+    rc = held_states(r->how->held, r->name, r->name_size, r->touched,
+                     r->log_count, r->held_states);
+    for (size_t i = 0; rc == 0 && i < r->log_count; i++)
+        *any = *any || r->held_states[i] != HELD_NONE;
     return rc;
 }
 
@@ -370,58 +356,14 @@ pass_held(struct round *r)
     struct log_apply *s = r->s;
     size_t left = 0;
 
-    memset(s->taken, 0, s->log_count * sizeof *s->taken);
-    for (size_t i = 0; i < r->touched; i++)
-        if (s->held_states[i] == HELD_SAME)
-            s->taken[s->logs[i]] = true;
+    memset(r->taken, 0, s->log_count * sizeof *r->taken);
+    for (size_t i = 0; i < r->log_count; i++)
+        if (r->held_states[i] == HELD_SAME)
+            r->taken[r->logs[i]] = true;
         else
-            s->logs[left++] = s->logs[i];
+            r->logs[left++] = r->logs[i];
     r->result->held += count_taken(r);
-    r->touched = left;
-}
-
-/* Holds the group as one record, within a step. */
-static int
-put_group(struct round *r)
-{
-    struct log_apply *s = r->s;
-    const struct store_batch batch = {
-        .name = r->name,
-        .name_size = r->name_size,
-        .marks = s->touched,
-        .mark_count = r->taken,
-        .deltas = s->deltas,
-        .delta_count = sum_records(s, r->from, r->to),
-    };
-
-    r->result->held += count_taken(r);
-    return r->how->dry_run ? 0 : held_put(r->how->held, &batch, 0);
-}
-
-/* Holds what is not in yet.  A keyspace whose marks cannot be read refuses: a
- * fill that is in must not be held behind later ones, because it could then be
- * neither applied nor taken for applied. */
-static int
-hold_groups(struct round *r)
-{
-    struct log_apply *s = r->s;
-    int rc = 0;
-
-    while (rc == 0 && r->touched > 0) {
-        rc = ask_marks(r);
-        for (size_t i = 0; rc == 0 && i < r->touched; i++)
-            if (s->infos[i].state == STORE_MARK_OTHER)
-                rc = settle_other(r, i);
-        if (rc < 0)
-            return rc;
-        take_group(r);
-        if (s->infos[0].state == STORE_MARK_DONE ||
-            s->infos[0].state == STORE_MARK_AHEAD)
-            rc = settle_group(r, s->infos[0].state);
-        else
-            rc = put_group(r);
-    }
-    return rc;
+    r->log_count = left;
 }
 
 /* Holds the records of a keyspace behind those that are held for it.  Under the
@@ -438,7 +380,7 @@ hold_keyspace(struct round *r)
 
     if (r->how->dry_run) {
         pass_held(r);
-        return hold_groups(r);
+        return settle_logs(r, true);
     }
     do
         rc = held_begin(h);
@@ -450,7 +392,7 @@ hold_keyspace(struct round *r)
         rc = -ESTALE; /* all of it was applied meanwhile: begin again */
     if (rc == 0) {
         pass_held(r);
-        rc = hold_groups(r);
+        rc = settle_logs(r, true);
     }
     if (rc == 0)
         return held_commit(h);
@@ -479,7 +421,7 @@ apply_keyspace(struct round *r)
         held = false;
 #endif
         if (rc == 0)
-            rc = held ? hold_keyspace(r) : apply_round(r);
+            rc = held ? hold_keyspace(r) : settle_logs(r, false);
     } while (rc == -ESTALE && --tries > 0);
     return rc;
 }
@@ -487,35 +429,29 @@ apply_keyspace(struct round *r)
 /* ---- all of them ------------------------------------------------------- */
 
 static int
-make_room(struct log_apply *s)
+round_init(struct round *r)
 {
-    s->deltas = malloc(s->count * sizeof *s->deltas);
-    s->touched = malloc(s->log_count * sizeof *s->touched);
-    s->infos = malloc(s->log_count * sizeof *s->infos);
-    s->held_states = malloc(s->log_count * sizeof *s->held_states);
-    s->logs = malloc(s->log_count * sizeof *s->logs);
-    s->taken = malloc(s->log_count * sizeof *s->taken);
-    return s->deltas && s->touched && s->infos && s->held_states && s->logs &&
-                   s->taken
+    r->logs = malloc(r->s->log_count * sizeof *r->logs);
+    r->touched = malloc(r->s->log_count * sizeof *r->touched);
+    r->infos = malloc(r->s->log_count * sizeof *r->infos);
+    r->held_states = malloc(r->s->log_count * sizeof *r->held_states);
+    r->taken = malloc(r->s->log_count * sizeof *r->taken);
+    r->deltas = malloc(r->s->count * sizeof *r->deltas);
+    return r->logs && r->touched && r->infos && r->held_states && r->taken &&
+                   r->deltas
                ? 0
                : -ENOMEM;
 }
 
 static void
-free_room(struct log_apply *s)
+round_fini(struct round *r)
 {
-    free(s->deltas);
-    free(s->touched);
-    free(s->infos);
-    free(s->held_states);
-    free(s->logs);
-    free(s->taken);
-    s->deltas = NULL;
-    s->touched = NULL;
-    s->infos = NULL;
-    s->held_states = NULL;
-    s->logs = NULL;
-    s->taken = NULL;
+    free(r->logs);
+    free(r->touched);
+    free(r->infos);
+    free(r->held_states);
+    free(r->taken);
+    free(r->deltas);
 }
 
 int
@@ -529,7 +465,7 @@ log_apply_apply(struct log_apply *s, struct store *store,
 
     if (s->count == 0)
         return 0;
-    rc = make_room(s);
+    rc = round_init(&r);
     if (rc == 0)
         qsort_r(s->records, s->count, sizeof *s->records, compare_records, s);
     for (r.from = 0; rc == 0 && r.from < s->count; r.from = r.to) {
@@ -548,6 +484,6 @@ log_apply_apply(struct log_apply *s, struct store *store,
         how->refused(how->ctx, r.name, r.name_size, rc);
         rc = how->go_on ? 0 : rc;
     }
-    free_room(s);
+    round_fini(&r);
     return rc;
 }

@@ -40,14 +40,6 @@ struct log_apply {
     size_t count, room;
     uint8_t *bytes;
     size_t bytes_size, bytes_room;
-
-    /* Increments and marks of the current keyspace. */
-    struct store_delta *deltas;
-    struct store_fill *touched;
-    struct store_mark_info *infos;
-    enum held_state *held_states;
-    uint32_t *logs; /* which they are */
-    bool *taken;    /* of each log: is in this round */
 };
 
 void log_apply_fini(struct log_apply *s);

@@ -1,5 +1,7 @@
 /* common/client/cmd/purge.c - countd del --purge: removes the bytes of deleted
- * keys from log/ and archive/; see purge.h.
+ * keys from log/ and archive/; see purge.h.  Read from the end: purge_files(),
+ * which calls purge_archive(), purge_logs() and look_at_held().  The end of the
+ * command reports errors of stdout.
  *
  * Slots of an empty log keep what was in them until the next fill: they are
  * overwritten with zeros, while the log is claimed.  An archived log with one
@@ -24,9 +26,9 @@
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
 #include "common/base/files.h"
-#include "common/client/cmd/logfile.h"
 #include "common/log/archive.h"
 #include "common/log/log_recover.h"
+#include "common/log/logfile.h"
 #include "common/store/held.h"
 
 #define TEMPORARY  "%p" /* and the name of the archived log */
@@ -61,10 +63,9 @@ is_purged(const struct purge *p, const struct message *m)
 }
 
 static void
-tell_left(struct purge *p, const char *folder, const char *name,
-          const char *why)
+report_left(struct purge *p, const char *folder, const char *name,
+            const char *why)
 {
-    /* The end of the command tells what stdout did not take. */
     (void)printf("left %s/%s: %s\n", folder, name, why);
     p->left++;
 }
@@ -115,11 +116,11 @@ look_at_file(struct purge *p, int dirfd, const char *folder, const char *name,
         return;
     rc = fd < 0 ? fd : find_key(p, fd);
     if (fd >= 0)
-        (void)close(fd); /* only read */
+        (void)close(fd);
     if (rc == 1)
-        tell_left(p, folder, name, why);
+        report_left(p, folder, name, why);
     else if (rc < 0)
-        tell_left(p, folder, name, "it cannot be read");
+        report_left(p, folder, name, "it cannot be read");
 }
 
 /* Held records: those of other keyspaces, and damaged ones. */
@@ -139,9 +140,9 @@ look_at_held(struct purge *p)
         while ((rc = dirstream_next(dir, &name)) > 0)
             look_at_file(p, fd, HELD_FOLDER, name,
                          "held records may have a key");
-        (void)closedir(dir); /* only read */
+        (void)closedir(dir);
     }
-    (void)close(fd); /* only read */
+    (void)close(fd);
     return rc;
 }
 
@@ -194,7 +195,7 @@ purge_log(struct purge *p, const struct logfile *f)
 
     rc = log_claim(&log, p->dir->log_fd, f->index, LOG_MODE_EMPTY);
     /* A purge that was killed may have owned it. */
-    if (rc < 0 && log_recover(p->dir->log_fd, f->index) >= 0)
+    if (rc < 0 && log_recover(p->dir->log_fd, f->index, NULL) >= 0)
         rc = log_claim(&log, p->dir->log_fd, f->index, LOG_MODE_EMPTY);
     if (rc == -ENOENT)
         return 0;
@@ -284,7 +285,7 @@ replace_archived(struct purge *p, const char *name, int from, uint64_t found)
     char temp[ARCHIVE_NAME_SIZE + 2];
     int to, rc;
 
-    (void)snprintf(temp, sizeof temp, "%s%s", TEMPORARY, name); /* fits */
+    (void)snprintf(temp, sizeof temp, "%s%s", TEMPORARY, name);
     to = openat(dirfd, temp, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
     if (to < 0)
         return -errno;
@@ -315,15 +316,15 @@ purge_archived(struct purge *p, const char *name)
         return errno == ENOENT ? 0 : -errno;
     rc = pass_records(p, fd, NULL, &found);
     if (rc == -EBADMSG || rc == -EPROTONOSUPPORT) {
-        tell_left(p, ARCHIVE_FOLDER, name,
-                  rc == -EBADMSG ? "it is damaged and may have a key"
-                                 : "it is of another version and may have a "
-                                   "key");
+        report_left(p, ARCHIVE_FOLDER, name,
+                    rc == -EBADMSG ? "it is damaged and may have a key"
+                                   : "it is of another version and may have a "
+                                     "key");
         rc = 0;
     } else if (rc == 0 && found > 0) {
         rc = replace_archived(p, name, fd, found);
     }
-    (void)close(fd); /* only read */
+    (void)close(fd);
     return rc;
 }
 
@@ -347,7 +348,7 @@ purge_archive(struct purge *p)
             if (rc < 0)
                 break;
         }
-        (void)closedir(dir); /* only read */
+        (void)closedir(dir);
     }
     if (rc == 0 && fsync(p->dir->archive_fd) < 0)
         rc = -errno;
@@ -383,6 +384,6 @@ purge_files(const struct datadir *d, const struct cmd_name *keyspace,
     }
     (void)printf("purged logs=%" PRIu64 " archived=%" PRIu64 " left=%" PRIu64
                  "\n",
-                 p.logs, p.archived, p.left); /* the command's end tells */
+                 p.logs, p.archived, p.left);
     return p.left > 0 ? CONFIG_EXIT_NEGATIVE : CONFIG_EXIT_OK;
 }

@@ -1,10 +1,8 @@
 /* common/client/cmd/quota.c - countd quota. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/diag.h"
 #include "common/client/cmd/cmd.h"
 #include "common/client/cmd/output.h"
 
@@ -23,78 +21,6 @@ static const struct verb {
     {"create", COUNTD_QUOTA_CREATE, true, true},
     {"remove", COUNTD_QUOTA_REMOVE, false, true},
 };
-
-/* ---- what went wrong ------------------------------------------------------
- */
-
-/* Returns the text of a refusal; NULL: `rc` is another error. */
-static const char *
-refusal_text(int rc)
-{
-    switch (rc) {
-    case -EDQUOT:
-        return "refused: less than that remains";
-    case -ENOENT:
-        return "refused: no such application, or it is cancelled already";
-    case -ERANGE:
-        return "refused: what remains would be too large, or the number is 0";
-    case -ENODATA:
-        return "there is no quota of that name";
-    case -EEXIST:
-        return "there is a quota of that name already";
-    case -ENOSPC:
-        return "there are as many quotas as quota.max allows";
-    case -EKEYREJECTED:
-        return "the key was used for something else";
-    default:
-        return NULL;
-    }
-}
-
-static int
-report_failure(const struct cmd_line *line, int rc)
-{
-    struct cmd_place place;
-    const char *where = place.text;
-    const char *no = refusal_text(rc);
-
-    if (no) {
-        diag(DIAG_ERROR, "%s", no);
-        return CONFIG_EXIT_NEGATIVE;
-    }
-    cmd_find_place(line, CMD_HTTP, &place);
-    if (cmd_socket_failed(&place, "countd-write", rc))
-        return CONFIG_EXIT_SYSTEM;
-    switch (rc) {
-    case -ECONNREFUSED:
-        diag(DIAG_ERROR,
-             "countd-write at %s does not answer; does it run with "
-             "quota.enable=true? http.listen says where it is",
-             where);
-        break;
-    case -EOPNOTSUPP:
-        diag(DIAG_ERROR, "%s serves no quotas; see quota.enable", where);
-        break;
-    case -EAGAIN:
-        diag(DIAG_ERROR,
-             "countd-write at %s changes no quotas now; its messages say why",
-             where);
-        break;
-    case -EPROTO:
-        diag(DIAG_ERROR, "what answers at %s is not countd-write", where);
-        break;
-    case -EADDRNOTAVAIL:
-    case -EINVAL:
-        diag(DIAG_ERROR,
-             "invalid name, key or amount, or http.listen is not an "
-             "address");
-        return CONFIG_EXIT_USAGE;
-    default:
-        diag_errno(DIAG_ERROR, rc, "countd-write at %s", where);
-        break;
-    }
-    return CONFIG_EXIT_SYSTEM;
-}
 
 /* ---- answers --------------------------------------------------------------
  */
@@ -140,31 +66,27 @@ list_quotas(const struct cmd_line *line, struct countd_http *h)
     rc = countd_quota_list(h, print_quota, &out);
     output_rows_end(&out);
     status = output_fini(&out);
-    return rc < 0 ? report_failure(line, rc) : status;
+    return rc < 0 ? cmd_peer_failed(line, CMD_QUOTA, rc) : status;
 }
 
 static int
 request_change(const struct cmd_line *line, const struct verb *verb,
                int64_t value)
 {
-    struct countd_http_options options = {.size = sizeof options};
-    struct cmd_place place;
     struct countd_quota_answer a;
     struct countd_http *h;
     int rc, status;
 
-    cmd_find_place(line, CMD_HTTP, &place);
-    options.directory = place.directory;
-    options.address = place.directory ? NULL : place.address;
-    rc = countd_http_open(&h, &options);
-    if (rc < 0)
-        return report_failure(line, rc);
+    status = cmd_http_open(line, CMD_QUOTA, &h);
+    if (status != 0)
+        return status;
     if (!verb) {
         status = list_quotas(line, h);
     } else {
         rc = countd_quota(h, cmd_value(line, "name"), verb->op, value,
                           cmd_value(line, "key"), &a);
-        status = rc < 0 ? report_failure(line, rc) : print_answer(line, &a);
+        status = rc < 0 ? cmd_peer_failed(line, CMD_QUOTA, rc)
+                        : print_answer(line, &a);
     }
     countd_http_close(h);
     return status;

@@ -5,27 +5,60 @@
  * worker would have done it: what a worker had merged before the damage was
  * found is not merged again, and salvaging twice changes nothing.  Damaged
  * slots are lost; how many is said.
+ *
+ * A request with an Idempotency-Key may have been sent again meanwhile: one
+ * that another fill has by now, as live/requests says, is left out, and so is
+ * one whose end is missing, since no client was answered for it.  The others
+ * are recorded there before they are merged.  A countd-write that runs knows
+ * requests which are in its OPEN log alone, and does not read what is recorded:
+ * while a request of the log is neither recorded for it nor for another fill,
+ * the command takes the writer's lock and has all logs recovered.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/diag.h"
 #include "common/client/cmd/log_apply.h"
-#include "common/client/cmd/logfile.h"
 #include "common/client/cmd/output.h"
 #include "common/client/cmd/store_session.h"
 #include "common/client/cmd/wait_merged.h"
+#include "common/journal/requests.h"
 #include "common/log/inspect.h"
+#include "common/log/log_unsealed.h"
+#include "common/log/logdir.h"
+#include "common/log/logfile.h"
 #include "common/log/slot.h"
 
 #define WAIT_MS 30000 /* for another process that is writing */
 
+/* A request with a key, in the log. */
+struct salvage_request {
+    struct marked marked;
+    uint32_t number; /* of its mark's slot */
+    bool left_out;
+    bool is_recorded; /* in live/requests, as of this log */
+};
+
+struct salvage_requests {
+    struct requests *journal;
+    struct salvage_request *at;
+    size_t count, capacity;
+    size_t next;         /* while slots are read: the next one */
+    uint64_t out_end;    /* slots before it are of one that is left out */
+    uint64_t left_out;   /* increments */
+    const uint8_t *uuid; /* of the log */
+    uint64_t epoch;
+};
+
 struct salvage {
+    struct salvage_requests requests;
+    int writer_fd; /* has the writer's lock; -1 */
     const struct cmd_line *line;
     const char *name;
     struct store_session in;
@@ -36,6 +69,201 @@ struct salvage {
     struct log_apply_result result;
 };
 
+/* ---- requests with a key ------------------------------------------------ */
+
+static int
+take_mark(void *ctx, uint32_t number, const struct message *m,
+          const struct slot_stamp *stamp)
+{
+    struct salvage_requests *r = ctx;
+    const size_t capacity = 2 * r->capacity + 64;
+    struct salvage_request *more;
+
+    if (!mark_is(m))
+        return 0;
+    if (r->count == r->capacity) {
+        more = realloc(r->at, capacity * sizeof *more);
+        if (!more)
+            return -ENOMEM;
+        r->at = more;
+        r->capacity = capacity;
+    }
+    more = &r->at[r->count++];
+    *more = (struct salvage_request){
+        .number = number, .marked = {.received_ms = stamp->received_ms}};
+    mark_get(m, &more->marked.mark);
+    return 0;
+}
+
+static int
+compare_hashes(const void *a, const void *b)
+{
+    const struct salvage_request *x = a, *y = b;
+
+    return memcmp(x->marked.mark.hash, y->marked.mark.hash, MARK_HASH_SIZE);
+}
+
+static int
+compare_numbers(const void *a, const void *b)
+{
+    const struct salvage_request *x = a, *y = b;
+
+    return x->number < y->number ? -1 : x->number > y->number;
+}
+
+/* A request that live/requests has, of this fill or of another. */
+static void
+see_counted(void *ctx, const struct counted_request *q)
+{
+    struct salvage_requests *r = ctx;
+    const struct salvage_request wanted = {.marked = {.mark = q->mark}};
+    struct salvage_request *found;
+
+    found = bsearch(&wanted, r->at, r->count, sizeof *r->at, compare_hashes);
+    if (!found)
+        return;
+    if (q->epoch == r->epoch &&
+        memcmp(q->uuid, r->uuid, MESSAGE_UUID_SIZE) == 0)
+        found->is_recorded = true;
+    else
+        found->left_out = true;
+}
+
+/* Determines which requests count already, or are not whole; *unknown becomes
+ * the number of those that no record decides. */
+static int
+classify_requests(struct salvage *s, size_t *unknown)
+{
+    struct salvage_requests *r = &s->requests;
+    int rc;
+
+    *unknown = 0;
+    qsort(r->at, r->count, sizeof *r->at, compare_hashes);
+    rc = requests_each(r->journal, see_counted, r);
+    qsort(r->at, r->count, sizeof *r->at, compare_numbers);
+    for (size_t i = 0; i < r->count; i++) {
+        struct salvage_request *q = &r->at[i];
+
+        if (q->number + UINT64_C(1) + q->marked.mark.count > s->report.end)
+            q->left_out = true;
+        *unknown += !q->left_out && !q->is_recorded;
+    }
+    return rc;
+}
+
+/* Recovers logs whose owner died.  Afterwards the requests of all logs are in
+ * live/requests. */
+static int
+recover_logs(struct salvage *s)
+{
+    const struct config *c = &s->line->config;
+    struct log_unsealed u;
+    struct layout layout;
+    struct logdir dir;
+    int rc;
+
+    rc =
+        layout_init(&layout, (unsigned)c->keyspace_size, (unsigned)c->key_size);
+    if (rc == 0)
+        rc = logdir_open(&dir, s->in.dir.log_fd, &layout, c->log_size);
+    if (rc < 0)
+        return rc;
+    dir.marks = requests_store(s->requests.journal);
+    rc = logdir_scan(&dir);
+    for (size_t i = 0; rc == 0 && i < dir.count; i++)
+        if (dir.entries[i].ours &&
+            log_unsealed(dir.fd, dir.entries[i].index, dir.marks, &u) > 0) {
+            diag(DIAG_ERROR,
+                 "log=%" PRIu64 " is not recovered yet, and may have requests "
+                 "with an Idempotency-Key that %s has, too; nothing was merged",
+                 dir.entries[i].index, s->name);
+            rc = -EBUSY;
+        }
+    logdir_close(&dir);
+    return rc;
+}
+
+/* Takes the writer's lock until the command ends.  -EBUSY: reported */
+static int
+exclude_writer(struct salvage *s)
+{
+    long pid = 0;
+    int rc;
+
+    rc = datadir_writer_lock(&s->in.dir, &s->writer_fd, &pid);
+    if (rc == -EBUSY)
+        diag(DIAG_ERROR,
+             "%s has requests with an Idempotency-Key that may be sent again: "
+             "stop countd-write pid=%ld and salvage it then; nothing was "
+             "merged",
+             s->name, pid);
+    return rc == 0 ? recover_logs(s) : rc;
+}
+
+/* Finds the requests of the log that count already, or are not whole.  Without
+ * live/requests their keys mean nothing: none is known to count. */
+static int
+find_left_out(struct salvage *s)
+{
+    struct salvage_requests *r = &s->requests;
+    size_t unknown = 0;
+    int rc;
+
+    if (r->count == 0)
+        return 0;
+    r->uuid = s->report.header.uuid;
+    r->epoch = s->report.header.epoch;
+    rc = requests_open(&r->journal, s->in.dir.fd);
+    if (rc == 0)
+        rc = classify_requests(s, &unknown);
+    if (rc == 0 && unknown > 0 && s->dry_run)
+        diag(DIAG_WARNING,
+             "requests=%zu with an Idempotency-Key may have been sent again: "
+             "those that were are left out",
+             unknown);
+    else if (rc == 0 && unknown > 0)
+        rc = exclude_writer(s);
+    if (rc == 0 && s->writer_fd >= 0)
+        rc = classify_requests(s, &unknown);
+    return rc == -ENOKEY ? 0 : rc;
+}
+
+/* Records the requests that are about to be merged: from now on the same one is
+ * not counted again. */
+static int
+record_requests(struct salvage *s)
+{
+    struct salvage_requests *r = &s->requests;
+    struct marked *marks;
+    size_t count = 0;
+    int rc;
+
+    if (r->count == 0 || s->dry_run)
+        return 0;
+    marks = malloc(r->count * sizeof *marks);
+    if (!marks)
+        return -ENOMEM;
+    for (size_t i = 0; i < r->count; i++)
+        if (!r->at[i].left_out)
+            marks[count++] = r->at[i].marked;
+    rc = requests_put(r->journal, &s->report.header, marks, count);
+    free(marks);
+    return rc == -ENOKEY ? 0 : rc;
+}
+
+/* Whether a slot is of a request that is left out; slots come in order. */
+static bool
+is_left_out(struct salvage_requests *r, uint32_t number)
+{
+    while (r->next < r->count && r->at[r->next].number <= number) {
+        const struct salvage_request *q = &r->at[r->next++];
+
+        if (q->left_out)
+            r->out_end = q->number + UINT64_C(1) + q->marked.mark.count;
+    }
+    return number < r->out_end;
+}
+
 /* ---- reading the log --------------------------------------------------- */
 
 static int
@@ -43,15 +271,33 @@ keep_slot(void *ctx, uint32_t number, const struct message *m,
           const struct slot_stamp *stamp)
 {
     struct salvage *s = ctx;
+    const bool left_out = is_left_out(&s->requests, number);
 
-    (void)number; /* records of one log have no order */
-    return log_apply_add(&s->sums, m, stamp->received_ms);
+    if (mark_is(m))
+        return 0;
+    s->requests.left_out += left_out;
+    return left_out ? 0 : log_apply_add(&s->sums, m, stamp->received_ms);
+}
+
+/* Reads the slots, first for their marks. */
+static int
+read_slots(struct salvage *s, int fd)
+{
+    const struct log_header *h = &s->report.header;
+    uint32_t skipped;
+    int rc;
+
+    rc = logfile_each(fd, h, s->report.end, take_mark, &s->requests, &skipped);
+    if (rc == 0)
+        rc = find_left_out(s);
+    if (rc == 0)
+        rc = logfile_each(fd, h, s->report.end, keep_slot, s, &skipped);
+    return rc;
 }
 
 static int
 read_log(struct salvage *s)
 {
-    uint32_t skipped;
     int fd, rc;
 
     fd = logfile_open(s->in.dir.log_fd, s->name);
@@ -65,8 +311,7 @@ read_log(struct salvage *s)
         rc = log_apply_log(&s->sums, &s->mark);
     }
     if (rc == 0 && s->report.headers_rc == 0)
-        rc = logfile_each(fd, &s->report.header, s->report.end, keep_slot, s,
-                          &skipped);
+        rc = read_slots(s, fd);
     (void)close(fd);
     return rc;
 }
@@ -142,6 +387,7 @@ print_result(struct salvage *s)
                 cell_number((int64_t)s->result.already));
     output_fact(&out, "held", cell_number((int64_t)s->result.held));
     output_fact(&out, "damaged", cell_number(s->report.damaged));
+    output_fact(&out, "left_out", cell_number((int64_t)s->requests.left_out));
     output_fact(&out, "keyspaces_failed",
                 cell_number((int64_t)s->result.failed));
     output_fact(&out, "dry_run", cell_bool(s->dry_run));
@@ -155,6 +401,10 @@ print_result(struct salvage *s)
         (void)printf(", %" PRIu64
                      " held behind what is held for their keyspace",
                      s->result.held);
+    if (out.format != OUTPUT_JSON && s->requests.left_out > 0)
+        (void)printf(", %" PRIu64 " left out: their requests were sent again "
+                     "and count, or are not whole",
+                     s->requests.left_out);
     if (out.format != OUTPUT_JSON)
         (void)printf("\n");
     return output_fini(&out);
@@ -173,7 +423,8 @@ run_salvage(struct salvage *s)
         return CONFIG_EXIT_NEGATIVE;
     }
     if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "read %s", s->name);
+        if (rc != -EBUSY)
+            diag_errno(DIAG_ERROR, rc, "read %s", s->name);
         return CONFIG_EXIT_SYSTEM;
     }
     if (s->report.headers_rc < 0) {
@@ -183,7 +434,9 @@ run_salvage(struct salvage *s)
              s->name);
         return CONFIG_EXIT_NEGATIVE;
     }
-    rc = apply_all(s);
+    rc = record_requests(s);
+    if (rc == 0)
+        rc = apply_all(s);
     if (rc == 0)
         rc = remove_salvaged(s);
     if (rc < 0) {
@@ -200,6 +453,7 @@ cmd_salvage(struct cmd_line *line, const char *file)
     struct salvage s = {
         .line = line,
         .name = file,
+        .writer_fd = -1,
         .dry_run = cmd_value(line, "dry-run") != NULL,
     };
     uint64_t index;
@@ -222,5 +476,9 @@ cmd_salvage(struct cmd_line *line, const char *file)
     status = run_salvage(&s);
     store_session_close(&s.in);
     log_apply_fini(&s.sums);
+    requests_close(s.requests.journal);
+    if (s.writer_fd >= 0)
+        (void)close(s.writer_fd);
+    free(s.requests.at);
     return status;
 }

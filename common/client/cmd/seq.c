@@ -1,5 +1,4 @@
 /* common/client/cmd/seq.c - countd seq: sequence numbers. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -45,52 +44,6 @@ explain_number(const struct cmd_line *line, const char *text)
 /* ---- numbers ------------------------------------------------------------ */
 
 static int
-report_failure(const struct cmd_line *line, int rc)
-{
-    struct cmd_place place;
-    const char *where = place.text;
-
-    cmd_find_place(line, CMD_HTTP, &place);
-    if (cmd_socket_failed(&place, "countd-write", rc))
-        return CONFIG_EXIT_SYSTEM;
-    switch (rc) {
-    case -ECONNREFUSED:
-        diag(DIAG_ERROR,
-             "countd-write at %s does not answer; does it run with "
-             "sequence.enable=true? http.listen says where it is",
-             where);
-        break;
-    case -EOPNOTSUPP:
-        diag(DIAG_ERROR, "%s serves no sequence numbers; see sequence.enable",
-             where);
-        break;
-    case -EAGAIN:
-        diag(DIAG_ERROR,
-             "countd-write at %s gives no numbers now; its messages say why",
-             where);
-        break;
-    case -EPROTO:
-        diag(DIAG_ERROR, "what answers at %s is not countd-write", where);
-        break;
-    case -ETIMEDOUT:
-        diag(DIAG_ERROR, "countd-write at %s did not answer in time", where);
-        break;
-    case -ENOTCONN:
-        diag(DIAG_ERROR, "countd-write at %s ended the connection", where);
-        break;
-    case -EADDRNOTAVAIL:
-    case -EINVAL:
-        diag(DIAG_ERROR, "http.listen is \"%s\": no address to connect to",
-             where);
-        return CONFIG_EXIT_USAGE;
-    default:
-        diag_errno(DIAG_ERROR, rc, "countd-write at %s", where);
-        break;
-    }
-    return CONFIG_EXIT_SYSTEM;
-}
-
-static int
 print_numbers(const struct cmd_line *line, struct countd_http *h, int64_t count)
 {
     static const struct table_column columns[] = {{"number", "number", false}};
@@ -115,23 +68,17 @@ print_numbers(const struct cmd_line *line, struct countd_http *h, int64_t count)
     }
     output_rows_end(&out);
     status = output_fini(&out);
-    return rc < 0 ? report_failure(line, rc) : status;
+    return rc < 0 ? cmd_peer_failed(line, CMD_SEQUENCE, rc) : status;
 }
 
 static int
 fetch_numbers(const struct cmd_line *line, int64_t count)
 {
-    struct countd_http_options options = {.size = sizeof options};
-    struct cmd_place place;
     struct countd_http *h;
-    int rc, status;
+    int status = cmd_http_open(line, CMD_SEQUENCE, &h);
 
-    cmd_find_place(line, CMD_HTTP, &place);
-    options.directory = place.directory;
-    options.address = place.directory ? NULL : place.address;
-    rc = countd_http_open(&h, &options);
-    if (rc < 0)
-        return report_failure(line, rc);
+    if (status != 0)
+        return status;
     status = print_numbers(line, h, count);
     countd_http_close(h);
     return status;

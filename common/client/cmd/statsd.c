@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/array.h"
+#include "common/base/bytes.h"
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd.h"
 #include "common/client/cmd/output.h"
@@ -70,17 +72,11 @@ struct statsd_command {
 static int
 keep_page(struct statsd_command *s, struct countd_rows *rows)
 {
-    struct countd_rows **larger = s->pages;
-
-    if (s->page_count == s->page_capacity) {
-        s->page_capacity = 2 * s->page_capacity + 4;
-        larger = realloc(s->pages, s->page_capacity * sizeof(void *));
-    }
-    if (larger == NULL) {
+    if (array_grow(&s->pages, &s->page_capacity, s->page_count + 1,
+                   sizeof(void *)) < 0) {
         countd_rows_free(rows);
         return -ENOMEM;
     }
-    s->pages = larger;
     s->pages[s->page_count++] = rows;
     return 0;
 }
@@ -159,13 +155,9 @@ static int
 compare_senders(const void *a, const void *b)
 {
     const struct sender_row *x = a, *y = b;
-    const size_t size =
-        x->name.size < y->name.size ? x->name.size : y->name.size;
-    const int order = memcmp(x->name.bytes, y->name.bytes, size);
 
-    if (order != 0)
-        return order;
-    return x->name.size < y->name.size ? -1 : x->name.size > y->name.size;
+    return bytes_compare(x->name.bytes, x->name.size, y->name.bytes,
+                         y->name.size);
 }
 
 /* One row for each sender, in the order of names. */

@@ -6,6 +6,7 @@
 #include "common/base/diag.h"
 #include "common/client/cmd/wait_merged.h"
 #include "common/setup/privilege.h"
+#include "common/store/cluster/cluster_store.h"
 #include "common/store/lmdb/lmdb_store.h"
 
 #define TXN_MEMORY ((size_t)64 << 20)
@@ -32,10 +33,25 @@ store_session_store(const struct cmd_line *line, int keyspace_fd, bool writable,
     return lmdb_store_open(out, &options);
 }
 
+/* The engine that the settings name.  The worker sends what this puts into the
+ * outbox of a cluster. */
+static int
+open_store(const struct cmd_line *line, const struct datadir *dir,
+           bool writable, struct store **out)
+{
+    const struct cluster_store_options cluster = {
+        .config = &line->config, .dir = dir, .writable = writable};
+
+    return line->config.store_cluster
+               ? cluster_store_open(out, &cluster)
+               : store_session_store(line, dir->keyspace_fd, writable, out);
+}
+
 long
 store_session_holder(const struct store_session *in)
 {
-    return lmdb_store_holder(in->store);
+    return store_traits(in->store) & STORE_FILES ? lmdb_store_holder(in->store)
+                                                 : 0;
 }
 
 int
@@ -57,7 +73,7 @@ open_rest(const struct cmd_line *line, bool writable, struct store_session *out)
     if (status != 0)
         goto close_dir;
     status = CONFIG_EXIT_SYSTEM;
-    rc = store_session_store(line, out->dir.keyspace_fd, writable, &out->store);
+    rc = open_store(line, &out->dir, writable, &out->store);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "open %s/keyspace", line->config.data_dir);
         goto close_dir;

@@ -8,9 +8,9 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
-#include "common/client/cmd/logfile.h"
 #include "common/client/cmd/output.h"
 #include "common/client/cmd/wait_merged.h"
+#include "common/log/logfile.h"
 
 #define LOOK_MS 3000
 
@@ -110,7 +110,7 @@ unmerged_each_damaged(const struct datadir *d,
         return rc == -ENOENT ? 0 : rc;
     while ((rc = dirstream_next(dir, &name)) > 0) {
         rc = 0;
-        if (strncmp(name, UNMERGED_BAD_HELD, strlen(UNMERGED_BAD_HELD)) == 0)
+        if (strncmp(name, HELD_BAD_PREFIX, strlen(HELD_BAD_PREFIX)) == 0)
             rc = file(ctx, name);
         if (rc != 0)
             break;

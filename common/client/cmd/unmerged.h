@@ -11,8 +11,6 @@
 #include "common/store/held.h"
 #include "common/wire/name.h"
 
-#define UNMERGED_BAD_HELD "bad-" /* N: a damaged segment of held/ */
-
 struct unmerged {
     size_t logs;              /* log/bad-N-EPOCH */
     uint64_t held;            /* records, to be applied when they can be */

@@ -15,12 +15,13 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
-#include "common/client/cmd/logfile.h"
+#include "common/log/logfile.h"
 #include "common/log/pending_set.h"
 #include "common/setup/privilege.h"
 #include "common/wire/message.h"
 
 #define PAUSE_MAX_MS 50
+#define OPEN_TRIES   50
 #define TURN_MS      5    /* between two tries */
 #define TURN_SAY_MS  1000 /* until it is said who is writing */
 
@@ -127,14 +128,39 @@ wait_logs_open(const struct cmd_line *line, int log_fd, struct logdir *out)
     return logdir_open(out, log_fd, &layout, line->config.log_size);
 }
 
+static bool
+is_full(const struct statvfs *fs)
+{
+    /* A file system without a fixed number of inodes counts none. */
+    return (uint64_t)fs->f_bavail * fs->f_frsize < FULL_DISK_BYTES ||
+           (fs->f_files > 0 && fs->f_favail == 0);
+}
+
+void
+wait_warn_full_disk(const struct datadir *d, uint64_t since_ms, bool *warned)
+{
+    struct statvfs fs;
+
+    if (*warned || clock_ms() - since_ms < WAIT_AGAIN_MS ||
+        fstatvfs(d->fd, &fs) < 0 || !is_full(&fs))
+        return;
+    *warned = true;
+    diag(DIAG_WARNING,
+         "waiting: the disk of the data directory is full (%" PRIu64
+         " MB, %" PRIu64 " inodes free), and increments are not merged until "
+         "there is room",
+         (uint64_t)fs.f_bavail * fs.f_frsize / 1000000, (uint64_t)fs.f_favail);
+}
+
 /* Goes on until none of the noted fills is left. */
 static int
 wait_fills(const struct datadir *d, struct logdir *logs,
            struct pending_set *fills, uint64_t timeout_ms)
 {
-    const uint64_t deadline = clock_ms() + timeout_ms;
+    const uint64_t since_ms = clock_ms();
     uint64_t rotated_ms = 0;
     unsigned pause_ms = 0;
+    bool warned = false;
 
     for (;;) {
         int rc = wait_rotate_again(d, &rotated_ms);
@@ -143,8 +169,9 @@ wait_fills(const struct datadir *d, struct logdir *logs,
             rc = pending_set_drop_merged(fills, logs);
         if (rc < 0 || fills->count == 0)
             return rc;
-        if (clock_ms() >= deadline)
+        if (clock_ms() - since_ms >= timeout_ms)
             return -ETIMEDOUT;
+        wait_warn_full_disk(d, since_ms, &warned);
         wait_pause(&pause_ms);
     }
 }
@@ -180,11 +207,7 @@ wait_merged(const struct cmd_line *line, const struct datadir *d,
 static bool
 read_full_disk(const struct cmd_line *line, struct statvfs *fs)
 {
-    if (statvfs(line->config.data_dir, fs) < 0)
-        return false;
-    /* A file system without a fixed number of inodes counts none. */
-    return (uint64_t)fs->f_bavail * fs->f_frsize < FULL_DISK_BYTES ||
-           (fs->f_files > 0 && fs->f_favail == 0);
+    return statvfs(line->config.data_dir, fs) == 0 && is_full(fs);
 }
 
 bool
@@ -250,4 +273,18 @@ wait_pause(unsigned *pause_ms)
     if (*pause_ms > PAUSE_MAX_MS)
         *pause_ms = PAUSE_MAX_MS;
     wait_ms(*pause_ms);
+}
+
+int
+wait_open_log(int log_fd, const char *name)
+{
+    unsigned pause_ms = 0;
+    int fd = -EBUSY;
+
+    for (int i = 0; i < OPEN_TRIES && fd == -EBUSY; i++) {
+        fd = logfile_open(log_fd, name);
+        if (fd == -EBUSY)
+            wait_pause(&pause_ms);
+    }
+    return fd;
 }

@@ -60,6 +60,11 @@ int wait_merged(const struct cmd_line *line, const struct datadir *d,
 bool wait_is_disk_full(const struct cmd_line *line);
 bool wait_report_full_disk(const struct cmd_line *line);
 
+/* To be called while waiting since `since_ms` (clock_ms()): a merge that is
+ * late because the disk is full is explained once, and not only at the end. */
+void wait_warn_full_disk(const struct datadir *d, uint64_t since_ms,
+                         bool *warned);
+
 /* Waiting until another process has written: {.deadline_ms = clock_ms() + ...}
  *
  *     do
@@ -75,6 +80,10 @@ struct wait_turn {
     bool said;
 };
 bool wait_turn(struct wait_turn *t, int rc, long holder);
+
+/* logfile_open() of a log that may be changing hands: tries again on -EBUSY,
+ * for about two seconds. */
+int wait_open_log(int log_fd, const char *name);
 
 /* Sleeps so long, or until a signal. */
 void wait_ms(unsigned ms);

@@ -221,6 +221,24 @@ int countd_around(struct countd *c, const void *keyspace, size_t keyspace_size,
                   const void *key, size_t key_size, int64_t length,
                   int64_t *first, struct countd_rows **out);
 
+/* Rows in the order of keys: the first `length` (at most 4096) of those whose
+ * keys begin with `prefix` and come after `after`, each of which may be "".  An
+ * unknown keyspace has none.  countd_rows_free() after success. */
+int countd_keys(struct countd *c, const void *keyspace, size_t keyspace_size,
+                const void *prefix, size_t prefix_size, const void *after,
+                size_t after_size, int64_t length, struct countd_rows **out);
+
+/* The state of a keyspace: `change` grows with each merge that changes it, and
+ * each file has its own nonce.  Rows read between two equal answers are of one
+ * state.  -ENOENT (as_of_ms is set then, too). */
+struct countd_keyspace_state {
+    uint64_t nonce, change;
+    int64_t as_of_ms;
+};
+int countd_keyspace_state(struct countd *c, const void *keyspace,
+                          size_t keyspace_size,
+                          struct countd_keyspace_state *out);
+
 /* Names of keyspaces after `after` ("" for the first) with their number of
  * keys in `count`; at most 4096 at a time. */
 int countd_keyspaces(struct countd *c, const void *after, size_t after_size,
@@ -230,12 +248,16 @@ void countd_rows_free(struct countd_rows *rows);
 /* ---- history ----------------------------------------------------------- */
 
 /* The increments of each time, by the server's setting `history`.  Times are
- * Unix seconds, of whole minutes; `to` itself is not part of the time.  `since`
- * of an answer: increments from before it may be missing; 0: none are.
+ * Unix seconds; `to` itself is not part of the time.  `since` of an answer:
+ * increments from before it may be missing; 0: none are.
  *
- *   -EINVAL   times that the keyspace has no tier for: `from` and the step (for
- *             a period, its length) must be multiples of the step of one tier;
- *             not whole minutes; `to` before `from`
+ * The server widens a period to whole minutes, hours or days, UTC: to the
+ * finest that nothing is missing from, or least is.  The answer has these
+ * times.
+ *
+ *   -EINVAL   times that the keyspace has no tier for: for a history `from` and
+ *             the step must be multiples of the step of one tier, and all of
+ *             whole minutes; `to` before `from`
  *   -E2BIG    more than 4096 buckets
  *   -ENOENT   no such keyspace    -ENODATA  it has no history
  *   others as of countd_range() */
@@ -282,6 +304,7 @@ struct countd_top {
     int before_known; /* 1: nothing is missing from `before`, either */
     size_t count;
     struct countd_top_row *rows;
+    int64_t from, to; /* of the rows */
 };
 
 /* The keys with the largest sums in a period, ties by key; at most 4096, and
@@ -297,10 +320,12 @@ struct countd_period {
     struct countd_sum sum;
     int64_t rank; /* from 0, by the sums */
     int64_t keys; /* that have increments in the period */
+    int64_t from, to;
 };
 
 /* The sum of a key in a period, and its rank by that; of one without increments
- * in it (sum.any is 0) the rank that a sum of 0 has. */
+ * in it (sum.any is 0) the rank that a sum of 0 has.  With key_size 0 the sum
+ * of all keys, and no rank. */
 int countd_period_rank(struct countd *c, const void *keyspace,
                        size_t keyspace_size, const void *key, size_t key_size,
                        int64_t from, int64_t to, struct countd_period *out);
@@ -428,10 +453,12 @@ struct countd_http_options {
     const char *address;   /* NULL: 127.0.0.1:9527, if there is no directory */
     unsigned timeout_ms;   /* for each answer; 0: 5000 */
     const char *directory; /* data directory of the server */
+    const char *token;     /* of its http.tokens; NULL: none */
 };
 
 /* Does not connect yet.  `options` may be NULL; nothing of it is kept.  Errors
- * as of countd_open(). */
+ * as of countd_open(), and
+ *   -EILSEQ  what cannot be a token */
 int countd_http_open(struct countd_http **out,
                      const struct countd_http_options *options);
 void countd_http_close(struct countd_http *h);
@@ -445,8 +472,9 @@ struct countd_number {
  *   -EAGAIN      the server gives none now: its disk fails, or its mark is
  *                damaged (its messages say which)
  *   -EOPNOTSUPP  it serves no sequences, or is not countd
- *   -EACCES      it does not know the name that it was asked by (http.hosts)
- *   -ETIMEDOUT, -ENOTCONN, -EPROTO, what connecting said */
+ *   -EACCES      it does not know the name that it was asked by (http.hosts),
+ * or wants another token or right (http.tokens) -ETIMEDOUT, -ENOTCONN, -EPROTO,
+ * what connecting said */
 int countd_seq(struct countd_http *h, struct countd_number *out, size_t count);
 
 struct countd_seq_parts {

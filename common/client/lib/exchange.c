@@ -1,9 +1,8 @@
 /* common/client/lib/exchange.c - see exchange.h: exchange_run() and
- * exchange_one() are at the end; run_turn() is one step of them. */
+ * exchange_one() are at the end; take_answers() is the main part. */
 #include "common/client/lib/exchange.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,21 +32,20 @@ note_error(struct exchange *x, int error)
 }
 
 /* Fills the send buffer with as many requests as fit. */
-static void
-fill_send(struct exchange *x)
+static size_t
+fill_send(void *ctx)
 {
+    struct exchange *x = ctx;
+    size_t size = 0;
     int n;
 
-    if (x->send_at < x->send_size)
-        return;
-    x->send_at = 0;
-    x->send_size = 0;
-    while (x->put < x->count && x->send_size + QUERY_SIZE_MAX <= SEND_SIZE) {
-        n = put_ask(x, x->put, x->r->send + x->send_size);
+    while (x->put < x->count && size + QUERY_SIZE_MAX <= SEND_SIZE) {
+        n = put_ask(x, x->put, x->r->send + size);
         if (n > 0)
-            x->send_size += (size_t)n;
+            size += (size_t)n;
         x->put++;
     }
+    return size;
 }
 
 /* Passes over asks that were never sent because they are none. */
@@ -64,6 +62,9 @@ skip_refused(struct exchange *x)
         note_error(x, n);
         x->answered++;
     }
+    if (x->put < x->answered)
+        x->put = x->answered;
+    x->transport.done = x->answered == x->count;
 }
 
 /* The next ask goes out first on whatever connection comes next. */
@@ -71,13 +72,11 @@ static void
 start_again(struct exchange *x)
 {
     link_drop(&x->r->link);
+    transport_reset(&x->transport);
     free(x->rows);
     x->rows = NULL;
-    x->head_size = 0;
-    x->send_at = 0;
-    x->send_size = 0;
     x->put = x->answered;
-    x->kept = false;
+    x->again = false;
 }
 
 /* Whether the number of bytes is possible for the number of rows. */
@@ -141,23 +140,7 @@ cut_rows(struct exchange *x)
     return left == 0 ? 0 : -EPROTO;
 }
 
-/* Copies up to `want - *have` bytes to `to + *have`; true when it is whole. */
-static bool
-copy_piece(uint8_t *to, size_t want, size_t *have, const uint8_t **at,
-           size_t *left)
-{
-    const size_t lack = want - *have;
-    const size_t n = lack < *left ? lack : *left;
-
-    if (n > 0)
-        memcpy(to + *have, *at, n);
-    *have += n;
-    *at += n;
-    *left -= n;
-    return *have == want;
-}
-
-/* A server's error: ends its connection. */
+/* A server's error ends its connection: the asks behind it go out again. */
 static int
 take_refusal(struct exchange *x, int64_t rows)
 {
@@ -165,121 +148,68 @@ take_refusal(struct exchange *x, int64_t rows)
         return -EPROTO;
     note_error(x, (int)rows);
     x->answered++;
-    start_again(x);
+    x->again = true;
+    return -ENOTCONN;
+}
+
+static int
+take_reply(struct exchange *x, const uint8_t *bytes)
+{
+    struct query_reply reply;
+
+    query_reply_get(bytes, &reply);
+    return reply.rows < 0 ? take_refusal(x, reply.rows) : take_head(x, &reply);
+}
+
+/* Takes bytes of rows; *size is how many. */
+static int
+take_rows(struct exchange *x, const uint8_t *bytes, size_t *size)
+{
+    const size_t lack = x->size - x->have;
+    int rc;
+
+    if (*size > lack)
+        *size = lack;
+    if (*size > 0)
+        memcpy(x->bytes + x->have, bytes, *size);
+    x->have += *size;
+    if (x->have < x->size)
+        return 0;
+    rc = x->past ? 0 : cut_rows(x);
+    if (rc < 0)
+        return rc;
+    x->out[x->answered++] = x->rows;
+    x->rows = NULL;
+    skip_refused(x);
     return 0;
 }
 
-/* Takes answer bytes: 0, or what ends the exchange. */
-static int
-take_bytes(struct exchange *x, const uint8_t *at, size_t left)
+static ssize_t
+take_answers(void *ctx, uint8_t *bytes, size_t size)
 {
-    struct query_reply reply;
+    struct exchange *x = ctx;
+    size_t at = 0, piece;
     int rc;
 
-    while (left > 0) {
-        skip_refused(x);
+    x->again = false;
+    while (at < size) {
         if (x->answered == x->put)
             return -EPROTO; /* nothing was asked */
         if (!x->rows) {
-            if (!copy_piece(x->head, sizeof x->head, &x->head_size, &at, &left))
-                return 0;
-            query_reply_get(x->head, &reply);
-            if (reply.rows < 0)
-                return take_refusal(x, reply.rows);
-            rc = take_head(x, &reply);
+            if (size - at < QUERY_REPLY_SIZE)
+                break;
+            rc = take_reply(x, bytes + at);
             if (rc < 0)
                 return rc;
+            at += QUERY_REPLY_SIZE;
         }
-        if (!copy_piece(x->bytes, x->size, &x->have, &at, &left))
-            return 0;
-        rc = x->past ? 0 : cut_rows(x);
+        piece = size - at;
+        rc = take_rows(x, bytes + at, &piece);
         if (rc < 0)
             return rc;
-        x->out[x->answered++] = x->rows;
-        x->rows = NULL;
-        x->head_size = 0;
+        at += piece;
     }
-    return 0;
-}
-
-/* The connection ended.  0 when another may be tried. */
-static int
-handle_end(struct exchange *x)
-{
-    if (!x->kept)
-        return -ENOTCONN;
-    start_again(x);
-    return 0;
-}
-
-static int
-send_some(struct exchange *x)
-{
-    ssize_t n;
-    int rc;
-
-    for (;;) {
-        fill_send(x);
-        if (x->send_at == x->send_size)
-            return 0;
-        n = send(x->r->link.fd, x->r->send + x->send_at,
-                 x->send_size - x->send_at, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n < 0) {
-            rc = -errno;
-            if (rc == -EINTR)
-                continue;
-            /* The reason, an error answer say, may be waiting: receive_some
-             * finds that and the end. */
-            return 0;
-        }
-        x->send_at += (size_t)n;
-    }
-}
-
-static int
-receive_some(struct exchange *x)
-{
-    ssize_t n;
-    int rc;
-
-    n = recv(x->r->link.fd, x->r->receive, RECEIVE_SIZE, MSG_DONTWAIT);
-    if (n < 0) {
-        rc = -errno;
-        return rc == -EAGAIN || rc == -EINTR ? 0 : handle_end(x);
-    }
-    if (n == 0)
-        return handle_end(x);
-    x->kept = false;
-    return take_bytes(x, x->r->receive, (size_t)n);
-}
-
-/* One turn: connect, send, wait, take. */
-static int
-run_turn(struct exchange *x)
-{
-    struct link *l = &x->r->link;
-    uint64_t deadline_ms = x->deadline_ms;
-    short events = POLLIN;
-    int rc;
-
-    rc = link_connect(l);
-    if (rc < 0 && rc != -EINPROGRESS)
-        return rc;
-    if (rc == 0) {
-        rc = send_some(x);
-        if (rc < 0)
-            return rc;
-        if (x->send_at < x->send_size)
-            events |= POLLOUT;
-    } else {
-        events = POLLOUT;
-        if (l->deadline_ms < deadline_ms)
-            deadline_ms = l->deadline_ms;
-    }
-    rc = link_wait(l->fd, events, -1, deadline_ms);
-    if (rc < 0 || l->connecting)
-        return rc;
-    return receive_some(x);
+    return (ssize_t)at;
 }
 
 static int
@@ -302,16 +232,25 @@ exchange_run(struct exchange *x)
 
     /* A normal mutex, locked and unlocked in pairs: neither can fail. */
     (void)pthread_mutex_lock(&r->lock);
-    x->deadline_ms = link_deadline(r->timeout_ms);
-    x->kept = r->link.fd >= 0;
     rc = buffers_init(r);
-    while (rc == 0) {
-        skip_refused(x);
-        if (x->answered == x->count)
-            break;
-        if (x->put < x->answered)
-            x->put = x->answered;
-        rc = run_turn(x);
+    x->transport =
+        (struct transport){.link = &r->link,
+                           .deadline_ms = link_deadline(r->timeout_ms),
+                           .ctx = x,
+                           .fill = fill_send,
+                           .take = take_answers,
+                           .send = r->send,
+                           .receive = r->receive,
+                           .receive_size = RECEIVE_SIZE};
+    x->again = r->link.fd >= 0;
+    skip_refused(x);
+    while (rc == 0 && !x->transport.done) {
+        rc = transport_run(&x->transport);
+        if (rc == -ENOTCONN && x->again) {
+            start_again(x);
+            skip_refused(x);
+            rc = 0;
+        }
     }
     if (rc < 0) {
         start_again(x); /* answers that are not awaited may arrive */

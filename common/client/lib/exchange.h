@@ -1,8 +1,7 @@
 /* common/client/lib/exchange.h - requests to the range port and their answers.
  *
  * One exchange is any number of requests and their answers, in order, on one
- * connection.  Requests are sent while answers are taken, so neither side can
- * fill the other's buffers and stop both.
+ * connection.
  *
  * An error answer ends the connection (the protocol says so): the requests
  * behind it go out again on a new one.  A connection kept from an earlier
@@ -17,6 +16,7 @@
 #define COUNTD_COMMON_CLIENT_LIB_EXCHANGE_H
 
 #include "common/client/lib/handle.h"
+#include "common/client/lib/transport.h"
 #include "common/wire/query.h"
 
 struct exchange {
@@ -26,19 +26,17 @@ struct exchange {
     const void *asks;
     size_t count;
     struct countd_rows **out;
-    uint64_t deadline_ms;
+    struct transport transport;
     size_t put;      /* asks put into the send buffer, or refused */
     size_t answered; /* asks answered, or refused */
     int error;       /* the first of a single ask */
     int *errors;     /* of each ask, 0 at first; NULL: not wanted */
     bool past;       /* answers about the past: each is one row, whose count is
                         the number of its rows and whose key all their bytes */
-    bool kept;       /* connection of an earlier exchange, silent so far */
-    size_t send_at, send_size;
+    bool again;      /* the end of this connection is not the end: it is of an
+                        earlier exchange and silent so far, or refused an ask */
 
     /* The answer that is arriving. */
-    uint8_t head[QUERY_REPLY_SIZE];
-    size_t head_size;
     struct countd_rows *rows; /* NULL until the head is whole */
     uint8_t *bytes;           /* behind rows->rows */
     size_t size, have;

@@ -4,8 +4,8 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "common/base/bytes.h"
 #include "common/client/lib/exchange.h"
 #include "common/client/lib/handle.h"
 #include "common/wire/query.h"
@@ -70,6 +70,20 @@ sum_of(int64_t high, uint64_t low, bool any)
     else
         sum.value = high < 0 ? INT64_MIN : INT64_MAX;
     return sum;
+}
+
+/* The times to which the server has widened those of a period.  -EPROTO: these
+ * are none. */
+static int
+widen_times(const struct query_past *facts, int64_t *from, int64_t *to)
+{
+    const int64_t step = facts->step;
+
+    if (step <= 0 || *from < 0 || *to > INT64_MAX - step)
+        return -EPROTO;
+    *from -= *from % step;
+    *to = (*to + step - 1) / step * step;
+    return 0;
 }
 
 static int
@@ -169,20 +183,17 @@ is_in_order(const struct countd_top_row *before,
             const struct countd_top_row *row)
 {
     const struct countd_sum *a = &before->sum, *b = &row->sum;
-    const size_t size =
-        before->key_size < row->key_size ? before->key_size : row->key_size;
-    int order;
 
     if (a->high != b->high)
         return a->high > b->high;
     if (a->low != b->low)
         return a->low > b->low;
-    order = memcmp(before->key, row->key, size);
-    return order < 0 || (order == 0 && before->key_size < row->key_size);
+    return bytes_compare(before->key, before->key_size, row->key,
+                         row->key_size) < 0;
 }
 
 static int
-take_top(struct history_rows *a, struct countd_top **out)
+take_top(struct history_rows *a, const struct query *q, struct countd_top **out)
 {
     struct top *t = malloc(sizeof *t + a->count * sizeof *t->top.rows);
     struct query_past_row row;
@@ -195,7 +206,10 @@ take_top(struct history_rows *a, struct countd_top **out)
                                  .since = a->facts.since,
                                  .before_known = a->facts.known != 0,
                                  .count = a->count,
-                                 .rows = (struct countd_top_row *)(t + 1)};
+                                 .rows = (struct countd_top_row *)(t + 1),
+                                 .from = q->from,
+                                 .to = q->to};
+    rc = widen_times(&a->facts, &t->top.from, &t->top.to);
     for (size_t i = 0; rc == 0 && i < a->count; i++) {
         rc = next_row(a, &row);
         if (rc == 0)
@@ -232,7 +246,7 @@ countd_period_top(struct countd *c, const void *keyspace, size_t keyspace_size,
     rc = run_past(c, &q, keyspace_size, 0, &a);
     if (rc < 0)
         return rc;
-    rc = a.count <= (uint64_t)length ? take_top(&a, out) : -EPROTO;
+    rc = a.count <= (uint64_t)length ? take_top(&a, &q, out) : -EPROTO;
     if (rc < 0)
         free(a.memory);
     return rc;
@@ -267,11 +281,15 @@ countd_period_rank(struct countd *c, const void *keyspace, size_t keyspace_size,
         return rc;
     rc = a.count == 1 ? next_row(&a, &row) : -EPROTO;
     if (rc == 0)
+        rc = widen_times(&a.facts, &from, &to);
+    if (rc == 0)
         *out = (struct countd_period){.as_of_ms = a.memory->as_of_ms,
                                       .since = a.facts.since,
                                       .sum = row_sum(&row),
                                       .rank = a.facts.rank,
-                                      .keys = a.facts.keys};
+                                      .keys = a.facts.keys,
+                                      .from = from,
+                                      .to = to};
     free(a.memory);
     return rc;
 }

@@ -2,77 +2,34 @@
  * http_ask(), countd_http_open(), countd_http_close(). */
 #include "common/client/lib/http_client.h"
 
+#include <assert.h>
 #include <errno.h>
-#include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
 
 #include "common/client/lib/handle.h"
+#include "common/client/lib/transport.h"
 
 #define ADDRESS    "127.0.0.1:9527"
 #define TIMEOUT_MS 5000
 #define LENGTH     "Content-length:"
 
-static int
-connect_now(struct countd_http *h, uint64_t deadline_ms)
+struct http_exchange {
+    struct transport transport;
+    struct http_answer *out;
+    int status;
+    bool begun; /* bytes of an answer have come */
+    bool kept;  /* the connection stays open */
+};
+
+static size_t
+fill_nothing(void *ctx)
 {
-    int rc;
-
-    while ((rc = link_connect(&h->link)) == -EINPROGRESS) {
-        rc = link_wait(h->link.fd, POLLOUT, -1,
-                       h->link.deadline_ms < deadline_ms ? h->link.deadline_ms
-                                                         : deadline_ms);
-        if (rc < 0 && link_passed(deadline_ms))
-            return rc;
-    }
-    return rc;
-}
-
-static int
-send_all(struct countd_http *h, const char *bytes, size_t size,
-         uint64_t deadline_ms)
-{
-    while (size > 0) {
-        const ssize_t n =
-            send(h->link.fd, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT);
-        int rc = n < 0 ? -errno : 0;
-
-        if (rc == -EAGAIN) {
-            rc = link_wait(h->link.fd, POLLOUT, -1, deadline_ms);
-            if (rc < 0)
-                return rc;
-        } else if (rc < 0 && rc != -EINTR) {
-            return -ENOTCONN;
-        }
-        if (n > 0) {
-            bytes += n;
-            size -= (size_t)n;
-        }
-    }
+    (void)ctx; /* the one request was there from the start */
     return 0;
-}
-
-/* One more piece of the answer.  0 at the end of the connection. */
-static ssize_t
-receive_some(struct countd_http *h, size_t have, uint64_t deadline_ms)
-{
-    for (;;) {
-        const ssize_t n = recv(h->link.fd, h->answer + have,
-                               HTTP_ANSWER_MAX - have, MSG_DONTWAIT);
-        int rc;
-
-        if (n >= 0)
-            return n;
-        rc = -errno;
-        if (rc == -EAGAIN)
-            rc = link_wait(h->link.fd, POLLIN, -1, deadline_ms);
-        else if (rc != -EINTR)
-            return -ENOTCONN;
-        if (rc < 0 && rc != -EINTR)
-            return rc;
-    }
 }
 
 /* The value of a header of a head that ends with NUL; NULL: it is not there. */
@@ -89,34 +46,56 @@ find_header(const char *head, const char *name)
     return NULL;
 }
 
-/* 1 when the answer is whole, 0 when it is not yet. */
-static int
-parse_answer(struct countd_http *h, size_t have, struct http_answer *out,
-             bool *kept)
+/* Takes the answer when it is whole. */
+static ssize_t
+take_answer(void *ctx, uint8_t *bytes, size_t have)
 {
+    struct http_exchange *x = ctx;
+    char *const head = (char *)bytes;
     const char *length;
     unsigned long size;
+    size_t head_size;
     char *end;
 
-    h->answer[have] = '\0';
-    if (strncmp(h->answer, "HTTP/1.", have < 7 ? have : 7) != 0)
+    x->begun = true;
+    head[have] = '\0';
+    if (strncmp(head, "HTTP/1.", have < 7 ? have : 7) != 0)
         return -EPROTO;
-    end = strstr(h->answer, "\r\n\r\n");
+    end = strstr(head, "\r\n\r\n");
     if (!end)
-        return have < HTTP_ANSWER_MAX ? 0 : -EPROTO;
+        return 0;
     *end = '\0';
-    length = find_header(h->answer, LENGTH);
+    length = find_header(head, LENGTH);
     size = length ? strtoul(length, NULL, 10) : 0;
-    out->status = (int)strtoul(h->answer + strcspn(h->answer, " "), NULL, 10);
-    *kept = find_header(h->answer, "Connection: keep-alive") != NULL;
+    x->status = (int)strtoul(head + strcspn(head, " "), NULL, 10);
+    x->kept = find_header(head, "Connection: keep-alive") != NULL;
     *end = '\r';
-    out->body = end + 4;
-    out->size = size;
-    if (!length || size > HTTP_ANSWER_MAX ||
-        (size_t)(out->body - h->answer) + size > HTTP_ANSWER_MAX ||
-        (size_t)(out->body - h->answer) + size < have)
+    head_size = (size_t)(end + 4 - head);
+    x->out->body = end + 4;
+    x->out->size = size;
+    if (!length || size > HTTP_ANSWER_MAX - head_size)
         return -EPROTO;
-    return (size_t)(out->body - h->answer) + size == have;
+    if (have < head_size + size)
+        return 0;
+    x->transport.done = true;
+    return (ssize_t)(head_size + size);
+}
+
+static int
+status_error(int status)
+{
+    static const struct {
+        int status, error;
+    } errors[] = {{200, 0},       {201, 0},
+                  {400, -EINVAL}, {401, -EACCES},
+                  {403, -EACCES}, {404, -EOPNOTSUPP},
+                  {409, -EEXIST}, {422, -EKEYREJECTED},
+                  {503, -EAGAIN}, {507, -ENOSPC}};
+
+    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++)
+        if (errors[i].status == status)
+            return errors[i].error;
+    return -EPROTO;
 }
 
 /* *begun: something of an answer has come. */
@@ -124,29 +103,23 @@ static int
 ask_once(struct countd_http *h, const char *request, struct http_answer *out,
          bool *begun)
 {
-    const uint64_t deadline_ms = link_deadline(h->timeout_ms);
-    size_t have = 0;
-    bool kept = false;
-    ssize_t n;
-    int rc;
+    struct http_exchange x = {
+        .transport = {.link = &h->link,
+                      .deadline_ms = link_deadline(h->timeout_ms),
+                      .ctx = &x,
+                      .fill = fill_nothing,
+                      .take = take_answer,
+                      .send = (const uint8_t *)request,
+                      .send_size = strlen(request),
+                      .receive = (uint8_t *)h->answer,
+                      .receive_size = HTTP_ANSWER_MAX},
+        .out = out};
+    const int rc = transport_run(&x.transport);
 
-    *begun = false;
-    rc = connect_now(h, deadline_ms);
-    if (rc == 0)
-        rc = send_all(h, request, strlen(request), deadline_ms);
-    while (rc == 0) {
-        n = receive_some(h, have, deadline_ms);
-        if (n <= 0) {
-            rc = n < 0 ? (int)n : -ENOTCONN;
-            break;
-        }
-        *begun = true;
-        have += (size_t)n;
-        rc = parse_answer(h, have, out, &kept);
-    }
-    if (rc < 0 || !kept)
+    *begun = x.begun;
+    if (rc < 0 || !x.kept)
         link_drop(&h->link);
-    return rc < 0 ? rc : 0;
+    return rc < 0 ? rc : status_error(x.status);
 }
 
 /* A kept connection that the server has closed meanwhile shows its end. */
@@ -160,6 +133,18 @@ drop_if_ended(struct countd_http *h)
         link_drop(&h->link);
 }
 
+/* The request with the token, in front of its empty line. */
+static const char *
+add_token(struct countd_http *h, const char *request)
+{
+    const size_t size = strlen(request) - 2;
+    const int n = snprintf(h->request, sizeof h->request, "%.*s%s\r\n",
+                           (int)size, request, h->authorization);
+
+    assert(n > 0 && (size_t)n < sizeof h->request);
+    return h->request;
+}
+
 int
 http_ask(struct countd_http *h, const char *request, bool again,
          struct http_answer *out)
@@ -167,6 +152,8 @@ http_ask(struct countd_http *h, const char *request, bool again,
     bool was_kept, begun;
     int rc;
 
+    if (h->authorization[0] != '\0')
+        request = add_token(h, request);
     drop_if_ended(h);
     was_kept = h->link.fd >= 0;
     rc = ask_once(h, request, out, &begun);
@@ -176,6 +163,23 @@ http_ask(struct countd_http *h, const char *request, bool again,
 }
 
 /* ---- open and close ----------------------------------------------------- */
+
+/* A character that ends a line would let a token be a header of its own. */
+static int
+set_token(struct countd_http *h, const char *token)
+{
+    size_t size = 0;
+
+    if (!token)
+        return 0;
+    while (token[size] > ' ' && token[size] <= '~')
+        size++;
+    if (size == 0 || size > HTTP_TOKEN_MAX || token[size] != '\0')
+        return -EILSEQ;
+    (void)snprintf(h->authorization, sizeof h->authorization,
+                   "Authorization: Bearer %s\r\n", token);
+    return 0;
+}
 
 PUBLIC int
 countd_http_open(struct countd_http **out,
@@ -193,7 +197,7 @@ countd_http_open(struct countd_http **out,
         return -ENOMEM;
     h->timeout_ms = o.timeout_ms > 0 ? (int)o.timeout_ms : TIMEOUT_MS;
     h->answer = malloc(HTTP_ANSWER_MAX + 1);
-    rc = h->answer ? 0 : -ENOMEM;
+    rc = h->answer ? set_token(h, o.token) : -ENOMEM;
     if (rc == 0 && o.directory && !o.address)
         rc = link_init_socket(&h->link, o.directory, LOCAL_HTTP,
                               (unsigned)h->timeout_ms);

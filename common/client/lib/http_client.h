@@ -17,25 +17,30 @@
 #include "common/client/lib/countd.h"
 #include "common/client/lib/link.h"
 
-#define HTTP_ANSWER_MAX ((size_t)1 << 20) /* bytes of a head, and of a body */
+#define HTTP_ANSWER_MAX  ((size_t)1 << 20) /* bytes of a head, and of a body */
+#define HTTP_REQUEST_MAX 2048              /* bytes of a request, with NUL */
+#define HTTP_TOKEN_MAX   128
 
 struct countd_http {
     pthread_mutex_t lock;
     struct link link;
     int timeout_ms;
-    char *answer; /* HTTP_ANSWER_MAX and a NUL */
+    char *answer;                            /* HTTP_ANSWER_MAX and a NUL */
+    char authorization[HTTP_TOKEN_MAX + 32]; /* a header line; "": none */
+    char request[HTTP_REQUEST_MAX];          /* with that line */
 };
 
 struct http_answer {
-    int status;       /* 200, ... */
     const char *body; /* ends with NUL; valid until the next request */
     size_t size;
 };
 
 /* The lock of the handle is the caller's, over the use of the answer, too.
  * `request` is a head with its empty line.  `again`: it may be done twice.
- *   -ENOTCONN, -ETIMEDOUT, -EPROTO (no HTTP, or none as countd's), what
- *   connecting said */
+ *   -EINVAL, -EACCES, -EOPNOTSUPP (not found), -EEXIST, -EKEYREJECTED,
+ *   -EAGAIN, -ENOSPC  a status
+ *   -EPROTO  another status, or not HTTP as countd speaks it
+ *   -ENOTCONN, -ETIMEDOUT, as of link_connect() */
 int http_ask(struct countd_http *h, const char *request, bool again,
              struct http_answer *out);
 

@@ -190,6 +190,22 @@ link_connect(struct link *l)
 }
 
 int
+link_connect_until(struct link *l, uint64_t deadline_ms)
+{
+    int rc;
+
+    while ((rc = link_connect(l)) == -EINPROGRESS) {
+        if (link_passed(deadline_ms))
+            return -ETIMEDOUT;
+        /* link_connect() determines what came of it. */
+        (void)link_wait(l->fd, POLLOUT, -1,
+                        l->deadline_ms < deadline_ms ? l->deadline_ms
+                                                     : deadline_ms);
+    }
+    return rc;
+}
+
+int
 link_wait(int fd, short events, int wake_fd, uint64_t deadline_ms)
 {
     struct pollfd p[] = {{.fd = fd, .events = events},

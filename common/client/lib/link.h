@@ -52,6 +52,9 @@ int link_init_socket(struct link *l, const char *directory, const char *socket,
  * there, -EPERM when this user may not use it. */
 int link_connect(struct link *l);
 
+/* Connects, waiting until deadline_ms.  As link_connect(), or -ETIMEDOUT. */
+int link_connect_until(struct link *l, uint64_t deadline_ms);
+
 /* Closes, or dooms a held link.  Nothing when not connected. */
 void link_drop(struct link *l);
 

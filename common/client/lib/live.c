@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -41,20 +40,6 @@ take_options(const struct countd_live_options *from,
     if (o->timeout_ms == 0)
         o->timeout_ms = ANSWER_TIMEOUT_MS;
     return o->timeout_ms > INT32_MAX ? -EINVAL : 0;
-}
-
-static int
-connect_now(struct link *l)
-{
-    int rc;
-
-    for (;;) {
-        rc = link_connect(l);
-        if (rc != -EINPROGRESS)
-            return rc;
-        /* Whatever it says, link_connect() finds out. */
-        (void)link_wait(l->fd, POLLOUT, -1, l->deadline_ms);
-    }
 }
 
 /* A holder that is silent for hours must notice that the server has vanished.
@@ -100,7 +85,7 @@ countd_live_open(struct countd_live **out,
                                 o.semaphore ? LOCAL_SEMAPHORE : LOCAL_COUNTER,
                                 o.connect_timeout_ms);
     if (rc == 0)
-        rc = connect_now(&l->link);
+        rc = link_connect_until(&l->link, UINT64_MAX);
     if (rc < 0)
         goto free_buffers;
     keep_alive(l->link.fd);

@@ -4,7 +4,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
 
 #define UNANSWERED_MAX 4096
@@ -89,45 +88,20 @@ is_pending(const struct live_exchange *x, size_t index)
     return !x->ops || x->ops[index].result == LIVE_PENDING;
 }
 
-/* Fills the empty send buffer with as many requests as fit. */
-static void
-fill_send(struct live_exchange *x)
+/* Fills the send buffer with as many requests as fit. */
+static size_t
+fill_send(void *ctx)
 {
-    if (x->send_at < x->send_size)
-        return;
-    x->send_at = 0;
-    x->send_size = 0;
+    struct live_exchange *x = ctx;
+    size_t size = 0;
+
     while (x->put < x->count && x->put - x->done < UNANSWERED_MAX &&
-           x->send_size + FRAME_NEED_MAX <= LIVE_BUFFER_SIZE) {
+           size + FRAME_NEED_MAX <= LIVE_BUFFER_SIZE) {
         if (is_pending(x, x->put))
-            x->send_size += put_request(x, x->put, x->l->send + x->send_size);
+            size += put_request(x, x->put, x->l->send + size);
         x->put++;
     }
-}
-
-static void
-send_some(struct live_exchange *x)
-{
-    ssize_t n;
-    int rc;
-
-    for (;;) {
-        fill_send(x);
-        if (x->send_at == x->send_size || x->mute)
-            return;
-        n = send(x->l->link.fd, x->l->send + x->send_at,
-                 x->send_size - x->send_at, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n < 0) {
-            rc = -errno;
-            if (rc == -EINTR)
-                continue;
-            /* Answers may be waiting before the end of the connection:
-             * receive_some() finds both. */
-            x->mute = rc != -EAGAIN;
-            return;
-        }
-        x->send_at += (size_t)n;
-    }
+    return size;
 }
 
 /* ---- answers ----------------------------------------------------------- */
@@ -163,6 +137,7 @@ skip_refused(struct live_exchange *x)
         x->done++;
     if (x->put < x->done)
         x->put = x->done;
+    x->transport.done = x->done == x->count;
 }
 
 static int
@@ -282,56 +257,32 @@ take_answer(struct live_exchange *x, const struct frame_header *h,
     return take_stats(x, body, h->body_size);
 }
 
-/* Takes the whole answers in the receive buffer and moves the rest to its
- * front. */
-static int
-take_answers(struct live_exchange *x)
+static ssize_t
+take_answers(void *ctx, uint8_t *bytes, size_t size)
 {
-    uint8_t *at = x->l->receive;
-    size_t left = x->received;
+    struct live_exchange *x = ctx;
     struct frame_header h;
+    size_t at = 0;
     int rc;
 
-    while (left >= FRAME_HEADER) {
-        frame_get_header(at, &h);
+    while (size - at >= FRAME_HEADER) {
+        frame_get_header(bytes + at, &h);
         if (h.magic != FRAME_ANSWER ||
             h.body_size > LIVE_BUFFER_SIZE - FRAME_HEADER)
             return -EPROTO;
-        if (left - FRAME_HEADER < h.body_size)
+        if (size - at - FRAME_HEADER < h.body_size)
             break;
-        skip_refused(x);
         if (x->done == x->put)
             return -EPROTO; /* nothing was asked */
-        rc = take_answer(x, &h, at + FRAME_HEADER);
+        rc = take_answer(x, &h, bytes + at + FRAME_HEADER);
         if (rc < 0)
             return rc;
+        skip_refused(x);
         at += FRAME_HEADER + h.body_size;
-        left -= FRAME_HEADER + h.body_size;
     }
-    if (at > x->l->receive) {
-        memmove(x->l->receive, at, left);
-        x->deadline_ms = link_deadline(x->l->timeout_ms);
-    }
-    x->received = left;
-    return 0;
-}
-
-static int
-receive_some(struct live_exchange *x)
-{
-    ssize_t n;
-    int rc;
-
-    n = recv(x->l->link.fd, x->l->receive + x->received,
-             LIVE_BUFFER_SIZE - x->received, MSG_DONTWAIT);
-    if (n < 0) {
-        rc = -errno;
-        return rc == -EAGAIN || rc == -EINTR ? 0 : -ENOTCONN;
-    }
-    if (n == 0)
-        return -ENOTCONN;
-    x->received += (size_t)n;
-    return take_answers(x);
+    if (at > 0)
+        x->transport.deadline_ms = link_deadline(x->l->timeout_ms);
+    return (ssize_t)at;
 }
 
 /* ---- the exchange ------------------------------------------------------ */
@@ -342,20 +293,6 @@ live_end(struct countd_live *l)
     atomic_store(&l->ended, true);
     /* Fails when the other side was faster: then it has ended as well. */
     (void)shutdown(l->link.fd, SHUT_RDWR);
-}
-
-/* One turn: send, wait, take. */
-static int
-run_turn(struct live_exchange *x)
-{
-    short events = POLLIN;
-    int rc;
-
-    send_some(x);
-    if (x->send_at < x->send_size && !x->mute)
-        events |= POLLOUT;
-    rc = link_wait(x->l->link.fd, events, -1, x->deadline_ms);
-    return rc < 0 ? rc : receive_some(x);
 }
 
 int
@@ -369,14 +306,18 @@ live_exchange(struct live_exchange *x)
     rc = atomic_load(&l->ended) ? -ENOTCONN : 0;
     x->serial = l->serial;
     l->serial += (uint32_t)x->count;
-    x->deadline_ms = link_deadline(l->timeout_ms);
+    x->transport =
+        (struct transport){.link = &l->link,
+                           .deadline_ms = link_deadline(l->timeout_ms),
+                           .ctx = x,
+                           .fill = fill_send,
+                           .take = take_answers,
+                           .send = l->send,
+                           .receive = l->receive,
+                           .receive_size = LIVE_BUFFER_SIZE};
     skip_refused(x);
-    while (rc == 0 && x->done < x->count) {
-        rc = run_turn(x);
-        skip_refused(x);
-    }
-    if (rc == 0 && x->received > 0)
-        rc = -EPROTO; /* more than was asked for */
+    if (rc == 0)
+        rc = transport_run(&x->transport);
     if (rc < 0)
         live_end(l);
     (void)pthread_mutex_unlock(&l->lock);

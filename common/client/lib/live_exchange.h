@@ -1,11 +1,9 @@
 /* common/client/lib/live_exchange.h - requests to the live ports and their
  * answers, on the one connection of a handle.
  *
- * One exchange is any number of requests and their answers, in order.
- * Requests are sent while answers are taken, so neither side can fill the
- * other's buffers and stop both; a bounded number of them is on its way.  Each
- * carries the next number as its opaque bytes, and an answer must be to the
- * oldest of them.
+ * One exchange is any number of requests and their answers, in order; a bounded
+ * number of them is on its way.  Each carries the next number as its opaque
+ * bytes, and an answer must be to the oldest of them.
  *
  * Nothing is sent again: when anything goes wrong the connection is shut down,
  * which releases what it holds, and stays so.  Its descriptor is closed with
@@ -18,6 +16,7 @@
 #include <stdatomic.h>
 
 #include "common/client/lib/handle.h"
+#include "common/client/lib/transport.h"
 #include "common/wire/frame.h"
 
 #define LIVE_BUFFER_SIZE ((size_t)128 * 1024)
@@ -52,10 +51,7 @@ struct live_exchange {
     size_t put;  /* requests put into the send buffer, or not proper */
     size_t done; /* requests answered, or not proper */
     uint32_t serial;
-    uint64_t deadline_ms; /* for the next whole answer */
-    bool mute;            /* sending failed: the end is to be received */
-    size_t send_at, send_size;
-    size_t received; /* bytes in the receive buffer */
+    struct transport transport; /* deadline: of the next whole answer */
 };
 
 bool live_is_proper(const struct countd_live_op *op);

@@ -252,6 +252,44 @@ countd_about(struct countd *c, const void *keyspace, size_t keyspace_size,
     return rc;
 }
 
+PUBLIC int
+countd_keys(struct countd *c, const void *keyspace, size_t keyspace_size,
+            const void *prefix, size_t prefix_size, const void *after,
+            size_t after_size, int64_t length, struct countd_rows **out)
+{
+    struct query q = {.op = QUERY_KEYS,
+                      .keyspace = keyspace,
+                      .key = after,
+                      .prefix = prefix,
+                      .prefix_size = (uint16_t)prefix_size,
+                      .length = length};
+
+    if (prefix_size > QUERY_NAME_SIZE)
+        return -ENAMETOOLONG;
+    return exchange_one(&c->reading, &q, keyspace_size, after_size, false, out);
+}
+
+PUBLIC int
+countd_keyspace_state(struct countd *c, const void *keyspace,
+                      size_t keyspace_size, struct countd_keyspace_state *out)
+{
+    struct countd_rows *rows = NULL;
+    int rc;
+
+    rc = run_one(c, QUERY_VERSION, keyspace, keyspace_size, NULL, 0, &rows);
+    if (rc < 0)
+        return rc;
+    assert(rows);
+    *out = (struct countd_keyspace_state){.as_of_ms = rows->as_of_ms};
+    if (rows->count == 2)
+        *out = (struct countd_keyspace_state){(uint64_t)rows->rows[0].count,
+                                              (uint64_t)rows->rows[1].count,
+                                              rows->as_of_ms};
+    rc = rows->count == 2 ? 0 : rows->count == 0 ? -ENOENT : -EPROTO;
+    countd_rows_free(rows);
+    return rc;
+}
+
 /* ---- waiting ----------------------------------------------------------- */
 
 #define PAUSE_MAX_MS 50

@@ -100,32 +100,6 @@ put_request(const char *name, enum countd_quota_op op, int64_t value,
 /* ---- answers --------------------------------------------------------------
  */
 
-static int
-status_error(int status, bool named)
-{
-    switch (status) {
-    case 200:
-    case 201:
-        return 0;
-    case 400:
-        return -EINVAL;
-    case 403:
-        return -EACCES;
-    case 404:
-        return named ? -ENODATA : -EOPNOTSUPP;
-    case 409:
-        return -EEXIST;
-    case 422:
-        return -EKEYREJECTED;
-    case 503:
-        return -EAGAIN;
-    case 507:
-        return -ENOSPC;
-    default:
-        return -EPROTO;
-    }
-}
-
 /* A number of digits at *at, which is moved behind it and `behind`. */
 static bool
 take_number(const char **at, char behind, int64_t *out)
@@ -180,8 +154,8 @@ countd_quota(struct countd_http *h, const char *name, enum countd_quota_op op,
         return rc;
     (void)pthread_mutex_lock(&h->lock);
     rc = http_ask(h, request, true, &a); /* it has a key, or changes nothing */
-    if (rc == 0)
-        rc = status_error(a.status, name != NULL);
+    if (rc == -EOPNOTSUPP && name)
+        rc = -ENODATA;
     if (rc == 0)
         rc = take_answer(op, &a, out);
     (void)pthread_mutex_unlock(&h->lock);
@@ -227,8 +201,6 @@ countd_quota_list(struct countd_http *h,
 
     (void)pthread_mutex_lock(&h->lock);
     rc = http_ask(h, "GET /quota HTTP/1.1\r\n\r\n", true, &a);
-    if (rc == 0)
-        rc = status_error(a.status, false);
     if (rc == 0)
         rc = take_list(&a, each, ctx);
     (void)pthread_mutex_unlock(&h->lock);

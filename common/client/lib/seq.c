@@ -14,23 +14,6 @@
 static_assert(sizeof(struct countd_number) == LINE, "a line, with NUL for LF");
 
 static int
-status_error(int status)
-{
-    switch (status) {
-    case 200:
-        return 0;
-    case 403:
-        return -EACCES;
-    case 404:
-        return -EOPNOTSUPP;
-    case 503:
-        return -EAGAIN;
-    default:
-        return -EPROTO;
-    }
-}
-
-static int
 take_numbers(const struct http_answer *a, struct countd_number *out,
              size_t count)
 {
@@ -58,8 +41,6 @@ fetch_number(struct countd_http *h, struct countd_number *out, size_t count)
     (void)snprintf(request, sizeof request, "GET /fetch?n=%zu HTTP/1.1\r\n\r\n",
                    count);
     rc = http_ask(h, request, true, &a); /* numbers that are lost do no harm */
-    if (rc == 0)
-        rc = status_error(a.status);
     return rc < 0 ? rc : take_numbers(&a, out, count);
 }
 

@@ -2,6 +2,7 @@
  * that its minutes lie in.
  *
  * Entry points: history_append(). */
+#include "common/base/array.h"
 #include "common/store/history/runs.h"
 
 #include <assert.h>
@@ -88,15 +89,8 @@ find_target(const struct targets *l, uint32_t minute)
 static int
 add_target(struct targets *l, const struct target *t)
 {
-    struct target *more;
-
-    if (l->count == l->room) {
-        more = realloc(l->list, (2 * l->room + 8) * sizeof *more);
-        if (more == NULL)
-            return -ENOMEM;
-        l->list = more;
-        l->room = 2 * l->room + 8;
-    }
+    if (array_grow(&l->list, &l->room, l->count + 1, sizeof *l->list) < 0)
+        return -ENOMEM;
     l->list[l->count++] = *t;
     return 0;
 }

@@ -98,7 +98,7 @@ offer_key(void *ctx, const uint8_t *key, size_t size, int128 sum)
 
 /* ---- the rank ---------------------------------------------------------- */
 
-/* Keys before this one are counted, and all. */
+/* Counts all keys, and those before the one that is asked about, if any is. */
 static int128
 count_key(void *ctx, const uint8_t *key, size_t size, int128 sum)
 {
@@ -106,6 +106,8 @@ count_key(void *ctx, const uint8_t *key, size_t size, int128 sum)
     const int128 own = sum_of(&q->sum);
 
     q->keys++;
+    if (q->key_size == 0)
+        return INT128_LEAST;
     q->rank += sum > own || (sum == own &&
                              bytes_compare(key, size, q->key, q->key_size) < 0);
     return INT128_LEAST;

@@ -1,6 +1,7 @@
 /* common/store/history/scan.c - all keys of a span, each with its sum.
  *
  * Entry points: history_scan(). */
+#include "common/base/array.h"
 #include "common/base/bytes.h"
 #include "common/store/history/runs.h"
 
@@ -36,13 +37,8 @@ add_source(void *ctx, const struct period *p, const struct run_info *run)
         return 0;
     if (s->count == SOURCES_MAX)
         return -E2BIG;
-    if (s->count == s->room) {
-        at = realloc(s->sources, (2 * s->room + 8) * sizeof *at);
-        if (at == NULL)
-            return -ENOMEM;
-        s->sources = at;
-        s->room = 2 * s->room + 8;
-    }
+    if (array_grow(&s->sources, &s->room, s->count + 1, sizeof *s->sources) < 0)
+        return -ENOMEM;
     at = &s->sources[s->count++];
     at->copy = NULL;
     at->loaded = &s->loaded;

@@ -271,6 +271,9 @@ int lmdb_drop(struct store *store, const uint8_t *name, size_t name_size,
 int lmdb_del(struct store *store, const uint8_t *name, size_t name_size,
              const struct store_key *keys, size_t count, uint64_t *deleted);
 
+/* Whether the file name `stem`.mdb belongs to the lane of these options. */
+bool lmdb_lane_has(const struct lmdb_options *options, const char *stem);
+
 /* Whether a keyspace can have this name. */
 bool keyspace_name_ok(const uint8_t *name, size_t size);
 

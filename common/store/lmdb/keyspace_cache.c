@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -18,7 +19,9 @@
 #define CLOSE_TRIES   2    /* a keyspace may use several descriptors */
 #define FULL_MS       1000 /* a full directory is counted again after this time */
 #define RECOUNT_EVERY 16
-#define RECOUNT_NEAR  1024u /* keyspaces below the limit */
+#define RECOUNT_NEAR                                                           \
+    1024u /* keyspaces below the limit; more than all lanes                    \
+             create between two counts */
 
 int
 keyspace_report(struct lmdb *s, const uint8_t *name, size_t name_size,
@@ -221,8 +224,18 @@ check_limit(struct lmdb *s)
     return -EDQUOT;
 }
 
+/* Whether so few keyspaces are below the limit that they must be created one
+ * after the other. */
+static bool
+is_near_limit(const struct lmdb *s)
+{
+    return s->options.keyspace_max > 0 &&
+           (s->known == 0 || s->known + s->created_since + RECOUNT_NEAR >=
+                                 s->options.keyspace_max);
+}
+
 static int
-create_keyspace(struct lmdb *s, const struct keyspace *k)
+create_below_limit(struct lmdb *s, const struct keyspace *k)
 {
     int rc;
 
@@ -241,6 +254,23 @@ create_keyspace(struct lmdb *s, const struct keyspace *k)
                                keyspace_disk_error(s, rc, KEYSPACE_MAP_FIRST));
     s->created_since++;
     return 0;
+}
+
+/* Lanes create side by side, but for the last keyspaces below the limit: these
+ * are counted before each. */
+static int
+create_keyspace(struct lmdb *s, const struct keyspace *k)
+{
+    static pthread_mutex_t last_ones = PTHREAD_MUTEX_INITIALIZER;
+    const bool near = is_near_limit(s);
+    int rc;
+
+    if (near)
+        (void)pthread_mutex_lock(&last_ones); /* a plain mutex cannot fail */
+    rc = create_below_limit(s, k);
+    if (near)
+        (void)pthread_mutex_unlock(&last_ones);
+    return rc;
 }
 
 int
@@ -300,7 +330,7 @@ keyspace_close_all(struct lmdb *s)
 void
 keyspace_retain(struct lmdb *s, struct keyspace *k, uint64_t pages, bool done)
 {
-    const uint64_t most = s->options.txn_memory / KEYSPACE_PAGE_COST;
+    const uint64_t most = s->options.retain_memory / KEYSPACE_PAGE_COST;
 
     if (pages > k->retained)
         k->retained = pages;

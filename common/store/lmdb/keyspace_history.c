@@ -293,13 +293,14 @@ static int
 erase_deleted(struct keyspace_history *p, size_t deleted)
 {
     const struct slice *sl = &p->store->slice;
-    size_t blocks = deleted > 1 ? edits_budget(p->store, 1) : SIZE_MAX;
     struct history_erasure *keys;
-    size_t n = 0;
+    size_t blocks = SIZE_MAX, n = 0;
     int rc;
 
     if (deleted == 0)
         return 0;
+    if (deleted > 1)
+        blocks = edits_budget(p->store, 1);
     keys = calloc(deleted, sizeof *keys);
     if (keys == NULL)
         return -ENOMEM;

@@ -13,9 +13,10 @@ lmdb_history(struct store *store, struct store_history_query *q,
     struct history h;
     int rc;
 
-    if (q->op == STORE_HISTORY_KEY || q->op == STORE_HISTORY_RANK)
-        if (q->key_size < 1 || q->key_size > BLOCK_KEY_MAX)
-            return -EINVAL;
+    if (q->op == STORE_HISTORY_KEY && q->key_size < 1)
+        return -EINVAL;
+    if (q->key_size > BLOCK_KEY_MAX)
+        return -EINVAL;
     rc = keyspace_use_view(s, q->name, q->name_size);
     if (rc < 0)
         return rc;

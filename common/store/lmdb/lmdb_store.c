@@ -133,6 +133,8 @@ lmdb_store_open(struct store **out, const struct lmdb_options *options)
     s->store.engine = &engine;
     s->options = *options;
     s->txn_memory = options->txn_memory;
+    if (s->options.retain_memory == 0)
+        s->options.retain_memory = options->txn_memory;
 
     /* Two at least: one for a view, one for a keyspace that is opened
      * meanwhile. */

@@ -13,10 +13,13 @@ struct lmdb_options {
     uint16_t keyspace_size; /* message sizes, recorded in each file */
     uint16_t key_size;
     bool writable;
-    unsigned open_max; /* keyspaces open at once; the least recently used is
-                          closed */
-    size_t txn_memory; /* bytes for one commit (its edits, dirty pages), and the
-                          most that stays allocated between commits */
+    unsigned open_max;     /* keyspaces open at once; the least recently used is
+                              closed */
+    size_t txn_memory;     /* bytes for one commit (its edits, dirty pages) */
+    size_t retain_memory;  /* the most that stays allocated between commits;
+                              0: txn_memory */
+    unsigned lane, lanes;  /* lmdb_lanes_open() sets them: the keyspaces of this
+                              handle; lanes 0: all */
     uint64_t keyspace_max; /* keyspaces in the directory; 0: no limit */
     uint64_t keys_max;     /* keys per keyspace; 0: no limit */
 
@@ -37,6 +40,15 @@ struct lmdb_options {
 /* Opens the engine.  Errors as in store.h; -EPROTONOSUPPORT: the installed LMDB
  * is not 0.9, or the machine is not a 64-bit one. */
 int lmdb_store_open(struct store **out, const struct lmdb_options *options);
+
+/* Opens the engine with `lanes` lanes (store_lane) for a worker that applies
+ * with several threads.  LMDB must not have a file open twice in a process, so
+ * each keyspace belongs to one lane, and each lane has a handle of its own with
+ * its share of open_max and retain_memory.  Only marks, apply and maintain are
+ * served. */
+#define LMDB_LANES_MAX 16
+int lmdb_lanes_open(struct store **out, const struct lmdb_options *options,
+                    unsigned lanes);
 
 /* pid of the process that made the last store_drop() or store_del() return
  * -EAGAIN; 0: unknown. */

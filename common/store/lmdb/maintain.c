@@ -83,7 +83,7 @@ maintain_file(struct lmdb *s, struct store_maintenance *t, const char *entry)
         *why; /* keyspace_get() reports it to the process that needs the file */
     bool more = false;
 
-    if (!keyspace_file_stem(entry, stem))
+    if (!keyspace_file_stem(entry, stem) || !lmdb_lane_has(&s->options, stem))
         return false;
     (void)snprintf(peek.file, sizeof peek.file, "%s" KEYSPACE_SUFFIX, stem);
     if (keyspace_peek(&s->options, &peek, &state, &why) < 0)

@@ -196,6 +196,31 @@ read_range(struct lmdb_view *v, struct store_query *q, size_t room)
     return 0;
 }
 
+/* Reads rows in key order.  A prefix that is longer than a key can be has no
+ * rows; an `after` that is longer is cut: no key lies between the two. */
+static int
+read_keys(struct lmdb_view *v, struct store_query *q, size_t room)
+{
+    static const uint8_t empty[1];
+    const struct tree_keys keys = {
+        .offset = (uint64_t)q->offset,
+        .prefix = q->prefix_size > 0 ? q->prefix : empty,
+        .prefix_size = q->prefix_size,
+        .after = q->after_size > 0 ? q->after : empty,
+        .after_size =
+            q->after_size > BLOCK_KEY_MAX ? BLOCK_KEY_MAX : q->after_size,
+        .length = q->length};
+    int64_t size;
+
+    if (q->prefix_size > BLOCK_KEY_MAX)
+        return 0;
+    size = tree_keys(&v->trees[TREE_KEYS], &keys, q->bytes, room, &q->rows);
+    if (size < 0)
+        return report_failure(v, "keys", (int)size);
+    q->size = (size_t)size;
+    return 0;
+}
+
 /* Reads the rows around a key. */
 static int
 read_around(struct lmdb_view *v, struct store_query *q, size_t room)
@@ -235,6 +260,8 @@ read_query(struct lmdb *s, struct store_query *q, size_t room)
         return 0;
     case STORE_AROUND:
         return read_around(s->shared_view, q, room);
+    case STORE_KEYS:
+        return read_keys(s->shared_view, q, room);
     case STORE_RANGE:
         break;
     }

@@ -3,7 +3,7 @@
  * A base block is walked: the buffer's entries for it cut its rows into runs.
  * Nothing is copied but what a range asks for.
  *
- * Entry points: tree_range(), scan_group(). */
+ * Entry points: tree_range(), tree_keys(), scan_group(). */
 #include "common/store/tree/scan.h"
 
 #include <assert.h>
@@ -213,6 +213,178 @@ tree_range(struct tree *t, uint64_t offset, uint64_t length, uint8_t *bytes,
     }
     *rows = length - r.length;
     return r.at - bytes;
+}
+
+/* A range in key order on its way into the caller's bytes. */
+struct scan_keys {
+    const struct tree_keys *keys;
+    struct row start; /* no row before it is wanted */
+    bool exclusive;   /* nor the row of `start` itself */
+    bool has_started; /* rows are past `start` */
+    uint64_t left;    /* rows still wanted */
+    uint8_t *at;
+    uint8_t *end;
+};
+
+/* Copies a row if it is wanted.  Returns whether more rows are. */
+static bool
+copy_key_row(struct scan_keys *s, const struct row *r)
+{
+    const struct tree_keys *k = s->keys;
+    struct row plain = *r;
+
+    if (!s->has_started) {
+        const int order = row_compare_keys(r, &s->start);
+
+        if (order < 0 || (order == 0 && s->exclusive))
+            return true;
+        s->has_started = true;
+    }
+    if (r->key_size < k->prefix_size ||
+        memcmp(r->key, k->prefix, k->prefix_size) != 0)
+        return false;
+    if ((size_t)(s->end - s->at) < (size_t)BLOCK_ROW_HEAD + r->key_size)
+        return false;
+    plain.flags = 0;
+    s->at += row_put(s->at, &plain);
+    return --s->left > 0;
+}
+
+/* Copies what is wanted of a run.  Returns whether more rows are. */
+static bool
+copy_key_run(struct scan_keys *s, const struct run *run)
+{
+    unsigned i = run->from;
+    bool found;
+
+    if (run->block == NULL)
+        return copy_key_row(s, &run->edit);
+    if (!s->has_started)
+        i = block_find(run->block, BLOCK_KEYS, &s->start, i, &found);
+    for (; i < run->to; i++) {
+        const struct row r = block_row(run->block, i);
+
+        if (!copy_key_row(s, &r))
+            return false;
+    }
+    return true;
+}
+
+/* Copies what is wanted of the group at the finder: 1 when rows of the next one
+ * may be wanted, else 0, or an error. */
+static int
+copy_key_group(struct tree *t, const struct tree_finder *f, struct scan_keys *s)
+{
+    const unsigned first =
+        s->has_started ? 0 : group_block_of(&f->group, t->kind, &s->start);
+
+    for (unsigned i = first; i < f->group.blocks; i++) {
+        struct walk w;
+        struct run run;
+        int rc;
+
+        rc = walk_start(&w, t, &f->group, &f->buffer, i);
+        if (rc < 0)
+            return rc;
+        while ((rc = walk_next(&w, &run)) > 0) {
+            if (!copy_key_run(s, &run))
+                return 0;
+        }
+        if (rc < 0)
+            return rc;
+    }
+    return f->has_upper ? 1 : 0;
+}
+
+/* The row at a position that the tree has. */
+static int
+find_row_at(struct tree *t, uint64_t offset, struct row *out)
+{
+    struct group g;
+    struct buffer buffer;
+    struct walk w;
+    struct run run;
+    uint64_t skip;
+    unsigned i = 0;
+    int rc;
+
+    rc = find_offset(t, offset, &g, &skip);
+    if (rc == 0)
+        rc = group_buffer(t, &g, NULL, &buffer);
+    if (rc < 0)
+        return rc;
+    for (skip = offset - skip; i < g.blocks && skip >= group_total(&g, i); i++)
+        skip -= group_total(&g, i);
+    if (i == g.blocks)
+        return -EBADMSG;
+    rc = walk_start(&w, t, &g, &buffer, i);
+    if (rc < 0)
+        return rc;
+    while ((rc = walk_next(&w, &run)) > 0) {
+        if (skip < run.to - run.from) {
+            *out = run.block != NULL
+                       ? block_row(run.block, run.from + (unsigned)skip)
+                       : run.edit;
+            return 0;
+        }
+        skip -= run.to - run.from;
+    }
+    return rc < 0 ? rc : -EBADMSG;
+}
+
+/* Determines where a read begins.  -ENOENT: behind all rows. */
+static int
+start_keys(struct tree *t, struct scan_keys *s)
+{
+    const struct tree_keys *k = s->keys;
+    const struct row after = {.key = k->after,
+                              .key_size = (uint16_t)k->after_size};
+    struct row at;
+    int rc;
+
+    s->start =
+        (struct row){.key = k->prefix, .key_size = (uint16_t)k->prefix_size};
+    if (k->after_size > 0 && row_compare_keys(&after, &s->start) >= 0) {
+        s->start = after;
+        s->exclusive = true;
+    }
+    if (k->offset == 0)
+        return 0;
+    if (k->offset >= t->root.count)
+        return -ENOENT;
+    rc = find_row_at(t, k->offset, &at);
+    if (rc == 0 && row_compare_keys(&at, &s->start) > 0) {
+        s->start = at;
+        s->exclusive = false;
+    }
+    return rc;
+}
+
+int64_t
+tree_keys(struct tree *t, const struct tree_keys *keys, uint8_t *bytes,
+          size_t size, uint64_t *rows)
+{
+    struct tree_finder f = {.valid = false};
+    struct scan_keys s = {
+        .keys = keys, .left = keys->length, .at = bytes, .end = bytes + size};
+    struct row next;
+    int rc;
+
+    assert(t->kind == BLOCK_KEYS);
+    rc = start_keys(t, &s);
+    next = s.start;
+    if (rc == 0)
+        rc = 1;
+    while (rc > 0 && s.left > 0) {
+        rc = find_group(t, &next, &f);
+        if (rc == 0)
+            rc = copy_key_group(t, &f, &s);
+        next = f.upper;
+    }
+    if (rc < 0 && rc != -ENOENT)
+        return rc;
+    *rows = keys->length - s.left;
+    return s.at - bytes;
 }
 
 /* Gives the rows of a run to `row`. */

@@ -1,0 +1,339 @@
+/* common/client/cmd/backup_live.c - see backup_live.h.
+ *
+ * Entry points, read from the end: backup_live(), copy_quotas(),
+ * copy_requests(). */
+#include "common/client/cmd/backup_live.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/bytes.h"
+#include "common/base/crc.h"
+#include "common/base/dirstream.h"
+#include "common/base/files.h"
+#include "common/journal/requests.h"
+
+#define COPY_SIZE ((size_t)1 << 30) /* at a time */
+
+int
+backup_make_folder(int dir_fd, const char *name)
+{
+    int fd;
+
+    if (mkdirat(dir_fd, name, 0700) < 0 && errno != EEXIST)
+        return -errno;
+    fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+/* ---- one file ---------------------------------------------------------- */
+
+/* Copies `size` bytes, or fewer when the file ends before. */
+static int
+copy_bytes(int from, int to, uint64_t size)
+{
+    ssize_t n;
+
+    /* Unlike copy_file_range(2), sendfile(2) copies to any file system. */
+    do {
+        n = sendfile(to, from, NULL, size < COPY_SIZE ? size : COPY_SIZE);
+        size -= n > 0 ? (uint64_t)n : 0;
+    } while (size > 0 && (n > 0 || (n < 0 && errno == EINTR)));
+    return n < 0 ? -errno : 0;
+}
+
+static int
+open_file(int dir_fd, const char *name)
+{
+    const int fd =
+        openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
+    return fd < 0 ? -errno : fd;
+}
+
+static int
+make_file(int dir_fd, const char *name)
+{
+    const int fd =
+        openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+    return fd < 0 ? -errno : fd;
+}
+
+static int
+finish_file(int fd, int rc)
+{
+    if (rc == 0 && fsync(fd) < 0)
+        rc = -errno;
+    if (close(fd) < 0 && rc == 0)
+        rc = -errno;
+    return rc;
+}
+
+/* A file that was deleted or renamed meanwhile is not copied. */
+static int
+copy_file(int from_fd, int to_fd, const char *name)
+{
+    const int from = open_file(from_fd, name);
+    int to;
+
+    if (from < 0)
+        return from == -ENOENT ? 0 : from;
+    to = make_file(to_fd, name);
+    if (to >= 0)
+        to = finish_file(to, copy_bytes(from, to, UINT64_MAX));
+    (void)close(from);
+    return to;
+}
+
+static int
+copy_entries(DIR *dir, int to_fd, bool (*is_left_out)(const char *name))
+{
+    const int from_fd = dirfd(dir);
+    const char *name;
+    int rc;
+
+    while ((rc = dirstream_next(dir, &name)) > 0) {
+        struct stat st;
+
+        if (fstatat(from_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+            rc = errno == ENOENT ? 0 : -errno;
+        else if (S_ISREG(st.st_mode) && !is_left_out(name))
+            rc = copy_file(from_fd, to_fd, name);
+        if (rc < 0)
+            break;
+    }
+    return rc;
+}
+
+/* ---- the quota journal and its note ------------------------------------ */
+
+#define QUOTA_JOURNAL "quota"
+#define QUOTA_NOTE    "quota-end"
+#define QUOTA_PREFIX  "quota"
+#define QUOTA_TRIES   100
+#define QUOTA_WAIT_NS 10000000L
+
+/* Offsets and sizes as in data/FORMAT.md, section 10. */
+#define NOTE_SIZE   72u
+#define HEADER_SIZE 72u
+#define HEADER_COPY 512u
+#define RECORDS_AT  4096u
+#define RECORD_SIZE 24u
+
+/* What a header of the journal and a note say. */
+struct quota_end {
+    uint8_t note[NOTE_SIZE];
+    uint64_t byte; /* where the records end that the note calls durable */
+};
+
+/* Whether the last four bytes are the checksum of those before. */
+static bool
+is_summed(const uint8_t *bytes, size_t size)
+{
+    return get_le32(bytes + size - 4) == crc_of(bytes, size - 4);
+}
+
+/* Reads a file's first bytes; false when there are fewer. */
+static bool
+read_start(int dir_fd, const char *name, uint8_t *bytes, size_t size)
+{
+    const int fd = open_file(dir_fd, name);
+    ssize_t got;
+
+    if (fd < 0)
+        return false;
+    got = read_at(fd, bytes, size, 0);
+    (void)close(fd);
+    return got == (ssize_t)size;
+}
+
+/* Whether the header and the note are of one journal and one generation; then
+ * *byte is the end of the records that the note calls durable. */
+static bool
+find_end(const uint8_t *header, const uint8_t *note, uint64_t *byte)
+{
+    const uint64_t first = get_le64(header + 48);
+    const uint64_t checkpoint = get_le64(header + 56);
+    const uint64_t end = get_le64(note + 40);
+
+    if (!is_summed(header, HEADER_SIZE) || !is_summed(note, NOTE_SIZE) ||
+        memcmp(header + 8, note + 8, 16) != 0 ||
+        get_le32(header + 44) != get_le32(note + 64) || end < first ||
+        checkpoint > INT64_MAX / 2 || end - first > INT64_MAX / 64)
+        return false;
+    *byte = RECORDS_AT +
+            (checkpoint + RECORDS_AT - 1) / RECORDS_AT * RECORDS_AT +
+            (end - first) * RECORD_SIZE;
+    return true;
+}
+
+/* Opens the journal and reads the note of its end.  The note says that the
+ * records before it are durable, and records are only added: a copy up to there
+ * is the journal as it was at that moment.  *known is false when the two do not
+ * fit, as for a moment while a checkpoint replaces the journal. */
+static int
+open_journal(int from_fd, struct quota_end *end, bool *known)
+{
+    const struct timespec pause = {.tv_nsec = QUOTA_WAIT_NS};
+    uint8_t header[HEADER_COPY + HEADER_SIZE];
+    int fd = -ENOENT;
+
+    *known = false;
+    for (int i = 0; !*known && i < QUOTA_TRIES; i++) {
+        if (i > 0) {
+            (void)close(fd);
+            (void)nanosleep(&pause, NULL); /* a signal only shortens it */
+        }
+        fd = open_file(from_fd, QUOTA_JOURNAL);
+        if (fd < 0)
+            return fd;
+        if (!read_start(from_fd, QUOTA_NOTE, end->note, NOTE_SIZE))
+            break; /* there is none, so no process changes the journal */
+        if (read_at(fd, header, sizeof header, 0) < (ssize_t)sizeof header)
+            break;
+        *known = find_end(header, end->note, &end->byte) ||
+                 find_end(header + HEADER_COPY, end->note, &end->byte);
+    }
+    return fd;
+}
+
+static int
+write_note(int to_fd, const uint8_t *note)
+{
+    const int fd = make_file(to_fd, QUOTA_NOTE);
+
+    return fd < 0 ? fd : finish_file(fd, write_at(fd, note, NOTE_SIZE, 0));
+}
+
+/* Copies the journal up to the note's end and the zeros after it. */
+static int
+copy_journal(int from, int to_fd, uint64_t end)
+{
+    const int to = make_file(to_fd, QUOTA_JOURNAL);
+    struct stat st;
+    int rc;
+
+    if (to < 0)
+        return to;
+    rc = copy_bytes(from, to, end);
+    if (rc == 0 && fstat(from, &st) < 0)
+        rc = -errno;
+    if (rc == 0 && end < (uint64_t)st.st_size && ftruncate(to, st.st_size) < 0)
+        rc = -errno;
+    return finish_file(to, rc);
+}
+
+/* A journal and a note that do not fit are copied as they are: what is wrong
+ * with them is reported where they are served. */
+static int
+copy_quotas(int from_fd, int to_fd)
+{
+    struct quota_end end;
+    bool known;
+    int fd, rc;
+
+    fd = open_journal(from_fd, &end, &known);
+    if (fd == -ENOENT || !known) {
+        rc = fd == -ENOENT ? 0 : copy_file(from_fd, to_fd, QUOTA_JOURNAL);
+        if (rc == 0)
+            rc = copy_file(from_fd, to_fd, QUOTA_NOTE);
+    } else {
+        rc = fd < 0 ? fd : copy_journal(fd, to_fd, end.byte);
+        if (rc == 0)
+            rc = write_note(to_fd, end.note);
+    }
+    if (fd >= 0)
+        (void)close(fd);
+    return rc;
+}
+
+/* ---- requests with an Idempotency-Key ---------------------------------- */
+
+static bool
+is_none_left_out(const char *name)
+{
+    (void)name;
+    return false;
+}
+
+/* Copies live/requests, which must be that of one moment: no process stores
+ * meanwhile.  The keyspaces are copied before, so each request with a key that
+ * the copy counts is known there. */
+static int
+copy_requests(int from_fd, int to_fd)
+{
+    struct requests *requests;
+    int to = -1, rc;
+    DIR *dir;
+
+    rc = requests_open(&requests, from_fd);
+    if (rc < 0)
+        return rc;
+    rc = requests_lock(requests);
+    if (rc < 0)
+        goto close_requests;
+    rc = dirstream_open(from_fd, REQUESTS_FOLDER, &dir);
+    if (rc < 0)
+        goto unlock;
+    to = backup_make_folder(to_fd, REQUESTS_FOLDER);
+    rc = to < 0 ? to : copy_entries(dir, to, is_none_left_out);
+    if (rc == 0 && fsync(to) < 0)
+        rc = -errno;
+    if (to >= 0)
+        (void)close(to); /* synced, or failed already */
+    (void)closedir(dir);
+
+unlock:
+    requests_unlock(requests);
+
+close_requests:
+    requests_close(requests);
+    return rc == -ENOKEY ? 0 : rc; /* there are none */
+}
+
+/* ---- all --------------------------------------------------------------- */
+
+/* The quota journal and its note are copied together; the second note and
+ * unfinished files are not: the note may be ahead of the copy, which would then
+ * be refused as an older one. */
+static bool
+is_of_quotas(const char *name)
+{
+    return strncmp(name, QUOTA_PREFIX, strlen(QUOTA_PREFIX)) == 0;
+}
+
+int
+backup_live(int from_fd, int to_fd)
+{
+    DIR *dir;
+    int to, rc;
+
+    rc = dirstream_open(from_fd, "live", &dir);
+    if (rc < 0)
+        return rc == -ENOENT ? 0 : rc;
+    to = backup_make_folder(to_fd, "live");
+    if (to < 0) {
+        rc = to;
+        goto close_dir;
+    }
+    rc = copy_quotas(dirfd(dir), to);
+    if (rc == 0)
+        rc = copy_entries(dir, to, is_of_quotas);
+    if (rc == 0)
+        rc = copy_requests(from_fd, to_fd);
+    if (rc == 0 && fsync(to) < 0)
+        rc = -errno;
+    (void)close(to); /* synced, or failed already */
+
+close_dir:
+    (void)closedir(dir);
+    return rc;
+}

@@ -1,0 +1,159 @@
+/* common/client/cmd/cmd_help.c - see cmd.h: what the table of commands says to
+ * people and to shells: cmd_help_overview(), cmd_help_print(), and countd
+ * completion.  cmd_printed() reports what stdout did not take. */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/diag.h"
+#include "common/client/cmd/cmd.h"
+
+/* Whether the command follows this one of the common options; NULL: any may. */
+static bool
+is_followed(const struct cmd_option *o, const char *letters)
+{
+    return letters == NULL || o->value == NULL ||
+           strchr(letters, o->name[0]) != NULL;
+}
+
+static const char *
+option_dashes(const struct cmd_option *o)
+{
+    return o->name[1] == '\0' ? "-" : "--";
+}
+
+int
+cmd_printed(void)
+{
+    return fflush(stdout) == 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_SYSTEM;
+}
+
+void
+cmd_help_overview(FILE *out)
+{
+    (void)fprintf(out,
+                  "countd %s - a log-structured store of counters\n\n"
+                  "usage: countd [-f FILE] [-o KEY=VALUE]... [-d DIR] "
+                  "[-H HOST] SUBCOMMAND ...\n\n",
+                  COUNTD_VERSION);
+    for (const struct cmd *c = cmd_table; c->name != NULL; c++)
+        (void)fprintf(out, "  %-10s %s\n", c->name, c->summary);
+    (void)fputs("\ncountd SUBCOMMAND -h says more; countd(1) says all.\n", out);
+}
+
+static void
+print_options(const struct cmd_option *options, const char *letters)
+{
+    for (size_t i = 0; i < CMD_OPTIONS_MAX && options[i].name != NULL; i++) {
+        const struct cmd_option *o = &options[i];
+        char text[64];
+
+        if (!is_followed(o, letters))
+            continue;
+        (void)snprintf(text, sizeof text, "%s%s%s%s", option_dashes(o), o->name,
+                       o->value ? " " : "", o->value ? o->value : "");
+        (void)printf("  %-19s %s\n", text, o->help);
+    }
+}
+
+int
+cmd_help_print(const struct cmd *c)
+{
+    (void)printf("countd %s - %s\n\nusage: countd %s [options]%s%s\n\n",
+                 c->name, c->summary, c->name, c->arguments[0] ? " " : "",
+                 c->arguments);
+    print_options(c->options, NULL);
+    print_options(cmd_common_options, c->common);
+    (void)printf("\nexample:\n  %s\n", c->example);
+    return cmd_printed();
+}
+
+/* ---- completion --------------------------------------------------------- */
+
+/* Calls `each` for the words that a command takes literally as its first
+ * argument: of "[list | dump N]" list and dump. */
+static void
+each_word(const struct cmd *c, void (*each)(const char *word, int size))
+{
+    const char *at = c->arguments;
+
+    while (*at != '\0') {
+        const int size = (int)strcspn(at, " []|.");
+
+        if (size > 0 && islower((unsigned char)at[0]))
+            each(at, size);
+        at += size > 0 ? size : 1;
+    }
+}
+
+static void
+print_word(const char *word, int size)
+{
+    (void)printf(" %.*s", size, word);
+}
+
+static void
+print_option_words(const struct cmd_option *options, const char *letters)
+{
+    for (int i = 0; i < CMD_OPTIONS_MAX && options[i].name != NULL; i++)
+        if (is_followed(&options[i], letters))
+            (void)printf(" %s%s", option_dashes(&options[i]), options[i].name);
+}
+
+static void
+print_function(void)
+{
+    (void)puts("_countd_words()\n"
+               "{\n"
+               "    local word=${COMP_WORDS[COMP_CWORD]} command= list= i\n"
+               "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
+               "        case ${COMP_WORDS[i]} in\n"
+               "        -[fodH]) ((i++)) ;;\n"
+               "        -*) ;;\n"
+               "        *) command=${COMP_WORDS[i]}; break ;;\n"
+               "        esac\n"
+               "    done\n"
+               "    case $command in");
+    (void)fputs("    '') list='", stdout);
+    print_option_words(cmd_common_options, NULL);
+    for (const struct cmd *c = cmd_table; c->name != NULL; c++)
+        (void)printf(" %s", c->name);
+    (void)puts("' ;;");
+    for (const struct cmd *c = cmd_table; c->name != NULL; c++) {
+        (void)printf("    %s) list='", c->name);
+        print_option_words(c->options, NULL);
+        print_option_words(cmd_common_options, c->common);
+        each_word(c, print_word);
+        (void)puts("' ;;");
+    }
+    (void)puts("    esac\n"
+               "    COMPREPLY=($(compgen -W \"$list\" -- \"$word\"))\n"
+               "}\n"
+               "complete -o default -F _countd_words countd");
+}
+
+/* zsh runs the function of bash.  The file is also loaded at the first
+ * completion, which its last line then answers. */
+static void
+print_zsh(void)
+{
+    (void)puts("#compdef countd\n"
+               "autoload -U +X bashcompinit && bashcompinit");
+    print_function();
+    (void)puts("[[ ${funcstack[1]} != _countd ]] || "
+               "_bash_complete -o default -F _countd_words");
+}
+
+int
+cmd_completion(struct cmd_line *line)
+{
+    const char *shell = line->args[0];
+
+    if (strcmp(shell, "bash") == 0)
+        print_function();
+    else if (strcmp(shell, "zsh") == 0)
+        print_zsh();
+    else
+        return cmd_misuse(line, shell, "give bash or zsh");
+    return cmd_printed();
+}

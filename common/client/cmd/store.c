@@ -1,0 +1,218 @@
+/* common/client/cmd/store.c - countd store: the parts and senders of a store in
+ * a Redis Cluster; store accept, store forget.
+ *
+ * Entry point: cmd_store(), at the end. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+#include "common/client/cmd/output.h"
+#include "common/client/cmd/store_session.h"
+#include "common/store/cluster/cluster_admin.h"
+
+struct store_list {
+    struct output out;
+    uint64_t now_ms;
+    bool is_bad; /* an operator must act */
+};
+
+static int
+report_failure(const char *what, int rc)
+{
+    diag_errno(DIAG_ERROR, rc, "%s", what);
+    return CONFIG_EXIT_SYSTEM;
+}
+
+/* ---- parts ------------------------------------------------------------- */
+
+static const struct table_column part_columns[] = {
+    {"rows", "rows", true},       {"sent", "sent", true},
+    {"waiting", "waiting", true}, {"retained", "retained", true},
+    {"state", "state", false},    {"master", "master", false},
+    {"part", "part", true},       {"keyspace", "keyspace", false}};
+
+static const char *const state_texts[] = {
+    [CLUSTER_PART_GOOD] = "good",
+    [CLUSTER_PART_LOST] = "lost",
+    [CLUSTER_PART_FOREIGN] = "other",
+    [CLUSTER_PART_SILENT] = "silent",
+};
+
+static int
+print_part(void *ctx, const struct cluster_part_info *p)
+{
+    struct store_list *l = ctx;
+    const uint64_t waiting = p->have < p->last ? p->last - p->have : 0;
+
+    l->is_bad = l->is_bad || p->state != CLUSTER_PART_GOOD;
+    output_row(&l->out, (const struct cell[]){
+                            cell_number((int64_t)p->rows),
+                            cell_number((int64_t)p->have),
+                            cell_number((int64_t)waiting),
+                            cell_number((int64_t)p->retained),
+                            cell_text(state_texts[p->state]),
+                            cell_text(p->node),
+                            cell_number(p->part),
+                            cell_name(p->name, p->name_size),
+                        });
+    return 0;
+}
+
+static int
+list_parts(struct cmd_line *line, struct store *s)
+{
+    static struct store_list l;
+    int rc, status;
+
+    output_init(&l.out, line, part_columns,
+                sizeof part_columns / sizeof part_columns[0]);
+    rc = cluster_admin_parts(s, print_part, &l);
+    output_rows_end(&l.out);
+    status = output_fini(&l.out);
+    if (rc < 0 && rc != -ENOENT)
+        return report_failure("read data/outbox", rc);
+    return status == 0 && l.is_bad ? CONFIG_EXIT_NEGATIVE : status;
+}
+
+/* ---- senders ----------------------------------------------------------- */
+
+static const struct table_column sender_columns[] = {
+    {"as of", "as_of_ms", true},
+    {"written", "written_ms", true},
+    {"version", "version", false},
+    {"this", "this", false},
+    {"sender", "sender", false}};
+
+/* Unix time; for people how long ago that is. */
+static struct cell
+time_cell(const struct store_list *l, uint64_t unix_ms, char age[32])
+{
+    if (l->out.format != OUTPUT_PEOPLE)
+        return cell_number((int64_t)unix_ms);
+    output_age((int64_t)(l->now_ms - unix_ms), age);
+    return cell_text(age);
+}
+
+static int
+print_sender(void *ctx, const struct cluster_sender_info *i)
+{
+    struct store_list *l = ctx;
+    char as_of[32], written[32], id[24];
+
+    (void)snprintf(id, sizeof id, "%016" PRIx64, i->id);
+    output_row(&l->out, (const struct cell[]){
+                            time_cell(l, i->as_of_ms, as_of),
+                            time_cell(l, i->written_ms, written),
+                            cell_text(i->version),
+                            cell_text(i->is_own ? "yes" : "no"),
+                            cell_text(id),
+                        });
+    return 0;
+}
+
+static int
+list_senders(struct cmd_line *line, struct store *s)
+{
+    static struct store_list l;
+    int rc, status;
+
+    l.now_ms = clock_unix_ms();
+    output_init(&l.out, line, sender_columns,
+                sizeof sender_columns / sizeof sender_columns[0]);
+    rc = cluster_admin_senders(s, print_sender, &l);
+    output_rows_end(&l.out);
+    status = output_fini(&l.out);
+    return rc < 0 ? report_failure("read the senders", rc) : status;
+}
+
+/* ---- changes ----------------------------------------------------------- */
+
+static int
+accept_loss(const struct cmd_line *line, struct store *s)
+{
+    struct cmd_name name;
+    int64_t part;
+    int rc, status;
+
+    status = cmd_name(line, line->args[1], "keyspace", &name);
+    if (status == 0)
+        status = cmd_number(line->args[2], "part", 0, 255, &part);
+    if (status != 0)
+        return status;
+    rc = cluster_admin_accept(s, name.bytes, name.size, (uint32_t)part);
+    if (rc == 0)
+        return CONFIG_EXIT_OK;
+    if (rc != -ENOENT && rc != -EALREADY && rc != -EPERM)
+        return report_failure("change the part's mark", rc);
+    diag(DIAG_ERROR, "nothing was changed: %s",
+         rc == -ENOENT ? "this directory never counted into such a part; "
+                         "countd store lists them"
+         : rc == -EALREADY
+             ? "the part has lost nothing that is not sent again"
+             : "the part's mark is not of this directory: one of both is an "
+               "older copy");
+    return CONFIG_EXIT_NEGATIVE;
+}
+
+static int
+forget_sender(const struct cmd_line *line, struct store *s)
+{
+    char *end;
+    const uint64_t id = strtoull(line->args[1], &end, 16);
+    int rc;
+
+    if (strlen(line->args[1]) != 16 || *end != '\0')
+        return cmd_misuse(line, line->args[1],
+                          "give the 16 digits that countd store senders shows");
+    rc = cluster_admin_forget(s, id);
+    if (rc == 0)
+        return CONFIG_EXIT_OK;
+    if (rc != -ENOENT && rc != -EBUSY)
+        return report_failure("remove the sender", rc);
+    diag(DIAG_ERROR, "nothing was changed: %s",
+         rc == -ENOENT ? "there is no such sender; countd store senders lists "
+                         "them"
+                       : "that is this directory");
+    return CONFIG_EXIT_NEGATIVE;
+}
+
+/* ---- which ------------------------------------------------------------- */
+
+int
+cmd_store(struct cmd_line *line)
+{
+    const char *what = line->arg_count > 0 ? line->args[0] : "";
+    struct store_session in;
+    int status;
+
+    if (!line->config.store_cluster) {
+        diag(DIAG_ERROR,
+             "store = lmdb: the counters are files of %s; countd "
+             "status and countd check are about these",
+             line->config.data_dir);
+        return CONFIG_EXIT_USAGE;
+    }
+    status = store_session_open(line, false, &in);
+    if (status != 0)
+        return status;
+    if (line->arg_count == 0)
+        status = list_parts(line, in.store);
+    else if (strcmp(what, "senders") == 0 && line->arg_count == 1)
+        status = list_senders(line, in.store);
+    else if (strcmp(what, "accept") == 0 && line->arg_count == 3)
+        status = accept_loss(line, in.store);
+    else if (strcmp(what, "forget") == 0 && line->arg_count == 2)
+        status = forget_sender(line, in.store);
+    else {
+        diag(DIAG_ERROR,
+             "usage: countd store [options] %s; see countd store -h",
+             line->cmd->arguments);
+        status = CONFIG_EXIT_USAGE;
+    }
+    store_session_close(&in);
+    return status;
+}

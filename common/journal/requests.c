@@ -1,0 +1,440 @@
+/* common/journal/requests.c - see requests.h: requests_put() stores,
+ * requests_each() reads, requests_secret() and requests_make() begin. */
+#include "common/journal/requests.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/bytes.h"
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+#include "common/journal/queue.h"
+
+#define SEGMENT_SIZE  (1u << 20)
+#define COMPACT_BYTES ((uint64_t)8 << 20)
+#define WAIT_NS       5000000L
+#define WAITS         200 /* for another process: a second */
+#define WAITS_BRIEF   10  /* the same of a caller that comes again */
+
+/* A record of the queue. */
+struct batch {
+    uint64_t id;
+    uint32_t count;
+    uint32_t newest_s;
+};
+
+struct requests {
+    struct mark_store store;
+    int data_fd, dir_fd;
+    bool writable;
+    uint64_t damaged;      /* times that damage was reported */
+    struct queue *queue;   /* NULL: not open */
+    uint64_t max;          /* 0: nothing is forgotten */
+    struct batch *batches; /* those from `first` on, by id */
+    size_t first, count, capacity;
+    uint64_t total; /* requests in them */
+};
+
+/* ---- what the queue has -------------------------------------------------- */
+
+static void
+get_request(const uint8_t *b, struct counted_request *out)
+{
+    memcpy(out->mark.hash, b, MARK_HASH_SIZE);
+    out->mark.body = get_le64(b + 16);
+    memcpy(out->uuid, b + 24, sizeof out->uuid);
+    out->epoch = get_le64(b + 40);
+    out->mark.count = get_le32(b + 48);
+    out->at_s = get_le32(b + 52);
+}
+
+/* The place of the first batch with this id or a higher one. */
+static size_t
+find_batch(const struct requests *r, uint64_t id)
+{
+    size_t low = r->first, high = r->count;
+
+    while (low < high) {
+        const size_t middle = (low + high) / 2;
+
+        if (r->batches[middle].id < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static int
+reserve_batch(struct requests *r)
+{
+    const size_t capacity = 2 * r->capacity + 64;
+    struct batch *more;
+
+    if (r->count < r->capacity)
+        return 0;
+    more = realloc(r->batches, capacity * sizeof *more);
+    if (!more)
+        return -ENOMEM;
+    r->batches = more;
+    r->capacity = capacity;
+    return 0;
+}
+
+/* A record that was copied to a later segment comes after younger ones, or
+ * again. */
+static int
+add_batch(void *ctx, uint64_t id, uint64_t stream, const uint8_t *bytes,
+          size_t size)
+{
+    struct requests *r = ctx;
+    struct batch b = {.id = id, .count = (uint32_t)(size / REQUEST_SIZE)};
+    const size_t at = find_batch(r, id);
+
+    (void)stream; /* there is one */
+    if (at < r->count && r->batches[at].id == id)
+        return 0;
+    if (b.count > 0)
+        b.newest_s =
+            get_le32(bytes + (size_t)(b.count - 1) * REQUEST_SIZE + 52);
+    if (reserve_batch(r) < 0)
+        return -ENOMEM;
+    memmove(r->batches + at + 1, r->batches + at,
+            (r->count - at) * sizeof *r->batches);
+    r->batches[at] = b;
+    r->count++;
+    r->total += b.count;
+    return 0;
+}
+
+/* Gives back the places before the first batch once they are half of all. */
+static void
+drop_first(struct requests *r)
+{
+    r->first++;
+    if (r->first <= r->count / 2)
+        return;
+    r->count -= r->first;
+    memmove(r->batches, r->batches + r->first, r->count * sizeof *r->batches);
+    r->first = 0;
+}
+
+static void
+remove_batch(void *ctx, uint64_t id)
+{
+    struct requests *r = ctx;
+    size_t at;
+
+    if (id == 0) {
+        r->first = r->count = 0;
+        r->total = 0;
+        return;
+    }
+    at = find_batch(r, id);
+    if (at == r->count || r->batches[at].id != id)
+        return;
+    r->total -= r->batches[at].count;
+    if (at == r->first) {
+        drop_first(r);
+        return;
+    }
+    r->count--;
+    memmove(r->batches + at, r->batches + at + 1,
+            (r->count - at) * sizeof *r->batches);
+}
+
+static void
+report_damage(void *ctx, const char *text)
+{
+    ((struct requests *)ctx)->damaged++;
+    diag(DIAG_ERROR,
+         REQUESTS_FOLDER " is damaged: %s; requests with an Idempotency-Key "
+                         "that were recorded there and are sent again count "
+                         "again",
+         text);
+}
+
+/* ---- opening ------------------------------------------------------------- */
+
+static int
+store_marks(struct mark_store *s, const struct log_header *fill,
+            const struct marked *marks, size_t count)
+{
+    return requests_put((struct requests *)s, fill, marks, count);
+}
+
+int
+requests_open(struct requests **out, int data_fd)
+{
+    struct requests *r = calloc(1, sizeof *r);
+
+    static_assert(offsetof(struct requests, store) == 0, "as store_marks()");
+    if (!r)
+        return -ENOMEM;
+    r->store.store = store_marks;
+    r->data_fd = data_fd;
+    r->dir_fd = -1;
+    r->writable = true;
+    *out = r;
+    return 0;
+}
+
+static void
+close_queue(struct requests *r)
+{
+    if (r->queue)
+        queue_close(r->queue);
+    if (r->dir_fd >= 0)
+        (void)close(r->dir_fd);
+    r->queue = NULL;
+    r->dir_fd = -1;
+    remove_batch(r, 0);
+}
+
+void
+requests_close(struct requests *r)
+{
+    if (!r)
+        return;
+    close_queue(r);
+    free(r->batches);
+    free(r);
+}
+
+void
+requests_read_only(struct requests *r)
+{
+    r->writable = false;
+}
+
+uint64_t
+requests_damaged(const struct requests *r)
+{
+    return r->damaged;
+}
+
+struct mark_store *
+requests_store(struct requests *r)
+{
+    return &r->store;
+}
+
+/* Opens the queue in its folder, with a secret or without. */
+static int
+open_queue(struct requests *r)
+{
+    struct queue_options options = {.writable = r->writable,
+                                    .segment_size = SEGMENT_SIZE,
+                                    .added = add_batch,
+                                    .removed = remove_batch,
+                                    .report = report_damage,
+                                    .ctx = r};
+    int rc;
+
+    r->dir_fd = openat(r->data_fd, REQUESTS_FOLDER,
+                       O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (r->dir_fd < 0)
+        return errno == ENOENT ? -ENOKEY : -errno;
+    options.dir_fd = r->dir_fd;
+    rc = queue_open(&r->queue, &options);
+    if (rc < 0) {
+        r->queue = NULL;
+        close_queue(r);
+    }
+    return rc == -ENOENT ? -ENOKEY : rc;
+}
+
+/* Opens the queue, unless it is, and knows what other processes did. */
+static int
+use_queue(struct requests *r)
+{
+    int rc = r->queue ? queue_refresh(r->queue) : open_queue(r);
+
+    if (rc == 0 && !queue_uuid(r->queue)) {
+        close_queue(r);
+        rc = -ENOKEY;
+    }
+    return rc;
+}
+
+int
+requests_secret(struct requests *r, uint8_t secret[REQUESTS_KEY_SIZE])
+{
+    const int rc = use_queue(r);
+
+    if (rc == 0)
+        memcpy(secret, queue_uuid(r->queue), REQUESTS_KEY_SIZE);
+    return rc;
+}
+
+/* Makes the folder, durably. */
+static int
+make_folder(const struct requests *r)
+{
+    const int live = openat(r->data_fd, "live",
+                            O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int rc = 0;
+
+    if (live < 0)
+        return -errno;
+    if (mkdirat(r->data_fd, REQUESTS_FOLDER, 0700) < 0 && errno != EEXIST)
+        rc = -errno;
+    if (rc == 0 && fsync(live) < 0)
+        rc = -errno;
+    (void)close(live); /* synced, or failed */
+    return rc;
+}
+
+int
+requests_make(struct requests *r)
+{
+    int rc = make_folder(r);
+
+    if (rc == 0)
+        rc = open_queue(r);
+    if (rc == 0)
+        rc = queue_commit(r->queue, NULL); /* the first segment has the uuid */
+    if (rc < 0)
+        close_queue(r);
+    return rc;
+}
+
+/* ---- storing ------------------------------------------------------------- */
+
+void
+requests_limit(struct requests *r, uint64_t max)
+{
+    r->max = max;
+}
+
+static uint8_t *
+format_marks(const struct log_header *fill, const struct marked *marks,
+             size_t count)
+{
+    uint8_t *bytes = malloc(count * REQUEST_SIZE), *b = bytes;
+
+    for (size_t i = 0; bytes && i < count; i++, b += REQUEST_SIZE) {
+        memcpy(b, marks[i].mark.hash, MARK_HASH_SIZE);
+        put_le64(b + 16, marks[i].mark.body);
+        memcpy(b + 24, fill->uuid, MESSAGE_UUID_SIZE);
+        put_le64(b + 40, fill->epoch);
+        put_le32(b + 48, marks[i].mark.count);
+        put_le32(b + 52, (uint32_t)(marks[i].received_ms / 1000));
+    }
+    return bytes;
+}
+
+/* Adds to the group that the oldest records are gone which the window has
+ * passed, with `more` to come. */
+static int
+forget_old(struct requests *r, size_t more)
+{
+    const uint64_t now_s = clock_unix_ms() / 1000;
+    uint64_t total = r->total + more;
+    int rc = 0;
+
+    for (size_t i = r->first; rc == 0 && r->max > 0 && i < r->count; i++) {
+        const struct batch *b = &r->batches[i];
+
+        if (total - b->count < r->max &&
+            b->newest_s + (uint64_t)REQUESTS_KEEP_S >= now_s)
+            break;
+        total -= b->count;
+        rc = queue_remove(r->queue, b->id);
+    }
+    return rc;
+}
+
+/* Takes the lock of the one process that stores.  The writer's thread makes
+ * logs, too: it does not wait for long. */
+static int
+acquire_queue(struct requests *r)
+{
+    const int waits = r->max > 0 ? WAITS_BRIEF : WAITS;
+    const struct timespec pause = {.tv_nsec = WAIT_NS};
+    int rc = queue_acquire(r->queue);
+
+    for (int i = 0; rc == -EAGAIN && i < waits; i++) {
+        (void)nanosleep(&pause, NULL); /* a signal only shortens it */
+        rc = queue_acquire(r->queue);
+    }
+    return rc;
+}
+
+int
+requests_put(struct requests *r, const struct log_header *fill,
+             const struct marked *marks, size_t count)
+{
+    uint8_t *bytes;
+    int rc = use_queue(r);
+
+    assert(r->writable);
+    if (rc < 0 || count == 0)
+        return rc;
+    bytes = format_marks(fill, marks, count);
+    if (!bytes)
+        return -ENOMEM;
+    rc = acquire_queue(r);
+    if (rc == 0) {
+        rc = queue_put(r->queue, 0, bytes, count * REQUEST_SIZE);
+        if (rc == 0)
+            rc = forget_old(r, count);
+        if (rc == 0)
+            rc = queue_commit(r->queue, NULL);
+        queue_discard(r->queue);
+        queue_release(r->queue);
+    }
+    free(bytes);
+    /* After an error the next call gives the space back. */
+    if (rc == 0 && r->max > 0)
+        (void)queue_compact(r->queue, COMPACT_BYTES);
+    return rc;
+}
+
+/* ---- reading ------------------------------------------------------------- */
+
+int
+requests_each(struct requests *r,
+              void (*visit)(void *ctx, const struct counted_request *q),
+              void *ctx)
+{
+    int rc = use_queue(r);
+
+    for (size_t i = r->first; rc == 0 && i < r->count; i++) {
+        struct counted_request q;
+        const uint8_t *bytes;
+        size_t size;
+
+        rc = queue_read(r->queue, r->batches[i].id, &bytes, &size);
+        for (size_t at = 0; rc == 0 && at + REQUEST_SIZE <= size;
+             at += REQUEST_SIZE) {
+            get_request(bytes + at, &q);
+            visit(ctx, &q);
+        }
+        if (rc == -EBADMSG) {
+            report_damage(r, "a record is lost");
+            rc = 0;
+        }
+    }
+    return rc;
+}
+
+int
+requests_lock(struct requests *r)
+{
+    const int rc = use_queue(r);
+
+    return rc < 0 ? rc : acquire_queue(r);
+}
+
+void
+requests_unlock(struct requests *r)
+{
+    queue_release(r->queue);
+}

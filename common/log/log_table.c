@@ -1,0 +1,204 @@
+/* common/log/log_table.c - see log_table.h: log_row_read(). */
+#include "common/log/log_table.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/files.h"
+#include "common/log/inspect.h"
+#include "common/log/slot.h"
+
+const struct table_column log_columns[LOG_COLUMNS] = {
+    {"log", "log", false},    {"state", "state", false},
+    {"mode", "mode", false},  {"used", "used", true},
+    {"slots", "slots", true}, {"age", "age_ms", true},
+    {"epoch", "epoch", true}, {"uuid", "uuid", false},
+};
+
+/* State and header of one file. */
+struct looked {
+    const char *state;
+    bool header_known;
+    struct log_header header;
+    int64_t used;      /* -1: not known */
+    uint64_t first_ms; /* 0: none */
+};
+
+static const char *
+state_by_mode(const struct logfile *f)
+{
+    switch (f->mode) {
+    case LOG_MODE_EMPTY:
+        return f->locked ? "owned" : "empty";
+    case LOG_MODE_FULL:
+        return f->locked ? "owned" : "full";
+    default:
+        return "owned";
+    }
+}
+
+/* ---- slots --------------------------------------------------------------- */
+
+struct reader {
+    int fd;
+    struct layout layout;
+    const struct log_header *header;
+    uint8_t *bytes; /* of one slot */
+};
+
+/* Whether the slot is one of this fill; then *received_ms. */
+static bool
+is_used(const struct reader *r, uint32_t number, uint64_t *received_ms)
+{
+    const size_t size = r->layout.slot_size;
+    struct slot_stamp stamp;
+    struct message m;
+
+    if (read_at(r->fd, r->bytes, size,
+                LOG_SLOTS_AT + (uint64_t)number * size) != (ssize_t)size ||
+        slot_parse(&r->layout, r->bytes, r->header->uuid, number,
+                   r->header->epoch, &m, &stamp) < 0)
+        return false;
+    *received_ms = stamp.received_ms;
+    return true;
+}
+
+/* How far an open log is filled: its slots are written in order. */
+static void
+search_end(int fd, struct looked *out)
+{
+    struct reader r = {.fd = fd, .header = &out->header};
+    uint32_t used = 0, limit = out->header.slots;
+    uint64_t received_ms;
+
+    if (layout_init(&r.layout, out->header.keyspace_size,
+                    out->header.key_size) < 0)
+        return;
+    r.bytes = malloc(r.layout.slot_size);
+    if (!r.bytes)
+        return;
+    while (used < limit) {
+        const uint32_t middle = used + (limit - used) / 2;
+
+        if (is_used(&r, middle, &received_ms))
+            used = middle + 1;
+        else
+            limit = middle;
+    }
+    out->used = used;
+    if (used > 0 && is_used(&r, 0, &received_ms))
+        out->first_ms = received_ms;
+    free(r.bytes);
+}
+
+static int
+keep_first(void *ctx, uint32_t number, const struct message *m,
+           const struct slot_stamp *stamp)
+{
+    uint64_t *first_ms = ctx;
+
+    (void)number; /* only the stamp of the first one is wanted */
+    (void)m;
+    *first_ms = stamp->received_ms;
+    return 1;
+}
+
+/* How many slots of a damaged log are valid: it may have any of them. */
+static void
+count_slots(int fd, struct looked *out)
+{
+    struct inspect report;
+    uint32_t skipped;
+
+    if (log_inspect(fd, UINT64_MAX, &report) < 0 || report.headers_rc < 0)
+        return;
+    out->used = report.valid;
+    if (report.valid > 0)
+        (void)logfile_each(fd, &report.header, report.end, keep_first,
+                           &out->first_ms, &skipped); /* 0: not shown */
+}
+
+/* ---- files --------------------------------------------------------------- */
+
+static void
+look_at_header(int fd, const struct logfile *f, struct looked *out)
+{
+    const int rc = logfile_header(fd, &out->header);
+
+    out->header_known = rc == 0;
+    if (rc < 0) {
+        out->state = rc == -EPROTONOSUPPORT ? "newer version" : "damaged";
+        return;
+    }
+    switch (out->header.state) {
+    case LOG_EMPTY:
+        out->state = "empty";
+        out->used = 0;
+        break;
+    case LOG_OPEN:
+        out->state = "open";
+        if (f->kind == LOGFILE_LOG)
+            search_end(fd, out);
+        break;
+    case LOG_SEALED:
+        out->state = f->locked ? "merging" : "full";
+        out->used = (int64_t)out->header.count;
+        out->first_ms = out->header.first_ms;
+        break;
+    }
+}
+
+static void
+look_at_file(int log_fd, const struct logfile *f, struct looked *out)
+{
+    int fd;
+
+    *out = (struct looked){.state = state_by_mode(f), .used = -1};
+    if (f->mode == LOG_MODE_FULL)
+        out->first_ms = f->mtime_ms;
+    if (f->kind == LOGFILE_LOCK) {
+        out->state = "lock only";
+        return;
+    }
+    if (f->kind == LOGFILE_OTHER) {
+        out->state = "not countd's";
+        return;
+    }
+    fd =
+        openat(log_fd, f->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    look_at_header(fd, f, out);
+    if (f->kind != LOGFILE_LOG) {
+        count_slots(fd, out);
+        out->state = f->kind == LOGFILE_BAD ? "quarantined" : "salvaged";
+    }
+    (void)close(fd);
+}
+
+void
+log_row_read(int log_fd, const struct logfile *f, uint64_t now_ms,
+             struct log_row *out)
+{
+    struct looked l;
+
+    look_at_file(log_fd, f, &l);
+    (void)snprintf(out->mode, sizeof out->mode, "%04o", f->mode);
+    for (size_t i = 0; i < sizeof l.header.uuid; i++)
+        (void)snprintf(out->uuid + 2 * i, 3, "%02x", l.header.uuid[i]);
+    out->cells[0] = cell_name(f->name, strlen(f->name));
+    out->cells[1] = cell_text(l.state);
+    out->cells[2] = cell_text(out->mode);
+    out->cells[3] = l.used >= 0 ? cell_number(l.used) : cell_none();
+    out->cells[4] = l.header_known ? cell_number(l.header.slots) : cell_none();
+    out->cells[LOG_AGE] = l.first_ms > 0
+                              ? cell_number((int64_t)(now_ms - l.first_ms))
+                              : cell_none();
+    out->cells[6] =
+        l.header_known ? cell_number((int64_t)l.header.epoch) : cell_none();
+    out->cells[LOG_UUID] = l.header_known ? cell_text(out->uuid) : cell_none();
+}

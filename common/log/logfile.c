@@ -1,0 +1,288 @@
+/* common/log/logfile.c - see logfile.h: logfile_list_read() lists a
+ * folder, logfile_open() opens a log without disturbing the daemons. */
+#include "common/log/logfile.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/array.h"
+#include "common/base/dirstream.h"
+#include "common/base/files.h"
+#include "common/log/inspect.h"
+#include "common/log/slot.h"
+
+#define SLOTS_AT_ONCE 512
+
+/* ---- names ------------------------------------------------------------- */
+
+/* "bad-NNNNNNNNNN-EPOCH" behind its prefix. */
+static bool
+parse_set_aside(const char *name, const char *prefix, uint64_t *index)
+{
+    const size_t size = strlen(prefix);
+    char digits[LOG_NAME_SIZE];
+    bool lock;
+
+    if (strncmp(name, prefix, size) != 0)
+        return false;
+    name += size;
+    if (strnlen(name, LOG_NAME_SIZE) < LOG_NAME_SIZE ||
+        name[LOG_NAME_SIZE - 1] != '-')
+        return false;
+    memcpy(digits, name, LOG_NAME_SIZE - 1);
+    digits[LOG_NAME_SIZE - 1] = '\0';
+    return log_parse_name(digits, index, &lock) == 0 && !lock;
+}
+
+enum logfile_kind
+logfile_parse(const char *name, uint64_t *index)
+{
+    bool lock;
+
+    if (log_parse_name(name, index, &lock) == 0)
+        return lock ? LOGFILE_LOCK : LOGFILE_LOG;
+    if (parse_set_aside(name, "bad-", index))
+        return LOGFILE_BAD;
+    if (parse_set_aside(name, "salvaged-", index))
+        return LOGFILE_SALVAGED;
+    *index = UINT64_MAX;
+    return LOGFILE_OTHER;
+}
+
+/* ---- the list ---------------------------------------------------------- */
+
+static int
+compare_files(const void *a, const void *b)
+{
+    const struct logfile *x = a;
+    const struct logfile *y = b;
+
+    if (x->kind != y->kind)
+        return x->kind < y->kind ? -1 : 1;
+    if (x->index != y->index)
+        return x->index < y->index ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+static int
+add_file(struct logfile_list *list, int log_fd, const char *name)
+{
+    struct logfile *f;
+    struct stat st;
+
+    if (array_grow(&list->files, &list->capacity, list->count + 1,
+                   sizeof *list->files) < 0)
+        return -ENOMEM;
+    if (fstatat(log_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : -errno; /* gone meanwhile */
+    f = &list->files[list->count];
+    *f = (struct logfile){
+        .mode = st.st_mode & 07777,
+        .mtime_ms = (uint64_t)st.st_mtim.tv_sec * 1000 +
+                    (uint64_t)st.st_mtim.tv_nsec / 1000000,
+    };
+    memcpy(f->name, name, strnlen(name, sizeof f->name - 1));
+    f->kind = logfile_parse(f->name, &f->index);
+    list->count++;
+    return 0;
+}
+
+/* Marks the logs that have a lock, and keeps only locks without a log. */
+static void
+join_locks(struct logfile_list *list)
+{
+    size_t kept = 0;
+    size_t log = 0;
+
+    /* Sorted: logs by index, then locks by index. */
+    for (size_t i = 0; i < list->count; i++) {
+        struct logfile *f = &list->files[i];
+
+        if (f->kind == LOGFILE_LOCK) {
+            while (log < kept && list->files[log].kind == LOGFILE_LOG &&
+                   list->files[log].index < f->index)
+                log++;
+            if (log < kept && list->files[log].kind == LOGFILE_LOG &&
+                list->files[log].index == f->index) {
+                list->files[log].locked = true;
+                continue;
+            }
+        }
+        list->files[kept++] = *f;
+    }
+    list->count = kept;
+}
+
+int
+logfile_list_read(struct logfile_list *list, int log_fd)
+{
+    const char *name;
+    DIR *dir;
+    int rc;
+
+    *list = (struct logfile_list){0};
+    rc = dirstream_open(log_fd, ".", &dir);
+    if (rc < 0)
+        return rc;
+    while ((rc = dirstream_next(dir, &name)) > 0) {
+        if (name[0] == '.' || strcmp(name, "writer") == 0)
+            continue;
+        rc = add_file(list, log_fd, name);
+        if (rc < 0)
+            break;
+    }
+    (void)closedir(dir);
+    if (rc < 0) {
+        logfile_list_free(list);
+        return rc;
+    }
+    if (list->count > 0)
+        qsort(list->files, list->count, sizeof *list->files, compare_files);
+    join_locks(list);
+    return 0;
+}
+
+void
+logfile_list_free(struct logfile_list *list)
+{
+    free(list->files);
+    *list = (struct logfile_list){0};
+}
+
+/* ---- opening ----------------------------------------------------------- */
+
+/* Sets a readable mode, opens the file, restores the mode. Only the holder of
+ * the flock may change the mode. */
+static int
+open_with_flock(int log_fd, const char *name, int lock_fd)
+{
+    struct stat st, now;
+    int fd, rc;
+
+    if (fstat(lock_fd, &st) < 0)
+        return -errno;
+    if (fstatat(log_fd, name, &now, AT_SYMLINK_NOFOLLOW) < 0)
+        return -errno;
+    if (st.st_ino != now.st_ino || (st.st_mode & 07777) != LOG_MODE_FULL)
+        return -EBUSY; /* it has changed hands */
+    if (fchmod(lock_fd, LOG_MODE_OWNED) < 0)
+        return -errno;
+    fd = openat(log_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    rc = fd < 0 ? -errno : fd;
+    if (fchmod(lock_fd, LOG_MODE_FULL) < 0 && fd >= 0) {
+        rc = -errno;
+        (void)close(fd);
+    }
+    return rc;
+}
+
+int
+logfile_open(int log_fd, const char *name)
+{
+    int lock_fd, rc;
+
+    rc = openat(log_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (rc >= 0)
+        return rc;
+    if (errno != EACCES)
+        return -errno;
+    lock_fd =
+        openat(log_fd, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (lock_fd < 0)
+        return -errno;
+    if (flock(lock_fd, LOCK_EX | LOCK_NB) < 0)
+        rc = errno == EWOULDBLOCK ? -EBUSY : -errno;
+    else
+        rc = open_with_flock(log_fd, name, lock_fd);
+    (void)close(lock_fd); /* nothing was written; drops the flock */
+    return rc;
+}
+
+/* ---- reading ----------------------------------------------------------- */
+
+int
+logfile_header(int fd, struct log_header *out)
+{
+    struct inspect look;
+    int rc;
+
+    rc = inspect_headers(fd, UINT64_MAX, &look);
+    if (rc < 0)
+        return rc;
+    *out = look.header;
+    return look.headers_rc;
+}
+
+int
+logfile_sizes(int log_fd, struct layout *out)
+{
+    struct logfile_list list;
+    struct log_header h;
+    int rc;
+
+    rc = logfile_list_read(&list, log_fd);
+    if (rc < 0)
+        return rc;
+    rc = -ENOENT;
+    for (size_t i = 0; rc == -ENOENT && i < list.count; i++) {
+        int fd;
+
+        if (list.files[i].kind != LOGFILE_LOG)
+            continue;
+        fd = openat(log_fd, list.files[i].name,
+                    O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (fd < 0)
+            continue; /* a full one, or gone */
+        if (logfile_header(fd, &h) == 0)
+            rc = layout_init(out, h.keyspace_size, h.key_size);
+        (void)close(fd);
+    }
+    logfile_list_free(&list);
+    return rc;
+}
+
+int
+logfile_each(int fd, const struct log_header *h, uint32_t end,
+             int (*slot)(void *ctx, uint32_t number, const struct message *m,
+                         const struct slot_stamp *stamp),
+             void *ctx, uint32_t *skipped)
+{
+    struct layout layout;
+    uint8_t *bytes;
+    int rc;
+
+    *skipped = 0;
+    rc = layout_init(&layout, h->keyspace_size, h->key_size);
+    assert(rc == 0); /* the header was checked */
+    bytes = malloc((size_t)SLOTS_AT_ONCE * layout.slot_size);
+    if (bytes == NULL)
+        return -ENOMEM;
+    for (uint32_t from = 0; rc == 0 && from < end; from += SLOTS_AT_ONCE) {
+        const uint32_t left = end - from;
+        const uint32_t ask = left < SLOTS_AT_ONCE ? left : SLOTS_AT_ONCE;
+        const ssize_t got =
+            read_at(fd, bytes, (size_t)ask * layout.slot_size,
+                    LOG_SLOTS_AT + (uint64_t)from * layout.slot_size);
+
+        rc = got < 0 ? (int)got : 0;
+        for (uint32_t i = 0; rc == 0 && i < ask; i++) {
+            struct slot_stamp stamp;
+            struct message m;
+
+            if ((size_t)(i + 1) * layout.slot_size > (size_t)got ||
+                slot_parse(&layout, bytes + (size_t)i * layout.slot_size,
+                           h->uuid, from + i, h->epoch, &m, &stamp) < 0)
+                (*skipped)++;
+            else
+                rc = slot(ctx, from + i, &m, &stamp);
+        }
+    }
+    free(bytes);
+    return rc;
+}

@@ -1,0 +1,72 @@
+/* common/log/logfile.h - looking at the files of data/log without owning
+ * them.
+ *
+ * Ownership: a list belongs to the caller, read to free.  Errors: 0 or a
+ * negative errno.
+ */
+#ifndef COUNTD_COMMON_LOG_LOGFILE_H
+#define COUNTD_COMMON_LOG_LOGFILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/log/log.h"
+#include "common/log/slot.h"
+
+enum logfile_kind {
+    LOGFILE_LOG,
+    LOGFILE_LOCK,     /* lock-N */
+    LOGFILE_BAD,      /* bad-N-EPOCH: quarantined */
+    LOGFILE_SALVAGED, /* salvaged-N-EPOCH: was such, and was merged */
+    LOGFILE_OTHER,    /* not ours */
+};
+
+#define LOGFILE_NAME_SIZE 256
+
+struct logfile {
+    char name[LOGFILE_NAME_SIZE];
+    enum logfile_kind kind;
+    uint64_t index; /* UINT64_MAX for LOGFILE_OTHER */
+    mode_t mode;    /* permission bits */
+    bool locked;    /* a log whose lock-N is there */
+    uint64_t mtime_ms;
+};
+
+struct logfile_list {
+    struct logfile *files; /* by kind, then index, then name */
+    size_t count;
+    size_t capacity;
+};
+
+int logfile_list_read(struct logfile_list *list, int log_fd);
+void logfile_list_free(struct logfile_list *list);
+
+/* What kind of file a name is, and its index. */
+enum logfile_kind logfile_parse(const char *name, uint64_t *index);
+
+/* Opens for reading.  A full log (mode 0200) may not be opened for reading by
+ * its own user: it is then taken by its flock and made 0600 just for the time
+ * of open(2), as the protocol allows, and is 0200 again afterwards; a crash
+ * in between is mended by the next scan of any daemon.
+ *   -EBUSY  owned by someone alive who has not opened it up yet: try again */
+int logfile_open(int log_fd, const char *name);
+
+/* The ruling header of an open file.  -EBADMSG, -EPROTONOSUPPORT */
+int logfile_header(int fd, struct log_header *out);
+
+/* The message sizes that the logs of a directory were written with, by the
+ * first whose header can be read without a claim.  -ENOENT: there is none. */
+int logfile_sizes(int log_fd, struct layout *out);
+
+/* Calls `slot` for each valid slot of the header's epoch below `end`, marks
+ * included (mark_is()); stops when it returns non-zero and returns that.
+ * *skipped counts the others. */
+int logfile_each(int fd, const struct log_header *h, uint32_t end,
+                 int (*slot)(void *ctx, uint32_t number,
+                             const struct message *m,
+                             const struct slot_stamp *stamp),
+                 void *ctx, uint32_t *skipped);
+
+#endif

@@ -1,0 +1,362 @@
+/* common/net/tokens.c - see tokens.h.
+ *
+ * tokens_check() calls tokens_refresh(), which reads the file again where it
+ * has changed; read_file() checks the file and parse_lines() its lines. */
+#include "common/net/tokens.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+#include "common/base/files.h"
+#include "common/base/hash.h"
+
+#define POLL_MS  1000
+#define WHY_SIZE 256
+
+/* A file that was changed so short a time before it was read may change again
+ * with the same time stamp: it is read once more. */
+#define SETTLED_MS 2000
+
+struct token {
+    struct hash_wide hash;
+    unsigned rights; /* enum tokens_right, or-ed */
+};
+
+struct token_list {
+    size_t count;
+    struct token rows[TOKENS_MAX];
+};
+
+struct tokens {
+    struct hash_key key;
+    char *path;
+    struct stat seen;       /* of the file when it was read */
+    bool is_settled;        /* no need to read `seen` once more */
+    uint64_t polled_ms;     /* monotonic: when the file was last looked at */
+    struct diag_repeat bad; /* the changed file cannot be used */
+    struct token_list list;
+    struct token_list next; /* a changed file, until it is known to be good */
+    char text[TOKENS_FILE_SIZE + 1];
+};
+
+/* ---- lines -------------------------------------------------------------- */
+
+/* Cuts the next word off *at, up to `end`.  Returns its size; 0: none is left.
+ */
+static size_t
+next_word(const char **at, const char *end, const char **word)
+{
+    while (*at < end && (**at == ' ' || **at == '\t' || **at == '\r'))
+        (*at)++;
+    *word = *at;
+    while (*at < end && **at != ' ' && **at != '\t' && **at != '\r')
+        (*at)++;
+    return (size_t)(*at - *word);
+}
+
+static bool
+is_printable(const char *text, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        if (text[i] <= ' ' || text[i] > '~')
+            return false;
+    return true;
+}
+
+/* Returns the rights that a list names; 0: a word is not one. */
+static unsigned
+parse_rights(const char *at, size_t size)
+{
+    static const struct {
+        const char *name;
+        unsigned rights; /* enum tokens_right, or-ed */
+    } names[] = {{"read", TOKENS_READ},
+                 {"count", TOKENS_COUNT},
+                 {"quota", TOKENS_QUOTA},
+                 {"admin", TOKENS_ALL}};
+    const char *end = at + size;
+    unsigned rights = 0;
+
+    for (;;) {
+        const char *comma = memchr(at, ',', (size_t)(end - at));
+        const size_t length = (size_t)((comma ? comma : end) - at);
+        unsigned right = 0;
+
+        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+            if (strlen(names[i].name) == length &&
+                memcmp(names[i].name, at, length) == 0)
+                right = names[i].rights;
+        if (right == 0)
+            return 0;
+        rights |= right;
+        if (!comma)
+            return rights;
+        at = comma + 1;
+    }
+}
+
+static const struct token *
+find_token(const struct token_list *list, struct hash_wide hash)
+{
+    const struct token *found = NULL;
+
+    for (size_t i = 0; i < list->count; i++)
+        if (list->rows[i].hash.low == hash.low &&
+            list->rows[i].hash.high == hash.high)
+            found = &list->rows[i];
+    return found;
+}
+
+/* Adds the token of a line.  Returns NULL, or what is wrong, without the
+ * token. */
+static const char *
+add_line(struct tokens *t, const char *at, const char *end)
+{
+    const char *name, *rights, *token, *more;
+    const size_t name_size = next_word(&at, end, &name);
+    const size_t rights_size = next_word(&at, end, &rights);
+    const size_t token_size = next_word(&at, end, &token);
+    struct token_list *list = &t->next;
+    struct token row;
+
+    if (name_size == 0 || name[0] == '#')
+        return NULL;
+    if (token_size == 0 || next_word(&at, end, &more) > 0)
+        return "give NAME RIGHTS TOKEN";
+    if (name_size > TOKENS_NAME_MAX || !is_printable(name, name_size))
+        return "the name is not 1 to 64 printable characters";
+    row.rights = parse_rights(rights, rights_size);
+    if (row.rights == 0)
+        return "the rights are not a list of read, count, quota and admin "
+               "with commas between";
+    if (token_size < TOKENS_SIZE_MIN || token_size > TOKENS_SIZE_MAX ||
+        !is_printable(token, token_size))
+        return "the token is not 16 to 128 printable characters";
+    row.hash = hash_bytes_wide(&t->key, (const uint8_t *)token, token_size);
+    if (find_token(list, row.hash))
+        return "a line before has the same token";
+    if (list->count == TOKENS_MAX)
+        return "more than 256 tokens";
+    list->rows[list->count++] = row;
+    return NULL;
+}
+
+static int
+parse_lines(struct tokens *t, size_t size, char why[WHY_SIZE])
+{
+    const char *at = t->text, *end = t->text + size;
+
+    t->next.count = 0;
+    for (unsigned line = 1; at < end; line++) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        const char *wrong;
+
+        if (!stop)
+            stop = end;
+        wrong = add_line(t, at, stop);
+        if (wrong) {
+            (void)snprintf(why, WHY_SIZE, "line %u: %s", line, wrong);
+            return -EINVAL;
+        }
+        at = stop + 1;
+    }
+    return 0;
+}
+
+/* ---- the file ----------------------------------------------------------- */
+
+static int
+check_file(const struct stat *st, char why[WHY_SIZE])
+{
+    int rc = 0;
+
+    if (!S_ISREG(st->st_mode)) {
+        rc = -EINVAL;
+        (void)snprintf(why, WHY_SIZE, "is not a regular file");
+    } else if (st->st_uid != geteuid() && st->st_uid != 0) {
+        rc = -EPERM;
+        (void)snprintf(why, WHY_SIZE,
+                       "belongs to uid %lu: give it to the daemon's user, uid "
+                       "%lu",
+                       (unsigned long)st->st_uid, (unsigned long)geteuid());
+    } else if ((st->st_mode & 0177) != 0) {
+        rc = -EPERM;
+        (void)snprintf(why, WHY_SIZE,
+                       "has mode %04o: other users may use its tokens; set "
+                       "mode 0600 and give out new tokens",
+                       (unsigned)(st->st_mode & 07777));
+    } else if (st->st_size > TOKENS_FILE_SIZE) {
+        rc = -EINVAL;
+        (void)snprintf(why, WHY_SIZE, "is larger than %d bytes",
+                       TOKENS_FILE_SIZE);
+    }
+    return rc;
+}
+
+/* Reads the file behind `fd` into t->next, and how it looked into *seen. */
+static int
+read_tokens(struct tokens *t, int fd, struct stat *seen, char why[WHY_SIZE])
+{
+    ssize_t size;
+    int rc;
+
+    if (fstat(fd, seen) < 0) {
+        rc = -errno;
+        (void)snprintf(why, WHY_SIZE, "%s", diag_text(rc));
+        return rc;
+    }
+    rc = check_file(seen, why);
+    if (rc < 0)
+        return rc;
+    size = read_at(fd, t->text, TOKENS_FILE_SIZE, 0);
+    if (size < 0) {
+        (void)snprintf(why, WHY_SIZE, "%s", diag_text((int)size));
+        return (int)size;
+    }
+    rc = parse_lines(t, (size_t)size, why);
+    explicit_bzero(t->text, (size_t)size);
+    return rc;
+}
+
+/* Takes the tokens of the file; when it cannot be used, t->list stays. */
+static int
+read_file(struct tokens *t, char why[WHY_SIZE])
+{
+    /* Without O_NONBLOCK a FIFO would hold the loop. */
+    const int fd = open(t->path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    struct stat seen;
+    int rc;
+
+    if (fd < 0) {
+        rc = -errno;
+        (void)snprintf(why, WHY_SIZE, "%s", diag_text(rc));
+        return rc;
+    }
+    rc = read_tokens(t, fd, &seen, why);
+    (void)close(fd);
+    if (rc < 0)
+        return rc;
+    t->list = t->next;
+    t->seen = seen;
+    t->is_settled =
+        (uint64_t)seen.st_ctim.tv_sec * 1000 + SETTLED_MS < clock_unix_ms();
+    return 0;
+}
+
+static bool
+is_unchanged(const struct tokens *t, const struct stat *now)
+{
+    const struct stat *seen = &t->seen;
+
+    return t->is_settled && now->st_dev == seen->st_dev &&
+           now->st_ino == seen->st_ino && now->st_size == seen->st_size &&
+           now->st_mode == seen->st_mode &&
+           now->st_ctim.tv_sec == seen->st_ctim.tv_sec &&
+           now->st_ctim.tv_nsec == seen->st_ctim.tv_nsec;
+}
+
+static void
+tokens_refresh(struct tokens *t)
+{
+    const uint64_t now_ms = clock_ms();
+    char why[WHY_SIZE];
+    struct stat now;
+
+    if (now_ms - t->polled_ms < POLL_MS)
+        return;
+    t->polled_ms = now_ms;
+    if (stat(t->path, &now) == 0 && is_unchanged(t, &now))
+        return;
+    if (read_file(t, why) < 0)
+        diag_repeating(&t->bad, DIAG_ERROR,
+                       "http.tokens: %s: %s; the tokens read before stay good",
+                       t->path, why);
+}
+
+/* ---- open, check, close ------------------------------------------------- */
+
+/* Whether a later start may succeed with the same file. */
+static bool
+is_of_system(int rc)
+{
+    return rc == -ENOMEM || rc == -EIO || rc == -EMFILE || rc == -ENFILE;
+}
+
+int
+tokens_open(struct tokens **out, const char *path)
+{
+    struct tokens *t;
+    char why[WHY_SIZE];
+    int rc = -ENOMEM;
+
+    *out = NULL;
+    if (path[0] == '\0')
+        return 0;
+    t = calloc(1, sizeof *t);
+    if (t)
+        t->path = strdup(path);
+    if (!t || !t->path) {
+        diag_errno(DIAG_ERROR, rc, "http.tokens");
+        tokens_close(t);
+        return rc;
+    }
+    if (getrandom(&t->key, sizeof t->key, 0) != (ssize_t)sizeof t->key) {
+        rc = -EIO;
+        diag_errno(DIAG_ERROR, rc, "http.tokens: random bytes");
+        tokens_close(t);
+        return rc;
+    }
+    t->polled_ms = clock_ms();
+    rc = read_file(t, why);
+    if (rc < 0) {
+        diag(DIAG_ERROR, "http.tokens: %s: %s", path, why);
+        tokens_close(t);
+        return is_of_system(rc) ? rc : -EINVAL;
+    }
+    *out = t;
+    return 0;
+}
+
+void
+tokens_close(struct tokens *t)
+{
+    if (!t)
+        return;
+    free(t->path);
+    free(t);
+}
+
+struct hash_wide
+tokens_hash(const struct tokens *t, const void *token, size_t size)
+{
+    return hash_bytes_wide(&t->key, token, size);
+}
+
+unsigned
+tokens_rights(struct tokens *t, struct hash_wide hash)
+{
+    const struct token *found;
+
+    assert(t);
+    tokens_refresh(t);
+    found = find_token(&t->list, hash);
+    return found ? found->rights : 0;
+}
+
+unsigned
+tokens_check(struct tokens *t, const void *token, size_t size)
+{
+    if (size < TOKENS_SIZE_MIN || size > TOKENS_SIZE_MAX)
+        return tokens_rights(t, (struct hash_wide){.low = 0});
+    return tokens_rights(t, tokens_hash(t, token, size));
+}

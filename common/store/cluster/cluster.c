@@ -1,0 +1,272 @@
+/* common/store/cluster/cluster.c - cluster_run(): rounds of sending commands
+ * and judging replies, until each has one or cannot; see cluster.h. */
+#include "common/store/cluster/cluster_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/store/cluster/functions.h"
+
+#define TRIES_MAX 6 /* redirects and repetitions of a command */
+
+/* ---- errors of replies -----------------------------------------------------
+ */
+
+/* What an error reply means, by its first word. */
+static const struct {
+    const char *word;
+    int error;
+} meanings[] = {
+    {"TRYAGAIN ", -EAGAIN},   {"CLUSTERDOWN ", -EAGAIN}, {"LOADING ", -EAGAIN},
+    {"MASTERDOWN ", -EAGAIN}, {"NOREPLICAS ", -EAGAIN},  {"READONLY ", -EAGAIN},
+    {"BUSY ", -EAGAIN},       {"OOM ", -ENOSPC},         {"MISCONF ", -ENOSPC},
+    {"NOAUTH ", -EACCES},     {"WRONGPASS ", -EACCES},   {"NOPERM ", -EACCES},
+};
+
+static bool
+has_prefix(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+static int
+find_meaning(const char *text)
+{
+    for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
+        if (has_prefix(text, meanings[i].word))
+            return meanings[i].error;
+    return -EPROTO;
+}
+
+/* The node that "MOVED 42 10.0.0.1:7000" or "ASK ..." names; an empty host is
+ * that of the node that says it. */
+static int
+parse_redirect(struct cluster *c, const struct cluster_command *m,
+               const char *text, unsigned *slot)
+{
+    const char *where = strchr(text, ' '), *colon;
+    const struct cluster_node *from = &c->nodes[m->sent_to];
+    char *end = NULL;
+    unsigned long number;
+
+    if (where == NULL)
+        return CLUSTER_NO_NODE;
+    number = strtoul(where + 1, &end, 10);
+    colon = strrchr(end, ':');
+    if (*end != ' ' || number >= CLUSTER_SLOTS || colon == NULL)
+        return CLUSTER_NO_NODE;
+    *slot = (unsigned)number;
+    if (colon == end + 1)
+        return cluster_find_node(c, from->host, strlen(from->host),
+                                 cluster_parse_port(colon + 1));
+    return cluster_find_node(c, end + 1, (size_t)(colon - end - 1),
+                             cluster_parse_port(colon + 1));
+}
+
+/* Loads the library into a master.  What fails is found again by the next
+ * command. */
+static void
+load_functions(struct cluster *c, int node)
+{
+    const char *argv[4] = {"FUNCTION", "LOAD", "REPLACE", functions_text};
+    const size_t sizes[4] = {8, 4, 7, strlen(functions_text)};
+    redisReply *reply = cluster_call(c, node, 4, argv, sizes);
+
+    c->nodes[node].wants_functions = false;
+    if (reply == NULL) {
+        cluster_disconnect(c, node, true);
+        return;
+    }
+    if (reply->type == REDIS_REPLY_ERROR)
+        cluster_note(c, "%s: FUNCTION LOAD: %s", c->nodes[node].name,
+                     reply->str);
+    freeReplyObject(reply);
+}
+
+/* Follows a redirect, or loads the functions; false: the error is final. */
+static bool
+follow_error(struct cluster *c, struct cluster_command *m, const char *text)
+{
+    unsigned slot = 0;
+    int node;
+
+    if (strstr(text, "Function not found") != NULL) {
+        c->nodes[m->sent_to].wants_functions = true;
+        return true;
+    }
+    if (has_prefix(text, "MOVED ")) {
+        c->wants_map = true;
+        node = parse_redirect(c, m, text, &slot);
+        if (node == CLUSTER_NO_NODE || m->node != CLUSTER_NO_NODE)
+            return false;
+        c->masters[slot] = (int16_t)node;
+        c->nodes[node].is_master = true;
+        c->changes++;
+        return true;
+    }
+    if (has_prefix(text, "ASK ")) {
+        m->ask = parse_redirect(c, m, text, &slot);
+        return m->ask != CLUSTER_NO_NODE;
+    }
+    return false;
+}
+
+/* ---- a round ----------------------------------------------------------------
+ */
+
+static void
+end_command(struct cluster_command *m, int error)
+{
+    m->is_waiting = false;
+    m->error = error;
+}
+
+/* The connection of a command broke: the outcome is unknown, and it is sent
+ * once more where the map says then. */
+static void
+handle_broken(struct cluster *c, struct cluster_command *m)
+{
+    redisContext *link = c->nodes[m->sent_to].link;
+
+    if (link != NULL) {
+        const bool is_slow = link->err == REDIS_ERR_IO &&
+                             (errno == EAGAIN || errno == EWOULDBLOCK);
+
+        cluster_note(c, "%s: %s", c->nodes[m->sent_to].name,
+                     is_slow ? "no reply in time" : link->errstr);
+        cluster_disconnect(c, m->sent_to, is_slow);
+        if (is_slow)
+            m->tries = TRIES_MAX;
+    }
+    c->wants_map = true;
+    if (m->tries >= 2)
+        end_command(m, m->tries == TRIES_MAX ? -ETIMEDOUT : -EIO);
+}
+
+static void
+judge_reply(struct cluster *c, struct cluster_command *m, redisReply *reply)
+{
+    if (reply->type != REDIS_REPLY_ERROR) {
+        m->reply = reply;
+        end_command(m, 0);
+        return;
+    }
+    cluster_note(c, "%s: %.120s", c->nodes[m->sent_to].name, reply->str);
+    if (m->tries >= TRIES_MAX || !follow_error(c, m, reply->str))
+        end_command(m, find_meaning(reply->str));
+    if (has_prefix(reply->str, "READONLY "))
+        c->wants_map = true;
+    freeReplyObject(reply);
+}
+
+/* Gives a command to its node's connection. */
+static void
+append_command(struct cluster *c, struct cluster_command *m)
+{
+    int node = m->ask != CLUSTER_NO_NODE    ? m->ask
+               : m->node != CLUSTER_NO_NODE ? m->node
+                                            : cluster_node_of(c, m->slot);
+    redisContext *link;
+    int rc;
+
+    m->tries++;
+    m->sent_to = node;
+    rc = node == CLUSTER_NO_NODE ? -EHOSTDOWN : cluster_connect(c, node);
+    if (rc < 0) {
+        c->wants_map = true;
+        end_command(m, rc);
+        return;
+    }
+    link = c->nodes[node].link;
+    if (m->ask != CLUSTER_NO_NODE)
+        (void)redisAppendCommand(link, "ASKING");
+    (void)redisAppendCommandArgv(link, (int)m->argc,
+                                 (const char **)(uintptr_t)m->argv, m->sizes);
+}
+
+/* Writes what the connections were given, so that all masters work at once. */
+static void
+flush_nodes(struct cluster *c)
+{
+    for (int i = 0; i < c->node_count; i++) {
+        redisContext *link = c->nodes[i].link;
+        int is_done = 0;
+
+        while (link != NULL && !is_done &&
+               redisBufferWrite(link, &is_done) == REDIS_OK)
+            continue;
+    }
+}
+
+static void
+take_reply(struct cluster *c, struct cluster_command *m)
+{
+    redisContext *link = c->nodes[m->sent_to].link;
+    void *reply = NULL;
+
+    if (m->ask != CLUSTER_NO_NODE && link != NULL) {
+        if (redisGetReply(link, &reply) != REDIS_OK) {
+            handle_broken(c, m);
+            return;
+        }
+        freeReplyObject(reply);
+        reply = NULL;
+    }
+    m->ask = CLUSTER_NO_NODE;
+    if (link == NULL || redisGetReply(link, &reply) != REDIS_OK)
+        handle_broken(c, m);
+    else
+        judge_reply(c, m, reply);
+}
+
+/* The replies of a node are taken in the order of its commands.  Functions are
+ * loaded between two rounds: a connection must not be asked for anything else
+ * while replies to its commands are on their way. */
+static bool
+run_round(struct cluster *c, struct cluster_command *commands, size_t count)
+{
+    bool is_any = false;
+
+    for (int i = 0; i < c->node_count; i++)
+        if (c->nodes[i].wants_functions && c->nodes[i].link != NULL)
+            load_functions(c, i);
+    for (size_t i = 0; i < count; i++)
+        if (commands[i].is_waiting)
+            append_command(c, &commands[i]);
+    flush_nodes(c);
+    for (size_t i = 0; i < count; i++) {
+        if (commands[i].is_waiting)
+            take_reply(c, &commands[i]);
+        is_any = is_any || commands[i].is_waiting;
+    }
+    return is_any;
+}
+
+void
+cluster_run(struct cluster *c, struct cluster_command *commands, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct cluster_command *m = &commands[i];
+
+        m->error = 0;
+        m->reply = NULL;
+        m->tries = 0;
+        m->ask = CLUSTER_NO_NODE;
+        m->is_waiting = true;
+    }
+    do
+        cluster_refresh_map(c);
+    while (run_round(c, commands, count));
+}
+
+void
+cluster_free_replies(struct cluster_command *commands, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (commands[i].reply != NULL)
+            freeReplyObject(commands[i].reply);
+        commands[i].reply = NULL;
+    }
+}

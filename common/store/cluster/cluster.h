@@ -1,0 +1,107 @@
+/* common/store/cluster/cluster.h - commands to a Redis Cluster: the map of its
+ * slots, redirects, and one pipeline for each master.
+ *
+ *     cluster_open -> cluster_run ... -> cluster_close
+ *
+ * cluster_run() sends each command to the master of its slot, all commands of
+ * a master in one pipeline and in their order, and waits for all replies.
+ *
+ *   MOVED    the slot's new master is noted, the map is asked for again, and
+ *            the command is sent there
+ *   ASK      the command is sent there once, after ASKING
+ *   "Function not found"   the library of functions is loaded into that master
+ *            and the command is sent again: a new node, or one after FUNCTION
+ *            FLUSH, has none, and the cluster spreads none
+ *   broken connection   the map is asked for again and the command is sent
+ *            once more.  It may have been done before: every command that is
+ *            sent through here may be repeated (functions.h says why).
+ *   other errors   end the command; error and text say which
+ *
+ * A node that does not answer in time is not asked again for a second, so that
+ * a dead machine costs a caller one timeout a second and not one a command.
+ *
+ * Ownership: the handle is the caller's; one thread.  Commands, their arguments
+ * and replies are the caller's; replies are freed by cluster_free_replies().
+ * Errors: 0 or a negative errno.
+ *   -EHOSTDOWN  the slot has no master that can be reached
+ *   -ETIMEDOUT  no reply in time: the outcome is unknown
+ *   -EIO        the connection broke: the outcome is unknown
+ *   -EAGAIN     the cluster cannot now (CLUSTERDOWN, TRYAGAIN, LOADING,
+ *               MASTERDOWN, NOREPLICAS, READONLY): nothing was done
+ *   -ENOSPC     the server's memory is full (OOM): nothing was done
+ *   -EACCES     the user or password is wrong, or may not do this
+ *   -EPROTO     any other error; cluster_text() has it
+ */
+#ifndef COUNTD_COMMON_STORE_CLUSTER_CLUSTER_H
+#define COUNTD_COMMON_STORE_CLUSTER_CLUSTER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct cluster;
+struct redisReply;
+
+#define CLUSTER_NODES_MAX 256
+#define CLUSTER_TEXT_SIZE 160
+#define CLUSTER_NO_NODE   (-1)
+
+struct cluster_options {
+    const char
+        *nodes;       /* "host:port host:port"; the rest of them is asked for */
+    const char *user; /* NULL or empty: the default one */
+    const char *password; /* NULL or empty: none */
+    uint64_t timeout_ms;  /* for a connection, and for each reply */
+};
+
+struct cluster_command {
+    uint16_t slot;
+    int node; /* CLUSTER_NO_NODE: the slot's master; else this one, as
+                 cluster_node_of() says */
+    size_t argc;
+    const char *const *argv;
+    const size_t *sizes;
+
+    int error;                /* after cluster_run() */
+    struct redisReply *reply; /* NULL with an error */
+
+    int sent_to; /* the rest is cluster_run()'s */
+    int ask;
+    unsigned tries;
+    bool is_waiting;
+};
+
+/* Only reads the options, which it borrows.  -EINVAL: nodes are wrong;
+ * -ENOMEM */
+int cluster_open(struct cluster **out, const struct cluster_options *options);
+
+/* NULL is fine. */
+void cluster_close(struct cluster *c);
+
+/* Runs all commands; each says how it ended. */
+void cluster_run(struct cluster *c, struct cluster_command *commands,
+                 size_t count);
+void cluster_free_replies(struct cluster_command *commands, size_t count);
+
+/* The node of a slot's master, by the map; CLUSTER_NO_NODE when it is not
+ * known. */
+int cluster_node_of(const struct cluster *c, uint16_t slot);
+
+/* Asks for the map if it is not known.  -EHOSTDOWN: no node can be reached. */
+int cluster_need_map(struct cluster *c);
+
+/* The next master after `node` (CLUSTER_NO_NODE: the first), or
+ * CLUSTER_NO_NODE. */
+int cluster_next_master(const struct cluster *c, int node);
+
+/* "host:port" of a node. */
+const char *cluster_node_name(const struct cluster *c, int node);
+
+/* Grows with each connection that was made and each change of the map: what was
+ * acknowledged before may have been lost since. */
+uint64_t cluster_changes(const struct cluster *c);
+
+/* The text of the last error. */
+const char *cluster_text(const struct cluster *c);
+
+#endif

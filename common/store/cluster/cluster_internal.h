@@ -1,0 +1,61 @@
+/* common/store/cluster/cluster_internal.h - what cluster.c (commands) and
+ * cluster_map.c (nodes, connections, the map) share. */
+#ifndef COUNTD_COMMON_STORE_CLUSTER_CLUSTER_INTERNAL_H
+#define COUNTD_COMMON_STORE_CLUSTER_CLUSTER_INTERNAL_H
+
+#include <hiredis/hiredis.h>
+
+#include "common/store/cluster/cluster.h"
+#include "common/store/cluster/cluster_slot.h"
+
+#define CLUSTER_HOST_SIZE 256
+
+struct cluster_node {
+    char host[CLUSTER_HOST_SIZE];
+    char name[CLUSTER_HOST_SIZE + 8]; /* host:port */
+    int port;
+    redisContext *link;     /* NULL: not connected */
+    uint64_t down_until_ms; /* it did not answer; 0: it did */
+    bool is_master;         /* by the map */
+    bool wants_functions;   /* it has no library of functions */
+    bool is_seed;           /* of the options */
+};
+
+struct cluster {
+    struct cluster_options options;
+    struct cluster_node nodes[CLUSTER_NODES_MAX];
+    int node_count;
+    int16_t masters[CLUSTER_SLOTS]; /* nodes; CLUSTER_NO_NODE */
+    bool map_is_known, wants_map;
+    uint64_t map_ms; /* when the map was asked for last */
+    uint64_t changes;
+    char text[CLUSTER_TEXT_SIZE];
+};
+
+/* Notes the text of an error. */
+void cluster_note(struct cluster *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Finds a node, or adds it.  CLUSTER_NO_NODE: there are too many. */
+int cluster_find_node(struct cluster *c, const char *host, size_t host_size,
+                      int port);
+
+/* The port at the start of a text, which ends or goes on with a blank; 0: there
+ * is none. */
+int cluster_parse_port(const char *text);
+
+/* Connects a node unless it is connected.  -EHOSTDOWN, -EACCES */
+int cluster_connect(struct cluster *c, int node);
+
+/* Closes a node's connection; with `is_down` it is not used for a while. */
+void cluster_disconnect(struct cluster *c, int node, bool is_down);
+
+/* Sends one command to a connected node and waits for its reply, which is the
+ * caller's; NULL: the connection broke. */
+redisReply *cluster_call(struct cluster *c, int node, size_t argc,
+                         const char *const *argv, const size_t *sizes);
+
+/* Asks for the map when that is wanted and was not just done. */
+void cluster_refresh_map(struct cluster *c);
+
+#endif

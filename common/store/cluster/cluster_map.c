@@ -1,0 +1,356 @@
+/* common/store/cluster/cluster_map.c - nodes, their connections, and which of
+ * them is the master of each slot; see cluster.h.
+ *
+ * Entry points: cluster_open(), cluster_connect(), cluster_disconnect(),
+ * cluster_call(), cluster_refresh_map(), cluster_need_map(). */
+#include "common/store/cluster/cluster_internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+
+#define DOWN_MS      1000 /* a node that did not answer is left alone */
+#define MAP_EVERY_MS 50   /* the map is asked for at most this often */
+
+void
+cluster_note(struct cluster *c, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(c->text, sizeof c->text, format, args);
+    va_end(args);
+}
+
+const char *
+cluster_text(const struct cluster *c)
+{
+    return c->text;
+}
+
+/* ---- nodes ----------------------------------------------------------------
+ */
+
+int
+cluster_find_node(struct cluster *c, const char *host, size_t host_size,
+                  int port)
+{
+    struct cluster_node *n;
+    char number[8];
+
+    if (host_size == 0 || host_size >= CLUSTER_HOST_SIZE || port < 1 ||
+        port > 65535)
+        return CLUSTER_NO_NODE;
+    for (int i = 0; i < c->node_count; i++)
+        if (c->nodes[i].port == port && strlen(c->nodes[i].host) == host_size &&
+            memcmp(c->nodes[i].host, host, host_size) == 0)
+            return i;
+    if (c->node_count == CLUSTER_NODES_MAX)
+        return CLUSTER_NO_NODE;
+    n = &c->nodes[c->node_count];
+    memcpy(n->host, host, host_size);
+    n->port = port;
+    memcpy(n->name, host, host_size);
+    (void)snprintf(number, sizeof number, ":%d", port);
+    memcpy(n->name + host_size, number, strlen(number));
+    return c->node_count++;
+}
+
+int
+cluster_parse_port(const char *text)
+{
+    char *end;
+    const unsigned long port = strtoul(text, &end, 10);
+
+    return end != text && (*end == '\0' || *end == ' ') && port <= 65535
+               ? (int)port
+               : 0;
+}
+
+/* Adds the nodes of the options: "host:port" with blanks between. */
+static int
+add_seeds(struct cluster *c)
+{
+    const char *at = c->options.nodes;
+
+    while (*(at += strspn(at, " "))) {
+        const size_t size = strcspn(at, " ");
+        const char *colon = memrchr(at, ':', size);
+        const char *host = at;
+        size_t host_size = colon ? (size_t)(colon - at) : 0;
+        int node;
+
+        if (host_size > 2 && host[0] == '[' && host[host_size - 1] == ']') {
+            host++;
+            host_size -= 2;
+        }
+        node = host_size == 0
+                   ? CLUSTER_NO_NODE
+                   : cluster_find_node(c, host, host_size,
+                                       cluster_parse_port(colon + 1));
+        if (node == CLUSTER_NO_NODE)
+            return -EINVAL;
+        c->nodes[node].is_seed = true;
+        at += size;
+    }
+    return c->node_count > 0 ? 0 : -EINVAL;
+}
+
+int
+cluster_open(struct cluster **out, const struct cluster_options *options)
+{
+    struct cluster *c = calloc(1, sizeof *c);
+    int rc;
+
+    if (c == NULL)
+        return -ENOMEM;
+    c->options = *options;
+    for (unsigned i = 0; i < CLUSTER_SLOTS; i++)
+        c->masters[i] = CLUSTER_NO_NODE;
+    c->wants_map = true;
+    rc = add_seeds(c);
+    if (rc < 0)
+        cluster_close(c);
+    else
+        *out = c;
+    return rc;
+}
+
+void
+cluster_close(struct cluster *c)
+{
+    if (c == NULL)
+        return;
+    for (int i = 0; i < c->node_count; i++)
+        cluster_disconnect(c, i, false);
+    free(c);
+}
+
+int
+cluster_node_of(const struct cluster *c, uint16_t slot)
+{
+    return c->masters[slot % CLUSTER_SLOTS];
+}
+
+int
+cluster_next_master(const struct cluster *c, int node)
+{
+    for (int i = node + 1; i < c->node_count; i++)
+        if (c->nodes[i].is_master)
+            return i;
+    return CLUSTER_NO_NODE;
+}
+
+const char *
+cluster_node_name(const struct cluster *c, int node)
+{
+    return node == CLUSTER_NO_NODE ? "no node" : c->nodes[node].name;
+}
+
+uint64_t
+cluster_changes(const struct cluster *c)
+{
+    return c->changes;
+}
+
+/* ---- connections -----------------------------------------------------------
+ */
+
+void
+cluster_disconnect(struct cluster *c, int node, bool is_down)
+{
+    struct cluster_node *n = &c->nodes[node];
+
+    if (n->link != NULL)
+        redisFree(n->link);
+    n->link = NULL;
+    n->down_until_ms = is_down ? clock_ms() + DOWN_MS : 0;
+}
+
+redisReply *
+cluster_call(struct cluster *c, int node, size_t argc, const char *const *argv,
+             const size_t *sizes)
+{
+    redisContext *link = c->nodes[node].link;
+    void *reply = NULL;
+
+    assert(link != NULL);
+    /* hiredis takes arrays of texts that it does not change. */
+    if (redisAppendCommandArgv(link, (int)argc, (const char **)(uintptr_t)argv,
+                               sizes) == REDIS_OK &&
+        redisGetReply(link, &reply) == REDIS_OK)
+        return reply;
+    cluster_note(c, "%s: %s", c->nodes[node].name, link->errstr);
+    return NULL;
+}
+
+/* Says who is asking, where a password is set. */
+static int
+authenticate_node(struct cluster *c, int node)
+{
+    const char *user = c->options.user ? c->options.user : "";
+    const char *password = c->options.password ? c->options.password : "";
+    const char *argv[3] = {"AUTH", user, password};
+    size_t sizes[3] = {4, strlen(user), strlen(password)};
+    redisReply *reply;
+    int rc = 0;
+
+    if (password[0] == '\0')
+        return 0;
+    if (user[0] == '\0') {
+        argv[1] = password;
+        sizes[1] = sizes[2];
+    }
+    reply = cluster_call(c, node, user[0] == '\0' ? 2 : 3, argv, sizes);
+    if (reply == NULL)
+        return -EHOSTDOWN;
+    if (reply->type == REDIS_REPLY_ERROR) {
+        cluster_note(c, "%s: %s", c->nodes[node].name, reply->str);
+        rc = -EACCES;
+    }
+    freeReplyObject(reply);
+    return rc;
+}
+
+int
+cluster_connect(struct cluster *c, int node)
+{
+    struct cluster_node *n = &c->nodes[node];
+    const struct timeval wait = {
+        .tv_sec = (time_t)(c->options.timeout_ms / 1000),
+        .tv_usec = (suseconds_t)(c->options.timeout_ms % 1000 * 1000)};
+    int rc;
+
+    if (n->link != NULL)
+        return 0;
+    if (n->down_until_ms > clock_ms())
+        return -EHOSTDOWN;
+    n->link = redisConnectWithTimeout(n->host, n->port, wait);
+    if (n->link == NULL || n->link->err != 0 ||
+        redisSetTimeout(n->link, wait) != REDIS_OK) {
+        /* A refused connection costs nothing and may be tried at once. */
+        const bool is_slow =
+            n->link == NULL || strstr(n->link->errstr, "refused") == NULL;
+
+        cluster_note(c, "%s: %s", n->name,
+                     n->link ? n->link->errstr : "no memory");
+        cluster_disconnect(c, node, is_slow);
+        return -EHOSTDOWN;
+    }
+    c->changes++;
+    n->down_until_ms = 0;
+    rc = authenticate_node(c, node);
+    if (rc < 0)
+        cluster_disconnect(c, node, true);
+    return rc;
+}
+
+/* ---- the map ---------------------------------------------------------------
+ */
+
+/* Notes that slots `from` to `to` have this master. */
+static void
+set_masters(struct cluster *c, long long from, long long to, int node)
+{
+    for (long long i = from; i <= to; i++) {
+        c->changes += c->masters[i] != node;
+        c->masters[i] = (int16_t)node;
+    }
+    c->nodes[node].is_master = true;
+}
+
+/* Whether a row of CLUSTER SLOTS is what it should be: from, to, then the
+ * master's host, port and id. */
+static bool
+is_slots_row(const redisReply *row)
+{
+    return row->type == REDIS_REPLY_ARRAY && row->elements >= 3 &&
+           row->element[0]->type == REDIS_REPLY_INTEGER &&
+           row->element[1]->type == REDIS_REPLY_INTEGER &&
+           row->element[0]->integer >= 0 &&
+           row->element[1]->integer < CLUSTER_SLOTS &&
+           row->element[2]->type == REDIS_REPLY_ARRAY &&
+           row->element[2]->elements >= 2 &&
+           row->element[2]->element[1]->type == REDIS_REPLY_INTEGER;
+}
+
+static bool
+take_map(struct cluster *c, int asked, const redisReply *map)
+{
+    if (map->type != REDIS_REPLY_ARRAY || map->elements == 0)
+        return false;
+    for (int i = 0; i < c->node_count; i++)
+        c->nodes[i].is_master = false;
+    for (size_t i = 0; i < map->elements; i++) {
+        const redisReply *row = map->element[i], *host;
+        int node = asked;
+
+        if (!is_slots_row(row))
+            continue;
+        /* A node that does not know its own address leaves it out. */
+        host = row->element[2]->element[0];
+        if (host->type == REDIS_REPLY_STRING && host->len > 0)
+            node = cluster_find_node(c, host->str, (size_t)host->len,
+                                     (int)row->element[2]->element[1]->integer);
+        if (node != CLUSTER_NO_NODE)
+            set_masters(c, row->element[0]->integer, row->element[1]->integer,
+                        node);
+    }
+    return true;
+}
+
+/* Asks one node for the map. */
+static bool
+request_map(struct cluster *c, int node)
+{
+    static const char *const argv[2] = {"CLUSTER", "SLOTS"};
+    static const size_t sizes[2] = {7, 5};
+    redisReply *reply;
+    bool is_known;
+
+    if (cluster_connect(c, node) < 0)
+        return false;
+    reply = cluster_call(c, node, 2, argv, sizes);
+    if (reply == NULL) {
+        cluster_disconnect(c, node, true);
+        return false;
+    }
+    if (reply->type == REDIS_REPLY_ERROR)
+        cluster_note(c, "%s: %s", c->nodes[node].name, reply->str);
+    is_known = take_map(c, node, reply);
+    freeReplyObject(reply);
+    return is_known;
+}
+
+void
+cluster_refresh_map(struct cluster *c)
+{
+    const uint64_t now = clock_ms();
+    const int count = c->node_count;
+
+    if (!c->wants_map || (c->map_ms != 0 && now - c->map_ms < MAP_EVERY_MS))
+        return;
+    c->map_ms = now;
+    /* Connected nodes first: the others may cost a timeout. */
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < count; i++)
+            if ((c->nodes[i].link != NULL) == (pass == 0) &&
+                request_map(c, i)) {
+                c->map_is_known = true;
+                c->wants_map = false;
+                return;
+            }
+}
+
+int
+cluster_need_map(struct cluster *c)
+{
+    if (!c->map_is_known)
+        cluster_refresh_map(c);
+    return c->map_is_known ? 0 : -EHOSTDOWN;
+}

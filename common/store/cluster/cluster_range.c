@@ -1,0 +1,350 @@
+/* common/store/cluster/cluster_range.c - rows by rank of a keyspace that has
+ * several parts; see cluster_store.h.
+ *
+ * The first `offset` rows of the keyspace are the first cut[p] rows of each
+ * part p.  Samples find bounds for the cuts: members of each part at known
+ * ranks.  A sampled member T has at least L(T) and at most U(T) rows before it
+ * in all parts together, by the ranks of the samples around it.  The last T
+ * with U(T) <= offset is at or before the cut, so every cut[p] is at least the
+ * rows before it; the first T with L(T) >= offset is at or after it.  Each
+ * round samples between the bounds, until few rows are; then these rows and the
+ * next `length` of each part are read and merged.  The result is exact whatever
+ * was sampled, as long as the rows stay the same between the rounds.
+ *
+ * Entry point: cluster_range(). */
+#include "common/store/cluster/cluster_store_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bytes.h"
+#include "common/store/cluster/outbox_record.h"
+
+#define SAMPLES    32 /* of a part and round */
+#define ROUNDS     8
+#define NEAR_START 64 /* below this offset samples save nothing */
+#define SLACK      16 /* rows between the bounds for each row that is asked for */
+#define MEMBER_MAX (8 + STORE_NAME_MAX)
+
+struct sample {
+    uint64_t rank;
+    uint16_t size;
+    uint8_t member[MEMBER_MAX];
+};
+
+struct part_bounds {
+    uint64_t rows, low, high; /* low <= cut <= high */
+    struct sample *samples;   /* by rank, so by member */
+    size_t count;
+    const redisReply *list; /* rows from `low` on, while they are merged */
+    size_t at;
+};
+
+struct range_search {
+    struct cluster_store *s;
+    const struct cluster_known *k;
+    struct store_query *q;
+    uint64_t offset;
+    struct part_bounds parts[OUTBOX_PARTS_MAX];
+};
+
+/* ---- bounds
+ * ------------------------------------------------------------------------ */
+
+/* Rows of a part before member T: at least *low, at most *high. */
+static void
+bound_rows(const struct part_bounds *p, const struct sample *t, uint64_t *low,
+           uint64_t *high)
+{
+    size_t from = 0, to = p->count;
+
+    while (from < to) {
+        const size_t middle = from + (to - from) / 2;
+        const struct sample *m = &p->samples[middle];
+
+        if (bytes_compare(m->member, m->size, t->member, t->size) < 0)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    *low = from > 0 ? p->samples[from - 1].rank + 1 : 0;
+    *high = p->rows;
+    if (from == p->count)
+        return;
+    *high = p->samples[from].rank;
+    /* T itself: its rank is exact. */
+    if (bytes_compare(p->samples[from].member, p->samples[from].size, t->member,
+                      t->size) == 0)
+        *low = *high;
+}
+
+/* L(T) and U(T). */
+static void
+sum_bounds(const struct range_search *r, const struct sample *t, uint64_t *low,
+           uint64_t *high)
+{
+    uint64_t part_low, part_high;
+
+    *low = *high = 0;
+    for (uint32_t i = 0; i < r->k->parts; i++) {
+        bound_rows(&r->parts[i], t, &part_low, &part_high);
+        *low += part_low;
+        *high += part_high;
+    }
+}
+
+/* Narrows the bounds of all parts by the samples that there are. */
+static void
+narrow_bounds(struct range_search *r)
+{
+    const struct sample *before = NULL, *after = NULL;
+    uint64_t low, high;
+
+    for (uint32_t i = 0; i < r->k->parts; i++)
+        for (size_t j = 0; j < r->parts[i].count; j++) {
+            const struct sample *t = &r->parts[i].samples[j];
+
+            sum_bounds(r, t, &low, &high);
+            if (high <= r->offset &&
+                (before == NULL ||
+                 bytes_compare(t->member, t->size, before->member,
+                               before->size) > 0))
+                before = t;
+            if (low >= r->offset &&
+                (after == NULL ||
+                 bytes_compare(t->member, t->size, after->member, after->size) <
+                     0))
+                after = t;
+        }
+    for (uint32_t i = 0; i < r->k->parts; i++) {
+        struct part_bounds *p = &r->parts[i];
+
+        p->low = 0;
+        p->high = p->rows < r->offset ? p->rows : r->offset;
+        if (before != NULL) {
+            bound_rows(p, before, &low, &high);
+            p->low = low;
+        }
+        if (after != NULL) {
+            bound_rows(p, after, &low, &high);
+            p->high = high < p->high ? high : p->high;
+        }
+        p->high = p->high < p->low ? p->low : p->high;
+    }
+}
+
+static uint64_t
+count_between(const struct range_search *r)
+{
+    uint64_t count = 0;
+
+    for (uint32_t i = 0; i < r->k->parts; i++)
+        count += r->parts[i].high - r->parts[i].low;
+    return count;
+}
+
+/* ---- samples
+ * ----------------------------------------------------------------------- */
+
+/* Adds a sample in its place; one of a rank that is there is left out. */
+static void
+add_sample(struct part_bounds *p, uint64_t rank, const redisReply *member)
+{
+    size_t at = p->count;
+
+    if (member->type != REDIS_REPLY_STRING || member->len > MEMBER_MAX)
+        return;
+    while (at > 0 && p->samples[at - 1].rank >= rank)
+        at--;
+    if (at < p->count && p->samples[at].rank == rank)
+        return;
+    memmove(p->samples + at + 1, p->samples + at,
+            (p->count - at) * sizeof *p->samples);
+    p->samples[at].rank = rank;
+    p->samples[at].size = (uint16_t)member->len;
+    memcpy(p->samples[at].member, member->str, (size_t)member->len);
+    p->count++;
+}
+
+static int
+read_samples(struct range_search *r)
+{
+    struct cluster_store *s = r->s;
+    int rc = 0;
+
+    for (uint32_t i = 0; i < r->k->parts; i++) {
+        const size_t call =
+            cluster_call_begin(s, "countd1_sample", r->q->name, r->q->name_size,
+                               r->k->generation, i);
+
+        cluster_call_number(s, call, 0, (int64_t)r->parts[i].low);
+        cluster_call_number(s, call, 1, (int64_t)r->parts[i].high);
+        cluster_call_number(s, call, 2, SAMPLES);
+    }
+    cluster_call_run(s);
+    for (uint32_t i = 0; rc == 0 && i < r->k->parts; i++) {
+        const redisReply *reply = cluster_call_reply(s, i, 4, &rc);
+
+        for (size_t j = 0; reply != NULL && j < reply->element[2]->elements &&
+                           j < reply->element[3]->elements && j < SAMPLES;
+             j++)
+            add_sample(&r->parts[i],
+                       cluster_reply_number(reply->element[2]->element[j]),
+                       reply->element[3]->element[j]);
+    }
+    cluster_call_end(s);
+    return rc;
+}
+
+/* ---- rows
+ * ----------------------------------------------------------------------------
+ */
+
+/* Reads the number of rows of each part. */
+static int
+read_sizes(struct range_search *r, uint64_t *all)
+{
+    int rc = 0;
+
+    *all = 0;
+    for (uint32_t i = 0; i < r->k->parts; i++)
+        (void)cluster_call_begin(r->s, "countd1_totals", r->q->name,
+                                 r->q->name_size, r->k->generation, i);
+    cluster_call_run(r->s);
+    for (uint32_t i = 0; rc == 0 && i < r->k->parts; i++) {
+        const redisReply *reply = cluster_call_reply(r->s, i, 4, &rc);
+
+        if (reply == NULL)
+            break;
+        r->parts[i].rows = cluster_reply_number(reply->element[1]);
+        *all += r->parts[i].rows;
+    }
+    cluster_call_end(r->s);
+    return rc;
+}
+
+/* The part whose next row stands first; NULL: no part has one. */
+static struct part_bounds *
+find_next(struct range_search *r)
+{
+    struct part_bounds *best = NULL;
+
+    for (uint32_t i = 0; i < r->k->parts; i++) {
+        struct part_bounds *p = &r->parts[i];
+        const redisReply *a, *b;
+
+        if (p->list == NULL || p->at == p->list->elements)
+            continue;
+        a = p->list->element[p->at];
+        b = best ? best->list->element[best->at] : NULL;
+        if (b == NULL ||
+            bytes_compare(a->str, (size_t)a->len, b->str, (size_t)b->len) < 0)
+            best = p;
+    }
+    return best;
+}
+
+/* Puts the merged rows after the first `skip`. */
+static int
+merge_rows(struct range_search *r, uint64_t skip, size_t capacity)
+{
+    struct store_query *q = r->q;
+    struct part_bounds *p;
+
+    while (q->rows < q->length && (p = find_next(r)) != NULL) {
+        const redisReply *member = p->list->element[p->at++];
+        size_t size;
+
+        if (skip > 0) {
+            skip--;
+            continue;
+        }
+        size =
+            cluster_put_member(q->bytes + q->size, capacity - q->size, member);
+        if (size == 0)
+            return -EBADMSG;
+        q->size += size;
+        q->rows++;
+    }
+    return 0;
+}
+
+static int
+read_rows(struct range_search *r, size_t capacity)
+{
+    uint64_t skip = r->offset;
+    int rc = 0;
+
+    for (uint32_t i = 0; i < r->k->parts; i++) {
+        const struct part_bounds *p = &r->parts[i];
+        const uint64_t most = p->high - p->low + r->q->length;
+        const size_t call =
+            cluster_call_begin(r->s, "countd1_rows", r->q->name,
+                               r->q->name_size, r->k->generation, i);
+
+        skip -= p->low < skip ? p->low : skip;
+        cluster_call_number(r->s, call, 0, (int64_t)p->low);
+        cluster_call_number(r->s, call, 1,
+                            (int64_t)(most < INT32_MAX ? most : INT32_MAX));
+    }
+    cluster_call_run(r->s);
+    for (uint32_t i = 0; rc == 0 && i < r->k->parts; i++) {
+        const redisReply *reply = cluster_call_reply(r->s, i, 3, &rc);
+
+        if (reply != NULL && reply->element[2]->type == REDIS_REPLY_ARRAY)
+            r->parts[i].list = reply->element[2];
+    }
+    if (rc == 0)
+        rc = merge_rows(r, skip, capacity);
+    cluster_call_end(r->s);
+    return rc;
+}
+
+static int
+search_cut(struct range_search *r)
+{
+    const uint64_t enough = SLACK * (r->q->length + SAMPLES);
+    int rc = 0;
+
+    for (int round = 0; rc == 0 && round < ROUNDS; round++) {
+        narrow_bounds(r);
+        if (count_between(r) <= enough)
+            break;
+        rc = read_samples(r);
+    }
+    if (rc == 0)
+        narrow_bounds(r);
+    return rc;
+}
+
+int
+cluster_range(struct cluster_store *s, const struct cluster_known *k,
+              struct store_query *q, uint64_t offset, size_t capacity)
+{
+    struct range_search *r = calloc(1, sizeof *r);
+    struct sample *samples =
+        calloc((size_t)k->parts * SAMPLES * ROUNDS, sizeof *samples);
+    uint64_t all = 0;
+    int rc = r && samples ? 0 : -ENOMEM;
+
+    if (rc == 0) {
+        *r = (struct range_search){.s = s, .k = k, .q = q, .offset = offset};
+        for (uint32_t i = 0; i < k->parts; i++)
+            r->parts[i].samples = samples + (size_t)i * SAMPLES * ROUNDS;
+        rc = read_sizes(r, &all);
+    }
+    if (rc == 0 && all == 0)
+        rc = -ENOENT;
+    if (rc == 0 && offset < all && q->length > 0) {
+        if (offset > NEAR_START)
+            rc = search_cut(r);
+        else
+            narrow_bounds(r);
+        if (rc == 0)
+            rc = read_rows(r, capacity);
+    }
+    free(samples);
+    free(r);
+    return rc;
+}

@@ -1,0 +1,568 @@
+/* common/store/cluster/cluster_read.c - queries: cluster_read() sends those of
+ * a turn together where one command answers each, and the others one by one;
+ * see cluster_store.h. */
+#include "common/store/cluster/cluster_store_internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bytes.h"
+#include "common/base/diag.h"
+#include "common/base/hash.h"
+#include "common/store/cluster/cluster_slot.h"
+#include "common/store/cluster/outbox_record.h"
+#include "common/wire/query.h"
+
+/* ---- commands
+ * --------------------------------------------------------------------- */
+
+static size_t
+begin_call(struct cluster_store *s, uint16_t slot)
+{
+    assert(s->count < CLUSTER_CALLS);
+    s->slots[s->count].argc = 0;
+    s->commands[s->count] =
+        (struct cluster_command){.slot = slot, .node = CLUSTER_NO_NODE};
+    return s->count++;
+}
+
+void
+cluster_call_word(struct cluster_store *s, size_t call, const void *bytes,
+                  size_t size)
+{
+    struct cluster_call_slot *c = &s->slots[call];
+
+    assert(c->argc < CLUSTER_WORDS);
+    c->argv[c->argc] = bytes;
+    c->sizes[c->argc++] = size;
+}
+
+void
+cluster_call_number(struct cluster_store *s, size_t call, unsigned at,
+                    int64_t number)
+{
+    char *text = s->slots[call].numbers[at];
+
+    (void)snprintf(text, CLUSTER_NUMBER, "%" PRId64, number);
+    cluster_call_word(s, call, text, strlen(text));
+}
+
+size_t
+cluster_call_begin(struct cluster_store *s, const char *function,
+                   const uint8_t *name, size_t name_size, uint32_t generation,
+                   uint32_t part)
+{
+    const size_t call = begin_call(s, 0);
+    struct cluster_part_keys *keys = &s->slots[call].keys;
+
+    cluster_part_keys(keys, name, name_size, generation, part);
+    s->commands[call].slot = keys->slot;
+    cluster_call_word(s, call, "FCALL_RO", 8);
+    cluster_call_word(s, call, function, strlen(function));
+    cluster_call_word(s, call, "2", 1);
+    cluster_call_word(s, call, keys->counts, keys->size);
+    cluster_call_word(s, call, keys->order, keys->size);
+    return call;
+}
+
+size_t
+cluster_call_plain(struct cluster_store *s, const char *verb, const char *key)
+{
+    const size_t call = begin_call(s, cluster_slot(key, strlen(key)));
+
+    cluster_call_word(s, call, verb, strlen(verb));
+    cluster_call_word(s, call, key, strlen(key));
+    return call;
+}
+
+void
+cluster_call_run(struct cluster_store *s)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        s->commands[i].argc = s->slots[i].argc;
+        s->commands[i].argv = s->slots[i].argv;
+        s->commands[i].sizes = s->slots[i].sizes;
+    }
+    cluster_run(s->cluster, s->commands, s->count);
+}
+
+void
+cluster_call_end(struct cluster_store *s)
+{
+    cluster_free_replies(s->commands, s->count);
+    s->count = 0;
+}
+
+const redisReply *
+cluster_call_reply(struct cluster_store *s, size_t call, size_t elements,
+                   int *error)
+{
+    static struct diag_repeat repeat;
+    const redisReply *reply = s->commands[call].reply;
+
+    *error = s->commands[call].error;
+    if (*error == 0 &&
+        (reply->type != REDIS_REPLY_ARRAY || reply->elements < elements))
+        *error = -EBADMSG;
+    if (*error == 0)
+        return reply;
+    diag_repeating(&repeat, DIAG_ERROR, "read from the cluster: %s",
+                   *error == -EBADMSG ? "unexpected reply"
+                                      : cluster_text(s->cluster));
+    *error = *error == -EBADMSG ? *error : -EIO;
+    return NULL;
+}
+
+uint64_t
+cluster_reply_number(const redisReply *reply)
+{
+    if (reply->type == REDIS_REPLY_INTEGER)
+        return (uint64_t)reply->integer;
+    return reply->type == REDIS_REPLY_STRING ? strtoull(reply->str, NULL, 10)
+                                             : 0;
+}
+
+/* ---- parts
+ * ------------------------------------------------------------------------- */
+
+static struct cluster_known *
+place_of(struct cluster_store *s, const uint8_t *name, size_t name_size)
+{
+    static const struct hash_key key = {.k0 = 2};
+
+    return &s->known[hash_name(&key, 0, name, name_size) % CLUSTER_KNOWN];
+}
+
+static bool
+is_known(const struct cluster_known *k, const uint8_t *name, size_t name_size)
+{
+    return k->size > 0 && bytes_compare(k->name, k->size, name, name_size) == 0;
+}
+
+/* Remembers what {countd}p says of a keyspace.  -ENOENT, -EBADMSG */
+static int
+take_parts(struct cluster_store *s, const uint8_t *name, size_t name_size,
+           size_t call)
+{
+    struct cluster_known *k = place_of(s, name, name_size);
+    const redisReply *reply = s->commands[call].reply;
+    unsigned long generation, parts;
+    char *end;
+    int rc;
+
+    if (s->commands[call].error != 0) {
+        (void)cluster_call_reply(s, call, 0, &rc);
+        return rc;
+    }
+    if (reply->type == REDIS_REPLY_NIL)
+        return -ENOENT;
+    if (reply->type != REDIS_REPLY_STRING)
+        return -EBADMSG;
+    generation = strtoul(reply->str, &end, 10);
+    parts = strtoul(end, NULL, 10);
+    if (parts < 1 || parts > OUTBOX_PARTS_MAX || generation > UINT32_MAX)
+        return -EBADMSG;
+    memcpy(k->name, name, name_size);
+    k->size = (uint16_t)name_size;
+    k->generation = (uint32_t)generation;
+    k->parts = (uint32_t)parts;
+    return 0;
+}
+
+int
+cluster_find_parts(struct cluster_store *s, const uint8_t *name,
+                   size_t name_size, struct cluster_known *out)
+{
+    const struct cluster_known *k = place_of(s, name, name_size);
+    int rc = 0;
+
+    if (name_size < 1 || name_size > STORE_NAME_MAX)
+        return -ENOENT;
+    if (!is_known(k, name, name_size)) {
+        const size_t call = cluster_call_plain(s, "HGET", CLUSTER_PARTS);
+
+        assert(call == 0);
+        cluster_call_word(s, call, name, name_size);
+        cluster_call_run(s);
+        rc = take_parts(s, name, name_size, call);
+        cluster_call_end(s);
+    }
+    if (rc == 0)
+        *out = *k;
+    return rc;
+}
+
+/* ---- answers
+ * ------------------------------------------------------------------------ */
+
+size_t
+cluster_put_member(uint8_t *at, size_t capacity, const redisReply *member)
+{
+    const size_t size = (size_t)member->len;
+
+    if (member->type != REDIS_REPLY_STRING || size < 9 ||
+        size - 8 > STORE_NAME_MAX || capacity < QUERY_ROW_SIZE + size - 8)
+        return 0;
+    return query_row_put(
+        at, (int64_t)(~get_be64(member->str) ^ (uint64_t)1 << 63),
+        (const uint8_t *)member->str + 8, (uint16_t)(size - 8));
+}
+
+static int
+put_rows(struct store_query *q, size_t capacity, const redisReply *reply)
+{
+    const redisReply *list = reply->element[2];
+
+    if (cluster_reply_number(reply->element[1]) == 0)
+        return -ENOENT;
+    if (list->type != REDIS_REPLY_ARRAY)
+        return -EBADMSG;
+    for (size_t i = 0; i < list->elements && q->rows < q->length; i++) {
+        const size_t size = cluster_put_member(
+            q->bytes + q->size, capacity - q->size, list->element[i]);
+
+        if (size == 0)
+            return -EBADMSG;
+        q->size += size;
+        q->rows++;
+    }
+    return 0;
+}
+
+/* Puts one row: the count of the query's key, or its rank. */
+static void
+put_key_row(struct store_query *q, int64_t count)
+{
+    q->size = query_row_put(q->bytes, count, q->key, (uint16_t)q->key_size);
+    q->rows = 1;
+}
+
+/* Takes count, flag and rank of a key from the reply of countd1_get. */
+static int
+take_key(struct store_query *q, const redisReply *reply)
+{
+    if (reply->elements < 5)
+        return -ENOENT;
+    if (reply->element[2]->type != REDIS_REPLY_STRING ||
+        reply->element[2]->len != 8 ||
+        reply->element[4]->type != REDIS_REPLY_INTEGER ||
+        reply->element[4]->integer < 0)
+        return -EBADMSG;
+    q->row.count = (int64_t)get_be64(reply->element[2]->str);
+    q->row.saturated = cluster_reply_number(reply->element[3]) != 0;
+    q->rank = cluster_reply_number(reply->element[4]);
+    return 0;
+}
+
+static void
+add_totals(struct store_totals *t, const redisReply *reply)
+{
+    const uint8_t *sum = (const uint8_t *)reply->element[2]->str;
+    const int128 more =
+        (int128)((int128)(int64_t)get_be64(sum) * ((int128)1 << 32)) +
+        get_be32(sum + 8);
+    const int128 all =
+        (int128)t->sum_high * ((int128)1 << 64) + (int128)t->sum_low + more;
+
+    t->sum_high = (int64_t)(all >> 64);
+    t->sum_low = (uint64_t)all;
+    t->change += cluster_reply_number(reply->element[0]);
+    t->keys += cluster_reply_number(reply->element[1]);
+    t->saturated += cluster_reply_number(reply->element[3]);
+}
+
+int
+cluster_read_totals(struct cluster_store *s, const struct cluster_known *k,
+                    const struct store_query *q, struct store_totals *out)
+{
+    int rc = 0;
+
+    *out = (struct store_totals){.keys = 0};
+    for (uint32_t i = 0; i < k->parts; i++)
+        (void)cluster_call_begin(s, "countd1_totals", q->name, q->name_size,
+                                 k->generation, i);
+    cluster_call_run(s);
+    for (uint32_t i = 0; rc == 0 && i < k->parts; i++) {
+        const redisReply *reply = cluster_call_reply(s, i, 4, &rc);
+
+        if (reply != NULL && (reply->element[2]->type != REDIS_REPLY_STRING ||
+                              reply->element[2]->len != 12))
+            rc = -EBADMSG;
+        else if (reply != NULL)
+            add_totals(out, reply);
+    }
+    cluster_call_end(s);
+    return rc == 0 && out->change == 0 ? -ENOENT : rc;
+}
+
+/* ---- a query at a time
+ * --------------------------------------------------------------- */
+
+/* Reads count and rank of the query's key.  Other parts say how many of their
+ * rows stand before it. */
+static int
+read_key(struct cluster_store *s, const struct cluster_known *k,
+         struct store_query *q, bool wants_rank)
+{
+    const uint32_t own = outbox_part_of(q->key, q->key_size, k->parts);
+    uint8_t member[8 + STORE_NAME_MAX];
+    const redisReply *reply;
+    size_t call;
+    int rc;
+
+    if (q->key_size < 1 || q->key_size > STORE_NAME_MAX)
+        return -ENOENT;
+    call = cluster_call_begin(s, "countd1_get", q->name, q->name_size,
+                              k->generation, own);
+    cluster_call_word(s, call, q->key, q->key_size);
+    cluster_call_run(s);
+    reply = cluster_call_reply(s, call, 2, &rc);
+    rc = reply ? take_key(q, reply) : rc;
+    cluster_call_end(s);
+    if (rc < 0 || !wants_rank || k->parts == 1)
+        return rc;
+    put_be64(member, ~(uint64_t)q->row.count ^ (uint64_t)1 << 63);
+    memcpy(member + 8, q->key, q->key_size);
+    for (uint32_t i = 0; i < k->parts; i++) {
+        if (i == own)
+            continue;
+        call = cluster_call_begin(s, "countd1_before", q->name, q->name_size,
+                                  k->generation, i);
+        cluster_call_word(s, call, member, 8 + q->key_size);
+    }
+    cluster_call_run(s);
+    for (size_t i = 0; rc == 0 && i < s->count; i++) {
+        reply = cluster_call_reply(s, i, 3, &rc);
+        if (reply != NULL)
+            q->rank += cluster_reply_number(reply->element[2]);
+    }
+    cluster_call_end(s);
+    return rc;
+}
+
+static size_t
+begin_rows(struct cluster_store *s, const struct cluster_known *k,
+           const struct store_query *q)
+{
+    const size_t call = cluster_call_begin(s, "countd1_rows", q->name,
+                                           q->name_size, k->generation, 0);
+    const uint64_t most = q->length < INT32_MAX ? q->length : INT32_MAX;
+
+    cluster_call_number(s, call, 0, q->offset);
+    cluster_call_number(s, call, 1, (int64_t)most);
+    return call;
+}
+
+/* Reads rows by count from q->offset on. */
+static int
+read_rows(struct cluster_store *s, const struct cluster_known *k,
+          struct store_query *q, size_t capacity)
+{
+    struct store_totals totals = {.keys = 0};
+    const redisReply *reply;
+    uint64_t offset = (uint64_t)q->offset;
+    size_t call;
+    int rc = 0;
+
+    if (k->parts > 1) {
+        if (q->offset < 0) {
+            rc = cluster_read_totals(s, k, q, &totals);
+            offset = totals.keys > 0 - offset ? totals.keys + offset : 0;
+        }
+        return rc < 0 ? rc : cluster_range(s, k, q, offset, capacity);
+    }
+    call = begin_rows(s, k, q);
+    cluster_call_run(s);
+    reply = cluster_call_reply(s, call, 3, &rc);
+    rc = reply ? put_rows(q, capacity, reply) : rc;
+    cluster_call_end(s);
+    return rc;
+}
+
+/* Answers a query on its own. */
+static int
+read_query(struct cluster_store *s, struct store_query *q, size_t capacity)
+{
+    struct cluster_known k;
+    int rc;
+
+    rc = cluster_find_parts(s, q->name, q->name_size, &k);
+    if (rc < 0)
+        return rc;
+    switch (q->op) {
+    case STORE_GET:
+    case STORE_RANK:
+        rc = read_key(s, &k, q, q->op == STORE_RANK);
+        if (rc == 0)
+            put_key_row(q,
+                        q->op == STORE_GET ? q->row.count : (int64_t)q->rank);
+        return rc;
+    case STORE_TOTAL:
+        rc = cluster_read_totals(s, &k, q, &q->totals);
+        if (rc == 0) {
+            q->size = query_row_put(q->bytes, store_total(&q->totals), NULL, 0);
+            q->rows = 1;
+        }
+        return rc;
+    case STORE_AROUND:
+        rc = read_key(s, &k, q, true);
+        if (rc < 0)
+            return rc;
+        q->offset =
+            q->rank > q->length / 2 ? (int64_t)(q->rank - q->length / 2) : 0;
+        return read_rows(s, &k, q, capacity);
+    case STORE_RANGE:
+        return read_rows(s, &k, q, capacity);
+    default:
+        return -EOPNOTSUPP;
+    }
+}
+
+/* ---- the queries of a turn
+ * ------------------------------------------------------------ */
+
+/* Whether one command answers a query: it then goes out with the others. */
+static bool
+is_single(struct cluster_store *s, const struct store_query *q)
+{
+    const struct cluster_known *k = place_of(s, q->name, q->name_size);
+
+    if (!is_known(k, q->name, q->name_size))
+        return false;
+    if (q->op == STORE_GET)
+        return q->key_size >= 1 && q->key_size <= STORE_NAME_MAX;
+    return k->parts == 1 &&
+           (q->op == STORE_RANGE || (q->op == STORE_RANK && q->key_size >= 1 &&
+                                     q->key_size <= STORE_NAME_MAX));
+}
+
+/* Asks for the parts of keyspaces that are not known, in one round. */
+static void
+find_all_parts(struct cluster_store *s, const struct store_reads *reads)
+{
+    size_t asked[CLUSTER_CALLS] = {0}; /* queries, by call */
+
+    for (size_t i = 0; i < reads->count && s->count < CLUSTER_CALLS; i++) {
+        const struct store_query *q = &reads->queries[i];
+
+        if (q->name_size < 1 || q->name_size > STORE_NAME_MAX ||
+            is_known(place_of(s, q->name, q->name_size), q->name, q->name_size))
+            continue;
+        asked[s->count] = i;
+        cluster_call_word(s, cluster_call_plain(s, "HGET", CLUSTER_PARTS),
+                          q->name, q->name_size);
+    }
+    if (s->count == 0)
+        return;
+    cluster_call_run(s);
+    /* A keyspace that is not there is asked for again, on its own. */
+    for (size_t i = 0; i < s->count; i++) {
+        const struct store_query *q = &reads->queries[asked[i]];
+
+        (void)take_parts(s, q->name, q->name_size, i);
+    }
+    cluster_call_end(s);
+}
+
+/* Begins the command of a query that one command answers. */
+static void
+begin_single(struct cluster_store *s, const struct store_query *q)
+{
+    const struct cluster_known *k = place_of(s, q->name, q->name_size);
+    size_t call;
+
+    if (q->op == STORE_RANGE) {
+        (void)begin_rows(s, k, q);
+        return;
+    }
+    call = cluster_call_begin(s, "countd1_get", q->name, q->name_size,
+                              k->generation,
+                              outbox_part_of(q->key, q->key_size, k->parts));
+    cluster_call_word(s, call, q->key, q->key_size);
+}
+
+static int
+take_single(struct cluster_store *s, struct store_query *q, size_t call,
+            size_t capacity)
+{
+    const redisReply *reply;
+    int rc;
+
+    reply = cluster_call_reply(s, call, q->op == STORE_RANGE ? 3 : 2, &rc);
+    if (reply == NULL)
+        return rc;
+    if (q->op == STORE_RANGE)
+        return put_rows(q, capacity, reply);
+    rc = take_key(q, reply);
+    if (rc == 0)
+        put_key_row(q, q->op == STORE_GET ? q->row.count : (int64_t)q->rank);
+    return rc;
+}
+
+/* How many of the first queries one command answers each, and there is space
+ * for. */
+static size_t
+count_singles(struct cluster_store *s, const struct store_reads *reads)
+{
+    size_t used = 0, i;
+
+    for (i = 0; i < reads->count && i < CLUSTER_CALLS; i++) {
+        const struct store_query *q = &reads->queries[i];
+
+        used += reads->head + store_query_room(q);
+        if (!is_single(s, q) || (i > 0 && used > reads->room))
+            break;
+    }
+    return i;
+}
+
+struct single_ctx {
+    struct cluster_store *s;
+    size_t next;
+};
+
+static int
+answer_single(void *ctx, struct store_query *q, size_t capacity)
+{
+    struct single_ctx *x = ctx;
+
+    return take_single(x->s, q, x->next++, capacity);
+}
+
+static int
+answer_query(void *ctx, struct store_query *q, size_t capacity)
+{
+    return read_query(ctx, q, capacity);
+}
+
+size_t
+cluster_read(struct store *store, struct store_reads *reads)
+{
+    struct cluster_store *s = cluster_store_of(store);
+    struct single_ctx x = {.s = s};
+    struct store_reads some = *reads;
+    size_t done;
+
+    find_all_parts(s, reads);
+    some.count = count_singles(s, reads);
+    if (some.count == 0) {
+        some.count = 1;
+        return store_read_each(&some, answer_query, s);
+    }
+    for (size_t i = 0; i < some.count; i++)
+        begin_single(s, &reads->queries[i]);
+    cluster_call_run(s);
+    done = store_read_each(&some, answer_single, &x);
+    cluster_call_end(s);
+    return done;
+}
+
+void
+cluster_read_end(struct store *store)
+{
+    (void)store; /* nothing is kept between turns */
+}

@@ -1,0 +1,438 @@
+/* common/store/cluster/outbox_apply.c - outbox_apply() and outbox_delete():
+ * batches become entries, last numbers and marks of one group; see outbox.h.
+ *
+ * The happy path: acquire the journal, so that no other process changes it;
+ * judge the batch by its marks; add each row to the builder of its part, and a
+ * full builder as an entry to the group; put the keyspace's new record, remove
+ * the old one; commit.  Until the commit succeeds the index is as before. */
+#include "common/store/cluster/outbox_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "common/base/array.h"
+#include "common/base/bytes.h"
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+#include "common/base/hash.h"
+
+uint64_t
+outbox_progress(const uint8_t *last, size_t size)
+{
+    static const struct hash_key key = {.k0 = 1};
+
+    return hash_name(&key, size, last, size) | 1;
+}
+
+/* ---- entries
+ * ------------------------------------------------------------------- */
+
+/* Begins with the last numbers of the index. */
+static void
+reset_builders(struct outbox *o, const struct outbox_keyspace *k)
+{
+    for (uint32_t i = 0; i < k->part_count; i++) {
+        struct outbox_builder *b = &o->builders[i];
+
+        b->size = 0;
+        b->rows = 0;
+        b->last = k->parts[i].last;
+        b->last_digest = k->parts[i].last_digest;
+    }
+}
+
+/* Adds what a builder has to the group as the next entry of its part. */
+static int
+put_entry(struct outbox *o, const struct outbox_keyspace *k, uint32_t part,
+          enum outbox_type type, uint64_t first_ms)
+{
+    struct outbox_builder *b = &o->builders[part];
+    struct outbox_entry_head head = {.type = type,
+                                     .name_size = k->name_size,
+                                     .part = part,
+                                     .parts = k->part_count,
+                                     .generation = k->generation,
+                                     .rows = b->rows,
+                                     .number = b->last + 1,
+                                     .prev_digest = b->last_digest,
+                                     .first_ms = first_ms};
+    int rc;
+
+    outbox_entry_finish(b->bytes, b->size, &head);
+    rc = queue_put(o->queue, 0, b->bytes, b->size);
+    if (rc < 0)
+        return rc;
+    b->last = head.number;
+    b->last_digest = head.digest;
+    b->size = 0;
+    b->rows = 0;
+    return 0;
+}
+
+/* Begins an entry, unless one is begun. */
+static int
+begin_entry(struct outbox_builder *b, const struct outbox_keyspace *k,
+            size_t more)
+{
+    const size_t head = OUTBOX_ENTRY_HEAD + k->name_size;
+    const size_t size = b->size > 0 ? b->size : head;
+
+    if (array_grow(&b->bytes, &b->capacity, size + more, 1) < 0)
+        return -ENOMEM;
+    if (b->size == 0)
+        memcpy(b->bytes + OUTBOX_ENTRY_HEAD, k->name, k->name_size);
+    b->size = size;
+    return 0;
+}
+
+/* Adds a row, with a delta or (NULL) without; a full entry is put first. */
+static int
+add_row(struct outbox *o, const struct outbox_keyspace *k, const uint8_t *key,
+        size_t key_size, const uint8_t *delta, uint64_t first_ms)
+{
+    const uint32_t part = outbox_part_of(key, key_size, k->part_count);
+    const size_t delta_size = delta ? OUTBOX_DELTA_SIZE : 0;
+    struct outbox_builder *b = &o->builders[part];
+    int rc = 0;
+
+    if (b->rows == OUTBOX_ROWS || b->size >= OUTBOX_BYTES)
+        rc =
+            put_entry(o, k, part, delta ? OUTBOX_ADD : OUTBOX_DELETE, first_ms);
+    if (rc == 0)
+        rc = begin_entry(b, k, 2 + key_size + delta_size);
+    if (rc < 0)
+        return rc;
+    put_le16(b->bytes + b->size, (uint16_t)key_size);
+    memcpy(b->bytes + b->size + 2, key, key_size);
+    if (delta != NULL)
+        memcpy(b->bytes + b->size + 2 + key_size, delta, delta_size);
+    b->size += 2 + key_size + delta_size;
+    b->rows++;
+    return 0;
+}
+
+static int
+put_rest(struct outbox *o, const struct outbox_keyspace *k,
+         enum outbox_type type, uint64_t first_ms)
+{
+    int rc = 0;
+
+    for (uint32_t i = 0; rc == 0 && i < k->part_count; i++)
+        if (o->builders[i].rows > 0)
+            rc = put_entry(o, k, i, type, first_ms);
+    return rc;
+}
+
+/* ---- the record of a keyspace
+ * --------------------------------------------------- */
+
+/* Sets a mark, or adds it. */
+static void
+set_mark(struct outbox_mark *marks, size_t *count,
+         const struct store_fill *fill, const struct store_delta *last)
+{
+    size_t i = 0;
+
+    while (i < *count &&
+           memcmp(marks[i].fill.uuid, fill->uuid, sizeof fill->uuid) != 0)
+        i++;
+    *count += i == *count;
+    marks[i].fill = *fill;
+    marks[i].last_size = last ? last->key_size : 0;
+    if (last != NULL)
+        memcpy(marks[i].last, last->key, last->key_size);
+}
+
+/* The marks of the keyspace with those of the batch, on the heap.  `last` is
+ * the delta up to which the batch is in; NULL: it is as a whole. */
+static struct outbox_mark *
+merge_marks(const struct outbox_keyspace *k, const struct store_batch *b,
+            const struct store_delta *last, size_t *count)
+{
+    const size_t more = b ? b->mark_count : 0;
+    struct outbox_mark *marks = calloc(k->mark_count + more + 1, sizeof *marks);
+
+    if (marks == NULL)
+        return NULL;
+    *count = k->mark_count;
+    if (k->mark_count > 0)
+        memcpy(marks, k->marks, k->mark_count * sizeof *marks);
+    for (size_t i = 0; i < more; i++)
+        set_mark(marks, count, &b->marks[i], last);
+    return marks;
+}
+
+/* Puts the keyspace's new record into the group, in place of the old one. */
+static int
+put_state(struct outbox *o, const struct outbox_keyspace *k,
+          const struct store_batch *b, const struct store_delta *last)
+{
+    size_t count = 0, size = OUTBOX_STATE_HEAD;
+    struct outbox_mark *marks = merge_marks(k, b, last, &count);
+    int rc = marks ? 0 : -ENOMEM;
+
+    if (rc == 0)
+        rc = array_grow(&o->state, &o->state_capacity,
+                        size + k->name_size +
+                            k->part_count * (size_t)OUTBOX_LAST_SIZE +
+                            count * (OUTBOX_MARK_SIZE + STORE_NAME_MAX),
+                        1);
+    if (rc == 0) {
+        memset(o->state, 0, OUTBOX_STATE_HEAD);
+        o->state[0] = OUTBOX_STATE;
+        put_le16(o->state + 2, (uint16_t)k->name_size);
+        put_le32(o->state + 4, k->part_count);
+        put_le32(o->state + 8, k->generation);
+        put_le32(o->state + 12, (uint32_t)count);
+        memcpy(o->state + size, k->name, k->name_size);
+        size += k->name_size;
+        for (uint32_t i = 0; i < k->part_count; i++) {
+            put_le64(o->state + size, o->builders[i].last);
+            put_le64(o->state + size + 8, o->builders[i].last_digest);
+            size += OUTBOX_LAST_SIZE;
+        }
+        for (size_t i = 0; i < count; i++)
+            size += outbox_mark_put(o->state + size, &marks[i]);
+        rc = queue_put(o->queue, 0, o->state, size);
+    }
+    if (rc == 0 && k->state_id != 0)
+        rc = queue_remove(o->queue, k->state_id);
+    free(marks);
+    return rc;
+}
+
+/* The first group of a directory names its sender. */
+static int
+put_sender(struct outbox *o)
+{
+    uint8_t bytes[OUTBOX_SENDER_SIZE];
+    uint64_t id = 0;
+
+    if (o->sender != 0)
+        return 0;
+    while (id == 0)
+        if (getrandom(&id, sizeof id, 0) != sizeof id)
+            return -EIO;
+    outbox_sender_encode(id, bytes);
+    return queue_put(o->queue, 0, bytes, sizeof bytes);
+}
+
+/* ---- applying
+ * ------------------------------------------------------------------- */
+
+/* 1: the batch may go in, or the rest of it; 0: it is in. */
+static int
+judge_batch(const struct outbox_keyspace *k, const struct store_batch *b)
+{
+    struct store_mark_info first, info;
+
+    if (b->mark_count == 0)
+        return 1;
+    first = outbox_mark_info(k, &b->marks[0]);
+    for (size_t i = 0; i < b->mark_count; i++)
+        if (outbox_mark_info(k, &b->marks[i]).state == STORE_MARK_AHEAD)
+            return -EOVERFLOW;
+    for (size_t i = 1; i < b->mark_count; i++) {
+        info = outbox_mark_info(k, &b->marks[i]);
+        if (!store_marks_agree(&first, &info))
+            return -ESTALE;
+    }
+    return first.state != STORE_MARK_DONE;
+}
+
+/* The first delta that is not in by the marks. */
+static size_t
+find_missing(const struct outbox_keyspace *k, const struct store_batch *b)
+{
+    size_t i = 0;
+
+    if (b->mark_count == 0 ||
+        outbox_mark_info(k, &b->marks[0]).state != STORE_MARK_PARTIAL)
+        return 0;
+    for (size_t m = 0; m < k->mark_count; m++)
+        if (memcmp(k->marks[m].fill.uuid, b->marks[0].uuid, 16) == 0)
+            while (i < b->delta_count &&
+                   bytes_compare(k->marks[m].last, k->marks[m].last_size,
+                                 b->deltas[i].key, b->deltas[i].key_size) >= 0)
+                i++;
+    return i;
+}
+
+/* The end of the deltas of one key, and their sum: all minutes are one row. */
+static size_t
+sum_key(const struct store_batch *b, size_t from,
+        uint8_t delta[OUTBOX_DELTA_SIZE])
+{
+    const struct store_delta *d = &b->deltas[from];
+    int128 sum = 0;
+    size_t to = from;
+
+    do {
+        sum += (int128)b->deltas[to].sum_high * ((int128)1 << 64) +
+               (int128)b->deltas[to].sum_low;
+        to++;
+    } while (to < b->delta_count &&
+             bytes_compare(d->key, d->key_size, b->deltas[to].key,
+                           b->deltas[to].key_size) == 0);
+    outbox_delta_put(delta, (int64_t)(sum >> 64), (uint64_t)sum);
+    return to;
+}
+
+/* When the oldest increment of a batch came; now where no mark says it. */
+static uint64_t
+find_first_ms(const struct store_batch *b)
+{
+    uint64_t first = clock_unix_ms();
+
+    for (size_t i = 0; i < b->mark_count; i++)
+        if (b->marks[i].first_ms < first)
+            first = b->marks[i].first_ms;
+    return first;
+}
+
+/* Adds deltas from `from` on to the group until it is large; *to is the first
+ * that is not in it. */
+static int
+add_rows(struct outbox *o, const struct outbox_keyspace *k,
+         const struct store_batch *b, size_t from, size_t *to, uint64_t *keys)
+{
+    const uint64_t first_ms = find_first_ms(b);
+    uint8_t delta[OUTBOX_DELTA_SIZE];
+    int rc = 0;
+
+    reset_builders(o, k);
+    while (rc == 0 && from < b->delta_count &&
+           queue_collected(o->queue) < OUTBOX_GROUP) {
+        const struct store_delta *d = &b->deltas[from];
+
+        from = sum_key(b, from, delta);
+        rc = add_row(o, k, d->key, d->key_size, delta, first_ms);
+        ++*keys;
+    }
+    *to = from;
+    return rc == 0 ? put_rest(o, k, OUTBOX_ADD, first_ms) : rc;
+}
+
+/* One group of a batch, with the journal acquired.  1: there is more. */
+static int
+apply_group(struct outbox *o, const struct store_batch *b,
+            struct store_applied *applied)
+{
+    struct outbox_keyspace *k = outbox_find(o, b->name, b->name_size);
+    size_t to = 0;
+    int rc;
+
+    rc = judge_batch(k, b);
+    if (rc <= 0 || (b->delta_count == 0 && (k == NULL || k->state_id == 0)))
+        return rc < 0 ? rc : 0;
+    if (k == NULL && o->options.keyspace_max > 0 &&
+        o->keyspace_count >= o->options.keyspace_max) {
+        applied->no_room = true;
+        return -EDQUOT;
+    }
+    k = outbox_make(o, b->name, b->name_size, o->options.parts);
+    if (k == NULL)
+        return -ENOMEM;
+    rc = put_sender(o);
+    if (rc == 0)
+        rc = add_rows(o, k, b, find_missing(k, b), &to, &applied->keys);
+    if (rc == 0)
+        rc =
+            put_state(o, k, b, to < b->delta_count ? &b->deltas[to - 1] : NULL);
+    if (rc == 0)
+        rc = queue_commit(o->queue, NULL);
+    if (rc < 0)
+        return rc;
+    applied->commits++;
+    return to < b->delta_count;
+}
+
+/* A full outbox is a full disk to the caller: its logs stay full. */
+static int
+report_full(const struct outbox *o, int rc, const struct store_applied *applied)
+{
+    static struct diag_repeat repeat;
+
+    if (rc != -EDQUOT || (applied != NULL && applied->no_room))
+        return rc;
+    diag_repeating(&repeat, DIAG_ERROR,
+                   "data/" OUTBOX_FOLDER
+                   ": store.outbox_size=%llu is used up: the cluster takes "
+                   "too little; logs stay full until it takes more",
+                   (unsigned long long)o->options.max);
+    return -ENOSPC;
+}
+
+int
+outbox_apply(struct outbox *o, const struct store_batch *batch,
+             struct store_applied *applied)
+{
+    int rc;
+
+    *applied = (struct store_applied){.keys = 0};
+    do {
+        rc = outbox_acquire(o);
+        if (rc < 0) {
+            applied->holder = queue_holder(o->queue);
+            return rc;
+        }
+        rc = apply_group(o, batch, applied);
+        outbox_release(o);
+    } while (rc == 1);
+    return report_full(o, rc, applied);
+}
+
+/* ---- removing
+ * ------------------------------------------------------------------- */
+
+/* An entry for each part that empties it. */
+static int
+add_drops(struct outbox *o, const struct outbox_keyspace *k, uint64_t now_ms)
+{
+    int rc = 0;
+
+    for (uint32_t i = 0; rc == 0 && i < k->part_count; i++) {
+        rc = begin_entry(&o->builders[i], k, 0);
+        if (rc == 0)
+            rc = put_entry(o, k, i, OUTBOX_DROP, now_ms);
+    }
+    return rc;
+}
+
+static int
+delete_group(struct outbox *o, struct outbox_keyspace *k,
+             const struct store_key *keys, size_t count)
+{
+    const uint64_t now_ms = clock_unix_ms();
+    int rc;
+
+    reset_builders(o, k);
+    rc = put_sender(o);
+    if (rc == 0 && count == 0)
+        rc = add_drops(o, k, now_ms);
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        rc = add_row(o, k, keys[i].key, keys[i].key_size, NULL, now_ms);
+    if (rc == 0)
+        rc = put_rest(o, k, OUTBOX_DELETE, now_ms);
+    if (rc == 0)
+        rc = put_state(o, k, NULL, NULL);
+    return rc == 0 ? queue_commit(o->queue, NULL) : rc;
+}
+
+int
+outbox_delete(struct outbox *o, const uint8_t *name, size_t name_size,
+              const struct store_key *keys, size_t count)
+{
+    struct outbox_keyspace *k;
+    int rc;
+
+    rc = outbox_acquire(o);
+    if (rc < 0)
+        return rc;
+    k = outbox_make(o, name, name_size, o->options.parts);
+    rc = k ? delete_group(o, k, keys, count) : -ENOMEM;
+    outbox_release(o);
+    return report_full(o, rc, NULL);
+}

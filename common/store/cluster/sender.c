@@ -1,0 +1,258 @@
+/* common/store/cluster/sender.c - the thread of sender.h: sender_start(),
+ * run_thread(), sender_stop(). */
+#include "common/store/cluster/sender_internal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+
+#define IDLE_MS   50   /* the outbox is looked at this often */
+#define LOCK_MS   1000 /* another sender is at work: try again */
+#define SETTLE_MS 250
+
+struct sender_part *
+sender_part_of(struct outbox_part *p)
+{
+    struct sender_part *sp = p->sender;
+
+    if (sp != NULL)
+        return sp;
+    sp = calloc(1, sizeof *sp);
+    if (sp == NULL)
+        return NULL;
+    sp->node = CLUSTER_NO_NODE;
+    cluster_part_keys(&sp->keys, p->keyspace->name, p->keyspace->name_size,
+                      p->keyspace->generation, p->number);
+    p->sender = sp;
+    return sp;
+}
+
+bool
+sender_is_acked(const struct outbox_part *p, const struct outbox_entry *e)
+{
+    const struct sender_part *sp = p->sender;
+
+    return sp != NULL && sp->state == SENDER_GOOD && e->number <= sp->acked &&
+           e->acked_ms != 0;
+}
+
+bool
+sender_is_replicated(const struct cluster_sender *s,
+                     const struct outbox_part *p, const struct outbox_entry *e)
+{
+    const struct sender_part *sp = p->sender;
+
+    if (!sender_is_acked(p, e))
+        return false;
+#ifdef COUNTD_MUTANT_SETTLE_WITHOUT_REPLICAS
+    return true;
+#endif
+    if (s->options.replicas == 0)
+        return true;
+    return sp->node != CLUSTER_NO_NODE &&
+           e->acked_ms <= s->nodes[sp->node].replicated_ms;
+}
+
+/* ---- the thread
+ * ----------------------------------------------------------------- */
+
+static bool
+must_stop(struct cluster_sender *s)
+{
+    bool stops;
+
+    (void)pthread_mutex_lock(&s->mutex);
+    stops = s->stops;
+    (void)pthread_mutex_unlock(&s->mutex);
+    return stops;
+}
+
+static void
+wait_for_work(struct cluster_sender *s, int ms)
+{
+    struct pollfd at = {.fd = s->wake_fd, .events = POLLIN};
+    uint64_t count;
+
+    if (poll(&at, 1, ms) == 1)
+        (void)read(s->wake_fd, &count, sizeof count);
+}
+
+/* Opens the outbox and becomes its sender.  False: not yet. */
+static bool
+take_office(struct cluster_sender *s)
+{
+    static struct diag_repeat repeat;
+    int rc = 0;
+
+    if (s->outbox == NULL)
+        rc = outbox_open(&s->outbox, &s->options.outbox);
+    if (rc == 0)
+        rc = outbox_lock_sender(s->outbox);
+    if (rc < 0 && rc != -EAGAIN)
+        diag_repeating(&repeat, DIAG_ERROR, "open data/" OUTBOX_FOLDER ": %s",
+                       diag_text(rc));
+    return rc == 0;
+}
+
+/* One turn.  True: there may be more to do at once. */
+static bool
+do_turn(struct cluster_sender *s)
+{
+    static struct diag_repeat repeat;
+    const uint64_t now_ms = clock_ms();
+    bool is_busy;
+    int rc;
+
+    sender_read_logs(s);
+    rc = outbox_refresh(s->outbox);
+    if (rc < 0) {
+        diag_repeating(&repeat, DIAG_ERROR, "read data/" OUTBOX_FOLDER ": %s",
+                       diag_text(rc));
+        return false;
+    }
+    is_busy = sender_name_keyspaces(s);
+    is_busy = sender_audit(s, now_ms) || is_busy;
+    is_busy = sender_send(s, now_ms) || is_busy;
+    if (now_ms >= s->poll_ms) {
+        s->poll_ms = now_ms + SETTLE_MS;
+        sender_settle(s, now_ms);
+    }
+    sender_publish(s, now_ms);
+    return is_busy;
+}
+
+static void *
+run_thread(void *ctx)
+{
+    struct cluster_sender *s = ctx;
+    bool is_sender = false;
+
+    while (!must_stop(s)) {
+        if (!is_sender)
+            is_sender = take_office(s);
+        if (!is_sender)
+            wait_for_work(s, LOCK_MS);
+        else if (!do_turn(s))
+            wait_for_work(s, IDLE_MS);
+    }
+    return NULL;
+}
+
+/* ---- from outside
+ * ---------------------------------------------------------------- */
+
+static void
+free_sender(struct cluster_sender *s)
+{
+    for (size_t i = 0; i < SENDER_COMMANDS; i++) {
+        free(s->slots[i].bytes);
+        free((void *)(uintptr_t)s->slots[i].argv);
+        free(s->slots[i].sizes);
+    }
+    outbox_close(s->outbox);
+    cluster_close(s->cluster);
+    if (s->held != NULL)
+        held_close(s->held);
+    if (s->logs_are_open)
+        logdir_close(&s->logs);
+    if (s->wake_fd >= 0)
+        (void)close(s->wake_fd);
+    (void)pthread_mutex_destroy(&s->mutex);
+    free(s);
+}
+
+static int
+make_slots(struct cluster_sender *s)
+{
+    for (size_t i = 0; i < SENDER_COMMANDS; i++) {
+        struct sender_slot *w = &s->slots[i];
+
+        w->words = 2 * OUTBOX_ROWS + 16;
+        w->argv = calloc(w->words, sizeof *w->argv);
+        w->sizes = calloc(w->words, sizeof *w->sizes);
+        if (w->argv == NULL || w->sizes == NULL)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+/* Starts the thread with all signals blocked: they are for its starter. */
+static int
+start_thread(struct cluster_sender *s)
+{
+    sigset_t all, before;
+    int rc;
+
+    (void)sigfillset(&all);
+    rc = -pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (rc < 0)
+        return rc;
+    rc = -pthread_create(&s->thread, NULL, run_thread, s);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
+int
+sender_start(struct cluster_sender **out, const struct sender_options *options)
+{
+    struct cluster_sender *s = calloc(1, sizeof *s);
+    int rc;
+
+    if (s == NULL)
+        return -ENOMEM;
+    s->options = *options;
+    (void)pthread_mutex_init(&s->mutex, NULL);
+    s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    rc = s->wake_fd < 0 ? -errno : cluster_open(&s->cluster, &options->cluster);
+    if (rc == 0)
+        rc = make_slots(s);
+    if (rc == 0 && options->log_fd >= 0) {
+        rc = logdir_open(&s->logs, options->log_fd, options->layout,
+                         options->log_size);
+        s->logs_are_open = rc == 0;
+    }
+    if (rc == 0)
+        rc = start_thread(s);
+    if (rc < 0)
+        free_sender(s);
+    else
+        *out = s;
+    return rc;
+}
+
+void
+sender_wake(struct cluster_sender *s)
+{
+    const uint64_t one = 1;
+
+    /* A full count wakes as well. */
+    (void)write(s->wake_fd, &one, sizeof one);
+}
+
+void
+sender_stop(struct cluster_sender *s)
+{
+    if (s == NULL)
+        return;
+    (void)pthread_mutex_lock(&s->mutex);
+    s->stops = true;
+    (void)pthread_mutex_unlock(&s->mutex);
+    sender_wake(s);
+    (void)pthread_join(s->thread, NULL);
+    free_sender(s);
+}
+
+void
+sender_stats(struct cluster_sender *s, struct sender_stats *out)
+{
+    (void)pthread_mutex_lock(&s->mutex);
+    *out = s->stats;
+    (void)pthread_mutex_unlock(&s->mutex);
+}

@@ -1,0 +1,66 @@
+/* common/store/cluster/sender.h - the thread that brings the entries of
+ * data/outbox into the cluster, exactly once each.
+ *
+ * One sender works for a directory (a lock of the outbox); others wait for its
+ * end.  It knows of each part up to which number entries are acknowledged, and
+ * asks the cluster for that (audit) at its start, after every change of the map
+ * or of a connection, and each minute:
+ *
+ *   equal     all is well
+ *   behind    the cluster lost entries it had acknowledged (a failover, a
+ *             server that lost the end of its file): they are sent again
+ *   behind what is retained   lost: reported, and nothing more is sent to the
+ *             part until it has been restored or the loss is accepted
+ *   a digest this directory did not make   another timeline: the directory or
+ *             the part is an older copy.  Reported; nothing more is sent.
+ *
+ * An entry is settled, and leaves the outbox, when it was acknowledged, later
+ * enough replicas had the offset of the part's master at that time or a later
+ * one, and `retain_ms` has passed since.
+ *
+ * The thread owns its connections and its own handle of the outbox; it shares
+ * with its starter what sender_wake(), sender_stop() and sender_stats() do.
+ * Its starter must ignore SIGPIPE. */
+#ifndef COUNTD_COMMON_STORE_CLUSTER_SENDER_H
+#define COUNTD_COMMON_STORE_CLUSTER_SENDER_H
+
+#include "common/log/logdir.h"
+#include "common/store/cluster/cluster.h"
+#include "common/store/cluster/outbox.h"
+
+struct sender_options {
+    struct outbox_options outbox;
+    struct cluster_options cluster; /* texts are borrowed for its life */
+    int log_fd; /* data/log: increments there are not sent yet; -1: none */
+    const struct layout *layout;
+    uint64_t log_size;
+    uint64_t replicas;
+    uint64_t retain_ms;
+};
+
+struct cluster_sender;
+
+struct sender_stats {
+    uint64_t waiting;  /* entries not acknowledged */
+    uint64_t retained; /* acknowledged, not settled */
+    uint64_t sent;     /* entries that were acknowledged, ever */
+    uint64_t again;    /* of these, lost by the cluster and sent again */
+    uint64_t rebuilt;  /* parts whose order was made again */
+    uint64_t lost;     /* parts that nothing is sent to, now */
+    uint64_t as_of_ms; /* that was written last */
+    uint64_t last;     /* id of the last entry it knows of */
+};
+
+/*   -EINVAL  nodes are wrong   -EAGAIN, -ENOMEM */
+int sender_start(struct cluster_sender **out,
+                 const struct sender_options *options);
+
+/* Ends the thread, at once but for a reply that it waits for.  NULL is fine. */
+void sender_stop(struct cluster_sender *s);
+
+/* There are new entries. */
+void sender_wake(struct cluster_sender *s);
+
+void sender_stats(struct cluster_sender *s, struct sender_stats *out);
+
+#endif

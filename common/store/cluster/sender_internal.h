@@ -1,0 +1,121 @@
+/* common/store/cluster/sender_internal.h - what the files of sender.h share:
+ * sender.c (the thread), sender_send.c (names, audit, entries and replies),
+ * sender_settle.c (replicas, what leaves the outbox, as_of). */
+#ifndef COUNTD_COMMON_STORE_CLUSTER_SENDER_INTERNAL_H
+#define COUNTD_COMMON_STORE_CLUSTER_SENDER_INTERNAL_H
+
+#include <hiredis/hiredis.h>
+#include <pthread.h>
+
+#include "common/store/cluster/cluster_key.h"
+#include "common/store/cluster/sender.h"
+#include "common/store/held.h"
+
+#define SENDER_COMMANDS 32 /* in one cluster_run() */
+#define SENDER_DEPTH    2  /* entries of a part in one cluster_run() */
+
+enum sender_state {
+    SENDER_UNKNOWN, /* to be audited */
+    SENDER_GOOD,
+    SENDER_LOST,   /* the cluster is behind what is retained */
+    SENDER_FOREIGN /* the mark is of another timeline */
+};
+
+/* What the sender knows of a part; in outbox_part.sender. */
+struct sender_part {
+    enum sender_state state;
+    bool is_named; /* part 0: the keyspace is in the lists of the cluster */
+    int node;      /* the master when entries were acknowledged */
+    uint64_t acked;
+    uint64_t audit_ms, audit_changes;
+    uint64_t retry_ms; /* not before this; backs off */
+    uint64_t backoff_ms;
+    bool needs_rebuild; /* its order does not fit its counts */
+    struct cluster_part_keys keys;
+};
+
+/* A master: what its replicas have. */
+struct sender_node {
+    uint64_t base_offset, base_ms; /* of the master, to be reached; 0: none */
+    uint64_t replicated_ms; /* what was acknowledged until then is there */
+    char run_id[48];
+};
+
+/* One command with its memory. */
+struct sender_slot {
+    struct outbox_part *part;
+    uint64_t number; /* of the entry; 0: another command */
+    uint8_t *bytes;
+    size_t capacity;
+    const char **argv;
+    size_t *sizes;
+    size_t argc, words; /* capacity of argv */
+    char numbers[2][CLUSTER_NUMBER];
+    uint8_t digests[2][CLUSTER_MARK_SIZE], sender[CLUSTER_MARK_SIZE];
+};
+
+struct cluster_sender {
+    struct sender_options options;
+    struct outbox *outbox; /* the thread's own */
+    struct cluster *cluster;
+    struct sender_slot slots[SENDER_COMMANDS];
+    struct cluster_command commands[SENDER_COMMANDS];
+    size_t count; /* of commands that are being made */
+    size_t next;  /* keyspace at which the next turn begins */
+    struct sender_node nodes[CLUSTER_NODES_MAX];
+    struct held *held; /* records that are yet to come; NULL: not open */
+    struct logdir logs;
+    bool logs_are_open;
+    uint64_t poll_ms, publish_ms;
+    uint64_t logs_ms; /* all that came before was in the outbox */
+    uint64_t as_of_ms, published_ms;
+
+    pthread_t thread;
+    int wake_fd;
+    pthread_mutex_t mutex; /* of the rest */
+    bool stops;
+    struct sender_stats stats;
+};
+
+/* The sender's part, made when needed; NULL: no memory. */
+struct sender_part *sender_part_of(struct outbox_part *p);
+
+/* Whether an entry is in the cluster, and whether enough replicas have it. */
+bool sender_is_acked(const struct outbox_part *p, const struct outbox_entry *e);
+bool sender_is_replicated(const struct cluster_sender *s,
+                          const struct outbox_part *p,
+                          const struct outbox_entry *e);
+
+/* ---- sender_send.c
+ * ------------------------------------------------------------
+ */
+
+/* Adds a word to the command that is being made. */
+void sender_add_word(struct sender_slot *w, const void *bytes, size_t size);
+void sender_add_text(struct sender_slot *w, const char *text);
+
+/* Begins a command; NULL: there are SENDER_COMMANDS. */
+struct sender_slot *sender_begin(struct cluster_sender *s, uint16_t slot);
+
+/* Runs what was begun.  The caller frees the replies: sender_end(). */
+void sender_run(struct cluster_sender *s);
+void sender_end(struct cluster_sender *s);
+
+/* Each returns true when it did something. */
+bool sender_name_keyspaces(struct cluster_sender *s);
+bool sender_audit(struct cluster_sender *s, uint64_t now_ms);
+bool sender_send(struct cluster_sender *s, uint64_t now_ms);
+
+/* ---- sender_settle.c
+ * ---------------------------------------------------------- */
+
+void sender_settle(struct cluster_sender *s, uint64_t now_ms);
+
+/* Notes the time before which every increment has been put into the outbox;
+ * call it before the outbox is refreshed. */
+void sender_read_logs(struct cluster_sender *s);
+
+/* Writes as_of_ms for readers, and counts what waits. */
+void sender_publish(struct cluster_sender *s, uint64_t now_ms);
+
+#endif

@@ -1,0 +1,299 @@
+/* common/store/cluster/sender_settle.c - which entries replicas have, which
+ * leave the outbox, and as_of_ms for readers; see sender.h.
+ *
+ * Replicas are polled and not waited for with WAIT, which blocks the connection
+ * for its whole timeout when a replica is gone.  The offset of a master is
+ * noted; once enough replicas say that they have it, every entry that was
+ * acknowledged before it was noted is with them.
+ *
+ * Entry points: sender_settle(), sender_read_logs(), sender_publish(). */
+#include "common/store/cluster/sender_internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bytes.h"
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+#include "common/base/version.h"
+#include "common/log/pending.h"
+#include "common/store/cluster/cluster_slot.h"
+
+#define PUBLISH_MS  50
+#define PUBLISH_MAX 1000 /* written this often though nothing has changed */
+#define REMOVE_MAX  4096 /* entries in one group */
+
+/* ---- replicas
+ * -------------------------------------------------------------------- */
+
+/* The number behind "name:" in the text of INFO; 0 without it. */
+static uint64_t
+find_number(const char *text, const char *name)
+{
+    const char *at = strstr(text, name);
+
+    return at ? strtoull(at + strlen(name), NULL, 10) : 0;
+}
+
+/* How many replicas are online and have this offset. */
+static uint64_t
+count_replicas(const char *text, uint64_t offset)
+{
+    uint64_t count = 0;
+
+    /* slave0:ip=10.0.0.2,port=6379,state=online,offset=1234,lag=0 */
+    while ((text = strstr(text, "state=online,offset=")) != NULL) {
+        text += sizeof "state=online,offset=" - 1;
+        count += strtoull(text, NULL, 10) >= offset;
+    }
+    return count;
+}
+
+static void
+take_info(struct cluster_sender *s, int node, const char *text,
+          uint64_t asked_ms)
+{
+    struct sender_node *n = &s->nodes[node];
+    const uint64_t offset = find_number(text, "master_repl_offset:");
+    const char *id = strstr(text, "master_replid:");
+
+    if (strstr(text, "role:master") == NULL || id == NULL)
+        return;
+    id += sizeof "master_replid:" - 1;
+    /* Another history of writes: offsets of the old one say nothing. */
+    if (strncmp(n->run_id, id, 40) != 0) {
+        memcpy(n->run_id, id, strnlen(id, 40));
+        n->base_ms = 0;
+    }
+    if (n->base_ms != 0 &&
+        count_replicas(text, n->base_offset) >= s->options.replicas) {
+        n->replicated_ms = n->base_ms;
+        n->base_ms = 0;
+    }
+    if (n->base_ms == 0) {
+        n->base_ms = asked_ms;
+        n->base_offset = offset;
+    }
+}
+
+/* Asks each master for its offset and those of its replicas. */
+static void
+poll_replicas(struct cluster_sender *s)
+{
+    static const char *const argv[2] = {"INFO", "replication"};
+    static const size_t sizes[2] = {4, 11};
+    int nodes[SENDER_COMMANDS], node = CLUSTER_NO_NODE;
+    const uint64_t asked_ms = clock_ms();
+    size_t count;
+
+    do {
+        for (count = 0; count < SENDER_COMMANDS; count++) {
+            node = cluster_next_master(s->cluster, node);
+            if (node == CLUSTER_NO_NODE)
+                break;
+            nodes[count] = node;
+            s->commands[count] = (struct cluster_command){
+                .node = node, .argc = 2, .argv = argv, .sizes = sizes};
+        }
+        cluster_run(s->cluster, s->commands, count);
+        for (size_t i = 0; i < count; i++)
+            if (s->commands[i].error == 0 &&
+                s->commands[i].reply->type == REDIS_REPLY_STRING)
+                take_info(s, nodes[i], s->commands[i].reply->str, asked_ms);
+        cluster_free_replies(s->commands, count);
+    } while (node != CLUSTER_NO_NODE);
+}
+
+/* ---- what is settled
+ * --------------------------------------------------------------- */
+
+/* Entries at the front of a part that may leave the outbox.  None may until the
+ * part was audited after the last change of a connection or of the map. */
+static size_t
+count_settled(const struct cluster_sender *s, struct outbox_part *p,
+              uint64_t now_ms)
+{
+    const struct sender_part *sp = p->sender;
+    size_t count = 0;
+
+    if (sp == NULL || sp->state != SENDER_GOOD ||
+        sp->audit_changes != cluster_changes(s->cluster))
+        return 0;
+    for (; count < p->count; count++) {
+        struct outbox_entry *e = &p->entries[p->first + count];
+
+        /* The journal was read again: it does not know of acknowledgements. */
+        if (e->acked_ms == 0 && e->number <= sp->acked)
+            e->acked_ms = now_ms;
+        if (!sender_is_replicated(s, p, e) ||
+            now_ms - e->acked_ms < s->options.retain_ms)
+            break;
+    }
+    return count;
+}
+
+/* Whether a part has anything to remove, before the journal is acquired. */
+static bool
+has_settled(struct cluster_sender *s, uint64_t now_ms)
+{
+    for (size_t i = 0; i < outbox_keyspace_count(s->outbox); i++) {
+        struct outbox_keyspace *k = outbox_keyspace_at(s->outbox, i);
+
+        for (uint32_t j = 0; j < k->part_count; j++)
+            if (count_settled(s, &k->parts[j], now_ms) > 0)
+                return true;
+    }
+    return false;
+}
+
+static void
+remove_settled(struct cluster_sender *s, uint64_t now_ms)
+{
+    static struct diag_repeat repeat;
+    size_t left = REMOVE_MAX;
+    int rc;
+
+    if (outbox_begin(s->outbox) < 0)
+        return; /* another process is writing: soon again */
+    for (size_t i = 0; i < outbox_keyspace_count(s->outbox); i++) {
+        struct outbox_keyspace *k = outbox_keyspace_at(s->outbox, i);
+
+        for (uint32_t j = 0; j < k->part_count; j++) {
+            size_t count = count_settled(s, &k->parts[j], now_ms);
+
+            count = count < left ? count : left;
+            if (outbox_remove(s->outbox, &k->parts[j], count) == 0)
+                left -= count;
+        }
+    }
+    rc = outbox_commit(s->outbox);
+    if (rc < 0)
+        diag_repeating(&repeat, DIAG_ERROR,
+                       "remove settled entries from data/" OUTBOX_FOLDER ": %s",
+                       diag_text(rc));
+}
+
+void
+sender_settle(struct cluster_sender *s, uint64_t now_ms)
+{
+    if (outbox_sender(s->outbox) == 0)
+        return;
+    if (s->options.replicas > 0)
+        poll_replicas(s);
+    if (has_settled(s, now_ms))
+        remove_settled(s, now_ms);
+}
+
+/* ---- as_of
+ * -------------------------------------------------------------------------- */
+
+/* Records held for a keyspace are yet to be put into the outbox, too. */
+static int
+find_held(struct cluster_sender *s, uint64_t *oldest_ms)
+{
+    const struct held_options options = {.data_fd = s->options.outbox.data_fd};
+    uint64_t newest_ms;
+    int rc = 0;
+
+    if (s->held == NULL)
+        rc = held_open(&s->held, &options);
+    if (rc == 0)
+        rc = held_snapshot_begin(s->held);
+    if (rc == 0) {
+        rc = held_span(s->held, NULL, 0, oldest_ms, &newest_ms);
+        held_snapshot_end(s->held);
+    }
+    return rc;
+}
+
+void
+sender_read_logs(struct cluster_sender *s)
+{
+    const uint64_t now_ms = clock_unix_ms();
+    uint64_t oldest = UINT64_MAX, held = UINT64_MAX;
+
+    if (clock_ms() < s->publish_ms)
+        return;
+    if (s->logs_are_open &&
+        (pending_oldest_ms(&s->logs, &oldest) < 0 || find_held(s, &held) < 0))
+        return; /* what was true before still is */
+    oldest = held < oldest ? held : oldest;
+    s->logs_ms = oldest < now_ms ? oldest : now_ms;
+}
+
+/* The time before which everything is in the cluster, and counts for
+ * sender_stats(). */
+static uint64_t
+find_as_of(struct cluster_sender *s, struct sender_stats *stats)
+{
+    uint64_t oldest = s->logs_ms;
+
+    for (size_t i = 0; i < outbox_keyspace_count(s->outbox); i++) {
+        struct outbox_keyspace *k = outbox_keyspace_at(s->outbox, i);
+
+        for (uint32_t j = 0; j < k->part_count; j++) {
+            const struct outbox_part *p = &k->parts[j];
+            const struct sender_part *sp = p->sender;
+
+            stats->lost += sp != NULL && sp->state >= SENDER_LOST;
+            /* Most of what is retained was replicated long ago. */
+            for (size_t n = p->count; n > 0; n--) {
+                const struct outbox_entry *e = &p->entries[p->first + n - 1];
+
+                stats->waiting += !sender_is_acked(p, e);
+                if (sender_is_replicated(s, p, e)) {
+                    stats->retained += n;
+                    break;
+                }
+                oldest = e->first_ms < oldest ? e->first_ms : oldest;
+            }
+        }
+    }
+    return oldest > 0 ? oldest - 1 : 0;
+}
+
+static void
+write_as_of(struct cluster_sender *s, uint64_t as_of_ms)
+{
+    char id[CLUSTER_NUMBER], text[96];
+    struct sender_slot *w =
+        sender_begin(s, cluster_slot(CLUSTER_SENDERS, strlen(CLUSTER_SENDERS)));
+
+    (void)snprintf(id, sizeof id, "%016" PRIx64, outbox_sender(s->outbox));
+    (void)snprintf(text, sizeof text, "%" PRIu64 " %" PRIu64 " %s", as_of_ms,
+                   clock_unix_ms(), VERSION);
+    sender_add_text(w, "HSET");
+    sender_add_text(w, CLUSTER_SENDERS);
+    sender_add_text(w, id);
+    sender_add_text(w, text);
+    sender_run(s);
+    if (s->commands[0].error == 0) {
+        s->as_of_ms = as_of_ms;
+        s->published_ms = clock_ms();
+    }
+    sender_end(s);
+}
+
+void
+sender_publish(struct cluster_sender *s, uint64_t now_ms)
+{
+    struct sender_stats stats = {.waiting = 0};
+    uint64_t as_of_ms;
+
+    if (outbox_sender(s->outbox) == 0 || now_ms < s->publish_ms)
+        return;
+    s->publish_ms = now_ms + PUBLISH_MS;
+    as_of_ms = find_as_of(s, &stats);
+    if (as_of_ms != s->as_of_ms || now_ms - s->published_ms > PUBLISH_MAX)
+        write_as_of(s, as_of_ms);
+    (void)pthread_mutex_lock(&s->mutex);
+    s->stats.waiting = stats.waiting;
+    s->stats.retained = stats.retained;
+    s->stats.lost = stats.lost;
+    s->stats.last = outbox_last(s->outbox);
+    s->stats.as_of_ms = s->as_of_ms;
+    (void)pthread_mutex_unlock(&s->mutex);
+}

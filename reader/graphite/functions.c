@@ -1,0 +1,370 @@
+/* reader/graphite/functions.c - see functions.h: calls and their arguments, and
+ * what /functions says.
+ *
+ * Entry points: functions_bind(), functions_start(), functions_step(),
+ * functions_describe(). */
+#include "reader/graphite/functions_internal.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "reader/graphite/moment.h"
+
+/* Other names that functions are called by. */
+static const struct {
+    const char *name, *function;
+} synonyms[] = {{"sum", "sumSeries"}};
+
+#define NODES_MAX 512 /* a path has fewer nodes */
+
+/* ---- finding ------------------------------------------------------------ */
+
+__attribute__((format(printf, 2, 3))) static int
+fail_call(char why[TARGET_WHY_SIZE], const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(why, TARGET_WHY_SIZE, format, args); /* cut, if ever */
+    va_end(args);
+    return -EINVAL;
+}
+
+static const struct function *
+find_function(struct target_text name)
+{
+    for (size_t i = 0; i < sizeof synonyms / sizeof synonyms[0]; i++)
+        if (target_text_is(name, synonyms[i].name))
+            name = (struct target_text){synonyms[i].function,
+                                        strlen(synonyms[i].function)};
+    for (size_t i = 0; i < functions_count; i++)
+        if (target_text_is(name, functions_table[i].name))
+            return &functions_table[i];
+    return NULL;
+}
+
+bool
+functions_is(const struct target_node *node, const char *name)
+{
+    return node->kind == TARGET_CALL && node->result &&
+           strcmp(functions_call(node)->function->name, name) == 0;
+}
+
+/* ---- arguments ---------------------------------------------------------- */
+
+static unsigned
+count_params(const struct function *f, bool with_optional, bool *is_multiple)
+{
+    unsigned count = 0;
+
+    *is_multiple = false;
+    for (unsigned i = 0; i < FUNCTIONS_PARAMS && f->params[i].name; i++) {
+        count += with_optional || !f->params[i].is_optional ? 1 : 0;
+        *is_multiple |= f->params[i].is_multiple;
+    }
+    return count;
+}
+
+static int
+fail_count(const struct function *f, unsigned given, char *why)
+{
+    bool is_multiple;
+    const unsigned least = count_params(f, false, &is_multiple);
+    const unsigned most = count_params(f, true, &is_multiple);
+    char range[32] = "";
+
+    if (is_multiple)
+        (void)snprintf(range, sizeof range, " or more");
+    else if (most > least)
+        (void)snprintf(range, sizeof range, " to %u", most);
+    return fail_call(why, "%s: %u%s argument%s, not %u", f->name, least, range,
+                     least == 1 && range[0] == '\0' ? "" : "s", given);
+}
+
+static bool
+is_option(const struct function_param *p, struct target_text text)
+{
+    for (const char *const *o = p->options; *o; o++)
+        if (target_text_is(text, *o))
+            return true;
+    return false;
+}
+
+/* Whether an argument is what a parameter takes; else says what that is. */
+static int
+check_value(const struct function *f, const struct function_param *p,
+            const struct target_node *v, struct function_call *call, char *why)
+{
+    const bool is_number = v->kind == TARGET_NUMBER;
+    const char *wanted = NULL;
+
+    switch (p->type) {
+    case FUNCTION_SERIES:
+        if (v->kind != TARGET_CALL && v->kind != TARGET_PATH)
+            wanted = "a path or a call of a function";
+        break;
+    case FUNCTION_STRING:
+        if (v->kind != TARGET_STRING)
+            wanted = "a string in quotes";
+        break;
+    case FUNCTION_NODE:
+        if (!is_number || !v->is_whole || v->whole > NODES_MAX ||
+            v->whole < -NODES_MAX)
+            wanted = "the number of a node";
+        break;
+    case FUNCTION_COUNT:
+        if (!is_number || !v->is_whole || v->whole < 0)
+            wanted = "an integer of at least 0";
+        break;
+    case FUNCTION_NUMBER:
+        if (!is_number)
+            wanted = "a number";
+        break;
+    case FUNCTION_INTERVAL:
+        if (v->kind != TARGET_STRING ||
+            moment_interval(v->text.at, v->text.size, &call->interval) < 0)
+            wanted = "an interval such as \"5min\" or \"1h\"";
+        break;
+    case FUNCTION_AGGREGATE:
+        if (v->kind != TARGET_STRING)
+            wanted = "a word in quotes, such as \"sum\"";
+        else if (!is_option(p, v->text))
+            wanted = "another one of those that /functions lists";
+        break;
+    case FUNCTION_BOOL:
+        if (v->kind != TARGET_BOOL)
+            wanted = "true or false";
+        break;
+    }
+    return wanted ? fail_call(why, "%s: %s is %s", f->name, p->name, wanted)
+                  : 0;
+}
+
+/* The parameter that an argument is for, by its keyword or its place. */
+static int
+find_param(const struct function *f, const struct target_node *v,
+           unsigned place, unsigned *out, char *why)
+{
+    for (unsigned i = 0; i < FUNCTIONS_PARAMS && f->params[i].name; i++) {
+        const struct function_param *p = &f->params[i];
+
+        *out = i;
+        if (v->keyword.size > 0 ? target_text_is(v->keyword, p->name)
+                                : i == place || p->is_multiple)
+            return 0;
+    }
+    return fail_call(why, "%s: there is no parameter %.*s", f->name,
+                     v->keyword.size < 32 ? (int)v->keyword.size : 32,
+                     v->keyword.at);
+}
+
+static int
+bind_arguments(const struct function *f, struct function_call *call,
+               const struct target_node *node, char *why)
+{
+    unsigned place = 0, param = 0;
+    int rc;
+
+    for (const struct target_node *v = node->args; v; v = v->next) {
+        rc = find_param(f, v, place++, &param, why);
+        if (rc == 0)
+            rc = check_value(f, &f->params[param], v, call, why);
+        if (rc < 0)
+            return rc;
+        if (call->values[param] && !f->params[param].is_multiple)
+            return fail_call(why, "%s: %s is there twice", f->name,
+                             f->params[param].name);
+        if (!call->values[param])
+            call->values[param] = v;
+    }
+    return 0;
+}
+
+int
+functions_bind(struct scratch *scratch, struct target_node *node,
+               char why[TARGET_WHY_SIZE])
+{
+    const struct function *f = find_function(node->text);
+    struct function_call *call;
+    bool is_multiple;
+    const char *wrong;
+    int rc;
+
+    if (target_text_is(node->text, "seriesByTag"))
+        return fail_call(why, "countd has no tags");
+    if (!f)
+        return fail_call(why, "unknown function: %.*s",
+                         node->text.size < 64 ? (int)node->text.size : 64,
+                         node->text.at);
+    call = scratch_take(scratch, sizeof *call);
+    if (!call)
+        return -ENOMEM;
+    call->function = f;
+    call->node = node;
+    call->scratch = scratch;
+    node->result = call;
+    if (node->arg_count < count_params(f, false, &is_multiple) ||
+        (!is_multiple && node->arg_count > count_params(f, true, &is_multiple)))
+        return fail_count(f, node->arg_count, why);
+    rc = bind_arguments(f, call, node, why);
+    if (rc < 0)
+        return rc;
+    for (unsigned i = 0; i < FUNCTIONS_PARAMS && f->params[i].name; i++)
+        if (!call->values[i] && !f->params[i].is_optional)
+            return fail_call(why, "%s: %s is missing", f->name,
+                             f->params[i].name);
+    wrong = f->check ? f->check(call) : NULL;
+    return wrong ? fail_call(why, "%s: %s", f->name, wrong) : 0;
+}
+
+/* ---- computing ---------------------------------------------------------- */
+
+static bool
+is_series(const struct target_node *v)
+{
+    return v->kind == TARGET_CALL || v->kind == TARGET_PATH;
+}
+
+/* The series of all arguments, in their order. */
+int
+functions_start(struct target_node *node, const struct function_times *times)
+{
+    struct function_call *call = functions_call(node);
+    struct series_list *list = &call->list;
+    size_t count = list->count; /* read for it: of topKeys */
+
+    call->times = *times;
+    for (const struct target_node *v = node->args; v; v = v->next)
+        if (is_series(v))
+            count += ((struct series_list *)v->result)->count;
+    if (count == list->count)
+        return 0;
+    list->items = scratch_take(call->scratch, count * sizeof(struct series *));
+    if (!list->items)
+        return -ENOMEM;
+    for (const struct target_node *v = node->args; v; v = v->next) {
+        const struct series_list *from = v->result;
+
+        if (!is_series(v) || from->count == 0)
+            continue;
+        memcpy(list->items + list->count, from->items,
+               from->count * sizeof(struct series *));
+        list->count += from->count;
+    }
+    return 0;
+}
+
+int
+functions_step(struct target_node *node, char why[TARGET_WHY_SIZE])
+{
+    struct function_call *call = functions_call(node);
+    const struct function *f = call->function;
+    int rc = 0;
+
+    call->why = why;
+    if (f->each && call->at < call->list.count) {
+        rc = f->each(call, call->list.items[call->at]);
+        call->at++;
+        return rc;
+    }
+    if (f->finish)
+        rc = f->finish(call);
+    return rc < 0 ? rc : 1;
+}
+
+/* ---- /functions --------------------------------------------------------- */
+
+/* The value of an argument that is not given. */
+static void
+describe_default(struct json_writer *w, const struct function_param *p)
+{
+    json_member(w, "default");
+    if (p->type == FUNCTION_COUNT)
+        json_integer(w, 1);
+    else if (p->type == FUNCTION_BOOL)
+        json_bool(w, false);
+    else
+        json_text(w, p->options[0]);
+}
+
+static void
+describe_param(struct json_writer *w, const struct function_param *p)
+{
+    static const char *const types[] = {
+        [FUNCTION_SERIES] = "seriesList", [FUNCTION_STRING] = "string",
+        [FUNCTION_NODE] = "node",         [FUNCTION_COUNT] = "integer",
+        [FUNCTION_NUMBER] = "float",      [FUNCTION_INTERVAL] = "interval",
+        [FUNCTION_AGGREGATE] = "aggFunc", [FUNCTION_BOOL] = "boolean"};
+
+    json_object_begin(w);
+    json_member(w, "name");
+    json_text(w, p->name);
+    json_member(w, "type");
+    json_text(w, types[p->type]);
+    if (!p->is_optional) {
+        json_member(w, "required");
+        json_bool(w, true);
+    } else
+        describe_default(w, p);
+    if (p->is_multiple) {
+        json_member(w, "multiple");
+        json_bool(w, true);
+    }
+    if (p->options) {
+        json_member(w, "options");
+        json_array_begin(w);
+        for (const char *const *o = p->options; *o; o++)
+            json_text(w, *o);
+        json_array_end(w);
+    }
+    json_object_end(w);
+}
+
+static void
+describe_function(struct json_writer *w, const char *name,
+                  const struct function *f)
+{
+    char text[256];
+    size_t size = (size_t)snprintf(text, sizeof text, "%s(", name);
+
+    for (unsigned i = 0; i < FUNCTIONS_PARAMS && f->params[i].name; i++)
+        size += (size_t)snprintf(
+            text + size, sizeof text - size, "%s%s%s", i > 0 ? ", " : "",
+            f->params[i].is_multiple ? "*" : "", f->params[i].name);
+    (void)snprintf(text + size, sizeof text - size, ")"); /* short names fit */
+    json_member(w, name);
+    json_object_begin(w);
+    json_member(w, "name");
+    json_text(w, name);
+    json_member(w, "function");
+    json_text(w, text);
+    json_member(w, "description");
+    json_text(w, f->description);
+    json_member(w, "module");
+    json_text(w, "graphite.render.functions");
+    json_member(w, "group");
+    json_text(w, f->group);
+    json_member(w, "params");
+    json_array_begin(w);
+    for (unsigned i = 0; i < FUNCTIONS_PARAMS && f->params[i].name; i++)
+        describe_param(w, &f->params[i]);
+    json_array_end(w);
+    json_object_end(w);
+}
+
+void
+functions_describe(struct json_writer *w)
+{
+    json_object_begin(w);
+    for (size_t i = 0; i < functions_count; i++)
+        describe_function(w, functions_table[i].name, &functions_table[i]);
+    for (size_t i = 0; i < sizeof synonyms / sizeof synonyms[0]; i++) {
+        const struct target_text name = {synonyms[i].function,
+                                         strlen(synonyms[i].function)};
+
+        describe_function(w, synonyms[i].name, find_function(name));
+    }
+    json_object_end(w);
+}

@@ -1,0 +1,96 @@
+/* reader/graphite/functions.h - the functions of targets, as one table: what
+ * arguments they take, what /functions says of them, and what computes them.
+ *
+ * A call is checked before anything is read (functions_bind); it is computed
+ * series by series, so that a turn of the loop does as much as it likes
+ * (functions_step).
+ *
+ * Ownership: calls are pieces of a scratch and point into their target.  Pure.
+ */
+#ifndef COUNTD_READER_GRAPHITE_FUNCTIONS_H
+#define COUNTD_READER_GRAPHITE_FUNCTIONS_H
+
+#include "common/wire/json_write.h"
+#include "reader/graphite/series.h"
+
+#define FUNCTIONS_PARAMS   4
+#define FUNCTIONS_JSON_MAX 32768 /* bytes of what /functions says */
+#define FUNCTIONS_TOP_MAX  100   /* keys of topKeys */
+
+enum function_type {
+    FUNCTION_SERIES,
+    FUNCTION_STRING,
+    FUNCTION_NODE,
+    FUNCTION_COUNT, /* an integer of at least 0 */
+    FUNCTION_NUMBER,
+    FUNCTION_INTERVAL,
+    FUNCTION_AGGREGATE,
+    FUNCTION_BOOL
+};
+
+struct function_param {
+    const char *name; /* NULL: there are no more */
+    enum function_type type;
+    bool is_optional;
+    bool is_multiple;           /* the last one: one or more of it */
+    const char *const *options; /* of an aggregate, the default first; ends
+                                   with NULL */
+};
+
+/* What a target is about. */
+struct function_times {
+    int64_t from, until; /* seconds */
+};
+
+struct function_call {
+    struct series_list list; /* first: its arguments' series, then its own */
+    const struct function *function;
+    const struct target_node *node;
+    const struct target_node *values[FUNCTIONS_PARAMS]; /* NULL: not given */
+    int64_t interval; /* of an argument that is one: seconds */
+    struct function_times times;
+    struct scratch *scratch;
+    size_t at;                /* series that functions_step() is done with */
+    struct series_list made;  /* series of its own, so far */
+    uint32_t **values_counts; /* of an average: values per point of each */
+    char *why;
+};
+
+struct function {
+    const char *name, *group, *description;
+    struct function_param params[FUNCTIONS_PARAMS];
+    /* Computes for one series, and then for all.  NULL: nothing to do.
+     * -EINVAL with call->why, -ENOMEM. */
+    int (*each)(struct function_call *call, struct series *s);
+    int (*finish)(struct function_call *call);
+    /* Checks values that have the right types.  NULL, or what is wrong. */
+    const char *(*check)(const struct function_call *call);
+};
+
+/* Finds the function of a call and gives its arguments to its parameters.
+ *   -EINVAL  `why` says what is wrong
+ *   -ENOMEM */
+int functions_bind(struct scratch *scratch, struct target_node *node,
+                   char why[TARGET_WHY_SIZE]);
+
+/* The call that functions_bind() made. */
+static inline struct function_call *
+functions_call(const struct target_node *node)
+{
+    return node->result;
+}
+
+bool functions_is(const struct target_node *node, const char *name);
+
+/* Begins to compute, when all arguments are computed.  -ENOMEM. */
+int functions_start(struct target_node *node,
+                    const struct function_times *times);
+
+/* Computes for one more series.  1: it is done; 0: there is more to do; else
+ * as functions_bind(). */
+int functions_step(struct target_node *node, char why[TARGET_WHY_SIZE]);
+
+/* Writes the object of all functions. */
+void functions_describe(struct json_writer *w);
+
+#endif

@@ -1,0 +1,596 @@
+/* reader/graphite/graphite.c - see graphite.h.
+ *
+ * answer_job() is the route of what needs the store: it waits in line, reads
+ * the parameters and begins; graphite_end_turn() goes on; then it is called
+ * again, and answers. */
+#include "reader/graphite/graphite.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "common/base/bytes.h"
+#include "common/base/clock.h"
+#include "common/net/http_query.h"
+#include "common/wire/increment_line.h"
+#include "common/wire/utf8.h"
+#include "reader/graphite/moment.h"
+
+#define STEP_NS 1000000 /* of a job, in a turn */
+#define DONE_MS 1000    /* an answer that is not taken is freed after */
+#define DAY     86400
+#define WHY_MAX (6 * TARGET_WHY_SIZE + 64)
+
+#define VERSION "1.1.8" /* of Graphite: the functions of the editor */
+
+/* ---- answers ------------------------------------------------------------ */
+
+static enum conn_next
+answer_text(struct http_call *x, const char *type, const char *text)
+{
+    const size_t size = strlen(text);
+    uint8_t *body;
+
+    x->type = type;
+    body = http_body(x, size);
+    if (!body)
+        return CONN_FULL;
+    (void)bytes_append(body, text, size);
+    return http_end(x, HTTP_OK, size);
+}
+
+/* {"message":"..."}: Grafana shows it.  A text that was cut within a character
+ * ends before that. */
+static enum conn_next
+answer_failure(struct http_call *x, enum http_status status, const char *why)
+{
+    struct json_writer w;
+    size_t size = strlen(why);
+    uint8_t *body;
+
+    while (!utf8_is_valid((const uint8_t *)why, size))
+        size--;
+
+    x->type = "application/json";
+    body = http_body(x, WHY_MAX);
+    if (!body)
+        return CONN_FULL;
+    json_write_init(&w, body, WHY_MAX);
+    w.is_compact = true;
+    json_object_begin(&w);
+    json_member(&w, "message");
+    json_string(&w, why, size);
+    json_object_end(&w);
+    return http_end(x, status, json_write_size(&w));
+}
+
+/* ---- long answers ------------------------------------------------------- */
+
+static struct graphite_stream *
+find_stream(struct graphite *g, const struct conn *c)
+{
+    for (size_t i = 0; i < GRAPHITE_STREAMS; i++)
+        if (g->streams[i].conn == c)
+            return &g->streams[i];
+    return NULL;
+}
+
+static void
+end_stream(void *ctx, struct conn *c)
+{
+    struct graphite_stream *s = find_stream(ctx, c);
+
+    assert(s);
+    scratch_free(&s->scratch);
+    s->conn = NULL;
+}
+
+/* Puts the next piece. */
+static enum conn_next
+continue_stream(void *ctx, struct conn *c)
+{
+    struct graphite_stream *s = find_stream(ctx, c);
+    size_t size;
+    uint8_t *to;
+
+    assert(s);
+    size = s->at->size - s->done;
+    size = size < CONN_SLICE ? size : CONN_SLICE;
+    to = conn_space(c, size);
+    if (!to)
+        return CONN_FULL;
+    memcpy(to, s->at->bytes + s->done, size);
+    conn_put(c, size);
+    s->done += size;
+    if (s->done == s->at->size) {
+        s->at = s->at->next;
+        s->done = 0;
+    }
+    if (s->at)
+        return CONN_LONG;
+    end_stream(ctx, c);
+    return CONN_MORE;
+}
+
+static const struct http_stream stream = {continue_stream, end_stream};
+
+/* The answer goes in pieces from now on, and its memory with it. */
+static enum conn_next
+begin_stream(struct http_call *x, struct graphite_stream *s)
+{
+    struct graphite *g = x->ctx;
+    const enum conn_next next = http_begin_long(x, g->answer.size, &stream);
+
+    if (next != CONN_LONG)
+        return next;
+    s->conn = x->conn;
+    s->scratch = g->answers;
+    s->at = g->answer.first;
+    s->done = 0;
+    scratch_init(&g->answers, GRAPHITE_MEMORY_MAX);
+    return next;
+}
+
+/* The answer of the job, which is over if there was memory for it. */
+static enum conn_next
+answer_done(struct http_call *x)
+{
+    struct graphite *g = x->ctx;
+    const struct chunks *c = &g->answer;
+    struct graphite_stream *s = NULL;
+    uint8_t *body;
+
+    if (g->status != HTTP_OK)
+        return answer_failure(x, g->status, g->why);
+    x->type = "application/json";
+    x->cache = "no-cache";
+    if (g->as_of_ms != INT64_MAX) {
+        (void)snprintf(g->more, sizeof g->more,
+                       "X-Countd-As-Of: %" PRId64 "\r\n", g->as_of_ms);
+        x->more = g->more;
+    }
+    if (c->size >= GRAPHITE_STREAM_MIN)
+        s = find_stream(g, NULL);
+    if (s)
+        return begin_stream(x, s);
+    body = http_body(x, c->size);
+    if (!body)
+        return CONN_FULL;
+    chunks_copy(c, body);
+    return http_end(x, HTTP_OK, c->size);
+}
+
+/* ---- the job ------------------------------------------------------------ */
+
+static void
+end_job(struct graphite *g)
+{
+    if (g->state == GRAPHITE_RUNS)
+        path_search_stop(&g->search);
+    scratch_free(&g->scratch);
+    scratch_free(&g->answers);
+    g->state = GRAPHITE_NONE;
+    http_wake(&g->line);
+}
+
+static void
+fail_job(struct graphite *g, enum http_status status, const char *why)
+{
+    g->status = status;
+    g->why = why;
+}
+
+/* Snapshots of this turn are older than what as_of_get() says after a look, and
+ * are ended before. */
+static void
+step_job(struct graphite *g)
+{
+    const uint64_t until_ns = clock_ns() + STEP_NS;
+    int rc;
+
+    store_read_end(g->store);
+    as_of_refresh(g->fresh, loop_now_ms(g->loop));
+    rc = g->kind == GRAPHITE_RENDER ? render_step(&g->render, until_ns)
+                                    : graphite_lookup_step(g, until_ns);
+    store_read_end(g->store);
+    as_of_end_turn(g->fresh);
+    if (rc == 0)
+        return;
+    if (rc < 0)
+        fail_job(g, g->render.status, g->render.why);
+    g->state = GRAPHITE_DONE;
+    g->done_ms = loop_now_ms(g->loop);
+    http_wake(&g->owner);
+}
+
+bool
+graphite_end_turn(struct graphite *g)
+{
+    const bool is_alone = list_alone(&g->owner.link);
+
+    const bool is_old = g->state == GRAPHITE_DONE &&
+                        loop_now_ms(g->loop) - g->done_ms > DONE_MS;
+
+    if (is_alone && (g->state == GRAPHITE_RUNS || is_old))
+        end_job(g); /* who asked has gone */
+    else if (g->state == GRAPHITE_RUNS)
+        step_job(g);
+    return g->state == GRAPHITE_RUNS;
+}
+
+/* ---- parameters --------------------------------------------------------- */
+
+struct parameter {
+    char name[HTTP_QUERY_NAME_SIZE];
+    const char *text;
+    size_t size;
+};
+
+static bool
+is_value(const struct parameter *p, const char *what)
+{
+    return p->size == strlen(what) && memcmp(p->text, what, p->size) == 0;
+}
+
+static int
+fail_parameter(struct graphite *g, const struct parameter *p, const char *what)
+{
+    return render_fail(&g->render, HTTP_BAD_REQUEST, "%s: %s", p->name, what);
+}
+
+static int
+read_time(struct graphite *g, const struct parameter *p, int64_t *out)
+{
+    if (p->size == 0 || moment_parse(p->text, p->size, g->render.now, out) == 0)
+        return 0;
+    return fail_parameter(g, p,
+                          "not a time: -6h, now, Unix seconds, "
+                          "HH:MM_YYYYMMDD or YYYYMMDD");
+}
+
+static int
+read_data_points(struct graphite *g, const struct parameter *p)
+{
+    int64_t *out = &g->render.max_data_points;
+
+    if (increment_number_parse(p->text, p->size, out) == 0 && *out >= 1 &&
+        *out <= INT32_MAX)
+        return 0;
+    return fail_parameter(g, p, "not a number of points");
+}
+
+static int
+read_format(struct graphite *g, const struct parameter *p)
+{
+    if (g->kind == GRAPHITE_RENDER)
+        return is_value(p, "json") ? 0 : fail_parameter(g, p, "only json");
+    g->is_completer = is_value(p, "completer");
+    return g->is_completer || is_value(p, "treejson")
+               ? 0
+               : fail_parameter(g, p, "treejson or completer");
+}
+
+static int
+read_query(struct graphite *g, const struct parameter *p)
+{
+    const char *copy = scratch_copy(&g->scratch, p->text, p->size);
+    int rc;
+
+    if (!copy)
+        return render_fail_memory(&g->render);
+    rc = pattern_parse(&g->scratch, (struct target_text){copy, p->size},
+                       &g->pattern, g->render.why);
+    if (rc == -ENOMEM)
+        return render_fail_memory(&g->render);
+    g->has_query = true;
+    g->render.status = HTTP_BAD_REQUEST;
+    return rc;
+}
+
+/* Parameters that are not known are ignored. */
+static int
+read_parameter(struct graphite *g, const struct parameter *p)
+{
+    struct render *r = &g->render;
+    const bool renders = g->kind == GRAPHITE_RENDER;
+
+    if (strcmp(p->name, "format") == 0 && g->kind != GRAPHITE_EXPAND)
+        return read_format(g, p);
+    if (renders && strcmp(p->name, "target") == 0)
+        return p->size == 0 || render_add_target(r, p->text, p->size) ? 0 : -1;
+    if (renders && strcmp(p->name, "from") == 0)
+        return read_time(g, p, &r->times.from);
+    if (renders && strcmp(p->name, "until") == 0)
+        return read_time(g, p, &r->times.until);
+    if (renders && strcmp(p->name, "maxDataPoints") == 0)
+        return read_data_points(g, p);
+    if (!renders && strcmp(p->name, "query") == 0)
+        return read_query(g, p);
+    if (g->kind == GRAPHITE_EXPAND && strcmp(p->name, "leavesOnly") == 0)
+        g->only_leaves = !is_value(p, "0") && !is_value(p, "false");
+    return 0;
+}
+
+static int
+read_parameters(struct graphite *g, struct http_text text)
+{
+    struct parameter p = {.text = g->value};
+    int rc;
+
+    for (;;) {
+        rc = http_query_next(&text, p.name, (uint8_t *)g->value,
+                             TARGET_SIZE_MAX, &p.size);
+        if (rc == 0)
+            return 0;
+        if (rc == -ENAMETOOLONG &&
+            (strcmp(p.name, "target") == 0 || strcmp(p.name, "query") == 0))
+            return fail_parameter(g, &p, "more than 65536 bytes");
+        if (rc == -ENAMETOOLONG)
+            continue; /* it is not known */
+        if (rc < 0)
+            return render_fail(&g->render, HTTP_BAD_REQUEST,
+                               "%% without two hexadecimal digits in the "
+                               "parameters");
+        rc = read_parameter(g, &p);
+        if (rc < 0)
+            return rc;
+    }
+}
+
+/* Whether a body is a form.  Some clients send parameters beside the type. */
+static bool
+is_form(const struct http_request *r)
+{
+    static const char form[] = "application/x-www-form-urlencoded";
+    struct http_text type = r->type;
+
+    if (!type.at)
+        return true;
+    for (size_t i = 0; i < type.size; i++)
+        if (type.at[i] == ';')
+            type.size = i;
+    while (type.size > 0 && type.at[type.size - 1] == ' ')
+        type.size--;
+    return http_text_is_like(type, form);
+}
+
+/* Refuses parameters that do not go together. */
+static int
+check_parameters(struct graphite *g)
+{
+    const struct function_times *t = &g->render.times;
+
+    if (g->kind == GRAPHITE_RENDER && t->from >= t->until)
+        return render_fail(&g->render, HTTP_BAD_REQUEST,
+                           "from is not before until");
+    if (g->kind != GRAPHITE_RENDER && !g->has_query)
+        return render_fail(&g->render, HTTP_BAD_REQUEST, "query is missing");
+    return 0;
+}
+
+/* ---- requests ----------------------------------------------------------- */
+
+/* The time of a keyspace is read before its snapshot is taken. */
+static void
+note_keyspace(void *ctx, const uint8_t *keyspace, size_t size)
+{
+    struct graphite *g = ctx;
+    const int64_t as_of_ms = as_of_get(g->fresh, keyspace, size);
+
+    if (as_of_ms < g->as_of_ms)
+        g->as_of_ms = as_of_ms;
+}
+
+static void
+init_render(struct graphite *g)
+{
+    struct render *r = &g->render;
+
+    r->store = g->store;
+    r->entered = note_keyspace;
+    r->ctx = g;
+    r->scratch = &g->scratch;
+    r->search = &g->search;
+    r->limits = g->limits;
+    r->now = (int64_t)(clock_unix_ms() / 1000);
+    r->times.from = r->now - DAY;
+    r->times.until = r->now;
+    r->max_data_points = 0;
+    r->answer = &g->answer;
+    chunks_init(&g->answer, &g->answers, g->limits.max_bytes);
+    render_start(r);
+}
+
+/* Begins the job for a request.  False: `status` and `why` say why not. */
+static bool
+start_job(struct graphite *g, const struct http_call *x,
+          enum graphite_kind kind)
+{
+    int rc;
+
+    g->kind = kind;
+    g->status = HTTP_OK;
+    g->as_of_ms = INT64_MAX;
+    g->is_completer = g->only_leaves = g->has_query = false;
+    init_render(g);
+    if (x->body.size > 0 && !is_form(x->request))
+        rc = render_fail(&g->render, HTTP_BAD_REQUEST,
+                         "a body is application/x-www-form-urlencoded");
+    else
+        rc = read_parameters(g, x->request->query);
+    if (rc == 0)
+        rc = read_parameters(g, x->body);
+    if (rc == 0)
+        rc = check_parameters(g);
+    if (rc < 0) {
+        fail_job(g, g->render.status, g->render.why);
+        return false;
+    }
+    if (kind != GRAPHITE_RENDER)
+        graphite_lookup_start(g);
+    g->state = GRAPHITE_RUNS;
+    return true;
+}
+
+/* Requests of the same bytes have the same answer, whichever connection made
+ * them. */
+static uint64_t
+hash_request(const struct graphite *g, const struct http_call *x)
+{
+    const struct http_text target = x->request->target;
+    const uint64_t head =
+        hash_bytes_wide(&g->hash_key, target.at, target.size).low;
+
+    if (x->body.size == 0)
+        return head;
+    return head * 31 +
+           hash_bytes_wide(&g->hash_key, x->body.at, x->body.size).low;
+}
+
+static enum conn_next
+answer_job(struct http_call *x, enum graphite_kind kind)
+{
+    struct graphite *g = x->ctx;
+    const uint64_t request = hash_request(g, x);
+    enum conn_next next;
+
+    if (x->rest.size > 0)
+        return http_fail(x, HTTP_NOT_FOUND);
+    if (g->state != GRAPHITE_NONE &&
+        (g->state != GRAPHITE_DONE || g->request != request))
+        return http_hold(x, &g->line);
+    if (g->state == GRAPHITE_NONE) {
+        g->request = request;
+        if (start_job(g, x, kind))
+            return http_hold(x, &g->owner);
+    }
+    next = answer_done(x);
+    if (next == CONN_MORE || next == CONN_LONG)
+        end_job(g);
+    return next;
+}
+
+/* ---- routes ------------------------------------------------------------- */
+
+static enum conn_next
+answer_render(struct http_call *x)
+{
+    return answer_job(x, GRAPHITE_RENDER);
+}
+
+static enum conn_next
+answer_find(struct http_call *x)
+{
+    return answer_job(x, GRAPHITE_FIND);
+}
+
+static enum conn_next
+answer_expand(struct http_call *x)
+{
+    return answer_job(x, GRAPHITE_EXPAND);
+}
+
+static enum conn_next
+answer_functions(struct http_call *x)
+{
+    struct json_writer w;
+    uint8_t *body;
+
+    if (x->rest.size > 0)
+        return http_fail(x, HTTP_NOT_FOUND);
+    x->type = "application/json";
+    body = http_body(x, FUNCTIONS_JSON_MAX);
+    if (!body)
+        return CONN_FULL;
+    json_write_init(&w, body, FUNCTIONS_JSON_MAX);
+    w.is_compact = true;
+    functions_describe(&w);
+    assert(json_write_size(&w) > 0);
+    return http_end(x, HTTP_OK, json_write_size(&w));
+}
+
+static enum conn_next
+answer_version(struct http_call *x)
+{
+    return x->rest.size > 0
+               ? http_fail(x, HTTP_NOT_FOUND)
+               : answer_text(x, "text/plain; charset=utf-8", VERSION);
+}
+
+/* Of tags and events there are none. */
+static enum conn_next
+answer_nothing(struct http_call *x)
+{
+    return x->rest.size > 0 ? http_fail(x, HTTP_NOT_FOUND)
+                            : answer_text(x, "application/json", "[]");
+}
+
+/* With and without a slash at the end. */
+#define ROUTE(path, answer)                                                    \
+    {                                                                          \
+        path,                                                                  \
+        "*",                                                                   \
+        HTTP_GET | HTTP_POST,                                                  \
+        answer,                                                                \
+        HTTP_READS_BODY | HTTP_LONG_BODY,                                      \
+        NULL},                                                                 \
+    {                                                                          \
+        path "/", "*", HTTP_GET | HTTP_POST, answer,                           \
+            HTTP_READS_BODY | HTTP_LONG_BODY, NULL                             \
+    }
+
+static const struct http_route routes[] = {
+    ROUTE("/render", answer_render),
+    ROUTE("/metrics/find", answer_find),
+    ROUTE("/metrics/expand", answer_expand),
+    ROUTE("/functions", answer_functions),
+    ROUTE("/version", answer_version),
+    ROUTE("/events/get_data", answer_nothing),
+    ROUTE("/tags/autoComplete/tags", answer_nothing),
+    ROUTE("/tags/autoComplete/values", answer_nothing),
+    ROUTE("/tags", answer_nothing),
+};
+
+/* ---- open and close ----------------------------------------------------- */
+
+int
+graphite_open(struct graphite *g, struct http_site *site, struct loop *loop,
+              struct store *store, struct as_of *fresh,
+              const struct config *config)
+{
+    g->loop = loop;
+    g->store = store;
+    g->fresh = fresh;
+    if (getrandom(&g->hash_key, sizeof g->hash_key, 0) !=
+        (ssize_t)sizeof g->hash_key)
+        return -errno;
+    g->max_nodes = config->graphite_max_nodes;
+    g->limits = (struct render_limits){
+        .max_series = config->graphite_max_series,
+        .max_points = config->graphite_max_points,
+        .max_bytes = GRAPHITE_ANSWER_MAX - HTTP_ANSWER_HEAD - HTTP_MORE_MAX};
+    http_line_init(&g->line);
+    http_line_init(&g->owner);
+    scratch_init(&g->scratch, GRAPHITE_MEMORY_MAX);
+    scratch_init(&g->answers, GRAPHITE_MEMORY_MAX);
+    g->search.store = store;
+    g->search.scratch = &g->scratch;
+    http_site_add(site, routes, sizeof routes / sizeof routes[0], g,
+                  TOKENS_READ);
+    return store_listing_open(store, &g->search.listing);
+}
+
+void
+graphite_close(struct graphite *g)
+{
+    if (g->state == GRAPHITE_RUNS)
+        path_search_stop(&g->search);
+    scratch_free(&g->scratch);
+    scratch_free(&g->answers);
+    for (size_t i = 0; i < GRAPHITE_STREAMS; i++)
+        scratch_free(&g->streams[i].scratch);
+    store_listing_close(g->search.listing);
+    g->search.listing = NULL;
+}

@@ -1,0 +1,149 @@
+/* reader/graphite/graphite_lookup.c - /metrics/find and /metrics/expand: the
+ * nodes that match a pattern; see graphite.h. */
+#include <errno.h>
+#include <string.h>
+
+#include "reader/graphite/graphite.h"
+
+#define NODE_MAX ((size_t)8 * PATTERN_ESCAPED_MAX + 128) /* in JSON */
+
+/* {"text":"hits","id":"web.hits","allowChildren":1,"expandable":1,"leaf":0} */
+static void
+put_node(struct json_writer *w, const struct path_found *f)
+{
+    const char *dot = memrchr(f->path.at, '.', f->path.size);
+    const char *text = dot ? dot + 1 : f->path.at;
+
+    json_object_begin(w);
+    json_member(w, "text");
+    json_string(w, text, f->path.size - (size_t)(text - f->path.at));
+    json_member(w, "id");
+    json_string(w, f->path.at, f->path.size);
+    json_member(w, "allowChildren");
+    json_integer(w, !f->is_leaf);
+    json_member(w, "expandable");
+    json_integer(w, !f->is_leaf);
+    json_member(w, "leaf");
+    json_integer(w, f->is_leaf);
+    json_object_end(w);
+}
+
+/* {"path":"web.hits.","name":"hits","is_leaf":"0"} */
+static void
+put_completion(struct json_writer *w, const struct path_found *f)
+{
+    const char *dot = memrchr(f->path.at, '.', f->path.size);
+    const char *name = dot ? dot + 1 : f->path.at;
+    char path[2 * PATTERN_ESCAPED_MAX + 2];
+
+    memcpy(path, f->path.at, f->path.size);
+    path[f->path.size] = '.';
+    json_object_begin(w);
+    json_member(w, "path");
+    json_string(w, path, f->path.size + (f->is_leaf ? 0 : 1));
+    json_member(w, "name");
+    json_string(w, name, f->path.size - (size_t)(name - f->path.at));
+    json_member(w, "is_leaf");
+    json_text(w, f->is_leaf ? "1" : "0");
+    json_object_end(w);
+}
+
+static bool
+is_same_path(const struct path_found *a, const struct path_found *b)
+{
+    return a->path.size == b->path.size &&
+           memcmp(a->path.at, b->path.at, a->path.size) == 0;
+}
+
+/* The nodes that were found.  Those of one path and kind come once: several
+ * keys may have one path; and in an expansion each path comes once. */
+static int
+put_nodes(struct graphite *g)
+{
+    struct json_writer *w = &g->answer.json;
+    const struct path_found *before = NULL;
+    int rc;
+
+    for (const struct path_found *f = g->search.found; f; f = f->next) {
+        const bool is_again =
+            before && is_same_path(before, f) &&
+            (g->kind == GRAPHITE_EXPAND || before->is_leaf == f->is_leaf);
+
+        if (is_again || (g->only_leaves && !f->is_leaf))
+            continue;
+        before = f;
+        rc = chunks_reserve(&g->answer, NODE_MAX);
+        if (rc < 0)
+            return rc;
+        if (g->kind == GRAPHITE_EXPAND)
+            json_string(w, f->path.at, f->path.size);
+        else if (g->is_completer)
+            put_completion(w, f);
+        else
+            put_node(w, f);
+    }
+    return 0;
+}
+
+static int
+put_lookup(struct graphite *g)
+{
+    struct json_writer *w = &g->answer.json;
+    const bool has_name = g->kind == GRAPHITE_EXPAND || g->is_completer;
+    int rc;
+
+    rc = chunks_reserve(&g->answer, NODE_MAX);
+    if (rc < 0)
+        return rc;
+    if (has_name) {
+        json_object_begin(w);
+        json_member(w, g->kind == GRAPHITE_EXPAND ? "results" : "metrics");
+    }
+    json_array_begin(w);
+    rc = put_nodes(g);
+    if (rc == 0)
+        rc = chunks_reserve(&g->answer, NODE_MAX);
+    if (rc < 0)
+        return rc;
+    json_array_end(w);
+    if (has_name)
+        json_object_end(w);
+    chunks_end(&g->answer);
+    return 0;
+}
+
+int
+graphite_lookup_step(struct graphite *g, uint64_t until_ns)
+{
+    struct render *r = &g->render;
+    int rc = path_search_step(&g->search, until_ns);
+
+    if (rc == 1)
+        rc = put_lookup(g) < 0 ? -ENOMEM : 1;
+    if (rc >= 0)
+        return rc;
+    if (rc == -ENOMEM)
+        (void)render_fail_memory(r);
+    else if (rc == -E2BIG)
+        (void)render_fail(r, HTTP_BAD_REQUEST,
+                          "more than %zu nodes: give a narrower path "
+                          "(graphite.max_nodes)",
+                          g->max_nodes);
+    else
+        (void)render_fail_keyspace(r, g->search.keyspace.bytes,
+                                   g->search.keyspace.size, rc);
+    return -1;
+}
+
+void
+graphite_lookup_start(struct graphite *g)
+{
+    struct path_search *s = &g->search;
+
+    s->pattern = &g->pattern;
+    s->only_leaves = g->only_leaves;
+    s->max = g->max_nodes;
+    s->entered = g->render.entered;
+    s->ctx = g;
+    path_search_start(s);
+}

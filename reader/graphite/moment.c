@@ -1,0 +1,140 @@
+/* reader/graphite/moment.c - see moment.h. */
+#include "reader/graphite/moment.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#define DAY  ((int64_t)86400)
+#define YEAR (365 * DAY)
+
+static const struct {
+    const char *name;
+    int64_t seconds;
+} units[] = {{"s", 1},
+             {"sec", 1},
+             {"secs", 1},
+             {"second", 1},
+             {"seconds", 1},
+             {"m", 60},
+             {"min", 60},
+             {"mins", 60},
+             {"minute", 60},
+             {"minutes", 60},
+             {"h", 3600},
+             {"hour", 3600},
+             {"hours", 3600},
+             {"d", DAY},
+             {"day", DAY},
+             {"days", DAY},
+             {"w", 7 * DAY},
+             {"week", 7 * DAY},
+             {"weeks", 7 * DAY},
+             {"mon", 30 * DAY},
+             {"month", 30 * DAY},
+             {"months", 30 * DAY},
+             {"y", YEAR},
+             {"year", YEAR},
+             {"years", YEAR}};
+
+/* Reads digits; returns how many there are, 0 if the number is too large. */
+static size_t
+read_digits(const char *text, size_t size, int64_t *out)
+{
+    size_t i = 0;
+
+    for (*out = 0; i < size && text[i] >= '0' && text[i] <= '9'; i++) {
+        if (*out > MOMENT_MAX)
+            return 0;
+        *out = 10 * *out + (text[i] - '0');
+    }
+    return i;
+}
+
+int
+moment_interval(const char *text, size_t size, int64_t *out)
+{
+    const size_t digits = read_digits(text, size, out);
+
+    if (digits == 0 || *out == 0)
+        return -EINVAL;
+    text += digits;
+    size -= digits;
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (size == strlen(units[i].name) &&
+            strncasecmp(text, units[i].name, size) == 0) {
+            if (*out > MOMENT_MAX / units[i].seconds)
+                return -EINVAL;
+            *out *= units[i].seconds;
+            return 0;
+        }
+    return -EINVAL;
+}
+
+/* Reads YYYYMMDD. */
+static int
+read_date(const char *text, size_t size, int64_t *out)
+{
+    struct tm day = {0}, same;
+    int64_t number;
+    time_t t;
+
+    if (size != 8 || read_digits(text, size, &number) != 8)
+        return -EINVAL;
+    day.tm_year = (int)(number / 10000) - 1900;
+    day.tm_mon = (int)(number / 100 % 100) - 1;
+    day.tm_mday = (int)(number % 100);
+    same = day;
+    t = timegm(&same);
+    /* The 31st of a month that has none is the first of the next. */
+    if (day.tm_year < 70 || same.tm_mon != day.tm_mon ||
+        same.tm_mday != day.tm_mday)
+        return -EINVAL;
+    *out = t;
+    return 0;
+}
+
+/* Reads HH:MM_YYYYMMDD. */
+static int
+read_time_of_day(const char *text, size_t size, int64_t *out)
+{
+    int64_t hours, minutes;
+
+    if (size != 14 || text[2] != ':' || text[5] != '_' ||
+        read_digits(text, 2, &hours) != 2 ||
+        read_digits(text + 3, 2, &minutes) != 2 || hours > 23 || minutes > 59 ||
+        read_date(text + 6, 8, out) < 0)
+        return -EINVAL;
+    *out += 3600 * hours + 60 * minutes;
+    return 0;
+}
+
+int
+moment_parse(const char *text, size_t size, int64_t now, int64_t *out)
+{
+    const bool is_now = size >= 3 && strncasecmp(text, "now", 3) == 0;
+    int64_t number;
+
+    if (is_now) {
+        text += 3;
+        size -= 3;
+    }
+    if (is_now && size == 0) {
+        *out = now;
+    } else if (size > 0 && (text[0] == '-' || text[0] == '+')) {
+        if (moment_interval(text + 1, size - 1, &number) < 0)
+            return -EINVAL;
+        *out = text[0] == '-' ? now - number : now + number;
+    } else {
+        if (is_now || size == 0)
+            return -EINVAL;
+        if (read_date(text, size, out) == 0 ||
+            read_time_of_day(text, size, out) == 0)
+            return 0;
+        if (read_digits(text, size, out) != size)
+            return -EINVAL;
+    }
+    return *out < 0 || *out > MOMENT_MAX ? -EINVAL : 0;
+}

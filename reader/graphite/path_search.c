@@ -1,0 +1,436 @@
+/* reader/graphite/path_search.c - see path_search.h.
+ *
+ * path_search_step() goes over keyspaces: first those that the nodes without
+ * wildcards name, then those listed; search_keys() over the keys of one. */
+#include "reader/graphite/path_search.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bytes.h"
+#include "common/base/clock.h"
+
+/* ---- names -------------------------------------------------------------- */
+
+/* Appends; what does not fit is left out, and then no name can be as long. */
+static bool
+append_bytes(struct path_name *n, const void *bytes, size_t size)
+{
+    if (size > STORE_NAME_MAX - n->size)
+        return false;
+    if (size > 0)
+        memcpy(n->bytes + n->size, bytes, size);
+    n->size += size;
+    return true;
+}
+
+/* Appends the nodes from `from` on up to `to` as a name has them. */
+static bool
+append_nodes(struct path_name *n, const struct pattern *p, unsigned from,
+             unsigned to)
+{
+    for (unsigned i = from; i < to; i++) {
+        if (i > from && !append_bytes(n, ".", 1))
+            return false;
+        if (!append_bytes(n, p->nodes[i].prefix, p->nodes[i].prefix_size))
+            return false;
+    }
+    return true;
+}
+
+/* What all names begin with that match the pattern from node `from` on. */
+static bool
+set_start(struct path_search *s, unsigned from)
+{
+    const struct pattern *p = s->pattern;
+    unsigned literals = from;
+
+    while (literals < p->count && p->nodes[literals].is_literal)
+        literals++;
+    s->start.size = 0;
+    return append_nodes(&s->start, p, from,
+                        literals < p->count ? literals + 1 : literals);
+}
+
+/* Sets `after` to the last name that begins with the `size` bytes. */
+static void
+jump_over(struct path_search *s, const uint8_t *bytes, size_t size)
+{
+    memmove(s->after.bytes, bytes, size);
+    memset(s->after.bytes + size, 0xff, STORE_NAME_MAX - size);
+    s->after.size = STORE_NAME_MAX;
+}
+
+/* Sets `after` to the last name before all that begin with the bytes. */
+static void
+jump_before(struct path_search *s, const uint8_t *bytes, size_t size)
+{
+    s->after.size = 0;
+    if (size == 0)
+        return;
+    jump_over(s, bytes, size);
+    s->after.bytes[size - 1]--;
+}
+
+/* ---- what is found ------------------------------------------------------ */
+
+static size_t
+add_escaped(char *to, const uint8_t *name, size_t size)
+{
+    return size > 0 ? pattern_escape(name, size, to) : 0;
+}
+
+/* Adds the node KEYSPACE.KEY, or with key_size 0 KEYSPACE. */
+static int
+add_found(struct path_search *s, size_t keyspace_size, const uint8_t *key,
+          size_t key_size, bool is_leaf)
+{
+    char path[2 * PATTERN_ESCAPED_MAX + 1];
+    struct path_found *f;
+    size_t size = add_escaped(path, s->keyspace.bytes, keyspace_size);
+    const char *copy;
+
+    if (key_size > 0)
+        path[size++] = '.';
+    size += add_escaped(path + size, key, key_size);
+    if (s->found && !is_leaf && !s->found->is_leaf &&
+        s->found->path.size == size &&
+        memcmp(s->found->path.at, path, size) == 0)
+        return 0;
+    if (s->count == s->max)
+        return -E2BIG;
+    f = scratch_take(s->scratch, sizeof *f);
+    copy = scratch_copy(s->scratch, path, size);
+    if (!f || !copy)
+        return -ENOMEM;
+    f->path = (struct target_text){copy, size};
+    f->is_leaf = is_leaf;
+    if (is_leaf) {
+        f->keyspace_size = (uint16_t)keyspace_size;
+        f->key_size = (uint16_t)key_size;
+        f->keyspace = (const uint8_t *)scratch_copy(
+            s->scratch, s->keyspace.bytes, keyspace_size);
+        f->key = (const uint8_t *)scratch_copy(s->scratch, key, key_size);
+        if (!f->keyspace || !f->key)
+            return -ENOMEM;
+    }
+    f->next = s->found;
+    s->found = f;
+    s->count++;
+    return 0;
+}
+
+static int
+compare_found(const struct path_found *a, const struct path_found *b)
+{
+    const int order =
+        bytes_compare(a->path.at, a->path.size, b->path.at, b->path.size);
+
+    return order != 0 ? order : (int)b->is_leaf - (int)a->is_leaf;
+}
+
+/* Merges two sorted lists.  Of nodes that are no leaves and
+ * equal, one stays. */
+static struct path_found *
+merge_lists(struct path_found *a, struct path_found *b, size_t *gone)
+{
+    struct path_found *first = NULL, **end = &first;
+
+    while (a && b) {
+        const int order = compare_found(a, b);
+        struct path_found **least = order <= 0 ? &a : &b;
+
+        if (order == 0 && !a->is_leaf) {
+            b = b->next;
+            ++*gone;
+            continue;
+        }
+        *end = *least;
+        end = &(*end)->next;
+        *least = (*least)->next;
+    }
+    *end = a ? a : b;
+    return first;
+}
+
+/* Sorts by merging ever longer lists: lists[i] has 2^i nodes, or none. */
+static void
+sort_found(struct path_search *s)
+{
+    struct path_found *lists[32] = {NULL}, *list = s->found;
+    size_t gone = 0, i;
+
+    while (list) {
+        struct path_found *one = list;
+
+        list = list->next;
+        one->next = NULL;
+        for (i = 0; i < 31 && lists[i]; i++) {
+            one = merge_lists(lists[i], one, &gone);
+            lists[i] = NULL;
+        }
+        lists[i] = one;
+    }
+    for (i = 0; i < 32; i++)
+        list = lists[i] ? merge_lists(lists[i], list, &gone) : list;
+    s->found = list;
+    s->count -= gone;
+}
+
+/* ---- keys --------------------------------------------------------------- */
+
+/* The node at `at` of a key does not match: sets `after` to what comes before
+ * the next that may.  False: no later key matches. */
+static bool
+jump_mismatch(struct path_search *s, const struct pattern_node *node,
+              const uint8_t *key, size_t size, size_t at)
+{
+    const uint8_t *rest = key + at;
+    const size_t rest_size = size - at;
+    const size_t node_size = pattern_node_size(rest, rest_size);
+    const int order =
+        bytes_compare(rest, rest_size, node->prefix, node->prefix_size);
+    struct path_name target = {.size = 0};
+
+    if (order < 0 && append_bytes(&target, key, at) &&
+        append_bytes(&target, node->prefix, node->prefix_size)) {
+        jump_before(s, target.bytes, target.size);
+        return true;
+    }
+    if (order < 0 || rest_size < node->prefix_size ||
+        memcmp(rest, node->prefix, node->prefix_size) != 0 ||
+        (node->is_literal && rest[node->prefix_size] > '.')) {
+        jump_over(s, key, at);
+        return at > 0;
+    }
+    if (node_size < rest_size)
+        jump_over(s, key, at + node_size + 1);
+    return true;
+}
+
+/* Looks at a key; `after` is at least that key.  1: go on; 0: no later key
+ * matches. */
+static int
+take_key(struct path_search *s, const uint8_t *key, size_t size)
+{
+    const struct pattern *p = s->pattern;
+    size_t at = 0, end = 0;
+    int rc;
+
+    for (unsigned i = s->keyspace_nodes; i < p->count; i++) {
+        if (end == size)
+            return 1; /* it has fewer nodes; those below it come later */
+        at = end > 0 ? end + 1 : 0;
+        end = at + pattern_node_size(key + at, size - at);
+        if (!pattern_matches(&p->nodes[i], key + at, end - at))
+            return jump_mismatch(s, &p->nodes[i], key, size, at) ? 1 : 0;
+    }
+    if (end == size) {
+        rc = add_found(s, s->keyspace.size, key, size, true);
+        return rc < 0 ? rc : 1;
+    }
+    rc = s->only_leaves ? 0 : add_found(s, s->keyspace.size, key, end, false);
+    jump_over(s, key, end + 1);
+    return rc < 0 ? rc : 1;
+}
+
+/* Looks at the rows that were read.  As take_key(). */
+static int
+take_rows(struct path_search *s, const struct store_query *q)
+{
+    const uint8_t *at = q->bytes;
+    int rc = 1;
+
+    for (uint64_t i = 0; i < q->rows && rc > 0; i++) {
+        const size_t size = get_le16(at + 8);
+        const uint8_t *key = at + 10;
+
+        at = key + size;
+        if (bytes_compare(key, size, s->after.bytes, s->after.size) <= 0)
+            continue;
+        memcpy(s->after.bytes, key, size);
+        s->after.size = size;
+        rc = take_key(s, key, size);
+    }
+    return rc;
+}
+
+/* Reads some keys of the keyspace.  0, or an error. */
+static int
+search_keys(struct path_search *s)
+{
+    struct store_query q = {.op = STORE_KEYS,
+                            .name = s->keyspace.bytes,
+                            .name_size = s->keyspace.size,
+                            .prefix = s->start.bytes,
+                            .prefix_size = s->start.size,
+                            .after = s->after.bytes,
+                            .after_size = s->after.size,
+                            .length = PATH_SEARCH_ROWS};
+    struct store_reads reads = {
+        .queries = &q, .count = 1, .at = s->rows, .room = sizeof s->rows};
+    int rc;
+
+    (void)store_read(s->store, &reads); /* there is room for it */
+    if (q.error == -ENOENT)
+        q.rows = 0;
+    else if (q.error < 0)
+        return q.error;
+    rc = take_rows(s, &q);
+    s->is_in_keyspace = rc > 0 && q.rows == PATH_SEARCH_ROWS;
+    return rc < 0 ? rc : 0;
+}
+
+/* ---- keyspaces ---------------------------------------------------------- */
+
+/* Keys of the keyspace, which has `nodes` nodes, are searched next. */
+static void
+enter_keyspace(struct path_search *s, unsigned nodes)
+{
+    s->keyspace_nodes = nodes;
+    s->after.size = 0;
+    s->is_in_keyspace = set_start(s, nodes);
+    if (s->is_in_keyspace && s->entered)
+        s->entered(s->ctx, s->keyspace.bytes, s->keyspace.size);
+}
+
+/* How many nodes a name has.  0: not all that the pattern has for it match. */
+static unsigned
+match_keyspace(const struct pattern *p, const uint8_t *name, size_t size)
+{
+    unsigned nodes = 0;
+
+    for (size_t at = 0; at < size; nodes++) {
+        const size_t n = pattern_node_size(name + at, size - at);
+
+        if (nodes < p->count &&
+            !pattern_matches(&p->nodes[nodes], name + at, n))
+            return 0;
+        at += n + 1;
+    }
+    return nodes;
+}
+
+/* The next keyspace that nodes without wildcards name. */
+static void
+next_given(struct path_search *s)
+{
+    const struct pattern *p = s->pattern;
+    const unsigned nodes = ++s->given;
+
+    if (nodes > p->literals || nodes >= p->count) {
+        s->phase = !s->only_leaves || p->literals + 1 < p->count
+                       ? PATH_SEARCH_LISTED
+                       : PATH_SEARCH_END;
+        return;
+    }
+    s->keyspace.size = 0;
+    if (append_nodes(&s->keyspace, p, 0, nodes) &&
+        match_keyspace(p, s->keyspace.bytes, s->keyspace.size) == nodes)
+        enter_keyspace(s, nodes);
+}
+
+static bool
+begins_with_start(const struct path_search *s, const uint8_t *name, size_t size)
+{
+    return size >= s->start.size &&
+           memcmp(name, s->start.bytes, s->start.size) == 0;
+}
+
+/* Looks at a listed keyspace. */
+static int
+take_keyspace(struct path_search *s, const struct store_listed *listed)
+{
+    const struct pattern *p = s->pattern;
+    const unsigned nodes = match_keyspace(p, listed->name, listed->name_size);
+    size_t size = 0;
+
+    if (nodes == 0 || listed->keys == 0)
+        return 0;
+    memcpy(s->keyspace.bytes, listed->name, listed->name_size);
+    s->keyspace.size = listed->name_size;
+    if (nodes < p->count) {
+        if (nodes > p->literals) /* else it was given */
+            enter_keyspace(s, nodes);
+        return 0;
+    }
+    if (s->only_leaves)
+        return 0;
+    for (unsigned i = 0; i < p->count; i++) {
+        size += i > 0 ? 1 : 0;
+        size += pattern_node_size(s->keyspace.bytes + size,
+                                  s->keyspace.size - size);
+    }
+    return add_found(s, size, NULL, 0, false);
+}
+
+static int
+next_listed(struct path_search *s, uint64_t until_ns)
+{
+    struct store_listed listed;
+    int rc;
+
+    if (!set_start(s, 0)) { /* no name is as long */
+        s->phase = PATH_SEARCH_END;
+        return 0;
+    }
+    if (!s->is_listing) {
+        jump_before(s, s->start.bytes, s->start.size);
+        store_listing_start(s->listing, s->after.bytes, s->after.size);
+        s->is_listing = true;
+    }
+    rc = store_listing_next(s->listing, until_ns, &listed);
+    if (rc == 1 && begins_with_start(s, listed.name, listed.name_size))
+        return take_keyspace(s, &listed);
+    if (rc >= 0) {
+        path_search_stop(s);
+        s->phase = PATH_SEARCH_END;
+    }
+    return rc == 1 || rc == -EAGAIN ? 0 : rc;
+}
+
+/* ---- steps -------------------------------------------------------------- */
+
+void
+path_search_start(struct path_search *s)
+{
+    s->count = 0;
+    s->found = NULL;
+    s->phase = PATH_SEARCH_GIVEN;
+    s->given = 0;
+    s->is_listing = s->is_in_keyspace = false;
+    s->keyspace.size = 0;
+}
+
+int
+path_search_step(struct path_search *s, uint64_t until_ns)
+{
+    do {
+        int rc = 0;
+
+        if (s->is_in_keyspace)
+            rc = search_keys(s);
+        else if (s->phase == PATH_SEARCH_GIVEN)
+            next_given(s);
+        else if (s->phase == PATH_SEARCH_LISTED)
+            rc = next_listed(s, until_ns);
+        if (rc < 0) {
+            path_search_stop(s);
+            return rc;
+        }
+        if (s->phase == PATH_SEARCH_END && !s->is_in_keyspace) {
+            sort_found(s);
+            return 1;
+        }
+    } while (clock_ns() < until_ns);
+    return 0;
+}
+
+void
+path_search_stop(struct path_search *s)
+{
+    if (s->is_listing)
+        store_listing_stop(s->listing);
+    s->is_listing = false;
+}

@@ -1,0 +1,84 @@
+/* reader/graphite/path_search.h - which paths there are that match a pattern.
+ *
+ * A keyspace can match where its nodes match the first nodes of the pattern;
+ * only such keyspaces are read, and their names are listed only if the pattern
+ * does not give them.  Keys are read in key order from the first that can
+ * match, and what cannot is jumped over: all keys below a node that does not
+ * match cost one search.
+ *
+ * A search proceeds in steps, each of its own snapshot.
+ *
+ * Ownership: the caller's; what is found are pieces of the scratch.  The
+ * listing is borrowed, and used by one search at a time.
+ */
+#ifndef COUNTD_READER_GRAPHITE_PATH_SEARCH_H
+#define COUNTD_READER_GRAPHITE_PATH_SEARCH_H
+
+#include "common/store/store.h"
+#include "reader/graphite/pattern.h"
+
+#define PATH_SEARCH_ROWS 32 /* keys read at a time */
+#define PATH_SEARCH_ROOM (PATH_SEARCH_ROWS * (STORE_NAME_MAX + 10))
+
+/* A node of the last level of the pattern. */
+struct path_found {
+    struct target_text path;
+    bool is_leaf;                  /* it is a key; else keys are below it */
+    const uint8_t *keyspace, *key; /* of a leaf */
+    uint16_t keyspace_size, key_size;
+    struct path_found *next;
+};
+
+/* A name and what is known of it. */
+struct path_name {
+    uint8_t bytes[STORE_NAME_MAX];
+    size_t size;
+};
+
+enum path_search_phase {
+    PATH_SEARCH_GIVEN,
+    PATH_SEARCH_LISTED,
+    PATH_SEARCH_END
+};
+
+struct path_search {
+    struct store *store;
+    struct store_listing *listing;
+    struct scratch *scratch;
+    const struct pattern *pattern;
+    bool only_leaves; /* nodes that are no keys are not wanted */
+    size_t max;       /* nodes there may be */
+    /* Called before keys of a keyspace are read.  NULL: nothing is. */
+    void (*entered)(void *ctx, const uint8_t *keyspace, size_t size);
+    void *ctx;
+    size_t count;
+    struct path_found *found; /* the newest first; sorted at the end */
+
+    enum path_search_phase phase;
+    unsigned given; /* nodes of the keyspace that is next */
+    bool is_listing;
+    bool is_in_keyspace;       /* keys of `keyspace` are left to be read */
+    struct path_name keyspace; /* also the one that cannot be read */
+    unsigned keyspace_nodes;
+    struct path_name start; /* what names or keys must begin with */
+    struct path_name after; /* keys up to this one are done with */
+    uint8_t rows[PATH_SEARCH_ROOM];
+};
+
+/* Begins; the members before `count` are the caller's. */
+void path_search_start(struct path_search *s);
+
+/* Goes on until about until_ns (clock_ns()).  What the store keeps goes with
+ * the next store_read_end().
+ *   1        it is done: `found` is sorted, each once; a leaf before the node
+ *            of its name that has keys below it
+ *   0        there is more to do
+ *   -E2BIG   more than `max`
+ *   -ENOMEM  the scratch is used up
+ *   other    the keyspace cannot be read */
+int path_search_step(struct path_search *s, uint64_t until_ns);
+
+/* Gives up what was begun. */
+void path_search_stop(struct path_search *s);
+
+#endif

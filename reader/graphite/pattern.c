@@ -1,0 +1,402 @@
+/* reader/graphite/pattern.c - see pattern.h.
+ *
+ * A node is matched by the set of places in the name that what was read of the
+ * pattern can end at: each part of the pattern makes the next set of it, so
+ * that nothing is tried twice.
+ *
+ * Entry points: pattern_parse(), pattern_matches(), pattern_escape(),
+ * pattern_unescape(). */
+#include "reader/graphite/pattern.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/wire/utf8.h"
+
+/* Places in a name, from before its first byte to after its last. */
+struct places {
+    bool at[STORE_NAME_MAX + 1];
+};
+
+/* ---- bytes of paths ----------------------------------------------------- */
+
+static int
+hex_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* Reads the byte that a text without wildcards begins with; returns how many
+ * bytes of the text it takes.  0: a malformed %HH. */
+static size_t
+read_byte(const char *text, size_t size, uint8_t *out)
+{
+    int high, low;
+
+    *out = (uint8_t)text[0];
+    if (text[0] != '%')
+        return 1;
+    high = size >= 3 ? hex_value(text[1]) : -1;
+    low = size >= 3 ? hex_value(text[2]) : -1;
+    if (high < 0 || low < 0)
+        return 0;
+    *out = (uint8_t)(high << 4 | low);
+    return *out == 0 ? 0 : 3;
+}
+
+static bool
+is_plain(uint8_t c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           (c >= '0' && c <= '9') || (c != '\0' && strchr("_:/@$#~+;=-", c));
+}
+
+/* Bytes of the character of a name that is one for `?`. */
+static size_t
+character_size(const uint8_t *at, const uint8_t *end)
+{
+    const size_t size = *at < 0x80 ? 1 : utf8_size(at, end);
+
+    return size > 0 ? size : 1;
+}
+
+size_t
+pattern_node_size(const uint8_t *name, size_t size)
+{
+    size_t i = 1;
+
+    while (i < size && (name[i] != '.' || i + 1 == size))
+        i++;
+    return i;
+}
+
+size_t
+pattern_escape(const uint8_t *name, size_t size, char *out)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    const uint8_t *const end = name + size;
+    size_t node = pattern_node_size(name, size), n = 0;
+
+    while (name < end) {
+        const size_t more = *name >= 0x80 ? utf8_size(name, end) : 0;
+
+        if (node == 0) { /* the dot that parts two nodes */
+            out[n++] = (char)*name++;
+            node = pattern_node_size(name, (size_t)(end - name));
+            continue;
+        }
+        if (more > 0) {
+            memcpy(out + n, name, more);
+            n += more;
+        } else if (is_plain(*name)) {
+            out[n++] = (char)*name;
+        } else {
+            out[n++] = '%';
+            out[n++] = digits[*name >> 4];
+            out[n++] = digits[*name & 15];
+        }
+        name += more > 0 ? more : 1;
+        node -= more > 0 ? more : 1;
+    }
+    return n;
+}
+
+int
+pattern_unescape(const char *text, size_t size, uint8_t *out, size_t max)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < size;) {
+        uint8_t c;
+        const size_t used = read_byte(text + i, size - i, &c);
+
+        if (used == 0 || c == 0)
+            return -EINVAL;
+        if (n == max)
+            return -ENAMETOOLONG;
+        out[n++] = c;
+        i += used;
+    }
+    return (int)n;
+}
+
+/* ---- matching ----------------------------------------------------------- */
+
+/* A name, and the rest of the pattern that it is matched with. */
+struct matching {
+    const uint8_t *name;
+    size_t size;
+    const char *at, *end;
+};
+
+/* Reads one character of a class, which may be %HH. */
+static const char *
+read_class_character(const char *at, const char *end, uint32_t *out)
+{
+    const size_t size =
+        character_size((const uint8_t *)at, (const uint8_t *)end);
+    uint8_t c;
+    size_t used;
+
+    if (size == 1) {
+        used = read_byte(at, (size_t)(end - at), &c);
+        *out = c;
+        return at + (used > 0 ? used : 1);
+    }
+    *out = 0;
+    for (size_t i = 0; i < size; i++)
+        *out = *out << 8 | (uint8_t)at[i];
+    return at + size;
+}
+
+/* Whether a character of `size` bytes is in the class, which is without its
+ * brackets.  Characters of several bytes compare as big-endian numbers, which
+ * is their order. */
+static bool
+is_in_class(const char *at, const char *end, const uint8_t *character,
+            size_t size)
+{
+    const bool is_negated = at < end && *at == '!';
+    bool is_in = false;
+    uint32_t c = 0, low, high;
+
+    for (size_t i = 0; i < size; i++)
+        c = c << 8 | character[i];
+    at += is_negated ? 1 : 0;
+    while (at < end) {
+        at = read_class_character(at, end, &low);
+        high = low;
+        if (end - at >= 2 && *at == '-')
+            at = read_class_character(at + 1, end, &high);
+        is_in |= c >= low && c <= high;
+    }
+    return is_in != is_negated;
+}
+
+/* Moves over one character of the name that is in the class; NULL: any is. */
+static void
+match_character(const struct matching *m, const char *class,
+                const char *class_end, struct places *places)
+{
+    struct places next = {{false}};
+
+    for (size_t i = 0; i < m->size; i++) {
+        const size_t size = character_size(m->name + i, m->name + m->size);
+
+        if (places->at[i] &&
+            (!class || is_in_class(class, class_end, m->name + i, size)))
+            next.at[i + size] = true;
+    }
+    *places = next;
+}
+
+static void
+match_byte(const struct matching *m, uint8_t c, struct places *places)
+{
+    for (size_t i = m->size; i > 0; i--)
+        places->at[i] = places->at[i - 1] && m->name[i - 1] == c;
+    places->at[0] = false;
+}
+
+static void
+match_any(const struct matching *m, struct places *places)
+{
+    for (size_t i = 1; i <= m->size; i++)
+        places->at[i] |= places->at[i - 1];
+}
+
+/* Matches up to one of the bytes `until` or the end, without braces. */
+static void
+match_part(struct matching *m, const char *until, struct places *places)
+{
+    while (m->at < m->end && (*m->at == '\0' || !strchr(until, *m->at))) {
+        const char *class = m->at + 1;
+        uint8_t c;
+        size_t used;
+
+        switch (*m->at) {
+        case '*':
+            match_any(m, places);
+            m->at++;
+            break;
+        case '?':
+            match_character(m, NULL, NULL, places);
+            m->at++;
+            break;
+        case '[':
+            m->at = memchr(class, ']', (size_t)(m->end - class));
+            match_character(m, class, m->at, places);
+            m->at++;
+            break;
+        default:
+            used = read_byte(m->at, (size_t)(m->end - m->at), &c);
+            match_byte(m, c, places);
+            m->at += used > 0 ? used : 1;
+        }
+    }
+}
+
+/* Matches {x,y}: what any of them leads to. */
+static void
+match_braces(struct matching *m, struct places *places)
+{
+    struct places all = {{false}};
+
+    do {
+        struct places one = *places;
+
+        m->at++;
+        match_part(m, ",}", &one);
+        for (size_t i = 0; i <= m->size; i++)
+            all.at[i] |= one.at[i];
+    } while (m->at < m->end && *m->at == ',');
+    m->at += m->at < m->end ? 1 : 0;
+    *places = all;
+}
+
+bool
+pattern_matches(const struct pattern_node *node, const uint8_t *name,
+                size_t size)
+{
+    struct matching m = {name, size, node->text, node->text + node->size};
+    struct places places = {{true}};
+
+    if (size > STORE_NAME_MAX || size < node->prefix_size ||
+        memcmp(name, node->prefix, node->prefix_size) != 0)
+        return false;
+    if (node->is_literal)
+        return size == node->prefix_size;
+    if (node->size == 1) /* a single * */
+        return node->text[0] == '*' ||
+               size == character_size(name, name + size);
+    while (m.at < m.end) {
+        match_part(&m, "{", &places);
+        if (m.at < m.end)
+            match_braces(&m, &places);
+    }
+    return places.at[size];
+}
+
+/* ---- parsing ------------------------------------------------------------ */
+
+static int
+fail_pattern(char *why, struct target_text text, const char *what)
+{
+    (void)snprintf(why, TARGET_WHY_SIZE, "path %.*s: %s",
+                   text.size < 100 ? (int)text.size : 100, text.at, what);
+    return -EINVAL;
+}
+
+/* Passes over a wildcard with an end.  NULL, or what is wrong. */
+static const char *
+pass_wildcard(struct target_text node, size_t *at)
+{
+    const char open = node.at[*at];
+    const char *begin = node.at + *at + 1, *end;
+
+    if (open == '*' || open == '?') {
+        ++*at;
+        return NULL;
+    }
+    end = memchr(begin, open == '[' ? ']' : '}',
+                 node.size - (size_t)(begin - node.at));
+    if (!end || end == begin)
+        return open == '[' ? "[ without characters and ] in the same node"
+                           : "{ without words and } in the same node";
+    if (open == '{' && (memchr(begin, '{', (size_t)(end - begin)) ||
+                        memchr(begin, '[', (size_t)(end - begin))))
+        return "braces or brackets within braces";
+    *at = (size_t)(end + 1 - node.at);
+    return NULL;
+}
+
+/* Checks the text of a node and decodes its prefix.  NULL, or what is wrong. */
+static const char *
+read_node(struct target_text text, struct pattern_node *node)
+{
+    size_t at = 0;
+
+    node->text = text.at;
+    node->size = text.size;
+    node->is_literal = true;
+    if (text.size == 0)
+        return "an empty node";
+    while (at < text.size) {
+        const char c = text.at[at];
+        const char *wrong = NULL;
+        uint8_t byte;
+        size_t used;
+
+        if (c == '*' || c == '?' || c == '[' || c == '{') {
+            node->is_literal = false;
+            wrong = pass_wildcard(text, &at);
+            if (wrong)
+                return wrong;
+            continue;
+        }
+        if (c == '}' || c == ']')
+            return "a closing bracket without an opening one";
+        used = read_byte(text.at + at, text.size - at, &byte);
+        if (used == 0)
+            return "% without two hexadecimal digits";
+        if (node->is_literal)
+            node->prefix[node->prefix_size++] = byte;
+        at += used;
+    }
+    return NULL;
+}
+
+/* Checks %HH within brackets and braces. */
+static const char *
+check_escapes(struct target_text text)
+{
+    uint8_t byte;
+
+    for (size_t i = 0; i < text.size; i++)
+        if (text.at[i] == '%' &&
+            read_byte(text.at + i, text.size - i, &byte) == 0)
+            return "% without two hexadecimal digits";
+    return NULL;
+}
+
+int
+pattern_parse(struct scratch *scratch, struct target_text text,
+              struct pattern *out, char why[TARGET_WHY_SIZE])
+{
+    const char *wrong = check_escapes(text);
+    const char *const end = text.at + text.size;
+    const char *at = text.at;
+    size_t count = 1;
+    uint8_t *bytes;
+
+    for (size_t i = 0; i < text.size; i++)
+        count += text.at[i] == '.' ? 1 : 0;
+    *out = (struct pattern){.text = text};
+    if (wrong || count > (size_t)2 * STORE_NAME_MAX)
+        return fail_pattern(why, text, wrong ? wrong : "too many nodes");
+    out->nodes = scratch_take(scratch, count * sizeof *out->nodes);
+    bytes = scratch_take(scratch, text.size + 1);
+    if (!out->nodes || !bytes)
+        return -ENOMEM;
+    out->literals = (unsigned)count;
+    for (; out->count < count; out->count++) {
+        struct pattern_node *node = &out->nodes[out->count];
+        const char *dot = memchr(at, '.', (size_t)(end - at));
+
+        node->prefix = bytes;
+        wrong = read_node(
+            (struct target_text){at, (size_t)((dot ? dot : end) - at)}, node);
+        if (wrong)
+            return fail_pattern(why, text, wrong);
+        if (!node->is_literal && out->count < out->literals)
+            out->literals = out->count;
+        bytes += node->prefix_size;
+        at = dot ? dot + 1 : end;
+    }
+    return 0;
+}

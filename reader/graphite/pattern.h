@@ -1,0 +1,66 @@
+/* reader/graphite/pattern.h - paths: keyspaces and keys as Graphite names them,
+ * and patterns that match them.
+ *
+ * The path of a key is KEYSPACE.KEY, in nodes that dots part.  A byte that is
+ * neither in [A-Za-z0-9_:/@$#~+;=-] nor part of valid UTF-8 is written %HH, and
+ * so is a dot that would make an empty node, so that every name has one path
+ * and `.` always parts nodes.  The same is read back.
+ *
+ * A pattern has for each node bytes as a path has them, and
+ *
+ *     *  any bytes    ?  one character    [ab] [a-c] [!a]    {x,y}
+ *
+ * Matching a node takes time proportional to the sizes of both.
+ *
+ * Ownership: a pattern is a piece of a scratch and points into its text.  Pure.
+ */
+#ifndef COUNTD_READER_GRAPHITE_PATTERN_H
+#define COUNTD_READER_GRAPHITE_PATTERN_H
+
+#include <stdbool.h>
+
+#include "common/store/store.h"
+#include "reader/graphite/scratch.h"
+#include "reader/graphite/target.h"
+
+/* Bytes of a name in a path. */
+#define PATTERN_ESCAPED_MAX ((size_t)3 * STORE_NAME_MAX)
+
+struct pattern_node {
+    const char *text;
+    size_t size;
+    uint8_t *prefix; /* the bytes of a name before the first wildcard */
+    size_t prefix_size;
+    bool is_literal; /* there is no wildcard: the prefix is all */
+};
+
+struct pattern {
+    struct target_text text;
+    struct pattern_node *nodes;
+    unsigned count;
+    unsigned literals; /* nodes before the first with a wildcard */
+};
+
+/*   -EINVAL  `why` says what is wrong
+ *   -ENOMEM  the scratch is used up */
+int pattern_parse(struct scratch *scratch, struct target_text text,
+                  struct pattern *out, char why[TARGET_WHY_SIZE]);
+
+/* Whether a node of a name matches. */
+bool pattern_matches(const struct pattern_node *node, const uint8_t *name,
+                     size_t size);
+
+/* Returns the size of the first node of a name of `size` bytes, at least 1;
+ * after it is the end or a dot that parts nodes. */
+size_t pattern_node_size(const uint8_t *name, size_t size);
+
+/* Writes a name as a path has it, at most three times its size; returns the
+ * size. */
+size_t pattern_escape(const uint8_t *name, size_t size, char *out);
+
+/* Reads it back, at most `max` bytes; returns the size.
+ *   -EINVAL        a % without two hexadecimal digits, or of NUL
+ *   -ENAMETOOLONG  more than `max` bytes */
+int pattern_unescape(const char *text, size_t size, uint8_t *out, size_t max);
+
+#endif

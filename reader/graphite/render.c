@@ -1,0 +1,443 @@
+/* reader/graphite/render.c - see render.h: targets are checked, then the phases
+ * follow each other.
+ *
+ * Entry points: render_add_target(), render_start(), render_step(). */
+#include "reader/graphite/render.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+#include "common/wire/name.h"
+#include "common/wire/utf8.h"
+
+/* ---- failures ----------------------------------------------------------- */
+
+int
+render_fail(struct render *r, enum http_status status, const char *format, ...)
+{
+    va_list args;
+
+    r->status = status;
+    va_start(args, format);
+    (void)vsnprintf(r->why, sizeof r->why, format, args); /* cut, if ever */
+    va_end(args);
+    return -1;
+}
+
+int
+render_fail_memory(struct render *r)
+{
+    return render_fail(r, HTTP_BAD_REQUEST,
+                       "more than %zu MiB of memory is needed: ask for fewer "
+                       "series or points",
+                       r->scratch->max >> 20);
+}
+
+int
+render_fail_keyspace(struct render *r, const uint8_t *name, size_t size,
+                     int error)
+{
+    static struct diag_repeat failures;
+    char text[NAME_TEXT_SIZE];
+
+    name_escape(name, size, text);
+    if (error == -EOPNOTSUPP)
+        return render_fail(r, HTTP_BAD_REQUEST,
+                           "keyspace %.100s: graphs need keys in order and "
+                           "history, which this store does not have",
+                           text);
+    diag_repeating(&failures, DIAG_ERROR, "cannot read keyspace=%s: %s%s", text,
+                   diag_text(error),
+                   error == -EBADMSG ? "; countd check says where" : "");
+    return render_fail(r, HTTP_INTERNAL_ERROR, "keyspace %.100s cannot be read",
+                       text);
+}
+
+/* A fault whose text is in r->why. */
+static int
+fail_target(struct render *r, int error)
+{
+    r->status = HTTP_BAD_REQUEST;
+    return error == -ENOMEM ? render_fail_memory(r) : -1;
+}
+
+/* ---- targets ------------------------------------------------------------ */
+
+static struct render_grid *
+find_grid(struct render *r, struct render_target *t, int64_t interval)
+{
+    struct render_grid *g = t->grids;
+
+    while (g && g->interval != interval)
+        g = g->next;
+    if (g)
+        return g;
+    g = scratch_take(r->scratch, sizeof *g);
+    if (!g)
+        return NULL;
+    g->interval = interval;
+    g->next = t->grids;
+    t->grids = g;
+    return g;
+}
+
+/* Sets the keyspace of topKeys, as one that was found. */
+static int
+set_top(struct render *r, struct render_leaf *leaf)
+{
+    const struct target_text name = functions_call(leaf->node)->values[0]->text;
+    const int size = pattern_unescape(name.at, name.size, r->top_keyspace,
+                                      sizeof r->top_keyspace);
+
+    if (size <= 0)
+        return render_fail(r, HTTP_BAD_REQUEST,
+                           "topKeys: the keyspace has 1 to 256 bytes, and "
+                           "two hexadecimal digits after %%");
+    leaf->is_top = true;
+    leaf->found = scratch_take(r->scratch, sizeof *leaf->found);
+    if (!leaf->found)
+        return render_fail_memory(r);
+    leaf->found->keyspace = (const uint8_t *)scratch_copy(
+        r->scratch, r->top_keyspace, (size_t)size);
+    leaf->found->keyspace_size = (uint16_t)size;
+    return leaf->found->keyspace ? 0 : render_fail_memory(r);
+}
+
+static int
+add_leaf(struct render *r, struct render_target *t, struct target_node *node,
+         int64_t interval)
+{
+    struct render_leaf *leaf = scratch_take(r->scratch, sizeof *leaf);
+    int rc = 0;
+
+    if (!leaf)
+        return render_fail_memory(r);
+    leaf->node = node;
+    leaf->grid = find_grid(r, t, interval);
+    if (!leaf->grid)
+        return render_fail_memory(r);
+    leaf->next = t->leaves;
+    t->leaves = leaf;
+    if (node->kind == TARGET_CALL)
+        return set_top(r, leaf);
+    node->result = leaf;
+    rc = pattern_parse(r->scratch, node->text, &leaf->pattern, r->why);
+    if (rc < 0)
+        return fail_target(r, rc);
+    return 0;
+}
+
+/* Adds the paths below a node; `interval`: of the innermost summarize() around
+ * it.  Calls are at most TARGET_DEPTH_MAX deep. */
+static int
+add_leaves(struct render *r, struct render_target *t, struct target_node *node,
+           int64_t interval)
+{
+    int rc = 0;
+
+    if (node->kind == TARGET_PATH || functions_is(node, "topKeys"))
+        return add_leaf(r, t, node, interval);
+    if (functions_is(node, "summarize"))
+        interval = functions_call(node)->interval;
+    for (struct target_node *v = node->args; v && rc == 0; v = v->next)
+        if (v->kind == TARGET_CALL || v->kind == TARGET_PATH)
+            rc = add_leaves(r, t, v, interval);
+    return rc;
+}
+
+/* Leaves are added at the front of the list: the first one is to be first. */
+static void
+reverse_leaves(struct render_target *t)
+{
+    struct render_leaf *list = t->leaves;
+
+    t->leaves = NULL;
+    while (list) {
+        struct render_leaf *leaf = list;
+
+        list = list->next;
+        leaf->next = t->leaves;
+        t->leaves = leaf;
+    }
+}
+
+bool
+render_add_target(struct render *r, const char *text, size_t size)
+{
+    struct render_target *t = scratch_take(r->scratch, sizeof *t);
+    const char *copy = scratch_copy(r->scratch, text, size);
+    int rc;
+
+    if (!t || !copy)
+        return render_fail_memory(r) == 0;
+    if (++r->target_count > r->limits.max_series)
+        return render_fail(r, HTTP_BAD_REQUEST,
+                           "more than %zu targets (graphite.max_series)",
+                           r->limits.max_series) == 0;
+    if (!utf8_is_valid((const uint8_t *)copy, size))
+        return render_fail(r, HTTP_BAD_REQUEST, "a target is not UTF-8") == 0;
+    rc = target_parse(r->scratch, copy, size, &t->target, r->why);
+    for (struct target_node *n = t->target.first; n && rc == 0; n = n->after)
+        if (n->kind == TARGET_CALL)
+            rc = functions_bind(r->scratch, n, r->why);
+    if (rc < 0)
+        return fail_target(r, rc) == 0;
+    if (t->target.root->kind != TARGET_CALL &&
+        t->target.root->kind != TARGET_PATH)
+        return render_fail(r, HTTP_BAD_REQUEST,
+                           "a target is a path or a call of a function") == 0;
+    if (add_leaves(r, t, t->target.root, 0) < 0)
+        return false;
+    reverse_leaves(t);
+    *r->targets_end = t;
+    r->targets_end = &t->next;
+    return true;
+}
+
+void
+render_start(struct render *r)
+{
+    r->targets = NULL;
+    r->targets_end = &r->targets;
+    r->target_count = 0;
+    r->phase = RENDER_SEARCH;
+    r->series = 0;
+    r->target = NULL;
+    r->leaf = NULL;
+    r->has_begun = false;
+}
+
+/* ---- phases ------------------------------------------------------------- */
+
+/* The next leaf of any target; NULL: there are no more. */
+static struct render_leaf *
+next_leaf(struct render *r)
+{
+    if (r->leaf)
+        r->leaf = r->leaf->next;
+    while (!r->leaf) {
+        r->target = r->target ? r->target->next : r->targets;
+        if (!r->target)
+            return NULL;
+        r->leaf = r->target->leaves;
+    }
+    return r->leaf;
+}
+
+static void
+enter_phase(struct render *r, enum render_phase phase)
+{
+    r->phase = phase;
+    r->target = NULL;
+    r->leaf = NULL;
+    r->grid = NULL;
+    r->found = NULL;
+    r->read = 0;
+    r->has_begun = false;
+}
+
+static size_t
+count_paths(const struct path_found *f)
+{
+    size_t count = 0;
+
+    for (; f; f = f->next)
+        count += !f->next || f->path.size != f->next->path.size ||
+                 memcmp(f->path.at, f->next->path.at, f->path.size) != 0;
+    return count;
+}
+
+static int
+search_step(struct render *r, uint64_t until_ns)
+{
+    struct path_search *s = r->search;
+    int rc;
+
+    if (!r->has_begun && !next_leaf(r)) {
+        enter_phase(r, RENDER_GRID);
+        return 0;
+    }
+    if (r->leaf->is_top) {
+        r->entered(r->ctx, r->leaf->found->keyspace,
+                   r->leaf->found->keyspace_size);
+        return 0;
+    }
+    if (!r->has_begun) {
+        s->pattern = &r->leaf->pattern;
+        s->only_leaves = true;
+        s->max = r->limits.max_series - r->series;
+        s->entered = r->entered;
+        s->ctx = r->ctx;
+        path_search_start(s);
+        r->has_begun = true;
+    }
+    rc = path_search_step(s, until_ns);
+    if (rc == -ENOMEM)
+        return render_fail_memory(r);
+    if (rc == -E2BIG)
+        return render_fail(r, HTTP_BAD_REQUEST,
+                           "more than %zu series: give a narrower path "
+                           "(graphite.max_series)",
+                           r->limits.max_series);
+    if (rc < 0)
+        return render_fail_keyspace(r, s->keyspace.bytes, s->keyspace.size, rc);
+    if (rc == 1) {
+        r->leaf->found = s->found;
+        r->leaf->count = count_paths(s->found);
+        r->series += s->count;
+        r->has_begun = false;
+    }
+    return 0;
+}
+
+static int
+grid_step(struct render *r)
+{
+    int rc = r->grid ? render_grid_step(r) : 1;
+
+    if (rc != 1)
+        return rc;
+    if (r->grid)
+        r->grid = r->grid->next;
+    while (!r->grid) {
+        r->target = r->target ? r->target->next : r->targets;
+        if (!r->target) {
+            enter_phase(r, RENDER_TOP);
+            return 0;
+        }
+        r->grid = r->target->grids;
+    }
+    r->choice = (struct render_choice){.best = 0};
+    return 0;
+}
+
+/* Refuses more points than there may be, before any is read. */
+static int
+check_points(struct render *r)
+{
+    size_t points = 0;
+
+    while (next_leaf(r))
+        points += r->leaf->count * r->leaf->grid->count;
+    if (points <= r->limits.max_points)
+        return 0;
+    return render_fail(r, HTTP_BAD_REQUEST,
+                       "%zu points, and %zu are the limit: give a shorter "
+                       "time, fewer series or maxDataPoints "
+                       "(graphite.max_points)",
+                       points, r->limits.max_points);
+}
+
+static int
+top_step(struct render *r, uint64_t until_ns)
+{
+    int rc = r->leaf && r->leaf->is_top ? render_top_step(r, until_ns) : 1;
+
+    if (rc != 1)
+        return rc;
+    r->has_begun = false;
+    if (next_leaf(r))
+        return 0;
+    rc = check_points(r);
+    enter_phase(r, RENDER_READ);
+    return rc;
+}
+
+static int
+read_step(struct render *r, uint64_t until_ns)
+{
+    const int rc = r->leaf ? render_read_step(r, until_ns) : 1;
+
+    if (rc != 1)
+        return rc;
+    if (r->leaf && r->leaf->is_top)
+        functions_call(r->leaf->node)->list = r->leaf->list;
+    r->found = NULL;
+    r->has_begun = false;
+    if (next_leaf(r))
+        r->found = r->leaf->found;
+    else
+        enter_phase(r, RENDER_COMPUTE);
+    return 0;
+}
+
+/* Computes one series of a call. */
+static int
+compute_step(struct render *r)
+{
+    struct target_node *node = r->node;
+    int rc = 1;
+
+    if (!r->target) {
+        r->target = r->targets;
+        r->node = r->target ? r->target->target.first : NULL;
+        if (!r->target)
+            enter_phase(r, RENDER_WRITE);
+        return 0;
+    }
+    if (node->kind == TARGET_CALL && !r->has_begun) {
+        rc = functions_start(node, &r->times);
+        r->has_begun = rc == 0;
+    } else if (node->kind == TARGET_CALL)
+        rc = functions_step(node, r->why);
+    if (rc < 0)
+        return fail_target(r, rc);
+    if (rc == 0)
+        return 0;
+    r->has_begun = false;
+    r->node = node->after;
+    if (r->node)
+        return 0;
+    r->target = r->target->next;
+    r->node = r->target ? r->target->target.first : NULL;
+    if (!r->target)
+        enter_phase(r, RENDER_WRITE);
+    return 0;
+}
+
+static int
+take_step(struct render *r, uint64_t until_ns)
+{
+    switch (r->phase) {
+    case RENDER_SEARCH:
+        return search_step(r, until_ns);
+    case RENDER_GRID:
+        return grid_step(r);
+    case RENDER_TOP:
+        return top_step(r, until_ns);
+    case RENDER_READ:
+        return read_step(r, until_ns);
+    case RENDER_COMPUTE:
+        return compute_step(r);
+    case RENDER_WRITE:
+        if (render_write_step(r, until_ns) == 1)
+            enter_phase(r, RENDER_DONE);
+        return r->phase == RENDER_WRITE && r->status != HTTP_OK ? -1 : 0;
+    case RENDER_DONE:
+        break;
+    }
+    return 0;
+}
+
+int
+render_step(struct render *r, uint64_t until_ns)
+{
+    r->status = HTTP_OK;
+    do {
+        if (take_step(r, until_ns) < 0)
+            return -1;
+        if (r->phase == RENDER_DONE)
+            return 1;
+    } while (clock_ns() < until_ns);
+    return 0;
+}
+
+void
+render_stop(struct render *r)
+{
+    path_search_stop(r->search);
+}

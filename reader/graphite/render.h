@@ -1,0 +1,159 @@
+/* reader/graphite/render.h - a request for points: what it needs, step by step.
+ *
+ *     search    the paths that match           path_search.h
+ *     grid      the step of the points         render_grid.c
+ *     top       the keys of topKeys
+ *     read      the points, at that step
+ *     compute   the functions                  functions.h
+ *     write     the answer
+ *
+ * A point is the sum of the increments of its step, read at that step: nothing
+ * is consolidated afterwards, so sums are exact.  The step is the finest of
+ * the history that reaches back to the first point, or a multiple of it with
+ * which there are at most max_data_points.
+ *
+ * Everything proceeds in steps between turns of the loop, each of its own
+ * snapshot.
+ *
+ * Ownership: the caller's; all memory is of the scratch.  The store is
+ * borrowed.  One thread.
+ */
+#ifndef COUNTD_READER_GRAPHITE_RENDER_H
+#define COUNTD_READER_GRAPHITE_RENDER_H
+
+#include "common/net/http.h"
+#include "reader/graphite/chunks.h"
+#include "reader/graphite/functions.h"
+#include "reader/graphite/path_search.h"
+
+struct render_limits {
+    size_t max_series, max_points;
+    size_t max_bytes; /* of the answer */
+};
+
+/* Points at multiples of a step, from < t <= until. */
+struct render_grid {
+    int64_t interval; /* that the step divides, seconds; 0: any does */
+    int64_t step, first, last;
+    size_t count;
+    struct render_grid *next;
+};
+
+/* A path of a target, or topKeys. */
+struct render_leaf {
+    struct series_list list; /* first: what was read */
+    struct target_node *node;
+    bool is_top;
+    struct pattern pattern;
+    struct path_found *found; /* sorted by path */
+    size_t count;             /* paths in it */
+    struct render_grid *grid;
+    struct render_leaf *next;
+};
+
+struct render_target {
+    struct target target;
+    struct render_leaf *leaves;
+    struct render_grid *grids;
+    struct render_target *next;
+};
+
+/* How the step of a grid is found. */
+struct render_choice {
+    bool is_free;             /* the interval need not be divided any more */
+    unsigned candidate;       /* number of the step tried */
+    struct render_leaf *leaf; /* whose keyspace is looked at next */
+    struct path_found *at;
+    bool has_begun, is_bad;
+    uint32_t since; /* the latest of all keyspaces, minutes */
+    int64_t best;   /* minutes; 0: none yet */
+    uint32_t best_since;
+    bool is_best_enough; /* it reaches back */
+};
+
+enum render_phase {
+    RENDER_SEARCH,
+    RENDER_GRID,
+    RENDER_TOP,
+    RENDER_READ,
+    RENDER_COMPUTE,
+    RENDER_WRITE,
+    RENDER_DONE
+};
+
+struct render {
+    struct store *store;
+    struct scratch *scratch;
+    struct path_search *search;
+    struct render_limits limits;
+    /* Called before anything of a keyspace is read. */
+    void (*entered)(void *ctx, const uint8_t *keyspace, size_t size);
+    void *ctx;
+    int64_t now;
+    struct function_times times;
+    int64_t max_data_points; /* 0: any number */
+    struct render_target *targets, **targets_end;
+    size_t target_count;
+
+    enum render_phase phase;
+    size_t series;                /* found so far */
+    struct render_target *target; /* where the phase is */
+    struct render_leaf *leaf;
+    struct render_grid *grid;
+    struct render_choice choice;
+    bool has_begun; /* the search, or the query */
+    struct path_found *found;
+    size_t read; /* points of the series that is read */
+    struct store_history_query query;
+    struct store_bucket buckets[STORE_BUCKETS_MAX];
+    struct store_top top[FUNCTIONS_TOP_MAX];
+    uint8_t top_keyspace[STORE_NAME_MAX];
+    struct target_node *node;
+    size_t written; /* series of the target, and points of the series */
+    size_t points;
+    struct chunks *answer; /* the caller's */
+
+    enum http_status status; /* of a failure */
+    char why[TARGET_WHY_SIZE];
+};
+
+/* Begins a request without targets: the members before `targets` are set. */
+void render_start(struct render *r);
+
+/* Adds a target of `size` bytes, and checks it.  False: `status` and `why` say
+ * what is wrong. */
+bool render_add_target(struct render *r, const char *text, size_t size);
+
+/* Goes on until about until_ns (clock_ns()).  What the store keeps goes with
+ * the next store_read_end().  1: the answer is made; 0: there is more to do;
+ * below 0: `status` and `why` say why there is none. */
+int render_step(struct render *r, uint64_t until_ns);
+
+/* Gives up what was begun. */
+void render_stop(struct render *r);
+
+/* ---- for the parts of render.c ------------------------------------------ */
+
+/* Returns -1 after setting `status` and `why`. */
+int render_fail(struct render *r, enum http_status status, const char *format,
+                ...) __attribute__((format(printf, 3, 4)));
+
+/* The same for a keyspace that cannot be read, and for memory. */
+int render_fail_keyspace(struct render *r, const uint8_t *name, size_t size,
+                         int error);
+int render_fail_memory(struct render *r);
+
+/* Chooses the step of r->grid, looking at one keyspace.  1: it is chosen; 0:
+ * there is more to do; below 0: as render_step(). */
+int render_grid_step(struct render *r);
+
+/* Reads more of the series of r->leaf; as render_grid_step(). */
+int render_read_step(struct render *r, uint64_t until_ns);
+
+/* Finds the keys of r->leaf, which is topKeys; as render_grid_step(). */
+int render_top_step(struct render *r, uint64_t until_ns);
+
+/* Writes more of the answer; as render_grid_step(). */
+int render_write_step(struct render *r, uint64_t until_ns);
+
+#endif

@@ -1,0 +1,178 @@
+/* reader/graphite/render_grid.c - the step of points; see render.h.
+ *
+ * Steps are tried from the finest on.  A step is good if the history of every
+ * keyspace has one that divides it, and enough if nothing is missing since the
+ * first point; if none is, that from which least is missing is chosen.  Under
+ * summarize() steps that divide its interval come first, so that each interval
+ * is the sum of whole steps. */
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "reader/graphite/render.h"
+
+#define DAY       INT64_C(1440) /* minutes */
+#define TRIES_MAX 400           /* multiples of days */
+
+/* Minutes; then come multiples of days. */
+static const int64_t steps[] = {1,  2,   3,   5,   10,  15,  20, 30,
+                                60, 120, 180, 240, 360, 480, 720};
+
+#define STEPS (sizeof steps / sizeof steps[0])
+
+static void
+set_step(const struct render *r, struct render_grid *g, int64_t minutes)
+{
+    assert(minutes > 0);
+    g->step = minutes * 60;
+    g->first = (r->times.from / g->step + 1) * g->step;
+    g->last = r->times.until / g->step * g->step;
+    g->count =
+        g->last < g->first ? 0 : (size_t)((g->last - g->first) / g->step) + 1;
+}
+
+/* The step that is tried, minutes; 0: there are no more. */
+static int64_t
+candidate_step(const struct render *r)
+{
+    const struct render_choice *c = &r->choice;
+    int64_t days = 1;
+
+    if (c->candidate < STEPS)
+        return steps[c->candidate];
+    if (c->candidate >= STEPS + (c->is_free ? TRIES_MAX : 1))
+        return 0;
+    if (c->is_free && r->max_data_points > 0)
+        days =
+            (r->times.until - r->times.from) / (DAY * 60) / r->max_data_points;
+    days = days < 1 ? 1 : days;
+    return (days + (int64_t)(c->candidate - STEPS)) * DAY;
+}
+
+static bool
+is_few(const struct render *r, const struct render_grid *g)
+{
+    return r->max_data_points == 0 || g->count <= (uint64_t)r->max_data_points;
+}
+
+/* Whether a step may be tried at all. */
+static bool
+can_try(struct render *r, int64_t minutes)
+{
+    struct render_grid *g = r->grid;
+
+    set_step(r, g, minutes);
+    if ((g->last + g->step) / 60 >= UINT32_MAX)
+        return false;
+    return r->choice.is_free ? is_few(r, g) : g->interval % g->step == 0;
+}
+
+/* The next keyspace of the grid; NULL: all have been looked at. */
+static const struct path_found *
+next_keyspace(struct render *r)
+{
+    struct render_choice *c = &r->choice;
+    const struct path_found *before = c->at;
+
+    if (!c->has_begun) {
+        c->has_begun = true;
+        c->leaf = r->target->leaves;
+        c->at = c->leaf ? c->leaf->found : NULL;
+        c->since = 0;
+        c->is_bad = false;
+        before = NULL;
+    } else if (c->at)
+        c->at = c->at->next;
+    for (; c->leaf; c->at = c->leaf ? c->leaf->found : NULL) {
+        for (; c->leaf->grid == r->grid && c->at; c->at = c->at->next)
+            if (!before || c->at->keyspace_size != before->keyspace_size ||
+                memcmp(c->at->keyspace, before->keyspace,
+                       before->keyspace_size) != 0)
+                return c->at;
+        c->leaf = c->leaf->next;
+    }
+    return NULL;
+}
+
+/* Looks at whether the history of a keyspace has the step, and since when. */
+static int
+look_at_keyspace(struct render *r, const struct path_found *k, int64_t minutes)
+{
+    struct render_choice *c = &r->choice;
+    struct store_history_query q = {
+        .op = STORE_HISTORY_TOP,
+        .name = k->keyspace,
+        .name_size = k->keyspace_size,
+        .from = (uint32_t)(r->grid->first / 60),
+        .to = (uint32_t)(r->grid->first / 60 + minutes)};
+    const int rc = store_history(r->store, &q, 0);
+
+    if (rc == -EINVAL)
+        c->is_bad = true;
+    else if (rc == 0 && q.since > c->since)
+        c->since = q.since;
+    else if (rc < 0 && rc != -ENOENT && rc != -ENODATA)
+        return render_fail_keyspace(r, k->keyspace, k->keyspace_size, rc);
+    return 0;
+}
+
+/* All keyspaces have been looked at.  True: the choice is made. */
+static bool
+judge_step(struct render *r, int64_t minutes)
+{
+    struct render_choice *c = &r->choice;
+    const bool is_enough = (int64_t)c->since * 60 <= r->grid->first;
+
+    if (c->is_bad)
+        return false;
+    if (is_enough ||
+        (!c->is_best_enough && (c->best == 0 || c->since < c->best_since))) {
+        c->best = minutes;
+        c->best_since = c->since;
+        c->is_best_enough = is_enough;
+    }
+    if (!c->is_free) /* else the longest one that divides the interval */
+        return is_enough && is_few(r, r->grid);
+    return is_enough || c->candidate >= STEPS;
+}
+
+/* The next candidate; true: there are none, and the best one is the choice. */
+static int
+next_candidate(struct render *r)
+{
+    struct render_choice *c = &r->choice;
+
+    c->candidate++;
+    c->has_begun = false;
+    if (candidate_step(r) > 0)
+        return 0;
+    if (!c->is_free && !c->is_best_enough) {
+        *c = (struct render_choice){.is_free = true};
+        return 0;
+    }
+    if (c->best == 0)
+        return render_fail(r, HTTP_BAD_REQUEST,
+                           "there is no step that the history of all these "
+                           "keyspaces has");
+    set_step(r, r->grid, c->best);
+    return 1;
+}
+
+int
+render_grid_step(struct render *r)
+{
+    struct render_choice *c = &r->choice;
+    const int64_t minutes = candidate_step(r);
+    const struct path_found *k;
+
+    c->is_free |= r->grid->interval == 0;
+    if (!c->has_begun && !can_try(r, minutes))
+        return next_candidate(r);
+    k = next_keyspace(r);
+    if (k)
+        return look_at_keyspace(r, k, minutes);
+    if (!judge_step(r, minutes))
+        return next_candidate(r);
+    set_step(r, r->grid, c->best);
+    return 1;
+}

@@ -1,0 +1,197 @@
+/* reader/graphite/render_read.c - points, and the keys of topKeys; see
+ * render.h. */
+#include <errno.h>
+#include <string.h>
+
+#include "reader/graphite/render.h"
+
+static int128
+sum_of(const struct store_bucket *b)
+{
+    return (int128)b->sum_high * ((int128)1 << 64) + (int128)b->sum_low;
+}
+
+/* ---- points ------------------------------------------------------------- */
+
+/* The series that the key at r->found belongs to: that of the key before, if
+ * both have the same path. */
+static struct series *
+find_series(struct render *r)
+{
+    struct series_list *list = &r->leaf->list;
+    const struct path_found *f = r->found;
+    const struct render_grid *g = r->leaf->grid;
+    struct series *s;
+
+    if (!list->items)
+        list->items = scratch_take(r->scratch, (r->leaf->count + 1) *
+                                                   sizeof(struct series *));
+    if (!list->items)
+        return NULL;
+    if (list->count > 0) {
+        s = list->items[list->count - 1];
+        if (s->path.size == f->path.size &&
+            memcmp(s->path.at, f->path.at, f->path.size) == 0)
+            return s;
+    }
+    s = series_new(r->scratch, g->count);
+    if (!s)
+        return NULL;
+    s->name = s->path = f->path;
+    s->start = g->first;
+    s->step = g->step;
+    list->items[list->count++] = s;
+    return s;
+}
+
+/* Points that are not after now. */
+static size_t
+count_past(const struct render *r)
+{
+    const struct render_grid *g = r->leaf->grid;
+    const int64_t past =
+        r->now < g->first ? 0 : (r->now - g->first) / g->step + 1;
+
+    return (uint64_t)past < g->count ? (size_t)past : g->count;
+}
+
+static void
+begin_query(struct render *r, size_t count)
+{
+    const struct render_grid *g = r->leaf->grid;
+    const int64_t from = g->first + (int64_t)r->read * g->step;
+
+    if (count > STORE_BUCKETS_MAX)
+        count = STORE_BUCKETS_MAX;
+    r->query = (struct store_history_query){
+        .op = STORE_HISTORY_KEY,
+        .name = r->found->keyspace,
+        .name_size = r->found->keyspace_size,
+        .key = r->found->key,
+        .key_size = r->found->key_size,
+        .from = (uint32_t)(from / 60),
+        .to = (uint32_t)((from + (int64_t)count * g->step) / 60),
+        .step = (uint32_t)(g->step / 60),
+        .buckets = r->buckets};
+}
+
+/* Adds what was read.  A step without increments is 0 where history is
+ * complete, and none where it may not be. */
+static size_t
+add_buckets(struct render *r, struct series *s)
+{
+    const struct store_history_query *q = &r->query;
+    const size_t count = (q->to - q->from) / q->step;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct store_bucket *b = &r->buckets[i];
+        int128 *point = &s->points.whole[r->read + i];
+
+        if (b->any || q->from + i * q->step >= q->since)
+            *point = series_add_whole(*point, sum_of(b));
+    }
+    return count;
+}
+
+int
+render_read_step(struct render *r, uint64_t until_ns)
+{
+    struct series *s;
+    size_t past;
+    int rc;
+
+    if (!r->found)
+        return 1;
+    s = find_series(r);
+    if (!s)
+        return render_fail_memory(r);
+    past = count_past(r);
+    if (!r->has_begun && r->read < past) {
+        begin_query(r, past - r->read);
+        r->has_begun = true;
+    }
+    rc = r->read < past ? store_history(r->store, &r->query, until_ns) : 0;
+    if (rc == -EAGAIN)
+        return 0;
+    r->has_begun = false;
+    if (rc == 0 && r->read < past)
+        r->read += add_buckets(r, s);
+    else if (rc == -ENOENT || rc == -ENODATA || rc == -EINVAL)
+        r->read = past; /* it has no history, or none of such steps */
+    else if (rc < 0)
+        return render_fail_keyspace(r, r->found->keyspace,
+                                    r->found->keyspace_size, rc);
+    if (r->read >= past) {
+        r->found = r->found->next;
+        r->read = 0;
+    }
+    return 0;
+}
+
+/* ---- topKeys ------------------------------------------------------------ */
+
+/* Makes the keys of the top what was found, in their order. */
+static int
+set_found(struct render *r)
+{
+    const struct path_found *keyspace = r->leaf->found;
+    struct path_found *first = NULL, **end = &first;
+
+    for (uint64_t i = 0; i < r->query.rows; i++) {
+        const struct store_top *t = &r->top[i];
+        struct path_found *f = scratch_take(r->scratch, sizeof *f);
+        char path[2 * PATTERN_ESCAPED_MAX + 1];
+        size_t size;
+
+        size =
+            pattern_escape(keyspace->keyspace, keyspace->keyspace_size, path);
+        path[size++] = '.';
+        size += pattern_escape(t->key, t->key_size, path + size);
+        if (!f)
+            return render_fail_memory(r);
+        f->path.at = scratch_copy(r->scratch, path, size);
+        f->path.size = size;
+        f->is_leaf = true;
+        f->keyspace = keyspace->keyspace;
+        f->keyspace_size = keyspace->keyspace_size;
+        f->key = (const uint8_t *)scratch_copy(r->scratch, t->key, t->key_size);
+        f->key_size = t->key_size;
+        if (!f->path.at || !f->key)
+            return render_fail_memory(r);
+        *end = f;
+        end = &f->next;
+    }
+    r->leaf->found = first;
+    r->leaf->count = r->query.rows;
+    return 1;
+}
+
+int
+render_top_step(struct render *r, uint64_t until_ns)
+{
+    const struct render_grid *g = r->leaf->grid;
+    const struct path_found *keyspace = r->leaf->found;
+    int rc;
+
+    if (!r->has_begun) {
+        r->query = (struct store_history_query){
+            .op = STORE_HISTORY_TOP,
+            .name = keyspace->keyspace,
+            .name_size = keyspace->keyspace_size,
+            .from = (uint32_t)(g->first / 60),
+            .to = (uint32_t)((g->first + (int64_t)g->count * g->step) / 60),
+            .top = r->top,
+            .length =
+                (uint64_t)functions_call(r->leaf->node)->values[1]->whole};
+        r->has_begun = true;
+    }
+    rc = store_history(r->store, &r->query, until_ns);
+    if (rc == -EAGAIN)
+        return 0;
+    if (rc == -ENOENT || rc == -ENODATA || rc == -EINVAL)
+        r->query.rows = 0;
+    else if (rc < 0)
+        return render_fail_keyspace(r, keyspace->keyspace,
+                                    keyspace->keyspace_size, rc);
+    return set_found(r);
+}

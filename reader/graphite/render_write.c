@@ -1,0 +1,134 @@
+/* reader/graphite/render_write.c - the answer of /render; see render.h. */
+#include <errno.h>
+
+#include "common/base/clock.h"
+#include "reader/graphite/render.h"
+
+#define POINT_MAX    96  /* bytes of a point, with what follows the last one */
+#define POINTS_ATIME 256 /* between looks at the clock */
+
+/* Sees to it that `size` bytes fit.  False: there is no memory, or the answer
+ * is too long. */
+static bool
+make_room(struct render *r, size_t size)
+{
+    const int rc = chunks_reserve(r->answer, size);
+
+    if (rc == -E2BIG)
+        return render_fail(r, HTTP_BAD_REQUEST,
+                           "an answer of more than %zu MiB: give a shorter "
+                           "time, fewer series or maxDataPoints",
+                           r->limits.max_bytes >> 20) == 0;
+    return rc == 0 || render_fail_memory(r) == 0;
+}
+
+static bool
+begin_series(struct render *r, const struct series *s)
+{
+    struct json_writer *w = &r->answer->json;
+
+    /* Each byte of a name may become six. */
+    if (!make_room(r, 6 * (s->name.size + s->path.size) + 128))
+        return false;
+    json_object_begin(w);
+    json_member(w, "target");
+    json_string(w, s->name.at, s->name.size);
+    json_member(w, "tags");
+    json_object_begin(w);
+    json_member(w, "name");
+    json_string(w, s->path.at, s->path.size);
+    json_object_end(w);
+    json_member(w, "datapoints");
+    json_array_begin(w);
+    return true;
+}
+
+static bool
+put_point(struct render *r, const struct series *s, size_t i)
+{
+    struct json_writer *w = &r->answer->json;
+
+    if (!make_room(r, POINT_MAX))
+        return false;
+    json_array_begin(w);
+    if (!series_has(s, i))
+        json_null(w);
+    else if (s->is_real)
+        json_real(w, s->points.real[i]);
+    else
+        json_wide(w, s->points.whole[i]);
+    json_integer(w, series_time(s, i));
+    json_array_end(w);
+    return true;
+}
+
+/* Writes points of a series.  1: all of them; 0: some; -1: it failed. */
+static int
+put_points(struct render *r, const struct series *s, uint64_t until_ns)
+{
+    while (r->points < s->count) {
+        if (!put_point(r, s, r->points++))
+            return -1;
+        if (r->points % POINTS_ATIME == 0 && clock_ns() >= until_ns)
+            return 0;
+    }
+    if (!make_room(r, POINT_MAX))
+        return -1;
+    json_array_end(&r->answer->json);
+    json_object_end(&r->answer->json);
+    return 1;
+}
+
+/* The end of the answer. */
+static int
+end_answer(struct render *r)
+{
+    if (!make_room(r, POINT_MAX))
+        return -1;
+    json_array_end(&r->answer->json);
+    chunks_end(r->answer);
+    return 1;
+}
+
+/* The next target whose series are written. */
+static void
+next_target(struct render *r)
+{
+    r->target = r->target ? r->target->next : r->targets;
+    r->written = r->points = 0;
+    r->has_begun = false;
+}
+
+int
+render_write_step(struct render *r, uint64_t until_ns)
+{
+    const struct series_list *list;
+    int rc;
+
+    if (!r->answer->last) {
+        if (!make_room(r, POINT_MAX))
+            return -1;
+        json_array_begin(&r->answer->json);
+        next_target(r);
+        return 0;
+    }
+    if (!r->target)
+        return end_answer(r);
+    list = r->target->target.root->result;
+    if (r->written == list->count) {
+        next_target(r);
+        return 0;
+    }
+    if (!r->has_begun) {
+        if (!begin_series(r, list->items[r->written]))
+            return -1;
+        r->has_begun = true;
+    }
+    rc = put_points(r, list->items[r->written], until_ns);
+    if (rc == 1) {
+        r->written++;
+        r->points = 0;
+        r->has_begun = false;
+    }
+    return rc < 0 ? -1 : 0;
+}

@@ -1,0 +1,82 @@
+/* reader/graphite/target.h - a target of /render, parsed.
+ *
+ *     alias(sumSeries(web.hits.*, pages.*), "hits")
+ *     web.hits.* | sumSeries() | scale(0.5)
+ *
+ *     expression = primary { "|" call }          x|f(a) is f(x, a)
+ *     primary    = call | path | number | string | "true" | "false"
+ *     call       = name "(" [ argument { "," argument } ] ")"
+ *     argument   = [ name "=" ] expression
+ *     string     = "..." or '...'; a backslash before the quote is left out
+ *
+ * A path is a run of other bytes; commas belong to it between braces.  What
+ * functions there are, and what a path may be, is checked elsewhere.
+ *
+ * Ownership: nodes are pieces of the scratch and point into the text.  Pure.
+ */
+#ifndef COUNTD_READER_GRAPHITE_TARGET_H
+#define COUNTD_READER_GRAPHITE_TARGET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "reader/graphite/scratch.h"
+
+#define TARGET_SIZE_MAX  65536u
+#define TARGET_DEPTH_MAX 32
+#define TARGET_WHY_SIZE  256 /* text of why something is refused, with NUL */
+
+enum target_kind {
+    TARGET_CALL,
+    TARGET_PATH,
+    TARGET_NUMBER,
+    TARGET_STRING,
+    TARGET_BOOL
+};
+
+struct target_text {
+    const char *at;
+    size_t size;
+};
+
+struct target_node {
+    enum target_kind kind;
+    unsigned height;            /* 1, or more than that of each argument */
+    struct target_text source;  /* as it is written */
+    struct target_text text;    /* of a call its name; path; string */
+    struct target_text keyword; /* of an argument; size 0: none */
+    double number;
+    int64_t whole; /* of a number with is_whole */
+    bool is_whole; /* a number without point and exponent, in 64 bits */
+    bool truth;
+    unsigned arg_count;
+    struct target_node *args;  /* the first argument of a call */
+    struct target_node *next;  /* the next argument of the same call */
+    struct target_node *after; /* the node that is evaluated next: all
+                                  arguments come before their call */
+    void *result;              /* the evaluator's */
+};
+
+struct target {
+    struct target_node *root;  /* also the last to be evaluated */
+    struct target_node *first; /* to be evaluated */
+};
+
+/* Parses the `size` bytes of a target, which are valid UTF-8.
+ *   -EINVAL  `why` says what is wrong
+ *   -ENOMEM  the scratch is used up */
+int target_parse(struct scratch *scratch, const char *text, size_t size,
+                 struct target *out, char why[TARGET_WHY_SIZE]);
+
+static inline bool
+target_text_is(struct target_text text, const char *what)
+{
+    size_t i = 0;
+
+    while (i < text.size && what[i] != '\0' && text.at[i] == what[i])
+        i++;
+    return i == text.size && what[i] == '\0';
+}
+
+#endif

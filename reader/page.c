@@ -1,0 +1,112 @@
+/* reader/page.c - see page.h. */
+#include "reader/page.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "common/base/bytes.h"
+
+/* Of page_data.S: the packed page, and its policy with a NUL. */
+extern const uint8_t page_packed[], page_packed_end[];
+extern const char page_policy[];
+
+static size_t
+packed_size(void)
+{
+    return (uintptr_t)page_packed_end - (uintptr_t)page_packed;
+}
+
+/* The header lines beside the type; PACKED_LINE belongs to packed answers. */
+#define PACKED_LINE "Content-Encoding: gzip\r\n"
+
+static const char *
+put_headers(struct page *p, bool is_packed)
+{
+    const int n =
+        snprintf(p->more, sizeof p->more,
+                 "%sETag: %s\r\n"
+                 "Vary: Accept-Encoding\r\n"
+                 "Content-Security-Policy: %s\r\n"
+                 "Cross-Origin-Resource-Policy: same-origin\r\n"
+                 "Referrer-Policy: no-referrer\r\n",
+                 is_packed ? PACKED_LINE : "", p->version, page_policy);
+
+    assert(n > 0 && (size_t)n < sizeof p->more);
+    return p->more;
+}
+
+static enum conn_next
+answer_page(struct http_call *x)
+{
+    struct page *p = x->ctx;
+    const bool is_packed = http_takes_gzip(x->request);
+    const size_t size = is_packed ? packed_size() : p->size;
+    uint8_t *body;
+
+    x->cache = "no-cache";
+    if (http_has_version(x->request, p->version)) {
+        x->more = put_headers(p, false);
+        return http_body(x, 0) ? http_end(x, HTTP_NOT_MODIFIED, 0) : CONN_FULL;
+    }
+    x->type = "text/html; charset=utf-8";
+    x->more = put_headers(p, is_packed);
+    body = http_body(x, size);
+    if (!body)
+        return CONN_FULL;
+    memcpy(body, is_packed ? page_packed : p->html, size);
+    return http_end(x, HTTP_OK, size);
+}
+
+const struct http_route page_routes[] = {
+    {"/", "*", HTTP_GET | HTTP_HEAD, answer_page, HTTP_IS_PUBLIC, NULL},
+};
+const size_t page_route_count = sizeof page_routes / sizeof page_routes[0];
+
+/* Unpacks the page into p->html, which has PAGE_SIZE_MAX bytes. */
+static int
+unpack_page(struct page *p)
+{
+    z_stream z = {.next_in = (uint8_t *)(uintptr_t)page_packed,
+                  .avail_in = (uInt)packed_size(),
+                  .next_out = p->html,
+                  .avail_out = (uInt)PAGE_SIZE_MAX};
+    int rc;
+
+    if (inflateInit2(&z, 15 + 16) != Z_OK)
+        return -ENOMEM;
+    rc = inflate(&z, Z_FINISH);
+    p->size = z.total_out;
+    (void)inflateEnd(&z);
+    assert(rc == Z_STREAM_END || rc == Z_MEM_ERROR); /* it is our own page */
+    return rc == Z_STREAM_END ? 0 : -ENOMEM;
+}
+
+int
+page_open(struct page *p)
+{
+    int rc;
+
+    p->html = malloc(PAGE_SIZE_MAX);
+    if (!p->html)
+        return -ENOMEM;
+    rc = unpack_page(p);
+    if (rc < 0) {
+        page_close(p);
+        return rc;
+    }
+    /* Gzip's checksum of the page stands before its size, at the end. */
+    (void)snprintf(p->version, sizeof p->version, "W/\"%08lx\"",
+                   (unsigned long)get_le32(page_packed + packed_size() - 8));
+    return 0;
+}
+
+void
+page_close(struct page *p)
+{
+    free(p->html);
+    p->html = NULL;
+}

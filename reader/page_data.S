@@ -1,0 +1,13 @@
+/* reader/page_data.S - the page as gzip packed it, and its policy; see page.c.
+ * The Makefile makes both files from page.html. */
+        .section .rodata
+        .global page_packed
+page_packed:
+        .incbin PAGE_PACKED
+        .global page_packed_end
+page_packed_end:
+        .global page_policy
+page_policy:
+        .incbin PAGE_POLICY
+        .byte 0
+        .section .note.GNU-stack, "", %progbits

@@ -1,0 +1,244 @@
+/* reader/read_keyspaces.c - the list of keyspaces: see read_questions.h;
+ * read_keyspaces_next(), then read_keyspaces().
+ *
+ * It is made in steps: first the names with their numbers of keys, as the range
+ * port lists them, then total and size of each, for as long as a step may take.
+ * No turn of the loop opens many keyspaces. */
+#include "reader/read_questions.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "common/base/clock.h"
+
+static const struct table_column columns[] = {
+    {"keys", "keys", true},  {"total", "total", true},
+    {"size", "size", true},  {"keyspace", "keyspace", false},
+    {"file", "file", false},
+};
+
+static struct read_reply
+reply_of(const struct answer_list *list)
+{
+    return (struct read_reply){
+        .rows = list->count, .at = list->rows, .end = list->rows + list->size};
+}
+
+static void
+file_name(const struct read_row *row, char file[READ_FILE_SIZE])
+{
+    char base[NAME_FILE_SIZE];
+
+    name_to_file(row->key, row->key_size, base);
+    (void)snprintf(file, READ_FILE_SIZE, "%s.mdb", base);
+}
+
+/* ---- what is read of each ------------------------------------------------ */
+
+/* The total, unless the keyspace cannot be read or has gone. */
+static void
+read_total(struct read_asked *a, struct read_listed *l)
+{
+    const struct query q = {.op = QUERY_TOTAL,
+                            .keyspace = l->row.key,
+                            .keyspace_size = l->row.key_size,
+                            .length = 1};
+    struct read_reply reply;
+    struct read_row total;
+
+    l->has_total = read_ask(a, &q, &reply) && read_reply_row(&reply, &total);
+    l->total = l->has_total ? total.count : 0;
+}
+
+/* Blocks, not length: a file may have holes. */
+static void
+read_size(const struct read_asked *a, struct read_listed *l)
+{
+    char file[READ_FILE_SIZE];
+    struct stat st;
+
+    file_name(&l->row, file);
+    l->has_file =
+        fstatat(a->http->dir->keyspace_fd, file, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    l->size = l->has_file ? (int64_t)st.st_blocks * 512 : 0;
+}
+
+/* Goes on where the last step ended; true when all have been read. */
+static bool
+read_some(struct read_asked *a)
+{
+    const uint64_t until_ns = clock_ns() + (uint64_t)ANSWER_STEP_MS * 1000000;
+
+    while (a->done < a->count) {
+        struct read_listed *l = &a->http->listed[a->done++];
+
+        read_total(a, l);
+        read_size(a, l);
+        if (clock_ns() >= until_ns)
+            break;
+    }
+    return a->done == a->count;
+}
+
+static void
+take_names(struct read_asked *a)
+{
+    const struct answer_list *list = &a->http->steps.list;
+    struct read_reply reply = reply_of(list);
+
+    a->done = 0;
+    for (a->count = 0; a->count < READ_LISTED_MAX &&
+                       read_reply_row(&reply, &a->http->listed[a->count].row);
+         a->count++)
+        a->http->listed[a->count].index = a->count;
+}
+
+static bool
+is_by_name(const struct read_asked *a)
+{
+    return a->params.sort == SORT_NAME;
+}
+
+/* Whether the list is longer than one that is sorted may be. */
+static bool
+is_too_long(const struct read_asked *a)
+{
+    return !is_by_name(a) && a->http->steps.list.has_more;
+}
+
+enum read_next
+read_keyspaces_next(struct read_asked *a, struct query *q)
+{
+    const struct answer_list *list = &a->http->steps.list;
+
+    if (a->phase == 0) {
+        a->phase = 1;
+        *q = (struct query){.op = QUERY_KEYSPACES,
+                            .keyspace = a->params.after.bytes,
+                            .keyspace_size = (uint16_t)a->params.after.size,
+                            .length =
+                                is_by_name(a) ? a->params.n : QUERY_ROWS_MAX};
+        return READ_ASK;
+    }
+    if (list->error < 0 || is_too_long(a))
+        return READ_READY;
+    if (a->phase == 1)
+        take_names(a);
+    a->phase = 2;
+    return read_some(a) ? READ_READY : READ_AGAIN;
+}
+
+/* ---- the answer ---------------------------------------------------------- */
+
+static int
+compare_numbers(bool has_a, int64_t a, bool has_b, int64_t b)
+{
+    if (has_a != has_b)
+        return has_a ? -1 : 1;
+    return a == b ? 0 : a > b ? -1 : 1;
+}
+
+static int
+compare_names(const struct read_listed *a, const struct read_listed *b)
+{
+    return a->index < b->index ? -1 : 1;
+}
+
+/* The largest first, what is not known last, ties by name. */
+static int
+compare_keys(const void *x, const void *y)
+{
+    const struct read_listed *a = x, *b = y;
+    const int d = compare_numbers(a->row.count >= 0, a->row.count,
+                                  b->row.count >= 0, b->row.count);
+
+    return d != 0 ? d : compare_names(a, b);
+}
+
+static int
+compare_totals(const void *x, const void *y)
+{
+    const struct read_listed *a = x, *b = y;
+    const int d =
+        compare_numbers(a->has_total, a->total, b->has_total, b->total);
+
+    return d != 0 ? d : compare_names(a, b);
+}
+
+static int
+compare_sizes(const void *x, const void *y)
+{
+    const struct read_listed *a = x, *b = y;
+    const int d = compare_numbers(a->has_file, a->size, b->has_file, b->size);
+
+    return d != 0 ? d : compare_names(a, b);
+}
+
+static void
+sort_listed(struct read_asked *a)
+{
+    static int (*const orders[])(const void *,
+                                 const void *) = {[SORT_KEYS] = compare_keys,
+                                                  [SORT_TOTAL] = compare_totals,
+                                                  [SORT_SIZE] = compare_sizes};
+
+    if (!is_by_name(a))
+        qsort(a->http->listed, a->count, sizeof *a->http->listed,
+              orders[a->params.sort]);
+}
+
+static void
+put_listed(struct read_asked *a, const struct read_listed *l)
+{
+    char file[READ_FILE_SIZE];
+    const struct cell cells[] = {
+        l->row.count < 0 ? cell_none() : cell_number(l->row.count),
+        l->has_total ? cell_number(l->total) : cell_none(),
+        l->has_file ? cell_number(l->size) : cell_none(),
+        cell_name(l->row.key, l->row.key_size),
+        l->has_file ? (file_name(&l->row, file), cell_text(file)) : cell_none(),
+    };
+
+    table_row(&a->table, cells);
+}
+
+static void
+set_next_name(struct read_asked *a)
+{
+    const struct read_row *last;
+
+    if (!is_by_name(a) || !a->http->steps.list.has_more || a->count == 0)
+        return;
+    last = &a->http->listed[a->count - 1].row;
+    a->next_page.is_there = true;
+    a->next_page.has_offset = false;
+    a->next_page.after.size = last->key_size;
+    memcpy(a->next_page.after.bytes, last->key, last->key_size);
+}
+
+const struct read_problem *
+read_keyspaces(struct read_asked *a)
+{
+    static const struct read_problem too_long = {
+        HTTP_BAD_REQUEST, "too-many-keyspaces",
+        "more than 4096 keyspaces are listed by name only; leave out sort"};
+    const struct answer_list *list = &a->http->steps.list;
+
+    if (list->error < 0)
+        return &read_unreadable;
+    if (is_too_long(a))
+        return &too_long;
+    a->as_of_ms = list->as_of_ms;
+    sort_listed(a);
+    table_next_rows(&a->table, "rows", columns, 5);
+    for (size_t i = 0; i < a->count && (int64_t)i < a->params.n; i++)
+        put_listed(a, &a->http->listed[i]);
+    table_rows_end(&a->table);
+    table_fact(&a->table, "as_of_ms", cell_number(a->as_of_ms));
+    table_end(&a->table);
+    set_next_name(a);
+    return NULL;
+}

@@ -1,0 +1,170 @@
+/* reader/read_state.c - questions about the state of the data directory:
+ * processes, held records, commit logs; see read_questions.h.
+ *
+ * The logs are read in steps, a file or a few in each turn of the loop. */
+#include "reader/read_questions.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+#include "common/log/log_table.h"
+#include "common/store/held_table.h"
+
+#define ROWS_MAX QUERY_ROWS_MAX
+
+/* ---- processes ---------------------------------------------------------- */
+
+static void
+put_fact(void *ctx, const char *key, struct cell value)
+{
+    table_fact(ctx, key, value);
+}
+
+static void
+put_figure(void *ctx, const struct cell *cells)
+{
+    table_row(ctx, cells);
+}
+
+bool
+read_board(struct read_http *h)
+{
+    return overview_read(&h->overview) == 0;
+}
+
+const struct read_problem *
+read_status(struct read_asked *a)
+{
+    static const struct read_problem no_board = {
+        HTTP_UNAVAILABLE, "no-board",
+        "no countd-write has run on this data directory"};
+    const struct overview_sink sink = {put_fact, put_figure, &a->table};
+
+    if (!read_board(a->http))
+        return &no_board;
+    table_next_rows(&a->table, "rows", overview_columns, OVERVIEW_COLUMNS);
+    (void)overview_report(&a->http->overview, &sink); /* a fact says it */
+    table_rows_end(&a->table);
+    table_end(&a->table);
+    return NULL;
+}
+
+/* ---- held records -------------------------------------------------------- */
+
+struct held_rows {
+    struct read_asked *a;
+    size_t count;
+};
+
+static int
+put_held(void *ctx, const struct held_summary *s)
+{
+    struct held_rows *rows = ctx;
+    char why[HELD_WHY_SIZE];
+    struct cell cells[HELD_COLUMNS];
+
+    if (rows->count++ == ROWS_MAX)
+        return 1;
+    held_cells(s, &rows->a->http->held_limits, why, cells);
+    table_row(&rows->a->table, cells);
+    return 0;
+}
+
+const struct read_problem *
+read_held(struct read_asked *a)
+{
+    static const struct read_problem
+        unreadable = {HTTP_INTERNAL_ERROR, "unreadable",
+                      "held records cannot be read; the log of countd-read "
+                      "says why"},
+        too_many = {HTTP_UNAVAILABLE, "too-many-keyspaces",
+                    "records of more than 4096 keyspaces are held; countd held "
+                    "lists them"};
+    struct held *held = as_of_held(a->http->answer->fresh);
+    struct held_rows rows = {.a = a};
+
+    if (!held)
+        return &unreadable;
+    table_next_rows(&a->table, "rows", held_columns, HELD_COLUMNS);
+    if (held_each(held, put_held, &rows) != 0)
+        return &too_many;
+    table_rows_end(&a->table);
+    table_end(&a->table);
+    return NULL;
+}
+
+/* ---- logs ---------------------------------------------------------------- */
+
+void
+read_logs_free(struct read_logs *l)
+{
+    logfile_list_free(&l->list);
+    free(l->rows);
+    *l = (struct read_logs){.rows = NULL};
+}
+
+/* Reads the names; the error is what read_logs() reports. */
+static void
+list_logs(struct read_asked *a)
+{
+    struct read_logs *l = &a->http->logs;
+
+    read_logs_free(l);
+    l->error = logfile_list_read(&l->list, a->http->dir->log_fd);
+    if (l->error < 0 || l->list.count == 0 || l->list.count > ROWS_MAX)
+        return;
+    l->rows = calloc(l->list.count, sizeof *l->rows);
+    l->error = l->rows ? 0 : -ENOMEM;
+}
+
+enum read_next
+read_logs_next(struct read_asked *a, struct query *q)
+{
+    const uint64_t until_ns = clock_ns() + (uint64_t)ANSWER_STEP_MS * 1000000;
+    struct read_logs *l = &a->http->logs;
+
+    (void)q; /* nothing is asked of the store */
+    if (a->phase++ == 0) {
+        list_logs(a);
+        a->done = 0;
+    }
+    if (!l->rows)
+        return READ_READY;
+    while (a->done < l->list.count) {
+        log_row_read(a->http->dir->log_fd, &l->list.files[a->done],
+                     clock_unix_ms(), &l->rows[a->done]);
+        a->done++;
+        if (clock_ns() >= until_ns)
+            break;
+    }
+    return a->done < l->list.count ? READ_AGAIN : READ_READY;
+}
+
+const struct read_problem *
+read_logs(struct read_asked *a)
+{
+    static const struct read_problem
+        unreadable = {HTTP_INTERNAL_ERROR, "unreadable",
+                      "the folder log cannot be read; the log of countd-read "
+                      "says why"},
+        too_many = {HTTP_UNAVAILABLE, "too-many-logs",
+                    "log has more than 4096 files; countd log list shows them"};
+    static struct diag_repeat failures;
+    const struct read_logs *l = &a->http->logs;
+
+    if (l->error < 0) {
+        diag_repeating(&failures, DIAG_ERROR, "cannot read log: %s",
+                       diag_text(l->error));
+        return &unreadable;
+    }
+    if (l->list.count > ROWS_MAX)
+        return &too_many;
+    table_next_rows(&a->table, "rows", log_columns, LOG_COLUMNS);
+    for (size_t i = 0; i < l->list.count; i++)
+        table_row(&a->table, l->rows[i].cells);
+    table_rows_end(&a->table);
+    table_end(&a->table);
+    return NULL;
+}

@@ -1,0 +1,183 @@
+/* tests/bench/bench_graphite.c - what Grafana asks of countd-read.
+ *
+ *   bench_graphite [--quick] [BUILD_DIR]      (or $BUILD)
+ *
+ * A keyspace has 100,000 keys, and 10 of them increments in each minute of the
+ * last 24 hours.  One connection asks, a request at a time; printed are medians
+ * of the times of single requests, smallest and largest.  Prints, judges
+ * nothing. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/setup/datadir.h"
+#include "common/store/lmdb/lmdb_store.h"
+#include "tests/bench/series.h"
+#include "tests/lib/client.h"
+#include "tests/lib/fleet.h"
+
+#define SERIES   10
+#define OTHERS   100000
+#define MINUTES  1440
+#define KEY_SIZE 24
+#define BODY_MAX ((size_t)32 << 20)
+
+static const struct {
+    const char *title, *path;
+} cases[] = {
+    {"10 series, 24 h by minute", "/render?target=web.hits.*&from=-24h"},
+    {"the same, 300 points each",
+     "/render?target=web.hits.*&from=-24h&maxDataPoints=300"},
+    {"their sum",
+     "/render?target=sumSeries(web.hits.*)&from=-24h&maxDataPoints=300"},
+    {"topKeys of 10", "/render?target=topKeys('web',10)&from=-24h"
+                      "&maxDataPoints=300"},
+    {"a constant line", "/render?target=constantLine(1)&from=-24h"},
+    {"nodes below a node", "/metrics/find?query=web.*"},
+    {"1000 nodes of 100,000", "/metrics/find?query=web.page.000*"},
+};
+
+static void
+check(int rc, const char *what)
+{
+    if (rc < 0) {
+        (void)fprintf(stderr, "bench_graphite: %s: %s\n", what, strerror(-rc));
+        exit(111);
+    }
+}
+
+/* ---- the keyspace -------------------------------------------------------- */
+
+static int
+compare_deltas(const void *a, const void *b)
+{
+    const struct store_delta *x = a, *y = b;
+    const int order = memcmp(x->key, y->key, KEY_SIZE);
+
+    return order != 0 ? order
+                      : (x->minute > y->minute) - (x->minute < y->minute);
+}
+
+/* Fills the keyspace as merges would have. */
+static void
+fill(struct store *store)
+{
+    static char keys[SERIES + OTHERS][48];
+    static struct store_delta deltas[SERIES * MINUTES + OTHERS];
+    const uint32_t now = (uint32_t)(clock_unix_ms() / 60000);
+    const struct store_maintenance forever = {.until_ns = UINT64_MAX};
+    struct store_batch batch = {
+        .name = (const uint8_t *)"web", .name_size = 3, .deltas = deltas};
+    struct store_applied applied;
+
+    for (uint32_t i = 0; i < SERIES + OTHERS; i++) {
+        const bool is_series = i < SERIES;
+
+        if (is_series)
+            (void)snprintf(keys[i], sizeof keys[i], "hits.%019u", i);
+        else
+            (void)snprintf(keys[i], sizeof keys[i], "page.%06u.aaaaaaaaaaaa",
+                           i - SERIES);
+        for (uint32_t m = 0; m < (is_series ? MINUTES : 1); m++)
+            deltas[batch.delta_count++] =
+                (struct store_delta){.key = (const uint8_t *)keys[i],
+                                     .key_size = KEY_SIZE,
+                                     .minute = now - m,
+                                     .sum_low = 1000 + m % 97};
+    }
+    qsort(deltas, batch.delta_count, sizeof deltas[0], compare_deltas);
+    check(store_apply(store, &batch, &applied), "apply");
+    while (store_maintain(store, &forever))
+        continue;
+}
+
+static void
+make_keyspace(const struct fleet *f)
+{
+    struct tiers_rules history = {0};
+    struct lmdb_options options = {.keyspace_size = 256,
+                                   .key_size = 256,
+                                   .writable = true,
+                                   .open_max = 8,
+                                   .txn_memory = (size_t)256 << 20,
+                                   .history = &history};
+    struct datadir dir;
+    struct store *store;
+    const char *why;
+
+    check(datadir_open(&dir, f->path, DATADIR_WRITE), "make the directory");
+    options.keyspace_fd = dir.keyspace_fd;
+    check(tiers_rules_set(&history, NULL, "1m:2d,1h:90d,1d:10y", &why),
+          "history");
+    check(lmdb_store_open(&store, &options), "open the store");
+    fill(store);
+    store_close(store);
+    datadir_close(&dir);
+}
+
+/* ---- requests ------------------------------------------------------------ */
+
+/* Asks, and returns the time until the whole answer is there, in us. */
+static double
+ask(int fd, const char *path, size_t *size)
+{
+    static char body[BODY_MAX];
+    const uint64_t begin_ns = clock_ns();
+    char head[4096];
+    const char *length;
+    size_t n = 0;
+
+    n = (size_t)snprintf(head, sizeof head,
+                         "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path);
+    client_send(fd, head, n);
+    n = 0;
+    do {
+        if (client_read(fd, head + n, 1) != 1)
+            check(-EPIPE, "read the answer");
+        head[++n] = '\0';
+    } while (n < 4 || strcmp(head + n - 4, "\r\n\r\n") != 0);
+    length = strstr(head, "Content-length: ");
+    *size = length ? strtoul(length + 16, NULL, 10) : 0;
+    if (strncmp(head, "HTTP/1.1 200", 12) != 0 || *size > BODY_MAX ||
+        client_read(fd, body, *size) != *size)
+        check(-EPROTO, path);
+    return (double)(clock_ns() - begin_ns) / 1e3;
+}
+
+int
+main(int argc, char **argv)
+{
+    size_t rounds = SERIES_MAX;
+    struct fleet f;
+    int fd;
+
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--quick") == 0)
+            rounds = 5;
+        else if (setenv("BUILD", argv[i], 1) < 0)
+            return 111;
+    (void)setvbuf(stdout, NULL, _IOLBF, 0); /* only looks */
+    fleet_init(&f);
+    fleet_option(&f, "read.http=127.0.0.1:0");
+    make_keyspace(&f);
+    fleet_start(&f, FLEET_READ);
+    fd = client_connect(daemon_port(fleet_daemon(&f, FLEET_READ), "read-http"));
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        struct series us = {.count = 0};
+        size_t size = 0;
+
+        (void)ask(fd, cases[c].path, &size);
+        for (size_t round = 0; round < rounds; round++)
+            series_add(&us, ask(fd, cases[c].path, &size));
+        printf("%-28s %8.2f ms  (%.2f to %.2f), %zu bytes\n", cases[c].title,
+               series_median(&us) / 1e3, series_min(&us) / 1e3,
+               series_max(&us) / 1e3, size);
+    }
+    client_close(fd);
+    fleet_fini(&f);
+    return 0;
+}

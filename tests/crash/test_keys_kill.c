@@ -1,0 +1,235 @@
+/* tests/crash/test_keys_kill.c - daemons are killed while clients count over
+ * HTTP with an Idempotency-Key each, and send what was not answered again, to
+ * the next countd-write: in the end all is answered, and counted exactly. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "tests/lib/client.h"
+#include "tests/lib/expect.h"
+#include "tests/lib/random.h"
+#include "tests/lib/service.h"
+
+#define CLIENTS      8
+#define ROUNDS       30
+#define REQUESTS_MAX 20000
+#define LINES_MAX    100
+#define MERGE_MS     30000
+#define LIVES_MS     150 /* of a writer, at most, before it is killed */
+
+struct sender {
+    int fd;      /* -1: its connection broke */
+    int request; /* that it waits for; -1: none */
+    char heard[1024];
+    size_t size;
+};
+
+struct counting {
+    struct fleet *f;
+    struct sender senders[CLIENTS];
+    int count; /* of requests */
+    int lines[REQUESTS_MAX];
+    unsigned replayed;
+    bool ends; /* no new request is sent */
+    struct random random;
+};
+
+static int
+set_up(void **state)
+{
+    struct fleet *f;
+
+    assert_int_equal(service_setup(state), 0);
+    f = *state;
+    fleet_option(f, "counter.enable=off");
+    fleet_option(f, "http.listen=127.0.0.1:0");
+    fleet_option(f, "log.size=128K"); /* 225 slots: they are sealed often */
+    fleet_option(f, "count.wait=30s");
+    return 0;
+}
+
+static void
+send_request(struct counting *c, struct sender *s)
+{
+    char request[320 + LINES_MAX * 24], body[LINES_MAX * 24];
+    size_t size = 0;
+    int n;
+
+    s->size = 0;
+    for (int i = 0; i < c->lines[s->request]; i++)
+        size += (size_t)sprintf(body + size, "http\t%d\n", s->request);
+    n = snprintf(request, sizeof request,
+                 "POST /v1/count HTTP/1.1\r\nHost: localhost\r\n"
+                 "Content-Type: text/tab-separated-values\r\n"
+                 "Idempotency-Key: request-%d\r\n"
+                 "Content-Length: %zu\r\n\r\n%s",
+                 s->request, size, body);
+    /* A broken connection shows when its answer is read. */
+    (void)client_try_send(s->fd, request, (size_t)n);
+}
+
+static void
+send_next(struct counting *c, struct sender *s)
+{
+    s->request = -1;
+    if (c->ends)
+        return;
+    assert_true(c->count < REQUESTS_MAX);
+    s->request = c->count++;
+    c->lines[s->request] = 1 + (int)(random_below(&c->random, LINES_MAX));
+    send_request(c, s);
+}
+
+/* Reads what has come; the next request when that is a whole answer. */
+static void
+take_answer(struct counting *c, struct sender *s)
+{
+    const long n = client_try_read(s->fd, s->heard + s->size,
+                                   sizeof s->heard - 1 - s->size, 0);
+    int counted;
+    char *body;
+
+    if (n == -EAGAIN)
+        return;
+    if (n <= 0) {
+        client_close(s->fd);
+        s->fd = -1;
+        return;
+    }
+    s->size += (size_t)n;
+    s->heard[s->size] = '\0';
+    body = strstr(s->heard, "\r\n\r\n");
+    if (body == NULL || strchr(body + 4, '\n') == NULL)
+        return;
+    if (strncmp(s->heard, "HTTP/1.1 200 OK\r\n", 17) != 0)
+        fail_msg("request %d: %s", s->request, s->heard);
+    assert_int_equal(sscanf(body + 4, "{\"counted\": %d,", &counted), 1);
+    assert_int_equal(counted, c->lines[s->request]);
+    c->replayed += strstr(s->heard, "Idempotency-Replayed: true") != NULL;
+    send_next(c, s);
+}
+
+static void
+start_writer(struct counting *c)
+{
+    fleet_start(c->f, FLEET_WRITE);
+    for (size_t i = 0; i < CLIENTS; i++) {
+        struct sender *s = &c->senders[i];
+
+        s->fd = client_connect(
+            daemon_port(fleet_daemon(c->f, FLEET_WRITE), "http"));
+        if (s->request >= 0)
+            send_request(c, s);
+        else
+            send_next(c, s);
+    }
+}
+
+/* Whether a client still waits, and its connection stands. */
+static bool
+wait_for_answers(struct counting *c)
+{
+    struct pollfd p[CLIENTS];
+    bool any = false;
+
+    for (size_t i = 0; i < CLIENTS; i++) {
+        p[i] = (struct pollfd){.fd = c->senders[i].fd, .events = POLLIN};
+        any |= c->senders[i].fd >= 0 && c->senders[i].request >= 0;
+    }
+    (void)poll(p, CLIENTS, 10); /* EINTR: go on */
+    for (size_t i = 0; i < CLIENTS; i++)
+        if (c->senders[i].fd >= 0)
+            take_answer(c, &c->senders[i]);
+    return any;
+}
+
+static void
+close_senders(struct counting *c)
+{
+    for (size_t i = 0; i < CLIENTS; i++) {
+        struct sender *s = &c->senders[i];
+
+        if (s->fd >= 0)
+            client_close(s->fd);
+        s->fd = -1;
+    }
+}
+
+/* All count for a while, then the writer is killed, and at times the worker,
+ * which may be recovering a log.  Answers on their way are lost: their requests
+ * are sent again, too. */
+static void
+count_until_killed(struct counting *c)
+{
+    const uint64_t until = clock_ms() + random_below(&c->random, LIVES_MS);
+
+    start_writer(c);
+    while (clock_ms() < until)
+        (void)wait_for_answers(c);
+    daemon_kill(fleet_daemon(c->f, FLEET_WRITE));
+    if (random_below(&c->random, 3) == 0) {
+        daemon_kill(fleet_daemon(c->f, FLEET_WORKER));
+        fleet_start(c->f, FLEET_WORKER);
+    }
+    close_senders(c);
+}
+
+/* Compares what is readable with what was sent: all of it was answered. */
+static void
+check_counts(struct counting *c)
+{
+    static int64_t got[REQUESTS_MAX];
+    char *line = text;
+
+    expect(FLEET_RUN(c->f, "export", "http"), 0, "");
+    for (; *line != '\0'; line = strchr(line, '\n') + 1) {
+        long long count;
+        int request;
+
+        assert_int_equal(sscanf(line, "http\t%d\t%lld", &request, &count), 2);
+        assert_in_range(request, 0, c->count - 1);
+        got[request] = count;
+    }
+    for (int i = 0; i < c->count; i++)
+        if (got[i] != c->lines[i])
+            fail_msg("request %d of %d lines: counted %lld", i, c->lines[i],
+                     (long long)got[i]);
+}
+
+static void
+what_is_sent_until_it_is_answered_counts_exactly_once_through_kills(
+    void **state)
+{
+    static struct counting c;
+
+    c = (struct counting){.f = *state, .random = {random_seed(__func__)}};
+    for (size_t i = 0; i < CLIENTS; i++)
+        c.senders[i] = (struct sender){.fd = -1, .request = -1};
+    fleet_start(c.f, FLEET_WORKER);
+    for (int i = 0; i < ROUNDS; i++)
+        count_until_killed(&c);
+    c.ends = true;
+    start_writer(&c);
+    while (wait_for_answers(&c))
+        continue;
+    close_senders(&c);
+    fleet_stop(c.f, FLEET_WRITE);
+    fleet_await_drained(c.f, MERGE_MS);
+    fleet_start(c.f, FLEET_READ);
+    check_counts(&c);
+    assert_true(c.replayed > 0);
+    fleet_stop_all(c.f);
+    fleet_check(c.f);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_setup_teardown(
+        what_is_sent_until_it_is_answered_counts_exactly_once_through_kills,
+        set_up, service_teardown),
+};
+TEST_MAIN(tests)

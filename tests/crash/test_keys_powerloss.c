@@ -1,0 +1,319 @@
+/* tests/crash/test_keys_powerloss.c - the power goes at any moment while
+ * clients count over HTTP with an Idempotency-Key each.  On each disk that may
+ * be left, daemons start and all that was sent before is sent again: it is
+ * counted exactly, whether it had been answered or not.
+ *
+ *     TEST_SEED, TEST_STATES (60), TEST_KEEP   as of test_powerloss
+ */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "tests/lib/client.h"
+#include "tests/lib/expect.h"
+#include "tests/lib/powercut.h"
+
+#define CLIENTS      4
+#define REQUESTS_MAX 3000
+#define LINES_MAX    20
+#define STATES       60
+
+struct request {
+    int lines;
+    uint64_t sent, answered; /* moments; 0: not yet */
+};
+
+struct sender {
+    int fd, request;
+    char heard[1024];
+    size_t size;
+};
+
+struct run {
+    struct tmpdir data;
+    struct fleet fleet;
+    struct powercut cut;
+    struct sender senders[CLIENTS];
+    struct request requests[REQUESTS_MAX];
+    int count;
+};
+
+static void
+set_options(struct fleet *f)
+{
+    fleet_option(f, "counter.enable=off");
+    fleet_option(f, "http.listen=127.0.0.1:0");
+    fleet_option(f, "log.size=32K"); /* 45 slots */
+    fleet_option(f, "log.count=3");
+    fleet_option(f, "log.rotate_after=20ms");
+    fleet_option(f, "count.wait=30s");
+}
+
+/* ---- requests ------------------------------------------------------------ */
+
+static void
+send_request(struct run *r, int fd, int number)
+{
+    char request[320 + LINES_MAX * 16], body[LINES_MAX * 16];
+    size_t size = 0;
+    int n;
+
+    for (int i = 0; i < r->requests[number].lines; i++)
+        size += (size_t)sprintf(body + size, "http\t%d\n", number);
+    n = snprintf(request, sizeof request,
+                 "POST /v1/count HTTP/1.1\r\nHost: localhost\r\n"
+                 "Content-Type: text/tab-separated-values\r\n"
+                 "Idempotency-Key: request-%d\r\n"
+                 "Content-Length: %zu\r\n\r\n%s",
+                 number, size, body);
+    (void)client_try_send(fd, request, (size_t)n); /* its answer shows it */
+}
+
+static int
+connect_client(struct fleet *f)
+{
+    return client_connect(daemon_port(fleet_daemon(f, FLEET_WRITE), "http"));
+}
+
+/* False: the connection broke.  True with a whole answer in s->heard. */
+static bool
+read_some(struct sender *s, bool *whole)
+{
+    const long n = client_try_read(s->fd, s->heard + s->size,
+                                   sizeof s->heard - 1 - s->size, 0);
+    const char *body;
+
+    *whole = false;
+    if (n == -EAGAIN)
+        return true;
+    if (n <= 0)
+        return false;
+    s->size += (size_t)n;
+    s->heard[s->size] = '\0';
+    body = strstr(s->heard, "\r\n\r\n");
+    *whole = body != NULL && strchr(body + 4, '\n') != NULL;
+    if (*whole && strncmp(s->heard, "HTTP/1.1 200 OK\r\n", 17) != 0)
+        fail_msg("%s", s->heard);
+    return true;
+}
+
+static void
+send_next(struct run *r, struct sender *s)
+{
+    s->size = 0;
+    if (s->request < 0) {
+        assert_true(r->count < REQUESTS_MAX);
+        s->request = r->count++;
+        r->requests[s->request] = (struct request){
+            .lines = 1 + (int)random_below(&r->cut.random, LINES_MAX),
+            .sent = powercut_now(&r->cut)};
+    }
+    send_request(r, s->fd, s->request);
+}
+
+static void
+count_for(struct run *r, uint64_t ms)
+{
+    const uint64_t until = clock_ms() + ms;
+    const int most = r->count + 300; /* more only makes larger states */
+    struct pollfd p[CLIENTS];
+
+    for (size_t i = 0; i < CLIENTS; i++) {
+        r->senders[i].fd = connect_client(&r->fleet);
+        send_next(r, &r->senders[i]);
+    }
+    while (clock_ms() < until && r->count < most) {
+        for (size_t i = 0; i < CLIENTS; i++)
+            p[i] = (struct pollfd){.fd = r->senders[i].fd, .events = POLLIN};
+        (void)poll(p, CLIENTS, 10); /* EINTR: go on */
+        for (size_t i = 0; i < CLIENTS; i++) {
+            struct sender *s = &r->senders[i];
+            bool whole;
+
+            assert_true(read_some(s, &whole));
+            if (!whole)
+                continue;
+            r->requests[s->request].answered = powercut_now(&r->cut);
+            s->request = -1;
+            send_next(r, s);
+        }
+    }
+}
+
+static void
+close_senders(struct run *r)
+{
+    for (size_t i = 0; i < CLIENTS; i++)
+        client_close(r->senders[i].fd);
+}
+
+/* ---- recording ----------------------------------------------------------- */
+
+static void
+start_daemon(struct run *r, enum fleet_role role)
+{
+    static const unsigned delays[] = {0, 300, 3000};
+
+    powercut_delay(&r->cut, delays[random_below(&r->cut.random, 3)]);
+    fleet_start(&r->fleet, role);
+}
+
+static void
+record_run(struct run *r)
+{
+    set_options(&r->fleet);
+    powercut_record(&r->cut, &r->fleet, "calls");
+    start_daemon(r, FLEET_WORKER);
+    start_daemon(r, FLEET_WRITE);
+    for (int i = 0; i < 5; i++) {
+        count_for(r, 100);
+        powercut_kill(&r->cut, fleet_daemon(&r->fleet, FLEET_WRITE));
+        close_senders(r);
+        if (i % 2 == 1) {
+            powercut_kill(&r->cut, fleet_daemon(&r->fleet, FLEET_WORKER));
+            start_daemon(r, FLEET_WORKER);
+        }
+        start_daemon(r, FLEET_WRITE);
+    }
+    count_for(r, 100);
+    fleet_stop_all(&r->fleet);
+    close_senders(r);
+    powercut_load(&r->cut);
+}
+
+/* ---- states -------------------------------------------------------------- */
+
+static uint64_t
+pick_cut(struct run *r)
+{
+    uint64_t answered;
+
+    if (random_chance(&r->cut.random, 60))
+        return disk_cut_in_sync(r->cut.disk, random_next(&r->cut.random));
+    answered =
+        r->requests[random_below(&r->cut.random, (uint64_t)r->count)].answered;
+    if (answered != 0)
+        return answered + 1; /* most is promised, and least is safe */
+    return 1 + random_below(&r->cut.random, disk_last(r->cut.disk) + 1);
+}
+
+/* Sends all again that was sent before the cut. */
+static void
+send_again(struct run *r, struct fleet *f, uint64_t cut)
+{
+    struct sender s = {.fd = connect_client(f)};
+    bool whole = false;
+
+    for (int i = 0; i < r->count; i++) {
+        if (r->requests[i].sent >= cut)
+            continue;
+        s.size = 0;
+        send_request(r, s.fd, i);
+        do {
+            struct pollfd p = {.fd = s.fd, .events = POLLIN};
+
+            (void)poll(&p, 1, 1000); /* EINTR: go on */
+            assert_true(read_some(&s, &whole));
+        } while (!whole);
+    }
+    client_close(s.fd);
+}
+
+/* Compares the counts with what was sent; false: `why` says what differs. */
+static bool
+compare_counts(struct run *r, struct fleet *f, uint64_t cut, char *why,
+               size_t size)
+{
+    static int64_t got[REQUESTS_MAX];
+    char *line = text;
+
+    memset(got, 0, sizeof got);
+    fleet_start(f, FLEET_READ);
+    if (FLEET_RUN(f, "export", "http") != 0)
+        text[0] = '\0'; /* there is no keyspace yet */
+    for (; *line != '\0'; line = strchr(line, '\n') + 1) {
+        long long count;
+        int request;
+
+        assert_int_equal(sscanf(line, "http\t%d\t%lld", &request, &count), 2);
+        assert_in_range(request, 0, r->count - 1);
+        got[request] = count;
+    }
+    for (int i = 0; i < r->count; i++)
+        if (r->requests[i].sent < cut && got[i] != r->requests[i].lines) {
+            (void)snprintf(
+                why, size, "request %d of %d lines, %s: counted %lld", i,
+                r->requests[i].lines,
+                r->requests[i].answered != 0 && r->requests[i].answered < cut
+                    ? "answered"
+                    : "not answered",
+                (long long)got[i]);
+            return false;
+        }
+    return true;
+}
+
+static void
+judge_state(struct run *r, uint64_t cut, uint64_t seed)
+{
+    struct tmpdir state;
+    struct fleet f;
+    char why[256];
+
+    tmpdir_make_in_memory(&state);
+    disk_build(r->cut.disk, cut, seed, state.path);
+    fleet_init_at(&f, state.path);
+    set_options(&f);
+    if (random_chance(&r->cut.random, 50)) {
+        fleet_start(&f, FLEET_WORKER);
+        fleet_start(&f, FLEET_WRITE);
+    } else {
+        fleet_start(&f, FLEET_WRITE);
+        fleet_start(&f, FLEET_WORKER);
+    }
+    send_again(r, &f, cut);
+    fleet_stop(&f, FLEET_WRITE);
+    fleet_await_drained(&f, 30000);
+    if (!compare_counts(r, &f, cut, why, sizeof why))
+        powercut_fail(&r->cut, cut, seed, why);
+    fleet_stop_all(&f);
+    fleet_fini(&f);
+    tmpdir_remove(&state);
+}
+
+static void
+what_is_sent_again_after_a_power_loss_counts_exactly_once(void **state)
+{
+    static struct run r;
+    const char *wanted = getenv("TEST_STATES");
+    const int states = wanted ? atoi(wanted) : STATES;
+
+    (void)state;
+    memset(&r, 0, sizeof r);
+    for (size_t i = 0; i < CLIENTS; i++)
+        r.senders[i].request = -1;
+    tmpdir_make_in_memory(&r.data);
+    fleet_init_at(&r.fleet, r.data.path);
+    powercut_begin(&r.cut, r.data.path, random_seed(__func__));
+    record_run(&r);
+    printf("%zu calls, %d requests\n", disk_count(r.cut.disk), r.count);
+    (void)fflush(stdout); /* to be seen before a failure */
+    for (int i = 0; i < states; i++) {
+        const uint64_t cut = pick_cut(&r);
+
+        judge_state(&r, cut, random_next(&r.cut.random));
+    }
+    fleet_fini(&r.fleet);
+    powercut_end(&r.cut);
+    tmpdir_remove(&r.data);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(what_is_sent_again_after_a_power_loss_counts_exactly_once),
+};
+TEST_MAIN(tests)

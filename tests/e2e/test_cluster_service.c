@@ -1,0 +1,293 @@
+/* tests/e2e/test_cluster_service.c - writer, worker, reader and the command
+ * with counters in a Redis Cluster, while processes and servers are killed. */
+#include "tests/lib/test.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/store/cluster/cluster_key.h"
+#include "tests/lib/client.h"
+#include "tests/lib/cluster_rig.h"
+#include "tests/lib/expect.h"
+#include "tests/lib/service.h"
+
+static struct cluster_rig rig;
+static bool has_rig;
+
+static int
+start_servers(void)
+{
+    has_rig = cluster_rig_start(&rig);
+    return 0;
+}
+
+static int
+setup(void **state)
+{
+    const int rc = service_setup_in_memory(state);
+    char nodes[160];
+
+    if (rc != 0 || !has_rig)
+        return rc;
+    cluster_rig_flush(&rig);
+    (void)snprintf(nodes, sizeof nodes, "store.nodes=%s", rig.nodes);
+    fleet_option(*state, "store=cluster");
+    fleet_option(*state, nodes);
+    return 0;
+}
+
+#define NEED_RIG()                                                             \
+    if (!has_rig)                                                              \
+    test_skip("redis-server is not installed")
+
+static unsigned
+master_of(const char *keyspace)
+{
+    struct cluster_part_keys keys;
+
+    cluster_part_keys(&keys, (const uint8_t *)keyspace, strlen(keyspace), 0, 0);
+    return cluster_rig_master(&rig, 1, keys.slot);
+}
+
+static void
+flush_all(struct fleet *f)
+{
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+}
+
+static void
+increments_are_read_from_the_cluster(void **state)
+{
+    struct fleet *f = *state;
+
+    NEED_RIG();
+    service_start(f);
+    service_add(f, "words", "the", 3);
+    service_add(f, "words", "cluster", 4);
+    service_add(f, "words", "the", 3);
+    flush_all(f);
+    assert_int_equal(service_count(f, "words", "the"), 6);
+    assert_int_equal(service_total(f, "words"), 10);
+    expect(FLEET_RUN(f, "top", "words"), 0,
+           "   0      6  the\n   1      4  cluster\n");
+    expect(FLEET_RUN(f, "rank", "words", "cluster"), 0, "1");
+    expect(FLEET_RUN(f, "check"), 0, "");
+    fleet_stop_all(f);
+}
+
+static void
+redis_clients_read_all_but_the_order_of_keys(void **state)
+{
+    static const char commands[] = "ZREVRANGE words 0 9\r\nZSCAN words 0\r\n",
+                      answers[] = "*1\r\n$3\r\nthe\r\n"
+                                  "-ERR a store in a cluster has no order of "
+                                  "keys; use ZREVRANGE\r\n";
+    struct fleet *f = *state;
+    char got[sizeof answers] = "";
+    int fd;
+
+    NEED_RIG();
+    fleet_option(f, "resp.listen=127.0.0.1:0");
+    service_start(f);
+    service_add(f, "words", "the", 3);
+    flush_all(f);
+    fd = client_connect(daemon_port(fleet_daemon(f, FLEET_READ), "resp"));
+    client_send(fd, commands, strlen(commands));
+    (void)client_read(fd, got, strlen(answers));
+    assert_string_equal(got, answers);
+    client_close(fd);
+    fleet_stop_all(f);
+}
+
+static void
+keys_and_keyspaces_are_removed(void **state)
+{
+    struct fleet *f = *state;
+
+    NEED_RIG();
+    service_start(f);
+    service_add(f, "words", "the", 3);
+    service_add(f, "words", "cluster", 4);
+    flush_all(f);
+    expect(FLEET_RUN(f, "del", "words", "the"), 0, "");
+    service_add(f, "words", "last", 1);
+    flush_all(f);
+    expect(FLEET_RUN(f, "top", "words"), 0,
+           "   0      4  cluster\n   1      1  last\n");
+    expect(FLEET_RUN(f, "drop", "words"), 0, "");
+    service_add(f, "words", "new", 1);
+    flush_all(f);
+    expect(FLEET_RUN(f, "top", "words"), 0, "   0      1  new\n");
+    assert_int_equal(FLEET_RUN(f, "backup", "/nowhere"), 100);
+    fleet_stop_all(f);
+}
+
+/* The id of the only sender. */
+static void
+read_sender(struct fleet *f, char id[17])
+{
+    const char *at;
+
+    expect(FLEET_RUN(f, "store", "senders", "--tsv"), 0, "\tyes\t");
+    at = strstr(text, "\tyes\t") + 5;
+    (void)snprintf(id, 17, "%.16s", at);
+}
+
+static void
+parts_and_senders_are_listed(void **state)
+{
+    struct fleet *f = *state;
+    char id[17];
+
+    NEED_RIG();
+    service_start(f);
+    service_add(f, "words", "the", 3);
+    flush_all(f);
+    expect(FLEET_RUN(f, "store"), 0, "good");
+    expect(FLEET_RUN(f, "store", "accept", "words", "0"), 1, "lost nothing");
+    expect(FLEET_RUN(f, "store", "accept", "words", "1"), 1, "never counted");
+    read_sender(f, id);
+    expect(FLEET_RUN(f, "store", "forget", id), 1, "this directory");
+    id[0] = id[0] == '0' ? '1' : '0';
+    expect(FLEET_RUN(f, "store", "forget", id), 1, "no such sender");
+    expect(FLEET_RUN(f, "store", "forget", "x"), 100, "16 digits");
+    fleet_stop_all(f);
+}
+
+static void
+a_loss_is_reported_until_it_is_accepted(void **state)
+{
+    struct fleet *f = *state;
+
+    NEED_RIG();
+    fleet_option(f, "store.retain=0");
+    service_start(f);
+    service_add(f, "words", "the", 3);
+    flush_all(f);
+    expect(FLEET_RUN(f, "store"), 0, "      0         0  good");
+    cluster_rig_flush(&rig);
+    service_add(f, "words", "the", 4);
+    assert_int_equal(FLEET_RUN(f, "flush", "--timeout", "300ms"), 1);
+    expect(FLEET_RUN(f, "store"), 1, "lost");
+    expect_text(FLEET_RUN(f, "store", "accept", "words", "0"), 0, "");
+    fleet_stop(f, FLEET_WORKER);
+    fleet_start(f, FLEET_WORKER);
+    flush_all(f);
+    assert_int_equal(service_count(f, "words", "the"), 4);
+    fleet_stop_all(f);
+}
+
+static void
+a_worker_killed_at_any_time_counts_once(void **state)
+{
+    struct fleet *f = *state;
+    int64_t sum = 0;
+
+    NEED_RIG();
+    service_start(f);
+    for (int i = 0; i < 12; i++) {
+        for (int j = 0; j < 20; j++)
+            service_add(f, "words", j % 2 ? "odd" : "even", 1);
+        sum += 20;
+        if (i % 2 == 0)
+            (void)FLEET_RUN(f, "flush", "--timeout", "50ms");
+        daemon_kill(fleet_daemon(f, FLEET_WORKER));
+        fleet_start(f, FLEET_WORKER);
+    }
+    flush_all(f);
+    assert_int_equal(service_total(f, "words"), sum);
+    fleet_stop_all(f);
+}
+
+static void
+a_cluster_that_is_away_delays_and_loses_nothing(void **state)
+{
+    struct fleet *f = *state;
+    unsigned server;
+
+    NEED_RIG();
+    service_start(f);
+    service_add(f, "words", "the", 1);
+    flush_all(f);
+    server = master_of("words");
+    daemon_signal(&rig.servers[server], SIGSTOP);
+    service_add(f, "words", "the", 1);
+    assert_int_equal(FLEET_RUN(f, "flush", "--timeout", "200ms"), 1);
+    daemon_signal(&rig.servers[server], SIGCONT);
+    flush_all(f);
+    assert_int_equal(service_count(f, "words", "the"), 2);
+    fleet_stop_all(f);
+}
+
+static void
+a_server_that_may_evict_counters_is_refused(void **state)
+{
+    struct fleet *f = *state;
+    const char *argv[8] = {"-d", f->path,
+                           "-o", "store=cluster",
+                           "-o", f->options[f->option_count - 1]};
+    const struct daemon_how how = {.argv = argv, .may_fail = true};
+    struct daemon d = {.pid = 0};
+
+    NEED_RIG();
+    (void)cluster_rig_run(&rig, 0, "CONFIG SET maxmemory-policy allkeys-lru");
+    assert_int_equal(daemon_start_how(&d, "countd-worker", &how), 100);
+    (void)daemon_output(&d, text, sizeof text);
+    (void)cluster_rig_run(&rig, 0, "CONFIG SET maxmemory-policy noeviction");
+    assert_non_null(strstr(text, "maxmemory-policy"));
+    daemon_fini(&d);
+}
+
+/* The last one: masters and replicas change places. */
+static void
+a_master_killed_while_counting_loses_nothing(void **state)
+{
+    struct fleet *f = *state;
+    unsigned server;
+
+    NEED_RIG();
+    service_start(f);
+    service_add(f, "words", "the", 1);
+    flush_all(f);
+    server = master_of("words");
+    for (int i = 0; i < 200; i++) {
+        service_add(f, "words", "the", 1);
+        if (i == 100)
+            daemon_kill(&rig.servers[server]);
+    }
+    /* as_of waits for a replica of the new master. */
+    cluster_rig_restart(&rig, server);
+    flush_all(f);
+    assert_int_equal(service_count(f, "words", "the"), 201);
+    fleet_stop_all(f);
+}
+
+#define CASE(test)                                                             \
+    cmocka_unit_test_setup_teardown(test, setup, service_teardown)
+
+static const struct CMUnitTest tests[] = {
+    CASE(increments_are_read_from_the_cluster),
+    CASE(redis_clients_read_all_but_the_order_of_keys),
+    CASE(keys_and_keyspaces_are_removed),
+    CASE(parts_and_senders_are_listed),
+    CASE(a_loss_is_reported_until_it_is_accepted),
+    CASE(a_worker_killed_at_any_time_counts_once),
+    CASE(a_cluster_that_is_away_delays_and_loses_nothing),
+    CASE(a_server_that_may_evict_counters_is_refused),
+    CASE(a_master_killed_while_counting_loses_nothing),
+};
+
+int
+main(int argc, char **argv)
+{
+    int failed;
+
+    (void)start_servers();
+    failed =
+        test_main(__FILE__, tests, sizeof tests / sizeof tests[0], argc, argv);
+    cluster_rig_stop(&rig);
+    return failed;
+}

@@ -1,0 +1,523 @@
+/* tests/e2e/test_count_keys.c - POST /v1/count with an Idempotency-Key: a
+ * request that is sent again is answered again and counts once, through stops,
+ * kills, merges and a restored backup. */
+#include "tests/lib/test.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/lib/client.h"
+#include "tests/lib/expect.h"
+#include "tests/lib/service.h"
+
+#define MERGE_MS 20000
+
+static int
+set_up(void **state)
+{
+    struct fleet *f;
+
+    assert_int_equal(service_setup(state), 0);
+    f = *state;
+    fleet_option(f, "counter.enable=off");
+    fleet_option(f, "http.listen=127.0.0.1:0");
+    return 0;
+}
+
+/* ---- requests ------------------------------------------------------------ */
+
+struct reply {
+    int status, counted;
+    bool replayed;
+    char text[2048]; /* head and body */
+};
+
+static int
+connect_client(struct fleet *f)
+{
+    return client_connect(daemon_port(fleet_daemon(f, FLEET_WRITE), "http"));
+}
+
+static size_t
+format_request(char *to, size_t size, const char *key, const char *body)
+{
+    return (size_t)snprintf(to, size,
+                            "POST /v1/count HTTP/1.1\r\nHost: localhost\r\n"
+                            "Content-Type: text/tab-separated-values\r\n"
+                            "Idempotency-Key: %s\r\n"
+                            "Content-Length: %zu\r\n\r\n%s",
+                            key, strlen(body), body);
+}
+
+static struct reply
+read_reply(int fd)
+{
+    struct reply r = {.counted = -1};
+    const char *length;
+    size_t size = 0;
+
+    do {
+        assert_true(size + 1 < sizeof r.text);
+        assert_int_equal(client_read(fd, r.text + size, 1), 1);
+        r.text[++size] = '\0';
+    } while (size < 4 || strcmp(r.text + size - 4, "\r\n\r\n") != 0);
+    assert_int_equal(sscanf(r.text, "HTTP/1.1 %d", &r.status), 1);
+    r.replayed = strstr(r.text, "\r\nIdempotency-Replayed: true\r\n") != NULL;
+    length = strstr(r.text, "Content-length: ");
+    assert_non_null(length);
+    assert_true(size + strtoul(length + 16, NULL, 10) < sizeof r.text);
+    assert_int_equal(
+        client_read(fd, r.text + size, strtoul(length + 16, NULL, 10)),
+        strtoul(length + 16, NULL, 10));
+    (void)sscanf(r.text + size, "{\"counted\": %d,", &r.counted);
+    return r;
+}
+
+static struct reply
+send_keyed(int fd, const char *key, const char *body)
+{
+    static char request[65536];
+
+    client_send(fd, request,
+                format_request(request, sizeof request, key, body));
+    return read_reply(fd);
+}
+
+/* Sends it on a connection of its own and expects 200. */
+static void
+expect_counted(struct fleet *f, const char *key, const char *body, int counted,
+               bool replayed)
+{
+    const int fd = connect_client(f);
+    const struct reply r = send_keyed(fd, key, body);
+
+    if (r.status != 200 || r.counted != counted || r.replayed != replayed)
+        fail_msg("%s: %s", key, r.text);
+    client_close(fd);
+}
+
+static void
+expect_export(struct fleet *f, const char *keyspace, const char *want)
+{
+    fleet_await_drained(f, MERGE_MS);
+    fleet_start(f, FLEET_READ);
+    expect(FLEET_RUN(f, "export", keyspace), 0, want);
+}
+
+static void
+expect_no_keys(struct fleet *f)
+{
+    struct reply r;
+    int fd;
+
+    fleet_start(f, FLEET_WRITE);
+    fd = connect_client(f);
+    r = send_keyed(fd, "one", "p\ta\n");
+    assert_int_equal(r.status, 400);
+    assert_non_null(strstr(r.text, "\"code\": \"no-keys\""));
+    client_close(fd);
+    fleet_stop(f, FLEET_WRITE);
+}
+
+/* ---- tests --------------------------------------------------------------- */
+
+static void
+a_request_counts_once_through_stops_and_kills(void **state)
+{
+    const char *body = "p\ta\t5\np\tb\n";
+    struct fleet *f = *state;
+    struct reply r;
+    int fd;
+
+    fleet_start(f, FLEET_WRITE);
+    expect_counted(f, "one", body, 2, false);
+    expect_counted(f, "one", body, 2, true);
+    expect_counted(f, "two", body, 2, false);
+    expect_counted(f, "none", "", 0, false);
+    expect_counted(f, "none", "", 0, true);
+    fd = connect_client(f);
+    r = send_keyed(fd, "one", "p\ta\t6\np\tb\n");
+    assert_int_equal(r.status, 422);
+    assert_non_null(strstr(r.text, "\"code\": \"key-reused\""));
+    client_close(fd);
+    daemon_kill(fleet_daemon(f, FLEET_WRITE));
+    fleet_start(f, FLEET_WRITE); /* recovers */
+    expect_counted(f, "one", body, 2, true);
+    fleet_stop(f, FLEET_WRITE); /* seals */
+    fleet_start(f, FLEET_WORKER);
+    fleet_await_drained(f, MERGE_MS);
+    fleet_start(f, FLEET_WRITE);
+    expect_counted(f, "one", body, 2, true);
+    expect_counted(f, "none", "", 0, true);
+    expect_counted(f, "three", body, 2, false);
+    daemon_kill(fleet_daemon(f, FLEET_WRITE));
+    fleet_await_drained(f, MERGE_MS); /* the worker recovers it */
+    fleet_start(f, FLEET_WRITE);
+    expect_counted(f, "three", body, 2, true);
+    expect_export(f, "p", "p\ta\t15\np\tb\t3\n");
+    fleet_stop_all(f);
+    fleet_check(f);
+}
+
+static void
+the_second_waits_with_the_first_and_both_are_answered(void **state)
+{
+    static char two[2][512], both[4096];
+    struct fleet *f = *state;
+    size_t size = 0;
+    int fd, other;
+
+    fleet_start(f, FLEET_WRITE);
+    fd = connect_client(f);
+    other = connect_client(f);
+    for (int i = 0; i < 50; i++) {
+        char key[16];
+        struct reply r[3];
+
+        (void)snprintf(key, sizeof key, "key-%d", i);
+        size = format_request(two[0], sizeof two[0], key, "p\ta\n");
+        memcpy(both, two[0], size);
+        memcpy(both + size, two[0], size);
+        client_send(fd, both, 2 * size);
+        client_send(other, two[0], size);
+        r[0] = read_reply(fd);
+        r[1] = read_reply(fd);
+        r[2] = read_reply(other);
+        for (int j = 0; j < 3; j++) {
+            assert_int_equal(r[j].status, 200);
+            assert_int_equal(r[j].counted, 1);
+        }
+        assert_true(r[1].replayed);
+        assert_int_equal(r[0].replayed + r[2].replayed, 1);
+    }
+    client_close(fd);
+    client_close(other);
+    fleet_stop(f, FLEET_WRITE);
+    fleet_start(f, FLEET_WORKER);
+    expect_export(f, "p", "p\ta\t50\n");
+    fleet_stop_all(f);
+}
+
+static void
+a_key_is_refused_where_it_cannot_be_kept(void **state)
+{
+    static char key[300], body[40000];
+    struct fleet *f = *state;
+    size_t size = 0;
+    struct reply r;
+    int fd;
+
+    fleet_option(f, "log.size=1M"); /* 1912 slots */
+    fleet_start(f, FLEET_WRITE);
+    fd = connect_client(f);
+    memset(key, 'k', 256);
+    r = send_keyed(fd, key, "p\ta\n");
+    assert_int_equal(r.status, 400);
+    assert_non_null(strstr(r.text, "\"code\": \"bad-key\""));
+    key[255] = '\0';
+    r = send_keyed(fd, key, "p\ta\n");
+    assert_int_equal(r.status, 200);
+    r = send_keyed(fd, "", "p\ta\n");
+    assert_int_equal(r.status, 400);
+    for (int i = 0; i < 956; i++)
+        size += (size_t)sprintf(body + size, "p\tmany\n");
+    r = send_keyed(fd, "many", body);
+    assert_int_equal(r.status, 413);
+    assert_non_null(strstr(r.text, "\"code\": \"too-many\""));
+    body[size - 7] = '\0';
+    r = send_keyed(fd, "many", body);
+    assert_int_equal(r.status, 200);
+    assert_int_equal(r.counted, 955);
+    client_close(fd);
+    fleet_stop(f, FLEET_WRITE);
+    fleet_start(f, FLEET_WORKER);
+    fleet_await_drained(f, MERGE_MS);
+    fleet_stop(f, FLEET_WORKER);
+    fleet_option(f, "count.keys=0");
+    expect_no_keys(f);
+}
+
+static void
+keys_below_48_bytes_leave_no_space_for_marks(void **state)
+{
+    struct fleet *f = *state;
+
+    fleet_option(f, "message.key_size=47");
+    expect_no_keys(f);
+}
+
+/* Flips a bit of a slot of a log, as a bad disk does. */
+static void
+damage_slot(struct fleet *f, const char *log, unsigned slot)
+{
+    const off_t at = 8192 + (off_t)slot * 544 + 264;
+    char path[600];
+    uint8_t byte;
+    int fd;
+
+    (void)snprintf(path, sizeof path, "%s/log/%s", f->path, log);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(pread(fd, &byte, 1, at), 1);
+    byte ^= 1;
+    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    (void)close(fd);
+}
+
+static void
+salvage_leaves_out_what_was_sent_again(void **state)
+{
+    const char *body = "p\ta\np\tb\n";
+    struct fleet *f = *state;
+
+    fleet_option(f, "log.rotate_after=1h");
+    fleet_start(f, FLEET_WRITE);
+    expect_counted(f, "one", body, 2, false);
+    expect_counted(f, "two", body, 2, false);
+    expect_counted(f, "three", body, 2, false);
+    daemon_kill(fleet_daemon(f, FLEET_WRITE));
+    damage_slot(f, "0000000000", 7); /* of the third */
+    fleet_start(f, FLEET_WRITE);     /* sets it aside */
+    expect_counted(f, "one", body, 2, false);
+    /* Only the writer knows that "one" counts, and it does not look again for
+     * "two". */
+    expect(FLEET_RUN(f, "log", "salvage", "bad-0000000000-1"), 111,
+           "may be sent again: stop countd-write pid=");
+    daemon_kill(fleet_daemon(f, FLEET_WRITE));
+    expect(FLEET_RUN(f, "log", "salvage", "--dry-run", "bad-0000000000-1"), 0,
+           "requests=3 with an Idempotency-Key may have been sent again");
+    expect(FLEET_RUN(f, "log", "salvage", "bad-0000000000-1"), 0,
+           "3 increments merged, 0 merged already, 0 damaged and lost, 2 left "
+           "out: their requests were sent again and count");
+    fleet_start(f, FLEET_WRITE);
+    expect_counted(f, "two", body, 2, true);
+    fleet_stop(f, FLEET_WRITE);
+    fleet_start(f, FLEET_WORKER);
+    expect_export(f, "p", "p\tb\t3\np\ta\t2\n");
+    fleet_stop_all(f);
+}
+
+static void
+a_backup_knows_what_it_counts(void **state)
+{
+    const char *body = "p\ta\np\tb\n";
+    struct fleet *f = *state, copy;
+    struct tmpdir other;
+    char path[600];
+
+    fleet_start(f, FLEET_WRITE);
+    fleet_start(f, FLEET_WORKER);
+    expect_counted(f, "one", body, 2, false);
+    tmpdir_make(&other);
+    (void)snprintf(path, sizeof path, "%s/copy", other.path);
+    expect(FLEET_RUN(f, "backup", path), 0, "faults=0");
+    fleet_stop_all(f);
+    fleet_init_at(&copy, path);
+    fleet_option(&copy, "counter.enable=off");
+    fleet_option(&copy, "http.listen=127.0.0.1:0");
+    fleet_start(&copy, FLEET_WRITE);
+    expect_counted(&copy, "one", body, 2, true);
+    expect_counted(&copy, "two", body, 2, false);
+    fleet_stop(&copy, FLEET_WRITE);
+    fleet_start(&copy, FLEET_WORKER);
+    expect_export(&copy, "p", "p\ta\t2\np\tb\t2\n");
+    fleet_stop_all(&copy);
+    fleet_fini(&copy);
+    tmpdir_remove(&other);
+}
+
+/* Sets aside, by hand, the log that a killed writer had marks in. */
+static void
+set_aside_open_log(struct fleet *f, char bad[64])
+{
+    static const uint8_t none[8];
+
+    for (unsigned i = 0; i < 10; i++) {
+        char path[600], to[600];
+        uint8_t key[8] = {0};
+        struct stat st;
+        int fd;
+
+        (void)snprintf(path, sizeof path, "%s/log/%010u", f->path, i);
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0)
+            continue;
+        assert_int_equal(fstat(fd, &st), 0);
+        assert_int_equal(pread(fd, key, sizeof key, 8192 + 264), sizeof key);
+        (void)close(fd);
+        if ((st.st_mode & 0777) != 0600 || memcmp(key, none, sizeof key) == 0)
+            continue;
+        (void)snprintf(bad, 64, "bad-%010u-1", i);
+        (void)snprintf(to, sizeof to, "%s/log/%s", f->path, bad);
+        assert_int_equal(rename(path, to), 0);
+        return;
+    }
+    fail_msg("no log was open");
+}
+
+static void
+logs_with_marks_need_the_secret_that_they_were_made_under(void **state)
+{
+    const char *argv[] = {"-d", NULL,
+                          "-o", "write.listen=",
+                          "-o", "write.ack_listen=",
+                          "-o", "http.listen=127.0.0.1:0",
+                          "-o", "counter.enable=off",
+                          NULL};
+    struct fleet *f = *state;
+    char live[600], away[600], bad[64];
+    struct daemon d = {0};
+
+    argv[1] = f->path;
+    fleet_start(f, FLEET_WRITE);
+    expect_counted(f, "one", "p\ta\n", 1, false);
+    daemon_kill(fleet_daemon(f, FLEET_WRITE));
+    (void)snprintf(live, sizeof live, "%s/live/requests", f->path);
+    (void)snprintf(away, sizeof away, "%s/live/away", f->path);
+    assert_int_equal(rename(live, away), 0);
+    assert_int_equal(
+        daemon_start_how(&d, "countd-write",
+                         &(struct daemon_how){.argv = argv, .may_fail = true}),
+        111);
+    assert_int_equal(rename(away, live), 0);
+    fleet_start(f, FLEET_WRITE);
+    expect_counted(f, "one", "p\ta\n", 1, true);
+    expect_counted(f, "two", "p\ta\n", 1, false);
+    daemon_kill(fleet_daemon(f, FLEET_WRITE));
+    /* It is lost for good. */
+    assert_int_equal(rename(live, away), 0);
+    set_aside_open_log(f, bad);
+    expect(FLEET_RUN(f, "log", "salvage", bad), 0, "1 increment merged");
+    fleet_option(f, "count.keys=0");
+    fleet_start(f, FLEET_WRITE); /* until the full log is merged */
+    fleet_start(f, FLEET_WORKER);
+    fleet_await_drained(f, MERGE_MS);
+    fleet_stop(f, FLEET_WRITE);
+    fleet_option(f, "count.keys=10");
+    fleet_start(f, FLEET_WRITE);
+    expect_counted(f, "three", "p\ta\n", 1, false);
+    fleet_stop(f, FLEET_WRITE);
+    expect_export(f, "p", "p\ta\t3\n");
+    fleet_stop_all(f);
+}
+
+static void
+check_finds_damage_of_what_is_recorded(void **state)
+{
+    struct fleet *f = *state;
+    char path[600];
+    uint8_t byte;
+    int fd;
+
+    fleet_start(f, FLEET_WRITE);
+    expect_counted(f, "one", "p\ta\n", 1, false);
+    fleet_stop(f, FLEET_WRITE);
+    expect(FLEET_RUN(f, "check"), 0, "0 faults");
+    (void)snprintf(path, sizeof path, "%s/live/requests/1", f->path);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    /* The first group is empty; the second has the record at its line 2. */
+    assert_int_equal(pread(fd, &byte, 1, 1024 + 64 + 64 + 40), 1);
+    byte ^= 1;
+    assert_int_equal(pwrite(fd, &byte, 1, 1024 + 64 + 64 + 40), 1);
+    (void)close(fd);
+    expect(FLEET_RUN(f, "check"), 1, "requests live/requests");
+    fleet_start(f, FLEET_WRITE);
+    expect_counted(f, "one", "p\ta\n", 1, false);
+    fleet_stop_all(f);
+}
+
+/* Locks a file of the data directory, as a process that lives does. */
+static int
+lock_file(struct fleet *f, const char *name)
+{
+    char path[600];
+    int fd;
+
+    (void)snprintf(path, sizeof path, "%s/%s", f->path, name);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+    return fd;
+}
+
+static void
+while_another_recovers_a_log_keys_wait(void **state)
+{
+    struct fleet *f = *state;
+    struct reply r;
+    int fd, lock;
+
+    fleet_option(f, "count.wait=50ms");
+    fleet_start(f, FLEET_WRITE);
+    expect_counted(f, "one", "p\ta\n", 1, false);
+    daemon_kill(fleet_daemon(f, FLEET_WRITE));
+    lock = lock_file(f, "log/0000000000");
+    fleet_start(f, FLEET_WRITE);
+    fd = connect_client(f);
+    r = send_keyed(fd, "one", "p\ta\n");
+    assert_int_equal(r.status, 503);
+    assert_non_null(strstr(r.text, "\"code\": \"not-ready\""));
+    assert_non_null(strstr(r.text, "\r\nRetry-After: 1\r\n"));
+    (void)close(lock);
+    do
+        r = send_keyed(fd, "one", "p\ta\n");
+    while (r.status == 503);
+    assert_int_equal(r.status, 200);
+    assert_true(r.replayed);
+    client_close(fd);
+    fleet_stop_all(f);
+}
+
+static void
+a_log_whose_marks_cannot_be_stored_is_not_handed_on(void **state)
+{
+    struct fleet *f = *state;
+    int lock;
+
+    fleet_option(f, "log.rotate_after=1h");
+    fleet_start(f, FLEET_WRITE);
+    fleet_start(f, FLEET_WORKER);
+    expect_counted(f, "one", "p\ta\n", 1, false);
+    lock = lock_file(f, "live/requests/lock");
+    daemon_signal(fleet_daemon(f, FLEET_WRITE), SIGUSR2); /* rotates */
+    expect_counted(f, "one", "p\ta\n", 1, true);
+    /* At a stop it is left to recovery, which cannot, either. */
+    fleet_stop(f, FLEET_WRITE);
+    assert_false(fleet_logs_are_drained(f));
+    (void)close(lock);
+    fleet_await_drained(f, MERGE_MS); /* the worker recovers it */
+    fleet_start(f, FLEET_WRITE);
+    expect_counted(f, "one", "p\ta\n", 1, true);
+    lock = lock_file(f, "live/requests/lock");
+    expect_counted(f, "two", "p\ta\n", 1, false);
+    daemon_signal(fleet_daemon(f, FLEET_WRITE), SIGUSR2);
+    expect_counted(f, "two", "p\ta\n", 1, true);
+    (void)close(lock);
+    fleet_await_drained(f, MERGE_MS); /* the writer tries it again */
+    fleet_stop(f, FLEET_WRITE);
+    expect_export(f, "p", "p\ta\t2\n");
+    fleet_stop_all(f);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, service_teardown)
+
+static const struct CMUnitTest tests[] = {
+    TEST(a_request_counts_once_through_stops_and_kills),
+    TEST(the_second_waits_with_the_first_and_both_are_answered),
+    TEST(a_key_is_refused_where_it_cannot_be_kept),
+    TEST(keys_below_48_bytes_leave_no_space_for_marks),
+    TEST(check_finds_damage_of_what_is_recorded),
+    TEST(while_another_recovers_a_log_keys_wait),
+    TEST(a_log_whose_marks_cannot_be_stored_is_not_handed_on),
+    TEST(salvage_leaves_out_what_was_sent_again),
+    TEST(a_backup_knows_what_it_counts),
+    TEST(logs_with_marks_need_the_secret_that_they_were_made_under),
+};
+TEST_MAIN(tests)

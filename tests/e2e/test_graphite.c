@@ -1,0 +1,556 @@
+/* tests/e2e/test_graphite.c - what Grafana sends, and what the built
+ * countd-read answers.
+ *
+ * The requests and the shape of answers were recorded from Grafana's two
+ * clients and from graphite-web; where that is wrong, the answers are ours. */
+#include "tests/lib/test.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "tests/lib/client.h"
+#include "tests/lib/expect.h"
+#include "tests/lib/service.h"
+
+#define BODY_MAX (2 << 20)
+
+struct answer {
+    int status;
+    char head[4096], body[BODY_MAX];
+};
+
+static struct answer got;
+
+/* Four counters; with `limit`, small limits. */
+static void
+start(struct fleet *f, bool limit)
+{
+    fleet_option(f, "counter.enable=off");
+    fleet_option(f, "read.http=127.0.0.1:0");
+    if (limit) {
+        fleet_option(f, "graphite.max_series=5");
+        fleet_option(f, "graphite.max_nodes=8");
+        fleet_option(f, "graphite.max_points=2000");
+    }
+    service_start(f);
+    service_add(f, "web", "hits.home", 7);
+    service_add(f, "web", "hits.about", 14);
+    service_add(f, "web", "err", 1);
+    service_add(f, "pages", "/index.html", 3);
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+}
+
+static int
+set_up(void **state)
+{
+    assert_int_equal(service_setup(state), 0);
+    start(*state, true);
+    return 0;
+}
+
+static int
+set_up_without_limits(void **state)
+{
+    assert_int_equal(service_setup(state), 0);
+    start(*state, false);
+    return 0;
+}
+
+/* ---- requests ----------------------------------------------------------- */
+
+static int
+join(struct fleet *f)
+{
+    return client_connect(
+        daemon_port(fleet_daemon(f, FLEET_READ), "read-http"));
+}
+
+static void
+hear(int fd)
+{
+    const char *length;
+    size_t size = 0, want;
+
+    do {
+        assert_true(size + 1 < sizeof got.head);
+        assert_int_equal(client_read(fd, got.head + size, 1), 1);
+        got.head[++size] = '\0';
+    } while (size < 4 || strcmp(got.head + size - 4, "\r\n\r\n") != 0);
+    assert_int_equal(sscanf(got.head, "HTTP/1.1 %d", &got.status), 1);
+    length = strstr(got.head, "Content-length: ");
+    assert_non_null(length);
+    want = strtoul(length + 16, NULL, 10);
+    assert_true(want < sizeof got.body);
+    assert_int_equal(client_read(fd, got.body, want), want);
+    got.body[want] = '\0';
+}
+
+/* METHOD TARGET, or FORM behind a blank: "POST /render target=a". */
+static void
+say(int fd, const char *request)
+{
+    const char *const target = strchr(request, ' ') + 1;
+    const char *form = strchr(target, ' ');
+    char head[512];
+    int size;
+
+    form = form ? form + 1 : target + strlen(target);
+    size = snprintf(head, sizeof head,
+                    "%.*s HTTP/1.1\r\nHost: x\r\nContent-Type: "
+                    "application/x-www-form-urlencoded\r\n"
+                    "Content-Length: %zu\r\n\r\n",
+                    (int)(*form ? form - 1 - request : form - request), request,
+                    strlen(form));
+    client_send(fd, head, (size_t)size);
+    client_send(fd, form, strlen(form));
+}
+
+static void
+ask(struct fleet *f, const char *request)
+{
+    const int fd = join(f);
+
+    say(fd, request);
+    hear(fd);
+    client_close(fd);
+}
+
+/* Makes of each list of points the sum of the values: when a minute begins is
+ * not the test's. */
+static void
+sum_points(char *body)
+{
+    static const char member[] = "\"datapoints\":[";
+    char *at = body;
+
+    while ((at = strstr(at, member)) != NULL) {
+        char *end = at += sizeof member - 1, sum[32];
+        double total = 0;
+
+        while (*end == '[' || *end == ',') {
+            end += *end == ',' ? 2 : 1;
+            total += strncmp(end, "null", 4) == 0 ? 0 : strtod(end, NULL);
+            end = strchr(end, ']') + 1;
+        }
+        (void)snprintf(sum, sizeof sum, "%g", total);
+        memmove(at + strlen(sum), end, strlen(end) + 1);
+        memcpy(at, sum, strlen(sum));
+    }
+}
+
+/* ---- as recorded -------------------------------------------------------- */
+
+#define AGO "&from=-5min&until=now&format=json&maxDataPoints=100"
+#define SERIES(name, path, sum)                                                \
+    "{\"target\":\"" name "\",\"tags\":{\"name\":\"" path                      \
+    "\"},\"datapoints\":[" sum "]}"
+
+static const struct {
+    const char *request;
+    int status;
+    const char *body; /* with sums as points; NULL: {"message":"..."} */
+} recorded[] = {
+    {"GET /version", 200, "1.1.8"},
+    {"GET /version/", 200, "1.1.8"},
+    {"GET /tags/autoComplete/tags?expr=a%3Db", 200, "[]"},
+    {"GET /tags/autoComplete/values?tag=a", 200, "[]"},
+    {"GET /tags", 200, "[]"},
+    {"GET /events/get_data?from=-1h&until=now", 200, "[]"},
+    {"POST /render target=constantLine%28100%29&from=1795301460&"
+     "until=1795301760&format=json&maxDataPoints=100",
+     200, "[" SERIES("100", "100", "300") "]"},
+    {"POST /render/ target=aliasSub%28constantLine%28100%29%2C+%22%28%5E.%2A%24"
+     "%29%22%2C+%22%5C1+A%22%29&from=-1h&until=now&format=json&maxDataPoints="
+     "300",
+     200, "[" SERIES("100 A", "100", "300") "]"},
+    {"GET /metrics/find", 400, NULL},
+    {"POST /metrics/find?from=1&until=2 query=%2A", 200,
+     "[{\"text\":\"pages\",\"id\":\"pages\",\"allowChildren\":1,"
+     "\"expandable\":1,\"leaf\":0},{\"text\":\"web\",\"id\":\"web\","
+     "\"allowChildren\":1,\"expandable\":1,\"leaf\":0}]"},
+    {"GET /metrics/find?query=web.*", 200,
+     "[{\"text\":\"err\",\"id\":\"web.err\",\"allowChildren\":0,"
+     "\"expandable\":0,\"leaf\":1},{\"text\":\"hits\",\"id\":\"web.hits\","
+     "\"allowChildren\":1,\"expandable\":1,\"leaf\":0}]"},
+    {"GET /metrics/find?query=web.*&format=completer", 200,
+     "{\"metrics\":[{\"path\":\"web.err\",\"name\":\"err\",\"is_leaf\":\"1\"},"
+     "{\"path\":\"web.hits.\",\"name\":\"hits\",\"is_leaf\":\"0\"}]}"},
+    {"GET /metrics/find?query=nosuch.*", 200, "[]"},
+    {"GET /metrics/find?query=a..b", 400, NULL},
+    {"GET /metrics/expand?query=web.*", 200,
+     "{\"results\":[\"web.err\",\"web.hits\"]}"},
+    {"GET /metrics/expand?query=web.*&leavesOnly=1", 200,
+     "{\"results\":[\"web.err\"]}"},
+    {"GET /metrics/expand/?query=web.*.*", 200,
+     "{\"results\":[\"web.hits.about\",\"web.hits.home\"]}"},
+    {"POST /render target=sumSeries%28web.hits.%2A" AGO, 400, NULL},
+    {"POST /render target=scale%28web.hits.home%29" AGO, 400,
+     "{\"message\":\"scale: 2 arguments, not 1\"}"},
+    {"POST /render target=scale%28web.hits.home%2C%22x%22%29" AGO, 400, NULL},
+    {"POST /render target=nosuch%28web.err%29" AGO, 400,
+     "{\"message\":\"unknown function: nosuch\"}"},
+    {"POST /render target=web.err&from=yesterday-ish&until=now", 400, NULL},
+    {"POST /render target=web.err&from=now&until=-1h", 400, NULL},
+    {"POST /render target=web.err&format=png", 400, NULL},
+    {"POST /render target=web.err&maxDataPoints=0", 400, NULL},
+    {"POST /render target=%zz", 400, NULL},
+    {"POST /render target=nope.x" AGO, 200, "[]"},
+    {"POST /render from=-1h&until=now&format=json", 200, "[]"},
+    {"POST /render target=sumSeries%28web.hits.%2A%29" AGO, 200,
+     "[" SERIES("sumSeries(web.hits.*)", "sumSeries(web.hits.*)", "21") "]"},
+    {"POST /render target=alias%28web.err%2C+%27errs%27%29" AGO, 200,
+     "[" SERIES("errs", "web.err", "1") "]"},
+    {"POST /render target=aliasByNode%28web.hits.%2A%2C+2%29" AGO, 200,
+     "[" SERIES("about", "web.hits.about",
+                "14") "," SERIES("home", "web.hits.home", "7") "]"},
+    {"POST /render target=aliasByNode%28web.hits.home%2C+-1%2C+0%29" AGO, 200,
+     "[" SERIES("home.web", "web.hits.home", "7") "]"},
+    {"POST /render target=groupByNode%28web.hits.%2A%2C+1%2C+%27sum%27%29" AGO,
+     200, "[" SERIES("hits", "sumSeries(web.hits.*)", "21") "]"},
+    {"POST /render target=aliasSub%28sumSeries%28web.hits.%2A%29%2C+%22%28%5E."
+     "%2A%24%29%22%2C+%22%5C1+B%22%29" AGO,
+     200,
+     "[" SERIES("sumSeries(web.hits.*) B", "sumSeries(web.hits.*)", "21") "]"},
+    {"POST /render target=scale%28web.hits.home%2C10%29" AGO, 200,
+     "[" SERIES("scale(web.hits.home,10)", "web.hits.home", "70") "]"},
+    {"POST /render target=summarize%28web.hits.home%2C+%2710min%27%2C+%27sum%27"
+     "%2C+false%29&from=-30min&until=now&format=json&maxDataPoints=100",
+     200,
+     "[" SERIES("summarize(web.hits.home, \\\"10min\\\", \\\"sum\\\")",
+                "web.hits.home", "7") "]"},
+    {"POST /render target=highestMax%28web.hits.%2A%2C+1%29" AGO, 200,
+     "[" SERIES("web.hits.about", "web.hits.about", "14") "]"},
+    {"POST /render target=limit%28web.hits.%2A%2C+1%29" AGO, 200,
+     "[" SERIES("web.hits.about", "web.hits.about", "14") "]"},
+    {"POST /render target=scaleToSeconds%28web.hits.home%2C60%29" AGO, 200,
+     "[" SERIES("scaleToSeconds(web.hits.home,60)", "web.hits.home", "7") "]"},
+    {"GET /render?target=topKeys('web',2)" AGO, 200,
+     "[" SERIES("web.hits.about", "web.hits.about",
+                "14") "," SERIES("web.hits.home", "web.hits.home", "7") "]"},
+    {"GET /render?target=web.err&target=pages.*.html&cacheTimeout=60" AGO, 200,
+     "[" SERIES("web.err", "web.err", "1") "," SERIES(
+         "pages./index.html", "pages./index.html", "3") "]"},
+    {"GET /nope", 404, "Not Found"},
+    {"GET /render/nope", 404, "Not Found"},
+    {"DELETE /render", 405, "Method Not Allowed"}};
+
+static void
+requests_are_answered_as_recorded(void **state)
+{
+    struct fleet *f = *state;
+
+    for (size_t i = 0; i < sizeof recorded / sizeof recorded[0]; i++) {
+        const char *body = recorded[i].body;
+
+        ask(f, recorded[i].request);
+        sum_points(got.body);
+        if (got.status != recorded[i].status ||
+            (body && strcmp(got.body, body) != 0) ||
+            (!body && strncmp(got.body, "{\"message\":\"", 12) != 0))
+            fail_msg("%s:\n %d %s, not\n %d %s", recorded[i].request,
+                     got.status, got.body, recorded[i].status,
+                     body ? body : "{\"message\":...}");
+        if (recorded[i].status == 400)
+            assert_non_null(
+                strstr(got.head, "Content-Type: application/json\r\n"));
+    }
+}
+
+static void
+the_functions_are_listed_for_the_editor(void **state)
+{
+    struct fleet *f = *state;
+
+    ask(f, "GET /functions");
+    assert_int_equal(got.status, 200);
+    assert_non_null(strstr(got.body,
+                           "\"alias\":{\"name\":\"alias\",\"function\":\"alias("
+                           "seriesList, newName)\",\"description\":"));
+    assert_non_null(strstr(
+        got.body, "\"group\":\"Alias\",\"params\":[{\"name\":\"seriesList\","
+                  "\"type\":\"seriesList\",\"required\":true}"));
+    assert_non_null(strstr(got.body, "\"sumSeries\":{"));
+    assert_null(strstr(got.body, "Infinity"));
+}
+
+static void
+points_are_at_multiples_of_their_step(void **state)
+{
+    struct fleet *f = *state;
+    const char *at;
+    int points = 0;
+
+    ask(f, "GET /render?target=integral(web.err)&from=1795300000&"
+           "until=1795310000&maxDataPoints=12");
+    for (at = strstr(got.body, "["); (at = strstr(at, ",1795")) != NULL; at++) {
+        assert_int_equal(strtoll(at + 1, NULL, 10) % 900, 0);
+        points++;
+    }
+    assert_int_equal(points, 11); /* 1795300200 to 1795309200 */
+}
+
+static void
+an_answer_says_of_which_moment_it_is(void **state)
+{
+    struct fleet *f = *state;
+    const int64_t before_ms = (int64_t)clock_unix_ms();
+    const char *as_of;
+
+    service_add(f, "web", "err", 1);
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    do { /* logs are looked at again and again */
+        ask(f, "GET /render?target=web.err" AGO);
+        as_of = strstr(got.head, "X-Countd-As-Of: ");
+        assert_non_null(as_of);
+        assert_true((int64_t)clock_unix_ms() < before_ms + 60000);
+    } while (strtoll(as_of + 16, NULL, 10) < before_ms);
+    sum_points(got.body);
+    assert_string_equal(got.body, "[" SERIES("web.err", "web.err", "2") "]");
+}
+
+/* ---- names -------------------------------------------------------------- */
+
+static void
+every_name_that_find_gives_can_be_drawn(void **state)
+{
+    static const char *const keys[] = {"a.b", "a..b", "x y",          ".",
+                                       "%41", "{q}*", "\xff,\xc3\xa9"};
+    const size_t count = sizeof keys / sizeof keys[0];
+    struct fleet *f = *state;
+    char ids[8][128], request[512];
+    size_t found = 0;
+
+    for (size_t i = 0; i < count; i++)
+        service_add(f, "od.d", keys[i], (int64_t)1 << i);
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    for (int nodes = 1; nodes < 3; nodes++) {
+        ask(f, nodes == 1 ? "GET /metrics/expand?query=od.d.*&leavesOnly=1"
+                          : "GET /metrics/expand?query=od.d.*.*&leavesOnly=1");
+        assert_int_equal(got.status, 200);
+        for (char *at = strchr(got.body, '['); (at = strstr(at, "\"od"));
+             at += strlen(ids[found++]) + 1)
+            (void)snprintf(ids[found], sizeof ids[0], "%.*s",
+                           (int)strcspn(at + 1, "\""), at + 1);
+    }
+    assert_int_equal(found, count);
+    for (size_t i = 0, sums = 0; i < count; i++) {
+        size_t size = (size_t)sprintf(request, "GET /render?target=");
+        double sum;
+
+        for (const char *at = ids[i]; *at; at++)
+            size += (size_t)sprintf(
+                request + size, isalnum((unsigned char)*at) ? "%c" : "%%%02X",
+                (unsigned char)*at);
+        (void)sprintf(request + size, AGO);
+        ask(f, request);
+        sum_points(got.body);
+        sum = strtod(strstr(got.body, "\"datapoints\":[") + 14, NULL);
+        sums |= (size_t)sum;
+        if (i + 1 == count)
+            assert_int_equal(sums, (1 << count) - 1);
+    }
+}
+
+static void
+a_counter_with_others_below_it_is_listed_as_both(void **state)
+{
+    struct fleet *f = *state;
+
+    service_add(f, "both", "x", 1);
+    service_add(f, "both", "x.y", 2);
+    service_add(f, "both.x", "y", 4);
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    ask(f, "GET /metrics/find?query=both.*&format=completer");
+    assert_string_equal(
+        got.body,
+        "{\"metrics\":[{\"path\":\"both.x\",\"name\":\"x\",\"is_leaf\":\"1\"},"
+        "{\"path\":\"both.x.\",\"name\":\"x\",\"is_leaf\":\"0\"}]}");
+    /* Two keyspaces and keys of one path are one series. */
+    ask(f, "GET /render?target=both.x.*" AGO);
+    sum_points(got.body);
+    assert_string_equal(got.body, "[" SERIES("both.x.y", "both.x.y", "6") "]");
+}
+
+/* ---- limits ------------------------------------------------------------- */
+
+static void
+more_than_the_settings_allow_is_refused(void **state)
+{
+    struct fleet *f = *state;
+
+    for (int i = 0; i < 9; i++) {
+        char key[8];
+
+        (void)snprintf(key, sizeof key, "k%d", i);
+        service_add(f, "many", key, 1);
+    }
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    ask(f, "GET /render?target=many.*" AGO);
+    assert_int_equal(got.status, 400);
+    assert_non_null(strstr(got.body, "more than 5 series"));
+    ask(f, "GET /metrics/find?query=many.*");
+    assert_int_equal(got.status, 400);
+    assert_non_null(strstr(got.body, "more than 8 nodes"));
+    ask(f, "GET /render?target=many.k[0-3]&from=-600min");
+    assert_int_equal(got.status, 400);
+    assert_non_null(strstr(got.body, "2400 points, and 2000 are the limit"));
+    ask(f, "GET /render?target=many.k[0-3]&from=-600min&maxDataPoints=300");
+    assert_int_equal(got.status, 200);
+}
+
+/* A form of `size` bytes, whose target is at its end. */
+static void
+send_form(int fd, size_t size)
+{
+    static const char target[] = "&target=web.err" AGO;
+    char head[256];
+    char *body = malloc(size);
+    const int n = snprintf(head, sizeof head,
+                           "POST /render HTTP/1.1\r\nHost: x\r\nContent-Type: "
+                           "application/x-www-form-urlencoded; charset=UTF-8"
+                           "\r\nContent-Length: %zu\r\n\r\n",
+                           size);
+
+    assert_non_null(body);
+    memset(body, 'x', size);
+    memcpy(body + size - (sizeof target - 1), target, sizeof target - 1);
+    client_send(fd, head, (size_t)n);
+    (void)client_try_send(fd, body, size); /* it may be refused before */
+    free(body);
+}
+
+static void
+a_form_has_at_most_1_mib(void **state)
+{
+    struct fleet *f = *state;
+    int fd = join(f);
+
+    send_form(fd, 1 << 20);
+    hear(fd);
+    assert_int_equal(got.status, 200);
+    sum_points(got.body);
+    assert_string_equal(got.body, "[" SERIES("web.err", "web.err", "1") "]");
+    say(fd, "GET /version"); /* the connection stays */
+    hear(fd);
+    assert_string_equal(got.body, "1.1.8");
+    client_close(fd);
+    fd = join(f);
+    send_form(fd, (1 << 20) + 1);
+    hear(fd);
+    assert_int_equal(got.status, 413);
+    client_close(fd);
+    fd = join(f); /* of other routes 64 KiB as before */
+    client_send(fd, "GET /healthz HTTP/1.1\r\nContent-Length: 65537\r\n\r\n",
+                49);
+    hear(fd);
+    assert_int_equal(got.status, 413);
+    client_close(fd);
+    ask(f, "POST /render target=web.err" AGO);
+    assert_int_equal(got.status, 200);
+}
+
+/* ---- many at a time ----------------------------------------------------- */
+
+static void
+many_clients_get_each_their_own_answer(void **state)
+{
+    static const char *const requests[] = {
+        "GET /render?target=web.err" AGO, "GET /render?target=pages.*.*" AGO,
+        "GET /metrics/expand?query=web.*",
+        "POST /render target=sum(web.*.*)" AGO};
+    static const char *const words[] = {"\"web.err\"", "\"pages./index.html\"",
+                                        "[\"web.err\",\"web.hits\"]",
+                                        "\"sumSeries(web.*.*)\""};
+    struct fleet *f = *state;
+    int fds[40];
+
+    for (int i = 0; i < 40; i++) {
+        fds[i] = join(f);
+        say(fds[i], requests[i % 4]);
+        say(fds[i], requests[(i + 1) % 4]); /* in a pipeline */
+    }
+    for (int i = 0; i < 40; i += 5) /* some go away */
+        client_reset(fds[i]);
+    for (int i = 0; i < 40; i++) {
+        if (i % 5 == 0)
+            continue;
+        for (int n = 0; n < 2; n++) {
+            hear(fds[i]);
+            assert_int_equal(got.status, 200);
+            assert_non_null(strstr(got.body, words[(i + n) % 4]));
+        }
+        client_close(fds[i]);
+    }
+}
+
+/* ---- long answers -------------------------------------------------------- */
+
+#define LONG_DAYS   "60"
+#define LONG_POINTS (60 * 1440)
+
+static void
+expect_long_answer(void)
+{
+    size_t points = 0;
+
+    assert_int_equal(got.status, 200);
+    for (const char *at = got.body; (at = strstr(at, "],[")) != NULL; at++)
+        points++;
+    assert_int_equal(points + 1, LONG_POINTS);
+    assert_string_equal(got.body + strlen(got.body) - 4, "]]}]");
+    sum_points(got.body);
+    assert_string_equal(got.body, "[" SERIES("web.err", "web.err", "1") "]");
+}
+
+/* Who does not read one does not keep others from theirs. */
+static void
+a_long_answer_goes_in_pieces(void **state)
+{
+    static const char request[] =
+        "GET /render?target=web.err&from=-" LONG_DAYS "d";
+    struct fleet *f = *state;
+    int fds[12];
+
+    for (int i = 0; i < 12; i++) {
+        fds[i] = join(f);
+        say(fds[i], request);
+        say(fds[i], request);
+        say(fds[i], "GET /version");
+    }
+    ask(f, "GET /render?target=web.err" AGO);
+    assert_int_equal(got.status, 200);
+    for (int i = 0; i < 12; i++) {
+        if (i % 3 == 1) {
+            client_reset(fds[i]);
+            continue;
+        }
+        hear(fds[i]);
+        expect_long_answer();
+        hear(fds[i]);
+        expect_long_answer();
+        hear(fds[i]);
+        assert_string_equal(got.body, "1.1.8");
+        client_close(fds[i]);
+    }
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, service_teardown)
+
+static const struct CMUnitTest tests[] = {
+    TEST(requests_are_answered_as_recorded),
+    TEST(the_functions_are_listed_for_the_editor),
+    TEST(points_are_at_multiples_of_their_step),
+    TEST(an_answer_says_of_which_moment_it_is),
+    TEST(every_name_that_find_gives_can_be_drawn),
+    TEST(a_counter_with_others_below_it_is_listed_as_both),
+    TEST(more_than_the_settings_allow_is_refused),
+    TEST(a_form_has_at_most_1_mib),
+    TEST(many_clients_get_each_their_own_answer),
+    cmocka_unit_test_setup_teardown(a_long_answer_goes_in_pieces,
+                                    set_up_without_limits, service_teardown),
+};
+
+TEST_MAIN(tests)

@@ -1,0 +1,265 @@
+/* tests/e2e/test_metrics.c - /metrics of countd-read before a real Prometheus:
+ * it is scraped, the rules of the alerts are evaluated, and each panel of the
+ * dashboard has a value.  Skipped where Debian's prometheus is not installed.
+ */
+#include "tests/lib/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "tests/lib/expect.h"
+#include "tests/lib/service.h"
+
+#define PROMETHEUS "/usr/bin/prometheus"
+#define WAIT_MS    60000
+#define PANELS     10
+#define ALERTS     10
+
+static struct daemon prometheus;
+
+static int
+set_up(void **state)
+{
+    struct fleet *f;
+
+    assert_int_equal(service_setup(state), 0);
+    f = *state;
+    prometheus.output = -1;
+    fleet_option(f, "counter.enable=off");
+    fleet_option(f, "http.listen=127.0.0.1:0");
+    fleet_option(f, "read.http=127.0.0.1:0");
+    service_start(f);
+    return 0;
+}
+
+static int
+tear_down(void **state)
+{
+    if (prometheus.output >= 0) {
+        daemon_kill(&prometheus);
+        daemon_fini(&prometheus);
+    }
+    return service_teardown(state);
+}
+
+/* Runs a shell command; what it prints is in `text`. */
+static void
+expect_shell(const char *command)
+{
+    FILE *from = popen(command, "r");
+    size_t size;
+
+    assert_non_null(from);
+    size = fread(text, 1, sizeof text - 1, from);
+    text[size] = '\0';
+    if (pclose(from) != 0)
+        fail_msg("%s: %s", command, text);
+}
+
+/* ---- prometheus ---------------------------------------------------------- */
+
+static void
+put_settings(struct fleet *f)
+{
+    char folder[512], settings[1024];
+    int n;
+
+    assert_non_null(getcwd(folder, sizeof folder));
+    n = snprintf(
+        settings, sizeof settings,
+        "global: {scrape_interval: 1s, evaluation_interval: 1s}\n"
+        "rule_files: ['%s/reader/alerts.yml']\n"
+        "scrape_configs:\n"
+        "- job_name: countd\n"
+        "  static_configs: [{targets: ['127.0.0.1:%u']}]\n",
+        folder,
+        (unsigned)daemon_port(fleet_daemon(f, FLEET_READ), "read-http"));
+    assert_in_range(n, 1, sizeof settings - 1);
+    tmpdir_put(&f->dir, "prometheus.yml", settings, (size_t)n, 0600);
+}
+
+/* Starts it on a free port, and returns that. */
+static unsigned
+start_prometheus(struct fleet *f)
+{
+    static const char said[] = "msg=\"Listening on\" address=127.0.0.1:";
+    const uint64_t deadline = clock_ms() + WAIT_MS * (uint64_t)test_slow();
+    char config[700], storage[700];
+    const char *const argv[] = {config, storage,
+                                "--web.listen-address=127.0.0.1:0", NULL};
+    const struct daemon_how how = {.argv = argv, .not_ready = true};
+    const char *at = NULL;
+
+    put_settings(f);
+    (void)snprintf(config, sizeof config, "--config.file=%s/prometheus.yml",
+                   f->dir.path);
+    (void)snprintf(storage, sizeof storage, "--storage.tsdb.path=%s/tsdb",
+                   f->dir.path);
+    (void)daemon_start_how(&prometheus, PROMETHEUS, &how); /* fails itself */
+    while (!at) {
+        (void)daemon_output(&prometheus, text, sizeof text);
+        at = strstr(text, said);
+        if (!at && (clock_ms() > deadline || !daemon_alive(&prometheus)))
+            fail_msg("prometheus does not listen: %s", text);
+    }
+    return (unsigned)strtoul(at + sizeof said - 1, NULL, 10);
+}
+
+/* Asks until the answer has these words; counts meanwhile, so that rates are
+ * above 0. */
+static void
+await_answer(struct fleet *f, unsigned port, const char *request,
+             const char *words)
+{
+    const uint64_t deadline = clock_ms() + WAIT_MS * (uint64_t)test_slow();
+    char command[1024];
+
+    (void)snprintf(command, sizeof command,
+                   "curl -sSG 'http://127.0.0.1:%u/api/v1/'%s 2>&1; true", port,
+                   request);
+    do {
+        service_add(f, "pages", "/index", 1);
+        expect_shell(command);
+        if (clock_ms() > deadline)
+            fail_msg("%s has no %s: %s", request, words, text);
+    } while (!strstr(text, words));
+}
+
+static void
+await_value(struct fleet *f, unsigned port, const char *expression)
+{
+    char request[800];
+
+    (void)snprintf(request, sizeof request, "query --data-urlencode 'query=%s'",
+                   expression);
+    await_answer(f, port, request, "\"result\":[{");
+}
+
+/* ---- tests --------------------------------------------------------------- */
+
+static void
+each_panel_of_the_dashboard_has_a_value(void **state)
+{
+    static char board[65536];
+    struct fleet *f = *state;
+    unsigned port, panels = 0;
+    const char *at = board;
+    char expression[512];
+    FILE *file;
+
+    if (access(PROMETHEUS, X_OK) != 0)
+        test_skip("no prometheus (Debian's package prometheus)");
+    file = fopen("reader/grafana.json", "re");
+    assert_non_null(file);
+    board[fread(board, 1, sizeof board - 1, file)] = '\0';
+    assert_int_equal(fclose(file), 0);
+    port = start_prometheus(f);
+
+    await_value(f, port, "up{job=\"countd\"} == 1");
+    for (; (at = strstr(at, "\"expr\": \"")) != NULL; panels++) {
+        at += 9;
+        (void)snprintf(expression, sizeof expression, "%.*s",
+                       (int)strcspn(at, "\""), at);
+        await_value(f, port, expression);
+    }
+    assert_int_equal(panels, PANELS);
+}
+
+static void
+the_rules_of_the_alerts_are_evaluated_and_none_fires(void **state)
+{
+    struct fleet *f = *state;
+    unsigned port, good = 0;
+
+    if (access(PROMETHEUS, X_OK) != 0)
+        test_skip("no prometheus (Debian's package prometheus)");
+    port = start_prometheus(f);
+
+    await_value(f, port, "countd_process_up{process=\"worker\"} == 1");
+    for (int i = 0; good < ALERTS && i < 100; i++) {
+        good = 0;
+        await_answer(f, port, "rules", "CountdPortFull");
+        for (const char *at = text; (at = strstr(at, "\"health\":\"ok\""));
+             at++)
+            good++;
+    }
+    assert_int_equal(good, ALERTS);
+    assert_null(strstr(text, "\"state\":\"firing\""));
+}
+
+/* Restarts the reader with two more options. */
+static void
+restart_reader(struct fleet *f, const char *one, const char *two)
+{
+    fleet_stop(f, FLEET_READ);
+    fleet_option(f, one);
+    fleet_option(f, two);
+    fleet_start(f, FLEET_READ);
+}
+
+static void
+scrape(struct fleet *f)
+{
+    char command[128];
+
+    (void)snprintf(
+        command, sizeof command, "curl -sSf http://127.0.0.1:%u/metrics",
+        (unsigned)daemon_port(fleet_daemon(f, FLEET_READ), "read-http"));
+    expect_shell(command);
+}
+
+static void
+counters_of_users_are_shown_where_they_are_named(void **state)
+{
+    static const char *const lines[] = {
+        "\ncountd_keyspaces 4\n",
+        "\ncountd_keyspace_keys{keyspace=\"a1\"} 3\n"
+        "countd_keyspace_keys{keyspace=\"a2\"} 1\n"
+        "countd_keyspace_keys{keyspace=\"o\\\\xff\"} 1\n",
+        "\ncountd_keyspace_value{keyspace=\"a1\"} 60\n",
+        "\ncountd_key_value{keyspace=\"a1\",key=\"z\"} 30\n"
+        "countd_key_value{keyspace=\"a1\",key=\"y\"} 20\n"
+        "countd_key_value{keyspace=\"a2\",key=\"x\"} -1\n"
+        "countd_key_value{keyspace=\"o\\\\xff\",key=\"\\\"q\\\"\\\\\\\\\"} 5"
+        "\n",
+        "\ncountd_user_series_left_out 0\n"};
+    struct fleet *f = *state;
+
+    service_add(f, "pages", "/index", 1);
+    service_add(f, "a1", "x", 10);
+    service_add(f, "a1", "y", 20);
+    service_add(f, "a1", "z", 30);
+    service_add(f, "a2", "x", -1);
+    service_add(f, "o\xff", "\"q\"\\", 5);
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    scrape(f);
+    assert_non_null(strstr(text, lines[0]));
+    assert_null(strstr(text, "countd_keyspace_keys"));
+
+    restart_reader(f, "metrics.keyspaces=a* nosuch o\\xff a1", "metrics.top=2");
+    scrape(f);
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+        if (!strstr(text, lines[i]))
+            fail_msg("no %s in:\n%s", lines[i], text);
+
+    restart_reader(f, "metrics.max_series=5", "metrics.top=1");
+    scrape(f);
+    assert_non_null(strstr(text, "\ncountd_user_series_left_out 3\n"));
+    assert_non_null(strstr(text, "\ncountd_keyspace_keys{keyspace=\"a2\"} 1\n"
+                                 "# HELP"));
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_setup_teardown(
+        counters_of_users_are_shown_where_they_are_named, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(each_panel_of_the_dashboard_has_a_value,
+                                    set_up, tear_down),
+    cmocka_unit_test_setup_teardown(
+        the_rules_of_the_alerts_are_evaluated_and_none_fires, set_up,
+        tear_down),
+};
+
+TEST_MAIN(tests)

@@ -1,0 +1,420 @@
+/* tests/e2e/test_page.c - the page at / of countd-read: what is in it, how it
+ * is served, and in a real browser, Debian's chromium, what it shows.
+ *
+ * The browser is talked to over --remote-debugging-pipe: JSON, each message
+ * with a NUL behind it, on its descriptors 3 and 4. */
+#include "tests/lib/test.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "reader/page.h"
+#include "tests/lib/expect.h"
+#include "tests/lib/service.h"
+
+#define BROWSER    "/usr/bin/chromium"
+#define CALL_MS    90000
+#define SCRIPT_MAX 32768
+#define BOSS       "a8d20c8b5f3e41f7"
+
+/* What goes wrong from the first byte of a page on. */
+#define WATCH                                                                  \
+    "window.faults = [];"                                                      \
+    "addEventListener('securitypolicyviolation', e => faults.push("            \
+    "e.violatedDirective + ' ' + e.blockedURI));"                              \
+    "addEventListener('error', e => faults.push('error ' + e.message));"       \
+    "addEventListener('unhandledrejection', e => faults.push('rejected ' + "   \
+    "e.reason));"
+
+struct browser {
+    struct daemon daemon;
+    struct tmpdir home;
+    int to, from;
+    unsigned id;
+    char session[64];
+    char reply[1 << 20];
+    size_t size;
+};
+
+static struct browser browser;
+
+/* ---- the browser --------------------------------------------------------- */
+
+static int
+open_pipe(const struct tmpdir *d, const char *name)
+{
+    int fd;
+
+    assert_int_equal(mkfifoat(d->fd, name, 0600), 0);
+    fd = openat(d->fd, name, O_RDWR | O_CLOEXEC); /* waits for no peer */
+    assert_true(fd >= 0);
+    return fd;
+}
+
+static void
+start_browser(struct browser *b)
+{
+    static const char command[] =
+        "exec " BROWSER " --headless --no-sandbox --disable-gpu"
+        " --disable-dev-shm-usage --disable-background-networking"
+        " --disable-component-update --disable-breakpad --no-first-run"
+        " --no-proxy-server --remote-debugging-pipe"
+        " --user-data-dir=\"$HOME/profile\" about:blank"
+        " 3<\"$HOME/to\" 4>\"$HOME/from\"";
+    const char *const argv[] = {"-c", command, NULL};
+    char home[600];
+    const char *const env[] = {home, NULL};
+    const struct daemon_how how = {.argv = argv, .env = env, .not_ready = true};
+
+    memset(b, 0, sizeof *b);
+    b->daemon.output = -1;
+    tmpdir_make(&b->home);
+    (void)snprintf(home, sizeof home, "HOME=%s", b->home.path);
+    b->to = open_pipe(&b->home, "to");
+    b->from = open_pipe(&b->home, "from");
+    (void)daemon_start_how(&b->daemon, "/bin/sh", &how); /* fails itself */
+}
+
+static void
+stop_browser(struct browser *b)
+{
+    daemon_kill(&b->daemon);
+    daemon_fini(&b->daemon);
+    (void)close(b->to);
+    (void)close(b->from);
+    tmpdir_remove(&b->home);
+}
+
+/* Whole messages, one or more, in b->reply: events come between answers. */
+static void
+hear_messages(struct browser *b)
+{
+    const uint64_t deadline = clock_ms() + CALL_MS * (uint64_t)test_slow();
+    struct pollfd p = {.fd = b->from, .events = POLLIN};
+    ssize_t n;
+
+    b->size = 0;
+    do {
+        if (poll(&p, 1, 1000) > 0) {
+            n = read(b->from, b->reply + b->size,
+                     sizeof b->reply - b->size - 1);
+            assert_true(n > 0);
+            b->size += (size_t)n;
+        }
+        if (clock_ms() > deadline || !daemon_alive(&b->daemon)) {
+            (void)daemon_output(&b->daemon, text, sizeof text);
+            fail_msg("the browser does not answer: %s", text);
+        }
+    } while (b->size == 0 || b->reply[b->size - 1] != '\0');
+}
+
+/* Calls a method; its answer is in b->reply. */
+static void
+call(struct browser *b, const char *method, const char *parameters)
+{
+    static char message[4 * SCRIPT_MAX];
+    char id[32];
+    const int size = snprintf(
+        message, sizeof message,
+        "{\"id\": %u, \"method\": \"%s\", \"params\": {%s}%s%s%s}", ++b->id,
+        method, parameters, b->session[0] != '\0' ? ", \"sessionId\": \"" : "",
+        b->session, b->session[0] != '\0' ? "\"" : "");
+
+    assert_in_range(size, 1, sizeof message - 1);
+    (void)snprintf(id, sizeof id, "{\"id\":%u,", b->id);
+    assert_int_equal(write(b->to, message, (size_t)size + 1), size + 1);
+    do
+        hear_messages(b);
+    while (!memmem(b->reply, b->size, id, strlen(id)));
+    if (memmem(b->reply, b->size, "\"error\":{", 9))
+        fail_msg("%s: %s", method, b->reply);
+}
+
+/* The text of a member of the answer. */
+static const char *
+member(struct browser *b, const char *name)
+{
+    static char value[4096];
+    char quoted[64];
+    const char *at;
+
+    (void)snprintf(quoted, sizeof quoted, "\"%s\":\"", name);
+    at = memmem(b->reply, b->size, quoted, strlen(quoted));
+    if (!at)
+        fail_msg("no %s: %s", name, b->reply);
+    at += strlen(quoted);
+    (void)snprintf(value, sizeof value, "%.*s", (int)strcspn(at, "\""), at);
+    return value;
+}
+
+static size_t
+quote_json(const char *from, char *to)
+{
+    char *at = to;
+
+    for (; *from != '\0'; from++) {
+        if (*from == '"' || *from == '\\')
+            *at++ = '\\';
+        *at++ = *from;
+        if (*from == '\n') {
+            at[-1] = '\\';
+            *at++ = 'n';
+        }
+    }
+    *at = '\0';
+    return (size_t)(at - to);
+}
+
+/* Evaluates what returns a text, or a promise of one. */
+static const char *
+evaluate(struct browser *b, const char *expression)
+{
+    static char parameters[3 * SCRIPT_MAX];
+    const char *after = "\", \"awaitPromise\": true, \"returnByValue\": true";
+    size_t size = (size_t)sprintf(parameters, "\"expression\": \"");
+
+    size += quote_json(expression, parameters + size);
+    strcpy(parameters + size, after);
+    call(b, "Runtime.evaluate", parameters);
+    return member(b, "value");
+}
+
+/* Opens an address in a new tab of its own. */
+static void
+open_tab(struct browser *b, const char *url)
+{
+    static const char checks[] = "tests/e2e/page_checks.js";
+    static char script[SCRIPT_MAX];
+    char parameters[1024];
+    FILE *f = fopen(checks, "re");
+    size_t size;
+
+    assert_non_null(f);
+    size = fread(script, 1, sizeof script - 64, f);
+    assert_int_equal(fclose(f), 0);
+    assert_in_range(size, 1, sizeof script - 65);
+    strcpy(script + size, "'loaded'");
+
+    b->session[0] = '\0';
+    call(b, "Target.createTarget", "\"url\": \"about:blank\"");
+    (void)snprintf(parameters, sizeof parameters,
+                   "\"targetId\": \"%s\", \"flatten\": true",
+                   member(b, "targetId"));
+    call(b, "Target.attachToTarget", parameters);
+    (void)snprintf(b->session, sizeof b->session, "%s", member(b, "sessionId"));
+    call(b, "Page.enable", "");
+    call(b, "Page.addScriptToEvaluateOnNewDocument",
+         "\"source\": \"" WATCH "\"");
+    (void)snprintf(parameters, sizeof parameters, "\"url\": \"%s\"", url);
+    call(b, "Page.navigate", parameters);
+    while (strcmp(evaluate(b, "location.origin + document.readyState"),
+                  "nullcomplete") == 0)
+        ;
+    assert_string_equal(evaluate(b, script), "loaded");
+}
+
+static void
+expect_checked(struct browser *b, const char *check)
+{
+    char expression[256];
+    const char *wrong;
+
+    (void)snprintf(expression, sizeof expression, "report(%s)", check);
+    wrong = evaluate(b, expression);
+    if (wrong[0] != '\0')
+        fail_msg("%s: %s", check, wrong);
+}
+
+/* ---- the service --------------------------------------------------------- */
+
+static int
+set_up(void **state)
+{
+    struct fleet *f;
+
+    assert_int_equal(service_setup(state), 0);
+    f = *state;
+    fleet_option(f, "counter.enable=off");
+    fleet_option(f, "read.http=127.0.0.1:0");
+    return 0;
+}
+
+static void
+url_of(struct fleet *f, char url[64])
+{
+    (void)snprintf(
+        url, 64, "http://127.0.0.1:%u/",
+        (unsigned)daemon_port(fleet_daemon(f, FLEET_READ), "read-http"));
+}
+
+static void
+put_counts(struct fleet *f)
+{
+    for (int i = 0; i < 120; i++) {
+        char key[32];
+
+        (void)snprintf(key, sizeof key, "/p/%d", i);
+        service_add(f, "pages", key, 1000 - i);
+    }
+    service_add(f, "big", "max", INT64_MAX);
+    service_add(f, "odd", "\"quoted\" <b>&", 30);
+    service_add(f, "odd", "\xffraw\1bytes", 20);
+    service_add(f, "odd", "\": 1234567890123456,", 10);
+    service_add(f, "odd", "less", -7);
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+}
+
+/* Runs a shell command in which U is the address; what it prints is in `text`.
+ */
+static void
+expect_shell(struct fleet *f, const char *command)
+{
+    char url[64], line[1024];
+    FILE *from;
+    size_t size;
+
+    url_of(f, url);
+    (void)snprintf(line, sizeof line, "U=%s; %s", url, command);
+    from = popen(line, "r");
+    assert_non_null(from);
+    size = fread(text, 1, sizeof text - 1, from);
+    text[size] = '\0';
+    if (pclose(from) != 0)
+        fail_msg("%s: %s", line, text);
+}
+
+/* ---- tests --------------------------------------------------------------- */
+
+static void
+the_page_is_small_and_loads_nothing_from_elsewhere(void **state)
+{
+    static const char *const absent[] = {"src=",   "url(",      "@import",
+                                         "https:", "innerHTML", "eval("};
+    char *page = text, *at;
+    struct stat st;
+    FILE *f = fopen("reader/page.html", "re");
+
+    (void)state;
+    assert_non_null(f);
+    assert_int_equal(fstat(fileno(f), &st), 0);
+    assert_in_range(st.st_size, 1, PAGE_SIZE_MAX - 1);
+    assert_int_equal(fread(page, 1, (size_t)st.st_size, f), st.st_size);
+    page[st.st_size] = '\0';
+    assert_int_equal(fclose(f), 0);
+
+    for (size_t i = 0; i < sizeof absent / sizeof absent[0]; i++)
+        if (strstr(page, absent[i]))
+            fail_msg("the page has %s", absent[i]);
+    for (at = page; (at = strstr(at, "http:")) != NULL; at++)
+        assert_memory_equal(at, "http://www.w3.org/2000/svg'", 27);
+}
+
+static void
+the_page_is_served_packed_and_unpacked_with_its_hashes(void **state)
+{
+    struct fleet *f = *state;
+
+    service_start(f);
+    expect_shell(f, "curl -sSf $U | cmp - reader/page.html");
+    expect_shell(f, "curl -sSf --compressed $U | cmp - reader/page.html");
+    expect_shell(f, "curl -sSfD - -o /dev/null -H 'Accept-Encoding: gzip' $U");
+    assert_non_null(strstr(text, "\r\nContent-Encoding: gzip\r\n"));
+    assert_non_null(strstr(text, "\r\nVary: Accept-Encoding\r\n"));
+    assert_non_null(strstr(text, "\r\nX-Content-Type-Options: nosniff\r\n"));
+    assert_non_null(strstr(text, "; connect-src 'self'; img-src data:; "
+                                 "base-uri 'none'; form-action 'none'; "
+                                 "frame-ancestors 'none'\r\n"));
+    for (int i = 0; i < 2; i++) {
+        char command[512];
+
+        (void)snprintf(
+            command, sizeof command,
+            "h=$(curl -sSfI $U | sed -n \"s/.*%s-src 'sha256-\\([^']*\\)'.*/"
+            "\\1/p\" | base64 -d | od -An -v -tx1 | tr -d ' \\n'); "
+            "s=$(awk 'index($0, \"</%s>\") == 1 { on = 0 } on { print } "
+            "$0 == \"<%s>\" { on = 1; print \"\" }' reader/page.html | "
+            "sha256sum); test \"$h  -\" = \"$s\"",
+            i ? "script" : "style", i ? "script" : "style",
+            i ? "script" : "style");
+        expect_shell(f, command);
+    }
+    expect_shell(f, "t=$(curl -sSfI $U | sed -n 's/^ETag: \\(.*\\)\\r/\\1/p');"
+                    " curl -sSfo /dev/null -w '%{http_code} %{size_download}'"
+                    " -H \"If-None-Match: $t\" $U");
+    assert_string_equal(text, "304 0");
+}
+
+static void
+the_page_can_be_turned_off(void **state)
+{
+    struct fleet *f = *state;
+
+    fleet_option(f, "read.page=off");
+    service_start(f);
+    expect_shell(f, "curl -so /dev/null -w '%{http_code}' $U");
+    assert_string_equal(text, "404");
+}
+
+static void
+a_browser_shows_what_is_counted(void **state)
+{
+    struct fleet *f = *state;
+    char url[64];
+
+    if (access(BROWSER, X_OK) != 0)
+        test_skip("no chromium (Debian's package chromium)");
+    service_start(f);
+    put_counts(f);
+    start_browser(&browser);
+    url_of(f, url);
+    open_tab(&browser, url);
+    expect_checked(&browser, "check_views()");
+    call(&browser, "Emulation.setDeviceMetricsOverride",
+         "\"width\": 390, \"height\": 844, \"deviceScaleFactor\": 1, "
+         "\"mobile\": false");
+    expect_checked(&browser, "check_narrow()");
+    stop_browser(&browser);
+}
+
+static void
+a_browser_asks_for_a_token_where_one_is_needed(void **state)
+{
+    struct fleet *f = *state;
+    char option[FLEET_OPTION_SIZE], url[64];
+
+    if (access(BROWSER, X_OK) != 0)
+        test_skip("no chromium (Debian's package chromium)");
+    tmpdir_put(&f->dir, "tokens", "boss admin " BOSS "\n",
+               sizeof "boss admin " BOSS, 0600);
+    assert_in_range(
+        snprintf(option, sizeof option, "http.tokens=%s/tokens", f->dir.path),
+        1, sizeof option - 1);
+    fleet_option(f, option);
+    service_start(f);
+    service_add(f, "pages", "/index", 1);
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    start_browser(&browser);
+    url_of(f, url);
+    open_tab(&browser, url);
+    expect_checked(&browser, "check_token('" BOSS "')");
+    stop_browser(&browser);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, service_teardown)
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_page_is_small_and_loads_nothing_from_elsewhere),
+    TEST(the_page_is_served_packed_and_unpacked_with_its_hashes),
+    TEST(the_page_can_be_turned_off),
+    TEST(a_browser_shows_what_is_counted),
+    TEST(a_browser_asks_for_a_token_where_one_is_needed),
+};
+
+TEST_MAIN(tests)

@@ -1,0 +1,539 @@
+/* tests/unit/test_cluster.c - commands to a real Redis Cluster, and what the
+ * functions in it do: slots, redirects, lost connections, counting, reading. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <hiredis/hiredis.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/bytes.h"
+#include "common/store/cluster/cluster.h"
+#include "common/store/cluster/cluster_slot.h"
+#include "tests/lib/cluster_rig.h"
+
+static struct cluster_rig rig;
+static bool has_rig;
+static struct cluster *cluster;
+
+static int
+start_servers(void **state)
+{
+    (void)state;
+    has_rig = cluster_rig_start(&rig);
+    return 0;
+}
+
+static int
+stop_servers(void **state)
+{
+    (void)state;
+    cluster_rig_stop(&rig);
+    return 0;
+}
+
+static int
+setup(void **state)
+{
+    const struct cluster_options options = {.nodes = rig.nodes,
+                                            .timeout_ms = 3000};
+
+    (void)state;
+    if (!has_rig)
+        return 0;
+    cluster_rig_flush(&rig);
+    assert_rc(cluster_open(&cluster, &options), 0);
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    (void)state;
+    cluster_close(cluster);
+    cluster = NULL;
+    return 0;
+}
+
+#define NEED_RIG()                                                             \
+    if (!has_rig)                                                              \
+    test_skip("redis-server is not installed")
+
+/* ---- one command
+ * -------------------------------------------------------------
+ */
+
+struct words {
+    size_t count;
+    const char *argv[40];
+    size_t sizes[40];
+};
+
+static void
+add_word(struct words *w, const void *bytes, size_t size)
+{
+    w->argv[w->count] = bytes;
+    w->sizes[w->count++] = size;
+}
+
+static struct words
+split_text(const char *text)
+{
+    static char copies[4][512]; /* the last four are the callers' */
+    static unsigned next;
+    char *copy = copies[next++ % 4];
+    struct words w = {.count = 0};
+
+    (void)snprintf(copy, sizeof copies[0], "%s", text);
+    for (char *at = strtok(copy, " "); at; at = strtok(NULL, " "))
+        add_word(&w, at, strlen(at));
+    return w;
+}
+
+static struct cluster_command
+run_words(const struct words *w, const char *key)
+{
+    struct cluster_command m = {.slot = cluster_slot(key, strlen(key)),
+                                .node = CLUSTER_NO_NODE,
+                                .argc = w->count,
+                                .argv = w->argv,
+                                .sizes = w->sizes};
+
+    cluster_run(cluster, &m, 1);
+    return m;
+}
+
+/* Runs words and compares the reply, a text or a number, with `expected`. */
+static void
+assert_reply(const char *text, const char *key, const char *expected)
+{
+    const struct words w = split_text(text);
+    struct cluster_command m = run_words(&w, key);
+    char got[64];
+
+    if (m.error != 0)
+        fail_msg("%s: %s", text, cluster_text(cluster));
+    if (m.reply->type == REDIS_REPLY_INTEGER)
+        (void)snprintf(got, sizeof got, "%lld", m.reply->integer);
+    else
+        (void)snprintf(got, sizeof got, "%s", m.reply->str ? m.reply->str : "");
+    assert_string_equal(got, expected);
+    cluster_free_replies(&m, 1);
+}
+
+static void
+slots_are_those_of_the_servers(void **state)
+{
+    static const char *const keys[] = {
+        "", "a", "foo{bar}", "{}a", "x{{b}y", "foo{bar}{zap}", "123456789"};
+
+    (void)state;
+    assert_int_equal(cluster_slot("123456789", 9), 0x31c3);
+    NEED_RIG();
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char slot[16];
+
+        (void)snprintf(slot, sizeof slot, "%u",
+                       cluster_slot(keys[i], strlen(keys[i])));
+        assert_string_equal(
+            cluster_rig_run(&rig, 0, "CLUSTER KEYSLOT %s", keys[i]), slot);
+    }
+}
+
+static void
+nodes_that_are_not_addresses_are_refused(void **state)
+{
+    static const char *const wrong[] = {
+        "", " ", "host", "host:", ":1", "a:1 b", "a:99999"};
+    struct cluster_options options = {.timeout_ms = 100};
+    struct cluster *c;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        options.nodes = wrong[i];
+        assert_rc(cluster_open(&c, &options), -EINVAL);
+    }
+}
+
+static void
+commands_go_to_the_masters_of_their_slots(void **state)
+{
+    struct words w[64];
+    struct cluster_command m[64];
+    char keys[64][8];
+    unsigned servers = 0;
+
+    (void)state;
+    NEED_RIG();
+    for (unsigned i = 0; i < 64; i++) {
+        (void)snprintf(keys[i], sizeof keys[i], "k%u", i);
+        w[i] = (struct words){.count = 0};
+        add_word(&w[i], "INCRBY", 6);
+        add_word(&w[i], keys[i], strlen(keys[i]));
+        add_word(&w[i], "3", 1);
+        m[i] = (struct cluster_command){
+            .slot = cluster_slot(keys[i], strlen(keys[i])),
+            .node = CLUSTER_NO_NODE,
+            .argc = 3,
+            .argv = w[i].argv,
+            .sizes = w[i].sizes};
+    }
+    cluster_run(cluster, m, 64);
+    for (unsigned i = 0; i < 64; i++) {
+        assert_rc(m[i].error, 0);
+        assert_int_equal(m[i].reply->integer, 3);
+        assert_int_equal(m[i].tries, 1);
+        servers |= 1u << cluster_node_of(cluster, m[i].slot);
+    }
+    cluster_free_replies(m, 64);
+    assert_int_equal(__builtin_popcount(servers), 3);
+}
+
+static void
+an_error_ends_its_command_only(void **state)
+{
+    const struct words set = split_text("SET k text");
+    const struct words add = split_text("INCRBY k 1");
+    struct cluster_command m[2];
+
+    (void)state;
+    NEED_RIG();
+    for (unsigned i = 0; i < 2; i++) {
+        const struct words *w = i == 0 ? &set : &add;
+
+        m[i] = (struct cluster_command){.slot = cluster_slot("k", 1),
+                                        .node = CLUSTER_NO_NODE,
+                                        .argc = w->count,
+                                        .argv = w->argv,
+                                        .sizes = w->sizes};
+    }
+    cluster_run(cluster, m, 2);
+    assert_rc(m[0].error, 0);
+    assert_rc(m[1].error, -EPROTO);
+    assert_non_null(strstr(cluster_text(cluster), "not an integer"));
+    cluster_free_replies(m, 2);
+}
+
+/* ---- redirects
+ * ----------------------------------------------------------------- */
+
+static void
+a_slot_that_moves_is_followed(void **state)
+{
+    const unsigned slot = cluster_slot("{t}a", 4);
+    unsigned from, to;
+    char from_id[64], to_id[64];
+
+    (void)state;
+    NEED_RIG();
+    assert_reply("SET {t}a 1", "{t}a", "OK");
+    from = cluster_rig_master(&rig, 0, slot);
+    to = (from + 1) % CLUSTER_RIG_MASTERS;
+    (void)snprintf(from_id, sizeof from_id, "%s",
+                   cluster_rig_run(&rig, from, "CLUSTER MYID"));
+    (void)snprintf(to_id, sizeof to_id, "%s",
+                   cluster_rig_run(&rig, to, "CLUSTER MYID"));
+    (void)cluster_rig_run(&rig, to, "CLUSTER SETSLOT %u IMPORTING %s", slot,
+                          from_id);
+    (void)cluster_rig_run(&rig, from, "CLUSTER SETSLOT %u MIGRATING %s", slot,
+                          to_id);
+
+    /* A key that is not here any more, or not yet anywhere: ASK. */
+    assert_reply("INCR {t}b", "{t}a", "1");
+    assert_reply("INCR {t}a", "{t}a", "2");
+    assert_string_equal(cluster_rig_run(&rig, from,
+                                        "MIGRATE 127.0.0.1 %d {t}a 0 5000",
+                                        rig.ports[to]),
+                        "OK");
+    assert_reply("INCR {t}a", "{t}a", "3");
+    for (unsigned i = 0; i < CLUSTER_RIG_MASTERS; i++)
+        (void)cluster_rig_run(&rig, i, "CLUSTER SETSLOT %u NODE %s", slot,
+                              to_id);
+    /* MOVED. */
+    assert_reply("INCR {t}a", "{t}a", "4");
+    assert_reply("INCR {t}b", "{t}a", "2");
+    assert_int_equal(cluster_rig_master(&rig, 0, slot), to);
+}
+
+static void
+a_broken_connection_is_made_again(void **state)
+{
+    uint64_t changes;
+
+    (void)state;
+    NEED_RIG();
+    assert_reply("SET a 1", "a", "OK");
+    changes = cluster_changes(cluster);
+    for (unsigned i = 0; i < CLUSTER_RIG_MASTERS; i++)
+        (void)cluster_rig_run(&rig, i, "CLIENT KILL TYPE normal");
+
+    assert_reply("INCR a", "a", "2");
+    assert_true(cluster_changes(cluster) > changes);
+}
+
+static void
+a_master_that_stops_costs_one_timeout(void **state)
+{
+    const unsigned slot = cluster_slot("a", 1);
+    const struct words w = split_text("GET a");
+    struct cluster_command m;
+    unsigned server;
+
+    (void)state;
+    NEED_RIG();
+    assert_reply("SET a 1", "a", "OK");
+    server = cluster_rig_master(&rig, 0, slot);
+    cluster_close(cluster);
+    {
+        const struct cluster_options options = {.nodes = rig.nodes,
+                                                .timeout_ms = 200};
+
+        assert_rc(cluster_open(&cluster, &options), 0);
+    }
+    assert_reply("GET a", "a", "1");
+    daemon_signal(&rig.servers[server], SIGSTOP);
+    m = run_words(&w, "a");
+    assert_rc(m.error, -ETIMEDOUT);
+    m = run_words(&w, "a");
+    assert_rc(m.error, -EHOSTDOWN);
+    daemon_signal(&rig.servers[server], SIGCONT);
+}
+
+static void
+a_full_memory_is_no_space(void **state)
+{
+    const struct words w = split_text("SET a 2");
+    const unsigned server = has_rig ? cluster_rig_master(&rig, 0, 15495) : 0;
+    struct cluster_command m;
+
+    (void)state;
+    NEED_RIG();
+    (void)cluster_rig_run(&rig, server, "CONFIG SET maxmemory 1");
+    m = run_words(&w, "a");
+    (void)cluster_rig_run(&rig, server, "CONFIG SET maxmemory 0");
+    assert_rc(m.error, -ENOSPC);
+}
+
+/* ---- functions
+ * ----------------------------------------------------------------- */
+
+#define C_KEY "{p}c:w"
+#define Z_KEY "{p}z:w"
+
+struct row_delta {
+    const char *key;
+    int64_t high; /* times 2^32 */
+    uint32_t low;
+};
+
+/* Runs a function that changes something and returns its reply. */
+static struct cluster_command
+run_change(const char *function, const char *sender, unsigned prev,
+           const char *prev_digest, unsigned seq, const char *digest,
+           const struct row_delta *rows, size_t count)
+{
+    struct words w = {.count = 0};
+    char prev_text[16], seq_text[16];
+    uint8_t deltas[12][12];
+
+    (void)snprintf(prev_text, sizeof prev_text, "%u", prev);
+    (void)snprintf(seq_text, sizeof seq_text, "%u", seq);
+    add_word(&w, "FCALL", 5);
+    add_word(&w, function, strlen(function));
+    add_word(&w, "2", 1);
+    add_word(&w, C_KEY, strlen(C_KEY));
+    add_word(&w, Z_KEY, strlen(Z_KEY));
+    add_word(&w, sender, 8);
+    add_word(&w, prev_text, strlen(prev_text));
+    add_word(&w, prev == 0 ? "\0\0\0\0\0\0\0\0" : prev_digest, 8);
+    add_word(&w, seq_text, strlen(seq_text));
+    add_word(&w, digest, 8);
+    for (size_t i = 0; i < count; i++) {
+        put_be64(deltas[i], (uint64_t)rows[i].high);
+        put_be32(deltas[i] + 8, rows[i].low);
+        add_word(&w, rows[i].key, strlen(rows[i].key));
+        if (strcmp(function, "countd1_apply") == 0)
+            add_word(&w, deltas[i], 12);
+    }
+    return run_words(&w, C_KEY);
+}
+
+/* The first number that a change answers, and one of the others. */
+static long long
+answer_of(struct cluster_command m, size_t at)
+{
+    long long n = -1;
+
+    if (m.error != 0)
+        fail_msg("%s", cluster_text(cluster));
+    if (at < m.reply->elements)
+        n = m.reply->element[at]->type == REDIS_REPLY_INTEGER
+                ? m.reply->element[at]->integer
+                : atoll(m.reply->element[at]->str);
+    cluster_free_replies(&m, 1);
+    return n;
+}
+
+static long long
+apply_one(unsigned prev, unsigned seq, const char *key, int64_t high,
+          uint32_t low)
+{
+    const struct row_delta row = {key, high, low};
+
+    return answer_of(run_change("countd1_apply", "sender-1", prev, "digest-1",
+                                seq, "digest-1", &row, 1),
+                     0);
+}
+
+/* The rows of the part as "count key" lines. */
+static const char *
+read_rows(void)
+{
+    static char text[1024];
+    struct words w =
+        split_text("FCALL_RO countd1_rows 2 " C_KEY " " Z_KEY " 0 100");
+    struct cluster_command m = run_words(&w, C_KEY);
+    char *at = text;
+
+    *at = '\0';
+    assert_rc(m.error, 0);
+    for (size_t i = 0; i < m.reply->element[2]->elements; i++) {
+        const redisReply *row = m.reply->element[2]->element[i];
+        const uint64_t count = ~get_be64(row->str) ^ (uint64_t)1 << 63;
+
+        at += sprintf(at, "%lld %s\n", (long long)count, row->str + 8);
+    }
+    cluster_free_replies(&m, 1);
+    return text;
+}
+
+static void
+a_chain_counts_each_entry_once(void **state)
+{
+    (void)state;
+    NEED_RIG();
+    assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
+    assert_int_equal(apply_one(0, 1, "a", 0, 5), 1); /* it is in */
+    assert_int_equal(apply_one(2, 3, "a", 0, 5), 2); /* 2 is missing */
+    assert_int_equal(apply_one(1, 2, "b", 0, 7), 0);
+    assert_int_equal(apply_one(0, 1, "a", 0, 5), 1);
+    assert_string_equal(read_rows(), "7 b\n5 a\n");
+}
+
+static void
+another_timeline_is_refused(void **state)
+{
+    const struct row_delta row = {"a", 0, 1};
+
+    (void)state;
+    NEED_RIG();
+    assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
+    assert_int_equal(answer_of(run_change("countd1_apply", "sender-1", 1,
+                                          "digest-2", 2, "digest-3", &row, 1),
+                               0),
+                     5);
+    /* Another sender has a chain of its own. */
+    assert_int_equal(answer_of(run_change("countd1_apply", "sender-2", 0, "", 1,
+                                          "digest-2", &row, 1),
+                               0),
+                     0);
+    assert_string_equal(read_rows(), "6 a\n");
+}
+
+static void
+counts_are_exact_and_saturate(void **state)
+{
+    const int64_t half = (int64_t)1 << 31;
+
+    (void)state;
+    NEED_RIG();
+    assert_int_equal(apply_one(0, 1, "a", half - 1, UINT32_MAX), 0);
+    assert_int_equal(apply_one(1, 2, "b", half - 1, UINT32_MAX - 1), 0);
+    assert_int_equal(apply_one(2, 3, "b", 0, 1), 0);
+    assert_int_equal(apply_one(3, 4, "c", -1, UINT32_MAX), 0);
+    assert_int_equal(apply_one(4, 5, "d", -half, 0), 0);
+    assert_int_equal(apply_one(5, 6, "d", -1, UINT32_MAX), 0);
+    assert_string_equal(read_rows(),
+                        "9223372036854775807 a\n9223372036854775807 b\n"
+                        "-1 c\n-9223372036854775808 d\n");
+    assert_int_equal(apply_one(6, 7, "d", (int64_t)1 << 33, 0), 0);
+    assert_int_equal(apply_one(7, 8, "d", -1, UINT32_MAX), 0);
+    assert_string_equal(read_rows(),
+                        "9223372036854775807 a\n9223372036854775807 b\n"
+                        "9223372036854775806 d\n-1 c\n");
+}
+
+static void
+removing_is_part_of_the_chain(void **state)
+{
+    const struct row_delta keys[2] = {{.key = "a"}, {.key = "x"}};
+
+    (void)state;
+    NEED_RIG();
+    assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
+    assert_int_equal(apply_one(1, 2, "b", 0, 6), 0);
+    assert_int_equal(answer_of(run_change("countd1_delete", "sender-1", 2,
+                                          "digest-1", 3, "digest-1", keys, 2),
+                               3),
+                     1);
+    assert_string_equal(read_rows(), "6 b\n");
+    assert_int_equal(answer_of(run_change("countd1_drop", "sender-1", 3,
+                                          "digest-1", 4, "digest-1", NULL, 0),
+                               0),
+                     0);
+    assert_string_equal(read_rows(), "");
+    assert_int_equal(apply_one(1, 2, "b", 0, 6), 1);
+    assert_int_equal(apply_one(4, 5, "c", 0, 1), 0);
+    assert_string_equal(read_rows(), "1 c\n");
+}
+
+static void
+a_torn_part_is_made_again(void **state)
+{
+    (void)state;
+    NEED_RIG();
+    assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
+    assert_int_equal(apply_one(1, 2, "b", 0, 6), 0);
+    assert_reply("DEL " Z_KEY, C_KEY, "1");
+    assert_int_equal(apply_one(2, 3, "a", 0, 5), 3);
+    assert_reply("FCALL countd1_rebuild 2 " C_KEY " " Z_KEY, C_KEY, "2");
+    assert_int_equal(apply_one(2, 3, "a", 0, 5), 0);
+    assert_string_equal(read_rows(), "10 a\n6 b\n");
+}
+
+static void
+functions_that_are_gone_are_loaded_again(void **state)
+{
+    (void)state;
+    NEED_RIG();
+    assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
+    for (unsigned i = 0; i < CLUSTER_RIG_MASTERS; i++)
+        (void)cluster_rig_run(&rig, i, "FUNCTION FLUSH");
+    assert_int_equal(apply_one(1, 2, "a", 0, 5), 0);
+    assert_string_equal(read_rows(), "10 a\n");
+}
+
+#define CASE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_setup(slots_are_those_of_the_servers, start_servers),
+    CASE(nodes_that_are_not_addresses_are_refused),
+    CASE(commands_go_to_the_masters_of_their_slots),
+    CASE(an_error_ends_its_command_only),
+    CASE(a_broken_connection_is_made_again),
+    CASE(a_master_that_stops_costs_one_timeout),
+    CASE(a_full_memory_is_no_space),
+    CASE(a_chain_counts_each_entry_once),
+    CASE(another_timeline_is_refused),
+    CASE(counts_are_exact_and_saturate),
+    CASE(removing_is_part_of_the_chain),
+    CASE(a_torn_part_is_made_again),
+    CASE(functions_that_are_gone_are_loaded_again),
+    cmocka_unit_test_setup_teardown(a_slot_that_moves_is_followed, setup,
+                                    teardown),
+    cmocka_unit_test_teardown(nodes_that_are_not_addresses_are_refused,
+                              stop_servers),
+};
+
+TEST_MAIN(tests)

@@ -1,0 +1,283 @@
+/* tests/unit/test_cluster_outbox.c - data/outbox: batches become chains of
+ * entries exactly once, whatever call fails; no server is needed. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/bytes.h"
+#include "common/store/cluster/outbox.h"
+#include "tests/lib/fault.h"
+#include "tests/lib/tmpdir.h"
+
+#define KEYS     60000 /* with their names more than one group */
+#define KEY_SIZE 110
+
+struct fixture {
+    struct tmpdir tmp;
+    struct outbox *o;
+    struct outbox_options options;
+};
+
+static struct store_delta deltas[KEYS];
+static char keys[KEYS][KEY_SIZE + 1];
+
+static int
+setup(void **state)
+{
+    static struct fixture x;
+
+    tmpdir_make_in_memory(&x.tmp);
+    x.options = (struct outbox_options){
+        .data_fd = x.tmp.fd, .writable = true, .parts = 4};
+    assert_rc(outbox_open(&x.o, &x.options), 0);
+    for (unsigned i = 0; i < KEYS; i++) {
+        (void)snprintf(keys[i], sizeof keys[i], "%0*u", KEY_SIZE, i);
+        deltas[i] = (struct store_delta){.key = (const uint8_t *)keys[i],
+                                         .key_size = KEY_SIZE,
+                                         .sum_low = i + 1};
+    }
+    *state = &x;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct fixture *x = *state;
+
+    fault_clear();
+    outbox_close(x->o);
+    tmpdir_remove(&x->tmp);
+    return 0;
+}
+
+static void
+reopen_outbox(struct fixture *x)
+{
+    outbox_close(x->o);
+    assert_rc(outbox_open(&x->o, &x->options), 0);
+}
+
+static const struct store_fill fill3 = {.uuid = {7}, .epoch = 3, .first_ms = 5};
+
+static int
+apply_rows(struct fixture *x, const struct store_fill *fill, size_t count)
+{
+    const struct store_batch b = {.name = (const uint8_t *)"words",
+                                  .name_size = 5,
+                                  .marks = fill,
+                                  .mark_count = 1,
+                                  .deltas = deltas,
+                                  .delta_count = count};
+    struct store_applied applied;
+
+    return outbox_apply(x->o, &b, &applied);
+}
+
+static enum store_mark_state
+mark_state(struct fixture *x)
+{
+    struct store_mark_info info;
+
+    assert_rc(outbox_marks(x->o, (const uint8_t *)"words", 5, &fill3, 1, &info),
+              0);
+    return info.state;
+}
+
+/* Reads the entries of a part: each must follow the one before it.  Adds up the
+ * rows, and the sums in them. */
+static void
+read_chain(struct fixture *x, struct outbox_part *p, uint64_t *rows,
+           uint64_t *sum)
+{
+    uint64_t digest = 0;
+
+    for (size_t i = 0; i < p->count; i++) {
+        const struct outbox_entry *e = outbox_find_entry(p, i + 1);
+        struct outbox_entry_head head;
+        struct outbox_row row;
+        size_t at = 0;
+
+        assert_non_null(e);
+        assert_rc(outbox_read(x->o, e, &head), 0);
+        assert_int_equal(head.number, i + 1);
+        assert_true(head.prev_digest == digest);
+        assert_true(head.rows <= OUTBOX_ROWS);
+        digest = head.digest;
+        while (outbox_row_next(&head, &at, &row)) {
+            assert_int_equal(outbox_part_of(row.key, row.key_size, 4),
+                             p->number);
+            *sum += get_be64(row.delta) * ((uint64_t)1 << 32) +
+                    get_be32(row.delta + 8);
+            ++*rows;
+        }
+    }
+    assert_int_equal(p->last, p->count);
+    assert_true(p->last_digest == digest);
+}
+
+static void
+assert_counted(struct fixture *x, uint64_t count)
+{
+    struct outbox_keyspace *k = outbox_find(x->o, (const uint8_t *)"words", 5);
+    uint64_t rows = 0, sum = 0;
+
+    assert_non_null(k);
+    for (uint32_t i = 0; i < k->part_count; i++)
+        read_chain(x, &k->parts[i], &rows, &sum);
+    assert_int_equal(rows, count);
+    assert_int_equal(sum, count * (count + 1) / 2);
+}
+
+static void
+a_batch_is_in_once(void **state)
+{
+    struct fixture *x = *state;
+
+    assert_int_equal(mark_state(x), STORE_MARK_NONE);
+    assert_rc(apply_rows(x, &fill3, 5000), 0);
+    assert_rc(apply_rows(x, &fill3, 5000), 0);
+    assert_int_equal(mark_state(x), STORE_MARK_DONE);
+    reopen_outbox(x);
+    assert_rc(apply_rows(x, &fill3, 5000), 0);
+    assert_int_equal(mark_state(x), STORE_MARK_DONE);
+    assert_counted(x, 5000);
+}
+
+/* In any of its calls. */
+static void
+a_large_batch_that_fails_goes_on_where_it_was(void **state)
+{
+    struct fixture *x = *state;
+    bool was_partial = false;
+
+    for (unsigned n = 1; n < 8; n++) {
+        int rc;
+
+        fault_inject("fdatasync", n, EIO);
+        rc = apply_rows(x, &fill3, KEYS);
+        fault_clear();
+        if (rc == 0)
+            break;
+        assert_rc(rc, -EIO);
+        reopen_outbox(x);
+        was_partial = was_partial || mark_state(x) == STORE_MARK_PARTIAL;
+    }
+    assert_true(was_partial);
+    assert_rc(apply_rows(x, &fill3, KEYS), 0);
+    assert_int_equal(mark_state(x), STORE_MARK_DONE);
+    assert_counted(x, KEYS);
+    reopen_outbox(x);
+    assert_counted(x, KEYS);
+}
+
+static void
+a_full_outbox_is_no_space_and_takes_nothing(void **state)
+{
+    struct fixture *x = *state;
+
+    x->options.max = 100000;
+    reopen_outbox(x);
+    assert_rc(apply_rows(x, &fill3, 5000), -ENOSPC);
+    assert_int_equal(mark_state(x), STORE_MARK_NONE);
+    assert_rc(apply_rows(x, &fill3, 10), 0);
+    assert_counted(x, 10);
+}
+
+static void
+two_handles_make_one_chain(void **state)
+{
+    struct fixture *x = *state, y = *x;
+    struct store_fill fill = fill3;
+
+    assert_rc(outbox_open(&y.o, &y.options), 0);
+    for (unsigned i = 0; i < 10; i++) {
+        fill.epoch = i + 1;
+        assert_rc(apply_rows(i % 2 ? x : &y, &fill, 1), 0);
+    }
+    assert_rc(outbox_refresh(x->o), 0);
+    assert_rc(outbox_refresh(y.o), 0);
+    assert_true(outbox_sender(x->o) == outbox_sender(y.o));
+    {
+        struct outbox_keyspace *k =
+            outbox_find(x->o, (const uint8_t *)"words", 5);
+        uint64_t rows = 0, sum = 0;
+
+        for (uint32_t i = 0; i < 4; i++)
+            read_chain(x, &k->parts[i], &rows, &sum);
+        assert_int_equal(rows, 10);
+        assert_int_equal(sum, 10);
+    }
+    outbox_close(y.o);
+}
+
+static void
+one_handle_sends(void **state)
+{
+    struct fixture *x = *state;
+    struct outbox *other;
+
+    assert_rc(outbox_open(&other, &x->options), 0);
+    assert_rc(outbox_lock_sender(x->o), 0);
+    assert_rc(outbox_lock_sender(other), -EAGAIN);
+    outbox_close(other);
+}
+
+static void
+removed_entries_leave_numbers_and_marks(void **state)
+{
+    struct fixture *x = *state;
+    struct store_fill fill = fill3;
+    struct outbox_part *p;
+    uint64_t last;
+
+    assert_rc(apply_rows(x, &fill3, 5000), 0);
+    p = &outbox_find(x->o, (const uint8_t *)"words", 5)->parts[0];
+    last = p->last;
+    assert_true(last > 1);
+    assert_rc(outbox_begin(x->o), 0);
+    assert_rc(outbox_remove(x->o, p, p->count), 0);
+    assert_rc(outbox_commit(x->o), 0);
+    assert_int_equal(p->count, 0);
+    reopen_outbox(x);
+    p = &outbox_find(x->o, (const uint8_t *)"words", 5)->parts[0];
+    assert_int_equal(p->count, 0);
+    assert_int_equal(p->last, last);
+    assert_int_equal(outbox_first(p), last + 1);
+    assert_int_equal(mark_state(x), STORE_MARK_DONE);
+    fill.epoch++;
+    assert_rc(apply_rows(x, &fill, 5000), 0);
+    assert_int_equal(p->entries[p->first].number, last + 1);
+}
+
+static void
+sums_beyond_a_count_stay_beyond_it(void **state)
+{
+    uint8_t delta[OUTBOX_DELTA_SIZE];
+
+    (void)state;
+    outbox_delta_put(delta, -1, UINT64_MAX);
+    assert_int_equal((int64_t)get_be64(delta), -1);
+    assert_int_equal(get_be32(delta + 8), UINT32_MAX);
+    outbox_delta_put(delta, INT64_MAX, 0);
+    assert_int_equal((int64_t)get_be64(delta), (int64_t)1 << 33);
+    outbox_delta_put(delta, INT64_MIN, 5);
+    assert_int_equal((int64_t)get_be64(delta), -((int64_t)1 << 33));
+    assert_int_equal(get_be32(delta + 8), 0);
+}
+
+#define CASE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    CASE(a_batch_is_in_once),
+    CASE(a_large_batch_that_fails_goes_on_where_it_was),
+    CASE(a_full_outbox_is_no_space_and_takes_nothing),
+    CASE(two_handles_make_one_chain),
+    CASE(one_handle_sends),
+    CASE(removed_entries_leave_numbers_and_marks),
+    CASE(sums_beyond_a_count_stay_beyond_it),
+};
+
+TEST_MAIN(tests)

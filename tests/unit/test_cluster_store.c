@@ -1,0 +1,718 @@
+/* tests/unit/test_cluster_store.c - the engine on a Redis Cluster: the same
+ * batches as the engine of the tests gives the same answers, in one part and in
+ * several; and nothing counts twice or is lost when servers die. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/bytes.h"
+#include "common/base/clock.h"
+#include "common/setup/datadir.h"
+#include "common/store/cluster/cluster_key.h"
+#include "common/store/cluster/cluster_store.h"
+#include "common/store/cluster/outbox.h"
+#include "common/wire/query.h"
+#include "tests/lib/cluster_rig.h"
+#include "tests/lib/memstore.h"
+#include "tests/lib/random.h"
+#include "tests/lib/stored.h"
+#include "tests/lib/tmpdir.h"
+
+#define WAIT_MS 30000
+
+static struct cluster_rig rig;
+static bool has_rig;
+
+struct fixture {
+    struct tmpdir tmp;
+    struct datadir dir;
+    struct config config;
+    struct store *s;
+};
+
+static int
+start_servers(void **state)
+{
+    (void)state;
+    has_rig = cluster_rig_start(&rig);
+    return 0;
+}
+
+static int
+stop_servers(void **state)
+{
+    (void)state;
+    cluster_rig_stop(&rig);
+    return 0;
+}
+
+static void
+open_store(struct fixture *x)
+{
+    const struct cluster_store_options options = {
+        .config = &x->config, .dir = &x->dir, .writable = true, .sends = true};
+
+    assert_rc(cluster_store_open(&x->s, &options), 0);
+}
+
+static struct fixture *
+make_fixture(uint64_t parts)
+{
+    static struct fixture x;
+
+    config_defaults(&x.config);
+    x.config.store_cluster = true;
+    (void)snprintf(x.config.store_nodes, sizeof x.config.store_nodes, "%s",
+                   rig.nodes);
+    x.config.store_parts = parts;
+    x.config.store_timeout_ms = 1000;
+    tmpdir_make_in_memory(&x.tmp);
+    assert_rc(datadir_open(&x.dir, x.tmp.path, DATADIR_WRITE), 0);
+    if (has_rig) {
+        cluster_rig_flush(&rig);
+        open_store(&x);
+    }
+    return &x;
+}
+
+static int
+setup(void **state)
+{
+    *state = make_fixture(1);
+    return 0;
+}
+
+static int
+setup_parts(void **state)
+{
+    *state = make_fixture(8);
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct fixture *x = *state;
+
+    store_close(x->s);
+    x->s = NULL;
+    datadir_close(&x->dir);
+    tmpdir_remove(&x->tmp);
+    return 0;
+}
+
+#define NEED_RIG()                                                             \
+    if (!has_rig)                                                              \
+    test_skip("redis-server is not installed")
+
+/* Waits until all that was applied is readable. */
+static void
+await_sent(struct fixture *x)
+{
+    const uint64_t end_ms = clock_ms() + (uint64_t)WAIT_MS * test_slow();
+
+    while (store_pending(x->s)) {
+        if (clock_ms() > end_ms)
+            fail_msg("entries still wait");
+        (void)poll(NULL, 0, 5);
+    }
+}
+
+static size_t
+count_entries(struct outbox *o, const char *name)
+{
+    return outbox_find(o, (const uint8_t *)name, strlen(name))->parts[0].count;
+}
+
+/* Waits until no entry of a keyspace is left in the outbox: replicas have them.
+ * Returns how many of "words" are. */
+static size_t
+await_settled(struct fixture *x, const char *name)
+{
+    const struct outbox_options options = {.data_fd = x->dir.fd, .parts = 1};
+    const uint64_t end_ms = clock_ms() + (uint64_t)WAIT_MS * test_slow();
+    struct outbox *o;
+    size_t entries;
+
+    assert_rc(outbox_open(&o, &options), 0);
+    while (count_entries(o, name) > 0) {
+        assert_true(clock_ms() < end_ms);
+        (void)poll(NULL, 0, 10);
+        assert_rc(outbox_refresh(o), 0);
+    }
+    entries = count_entries(o, "words");
+    outbox_close(o);
+    return entries;
+}
+
+static int64_t
+count_of(struct fixture *x, const char *key)
+{
+    struct store_row row = {.count = -1};
+
+    await_sent(x);
+    assert_rc(stored_get(x->s, "words", key, &row), 0);
+    return row.count;
+}
+
+static const struct store_fill fill3 = {.uuid = {7}, .epoch = 3, .first_ms = 5};
+
+static void
+a_batch_given_twice_counts_once(void **state)
+{
+    struct fixture *x = *state;
+    struct store_mark_info info;
+
+    NEED_RIG();
+    assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
+    assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
+    assert_int_equal(count_of(x, "the"), 4);
+    store_close(x->s);
+    open_store(x);
+    assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
+    assert_int_equal(count_of(x, "the"), 4);
+    assert_rc(store_marks(x->s, (const uint8_t *)"words", 5, &fill3, 1, &info),
+              0);
+    assert_int_equal(info.state, STORE_MARK_DONE);
+}
+
+static enum store_mark_state
+mark_state(struct fixture *x, uint64_t epoch, uint64_t first_ms)
+{
+    struct store_fill fill = fill3;
+    struct store_mark_info info;
+
+    fill.epoch = epoch;
+    fill.first_ms = first_ms;
+    assert_rc(store_marks(x->s, (const uint8_t *)"words", 5, &fill, 1, &info),
+              0);
+    return info.state;
+}
+
+static void
+marks_order_the_fills_of_a_log(void **state)
+{
+    struct fixture *x = *state;
+    const struct store_fill two[2] = {fill3, {.uuid = {8}, .epoch = 1}};
+    const struct store_delta d = {
+        .key = (const uint8_t *)"the", .key_size = 3, .sum_low = 9};
+    const struct store_batch b = {.name = (const uint8_t *)"words",
+                                  .name_size = 5,
+                                  .marks = two,
+                                  .mark_count = 2,
+                                  .deltas = &d,
+                                  .delta_count = 1};
+    struct store_fill fill = fill3;
+    struct store_applied applied;
+
+    NEED_RIG();
+    assert_int_equal(mark_state(x, 3, 5), STORE_MARK_NONE);
+    assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
+    assert_int_equal(mark_state(x, 3, 6), STORE_MARK_OTHER);
+    assert_int_equal(mark_state(x, 2, 5), STORE_MARK_AHEAD);
+    assert_int_equal(mark_state(x, 4, 5), STORE_MARK_NONE);
+    assert_rc(store_apply(x->s, &b, &applied), -ESTALE);
+    fill.epoch = 2;
+    assert_rc(stored_add(x->s, "words", &fill, "the", 100), -EOVERFLOW);
+    fill.epoch = 3;
+    fill.first_ms = 6;
+    assert_rc(stored_add(x->s, "words", &fill, "the", 10), 0);
+    assert_int_equal(count_of(x, "the"), 14);
+}
+
+/* ---- the same as the engine of the tests
+ * -------------------------------------- */
+
+#define KEYS 3000
+
+static void
+apply_both(struct fixture *x, struct store *oracle, struct random *seed,
+           unsigned round, bool saturates)
+{
+    static struct store_delta deltas[KEYS];
+    static char keys[KEYS][16];
+    const struct store_fill fill = {
+        .uuid = {1}, .epoch = round + 1, .first_ms = 1};
+    size_t count = 0;
+
+    for (unsigned i = 0; i < KEYS; i++) {
+        const uint64_t r = random_next(seed);
+        int64_t sum = (int64_t)(r % 2001) - 1000;
+
+        if (r % 3 == 0 && round > 0)
+            continue;
+        if (saturates && r % 101 == 0)
+            sum = (int64_t)random_next(seed);
+        (void)snprintf(keys[i], sizeof keys[i], "key%05u", i);
+        deltas[count++] =
+            (struct store_delta){.key = (const uint8_t *)keys[i],
+                                 .key_size = (uint16_t)strlen(keys[i]),
+                                 .sum_high = sum < 0 ? -1 : 0,
+                                 .sum_low = (uint64_t)sum};
+    }
+    assert_rc(stored_apply(x->s, "words", &fill, deltas, count), 0);
+    assert_rc(stored_apply(oracle, "words", &fill, deltas, count), 0);
+}
+
+static int
+ask_store(struct store *s, struct store_query *q, uint8_t *bytes, size_t size)
+{
+    struct store_reads reads = {
+        .queries = q, .count = 1, .at = bytes, .room = size};
+
+    q->name = (const uint8_t *)"words";
+    q->name_size = 5;
+    (void)store_read(s, &reads);
+    store_read_end(s);
+    return q->error;
+}
+
+/* Asks both and compares the bytes of the answers. */
+static void
+compare_answers(struct fixture *x, struct store *oracle, struct store_query q)
+{
+    static uint8_t bytes[2][QUERY_ROW_SIZE * 4096];
+    struct store_query mine = q;
+    int rc;
+
+    rc = ask_store(oracle, &q, bytes[0], sizeof bytes[0]);
+    assert_rc(ask_store(x->s, &mine, bytes[1], sizeof bytes[1]), rc);
+    if (rc < 0)
+        return;
+    if (mine.rows != q.rows || mine.size != q.size ||
+        memcmp(mine.bytes, q.bytes, q.size) != 0)
+        fail_msg("op=%d offset=%lld length=%llu: %llu rows, not %llu", q.op,
+                 (long long)q.offset, (unsigned long long)q.length,
+                 (unsigned long long)mine.rows, (unsigned long long)q.rows);
+    assert_int_equal(mine.row.count, q.row.count);
+    assert_int_equal(mine.row.saturated, q.row.saturated);
+    if (q.op == STORE_RANK || q.op == STORE_AROUND)
+        assert_int_equal(mine.rank, q.rank);
+}
+
+static void
+compare_all(struct fixture *x, struct store *oracle)
+{
+    struct store_totals a, b;
+    char key[16];
+
+    await_sent(x);
+    for (int64_t offset = 0; offset < KEYS + 10; offset += 97)
+        compare_answers(x, oracle,
+                        (struct store_query){
+                            .op = STORE_RANGE, .offset = offset, .length = 40});
+    for (int64_t offset = -KEYS - 5; offset < 0; offset += 599)
+        compare_answers(x, oracle,
+                        (struct store_query){
+                            .op = STORE_RANGE, .offset = offset, .length = 7});
+    for (unsigned i = 0; i < KEYS; i += 41) {
+        const struct store_query q = {
+            .key = (const uint8_t *)key,
+            .key_size = (size_t)snprintf(key, sizeof key, "key%05u", i),
+            .length = 5};
+
+        for (enum store_op op = STORE_GET; op <= STORE_AROUND; op++) {
+            struct store_query one = q;
+
+            one.op = op;
+            compare_answers(x, oracle, one);
+        }
+    }
+    assert_rc(stored_totals(x->s, "words", &a), 0);
+    assert_rc(stored_totals(oracle, "words", &b), 0);
+    assert_int_equal(a.keys, b.keys);
+    assert_int_equal(a.sum_high, b.sum_high);
+    assert_int_equal(a.sum_low, b.sum_low);
+    assert_int_equal(a.saturated, b.saturated);
+}
+
+static void
+answers_are_those_of_the_other_engine(void **state)
+{
+    struct fixture *x = *state;
+    struct store_key gone[3] = {{(const uint8_t *)"key00000", 8},
+                                {(const uint8_t *)"key00001", 8},
+                                {(const uint8_t *)"none", 4}};
+    struct store *oracle;
+    struct random seed = {.state = 22};
+    uint64_t deleted, deleted_there;
+
+    NEED_RIG();
+    assert_rc(memstore_open(&oracle), 0);
+    for (unsigned round = 0; round < 3; round++)
+        apply_both(x, oracle, &seed, round, true);
+    compare_all(x, oracle);
+    assert_rc(store_del(x->s, (const uint8_t *)"words", 5, gone, 3, &deleted),
+              0);
+    assert_rc(
+        store_del(oracle, (const uint8_t *)"words", 5, gone, 3, &deleted_there),
+        0);
+    assert_int_equal(deleted, deleted_there);
+    compare_all(x, oracle);
+    store_close(oracle);
+}
+
+static int
+add_name(void *ctx, const uint8_t *name, size_t name_size, int64_t keys)
+{
+    char *text = ctx;
+
+    (void)strncat(text, (const char *)name, name_size);
+    (void)sprintf(text + strlen(text), "%lld ", (long long)keys);
+    return 0;
+}
+
+static void
+keyspaces_are_listed_and_dropped(void **state)
+{
+    struct fixture *x = *state;
+    char text[128] = "";
+    struct store_row row;
+
+    NEED_RIG();
+    assert_rc(stored_add(x->s, "b", NULL, "k", 1), 0);
+    assert_rc(stored_add(x->s, "ab", NULL, "k", 1), 0);
+    assert_rc(stored_add(x->s, "ab", NULL, "l", 1), 0);
+    assert_rc(stored_add(x->s, "c", NULL, "k", 1), 0);
+    await_sent(x);
+    assert_rc(store_list(x->s, (const uint8_t *)"", 0, add_name, text), 0);
+    assert_string_equal(text, "ab2 b1 c1 ");
+    assert_rc(store_drop(x->s, (const uint8_t *)"ab", 2, NULL, 0), 0);
+    assert_rc(store_drop(x->s, (const uint8_t *)"zz", 2, NULL, 0), -ENOENT);
+    await_sent(x);
+    text[0] = '\0';
+    assert_rc(store_list(x->s, (const uint8_t *)"a", 1, add_name, text), 0);
+    assert_string_equal(text, "b1 c1 ");
+    assert_rc(stored_get(x->s, "ab", "k", &row), -ENOENT);
+    assert_rc(stored_add(x->s, "ab", NULL, "k", 5), 0);
+    await_sent(x);
+    assert_rc(stored_get(x->s, "ab", "k", &row), 0);
+    assert_int_equal(row.count, 5);
+}
+
+/* ---- faults
+ * --------------------------------------------------------------------- */
+
+static unsigned
+master_of(const char *name)
+{
+    struct cluster_part_keys keys;
+
+    cluster_part_keys(&keys, (const uint8_t *)name, strlen(name), 0, 0);
+    return cluster_rig_master(&rig, 1, keys.slot);
+}
+
+static unsigned
+master_of_words(void)
+{
+    return master_of("words");
+}
+
+static void
+a_part_whose_order_is_gone_is_made_again(void **state)
+{
+    struct fixture *x = *state;
+    struct cluster_part_keys keys;
+
+    NEED_RIG();
+    cluster_part_keys(&keys, (const uint8_t *)"words", 5, 0, 0);
+    assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
+    assert_int_equal(count_of(x, "a"), 1);
+    assert_string_equal(cluster_rig_run(&rig, master_of_words(), "DEL %b",
+                                        keys.order, keys.size),
+                        "1");
+    assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
+    assert_int_equal(count_of(x, "a"), 2);
+}
+
+static void
+what_the_cluster_lost_is_sent_again(void **state)
+{
+    struct fixture *x = *state;
+
+    NEED_RIG();
+    for (unsigned i = 0; i < 20; i++)
+        assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
+    assert_int_equal(count_of(x, "a"), 20);
+    /* An empty cluster is one that lost everything. */
+    cluster_rig_flush(&rig);
+    assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
+    assert_int_equal(count_of(x, "a"), 21);
+}
+
+static void
+a_loss_is_found_without_another_increment(void **state)
+{
+    struct fixture *x = *state;
+    /* Sooner than the audit of each minute. */
+    const uint64_t end_ms = clock_ms() + WAIT_MS;
+    struct store_row row = {.count = 0};
+
+    NEED_RIG();
+    for (unsigned i = 0; i < 20; i++)
+        assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
+    assert_int_equal(count_of(x, "a"), 20);
+    cluster_rig_flush(&rig);
+    for (unsigned i = 0; i < CLUSTER_RIG_MASTERS; i++)
+        (void)cluster_rig_run(&rig, i, "CLIENT KILL TYPE normal");
+    while (row.count != 20) {
+        assert_true(clock_ms() < end_ms);
+        (void)stored_get(x->s, "words", "a", &row);
+        (void)poll(NULL, 0, 5);
+    }
+}
+
+static void
+an_entry_stays_until_a_replica_has_it(void **state)
+{
+    struct fixture *x = *state;
+    char other[2] = "a";
+    unsigned replica;
+
+    NEED_RIG();
+    store_close(x->s);
+    x->config.store_retain_ms = 0;
+    open_store(x);
+    while (master_of(other) == master_of_words())
+        other[0]++;
+    replica = master_of_words() + CLUSTER_RIG_MASTERS;
+    assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
+    (void)await_settled(x, "words");
+    daemon_signal(&rig.servers[replica], SIGSTOP);
+    assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
+    assert_int_equal(count_of(x, "a"), 2);
+    /* Later entries are settled where replicas answer. */
+    for (unsigned i = 0; i < 2; i++) {
+        assert_rc(stored_add(x->s, other, NULL, "a", 1), 0);
+        assert_int_equal(await_settled(x, other), 1);
+    }
+    daemon_signal(&rig.servers[replica], SIGCONT);
+    (void)await_settled(x, "words");
+}
+
+static void
+what_is_no_longer_retained_is_reported_and_not_counted(void **state)
+{
+    struct fixture *x = *state;
+    struct store_row row;
+    unsigned server;
+
+    NEED_RIG();
+    store_close(x->s);
+    x->config.store_retain_ms = 0;
+    open_store(x);
+    for (unsigned i = 0; i < 5; i++)
+        assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
+    assert_int_equal(count_of(x, "a"), 5);
+    (void)await_settled(x, "words");
+    cluster_rig_flush(&rig);
+    server = master_of_words();
+    (void)cluster_rig_run(&rig, server, "CONFIG RESETSTAT");
+    assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
+    cluster_rig_await(&rig, server, "INFO commandstats", "cmdstat_fcall:");
+    assert_true(store_pending(x->s));
+    assert_rc(stored_get(x->s, "words", "a", &row), -ENOENT);
+}
+
+static void
+copy_outbox(struct fixture *x, const char *from, const char *to)
+{
+    char a[600], b[600];
+
+    (void)snprintf(a, sizeof a, "%s/%s", x->tmp.path, from);
+    (void)snprintf(b, sizeof b, "%s/%s", x->tmp.path, to);
+    assert_int_equal(daemon_run(NULL, 0, "/bin/rm", "-rf", b, NULL), 0);
+    assert_int_equal(daemon_run(NULL, 0, "/bin/cp", "-a", a, b, NULL), 0);
+}
+
+/* A directory that is put back to an earlier state counts nothing: which of its
+ * increments are in the cluster is not known. */
+static void
+an_older_copy_of_a_directory_counts_nothing(void **state)
+{
+    struct fixture *x = *state;
+    struct store_row row;
+
+    NEED_RIG();
+    assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
+    assert_int_equal(count_of(x, "a"), 1);
+    store_close(x->s);
+    copy_outbox(x, OUTBOX_FOLDER, "copy");
+    open_store(x);
+    assert_rc(stored_add(x->s, "words", NULL, "a", 2), 0);
+    assert_int_equal(count_of(x, "a"), 3);
+    store_close(x->s);
+    copy_outbox(x, "copy", OUTBOX_FOLDER);
+    open_store(x);
+    (void)cluster_rig_run(&rig, master_of_words(), "CONFIG RESETSTAT");
+    assert_rc(stored_add(x->s, "words", NULL, "a", 4), 0);
+    cluster_rig_await(&rig, master_of_words(), "INFO commandstats",
+                      "cmdstat_fcall_ro:");
+    assert_true(store_pending(x->s));
+    assert_rc(stored_get(x->s, "words", "a", &row), 0);
+    assert_int_equal(row.count, 3);
+}
+
+static void
+a_full_memory_delays_and_loses_nothing(void **state)
+{
+    struct fixture *x = *state;
+    unsigned server;
+
+    NEED_RIG();
+    assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
+    assert_int_equal(count_of(x, "a"), 1);
+    server = master_of_words();
+    (void)cluster_rig_run(&rig, server, "CONFIG SET maxmemory 1");
+    for (unsigned i = 0; i < 10; i++)
+        assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
+    cluster_rig_await(&rig, server, "INFO errorstats", "errorstat_OOM");
+    assert_true(store_pending(x->s));
+    (void)cluster_rig_run(&rig, server, "CONFIG SET maxmemory 0");
+    assert_int_equal(count_of(x, "a"), 11);
+}
+
+/* ---- last: masters and replicas change places
+ * ------------------------------------ */
+
+/* The replica of "words" is behind when it is promoted: what its master
+ * acknowledged meanwhile is gone. */
+static void
+a_promoted_replica_that_was_behind_gets_the_rest(void **state)
+{
+    struct fixture *x = *state;
+    unsigned master, replica;
+
+    NEED_RIG();
+    for (unsigned i = 0; i < 10; i++)
+        assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
+    assert_int_equal(count_of(x, "a"), 10);
+    master = master_of_words();
+    replica = (master + CLUSTER_RIG_MASTERS) % CLUSTER_RIG_SERVERS;
+    daemon_signal(&rig.servers[replica], SIGSTOP);
+    assert_string_equal(
+        cluster_rig_run(&rig, master, "CLIENT KILL TYPE replica"), "1");
+    for (unsigned i = 0; i < 10; i++)
+        assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
+    assert_int_equal(count_of(x, "a"), 20);
+    daemon_signal(&rig.servers[master], SIGSTOP);
+    daemon_signal(&rig.servers[replica], SIGCONT);
+    (void)cluster_rig_run(&rig, replica, "CLUSTER FAILOVER TAKEOVER");
+    cluster_rig_await(&rig, replica, "ROLE", "master");
+    daemon_signal(&rig.servers[master], SIGCONT);
+    cluster_rig_await(&rig, master, "ROLE", "slave");
+
+    assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
+    assert_int_equal(count_of(x, "a"), 21);
+}
+
+/* Something goes wrong somewhere. */
+static void
+do_fault(struct random *r)
+{
+    const unsigned server = (unsigned)random_below(r, CLUSTER_RIG_SERVERS);
+
+    switch (random_below(r, 4)) {
+    case 0:
+        daemon_kill(&rig.servers[server]);
+        cluster_rig_restart(&rig, server);
+        break;
+    case 1:
+        (void)cluster_rig_run(&rig, server, "FUNCTION FLUSH");
+        break;
+    case 2:
+        (void)cluster_rig_run(&rig, server, "CLIENT KILL TYPE normal");
+        break;
+    default:
+        (void)cluster_rig_run(&rig, server, "CLUSTER FAILOVER");
+        break;
+    }
+}
+
+/* Saturation would depend on the order of the directories. */
+static void
+two_directories_count_once_whatever_fails(void **state)
+{
+    struct fixture *x = *state, y = *x;
+    struct random random = {.state = random_seed(__func__)};
+    struct store *oracle;
+
+    NEED_RIG();
+    tmpdir_make_in_memory(&y.tmp);
+    assert_rc(datadir_open(&y.dir, y.tmp.path, DATADIR_WRITE), 0);
+    open_store(&y);
+    assert_rc(memstore_open(&oracle), 0);
+    for (unsigned round = 0; round < 24; round++) {
+        apply_both(round % 2 ? x : &y, oracle, &random, round, false);
+        if (round % 3 == 2)
+            do_fault(&random);
+    }
+    await_sent(&y);
+    compare_all(x, oracle);
+    store_close(oracle);
+    store_close(y.s);
+    datadir_close(&y.dir);
+    tmpdir_remove(&y.tmp);
+}
+
+static void
+a_killed_master_loses_nothing(void **state)
+{
+    struct fixture *x = *state;
+    unsigned server;
+
+    NEED_RIG();
+    assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
+    assert_int_equal(count_of(x, "a"), 1);
+    server = master_of_words();
+    for (unsigned i = 0; i < 200; i++) {
+        assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
+        if (i == 100)
+            daemon_kill(&rig.servers[server]);
+    }
+    assert_int_equal(count_of(x, "a"), 201);
+    cluster_rig_restart(&rig, server);
+    assert_int_equal(count_of(x, "a"), 201);
+}
+
+#define CASE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define PARTS(test)                                                            \
+    {                                                                          \
+#test "_in_parts", test, setup_parts, teardown, NULL                   \
+    }
+
+static const struct CMUnitTest tests[] = {
+    CASE(a_batch_given_twice_counts_once),
+    CASE(marks_order_the_fills_of_a_log),
+    CASE(answers_are_those_of_the_other_engine),
+    PARTS(answers_are_those_of_the_other_engine),
+    CASE(keyspaces_are_listed_and_dropped),
+    PARTS(keyspaces_are_listed_and_dropped),
+    CASE(a_part_whose_order_is_gone_is_made_again),
+    CASE(what_the_cluster_lost_is_sent_again),
+    CASE(a_loss_is_found_without_another_increment),
+    CASE(an_entry_stays_until_a_replica_has_it),
+    CASE(what_is_no_longer_retained_is_reported_and_not_counted),
+    CASE(an_older_copy_of_a_directory_counts_nothing),
+    CASE(a_full_memory_delays_and_loses_nothing),
+    CASE(a_promoted_replica_that_was_behind_gets_the_rest),
+    PARTS(two_directories_count_once_whatever_fails),
+    CASE(a_killed_master_loses_nothing),
+};
+
+int
+main(int argc, char **argv)
+{
+    int failed;
+
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)start_servers(NULL);
+    failed =
+        test_main(__FILE__, tests, sizeof tests / sizeof tests[0], argc, argv);
+    (void)stop_servers(NULL);
+    return failed;
+}

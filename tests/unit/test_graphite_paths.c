@@ -1,0 +1,513 @@
+/* tests/unit/test_graphite_paths.c - targets, paths, their search, and times.
+ */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "reader/graphite/moment.h"
+#include "tests/lib/random.h"
+#include "tests/unit/graphite_fixture.h"
+
+#define HOUR 3600
+
+/* ---- targets ------------------------------------------------------------ */
+
+/* A node as text: calls in brackets, with their arguments. */
+static void
+show_node(const struct target_node *n, char *out)
+{
+    char *at = out + strlen(out);
+
+    if (n->keyword.size > 0)
+        at += sprintf(at, "%.*s=", (int)n->keyword.size, n->keyword.at);
+    switch (n->kind) {
+    case TARGET_CALL:
+        at += sprintf(at, "[%.*s", (int)n->text.size, n->text.at);
+        for (const struct target_node *v = n->args; v; v = v->next) {
+            strcat(at, " ");
+            show_node(v, at);
+        }
+        strcat(at, "]");
+        break;
+    case TARGET_NUMBER:
+        (void)sprintf(at, "#%g%s", n->number, n->is_whole ? "" : "~");
+        break;
+    case TARGET_STRING:
+        (void)sprintf(at, "'%.*s'", (int)n->text.size, n->text.at);
+        break;
+    case TARGET_BOOL:
+        (void)sprintf(at, "%s", n->truth ? "yes" : "no");
+        break;
+    case TARGET_PATH:
+        (void)sprintf(at, "%.*s", (int)n->text.size, n->text.at);
+    }
+}
+
+static void
+targets_are_parsed(void **state)
+{
+    static const char *const targets[][2] = {
+        {"web.hits.*", "web.hits.*"},
+        {" f( a.b , 'x' ) ", "[f a.b 'x']"},
+        {"f(a,\"(^.*$)\", \"\\1 A\")", "[f a '(^.*$)' '\\1 A']"},
+        {"f('it\\'s', \"\\\"\")", "[f 'it's' '\"']"},
+        {"f(-1, 2.5, 1e3, .5, +7)", "[f #-1 #2.5~ #1000~ #0.5~ #7]"},
+        {"f(true, False, n=3, g(x=y.z))", "[f yes no n=#3 [g x=y.z]]"},
+        {"a.{b,c}.d|f()|g(1)", "[g [f a.{b,c}.d] #1]"},
+        {"f(a|g(), b)", "[f [g a] b]"},
+        {"a;k=v.x", "a;k=v.x"},
+        {"1.2.3", "1.2.3"},
+        {"f()", "[f]"},
+        {"caf\xc3\xa9.[a-c]*", "caf\xc3\xa9.[a-c]*"}};
+    struct rig *r = *state;
+
+    for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {
+        char why[TARGET_WHY_SIZE], shown[1024] = "";
+        struct target t;
+
+        if (target_parse(&r->scratch, targets[i][0], strlen(targets[i][0]), &t,
+                         why) < 0)
+            fail_msg("%s: %s", targets[i][0], why);
+        show_node(t.root, shown);
+        assert_string_equal(shown, targets[i][1]);
+    }
+}
+
+static void
+what_is_no_target_says_where_and_why(void **state)
+{
+    static const char *const targets[][2] = {
+        {"", "byte 1: a path or a function is missing"},
+        {"f(a", "byte 4: a closing parenthesis is missing"},
+        {"f(a,", "byte 5: a path or a function is missing"},
+        {"f(a b)", "byte 5: a comma or a closing parenthesis is missing"},
+        {"f(a))", "byte 5: more after the end of the expression"},
+        {"f('a)", "byte 6: a string that does not end"},
+        {"a.{b,c", "a closing brace is missing"},
+        {"a|", "byte 3: after | a function is missing"},
+        {"a|b", "byte 4: after | a function is missing"},
+        {"f(1e999)", "a number that is too large"},
+        {"f(\\)", "a path or a function is missing"}};
+    struct rig *r = *state;
+    char deep[512] = "", why[TARGET_WHY_SIZE];
+    struct target t;
+
+    for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {
+        assert_rc(target_parse(&r->scratch, targets[i][0],
+                               strlen(targets[i][0]), &t, why),
+                  -EINVAL);
+        if (!strstr(why, targets[i][1]))
+            fail_msg("%s: %s", targets[i][0], why);
+    }
+    for (int depth = 31; depth <= 32; depth++) { /* of calls around a path */
+        deep[0] = '\0';
+        for (int i = 0; i < depth; i++)
+            strcat(deep, "f(");
+        strcat(deep, "a");
+        for (int i = 0; i < depth; i++)
+            strcat(deep, ")");
+        assert_rc(target_parse(&r->scratch, deep, strlen(deep), &t, why),
+                  depth < 32 ? 0 : -EINVAL);
+    }
+    deep[0] = 'a';
+    deep[1] = '\0';
+    for (int i = 0; i < 32; i++)
+        strcat(deep, "|f()");
+    assert_rc(target_parse(&r->scratch, deep, strlen(deep), &t, why), -EINVAL);
+}
+
+/* ---- paths -------------------------------------------------------------- */
+
+static bool
+is_match(struct rig *r, const char *text, const char *name)
+{
+    char why[TARGET_WHY_SIZE];
+    struct pattern p;
+
+    assert_rc(pattern_parse(&r->scratch,
+                            (struct target_text){text, strlen(text)}, &p, why),
+              0);
+    assert_int_equal(p.count, 1);
+    return pattern_matches(&p.nodes[0], (const uint8_t *)name, strlen(name));
+}
+
+static void
+nodes_match_patterns(void **state)
+{
+    static const struct {
+        const char *pattern, *yes, *no;
+    } rows[] = {{"abc", "abc", "abcd"},
+                {"*", "x", NULL},
+                {"a*c", "abbc", "abcd"},
+                {"a*", "a", "ba"},
+                {"*b*b*", "abab", "aba"},
+                {"?", "\xc3\xa9", "ab"},
+                {"a?c", "abc", "ac"},
+                {"[ab]x", "bx", "cx"},
+                {"[a-c]x", "cx", "dx"},
+                {"[!a-c]x", "dx", "ax"},
+                {"[\xc3\xa9-\xc3\xab]", "\xc3\xaa", "e"},
+                {"{ab,c*}d", "cxxd", "abcd"},
+                {"x{a,}y", "xy", "xby"},
+                {"{a,b}{c,d}", "bd", "ba"},
+                {"a%2Eb", "a.b", "axb"},
+                {"%2a", "*", "a"},
+                {"[%2D%2E]", ".", "x"},
+                {"*a*a*a*a*a*a*a*a*b", "aaaaaaaab", "aaaaaaaaaaaaaaaaaaaaaa"}};
+    struct rig *r = *state;
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (!is_match(r, rows[i].pattern, rows[i].yes))
+            fail_msg("%s does not match %s", rows[i].pattern, rows[i].yes);
+        if (rows[i].no && is_match(r, rows[i].pattern, rows[i].no))
+            fail_msg("%s matches %s", rows[i].pattern, rows[i].no);
+    }
+}
+
+static void
+what_is_no_pattern_is_refused(void **state)
+{
+    static const char *const texts[] = {
+        "",      ".",     "a.",     ".a",    "a..b",    "a%",  "a%2",
+        "%00",   "[a",    "[]",     "{a",    "{}",      "a]",  "a}",
+        "{a.b}", "[a.b]", "{a{b}}", "{[a]}", "{[a}[b]", "%zz", "[%2]"};
+    struct rig *r = *state;
+
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        char why[TARGET_WHY_SIZE];
+        struct pattern p;
+
+        if (pattern_parse(&r->scratch,
+                          (struct target_text){texts[i], strlen(texts[i])}, &p,
+                          why) != -EINVAL)
+            fail_msg("%s is a pattern", texts[i]);
+    }
+}
+
+static void
+every_name_is_read_back_from_its_path(void **state)
+{
+    static const char *const names[][2] = {
+        {"a.b", "a.b"},
+        {".", "%2E"},
+        {"..", "%2E%2E"},
+        {"...", "%2E.%2E"},
+        {"a..b", "a.%2Eb"},
+        {"a.", "a%2E"},
+        {".a", "%2Ea"},
+        {"a b%", "a%20b%25"},
+        {"\xff\xc3\xa9", "%FF\xc3\xa9"},
+        {"a,(b)*?", "a%2C%28b%29%2A%3F"},
+        {"/x:y@z$1#~+;k=v-", "/x:y@z$1#~+;k=v-"}};
+    struct random random = {random_seed("graphite paths")};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char path[PATTERN_ESCAPED_MAX + 1];
+        const size_t size = pattern_escape((const uint8_t *)names[i][0],
+                                           strlen(names[i][0]), path);
+
+        path[size] = '\0';
+        assert_string_equal(path, names[i][1]);
+    }
+    for (int i = 0; i < 20000; i++) {
+        static const char letters[] = ".....ab%*\xff\xc3\xa9\x01";
+        uint8_t name[12], back[12];
+        char path[PATTERN_ESCAPED_MAX];
+        const size_t size = 1 + random_below(&random, sizeof name);
+        size_t path_size, nodes = 1, parts = 0;
+
+        for (size_t n = 0; n < size; n++)
+            name[n] =
+                (uint8_t)letters[random_below(&random, sizeof letters - 1)];
+        path_size = pattern_escape(name, size, path);
+        assert_int_equal(pattern_unescape(path, path_size, back, size), size);
+        assert_memory_equal(back, name, size);
+        assert_true(path[0] != '.' && path[path_size - 1] != '.');
+        for (size_t n = 1; n < path_size; n++) {
+            nodes += path[n] == '.' ? 1 : 0;
+            assert_false(path[n] == '.' && path[n - 1] == '.');
+        }
+        for (size_t at = 0; at < size; parts++)
+            at += pattern_node_size(name + at, size - at) + 1;
+        assert_int_equal(parts, nodes);
+    }
+}
+
+/* ---- search ------------------------------------------------------------- */
+
+/* The paths and nodes that there are, by looking at all of them. */
+struct world {
+    struct rig *rig;
+    size_t count;
+    struct {
+        char keyspace[8], key[12];
+    } keys[400];
+};
+
+static void
+make_world(struct world *w, struct rig *r, struct random *random)
+{
+    static const char letters[] = "ab..-0";
+
+    w->rig = r;
+    w->count = 60 + random_below(random, 300);
+    for (size_t i = 0; i < w->count; i++) {
+        char *const texts[] = {w->keys[i].keyspace, w->keys[i].key};
+        const size_t sizes[] = {1 + random_below(random, 3),
+                                1 + random_below(random, 7)};
+
+        for (int t = 0; t < 2; t++) {
+            for (size_t n = 0; n < sizes[t]; n++)
+                texts[t][n] = letters[random_below(random, 6)];
+            texts[t][sizes[t]] = '\0';
+        }
+        assert_rc(stored_add(r->store, texts[0], NULL, texts[1], 1), 0);
+    }
+}
+
+/* The path of a key, cut after `nodes` nodes; returns how many it has. */
+static unsigned
+path_of(const char *keyspace, const char *key, unsigned nodes, char *path)
+{
+    size_t size =
+        pattern_escape((const uint8_t *)keyspace, strlen(keyspace), path);
+    unsigned count = 1;
+    bool is_cut = false;
+
+    path[size++] = '.';
+    size += pattern_escape((const uint8_t *)key, strlen(key), path + size);
+    path[size] = '\0';
+    for (size_t i = 0; i < size; i++)
+        if (path[i] == '.' && count++ == nodes && !is_cut) {
+            path[i] = '\0';
+            is_cut = true;
+        }
+    return count;
+}
+
+/* Whether a path of as many nodes as the pattern matches it. */
+static bool
+path_matches(const struct pattern *p, const char *path)
+{
+    for (unsigned i = 0; i < p->count; i++) {
+        const size_t size = strcspn(path, ".");
+        uint8_t name[64];
+        const int n = pattern_unescape(path, size, name, sizeof name);
+
+        assert_true(n > 0);
+        if (!pattern_matches(&p->nodes[i], name, (size_t)n))
+            return false;
+        path += size + (path[size] == '.' ? 1 : 0);
+    }
+    return true;
+}
+
+static int
+compare_texts(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+/* What a search is to find: paths, with " leaf" or " node" after them. */
+static size_t
+look_everywhere(const struct world *w, const struct pattern *p,
+                bool only_leaves, char (*out)[96])
+{
+    size_t count = 0, kept = 0;
+
+    for (size_t i = 0; i < w->count; i++) {
+        char path[96];
+        const unsigned nodes =
+            path_of(w->keys[i].keyspace, w->keys[i].key, p->count, path);
+
+        if (nodes < p->count || (only_leaves && nodes > p->count) ||
+            !path_matches(p, path))
+            continue;
+        /* 'l' is before 'n', and a blank before all that a path has. */
+        (void)snprintf(out[count++], 96, "%.80s %s", path,
+                       nodes == p->count ? "leaf" : "node");
+    }
+    qsort(out, count, sizeof out[0], compare_texts);
+    for (size_t i = 0; i < count; i++)
+        if (kept == 0 || strcmp(out[kept - 1], out[i]) != 0)
+            memmove(out[kept++], out[i], sizeof out[0]);
+    return kept;
+}
+
+static void
+check_search(const struct world *w, const struct pattern *p, bool only_leaves)
+{
+    static char expected[400][96];
+    struct rig *r = w->rig;
+    const size_t count = look_everywhere(w, p, only_leaves, expected);
+    size_t i = 0;
+    int rc;
+
+    r->search.pattern = p;
+    r->search.only_leaves = only_leaves;
+    r->search.max = 1000;
+    r->search.entered = NULL;
+    path_search_start(&r->search);
+    do {
+        rc = path_search_step(&r->search, 0); /* as little as it can */
+        store_read_end(r->store);
+    } while (rc == 0);
+    assert_rc(rc, 1);
+    for (const struct path_found *f = r->search.found; f; f = f->next) {
+        char shown[128];
+
+        if (f->next && f->is_leaf && f->next->is_leaf &&
+            f->path.size == f->next->path.size &&
+            memcmp(f->path.at, f->next->path.at, f->path.size) == 0)
+            continue; /* another keyspace and key of one path */
+        (void)snprintf(shown, sizeof shown, "%.*s %s", (int)f->path.size,
+                       f->path.at, f->is_leaf ? "leaf" : "node");
+        if (i == count || strcmp(shown, expected[i]) != 0)
+            fail_msg("%.*s: %s, not %s", (int)p->text.size, p->text.at, shown,
+                     i < count ? expected[i] : "the end");
+        i++;
+    }
+    if (i < count)
+        fail_msg("%.*s: %s is missing", (int)p->text.size, p->text.at,
+                 expected[i]);
+}
+
+static void
+a_search_finds_what_matches_and_nothing_else(void **state)
+{
+    static const char *const parts[] = {"a",    "b",      "*",   "a*",
+                                        "?",    "0",      "*-*", "%2E",
+                                        "[!a]", "{a,b*}", "a-0", "ab"};
+    struct random random = {random_seed("graphite search")};
+    struct rig *r = *state;
+    struct world *w = calloc(1, sizeof *w);
+
+    assert_non_null(w);
+    make_world(w, r, &random);
+    for (int i = 0; i < 2000; i++) {
+        char text[64] = "", why[TARGET_WHY_SIZE];
+        const unsigned nodes = 1 + (unsigned)random_below(&random, 5);
+        struct pattern p;
+
+        for (unsigned n = 0; n < nodes; n++) {
+            strcat(text, n > 0 ? "." : "");
+            strcat(
+                text,
+                parts[random_below(&random, sizeof parts / sizeof parts[0])]);
+        }
+        scratch_free(&r->scratch);
+        assert_rc(pattern_parse(&r->scratch,
+                                (struct target_text){text, strlen(text)}, &p,
+                                why),
+                  0);
+        check_search(w, &p, i % 2 == 0);
+    }
+    free(w);
+}
+
+static const struct store_engine *plain_engine;
+static size_t reads;
+
+static size_t
+read_counting(struct store *s, struct store_reads *r)
+{
+    reads++;
+    return plain_engine->read(s, r);
+}
+
+static void
+keys_below_a_node_are_jumped_over(void **state)
+{
+    struct rig *r = *state;
+    struct store_engine counting = *r->store->engine;
+    const struct target_text text = {"web.*", 5};
+    char why[TARGET_WHY_SIZE];
+    struct pattern p;
+
+    for (int i = 0; i < 2000; i++) {
+        char key[16];
+
+        (void)snprintf(key, sizeof key, "%c.%05d", i % 2 ? 'a' : 'b', i);
+        assert_rc(stored_add(r->store, "web", NULL, key, 1), 0);
+    }
+    assert_rc(pattern_parse(&r->scratch, text, &p, why), 0);
+    plain_engine = r->store->engine;
+    counting.read = read_counting;
+    r->store->engine = &counting;
+    reads = 0;
+    r->search.pattern = &p;
+    r->search.only_leaves = false;
+    r->search.max = 10;
+    r->search.entered = NULL;
+    path_search_start(&r->search);
+    assert_rc(path_search_step(&r->search, UINT64_MAX), 1);
+    r->store->engine = plain_engine;
+    assert_int_equal(r->search.count, 2);
+    assert_true(reads <= 3); /* a, b, and that there is no more */
+}
+
+/* ---- times -------------------------------------------------------------- */
+
+static void
+times_are_read(void **state)
+{
+    static const struct {
+        const char *text;
+        int64_t time; /* -1: it is none */
+    } rows[] = {{"now", NOW},
+                {"1795302000", 1795302000},
+                {"0", 0},
+                {"-6h", NOW - 6 * HOUR},
+                {"now-5min", NOW - 300},
+                {"-5m", NOW - 300},
+                {"NOW-2Days", NOW - 48 * HOUR},
+                {"+1h", NOW + HOUR},
+                {"now+90s", NOW + 90},
+                {"-1mon", NOW - 30 * 24 * HOUR},
+                {"-1y", NOW - 365 * 24 * HOUR},
+                {"-2weeks", NOW - 14 * 24 * HOUR},
+                {"20261121", 1795219200},
+                {"14:30_20261121", 1795271400},
+                {"20261131", 20261131}, /* no date: seconds */
+                {"99999999", 99999999},
+                {"", -1},
+                {"-", -1},
+                {"now-", -1},
+                {"nowish", -1},
+                {"yesterday", -1},
+                {"-6parsecs", -1},
+                {"-0h", -1},
+                {"25:00_20261121", -1},
+                {"12:00_20261131", -1},
+                {"-90y", -1},
+                {"99999999999999999999", -1},
+                {"1e9", -1}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        int64_t got = -1;
+
+        if (moment_parse(rows[i].text, strlen(rows[i].text), NOW, &got) < 0)
+            got = -1;
+        if (got != rows[i].time)
+            fail_msg("%s: %lld", rows[i].text, (long long)got);
+    }
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+static const struct CMUnitTest tests[] = {
+    TEST(targets_are_parsed),
+    TEST(what_is_no_target_says_where_and_why),
+    TEST(nodes_match_patterns),
+    TEST(what_is_no_pattern_is_refused),
+    TEST(every_name_is_read_back_from_its_path),
+    TEST(a_search_finds_what_matches_and_nothing_else),
+    TEST(keys_below_a_node_are_jumped_over),
+    TEST(times_are_read),
+};
+
+TEST_MAIN(tests)

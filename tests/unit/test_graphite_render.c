@@ -1,0 +1,496 @@
+/* tests/unit/test_graphite_render.c - points of Grafana's targets, and what
+ * functions compute of them. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/lib/random.h"
+#include "tests/unit/graphite_fixture.h"
+
+/* ---- points ------------------------------------------------------------- */
+
+static void
+note_nothing(void *ctx, const uint8_t *keyspace, size_t size)
+{
+    (void)ctx;
+    (void)keyspace;
+    (void)size;
+}
+
+static void
+add(struct rig *r, const char *keyspace, const char *key, int64_t time,
+    int64_t sum)
+{
+    const struct store_delta d = {.key = (const uint8_t *)key,
+                                  .key_size = (uint16_t)strlen(key),
+                                  .minute = (uint32_t)(time / 60),
+                                  .sum_high = sum < 0 ? -1 : 0,
+                                  .sum_low = (uint64_t)sum};
+
+    assert_rc(stored_apply(r->store, keyspace, NULL, &d, 1), 0);
+}
+
+static void
+begin(struct rig *r, int64_t from, int64_t until, int64_t max_points)
+{
+    scratch_free(&r->scratch);
+    r->render.store = r->store;
+    r->render.scratch = &r->scratch;
+    r->render.search = &r->search;
+    r->render.entered = note_nothing;
+    r->render.now = NOW;
+    r->render.times = (struct function_times){from, until};
+    r->render.max_data_points = max_points;
+    if (r->render.limits.max_series == 0)
+        r->render.limits = (struct render_limits){100, 100000, 1 << 20};
+    r->render.answer = &r->answer;
+    chunks_init(&r->answer, &r->scratch, r->render.limits.max_bytes);
+    render_start(&r->render);
+}
+
+/* Returns the answer, or why there is none. */
+static const char *
+finish(struct rig *r)
+{
+    int rc;
+
+    do {
+        rc = render_step(&r->render, 0);
+        store_read_end(r->store);
+    } while (rc == 0);
+    if (rc < 0)
+        return r->render.why;
+    assert_true(r->answer.size < sizeof r->text);
+    chunks_copy(&r->answer, (uint8_t *)r->text);
+    r->text[r->answer.size] = '\0';
+    return r->text;
+}
+
+static const char *
+render(struct rig *r, const char *target, int64_t from, int64_t until,
+       int64_t max_points)
+{
+    begin(r, from, until, max_points);
+    if (!render_add_target(&r->render, target, strlen(target)))
+        return r->render.why;
+    return finish(r);
+}
+
+/* The same, each series as NAME: VALUES, with its first time and step. */
+static const char *
+show(struct rig *r, const char *target, int64_t from, int64_t until,
+     int64_t max_points)
+{
+    static char shown[SHOWN];
+    const struct series_list *list;
+    char *at = shown;
+    const char *answer = render(r, target, from, until, max_points);
+
+    if (answer == r->render.why)
+        return answer;
+    *at = '\0';
+    list = r->render.targets->target.root->result;
+    for (size_t i = 0; i < list->count; i++) {
+        const struct series *s = list->items[i];
+
+        at += sprintf(at, "%s%.*s %+lld/%lld:", i > 0 ? " | " : "",
+                      (int)s->name.size, s->name.at,
+                      (long long)(s->start - from), (long long)s->step);
+        for (size_t p = 0; p < s->count; p++)
+            at += series_has(s, p) ? sprintf(at, " %.6Lg", series_value(s, p))
+                                   : sprintf(at, " -");
+    }
+    return shown;
+}
+
+#define DAY0 ((int64_t)1795219200) /* a midnight */
+
+/* Five minutes of two keys and one that has a dot. */
+static void
+add_some(struct rig *r)
+{
+    for (int i = 0; i < 5; i++) {
+        add(r, "web", "a", DAY0 + 60 * i, i + 1);
+        add(r, "web", "b", DAY0 + 60 * i, 10 * (i + 1));
+    }
+    add(r, "web", "c.d", DAY0 + 120, 7);
+}
+
+static const struct store_engine *plain_engine;
+
+#define SOME DAY0 - 60, DAY0 + 240, 0 /* the five minutes */
+
+static void
+points_are_the_increments_of_their_steps(void **state)
+{
+    struct rig *r = *state;
+
+    add_some(r);
+    assert_string_equal(show(r, "web.a", SOME), "web.a +60/60: 1 2 3 4 5");
+    /* from < t <= until, at multiples of the step. */
+    assert_string_equal(show(r, "web.a", DAY0, DAY0 + 240, 0),
+                        "web.a +60/60: 2 3 4 5");
+    assert_string_equal(show(r, "web.a", DAY0 + 1, DAY0 + 239, 0),
+                        "web.a +59/60: 2 3 4");
+    assert_string_equal(show(r, "web.*", DAY0 - 1, DAY0 + 59, 0),
+                        "web.a +1/60: 1 | web.b +1/60: 10");
+    assert_string_equal(show(r, "web.*.d", SOME), "web.c.d +60/60: 0 0 7 0 0");
+    assert_string_equal(show(r, "web.nosuch", SOME), "");
+    assert_string_equal(show(r, "web", SOME), "");
+    /* A step after now has no value yet. */
+    assert_string_equal(show(r, "web.a", NOW - 60, NOW + 120, 0),
+                        "web.a +29/60: 0 - -");
+}
+
+static void
+a_step_is_the_smallest_with_few_enough_points(void **state)
+{
+    static const struct {
+        int64_t span;
+        int64_t points, step; /* minutes */
+    } rows[] = {{60, 60, 1},        {60, 59, 2},       {60, 20, 3},
+                {60, 12, 5},        {60, 6, 10},       {60, 5, 15},
+                {60, 3, 20},        {60, 2, 30},       {60, 1, 60},
+                {600, 9, 120},      {1440, 4, 360},    {1440, 3, 480},
+                {1440, 1, 1440},    {14400, 10, 1440}, {14400, 4, 4320},
+                {525600, 100, 5760}};
+    struct rig *r = *state;
+
+    add_some(r);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const struct render_grid *g = &(struct render_grid){0};
+
+        (void)render(r, "web.a", DAY0 - rows[i].span * 60, DAY0,
+                     rows[i].points);
+        assert_non_null(r->render.targets);
+        g = r->render.targets->grids;
+        assert_int_equal(g->step, rows[i].step * 60);
+        assert_true(g->count <= (size_t)rows[i].points);
+        assert_int_equal(g->first % g->step, 0);
+        assert_true(g->first > DAY0 - rows[i].span * 60 &&
+                    g->first - g->step <= DAY0 - rows[i].span * 60);
+        assert_true(g->last <= DAY0 && g->last + g->step > DAY0);
+    }
+}
+
+/* A history that keeps minutes for 2 days and hours for 90. */
+static int
+read_tiered(struct store *s, struct store_history_query *q, uint64_t until_ns)
+{
+    const uint32_t step =
+        q->op == STORE_HISTORY_KEY ? q->step : q->to - q->from;
+    const bool by_hour = q->from % 60 == 0 && q->to % 60 == 0 && step % 60 == 0;
+    const int rc = plain_engine->history(s, q, until_ns);
+
+    q->since = (uint32_t)((NOW - (by_hour ? 90 : 2) * 86400) / 3600 * 60);
+    return rc;
+}
+
+static void
+a_step_is_the_finest_that_reaches_back(void **state)
+{
+    static const struct {
+        int64_t days, points, step;
+    } rows[] = {
+        {1, 0, 60},      {2, 0, 60},    {3, 0, 3600},  {30, 0, 3600},
+        {30, 9, 345600}, {3, 40, 7200}, {365, 0, 3600}}; /* none reaches: least
+                                                            is missing */
+    struct rig *r = *state;
+    struct store_engine tiered = *r->store->engine;
+
+    plain_engine = r->store->engine;
+    tiered.history = read_tiered;
+    add_some(r);
+    r->store->engine = &tiered;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *shown = show(r, "web.a", NOW - rows[i].days * 86400 + 3600,
+                                 NOW, rows[i].points);
+
+        assert_int_equal(r->render.targets->grids->step, rows[i].step);
+        if (rows[i].days == 365) /* before it there is no value, not 0 */
+            assert_non_null(strstr(shown, ": - - -"));
+    }
+    r->store->engine = plain_engine;
+}
+
+static void
+sums_are_exact_at_every_step(void **state)
+{
+    struct random random = {random_seed("graphite sums")};
+    struct rig *r = *state;
+    int64_t at[200], sum[200];
+
+    for (int i = 0; i < 200; i++) {
+        at[i] = DAY0 + (int64_t)random_below(&random, 3 * 86400);
+        sum[i] = (int64_t)random_next(&random) / 4;
+        add(r, i % 2 ? "k" : "k.a", i % 2 ? "a.b" : "b", at[i], sum[i]);
+    }
+    for (int i = 0; i < 50; i++) {
+        const int64_t from = DAY0 + (int64_t)random_below(&random, 2 * 86400);
+        const int64_t until = from + 60 + (int64_t)random_below(&random, 86400);
+        const struct series_list *list;
+
+        (void)render(r, "k.a.b", from, until,
+                     1 + (int64_t)random_below(&random, 60));
+        list = r->render.targets->target.root->result;
+        assert_int_equal(list->count, 1);
+        for (size_t p = 0; p < list->items[0]->count; p++) {
+            const struct series *s = list->items[0];
+            const int64_t t = series_time(s, p);
+            int128 expected = 0;
+
+            for (int n = 0; n < 200; n++)
+                if (at[n] / 60 * 60 >= t && at[n] / 60 * 60 < t + s->step)
+                    expected += sum[n];
+            assert_true(t > NOW ? !series_has(s, p)
+                                : s->points.whole[p] == expected);
+        }
+    }
+}
+
+static void
+functions_compute_what_they_say(void **state)
+{
+    static const char *const rows[][2] = {
+        {"alias(web.a, 'x')", "x +60/60: 1 2 3 4 5"},
+        {"aliasByNode(web.c.d, 2, 0, -2, 9)", "d.web.c. +60/60: 0 0 7 0 0"},
+        {"aliasByMetric(scale(web.a, 2))", "a +60/60: 2 4 6 8 10"},
+        {"aliasSub(web.a, '(^.*$)', '\\1 A \\1')",
+         "web.a A web.a +60/60: 1 2 3 4 5"},
+        {"sumSeries(web.a, web.b)",
+         "sumSeries(web.a,web.b) +60/60: 11 22 33 44 55"},
+        {"sum(web.*)", "sumSeries(web.*) +60/60: 11 22 33 44 55"},
+        {"web.*|sum()", "sumSeries(web.*) +60/60: 11 22 33 44 55"},
+        {"sumSeries(nosuch.*)", ""},
+        {"groupByNode(web.*, 0, 'sum')", "web +60/60: 11 22 33 44 55"},
+        {"groupByNode(web.*, 1)",
+         "a +60/60: 1 2 3 4 5 | b +60/60: 10 20 30 40 50"},
+        {"groupByNode(web.*, 0)", "web +60/60: 5.5 11 16.5 22 27.5"},
+        {"groupByNode(web.*, 0, 'max')", "web +60/60: 10 20 30 40 50"},
+        {"groupByNode(web.*, 0, 'minSeries')", "web +60/60: 1 2 3 4 5"},
+        {"scale(web.a, -0.5)",
+         "scale(web.a,-0.5) +60/60: -0.5 -1 -1.5 -2 -2.5"},
+        {"absolute(scale(web.a, -1))",
+         "absolute(scale(web.a,-1)) +60/60: 1 2 3 4 5"},
+        {"scaleToSeconds(web.a, 120)",
+         "scaleToSeconds(web.a,120) +60/60: 2 4 6 8 10"},
+        {"scaleToSeconds(web.b, 30)",
+         "scaleToSeconds(web.b,30) +60/60: 5 10 15 20 25"},
+        {"scaleToSeconds(web.a, 30)",
+         "scaleToSeconds(web.a,30) +60/60: 0.5 1 1.5 2 2.5"},
+        {"integral(web.a)", "integral(web.a) +60/60: 1 3 6 10 15"},
+        {"nonNegativeDerivative(integral(web.a))",
+         "nonNegativeDerivative(integral(web.a)) +60/60: - 2 3 4 5"},
+        {"nonNegativeDerivative(scale(web.a,-1))",
+         "nonNegativeDerivative(scale(web.a,-1)) +60/60: - - - - -"},
+        {"perSecond(integral(web.b))",
+         "perSecond(integral(web.b)) +60/60: - 0.333333 0.5 0.666667 0.833333"},
+        {"summarize(web.a, '2min')",
+         "summarize(web.a, \"2min\", \"sum\") +60/120: 3 7 5"},
+        {"summarize(web.a, '2min', 'avg')",
+         "summarize(web.a, \"2min\", \"avg\") +60/120: 1.5 3.5 5"},
+        {"summarize(web.a, '3min', func='max', alignToFrom=true)",
+         "summarize(web.a, \"3min\", \"max\", true) +60/180: 3 5"},
+        {"summarize(web.a, '2min', 'min')",
+         "summarize(web.a, \"2min\", \"min\") +60/120: 1 3 5"},
+        {"summarize(web.a, '1h', 'last')",
+         "summarize(web.a, \"1h\", \"last\") +60/3600: 5"},
+        {"highestMax(web.*, 1)", "web.b +60/60: 10 20 30 40 50"},
+        {"highestCurrent(web.*)", "web.b +60/60: 10 20 30 40 50"},
+        {"highestAverage(web.*, n=5)",
+         "web.b +60/60: 10 20 30 40 50 | web.a +60/60: 1 2 3 4 5"},
+        {"sortByTotal(web.{a,b})",
+         "web.b +60/60: 10 20 30 40 50 | web.a +60/60: 1 2 3 4 5"},
+        {"highestMax(scale(web.*, 0), 2)",
+         "scale(web.a,0) +60/60: 0 0 0 0 0 | scale(web.b,0) +60/60: 0 0 0 0 0"},
+        {"limit(web.*, 1)", "web.a +60/60: 1 2 3 4 5"},
+        {"limit(web.*, 0)", ""},
+        {"consolidateBy(web.a, 'max')", "web.a +60/60: 1 2 3 4 5"},
+        {"constantLine(2.5)", "2.5 +0/150: 2.5 2.5 2.5"},
+        {"topKeys('web', 2)",
+         "web.b +60/60: 10 20 30 40 50 | web.a +60/60: 1 2 3 4 5"},
+        {"scale(topKeys('web', 1), 2)",
+         "scale(web.b,2) +60/60: 20 40 60 80 100"},
+        {"topKeys('nosuch', 1)", ""}};
+    struct rig *r = *state;
+
+    add_some(r);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *got = show(r, rows[i][0], SOME);
+
+        if (strcmp(got, rows[i][1]) != 0)
+            fail_msg("%s:\n  %s, not\n  %s", rows[i][0], got, rows[i][1]);
+    }
+}
+
+static void
+a_summary_is_of_whole_steps(void **state)
+{
+    struct rig *r = *state;
+
+    add_some(r);
+    /* With three points 120 s would be the step, which does not divide 180. */
+    assert_string_equal(
+        show(r, "summarize(web.a, '3min')", DAY0 - 60, DAY0 + 240, 3),
+        "summarize(web.a, \"3min\", \"sum\") +60/180: 6 9");
+    /* A shorter interval than the step is the step. */
+    assert_string_equal(show(r, "summarize(web.a, '10s')", SOME),
+                        "summarize(web.a, \"10s\", \"sum\") +60/60: 1 2 3 4 5");
+}
+
+static void
+answers_are_exact_integers(void **state)
+{
+    struct rig *r = *state;
+
+    add(r, "big", "x", DAY0, INT64_MAX);
+    add(r, "big", "y", DAY0, INT64_MAX);
+    add(r, "big", "n", DAY0, INT64_MIN);
+    assert_string_equal(
+        render(r, "big.x", DAY0 - 1, DAY0, 0),
+        "[{\"target\":\"big.x\",\"tags\":{\"name\":\"big.x\"},\"datapoints\":[["
+        "9223372036854775807,1795219200]]}]");
+    assert_non_null(strstr(render(r, "sum(big.x,big.y)", DAY0 - 1, DAY0, 0),
+                           "[18446744073709551614,1795219200]"));
+    assert_non_null(strstr(render(r, "scale(big.x,10)", DAY0 - 1, DAY0, 0),
+                           "[92233720368547758070,1795219200]"));
+    assert_non_null(strstr(render(r, "big.n", DAY0 - 1, DAY0, 0),
+                           "[-9223372036854775808,1795219200]"));
+    assert_non_null(strstr(render(r, "scale(big.x,0.1)", DAY0 - 1, DAY0, 0),
+                           "[9.2233720368547763e+17,1795219200]"));
+    assert_non_null(
+        strstr(render(r, "perSecond(big.x)", DAY0 - 1, DAY0 + 60, 0),
+               "[[null,1795219200],[null,1795219260]]"));
+}
+
+static void
+wrong_calls_are_refused_before_anything_is_read(void **state)
+{
+    static const char *const rows[][2] = {
+        {"nosuch(web.a)", "unknown function: nosuch"},
+        {"seriesByTag('a=b')", "countd has no tags"},
+        {"scale(web.a)", "scale: 2 arguments, not 1"},
+        {"scale(web.a, 1, 2)", "scale: 2 arguments, not 3"},
+        {"absolute()", "absolute: 1 argument, not 0"},
+        {"summarize(web.a)", "summarize: 2 to 4 arguments, not 1"},
+        {"aliasByNode(web.a)", "aliasByNode: 2 or more arguments, not 1"},
+        {"scale(web.a, 'x')", "scale: factor is a number"},
+        {"scale(1, 2)", "scale: seriesList is a path or a call of a function"},
+        {"alias(web.a, web.b)", "alias: newName is a string in quotes"},
+        {"limit(web.a, -1)", "limit: n is an integer of at least 0"},
+        {"aliasByNode(web.a, 1.5)",
+         "aliasByNode: nodes is the number of a node"},
+        {"summarize(web.a, '1 moon')",
+         "summarize: intervalString is an interval"},
+        {"summarize(web.a, '1h', 'mode')", "summarize: func is another one"},
+        {"summarize(web.a, '1h', 'sum', 1)",
+         "summarize: alignToFrom is true or false"},
+        {"aliasSub(web.a, 'w(.*)', 'x')", "aliasSub: only the search"},
+        {"scale(web.a, by=2)", "scale: there is no parameter by"},
+        {"scale(web.a, seriesList=web.b)", "scale: seriesList is there twice"},
+        {"topKeys('web', 101)", "topKeys: n is 1 to 100"},
+        {"topKeys('', 1)", "topKeys: the keyspace is empty"},
+        {"topKeys('%2', 1)", "topKeys: the keyspace has 1 to 256 bytes"},
+        {"web..a", "path web..a: an empty node"},
+        {"5", "a target is a path or a call of a function"},
+        {"alias(web.a, '\xff')", "a target is not UTF-8"},
+        {"sum(web.a, constantLine(1))",
+         "sumSeries: series of different steps"}};
+    struct rig *r = *state;
+
+    add_some(r);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *got = show(r, rows[i][0], SOME);
+
+        if (strncmp(got, rows[i][1], strlen(rows[i][1])) != 0)
+            fail_msg("%s: %s, not %s", rows[i][0], got, rows[i][1]);
+        assert_int_equal(r->render.status, HTTP_BAD_REQUEST);
+    }
+}
+
+static void
+more_than_the_limits_is_refused(void **state)
+{
+    struct rig *r = *state;
+
+    add_some(r);
+    r->render.limits = (struct render_limits){1, 100, 1 << 20};
+    assert_non_null(strstr(show(r, "web.*", SOME), "more than 1 series"));
+    r->render.limits = (struct render_limits){10, 9, 1 << 20};
+    assert_string_equal(show(r, "web.*", SOME),
+                        "10 points, and 9 are the limit: give a shorter time, "
+                        "fewer series or maxDataPoints (graphite.max_points)");
+    r->render.limits = (struct render_limits){10, 10, 100};
+    assert_non_null(strstr(show(r, "web.*", SOME), "an answer of more than"));
+    r->render.limits = (struct render_limits){2, 10, 1 << 20};
+    begin(r, SOME);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(render_add_target(&r->render, "web.a", 5), i < 2);
+    assert_non_null(strstr(r->render.why, "more than 2 targets"));
+    r->scratch.max = 200000;
+    r->render.limits = (struct render_limits){100, 1000000, 1 << 20};
+    assert_non_null(strstr(show(r, "web.*", DAY0 - 6000000, DAY0, 0),
+                           "of memory is needed"));
+}
+
+static void
+a_keyspace_that_cannot_be_read_is_an_error(void **state)
+{
+    struct rig *r = *state;
+
+    add_some(r);
+    memstore_fault(r->store, "web", (struct memstore_fault){.marks = -EBADMSG});
+    assert_string_equal(show(r, "web.*", SOME), "keyspace web cannot be read");
+    assert_int_equal(r->render.status, HTTP_INTERNAL_ERROR);
+    memstore_fault(r->store, "web",
+                   (struct memstore_fault){.marks = -EOPNOTSUPP});
+    assert_non_null(
+        strstr(show(r, "web.*", SOME), "graphs need keys in order"));
+    assert_int_equal(r->render.status, HTTP_BAD_REQUEST);
+}
+
+static void
+functions_are_described(void **state)
+{
+    static char text[FUNCTIONS_JSON_MAX];
+    struct json_writer w;
+
+    (void)state;
+    json_write_init(&w, text, sizeof text);
+    w.is_compact = true;
+    functions_describe(&w);
+    assert_true(json_write_size(&w) > 0);
+    assert_non_null(strstr(
+        text, "\"scale\":{\"name\":\"scale\",\"function\":\"scale(seriesList, "
+              "factor)\",\"description\":\"Multiplies by a number.\","
+              "\"module\":\"graphite.render.functions\",\"group\":"
+              "\"Transform\",\"params\":[{\"name\":\"seriesList\",\"type\":"
+              "\"seriesList\",\"required\":true},{\"name\":\"factor\",\"type\":"
+              "\"float\",\"required\":true}]}"));
+    assert_non_null(strstr(text, "\"sum\":{\"name\":\"sum\""));
+    assert_non_null(strstr(text, "\"multiple\":true"));
+    assert_non_null(strstr(text, "{\"name\":\"func\",\"type\":\"aggFunc\","
+                                 "\"default\":\"sum\",\"options\":[\"sum\","));
+    assert_non_null(strstr(text, "{\"name\":\"alignToFrom\",\"type\":"
+                                 "\"boolean\",\"default\":false}"));
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+static const struct CMUnitTest tests[] = {
+    TEST(points_are_the_increments_of_their_steps),
+    TEST(a_step_is_the_smallest_with_few_enough_points),
+    TEST(a_step_is_the_finest_that_reaches_back),
+    TEST(sums_are_exact_at_every_step),
+    TEST(functions_compute_what_they_say),
+    TEST(a_summary_is_of_whole_steps),
+    TEST(answers_are_exact_integers),
+    TEST(wrong_calls_are_refused_before_anything_is_read),
+    TEST(more_than_the_limits_is_refused),
+    TEST(a_keyspace_that_cannot_be_read_is_an_error),
+    TEST(functions_are_described),
+};
+
+TEST_MAIN(tests)

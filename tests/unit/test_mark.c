@@ -1,0 +1,420 @@
+/* tests/unit/test_mark.c - common/log/mark.h: the marks of requests with an
+ * Idempotency-Key in a log, and what recovery does with them. */
+#include "tests/unit/log_fixture.h"
+
+#include "common/log/archive.h"
+#include "common/log/inspect.h"
+#include "common/log/log_recover.h"
+#include "common/log/log_unsealed.h"
+#include "common/log/mark.h"
+
+#define MARKED_GOLDEN "tests/golden/log-v1-marks"
+#define MARKED_SLOTS  12
+#define MARKED_SIZE   88 /* 8 + 8 + 48 + 24 */
+#define MARKED_FILE   (LOG_SLOTS_AT + MARKED_SLOTS * MARKED_SIZE)
+
+static struct layout
+marked_layout(void)
+{
+    struct layout l;
+
+    assert_rc(layout_init(&l, 8, 48), 0);
+    assert_int_equal(l.slot_size, MARKED_SIZE);
+    return l;
+}
+
+static struct request_mark
+mark_of(unsigned number, uint32_t count)
+{
+    struct request_mark mark = {.body = UINT64_C(0xfedcba9876543210) + number,
+                                .count = count};
+
+    for (unsigned i = 0; i < MARK_HASH_SIZE; i++)
+        mark.hash[i] = (uint8_t)(number + 17 * i);
+    return mark;
+}
+
+static void
+append_slot(struct log *log, const struct message *m, const uint8_t *message)
+{
+    const struct slot_stamp stamp = {.epoch = log->header.epoch,
+                                     .received_ms = FIRST_MS + log->count};
+    uint8_t slot[SLOT_SIZE_MAX] = {0};
+
+    memcpy(slot, message, log->layout.message_size);
+    slot_put(&log->layout, slot, m, log->header.uuid, log->count, &stamp);
+    assert_rc(
+        log_append(log, slot, 1, FIRST_MS + log->count, FIRST_MS + log->count),
+        0);
+}
+
+/* The mark of a request of `count` increments, and as many of them as `there`.
+ */
+static void
+append_request(struct log *log, unsigned number, uint32_t count, uint32_t there)
+{
+    const struct request_mark mark = mark_of(number, count);
+    uint8_t bytes[MESSAGE_SIZE_MAX];
+    struct message m;
+
+    mark_put(&log->layout, &mark, bytes, &m);
+    append_slot(log, &m, bytes);
+    log->marks++;
+    for (uint32_t i = 0; i < there; i++) {
+        m = (struct message){1, (const uint8_t *)"s", (const uint8_t *)"k", 1,
+                             1};
+        assert_rc(message_put(&log->layout, &m, bytes), 0);
+        assert_rc(message_parse(&log->layout, bytes, &m), 0);
+        append_slot(log, &m, bytes);
+    }
+}
+
+static struct log
+begin_marked(int dirfd, uint64_t index)
+{
+    const struct layout l = marked_layout();
+    struct log log;
+
+    assert_rc(log_create(dirfd, index, &l, MARKED_SLOTS), 0);
+    assert_rc(log_claim(&log, dirfd, index, LOG_MODE_EMPTY), 0);
+    log.takes_marks = true;
+    assert_rc(log_begin(&log), 0);
+    return log;
+}
+
+/* ---- bytes --------------------------------------------------------------- */
+
+static void
+a_mark_is_what_was_put_and_no_client_can_send_one(void **state)
+{
+    const struct layout l = marked_layout();
+    const struct request_mark mark = mark_of(3, 4096);
+    uint8_t bytes[MESSAGE_SIZE_MAX];
+    struct message m;
+    struct request_mark got;
+
+    (void)state;
+    mark_put(&l, &mark, bytes, &m);
+    assert_memory_equal(bytes, "\0\x10\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 16);
+    assert_memory_equal(bytes + 16,
+                        "031425364758697a8b9cadbecfe0f1021332547698badcfe", 48);
+    assert_rc(mark_check(&l, bytes, &m), 0);
+    assert_true(mark_is(&m));
+    mark_get(&m, &got);
+    assert_memory_equal(got.hash, mark.hash, MARK_HASH_SIZE);
+    assert_int_equal(got.body, mark.body);
+    assert_int_equal(got.count, 4096);
+    assert_rc(message_parse(&l, bytes, &m), -EBADMSG);
+}
+
+static void
+nothing_else_with_an_empty_keyspace_is_a_mark(void **state)
+{
+    static const struct {
+        unsigned at;
+        uint8_t byte;
+    } changes[] = {{4, 1},    {7, 0x80}, {8, 'k'}, {15, 1},
+                   {16, 'g'}, {16, 'A'}, {63, 0},  {40, '/'}};
+    const struct layout l = marked_layout();
+    const struct request_mark mark = mark_of(1, 1);
+    uint8_t bytes[MESSAGE_SIZE_MAX];
+    struct layout small, large;
+    struct message m;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+        mark_put(&l, &mark, bytes, &m);
+        bytes[changes[i].at] = changes[i].byte;
+        assert_rc(mark_check(&l, bytes, &m), -EBADMSG);
+    }
+    assert_rc(layout_init(&small, 8, 47), 0);
+    assert_false(mark_fits(&small));
+    assert_rc(mark_check(&small, bytes, &m), -EBADMSG);
+    assert_rc(layout_init(&large, 8, 49), 0);
+    mark_put(&large, &mark, bytes, &m);
+    bytes[16 + 48] = 'a';
+    assert_rc(mark_check(&large, bytes, &m), -EBADMSG);
+}
+
+static void
+a_header_says_whether_there_are_marks(void **state)
+{
+    struct log_header h = {.index = 1,
+                           .generation = 1,
+                           .epoch = 1,
+                           .state = LOG_SEALED,
+                           .slot_size = MARKED_SIZE,
+                           .slots = MARKED_SLOTS,
+                           .keyspace_size = 8,
+                           .key_size = 48,
+                           .count = 4,
+                           .features = LOG_HAS_MARKS,
+                           .marks = 2};
+    uint8_t bytes[LOG_BLOCK_SIZE];
+    struct log_header got;
+
+    (void)state;
+    log_header_put(&h, bytes);
+    assert_rc(log_header_get(bytes, &got), 0);
+    assert_int_equal(got.marks, 2);
+    assert_int_equal(got.features, LOG_HAS_MARKS);
+    h.marks = 5;
+    log_header_put(&h, bytes);
+    assert_rc(log_header_get(bytes, &got), -EBADMSG);
+    h.marks = 1;
+    h.features = 0;
+    log_header_put(&h, bytes);
+    assert_rc(log_header_get(bytes, &got), -EBADMSG);
+    h.features = 2;
+    log_header_put(&h, bytes);
+    assert_rc(log_header_get(bytes, &got), -EPROTONOSUPPORT);
+}
+
+/* ---- recovery ------------------------------------------------------------ */
+
+struct stored {
+    struct mark_store store;
+    struct marked marks[MARKED_SLOTS];
+    size_t count;
+    unsigned calls;
+    int rc;
+    int dirfd;
+};
+
+static int
+take_marks(struct mark_store *store, const struct log_header *fill,
+           const struct marked *marks, size_t count)
+{
+    struct stored *s = (struct stored *)store;
+    struct inspect look;
+    int fd;
+
+    s->calls++;
+    if (s->rc < 0)
+        return s->rc;
+    assert_int_equal(fill->epoch, 1);
+    assert_true(count <= MARKED_SLOTS);
+    memcpy(s->marks, marks, count * sizeof *marks);
+    s->count = count;
+    /* The header on disk does not say SEALED yet. */
+    fd = openat(s->dirfd, "0000000000", O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_rc(inspect_headers(fd, 0, &look), 0);
+    assert_int_equal(look.header.state, LOG_OPEN);
+    (void)close(fd);
+    return 0;
+}
+
+static struct log
+claim_full(int dirfd)
+{
+    struct log log;
+
+    assert_rc(log_claim(&log, dirfd, 0, LOG_MODE_FULL), 0);
+    return log;
+}
+
+static void
+marks_are_stored_before_a_dead_writers_log_is_sealed(void **state)
+{
+    struct tmpdir *d = *state;
+    struct stored s = {.store = {take_marks}, .dirfd = d->fd};
+    struct log log = begin_marked(d->fd, 0);
+
+    append_request(&log, 1, 2, 2);
+    append_request(&log, 2, 0, 0);
+    append_request(&log, 3, 3, 3);
+    log_abandon(&log);
+
+    assert_rc(log_recover(d->fd, 0, NULL), -ENOKEY);
+    assert_int_equal(mode_of(d->fd, 0), LOG_MODE_OWNED);
+    s.rc = -ENOSPC;
+    assert_rc(log_recover(d->fd, 0, &s.store), -ENOSPC);
+    assert_int_equal(mode_of(d->fd, 0), LOG_MODE_OWNED);
+    s.rc = 0;
+    assert_rc(log_recover(d->fd, 0, &s.store), 0);
+    assert_int_equal(s.count, 3);
+    assert_int_equal(s.marks[0].mark.count, 2);
+    assert_int_equal(s.marks[0].received_ms, FIRST_MS);
+    assert_int_equal(s.marks[2].received_ms, FIRST_MS + 4);
+    assert_memory_equal(s.marks[2].mark.hash, mark_of(3, 3).hash, 16);
+    log = claim_full(d->fd);
+    assert_int_equal(log.header.marks, 3);
+    assert_int_equal(log.header.features, LOG_HAS_MARKS);
+    assert_int_equal(log.count, 8);
+    assert_rc(log_empty(&log), 0);
+    assert_int_equal(log.header.features, 0);
+    assert_rc(log_release(&log), 0);
+}
+
+/* A request of `count` increments of which `there` were written, behind a
+ * whole one or alone. */
+static void
+check_cut(struct tmpdir *d, bool behind, uint32_t count, uint32_t there)
+{
+    struct stored s = {.store = {take_marks}, .dirfd = d->fd};
+    struct log log = begin_marked(d->fd, 0);
+    const uint32_t before = behind ? 3 : 0;
+
+    if (behind)
+        append_request(&log, 1, 2, 2);
+    append_request(&log, 2, count, there);
+    log_abandon(&log);
+    assert_rc(log_recover(d->fd, 0, &s.store),
+              there < count ? (int)there + 1 : 0);
+    assert_int_equal(s.count, behind + (there == count));
+    if (before > 0 || there == count) {
+        log = claim_full(d->fd);
+        assert_int_equal(log.count,
+                         there < count ? before : before + count + 1);
+        assert_int_equal(log.last_ms, FIRST_MS + log.count - 1);
+        assert_int_equal(log.header.marks, s.count);
+        assert_rc(log_release(&log), 0);
+    } else {
+        assert_int_equal(s.calls, 0);
+        assert_int_equal(mode_of(d->fd, 0), LOG_MODE_EMPTY);
+    }
+    assert_int_equal(unlinkat(d->fd, "0000000000", 0), 0);
+}
+
+static void
+a_request_that_is_not_whole_is_cut_at_its_mark(void **state)
+{
+    for (uint32_t there = 0; there <= 4; there++) {
+        check_cut(*state, false, 4, there);
+        check_cut(*state, true, 4, there);
+    }
+    /* A request does not end with its log. */
+    check_cut(*state, true, MARKED_SLOTS, MARKED_SLOTS - 4);
+}
+
+static void
+only_a_header_says_that_a_log_is_sealed(void **state)
+{
+    struct tmpdir *d = *state;
+    struct stored s = {.store = {take_marks}, .dirfd = d->fd};
+    struct log log = begin_marked(d->fd, 0);
+    struct log_unsealed u;
+
+    assert_int_equal(log_unsealed(d->fd, 1, &s.store, &u), 0);
+    append_request(&log, 1, 2, 2);
+    assert_int_equal(log_unsealed(d->fd, 0, &s.store, &u), 1);
+    assert_int_equal(u.epoch, 1);
+    assert_true(u.has_marks);
+    log_abandon(&log);
+    /* As a power loss may leave it: the mode is that of an earlier fill. */
+    show(d->fd, 0, LOG_MODE_FULL, false);
+    assert_int_equal(log_unsealed(d->fd, 0, NULL, &u), 1);
+    assert_true(u.has_marks);
+    assert_int_equal(s.count, 0);
+    show(d->fd, 0, LOG_MODE_FULL, false);
+    assert_int_equal(log_unsealed(d->fd, 0, &s.store, &u), 0);
+    assert_int_equal(s.count, 1);
+    assert_int_equal(log_unsealed(d->fd, 0, &s.store, &u), 0);
+    assert_true(u.has_marks);
+    log = claim_full(d->fd);
+    assert_rc(log_empty(&log), 0);
+    assert_rc(log_release(&log), 0);
+    assert_int_equal(log_unsealed(d->fd, 0, &s.store, &u), 0);
+    assert_false(u.has_marks);
+}
+
+/* ---- passing over -------------------------------------------------------- */
+
+static void
+an_archive_has_the_increments_only(void **state)
+{
+    const struct archive_record *records;
+    struct tmpdir *d = *state;
+    struct archive_writer *w;
+    struct archive_reader *r;
+    struct log log = begin_marked(d->fd, 0);
+    int fd;
+
+    append_request(&log, 1, 2, 2);
+    append_request(&log, 2, 1, 1);
+    assert_rc(log_seal(&log), 0);
+    fd = openat(d->fd, "archived", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_rc(archive_writer_new(&w), 0);
+    assert_rc(archive_write_log(w, &log, fd), 0);
+    archive_writer_free(w);
+    assert_rc(log_release(&log), 0);
+    assert_rc(archive_reader_open(&r, fd), 0);
+    assert_int_equal(archive_reader_header(r)->count, 3);
+    assert_int_equal(archive_reader_next(r, &records), 3);
+    assert_int_equal(records[0].received_ms, FIRST_MS + 1);
+    assert_int_equal(records[2].received_ms, FIRST_MS + 4);
+    archive_reader_close(r);
+    (void)close(fd);
+}
+
+/* Writes it anew: COUNTD_GOLDEN=tests/golden/log-v1-marks test_mark 'the_*'. */
+static void
+write_golden(struct tmpdir *d, const char *path)
+{
+    uint8_t bytes[MARKED_FILE];
+    struct log log = begin_marked(d->fd, 0);
+    FILE *f;
+
+    append_request(&log, 1, 2, 2);
+    append_request(&log, 2, 1, 1);
+    assert_rc(log_seal(&log), 0);
+    assert_rc(log_release(&log), 0);
+    peek(d->fd, "0000000000", bytes, sizeof bytes, 0);
+    f = fopen(path, "wbe");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, sizeof bytes, 1, f), 1);
+    assert_int_equal(fclose(f), 0);
+    assert_int_equal(unlinkat(d->fd, "0000000000", 0), 0);
+}
+
+static void
+the_golden_log_with_marks_is_read(void **state)
+{
+    struct tmpdir *d = *state;
+    const char *anew = getenv("COUNTD_GOLDEN");
+    uint8_t bytes[MARKED_FILE + 1], slot[MARKED_SIZE];
+    struct slot_stamp stamp;
+    struct message m;
+    struct request_mark mark;
+    struct log log;
+    FILE *f;
+
+    if (anew && geteuid() == getuid() && access(".", W_OK) == 0)
+        write_golden(d, anew);
+    f = fopen(MARKED_GOLDEN, "rbe");
+    if (!f)
+        test_skip("not run from the top of the source");
+    assert_int_equal(fread(bytes, 1, sizeof bytes, f), MARKED_FILE);
+    assert_int_equal(fclose(f), 0);
+    tmpdir_put(d, "0000000000", bytes, MARKED_FILE, 0200);
+
+    log = claim_full(d->fd);
+    assert_int_equal(log.header.count, 5);
+    assert_int_equal(log.header.marks, 2);
+    assert_rc(log_read(&log, 3, 1, slot), 0);
+    assert_rc(slot_parse(&log.layout, slot, log.header.uuid, 3,
+                         log.header.epoch, &m, &stamp),
+              0);
+    assert_true(mark_is(&m));
+    mark_get(&m, &mark);
+    assert_memory_equal(mark.hash, mark_of(2, 1).hash, MARK_HASH_SIZE);
+    assert_int_equal(mark.body, mark_of(2, 1).body);
+    assert_rc(log_release(&log), 0);
+}
+
+#define in_tmpdir(test)                                                        \
+    cmocka_unit_test_setup_teardown(test, tmpdir_setup, tmpdir_teardown)
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_mark_is_what_was_put_and_no_client_can_send_one),
+    cmocka_unit_test(nothing_else_with_an_empty_keyspace_is_a_mark),
+    cmocka_unit_test(a_header_says_whether_there_are_marks),
+    in_tmpdir(marks_are_stored_before_a_dead_writers_log_is_sealed),
+    in_tmpdir(a_request_that_is_not_whole_is_cut_at_its_mark),
+    in_tmpdir(only_a_header_says_that_a_log_is_sealed),
+    in_tmpdir(an_archive_has_the_increments_only),
+    in_tmpdir(the_golden_log_with_marks_is_read),
+};
+TEST_MAIN(tests)

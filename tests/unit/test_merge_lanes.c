@@ -1,0 +1,184 @@
+/* tests/unit/test_merge_lanes.c - a merge of many keyspaces by several threads
+ * (store_lane, worker/parallel.h) does what one thread does: each record counts
+ * once, sick keyspaces are held, logs that do not agree are merged apart. */
+#include "tests/unit/worker_fixture.h"
+
+#include "common/store/lmdb/lmdb_store.h"
+
+#define LANES     4
+#define KEYSPACES 100
+#define BIG_KEYS  300 /* more than a lane takes */
+
+static void
+open_lanes(struct fixture *x)
+{
+    const struct lmdb_options options = {.keyspace_fd = x->dir.keyspace_fd,
+                                         .keyspace_size = 256,
+                                         .key_size = 256,
+                                         .writable = true,
+                                         .open_max = 64,
+                                         .txn_memory = 4 << 20};
+
+    assert_rc(lmdb_lanes_open(&x->store, &options, LANES), 0);
+}
+
+/* A worker with a store of lanes instead of the fixture's. */
+static int
+set_up(void **state)
+{
+    static struct fixture x;
+
+    fixture_make(&x, ENGINE_LMDB);
+    fixture_close_worker(&x);
+    store_close(x.store);
+    open_lanes(&x);
+    fixture_open_worker(&x);
+    *state = &x;
+    return 0;
+}
+
+static int
+tear_down(void **state)
+{
+    fixture_remove(*state);
+    return 0;
+}
+
+static const char *
+name_of(unsigned i, char name[16])
+{
+    (void)snprintf(name, 16, "keyspace-%u", i);
+    return name;
+}
+
+/* A full log with `one` in each keyspace, and many keys in the first. */
+static struct store_fill
+log_of_all(struct fixture *x, uint64_t index)
+{
+    char name[16], key[16];
+    struct store_fill mark;
+    struct filler f;
+
+    filler_open(&f, x->dir.log_fd, index, KEYSPACES + BIG_KEYS);
+    memcpy(mark.uuid, f.log.header.uuid, 16);
+    mark.epoch = f.log.header.epoch;
+    for (unsigned i = 0; i < KEYSPACES; i++)
+        filler_add(&f, name_of(i, name), "one", 1);
+    for (unsigned i = 0; i < BIG_KEYS; i++) {
+        (void)snprintf(key, sizeof key, "key-%u", i);
+        filler_add(&f, "keyspace-0", key, 1);
+    }
+    mark.first_ms = f.log.first_ms;
+    filler_seal(&f);
+    return mark;
+}
+
+/* Reads through a handle of its own, as another process would: LMDB must not
+ * have a file open twice, so the worker's are closed meanwhile. */
+static void
+expect_counts(struct fixture *x, int64_t count, unsigned but)
+{
+    char name[16];
+
+    fixture_close_worker(x);
+    store_close(x->store);
+    x->store = engine_open(ENGINE_LMDB, x->dir.keyspace_fd);
+    for (unsigned i = 0; i < KEYSPACES; i++)
+        if (i != but)
+            assert_int_equal(count_of(x, name_of(i, name), "one"), count);
+    assert_int_equal(count_of(x, "keyspace-0", "key-299"), count);
+    store_close(x->store);
+    open_lanes(x);
+    fixture_open_worker(x);
+}
+
+static void
+each_record_of_many_keyspaces_counts_once(void **state)
+{
+    struct fixture *x = *state;
+
+    log_of_all(x, 0);
+    log_of_all(x, 1);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    assert_int_equal(x->merge.stats.keyspaces, KEYSPACES);
+    assert_int_equal(x->merge.stats.keys, KEYSPACES + BIG_KEYS);
+    assert_int_equal(x->merge.stats.logs, 2);
+    expect_counts(x, 2, KEYSPACES);
+}
+
+static void
+logs_that_one_lane_tells_apart_are_merged_one_after_the_other(void **state)
+{
+    struct fixture *x = *state;
+    struct store_fill mark;
+    char name[16];
+
+    log_of_all(x, 0);
+    mark = log_of_all(x, 1);
+    for (unsigned i = 50; i < 60; i++) /* in several lanes */
+        assert_rc(stored_add(x->store, name_of(i, name), &mark, "one", 1), 0);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    assert_int_equal(x->merge.stats.logs, 1);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    assert_int_equal(x->merge.stats.logs, 2);
+    expect_counts(x, 2, KEYSPACES);
+}
+
+static void
+a_sick_keyspace_is_held_and_delays_no_other(void **state)
+{
+    struct fixture *x = *state;
+    const int fd = openat(x->dir.keyspace_fd, "keyspace-7.mdb",
+                          O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, "no keyspace", 11, 0), 11);
+    assert_int_equal(close(fd), 0);
+    log_of_all(x, 0);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    assert_int_equal(x->merge.stats.held, 1);
+    assert_int_equal(x->merge.stats.logs, 1);
+    expect_counts(x, 1, 7);
+    log_of_all(x, 1); /* while something is held, one thread selects */
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    expect_counts(x, 2, 7);
+}
+
+static bool
+stop_after_some(void *ctx)
+{
+    int *left = ctx;
+
+    return --*left < 0;
+}
+
+static void
+a_merge_that_is_stopped_goes_on_where_it_was(void **state)
+{
+    struct fixture *x = *state;
+    int left = 5; /* keyspaces of the lane that asks */
+
+    log_of_all(x, 0);
+    x->merge.stop = stop_after_some;
+    x->merge.stop_ctx = &left;
+    assert_int_equal(merge_run(&x->merge), MERGE_STOPPED);
+    assert_int_equal(x->merge.stats.logs, 0);
+    x->merge.stop = NULL;
+    while (merge_run(&x->merge) == MERGE_DONE)
+        ;
+    assert_int_equal(x->merge.stats.logs, 1);
+    expect_counts(x, 1, KEYSPACES);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_setup_teardown(each_record_of_many_keyspaces_counts_once,
+                                    set_up, tear_down),
+    cmocka_unit_test_setup_teardown(
+        logs_that_one_lane_tells_apart_are_merged_one_after_the_other, set_up,
+        tear_down),
+    cmocka_unit_test_setup_teardown(a_sick_keyspace_is_held_and_delays_no_other,
+                                    set_up, tear_down),
+    cmocka_unit_test_setup_teardown(
+        a_merge_that_is_stopped_goes_on_where_it_was, set_up, tear_down),
+};
+TEST_MAIN(tests)

@@ -1,0 +1,209 @@
+/* tests/unit/test_table_write.c - rows and facts as JSON, TSV and CSV. */
+#include "tests/lib/test.h"
+
+#include <string.h>
+
+#include "common/wire/table_write.h"
+
+static const struct table_column columns[] = {
+    {"count", "count", true}, {"key", "key", false}, {"", "note", false}};
+
+static char text[4096];
+
+/* The bytes of the table as a string. */
+static const char *
+end_text(const struct table_writer *t)
+{
+    text[table_size(t)] = '\0';
+    return text;
+}
+
+/* Two rows between two facts: a name of any bytes, a number and a sum that
+ * int64 does not have. */
+static const char *
+write_all(struct table_writer *t)
+{
+    static const char name[] = "a,\"\tb\xff";
+    char sum[TABLE_SUM_SIZE];
+    const struct cell first[] = {cell_number(-5), cell_name(name, 6),
+                                 cell_absent()};
+    const struct cell second[] = {cell_sum(1, 0, sum), cell_none(),
+                                  cell_bool(true)};
+
+    table_fact(t, "keyspace", cell_name("caf\xc3\xa9", 5));
+    table_row(t, first);
+    table_row(t, second);
+    table_rows_end(t);
+    table_fact(t, "as_of_ms", cell_number(7));
+    table_end(t);
+    return end_text(t);
+}
+
+static void
+json_has_facts_around_its_rows(void **state)
+{
+    struct table_writer t;
+
+    (void)state; /* no fixture */
+    table_begin(&t, TABLE_JSON, text, sizeof text, columns, 3);
+    assert_string_equal(
+        write_all(&t),
+        "{\"keyspace\": \"caf\xc3\xa9\", \"rows\": [\n"
+        " {\"count\": -5, \"key\": \"a,\\\"\\\\tb\\\\xff\"},\n"
+        " {\"count\": \"18446744073709551616\", \"key\": null, \"note\": "
+        "true}], \"as_of_ms\": 7}\n");
+}
+
+static void
+numbers_are_strings_for_readers_with_doubles(void **state)
+{
+    struct table_writer t;
+
+    (void)state; /* no fixture */
+    table_begin(&t, TABLE_JSON, text, sizeof text, columns, 1);
+    t.has_numbers_as_texts = true;
+    table_row(&t,
+              &(const struct cell){.kind = CELL_NUMBER, .number = INT64_MIN});
+    table_rows_end(&t);
+    table_end(&t);
+    assert_string_equal(end_text(&t),
+                        "{\"rows\": [\n"
+                        " {\"count\": \"-9223372036854775808\"}]}\n");
+}
+
+static void
+columns_have_the_text_form_of_names(void **state)
+{
+    struct table_writer t;
+
+    (void)state; /* no fixture */
+    table_begin(&t, TABLE_TSV, text, sizeof text, columns, 3);
+    assert_string_equal(write_all(&t), "-5\ta,\"\\tb\\xff\t-\n"
+                                       "18446744073709551616\t-\tyes\n");
+    table_begin(&t, TABLE_CSV, text, sizeof text, columns, 3);
+    assert_string_equal(write_all(&t), "count,key,note\r\n"
+                                       "-5,\"a,\"\"\\tb\\xff\",\r\n"
+                                       "18446744073709551616,,yes\r\n");
+}
+
+static void
+raw_names_are_as_they_are_or_in_hexadecimal_digits(void **state)
+{
+    static const char good[] = "\\\t\xc3\xa9", bad[] = "\xc3(";
+    const struct cell first[] = {cell_number(1), cell_name(good, 4)};
+    const struct cell second[] = {cell_number(2), cell_name(bad, 2)};
+    struct table_writer t;
+
+    (void)state; /* no fixture */
+    table_begin(&t, TABLE_JSON, text, sizeof text, columns, 2);
+    t.is_raw = true;
+    table_fact(&t, "keyspace", cell_name(bad, 2));
+    table_row(&t, first);
+    table_row(&t, second);
+    table_rows_end(&t);
+    table_end(&t);
+    assert_string_equal(
+        end_text(&t),
+        "{\"keyspace\": null, \"keyspace_hex\": \"c328\", \"rows\": [\n"
+        " {\"count\": 1, \"key\": \"\\\\\\u0009\xc3\xa9\"},\n"
+        " {\"count\": 2, \"key\": null, \"key_hex\": \"c328\"}]}\n");
+
+    table_begin(&t, TABLE_TSV, text, sizeof text, columns, 2);
+    t.is_raw = true;
+    table_row(&t, first);
+    assert_string_equal(end_text(&t), "1\t\\\t\xc3\xa9\n");
+    table_begin(&t, TABLE_CSV, text, sizeof text, columns, 2);
+    t.is_raw = true;
+    table_row(&t, second);
+    assert_string_equal(end_text(&t), "count,key\r\n2,\xc3(\r\n");
+}
+
+static void
+a_table_without_rows_is_still_a_table(void **state)
+{
+    struct table_writer t;
+
+    (void)state; /* no fixture */
+    table_begin(&t, TABLE_JSON, text, sizeof text, columns, 2);
+    table_rows_end(&t);
+    table_end(&t);
+    assert_string_equal(end_text(&t), "{\"rows\": []}\n");
+    table_begin(&t, TABLE_CSV, text, sizeof text, columns, 2);
+    table_rows_end(&t);
+    table_end(&t);
+    assert_string_equal(end_text(&t), "count,key\r\n");
+    table_begin(&t, TABLE_TSV, text, sizeof text, columns, 2);
+    table_rows_end(&t);
+    table_end(&t);
+    assert_string_equal(end_text(&t), "");
+}
+
+static void
+other_rows_follow_under_a_name_of_their_own(void **state)
+{
+    static const struct table_column other = {"pid", "pid", true};
+    struct table_writer t;
+    struct cell cell = cell_number(3);
+
+    (void)state; /* no fixture */
+    table_begin(&t, TABLE_JSON, text, sizeof text, columns, 1);
+    table_row(&t, &cell);
+    table_rows_end(&t);
+    table_next_rows(&t, "processes", &other, 1);
+    table_row(&t, &cell);
+    table_rows_end(&t);
+    table_end(&t);
+    assert_string_equal(end_text(&t), "{\"rows\": [\n {\"count\": 3}], "
+                                      "\"processes\": [\n {\"pid\": 3}]}\n");
+}
+
+static void
+what_does_not_fit_is_told_by_the_size(void **state)
+{
+    const struct cell cell = cell_number(12345);
+    struct table_writer t;
+
+    (void)state; /* no fixture */
+    table_begin(&t, TABLE_TSV, text, 5, columns, 1);
+    table_row(&t, &cell);
+    assert_int_equal(table_size(&t), 0);
+    table_begin(&t, TABLE_TSV, text, 6, columns, 1);
+    table_row(&t, &cell);
+    assert_int_equal(table_size(&t), 6);
+}
+
+static void
+sums_have_all_digits_of_128_bits(void **state)
+{
+    static const struct {
+        int64_t high;
+        uint64_t low;
+        const char *digits;
+    } sums[] = {
+        {0, 0, "0"},
+        {-1, UINT64_MAX, "-1"},
+        {INT64_MAX, UINT64_MAX, "170141183460469231731687303715884105727"},
+        {INT64_MIN, 0, "-170141183460469231731687303715884105728"},
+    };
+    char digits[TABLE_SUM_SIZE];
+
+    (void)state; /* no fixture */
+    for (size_t i = 0; i < sizeof sums / sizeof sums[0]; i++)
+        assert_string_equal(table_sum(sums[i].high, sums[i].low, digits),
+                            sums[i].digits);
+    assert_int_equal(cell_sum(-1, UINT64_MAX, digits).kind, CELL_NUMBER);
+    assert_int_equal(cell_sum(0, UINT64_MAX, digits).kind, CELL_TEXT);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(json_has_facts_around_its_rows),
+    cmocka_unit_test(numbers_are_strings_for_readers_with_doubles),
+    cmocka_unit_test(columns_have_the_text_form_of_names),
+    cmocka_unit_test(raw_names_are_as_they_are_or_in_hexadecimal_digits),
+    cmocka_unit_test(a_table_without_rows_is_still_a_table),
+    cmocka_unit_test(other_rows_follow_under_a_name_of_their_own),
+    cmocka_unit_test(what_does_not_fit_is_told_by_the_size),
+    cmocka_unit_test(sums_have_all_digits_of_128_bits),
+};
+
+TEST_MAIN(tests)

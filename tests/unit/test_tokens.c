@@ -1,0 +1,234 @@
+/* tests/unit/test_tokens.c - the file of http.tokens. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/net/tokens.h"
+#include "tests/lib/fault.h"
+#include "tests/lib/tmpdir.h"
+
+#define SHOP  "6f1c0b7e2d9a4c53"
+#define CLERK "0123456789012345"
+#define BOSS  "a8d20c8b5f3e41f7a8d20c8b5f3e41f7"
+
+static const char good[] = "# who may\n"
+                           "\n"
+                           "shop\tcount \t" SHOP "\r\n"
+                           "clerk quota,read " CLERK "\n"
+                           "boss admin " BOSS;
+
+static void
+put_file(const struct tmpdir *d, const char *text, mode_t mode)
+{
+    tmpdir_put(d, "tokens", text, strlen(text), mode);
+}
+
+static int
+open_file(const struct tmpdir *d, struct tokens **t)
+{
+    char path[600];
+
+    snprintf(path, sizeof path, "%s/tokens", d->path);
+    *t = NULL;
+    return tokens_open(t, path);
+}
+
+static unsigned
+check(struct tokens *t, const char *token)
+{
+    return tokens_check(t, token, strlen(token));
+}
+
+/* The next check looks at the file again. */
+static void
+pass_time(void)
+{
+    fault_pass_ns(UINT64_C(1100000000));
+}
+
+static void
+a_token_has_the_rights_of_its_line(void **state)
+{
+    struct tokens *t;
+
+    put_file(*state, good, 0600);
+    assert_rc(open_file(*state, &t), 0);
+
+    assert_int_equal(check(t, SHOP), TOKENS_COUNT);
+    assert_int_equal(check(t, BOSS), TOKENS_ALL);
+    assert_int_equal(check(t, CLERK), TOKENS_READ | TOKENS_QUOTA);
+    assert_int_equal(check(t, "6f1c0b7e2d9a4c54"), 0);
+    assert_int_equal(check(t, SHOP "0"), 0);
+    assert_int_equal(check(t, ""), 0);
+    assert_int_equal(tokens_check(t, BOSS, 16), 0);
+    tokens_close(t);
+}
+
+static void
+a_wrong_line_refuses_the_file(void **state)
+{
+    static const char *const lines[] = {"shop count\n",
+                                        "shop count " SHOP " more\n",
+                                        "shop count,write " SHOP "\n",
+                                        "shop count, " SHOP "\n",
+                                        "shop  " SHOP "\n",
+                                        "shop count 6f1c0b7e2d9a4c5\n",
+                                        "shop count 6f1c0b7e2d9a4c5\xc3\xa4\n",
+                                        "sh\xc3\xb6p count " SHOP "\n",
+                                        "shop count " SHOP "\nboss read " SHOP
+                                        "\n"};
+    struct tokens *t;
+
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        put_file(*state, lines[i], 0600);
+        assert_rc(open_file(*state, &t), -EINVAL);
+        assert_null(t);
+    }
+}
+
+static void
+a_file_that_others_may_read_is_refused(void **state)
+{
+    static const mode_t modes[] = {0644, 0640, 0604, 0620, 0700};
+    struct tmpdir *d = *state;
+    struct tokens *t;
+
+    put_file(d, good, 0400);
+    assert_rc(open_file(d, &t), 0);
+    tokens_close(t);
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        assert_int_equal(fchmodat(d->fd, "tokens", modes[i], 0), 0);
+        assert_rc(open_file(d, &t), -EINVAL);
+    }
+    assert_int_equal(unlinkat(d->fd, "tokens", 0), 0);
+    assert_rc(open_file(d, &t), -EINVAL);
+    assert_int_equal(mkdirat(d->fd, "tokens", 0700), 0);
+    assert_rc(open_file(d, &t), -EINVAL);
+    if (geteuid() != 0)
+        return;
+    assert_int_equal(unlinkat(d->fd, "tokens", AT_REMOVEDIR), 0);
+    put_file(d, good, 0600);
+    assert_int_equal(fchownat(d->fd, "tokens", 65534, 65534, 0), 0);
+    assert_rc(open_file(d, &t), -EINVAL);
+}
+
+static void
+a_changed_file_is_read_again(void **state)
+{
+    struct tokens *t;
+
+    put_file(*state, "shop count " SHOP "\n", 0600);
+    assert_rc(open_file(*state, &t), 0);
+
+    put_file(*state, "shop quota " SHOP "\n", 0600);
+    assert_int_equal(check(t, SHOP), TOKENS_COUNT);
+    pass_time();
+    assert_int_equal(check(t, SHOP), TOKENS_QUOTA);
+
+    put_file(*state, "boss read " BOSS "\n", 0600);
+    pass_time();
+    assert_int_equal(check(t, SHOP), 0);
+    assert_int_equal(check(t, BOSS), TOKENS_READ);
+    tokens_close(t);
+}
+
+/* A file that was changed just before it was read may change again without a
+ * new time stamp. */
+static void
+a_file_is_read_again_until_it_has_settled(void **state)
+{
+    struct tokens *t;
+
+    put_file(*state, good, 0600);
+    fault_clear(); /* counts calls from here on */
+    assert_rc(open_file(*state, &t), 0);
+    pass_time();
+    assert_int_equal(check(t, SHOP), TOKENS_COUNT);
+    assert_int_equal(fault_calls("open"), 2);
+
+    fault_clock(3000);
+    pass_time();
+    assert_int_equal(check(t, SHOP), TOKENS_COUNT);
+    assert_int_equal(fault_calls("open"), 3);
+    pass_time();
+    assert_int_equal(check(t, SHOP), TOKENS_COUNT);
+    assert_int_equal(fault_calls("open"), 3);
+    tokens_close(t);
+}
+
+static void
+a_changed_file_that_is_wrong_leaves_the_tokens(void **state)
+{
+    struct tmpdir *d = *state;
+    struct tokens *t;
+
+    put_file(d, good, 0600);
+    assert_rc(open_file(d, &t), 0);
+
+    put_file(d, "boss read " BOSS "\nshop count\n", 0600);
+    pass_time();
+    assert_int_equal(check(t, SHOP), TOKENS_COUNT);
+    put_file(d, "boss read " BOSS "\n", 0644);
+    assert_int_equal(fchmodat(d->fd, "tokens", 0644, 0), 0);
+    pass_time();
+    assert_int_equal(check(t, SHOP), TOKENS_COUNT);
+    assert_int_equal(unlinkat(d->fd, "tokens", 0), 0);
+    pass_time();
+    assert_int_equal(check(t, SHOP), TOKENS_COUNT);
+
+    put_file(d, "boss read " BOSS "\n", 0600);
+    pass_time();
+    assert_int_equal(check(t, SHOP), 0);
+    tokens_close(t);
+}
+
+static void
+a_failing_call_leaks_nothing(void **state)
+{
+    const unsigned fds = fault_open_fds();
+    struct tokens *t;
+    bool hit = true;
+
+    put_file(*state, good, 0600);
+    for (unsigned n = 1; hit; n++) {
+        int rc;
+
+        fault_inject("disk", n, EIO);
+        rc = open_file(*state, &t);
+        hit = fault_hit();
+        fault_clear();
+        assert_true(hit ? rc == -EIO && !t : rc == 0);
+        tokens_close(t);
+        assert_int_equal(fault_open_fds(), fds);
+    }
+    fault_inject("memory", 1, ENOMEM);
+    assert_rc(open_file(*state, &t), -ENOMEM);
+    fault_clear();
+}
+
+static int
+teardown(void **state)
+{
+    fault_clear();
+    return tmpdir_teardown(state);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, tmpdir_setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    TEST(a_token_has_the_rights_of_its_line),
+    TEST(a_wrong_line_refuses_the_file),
+    TEST(a_file_that_others_may_read_is_refused),
+    TEST(a_changed_file_is_read_again),
+    TEST(a_file_is_read_again_until_it_has_settled),
+    TEST(a_changed_file_that_is_wrong_leaves_the_tokens),
+    TEST(a_failing_call_leaks_nothing),
+};
+
+TEST_MAIN(tests)

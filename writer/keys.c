@@ -1,0 +1,236 @@
+/* writer/keys.c - see keys.h: keys_begin() and keys_load() at a start,
+ * keys_mark(), keys_find() and keys_add() for a request. */
+#include "writer/keys.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bytes.h"
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+#include "common/log/log_unsealed.h"
+
+#define LIST_MIN 64
+
+int
+keys_open(struct keys *k, const struct datadir *d)
+{
+    *k = (struct keys){.state = KEYS_OFF};
+    return requests_open(&k->journal, d->fd);
+}
+
+void
+keys_close(struct keys *k)
+{
+    if (k->state != KEYS_OFF)
+        idempotency_fini(&k->table);
+    requests_close(k->journal);
+    free(k->unsealed);
+    *k = (struct keys){.state = KEYS_OFF};
+}
+
+/* ---- logs that may be OPEN ----------------------------------------------- */
+
+/* Lists the logs that may be OPEN.  *marks: some have marks, or may. */
+static int
+find_unsealed(struct keys *k, struct logdir *dir, bool *marks)
+{
+    struct log_unsealed u;
+    int rc = logdir_scan(dir);
+
+    *marks = false;
+    k->unsealed_count = 0;
+    if (rc < 0)
+        return rc;
+    k->unsealed = calloc(dir->count + 1, sizeof *k->unsealed);
+    if (!k->unsealed)
+        return -ENOMEM;
+    for (size_t i = 0; i < dir->count; i++) {
+        const uint64_t index = dir->entries[i].index;
+
+        if (!dir->entries[i].ours)
+            continue;
+        if (log_unsealed(dir->fd, index, dir->marks, &u) > 0)
+            k->unsealed[k->unsealed_count++] =
+                (struct unsealed_log){.index = index, .epoch = u.epoch};
+        *marks = *marks || u.has_marks;
+    }
+    return 0;
+}
+
+/* Drops from the list what is sealed by now, or is another fill. */
+static void
+check_unsealed(struct keys *k, const struct logdir *dir)
+{
+    struct log_unsealed u;
+    size_t left = 0;
+
+    for (size_t i = 0; i < k->unsealed_count; i++) {
+        const struct unsealed_log *log = &k->unsealed[i];
+
+        if (log_unsealed(dir->fd, log->index, dir->marks, &u) > 0 &&
+            u.epoch == log->epoch)
+            k->unsealed[left++] = *log;
+    }
+    k->unsealed_count = left;
+}
+
+/* ---- loading ------------------------------------------------------------- */
+
+static void
+take_request(void *ctx, const struct counted_request *q)
+{
+    struct keys *k = ctx;
+    const uint64_t at_ms = (uint64_t)q->at_s * 1000;
+
+    if (!keys_find(k, &q->mark, at_ms))
+        keys_add(k, &q->mark, 0, at_ms);
+}
+
+/* Reads the secret, and makes one if there is none: keys_begin() has seen that
+ * there are no marks under one that is lost. */
+static int
+read_secret(struct keys *k)
+{
+    uint8_t secret[REQUESTS_KEY_SIZE];
+    int rc = requests_secret(k->journal, secret);
+
+    if (rc == -ENOKEY) {
+        rc = requests_make(k->journal);
+        if (rc == 0)
+            rc = requests_secret(k->journal, secret);
+    }
+    if (rc == 0)
+        k->secret = (struct hash_key){get_le64(secret), get_le64(secret + 8)};
+    return rc;
+}
+
+void
+keys_load(struct keys *k, struct logdir *dir)
+{
+    static struct diag_repeat waits, fails;
+    int rc;
+
+    assert(k->state == KEYS_LOADING);
+    if (k->loaded)
+        return;
+    check_unsealed(k, dir);
+    if (k->unsealed_count > 0) {
+        diag_repeating(&waits, DIAG_WARNING,
+                       "log=%" PRIu64 " is not recovered yet: requests with "
+                       "an Idempotency-Key wait",
+                       k->unsealed[0].index);
+        return;
+    }
+    rc = read_secret(k);
+    if (rc == 0)
+        rc = requests_each(k->journal, take_request, k);
+    if (rc < 0)
+        diag_repeating(&fails, DIAG_ERROR,
+                       "open " REQUESTS_FOLDER ": %s; requests with an "
+                       "Idempotency-Key wait",
+                       diag_text(rc));
+    k->loaded = rc == 0;
+}
+
+/* Marks under a secret that is lost mean nothing, and a new one would have the
+ * same requests count again. */
+static int
+check_secret(struct keys *k, bool marks)
+{
+    uint8_t secret[REQUESTS_KEY_SIZE];
+
+    if (!marks || requests_secret(k->journal, secret) != -ENOKEY)
+        return 0;
+    diag(DIAG_ERROR,
+         "logs have requests with an Idempotency-Key, and " REQUESTS_FOLDER
+         ", where these are recorded, is missing: restore it from a backup, "
+         "or set count.keys = 0 until countd-worker has merged the logs");
+    return -ENOKEY;
+}
+
+int
+keys_begin(struct keys *k, struct logdir *dir, const struct config *c)
+{
+    bool marks = false;
+    int rc;
+
+    if (!c->count_http || c->count_keys == 0 || !mark_fits(&dir->layout))
+        return 0;
+    rc = find_unsealed(k, dir, &marks);
+    if (rc == 0)
+        rc = check_secret(k, marks);
+    if (rc == 0)
+        rc = idempotency_init(&k->table, (uint32_t)c->count_keys);
+    if (rc == -ENOKEY)
+        return rc;
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "begin to keep Idempotency-Keys");
+        return rc;
+    }
+    requests_limit(k->journal, c->count_keys);
+    k->state = KEYS_LOADING;
+    keys_load(k, dir);
+    if (k->loaded)
+        k->state = KEYS_READY;
+    return 0;
+}
+
+/* ---- requests ------------------------------------------------------------ */
+
+struct request_mark
+keys_mark(const struct keys *k, const uint8_t *key, size_t key_size,
+          const uint8_t *body, size_t body_size)
+{
+    const struct hash_wide wide = hash_bytes_wide(&k->secret, key, key_size);
+    struct request_mark m = {.body = hash_name(&k->secret, 0, body, body_size)};
+
+    put_le64(m.hash, wide.low);
+    put_le64(m.hash + 8, wide.high);
+    return m;
+}
+
+const struct key_entry *
+keys_find(const struct keys *k, const struct request_mark *m, uint64_t now_ms)
+{
+    return idempotency_find(&k->table, m->hash, now_ms);
+}
+
+void
+keys_add(struct keys *k, const struct request_mark *m, uint64_t position,
+         uint64_t now_ms)
+{
+    const struct key_answer a = {.number = m->count,
+                                 .remaining = (int64_t)position};
+
+    idempotency_add(&k->table, m->hash, m->body, &a, now_ms);
+}
+
+int
+keys_reserve(struct mark_list *list)
+{
+    const uint32_t capacity =
+        list->capacity > 0 ? 2 * list->capacity : LIST_MIN;
+    struct marked *more;
+
+    if (list->count < list->capacity)
+        return 0;
+    more = realloc(list->at, capacity * sizeof *more);
+    if (!more)
+        return -ENOMEM;
+    list->at = more;
+    list->capacity = capacity;
+    return 0;
+}
+
+void
+keys_list_add(struct mark_list *list, const struct request_mark *m,
+              uint64_t received_ms)
+{
+    assert(list->count < list->capacity);
+    list->at[list->count++] =
+        (struct marked){.mark = *m, .received_ms = received_ms};
+}
