@@ -43,7 +43,10 @@ run(const struct cmd *c, const char *const *words, const char *first,
 
     for (; *words != NULL; words++)
         args[count++] = (char *)(uintptr_t)*words;
-    for (int i = 0; i < (c->min > 0 ? c->min : c->max != 0 && *first); i++)
+    for (int i = 0;
+         i < (c->arguments.min > 0 ? c->arguments.min
+                                   : c->arguments.max != 0 && *first);
+         i++)
         args[count++] = (char *)(uintptr_t)(i == 0 && *first ? first : "1");
     if (c->common[0] != '\0') {
         args[count++] = (char *)(uintptr_t) "-o";
@@ -144,9 +147,9 @@ check_option(const struct cmd *c, const struct cmd_option *o)
     if (count == 0)
         return;
     for (size_t i = 0; i < count; i++) {
-        if (strstr(c->arguments, words[i]) == NULL)
+        if (strstr(c->arguments.text, words[i]) == NULL)
             print_error("countd %s has no argument %s\n", c->name, words[i]);
-        assert_non_null(strstr(c->arguments, words[i]));
+        assert_non_null(strstr(c->arguments.text, words[i]));
     }
     status = run(c, given, "other", &said);
     expect_refusal(c, &said, status, o->name, true);

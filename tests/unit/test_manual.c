@@ -519,7 +519,7 @@ check_subcommand(const char *all, const struct cmd *c)
     item(all, start, "\n.It Cm ", text, sizeof text);
     assert_true(next_line(&at, ".It Cm ", usage, sizeof usage));
     usage_words(usage + strlen(c->name), got, sizeof got);
-    usage_words(c->arguments, wanted, sizeof wanted);
+    usage_words(c->arguments.text, wanted, sizeof wanted);
     assert_string_equal(got, wanted);
 
     for (; options < CMD_OPTIONS_MAX && c->options[options].name; options++) {

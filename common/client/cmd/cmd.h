@@ -33,13 +33,17 @@ struct cmd_option {
                           only, and refused with others */
 };
 
+struct cmd_arguments {
+    const char *text; /* as in the usage line */
+    int min, max;     /* how many there may be; max -1: any number */
+};
+
 struct cmd {
     const char *name;
-    const char *arguments; /* as in the usage line */
-    int min, max;          /* number of arguments; max -1: any */
-    const char *common;    /* letters of the common options that it follows;
-                              the others are refused, as one that is ignored
-                              has a command do its work somewhere else */
+    struct cmd_arguments arguments;
+    const char *common; /* letters of the common options that it follows;
+                           the others are refused, as one that is ignored
+                           has a command do its work somewhere else */
     const char *summary;
     const char *example;
     struct cmd_option options[CMD_OPTIONS_MAX]; /* beside the common ones */

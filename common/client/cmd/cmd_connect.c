@@ -60,53 +60,37 @@ cmd_set_host(struct config *c, const char *host)
 
 /* ---- where ------------------------------------------------------------- */
 
+#define AT(field) offsetof(struct config, field)
+
 static const struct {
     const char *socket;
-    const char *keys[2]; /* settings of its port */
-    size_t address_at;   /* of the first in struct config, or of the second */
-    size_t port_at;      /* of the first; 0: the address has the port */
     const char *word;
+    size_t address_at;   /* of the first key, or of the second */
+    const char *keys[2]; /* settings of its port */
+    size_t port_at;      /* of the first key; 0: the address has the port */
 } peers[] = {
-    [CMD_READER] = {LOCAL_READ,
-                    {"read.listen"},
-                    offsetof(struct config, read_listen),
-                    0,
-                    "read"},
-    [CMD_HISTORY] = {LOCAL_READ,
-                     {"read.listen"},
-                     offsetof(struct config, read_listen),
-                     0,
-                     "read"},
+    [CMD_READER] = {LOCAL_READ, "read", AT(read_listen), {"read.listen"}},
+    [CMD_HISTORY] = {LOCAL_READ, "read", AT(read_listen), {"read.listen"}},
     [CMD_WRITER] = {LOCAL_ACK,
-                    {"write.ack_listen"},
-                    offsetof(struct config, write_ack_listen),
-                    0,
-                    "write"},
+                    "write",
+                    AT(write_ack_listen),
+                    {"write.ack_listen"}},
     [CMD_WRITER_SILENT] = {LOCAL_COUNT,
-                           {"write.listen"},
-                           offsetof(struct config, write_listen),
-                           0,
-                           "write"},
+                           "write",
+                           AT(write_listen),
+                           {"write.listen"}},
     [CMD_COUNTER] = {LOCAL_COUNTER,
+                     "counter",
+                     AT(live_address),
                      {"counter.port", "live.address"},
-                     offsetof(struct config, live_address),
-                     offsetof(struct config, counter_port),
-                     "counter"},
+                     AT(counter_port)},
     [CMD_SEMAPHORE] = {LOCAL_SEMAPHORE,
+                       "semaphore",
+                       AT(live_address),
                        {"semaphore.port", "live.address"},
-                       offsetof(struct config, live_address),
-                       offsetof(struct config, semaphore_port),
-                       "semaphore"},
-    [CMD_SEQUENCE] = {LOCAL_HTTP,
-                      {"http.listen"},
-                      offsetof(struct config, http_listen),
-                      0,
-                      "sequence"},
-    [CMD_QUOTA] = {LOCAL_HTTP,
-                   {"http.listen"},
-                   offsetof(struct config, http_listen),
-                   0,
-                   "quota"},
+                       AT(semaphore_port)},
+    [CMD_SEQUENCE] = {LOCAL_HTTP, "sequence", AT(http_listen), {"http.listen"}},
+    [CMD_QUOTA] = {LOCAL_HTTP, "quota", AT(http_listen), {"http.listen"}},
 };
 
 static void

@@ -60,8 +60,8 @@ int
 cmd_help_print(const struct cmd *c)
 {
     (void)printf("countd %s - %s\n\nusage: countd %s [options]%s%s\n\n",
-                 c->name, c->summary, c->name, c->arguments[0] ? " " : "",
-                 c->arguments);
+                 c->name, c->summary, c->name, c->arguments.text[0] ? " " : "",
+                 c->arguments.text);
     print_options(c->options, NULL);
     print_options(cmd_common_options, c->common);
     (void)printf("\nexample:\n  %s\n", c->example);
@@ -75,7 +75,7 @@ cmd_help_print(const struct cmd *c)
 static void
 each_word(const struct cmd *c, void (*each)(const char *word, int size))
 {
-    const char *at = c->arguments;
+    const char *at = c->arguments.text;
 
     while (*at != '\0') {
         const int size = (int)strcspn(at, " []|.");

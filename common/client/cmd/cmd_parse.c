@@ -276,12 +276,13 @@ check_options(const struct cmd_line *line)
 static int
 check_count(const struct cmd_line *line)
 {
-    const struct cmd *c = line->cmd;
+    const struct cmd_arguments *a = &line->cmd->arguments;
+    const char *name = line->cmd->name;
 
-    if (line->arg_count >= c->min && (c->max < 0 || line->arg_count <= c->max))
+    if (line->arg_count >= a->min && (a->max < 0 || line->arg_count <= a->max))
         return 0;
-    diag(DIAG_ERROR, "usage: countd %s [options]%s%s; see countd %s -h",
-         c->name, c->arguments[0] ? " " : "", c->arguments, c->name);
+    diag(DIAG_ERROR, "usage: countd %s [options]%s%s; see countd %s -h", name,
+         a->text[0] ? " " : "", a->text, name);
     return CONFIG_EXIT_USAGE;
 }
 

@@ -293,6 +293,6 @@ cmd_live(struct cmd_line *line)
         break;
     }
     diag(DIAG_ERROR, "usage: countd live [options] %s; see countd live -h",
-         line->cmd->arguments);
+         line->cmd->arguments.text);
     return CONFIG_EXIT_USAGE;
 }

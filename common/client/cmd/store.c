@@ -210,7 +210,7 @@ cmd_store(struct cmd_line *line)
     else {
         diag(DIAG_ERROR,
              "usage: countd store [options] %s; see countd store -h",
-             line->cmd->arguments);
+             line->cmd->arguments.text);
         status = CONFIG_EXIT_USAGE;
     }
     store_session_close(&in);
