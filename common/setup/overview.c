@@ -156,7 +156,7 @@ overview_writer(const struct overview *o)
 void
 overview_port_name(const struct overview_row *row, char name[17])
 {
-    memcpy(name, &row->values[STATUS_FIRST], 16);
+    memcpy(name, &row->values[STATUS_L_NAME], 16);
     name[16] = '\0';
     for (char *c = name; *c != '\0'; c++)
         if (*c < ' ' || *c > '~')

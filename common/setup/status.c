@@ -18,73 +18,19 @@
 
 #define FIRST "kind", "started_ms", "beat_ms"
 
-static const char *const none_names[] = {FIRST, NULL};
-
-static const char *const writer_names[STATUS_W_END + 1] = {
-    FIRST,
-    "messages",
-    "bytes",
-    "connections",
-    "replies",
-    "malformed",
-    "partial_disconnects",
-    "appends",
-    "syncs",
-    "syncs_here",
-    "logs",
-    "pushed_back",
-    "sync_us",
-    "objects",
-    "no_memory",
-    "quarantined",
-    "disk_free",
-    "disk_size",
-    "statsd_datagrams",
-    "statsd_dropped",
-    "statsd_lines",
-    "statsd_bad",
-    "statsd_ignored",
-    "graphite_lines",
-    "graphite_bad",
-    "graphite_ignored",
-    "http_replayed",
-    "sequence_given",
-    "sequence_waited",
-    "quota_applied",
-    "quota_cancelled",
-    "quota_refused",
-    "quota_other",
-    "quota_repeated",
-    "quota_unavailable",
-    "quota_failures",
-    NULL};
-
-static const char *const worker_names[STATUS_M_END + 1] = {
-    FIRST,          "logs",        "records",   "zeros",      "keyspaces",
-    "keys",         "created",     "saturated", "held",       "unheld",
-    "held_damaged", "quarantined", "recovered", "archived",   "merge_us",
-    "waiting",      "held_now",    "held_bad",  "last_error", NULL};
-
-static const char *const reader_names[STATUS_R_END + 1] = {
-    FIRST,      "requests", "listings",     "unreadable",
-    "as_of_ms", "commands", "forwarded",    "acks_due",
-    "refused",  "unsure",   "last_answers", NULL};
-
-static const char *const listener_names[STATUS_L_END + 1] = {
-    FIRST,         "name",     "name_rest", "open",     "connections",
-    "received",    "sent",     "malformed", "browsers", "turned_away",
-    "not_allowed", "yielded",  "evicted",   "late",     "cut_off",
-    "http_2xx",    "http_3xx", "http_4xx",  "http_5xx", NULL};
+#define NAME(constant, name) name,
+#define NAMES(VALUES)        ((const char *const[]){FIRST, VALUES(NAME) NULL})
+#define NO_VALUES(X)
 
 static const struct {
     const char *name;
     const char *const *values;
 } kinds[STATUS_KINDS] = {
-    [STATUS_NONE] = {"none", none_names},
-    [STATUS_WRITER] = {"writer", writer_names},
-    [STATUS_WORKER] = {"worker", worker_names},
-    [STATUS_READER] = {"reader", reader_names},
-    [STATUS_LISTENER] = {"port", listener_names},
+    [STATUS_NONE] = {"none", NAMES(NO_VALUES)},
+    [STATUS_WRITER] = {"writer", NAMES(STATUS_WRITER_VALUES)},
+    [STATUS_WORKER] = {"worker", NAMES(STATUS_WORKER_VALUES)},
+    [STATUS_READER] = {"reader", NAMES(STATUS_READER_VALUES)},
+    [STATUS_LISTENER] = {"port", NAMES(STATUS_LISTENER_VALUES)},
 };
 
 static const char *const log_states[STATUS_LOG_STATES] = {"-", "empty", "open",
@@ -232,7 +178,7 @@ is_for(const struct status_row *row, int round, const int64_t *values,
         return owner == 0;
     return owner < 0 && values[STATUS_KIND] == row->kind &&
            (row->kind != STATUS_LISTENER ||
-            memcmp(values + STATUS_FIRST, row->values + STATUS_FIRST,
+            memcmp(values + STATUS_L_NAME, row->values + STATUS_L_NAME,
                    STATUS_NAME_VALUES * sizeof *values) == 0);
 }
 
@@ -313,8 +259,8 @@ status_fill_listener(struct status_row *row, const struct listener *d)
     int64_t *v = row->values;
 
     row->kind = STATUS_LISTENER;
-    memset(v + STATUS_FIRST, 0, STATUS_NAME_VALUES * sizeof *v);
-    memcpy(v + STATUS_FIRST, d->row->name,
+    memset(v + STATUS_L_NAME, 0, STATUS_NAME_VALUES * sizeof *v);
+    memcpy(v + STATUS_L_NAME, d->row->name,
            strnlen(d->row->name, STATUS_NAME_VALUES * sizeof *v));
     v[STATUS_L_OPEN] = (int64_t)d->open;
     v[STATUS_L_CONNECTIONS] = (int64_t)f->accepted;
@@ -351,7 +297,7 @@ status_print(const char *before, const struct status_row *row)
     if (row->kind == STATUS_LISTENER)
         diag(DIAG_INFO, "port=%.*s %s",
              (int)(STATUS_NAME_VALUES * sizeof row->values[0]),
-             (const char *)&row->values[STATUS_FIRST], line);
+             (const char *)&row->values[STATUS_L_NAME], line);
     else
         diag(DIAG_INFO, "%s%s", before, line);
 }

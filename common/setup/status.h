@@ -42,8 +42,7 @@ enum status_kind {
 /* The first values of every row; its own figures follow. */
 enum { STATUS_KIND, STATUS_STARTED_MS, STATUS_BEAT_MS, STATUS_FIRST };
 
-/* The first two values of a listener are its name, as bytes, NUL-padded. */
-#define STATUS_NAME_VALUES 2
+#define STATUS_NAME_VALUES 2 /* of a listener, which begin with its name */
 
 /* Values of a log's shared part. */
 enum {
@@ -64,104 +63,115 @@ enum status_log {
     STATUS_LOG_STATES
 };
 
-/* Figures of the writer that others look for. */
-enum {
-    STATUS_W_MESSAGES = STATUS_FIRST,
-    STATUS_W_BYTES,
-    STATUS_W_CONNECTIONS,
-    STATUS_W_REPLIES,
-    STATUS_W_MALFORMED,
-    STATUS_W_PARTIAL,
-    STATUS_W_APPENDS,
-    STATUS_W_SYNCS,
-    STATUS_W_SYNCS_HERE,
-    STATUS_W_LOGS,
-    STATUS_W_PUSHED_BACK,
-    STATUS_W_SYNC_US,
-    STATUS_W_OBJECTS,
-    STATUS_W_NO_MEMORY,
-    STATUS_W_QUARANTINED,
-    STATUS_W_DISK_FREE,
-    STATUS_W_DISK_SIZE,
-    STATUS_W_STATSD_DATAGRAMS,
-    STATUS_W_STATSD_DROPPED,
-    STATUS_W_STATSD_LINES,
-    STATUS_W_STATSD_BAD,
-    STATUS_W_STATSD_IGNORED,
-    STATUS_W_GRAPHITE_LINES,
-    STATUS_W_GRAPHITE_BAD,
-    STATUS_W_GRAPHITE_IGNORED,
-    STATUS_W_HTTP_REPLAYED, /* from their Idempotency-Key */
-    STATUS_W_SEQUENCE_GIVEN,
-    STATUS_W_SEQUENCE_WAITED,
-    STATUS_W_QUOTA_APPLIED, /* this and those up to FAILURES are of quotas */
-    STATUS_W_QUOTA_CANCELLED,
-    STATUS_W_QUOTA_REFUSED,
-    STATUS_W_QUOTA_OTHER,
-    STATUS_W_QUOTA_REPEATED,
-    STATUS_W_QUOTA_UNAVAILABLE,
-    STATUS_W_QUOTA_FAILURES,
-    STATUS_W_END
-};
+/* The values of each kind of row, after those that all begin with: what the
+ * source calls one, and the name under which users and programs see it.
+ * "http_replayed" counts answers to a repeated Idempotency-Key, "commands"
+ * those of Redis clients, "http_2xx" responses by class of status.  "waiting"
+ * is 1 while the machine cannot take a merge (full disk), "held_now" while
+ * something is held; "held_bad" counts damaged files of held records;
+ * "last_error" is the errno that the worker waited for last, or 0.  The name of
+ * a listener is bytes, NUL-padded. */
+#define STATUS_WRITER_VALUES(X)                                                \
+    X(STATUS_W_MESSAGES, "messages")                                           \
+    X(STATUS_W_BYTES, "bytes")                                                 \
+    X(STATUS_W_CONNECTIONS, "connections")                                     \
+    X(STATUS_W_REPLIES, "replies")                                             \
+    X(STATUS_W_MALFORMED, "malformed")                                         \
+    X(STATUS_W_PARTIAL, "partial_disconnects")                                 \
+    X(STATUS_W_APPENDS, "appends")                                             \
+    X(STATUS_W_SYNCS, "syncs")                                                 \
+    X(STATUS_W_SYNCS_HERE, "syncs_here")                                       \
+    X(STATUS_W_LOGS, "logs")                                                   \
+    X(STATUS_W_PUSHED_BACK, "pushed_back")                                     \
+    X(STATUS_W_SYNC_US, "sync_us")                                             \
+    X(STATUS_W_OBJECTS, "objects")                                             \
+    X(STATUS_W_NO_MEMORY, "no_memory")                                         \
+    X(STATUS_W_QUARANTINED, "quarantined")                                     \
+    X(STATUS_W_DISK_FREE, "disk_free")                                         \
+    X(STATUS_W_DISK_SIZE, "disk_size")                                         \
+    X(STATUS_W_STATSD_DATAGRAMS, "statsd_datagrams")                           \
+    X(STATUS_W_STATSD_DROPPED, "statsd_dropped")                               \
+    X(STATUS_W_STATSD_LINES, "statsd_lines")                                   \
+    X(STATUS_W_STATSD_BAD, "statsd_bad")                                       \
+    X(STATUS_W_STATSD_IGNORED, "statsd_ignored")                               \
+    X(STATUS_W_GRAPHITE_LINES, "graphite_lines")                               \
+    X(STATUS_W_GRAPHITE_BAD, "graphite_bad")                                   \
+    X(STATUS_W_GRAPHITE_IGNORED, "graphite_ignored")                           \
+    X(STATUS_W_HTTP_REPLAYED, "http_replayed")                                 \
+    X(STATUS_W_SEQUENCE_GIVEN, "sequence_given")                               \
+    X(STATUS_W_SEQUENCE_WAITED, "sequence_waited")                             \
+    X(STATUS_W_QUOTA_APPLIED, "quota_applied")                                 \
+    X(STATUS_W_QUOTA_CANCELLED, "quota_cancelled")                             \
+    X(STATUS_W_QUOTA_REFUSED, "quota_refused")                                 \
+    X(STATUS_W_QUOTA_OTHER, "quota_other")                                     \
+    X(STATUS_W_QUOTA_REPEATED, "quota_repeated")                               \
+    X(STATUS_W_QUOTA_UNAVAILABLE, "quota_unavailable")                         \
+    X(STATUS_W_QUOTA_FAILURES, "quota_failures")
 
-/* Values of a worker. */
-enum {
-    STATUS_M_LOGS = STATUS_FIRST,
-    STATUS_M_RECORDS,
-    STATUS_M_ZEROS,
-    STATUS_M_KEYSPACES,
-    STATUS_M_KEYS,
-    STATUS_M_CREATED,
-    STATUS_M_SATURATED,
-    STATUS_M_HELD,
-    STATUS_M_UNHELD,
-    STATUS_M_HELD_DAMAGED,
-    STATUS_M_QUARANTINED,
-    STATUS_M_RECOVERED,
-    STATUS_M_ARCHIVED,
-    STATUS_M_MERGE_US,
-    STATUS_M_WAITING,    /* 1: the machine cannot now (full disk) */
-    STATUS_M_HELD_NOW,   /* 1: something is held */
-    STATUS_M_HELD_BAD,   /* files of held records that have damage */
-    STATUS_M_LAST_ERROR, /* errno of what it had to wait for last; 0 */
-    STATUS_M_END
-};
+#define STATUS_WORKER_VALUES(X)                                                \
+    X(STATUS_M_LOGS, "logs")                                                   \
+    X(STATUS_M_RECORDS, "records")                                             \
+    X(STATUS_M_ZEROS, "zeros")                                                 \
+    X(STATUS_M_KEYSPACES, "keyspaces")                                         \
+    X(STATUS_M_KEYS, "keys")                                                   \
+    X(STATUS_M_CREATED, "created")                                             \
+    X(STATUS_M_SATURATED, "saturated")                                         \
+    X(STATUS_M_HELD, "held")                                                   \
+    X(STATUS_M_UNHELD, "unheld")                                               \
+    X(STATUS_M_HELD_DAMAGED, "held_damaged")                                   \
+    X(STATUS_M_QUARANTINED, "quarantined")                                     \
+    X(STATUS_M_RECOVERED, "recovered")                                         \
+    X(STATUS_M_ARCHIVED, "archived")                                           \
+    X(STATUS_M_MERGE_US, "merge_us")                                           \
+    X(STATUS_M_WAITING, "waiting")                                             \
+    X(STATUS_M_HELD_NOW, "held_now")                                           \
+    X(STATUS_M_HELD_BAD, "held_bad")                                           \
+    X(STATUS_M_LAST_ERROR, "last_error")
 
-/* Values of a reader. */
-enum {
-    STATUS_R_REQUESTS = STATUS_FIRST,
-    STATUS_R_LISTINGS,
-    STATUS_R_UNREADABLE,
-    STATUS_R_AS_OF_MS,
-    STATUS_R_COMMANDS, /* of Redis clients */
-    STATUS_R_FORWARDED,
-    STATUS_R_ACKS_DUE,
-    STATUS_R_REFUSED,
-    STATUS_R_UNSURE,
-    STATUS_R_LAST_ANSWERS,
-    STATUS_R_END
-};
+#define STATUS_READER_VALUES(X)                                                \
+    X(STATUS_R_REQUESTS, "requests")                                           \
+    X(STATUS_R_LISTINGS, "listings")                                           \
+    X(STATUS_R_UNREADABLE, "unreadable")                                       \
+    X(STATUS_R_AS_OF_MS, "as_of_ms")                                           \
+    X(STATUS_R_COMMANDS, "commands")                                           \
+    X(STATUS_R_FORWARDED, "forwarded")                                         \
+    X(STATUS_R_ACKS_DUE, "acks_due")                                           \
+    X(STATUS_R_REFUSED, "refused")                                             \
+    X(STATUS_R_UNSURE, "unsure")                                               \
+    X(STATUS_R_LAST_ANSWERS, "last_answers")
 
-/* Values of a listener, after its name. */
-enum {
-    STATUS_L_OPEN = STATUS_FIRST + STATUS_NAME_VALUES,
-    STATUS_L_CONNECTIONS,
-    STATUS_L_RECEIVED,
-    STATUS_L_SENT,
-    STATUS_L_MALFORMED,
-    STATUS_L_BROWSERS,
-    STATUS_L_TURNED_AWAY,
-    STATUS_L_NOT_ALLOWED,
-    STATUS_L_YIELDED,
-    STATUS_L_EVICTED,
-    STATUS_L_LATE,
-    STATUS_L_CUT_OFF,
-    STATUS_L_HTTP_2XX, /* responses by class of status; of HTTP alone */
-    STATUS_L_HTTP_3XX,
-    STATUS_L_HTTP_4XX,
-    STATUS_L_HTTP_5XX,
-    STATUS_L_END
-};
+#define STATUS_LISTENER_VALUES(X)                                              \
+    X(STATUS_L_NAME, "name")                                                   \
+    X(STATUS_L_NAME_REST, "name_rest")                                         \
+    X(STATUS_L_OPEN, "open")                                                   \
+    X(STATUS_L_CONNECTIONS, "connections")                                     \
+    X(STATUS_L_RECEIVED, "received")                                           \
+    X(STATUS_L_SENT, "sent")                                                   \
+    X(STATUS_L_MALFORMED, "malformed")                                         \
+    X(STATUS_L_BROWSERS, "browsers")                                           \
+    X(STATUS_L_TURNED_AWAY, "turned_away")                                     \
+    X(STATUS_L_NOT_ALLOWED, "not_allowed")                                     \
+    X(STATUS_L_YIELDED, "yielded")                                             \
+    X(STATUS_L_EVICTED, "evicted")                                             \
+    X(STATUS_L_LATE, "late")                                                   \
+    X(STATUS_L_CUT_OFF, "cut_off")                                             \
+    X(STATUS_L_HTTP_2XX, "http_2xx")                                           \
+    X(STATUS_L_HTTP_3XX, "http_3xx")                                           \
+    X(STATUS_L_HTTP_4XX, "http_4xx")                                           \
+    X(STATUS_L_HTTP_5XX, "http_5xx")
+
+/* STATUS_W_MESSAGES = STATUS_FIRST, ..., STATUS_W_END. */
+#define STATUS_CONSTANT(constant, name) constant,
+#define STATUS_ENUM(letter, VALUES)                                            \
+    enum {                                                                     \
+        STATUS_##letter##_BEFORE = STATUS_FIRST - 1,                           \
+        VALUES(STATUS_CONSTANT) STATUS_##letter##_END                          \
+    }
+
+STATUS_ENUM(W, STATUS_WRITER_VALUES);
+STATUS_ENUM(M, STATUS_WORKER_VALUES);
+STATUS_ENUM(R, STATUS_READER_VALUES);
+STATUS_ENUM(L, STATUS_LISTENER_VALUES);
 
 /* Name of a value of a row, NULL behind the last one. */
 const char *status_name(enum status_kind kind, size_t value);

@@ -43,7 +43,7 @@ row_before(const struct watched *w, const struct overview_row *r)
 
         if (b->kind == r->kind && b->pid == r->pid &&
             (r->kind != STATUS_LISTENER ||
-             memcmp(&b->values[STATUS_FIRST], &r->values[STATUS_FIRST], 16) ==
+             memcmp(&b->values[STATUS_L_NAME], &r->values[STATUS_L_NAME], 16) ==
                  0))
             return b;
     }
