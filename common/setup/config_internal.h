@@ -1,5 +1,5 @@
 /* common/setup/config_internal.h - what the files of config.h share.  Internal:
- * config.c (the table, values), config_file.c, config_check.c,
+ * config.c (the table), config_value.c, config_file.c, config_check.c,
  * config_daemon.c. */
 #ifndef COUNTD_COMMON_SETUP_CONFIG_INTERNAL_H
 #define COUNTD_COMMON_SETUP_CONFIG_INTERNAL_H
@@ -14,6 +14,51 @@
  * with "..." and NUL. */
 #define CONFIG_SHOWN_SIZE 48
 #define CONFIG_SHOWN_TEXT (4 * CONFIG_SHOWN_SIZE + 4)
+
+/* What a value may be; those from KIND_PORT on are numbers. */
+enum config_kind {
+    KIND_PATH,
+    KIND_ADDRESS,
+    KIND_HOST,
+    KIND_USER,
+    KIND_GROUP,
+    KIND_NAMES,
+    KIND_NETWORKS,
+    KIND_KEYSPACE,
+    KIND_NODES,    /* addresses and ports */
+    KIND_PATTERNS, /* of Graphite paths, with one * each */
+    KIND_BOOL,
+    KIND_TAGS,  /* drop or append; true is append */
+    KIND_STORE, /* lmdb or cluster; true is cluster */
+    KIND_TIERS,
+    KIND_PORT,
+    KIND_COUNT,
+    KIND_SIZE,
+    KIND_TIME,
+    KIND_SECONDS, /* whole ones; a number without a unit is seconds too */
+    KIND_SYNC,
+    KIND_END
+};
+
+struct config_row {
+    const char *key;
+    enum config_kind kind;
+    size_t at;         /* of the value in struct config */
+    uint64_t min, max; /* of a number, or of the bytes of a text */
+    const char *def;
+    const char *help;
+};
+
+/* Sets the value of a row; `key` is the one that was given.  As config_set().
+ */
+int config_set_value(struct config *c, const struct config_row *row,
+                     const char *key, const char *value, char *why,
+                     size_t why_size);
+
+/* "a size, 16K to 1G": what a row takes, for config_each() and errors. */
+#define CONFIG_TYPE_TEXT 96
+void config_describe_row(const struct config_row *row,
+                         char text[CONFIG_TYPE_TEXT]);
 
 /* Says why not; returns rc. */
 int config_fail(char *why, size_t why_size, int rc, const char *format, ...)
