@@ -254,20 +254,14 @@ count_all(struct http_call *x, const struct content *content, uint32_t *count,
 static void
 append_one(struct logs *logs, const struct increment *i)
 {
-    uint8_t bytes[MESSAGE_SIZE_MAX + LOGS_WORD] = {0};
+    /* The body's parser has kept names to their sizes and free of NUL. */
     const struct message m = {.increment = i->count,
                               .keyspace = i->keyspace.bytes,
                               .key = i->key.bytes,
                               .keyspace_size = (uint16_t)i->keyspace.size,
                               .key_size = (uint16_t)i->key.size};
-    struct message parsed;
-    int rc = message_put(&logs->layout, &m, bytes);
 
-    if (rc == 0)
-        rc = message_parse(&logs->layout, bytes, &parsed);
-    /* The body's parser has kept names to their sizes and free of NUL. */
-    assert(rc == 0);
-    logs_put(logs, bytes, &parsed);
+    logs_put_message(logs, &m);
 }
 
 /* `left`: how many the current log is known to have room for. */

@@ -215,6 +215,10 @@ uint32_t logs_slots(const struct logs *l);
  * LOGS_WORD bytes behind the message are read, whatever they are. */
 void logs_put(struct logs *l, const uint8_t *bytes, const struct message *m);
 
+/* Takes the next slot for a message that was not parsed: its names must fit the
+ * layout and have no NUL. */
+void logs_put_message(struct logs *l, const struct message *m);
+
 /* Whether `count` messages, at most half of logs_slots(), may be put now into
  * one log, without any logs_free_slots() between: rotates to make room.  False:
  * `ready` comes. */

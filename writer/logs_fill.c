@@ -1,7 +1,8 @@
 /* writer/logs_fill.c - messages into the current log; see logs.h.
  *
  * Entry points: logs_free_slots(), logs_have_room(), logs_have_run(),
- * logs_slots(), logs_put(), logs_put_mark(), logs_flush(). */
+ * logs_slots(), logs_put(), logs_put_message(), logs_put_mark(), logs_flush().
+ */
 #include "writer/logs_internal.h"
 
 #include <assert.h>
@@ -164,6 +165,20 @@ logs_put(struct logs *l, const uint8_t *bytes, const struct message *m)
     put_message(l, l->slots + (size_t)l->staged * l->layout.slot_size, bytes,
                 m);
     l->staged++;
+}
+
+void
+logs_put_message(struct logs *l, const struct message *m)
+{
+    uint8_t bytes[MESSAGE_SIZE_MAX + LOGS_WORD] = {0};
+    struct message parsed;
+    int rc;
+
+    rc = message_put(&l->layout, m, bytes);
+    assert(rc == 0);
+    rc = message_parse(&l->layout, bytes, &parsed);
+    assert(rc == 0);
+    logs_put(l, bytes, &parsed);
 }
 
 /* A list for the current log: there is one more than logs on their way. */

@@ -24,6 +24,7 @@
 #include "writer/logs.h"
 #include "writer/quota/quota_service.h"
 #include "writer/status.h"
+#include "writer/tally.h"
 
 /* The largest answer of any listener here. */
 #define ANSWER_MAX                                                             \
@@ -47,6 +48,7 @@ struct writer {
     struct tokens *tokens; /* NULL: no client needs one */
     struct quota_service quota;
     struct statsd statsd;
+    struct tally tally; /* of lives and quota; live.history */
     struct listeners listeners;
     struct conns *conns;
     struct writer_status status;
@@ -73,7 +75,7 @@ logs_are_ready(void *ctx)
 
     listener_wake(conns_listener(w->conns, LISTENER_ACK));
     listener_wake(conns_listener(w->conns, LISTENER_SILENT));
-    live_service_ready(&w->lives);
+    tally_ready(&w->tally);
     http_logs_are_ready(&w->http);
     statsd_logs_ready(&w->statsd);
 }
@@ -94,7 +96,7 @@ logs_have_failed(void *ctx)
 }
 
 static void
-live_service_have_finished(void *ctx)
+tally_has_stopped(void *ctx)
 {
     logs_finish(&((struct writer *)ctx)->logs);
 }
@@ -104,8 +106,8 @@ lines_have_stopped(void *ctx)
 {
     struct writer *w = ctx;
 
-    live_service_finish(&w->lives, w->config.write_drain_ms + PATIENCE_MS,
-                        live_service_have_finished, w);
+    tally_stop(&w->tally, w->config.write_drain_ms + PATIENCE_MS,
+               tally_has_stopped, w);
 }
 
 /* All connections have ended and their holdings are released: the last activity
@@ -115,7 +117,6 @@ conns_have_stopped(void *ctx)
 {
     struct writer *w = ctx;
 
-    quota_finish(&w->quota);
     statsd_stop(&w->statsd, w->config.write_drain_ms,
                 w->config.write_drain_ms + PATIENCE_MS, lines_have_stopped, w);
 }
@@ -149,7 +150,9 @@ after_turn(void *ctx)
     more = conn_turn(w->conns);
     more |= live_service_turn(&w->lives);
     more |= statsd_turn(&w->statsd);
-    more |= quota_turn(&w->quota, listeners_only_http(w->conns));
+    if (live_service_awaits_tally(&w->lives))
+        tally_soon(&w->tally);
+    quota_turn(&w->quota, listeners_only_http(w->conns));
     /* The last: it writes what all others have put. */
     commit_turn(&w->commit, gate_has_waiters(&w->commit.gate) &&
                                 listeners_live(w->conns) == 0);
@@ -274,8 +277,7 @@ open_lives(struct writer *w)
         w->listeners.rows[LISTENER_SEMAPHORE].max};
     int rc;
 
-    rc = live_service_open(&w->lives, w->loop, &w->logs, &w->config,
-                           connections);
+    rc = live_service_open(&w->lives, w->loop, &w->config, connections);
     if (rc < 0)
         return rc;
     w->lives.servers[LIVE_COUNTER].listener =
@@ -302,6 +304,7 @@ open_status(struct writer *w)
                                        .statsd = &w->statsd,
                                        .http = &w->http,
                                        .quota = &w->quota,
+                                       .tally = &w->tally,
                                        .conns = w->conns,
                                        .log_fd = w->dir.log_fd};
 
@@ -323,13 +326,48 @@ open_http(struct writer *w)
     rc = datadir_live(&w->dir);
     if (rc == 0)
         rc = quota_open(&w->quota, w->loop, w->dir.live_fd, &w->config,
-                        &w->logs, w->listeners.rows[LISTENER_HTTP].max);
+                        w->listeners.rows[LISTENER_HTTP].max);
     if (rc < 0)
         http_close(&w->http);
     else
         http_site_add(&w->http.site, quota_routes, quota_route_count, &w->quota,
                       TOKENS_QUOTA);
     return rc;
+}
+
+static int
+open_tally(struct writer *w)
+{
+    int rc;
+
+    tally_init(&w->tally, w->loop, &w->logs, TALLY_INTERVAL_MS);
+    if (!w->config.live_history)
+        return 0;
+    rc = live_service_add_tally(&w->lives, &w->tally);
+    if (rc == 0)
+        rc = quota_add_tally(&w->quota, &w->tally);
+    if (rc < 0)
+        diag_errno(DIAG_ERROR, rc, "live.history");
+    return rc;
+}
+
+/* Everything is open: serves until a stop or a failure. */
+static int
+run_loop(struct writer *w)
+{
+    int rc;
+
+    open_status(w);
+    rc = bind_serve(&w->binding, w->conns);
+    if (rc < 0)
+        return rc;
+    tell_ready(w);
+    rc = loop_run(w->loop);
+    if (rc < 0)
+        diag_errno(DIAG_ERROR, rc, "event loop");
+    if (w->stop_signal != SIGINT) /* ^C, and how countd serve stops it */
+        print_figures(w);
+    return w->failed ? -EIO : rc;
 }
 
 static int
@@ -351,29 +389,18 @@ serve_until_stopped(struct writer *w)
     rc = open_http(w);
     if (rc < 0)
         goto close_lives;
-    rc = statsd_open(&w->statsd, w->loop, &w->logs,
-                     conns_listener(w->conns, LISTENER_STATSD),
-                     conns_listener(w->conns, LISTENER_GRAPHITE));
-    if (rc < 0)
-        goto close_http;
-    open_status(w);
-    rc = bind_serve(&w->binding, w->conns);
-    if (rc < 0)
-        goto close_http;
-    tell_ready(w);
-    rc = loop_run(w->loop);
-    if (rc < 0)
-        diag_errno(DIAG_ERROR, rc, "event loop");
-    if (w->failed)
-        rc = -EIO;
-    if (w->stop_signal != SIGINT) /* ^C, and how countd serve stops it */
-        print_figures(w);
-
-close_http:
+    rc = open_tally(w);
+    if (rc == 0)
+        rc = statsd_open(&w->statsd, w->loop, &w->logs,
+                         conns_listener(w->conns, LISTENER_STATSD),
+                         conns_listener(w->conns, LISTENER_GRAPHITE));
+    if (rc == 0)
+        rc = run_loop(w);
     writer_status_end(&w->status);
     conns_fini(w->conns);
     w->conns = NULL;
     statsd_close(&w->statsd);
+    tally_fini(&w->tally);
     quota_close(&w->quota);
     http_close(&w->http);
 close_lives:

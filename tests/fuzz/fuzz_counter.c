@@ -168,10 +168,11 @@ open_peer(struct peer *p)
 static void
 tell(void)
 {
-    struct live_activity tally;
+    struct live_activity a;
+    uint32_t from = 0, steps = UINT32_MAX;
 
-    while (live_activity_next(&server.live, &tally))
-        live_activity_done(&server.live);
+    while (live_next_active(&server.live, &from, &steps, &a) == 1)
+        memset(a.sums, 0, LIVE_ACTIVITIES * sizeof *a.sums);
 }
 
 static void

@@ -143,7 +143,6 @@ struct sums {
     size_t objects;
     size_t idle;
     size_t single; /* objects with one holder */
-    size_t waiting;
 };
 
 static uint64_t
@@ -161,7 +160,6 @@ check_object(const struct live *l, uint32_t number, struct sums *s)
     if (find_object(l, hash, o->name, o->name_size) != number)
         return false;
     s->objects++;
-    s->waiting += l->before != 0 && live_tally_at(l, number)->waiting;
     if (l->options.kind == LIVE_SEMAPHORE && o->current > o->maximum)
         return false;
     if (o->holder == HOLDER_NONE) {
@@ -217,22 +215,6 @@ check_lists(const struct live *l, uint32_t holder, size_t *objects,
     return true;
 }
 
-static bool
-check_told(const struct live *l, size_t waiting)
-{
-    uint32_t n, last = 0;
-
-    if (l->before == 0)
-        return l->tell_first == 0 && l->tell_last == 0;
-    for (n = l->tell_first; n != 0; n = live_tally_at(l, n)->next) {
-        if (waiting == 0 || !live_tally_at(l, n)->waiting)
-            return false;
-        last = n;
-        waiting--;
-    }
-    return waiting == 0 && last == l->tell_last;
-}
-
 bool
 live_check(const struct live *l)
 {
@@ -257,7 +239,7 @@ live_check(const struct live *l)
     for (n = 0; n < l->options.holders; n++)
         if (!check_lists(l, n, &s.single, &holdings))
             return false;
-    return s.single == 0 && holdings == 0 && check_told(l, s.waiting);
+    return s.single == 0 && holdings == 0;
 }
 
 /* ---- trees ------------------------------------------------------------- */

@@ -64,7 +64,7 @@ after_turn(void *ctx)
     bool more;
 
     more = conn_turn(r->conns);
-    more |= quota_turn(&r->service, r->alone);
+    quota_turn(&r->service, r->alone);
     for (size_t i = 0; i < RIG_PEERS; i++)
         hear(&r->peers[i]);
     if (r->enough(r))
@@ -160,8 +160,7 @@ rig_try_start(struct quota_rig *r)
     for (size_t i = 0; i < RIG_PEERS; i++)
         r->peers[i].fd = -1;
     quota_init(&r->service);
-    rc = quota_open(&r->service, r->loop, r->dir.fd, &r->config, NULL,
-                    RIG_PEERS + 2);
+    rc = quota_open(&r->service, r->loop, r->dir.fd, &r->config, RIG_PEERS + 2);
     if (rc == 0)
         http_site_add(&r->site, quota_routes, quota_route_count, &r->service,
                       TOKENS_QUOTA);

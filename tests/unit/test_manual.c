@@ -17,7 +17,7 @@
 #include "writer/listeners.h"
 #include "writer/live/live_protocol.h"
 #include "writer/live/live_server.h"
-#include "writer/live/live_tally.h"
+#include "writer/tally.h"
 
 #define PAGE_SIZE_MAX (64 << 10)
 
@@ -328,10 +328,9 @@ limits_of_the_live_protocols_are_in_their_pages(void **state)
     snprintf(line, sizeof line, "at most %d;", LISTENERS_MOST);
     assert_has(page, line);
     section("LIVE HISTORY", text, sizeof text);
-    snprintf(line, sizeof line, "once in %d seconds",
-             LIVE_TALLY_INTERVAL_MS / 1000);
+    snprintf(line, sizeof line, "once in %d seconds", TALLY_INTERVAL_MS / 1000);
     assert_has(text, line);
-    snprintf(line, sizeof line, "cut to %d bytes less", LIVE_TALLY_HASH_SIZE);
+    snprintf(line, sizeof line, "cut to %d bytes less", TALLY_HASH_SIZE);
     assert_has(text, line);
     snprintf(line, sizeof line, "at least %d and\n",
              CONFIG_HISTORY_KEYSPACE_MIN);
@@ -362,8 +361,7 @@ limits_of_the_live_protocols_are_in_their_pages(void **state)
     assert_has(page, line);
     snprintf(line, sizeof line, "at most %d in a turn", LIVE_SWEEP_STEP);
     assert_has(page, line);
-    snprintf(line, sizeof line, "clean stop, %d names at a time",
-             LIVE_TALLY_PIECE);
+    snprintf(line, sizeof line, "clean stop, %d names at a time", TALLY_PIECE);
     assert_has(page, line);
 }
 

@@ -1,6 +1,6 @@
 /* writer/live/live.c - live objects: counters and semaphores in memory.
  *
- * Entry points: live_clock(), live_activity_next(), live_get(), live_who(),
+ * Entry points: live_clock(), live_next_active(), live_get(), live_who(),
  * live_acquire(). */
 #include "writer/live/live.h"
 
@@ -113,7 +113,7 @@ bool
 live_clock(struct live *l, uint64_t unix_ms)
 {
     const uint64_t window_ms = (uint64_t)l->options.window_s * 1000;
-    bool due = !l->swept || l->hungry;
+    bool due = !l->swept || l->wants_sweep;
 
     l->now_ms = unix_ms;
     /* A clock that was set back begins a sweep too many, not too few. */
@@ -128,48 +128,37 @@ live_clock(struct live *l, uint64_t unix_ms)
 
 /* ---- history ------------------------------------------------------------- */
 
-static void
-add_history(struct live *l, uint32_t number, unsigned what, uint32_t amount)
-{
-    struct live_counts *h = live_tally_at(l, number);
-
-    h->sums[what] += amount;
-    if (h->waiting)
-        return;
-    h->waiting = true;
-    h->next = 0;
-    if (l->tell_last != 0)
-        live_tally_at(l, l->tell_last)->next = number;
-    else
-        l->tell_first = number;
-    l->tell_last = number;
-}
-
 static inline void
-note_activity(struct live *l, uint32_t number, unsigned what, uint32_t amount)
+note_activity(struct live *l, uint32_t number, enum live_activities what,
+              uint32_t amount)
 {
     if (l->before != 0)
-        add_history(l, number, what, amount);
+        live_counts_at(l, number)->sums[what] += amount;
 }
 
-bool
-live_activity_next(const struct live *l, struct live_activity *out)
+int
+live_next_active(struct live *l, uint32_t *from, uint32_t *steps,
+                 struct live_activity *out)
 {
-    const struct live_counts *h;
+    uint32_t number;
     const struct object *o;
 
-    if (l->tell_first == 0)
-        return false;
-    h = live_tally_at(l, l->tell_first);
-    o = object_at(l, l->tell_first);
-    *out = (struct live_activity){
-        .acquired = h->sums[TELL_ACQUIRED],
-        .released = h->sums[TELL_RELEASED],
-        .refused = h->sums[TELL_REFUSED],
-        .name_size = o->name_size,
-        .name = o->name,
-    };
-    return true;
+    do
+        number = arena_next(&l->objects, from, steps);
+    while (number != 0 && !is_active(l, number));
+    if (number == 0 && *steps == 0)
+        return -EAGAIN;
+    if (number == 0) {
+        l->wants_sweep |= l->skipped;
+        l->skipped = false;
+        return 0;
+    }
+    *from = number;
+    o = object_at(l, number);
+    *out = (struct live_activity){.sums = live_counts_at(l, number)->sums,
+                                  .name_size = o->name_size,
+                                  .name = o->name};
+    return 1;
 }
 
 /* ---- who holds what ------------------------------------------------------ */
@@ -388,7 +377,7 @@ static enum frame_status
 no_memory(struct live *l)
 {
     l->figures.no_memory++;
-    l->hungry |= l->options.kind == LIVE_SEMAPHORE && l->idle > 0;
+    l->wants_sweep |= l->options.kind == LIVE_SEMAPHORE && l->idle > 0;
     return FRAME_NO_MEMORY;
 }
 
@@ -423,7 +412,7 @@ create_object(struct live *l, uint32_t holder, uint32_t hash,
     if (number == 0)
         return no_memory(l);
     if (l->before != 0)
-        *live_tally_at(l, number) = (struct live_counts){0};
+        *live_counts_at(l, number) = (struct live_counts){0};
     o = object_at(l, number);
     o->current = ask->resources;
     o->maximum = l->options.kind == LIVE_COUNTER ? ask->resources : ask->bound;
@@ -432,7 +421,7 @@ create_object(struct live *l, uint32_t holder, uint32_t hash,
     o->name_size = ask->name_size;
     memcpy(o->name, ask->name, ask->name_size);
     link_object(l, number, holder);
-    note_activity(l, number, TELL_ACQUIRED, ask->resources);
+    note_activity(l, number, LIVE_ACQUIRED, ask->resources);
     l->count++;
     l->figures.created++;
     return FRAME_OK;
@@ -454,7 +443,7 @@ live_acquire(struct live *l, uint32_t holder, uint32_t hash,
     o = object_at(l, number);
     bound = l->options.kind == LIVE_COUNTER ? ask->bound : o->maximum;
     if ((uint64_t)o->current + ask->resources > bound) {
-        note_activity(l, number, TELL_REFUSED, ask->resources);
+        note_activity(l, number, LIVE_REFUSED, ask->resources);
         return FRAME_NOT_AVAILABLE;
     }
     if (!join_object(l, number, holder, &holding))
@@ -466,7 +455,7 @@ live_acquire(struct live *l, uint32_t holder, uint32_t hash,
         o->maximum = o->current;
     if (holding != 0)
         holding_at(l, holding)->amount += ask->resources;
-    note_activity(l, number, TELL_ACQUIRED, ask->resources);
+    note_activity(l, number, LIVE_ACQUIRED, ask->resources);
     return FRAME_OK;
 }
 
@@ -482,7 +471,7 @@ reduce_object(struct live *l, uint32_t number, uint32_t holding,
     begin_change(l, o);
     o->current -= amount;
     l->idle += o->current == 0;
-    note_activity(l, number, TELL_RELEASED, amount);
+    note_activity(l, number, LIVE_RELEASED, amount);
     if (holding == 0) {
         if (o->current == 0)
             unlink_object(l, number);

@@ -16,8 +16,9 @@
  * counter when its last change is in an earlier window, a semaphore at every
  * sweep.
  *
- * History: when it is on, what was acquired, released and refused is added
- * up per object until live_activity_next() takes it.
+ * History: when it is on, what was acquired, released and refused adds up per
+ * object until the caller of live_next_active() takes it, and no sweep removes
+ * the object before.
  *
  * All arithmetic is in 64 bits.  Names are hashed with a random key.  Memory
  * is that of the budget; above it live_acquire() says FRAME_NO_MEMORY and
@@ -40,6 +41,14 @@
 #include "common/wire/frame.h"
 
 enum live_kind { LIVE_COUNTER, LIVE_SEMAPHORE };
+
+/* What can happen to an object; refused is what was asked for in vain. */
+enum live_activities {
+    LIVE_ACQUIRED,
+    LIVE_RELEASED,
+    LIVE_REFUSED,
+    LIVE_ACTIVITIES
+};
 
 struct live_options {
     enum live_kind kind;
@@ -72,17 +81,15 @@ struct live {
     struct live_figures figures;
     struct live_holder *held; /* by holder: the lists of what it has */
     uint64_t now_ms;
-    uint32_t before;                /* bytes of history before each object */
-    uint32_t tell_first, tell_last; /* objects with activity to report */
-    uint32_t sweep_from;            /* where the sweep goes on */
-    bool sweeping;                  /* one has begun and is not through */
-    bool swept;                     /* one has begun, ever */
-    bool hungry;                    /* one would make room */
-    uint32_t swept_window;          /* when the last one began */
+    uint32_t before;       /* bytes of history before each object */
+    uint32_t sweep_from;   /* where the sweep goes on */
+    bool sweeping;         /* one has begun and is not through */
+    bool swept;            /* one has begun, ever */
+    bool wants_sweep;      /* one would free memory */
+    bool skipped;          /* a sweep left objects because of their activity */
+    uint32_t swept_window; /* when the last one began */
     uint64_t swept_ms;
-    uint64_t sweep_ns; /* spent in this one so far */
-    bool untold; /* a sweep skipped objects with activity to report, and no
-                    round of history has begun since */
+    uint64_t sweep_ns;   /* spent in this one so far */
     uint64_t sampled_ms; /* when `displaced` was, see live_conflicts() */
     uint32_t displaced;
 };
@@ -164,19 +171,19 @@ struct live_record {
 int live_next(const struct live *l, uint32_t *from, uint32_t *steps,
               struct live_record *out);
 
-/* What happened to one object since its last tally. */
+/* What happened to one object since the caller last took from its sums. */
 struct live_activity {
-    uint64_t acquired;
-    uint64_t released;
-    uint64_t refused; /* resources asked for in refused requests */
+    uint64_t *sums; /* by enum live_activities; the caller reduces them */
     uint16_t name_size;
     const uint8_t *name;
 };
 
-/* The object whose activity has waited longest; does not remove it.  False:
- * none.  live_activity_done() clears it. */
-bool live_activity_next(const struct live *l, struct live_activity *out);
-void live_activity_done(struct live *l);
+/* The first object at or after *from (0 at first) with activity; looks at
+ * `steps` places at most, as arena_next().  1: *out is it and *from its place,
+ * 0: all done, -EAGAIN: steps used up, call again.  When all is done, objects
+ * that a sweep left because of their activity are swept again. */
+int live_next_active(struct live *l, uint32_t *from, uint32_t *steps,
+                     struct live_activity *out);
 
 /* Objects that are not at their own place of the index; an estimate, made
  * anew after a tenth of a second. */

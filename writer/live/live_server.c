@@ -206,7 +206,7 @@ sweep_due(struct loop_timer *timer)
 bool
 live_server_turn(struct live_server *s)
 {
-    s->sweeping |= s->live.hungry;
+    s->sweeping |= s->live.wants_sweep;
     if (s->sweeping) {
         look_at_clock(s);
         s->sweeping = !live_sweep(&s->live, LIVE_SWEEP_STEP);

@@ -1,7 +1,9 @@
 /* writer/live/live_service.c - see live_service.h: live_service_settings(),
- * live_service_turn(), live_service_ready(), live_service_finish(),
- * live_service_print(). */
+ * live_service_turn(), live_service_add_tally(), live_service_print(). */
 #include "writer/live/live_service.h"
+
+#include <assert.h>
+#include <string.h>
 
 #include "common/base/diag.h"
 
@@ -59,24 +61,8 @@ open_kind(struct live_service *l, struct loop *loop,
     return rc;
 }
 
-static int
-open_history(struct live_service *l, struct loop *loop, struct logs *logs)
-{
-    struct live *lives[LIVE_TALLY_KINDS];
-    int rc;
-
-    for (int kind = 0; kind < LIVE_SERVICE_KINDS; kind++)
-        lives[kind] = l->on[kind] ? &l->servers[kind].live : NULL;
-    rc =
-        live_tally_init(&l->history, loop, logs, lives, LIVE_TALLY_INTERVAL_MS);
-    if (rc < 0)
-        diag_errno(DIAG_ERROR, rc, "live.history");
-    l->live_tally_on = rc == 0;
-    return rc;
-}
-
 int
-live_service_open(struct live_service *l, struct loop *loop, struct logs *logs,
+live_service_open(struct live_service *l, struct loop *loop,
                   const struct config *config,
                   const size_t connections[LIVE_SERVICE_KINDS])
 {
@@ -86,8 +72,6 @@ live_service_open(struct live_service *l, struct loop *loop, struct logs *logs,
     for (int kind = 0; rc == 0 && kind < LIVE_SERVICE_KINDS; kind++)
         rc =
             open_kind(l, loop, config, (enum live_kind)kind, connections[kind]);
-    if (rc == 0 && config->live_history && (l->on[0] || l->on[1]))
-        rc = open_history(l, loop, logs);
     if (rc < 0)
         live_service_close(l);
     return rc;
@@ -96,9 +80,6 @@ live_service_open(struct live_service *l, struct loop *loop, struct logs *logs,
 void
 live_service_close(struct live_service *l)
 {
-    if (l->live_tally_on)
-        live_tally_fini(&l->history);
-    l->live_tally_on = false;
     for (int kind = 0; kind < LIVE_SERVICE_KINDS; kind++) {
         if (l->on[kind])
             live_server_fini(&l->servers[kind]);
@@ -107,19 +88,6 @@ live_service_close(struct live_service *l)
 }
 
 /* ---- serving ------------------------------------------------------------- */
-
-/* Objects with unreported activity keep their memory and their names. */
-static void
-hurry_history(struct live_service *l)
-{
-    bool untold = l->budget.used > l->budget.max / 2;
-
-    for (int kind = 0; kind < LIVE_SERVICE_KINDS; kind++)
-        if (l->on[kind] && !l->servers[kind].live.sweeping)
-            untold |= l->servers[kind].live.untold;
-    if (untold)
-        live_tally_hurry(&l->history);
-}
 
 static const struct live *
 live_of(const struct live_service *l, enum live_kind kind)
@@ -159,27 +127,51 @@ live_service_turn(struct live_service *l)
             more |= live_server_turn(&l->servers[kind]);
     }
     tell_no_memory(l);
-    if (l->live_tally_on)
-        hurry_history(l);
     return more;
 }
 
-void
-live_service_ready(struct live_service *l)
+/* ---- history ------------------------------------------------------------- */
+
+static int
+next_active(void *ctx, uint32_t *from, uint32_t *steps, struct tally_item *out)
 {
-    if (l->live_tally_on)
-        live_tally_ready(&l->history);
+    struct live_activity a;
+    const int rc = live_next_active(ctx, from, steps, &a);
+
+    if (rc == 1)
+        *out = (struct tally_item){a.sums, a.name, a.name_size};
+    return rc;
 }
 
-void
-live_service_finish(struct live_service *l, uint64_t patience_ms,
-                    void (*finished)(void *ctx), void *ctx)
+static_assert(LIVE_ACTIVITIES == TALLY_PARTS, "a keyspace for each");
+
+int
+live_service_add_tally(struct live_service *l, struct tally *t)
 {
-    if (!l->live_tally_on) {
-        finished(ctx);
-        return;
+    static const char *const keyspaces[LIVE_SERVICE_KINDS][TALLY_PARTS] = {
+        [LIVE_COUNTER] = {"live.acquired", "live.released", "live.refused"},
+        [LIVE_SEMAPHORE] = {"live.semaphore.acquired",
+                            "live.semaphore.released",
+                            "live.semaphore.refused"},
+    };
+    int rc = 0;
+
+    for (int kind = 0; rc == 0 && kind < LIVE_SERVICE_KINDS; kind++) {
+        struct tally_source s = {.next = next_active,
+                                 .ctx = &l->servers[kind].live};
+
+        memcpy(s.keyspaces, keyspaces[kind], sizeof s.keyspaces);
+        if (l->on[kind])
+            rc = tally_add(t, &s);
     }
-    live_tally_stop(&l->history, patience_ms, finished, ctx);
+    return rc;
+}
+
+bool
+live_service_awaits_tally(const struct live_service *l)
+{
+    return (l->on[LIVE_COUNTER] && l->servers[LIVE_COUNTER].live.skipped) ||
+           (l->on[LIVE_SEMAPHORE] && l->servers[LIVE_SEMAPHORE].live.skipped);
 }
 
 /* ---- figures ------------------------------------------------------------- */
@@ -212,9 +204,4 @@ live_service_print(const struct live_service *l)
         print_kind(&l->servers[LIVE_COUNTER], "counter");
     if (l->on[LIVE_SEMAPHORE])
         print_kind(&l->servers[LIVE_SEMAPHORE], "semaphore");
-    if (l->live_tally_on)
-        diag(DIAG_INFO, "history: rounds=%llu increments=%llu waits=%llu",
-             (unsigned long long)l->history.figures.rounds,
-             (unsigned long long)l->history.figures.increments,
-             (unsigned long long)l->history.figures.waits);
 }

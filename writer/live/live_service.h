@@ -1,6 +1,5 @@
 /* writer/live/live_service.h - the counters and semaphores of one writer, as
- * its settings say: one budget of memory, one table and one port for each kind,
- * and the history of both.
+ * its settings say: one budget of memory, one table and one port for each kind.
  *
  * Ownership: the caller's, between open and close.  The loop's thread.
  * Errors: 0 or a negative errno; text goes to diag.
@@ -15,10 +14,9 @@
 #include "common/net/loop.h"
 #include "common/setup/config.h"
 #include "writer/live/live_server.h"
-#include "writer/live/live_tally.h"
-#include "writer/logs.h"
+#include "writer/tally.h"
 
-#define LIVE_SERVICE_KINDS LIVE_TALLY_KINDS /* enum live_kind */
+#define LIVE_SERVICE_KINDS 2 /* enum live_kind */
 
 /* What the settings say of one kind. */
 struct live_service_settings {
@@ -33,8 +31,6 @@ struct live_service {
     uint64_t no_memory;   /* requests refused for it, as far as it was said */
     struct live_server servers[LIVE_SERVICE_KINDS];
     bool on[LIVE_SERVICE_KINDS];
-    struct live_tally history;
-    bool live_tally_on;
 };
 
 struct live_service_settings live_service_settings(const struct config *c,
@@ -43,21 +39,19 @@ struct live_service_settings live_service_settings(const struct config *c,
 /* Allocates what is enabled, for the given number of connections of each kind.
  */
 int live_service_open(struct live_service *l, struct loop *loop,
-                      struct logs *logs, const struct config *config,
+                      const struct config *config,
                       const size_t connections[LIVE_SERVICE_KINDS]);
 void live_service_close(struct live_service *l);
 
 /* At the end of each turn of the loop.  True: the next one should not wait. */
 bool live_service_turn(struct live_service *l);
 
-/* The logs have room again. */
-void live_service_ready(struct live_service *l);
+/* Adds the objects of both kinds, which were opened with live.history, to the
+ * tally. */
+int live_service_add_tally(struct live_service *l, struct tally *t);
 
-/* A clean stop, after all connections have ended: writes the remaining activity
- * to the logs, waits at most `patience_ms` if they are full, and calls
- * `finished`. */
-void live_service_finish(struct live_service *l, uint64_t patience_ms,
-                         void (*finished)(void *ctx), void *ctx);
+/* Whether a sweep left objects because of activity that is not written yet. */
+bool live_service_awaits_tally(const struct live_service *l);
 
 /* Prints the figures. */
 void live_service_print(const struct live_service *l);

@@ -31,28 +31,6 @@ remove_object(struct live *l, uint32_t number, uint32_t hash)
     l->idle--;
 }
 
-void
-live_activity_done(struct live *l)
-{
-    const uint32_t number = l->tell_first;
-    struct live_counts *h;
-
-    assert(number != 0);
-    h = live_tally_at(l, number);
-    assert(h->waiting);
-    l->tell_first = h->next;
-    if (l->tell_first == 0)
-        l->tell_last = 0;
-    *h = (struct live_counts){0};
-    /* A sweep has passed it over and will not come again in this window. */
-    if (l->options.kind == LIVE_COUNTER && !l->sweeping &&
-        is_removable(l, number)) {
-        const struct object *o = object_at(l, number);
-
-        remove_object(l, number, live_hash(l, o->name, o->name_size));
-    }
-}
-
 /* Removes a few of those that may be removed, the next in address order.
  * False: there are no more for now. */
 static bool
@@ -69,8 +47,8 @@ sweep_batch(struct live *l, uint32_t *steps)
         number = arena_next(&l->objects, &l->sweep_from, steps);
         if (number == 0 || !is_removable(l, number))
             continue;
-        if (l->before != 0 && live_tally_at(l, number)->waiting) {
-            l->untold = true;
+        if (is_active(l, number)) {
+            l->skipped = true;
             continue;
         }
         o = object_at(l, number);
@@ -88,12 +66,11 @@ begin_sweep(struct live *l)
 {
     l->sweeping = true;
     l->swept = true;
-    l->hungry = false;
+    l->wants_sweep = false;
     l->swept_window = l->window;
     l->swept_ms = l->now_ms;
     l->sweep_from = 0;
     l->sweep_ns = 0;
-    l->untold = false;
 }
 
 bool

@@ -193,7 +193,7 @@ count_answer(struct quota_service *s, const struct quota_request *r,
     else
         s->figures.other++;
     if (a->form == ANSWER_REFUSED && r->type == JOURNAL_RECORD_APPLY)
-        r->quota->told[TOLD_REFUSED] += (uint64_t)r->value;
+        r->quota->activity[QUOTA_REFUSED] += (uint64_t)r->value;
 }
 
 /* The quota without a name has run out: quota.export. */

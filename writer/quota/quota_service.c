@@ -1,10 +1,11 @@
 /* writer/quota/quota_service.c - see quota_service.h: quota_has_room(),
- * quota_wait(), quota_turn(), quota_finish(), quota_print(). */
+ * quota_wait(), quota_turn(), quota_add_tally(), quota_print(). */
 #include "writer/quota/quota_service.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <string.h>
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
@@ -41,15 +42,6 @@ retry_due(struct loop_timer *timer)
     s->retrying = false;
     if (s->state == QUOTA_LOADING)
         io_push(&s->file_io, &s->reload.job);
-}
-
-/* The turn in which it is due begins a round. */
-static void
-minute_due(struct loop_timer *timer)
-{
-    struct quota_service *s = LOOP_OWNER(timer, struct quota_service, minute);
-
-    arm_timer(s, &s->minute, QUOTA_TALLY_MS);
 }
 
 static void
@@ -276,28 +268,57 @@ quota_wait(struct quota_service *s, struct http_call *x)
     return http_hold(x, &s->line);
 }
 
-bool
+void
 quota_turn(struct quota_service *s, bool alone)
 {
-    bool more = false;
-
     if (!quota_is_on(s))
-        return false;
+        return;
     extend_some(s);
-    if (s->state == QUOTA_READY)
-        more = quota_tally_turn(&s->tally, &s->store->quotas,
-                                loop_now_ms(s->loop));
     commit_turn(&s->commit, alone);
-    return more;
 }
 
-void
-quota_finish(struct quota_service *s)
+/* ---- history ----------------------------------------------------- */
+
+static int
+next_active(void *ctx, uint32_t *from, uint32_t *steps, struct tally_item *out)
 {
-    if (quota_is_on(s) && s->state == QUOTA_READY &&
-        !quota_tally_finish(&s->tally, &s->store->quotas))
-        diag(DIAG_WARNING, "live.history: there is no log to write to: what "
-                           "happened to quotas is not counted");
+    const struct quota_service *s = ctx;
+    const struct quotas *q;
+
+    if (s->state != QUOTA_READY)
+        return 0;
+    q = &s->store->quotas;
+    for (; *from <= q->count; (*from)++) {
+        struct quota *quota =
+            *from == 0 ? quotas_unnamed(q) : q->names[*from - 1];
+        const char *name = *from == 0 ? QUOTA_UNNAMED_NAME : quota->name;
+
+        if (*steps == 0)
+            return -EAGAIN;
+        (*steps)--;
+        if (tally_is_empty(quota->activity))
+            continue;
+        *out =
+            (struct tally_item){quota->activity, (const uint8_t *)name,
+                                *from == 0 ? strlen(name) : quota->name_size};
+        return 1;
+    }
+    return 0;
+}
+
+static_assert(QUOTA_ACTIVITIES == TALLY_PARTS, "a keyspace for each");
+
+int
+quota_add_tally(struct quota_service *s, struct tally *t)
+{
+    const struct tally_source source = {
+        .keyspaces = {[QUOTA_APPLIED] = "quota.applied",
+                      [QUOTA_CANCELLED] = "quota.cancelled",
+                      [QUOTA_REFUSED] = "quota.refused"},
+        .next = next_active,
+        .ctx = s};
+
+    return quota_is_on(s) ? tally_add(t, &source) : 0;
 }
 
 /* ---- open and close ---------------------------------------------- */
@@ -313,7 +334,6 @@ stop_timers(struct quota_service *s)
 {
     loop_disarm(s->loop, &s->retry);
     loop_disarm(s->loop, &s->mark);
-    loop_disarm(s->loop, &s->minute);
 }
 
 static int
@@ -325,8 +345,6 @@ start_timers(struct quota_service *s)
     rc = loop_arm(s->loop, &s->retry, now_ms);
     if (rc == 0)
         rc = loop_arm(s->loop, &s->mark, now_ms + QUOTA_MARK_MS);
-    if (rc == 0)
-        rc = loop_arm(s->loop, &s->minute, now_ms + QUOTA_TALLY_MS);
     return rc;
 }
 
@@ -380,7 +398,7 @@ open_first(struct quota_service *s)
 
 int
 quota_open(struct quota_service *s, struct loop *loop, int live_fd,
-           const struct config *config, struct logs *logs, size_t max)
+           const struct config *config, size_t max)
 {
     int rc;
 
@@ -390,7 +408,6 @@ quota_open(struct quota_service *s, struct loop *loop, int live_fd,
         .dirfd = live_fd,
         .retry = {.slot = -1, .due = retry_due},
         .mark = {.slot = -1, .due = mark_due},
-        .minute = {.slot = -1, .due = minute_due},
         .extend = {.job = {.run = extend_run, .done = extend_done},
                    .dirfd = live_fd},
         .reload = {.job = {.run = reload_run, .done = reload_done},
@@ -398,8 +415,6 @@ quota_open(struct quota_service *s, struct loop *loop, int live_fd,
                    .dirfd = live_fd}};
     http_line_init(&s->line);
     quota_export_init(&s->export, loop, &s->file_io, config->quota_export);
-    quota_tally_init(&s->tally, config->live_history ? logs : NULL,
-                     loop_now_ms(loop));
     rc = open_first(s);
     if (rc == 0)
         rc = start_threads(s, max);

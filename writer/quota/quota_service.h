@@ -4,9 +4,9 @@
  *
  *     READY    serves
  *     LOADING  a write or sync has failed, or the journal could not be opened:
- *              all requests are answered 503; the I//O thread mends the journal
- * and reads it again, each second until that works DAMAGED  the journal is: 503
- * until somebody has looked at it
+ *              all requests are answered 503; the I/O thread repairs the
+ *              journal and reads it again, each second until that works
+ *     DAMAGED  the journal is: 503 until an operator has restored it
  *
  * An answer leaves when the changes it depends on are durable.  If they never
  * will be, and it is certain that they do not count, the answer is 503 instead;
@@ -34,11 +34,13 @@
 #include "writer/io.h"
 #include "writer/quota/quota_export.h"
 #include "writer/quota/quota_store.h"
-#include "writer/quota/quota_tally.h"
+#include "writer/tally.h"
 
 #define QUOTA_RETRY_MS 1000
 #define QUOTA_MARK_MS  200 /* of quiet: the note of the end is synced */
 #define QUOTA_KEY_SIZE 255 /* bytes of an Idempotency-Key */
+
+#define QUOTA_UNNAMED_NAME "-" /* in lists, and as a key of the history */
 
 enum quota_state { QUOTA_READY, QUOTA_LOADING, QUOTA_DAMAGED };
 
@@ -75,10 +77,9 @@ struct quota_service {
     struct http_line line; /* requests that wait for room */
     struct quota_extend extend;
     struct quota_reload reload;
-    struct loop_timer retry, mark, minute;
+    struct loop_timer retry, mark;
     bool extending, full, retrying, mark_due;
     struct quota_export export;
-    struct quota_tally tally;
     bool paused;           /* a checkpoint is being written: requests wait */
     bool wants_export[2];  /* by group of the journal: something ran out */
     uint64_t flight_count; /* numbers of the unnamed quota behind the sync */
@@ -93,7 +94,7 @@ void quota_init(struct quota_service *s);
  * journal or a full disk does not fail.  -EINVAL: quota.limit differs from the
  * journal's. */
 int quota_open(struct quota_service *s, struct loop *loop, int live_fd,
-               const struct config *config, struct logs *logs, size_t max);
+               const struct config *config, size_t max);
 
 /* Once all connections have ended. */
 void quota_close(struct quota_service *s);
@@ -112,12 +113,11 @@ extern const size_t quota_route_count;
 size_t quota_answer_max(const struct config *config);
 
 /* At the end of each turn, before that of the logs.  `alone`: a brief sync in
- * the loop delays only connections that use quotas or numbers.  True: do not
- * wait. */
-bool quota_turn(struct quota_service *s, bool alone);
+ * the loop delays only connections that use quotas or numbers. */
+void quota_turn(struct quota_service *s, bool alone);
 
-/* All connections have ended: writes the remaining activity to the logs. */
-void quota_finish(struct quota_service *s);
+/* Adds the quotas, if there are any, to the tally. */
+int quota_add_tally(struct quota_service *s, struct tally *t);
 
 void quota_print(const struct quota_service *s);
 

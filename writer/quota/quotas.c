@@ -282,9 +282,9 @@ note_activity(struct quota_change *c)
     struct quota *quota = c->quota;
 
     if (c->record.type == JOURNAL_RECORD_APPLY)
-        quota->told[TOLD_APPLIED] += (uint64_t)c->record.value;
+        quota->activity[QUOTA_APPLIED] += (uint64_t)c->record.value;
     if (c->record.type == JOURNAL_RECORD_CANCEL)
-        quota->told[TOLD_CANCELLED] += (uint64_t)c->amount;
+        quota->activity[QUOTA_CANCELLED] += (uint64_t)c->amount;
 }
 
 int
@@ -428,7 +428,7 @@ quotas_taken(struct quotas *q, size_t max)
     q->max = max;
     /* Activity from before the start was written then, or lost with that
      * process. */
-    memset(q->ids[0]->told, 0, sizeof q->ids[0]->told);
+    memset(q->ids[0]->activity, 0, sizeof q->ids[0]->activity);
     for (size_t i = 0; i < q->count; i++)
-        memset(q->names[i]->told, 0, sizeof q->names[i]->told);
+        memset(q->names[i]->activity, 0, sizeof q->names[i]->activity);
 }

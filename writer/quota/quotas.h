@@ -53,7 +53,13 @@ enum answer_form {
 #define QUOTA_MAX      8192u /* with a name */
 #define QUOTA_PARTS    (QUOTA_NAME_MAX / 16)
 
-enum quota_told { TOLD_APPLIED, TOLD_CANCELLED, TOLD_REFUSED, TOLD_PARTS };
+/* What can happen to a quota. */
+enum quota_activities {
+    QUOTA_APPLIED,
+    QUOTA_CANCELLED,
+    QUOTA_REFUSED,
+    QUOTA_ACTIVITIES
+};
 
 struct quota {
     uint16_t id;
@@ -61,8 +67,7 @@ struct quota {
     char name[QUOTA_NAME_MAX];
     int64_t limit; /* it was made with */
     int64_t remaining;
-    uint64_t
-        told[TOLD_PARTS]; /* for the history: amounts since the last time */
+    uint64_t activity[QUOTA_ACTIVITIES]; /* amounts that are not written yet */
     struct journal_numbers numbers;
 };
 

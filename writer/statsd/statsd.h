@@ -95,8 +95,6 @@ struct statsd {
     uint64_t stop_ms, give_up_ms;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
-
-    uint8_t bytes[MESSAGE_SIZE_MAX + LOGS_WORD];
 };
 
 extern const struct protocol statsd_lines;

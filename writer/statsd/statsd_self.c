@@ -3,7 +3,6 @@
  * statsd.h. */
 #include "writer/statsd/statsd.h"
 
-#include <assert.h>
 #include <string.h>
 
 static const char *const count_names[STATSD_COUNTS] = {
@@ -39,14 +38,8 @@ statsd_count_name(enum statsd_count count)
 void
 statsd_put(struct statsd *s, const struct message *m)
 {
-    struct message parsed;
-    int rc;
-
-    rc = message_put(&s->logs->layout, m, s->bytes);
-    assert(rc == 0); /* the settings and the parser keep names short enough */
-    rc = message_parse(&s->logs->layout, s->bytes, &parsed);
-    assert(rc == 0);
-    logs_put(s->logs, s->bytes, &parsed);
+    /* The settings and the parser keep names short enough. */
+    logs_put_message(s->logs, m);
     s->increments++;
 }
 

@@ -1,5 +1,5 @@
-/* tests/unit/test_history.c - live objects told in logs; real objects, logs
- * and I/O threads. */
+/* tests/unit/test_tally.c - activity of live objects in logs; real objects,
+ * logs and I/O threads. */
 #include "tests/lib/test.h"
 
 #include <stdio.h>
@@ -11,7 +11,8 @@
 #include "tests/lib/tmpdir.h"
 #include "tests/lib/turns.h"
 #include "writer/commit.h"
-#include "writer/live/live_tally.h"
+#include "writer/live/live.h"
+#include "writer/tally.h"
 
 #define LIMIT_MS    20000
 #define INTERVAL_MS 20
@@ -28,7 +29,7 @@ struct rig {
     struct commit commit;
     struct budget budget;
     struct live counters, semaphores;
-    struct live_tally history;
+    struct tally tally;
     bool (*until)(struct rig *r);
     uint64_t want;
     uint64_t most; /* increments of one turn */
@@ -42,7 +43,7 @@ struct rig {
 static void
 on_ready(void *ctx)
 {
-    live_tally_ready(&((struct rig *)ctx)->history);
+    tally_ready(&((struct rig *)ctx)->tally);
 }
 
 static void
@@ -67,7 +68,7 @@ static bool
 after_turn(void *ctx)
 {
     struct rig *r = ctx;
-    const uint64_t told = r->history.figures.increments - r->told;
+    const uint64_t told = r->tally.stats.increments - r->told;
 
     r->told += told;
     if (told > r->most)
@@ -90,20 +91,20 @@ run(struct rig *r, bool (*until)(struct rig *r), uint64_t want)
 static bool
 has_rounds(struct rig *r)
 {
-    return r->history.figures.rounds >= r->want;
+    return r->tally.stats.rounds >= r->want;
 }
 
 /* All logs are full, and there is more to tell. */
 static bool
 is_stuck(struct rig *r)
 {
-    return r->history.waiting && r->history.figures.increments >= r->want;
+    return r->tally.waiting && r->tally.stats.increments >= r->want;
 }
 
 static bool
 has_told(struct rig *r)
 {
-    return r->history.figures.increments >= r->want;
+    return r->tally.stats.increments >= r->want;
 }
 
 static bool
@@ -124,7 +125,7 @@ set_up(void **state)
     struct rig *r = calloc(1, sizeof *r);
 
     assert_non_null(r);
-    diag_init("test_history", DIAG_ERROR);
+    diag_init("test_tally", DIAG_ERROR);
     tmpdir_make(&r->dir);
     config_defaults(&r->config);
     r->config.log_size = 1 << 20;
@@ -135,12 +136,29 @@ set_up(void **state)
     return 0;
 }
 
+static int
+next_active(void *ctx, uint32_t *from, uint32_t *steps, struct tally_item *out)
+{
+    struct live_activity a;
+    const int rc = live_next_active(ctx, from, steps, &a);
+
+    if (rc == 1)
+        *out = (struct tally_item){a.sums, a.name, a.name_size};
+    return rc;
+}
+
 static void
 start(struct rig *r, uint64_t interval_ms)
 {
     const struct logs_events events = {r, on_ready, on_finished, on_failed};
-    struct live *const lives[LIVE_TALLY_KINDS] = {
-        [LIVE_COUNTER] = &r->counters, [LIVE_SEMAPHORE] = &r->semaphores};
+    const struct tally_source sources[] = {
+        {{"live.acquired", "live.released", "live.refused"},
+         next_active,
+         &r->counters},
+        {{"live.semaphore.acquired", "live.semaphore.released",
+          "live.semaphore.refused"},
+         next_active,
+         &r->semaphores}};
     struct live_options o = {.kind = LIVE_COUNTER,
                              .budget = &r->budget,
                              .slots = 64,
@@ -161,8 +179,9 @@ start(struct rig *r, uint64_t interval_ms)
     assert_rc(live_init(&r->semaphores, &o), 0);
     (void)live_clock(&r->counters, clock_unix_ms());   /* nothing to sweep */
     (void)live_clock(&r->semaphores, clock_unix_ms()); /* likewise */
-    assert_rc(
-        live_tally_init(&r->history, r->loop, &r->logs, lives, interval_ms), 0);
+    tally_init(&r->tally, r->loop, &r->logs, interval_ms);
+    assert_rc(tally_add(&r->tally, &sources[0]), 0);
+    assert_rc(tally_add(&r->tally, &sources[1]), 0);
 }
 
 static int
@@ -170,7 +189,7 @@ tear_down(void **state)
 {
     struct rig *r = *state;
 
-    live_tally_fini(&r->history);
+    tally_fini(&r->tally);
     live_fini(&r->counters);
     live_fini(&r->semaphores);
     assert_int_equal(r->budget.used, 0);
@@ -188,7 +207,7 @@ tear_down(void **state)
 static void
 finish(struct rig *r)
 {
-    live_tally_stop(&r->history, LIMIT_MS, on_stopped, r);
+    tally_stop(&r->tally, LIMIT_MS, on_stopped, r);
     run(r, has_stopped, 0);
     logs_finish(&r->logs);
     run(r, has_finished, 0);
@@ -263,12 +282,12 @@ a_name_that_fits_is_its_own_key(void **state)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const size_t size = strlen(names[i]);
 
-        assert_int_equal(
-            live_tally_key((const uint8_t *)names[i], size, ROOM, key), size);
+        assert_int_equal(tally_key((const uint8_t *)names[i], size, ROOM, key),
+                         size);
         assert_memory_equal(key, names[i], size);
     }
     memset(name, 'x', sizeof name);
-    assert_int_equal(live_tally_key(name, sizeof name, ROOM, key), ROOM);
+    assert_int_equal(tally_key(name, sizeof name, ROOM, key), ROOM);
     assert_memory_equal(key, name, ROOM);
 }
 
@@ -276,7 +295,7 @@ static void
 assert_key(const char *name, size_t size, size_t room, const char *expected)
 {
     uint8_t key[ROOM + 1];
-    const size_t got = live_tally_key((const uint8_t *)name, size, room, key);
+    const size_t got = tally_key((const uint8_t *)name, size, room, key);
 
     assert_true(got <= room);
     assert_null(memchr(key, '\0', got));
@@ -308,13 +327,13 @@ names_that_are_alike_have_keys_of_their_own(void **state)
     memset(long_a, 'a', sizeof long_a);
     memset(long_b, 'a', sizeof long_b);
     long_b[65534] = 'b';
-    sizes[0] = live_tally_key((uint8_t *)long_a, 65535, ROOM, keys[0]);
-    sizes[1] = live_tally_key((uint8_t *)long_b, 65535, ROOM, keys[1]);
-    sizes[2] = live_tally_key((uint8_t *)long_a, 257, ROOM, keys[2]);
-    sizes[3] = live_tally_key((const uint8_t *)"a\0", 2, ROOM, keys[3]);
-    sizes[4] = live_tally_key((const uint8_t *)"a_", 2, ROOM, keys[4]);
+    sizes[0] = tally_key((uint8_t *)long_a, 65535, ROOM, keys[0]);
+    sizes[1] = tally_key((uint8_t *)long_b, 65535, ROOM, keys[1]);
+    sizes[2] = tally_key((uint8_t *)long_a, 257, ROOM, keys[2]);
+    sizes[3] = tally_key((const uint8_t *)"a\0", 2, ROOM, keys[3]);
+    sizes[4] = tally_key((const uint8_t *)"a_", 2, ROOM, keys[4]);
     /* A short name that is the key of a long one. */
-    sizes[5] = live_tally_key(keys[0], sizes[0], ROOM, keys[5]);
+    sizes[5] = tally_key(keys[0], sizes[0], ROOM, keys[5]);
     for (size_t i = 0; i < 6; i++)
         for (size_t j = 0; j < i; j++)
             if (sizes[i] == sizes[j])
@@ -343,7 +362,7 @@ a_round_tells_what_happened_to_both_kinds(void **state)
                      FRAME_NOT_AVAILABLE);
     assert_true(live_drop(&r->semaphores, 0, 10));
     run(r, has_rounds, 1);
-    assert_int_equal(r->history.figures.increments, 7);
+    assert_int_equal(r->tally.stats.increments, 7);
     finish(r);
 
     assert_int_equal(r->records.count, 7);
@@ -388,8 +407,8 @@ a_round_of_many_objects_goes_in_pieces(void **state)
     start(r, INTERVAL_MS);
     acquire_many(r, 1000);
     run(r, has_told, 1000);
-    assert_in_range(r->most, 1, LIVE_TALLY_PIECE);
-    assert_in_range(r->history.figures.rounds, 0, 1);
+    assert_in_range(r->most, 1, TALLY_PIECE);
+    assert_in_range(r->tally.stats.rounds, 0, 1);
     finish(r);
 
     assert_int_equal(r->records.count, 1000);
@@ -397,23 +416,24 @@ a_round_of_many_objects_goes_in_pieces(void **state)
 }
 
 static void
-a_hurried_round_begins_at_once_and_takes_larger_pieces(void **state)
+a_round_that_a_sweep_waits_for_begins_at_once_but_not_twice_a_second(
+    void **state)
 {
     struct rig *r = *state;
 
     start(r, ENDLESS_MS);
     acquire_many(r, 1000);
-    r->counters.untold = true; /* a sweep passed them over */
-    live_tally_hurry(&r->history);
-    run(r, has_told, 1000);
-    assert_in_range(r->most, LIVE_TALLY_PIECE + 1, LIVE_TALLY_HURRY_PIECE);
+    r->counters.skipped = true; /* as by a sweep */
+    tally_soon(&r->tally);
     run(r, has_rounds, 1);
-    assert_false(r->counters.untold);
+    assert_int_equal(r->tally.stats.increments, 1000);
+    assert_false(r->counters.skipped);
+    assert_true(r->counters.wants_sweep);
 
-    /* Not again and again. */
     assert_int_equal(acquire(&r->counters, 0, "late", 1, 1), 0);
-    live_tally_hurry(&r->history);
-    assert_false(r->history.hurrying);
+    tally_soon(&r->tally);
+    assert_int_equal(r->tally.timer.deadline_ms,
+                     r->tally.round_ms + TALLY_SOON_MS);
     finish(r);
 
     assert_int_equal(r->records.count, 1001);
@@ -426,7 +446,7 @@ static bool
 stirs_until_rounds(struct rig *r)
 {
     acquire_many(r, BUSY);
-    return r->history.figures.rounds >= r->want;
+    return r->tally.stats.rounds >= r->want;
 }
 
 static void
@@ -486,8 +506,8 @@ without_room_it_waits_and_nothing_is_lost(void **state)
     start(r, INTERVAL_MS);
     acquire_many(r, (unsigned)(2 * slots + 5));
     run(r, is_stuck, 2 * slots);
-    assert_int_equal(r->history.figures.increments, 2 * slots);
-    assert_true(r->history.figures.waits > 0);
+    assert_int_equal(r->tally.stats.increments, 2 * slots);
+    assert_true(r->tally.stats.waits > 0);
     assert_int_equal(acquire(&r->counters, 0, "n0", 100, UINT32_MAX), 0);
 
     before = merge_one(r);
@@ -511,13 +531,13 @@ a_stop_waits_for_room(void **state)
     r->config.log_max = 2;
     start(r, NEVER_MS);
     acquire_many(r, (unsigned)(2 * slots + 5));
-    live_tally_stop(&r->history, LIMIT_MS, on_stopped, r);
+    tally_stop(&r->tally, LIMIT_MS, on_stopped, r);
     run(r, is_stuck, 2 * slots);
     assert_false(r->stopped);
     (void)merge_one(r); /* only its room is wanted */
     run(r, has_stopped, 0);
 
-    assert_int_equal(r->history.figures.increments, 2 * slots + 5);
+    assert_int_equal(r->tally.stats.increments, 2 * slots + 5);
 }
 
 static void
@@ -532,10 +552,10 @@ a_stop_does_not_wait_for_ever(void **state)
     acquire_many(r, (unsigned)(2 * slots + 5));
     /* Before the stop: the second log may take longer than its patience. */
     run(r, is_stuck, 2 * slots);
-    live_tally_stop(&r->history, 50, on_stopped, r);
+    tally_stop(&r->tally, 50, on_stopped, r);
     run(r, has_stopped, 0);
 
-    assert_int_equal(r->history.figures.increments, 2 * slots);
+    assert_int_equal(r->tally.stats.increments, 2 * slots);
 }
 
 /* ---- stopping ---------------------------------------------------------- */
@@ -596,7 +616,8 @@ static const struct CMUnitTest tests[] = {
     ON_RIG(a_round_tells_what_happened_to_both_kinds),
     ON_RIG(each_round_tells_only_what_is_new),
     ON_RIG(a_round_of_many_objects_goes_in_pieces),
-    ON_RIG(a_hurried_round_begins_at_once_and_takes_larger_pieces),
+    ON_RIG(
+        a_round_that_a_sweep_waits_for_begins_at_once_but_not_twice_a_second),
     ON_RIG(a_round_ends_though_there_is_always_something_to_tell),
     ON_RIG(without_room_it_waits_and_nothing_is_lost),
     ON_RIG(a_stop_waits_for_room),
