@@ -37,8 +37,9 @@ as_of_init(struct as_of *f, struct store *store, const struct datadir *datadir,
     int rc;
 
     *f = (struct as_of){.store = store,
-                        .told = calloc(AS_OF_TOLD, sizeof *f->told)};
-    rc = f->told ? held_open(&f->held, &held) : -ENOMEM;
+                        .told = calloc(AS_OF_TOLD, sizeof *f->told),
+                        .merging = calloc(AS_OF_MERGING, sizeof *f->merging)};
+    rc = f->told && f->merging ? held_open(&f->held, &held) : -ENOMEM;
     if (rc < 0)
         goto free_told;
     rc = logdir_open(&f->logs, datadir->log_fd, l, log_size);
@@ -46,6 +47,7 @@ as_of_init(struct as_of *f, struct store *store, const struct datadir *datadir,
         return 0;
     held_close(f->held);
 free_told:
+    free(f->merging);
     free(f->told);
     return rc;
 }
@@ -57,6 +59,7 @@ as_of_fini(struct as_of *f)
     held_close(f->held);
     logdir_close(&f->logs);
     pending_set_fini(&f->before);
+    free(f->merging);
     free(f->told);
 }
 
@@ -67,6 +70,7 @@ forget_claims(struct as_of *f)
 {
     f->as_of_ms = 0;
     f->sure_ms = 0;
+    f->most_ms = 0;
     memset(f->told, 0, AS_OF_TOLD * sizeof *f->told);
 }
 
@@ -90,8 +94,10 @@ was_set_back(struct as_of *f, uint64_t now, int64_t most)
 {
     const bool set_back = f->look > 0 && most < f->ahead_ms;
     const uint64_t by = set_back ? (uint64_t)(f->ahead_ms - most) : 0;
+    const uint64_t claimed =
+        f->most_ms > f->as_of_ms ? f->most_ms : f->as_of_ms;
 
-    if (f->as_of_ms >= now || (set_back && f->as_of_ms + by >= f->seen_ms))
+    if (claimed >= now || (set_back && claimed + by >= f->seen_ms))
         forget_claims(f);
     return set_back;
 }
@@ -114,6 +120,59 @@ heed_clock(struct as_of *f, bool set_back)
 }
 
 /* ---- looking ----------------------------------------------------------- */
+
+/* What a scan of the logs finds; the fills that are being merged go to
+ * f->merging. */
+struct as_of_scan {
+    struct as_of *f;
+    uint64_t oldest_ms, newest_ms; /* of all */
+    uint64_t waiting_ms;           /* the oldest that is not in f->merging */
+};
+
+static int
+note_pending(void *ctx, const struct pending_log *p)
+{
+    struct as_of_scan *s = ctx;
+    struct as_of *f = s->f;
+
+    if (p->first_ms < s->oldest_ms)
+        s->oldest_ms = p->first_ms;
+    if (p->first_ms > s->newest_ms)
+        s->newest_ms = p->first_ms;
+    if (p->merging && f->merging_count < AS_OF_MERGING) {
+        struct store_fill *fill = &f->merging[f->merging_count++];
+
+        fill->epoch = p->epoch;
+        fill->first_ms = p->first_ms;
+        memcpy(fill->uuid, p->uuid, sizeof fill->uuid);
+    } else if (p->first_ms < s->waiting_ms) {
+        s->waiting_ms = p->first_ms;
+    }
+    return 0;
+}
+
+static int
+scan_logs(struct as_of *f, struct as_of_scan *s)
+{
+    int rc;
+
+    f->merging_count = 0;
+    f->is_late = false; /* until merging is known to be that of one scan */
+    rc = pending_each(&f->logs, note_pending, s);
+    f->waiting_ms = s->waiting_ms;
+    return rc;
+}
+
+/* Whether a keyspace's marks may allow it a later claim than the logs allow all
+ * of them.  Stamps of a clock that was set back cannot be compared, and in an
+ * engine with a time of its own applied records are not yet readable. */
+static bool
+is_late(const struct as_of *f, uint64_t newest, uint64_t then)
+{
+    return f->merging_count > 0 && f->as_of_ms + AS_OF_LATE_MS < f->ended_ms &&
+           newest <= then && f->before.count == 0 &&
+           f->store->engine->as_of == NULL;
+}
 
 /* Claims the latest time that the logs allow.  They were scanned after the
  * millisecond `ended` was over, and before `then`. */
@@ -157,17 +216,19 @@ static int
 refresh_claim(struct as_of *f)
 {
     const uint64_t now = clock_unix_ms();
-    uint64_t oldest, newest, then;
+    struct as_of_scan s = {
+        .f = f, .oldest_ms = UINT64_MAX, .waiting_ms = UINT64_MAX};
     int64_t least, most;
+    uint64_t then;
     bool set_back;
     int rc;
 
     compare_clocks(&least, &most);
     set_back = was_set_back(f, now, most);
-    rc = pending_span_ms(&f->logs, &oldest, &newest);
+    rc = scan_logs(f, &s);
     then = clock_unix_ms();
     if (rc == 0)
-        rc = heed_clock(f, set_back || newest > then);
+        rc = heed_clock(f, set_back || s.newest_ms > then);
     if (rc < 0) /* ahead_ms stays: the next look finds the same */
         return report_unknown(rc, "data/log");
     rc = look_held(f);
@@ -176,7 +237,9 @@ refresh_claim(struct as_of *f)
     f->look++;
     f->seen_ms = clock_unix_ms();
     f->ahead_ms = least;
-    claim_time(f, now - 1, then, oldest, newest);
+    f->ended_ms = now - 1;
+    claim_time(f, f->ended_ms, then, s.oldest_ms, s.newest_ms);
+    f->is_late = is_late(f, s.newest_ms, then);
     f->is_held = held_any(f->held);
     if (!f->is_held) {
         f->sure_ms = f->as_of_ms;
@@ -223,7 +286,32 @@ place_of(struct as_of *f, const uint8_t *name, size_t size)
     return &f->told[hash_name(&any_key, size, name, size) % AS_OF_TOLD];
 }
 
-/* What the logs and what is held for this keyspace allow to claim. */
+/* The latest time that the logs allow to claim of this keyspace: a fill that is
+ * merged into it, as its marks say, does not lower it.  The marks are those of
+ * the snapshot that answers, or of an older one that is still younger than the
+ * scan of the logs.  When they cannot be read, as_of_ms is true of all. */
+static uint64_t
+claim_merged(struct as_of *f, const uint8_t *name, size_t size)
+{
+    struct store_mark_info infos[AS_OF_MERGING];
+    uint64_t oldest = f->waiting_ms, as_of;
+
+    if (!f->is_late || size == 0)
+        return f->as_of_ms;
+    if (store_marks(f->store, name, size, f->merging, f->merging_count, infos) <
+        0)
+        return f->as_of_ms;
+    for (unsigned i = 0; i < f->merging_count; i++)
+        if (infos[i].state != STORE_MARK_DONE &&
+            f->merging[i].first_ms < oldest)
+            oldest = f->merging[i].first_ms;
+    as_of = oldest > f->ended_ms ? f->ended_ms : oldest > 0 ? oldest - 1 : 0;
+    if (as_of > f->most_ms)
+        f->most_ms = as_of;
+    return as_of > f->as_of_ms ? as_of : f->as_of_ms;
+}
+
+/* Lowers a claim to what is held for this keyspace. */
 static int
 claim_held(struct as_of *f, const uint8_t *name, size_t size, uint64_t *as_of)
 {
@@ -236,12 +324,19 @@ claim_held(struct as_of *f, const uint8_t *name, size_t size, uint64_t *as_of)
         rc = held_span(f->held, name, size, &oldest, &newest);
     if (rc < 0)
         return report_unknown(rc, HELD_FOLDER);
-    *as_of = f->as_of_ms;
     if (newest > f->seen_ms)
         *as_of = 0; /* received before the clock was set back: unknown */
-    else if (oldest <= f->as_of_ms)
+    else if (oldest <= *as_of)
         *as_of = oldest > 0 ? oldest - 1 : 0;
     return 0;
+}
+
+/* Whether all keyspaces have the same claim: nothing is held, and none has had
+ * a later one by its marks, which it keeps. */
+static bool
+is_uniform(const struct as_of *f)
+{
+    return !f->is_held && !f->is_late && f->most_ms <= f->as_of_ms;
 }
 
 /* What this directory's logs and held records allow. */
@@ -249,12 +344,12 @@ static uint64_t
 find_claim(struct as_of *f, const uint8_t *name, size_t size)
 {
     struct as_of_claim *told;
-    uint64_t as_of = 0;
+    uint64_t as_of;
     bool is_same;
 
     assert(f->until_ms > 0);
     assert(size <= sizeof told->name);
-    if (!f->is_held)
+    if (is_uniform(f))
         return f->as_of_ms;
     told = place_of(f, name, size);
     is_same = told->look > 0 && told->size == size &&
@@ -262,8 +357,11 @@ find_claim(struct as_of *f, const uint8_t *name, size_t size)
     if (is_same && told->look == f->look)
         return told->as_of_ms;
 
+    as_of = claim_merged(f, name, size);
+
     /* When it cannot be read, what was true once still is. */
-    if (claim_held(f, name, size, &as_of) < 0 || as_of < f->sure_ms)
+    if ((f->is_held && claim_held(f, name, size, &as_of) < 0) ||
+        as_of < f->sure_ms)
         as_of = f->sure_ms;
     if (is_same && as_of < told->as_of_ms)
         as_of = told->as_of_ms;

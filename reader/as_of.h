@@ -6,6 +6,11 @@
  * before the oldest of them; records held for a keyspace lower its as_of_ms
  * only.
  *
+ * A log of many keyspaces takes seconds to merge, and counts as unmerged until
+ * the last of them has its records.  While as_of_ms is more than AS_OF_LATE_MS
+ * old and logs are being merged, a keyspace does not wait for those whose
+ * records it has by its marks: only the other logs bound its as_of_ms.
+ *
  * It is never too late.  The clock is read first, then the logs are scanned,
  * then held records are read: records go from log to data//held to keyspace and
  * are durable there before they leave, so the scan sees a moving record at
@@ -36,8 +41,10 @@
 #define AS_OF_AGE_MS 5 /* how long a look is good for */
 #define AS_OF_TOLD                                                             \
     512 /* keyspaces whose last claim is kept; a map of its own */
+#define AS_OF_LATE_MS 1000 /* before marks are read: a merge usually ends */
+#define AS_OF_MERGING 256  /* logs that marks are compared with, at most */
 
-/* The claim of a keyspace, while records are held for any keyspace. */
+/* The claim of a keyspace, while not all of them have the same. */
 struct as_of_claim {
     uint64_t look; /* number of the refresh */
     uint64_t as_of_ms;
@@ -58,9 +65,15 @@ struct as_of {
                           that was set back */
     int64_t ahead_ms;  /* of the monotonic clock, at least */
     struct pending_set
-        before;     /* unmerged since before the clock was set back */
-    bool is_held;   /* records are held for some keyspace */
-    bool held_open; /* its snapshot, until the end of the turn */
+        before;          /* unmerged since before the clock was set back */
+    uint64_t ended_ms;   /* the last millisecond before the look */
+    uint64_t waiting_ms; /* first_ms of the oldest log that no keyspace has */
+    uint64_t most_ms;    /* the latest claim of a keyspace by its marks */
+    bool is_late;        /* marks are compared with `merging` */
+    unsigned merging_count;
+    struct store_fill *merging; /* AS_OF_MERGING; the fills being merged */
+    bool is_held;               /* records are held for some keyspace */
+    bool held_open;             /* its snapshot, until the end of the turn */
     struct as_of_claim
         *told; /* AS_OF_TOLD of them; unused while no record is held */
 };

@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -57,7 +58,7 @@ judge_first_slot(int fd, const struct inspect *look, uint64_t *ms)
 }
 
 static int
-judge_open_file(int fd, uint64_t index, uint64_t *ms)
+judge_open_file(int fd, uint64_t index, struct pending_log *p)
 {
     struct inspect look;
     int rc;
@@ -69,7 +70,10 @@ judge_open_file(int fd, uint64_t index, uint64_t *ms)
         return JUDGE_AGAIN;
     switch (look.header.state) {
     case LOG_SEALED:
-        *ms = look.header.first_ms;
+        p->first_ms = look.header.first_ms;
+        p->merging = true;
+        p->epoch = look.header.epoch;
+        memcpy(p->uuid, look.header.uuid, sizeof p->uuid);
         return JUDGED;
     case LOG_EMPTY:
         if (look.header_ok[look.next_block])
@@ -78,7 +82,7 @@ judge_open_file(int fd, uint64_t index, uint64_t *ms)
     case LOG_OPEN:
         break;
     }
-    return judge_first_slot(fd, &look, ms);
+    return judge_first_slot(fd, &look, &p->first_ms);
 }
 
 /* Judges a log by its header, since its mode shows that it is owned, or may be
@@ -104,7 +108,7 @@ judge_log(struct logdir *dir, uint64_t index, struct pending_log *p)
         if (fd < 0 && errno != EACCES)
             return errno == ENOENT || errno == ELOOP ? JUDGED_NONE : -errno;
         if (fd >= 0) {
-            rc = judge_open_file(fd, index, &p->first_ms);
+            rc = judge_open_file(fd, index, p);
             (void)close(fd);
             if (rc != JUDGE_AGAIN)
                 return rc;

@@ -32,6 +32,12 @@ struct pending_log {
     uint64_t
         mtime_ms; /* of its file; does not change while a full log is claimed */
     bool certain; /* false: only its file's time, which may differ */
+
+    /* A log that is being merged: no record can be added to this fill, which
+     * keyspaces may have marks of. */
+    bool merging;
+    uint64_t epoch;
+    uint8_t uuid[MESSAGE_UUID_SIZE];
 };
 int pending_each(struct logdir *dir,
                  int (*each)(void *ctx, const struct pending_log *p),

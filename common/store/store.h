@@ -395,7 +395,8 @@ store_lanes(const struct store *s)
     return s->lanes > 1 ? s->lanes : 1;
 }
 
-/* What the keyspace says of each fill; of an unknown keyspace, NONE. */
+/* What the keyspace says of each fill; of an unknown keyspace, NONE.  While
+ * store_read() has a snapshot of this keyspace, what that snapshot says. */
 static inline int
 store_marks(struct store *s, const uint8_t *name, size_t name_size,
             const struct store_fill *marks, size_t count,

@@ -246,6 +246,194 @@ a_quarantined_log_does_not_hold_it_back(void **state)
     expect_now(f, "words");
 }
 
+/* ---- logs that are being merged ----------------------------------------- */
+
+/* Log `index` with an increment of each of two keyspaces, received at
+ * `first_ms`, as a worker claims it. */
+static void
+begin_merge(struct fixture *f, struct log *log, uint64_t index,
+            uint64_t first_ms)
+{
+    struct filler filler;
+
+    filler_open(&filler, f->datadir.log_fd, index, 10);
+    filler.received_ms = first_ms;
+    filler_add(&filler, "hot", "k", 1);
+    filler_add(&filler, "cold", "k", 1);
+    filler_seal(&filler);
+    assert_rc(log_claim(log, f->datadir.log_fd, index, LOG_MODE_FULL), 0);
+}
+
+/* A worker applies the log's increment of this keyspace. */
+static void
+apply_to(struct fixture *f, const struct log *log, const char *keyspace)
+{
+    const struct store_delta delta = {
+        .key = (const uint8_t *)"k", .key_size = 1, .sum_low = 1};
+    struct store_fill mark = {.epoch = log->header.epoch,
+                              .first_ms = log->header.first_ms};
+    const struct store_batch b = {.name = (const uint8_t *)keyspace,
+                                  .name_size = strlen(keyspace),
+                                  .marks = &mark,
+                                  .mark_count = 1,
+                                  .deltas = &delta,
+                                  .delta_count = 1};
+    struct store_applied applied;
+
+    memcpy(mark.uuid, log->header.uuid, sizeof mark.uuid);
+    store_read_end(f->store);
+    assert_rc(store_apply(f->store, &b, &applied), 0);
+}
+
+static void
+end_merge(struct log *log)
+{
+    assert_rc(log_empty(log), 0);
+    assert_rc(log_release(log), 0);
+}
+
+static void
+a_keyspace_does_not_wait_for_a_log_that_it_has(void **state)
+{
+    struct fixture *f = *state;
+    const uint64_t now = clock_unix_ms();
+    struct log older, newer;
+
+    begin_merge(f, &older, 0, now - 9000);
+    begin_merge(f, &newer, 1, now - 5000);
+    assert_int_equal(as_of(f, "hot"), now - 9001);
+
+    apply_to(f, &older, "hot");
+    assert_int_equal(as_of(f, "hot"), now - 5001);
+    assert_int_equal(as_of(f, "cold"), now - 9001);
+    assert_int_equal(as_of(f, "another"), now - 9001);
+    assert_int_equal(as_of(f, ""), now - 9001); /* all keyspaces */
+
+    apply_to(f, &newer, "hot");
+    expect_now(f, "hot");
+    assert_int_equal(as_of(f, "cold"), now - 9001);
+
+    apply_to(f, &older, "cold");
+    end_merge(&older);
+    assert_int_equal(as_of(f, "cold"), now - 5001);
+    assert_int_equal(as_of(f, ""), now - 5001);
+    apply_to(f, &newer, "cold");
+    end_merge(&newer);
+    expect_now(f, "cold");
+    expect_now(f, "hot");
+    expect_now(f, "");
+}
+
+static void
+but_for_the_logs_that_it_has_not(void **state)
+{
+    struct fixture *f = *state;
+    const uint64_t now = clock_unix_ms();
+    struct log merging;
+    struct filler log;
+
+    begin_merge(f, &merging, 0, now - 9000);
+    apply_to(f, &merging, "hot");
+    begin_log(f, &log, 1, now - 4000); /* open */
+    assert_int_equal(as_of(f, "hot"), now - 4001);
+    filler_seal(&log); /* no worker has claimed it */
+    assert_int_equal(as_of(f, "hot"), now - 4001);
+    begin_log(f, &log, 2, now - 6000); /* another writer's clock was behind */
+    assert_int_equal(as_of(f, "hot"), now - 4001); /* it never goes back */
+    filler_die(&log);
+    end_merge(&merging);
+}
+
+/* The same epoch and log, but not the same records. */
+static void
+marks_of_another_fill_do_not_count(void **state)
+{
+    struct fixture *f = *state;
+    const uint64_t now = clock_unix_ms();
+    struct log merging, other;
+
+    begin_merge(f, &merging, 0, now - 9000);
+    other = merging;
+    other.header.first_ms--;
+    apply_to(f, &other, "hot");
+    other.header.first_ms++;
+    other.header.uuid[0] ^= 1;
+    apply_to(f, &other, "hot");
+
+    assert_int_equal(as_of(f, "hot"), now - 9001);
+    end_merge(&merging);
+}
+
+/* The snapshot that answers may be older than the marks are asked for. */
+static void
+a_claim_is_not_above_the_snapshot_that_answers(void **state)
+{
+    struct fixture *f = *state;
+    const uint64_t now = clock_unix_ms();
+    uint8_t rows[2][512];
+    struct store_query q = {.op = STORE_GET,
+                            .name = (const uint8_t *)"hot",
+                            .name_size = 3,
+                            .key = (const uint8_t *)"k",
+                            .key_size = 1};
+    struct store_reads reads = {
+        .queries = &q, .count = 1, .at = rows[0], .room = sizeof rows[0]};
+    struct log older, newer;
+    uint64_t claim;
+
+    begin_merge(f, &older, 0, now - 9000);
+    begin_merge(f, &newer, 1, now - 5000);
+    apply_to(f, &older, "hot");
+    f->now_ms += 1000;
+    as_of_refresh(&f->fresh, f->now_ms);
+    assert_int_equal(store_read(f->store, &reads), 1);
+    claim = told(f, "hot");
+    reads.at = rows[1];
+    assert_int_equal(store_read(f->store, &reads), 1);
+
+    assert_int_equal(claim, now - 5001);
+    assert_int_equal(q.row.count, 1);
+    store_read_end(f->store);
+    end_merge(&older);
+    end_merge(&newer);
+}
+
+/* A worker dies, or its log goes back to the others unmerged. */
+static void
+a_log_that_is_released_unmerged_takes_nothing_back(void **state)
+{
+    struct fixture *f = *state;
+    const uint64_t now = clock_unix_ms();
+    struct log log;
+    uint64_t before;
+
+    begin_merge(f, &log, 0, now - 9000);
+    apply_to(f, &log, "hot");
+    before = as_of(f, "hot");
+    assert_true(before >= now - 1);
+    assert_rc(log_release(&log), 0);
+
+    assert_true(as_of(f, "hot") >= before);
+    assert_int_equal(as_of(f, "cold"), now - 9001);
+}
+
+static void
+claims_by_marks_of_a_clock_that_was_set_back_are_forgotten(void **state)
+{
+    struct fixture *f = *state;
+    const uint64_t now = clock_unix_ms();
+    struct log log;
+
+    begin_merge(f, &log, 0, now - 9000);
+    apply_to(f, &log, "hot");
+    assert_true(as_of(f, "hot") >= now - 1);
+    fault_clock(-4000);
+
+    assert_true(as_of(f, "hot") < now - 4000);
+    end_merge(&log);
+    expect_now(f, "hot");
+}
+
 /* ---- held records ------------------------------------------------------ */
 
 static void
@@ -619,7 +807,8 @@ struct world {
     struct random random;
     int64_t clock_ms; /* ahead of the true one */
     struct filler open[WORLD_LOGS];
-    bool is_open[WORLD_LOGS], is_full[WORLD_LOGS];
+    struct log merging[WORLD_LOGS]; /* if is_claimed */
+    bool is_open[WORLD_LOGS], is_full[WORLD_LOGS], is_claimed[WORLD_LOGS];
     uint64_t in_log[WORLD_LOGS][WORLD_KEYSPACES]; /* the first was written */
     uint64_t held[WORLD_KEYSPACES];
     bool is_sick[WORLD_KEYSPACES];
@@ -650,6 +839,22 @@ world_write(struct world *w, size_t log)
         w->in_log[log][k] = now;
 }
 
+/* A worker claims a full log, and applies its increments of a keyspace. */
+static void
+world_apply(struct world *w, size_t log, size_t k)
+{
+    if (!w->is_full[log] || w->in_log[log][k] == UINT64_MAX || w->is_sick[k] ||
+        w->held[k] < UINT64_MAX)
+        return;
+    if (!w->is_claimed[log])
+        assert_rc(log_claim(&w->merging[log], w->f->datadir.log_fd, log,
+                            LOG_MODE_FULL),
+                  0);
+    w->is_claimed[log] = true;
+    apply_to(w->f, &w->merging[log], world_names[k]);
+    w->in_log[log][k] = UINT64_MAX;
+}
+
 /* A worker merges a log, or holds what a keyspace cannot take. */
 static void
 world_merge(struct world *w, size_t log)
@@ -668,8 +873,11 @@ world_merge(struct world *w, size_t log)
         }
         w->in_log[log][k] = UINT64_MAX;
     }
-    filler_empty(w->f->datadir.log_fd, log);
-    w->is_full[log] = false;
+    if (w->is_claimed[log])
+        end_merge(&w->merging[log]);
+    else
+        filler_empty(w->f->datadir.log_fd, log);
+    w->is_claimed[log] = w->is_full[log] = false;
 }
 
 static void
@@ -702,7 +910,7 @@ world_step(struct world *w)
     const size_t log = random_below(&w->random, WORLD_LOGS);
     const size_t k = random_below(&w->random, WORLD_KEYSPACES);
 
-    switch (random_below(&w->random, 9)) {
+    switch (random_below(&w->random, 11)) {
     case 0:
     case 1:
         world_write(w, log);
@@ -722,7 +930,13 @@ world_step(struct world *w)
         break;
     case 5:
         w->clock_ms += (int64_t)random_below(&w->random, 30);
+        if (random_below(&w->random, 4) == 0)
+            w->clock_ms += AS_OF_LATE_MS;
         fault_clock(w->clock_ms);
+        break;
+    case 6:
+    case 7:
+        world_apply(w, log, k);
         break;
     default:
         world_look(w, k, random_below(&w->random, 3) > 0);
@@ -743,6 +957,8 @@ claims_are_true_and_never_go_back_whatever_happens(void **state)
     for (size_t log = 0; log < WORLD_LOGS; log++)
         if (w.is_open[log])
             filler_die(&w.open[log]);
+        else if (w.is_claimed[log])
+            end_merge(&w.merging[log]);
 }
 
 /* ---- what is asked of the engine and of the disk ----------------------- */
@@ -850,6 +1066,12 @@ static const struct CMUnitTest tests[] = {
     CASE(an_increment_in_an_open_log_holds_it_back),
     CASE(the_oldest_log_that_is_not_merged_counts),
     CASE(a_quarantined_log_does_not_hold_it_back),
+    CASE(a_keyspace_does_not_wait_for_a_log_that_it_has),
+    CASE(but_for_the_logs_that_it_has_not),
+    CASE(marks_of_another_fill_do_not_count),
+    CASE(a_claim_is_not_above_the_snapshot_that_answers),
+    CASE(a_log_that_is_released_unmerged_takes_nothing_back),
+    CASE(claims_by_marks_of_a_clock_that_was_set_back_are_forgotten),
     CASE(records_held_for_one_keyspace_hold_back_that_one_only),
     CASE(however_many_keyspaces_are_held_each_is_known),
     CASE(many_keyspaces_are_told_apart_within_a_look),

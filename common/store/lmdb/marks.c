@@ -184,19 +184,23 @@ progress_of(const struct lmdb *s, const uint8_t *key, size_t size)
     return hash_name(&s->progress_key, 0, key, size);
 }
 
+/* Reads the marks of the snapshot that a view shows, or of the newest. */
 static int
 read_asked(struct keyspace *k, struct marks *m)
 {
+    const bool has_view = k->reading;
     struct keyspace_state state;
-    int rc;
+    int rc = 0;
 
-    rc = keyspace_read(k);
+    if (!has_view)
+        rc = keyspace_read(k);
     if (rc < 0)
         return rc;
     rc = keyspace_state_get(k->reader, k->meta, &state);
     if (rc == 0)
         rc = marks_read(k->reader, k->meta, &state, m);
-    keyspace_read_end(k);
+    if (!has_view)
+        keyspace_read_end(k);
     return rc;
 }
 
