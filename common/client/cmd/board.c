@@ -428,8 +428,5 @@ cmd_board(struct cmd_line *line)
         countd_board_close(b);
         return status;
     }
-    return report_misuse(
-        "usage: countd board create FILE -n SLOTS -s SHARED | info "
-        "FILE | read FILE SLOT | update FILE SLOT | add FILE SLOT "
-        "INDEX N | watch FILE | dump FILE");
+    return cmd_usage(line);
 }

@@ -111,8 +111,7 @@ board_show_sum(const struct cmd_line *line, int64_t sum)
 
     output_init(&out, line, NULL, 0);
     output_fact(&out, "sum", cell_number(sum));
-    if (out.format != OUTPUT_JSON)
-        (void)printf("%" PRId64 "\n", sum);
+    output_text(&out, "%" PRId64 "\n", sum);
     return output_fini(&out);
 }
 
@@ -158,13 +157,10 @@ static void
 print_fact(struct output *out, const char *name, struct cell value)
 {
     output_fact(out, name, value);
-    if (out->format == OUTPUT_JSON)
-        return;
-    /* output_fini() reports what stdout does not take. */
     if (value.kind == CELL_BOOL)
-        (void)printf("%s\t%s\n", name, value.number ? "yes" : "no");
+        output_text(out, "%s\t%s\n", name, value.number ? "yes" : "no");
     else
-        (void)printf("%s\t%" PRId64 "\n", name, value.number);
+        output_text(out, "%s\t%" PRId64 "\n", name, value.number);
 }
 
 int

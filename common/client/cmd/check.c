@@ -453,14 +453,14 @@ static int
 print_summary(struct check *c)
 {
     output_rows_end(&c->out);
-    output_fact(&c->out, "keyspaces", cell_number((int64_t)c->keyspaces));
-    output_fact(&c->out, "keys", cell_number((int64_t)c->keys));
-    output_fact(&c->out, "saturated", cell_number((int64_t)c->saturated));
-    output_fact(&c->out, "blocks", cell_number((int64_t)c->blocks));
-    output_fact(&c->out, "logs", cell_number((int64_t)c->logs));
-    output_fact(&c->out, "logs_waiting", cell_number((int64_t)c->waiting));
-    output_fact(&c->out, "held", cell_number((int64_t)c->held));
-    output_fact(&c->out, "faults", cell_number((int64_t)c->faults));
+    output_count(&c->out, "keyspaces", c->keyspaces);
+    output_count(&c->out, "keys", c->keys);
+    output_count(&c->out, "saturated", c->saturated);
+    output_count(&c->out, "blocks", c->blocks);
+    output_count(&c->out, "logs", c->logs);
+    output_count(&c->out, "logs_waiting", c->waiting);
+    output_count(&c->out, "held", c->held);
+    output_count(&c->out, "faults", c->faults);
     if (c->out.format == OUTPUT_PEOPLE)
         (void)printf("keyspaces=%" PRIu64 " keys=%" PRIu64 " blocks=%" PRIu64
                      " logs=%" PRIu64 " waiting=%" PRIu64 " held=%" PRIu64

@@ -88,6 +88,9 @@ const char *cmd_value(const struct cmd_line *line, const char *option);
  */
 int cmd_misuse(const struct cmd_line *line, const char *text, const char *what);
 
+/* Always says how the subcommand is used. */
+int cmd_usage(const struct cmd_line *line);
+
 struct cmd_name {
     size_t size;
     uint8_t bytes[NAME_MAX_SIZE];

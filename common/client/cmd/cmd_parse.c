@@ -72,6 +72,16 @@ cmd_misuse(const struct cmd_line *line, const char *text, const char *what)
     return CONFIG_EXIT_USAGE;
 }
 
+int
+cmd_usage(const struct cmd_line *line)
+{
+    const struct cmd *c = line->cmd;
+
+    diag(DIAG_ERROR, "usage: countd %s [options]%s%s; see countd %s -h",
+         c->name, c->arguments.text[0] ? " " : "", c->arguments.text, c->name);
+    return CONFIG_EXIT_USAGE;
+}
+
 static int
 unknown_option(const struct cmd_line *line, const struct given *g)
 {
@@ -277,13 +287,10 @@ static int
 check_count(const struct cmd_line *line)
 {
     const struct cmd_arguments *a = &line->cmd->arguments;
-    const char *name = line->cmd->name;
 
     if (line->arg_count >= a->min && (a->max < 0 || line->arg_count <= a->max))
         return 0;
-    diag(DIAG_ERROR, "usage: countd %s [options]%s%s; see countd %s -h", name,
-         a->text[0] ? " " : "", a->text, name);
-    return CONFIG_EXIT_USAGE;
+    return cmd_usage(line);
 }
 
 int

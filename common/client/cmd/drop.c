@@ -70,8 +70,13 @@ struct drop {
     struct store_session in;
     struct wait_turn turn;
     uint64_t timeout_ms;
-    bool dry_run;
+    bool dry_run, opened;
     bool vacated; /* some keyspace was, and is not dropped yet */
+
+    /* A place for each argument. */
+    struct cmd_name *names;
+    struct found *found;
+    struct store_key *keys;
 };
 
 /* ---- before: logs ------------------------------------------------------ */
@@ -126,15 +131,6 @@ report_unmerged(struct drop *d)
          "would come back; is countd-worker running? countd log list shows "
          "what waits");
     return CONFIG_EXIT_NEGATIVE;
-}
-
-static int
-read_timeout(struct drop *d)
-{
-    const int status = cmd_option_ms(d->line, "timeout", 30000, &d->timeout_ms);
-
-    d->turn.deadline_ms = clock_ms() + d->timeout_ms;
-    return status;
 }
 
 /* Steps 1 and 2.  Returns an exit status. */
@@ -220,7 +216,7 @@ report_unknown(const char *keyspace)
 static void
 print_found(const struct drop *d, const struct found *f)
 {
-    /* end_status() reports errors of stdout. */
+    /* end_drop() reports errors of stdout. */
     (void)printf("%s keyspace=%s ", d->dry_run ? "would drop" : "dropped",
                  f->text);
     if (f->error < 0)
@@ -317,21 +313,21 @@ warn_quarantined(const struct drop *d)
              unmerged.logs > 0 ? unmerged.log : unmerged.file);
 }
 
-/* Drops `count` keyspaces, with the directory open.  Returns an exit status. */
+/* Drops the named keyspaces, with the directory open.  Returns an exit status.
+ */
 static int
-drop_all(struct drop *d, const struct cmd_name *names, struct found *found,
-         int count)
+drop_all(struct drop *d, int count)
 {
     int status;
 
     if (!d->dry_run && wait_is_disk_full(d->line))
         for (int i = 0; i < count; i++)
-            vacate_one(d, &names[i], &found[i]);
+            vacate_one(d, &d->names[i], &d->found[i]);
     status = await_logs(d);
     if (status != 0)
         return status;
     for (int i = 0; i < count; i++) {
-        const int one = drop_one(d, &names[i], &found[i]);
+        const int one = drop_one(d, &d->names[i], &d->found[i]);
 
         status = one > status ? one : status;
     }
@@ -341,28 +337,41 @@ drop_all(struct drop *d, const struct cmd_name *names, struct found *found,
     return status;
 }
 
-/* Reads arguments from `first` on into *names.  Returns an exit status. */
+/* Reads the arguments and opens the directory.  Returns an exit status;
+ * end_drop() frees in any case. */
 static int
-read_names(const struct cmd_line *line, int first, const char *what,
-           struct cmd_name **names)
+begin_drop(struct drop *d, const char *what)
 {
-    const size_t count = (size_t)(line->arg_count - first);
+    const struct cmd_line *line = d->line;
+    const size_t count = (size_t)line->arg_count;
     int status = 0;
 
-    *names = calloc(count, sizeof **names);
-    if (*names == NULL) {
+    d->names = calloc(count, sizeof *d->names);
+    d->found = calloc(count, sizeof *d->found);
+    d->keys = calloc(count, sizeof *d->keys);
+    if (d->names == NULL || d->found == NULL || d->keys == NULL) {
         diag_errno(DIAG_ERROR, ENOMEM, "read the arguments");
         return CONFIG_EXIT_SYSTEM;
     }
     for (size_t i = 0; status == 0 && i < count; i++)
-        status =
-            cmd_name(line, line->args[(size_t)first + i], what, &(*names)[i]);
+        status = cmd_name(line, line->args[i], what, &d->names[i]);
+    if (status == 0)
+        status = cmd_option_ms(line, "timeout", 30000, &d->timeout_ms);
+    d->turn.deadline_ms = clock_ms() + d->timeout_ms;
+    if (status == 0)
+        status = store_session_open(line, !d->dry_run, &d->in);
+    d->opened = status == 0;
     return status;
 }
 
 static int
-end_status(int status)
+end_drop(struct drop *d, int status)
 {
+    if (d->opened)
+        store_session_close(&d->in);
+    free(d->keys);
+    free(d->found);
+    free(d->names);
     return fflush(stdout) == 0 ? status : CONFIG_EXIT_SYSTEM;
 }
 
@@ -370,43 +379,16 @@ int
 cmd_drop(struct cmd_line *line)
 {
     struct drop d = {.line = line};
-    struct cmd_name *names;
-    struct found *found;
     int status;
 
     d.dry_run = cmd_value(line, "n") || cmd_value(line, "dry-run");
-    status = read_names(line, 0, "keyspace", &names);
-    found = calloc((size_t)line->arg_count, sizeof *found);
-    if (status == 0 && found == NULL) {
-        diag_errno(DIAG_ERROR, ENOMEM, "read the arguments");
-        status = CONFIG_EXIT_SYSTEM;
-    }
+    status = begin_drop(&d, "keyspace");
     if (status == 0)
-        status = read_timeout(&d);
-    if (status == 0)
-        status = store_session_open(line, !d.dry_run, &d.in);
-    if (status != 0)
-        goto free_names;
-    status = drop_all(&d, names, found, line->arg_count);
-    store_session_close(&d.in);
-    status = end_status(status);
-
-free_names:
-    free(found);
-    free(names);
-    return status;
+        status = drop_all(&d, line->arg_count);
+    return end_drop(&d, status);
 }
 
 /* ---- del --------------------------------------------------------------- */
-
-static int
-compare_keys(const void *a, const void *b)
-{
-    const struct store_key *x = a;
-    const struct store_key *y = b;
-
-    return bytes_compare(x->key, x->key_size, y->key, y->key_size);
-}
 
 /* Sorted and each once; returns their number. */
 static size_t
@@ -417,9 +399,9 @@ sort_keys(const struct cmd_name *names, size_t count, struct store_key *keys)
     for (size_t i = 0; i < count; i++)
         keys[i] = (struct store_key){.key = names[i].bytes,
                                      .key_size = names[i].size};
-    qsort(keys, count, sizeof *keys, compare_keys);
+    qsort(keys, count, sizeof *keys, purge_compare_keys);
     for (size_t i = 0; i < count; i++)
-        if (kept == 0 || compare_keys(&keys[kept - 1], &keys[i]) != 0)
+        if (kept == 0 || purge_compare_keys(&keys[kept - 1], &keys[i]) != 0)
             keys[kept++] = keys[i];
     return kept;
 }
@@ -493,31 +475,13 @@ cmd_del(struct cmd_line *line)
 {
     const size_t count = (size_t)line->arg_count - 1;
     struct drop d = {.line = line};
-    struct store_key *keys;
-    struct cmd_name *names;
     int status;
 
-    status = read_names(line, 0, "name", &names);
-    keys = calloc(count + 1, sizeof *keys); /* there is one at least */
-    if (status == 0 && keys == NULL) {
-        diag_errno(DIAG_ERROR, ENOMEM, "read the arguments");
-        status = CONFIG_EXIT_SYSTEM;
-    }
+    status = begin_drop(&d, "name");
     if (status == 0)
-        status = read_timeout(&d);
+        status = await_logs(&d);
     if (status == 0)
-        status = store_session_open(line, true, &d.in);
-    if (status != 0)
-        goto free_names;
-    status = await_logs(&d);
-    if (status == 0)
-        status =
-            delete_keys(&d, &names[0], keys, sort_keys(names + 1, count, keys));
-    store_session_close(&d.in);
-    status = end_status(status);
-
-free_names:
-    free(keys);
-    free(names);
-    return status;
+        status = delete_keys(&d, &d.names[0], d.keys,
+                             sort_keys(d.names + 1, count, d.keys));
+    return end_drop(&d, status);
 }

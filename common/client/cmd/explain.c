@@ -329,18 +329,18 @@ print_facts(struct explain *e)
     char sum[TABLE_SUM_SIZE], rest[TABLE_SUM_SIZE];
 
     key_history_facts(&e->past, &e->out, count_of(e));
-    output_fact(o, "increments", cell_number((int64_t)e->increments));
+    output_count(o, "increments", e->increments);
     output_fact(o, "sum", output_sum_cell(e->sum, sum));
     output_fact(o, "rest", output_sum_cell(rest_of(e), rest));
     output_fact(o, "archive_begins",
                 e->begins_ms == UINT64_MAX
                     ? cell_none()
                     : cell_number((int64_t)(e->begins_ms / 1000)));
-    output_fact(o, "not_in_the_count", cell_number((int64_t)e->waiting));
+    output_count(o, "not_in_the_count", e->waiting);
     output_fact(o, "saturated", cell_bool(e->found && e->row.saturated));
-    output_fact(o, "logs_missing", cell_number((int64_t)e->missing));
-    output_fact(o, "logs_damaged", cell_number((int64_t)e->damaged));
-    output_fact(o, "logs_not_archived", cell_number((int64_t)e->unarchived));
+    output_count(o, "logs_missing", e->missing);
+    output_count(o, "logs_damaged", e->damaged);
+    output_count(o, "logs_not_archived", e->unarchived);
     output_fact(o, "one_moment", cell_bool(e->steady));
 }
 

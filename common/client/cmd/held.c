@@ -148,7 +148,5 @@ cmd_held(struct cmd_line *line)
         return held_list(line);
     if (strcmp(what, "drop") == 0 && line->arg_count > 1)
         return held_drop_named(line);
-    diag(DIAG_ERROR, "usage: countd held [options] %s; see countd held -h",
-         line->cmd->arguments.text);
-    return CONFIG_EXIT_USAGE;
+    return cmd_usage(line);
 }

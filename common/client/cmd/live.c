@@ -292,7 +292,5 @@ cmd_live(struct cmd_line *line)
             return table[i].run(line);
         break;
     }
-    diag(DIAG_ERROR, "usage: countd live [options] %s; see countd live -h",
-         line->cmd->arguments.text);
-    return CONFIG_EXIT_USAGE;
+    return cmd_usage(line);
 }

@@ -291,28 +291,26 @@ total_size(const struct cmd_line *line)
 static int
 print_totals(struct load *l)
 {
-    const bool json = cmd_value(l->line, "json") != NULL;
     const uint64_t ms = progress_ms(&l->progress);
     const uint64_t spent = ms > 0 ? ms : 1;
     struct output out;
 
     output_init(&out, l->line, NULL, 0);
-    output_fact(&out, "increments", cell_number((int64_t)l->sent));
-    output_fact(&out, "bad_lines", cell_number((int64_t)l->bad));
-    output_fact(&out, "ms", cell_number((int64_t)ms));
+    output_count(&out, "increments", l->sent);
+    output_count(&out, "bad_lines", l->bad);
+    output_count(&out, "ms", ms);
     output_fact(&out, "acknowledged",
                 cell_bool(l->c != NULL && l->peer == CMD_WRITER));
-    if (!json)
-        (void)printf("%" PRIu64 " increment%s %s in %.2f s (%" PRIu64 "/s)",
-                     l->sent, output_plural(l->sent),
-                     l->c == NULL            ? "read, none sent,"
-                     : l->peer == CMD_WRITER ? "acknowledged"
-                                             : "sent",
-                     (double)ms / 1000, l->sent * 1000 / spent);
-    if (!json && l->bad > 0)
-        (void)printf(", %" PRIu64 " bad line%s", l->bad, output_plural(l->bad));
-    if (!json)
-        (void)putchar('\n');
+    output_text(&out, "%" PRIu64 " increment%s %s in %.2f s (%" PRIu64 "/s)",
+                l->sent, output_plural(l->sent),
+                l->c == NULL            ? "read, none sent,"
+                : l->peer == CMD_WRITER ? "acknowledged"
+                                        : "sent",
+                (double)ms / 1000, l->sent * 1000 / spent);
+    if (l->bad > 0)
+        output_text(&out, ", %" PRIu64 " bad line%s", l->bad,
+                    output_plural(l->bad));
+    output_text(&out, "\n");
     return output_fini(&out);
 }
 

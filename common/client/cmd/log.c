@@ -285,15 +285,6 @@ run_dump(struct cmd_line *line, const struct datadir *d, const char *name)
 
 /* ---- the subcommand ---------------------------------------------------- */
 
-static int
-report_misuse(void)
-{
-    diag(DIAG_ERROR,
-         "usage: countd log [options] [list | dump N | salvage FILE]; see "
-         "countd log -h");
-    return CONFIG_EXIT_USAGE;
-}
-
 int
 cmd_log(struct cmd_line *line)
 {
@@ -305,9 +296,9 @@ cmd_log(struct cmd_line *line)
     int status;
 
     if (!list && !dump && strcmp(what, "salvage") != 0)
-        return report_misuse();
+        return cmd_usage(line);
     if (line->arg_count != (list && line->arg_count == 0 ? 0 : list ? 1 : 2))
-        return report_misuse();
+        return cmd_usage(line);
     status = list ? 0 : log_argument(line->args[1], name);
     if (status != 0)
         return status;

@@ -117,8 +117,8 @@ print_number(struct lookup *l, enum what what, const struct countd_facts *facts,
                     what == WHAT_TOTAL ? cell_number(facts->saturated)
                                        : cell_bool(facts->saturated != 0));
     output_fact(&l->out, "as_of_ms", cell_number(facts->as_of_ms));
-    if (found && l->out.format != OUTPUT_JSON)
-        (void)printf("%" PRId64 "\n", number);
+    if (found)
+        output_text(&l->out, "%" PRId64 "\n", number);
     if (found && what == WHAT_COUNT && facts->saturated &&
         l->out.format == OUTPUT_PEOPLE)
         diag(DIAG_INFO, "saturated: a sum once left the range of 64 bits, so "

@@ -3,6 +3,7 @@
 #include "common/client/cmd/output.h"
 
 #include <assert.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -177,6 +178,24 @@ output_fact(struct output *o, const char *key, struct cell value)
         return;
     table_fact(begin_table(o), key, value);
     flush_table(o);
+}
+
+void
+output_count(struct output *o, const char *key, uint64_t count)
+{
+    output_fact(o, key, cell_number((int64_t)count));
+}
+
+void
+output_text(struct output *o, const char *format, ...)
+{
+    va_list args;
+
+    if (o->format == OUTPUT_JSON)
+        return;
+    va_start(args, format);
+    (void)vprintf(format, args);
+    va_end(args);
 }
 
 /* The caller may have added a column, or left one out, since the beginning. */

@@ -54,6 +54,14 @@ void output_init(struct output *o, const struct cmd_line *line,
 /* A member of the JSON document, before or after the rows. */
 void output_fact(struct output *o, const char *key, struct cell value);
 
+/* The same for a count of anything. */
+void output_count(struct output *o, const char *key, uint64_t count);
+
+/* Prints a part of a sentence, where the format is not JSON, whose facts say
+ * the same. */
+void output_text(struct output *o, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
 /* One cell per column. */
 void output_row(struct output *o, const struct cell *cells);
 

@@ -44,8 +44,8 @@ struct purge {
     struct archive_writer *writer;
 };
 
-static int
-compare_keys(const void *a, const void *b)
+int
+purge_compare_keys(const void *a, const void *b)
 {
     const struct store_key *x = a, *y = b;
 
@@ -59,7 +59,8 @@ is_purged(const struct purge *p, const struct message *m)
 
     return m->keyspace_size == p->keyspace->size &&
            memcmp(m->keyspace, p->keyspace->bytes, m->keyspace_size) == 0 &&
-           bsearch(&key, p->keys, p->count, sizeof key, compare_keys) != NULL;
+           bsearch(&key, p->keys, p->count, sizeof key, purge_compare_keys) !=
+               NULL;
 }
 
 static void

@@ -8,6 +8,9 @@
 #include "common/setup/datadir.h"
 #include "common/store/store.h"
 
+/* Orders struct store_key, for qsort(3). */
+int purge_compare_keys(const void *a, const void *b);
+
 /* Removes these keys of a keyspace, sorted and each once, from the archived
  * logs and from the unused slots of empty logs, and prints how many files it
  * changed and each file that it left and that may have one of them.  May be

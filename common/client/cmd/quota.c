@@ -32,13 +32,12 @@ print_answer(const struct cmd_line *line, const struct countd_quota_answer *a)
 
     output_init(&out, line, NULL, 0);
     if (a->number > 0)
-        output_fact(&out, "number", cell_number((int64_t)a->number));
+        output_count(&out, "number", a->number);
     output_fact(&out, "remaining", cell_number(a->remaining));
-    if (out.format != OUTPUT_JSON && a->number > 0)
-        (void)printf("%" PRIu64 "%c", a->number,
-                     out.format == OUTPUT_TSV ? '\t' : ' ');
-    if (out.format != OUTPUT_JSON)
-        (void)printf("%" PRId64 "\n", a->remaining);
+    if (a->number > 0)
+        output_text(&out, "%" PRIu64 "%c", a->number,
+                    out.format == OUTPUT_TSV ? '\t' : ' ');
+    output_text(&out, "%" PRId64 "\n", a->remaining);
     return output_fini(&out);
 }
 

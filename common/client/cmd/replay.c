@@ -263,35 +263,35 @@ print_result(const struct replay *r)
     struct output out;
 
     output_init(&out, r->line, NULL, 0);
-    output_fact(&out, "logs", cell_number((int64_t)r->logs));
-    output_fact(&out, "merged", cell_number((int64_t)s->merged));
-    output_fact(&out, "already_merged", cell_number((int64_t)s->already));
-    output_fact(&out, "held", cell_number((int64_t)s->held));
-    output_fact(&out, "passed", cell_number((int64_t)s->passed));
-    output_fact(&out, "logs_left_out", cell_number((int64_t)r->left_out));
-    output_fact(&out, "logs_missing", cell_number((int64_t)r->missing));
-    output_fact(&out, "logs_damaged", cell_number((int64_t)r->damaged));
+    output_count(&out, "logs", r->logs);
+    output_count(&out, "merged", s->merged);
+    output_count(&out, "already_merged", s->already);
+    output_count(&out, "held", s->held);
+    output_count(&out, "passed", s->passed);
+    output_count(&out, "logs_left_out", r->left_out);
+    output_count(&out, "logs_missing", r->missing);
+    output_count(&out, "logs_damaged", r->damaged);
     output_fact(&out, "dry_run", cell_bool(r->dry_run));
-    if (out.format != OUTPUT_JSON) {
-        (void)printf("%" PRIu64 " log%s: %" PRIu64 " increment%s %s, %" PRIu64
-                     " merged already",
-                     r->logs, output_plural(r->logs), s->merged,
-                     output_plural(s->merged),
-                     r->dry_run ? "would be merged" : "merged",
-                     s->already + s->passed);
-        if (s->passed > 0)
-            (void)printf(" (of these %" PRIu64
-                         " of logs with a later fill in: merged or left out "
-                         "before it)",
-                         s->passed);
-        if (s->held > 0)
-            (void)printf(", %" PRIu64
-                         " held behind what is held for their keyspace",
-                         s->held);
-        (void)printf("; logs left out %" PRIu64 ", missing %" PRIu64
-                     ", damaged %" PRIu64 "\n",
-                     r->left_out, r->missing, r->damaged);
-    }
+    output_text(
+        &out,
+        "%" PRIu64 " log%s: %" PRIu64 " increment%s %s, %" PRIu64
+        " merged already",
+        r->logs, output_plural(r->logs), s->merged, output_plural(s->merged),
+        r->dry_run ? "would be merged" : "merged", s->already + s->passed);
+    if (s->passed > 0)
+        output_text(&out,
+                    " (of these %" PRIu64
+                    " of logs with a later fill in: merged or left out "
+                    "before it)",
+                    s->passed);
+    if (s->held > 0)
+        output_text(&out,
+                    ", %" PRIu64 " held behind what is held for their keyspace",
+                    s->held);
+    output_text(&out,
+                "; logs left out %" PRIu64 ", missing %" PRIu64
+                ", damaged %" PRIu64 "\n",
+                r->left_out, r->missing, r->damaged);
     return output_fini(&out);
 }
 

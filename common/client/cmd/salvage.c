@@ -382,31 +382,29 @@ print_result(struct salvage *s)
 
     output_init(&out, s->line, NULL, 0);
     output_fact(&out, "log", cell_name(s->name, strlen(s->name)));
-    output_fact(&out, "merged", cell_number((int64_t)s->result.merged));
-    output_fact(&out, "already_merged",
-                cell_number((int64_t)s->result.already));
-    output_fact(&out, "held", cell_number((int64_t)s->result.held));
-    output_fact(&out, "damaged", cell_number(s->report.damaged));
-    output_fact(&out, "left_out", cell_number((int64_t)s->requests.left_out));
-    output_fact(&out, "keyspaces_failed",
-                cell_number((int64_t)s->result.failed));
+    output_count(&out, "merged", s->result.merged);
+    output_count(&out, "already_merged", s->result.already);
+    output_count(&out, "held", s->result.held);
+    output_count(&out, "damaged", s->report.damaged);
+    output_count(&out, "left_out", s->requests.left_out);
+    output_count(&out, "keyspaces_failed", s->result.failed);
     output_fact(&out, "dry_run", cell_bool(s->dry_run));
-    if (out.format != OUTPUT_JSON)
-        (void)printf("%s: %" PRIu64 " increment%s %s, %" PRIu64
-                     " merged already, %" PRIu32 " damaged and lost",
-                     s->name, s->result.merged, output_plural(s->result.merged),
-                     s->dry_run ? "would be merged" : "merged",
-                     s->result.already, s->report.damaged);
-    if (out.format != OUTPUT_JSON && s->result.held > 0)
-        (void)printf(", %" PRIu64
-                     " held behind what is held for their keyspace",
-                     s->result.held);
-    if (out.format != OUTPUT_JSON && s->requests.left_out > 0)
-        (void)printf(", %" PRIu64 " left out: their requests were sent again "
-                     "and count, or are not whole",
-                     s->requests.left_out);
-    if (out.format != OUTPUT_JSON)
-        (void)printf("\n");
+    output_text(&out,
+                "%s: %" PRIu64 " increment%s %s, %" PRIu64
+                " merged already, %" PRIu32 " damaged and lost",
+                s->name, s->result.merged, output_plural(s->result.merged),
+                s->dry_run ? "would be merged" : "merged", s->result.already,
+                s->report.damaged);
+    if (s->result.held > 0)
+        output_text(&out,
+                    ", %" PRIu64 " held behind what is held for their keyspace",
+                    s->result.held);
+    if (s->requests.left_out > 0)
+        output_text(&out,
+                    ", %" PRIu64 " left out: their requests were sent again "
+                    "and count, or are not whole",
+                    s->requests.left_out);
+    output_text(&out, "\n");
     return output_fini(&out);
 }
 

@@ -32,12 +32,11 @@ explain_number(const struct cmd_line *line, const char *text)
         return CONFIG_EXIT_NEGATIVE;
     }
     output_init(&out, line, NULL, 0);
-    output_fact(&out, "reserve", cell_number((int64_t)p.reserve));
-    output_fact(&out, "server_no", cell_number((int64_t)p.server_no));
-    output_fact(&out, "second", cell_number((int64_t)p.second));
-    output_fact(&out, "serial", cell_number((int64_t)p.serial));
-    if (out.format != OUTPUT_JSON)
-        (void)fwrite(words, 1, size, stdout);
+    output_count(&out, "reserve", p.reserve);
+    output_count(&out, "server_no", p.server_no);
+    output_count(&out, "second", p.second);
+    output_count(&out, "serial", p.serial);
+    output_text(&out, "%.*s", (int)size, words);
     return output_fini(&out);
 }
 
@@ -94,10 +93,8 @@ cmd_seq(struct cmd_line *line)
 
     if (explains && line->arg_count == 2)
         return explain_number(line, line->args[1]);
-    if (explains || line->arg_count > 1) {
-        diag(DIAG_ERROR, "give: countd seq [N], or: countd seq explain NUMBER");
-        return CONFIG_EXIT_USAGE;
-    }
+    if (explains || line->arg_count > 1)
+        return cmd_usage(line);
     if (line->arg_count == 1)
         status = cmd_number(line->args[0], "N", 1, COUNT_MAX, &count);
     return status != 0 ? status : fetch_numbers(line, count);

@@ -207,12 +207,8 @@ cmd_store(struct cmd_line *line)
         status = accept_loss(line, in.store);
     else if (strcmp(what, "forget") == 0 && line->arg_count == 2)
         status = forget_sender(line, in.store);
-    else {
-        diag(DIAG_ERROR,
-             "usage: countd store [options] %s; see countd store -h",
-             line->cmd->arguments.text);
-        status = CONFIG_EXIT_USAGE;
-    }
+    else
+        status = cmd_usage(line);
     store_session_close(&in);
     return status;
 }
