@@ -11,11 +11,15 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "tests/lib/random.h"
 #include "tests/lib/test.h"
 
 #define SERVER  "/usr/bin/redis-server"
 #define WAIT_MS 20000
 #define PACE_MS 10
+
+#define PORT_FIRST 10000
+#define PORT_COUNT 22000
 
 /* ---- talking to a server ---------------------------------------------------
  */
@@ -120,22 +124,25 @@ cluster_rig_flush(struct cluster_rig *r)
 /* ---- starting ---------------------------------------------------------------
  */
 
-/* Finds free ports: all are bound at once, so that they differ. */
+/* Finds free ports: all are bound at once, so that they differ.  They are below
+ * those that the kernel gives to connections, which could take the port of a
+ * server that is down. */
 static void
 find_ports(int *ports, size_t count)
 {
+    struct random random = {.state = clock_ns() ^ (uint64_t)getpid() << 40};
     int fds[2 * CLUSTER_RIG_SERVERS];
 
     for (size_t i = 0; i < count; i++) {
         struct sockaddr_in at = {.sin_family = AF_INET,
                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-        socklen_t size = sizeof at;
 
         fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         assert_true(fds[i] >= 0);
-        assert_int_equal(bind(fds[i], (struct sockaddr *)&at, size), 0);
-        assert_int_equal(getsockname(fds[i], (struct sockaddr *)&at, &size), 0);
-        ports[i] = ntohs(at.sin_port);
+        do {
+            ports[i] = PORT_FIRST + (int)random_below(&random, PORT_COUNT);
+            at.sin_port = htons((uint16_t)ports[i]);
+        } while (bind(fds[i], (struct sockaddr *)&at, sizeof at) < 0);
     }
     for (size_t i = 0; i < count; i++)
         (void)close(fds[i]);

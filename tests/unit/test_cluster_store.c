@@ -13,8 +13,9 @@
 #include "common/base/clock.h"
 #include "common/setup/datadir.h"
 #include "common/store/cluster/cluster_key.h"
+#include "common/store/cluster/cluster_slot.h"
 #include "common/store/cluster/cluster_store.h"
-#include "common/store/cluster/outbox.h"
+#include "common/store/cluster/sender_internal.h"
 #include "common/wire/query.h"
 #include "tests/lib/cluster_rig.h"
 #include "tests/lib/memstore.h"
@@ -466,6 +467,31 @@ a_loss_is_found_without_another_increment(void **state)
     }
 }
 
+/* The lists of names are not of the masters of their keyspaces. */
+static void
+a_name_that_the_cluster_lost_is_entered_again(void **state)
+{
+    struct fixture *x = *state;
+    const uint64_t end_ms = clock_ms() + WAIT_MS;
+    const unsigned server =
+        has_rig ? cluster_rig_master(&rig, 1, cluster_slot("countd", 6)) : 0;
+    char text[64] = "";
+
+    NEED_RIG();
+    assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
+    await_sent(x);
+    (void)cluster_rig_run(&rig, server, "DEL " CLUSTER_NAMES " " CLUSTER_PARTS);
+    assert_rc(store_list(x->s, (const uint8_t *)"", 0, add_name, text), 0);
+    assert_string_equal(text, "");
+    (void)cluster_rig_run(&rig, server, "CLIENT KILL TYPE normal");
+    while (text[0] == '\0') {
+        assert_true(clock_ms() < end_ms);
+        assert_rc(store_list(x->s, (const uint8_t *)"", 0, add_name, text), 0);
+        (void)poll(NULL, 0, 5);
+    }
+    assert_string_equal(text, "words1 ");
+}
+
 static void
 an_entry_stays_until_a_replica_has_it(void **state)
 {
@@ -492,6 +518,21 @@ an_entry_stays_until_a_replica_has_it(void **state)
     }
     daemon_signal(&rig.servers[replica], SIGCONT);
     (void)await_settled(x, "words");
+}
+
+static void
+an_entry_of_the_millisecond_of_the_offset_may_not_be_replicated(void **state)
+{
+    static struct cluster_sender s = {.options.replicas = 1,
+                                      .nodes[0].replicated_ms = 5};
+    struct sender_part sp = {.state = SENDER_GOOD, .acked = 2};
+    const struct outbox_part p = {.sender = &sp};
+    struct outbox_entry e = {.number = 2, .acked_ms = 4};
+
+    (void)state;
+    assert_true(sender_is_replicated(&s, &p, &e));
+    e.acked_ms = 5;
+    assert_false(sender_is_replicated(&s, &p, &e));
 }
 
 static void
@@ -695,7 +736,10 @@ static const struct CMUnitTest tests[] = {
     CASE(a_part_whose_order_is_gone_is_made_again),
     CASE(what_the_cluster_lost_is_sent_again),
     CASE(a_loss_is_found_without_another_increment),
+    CASE(a_name_that_the_cluster_lost_is_entered_again),
     CASE(an_entry_stays_until_a_replica_has_it),
+    cmocka_unit_test(
+        an_entry_of_the_millisecond_of_the_offset_may_not_be_replicated),
     CASE(what_is_no_longer_retained_is_reported_and_not_counted),
     CASE(an_older_copy_of_a_directory_counts_nothing),
     CASE(a_full_memory_delays_and_loses_nothing),

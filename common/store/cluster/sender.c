@@ -56,8 +56,10 @@ sender_is_replicated(const struct cluster_sender *s,
 #endif
     if (s->options.replicas == 0)
         return true;
+    /* An acknowledgement of the same millisecond may have come after the offset
+     * that the replicas have reached. */
     return sp->node != CLUSTER_NO_NODE &&
-           e->acked_ms <= s->nodes[sp->node].replicated_ms;
+           e->acked_ms < s->nodes[sp->node].replicated_ms;
 }
 
 /* ---- the thread

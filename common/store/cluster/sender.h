@@ -4,7 +4,8 @@
  * One sender works for a directory (a lock of the outbox); others wait for its
  * end.  It knows of each part up to which number entries are acknowledged, and
  * asks the cluster for that (audit) at its start, after every change of the map
- * or of a connection, and each minute:
+ * or of a connection, and each minute; names of keyspaces are entered into the
+ * cluster's lists as often:
  *
  *   equal     all is well
  *   behind    the cluster lost entries it had acknowledged (a failover, a

@@ -25,7 +25,8 @@ enum sender_state {
 struct sender_part {
     enum sender_state state;
     bool is_named; /* part 0: the keyspace is in the lists of the cluster */
-    int node;      /* the master when entries were acknowledged */
+    uint64_t named_ms, named_changes;
+    int node; /* the master when entries were acknowledged */
     uint64_t acked;
     uint64_t audit_ms, audit_changes;
     uint64_t retry_ms; /* not before this; backs off */
