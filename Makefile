@@ -1,4 +1,4 @@
-# countd: all test check bench cover fuzz lint mutants demo install uninstall deb clean
+# countd: all test check bench cover faults fuzz lint mutants demo install uninstall deb clean
 #
 #   make                 programs and libraries into build/release
 #   make test            everything that is tested, in parallel, with a summary
@@ -75,7 +75,7 @@ LIBOBJS := $(call part,common/client/lib common/board)
 PAGE  := $(BUILD)/reader/page_data.o
 PARTS := $(PAGE) $(filter-out %/main.o,$(call part,$(ROOMS) $(CLUSTER) common/client/lib common/client/cmd writer writer/live writer/quota writer/statsd worker reader reader/resp reader/graphite))
 # Tests that need hiredis, and what only they use.
-NEEDS_HIREDIS := $(if $(HIREDIS),,%/cluster_rig.o %/test_cluster %/test_cluster_outbox %/test_cluster_replies %/test_cluster_store %/test_cluster_service)
+NEEDS_HIREDIS := $(if $(HIREDIS),,%/cluster_rig.o %/cluster_faults.o %/test_cluster %/test_cluster_faults %/test_cluster_outbox %/test_cluster_replies %/test_cluster_store %/test_cluster_service)
 TLIB  := $(filter-out $(NEEDS_HIREDIS),$(call part,tests/lib))
 BLIB  := $(filter-out %/fault.o,$(TLIB)) $(filter-out $(BUILD)/tests/bench/bench_%,$(call part,tests/bench))
 # The longest first, so that the last one does not run alone.
@@ -279,6 +279,12 @@ fuzz-run: $(LIBFUZZ)
 	  awk -v n=$$n '/number_of_executed/ { e = $$2 } /DONE/ { sub(/.*DONE */, ""); d = $$0 } \
 	    END { printf "%-10s %d runs, no finding; %s\n", n, e, d }' $$log; done
 
+# Random faults of a Redis Cluster for long: about 8 seconds a round.
+FAULT_ROUNDS ?= 400
+faults: setup
+	+@$(MAKE) --no-print-directory all $(BUILD)/tests/crash/test_cluster_faults
+	@BUILD=$(abspath $(BUILD)) TEST_ROUNDS=$(FAULT_ROUNDS) $(BUILD)/tests/crash/test_cluster_faults
+
 # Each planted bug must be found.
 mutants: setup
 	@tests/lib/mutants $(MUTANTS)
@@ -325,7 +331,7 @@ deb: all
 clean:
 	rm -rf build
 
-.PHONY: $(LINTS) all test setup test-programs run-tests bench check lint cover fuzz fuzz-run mutants demo demo-cluster install \
+.PHONY: $(LINTS) all test setup test-programs run-tests bench check lint cover faults fuzz fuzz-run mutants demo demo-cluster install \
         uninstall deb clean
 .SECONDARY:
 .DELETE_ON_ERROR:

@@ -1,0 +1,323 @@
+/* tests/lib/cluster_faults.c - see cluster_faults.h. */
+#include "tests/lib/cluster_faults.h"
+
+#include <dirent.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "tests/lib/test.h"
+
+#define WAIT_MS 60000
+#define NOBODY  CLUSTER_RIG_SERVERS
+
+void
+cluster_faults_init(struct cluster_faults *f, struct cluster_rig *rig)
+{
+    *f = (struct cluster_faults){.rig = rig};
+}
+
+/* ---- who is who
+ * ---------------------------------------------------------------- */
+
+static bool
+is_running(const struct cluster_faults *f, unsigned server)
+{
+    return server < CLUSTER_RIG_SERVERS && !f->is_dead[server] &&
+           !f->is_stopped[server];
+}
+
+static bool
+is_master(struct cluster_faults *f, unsigned server)
+{
+    return is_running(f, server) &&
+           strncmp(cluster_rig_run(f->rig, server, "ROLE"), "master", 6) == 0;
+}
+
+unsigned
+cluster_fault_master(struct cluster_faults *f, struct random *random)
+{
+    const unsigned first = (unsigned)random_below(random, CLUSTER_RIG_SERVERS);
+
+    for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++)
+        if (is_master(f, (first + i) % CLUSTER_RIG_SERVERS))
+            return (first + i) % CLUSTER_RIG_SERVERS;
+    return NOBODY;
+}
+
+unsigned
+cluster_fault_replica_of(struct cluster_faults *f, unsigned master)
+{
+    char role[64];
+
+    if (master == NOBODY)
+        return NOBODY;
+    (void)snprintf(role, sizeof role, "slave\n127.0.0.1\n%d\n",
+                   f->rig->ports[master]);
+    for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++)
+        if (is_running(f, i) && strncmp(cluster_rig_run(f->rig, i, "ROLE"),
+                                        role, strlen(role)) == 0)
+            return i;
+    return NOBODY;
+}
+
+/* ---- faults
+ * -------------------------------------------------------------------- */
+
+bool
+cluster_fault_kill(struct cluster_faults *f, unsigned server)
+{
+    if (server == NOBODY || f->is_dead[server])
+        return false;
+    daemon_kill(&f->rig->servers[server]);
+    f->is_dead[server] = true;
+    f->is_stopped[server] = false;
+    return true;
+}
+
+bool
+cluster_fault_restart(struct cluster_faults *f, unsigned server)
+{
+    if (!f->is_dead[server])
+        return false;
+    cluster_rig_restart(f->rig, server);
+    f->is_dead[server] = false;
+    return true;
+}
+
+bool
+cluster_fault_stop(struct cluster_faults *f, unsigned server)
+{
+    if (!is_running(f, server))
+        return false;
+    daemon_signal(&f->rig->servers[server], SIGSTOP);
+    f->is_stopped[server] = true;
+    return true;
+}
+
+bool
+cluster_fault_continue(struct cluster_faults *f, unsigned server)
+{
+    if (!f->is_stopped[server])
+        return false;
+    daemon_signal(&f->rig->servers[server], SIGCONT);
+    f->is_stopped[server] = false;
+    return true;
+}
+
+/* A replica that is only stopped still finds in its socket what was sent
+ * meanwhile: its connection is closed, too. */
+bool
+cluster_fault_leave_behind(struct cluster_faults *f, unsigned master,
+                           unsigned replica)
+{
+    if (!is_running(f, master) || !cluster_fault_stop(f, replica))
+        return false;
+    (void)cluster_rig_run(f->rig, master, "CLIENT KILL TYPE replica");
+    return true;
+}
+
+bool
+cluster_fault_promote(struct cluster_faults *f, unsigned master,
+                      unsigned replica)
+{
+    if (!f->is_stopped[replica] || !cluster_fault_stop(f, master))
+        return false;
+    (void)cluster_fault_continue(f, replica);
+    (void)cluster_rig_run(f->rig, replica, "CLUSTER FAILOVER TAKEOVER");
+    return true;
+}
+
+/* The file that commands are appended to now; false: there is none. */
+static bool
+find_appended(const struct cluster_faults *f, unsigned server, char *path,
+              size_t size)
+{
+    char folder[600];
+    struct dirent *e;
+    bool is_found = false;
+    DIR *dir;
+
+    (void)snprintf(folder, sizeof folder, "%s/%u/appendonlydir",
+                   f->rig->tmp.path, server);
+    dir = opendir(folder);
+    while (dir != NULL && !is_found && (e = readdir(dir)) != NULL)
+        if (strstr(e->d_name, ".incr.aof") != NULL)
+            is_found =
+                (size_t)snprintf(path, size, "%s/%s", folder, e->d_name) < size;
+    if (dir != NULL)
+        (void)closedir(dir);
+    return is_found;
+}
+
+bool
+cluster_fault_cut(struct cluster_faults *f, unsigned server, unsigned percent)
+{
+    char path[900];
+    struct stat at;
+
+    if (!cluster_fault_kill(f, server))
+        return false;
+    if (find_appended(f, server, path, sizeof path) && stat(path, &at) == 0)
+        assert_int_equal(truncate(path, at.st_size * (100 - percent) / 100), 0);
+    return true;
+}
+
+static bool
+run_where_alive(struct cluster_faults *f, unsigned server, const char *command)
+{
+    if (!is_running(f, server))
+        return false;
+    (void)cluster_rig_run(f->rig, server, command);
+    return true;
+}
+
+bool
+cluster_fault_break_connections(struct cluster_faults *f, unsigned server)
+{
+    return run_where_alive(f, server, "CLIENT KILL TYPE normal");
+}
+
+bool
+cluster_fault_flush(struct cluster_faults *f, unsigned server)
+{
+    return run_where_alive(f, server, "FLUSHALL") &&
+           cluster_fault_break_connections(f, server);
+}
+
+bool
+cluster_fault_fill(struct cluster_faults *f, unsigned server)
+{
+    return run_where_alive(f, server, "CONFIG SET maxmemory 1");
+}
+
+bool
+cluster_fault_want_replicas(struct cluster_faults *f, unsigned server)
+{
+    return run_where_alive(f, server, "CONFIG SET min-replicas-to-write 2");
+}
+
+bool
+cluster_fault_forget_functions(struct cluster_faults *f, unsigned server)
+{
+    return run_where_alive(f, server, "FUNCTION FLUSH");
+}
+
+bool
+cluster_fault_change_master(struct cluster_faults *f, unsigned server)
+{
+    return run_where_alive(f, server, "CLUSTER FAILOVER");
+}
+
+/* ---- moving a slot
+ * -------------------------------------------------------------- */
+
+/* Tries until the reply is OK, or NOKEY for a key that is gone. */
+static void
+insist(struct cluster_faults *f, unsigned server, const char *command)
+{
+    const uint64_t end_ms = clock_ms() + (uint64_t)WAIT_MS * test_slow();
+    const char *reply = cluster_rig_run(f->rig, server, command);
+
+    while (strcmp(reply, "OK") != 0 && strcmp(reply, "NOKEY") != 0) {
+        if (clock_ms() > end_ms)
+            fail_msg("%s: %s", command, reply);
+        (void)poll(NULL, 0, 10);
+        reply = cluster_rig_run(f->rig, server, command);
+    }
+}
+
+static void
+move_keys(struct cluster_faults *f, unsigned slot, unsigned from, unsigned to,
+          void (*each)(void *ctx), void *ctx)
+{
+    char key[256], command[400];
+
+    for (;;) {
+        (void)snprintf(
+            key, sizeof key, "%s",
+            cluster_rig_run(f->rig, from, "CLUSTER GETKEYSINSLOT %u 1", slot));
+        key[strcspn(key, "\n")] = '\0';
+        if (key[0] == '\0')
+            return;
+        (void)snprintf(command, sizeof command,
+                       "MIGRATE 127.0.0.1 %d %s 0 5000 REPLACE",
+                       f->rig->ports[to], key);
+        insist(f, from, command);
+        each(ctx);
+    }
+}
+
+void
+cluster_fault_move_slot(struct cluster_faults *f, unsigned slot,
+                        void (*each)(void *ctx), void *ctx)
+{
+    const unsigned from = cluster_rig_master(f->rig, 0, slot);
+    unsigned to = from;
+    char from_id[64], to_id[64], command[200];
+
+    do
+        to = (to + 1) % CLUSTER_RIG_SERVERS;
+    while (!is_master(f, to));
+    (void)snprintf(from_id, sizeof from_id, "%s",
+                   cluster_rig_run(f->rig, from, "CLUSTER MYID"));
+    (void)snprintf(to_id, sizeof to_id, "%s",
+                   cluster_rig_run(f->rig, to, "CLUSTER MYID"));
+    (void)snprintf(command, sizeof command, "CLUSTER SETSLOT %u IMPORTING %s",
+                   slot, from_id);
+    insist(f, to, command);
+    (void)snprintf(command, sizeof command, "CLUSTER SETSLOT %u MIGRATING %s",
+                   slot, to_id);
+    insist(f, from, command);
+    each(ctx);
+    move_keys(f, slot, from, to, each, ctx);
+    (void)snprintf(command, sizeof command, "CLUSTER SETSLOT %u NODE %s", slot,
+                   to_id);
+    insist(f, to, command);
+    insist(f, from, command);
+}
+
+/* ---- repair
+ * -------------------------------------------------------------------- */
+
+/* Every server sees a whole cluster, and has its replica or its master. */
+static bool
+is_whole(struct cluster_faults *f)
+{
+    for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++) {
+        const char *text;
+
+        if (strstr(cluster_rig_run(f->rig, i, "CLUSTER INFO"),
+                   "cluster_state:ok") == NULL)
+            return false;
+        text = cluster_rig_run(f->rig, i, "INFO replication");
+        if (strstr(text, "state=online") == NULL &&
+            strstr(text, "master_link_status:up") == NULL)
+            return false;
+    }
+    return true;
+}
+
+void
+cluster_faults_heal(struct cluster_faults *f, void (*each)(void *ctx),
+                    void *ctx)
+{
+    const uint64_t end_ms = clock_ms() + (uint64_t)WAIT_MS * test_slow();
+
+    for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++) {
+        (void)cluster_fault_continue(f, i);
+        (void)cluster_fault_restart(f, i);
+        (void)cluster_rig_run(f->rig, i, "CONFIG SET maxmemory 0");
+        (void)cluster_rig_run(f->rig, i, "CONFIG SET min-replicas-to-write 0");
+    }
+    while (!is_whole(f)) {
+        if (clock_ms() > end_ms)
+            fail_msg("the cluster is not whole again: %s",
+                     cluster_rig_run(f->rig, 0, "CLUSTER NODES"));
+        each(ctx);
+    }
+}
