@@ -16,7 +16,12 @@
 #include "common/wire/name.h"
 #include "writer/count_body.h"
 
-#define ANSWER_MAX 96 /* bytes of an answer's body */
+#define ANSWER_MAX  96    /* bytes of an answer's body */
+#define BEHIND_TIME "}\n" /* of readable_ms, its last member */
+
+/* Times of COUNT_TIME_SIZE digits. */
+#define TIME_MIN UINT64_C(1000000000000)
+#define TIME_MAX UINT64_C(9999999999999)
 
 /* The bytes of a request without its Content-Encoding. */
 struct content {
@@ -97,6 +102,26 @@ find_parameter(const struct http_request *r, char detail[HTTP_DETAIL_SIZE])
     return true;
 }
 
+/* What check_head() notes for the route: the format, and whether the body is
+ * packed. */
+static unsigned
+make_note(enum count_format format, bool is_packed)
+{
+    return (unsigned)format << 1 | is_packed;
+}
+
+static enum count_format
+noted_format(unsigned note)
+{
+    return (enum count_format)(note >> 1);
+}
+
+static bool
+noted_packed(unsigned note)
+{
+    return (note & 1) != 0;
+}
+
 /* An Idempotency-Key is never ignored. */
 static bool
 check_key(struct http_call *x, enum conn_next *next)
@@ -145,8 +170,10 @@ check_head(struct http_call *x, enum conn_next *next)
     else if (find_parameter(r, detail))
         *next =
             refuse_request(x, HTTP_BAD_REQUEST, "unknown-parameter", detail);
-    else
+    else {
+        x->note = make_note(format, !is_plain(r));
         return !r->key.at || check_key(x, next);
+    }
     return false;
 }
 
@@ -157,13 +184,12 @@ static bool
 open_content(struct http_call *x, struct content *content, enum conn_next *next)
 {
     struct count *s = x->ctx;
-    const bool known = find_format(x->request, &content->format);
     int size;
 
-    assert(known);
+    content->format = noted_format(x->note);
     content->at = x->body.at;
     content->size = x->body.size;
-    if (is_plain(x->request))
+    if (!noted_packed(x->note))
         return true;
     size = gunzip_run(s->gunzip, x->body.at, x->body.size, s->inflated,
                       sizeof s->inflated);
@@ -235,7 +261,10 @@ count_all(struct http_call *x, const struct content *content, uint32_t *count,
     int rc;
 
     begin_body(s, content, &body);
-    for (*count = 0; (rc = count_body_next(&body, &i, &fault)) > 0; ++*count)
+    for (*count = 0;
+         (rc = count_body_next(&body, *count < COUNT_FEW ? &s->few[*count] : &i,
+                               &fault)) > 0;
+         ++*count)
         if (*count == most) {
             *next = refuse_many(x, most);
             return false;
@@ -251,38 +280,63 @@ count_all(struct http_call *x, const struct content *content, uint32_t *count,
 
 /* ---- appending ---------------------------------------------------------- */
 
+/* Clears a name's last word behind its end: logs_put() copies words. */
 static void
-append_one(struct logs *logs, const struct increment *i)
+pad_name(struct increment_name *name)
 {
-    /* The body's parser has kept names to their sizes and free of NUL. */
+    static_assert(NAME_MAX_SIZE % LOGS_WORD == 0, "the last word is whole");
+
+    memset(name->bytes + name->size, 0,
+           (LOGS_WORD - name->size % LOGS_WORD) % LOGS_WORD);
+}
+
+/* The body's parser has kept names to their sizes and free of NUL. */
+static void
+append_one(struct logs *logs, struct increment *i)
+{
     const struct message m = {.increment = i->count,
                               .keyspace = i->keyspace.bytes,
                               .key = i->key.bytes,
                               .keyspace_size = (uint16_t)i->keyspace.size,
                               .key_size = (uint16_t)i->key.size};
+    uint8_t count[8];
 
-    logs_put_message(logs, &m);
+    assert(m.keyspace_size > 0 &&
+           m.keyspace_size <= logs->layout.keyspace_size && m.key_size > 0 &&
+           m.key_size <= logs->layout.key_size);
+    put_le64s(count, i->count);
+    pad_name(&i->keyspace);
+    pad_name(&i->key);
+    logs_put(logs, count, &m);
 }
 
-/* `left`: how many the current log is known to have room for. */
+/* Appends the `count` increments of a body that count_all() has read.  `left`:
+ * how many the current log is known to have room for. */
 static void
-append_all(struct count *s, const struct content *content, uint32_t left)
+append_all(struct count *s, const struct content *content, uint32_t count,
+           uint32_t left)
 {
     struct logs *logs = s->ingest->logs;
     struct count_fault fault;
     struct count_body body;
     struct increment i;
 
-    begin_body(s, content, &body);
-    while (count_body_next(&body, &i, &fault) > 0) {
+    if (count > COUNT_FEW)
+        begin_body(s, content, &body);
+    for (uint32_t n = 0; n < count; n++, left--) {
+        struct increment *from = count <= COUNT_FEW ? &s->few[n] : &i;
+
+        if (count > COUNT_FEW) {
+            const int rc = count_body_next(&body, from, &fault);
+
+            assert(rc > 0); /* as it was the first time */
+        }
         /* A full log: the next one.  0 only if the disk has failed, and then
          * no answer will leave. */
         if (left == 0 && (left = logs_free_slots(logs)) == 0)
             return;
-        append_one(logs, &i);
-        left--;
+        append_one(logs, from);
     }
-    logs_file.flush(logs);
 }
 
 /* ---- waiting ------------------------------------------------------------ */
@@ -357,7 +411,7 @@ count_is_stuck(struct count *s, uint64_t for_ms)
 /* ---- the route ---------------------------------------------------------- */
 
 static size_t
-write_answer(uint8_t *body, uint32_t count)
+write_answer(uint8_t *body, uint32_t count, uint64_t readable_ms)
 {
     struct json_writer w;
 
@@ -366,10 +420,42 @@ write_answer(uint8_t *body, uint32_t count)
     json_member(&w, "counted");
     json_integer(&w, count);
     json_member(&w, "readable_ms");
-    json_integer(&w, (int64_t)clock_unix_ms());
-    json_object_end(&w);
-    json_bytes(&w, "\n", 1);
+    json_integer(&w, (int64_t)readable_ms);
+    json_bytes(&w, BEHIND_TIME, sizeof BEHIND_TIME - 1);
     return json_write_size(&w);
+}
+
+/* `gated`: increments of this answer may be in no file yet, so its time is
+ * filled in at the end of the turn.  Where that cannot be they are written now.
+ */
+static enum conn_next
+put_answer(struct http_call *x, uint8_t *body, uint32_t count, bool gated)
+{
+    struct count *s = x->ctx;
+    uint64_t now_ms = loop_unix_ms(s->loop);
+    const bool later = gated && count_times_have_place(&s->times) &&
+                       now_ms >= TIME_MIN && now_ms <= TIME_MAX;
+    enum conn_next next;
+
+    if (!later) {
+        logs_file.flush(s->ingest->logs);
+        now_ms = clock_unix_ms();
+    }
+    next = http_end(x, HTTP_OK, write_answer(body, count, now_ms));
+    if (later)
+        count_times_add(&s->times, x->conn,
+                        conn_gated_at(x->conn) - COUNT_TIME_SIZE -
+                            (uint32_t)(sizeof BEHIND_TIME - 1));
+    return next;
+}
+
+void
+count_turn(struct count *s)
+{
+    if (s->times.count == 0)
+        return;
+    logs_file.flush(s->ingest->logs);
+    count_times_fill(&s->times, clock_unix_ms());
 }
 
 static enum conn_next
@@ -380,7 +466,7 @@ end_request(struct http_call *x, uint8_t *body, uint32_t count)
     s->ingest->messages += count;
     s->stats.increments += count;
     s->stats.requests++;
-    return http_end(x, HTTP_OK, write_answer(body, count));
+    return put_answer(x, body, count, count > 0);
 }
 
 /* ---- requests with a key ------------------------------------------------- */
@@ -412,7 +498,7 @@ replay_answer(struct http_call *x, const struct key_entry *e,
     if (!body || (!durable && !conn_gate(x->conn, &s->ingest->commit->gate)))
         return CONN_FULL;
     s->stats.replayed++;
-    return http_end(x, HTTP_OK, write_answer(body, (uint32_t)e->number));
+    return put_answer(x, body, (uint32_t)e->number, !durable);
 }
 
 /* Appends a request behind its mark.  Space for it is there. */
@@ -429,7 +515,7 @@ append_keyed(struct http_call *x, const struct content *content,
     if (!body || !conn_gate(x->conn, &s->ingest->commit->gate))
         return CONN_FULL;
     logs_put_mark(logs, mark);
-    append_all(s, content, mark->count);
+    append_all(s, content, mark->count, mark->count);
     keys_add(&logs->keys, mark, logs_position(logs), clock_unix_ms());
     return end_request(x, body, mark->count);
 }
@@ -493,7 +579,7 @@ answer_count(struct http_call *x)
     if (!body || (count > 0 && !conn_gate(x->conn, &s->ingest->commit->gate)))
         return CONN_FULL;
     if (count > 0)
-        append_all(s, &content, 0);
+        append_all(s, &content, count, 0);
     return end_request(x, body, count);
 }
 

@@ -10,7 +10,8 @@
  *
  * readable_ms of an answer is read from the clock after the increments are in
  * the log's file: an answer of a reader whose as_of_ms is at least that has
- * them (reader/as_of.h).
+ * them (reader/as_of.h).  The file is written at the end of the turn, for all
+ * its requests at once: count_turn().
  *
  * A request with an Idempotency-Key is appended in one go to one log, behind
  * its mark (keys.h).  The next one with this key and this body is answered with
@@ -29,11 +30,14 @@
 #include "common/net/http.h"
 #include "common/net/loop.h"
 #include "common/wire/gunzip.h"
+#include "common/wire/increment_line.h"
+#include "writer/count_times.h"
 #include "writer/ingest.h"
 
 #define COUNT_INCREMENTS_MAX 4096
 #define COUNT_INFLATED_MAX   262144u
 #define COUNT_BODY_MAX       65536u
+#define COUNT_FEW            4 /* increments that are parsed once, not twice */
 
 static_assert(COUNT_BODY_MAX == HTTP_BODY_MAX, "as countd(5) has it");
 
@@ -52,6 +56,8 @@ struct count {
     struct http_line line;
     struct loop_timer timer;
     uint64_t no_log_ms; /* monotonic: there is no log since; 0: there is one */
+    struct count_times times;
+    struct increment few[COUNT_FEW]; /* the first of the request */
     struct gunzip *gunzip;
     uint8_t inflated[COUNT_INFLATED_MAX];
     struct count_stats stats;
@@ -64,6 +70,10 @@ extern const size_t count_route_count;
 int count_open(struct count *s, struct loop *loop, struct ingest *ingest,
                uint64_t wait_ms);
 void count_close(struct count *s);
+
+/* The end of a turn, before its commit: writes what was put into the logs, and
+ * fills in readable_ms of the answers. */
+void count_turn(struct count *s);
 
 /* The logs have room again. */
 void count_ready(struct count *s);

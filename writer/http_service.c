@@ -111,6 +111,13 @@ http_logs_are_ready(struct http *h)
 }
 
 void
+http_turn(struct http *h)
+{
+    if (h->count_on)
+        count_turn(&h->count);
+}
+
+void
 http_print(const struct http *h)
 {
     const struct sequence_figures *f = &h->sequence.figures;

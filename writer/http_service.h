@@ -38,6 +38,9 @@ void http_close(struct http *h);
 /* The logs have room again. */
 void http_logs_are_ready(struct http *h);
 
+/* The end of a turn, before the logs' commit. */
+void http_turn(struct http *h);
+
 /* Prints the figures of what is turned on. */
 void http_print(const struct http *h);
 

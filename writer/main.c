@@ -153,7 +153,8 @@ after_turn(void *ctx)
     if (live_service_awaits_tally(&w->lives))
         tally_soon(&w->tally);
     quota_turn(&w->quota, listeners_only_http(w->conns));
-    /* The last: it writes what all others have put. */
+    http_turn(&w->http);
+    /* The last: it syncs what all others have put. */
     commit_turn(&w->commit, gate_has_waiters(&w->commit.gate) &&
                                 listeners_live(w->conns) == 0);
     return more || conns_have_work(w->conns);

@@ -189,6 +189,7 @@ make_call(struct conn *c, const struct http_asked *a)
                               .ctx = a->ctx,
                               .request = &a->request,
                               .flags = a->route ? a->route->flags : 0,
+                              .note = a->note,
                               .rest = a->rest,
                               .value = a->value};
 }
@@ -224,8 +225,7 @@ answer_no_route(struct http_call *x, unsigned allow)
  * is the answer.  A client without a token does not learn which paths there
  * are. */
 static bool
-is_admitted(struct http_call *x, const struct http_asked *a,
-            enum conn_next *next)
+is_admitted(struct http_call *x, struct http_asked *a, enum conn_next *next)
 {
     const unsigned open = HTTP_IS_OPEN | HTTP_IS_PUBLIC;
 
@@ -238,15 +238,21 @@ is_admitted(struct http_call *x, const struct http_asked *a,
     if (!(a->route && (a->route->flags & open) != 0) &&
         !http_is_authorized(x, a->route ? a->right : 0, next))
         return false;
-    if (a->route)
-        return !a->route->check || a->route->check(x, next);
-    *next = answer_no_route(x, a->allow);
-    return false;
+    if (!a->route) {
+        *next = answer_no_route(x, a->allow);
+        return false;
+    }
+    if (!a->is_checked && a->route->check) {
+        if (!a->route->check(x, next))
+            return false;
+        a->is_checked = true;
+        a->note = x->note;
+    }
+    return true;
 }
 
 static enum conn_next
-answer_request(struct conn *c, const struct http_asked *a,
-               struct http_text body)
+answer_request(struct conn *c, struct http_asked *a, struct http_text body)
 {
     struct http_call x = make_call(c, a);
     enum conn_next next;
@@ -317,10 +323,10 @@ refuse_request(struct conn *c, const struct http_request *request, int status)
 
 /* ---- what was asked a moment ago ---------------------------------------- */
 
-static const struct http_asked *
-recall_request(const struct http_site *s, const struct input *in)
+static struct http_asked *
+recall_request(struct http_site *s, const struct input *in)
 {
-    const struct http_asked *a = &s->last;
+    struct http_asked *a = &s->last;
 
     return a->size > 0 && in->size >= a->size &&
                    memcmp(in->at, s->last_head, a->size) == 0
@@ -412,6 +418,8 @@ next_request(struct conn *c, const struct input *in, struct http_asked *a)
     a->size = (size_t)size;
     a->ctx = NULL;
     a->rest = a->value = (struct http_text){NULL, 0};
+    a->is_checked = false;
+    a->note = 0;
     find_route(site, a);
     may_recall = is_open(a) || http_is_ours(site, &a->request);
     if (!may_recall && (http_is_foreign(site, &a->request) ||
@@ -500,7 +508,7 @@ is_refused(struct conn *c, const struct http_asked *a, enum conn_next *next)
     struct http_call x = make_call(c, &last);
 
     last.request.keep = false;
-    if (is_admitted(&x, a, next))
+    if (is_admitted(&x, &last, next))
         return false;
     if (*next == CONN_MORE)
         *next = conn_last(c);
@@ -534,7 +542,7 @@ answer_expectation(struct conn *c, const struct http_asked *a)
 
 /* Serves the request that is next.  MORE: *answered, or more must come. */
 static enum conn_next
-serve_request(struct conn *c, struct input *in, const struct http_asked *a,
+serve_request(struct conn *c, struct input *in, struct http_asked *a,
               bool *answered)
 {
     struct http_state *s = conn_state(c);
@@ -567,7 +575,7 @@ take(struct conn *c, struct input *in)
     bool answered = true;
 
     while (in->size > 0 && answered) {
-        const struct http_asked *a = recall_request(site, in);
+        struct http_asked *a = recall_request(site, in);
         struct http_asked fresh;
         enum conn_next next;
 

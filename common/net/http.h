@@ -78,6 +78,7 @@
 #define HTTP_INPUT_MAX   (HTTP_HEAD_MAX + HTTP_LONG_BODY_MAX) /* of a request */
 #define HTTP_CLASSES     4    /* of statuses: 2.. to 5.. */
 #define HTTP_LAST_MAX    512  /* bytes of a head that is remembered */
+#define HTTP_FRONT_MAX   256  /* bytes of an answer's head that are, too */
 #define HTTP_HOSTS_SIZE  1024 /* text of http_site.hosts, with its end */
 
 enum http_status {
@@ -124,6 +125,7 @@ struct http_call {
     const struct http_request *request;
     unsigned flags;         /* enum http_route_flags, or-ed, of the route */
     unsigned rights;        /* enum tokens_right, or-ed, of the client */
+    unsigned note;          /* what the route's check() found; 0 before */
     struct http_text rest;  /* of the path, behind that of the route */
     struct http_text value; /* of the parameter that the route names */
     struct http_text body;  /* with HTTP_READS_BODY */
@@ -156,8 +158,9 @@ struct http_route {
     enum conn_next (*answer)(struct http_call *x);
     unsigned flags; /* enum http_route_flags, or-ed */
     /* Looks at the head, before a client is asked to go on with its body and
-     * again before `answer`.  False: *next is the answer.  NULL: all is well.
-     */
+     * before `answer`.  False: *next is the answer.  NULL: all is well.  What
+     * it says depends on the head alone: where the same bytes come again it is
+     * not called, and x->note is what it was. */
     bool (*check)(struct http_call *x, enum conn_next *next);
 };
 
@@ -177,6 +180,19 @@ struct http_asked {
     void *ctx;
     unsigned right; /* enum tokens_right that `route` needs */
     struct http_text rest, value;
+    bool is_checked; /* the route's check() was well with it */
+    unsigned note;   /* http_call.note then */
+};
+
+/* What the last head of an answer began with, up to http_call.more. */
+struct http_front {
+    const char *type, *cache; /* as http_call's, which are constants */
+    uint64_t date_s;          /* of its Date, if it has a type */
+    uint16_t status;
+    uint16_t size; /* 0: there is none */
+    uint8_t minor;
+    bool keep;
+    uint8_t text[HTTP_FRONT_MAX];
 };
 
 struct http_figures {
@@ -207,6 +223,7 @@ struct http_site {
     uint8_t joined[HTTP_BODY_MAX]; /* a body that came in chunks */
     uint64_t date_s;               /* of `date`; 0: there is none yet */
     char date[40];
+    struct http_front front;
 };
 
 /* The protocol of a listener whose ctx is a struct http_site.  Its row has

@@ -157,6 +157,12 @@ put_type(uint8_t *to, const struct http_call *x)
     return put_text(to, "\r\nX-Content-Type-Options: nosniff\r\n");
 }
 
+static bool
+has_origins(const struct http_site *site)
+{
+    return site->origins && site->origins[0] != '\0';
+}
+
 /* What lets a page of another site read the answer, if it is listed.  Caches
  * must know that answers to others lack it. */
 static uint8_t *
@@ -165,7 +171,7 @@ put_origin(uint8_t *to, const struct http_call *x, bool is_preflight)
     const struct http_site *site = conn_ctx(x->conn);
     const struct http_text origin = x->request->origin;
 
-    if (!site->origins || site->origins[0] == '\0')
+    if (!has_origins(site))
         return to;
     to = put_text(to, "Vary: Origin\r\n");
     if (!http_is_listed_origin(site, x->request))
@@ -181,10 +187,11 @@ put_origin(uint8_t *to, const struct http_call *x, bool is_preflight)
                         "Access-Control-Max-Age: 600\r\n");
 }
 
-/* The head of an answer; returns its size.  `allow`: methods, or 0. */
+/* The head of an answer up to http_call.more; returns its size.  `allow`:
+ * methods, or 0. */
 static size_t
-put_head(uint8_t *to, const struct http_call *x, enum http_status status,
-         unsigned allow, size_t size)
+format_front(uint8_t *to, const struct http_call *x, enum http_status status,
+             unsigned allow)
 {
     uint8_t *at = to;
 
@@ -202,6 +209,66 @@ put_head(uint8_t *to, const struct http_call *x, enum http_status status,
     if (allow != 0)
         at = put_allow(at, allow);
     at = put_origin(at, x, status == HTTP_NO_CONTENT && allow != 0);
+    return (size_t)(at - to);
+}
+
+/* Whether the last front is that of this answer. */
+static bool
+is_front_of(const struct http_front *f, const struct http_call *x,
+            enum http_status status)
+{
+    return f->size > 0 && f->status == status && f->type == x->type &&
+           f->cache == x->cache && f->keep == x->request->keep &&
+           f->minor == x->request->minor &&
+           (!x->type || f->date_s == clock_unix_ms() / 1000);
+}
+
+static void
+keep_front(struct http_site *site, const struct http_call *x,
+           enum http_status status, const uint8_t *text, size_t size)
+{
+    struct http_front *f = &site->front;
+
+    if (size > sizeof f->text)
+        return;
+    *f = (struct http_front){.type = x->type,
+                             .cache = x->cache,
+                             .date_s = site->date_s,
+                             .status = (uint16_t)status,
+                             .size = (uint16_t)size,
+                             .minor = x->request->minor,
+                             .keep = x->request->keep};
+    memcpy(f->text, text, size);
+}
+
+/* The same as format_front().  Answers are alike but for their bodies, so the
+ * last one is kept. */
+static size_t
+put_front(uint8_t *to, const struct http_call *x, enum http_status status,
+          unsigned allow)
+{
+    struct http_site *site = conn_ctx(x->conn);
+    const struct http_front *f = &site->front;
+    size_t size;
+
+    if (allow != 0 || has_origins(site))
+        return format_front(to, x, status, allow);
+    if (is_front_of(f, x, status)) {
+        memcpy(to, f->text, f->size);
+        return f->size;
+    }
+    size = format_front(to, x, status, 0);
+    keep_front(site, x, status, to, size);
+    return size;
+}
+
+/* The head of an answer; returns its size. */
+static size_t
+put_head(uint8_t *to, const struct http_call *x, enum http_status status,
+         unsigned allow, size_t size)
+{
+    uint8_t *at = to + put_front(to, x, status, allow);
+
     if (x->more)
         at = put_text(at, x->more);
     if (status == HTTP_NO_CONTENT || status == HTTP_NOT_MODIFIED)
@@ -221,18 +288,14 @@ head_room(const struct http_call *x)
 static size_t
 usual_head(const struct http_call *x, size_t size)
 {
-    uint8_t head[HTTP_ANSWER_HEAD + HTTP_MORE_MAX];
-    const size_t fixed = sizeof "HTTP/1.1 200 OK\r\nContent-length: \r\n\r\n";
+    static const char behind[] = "Content-length: \r\n\r\n";
+    uint8_t head[HTTP_ANSWER_HEAD];
     size_t digits = 1;
 
-    if (x->type || ((const struct http_site *)conn_ctx(x->conn))->origins)
-        return put_head(head, x, HTTP_OK, 0, size);
-    while (size >= 10) {
-        size /= 10;
+    for (; size >= 10; size /= 10)
         digits++;
-    }
-    return fixed - 1 + digits +
-           (x->request->keep ? sizeof "Connection: keep-alive\r\n" - 1 : 0);
+    return put_front(head, x, HTTP_OK, 0) + (x->more ? strlen(x->more) : 0) +
+           sizeof behind - 1 + digits;
 }
 
 uint8_t *

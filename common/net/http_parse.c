@@ -3,10 +3,8 @@
  * http_parse() is the entry; parse_value() knows the headers. */
 #include "common/net/http_parse.h"
 
+#include "common/base/byte_word.h"
 #include "common/base/bytes.h"
-
-#define ONES  UINT64_C(0x0101010101010101)
-#define HIGHS UINT64_C(0x8080808080808080)
 
 enum { LINE_WHOLE, LINE_CUT, LINE_BAD };
 
@@ -26,8 +24,7 @@ static size_t
 skip_plain(const uint8_t *at, size_t i, size_t size)
 {
     while (i < size) {
-        const uint64_t v = get_le64(at + i);
-        const uint64_t low = (v - ONES * 0x20) & ~v & HIGHS;
+        const uint64_t low = byte_word_below(get_le64(at + i), 0x20);
 
         if (low == 0) {
             i += 8;

@@ -4,6 +4,12 @@
 #include <errno.h>
 #include <string.h>
 
+#include "common/base/byte_word.h"
+#include "common/base/bytes.h"
+
+#define FILLED      UINT64_C(0x2020202020202000) /* seven blanks */
+#define SMALL_VALUE (UINT64_MAX / 40) /* times 10, and a digit: below 2^63 */
+
 static const struct increment_fault
     control = {"bad-name", "a control character in a name; write it as \\xHH"},
     empty_name = {"bad-name", "an empty name"},
@@ -46,6 +52,30 @@ has_control(const char *field, size_t size)
     return false;
 }
 
+/* Bytes that a name in text form does not have, or not as they are. */
+static uint64_t
+find_special(uint64_t word)
+{
+    return byte_word_below(word, 0x20) | byte_word_equal(word, 0x7f) |
+           byte_word_equal(word, '\\');
+}
+
+/* Whether a field is a name as it is, in every form: nearly all are. */
+static bool
+is_plain(const char *field, size_t size)
+{
+    uint64_t special = 0;
+
+    if (size < 8) {
+        for (size_t i = 0; i < size; i++)
+            special |= find_special((uint8_t)field[i] | FILLED);
+        return special == 0;
+    }
+    for (size_t i = 0; i + 8 < size; i += 8)
+        special |= find_special(get_le64(field + i));
+    return (special | find_special(get_le64(field + size - 8))) == 0;
+}
+
 /* As name_unescape(). */
 static int
 read_bytes(const struct increment_form *form, const char *field, size_t size,
@@ -65,6 +95,11 @@ increment_name_read(const struct increment_form *form, const char *field,
 {
     int rc;
 
+    if (size > 0 && size <= max && is_plain(field, size)) {
+        memcpy(out->bytes, field, size);
+        out->size = size;
+        return NULL;
+    }
     if (size > 0 && memchr(field, '\0', size))
         return &zero_byte;
     if (!form->raw && !form->control && has_control(field, size))
@@ -95,7 +130,7 @@ increment_number_parse(const char *text, size_t size, int64_t *out)
 
         if (text[i] < '0' || text[i] > '9')
             return -EINVAL;
-        if (value > (limit - digit) / 10)
+        if (value > SMALL_VALUE && value > (limit - digit) / 10)
             return -ERANGE;
         value = value * 10 + digit;
     }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/byte_word.h"
 #include "common/wire/name.h"
 
 void
@@ -105,8 +106,16 @@ static bool
 is_plain(const uint8_t *bytes, size_t size)
 {
     bool plain = true;
+    size_t i = 0;
 
-    for (size_t i = 0; i < size; i++)
+    for (; i + 8 <= size; i += 8) {
+        const uint64_t word = get_le64(bytes + i);
+
+        plain &= (byte_word_below(word, 0x20) | byte_word_high(word) |
+                  byte_word_equal(word, 0x7f) | byte_word_equal(word, '"') |
+                  byte_word_equal(word, '\\')) == 0;
+    }
+    for (; i < size; i++)
         plain &= bytes[i] >= 0x20 && bytes[i] < 0x7f && bytes[i] != '"' &&
                  bytes[i] != '\\';
     return plain;
@@ -141,12 +150,18 @@ json_member(struct json_writer *w, const char *name)
 void
 json_integer(struct json_writer *w, int64_t number)
 {
+    static const char pairs[] = "00010203040506070809101112131415161718192021"
+                                "22232425262728293031323334353637383940414243"
+                                "44454647484950515253545556575859606162636465"
+                                "66676869707172737475767778798081828384858687"
+                                "888990919293949596979899";
     char digits[20], *at = digits + sizeof digits;
     uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
 
-    do
-        *--at = (char)('0' + rest % 10);
-    while ((rest /= 10) > 0);
+    for (; rest >= 10; rest /= 100)
+        memcpy(at -= 2, pairs + 2 * (rest % 100), 2);
+    if (rest > 0 || at == digits + sizeof digits)
+        *--at = (char)('0' + rest);
     if (number < 0)
         *--at = '-'; /* 19 digits at most stand behind it */
     put_separator(w, ", ");

@@ -146,6 +146,26 @@ go_on(struct run *r, struct source *s)
         ask(r, s);
 }
 
+static size_t
+format_request(const struct run *r, char *to)
+{
+    const struct http_load *l = r->l;
+    char length[64] = "";
+    int size;
+
+    if (l->body)
+        (void)snprintf(length, sizeof length, "Content-Length: %zu\r\n",
+                       strlen(l->body));
+    size = snprintf(
+        to, REQUEST_MAX, "%s %s HTTP/1.1\r\nHost: 127.0.0.1:%u\r\n%s%s%s\r\n%s",
+        l->body ? "POST" : "GET", l->target, r->port,
+        l->close ? "Connection: close\r\n" : "", l->headers ? l->headers : "",
+        length, l->body ? l->body : "");
+    errno = EMSGSIZE;
+    check(size > 0 && size < REQUEST_MAX, "request");
+    return (size_t)size;
+}
+
 void
 http_load_run(const struct http_load *l, uint16_t port,
               struct http_figures *out)
@@ -161,11 +181,7 @@ http_load_run(const struct http_load *l, uint16_t port,
         .l = l, .port = port, .epoll = epoll_create1(EPOLL_CLOEXEC)};
     check(r.epoll >= 0, "epoll");
     for (unsigned i = 0; i < l->depth; i++)
-        r.size = (size_t)snprintf(
-            r.request + i * r.size, REQUEST_MAX,
-            "GET %s HTTP/1.1\r\nHost: 127.0.0.1:%u\r\n%s%s\r\n", l->target,
-            port, l->close ? "Connection: close\r\n" : "",
-            l->headers ? l->headers : "");
+        r.size = format_request(&r, r.request + i * r.size);
     memset(sources, 0, sizeof sources);
     begin_ns = clock_ns();
     for (unsigned i = 0; i < l->conns; i++) {

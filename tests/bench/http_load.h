@@ -19,6 +19,7 @@ struct http_load {
     bool close; /* a connection for each request; depth 1 */
     uint64_t ms;
     const char *headers; /* lines of each request, with CR LF; NULL: none */
+    const char *body;    /* of a POST; NULL: a GET */
 };
 
 struct http_figures {
@@ -33,5 +34,10 @@ void http_load_run(const struct http_load *l, uint16_t port,
  * NULL: a number of 17 bytes.  Requests with `Connection: close`, which must
  * come alone, always get that. */
 pid_t http_ceiling_start(uint16_t *port, const char *answer, size_t size);
+
+/* The same, but what has come of a round is written to a file in `folder`, a
+ * slot of `slot` bytes for each request, and synced before it is answered. */
+pid_t http_ceiling_start_durable(uint16_t *port, const char *answer,
+                                 size_t size, const char *folder, size_t slot);
 
 #endif

@@ -42,6 +42,8 @@ static const struct goal goals[] = {
     {"ZINCRBY, 64 ahead", "redis, everysec", false, 0.8},
     {"ZREVRANGE 0 9, 16 ahead", "redis, everysec", false, 2},
     {"ZSCORE, 16 ahead", "redis, everysec", false, 2},
+    {"HTTP count of 1, 50 x 1", "fixed reply, synced", false, 0.75},
+    {"HTTP count of 1, 50 x 16", "durable /apply", false, 0.8},
     {"HTTP count with keys, 1000 lines, 8 connections", "without keys", false,
      0.95},
     {"HTTP count with keys, 1 line, 50 connections", "without keys", false,

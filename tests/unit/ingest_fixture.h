@@ -35,6 +35,7 @@ struct rig {
     struct commit commit;
     struct ingest ingest;
     struct listener_config rows[LISTENERS];
+    struct http_site *site; /* of the HTTP listener; NULL: there is none */
     struct conns *conns;
     bool (*until)(struct rig *r);
     size_t want;  /* what `until` compares with */
@@ -204,6 +205,10 @@ start_conns(struct rig *r)
             .request_s = REQUEST_S,
             .request_key = "request_timeout",
             .max = 64};
+    if (r->site) {
+        r->rows[LISTENER_HTTP].protocol = &http_protocol;
+        r->rows[LISTENER_HTTP].ctx = r->site;
+    }
     assert_rc(conns_init(&r->conns, r->loop, &o), 0);
     assert_rc(
         commit_init(&r->commit, &logs_file, &r->logs, &r->logs.sync_io, 64, 0),

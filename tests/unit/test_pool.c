@@ -49,7 +49,44 @@ a_chain_gives_back_its_bytes_and_chunks(void **state)
     pool_fini(&p);
 }
 
+static void
+bytes_of_a_chain_are_overwritten_where_they_are(void **state)
+{
+    enum { TOTAL = 4 * POOL_CHUNK_SIZE, DROPPED = 333 };
+    static const size_t places[] = {0,
+                                    5,
+                                    POOL_CHUNK_SIZE - DROPPED - 6,
+                                    POOL_CHUNK_SIZE - DROPPED + 7,
+                                    3 * POOL_CHUNK_SIZE - DROPPED,
+                                    TOTAL - DROPPED - 13};
+    static uint8_t bytes[TOTAL], got[TOTAL];
+    struct chain_cursor cursor = {0};
+    struct chain a = {0}, b = {0};
+    struct pool p;
+
+    (void)state; /* none */
+    assert_rc(pool_init(&p, CHUNKS * (size_t)POOL_CHUNK_SIZE), 0);
+    for (size_t i = 0; i < TOTAL; i += 64) {
+        chain_push(&p, &a, bytes + i, 64);
+        chain_push(&p, &b, bytes + i, 64);
+    }
+    chain_drop(&p, &a, DROPPED);
+
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        chain_write_at(&p, &a, &cursor, places[i], "thirteenbytes", 13);
+        memcpy(bytes + DROPPED + places[i], "thirteenbytes", 13);
+    }
+
+    assert_int_equal(chain_copy(&p, &a, got), TOTAL - DROPPED);
+    assert_memory_equal(got, bytes + DROPPED, TOTAL - DROPPED);
+    memset(bytes, 0, sizeof bytes);
+    assert_int_equal(chain_copy(&p, &b, got), TOTAL);
+    assert_memory_equal(got, bytes, TOTAL);
+    pool_fini(&p);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(bytes_of_a_chain_are_overwritten_where_they_are),
     cmocka_unit_test(a_chain_gives_back_its_bytes_and_chunks),
 };
 
