@@ -142,6 +142,22 @@ put_be64(void *at, uint64_t v)
     memcpy(at, &v, sizeof v);
 }
 
+#define DECIMAL_MAX 20 /* digits of a uint64_t, at most */
+
+/* Writes the digits of n, without a NUL; returns how many. */
+static inline size_t
+put_decimal(void *to, uint64_t n)
+{
+    char digits[DECIMAL_MAX];
+    size_t at = sizeof digits;
+
+    do
+        digits[--at] = (char)('0' + n % 10);
+    while ((n /= 10) > 0);
+    memcpy(to, digits + at, sizeof digits - at);
+    return sizeof digits - at;
+}
+
 /* How many bytes both begin with. */
 static inline size_t
 bytes_common_size(const uint8_t *a, size_t a_size, const uint8_t *b,

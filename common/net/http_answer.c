@@ -92,16 +92,7 @@ put_text(uint8_t *to, const char *text)
 static uint8_t *
 put_number(uint8_t *to, size_t n)
 {
-    uint8_t digits[20], *at = digits + sizeof digits;
-    size_t size;
-
-    do {
-        *--at = (uint8_t)('0' + n % 10);
-        n /= 10;
-    } while (n > 0);
-    size = (size_t)(digits + sizeof digits - at);
-    memcpy(to, at, size);
-    return to + size;
+    return to + put_decimal(to, n);
 }
 
 /* `Allow: GET, POST` */

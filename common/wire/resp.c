@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/bytes.h"
+
 #define LENGTH_MAX 24 /* bytes of a length with CR LF */
 #define DIGITS_MAX 20 /* of an int64, with its sign */
 
@@ -343,18 +345,10 @@ static size_t
 put_digits(uint8_t *out, int64_t value)
 {
     uint64_t rest = value < 0 ? (uint64_t) - (value + 1) + 1 : (uint64_t)value;
-    uint8_t digits[DIGITS_MAX];
-    size_t count = 0, size = 0;
 
-    do {
-        digits[count++] = (uint8_t)('0' + rest % 10);
-        rest /= 10;
-    } while (rest > 0);
     if (value < 0)
-        out[size++] = '-';
-    while (count > 0)
-        out[size++] = digits[--count];
-    return size;
+        *out++ = '-';
+    return put_decimal(out, rest) + (value < 0 ? 1 : 0);
 }
 
 static size_t

@@ -262,12 +262,12 @@ any_of_a_million_numbers_is_cancelled_in_little_memory(void **state)
 }
 
 static void
-journal_numbers_are_the_same_on_both_sides_of_a_chunk(void **state)
+journal_numbers_are_the_same_in_the_file_and_in_the_tail(void **state)
 {
     const struct tmpdir *d = *state;
-    struct number all[JOURNAL_NUMBERS_CHUNK], one;
+    struct number all[JOURNAL_NUMBERS_TAIL], one;
     struct journal_numbers n;
-    const uint64_t count = 3 * JOURNAL_NUMBERS_CHUNK;
+    const uint64_t count = 3 * JOURNAL_NUMBERS_TAIL;
 
     journal_numbers_init(&n, d->fd);
     for (uint64_t i = 1; i <= count; i++) {
@@ -284,36 +284,36 @@ journal_numbers_are_the_same_on_both_sides_of_a_chunk(void **state)
     assert_rc(journal_numbers_get(&n, count + 1, &one), -ENOENT);
     assert_rc(journal_numbers_get(&n, 5, &one), 0);
     assert_int_equal(one.other, 9); /* 8 and 9 cancelled it */
-    for (uint64_t chunk = 0; chunk < 3; chunk++) {
-        assert_int_equal(journal_numbers_read(&n, chunk, all),
-                         JOURNAL_NUMBERS_CHUNK);
-        assert_int_equal(all[0].amount, chunk * JOURNAL_NUMBERS_CHUNK + 1);
+    for (uint64_t first = 1; first <= count;) {
+        const int got = journal_numbers_read(&n, first, all, 100);
+
+        assert_in_range(got, 1, 100);
+        for (int i = 0; i < got; i++)
+            assert_int_equal(all[i].amount, first++);
     }
-    assert_int_equal(journal_numbers_read(&n, 3, all), 0);
+    assert_int_equal(journal_numbers_read(&n, count + 1, all, 100), 0);
     assert_int_equal(tmpdir_count(d, "."), 0); /* the file has no name */
     journal_numbers_fini(&n);
 }
 
 static void
-the_last_number_of_a_chunk_is_cancelled_by_the_first_of_the_next(void **state)
+the_last_number_of_a_full_tail_is_cancelled_by_the_next_one(void **state)
 {
     const struct tmpdir *d = *state;
     struct number n;
     struct book b;
 
     book_open(&b, d->fd);
-    for (int i = 1; i <= JOURNAL_NUMBERS_CHUNK; i++)
+    for (int i = 1; i <= JOURNAL_NUMBERS_TAIL; i++)
         assert_int_equal(book_put(&b, NULL, JOURNAL_RECORD_APPLY, 1).number, i);
-    assert_pair(
-        book_put(&b, NULL, JOURNAL_RECORD_CANCEL, JOURNAL_NUMBERS_CHUNK),
-        JOURNAL_NUMBERS_CHUNK + 1, LIMIT - JOURNAL_NUMBERS_CHUNK + 1);
-    assert_form(
-        book_put(&b, NULL, JOURNAL_RECORD_CANCEL, JOURNAL_NUMBERS_CHUNK),
-        ANSWER_REFUSED, 0);
+    assert_pair(book_put(&b, NULL, JOURNAL_RECORD_CANCEL, JOURNAL_NUMBERS_TAIL),
+                JOURNAL_NUMBERS_TAIL + 1, LIMIT - JOURNAL_NUMBERS_TAIL + 1);
+    assert_form(book_put(&b, NULL, JOURNAL_RECORD_CANCEL, JOURNAL_NUMBERS_TAIL),
+                ANSWER_REFUSED, 0);
     assert_rc(journal_numbers_get(&book_quota(&b, NULL)->numbers,
-                                  JOURNAL_NUMBERS_CHUNK, &n),
+                                  JOURNAL_NUMBERS_TAIL, &n),
               0);
-    assert_int_equal(n.other, JOURNAL_NUMBERS_CHUNK + 1);
+    assert_int_equal(n.other, JOURNAL_NUMBERS_TAIL + 1);
     book_close(&b);
 }
 
@@ -327,7 +327,7 @@ a_number_that_has_no_room_changes_nothing(void **state)
     struct book b;
 
     book_open(&b, d->fd);
-    for (int i = 0; i < JOURNAL_NUMBERS_CHUNK; i++)
+    for (int i = 0; i < JOURNAL_NUMBERS_TAIL; i++)
         assert_int_equal(book_put(&b, NULL, JOURNAL_RECORD_APPLY, 1).number,
                          i + 1);
     r.quota = book_quota(&b, NULL);
@@ -345,10 +345,10 @@ a_number_that_has_no_room_changes_nothing(void **state)
             break;
         }
         assert_rc(rc, -ENOSPC);
-        assert_int_equal(r.quota->remaining, LIMIT - JOURNAL_NUMBERS_CHUNK);
-        assert_int_equal(r.quota->numbers.count, JOURNAL_NUMBERS_CHUNK);
+        assert_int_equal(r.quota->remaining, LIMIT - JOURNAL_NUMBERS_TAIL);
+        assert_int_equal(r.quota->numbers.count, JOURNAL_NUMBERS_TAIL);
     }
-    assert_int_equal(r.quota->numbers.count, JOURNAL_NUMBERS_CHUNK + 1);
+    assert_int_equal(r.quota->numbers.count, JOURNAL_NUMBERS_TAIL + 1);
     book_close(&b);
 }
 
@@ -433,8 +433,8 @@ static const struct CMUnitTest tests[] = {
     TEST(there_are_no_more_quotas_than_allowed_but_all_that_there_were),
     cmocka_unit_test(a_name_is_plain),
     TEST(any_of_a_million_numbers_is_cancelled_in_little_memory),
-    TEST(journal_numbers_are_the_same_on_both_sides_of_a_chunk),
-    TEST(the_last_number_of_a_chunk_is_cancelled_by_the_first_of_the_next),
+    TEST(journal_numbers_are_the_same_in_the_file_and_in_the_tail),
+    TEST(the_last_number_of_a_full_tail_is_cancelled_by_the_next_one),
     TEST(a_number_that_has_no_room_changes_nothing),
     cmocka_unit_test(a_key_is_known_for_a_day_and_among_the_last_million),
     cmocka_unit_test(the_oldest_key_makes_way),

@@ -101,18 +101,12 @@ static void
 put_pair(struct pairs *p, const char *name, uint64_t value)
 {
     const size_t name_size = strlen(name);
-    char digits[20];
-    size_t at = sizeof digits;
+    const size_t value_size = put_decimal(p->at + 4 + name_size, value);
 
-    do {
-        digits[--at] = (char)('0' + value % 10);
-        value /= 10;
-    } while (value > 0);
     put_be16(p->at, (uint16_t)name_size);
-    put_be16(p->at + 2, (uint16_t)(sizeof digits - at));
+    put_be16(p->at + 2, (uint16_t)value_size);
     memcpy(p->at + 4, name, name_size);
-    memcpy(p->at + 4 + name_size, digits + at, sizeof digits - at);
-    p->at += 4 + name_size + sizeof digits - at;
+    p->at += 4 + name_size + value_size;
 }
 
 static void

@@ -76,7 +76,7 @@ put_number(struct stream *s, uint64_t number, const struct number *n)
 static void
 put_quota(struct stream *s, struct quota *quota)
 {
-    struct number n[JOURNAL_NUMBERS_CHUNK];
+    struct number n[JOURNAL_NUMBERS_TAIL];
     uint64_t number = 1;
 
     put_varint(s, quota->id);
@@ -85,9 +85,9 @@ put_quota(struct stream *s, struct quota *quota)
     put_varint(s, (uint64_t)quota->limit);
     put_varint(s, (uint64_t)quota->remaining);
     put_varint(s, quota->numbers.count);
-    for (uint64_t chunk = 0; s->rc == 0 && number <= quota->numbers.count;
-         chunk++) {
-        const int count = journal_numbers_read(&quota->numbers, chunk, n);
+    while (s->rc == 0 && number <= quota->numbers.count) {
+        const int count = journal_numbers_read(&quota->numbers, number, n,
+                                               JOURNAL_NUMBERS_TAIL);
 
         if (count < 0)
             s->rc = count;

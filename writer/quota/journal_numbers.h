@@ -3,7 +3,7 @@
  *
  * Memory is the same whatever their number: the newest are here, the others in
  * a file that has no name, is made anew from the journal at each start, and is
- * never synced.  Its chunks still carry a checksum.
+ * never synced: it is memory that may be paged out.
  *
  * Ownership: the caller's, between init and fini.  Any thread, one at a time,
  * but for journal_numbers_read(), which may run beside the others.
@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define JOURNAL_NUMBERS_CHUNK 255 /* in 4 KiB, after the checksum */
+#define JOURNAL_NUMBERS_TAIL 256 /* the newest: 4 KiB */
 
 #define NUMBER_IS_CANCEL (-1) /* for amount */
 
@@ -31,9 +31,8 @@ struct journal_numbers {
     int fd;    /* -1: all are in `tail` */
     pthread_mutex_t mutex;
     uint64_t count;
-    bool spilled; /* the whole tail is in the file, too */
-    struct number
-        tail[JOURNAL_NUMBERS_CHUNK]; /* those behind the last whole chunk */
+    uint64_t in_file; /* the first of them; the others are in `tail` */
+    struct number tail[JOURNAL_NUMBERS_TAIL];
 };
 
 void journal_numbers_init(struct journal_numbers *n, int dirfd);
@@ -45,7 +44,7 @@ int journal_numbers_reserve(struct journal_numbers *n);
 /* Takes the next number, which is `count` afterwards.  Room was made. */
 void journal_numbers_add(struct journal_numbers *n, struct number what);
 
-/* -ENOENT: there is no such number.  -EBADMSG: the file is damaged. */
+/* -ENOENT: there is no such number. */
 int journal_numbers_get(struct journal_numbers *n, uint64_t number,
                         struct number *what);
 
@@ -53,8 +52,9 @@ int journal_numbers_get(struct journal_numbers *n, uint64_t number,
 int journal_numbers_cancel(struct journal_numbers *n, uint64_t number,
                            uint64_t by);
 
-/* Those of one chunk (chunk 0 begins with number 1): how many, or an error. */
-int journal_numbers_read(struct journal_numbers *n, uint64_t chunk,
-                         struct number out[JOURNAL_NUMBERS_CHUNK]);
+/* Reads numbers from `first` on (1 or more), up to `max`: how many, or an
+ * error. 0: there are no more. */
+int journal_numbers_read(struct journal_numbers *n, uint64_t first,
+                         struct number *out, size_t max);
 
 #endif

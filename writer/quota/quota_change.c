@@ -1,7 +1,7 @@
 /* writer/quota/quota_change.c - what quota_routes.c answers, when it may, and
  * changes with their keys; see quota_service.h.
  *
- * Entry points: quota_put_number(), quota_send(), quota_send_form(),
+ * Entry points: quota_send(), quota_send_form(),
  * quota_may_tell(), quota_change_asked(). */
 #include "writer/quota/quota_service.h"
 
@@ -20,22 +20,6 @@ static_assert(NAME_PARTS + 4 <= JOURNAL_CHANGE,
 
 /* ---- answers ----------------------------------------------------- */
 
-size_t
-quota_put_number(uint8_t *to, int64_t n)
-{
-    uint8_t digits[20], *at = digits + sizeof digits;
-    size_t size;
-
-    assert(n >= 0);
-    do {
-        *--at = (uint8_t)('0' + n % 10);
-        n /= 10;
-    } while (n > 0);
-    size = (size_t)(digits + sizeof digits - at);
-    memcpy(to, at, size);
-    return size;
-}
-
 static enum conn_next
 send_answer(struct http_call *x, enum http_status status, uint8_t *body,
             const struct key_answer *a)
@@ -43,14 +27,14 @@ send_answer(struct http_call *x, enum http_status status, uint8_t *body,
     size_t size = 0;
 
     if (a->form == ANSWER_PAIR) {
-        size = quota_put_number(body, (int64_t)a->number);
+        size = put_decimal(body, a->number);
         body[size++] = ' ';
     }
     if (a->form == ANSWER_IMPOSSIBLE) {
         body[size++] = '-';
         body[size++] = '1';
     } else {
-        size += quota_put_number(body + size, a->remaining);
+        size += put_decimal(body + size, (uint64_t)a->remaining);
     }
     body[size++] = '\n';
     return http_end(x, status, size);

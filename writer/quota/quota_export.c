@@ -9,38 +9,32 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/bytes.h"
+
 #define LINE_MAX_SIZE 64u /* three numbers, blanks, the end */
 
 static char *
-put_number(char *to, uint64_t n, char behind)
+put_number(char *to, uint64_t n, char after)
 {
-    char digits[20], *at = digits + sizeof digits;
-    size_t size;
-
-    do {
-        *--at = (char)('0' + n % 10);
-        n /= 10;
-    } while (n > 0);
-    size = (size_t)(digits + sizeof digits - at);
-    memcpy(to, at, size);
-    to[size] = behind;
-    return to + size + 1;
+    to += put_decimal(to, n);
+    *to = after;
+    return to + 1;
 }
 
-/* The text of one chunk; returns its size. */
+/* The lines of `count` numbers from e->next_number on; returns their size. */
 static size_t
-put_chunk(const struct quota_export *e, const struct number *n, int count,
+put_lines(const struct quota_export *e, const struct number *n, int count,
           char *to)
 {
-    const uint64_t first = e->chunk * JOURNAL_NUMBERS_CHUNK + 1;
+    uint64_t number = e->next_number;
     char *at = to;
 
-    for (int i = 0; i < count && first + (uint64_t)i <= e->until; i++) {
+    for (int i = 0; i < count && number <= e->until; i++, number++) {
         const bool cancelled = n[i].other != 0 && n[i].other <= e->until;
 
         if (n[i].amount == NUMBER_IS_CANCEL)
             continue;
-        at = put_number(at, first + (uint64_t)i, ' ');
+        at = put_number(at, number, ' ');
         at = put_number(at, (uint64_t)n[i].amount, cancelled ? ' ' : '\n');
         if (cancelled)
             at = put_number(at, n[i].other, '\n');
@@ -65,16 +59,19 @@ write_all(int fd, const char *bytes, size_t size)
 }
 
 static int
-write_chunk(struct quota_export *e)
+write_lines(struct quota_export *e)
 {
-    struct number n[JOURNAL_NUMBERS_CHUNK];
-    char text[JOURNAL_NUMBERS_CHUNK * LINE_MAX_SIZE];
-    int count;
+    struct number n[JOURNAL_NUMBERS_TAIL];
+    char text[JOURNAL_NUMBERS_TAIL * LINE_MAX_SIZE];
+    int count, rc;
 
-    count = journal_numbers_read(e->numbers, e->chunk, n);
+    count = journal_numbers_read(e->numbers, e->next_number, n,
+                                 JOURNAL_NUMBERS_TAIL);
     if (count < 0)
         return count;
-    return write_all(e->fd, text, put_chunk(e, n, count, text));
+    rc = write_all(e->fd, text, put_lines(e, n, count, text));
+    e->next_number += (uint64_t)count;
+    return rc;
 }
 
 static int
@@ -124,13 +121,11 @@ run(struct io_job *job)
     struct quota_export *e = LOOP_OWNER(job, struct quota_export, job);
 
     e->rc = e->fd < 0 ? begin_file(e) : 0;
-    for (int i = 0; e->rc == 0 && i < QUOTA_EXPORT_PIECE &&
-                    e->chunk * JOURNAL_NUMBERS_CHUNK < e->until;
-         i++) {
-        e->rc = write_chunk(e);
-        e->chunk++;
-    }
-    e->finished = e->chunk * JOURNAL_NUMBERS_CHUNK >= e->until;
+    for (int i = 0;
+         e->rc == 0 && i < QUOTA_EXPORT_PIECE && e->next_number <= e->until;
+         i++)
+        e->rc = write_lines(e);
+    e->finished = e->next_number > e->until;
     if (e->rc == 0 && e->finished)
         e->rc = finish_file(e);
 }
@@ -163,7 +158,7 @@ start_if_due(struct quota_export *e)
     e->last_ms = now_ms;
     e->numbers = e->next;
     e->until = e->bound;
-    e->chunk = 0;
+    e->next_number = 1;
     io_push(e->io, &e->job);
 }
 

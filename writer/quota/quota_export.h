@@ -24,7 +24,7 @@
 #include "writer/quota/journal_numbers.h"
 
 #define QUOTA_EXPORT_PAUSE_MS 1000
-#define QUOTA_EXPORT_PIECE    16 /* chunks of numbers in one job */
+#define QUOTA_EXPORT_PIECE    16 /* reads of numbers in one job */
 
 struct quota_export {
     struct loop *loop;
@@ -33,8 +33,8 @@ struct quota_export {
     char temp[CONFIG_TEXT_SIZE + 8];
     struct io_job job;
     struct journal_numbers *numbers;
-    uint64_t until; /* the last number in the file */
-    uint64_t chunk; /* next */
+    uint64_t until; /* the last number that it has lines for */
+    uint64_t next_number;
     int fd;
     int rc;
     bool wanted, running, finished, stopped;

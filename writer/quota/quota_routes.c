@@ -159,9 +159,9 @@ put_line(uint8_t *to, const struct quota *quota)
     memcpy(to, named ? quota->name : QUOTA_UNNAMED_NAME, size);
     to += size;
     *to++ = '\t';
-    to += quota_put_number(to, quota->limit);
+    to += put_decimal(to, (uint64_t)quota->limit);
     *to++ = '\t';
-    to += quota_put_number(to, quota->remaining);
+    to += put_decimal(to, (uint64_t)quota->remaining);
     *to++ = '\n';
     return to;
 }

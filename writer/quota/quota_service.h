@@ -134,9 +134,6 @@ bool quota_has_room(const struct quota_service *s);
 
 #define QUOTA_BODY_MAX 64u /* bytes of all bodies but that of /quota */
 
-/* The digits of n; returns their number. */
-size_t quota_put_number(uint8_t *to, int64_t n);
-
 /* Sends an answer in the body that http_body() returned; quota_send_form() one
  * that depends only on the request. */
 enum conn_next quota_send(struct http_call *x, uint8_t *body,
