@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/hex.h"
 #include "common/net/http_query.h"
 #include "common/setup/config.h"
 #include "common/setup/time_text.h"
@@ -62,23 +63,16 @@ static bool
 read_hex(const struct value *v, struct value *out, char bytes[VALUE_MAX / 2],
          struct http_params_fault *f)
 {
-    static const char digits[] = "0123456789abcdef";
-
     *out = *v;
     out->text = bytes;
     out->size = v->size / 2;
     for (size_t i = 0; i < v->size; i++) {
-        const char c = v->text[i];
-        const char *digit =
-            c == '\0'
-                ? NULL
-                : strchr(digits, c >= 'A' && c <= 'F' ? c - 'A' + 'a' : c);
+        const int value = hex_value((uint8_t)v->text[i]);
 
-        if (!digit || v->size % 2 != 0)
+        if (value < 0 || v->size % 2 != 0)
             return fail(f, "bad-hex", v->name,
                         ": two hexadecimal digits for each byte");
-        bytes[i / 2] = (char)(i % 2 == 0 ? (digit - digits) << 4
-                                         : bytes[i / 2] | (digit - digits));
+        bytes[i / 2] = (char)(i % 2 == 0 ? value << 4 : bytes[i / 2] | value);
     }
     return true;
 }

@@ -202,18 +202,12 @@ begin_period(struct read_asked *a, const struct query_past *facts)
     table_fact(&a->table, "since", cell_number(facts->since));
 }
 
-static int128
-whole(int64_t high, uint64_t low)
-{
-    return (int128)high * ((int128)1 << 64) + (int128)low;
-}
-
 static void
 put_top_row(struct read_asked *a, int64_t rank, const struct query_past_row *r,
             bool known)
 {
-    const int128 change =
-        whole(r->sum_high, r->sum_low) - whole(r->before_high, r->before_low);
+    const int128 change = int128_of(r->sum_high, r->sum_low) -
+                          int128_of(r->before_high, r->before_low);
     char sum[TABLE_SUM_SIZE], before[TABLE_SUM_SIZE], text[TABLE_SUM_SIZE];
     const struct cell cells[] = {
         cell_number(rank), cell_sum(r->sum_high, r->sum_low, sum),

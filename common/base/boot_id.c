@@ -6,16 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/hex.h"
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint8_t boot_id[BOOT_ID_SIZE];
-
-static int
-parse_hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
 
 static void
 read_boot_id(void)
@@ -30,7 +24,7 @@ read_boot_id(void)
     size = read(fd, text, sizeof text);
     (void)close(fd);
     for (i = 0; i < size && n < 2 * BOOT_ID_SIZE; i++) {
-        digit = parse_hex_digit(text[i]);
+        digit = hex_value((uint8_t)text[i]);
         if (digit < 0)
             continue;
         boot_id[n / 2] = (uint8_t)(boot_id[n / 2] << 4 | digit);

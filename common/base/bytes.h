@@ -9,6 +9,7 @@
 #define COUNTD_COMMON_BASE_BYTES_H
 
 #include <endian.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -24,6 +25,12 @@ bytes_compare(const void *a, size_t a_size, const void *b, size_t b_size)
     const int order = memcmp(a, b, a_size < b_size ? a_size : b_size);
 
     return order != 0 ? order : (a_size > b_size) - (a_size < b_size);
+}
+
+static inline bool
+bytes_equal(const void *a, size_t a_size, const void *b, size_t b_size)
+{
+    return a_size == b_size && memcmp(a, b, a_size) == 0;
 }
 
 /* Copies bytes; returns the place after them. */
@@ -156,6 +163,26 @@ put_decimal(void *to, uint64_t n)
     while ((n /= 10) > 0);
     memcpy(to, digits + at, sizeof digits - at);
     return sizeof digits - at;
+}
+
+/* high * 2^64 + low. */
+static inline int128
+int128_of(int64_t high, uint64_t low)
+{
+    return (int128)((uint128)(uint64_t)high << 64 | low);
+}
+
+static inline int128
+get_le128(const void *at)
+{
+    return int128_of((int64_t)get_le64((const uint8_t *)at + 8), get_le64(at));
+}
+
+static inline void
+put_le128(void *at, int128 v)
+{
+    put_le64(at, (uint64_t)v);
+    put_le64((uint8_t *)at + 8, (uint64_t)((uint128)v >> 64));
 }
 
 /* How many bytes both begin with. */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/base/files.h"
+#include "common/base/hex.h"
 #include "common/log/inspect.h"
 #include "common/log/slot.h"
 
@@ -188,8 +189,7 @@ log_row_read(int log_fd, const struct logfile *f, uint64_t now_ms,
 
     look_at_file(log_fd, f, &l);
     (void)snprintf(out->mode, sizeof out->mode, "%04o", f->mode);
-    for (size_t i = 0; i < sizeof l.header.uuid; i++)
-        (void)snprintf(out->uuid + 2 * i, 3, "%02x", l.header.uuid[i]);
+    *hex_put(out->uuid, l.header.uuid, sizeof l.header.uuid) = '\0';
     out->cells[0] = cell_name(f->name, strlen(f->name));
     out->cells[1] = cell_text(l.state);
     out->cells[2] = cell_text(out->mode);

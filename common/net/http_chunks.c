@@ -4,16 +4,9 @@
 #include <assert.h>
 #include <string.h>
 
-#define SIZE_DIGITS_MAX 8
+#include "common/base/hex.h"
 
-static int
-hex_digit(uint8_t c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
+#define SIZE_DIGITS_MAX 8
 
 /* The size at the beginning of a chunk line of `size` bytes; *digits are its
  * own.  False: there is none, or it has too many digits. */
@@ -22,7 +15,7 @@ read_size(const uint8_t *line, size_t size, uint32_t *value, size_t *digits)
 {
     *value = 0;
     for (*digits = 0; *digits < size; (*digits)++) {
-        const int digit = hex_digit(line[*digits]);
+        const int digit = hex_value(line[*digits]);
 
         if (digit < 0)
             break;

@@ -3,14 +3,7 @@
 
 #include <errno.h>
 
-static int
-hex_digit(uint8_t c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
+#include "common/base/hex.h"
 
 /* Up to `max` bytes.  0, -EINVAL, or -ENAMETOOLONG with *size being `max`. */
 static int
@@ -22,8 +15,8 @@ decode_part(struct http_text text, uint8_t *to, size_t max, size_t *size)
         uint8_t c = text.at[i++];
 
         if (c == '%') {
-            const int high = i < text.size ? hex_digit(text.at[i]) : -1;
-            const int low = i + 1 < text.size ? hex_digit(text.at[i + 1]) : -1;
+            const int high = i < text.size ? hex_value(text.at[i]) : -1;
+            const int low = i + 1 < text.size ? hex_value(text.at[i + 1]) : -1;
 
             if (high < 0 || low < 0)
                 return -EINVAL;

@@ -33,6 +33,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/bytes.h"
+
 #define STORE_NAME_MAX 256
 
 struct store_engine;
@@ -98,6 +100,12 @@ struct store_delta {
     int64_t sum_high; /* of a signed 128-bit sum */
     uint64_t sum_low;
 };
+
+static inline int128
+store_delta_sum(const struct store_delta *d)
+{
+    return int128_of(d->sum_high, d->sum_low);
+}
 
 /* What fills of logs have for one keyspace.  Deltas are sorted by key (memcmp,
  * the shorter first), then minute; (key, minute) is unique.  The bytes are the
@@ -220,6 +228,12 @@ struct store_bucket {
     uint64_t sum_low;
     bool any; /* increments came, though their sum may be 0 */
 };
+
+static inline int128
+store_bucket_sum(const struct store_bucket *b)
+{
+    return int128_of(b->sum_high, b->sum_low);
+}
 
 /* A key of the top, with its sum in the time as long before, too. */
 struct store_top {

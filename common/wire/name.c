@@ -9,23 +9,10 @@
 
 #include "common/base/bytes.h"
 #include "common/base/hash.h"
+#include "common/base/hex.h"
 
 #define PLAIN_SIZE_MAX 120 /* bytes of a name that is its own file name */
 #define HEX_SIZE_MAX   60  /* bytes of a name spelt in hex */
-
-static const char hex_digits[] = "0123456789abcdef";
-
-static int
-hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
 
 /* ---- text form --------------------------------------------------------- */
 
@@ -122,8 +109,7 @@ escape_byte(uint8_t c, char *text)
         return 2;
     default:
         text[1] = 'x';
-        text[2] = hex_digits[c >> 4];
-        text[3] = hex_digits[c & 15];
+        (void)hex_put(text + 2, &c, 1);
         return 4;
     }
 }
@@ -175,8 +161,8 @@ unescape_byte(const char *text, size_t length, uint8_t *out)
     case 'x':
         if (length < 3)
             return 0;
-        high = hex_value(text[1]);
-        low = hex_value(text[2]);
+        high = hex_value((uint8_t)text[1]);
+        low = hex_value((uint8_t)text[2]);
         if (high < 0 || low < 0)
             return 0;
         *out = (uint8_t)(high << 4 | low);
@@ -236,17 +222,6 @@ is_plain(const uint8_t *name, size_t size)
     return true;
 }
 
-static size_t
-put_hex(const uint8_t *bytes, size_t size, char *text)
-{
-    for (size_t i = 0; i < size; i++) {
-        text[2 * i] = hex_digits[bytes[i] >> 4];
-        text[2 * i + 1] = hex_digits[bytes[i] & 15];
-    }
-    text[2 * size] = '\0';
-    return 2 * size;
-}
-
 void
 name_to_file(const uint8_t *name, size_t size, char *file)
 {
@@ -263,26 +238,12 @@ name_to_file(const uint8_t *name, size_t size, char *file)
     file[0] = '%';
     if (size <= HEX_SIZE_MAX) {
         file[1] = 'x';
-        (void)put_hex(name, size, file + 2);
+        *hex_put(file + 2, name, size) = '\0';
         return;
     }
     file[1] = 'h';
     name_siphash128((const uint8_t *)hash_key, name, size, hash);
-    (void)put_hex(hash, sizeof hash, file + 2);
-}
-
-/* Reads lower-case hex of exactly `size` bytes. */
-static bool
-get_hex(const char *text, uint8_t *bytes, size_t size)
-{
-    for (size_t i = 0; i < 2 * size; i++) {
-        const int v = hex_value(text[i]);
-
-        if (v < 0 || (text[i] >= 'A' && text[i] <= 'F'))
-            return false;
-        bytes[i / 2] = (uint8_t)(i % 2 == 0 ? v << 4 : bytes[i / 2] | v);
-    }
-    return true;
+    *hex_put(file + 2, hash, sizeof hash) = '\0';
 }
 
 int
@@ -301,7 +262,7 @@ name_from_file(const char *file, uint8_t name[NAME_MAX_SIZE])
         return (int)length;
     }
     if (length < 4 || length % 2 != 0 || size > HEX_SIZE_MAX ||
-        !get_hex(file + 2, bytes, size))
+        !hex_get(file + 2, bytes, size))
         return -EINVAL;
     if (file[1] == 'h')
         return size == 16 ? -ENOKEY : -EINVAL;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/base/bytes.h"
+#include "common/base/hex.h"
 
 #define MEMBER_SIZE 32 /* a name that is one of ours, "_hex", NUL */
 
@@ -108,7 +109,6 @@ cell_plain(const struct cell *c, bool raw, char text[NAME_TEXT_SIZE])
 static void
 put_raw_name(struct table_writer *t, const char *key, const struct cell *c)
 {
-    static const char digits[] = "0123456789abcdef";
     char text[2 * NAME_MAX_SIZE + 1], member[MEMBER_SIZE];
     const uint8_t *bytes = c->bytes;
 
@@ -116,10 +116,7 @@ put_raw_name(struct table_writer *t, const char *key, const struct cell *c)
         json_string(&t->out, bytes, c->size);
         return;
     }
-    for (size_t i = 0; i < c->size; i++) {
-        text[2 * i] = digits[bytes[i] >> 4];
-        text[2 * i + 1] = digits[bytes[i] & 15];
-    }
+    (void)hex_put(text, bytes, c->size);
     (void)snprintf(member, sizeof member, "%s_hex", key);
     json_null(&t->out);
     json_member(&t->out, member);

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/hex.h"
 #include "common/wire/utf8.h"
 
 /* Places in a name, from before its first byte to after its last. */
@@ -20,16 +21,6 @@ struct places {
 };
 
 /* ---- bytes of paths ----------------------------------------------------- */
-
-static int
-hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
 
 /* Reads the byte that a text without wildcards begins with; returns how many
  * bytes of the text it takes.  0: a malformed %HH. */
@@ -41,8 +32,8 @@ read_byte(const char *text, size_t size, uint8_t *out)
     *out = (uint8_t)text[0];
     if (text[0] != '%')
         return 1;
-    high = size >= 3 ? hex_value(text[1]) : -1;
-    low = size >= 3 ? hex_value(text[2]) : -1;
+    high = size >= 3 ? hex_value((uint8_t)text[1]) : -1;
+    low = size >= 3 ? hex_value((uint8_t)text[2]) : -1;
     if (high < 0 || low < 0)
         return 0;
     *out = (uint8_t)(high << 4 | low);

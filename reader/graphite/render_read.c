@@ -5,12 +5,6 @@
 
 #include "reader/graphite/render.h"
 
-static int128
-sum_of(const struct store_bucket *b)
-{
-    return (int128)b->sum_high * ((int128)1 << 64) + (int128)b->sum_low;
-}
-
 /* ---- points ------------------------------------------------------------- */
 
 /* The series that the key at r->found belongs to: that of the key before, if
@@ -88,7 +82,7 @@ add_buckets(struct render *r, struct series *s)
         int128 *point = &s->points.whole[r->read + i];
 
         if (b->any || q->from + i * q->step >= q->since)
-            *point = series_add_whole(*point, sum_of(b));
+            *point = series_add_whole(*point, store_bucket_sum(b));
     }
     return count;
 }

@@ -169,8 +169,7 @@ add_held(void *ctx, const struct held_summary *s)
 {
     struct found *f = ctx;
 
-    if (s->name_size == f->name->size &&
-        memcmp(s->name, f->name->bytes, s->name_size) == 0)
+    if (bytes_equal(s->name, s->name_size, f->name->bytes, f->name->size))
         f->held = s->records;
     return 0;
 }

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "common/base/array.h"
+#include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/client/cmd/archived.h"
@@ -184,10 +185,10 @@ is_in(struct explain *e, const struct archive_header *h)
 static bool
 is_ours(const struct explain *e, const struct message *m)
 {
-    return m->increment != 0 && m->key_size == e->key.size &&
-           m->keyspace_size == e->keyspace.size &&
-           memcmp(m->key, e->key.bytes, m->key_size) == 0 &&
-           memcmp(m->keyspace, e->keyspace.bytes, m->keyspace_size) == 0;
+    return m->increment != 0 &&
+           bytes_equal(m->key, m->key_size, e->key.bytes, e->key.size) &&
+           bytes_equal(m->keyspace, m->keyspace_size, e->keyspace.bytes,
+                       e->keyspace.size);
 }
 
 static int

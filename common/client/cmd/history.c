@@ -214,12 +214,6 @@ lookup_is_period(const struct cmd_line *line)
            cmd_value(line, "utc") != NULL;
 }
 
-static int128
-sum_to_int128(const struct countd_sum *s)
-{
-    return (int128)s->high * ((int128)1 << 64) + (int128)s->low;
-}
-
 static void
 print_row(struct output *out, int64_t rank, const struct countd_top_row *row,
           const struct countd_top *top)
@@ -227,8 +221,8 @@ print_row(struct output *out, int64_t rank, const struct countd_top_row *row,
     const double value = chart_value(&row->sum);
     const double most = chart_value(&top->rows[0].sum);
     const bool known = top->before_known;
-    const int128 change =
-        sum_to_int128(&row->sum) - sum_to_int128(&row->before);
+    const int128 change = int128_of(row->sum.high, row->sum.low) -
+                          int128_of(row->before.high, row->before.low);
     char sum[TABLE_SUM_SIZE], before[TABLE_SUM_SIZE], text[TABLE_SUM_SIZE];
     char bar[CHART_BAR_MAX + 1] = "";
     const struct cell cells[] = {

@@ -43,7 +43,7 @@ add_buckets(struct key_history *p, const struct store_history_query *q)
         const struct key_history_row row = {
             .start = ((int64_t)q->from + (int64_t)i * q->step) * MINUTE,
             .any = true,
-            .sum = (int128)b->sum_high * ((int128)1 << 64) + (int128)b->sum_low,
+            .sum = store_bucket_sum(b),
         };
 
         if (!b->any)

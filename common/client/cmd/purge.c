@@ -57,8 +57,8 @@ is_purged(const struct purge *p, const struct message *m)
 {
     const struct store_key key = {.key = m->key, .key_size = m->key_size};
 
-    return m->keyspace_size == p->keyspace->size &&
-           memcmp(m->keyspace, p->keyspace->bytes, m->keyspace_size) == 0 &&
+    return bytes_equal(m->keyspace, m->keyspace_size, p->keyspace->bytes,
+                       p->keyspace->size) &&
            bsearch(&key, p->keys, p->count, sizeof key, purge_compare_keys) !=
                NULL;
 }

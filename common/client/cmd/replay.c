@@ -18,6 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/client/cmd/archived.h"
@@ -114,8 +115,8 @@ add_block(struct replay *r, const struct archive_record *records, int count)
         const struct message *m = &records[i].m;
 
         if (r->keyspace.size > 0 &&
-            (m->keyspace_size != r->keyspace.size ||
-             memcmp(m->keyspace, r->keyspace.bytes, r->keyspace.size) != 0))
+            !bytes_equal(m->keyspace, m->keyspace_size, r->keyspace.bytes,
+                         r->keyspace.size))
             continue;
         rc = log_apply_add(&r->sums, m, records[i].received_ms);
     }

@@ -124,8 +124,7 @@ find_count(const struct statsd_command *s, size_t protocol, const char *figure)
         for (size_t j = 0; j < s->pages[i]->count; j++) {
             const struct countd_row *row = &s->pages[i]->rows[j];
 
-            if (row->key_size == strlen(figure) &&
-                memcmp(row->key, figure, row->key_size) == 0)
+            if (bytes_equal(row->key, row->key_size, figure, strlen(figure)))
                 return row->count;
         }
     return 0;

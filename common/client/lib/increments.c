@@ -376,10 +376,9 @@ add_to_equal(struct handle_writing *w, const struct message *m)
     behind = (size_t)(number - (w->taken - w->buffered));
     bytes = w->ring + (w->head + behind) % w->capacity * size;
     if (message_parse(&w->layout, bytes, &found) < 0 ||
-        found.keyspace_size != m->keyspace_size ||
-        found.key_size != m->key_size ||
-        memcmp(found.keyspace, m->keyspace, m->keyspace_size) != 0 ||
-        memcmp(found.key, m->key, m->key_size) != 0 ||
+        !bytes_equal(found.keyspace, found.keyspace_size, m->keyspace,
+                     m->keyspace_size) ||
+        !bytes_equal(found.key, found.key_size, m->key, m->key_size) ||
         __builtin_add_overflow(found.increment, m->increment,
                                &found.increment) ||
         needs_two_messages(found.increment))

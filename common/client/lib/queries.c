@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/base/bytes.h"
 #include "common/client/lib/exchange.h"
 #include "common/client/lib/handle.h"
 #include "common/wire/query.h"
@@ -226,8 +227,8 @@ take_fact(struct countd_facts *f, const struct countd_row *row)
     };
 
     for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++)
-        if (strlen(facts[i].word) == row->key_size &&
-            memcmp(facts[i].word, row->key, row->key_size) == 0)
+        if (bytes_equal(facts[i].word, strlen(facts[i].word), row->key,
+                        row->key_size))
             *facts[i].to = row->count;
 }
 

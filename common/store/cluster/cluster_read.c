@@ -265,8 +265,7 @@ add_totals(struct store_totals *t, const redisReply *reply)
     const int128 more =
         (int128)((int128)(int64_t)get_be64(sum) * ((int128)1 << 32)) +
         get_be32(sum + 8);
-    const int128 all =
-        (int128)t->sum_high * ((int128)1 << 64) + (int128)t->sum_low + more;
+    const int128 all = int128_of(t->sum_high, t->sum_low) + more;
 
     t->sum_high = (int64_t)(all >> 64);
     t->sum_low = (uint64_t)all;

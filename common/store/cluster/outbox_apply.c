@@ -270,8 +270,7 @@ sum_key(const struct store_batch *b, size_t from,
     size_t to = from;
 
     do {
-        sum += (int128)b->deltas[to].sum_high * ((int128)1 << 64) +
-               (int128)b->deltas[to].sum_low;
+        sum += store_delta_sum(&b->deltas[to]);
         to++;
     } while (to < b->delta_count &&
              bytes_compare(d->key, d->key_size, b->deltas[to].key,

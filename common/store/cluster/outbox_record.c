@@ -139,7 +139,7 @@ outbox_delta_put(uint8_t at[OUTBOX_DELTA_SIZE], int64_t sum_high,
                  uint64_t sum_low)
 {
     const int128 most = (int128)1 << 65;
-    int128 sum = (int128)sum_high * ((int128)1 << 64) + (int128)sum_low;
+    int128 sum = int128_of(sum_high, sum_low);
 
     sum = sum > most ? most : sum < -most ? -most : sum;
     put_be64(at, (uint64_t)(int64_t)(sum >> 32));

@@ -35,12 +35,6 @@ struct append {
     struct history_row row;
 };
 
-static int128
-delta_sum(const struct store_delta *d)
-{
-    return (int128)d->sum_high * ((int128)1 << 64) + (int128)d->sum_low;
-}
-
 /* When a delta counts: a clock that is far ahead is not believed. */
 static uint32_t
 minute_of(const struct append *a, const struct store_delta *d)
@@ -122,7 +116,7 @@ find_targets(struct append *a, struct targets *l, uint64_t *ahead)
 
     for (size_t i = 0; rc == 0 && i < a->count; i++) {
         const uint32_t minute = minute_of(a, &a->deltas[i]);
-        const int128 sum = delta_sum(&a->deltas[i]);
+        const int128 sum = store_delta_sum(&a->deltas[i]);
 
         h->added += sum;
         *ahead += minute != a->deltas[i].minute;
@@ -151,14 +145,13 @@ take_delta(const struct append *a, const struct target *to, size_t i,
     const uint32_t minute = minute_of(a, &a->deltas[i]);
 
     if (minute >= to->from && minute < to->to)
-        add_cell(row, cell_of(a, to, minute), delta_sum(&a->deltas[i]));
+        add_cell(row, cell_of(a, to, minute), store_delta_sum(&a->deltas[i]));
 }
 
 static bool
 is_same_key(const struct store_delta *a, const struct store_delta *b)
 {
-    return a->key_size == b->key_size &&
-           memcmp(a->key, b->key, a->key_size) == 0;
+    return bytes_equal(a->key, a->key_size, b->key, b->key_size);
 }
 
 /* The row of all keys, then that of each. */

@@ -86,8 +86,7 @@ load_next(struct erase *e, struct erase_block *b)
 
     set_at(e, &k, b->reader.next, b->reader.next_size);
     rc = find_block(e, b, &k);
-    if (rc == 0 &&
-        (b->at.size != k.size || memcmp(b->at.bytes, k.bytes, k.size) != 0))
+    if (rc == 0 && !bytes_equal(b->at.bytes, b->at.size, k.bytes, k.size))
         return -EBADMSG;
     return rc;
 }

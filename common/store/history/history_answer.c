@@ -12,12 +12,6 @@
 #include "common/base/clock.h"
 #include "common/store/history/history.h"
 
-static int128
-sum_of(const struct store_bucket *b)
-{
-    return (int128)b->sum_high * ((int128)1 << 64) + (int128)b->sum_low;
-}
-
 static struct store_bucket
 bucket_of(int128 sum)
 {
@@ -30,7 +24,7 @@ bucket_of(int128 sum)
 static bool
 is_before(const struct store_top *a, const struct store_top *b)
 {
-    const int128 x = sum_of(&a->sum), y = sum_of(&b->sum);
+    const int128 x = store_bucket_sum(&a->sum), y = store_bucket_sum(&b->sum);
 
     if (x != y)
         return x > y;
@@ -83,7 +77,7 @@ offer_key(void *ctx, const uint8_t *key, size_t size, int128 sum)
     const bool full = q->rows == q->length;
     struct store_top *to = full ? q->top : &q->top[q->rows];
 
-    if (!full || sum > sum_of(&q->top[0].sum)) {
+    if (!full || sum > store_bucket_sum(&q->top[0].sum)) {
         to->sum = bucket_of(sum);
         to->before = (struct store_bucket){.any = false};
         to->key_size = (uint16_t)size;
@@ -93,7 +87,8 @@ offer_key(void *ctx, const uint8_t *key, size_t size, int128 sum)
         else
             sift_up(q->top, q->rows++);
     }
-    return q->rows < q->length ? INT128_LEAST : sum_of(&q->top[0].sum) + 1;
+    return q->rows < q->length ? INT128_LEAST
+                               : store_bucket_sum(&q->top[0].sum) + 1;
 }
 
 /* ---- the rank ---------------------------------------------------------- */
@@ -103,7 +98,7 @@ static int128
 count_key(void *ctx, const uint8_t *key, size_t size, int128 sum)
 {
     struct store_history_query *q = ctx;
-    const int128 own = sum_of(&q->sum);
+    const int128 own = store_bucket_sum(&q->sum);
 
     q->keys++;
     if (q->key_size == 0)
@@ -131,8 +126,8 @@ scan_on(const struct history *h, const struct kv *kv,
     int rc;
 
     if (q->at_size > 0)
-        s.least =
-            sum_of(&(struct store_bucket){q->least_high, q->least_low, true});
+        s.least = store_bucket_sum(
+            &(struct store_bucket){q->least_high, q->least_low, true});
     memcpy(s.at, q->at, q->at_size);
     rc = history_scan(h, kv, &s);
     memcpy(q->at, s.at, s.at_size);

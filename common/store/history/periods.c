@@ -57,8 +57,7 @@ put_run(uint8_t *at, const struct run_info *r)
     put_le32(at + 8, r->blocks);
     put_le64(at + 16, r->bytes);
     put_le64(at + 24, r->cells);
-    put_le64(at + 32, (uint64_t)r->sum);
-    put_le64(at + 40, (uint64_t)((uint128)r->sum >> 64));
+    put_le128(at + 32, r->sum);
 }
 
 static void
@@ -70,7 +69,7 @@ get_run(const uint8_t *at, struct run_info *r)
     r->blocks = get_le32(at + 8);
     r->bytes = get_le64(at + 16);
     r->cells = get_le64(at + 24);
-    r->sum = (int128)((uint128)get_le64(at + 40) << 64 | get_le64(at + 32));
+    r->sum = get_le128(at + 32);
 }
 
 static int

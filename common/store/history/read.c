@@ -101,8 +101,7 @@ struct reading {
 static void
 add_to(struct store_bucket *b, int128 sum)
 {
-    const int128 now =
-        ((int128)b->sum_high * ((int128)1 << 64) + (int128)b->sum_low) + sum;
+    const int128 now = store_bucket_sum(b) + sum;
 
     b->any = true;
     b->sum_high = (int64_t)(now >> 64);

@@ -133,8 +133,7 @@ rows_end(struct rows_writer *w, const uint8_t *key, size_t key_size,
     put_le16(head + 10, (uint16_t)w->size);
     put_le16(head + 12, next != NULL ? (uint16_t)next_size : ROWS_RUN_END);
     put_le16(head + 14, 0);
-    put_le64(head + 16, (uint64_t)w->most);
-    put_le64(head + 24, (uint64_t)((uint128)w->most >> 64));
+    put_le128(head + 16, w->most);
     put_le32(head + 4, crc_of(head + ROWS_HEAD_SIZE, w->size - ROWS_HEAD_SIZE));
     put_le32(head, head_crc(key, key_size, head));
     return w->size;
@@ -162,8 +161,7 @@ rows_open_head(struct rows_reader *r, const struct kv_item *item)
     r->at = head + ROWS_HEAD_SIZE;
     r->end = head + item->size - r->next_size;
     r->left = get_le16(head + 8);
-    r->most =
-        (int128)((uint128)get_le64(head + 24) << 64 | get_le64(head + 16));
+    r->most = get_le128(head + 16);
     r->key_size = 0;
     r->same = 0;
     r->cells = 0;

@@ -34,8 +34,7 @@ next_item(struct source *s, struct kv_item *item)
 
     if (rc <= 0)
         return rc < 0 ? rc : -EBADMSG;
-    return item->key_size == s->key.size &&
-                   memcmp(item->key, s->key.bytes, s->key.size) == 0
+    return bytes_equal(item->key, item->key_size, s->key.bytes, s->key.size)
                ? 0
                : -EBADMSG;
 }

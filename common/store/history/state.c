@@ -47,20 +47,6 @@ history_set(struct history *h, const struct tiers *tiers)
 }
 
 static uint8_t *
-put_128(uint8_t *at, int128 v)
-{
-    put_le64(at, (uint64_t)v);
-    put_le64(at + 8, (uint64_t)((uint128)v >> 64));
-    return at + 16;
-}
-
-static int128
-get_128(const uint8_t *at)
-{
-    return (int128)((uint128)get_le64(at + 8) << 64 | get_le64(at));
-}
-
-static uint8_t *
 put_words(uint8_t *at, const uint32_t *words, size_t count)
 {
     for (size_t i = 0; i < count; i++, at += 4)
@@ -78,7 +64,10 @@ put_tier(uint8_t *at, const struct history_tier *t)
                    9);
     put_le64(at, t->blocks);
     put_le64(at + 8, t->bytes);
-    return put_128(put_128(put_128(at + 16, t->in), t->rolled), t->dropped);
+    put_le128(at + 16, t->in);
+    put_le128(at + 32, t->rolled);
+    put_le128(at + 48, t->dropped);
+    return at + 64;
 }
 
 static uint8_t *
@@ -102,9 +91,9 @@ history_put(const struct history *h, uint8_t bytes[HISTORY_STATE_MAX])
     memset(bytes, 0, HEAD_SIZE);
     bytes[0] = (uint8_t)h->count;
     put_words(bytes + 4, (const uint32_t[]){h->start, h->run}, 2);
-    put_128(bytes + 16, h->base);
-    put_128(bytes + 32, h->added);
-    put_128(bytes + 48, h->clipped);
+    put_le128(bytes + 16, h->base);
+    put_le128(bytes + 32, h->added);
+    put_le128(bytes + 48, h->clipped);
     for (unsigned i = 0; i < h->count; i++)
         at = put_tier(at, &h->tier[i]);
     for (unsigned i = 0; i < HISTORY_JOBS; i++)
@@ -123,9 +112,9 @@ get_tier(struct history_tier *t, const uint8_t *at)
         *words[i] = get_le32(at);
     t->blocks = get_le64(at);
     t->bytes = get_le64(at + 8);
-    t->in = get_128(at + 16);
-    t->rolled = get_128(at + 32);
-    t->dropped = get_128(at + 48);
+    t->in = get_le128(at + 16);
+    t->rolled = get_le128(at + 32);
+    t->dropped = get_le128(at + 48);
     return at + 64;
 }
 
@@ -179,9 +168,9 @@ history_get(struct history *h, const uint8_t *bytes, size_t size)
     h->count = bytes[0];
     h->start = get_le32(bytes + 4);
     h->run = get_le32(bytes + 8);
-    h->base = get_128(bytes + 16);
-    h->added = get_128(bytes + 32);
-    h->clipped = get_128(bytes + 48);
+    h->base = get_le128(bytes + 16);
+    h->added = get_le128(bytes + 32);
+    h->clipped = get_le128(bytes + 48);
     for (unsigned i = 0; i < h->count; i++)
         at = get_tier(&h->tier[i], at);
     for (unsigned i = 0; at != NULL && i < HISTORY_JOBS; i++)

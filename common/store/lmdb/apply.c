@@ -53,8 +53,8 @@ is_same_state(const struct mark_found *a, const struct mark_found *b)
 {
     if (is_none(a) || is_none(b))
         return is_none(a) && is_none(b);
-    return a->state == b->state && a->last_key_size == b->last_key_size &&
-           memcmp(a->last_key, b->last_key, a->last_key_size) == 0;
+    return a->state == b->state && bytes_equal(a->last_key, a->last_key_size,
+                                               b->last_key, b->last_key_size);
 }
 
 /* The index of the first delta whose key is above that of a mark. */
@@ -123,12 +123,6 @@ find_place(struct apply_call *b, MDB_txn *txn,
 
 /* ---- slices ------------------------------------------------------------ */
 
-static int128
-delta_sum(const struct store_delta *d)
-{
-    return (int128)d->sum_high * ((int128)1 << 64) + (int128)d->sum_low;
-}
-
 /* Sums the deltas of one key, from *i on. */
 static void
 next_change(const struct store_batch *given, size_t *i, struct change *c)
@@ -138,12 +132,11 @@ next_change(const struct store_batch *given, size_t *i, struct change *c)
 
     c->key = d->key;
     c->key_size = d->key_size;
-    c->sum = delta_sum(d);
+    c->sum = store_delta_sum(d);
     c->gone = false;
-    for (d++; d < end && d->key_size == c->key_size &&
-              memcmp(d->key, c->key, c->key_size) == 0;
+    for (d++; d < end && bytes_equal(d->key, d->key_size, c->key, c->key_size);
          d++)
-        c->sum += delta_sum(d);
+        c->sum += store_delta_sum(d);
     *i = (size_t)(d - given->deltas);
 }
 

@@ -179,8 +179,7 @@ keyspace_state_put(MDB_txn *txn, MDB_dbi meta,
 
     put_le64(bytes + 8, state->change);
     put_le64(bytes + 16, state->nonce);
-    put_le64(bytes + 24, (uint64_t)state->sum);
-    put_le64s(bytes + 32, (int64_t)(state->sum >> 64));
+    put_le128(bytes + 24, state->sum);
     put_le64(bytes + 40, state->saturated);
     put_le64(bytes + 48, state->marks);
     put_le64(bytes + 56, state->marks_hash);
@@ -202,8 +201,7 @@ keyspace_state_parse(const MDB_val *v, struct keyspace_state *out)
         return -EBADMSG;
     out->change = get_le64(bytes + 8);
     out->nonce = get_le64(bytes + 16);
-    out->sum = (int128)get_le64s(bytes + 32) * ((int128)1 << 64) +
-               (int128)get_le64(bytes + 24);
+    out->sum = get_le128(bytes + 24);
     out->saturated = get_le64(bytes + 40);
     out->marks = get_le64(bytes + 48);
     out->marks_hash = get_le64(bytes + 56);

@@ -151,8 +151,8 @@ keyspace_use_view(struct lmdb *s, const uint8_t *name, size_t name_size)
     int rc;
 
     if (s->shared_view != NULL && s->view_uses < VIEW_USES_MAX &&
-        s->shared_view->keyspace->name_size == name_size &&
-        memcmp(s->shared_view->keyspace->name, name, name_size) == 0) {
+        bytes_equal(s->shared_view->keyspace->name,
+                    s->shared_view->keyspace->name_size, name, name_size)) {
         s->view_uses++;
         return 0;
     }
