@@ -1,5 +1,5 @@
 /* worker/apply_batch.c - see apply_batch.h: apply_batch_stopped(),
- * apply_batch(). */
+ * apply_batch_begin(), apply_batch_slice(), apply_batch_end(). */
 #include "worker/apply_batch.h"
 
 #include <errno.h>
@@ -66,6 +66,14 @@ wait_for(struct merge *m, const char *what, long holder, uint64_t *wait_ms)
 
 /* ---- applying ---------------------------------------------------------- */
 
+/* Whether the slice has lasted long enough; it then ends before the next
+ * keyspace. */
+static bool
+is_slice_over(const struct merge *m)
+{
+    return clock_ns() >= m->slice_end_ns;
+}
+
 /* Whether the machine prevents it, not the keyspace. */
 static bool
 is_machine_error(int rc)
@@ -130,7 +138,7 @@ struct applier {
 static struct store_batch
 batch_of(const struct applier *a, const struct fold_keyspace *k)
 {
-    struct log_batch *b = &a->merge->batch;
+    struct log_batch *b = a->merge->current;
     struct store_batch out = {.name = k->name, .name_size = k->name_size};
     struct store_delta *deltas;
 
@@ -184,6 +192,7 @@ add_up(struct merge *m, const struct applier *a)
 struct lane_work {
     struct applier appliers[PARALLEL_MAX];
     _Atomic bool stopped; /* lane 0, the caller's thread, was told to stop */
+    _Atomic bool paused;  /* keyspaces may be left for the next slice */
     uint8_t (*scratch)[LANE_ENTRIES * FOLD_SCRATCH_SIZE];
 };
 
@@ -192,7 +201,7 @@ apply_lane(void *ctx, unsigned lane)
 {
     struct lane_work *w = ctx;
     struct applier *a = &w->appliers[lane];
-    struct fold_keyspace *k = a->merge->batch.fold.first;
+    struct fold_keyspace *k = a->merge->current->fold.first;
 
     for (; k; k = k->next) {
         if (k->lane != lane || k->state != KEYSPACE_APPLY)
@@ -202,18 +211,22 @@ apply_lane(void *ctx, unsigned lane)
         if (w->stopped)
             return;
         (void)apply_to_keyspace(a, k);
+        if (is_slice_over(a->merge)) {
+            w->paused = true;
+            return;
+        }
     }
 }
 
 /* Applies to all that are left, each of few entries, by the lanes at once.
- * Without memory for it nothing is done. */
-static void
+ * Without memory for it nothing is done.  Returns whether the slice ended. */
+static bool
 apply_by_lanes(struct merge *m, unsigned lanes)
 {
     struct lane_work w = {.scratch = malloc(lanes * sizeof *w.scratch)};
 
     if (!w.scratch)
-        return;
+        return false;
     for (unsigned i = 0; i < lanes; i++)
         w.appliers[i] = (struct applier){
             .merge = m, .select = &m->select.lanes[i], .scratch = w.scratch[i]};
@@ -221,23 +234,43 @@ apply_by_lanes(struct merge *m, unsigned lanes)
     for (unsigned i = 0; i < lanes; i++)
         add_up(m, &w.appliers[i]);
     free(w.scratch);
+    return w.paused;
 }
 
-/* Applies in this thread to every keyspace in `state` that has more than
- * `entries` entries.  Returns how many are being written to by other processes;
- * *behind and *holder are one of them. */
+/* Applies in this thread to every keyspace in state KEYSPACE_APPLY that has
+ * more than `entries` entries.  Returns whether the slice ended. */
+static bool
+apply_here(struct merge *m, uint32_t entries)
+{
+    struct applier a = own_applier(m);
+    struct fold_keyspace *k;
+    bool paused = false;
+
+    for (k = m->current->fold.first; k && !paused; k = k->next) {
+        if (k->state != KEYSPACE_APPLY || k->entry_count <= entries)
+            continue;
+        if (apply_batch_stopped(m))
+            break;
+        (void)apply_to_keyspace(&a, k);
+        paused = is_slice_over(m);
+    }
+    add_up(m, &a);
+    return paused;
+}
+
+/* Tries the keyspaces that other processes were writing to once more.  Returns
+ * how many are still being written to; *behind and *holder are one of them. */
 static size_t
-apply_here(struct merge *m, enum keyspace_state state, uint32_t entries,
-           struct fold_keyspace **behind, long *holder)
+apply_busy(struct merge *m, struct fold_keyspace **behind, long *holder)
 {
     struct applier a = own_applier(m);
     struct fold_keyspace *k;
     size_t left = 0;
 
-    for (k = m->batch.fold.first; k; k = k->next) {
+    for (k = m->current->fold.first; k; k = k->next) {
         long pid;
 
-        if (k->state != (int8_t)state || k->entry_count <= entries)
+        if (k->state != KEYSPACE_BUSY)
             continue;
         if (apply_batch_stopped(m))
             break;
@@ -252,33 +285,36 @@ apply_here(struct merge *m, enum keyspace_state state, uint32_t entries,
     return left;
 }
 
-/* Applies to every keyspace in state KEYSPACE_APPLY, those with most records
- * first. */
-static void
-apply_all(struct merge *m)
+/* Applies to keyspaces in state KEYSPACE_APPLY.  Returns whether the slice
+ * ended. */
+static bool
+apply_some(struct merge *m)
 {
     const unsigned lanes =
-        log_select_lanes(&m->select, m->batch.fold.keyspaces);
+        log_select_lanes(&m->select, m->current->fold.keyspaces);
+
+    if (lanes > 1 && (apply_here(m, LANE_ENTRIES) || apply_by_lanes(m, lanes)))
+        return true;
+    return apply_here(m, 0);
+}
+
+/* Waits for the processes that are writing to keyspaces.  If the worker must
+ * stop, the keyspaces that remain are left as they are. */
+static void
+apply_rest(struct merge *m)
+{
     struct fold_keyspace *k, *behind = NULL;
     uint64_t wait_ms = PATIENT_FIRST_MS;
     char text[NAME_TEXT_SIZE + sizeof "keyspace="] = "keyspace=";
     long holder = 0;
 
-    fold_sort_keyspaces(&m->batch.fold);
-    if (lanes > 1) {
-        (void)apply_here(m, KEYSPACE_APPLY, LANE_ENTRIES, &behind, &holder);
-        apply_by_lanes(m, lanes);
-    }
-    (void)apply_here(m, KEYSPACE_APPLY, 0, &behind, &holder);
-    /* Those that another process was writing to, once more and after waits. */
-    while (apply_here(m, KEYSPACE_BUSY, 0, &behind, &holder) > 0) {
+    while (apply_busy(m, &behind, &holder) > 0) {
         keyspace_text(behind, text + sizeof "keyspace=" - 1);
         if (!wait_for(m, text, holder, &wait_ms))
             break;
     }
     end_wait(m);
-    /* If the worker must stop, the remaining keyspaces are left as they are. */
-    for (k = m->batch.fold.first; k; k = k->next)
+    for (k = m->current->fold.first; k; k = k->next)
         if (k->state == KEYSPACE_APPLY || k->state == KEYSPACE_BUSY)
             k->state = KEYSPACE_FAILED;
 }
@@ -291,9 +327,9 @@ mark_not_whole(struct merge *m, const struct fold_keyspace *k)
 {
     unsigned i;
 
-    for (i = 0; i < m->batch.count; i++)
+    for (i = 0; i < m->current->count; i++)
         if (fold_bit(k->touched, i))
-            m->batch.logs[i].whole = false;
+            m->current->logs[i].whole = false;
 }
 
 /* Whether a log with records for the keyspace can be emptied once these are
@@ -303,8 +339,8 @@ any_whole(const struct merge *m, const struct fold_keyspace *k)
 {
     unsigned i;
 
-    for (i = 0; i < m->batch.count; i++)
-        if (fold_bit(k->touched, i) && m->batch.logs[i].whole)
+    for (i = 0; i < m->current->count; i++)
+        if (fold_bit(k->touched, i) && m->current->logs[i].whole)
             return true;
     return false;
 }
@@ -316,7 +352,7 @@ count_in(const struct merge *m, enum keyspace_state state)
     const struct fold_keyspace *k;
     size_t n = 0;
 
-    for (k = m->batch.fold.first; k; k = k->next)
+    for (k = m->current->fold.first; k; k = k->next)
         n += k->state == (int8_t)state && any_whole(m, k);
     return n;
 }
@@ -328,7 +364,7 @@ put_all(struct merge *m)
     const struct fold_keyspace *k;
     int rc = 0;
 
-    for (k = m->batch.fold.first; rc == 0 && k; k = k->next) {
+    for (k = m->current->fold.first; rc == 0 && k; k = k->next) {
         struct store_batch b;
 
         if (k->state != KEYSPACE_TO_HOLD || !any_whole(m, k))
@@ -392,23 +428,35 @@ report_cannot_hold(struct merge *m, int error)
 }
 
 void
-apply_batch(struct merge *m)
+apply_batch_begin(struct merge *m)
+{
+    for (unsigned i = 0; i < m->current->count; i++)
+        m->current->logs[i].whole = true;
+    fold_sort_keyspaces(&m->current->fold);
+}
+
+bool
+apply_batch_slice(struct merge *m)
+{
+    m->slice_end_ns = clock_ns() + m->slice_ns;
+    return apply_some(m) && !apply_batch_stopped(m);
+}
+
+void
+apply_batch_end(struct merge *m)
 {
     struct fold_keyspace *k;
-    unsigned i;
     int rc;
 
-    for (i = 0; i < m->batch.count; i++)
-        m->batch.logs[i].whole = true;
-    apply_all(m);
-    for (k = m->batch.fold.first; k; k = k->next)
+    apply_rest(m);
+    for (k = m->current->fold.first; k; k = k->next)
         if (k->state == KEYSPACE_FAILED)
             mark_not_whole(m, k);
     rc = hold_records(m);
     if (rc == 0)
         return;
     report_cannot_hold(m, rc);
-    for (k = m->batch.fold.first; k; k = k->next)
+    for (k = m->current->fold.first; k; k = k->next)
         if (k->state == KEYSPACE_TO_HOLD || k->state == KEYSPACE_ALREADY_HELD)
             mark_not_whole(m, k);
 }

@@ -1,6 +1,10 @@
 /* worker/apply_batch.h - applies the folded sums of a log batch to each
  * keyspace, or holds them.
  *
+ * The batch is m->current, after log_select_sort().  It is applied in slices of
+ * about m->slice_ns: apply_batch_begin(), apply_batch_slice() until it returns
+ * false, apply_batch_end().  Between slices another batch may be applied.
+ *
  * Waits while another process writes to a keyspace or to held/, and reports
  * its pid.  For merge.c only. */
 #ifndef COUNTD_WORKER_APPLY_BATCH_H
@@ -8,11 +12,18 @@
 
 #include "worker/merge.h"
 
-/* Applies or holds the records of every keyspace of the batch.  Afterwards
- * logs[i].whole is true for each log whose records are all durable in their
- * keyspaces or in held/: only these may be emptied.  Sets m->waiting if the
- * machine cannot proceed (disk full): the logs stay full. */
-void apply_batch(struct merge *m);
+void apply_batch_begin(struct merge *m);
+
+/* Applies to keyspaces, those with most records first.  Returns whether any may
+ * be left. */
+bool apply_batch_slice(struct merge *m);
+
+/* Waits for the keyspaces that other processes write to, and holds what
+ * keyspaces did not take.  Afterwards logs[i].whole is true for each log whose
+ * records are all durable in their keyspaces or in held/: only these may be
+ * emptied.  Sets m->waiting if the machine cannot proceed (disk full): the logs
+ * stay full. */
+void apply_batch_end(struct merge *m);
 
 /* Whether the caller of the merge wants it to stop. */
 bool apply_batch_stopped(const struct merge *m);

@@ -253,7 +253,9 @@ add_log(struct log_batch *b, unsigned number)
     int rc;
 
     rc = b->fold.wide ? -ENOBUFS : fold_add(&b->fold, log, number);
-    if (rc != -ENOBUFS || number > 0)
+    if (rc == 0 && b->keyspaces_max > 0 && b->fold.keyspaces > b->keyspaces_max)
+        return -ENOBUFS;
+    if (rc != -ENOBUFS || number > 0 || b->keyspaces_max > 0)
         return rc;
     rc = fold_clear(&b->fold);
     if (rc == 0)
@@ -413,6 +415,7 @@ take_log(struct log_batch *b, const struct logdir_entry *entry)
     b->count++;
     if (rc == 0)
         return !b->alone && b->count < b->max && fold_expects_room(&b->fold);
+    b->limited = b->keyspaces_max > 0 && rc == -ENOBUFS;
     drop_log(b, &b->logs[b->count - 1], rc);
     again = batch_fold(b);
     if (again < 0)
@@ -428,6 +431,7 @@ batch_take(struct log_batch *b)
     assert(b->count == 0);
     b->retry_ms = UINT64_MAX;
     b->other_sizes = false;
+    b->limited = false;
     rc = fold_clear(&b->fold);
     if (rc < 0)
         return rc;

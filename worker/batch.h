@@ -64,7 +64,10 @@ struct log_batch {
     struct batch_log *logs;
     unsigned count;
     unsigned max;
-    bool alone; /* the next batch gets one log: worker/log_select.h */
+    bool alone;           /* the next batch gets one log: worker/log_select.h */
+    size_t keyspaces_max; /* not 0: a log that brings more, or that does not fit
+                             in memory, is released, and the batch ends */
+    bool limited;         /* the last batch ended because of that */
     struct batch_retry retries[BATCH_RETRIES];
     unsigned next_retry;    /* which is forgotten when all are in use */
     uint64_t retry_most_ms; /* BATCH_RETRY_MOST_MS; tests: 0, nothing waits */

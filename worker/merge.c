@@ -15,14 +15,15 @@
 /* ---- opening, memory --------------------------------------------------- */
 
 /* How worker.memory is shared.  Half at most is for the sums: the more logs
- * they cover, the cheaper each increment is.  An eighth the store may keep
+ * they cover, the cheaper each increment is; an eighth of that is for quick
+ * batches.  An eighth the store may keep
  * between commits.  A commit may have all that is free when it is made, and
  * some of the 64 MB on top: the more it has, the fewer commits a large merge
  * is cut into. */
 static size_t
-fold_memory_of(uint64_t worker_memory)
+fold_memory_of(uint64_t worker_memory, unsigned eighths)
 {
-    const size_t share = (size_t)(worker_memory / 2);
+    const size_t share = (size_t)(worker_memory / 16 * eighths);
 
     return share < FOLD_MEMORY_MIN ? FOLD_MEMORY_MIN : share;
 }
@@ -42,7 +43,8 @@ merge_memory_available(void *ctx)
     size_t used = memory_in_use(&m->memory);
 
     if (used == 0)
-        used = fold_memory(&m->batch.fold) + m->commit_least + ON_TOP;
+        used = fold_memory(&m->batch.fold) + fold_memory(&m->quick.fold) +
+               m->commit_least + ON_TOP;
     return used < m->memory_most ? m->memory_most - used : 0;
 }
 
@@ -62,6 +64,8 @@ merge_open(struct merge *m, const struct config *config,
                         .keyspace_max = config->keyspace_max,
                         .keys_max = config->keyspace_max_keys,
                         .memory.fd = -1,
+                        .current = &m->batch,
+                        .slice_ns = MERGE_SLICE_NS,
                         .memory_most = (size_t)config->worker_memory + ON_TOP,
                         .commit_least =
                             merge_commit_least(config->worker_memory)};
@@ -71,20 +75,30 @@ merge_open(struct merge *m, const struct config *config,
     if (rc < 0)
         return rc;
     rc = batch_open(&m->batch, dir->log_fd, dir->fd, &layout, config->log_size,
-                    max, fold_memory_of(config->worker_memory));
+                    max, fold_memory_of(config->worker_memory, 7));
     if (rc < 0)
         return rc;
+    rc = batch_open(&m->quick, dir->log_fd, dir->fd, &layout, config->log_size,
+                    max, fold_memory_of(config->worker_memory, 1));
+    if (rc < 0)
+        goto close_batch;
+    m->quick.keyspaces_max = MERGE_QUICK_NAMES;
     rc = requests_open(&m->requests, dir->fd);
-    if (rc < 0) {
-        batch_close(&m->batch);
-        return rc;
-    }
+    if (rc < 0)
+        goto close_quick;
     m->batch.dir.marks = requests_store(m->requests);
+    m->quick.dir.marks = requests_store(m->requests);
     memory_open(&m->memory);
     dead_fills_init(&m->dead_fills, dir->log_fd);
     rc = log_select_open(&m->select, store, held, max);
     if (rc < 0)
         merge_close(m);
+    return rc;
+
+close_quick:
+    batch_close(&m->quick);
+close_batch:
+    batch_close(&m->batch);
     return rc;
 }
 
@@ -119,6 +133,7 @@ merge_archive(struct merge *m, uint64_t keep_ms)
                                    .end = archive_ends,
                                    .ctx = &m->archive};
     m->batch.fold.watch = &m->watch;
+    m->quick.fold.watch = &m->watch;
     return 0;
 }
 
@@ -128,6 +143,7 @@ merge_close(struct merge *m)
     archive_close(&m->archive);
     log_select_close(&m->select);
     dead_fills_fini(&m->dead_fills);
+    batch_close(&m->quick);
     batch_close(&m->batch);
     requests_close(m->requests);
     memory_close(&m->memory);
@@ -146,8 +162,8 @@ archive_logs(struct merge *m)
     unsigned i;
     int rc;
 
-    for (i = 0; i < m->batch.count; i++) {
-        const struct batch_log *l = &m->batch.logs[i];
+    for (i = 0; i < m->current->count; i++) {
+        const struct batch_log *l = &m->current->logs[i];
 
         if (!l->whole)
             continue;
@@ -177,13 +193,14 @@ archive_logs(struct merge *m)
 static void
 report_batch(const struct merge *m, uint64_t since_ms)
 {
+    const struct log_batch *b = m->current;
     unsigned i, whole = 0;
 
-    for (i = 0; i < m->batch.count; i++)
-        whole += m->batch.logs[i].whole;
+    for (i = 0; i < b->count; i++)
+        whole += b->logs[i].whole;
     diag(DIAG_DEBUG,
          "merged logs=%u of=%u records=%" PRIu64 " keyspaces=%zu ms=%" PRIu64,
-         whole, m->batch.count, m->batch.fold.records, m->batch.fold.keyspaces,
+         whole, b->count, b->fold.records, b->fold.keyspaces,
          clock_ms() - since_ms);
 }
 
@@ -230,24 +247,94 @@ nothing_taken(struct merge *m)
     return m->batch.retry_ms == UINT64_MAX ? MERGE_IDLE : MERGE_LATER;
 }
 
+/* After the batch is applied: archives and empties its logs.  Returns how many
+ * were emptied. */
+static unsigned
+end_batch(struct merge *m, uint64_t since_ms, bool *halted)
+{
+    unsigned emptied;
+
+    apply_batch_end(m);
+    if (archive_is_on(&m->archive))
+        archive_logs(m);
+    *halted = apply_batch_stopped(m);
+    report_batch(m, since_ms);
+    emptied = batch_end(m->current, *halted);
+    m->stats.logs += emptied;
+    return emptied;
+}
+
+/* Adds what quick batches have counted, which are not reported apart. */
+static void
+add_quick_stats(struct merge *m)
+{
+    struct batch_stats *all = &m->batch.stats, *quick = &m->quick.stats;
+
+    all->recovered += quick->recovered;
+    all->quarantined += quick->quarantined;
+    all->records += quick->records;
+    all->zeros += quick->zeros;
+    *quick = (struct batch_stats){0};
+}
+
+/* Merges the logs of m->quick, which are few keyspaces'.  Returns whether it
+ * could. */
+static bool
+merge_quick_batch(struct merge *m)
+{
+    const uint64_t since_ms = clock_ms();
+    bool halted;
+    int rc;
+
+    rc = batch_take(&m->quick);
+    if (rc > 0)
+        rc = log_select_sort(&m->select, &m->quick);
+    if (rc < 0) {
+        batch_release_unmerged(&m->quick, false);
+        return false; /* the next batch reports it */
+    }
+    if (m->quick.count == 0)
+        return !m->quick.limited;
+    apply_batch_begin(m);
+    while (apply_batch_slice(m))
+        continue;
+    (void)end_batch(m, since_ms, &halted);
+    return !halted && !m->waiting && !m->quick.limited;
+}
+
+/* Merges the logs of few keyspaces that became full since the last slice.
+ * Returns whether to do so again. */
+static bool
+merge_quick(struct merge *m)
+{
+    bool again;
+
+    m->quick.has_recovered =
+        true; /* only logs found at the start are reported */
+    m->current = &m->quick;
+    again = merge_quick_batch(m);
+    m->current = &m->batch;
+    add_quick_stats(m);
+    if (fold_clear(&m->quick.fold) == 0)
+        fold_trim(&m->quick.fold);
+    return again;
+}
+
 /* Merges the logs of the batch; `others`: some were released for the next. */
 static enum merge_outcome
 merge_batch(struct merge *m, bool others)
 {
     const uint64_t saturated = m->stats.saturated;
     const uint64_t since_ms = clock_ms();
+    bool quick = true, halted;
     unsigned emptied;
-    bool halted;
 
     m->waiting = false;
-    apply_batch(m);
-    if (archive_is_on(&m->archive))
-        archive_logs(m);
-    halted = apply_batch_stopped(m);
-    report_batch(m, since_ms);
+    apply_batch_begin(m);
+    while (apply_batch_slice(m))
+        quick = quick && merge_quick(m);
+    emptied = end_batch(m, since_ms, &halted);
     report_saturation(m, saturated);
-    emptied = batch_end(&m->batch, halted);
-    m->stats.logs += emptied;
     if (halted)
         return MERGE_STOPPED;
     if (m->waiting)

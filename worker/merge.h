@@ -16,6 +16,12 @@
  *   - if marks changed meanwhile, the logs are released and merged later;
  *   - a full disk: the logs stay full and are tried again.
  *
+ * A batch of thousands of keyspaces takes seconds.  Every MERGE_SLICE_NS it
+ * pauses, and logs of few keyspaces that became full meanwhile are merged (a
+ * quick batch), as a second worker would: what is counted all the time is not
+ * made to wait by what is counted once.  The first log that has many keyspaces
+ * itself ends that until the batch is over.
+ *
  * The caller's thread, and while there are many small keyspaces some more
  * (worker/parallel.h), each for a lane of the store.  Between two keyspaces,
  * and while it waits, the caller's thread calls stop(); if that returns true
@@ -59,8 +65,15 @@ struct merge_stats {
     uint64_t archived;  /* logs */
 };
 
+#define MERGE_SLICE_NS    UINT64_C(500000000)
+#define MERGE_QUICK_NAMES 64 /* keyspaces of a quick batch, at most */
+
 struct merge {
     struct log_batch batch;
+    struct log_batch quick;
+    struct log_batch *current; /* of the two, the one that is being merged */
+    uint64_t slice_ns;         /* MERGE_SLICE_NS; tests: 0, one keyspace */
+    uint64_t slice_end_ns;
     struct log_select select;
     struct requests *requests; /* for logs that are recovered */
     struct store *store;       /* borrowed */

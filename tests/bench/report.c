@@ -37,6 +37,8 @@ static const struct goal goals[] = {
     {"board, 2 processes, 1000 rows", "a lock and copies", false, 2},
     {"many keyspaces, created", "8 s for 9,000", true, 1},
     {"many keyspaces, again", "4 s for 9,000", true, 1},
+    {"one beside many, created", "2 s", true, 1},
+    {"one beside many, again", "2 s", true, 1},
     {"ZINCRBY, 1 ahead", "redis, always", false, 1},
     {"ZINCRBY, 64 ahead", "redis, always", false, 1},
     {"ZINCRBY, 64 ahead", "redis, everysec", false, 0.8},

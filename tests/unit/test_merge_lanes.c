@@ -45,9 +45,9 @@ tear_down(void **state)
 }
 
 static const char *
-name_of(unsigned i, char name[16])
+name_of(unsigned i, char name[24])
 {
-    (void)snprintf(name, 16, "keyspace-%u", i);
+    (void)snprintf(name, 24, "keyspace-%u", i);
     return name;
 }
 
@@ -55,7 +55,7 @@ name_of(unsigned i, char name[16])
 static struct store_fill
 log_of_all(struct fixture *x, uint64_t index)
 {
-    char name[16], key[16];
+    char name[24], key[16];
     struct store_fill mark;
     struct filler f;
 
@@ -78,7 +78,7 @@ log_of_all(struct fixture *x, uint64_t index)
 static void
 expect_counts(struct fixture *x, int64_t count, unsigned but)
 {
-    char name[16];
+    char name[24];
 
     fixture_close_worker(x);
     store_close(x->store);
@@ -111,7 +111,7 @@ logs_that_one_lane_tells_apart_are_merged_one_after_the_other(void **state)
 {
     struct fixture *x = *state;
     struct store_fill mark;
-    char name[16];
+    char name[24];
 
     log_of_all(x, 0);
     mark = log_of_all(x, 1);
@@ -170,7 +170,133 @@ a_merge_that_is_stopped_goes_on_where_it_was(void **state)
     expect_counts(x, 1, KEYSPACES);
 }
 
+/* ---- quick batches --------------------------------------------------------
+ */
+
+#define QUICK_LOG 5
+
+/* A log that becomes full while a batch of log 0 is applied. */
+struct arrival {
+    struct fixture *x;
+    unsigned calls;     /* before it comes */
+    unsigned keyspaces; /* that have a record in it */
+    bool seen;          /* it was empty while log 0 was not */
+    int left;           /* calls before the merge is stopped; -1: it is not */
+};
+
+static bool
+bring_log(void *ctx)
+{
+    struct arrival *a = ctx;
+    char name[24];
+    struct filler f;
+
+    if (a->calls > 0 && --a->calls == 0) {
+        filler_open(&f, a->x->dir.log_fd, QUICK_LOG, KEYSPACES);
+        for (unsigned i = 0; i < a->keyspaces; i++)
+            filler_add(&f, name_of(i, name), "one", 1);
+        filler_seal(&f);
+    } else if (a->calls == 0 && mode_of(a->x, QUICK_LOG) == LOG_MODE_EMPTY &&
+               mode_of(a->x, 0) != LOG_MODE_EMPTY) {
+        a->seen = true;
+    }
+    if (a->left < 0)
+        return false;
+    return a->left == 0 || --a->left == 0;
+}
+
+/* Merges log 0 of all keyspaces, pausing after each, while `a` comes. */
+static enum merge_outcome
+merge_with(struct fixture *x, struct arrival *a)
+{
+    a->x = x;
+    log_of_all(x, 0);
+    x->merge.slice_ns = 0;
+    x->merge.stop = bring_log;
+    x->merge.stop_ctx = a;
+    return merge_run(&x->merge);
+}
+
+static void
+a_log_of_few_keyspaces_does_not_wait_for_a_batch_of_many(void **state)
+{
+    struct fixture *x = *state;
+    struct arrival a = {.calls = 5, .keyspaces = MERGE_QUICK_NAMES, .left = -1};
+
+    assert_int_equal(merge_with(x, &a), MERGE_DONE);
+    assert_true(a.seen);
+    assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
+    assert_int_equal(x->merge.stats.logs, 2);
+    assert_int_equal(x->merge.stats.keyspaces, KEYSPACES + MERGE_QUICK_NAMES);
+    assert_int_equal(x->merge.batch.stats.records,
+                     KEYSPACES + BIG_KEYS + MERGE_QUICK_NAMES);
+
+    fixture_close_worker(x);
+    store_close(x->store);
+    x->store = engine_open(ENGINE_LMDB, x->dir.keyspace_fd);
+    assert_int_equal(count_of(x, "keyspace-63", "one"), 2);
+    assert_int_equal(count_of(x, "keyspace-64", "one"), 1);
+    store_close(x->store);
+    open_lanes(x);
+    fixture_open_worker(x);
+}
+
+static void
+a_log_of_many_keyspaces_waits_for_the_batch_before(void **state)
+{
+    struct fixture *x = *state;
+    struct arrival a = {
+        .calls = 5, .keyspaces = MERGE_QUICK_NAMES + 1, .left = -1};
+
+    assert_int_equal(merge_with(x, &a), MERGE_DONE);
+    assert_false(a.seen);
+    assert_int_equal(mode_of(x, QUICK_LOG), LOG_MODE_FULL);
+    assert_int_equal(x->merge.stats.logs, 1);
+
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    assert_int_equal(mode_of(x, QUICK_LOG), LOG_MODE_EMPTY);
+    assert_int_equal(x->merge.stats.keyspaces,
+                     KEYSPACES + MERGE_QUICK_NAMES + 1);
+}
+
+/* Also in the middle of a quick batch. */
+static void
+wherever_it_is_stopped_each_record_counts_once(void **state)
+{
+    enum { ROUNDS = 40 };
+    struct fixture *x = *state;
+    int stopped = 0;
+
+    for (int round = 1; round <= ROUNDS; round++) {
+        struct arrival a = {
+            .calls = 3, .keyspaces = KEYSPACES / 2, .left = round * 2 + 2};
+
+        stopped += merge_with(x, &a) == MERGE_STOPPED;
+        x->merge.stop = NULL;
+        while (merge_run(&x->merge) == MERGE_DONE)
+            ;
+    }
+    assert_in_range(stopped, ROUNDS / 4, ROUNDS - 1); /* the others ended */
+    assert_int_equal(x->merge.stats.logs, 2 * ROUNDS);
+    fixture_close_worker(x);
+    store_close(x->store);
+    x->store = engine_open(ENGINE_LMDB, x->dir.keyspace_fd);
+    assert_int_equal(count_of(x, "keyspace-0", "key-7"), ROUNDS);
+    assert_int_equal(count_of(x, "keyspace-49", "one"), 2 * ROUNDS);
+    assert_int_equal(count_of(x, "keyspace-50", "one"), ROUNDS);
+    store_close(x->store);
+    open_lanes(x);
+    fixture_open_worker(x);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_setup_teardown(
+        a_log_of_few_keyspaces_does_not_wait_for_a_batch_of_many, set_up,
+        tear_down),
+    cmocka_unit_test_setup_teardown(
+        a_log_of_many_keyspaces_waits_for_the_batch_before, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(
+        wherever_it_is_stopped_each_record_counts_once, set_up, tear_down),
     cmocka_unit_test_setup_teardown(each_record_of_many_keyspaces_counts_once,
                                     set_up, tear_down),
     cmocka_unit_test_setup_teardown(

@@ -71,6 +71,7 @@ fixture_open_worker(struct fixture *x)
     if (x->archive)
         assert_rc(merge_archive(&x->merge, 86400000), 0);
     x->merge.batch.retry_most_ms = 0;
+    x->merge.quick.retry_most_ms = 0;
     drain_init(&x->drain, x->store, x->held);
     x->drain.now_ns = fixture_now;
 }
