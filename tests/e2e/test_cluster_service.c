@@ -75,6 +75,11 @@ increments_are_read_from_the_cluster(void **state)
            "   0      6  the\n   1      4  cluster\n");
     expect(FLEET_RUN(f, "rank", "words", "cluster"), 0, "1");
     expect(FLEET_RUN(f, "check"), 0, "");
+    expect(FLEET_RUN(f, "history", "words", "the", "--tsv", "--from", "-1h",
+                     "--step", "2h"),
+           0, "\t6\n");
+    expect(FLEET_RUN(f, "top", "words", "--from", "-1h", "--tsv"), 0,
+           "0\t6\t0\t6\tthe\n1\t4\t0\t4\tcluster\n");
     fleet_stop_all(f);
 }
 
@@ -181,6 +186,30 @@ a_loss_is_reported_until_it_is_accepted(void **state)
 }
 
 static void
+a_full_keyspace_waits_until_it_may_have_more_keys(void **state)
+{
+    struct fleet *f = *state;
+
+    NEED_RIG();
+    fleet_option(f, "keyspace.max_keys=1");
+    service_start(f);
+    service_add(f, "words", "the", 3);
+    flush_all(f);
+    service_add(f, "words", "new", 4);
+    assert_int_equal(FLEET_RUN(f, "flush", "--timeout", "300ms"), 1);
+    expect(FLEET_RUN(f, "store"), 1, "full");
+    expect(FLEET_RUN(f, "top", "words"), 0, "   0      3  the\n");
+    fleet_stop(f, FLEET_WORKER);
+    f->option_count--;
+    fleet_option(f, "keyspace.max_keys=2");
+    fleet_start(f, FLEET_WORKER);
+    flush_all(f);
+    expect(FLEET_RUN(f, "store"), 0, "good");
+    expect(FLEET_RUN(f, "top", "words"), 0, "   0      4  new\n");
+    fleet_stop_all(f);
+}
+
+static void
 a_worker_killed_at_any_time_counts_once(void **state)
 {
     struct fleet *f = *state;
@@ -274,6 +303,7 @@ static const struct CMUnitTest tests[] = {
     CASE(keys_and_keyspaces_are_removed),
     CASE(parts_and_senders_are_listed),
     CASE(a_loss_is_reported_until_it_is_accepted),
+    CASE(a_full_keyspace_waits_until_it_may_have_more_keys),
     CASE(a_worker_killed_at_any_time_counts_once),
     CASE(a_cluster_that_is_away_delays_and_loses_nothing),
     CASE(a_server_that_may_evict_counters_is_refused),

@@ -321,6 +321,9 @@ a_full_memory_is_no_space(void **state)
 #define C_KEY "{p}c:w"
 #define Z_KEY "{p}z:w"
 
+/* The most rows that a part may have, for countd1_apply; "0": any. */
+static const char *most = "0";
+
 struct row_delta {
     const char *key;
     int64_t high; /* times 2^32 */
@@ -334,7 +337,7 @@ run_change(const char *function, const char *sender, unsigned prev,
            const struct row_delta *rows, size_t count)
 {
     struct words w = {.count = 0};
-    char prev_text[16], seq_text[16];
+    char prev_text[16], seq_text[16], count_text[16];
     uint8_t deltas[12][12];
 
     (void)snprintf(prev_text, sizeof prev_text, "%u", prev);
@@ -349,6 +352,15 @@ run_change(const char *function, const char *sender, unsigned prev,
     add_word(&w, prev == 0 ? "\0\0\0\0\0\0\0\0" : prev_digest, 8);
     add_word(&w, seq_text, strlen(seq_text));
     add_word(&w, digest, 8);
+    if (strcmp(function, "countd1_apply") == 0) {
+        /* Rows, no bound, no tiers, now, the first minute. */
+        (void)snprintf(count_text, sizeof count_text, "%zu", count);
+        add_word(&w, count_text, strlen(count_text));
+        add_word(&w, most, strlen(most));
+        add_word(&w, "", 0);
+        add_word(&w, "1", 1);
+        add_word(&w, "1", 1);
+    }
     for (size_t i = 0; i < count; i++) {
         put_be64(deltas[i], (uint64_t)rows[i].high);
         put_be32(deltas[i] + 8, rows[i].low);
@@ -465,6 +477,20 @@ counts_are_exact_and_saturate(void **state)
 }
 
 static void
+a_part_takes_no_more_keys_than_it_may_have(void **state)
+{
+    (void)state;
+    NEED_RIG();
+    most = "1";
+    assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
+    assert_int_equal(apply_one(1, 2, "b", 0, 6), 6);
+    assert_int_equal(apply_one(1, 2, "a", 0, 6), 0);
+    most = "0";
+    assert_int_equal(apply_one(2, 3, "b", 0, 6), 0);
+    assert_string_equal(read_rows(), "11 a\n6 b\n");
+}
+
+static void
 removing_is_part_of_the_chain(void **state)
 {
     const struct row_delta keys[2] = {{.key = "a"}, {.key = "x"}};
@@ -527,6 +553,7 @@ static const struct CMUnitTest tests[] = {
     CASE(a_chain_counts_each_entry_once),
     CASE(another_timeline_is_refused),
     CASE(counts_are_exact_and_saturate),
+    CASE(a_part_takes_no_more_keys_than_it_may_have),
     CASE(removing_is_part_of_the_chain),
     CASE(a_torn_part_is_made_again),
     CASE(functions_that_are_gone_are_loaded_again),

@@ -8,6 +8,7 @@
 
 #include "common/base/bytes.h"
 #include "common/store/cluster/outbox.h"
+#include "common/store/cluster/sender_batch.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/tmpdir.h"
 
@@ -109,8 +110,8 @@ read_chain(struct fixture *x, struct outbox_part *p, uint64_t *rows,
         while (outbox_row_next(&head, &at, &row)) {
             assert_int_equal(outbox_part_of(row.key, row.key_size, 4),
                              p->number);
-            *sum += get_be64(row.delta) * ((uint64_t)1 << 32) +
-                    get_be32(row.delta + 8);
+            assert_int_equal(row.cell_count, 1);
+            *sum += (uint64_t)outbox_cell_get(&row, 0).sum;
             ++*rows;
         }
     }
@@ -252,20 +253,75 @@ removed_entries_leave_numbers_and_marks(void **state)
     assert_int_equal(p->entries[p->first].number, last + 1);
 }
 
+/* The rows of an entry, as they are sent. */
+static void
+send_rows(struct sender_batch *b, const struct outbox_cell *cells, size_t count,
+          const struct tiers *tiers)
+{
+    uint8_t rows[600];
+    struct outbox_entry_head head = {
+        .type = OUTBOX_ADD, .rows = 1, .row_bytes = rows};
+    struct cluster_part_keys part;
+
+    put_le16(rows, 1);
+    rows[2] = 'a';
+    put_le16(rows + 3, (uint16_t)count);
+    for (size_t i = 0; i < count; i++)
+        outbox_cell_put(rows + 5 + i * OUTBOX_CELL_SIZE, &cells[i]);
+    head.row_bytes_size = 5 + count * OUTBOX_CELL_SIZE;
+    cluster_part_keys(&part, (const uint8_t *)"words", 5, 0, 0);
+    sender_batch_begin(b);
+    assert_rc(sender_batch_add(b, &head), 0);
+    assert_rc(sender_batch_add(b, &head), 0);
+    assert_rc(sender_batch_finish(b, &part, tiers, 1000), 0);
+}
+
 static void
 sums_beyond_a_count_stay_beyond_it(void **state)
 {
-    uint8_t delta[OUTBOX_DELTA_SIZE];
+    const struct tiers none = {.count = 0};
+    struct outbox_cell cell = {.sum = -1};
+    struct sender_batch b = {.size = 0};
 
     (void)state;
-    outbox_delta_put(delta, -1, UINT64_MAX);
-    assert_int_equal((int64_t)get_be64(delta), -1);
-    assert_int_equal(get_be32(delta + 8), UINT32_MAX);
-    outbox_delta_put(delta, INT64_MAX, 0);
-    assert_int_equal((int64_t)get_be64(delta), (int64_t)1 << 33);
-    outbox_delta_put(delta, INT64_MIN, 5);
-    assert_int_equal((int64_t)get_be64(delta), -((int64_t)1 << 33));
-    assert_int_equal(get_be32(delta + 8), 0);
+    send_rows(&b, &cell, 1, &none);
+    assert_int_equal(b.row_count, 1);
+    assert_int_equal((int64_t)get_be64(b.rows[0].delta), -1);
+    assert_int_equal(get_be32(b.rows[0].delta + 8), UINT32_MAX - 1);
+    cell.sum = (int128)INT64_MAX * ((int128)1 << 60);
+    send_rows(&b, &cell, 1, &none);
+    assert_int_equal((int64_t)get_be64(b.rows[0].delta), (int64_t)1 << 33);
+    cell.sum = -cell.sum;
+    send_rows(&b, &cell, 1, &none);
+    assert_int_equal((int64_t)get_be64(b.rows[0].delta), -((int64_t)1 << 33));
+    assert_int_equal(get_be32(b.rows[0].delta + 8), 0);
+    assert_int_equal(b.section_count, 0);
+    sender_batch_fini(&b);
+}
+
+/* Two entries of three minutes: two are in one period, one step of it. */
+static void
+history_is_summed_by_period_and_step(void **state)
+{
+    const struct tiers tiers = {.count = 1, .tier = {{5, 60, 1000}}};
+    const struct outbox_cell cells[3] = {{600, 3}, {604, 4}, {661, 5}};
+    static const uint8_t first[] = {0, 1, 0, 0, 0,  0, 0, 0, 0, 0,
+                                    0, 0, 0, 0, 14, 0, 0, 0, 0, 0,
+                                    0, 0, 0, 0, 0,  0, 0, 0, 0, 14};
+    struct sender_batch b = {.size = 0};
+
+    (void)state;
+    send_rows(&b, cells, 3, &tiers);
+    assert_int_equal(b.row_count, 1);
+    assert_int_equal(get_be32(b.rows[0].delta + 8), 24);
+    assert_int_equal(b.section_count, 2);
+    assert_int_equal(b.sections[0].period.begin, 600);
+    assert_int_equal(b.sections[1].period.begin, 660);
+    assert_int_equal(get_be32(b.sections[0].bytes), (660 + 1000) * 60);
+    assert_int_equal(b.sections[0].size, 4 + sizeof first);
+    assert_memory_equal(b.sections[0].bytes + 4, first, sizeof first);
+    assert_int_equal(b.first, 600);
+    sender_batch_fini(&b);
 }
 
 #define CASE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -278,6 +334,7 @@ static const struct CMUnitTest tests[] = {
     CASE(one_handle_sends),
     CASE(removed_entries_leave_numbers_and_marks),
     CASE(sums_beyond_a_count_stay_beyond_it),
+    CASE(history_is_summed_by_period_and_step),
 };
 
 TEST_MAIN(tests)

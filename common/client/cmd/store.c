@@ -36,9 +36,8 @@ static const struct table_column part_columns[] = {
     {"part", "part", true},       {"keyspace", "keyspace", false}};
 
 static const char *const state_texts[] = {
-    [CLUSTER_PART_GOOD] = "good",
-    [CLUSTER_PART_LOST] = "lost",
-    [CLUSTER_PART_FOREIGN] = "other",
+    [CLUSTER_PART_GOOD] = "good",     [CLUSTER_PART_FULL] = "full",
+    [CLUSTER_PART_LOST] = "lost",     [CLUSTER_PART_FOREIGN] = "other",
     [CLUSTER_PART_SILENT] = "silent",
 };
 

@@ -2,6 +2,7 @@
  * and judging replies, until each has one or cannot; see cluster.h. */
 #include "common/store/cluster/cluster_internal.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -242,6 +243,20 @@ run_round(struct cluster *c, struct cluster_command *commands, size_t count)
         is_any = is_any || commands[i].is_waiting;
     }
     return is_any;
+}
+
+void
+cluster_add_word(struct cluster_command *m, const void *bytes, size_t size)
+{
+    assert(m->argc < m->words);
+    ((const char **)(uintptr_t)m->argv)[m->argc] = bytes;
+    ((size_t *)(uintptr_t)m->sizes)[m->argc++] = size;
+}
+
+void
+cluster_add_text(struct cluster_command *m, const char *text)
+{
+    cluster_add_word(m, text, strlen(text));
 }
 
 void

@@ -61,6 +61,8 @@ struct cluster_command {
     size_t argc;
     const char *const *argv;
     const size_t *sizes;
+    size_t words; /* for cluster_add_word(): the capacity of both arrays, which
+                     are then not const; else 0 */
 
     int error;                /* after cluster_run() */
     struct redisReply *reply; /* NULL with an error */
@@ -77,6 +79,11 @@ int cluster_open(struct cluster **out, const struct cluster_options *options);
 
 /* NULL is fine. */
 void cluster_close(struct cluster *c);
+
+/* Add a word, which is borrowed, to a command; assert that there is space. */
+void cluster_add_word(struct cluster_command *m, const void *bytes,
+                      size_t size);
+void cluster_add_text(struct cluster_command *m, const char *text);
 
 /* Runs all commands; each says how it ended. */
 void cluster_run(struct cluster *c, struct cluster_command *commands,

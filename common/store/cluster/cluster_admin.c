@@ -26,6 +26,17 @@ open_outbox(struct cluster_store *s)
 /* ---- parts
  * ------------------------------------------------------------------------ */
 
+static bool
+is_full(const struct cluster_store *s, const struct outbox_part *p,
+        const struct cluster_part_info *info)
+{
+    const uint64_t max = s->options.config->keyspace_max_keys;
+    const uint32_t parts = p->keyspace->part_count;
+
+    return max > 0 && info->have < p->last &&
+           info->rows >= (max + parts - 1) / parts;
+}
+
 /* Asks for the state of a part and judges it by the outbox. */
 static int
 read_part(struct cluster_store *s, const struct outbox_part *p,
@@ -59,6 +70,7 @@ read_part(struct cluster_store *s, const struct outbox_part *p,
             !outbox_is_own(p, out->have, get_le64(reply->element[1]->str))
                 ? CLUSTER_PART_FOREIGN
             : out->have + 1 < outbox_first(p) ? CLUSTER_PART_LOST
+            : is_full(s, p, out)              ? CLUSTER_PART_FULL
                                               : CLUSTER_PART_GOOD;
     }
     cluster_call_end(s);

@@ -9,6 +9,7 @@
 
 enum cluster_part_state {
     CLUSTER_PART_GOOD,
+    CLUSTER_PART_FULL,    /* entries wait, and it has its share of keys */
     CLUSTER_PART_LOST,    /* behind what the outbox retains */
     CLUSTER_PART_FOREIGN, /* its mark is not of this directory */
     CLUSTER_PART_SILENT   /* its master does not answer */

@@ -27,3 +27,21 @@ cluster_part_keys(struct cluster_part_keys *out, const uint8_t *name,
     out->order[head - 2] = 'z';
     out->slot = cluster_slot(out->counts, out->size);
 }
+
+size_t
+cluster_period_key(char out[CLUSTER_PERIOD_KEY_SIZE],
+                   const struct cluster_part_keys *keys,
+                   const struct cluster_period *period)
+{
+    const char *close = memchr(keys->counts, '}', keys->size);
+    const size_t tag = (size_t)(close + 1 - keys->counts);
+    const size_t name_size = keys->size - tag - 2;
+    size_t size;
+
+    memcpy(out, keys->counts, tag);
+    size = tag + (size_t)snprintf(out + tag, CLUSTER_PERIOD_KEY_SIZE - tag,
+                                  "h:%" PRIu32 ":%" PRIu32 ":%" PRIu32 ":",
+                                  period->step, period->length, period->begin);
+    memcpy(out + size, keys->counts + tag + 2, name_size);
+    return size + name_size;
+}

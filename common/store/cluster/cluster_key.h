@@ -3,6 +3,9 @@
  *
  *   {H.g.p}c:NAME   a part of keyspace NAME: hash, key -> count; and marks
  *   {H.g.p}z:NAME   its order: sorted set
+ *   {H.g.p}h:STEP:LENGTH:BEGIN:NAME
+ *                   its history in a period of LENGTH minutes: hash, key ->
+ *                   sums by STEP minutes; the empty key has those of all keys
  *   {countd}k       sorted set of the names of keyspaces, all scores 0
  *   {countd}p       hash, name -> "GENERATION PARTS"
  *   {countd}n       hash, sender -> "AS_OF_MS WRITTEN_MS VERSION"
@@ -31,7 +34,20 @@ struct cluster_part_keys {
     uint16_t slot;
 };
 
+/* The longest name of a key of history. */
+#define CLUSTER_PERIOD_KEY_SIZE (CLUSTER_KEY_SIZE + 40)
+
+/* A period of history, in minutes since 1970. */
+struct cluster_period {
+    uint32_t step, length, begin;
+};
+
 void cluster_part_keys(struct cluster_part_keys *out, const uint8_t *name,
                        size_t name_size, uint32_t generation, uint32_t part);
+
+/* Writes the name of the hash of a period of a part; returns its size. */
+size_t cluster_period_key(char out[CLUSTER_PERIOD_KEY_SIZE],
+                          const struct cluster_part_keys *keys,
+                          const struct cluster_period *period);
 
 #endif

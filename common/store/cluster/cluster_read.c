@@ -24,9 +24,12 @@ static size_t
 begin_call(struct cluster_store *s, uint16_t slot)
 {
     assert(s->count < CLUSTER_CALLS);
-    s->slots[s->count].argc = 0;
     s->commands[s->count] =
-        (struct cluster_command){.slot = slot, .node = CLUSTER_NO_NODE};
+        (struct cluster_command){.slot = slot,
+                                 .node = CLUSTER_NO_NODE,
+                                 .argv = s->slots[s->count].argv,
+                                 .sizes = s->slots[s->count].sizes,
+                                 .words = CLUSTER_WORDS};
     return s->count++;
 }
 
@@ -34,11 +37,7 @@ void
 cluster_call_word(struct cluster_store *s, size_t call, const void *bytes,
                   size_t size)
 {
-    struct cluster_call_slot *c = &s->slots[call];
-
-    assert(c->argc < CLUSTER_WORDS);
-    c->argv[c->argc] = bytes;
-    c->sizes[c->argc++] = size;
+    cluster_add_word(&s->commands[call], bytes, size);
 }
 
 void
@@ -70,6 +69,35 @@ cluster_call_begin(struct cluster_store *s, const char *function,
 }
 
 size_t
+cluster_call_counts(struct cluster_store *s, const char *verb,
+                    const uint8_t *name, size_t name_size, uint32_t generation,
+                    uint32_t part)
+{
+    const size_t call = begin_call(s, 0);
+    struct cluster_part_keys *keys = &s->slots[call].keys;
+
+    cluster_part_keys(keys, name, name_size, generation, part);
+    s->commands[call].slot = keys->slot;
+    cluster_call_word(s, call, verb, strlen(verb));
+    cluster_call_word(s, call, keys->counts, keys->size);
+    return call;
+}
+
+size_t
+cluster_call_period(struct cluster_store *s, const char *verb,
+                    const uint8_t *name, size_t name_size, uint32_t generation,
+                    uint32_t part, const struct cluster_period *period)
+{
+    const size_t call =
+        cluster_call_counts(s, verb, name, name_size, generation, part);
+    struct cluster_call_slot *slot = &s->slots[call];
+
+    slot->argv[1] = slot->period;
+    slot->sizes[1] = cluster_period_key(slot->period, &slot->keys, period);
+    return call;
+}
+
+size_t
 cluster_call_plain(struct cluster_store *s, const char *verb, const char *key)
 {
     const size_t call = begin_call(s, cluster_slot(key, strlen(key)));
@@ -82,11 +110,6 @@ cluster_call_plain(struct cluster_store *s, const char *verb, const char *key)
 void
 cluster_call_run(struct cluster_store *s)
 {
-    for (size_t i = 0; i < s->count; i++) {
-        s->commands[i].argc = s->slots[i].argc;
-        s->commands[i].argv = s->slots[i].argv;
-        s->commands[i].sizes = s->slots[i].sizes;
-    }
     cluster_run(s->cluster, s->commands, s->count);
 }
 

@@ -26,7 +26,8 @@ cluster_need_outbox(struct cluster_store *s)
         .writable = s->options.writable,
         .max = s->options.config->store_outbox_size,
         .parts = (uint32_t)s->options.config->store_parts,
-        .keyspace_max = s->options.config->keyspace_max};
+        .keyspace_max = s->options.config->keyspace_max,
+        .history = &s->options.config->history};
 
     return s->outbox ? 0 : outbox_open(&s->outbox, &options);
 }
@@ -184,19 +185,6 @@ cluster_maintain(struct store *store, const struct store_maintenance *t)
 /* ---- what there is not
  * ------------------------------------------------------------------ */
 
-static int
-cluster_history(struct store *store, struct store_history_query *q,
-                uint64_t until_ns)
-{
-    struct cluster_known known;
-
-    (void)until_ns;
-    return cluster_find_parts(cluster_store_of(store), q->name, q->name_size,
-                              &known) == -ENOENT
-               ? -ENOENT
-               : -ENODATA;
-}
-
 /* Whether each part's order has as many rows as its counts. */
 static int
 cluster_check(struct store *store, const uint8_t *name, size_t name_size,
@@ -334,13 +322,15 @@ start_sender(struct cluster_store *s, const struct cluster_options *cluster)
     const struct sender_options options = {
         .outbox = {.data_fd = s->options.dir->fd,
                    .writable = true,
-                   .parts = (uint32_t)c->store_parts},
+                   .parts = (uint32_t)c->store_parts,
+                   .history = &c->history},
         .cluster = *cluster,
         .log_fd = s->options.layout ? s->options.dir->log_fd : -1,
         .layout = s->options.layout,
         .log_size = c->log_size,
         .replicas = c->store_replicas,
-        .retain_ms = c->store_retain_ms};
+        .retain_ms = c->store_retain_ms,
+        .keys_max = c->keyspace_max_keys};
 
     return s->options.sends ? sender_start(&s->sender, &options) : 0;
 }

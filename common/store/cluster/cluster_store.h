@@ -11,8 +11,10 @@
  *     store_as_of() says up to when everything is;
  *   - an answer about a keyspace of several parts is of one moment of each
  * part, but not of all parts together;
- *   - there is no history yet (store_history() says -ENODATA), no order by key
- *     (STORE_KEYS says -EOPNOTSUPP), and keyspace.max_keys is not heeded;
+ *   - there is no order by key (STORE_KEYS says -EOPNOTSUPP);
+ *   - a part that would have more than its share of keyspace.max_keys takes no
+ *     entry until that is raised: store_apply() does not know of it;
+ *   - every tier of history gets every increment at once;
  *   - store_del() returns when the removal is durable in the outbox; it counts
  *     the keys that were there when it was asked.
  *

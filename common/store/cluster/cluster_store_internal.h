@@ -1,6 +1,7 @@
 /* common/store/cluster/cluster_store_internal.h - what the files of
  * cluster_store.h share: cluster_store.c (the handle, what changes),
  * cluster_read.c (queries), cluster_range.c (rows of several parts),
+ * cluster_history.c (history),
  * cluster_list.c (keyspaces, the check of servers). */
 #ifndef COUNTD_COMMON_STORE_CLUSTER_CLUSTER_STORE_INTERNAL_H
 #define COUNTD_COMMON_STORE_CLUSTER_CLUSTER_STORE_INTERNAL_H
@@ -19,9 +20,9 @@
 /* A command of a read, with its memory. */
 struct cluster_call_slot {
     struct cluster_part_keys keys;
+    char period[CLUSTER_PERIOD_KEY_SIZE];
     const char *argv[CLUSTER_WORDS];
     size_t sizes[CLUSTER_WORDS];
-    size_t argc;
     char numbers[3][CLUSTER_NUMBER];
 };
 
@@ -63,6 +64,16 @@ int cluster_need_outbox(struct cluster_store *s);
 size_t cluster_call_begin(struct cluster_store *s, const char *function,
                           const uint8_t *name, size_t name_size,
                           uint32_t generation, uint32_t part);
+
+/* Begins another command whose key is the counts of a part, or the period of
+ * its history. */
+size_t cluster_call_counts(struct cluster_store *s, const char *verb,
+                           const uint8_t *name, size_t name_size,
+                           uint32_t generation, uint32_t part);
+size_t cluster_call_period(struct cluster_store *s, const char *verb,
+                           const uint8_t *name, size_t name_size,
+                           uint32_t generation, uint32_t part,
+                           const struct cluster_period *period);
 
 /* Begins any other command with the slot of `key`. */
 size_t cluster_call_plain(struct cluster_store *s, const char *verb,
@@ -108,6 +119,9 @@ size_t cluster_put_member(uint8_t *at, size_t capacity,
 /* Totals of all parts. */
 int cluster_read_totals(struct cluster_store *s, const struct cluster_known *k,
                         const struct store_query *q, struct store_totals *out);
+
+int cluster_history(struct store *store, struct store_history_query *q,
+                    uint64_t until_ns);
 
 /* ---- listing
  * ---------------------------------------------------------------------- */

@@ -36,7 +36,7 @@ end
 -- Reads what every change needs: refuses it unless it follows the mark.
 local function begin(keys, args)
   local me = '\0n' .. args[1]
-  local head = redis.call('HMGET', keys[1], me, '\0k', '\0s', '\0f', '\0v', '\0w', '\0l')
+  local head = redis.call('HMGET', keys[1], me, '\0k', '\0s', '\0f', '\0v', '\0w', '\0l', '\0h')
   local have, digest = mark(head[1])
   if head[6] then return { 4 } end
   if have ~= tonumber(args[2]) then
@@ -50,7 +50,7 @@ local function begin(keys, args)
   local senders = head[7] or ''
   if not head[1] then senders = senders .. args[1] end
   return nil, { rows = rows, high = high, low = low, flagged = number(head[4]),
-    version = number(head[5]), me = me, senders = senders }
+    version = number(head[5]), me = me, senders = senders, history = head[8] or '' }
 end
 local function put_head(t, args, fields)
   local seq = tonumber(args[4])
@@ -67,27 +67,155 @@ local function put_head(t, args, fields)
   fields[#fields + 1] = decimal(t.version + 1)
   fields[#fields + 1] = '\0l'
   fields[#fields + 1] = t.senders
+  if t.history ~= '' then
+    fields[#fields + 1] = '\0h'
+    fields[#fields + 1] = t.history
+  end
 end
-local function values(keys, args, step)
-  local names = {}
-  for i = 6, #args, step do names[#names + 1] = args[i] end
-  if #names == 0 then return names, {} end
-  return names, redis.call('HMGET', keys[1], unpack(names))
+local function values(keys, names)
+  if #names == 0 then return {} end
+  return redis.call('HMGET', keys[1], unpack(names))
 end
--- sender, prev, its digest, seq, digest, then key and delta for each row.
+-- ---- history ---------------------------------------------------------------
+-- A field of a period's hash: the sums of a key by step of the period, as
+-- records: the sum in 1, 2, 4 or 12 bytes, then a byte with the size (upper two
+-- bits) and the step.  A step may have several records: its sum is theirs.
+local SIZES = { 1, 2, 4, 12 }
+local FULL = 1024
+-- The record that ends at byte `to`: its step, its sum, and where it begins.
+local function unpack_cell(text, to)
+  local tag = string.byte(text, to)
+  local size = SIZES[math.floor(tag / 64) + 1]
+  local at = to - size
+  if size == 12 then
+    local top, high, low = struct.unpack('>i4I4I4', text, at)
+    return tag % 64, top * WORD + high, low, at
+  end
+  local low = struct.unpack(size == 4 and '>I4' or size == 2 and '>I2' or '>I1', text, at)
+  return tag % 64, 0, low, at
+end
+local function pack_cell(cell, high, low)
+  local carry = math.floor(low / WORD)
+  high, low = high + carry, low - carry * WORD
+  if high == 0 and low < 256 then return struct.pack('>I1I1', low, cell) end
+  if high == 0 and low < 65536 then return struct.pack('>I2I1', low, 64 + cell) end
+  if high == 0 then return struct.pack('>I4I1', low, 128 + cell) end
+  local top = math.floor(high / WORD)
+  return struct.pack('>i4I4I4I1', top, high - top * WORD, low, 192 + cell)
+end
+-- Adds what a field has, times `sign`, to the sums by step.
+local function add_cells(sums, text, sign)
+  local to = text and #text or 0
+  while to > 0 do
+    local cell, high, low, at = unpack_cell(text, to)
+    local s = sums[cell] or { 0, 0 }
+    sums[cell] = { s[1] + sign * high, s[2] + sign * low }
+    to = at - 1
+  end
+end
+local function pack_cells(sums)
+  local list = {}
+  for cell = 0, 63 do
+    if sums[cell] then list[#list + 1] = pack_cell(cell, sums[cell][1], sums[cell][2]) end
+  end
+  return table.concat(list)
+end
+-- Most additions are to the last step, so a field is seldom read as a whole.
+local function add_cell(text, cell, high, low)
+  if text ~= '' then
+    local last, h, l, at = unpack_cell(text, #text)
+    if last == cell then
+      text, high, low = string.sub(text, 1, at - 1), high + h, low + l
+    end
+  end
+  if #text >= FULL then
+    local sums = {}
+    add_cells(sums, text, 1)
+    text = pack_cells(sums)
+  end
+  return text .. pack_cell(cell, high, low)
+end
+-- The names of all history of a part that there can be: by the tiers of its
+-- record, and two days around, as clocks differ.
+local function history_keys(record, counts)
+  local now = math.floor(tonumber(redis.call('TIME')[1]) / 60)
+  local colon = string.find(counts, '}c:', 1, true)
+  local tag, name, list = string.sub(counts, 1, colon), string.sub(counts, colon + 3), {}
+  for at = 5, #record, 16 do
+    local step, period, keep = struct.unpack('>I4I4I4', record, at)
+    local first = math.floor(math.max(0, now - keep - 2880) / period) - 1
+    for i = math.max(0, first), math.floor((now + 2880) / period) do
+      list[#list + 1] = string.format('%sh:%.0f:%.0f:%.0f:%s', tag, step, period, i * period, name)
+    end
+  end
+  return list
+end
+-- Takes over the tiers of a sender: a record is the first minute that came,
+-- then step, period, keep and the minute since which all is in, of each tier.
+local function take_tiers(t, tiers, now, first)
+  if tiers == '' then return end
+  local record = t.history
+  local oldest = record ~= '' and struct.unpack('>I4', record) or first
+  local had, list = {}, {}
+  for at = 5, #record, 16 do
+    had[string.sub(record, at, at + 7)] = string.sub(record, at + 12, at + 15)
+  end
+  local began = struct.pack('>I4', t.rows == 0 and 0 or now)
+  for at = 1, #tiers, 12 do
+    local tier = string.sub(tiers, at, at + 11)
+    list[#list + 1] = tier .. (had[string.sub(tier, 1, 8)] or began)
+  end
+  t.history = struct.pack('>I4', math.min(oldest, first)) .. table.concat(list)
+end
+-- Reads the fields that a section adds to, and adds: expiry u32, then for each
+-- sum: row u16 (0: all keys), step u8, the sum in 12 bytes.
+local function read_section(key, text, names)
+  local fields, at, last, f = {}, {}, -1, {}
+  for i = 5, #text, 15 do
+    local row = struct.unpack('>I2', text, i)
+    if row ~= last then fields[#fields + 1] = row == 0 and '' or names[row] end
+    last = row
+    at[#at + 1] = #fields
+  end
+  local old = redis.call('HMGET', key, unpack(fields))
+  for i = 1, #fields do
+    f[2 * i - 1] = fields[i]
+    f[2 * i] = old[i] or ''
+  end
+  for i = 1, #at do
+    local _, cell, top, high, low = struct.unpack('>I2I1i4I4I4', text, 15 * i - 10)
+    f[2 * at[i]] = add_cell(f[2 * at[i]], cell, top * WORD + high, low)
+  end
+  return { key = key, fields = f, expiry = struct.unpack('>I4', text) }
+end
+-- ---- changes ---------------------------------------------------------------
+-- sender, prev, its digest, seq, digest, rows, most rows of the part (0: any),
+-- tiers, now and the first minute, then key and delta of each row, then a
+-- section for each further key.
 local function apply(keys, args)
   local refused, t = begin(keys, args)
   if refused then return refused end
-  local names, old = values(keys, args, 2)
+  local names = {}
+  for i = 1, tonumber(args[6]) do names[i] = args[9 + 2 * i] end
+  local old, sections = values(keys, names), {}
+  for i = 3, #keys do
+    sections[#sections + 1] = read_section(keys[i], args[8 + 2 * #names + i], names)
+  end
   local fields, gone, add, created, saturated = {}, {}, {}, 0, 0
+  for i = 1, #names do if not old[i] then created = created + 1 end end
+  local most = tonumber(args[7])
+  if most > 0 and created > 0 and t.rows + created > most then
+    return { 6, args[2], args[3] }
+  end
+  take_tiers(t, args[8], tonumber(args[9]), tonumber(args[10]))
   for i = 1, #names do
     local high, low, flag = count(old[i])
-    local dh, dm, dl = struct.unpack('>i4I4I4', args[2 * i + 5])
+    local dh, dm, dl = struct.unpack('>i4I4I4', args[2 * i + 10])
     local nh, nl, was = high + dh * WORD + dm, low + dl, flag
     if nl >= WORD then nh, nl = nh + 1, nl - WORD end
     if nh > MAX then nh, nl, flag = MAX, WORD - 1, true end
     if nh < -HALF then nh, nl, flag = -HALF, 0, true end
-    if old[i] then gone[#gone + 1] = member(high, low, names[i]) else created = created + 1 end
+    if old[i] then gone[#gone + 1] = member(high, low, names[i]) end
     if flag and not was then saturated = saturated + 1 end
     t.high, t.low = t.high + nh - high, t.low + nl - low
     fields[#fields + 1] = names[i]
@@ -100,13 +228,39 @@ local function apply(keys, args)
   redis.call('HSET', keys[1], unpack(fields))
   if #gone > 0 then redis.call('ZREM', keys[2], unpack(gone)) end
   if #add > 0 then redis.call('ZADD', keys[2], unpack(add)) end
+  for _, section in ipairs(sections) do
+    redis.call('HSET', section.key, unpack(section.fields))
+    redis.call('EXPIREAT', section.key, decimal(section.expiry))
+  end
   return { 0, args[4], args[5], created, saturated }
+end
+-- Takes keys out of a period, and their sums out of those of all keys.
+local function erase(key, names, old)
+  local all, found = redis.call('HGET', key, ''), {}
+  local sums = {}
+  add_cells(sums, all, 1)
+  for i = 1, #names do
+    if old[i] then
+      add_cells(sums, old[i], -1)
+      found[#found + 1] = names[i]
+    end
+  end
+  if #found == 0 then return end
+  redis.call('HSET', key, '', pack_cells(sums))
+  redis.call('HDEL', key, unpack(found))
 end
 -- As apply, with keys that are removed.
 local function delete(keys, args)
   local refused, t = begin(keys, args)
   if refused then return refused end
-  local names, old = values(keys, args, 1)
+  local names = {}
+  for i = 6, #args do names[#names + 1] = args[i] end
+  local old, past = values(keys, names), {}
+  for _, key in ipairs(#names > 0 and history_keys(t.history, keys[1]) or {}) do
+    if redis.call('EXISTS', key) == 1 then
+      past[#past + 1] = { key, redis.call('HMGET', key, unpack(names)) }
+    end
+  end
   local fields, gone, found = {}, {}, {}
   for i = 1, #names do
     if old[i] then
@@ -124,6 +278,7 @@ local function delete(keys, args)
     redis.call('HDEL', keys[1], unpack(found))
     redis.call('ZREM', keys[2], unpack(gone))
   end
+  for _, p in ipairs(past) do erase(p[1], names, p[2]) end
   return { 0, args[4], args[5], #found, 0 }
 end
 -- Empties the part; the marks of all senders stay.
@@ -140,9 +295,12 @@ local function drop(keys, args)
     end
   end
   local dropped = t.rows
-  t.rows, t.high, t.low, t.flagged = 0, 0, 0, 0
+  local past = history_keys(t.history, keys[1])
+  for i = 1, #past do redis.call('EXISTS', past[i]) end
+  t.rows, t.high, t.low, t.flagged, t.history = 0, 0, 0, 0, ''
   put_head(t, args, fields)
   redis.call('UNLINK', keys[1], keys[2])
+  each_slice(past, 4000, function(...) redis.call('UNLINK', ...) end)
   redis.call('HSET', keys[1], unpack(fields))
   return { 0, args[4], args[5], dropped, 0 }
 end
@@ -231,6 +389,63 @@ local function totals(keys, args)
   local head = redis.call('HMGET', keys[1], '\0v', '\0k', '\0s', '\0f')
   return { head[1] or '0', head[2] or '0', head[3] or string.rep('\0', 12), head[4] or '0' }
 end
+-- The sum of a field's steps from `from` to `to`; nil without one.
+local function sum_cells(text, from, to)
+  local end_at, high, low, any = text and #text or 0, 0, 0, false
+  while end_at > 0 do
+    local cell, h, l, at = unpack_cell(text, end_at)
+    if cell >= from and cell <= to then high, low, any = high + h, low + l, true end
+    end_at = at - 1
+  end
+  return any, high, low
+end
+-- Sums of keys over the periods keys[2..], of which `ranges` has the first and
+-- last step in a byte each.  Calls `found` with those that have any.
+local function sum_keys(keys, ranges, names, found)
+  local sums = {}
+  for p = 2, #keys do
+    local from, to = string.byte(ranges, 2 * p - 3, 2 * p - 2)
+    local old = #names > 0 and redis.call('HMGET', keys[p], unpack(names)) or {}
+    for i = 1, #names do
+      local any, high, low = sum_cells(old[i], from, to)
+      if any then
+        local s = sums[i] or { 0, 0 }
+        sums[i] = { s[1] + high, s[2] + low }
+      end
+    end
+  end
+  for i = 1, #names do
+    if sums[i] then found(names[i], pack_sum(sums[i][1], sums[i][2])) end
+  end
+end
+-- args: ranges, then keys: answers each that has any, and its sum.
+local function sums(keys, args)
+  local names, list = {}, {}
+  for i = 2, #args do names[#names + 1] = args[i] end
+  sum_keys(keys, args[1], names, function(name, sum)
+    list[#list + 1] = name
+    list[#list + 1] = sum
+  end)
+  return list
+end
+-- args: ranges, cursor, about how many keys: answers the next cursor ("0" at the
+-- end), then keys and sums.  A key may come twice while the part grows.
+local function scan(keys, args)
+  local found = redis.call('HSCAN', keys[1], args[2], 'COUNT', args[3])
+  local names, list = {}, { found[1] }
+  for i = 1, #found[2], 2 do
+    if string.byte(found[2][i]) ~= 0 then names[#names + 1] = found[2][i] end
+  end
+  for from = 1, #names, 4000 do
+    local some = {}
+    for i = from, math.min(from + 3999, #names) do some[#some + 1] = names[i] end
+    sum_keys(keys, args[1], some, function(name, sum)
+      list[#list + 1] = name
+      list[#list + 1] = sum
+    end)
+  end
+  return list
+end
 redis.register_function('countd1_apply', apply)
 redis.register_function('countd1_delete', delete)
 redis.register_function('countd1_drop', drop)
@@ -245,3 +460,5 @@ register_reading('countd1_sample', sample)
 register_reading('countd1_get', get)
 register_reading('countd1_before', before)
 register_reading('countd1_totals', totals)
+register_reading('countd1_sums', sums)
+register_reading('countd1_scan', scan)

@@ -22,6 +22,7 @@
 #ifndef COUNTD_COMMON_STORE_CLUSTER_OUTBOX_H
 #define COUNTD_COMMON_STORE_CLUSTER_OUTBOX_H
 
+#include "common/setup/tiers.h"
 #include "common/store/cluster/outbox_record.h"
 
 #define OUTBOX_FOLDER "outbox"
@@ -35,6 +36,7 @@ struct outbox_options {
     uint64_t max;          /* bytes that wait; 0: any number */
     uint32_t parts;        /* of keyspaces that are yet to be made */
     uint64_t keyspace_max; /* 0: any number */
+    const struct tiers_rules *history; /* borrowed; NULL: none is kept */
 };
 
 struct outbox;

@@ -17,6 +17,9 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/base/hash.h"
+#include "common/store/history/history.h"
+
+#define CELLS_MAX 4096 /* minutes of a key in one row */
 
 uint64_t
 outbox_progress(const uint8_t *last, size_t size)
@@ -87,30 +90,40 @@ begin_entry(struct outbox_builder *b, const struct outbox_keyspace *k,
     return 0;
 }
 
-/* Adds a row, with a delta or (NULL) without; a full entry is put first. */
+/* Makes space for a row; a full entry is put first. */
 static int
-add_row(struct outbox *o, const struct outbox_keyspace *k, const uint8_t *key,
-        size_t key_size, const uint8_t *delta, uint64_t first_ms)
+begin_row(struct outbox *o, const struct outbox_keyspace *k, uint32_t part,
+          enum outbox_type type, size_t more, uint64_t first_ms)
 {
-    const uint32_t part = outbox_part_of(key, key_size, k->part_count);
-    const size_t delta_size = delta ? OUTBOX_DELTA_SIZE : 0;
     struct outbox_builder *b = &o->builders[part];
     int rc = 0;
 
     if (b->rows == OUTBOX_ROWS || b->size >= OUTBOX_BYTES)
-        rc =
-            put_entry(o, k, part, delta ? OUTBOX_ADD : OUTBOX_DELETE, first_ms);
-    if (rc == 0)
-        rc = begin_entry(b, k, 2 + key_size + delta_size);
-    if (rc < 0)
-        return rc;
+        rc = put_entry(o, k, part, type, first_ms);
+    return rc == 0 ? begin_entry(b, k, more) : rc;
+}
+
+static void
+put_key(struct outbox_builder *b, const uint8_t *key, size_t key_size)
+{
     put_le16(b->bytes + b->size, (uint16_t)key_size);
     memcpy(b->bytes + b->size + 2, key, key_size);
-    if (delta != NULL)
-        memcpy(b->bytes + b->size + 2 + key_size, delta, delta_size);
-    b->size += 2 + key_size + delta_size;
+    b->size += 2 + key_size;
     b->rows++;
-    return 0;
+}
+
+static int
+add_deletion(struct outbox *o, const struct outbox_keyspace *k,
+             const struct store_key *key, uint64_t first_ms)
+{
+    const uint32_t part =
+        outbox_part_of(key->key, key->key_size, k->part_count);
+    int rc;
+
+    rc = begin_row(o, k, part, OUTBOX_DELETE, 2 + key->key_size, first_ms);
+    if (rc == 0)
+        put_key(&o->builders[part], key->key, key->key_size);
+    return rc;
 }
 
 static int
@@ -260,23 +273,59 @@ find_missing(const struct outbox_keyspace *k, const struct store_batch *b)
     return i;
 }
 
-/* The end of the deltas of one key, and their sum: all minutes are one row. */
+/* The end of the deltas of the key of delta `from`, at most CELLS_MAX. */
 static size_t
-sum_key(const struct store_batch *b, size_t from,
-        uint8_t delta[OUTBOX_DELTA_SIZE])
+find_key_end(const struct store_batch *b, size_t from)
 {
     const struct store_delta *d = &b->deltas[from];
-    int128 sum = 0;
-    size_t to = from;
+    size_t to = from + 1;
 
-    do {
-        sum += store_delta_sum(&b->deltas[to]);
+    while (to < b->delta_count && to - from < CELLS_MAX &&
+           bytes_compare(d->key, d->key_size, b->deltas[to].key,
+                         b->deltas[to].key_size) == 0)
         to++;
-    } while (to < b->delta_count &&
-             bytes_compare(d->key, d->key_size, b->deltas[to].key,
-                           b->deltas[to].key_size) == 0);
-    outbox_delta_put(delta, (int64_t)(sum >> 64), (uint64_t)sum);
     return to;
+}
+
+/* What the deltas of a key become: with history one cell a minute. */
+struct cells_rule {
+    bool has_history;
+    uint32_t now; /* a clock that is far ahead is not believed */
+    uint64_t first_ms;
+};
+
+/* Adds the deltas of a key as a row. */
+static int
+add_deltas(struct outbox *o, const struct outbox_keyspace *k,
+           const struct store_delta *d, size_t count,
+           const struct cells_rule *rule)
+{
+    const uint32_t part = outbox_part_of(d->key, d->key_size, k->part_count);
+    const size_t cells = rule->has_history ? count : 1;
+    struct outbox_builder *b = &o->builders[part];
+    struct outbox_cell cell = {.sum = 0};
+    int rc;
+
+    rc = begin_row(o, k, part, OUTBOX_ADD,
+                   4 + d->key_size + cells * OUTBOX_CELL_SIZE, rule->first_ms);
+    if (rc < 0)
+        return rc;
+    put_key(b, d->key, d->key_size);
+    put_le16(b->bytes + b->size, (uint16_t)cells);
+    b->size += 2;
+    for (size_t i = 0; i < count; i++) {
+        cell.sum += store_delta_sum(&d[i]);
+        if (!rule->has_history && i + 1 < count)
+            continue;
+        if (rule->has_history)
+            cell.minute = d[i].minute > rule->now + HISTORY_AHEAD_MAX
+                              ? rule->now
+                              : d[i].minute;
+        outbox_cell_put(b->bytes + b->size, &cell);
+        b->size += OUTBOX_CELL_SIZE;
+        cell.sum = 0;
+    }
+    return 0;
 }
 
 /* When the oldest increment of a batch came; now where no mark says it. */
@@ -292,26 +341,39 @@ find_first_ms(const struct store_batch *b)
 }
 
 /* Adds deltas from `from` on to the group until it is large; *to is the first
- * that is not in it. */
+ * that is not in it.  Deltas of a key are in one group. */
 static int
 add_rows(struct outbox *o, const struct outbox_keyspace *k,
          const struct store_batch *b, size_t from, size_t *to, uint64_t *keys)
 {
-    const uint64_t first_ms = find_first_ms(b);
-    uint8_t delta[OUTBOX_DELTA_SIZE];
+    const struct cells_rule rule = {
+        .has_history =
+            o->options.history != NULL &&
+            tiers_of(o->options.history, k->name, k->name_size)->count > 0,
+        .now = (uint32_t)(clock_unix_ms() / 60000),
+        .first_ms = find_first_ms(b)};
+    const uint8_t *last = NULL;
+    size_t last_size = 0;
     int rc = 0;
 
     reset_builders(o, k);
-    while (rc == 0 && from < b->delta_count &&
-           queue_collected(o->queue) < OUTBOX_GROUP) {
+    while (rc == 0 && from < b->delta_count) {
         const struct store_delta *d = &b->deltas[from];
+        const size_t end = find_key_end(b, from);
+        const bool is_same =
+            last != NULL &&
+            bytes_compare(last, last_size, d->key, d->key_size) == 0;
 
-        from = sum_key(b, from, delta);
-        rc = add_row(o, k, d->key, d->key_size, delta, first_ms);
-        ++*keys;
+        if (!is_same && queue_collected(o->queue) >= OUTBOX_GROUP)
+            break;
+        rc = add_deltas(o, k, d, end - from, &rule);
+        *keys += !is_same;
+        last = d->key;
+        last_size = d->key_size;
+        from = end;
     }
     *to = from;
-    return rc == 0 ? put_rest(o, k, OUTBOX_ADD, first_ms) : rc;
+    return rc == 0 ? put_rest(o, k, OUTBOX_ADD, rule.first_ms) : rc;
 }
 
 /* One group of a batch, with the journal acquired.  1: there is more. */
@@ -412,7 +474,7 @@ delete_group(struct outbox *o, struct outbox_keyspace *k,
     if (rc == 0 && count == 0)
         rc = add_drops(o, k, now_ms);
     for (size_t i = 0; rc == 0 && i < count; i++)
-        rc = add_row(o, k, keys[i].key, keys[i].key_size, NULL, now_ms);
+        rc = add_deletion(o, k, &keys[i], now_ms);
     if (rc == 0)
         rc = put_rest(o, k, OUTBOX_DELETE, now_ms);
     if (rc == 0)

@@ -120,30 +120,45 @@ outbox_row_next(const struct outbox_entry_head *head, size_t *at,
                 struct outbox_row *out)
 {
     const size_t left = head->row_bytes_size - *at;
-    const size_t delta = head->type == OUTBOX_ADD ? OUTBOX_DELTA_SIZE : 0;
     const uint8_t *bytes = head->row_bytes + *at;
+    size_t size;
 
     if (left < 2)
         return false;
     out->key_size = get_le16(bytes);
-    if (out->key_size > left - 2 || delta > left - 2 - out->key_size)
-        return false;
     out->key = bytes + 2;
-    out->delta = delta > 0 ? out->key + out->key_size : NULL;
-    *at += 2 + out->key_size + delta;
+    size = 2 + out->key_size;
+    out->cell_count = 0;
+    if (head->type == OUTBOX_ADD) {
+        if (left < size + 2)
+            return false;
+        out->cell_count = get_le16(bytes + size);
+        size += 2;
+        out->cells = bytes + size;
+        size += out->cell_count * OUTBOX_CELL_SIZE;
+    }
+    if (size > left)
+        return false;
+    *at += size;
     return true;
 }
 
 void
-outbox_delta_put(uint8_t at[OUTBOX_DELTA_SIZE], int64_t sum_high,
-                 uint64_t sum_low)
+outbox_cell_put(uint8_t at[OUTBOX_CELL_SIZE], const struct outbox_cell *cell)
 {
-    const int128 most = (int128)1 << 65;
-    int128 sum = int128_of(sum_high, sum_low);
+    put_le32(at, cell->minute);
+    put_le64(at + 4, (uint64_t)cell->sum);
+    put_le64(at + 12, (uint64_t)(cell->sum >> 64));
+}
 
-    sum = sum > most ? most : sum < -most ? -most : sum;
-    put_be64(at, (uint64_t)(int64_t)(sum >> 32));
-    put_be32(at + 8, (uint32_t)sum);
+struct outbox_cell
+outbox_cell_get(const struct outbox_row *row, size_t index)
+{
+    const uint8_t *at = row->cells + index * OUTBOX_CELL_SIZE;
+
+    return (struct outbox_cell){
+        get_le32(at),
+        (int128)((uint128)get_le64(at + 12) << 64 | get_le64(at + 4))};
 }
 
 void

@@ -11,13 +11,16 @@
  *        marks, each:   uuid[16] | epoch u64 | first_ms u64 |
  *                       key size u16 | key up to which it is in; size 0: all
  *   'E', an entry:     0 kind   1 type u8   2 name size u16   4 part u16
- *                      6 parts u16   8 generation u32   12 rows u32   16 number
- * u64 24 digest of the entry before u64   32 digest u64 40 first_ms u64   48
- * name rows, each:    key size u16 | key | (type ADD) delta[12]
+ *                      6 parts u16   8 generation u32   12 rows u32
+ *                      16 number u64   24 digest of the entry before u64
+ *                      32 digest u64   40 first_ms u64   48 name
+ *        rows, each:    key size u16 | key
+ *                      of type ADD also: cells u16 | cells, each:
+ *                      minute u32 | sum int128
  *
- * A delta is a sum times 1, big-endian as the functions take it: the upper
- * bits i64, the lower 32 bits u32.  A digest is of the whole record with zeros
- * in its place, so each digest depends on all entries before it. */
+ * Keys may repeat and need no order.  The sums of a key without history are one
+ * cell of minute 0.  A digest is of the whole record with zeros in its place,
+ * so each digest depends on all entries before it. */
 #ifndef COUNTD_COMMON_STORE_CLUSTER_OUTBOX_RECORD_H
 #define COUNTD_COMMON_STORE_CLUSTER_OUTBOX_RECORD_H
 
@@ -25,6 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/bytes.h"
 #include "common/store/store.h"
 
 #define OUTBOX_SENDER_SIZE 16
@@ -32,7 +36,7 @@
 #define OUTBOX_ENTRY_HEAD  48
 #define OUTBOX_LAST_SIZE   16 /* of a part, in a keyspace's record */
 #define OUTBOX_MARK_SIZE   34 /* without its key */
-#define OUTBOX_DELTA_SIZE  12
+#define OUTBOX_CELL_SIZE   20
 #define OUTBOX_PARTS_MAX   256
 
 enum outbox_kind {
@@ -65,7 +69,14 @@ struct outbox_entry_head {
 struct outbox_row {
     const uint8_t *key;
     size_t key_size;
-    const uint8_t *delta; /* OUTBOX_ADD; else NULL */
+    const uint8_t *cells; /* OUTBOX_ADD: `cell_count` of them */
+    size_t cell_count;
+};
+
+/* The sum of a key's increments of a minute. */
+struct outbox_cell {
+    uint32_t minute;
+    int128 sum;
 };
 
 /* A mark: the fill of a log, and up to which key it is in. */
@@ -92,10 +103,9 @@ size_t outbox_mark_put(uint8_t *at, const struct outbox_mark *mark);
 bool outbox_row_next(const struct outbox_entry_head *head, size_t *at,
                      struct outbox_row *out);
 
-/* A 128-bit sum as a delta.  Sums beyond 2^65 become 2^65: either saturates
- * every count. */
-void outbox_delta_put(uint8_t at[OUTBOX_DELTA_SIZE], int64_t sum_high,
-                      uint64_t sum_low);
+void outbox_cell_put(uint8_t at[OUTBOX_CELL_SIZE],
+                     const struct outbox_cell *cell);
+struct outbox_cell outbox_cell_get(const struct outbox_row *row, size_t index);
 
 /* Writes the head of an entry whose name and rows are in place, and its
  * digest. */

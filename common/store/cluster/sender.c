@@ -154,7 +154,7 @@ static void
 free_sender(struct cluster_sender *s)
 {
     for (size_t i = 0; i < SENDER_COMMANDS; i++) {
-        free(s->slots[i].bytes);
+        sender_batch_fini(&s->slots[i].batch);
         free((void *)(uintptr_t)s->slots[i].argv);
         free(s->slots[i].sizes);
     }
@@ -176,7 +176,7 @@ make_slots(struct cluster_sender *s)
     for (size_t i = 0; i < SENDER_COMMANDS; i++) {
         struct sender_slot *w = &s->slots[i];
 
-        w->words = 2 * OUTBOX_ROWS + 16;
+        w->words = 2 * OUTBOX_ROWS + SENDER_WORDS;
         w->argv = calloc(w->words, sizeof *w->argv);
         w->sizes = calloc(w->words, sizeof *w->sizes);
         if (w->argv == NULL || w->sizes == NULL)

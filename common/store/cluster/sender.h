@@ -37,6 +37,7 @@ struct sender_options {
     uint64_t log_size;
     uint64_t replicas;
     uint64_t retain_ms;
+    uint64_t keys_max; /* of a keyspace; 0: any number */
 };
 
 struct cluster_sender;

@@ -1,5 +1,6 @@
 /* common/store/cluster/sender_internal.h - what the files of sender.h share:
- * sender.c (the thread), sender_send.c (names, audit, entries and replies),
+ * sender.c (the thread), sender_command.c (commands), sender_send.c (names,
+ * audit, replies),
  * sender_settle.c (replicas, what leaves the outbox, as_of). */
 #ifndef COUNTD_COMMON_STORE_CLUSTER_SENDER_INTERNAL_H
 #define COUNTD_COMMON_STORE_CLUSTER_SENDER_INTERNAL_H
@@ -9,10 +10,14 @@
 
 #include "common/store/cluster/cluster_key.h"
 #include "common/store/cluster/sender.h"
+#include "common/store/cluster/sender_batch.h"
 #include "common/store/held.h"
 
 #define SENDER_COMMANDS 32 /* in one cluster_run() */
-#define SENDER_DEPTH    2  /* entries of a part in one cluster_run() */
+#define SENDER_DEPTH    2  /* commands of a part in one cluster_run() */
+#define SENDER_ENTRIES  64 /* that are summed into one command, at most */
+#define SENDER_WORDS    16 /* of a command besides keys and rows */
+#define SENDER_NUMBERS  8
 
 enum sender_state {
     SENDER_UNKNOWN, /* to be audited */
@@ -31,6 +36,7 @@ struct sender_part {
     uint64_t audit_ms, audit_changes;
     uint64_t retry_ms; /* not before this; backs off */
     uint64_t backoff_ms;
+    bool is_full;       /* it would have more keys than it may have */
     bool needs_rebuild; /* its order does not fit its counts */
     struct cluster_part_keys keys;
 };
@@ -45,13 +51,15 @@ struct sender_node {
 /* One command with its memory. */
 struct sender_slot {
     struct outbox_part *part;
-    uint64_t number; /* of the entry; 0: another command */
-    uint8_t *bytes;
-    size_t capacity;
+    uint64_t number;  /* of the last entry; 0: another command */
+    uint64_t entries; /* of how many it is the sum */
+    struct cluster_command *command;
+    struct sender_batch batch;
     const char **argv;
     size_t *sizes;
-    size_t argc, words; /* capacity of argv */
-    char numbers[2][CLUSTER_NUMBER];
+    size_t words; /* capacity of both */
+    char numbers[SENDER_NUMBERS][CLUSTER_NUMBER];
+    size_t number_count;
     uint8_t digests[2][CLUSTER_MARK_SIZE], sender[CLUSTER_MARK_SIZE];
 };
 
@@ -87,20 +95,35 @@ bool sender_is_replicated(const struct cluster_sender *s,
                           const struct outbox_part *p,
                           const struct outbox_entry *e);
 
-/* ---- sender_send.c
+/* ---- sender_command.c
  * ------------------------------------------------------------
  */
-
-/* Adds a word to the command that is being made. */
-void sender_add_word(struct sender_slot *w, const void *bytes, size_t size);
-void sender_add_text(struct sender_slot *w, const char *text);
 
 /* Begins a command; NULL: there are SENDER_COMMANDS. */
 struct sender_slot *sender_begin(struct cluster_sender *s, uint16_t slot);
 
-/* Runs what was begun.  The caller frees the replies: sender_end(). */
-void sender_run(struct cluster_sender *s);
+/* Frees the replies and forgets what was begun. */
 void sender_end(struct cluster_sender *s);
+
+/* Begins a call of a function with the keys of a part; those of `sections` are
+ * the caller's to add.  NULL: there are SENDER_COMMANDS. */
+struct sender_slot *sender_begin_call(struct cluster_sender *s,
+                                      struct outbox_part *p, const char *verb,
+                                      const char *function, size_t sections);
+
+/* Makes the command of entry `number` of a part, and of those after it that can
+ * be summed with it.  Returns the number of the last one; 0: there is none, it
+ * cannot be read, or there are SENDER_COMMANDS. */
+uint64_t sender_begin_entries(struct cluster_sender *s, struct outbox_part *p,
+                              uint64_t number);
+
+/* ---- sender_send.c
+ * ------------------------------------------------------------
+ */
+
+/* Sends nothing more to a part for a while. */
+void sender_back_off(struct cluster_sender *s, struct outbox_part *p,
+                     const char *what);
 
 /* Each returns true when it did something. */
 bool sender_name_keyspaces(struct cluster_sender *s);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/array.h"
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
@@ -24,73 +25,6 @@
 /* ---- commands
  * -------------------------------------------------------------------- */
 
-void
-sender_add_word(struct sender_slot *w, const void *bytes, size_t size)
-{
-    assert(w->argc < w->words);
-    w->argv[w->argc] = bytes;
-    w->sizes[w->argc++] = size;
-}
-
-void
-sender_add_text(struct sender_slot *w, const char *text)
-{
-    sender_add_word(w, text, strlen(text));
-}
-
-struct sender_slot *
-sender_begin(struct cluster_sender *s, uint16_t slot)
-{
-    struct sender_slot *w;
-
-    if (s->count == SENDER_COMMANDS)
-        return NULL;
-    w = &s->slots[s->count];
-    w->argc = 0;
-    w->part = NULL;
-    w->number = 0;
-    s->commands[s->count++] =
-        (struct cluster_command){.slot = slot, .node = CLUSTER_NO_NODE};
-    return w;
-}
-
-void
-sender_run(struct cluster_sender *s)
-{
-    for (size_t i = 0; i < s->count; i++) {
-        s->commands[i].argc = s->slots[i].argc;
-        s->commands[i].argv = s->slots[i].argv;
-        s->commands[i].sizes = s->slots[i].sizes;
-    }
-    cluster_run(s->cluster, s->commands, s->count);
-}
-
-void
-sender_end(struct cluster_sender *s)
-{
-    cluster_free_replies(s->commands, s->count);
-    s->count = 0;
-}
-
-/* Begins a call of a function with the keys of a part and the sender's id. */
-static struct sender_slot *
-begin_call(struct cluster_sender *s, struct outbox_part *p, const char *verb,
-           const char *function)
-{
-    struct sender_part *sp = p->sender;
-    struct sender_slot *w = sender_begin(s, sp->keys.slot);
-
-    if (w == NULL)
-        return NULL;
-    w->part = p;
-    sender_add_text(w, verb);
-    sender_add_text(w, function);
-    sender_add_text(w, "2");
-    sender_add_word(w, sp->keys.counts, sp->keys.size);
-    sender_add_word(w, sp->keys.order, sp->keys.size);
-    return w;
-}
-
 static const char *
 format_part(const struct outbox_part *p, char text[NAME_TEXT_SIZE + 40])
 {
@@ -102,9 +36,9 @@ format_part(const struct outbox_part *p, char text[NAME_TEXT_SIZE + 40])
     return text;
 }
 
-/* Nothing more is sent to a part for a while. */
-static void
-back_off(struct cluster_sender *s, struct outbox_part *p, const char *what)
+void
+sender_back_off(struct cluster_sender *s, struct outbox_part *p,
+                const char *what)
 {
     static struct diag_repeat repeat;
     struct sender_part *sp = p->sender;
@@ -122,13 +56,6 @@ back_off(struct cluster_sender *s, struct outbox_part *p, const char *what)
 /* ---- names
  * ------------------------------------------------------------------------ */
 
-static void
-add_number(struct sender_slot *w, unsigned at, uint64_t number)
-{
-    (void)snprintf(w->numbers[at], sizeof w->numbers[at], "%" PRIu64, number);
-    sender_add_text(w, w->numbers[at]);
-}
-
 /* Three commands that enter a keyspace into the cluster's lists and ask for its
  * number of parts. */
 static bool
@@ -142,19 +69,19 @@ begin_name(struct cluster_sender *s, const struct outbox_keyspace *k,
         return false;
     (void)snprintf(parts, size, "%u %u", k->generation, k->part_count);
     w = sender_begin(s, slot);
-    sender_add_text(w, "ZADD");
-    sender_add_text(w, CLUSTER_NAMES);
-    sender_add_text(w, "0");
-    sender_add_word(w, k->name, k->name_size);
+    cluster_add_text(w->command, "ZADD");
+    cluster_add_text(w->command, CLUSTER_NAMES);
+    cluster_add_text(w->command, "0");
+    cluster_add_word(w->command, k->name, k->name_size);
     w = sender_begin(s, slot);
-    sender_add_text(w, "HSETNX");
-    sender_add_text(w, CLUSTER_PARTS);
-    sender_add_word(w, k->name, k->name_size);
-    sender_add_text(w, parts);
+    cluster_add_text(w->command, "HSETNX");
+    cluster_add_text(w->command, CLUSTER_PARTS);
+    cluster_add_word(w->command, k->name, k->name_size);
+    cluster_add_text(w->command, parts);
     w = sender_begin(s, slot);
-    sender_add_text(w, "HGET");
-    sender_add_text(w, CLUSTER_PARTS);
-    sender_add_word(w, k->name, k->name_size);
+    cluster_add_text(w->command, "HGET");
+    cluster_add_text(w->command, CLUSTER_PARTS);
+    cluster_add_word(w->command, k->name, k->name_size);
     w->part = &k->parts[0];
     return true;
 }
@@ -189,7 +116,7 @@ take_name(struct cluster_sender *s, size_t at, const char *parts,
 
     for (size_t i = at; i < at + 3; i++)
         if (s->commands[i].error != 0) {
-            back_off(s, p, "enter its name");
+            sender_back_off(s, p, "enter its name");
             return;
         }
     if (reply->type == REDIS_REPLY_STRING && strcmp(reply->str, parts) == 0) {
@@ -228,7 +155,7 @@ sender_name_keyspaces(struct cluster_sender *s)
     }
     if (count == 0)
         return false;
-    sender_run(s);
+    cluster_run(s->cluster, s->commands, s->count);
     for (size_t i = 0; i < count; i++)
         take_name(s, 3 * i, parts[i], changes);
     sender_end(s);
@@ -370,7 +297,7 @@ take_audit(struct cluster_sender *s, size_t at, uint64_t changes,
 
     if (s->commands[at].error != 0 || reply->type != REDIS_REPLY_ARRAY ||
         reply->elements < 6) {
-        back_off(s, p, "read its state");
+        sender_back_off(s, p, "read its state");
         return;
     }
     sp->backoff_ms = 0;
@@ -401,17 +328,18 @@ sender_audit(struct cluster_sender *s, uint64_t now_ms)
             if (sender_part_of(&k->parts[j]) == NULL ||
                 !needs_audit(s, &k->parts[j], now_ms))
                 continue;
-            w = begin_call(s, &k->parts[j], "FCALL_RO", "countd1_state");
+            w = sender_begin_call(s, &k->parts[j], "FCALL_RO", "countd1_state",
+                                  0);
             if (w == NULL)
                 break;
-            sender_add_word(w, sender, sizeof sender);
+            cluster_add_word(w->command, sender, sizeof sender);
         }
         if (s->count == SENDER_COMMANDS)
             break;
     }
     if (s->count == 0)
         return false;
-    sender_run(s);
+    cluster_run(s->cluster, s->commands, s->count);
     for (i = 0; i < s->count; i++)
         take_audit(s, i, changes, now_ms);
     sender_end(s);
@@ -421,73 +349,6 @@ sender_audit(struct cluster_sender *s, uint64_t now_ms)
 /* ---- entries
  * -------------------------------------------------------------------------- */
 
-static const char *
-function_of(enum outbox_type type)
-{
-    return type == OUTBOX_ADD      ? "countd1_apply"
-           : type == OUTBOX_DELETE ? "countd1_delete"
-                                   : "countd1_drop";
-}
-
-/* Copies what a command needs of an entry: reading the next one reuses the
- * outbox's buffer. */
-static int
-copy_entry(struct sender_slot *w, struct outbox_entry_head *head)
-{
-    if (w->capacity < head->row_bytes_size) {
-        free(w->bytes);
-        w->bytes = malloc(head->row_bytes_size);
-        w->capacity = w->bytes ? head->row_bytes_size : 0;
-    }
-    if (w->bytes == NULL && head->row_bytes_size > 0)
-        return -ENOMEM;
-    if (head->row_bytes_size > 0)
-        memcpy(w->bytes, head->row_bytes, head->row_bytes_size);
-    head->row_bytes = w->bytes;
-    return 0;
-}
-
-/* Makes the command of an entry.  False: it cannot be read, or there are
- * SENDER_COMMANDS. */
-static bool
-begin_entry(struct cluster_sender *s, struct outbox_part *p,
-            const struct outbox_entry *e)
-{
-    struct outbox_entry_head head;
-    struct outbox_row row;
-    struct sender_slot *w;
-    size_t at = 0;
-    int rc;
-
-    if (s->count == SENDER_COMMANDS)
-        return false;
-    rc = outbox_read(s->outbox, e, &head);
-    if (rc < 0) {
-        back_off(s, p, diag_text(rc));
-        return false;
-    }
-    w = begin_call(s, p, "FCALL", function_of(head.type));
-    w->number = e->number;
-    put_le64(w->digests[0], head.prev_digest);
-    put_le64(w->digests[1], head.digest);
-    put_le64(w->sender, outbox_sender(s->outbox));
-    sender_add_word(w, w->sender, sizeof w->sender);
-    add_number(w, 0, e->number - 1);
-    sender_add_word(w, w->digests[0], CLUSTER_MARK_SIZE);
-    add_number(w, 1, e->number);
-    sender_add_word(w, w->digests[1], CLUSTER_MARK_SIZE);
-    if (copy_entry(w, &head) < 0) {
-        s->count--;
-        return false;
-    }
-    while (w->argc + 2 <= w->words && outbox_row_next(&head, &at, &row)) {
-        sender_add_word(w, row.key, row.key_size);
-        if (row.delta != NULL)
-            sender_add_word(w, row.delta, OUTBOX_DELTA_SIZE);
-    }
-    return true;
-}
-
 /* The order of a part does not fit its counts: it is made again from them. */
 static void
 rebuild_part(struct cluster_sender *s, struct outbox_part *p)
@@ -495,7 +356,7 @@ rebuild_part(struct cluster_sender *s, struct outbox_part *p)
     struct sender_part *sp = p->sender;
     const char *argv[5] = {"FCALL", "countd1_rebuild", "2", sp->keys.counts,
                            sp->keys.order};
-    const size_t sizes[5] = {5, 15, 1, sp->keys.size, sp->keys.size};
+    size_t sizes[5] = {5, 15, 1, sp->keys.size, sp->keys.size};
     struct cluster_command m = {.slot = sp->keys.slot,
                                 .node = CLUSTER_NO_NODE,
                                 .argc = 5,
@@ -506,7 +367,7 @@ rebuild_part(struct cluster_sender *s, struct outbox_part *p)
     cluster_run(s->cluster, &m, 1);
     cluster_free_replies(&m, 1);
     if (m.error != 0) {
-        back_off(s, p, "make its order again");
+        sender_back_off(s, p, "make its order again");
         return;
     }
     diag(DIAG_WARNING,
@@ -515,6 +376,22 @@ rebuild_part(struct cluster_sender *s, struct outbox_part *p)
     (void)pthread_mutex_lock(&s->mutex);
     s->stats.rebuilt++;
     (void)pthread_mutex_unlock(&s->mutex);
+}
+
+/* The entry waits, and those after it: they are a chain. */
+static void
+report_full(struct outbox_part *p)
+{
+    static struct diag_repeat repeat;
+    struct sender_part *sp = p->sender;
+    char text[NAME_TEXT_SIZE + 40];
+
+    sp->is_full = true;
+    sp->retry_ms = clock_ms() + BACKOFF_MAX;
+    diag_repeating(&repeat, DIAG_ERROR,
+                   "%s: it has its share of keyspace.max_keys; entries wait in "
+                   "data/" OUTBOX_FOLDER " until that is raised",
+                   format_part(p, text));
 }
 
 static void
@@ -530,13 +407,17 @@ take_reply(struct cluster_sender *s, size_t at)
         reply->elements < 1) {
         /* An outcome that is unknown is what the audit finds out. */
         sp->state = sp->state == SENDER_GOOD ? SENDER_UNKNOWN : sp->state;
-        back_off(s, p, "send an entry");
+        sender_back_off(s, p, "send an entry");
         return;
     }
     sp->backoff_ms = 0;
     code = reply->element[0]->integer;
     if (reply->elements < 3 || code == 4) {
-        back_off(s, p, "it is closed");
+        sender_back_off(s, p, "it is closed");
+        return;
+    }
+    if (code == 6) {
+        report_full(p);
         return;
     }
     have = number_of(reply->element[1]);
@@ -548,8 +429,9 @@ take_reply(struct cluster_sender *s, size_t at)
     else if (sp->state == SENDER_GOOD)
         take_have(s, p, have, digest);
     if (code == 0) {
+        sp->is_full = false;
         (void)pthread_mutex_lock(&s->mutex);
-        s->stats.sent++;
+        s->stats.sent += s->slots[at].entries;
         (void)pthread_mutex_unlock(&s->mutex);
     }
 }
@@ -560,6 +442,7 @@ begin_part(struct cluster_sender *s, struct outbox_part *p)
 {
     static struct diag_repeat repeat;
     const uint64_t acked = ((const struct sender_part *)p->sender)->acked;
+    uint64_t last = acked;
     char text[NAME_TEXT_SIZE + 40];
 
     if (outbox_find_entry(p, acked + 1) == NULL)
@@ -568,10 +451,9 @@ begin_part(struct cluster_sender *s, struct outbox_part *p)
                        " is missing from data/" OUTBOX_FOLDER
                        ": nothing is sent to the part",
                        format_part(p, text), acked + 1);
-    for (uint64_t i = 1; i <= SENDER_DEPTH; i++) {
-        const struct outbox_entry *e = outbox_find_entry(p, acked + i);
-
-        if (e == NULL || !begin_entry(s, p, e))
+    for (unsigned i = 0; i < SENDER_DEPTH; i++) {
+        last = sender_begin_entries(s, p, last + 1);
+        if (last == 0)
             return;
     }
 }
@@ -599,7 +481,7 @@ sender_send(struct cluster_sender *s, uint64_t now_ms)
     s->next += i;
     if (s->count == 0)
         return false;
-    sender_run(s);
+    cluster_run(s->cluster, s->commands, s->count);
     for (i = 0; i < s->count; i++)
         take_reply(s, i);
     for (i = 0; i < s->count; i++) {

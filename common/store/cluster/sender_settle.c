@@ -261,15 +261,16 @@ write_as_of(struct cluster_sender *s, uint64_t as_of_ms)
     char id[CLUSTER_NUMBER], text[96];
     struct sender_slot *w =
         sender_begin(s, cluster_slot(CLUSTER_SENDERS, strlen(CLUSTER_SENDERS)));
+    struct cluster_command *m = w->command;
 
     (void)snprintf(id, sizeof id, "%016" PRIx64, outbox_sender(s->outbox));
     (void)snprintf(text, sizeof text, "%" PRIu64 " %" PRIu64 " %s", as_of_ms,
                    clock_unix_ms(), VERSION);
-    sender_add_text(w, "HSET");
-    sender_add_text(w, CLUSTER_SENDERS);
-    sender_add_text(w, id);
-    sender_add_text(w, text);
-    sender_run(s);
+    cluster_add_text(m, "HSET");
+    cluster_add_text(m, CLUSTER_SENDERS);
+    cluster_add_text(m, id);
+    cluster_add_text(m, text);
+    cluster_run(s->cluster, s->commands, s->count);
     if (s->commands[0].error == 0) {
         s->as_of_ms = as_of_ms;
         s->published_ms = clock_ms();

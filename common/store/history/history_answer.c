@@ -1,7 +1,7 @@
 /* common/store/history/history_answer.c - questions of store.h.
  *
- * The top is found in two phases: a heap of the largest so far, its least at
- * the root, over all keys; then each one's sum in the time before.
+ * The top is found in two phases: the keys with the largest sums, over all
+ * keys; then each one's sum in the time before.
  *
  * Entry points: history_answer(). */
 #include <errno.h>
@@ -11,100 +11,24 @@
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/store/history/history.h"
+#include "common/store/history/history_top.h"
 
-static struct store_bucket
-bucket_of(int128 sum)
-{
-    return (struct store_bucket){(int64_t)(sum >> 64), (uint64_t)sum, true};
-}
+/* ---- of each key -------------------------------------------------------- */
 
-/* ---- the top ----------------------------------------------------------- */
-
-/* Whether `a` comes before `b` in the top. */
-static bool
-is_before(const struct store_top *a, const struct store_top *b)
-{
-    const int128 x = store_bucket_sum(&a->sum), y = store_bucket_sum(&b->sum);
-
-    if (x != y)
-        return x > y;
-    return bytes_compare(a->key, a->key_size, b->key, b->key_size) < 0;
-}
-
-static void
-swap_entries(struct store_top *a, struct store_top *b)
-{
-    const struct store_top c = *a;
-
-    *a = *b;
-    *b = c;
-}
-
-/* Restores the heap of the first `count` entries after its root changed: the
- * root is the entry that ranks last. */
-static void
-sift_down(struct store_top *top, uint64_t count)
-{
-    uint64_t at = 0;
-
-    for (;;) {
-        uint64_t child = 2 * at + 1;
-
-        if (child + 1 < count && is_before(&top[child], &top[child + 1]))
-            child++;
-        if (child >= count || is_before(&top[child], &top[at]))
-            return;
-        swap_entries(&top[child], &top[at]);
-        at = child;
-    }
-}
-
-static void
-sift_up(struct store_top *top, uint64_t at)
-{
-    while (at > 0 && is_before(&top[(at - 1) / 2], &top[at])) {
-        swap_entries(&top[(at - 1) / 2], &top[at]);
-        at = (at - 1) / 2;
-    }
-}
-
-/* Adds a key to the top if its sum is large enough.  Keys come in order, so one
- * with the same sum as the last of a full top ranks after it. */
 static int128
 offer_key(void *ctx, const uint8_t *key, size_t size, int128 sum)
 {
     struct store_history_query *q = ctx;
-    const bool full = q->rows == q->length;
-    struct store_top *to = full ? q->top : &q->top[q->rows];
 
-    if (!full || sum > store_bucket_sum(&q->top[0].sum)) {
-        to->sum = bucket_of(sum);
-        to->before = (struct store_bucket){.any = false};
-        to->key_size = (uint16_t)size;
-        memcpy(to->key, key, size);
-        if (full)
-            sift_down(q->top, q->rows);
-        else
-            sift_up(q->top, q->rows++);
-    }
+    history_top_offer(q, key, size, sum);
     return q->rows < q->length ? INT128_LEAST
                                : store_bucket_sum(&q->top[0].sum) + 1;
 }
 
-/* ---- the rank ---------------------------------------------------------- */
-
-/* Counts all keys, and those before the one that is asked about, if any is. */
 static int128
 count_key(void *ctx, const uint8_t *key, size_t size, int128 sum)
 {
-    struct store_history_query *q = ctx;
-    const int128 own = store_bucket_sum(&q->sum);
-
-    q->keys++;
-    if (q->key_size == 0)
-        return INT128_LEAST;
-    q->rank += sum > own || (sum == own &&
-                             bytes_compare(key, size, q->key, q->key_size) < 0);
+    history_rank_count(ctx, key, size, sum);
     return INT128_LEAST;
 }
 
@@ -138,12 +62,6 @@ scan_on(const struct history *h, const struct kv *kv,
 }
 
 static int
-sort_top(const void *a, const void *b)
-{
-    return is_before(a, b) ? -1 : 1;
-}
-
-static int
 answer_top(const struct history *h, const struct kv *kv,
            struct store_history_query *q, uint64_t until_ns)
 {
@@ -156,7 +74,7 @@ answer_top(const struct history *h, const struct kv *kv,
         rc = scan_on(h, kv, q, until_ns, offer_key);
         if (rc < 0)
             return rc;
-        qsort(q->top, q->rows, sizeof *q->top, sort_top);
+        history_top_sort(q);
         q->phase = 1;
     }
     q->before_known = q->from >= span && q->from - span >= q->since;

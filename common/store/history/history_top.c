@@ -1,0 +1,113 @@
+/* common/store/history/history_top.c - see history_top.h. */
+#include "common/store/history/history_top.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Whether `a` comes before `b` in the top. */
+static bool
+is_before(const struct store_top *a, const struct store_top *b)
+{
+    const int128 x = store_bucket_sum(&a->sum), y = store_bucket_sum(&b->sum);
+
+    if (x != y)
+        return x > y;
+    return bytes_compare(a->key, a->key_size, b->key, b->key_size) < 0;
+}
+
+static void
+swap_entries(struct store_top *a, struct store_top *b)
+{
+    const struct store_top c = *a;
+
+    *a = *b;
+    *b = c;
+}
+
+/* Restores the heap of the first `count` entries after its root changed: the
+ * root is the entry that ranks last. */
+static void
+sift_down(struct store_top *top, uint64_t count)
+{
+    uint64_t at = 0;
+
+    for (;;) {
+        uint64_t child = 2 * at + 1;
+
+        if (child + 1 < count && is_before(&top[child], &top[child + 1]))
+            child++;
+        if (child >= count || is_before(&top[child], &top[at]))
+            return;
+        swap_entries(&top[child], &top[at]);
+        at = child;
+    }
+}
+
+static void
+sift_up(struct store_top *top, uint64_t at)
+{
+    while (at > 0 && is_before(&top[(at - 1) / 2], &top[at])) {
+        swap_entries(&top[(at - 1) / 2], &top[at]);
+        at = (at - 1) / 2;
+    }
+}
+
+bool
+history_top_wants(const struct store_history_query *q, const uint8_t *key,
+                  size_t size, int128 sum)
+{
+    int128 least;
+
+    if (q->rows < q->length)
+        return q->length > 0;
+    if (q->length == 0)
+        return false;
+    least = store_bucket_sum(&q->top[0].sum);
+    return sum > least ||
+           (sum == least &&
+            bytes_compare(key, size, q->top[0].key, q->top[0].key_size) < 0);
+}
+
+void
+history_top_offer(struct store_history_query *q, const uint8_t *key,
+                  size_t size, int128 sum)
+{
+    const bool full = q->rows == q->length;
+    struct store_top *to = full ? q->top : &q->top[q->rows];
+
+    if (!history_top_wants(q, key, size, sum))
+        return;
+    to->sum = history_bucket(sum);
+    to->before = (struct store_bucket){.any = false};
+    to->key_size = (uint16_t)size;
+    memcpy(to->key, key, size);
+    if (full)
+        sift_down(q->top, q->rows);
+    else
+        sift_up(q->top, q->rows++);
+}
+
+static int
+compare_entries(const void *a, const void *b)
+{
+    return is_before(a, b) ? -1 : 1;
+}
+
+void
+history_top_sort(struct store_history_query *q)
+{
+    qsort(q->top, q->rows, sizeof *q->top, compare_entries);
+}
+
+void
+history_rank_count(struct store_history_query *q, const uint8_t *key,
+                   size_t size, int128 sum)
+{
+    const int128 own = store_bucket_sum(&q->sum);
+
+    q->keys++;
+    if (q->key_size == 0)
+        return;
+    q->rank += sum > own || (sum == own &&
+                             bytes_compare(key, size, q->key, q->key_size) < 0);
+}

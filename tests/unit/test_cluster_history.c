@@ -1,0 +1,394 @@
+/* tests/unit/test_cluster_history.c - history in a Redis Cluster: the answers
+ * are those of a plain table, in one part and in several. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/setup/datadir.h"
+#include "common/store/cluster/cluster_store.h"
+#include "tests/lib/cluster_rig.h"
+#include "tests/lib/memstore.h"
+#include "tests/lib/random.h"
+#include "tests/lib/stored.h"
+#include "tests/lib/tmpdir.h"
+
+#define WAIT_MS 30000
+#define KEYS    300
+#define STEPS   4096
+
+static struct cluster_rig rig;
+static bool has_rig;
+
+struct fixture {
+    struct tmpdir tmp;
+    struct datadir dir;
+    struct config config;
+    struct store *s, *oracle;
+    uint64_t epoch;
+    uint32_t hour; /* the current one, in minutes */
+};
+
+static void
+open_store(struct fixture *x)
+{
+    const struct cluster_store_options options = {
+        .config = &x->config, .dir = &x->dir, .writable = true, .sends = true};
+
+    assert_rc(cluster_store_open(&x->s, &options), 0);
+}
+
+static struct fixture *
+make_fixture(uint64_t parts)
+{
+    static struct fixture x;
+
+    x = (struct fixture){.epoch = 0};
+    config_defaults(&x.config);
+    x.config.store_cluster = true;
+    (void)snprintf(x.config.store_nodes, sizeof x.config.store_nodes, "%s",
+                   rig.nodes);
+    x.config.store_parts = parts;
+    x.config.store_timeout_ms = 1000;
+    x.hour = (uint32_t)(clock_unix_ms() / 60000) / 60 * 60;
+    tmpdir_make_in_memory(&x.tmp);
+    assert_rc(datadir_open(&x.dir, x.tmp.path, DATADIR_WRITE), 0);
+    assert_rc(memstore_open(&x.oracle), 0);
+    if (has_rig) {
+        cluster_rig_flush(&rig);
+        open_store(&x);
+    }
+    return &x;
+}
+
+static int
+setup(void **state)
+{
+    *state = make_fixture(1);
+    return 0;
+}
+
+static int
+setup_parts(void **state)
+{
+    *state = make_fixture(8);
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct fixture *x = *state;
+
+    store_close(x->s);
+    store_close(x->oracle);
+    datadir_close(&x->dir);
+    tmpdir_remove(&x->tmp);
+    return 0;
+}
+
+#define NEED_RIG()                                                             \
+    if (!has_rig)                                                              \
+    test_skip("redis-server is not installed")
+
+static void
+await_sent(struct fixture *x)
+{
+    const uint64_t end_ms = clock_ms() + (uint64_t)WAIT_MS * test_slow();
+
+    while (store_pending(x->s)) {
+        if (clock_ms() > end_ms)
+            fail_msg("entries still wait");
+        (void)poll(NULL, 0, 5);
+    }
+}
+
+/* A batch of random keys and minutes of the last days, to both. */
+static void
+apply_both(struct fixture *x, struct random *seed)
+{
+    static struct store_delta deltas[KEYS * 4];
+    static char keys[KEYS][16];
+    const struct store_fill fill = {
+        .uuid = {1}, .epoch = ++x->epoch, .first_ms = 1};
+    size_t count = 0;
+
+    for (unsigned i = 0; i < KEYS; i++) {
+        uint32_t minute = x->hour - 3 * 1440 + 7;
+
+        (void)snprintf(keys[i], sizeof keys[i], "key%05u", i);
+        for (uint64_t n = random_below(seed, 4); n > 0; n--) {
+            const unsigned size = (unsigned)random_below(seed, 61);
+            const uint64_t bits = random_next(seed);
+            int64_t sum = (int64_t)(bits >> size);
+
+            minute += 1 + (uint32_t)random_below(seed, 1400);
+            if (random_below(seed, 3) == 0)
+                sum = -(sum >> 1);
+            if (minute >= x->hour)
+                break;
+            deltas[count++] =
+                (struct store_delta){.key = (const uint8_t *)keys[i],
+                                     .key_size = (uint16_t)strlen(keys[i]),
+                                     .minute = minute,
+                                     .sum_high = sum < 0 ? -1 : 0,
+                                     .sum_low = (uint64_t)sum};
+        }
+    }
+    assert_rc(stored_apply(x->s, "words", &fill, deltas, count), 0);
+    assert_rc(stored_apply(x->oracle, "words", &fill, deltas, count), 0);
+}
+
+/* Asks as a reader that has no time does: each call says to go on. */
+static int
+ask_store(struct store *s, struct store_history_query *q)
+{
+    int rc;
+
+    q->name = (const uint8_t *)"words";
+    q->name_size = 5;
+    do
+        rc = store_history(s, q, 1);
+    while (rc == -EAGAIN);
+    store_read_end(s);
+    return rc;
+}
+
+/* Steps of all keys together whose keys were all deleted have the sum 0. */
+static void
+compare_buckets(const struct store_bucket *a, const struct store_bucket *b,
+                size_t count, bool all)
+{
+    for (size_t i = 0; i < count; i++)
+        if (a[i].sum_high != b[i].sum_high || a[i].sum_low != b[i].sum_low ||
+            (all ? a[i].any < b[i].any : a[i].any != b[i].any))
+            fail_msg("bucket %zu of %zu", i, count);
+}
+
+static void
+compare_answers(struct fixture *x, struct store_history_query q)
+{
+    static struct store_bucket buckets[2][STEPS];
+    static struct store_top top[2][STEPS];
+    struct store_history_query mine = q;
+
+    q.buckets = buckets[0];
+    q.top = top[0];
+    mine.buckets = buckets[1];
+    mine.top = top[1];
+    assert_rc(ask_store(x->oracle, &q), 0);
+    assert_rc(ask_store(x->s, &mine), 0);
+    if (q.op == STORE_HISTORY_KEY || q.op == STORE_HISTORY_KEYSPACE)
+        compare_buckets(mine.buckets, q.buckets, (q.to - q.from) / q.step,
+                        q.op == STORE_HISTORY_KEYSPACE);
+    assert_int_equal(mine.rows, q.rows);
+    assert_int_equal(mine.rank, q.rank);
+    assert_int_equal(mine.keys, q.keys);
+    compare_buckets(&mine.sum, &q.sum, q.op == STORE_HISTORY_RANK,
+                    q.key_size == 0);
+    for (uint64_t i = 0; i < q.rows; i++) {
+        assert_int_equal(mine.top[i].key_size, q.top[i].key_size);
+        assert_memory_equal(mine.top[i].key, q.top[i].key, q.top[i].key_size);
+        compare_buckets(&mine.top[i].sum, &q.top[i].sum, 1, false);
+        compare_buckets(&mine.top[i].before, &q.top[i].before, 1, false);
+    }
+}
+
+/* Every question about a span. */
+static void
+compare_span(struct fixture *x, uint32_t from, uint32_t to, uint32_t step)
+{
+    char key[16];
+    struct store_history_query q = {
+        .from = from, .to = to, .step = step, .length = 10};
+
+    for (unsigned i = 0; i <= KEYS; i += 37) {
+        q.key = (const uint8_t *)key;
+        q.key_size = (size_t)snprintf(key, sizeof key, "key%05u", i);
+        q.op = STORE_HISTORY_KEY;
+        compare_answers(x, q);
+        q.op = STORE_HISTORY_RANK;
+        compare_answers(x, q);
+    }
+    q.key_size = 0;
+    compare_answers(x, q);
+    q.op = STORE_HISTORY_KEYSPACE;
+    compare_answers(x, q);
+    q.op = STORE_HISTORY_TOP;
+    compare_answers(x, q);
+    q.length = KEYS;
+    compare_answers(x, q);
+}
+
+static void
+compare_all(struct fixture *x)
+{
+    const uint32_t day = x->hour / 1440 * 1440;
+
+    await_sent(x);
+    compare_span(x, x->hour - 1441, x->hour, 1);
+    compare_span(x, x->hour - 1440, x->hour, 60);
+    compare_span(x, x->hour - 47 * 60, x->hour - 60, 30);
+    compare_span(x, x->hour - 120 * 60, x->hour, 60);
+    compare_span(x, day - 10 * 1440, day, 1440);
+}
+
+static void
+answers_are_those_of_a_table(void **state)
+{
+    struct fixture *x = *state;
+    struct random seed = {.state = random_seed(__func__)};
+
+    NEED_RIG();
+    for (unsigned i = 0; i < 5; i++)
+        apply_both(x, &seed);
+    compare_all(x);
+}
+
+/* One that was deleted is in no sum of past times, either. */
+static void
+deleted_keys_leave_history(void **state)
+{
+    struct fixture *x = *state;
+    struct random seed = {.state = random_seed(__func__)};
+    const struct store_key gone[2] = {{(const uint8_t *)"key00037", 8},
+                                      {(const uint8_t *)"key00074", 8}};
+    uint64_t deleted;
+
+    NEED_RIG();
+    apply_both(x, &seed);
+    apply_both(x, &seed);
+    await_sent(x);
+    assert_rc(store_del(x->s, (const uint8_t *)"words", 5, gone, 2, &deleted),
+              0);
+    assert_rc(
+        store_del(x->oracle, (const uint8_t *)"words", 5, gone, 2, &deleted),
+        0);
+    await_sent(x);
+    for (unsigned i = 37; i <= 74; i += 37) {
+        struct store_bucket b[1];
+        char key[16];
+        struct store_history_query q = {
+            .op = STORE_HISTORY_KEY,
+            .key = (const uint8_t *)key,
+            .key_size = (size_t)snprintf(key, sizeof key, "key%05u", i),
+            .from = x->hour - 6000,
+            .to = x->hour,
+            .step = 6000,
+            .buckets = b};
+
+        assert_rc(ask_store(x->s, &q), 0);
+        assert_false(b[0].any);
+    }
+    apply_both(x, &seed);
+    await_sent(x);
+    compare_span(x, x->hour - 1441, x->hour, 1);
+    compare_span(x, x->hour - 120 * 60, x->hour, 60);
+}
+
+static void
+a_dropped_keyspace_has_no_past(void **state)
+{
+    struct fixture *x = *state;
+    struct random seed = {.state = random_seed(__func__)};
+    struct store_history_query q = {
+        .op = STORE_HISTORY_RANK, .from = x->hour - 7200, .to = x->hour};
+
+    NEED_RIG();
+    apply_both(x, &seed);
+    assert_rc(store_drop(x->s, (const uint8_t *)"words", 5, NULL, 0), 0);
+    await_sent(x);
+    assert_rc(ask_store(x->s, &q), -ENODATA);
+    assert_rc(stored_add(x->s, "words", NULL, "a", 3), 0);
+    await_sent(x);
+    assert_rc(ask_store(x->s, &q), 0);
+    assert_int_equal(q.keys, 0);
+    assert_int_equal(q.since, 0);
+}
+
+/* What was counted before history was kept is missing, and the answer says so.
+ */
+static void
+history_that_begins_later_says_since_when(void **state)
+{
+    struct fixture *x = *state;
+    struct tiers_rules rules = x->config.history;
+    const uint32_t now = (uint32_t)(clock_unix_ms() / 60000);
+    const struct store_delta d = {.key = (const uint8_t *)"a",
+                                  .key_size = 1,
+                                  .minute = now,
+                                  .sum_low = 2};
+    struct store_history_query q = {
+        .op = STORE_HISTORY_RANK, .from = now - 100, .to = now + 20};
+    const char *why;
+
+    NEED_RIG();
+    store_close(x->s);
+    assert_rc(tiers_rules_set(&x->config.history, NULL, "off", &why), 0);
+    open_store(x);
+    assert_rc(stored_apply(x->s, "words", NULL, &d, 1), 0);
+    await_sent(x);
+    assert_rc(ask_store(x->s, &q), -ENODATA);
+    store_close(x->s);
+    x->config.history = rules;
+    open_store(x);
+    assert_rc(stored_apply(x->s, "words", NULL, &d, 1), 0);
+    await_sent(x);
+    assert_rc(ask_store(x->s, &q), 0);
+    assert_int_equal(q.sum.sum_low, 2);
+    assert_in_range(q.since, now, now + 2);
+}
+
+static void
+spans_that_no_tier_divides_are_refused(void **state)
+{
+    struct fixture *x = *state;
+    struct store_bucket b[2];
+    struct store_history_query q = {.op = STORE_HISTORY_KEYSPACE,
+                                    .from = 0,
+                                    .to = 3,
+                                    .step = 2,
+                                    .buckets = b};
+
+    NEED_RIG();
+    assert_rc(stored_add(x->s, "words", NULL, "a", 3), 0);
+    await_sent(x);
+    assert_rc(ask_store(x->s, &q), -EINVAL);
+    q.to = 5000;
+    q.step = 1;
+    assert_rc(ask_store(x->s, &q), -E2BIG);
+}
+
+#define CASE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define PARTS(test)                                                            \
+    {                                                                          \
+#test "_in_parts", test, setup_parts, teardown, NULL                   \
+    }
+
+static const struct CMUnitTest tests[] = {
+    CASE(answers_are_those_of_a_table),
+    PARTS(answers_are_those_of_a_table),
+    CASE(deleted_keys_leave_history),
+    PARTS(deleted_keys_leave_history),
+    PARTS(a_dropped_keyspace_has_no_past),
+    CASE(history_that_begins_later_says_since_when),
+    CASE(spans_that_no_tier_divides_are_refused),
+};
+
+int
+main(int argc, char **argv)
+{
+    int failed;
+
+    (void)signal(SIGPIPE, SIG_IGN);
+    has_rig = cluster_rig_start(&rig);
+    failed =
+        test_main(__FILE__, tests, sizeof tests / sizeof tests[0], argc, argv);
+    cluster_rig_stop(&rig);
+    return failed;
+}
