@@ -255,6 +255,58 @@ held_states(struct held *h, const uint8_t *name, size_t name_size,
     return rc;
 }
 
+/* Takes the fills that a record names into account: some[i] becomes true if one
+ * is of the log of mark i, earlier[i] false if it is not later. */
+static int
+compare_fills(struct held *h, uint64_t id, const struct store_fill *marks,
+              size_t count, bool *some, bool *earlier)
+{
+    struct held_head head;
+    int rc;
+
+    rc = held_read(h, id, &head);
+    if (rc == 0)
+        rc = reserve_batch(h, head.marks, 0);
+    if (rc == -EBADMSG)
+        memset(earlier, 0, count * sizeof *earlier);
+    if (rc < 0)
+        return rc == -EBADMSG || rc == -ENOENT ? 0 : rc;
+    held_marks_parse(&head, h->marks);
+    for (uint32_t k = 0; k < head.marks; k++)
+        for (size_t i = 0; i < count; i++) {
+            if (memcmp(h->marks[k].uuid, marks[i].uuid, sizeof marks[i].uuid) !=
+                0)
+                continue;
+            some[i] = true;
+            earlier[i] = earlier[i] && h->marks[k].epoch > marks[i].epoch;
+        }
+    return 0;
+}
+
+int
+held_find_earlier(struct held *h, const uint8_t *name, size_t name_size,
+                  const struct store_fill *marks, size_t count, bool *earlier)
+{
+    const struct held_keyspace *k =
+        held_index_keyspace(&h->index, name, name_size);
+    bool *some = calloc(count + 1, sizeof *some);
+    struct held_entry *e;
+    uint64_t after = 0;
+    int rc = 0;
+
+    if (some == NULL)
+        return -ENOMEM;
+    memset(earlier, 1, count * sizeof *earlier);
+    while (rc == 0 && k != NULL && (e = held_next_entry(h, k, after)) != NULL) {
+        after = e->id;
+        rc = compare_fills(h, after, marks, count, some, earlier);
+    }
+    for (size_t i = 0; i < count; i++)
+        earlier[i] = earlier[i] && some[i];
+    free(some);
+    return rc;
+}
+
 int
 held_span(struct held *h, const uint8_t *name, size_t name_size,
           uint64_t *oldest_ms, uint64_t *newest_ms)

@@ -124,7 +124,9 @@ struct round {
     size_t taken_count;         /* marks of the group */
     struct store_mark_info *infos;
     enum held_state *held_states;
-    bool *taken; /* of each log: is in the group */
+    bool *taken;       /* of each log: is in the group */
+    bool *earlier;     /* of each log listed: comes before what is held of it */
+    uint32_t *waiting; /* logs that follow those of `logs` */
     struct store_delta *deltas;
 };
 
@@ -366,6 +368,66 @@ pass_held(struct round *r)
     r->log_count = left;
 }
 
+/* Leaves in the list only the logs that come before what is held of them, and
+ * puts the others into r->waiting; returns the number of these. */
+static size_t
+split_logs(struct round *r)
+{
+    size_t count = r->log_count, waiting = 0;
+
+    r->log_count = 0;
+    for (size_t i = 0; i < count; i++)
+        if (r->earlier[i])
+            r->logs[r->log_count++] = r->logs[i];
+        else
+            r->waiting[waiting++] = r->logs[i];
+    return waiting;
+}
+
+static int
+find_earlier(struct round *r)
+{
+    bool any;
+    int rc;
+
+    rc = ask_held(r, &any);
+    return rc < 0 ? rc
+                  : held_find_earlier(r->how->held, r->name, r->name_size,
+                                      r->touched, r->log_count, r->earlier);
+}
+
+/* Applies the fills that come before what is held of their logs, as after an
+ * older keyspace was put back: held behind later ones they could be neither
+ * applied nor taken for applied.  The lock keeps workers from applying the
+ * later ones meanwhile.  Leaves the other logs in the list. */
+static int
+apply_earlier(struct round *r)
+{
+    struct wait_turn turn = {.deadline_ms = clock_ms() + r->how->wait_ms};
+    struct held *h = r->how->held;
+    size_t waiting;
+    int rc = 0;
+
+    if (!r->how->dry_run)
+        do
+            rc = held_lock(h, r->name, r->name_size);
+        while (wait_turn(&turn, rc, 0));
+    if (rc < 0)
+        return rc == -ENOENT ? -ESTALE : rc; /* all of it was applied */
+    rc = unmerged_snapshot_begin(h);
+    if (rc == 0)
+        rc = find_earlier(r);
+    if (rc == 0) {
+        waiting = split_logs(r);
+        rc = settle_logs(r, false);
+        memcpy(r->logs, r->waiting, waiting * sizeof *r->logs);
+        r->log_count = waiting;
+    }
+    if (!r->how->dry_run)
+        held_unlock(h);
+    return rc;
+}
+
 /* Holds the records of a keyspace behind those that are held for it.  Under the
  * lock that holding and deleting take, the command asks again what is held, and
  * then the marks, so that a fill that another process has held or applied
@@ -421,7 +483,9 @@ apply_keyspace(struct round *r)
         held = false;
 #endif
         if (rc == 0)
-            rc = held ? hold_keyspace(r) : settle_logs(r, false);
+            rc = held ? apply_earlier(r) : settle_logs(r, false);
+        if (rc == 0 && held && r->log_count > 0)
+            rc = hold_keyspace(r);
     } while (rc == -ESTALE && --tries > 0);
     return rc;
 }
@@ -436,9 +500,11 @@ round_init(struct round *r)
     r->infos = malloc(r->s->log_count * sizeof *r->infos);
     r->held_states = malloc(r->s->log_count * sizeof *r->held_states);
     r->taken = malloc(r->s->log_count * sizeof *r->taken);
+    r->earlier = malloc(r->s->log_count * sizeof *r->earlier);
+    r->waiting = malloc(r->s->log_count * sizeof *r->waiting);
     r->deltas = malloc(r->s->count * sizeof *r->deltas);
     return r->logs && r->touched && r->infos && r->held_states && r->taken &&
-                   r->deltas
+                   r->earlier && r->waiting && r->deltas
                ? 0
                : -ENOMEM;
 }
@@ -451,6 +517,8 @@ round_fini(struct round *r)
     free(r->infos);
     free(r->held_states);
     free(r->taken);
+    free(r->earlier);
+    free(r->waiting);
     free(r->deltas);
 }
 

@@ -79,9 +79,10 @@ struct log_apply_how {
  * in already is not put in again, also where some of it is.  Where something is
  * held for a keyspace, its records are held behind that, as a worker does it:
  * applied at once they would bring the marks of their logs past those of what
- * is held.  So the caller lists its logs first and calls this then.  `store`
- * NULL: a dry run against nothing.  Adds to *result.
- *   what a keyspace said, unless it goes on behind it; -ENOMEM */
+ * is held; only a fill before all that is held of its log is applied.  So the
+ * caller lists its logs first and calls this then.  `store` NULL: a dry run
+ * against nothing.  Adds to *result. what a keyspace said, unless it goes on
+ * behind it; -ENOMEM */
 int log_apply_apply(struct log_apply *s, struct store *store,
                     const struct log_apply_how *how,
                     struct log_apply_result *result);
