@@ -167,6 +167,8 @@ static const struct metric metrics[] = {
      STATUS_M_ARCHIVED, SCALE_ONE, true},
     {"countd_worker_waiting", "1 while the worker can write nothing",
      STATUS_WORKER, STATUS_M_WAITING, SCALE_ONE, false},
+    {"countd_worker_older", "1 while keyspace/ is older than log/",
+     STATUS_WORKER, STATUS_M_OLDER, SCALE_ONE, false},
     {"countd_worker_last_errno", "The last error number of the system; 0: none",
      STATUS_WORKER, STATUS_M_LAST_ERROR, SCALE_ONE, false},
     {"countd_read_requests_total", "Well-formed requests to countd-read",

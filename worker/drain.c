@@ -374,8 +374,12 @@ run_slice(struct drain *d)
         held_snapshot_end(d->held);
         return 0;
     }
-    if (rc == 0 && !d->passing && now_ms(d) >= d->due_ms)
+    if (rc == 0 && d->begin && !d->begin(d->begin_ctx)) {
+        d->passing = false;
+        d->due_ms = now_ms(d) + DRAIN_LOOK_MS;
+    } else if (rc == 0 && !d->passing && now_ms(d) >= d->due_ms) {
         begin_pass(d);
+    }
     if (rc == 0 && d->passing)
         rc = continue_pass(d);
     held_snapshot_end(d->held);

@@ -64,6 +64,9 @@ struct drain {
     struct held *held;
     bool (*stop)(void *ctx); /* asked before each record; NULL: never */
     void *stop_ctx;
+    bool (*begin)(void *ctx); /* merge_begin(): false, nothing may be applied
+                                 now; NULL: anything may */
+    void *begin_ctx;
     uint64_t (*now_ns)(void); /* clock_ns; tests have their own */
     struct drain_stats stats;
     struct diag_repeat stays, ahead, mixed, damaged;

@@ -149,6 +149,73 @@ merge_close(struct merge *m)
     memory_close(&m->memory);
 }
 
+/* ---- the merge note ------------------------------------------------------ */
+
+static void
+report_older_store(const struct merge_note *n)
+{
+    static struct diag_repeat repeat;
+    char text[MERGE_NOTE_TEXT];
+
+    merge_note_explain(n, text);
+    diag_repeating(&repeat, DIAG_ERROR, "%s", text);
+}
+
+/* Reads the notes.  Without them the worker merges: an error of a disk shows
+ * elsewhere, too. */
+static void
+read_note(struct merge *m)
+{
+    static struct diag_repeat repeat;
+    struct merge_note n;
+    int rc;
+
+    m->is_older = false;
+    if ((store_traits(m->store) & STORE_FILES) == 0)
+        return; /* its counters are not in this directory */
+    rc = merge_note_read(m->dir, &n);
+    if (rc < 0)
+        diag_repeating(&repeat, DIAG_WARNING,
+                       "read keyspace/" MERGE_NOTE_FILE
+                       " and log/" MERGE_NOTE_FILE
+                       ": %s; an older keyspace/ may go undetected",
+                       diag_text(rc));
+    else if (merge_note_is_older(&n))
+        m->is_older = true;
+    if (m->is_older)
+        report_older_store(&n);
+}
+
+static void
+write_note(struct merge *m)
+{
+    static struct diag_repeat repeat;
+    int rc;
+
+    rc = merge_note_write(m->dir, clock_unix_ms());
+    m->is_older = rc == -ESTALE;
+    if (rc == 0)
+        m->note_ms = clock_ms() + MERGE_NOTE_EVERY_MS;
+    else if (rc != -ESTALE && rc != -EAGAIN)
+        diag_repeating(&repeat, DIAG_WARNING,
+                       "write keyspace/" MERGE_NOTE_FILE
+                       " and log/" MERGE_NOTE_FILE
+                       ": %s; an older keyspace/ may go undetected",
+                       diag_text(rc));
+}
+
+bool
+merge_begin(void *ctx)
+{
+    struct merge *m = ctx;
+
+    read_note(m);
+    if (!m->is_older && (store_traits(m->store) & STORE_FILES) != 0 &&
+        clock_ms() >= m->note_ms)
+        write_note(m);
+    return !m->is_older;
+}
+
 /* ---- the batch --------------------------------------------------------- */
 
 /* Archives the logs that are about to be emptied.  A failure does not stop the
@@ -288,7 +355,7 @@ merge_quick_batch(struct merge *m)
 
     rc = batch_take(&m->quick);
     if (rc > 0)
-        rc = log_select_sort(&m->select, &m->quick);
+        rc = merge_begin(m) ? log_select_sort(&m->select, &m->quick) : -ESTALE;
     if (rc < 0) {
         batch_release_unmerged(&m->quick, false);
         return false; /* the next batch reports it */
@@ -344,12 +411,17 @@ merge_batch(struct merge *m, bool others)
                : MERGE_LATER;
 }
 
+/* ---- one batch ----------------------------------------------------------- */
+
 static enum merge_outcome
 run_batch(struct merge *m)
 {
     static struct diag_repeat looks, prepares;
     int rc;
 
+    read_note(m);
+    if (m->is_older)
+        return MERGE_OLDER;
     rc = batch_take(&m->batch);
     if (rc < 0) {
         diag_repeating(&looks, DIAG_ERROR, "scan for full logs: %s",
@@ -359,6 +431,10 @@ run_batch(struct merge *m)
     }
     if (rc == 0)
         return nothing_taken(m);
+    if (!merge_begin(m)) {
+        batch_release_unmerged(&m->batch, false);
+        return MERGE_OLDER;
+    }
     m->worked = true;
     rc = log_select_sort(&m->select, &m->batch);
     if (rc >= 0)
@@ -448,6 +524,9 @@ merge_maintain(struct merge *m, uint64_t until_ns)
                                         .ctx = m};
     bool more;
 
+    /* Marks and archived logs stay: an operator may need them. */
+    if (m->is_older)
+        return false;
     more = store_maintain(m->store, &t);
     if (!more)
         dead_fills_forget(&m->dead_fills);

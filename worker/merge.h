@@ -38,6 +38,7 @@
 #include "common/log/archive.h"
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
+#include "common/setup/merge_note.h"
 #include "common/store/held.h"
 #include "common/store/store.h"
 #include "worker/batch.h"
@@ -52,6 +53,7 @@ enum merge_outcome {
     MERGE_WAIT,    /* the machine cannot now (full disk): back off */
     MERGE_STOPPED, /* as told */
     MERGE_REFUSED, /* logs of other message sizes: settings are wrong */
+    MERGE_OLDER,   /* keyspace/ is older than log/: an operator decides */
 };
 
 /* Since the start. */
@@ -80,6 +82,8 @@ struct merge {
     struct held *held;         /* borrowed */
     struct dead_fills dead_fills;
     uint64_t reserve_ms; /* when the reserve is checked next */
+    bool is_older;       /* keyspace/ is older than log/: nothing is merged */
+    uint64_t note_ms;    /* when the merge note is written next (clock_ms) */
     struct memory memory;
     size_t memory_most;  /* anonymous, while a commit is made */
     size_t commit_least; /* what a commit may always take of it */
@@ -116,6 +120,12 @@ size_t merge_memory_available(void *ctx);
 
 /* One batch. */
 enum merge_outcome merge_run(struct merge *m);
+
+/* To be called before records go into the store: reads the merge notes
+ * (common/setup/merge_note.h), and writes them when it is time.  False:
+ * keyspace/ is older than log/, which is reported; nothing may be merged or
+ * drained.  ctx: the struct merge. */
+bool merge_begin(void *ctx);
 
 /* When a log that failed may be tried again (clock_ms); UINT64_MAX: none. */
 uint64_t merge_retry_ms(const struct merge *m);

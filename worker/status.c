@@ -30,6 +30,7 @@ fill_row(struct worker_status *s)
     v[STATUS_M_WAITING] = s->is_waiting;
     v[STATUS_M_HELD_NOW] = s->is_held;
     v[STATUS_M_HELD_BAD] = (int64_t)held_damaged_files(s->drain->held);
+    v[STATUS_M_OLDER] = s->merge->is_older;
     v[STATUS_M_LAST_ERROR] = diag_last_error();
 }
 

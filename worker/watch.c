@@ -106,7 +106,7 @@ merge(struct watch *w, uint64_t now)
     }
     if (w->merge->stats.held > held)
         drain_held(w->drain);
-    if (outcome == MERGE_WAIT)
+    if (outcome == MERGE_WAIT || outcome == MERGE_OLDER)
         retry_failed(&w->machine, now, WATCH_RETRY_FIRST_MS,
                      WATCH_RETRY_MOST_MS);
     else
@@ -194,6 +194,8 @@ watch_start(struct watch *w, struct loop *loop, const sigset_t *signals,
     worker_status_init(&w->status, data_dir, merge, drain);
     merge->stop = drain->stop = is_told_to_stop;
     merge->stop_ctx = drain->stop_ctx = w;
+    drain->begin = merge_begin;
+    drain->begin_ctx = merge;
     rc = loop_signals(loop, signals, on_signal, w);
     if (rc < 0)
         return rc;

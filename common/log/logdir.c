@@ -73,7 +73,7 @@ static bool
 is_known(const char *name)
 {
     return name[0] == '.' || strcmp(name, "writer") == 0 ||
-           strncmp(name, "salvaged-", 9) == 0;
+           strcmp(name, "merged") == 0 || strncmp(name, "salvaged-", 9) == 0;
 }
 
 /* Reads the names in the order of the directory.  A name that exists during the

@@ -131,7 +131,8 @@ logfile_list_read(struct logfile_list *list, int log_fd)
     if (rc < 0)
         return rc;
     while ((rc = dirstream_next(dir, &name)) > 0) {
-        if (name[0] == '.' || strcmp(name, "writer") == 0)
+        if (name[0] == '.' || strcmp(name, "writer") == 0 ||
+            strcmp(name, "merged") == 0)
             continue;
         rc = add_file(list, log_fd, name);
         if (rc < 0)

@@ -232,7 +232,7 @@ look_at_data(const struct overview *o, struct troubles *t)
 {
     const struct overview_row *w = overview_writer(o);
     int64_t damaged = 0;
-    bool held = false, waits = false;
+    bool held = false, waits = false, older = false;
 
     for (size_t i = 0; i < o->count; i++)
         if (o->rows[i].kind == STATUS_WORKER && o->rows[i].pid > 0) {
@@ -240,6 +240,7 @@ look_at_data(const struct overview *o, struct troubles *t)
                 damaged = o->rows[i].values[STATUS_M_HELD_BAD];
             held |= o->rows[i].values[STATUS_M_HELD_NOW] != 0;
             waits |= o->rows[i].values[STATUS_M_WAITING] != 0;
+            older |= o->rows[i].values[STATUS_M_OLDER] != 0;
         }
     if (o->lag_ms > OVERVIEW_LAG_MS)
         report_trouble(t, "the merge is %" PRId64 " s behind",
@@ -253,6 +254,9 @@ look_at_data(const struct overview *o, struct troubles *t)
                        "%" PRId64 " file%s of held records damaged: countd "
                        "check; remove held/bad-* afterwards",
                        damaged, damaged == 1 ? "" : "s");
+    if (older)
+        report_trouble(t, "keyspace/ is older than log/, nothing is merged: "
+                          "countd replay, then countd log accept");
     if (waits)
         report_trouble(t, "a worker cannot write now: see its messages");
     if (!w)

@@ -68,9 +68,10 @@ enum status_log {
  * "http_replayed" counts answers to a repeated Idempotency-Key, "commands"
  * those of Redis clients, "http_2xx" responses by class of status.  "waiting"
  * is 1 while the machine cannot take a merge (full disk), "held_now" while
- * something is held; "held_bad" counts damaged files of held records;
- * "last_error" is the errno that the worker waited for last, or 0.  The name of
- * a listener is bytes, NUL-padded. */
+ * something is held; "held_bad" counts damaged files of held records; "older"
+ * is 1 while keyspace/ is older than log/; "last_error" is the errno that the
+ * worker waited for last, or 0.  The name of a listener is bytes, NUL-padded.
+ */
 #define STATUS_WRITER_VALUES(X)                                                \
     X(STATUS_W_MESSAGES, "messages")                                           \
     X(STATUS_W_BYTES, "bytes")                                                 \
@@ -126,6 +127,7 @@ enum status_log {
     X(STATUS_M_WAITING, "waiting")                                             \
     X(STATUS_M_HELD_NOW, "held_now")                                           \
     X(STATUS_M_HELD_BAD, "held_bad")                                           \
+    X(STATUS_M_OLDER, "older")                                                 \
     X(STATUS_M_LAST_ERROR, "last_error")
 
 #define STATUS_READER_VALUES(X)                                                \

@@ -329,7 +329,8 @@ dropped_keyspaces_go_while_their_logs_are_idle(void **state)
     struct fixture *x = *state;
 
     merge_names(x, NAMES);
-    assert_int_equal(tmpdir_count(&x->tmp, "keyspace"), 2 * NAMES);
+    assert_true(tmpdir_has(&x->tmp, "keyspace/merged"));
+    assert_int_equal(tmpdir_count(&x->tmp, "keyspace"), 2 * NAMES + 1);
     for (unsigned i = 1; i < NAMES; i++) {
         char name[16];
 
@@ -341,7 +342,7 @@ dropped_keyspaces_go_while_their_logs_are_idle(void **state)
 
     maintain_all(x);
 
-    assert_int_equal(tmpdir_count(&x->tmp, "keyspace"), 2);
+    assert_int_equal(tmpdir_count(&x->tmp, "keyspace"), 2 + 1);
     assert_int_equal(count_of(x, "ks0", "k"), 1);
 }
 

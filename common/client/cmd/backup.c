@@ -33,6 +33,7 @@
 #include "common/client/cmd/progress.h"
 #include "common/client/cmd/store_session.h"
 #include "common/client/cmd/wait_merged.h"
+#include "common/setup/merge_note.h"
 #include "common/setup/privilege.h"
 
 #define HELD_WAIT_MS 30000 /* for workers that apply what is held */
@@ -331,7 +332,7 @@ remove_locks(int dirfd)
 }
 
 static int
-copy_all(struct backup *b)
+copy_keyspaces(struct backup *b)
 {
     static const uint8_t first[1];
     int rc;
@@ -346,10 +347,25 @@ copy_all(struct backup *b)
     free(b->first);
     progress_clear(&b->progress);
     store_close(b->copy);
+    return rc;
+}
+
+static int
+copy_all(struct backup *b)
+{
+    struct merge_note note;
+    int rc;
+
+    /* Before the first copy: what is merged from now on may be missing. */
+    rc = merge_note_read(&b->in.dir, &note);
+    if (rc == 0)
+        rc = copy_keyspaces(b);
     if (rc == 0)
         rc = remove_locks(b->keyspace_fd);
     if (rc == 0)
         rc = remove_locks(b->fd);
+    if (rc == 0)
+        rc = merge_note_put(b->keyspace_fd, note.keyspace_ms);
     if (rc == 0)
         rc = backup_live(b->in.dir.fd, b->fd);
     if (rc == 0 && (fsync(b->keyspace_fd) < 0 || fsync(b->fd) < 0))
@@ -373,7 +389,7 @@ flush_logs(struct backup *b)
     rc = wait_merged(b->line, &b->in.dir, timeout_ms);
     if (rc == 0)
         return 0;
-    if (rc == -ETIMEDOUT && wait_report_full_disk(b->line))
+    if (rc == -ETIMEDOUT && wait_report_cause(b->line))
         return CONFIG_EXIT_SYSTEM;
     if (rc == -ETIMEDOUT)
         diag(DIAG_ERROR, "logs are not merged in time; is countd-worker "

@@ -22,6 +22,7 @@
 #include "common/journal/requests.h"
 #include "common/log/inspect.h"
 #include "common/log/logfile.h"
+#include "common/setup/merge_note.h"
 
 #define TEXT_SIZE 512
 
@@ -357,6 +358,23 @@ check_file(struct check *c, const struct logfile *f)
     }
 }
 
+/* That keyspace/ is not an older copy of what the logs were merged into. */
+static int
+check_merge_note(struct check *c)
+{
+    char text[MERGE_NOTE_TEXT];
+    struct merge_note n;
+    int rc;
+
+    rc = merge_note_read(&c->in.dir, &n);
+    if (rc < 0 || !merge_note_is_older(&n))
+        return rc;
+    look_at(c, "keyspaces", (const uint8_t *)"keyspace/", strlen("keyspace/"));
+    merge_note_explain(&n, text);
+    report_fault(c, "%s", text);
+    return 0;
+}
+
 static int
 check_logs(struct check *c)
 {
@@ -484,6 +502,8 @@ run_check(struct check *c)
     output_init(&c->out, c->line, columns, sizeof columns / sizeof columns[0]);
     progress_init(&c->progress, "checking", 0);
     rc = check_keyspaces(c);
+    if (rc == 0 && c->line->arg_count == 0)
+        rc = check_merge_note(c);
     if (rc == 0 && c->line->arg_count == 0)
         rc = check_logs(c);
     if (rc == 0 && c->line->arg_count == 0)

@@ -200,7 +200,7 @@ cmd_peer_failed(const struct cmd_line *line, enum cmd_peer peer, int rc)
     cmd_find_place(line, peer, &place);
     f = find_failure(peer, &place, rc);
     if (rc == -ETIMEDOUT && (WRITER & 1u << peer) != 0 &&
-        wait_has_datadir(line) && wait_report_full_disk(line))
+        wait_has_datadir(line) && wait_report_cause(line))
         return CONFIG_EXIT_SYSTEM;
     if (!f) {
         diag_errno(DIAG_ERROR, rc, "%s at %s", place.daemon, place.text);

@@ -203,7 +203,7 @@ const struct cmd cmd_table[] = {
       {"timeout", "DURATION", "wait at most so long; default 30s"}},
      cmd_del},
     {"log",
-     {"[list | dump N | salvage FILE]", 0, 2},
+     {"[list | dump N | salvage FILE | accept]", 0, 2},
      CMD_WORKS_IN_DIR,
      "look at the commit logs",
      "countd log dump 0",

@@ -124,7 +124,7 @@ report_unmerged(struct drop *d)
              "space freed, not finished: what is in the logs is not merged in "
              "time and would come back; repeat the command; is countd-worker "
              "running?");
-    if (wait_report_full_disk(d->line) || d->vacated)
+    if (wait_report_cause(d->line) || d->vacated)
         return CONFIG_EXIT_NEGATIVE;
     diag(DIAG_ERROR,
          "nothing is changed: logs are not merged in time, and what is in them "

@@ -118,7 +118,7 @@ too_late(const struct cmd_line *line, int64_t as_of_ms)
 {
     char age[32];
 
-    if (wait_report_full_disk(line))
+    if (wait_report_cause(line))
         return CONFIG_EXIT_NEGATIVE;
     if (line->config.store_cluster) {
         diag(DIAG_ERROR, "not readable in time; is countd-worker running? "

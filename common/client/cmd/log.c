@@ -21,8 +21,10 @@
 #include "common/log/logfile.h"
 #include "common/log/mark.h"
 #include "common/log/slot.h"
+#include "common/setup/merge_note.h"
 
-#define UUID_SHOWN 8 /* digits that people see */
+#define UUID_SHOWN     8     /* digits that people see */
+#define ACCEPT_WAIT_MS 30000 /* for a worker that is writing a note */
 
 /* ---- list --------------------------------------------------------------- */
 
@@ -283,31 +285,83 @@ run_dump(struct cmd_line *line, const struct datadir *d, const char *name)
     return status == 0 && skipped > 0 ? CONFIG_EXIT_NEGATIVE : status;
 }
 
+/* ---- accept ------------------------------------------------------------- */
+
+/* Has workers merge again beside a keyspace/ that is older than log/. */
+static int
+accept_older(const struct datadir *d)
+{
+    struct wait_turn turn = {.deadline_ms = clock_ms() + ACCEPT_WAIT_MS};
+    char text[MERGE_NOTE_TEXT];
+    struct merge_note n;
+    int rc;
+
+    rc = merge_note_read(d, &n);
+    if (rc == 0 && !merge_note_is_older(&n)) {
+        diag(DIAG_INFO, "keyspace/ is not older than log/: nothing to accept");
+        return CONFIG_EXIT_OK;
+    }
+    if (rc == 0)
+        do
+            rc = merge_note_accept(d, clock_unix_ms());
+        while (wait_turn(&turn, rc, 0));
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc,
+                   "write keyspace/" MERGE_NOTE_FILE
+                   " and log/" MERGE_NOTE_FILE);
+        return CONFIG_EXIT_SYSTEM;
+    }
+    merge_note_lacks(&n, text);
+    diag(DIAG_INFO, "accepted: %s; workers merge again", text);
+    return CONFIG_EXIT_OK;
+}
+
 /* ---- the subcommand ---------------------------------------------------- */
+
+/* The subcommands; the last two have an argument. */
+enum log_command { LOG_LIST, LOG_ACCEPT, LOG_DUMP, LOG_SALVAGE, LOG_COMMANDS };
+
+static enum log_command
+parse_command(const struct cmd_line *line)
+{
+    static const char *const names[LOG_COMMANDS] = {"list", "accept", "dump",
+                                                    "salvage"};
+    int i = 0;
+
+    if (line->arg_count == 0)
+        return LOG_LIST;
+    while (i < LOG_COMMANDS && strcmp(line->args[0], names[i]) != 0)
+        i++;
+    return i < LOG_COMMANDS && line->arg_count == (i >= LOG_DUMP ? 2 : 1)
+               ? (enum log_command)i
+               : LOG_COMMANDS;
+}
 
 int
 cmd_log(struct cmd_line *line)
 {
-    const char *what = line->arg_count > 0 ? line->args[0] : "list";
-    const bool list = strcmp(what, "list") == 0;
-    const bool dump = strcmp(what, "dump") == 0;
+    const enum log_command command = parse_command(line);
     char name[LOGFILE_NAME_SIZE] = "";
     struct datadir d;
-    int status;
+    int status = 0;
 
-    if (!list && !dump && strcmp(what, "salvage") != 0)
+    if (command == LOG_COMMANDS)
         return cmd_usage(line);
-    if (line->arg_count != (list && line->arg_count == 0 ? 0 : list ? 1 : 2))
-        return cmd_usage(line);
-    status = list ? 0 : log_argument(line->args[1], name);
+    if (command >= LOG_DUMP)
+        status = log_argument(line->args[1], name);
     if (status != 0)
         return status;
-    if (!list && !dump)
+    if (command == LOG_SALVAGE)
         return cmd_salvage(line, name);
     status = wait_datadir(line, &d);
     if (status != 0)
         return status;
-    status = list ? list_logs(line, &d) : run_dump(line, &d, name);
+    if (command == LOG_LIST)
+        status = list_logs(line, &d);
+    else if (command == LOG_DUMP)
+        status = run_dump(line, &d, name);
+    else
+        status = accept_older(&d);
     datadir_close(&d);
     return status;
 }

@@ -23,6 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/client/cmd/log_apply.h"
 #include "common/client/cmd/output.h"
@@ -34,6 +35,7 @@
 #include "common/log/logdir.h"
 #include "common/log/logfile.h"
 #include "common/log/slot.h"
+#include "common/setup/merge_note.h"
 
 #define WAIT_MS 30000 /* for another process that is writing */
 
@@ -408,6 +410,24 @@ print_result(struct salvage *s)
     return output_fini(&out);
 }
 
+/* Writes the merge note, as a worker does before it merges.  False: keyspace/
+ * is older than log/, and the log would hide that fills before it are missing.
+ * -EAGAIN and other errors only mean that such a copy may go undetected. */
+static bool
+begin_merge(const struct salvage *s)
+{
+    char text[MERGE_NOTE_TEXT];
+    struct merge_note n;
+
+    if (s->dry_run || s->line->config.store_cluster ||
+        merge_note_write(&s->in.dir, clock_unix_ms()) != -ESTALE ||
+        merge_note_read(&s->in.dir, &n) < 0)
+        return true;
+    merge_note_explain(&n, text);
+    diag(DIAG_ERROR, "%s", text);
+    return false;
+}
+
 /* Salvages one log of the open directory. */
 static int
 run_salvage(struct salvage *s)
@@ -432,6 +452,8 @@ run_salvage(struct salvage *s)
              s->name);
         return CONFIG_EXIT_NEGATIVE;
     }
+    if (!begin_merge(s))
+        return CONFIG_EXIT_SYSTEM;
     rc = record_requests(s);
     if (rc == 0)
         rc = apply_all(s);

@@ -17,6 +17,7 @@
 #include "common/base/diag.h"
 #include "common/log/logfile.h"
 #include "common/log/pending_set.h"
+#include "common/setup/merge_note.h"
 #include "common/setup/privilege.h"
 #include "common/wire/message.h"
 
@@ -218,13 +219,33 @@ wait_is_disk_full(const struct cmd_line *line)
     return read_full_disk(line, &fs);
 }
 
+static bool
+report_older(const struct cmd_line *line)
+{
+    char text[MERGE_NOTE_TEXT];
+    struct merge_note n;
+    struct datadir d;
+    int rc;
+
+    if (line->config.store_cluster ||
+        datadir_open(&d, line->config.data_dir, DATADIR_READ) < 0)
+        return false;
+    rc = merge_note_read(&d, &n);
+    datadir_close(&d);
+    if (rc < 0 || !merge_note_is_older(&n))
+        return false;
+    merge_note_explain(&n, text);
+    diag(DIAG_ERROR, "data_dir=%s: %s", line->config.data_dir, text);
+    return true;
+}
+
 bool
-wait_report_full_disk(const struct cmd_line *line)
+wait_report_cause(const struct cmd_line *line)
 {
     struct statvfs fs;
 
     if (!read_full_disk(line, &fs))
-        return false;
+        return report_older(line);
     diag(DIAG_ERROR,
          "data_dir=%s: the disk is full (%" PRIu64 " MB, %" PRIu64
          " inodes free), and increments are not merged until there is room; "

@@ -55,10 +55,12 @@ int wait_merged(const struct cmd_line *line, const struct datadir *d,
                 uint64_t timeout_ms);
 
 /* Whether the disk of the data directory that the settings name is full, so
- * that no worker can merge; the second one says so, and what to do, in an
- * error. */
+ * that no worker can merge. */
 bool wait_is_disk_full(const struct cmd_line *line);
-bool wait_report_full_disk(const struct cmd_line *line);
+
+/* Reports why no worker merges, and what to do: the disk is full, or keyspace/
+ * is older than log/.  False: neither, nothing is reported. */
+bool wait_report_cause(const struct cmd_line *line);
 
 /* To be called while waiting since `since_ms` (clock_ms()): a merge that is
  * late because the disk is full is explained once, and not only at the end. */

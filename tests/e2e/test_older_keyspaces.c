@@ -1,0 +1,279 @@
+/* tests/e2e/test_older_keyspaces.c - an older copy of keyspace/ that is put
+ * beside logs that were used on is seen: nothing is merged, and so nothing
+ * lost, until countd replay and countd log accept.
+ *
+ * Every fill of a log adds 1 to a key of its own, "f1", "f2", ..., and to
+ * "all", of keyspace "words".
+ */
+#include "tests/lib/test.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/store/lmdb/lmdb_store.h"
+#include "tests/lib/expect.h"
+#include "tests/lib/filler.h"
+#include "tests/lib/service.h"
+#include "tests/lib/stored.h"
+
+#define WAIT_MS 60000
+#define FIRST   UINT64_C(1700000000000)
+
+static unsigned fills; /* made so far */
+
+static int
+setup(void **state)
+{
+    const int rc = service_site_setup(state);
+    struct service_site *x = *state;
+
+    fleet_option(&x->fleet, "archive.keep=3660d");
+    fills = 0;
+    return rc;
+}
+
+static void
+fill_log(const struct service_site *x, uint64_t index)
+{
+    struct filler f;
+    char key[16];
+
+    filler_open(&f, x->dir.log_fd, index, 8);
+    f.received_ms = FIRST + fills * UINT64_C(60000);
+    snprintf(key, sizeof key, "f%u", ++fills);
+    filler_add(&f, "words", key, 1);
+    filler_add(&f, "words", "all", 1);
+    filler_seal(&f);
+}
+
+static void
+merge_logs(struct service_site *x)
+{
+    fleet_start(&x->fleet, FLEET_WORKER);
+    fleet_await_drained(&x->fleet, WAIT_MS);
+    fleet_stop(&x->fleet, FLEET_WORKER);
+}
+
+static void
+merge_fills(struct service_site *x, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        fill_log(x, i % 2);
+        merge_logs(x);
+    }
+}
+
+static void
+shell(struct service_site *x, const char *script)
+{
+    char line[2048];
+
+    snprintf(line, sizeof line, "cd '%s' && %s", x->fleet.path, script);
+    assert_int_equal(daemon_run(text, sizeof text, "/bin/sh", "-c", line, NULL),
+                     0);
+}
+
+#define SAVE     "cp -a keyspace saved"
+#define PUT_BACK "rm -r keyspace && cp -a saved keyspace"
+
+static int64_t
+count_of(const struct service_site *x, const char *key)
+{
+    struct lmdb_options options = {
+        .keyspace_size = 256, .key_size = 256, .open_max = 4};
+    struct store_row row = {.count = 0};
+    struct datadir dir;
+    struct store *s;
+
+    assert_rc(datadir_open(&dir, x->fleet.path, DATADIR_READ), 0);
+    options.keyspace_fd = dir.keyspace_fd;
+    assert_rc(lmdb_store_open(&s, &options), 0);
+    if (stored_get(s, "words", key, &row) < 0)
+        row.count = 0;
+    store_close(s);
+    datadir_close(&dir);
+    return row.count;
+}
+
+static void
+assert_all_count(const struct service_site *x)
+{
+    char key[16];
+
+    for (unsigned i = 1; i <= fills; i++) {
+        snprintf(key, sizeof key, "f%u", i);
+        if (count_of(x, key) != 1)
+            fail_msg("%s counts %lld", key, (long long)count_of(x, key));
+    }
+    assert_int_equal(count_of(x, "all"), fills);
+}
+
+/* Waits until the board says that the worker found the older copy. */
+static void
+await_refusal(struct service_site *x)
+{
+    const uint64_t end_ms = clock_ms() + WAIT_MS * (uint64_t)test_slow();
+
+    while (FLEET_RUN(&x->fleet, "status") != 1 ||
+           strstr(text, "keyspace/ is older than log/") == NULL) {
+        assert_true(clock_ms() < end_ms);
+        (void)poll(NULL, 0, 20); /* paces the looking */
+    }
+}
+
+static void
+no_worker_merges_into_an_older_copy(void **state)
+{
+    struct service_site *x = *state;
+
+    merge_fills(x, 2);
+    shell(x, SAVE);
+    merge_fills(x, 4);
+    shell(x, PUT_BACK);
+    fill_log(x, 0);
+
+    fleet_start(&x->fleet, FLEET_WRITE); /* which makes the board */
+    fleet_start(&x->fleet, FLEET_WORKER);
+    await_refusal(x);
+    expect(FLEET_RUN(&x->fleet, "check"), 1, "keyspace/ is older than log/");
+    expect(FLEET_RUN(&x->fleet, "backup", "--timeout", "1ms", "/nowhere/copy"),
+           111, "keyspace/ is older than log/");
+    assert_int_equal(count_of(x, "all"), 2);
+
+    /* The worker goes on by itself, in the right order. */
+    expect(FLEET_RUN(&x->fleet, "replay", x->fleet.path), 0,
+           "8 increments merged, 4 merged already");
+    assert_int_equal(count_of(x, "all"), 6);
+    expect(FLEET_RUN(&x->fleet, "log", "accept"), 0, "workers merge again");
+    fleet_await_drained(&x->fleet, WAIT_MS);
+    fleet_stop(&x->fleet, FLEET_WORKER);
+    assert_all_count(x);
+    expect(FLEET_RUN(&x->fleet, "check"), 0, "0 faults");
+    expect(FLEET_RUN(&x->fleet, "log", "accept"), 0, "nothing to accept");
+}
+
+static void
+a_copy_that_lacks_nothing_is_not_older(void **state)
+{
+    struct service_site *x = *state;
+
+    merge_fills(x, 2);
+    shell(x, SAVE);
+    fleet_start(&x->fleet, FLEET_WORKER); /* finds nothing to merge */
+    fleet_stop(&x->fleet, FLEET_WORKER);
+    shell(x, PUT_BACK);
+    merge_fills(x, 2);
+    assert_all_count(x);
+}
+
+static void
+an_empty_folder_beside_logs_that_were_merged_is_older(void **state)
+{
+    struct service_site *x = *state;
+
+    merge_fills(x, 2);
+    shell(x, "mv keyspace saved && mkdir -m 700 keyspace");
+    fill_log(x, 0);
+    fleet_start(&x->fleet, FLEET_WRITE);
+    fleet_start(&x->fleet, FLEET_WORKER);
+    await_refusal(x);
+    fleet_stop(&x->fleet, FLEET_WORKER);
+    shell(x, "rmdir keyspace 2>/dev/null || rm -r keyspace; mv saved keyspace");
+    merge_logs(x);
+    assert_all_count(x);
+}
+
+static void
+a_backup_is_older_beside_the_logs_and_whole_elsewhere(void **state)
+{
+    struct service_site *x = *state;
+    char copy[600];
+    struct fleet to;
+
+    snprintf(copy, sizeof copy, "%s/copy", x->fleet.path);
+    merge_fills(x, 2);
+    expect(FLEET_RUN(&x->fleet, "backup", copy), 0, "faults=0");
+    merge_fills(x, 2);
+
+    /* On a new machine: a worker merges what comes. */
+    fleet_init_at(&to, copy);
+    expect(FLEET_RUN(&to, "check"), 0, "0 faults");
+    shell(x, "cp -a copy moved");
+    fleet_fini(&to);
+
+    shell(x, "mv keyspace newer && mv copy/keyspace keyspace");
+    expect(FLEET_RUN(&x->fleet, "check"), 1, "keyspace/ is older than log/");
+    expect(FLEET_RUN(&x->fleet, "replay", x->fleet.path), 0,
+           "4 increments merged, 4 merged already");
+    expect(FLEET_RUN(&x->fleet, "log", "accept"), 0, "workers merge again");
+    merge_fills(x, 1);
+    assert_all_count(x);
+}
+
+static void
+a_file_of_a_backup_is_older_with_the_note_of_its_backup(void **state)
+{
+    struct service_site *x = *state;
+    char copy[600];
+
+    snprintf(copy, sizeof copy, "%s/copy", x->fleet.path);
+    merge_fills(x, 2);
+    expect(FLEET_RUN(&x->fleet, "backup", copy), 0, "faults=0");
+    merge_fills(x, 2);
+    shell(x, "rm keyspace/words.mdb-lock; cp copy/keyspace/words.mdb "
+             "copy/keyspace/merged keyspace/");
+    expect(FLEET_RUN(&x->fleet, "check"), 1, "keyspace/ is older than log/");
+    expect(FLEET_RUN(&x->fleet, "replay", x->fleet.path), 0,
+           "4 increments merged, 4 merged already");
+    expect(FLEET_RUN(&x->fleet, "log", "accept"), 0, "workers merge again");
+    merge_fills(x, 1);
+    assert_all_count(x);
+}
+
+static void
+what_is_held_waits_for_the_fills_before_it(void **state)
+{
+    struct service_site *x = *state;
+
+    merge_fills(x, 2);
+    shell(x, SAVE);
+    merge_fills(x, 4);
+    shell(x, "yes junk | head -c 8192 > keyspace/words.mdb");
+    fill_log(x, 0);
+    fill_log(x, 1);
+    fleet_start(&x->fleet, FLEET_WORKER);
+    while (!fleet_logs_are_drained(&x->fleet))
+        (void)poll(NULL, 0, 1); /* until both are held */
+    fleet_stop(&x->fleet, FLEET_WORKER);
+    shell(x, PUT_BACK);
+
+    fleet_start(&x->fleet, FLEET_WRITE);
+    fleet_start(&x->fleet, FLEET_WORKER);
+    await_refusal(x);
+    fleet_stop(&x->fleet, FLEET_WORKER);
+    assert_int_equal(count_of(x, "all"), 2);
+
+    expect(FLEET_RUN(&x->fleet, "replay", x->fleet.path), 0,
+           "8 increments merged, 4 merged already, 4 held");
+    expect(FLEET_RUN(&x->fleet, "log", "accept"), 0, "workers merge again");
+    merge_logs(x);
+    assert_all_count(x);
+    expect_text(FLEET_RUN(&x->fleet, "held", "--tsv"), 0, "");
+}
+
+#define TEST(t) cmocka_unit_test_setup_teardown(t, setup, service_site_teardown)
+
+static const struct CMUnitTest tests[] = {
+    TEST(no_worker_merges_into_an_older_copy),
+    TEST(a_copy_that_lacks_nothing_is_not_older),
+    TEST(an_empty_folder_beside_logs_that_were_merged_is_older),
+    TEST(a_backup_is_older_beside_the_logs_and_whole_elsewhere),
+    TEST(a_file_of_a_backup_is_older_with_the_note_of_its_backup),
+    TEST(what_is_held_waits_for_the_fills_before_it),
+};
+
+TEST_MAIN(tests)

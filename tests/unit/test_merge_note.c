@@ -1,0 +1,254 @@
+/* tests/unit/test_merge_note.c - an older keyspace/ is seen, and a sound
+ * directory is never taken for one, whatever call fails or is the last. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "common/setup/merge_note.h"
+#include "tests/lib/fault.h"
+#include "tests/lib/tmpdir.h"
+
+#define NOW UINT64_C(1700000000000) /* 2023-11-14T22:13:20Z */
+
+struct site {
+    struct tmpdir tmp;
+    struct datadir dir;
+};
+
+static int
+setup(void **state)
+{
+    static struct site s;
+
+    tmpdir_make(&s.tmp);
+    assert_rc(datadir_open(&s.dir, s.tmp.path, DATADIR_WRITE), 0);
+    *state = &s;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct site *s = *state;
+
+    fault_clear();
+    datadir_close(&s->dir);
+    tmpdir_remove(&s->tmp);
+    return 0;
+}
+
+static bool
+is_older(const struct site *s)
+{
+    struct merge_note n;
+
+    assert_rc(merge_note_read(&s->dir, &n), 0);
+    return merge_note_is_older(&n);
+}
+
+/* The bytes of a note, as `cp` saves and restores them. */
+struct saved {
+    uint8_t bytes[64];
+    ssize_t size; /* -1: there is none */
+};
+
+static struct saved
+save(int dirfd)
+{
+    struct saved s = {.size = -1};
+    const int fd = openat(dirfd, MERGE_NOTE_FILE, O_RDONLY | O_CLOEXEC);
+
+    if (fd >= 0) {
+        s.size = read(fd, s.bytes, sizeof s.bytes);
+        (void)close(fd);
+    }
+    return s;
+}
+
+static void
+restore(int dirfd, const struct saved *s)
+{
+    int fd;
+
+    (void)unlinkat(dirfd, MERGE_NOTE_FILE, 0); /* it may be missing */
+    if (s->size < 0)
+        return;
+    fd = openat(dirfd, MERGE_NOTE_FILE, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, s->bytes, (size_t)s->size), s->size);
+    (void)close(fd);
+}
+
+static void
+a_directory_without_notes_is_sound(void **state)
+{
+    assert_false(is_older(*state));
+}
+
+static void
+an_older_copy_is_seen_until_it_is_accepted(void **state)
+{
+    struct site *s = *state;
+    char text[MERGE_NOTE_TEXT];
+    struct merge_note n;
+    struct saved copy;
+
+    assert_rc(merge_note_write(&s->dir, NOW), 0);
+    copy = save(s->dir.keyspace_fd);
+    assert_rc(merge_note_write(&s->dir, NOW + 60000), 0);
+    assert_false(is_older(s));
+    restore(s->dir.keyspace_fd, &copy);
+    assert_true(is_older(s));
+
+    assert_rc(merge_note_write(&s->dir, NOW + 120000), -ESTALE);
+    assert_true(is_older(s));
+    assert_rc(merge_note_read(&s->dir, &n), 0);
+    merge_note_lacks(&n, text);
+    assert_non_null(strstr(text, "2023-11-14T22:13:20Z"));
+    assert_non_null(strstr(text, "2023-11-14T22:14:20Z"));
+
+    assert_rc(merge_note_accept(&s->dir, NOW + 120000), 0);
+    assert_false(is_older(s));
+    assert_rc(merge_note_write(&s->dir, NOW + 180000), 0);
+}
+
+static void
+a_folder_without_a_note_beside_merged_logs_is_older(void **state)
+{
+    const struct saved none = {.size = -1}, empty = {.size = 0};
+    struct site *s = *state;
+    struct saved flipped;
+
+    assert_rc(merge_note_write(&s->dir, NOW), 0);
+    flipped = save(s->dir.keyspace_fd);
+    flipped.bytes[9] ^= 1;
+    restore(s->dir.keyspace_fd, &none);
+    assert_true(is_older(s));
+    restore(s->dir.keyspace_fd, &empty);
+    assert_true(is_older(s));
+    restore(s->dir.keyspace_fd, &flipped);
+    assert_true(is_older(s));
+}
+
+static void
+logs_without_a_note_or_with_an_older_one_are_no_older_copy(void **state)
+{
+    const struct saved none = {.size = -1};
+    struct site *s = *state;
+    struct saved copy;
+
+    assert_rc(merge_note_write(&s->dir, NOW), 0);
+    copy = save(s->dir.log_fd);
+    assert_rc(merge_note_write(&s->dir, NOW + 1), 0);
+    restore(s->dir.log_fd, &copy);
+    assert_false(is_older(s));
+    restore(s->dir.log_fd, &none);
+    assert_false(is_older(s));
+}
+
+static void
+a_number_rises_also_when_the_clock_is_set_back(void **state)
+{
+    struct site *s = *state;
+    struct merge_note n;
+    struct saved copy;
+
+    assert_rc(merge_note_write(&s->dir, NOW), 0);
+    copy = save(s->dir.keyspace_fd);
+    assert_rc(merge_note_write(&s->dir, NOW - 86400000), 0);
+    assert_rc(merge_note_read(&s->dir, &n), 0);
+    assert_int_equal(n.log_ms, NOW + 1);
+    restore(s->dir.keyspace_fd, &copy);
+    assert_true(is_older(s));
+}
+
+static void
+a_note_that_another_process_writes_is_left_to_it(void **state)
+{
+    struct site *s = *state;
+    int fd;
+
+    assert_rc(merge_note_write(&s->dir, NOW), 0);
+    fd = openat(s->dir.log_fd, MERGE_NOTE_FILE, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(flock(fd, LOCK_EX), 0);
+
+    assert_rc(merge_note_write(&s->dir, NOW + 1), -EAGAIN);
+
+    (void)close(fd);
+    assert_rc(merge_note_write(&s->dir, NOW + 1), 0);
+}
+
+static void
+a_copy_has_the_number_that_it_was_given(void **state)
+{
+    struct site *s = *state;
+    struct merge_note n;
+
+    assert_rc(merge_note_put(s->dir.keyspace_fd, 0), 0);
+    assert_int_equal(save(s->dir.keyspace_fd).size, -1);
+    assert_rc(merge_note_put(s->dir.keyspace_fd, NOW), 0);
+    assert_rc(merge_note_read(&s->dir, &n), 0);
+    assert_int_equal(n.keyspace_ms, NOW);
+    assert_int_equal(n.log_ms, 0);
+}
+
+/* From any call on all fail, as after a kill: log/ is never ahead, and the next
+ * number is written. */
+static void
+a_writer_that_ends_anywhere_raises_no_alarm(void **state)
+{
+    struct site *s = *state;
+    bool hit = true;
+
+    for (unsigned n = 1; hit; n++) {
+        fault_inject_from("disk", n, EIO);
+        (void)merge_note_write(&s->dir, NOW + n);
+        hit = fault_hit();
+        fault_clear();
+        assert_false(is_older(s));
+        assert_rc(merge_note_write(&s->dir, NOW + n), 0);
+        assert_false(is_older(s));
+    }
+}
+
+/* What a loss of power leaves: log/ has the new number only if that of
+ * keyspace/ and its name were synced before. */
+static void
+log_gets_no_number_that_keyspace_can_lose(void **state)
+{
+    struct site *s = *state;
+
+    for (unsigned n = 1; n <= 2; n++) {
+        struct merge_note before, after;
+
+        assert_rc(merge_note_read(&s->dir, &before), 0);
+        fault_inject("fsync", n, EIO);
+        assert_rc(merge_note_write(&s->dir, NOW + n), -EIO);
+        fault_clear();
+        assert_rc(merge_note_read(&s->dir, &after), 0);
+        assert_int_equal(after.log_ms, before.log_ms);
+    }
+    assert_rc(merge_note_write(&s->dir, NOW + 9), 0);
+    assert_int_equal(fault_calls("fsync"), 2);
+}
+
+#define TEST(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    TEST(a_directory_without_notes_is_sound),
+    TEST(an_older_copy_is_seen_until_it_is_accepted),
+    TEST(a_folder_without_a_note_beside_merged_logs_is_older),
+    TEST(logs_without_a_note_or_with_an_older_one_are_no_older_copy),
+    TEST(a_number_rises_also_when_the_clock_is_set_back),
+    TEST(a_note_that_another_process_writes_is_left_to_it),
+    TEST(a_copy_has_the_number_that_it_was_given),
+    TEST(a_writer_that_ends_anywhere_raises_no_alarm),
+    TEST(log_gets_no_number_that_keyspace_can_lose),
+};
+
+TEST_MAIN(tests)
