@@ -1,30 +1,26 @@
 /* common/setup/datadir.c - see datadir.h: datadir_open() makes and checks,
- * datadir_make_for() does it for another user while still root. */
+ * datadir_make_for() does it for another user while still root, and
+ * datadir_sockets() opens the folder of the sockets. */
 #include "common/setup/datadir.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include "common/base/diag.h"
+#include "common/base/folder.h"
 #include "common/setup/config.h"
 #include "common/setup/disk.h"
 #include "common/setup/privilege.h"
 
 #define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-#define FILE_FLAGS   (O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
 #define FOLDER_MODE  0700
-#define FILE_MODE    0600
-#define PID_SIZE     22 /* "%-20ld\n" and NUL */
 #define USER_SIZE    64
 #define PATH_SIZE    (CONFIG_TEXT_SIZE + 32)
 
@@ -168,21 +164,6 @@ open_folder(const struct datadir *d, const char *name, bool make)
     return fd;
 }
 
-/* fsync of the folder that holds `path`, which was just made in it. */
-static int
-sync_parent(int fd)
-{
-    int parent, rc = 0;
-
-    parent = openat(fd, "..", FOLDER_FLAGS);
-    if (parent < 0)
-        return -errno;
-    if (fsync(parent) < 0)
-        rc = -errno;
-    (void)close(parent); /* only synced */
-    return rc;
-}
-
 /* Whether there is what `path` would be made in. */
 static bool
 has_parent(const char *path)
@@ -279,7 +260,7 @@ open_top(const char *path, bool make)
     fd = openat(AT_FDCWD, path, FOLDER_FLAGS);
     if (fd < 0)
         return refuse_top(-errno, path, make);
-    rc = made > 0 ? sync_parent(fd) : 0;
+    rc = made > 0 ? folder_sync_parent(fd) : 0;
     if (rc < 0)
         (void)report_refusal(rc, "sync the parent of", path);
     if (rc == 0)
@@ -312,7 +293,7 @@ publish_top(const char *temp, const char *path, uid_t uid, gid_t gid)
          renameat2(AT_FDCWD, temp, AT_FDCWD, path, RENAME_NOREPLACE) < 0))
         rc = -errno;
     if (rc == 0)
-        rc = sync_parent(fd);
+        rc = folder_sync_parent(fd);
     (void)close(fd);
     return rc;
 }
@@ -384,32 +365,28 @@ check_probe(int dirfd, const char *path)
 
 /* ---- open and close ----------------------------------------------------- */
 
+/* Makes a folder and opens it, unless *fd is open. */
+static int
+add_folder(const struct datadir *d, const char *name, int *fd)
+{
+    const int new = *fd >= 0 ? *fd : open_folder(d, name, true);
+
+    if (new < 0)
+        return new;
+    *fd = new;
+    return 0;
+}
+
 int
 datadir_archive(struct datadir *d)
 {
-    int fd;
-
-    if (d->archive_fd >= 0)
-        return 0;
-    fd = open_folder(d, "archive", true);
-    if (fd < 0)
-        return fd;
-    d->archive_fd = fd;
-    return 0;
+    return add_folder(d, "archive", &d->archive_fd);
 }
 
 int
 datadir_live(struct datadir *d)
 {
-    int fd;
-
-    if (d->live_fd >= 0)
-        return 0;
-    fd = open_folder(d, "live", true);
-    if (fd < 0)
-        return fd;
-    d->live_fd = fd;
-    return 0;
+    return add_folder(d, "live", &d->live_fd);
 }
 
 /* ---- sockets ------------------------------------------------------------ */
@@ -578,89 +555,4 @@ datadir_close(struct datadir *d)
             (void)close(*fds[i]); /* a folder: nothing is lost */
         *fds[i] = -1;
     }
-}
-
-/* ---- the one writer ----------------------------------------------------- */
-
-/* The pid in the file; 0 when there is none yet. */
-static long
-read_pid(int fd)
-{
-    char text[PID_SIZE];
-    ssize_t size;
-    char *end;
-    long pid;
-
-    size = pread(fd, text, sizeof text - 1, 0);
-    if (size <= 0)
-        return 0;
-    text[size] = '\0';
-    pid = strtol(text, &end, 10);
-    return end != text && pid > 0 ? pid : 0;
-}
-
-/* Beside the flock, which says who is the writer, a lock that others can ask
- * about: a test with flock(2) would have to take it, and could make a writer
- * that starts just then believe in another. */
-static int
-lock_visibly(int fd)
-{
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-
-    return fcntl(fd, F_OFD_SETLK, &lock) < 0 ? -errno : 0;
-}
-
-int
-datadir_writer_lock(const struct datadir *d, int *fd, long *pid)
-{
-    char text[PID_SIZE];
-    ssize_t size;
-    int file, rc;
-
-    file =
-        openat(d->log_fd, "writer", O_RDWR | O_CREAT | FILE_FLAGS, FILE_MODE);
-    if (file < 0)
-        return -errno;
-    if (flock(file, LOCK_EX | LOCK_NB) < 0) {
-        rc = errno == EWOULDBLOCK ? -EBUSY : -errno;
-        if (rc == -EBUSY)
-            *pid = read_pid(file);
-        goto close_file;
-    }
-    /* One write of one length: a reader never sees half of two pids. */
-    snprintf(text, sizeof text, "%-20ld\n", (long)getpid());
-    size = pwrite(file, text, sizeof text - 1, 0);
-    if (size < 0) {
-        rc = -errno;
-        goto close_file;
-    }
-    if (size != (ssize_t)sizeof text - 1) {
-        rc = -ENOSPC;
-        goto close_file;
-    }
-    rc = lock_visibly(file);
-    if (rc < 0)
-        goto close_file;
-    *fd = file;
-    return 0;
-
-close_file:
-    (void)close(file); /* the lock, if any, goes with it */
-    return rc;
-}
-
-long
-datadir_writer_pid(const struct datadir *d)
-{
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    long pid = 0;
-    int fd;
-
-    fd = openat(d->log_fd, "writer", O_RDONLY | FILE_FLAGS);
-    if (fd < 0)
-        return 0;
-    if (fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK)
-        pid = read_pid(fd);
-    (void)close(fd);
-    return pid;
 }

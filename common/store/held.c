@@ -4,14 +4,13 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
+#include "common/base/folder.h"
 
 #define READ_TRIES    5
 #define COMPACT_BYTES ((uint64_t)8 << 20)
@@ -63,24 +62,6 @@ report_damage(void *ctx, const char *text)
     diag(DIAG_ERROR, "data/" HELD_FOLDER ": damage: %s", text);
 }
 
-static int
-open_folder(struct held *h, bool make)
-{
-    const int data_fd = h->options.data_fd;
-
-    h->dir_fd =
-        openat(data_fd, HELD_FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (h->dir_fd < 0 && errno == ENOENT && make) {
-        if (mkdirat(data_fd, HELD_FOLDER, 0700) < 0 && errno != EEXIST)
-            return -errno;
-        if (fsync(data_fd) < 0)
-            return -errno;
-        h->dir_fd =
-            openat(data_fd, HELD_FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    }
-    return h->dir_fd < 0 ? -errno : 0;
-}
-
 /* Opens the queue, unless it is open.  -ENOENT: there is none. */
 static int
 open_queue(struct held *h, bool make)
@@ -92,16 +73,16 @@ open_queue(struct held *h, bool make)
                                     .removed = held_index_removed,
                                     .report = report_damage,
                                     .ctx = h};
-    int rc = 0;
 
     if (h->queue != NULL)
         return 0;
     if (h->dir_fd < 0)
-        rc = open_folder(h, make);
+        h->dir_fd = make ? folder_make(h->options.data_fd, HELD_FOLDER)
+                         : folder_open(h->options.data_fd, HELD_FOLDER);
+    if (h->dir_fd < 0)
+        return h->dir_fd;
     options.dir_fd = h->dir_fd;
-    if (rc == 0)
-        rc = queue_open(&h->queue, &options);
-    return rc;
+    return queue_open(&h->queue, &options);
 }
 
 /* ---- snapshots

@@ -4,13 +4,13 @@
 #include "common/store/held_internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/dirstream.h"
+#include "common/base/folder.h"
 
 /* ---- listing
  * ----------------------------------------------------------------- */
@@ -115,10 +115,9 @@ held_check(const struct held *h, void (*fault)(void *ctx, const char *text),
     int rc;
 
     *out = (struct store_check_result){.keys = 0};
-    options.dir_fd = openat(h->options.data_fd, HELD_FOLDER,
-                            O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    options.dir_fd = folder_open(h->options.data_fd, HELD_FOLDER);
     if (options.dir_fd < 0)
-        return errno == ENOENT ? 0 : -errno;
+        return options.dir_fd == -ENOENT ? 0 : options.dir_fd;
     rc = queue_open(&q, &options);
     if (rc == 0) {
         queue_stats(q, &stats);
@@ -216,9 +215,9 @@ held_copy(struct held *h, int to_fd)
         return rc;
     if (mkdirat(to_fd, HELD_FOLDER, 0700) < 0)
         return -errno;
-    dir_fd = openat(to_fd, HELD_FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    dir_fd = folder_open(to_fd, HELD_FOLDER);
     if (dir_fd < 0)
-        return -errno;
+        return dir_fd;
     rc = copy_records(h, dir_fd);
     if (rc == 0 && fsync(dir_fd) < 0)
         rc = -errno;

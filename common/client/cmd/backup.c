@@ -27,6 +27,7 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
+#include "common/base/folder.h"
 #include "common/client/cmd/backup_live.h"
 #include "common/client/cmd/cmd.h"
 #include "common/client/cmd/output.h"
@@ -73,34 +74,22 @@ is_empty(int dirfd)
     return rc < 0 ? rc : rc == 0;
 }
 
-/* A folder that is empty in a copy; daemons and countd check expect it. */
-static int
-make_log_folder(int dirfd)
-{
-    const int fd = backup_make_folder(dirfd, "log");
-
-    if (fd < 0)
-        return fd;
-    (void)close(fd);
-    return 0;
-}
-
+/* log/ is empty in a copy; daemons and countd check expect it. */
 static int
 make_folders(struct backup *b)
 {
-    int rc;
+    int log_fd;
 
-    b->fd = backup_make_folder(b->top_fd, DATADIR_PARTIAL);
+    b->fd = folder_make(b->top_fd, DATADIR_PARTIAL);
     if (b->fd < 0)
         return b->fd;
-    rc = make_log_folder(b->fd);
-    if (rc == 0) {
-        b->keyspace_fd = backup_make_folder(b->fd, "keyspace");
-        rc = b->keyspace_fd < 0 ? b->keyspace_fd : 0;
-    }
-    if (rc < 0)
+    log_fd = folder_make(b->fd, "log");
+    b->keyspace_fd = log_fd < 0 ? log_fd : folder_make(b->fd, "keyspace");
+    if (log_fd >= 0)
+        (void)close(log_fd);
+    if (b->keyspace_fd < 0)
         (void)close(b->fd);
-    return rc;
+    return b->keyspace_fd < 0 ? b->keyspace_fd : 0;
 }
 
 static int
@@ -108,7 +97,7 @@ make_copy_dir(struct backup *b)
 {
     int rc;
 
-    b->top_fd = backup_make_folder(AT_FDCWD, b->path);
+    b->top_fd = folder_make(AT_FDCWD, b->path);
     if (b->top_fd < 0)
         return b->top_fd;
     rc = is_empty(b->top_fd);
@@ -118,19 +107,6 @@ make_copy_dir(struct backup *b)
         rc = make_folders(b);
     if (rc < 0)
         (void)close(b->top_fd);
-    return rc;
-}
-
-static int
-sync_parent(int fd)
-{
-    const int parent = openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int rc;
-
-    if (parent < 0) /* root, which made the directory for its user, synced it */
-        return errno == EACCES ? 0 : -errno;
-    rc = fsync(parent) < 0 ? -errno : 0;
-    (void)close(parent);
     return rc;
 }
 
@@ -159,7 +135,10 @@ publish_copy(struct backup *b)
         rc = -errno;
     if (rc == 0 && fsync(b->top_fd) < 0)
         rc = -errno;
-    return rc < 0 ? rc : sync_parent(b->top_fd);
+    if (rc == 0)
+        rc = folder_sync_parent(b->top_fd);
+    /* Root, which made the directory for its user, synced it. */
+    return rc == -EACCES ? 0 : rc;
 }
 
 /* ---- keyspaces --------------------------------------------------------- */

@@ -18,20 +18,10 @@
 #include "common/base/crc.h"
 #include "common/base/dirstream.h"
 #include "common/base/files.h"
+#include "common/base/folder.h"
 #include "common/journal/requests.h"
 
 #define COPY_SIZE ((size_t)1 << 30) /* at a time */
-
-int
-backup_make_folder(int dir_fd, const char *name)
-{
-    int fd;
-
-    if (mkdirat(dir_fd, name, 0700) < 0 && errno != EEXIST)
-        return -errno;
-    fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 ? -errno : fd;
-}
 
 /* ---- one file ---------------------------------------------------------- */
 
@@ -283,7 +273,7 @@ copy_requests(int from_fd, int to_fd)
     rc = dirstream_open(from_fd, REQUESTS_FOLDER, &dir);
     if (rc < 0)
         goto unlock;
-    to = backup_make_folder(to_fd, REQUESTS_FOLDER);
+    to = folder_make(to_fd, REQUESTS_FOLDER);
     rc = to < 0 ? to : copy_entries(dir, to, is_none_left_out);
     if (rc == 0 && fsync(to) < 0)
         rc = -errno;
@@ -319,7 +309,7 @@ backup_live(int from_fd, int to_fd)
     rc = dirstream_open(from_fd, "live", &dir);
     if (rc < 0)
         return rc == -ENOENT ? 0 : rc;
-    to = backup_make_folder(to_fd, "live");
+    to = folder_make(to_fd, "live");
     if (to < 0) {
         rc = to;
         goto close_dir;

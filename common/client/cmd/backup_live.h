@@ -10,10 +10,6 @@
 #ifndef COUNTD_COMMON_CLIENT_CMD_BACKUP_LIVE_H
 #define COUNTD_COMMON_CLIENT_CMD_BACKUP_LIVE_H
 
-/* Makes the folder `name` if it is missing, and opens it.  A descriptor, or
- * -errno. */
-int backup_make_folder(int dir_fd, const char *name);
-
 /* Copies live/ of the data directory `from_fd` into that of `to_fd`, durably.
  * There may be none. */
 int backup_live(int from_fd, int to_fd);

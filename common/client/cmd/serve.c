@@ -23,6 +23,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
+#include "common/base/folder.h"
 #include "common/client/cmd/child.h"
 #include "common/client/cmd/cmd.h"
 #include "common/client/cmd/wait_merged.h"
@@ -142,7 +143,7 @@ is_drained(const struct serve *s)
 
     /* Logs that cannot be read are not waited for. */
     (void)snprintf(path, sizeof path, "%s/log", s->line->config.data_dir);
-    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    fd = folder_open(AT_FDCWD, path);
     if (fd < 0)
         return true;
     if (wait_logs_open(s->line, fd, &logs) < 0) {

@@ -6,15 +6,14 @@
 #include "common/store/cluster/outbox_internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "common/base/bytes.h"
 #include "common/base/diag.h"
+#include "common/base/folder.h"
 
 #define SEGMENT_SIZE  (4u << 20)
 #define COMPACT_BYTES ((uint64_t)8 << 20)
@@ -25,23 +24,6 @@ report_damage(void *ctx, const char *text)
 {
     (void)ctx;
     diag(DIAG_ERROR, "data/" OUTBOX_FOLDER ": damage: %s", text);
-}
-
-static int
-open_folder(struct outbox *o)
-{
-    const int data_fd = o->options.data_fd;
-    const int access = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
-
-    o->dir_fd = openat(data_fd, OUTBOX_FOLDER, access);
-    if (o->dir_fd < 0 && errno == ENOENT && o->options.writable) {
-        if (mkdirat(data_fd, OUTBOX_FOLDER, 0700) < 0 && errno != EEXIST)
-            return -errno;
-        if (fsync(data_fd) < 0)
-            return -errno;
-        o->dir_fd = openat(data_fd, OUTBOX_FOLDER, access);
-    }
-    return o->dir_fd < 0 ? -errno : 0;
 }
 
 int
@@ -60,10 +42,11 @@ outbox_open(struct outbox **out, const struct outbox_options *options)
     if (o == NULL)
         return -ENOMEM;
     o->options = *options;
-    rc = open_folder(o);
+    o->dir_fd = options->writable
+                    ? folder_make(options->data_fd, OUTBOX_FOLDER)
+                    : folder_open(options->data_fd, OUTBOX_FOLDER);
     q.dir_fd = o->dir_fd;
-    if (rc == 0)
-        rc = queue_open(&o->queue, &q);
+    rc = o->dir_fd < 0 ? o->dir_fd : queue_open(&o->queue, &q);
     if (rc < 0)
         outbox_close(o);
     else

@@ -1,0 +1,91 @@
+/* common/setup/datadir_lock.c - see datadir.h: the one countd-write of a data
+ * directory, datadir_writer_lock() and datadir_writer_pid(). */
+#include "common/setup/datadir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "common/base/files.h"
+
+#define FILE_FLAGS (O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
+#define FILE_MODE  0600
+#define PID_SIZE   22 /* "%-20ld\n" and NUL */
+
+/* The pid in the file; 0 when there is none yet. */
+static long
+read_pid(int fd)
+{
+    char text[PID_SIZE];
+    ssize_t size;
+    char *end;
+    long pid;
+
+    size = pread(fd, text, sizeof text - 1, 0);
+    if (size <= 0)
+        return 0;
+    text[size] = '\0';
+    pid = strtol(text, &end, 10);
+    return end != text && pid > 0 ? pid : 0;
+}
+
+/* Beside the flock, which says who is the writer, a lock that others can ask
+ * about: a test with flock(2) would have to take it, and could make a writer
+ * that starts just then believe in another. */
+static int
+lock_visibly(int fd)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+    return fcntl(fd, F_OFD_SETLK, &lock) < 0 ? -errno : 0;
+}
+
+int
+datadir_writer_lock(const struct datadir *d, int *fd, long *pid)
+{
+    char text[PID_SIZE];
+    int file, rc;
+
+    file =
+        openat(d->log_fd, "writer", O_RDWR | O_CREAT | FILE_FLAGS, FILE_MODE);
+    if (file < 0)
+        return -errno;
+    if (flock(file, LOCK_EX | LOCK_NB) < 0) {
+        rc = errno == EWOULDBLOCK ? -EBUSY : -errno;
+        if (rc == -EBUSY)
+            *pid = read_pid(file);
+        goto close_file;
+    }
+    /* One write of one length: a reader never sees half of two pids. */
+    snprintf(text, sizeof text, "%-20ld\n", (long)getpid());
+    rc = write_at(file, text, sizeof text - 1, 0);
+    if (rc == 0)
+        rc = lock_visibly(file);
+    if (rc == 0) {
+        *fd = file;
+        return 0;
+    }
+
+close_file:
+    (void)close(file); /* the lock, if any, goes with it */
+    return rc;
+}
+
+long
+datadir_writer_pid(const struct datadir *d)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    long pid = 0;
+    int fd;
+
+    fd = openat(d->log_fd, "writer", O_RDONLY | FILE_FLAGS);
+    if (fd < 0)
+        return 0;
+    if (fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK)
+        pid = read_pid(fd);
+    (void)close(fd);
+    return pid;
+}
