@@ -514,6 +514,48 @@ removing_is_part_of_the_chain(void **state)
     assert_string_equal(read_rows(), "1 c\n");
 }
 
+static struct cluster_command
+run_rebuild(const char *token, const char *rows)
+{
+    struct words w = {.count = 0};
+
+    add_word(&w, "FCALL", 5);
+    add_word(&w, "countd1_rebuild", 15);
+    add_word(&w, "2", 1);
+    add_word(&w, C_KEY, strlen(C_KEY));
+    add_word(&w, Z_KEY, strlen(Z_KEY));
+    add_word(&w, token, 8);
+    add_word(&w, rows, strlen(rows));
+    return run_words(&w, C_KEY);
+}
+
+/* Between two slices the part is closed to all but the one that makes it. */
+static void
+a_torn_part_is_made_again_in_slices(void **state)
+{
+    char key[8];
+    unsigned slices = 0;
+
+    (void)state;
+    NEED_RIG();
+    for (unsigned i = 0; i < 600; i++) {
+        (void)snprintf(key, sizeof key, "k%03u", i);
+        assert_int_equal(apply_one(i, i + 1, key, 0, i + 1), 0);
+    }
+    assert_reply("DEL " Z_KEY, C_KEY, "1");
+    assert_int_equal(apply_one(600, 601, "a", 0, 5), 3);
+    while (answer_of(run_rebuild("sender-1", "10"), 0) == 0) {
+        assert_int_equal(apply_one(600, 601, "a", 0, 5), 4);
+        assert_int_equal(answer_of(run_rebuild("sender-2", "10"), 0), 2);
+        slices++;
+    }
+    assert_true(slices > 10);
+    assert_reply("ZCARD " Z_KEY, C_KEY, "600");
+    assert_reply("EXISTS {p}y:w", C_KEY, "0");
+    assert_int_equal(apply_one(600, 601, "a", 0, 5), 0);
+    assert_reply("ZCARD " Z_KEY, C_KEY, "601");
+}
+
 static void
 a_torn_part_is_made_again(void **state)
 {
@@ -523,7 +565,7 @@ a_torn_part_is_made_again(void **state)
     assert_int_equal(apply_one(1, 2, "b", 0, 6), 0);
     assert_reply("DEL " Z_KEY, C_KEY, "1");
     assert_int_equal(apply_one(2, 3, "a", 0, 5), 3);
-    assert_reply("FCALL countd1_rebuild 2 " C_KEY " " Z_KEY, C_KEY, "2");
+    assert_int_equal(answer_of(run_rebuild("sender-1", "1000"), 0), 1);
     assert_int_equal(apply_one(2, 3, "a", 0, 5), 0);
     assert_string_equal(read_rows(), "10 a\n6 b\n");
 }
@@ -556,6 +598,7 @@ static const struct CMUnitTest tests[] = {
     CASE(a_part_takes_no_more_keys_than_it_may_have),
     CASE(removing_is_part_of_the_chain),
     CASE(a_torn_part_is_made_again),
+    CASE(a_torn_part_is_made_again_in_slices),
     CASE(functions_that_are_gone_are_loaded_again),
     cmocka_unit_test_setup_teardown(a_slot_that_moves_is_followed, setup,
                                     teardown),

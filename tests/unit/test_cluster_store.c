@@ -431,6 +431,53 @@ a_part_whose_order_is_gone_is_made_again(void **state)
 }
 
 static void
+count_fault(void *ctx, const char *text)
+{
+    (void)text;
+    ++*(unsigned *)ctx;
+}
+
+static unsigned
+count_faults(struct fixture *x)
+{
+    struct store_check_result result;
+    unsigned faults = 0;
+
+    assert_rc(store_check(x->s, (const uint8_t *)"words", 5, count_fault,
+                          &faults, &result),
+              0);
+    assert_int_equal(result.faults, faults);
+    return faults;
+}
+
+static void
+a_check_finds_rows_that_others_changed(void **state)
+{
+    struct fixture *x = *state;
+    struct cluster_part_keys keys;
+    struct random seed = {.state = 1};
+    struct store *oracle;
+
+    NEED_RIG();
+    assert_rc(memstore_open(&oracle), 0);
+    apply_both(x, oracle, &seed, 0, true);
+    store_close(oracle);
+    await_sent(x);
+    assert_int_equal(count_faults(x), 0);
+    cluster_part_keys(&keys, (const uint8_t *)"words", 5, 0, 0);
+    (void)cluster_rig_run(&rig, master_of_words(), "ZPOPMIN %b", keys.order,
+                          keys.size);
+    /* Not in the order, and not as many. */
+    assert_int_equal(count_faults(x), 2);
+    (void)cluster_rig_run(&rig, master_of_words(), "ZADD %b 0 123456789",
+                          keys.order, keys.size);
+    assert_int_equal(count_faults(x), 1);
+    (void)cluster_rig_run(&rig, master_of_words(), "HSET %b none 12345678",
+                          keys.counts, keys.size);
+    assert_int_equal(count_faults(x), 2);
+}
+
+static void
 what_the_cluster_lost_is_sent_again(void **state)
 {
     struct fixture *x = *state;
@@ -734,6 +781,7 @@ static const struct CMUnitTest tests[] = {
     CASE(keyspaces_are_listed_and_dropped),
     PARTS(keyspaces_are_listed_and_dropped),
     CASE(a_part_whose_order_is_gone_is_made_again),
+    CASE(a_check_finds_rows_that_others_changed),
     CASE(what_the_cluster_lost_is_sent_again),
     CASE(a_loss_is_found_without_another_increment),
     CASE(a_name_that_the_cluster_lost_is_entered_again),

@@ -185,43 +185,6 @@ cluster_maintain(struct store *store, const struct store_maintenance *t)
 /* ---- what there is not
  * ------------------------------------------------------------------ */
 
-/* Whether each part's order has as many rows as its counts. */
-static int
-cluster_check(struct store *store, const uint8_t *name, size_t name_size,
-              void (*fault)(void *ctx, const char *text), void *ctx,
-              struct store_check_result *out)
-{
-    static const char no_sender[8];
-    struct cluster_store *s = cluster_store_of(store);
-    struct cluster_known k;
-    int rc;
-
-    *out = (struct store_check_result){.blocks = 0};
-    rc = cluster_find_parts(s, name, name_size, &k);
-    for (uint32_t i = 0; rc == 0 && i < k.parts; i++)
-        cluster_call_word(s,
-                          cluster_call_begin(s, "countd1_state", name,
-                                             name_size, k.generation, i),
-                          no_sender, sizeof no_sender);
-    cluster_call_run(s);
-    for (uint32_t i = 0; rc == 0 && i < k.parts; i++) {
-        const redisReply *reply = cluster_call_reply(s, i, 6, &rc);
-
-        if (reply == NULL)
-            break;
-        out->blocks++;
-        out->keys += cluster_reply_number(reply->element[2]);
-        if (cluster_reply_number(reply->element[2]) !=
-            cluster_reply_number(reply->element[4])) {
-            out->faults++;
-            fault(ctx, "a part's order does not fit its counts; it is made "
-                       "again with the next increment");
-        }
-    }
-    cluster_call_end(s);
-    return rc;
-}
-
 static int
 cluster_copy(struct store *s, const uint8_t *name, size_t name_size, int to_fd)
 {
@@ -281,7 +244,7 @@ static const struct store_engine engine = {
     .listing_start = cluster_listing_start,
     .listing_stop = cluster_listing_stop,
     .listing_next = cluster_listing_next,
-    .check = cluster_check,
+    .check = cluster_verify,
     .each_mark = cluster_each_mark,
     .copy = cluster_copy,
     .drop = cluster_drop,

@@ -1,7 +1,7 @@
 /* common/store/cluster/cluster_store_internal.h - what the files of
  * cluster_store.h share: cluster_store.c (the handle, what changes),
  * cluster_read.c (queries), cluster_range.c (rows of several parts),
- * cluster_history.c (history),
+ * cluster_history.c (history), cluster_verify.c (countd check),
  * cluster_list.c (keyspaces, the check of servers). */
 #ifndef COUNTD_COMMON_STORE_CLUSTER_CLUSTER_STORE_INTERNAL_H
 #define COUNTD_COMMON_STORE_CLUSTER_CLUSTER_STORE_INTERNAL_H
@@ -122,6 +122,11 @@ int cluster_read_totals(struct cluster_store *s, const struct cluster_known *k,
 
 int cluster_history(struct store *store, struct store_history_query *q,
                     uint64_t until_ns);
+
+/* Compares every row with the order and the totals: store_check(). */
+int cluster_verify(struct store *store, const uint8_t *name, size_t name_size,
+                   void (*fault)(void *ctx, const char *text), void *ctx,
+                   struct store_check_result *out);
 
 /* ---- listing
  * ---------------------------------------------------------------------- */

@@ -33,12 +33,47 @@ local function each_slice(list, size, call)
     call(unpack(list, from, to))
   end
 end
+-- ---- closing ---------------------------------------------------------------
+-- A part is closed for a while by who has a token: nothing is applied then.
+-- The field has the token and until when, by the server's clock.
+local CLOSED_MS = 10000
+local function now_ms()
+  local now = redis.call('TIME')
+  return tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000)
+end
+local function is_closed(text)
+  if not text then return false end
+  local high, low = struct.unpack('>I4I4', text, 9)
+  return high * WORD + low > now_ms()
+end
+-- What closes a part for CLOSED_MS from now on.
+local function closing(token)
+  local till = now_ms() + CLOSED_MS
+  local high = math.floor(till / WORD)
+  return token .. struct.pack('>I4I4', high, till - high * WORD)
+end
+-- args: token, 1 to go on: closes the part, or keeps it closed.  1: another one
+-- has closed it, or it was open meanwhile.
+local function close(keys, args)
+  local held = redis.call('HGET', keys[1], '\0w')
+  local is_own = is_closed(held) and string.sub(held, 1, 8) == args[1]
+  if args[2] == '1' and not is_own then return 1 end
+  if is_closed(held) and not is_own then return 1 end
+  redis.call('HSET', keys[1], '\0w', closing(args[1]))
+  return 0
+end
+-- args: token
+local function open(keys, args)
+  local held = redis.call('HGET', keys[1], '\0w')
+  if held and string.sub(held, 1, 8) == args[1] then redis.call('HDEL', keys[1], '\0w') end
+  return 0
+end
 -- Reads what every change needs: refuses it unless it follows the mark.
 local function begin(keys, args)
   local me = '\0n' .. args[1]
   local head = redis.call('HMGET', keys[1], me, '\0k', '\0s', '\0f', '\0v', '\0w', '\0l', '\0h')
   local have, digest = mark(head[1])
-  if head[6] then return { 4 } end
+  if is_closed(head[6]) then return { 4 } end
   if have ~= tonumber(args[2]) then
     if have >= tonumber(args[4]) then return { 1, decimal(have), digest } end
     return { 2, decimal(have), digest }
@@ -304,28 +339,87 @@ local function drop(keys, args)
   redis.call('HSET', keys[1], unpack(fields))
   return { 0, args[4], args[5], dropped, 0 }
 end
--- Makes the order and the totals again from the counts.
+-- Makes the order and the totals again from the counts, in slices, with the part
+-- closed: in a key of its own that takes the order's place at the end.
+-- args: token, about how many rows.  Answers 0: there is more; 1: all is done;
+-- 2: another one has closed the part.  The field has the token, rows, flagged,
+-- their sum and the cursor.
 local function rebuild(keys, args)
-  local all = redis.call('HGETALL', keys[1])
-  local add, rows, flagged, high, low = {}, 0, 0, 0, 0
-  for i = 1, #all, 2 do
-    if string.byte(all[i]) ~= 0 then
-      local h, l, flag = count(all[i + 1])
-      rows, high, low = rows + 1, high + h, low + l
-      if low >= WORD then high, low = high + 1, low - WORD end
-      if flag then flagged = flagged + 1 end
-      add[#add + 1] = 0
-      add[#add + 1] = member(h, l, all[i])
+  local state = redis.call('HMGET', keys[1], '\0w', '\0r')
+  local closed, own = is_closed(state[1]), args[1]
+  if closed and string.sub(state[1], 1, 8) ~= own then return { 2 } end
+  local colon = string.find(keys[2], '}z:', 1, true)
+  local new = string.sub(keys[2], 1, colon) .. 'y:' .. string.sub(keys[2], colon + 3)
+  local rows, flagged, high, low, cursor = 0, 0, 0, 0, '0'
+  if closed and state[2] and string.sub(state[2], 1, 8) == own then
+    rows, flagged = struct.unpack('>I4I4', state[2], 9)
+    high, low = sum(string.sub(state[2], 17, 28))
+    cursor = string.sub(state[2], 29)
+  else
+    redis.call('UNLINK', new)
+  end
+  local found = redis.call('HSCAN', keys[1], cursor, 'COUNT', args[2])
+  for i = 1, #found[2], 2 do
+    local key = found[2][i]
+    if string.byte(key) ~= 0 then
+      local h, l, flag = count(found[2][i + 1])
+      -- The cursor may give a row twice.
+      if redis.call('ZADD', new, 0, member(h, l, key)) == 1 then
+        rows, high, low = rows + 1, high + h, low + l
+        if flag then flagged = flagged + 1 end
+      end
     end
   end
-  redis.call('UNLINK', keys[2])
-  each_slice(add, 4000, function(...) redis.call('ZADD', keys[2], ...) end)
-  if #all > 0 then
+  if found[1] ~= '0' then
+    redis.call('HSET', keys[1], '\0w', closing(own), '\0r', own ..
+      struct.pack('>I4I4', rows, flagged) .. pack_sum(high, low) .. found[1])
+    return { 0, rows }
+  end
+  if rows > 0 then redis.call('RENAME', new, keys[2]) else redis.call('UNLINK', keys[2]) end
+  redis.call('HDEL', keys[1], '\0w', '\0r')
+  if redis.call('EXISTS', keys[1]) == 1 then
     redis.call('HSET', keys[1], '\0k', decimal(rows), '\0s', pack_sum(high, low),
       '\0f', decimal(flagged))
     redis.call('HINCRBY', keys[1], '\0v', 1)
   end
-  return rows
+  return { 1, rows }
+end
+-- Compares rows with their places in the order.  args: cursor, about how many
+-- rows.  Answers the version, the next cursor, rows, flagged, their sum, and how
+-- many have no place.
+local function verify(keys, args)
+  local found = redis.call('HSCAN', keys[1], args[1], 'COUNT', args[2])
+  local rows, flagged, high, low, missing = 0, 0, 0, 0, 0
+  for i = 1, #found[2], 2 do
+    local key = found[2][i]
+    if string.byte(key) ~= 0 then
+      local h, l, flag = count(found[2][i + 1])
+      rows, high, low = rows + 1, high + h, low + l
+      if flag then flagged = flagged + 1 end
+      if not redis.call('ZSCORE', keys[2], member(h, l, key)) then missing = missing + 1 end
+    end
+  end
+  return { redis.call('HGET', keys[1], '\0v') or '0', found[1], rows, flagged,
+    pack_sum(high, low), missing }
+end
+-- The keys of history that a part has, and when they expire.
+local function periods(keys, args)
+  local record, list = redis.call('HGET', keys[1], '\0h') or '', {}
+  for _, key in ipairs(history_keys(record, keys[1])) do
+    local expiry = redis.call('EXPIRETIME', key)
+    if expiry ~= -2 then
+      list[#list + 1] = key
+      list[#list + 1] = decimal(expiry)
+    end
+  end
+  return list
+end
+-- Gives a part, which must not exist, the counts of keys[3].  1: it exists.
+local function restore(keys, args)
+  if redis.call('EXISTS', keys[1]) == 1 then return 1 end
+  redis.call('HDEL', keys[3], '\0w', '\0r')
+  redis.call('RENAME', keys[3], keys[1])
+  return 0
 end
 -- args: sender, number, digest: the part goes on behind that entry.
 local function accept(keys, args)
@@ -343,7 +437,7 @@ local function state(keys, args)
   local head = redis.call('HMGET', keys[1], '\0n' .. args[1], '\0k', '\0v', '\0w')
   local have, digest = mark(head[1])
   return { decimal(have), digest, head[2] or '0', head[3] or '0',
-    redis.call('ZCARD', keys[2]), head[4] and 1 or 0 }
+    redis.call('ZCARD', keys[2]), is_closed(head[4]) and 1 or 0 }
 end
 -- Every answer to a reader begins with the version and the number of rows.
 -- args: rank of the first row, below 0 from the end; how many.
@@ -451,6 +545,9 @@ redis.register_function('countd1_delete', delete)
 redis.register_function('countd1_drop', drop)
 redis.register_function('countd1_rebuild', rebuild)
 redis.register_function('countd1_accept', accept)
+redis.register_function('countd1_close', close)
+redis.register_function('countd1_open', open)
+redis.register_function('countd1_restore', restore)
 local function register_reading(name, call)
   redis.register_function{ function_name = name, callback = call, flags = { 'no-writes' } }
 end
@@ -460,5 +557,7 @@ register_reading('countd1_sample', sample)
 register_reading('countd1_get', get)
 register_reading('countd1_before', before)
 register_reading('countd1_totals', totals)
+register_reading('countd1_verify', verify)
+register_reading('countd1_periods', periods)
 register_reading('countd1_sums', sums)
 register_reading('countd1_scan', scan)

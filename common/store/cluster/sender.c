@@ -122,6 +122,7 @@ do_turn(struct cluster_sender *s)
     is_busy = sender_name_keyspaces(s);
     is_busy = sender_audit(s, now_ms) || is_busy;
     is_busy = sender_send(s, now_ms) || is_busy;
+    is_busy = sender_rebuild(s, now_ms) || is_busy;
     if (now_ms >= s->poll_ms) {
         s->poll_ms = now_ms + SETTLE_MS;
         sender_settle(s, now_ms);

@@ -42,8 +42,8 @@ sender_end(struct cluster_sender *s)
     s->count = 0;
 }
 
-static void
-add_number(struct sender_slot *w, uint64_t number)
+void
+sender_add_number(struct sender_slot *w, uint64_t number)
 {
     char *text = w->numbers[w->number_count++];
 
@@ -64,7 +64,7 @@ sender_begin_call(struct cluster_sender *s, struct outbox_part *p,
     w->part = p;
     cluster_add_text(w->command, verb);
     cluster_add_text(w->command, function);
-    add_number(w, 2 + sections);
+    sender_add_number(w, 2 + sections);
     cluster_add_word(w->command, sp->keys.counts, sp->keys.size);
     cluster_add_word(w->command, sp->keys.order, sp->keys.size);
     return w;
@@ -104,9 +104,9 @@ add_chain(struct cluster_sender *s, struct sender_slot *w,
     put_le64(w->digests[1], last->digest);
     put_le64(w->sender, outbox_sender(s->outbox));
     cluster_add_word(m, w->sender, sizeof w->sender);
-    add_number(w, first->number - 1);
+    sender_add_number(w, first->number - 1);
     cluster_add_word(m, w->digests[0], CLUSTER_MARK_SIZE);
-    add_number(w, last->number);
+    sender_add_number(w, last->number);
     cluster_add_word(m, w->digests[1], CLUSTER_MARK_SIZE);
 }
 
@@ -162,11 +162,12 @@ begin_addition(struct cluster_sender *s, struct outbox_part *p,
     for (size_t i = 0; i < b->section_count; i++)
         cluster_add_word(m, b->sections[i].key, b->sections[i].key_size);
     add_chain(s, w, first, last);
-    add_number(w, b->row_count);
-    add_number(w, (s->options.keys_max + k->part_count - 1) / k->part_count);
+    sender_add_number(w, b->row_count);
+    sender_add_number(w, (s->options.keys_max + k->part_count - 1) /
+                             k->part_count);
     cluster_add_word(m, b->tiers, b->tiers_size);
-    add_number(w, now);
-    add_number(w, b->first < now ? b->first : now);
+    sender_add_number(w, now);
+    sender_add_number(w, b->first < now ? b->first : now);
     for (size_t i = 0; i < b->row_count; i++) {
         cluster_add_word(m, b->rows[i].key, b->rows[i].key_size);
         cluster_add_word(m, b->rows[i].delta, SENDER_SUM_SIZE);

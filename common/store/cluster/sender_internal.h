@@ -1,6 +1,6 @@
 /* common/store/cluster/sender_internal.h - what the files of sender.h share:
  * sender.c (the thread), sender_command.c (commands), sender_send.c (names,
- * audit, replies),
+ * audit, replies), sender_rebuild.c (orders that are made again),
  * sender_settle.c (replicas, what leaves the outbox, as_of). */
 #ifndef COUNTD_COMMON_STORE_CLUSTER_SENDER_INTERNAL_H
 #define COUNTD_COMMON_STORE_CLUSTER_SENDER_INTERNAL_H
@@ -12,6 +12,7 @@
 #include "common/store/cluster/sender.h"
 #include "common/store/cluster/sender_batch.h"
 #include "common/store/held.h"
+#include "common/wire/name.h"
 
 #define SENDER_COMMANDS 32 /* in one cluster_run() */
 #define SENDER_DEPTH    2  /* commands of a part in one cluster_run() */
@@ -111,6 +112,9 @@ struct sender_slot *sender_begin_call(struct cluster_sender *s,
                                       struct outbox_part *p, const char *verb,
                                       const char *function, size_t sections);
 
+/* Adds a number, in decimal. */
+void sender_add_number(struct sender_slot *w, uint64_t number);
+
 /* Makes the command of entry `number` of a part, and of those after it that can
  * be summed with it.  Returns the number of the last one; 0: there is none, it
  * cannot be read, or there are SENDER_COMMANDS. */
@@ -129,6 +133,15 @@ void sender_back_off(struct cluster_sender *s, struct outbox_part *p,
 bool sender_name_keyspaces(struct cluster_sender *s);
 bool sender_audit(struct cluster_sender *s, uint64_t now_ms);
 bool sender_send(struct cluster_sender *s, uint64_t now_ms);
+
+/* Makes the order of parts again whose order does not fit their counts: a slice
+ * of each.  (sender_rebuild.c) */
+bool sender_rebuild(struct cluster_sender *s, uint64_t now_ms);
+
+/* "keyspace=NAME part=N" for messages. */
+#define SENDER_PART_TEXT (NAME_TEXT_SIZE + 40)
+const char *sender_format_part(const struct outbox_part *p,
+                               char text[SENDER_PART_TEXT]);
 
 /* ---- sender_settle.c
  * ---------------------------------------------------------- */

@@ -21,17 +21,18 @@
 #define AUDIT_MS    60000
 #define BACKOFF_MIN 20
 #define BACKOFF_MAX 2000
+#define CLOSED_MS   100 /* a closed part is asked again after this */
 
 /* ---- commands
  * -------------------------------------------------------------------- */
 
-static const char *
-format_part(const struct outbox_part *p, char text[NAME_TEXT_SIZE + 40])
+const char *
+sender_format_part(const struct outbox_part *p, char text[SENDER_PART_TEXT])
 {
     char name[NAME_TEXT_SIZE];
 
     (void)name_escape(p->keyspace->name, p->keyspace->name_size, name);
-    (void)snprintf(text, NAME_TEXT_SIZE + 40, "keyspace=%s part=%u", name,
+    (void)snprintf(text, SENDER_PART_TEXT, "keyspace=%s part=%u", name,
                    p->number);
     return text;
 }
@@ -42,7 +43,7 @@ sender_back_off(struct cluster_sender *s, struct outbox_part *p,
 {
     static struct diag_repeat repeat;
     struct sender_part *sp = p->sender;
-    char text[NAME_TEXT_SIZE + 40];
+    char text[SENDER_PART_TEXT];
 
     sp->backoff_ms = sp->backoff_ms == 0 ? BACKOFF_MIN : 2 * sp->backoff_ms;
     if (sp->backoff_ms > BACKOFF_MAX)
@@ -50,7 +51,7 @@ sender_back_off(struct cluster_sender *s, struct outbox_part *p,
     sp->retry_ms = clock_ms() + sp->backoff_ms;
     diag_repeating(&repeat, DIAG_WARNING,
                    "%s: %s: %s; its entries wait in data/" OUTBOX_FOLDER,
-                   format_part(p, text), what, cluster_text(s->cluster));
+                   sender_format_part(p, text), what, cluster_text(s->cluster));
 }
 
 /* ---- names
@@ -112,7 +113,7 @@ take_name(struct cluster_sender *s, size_t at, const char *parts,
     struct outbox_part *p = s->slots[at + 2].part;
     struct sender_part *sp = p->sender;
     const redisReply *reply = s->commands[at + 2].reply;
-    char text[NAME_TEXT_SIZE + 40];
+    char text[SENDER_PART_TEXT];
 
     for (size_t i = at; i < at + 3; i++)
         if (s->commands[i].error != 0) {
@@ -132,7 +133,8 @@ take_name(struct cluster_sender *s, size_t at, const char *parts,
                    "%s: another sender made it with generation and parts "
                    "\"%.20s\", not \"%s\": its entries wait; set store.parts "
                    "as there before a keyspace is made",
-                   format_part(p, text), reply->str ? reply->str : "", parts);
+                   sender_format_part(p, text), reply->str ? reply->str : "",
+                   parts);
 }
 
 bool
@@ -178,7 +180,7 @@ static void
 stop_part(struct outbox_part *p, enum sender_state state, uint64_t have)
 {
     struct sender_part *sp = p->sender;
-    char text[NAME_TEXT_SIZE + 40];
+    char text[SENDER_PART_TEXT];
 
     if (sp->state == state)
         return;
@@ -189,13 +191,13 @@ stop_part(struct outbox_part *p, enum sender_state state, uint64_t have)
              ", which are not retained here any more: restore the part from a "
              "backup, or accept the loss with countd store accept; nothing is "
              "sent to it until then",
-             format_part(p, text), have + 1, outbox_first(p) - 1);
+             sender_format_part(p, text), have + 1, outbox_first(p) - 1);
     else
         diag(DIAG_ERROR,
              "%s: its mark number=%" PRIu64
              " is not of this directory, which ends with number=%" PRIu64
              ": one of both is an older copy; nothing is sent to the part",
-             format_part(p, text), have, p->last);
+             sender_format_part(p, text), have, p->last);
 }
 
 /* Takes what the cluster says that it has: up to entry `have`. */
@@ -205,7 +207,7 @@ take_have(struct cluster_sender *s, struct outbox_part *p, uint64_t have,
 {
     struct sender_part *sp = p->sender;
     const uint64_t now_ms = clock_ms(), before = sp->acked;
-    char text[NAME_TEXT_SIZE + 40];
+    char text[SENDER_PART_TEXT];
 
     if (!outbox_is_own(p, have, digest)) {
         stop_part(p, SENDER_FOREIGN, have);
@@ -219,7 +221,7 @@ take_have(struct cluster_sender *s, struct outbox_part *p, uint64_t have,
         diag(DIAG_WARNING,
              "%s: the cluster lost %" PRIu64
              " entries that it had acknowledged; they are sent again",
-             format_part(p, text), before - have);
+             sender_format_part(p, text), before - have);
         (void)pthread_mutex_lock(&s->mutex);
         s->stats.again += before - have;
         (void)pthread_mutex_unlock(&s->mutex);
@@ -349,49 +351,20 @@ sender_audit(struct cluster_sender *s, uint64_t now_ms)
 /* ---- entries
  * -------------------------------------------------------------------------- */
 
-/* The order of a part does not fit its counts: it is made again from them. */
-static void
-rebuild_part(struct cluster_sender *s, struct outbox_part *p)
-{
-    struct sender_part *sp = p->sender;
-    const char *argv[5] = {"FCALL", "countd1_rebuild", "2", sp->keys.counts,
-                           sp->keys.order};
-    size_t sizes[5] = {5, 15, 1, sp->keys.size, sp->keys.size};
-    struct cluster_command m = {.slot = sp->keys.slot,
-                                .node = CLUSTER_NO_NODE,
-                                .argc = 5,
-                                .argv = argv,
-                                .sizes = sizes};
-    char text[NAME_TEXT_SIZE + 40];
-
-    cluster_run(s->cluster, &m, 1);
-    cluster_free_replies(&m, 1);
-    if (m.error != 0) {
-        sender_back_off(s, p, "make its order again");
-        return;
-    }
-    diag(DIAG_WARNING,
-         "%s: its order did not fit its counts and was made again from them",
-         format_part(p, text));
-    (void)pthread_mutex_lock(&s->mutex);
-    s->stats.rebuilt++;
-    (void)pthread_mutex_unlock(&s->mutex);
-}
-
 /* The entry waits, and those after it: they are a chain. */
 static void
 report_full(struct outbox_part *p)
 {
     static struct diag_repeat repeat;
     struct sender_part *sp = p->sender;
-    char text[NAME_TEXT_SIZE + 40];
+    char text[SENDER_PART_TEXT];
 
     sp->is_full = true;
     sp->retry_ms = clock_ms() + BACKOFF_MAX;
     diag_repeating(&repeat, DIAG_ERROR,
                    "%s: it has its share of keyspace.max_keys; entries wait in "
                    "data/" OUTBOX_FOLDER " until that is raised",
-                   format_part(p, text));
+                   sender_format_part(p, text));
 }
 
 static void
@@ -412,8 +385,12 @@ take_reply(struct cluster_sender *s, size_t at)
     }
     sp->backoff_ms = 0;
     code = reply->element[0]->integer;
-    if (reply->elements < 3 || code == 4) {
-        sender_back_off(s, p, "it is closed");
+    if (code == 4) {
+        sp->retry_ms = clock_ms() + CLOSED_MS;
+        return;
+    }
+    if (reply->elements < 3) {
+        sender_back_off(s, p, "read the reply of an entry");
         return;
     }
     if (code == 6) {
@@ -443,14 +420,14 @@ begin_part(struct cluster_sender *s, struct outbox_part *p)
     static struct diag_repeat repeat;
     const uint64_t acked = ((const struct sender_part *)p->sender)->acked;
     uint64_t last = acked;
-    char text[NAME_TEXT_SIZE + 40];
+    char text[SENDER_PART_TEXT];
 
     if (outbox_find_entry(p, acked + 1) == NULL)
         diag_repeating(&repeat, DIAG_ERROR,
                        "%s: entry %" PRIu64
                        " is missing from data/" OUTBOX_FOLDER
                        ": nothing is sent to the part",
-                       format_part(p, text), acked + 1);
+                       sender_format_part(p, text), acked + 1);
     for (unsigned i = 0; i < SENDER_DEPTH; i++) {
         last = sender_begin_entries(s, p, last + 1);
         if (last == 0)
@@ -473,7 +450,7 @@ sender_send(struct cluster_sender *s, uint64_t now_ms)
              j++) {
             const struct sender_part *sp = k->parts[j].sender;
 
-            if (sp != NULL && sp->state == SENDER_GOOD &&
+            if (sp != NULL && sp->state == SENDER_GOOD && !sp->needs_rebuild &&
                 sp->retry_ms <= now_ms && sp->acked < k->parts[j].last)
                 begin_part(s, &k->parts[j]);
         }
@@ -484,13 +461,6 @@ sender_send(struct cluster_sender *s, uint64_t now_ms)
     cluster_run(s->cluster, s->commands, s->count);
     for (i = 0; i < s->count; i++)
         take_reply(s, i);
-    for (i = 0; i < s->count; i++) {
-        struct sender_part *sp = s->slots[i].part->sender;
-
-        if (sp->needs_rebuild)
-            rebuild_part(s, s->slots[i].part);
-        sp->needs_rebuild = false;
-    }
     sender_end(s);
     return true;
 }

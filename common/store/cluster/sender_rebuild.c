@@ -1,0 +1,75 @@
+/* common/store/cluster/sender_rebuild.c - parts whose order does not fit their
+ * counts: it is made again from them, a slice a turn, so that neither the
+ * server nor entries of other parts wait long.  The part is closed meanwhile;
+ * if this process dies, the function begins anew with whoever finds it next. */
+#include "common/store/cluster/sender_internal.h"
+
+#include <stdlib.h>
+
+#include "common/base/bytes.h"
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+
+#define SLICE_ROWS 500
+#define CLOSED_MS  1000 /* another process has closed the part */
+
+enum rebuild_reply { REBUILD_MORE, REBUILD_DONE, REBUILD_CLOSED };
+
+static void
+take_reply(struct cluster_sender *s, size_t at)
+{
+    struct outbox_part *p = s->slots[at].part;
+    struct sender_part *sp = p->sender;
+    const redisReply *reply = s->commands[at].reply;
+    char text[SENDER_PART_TEXT];
+
+    if (s->commands[at].error != 0 || reply->type != REDIS_REPLY_ARRAY ||
+        reply->elements < 1) {
+        sender_back_off(s, p, "make its order again");
+        return;
+    }
+    sp->backoff_ms = 0;
+    if (reply->element[0]->integer == REBUILD_CLOSED)
+        sp->retry_ms = clock_ms() + CLOSED_MS;
+    if (reply->element[0]->integer != REBUILD_DONE)
+        return;
+    sp->needs_rebuild = false;
+    diag(DIAG_WARNING,
+         "%s: its order did not fit its counts and was made again from them",
+         sender_format_part(p, text));
+    (void)pthread_mutex_lock(&s->mutex);
+    s->stats.rebuilt++;
+    (void)pthread_mutex_unlock(&s->mutex);
+}
+
+bool
+sender_rebuild(struct cluster_sender *s, uint64_t now_ms)
+{
+    const size_t keyspaces = outbox_keyspace_count(s->outbox);
+
+    for (size_t i = 0; i < keyspaces; i++) {
+        struct outbox_keyspace *k = outbox_keyspace_at(s->outbox, i);
+
+        for (uint32_t j = 0; j < k->part_count; j++) {
+            const struct sender_part *sp = k->parts[j].sender;
+            struct sender_slot *w;
+
+            if (sp == NULL || !sp->needs_rebuild || sp->retry_ms > now_ms)
+                continue;
+            w = sender_begin_call(s, &k->parts[j], "FCALL", "countd1_rebuild",
+                                  0);
+            if (w == NULL)
+                break;
+            put_le64(w->sender, outbox_sender(s->outbox));
+            cluster_add_word(w->command, w->sender, sizeof w->sender);
+            sender_add_number(w, SLICE_ROWS);
+        }
+    }
+    if (s->count == 0)
+        return false;
+    cluster_run(s->cluster, s->commands, s->count);
+    for (size_t i = 0; i < s->count; i++)
+        take_reply(s, i);
+    sender_end(s);
+    return true;
+}
