@@ -444,14 +444,12 @@ add_slots(struct fold *f, const struct log *log, unsigned number, uint32_t from,
             return slot_error(n);
         f->zeros += group - (uint32_t)n - g.marks;
         add_group(f, &g, n);
-        if (f->watch)
-            f->watch->see(f->watch->ctx, g.messages, g.stamps, group);
     }
     return 0;
 }
 
-static int
-add_log(struct fold *f, const struct log *log, unsigned number)
+int
+fold_add(struct fold *f, const struct log *log, unsigned number)
 {
     const uint32_t end = (uint32_t)log->header.count;
     const size_t arena = f->arena_used;
@@ -476,19 +474,6 @@ add_log(struct fold *f, const struct log *log, unsigned number)
     f->grown = f->arena_used - arena;
     f->entries_grown = f->entries.used - entries;
     return 0;
-}
-
-int
-fold_add(struct fold *f, const struct log *log, unsigned number)
-{
-    int rc;
-
-    if (f->watch)
-        f->watch->begin(f->watch->ctx, log);
-    rc = add_log(f, log, number);
-    if (f->watch)
-        f->watch->end(f->watch->ctx, log, rc);
-    return rc;
 }
 
 /* Merges two lists that are in order; of equal ones those of `a` come first. */

@@ -78,21 +78,8 @@ struct fold_table {
     uint32_t limit; /* grow before more are used */
 };
 
-/* An observer of the records as they are read and checked: begin() of each log,
- * see() of its increments, also those of 0, SLOT_RUN at most at a time, then
- * end() with the result of fold_add().  The marks are those of the keyspace and
- * the entry; an increment of 0 has none.  They live until clear(). */
-struct fold_watch {
-    void (*begin)(void *ctx, const struct log *log);
-    void (*see)(void *ctx, const struct message *messages,
-                const struct slot_stamp *stamps, unsigned count);
-    void (*end)(void *ctx, const struct log *log, int rc);
-    void *ctx;
-};
-
 struct fold {
     struct hash_key hash_key;
-    const struct fold_watch *watch; /* borrowed; NULL: none */
     size_t memory;
     unsigned logs_max;
     bool wide;           /* regions are files; memory does not bind */

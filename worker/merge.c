@@ -102,39 +102,10 @@ close_batch:
     return rc;
 }
 
-static void
-archive_begins(void *ctx, const struct log *log)
-{
-    archive_begin(ctx, log);
-}
-
-static void
-archive_sees(void *ctx, const struct message *messages,
-             const struct slot_stamp *stamps, unsigned count)
-{
-    archive_see(ctx, messages, stamps, count);
-}
-
-static void
-archive_ends(void *ctx, const struct log *log, int rc)
-{
-    archive_end(ctx, log, rc);
-}
-
 int
 merge_archive(struct merge *m, uint64_t keep_ms)
 {
-    const int rc = archive_open(&m->archive, m->dir->archive_fd, keep_ms);
-
-    if (rc < 0)
-        return rc;
-    m->watch = (struct fold_watch){.begin = archive_begins,
-                                   .see = archive_sees,
-                                   .end = archive_ends,
-                                   .ctx = &m->archive};
-    m->batch.fold.watch = &m->watch;
-    m->quick.fold.watch = &m->watch;
-    return 0;
+    return archive_open(&m->archive, m->dir->archive_fd, keep_ms);
 }
 
 void
@@ -413,8 +384,8 @@ merge_batch(struct merge *m, bool others)
 
 /* ---- one batch ----------------------------------------------------------- */
 
-static enum merge_outcome
-run_batch(struct merge *m)
+enum merge_outcome
+merge_run(struct merge *m)
 {
     static struct diag_repeat looks, prepares;
     int rc;
@@ -442,15 +413,6 @@ run_batch(struct merge *m)
     diag_repeating(&prepares, DIAG_ERROR, "prepare a merge: %s", diag_text(rc));
     batch_release_unmerged(&m->batch, false);
     return MERGE_WAIT;
-}
-
-enum merge_outcome
-merge_run(struct merge *m)
-{
-    const enum merge_outcome outcome = run_batch(m);
-
-    archive_forget(&m->archive);
-    return outcome;
 }
 
 static bool

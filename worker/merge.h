@@ -91,7 +91,6 @@ struct merge {
     uint64_t keyspace_max; /* for reports: of the settings */
     uint64_t keys_max;
     struct archive archive;    /* off until merge_archive() */
-    struct fold_watch watch;   /* the archive's, which sees all records read */
     bool waiting;              /* the machine cannot proceed now */
     bool worked;               /* memory is cached since a batch */
     uint64_t waiting_since_ms; /* waiting for another process since (clock_ms);

@@ -177,6 +177,20 @@ write_at(int fd, const void *bytes, size_t size, uint64_t at)
 }
 
 int
+write_zeros(int fd, uint64_t size, uint64_t at)
+{
+    static const uint8_t zeros[65536];
+    int rc = 0;
+
+    for (uint64_t done = 0; rc == 0 && done < size; done += sizeof zeros)
+        rc = write_at(fd, zeros,
+                      size - done < sizeof zeros ? (size_t)(size - done)
+                                                 : sizeof zeros,
+                      at + done);
+    return rc;
+}
+
+int
 file_identity(int fd, uint8_t id[FILE_IDENTITY_SIZE])
 {
     struct statx st;

@@ -43,6 +43,9 @@ ssize_t read_at(int fd, void *bytes, size_t size, uint64_t at);
 /* Writes all of `size` bytes from byte `at` on.  0 or -errno; says nothing. */
 int write_at(int fd, const void *bytes, size_t size, uint64_t at);
 
+/* Writes `size` zeros from byte `at` on.  As write_at(). */
+int write_zeros(int fd, uint64_t size, uint64_t at);
+
 #define FILE_IDENTITY_SIZE 16
 
 /* Inode and creation time (0 where the file system has none) of the file behind

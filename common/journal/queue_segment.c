@@ -309,10 +309,8 @@ static int
 write_segment(const struct queue *q, int fd, uint32_t number)
 {
     static const uint8_t magic[] = {'C', 'O', 'U', 'N', 'T', 'D', 'J', '1'};
-    static const uint8_t zeros[65536];
-    const uint32_t all = q->options.segment_size;
     uint8_t head[QUEUE_FIRST] = {0};
-    int rc = 0;
+    int rc;
 
     memcpy(head, magic, sizeof magic);
     memcpy(head + 8, q->uuid, 16);
@@ -320,9 +318,7 @@ write_segment(const struct queue *q, int fd, uint32_t number)
     put_le32(head + 40, number);
     put_le32(head + 44, crc_of(head, 44));
     memcpy(head + HEADER_COPY, head, HEADER_SIZE);
-    for (uint32_t at = 0; rc == 0 && at < all; at += sizeof zeros)
-        rc = write_at(fd, zeros,
-                      all - at < sizeof zeros ? all - at : sizeof zeros, at);
+    rc = write_zeros(fd, q->options.segment_size, 0);
     if (rc == 0)
         rc = write_at(fd, head, sizeof head, 0);
     return rc == 0 && fsync(fd) < 0 ? -errno : rc;

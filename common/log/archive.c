@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "common/base/dirstream.h"
-#include "common/log/mark.h"
 
 /* ---- names ------------------------------------------------------------- */
 
@@ -85,7 +84,7 @@ compare(const struct archive_name *a, const struct archive_name *b)
 void
 archive_init(struct archive *a)
 {
-    *a = (struct archive){.fd = -1, .file = -1};
+    *a = (struct archive){.fd = -1};
 }
 
 int
@@ -100,9 +99,7 @@ archive_open(struct archive *a, int folder_fd, uint64_t keep_ms)
 void
 archive_close(struct archive *a)
 {
-    archive_forget(a);
     archive_writer_free(a->writer);
-    free(a->ready);
     archive_init(a);
 }
 
@@ -256,47 +253,15 @@ write_file(struct archive *a, const struct log *log, const char *temporary)
     return rc;
 }
 
-/* Makes a file durable that was written before. */
 static int
-sync_file(const struct archive *a, const char *temporary)
-{
-    const int fd = openat(a->fd, temporary, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-    int rc;
-
-    if (fd < 0)
-        return -errno;
-    rc = fdatasync(fd) < 0 ? -errno : 0;
-    (void)close(fd); /* synced, or given up */
-    return rc;
-}
-
-static bool
-is_ready(const struct archive *a, const struct archive_name *n)
-{
-    for (size_t i = 0; i < a->ready_count; i++)
-        if (compare(&a->ready[i], n) == 0)
-            return true;
-    return false;
-}
-
-static void
-not_ready(struct archive *a, const struct archive_name *n)
-{
-    for (size_t i = 0; i < a->ready_count; i++)
-        if (compare(&a->ready[i], n) == 0)
-            a->ready[i] = a->ready[--a->ready_count];
-}
-
-static int
-put_file(struct archive *a, const struct log *log, const struct archive_name *n,
-         bool ready)
+put_file(struct archive *a, const struct log *log, const struct archive_name *n)
 {
     char temporary[TEMPORARY_SIZE], name[ARCHIVE_NAME_SIZE];
     int rc;
 
     archive_name_put(n, name);
     temporary_name(n, temporary);
-    rc = ready ? sync_file(a, temporary) : write_file(a, log, temporary);
+    rc = write_file(a, log, temporary);
     if (rc == 0 && renameat(a->fd, temporary, a->fd, name) < 0)
         rc = -errno;
     if (rc < 0)
@@ -304,9 +269,9 @@ put_file(struct archive *a, const struct log *log, const struct archive_name *n,
     return rc;
 }
 
-/* Says in the folder itself that a log is missing. */
+/* Records in the folder itself that a log is missing. */
 static void
-tell_missing(struct archive *a, struct archive_name n)
+note_missing(struct archive *a, struct archive_name n)
 {
     char name[ARCHIVE_NAME_SIZE];
     int fd;
@@ -323,21 +288,16 @@ archive_add(struct archive *a, const struct log *log)
 {
     const struct archive_name n = name_of(log);
     unsigned tries = 0;
-    int rc = -EAGAIN;
+    int rc;
 
     assert(archive_is_on(a));
     assert(log->header.state == LOG_SEALED);
-    if (is_ready(a, &n))
-        rc = put_file(a, log, &n, true);
-    not_ready(a, &n);
-    if (rc == 0)
-        return 0;
     do
-        rc = put_file(a, log, &n, false);
+        rc = put_file(a, log, &n);
     while ((rc == -ENOSPC || rc == -EDQUOT) && tries++ < ARCHIVE_ROOM &&
            make_room(a, &n));
     if (rc < 0)
-        tell_missing(a, n);
+        note_missing(a, n);
     return rc;
 }
 
@@ -345,83 +305,4 @@ int
 archive_sync(struct archive *a)
 {
     return fsync(a->fd) < 0 ? -errno : 0;
-}
-
-/* ---- writing while a log is read ---------------------------------------- */
-
-void
-archive_begin(struct archive *a, const struct log *log)
-{
-    const struct archive_name n = name_of(log);
-    char temporary[TEMPORARY_SIZE];
-    struct archive_header h;
-
-    assert(a->file < 0);
-    temporary_name(&n, temporary);
-    a->file = make_file(a, temporary);
-    a->error = a->file < 0 ? a->file : 0;
-    archive_header_of(log, &h);
-    if (a->file >= 0)
-        archive_writer_begin(a->writer, &h, a->file);
-}
-
-void
-archive_see(struct archive *a, const struct message *messages,
-            const struct slot_stamp *stamps, unsigned count)
-{
-    for (unsigned i = 0; a->error == 0 && i < count; i++)
-        if (!mark_is(&messages[i]))
-            a->error = archive_writer_add(a->writer, &messages[i],
-                                          stamps[i].received_ms);
-}
-
-/* Room for one more of them.  Without it the log is written again later. */
-static bool
-has_room(struct archive *a)
-{
-    const size_t room = 2 * a->ready_room + 16;
-    void *larger;
-
-    if (a->ready_count < a->ready_room)
-        return true;
-    larger = realloc(a->ready, room * sizeof *a->ready);
-    if (!larger)
-        return false;
-    a->ready = larger;
-    a->ready_room = room;
-    return true;
-}
-
-void
-archive_end(struct archive *a, const struct log *log, int rc)
-{
-    const struct archive_name n = name_of(log);
-    char temporary[TEMPORARY_SIZE];
-
-    if (a->error == 0 && rc == 0)
-        a->error = archive_writer_end(a->writer);
-    if (a->file >= 0)
-        (void)close(a->file); /* synced when it is added */
-    a->file = -1;
-    if (a->error == 0 && rc == 0 && is_ready(a, &n))
-        return; /* read again, as the batch has changed */
-    if (a->error == 0 && rc == 0 && has_room(a)) {
-        a->ready[a->ready_count++] = n;
-        return;
-    }
-    temporary_name(&n, temporary);
-    (void)unlinkat(a->fd, temporary, 0); /* else the next try does */
-    not_ready(a, &n);
-}
-
-void
-archive_forget(struct archive *a)
-{
-    char temporary[TEMPORARY_SIZE];
-
-    for (size_t i = 0; i < a->ready_count; i++) {
-        temporary_name(&a->ready[i], temporary);
-        (void)unlinkat(a->fd, temporary, 0); /* else the next try does */
-    }
-    a->ready_count = 0;
 }

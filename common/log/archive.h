@@ -65,12 +65,6 @@ struct archive {
     size_t oldest_count;
     size_t oldest_at;   /* those before are gone */
     uint64_t made_room; /* logs removed before their time, since the start */
-
-    /* Logs of the batch that are written already, as %t files. */
-    struct archive_name *ready;
-    size_t ready_count, ready_room;
-    int file;  /* the one being written; -1: none */
-    int error; /* and what went wrong with it */
 };
 
 /* Nothing is archived. */
@@ -91,18 +85,6 @@ archive_is_on(const struct archive *a)
  * that it is missing, if even that can be. */
 int archive_add(struct archive *a, const struct log *log);
 int archive_sync(struct archive *a);
-
-/* A log may be written while it is read for its merge: archive_begin(), all its
- * increments, archive_end() with what came of reading it.  Then archive_add()
- * has only to make it durable; when anything failed it writes the log again,
- * and says what is wrong then. */
-void archive_begin(struct archive *a, const struct log *log);
-void archive_see(struct archive *a, const struct message *messages,
-                 const struct slot_stamp *stamps, unsigned count);
-void archive_end(struct archive *a, const struct log *log, int rc);
-
-/* The batch is over: what was written and not added goes. */
-void archive_forget(struct archive *a);
 
 /* Removes what is older than keep_ms at now_ms (Unix time), ARCHIVE_STEP logs
  * at most.  How many, or an error. */

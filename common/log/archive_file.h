@@ -93,9 +93,6 @@ int archive_writer_add(struct archive_writer *w, const struct message *m,
                        uint64_t received_ms);
 int archive_writer_end(struct archive_writer *w);
 
-/* The header of a sealed log's file. */
-void archive_header_of(const struct log *log, struct archive_header *out);
-
 /* Writes a sealed log, whose slots are read and checked again.
  *   -EBADMSG  a slot is damaged */
 int archive_write_log(struct archive_writer *w, const struct log *log, int fd);

@@ -14,13 +14,13 @@
 #include "common/base/bytes.h"
 #include "common/base/crc.h"
 #include "common/base/files.h"
+#include "common/log/logfile.h"
 #include "common/log/mark.h"
 
 #define VERSION    2
 #define CRC_AT     (ARCHIVE_HEADER_SIZE - 4)
 #define PLAIN_SIZE ((size_t)32 << 10)
 #define OUT_SIZE   ((size_t)64 << 10)
-#define READ_SIZE  ((size_t)128 << 10)
 #define GZIP       16 /* added to the window's bits: a gzip file */
 
 static const char magic[8] = {'C', 'O', 'U', 'N', 'T', 'D', 'A', '2'};
@@ -74,24 +74,6 @@ archive_header_get(const uint8_t bytes[ARCHIVE_HEADER_SIZE],
         return -EBADMSG;
     *out = h;
     return 0;
-}
-
-void
-archive_header_of(const struct log *log, struct archive_header *out)
-{
-    const struct log_header *h = &log->header;
-
-    *out = (struct archive_header){
-        .index = h->index,
-        .epoch = h->epoch,
-        .count = h->count - h->marks,
-        .first_ms = h->first_ms,
-        .last_ms = h->last_ms,
-        .slots = h->slots,
-        .keyspace_size = h->keyspace_size,
-        .key_size = h->key_size,
-    };
-    memcpy(out->uuid, h->uuid, sizeof out->uuid);
 }
 
 /* ---- the writer -------------------------------------------------------- */
@@ -223,52 +205,46 @@ archive_writer_end(struct archive_writer *w)
     return w->left > 0 ? -EBADMSG : compress_plain(w, Z_FINISH);
 }
 
-/* ---- a log that is not being merged just now ---------------------------- */
+/* ---- a log ------------------------------------------------------------- */
+
+static struct archive_header
+header_of(const struct log *log)
+{
+    const struct log_header *h = &log->header;
+    struct archive_header out = {
+        .index = h->index,
+        .epoch = h->epoch,
+        .count = h->count - h->marks,
+        .first_ms = h->first_ms,
+        .last_ms = h->last_ms,
+        .slots = h->slots,
+        .keyspace_size = h->keyspace_size,
+        .key_size = h->key_size,
+    };
+
+    memcpy(out.uuid, h->uuid, sizeof out.uuid);
+    return out;
+}
 
 static int
-write_slots(struct archive_writer *w, const struct log *log,
-            const uint8_t *slots, uint32_t from, uint32_t count)
+write_slot(void *ctx, uint32_t number, const struct message *m,
+           const struct slot_stamp *stamp)
 {
-    const struct layout *l = &log->layout;
-    struct slot_stamp stamps[SLOT_RUN];
-    struct message messages[SLOT_RUN];
-    uint32_t at, run;
-    int rc;
-
-    for (at = 0; at < count; at += run) {
-        run = count - at < SLOT_RUN ? count - at : SLOT_RUN;
-        rc = slot_parse_run(l, slots + (size_t)at * l->slot_size, run,
-                            log->header.uuid, from + at, log->header.epoch,
-                            messages, stamps);
-        for (uint32_t i = 0; rc == 0 && i < run; i++)
-            if (!mark_is(&messages[i]))
-                rc = archive_writer_add(w, &messages[i], stamps[i].received_ms);
-        if (rc < 0)
-            return rc == -ENOENT ? -EBADMSG : rc;
-    }
-    return 0;
+    (void)number;
+    return mark_is(m) ? 0 : archive_writer_add(ctx, m, stamp->received_ms);
 }
 
 int
 archive_write_log(struct archive_writer *w, const struct log *log, int fd)
 {
-    const uint32_t fit = (uint32_t)(READ_SIZE / log->layout.slot_size);
-    const uint32_t end = (uint32_t)log->header.count;
-    uint8_t *slots = malloc(READ_SIZE);
-    struct archive_header h;
-    uint32_t from, count;
-    int rc = 0;
+    const struct archive_header h = header_of(log);
+    uint32_t skipped;
+    int rc;
 
-    if (!slots)
-        return -ENOMEM;
-    archive_header_of(log, &h);
     archive_writer_begin(w, &h, fd);
-    for (from = 0; rc == 0 && from < end; from += count) {
-        count = end - from < fit ? end - from : fit;
-        rc = log_read(log, from, count, slots);
-        if (rc == 0)
-            rc = write_slots(w, log, slots, from, count);
-    }
-    free(slots);
+    rc = logfile_each(log->fd, &log->header, (uint32_t)log->header.count,
+                      write_slot, w, &skipped);
+    if (rc == 0 && skipped > 0)
+        rc = -EBADMSG;
     return rc == 0 ? archive_writer_end(w) : rc;
 }

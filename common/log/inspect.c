@@ -4,8 +4,8 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,22 +14,9 @@
 #include "common/log/mark.h"
 #include "common/log/slot.h"
 
+#define INSPECT_CHUNK (1u << 20) /* bytes read at once */
+
 /* ---- reading ------------------------------------------------------------ */
-
-uint8_t *
-inspect_chunk_map(void)
-{
-    void *chunk = mmap(NULL, INSPECT_CHUNK, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    return chunk == MAP_FAILED ? NULL : chunk;
-}
-
-void
-inspect_chunk_unmap(uint8_t *chunk)
-{
-    (void)munmap(chunk, INSPECT_CHUNK);
-}
 
 int
 inspect_read(int fd, void *bytes, size_t size, uint64_t at)
@@ -257,11 +244,11 @@ inspect_slots(int fd, struct inspect *look)
     int rc;
 
     assert(look->headers_rc == 0);
-    chunk = inspect_chunk_map();
+    chunk = malloc(INSPECT_CHUNK);
     if (!chunk)
         return -ENOMEM;
     rc = judge_slots(fd, look, chunk);
-    inspect_chunk_unmap(chunk);
+    free(chunk);
     /* A log is written in full when it is created, so missing bytes are damage.
      */
     look->damaged += missing;

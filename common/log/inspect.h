@@ -4,8 +4,8 @@
  * Recovery, `countd log`, `countd check` and tests share this judgement.  The
  * log may change owner meanwhile.
  *
- * Nothing is written; inspect_slots() maps a buffer of INSPECT_CHUNK while it
- * runs.  Errors: 0 or a negative errno. */
+ * Nothing is written; inspect_slots() has a buffer of 1 MiB while it runs.
+ * Errors: 0 or a negative errno. */
 #ifndef COUNTD_COMMON_LOG_INSPECT_H
 #define COUNTD_COMMON_LOG_INSPECT_H
 
@@ -51,8 +51,6 @@ int inspect_headers(int fd, uint64_t index, struct inspect *look);
 
 /* ---- for common/log ------------------------------------------------------ */
 
-#define INSPECT_CHUNK (1u << 20) /* size of large reads and of zeros */
-
 /* Reads all slots after inspect_headers() has set headers_rc to 0.  A header
  * EMPTY beside an invalid block, with valid slots of a later epoch, becomes
  * OPEN of that epoch. */
@@ -60,10 +58,5 @@ int inspect_slots(int fd, struct inspect *look);
 
 /* Reads exactly `size` bytes: -EBADMSG if the file is shorter. */
 int inspect_read(int fd, void *bytes, size_t size, uint64_t at);
-
-/* Maps a buffer of INSPECT_CHUNK zeros, or returns NULL; unmapped by
- * inspect_chunk_unmap(). */
-uint8_t *inspect_chunk_map(void);
-void inspect_chunk_unmap(uint8_t *chunk);
 
 #endif

@@ -47,25 +47,6 @@ create_lock(int dirfd, const char *lock)
     return -EAGAIN;
 }
 
-static int
-fill_zeros(int fd, uint64_t size)
-{
-    uint8_t *chunk;
-    uint64_t at;
-    size_t n;
-    int rc = 0;
-
-    chunk = inspect_chunk_map();
-    if (!chunk)
-        return -ENOMEM;
-    for (at = 0; at < size && rc == 0; at += n) {
-        n = size - at < INSPECT_CHUNK ? (size_t)(size - at) : INSPECT_CHUNK;
-        rc = write_at(fd, chunk, n, at);
-    }
-    inspect_chunk_unmap(chunk);
-    return rc;
-}
-
 /* Writes a complete EMPTY log into `fd` and makes it durable.  Writes zeros
  * instead of allocating space: each sync of unwritten space costs a journal
  * commit, and a full disk is found now instead of during a fill. */
@@ -85,7 +66,7 @@ fill_new(int fd, uint64_t index, const struct layout *l, uint32_t slots)
 
     if (getrandom(h.uuid, sizeof h.uuid, 0) != (ssize_t)sizeof h.uuid)
         return -EIO;
-    rc = fill_zeros(fd, LOG_SLOTS_AT + (uint64_t)slots * l->slot_size);
+    rc = write_zeros(fd, LOG_SLOTS_AT + (uint64_t)slots * l->slot_size, 0);
     if (rc == 0)
         rc = log_owner_write_header(&log, h);
     if (rc == 0)

@@ -14,6 +14,8 @@
 #include "common/base/clock.h"
 #include "common/log/inspect.h"
 #include "common/log/log_owner.h"
+#include "common/log/logfile.h"
+#include "common/log/mark.h"
 #include "common/log/slot.h"
 
 #define PAGE     4096 /* bytes; no machine has smaller ones */
@@ -89,51 +91,37 @@ judge_tail(int fd, const struct inspect *look)
     return (int)behind + (tail != TAIL_NONE);
 }
 
-/* Adds the marks among `count` slots in memory, of which the first is `number`,
- * to an array that has `all` places. */
-static int
-take_marks(const struct log *log, const uint8_t *slots, uint32_t number,
-           uint32_t count, struct marked *marks, size_t *found, size_t all)
-{
-    const struct layout *l = &log->layout;
-    struct slot_stamp stamp;
-    struct message m;
-    int rc = 0;
+struct mark_array {
+    struct marked *marks;
+    size_t count, capacity;
+};
 
-    for (uint32_t i = 0; rc == 0 && i < count; i++, slots += l->slot_size) {
-        rc = slot_parse(l, slots, log->header.uuid, number + i,
-                        log->header.epoch, &m, &stamp);
-        if (rc < 0 || !mark_is(&m))
-            continue;
-        if (*found == all)
-            return -EIO; /* the log was read before, and had fewer */
-        mark_get(&m, &marks[*found].mark);
-        marks[(*found)++].received_ms = stamp.received_ms;
-    }
-    return rc < 0 ? -EIO : 0;
+static int
+take_mark(void *ctx, uint32_t number, const struct message *m,
+          const struct slot_stamp *stamp)
+{
+    struct mark_array *a = ctx;
+
+    (void)number;
+    if (!mark_is(m))
+        return 0;
+    if (a->count == a->capacity)
+        return -EIO; /* the log was read before, and had fewer */
+    mark_get(m, &a->marks[a->count].mark);
+    a->marks[a->count++].received_ms = stamp->received_ms;
+    return 0;
 }
 
-/* Reads the marks of the slots that recovery keeps. */
+/* Reads the marks of the slots that recovery keeps, all of which were valid
+ * before. */
 static int
-read_marks(const struct log *log, struct marked *marks, size_t all,
-           size_t *found)
+read_marks(const struct log *log, struct mark_array *a)
 {
-    const uint32_t fit = INSPECT_CHUNK / log->layout.slot_size;
-    uint8_t *chunk = inspect_chunk_map();
-    uint32_t count;
-    int rc = 0;
+    uint32_t skipped;
+    const int rc =
+        logfile_each(log->fd, &log->header, log->count, take_mark, a, &skipped);
 
-    *found = 0;
-    if (!chunk)
-        return -ENOMEM;
-    for (uint32_t from = 0; rc == 0 && from < log->count; from += count) {
-        count = log->count - from < fit ? log->count - from : fit;
-        rc = log_read(log, from, count, chunk);
-        if (rc == 0)
-            rc = take_marks(log, chunk, from, count, marks, found, all);
-    }
-    inspect_chunk_unmap(chunk);
-    return rc;
+    return rc == 0 && skipped > 0 ? -EIO : rc;
 }
 
 /* Stores the marks of a log that is about to be sealed.  Its slots are durable
@@ -143,23 +131,23 @@ static int
 store_marks(struct log *log, const struct inspect *look,
             struct mark_store *store)
 {
-    struct marked *marks;
-    size_t found;
+    struct mark_array a = {.capacity = look->marks};
     int rc;
 
     log->marks = 0;
     if (look->marks == 0)
         return 0;
-    marks = malloc(look->marks * sizeof *marks);
-    if (!marks)
+    a.marks = malloc(a.capacity * sizeof *a.marks);
+    if (!a.marks)
         return -ENOMEM;
-    rc = read_marks(log, marks, look->marks, &found);
-    log->marks = (uint32_t)found;
+    rc = read_marks(log, &a);
+    log->marks = (uint32_t)a.count;
 #ifndef COUNTD_MUTANT_MARKS_NOT_BY_RECOVERY
-    if (rc == 0 && found > 0)
-        rc = store ? store->store(store, &log->header, marks, found) : -ENOKEY;
+    if (rc == 0 && a.count > 0)
+        rc = store ? store->store(store, &log->header, a.marks, a.count)
+                   : -ENOKEY;
 #endif
-    free(marks);
+    free(a.marks);
     return rc;
 }
 

@@ -248,41 +248,74 @@ logfile_sizes(int log_fd, struct layout *out)
     return rc;
 }
 
+/* What logfile_each() was asked for. */
+struct each {
+    const struct log_header *header;
+    struct layout layout;
+    int (*slot)(void *ctx, uint32_t number, const struct message *m,
+                const struct slot_stamp *stamp);
+    void *ctx;
+};
+
+/* Calls slot() for each valid one of `count` slots in memory, of which the
+ * first is `number`.  Runs are parsed at once, which is quicker; a run with an
+ * invalid slot is parsed again from its next slot on. */
+static int
+visit_slots(const struct each *e, const uint8_t *slots, uint32_t number,
+            uint32_t count, uint32_t *skipped)
+{
+    struct slot_stamp stamps[SLOT_RUN];
+    struct message messages[SLOT_RUN];
+    int rc = 0;
+
+    for (uint32_t at = 0, run; rc == 0 && at < count; at += run) {
+        const uint8_t *from = slots + (size_t)at * e->layout.slot_size;
+        bool valid;
+
+        run = count - at < SLOT_RUN ? count - at : SLOT_RUN;
+        valid =
+            slot_parse_run(&e->layout, from, run, e->header->uuid, number + at,
+                           e->header->epoch, messages, stamps) == 0;
+        if (!valid && run > 1) {
+            run = 1;
+            valid = slot_parse(&e->layout, from, e->header->uuid, number + at,
+                               e->header->epoch, messages, stamps) == 0;
+        }
+        if (!valid)
+            (*skipped)++;
+        for (uint32_t i = 0; valid && rc == 0 && i < run; i++)
+            rc = e->slot(e->ctx, number + at + i, &messages[i], &stamps[i]);
+    }
+    return rc;
+}
+
 int
 logfile_each(int fd, const struct log_header *h, uint32_t end,
              int (*slot)(void *ctx, uint32_t number, const struct message *m,
                          const struct slot_stamp *stamp),
              void *ctx, uint32_t *skipped)
 {
-    struct layout layout;
+    struct each e = {.header = h, .slot = slot, .ctx = ctx};
     uint8_t *bytes;
     int rc;
 
     *skipped = 0;
-    rc = layout_init(&layout, h->keyspace_size, h->key_size);
+    rc = layout_init(&e.layout, h->keyspace_size, h->key_size);
     assert(rc == 0); /* the header was checked */
-    bytes = malloc((size_t)SLOTS_AT_ONCE * layout.slot_size);
+    bytes = malloc((size_t)SLOTS_AT_ONCE * e.layout.slot_size);
     if (bytes == NULL)
         return -ENOMEM;
     for (uint32_t from = 0; rc == 0 && from < end; from += SLOTS_AT_ONCE) {
         const uint32_t left = end - from;
         const uint32_t ask = left < SLOTS_AT_ONCE ? left : SLOTS_AT_ONCE;
         const ssize_t got =
-            read_at(fd, bytes, (size_t)ask * layout.slot_size,
-                    LOG_SLOTS_AT + (uint64_t)from * layout.slot_size);
+            read_at(fd, bytes, (size_t)ask * e.layout.slot_size,
+                    LOG_SLOTS_AT + (uint64_t)from * e.layout.slot_size);
+        const uint32_t there =
+            got < 0 ? 0 : (uint32_t)((size_t)got / e.layout.slot_size);
 
-        rc = got < 0 ? (int)got : 0;
-        for (uint32_t i = 0; rc == 0 && i < ask; i++) {
-            struct slot_stamp stamp;
-            struct message m;
-
-            if ((size_t)(i + 1) * layout.slot_size > (size_t)got ||
-                slot_parse(&layout, bytes + (size_t)i * layout.slot_size,
-                           h->uuid, from + i, h->epoch, &m, &stamp) < 0)
-                (*skipped)++;
-            else
-                rc = slot(ctx, from + i, &m, &stamp);
-        }
+        rc = got < 0 ? (int)got : visit_slots(&e, bytes, from, there, skipped);
+        *skipped += ask - there; /* the file is too short for these */
     }
     free(bytes);
     return rc;

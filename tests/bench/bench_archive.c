@@ -212,7 +212,6 @@ round_of(struct bench *b, const struct load *load, bool on)
         continue;
     b->cpu[on] += cpu_ns() - cpu;
     b->ns[on] += clock_ns() - since;
-    b->merge.batch.fold.watch = NULL;
     archive_close(&b->merge.archive);
 }
 

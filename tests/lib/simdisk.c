@@ -507,6 +507,19 @@ simdisk_write_at(int fd, const void *bytes, size_t size, uint64_t at)
 }
 
 int
+simdisk_write_zeros(int fd, uint64_t size, uint64_t at)
+{
+    static const uint8_t zeros[65536];
+    int rc = 0;
+
+    for (uint64_t done = 0; rc == 0 && done < size; done += sizeof zeros)
+        rc = simdisk_write_at(
+            fd, zeros, size - done < sizeof zeros ? size - done : sizeof zeros,
+            at + done);
+    return rc;
+}
+
+int
 simdisk_dirstream_open(int dir_fd, const char *name, DIR **out)
 {
     (void)dir_fd;

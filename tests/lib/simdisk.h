@@ -65,6 +65,7 @@ int simdisk_renameat(int from_fd, const char *from, int to_fd, const char *to);
 int simdisk_flock(int fd, int operation);
 ssize_t simdisk_read_at(int fd, void *bytes, size_t size, uint64_t at);
 int simdisk_write_at(int fd, const void *bytes, size_t size, uint64_t at);
+int simdisk_write_zeros(int fd, uint64_t size, uint64_t at);
 int simdisk_dirstream_open(int dir_fd, const char *name, DIR **out);
 int simdisk_dirstream_next(DIR *dir, const char **name);
 int simdisk_closedir(DIR *dir);

@@ -168,80 +168,6 @@ what_a_killed_worker_left_is_written_anew(void **state)
     assert_int_equal(tmpdir_count(&p->tmp, "archive"), 1);
 }
 
-/* As the fold of a merge tells it. */
-static void
-tell(struct place *p, const struct log *log, unsigned count, int rc)
-{
-    const struct message m = {.increment = 1,
-                              .keyspace = (const uint8_t *)"a",
-                              .keyspace_size = 1,
-                              .key = (const uint8_t *)"one",
-                              .key_size = 3};
-    const struct slot_stamp stamp = {.received_ms = log->header.first_ms};
-
-    archive_begin(&p->archive, log);
-    for (unsigned i = 0; i < count; i++)
-        archive_see(&p->archive, &m, &stamp, 1);
-    archive_end(&p->archive, log, rc);
-}
-
-static void
-what_was_written_while_it_was_read_is_not_read_again(void **state)
-{
-    struct place *p = *state;
-    struct log log = full_log(p, 1, 0);
-
-    tell(p, &log, 1, 0);
-    tell(p, &log, 1, 0); /* the batch has changed */
-    assert_int_equal(tmpdir_count(&p->tmp, "archive"), 1);
-    assert_false(has(p, 1, 0, false));
-    fault_inject_from("pread", 1, EIO);
-    assert_rc(archive_add(&p->archive, &log), 0);
-    fault_clear();
-    assert_true(has(p, 1, 0, false));
-    archive_forget(&p->archive);
-    assert_true(has(p, 1, 0, false));
-    let_go(&log);
-}
-
-static void
-what_was_written_and_not_merged_goes(void **state)
-{
-    struct place *p = *state;
-    struct log log = full_log(p, 1, 0), other = full_log(p, 2, 0);
-
-    tell(p, &log, 1, 0);
-    tell(p, &other, 1, -EBADMSG);
-    assert_int_equal(tmpdir_count(&p->tmp, "archive"), 1);
-    archive_forget(&p->archive);
-    assert_int_equal(tmpdir_count(&p->tmp, "archive"), 0);
-    let_go(&log);
-    let_go(&other);
-}
-
-/* Too few or too many increments, or no disk: it is written again. */
-static void
-what_could_not_be_written_while_it_was_read_is_written_again(void **state)
-{
-    struct place *p = *state;
-
-    for (unsigned i = 0; i < 5; i++) {
-        struct log log = full_log(p, i, 0);
-
-        if (i == 2)
-            fault_inject("openat", 1, EMFILE);
-        if (i > 2)
-            fault_inject("pwrite", 1, ENOSPC);
-        tell(p, &log, i == 1 ? 2 : i > 1, 0);
-        assert_int_equal(fault_hit(), i >= 2);
-        fault_clear();
-        assert_int_equal(tmpdir_count(&p->tmp, "archive"), i);
-        assert_rc(archive_add(&p->archive, &log), 0);
-        assert_true(has(p, i, 0, false));
-        let_go(&log);
-    }
-}
-
 /* ---- its time is over --------------------------------------------------- */
 
 static void
@@ -401,9 +327,6 @@ static const struct CMUnitTest tests[] = {
     CASE(names_are_read_as_they_are_written_and_no_others),
     CASE(a_log_has_its_name_only_when_all_of_it_is_durable),
     CASE(what_a_killed_worker_left_is_written_anew),
-    CASE(what_was_written_while_it_was_read_is_not_read_again),
-    CASE(what_was_written_and_not_merged_goes),
-    CASE(what_could_not_be_written_while_it_was_read_is_written_again),
     CASE(logs_go_when_their_time_is_over_and_not_before),
     CASE(a_step_is_bounded_and_takes_the_oldest),
     CASE(what_another_worker_removed_is_gone),

@@ -38,6 +38,7 @@
 #define flock(fd, how)  simdisk_flock(fd, how)
 #define read_at         simdisk_read_at
 #define write_at        simdisk_write_at
+#define write_zeros     simdisk_write_zeros
 #define dirstream_open  simdisk_dirstream_open
 #define dirstream_next  simdisk_dirstream_next
 #define closedir        simdisk_closedir

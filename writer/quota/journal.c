@@ -11,21 +11,6 @@
 #include "common/base/files.h"
 #include "writer/quota/journal_internal.h"
 
-#define ZEROS 65536u
-
-int
-journal_write_zeros(int fd, uint64_t at, uint64_t size)
-{
-    static const uint8_t zeros[ZEROS];
-    int rc = 0;
-
-    for (uint64_t done = 0; rc == 0 && done < size; done += ZEROS)
-        rc = write_at(fd, zeros,
-                      size - done < ZEROS ? (size_t)(size - done) : ZEROS,
-                      at + done);
-    return rc;
-}
-
 size_t
 journal_free(const struct journal *j)
 {
@@ -92,8 +77,7 @@ journal_sync(struct journal *j)
         return 0;
     /* Overwrite the failed group before syncing: the failed fdatasync may have
      * marked its pages clean, and a second sync would skip them. */
-    j->erased =
-        journal_write_zeros(j->fd, at, size) == 0 && fdatasync(j->fd) == 0;
+    j->erased = write_zeros(j->fd, size, at) == 0 && fdatasync(j->fd) == 0;
     return rc;
 }
 
@@ -129,7 +113,7 @@ journal_extend(int dirfd, uint64_t from)
 
     if (fd < 0)
         return -errno;
-    rc = journal_write_zeros(fd, from, JOURNAL_STEP);
+    rc = write_zeros(fd, JOURNAL_STEP, from);
     if (rc == 0 && fsync(fd) < 0)
         rc = -errno;
     (void)close(fd);

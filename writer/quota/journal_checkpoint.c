@@ -34,8 +34,8 @@ write_file(const struct journal *j, int fd, struct journal_header *h,
     if (rc < 0)
         return rc;
     end = RECORDS_AT + h->checkpoint_size;
-    rc = journal_write_zeros(
-        fd, end, journal_records_at(h->checkpoint_size) + JOURNAL_STEP - end);
+    rc = write_zeros(
+        fd, journal_records_at(h->checkpoint_size) + JOURNAL_STEP - end, end);
     journal_header_put(h, head);
     if (rc == 0)
         rc = write_at(fd, head, sizeof head, 0);

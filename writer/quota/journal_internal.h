@@ -11,8 +11,6 @@ journal_byte(const struct journal *j, uint64_t record)
     return j->records_at + (record - j->first) * JOURNAL_RECORD_SIZE;
 }
 
-int journal_write_zeros(int fd, uint64_t at, uint64_t size);
-
 /* The byte where records begin after a checkpoint of this size. */
 static inline uint64_t
 journal_records_at(uint64_t checkpoint_size)

@@ -57,7 +57,7 @@ write_new(int fd, const struct journal_header *h)
     journal_header_put(h, head);
     rc = write_at(fd, head, sizeof head, 0);
     if (rc == 0)
-        rc = journal_write_zeros(fd, RECORDS_AT, JOURNAL_FIRST - RECORDS_AT);
+        rc = write_zeros(fd, JOURNAL_FIRST - RECORDS_AT, RECORDS_AT);
     if (rc == 0 && fsync(fd) < 0)
         rc = -errno;
     return rc;
@@ -347,8 +347,8 @@ cut_rest(struct replay *p)
          "quota journal: removed an incomplete group at record=%" PRIu64
          " byte=%" PRIu64 "; none of its requests was answered",
          p->change, journal_byte(j, p->change));
-    return journal_write_zeros(j->fd, journal_byte(j, p->change),
-                               j->size - journal_byte(j, p->change));
+    return write_zeros(j->fd, j->size - journal_byte(j, p->change),
+                       journal_byte(j, p->change));
 }
 
 /* Writes the last group again, up to its last whole change, and zeros after
