@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/hex.h"
 #include "common/net/http_query.h"
 #include "common/setup/config.h"
 #include "common/setup/time_text.h"
@@ -60,24 +59,6 @@ fail_value(struct http_params_fault *f, const char *code, const struct value *v,
 /* ---- values ------------------------------------------------------------- */
 
 static bool
-read_hex(const struct value *v, struct value *out, char bytes[VALUE_MAX / 2],
-         struct http_params_fault *f)
-{
-    *out = *v;
-    out->text = bytes;
-    out->size = v->size / 2;
-    for (size_t i = 0; i < v->size; i++) {
-        const int value = hex_value((uint8_t)v->text[i]);
-
-        if (value < 0 || v->size % 2 != 0)
-            return fail(f, "bad-hex", v->name,
-                        ": two hexadecimal digits for each byte");
-        bytes[i / 2] = (char)(i % 2 == 0 ? value << 4 : bytes[i / 2] | value);
-    }
-    return true;
-}
-
-static bool
 read_name(const struct value *v, struct increment_name *out,
           struct http_params_fault *f)
 {
@@ -85,14 +66,10 @@ read_name(const struct value *v, struct increment_name *out,
                                         .control = true,
                                         .keyspace_max = NAME_MAX_SIZE,
                                         .key_max = NAME_MAX_SIZE};
-    const struct increment_fault *fault;
-    char bytes[VALUE_MAX / 2];
-    struct value plain = *v;
-
-    if (v->is_hex && !read_hex(v, &plain, bytes, f))
-        return false;
-    fault =
-        increment_name_read(&form, plain.text, plain.size, NAME_MAX_SIZE, out);
+    const struct increment_fault *fault =
+        v->is_hex
+            ? increment_name_read_hex(v->text, v->size, NAME_MAX_SIZE, out)
+            : increment_name_read(&form, v->text, v->size, NAME_MAX_SIZE, out);
 
     if (!fault)
         return true;
@@ -167,6 +144,19 @@ read_numbers(const struct value *v, bool *out, struct http_params_fault *f)
     return *out || fail(f, "bad-numbers", "numbers: string", "");
 }
 
+/* What of an ETag follows its two numbers: the minutes of a period, of which
+ * the request has its own. */
+static size_t
+span_minutes(const char *text)
+{
+    static const char digits[] = "0123456789";
+    const size_t from = text[0] == '-' ? strspn(text + 1, digits) : 0;
+    const size_t to =
+        from > 0 && text[1 + from] == '-' ? strspn(text + 2 + from, digits) : 0;
+
+    return to > 0 ? from + to + 2 : 0;
+}
+
 /* As the ETag has it between its quotes. */
 static bool
 read_version(const struct value *v, struct http_params *p,
@@ -178,7 +168,8 @@ read_version(const struct value *v, struct http_params *p,
         v->text[nonce] == '-' ? strspn(v->text + nonce + 1, digits) : 0;
 
     if (nonce == 0 || nonce > 16 || change == 0 || change > 16 ||
-        nonce + 1 + change != v->size)
+        nonce + 1 + change + span_minutes(v->text + nonce + 1 + change) !=
+            v->size)
         return fail(f, "bad-version",
                     "version: NONCE-CHANGE, as the ETag of an answer has it",
                     "");

@@ -48,7 +48,8 @@ answer_page(struct http_call *x)
     uint8_t *body;
 
     x->cache = "no-cache";
-    if (http_has_version(x->request, p->version)) {
+    if (http_has_any_version(x->request) ||
+        http_has_version(x->request, p->version)) {
         x->more = put_headers(p, false);
         return http_body(x, 0) ? http_end(x, HTTP_NOT_MODIFIED, 0) : CONN_FULL;
     }

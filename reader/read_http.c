@@ -10,6 +10,7 @@
 
 #include "common/base/clock.h"
 #include "reader/read_questions.h"
+#include "reader/request_hash.h"
 #include "reader/scrape.h"
 
 #define DAY_MS       ((uint64_t)86400000)
@@ -255,6 +256,18 @@ has_changed(struct http_call *x, struct read_asked *a, enum conn_next *next)
     return true;
 }
 
+/* 304: the client has the answer. */
+static enum conn_next
+answer_known(struct http_call *x, const struct read_asked *a)
+{
+    struct read_http *h = x->ctx;
+
+    describe(x, a);
+    strcat(h->more, "Cache-Control: no-cache\r\n"); /* there is room */
+    x->type = NULL;
+    return http_body(x, 0) ? http_end(x, HTTP_NOT_MODIFIED, 0) : CONN_FULL;
+}
+
 /* Whether the client has the answer already: *next says so, or waits for
  * another one. */
 static bool
@@ -270,10 +283,7 @@ is_known(struct http_call *x, enum conn_next *next)
         return false;
     if (wait_longer(x, next))
         return true;
-    describe(x, a);
-    strcat(h->more, "Cache-Control: no-cache\r\n"); /* there is room */
-    x->type = NULL;
-    *next = http_body(x, 0) ? http_end(x, HTTP_NOT_MODIFIED, 0) : CONN_FULL;
+    *next = answer_known(x, a);
     return true;
 }
 
@@ -319,6 +329,9 @@ answer(struct http_call *x, struct read_asked *a)
         x->as_of_ms = a->as_of_ms;
         return refuse(x, problem->status, problem->code, problem->detail);
     }
+    /* `*` asks whether there is an answer at all, which is known only now. */
+    if (a->version[0] != '\0' && http_has_any_version(x->request))
+        return answer_known(x, a);
     size = table_size(&a->table);
     describe(x, a);
     packed = takes_gzip(h, x->request, size);
@@ -336,15 +349,18 @@ answer(struct http_call *x, struct read_asked *a)
 
 /* ---- answers in steps --------------------------------------------------- */
 
+static uint64_t
+hash_request(const struct read_http *h, const struct http_call *x)
+{
+    return request_hash(&h->graphite.hash_key, x, h->now.params.format);
+}
+
 /* Whether the job is this request's.  Its connection is not enough: another can
  * have come to its place since. */
 static bool
 is_job_of(const struct read_http *h, const struct http_call *x)
 {
-    const struct http_text target = x->request->target;
-
-    return h->job_of == x->conn && h->job_target_size == target.size &&
-           memcmp(h->job_target, target.at, target.size) == 0;
+    return h->job_of == x->conn && h->job_request == hash_request(h, x);
 }
 
 static void
@@ -403,8 +419,7 @@ answer_in_steps(struct http_call *x)
         return http_hold(x, &h->line);
     h->job = h->now;
     h->job_of = x->conn;
-    h->job_target_size = x->request->target.size;
-    memcpy(h->job_target, x->request->target.at, h->job_target_size);
+    h->job_request = hash_request(h, x);
     h->state = READ_JOB_RUNS;
     advance_job(h);
     return h->state == READ_JOB_DONE ? answer_job(x) : http_hold(x, &h->owner);
@@ -507,7 +522,7 @@ static const struct http_route routes[] = {
     {"/v1/count", "*",
      HTTP_GET | HTTP_HEAD | HTTP_POST | HTTP_PUT | HTTP_DELETE, answer_count, 0,
      NULL},
-    {"/metrics", NULL, HTTP_GET | HTTP_HEAD, scrape_answer, 0, NULL},
+    {"/metrics", "*", HTTP_GET | HTTP_HEAD, scrape_answer, 0, scrape_check},
     {"/healthz", NULL, HTTP_GET | HTTP_HEAD, http_answer_health, HTTP_IS_OPEN,
      NULL},
     {"/readyz", NULL, HTTP_GET | HTTP_HEAD, answer_ready, HTTP_IS_OPEN, NULL},

@@ -101,9 +101,8 @@ struct read_http {
     struct http_line owner;    /* who gets the job's answer */
     enum read_job_state state; /* of the job */
     const struct conn *job_of;
-    size_t job_target_size; /* of its request: */
-    uint8_t job_target[HTTP_HEAD_MAX];
-    uint64_t done_ms; /* monotonic: when the job was done */
+    uint64_t job_request; /* request_hash() of its request */
+    uint64_t done_ms;     /* monotonic: when the job was done */
     struct read_asked now, job;
     bool job_asks;              /* `steps` has a query of the job */
     struct read_listed *listed; /* READ_LISTED_MAX, of the job */

@@ -2,8 +2,10 @@
 #include "reader/scrape.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "common/net/http_query.h"
 #include "reader/metrics.h"
 #include "reader/read_questions.h"
 
@@ -15,6 +17,19 @@ static bool
 wants_openmetrics(const struct http_request *r)
 {
     return http_weight(r->accept, "application/openmetrics-text") > 0;
+}
+
+bool
+scrape_check(struct http_call *x, enum conn_next *next)
+{
+    char shown[HTTP_QUERY_SHOWN], detail[HTTP_DETAIL_SIZE];
+    const struct http_problem problem = {"unknown-parameter", detail, 0};
+
+    if (!http_query_shows(x->request->query, shown))
+        return true;
+    (void)snprintf(detail, sizeof detail, "unknown parameter: %s", shown);
+    *next = http_refuse(x, HTTP_BAD_REQUEST, &problem);
+    return false;
 }
 
 enum conn_next

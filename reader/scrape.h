@@ -10,6 +10,8 @@
 #include "reader/read_http.h"
 
 /* Of a route whose context is the struct read_http. */
+/* No parameter is known there. */
+bool scrape_check(struct http_call *x, enum conn_next *next);
 enum conn_next scrape_answer(struct http_call *x);
 
 /* At the end of each turn of the loop, before that of h->answer.  True: do not

@@ -26,6 +26,7 @@
 /* The bytes of a request without its Content-Encoding. */
 struct content {
     enum count_format format;
+    bool is_raw;
     const uint8_t *at;
     size_t size;
 };
@@ -86,34 +87,61 @@ is_plain(const struct http_request *r)
     return r->encoding.size == 0 || http_text_is_like(r->encoding, "identity");
 }
 
-/* Whether there is a parameter, of which none is known here. */
+/* Whether `names=raw` is all of the query, or there is none.  False: *next is
+ * the answer. */
 static bool
-find_parameter(const struct http_request *r, char detail[HTTP_DETAIL_SIZE])
+read_query(struct http_call *x, bool *is_raw, enum conn_next *next)
 {
-    struct http_text query = r->query;
-    char name[HTTP_QUERY_NAME_SIZE], shown[4 * HTTP_QUERY_NAME_SIZE];
-    uint8_t none;
-    size_t size;
+    struct http_text query = x->request->query;
+    char name[HTTP_QUERY_NAME_SIZE], shown[HTTP_QUERY_SHOWN];
+    char detail[HTTP_DETAIL_SIZE];
+    uint8_t value[3];
+    size_t size = 0;
+    int rc;
 
-    if (http_query_next(&query, name, &none, 0, &size) == 0)
-        return false;
-    (void)name_escape((const uint8_t *)name, strlen(name), shown);
-    (void)snprintf(detail, HTTP_DETAIL_SIZE, "unknown parameter: %s", shown);
-    return true;
+    *is_raw = false;
+    for (;;) {
+        const struct http_text rest = query;
+
+        rc = http_query_next(&query, name, value, sizeof value, &size);
+        if (rc == 0)
+            return true;
+        if (strcmp(name, "names") != 0) {
+            (void)http_query_shows(rest, shown);
+            (void)snprintf(detail, sizeof detail, "unknown parameter: %s",
+                           shown);
+            *next = refuse_request(x, HTTP_BAD_REQUEST, "unknown-parameter",
+                                   detail);
+            return false;
+        }
+        if (rc < 0 || *is_raw || size != 3 || memcmp(value, "raw", 3) != 0) {
+            *next = refuse_request(
+                x, HTTP_BAD_REQUEST, *is_raw ? "twice" : "bad-names",
+                *is_raw ? "names is there twice" : "names: raw");
+            return false;
+        }
+        *is_raw = true;
+    }
 }
 
-/* What check_head() notes for the route: the format, and whether the body is
- * packed. */
+/* What check_head() notes for the route: the format, whether names are bytes,
+ * and whether the body is packed. */
 static unsigned
-make_note(enum count_format format, bool is_packed)
+make_note(enum count_format format, bool is_raw, bool is_packed)
 {
-    return (unsigned)format << 1 | is_packed;
+    return (unsigned)format << 2 | (unsigned)is_raw << 1 | is_packed;
 }
 
 static enum count_format
 noted_format(unsigned note)
 {
-    return (enum count_format)(note >> 1);
+    return (enum count_format)(note >> 2);
+}
+
+static bool
+noted_raw(unsigned note)
+{
+    return (note & 2) != 0;
 }
 
 static bool
@@ -151,8 +179,8 @@ static bool
 check_head(struct http_call *x, enum conn_next *next)
 {
     const struct http_request *r = x->request;
-    char detail[HTTP_DETAIL_SIZE];
     enum count_format format;
+    bool is_raw;
 
     if (!find_format(r, &format))
         *next =
@@ -167,11 +195,8 @@ check_head(struct http_call *x, enum conn_next *next)
         *next =
             refuse_request(x, HTTP_LENGTH_REQUIRED, "length",
                            "Content-Length, or a body in chunks, is needed");
-    else if (find_parameter(r, detail))
-        *next =
-            refuse_request(x, HTTP_BAD_REQUEST, "unknown-parameter", detail);
-    else {
-        x->note = make_note(format, !is_plain(r));
+    else if (read_query(x, &is_raw, next)) {
+        x->note = make_note(format, is_raw, !is_plain(r));
         return !r->key.at || check_key(x, next);
     }
     return false;
@@ -187,6 +212,7 @@ open_content(struct http_call *x, struct content *content, enum conn_next *next)
     int size;
 
     content->format = noted_format(x->note);
+    content->is_raw = noted_raw(x->note);
     content->at = x->body.at;
     content->size = x->body.size;
     if (!noted_packed(x->note))
@@ -213,9 +239,11 @@ begin_body(const struct count *s, const struct content *content,
            struct count_body *body)
 {
     const struct layout *l = &s->ingest->logs->layout;
+    const struct increment_form form = {.raw = content->is_raw,
+                                        .keyspace_max = l->keyspace_size,
+                                        .key_max = l->key_size};
 
-    count_body_init(body, content->format, content->at, content->size,
-                    l->keyspace_size, l->key_size);
+    count_body_init(body, content->format, content->at, content->size, &form);
 }
 
 /* The most that a request may have: what one log has room for, so that it is

@@ -10,19 +10,29 @@
 
 #define MEMBER_SHOWN 40 /* bytes of a member's name, or a number, shown */
 
-enum { HAS_KEYSPACE = 1, HAS_KEY = 2, HAS_N = 4 };
+/* What an object has; a name that is null is there, and is not one. */
+enum {
+    HAS_KEYSPACE = 1,
+    HAS_KEY = 2,
+    HAS_N = 4,
+    HAS_KEYSPACE_HEX = 8,
+    HAS_KEY_HEX = 16,
+    NULL_KEYSPACE = 32,
+    NULL_KEY = 64
+};
 
 void
 count_body_init(struct count_body *b, enum count_format format,
-                const uint8_t *bytes, size_t size, size_t keyspace_max,
-                size_t key_max)
+                const uint8_t *bytes, size_t size,
+                const struct increment_form *form)
 {
-    *b = (struct count_body){.format = format,
-                             .form = {.keyspace_max = keyspace_max,
-                                      .key_max = key_max,
-                                      .control = format != COUNT_TSV},
-                             .at = bytes,
-                             .end = bytes + size};
+    b->format = format;
+    b->form = *form;
+    b->form.control = format != COUNT_TSV;
+    b->at = bytes;
+    b->end = bytes + size;
+    b->has_begun = b->is_array = false;
+    b->line = 0;
     if (format == COUNT_JSON)
         json_read_init(&b->json, bytes, size);
 }
@@ -99,26 +109,28 @@ next_of_tsv(struct count_body *b, struct increment *out,
 /* A name: JSON's escapes first, then those of the text form.  A control
  * character that came through the first is one of the name. */
 static int
-take_name(struct count_body *b, const char *member, size_t max,
+take_name(struct count_body *b, const char *member, bool is_hex, size_t max,
           struct increment_name *out, struct count_fault *fault)
 {
     const struct increment_fault *why;
     uint8_t text[NAME_TEXT_SIZE];
-    const enum json_token token = json_next(&b->json);
     char detail[COUNT_DETAIL_SIZE];
     int size;
 
-    (void)snprintf(detail, sizeof detail, "%s must be a string", member);
-    if (token == JSON_BAD)
+    if (b->token == JSON_BAD)
         return fail_detail(b, fault, "bad-json", b->json.why);
-    if (token != JSON_STRING)
+    if (b->token != JSON_STRING) {
+        (void)snprintf(detail, sizeof detail, "%s must be a string", member);
         return fail_detail(b, fault, "bad-member", detail);
+    }
     size = json_unescape(b->json.text, b->json.size, text, sizeof text);
     if (size < 0)
         return fail_detail(b, fault, "bad-name",
                            "a name of more than 256 bytes");
-    why = increment_name_read(&b->form, (const char *)text, (size_t)size, max,
-                              out);
+    why = is_hex ? increment_name_read_hex((const char *)text, (size_t)size,
+                                           max, out)
+                 : increment_name_read(&b->form, (const char *)text,
+                                       (size_t)size, max, out);
     return why ? fail_line(b, fault, why) : 0;
 }
 
@@ -126,13 +138,12 @@ take_name(struct count_body *b, const char *member, size_t max,
 static int
 take_count(struct count_body *b, int64_t *out, struct count_fault *fault)
 {
-    const enum json_token token = json_next(&b->json);
     const char *text = (const char *)b->json.text;
     const size_t size = b->json.size;
 
-    if (token == JSON_BAD)
+    if (b->token == JSON_BAD)
         return fail_detail(b, fault, "bad-json", b->json.why);
-    if (token != JSON_NUMBER && token != JSON_STRING)
+    if (b->token != JSON_NUMBER && b->token != JSON_STRING)
         return fail_detail(b, fault, "bad-number", "n must be a whole number");
     switch (increment_number_parse(text, size, out)) {
     case 0:
@@ -145,14 +156,33 @@ take_count(struct count_body *b, int64_t *out, struct count_fault *fault)
     }
 }
 
+/* The bit of the member whose name is the token; 0: there is none such. */
+static unsigned
+find_member(const struct count_body *b)
+{
+    static const struct {
+        const char *name;
+        unsigned bit;
+    } members[] = {{"keyspace", HAS_KEYSPACE},
+                   {"key", HAS_KEY},
+                   {"n", HAS_N},
+                   {"keyspace_hex", HAS_KEYSPACE_HEX},
+                   {"key_hex", HAS_KEY_HEX}};
+    const size_t count = b->form.raw ? 5 : 3;
+
+    for (size_t i = 0; i < count; i++)
+        if (json_is(&b->json, members[i].name))
+            return members[i].bit;
+    return 0;
+}
+
 static int
 take_member(struct count_body *b, struct increment *out, unsigned *has,
             struct count_fault *fault)
 {
-    const unsigned member = json_is(&b->json, "keyspace") ? HAS_KEYSPACE
-                            : json_is(&b->json, "key")    ? HAS_KEY
-                            : json_is(&b->json, "n")      ? HAS_N
-                                                          : 0;
+    const unsigned member = find_member(b);
+    const bool is_keyspace = (member & (HAS_KEYSPACE | HAS_KEYSPACE_HEX)) != 0;
+    const bool is_hex = (member & (HAS_KEYSPACE_HEX | HAS_KEY_HEX)) != 0;
 
     if (member == 0)
         return fail_with(b, fault, "unknown-member", "unknown member \"",
@@ -160,12 +190,37 @@ take_member(struct count_body *b, struct increment *out, unsigned *has,
     if ((*has & member) != 0)
         return fail_detail(b, fault, "bad-json", "a member is there twice");
     *has |= member;
-    if (member == HAS_KEYSPACE)
-        return take_name(b, "keyspace", b->form.keyspace_max, &out->keyspace,
-                         fault);
-    if (member == HAS_KEY)
-        return take_name(b, "key", b->form.key_max, &out->key, fault);
-    return take_count(b, &out->count, fault);
+    b->token = json_next(&b->json);
+    if (member == HAS_N)
+        return take_count(b, &out->count, fault);
+    if (b->token == JSON_NULL && b->form.raw && !is_hex) {
+        *has |= is_keyspace ? NULL_KEYSPACE : NULL_KEY;
+        return 0;
+    }
+    return is_keyspace
+               ? take_name(b, "keyspace", is_hex, b->form.keyspace_max,
+                           &out->keyspace, fault)
+               : take_name(b, "key", is_hex, b->form.key_max, &out->key, fault);
+}
+
+/* Whether each name is there once, as text or in hexadecimal digits. */
+static int
+check_names(const struct count_body *b, unsigned has, struct count_fault *fault)
+{
+    const bool keyspace =
+        (has & (HAS_KEYSPACE | NULL_KEYSPACE)) == HAS_KEYSPACE;
+    const bool key = (has & (HAS_KEY | NULL_KEY)) == HAS_KEY;
+    const bool keyspace_hex = (has & HAS_KEYSPACE_HEX) != 0;
+    const bool key_hex = (has & HAS_KEY_HEX) != 0;
+
+    if (!keyspace && !keyspace_hex)
+        return fail_detail(b, fault, "bad-member", "keyspace is missing");
+    if (!key && !key_hex)
+        return fail_detail(b, fault, "bad-member", "key is missing");
+    if ((keyspace && keyspace_hex) || (key && key_hex))
+        return fail_detail(b, fault, "bad-member",
+                           "a name is there as text and in hexadecimal digits");
+    return 0;
 }
 
 /* From behind an object's first bracket to behind its last.  0, or -1. */
@@ -182,11 +237,7 @@ take_object(struct count_body *b, struct increment *out,
             return -1;
     if (token == JSON_BAD)
         return fail_detail(b, fault, "bad-json", b->json.why);
-    if ((has & HAS_KEYSPACE) == 0)
-        return fail_detail(b, fault, "bad-member", "keyspace is missing");
-    if ((has & HAS_KEY) == 0)
-        return fail_detail(b, fault, "bad-member", "key is missing");
-    return 0;
+    return check_names(b, has, fault);
 }
 
 /* An object that `token` begins; nothing else may be there. */

@@ -7,7 +7,10 @@
  *
  * An object has keyspace, key and, optional, n: an integer, or a string of one,
  * 1 without it.  Nothing else, and nothing twice: `count` for `n` would count 1
- * in silence.  Names are in text form, behind JSON's own escapes.
+ * in silence.  Names are in text form, behind JSON's own escapes.  With
+ * form.raw they are bytes: lines have them as they are, strings as UTF-8, and
+ * keyspace_hex and key_hex in hexadecimal digits, beside which keyspace or key
+ * is null or missing.
  *
  * Pure; allocates nothing: a body is read twice, once to see that all of it is
  * well formed, and once to append it.
@@ -38,14 +41,16 @@ struct count_body {
     struct increment_form form; /* of names */
     const uint8_t *at, *end;    /* by lines */
     struct json_reader json;    /* of the body, or of the line */
+    enum json_token token;      /* of a member's value */
     bool has_begun, is_array;
     uint32_t line;
 };
 
-/* `bytes` stay the caller's.  Names may have as many bytes as told. */
+/* `bytes` stay the caller's.  `form` says how names are, and how many bytes
+ * they may have; whether control characters may be in them is known here. */
 void count_body_init(struct count_body *b, enum count_format format,
-                     const uint8_t *bytes, size_t size, size_t keyspace_max,
-                     size_t key_max);
+                     const uint8_t *bytes, size_t size,
+                     const struct increment_form *form);
 
 /* The next increment: 1; 0 at the end; -1: *fault says what is wrong. */
 int count_body_next(struct count_body *b, struct increment *out,

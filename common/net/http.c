@@ -2,185 +2,17 @@
  *
  * http_protocol's take() is the entry: it parses a head (next_request), or
  * knows it again by its bytes (recall_request), and serve_request() waits for
- * the body and calls the route.  http_hold() and http_wake() are for routes
- * that wait. */
+ * the body and calls the route. */
 #include "common/net/http_internal.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/clock.h"
-
 static_assert(sizeof(struct http_state) % 8 == 0, "as protocols want it");
 static_assert(HTTP_PAD <= CONN_PAD, "may be read behind the input");
 static_assert(HTTP_HEAD_MAX + HTTP_CHUNKS_MAX < CONN_NEED_MAX,
               "a request can be kept");
-
-static struct list_link *
-waits_of(struct conn *c)
-{
-    struct list_link *link = &((struct http_state *)conn_state(c))->waits;
-
-    if (!link->next)
-        list_init(link);
-    return link;
-}
-
-/* ---- waiting ------------------------------------------------------------ */
-
-void
-http_line_init(struct http_line *line)
-{
-    list_init(&line->link);
-    line->count = 0;
-}
-
-/* Counts the request in this line, NULL: in none, and no longer in another. */
-static void
-count_in_line(struct http_state *s, struct http_line *line)
-{
-    if (s->line_of)
-        s->line_of->count--;
-    s->line_of = line;
-    if (line)
-        line->count++;
-}
-
-enum conn_next
-http_hold(struct http_call *x, struct http_line *line)
-{
-    struct list_link *own = waits_of(x->conn);
-    struct http_state *s = conn_state(x->conn);
-
-    assert(list_alone(own));
-    count_in_line(s, line);
-    if (s->held_ms == 0)
-        s->held_ms = (uint32_t)clock_ms() | 1; /* 0 is "it has not" */
-    list_add(&line->link, own);
-    return CONN_PAUSE;
-}
-
-/* Since a time that is kept in 32 bits; a wait is shorter than 49 days. */
-static uint64_t
-elapsed_ms(uint32_t since_ms)
-{
-    const uint32_t now = (uint32_t)clock_ms() | 1;
-
-    return now - since_ms;
-}
-
-uint64_t
-http_waited_ms(struct http_call *x)
-{
-    const struct http_state *s = conn_state(x->conn);
-
-    return s->held_ms == 0 ? 0 : elapsed_ms(s->held_ms);
-}
-
-void
-http_wake(struct http_line *line)
-{
-    while (!list_alone(&line->link)) {
-        struct list_link *link = line->link.next;
-
-        list_remove(link);
-        conn_wake(conn_of_state(LOOP_OWNER(link, struct http_state, waits)));
-    }
-}
-
-uint64_t
-http_wake_late(struct http_line *line, uint64_t waited_ms)
-{
-    while (!list_alone(&line->link)) {
-        struct list_link *link = line->link.next;
-        struct http_state *s = LOOP_OWNER(link, struct http_state, waits);
-        const uint64_t waited = elapsed_ms(s->held_ms);
-
-        if (waited < waited_ms)
-            return waited_ms - waited;
-        list_remove(link);
-        conn_wake(conn_of_state(s));
-    }
-    return 0;
-}
-
-/* ---- routes ------------------------------------------------------------- */
-
-void
-http_site_add(struct http_site *s, const struct http_route *routes,
-              size_t count, void *ctx, enum tokens_right right)
-{
-    assert(s->count < HTTP_TABLES_MAX);
-    s->tables[s->count++] = (struct http_table){routes, count, ctx, right};
-}
-
-static bool
-is_path(const struct http_route *route, struct http_asked *a)
-{
-    const struct http_text path = a->request.path;
-    const size_t size = strlen(route->path);
-
-    if (path.size < size || memcmp(path.at, route->path, size) != 0)
-        return false;
-    a->rest = (struct http_text){path.at + size, path.size - size};
-    return a->rest.size == 0 || (size > 1 && route->path[size - 1] == '/');
-}
-
-/* What the query begins with: `name=`, then the value. */
-static bool
-begins_with(struct http_text query, const char *name, struct http_text *value)
-{
-    const size_t size = strlen(name);
-    size_t i = size + 1;
-
-    if (query.size <= size || memcmp(query.at, name, size) != 0 ||
-        query.at[size] != '=')
-        return false;
-    while (i < query.size && query.at[i] != '&' && query.at[i] != '#')
-        i++;
-    *value = (struct http_text){query.at + size + 1, i - size - 1};
-    return true;
-}
-
-static bool
-is_query(const struct http_route *route, struct http_asked *a)
-{
-    const struct http_text query = a->request.query;
-
-    if (!route->query)
-        return query.at == NULL;
-    if (strcmp(route->query, "*") == 0)
-        return true;
-    return query.at && begins_with(query, route->query, &a->value);
-}
-
-/* `OPTIONS *` is about all routes, and every other method has none there. */
-static void
-find_route(const struct http_site *s, struct http_asked *a)
-{
-    const bool of_all = http_text_is(a->request.target, "*");
-
-    a->route = NULL;
-    a->allow = a->right = 0;
-    for (size_t t = 0; t < s->count; t++) {
-        const struct http_table *table = &s->tables[t];
-
-        for (size_t i = 0; i < table->count; i++) {
-            const struct http_route *route = &table->routes[i];
-
-            if (!of_all && (!is_path(route, a) || !is_query(route, a)))
-                continue;
-            a->ctx = table->ctx;
-            a->right = table->right;
-            a->allow |= route->methods;
-            if (!of_all && (route->methods & a->request.method) != 0) {
-                a->route = route;
-                return;
-            }
-        }
-    }
-}
 
 static struct http_call
 make_call(struct conn *c, const struct http_asked *a)
@@ -188,7 +20,7 @@ make_call(struct conn *c, const struct http_asked *a)
     return (struct http_call){.conn = c,
                               .ctx = a->ctx,
                               .request = &a->request,
-                              .flags = a->route ? a->route->flags : 0,
+                              .flags = a->flags,
                               .note = a->note,
                               .rest = a->rest,
                               .value = a->value};
@@ -298,10 +130,10 @@ describe_refusal(int status)
 /* The last answer on this connection.  A Host that is not known is named, since
  * it may well be this server's, whose operator then has a setting to change. */
 static enum conn_next
-refuse_request(struct conn *c, const struct http_request *request, int status)
+refuse_request(struct conn *c, const struct http_asked *a, int status)
 {
-    struct http_request r = *request;
-    struct http_call x = {.conn = c, .request = &r};
+    struct http_request r = a->request;
+    struct http_call x = {.conn = c, .request = &r, .flags = a->flags};
     const char *why = describe_refusal(status);
     char detail[HTTP_DETAIL_SIZE];
     enum conn_next next;
@@ -356,6 +188,7 @@ remember_request(struct http_site *s, const uint8_t *at,
     s->last.rest = move_text(a->rest, at, to);
     s->last.value = move_text(a->value, at, to);
     r->target = move_text(r->target, at, to);
+    r->authority = move_text(r->authority, at, to);
     r->path = move_text(r->path, at, to);
     r->query = move_text(r->query, at, to);
     r->host = move_text(r->host, at, to);
@@ -413,14 +246,14 @@ next_request(struct conn *c, const struct input *in, struct http_asked *a)
     const int size = parse_head(conn_state(c), in, &a->request);
     bool may_recall;
 
-    if (size <= 0)
-        return size;
-    a->size = (size_t)size;
-    a->ctx = NULL;
-    a->rest = a->value = (struct http_text){NULL, 0};
+    if (size == 0)
+        return 0;
     a->is_checked = false;
     a->note = 0;
-    find_route(site, a);
+    http_find_route(site, a);
+    if (size < 0)
+        return size;
+    a->size = (size_t)size;
     may_recall = is_open(a) || http_is_ours(site, &a->request);
     if (!may_recall && (http_is_foreign(site, &a->request) ||
                         http_end_of(c) != HTTP_END_SOCKET))
@@ -494,7 +327,7 @@ pass_request(struct http_state *s, struct input *in, const struct http_asked *a)
     s->has_body = s->is_cut = s->has_continued = false;
     s->chunks = (struct http_chunks){0};
     s->held_ms = 0;
-    count_in_line(s, NULL);
+    http_count_in_line(s, NULL);
     in->at += size;
     in->size -= size;
 }
@@ -553,7 +386,7 @@ serve_request(struct conn *c, struct input *in, struct http_asked *a,
     if (next != CONN_MORE)
         return next;
     if (!has_body(s, in, a, &status))
-        return status != 0 ? refuse_request(c, &a->request, status) : CONN_MORE;
+        return status != 0 ? refuse_request(c, a, status) : CONN_MORE;
     next = answer_request(c, a, body_of(c, in, a));
     if (next != CONN_MORE && next != CONN_LONG)
         return next;
@@ -583,7 +416,7 @@ take(struct conn *c, struct input *in)
             const int size = next_request(c, in, &fresh);
 
             if (size < 0)
-                return refuse_request(c, &fresh.request, -size);
+                return refuse_request(c, &fresh, -size);
             if (size == 0)
                 return CONN_MORE;
             a = &fresh;
@@ -617,8 +450,8 @@ ended(struct conn *c)
     if (s->stream)
         s->stream->gone(s->stream_ctx, c);
     s->stream = NULL;
-    list_remove(waits_of(c));
-    count_in_line(conn_state(c), NULL);
+    list_remove(http_waits_of(c));
+    http_count_in_line(conn_state(c), NULL);
     return true;
 }
 

@@ -144,7 +144,9 @@ enum http_route_flags {
     HTTP_READS_BODY = 1, /* http_call.body; other routes' are thrown away */
     HTTP_IS_OPEN = 2,    /* for all clients, by any Host: health */
     HTTP_IS_PUBLIC = 4,  /* without a token */
-    HTTP_LONG_BODY = 8 /* of HTTP_LONG_BODY_MAX: input_max is HTTP_INPUT_MAX */
+    HTTP_LONG_BODY = 8, /* of HTTP_LONG_BODY_MAX: input_max is HTTP_INPUT_MAX */
+    HTTP_MESSAGES = 16  /* errors but 404 and 405 are {"message":"..."}, as
+                           Grafana shows them */
 };
 
 struct http_route {
@@ -176,7 +178,8 @@ struct http_asked {
     size_t size; /* of its head */
     struct http_request request;
     const struct http_route *route; /* NULL: there is none for its method */
-    unsigned allow;                 /* those that there are routes for */
+    unsigned flags; /* enum http_route_flags, of the routes of its path */
+    unsigned allow; /* those that there are routes for */
     void *ctx;
     unsigned right; /* enum tokens_right that `route` needs */
     struct http_text rest, value;
@@ -260,10 +263,13 @@ enum conn_next http_begin_long(struct http_call *x, size_t size,
 
 /* ---- errors
  *
- * Below /v1/ an error is application/problem+json (RFC 9457): title, status,
- * code (a word for programs, which stays as it is), detail (a line for people)
- * and, if it is not 0, the line of the body where it is.  Elsewhere it is the
- * text of the status ("Not Found"), behind a colon the detail. */
+ * What is refused for a route with HTTP_MESSAGES is an object with a message.
+ *
+ * Below /v1/ and of /metrics an error is application/problem+json (RFC 9457):
+ * title, status, code (a word for programs, which stays as it is), detail (a
+ * line for people) and, if it is not 0, the line of the body where it is.
+ * Elsewhere it is the text of the status ("Not Found"), behind a colon the
+ * detail. */
 struct http_problem {
     const char *code;   /* NULL: the usual one of the status */
     const char *detail; /* NULL: none */

@@ -19,60 +19,44 @@
 
 /* ---- answers ------------------------------------------------------------ */
 
+static const struct {
+    enum http_status status;
+    const char *text;
+} texts[] = {
+    {HTTP_OK, "OK"},
+    {HTTP_CREATED, "Created"},
+    {HTTP_NO_CONTENT, "No Content"},
+    {HTTP_NOT_MODIFIED, "Not Modified"},
+    {HTTP_BAD_REQUEST, "Bad Request"},
+    {HTTP_UNAUTHORIZED, "Unauthorized"},
+    {HTTP_FORBIDDEN, "Forbidden"},
+    {HTTP_NOT_FOUND, "Not Found"},
+    {HTTP_METHOD_NOT_ALLOWED, "Method Not Allowed"},
+    {HTTP_NOT_ACCEPTABLE, "Not Acceptable"},
+    {HTTP_CONFLICT, "Conflict"},
+    {HTTP_LENGTH_REQUIRED, "Length Required"},
+    {HTTP_PRECONDITION_FAILED, "Precondition Failed"},
+    {HTTP_TOO_LARGE, "Content Too Large"},
+    {HTTP_MEDIA_TYPE, "Unsupported Media Type"},
+    {HTTP_EXPECTATION_FAILED, "Expectation Failed"},
+    {HTTP_UNPROCESSABLE, "Unprocessable Content"},
+    {HTTP_HEAD_TOO_LARGE, "Request Header Fields Too Large"},
+    {HTTP_INTERNAL_ERROR, "Internal Server Error"},
+    {HTTP_NOT_IMPLEMENTED, "Not Implemented"},
+    {HTTP_UNAVAILABLE, "Service Unavailable"},
+    {HTTP_GATEWAY_TIMEOUT, "Gateway Timeout"},
+    {HTTP_VERSION, "HTTP Version Not Supported"},
+    {HTTP_NO_SPACE, "Insufficient Storage"},
+};
+
 static const char *
 text_of(enum http_status status)
 {
-    switch (status) {
-    case HTTP_OK:
-        return "OK";
-    case HTTP_CREATED:
-        return "Created";
-    case HTTP_NO_CONTENT:
-        return "No Content";
-    case HTTP_NOT_MODIFIED:
-        return "Not Modified";
-    case HTTP_BAD_REQUEST:
-        return "Bad Request";
-    case HTTP_UNAUTHORIZED:
-        return "Unauthorized";
-    case HTTP_FORBIDDEN:
-        return "Forbidden";
-    case HTTP_NOT_FOUND:
-        return "Not Found";
-    case HTTP_METHOD_NOT_ALLOWED:
-        return "Method Not Allowed";
-    case HTTP_NOT_ACCEPTABLE:
-        return "Not Acceptable";
-    case HTTP_CONFLICT:
-        return "Conflict";
-    case HTTP_LENGTH_REQUIRED:
-        return "Length Required";
-    case HTTP_PRECONDITION_FAILED:
-        return "Precondition Failed";
-    case HTTP_TOO_LARGE:
-        return "Content Too Large";
-    case HTTP_MEDIA_TYPE:
-        return "Unsupported Media Type";
-    case HTTP_EXPECTATION_FAILED:
-        return "Expectation Failed";
-    case HTTP_UNPROCESSABLE:
-        return "Unprocessable Content";
-    case HTTP_HEAD_TOO_LARGE:
-        return "Request Header Fields Too Large";
-    case HTTP_NOT_IMPLEMENTED:
-        return "Not Implemented";
-    case HTTP_UNAVAILABLE:
-        return "Service Unavailable";
-    case HTTP_GATEWAY_TIMEOUT:
-        return "Gateway Timeout";
-    case HTTP_VERSION:
-        return "HTTP Version Not Supported";
-    case HTTP_NO_SPACE:
-        return "Insufficient Storage";
-    case HTTP_INTERNAL_ERROR:
-        break;
-    }
-    return "Internal Server Error";
+    size_t i = 0;
+
+    while (texts[i].status != status)
+        i++;
+    return texts[i].text;
 }
 
 /* memcpy(), and not mempcpy(): a few bytes that are known are then no call. */
@@ -367,41 +351,42 @@ http_begin_long(struct http_call *x, size_t size,
 
 /* ---- errors ------------------------------------------------------------- */
 
-/* The code and the detail of a status, where a route gave none. */
-static struct http_problem
-usual_problem(enum http_status status)
+/* The code and the detail of a status, where a route gave none; the last is
+ * that of all others. */
+static const struct {
+    enum http_status status;
+    struct http_problem problem;
+} usual_problems[] = {
+    {HTTP_FORBIDDEN,
+     {"foreign-page", "a web page of another site asked for this", 0}},
+    {HTTP_NOT_FOUND, {"no-such-path", "no such path", 0}},
+    {HTTP_METHOD_NOT_ALLOWED,
+     {"method", "Allow has the methods that there are", 0}},
+    {HTTP_TOO_LARGE,
+     {"too-large", "a body of more than 65536 bytes: send several requests",
+      0}},
+    {HTTP_EXPECTATION_FAILED,
+     {"expectation", "only 100-continue can be expected", 0}},
+    {HTTP_HEAD_TOO_LARGE,
+     {"head-too-large", "more than 65536 bytes or 128 lines", 0}},
+    {HTTP_NOT_IMPLEMENTED,
+     {"not-implemented",
+      "an unknown method, or a transfer encoding other than chunked", 0}},
+    {HTTP_VERSION, {"version", "HTTP is 1.0 or 1.1 here", 0}},
+    {HTTP_BAD_REQUEST,
+     {"bad-request",
+      "malformed HTTP, no Host, or a header twice that may be there once", 0}},
+};
+
+static const struct http_problem *
+find_usual_problem(enum http_status status)
 {
-    switch (status) {
-    case HTTP_FORBIDDEN:
-        return (struct http_problem){
-            "foreign-page", "a web page of another site asked for this", 0};
-    case HTTP_NOT_FOUND:
-        return (struct http_problem){"no-such-path", "no such path", 0};
-    case HTTP_METHOD_NOT_ALLOWED:
-        return (struct http_problem){"method",
-                                     "Allow has the methods that there are", 0};
-    case HTTP_TOO_LARGE:
-        return (struct http_problem){
-            "too-large",
-            "a body of more than 65536 bytes: send several requests", 0};
-    case HTTP_EXPECTATION_FAILED:
-        return (struct http_problem){"expectation",
-                                     "only 100-continue can be expected", 0};
-    case HTTP_HEAD_TOO_LARGE:
-        return (struct http_problem){"head-too-large",
-                                     "more than 65536 bytes or 128 lines", 0};
-    case HTTP_NOT_IMPLEMENTED:
-        return (struct http_problem){
-            "not-implemented",
-            "an unknown method, or a transfer encoding other than chunked", 0};
-    case HTTP_VERSION:
-        return (struct http_problem){"version", "HTTP is 1.0 or 1.1 here", 0};
-    default:
-        return (struct http_problem){
-            "bad-request",
-            "malformed HTTP, no Host, or a header twice that may be there once",
-            0};
-    }
+    const size_t last = sizeof usual_problems / sizeof usual_problems[0] - 1;
+    size_t i = 0;
+
+    while (i < last && usual_problems[i].status != status)
+        i++;
+    return &usual_problems[i].problem;
 }
 
 /* The text of the status, and behind a colon the detail, if there is one. */
@@ -426,7 +411,7 @@ static enum conn_next
 refuse_in_json(struct http_call *x, enum http_status status, unsigned allow,
                const struct http_problem *problem)
 {
-    const struct http_problem usual = usual_problem(status);
+    const struct http_problem *usual = find_usual_problem(status);
     struct json_writer w;
     uint8_t *body;
 
@@ -442,9 +427,9 @@ refuse_in_json(struct http_call *x, enum http_status status, unsigned allow,
     json_member(&w, "status");
     json_integer(&w, status);
     json_member(&w, "code");
-    json_text(&w, problem->code ? problem->code : usual.code);
+    json_text(&w, problem->code ? problem->code : usual->code);
     json_member(&w, "detail");
-    json_text(&w, problem->detail ? problem->detail : usual.detail);
+    json_text(&w, problem->detail ? problem->detail : usual->detail);
     if (problem->line > 0) {
         json_member(&w, "line");
         json_integer(&w, problem->line);
@@ -459,10 +444,37 @@ refuse_in_json(struct http_call *x, enum http_status status, unsigned allow,
     return end_answer(x, status, allow, json_write_size(&w));
 }
 
+/* {"message":"..."}: Grafana shows it. */
+static enum conn_next
+refuse_in_message(struct http_call *x, enum http_status status, unsigned allow,
+                  const char *detail)
+{
+    struct json_writer w;
+    uint8_t *body;
+
+    x->type = "application/json";
+    x->cache = NULL;
+    body = http_body(x, PROBLEM_MAX);
+    if (!body)
+        return CONN_FULL;
+    json_write_init(&w, body, PROBLEM_MAX);
+    w.is_compact = true;
+    json_object_begin(&w);
+    json_member(&w, "message");
+    json_text(&w, detail);
+    json_object_end(&w);
+    return end_answer(x, status, allow, json_write_size(&w));
+}
+
 static enum conn_next
 refuse_in_form(struct http_call *x, enum http_status status, unsigned allow,
                const struct http_problem *problem)
 {
+    if ((x->flags & HTTP_MESSAGES) != 0 && status != HTTP_NOT_FOUND &&
+        status != HTTP_METHOD_NOT_ALLOWED)
+        return refuse_in_message(x, status, allow,
+                                 problem->detail ? problem->detail
+                                                 : text_of(status));
     return http_is_versioned(x->request)
                ? refuse_in_json(x, status, allow, problem)
                : refuse_in_text(x, status, allow, problem->detail);

@@ -1,7 +1,9 @@
 /* common/net/http_internal.h - what the files of http.h share; no other
  * file includes it.
  *
- *     http.c         requests: received, routed, answered
+ *     http.c         requests: received, answered
+ *     http_route.c   which route they have
+ *     http_wait.c    those that wait
  *     http_origin.c  whose requests, and where a GET may change something
  *     http_answer.c  answers, put where they are sent from
  */
@@ -36,6 +38,17 @@ struct http_state {
                            it has not */
 };
 
+/* Finds the route of a request, also of one that is refused, for the form of
+ * the answer.  `OPTIONS *` is about all routes, and every other method has none
+ * there. */
+void http_find_route(const struct http_site *s, struct http_asked *a);
+
+/* The place of a connection in a line. */
+struct list_link *http_waits_of(struct conn *c);
+
+/* Counts the request in this line, NULL: in none, and no longer in another. */
+void http_count_in_line(struct http_state *s, struct http_line *line);
+
 /* Whether a request is one that this site serves: no web page of another site
  * made it, and its Host is ours. */
 bool http_is_ours(const struct http_site *s, const struct http_request *r);
@@ -57,7 +70,8 @@ void http_describe_host(const struct http_request *r,
 static inline bool
 http_is_versioned(const struct http_request *r)
 {
-    return r->target.size >= 4 && memcmp(r->target.at, "/v1/", 4) == 0;
+    return (r->path.size >= 4 && memcmp(r->path.at, "/v1/", 4) == 0) ||
+           http_text_is(r->path, "/metrics");
 }
 
 /* 200 with `Allow`; to the preflight of a page of http_site.origins 204. */

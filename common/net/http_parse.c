@@ -1,6 +1,6 @@
 /* common/net/http_parse.c - see http_parse.h.
  *
- * http_parse() is the entry; parse_value() knows the headers. */
+ * http_parse() is the entry; `headers` has those that matter. */
 #include "common/net/http_parse.h"
 
 #include "common/base/byte_word.h"
@@ -137,10 +137,29 @@ cut_word(struct http_text *t)
     return w;
 }
 
+/* What stands behind `http://` and the host of a target in absolute form, which
+ * proxies are asked with, and servers may be (RFC 9112, 3.2.2). */
+static struct http_text
+skip_authority(struct http_request *r)
+{
+    static const char scheme[] = "http://";
+    struct http_text t = r->target, begin = {t.at, sizeof scheme - 1};
+    size_t i = begin.size;
+
+    if (t.size <= begin.size || !http_text_is_like(begin, scheme))
+        return t;
+    while (i < t.size && t.at[i] != '/' && t.at[i] != '?' && t.at[i] != '#')
+        i++;
+    if (i == begin.size || i == t.size || t.at[i] != '/')
+        return t;
+    r->authority = (struct http_text){t.at + begin.size, i - begin.size};
+    return (struct http_text){t.at + i, t.size - i};
+}
+
 static void
 split_target(struct http_request *r)
 {
-    const struct http_text t = r->target;
+    const struct http_text t = skip_authority(r);
     const uint8_t *mark = memchr(t.at, '?', t.size);
 
     r->path = t;
@@ -164,6 +183,8 @@ parse_request_line(struct http_request *r, struct http_text line)
     const struct http_text method = cut_word(&line);
 
     r->target = cut_word(&line);
+    if (r->target.size > 0)
+        split_target(r);
     if (method.size == 0 || r->target.size == 0 || !is_version(line) ||
         memchr(r->target.at, '\t', r->target.size))
         return 400;
@@ -175,10 +196,7 @@ parse_request_line(struct http_request *r, struct http_text line)
         return 505;
     r->minor = (uint8_t)(line.at[7] - '0');
     r->keep = r->minor == 1;
-    if (r->method == 0)
-        return 501;
-    split_target(r);
-    return 0;
+    return r->method == 0 ? 501 : 0;
 }
 
 /* ---- headers ------------------------------------------------------------ */
@@ -198,7 +216,7 @@ cut_part(struct http_text *t, char stop)
 
 /* A list with commas: `close` ends, `keep-alive` keeps where it has to be asked
  * for. */
-static void
+static int
 parse_connection(struct http_request *r, struct http_text list)
 {
     while (list.size > 0) {
@@ -209,12 +227,12 @@ parse_connection(struct http_request *r, struct http_text list)
         else if (r->minor == 0 && http_text_is_like(t, "keep-alive"))
             r->keep = true;
     }
+    return 0;
 }
 
 static int
-parse_length(struct parser *p, struct http_text value)
+parse_length(struct http_request *r, struct http_text value)
 {
-    struct http_request *r = p->r;
     uint64_t n = 0;
 
     if (r->has_length || r->is_chunked || value.size == 0)
@@ -254,96 +272,100 @@ parse_expect(struct http_request *r, struct http_text value)
     return 0;
 }
 
-/* A header that may be there once. */
+/* A browser sends these for pages. */
 static int
-parse_once(struct http_text *to, struct http_text value)
+parse_origin(struct http_request *r, struct http_text value)
 {
+    r->foreign = true;
+    if (!r->origin.at)
+        r->origin = value;
+    return 0;
+}
+
+static int
+parse_referer(struct http_request *r, struct http_text value)
+{
+    (void)value;
+    r->foreign = true;
+    return 0;
+}
+
+static int
+parse_fetch_site(struct http_request *r, struct http_text value)
+{
+    if (!http_text_is_like(value, "none") &&
+        !http_text_is_like(value, "same-origin"))
+        r->foreign = r->is_cross_site = true;
+    return 0;
+}
+
+static int
+parse_fetch_mode(struct http_request *r, struct http_text value)
+{
+    r->navigates = http_text_is_like(value, "navigate");
+    return 0;
+}
+
+/* A header that decides something is parsed; of others the value is kept, at
+ * that offset of struct http_request: of one that may be there once, or of the
+ * first. */
+struct header {
+    const char *name;
+    int (*parse)(struct http_request *r, struct http_text value);
+    size_t at;
+    bool once;
+};
+
+#define KEPT(name, field)                                                      \
+    {                                                                          \
+        name, NULL, offsetof(struct http_request, field), false                \
+    }
+#define ONCE(name, field)                                                      \
+    {                                                                          \
+        name, NULL, offsetof(struct http_request, field), true                 \
+    }
+
+static const struct header headers[] = {
+    ONCE("host", host),
+    KEPT("accept", accept),
+    KEPT("accept-encoding", codings),
+    {"connection", parse_connection, 0, false},
+    {"content-length", parse_length, 0, false},
+    KEPT("content-type", type),
+    KEPT("content-encoding", encoding),
+    {"transfer-encoding", parse_transfer_encoding, 0, false},
+    ONCE("idempotency-key", key),
+    KEPT("if-none-match", versions),
+    KEPT("authorization", authorization),
+    {"expect", parse_expect, 0, false},
+    {"origin", parse_origin, 0, false},
+    {"referer", parse_referer, 0, false},
+    {"sec-fetch-site", parse_fetch_site, 0, false},
+    {"sec-fetch-mode", parse_fetch_mode, 0, false},
+};
+
+static int
+keep_value(struct http_request *r, const struct header *h,
+           struct http_text value)
+{
+    struct http_text *to = (struct http_text *)(void *)((uint8_t *)r + h->at);
+
     if (to->at)
-        return 400;
+        return h->once ? 400 : 0;
     *to = value;
     return 0;
 }
 
-/* A header of which the first counts. */
+/* Headers that are not in the table are passed over. */
 static int
-keep_first(struct http_text *to, struct http_text value)
-{
-    if (!to->at)
-        *to = value;
-    return 0;
-}
-
-/* Sec-Fetch-Site and Sec-Fetch-Mode, which browsers send. */
-static void
-parse_fetch(struct http_request *r, struct http_text name,
+parse_value(struct http_request *r, struct http_text name,
             struct http_text value)
 {
-    if (http_text_is_like(name, "sec-fetch-mode"))
-        r->navigates = http_text_is_like(value, "navigate");
-    if (http_text_is_like(name, "sec-fetch-site") &&
-        !http_text_is_like(value, "none") &&
-        !http_text_is_like(value, "same-origin"))
-        r->foreign = r->is_cross_site = true;
-}
-
-/* Other headers are passed over. */
-static int
-parse_value(struct parser *p, struct http_text name, struct http_text value)
-{
-    struct http_request *r = p->r;
-
-    switch (name.size) {
-    case 4:
-        return http_text_is_like(name, "host") ? parse_once(&r->host, value)
-                                               : 0;
-    case 6:
-        if (http_text_is_like(name, "origin")) {
-            r->foreign = true;
-            return keep_first(&r->origin, value);
-        }
-        if (http_text_is_like(name, "accept"))
-            return keep_first(&r->accept, value);
-        return http_text_is_like(name, "expect") ? parse_expect(r, value) : 0;
-    case 7:
-        if (http_text_is_like(name, "referer"))
-            r->foreign = true;
-        return 0;
-    case 10:
-        if (http_text_is_like(name, "connection"))
-            parse_connection(r, value);
-        return 0;
-    case 12:
-        return http_text_is_like(name, "content-type")
-                   ? keep_first(&r->type, value)
-                   : 0;
-    case 13:
-        if (http_text_is_like(name, "if-none-match"))
-            return keep_first(&r->versions, value);
-        return http_text_is_like(name, "authorization")
-                   ? keep_first(&r->authorization, value)
-                   : 0;
-    case 14:
-        parse_fetch(r, name, value);
-        return http_text_is_like(name, "content-length")
-                   ? parse_length(p, value)
-                   : 0;
-    case 15:
-        if (http_text_is_like(name, "accept-encoding"))
-            return keep_first(&r->codings, value);
-        return http_text_is_like(name, "idempotency-key")
-                   ? parse_once(&r->key, value)
-                   : 0;
-    case 16:
-        return http_text_is_like(name, "content-encoding")
-                   ? keep_first(&r->encoding, value)
-                   : 0;
-    case 17:
-        return http_text_is_like(name, "transfer-encoding")
-                   ? parse_transfer_encoding(r, value)
-                   : 0;
-    default:
-        return 0;
-    }
+    for (size_t i = 0; i < sizeof headers / sizeof headers[0]; i++)
+        if (http_text_is_like(name, headers[i].name))
+            return headers[i].parse ? headers[i].parse(r, value)
+                                    : keep_value(r, &headers[i], value);
+    return 0;
 }
 
 static int
@@ -360,7 +382,7 @@ parse_header(struct parser *p)
         return 400;
     value.at += name.size + 1;
     value.size -= name.size + 1;
-    return parse_value(p, name, trim_blanks(value));
+    return parse_value(p->r, name, trim_blanks(value));
 }
 
 /* ---- a head ------------------------------------------------------------- */
@@ -380,8 +402,11 @@ http_parse(const uint8_t *at, size_t size, struct http_request *r, size_t *line)
             return most < HTTP_HEAD_MAX ? 0 : -431;
         if (is == LINE_BAD)
             return -400;
-        if (p.line.size == 0 && r->target.at)
+        if (p.line.size == 0 && r->target.at) {
+            if (r->authority.at && (r->host.at || r->minor == 0))
+                r->host = r->authority;
             return (int)p.next;
+        }
         /* One empty line may be left from the request before. */
         if (p.line.size > 0 || i > 0)
             status =
@@ -474,6 +499,12 @@ bool
 http_takes_gzip(const struct http_request *r)
 {
     return r->minor == 1 && http_weight(r->codings, "gzip") > 0;
+}
+
+bool
+http_has_any_version(const struct http_request *r)
+{
+    return http_text_is(r->versions, "*");
 }
 
 bool

@@ -46,17 +46,20 @@ struct http_request {
     bool has_expected; /* Expect: 100-continue, of an HTTP/1.1 client */
     uint32_t body;     /* bytes that follow the head, unless it is chunked */
     /* Values of headers are without the blanks around them. */
-    struct http_text target;   /* as it was sent: path, "?", query */
-    struct http_text path;     /* up to "?" */
-    struct http_text query;    /* behind it; NULL: there is no "?" */
-    struct http_text host;     /* as it was sent, with its port */
-    struct http_text key;      /* Idempotency-Key */
-    struct http_text type;     /* Content-Type; the first, if there are more */
-    struct http_text encoding; /* Content-Encoding; the first */
-    struct http_text origin;   /* the first, too, as are these */
-    struct http_text accept;   /* Accept */
-    struct http_text codings;  /* Accept-Encoding */
-    struct http_text versions; /* If-None-Match */
+    struct http_text target;    /* as it was sent: path, "?", query */
+    struct http_text path;      /* up to "?", behind `authority` */
+    struct http_text query;     /* behind it; NULL: there is no "?" */
+    struct http_text authority; /* of a target in absolute form; NULL: it is
+                                   none */
+    struct http_text host;      /* as it was sent, with its port; that of the
+                                   target, if it has one */
+    struct http_text key;       /* Idempotency-Key */
+    struct http_text type;      /* Content-Type; the first, if there are more */
+    struct http_text encoding;  /* Content-Encoding; the first */
+    struct http_text origin;    /* the first, too, as are these */
+    struct http_text accept;    /* Accept */
+    struct http_text codings;   /* Accept-Encoding */
+    struct http_text versions;  /* If-None-Match */
     struct http_text authorization;
 };
 
@@ -85,6 +88,10 @@ bool http_takes_gzip(const struct http_request *r);
 /* Whether the client has the version `tag` of an answer, by If-None-Match; that
  * a tag is weak (W/) makes no difference there. */
 bool http_has_version(const struct http_request *r, const char *tag);
+
+/* Whether any version will do, and so the answer is not wanted if there is one:
+ * `If-None-Match: *`. */
+bool http_has_any_version(const struct http_request *r);
 
 static inline bool
 http_text_is(struct http_text text, const char *what)

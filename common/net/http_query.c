@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "common/base/hex.h"
+#include "common/wire/name.h"
 
 /* Up to `max` bytes.  0, -EINVAL, or -ENAMETOOLONG with *size being `max`. */
 static int
@@ -76,4 +77,17 @@ http_query_next(struct http_text *query, char name[HTTP_QUERY_NAME_SIZE],
     if (rc == 0)
         rc = decode_part(right, value, max, size);
     return rc < 0 ? rc : 1;
+}
+
+bool
+http_query_shows(struct http_text query, char shown[HTTP_QUERY_SHOWN])
+{
+    char name[HTTP_QUERY_NAME_SIZE];
+    uint8_t none;
+    size_t size;
+
+    if (http_query_next(&query, name, &none, 0, &size) == 0)
+        return false;
+    (void)name_escape((const uint8_t *)name, strlen(name), shown);
+    return true;
 }

@@ -20,4 +20,9 @@
 int http_query_next(struct http_text *query, char name[HTTP_QUERY_NAME_SIZE],
                     uint8_t *value, size_t max, size_t *size);
 
+/* Shows the first parameter of a query, where none is known: in text form, in
+ * at most HTTP_QUERY_SHOWN bytes with a NUL.  False: there is none. */
+#define HTTP_QUERY_SHOWN (4 * HTTP_QUERY_NAME_SIZE)
+bool http_query_shows(struct http_text query, char shown[HTTP_QUERY_SHOWN]);
+
 #endif

@@ -6,6 +6,7 @@
 
 #include "common/base/byte_word.h"
 #include "common/base/bytes.h"
+#include "common/base/hex.h"
 
 #define FILLED      UINT64_C(0x2020202020202000) /* seven blanks */
 #define SMALL_VALUE (UINT64_MAX / 40) /* times 10, and a digit: below 2^63 */
@@ -16,6 +17,7 @@ static const struct increment_fault
     zero_byte = {"bad-name", "a zero byte in a name"},
     bad_escape = {"bad-escape",
                   "a bad escape; use \\t \\n \\r \\\\ and \\xHH but \\x00"},
+    bad_hex = {"bad-hex", "two hexadecimal digits for each byte"},
     too_long = {"bad-name", "a name of more than 256 bytes"},
     too_long_here = {"bad-name", "a name longer than the server's message "
                                  "has room for"},
@@ -113,6 +115,27 @@ increment_name_read(const struct increment_form *form, const char *field,
         return &bad_escape;
     out->size = (size_t)rc;
     return out->size > max ? &too_long_here : NULL;
+}
+
+const struct increment_fault *
+increment_name_read_hex(const char *field, size_t size, size_t max,
+                        struct increment_name *out)
+{
+    static const struct increment_form raw = {.raw = true};
+    char bytes[NAME_MAX_SIZE];
+
+    if (size > 2 * sizeof bytes)
+        return &too_long;
+    if (size % 2 != 0)
+        return &bad_hex;
+    for (size_t i = 0; i < size; i++) {
+        const int value = hex_value((uint8_t)field[i]);
+
+        if (value < 0)
+            return &bad_hex;
+        bytes[i / 2] = (char)(i % 2 == 0 ? value << 4 : bytes[i / 2] | value);
+    }
+    return increment_name_read(&raw, bytes, size / 2, max, out);
 }
 
 int

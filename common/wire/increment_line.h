@@ -47,6 +47,11 @@ const struct increment_fault *
 increment_name_read(const struct increment_form *form, const char *field,
                     size_t size, size_t max, struct increment_name *out);
 
+/* The same of one name, given in hexadecimal digits, two for each byte. */
+const struct increment_fault *
+increment_name_read_hex(const char *field, size_t size, size_t max,
+                        struct increment_name *out);
+
 /* Digits with a sign or none.  0, -EINVAL, or -ERANGE beyond 64 bits. */
 int increment_number_parse(const char *text, size_t size, int64_t *out);
 

@@ -17,11 +17,13 @@
 #include "common/wire/increment_line.h"
 #include "common/wire/utf8.h"
 #include "reader/graphite/moment.h"
+#include "reader/request_hash.h"
 
-#define STEP_NS 1000000 /* of a job, in a turn */
-#define DONE_MS 1000    /* an answer that is not taken is freed after */
-#define DAY     86400
-#define WHY_MAX (6 * TARGET_WHY_SIZE + 64)
+#define STEP_NS      1000000 /* of a job, in a turn */
+#define PACKED_LEAST 4096    /* bytes of an answer that is packed */
+#define DONE_MS      1000    /* an answer that is not taken is freed after */
+#define DAY          86400
+#define WHY_MAX      (6 * TARGET_WHY_SIZE + 64)
 
 #define VERSION "1.1.8" /* of Graphite: the functions of the editor */
 
@@ -118,16 +120,17 @@ static const struct http_stream stream = {continue_stream, end_stream};
 
 /* The answer goes in pieces from now on, and its memory with it. */
 static enum conn_next
-begin_stream(struct http_call *x, struct graphite_stream *s)
+begin_stream(struct http_call *x, struct graphite_stream *s,
+             const struct chunks *answer)
 {
     struct graphite *g = x->ctx;
-    const enum conn_next next = http_begin_long(x, g->answer.size, &stream);
+    const enum conn_next next = http_begin_long(x, answer->size, &stream);
 
     if (next != CONN_LONG)
         return next;
     s->conn = x->conn;
     s->scratch = g->answers;
-    s->at = g->answer.first;
+    s->at = answer->first;
     s->done = 0;
     scratch_init(&g->answers, GRAPHITE_MEMORY_MAX);
     return next;
@@ -138,23 +141,25 @@ static enum conn_next
 answer_done(struct http_call *x)
 {
     struct graphite *g = x->ctx;
-    const struct chunks *c = &g->answer;
+    const struct chunks *c = g->is_packed ? &g->packed : &g->answer;
     struct graphite_stream *s = NULL;
     uint8_t *body;
+    int n;
 
     if (g->status != HTTP_OK)
         return answer_failure(x, g->status, g->why);
     x->type = "application/json";
     x->cache = "no-cache";
-    if (g->as_of_ms != INT64_MAX) {
-        (void)snprintf(g->more, sizeof g->more,
+    n = snprintf(g->more, sizeof g->more, "Vary: Accept-Encoding\r\n%s",
+                 g->is_packed ? "Content-Encoding: gzip\r\n" : "");
+    if (g->as_of_ms != INT64_MAX)
+        (void)snprintf(g->more + n, sizeof g->more - (size_t)n,
                        "X-Countd-As-Of: %" PRId64 "\r\n", g->as_of_ms);
-        x->more = g->more;
-    }
+    x->more = g->more;
     if (c->size >= GRAPHITE_STREAM_MIN)
         s = find_stream(g, NULL);
     if (s)
-        return begin_stream(x, s);
+        return begin_stream(x, s, c);
     body = http_body(x, c->size);
     if (!body)
         return CONN_FULL;
@@ -182,6 +187,70 @@ fail_job(struct graphite *g, enum http_status status, const char *why)
     g->why = why;
 }
 
+/* ---- packing ------------------------------------------------------------ */
+
+static bool
+wants_packing(const struct graphite *g)
+{
+    return g->status == HTTP_OK && g->takes_gzip && g->can_deflate &&
+           g->answer.size >= PACKED_LEAST;
+}
+
+static void
+start_packing(struct graphite *g)
+{
+    (void)deflateReset(&g->deflate);
+    chunks_init(&g->packed, &g->answers, g->limits.max_bytes);
+    g->pack_at = g->answer.first;
+}
+
+/* Packs one chunk.  False: there is no memory. */
+static bool
+pack_chunk(struct graphite *g, struct chunk *chunk)
+{
+    struct json_writer *to = &g->packed.json;
+    z_stream *z = &g->deflate;
+    int rc;
+
+    z->next_in = chunk->bytes;
+    z->avail_in = (uInt)chunk->size;
+    do {
+        if (chunks_reserve(&g->packed, 1) < 0)
+            return false;
+        z->next_out = to->at;
+        z->avail_out = (uInt)(to->end - to->at);
+        rc = deflate(z, chunk->next ? Z_NO_FLUSH : Z_FINISH);
+        to->at = z->next_out;
+    } while (z->avail_out == 0 && rc != Z_STREAM_END);
+    return true;
+}
+
+/* Packs until that time.  False: there is more to do. */
+static bool
+pack_some(struct graphite *g, uint64_t until_ns)
+{
+    while (g->pack_at && clock_ns() < until_ns) {
+        if (!pack_chunk(g, g->pack_at))
+            return true; /* it goes as it is */
+        g->pack_at = g->pack_at->next;
+    }
+    if (g->pack_at)
+        return false;
+    chunks_end(&g->packed);
+    g->is_packed = true;
+    return true;
+}
+
+/* ---- steps -------------------------------------------------------------- */
+
+static void
+finish_job(struct graphite *g)
+{
+    g->state = GRAPHITE_DONE;
+    g->done_ms = loop_now_ms(g->loop);
+    http_wake(&g->owner);
+}
+
 /* Snapshots of this turn are older than what as_of_get() says after a look, and
  * are ended before. */
 static void
@@ -200,9 +269,17 @@ step_job(struct graphite *g)
         return;
     if (rc < 0)
         fail_job(g, g->render.status, g->render.why);
-    g->state = GRAPHITE_DONE;
-    g->done_ms = loop_now_ms(g->loop);
-    http_wake(&g->owner);
+    if (wants_packing(g)) {
+        start_packing(g);
+        g->state = GRAPHITE_PACKS;
+    } else
+        finish_job(g);
+}
+
+static bool
+is_working(const struct graphite *g)
+{
+    return g->state == GRAPHITE_RUNS || g->state == GRAPHITE_PACKS;
 }
 
 bool
@@ -213,11 +290,13 @@ graphite_end_turn(struct graphite *g)
     const bool is_old = g->state == GRAPHITE_DONE &&
                         loop_now_ms(g->loop) - g->done_ms > DONE_MS;
 
-    if (is_alone && (g->state == GRAPHITE_RUNS || is_old))
-        end_job(g); /* who asked has gone */
+    if (is_alone && (is_working(g) || is_old))
+        end_job(g); /* the client that asked has gone */
     else if (g->state == GRAPHITE_RUNS)
         step_job(g);
-    return g->state == GRAPHITE_RUNS;
+    else if (g->state == GRAPHITE_PACKS && pack_some(g, clock_ns() + STEP_NS))
+        finish_job(g);
+    return is_working(g);
 }
 
 /* ---- parameters --------------------------------------------------------- */
@@ -413,7 +492,7 @@ start_job(struct graphite *g, const struct http_call *x,
     g->kind = kind;
     g->status = HTTP_OK;
     g->as_of_ms = INT64_MAX;
-    g->is_completer = g->only_leaves = g->has_query = false;
+    g->is_completer = g->only_leaves = g->has_query = g->is_packed = false;
     init_render(g);
     if (x->body.size > 0 && !is_form(x->request))
         rc = render_fail(&g->render, HTTP_BAD_REQUEST,
@@ -434,26 +513,12 @@ start_job(struct graphite *g, const struct http_call *x,
     return true;
 }
 
-/* Requests of the same bytes have the same answer, whichever connection made
- * them. */
-static uint64_t
-hash_request(const struct graphite *g, const struct http_call *x)
-{
-    const struct http_text target = x->request->target;
-    const uint64_t head =
-        hash_bytes_wide(&g->hash_key, target.at, target.size).low;
-
-    if (x->body.size == 0)
-        return head;
-    return head * 31 +
-           hash_bytes_wide(&g->hash_key, x->body.at, x->body.size).low;
-}
-
 static enum conn_next
 answer_job(struct http_call *x, enum graphite_kind kind)
 {
     struct graphite *g = x->ctx;
-    const uint64_t request = hash_request(g, x);
+    const bool takes_gzip = http_takes_gzip(x->request);
+    const uint64_t request = request_hash(&g->hash_key, x, takes_gzip);
     enum conn_next next;
 
     if (x->rest.size > 0)
@@ -463,6 +528,7 @@ answer_job(struct http_call *x, enum graphite_kind kind)
         return http_hold(x, &g->line);
     if (g->state == GRAPHITE_NONE) {
         g->request = request;
+        g->takes_gzip = takes_gzip;
         if (start_job(g, x, kind))
             return http_hold(x, &g->owner);
     }
@@ -529,16 +595,15 @@ answer_nothing(struct http_call *x)
 
 /* With and without a slash at the end. */
 #define ROUTE(path, answer)                                                    \
-    {                                                                          \
-        path,                                                                  \
-        "*",                                                                   \
-        HTTP_GET | HTTP_POST,                                                  \
-        answer,                                                                \
-        HTTP_READS_BODY | HTTP_LONG_BODY,                                      \
-        NULL},                                                                 \
+    {path,                                                                     \
+     "*",                                                                      \
+     HTTP_GET | HTTP_POST,                                                     \
+     answer,                                                                   \
+     HTTP_READS_BODY | HTTP_LONG_BODY | HTTP_MESSAGES,                         \
+     NULL},                                                                    \
     {                                                                          \
         path "/", "*", HTTP_GET | HTTP_POST, answer,                           \
-            HTTP_READS_BODY | HTTP_LONG_BODY, NULL                             \
+            HTTP_READS_BODY | HTTP_LONG_BODY | HTTP_MESSAGES, NULL             \
     }
 
 static const struct http_route routes[] = {
@@ -573,6 +638,8 @@ graphite_open(struct graphite *g, struct http_site *site, struct loop *loop,
         .max_bytes = GRAPHITE_ANSWER_MAX - HTTP_ANSWER_HEAD - HTTP_MORE_MAX};
     http_line_init(&g->line);
     http_line_init(&g->owner);
+    g->can_deflate = deflateInit2(&g->deflate, 1, Z_DEFLATED, 15 + 16, 8,
+                                  Z_DEFAULT_STRATEGY) == Z_OK;
     scratch_init(&g->scratch, GRAPHITE_MEMORY_MAX);
     scratch_init(&g->answers, GRAPHITE_MEMORY_MAX);
     g->search.store = store;
@@ -591,6 +658,9 @@ graphite_close(struct graphite *g)
     scratch_free(&g->answers);
     for (size_t i = 0; i < GRAPHITE_STREAMS; i++)
         scratch_free(&g->streams[i].scratch);
+    if (g->can_deflate)
+        (void)deflateEnd(&g->deflate);
+    g->can_deflate = false;
     store_listing_close(g->search.listing);
     g->search.listing = NULL;
 }

@@ -16,6 +16,8 @@
 #ifndef COUNTD_READER_GRAPHITE_GRAPHITE_H
 #define COUNTD_READER_GRAPHITE_GRAPHITE_H
 
+#include <zlib.h>
+
 #include "common/base/hash.h"
 #include "common/setup/config.h"
 #include "reader/as_of.h"
@@ -31,7 +33,12 @@
 
 enum graphite_kind { GRAPHITE_RENDER, GRAPHITE_FIND, GRAPHITE_EXPAND };
 
-enum graphite_state { GRAPHITE_NONE, GRAPHITE_RUNS, GRAPHITE_DONE };
+enum graphite_state {
+    GRAPHITE_NONE,
+    GRAPHITE_RUNS,
+    GRAPHITE_PACKS, /* the answer is there, and packed for who takes that */
+    GRAPHITE_DONE
+};
 
 /* A long answer that goes in pieces, after its job is over. */
 struct graphite_stream {
@@ -54,7 +61,7 @@ struct graphite {
     struct http_line owner; /* who gets the job's answer */
     enum graphite_state state;
     enum graphite_kind kind;
-    uint64_t request; /* hash of the one that the job is for */
+    uint64_t request; /* request_hash() of the one that the job is for */
     uint64_t done_ms; /* monotonic: when it was done */
     bool is_completer, only_leaves;
     struct pattern pattern; /* of find and expand */
@@ -65,11 +72,17 @@ struct graphite {
     struct scratch scratch;
     struct scratch answers; /* its part of the memory, for `answer` */
     struct chunks answer;
+    bool takes_gzip;       /* of the request */
+    bool is_packed;        /* `packed` is the answer */
+    struct chunks packed;  /* in `answers`, too */
+    struct chunk *pack_at; /* the next one; NULL: all are packed */
+    z_stream deflate;
+    bool can_deflate;
     struct graphite_stream streams[GRAPHITE_STREAMS];
     struct path_search search;
     struct render render;
     char value[TARGET_SIZE_MAX + 1]; /* of a parameter */
-    char more[64];                   /* header */
+    char more[160];                  /* headers */
 };
 
 /* Adds the routes to a site.  -ENOMEM. */

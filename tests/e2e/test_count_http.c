@@ -230,8 +230,15 @@ static const struct {
      "\"code\": \"bad-member\", \"detail\": \"key is missing\", "
      "\"line\": 2}\n",
      false},
-    {"POST /v1/count?names=raw", NAMED "Content-Type: " TSV, "p\ta\n", 400,
-     "\"detail\": \"unknown parameter: names\"", false},
+    {"POST /v1/count?names=text", NAMED "Content-Type: " TSV, "p\ta\n", 400,
+     "\"code\": \"bad-names\"", false},
+    {"POST /v1/count?names=raw&names=raw", NAMED "Content-Type: " TSV, "p\ta\n",
+     400, "\"code\": \"twice\"", false},
+    {"POST /v1/count?names=raw&x%09=1", NAMED "Content-Type: " TSV, "p\ta\n",
+     400, "\"detail\": \"unknown parameter: x\\\\t\"", false},
+    {"POST /v1/count?names=raw", NAMED "Content-Type: " JSON,
+     "{\"keyspace\":\"p\",\"key\":null}", 400, "\"code\": \"bad-member\"",
+     false},
     {"POST /v1/count", NAMED "Content-Type: application/x-www-form-urlencoded",
      "a=b", 415, "\"code\": \"media-type\"", false},
     {"POST /v1/count", NAMED "Content-Type: text/plain", "p\ta\n", 415,
@@ -496,6 +503,8 @@ curl_counts(void **state)
         "curl -sSf --unix-socket %s/socket/http -H \"$j\" -d "
         "'{\"keyspace\":\"c\",\"key\":\"a\",\"n\":100000}' "
         "http://localhost/v1/count\n"
+        "curl -sSf -H \"$j\" -d '{\"keyspace\":\"c\",\"key\":null,"
+        "\"key_hex\":\"c328\"}' $u?names=raw\n"
         "! curl -sSf -d a=b $u 2>&1\n",
         daemon_port(fleet_daemon(f, FLEET_WRITE), "http"), f->path);
     expect(daemon_run(output, sizeof output, "/bin/sh", "-c", script, NULL), 0,
@@ -504,6 +513,7 @@ curl_counts(void **state)
     fd = join(f);
     ms = count(fd, TSV, "c\tb\n", 1);
     expect_count(f, ms, "c", "a", 111111);
+    expect_count(f, ms, "c", "\xc3\x28", 1);
     client_close(fd);
     fleet_stop_all(f);
 }

@@ -433,6 +433,16 @@ pages_of_one_version_end_when_the_keyspace_changes(void **state)
                    "/v1/distinct?keyspace=pages&version=%s", version);
     ask(f, target, "");
     assert_int_equal(got.status, 200);
+    /* The version of a period has its minutes, too. */
+    ask(f, "/v1/top?keyspace=pages&from=-1h", "");
+    at = strstr(got.head, "ETag: W/\"");
+    assert_non_null(at);
+    (void)snprintf(version, sizeof version, "%.*s", (int)strcspn(at + 9, "\""),
+                   at + 9);
+    (void)snprintf(target, sizeof target,
+                   "/v1/top?keyspace=pages&from=-1h&version=%s", version);
+    ask(f, target, "");
+    assert_int_equal(got.status, 200);
     service_add(f, "pages", "/index", 1);
     expect_text(FLEET_RUN(f, "flush"), 0, "");
     expect_problem(f, target, 412, "\"code\": \"changed\"");
@@ -635,6 +645,55 @@ promtool_finds_nothing_to_say(void **state)
 
 /* ---- what is no question ------------------------------------------------- */
 
+/* The host of the target counts, not the one beside it. */
+static void
+a_target_may_be_in_absolute_form(void **state)
+{
+    struct fleet *f = *state;
+    const int fd = join(f);
+
+    send_request(fd, "GET", "http://LOCALHOST:1/v1/total?keyspace=z", "");
+    hear(fd, true);
+    assert_int_equal(got.status, 200);
+    assert_non_null(strstr(got.body, "\"total\": -2"));
+    send_request(fd, "GET", "HTTP://127.0.0.1/metrics", "");
+    hear(fd, true);
+    assert_int_equal(got.status, 200);
+    send_request(fd, "GET", "http:///v1/total?keyspace=z", "");
+    hear(fd, true);
+    assert_int_equal(got.status, 404);
+    send_request(fd, "GET", "http://evil.example/v1/total?keyspace=z", "");
+    hear(fd, true);
+    assert_int_equal(got.status, 403);
+    client_close(fd);
+}
+
+static void
+any_version_will_do_where_there_is_an_answer(void **state)
+{
+    static const char any[] = "If-None-Match: *\r\n";
+    static const char *const there[] = {"/v1/total?keyspace=z",
+                                        "/v1/top?keyspace=pages&from=-1h", "/"};
+    static const char *const missing[] = {"/v1/get?keyspace=z&key=no",
+                                          "/v1/total?keyspace=no",
+                                          "/v1/history?keyspace=no"};
+    struct fleet *f = *state;
+    char status[13];
+
+    for (size_t i = 0; i < sizeof there / sizeof there[0]; i++) {
+        const int fd = join(f);
+
+        send_request(fd, "GET", there[i], any);
+        assert_int_equal(client_read(fd, status, 12), 12);
+        assert_memory_equal(status, "HTTP/1.1 304", 12);
+        client_close(fd);
+    }
+    for (size_t i = 0; i < sizeof missing / sizeof missing[0]; i++) {
+        ask(f, missing[i], any);
+        assert_int_equal(got.status, 404);
+    }
+}
+
 static void
 what_is_wrong_is_told(void **state)
 {
@@ -669,6 +728,11 @@ what_is_wrong_is_told(void **state)
     expect_problem(f, "/v1/keys?keyspace=z&n=0", 400, "\"bad-number\"");
     expect_problem(f, "/v1/now?version=1-2", 400, "\"unknown-parameter\"");
     expect_problem(f, "/v1/nosuch", 404, "no-such-path");
+    expect_problem(f, "/metrics?keyspace=z", 400,
+                   "\"unknown-parameter\", \"detail\": \"unknown parameter: "
+                   "keyspace\"");
+    expect_problem(f, "/v1/total?keyspace=z&version=1-2-3", 400,
+                   "\"bad-version\"");
     expect_problem(f, "/v1/get?keyspace=z&key=..&as_of=9999999999999&wait=1",
                    504, "\"not-readable-yet\"");
 }
@@ -880,6 +944,11 @@ main(void)
         cmocka_unit_test_setup_teardown(
             answers_in_steps_wait_for_each_other_and_for_nobody_who_has_gone,
             set_up, service_teardown),
+        cmocka_unit_test_setup_teardown(a_target_may_be_in_absolute_form,
+                                        set_up, service_teardown),
+        cmocka_unit_test_setup_teardown(
+            any_version_will_do_where_there_is_an_answer, set_up,
+            service_teardown),
         cmocka_unit_test_setup_teardown(who_does_not_read_holds_up_nobody,
                                         set_up, service_teardown),
     };

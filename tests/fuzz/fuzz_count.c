@@ -22,6 +22,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 static struct layout layout;
 
+/* Names in text form, and as they are. */
+static const struct increment_form forms[] = {
+    {.keyspace_max = NAME_MAX_SIZE, .key_max = NAME_MAX_SIZE},
+    {.raw = true, .keyspace_max = NAME_MAX_SIZE, .key_max = NAME_MAX_SIZE}};
+
 /* An increment in JSON is the same increment. */
 static void
 check_again(const struct increment *i)
@@ -43,7 +48,7 @@ check_again(const struct increment *i)
     json_object_end(&w);
     assert(json_write_size(&w) > 0);
     count_body_init(&b, COUNT_JSON, (const uint8_t *)text, json_write_size(&w),
-                    NAME_MAX_SIZE, NAME_MAX_SIZE);
+                    &forms[0]);
     assert(count_body_next(&b, &same, &fault) == 1);
     assert(same.count == i->count && same.key.size == i->key.size &&
            same.keyspace.size == i->keyspace.size &&
@@ -68,15 +73,16 @@ check_increment(const struct increment *i)
 }
 
 static void
-check_body(enum count_format format, const uint8_t *bytes, size_t size)
+check_body(enum count_format format, const struct increment_form *form,
+           const uint8_t *bytes, size_t size)
 {
     struct count_fault fault, other;
     struct count_body b, again;
     struct increment i, same;
     int rc, rc_again;
 
-    count_body_init(&b, format, bytes, size, NAME_MAX_SIZE, NAME_MAX_SIZE);
-    count_body_init(&again, format, bytes, size, NAME_MAX_SIZE, NAME_MAX_SIZE);
+    count_body_init(&b, format, bytes, size, form);
+    count_body_init(&again, format, bytes, size, form);
     do {
         rc = count_body_next(&b, &i, &fault);
         rc_again = count_body_next(&again, &same, &other);
@@ -96,6 +102,7 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     static struct gunzip *gunzip;
     static uint8_t inflated[INFLATED_MAX];
+    const struct increment_form *form;
     uint8_t *copy;
     int n;
 
@@ -105,14 +112,16 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     }
     if (size < 1 || size > INPUT_MAX)
         return 0;
+    form = &forms[bytes[0] / 3 % 2];
     copy = malloc(size); /* of which nothing behind belongs to it */
     assert(copy);
     memcpy(copy, bytes + 1, size - 1);
-    check_body((enum count_format)(bytes[0] % 3), copy, size - 1);
+    check_body((enum count_format)(bytes[0] % 3), form, copy, size - 1);
     n = gunzip_run(gunzip, copy, size - 1, inflated, sizeof inflated);
     assert(n <= INFLATED_MAX);
     if (n > 0)
-        check_body((enum count_format)(bytes[0] % 3), inflated, (size_t)n);
+        check_body((enum count_format)(bytes[0] % 3), form, inflated,
+                   (size_t)n);
     free(copy);
     return 0;
 }

@@ -14,7 +14,8 @@
 
 /* What a body has, increment by increment in text form; behind it the fault. */
 static void
-spell(enum count_format format, const char *bytes, size_t size, char *to)
+spell_as(const struct increment_form *form, enum count_format format,
+         const char *bytes, size_t size, char *to)
 {
     uint8_t *copy = malloc(size > 0 ? size : 1);
     char keyspace[NAME_TEXT_SIZE], key[NAME_TEXT_SIZE];
@@ -26,7 +27,7 @@ spell(enum count_format format, const char *bytes, size_t size, char *to)
 
     assert_non_null(copy);
     memcpy(copy, bytes, size); /* nothing behind it may be read */
-    count_body_init(&b, format, copy, size, NAME_MAX_SIZE, NAME_MAX_SIZE);
+    count_body_init(&b, format, copy, size, form);
     to[0] = '\0';
     while ((rc = count_body_next(&b, &i, &fault)) > 0) {
         (void)name_escape(i.keyspace.bytes, i.keyspace.size, keyspace);
@@ -40,10 +41,47 @@ spell(enum count_format format, const char *bytes, size_t size, char *to)
     free(copy);
 }
 
-static const struct {
+static void
+spell(enum count_format format, const char *bytes, size_t size, char *to)
+{
+    static const struct increment_form text = {.keyspace_max = NAME_MAX_SIZE,
+                                               .key_max = NAME_MAX_SIZE};
+
+    spell_as(&text, format, bytes, size, to);
+}
+
+struct body {
     enum count_format format;
     const char *body, *has;
-} bodies[] = {
+};
+
+/* With names as they are. */
+static const struct body raw_bodies[] = {
+    {COUNT_TSV, "a\t\\xff\n", "a.\\\\xff=1 "},
+    {COUNT_TSV, "a\x01\t\xff\x7f\t2", "a\\x01.\\xff\\x7f=2 "},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"\\\\xff\"}", "a.\\\\xff=1 "},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":null,\"key_hex\":\"C328\"}",
+     "a.\\xc3(=1 "},
+    {COUNT_JSON,
+     "{\"key_hex\":\"ff\",\"keyspace_hex\":\"fe\",\"n\":2,\"key\":null,"
+     "\"keyspace\":null}",
+     "\\xfe.\\xff=2 "},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key_hex\":\"ff\"}", "a.\\xff=1 "},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":null}", "bad-member 1"},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\",\"key_hex\":\"62\"}",
+     "bad-member 1"},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key_hex\":null}", "bad-member 1"},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key_hex\":\"f\"}", "bad-hex 1"},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key_hex\":\"fg\"}", "bad-hex 1"},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key_hex\":\"\"}", "bad-name 1"},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key_hex\":\"6100\"}", "bad-name 1"},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key_hex\":\"61\",\"key_hex\":\"61\"}",
+     "bad-json 1"},
+};
+
+static const struct body bodies[] = {
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key_hex\":\"61\"}", "unknown-member 1"},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":null}", "bad-member 1"},
     {COUNT_TSV, "", ""},
     {COUNT_TSV, "a\tb", "a.b=1 "},
     {COUNT_TSV, "a\tb\n", "a.b=1 "},
@@ -141,10 +179,28 @@ a_body_has_its_increments_up_to_the_first_fault(void **state)
 }
 
 static void
+names_may_be_bytes_and_hexadecimal_digits(void **state)
+{
+    const struct increment_form raw = {
+        .raw = true, .keyspace_max = NAME_MAX_SIZE, .key_max = NAME_MAX_SIZE};
+    char text[TEXT_MAX];
+
+    (void)state; /* needs none */
+    for (size_t i = 0; i < sizeof raw_bodies / sizeof raw_bodies[0]; i++) {
+        const struct body *b = &raw_bodies[i];
+
+        spell_as(&raw, b->format, b->body, strlen(b->body), text);
+        if (strcmp(text, b->has) != 0)
+            fail_msg("%s: %s, not %s", b->body, text, b->has);
+    }
+}
+
+static void
 names_have_as_many_bytes_as_a_message_has_room_for(void **state)
 {
     char body[8192], text[TEXT_MAX];
     struct count_fault fault;
+    const struct increment_form shorter = {.keyspace_max = 3, .key_max = 2};
     struct count_body b;
     struct increment i;
 
@@ -161,7 +217,7 @@ names_have_as_many_bytes_as_a_message_has_room_for(void **state)
     (void)snprintf(body, sizeof body, "a\t%0*d", 8000, 0);
     spell(COUNT_TSV, body, strlen(body), text);
     assert_string_equal(text, "bad-name 1");
-    count_body_init(&b, COUNT_TSV, (const uint8_t *)"abc\tabc", 7, 3, 2);
+    count_body_init(&b, COUNT_TSV, (const uint8_t *)"abc\tabc", 7, &shorter);
     assert_int_equal(count_body_next(&b, &i, &fault), -1);
     assert_string_equal(fault.code, "bad-name");
 }
@@ -219,6 +275,7 @@ gzip_is_inflated_up_to_the_limit(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(names_may_be_bytes_and_hexadecimal_digits),
     cmocka_unit_test(a_body_has_its_increments_up_to_the_first_fault),
     cmocka_unit_test(names_have_as_many_bytes_as_a_message_has_room_for),
     cmocka_unit_test(gzip_is_inflated_up_to_the_limit),
