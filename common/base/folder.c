@@ -27,6 +27,15 @@ folder_make(int dirfd, const char *name)
 }
 
 int
+folder_open_file(int dirfd, const char *name)
+{
+    const int fd =
+        openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
+    return fd < 0 ? -errno : fd;
+}
+
+int
 folder_sync_parent(int fd)
 {
     const int parent = folder_open(fd, "..");

@@ -1,7 +1,8 @@
-/* common/base/folder.h - one folder: opened, made, synced.  dirstream.h has the
- * names in it.
+/* common/base/folder.h - one folder and the files in it: opened, made, synced.
+ * dirstream.h has the names in it.
  *
- * `dirfd` may be AT_FDCWD.  The last part of `name` may be a link.
+ * `dirfd` may be AT_FDCWD.  The last part of a folder's name may
+ * be a link.
  * Errors: 0, a descriptor that is the caller's, or a negative errno. */
 #ifndef COUNTD_COMMON_BASE_FOLDER_H
 #define COUNTD_COMMON_BASE_FOLDER_H
@@ -11,6 +12,10 @@ int folder_open(int dirfd, const char *name);
 /* Makes the folder, for its owner alone, unless it is there, and opens it.  Its
  * name is durable then, unless `dirfd` is AT_FDCWD: folder_sync_parent(). */
 int folder_make(int dirfd, const char *name);
+
+/* Opens a file in the folder for reading: no link is followed, and a FIFO is
+ * not waited for. */
+int folder_open_file(int dirfd, const char *name);
 
 /* fsync of the folder that contains the one behind `fd`. */
 int folder_sync_parent(int fd);

@@ -2,13 +2,13 @@
 #include "common/log/log_table.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/base/files.h"
+#include "common/base/folder.h"
 #include "common/base/hex.h"
 #include "common/log/inspect.h"
 #include "common/log/slot.h"
@@ -169,8 +169,7 @@ look_at_file(int log_fd, const struct logfile *f, struct looked *out)
         out->state = "not countd's";
         return;
     }
-    fd =
-        openat(log_fd, f->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    fd = folder_open_file(log_fd, f->name);
     if (fd < 0)
         return;
     look_at_header(fd, f, out);

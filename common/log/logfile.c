@@ -14,6 +14,7 @@
 #include "common/base/array.h"
 #include "common/base/dirstream.h"
 #include "common/base/files.h"
+#include "common/base/folder.h"
 #include "common/log/inspect.h"
 #include "common/log/slot.h"
 
@@ -174,12 +175,11 @@ open_with_flock(int log_fd, const char *name, int lock_fd)
         return -EBUSY; /* it has changed hands */
     if (fchmod(lock_fd, LOG_MODE_OWNED) < 0)
         return -errno;
-    fd = openat(log_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    rc = fd < 0 ? -errno : fd;
-    if (fchmod(lock_fd, LOG_MODE_FULL) < 0 && fd >= 0) {
-        rc = -errno;
-        (void)close(fd);
-    }
+    fd = folder_open_file(log_fd, name);
+    if (fchmod(lock_fd, LOG_MODE_FULL) == 0 || fd < 0)
+        return fd;
+    rc = -errno;
+    (void)close(fd);
     return rc;
 }
 
@@ -188,11 +188,9 @@ logfile_open(int log_fd, const char *name)
 {
     int lock_fd, rc;
 
-    rc = openat(log_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (rc >= 0)
+    rc = folder_open_file(log_fd, name);
+    if (rc != -EACCES)
         return rc;
-    if (errno != EACCES)
-        return -errno;
     lock_fd =
         openat(log_fd, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (lock_fd < 0)
@@ -236,8 +234,7 @@ logfile_sizes(int log_fd, struct layout *out)
 
         if (list.files[i].kind != LOGFILE_LOG)
             continue;
-        fd = openat(log_fd, list.files[i].name,
-                    O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        fd = folder_open_file(log_fd, list.files[i].name);
         if (fd < 0)
             continue; /* a full one, or gone */
         if (logfile_header(fd, &h) == 0)

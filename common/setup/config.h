@@ -190,8 +190,17 @@ struct config_sources {
     const char *texts[CONFIG_SOURCES_MAX];
 };
 
-/* `letter` is 'f', 'o', 'd' or 'u'.  -E2BIG when there are too many. */
+/* `letter` is 'f', 'o', 'd' or 'u'.  Returns 0, or an exit status after it has
+ * reported that there are too many. */
 int config_source_add(struct config_sources *s, int letter, const char *text);
+
+/* The descriptor of --ready-fd, which programs started from here do not
+ * inherit.  Returns 0, or an exit status after it has reported that none is
+ * open. */
+int config_ready_fd(const char *text, int *fd);
+
+/* Prints that the settings are good: -t.  Returns an exit status. */
+int config_print_good(void);
 
 /* Defaults, then sources, of which the file is that of config_find() when none
  * was given.  What spans keys is for those who serve: they call

@@ -24,8 +24,11 @@ config_source_add(struct config_sources *s, int letter, const char *text)
         return 0;
     }
     assert(letter == 'o' || letter == 'd' || letter == 'u');
-    if (s->count == CONFIG_SOURCES_MAX)
-        return -E2BIG;
+    if (s->count == CONFIG_SOURCES_MAX) {
+        diag(DIAG_ERROR, "more than %d -o, -d and -u; put them into a file",
+             CONFIG_SOURCES_MAX);
+        return CONFIG_EXIT_USAGE;
+    }
     s->letters[s->count] = (char)letter;
     s->texts[s->count++] = text;
     return 0;
@@ -120,18 +123,26 @@ print_help(const char *program, const char *summary)
     return fflush(stdout) == 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_SYSTEM;
 }
 
-/* Reads a descriptor number that is open. */
-static int
-read_ready_fd(const char *text, int *fd)
+int
+config_ready_fd(const char *text, int *fd)
 {
     uint64_t value;
 
-    if (config_count(text, &value) < 0 || value > 1 << 20)
-        return -EINVAL;
-    if (fcntl((int)value, F_GETFD) < 0)
-        return -EBADF;
+    if (config_count(text, &value) < 0 || value > 1 << 20 ||
+        fcntl((int)value, F_SETFD, FD_CLOEXEC) < 0) {
+        diag(DIAG_ERROR, "--ready-fd %s: give the number of an open descriptor",
+             text);
+        return CONFIG_EXIT_USAGE;
+    }
     *fd = (int)value;
     return 0;
+}
+
+int
+config_print_good(void)
+{
+    (void)puts("settings are good");
+    return fflush(stdout) == 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_SYSTEM;
 }
 
 /* Says what is wrong with the option getopt_long() stopped at. */
@@ -154,16 +165,15 @@ take_option(int option, struct config_sources *sources,
             struct config_command *command, char **argv, const char *program,
             const char *summary)
 {
+    int status;
+
     switch (option) {
     case 'f':
     case 'o':
     case 'd':
     case 'u':
-        if (config_source_add(sources, option, optarg) == 0)
-            return -1;
-        diag(DIAG_ERROR, "more than %d -o, -d and -u; put them into a file",
-             CONFIG_SOURCES_MAX);
-        return CONFIG_EXIT_USAGE;
+        status = config_source_add(sources, option, optarg);
+        return status != 0 ? status : -1;
     case 't':
         command->test = true;
         return -1;
@@ -173,13 +183,8 @@ take_option(int option, struct config_sources *sources,
         (void)printf("%s %s\n", program, VERSION);
         return fflush(stdout) == 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_SYSTEM;
     case 'r':
-        if (read_ready_fd(optarg, &command->ready_fd) == 0)
-            return -1;
-        diag(DIAG_ERROR,
-             "--ready-fd %s: give the number of an open "
-             "descriptor",
-             optarg);
-        return CONFIG_EXIT_USAGE;
+        status = config_ready_fd(optarg, &command->ready_fd);
+        return status != 0 ? status : -1;
     default:
         return bad_option(option, argv);
     }
@@ -225,8 +230,7 @@ config_daemon(struct config *c, struct config_command *command, int argc,
     }
     if (!command->test)
         return -1;
-    (void)puts("settings are good");
-    return fflush(stdout) == 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_SYSTEM;
+    return config_print_good();
 }
 
 void

@@ -60,7 +60,7 @@ a_relative_directory_is_found_after_the_process_has_moved(void **state)
     struct link l;
 
     assert_int_equal(fchdir(f->dir.fd), 0);
-    assert_rc(link_init_socket(&l, ".", LOCAL_ACK, 1000), 0);
+    assert_rc(link_init(&l, NULL, ".", LOCAL_ACK, 1000), 0);
     assert_int_equal(chdir("/"), 0);
     for (int i = 0; i < 2; i++) {
         assert_rc(link_connect(&l), 0);
@@ -76,12 +76,12 @@ a_directory_that_cannot_be_is_refused(void **state)
     struct link l;
 
     (void)state; /* none is used */
-    assert_rc(link_init_socket(&l, "", LOCAL_ACK, 1000), -EINVAL);
+    assert_rc(link_init(&l, NULL, "", LOCAL_ACK, 1000), -EINVAL);
     memset(path, '/', LINK_DIRECTORY_SIZE);
-    assert_rc(link_init_socket(&l, path, LOCAL_ACK, 1000), -ENAMETOOLONG);
+    assert_rc(link_init(&l, NULL, path, LOCAL_ACK, 1000), -ENAMETOOLONG);
     path[0] = 'x';
     path[LINK_DIRECTORY_SIZE - 2] = '\0';
-    assert_rc(link_init_socket(&l, path, LOCAL_ACK, 1000), -ENAMETOOLONG);
+    assert_rc(link_init(&l, NULL, path, LOCAL_ACK, 1000), -ENAMETOOLONG);
 }
 
 /* Codes that mean something else to those who ask for a key or a quota. */
@@ -91,11 +91,11 @@ a_socket_that_cannot_be_had_has_errors_of_its_own(void **state)
     struct fixture *f = *state;
     struct link l;
 
-    assert_rc(link_init_socket(&l, f->dir.path, LOCAL_READ, 1000), 0);
+    assert_rc(link_init(&l, NULL, f->dir.path, LOCAL_READ, 1000), 0);
     assert_rc(link_connect(&l), -ECONNREFUSED);
-    assert_rc(link_init_socket(&l, "/dev/null", LOCAL_READ, 1000), 0);
+    assert_rc(link_init(&l, NULL, "/dev/null", LOCAL_READ, 1000), 0);
     assert_rc(link_connect(&l), -ECONNREFUSED);
-    assert_rc(link_init_socket(&l, f->dir.path, LOCAL_ACK, 1000), 0);
+    assert_rc(link_init(&l, NULL, f->dir.path, LOCAL_ACK, 1000), 0);
     fault_inject("connect", 1, EACCES);
     assert_rc(link_connect(&l), -EPERM);
     fault_inject("connect", 1, EMFILE);
@@ -110,7 +110,7 @@ a_full_backlog_is_tried_again_for_a_while(void **state)
     struct fixture *f = *state;
     struct link l;
 
-    assert_rc(link_init_socket(&l, f->dir.path, LOCAL_ACK, 1000), 0);
+    assert_rc(link_init(&l, NULL, f->dir.path, LOCAL_ACK, 1000), 0);
     fault_inject("connect", 1, EAGAIN);
     assert_rc(link_connect(&l), 0);
     link_drop(&l);

@@ -14,6 +14,7 @@
 #include "common/base/array.h"
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
+#include "common/base/folder.h"
 
 /* ---- reading headers --------------------------------------------------- */
 
@@ -22,9 +23,9 @@ archived_open(const struct archived *a, struct archive_reader **out, int *fd)
 {
     int rc;
 
-    *fd = open(a->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    *fd = folder_open_file(AT_FDCWD, a->path);
     if (*fd < 0)
-        return -errno;
+        return *fd;
     rc = archive_reader_open(out, *fd);
     if (rc < 0)
         (void)close(*fd);
@@ -41,11 +42,11 @@ archived_close(struct archive_reader *r, int fd)
 static int
 read_header(const char *path, struct archive_header *out)
 {
-    const int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    const int fd = folder_open_file(AT_FDCWD, path);
     int rc;
 
     if (fd < 0)
-        return -errno;
+        return fd;
     rc = archive_read_header(fd, out);
     (void)close(fd);
     return rc;

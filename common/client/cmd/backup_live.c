@@ -40,15 +40,6 @@ copy_bytes(int from, int to, uint64_t size)
 }
 
 static int
-open_file(int dir_fd, const char *name)
-{
-    const int fd =
-        openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-
-    return fd < 0 ? -errno : fd;
-}
-
-static int
 make_file(int dir_fd, const char *name)
 {
     const int fd =
@@ -71,7 +62,7 @@ finish_file(int fd, int rc)
 static int
 copy_file(int from_fd, int to_fd, const char *name)
 {
-    const int from = open_file(from_fd, name);
+    const int from = folder_open_file(from_fd, name);
     int to;
 
     if (from < 0)
@@ -135,7 +126,7 @@ is_summed(const uint8_t *bytes, size_t size)
 static bool
 read_start(int dir_fd, const char *name, uint8_t *bytes, size_t size)
 {
-    const int fd = open_file(dir_fd, name);
+    const int fd = folder_open_file(dir_fd, name);
     ssize_t got;
 
     if (fd < 0)
@@ -182,7 +173,7 @@ open_journal(int from_fd, struct quota_end *end, bool *known)
             (void)close(fd);
             (void)nanosleep(&pause, NULL); /* a signal only shortens it */
         }
-        fd = open_file(from_fd, QUOTA_JOURNAL);
+        fd = folder_open_file(from_fd, QUOTA_JOURNAL);
         if (fd < 0)
             return fd;
         if (!read_start(from_fd, QUOTA_NOTE, end->note, NOTE_SIZE))

@@ -102,9 +102,7 @@ take_common(struct cmd_line *line, char letter, const char *value)
         line->host = value;
         return 0;
     }
-    if (config_source_add(&line->sources, letter, value) == 0)
-        return 0;
-    return cmd_misuse(line, value, "too many -o and -d, put them into a file");
+    return config_source_add(&line->sources, letter, value);
 }
 
 /* Takes the option at argv[*at] and moves *at behind it.  Returns 0, an exit

@@ -45,7 +45,6 @@
  * Read from the end: cmd_del(), cmd_drop(), drop_all().
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,6 +54,7 @@
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
+#include "common/base/folder.h"
 #include "common/client/cmd/output.h"
 #include "common/client/cmd/purge.h"
 #include "common/client/cmd/store_session.h"
@@ -84,13 +84,12 @@ struct drop {
 static int
 sync_log(int log_fd, const char *name)
 {
-    const int fd =
-        openat(log_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    const int fd = folder_open_file(log_fd, name);
     int rc;
 
     /* Gone; or full again (0200), and then its start was synced. */
     if (fd < 0)
-        return errno == ENOENT || errno == EACCES ? 0 : -errno;
+        return fd == -ENOENT || fd == -EACCES ? 0 : fd;
     rc = fsync(fd) < 0 ? -errno : 0;
     (void)close(fd);
     return rc;

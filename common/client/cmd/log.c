@@ -4,7 +4,6 @@
  * Both only read, and logs may change hands meanwhile.  salvage is in
  * salvage.c.  Read from the end: cmd_log(). */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
+#include "common/base/folder.h"
 #include "common/client/cmd/cmd.h"
 #include "common/client/cmd/output.h"
 #include "common/client/cmd/wait_merged.h"
@@ -135,8 +135,8 @@ open_archived(const struct datadir *d, const char *name,
     int rc;
 
     (void)snprintf(path, sizeof path, "%s/%s", ARCHIVE_FOLDER, name);
-    *fd = openat(d->fd, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    rc = *fd < 0 ? -errno : archive_reader_open(out, *fd);
+    *fd = folder_open_file(d->fd, path);
+    rc = *fd < 0 ? *fd : archive_reader_open(out, *fd);
     if (rc < 0 && *fd >= 0)
         (void)close(*fd);
     if (rc == -ENOENT)

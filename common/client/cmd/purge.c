@@ -26,6 +26,7 @@
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
 #include "common/base/files.h"
+#include "common/base/folder.h"
 #include "common/log/archive.h"
 #include "common/log/log_recover.h"
 #include "common/log/logfile.h"
@@ -107,13 +108,11 @@ static void
 look_at_file(struct purge *p, int dirfd, const char *folder, const char *name,
              const char *why)
 {
-    const int fd = strcmp(folder, "log") == 0
-                       ? logfile_open(dirfd, name)
-                       : openat(dirfd, name,
-                                O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    const int fd = strcmp(folder, "log") == 0 ? logfile_open(dirfd, name)
+                                              : folder_open_file(dirfd, name);
     int rc;
 
-    if (fd < 0 && (fd == -ENOENT || errno == ENOENT))
+    if (fd == -ENOENT)
         return;
     rc = fd < 0 ? fd : find_key(p, fd);
     if (fd >= 0)
@@ -311,10 +310,9 @@ purge_archived(struct purge *p, const char *name)
         return unlinkat(p->dir->archive_fd, name, 0) < 0 ? -errno : 0;
     if (archive_name_parse(name, &n) < 0 || n.missing)
         return 0;
-    fd = openat(p->dir->archive_fd, name,
-                O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    fd = folder_open_file(p->dir->archive_fd, name);
     if (fd < 0)
-        return errno == ENOENT ? 0 : -errno;
+        return fd == -ENOENT ? 0 : fd;
     rc = pass_records(p, fd, NULL, &found);
     if (rc == -EBADMSG || rc == -EPROTONOSUPPORT) {
         report_left(p, ARCHIVE_FOLDER, name,

@@ -441,36 +441,19 @@ set_user(struct cmd_line *line)
         diag(DIAG_ERROR, "%s", why);
         return CONFIG_EXIT_USAGE;
     }
-    if (config_source_add(&line->sources, 'u', user) == 0)
-        return 0;
-    diag(DIAG_ERROR, "more than %d -o, -d and -u; put them into a file",
-         CONFIG_SOURCES_MAX);
-    return CONFIG_EXIT_USAGE;
+    return config_source_add(&line->sources, 'u', user);
 }
 
 static int
 read_options(struct serve *s, int64_t *workers)
 {
     const char *text = cmd_value(s->line, "ready-fd");
-    int64_t fd;
     int status;
 
     s->ready_fd = -1;
     status = cmd_option_number(s->line, "workers", 1, WORKERS_MAX, 1, workers);
-    if (status != 0 || text == NULL)
-        return status;
-    status = cmd_number(text, "--ready-fd", 0, 1 << 20, &fd);
-    if (status != 0)
-        return status;
-    if (fcntl((int)fd, F_SETFD, FD_CLOEXEC) < 0) {
-        diag(DIAG_ERROR,
-             "--ready-fd %s: give the number of an open "
-             "descriptor",
-             text);
-        return CONFIG_EXIT_USAGE;
-    }
-    s->ready_fd = (int)fd;
-    return 0;
+    return status == 0 && text != NULL ? config_ready_fd(text, &s->ready_fd)
+                                       : status;
 }
 
 static int
@@ -499,9 +482,7 @@ cmd_serve(struct cmd_line *line)
     if (status != 0)
         return status;
     if (cmd_value(line, "t") != NULL)
-        return puts("settings are good") < 0 || fflush(stdout) != 0
-                   ? CONFIG_EXIT_SYSTEM
-                   : CONFIG_EXIT_OK;
+        return config_print_good();
     rc = open_signals(&s);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "block signals");

@@ -97,10 +97,8 @@ writing_init(struct handle_writing *w, const struct countd_options *o)
     w->capacity = o->buffer_size / w->layout.message_size;
     if (w->capacity < 2)
         w->capacity = 2; /* buffer_increment() may need two */
-    rc = o->write ? link_init(&w->link, o->write, o->connect_timeout_ms)
-                  : link_init_socket(&w->link, o->directory,
-                                     w->silent ? LOCAL_COUNT : LOCAL_ACK,
-                                     o->connect_timeout_ms);
+    rc = link_init(&w->link, o->write, o->directory,
+                   w->silent ? LOCAL_COUNT : LOCAL_ACK, o->connect_timeout_ms);
     if (rc < 0)
         return rc;
     w->ring = calloc(w->capacity, w->layout.message_size);
@@ -155,9 +153,8 @@ countd_open(struct countd **out, const struct countd_options *options)
     rc = writing_init(&c->writing, &o);
     if (rc < 0)
         goto free_handle;
-    rc = o.read ? link_init(&c->reading.link, o.read, o.connect_timeout_ms)
-                : link_init_socket(&c->reading.link, o.directory, LOCAL_READ,
-                                   o.connect_timeout_ms);
+    rc = link_init(&c->reading.link, o.read, o.directory, LOCAL_READ,
+                   o.connect_timeout_ms);
     if (rc < 0)
         goto fini_writing;
     c->reading.timeout_ms = READ_TIMEOUT_MS;

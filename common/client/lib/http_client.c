@@ -198,11 +198,10 @@ countd_http_open(struct countd_http **out,
     h->timeout_ms = o.timeout_ms > 0 ? (int)o.timeout_ms : TIMEOUT_MS;
     h->answer = malloc(HTTP_ANSWER_MAX + 1);
     rc = h->answer ? set_token(h, o.token) : -ENOMEM;
-    if (rc == 0 && o.directory && !o.address)
-        rc = link_init_socket(&h->link, o.directory, LOCAL_HTTP,
-                              (unsigned)h->timeout_ms);
-    else if (rc == 0)
-        rc = link_init(&h->link, o.address ? o.address : ADDRESS,
+    if (!o.address && !o.directory)
+        o.address = ADDRESS;
+    if (rc == 0)
+        rc = link_init(&h->link, o.address, o.directory, LOCAL_HTTP,
                        (unsigned)h->timeout_ms);
     if (rc == 0)
         rc = -pthread_mutex_init(&h->lock, NULL);

@@ -14,28 +14,13 @@
 
 #define SOCKET_WAIT_MS 100 /* for a place among those that wait */
 
-int
-link_init(struct link *l, const char *address, unsigned timeout_ms)
-{
-    int rc;
-
-    *l = (struct link){.fd = -1, .timeout_ms = timeout_ms};
-    rc = net_resolve(address, l->addresses, LINK_ADDRESSES_MAX);
-    if (rc < 0)
-        return rc;
-    l->count = (size_t)rc;
-    return 0;
-}
-
-int
-link_init_socket(struct link *l, const char *directory, const char *socket,
-                 unsigned timeout_ms)
+/* Keeps the directory's path from the root. */
+static int
+set_directory(struct link *l, const char *directory)
 {
     const size_t size = strlen(directory);
     size_t used = 0;
 
-    *l = (struct link){
-        .fd = -1, .count = 1, .socket = socket, .timeout_ms = timeout_ms};
     if (size == 0)
         return -EINVAL;
     if (directory[0] != '/') {
@@ -49,6 +34,22 @@ link_init_socket(struct link *l, const char *directory, const char *socket,
         return -ENAMETOOLONG;
     memcpy(l->directory + used, directory, size + 1);
     return 0;
+}
+
+int
+link_init(struct link *l, const char *address, const char *directory,
+          const char *socket, unsigned timeout_ms)
+{
+    int rc;
+
+    *l = (struct link){.fd = -1, .count = 1, .timeout_ms = timeout_ms};
+    if (!address) {
+        l->socket = socket;
+        return set_directory(l, directory);
+    }
+    rc = net_resolve(address, l->addresses, LINK_ADDRESSES_MAX);
+    l->count = rc < 0 ? 0 : (size_t)rc;
+    return rc < 0 ? rc : 0;
 }
 
 void

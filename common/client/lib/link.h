@@ -38,14 +38,12 @@ struct link {
 };
 
 /* Resolves "127.0.0.1:48880", "[::1]:48880" or "db1:48880", as net_resolve()
- * does and with its errors. */
-int link_init(struct link *l, const char *address, unsigned timeout_ms);
-
-/* For the socket of this name (local.h, it stays the caller's) in a data
- * directory, which is found from now on wherever the process goes.
- *   -EINVAL  no path, -ENAMETOOLONG */
-int link_init_socket(struct link *l, const char *directory, const char *socket,
-                     unsigned timeout_ms);
+ * does and with its errors.  Without an address the link is to the socket of
+ * this name (local.h, it stays the caller's) in a data directory, which is
+ * found from now on wherever the process goes. -EINVAL  no path, -ENAMETOOLONG
+ */
+int link_init(struct link *l, const char *address, const char *directory,
+              const char *socket, unsigned timeout_ms);
 
 /* Goes on connecting.  0 when connected; -EINPROGRESS; or why it failed:
  * the next call starts afresh.  A socket: -ECONNREFUSED also when it is not

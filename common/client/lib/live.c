@@ -79,11 +79,9 @@ countd_live_open(struct countd_live **out,
         goto free_handle;
     }
     l->receive = l->send + LIVE_BUFFER_SIZE;
-    rc = o.address
-             ? link_init(&l->link, o.address, o.connect_timeout_ms)
-             : link_init_socket(&l->link, o.directory,
-                                o.semaphore ? LOCAL_SEMAPHORE : LOCAL_COUNTER,
-                                o.connect_timeout_ms);
+    rc = link_init(&l->link, o.address, o.directory,
+                   o.semaphore ? LOCAL_SEMAPHORE : LOCAL_COUNTER,
+                   o.connect_timeout_ms);
     if (rc == 0)
         rc = link_connect_until(&l->link, UINT64_MAX);
     if (rc < 0)

@@ -5,6 +5,7 @@
  * counted again.  A file that cannot be opened does not show which logs were
  * merged; it is replaced by an empty one with the marks that the caller knows.
  */
+#include "common/base/folder.h"
 #include "common/store/lmdb/env.h"
 #include "common/store/lmdb/keyspace_history.h"
 #include "common/store/lmdb/keyspace_peek.h"
@@ -101,9 +102,9 @@ lock_file(struct lmdb *s, const char *file)
     struct stat st, now;
     int fd, rc;
 
-    fd = openat(dir_fd, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    fd = folder_open_file(dir_fd, file);
     if (fd < 0)
-        return -errno;
+        return fd;
     s->holder = 0;
     rc = lock_take(fd, &s->holder);
     if (rc == 0 && (fstat(fd, &st) < 0 ||

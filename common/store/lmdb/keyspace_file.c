@@ -7,6 +7,7 @@
  * other opens that file.  The creator holds a flock on its %t file; if the
  * flock of an old %t file can be taken, its creator is dead.
  */
+#include "common/base/folder.h"
 #include "common/store/lmdb/env.h"
 #include "common/store/lmdb/pages.h"
 
@@ -421,8 +422,7 @@ static void
 clean_one(int dir_fd, const char *file, uint64_t age_ms)
 {
     struct stat st;
-    const int fd =
-        openat(dir_fd, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    const int fd = folder_open_file(dir_fd, file);
 
     if (fd < 0)
         return;

@@ -6,10 +6,10 @@
  * page down, with a buffer per level.  A bit per page records that it is in use
  * or free, so no page is read twice, and the walk ends. */
 #include "common/base/bytes.h"
+#include "common/base/folder.h"
 #include "common/store/lmdb/pages.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <lmdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -548,9 +548,9 @@ pages_check_named(int dir_fd, const char *file,
     struct stat st;
     int fd, rc;
 
-    fd = openat(dir_fd, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    fd = folder_open_file(dir_fd, file);
     if (fd < 0)
-        return -errno;
+        return fd;
     rc = fstat(fd, &st) < 0 ? -errno : 0;
     if (rc == 0)
         rc = S_ISREG(st.st_mode) ? pages_check_newest(fd, counter, &why)
