@@ -176,10 +176,12 @@ add_partly(struct specimen *s, enum specimen_keyspace k, uint8_t log)
     struct store *store = open_store(s, true, 1);
     struct store_applied applied;
     struct store_mark_info info;
+    struct store_totals totals;
 
     b.marks = &mark;
     b.mark_count = 1;
-    assert_rc(store_marks(store, b.name, b.name_size, &mark, 1, &info), 0);
+    assert_rc(stored_totals(store, keyspaces[k].name, &totals), 0); /* opens */
+    store_read_end(store);
     fault_inject("flock", 3, EIO); /* behind lock and unlock of the first */
     assert_rc(store_apply(store, &b, &applied), -EIO);
     fault_clear();

@@ -692,6 +692,60 @@ a_newer_format_is_refused(void **state)
     }
 }
 
+/* A worker reads the marks of a file that is not open without LMDB. */
+static void
+marks_are_the_same_with_and_without_lmdb(void **state)
+{
+    enum { MOST = 400 }; /* several leaves, below a branch */
+    static const size_t counts[] = {0, 1, 2, 30, 90, MOST};
+    static struct store_fill asked[MOST + 1];
+    static struct store_mark_info peeked[MOST + 1], read[MOST + 1];
+
+    (void)state;
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+        const size_t count = counts[c];
+        struct store_totals totals;
+        struct store_fill fill;
+        struct tmpdir d;
+        struct store *s;
+
+        tmpdir_make_in_memory(&d);
+        s = open_store(&d, 1 << 22, true);
+        assert_rc(stored_add(s, KS_NAME, NULL, "key", 1), 0);
+        for (size_t i = 0; i <= count; i++) {
+            fill = (struct store_fill){
+                .uuid = {(uint8_t)(i * 37), 7, (uint8_t)(i / 256)},
+                .epoch = 5,
+                .first_ms = 1000 + i};
+            asked[i] = fill;
+            asked[i].epoch = i % 5 == 1 ? 6 : i % 5 == 2 ? 4 : 5;
+            asked[i].first_ms += i % 5 == 3;
+            if (i < count)
+                assert_rc(stored_add(s, KS_NAME, &fill, "key", 1), 0);
+        }
+        store_close(s);
+
+        s = open_store(&d, 1 << 22, true);
+        assert_rc(store_marks(s, KS, asked, count + 1, peeked), 0);
+        assert_int_equal(lmdb_of(s)->touched, 0); /* it was not opened */
+        assert_rc(stored_totals(s, KS_NAME, &totals), 0);
+        store_read_end(s);
+        assert_int_equal(lmdb_of(s)->touched, 1);
+        assert_rc(store_marks(s, KS, asked, count + 1, read), 0);
+        for (size_t i = 0; i <= count; i++) {
+            static const enum store_mark_state want[] = {
+                STORE_MARK_DONE, STORE_MARK_NONE, STORE_MARK_AHEAD,
+                STORE_MARK_OTHER, STORE_MARK_DONE};
+
+            assert_int_equal(peeked[i].state,
+                             i < count ? want[i % 5] : STORE_MARK_NONE);
+            assert_int_equal(read[i].state, peeked[i].state);
+        }
+        store_close(s);
+        tmpdir_remove(&d);
+    }
+}
+
 static void
 few_environments_serve_many_keyspaces(void **state)
 {
@@ -810,6 +864,7 @@ static const struct CMUnitTest tests[] = {
     T(any_call_may_fail_and_nothing_is_left_open),
     T(a_keyspace_of_the_first_version_still_opens),
     T(a_newer_format_is_refused),
+    T(marks_are_the_same_with_and_without_lmdb),
     T(few_environments_serve_many_keyspaces),
     T(keyspaces_are_closed_for_others_when_descriptors_run_out),
     T(a_lock_file_has_room_for_all_that_lmdb_may_write_to_it),

@@ -293,6 +293,10 @@ enum keyspace_need { KEYSPACE_FIND, KEYSPACE_CREATE };
 int keyspace_get(struct lmdb *s, const uint8_t *name, size_t name_size,
                  enum keyspace_need need, struct keyspace **out);
 
+/* Whether a keyspace must be read through LMDB: it is open, or a commit of this
+ * process to it failed. */
+bool keyspace_needs_open(struct lmdb *s, const uint8_t *name, size_t name_size);
+
 /* Closes each open keyspace whose file was replaced, removed or lost its lock
  * file: the new file is usable only when no process has the old one open. */
 void keyspace_close_replaced(struct lmdb *s);

@@ -160,6 +160,14 @@ table_find(struct lmdb *s, uint64_t hash, const uint8_t *name, size_t name_size)
     return NULL;
 }
 
+bool
+keyspace_needs_open(struct lmdb *s, const uint8_t *name, size_t name_size)
+{
+    const uint64_t hash = name_hash(name, name_size);
+
+    return hash == s->failed || table_find(s, hash, name, name_size) != NULL;
+}
+
 /* Returns a free slot, if need be that of the least recently used keyspace that
  * no view needs. */
 static struct keyspace *

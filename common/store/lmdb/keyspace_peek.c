@@ -187,3 +187,32 @@ keyspace_peek(const struct lmdb_options *options, struct keyspace *k,
     (void)close(fd);
     return rc;
 }
+
+int
+keyspace_peek_each(const struct lmdb_options *options, const char *file,
+                   int (*each)(void *ctx, uint8_t *key, size_t key_size,
+                               uint8_t *value, size_t size),
+                   void *ctx, const char **why)
+{
+    struct pages_meta m, now;
+    struct stat st;
+    int fd, rc;
+
+    fd = open_file(options->keyspace_fd, file, &st, why);
+    if (fd < 0)
+        return fd;
+    rc = pages_meta(fd, 0, &m, why);
+    if (rc == 0) {
+        *why = "its records are damaged";
+        rc = pages_each(fd, &m, "meta", each, ctx);
+        rc = rc == -ENOENT ? -EBADMSG : rc;
+    }
+    if (rc == 0)
+        rc = pages_check_newest(fd, &keyspace_change_counter, why);
+    if (rc == 0)
+        rc = pages_meta(fd, 0, &now, why);
+    if (rc == 0 && now.txn != m.txn)
+        rc = -EAGAIN;
+    (void)close(fd);
+    return rc;
+}

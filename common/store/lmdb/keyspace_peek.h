@@ -35,6 +35,17 @@ extern const struct pages_counter keyspace_change_counter;
 int keyspace_peek(const struct lmdb_options *options, struct keyspace *k,
                   struct keyspace_state *state, const char **why);
 
+/* Calls each() for every record of the meta database of a file, as of the
+ * newest commit.
+ *
+ * -ENOENT: no such file, or another error with *why
+ *   -EAGAIN  other processes committed to it meanwhile: each() may have seen
+ *            records of two commits */
+int keyspace_peek_each(const struct lmdb_options *options, const char *file,
+                       int (*each)(void *ctx, uint8_t *key, size_t key_size,
+                                   uint8_t *value, size_t size),
+                       void *ctx, const char **why);
+
 /* Whether an entry of the directory is a keyspace's file; then writes its name
  * without the suffix. */
 bool keyspace_file_stem(const char *entry, char stem[NAME_FILE_SIZE]);

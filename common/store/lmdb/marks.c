@@ -5,7 +5,7 @@
  * that key, or in a branch page above it, hides the mark, and the log would
  * count twice.  So all marks are read for every query, and their number and the
  * sum of their hashes must be those of the state record. */
-#include "common/store/lmdb/keyspace.h"
+#include "common/store/lmdb/keyspace_peek.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -129,18 +129,95 @@ read_one(void *ctx, const uint8_t uuid[16], const struct keyspace_mark *mark,
     return 0;
 }
 
+static void
+clear_found(struct marks *m)
+{
+    for (size_t i = 0; i < m->count; i++) {
+        m->found[i].state = STORE_MARK_NONE;
+        m->found[i].there = false;
+        m->found[i].last_key_size = 0;
+    }
+}
+
 int
 marks_read(MDB_txn *txn, MDB_dbi meta, const struct keyspace_state *state,
            struct marks *m)
 {
     struct reading r = {.m = m};
 
-    for (size_t i = 0; i < m->count; i++) {
-        m->found[i].state = STORE_MARK_NONE;
-        m->found[i].there = false;
-        m->found[i].last_key_size = 0;
-    }
+    clear_found(m);
     return marks_each(txn, meta, state, read_one, &r);
+}
+
+/* ---- reading without LMDB ------------------------------------------------ */
+
+/* The records of a file, as they are peeked. */
+struct peeking {
+    const struct lmdb_options *options;
+    struct keyspace keyspace; /* with its name */
+    struct keyspace_state state;
+    struct reading reading;
+    uint64_t marks, marks_hash;
+    bool has_name, has_state;
+};
+
+static bool
+is_key(const MDB_val *key, const char *text)
+{
+    return key->mv_size == strlen(text) &&
+           memcmp(key->mv_data, text, key->mv_size) == 0;
+}
+
+static int
+peek_record(void *ctx, uint8_t *key_bytes, size_t key_size,
+            uint8_t *value_bytes, size_t size)
+{
+    const MDB_val key = {.mv_size = key_size, .mv_data = key_bytes};
+    const MDB_val value = {.mv_size = size, .mv_data = value_bytes};
+    struct peeking *p = ctx;
+    const char *unused;
+    struct keyspace_mark m;
+    uint64_t hash;
+    int rc;
+
+    if (is_key(&key, KEYSPACE_NAME_KEY)) {
+        p->has_name = true;
+        return keyspace_header_parse(&value, p->options, &p->keyspace, &unused);
+    }
+    if (is_key(&key, KEYSPACE_STATE_KEY)) {
+        p->has_state = true;
+        return keyspace_state_parse(&value, &p->state);
+    }
+    if (key_size != MARK_KEY_SIZE || key_bytes[0] != 'm')
+        return 0;
+    rc = keyspace_mark_parse(&key, &value, &m, &hash);
+    if (rc < 0)
+        return rc;
+    p->marks++;
+    p->marks_hash += hash;
+    return read_one(&p->reading, key_bytes + 1, &m, hash);
+}
+
+/* Reads the marks of a file that is not open without opening it.  Any error but
+ * -ENOENT only says that it must be opened. */
+static int
+peek_marks(const struct lmdb *s, const uint8_t *name, size_t name_size,
+           struct marks *m)
+{
+    struct peeking p = {.options = &s->options, .reading.m = m};
+    const char *unused;
+    int rc;
+
+    clear_found(m);
+    p.keyspace.name_size = name_size;
+    memcpy(p.keyspace.name, name, name_size);
+    keyspace_file_name(name, name_size, p.keyspace.file);
+    rc = keyspace_peek_each(&s->options, p.keyspace.file, peek_record, &p,
+                            &unused);
+    if (rc == 0 && (!p.has_name || !p.has_state || p.marks != p.state.marks ||
+                    p.marks_hash != p.state.marks_hash))
+        rc = -EBADMSG;
+    return rc;
 }
 
 /* ---- writing ----------------------------------------------------------- */
@@ -204,13 +281,40 @@ read_asked(struct keyspace *k, struct marks *m)
     return rc;
 }
 
+/* Reads the marks of a keyspace; -ENOENT: there is none.
+ *
+ * A worker selects the logs of a batch by the marks of all its keyspaces, which
+ * are more than may be open: it would open each to read them, and again to
+ * apply.  What it peeks need not be durable or the commit that LMDB shows next,
+ * because store_apply() reads the marks again.  A reader answers by them: it
+ * opens the keyspace. */
+static int
+find_marks(struct lmdb *s, const uint8_t *name, size_t name_size,
+           struct marks *m)
+{
+    struct keyspace *k;
+    int rc;
+
+    if (s->options.writable && !keyspace_needs_open(s, name, name_size)) {
+        rc = peek_marks(s, name, name_size, m);
+        if (rc == 0 || rc == -ENOENT)
+            return rc;
+    }
+    rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
+    if (rc < 0)
+        return rc;
+    rc = read_asked(k, m);
+    if (rc == -ENOENT) /* a record, not the keyspace */
+        rc = -EBADMSG;
+    return rc < 0 ? keyspace_report(s, name, name_size, "marks", rc) : 0;
+}
+
 int
 lmdb_marks(struct store *store, const uint8_t *name, size_t name_size,
            const struct store_fill *marks, size_t count,
            struct store_mark_info *infos)
 {
     struct lmdb *s = lmdb_of(store);
-    struct keyspace *k;
     struct marks m;
     int rc;
 
@@ -218,13 +322,10 @@ lmdb_marks(struct store *store, const uint8_t *name, size_t name_size,
         return -EINVAL;
     for (size_t i = 0; i < count; i++)
         infos[i] = (struct store_mark_info){.state = STORE_MARK_NONE};
-    rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
-    if (rc < 0)
-        return rc == -ENOENT ? 0 : rc;
     rc = marks_init(&m, marks, count);
     if (rc < 0)
         return rc;
-    rc = read_asked(k, &m);
+    rc = find_marks(s, name, name_size, &m);
     for (size_t i = 0; rc == 0 && i < count; i++) {
         const struct mark_found *f = &m.found[i];
 
@@ -233,7 +334,7 @@ lmdb_marks(struct store *store, const uint8_t *name, size_t name_size,
             infos[i].progress = progress_of(s, f->last_key, f->last_key_size);
     }
     marks_fini(&m);
-    return rc < 0 ? keyspace_report(s, name, name_size, "marks", rc) : 0;
+    return rc == -ENOENT ? 0 : rc;
 }
 
 struct giving {

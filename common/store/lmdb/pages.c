@@ -185,19 +185,32 @@ leaf_find(const struct finder *f, uint64_t number, struct page_node *out)
     return -ENOENT;
 }
 
+/* Reads the root of a database's record; -ENOENT: the database is empty. */
+static int
+database_root(const uint8_t db[PAGES_DB_SIZE], uint64_t *number,
+              unsigned *depth)
+{
+    *number = native64(db + DB_ROOT_AT);
+    *depth = native16(db + DB_DEPTH_AT);
+    if (native16(db + DB_FLAGS_AT) != 0 || *depth > DEPTH_MAX)
+        return -EBADMSG;
+    if (*depth == 0)
+        return *number == DB_ROOT_NONE ? -ENOENT : -EBADMSG;
+    return 0;
+}
+
 /* Finds the node of f->key in a database's leaf; it must have these flags. */
 static int
 database_find(const struct finder *f, const uint8_t db[PAGES_DB_SIZE],
               unsigned flags, struct page_node *out)
 {
-    uint64_t number = native64(db + DB_ROOT_AT);
-    const unsigned depth = native16(db + DB_DEPTH_AT);
+    uint64_t number;
+    unsigned depth;
     int rc;
 
-    if (native16(db + DB_FLAGS_AT) != 0 || depth > DEPTH_MAX)
-        return -EBADMSG;
-    if (depth == 0)
-        return number == DB_ROOT_NONE ? -ENOENT : -EBADMSG;
+    rc = database_root(db, &number, &depth);
+    if (rc < 0)
+        return rc;
     for (unsigned i = 1; i < depth; i++) {
         rc = branch_find(f, &number);
         if (rc < 0)
@@ -205,6 +218,21 @@ database_find(const struct finder *f, const uint8_t db[PAGES_DB_SIZE],
     }
     rc = leaf_find(f, number, out);
     return rc == 0 && out->flags != flags ? -EBADMSG : rc;
+}
+
+/* Finds the record of the database that f->key names. */
+static int
+find_database(const struct finder *f, uint8_t record[PAGES_DB_SIZE])
+{
+    struct page_node node;
+    int rc;
+
+    rc = database_find(f, f->meta->main, NODE_SUB, &node);
+    if (rc == 0 && node.size != PAGES_DB_SIZE)
+        rc = -EBADMSG;
+    if (rc == 0)
+        memcpy(record, node.data, PAGES_DB_SIZE);
+    return rc;
 }
 
 int
@@ -216,12 +244,9 @@ pages_find(int fd, const struct pages_meta *meta, const char *db,
     uint8_t record[PAGES_DB_SIZE];
     int rc;
 
-    rc = database_find(&f, meta->main, NODE_SUB, &node);
-    if (rc == 0 && node.size != sizeof record)
-        rc = -EBADMSG;
+    rc = find_database(&f, record);
     if (rc < 0)
         return rc;
-    memcpy(record, node.data, sizeof record);
     f.key = key;
     rc = database_find(&f, record, 0, &node);
     if (rc < 0)
@@ -230,6 +255,96 @@ pages_find(int fd, const struct pages_meta *meta, const char *db,
     *size = node.size;
     return 0;
 }
+
+/* ---- all records --------------------------------------------------------- */
+
+/* A walk over the leaves of a database: its path from the root, and at each
+ * branch the next node. */
+struct walk {
+    struct finder f;
+    uint64_t number[DEPTH_MAX];
+    int next[DEPTH_MAX];
+    unsigned depth;
+    unsigned level;
+    uint64_t reads; /* pages; a loop in a damaged file ends at a bound */
+    int (*each)(void *ctx, uint8_t *key, size_t key_size, uint8_t *value,
+                size_t size);
+    void *ctx;
+};
+
+static int
+visit_leaf(const struct walk *w, int count)
+{
+    uint8_t *page = w->f.page;
+
+    for (int i = 0; i < count; i++) {
+        struct page_node node;
+        int rc;
+
+        if (!page_node(page, w->f.meta->page_size, true, (size_t)i, &node))
+            return -EBADMSG;
+        if (node.flags != 0)
+            continue;
+        rc = w->each(w->ctx, page + (node.key - page), node.key_size,
+                     page + (node.data - page), node.size);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* Reads the page at the end of the path, and goes on to the next one.  Returns
+ * 1 after the last. */
+static int
+walk_page(struct walk *w)
+{
+    const bool is_leaf = w->level + 1 == w->depth;
+    struct page_node node;
+    int count, rc = 0;
+
+    if (w->reads++ > 2 * w->f.meta->last_page)
+        return -EBADMSG;
+    count = read_page(&w->f, w->number[w->level], is_leaf);
+    if (count < 0)
+        return count;
+    if (is_leaf)
+        rc = visit_leaf(w, count);
+    if (rc != 0)
+        return rc;
+    if (is_leaf || w->next[w->level] == count)
+        return w->level-- == 0;
+    if (!page_node(w->f.page, w->f.meta->page_size, false,
+                   (size_t)w->next[w->level]++, &node))
+        return -EBADMSG;
+    w->level++;
+    w->number[w->level] = node.child;
+    w->next[w->level] = 0;
+    return 0;
+}
+
+int
+pages_each(int fd, const struct pages_meta *meta, const char *db,
+           int (*each)(void *ctx, uint8_t *key, size_t key_size, uint8_t *value,
+                       size_t size),
+           void *ctx)
+{
+    uint8_t page[PAGES_SIZE_MAX], record[PAGES_DB_SIZE];
+    struct walk w = {
+        .f = {.fd = fd, .meta = meta, .key = db, .page = page},
+        .each = each,
+        .ctx = ctx,
+    };
+    int rc;
+
+    rc = find_database(&w.f, record);
+    if (rc == 0)
+        rc = database_root(record, &w.number[0], &w.depth);
+    while (rc == 0)
+        rc = walk_page(&w);
+    return rc == 1 ? 0 : rc;
+}
+
+/* ---- the newest commit --------------------------------------------------- */
 
 /* Reads the counter as of a meta page; -ENODATA if the page leads to none. */
 static int

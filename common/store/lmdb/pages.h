@@ -67,6 +67,14 @@ int pages_meta(int fd, uint64_t txn, struct pages_meta *out, const char **why);
 int pages_find(int fd, const struct pages_meta *meta, const char *db,
                const char *key, uint8_t *page, uint8_t **value, size_t *size);
 
+/* Calls each() for every record of the named database `db`, by key, as of a
+ * meta page; values in pages of their own are left out.  Stops on non-zero and
+ * returns that.  The bytes live until each() returns. */
+int pages_each(int fd, const struct pages_meta *meta, const char *db,
+               int (*each)(void *ctx, uint8_t *key, size_t key_size,
+                           uint8_t *value, size_t size),
+               void *ctx);
+
 /* A number in the value of `key` in the database `db` that no commit lowers. */
 struct pages_counter {
     const char *db;
