@@ -1,13 +1,13 @@
 /* common/base/table.h - an index from 32-bit hashes to 32-bit numbers that
  * grows a little with every insertion.
  *
- * Open addressing, kept in the order of the hashes (ordered linear probing),
- * so growing is a merge that can stop anywhere: hashes below `moved_below` are
- * in the new array, the others still in the old one.  No operation moves more
- * than TABLE_STEP entries to the new array, none allocates but the one that
- * begins to grow (one mmap), and what was moved goes back to the kernel piece
- * by piece.  It shrinks in the same way, though not below the size it began
- * with.
+ * Open addressing with linear probing.  To grow, each insertion or removal
+ * moves the next few slots of the old array to a larger one; hashes whose home
+ * in the old array was passed are in the new one.  What was moved goes back to
+ * the kernel piece by piece, and the new array is touched only where it is
+ * filled. It shrinks in the same way, though not below the size it began with.
+ * So no operation moves more than TABLE_STEP slots, and none allocates but the
+ * one that begins to grow (one mmap).
  *
  * Hashes must be keyed (hash.h): who can choose them can make clusters.  Two
  * entries may have the same hash; the caller compares what they stand for.
@@ -23,8 +23,8 @@
 
 #include "common/base/arena.h"
 
-#define TABLE_STEP 16 /* entries moved by one operation, at most */
-#define TABLE_SAME 16 /* entries with one hash, at most */
+#define TABLE_STEP 24         /* slots moved by one operation, at most */
+#define TABLE_GONE UINT32_MAX /* number of a slot of `old` that was removed */
 
 struct table_slot {
     uint32_t hash;
@@ -33,9 +33,10 @@ struct table_slot {
 
 struct table_part {
     struct table_slot *slots;
-    size_t count; /* of slots, without those behind the last home */
+    size_t count; /* of slots, without those after the last home */
     size_t all;   /* of slots; the last one is always free */
     size_t bytes; /* of the mapping */
+    size_t moved; /* slots before it have nothing any more: of `old` */
 };
 
 struct table {
@@ -43,13 +44,10 @@ struct table {
     uint64_t taken;        /* bytes of the budget */
     struct table_part now; /* the only one, or the one that is filled */
     struct table_part old; /* being moved; no slots: not growing */
-    uint64_t moved_below;  /* hashes below are in `now` */
-    size_t moved_at;       /* slots of `old` before it are done with */
     size_t given;          /* bytes of `old` given back */
     size_t least;          /* slots at start: does not shrink below */
     size_t entries;
-    uint64_t grown;    /* times; shrunk too */
-    uint32_t step_max; /* entries that one operation moved, at most */
+    uint64_t grown; /* times; shrunk too */
 };
 
 /* `slots` is the size to begin with; memory is taken when it is touched, but
@@ -57,59 +55,79 @@ struct table {
 int table_init(struct table *t, struct budget *budget, size_t slots);
 void table_fini(struct table *t);
 
-/* Where a hash belongs.  The order of places is that of hashes. */
+/* Where a hash belongs. */
 static inline size_t
 table_home(const struct table_part *part, uint32_t hash)
 {
     return (size_t)((uint64_t)hash * part->count >> 32);
 }
 
-static inline const struct table_part *
-table_part(const struct table *t, uint32_t hash)
+/* Whether an entry with this hash was, or would be, moved already. */
+static inline bool
+table_is_moved(const struct table *t, uint32_t hash)
 {
-    return hash < t->moved_below ? &t->now : &t->old;
+    return t->old.slots == NULL || table_home(&t->old, hash) < t->old.moved;
+}
+
+/* Where a search for a hash begins: slots before it cannot have it. */
+static inline const struct table_slot *
+table_start(const struct table_part *part, uint32_t hash)
+{
+    const size_t home = table_home(part, hash);
+
+    return part->slots + (home < part->moved ? part->moved : home);
 }
 
 /* Walks the entries with a hash: table_find() is the first number, or 0, and
  * table_more() the next one. */
 struct table_at {
     const struct table_slot *slot;
+    bool in_old; /* or there is no old array */
 };
+
+static inline uint32_t
+table_more(const struct table *t, struct table_at *at, uint32_t hash)
+{
+    for (;;) {
+        const struct table_slot slot = *at->slot;
+
+        if (slot.number == 0) {
+            if (at->in_old)
+                return 0;
+            /* An entry from before `moved` may be after it. */
+            at->in_old = true;
+            at->slot = table_start(&t->old, hash);
+            continue;
+        }
+        at->slot++;
+        if (slot.hash == hash && slot.number != TABLE_GONE)
+            return slot.number;
+    }
+}
 
 static inline uint32_t
 table_find(const struct table *t, uint32_t hash, struct table_at *at)
 {
-    const struct table_part *part = table_part(t, hash);
-    const struct table_slot *slot = part->slots + table_home(part, hash);
+    const bool moved = table_is_moved(t, hash);
 
-    while (slot->number != 0 && slot->hash < hash)
-        slot++;
-    at->slot = slot;
-    return slot->hash == hash ? slot->number : 0;
+    at->in_old = !moved || t->old.slots == NULL;
+    at->slot = table_start(moved ? &t->now : &t->old, hash);
+    return table_more(t, at, hash);
 }
 
-static inline uint32_t
-table_more(struct table_at *at, uint32_t hash)
-{
-    const struct table_slot *slot = ++at->slot;
-
-    return slot->hash == hash ? slot->number : 0;
-}
-
-/* Fetches the cache lines where table_find() will look: what is not at home
- * often is on the next one. */
+/* Fetches the cache lines where table_find() will look first: what is not at
+ * home often is on the next one. */
 static inline void
 table_prefetch(const struct table *t, uint32_t hash)
 {
-    const struct table_part *part = table_part(t, hash);
-    const struct table_slot *slot = part->slots + table_home(part, hash);
+    const struct table_slot *slot =
+        table_start(table_is_moved(t, hash) ? &t->now : &t->old, hash);
 
     __builtin_prefetch(slot);
     __builtin_prefetch(slot + 8);
 }
 
-/* -ENOMEM: over the budget, or TABLE_SAME entries have this hash already;
- * nothing has changed. */
+/* -ENOMEM: over the budget; nothing has changed. */
 int table_insert(struct table *t, uint32_t hash, uint32_t number);
 /* The entry must be there. */
 void table_remove(struct table *t, uint32_t hash, uint32_t number);

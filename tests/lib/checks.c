@@ -8,8 +8,6 @@
 #include "common/store/tree/scan.h"
 #include "writer/live/live_object.h"
 
-#define ALL_MOVED (UINT64_C(1) << 32)
-
 /* ---- arenas ------------------------------------------------------------ */
 
 /* The first 2 bytes of a record given back: the next such one. */
@@ -91,45 +89,37 @@ arena_check(const struct arena *a)
 
 /* ---- tables ------------------------------------------------------------ */
 
-/* Counts the entries of a part that are not merely in the way; SIZE_MAX: it
- * contradicts itself. */
+/* Counts the entries of a part; SIZE_MAX: one of them cannot be found. */
 static size_t
-check_part(const struct table *t, const struct table_part *p)
+check_part(const struct table_part *p)
 {
-    size_t at, entries = 0, gap = SIZE_MAX; /* the last one seen */
-    uint32_t last = 0;
+    size_t entries = 0, begin = p->moved; /* after the last free slot */
 
-    for (at = 0; at < p->all; at++) {
+    for (size_t at = p->moved; at < p->all; at++) {
         const struct table_slot *slot = &p->slots[at];
 
         if (slot->number == 0) {
-            if (slot->hash != 0)
-                return SIZE_MAX;
-            gap = at;
+            begin = at + 1;
             continue;
         }
-        if (table_part(t, slot->hash) != p) {
-            if (p == &t->now)
-                return SIZE_MAX;
+        if (slot->number == TABLE_GONE)
             continue;
-        }
-        if (slot->hash < last || table_home(p, slot->hash) > at ||
-            (gap != SIZE_MAX && table_home(p, slot->hash) <= gap))
-            return SIZE_MAX;
-        last = slot->hash;
         entries++;
+        if (table_home(p, slot->hash) > at ||
+            (table_home(p, slot->hash) < begin && begin > p->moved))
+            return SIZE_MAX;
     }
-    return gap == p->all - 1 ? entries : SIZE_MAX;
+    return begin == p->all ? entries : SIZE_MAX;
 }
 
 bool
 table_check(const struct table *t)
 {
-    const size_t now = check_part(t, &t->now);
-    const size_t old = t->old.slots == NULL ? 0 : check_part(t, &t->old);
+    const size_t now = check_part(&t->now);
+    const size_t old = t->old.slots == NULL ? 0 : check_part(&t->old);
 
-    return now != SIZE_MAX && old != SIZE_MAX && now + old == t->entries &&
-           (t->old.slots == NULL) == (t->moved_below == ALL_MOVED);
+    return t->now.moved == 0 && now != SIZE_MAX && old != SIZE_MAX &&
+           now + old == t->entries;
 }
 
 /* ---- live objects ------------------------------------------------------ */

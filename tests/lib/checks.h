@@ -11,7 +11,7 @@
 /* The records in use, what was taken, the lists of slabs. */
 bool arena_check(const struct arena *a);
 
-/* The order, the gaps, the number of entries. */
+/* Every entry is found from its home; the number of entries. */
 bool table_check(const struct table *t);
 
 /* Each `current` is the sum of what holders have, lists and indexes agree,

@@ -32,7 +32,6 @@ static void
 rig_close(struct rig *r)
 {
     assert_true(table_check(&r->table));
-    assert_true(r->table.step_max <= TABLE_STEP);
     assert_int_equal(r->budget.used, r->table.taken);
     table_fini(&r->table);
     assert_int_equal(r->budget.used, 0);
@@ -45,7 +44,7 @@ has(const struct table *t, uint32_t hash, uint32_t number)
     struct table_at at;
     uint32_t n;
 
-    for (n = table_find(t, hash, &at); n != 0; n = table_more(&at, hash))
+    for (n = table_find(t, hash, &at); n != 0; n = table_more(t, &at, hash))
         if (n == number)
             return true;
     return false;
@@ -58,7 +57,7 @@ run(const struct table *t, uint32_t hash)
     struct table_at at;
     uint32_t n, count = 0;
 
-    for (n = table_find(t, hash, &at); n != 0; n = table_more(&at, hash))
+    for (n = table_find(t, hash, &at); n != 0; n = table_more(t, &at, hash))
         count++;
     return count;
 }
@@ -147,10 +146,6 @@ model_toggle(struct rig *r, struct model *m, struct random *random,
         return;
     }
     m->hash[n] = model_hash(random, kind);
-    if (run(&r->table, m->hash[n]) == TABLE_SAME) {
-        assert_rc(table_insert(&r->table, m->hash[n], n + 1), -ENOMEM);
-        return;
-    }
     rc = table_insert(&r->table, m->hash[n], n + 1);
     if (kind % 4 == 2 && rc == -ENOMEM)
         return; /* no room at that end */
@@ -231,15 +226,15 @@ a_number_used_again_is_not_taken_for_what_has_moved_away(void **state)
 
     (void)state;
     /* Neighbours, so that looking for one passes where the others were. */
-    for (n = 1; r->table.old.slots == NULL || r->table.moved_below <= 2; n++)
+    for (n = 1; r->table.old.slots == NULL || r->table.old.moved < 2; n++)
         assert_rc(table_insert(&r->table, 2 * n, n), 0);
     table_remove(&r->table, 2, 1);
     assert_rc(table_insert(&r->table, 2 * n + 1, 1), 0);
     assert_non_null(r->table.old.slots);
-    assert_true(r->table.moved_below <= 2 * n);
 
     table_remove(&r->table, 2 * n + 1, 1);
 
+    assert_false(has(&r->table, 2, 1));
     assert_false(has(&r->table, 2 * n + 1, 1));
     assert_true(table_check(&r->table));
     rig_close(r);
@@ -251,11 +246,15 @@ it_grows_in_small_steps_and_bounded_memory(void **state)
     struct rig *r = rig_open(64 * MIB, 1000);
     uint32_t n, moments = 0;
     uint64_t grown = 0;
+    size_t moved = 0, most = 0;
 
     (void)state;
     for (n = 1; n <= 1200000; n++) {
         assert_rc(table_insert(&r->table, spread(n), n), 0);
         moments += r->table.old.slots != NULL;
+        if (r->table.old.moved > moved && r->table.old.moved - moved > most)
+            most = r->table.old.moved - moved;
+        moved = r->table.old.moved;
         /* 8 bytes * 1.25 / (13 / 16), and pieces of 256 KiB. */
         assert_true(r->table.taken <=
                     n * UINT64_C(1231) / 100 + 2 * 262144 + 40000);
@@ -269,7 +268,7 @@ it_grows_in_small_steps_and_bounded_memory(void **state)
         assert_true(has(&r->table, spread(n), n));
     assert_true(grown > 20);
     assert_true(moments > 10000);
-    assert_int_equal(r->table.step_max, TABLE_STEP);
+    assert_int_equal(most, TABLE_STEP);
     rig_close(r);
 }
 
@@ -298,25 +297,25 @@ it_shrinks_to_what_it_was(void **state)
 /* ---- refusals ------------------------------------------------------------ */
 
 static void
-more_of_one_hash_than_a_step_can_move_are_refused(void **state)
+any_number_may_have_one_hash(void **state)
 {
     static const uint32_t hashes[] = {0, 77777777, UINT32_MAX};
-    struct rig *r = rig_open(64 * MIB, 100);
+    struct rig *r = rig_open(64 * MIB, 200);
     uint32_t n, i;
 
     (void)state;
-    for (i = 0; i < 3; i++) {
-        for (n = 1; n <= TABLE_SAME; n++)
-            assert_rc(table_insert(&r->table, hashes[i], n), 0);
-        assert_rc(table_insert(&r->table, hashes[i], n), -ENOMEM);
-        assert_int_equal(run(&r->table, hashes[i]), TABLE_SAME);
-    }
-    /* They move together. */
-    for (n = 100; n < 1000; n++)
-        assert_rc(table_insert(&r->table, spread(n), n), 0);
     for (i = 0; i < 3; i++)
-        assert_int_equal(run(&r->table, hashes[i]), TABLE_SAME);
+        for (n = 1; n <= 40; n++)
+            assert_rc(table_insert(&r->table, hashes[i], n), 0);
+    for (n = 100; n < 2000; n++) {
+        assert_rc(table_insert(&r->table, spread(n), n), 0);
+        for (i = 0; i < 3; i++)
+            assert_int_equal(run(&r->table, hashes[i]), 40);
+    }
     assert_true(r->table.grown > 5);
+    for (n = 1; n <= 40; n++)
+        table_remove(&r->table, hashes[1], n);
+    assert_int_equal(run(&r->table, hashes[1]), 0);
     rig_close(r);
 }
 
@@ -475,8 +474,9 @@ a_fuller_one_has_more_entries_away_from_home(void **state)
         assert_rc(table_insert(&r->table, spread(n), n), 0);
     at_end = table_displaced(&r->table);
 
-    assert_in_range(at_fifth, 20, 300);
-    assert_in_range(at_end, 500, 1000);
+    /* Half of the load: the first to come is at home. */
+    assert_in_range(at_fifth, 50, 150);
+    assert_in_range(at_end, 330, 480);
     rig_close(r);
 }
 
@@ -487,7 +487,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_number_used_again_is_not_taken_for_what_has_moved_away),
     cmocka_unit_test(it_grows_in_small_steps_and_bounded_memory),
     cmocka_unit_test(it_shrinks_to_what_it_was),
-    cmocka_unit_test(more_of_one_hash_than_a_step_can_move_are_refused),
+    cmocka_unit_test(any_number_may_have_one_hash),
     cmocka_unit_test(chosen_hashes_do_no_harm),
     cmocka_unit_test(what_does_not_fit_when_it_shrinks_stays),
     cmocka_unit_test(without_memory_it_goes_on_until_it_is_nearly_full),

@@ -106,7 +106,7 @@ find_holding(const struct live *l, uint32_t object, uint32_t holder)
     uint32_t n;
 
     for (n = table_find(&l->holders, hash, &at); n != 0;
-         n = table_more(&at, hash)) {
+         n = table_more(&l->holders, &at, hash)) {
         const struct holding *h = holding_at(l, n);
 
         if (h->object == object && h->holder == holder)
@@ -138,7 +138,7 @@ find_object(const struct live *l, uint32_t hash, const uint8_t *name,
     uint32_t n;
 
     for (n = table_find(&l->names, hash, &at); n != 0;
-         n = table_more(&at, hash)) {
+         n = table_more(&l->names, &at, hash)) {
         const struct object *o = object_at(l, n);
 
         if (o->name_size == size && same_bytes(o->name, name, size))
