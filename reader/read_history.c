@@ -156,11 +156,12 @@ read_history(struct read_asked *a)
     table_fact(&a->table, "since", cell_number(r.facts.since));
     table_next_rows(&a->table, "rows", columns, 2);
     for (; next_row(&r, &row); from += step_of(&a->params)) {
-        char text[TABLE_SUM_SIZE];
+        char text[CELL_SUM_SIZE];
         const struct cell cells[] = {
-            cell_number(from), (row.flags & QUERY_PAST_ANY) != 0
-                                   ? cell_sum(row.sum_high, row.sum_low, text)
-                                   : cell_none()};
+            cell_number(from),
+            (row.flags & QUERY_PAST_ANY) != 0
+                ? cell_sum(int128_of(row.sum_high, row.sum_low), text)
+                : cell_none()};
 
         table_row(&a->table, cells);
     }
@@ -206,14 +207,13 @@ static void
 put_top_row(struct read_asked *a, int64_t rank, const struct query_past_row *r,
             bool known)
 {
-    const int128 change = int128_of(r->sum_high, r->sum_low) -
-                          int128_of(r->before_high, r->before_low);
-    char sum[TABLE_SUM_SIZE], before[TABLE_SUM_SIZE], text[TABLE_SUM_SIZE];
+    const int128 sum = int128_of(r->sum_high, r->sum_low);
+    const int128 before = int128_of(r->before_high, r->before_low);
+    char texts[3][CELL_SUM_SIZE];
     const struct cell cells[] = {
-        cell_number(rank), cell_sum(r->sum_high, r->sum_low, sum),
-        known ? cell_sum(r->before_high, r->before_low, before) : cell_none(),
-        known ? cell_sum((int64_t)(change >> 64), (uint64_t)change, text)
-              : cell_none(),
+        cell_number(rank), cell_sum(sum, texts[0]),
+        known ? cell_sum(before, texts[1]) : cell_none(),
+        known ? cell_sum(sum - before, texts[2]) : cell_none(),
         cell_name(r->key, r->key_size)};
 
     table_row(&a->table, cells);
@@ -254,7 +254,7 @@ read_period_rank(struct read_asked *a)
     static const struct table_column columns[] = {
         {"rank", "rank", true}, {"sum", "sum", true}, {"keys", "keys", true}};
     const struct read_problem *problem;
-    char text[TABLE_SUM_SIZE];
+    char text[CELL_SUM_SIZE];
     struct query_past_row row;
     struct history_reply r;
     struct cell cells[3];
@@ -267,7 +267,7 @@ read_period_rank(struct read_asked *a)
     if (!next_row(&r, &row) || (row.flags & QUERY_PAST_ANY) == 0)
         return &nothing;
     cells[0] = cell_number(r.facts.rank);
-    cells[1] = cell_sum(row.sum_high, row.sum_low, text);
+    cells[1] = cell_sum(int128_of(row.sum_high, row.sum_low), text);
     cells[2] = cell_number(r.facts.keys);
     begin_period(a, &r.facts);
     for (int i = 0; i < 3; i++)
@@ -298,7 +298,7 @@ read_distinct(struct read_asked *a)
     static const struct table_column columns[] = {{"keys", "keys", true},
                                                   {"sum", "sum", true}};
     const struct read_problem *problem;
-    char text[TABLE_SUM_SIZE];
+    char text[CELL_SUM_SIZE];
     struct query_past_row row;
     struct history_reply r;
     struct cell cells[2];
@@ -311,7 +311,7 @@ read_distinct(struct read_asked *a)
     if (!next_row(&r, &row))
         return &read_unreadable;
     cells[0] = cell_number(r.facts.keys);
-    cells[1] = cell_sum(row.sum_high, row.sum_low, text);
+    cells[1] = cell_sum(int128_of(row.sum_high, row.sum_low), text);
     begin_period(a, &r.facts);
     for (int i = 0; i < 2; i++)
         table_fact(&a->table, columns[i].key, cells[i]);

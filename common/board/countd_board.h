@@ -182,7 +182,7 @@ int countd_board_last_read(struct countd_board_last *l, int64_t slot,
 
 /* 1: the shared part is updated.  0: it is not, since it was changed by another
  * or by this one since the read, or `shared` is NULL; private values are
- * written all the same.  0 with a text: the row is locked by a process that
+ * written nevertheless.  0 with a text: the row is locked by a process that
  * does not go on.  -EINVAL: nothing was changed; l->text is one of
  *     wrong index                              wrong private index
  *     update for only last read index is allowed

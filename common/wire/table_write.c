@@ -3,104 +3,12 @@
 #include "common/wire/table_write.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/bytes.h"
 #include "common/base/hex.h"
 
 #define MEMBER_SIZE 32 /* a name that is one of ours, "_hex", NUL */
-
-/* ---- cells -------------------------------------------------------------- */
-
-struct cell
-cell_none(void)
-{
-    return (struct cell){.kind = CELL_NONE};
-}
-
-struct cell
-cell_absent(void)
-{
-    return (struct cell){.kind = CELL_ABSENT};
-}
-
-struct cell
-cell_name(const void *bytes, size_t size)
-{
-    assert(size <= NAME_MAX_SIZE);
-    return (struct cell){.kind = CELL_NAME, .bytes = bytes, .size = size};
-}
-
-struct cell
-cell_text(const char *text)
-{
-    return (struct cell){
-        .kind = CELL_TEXT, .bytes = text, .size = strlen(text)};
-}
-
-struct cell
-cell_number(int64_t number)
-{
-    return (struct cell){.kind = CELL_NUMBER, .number = number};
-}
-
-struct cell
-cell_bool(bool value)
-{
-    return (struct cell){.kind = CELL_BOOL, .number = value};
-}
-
-const char *
-table_sum(int64_t high, uint64_t low, char text[TABLE_SUM_SIZE])
-{
-    const uint128 sum = (uint128)(uint64_t)high << 64 | low;
-    uint128 rest = high < 0 ? -sum : sum;
-    char *at = &text[TABLE_SUM_SIZE - 1];
-
-    *at = '\0';
-    do
-        *--at = (char)('0' + (int)(rest % 10));
-    while ((rest /= 10) > 0);
-    if (high < 0)
-        *--at = '-';
-    return at;
-}
-
-struct cell
-cell_sum(int64_t high, uint64_t low, char text[TABLE_SUM_SIZE])
-{
-    if (high == ((int64_t)low < 0 ? -1 : 0))
-        return cell_number((int64_t)low);
-    return cell_text(table_sum(high, low, text));
-}
-
-const char *
-cell_plain(const struct cell *c, bool raw, char text[NAME_TEXT_SIZE])
-{
-    switch (c->kind) {
-    case CELL_NONE:
-    case CELL_ABSENT:
-        return "-";
-    case CELL_TEXT:
-        return c->bytes;
-    case CELL_NAME:
-        if (raw) {
-            memcpy(text, c->bytes, c->size);
-            text[c->size] = '\0';
-            return text;
-        }
-        (void)name_escape(c->bytes, c->size, text); /* its end is marked */
-        return text;
-    case CELL_NUMBER:
-        (void)snprintf(text, NAME_TEXT_SIZE, "%" PRId64, c->number); /* fits */
-        return text;
-    case CELL_BOOL:
-        return c->number ? "yes" : "no";
-    }
-    return "";
-}
 
 /* ---- JSON --------------------------------------------------------------- */
 

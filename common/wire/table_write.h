@@ -21,50 +21,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/wire/cell.h"
 #include "common/wire/json_write.h"
-#include "common/wire/name.h"
 
 #define TABLE_COLUMNS_MAX 10
-#define TABLE_SUM_SIZE    48 /* digits of 128 bits, a sign, NUL */
 
 struct table_column {
     const char *title; /* for people */
     const char *key;   /* in JSON and CSV */
     bool right;        /* aligned, for people */
 };
-
-enum cell_kind {
-    CELL_NONE,
-    CELL_ABSENT,
-    CELL_NAME,
-    CELL_TEXT,
-    CELL_NUMBER,
-    CELL_BOOL
-};
-
-struct cell {
-    enum cell_kind kind;
-    const void *bytes; /* CELL_NAME: any bytes; CELL_TEXT: our own words */
-    size_t size;
-    int64_t number;
-};
-
-struct cell cell_none(void);
-struct cell cell_absent(void); /* of JSON not even null; not the first one */
-struct cell cell_name(const void *bytes, size_t size); /* or an empty one */
-struct cell cell_text(const char *text); /* printable, valid UTF-8 */
-struct cell cell_number(int64_t number);
-struct cell cell_bool(bool value);
-
-/* high * 2^64 + low as decimal digits, from somewhere in `text` on; and as a
- * cell: a number where int64 has it, else text, as long as `text` is there. */
-const char *table_sum(int64_t high, uint64_t low, char text[TABLE_SUM_SIZE]);
-struct cell cell_sum(int64_t high, uint64_t low, char text[TABLE_SUM_SIZE]);
-
-/* A cell as the text that TSV has; of `raw` names the bytes, which have no NUL.
- * Returned is `text`, or a string of the cell's. */
-const char *cell_plain(const struct cell *c, bool raw,
-                       char text[NAME_TEXT_SIZE]);
 
 enum table_format { TABLE_JSON, TABLE_TSV, TABLE_CSV };
 
@@ -108,7 +74,8 @@ table_size(const struct table_writer *t)
     return json_write_size(&t->out);
 }
 
-/* What is in the buffer has been taken out of it; the document goes on. */
+/* Empties the buffer, whose bytes the caller has taken; the document goes on.
+ */
 static inline void
 table_flushed(struct table_writer *t)
 {

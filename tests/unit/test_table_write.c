@@ -24,10 +24,10 @@ static const char *
 write_all(struct table_writer *t)
 {
     static const char name[] = "a,\"\tb\xff";
-    char sum[TABLE_SUM_SIZE];
+    char sum[CELL_SUM_SIZE];
     const struct cell first[] = {cell_number(-5), cell_name(name, 6),
                                  cell_absent()};
-    const struct cell second[] = {cell_sum(1, 0, sum), cell_none(),
+    const struct cell second[] = {cell_sum(int128_of(1, 0), sum), cell_none(),
                                   cell_bool(true)};
 
     table_fact(t, "keyspace", cell_name("caf\xc3\xa9", 5));
@@ -185,14 +185,15 @@ sums_have_all_digits_of_128_bits(void **state)
         {INT64_MAX, UINT64_MAX, "170141183460469231731687303715884105727"},
         {INT64_MIN, 0, "-170141183460469231731687303715884105728"},
     };
-    char digits[TABLE_SUM_SIZE];
+    char digits[CELL_SUM_SIZE];
 
     (void)state; /* no fixture */
     for (size_t i = 0; i < sizeof sums / sizeof sums[0]; i++)
-        assert_string_equal(table_sum(sums[i].high, sums[i].low, digits),
-                            sums[i].digits);
-    assert_int_equal(cell_sum(-1, UINT64_MAX, digits).kind, CELL_NUMBER);
-    assert_int_equal(cell_sum(0, UINT64_MAX, digits).kind, CELL_TEXT);
+        assert_string_equal(
+            cell_sum_text(int128_of(sums[i].high, sums[i].low), digits),
+            sums[i].digits);
+    assert_int_equal(cell_sum(-1, digits).kind, CELL_NUMBER);
+    assert_int_equal(cell_sum(UINT64_MAX, digits).kind, CELL_TEXT);
 }
 
 static const struct CMUnitTest tests[] = {

@@ -243,7 +243,7 @@ static void
 print_share(struct explain *e, const struct archived *a, const struct share *s,
             bool in)
 {
-    char first[TIME_TEXT_SIZE], last[TIME_TEXT_SIZE], sum[TABLE_SUM_SIZE];
+    char first[TIME_TEXT_SIZE], last[TIME_TEXT_SIZE], sum[CELL_SUM_SIZE];
 
     progress_clear(&e->progress);
     output_row(&e->out, (const struct cell[]){
@@ -252,7 +252,7 @@ print_share(struct explain *e, const struct archived *a, const struct share *s,
                             cell_number((int64_t)a->header.index),
                             cell_number((int64_t)a->header.epoch),
                             cell_number((int64_t)s->increments),
-                            output_sum_cell(s->sum, sum),
+                            cell_sum(s->sum, sum),
                             cell_bool(in),
                         });
 }
@@ -327,12 +327,12 @@ static void
 print_facts(struct explain *e)
 {
     struct output *o = &e->out;
-    char sum[TABLE_SUM_SIZE], rest[TABLE_SUM_SIZE];
+    char sum[CELL_SUM_SIZE], rest[CELL_SUM_SIZE];
 
     key_history_facts(&e->past, &e->out, count_of(e));
     output_count(o, "increments", e->increments);
-    output_fact(o, "sum", output_sum_cell(e->sum, sum));
-    output_fact(o, "rest", output_sum_cell(rest_of(e), rest));
+    output_fact(o, "sum", cell_sum(e->sum, sum));
+    output_fact(o, "rest", cell_sum(rest_of(e), rest));
     output_fact(o, "archive_begins",
                 e->begins_ms == UINT64_MAX
                     ? cell_none()
@@ -349,7 +349,7 @@ print_facts(struct explain *e)
 static void
 print_sentences(const struct explain *e)
 {
-    char when[TIME_TEXT_SIZE], sum[TABLE_SUM_SIZE], rest[TABLE_SUM_SIZE];
+    char when[TIME_TEXT_SIZE], sum[CELL_SUM_SIZE], rest[CELL_SUM_SIZE];
 
     if (e->found)
         (void)printf("count now: %" PRId64 "%s\n", e->row.count,
@@ -359,15 +359,15 @@ print_sentences(const struct explain *e)
     key_history_summarize(&e->past, count_of(e), e->utc);
     (void)printf("from %" PRIu64 " increment%s in archived logs: %s\n",
                  e->increments, output_plural(e->increments),
-                 output_sum(e->sum, sum));
+                 cell_sum_text(e->sum, sum));
     if (e->begins_ms == UINT64_MAX) {
         (void)printf("the rest: %s; no log is archived\n",
-                     output_sum(rest_of(e), rest));
+                     cell_sum_text(rest_of(e), rest));
         return;
     }
     time_text_format(e->begins_ms, e->utc, when);
     (void)printf("the rest, from before the archive begins at %s: %s\n", when,
-                 output_sum(rest_of(e), rest));
+                 cell_sum_text(rest_of(e), rest));
 }
 
 /* Warns on stderr of everything that can make the logs and the count differ. */

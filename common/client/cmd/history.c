@@ -100,13 +100,13 @@ print_rows(struct history_command *h, const struct countd_buckets *b)
 {
     const double most = largest_value(b);
     const bool people = h->l.out.format == OUTPUT_PEOPLE;
-    char from[TIME_TEXT_SIZE], sum[TABLE_SUM_SIZE], bar[CHART_BAR_MAX + 1];
+    char from[TIME_TEXT_SIZE], sum[CELL_SUM_SIZE], bar[CHART_BAR_MAX + 1];
 
     for (size_t i = 0; i < b->count; i++) {
         const struct countd_sum *s = &b->buckets[i].sum;
         const struct cell cells[] = {
             people ? cell_text(from) : cell_number(b->buckets[i].start),
-            s->any ? cell_sum(s->high, s->low, sum) : cell_none(),
+            s->any ? cell_sum(int128_of(s->high, s->low), sum) : cell_none(),
             cell_text(bar),
         };
 
@@ -221,16 +221,15 @@ print_row(struct output *out, int64_t rank, const struct countd_top_row *row,
     const double value = chart_value(&row->sum);
     const double most = chart_value(&top->rows[0].sum);
     const bool known = top->before_known;
-    const int128 change = int128_of(row->sum.high, row->sum.low) -
-                          int128_of(row->before.high, row->before.low);
-    char sum[TABLE_SUM_SIZE], before[TABLE_SUM_SIZE], text[TABLE_SUM_SIZE];
+    const int128 sum = int128_of(row->sum.high, row->sum.low);
+    const int128 before = int128_of(row->before.high, row->before.low);
+    char texts[3][CELL_SUM_SIZE];
     char bar[CHART_BAR_MAX + 1] = "";
     const struct cell cells[] = {
         cell_number(rank),
-        cell_sum(row->sum.high, row->sum.low, sum),
-        known ? cell_sum(row->before.high, row->before.low, before)
-              : cell_none(),
-        known ? output_sum_cell(change, text) : cell_none(),
+        cell_sum(sum, texts[0]),
+        known ? cell_sum(before, texts[1]) : cell_none(),
+        known ? cell_sum(sum - before, texts[2]) : cell_none(),
         cell_name(row->key, row->key_size),
         cell_text(bar),
     };
@@ -299,8 +298,8 @@ static int
 print_period(struct history_command *h, const struct countd_period *r)
 {
     const bool any = r->sum.any != 0;
-    char text[TABLE_SUM_SIZE];
-    const struct cell sum = cell_sum(r->sum.high, r->sum.low, text);
+    char text[CELL_SUM_SIZE];
+    const struct cell sum = cell_sum(int128_of(r->sum.high, r->sum.low), text);
     const struct cell keys = cell_number(r->keys);
 
     if (h->l.key.size == 0)

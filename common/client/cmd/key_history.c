@@ -183,7 +183,7 @@ static const struct table_column columns[] = {
 void
 key_history_print(const struct key_history *p, struct output *o, bool utc)
 {
-    char from[TIME_TEXT_SIZE], sum[TABLE_SUM_SIZE], logged[TABLE_SUM_SIZE];
+    char from[TIME_TEXT_SIZE], sum[CELL_SUM_SIZE], logged[CELL_SUM_SIZE];
 
     if (o->format == OUTPUT_TSV)
         return;
@@ -193,8 +193,8 @@ key_history_print(const struct key_history *p, struct output *o, bool utc)
         const struct cell cells[] = {
             o->format == OUTPUT_PEOPLE ? cell_text(from)
                                        : cell_number(r->start),
-            r->any ? output_sum_cell(r->sum, sum) : cell_none(),
-            output_sum_cell(r->logged, logged),
+            r->any ? cell_sum(r->sum, sum) : cell_none(),
+            cell_sum(r->logged, logged),
         };
 
         time_text_format((uint64_t)r->start * 1000, utc, from);
@@ -207,14 +207,14 @@ void
 key_history_facts(const struct key_history *p, struct output *o, int64_t count)
 {
     const int128 outside = (int128)count - p->sum;
-    char text[TABLE_SUM_SIZE];
+    char text[CELL_SUM_SIZE];
 
     output_fact(o, "history_sum",
-                p->kept ? output_sum_cell(p->sum, text) : cell_none());
+                p->kept ? cell_sum(p->sum, text) : cell_none());
     output_fact(o, "history_since",
                 p->kept ? cell_number(p->since) : cell_none());
     output_fact(o, "not_in_history",
-                p->kept ? output_sum_cell(outside, text) : cell_none());
+                p->kept ? cell_sum(outside, text) : cell_none());
 }
 
 /* Errors of stdout are reported by output_fini(). */
@@ -222,13 +222,13 @@ void
 key_history_summarize(const struct key_history *p, int64_t count, bool utc)
 {
     const int128 outside = (int128)count - p->sum;
-    char when[TIME_TEXT_SIZE], text[TABLE_SUM_SIZE];
+    char when[TIME_TEXT_SIZE], text[CELL_SUM_SIZE];
 
     if (!p->kept) {
         (void)puts("in history: no history is kept");
         return;
     }
-    (void)printf("in history: %s\n", output_sum(p->sum, text));
+    (void)printf("in history: %s\n", cell_sum_text(p->sum, text));
     time_text_format((uint64_t)p->since * 1000, utc, when);
     if (p->since > 0)
         (void)printf("not known: what came before %s, when no history was kept "
@@ -237,6 +237,6 @@ key_history_summarize(const struct key_history *p, int64_t count, bool utc)
     if (outside != 0)
         (void)printf("not in history: %s, %s by del or drop, or beyond a limit "
                      "of int64\n",
-                     output_sum(outside, text),
+                     cell_sum_text(outside, text),
                      p->since > 0 ? "from before that, or changed" : "changed");
 }

@@ -223,18 +223,6 @@ output_rows_end(struct output *o)
 }
 
 const char *
-output_sum(int128 sum, char text[TABLE_SUM_SIZE])
-{
-    return table_sum((int64_t)(sum >> 64), (uint64_t)sum, text);
-}
-
-struct cell
-output_sum_cell(int128 sum, char text[TABLE_SUM_SIZE])
-{
-    return cell_sum((int64_t)(sum >> 64), (uint64_t)sum, text);
-}
-
-const char *
 output_plural(uint64_t count)
 {
     return count == 1 ? "" : "s";

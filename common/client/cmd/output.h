@@ -20,7 +20,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "common/base/bytes.h"
 #include "common/client/cmd/cmd.h"
 #include "common/wire/table_write.h"
 
@@ -79,10 +78,6 @@ void output_as_of(struct output *o, int64_t as_of_ms);
 /* Ends the document.  Returns an exit status: what stdout did not take is
  * noticed here. */
 int output_fini(struct output *o);
-
-/* A sum of 128 bits as digits, and as a cell: see table_sum(). */
-const char *output_sum(int128 sum, char text[TABLE_SUM_SIZE]);
-struct cell output_sum_cell(int128 sum, char text[TABLE_SUM_SIZE]);
 
 /* The ending of a noun: "1 increment", "2 increments". */
 const char *output_plural(uint64_t count);

@@ -1,0 +1,94 @@
+/* common/wire/cell.c - see cell.h. */
+#include "common/wire/cell.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+struct cell
+cell_none(void)
+{
+    return (struct cell){.kind = CELL_NONE};
+}
+
+struct cell
+cell_absent(void)
+{
+    return (struct cell){.kind = CELL_ABSENT};
+}
+
+struct cell
+cell_name(const void *bytes, size_t size)
+{
+    assert(size <= NAME_MAX_SIZE);
+    return (struct cell){.kind = CELL_NAME, .bytes = bytes, .size = size};
+}
+
+struct cell
+cell_text(const char *text)
+{
+    return (struct cell){
+        .kind = CELL_TEXT, .bytes = text, .size = strlen(text)};
+}
+
+struct cell
+cell_number(int64_t number)
+{
+    return (struct cell){.kind = CELL_NUMBER, .number = number};
+}
+
+struct cell
+cell_bool(bool value)
+{
+    return (struct cell){.kind = CELL_BOOL, .number = value};
+}
+
+const char *
+cell_sum_text(int128 sum, char text[CELL_SUM_SIZE])
+{
+    uint128 rest = sum < 0 ? -(uint128)sum : (uint128)sum;
+    char *at = &text[CELL_SUM_SIZE - 1];
+
+    *at = '\0';
+    do
+        *--at = (char)('0' + (int)(rest % 10));
+    while ((rest /= 10) > 0);
+    if (sum < 0)
+        *--at = '-';
+    return at;
+}
+
+struct cell
+cell_sum(int128 sum, char text[CELL_SUM_SIZE])
+{
+    if (sum >= INT64_MIN && sum <= INT64_MAX)
+        return cell_number((int64_t)sum);
+    return cell_text(cell_sum_text(sum, text));
+}
+
+const char *
+cell_plain(const struct cell *c, bool raw, char text[NAME_TEXT_SIZE])
+{
+    switch (c->kind) {
+    case CELL_NONE:
+    case CELL_ABSENT:
+        return "-";
+    case CELL_TEXT:
+        return c->bytes;
+    case CELL_NAME:
+        if (raw) {
+            memcpy(text, c->bytes, c->size);
+            text[c->size] = '\0';
+            return text;
+        }
+        (void)name_escape(c->bytes, c->size, text); /* its end is marked */
+        return text;
+    case CELL_NUMBER:
+        (void)snprintf(text, NAME_TEXT_SIZE, "%" PRId64, c->number);
+        return text;
+    case CELL_BOOL:
+        return c->number ? "yes" : "no";
+    }
+    return "";
+}

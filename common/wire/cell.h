@@ -1,0 +1,49 @@
+/* common/wire/cell.h - one value of a table: a name, a text, a number, or none.
+ *
+ * Ownership: a cell points to the bytes of its maker. */
+#ifndef COUNTD_COMMON_WIRE_CELL_H
+#define COUNTD_COMMON_WIRE_CELL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/bytes.h"
+#include "common/wire/name.h"
+
+#define CELL_SUM_SIZE 48 /* digits of 128 bits, a sign, NUL */
+
+enum cell_kind {
+    CELL_NONE,
+    CELL_ABSENT,
+    CELL_NAME,
+    CELL_TEXT,
+    CELL_NUMBER,
+    CELL_BOOL
+};
+
+struct cell {
+    enum cell_kind kind;
+    const void *bytes; /* CELL_NAME: any bytes; CELL_TEXT: our own words */
+    size_t size;
+    int64_t number;
+};
+
+struct cell cell_none(void);
+struct cell cell_absent(void); /* of JSON not even null; not the first one */
+struct cell cell_name(const void *bytes, size_t size); /* or an empty one */
+struct cell cell_text(const char *text); /* printable, valid UTF-8 */
+struct cell cell_number(int64_t number);
+struct cell cell_bool(bool value);
+
+/* A sum as decimal digits, from somewhere in `text` on; and as a cell: a number
+ * where int64 has it, else text, as long as `text` is there. */
+const char *cell_sum_text(int128 sum, char text[CELL_SUM_SIZE]);
+struct cell cell_sum(int128 sum, char text[CELL_SUM_SIZE]);
+
+/* A cell as the text that TSV has; of `raw` names the bytes, which have no NUL.
+ * Returned is `text`, or a string of the cell's. */
+const char *cell_plain(const struct cell *c, bool raw,
+                       char text[NAME_TEXT_SIZE]);
+
+#endif
