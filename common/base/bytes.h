@@ -17,16 +17,6 @@
 __extension__ typedef __int128 int128;
 __extension__ typedef unsigned __int128 uint128;
 
-/* Below, equal to or above 0: `a` stands before, is, or stands after `b`.  A
- * string stands before every longer one that begins with it. */
-static inline int
-bytes_compare(const void *a, size_t a_size, const void *b, size_t b_size)
-{
-    const int order = memcmp(a, b, a_size < b_size ? a_size : b_size);
-
-    return order != 0 ? order : (a_size > b_size) - (a_size < b_size);
-}
-
 static inline bool
 bytes_equal(const void *a, size_t a_size, const void *b, size_t b_size)
 {
@@ -185,6 +175,54 @@ put_le128(void *at, int128 v)
     put_le64((uint8_t *)at + 8, (uint64_t)((uint128)v >> 64));
 }
 
+/* Up to 8 bytes of a string, from byte `from` on, as a number; zeros follow the
+ * last one.  `from` is a multiple of 8, and not behind the end. */
+static inline uint64_t
+bytes_word(const uint8_t *at, size_t size, size_t from)
+{
+    const size_t rest = size - from;
+
+    if (rest >= 8)
+        return get_be64(at + from);
+    if (rest == 0)
+        return 0;
+    if (size >= 8) /* bytes before them are shifted out */
+        return get_be64(at + size - 8) << 8 * (8 - rest);
+    if (size >= 4) /* the two may overlap */
+        return (uint64_t)get_be32(at) << 32 | (uint64_t)get_be32(at + size - 4)
+                                                  << 8 * (8 - size);
+    return (uint64_t)at[0] << 56 |
+           (uint64_t)at[size / 2] << (56 - 8 * (size / 2)) |
+           (uint64_t)at[size - 1] << (64 - 8 * size);
+}
+
+/* Below, equal to or above 0: `a` stands before, is, or stands after `b`.  A
+ * string stands before every longer one that begins with it.
+ *
+ * Searches compare names, most of which have at most 16 bytes: these are two
+ * numbers each, and no call. */
+static inline int
+bytes_compare(const void *a, size_t a_size, const void *b, size_t b_size)
+{
+    const size_t size = a_size < b_size ? a_size : b_size;
+    uint64_t x = bytes_word(a, a_size, 0), y = bytes_word(b, b_size, 0);
+    int order;
+
+    if (x == y && size > 8) {
+        x = bytes_word(a, a_size, 8);
+        y = bytes_word(b, b_size, 8);
+    }
+    if (x != y)
+        return x < y ? -1 : 1;
+    if (size > 16) {
+        order =
+            memcmp((const uint8_t *)a + 16, (const uint8_t *)b + 16, size - 16);
+        if (order != 0)
+            return order;
+    }
+    return (a_size > b_size) - (a_size < b_size);
+}
+
 /* How many bytes both begin with. */
 static inline size_t
 bytes_common_size(const uint8_t *a, size_t a_size, const uint8_t *b,
@@ -198,6 +236,12 @@ bytes_common_size(const uint8_t *a, size_t a_size, const uint8_t *b,
 
         if (differ != 0)
             return n + (size_t)__builtin_ctzll(differ) / 8;
+    }
+    if (n < most && most >= 8) { /* some bytes that are equal once more */
+        const uint64_t differ = get_le64(a + most - 8) ^ get_le64(b + most - 8);
+
+        return differ == 0 ? most
+                           : most - 8 + (size_t)__builtin_ctzll(differ) / 8;
     }
     while (n < most && a[n] == b[n])
         n++;

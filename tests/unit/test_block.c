@@ -14,11 +14,11 @@
 static const struct block_id base_id = {
     .type = BLOCK_BASE, .order = BLOCK_KEYS, .key = 77, .generation = 5};
 
-/* Fills a block with as many random rows as fit, in key order.  Returns its
- * size. */
+/* Fills a block with as many random rows as fit, in key order, whose keys begin
+ * with the same `same` bytes.  Returns its size. */
 static size_t
-make_block(struct random *r, uint8_t bytes[BLOCK_SIZE], enum block_order order,
-           unsigned key_max)
+make_alike(struct random *r, uint8_t bytes[BLOCK_SIZE], enum block_order order,
+           unsigned key_max, unsigned same)
 {
     const struct block_id id = {
         .type = BLOCK_BASE, .order = (uint8_t)order, .key = 77};
@@ -33,12 +33,14 @@ make_block(struct random *r, uint8_t bytes[BLOCK_SIZE], enum block_order order,
             .count = order == BLOCK_KEYS ? (int64_t)random_next(r)
                                          : 1000000 - (int64_t)i,
             .key = key,
-            .key_size = (uint16_t)(2 + random_below(r, key_max - 1)),
+            .key_size =
+                (uint16_t)(same + 2 + random_below(r, key_max - 1 - same)),
         };
 
         memset(key, (int)random_below(r, 255) + 1, sizeof key);
-        key[0] = (uint8_t)(i >> 8);
-        key[1] = (uint8_t)i;
+        memset(key, 'p', same);
+        key[same] = (uint8_t)(i >> 8);
+        key[same + 1] = (uint8_t)i;
         if (!block_writer_fits(&w, (size_t)BLOCK_ROW_HEAD + row.key_size))
             break;
         block_writer_add(&w, &row);
@@ -47,6 +49,13 @@ make_block(struct random *r, uint8_t bytes[BLOCK_SIZE], enum block_order order,
     size = block_writer_finish(&w);
     block_seal(bytes, size, count, &id);
     return size;
+}
+
+static size_t
+make_block(struct random *r, uint8_t bytes[BLOCK_SIZE], enum block_order order,
+           unsigned key_max)
+{
+    return make_alike(r, bytes, order, key_max, 0);
 }
 
 static void
@@ -179,7 +188,7 @@ finding_agrees_with_looking_at_every_row(void **state)
         const enum block_order order = round % 2 ? BLOCK_KEYS : BLOCK_RANKS;
         struct block b;
 
-        (void)make_block(&r, bytes, order, 30);
+        (void)make_alike(&r, bytes, order, 30, round / 2);
         b = block_open(bytes);
         for (unsigned i = 0; i < 200; i++) {
             const unsigned at = (unsigned)random_below(&r, b.count);

@@ -113,10 +113,11 @@ view_get(struct lmdb_view *v, const struct store_query *q,
          struct store_row *out)
 {
     const struct row r = {.key = q->key, .key_size = (uint16_t)q->key_size};
-    struct tree_finder finder = {.valid = false};
+    struct tree_finder finder;
     struct row found;
     int rc;
 
+    finder.valid = false; /* the rest need not be zeros */
     if (q->key_size < 1 || q->key_size > BLOCK_KEY_MAX)
         return -ENOENT;
     rc = tree_find(&v->trees[TREE_KEYS], &r, &finder, &found);

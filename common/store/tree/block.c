@@ -120,6 +120,7 @@ block_find(const struct block *b, enum block_order order, const struct row *r,
            unsigned from, bool *found)
 {
     unsigned low = from, high = b->count;
+    struct row_search s;
 
     *found = false;
     if (order == BLOCK_RANKS) {
@@ -137,10 +138,10 @@ block_find(const struct block *b, enum block_order order, const struct row *r,
             return low;
         low++;
     }
+    s = row_search_begin(order, r);
     while (low < high) {
         const unsigned middle = (low + high) / 2;
-        const struct row m = block_row(b, middle);
-        const int d = row_compare(order, &m, r);
+        const int d = row_search_compare(&s, block_at(b, middle));
 
         if (d == 0) {
             *found = true;
