@@ -189,8 +189,8 @@ bytes_word(const uint8_t *at, size_t size, size_t from)
     if (size >= 8) /* bytes before them are shifted out */
         return get_be64(at + size - 8) << 8 * (8 - rest);
     if (size >= 4) /* the two may overlap */
-        return (uint64_t)get_be32(at) << 32 | (uint64_t)get_be32(at + size - 4)
-                                                  << 8 * (8 - size);
+        return ((uint64_t)get_be32(at) << 32) |
+               ((uint64_t)get_be32(at + size - 4) << 8 * (8 - size));
     return (uint64_t)at[0] << 56 |
            (uint64_t)at[size / 2] << (56 - 8 * (size / 2)) |
            (uint64_t)at[size - 1] << (64 - 8 * size);

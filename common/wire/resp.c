@@ -28,10 +28,11 @@ await_bytes(struct resp_request *out, size_t need)
 
 /* ---- numbers and words --------------------------------------------------- */
 
-static bool
-is_digit(uint8_t byte)
+/* Whether CR LF follows. */
+static inline bool
+has_end(const uint8_t *at)
 {
-    return byte >= '0' && byte <= '9';
+    return at[0] == '\r' && at[1] == '\n';
 }
 
 bool
@@ -74,23 +75,41 @@ resp_is_word(const struct resp_arg *arg, const char *word)
 
 /* ---- requests ------------------------------------------------------------ */
 
-/* A length of one or two digits, as most are, with its CR LF.  Returns the
- * bytes read; 0: it is something else, or more bytes are needed. */
-static size_t
-parse_short_length(const uint8_t *bytes, size_t size, int64_t *length)
+/* A number of one or two digits without leading zeros, as most lengths are,
+ * with its CR LF; 4 bytes can be read.  Returns the bytes read; 0: it is
+ * something else. */
+static inline size_t
+parse_short_length(const uint8_t *bytes, size_t *length)
 {
-    size_t digits = 1;
+    const unsigned first = bytes[0] - (unsigned)'0';
+    const unsigned second = bytes[1] - (unsigned)'0';
 
-    if (size < 4 || !is_digit(bytes[0]))
+    if (first > 9)
         return 0;
-    *length = bytes[0] - '0';
-    if (is_digit(bytes[1]) && bytes[0] != '0') {
-        *length = *length * 10 + (bytes[1] - '0');
-        digits = 2;
+    if (second > 9 || first == 0) {
+        *length = first;
+        return has_end(bytes + 1) ? 3 : 0;
     }
-    if (bytes[digits] != '\r' || bytes[digits + 1] != '\n')
+    *length = first * 10 + second;
+    return has_end(bytes + 2) ? 4 : 0;
+}
+
+/* A whole bulk whose length has one or two digits.  Returns its bytes; 0: it is
+ * something else, or more bytes are needed. */
+static inline size_t
+parse_short_bulk(const uint8_t *bytes, size_t size, struct resp_arg *out)
+{
+    size_t head, length;
+
+    if (size < 5 || bytes[0] != '$')
         return 0;
-    return digits + 2;
+    head = 1 + parse_short_length(bytes + 1, &length);
+    if (head == 1 || size < head + length + 2 ||
+        !has_end(bytes + head + length))
+        return 0;
+    out->at = bytes + head;
+    out->size = (uint32_t)length;
+    return head + length + 2;
 }
 
 /* The length behind a type byte at `*at`, with its CR LF, which *at passes.
@@ -101,11 +120,13 @@ parse_length(const uint8_t *bytes, size_t size, size_t *at, int64_t *length)
     const size_t begin = *at + 1;
     const size_t left = size - begin;
     const size_t most = left < LENGTH_MAX ? left : LENGTH_MAX;
-    const size_t taken = parse_short_length(bytes + begin, left, length);
     struct resp_arg digits = {.at = bytes + begin};
     const uint8_t *end;
+    size_t few, taken;
 
+    taken = left < 4 ? 0 : parse_short_length(bytes + begin, &few);
     if (taken > 0) {
+        *length = (int64_t)few;
         *at = begin + taken;
         return RESP_WHOLE;
     }
@@ -158,6 +179,25 @@ parse_bulk(const uint8_t *bytes, size_t size, size_t *at,
     return RESP_WHOLE;
 }
 
+/* Reads bulks while they are short and whole, up to `count` arguments.  Returns
+ * the bytes read. */
+static size_t
+parse_short_bulks(const uint8_t *bytes, size_t size, size_t count,
+                  struct resp_request *out)
+{
+    struct resp_arg *arg = out->args + out->count;
+    const struct resp_arg *end = out->args + count;
+    size_t at = 0, taken;
+
+    for (; arg < end; arg++, at += taken) {
+        taken = parse_short_bulk(bytes + at, size - at, arg);
+        if (taken == 0)
+            break;
+    }
+    out->count = (size_t)(arg - out->args);
+    return at;
+}
+
 static enum resp_parsed
 parse_array(const uint8_t *bytes, size_t size, struct resp_request *out)
 {
@@ -170,7 +210,10 @@ parse_array(const uint8_t *bytes, size_t size, struct resp_request *out)
         return await_bytes(out, size + 1);
     if (parsed == RESP_BAD || count > RESP_ARGS_MAX)
         return refuse_request(out, "invalid multibulk length");
-    for (int64_t i = 0; i < count; i++) {
+    while (count > 0) {
+        at += parse_short_bulks(bytes + at, size - at, (size_t)count, out);
+        if (out->count == (size_t)count)
+            break;
         parsed = parse_bulk(bytes, size, &at, out);
         if (parsed != RESP_WHOLE)
             return parsed;
@@ -341,48 +384,48 @@ resp_matches(const uint8_t *pattern, size_t pattern_size, const uint8_t *name,
 /* ---- answers ------------------------------------------------------------- */
 
 /* Writes the digits; returns their number. */
-static size_t
+static inline size_t
 put_digits(uint8_t *out, int64_t value)
 {
-    uint64_t rest = value < 0 ? (uint64_t) - (value + 1) + 1 : (uint64_t)value;
-
-    if (value < 0)
-        *out++ = '-';
-    return put_decimal(out, rest) + (value < 0 ? 1 : 0);
+    if (value >= 0)
+        return put_decimal(out, (uint64_t)value);
+    *out = '-';
+    return 1 + put_decimal(out + 1, -(uint64_t)value);
 }
 
-static size_t
-put_end(uint8_t *out)
+static inline uint8_t *
+put_end(uint8_t *at)
 {
-    out[0] = '\r';
-    out[1] = '\n';
-    return 2;
+    at[0] = '\r';
+    at[1] = '\n';
+    return at + 2;
 }
 
 size_t
 resp_put_number(uint8_t *out, char type, int64_t value)
 {
-    size_t size = 1;
+    uint8_t *at = out;
 
-    out[0] = (uint8_t)type;
-    size += put_digits(out + size, value);
-    return size + put_end(out + size);
+    *at++ = (uint8_t)type;
+    if (value >= 0 && value <= 9)
+        *at++ = (uint8_t)('0' + value); /* the sizes of most counts */
+    else
+        at += put_digits(at, value);
+    return (size_t)(put_end(at) - out);
 }
 
 size_t
 resp_put_bulk(uint8_t *out, const void *bytes, size_t size)
 {
-    const size_t head = resp_put_number(out, '$', (int64_t)size);
+    uint8_t *at = out + resp_put_number(out, '$', (int64_t)size);
 
-    if (size > 0)
-        memcpy(out + head, bytes, size);
-    return head + size + put_end(out + head + size);
+    return (size_t)(put_end(bytes_append(at, bytes, size)) - out);
 }
 
 size_t
 resp_put_number_bulk(uint8_t *out, int64_t value)
 {
-    uint8_t digits[DIGITS_MAX] = {0};
+    uint8_t digits[DIGITS_MAX];
     const size_t size = put_digits(digits, value);
 
     return resp_put_bulk(out, digits, size);

@@ -15,6 +15,7 @@ last_answers_init(struct last_answers *a)
     if (getrandom(&a->key, sizeof a->key, 0) != (ssize_t)sizeof a->key)
         return -EIO;
     memset(a->in_use, 0, sizeof a->in_use);
+    a->in_flight = a->acked_ms = 0;
     a->entries = calloc(LAST_ANSWERS_COUNT, sizeof *a->entries);
     return a->entries ? 0 : -ENOMEM;
 }
@@ -139,6 +140,7 @@ last_answers_add(struct last_answers *a, const struct hash_wide *hash,
     e->value = value;
     e->is_lowered = was_lowered || increment < 0;
     e->in_flight++;
+    a->in_flight++;
     return value;
 }
 
@@ -153,13 +155,18 @@ last_answers_ack(struct last_answers *a, uint32_t index, uint64_t now_ms)
     assert(e->in_flight > 0);
     e->in_flight--;
     e->acked_ms = now_ms;
+    a->in_flight--;
+    if (a->acked_ms < now_ms)
+        a->acked_ms = now_ms;
 }
 
 void
 last_answers_forget(struct last_answers *a, uint32_t index)
 {
-    if (index != LAST_ANSWERS_NONE)
-        a->entries[index] = (struct last_answer){.value = 0};
+    if (index == LAST_ANSWERS_NONE)
+        return;
+    a->in_flight -= a->entries[index].in_flight;
+    a->entries[index] = (struct last_answer){.value = 0};
 }
 
 size_t

@@ -59,6 +59,9 @@ struct last_answers {
      * found not to hold, so that those that hold are counted without a look at
      * the others. */
     uint64_t in_use[LAST_ANSWERS_COUNT / 64];
+
+    uint64_t in_flight; /* of all entries */
+    uint64_t acked_ms;  /* the latest of all entries */
 };
 
 /* What the snapshot says of a key. */
@@ -85,6 +88,13 @@ uint32_t last_answers_find(const struct last_answers *a,
 /* Whether the entry has increments that a snapshot of as_of_ms may lack. */
 bool last_answers_holds(const struct last_answers *a, uint32_t index,
                         uint64_t as_of_ms);
+
+/* Whether any entry has: false spares a read the search for its entry. */
+static inline bool
+last_answers_any_holds(const struct last_answers *a, uint64_t as_of_ms)
+{
+    return a->in_flight > 0 || as_of_ms < a->acked_ms;
+}
 
 /* What a read of the key is to answer: *read changed by its entry. */
 void last_answers_apply(const struct last_answers *a, uint32_t index,

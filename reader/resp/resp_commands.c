@@ -1,9 +1,17 @@
 /* reader/resp/resp_commands.c - the commands of the RESP port.
  *
- * Those used most stand first, as the table is searched in order. */
+ * A command is found by its name, which has at most 16 letters: as two words,
+ * in a table of twice as many places as there are commands. */
 #include "reader/resp/resp_internal.h"
 
-const struct resp_command resp_commands[] = {
+#include <assert.h>
+#include <string.h>
+
+#include "common/base/bytes.h"
+
+#define COMMAND_NAME_MAX 16
+
+static const struct resp_command resp_commands[] = {
     {"zincrby", 4, resp_do_zincrby, 0, TOKENS_COUNT},
     {"incr", 2, resp_do_incr, 1, TOKENS_COUNT},
     {"get", 2, resp_do_get, 0, TOKENS_READ},
@@ -52,5 +60,88 @@ const struct resp_command resp_commands[] = {
     {"reset", 1, resp_do_reset, RESP_IMMEDIATE, 0},
 };
 
-const size_t resp_command_count =
-    sizeof resp_commands / sizeof resp_commands[0];
+#define COMMANDS (sizeof resp_commands / sizeof resp_commands[0])
+
+static_assert(2 * COMMANDS <= RESP_COMMAND_PLACES, "most places are free");
+
+/* ---- by name ------------------------------------------------------------- */
+
+/* Reads a name of 1 to 16 bytes as words that are equal for equal names of one
+ * size, where letters are the same in both cases: the bit that distinguishes
+ * them is set in every byte. */
+static struct resp_command_place
+read_name(const uint8_t *at, size_t size)
+{
+    const uint64_t lower = UINT64_C(0x2020202020202020);
+    struct resp_command_place out = {.size = (uint8_t)size};
+
+    if (size >= 8) { /* the two words of a name may overlap */
+        out.first = get_le64(at);
+        out.last = get_le64(at + size - 8);
+    } else if (size >= 4) {
+        out.first = get_le32(at);
+        out.last = get_le32(at + size - 4);
+    } else {
+        out.first =
+            (uint64_t)at[0] << 16 | (uint64_t)at[size / 2] << 8 | at[size - 1];
+    }
+    out.first |= lower;
+    out.last |= lower;
+    return out;
+}
+
+/* The place of a name, or the free one where it would be. */
+static size_t
+find_place(const struct resp_command_place *places,
+           const struct resp_command_place *name)
+{
+    const uint64_t hash =
+        (name->first ^ name->last << 7) * UINT64_C(0x9e3779b97f4a7c15);
+    size_t i = hash >> 40;
+
+    for (;; i++) {
+        const struct resp_command_place *p = &places[i % RESP_COMMAND_PLACES];
+
+        if (!p->command || (p->size == name->size && p->first == name->first &&
+                            p->last == name->last))
+            return i % RESP_COMMAND_PLACES;
+    }
+}
+
+void
+resp_commands_index(struct resp_command_place places[RESP_COMMAND_PLACES])
+{
+    memset(places, 0, RESP_COMMAND_PLACES * sizeof *places);
+    for (size_t i = 0; i < COMMANDS; i++) {
+        const char *name = resp_commands[i].name;
+        struct resp_command_place place;
+        size_t at;
+
+        /* In a byte that is no letter the bit may distinguish two bytes. */
+        assert(strlen(name) <= COMMAND_NAME_MAX &&
+               strspn(name, "abcdefghijklmnopqrstuvwxyz") == strlen(name));
+        place = read_name((const uint8_t *)name, strlen(name));
+        at = find_place(places, &place);
+        assert(!places[at].command);
+        place.command = &resp_commands[i];
+        places[at] = place;
+    }
+}
+
+const struct resp_command *
+resp_command_by_name(const struct resp_command_place *places,
+                     const struct resp_arg *name)
+{
+    struct resp_command_place wanted;
+
+    if (name->size == 0 || name->size > COMMAND_NAME_MAX)
+        return NULL;
+    wanted = read_name(name->at, name->size);
+    return places[find_place(places, &wanted)].command;
+}
+
+size_t
+resp_command_count(void)
+{
+    return COMMANDS;
+}

@@ -225,7 +225,7 @@ enum conn_next
 resp_do_command(struct resp_call *call)
 {
     if (call->count > 1 && resp_is_word(&call->args[1], "count"))
-        return resp_answer_number(call, (int64_t)resp_command_count);
+        return resp_answer_number(call, (int64_t)resp_command_count());
     return resp_answer(call, "*0\r\n");
 }
 

@@ -59,8 +59,17 @@ struct resp_command {
 /* Commands that take effect while a transaction queues. */
 #define RESP_IMMEDIATE INT64_C(64)
 
-extern const struct resp_command resp_commands[];
-extern const size_t resp_command_count;
+/* ---- resp_commands.c ---- */
+
+/* Makes the table by which commands are found. */
+void resp_commands_index(struct resp_command_place places[RESP_COMMAND_PLACES]);
+
+/* The command of that name, in any case; NULL: there is none. */
+const struct resp_command *
+resp_command_by_name(const struct resp_command_place *places,
+                     const struct resp_arg *name);
+
+size_t resp_command_count(void);
 
 /* A name from the network as a keyspace or key. */
 struct resp_name {

@@ -106,7 +106,7 @@ resp_read_count(struct resp_call *call, const struct resp_name *keyspace,
     int rc;
 
     rc = resp_read_key(call, keyspace, key, out);
-    if (rc < 0)
+    if (rc < 0 || !last_answers_any_holds(a, out->as_of_ms))
         return rc;
     hash =
         last_answers_hash(a, keyspace->at, keyspace->size, key->at, key->size);

@@ -143,12 +143,10 @@ resp_show(const struct resp_arg *arg, size_t max, char *text)
 const struct resp_command *
 resp_find_command(struct resp_call *call, enum conn_next *answer)
 {
-    const struct resp_command *found = NULL;
+    const struct resp_command *found =
+        resp_command_by_name(call->service->commands_by_name, &call->args[0]);
     char name[COMMAND_SHOWN + 1];
 
-    for (size_t i = 0; i < resp_command_count && !found; i++)
-        if (resp_is_word(&call->args[0], resp_commands[i].name))
-            found = &resp_commands[i];
     if (!found) {
         *answer = resp_error(call, "unknown command '%s'",
                              resp_show(&call->args[0], COMMAND_SHOWN, name));
@@ -374,6 +372,7 @@ resp_service_init(struct resp_service *r, struct loop *loop,
                                .config = config,
                                .keyspace_size = strlen(config->resp_keyspace)};
     r->forward.source.fd = -1;
+    resp_commands_index(r->commands_by_name);
     waiting_line_init(&r->line);
     resp_wait_init(r);
     rc = allocate_memory(r);

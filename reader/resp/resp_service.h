@@ -56,6 +56,15 @@ struct resp_scan_end {
 
 #define RESP_SCAN_ENDS 16
 
+/* A place of the table by which commands are found; NULL: it is free. */
+struct resp_command_place {
+    const struct resp_command *command;
+    uint64_t first, last; /* of its name */
+    uint8_t size;
+};
+
+#define RESP_COMMAND_PLACES 128
+
 enum resp_job_kind {
     RESP_JOB_SCAN,
     RESP_JOB_DBSIZE,
@@ -96,6 +105,7 @@ struct resp_service {
     struct pool queued;  /* requests of transactions */
     uint8_t *replay;     /* of the transaction that is done */
     uint8_t *rows;       /* of a range, as the store gives them */
+    struct resp_command_place commands_by_name[RESP_COMMAND_PLACES];
     struct waiting_line line;
     struct resp_job job;
     struct store_listing *listing;

@@ -93,6 +93,31 @@ an_entry_holds_until_the_snapshot_has_its_increments(void **state)
     last_answers_ack(a, i, 300);
 }
 
+/* What spares a read the search for its entry. */
+static void
+none_holds_when_all_are_acknowledged_and_merged(void **state)
+{
+    struct last_answers *a = *state;
+    uint32_t i, j;
+
+    assert_false(last_answers_any_holds(a, 0));
+    (void)add(a, "k", 1, 0, 100, &i);
+    (void)add(a, "l", 1, 0, 100, &j);
+    assert_true(last_answers_any_holds(a, UINT64_MAX));
+    last_answers_ack(a, i, 300);
+    assert_true(last_answers_any_holds(a, UINT64_MAX));
+    last_answers_ack(a, j, 200); /* the clock was set back */
+    assert_true(last_answers_any_holds(a, 299));
+    assert_false(last_answers_any_holds(a, 300));
+
+    /* An entry that is given up takes all of its increments along. */
+    (void)add(a, "k", 1, 1, 300, &i);
+    (void)add(a, "k", 1, 1, 300, &i);
+    last_answers_forget(a, i);
+    last_answers_forget(a, i);
+    assert_false(last_answers_any_holds(a, 300));
+}
+
 static void
 a_lowered_key_answers_its_own_last_value(void **state)
 {
@@ -228,6 +253,7 @@ the_only_writer_of_a_key_gets_exact_answers(void **state)
 static const struct CMUnitTest tests[] = {
     TEST(the_hash_is_siphash_2_4_128),
     TEST(an_entry_holds_until_the_snapshot_has_its_increments),
+    TEST(none_holds_when_all_are_acknowledged_and_merged),
     TEST(a_lowered_key_answers_its_own_last_value),
     TEST(answers_saturate),
     TEST(a_lost_increment_takes_its_entry),
