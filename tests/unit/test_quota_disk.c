@@ -144,6 +144,7 @@ what_nobody_knows_is_not_answered(void **state)
     rig_start(r);
     rig_expect(r, "/apply?amt=1", 200, "1 999999\n");
     fault_inject_from("fdatasync", 1, EIO);
+    fault_also("openat"); /* nor can the journal be read again */
     assert_int_equal(rig_once(r, "/apply?amt=1", body), RIG_CLOSED);
     assert_true(r->peers[0].ended);
     rig_expect(r, "/query", 503, "Service Unavailable");
