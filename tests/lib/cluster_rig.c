@@ -124,14 +124,16 @@ cluster_rig_flush(struct cluster_rig *r)
 /* ---- starting ---------------------------------------------------------------
  */
 
-/* Finds free ports: all are bound at once, so that they differ.  They are below
- * those that the kernel gives to connections, which could take the port of a
- * server that is down. */
+/* Finds free ports, below those that the kernel gives to connections.  The
+ * sockets stay bound, so that no other rig takes a port before its server
+ * listens, or while that is down: a server may bind it too, because both
+ * sockets have SO_REUSEADDR; a socket of this function may not, because it has
+ * none yet. */
 static void
-find_ports(int *ports, size_t count)
+find_ports(int *ports, int *fds, size_t count)
 {
     struct random random = {.state = clock_ns() ^ (uint64_t)getpid() << 40};
-    int fds[2 * CLUSTER_RIG_SERVERS];
+    const int on = 1;
 
     for (size_t i = 0; i < count; i++) {
         struct sockaddr_in at = {.sin_family = AF_INET,
@@ -143,9 +145,9 @@ find_ports(int *ports, size_t count)
             ports[i] = PORT_FIRST + (int)random_below(&random, PORT_COUNT);
             at.sin_port = htons((uint16_t)ports[i]);
         } while (bind(fds[i], (struct sockaddr *)&at, sizeof at) < 0);
+        assert_int_equal(
+            setsockopt(fds[i], SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
     }
-    for (size_t i = 0; i < count; i++)
-        (void)close(fds[i]);
 }
 
 void
@@ -233,7 +235,7 @@ cluster_rig_start(struct cluster_rig *r)
     if (access(SERVER, X_OK) != 0)
         return false;
     tmpdir_make_in_memory(&r->tmp);
-    find_ports(ports, 2 * CLUSTER_RIG_SERVERS);
+    find_ports(ports, r->port_fds, 2 * CLUSTER_RIG_SERVERS);
     for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++) {
         char name[8];
 
@@ -256,5 +258,7 @@ cluster_rig_stop(struct cluster_rig *r)
         return;
     for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++)
         daemon_fini(&r->servers[i]);
+    for (unsigned i = 0; i < 2 * CLUSTER_RIG_SERVERS; i++)
+        (void)close(r->port_fds[i]);
     tmpdir_remove(&r->tmp);
 }

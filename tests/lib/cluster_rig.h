@@ -24,6 +24,7 @@ struct cluster_rig {
     struct tmpdir tmp;
     struct daemon servers[CLUSTER_RIG_SERVERS]; /* the masters come first */
     int ports[CLUSTER_RIG_SERVERS], bus[CLUSTER_RIG_SERVERS];
+    int port_fds[2 * CLUSTER_RIG_SERVERS]; /* bound to all of them */
     char nodes[128];
 };
 
