@@ -273,12 +273,12 @@ a_replay_into_an_empty_directory_gives_the_same_counts(void **state)
     expect(REPLAY(s, s->fleet.path), 0, "; logs left out 0, missing 0, ");
     assert_same(s);
     twin_compare(s->fleet.path, s->target, false);
-    expect(REPLAY(s, s->archive), 0, ": 0 increments merged, ");
+    expect(REPLAY(s, s->archive), 0, " logs: nothing new: ");
     assert_same(s);
     expect(FLEET_RUN(&s->fleet, "-d", s->target, "check"), 0, "0 faults");
     /* And where it came from all of it is in. */
     expect(FLEET_RUN(&s->fleet, "replay", s->archive), 0,
-           ": 0 increments merged, ");
+           " logs: nothing new: ");
     assert_same(s);
 }
 
@@ -412,6 +412,11 @@ a_clock_that_was_set_back_loses_nothing(void **state)
 
     archive_by_hand_at(s, 9, backward);
     expect(REPLAY(s, s->archive), 0, "9 logs: 36 increments merged, 0 ");
+    expect(REPLAY(s, s->archive), 0,
+           "9 logs: nothing new: 36 increments were merged, or left out, "
+           "before; logs left out 0");
+    expect(REPLAY(s, "--keyspace", "nowhere", s->archive), 0,
+           "9 logs: nothing new; logs left out 0");
     assert_non_null(strstr(dump(s->target, 0), "words/the=900511\n"));
 }
 

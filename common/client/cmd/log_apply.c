@@ -365,6 +365,7 @@ pass_held(struct round *r)
         else
             r->logs[left++] = r->logs[i];
     r->result->held += count_taken(r);
+    r->result->held_before += count_taken(r);
     r->log_count = left;
 }
 

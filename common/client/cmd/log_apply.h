@@ -57,8 +57,9 @@ struct log_apply_result {
     uint64_t merged;  /* records merged by this call */
     uint64_t already; /* records whose fill was merged before */
     uint64_t held;    /* that wait behind what was held for their keyspace */
-    uint64_t passed;  /* a later fill of their log is in */
-    uint64_t failed;  /* keyspaces that refused */
+    uint64_t held_before; /* of these, held before this call */
+    uint64_t passed;      /* a later fill of their log is in */
+    uint64_t failed;      /* keyspaces that refused */
 };
 
 struct log_apply_how {

@@ -257,6 +257,41 @@ take_all(struct replay *r)
 
 /* ---- the subcommand ---------------------------------------------------- */
 
+/* A repeated command finds all of it merged.  Of a fill before the last one
+ * that is merged of its log it is not known whether it was left out. */
+static void
+print_nothing_new(struct output *out, const struct log_apply_result *s)
+{
+    const uint64_t count = s->already + s->passed + s->held;
+
+    output_text(out, "nothing new");
+    if (count > 0)
+        output_text(out, ": %" PRIu64 " increment%s merged%s before", count,
+                    count == 1 ? " was" : "s were",
+                    s->passed > 0 ? ", or left out," : "");
+    if (s->held > 0)
+        output_text(out, ", of these %" PRIu64 " held for their keyspace",
+                    s->held);
+}
+
+static void
+print_merged(struct output *out, const struct log_apply_result *s, bool dry_run)
+{
+    output_text(out, "%" PRIu64 " increment%s %s, %" PRIu64 " merged already",
+                s->merged, output_plural(s->merged),
+                dry_run ? "would be merged" : "merged", s->already + s->passed);
+    if (s->passed > 0)
+        output_text(out,
+                    " (of these %" PRIu64
+                    " of logs with a later fill in: merged or left out "
+                    "before it)",
+                    s->passed);
+    if (s->held > 0)
+        output_text(out,
+                    ", %" PRIu64 " held behind what is held for their keyspace",
+                    s->held);
+}
+
 static int
 print_result(const struct replay *r)
 {
@@ -273,22 +308,11 @@ print_result(const struct replay *r)
     output_count(&out, "logs_missing", r->missing);
     output_count(&out, "logs_damaged", r->damaged);
     output_fact(&out, "dry_run", cell_bool(r->dry_run));
-    output_text(
-        &out,
-        "%" PRIu64 " log%s: %" PRIu64 " increment%s %s, %" PRIu64
-        " merged already",
-        r->logs, output_plural(r->logs), s->merged, output_plural(s->merged),
-        r->dry_run ? "would be merged" : "merged", s->already + s->passed);
-    if (s->passed > 0)
-        output_text(&out,
-                    " (of these %" PRIu64
-                    " of logs with a later fill in: merged or left out "
-                    "before it)",
-                    s->passed);
-    if (s->held > 0)
-        output_text(&out,
-                    ", %" PRIu64 " held behind what is held for their keyspace",
-                    s->held);
+    output_text(&out, "%" PRIu64 " log%s: ", r->logs, output_plural(r->logs));
+    if (s->merged == 0 && s->held == s->held_before)
+        print_nothing_new(&out, s);
+    else
+        print_merged(&out, s, r->dry_run);
     output_text(&out,
                 "; logs left out %" PRIu64 ", missing %" PRIu64
                 ", damaged %" PRIu64 "\n",
