@@ -53,7 +53,7 @@ nodes=
 for i in 0 1 2 3 4 5; do
     mkdir "$dir/$i"
     redis-server --port $((base + i)) --cluster-port $((base + 100 + i)) --bind 127.0.0.1 --dir "$dir/$i" \
-        --cluster-enabled yes --cluster-node-timeout 1000 --appendonly yes --save '' >"$dir/$i/log" 2>&1 &
+        --cluster-enabled yes --cluster-node-timeout 1000 --appendonly yes --aof-load-truncated no --save '' >"$dir/$i/log" 2>&1 &
     pids="$pids $!"
     eval "pid$i=$!"
     nodes="$nodes 127.0.0.1:$((base + i))"

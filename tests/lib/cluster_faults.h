@@ -45,7 +45,7 @@ bool cluster_fault_promote(struct cluster_faults *f, unsigned master,
                            unsigned replica);
 
 /* Kills a server and cuts off the last `percent` of what it appended to its
- * file since that was begun. */
+ * file since that was begun, and what is not a whole transaction then. */
 bool cluster_fault_cut(struct cluster_faults *f, unsigned server,
                        unsigned percent);
 

@@ -170,6 +170,8 @@ cluster_rig_restart(struct cluster_rig *r, unsigned server)
                                 "0",
                                 "--appendonly",
                                 "yes",
+                                "--aof-load-truncated",
+                                "no",
                                 "--save",
                                 "",
                                 "--repl-diskless-sync-delay",
