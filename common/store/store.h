@@ -337,6 +337,19 @@ struct store_maintenance {
 
 /* ---- an engine --------------------------------------------------------- */
 
+/* What was applied and is on its way to an engine elsewhere. */
+struct store_outbox {
+    uint64_t waiting, waiting_bytes; /* entries that were not acknowledged */
+    uint64_t
+        oldest_ms;  /* Unix time of the oldest increment in these; 0: none */
+    uint64_t bytes; /* of the outbox, with what is retained */
+    uint64_t sent;  /* entries that were acknowledged, ever */
+    uint64_t sent_again; /* of these, entries that were lost there */
+    uint64_t lost;       /* parts to which nothing can be sent */
+    uint64_t senders;    /* directories that send there; 0: not known */
+    int error;           /* the last one while entries wait; 0: none */
+};
+
 /* Each as the function of the same name below. */
 struct store_engine {
     unsigned traits;
@@ -378,6 +391,7 @@ struct store_engine {
                const struct store_key *keys, size_t count, uint64_t *deleted);
     uint64_t (*as_of)(struct store *s); /* NULL: applied is readable */
     bool (*pending)(struct store *s);   /* NULL: as well */
+    bool (*outbox)(struct store *s, struct store_outbox *out); /* NULL: none */
 };
 
 static inline unsigned
@@ -450,6 +464,14 @@ static inline bool
 store_pending(struct store *s)
 {
     return s->engine->pending && s->engine->pending(s);
+}
+
+/* Reports what waits here for an engine elsewhere.  False: the engine is here,
+ * or another process of the directory sends to it. */
+static inline bool
+store_outbox(struct store *s, struct store_outbox *out)
+{
+    return s->engine->outbox && s->engine->outbox(s, out);
 }
 
 /* Answers queries from the first on, as many as there is surely room for

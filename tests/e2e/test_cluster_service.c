@@ -58,6 +58,22 @@ flush_all(struct fleet *f)
     expect_text(FLEET_RUN(f, "flush"), 0, "");
 }
 
+/* Waits until countd status --json has these words. */
+static void
+await_status(struct fleet *f, const char *words)
+{
+    const uint64_t end_ms = clock_ms() + (uint64_t)30000 * test_slow();
+
+    for (;;) {
+        (void)FLEET_RUN(f, "status", "--json");
+        if (strstr(text, words) != NULL)
+            return;
+        if (clock_ms() > end_ms)
+            fail_msg("status does not say %s: %s", words, text);
+        (void)poll(NULL, 0, 20);
+    }
+}
+
 static void
 increments_are_read_from_the_cluster(void **state)
 {
@@ -177,6 +193,9 @@ a_loss_is_reported_until_it_is_accepted(void **state)
     service_add(f, "words", "the", 4);
     assert_int_equal(FLEET_RUN(f, "flush", "--timeout", "300ms"), 1);
     expect(FLEET_RUN(f, "store"), 1, "lost");
+    await_status(f, "\"outbox_lost\", \"value\": 1");
+    expect(FLEET_RUN(f, "status"), 1,
+           "! parts=1 of the cluster are older than what the outbox retains");
     expect_text(FLEET_RUN(f, "store", "accept", "words", "0"), 0, "");
     fleet_stop(f, FLEET_WORKER);
     fleet_start(f, FLEET_WORKER);
@@ -251,23 +270,141 @@ a_cluster_that_is_away_delays_and_loses_nothing(void **state)
     fleet_stop_all(f);
 }
 
-static void
-a_server_that_may_evict_counters_is_refused(void **state)
+/* Starts a worker while a server has a setting, and returns its status; what it
+ * printed is in `text`. */
+static int
+start_with_setting(struct fleet *f, const char *name, const char *value,
+                   const char *usual)
 {
-    struct fleet *f = *state;
-    const char *argv[8] = {"-d", f->path,
-                           "-o", "store=cluster",
-                           "-o", f->options[f->option_count - 1]};
+    const char *argv[] = {"-d", f->path,
+                          "-o", "store=cluster",
+                          "-o", f->options[f->option_count - 1],
+                          NULL};
     const struct daemon_how how = {.argv = argv, .may_fail = true};
     struct daemon d = {.pid = 0};
+    int status;
+
+    assert_string_equal(
+        cluster_rig_run(&rig, 0, "CONFIG SET %s %s", name, value), "OK");
+    status = daemon_start_how(&d, "countd-worker", &how);
+    (void)daemon_output(&d, text, sizeof text);
+    daemon_fini(&d);
+    assert_string_equal(
+        cluster_rig_run(&rig, 0, "CONFIG SET %s %s", name, usual), "OK");
+    return status;
+}
+
+static void
+servers_that_would_lose_counters_are_refused_or_reported(void **state)
+{
+    static const struct {
+        const char *name, *value, *usual;
+        int status;
+    } cases[] = {
+        {"maxmemory-policy", "allkeys-lru", "noeviction", 100},
+        {"appendonly", "no", "yes", 100},
+        {"aof-load-truncated", "yes", "no", 100},
+        {"appendfsync", "everysec", "everysec", 0},
+        {"min-replicas-to-write", "0", "0", 0},
+    };
+    char words[64];
 
     NEED_RIG();
-    (void)cluster_rig_run(&rig, 0, "CONFIG SET maxmemory-policy allkeys-lru");
-    assert_int_equal(daemon_start_how(&d, "countd-worker", &how), 100);
-    (void)daemon_output(&d, text, sizeof text);
-    (void)cluster_rig_run(&rig, 0, "CONFIG SET maxmemory-policy noeviction");
-    assert_non_null(strstr(text, "maxmemory-policy"));
-    daemon_fini(&d);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        expect(start_with_setting(*state, cases[i].name, cases[i].value,
+                                  cases[i].usual),
+               cases[i].status, "");
+        (void)snprintf(words, sizeof words, "%s is %s: ", cases[i].name,
+                       cases[i].value);
+        expect(0, 0, words);
+        (void)snprintf(words, sizeof words, "127.0.0.1:%d: ", rig.ports[0]);
+        expect(0, 0, words);
+    }
+    /* What it should be is not reported. */
+    expect(start_with_setting(*state, "appendfsync", "always", "everysec"), 0,
+           "");
+    assert_null(strstr(text, "127.0.0.1:%d: appendfsync"));
+}
+
+/* A setting of servers is hidden from some users: that is no error. */
+static void
+a_server_that_hides_its_settings_is_used(void **state)
+{
+    struct fleet *f = *state;
+
+    NEED_RIG();
+    for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++)
+        assert_string_equal(
+            cluster_rig_run(&rig, i, "ACL SETUSER default -config"), "OK");
+    service_start(f);
+    service_add(f, "words", "the", 3);
+    flush_all(f);
+    assert_int_equal(service_count(f, "words", "the"), 3);
+    for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++)
+        assert_string_equal(
+            cluster_rig_run(&rig, i, "ACL SETUSER default +config"), "OK");
+    fleet_stop_all(f);
+}
+
+/* ---- what waits
+ * -------------------------------------------------------------- */
+
+/* Reads a path of the reader's HTTP port into `text`. */
+static void
+read_http(struct fleet *f, const char *path)
+{
+    char request[128];
+    size_t size;
+    int fd =
+        client_connect(daemon_port(fleet_daemon(f, FLEET_READ), "read-http"));
+
+    (void)snprintf(request, sizeof request,
+                   "GET %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+                   path);
+    client_send(fd, request, strlen(request));
+    size = client_read(fd, text, sizeof text - 1);
+    text[size] = '\0';
+    client_close(fd);
+}
+
+static void
+status_knows_what_waits_for_the_cluster(void **state)
+{
+    struct fleet *f = *state;
+    unsigned server;
+
+    NEED_RIG();
+    fleet_option(f, "read.http=127.0.0.1:0");
+    fleet_option(f, "store.timeout=200ms");
+    service_start(f);
+    service_add(f, "words", "the", 1);
+    flush_all(f);
+    await_status(f, "\"outbox_entries\": 0, \"outbox_bytes\": 0, "
+                    "\"outbox_lag_ms\": 0, \"outbox_senders\": 1, "
+                    "\"outbox_error\": \"\"");
+    expect(FLEET_RUN(f, "status"), 0,
+           "outbox  all is in the cluster; senders: 1\n");
+
+    server = master_of("words");
+    (void)cluster_rig_run(&rig, server, "CONFIG SET maxmemory 1");
+    service_add(f, "words", "the", 1);
+    await_status(f, "\"outbox_entries\": 1,");
+    await_status(f, "\"outbox_error\": \"the memory or disk of a master is "
+                    "full\"");
+    expect(FLEET_RUN(f, "status"), 0, "outbox  1 entries of ");
+    assert_non_null(strstr(text,
+                           " old; the memory or disk of a master is full; "
+                           "senders: 1\n"));
+    read_http(f, "/v1/status");
+    assert_non_null(strstr(text, "\"outbox_entries\": 1,"));
+    read_http(f, "/metrics");
+    assert_non_null(strstr(text, "\ncountd_outbox_entries{slot="));
+    assert_non_null(strstr(text, "\ncountd_outbox_lag_seconds "));
+    (void)cluster_rig_run(&rig, server, "CONFIG SET maxmemory 0");
+    flush_all(f);
+    await_status(f, "\"outbox_entries\": 0,");
+    await_status(f, "\"outbox_error\": \"\"");
+    fleet_stop_all(f);
 }
 
 /* The last one: masters and replicas change places. */
@@ -306,7 +443,9 @@ static const struct CMUnitTest tests[] = {
     CASE(a_full_keyspace_waits_until_it_may_have_more_keys),
     CASE(a_worker_killed_at_any_time_counts_once),
     CASE(a_cluster_that_is_away_delays_and_loses_nothing),
-    CASE(a_server_that_may_evict_counters_is_refused),
+    CASE(servers_that_would_lose_counters_are_refused_or_reported),
+    CASE(a_server_that_hides_its_settings_is_used),
+    CASE(status_knows_what_waits_for_the_cluster),
     CASE(a_master_killed_while_counting_loses_nothing),
 };
 

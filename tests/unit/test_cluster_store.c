@@ -225,6 +225,40 @@ marks_order_the_fills_of_a_log(void **state)
     assert_int_equal(count_of(x, "the"), 14);
 }
 
+static int
+count_mark(void *ctx, const struct store_fill *m,
+           const struct store_mark_info *info)
+{
+    (void)m;
+    assert_int_equal(info->state, STORE_MARK_DONE);
+    ++*(unsigned *)ctx;
+    return 0;
+}
+
+static void
+a_keyspace_of_another_directory_has_no_marks(void **state)
+{
+    struct fixture *x = *state, y = *x;
+    unsigned count = 0;
+
+    NEED_RIG();
+    assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
+    tmpdir_make_in_memory(&y.tmp);
+    assert_rc(datadir_open(&y.dir, y.tmp.path, DATADIR_WRITE), 0);
+    open_store(&y);
+    assert_rc(
+        store_each_mark(y.s, (const uint8_t *)"words", 5, count_mark, &count),
+        0);
+    assert_int_equal(count, 0);
+    assert_rc(
+        store_each_mark(x->s, (const uint8_t *)"words", 5, count_mark, &count),
+        0);
+    assert_int_equal(count, 1);
+    store_close(y.s);
+    datadir_close(&y.dir);
+    tmpdir_remove(&y.tmp);
+}
+
 /* ---- the same as the engine of the tests
  * -------------------------------------- */
 
@@ -780,6 +814,7 @@ a_killed_master_loses_nothing(void **state)
 static const struct CMUnitTest tests[] = {
     CASE(a_batch_given_twice_counts_once),
     CASE(marks_order_the_fills_of_a_log),
+    CASE(a_keyspace_of_another_directory_has_no_marks),
     CASE(answers_are_those_of_the_other_engine),
     PARTS(answers_are_those_of_the_other_engine),
     CASE(keyspaces_are_listed_and_dropped),

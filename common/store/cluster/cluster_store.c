@@ -147,11 +147,10 @@ cluster_each_mark(struct store *store, const uint8_t *name, size_t name_size,
     if (rc == 0)
         rc = outbox_refresh(s->outbox);
     if (rc < 0)
-        return rc;
+        return rc == -ENOENT ? 0 : rc;
+    /* Another directory may have made the keyspace. */
     k = outbox_find(s->outbox, name, name_size);
-    if (k == NULL)
-        return -ENOENT;
-    for (size_t i = 0; rc == 0 && i < k->mark_count; i++) {
+    for (size_t i = 0; k != NULL && rc == 0 && i < k->mark_count; i++) {
         struct store_mark_info info;
 
         rc = outbox_marks(s->outbox, name, name_size, &k->marks[i].fill, 1,
@@ -172,6 +171,28 @@ cluster_pending(struct store *store)
         return false;
     sender_stats(s->sender, &stats);
     return stats.last < outbox_last(s->outbox) || stats.waiting > 0;
+}
+
+static bool
+cluster_outbox(struct store *store, struct store_outbox *out)
+{
+    struct cluster_store *s = cluster_store_of(store);
+    struct sender_stats stats = {.is_sender = false};
+
+    if (s->sender != NULL)
+        sender_stats(s->sender, &stats);
+    if (!stats.is_sender)
+        return false;
+    *out = (struct store_outbox){.waiting = stats.waiting,
+                                 .waiting_bytes = stats.waiting_bytes,
+                                 .oldest_ms = stats.oldest_ms,
+                                 .bytes = stats.bytes,
+                                 .sent = stats.sent,
+                                 .sent_again = stats.again,
+                                 .lost = stats.lost,
+                                 .senders = stats.senders,
+                                 .error = stats.error};
+    return true;
 }
 
 static bool
@@ -253,6 +274,7 @@ static const struct store_engine engine = {
     .del = cluster_del,
     .as_of = cluster_as_of,
     .pending = cluster_pending,
+    .outbox = cluster_outbox,
 };
 
 /* The password is the first line of the file. */

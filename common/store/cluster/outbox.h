@@ -45,6 +45,7 @@ struct outbox_entry {
     uint64_t id; /* of the journal */
     uint64_t number, digest, prev_digest, first_ms;
     uint64_t acked_ms; /* the sender's: when it was acknowledged; 0: not */
+    uint32_t size;     /* bytes in the journal */
 };
 
 /* A part of a keyspace.  The sender keeps its own with it. */

@@ -193,7 +193,8 @@ take_entry(struct outbox *o, uint64_t id, const uint8_t *bytes, size_t size)
                                            .number = head.number,
                                            .digest = head.digest,
                                            .prev_digest = head.prev_digest,
-                                           .first_ms = head.first_ms};
+                                           .first_ms = head.first_ms,
+                                           .size = (uint32_t)size};
     p->count++;
     o->is_unsorted = o->is_unsorted || (o->place_count > 0 &&
                                         o->places[o->place_count - 1].id > id);

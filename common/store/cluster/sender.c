@@ -39,7 +39,9 @@ sender_is_acked(const struct outbox_part *p, const struct outbox_entry *e)
 {
     const struct sender_part *sp = p->sender;
 
-    return sp != NULL && sp->state == SENDER_GOOD && e->number <= sp->acked &&
+    /* A part whose next entry failed is audited, and has meanwhile what it
+     * acknowledged before. */
+    return sp != NULL && sp->state < SENDER_LOST && e->number <= sp->acked &&
            e->acked_ms != 0;
 }
 

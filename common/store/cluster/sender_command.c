@@ -38,6 +38,9 @@ sender_begin(struct cluster_sender *s, uint16_t slot)
 void
 sender_end(struct cluster_sender *s)
 {
+    for (size_t i = 0; i < s->count; i++)
+        if (s->commands[i].error != 0)
+            s->error = s->commands[i].error;
     cluster_free_replies(s->commands, s->count);
     s->count = 0;
 }

@@ -224,6 +224,18 @@ sender_read_logs(struct cluster_sender *s)
     s->logs_ms = oldest < now_ms ? oldest : now_ms;
 }
 
+static void
+count_waiting(const struct outbox_part *p, const struct outbox_entry *e,
+              struct sender_stats *stats)
+{
+    if (sender_is_acked(p, e))
+        return;
+    stats->waiting++;
+    stats->waiting_bytes += e->size;
+    if (stats->oldest_ms == 0 || e->first_ms < stats->oldest_ms)
+        stats->oldest_ms = e->first_ms;
+}
+
 /* The time before which everything is in the cluster, and counts for
  * sender_stats(). */
 static uint64_t
@@ -243,7 +255,7 @@ find_as_of(struct cluster_sender *s, struct sender_stats *stats)
             for (size_t n = p->count; n > 0; n--) {
                 const struct outbox_entry *e = &p->entries[p->first + n - 1];
 
-                stats->waiting += !sender_is_acked(p, e);
+                count_waiting(p, e, stats);
                 if (sender_is_replicated(s, p, e)) {
                     stats->retained += n;
                     break;
@@ -255,13 +267,14 @@ find_as_of(struct cluster_sender *s, struct sender_stats *stats)
     return oldest > 0 ? oldest - 1 : 0;
 }
 
+/* Writes it for readers, and asks how many senders there are. */
 static void
 write_as_of(struct cluster_sender *s, uint64_t as_of_ms)
 {
+    const uint16_t slot =
+        cluster_slot(CLUSTER_SENDERS, strlen(CLUSTER_SENDERS));
     char id[CLUSTER_NUMBER], text[96];
-    struct sender_slot *w =
-        sender_begin(s, cluster_slot(CLUSTER_SENDERS, strlen(CLUSTER_SENDERS)));
-    struct cluster_command *m = w->command;
+    struct cluster_command *m = sender_begin(s, slot)->command;
 
     (void)snprintf(id, sizeof id, "%016" PRIx64, outbox_sender(s->outbox));
     (void)snprintf(text, sizeof text, "%" PRIu64 " %" PRIu64 " %s", as_of_ms,
@@ -270,12 +283,39 @@ write_as_of(struct cluster_sender *s, uint64_t as_of_ms)
     cluster_add_text(m, CLUSTER_SENDERS);
     cluster_add_text(m, id);
     cluster_add_text(m, text);
+    m = sender_begin(s, slot)->command;
+    cluster_add_text(m, "HLEN");
+    cluster_add_text(m, CLUSTER_SENDERS);
     cluster_run(s->cluster, s->commands, s->count);
     if (s->commands[0].error == 0) {
         s->as_of_ms = as_of_ms;
         s->published_ms = clock_ms();
     }
+    if (s->commands[1].error == 0 &&
+        s->commands[1].reply->type == REDIS_REPLY_INTEGER)
+        s->senders = (uint64_t)s->commands[1].reply->integer;
     sender_end(s);
+}
+
+/* Makes what sender_stats() reports; counters that rise stay. */
+static void
+put_stats(struct cluster_sender *s, const struct sender_stats *counted)
+{
+    if (counted->waiting == 0)
+        s->error = 0;
+    (void)pthread_mutex_lock(&s->mutex);
+    s->stats.waiting = counted->waiting;
+    s->stats.waiting_bytes = counted->waiting_bytes;
+    s->stats.oldest_ms = counted->oldest_ms;
+    s->stats.retained = counted->retained;
+    s->stats.lost = counted->lost;
+    s->stats.bytes = outbox_bytes(s->outbox);
+    s->stats.last = outbox_last(s->outbox);
+    s->stats.as_of_ms = s->as_of_ms;
+    s->stats.senders = s->senders;
+    s->stats.error = s->error;
+    s->stats.is_sender = true;
+    (void)pthread_mutex_unlock(&s->mutex);
 }
 
 void
@@ -290,11 +330,5 @@ sender_publish(struct cluster_sender *s, uint64_t now_ms)
     as_of_ms = find_as_of(s, &stats);
     if (as_of_ms != s->as_of_ms || now_ms - s->published_ms > PUBLISH_MAX)
         write_as_of(s, as_of_ms);
-    (void)pthread_mutex_lock(&s->mutex);
-    s->stats.waiting = stats.waiting;
-    s->stats.retained = stats.retained;
-    s->stats.lost = stats.lost;
-    s->stats.last = outbox_last(s->outbox);
-    s->stats.as_of_ms = s->as_of_ms;
-    (void)pthread_mutex_unlock(&s->mutex);
+    put_stats(s, &stats);
 }
