@@ -297,22 +297,23 @@ cluster_fault_move_slot(struct cluster_faults *f, unsigned slot,
 /* ---- repair
  * -------------------------------------------------------------------- */
 
-/* Every server sees a whole cluster, and has its replica or its master. */
-static bool
-is_whole(struct cluster_faults *f)
+/* Every server sees a whole cluster, and has its replica or its master.  If
+ * not, *server does not, and what it says is returned. */
+static const char *
+find_unwell(struct cluster_faults *f, unsigned *server)
 {
     for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++) {
-        const char *text;
+        const char *text = cluster_rig_run(f->rig, i, "CLUSTER INFO");
 
-        if (strstr(cluster_rig_run(f->rig, i, "CLUSTER INFO"),
-                   "cluster_state:ok") == NULL)
-            return false;
+        *server = i;
+        if (strstr(text, "cluster_state:ok") == NULL)
+            return text;
         text = cluster_rig_run(f->rig, i, "INFO replication");
         if (strstr(text, "state=online") == NULL &&
             strstr(text, "master_link_status:up") == NULL)
-            return false;
+            return text;
     }
-    return true;
+    return NULL;
 }
 
 void
@@ -320,6 +321,8 @@ cluster_faults_heal(struct cluster_faults *f, void (*each)(void *ctx),
                     void *ctx)
 {
     const uint64_t end_ms = clock_ms() + (uint64_t)WAIT_MS * test_slow();
+    const char *text;
+    unsigned server;
 
     for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++) {
         (void)cluster_fault_continue(f, i);
@@ -327,10 +330,12 @@ cluster_faults_heal(struct cluster_faults *f, void (*each)(void *ctx),
         (void)cluster_rig_run(f->rig, i, "CONFIG SET maxmemory 0");
         (void)cluster_rig_run(f->rig, i, "CONFIG SET min-replicas-to-write 0");
     }
-    while (!is_whole(f)) {
-        if (clock_ms() > end_ms)
-            fail_msg("the cluster is not whole again: %s",
-                     cluster_rig_run(f->rig, 0, "CLUSTER NODES"));
+    while ((text = find_unwell(f, &server)) != NULL) {
+        if (clock_ms() > end_ms) {
+            printf("server %u: %s\n", server, text);
+            fail_msg("the cluster is not whole again; server %u: %s", server,
+                     cluster_rig_run(f->rig, server, "CLUSTER NODES"));
+        }
         each(ctx);
     }
 }
