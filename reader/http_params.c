@@ -298,6 +298,10 @@ has_raw_names(struct http_text query)
     uint8_t text[VALUE_MAX];
     size_t size;
 
+    /* Nearly never. */
+    if (query.size == 0 || (!memmem(query.at, query.size, "names", 5) &&
+                            !memchr(query.at, '%', query.size)))
+        return false;
     while (http_query_next(&query, name, text, VALUE_MAX, &size) > 0)
         if (strcmp(name, names[PARAM_NAMES]) == 0)
             return size == 3 && memcmp(text, "raw", 3) == 0;

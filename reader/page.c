@@ -20,23 +20,29 @@ packed_size(void)
     return (uintptr_t)page_packed_end - (uintptr_t)page_packed;
 }
 
-/* The header lines beside the type; PACKED_LINE belongs to packed answers. */
 #define PACKED_LINE "Content-Encoding: gzip\r\n"
 
-static const char *
-put_headers(struct page *p, bool is_packed)
+/* The header lines beside the type: PACKED_LINE, which is left out for who does
+ * not take gzip, and the rest. */
+static void
+format_headers(struct page *p)
 {
     const int n =
         snprintf(p->more, sizeof p->more,
-                 "%sETag: %s\r\n"
-                 "Vary: Accept-Encoding\r\n"
-                 "Content-Security-Policy: %s\r\n"
-                 "Cross-Origin-Resource-Policy: same-origin\r\n"
-                 "Referrer-Policy: no-referrer\r\n",
-                 is_packed ? PACKED_LINE : "", p->version, page_policy);
+                 PACKED_LINE "ETag: %s\r\n"
+                             "Vary: Accept-Encoding\r\n"
+                             "Content-Security-Policy: %s\r\n"
+                             "Cross-Origin-Resource-Policy: same-origin\r\n"
+                             "Referrer-Policy: no-referrer\r\n",
+                 p->version, page_policy);
 
     assert(n > 0 && (size_t)n < sizeof p->more);
-    return p->more;
+}
+
+static const char *
+find_headers(const struct page *p, bool is_packed)
+{
+    return p->more + (is_packed ? 0 : sizeof PACKED_LINE - 1);
 }
 
 static enum conn_next
@@ -50,11 +56,11 @@ answer_page(struct http_call *x)
     x->cache = "no-cache";
     if (http_has_any_version(x->request) ||
         http_has_version(x->request, p->version)) {
-        x->more = put_headers(p, false);
+        x->more = find_headers(p, false);
         return http_body(x, 0) ? http_end(x, HTTP_NOT_MODIFIED, 0) : CONN_FULL;
     }
     x->type = "text/html; charset=utf-8";
-    x->more = put_headers(p, is_packed);
+    x->more = find_headers(p, is_packed);
     body = http_body(x, size);
     if (!body)
         return CONN_FULL;
@@ -102,6 +108,7 @@ page_open(struct page *p)
     /* Gzip's checksum of the page stands before its size, at the end. */
     (void)snprintf(p->version, sizeof p->version, "W/\"%08lx\"",
                    (unsigned long)get_le32(page_packed + packed_size() - 8));
+    format_headers(p);
     return 0;
 }
 

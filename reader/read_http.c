@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/text_put.h"
 #include "reader/read_questions.h"
 #include "reader/request_hash.h"
 #include "reader/scrape.h"
@@ -179,23 +180,22 @@ static void
 describe(struct http_call *x, const struct read_asked *a)
 {
     struct read_http *h = x->ctx;
-    int n;
+    char *at = h->more;
 
     x->type = types[a->params.format];
     x->cache = a->question->is_plain ? NULL : "no-cache";
     x->more = h->more;
-    n = snprintf(h->more, sizeof h->more,
-                 "Vary: Accept, Accept-Encoding, Authorization\r\n"
-                 "Cross-Origin-Resource-Policy: same-origin\r\n");
+    at = text_put(at, "Vary: Accept, Accept-Encoding, Authorization\r\n"
+                      "Cross-Origin-Resource-Policy: same-origin\r\n");
     if (a->question->is_plain)
         return;
-    n += snprintf(h->more + n, sizeof h->more - (size_t)n,
-                  "X-Countd-As-Of: %" PRId64 "\r\n%s%s%s", a->as_of_ms,
-                  a->version[0] != '\0' ? "ETag: " : "", a->version,
-                  a->version[0] != '\0' ? "\r\n" : "");
+    at = text_put(at, "X-Countd-As-Of: ");
+    at = text_put_number(at, (uint64_t)a->as_of_ms, 10);
+    at = text_put(at, "\r\n");
+    if (a->version[0] != '\0')
+        at = text_put(text_put(text_put(at, "ETag: "), a->version), "\r\n");
     if (a->next_page.is_there)
-        read_link_put(a->question->path, &a->params, &a->next_page,
-                      h->more + n);
+        read_link_put(a->question->path, &a->params, &a->next_page, at);
 }
 
 static bool
@@ -221,19 +221,20 @@ static void
 set_version(struct read_asked *a)
 {
     const struct http_params *p = &a->params;
-    int n;
+    char *at = a->version;
 
     a->version[0] = '\0';
     read_state(a);
     if (!a->has_state)
         return;
-    n = snprintf(a->version, sizeof a->version, "W/\"%" PRIx64 "-%" PRIx64,
-                 a->nonce, a->change);
-    if (is_in_steps(a))
-        n += snprintf(a->version + n, sizeof a->version - (size_t)n,
-                      "-%" PRIu64 "-%" PRIu64, p->from_ms / 60000,
-                      (p->to_ms + 59999) / 60000);
-    (void)snprintf(a->version + n, sizeof a->version - (size_t)n, "\"");
+    static_assert(READ_VERSION_SIZE > 4 * 21 + sizeof "W/\"\"", "it fits");
+    at = text_put_number(text_put(at, "W/\""), a->nonce, 16);
+    at = text_put_number(text_put(at, "-"), a->change, 16);
+    if (is_in_steps(a)) {
+        at = text_put_number(text_put(at, "-"), p->from_ms / 60000, 10);
+        at = text_put_number(text_put(at, "-"), (p->to_ms + 59999) / 60000, 10);
+    }
+    (void)text_put(at, "\"");
 }
 
 /* Whether the request asks for a version that the keyspace has no longer; *next

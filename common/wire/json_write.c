@@ -12,6 +12,9 @@
 #include "common/base/byte_word.h"
 #include "common/wire/name.h"
 
+#define DIGITS_MAX 20 /* of a number of 64 bits, with its sign */
+#define BLANKS     UINT64_C(0x2020202020202020)
+
 void
 json_write_init(struct json_writer *w, void *buffer, size_t size)
 {
@@ -45,7 +48,7 @@ put_text(struct json_writer *w, const char *text)
 }
 
 /* Puts the comma before a value or a member's name. */
-static void
+static inline void
 put_separator(struct json_writer *w, const char *comma)
 {
     if (!w->is_first && !w->is_value)
@@ -100,25 +103,52 @@ json_row(struct json_writer *w)
     w->is_first = true;
 }
 
-/* Whether no byte needs an escape, neither in JSON nor in the text form of
- * names. */
+/* Bytes that need an escape, in JSON or in the text form of names. */
+static uint64_t
+find_special(uint64_t word)
+{
+    return byte_word_below(word, 0x20) | byte_word_high(word) |
+           byte_word_equal(word, 0x7f) | byte_word_equal(word, '"') |
+           byte_word_equal(word, '\\');
+}
+
+/* Fewer than eight bytes as a word, some of them twice; blanks beside them. */
+static uint64_t
+short_word(const uint8_t *bytes, size_t size)
+{
+    if (size >= 4)
+        return get_le32(bytes) | (uint64_t)get_le32(bytes + size - 4) << 32;
+    if (size == 0)
+        return BLANKS;
+    return bytes[0] | (uint64_t)bytes[size / 2] << 8 |
+           (uint64_t)bytes[size - 1] << 16 | (BLANKS << 24);
+}
+
 static bool
 is_plain(const uint8_t *bytes, size_t size)
 {
-    bool plain = true;
-    size_t i = 0;
+    uint64_t special = 0;
 
-    for (; i + 8 <= size; i += 8) {
-        const uint64_t word = get_le64(bytes + i);
+    if (size < 8)
+        return find_special(short_word(bytes, size)) == 0;
+    for (size_t i = 0; i + 8 < size; i += 8)
+        special |= find_special(get_le64(bytes + i));
+    return (special | find_special(get_le64(bytes + size - 8))) == 0;
+}
 
-        plain &= (byte_word_below(word, 0x20) | byte_word_high(word) |
-                  byte_word_equal(word, 0x7f) | byte_word_equal(word, '"') |
-                  byte_word_equal(word, '\\')) == 0;
+/* memcpy(), without a call where there are few bytes. */
+static inline void
+copy_few(uint8_t *to, const uint8_t *from, size_t size)
+{
+    if (size > 16 || size < 4) {
+        memcpy(to, from, size);
+    } else if (size >= 8) {
+        memcpy(to, from, 8);
+        memcpy(to + size - 8, from + size - 8, 8);
+    } else {
+        memcpy(to, from, 4);
+        memcpy(to + size - 4, from + size - 4, 4);
     }
-    for (; i < size; i++)
-        plain &= bytes[i] >= 0x20 && bytes[i] < 0x7f && bytes[i] != '"' &&
-                 bytes[i] != '\\';
-    return plain;
 }
 
 /* Puts a plain string: rows consist of these, so it is one copy. */
@@ -134,7 +164,7 @@ put_plain(struct json_writer *w, const void *bytes, size_t size)
         return;
     at = w->at;
     *at++ = '"';
-    memcpy(at, bytes, size);
+    copy_few(at, bytes, size);
     at[size] = '"';
     w->at = at + size + 1;
 }
@@ -148,6 +178,41 @@ json_member(struct json_writer *w, const char *name)
 }
 
 void
+json_label_init(struct json_label *l, const char *name)
+{
+    const size_t size = strlen(name);
+
+    l->size = 0;
+    if (size + 4 > sizeof l->text)
+        return;
+    l->size = (uint8_t)(size + 4);
+    l->text[0] = '"';
+    memcpy(l->text + 1, name, size);
+    memcpy(l->text + 1 + size, "\": ", 3);
+}
+
+/* Copies the whole of the label's array where that fits: of a constant size,
+ * that is no call. */
+void
+json_labelled(struct json_writer *w, const struct json_label *l)
+{
+    assert(l->size > 0 && !w->is_compact);
+    if ((size_t)(w->end - w->at) < sizeof l->text + 2) {
+        put_separator(w, ", ");
+        json_bytes(w, l->text, l->size);
+    } else {
+        if (!w->is_first) {
+            memcpy(w->at, ", ", 2);
+            w->at += 2;
+        }
+        w->is_first = false;
+        memcpy(w->at, l->text, sizeof l->text);
+        w->at += l->size;
+    }
+    w->is_value = true;
+}
+
+void
 json_integer(struct json_writer *w, int64_t number)
 {
     static const char pairs[] = "00010203040506070809101112131415161718192021"
@@ -155,17 +220,22 @@ json_integer(struct json_writer *w, int64_t number)
                                 "44454647484950515253545556575859606162636465"
                                 "66676869707172737475767778798081828384858687"
                                 "888990919293949596979899";
-    char digits[20], *at = digits + sizeof digits;
+    char digits[2 * DIGITS_MAX], *const end = digits + DIGITS_MAX, *at = end;
     uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
 
     for (; rest >= 10; rest /= 100)
         memcpy(at -= 2, pairs + 2 * (rest % 100), 2);
-    if (rest > 0 || at == digits + sizeof digits)
+    if (rest > 0 || at == end)
         *--at = (char)('0' + rest);
     if (number < 0)
         *--at = '-'; /* 19 digits at most stand behind it */
     put_separator(w, ", ");
-    json_bytes(w, at, (size_t)(digits + sizeof digits - at));
+    if ((size_t)(w->end - w->at) < DIGITS_MAX) {
+        json_bytes(w, at, (size_t)(end - at));
+        return;
+    }
+    memcpy(w->at, at, DIGITS_MAX); /* of a constant size: no call */
+    w->at += end - at;
 }
 
 void
@@ -259,17 +329,20 @@ json_text(struct json_writer *w, const char *text)
     json_string(w, text, strlen(text));
 }
 
+static void
+put_escaped_name(struct json_writer *w, const uint8_t *name, size_t size)
+{
+    char text[NAME_TEXT_SIZE];
+
+    json_string(w, text, name_escape(name, size, text));
+}
+
 void
 json_name(struct json_writer *w, const uint8_t *name, size_t size)
 {
-    char text[NAME_TEXT_SIZE] = "";
-    size_t escaped;
-
     assert(size <= NAME_MAX_SIZE);
-    if (is_plain(name, size)) {
+    if (is_plain(name, size))
         put_plain(w, name, size);
-        return;
-    }
-    escaped = name_escape(name, size, text);
-    json_string(w, text, escaped);
+    else
+        put_escaped_name(w, name, size);
 }

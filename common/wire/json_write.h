@@ -20,6 +20,8 @@
 
 #include "common/base/bytes.h"
 
+#define JSON_LABEL_MAX 32
+
 struct json_writer {
     uint8_t *begin, *at, *end;
     bool is_full;    /* something did not fit */
@@ -40,6 +42,19 @@ void json_array_end(struct json_writer *w);
 
 /* The name of the next value: printable ASCII without quotes or backslashes. */
 void json_member(struct json_writer *w, const char *name);
+
+/* The name of a member that each of many objects has, with its quotes, colon
+ * and blank: prepared once. */
+struct json_label {
+    uint8_t size; /* 0: it is too long to be prepared */
+    char text[JSON_LABEL_MAX];
+};
+
+void json_label_init(struct json_label *l, const char *name);
+
+/* As json_member(), with a label that was prepared; size is not 0, and the
+ * writer is not compact. */
+void json_labelled(struct json_writer *w, const struct json_label *l);
 
 /* As json_object_begin(), on a line of its own. */
 void json_row(struct json_writer *w);

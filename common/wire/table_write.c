@@ -31,12 +31,19 @@ put_raw_name(struct table_writer *t, const char *key, const struct cell *c)
     json_string(&t->out, text, 2 * c->size);
 }
 
+/* A number for readers with doubles. */
 static void
-put_json(struct table_writer *t, const char *key, const struct cell *c)
+put_number_as_text(struct table_writer *t, const struct cell *c)
 {
     char text[NAME_TEXT_SIZE];
 
-    json_member(&t->out, key);
+    json_text(&t->out, cell_plain(c, false, text));
+}
+
+/* The value of a member. */
+static void
+put_json_value(struct table_writer *t, const char *key, const struct cell *c)
+{
     switch (c->kind) {
     case CELL_NONE:
     case CELL_ABSENT:
@@ -53,7 +60,7 @@ put_json(struct table_writer *t, const char *key, const struct cell *c)
         break;
     case CELL_NUMBER:
         if (t->has_numbers_as_texts)
-            json_text(&t->out, cell_plain(c, false, text));
+            put_number_as_text(t, c);
         else
             json_integer(&t->out, c->number);
         break;
@@ -61,6 +68,24 @@ put_json(struct table_writer *t, const char *key, const struct cell *c)
         json_bool(&t->out, c->number != 0);
         break;
     }
+}
+
+static void
+put_json(struct table_writer *t, const char *key, const struct cell *c)
+{
+    json_member(&t->out, key);
+    put_json_value(t, key, c);
+}
+
+static void
+set_columns(struct table_writer *t, const struct table_column *columns,
+            size_t count)
+{
+    assert(count <= TABLE_COLUMNS_MAX);
+    t->columns = columns;
+    t->column_count = count;
+    for (size_t i = 0; t->format == TABLE_JSON && i < count; i++)
+        json_label_init(&t->labels[i], columns[i].key);
 }
 
 static void
@@ -80,7 +105,12 @@ put_json_row(struct table_writer *t, const struct cell *cells)
     for (size_t i = 0; i < t->column_count; i++) {
         if (cells[i].kind == CELL_ABSENT)
             continue;
-        put_json(t, t->columns[i].key, &cells[i]);
+        if (t->labels[i].size == 0) {
+            put_json(t, t->columns[i].key, &cells[i]);
+            continue;
+        }
+        json_labelled(&t->out, &t->labels[i]);
+        put_json_value(t, t->columns[i].key, &cells[i]);
     }
     json_object_end(&t->out);
 }
@@ -149,11 +179,8 @@ table_begin(struct table_writer *t, enum table_format format, void *buffer,
             size_t size, const struct table_column *columns,
             size_t column_count)
 {
-    assert(column_count <= TABLE_COLUMNS_MAX);
-    *t = (struct table_writer){.format = format,
-                               .columns = columns,
-                               .column_count = column_count,
-                               .rows_key = "rows"};
+    *t = (struct table_writer){.format = format, .rows_key = "rows"};
+    set_columns(t, columns, column_count);
     json_write_init(&t->out, buffer, size);
     if (format == TABLE_JSON)
         json_object_begin(&t->out);
@@ -201,10 +228,9 @@ void
 table_next_rows(struct table_writer *t, const char *key,
                 const struct table_column *columns, size_t column_count)
 {
-    assert(!t->are_rows_open && column_count <= TABLE_COLUMNS_MAX);
+    assert(!t->are_rows_open);
     t->rows_key = key;
-    t->columns = columns;
-    t->column_count = column_count;
+    set_columns(t, columns, column_count);
     t->is_headed = false;
 }
 

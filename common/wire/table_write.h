@@ -39,8 +39,9 @@ struct table_writer {
     enum table_format format;
     const struct table_column *columns;
     size_t column_count;
-    const char *rows_key;      /* of the list in JSON */
-    bool is_raw;               /* names as they are */
+    struct json_label labels[TABLE_COLUMNS_MAX]; /* JSON: of the columns */
+    const char *rows_key;                        /* of the list in JSON */
+    bool is_raw;                                 /* names as they are */
     bool has_numbers_as_texts; /* JSON: for readers with doubles */
     bool are_rows_open;        /* JSON: inside of rows */
     bool is_headed;            /* CSV: the heading is out */

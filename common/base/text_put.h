@@ -1,0 +1,31 @@
+/* common/base/text_put.h - text put together piece by piece, where snprintf()
+ * costs more than all the rest: headers of answers.
+ *
+ * Each function writes to a buffer that the caller knows to be large enough,
+ * ends the text with a NUL, and returns where that is. */
+#ifndef COUNTD_COMMON_BASE_TEXT_PUT_H
+#define COUNTD_COMMON_BASE_TEXT_PUT_H
+
+#include <stdint.h>
+#include <string.h>
+
+static inline char *
+text_put(char *to, const char *text)
+{
+    return stpcpy(to, text);
+}
+
+/* `base` is 10 or 16, with lower-case digits. */
+static inline char *
+text_put_number(char *to, uint64_t number, unsigned base)
+{
+    char digits[24], *at = digits + sizeof digits - 1;
+
+    *at = '\0';
+    do
+        *--at = "0123456789abcdef"[number % base];
+    while ((number /= base) > 0);
+    return text_put(to, at);
+}
+
+#endif
