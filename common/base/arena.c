@@ -252,49 +252,33 @@ unlink_room(struct arena *a, struct arena_class *c, uint32_t slab)
         a->slabs[s->next - 1].prev = s->prev;
 }
 
-/* A record that was in use before: costs no memory. */
-static uint32_t
-take_again(struct arena *a, struct arena_class *c, uint32_t *slab)
+/* Whether a slab has no record to take. */
+static bool
+is_full(const struct arena_class *c, const struct arena_slab *s)
 {
-    struct arena_slab *s;
-    uint32_t index;
-
-    *slab = c->room - 1;
-    s = &a->slabs[*slab];
-    index = s->free;
-    assert(index < s->fresh);
-    s->free = *free_link(a, c, *slab, index);
-    if (s->free == ARENA_NO_RECORD)
-        unlink_room(a, c, *slab);
-    return index;
+    return s->free == ARENA_NO_RECORD && s->fresh == c->count;
 }
 
-/* A record that was not; UINT32_MAX: no memory. */
+/* The index of a free record of a slab; UINT32_MAX: no memory. */
 static uint32_t
-take_fresh(struct arena *a, unsigned class, uint32_t *slab)
+take_index(struct arena *a, const struct arena_class *c, uint32_t slab)
 {
-    struct arena_class *c = &a->classes[class];
-    struct arena_slab *s;
-    uint32_t index;
+    struct arena_slab *s = &a->slabs[slab];
+    const uint32_t index = s->free == ARENA_NO_RECORD ? s->fresh : s->free;
 
-    if (c->carving == 0) {
-        *slab = open_slab(a, class);
-        if (*slab == UINT32_MAX)
-            return UINT32_MAX;
-        c->carving = *slab + 1;
+    if (s->free != ARENA_NO_RECORD) {
+        s->free = *free_link(a, c, slab, index);
+        return index;
     }
-    *slab = c->carving - 1;
-    s = &a->slabs[*slab];
-    index = s->fresh;
-    assert(index < c->count);
-    if (!charge_slab(a, *slab, c->first + (index + 1) * c->size))
+    if (!charge_slab(a, slab, c->first + (index + 1) * c->size))
         return UINT32_MAX;
     s->fresh++;
-    if (s->fresh == c->count)
-        c->carving = 0;
     return index;
 }
 
+/* Of the slabs with a free record one at most has records that were never
+ * taken, and it is the last in the list: it was opened when the list was empty.
+ * So records that cost no memory are taken first. */
 uint32_t
 arena_take(struct arena *a, size_t size)
 {
@@ -303,12 +287,18 @@ arena_take(struct arena *a, size_t size)
     uint32_t slab, index;
     uint64_t *word;
 
-    if (c->room != 0)
-        index = take_again(a, c, &slab);
-    else
-        index = take_fresh(a, class, &slab);
+    if (c->room == 0) {
+        slab = open_slab(a, class);
+        if (slab == UINT32_MAX)
+            return 0;
+        link_room(a, c, slab);
+    }
+    slab = c->room - 1;
+    index = take_index(a, c, slab);
     if (index == UINT32_MAX)
         return 0;
+    if (is_full(c, &a->slabs[slab]))
+        unlink_room(a, c, slab);
     word = &slab_bitmap(a, slab)[index / 64];
     assert((*word >> index % 64 & 1) == 0);
     *word |= UINT64_C(1) << index % 64;
@@ -323,10 +313,8 @@ close_slab(struct arena *a, struct arena_class *c, uint32_t slab)
 {
     struct arena_slab *s = &a->slabs[slab];
 
-    if (s->free != ARENA_NO_RECORD)
+    if (!is_full(c, s))
         unlink_room(a, c, slab);
-    if (c->carving == slab + 1)
-        c->carving = 0;
     s->class = ARENA_CLASS_NONE;
     if (a->warm_count == ARENA_WARM) {
         free_slab_pages(a, slab);
@@ -361,7 +349,7 @@ arena_give(struct arena *a, uint32_t record)
         close_slab(a, c, slab);
         return;
     }
-    if (s->free == ARENA_NO_RECORD)
+    if (is_full(c, s))
         link_room(a, c, slab);
     *free_link(a, c, slab, index) = s->free;
     s->free = (uint16_t)index;

@@ -47,14 +47,13 @@ struct arena_class {
     uint32_t size;    /* bytes of a record */
     uint32_t count;   /* records in a slab */
     uint32_t first;   /* byte where the first one is */
-    uint32_t room;    /* slabs with records given back; 0: none */
-    uint32_t carving; /* the slab with records never taken; 0: none */
+    uint32_t room;    /* slabs with a free record; 0: none */
     uint64_t inverse; /* 2^40 / size, rounded up */
 };
 
 /* The state of a slab.  The lists hold slab numbers plus one; 0 ends a list. */
 struct arena_slab {
-    uint32_t next, prev; /* of its class with room; warm; cold */
+    uint32_t next, prev; /* of its class with a free record; warm; cold */
     uint16_t used;       /* records in use */
     uint16_t fresh;      /* records ever taken since it was opened */
     uint16_t free;       /* the first of those given back, or ARENA_NO_RECORD */

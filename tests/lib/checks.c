@@ -41,8 +41,13 @@ check_slab(const struct arena *a, uint32_t slab)
     }
     return used > 0 && used == s->used && used + unused == s->fresh &&
            s->fresh <= c->count &&
-           (s->fresh < c->count) == (c->carving == slab + 1) &&
            (uint32_t)s->pages * ARENA_PAGE >= c->first + s->fresh * c->size;
+}
+
+static bool
+has_room(const struct arena *a, const struct arena_slab *s)
+{
+    return s->free != ARENA_NO_RECORD || s->fresh < a->classes[s->class].count;
 }
 
 /* Slabs in the lists of those with room. */
@@ -58,8 +63,10 @@ check_room(const struct arena *a, size_t expected)
         for (; link != 0; before = link, link = a->slabs[link - 1].next) {
             const struct arena_slab *s = &a->slabs[link - 1];
 
-            if (s->class != i || s->free == ARENA_NO_RECORD ||
-                s->prev != before || ++seen > expected)
+            /* Only the last has records that were never taken. */
+            if (s->class != i || !has_room(a, s) || s->prev != before ||
+                (s->fresh < a->classes[i].count && s->next != 0) ||
+                ++seen > expected)
                 return false;
         }
     }
@@ -82,7 +89,7 @@ arena_check(const struct arena *a)
         if (!check_slab(a, slab))
             return false;
         records += s->used;
-        room += s->free != ARENA_NO_RECORD;
+        room += has_room(a, s);
     }
     return records == a->records && taken == a->taken && check_room(a, room);
 }
