@@ -191,7 +191,7 @@ add_up(struct merge *m, const struct applier *a)
 /* The appliers of the lanes. */
 struct lane_work {
     struct applier appliers[PARALLEL_MAX];
-    _Atomic bool stopped; /* lane 0, the caller's thread, was told to stop */
+    _Atomic bool stopped; /* lane 0, the caller's thread, shall stop */
     _Atomic bool paused;  /* keyspaces may be left for the next slice */
     uint8_t (*scratch)[LANE_ENTRIES * FOLD_SCRATCH_SIZE];
 };

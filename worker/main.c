@@ -125,7 +125,7 @@ open_cluster(struct worker *w)
         rc = cluster_store_open(&w->store, &options);
     if (rc < 0)
         return rc;
-    /* A cluster that cannot be reached is no reason not to merge. */
+    /* Merging goes on while the cluster cannot be reached. */
     rc = cluster_store_check(w->store);
     if (rc == -EPERM)
         store_close(w->store);

@@ -1,23 +1,22 @@
-/* writer/commit.h - group commit: group commit: when appended bytes are synced,
+/* writer/commit.h - group commit: when appended bytes are synced,
  * and when the answers that depend on them leave.
  *
- * A commit is one file's worth of durability: the logs have one, a journal
- * would have another, so that neither waits for the other's bytes.  What was
- * appended since the last sync began is the collecting group; its answers wait
- * behind the gate:
+ * A struct commit covers one file (the logs, the journal of quotas), so neither
+ * waits for the other's bytes.  Bytes appended since the last sync began are
+ * the collecting group; its answers wait behind the gate:
  *
  *     append, conn_gate, put       a protocol, many times in a turn
  *     commit_turn                  once, the last of the turn: one write of all
  *                                  that was appended; when nothing is in flight
- *                                  and somebody waits, or it is due, the group
- *                                  departs: an I/O thread syncs, and the loop
- *                                  receives the next group meanwhile
- *     synced                       its answers may leave; the next one departs
+ *                                  and an answer waits, or it is due, the
+ *                                  group's sync begins in an I/O thread, and
+ * the loop receives the next group meanwhile synced                       its
+ * answers may leave; the next sync begins
  *
- * Order: `begin` notes which bytes the sync covers before the gate departs, so
- * a group's bytes are in its sync.  After a failed sync no answer leaves and
- * the process exits, unless the file provides words(): these replace the
- * answers.
+ * Order: `begin` notes which bytes the sync covers before the gate closes its
+ * group, so a group's bytes are in its sync.  After a failed sync no answer
+ * leaves and the process exits, unless the file provides words(): these replace
+ * the answers.
  *
  * The loop syncs by itself, saving two wake-ups, if it has no other connection
  * to serve, recent syncs were quick and the file reports a small one.

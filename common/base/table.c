@@ -2,8 +2,8 @@
  *
  * Between the home of an entry and its slot no slot is free.  In the old array
  * this holds from `moved` on: a removed entry leaves TABLE_GONE there, and a
- * search that would begin before `moved` begins at it, because all slots before
- * it were moved.
+ * search that would begin before `moved` begins there, because all slots before
+ * were moved.
  *
  * Entry points: table_insert(), table_remove(), table_displaced(). */
 #include "common/base/table.h"

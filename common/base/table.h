@@ -3,11 +3,11 @@
  *
  * Open addressing with linear probing.  To grow, each insertion or removal
  * moves the next few slots of the old array to a larger one; hashes whose home
- * in the old array was passed are in the new one.  What was moved goes back to
- * the kernel piece by piece, and the new array is touched only where it is
- * filled. It shrinks in the same way, though not below the size it began with.
- * So no operation moves more than TABLE_STEP slots, and none allocates but the
- * one that begins to grow (one mmap).
+ * in the old array was passed are in the new one.  Pages of moved slots go
+ * back to the kernel piece by piece, and the new array is touched only where it
+ * is filled. It shrinks in the same way, though not below the size it began
+ * with. So no operation moves more than TABLE_STEP slots, and none allocates
+ * but the one that begins to grow (one mmap).
  *
  * Hashes must be keyed (hash.h): who can choose them can make clusters.  Two
  * entries may have the same hash; the caller compares what they stand for.

@@ -1,4 +1,5 @@
-/* common/log/archive.c - see archive.h. */
+/* common/log/archive.c - see archive.h: archive_name_put(),
+ * archive_name_parse(), archive_tend(), archive_add(). */
 #include "common/log/archive.h"
 
 #include <assert.h>
@@ -32,9 +33,9 @@ archive_name_put(const struct archive_name *n, char text[ARCHIVE_NAME_SIZE])
                               : log_end); /* cut at worst */
 }
 
-/* A number of so many digits; whatever they are. */
+/* The number that `count` digits are; any other bytes give any number. */
 static uint64_t
-digits(const char *text, unsigned count)
+parse_digits(const char *text, unsigned count)
 {
     uint64_t n = 0;
 
@@ -53,9 +54,9 @@ archive_name_parse(const char *text, struct archive_name *out)
     if (size <= DIGITS_SIZE || size >= ARCHIVE_NAME_SIZE ||
         strspn(text, "0123456789-") != DIGITS_SIZE)
         return -EINVAL;
-    n.first_ms = digits(text, 13);
-    n.index = digits(text + 13 + 1, 10);
-    n.epoch = digits(text + 13 + 1 + 10 + 1, 20);
+    n.first_ms = parse_digits(text, 13);
+    n.index = parse_digits(text + 13 + 1, 10);
+    n.epoch = parse_digits(text + 13 + 1 + 10 + 1, 20);
     n.missing = strcmp(text + DIGITS_SIZE, missing_end) == 0;
     n.old = strcmp(text + DIGITS_SIZE, old_end) == 0;
     archive_name_put(&n, again);
@@ -66,7 +67,7 @@ archive_name_parse(const char *text, struct archive_name *out)
 }
 
 static int
-compare(const struct archive_name *a, const struct archive_name *b)
+compare_names(const struct archive_name *a, const struct archive_name *b)
 {
     if (a->first_ms != b->first_ms)
         return a->first_ms < b->first_ms ? -1 : 1;
@@ -108,7 +109,7 @@ archive_close(struct archive *a)
 static int
 by_time(const void *a, const void *b)
 {
-    return compare(a, b);
+    return compare_names(a, b);
 }
 
 /* Keeps the ARCHIVE_OLDEST oldest of all that it is given, unsorted until
@@ -125,9 +126,9 @@ keep_oldest(struct archive *a, const struct archive_name *n)
             qsort(list, ARCHIVE_OLDEST, sizeof *list, by_time);
         return;
     }
-    if (compare(n, &list[--at]) >= 0)
+    if (compare_names(n, &list[--at]) >= 0)
         return;
-    for (; at > 0 && compare(n, &list[at - 1]) < 0; at--)
+    for (; at > 0 && compare_names(n, &list[at - 1]) < 0; at--)
         list[at] = list[at - 1];
     list[at] = *n;
 }
@@ -150,7 +151,7 @@ find_oldest(struct archive *a)
     while ((rc = dirstream_next(dir, &text)) > 0)
         if (archive_name_parse(text, &n) == 0)
             keep_oldest(a, &n);
-    (void)closedir(dir); /* only read */
+    (void)closedir(dir);
     if (a->oldest_count < ARCHIVE_OLDEST)
         qsort(a->oldest, a->oldest_count, sizeof a->oldest[0], by_time);
     if (rc < 0)
@@ -198,7 +199,7 @@ static bool
 make_room(struct archive *a, const struct archive_name *n)
 {
     if (find_oldest(a) < 0 || a->oldest_count == 0 ||
-        compare(&a->oldest[a->oldest_at], n) >= 0 || remove_oldest(a) < 0)
+        compare_names(&a->oldest[a->oldest_at], n) >= 0 || remove_oldest(a) < 0)
         return false;
     a->made_room++;
     return true;
@@ -280,7 +281,7 @@ note_missing(struct archive *a, struct archive_name n)
     archive_name_put(&n, name);
     fd = openat(a->fd, name, O_CREAT | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd >= 0)
-        (void)close(fd); /* nothing was written */
+        (void)close(fd);
 }
 
 int

@@ -4,9 +4,9 @@
  *                                          20 digits: names sort by time
  *     archive/FIRSTMS-INDEX-EPOCH.missing  empty: this log was merged and
  *                                          could not be archived
- *     archive/FIRSTMS-INDEX-EPOCH.packed   a log in the format of before:
- *                                          removed when its time is over,
- *                                          not read
+ *     archive/FIRSTMS-INDEX-EPOCH.packed   a log in the format of versions
+ *                                          before gzip: removed when its time
+ *                                          is over, not read
  *     archive/%t...                        being written
  *
  * A log is archived when all of it is merged, or held, and before it is
@@ -20,8 +20,8 @@
  * says which log is missing and the merge goes on.  What happened is said by
  * the caller, once a minute.
  *
- * What is older than `keep` by the time of its first increment is removed, a
- * few at a time.  Several workers may do this at once.
+ * A log is removed when its first increment is older than `keep`, a few logs
+ * at a time.  Several workers may do this at once.
  *
  * Ownership: struct archive is the caller's between open and close; the
  * folder's descriptor is borrowed.  One thread.  Errors: 0 or a negative errno.
@@ -48,7 +48,7 @@ struct archive_name {
     uint64_t index;
     uint64_t epoch;
     bool missing;
-    bool old; /* in the format of before */
+    bool old; /* in the format before gzip */
 };
 
 void archive_name_put(const struct archive_name *n,

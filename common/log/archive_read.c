@@ -1,5 +1,5 @@
 /* common/log/archive_read.c - reads the file of an archived log; see
- * archive_file.h.
+ * archive_file.h: archive_reader_next(), archive_reader_open().
  *
  * A file is inflated twice: the first time nothing but its form and its
  * checksums are looked at, so that no record of a damaged file is returned. */
@@ -18,7 +18,7 @@
 #define PLAIN_SIZE ((size_t)32 << 10)
 #define GZIP       16 /* added to the window's bits: a gzip file */
 
-/* Version 1 was no gzip file. */
+/* Version 1 was not a gzip file. */
 static const char old_magic[8] = {'C', 'O', 'U', 'N', 'T', 'D', 'A', '1'};
 
 struct archive_reader {
@@ -70,7 +70,7 @@ expect_end_of_file(struct archive_reader *r)
 
 /* Fills `plain` as far as the file goes; what is in it moves to its start. */
 static int
-fill(struct archive_reader *r)
+fill_plain(struct archive_reader *r)
 {
     int rc = 0, state;
 
@@ -154,7 +154,7 @@ archive_reader_next(struct archive_reader *r,
     int count = 0, rc;
 
     if (r->to - r->from < ARCHIVE_RECORD_MAX || r->left == 0) {
-        rc = fill(r);
+        rc = fill_plain(r);
         if (rc < 0)
             return rc;
     }
@@ -181,7 +181,7 @@ take_header(struct archive_reader *r)
     r->at = 0;
     r->ended = false;
     r->from = r->to = 0;
-    rc = fill(r);
+    rc = fill_plain(r);
     if (rc == -EBADMSG && r->at >= sizeof old_magic &&
         memcmp(r->in, old_magic, sizeof old_magic) == 0)
         return -EPROTONOSUPPORT;

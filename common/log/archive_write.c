@@ -1,5 +1,6 @@
 /* common/log/archive_write.c - writes the file of an archived log; see
- * archive_file.h.
+ * archive_file.h: archive_header_put(), archive_writer_add(),
+ * archive_write_log().
  *
  * One deflate stream serves all files: a new one would take and clear 260 KB
  * for each log. */

@@ -172,7 +172,7 @@ report_other_files(struct logdir *dir, const char *foreign)
 
     if (dir->bad > dir->bad_said)
         diag(DIAG_WARNING,
-             "damaged logs set aside as log/bad-*: %zu; see countd log",
+             "damaged logs quarantined as log/bad-*: %zu; see countd log",
              dir->bad);
     dir->bad_said = dir->bad;
     if (dir->foreign > dir->foreign_said) {
@@ -226,7 +226,7 @@ report_outcome(int rc, uint64_t index, const char *doing)
         return;
     case -EBADMSG:
         diag(DIAG_ERROR,
-             "log=%" PRIu64 " is damaged and set aside as log/bad-%010" PRIu64
+             "log=%" PRIu64 " is damaged and quarantined as log/bad-%010" PRIu64
              "-*, not merged and not removed; see countd log",
              index, index);
         return;

@@ -262,7 +262,8 @@ datagram_receive(struct datagrams *d)
         return true;
     if (d->paused || !d->readable)
         return false;
-    /* What is skipped must not keep the loop from others for long. */
+    /* Datagrams that are skipped must not keep the loop from others for long.
+     */
     while (idle < LISTENER_ACCEPTORS && batches++ < SKIPPED_BATCHES) {
         int n;
 

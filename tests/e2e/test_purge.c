@@ -217,8 +217,7 @@ a_purged_archive_is_replayed_without_the_key(void **state)
     expect(FLEET_RUN(f, "del", "other", SECRET, "--purge"), 0, " left=0\n");
     snprintf(target, sizeof target, "%s/again", f->path);
     snprintf(archive, sizeof archive, "%s/archive", f->path);
-    expect(FLEET_RUN(f, "replay", "--dry-run", archive), 0,
-           ": 0 increments would be merged, ");
+    expect(FLEET_RUN(f, "replay", "--dry-run", archive), 0, ": nothing new: ");
     expect(FLEET_RUN(f, "replay", "-d", target, archive), 0, ", damaged 0\n");
     assert_int_equal(files_with(f, "again/keyspace", "zebra"), 0);
     assert_true(files_with(f, "again/keyspace", "key:00501") > 0);
@@ -246,7 +245,7 @@ what_cannot_be_purged_is_listed(void **state)
     assert_int_equal(close(fd), 0);
 
     expect(FLEET_RUN(f, "del", "words", SECRET, "--purge"), 1,
-           "left log/bad-0000000077-1: it was set aside and may have a key\n");
+           "left log/bad-0000000077-1: it is quarantined and may have a key\n");
     expect(0, 0, ".gz: it is damaged and may have a key\n");
     expect(0, 0, " left=2\n");
 }

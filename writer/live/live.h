@@ -42,7 +42,8 @@
 
 enum live_kind { LIVE_COUNTER, LIVE_SEMAPHORE };
 
-/* What can happen to an object; refused is what was asked for in vain. */
+/* What can happen to an object; refused adds up what refused requests
+ * asked for. */
 enum live_activities {
     LIVE_ACQUIRED,
     LIVE_RELEASED,

@@ -10,7 +10,7 @@
  * The archive's flock keeps another purge away, which would bring back what
  * this one removed.
  *
- * A log that a daemon owns, and what was set aside, is only looked at. */
+ * A log that a daemon owns, and a quarantined one, is only read. */
 #include "common/client/cmd/purge.h"
 
 #include <errno.h>
@@ -227,7 +227,7 @@ purge_logs(struct purge *p)
             rc = purge_log(p, f);
         else if (f->kind == LOGFILE_BAD || f->kind == LOGFILE_SALVAGED)
             look_at_file(p, p->dir->log_fd, "log", f->name,
-                         "it was set aside and may have a key");
+                         "it is quarantined and may have a key");
     }
     logfile_list_free(&list);
     return rc;

@@ -11,7 +11,7 @@
 #include "common/wire/name.h"
 
 /* What a tier's runs add up to. */
-struct tally {
+struct tier_sums {
     uint64_t blocks, bytes;
     int128 sum, rolled;
     uint128 up;   /* proof of what is rolled, by the next tier's steps */
@@ -22,7 +22,7 @@ struct checking {
     const struct history *h;
     const struct kv *kv;
     struct history_check *out;
-    struct tally tally[HISTORY_TIERS];
+    struct tier_sums tally[HISTORY_TIERS];
     unsigned tier;
 };
 
@@ -82,7 +82,7 @@ prove_row(struct checking *c, const struct period *p, const struct run_info *r,
 {
     const struct history_tier *t = &c->h->tier[p->tier];
     const uint64_t weight = weight_of(c->out->hash, b->key, b->key_size);
-    struct tally *y = &c->tally[p->tier];
+    struct tier_sums *y = &c->tally[p->tier];
     const bool rolled = (r->flags & RUN_ROLLED) != 0;
     int128 sum = 0;
 
@@ -165,7 +165,7 @@ static int
 check_run(struct checking *c, const struct period *p, const struct run_info *r)
 {
     struct run_tally y = {.rows = 0};
-    struct tally *t = &c->tally[p->tier];
+    struct tier_sums *t = &c->tally[p->tier];
     int rc;
 
     t->blocks += r->blocks;
@@ -193,7 +193,7 @@ static int
 check_tier(struct checking *c)
 {
     const struct history_tier *t = &c->h->tier[c->tier];
-    const struct tally *y = &c->tally[c->tier];
+    const struct tier_sums *y = &c->tally[c->tier];
     uint32_t at = 0, last = HISTORY_NEVER;
     struct period p;
     int rc;
@@ -235,7 +235,7 @@ check_tiers(struct checking *c)
 
     for (c->tier = 0; c->tier < h->count; c->tier++) {
         const struct history_tier *t = &h->tier[c->tier];
-        const struct tally *y = &c->tally[c->tier];
+        const struct tier_sums *y = &c->tally[c->tier];
 
         added += t->in;
         if (c->tier + 1 == h->count)

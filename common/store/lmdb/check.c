@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 /* Sums over rows that are equal for two trees with the same rows. */
-struct tally {
+struct row_sums {
     uint64_t rows;
     uint64_t hash[2];
     int128 sum;
@@ -27,7 +27,7 @@ struct check {
     bool has_state;
     struct keyspace_state state;
     uint64_t marks_hash;
-    struct tally tally; /* of the tree that is being walked */
+    struct row_sums tally; /* of the tree that is being walked */
     uint8_t
         hash[16]; /* random; of the proof that history explains the counts */
     uint128 proof;
@@ -48,7 +48,7 @@ tally_row(void *ctx, const struct row *r)
 {
     static const uint8_t no_key[16];
     struct check *c = ctx;
-    struct tally *t = &c->tally;
+    struct row_sums *t = &c->tally;
     uint8_t bytes[8 + BLOCK_KEY_MAX], hash[16];
 
     put_le64s(bytes, r->count);
@@ -82,7 +82,7 @@ check_tree(struct check *c, int i)
     if (rc < 0)
         return rc;
     tc.values = st.ms_entries;
-    c->tally = (struct tally){.rows = 0};
+    c->tally = (struct row_sums){.rows = 0};
     tree_check(&t, &tc);
     c->result->blocks += tc.blocks;
     return 0;
@@ -92,7 +92,7 @@ check_tree(struct check *c, int i)
 static int
 check_trees(struct check *c)
 {
-    struct tally keys;
+    struct row_sums keys;
     int rc;
 
     c->proving = c->state.has_history;

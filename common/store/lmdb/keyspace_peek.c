@@ -1,4 +1,5 @@
-/* common/store/lmdb/keyspace_peek.c - see keyspace_peek.h.
+/* common/store/lmdb/keyspace_peek.c - see keyspace_peek.h:
+ * keyspace_peek().
  *
  * Records are those of the newest commit: LMDB does not overwrite the pages of
  * that commit before the next one is in its meta page, which is read again

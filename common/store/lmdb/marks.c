@@ -285,9 +285,9 @@ read_asked(struct keyspace *k, struct marks *m)
  *
  * A worker selects the logs of a batch by the marks of all its keyspaces, which
  * are more than may be open: it would open each to read them, and again to
- * apply.  What it peeks need not be durable or the commit that LMDB shows next,
- * because store_apply() reads the marks again.  A reader answers by them: it
- * opens the keyspace. */
+ * apply.  Marks that it peeks need not be durable or of the commit that LMDB
+ * shows next, because store_apply() reads the marks again.  A reader answers by
+ * them: it opens the keyspace. */
 static int
 find_marks(struct lmdb *s, const uint8_t *name, size_t name_size,
            struct marks *m)

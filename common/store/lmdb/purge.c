@@ -72,7 +72,7 @@ note_fault(void *ctx, const char *text)
 {
     struct loader *l = ctx;
 
-    (void)text; /* countd check tells each */
+    (void)text; /* countd check reports each */
     l->rc = l->rc == 0 ? -EBADMSG : l->rc;
 }
 
