@@ -1,7 +1,7 @@
 /* common/board/board_format.c - the header of a board: made, checked, compared;
  * see board_internal.h.
  *
- * Entry points: board_crc(), board_names_size(), board_format(),
+ * Entry points: board_crc(), board_format(),
  * board_format_seal(), board_format_check(). */
 #include "common/board/board_internal.h"
 
@@ -40,8 +40,8 @@ block_size(uint32_t count)
     return round_up(8 + 16 * count, BOARD_LINE);
 }
 
-uint32_t
-board_names_size(const struct board_header *h)
+static uint32_t
+names_size(const struct board_header *h)
 {
     return (h->shared_count + h->private_count) * COUNTD_BOARD_NAME_SIZE;
 }
@@ -54,7 +54,7 @@ set_sizes(struct board_header *h)
 
     stride += (uint64_t)h->cells * block_size(h->private_count + 1);
     h->stride = (uint32_t)stride;
-    h->header_size = round_up(BOARD_NAMES_AT + board_names_size(h), BOARD_PAGE);
+    h->header_size = round_up(BOARD_NAMES_AT + names_size(h), BOARD_PAGE);
     h->file_size = h->header_size + (uint64_t)h->slots * h->stride;
 }
 
@@ -124,7 +124,7 @@ board_format(const struct countd_board_shape *shape, struct board_header *out,
 void
 board_format_seal(struct board_header *h, const uint8_t *names)
 {
-    h->names_crc = board_crc(names, board_names_size(h));
+    h->names_crc = board_crc(names, names_size(h));
     h->crc = board_crc(h, CRC_SIZE);
 }
 
@@ -180,7 +180,7 @@ board_format_check_names(const struct board_header *h, const uint8_t *names,
 {
     const char *name = (const char *)names;
 
-    if (board_crc(names, board_names_size(h)) == h->names_crc) {
+    if (board_crc(names, names_size(h)) == h->names_crc) {
         for (uint32_t i = 0; i < h->shared_count + h->private_count; i++)
             if (!is_name(name + (size_t)i * COUNTD_BOARD_NAME_SIZE))
                 goto bad;

@@ -252,8 +252,6 @@ int board_format_compare(const struct board_header *h,
                          const struct countd_board_shape *shape, char *error,
                          size_t error_size);
 
-uint32_t board_names_size(const struct board_header *h);
-
 /* ---- board_locks.c: what the kernel gives back when a process dies
  * ------------ */
 

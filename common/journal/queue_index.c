@@ -75,8 +75,9 @@ grow_streams(struct queue *q)
     return 0;
 }
 
-int
-queue_stream_add(struct queue *q, uint64_t name, uint32_t *out)
+/* The stream's index in slots; *out is 1 + its index.  -ENOMEM */
+static int
+add_stream(struct queue *q, uint64_t name, uint32_t *out)
 {
     if (q->stream_count == q->stream_capacity && grow_streams(q) < 0)
         return -ENOMEM;
@@ -182,7 +183,7 @@ queue_item_add(struct queue *q, const struct queue_item *place, uint64_t stream,
     int rc;
 
     *is_new = false;
-    rc = queue_stream_add(q, stream, &item.stream);
+    rc = add_stream(q, stream, &item.stream);
     if (rc < 0)
         return rc;
     if (is_copy && q->loaded) {

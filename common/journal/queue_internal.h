@@ -121,9 +121,6 @@ queue_segment_of(struct queue *q, uint32_t number)
 /* Index of the first item with this id or a higher one. */
 size_t queue_items_find(const struct queue *q, uint64_t id);
 
-/* The stream's index in slots; *out is 1 + its index.  -ENOMEM */
-int queue_stream_add(struct queue *q, uint64_t name, uint32_t *out);
-
 /* An entry of a group that counts.  `place` lacks its stream. */
 int queue_item_add(struct queue *q, const struct queue_item *place,
                    uint64_t stream, bool is_copy, bool *is_new);

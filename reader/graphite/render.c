@@ -435,9 +435,3 @@ render_step(struct render *r, uint64_t until_ns)
     } while (clock_ns() < until_ns);
     return 0;
 }
-
-void
-render_stop(struct render *r)
-{
-    path_search_stop(r->search);
-}

@@ -129,9 +129,6 @@ bool render_add_target(struct render *r, const char *text, size_t size);
  * below 0: `status` and `why` say why there is none. */
 int render_step(struct render *r, uint64_t until_ns);
 
-/* Gives up what was begun. */
-void render_stop(struct render *r);
-
 /* ---- for the parts of render.c ------------------------------------------ */
 
 /* Returns -1 after setting `status` and `why`. */

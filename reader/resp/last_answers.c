@@ -68,9 +68,9 @@ last_answers_find(const struct last_answers *a, const struct hash_wide *hash)
     return LAST_ANSWERS_NONE;
 }
 
-bool
-last_answers_holds(const struct last_answers *a, uint32_t index,
-                   uint64_t as_of_ms)
+/* Whether the entry has increments that a snapshot of as_of_ms may lack. */
+static bool
+has_unread(const struct last_answers *a, uint32_t index, uint64_t as_of_ms)
 {
     const struct last_answer *e;
 
@@ -86,7 +86,7 @@ last_answers_apply(const struct last_answers *a, uint32_t index,
 {
     const struct last_answer *e;
 
-    if (!last_answers_holds(a, index, read->as_of_ms))
+    if (!has_unread(a, index, read->as_of_ms))
         return;
     e = &a->entries[index];
     if (e->is_lowered != 0 || !read->exists || read->count < e->value)
@@ -119,7 +119,7 @@ last_answers_add(struct last_answers *a, const struct hash_wide *hash,
                  uint32_t *index)
 {
     uint32_t i = last_answers_find(a, hash);
-    const bool holds = last_answers_holds(a, i, read->as_of_ms);
+    const bool holds = has_unread(a, i, read->as_of_ms);
     const bool was_lowered = holds && a->entries[i].is_lowered != 0;
     struct last_answer *e;
     int64_t value = read->count;
@@ -180,7 +180,7 @@ last_answers_held(struct last_answers *a, uint64_t as_of_ms)
         for (; left != 0; left &= left - 1) {
             const uint32_t bit = (uint32_t)__builtin_ctzll(left);
 
-            if (last_answers_holds(a, word * 64 + bit, as_of_ms))
+            if (has_unread(a, word * 64 + bit, as_of_ms))
                 count++;
             else
                 a->in_use[word] &= ~(UINT64_C(1) << bit);

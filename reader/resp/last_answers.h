@@ -85,11 +85,8 @@ struct hash_wide last_answers_hash(const struct last_answers *a,
 uint32_t last_answers_find(const struct last_answers *a,
                            const struct hash_wide *hash);
 
-/* Whether the entry has increments that a snapshot of as_of_ms may lack. */
-bool last_answers_holds(const struct last_answers *a, uint32_t index,
-                        uint64_t as_of_ms);
-
-/* Whether any entry has: false spares a read the search for its entry. */
+/* Whether an entry may have increments that a snapshot of as_of_ms lacks: false
+ * spares a read the search for its entry. */
 static inline bool
 last_answers_any_holds(const struct last_answers *a, uint64_t as_of_ms)
 {

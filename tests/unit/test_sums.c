@@ -60,6 +60,8 @@ static void
 a_flush_takes_whole_units_and_leaves_the_rest(void **state)
 {
     struct sums *s = *state;
+    struct sums_name name;
+    int64_t increment;
 
     assert_rc(add(s, "a", 3333333), 0);
     assert_int_equal(flush(s, "a"), 3);
@@ -67,7 +69,7 @@ a_flush_takes_whole_units_and_leaves_the_rest(void **state)
     assert_int_equal(flush(s, "a"), 4); /* 3.67 with the rest */
     assert_rc(add(s, "a", 3333333), 0);
     assert_int_equal(flush(s, "a"), 3); /* 10 in all, of 9.999999 */
-    assert_false(sums_wait(s));
+    assert_false(sums_take(s, &name, &increment));
 }
 
 static void

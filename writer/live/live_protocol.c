@@ -1,4 +1,4 @@
-/* writer/live/live_protocol.c - see live_protocol.h: live_protocol_refuse(),
+/* writer/live/live_protocol.c - see live_protocol.h:
  * live_protocol_need(), live_protocol_do(), live_protocol_do_one(),
  * live_protocol_dump(). */
 #include "writer/live/live_protocol.h"
@@ -81,14 +81,6 @@ static void
 put_value(struct live_protocol *r, const uint8_t *header, uint32_t value)
 {
     put_be32(put_header(r, header, FRAME_OK, 4), value);
-}
-
-void
-live_protocol_refuse(const uint8_t header[FRAME_HEADER],
-                     enum frame_status status, struct live_protocol *r)
-{
-    assert(status != FRAME_OK);
-    put_error(r, header, status);
 }
 
 /* ---- Stats ------------------------------------------------------------- */

@@ -56,10 +56,6 @@ enum live_protocol_stop live_protocol_do_one(struct live_server *s,
                                              uint32_t holder,
                                              struct live_protocol *r);
 
-/* Answers the request whose header this is with an error. */
-void live_protocol_refuse(const uint8_t header[FRAME_HEADER],
-                          enum frame_status status, struct live_protocol *r);
-
 /* The bytes of a request that are needed to execute it, as far as the first
  * `size` bytes show.  A result of at most `size` means that the request is
  * known and its needed bytes are there; the rest of the body may be discarded.

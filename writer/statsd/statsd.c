@@ -22,8 +22,9 @@ is_set(const char *listen)
     return listen[0] != '\0';
 }
 
-bool
-statsd_is_on(const struct config *c)
+/* Whether any of the ports is on. */
+static bool
+is_on(const struct config *c)
 {
     return is_set(c->statsd_listen) || is_set(c->statsd_tcp_listen) ||
            is_set(c->graphite_listen);
@@ -33,7 +34,7 @@ int
 statsd_bind(struct statsd *s, const struct config *config,
             const struct local_folder *folder)
 {
-    *s = (struct statsd){.config = config, .on = statsd_is_on(config)};
+    *s = (struct statsd){.config = config, .on = is_on(config)};
     s->datagram_config =
         (struct datagram_config){.name = "statsd",
                                  .socket = LOCAL_STATSD,

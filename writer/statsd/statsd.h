@@ -99,9 +99,6 @@ struct statsd {
 
 extern const struct protocol statsd_lines;
 
-/* Whether any of its ports is on. */
-bool statsd_is_on(const struct config *c);
-
 /* Binds the datagram port.  `config` must outlive it. */
 int statsd_bind(struct statsd *s, const struct config *config,
                 const struct local_folder *folder);
@@ -147,7 +144,6 @@ bool statsd_has_memory(struct statsd *s, size_t bytes);
 
 /* Puts the counts that have changed into the log.  False: no slot is free. */
 bool statsd_put_counts(struct statsd *s);
-const char *statsd_count_name(enum statsd_count count);
 
 /* Puts an increment.  A slot must be free. */
 void statsd_put(struct statsd *s, const struct message *m);

@@ -29,12 +29,6 @@ static const char *const sender_names[SENDER_COUNTS] = {
 static const char *const keyspaces[STATSD_PROTOCOLS] = {STATSD_KEYSPACE,
                                                         GRAPHITE_KEYSPACE};
 
-const char *
-statsd_count_name(enum statsd_count count)
-{
-    return count_names[count];
-}
-
 void
 statsd_put(struct statsd *s, const struct message *m)
 {

@@ -1,4 +1,4 @@
-/* writer/statsd/sums.c - see sums.h: sums_name_size(), sums_add(), sums_wait(),
+/* writer/statsd/sums.c - see sums.h: sums_name_size(), sums_add(),
  * sums_take(), sums_age(). */
 #include "writer/statsd/sums.h"
 
@@ -232,12 +232,6 @@ sums_add(struct sums *s, const struct sums_name *name, int128 millionths)
     }
     e->millionths = add_bounded(e->millionths, millionths);
     return 0;
-}
-
-bool
-sums_wait(const struct sums *s)
-{
-    return s->first != NULL;
 }
 
 bool

@@ -73,7 +73,6 @@ int sums_add(struct sums *s, const struct sums_name *name, int128 millionths);
  * waits.  *increment may be 0, which needs no slot.  The name is valid until
  * the next call. */
 bool sums_take(struct sums *s, struct sums_name *name, int64_t *increment);
-bool sums_wait(const struct sums *s);
 
 /* Clears the old half, which becomes the young one.  -EBUSY: a name in it
  * waits for a flush. */

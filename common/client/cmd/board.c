@@ -55,8 +55,8 @@ report_misuse(const char *text)
     return CONFIG_EXIT_USAGE;
 }
 
-int
-board_attach(const char *path, unsigned flags, struct countd_board **out)
+static int
+attach_board(const char *path, unsigned flags, struct countd_board **out)
 {
     char error[COUNTD_BOARD_ERROR_SIZE];
     const int rc =
@@ -419,7 +419,7 @@ cmd_board(struct cmd_line *line)
         if (strcmp(line->args[0], verbs[i].name) != 0 ||
             line->arg_count != verbs[i].arguments + 1)
             continue;
-        status = board_attach(line->args[1], verbs[i].flags, &b);
+        status = attach_board(line->args[1], verbs[i].flags, &b);
         if (status != 0)
             return status;
         catch_truncation(line->args[1]);

@@ -10,9 +10,6 @@
 #include "common/board/countd_board.h"
 #include "common/client/cmd/cmd.h"
 
-/* Attaches, or says why not. */
-int board_attach(const char *path, unsigned flags, struct countd_board **out);
-
 /* Its shape and master, and of all words how many are in an update, left by a
  * process that died, or damaged. */
 int board_show_info(const struct cmd_line *line, struct countd_board *b);

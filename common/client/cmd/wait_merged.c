@@ -94,8 +94,8 @@ wait_sizes(const struct cmd_line *line, const struct datadir *d)
     return CONFIG_EXIT_USAGE;
 }
 
-int
-wait_rotate(const struct datadir *d)
+static int
+rotate_log(const struct datadir *d)
 {
     const long pid = datadir_writer_pid(d);
 
@@ -113,7 +113,7 @@ wait_rotate_again(const struct datadir *d, uint64_t *last_ms)
     if (*last_ms != 0 && now - *last_ms < WAIT_AGAIN_MS)
         return 0;
     *last_ms = now;
-    return wait_rotate(d);
+    return rotate_log(d);
 }
 
 int

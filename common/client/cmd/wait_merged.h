@@ -32,13 +32,10 @@ bool wait_has_datadir(const struct cmd_line *line);
  * to set.  Returns an exit status. */
 int wait_sizes(const struct cmd_line *line, const struct datadir *d);
 
-/* Tells the writer of this directory, if there is one, to hand its log on.
- * 0 or -errno. */
-int wait_rotate(const struct datadir *d);
-
-/* The same, but only when WAIT_AGAIN_MS have passed since *last_ms
- * (monotonic; 0: never).  To be called while waiting: a writer that has just
- * been started may not have heard of the first. */
+/* Has the writer of this directory, if there is one, hand its log on, but only
+ * when WAIT_AGAIN_MS have passed since *last_ms (monotonic; 0: never).  To be
+ * called while waiting: a writer that has just been started may not have heard
+ * of the first.  0 or -errno. */
 #define WAIT_AGAIN_MS 200
 int wait_rotate_again(const struct datadir *d, uint64_t *last_ms);
 

@@ -1,4 +1,4 @@
-/* common/store/lmdb/copy.c - env_copy(): copying one snapshot of a file, safe
+/* common/store/lmdb/copy.c - copy_env(): copying one snapshot of a file, safe
  * while other processes write. */
 #include "common/store/lmdb/env.h"
 
@@ -26,8 +26,14 @@ copy_pages(MDB_env *env, int fd, int to, long *holder)
     return rc;
 }
 
-int
-env_copy(MDB_env *env, int fd, int to_fd, const char *file, long *holder)
+/* Copies one snapshot of the file into the directory `to_fd` under this name,
+ * durably.  If the copy needs writers to stop, it takes the flock of the file
+ * through `fd`.
+ *
+ * -EEXIST: a file of this name exists; -EAGAIN: *holder is writing to the file
+ */
+static int
+copy_env(MDB_env *env, int fd, int to_fd, const char *file, long *holder)
 {
     char temp[KEYSPACE_FILE_SIZE];
     int to, code, rc;
@@ -62,5 +68,5 @@ lmdb_copy(struct store *store, const uint8_t *name, size_t name_size, int to_fd)
     if (!keyspace_name_ok(name, name_size))
         return -EINVAL;
     rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
-    return rc < 0 ? rc : env_copy(k->env, k->fd, to_fd, k->file, &s->holder);
+    return rc < 0 ? rc : copy_env(k->env, k->fd, to_fd, k->file, &s->holder);
 }

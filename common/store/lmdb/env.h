@@ -35,14 +35,6 @@ int env_begin(MDB_env *env, unsigned flags, MDB_txn **out, bool *moved);
  * be active.  -EFBIG. */
 int env_grow(MDB_env *env, size_t least);
 
-/* Copies one snapshot of the file (copy.c) into the directory `to_fd` under
- * this name, durably.  If the copy needs writers to stop, it takes the flock of
- * the file through `fd`.
- *
- * -EEXIST: a file of this name exists; -EAGAIN: *holder is writing to the file
- */
-int env_copy(MDB_env *env, int fd, int to_fd, const char *file, long *holder);
-
 /* LMDB reports a full disk as -EIO: returns -ENOSPC if this directory has less
  * than `size` bytes free, else rc. */
 int env_disk_error(int dir_fd, int rc, uint64_t size);

@@ -331,10 +331,6 @@ bool keyspace_replaced(const struct lmdb *s, const struct keyspace *k);
 /* Begins any transaction and adopts a map that another process has grown. */
 int keyspace_begin(struct keyspace *k, unsigned flags, MDB_txn **out);
 
-/* Checks that a transaction shows the newest commit of the file.
- *   -EBUSY  it does not: the lock file belongs to another data file */
-int keyspace_newest(const struct keyspace *k, MDB_txn *txn);
-
 /* Starts and ends the snapshot of the reader transaction. */
 int keyspace_read(struct keyspace *k);
 void keyspace_read_end(struct keyspace *k);

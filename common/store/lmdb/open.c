@@ -81,8 +81,10 @@ note_files(const struct lmdb *s, struct keyspace *k)
     return 0;
 }
 
-int
-keyspace_newest(const struct keyspace *k, MDB_txn *txn)
+/* Checks that a transaction shows the newest commit of the file.
+ *   -EBUSY  it does not: the lock file belongs to another data file */
+static int
+check_newest(const struct keyspace *k, MDB_txn *txn)
 {
     MDB_envinfo info;
     int rc;
@@ -248,7 +250,7 @@ keyspace_read(struct keyspace *k)
         rc = renew_reader(k);
         if (rc < 0)
             return rc;
-        rc = keyspace_newest(k, k->reader);
+        rc = check_newest(k, k->reader);
         if (rc == 0) {
             k->reading = true;
             return 0;

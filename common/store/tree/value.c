@@ -7,8 +7,10 @@
 #include "common/store/tree/group.h"
 #include "common/store/tree/node.h"
 
-int
-value_check(const uint8_t *bytes, size_t size)
+/* Whether bytes whose header and checksum are right have the structure of their
+ * type: nothing that they say of themselves leads outside. */
+static int
+check_value(const uint8_t *bytes, size_t size)
 {
     switch (bytes[4]) {
     case BLOCK_GROUP:
@@ -25,7 +27,7 @@ verify_value(const uint8_t *bytes, size_t size, const struct block_id *id)
 {
     const int rc = block_verify(bytes, size, id);
 
-    return rc < 0 ? rc : value_check(bytes, size);
+    return rc < 0 ? rc : check_value(bytes, size);
 }
 
 /* Checks the value where it lies unless its slot says that just these bytes

@@ -62,8 +62,4 @@ int value_put(struct tree *t, uint64_t key, const uint8_t *bytes, size_t size);
 
 int value_remove(struct tree *t, uint64_t key);
 
-/* Whether bytes whose header and checksum are right have the structure of their
- * type: nothing that they say of themselves leads outside. */
-int value_check(const uint8_t *bytes, size_t size);
-
 #endif
