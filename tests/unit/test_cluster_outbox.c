@@ -3,10 +3,14 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/bytes.h"
+#include "common/store/cluster/backup_file.h"
+#include "common/store/cluster/cluster_backup.h"
 #include "common/store/cluster/outbox.h"
 #include "common/store/cluster/sender_batch.h"
 #include "tests/lib/fault.h"
@@ -324,6 +328,69 @@ history_is_summed_by_period_and_step(void **state)
     sender_batch_fini(&b);
 }
 
+/* ---- files of parts
+ * ------------------------------------------------------------- */
+
+static void
+make_part_file(int dir_fd)
+{
+    static const struct backup_field fields[] = {
+        {(const uint8_t *)"\0k", (const uint8_t *)"1", 2, 1},
+        {(const uint8_t *)"the", (const uint8_t *)"12345678", 3, 8}};
+    uint8_t head[24 + 5] = {5};
+    struct backup_file f;
+
+    put_le32(head + 12, 1);
+    memcpy(head + 24, "words", 5);
+    assert_rc(backup_file_create(&f, dir_fd, "part"), 0);
+    assert_rc(backup_file_begin(&f, BACKUP_HEAD, head, sizeof head), 0);
+    assert_rc(backup_file_begin(&f, BACKUP_COUNTS, NULL, 0), 0);
+    assert_rc(backup_file_add(&f, &fields[0]), 0);
+    assert_rc(backup_file_add(&f, &fields[1]), 0);
+    assert_rc(backup_file_finish(&f), 0);
+    backup_file_close(&f);
+}
+
+static void
+write_file(int dir_fd, const uint8_t *bytes, size_t size)
+{
+    const int fd = openat(dir_fd, "other", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, bytes, size), size);
+    (void)close(fd);
+}
+
+static void
+a_file_of_a_part_that_is_cut_or_changed_is_refused(void **state)
+{
+    struct fixture *x = *state;
+    struct cluster_backup_info info;
+    uint8_t bytes[512];
+    ssize_t size;
+    int fd;
+
+    make_part_file(x->tmp.fd);
+    assert_rc(cluster_backup_check(x->tmp.fd, "part", &info), 0);
+    assert_int_equal(info.rows, 1);
+    assert_int_equal(info.name_size, 5);
+    fd = openat(x->tmp.fd, "part", O_RDONLY);
+    size = read(fd, bytes, sizeof bytes);
+    (void)close(fd);
+    assert_true(size > 50 && size < (ssize_t)sizeof bytes);
+    for (ssize_t i = 0; i < size; i++) {
+        write_file(x->tmp.fd, bytes, (size_t)i);
+        assert_rc(cluster_backup_check(x->tmp.fd, "other", &info), -EBADMSG);
+        bytes[i] ^= 4;
+        write_file(x->tmp.fd, bytes, (size_t)size);
+        assert_rc(cluster_backup_check(x->tmp.fd, "other", &info), -EBADMSG);
+        bytes[i] ^= 4;
+    }
+    bytes[size] = 0;
+    write_file(x->tmp.fd, bytes, (size_t)size + 1);
+    assert_rc(cluster_backup_check(x->tmp.fd, "other", &info), -EBADMSG);
+}
+
 #define CASE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 static const struct CMUnitTest tests[] = {
@@ -335,6 +402,7 @@ static const struct CMUnitTest tests[] = {
     CASE(removed_entries_leave_numbers_and_marks),
     CASE(sums_beyond_a_count_stay_beyond_it),
     CASE(history_is_summed_by_period_and_step),
+    CASE(a_file_of_a_part_that_is_cut_or_changed_is_refused),
 };
 
 TEST_MAIN(tests)

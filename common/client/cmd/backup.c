@@ -28,6 +28,7 @@
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
 #include "common/base/folder.h"
+#include "common/client/cmd/backup_cluster.h"
 #include "common/client/cmd/backup_live.h"
 #include "common/client/cmd/cmd.h"
 #include "common/client/cmd/output.h"
@@ -329,6 +330,21 @@ copy_keyspaces(struct backup *b)
     return rc;
 }
 
+/* What is held is of this directory, and may be in the cluster before the copy
+ * is put back: it is not in the copy. */
+static int
+copy_cluster(struct backup *b)
+{
+    struct backup_cluster c = {.store = b->in.store};
+    int rc;
+
+    rc = backup_cluster_save(&c, b->fd);
+    b->keyspaces = c.keyspaces;
+    b->keys = c.keys;
+    b->faults += c.faults;
+    return rc;
+}
+
 static int
 copy_all(struct backup *b)
 {
@@ -338,7 +354,8 @@ copy_all(struct backup *b)
     /* Before the first copy: what is merged from now on may be missing. */
     rc = merge_note_read(&b->in.dir, &note);
     if (rc == 0)
-        rc = copy_keyspaces(b);
+        rc =
+            b->line->config.store_cluster ? copy_cluster(b) : copy_keyspaces(b);
     if (rc == 0)
         rc = remove_locks(b->keyspace_fd);
     if (rc == 0)
@@ -366,6 +383,12 @@ flush_logs(struct backup *b)
     if (status != 0 || cmd_value(b->line, "no-flush") != NULL)
         return status;
     rc = wait_merged(b->line, &b->in.dir, timeout_ms);
+    if (rc == 0 && b->line->config.store_cluster &&
+        backup_cluster_wait(b->in.store, timeout_ms) < 0) {
+        diag(DIAG_ERROR, "batches are not in the cluster in time; countd store "
+                         "shows what waits; --no-flush copies what is there");
+        return CONFIG_EXIT_SYSTEM;
+    }
     if (rc == 0)
         return 0;
     if (rc == -ETIMEDOUT && wait_report_cause(b->line))
@@ -426,7 +449,8 @@ run_backup(struct backup *b)
         return CONFIG_EXIT_SYSTEM;
     }
     rc = unmerged_read(&b->in.dir, b->in.held, &unmerged);
-    unmerged.held = 0; /* it is in the copy */
+    if (!b->line->config.store_cluster)
+        unmerged.held = 0; /* it is in the copy */
     if (rc < 0)
         diag_errno(DIAG_WARNING, rc, "read quarantined logs and held records");
     else
@@ -459,13 +483,6 @@ cmd_backup(struct cmd_line *line)
     struct backup b = {.line = line, .path = line->args[0]};
     int status;
 
-    if (line->config.store_cluster) {
-        diag(DIAG_ERROR,
-             "store = cluster: the counters are not in %s; save the "
-             "files of the cluster's servers instead",
-             line->config.data_dir);
-        return CONFIG_EXIT_USAGE;
-    }
     status = become_user(&b);
     if (status == 0)
         status = store_session_open(line, false, &b.in);

@@ -10,6 +10,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
+#include "common/client/cmd/backup_cluster.h"
 #include "common/client/cmd/output.h"
 #include "common/client/cmd/store_session.h"
 #include "common/store/cluster/cluster_admin.h"
@@ -206,6 +207,8 @@ cmd_store(struct cmd_line *line)
         status = accept_loss(line, in.store);
     else if (strcmp(what, "forget") == 0 && line->arg_count == 2)
         status = forget_sender(line, in.store);
+    else if (strcmp(what, "restore") == 0 && line->arg_count == 2)
+        status = backup_cluster_restore(line->args[1], in.store);
     else
         status = cmd_usage(line);
     store_session_close(&in);

@@ -128,8 +128,7 @@ cluster_admin_accept(struct store *store, const uint8_t *name, size_t name_size,
              p->count > 0 ? p->entries[p->first].prev_digest : p->last_digest);
     call = cluster_call_begin(s, "countd1_accept", name, name_size,
                               k->generation, part);
-    s->slots[call].argv[0] = "FCALL";
-    s->slots[call].sizes[0] = 5;
+    cluster_call_change(s, call);
     cluster_call_word(s, call, sender, sizeof sender);
     cluster_call_number(s, call, 0, (int64_t)outbox_first(p) - 1);
     cluster_call_word(s, call, digest, sizeof digest);

@@ -68,6 +68,13 @@ cluster_call_begin(struct cluster_store *s, const char *function,
     return call;
 }
 
+void
+cluster_call_change(struct cluster_store *s, size_t call)
+{
+    s->slots[call].argv[0] = "FCALL";
+    s->slots[call].sizes[0] = 5;
+}
+
 size_t
 cluster_call_counts(struct cluster_store *s, const char *verb,
                     const uint8_t *name, size_t name_size, uint32_t generation,

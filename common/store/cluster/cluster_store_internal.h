@@ -65,6 +65,9 @@ size_t cluster_call_begin(struct cluster_store *s, const char *function,
                           const uint8_t *name, size_t name_size,
                           uint32_t generation, uint32_t part);
 
+/* Makes a call one of a function that changes something. */
+void cluster_call_change(struct cluster_store *s, size_t call);
+
 /* Begins another command whose key is the counts of a part, or the period of
  * its history. */
 size_t cluster_call_counts(struct cluster_store *s, const char *verb,

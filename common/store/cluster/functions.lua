@@ -53,8 +53,9 @@ local function closing(token)
   return token .. struct.pack('>I4I4', high, till - high * WORD)
 end
 -- args: token, 1 to go on: closes the part, or keeps it closed.  1: another one
--- has closed it, or it was open meanwhile.
+-- has closed it, or it was open meanwhile; 2: there is no such part.
 local function close(keys, args)
+  if redis.call('EXISTS', keys[1]) == 0 then return 2 end
   local held = redis.call('HGET', keys[1], '\0w')
   local is_own = is_closed(held) and string.sub(held, 1, 8) == args[1]
   if args[2] == '1' and not is_own then return 1 end

@@ -4,6 +4,7 @@
 
 #include "common/base/diag.h"
 #include "common/store/cluster/cluster_admin.h"
+#include "common/store/cluster/cluster_backup.h"
 #include "common/store/cluster/cluster_store.h"
 
 int
@@ -64,5 +65,38 @@ cluster_admin_forget(struct store *s, uint64_t id)
 {
     (void)s;
     (void)id;
+    return -ENOTSUP;
+}
+
+int
+cluster_backup_save(struct store *s, const uint8_t *name, size_t name_size,
+                    int to_fd, uint64_t *rows)
+{
+    (void)s;
+    (void)name;
+    (void)name_size;
+    (void)to_fd;
+    (void)rows;
+    return -ENOTSUP;
+}
+
+int
+cluster_backup_check(int dir_fd, const char *file,
+                     struct cluster_backup_info *out)
+{
+    (void)dir_fd;
+    (void)file;
+    (void)out;
+    return -ENOTSUP;
+}
+
+int
+cluster_backup_restore(struct store *s, int dir_fd, const char *file,
+                       struct cluster_backup_info *out)
+{
+    (void)s;
+    (void)dir_fd;
+    (void)file;
+    (void)out;
     return -ENOTSUP;
 }
