@@ -149,6 +149,10 @@ parse_options(struct resp_call *call, unsigned taken, struct options *o,
         } else if ((taken & TAKES_BYSCORE) != 0 &&
                    resp_is_word(arg, "byscore")) {
             o->by_score = true;
+        } else if ((taken & TAKES_BYSCORE) != 0 && resp_is_word(arg, "bylex")) {
+            *answer = resp_error(call, "BYLEX is not supported: ZSCAN gives "
+                                       "members in the order of their names");
+            return false;
         } else if ((taken & TAKES_LIMIT) != 0 && resp_is_word(arg, "limit") &&
                    i + 2 < call->count) {
             if (!resp_integer(&arg[1], &o->offset) ||

@@ -256,6 +256,25 @@ resp_do_card(struct resp_call *call)
     return keys < 0 ? resp_unreadable(call) : resp_answer_number(call, keys);
 }
 
+/* A rank, with the score if it is asked for. */
+static enum conn_next
+answer_rank(struct resp_call *call, bool with_score, int64_t rank,
+            int64_t score)
+{
+    uint8_t *out = resp_space(call, 4 * RESP_NUMBER_SIZE);
+    size_t size = 0;
+
+    if (!out)
+        return CONN_FULL;
+    if (with_score)
+        size += resp_put_number(out, '*', 2);
+    size += resp_put_number(out + size, ':', rank);
+    if (with_score)
+        size += resp_put_score(call, out + size, score);
+    resp_put(call, size);
+    return CONN_MORE;
+}
+
 /* ZREVRANK and ZRANK: the rank by count descending, or from the other end. */
 enum conn_next
 resp_do_rank(struct resp_call *call)
@@ -266,26 +285,32 @@ resp_do_rank(struct resp_call *call)
                             .name_size = keyspace.size,
                             .key = call->args[2].at,
                             .key_size = call->args[2].size};
+    const bool with_score = call->count > 3;
     uint8_t row[QUERY_ROW_SIZE + STORE_NAME_MAX];
     enum conn_next next;
-    int64_t keys;
+    int64_t keys = 0;
     bool bad;
     int rc;
 
+    if (with_score &&
+        (call->count > 4 || !resp_is_word(&call->args[3], "withscore")))
+        return resp_syntax_error(call);
     next = check_names(call, 2, &bad);
     if (bad)
         return next;
     rc = resp_query(call, &q, row, sizeof row);
+    if (rc == -ENOENT && with_score && !resp_is_3(call))
+        return resp_answer(call, "*-1\r\n");
     if (rc == -ENOENT)
         return resp_answer_nil(call);
-    if (rc < 0)
+    if (rc == 0 && call->command->option == 0)
+        keys = resp_count_keys(call, keyspace.at, keyspace.size);
+    if (rc < 0 || keys < 0)
         return resp_unreadable(call);
-    if (call->command->option != 0)
-        return resp_answer_number(call, (int64_t)q.rank);
-    keys = resp_count_keys(call, keyspace.at, keyspace.size);
-    if (keys < 0)
-        return resp_unreadable(call);
-    return resp_answer_number(call, keys - 1 - (int64_t)q.rank);
+    return answer_rank(call, with_score,
+                       call->command->option != 0 ? (int64_t)q.rank
+                                                  : keys - 1 - (int64_t)q.rank,
+                       q.row.count);
 }
 
 enum kind { KIND_NONE, KIND_KEYSPACE, KIND_STRING };

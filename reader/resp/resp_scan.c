@@ -8,7 +8,8 @@
  *
  * The cursor of ZSCAN is the position in key order from which it goes on.  A
  * key that comes before it moves the others to the right: one may be given
- * twice, none is missed unless keys are deleted (countd del) meanwhile.
+ * twice, none is missed unless keys are deleted (countd del) meanwhile.  A
+ * pattern that begins with literal bytes only looks at the keys that do.
  *
  *     resp_do_scan_keys()
  *     resp_do_scan() -> begin_job()
@@ -174,6 +175,65 @@ put_keys(uint8_t *out, const struct resp_job *job, const struct store_query *q)
     return size - RESP_NUMBER_SIZE + head_size;
 }
 
+/* The bytes that every name begins with which matches. */
+static size_t
+literal_size(const struct resp_job *job)
+{
+    size_t size = 0;
+
+    while (size < job->pattern_size && !strchr("*?[\\", job->pattern[size]))
+        size++;
+    return size;
+}
+
+/* The first position whose key is not before the query's prefix; negative: the
+ * keyspace cannot be read.  Positions between two snapshots may be too low,
+ * never too high, unless keys are deleted. */
+static int64_t
+find_prefix(struct resp_call *call, const struct store_query *q)
+{
+    uint8_t row[QUERY_ROW_SIZE + STORE_NAME_MAX];
+    int64_t from = 0, to = resp_count_keys(call, q->name, q->name_size);
+
+    while (from < to) {
+        const int64_t middle = from + (to - from) / 2;
+        struct store_query at = {.op = STORE_KEYS,
+                                 .name = q->name,
+                                 .name_size = q->name_size,
+                                 .offset = middle,
+                                 .length = 1};
+        const int rc = resp_query(call, &at, row, sizeof row);
+
+        if (rc < 0 && rc != -ENOENT)
+            return rc;
+        if (at.rows == 1 &&
+            bytes_compare(at.bytes + QUERY_ROW_SIZE, get_le16(at.bytes + 8),
+                          q->prefix, q->prefix_size) < 0)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return to < 0 ? to : from;
+}
+
+/* Lets the query begin where keys with the pattern's literal beginning do, if
+ * the cursor is before them.  0, or negative: it cannot be read. */
+static int
+seek_prefix(struct resp_call *call, const struct resp_job *job,
+            struct store_query *q)
+{
+    int64_t first;
+
+    q->prefix = job->pattern;
+    q->prefix_size = job->has_pattern ? literal_size(job) : 0;
+    if (q->prefix_size == 0)
+        return 0;
+    first = find_prefix(call, q);
+    if (first > q->offset)
+        q->offset = first;
+    return first < 0 ? (int)first : 0;
+}
+
 static enum conn_next
 answer_keys(struct resp_call *call, const struct resp_job *job,
             struct store_query *q)
@@ -188,7 +248,9 @@ answer_keys(struct resp_call *call, const struct resp_job *job,
                                    (QUERY_NAME_SIZE + 4 * RESP_NUMBER_SIZE));
     if (!out)
         return CONN_FULL;
-    rc = resp_query(call, q, r->rows, RESP_ROWS_BYTES);
+    rc = seek_prefix(call, job, q);
+    if (rc == 0)
+        rc = resp_query(call, q, r->rows, RESP_ROWS_BYTES);
     if (rc == -EOPNOTSUPP)
         return resp_error(call, "a store in a cluster has no order of keys; "
                                 "use ZREVRANGE");

@@ -185,6 +185,13 @@ ranges_and_ranks_are_those_of_the_merge(void **state)
              "*2\r\n$3\r\nabe\r\n$3\r\nbob\r\n*0\r\n*0\r\n");
     exchange(x->fd, "ZREVRANK b bob\r\nZRANK b bob\r\nZRANK b x\r\nZCARD b\r\n",
              ":3\r\n:0\r\n$-1\r\n:4\r\n");
+    exchange(x->fd,
+             "ZREVRANK b ann WITHSCORE\r\nZRANK b ann withscore\r\n"
+             "ZRANK b x WITHSCORE\r\nZRANK none x WITHSCORE\r\n"
+             "ZRANK b ann SCORE\r\nZRANK b ann WITHSCORE 1\r\n",
+             "*2\r\n:1\r\n$1\r\n6\r\n*2\r\n:2\r\n$1\r\n6\r\n"
+             "*-1\r\n*-1\r\n"
+             "-ERR syntax error\r\n-ERR syntax error\r\n");
     exchange(x->fd, "ZRANGE b 0 1 LIMIT 0 1\r\nZREVRANGE b a 1\r\n",
              "-ERR syntax error, LIMIT is only supported in combination with "
              "BYSCORE\r\n"
@@ -225,10 +232,11 @@ scores_bound_ranges(void **state)
              "*1\r\n$1\r\na\r\n");
     exchange(x->fd,
              "ZREVRANGE b 0 1 BYSCORE\r\nZRANGE b 0 1 LIMIT 1 x\r\n"
-             "ZRANGE b 0 1 BYLEX\r\n",
+             "ZRANGE b [a [b BYLEX\r\n",
              "-ERR syntax error\r\n"
              "-ERR value is not an integer or out of range\r\n"
-             "-ERR syntax error\r\n");
+             "-ERR BYLEX is not supported: ZSCAN gives members in the order of "
+             "their names\r\n");
 }
 
 static void
@@ -278,7 +286,8 @@ members_are_listed_by_position(void **state)
              "ZSCAN b 0 MATCH u:* COUNT 2\r\nZSCAN b 3\r\nZSCAN b "
              "9223372036854775807\r\nZSCAN none 0\r\nZSCAN default 0\r\n",
              "*2\r\n$1\r\n0\r\n*2\r\n$3\r\nu:2\r\n$2\r\n-1\r\n"
-             "*2\r\n$1\r\n2\r\n*2\r\n$3\r\nu:1\r\n$1\r\n9\r\n"
+             "*2\r\n$1\r\n3\r\n*4\r\n$3\r\nu:1\r\n$1\r\n9\r\n"
+             "$3\r\nu:2\r\n$2\r\n-1\r\n"
              "*2\r\n$1\r\n0\r\n*0\r\n*2\r\n$1\r\n0\r\n*0\r\n"
              "*2\r\n$1\r\n0\r\n*0\r\n"
              "*2\r\n$1\r\n0\r\n*2\r\n$1\r\nk\r\n$1\r\n1\r\n");
@@ -288,6 +297,38 @@ members_are_listed_by_position(void **state)
              "-ERR invalid cursor\r\n-ERR syntax error\r\n"
              "-ERR syntax error\r\n-ERR syntax error\r\n"
              "-ERR invalid cursor\r\n");
+}
+
+/* A COUNT of 1 looks at one key: those before the pattern's literal beginning
+ * are not among them. */
+static void
+a_pattern_is_sought_by_its_beginning(void **state)
+{
+    struct site *x = *state;
+    char line[64];
+
+    for (int i = 0; i < 300; i++) {
+        (void)snprintf(line, sizeof line, "ZINCRBY b 1 a%03d\r\n", i);
+        exchange(x->fd, line, "$1\r\n1\r\n");
+    }
+    exchange(x->fd, "ZINCRBY b 2 u:1\r\nZINCRBY b 3 u:2\r\nZINCRBY b 4 v\r\n",
+             "$1\r\n2\r\n$1\r\n3\r\n$1\r\n4\r\n");
+    await_merge(x->fd);
+    exchange(x->fd,
+             "ZSCAN b 0 MATCH u:* COUNT 1\r\nZSCAN b 301 MATCH u:* COUNT 1\r\n"
+             "ZSCAN b 302 MATCH u:* COUNT 1\r\n",
+             "*2\r\n$3\r\n301\r\n*2\r\n$3\r\nu:1\r\n$1\r\n2\r\n"
+             "*2\r\n$3\r\n302\r\n*2\r\n$3\r\nu:2\r\n$1\r\n3\r\n"
+             "*2\r\n$1\r\n0\r\n*0\r\n");
+    exchange(x->fd,
+             "ZSCAN b 0 MATCH u:?\r\nZSCAN b 0 MATCH u:2 COUNT 2\r\n"
+             "ZSCAN b 0 MATCH [u]* COUNT 1\r\nZSCAN b 0 MATCH w*\r\n"
+             "ZSCAN b 0 MATCH A* COUNT 1\r\nZSCAN none 0 MATCH u*\r\n",
+             "*2\r\n$1\r\n0\r\n*4\r\n$3\r\nu:1\r\n$1\r\n2\r\n"
+             "$3\r\nu:2\r\n$1\r\n3\r\n"
+             "*2\r\n$1\r\n0\r\n*2\r\n$3\r\nu:2\r\n$1\r\n3\r\n"
+             "*2\r\n$1\r\n1\r\n*0\r\n*2\r\n$1\r\n0\r\n*0\r\n"
+             "*2\r\n$1\r\n0\r\n*0\r\n*2\r\n$1\r\n0\r\n*0\r\n");
 }
 
 static void
@@ -721,6 +762,7 @@ static const struct CMUnitTest tests[] = {
     TEST(scores_bound_ranges),
     TEST(keyspaces_are_listed_by_position),
     TEST(members_are_listed_by_position),
+    TEST(a_pattern_is_sought_by_its_beginning),
     TEST(resp3_has_doubles_maps_pairs_and_nulls),
     TEST(what_libraries_send_first_is_answered),
     TEST(a_transaction_is_done_at_exec),
