@@ -1,6 +1,6 @@
 /* tests/e2e/test_held_rule.c - a record that is held is neither lost nor
  * counted twice, whatever a worker, countd log salvage, countd replay and
- * countd backup do beside it.
+ * countd backup do beside it, and when an older keyspace/ is put back.
  *
  * Every fill of a log adds 1 to a key of its own, "f1", "f2", ..., of keyspace
  * "words", so a count other than 1 names the fill that was lost or doubled.
@@ -276,9 +276,11 @@ static struct {
     struct place live, backup;
     char copy_path[600], parts_path[600], archive[600];
     bool has_backup, has_parts;
+    bool has_saved;          /* an older keyspace/ */
+    unsigned saved_salvaged; /* fills that were salvaged then */
     struct fill fills[256];
     struct random random;
-    unsigned kills, holds, backups, mixtures;
+    unsigned kills, holds, backups, mixtures, older;
 } world;
 
 static bool
@@ -395,11 +397,15 @@ make_sick(struct place *p, bool sick)
         p->is_sick = sick;
 }
 
-/* A worker for a moment, then SIGKILL or SIGTERM. */
+static int replay(struct place *p, bool whole);
+
+/* A worker for a moment, maybe beside a replay, then SIGKILL or SIGTERM. */
 static void
 run_worker(struct place *p)
 {
     fleet_start(p->fleet, FLEET_WORKER);
+    if (chance(20))
+        (void)replay(p, false);
     (void)poll(NULL, 0, (int)random_below(&world.random, 40)); /* when to end */
     if (chance(60)) {
         daemon_kill(fleet_daemon(p->fleet, FLEET_WORKER));
@@ -466,7 +472,7 @@ replay(struct place *p, bool whole)
              (unsigned long long)(FIRST / 1000 + first * UINT64_C(60)));
     if (whole)
         return FLEET_RUN(p->fleet, "replay", world.archive);
-    if (chance(50))
+    if (p == &world.live || chance(50)) /* it may lack any fill */
         return run_command(
             p, (const char *const[]){"replay", world.archive, NULL});
     return run_command(p, (const char *const[]){"replay", "--from", from,
@@ -499,6 +505,74 @@ count_fill(const char *path, int i)
     return row.count;
 }
 
+/* ---- an older keyspace/ ---------------------------------------------------
+ */
+
+static unsigned
+count_salvaged(void)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < fills; i++)
+        count += world.fills[i].state == SALVAGED;
+    return count;
+}
+
+static bool
+is_older(void)
+{
+    (void)FLEET_RUN(world.live.fleet, "check");
+    return strstr(text, "keyspace/ is older than log/") != NULL;
+}
+
+/* What was salvaged is in no archive: a copy must have it to be replaced. */
+static bool
+has_salvaged(void)
+{
+    for (unsigned i = 0; i < fills; i++)
+        if (world.fills[i].state == SALVAGED &&
+            count_fill(world.live.fleet->path, (int)i) == 0)
+            return false; /* it is held */
+    return true;
+}
+
+static void
+save_keyspaces(void)
+{
+    if (world.live.is_sick || is_older() || !has_salvaged())
+        return;
+    shell(world.site, "rm -rf saved && cp -a keyspace saved");
+    world.has_saved = true;
+    world.saved_salvaged = count_salvaged();
+}
+
+static void
+put_back_saved(void)
+{
+    if (!world.has_saved || world.live.is_sick ||
+        count_salvaged() != world.saved_salvaged)
+        return;
+    shell(world.site, "rm -r keyspace && cp -a saved keyspace");
+    world.older += is_older();
+}
+
+/* What countd(7) says. */
+static void
+accept_older(void)
+{
+    if (!is_older())
+        return;
+    if (world.live.is_sick)
+        make_sick(&world.live, false);
+    (void)replay(&world.live, false); /* it may be killed */
+    /* A worker that is killed may have announced a merge and not made it. */
+    if (replay(&world.live, true) != 0 &&
+        strstr(text, "no archived logs there") == NULL)
+        fail_msg("replay: %s", text);
+    expect(FLEET_RUN(world.live.fleet, "log", "accept"), 0,
+           "workers merge again");
+}
+
 static void
 compare_place(const struct place *p, const char *what)
 {
@@ -511,8 +585,10 @@ compare_place(const struct place *p, const char *what)
         const int64_t got = count_fill(p->fleet->path, (int)i);
 
         if (got != want)
-            fail_msg("%s: fill %u of log %u counts %lld, not %lld", what, i + 1,
-                     (unsigned)f->index, (long long)got, (long long)want);
+            fail_msg("%s: fill %u of log %u, %s, counts %lld, not %lld", what,
+                     i + 1, (unsigned)f->index,
+                     f->is_damaged ? "damaged" : "sound", (long long)got,
+                     (long long)want);
         sum += want;
     }
     assert_int_equal(count_fill(p->fleet->path, -1), sum);
@@ -526,7 +602,7 @@ back_up(void)
 {
     char line[2000];
 
-    if (world.has_backup || world.live.is_sick || fills < 4)
+    if (world.has_backup || world.live.is_sick || fills < 4 || is_older())
         return;
     salvage(true);
     if (FLEET_RUN(world.live.fleet, "backup", "--no-flush", world.copy_path) !=
@@ -600,16 +676,22 @@ do_something(void)
         world.has_backup && chance(40) ? &world.backup : &world.live;
     const uint64_t what = random_below(&world.random, 100);
 
-    if (what < 40)
+    if (what < 36)
         fill_any_log();
-    else if (what < 70)
+    else if (what < 63)
         run_worker(p);
-    else if (what < 80)
+    else if (what < 71)
         make_sick(p, !p->is_sick);
-    else if (what < 86)
+    else if (what < 75)
         salvage(false);
-    else if (what < 92)
+    else if (what < 81)
         (void)replay(p, false);
+    else if (what < 86)
+        save_keyspaces();
+    else if (what < 91)
+        put_back_saved();
+    else if (what < 93)
+        accept_older();
     else
         back_up();
 }
@@ -618,8 +700,10 @@ static void
 finish_place(struct place *p, const char *what)
 {
     make_sick(p, false);
-    if (p == &world.live)
+    if (p == &world.live) {
+        accept_older();
         salvage(true);
+    }
     drain(p->fleet);
     note_logs();
     if (p == &world.live)
@@ -640,7 +724,7 @@ run_world(uint64_t seed)
     world.site = state;
     world.random.state = seed;
     world.live = (struct place){.fleet = &world.site->fleet};
-    world.has_backup = world.has_parts = false;
+    world.has_backup = world.has_parts = world.has_saved = false;
     memset(world.fills, 0, sizeof world.fills);
     snprintf(world.copy_path, sizeof world.copy_path, "%s/copy",
              world.site->fleet.path);
@@ -682,8 +766,9 @@ whatever_comes_between_each_fill_counts_once(void **state)
         run_world(seed);
     }
     print_message("%lu worlds, %u kills, %u backups, %u of them with held "
-                  "records, %u mixtures that keep some\n",
-                  i, world.kills, world.backups, world.holds, world.mixtures);
+                  "records, %u mixtures that keep some, %u older keyspaces\n",
+                  i, world.kills, world.backups, world.holds, world.mixtures,
+                  world.older);
 }
 
 #define TEST(t) cmocka_unit_test_setup_teardown(t, setup, service_site_teardown)

@@ -235,6 +235,30 @@ a_file_of_a_backup_is_older_with_the_note_of_its_backup(void **state)
 }
 
 static void
+no_log_is_salvaged_into_an_older_copy(void **state)
+{
+    struct service_site *x = *state;
+
+    merge_fills(x, 2);
+    shell(x, SAVE);
+    merge_fills(x, 4);
+    fill_log(x, 0);
+    fill_log(x, 1);
+    shell(x, "mv log/0000000001 log/bad-0000000001-4");
+    shell(x, PUT_BACK);
+    expect(FLEET_RUN(&x->fleet, "log", "salvage", "bad-0000000001-4"), 111,
+           "keyspace/ is older than log/");
+    assert_int_equal(count_of(x, "all"), 2);
+    expect(FLEET_RUN(&x->fleet, "replay", x->fleet.path), 0,
+           "8 increments merged, 4 merged already");
+    expect(FLEET_RUN(&x->fleet, "log", "accept"), 0, "workers merge again");
+    expect(FLEET_RUN(&x->fleet, "log", "salvage", "bad-0000000001-4"), 0,
+           "2 increments merged");
+    merge_logs(x);
+    assert_all_count(x);
+}
+
+static void
 what_is_held_waits_for_the_fills_before_it(void **state)
 {
     struct service_site *x = *state;
@@ -273,6 +297,7 @@ static const struct CMUnitTest tests[] = {
     TEST(an_empty_folder_beside_logs_that_were_merged_is_older),
     TEST(a_backup_is_older_beside_the_logs_and_whole_elsewhere),
     TEST(a_file_of_a_backup_is_older_with_the_note_of_its_backup),
+    TEST(no_log_is_salvaged_into_an_older_copy),
     TEST(what_is_held_waits_for_the_fills_before_it),
 };
 

@@ -412,16 +412,19 @@ print_result(struct salvage *s)
 
 /* Writes the merge note, as a worker does before it merges.  False: keyspace/
  * is older than log/, and the log would hide that fills before it are missing.
- * -EAGAIN and other errors only mean that such a copy may go undetected. */
+ */
 static bool
 begin_merge(const struct salvage *s)
 {
     char text[MERGE_NOTE_TEXT];
     struct merge_note n;
 
-    if (s->dry_run || s->line->config.store_cluster ||
-        merge_note_write(&s->in.dir, clock_unix_ms()) != -ESTALE ||
-        merge_note_read(&s->in.dir, &n) < 0)
+    if (s->dry_run || s->line->config.store_cluster)
+        return true;
+    /* If the note cannot be written, or a worker is just writing it, an older
+     * copy of keyspace/ may go undetected later, and nothing else is lost. */
+    (void)merge_note_write(&s->in.dir, clock_unix_ms());
+    if (merge_note_read(&s->in.dir, &n) < 0 || !merge_note_is_older(&n))
         return true;
     merge_note_explain(&n, text);
     diag(DIAG_ERROR, "%s", text);
