@@ -12,8 +12,7 @@
 #include "common/base/byte_word.h"
 #include "common/wire/name.h"
 
-#define DIGITS_MAX 20 /* of a number of 64 bits, with its sign */
-#define BLANKS     UINT64_C(0x2020202020202020)
+#define BLANKS UINT64_C(0x2020202020202020)
 
 void
 json_write_init(struct json_writer *w, void *buffer, size_t size)
@@ -124,8 +123,8 @@ short_word(const uint8_t *bytes, size_t size)
            (uint64_t)bytes[size - 1] << 16 | (BLANKS << 24);
 }
 
-static bool
-is_plain(const uint8_t *bytes, size_t size)
+bool
+json_is_plain(const uint8_t *bytes, size_t size)
 {
     uint64_t special = 0;
 
@@ -151,22 +150,23 @@ copy_few(uint8_t *to, const uint8_t *from, size_t size)
     }
 }
 
-/* Puts a plain string: rows consist of these, so it is one copy. */
+uint8_t *
+json_put_plain(uint8_t *to, const uint8_t *bytes, size_t size)
+{
+    *to++ = '"';
+    copy_few(to, bytes, size);
+    to[size] = '"';
+    return to + size + 1;
+}
+
 static void
 put_plain(struct json_writer *w, const void *bytes, size_t size)
 {
-    uint8_t *at;
-
     put_separator(w, ", ");
     if ((size_t)(w->end - w->at) < size + 2)
         w->is_full = true;
-    if (w->is_full)
-        return;
-    at = w->at;
-    *at++ = '"';
-    copy_few(at, bytes, size);
-    at[size] = '"';
-    w->at = at + size + 1;
+    if (!w->is_full)
+        w->at = json_put_plain(w->at, bytes, size);
 }
 
 void
@@ -177,65 +177,39 @@ json_member(struct json_writer *w, const char *name)
     w->is_value = true;
 }
 
-void
-json_label_init(struct json_label *l, const char *name)
-{
-    const size_t size = strlen(name);
-
-    l->size = 0;
-    if (size + 4 > sizeof l->text)
-        return;
-    l->size = (uint8_t)(size + 4);
-    l->text[0] = '"';
-    memcpy(l->text + 1, name, size);
-    memcpy(l->text + 1 + size, "\": ", 3);
-}
-
-/* Copies the whole of the label's array where that fits: of a constant size,
- * that is no call. */
-void
-json_labelled(struct json_writer *w, const struct json_label *l)
-{
-    assert(l->size > 0 && !w->is_compact);
-    if ((size_t)(w->end - w->at) < sizeof l->text + 2) {
-        put_separator(w, ", ");
-        json_bytes(w, l->text, l->size);
-    } else {
-        if (!w->is_first) {
-            memcpy(w->at, ", ", 2);
-            w->at += 2;
-        }
-        w->is_first = false;
-        memcpy(w->at, l->text, sizeof l->text);
-        w->at += l->size;
-    }
-    w->is_value = true;
-}
-
-void
-json_integer(struct json_writer *w, int64_t number)
+uint8_t *
+json_put_integer(uint8_t *to, int64_t number)
 {
     static const char pairs[] = "00010203040506070809101112131415161718192021"
                                 "22232425262728293031323334353637383940414243"
                                 "44454647484950515253545556575859606162636465"
                                 "66676869707172737475767778798081828384858687"
                                 "888990919293949596979899";
-    char digits[2 * DIGITS_MAX], *const end = digits + DIGITS_MAX, *at = end;
+    char digits[2 * JSON_DIGITS_MAX], *const end = digits + JSON_DIGITS_MAX;
     uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+    char *at = end;
 
     for (; rest >= 10; rest /= 100)
         memcpy(at -= 2, pairs + 2 * (rest % 100), 2);
     if (rest > 0 || at == end)
         *--at = (char)('0' + rest);
     if (number < 0)
-        *--at = '-'; /* 19 digits at most stand behind it */
+        *--at = '-';                 /* 19 digits at most stand behind it */
+    memcpy(to, at, JSON_DIGITS_MAX); /* of a constant size: no call */
+    return to + (end - at);
+}
+
+void
+json_integer(struct json_writer *w, int64_t number)
+{
+    uint8_t digits[JSON_DIGITS_MAX];
+
     put_separator(w, ", ");
-    if ((size_t)(w->end - w->at) < DIGITS_MAX) {
-        json_bytes(w, at, (size_t)(end - at));
-        return;
-    }
-    memcpy(w->at, at, DIGITS_MAX); /* of a constant size: no call */
-    w->at += end - at;
+    if ((size_t)(w->end - w->at) >= JSON_DIGITS_MAX && !w->is_full)
+        w->at = json_put_integer(w->at, number);
+    else
+        json_bytes(w, digits,
+                   (size_t)(json_put_integer(digits, number) - digits));
 }
 
 void
@@ -306,7 +280,7 @@ json_string(struct json_writer *w, const void *text, size_t size)
     const uint8_t *bytes = text;
     size_t from = 0;
 
-    if (is_plain(bytes, size)) {
+    if (json_is_plain(bytes, size)) {
         put_plain(w, bytes, size);
         return;
     }
@@ -341,7 +315,7 @@ void
 json_name(struct json_writer *w, const uint8_t *name, size_t size)
 {
     assert(size <= NAME_MAX_SIZE);
-    if (is_plain(name, size))
+    if (json_is_plain(name, size))
         put_plain(w, name, size);
     else
         put_escaped_name(w, name, size);

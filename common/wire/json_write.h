@@ -20,8 +20,6 @@
 
 #include "common/base/bytes.h"
 
-#define JSON_LABEL_MAX 32
-
 struct json_writer {
     uint8_t *begin, *at, *end;
     bool is_full;    /* something did not fit */
@@ -43,19 +41,6 @@ void json_array_end(struct json_writer *w);
 /* The name of the next value: printable ASCII without quotes or backslashes. */
 void json_member(struct json_writer *w, const char *name);
 
-/* The name of a member that each of many objects has, with its quotes, colon
- * and blank: prepared once. */
-struct json_label {
-    uint8_t size; /* 0: it is too long to be prepared */
-    char text[JSON_LABEL_MAX];
-};
-
-void json_label_init(struct json_label *l, const char *name);
-
-/* As json_member(), with a label that was prepared; size is not 0, and the
- * writer is not compact. */
-void json_labelled(struct json_writer *w, const struct json_label *l);
-
 /* As json_object_begin(), on a line of its own. */
 void json_row(struct json_writer *w);
 
@@ -73,6 +58,21 @@ void json_text(struct json_writer *w, const char *text);
 
 /* A name of at most NAME_MAX_SIZE bytes, in its text form. */
 void json_name(struct json_writer *w, const uint8_t *name, size_t size);
+
+/* ---- pieces, for a writer of many rows ----------------------------------
+ *
+ * They write where they are told, and return the end: the caller has made sure
+ * that there is room. */
+
+#define JSON_DIGITS_MAX 20 /* of a number, with its sign */
+
+/* JSON_DIGITS_MAX bytes are written, of which those up to the end count. */
+uint8_t *json_put_integer(uint8_t *to, int64_t number);
+
+/* Whether no byte needs an escape, neither in JSON nor in the text form of
+ * names; such a string with its quotes. */
+bool json_is_plain(const uint8_t *bytes, size_t size);
+uint8_t *json_put_plain(uint8_t *to, const uint8_t *bytes, size_t size);
 
 /* Bytes as they are, such as the line feed behind the last bracket. */
 void json_bytes(struct json_writer *w, const void *bytes, size_t size);

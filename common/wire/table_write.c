@@ -8,6 +8,10 @@
 
 #include "common/base/hex.h"
 
+/* What a row's beginning, or a member without its name's bytes, takes, and the
+ * row's end behind it. */
+#define ROW_ROOM (TABLE_LABEL_MAX + JSON_DIGITS_MAX + 8)
+
 #define MEMBER_SIZE 32 /* a name that is one of ours, "_hex", NUL */
 
 /* ---- JSON --------------------------------------------------------------- */
@@ -40,10 +44,10 @@ put_number_as_text(struct table_writer *t, const struct cell *c)
     json_text(&t->out, cell_plain(c, false, text));
 }
 
-/* The value of a member. */
 static void
-put_json_value(struct table_writer *t, const char *key, const struct cell *c)
+put_json(struct table_writer *t, const char *key, const struct cell *c)
 {
+    json_member(&t->out, key);
     switch (c->kind) {
     case CELL_NONE:
     case CELL_ABSENT:
@@ -71,10 +75,17 @@ put_json_value(struct table_writer *t, const char *key, const struct cell *c)
 }
 
 static void
-put_json(struct table_writer *t, const char *key, const struct cell *c)
+init_label(struct table_label *l, const char *key)
 {
-    json_member(&t->out, key);
-    put_json_value(t, key, c);
+    const size_t size = strlen(key);
+
+    l->size = 0;
+    if (size + sizeof ", \"\": " - 1 > TABLE_LABEL_MAX)
+        return;
+    memcpy(l->text, ", \"", 3);
+    memcpy(l->text + 3, key, size);
+    memcpy(l->text + 3 + size, "\": ", 3);
+    l->size = (uint8_t)(size + 6);
 }
 
 static void
@@ -85,7 +96,7 @@ set_columns(struct table_writer *t, const struct table_column *columns,
     t->columns = columns;
     t->column_count = count;
     for (size_t i = 0; t->format == TABLE_JSON && i < count; i++)
-        json_label_init(&t->labels[i], columns[i].key);
+        init_label(&t->labels[i], columns[i].key);
 }
 
 static void
@@ -96,22 +107,64 @@ open_rows(struct table_writer *t)
     t->are_rows_open = true;
 }
 
+/* Puts a member of a row that is a number or a name without escapes; returns
+ * the end.  NULL: it is another one, or there may be no room. */
+static uint8_t *
+put_plain_cell(const struct table_writer *t, size_t i, const struct cell *c,
+               uint8_t *at)
+{
+    const struct table_label *l = &t->labels[i];
+    const size_t skipped = i == 0 ? 2 : 0; /* the first has no comma */
+
+    if (l->size == 0 || (size_t)(t->out.end - at) < ROW_ROOM + c->size)
+        return NULL;
+    memcpy(at, l->text + skipped, TABLE_LABEL_MAX);
+    at += l->size - skipped;
+    if (c->kind == CELL_NUMBER && !t->has_numbers_as_texts)
+        return json_put_integer(at, c->number);
+    if (c->kind == CELL_NAME && json_is_plain(c->bytes, c->size))
+        return json_put_plain(at, c->bytes, c->size);
+    return NULL;
+}
+
+/* Puts a row of such members at once: nearly all rows of an answer are.  False:
+ * it is another one, and nothing was put. */
+static bool
+put_plain_row(struct table_writer *t, const struct cell *cells)
+{
+    struct json_writer *out = &t->out;
+    uint8_t *at = out->at;
+
+    if (out->is_full || (size_t)(out->end - at) < ROW_ROOM)
+        return false;
+    *at = ',';
+    at += !out->is_first;
+    memcpy(at, "\n {", 3);
+    at += 3;
+    for (size_t i = 0; i < t->column_count; i++) {
+        if (cells[i].kind == CELL_ABSENT)
+            continue;
+        at = put_plain_cell(t, i, &cells[i], at);
+        if (!at)
+            return false;
+    }
+    *at++ = '}';
+    out->at = at;
+    out->is_first = false;
+    return true;
+}
+
 static void
 put_json_row(struct table_writer *t, const struct cell *cells)
 {
     if (!t->are_rows_open)
         open_rows(t);
+    if (put_plain_row(t, cells))
+        return;
     json_row(&t->out);
-    for (size_t i = 0; i < t->column_count; i++) {
-        if (cells[i].kind == CELL_ABSENT)
-            continue;
-        if (t->labels[i].size == 0) {
+    for (size_t i = 0; i < t->column_count; i++)
+        if (cells[i].kind != CELL_ABSENT)
             put_json(t, t->columns[i].key, &cells[i]);
-            continue;
-        }
-        json_labelled(&t->out, &t->labels[i]);
-        put_json_value(t, t->columns[i].key, &cells[i]);
-    }
     json_object_end(&t->out);
 }
 
