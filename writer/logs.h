@@ -49,7 +49,10 @@
 #define LOGS_SPARES  4    /* begun ahead, as far as there are empty logs */
 #define LOGS_RETIRED 16   /* logs on their way at once; then push back */
 #define LOGS_WORD    32   /* names are copied by whole words */
-#define LOGS_BRIEF   4    /* slots that the loop may sync by itself */
+/* Slots that the loop may sync by itself.  Handing a sync to the thread costs
+ * two wake-ups, about as much as receiving and writing so many messages, which
+ * is all that could be done meanwhile. */
+#define LOGS_BRIEF 64
 
 /* The names last put into a slot; all behind their last words is zero. */
 struct staged {

@@ -158,30 +158,41 @@ no_sync_is_done_in_a_loop_that_serves_others(void **state)
     expect_messages(r, 40);
 }
 
+/* Sends messages `from` to `to` at once, and awaits their replies. */
+static void
+send_group(struct rig *r, int fd, size_t from, size_t to)
+{
+    uint8_t bytes[(LOGS_BRIEF + 1) * SIZE];
+
+    assert_true(from < to && to - from <= LOGS_BRIEF + 1);
+    for (size_t i = from; i < to; i++)
+        put(bytes + (i - from) * SIZE, i);
+    client_send(fd, bytes, (to - from) * SIZE);
+    run(r, replied, to);
+    client_wins(fd, to - from);
+}
+
 static void
 a_large_group_is_left_to_the_thread(void **state)
 {
+    enum { SMALL = 20 + LOGS_BRIEF, LARGE = SMALL + LOGS_BRIEF + 1 };
     struct rig *r = *state;
-    uint8_t bytes[(LOGS_BRIEF + 1) * SIZE];
     uint64_t here;
-    size_t i;
     int fd;
 
-    start(r, 100, 4);
+    start(r, 200, 4);
     brief_syncs(r);
     fd = connect_pair(r, LISTENER_ACK);
     ping_pong(r, fd, 0, 20);
     here = r->commit.syncs_here;
-    for (i = 0; i < LOGS_BRIEF + 1; i++)
-        put(bytes + i * SIZE, 20 + i);
-    client_send(fd, bytes, sizeof bytes);
-    run(r, replied, 20 + LOGS_BRIEF + 1);
-    assert_int_equal(r->commit.syncs_here, here);
-    client_wins(fd, LOGS_BRIEF + 1);
+    send_group(r, fd, 20, SMALL);
+    assert_int_equal(r->commit.syncs_here, here + 1);
+    send_group(r, fd, SMALL, LARGE);
+    assert_int_equal(r->commit.syncs_here, here + 1);
     client_close(fd);
     finish(r);
 
-    expect_messages(r, 20 + LOGS_BRIEF + 1);
+    expect_messages(r, LARGE);
 }
 
 static void
