@@ -95,8 +95,9 @@ static const struct config_row rows[] = {
      "user of the Redis Cluster; empty: the default one"},
     {"store.password_file", KIND_PATH, TEXT(store_password_file), "",
      "file with the password; empty: none"},
-    {"store.parts", KIND_COUNT, AT(store_parts), 1, 256, "1",
-     "parts of each keyspace that is made from now on in the cluster"},
+    {"store.parts", KIND_PARTS, AT(store_parts), 1, PARTS_MAX, "1",
+     "parts of keyspaces yet to be made in the cluster; store.parts.NAME: of "
+     "one"},
     {"store.replicas", KIND_COUNT, AT(store_replicas), 0, 16, "1",
      "replicas that must have an entry before it may leave the outbox"},
     {"store.retain", KIND_TIME, AT(store_retain_ms), 0, 30 * DAY, "1h",
@@ -245,6 +246,8 @@ find_row(const char *key)
     for (size_t i = 0; i < ROW_COUNT; i++)
         if (strcmp(known, rows[i].key) == 0)
             return &rows[i];
+    if (strncmp(key, "store.parts.", 12) == 0)
+        return find_row("store.parts");
     return strncmp(key, "history.", 8) == 0 ? find_row("history") : NULL;
 }
 

@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "common/setup/parts.h"
 #include "common/setup/tiers.h"
 
 #define CONFIG_TEXT_SIZE     4096 /* longest path or address, with NUL */
@@ -75,6 +76,7 @@ struct config {
     char store_user[CONFIG_USER_SIZE];           /* store.user = */
     char store_password_file[CONFIG_TEXT_SIZE];  /* store.password_file = */
     uint64_t store_parts;                        /* store.parts = 1 */
+    struct parts_rules store_parts_of;           /* store.parts.NAME */
     uint64_t store_replicas;                     /* store.replicas = 1 */
     uint64_t store_retain_ms;                    /* store.retain = 1h */
     uint64_t store_timeout_ms;                   /* store.timeout = 2s */

@@ -315,6 +315,23 @@ set_tiers(const struct change *ch)
                        config_show(ch->key, strlen(ch->key), shown), what);
 }
 
+/* `store.parts`, or `store.parts.` and the name of a keyspace. */
+static int
+set_parts(const struct change *ch)
+{
+    static const char prefix[] = "store.parts.";
+    char shown[CONFIG_SHOWN_TEXT];
+    const char *what;
+
+    if (strncmp(ch->key, prefix, sizeof prefix - 1) != 0)
+        return set_number(ch);
+    if (parts_rules_set(&ch->config->store_parts_of,
+                        ch->key + sizeof prefix - 1, ch->value, &what) == 0)
+        return 0;
+    return config_fail(ch->why, ch->why_size, -EINVAL, "%s: %s",
+                       config_show(ch->key, strlen(ch->key), shown), what);
+}
+
 /* ---- the kinds --------------------------------------------------------- */
 
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
@@ -354,6 +371,7 @@ static const struct kind kinds[KIND_END] = {
     [KIND_PORT] = {"socket or a number", "socket, or a number", set_number,
                    .units = no_units},
     [KIND_COUNT] = {"a number", NULL, set_number, .units = no_units},
+    [KIND_PARTS] = {"a number", NULL, set_parts, .units = no_units},
     [KIND_SIZE] = {"a size",
                    "a size: a number, or one with K, M or G, such as 32M",
                    set_number, .units = size_units},

@@ -114,8 +114,7 @@ rule_of(struct tiers_rules *r, const struct tiers_rule *named)
     for (size_t i = 0; i < r->count; i++) {
         struct tiers_rule *old = &r->rules[i];
 
-        if (old->size == named->size && old->prefix == named->prefix &&
-            memcmp(old->name, named->name, named->size) == 0)
+        if (name_pattern_equals(&old->pattern, &named->pattern))
             return old;
     }
     return r->count < TIERS_RULES_MAX ? &r->rules[r->count] : NULL;
@@ -125,8 +124,7 @@ int
 tiers_rules_set(struct tiers_rules *r, const char *name, const char *text,
                 const char **why)
 {
-    struct tiers_rule new = {.size = 0}, *to;
-    size_t text_size;
+    struct tiers_rule new, *to;
     int rc;
 
     rc = tiers_parse(text, &new.tiers, why);
@@ -136,15 +134,9 @@ tiers_rules_set(struct tiers_rules *r, const char *name, const char *text,
         r->all = new.tiers;
         return 0;
     }
-    text_size = strlen(name);
-    new.prefix = text_size > 0 && name[text_size - 1] == '*';
-    text_size -= new.prefix;
-    rc = name_unescape(name, text_size, new.name, sizeof new.name);
-    if (rc < 0 || (text_size == 0 && !new.prefix)) {
-        *why = "that is not a name of a keyspace";
-        return -EINVAL;
-    }
-    new.size = (uint16_t)rc;
+    rc = name_pattern_parse(name, &new.pattern, why);
+    if (rc < 0)
+        return rc;
     to = rule_of(r, &new);
     if (to == NULL) {
         *why = "these are too many keyspaces and patterns; give at most 64";
@@ -158,17 +150,16 @@ tiers_rules_set(struct tiers_rules *r, const char *name, const char *text,
 const struct tiers *
 tiers_of(const struct tiers_rules *r, const uint8_t *name, size_t size)
 {
-    const struct tiers_rule *best = NULL;
+    const struct tiers *best = &r->all;
+    size_t best_fit = 0;
 
     for (size_t i = 0; i < r->count; i++) {
-        const struct tiers_rule *rule = &r->rules[i];
+        const size_t fit = name_pattern_fit(&r->rules[i].pattern, name, size);
 
-        if (rule->size > size || memcmp(rule->name, name, rule->size) != 0)
-            continue;
-        if (!rule->prefix && rule->size == size)
-            return &rule->tiers;
-        if (rule->prefix && (best == NULL || rule->size > best->size))
-            best = rule;
+        if (fit > best_fit) {
+            best = &r->rules[i].tiers;
+            best_fit = fit;
+        }
     }
-    return best != NULL ? &best->tiers : &r->all;
+    return best;
 }

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/wire/name.h"
+#include "common/setup/name_pattern.h"
 
 #define TIERS_MAX       4
 #define TIERS_CELLS_MAX 64 /* steps in a period */
@@ -38,9 +38,7 @@ int tiers_parse(const char *text, struct tiers *out, const char **why);
 
 /* For a keyspace, or for those whose names begin so. */
 struct tiers_rule {
-    uint8_t name[NAME_MAX_SIZE];
-    uint16_t size;
-    bool prefix;
+    struct name_pattern pattern;
     struct tiers tiers;
 };
 

@@ -328,6 +328,36 @@ history_is_summed_by_period_and_step(void **state)
     sender_batch_fini(&b);
 }
 
+static uint32_t
+count_parts(struct fixture *x, const char *name)
+{
+    const struct store_key key = {(const uint8_t *)"k", 1};
+
+    assert_rc(outbox_delete(x->o, (const uint8_t *)name, strlen(name), &key, 1),
+              0);
+    return outbox_find(x->o, (const uint8_t *)name, strlen(name))->part_count;
+}
+
+static void
+a_keyspace_has_the_parts_of_its_setting(void **state)
+{
+    static struct parts_rules rules;
+    struct fixture *x = *state;
+    const char *why;
+
+    assert_rc(parts_rules_set(&rules, "w*", "2", &why), 0);
+    assert_rc(parts_rules_set(&rules, "words", "9", &why), 0);
+    assert_rc(parts_rules_set(&rules, "words", "8", &why), 0);
+    assert_rc(parts_rules_set(&rules, "words", "257", &why), -EINVAL);
+    assert_rc(parts_rules_set(&rules, "words", "-1", &why), -EINVAL);
+    assert_rc(parts_rules_set(&rules, "", "1", &why), -EINVAL);
+    x->options.parts_of = &rules;
+    reopen_outbox(x);
+    assert_int_equal(count_parts(x, "words"), 8);
+    assert_int_equal(count_parts(x, "word"), 2);
+    assert_int_equal(count_parts(x, "other"), 4);
+}
+
 /* ---- files of parts
  * ------------------------------------------------------------- */
 
@@ -402,6 +432,7 @@ static const struct CMUnitTest tests[] = {
     CASE(removed_entries_leave_numbers_and_marks),
     CASE(sums_beyond_a_count_stay_beyond_it),
     CASE(history_is_summed_by_period_and_step),
+    CASE(a_keyspace_has_the_parts_of_its_setting),
     CASE(a_file_of_a_part_that_is_cut_or_changed_is_refused),
 };
 

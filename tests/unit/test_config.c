@@ -556,6 +556,28 @@ a_cluster_needs_nodes_that_are_addresses(void **state)
     assert_rc(config_check(&c, why, sizeof why), 0);
 }
 
+static void
+parts_are_set_for_all_and_for_single_keyspaces(void **state)
+{
+    struct config c;
+    char why[512];
+
+    (void)state;
+    config_defaults(&c);
+    assert_rc(config_set(&c, "store.parts", "4", why, sizeof why), 0);
+    assert_rc(config_set(&c, "store.parts.w*", "16", why, sizeof why), 0);
+    assert_rc(config_set(&c, "store.parts.words", "0", why, sizeof why),
+              -EINVAL);
+    assert_non_null(strstr(why, "1 to 256"));
+    assert_int_equal(c.store_parts, 4);
+    assert_int_equal(parts_of(&c.store_parts_of, (const uint8_t *)"words", 5,
+                              (uint32_t)c.store_parts),
+                     16);
+    assert_int_equal(parts_of(&c.store_parts_of, (const uint8_t *)"pages", 5,
+                              (uint32_t)c.store_parts),
+                     4);
+}
+
 struct limits {
     size_t seen;
 };
@@ -861,6 +883,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(ports_that_are_off_or_free_may_be_the_same),
     cmocka_unit_test(each_limit_in_the_table_holds),
     cmocka_unit_test(a_cluster_needs_nodes_that_are_addresses),
+    cmocka_unit_test(parts_are_set_for_all_and_for_single_keyspaces),
     cmocka_unit_test_setup_teardown(a_file_that_cannot_be_read_is_named,
                                     tmpdir_setup, tmpdir_teardown),
     cmocka_unit_test_setup_teardown(a_file_of_more_than_a_mebibyte_is_refused,

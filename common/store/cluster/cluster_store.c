@@ -26,6 +26,7 @@ cluster_need_outbox(struct cluster_store *s)
         .writable = s->options.writable,
         .max = s->options.config->store_outbox_size,
         .parts = (uint32_t)s->options.config->store_parts,
+        .parts_of = &s->options.config->store_parts_of,
         .keyspace_max = s->options.config->keyspace_max,
         .history = &s->options.config->history};
 

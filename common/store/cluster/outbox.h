@@ -22,6 +22,7 @@
 #ifndef COUNTD_COMMON_STORE_CLUSTER_OUTBOX_H
 #define COUNTD_COMMON_STORE_CLUSTER_OUTBOX_H
 
+#include "common/setup/parts.h"
 #include "common/setup/tiers.h"
 #include "common/store/cluster/outbox_record.h"
 
@@ -33,10 +34,11 @@
 struct outbox_options {
     int data_fd; /* borrowed */
     bool writable;
-    uint64_t max;          /* bytes that wait; 0: any number */
-    uint32_t parts;        /* of keyspaces that are yet to be made */
-    uint64_t keyspace_max; /* 0: any number */
-    const struct tiers_rules *history; /* borrowed; NULL: none is kept */
+    uint64_t max;   /* bytes that wait; 0: any number */
+    uint32_t parts; /* of keyspaces that are yet to be made */
+    const struct parts_rules *parts_of; /* borrowed; NULL: `parts` of all */
+    uint64_t keyspace_max;              /* 0: any number */
+    const struct tiers_rules *history;  /* borrowed; NULL: none is kept */
 };
 
 struct outbox;

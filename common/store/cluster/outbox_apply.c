@@ -376,6 +376,15 @@ add_rows(struct outbox *o, const struct outbox_keyspace *k,
     return rc == 0 ? put_rest(o, k, OUTBOX_ADD, rule.first_ms) : rc;
 }
 
+/* The parts of a keyspace that is yet to be made. */
+static uint32_t
+count_parts(const struct outbox *o, const uint8_t *name, size_t name_size)
+{
+    return o->options.parts_of ? parts_of(o->options.parts_of, name, name_size,
+                                          o->options.parts)
+                               : o->options.parts;
+}
+
 /* One group of a batch, with the journal acquired.  1: there is more. */
 static int
 apply_group(struct outbox *o, const struct store_batch *b,
@@ -393,7 +402,8 @@ apply_group(struct outbox *o, const struct store_batch *b,
         applied->no_room = true;
         return -EDQUOT;
     }
-    k = outbox_make(o, b->name, b->name_size, o->options.parts);
+    k = outbox_make(o, b->name, b->name_size,
+                    count_parts(o, b->name, b->name_size));
     if (k == NULL)
         return -ENOMEM;
     rc = put_sender(o);
@@ -492,7 +502,7 @@ outbox_delete(struct outbox *o, const uint8_t *name, size_t name_size,
     rc = outbox_acquire(o);
     if (rc < 0)
         return rc;
-    k = outbox_make(o, name, name_size, o->options.parts);
+    k = outbox_make(o, name, name_size, count_parts(o, name, name_size));
     rc = k ? delete_group(o, k, keys, count) : -ENOMEM;
     outbox_release(o);
     return report_full(o, rc, NULL);
