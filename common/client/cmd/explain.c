@@ -1,11 +1,11 @@
 /* common/client/cmd/explain.c - countd explain: where a count came from, as far
  * as history and the archived logs show.
  *
- * The count, its history and the marks of its keyspace are read until the marks
- * are the same before and after, so that they show which fills this very count
- * contains.  Then the logs are read: each log with the key is a row, and is in
- * the count or not (held, or merged since).  After them each step of history is
- * a row, with the part of it that is in archived logs.
+ * The count, its history and the marks of its keyspace are read until the
+ * keyspace has not changed meanwhile, so that the marks show which fills this
+ * very count contains.  Then the logs are read: each log with the key is a row,
+ * and is in the count or not (held, or merged since).  After them each step of
+ * history is a row, with the part of it that is in archived logs.
  *
  * The output states what is unknown: logs that are missing or damaged, fills
  * that were merged and not archived, records quarantined or held, a saturated
@@ -84,79 +84,59 @@ keep_mark(void *ctx, const struct store_fill *m,
     return 0;
 }
 
-struct compare {
-    const struct explain *e;
-    size_t at;
-    bool same;
-};
-
+/* Asks the store one question about the keyspace; -ENOENT is an answer. */
 static int
-compare_mark(void *ctx, const struct store_fill *m,
-             const struct store_mark_info *info)
-{
-    struct compare *c = ctx;
-    const struct explain_mark *had = &c->e->marks[c->at];
-
-    c->same = c->at < c->e->mark_count &&
-              memcmp(had->m.uuid, m->uuid, sizeof m->uuid) == 0 &&
-              had->m.epoch == m->epoch && had->m.first_ms == m->first_ms &&
-              had->done == (info->state == STORE_MARK_DONE);
-    c->at++;
-    return c->same ? 0 : 1;
-}
-
-static int
-read_row(struct explain *e)
+read_one(struct explain *e, struct store_query *q)
 {
     uint8_t room[4096];
-    struct store_query q = {.op = STORE_GET,
-                            .name = e->keyspace.bytes,
-                            .name_size = e->keyspace.size,
-                            .key = e->key.bytes,
-                            .key_size = e->key.size};
     struct store_reads reads = {
-        .queries = &q, .count = 1, .at = room, .room = sizeof room};
+        .queries = q, .count = 1, .at = room, .room = sizeof room};
 
+    q->name = e->keyspace.bytes;
+    q->name_size = e->keyspace.size;
     (void)store_read(e->in.store, &reads); /* one question, one answer */
-    e->found = q.error == 0 && q.rows == 1;
-    e->row = q.row;
     store_read_end(e->in.store);
-    return q.error == -ENOENT ? 0 : q.error;
+    return q->error == -ENOENT ? 0 : q->error;
 }
 
-/* Whether the marks are still those that were unmerged. */
+/* Reads the count and its history, and the marks before them. */
 static int
-recheck_marks(struct explain *e)
+read_parts(struct explain *e)
 {
-    struct compare c = {.e = e, .same = true};
+    struct store_query row = {
+        .op = STORE_GET, .key = e->key.bytes, .key_size = e->key.size};
     int rc;
 
+    e->mark_count = 0;
     rc = store_each_mark(e->in.store, e->keyspace.bytes, e->keyspace.size,
-                         compare_mark, &c);
-    if (rc == -ENOENT)
-        rc = 0;
-    e->steady = c.same && c.at == e->mark_count;
-    return rc < 0 ? rc : 0;
+                         keep_mark, e);
+    if (rc == 0 || rc == -ENOENT)
+        rc = read_one(e, &row);
+    e->found = row.error == 0 && row.rows == 1;
+    e->row = row.row;
+    return rc < 0 ? rc
+                  : key_history_read(&e->past, e->in.store, &e->keyspace,
+                                     &e->key, clock_unix_ms());
 }
 
+/* Reads the parts again until the keyspace has not changed between the first
+ * and the last. */
 static int
 read_count(struct explain *e)
 {
-    int rc = 0;
+    struct store_query before = {.op = STORE_TOTAL};
+    int rc = read_one(e, &before);
 
     for (unsigned i = 0; rc == 0 && i < LOOKS_MAX && !e->steady; i++) {
-        e->mark_count = 0;
-        rc = store_each_mark(e->in.store, e->keyspace.bytes, e->keyspace.size,
-                             keep_mark, e);
-        if (rc == -ENOENT)
-            rc = 0;
+        struct store_query after = {.op = STORE_TOTAL};
+
+        rc = read_parts(e);
         if (rc == 0)
-            rc = read_row(e);
-        if (rc == 0)
-            rc = key_history_read(&e->past, e->in.store, &e->keyspace, &e->key,
-                                  clock_unix_ms());
-        if (rc == 0)
-            rc = recheck_marks(e);
+            rc = read_one(e, &after);
+        e->steady = before.error == after.error &&
+                    before.totals.nonce == after.totals.nonce &&
+                    before.totals.change == after.totals.change;
+        before = after;
     }
     return rc;
 }
