@@ -48,18 +48,6 @@ disk_check_type(uint64_t type, const char **why)
     return 0;
 }
 
-/* A name that no other process takes. */
-static int
-probe_name(char name[PROBE_NAME_SIZE])
-{
-    uint64_t number;
-
-    if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number)
-        return -EIO;
-    snprintf(name, PROBE_NAME_SIZE, ".probe-%016" PRIx64, number);
-    return 0;
-}
-
 /* With `fd` open on `file`: is a second link seen, does an flock through one
  * open keep another out? */
 static int
@@ -96,13 +84,14 @@ int
 disk_probe(int dirfd)
 {
     char file[PROBE_NAME_SIZE], link_name[PROBE_NAME_SIZE];
+    uint64_t number; /* no other process has these names */
     int fd, rc;
 
-    rc = probe_name(file);
-    if (rc == 0)
-        rc = probe_name(link_name);
-    if (rc < 0)
-        return rc;
+    if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number)
+        return -EIO;
+    (void)snprintf(file, sizeof file, ".probe-%016" PRIx64, number);
+    (void)snprintf(link_name, sizeof link_name, ".probe-%016" PRIx64 "-link",
+                   number);
     fd = openat(dirfd, file, O_RDWR | O_CREAT | O_EXCL | FILE_FLAGS, FILE_MODE);
     if (fd < 0)
         return -errno;

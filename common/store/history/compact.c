@@ -251,17 +251,6 @@ find_oldest(const struct compact_work *w, unsigned tier, struct period *out)
     return period_after(w->history, w->kv, tier, t->floor, out);
 }
 
-static void
-begin_sweep(struct compact_work *w, const struct period *p)
-{
-    w->history->jobs[COMPACT_CLOSING] =
-        (struct history_job){.kind = HISTORY_SWEEP,
-                             .tier = p->tier,
-                             .to_tier = p->tier,
-                             .period = p->start,
-                             .to_period = p->start};
-}
-
 /* Two periods at a time go, and a period later the next: a clock that jumps
  * takes little with it. */
 static int
@@ -285,7 +274,8 @@ choose_old(struct compact_work *w, unsigned tier)
             return rc < 0 ? rc : first;
         t->dropped_at = now;
         if (first == 0)
-            begin_sweep(w, &p);
+            w->history->jobs[COMPACT_CLOSING] =
+                compact_sweep_of(p.tier, p.start);
         first = 1;
     }
     return first;
@@ -314,7 +304,8 @@ choose_limit(struct compact_work *w)
         if (rc == 0)
             continue;
         if (rc > 0) {
-            begin_sweep(w, &p);
+            w->history->jobs[COMPACT_CLOSING] =
+                compact_sweep_of(p.tier, p.start);
             w->out->shortened = true;
         }
         return rc;

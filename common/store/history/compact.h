@@ -28,6 +28,17 @@ struct compact_work {
     struct history_compacted *out;
 };
 
+/* The job that removes the blocks of runs of a period that have gone. */
+static inline struct history_job
+compact_sweep_of(unsigned tier, uint32_t period)
+{
+    return (struct history_job){.kind = HISTORY_SWEEP,
+                                .tier = (uint8_t)tier,
+                                .to_tier = (uint8_t)tier,
+                                .period = period,
+                                .to_period = period};
+}
+
 /* Does a slice of the job `slot`. */
 int compact_job(struct compact_work *w, unsigned slot);
 

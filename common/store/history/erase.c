@@ -441,11 +441,7 @@ cancel_job(struct history *h, const struct kv *kv, unsigned slot)
         return rc;
     if (j->kind == HISTORY_COMPACT && slot != COMPACT_CLOSING)
         h->tier[j->tier].crowded = j->period;
-    *j = (struct history_job){.kind = HISTORY_SWEEP,
-                              .tier = j->to_tier,
-                              .to_tier = j->to_tier,
-                              .period = j->to_period,
-                              .to_period = j->to_period};
+    *j = compact_sweep_of(j->to_tier, j->to_period);
     return period_put(h, kv, &p);
 }
 

@@ -12,7 +12,7 @@ row_between(enum block_order order, const struct row *low,
             const struct row *high, uint8_t *at)
 {
     struct row s = *high;
-    uint16_t same = 0;
+    size_t same;
 
     s.flags = 0;
     if (order == BLOCK_KEYS) {
@@ -21,9 +21,8 @@ row_between(enum block_order order, const struct row *low,
         s.key_size = 0;
         return row_put(at, &s);
     }
-    while (same < low->key_size && same < high->key_size &&
-           low->key[same] == high->key[same])
-        same++;
+    same =
+        bytes_common_size(low->key, low->key_size, high->key, high->key_size);
 
     /* low < high, so high has a byte where the two part. */
     assert(same < high->key_size);
