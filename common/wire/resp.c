@@ -407,10 +407,13 @@ resp_put_number(uint8_t *out, char type, int64_t value)
     uint8_t *at = out;
 
     *at++ = (uint8_t)type;
-    if (value >= 0 && value <= 9)
-        *at++ = (uint8_t)('0' + value); /* the sizes of most counts */
-    else
+    if (value >= 0 && value <= 99) { /* the sizes of most names and counts */
+        if (value > 9)
+            *at++ = (uint8_t)('0' + value / 10);
+        *at++ = (uint8_t)('0' + value % 10);
+    } else {
         at += put_digits(at, value);
+    }
     return (size_t)(put_end(at) - out);
 }
 
@@ -419,7 +422,9 @@ resp_put_bulk(uint8_t *out, const void *bytes, size_t size)
 {
     uint8_t *at = out + resp_put_number(out, '$', (int64_t)size);
 
-    return (size_t)(put_end(bytes_append(at, bytes, size)) - out);
+    if (size > 0) /* `bytes` may be NULL then */
+        at = bytes_append(at, bytes, size);
+    return (size_t)(put_end(at) - out);
 }
 
 size_t

@@ -217,6 +217,14 @@ numbers_and_bulks_are_written_exactly(void **state)
     assert_int_equal(size, 26);
     assert_memory_equal(out, "$19\r\n9223372036854775807\r\n", size);
     assert_int_equal(resp_put_bulk(out, NULL, 0), 6);
+    for (int64_t value = -1001; value <= 1001; value++) {
+        char text[16];
+
+        (void)snprintf(text, sizeof text, "%c%lld\r\n", ':', (long long)value);
+        size = resp_put_number(out, ':', value);
+        assert_int_equal(size, strlen(text));
+        assert_memory_equal(out, text, size);
+    }
 }
 
 static const struct CMUnitTest tests[] = {

@@ -161,18 +161,15 @@ range_group(struct tree *t, const struct group *g, struct scan_range *r)
     struct buffer buffer;
     struct walk w;
     struct run run;
+    unsigned i;
     int rc;
 
     rc = group_buffer(t, g, NULL, &buffer);
     if (rc < 0)
         return rc;
-    for (unsigned i = 0; i < g->blocks && r->length > 0 && !r->full; i++) {
-        const uint64_t rows = group_total(g, i);
-
-        if (r->skip >= rows) {
-            r->skip -= rows;
-            continue;
-        }
+    for (i = 0; i < g->blocks && r->skip >= group_total(g, i); i++)
+        r->skip -= group_total(g, i);
+    for (; i < g->blocks && r->length > 0 && !r->full; i++) {
         rc = walk_start(&w, t, g, &buffer, i);
         if (rc < 0)
             return rc;
