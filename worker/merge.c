@@ -137,13 +137,20 @@ report_older_store(const struct merge_note *n)
 static void
 read_note(struct merge *m)
 {
-    static struct diag_repeat repeat;
+    static struct diag_repeat repeat, moved;
     struct merge_note n;
     int rc;
 
     m->is_older = false;
     if ((store_traits(m->store) & STORE_FILES) == 0)
         return; /* its counters are not in this directory */
+    if (!merge_note_is_in_place(m->dir)) {
+        m->is_older = true;
+        diag_repeating(&moved, DIAG_ERROR,
+                       "keyspace/ was replaced while it was in use: nothing is "
+                       "merged; restart the daemons");
+        return;
+    }
     rc = merge_note_read(m->dir, &n);
     if (rc < 0)
         diag_repeating(&repeat, DIAG_WARNING,

@@ -82,7 +82,8 @@ struct merge {
     struct held *held;         /* borrowed */
     struct dead_fills dead_fills;
     uint64_t reserve_ms; /* when the reserve is checked next */
-    bool is_older;       /* keyspace/ is older than log/: nothing is merged */
+    bool is_older;       /* keyspace/ is older than log/, or was replaced:
+                            nothing is merged */
     uint64_t note_ms;    /* when the merge note is written next (clock_ms) */
     struct memory memory;
     size_t memory_most;  /* anonymous, while a commit is made */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -109,6 +110,17 @@ merge_note_read(const struct datadir *d, struct merge_note *out)
      * it, so a sound directory never looks older. */
     rc = read_note(d->log_fd, &out->log_ms);
     return rc < 0 ? rc : read_note(d->keyspace_fd, &out->keyspace_ms);
+}
+
+bool
+merge_note_is_in_place(const struct datadir *d)
+{
+    struct stat open, named;
+
+    if (fstatat(d->fd, "keyspace", &named, 0) < 0)
+        return errno != ENOENT;
+    return fstat(d->keyspace_fd, &open) < 0 ||
+           (open.st_dev == named.st_dev && open.st_ino == named.st_ino);
 }
 
 /* Writes a number above both that there are.  That of log/ needs no sync: the

@@ -48,6 +48,11 @@ struct merge_note {
 
 int merge_note_read(const struct datadir *d, struct merge_note *out);
 
+/* False if keyspace/ is not the folder that this process has open: it was moved
+ * away, and what is merged into it would be missing from the one in its place.
+ */
+bool merge_note_is_in_place(const struct datadir *d);
+
 /* True if keyspace/ lacks merges that the logs have gone through. */
 static inline bool
 merge_note_is_older(const struct merge_note *n)

@@ -300,8 +300,9 @@ look_at_data(const struct overview *o, struct troubles *t)
                        "check; remove held/bad-* afterwards",
                        damaged, damaged == 1 ? "" : "s");
     if (older)
-        report_trouble(t, "keyspace/ is older than log/, nothing is merged: "
-                          "countd replay, then countd log accept");
+        report_trouble(t,
+                       "keyspace/ is older than log/ or was replaced, nothing "
+                       "is merged: see the messages of countd-worker");
     if (waits)
         report_trouble(t, "a worker cannot write now: see its messages");
     if (!w)

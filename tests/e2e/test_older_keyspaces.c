@@ -259,6 +259,25 @@ no_log_is_salvaged_into_an_older_copy(void **state)
 }
 
 static void
+nothing_is_merged_into_a_folder_that_was_moved_away(void **state)
+{
+    struct service_site *x = *state;
+
+    merge_fills(x, 2);
+    fleet_start(&x->fleet, FLEET_WRITE);
+    fleet_start(&x->fleet, FLEET_WORKER);
+    shell(x, "mv keyspace gone && cp -a gone keyspace");
+    service_add(&x->fleet, "words", "f3", 1);
+    service_add(&x->fleet, "words", "all", 1);
+    fills++;
+    await_refusal(x);
+    fleet_stop(&x->fleet, FLEET_WORKER);
+    fleet_stop(&x->fleet, FLEET_WRITE);
+    merge_logs(x);
+    assert_all_count(x);
+}
+
+static void
 what_is_held_waits_for_the_fills_before_it(void **state)
 {
     struct service_site *x = *state;
@@ -298,6 +317,7 @@ static const struct CMUnitTest tests[] = {
     TEST(a_backup_is_older_beside_the_logs_and_whole_elsewhere),
     TEST(a_file_of_a_backup_is_older_with_the_note_of_its_backup),
     TEST(no_log_is_salvaged_into_an_older_copy),
+    TEST(nothing_is_merged_into_a_folder_that_was_moved_away),
     TEST(what_is_held_waits_for_the_fills_before_it),
 };
 
