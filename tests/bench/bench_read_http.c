@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 
 #include "tests/bench/http_load.h"
+#include "tests/bench/report.h"
 #include "tests/bench/series.h"
 #include "tests/lib/client.h"
 #include "tests/lib/expect.h"
@@ -135,6 +136,8 @@ measure(size_t c, uint64_t ms)
 static void
 print(size_t c)
 {
+    char row[80];
+
     printf("\n%s, %zu bytes\n", cases[c].title, cases[c].size);
     for (int i = 0; i < SERVERS; i++)
         printf("  %-14s %8.1f k/s  (%.1f to %.1f)   p50 %6.0f us   p99 %6.0f "
@@ -148,6 +151,11 @@ print(size_t c)
     printf("  of the ceiling %8.3f        p99 %.2f\n",
            series_ratio(&cases[c].f[COUNTD].value, &cases[c].f[CEILING].value),
            series_ratio(&cases[c].f[COUNTD].p99, &cases[c].f[CEILING].p99));
+    (void)snprintf(row, sizeof row, "HTTP, %s", cases[c].title);
+    report_row(
+        row, "/s", series_median(&cases[c].f[COUNTD].value), "fixed reply",
+        series_median(&cases[c].f[CEILING].value),
+        series_ratio(&cases[c].f[COUNTD].value, &cases[c].f[CEILING].value));
 }
 
 int
