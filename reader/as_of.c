@@ -204,7 +204,7 @@ look_held(struct as_of *f)
 
     store_read_end(f->store);
     f->held_open = false;
-    rc = held_snapshot_begin(f->held);
+    rc = held_refresh(f->held);
     if (rc < 0)
         return report_unknown(rc, HELD_FOLDER);
     f->held_open = true;
@@ -269,8 +269,6 @@ as_of_refresh(struct as_of *f, uint64_t now_ms)
 void
 as_of_end_turn(struct as_of *f)
 {
-    if (f->held_open)
-        held_snapshot_end(f->held);
     f->held_open = false;
 }
 

@@ -346,8 +346,7 @@ continue_pass(struct drain *d)
         memcpy(d->name, name, size);
         d->name_size = size;
         try_keyspace(d, name, size);
-        rc = held_snapshot_begin(
-            d->held); /* trying it may have ended the last one */
+        rc = held_refresh(d->held); /* trying it may have ended the last one */
     } while (rc == 0 && !is_over(d));
     return rc;
 }
@@ -367,11 +366,10 @@ run_slice(struct drain *d)
 {
     int rc;
 
-    rc = held_snapshot_begin(d->held);
+    rc = held_refresh(d->held);
     if (rc == 0 && !held_any(d->held)) {
         d->passing = false;
         d->due_ms = UINT64_MAX;
-        held_snapshot_end(d->held);
         return 0;
     }
     if (rc == 0 && d->begin && !d->begin(d->begin_ctx)) {
@@ -382,7 +380,6 @@ run_slice(struct drain *d)
     }
     if (rc == 0 && d->passing)
         rc = continue_pass(d);
-    held_snapshot_end(d->held);
     return rc;
 }
 

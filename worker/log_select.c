@@ -254,14 +254,13 @@ select_for_all(struct log_select *a)
 
     for (k = a->batch->fold.first; lanes > 1 && k; k = k->next)
         k->lane = (uint8_t)store_lane(a->store, k->name, k->name_size);
-    rc = held_snapshot_begin(a->held);
+    rc = held_refresh(a->held);
     if (rc < 0)
         return rc;
     if (held_any(a->held)) /* its index is one thread's */
         lanes = 1;
     a->one_lane = lanes == 1;
     parallel_run(lanes, select_for_lane, a);
-    held_snapshot_end(a->held);
     for (unsigned i = 0; i < lanes; i++)
         if (a->lanes[i].error < 0)
             return a->lanes[i].error;

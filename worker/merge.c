@@ -438,10 +438,9 @@ has_held_records(void *ctx, const uint8_t *name, size_t name_size)
     uint64_t oldest = 0, newest;
     int rc;
 
-    rc = held_snapshot_begin(m->held);
+    rc = held_refresh(m->held);
     if (rc == 0)
         rc = held_span(m->held, name, name_size, &oldest, &newest);
-    held_snapshot_end(m->held);
     return rc < 0 || oldest != UINT64_MAX;
 }
 

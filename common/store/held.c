@@ -89,7 +89,7 @@ open_queue(struct held *h, bool make)
  * ------------------------------------------------------------------- */
 
 int
-held_snapshot_begin(struct held *h)
+held_refresh(struct held *h)
 {
     int rc;
 
@@ -103,12 +103,6 @@ held_snapshot_begin(struct held *h)
      * holds records of logs that it has claimed, or listed. */
     rc = queue_settle(h->queue);
     return rc == -EAGAIN ? queue_refresh(h->queue) : rc;
-}
-
-void
-held_snapshot_end(struct held *h)
-{
-    (void)h; /* it is the index, until something refreshes it */
 }
 
 bool
@@ -490,7 +484,7 @@ held_maintain(struct held *h)
 {
     int rc;
 
-    rc = held_snapshot_begin(h);
+    rc = held_refresh(h);
     if (rc == 0 && h->queue != NULL)
         rc = queue_compact(h->queue, COMPACT_BYTES);
     return rc < 0 ? rc : 0;

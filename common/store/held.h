@@ -7,16 +7,19 @@
  * order of their ids.  The folder is a queue of common/journal.
  *
  * Why no record is lost or counted twice:
- *   - A process that applies to a keyspace claims or lists its logs first, then
- * begins a snapshot.  What a former owner of a log held was durable before that
- *     owner released the log, so the snapshot shows it.
- *   - While nothing is held for a keyspace, a log's records are applied.
- * Otherwise a log whose fill is held (HELD_SAME) is done, and any other log's
- * records are held after those, unless its mark shows that they are applied. So
- * a mark never moves beyond a held fill.
- *   - A record is applied only if the keyspace's marks are exactly the
- * record's.  It is deleted after store_apply() of it was durable, and before a
- * later fill of one of its logs is applied.
+ *
+ * A process that applies to a keyspace claims or lists its logs first, then
+ * takes a snapshot.  What a former owner of a log held was durable before that
+ * owner released the log, so the snapshot shows it.
+ *
+ * While nothing is held for a keyspace, a log's records are applied.  Otherwise
+ * a log whose fill is held (HELD_SAME) is done, and any other log's records are
+ * held after those, unless its mark shows that they are applied.  So a mark
+ * never moves beyond a held fill.
+ *
+ * A record is applied only if the keyspace's marks are exactly the record's. It
+ * is deleted after store_apply() of it was durable, and before a later fill of
+ * one of its logs is applied.
  *
  * Bytes: data/FORMAT.md.  Memory: about 110 bytes for each record.
  *
@@ -57,11 +60,10 @@ void held_close(struct held *h);
 
 /* ---- snapshots (worker, reader, commands) -------------------------------- */
 
-/* Takes what other processes did; what is asked until the next call that says
- * so is of this moment.  0 also when there is no folder: then nothing is held.
- * After an error nothing is known of what is held. */
-int held_snapshot_begin(struct held *h);
-void held_snapshot_end(struct held *h);
+/* Takes a new snapshot: the calls below answer from it until the next call that
+ * says that it takes one.  0 also when there is no folder: then nothing is
+ * held. After an error nothing is known of what is held. */
+int held_refresh(struct held *h);
 
 /* Whether anything at all is held. */
 bool held_any(const struct held *h);
@@ -137,7 +139,7 @@ struct held_record {
 
 /* Takes the lock of a keyspace's records: one process at a time applies or
  * drops them.  Not waited for.  At most one per handle; released by
- * held_unlock() or the end of the process.  Begins a new snapshot, because the
+ * held_unlock() or the end of the process.  Takes a new snapshot, because the
  * last owner of the lock may have applied what was seen before.
  *   -EAGAIN  another process has it
  *   -ENOENT  nothing is held */
@@ -161,11 +163,11 @@ int held_next(struct held *h, const uint8_t *name, size_t name_size,
               uint64_t after, struct held_record *out);
 
 /* Deletes exactly these records, durably; damaged ones go as well, and those
- * that are not there are no error.  Begins a new snapshot. */
+ * that are not there are no error.  Takes a new snapshot. */
 int held_delete(struct held *h, const uint64_t *ids, size_t count);
 
 /* Gives back space, and quarantines a damaged segment of which nothing waits.
- * Begins a new snapshot. */
+ * Takes a new snapshot. */
 int held_maintain(struct held *h);
 
 /* Deletes all records of a keyspace, durably; *records becomes their number.

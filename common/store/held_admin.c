@@ -210,7 +210,7 @@ held_copy(struct held *h, int to_fd)
 {
     int dir_fd, rc;
 
-    rc = held_snapshot_begin(h);
+    rc = held_refresh(h);
     if (rc < 0 || !held_any(h))
         return rc;
     if (mkdirat(to_fd, HELD_FOLDER, 0700) < 0)

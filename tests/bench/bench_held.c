@@ -260,7 +260,7 @@ static void
 hold(struct side *s)
 {
     for (uint64_t i = 0; i < held_records;) {
-        check(held_snapshot_begin(s->held), "look");
+        check(held_refresh(s->held), "look");
         check(held_begin(s->held), "begin");
         for (uint64_t n = 0; n < 1000 && i < held_records; n++, i++) {
             const struct store_fill mark = {
@@ -413,9 +413,8 @@ anything_held(struct side *s)
 {
     bool any;
 
-    check(held_snapshot_begin(s->held), "look");
+    check(held_refresh(s->held), "look");
     any = held_any(s->held);
-    held_snapshot_end(s->held);
     return any;
 }
 

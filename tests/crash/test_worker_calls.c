@@ -301,7 +301,7 @@ hold(struct held *h, const struct store_fill *mark, const char *const *names,
 {
     unsigned i;
 
-    assert_rc(held_snapshot_begin(h), 0);
+    assert_rc(held_refresh(h), 0);
     assert_rc(held_begin(h), 0);
     for (i = 0; i < count; i++) {
         const struct store_delta d = delta(key, first + (int64_t)i);

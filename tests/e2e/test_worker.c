@@ -489,10 +489,9 @@ lock_held(const struct service_site *x, const char *name)
     struct held *h;
 
     assert_rc(held_open(&h, &options), 0);
-    assert_rc(held_snapshot_begin(h), 0);
+    assert_rc(held_refresh(h), 0);
     assert_true(held_any(h));
     assert_rc(held_lock(h, (const uint8_t *)name, strlen(name)), 0);
-    held_snapshot_end(h);
     return h;
 }
 

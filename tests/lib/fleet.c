@@ -292,7 +292,7 @@ is_held(const struct fleet *f, char *what, size_t size)
     if (options.data_fd < 0)
         return false;
     assert_rc(held_open(&h, &options), 0);
-    if (held_snapshot_begin(h) == 0)
+    if (held_refresh(h) == 0)
         any = held_any(h);
     held_close(h);
     (void)close(options.data_fd); /* only read */

@@ -236,7 +236,7 @@ hold(struct specimen *s)
 
         b.marks = marks;
         b.mark_count = 2;
-        assert_rc(held_snapshot_begin(held), 0);
+        assert_rc(held_refresh(held), 0);
         assert_rc(held_begin(held), 0);
         assert_rc(held_put(held, &b, -EBADMSG), 0);
         assert_rc(held_commit(held), 0);

@@ -47,7 +47,7 @@ hold(struct fixture *x, const char *name, struct store_fill m, int64_t sum)
                                   .deltas = &d,
                                   .delta_count = 1};
 
-    assert_rc(held_snapshot_begin(x->held), 0);
+    assert_rc(held_refresh(x->held), 0);
     assert_rc(held_begin(x->held), 0);
     assert_rc(held_put(x->held, &b, -EBADMSG), 0);
     assert_rc(held_commit(x->held), 0);
@@ -379,7 +379,7 @@ what_another_process_drains_is_left_to_it(void **state)
     pid = fork();
     if (pid == 0) {
         fixture_open_worker(x);
-        if (held_snapshot_begin(x->held) < 0 ||
+        if (held_refresh(x->held) < 0 ||
             held_lock(x->held, (const uint8_t *)"a", 1) < 0)
             _exit(1);
         (void)!write(ready[1], "", 1);

@@ -150,9 +150,8 @@ read_all(unsigned parts)
             right = false;
     if ((parts & 1u << SPECIMEN_SICK) != 0) {
         assert_rc(held_open(&held, &options), 0);
-        if (held_snapshot_begin(held) == 0) {
+        if (held_refresh(held) == 0) {
             (void)held_span(held, NULL, 0, &oldest, &newest); /* or says it */
-            held_snapshot_end(held);
         }
         held_close(held);
     }

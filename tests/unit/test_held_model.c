@@ -54,7 +54,7 @@ nanosleep(const struct timespec *t, struct timespec *left)
         yield(NULL);                                                           \
         return name(__VA_ARGS__);                                              \
     }
-STEP(int, held_snapshot_begin, (struct held * h), h)
+STEP(int, held_refresh, (struct held * h), h)
 STEP(int, held_begin, (struct held * h), h)
 STEP(int, held_commit, (struct held * h), h)
 STEP(int, held_lock, (struct held * h, const uint8_t *name, size_t size), h,
@@ -65,13 +65,13 @@ STEP(int, batch_take, (struct log_batch * b), b)
 STEP(unsigned, batch_end, (struct log_batch * b, bool stopped), b, stopped)
 
 /* The modules under test, with these steps. */
-#define held_snapshot_begin step_held_snapshot_begin
-#define held_begin          step_held_begin
-#define held_commit         step_held_commit
-#define held_lock           step_held_lock
-#define held_delete         step_held_delete
-#define batch_take          step_batch_take
-#define batch_end           step_batch_end
+#define held_refresh step_held_refresh
+#define held_begin   step_held_begin
+#define held_commit  step_held_commit
+#define held_lock    step_held_lock
+#define held_delete  step_held_delete
+#define batch_take   step_batch_take
+#define batch_end    step_batch_end
 #include "worker/log_select.c"
 #undef STAYS
 #include "worker/apply_batch.c"

@@ -236,11 +236,10 @@ held_count(const struct fixture *x)
     size_t size = 0;
     uint64_t n = 0;
 
-    assert_rc(held_snapshot_begin(x->held), 0);
+    assert_rc(held_refresh(x->held), 0);
     while (held_next_name(x->held, name, size, name, &size) == 0)
         for (r.id = 0; held_next(x->held, name, size, r.id, &r) != -ENOENT; n++)
             ;
-    held_snapshot_end(x->held);
     return n;
 }
 

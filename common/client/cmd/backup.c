@@ -258,7 +258,6 @@ copy_first(struct backup *b)
     rc = unmerged_snapshot_begin(b->in.held);
     if (rc == 0)
         rc = held_each(b->in.held, add_first, b);
-    held_snapshot_end(b->in.held);
     if (b->first_count > 1)
         qsort(b->first, b->first_count, sizeof *b->first, compare_names);
     for (size_t i = 0; rc == 0 && i < b->first_count; i++)

@@ -426,10 +426,8 @@ check_held(struct check *c)
     int rc;
 
     rc = unmerged_snapshot_begin(c->in.held);
-    if (rc == 0) {
+    if (rc == 0)
         rc = held_each(c->in.held, note_held, c);
-        held_snapshot_end(c->in.held);
-    }
     look_at(c, "held", (const uint8_t *)HELD_FOLDER, strlen(HELD_FOLDER));
     if (rc == 0)
         rc = held_check(c->in.held, keyspace_fault, c, &result);

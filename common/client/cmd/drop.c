@@ -194,10 +194,8 @@ read_totals(struct drop *d, const struct cmd_name *name, struct found *f)
     }
     store_read_end(d->in.store);
     rc = unmerged_snapshot_begin(d->in.held);
-    if (rc == 0) {
+    if (rc == 0)
         rc = held_each(d->in.held, add_held, f);
-        held_snapshot_end(d->in.held);
-    }
     return rc;
 }
 

@@ -66,7 +66,6 @@ held_list(struct cmd_line *line)
     if (rc == 0) {
         output_init(&l.out, line, held_columns, HELD_COLUMNS);
         rc = held_each(in.held, list_row, &l);
-        held_snapshot_end(in.held);
         output_rows_end(&l.out);
         status = output_fini(&l.out);
     }

@@ -68,7 +68,7 @@ unmerged_snapshot_begin(struct held *h)
     int rc;
 
     do
-        rc = held_snapshot_begin(h);
+        rc = held_refresh(h);
     while (wait_turn(&turn, rc, 0));
     return rc;
 }
@@ -79,10 +79,8 @@ read_held(struct held *h, struct unmerged *out)
     int rc;
 
     rc = unmerged_snapshot_begin(h);
-    if (rc == 0) {
+    if (rc == 0)
         rc = held_each(h, note_held, out);
-        held_snapshot_end(h);
-    }
     return rc;
 }
 
@@ -92,8 +90,6 @@ unmerged_any_held(struct held *h, bool *any)
     const int rc = unmerged_snapshot_begin(h);
 
     *any = rc == 0 && held_any(h);
-    if (rc == 0)
-        held_snapshot_end(h);
     return rc;
 }
 

@@ -23,7 +23,7 @@ struct unmerged {
 int unmerged_read(const struct datadir *d, struct held *h,
                   struct unmerged *out);
 
-/* Calls held_snapshot_begin(), and waits for a process that is writing, at most
+/* Calls held_refresh(), and waits for a process that is writing, at most
  * LOOK_MS. */
 int unmerged_snapshot_begin(struct held *h);
 

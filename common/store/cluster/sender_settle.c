@@ -201,11 +201,9 @@ find_held(struct cluster_sender *s, uint64_t *oldest_ms)
     if (s->held == NULL)
         rc = held_open(&s->held, &options);
     if (rc == 0)
-        rc = held_snapshot_begin(s->held);
-    if (rc == 0) {
+        rc = held_refresh(s->held);
+    if (rc == 0)
         rc = held_span(s->held, NULL, 0, oldest_ms, &newest_ms);
-        held_snapshot_end(s->held);
-    }
     return rc;
 }
 
