@@ -265,6 +265,22 @@ move_keys(struct cluster_faults *f, unsigned slot, unsigned from, unsigned to,
     }
 }
 
+/* Waits until all servers know: a failover before that can leave the slot with
+ * nobody, which only an operator mends. */
+static void
+await_owner(struct cluster_faults *f, unsigned slot, unsigned owner,
+            void (*each)(void *ctx), void *ctx)
+{
+    const uint64_t end_ms = clock_ms() + (uint64_t)WAIT_MS * test_slow();
+
+    for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++)
+        while (cluster_rig_master(f->rig, i, slot) != owner) {
+            if (clock_ms() > end_ms)
+                fail_msg("server %u does not know who has slot %u", i, slot);
+            each(ctx);
+        }
+}
+
 void
 cluster_fault_move_slot(struct cluster_faults *f, unsigned slot,
                         void (*each)(void *ctx), void *ctx)
@@ -292,6 +308,7 @@ cluster_fault_move_slot(struct cluster_faults *f, unsigned slot,
                    to_id);
     insist(f, to, command);
     insist(f, from, command);
+    await_owner(f, slot, to, each, ctx);
 }
 
 /* ---- repair

@@ -557,6 +557,30 @@ a_torn_part_is_made_again_in_slices(void **state)
 }
 
 static void
+a_drop_forgets_no_sender(void **state)
+{
+    const struct row_delta row = {"a", 0, 1};
+
+    (void)state;
+    NEED_RIG();
+    assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
+    assert_int_equal(answer_of(run_change("countd1_apply", "sender-2", 0, "", 1,
+                                          "digest-2", &row, 1),
+                               0),
+                     0);
+    assert_int_equal(answer_of(run_change("countd1_drop", "sender-1", 1,
+                                          "digest-1", 2, "digest-1", NULL, 0),
+                               0),
+                     0);
+    /* It came before the drop. */
+    assert_int_equal(answer_of(run_change("countd1_apply", "sender-2", 0, "", 1,
+                                          "digest-2", &row, 1),
+                               0),
+                     1);
+    assert_string_equal(read_rows(), "");
+}
+
+static void
 a_torn_part_is_made_again(void **state)
 {
     (void)state;
@@ -597,6 +621,7 @@ static const struct CMUnitTest tests[] = {
     CASE(counts_are_exact_and_saturate),
     CASE(a_part_takes_no_more_keys_than_it_may_have),
     CASE(removing_is_part_of_the_chain),
+    CASE(a_drop_forgets_no_sender),
     CASE(a_torn_part_is_made_again),
     CASE(a_torn_part_is_made_again_in_slices),
     CASE(functions_that_are_gone_are_loaded_again),
