@@ -75,14 +75,14 @@ LIBOBJS := $(call part,common/client/lib common/board)
 PAGE  := $(BUILD)/reader/page_data.o
 PARTS := $(PAGE) $(filter-out %/main.o,$(call part,$(ROOMS) $(CLUSTER) common/client/lib common/client/cmd writer writer/live writer/quota writer/statsd worker reader reader/resp reader/graphite))
 # Tests that need hiredis, and what only they use.
-NEEDS_HIREDIS := $(if $(HIREDIS),,%/cluster_rig.o %/cluster_faults.o %/test_cluster %/test_cluster_faults %/test_cluster_history %/test_cluster_outbox %/test_cluster_replies %/test_cluster_store %/test_cluster_service)
+NEEDS_HIREDIS := $(if $(HIREDIS),,%/cluster_rig.o %/cluster_faults.o %/bench_cluster %/test_cluster %/test_cluster_faults %/test_cluster_history %/test_cluster_outbox %/test_cluster_replies %/test_cluster_store %/test_cluster_service)
 TLIB  := $(filter-out $(NEEDS_HIREDIS),$(call part,tests/lib))
 BLIB  := $(filter-out %/fault.o,$(TLIB)) $(filter-out $(BUILD)/tests/bench/bench_%,$(call part,tests/bench))
 # The longest first, so that the last one does not run alone.
 LONG  := $(call bins,tests/crash/test_worker_calls.c tests/crash/test_kill.c tests/crash/test_powerloss.c \
            tests/e2e/test_drop_command.c)
 TESTS := $(LONG) $(filter-out $(LONG) $(NEEDS_HIREDIS),$(call bins,tests/crash/test_*.c tests/e2e/test_*.c tests/unit/test_*.c))
-BENCH := $(call bins,tests/bench/bench_*.c)
+BENCH := $(filter-out $(NEEDS_HIREDIS),$(call bins,tests/bench/bench_*.c))
 FUZZ  := $(call bins,tests/fuzz/fuzz_*.c)
 # Helpers of the crash tests: a preload library and small stand-in programs.
 PRELOAD := $(if $(wildcard tests/crash/powerloss.c),$(BUILD)/tests/crash/powerloss.so)
@@ -177,11 +177,12 @@ $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC)$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 
-# The functions of the cluster's masters, as an array of C.
+# The functions of the cluster's masters, as an array of C.  FUNCTIONS_EDIT is a
+# command of sed that plants a bug (tests/lib/mutants).
 $(BUILD)/common/store/cluster/functions.c: common/store/cluster/functions.lua
 	@mkdir -p $(@D)
 	$(Q){ echo '#include "common/store/cluster/functions.h"'; echo 'const char functions_text[] = {'; \
-	  od -An -v -tx1 $< | sed 's/ \(..\)/0x\1,/g'; echo '0};'; } > $@
+	  sed '$(FUNCTIONS_EDIT)' $< | od -An -v -tx1 | sed 's/ \(..\)/0x\1,/g'; echo '0};'; } > $@
 $(BUILD)/common/store/cluster/functions.o: $(BUILD)/common/store/cluster/functions.c
 	$(call say,CC)$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 
