@@ -95,23 +95,6 @@ line_write(struct line *l)
         return;
 }
 
-void
-diag(enum diag_level level, const char *format, ...)
-{
-    const int saved = errno;
-    struct line l;
-    va_list args;
-
-    if (level > diag_max)
-        return;
-    line_start(&l, level);
-    va_start(args, format);
-    line_addv(&l, format, args);
-    va_end(args);
-    line_write(&l);
-    errno = saved;
-}
-
 const char *
 diag_text(int error)
 {
@@ -136,25 +119,47 @@ diag_last_error(void)
     return atomic_load_explicit(&last_error, memory_order_relaxed);
 }
 
-void
-diag_errno(enum diag_level level, int error, const char *format, ...)
+static void report(enum diag_level level, int error, const char *format,
+                   va_list args) __attribute__((format(printf, 3, 0)));
+
+/* Writes a line; its end says what `error` is, unless that is 0. */
+static void
+report(enum diag_level level, int error, const char *format, va_list args)
 {
     const int saved = errno;
     struct line l;
+
+    if (level > diag_max)
+        return;
+    line_start(&l, level);
+    line_addv(&l, format, args);
+    if (error != 0)
+        line_add(&l, ": %s", diag_text(error));
+    line_write(&l);
+    errno = saved;
+}
+
+void
+diag(enum diag_level level, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    report(level, 0, format, args);
+    va_end(args);
+}
+
+void
+diag_errno(enum diag_level level, int error, const char *format, ...)
+{
     va_list args;
 
     if (level == DIAG_ERROR)
         atomic_store_explicit(&last_error, error < 0 ? -error : error,
                               memory_order_relaxed);
-    if (level > diag_max)
-        return;
-    line_start(&l, level);
     va_start(args, format);
-    line_addv(&l, format, args);
+    report(level, error, format, args);
     va_end(args);
-    line_add(&l, ": %s", diag_text(error));
-    line_write(&l);
-    errno = saved;
 }
 
 /* True when it is time for a line; *count is how often it happened unlogged

@@ -1,4 +1,5 @@
-/* common/setup/merge_note.c - see merge_note.h. */
+/* common/setup/merge_note.c - see merge_note.h: merge_note_read(),
+ * merge_note_write() and merge_note_accept(), merge_note_explain(). */
 #include "common/setup/merge_note.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* common/wire/increment_line.c - see increment_line.h. */
+/* common/wire/increment_line.c - see increment_line.h: increment_line_read()
+ * reads a line by increment_name_read() and increment_number_parse(). */
 #include "common/wire/increment_line.h"
 
 #include <errno.h>

@@ -61,7 +61,7 @@ void json_name(struct json_writer *w, const uint8_t *name, size_t size);
 
 /* ---- pieces, for a writer of many rows ----------------------------------
  *
- * They write where they are told, and return the end: the caller has made sure
+ * They write at the given place and return the end: the caller has made sure
  * that there is room. */
 
 #define JSON_DIGITS_MAX 20 /* of a number, with its sign */

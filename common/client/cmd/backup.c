@@ -329,8 +329,8 @@ copy_keyspaces(struct backup *b)
     return rc;
 }
 
-/* What is held is of this directory, and may be in the cluster before the copy
- * is put back: it is not in the copy. */
+/* Held records are not in the copy: they belong to this directory, and may be
+ * in the cluster before the copy is put back. */
 static int
 copy_cluster(struct backup *b)
 {

@@ -257,8 +257,8 @@ take_all(struct replay *r)
 
 /* ---- the subcommand ---------------------------------------------------- */
 
-/* A repeated command finds all of it merged.  Of a fill before the last one
- * that is merged of its log it is not known whether it was left out. */
+/* A repeated command finds all of it merged.  Whether a fill before the last
+ * one that is merged of its log was left out is not known. */
 static void
 print_nothing_new(struct output *out, const struct log_apply_result *s)
 {
