@@ -258,7 +258,7 @@ lint-man:
 	@echo mandoc
 	@$(if $(MAN),mandoc -T lint -W warning $(MAN))
 lint-shell:
-	@for f in .ci/run .ci/setup tests/lib/run tests/lib/mutants tests/lib/rooms tests/demo.sh tests/demo_cluster.sh .packaging/deb reader/page_policy; do sh -n $$f || exit 1; done
+	@for f in .ci/run .ci/setup tests/lib/run tests/lib/mutants tests/lib/rooms tests/demo.sh tests/demo_cluster.sh tests/lib/demo.sh .packaging/deb reader/page_policy; do sh -n $$f || exit 1; done
 
 cover: setup
 	@.ci/setup cover

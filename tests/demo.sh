@@ -7,41 +7,7 @@
 # the end.
 set -u
 build=${1:-build/release}
-countd=$build/countd
-dir=$(mktemp -d "${TMPDIR:-/tmp}/countd-demo-XXXXXX") || exit 111
-server=
-
-finish() {
-    status=$?
-    trap - EXIT INT TERM
-    if [ -n "$server" ]; then
-        kill "$server" 2>/dev/null
-        wait "$server" 2>/dev/null
-    fi
-    rm -rf "$dir"
-    exit "$status"
-}
-trap finish EXIT
-trap 'exit 130' INT TERM
-
-fail() {
-    echo "demo: $1" >&2
-    [ -s "$dir/messages" ] && sed 's/^/    /' "$dir/messages" >&2
-    exit 1
-}
-
-say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
-[ -t 1 ] || say() { printf '\n%s\n' "$*"; }
-
-# Runs a countd command on our ports, showing what a user would type.
-run() {
-    printf '$ countd'
-    for word; do case $word in *' '*) printf " '%s'" "$word" ;; *) printf ' %s' "$word" ;; esac; done
-    echo
-    command=$1
-    shift
-    "$countd" "$command" -f "$dir/countd.conf" "$@" || fail "countd $command failed"
-}
+. "${0%/*}/lib/demo.sh"
 
 # ---- the texts: licences and package papers, or our own pages -----------------
 texts() {
@@ -66,7 +32,7 @@ say "1. The three daemons, as one process, in $dir"
 mkfifo "$dir/ready" || exit 111
 "$countd" serve -d "$dir/data" -o write.listen=127.0.0.1:0 -o write.ack_listen=127.0.0.1:0 \
     -o read.listen=127.0.0.1:0 -o counter.port=0 -o http.listen=127.0.0.1:0 -o read.http=127.0.0.1:0 --ready-fd 3 3>"$dir/ready" 2>"$dir/messages" &
-server=$!
+pids=$!
 echo "data_dir = $dir/data" >"$dir/countd.conf"
 ready=
 while read -r line; do
@@ -107,10 +73,10 @@ run keyspaces
 run top 'words per text' -n 3
 
 say "7. Stopping: what has arrived is merged or stays safe in the logs"
-kill "$server"
-wait "$server"
+kill "$pids"
+wait "$pids"
 status=$?
-server=
+pids=
 [ "$status" = 0 ] || fail "the daemons ended with $status"
 run check
 du -sh "$dir/data/keyspace" | awk '{ print "the counters take " $1 " on disk" }'

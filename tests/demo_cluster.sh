@@ -8,33 +8,8 @@
 # the end.
 set -u
 build=${1:-build/release}
-countd=$build/countd
-dir=$(mktemp -d "${TMPDIR:-/tmp}/countd-demo-XXXXXX") || exit 111
-pids=
+. "${0%/*}/lib/demo.sh"
 
-finish() {
-    status=$?
-    trap - EXIT INT TERM
-    # shellcheck disable=SC2086 -- a list of pids
-    [ -z "$pids" ] || { kill $pids; wait $pids; } 2>/dev/null
-    rm -rf "$dir"
-    exit "$status"
-}
-trap finish EXIT
-trap 'exit 130' INT TERM
-
-fail() {
-    echo "demo: $1" >&2
-    [ -s "$dir/messages" ] && sed 's/^/    /' "$dir/messages" >&2
-    exit 1
-}
-say() { printf '\n%s\n' "$*"; }
-run() {
-    echo "\$ countd $*"
-    command=$1
-    shift
-    "$countd" "$command" -f "$dir/countd.conf" "$@" || fail "countd $command failed"
-}
 await() { # SECONDS COMMAND ...
     left=$(($1 * 10))
     shift
