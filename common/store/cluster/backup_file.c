@@ -1,4 +1,7 @@
-/* common/store/cluster/backup_file.c - see backup_file.h. */
+/* common/store/cluster/backup_file.c - see backup_file.h.
+ *
+ * Entry points: backup_file_create(), backup_file_add(), backup_file_finish(),
+ * backup_file_open(), backup_file_next(). */
 #include "common/store/cluster/backup_file.h"
 
 #include <errno.h>

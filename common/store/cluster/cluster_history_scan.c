@@ -2,7 +2,9 @@
  * a time and a key's rank; see cluster_history.h.
  *
  * Servers sum the periods of each key.  A query goes over the keys of each part
- * in slices, by the cursor of HSCAN.  Read from the end. */
+ * in slices, by the cursor of HSCAN.
+ *
+ * Entry points, at the end: cluster_history_top(), cluster_history_rank(). */
 #include "common/store/cluster/cluster_history.h"
 
 #include <errno.h>

@@ -1,4 +1,7 @@
-/* common/store/cluster/sender_batch.c - see sender_batch.h. */
+/* common/store/cluster/sender_batch.c - see sender_batch.h.
+ *
+ * Entry points: sender_batch_begin(), sender_batch_add(),
+ * sender_batch_finish(). */
 #include "common/store/cluster/sender_batch.h"
 
 #include <errno.h>

@@ -1,7 +1,8 @@
 /* common/store/cluster/sender_rebuild.c - parts whose order does not fit their
  * counts: it is made again from them, a slice a turn, so that neither the
  * server nor entries of other parts wait long.  The part is closed meanwhile;
- * if this process dies, the function begins anew with whoever finds it next. */
+ * if this process dies, the function begins anew for the
+ * process that finds it next. */
 #include "common/store/cluster/sender_internal.h"
 
 #include <stdlib.h>
