@@ -117,7 +117,7 @@ resp_commands_index(struct resp_command_place places[RESP_COMMAND_PLACES])
         struct resp_command_place place;
         size_t at;
 
-        /* In a byte that is no letter the bit may distinguish two bytes. */
+        /* Of other bytes than letters the bit may distinguish two. */
         assert(strlen(name) <= COMMAND_NAME_MAX &&
                strspn(name, "abcdefghijklmnopqrstuvwxyz") == strlen(name));
         place = read_name((const uint8_t *)name, strlen(name));
