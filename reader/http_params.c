@@ -371,3 +371,35 @@ http_params_read(struct http_params *p, const struct http_params_spec *spec,
                     "% without two hexadecimal digits in the query", "");
     return check_all(p, spec, f);
 }
+
+/* ---- Accept ------------------------------------------------------------- */
+
+bool
+http_params_choose_format(const struct http_request *r,
+                          enum table_format *format)
+{
+    static const struct {
+        const char *names[3]; /* the most exact first */
+        enum table_format format;
+    } types[] = {
+        {{"application/json", "application/*", "*/*"}, TABLE_JSON},
+        {{"text/tab-separated-values", "text/*", "*/*"}, TABLE_TSV},
+        {{"text/csv", "text/*", "*/*"}, TABLE_CSV},
+    };
+    int best = 0;
+
+    *format = TABLE_JSON;
+    if (!r->accept.at || r->accept.size == 0)
+        return true;
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        int weight = -1, exactness = 3;
+
+        while (weight < 0 && exactness > 0)
+            weight = http_weight(r->accept, types[i].names[3 - exactness--]);
+        if (weight > 0 && weight * 4 + exactness > best) {
+            best = weight * 4 + exactness;
+            *format = types[i].format;
+        }
+    }
+    return best > 0;
+}

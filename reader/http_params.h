@@ -86,4 +86,9 @@ http_params_has(const struct http_params *p, enum http_param param)
     return (p->given & PARAM_BIT(param)) != 0;
 }
 
+/* The form that Accept gives the largest weight: of equal ones that which is
+ * named the most exactly, then the first of ours.  False: none is wanted. */
+bool http_params_choose_format(const struct http_request *r,
+                               enum table_format *format);
+
 #endif

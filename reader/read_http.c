@@ -50,37 +50,6 @@ find_question(const struct http_request *r)
     return NULL;
 }
 
-/* The form that Accept gives the largest weight: of equal ones that which is
- * named the most exactly, then the first of ours.  False: none is wanted. */
-static bool
-choose_format(const struct http_request *r, enum table_format *format)
-{
-    static const struct {
-        const char *names[3]; /* the most exact first */
-        enum table_format format;
-    } types[] = {
-        {{"application/json", "application/*", "*/*"}, TABLE_JSON},
-        {{"text/tab-separated-values", "text/*", "*/*"}, TABLE_TSV},
-        {{"text/csv", "text/*", "*/*"}, TABLE_CSV},
-    };
-    int best = 0;
-
-    *format = TABLE_JSON;
-    if (!r->accept.at || r->accept.size == 0)
-        return true;
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
-        int weight = -1, exactness = 3;
-
-        while (weight < 0 && exactness > 0)
-            weight = http_weight(r->accept, types[i].names[3 - exactness--]);
-        if (weight > 0 && weight * 4 + exactness > best) {
-            best = weight * 4 + exactness;
-            *format = types[i].format;
-        }
-    }
-    return best > 0;
-}
-
 /* Reads the request into h->now.  False: *next is the answer. */
 static bool
 read_request(struct http_call *x, const struct read_question *question,
@@ -113,7 +82,7 @@ read_request(struct http_call *x, const struct read_question *question,
         return false;
     }
     if (http_params_has(&a->params, PARAM_FORMAT) ||
-        choose_format(x->request, &a->params.format))
+        http_params_choose_format(x->request, &a->params.format))
         return true;
     *next = refuse(x, HTTP_NOT_ACCEPTABLE, "not-acceptable",
                    "application/json, text/tab-separated-values and text/csv "

@@ -1,7 +1,8 @@
 /* writer/count.c - see count.h.
  *
- * answer_count() is the route, check_head() looks at its head before the body
- * is awaited, wait_for_log() answers or holds it while there is no log. */
+ * answer_count() is the route, count_check_head() (count_head.c) looks at its
+ * head before the body is awaited, wait_for_log() answers or holds it while
+ * there is no log. */
 #include "writer/count.h"
 
 #include <assert.h>
@@ -15,6 +16,7 @@
 #include "common/wire/json_write.h"
 #include "common/wire/name.h"
 #include "writer/count_body.h"
+#include "writer/count_internal.h"
 
 #define ANSWER_MAX  96    /* bytes of an answer's body */
 #define BEHIND_TIME "}\n" /* of readable_ms, its last member */
@@ -31,177 +33,6 @@ struct content {
     size_t size;
 };
 
-static enum conn_next
-refuse_request(struct http_call *x, enum http_status status, const char *code,
-               const char *detail)
-{
-    struct count *s = x->ctx;
-    const struct http_problem problem = {code, detail, 0};
-    const enum conn_next next = http_refuse(x, status, &problem);
-
-    s->stats.refused += next == CONN_MORE;
-    return next;
-}
-
-/* ---- the head ----------------------------------------------------------- */
-
-/* A header's value up to its parameters, such as charset. */
-static struct http_text
-cut_parameters(struct http_text value)
-{
-    const uint8_t *end =
-        value.size > 0 ? memchr(value.at, ';', value.size) : NULL;
-
-    if (end)
-        value.size = (size_t)(end - value.at);
-    while (value.size > 0 && (value.at[value.size - 1] == ' ' ||
-                              value.at[value.size - 1] == '\t'))
-        value.size--;
-    return value;
-}
-
-/* False: none that is known. */
-static bool
-find_format(const struct http_request *r, enum count_format *format)
-{
-    static const struct {
-        const char *type;
-        enum count_format format;
-    } types[] = {{"application/json", COUNT_JSON},
-                 {"application/x-ndjson", COUNT_NDJSON},
-                 {"application/jsonl", COUNT_NDJSON},
-                 {"text/tab-separated-values", COUNT_TSV}};
-    const struct http_text type = cut_parameters(r->type);
-
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        if (http_text_is_like(type, types[i].type)) {
-            *format = types[i].format;
-            return true;
-        }
-    return false;
-}
-
-static bool
-is_plain(const struct http_request *r)
-{
-    return r->encoding.size == 0 || http_text_is_like(r->encoding, "identity");
-}
-
-/* Whether `names=raw` is all of the query, or there is none.  False: *next is
- * the answer. */
-static bool
-read_query(struct http_call *x, bool *is_raw, enum conn_next *next)
-{
-    struct http_text query = x->request->query;
-    char name[HTTP_QUERY_NAME_SIZE], shown[HTTP_QUERY_SHOWN];
-    char detail[HTTP_DETAIL_SIZE];
-    uint8_t value[3];
-    size_t size = 0;
-    int rc;
-
-    *is_raw = false;
-    for (;;) {
-        const struct http_text rest = query;
-
-        rc = http_query_next(&query, name, value, sizeof value, &size);
-        if (rc == 0)
-            return true;
-        if (strcmp(name, "names") != 0) {
-            (void)http_query_shows(rest, shown);
-            (void)snprintf(detail, sizeof detail, "unknown parameter: %s",
-                           shown);
-            *next = refuse_request(x, HTTP_BAD_REQUEST, "unknown-parameter",
-                                   detail);
-            return false;
-        }
-        if (rc < 0 || *is_raw || size != 3 || memcmp(value, "raw", 3) != 0) {
-            *next = refuse_request(
-                x, HTTP_BAD_REQUEST, *is_raw ? "twice" : "bad-names",
-                *is_raw ? "names is there twice" : "names: raw");
-            return false;
-        }
-        *is_raw = true;
-    }
-}
-
-/* What check_head() notes for the route: the format, whether names are bytes,
- * and whether the body is packed. */
-static unsigned
-make_note(enum count_format format, bool is_raw, bool is_packed)
-{
-    return (unsigned)format << 2 | (unsigned)is_raw << 1 | is_packed;
-}
-
-static enum count_format
-noted_format(unsigned note)
-{
-    return (enum count_format)(note >> 2);
-}
-
-static bool
-noted_raw(unsigned note)
-{
-    return (note & 2) != 0;
-}
-
-static bool
-noted_packed(unsigned note)
-{
-    return (note & 1) != 0;
-}
-
-/* An Idempotency-Key is never ignored. */
-static bool
-check_key(struct http_call *x, enum conn_next *next)
-{
-    const struct count *s = x->ctx;
-    const size_t size = x->request->key.size;
-
-    if (s->ingest->logs->keys.state == KEYS_OFF)
-        *next = refuse_request(
-            x, HTTP_BAD_REQUEST, "no-keys",
-            mark_fits(&s->ingest->logs->layout)
-                ? "this server keeps no Idempotency-Key (count.keys = 0): send "
-                  "the request without one"
-                : "this server keeps no Idempotency-Key (message.key_size is "
-                  "below 48): send the request without one");
-    else if (size == 0 || size > KEYS_KEY_MAX)
-        *next = refuse_request(x, HTTP_BAD_REQUEST, "bad-key",
-                               "Idempotency-Key must have 1 to 255 bytes");
-    else
-        return true;
-    return false;
-}
-
-/* What a browser sends for a page without asking first has none of these types
- * (Fetch, "CORS-safelisted request-header"). */
-static bool
-check_head(struct http_call *x, enum conn_next *next)
-{
-    const struct http_request *r = x->request;
-    enum count_format format;
-    bool is_raw;
-
-    if (!find_format(r, &format))
-        *next =
-            refuse_request(x, HTTP_MEDIA_TYPE, "media-type",
-                           "Content-Type must be application/json, "
-                           "application/x-ndjson or text/tab-separated-values; "
-                           "with curl: --json, or -H 'Content-Type: ...'");
-    else if (!is_plain(r) && !http_text_is_like(r->encoding, "gzip"))
-        *next = refuse_request(x, HTTP_MEDIA_TYPE, "encoding",
-                               "Content-Encoding must be gzip, or none");
-    else if (!r->has_length && !r->is_chunked)
-        *next =
-            refuse_request(x, HTTP_LENGTH_REQUIRED, "length",
-                           "Content-Length, or a body in chunks, is needed");
-    else if (read_query(x, &is_raw, next)) {
-        x->note = make_note(format, is_raw, !is_plain(r));
-        return !r->key.at || check_key(x, next);
-    }
-    return false;
-}
-
 /* ---- the body ----------------------------------------------------------- */
 
 /* Inflates what is to be inflated.  False: *next is the answer. */
@@ -211,11 +42,11 @@ open_content(struct http_call *x, struct content *content, enum conn_next *next)
     struct count *s = x->ctx;
     int size;
 
-    content->format = noted_format(x->note);
-    content->is_raw = noted_raw(x->note);
+    content->format = count_noted_format(x->note);
+    content->is_raw = count_noted_raw(x->note);
     content->at = x->body.at;
     content->size = x->body.size;
-    if (!noted_packed(x->note))
+    if (!count_noted_packed(x->note))
         return true;
     size = gunzip_run(s->gunzip, x->body.at, x->body.size, s->inflated,
                       sizeof s->inflated);
@@ -223,14 +54,14 @@ open_content(struct http_call *x, struct content *content, enum conn_next *next)
     content->size = size > 0 ? (size_t)size : 0;
     if (size >= 0)
         return true;
-    *next =
-        size == -EFBIG
-            ? refuse_request(x, HTTP_TOO_LARGE, "too-large",
-                             "a body of more than 262144 bytes when inflated")
-        : size == -ENODATA ? refuse_request(x, HTTP_BAD_REQUEST, "bad-gzip",
-                                            "the gzip of the body is cut short")
-                           : refuse_request(x, HTTP_BAD_REQUEST, "bad-gzip",
-                                            "the body is no gzip");
+    *next = size == -EFBIG
+                ? count_refuse(x, HTTP_TOO_LARGE, "too-large",
+                               "a body of more than 262144 bytes when inflated")
+            : size == -ENODATA
+                ? count_refuse(x, HTTP_BAD_REQUEST, "bad-gzip",
+                               "the gzip of the body is cut short")
+                : count_refuse(x, HTTP_BAD_REQUEST, "bad-gzip",
+                               "the body is no gzip");
     return false;
 }
 
@@ -273,7 +104,7 @@ refuse_many(struct http_call *x, uint32_t most)
                                                      "(log.size)"
                                                    : "",
                    x->request->key.at ? " with an Idempotency-Key" : "");
-    return refuse_request(x, HTTP_TOO_LARGE, "too-many", detail);
+    return count_refuse(x, HTTP_TOO_LARGE, "too-many", detail);
 }
 
 /* Parses the body to its end.  False: *next is the answer. */
@@ -513,7 +344,7 @@ replay_answer(struct http_call *x, const struct key_entry *e,
     uint8_t *body;
 
     if (e->request != mark->body)
-        return refuse_request(
+        return count_refuse(
             x, HTTP_UNPROCESSABLE, "key-reused",
             "another request came with this Idempotency-Key: each new request "
             "needs a new one");
@@ -612,7 +443,8 @@ answer_count(struct http_call *x)
 }
 
 const struct http_route count_routes[] = {
-    {"/v1/count", "*", HTTP_POST, answer_count, HTTP_READS_BODY, check_head},
+    {"/v1/count", "*", HTTP_POST, answer_count, HTTP_READS_BODY,
+     count_check_head},
 };
 const size_t count_route_count = sizeof count_routes / sizeof count_routes[0];
 

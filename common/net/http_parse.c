@@ -454,6 +454,12 @@ http_number(struct http_text text, int64_t *value)
     return true;
 }
 
+struct http_text
+http_media_type(struct http_text type)
+{
+    return type.at ? trim_blanks(cut_part(&type, ';')) : type;
+}
+
 /* A weight of 0 to 1 with at most three decimals, in thousandths; 1000 for what
  * is none. */
 static int

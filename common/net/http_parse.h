@@ -78,6 +78,9 @@ bool http_parameter(const struct http_request *r, const char *name,
  * none. */
 bool http_number(struct http_text text, int64_t *value);
 
+/* A Content-Type up to its parameters, such as charset. */
+struct http_text http_media_type(struct http_text type);
+
 /* How much the client wants `what`, in lower case, by a list as Accept's: its
  * q in thousandths, 1000 without one; -1 where it is not in the list. */
 int http_weight(struct http_text list, const char *what);

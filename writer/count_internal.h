@@ -1,0 +1,21 @@
+/* writer/count_internal.h - what count.c and count_head.c share; no other file
+ * includes it. */
+#ifndef COUNTD_WRITER_COUNT_INTERNAL_H
+#define COUNTD_WRITER_COUNT_INTERNAL_H
+
+#include "writer/count.h"
+#include "writer/count_body.h"
+
+/* Refuses a request, and counts that once it is answered. */
+enum conn_next count_refuse(struct http_call *x, enum http_status status,
+                            const char *code, const char *detail);
+
+/* The check of the route. */
+bool count_check_head(struct http_call *x, enum conn_next *next);
+
+/* What it found, of http_call.note. */
+enum count_format count_noted_format(unsigned note);
+bool count_noted_raw(unsigned note);
+bool count_noted_packed(unsigned note); /* by gzip */
+
+#endif
