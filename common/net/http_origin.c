@@ -136,7 +136,7 @@ http_end_of(struct conn *c)
     struct http_state *s = conn_state(c);
 
     if (s->end == HTTP_END_UNKNOWN)
-        s->end = find_end(c);
+        s->end = (uint8_t)find_end(c);
     return s->end;
 }
 

@@ -334,58 +334,74 @@ set_parts(const struct change *ch)
 
 /* ---- the kinds --------------------------------------------------------- */
 
-#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define TEXT(type, example, check)                                             \
+    {                                                                          \
+        type, example, set_text, check, NULL, NULL                             \
+    }
+#define NUMBER(type, example, units)                                           \
+    {                                                                          \
+        type, example, set_number, NULL, NULL, units                           \
+    }
+#define WORD(type, example, ...)                                               \
+    {                                                                          \
+        type, example, set_bool, NULL,                                         \
+            (const char *const[]){__VA_ARGS__, NULL}, NULL                     \
+    }
 
 static const struct kind kinds[KIND_END] = {
-    [KIND_PATH] = {"a path", NULL, set_text},
-    [KIND_ADDRESS] = {"an address and port, socket, or empty",
-                      "an address or host name and a port, such as "
-                      "127.0.0.1:48879 or [::1]:0, or socket",
-                      set_text, check_address},
-    [KIND_HOST] = {"an address without a port",
-                   "an address or host name without a port, such as 127.0.0.1 "
-                   "or [::1]",
-                   set_text, check_host},
-    [KIND_USER] = {"a user's name or number, or empty", NULL, set_text},
-    [KIND_GROUP] = {"a group's name or number, or empty", NULL, set_text},
-    [KIND_KEYSPACE] = {"a keyspace", NULL, set_text},
-    [KIND_PATTERNS] = {"paths with one * each, or empty",
-                       "paths with exactly one * each, such as stats_counts.*",
-                       set_text, check_patterns},
-    [KIND_NODES] = {"addresses and ports with blanks between, or empty",
-                    "addresses and ports with blanks between, such as "
-                    "10.0.0.1:6379 10.0.0.2:6379",
-                    set_text, check_nodes},
-    [KIND_NAMES] = {"names with blanks between, or empty", NULL, set_text},
-    [KIND_NETWORKS] = {"networks with blanks between, or empty",
-                       "networks with blanks between, such as 10.0.0.0/8 or "
-                       "fd00::/8",
-                       set_text, check_networks},
-    [KIND_BOOL] = {"true or false", "true or false, or on or off", set_bool,
-                   .words = WORDS("false", "true", "off", "on")},
-    [KIND_TAGS] = {"drop or append", NULL, set_bool,
-                   .words = WORDS("drop", "append")},
-    [KIND_STORE] = {"the engine, lmdb or cluster", "lmdb or cluster", set_bool,
-                    .words = WORDS("lmdb", "cluster")},
-    [KIND_TIERS] = {"step:keep, at most four, or off", NULL, set_tiers},
-    [KIND_PORT] = {"socket or a number", "socket, or a number", set_number,
-                   .units = no_units},
-    [KIND_COUNT] = {"a number", NULL, set_number, .units = no_units},
-    [KIND_PARTS] = {"a number", NULL, set_parts, .units = no_units},
-    [KIND_SIZE] = {"a size",
-                   "a size: a number, or one with K, M or G, such as 32M",
-                   set_number, .units = size_units},
-    [KIND_TIME] = {"a duration",
-                   "a duration: a number of seconds, or one with ms, s, m, h "
-                   "or d, such as 200ms",
-                   set_number, .units = time_units},
-    [KIND_SECONDS] = {"seconds or a duration",
-                      "seconds: a number, or one with s, m, h or d, such as "
-                      "1d",
-                      set_number, .units = second_units},
-    [KIND_SYNC] = {"always, never or a duration",
-                   "always, never, or a duration such as 200ms", set_number,
-                   .units = time_units},
+    [KIND_PATH] = TEXT("a path", NULL, NULL),
+    [KIND_ADDRESS] = TEXT("an address and port, socket, or empty",
+                          "an address or host name and a port, such as "
+                          "127.0.0.1:48879 or [::1]:0, or socket",
+                          check_address),
+    [KIND_HOST] =
+        TEXT("an address without a port",
+             "an address or host name without a port, such as 127.0.0.1 "
+             "or [::1]",
+             check_host),
+    [KIND_USER] = TEXT("a user's name or number, or empty", NULL, NULL),
+    [KIND_GROUP] = TEXT("a group's name or number, or empty", NULL, NULL),
+    [KIND_KEYSPACE] = TEXT("a keyspace", NULL, NULL),
+    [KIND_PATTERNS] =
+        TEXT("paths with one * each, or empty",
+             "paths with exactly one * each, such as stats_counts.*",
+             check_patterns),
+    [KIND_NODES] = TEXT("addresses and ports with blanks between, or empty",
+                        "addresses and ports with blanks between, such as "
+                        "10.0.0.1:6379 10.0.0.2:6379",
+                        check_nodes),
+    [KIND_NAMES] = TEXT("names with blanks between, or empty", NULL, NULL),
+    [KIND_NETWORKS] =
+        TEXT("networks with blanks between, or empty",
+             "networks with blanks between, such as 10.0.0.0/8 or "
+             "fd00::/8",
+             check_networks),
+    [KIND_BOOL] = WORD("true or false", "true or false, or on or off", "false",
+                       "true", "off", "on"),
+    [KIND_TAGS] = WORD("drop or append", NULL, "drop", "append"),
+    [KIND_STORE] = WORD("the engine, lmdb or cluster", "lmdb or cluster",
+                        "lmdb", "cluster"),
+    [KIND_TIERS] = {.type = "step:keep, at most four, or off",
+                    .set = set_tiers},
+    [KIND_PORT] = NUMBER("socket or a number", "socket, or a number", no_units),
+    [KIND_COUNT] = NUMBER("a number", NULL, no_units),
+    [KIND_PARTS] = {.type = "a number", .set = set_parts, .units = no_units},
+    [KIND_SIZE] =
+        NUMBER("a size", "a size: a number, or one with K, M or G, such as 32M",
+               size_units),
+    [KIND_TIME] =
+        NUMBER("a duration",
+               "a duration: a number of seconds, or one with ms, s, m, h "
+               "or d, such as 200ms",
+               time_units),
+    [KIND_SECONDS] =
+        NUMBER("seconds or a duration",
+               "seconds: a number, or one with s, m, h or d, such as "
+               "1d",
+               second_units),
+    [KIND_SYNC] =
+        NUMBER("always, never or a duration",
+               "always, never, or a duration such as 200ms", time_units),
 };
 
 int

@@ -69,16 +69,12 @@ static const struct {
     const char *keys[2]; /* settings of its port */
     size_t port_at;      /* of the first key; 0: the address has the port */
 } peers[] = {
-    [CMD_READER] = {LOCAL_READ, "read", AT(read_listen), {"read.listen"}},
-    [CMD_HISTORY] = {LOCAL_READ, "read", AT(read_listen), {"read.listen"}},
-    [CMD_WRITER] = {LOCAL_ACK,
-                    "write",
-                    AT(write_ack_listen),
-                    {"write.ack_listen"}},
-    [CMD_WRITER_SILENT] = {LOCAL_COUNT,
-                           "write",
-                           AT(write_listen),
-                           {"write.listen"}},
+    [CMD_READER] = {LOCAL_READ, "read", AT(read_listen), {"read.listen"}, 0},
+    [CMD_HISTORY] = {LOCAL_READ, "read", AT(read_listen), {"read.listen"}, 0},
+    [CMD_WRITER] =
+        {LOCAL_ACK, "write", AT(write_ack_listen), {"write.ack_listen"}, 0},
+    [CMD_WRITER_SILENT] =
+        {LOCAL_COUNT, "write", AT(write_listen), {"write.listen"}, 0},
     [CMD_COUNTER] = {LOCAL_COUNTER,
                      "counter",
                      AT(live_address),
@@ -89,8 +85,9 @@ static const struct {
                        AT(live_address),
                        {"semaphore.port", "live.address"},
                        AT(semaphore_port)},
-    [CMD_SEQUENCE] = {LOCAL_HTTP, "sequence", AT(http_listen), {"http.listen"}},
-    [CMD_QUOTA] = {LOCAL_HTTP, "quota", AT(http_listen), {"http.listen"}},
+    [CMD_SEQUENCE] =
+        {LOCAL_HTTP, "sequence", AT(http_listen), {"http.listen"}, 0},
+    [CMD_QUOTA] = {LOCAL_HTTP, "quota", AT(http_listen), {"http.listen"}, 0},
 };
 
 static void
