@@ -530,17 +530,13 @@ answer_nothing(struct http_call *x)
                             : answer_text(x, "application/json", "[]");
 }
 
+#define FLAGS (HTTP_READS_BODY | HTTP_LONG_BODY | HTTP_MESSAGES)
+
 /* With and without a slash at the end. */
 #define ROUTE(path, answer)                                                    \
-    {path,                                                                     \
-     "*",                                                                      \
-     HTTP_GET | HTTP_POST,                                                     \
-     answer,                                                                   \
-     HTTP_READS_BODY | HTTP_LONG_BODY | HTTP_MESSAGES,                         \
-     NULL},                                                                    \
+    {path, "*", HTTP_GET | HTTP_POST, answer, FLAGS, NULL},                    \
     {                                                                          \
-        path "/", "*", HTTP_GET | HTTP_POST, answer,                           \
-            HTTP_READS_BODY | HTTP_LONG_BODY | HTTP_MESSAGES, NULL             \
+        path "/", "*", HTTP_GET | HTTP_POST, answer, FLAGS, NULL               \
     }
 
 static const struct http_route routes[] = {
