@@ -178,17 +178,18 @@ append_all(struct count *s, const struct content *content, uint32_t count,
     struct logs *logs = s->ingest->logs;
     struct count_fault fault;
     struct count_body body;
-    struct increment i;
+    struct increment *from, read;
 
     if (count > COUNT_FEW)
         begin_body(s, content, &body);
     for (uint32_t n = 0; n < count; n++, left--) {
-        struct increment *from = count <= COUNT_FEW ? &s->few[n] : &i;
-
-        if (count > COUNT_FEW) {
-            const int rc = count_body_next(&body, from, &fault);
+        if (count <= COUNT_FEW) {
+            from = &s->few[n];
+        } else {
+            const int rc = count_body_next(&body, &read, &fault);
 
             assert(rc > 0); /* as it was the first time */
+            from = &read;
         }
         /* A full log: the next one.  0 only if the disk has failed, and then
          * no answer will leave. */

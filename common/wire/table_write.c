@@ -132,6 +132,7 @@ put_plain_cell(const struct table_writer *t, size_t i, const struct cell *c,
 static bool
 put_plain_row(struct table_writer *t, const struct cell *cells)
 {
+    static const uint8_t begin[] = {'\n', ' ', '{'};
     struct json_writer *out = &t->out;
     uint8_t *at = out->at;
 
@@ -139,8 +140,8 @@ put_plain_row(struct table_writer *t, const struct cell *cells)
         return false;
     *at = ',';
     at += !out->is_first;
-    memcpy(at, "\n {", 3);
-    at += 3;
+    memcpy(at, begin, sizeof begin);
+    at += sizeof begin;
     for (size_t i = 0; i < t->column_count; i++) {
         if (cells[i].kind == CELL_ABSENT)
             continue;

@@ -186,7 +186,9 @@ backup_file_open(struct backup_file *f, int dir_fd, const char *name)
     rc = open_stream(f, dir_fd, name, O_RDONLY, "r");
     if (rc == 0)
         rc = read_bytes(f, magic, sizeof magic);
-    return rc == 0 && memcmp(magic, MAGIC, MAGIC_SIZE) != 0 ? -EBADMSG : rc;
+    if (rc < 0)
+        return rc;
+    return memcmp(magic, MAGIC, MAGIC_SIZE) != 0 ? -EBADMSG : 0;
 }
 
 int

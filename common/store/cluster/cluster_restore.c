@@ -70,9 +70,9 @@ open_file(struct backup_file *f, int dir_fd, const char *file,
     rc = backup_file_open(f, dir_fd, file);
     if (rc == 0)
         rc = backup_file_next(f, &kind, &head);
-    if (rc == 0 && kind != BACKUP_HEAD)
-        rc = -EBADMSG;
-    return rc == 0 ? take_head(f, head, out) : rc;
+    if (rc < 0)
+        return rc;
+    return kind == BACKUP_HEAD ? take_head(f, head, out) : -EBADMSG;
 }
 
 int

@@ -117,7 +117,7 @@ view_get(struct lmdb_view *v, const struct store_query *q,
     struct row found;
     int rc;
 
-    finder.valid = false; /* the rest need not be zeros */
+    tree_finder_init(&finder);
     if (q->key_size < 1 || q->key_size > BLOCK_KEY_MAX)
         return -ENOENT;
     rc = tree_find(&v->trees[TREE_KEYS], &r, &finder, &found);
