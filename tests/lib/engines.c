@@ -3,10 +3,12 @@
 
 #include "common/setup/tiers.h"
 #include "common/store/lmdb/lmdb_store.h"
+#include "tests/lib/cluster_engine.h"
 #include "tests/lib/memstore.h"
 #include "tests/lib/test.h"
 
-const enum engine_kind engine_kinds[2] = {ENGINE_MEMORY, ENGINE_LMDB};
+const enum engine_kind engine_kinds[3] = {ENGINE_MEMORY, ENGINE_LMDB,
+                                          ENGINE_CLUSTER};
 
 static struct store *
 open_with(enum engine_kind kind, int keyspace_fd,
@@ -25,6 +27,10 @@ open_with(enum engine_kind kind, int keyspace_fd,
     if (kind == ENGINE_LMDB) {
         assert_rc(lmdb_store_open(&s, &options), 0);
         return s;
+    }
+    if (kind == ENGINE_CLUSTER) {
+        assert_null(now_ms);
+        return cluster_engine_open();
     }
     assert_rc(memstore_open(&s), 0);
     if (now_ms != NULL)

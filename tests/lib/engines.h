@@ -4,30 +4,34 @@
  *     ENGINE_CASES(a_batch_given_twice_counts_once, setup, teardown),
  *
  * makes two rows of the table.  In `setup` *state points to the engine_kind.
- */
+ * Tests whose main() calls cluster_engine_stop() may have a third,
+ * ENGINE_CASE(ENGINE_CLUSTER, ...): real servers, see cluster_engine.h. */
 #ifndef COUNTD_TESTS_LIB_ENGINES_H
 #define COUNTD_TESTS_LIB_ENGINES_H
 
 #include "common/store/store.h"
 
-enum engine_kind { ENGINE_MEMORY, ENGINE_LMDB };
+enum engine_kind { ENGINE_MEMORY, ENGINE_LMDB, ENGINE_CLUSTER };
 
 /* Opens one for writing.  `keyspace_fd` is the directory of LMDB's files; for
  * keys and names of up to 256 bytes, without limits.  A failure fails the
- * test. */
+ * test; ENGINE_CLUSTER is NULL where there are no servers. */
 struct store *engine_open(enum engine_kind kind, int keyspace_fd);
 
-/* The same with history, in the steps and for the times of the default. */
+/* The same with history, in the steps and for the times of the default.
+ * ENGINE_CLUSTER has its own clocks: `now_ms` is NULL. */
 struct store *engine_open_history(enum engine_kind kind, int keyspace_fd,
                                   uint64_t (*now_ms)(void));
 
-extern const enum engine_kind engine_kinds[2];
+extern const enum engine_kind engine_kinds[3];
 
 /* A row of a test table. */
 #define ENGINE_CASE(kind, test, setup, teardown)                               \
     {                                                                          \
-        kind == ENGINE_LMDB ? #test "_in_lmdb" : #test "_in_memory", test,     \
-            setup, teardown, (void *)(uintptr_t)&engine_kinds[kind]            \
+        kind == ENGINE_LMDB      ? #test "_in_lmdb"                            \
+        : kind == ENGINE_CLUSTER ? #test "_in_a_cluster"                       \
+                                 : #test "_in_memory",                         \
+            test, setup, teardown, (void *)(uintptr_t)&engine_kinds[kind]      \
     }
 #define ENGINE_CASES(test, setup, teardown)                                    \
     ENGINE_CASE(ENGINE_MEMORY, test, setup, teardown),                         \

@@ -1,5 +1,5 @@
 /* tests/unit/test_store.c - what every engine of common/store/store.h promises,
- * and what the engine of the tests adds. */
+ * what the engine of the tests adds, and what the one on a cluster refuses. */
 #include "tests/lib/test.h"
 
 #include <errno.h>
@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "common/base/bytes.h"
+#include "common/base/clock.h"
 #include "common/wire/query.h"
+#include "tests/lib/cluster_engine.h"
 #include "tests/lib/engines.h"
 #include "tests/lib/memstore.h"
 #include "tests/lib/stored.h"
@@ -15,8 +17,12 @@
 
 struct fixture {
     struct tmpdir tmp;
-    struct store *s;
+    struct store *s; /* NULL: this machine has no servers for it */
 };
+
+#define NEED_STORE(x)                                                          \
+    if ((x)->s == NULL)                                                        \
+    test_skip("redis-server is not installed")
 
 static int
 setup(void **state)
@@ -24,7 +30,8 @@ setup(void **state)
     static struct fixture x;
 
     tmpdir_make_in_memory(&x.tmp);
-    x.s = engine_open(*(const enum engine_kind *)*state, x.tmp.fd);
+    x.s =
+        engine_open_history(*(const enum engine_kind *)*state, x.tmp.fd, NULL);
     *state = &x;
     return 0;
 }
@@ -63,11 +70,40 @@ mark_state(struct fixture *x, uint64_t epoch, uint64_t first_ms)
     return info.state;
 }
 
+/* In the order by count: c, a, b, d. */
+static void
+add_four(struct fixture *x)
+{
+    assert_rc(stored_add(x->s, "words", NULL, "b", 2), 0);
+    assert_rc(stored_add(x->s, "words", NULL, "a", 2), 0);
+    assert_rc(stored_add(x->s, "words", NULL, "c", 7), 0);
+    assert_rc(stored_add(x->s, "words", NULL, "d", -1), 0);
+}
+
+/* Asks about a key of "words"; three rows around it. */
+static struct store_query
+ask_key(struct fixture *x, enum store_op op, const char *key, uint8_t *bytes)
+{
+    struct store_query q = {.op = op,
+                            .name = (const uint8_t *)"words",
+                            .name_size = 5,
+                            .key = (const uint8_t *)key,
+                            .key_size = strlen(key),
+                            .length = 3};
+    struct store_reads reads = {
+        .queries = &q, .count = 1, .at = bytes, .room = 1024};
+
+    (void)store_read(x->s, &reads);
+    store_read_end(x->s);
+    return q;
+}
+
 static void
 a_batch_given_twice_counts_once(void **state)
 {
     struct fixture *x = *state;
 
+    NEED_STORE(x);
     assert_int_equal(mark_state(x, 3, 5), STORE_MARK_NONE);
     assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
     assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
@@ -85,6 +121,7 @@ an_earlier_fill_is_refused_and_another_fill_counts(void **state)
     struct fixture *x = *state;
     struct store_fill mark = fill3;
 
+    NEED_STORE(x);
     assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
 
     mark.epoch = 2;
@@ -110,6 +147,7 @@ marks_that_do_not_agree_are_no_batch(void **state)
                                   .delta_count = 1};
     struct store_applied applied;
 
+    NEED_STORE(x);
     assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
 
     assert_rc(store_apply(x->s, &b, &applied), -ESTALE);
@@ -124,10 +162,8 @@ rows_come_by_count_then_key(void **state)
     struct store_totals t;
     struct store_row row;
 
-    assert_rc(stored_add(x->s, "words", NULL, "b", 2), 0);
-    assert_rc(stored_add(x->s, "words", NULL, "a", 2), 0);
-    assert_rc(stored_add(x->s, "words", NULL, "c", 7), 0);
-    assert_rc(stored_add(x->s, "words", NULL, "d", -1), 0);
+    NEED_STORE(x);
+    add_four(x);
 
     assert_int_equal(stored_range(x->s, "words", 0, 9, bytes, sizeof bytes), 4);
     assert_memory_equal(bytes + QUERY_ROW_SIZE, "c", 1);
@@ -224,6 +260,7 @@ keyspaces_are_listed_by_name(void **state)
     struct fixture *x = *state;
     char text[64] = "";
 
+    NEED_STORE(x);
     assert_rc(stored_add(x->s, "b", NULL, "k", 1), 0);
     assert_rc(stored_add(x->s, "ab", NULL, "k", 1), 0);
     assert_rc(stored_add(x->s, "c", NULL, "k", 1), 0);
@@ -233,6 +270,223 @@ keyspaces_are_listed_by_name(void **state)
     text[0] = '\0';
     assert_rc(store_list(x->s, (const uint8_t *)"ab", 2, note, text), 0);
     assert_string_equal(text, "b1c1");
+}
+
+static void
+a_row_is_found_by_key_by_rank_and_around_it(void **state)
+{
+    static const char *const order[] = {"c", "a", "b", "d"};
+    struct fixture *x = *state;
+    uint8_t bytes[1024];
+
+    NEED_STORE(x);
+    add_four(x);
+
+    for (uint64_t i = 0; i < 4; i++) {
+        struct store_query q = ask_key(x, STORE_RANK, order[i], bytes);
+
+        assert_rc(q.error, 0);
+        assert_int_equal(q.rank, i);
+        assert_int_equal(get_le64s(q.bytes), i);
+        q = ask_key(x, STORE_AROUND, order[i], bytes);
+        assert_rc(q.error, 0);
+        assert_int_equal(q.rank, i);
+        assert_memory_equal(q.bytes + QUERY_ROW_SIZE, order[i > 0 ? i - 1 : i],
+                            1);
+        q = ask_key(x, STORE_GET, order[i], bytes);
+        assert_int_equal(q.row.count, count(x, "words", order[i]));
+    }
+    assert_rc(ask_key(x, STORE_RANK, "e", bytes).error, -ENOENT);
+    assert_rc(ask_key(x, STORE_AROUND, "e", bytes).error, -ENOENT);
+}
+
+static void
+a_count_that_leaves_the_range_saturates_and_is_flagged(void **state)
+{
+    struct fixture *x = *state;
+    struct store_totals t;
+    struct store_row row;
+
+    NEED_STORE(x);
+    assert_rc(stored_add(x->s, "words", NULL, "a", INT64_MAX), 0);
+    assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
+    assert_rc(stored_add(x->s, "words", NULL, "b", INT64_MIN), 0);
+    assert_rc(stored_add(x->s, "words", NULL, "b", -1), 0);
+    assert_rc(stored_add(x->s, "words", NULL, "b", 3), 0);
+
+    assert_rc(stored_get(x->s, "words", "a", &row), 0);
+    assert_true(row.saturated);
+    assert_true(row.count == INT64_MAX);
+    assert_rc(stored_get(x->s, "words", "b", &row), 0);
+    assert_true(row.saturated);
+    assert_true(row.count == INT64_MIN + 3);
+    assert_rc(stored_totals(x->s, "words", &t), 0);
+    assert_int_equal(t.keys, 2);
+    assert_int_equal(t.saturated, 2);
+    assert_int_equal(t.sum_high, 0);
+    assert_int_equal(t.sum_low, 2);
+}
+
+static void
+deleted_keys_are_gone_and_begin_again(void **state)
+{
+    const struct store_key gone[] = {{(const uint8_t *)"a", 1},
+                                     {(const uint8_t *)"d", 1},
+                                     {(const uint8_t *)"e", 1}};
+    struct fixture *x = *state;
+    uint8_t bytes[1024];
+    struct store_totals t;
+    struct store_row row;
+    uint64_t deleted;
+
+    NEED_STORE(x);
+    add_four(x);
+
+    assert_rc(store_del(x->s, (const uint8_t *)"words", 5, gone, 3, &deleted),
+              0);
+    assert_int_equal(deleted, 2);
+    assert_rc(stored_get(x->s, "words", "a", &row), -ENOENT);
+    assert_int_equal(stored_range(x->s, "words", 0, 9, bytes, sizeof bytes), 2);
+    assert_rc(stored_totals(x->s, "words", &t), 0);
+    assert_int_equal(t.keys, 2);
+    assert_int_equal(t.sum_low, 9);
+    assert_rc(stored_add(x->s, "words", NULL, "a", 5), 0);
+    assert_int_equal(count(x, "words", "a"), 5);
+    assert_rc(store_del(x->s, (const uint8_t *)"none", 4, gone, 1, &deleted),
+              -ENOENT);
+}
+
+static void
+a_drop_removes_rows_and_keeps_marks(void **state)
+{
+    struct fixture *x = *state;
+    struct store_row row;
+
+    NEED_STORE(x);
+    assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
+
+    assert_rc(store_drop(x->s, (const uint8_t *)"words", 5, NULL, 0), 0);
+    assert_rc(stored_get(x->s, "words", "the", &row), -ENOENT);
+    assert_int_equal(mark_state(x, 3, 5), STORE_MARK_DONE);
+    assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
+    assert_rc(stored_get(x->s, "words", "the", &row), -ENOENT);
+    assert_rc(stored_add(x->s, "words", NULL, "the", 9), 0);
+    assert_int_equal(count(x, "words", "the"), 9);
+    assert_rc(store_drop(x->s, (const uint8_t *)"none", 4, NULL, 0), -ENOENT);
+}
+
+/* Asks all of it: the answer's buckets and keys are in `q`. */
+static int
+ask_history(struct fixture *x, struct store_history_query *q)
+{
+    int rc;
+
+    q->name = (const uint8_t *)"words";
+    q->name_size = 5;
+    do
+        rc = store_history(x->s, q, 1);
+    while (rc == -EAGAIN);
+    store_read_end(x->s);
+    return rc;
+}
+
+static void
+history_has_each_increment_in_its_minute(void **state)
+{
+    const uint32_t hour = (uint32_t)(clock_unix_ms() / 3600000) * 60;
+    const struct store_delta d[] = {
+        {.key = (const uint8_t *)"a",
+         .key_size = 1,
+         .minute = hour - 60,
+         .sum_low = 2},
+        {.key = (const uint8_t *)"a",
+         .key_size = 1,
+         .minute = hour - 58,
+         .sum_high = -1,
+         .sum_low = (uint64_t)-9},
+        {.key = (const uint8_t *)"b",
+         .key_size = 1,
+         .minute = hour - 58,
+         .sum_low = 30},
+    };
+    struct fixture *x = *state;
+    struct store_bucket b[3];
+    struct store_top top[4];
+    struct store_history_query q = {.op = STORE_HISTORY_KEY,
+                                    .key = (const uint8_t *)"a",
+                                    .key_size = 1,
+                                    .from = hour - 60,
+                                    .to = hour - 57,
+                                    .step = 1,
+                                    .buckets = b,
+                                    .top = top};
+
+    NEED_STORE(x);
+    assert_rc(stored_apply(x->s, "words", &fill3, d, 3), 0);
+    assert_rc(stored_apply(x->s, "words", &fill3, d, 3), 0);
+
+    assert_rc(ask_history(x, &q), 0);
+    assert_int_equal((int64_t)b[0].sum_low, 2);
+    assert_true(b[0].any && !b[1].any);
+    assert_int_equal((int64_t)b[2].sum_low, -9);
+    q = (struct store_history_query){.op = STORE_HISTORY_KEYSPACE,
+                                     .from = hour - 60,
+                                     .to = hour - 57,
+                                     .step = 3,
+                                     .buckets = b};
+    assert_rc(ask_history(x, &q), 0);
+    assert_int_equal((int64_t)b[0].sum_low, 23);
+    q = (struct store_history_query){.op = STORE_HISTORY_TOP,
+                                     .from = hour - 60,
+                                     .to = hour - 57,
+                                     .top = top,
+                                     .length = 4};
+    assert_rc(ask_history(x, &q), 0);
+    assert_int_equal(q.rows, 2);
+    assert_memory_equal(top[0].key, "b", 1);
+    assert_int_equal((int64_t)top[1].sum.sum_low, -7);
+    q = (struct store_history_query){.op = STORE_HISTORY_RANK,
+                                     .key = (const uint8_t *)"a",
+                                     .key_size = 1,
+                                     .from = hour - 60,
+                                     .to = hour - 57};
+    assert_rc(ask_history(x, &q), 0);
+    assert_int_equal(q.rank, 1);
+    assert_int_equal(q.keys, 2);
+    assert_int_equal((int64_t)q.sum.sum_low, -7);
+}
+
+/* ---- what the engine on a cluster refuses ------------------------------- */
+
+/* Parts are ordered by count only: an order by key would be a second copy of
+ * every key in the servers' memory. */
+static void
+the_order_by_key_is_refused(void **state)
+{
+    struct fixture *x = *state;
+    uint8_t bytes[1024];
+
+    NEED_STORE(x);
+    add_four(x);
+    assert_rc(stored_keys(x->s, "words", 0, "", "", 9, bytes, sizeof bytes),
+              -EOPNOTSUPP);
+}
+
+/* There is no file that could be copied, replaced or rewritten: countd backup
+ * reads parts instead, and servers overwrite what they free. */
+static void
+what_needs_a_file_is_refused(void **state)
+{
+    static const uint8_t name[] = "words";
+    struct fixture *x = *state;
+
+    NEED_STORE(x);
+    add_four(x);
+    assert_false(store_traits(x->s) & (STORE_FILES | STORE_SNAPSHOT));
+    assert_rc(store_copy(x->s, name, 5, x->tmp.fd), -EOPNOTSUPP);
+    assert_rc(store_vacate(x->s, name, 5, x->tmp.fd), -EOPNOTSUPP);
+    assert_rc(store_purge(x->s, name, 5), -EOPNOTSUPP);
+    assert_int_equal(count(x, "words", "c"), 7);
 }
 
 /* ---- what the engine of the tests can be told --------------------------- */
@@ -289,18 +543,35 @@ a_dropped_keyspace_keeps_its_marks_until_they_are_spent(void **state)
     assert_false(memstore_has(x->s, "words"));
 }
 
-#define CASE(test)   ENGINE_CASES(test, setup, teardown)
-#define MEMORY(test) ENGINE_CASE(ENGINE_MEMORY, test, setup, teardown)
+#define BOTH(test)    ENGINE_CASES(test, setup, teardown)
+#define MEMORY(test)  ENGINE_CASE(ENGINE_MEMORY, test, setup, teardown)
+#define CLUSTER(test) ENGINE_CASE(ENGINE_CLUSTER, test, setup, teardown)
+#define ALL(test)     BOTH(test), CLUSTER(test)
 
 static const struct CMUnitTest tests[] = {
-    CASE(a_batch_given_twice_counts_once),
-    CASE(an_earlier_fill_is_refused_and_another_fill_counts),
-    CASE(marks_that_do_not_agree_are_no_batch),
-    CASE(rows_come_by_count_then_key),
-    CASE(rows_come_in_key_order),
-    CASE(keyspaces_are_listed_by_name),
+    ALL(a_batch_given_twice_counts_once),
+    ALL(an_earlier_fill_is_refused_and_another_fill_counts),
+    ALL(marks_that_do_not_agree_are_no_batch),
+    ALL(rows_come_by_count_then_key),
+    BOTH(rows_come_in_key_order),
+    ALL(a_row_is_found_by_key_by_rank_and_around_it),
+    ALL(a_count_that_leaves_the_range_saturates_and_is_flagged),
+    ALL(deleted_keys_are_gone_and_begin_again),
+    ALL(a_drop_removes_rows_and_keeps_marks),
+    ALL(history_has_each_increment_in_its_minute),
+    ALL(keyspaces_are_listed_by_name),
+    CLUSTER(the_order_by_key_is_refused),
+    CLUSTER(what_needs_a_file_is_refused),
     MEMORY(an_interrupted_batch_goes_on_where_it_was),
     MEMORY(a_dropped_keyspace_keeps_its_marks_until_they_are_spent),
 };
 
-TEST_MAIN(tests)
+int
+main(int argc, char **argv)
+{
+    const int failed =
+        test_main(__FILE__, tests, sizeof tests / sizeof *tests, argc, argv);
+
+    cluster_engine_stop();
+    return failed;
+}
