@@ -448,7 +448,56 @@ status_knows_what_waits_for_the_cluster(void **state)
     fleet_stop_all(f);
 }
 
-/* The last one: masters and replicas change places. */
+/* A keyspace of another master than that of "words". */
+static const char *
+keyspace_elsewhere(void)
+{
+    static char name[2];
+
+    (void)snprintf(name, sizeof name, "a");
+    while (master_of(name) == master_of("words"))
+        name[0]++;
+    return name;
+}
+
+/* Last, because no replica takes a master's place any more. */
+static void
+reads_of_other_masters_go_on_while_one_is_silent(void **state)
+{
+    const uint64_t end_ms = clock_ms() + (uint64_t)60000 * test_slow();
+    struct fleet *f = *state;
+    const char *other;
+    unsigned server;
+
+    NEED_RIG();
+    for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++)
+        (void)cluster_rig_run(&rig, i,
+                              "CONFIG SET cluster-node-timeout 600000");
+    fleet_option(f, "read.http=127.0.0.1:0");
+    service_start(f);
+    other = keyspace_elsewhere();
+    server = master_of("words");
+    service_add(f, "words", "the", 1);
+    service_add(f, other, "the", 2);
+    flush_all(f);
+    assert_int_equal(service_count(f, "words", "the"), 1);
+    assert_int_equal(service_count(f, other, "the"), 2);
+
+    daemon_signal(&rig.servers[server], SIGSTOP);
+    for (unsigned i = 0; i < 20; i++) {
+        assert_int_equal(service_count(f, other, "the"), 2);
+        read_http(f, "/v1/get?keyspace=words&key=the");
+        assert_non_null(strstr(text, "\"unreadable\""));
+    }
+    daemon_signal(&rig.servers[server], SIGCONT);
+    do {
+        assert_true(clock_ms() < end_ms);
+        read_http(f, "/v1/get?keyspace=words&key=the");
+    } while (strstr(text, " 200 ") == NULL);
+    fleet_stop_all(f);
+}
+
+/* From here on masters and replicas change places. */
 static void
 a_master_killed_while_counting_loses_nothing(void **state)
 {
@@ -489,6 +538,7 @@ static const struct CMUnitTest tests[] = {
     CASE(a_server_that_hides_its_settings_is_used),
     CASE(status_knows_what_waits_for_the_cluster),
     CASE(a_master_killed_while_counting_loses_nothing),
+    CASE(reads_of_other_masters_go_on_while_one_is_silent),
 };
 
 int

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/base/bytes.h"
+#include "common/base/clock.h"
 #include "common/store/cluster/cluster.h"
 #include "common/store/cluster/cluster_slot.h"
 #include "tests/lib/cluster_rig.h"
@@ -606,6 +607,56 @@ functions_that_are_gone_are_loaded_again(void **state)
     assert_string_equal(read_rows(), "10 a\n");
 }
 
+/* For the rest of the tests: no replica takes the place of a silent master. */
+static void
+forbid_failover(void)
+{
+    for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++)
+        assert_string_equal(
+            cluster_rig_run(&rig, i, "CONFIG SET cluster-node-timeout 600000"),
+            "OK");
+}
+
+/* Longer than a silent node is left alone, twice: each GET of its slot must
+ * have ended at once, and none been sent. */
+static void
+a_silent_master_gets_no_command_until_it_answers_a_probe(void **state)
+{
+    const struct cluster_options options = {.nodes = rig.nodes,
+                                            .timeout_ms = 500 * test_slow()};
+    const unsigned silent = cluster_slot("a", 1);
+    const struct words w = split_text("GET a"), other = split_text("GET b");
+    struct cluster_command m;
+    uint64_t end_ms;
+    unsigned server;
+
+    (void)state;
+    NEED_RIG();
+    server = cluster_rig_master(&rig, 0, silent);
+    assert_true(server != cluster_rig_master(&rig, 0, cluster_slot("b", 1)));
+    assert_reply("SET a 1", "a", "OK");
+    assert_reply("SET b 2", "b", "OK");
+    forbid_failover();
+    cluster_close(cluster);
+    assert_rc(cluster_open(&cluster, &options), 0);
+    assert_reply("GET a", "a", "1");
+    daemon_signal(&rig.servers[server], SIGSTOP);
+    m = run_words(&w, "a");
+    assert_rc(m.error, -ETIMEDOUT);
+    for (end_ms = clock_ms() + 2500; clock_ms() < end_ms;) {
+        m = run_words(&w, "a");
+        assert_rc(m.error, -EHOSTDOWN);
+        m = run_words(&other, "b");
+        assert_rc(m.error, 0);
+        cluster_free_replies(&m, 1);
+    }
+    daemon_signal(&rig.servers[server], SIGCONT);
+    for (end_ms = clock_ms() + 20000; (m = run_words(&w, "a")).error != 0;)
+        assert_true(clock_ms() < end_ms);
+    assert_string_equal(m.reply->str, "1");
+    cluster_free_replies(&m, 1);
+}
+
 #define CASE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 static const struct CMUnitTest tests[] = {
@@ -627,6 +678,7 @@ static const struct CMUnitTest tests[] = {
     CASE(functions_that_are_gone_are_loaded_again),
     cmocka_unit_test_setup_teardown(a_slot_that_moves_is_followed, setup,
                                     teardown),
+    CASE(a_silent_master_gets_no_command_until_it_answers_a_probe),
     cmocka_unit_test_teardown(nodes_that_are_not_addresses_are_refused,
                               stop_servers),
 };

@@ -17,8 +17,11 @@
  *            sent through here may be repeated (functions.h says why).
  *   other errors   end the command; error and text say which
  *
- * A node that does not answer in time is not asked again for a second, so that
- * a dead machine costs a caller one timeout a second and not one a command.
+ * A node that does not answer in time gets no command until it has answered a
+ * PING on a connection of its own, which is sent a second later and from then
+ * on: a dead machine costs a caller one timeout, and then at most 50 ms a
+ * second.  Commands for its slots end at once with -EHOSTDOWN meanwhile, or go
+ * to the new master when the map has one.
  *
  * Ownership: the handle is the caller's; one thread.  Commands, their arguments
  * and replies are the caller's; replies are freed by cluster_free_replies().

@@ -1,5 +1,6 @@
-/* common/store/cluster/cluster_internal.h - what cluster.c (commands) and
- * cluster_map.c (nodes, connections, the map) share. */
+/* common/store/cluster/cluster_internal.h - what cluster.c (commands),
+ * cluster_map.c (nodes, connections, the map) and cluster_probe.c (nodes that
+ * do not answer) share. */
 #ifndef COUNTD_COMMON_STORE_CLUSTER_CLUSTER_INTERNAL_H
 #define COUNTD_COMMON_STORE_CLUSTER_CLUSTER_INTERNAL_H
 
@@ -9,13 +10,18 @@
 #include "common/store/cluster/cluster_slot.h"
 
 #define CLUSTER_HOST_SIZE 256
+#define CLUSTER_DOWN_MS   1000 /* a node that did not answer is left alone */
 
 struct cluster_node {
     char host[CLUSTER_HOST_SIZE];
     char name[CLUSTER_HOST_SIZE + 8]; /* host:port */
     int port;
     redisContext *link;     /* NULL: not connected */
-    uint64_t down_until_ms; /* it did not answer; 0: it did */
+    bool is_silent;         /* it did not answer: it is probed before it is
+                               used again */
+    uint64_t down_until_ms; /* with is_silent: no probe begins before */
+    redisContext *probe;    /* NULL: none is under way */
+    uint64_t probe_ms;      /* when it began */
     bool is_master;         /* by the map */
     bool wants_functions;   /* it has no library of functions */
     bool is_seed;           /* of the options */
@@ -47,8 +53,15 @@ int cluster_parse_port(const char *text);
 /* Connects a node unless it is connected.  -EHOSTDOWN, -EACCES */
 int cluster_connect(struct cluster *c, int node);
 
-/* Closes a node's connection; with `is_down` it is not used for a while. */
-void cluster_disconnect(struct cluster *c, int node, bool is_down);
+/* Closes a node's connection; with `is_silent` it is not used until a probe is
+ * answered. */
+void cluster_disconnect(struct cluster *c, int node, bool is_silent);
+
+/* Whether a silent node answers again; begins a probe when none is under way.
+ * Waits at most 50 ms, and that only where it begins one: once in
+ * options.timeout_ms, and not more than once a second. */
+bool cluster_probe(struct cluster *c, int node);
+void cluster_end_probe(struct cluster_node *n);
 
 /* Sends one command to a connected node and waits for its reply, which is the
  * caller's; NULL: the connection broke. */

@@ -14,8 +14,7 @@
 
 #include "common/base/clock.h"
 
-#define DOWN_MS      1000 /* a node that did not answer is left alone */
-#define MAP_EVERY_MS 50   /* the map is asked for at most this often */
+#define MAP_EVERY_MS 50 /* the map is asked for at most this often */
 
 void
 cluster_note(struct cluster *c, const char *format, ...)
@@ -126,8 +125,10 @@ cluster_close(struct cluster *c)
 {
     if (c == NULL)
         return;
-    for (int i = 0; i < c->node_count; i++)
+    for (int i = 0; i < c->node_count; i++) {
         cluster_disconnect(c, i, false);
+        cluster_end_probe(&c->nodes[i]);
+    }
     free(c);
 }
 
@@ -162,14 +163,15 @@ cluster_changes(const struct cluster *c)
  */
 
 void
-cluster_disconnect(struct cluster *c, int node, bool is_down)
+cluster_disconnect(struct cluster *c, int node, bool is_silent)
 {
     struct cluster_node *n = &c->nodes[node];
 
     if (n->link != NULL)
         redisFree(n->link);
     n->link = NULL;
-    n->down_until_ms = is_down ? clock_ms() + DOWN_MS : 0;
+    n->is_silent = is_silent;
+    n->down_until_ms = is_silent ? clock_ms() + CLUSTER_DOWN_MS : 0;
 }
 
 redisReply *
@@ -228,7 +230,7 @@ cluster_connect(struct cluster *c, int node)
 
     if (n->link != NULL)
         return 0;
-    if (n->down_until_ms > clock_ms())
+    if (n->is_silent && !cluster_probe(c, node))
         return -EHOSTDOWN;
     n->link = redisConnectWithTimeout(n->host, n->port, wait);
     if (n->link == NULL || n->link->err != 0 ||

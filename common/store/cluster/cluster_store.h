@@ -18,8 +18,9 @@
  *   - store_del() returns when the removal is durable in the outbox; it counts
  *     the keys that were there when it was asked.
  *
- * A read waits for its replies: a master that is silent costs one timeout a
- * second (cluster.h).
+ * A read waits for its replies: a master that becomes silent costs one timeout,
+ * and what needs it is -EIO at once from then on until it answers a probe
+ * (cluster.h), so that other keyspaces are read meanwhile.
  *
  * Traits: none.  One thread a handle; the sender's own is inside. */
 #ifndef COUNTD_COMMON_STORE_CLUSTER_CLUSTER_STORE_H
