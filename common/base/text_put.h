@@ -12,7 +12,10 @@
 static inline char *
 text_put(char *to, const char *text)
 {
-    return stpcpy(to, text);
+    const size_t size = strlen(text);
+
+    memcpy(to, text, size + 1); /* and not stpcpy(): no call for our words */
+    return to + size;
 }
 
 /* `base` is 10 or 16, with lower-case digits. */

@@ -280,7 +280,7 @@ http_body(struct http_call *x, size_t max)
     x->out = conn_space(x->conn, head_room(x) + max);
     if (!x->out)
         return NULL;
-    x->room = usual_head(x, max);
+    x->room = max > 0 ? usual_head(x, max) : 0; /* nothing to be moved */
     return x->out + x->room;
 }
 

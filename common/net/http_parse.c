@@ -517,7 +517,13 @@ bool
 http_has_version(const struct http_request *r, const char *tag)
 {
     const char *opaque = tag[0] == 'W' ? tag + 2 : tag;
+    const size_t size = strlen(opaque);
+    const uint8_t *at = r->versions.at;
 
+    /* Nearly always it is the only one, and the same: its end is looked at. */
+    if (r->versions.size >= size &&
+        memcmp(at + r->versions.size - size, opaque, size) == 0)
+        return true;
     return r->versions.size > 0 &&
-           memmem(r->versions.at, r->versions.size, opaque, strlen(opaque));
+           memmem(at, r->versions.size, opaque, size) != NULL;
 }
