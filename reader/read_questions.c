@@ -53,20 +53,6 @@ read_take(struct read_asked *a, struct read_reply *reply)
     return begin_reply(a, reply);
 }
 
-bool
-read_reply_row(struct read_reply *r, struct read_row *row)
-{
-    if (r->rows == 0)
-        return false;
-    assert(r->end - r->at >= QUERY_ROW_SIZE);
-    row->count = get_le64s(r->at);
-    row->key_size = get_le16(r->at + 8);
-    row->key = r->at + QUERY_ROW_SIZE;
-    r->at = row->key + row->key_size;
-    r->rows--;
-    return true;
-}
-
 static struct query
 query_of(const struct read_asked *a, enum query_op op)
 {
@@ -298,16 +284,19 @@ put_rows(struct read_asked *a, int64_t rank, struct read_reply *reply,
          bool with_limit)
 {
     const bool has_limit = with_limit && a->table.format == TABLE_JSON;
+    struct cell cells[] = {cell_number(0), cell_number(0), cell_name("", 0),
+                           cell_absent()};
     struct read_row row;
 
     table_next_rows(&a->table, "rows", rows_columns, has_limit ? 4 : 3);
     while (read_reply_row(reply, &row)) {
-        const bool at_limit = row.count == INT64_MIN || row.count == INT64_MAX;
-        const struct cell cells[] = {
-            cell_number(rank++), cell_number(row.count),
-            cell_name(row.key, row.key_size),
-            at_limit ? cell_bool(true) : cell_absent()};
-
+        cells[0].number = rank++;
+        cells[1].number = row.count;
+        cells[2] = cell_name(row.key, row.key_size);
+        if (row.count == INT64_MIN || row.count == INT64_MAX)
+            cells[3] = cell_bool(true);
+        else
+            cells[3].kind = CELL_ABSENT;
         table_row(&a->table, cells);
     }
     table_rows_end(&a->table);

@@ -3,6 +3,9 @@
 #ifndef COUNTD_READER_READ_QUESTIONS_H
 #define COUNTD_READER_READ_QUESTIONS_H
 
+#include <assert.h>
+
+#include "common/base/bytes.h"
 #include "reader/read_http.h"
 
 /* Why there is no answer. */
@@ -48,7 +51,19 @@ struct read_reply {
 };
 
 /* The next row of a reply; false: there is none. */
-bool read_reply_row(struct read_reply *r, struct read_row *row);
+static inline bool
+read_reply_row(struct read_reply *r, struct read_row *row)
+{
+    if (r->rows == 0)
+        return false;
+    assert(r->end - r->at >= QUERY_ROW_SIZE);
+    row->count = get_le64s(r->at);
+    row->key_size = get_le16(r->at + 8);
+    row->key = r->at + QUERY_ROW_SIZE;
+    r->at = row->key + row->key_size;
+    r->rows--;
+    return true;
+}
 
 /* The state of the keyspace that is asked about.  False: there is none, or it
  * cannot be read: the answer will say so. */

@@ -1,48 +1,9 @@
 /* common/wire/cell.c - see cell.h. */
 #include "common/wire/cell.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-struct cell
-cell_none(void)
-{
-    return (struct cell){.kind = CELL_NONE};
-}
-
-struct cell
-cell_absent(void)
-{
-    return (struct cell){.kind = CELL_ABSENT};
-}
-
-struct cell
-cell_name(const void *bytes, size_t size)
-{
-    assert(size <= NAME_MAX_SIZE);
-    return (struct cell){.kind = CELL_NAME, .bytes = bytes, .size = size};
-}
-
-struct cell
-cell_text(const char *text)
-{
-    return (struct cell){
-        .kind = CELL_TEXT, .bytes = text, .size = strlen(text)};
-}
-
-struct cell
-cell_number(int64_t number)
-{
-    return (struct cell){.kind = CELL_NUMBER, .number = number};
-}
-
-struct cell
-cell_bool(bool value)
-{
-    return (struct cell){.kind = CELL_BOOL, .number = value};
-}
 
 const char *
 cell_sum_text(int128 sum, char text[CELL_SUM_SIZE])

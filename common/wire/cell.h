@@ -4,9 +4,11 @@
 #ifndef COUNTD_COMMON_WIRE_CELL_H
 #define COUNTD_COMMON_WIRE_CELL_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "common/base/bytes.h"
 #include "common/wire/name.h"
@@ -29,12 +31,46 @@ struct cell {
     int64_t number;
 };
 
-struct cell cell_none(void);
-struct cell cell_absent(void); /* of JSON not even null; not the first one */
-struct cell cell_name(const void *bytes, size_t size); /* or an empty one */
-struct cell cell_text(const char *text); /* printable, valid UTF-8 */
-struct cell cell_number(int64_t number);
-struct cell cell_bool(bool value);
+static inline struct cell
+cell_none(void)
+{
+    return (struct cell){.kind = CELL_NONE};
+}
+
+/* Of JSON not even null; not the first one. */
+static inline struct cell
+cell_absent(void)
+{
+    return (struct cell){.kind = CELL_ABSENT};
+}
+
+/* Or an empty one. */
+static inline struct cell
+cell_name(const void *bytes, size_t size)
+{
+    assert(size <= NAME_MAX_SIZE);
+    return (struct cell){.kind = CELL_NAME, .bytes = bytes, .size = size};
+}
+
+/* Printable, valid UTF-8. */
+static inline struct cell
+cell_text(const char *text)
+{
+    return (struct cell){
+        .kind = CELL_TEXT, .bytes = text, .size = strlen(text)};
+}
+
+static inline struct cell
+cell_number(int64_t number)
+{
+    return (struct cell){.kind = CELL_NUMBER, .number = number};
+}
+
+static inline struct cell
+cell_bool(bool value)
+{
+    return (struct cell){.kind = CELL_BOOL, .number = value};
+}
 
 /* A sum as decimal digits, from somewhere in `text` on; and as a cell: a number
  * where int64 has it, else text, as long as `text` is there. */

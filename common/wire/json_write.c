@@ -102,17 +102,22 @@ json_row(struct json_writer *w)
     w->is_first = true;
 }
 
-/* Bytes that need an escape, in JSON or in the text form of names. */
-static uint64_t
+/* Not 0 if a byte needs an escape, in JSON or in the text form of names.  Where
+ * none does, no byte below carries into the next, nor borrows from it; else the
+ * first of them has its highest bit set. */
+static inline uint64_t
 find_special(uint64_t word)
 {
-    return byte_word_below(word, 0x20) | byte_word_high(word) |
-           byte_word_equal(word, 0x7f) | byte_word_equal(word, '"') |
-           byte_word_equal(word, '\\');
+    const uint64_t one = BYTE_WORD_ONES;
+    const uint64_t control = word - one * 0x20, high = word | (word + one);
+    const uint64_t quote = (word ^ (one * '"')) - one;
+    const uint64_t backslash = (word ^ (one * '\\')) - one;
+
+    return (control | high | quote | backslash) & BYTE_WORD_HIGHS;
 }
 
 /* Fewer than eight bytes as a word, some of them twice; blanks beside them. */
-static uint64_t
+static inline uint64_t
 short_word(const uint8_t *bytes, size_t size)
 {
     if (size >= 4)
@@ -123,8 +128,9 @@ short_word(const uint8_t *bytes, size_t size)
            (uint64_t)bytes[size - 1] << 16 | (BLANKS << 24);
 }
 
-bool
-json_is_plain(const uint8_t *bytes, size_t size)
+/* Whether there is no such byte. */
+static inline bool
+is_plain(const uint8_t *bytes, size_t size)
 {
     uint64_t special = 0;
 
@@ -150,13 +156,19 @@ copy_few(uint8_t *to, const uint8_t *from, size_t size)
     }
 }
 
-uint8_t *
-json_put_plain(uint8_t *to, const uint8_t *bytes, size_t size)
+static inline uint8_t *
+put_quoted(uint8_t *to, const uint8_t *bytes, size_t size)
 {
     *to++ = '"';
     copy_few(to, bytes, size);
     to[size] = '"';
     return to + size + 1;
+}
+
+uint8_t *
+json_put_plain(uint8_t *to, const uint8_t *bytes, size_t size)
+{
+    return is_plain(bytes, size) ? put_quoted(to, bytes, size) : NULL;
 }
 
 static void
@@ -166,7 +178,7 @@ put_plain(struct json_writer *w, const void *bytes, size_t size)
     if ((size_t)(w->end - w->at) < size + 2)
         w->is_full = true;
     if (!w->is_full)
-        w->at = json_put_plain(w->at, bytes, size);
+        w->at = put_quoted(w->at, bytes, size);
 }
 
 void
@@ -177,25 +189,45 @@ json_member(struct json_writer *w, const char *name)
     w->is_value = true;
 }
 
+static const char pairs[] = "00010203040506070809101112131415161718192021"
+                            "22232425262728293031323334353637383940414243"
+                            "44454647484950515253545556575859606162636465"
+                            "66676869707172737475767778798081828384858687"
+                            "888990919293949596979899";
+
+/* A number below 100, as it is written. */
+static inline uint8_t *
+put_pair(uint8_t *to, uint64_t number)
+{
+    if (number < 10) {
+        *to = (uint8_t)('0' + number);
+        return to + 1;
+    }
+    memcpy(to, pairs + 2 * number, 2);
+    return to + 2;
+}
+
 uint8_t *
 json_put_integer(uint8_t *to, int64_t number)
 {
-    static const char pairs[] = "00010203040506070809101112131415161718192021"
-                                "22232425262728293031323334353637383940414243"
-                                "44454647484950515253545556575859606162636465"
-                                "66676869707172737475767778798081828384858687"
-                                "888990919293949596979899";
     char digits[2 * JSON_DIGITS_MAX], *const end = digits + JSON_DIGITS_MAX;
     uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
     char *at = end;
 
+    if (number < 0)
+        *to++ = '-'; /* 19 digits at most stand behind it */
+    if (rest < 100)
+        return put_pair(to, rest);
+    if (rest < 10000) {
+        to = put_pair(to, rest / 100);
+        memcpy(to, pairs + 2 * (rest % 100), 2);
+        return to + 2;
+    }
     for (; rest >= 10; rest /= 100)
         memcpy(at -= 2, pairs + 2 * (rest % 100), 2);
-    if (rest > 0 || at == end)
+    if (rest > 0)
         *--at = (char)('0' + rest);
-    if (number < 0)
-        *--at = '-';                 /* 19 digits at most stand behind it */
-    memcpy(to, at, JSON_DIGITS_MAX); /* of a constant size: no call */
+    memcpy(to, at, JSON_DIGITS_MAX - 1); /* of a constant size: no call */
     return to + (end - at);
 }
 
@@ -280,7 +312,7 @@ json_string(struct json_writer *w, const void *text, size_t size)
     const uint8_t *bytes = text;
     size_t from = 0;
 
-    if (json_is_plain(bytes, size)) {
+    if (is_plain(bytes, size)) {
         put_plain(w, bytes, size);
         return;
     }
@@ -315,7 +347,7 @@ void
 json_name(struct json_writer *w, const uint8_t *name, size_t size)
 {
     assert(size <= NAME_MAX_SIZE);
-    if (json_is_plain(name, size))
+    if (is_plain(name, size))
         put_plain(w, name, size);
     else
         put_escaped_name(w, name, size);

@@ -66,12 +66,12 @@ void json_name(struct json_writer *w, const uint8_t *name, size_t size);
 
 #define JSON_DIGITS_MAX 20 /* of a number, with its sign */
 
-/* JSON_DIGITS_MAX bytes are written, of which those up to the end count. */
+/* Up to JSON_DIGITS_MAX bytes are written, of which those before the end count.
+ */
 uint8_t *json_put_integer(uint8_t *to, int64_t number);
 
-/* Whether no byte needs an escape, neither in JSON nor in the text form of
- * names; such a string with its quotes. */
-bool json_is_plain(const uint8_t *bytes, size_t size);
+/* The string with its quotes.  NULL, and nothing that counts was written: a
+ * byte needs an escape, in JSON or in the text form of names. */
 uint8_t *json_put_plain(uint8_t *to, const uint8_t *bytes, size_t size);
 
 /* Bytes as they are, such as the line feed behind the last bracket. */

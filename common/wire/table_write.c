@@ -8,9 +8,10 @@
 
 #include "common/base/hex.h"
 
-/* What a row's beginning, or a member without its name's bytes, takes, and the
- * row's end behind it. */
-#define ROW_ROOM (TABLE_LABEL_MAX + JSON_DIGITS_MAX + 8)
+/* A member of a row that is a number, or a name without escapes. */
+#define PLAIN_MAX (TABLE_LABEL_MAX + NAME_MAX_SIZE + sizeof "\"\"" - 1)
+
+static_assert(NAME_MAX_SIZE >= JSON_DIGITS_MAX, "a number is no longer");
 
 #define MEMBER_SIZE 32 /* a name that is one of ours, "_hex", NUL */
 
@@ -74,18 +75,20 @@ put_json(struct table_writer *t, const char *key, const struct cell *c)
     }
 }
 
-static void
-init_label(struct table_label *l, const char *key)
+/* The first has the beginning of its row before it.  False: it is too long. */
+static bool
+init_label(struct table_label *l, const char *key, bool is_first)
 {
-    const size_t size = strlen(key);
+    const char *before = is_first ? "\n {\"" : ", \"";
+    const size_t begin = strlen(before), size = strlen(key);
 
-    l->size = 0;
-    if (size + sizeof ", \"\": " - 1 > TABLE_LABEL_MAX)
-        return;
-    memcpy(l->text, ", \"", 3);
-    memcpy(l->text + 3, key, size);
-    memcpy(l->text + 3 + size, "\": ", 3);
-    l->size = (uint8_t)(size + 6);
+    if (begin + size + sizeof "\": " - 1 > TABLE_LABEL_MAX)
+        return false;
+    memcpy(l->text, before, begin);
+    memcpy(l->text + begin, key, size);
+    memcpy(l->text + begin + size, "\": ", 3);
+    l->size = (uint8_t)(begin + size + 3);
+    return true;
 }
 
 static void
@@ -95,8 +98,10 @@ set_columns(struct table_writer *t, const struct table_column *columns,
     assert(count <= TABLE_COLUMNS_MAX);
     t->columns = columns;
     t->column_count = count;
+    t->plain_max = count > 0 ? count * PLAIN_MAX + sizeof ",}" - 1 : SIZE_MAX;
     for (size_t i = 0; t->format == TABLE_JSON && i < count; i++)
-        init_label(&t->labels[i], columns[i].key);
+        if (!init_label(&t->labels[i], columns[i].key, i == 0))
+            t->plain_max = SIZE_MAX;
 }
 
 static void
@@ -107,51 +112,39 @@ open_rows(struct table_writer *t)
     t->are_rows_open = true;
 }
 
-/* Puts a member of a row that is a number or a name without escapes; returns
- * the end.  NULL: it is another one, or there may be no room. */
-static uint8_t *
-put_plain_cell(const struct table_writer *t, size_t i, const struct cell *c,
-               uint8_t *at)
-{
-    const struct table_label *l = &t->labels[i];
-    const size_t skipped = i == 0 ? 2 : 0; /* the first has no comma */
-
-    if (l->size == 0 || (size_t)(t->out.end - at) < ROW_ROOM + c->size)
-        return NULL;
-    memcpy(at, l->text + skipped, TABLE_LABEL_MAX);
-    at += l->size - skipped;
-    if (c->kind == CELL_NUMBER && !t->has_numbers_as_texts)
-        return json_put_integer(at, c->number);
-    if (c->kind == CELL_NAME && json_is_plain(c->bytes, c->size))
-        return json_put_plain(at, c->bytes, c->size);
-    return NULL;
-}
-
-/* Puts a row of such members at once: nearly all rows of an answer are.  False:
- * it is another one, and nothing was put. */
+/* Puts a row whose members are numbers and names without escapes, at once:
+ * nearly all rows of an answer are.  False: it is another one, or there may be
+ * no room, and nothing was put. */
 static bool
 put_plain_row(struct table_writer *t, const struct cell *cells)
 {
-    static const uint8_t begin[] = {'\n', ' ', '{'};
-    struct json_writer *out = &t->out;
-    uint8_t *at = out->at;
+    const struct cell *end = cells + t->column_count;
+    const struct table_label *l = t->labels;
+    uint8_t *at = t->out.at;
 
-    if (out->is_full || (size_t)(out->end - at) < ROW_ROOM)
+    if (t->out.is_full || t->has_numbers_as_texts ||
+        (size_t)(t->out.end - at) < t->plain_max)
         return false;
+    assert(cells->kind != CELL_ABSENT);
     *at = ',';
-    at += !out->is_first;
-    memcpy(at, begin, sizeof begin);
-    at += sizeof begin;
-    for (size_t i = 0; i < t->column_count; i++) {
-        if (cells[i].kind == CELL_ABSENT)
+    at += !t->out.is_first;
+    for (const struct cell *c = cells; c < end; c++, l++) {
+        if (c->kind == CELL_ABSENT)
             continue;
-        at = put_plain_cell(t, i, &cells[i], at);
+        memcpy(at, l->text, TABLE_LABEL_MAX); /* of a constant size: no call */
+        at += l->size;
+        if (c->kind == CELL_NUMBER)
+            at = json_put_integer(at, c->number);
+        else if (c->kind == CELL_NAME)
+            at = json_put_plain(at, c->bytes, c->size);
+        else
+            at = NULL;
         if (!at)
             return false;
     }
     *at++ = '}';
-    out->at = at;
-    out->is_first = false;
+    t->out.at = at;
+    t->out.is_first = false;
     return true;
 }
 

@@ -34,12 +34,12 @@ struct table_column {
 
 enum table_format { TABLE_JSON, TABLE_TSV, TABLE_CSV };
 
-/* The key of a column as rows of JSON have it, prepared: `, "key": `.  Bytes
- * behind it make copies of a constant size possible. */
+/* The key of a column as rows of JSON have it, prepared: `, "key": `, and the
+ * first with the beginning of the row. */
 #define TABLE_LABEL_MAX 32
 struct table_label {
-    uint8_t size; /* 0: the key is too long to be prepared */
-    char text[2 + TABLE_LABEL_MAX];
+    uint8_t size;
+    char text[TABLE_LABEL_MAX];
 };
 
 struct table_writer {
@@ -48,8 +48,9 @@ struct table_writer {
     const struct table_column *columns;
     size_t column_count;
     struct table_label labels[TABLE_COLUMNS_MAX]; /* JSON: of the columns */
-    const char *rows_key;                         /* of the list in JSON */
-    bool is_raw;                                  /* names as they are */
+    size_t plain_max;     /* of a row from these; SIZE_MAX: a key is too long */
+    const char *rows_key; /* of the list in JSON */
+    bool is_raw;          /* names as they are */
     bool has_numbers_as_texts; /* JSON: for readers with doubles */
     bool are_rows_open;        /* JSON: inside of rows */
     bool is_headed;            /* CSV: the heading is out */

@@ -2,6 +2,8 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/wire/json_read.h"
@@ -269,11 +271,73 @@ what_is_written_is_json_or_nothing(void **state)
     }
 }
 
+/* Whether a name with this byte is written as it is. */
+static bool
+is_written_as_it_is(int c)
+{
+    return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
+}
+
+static void
+a_byte_that_needs_an_escape_is_seen_at_each_place_and_beside_any_other(
+    void **state)
+{
+    static const uint8_t beside[] = {' ', '!', '#', '[', ']', 'a', '~'};
+    uint8_t name[20], to[2 + sizeof name];
+
+    (void)state; /* needs none */
+    for (size_t size = 0; size <= sizeof name; size++)
+        for (size_t at = 0; at < size * sizeof beside; at++)
+            for (int c = 0; c <= 0xff; c++) {
+                uint8_t *end;
+
+                memset(name, beside[at / size], size);
+                name[at % size] = (uint8_t)c;
+                end = json_put_plain(to, name, size);
+                assert_int_equal(end != NULL, is_written_as_it_is(c));
+                if (!end)
+                    continue;
+                assert_ptr_equal(end, to + size + 2);
+                assert_memory_equal(to + 1, name, size);
+                assert_true(to[0] == '"' && to[size + 1] == '"');
+            }
+    assert_ptr_equal(json_put_plain(to, name, 0), to + 2);
+}
+
+static void
+integers_have_their_digits_at_each_length(void **state)
+{
+    char want[32];
+    uint8_t to[JSON_DIGITS_MAX];
+
+    (void)state; /* needs none */
+    for (uint64_t power = 1; power <= INT64_MAX; power *= 10) {
+        for (uint64_t i = 0; i < 300; i++) {
+            const int64_t number = (int64_t)((power - 1 + i * i) & INT64_MAX) *
+                                   (i % 2 == 0 ? 1 : -1);
+            const int size =
+                snprintf(want, sizeof want, "%" PRId64, number); /* fits */
+
+            assert_int_equal(json_put_integer(to, number) - to, size);
+            assert_memory_equal(to, want, (size_t)size);
+        }
+        if (power == UINT64_C(1000000000000000000))
+            break; /* the last in int64 */
+    }
+    assert_int_equal(json_put_integer(to, INT64_MIN) - to, 20);
+    assert_memory_equal(to, "-9223372036854775808", 20);
+    assert_int_equal(json_put_integer(to, INT64_MAX) - to, 19);
+    assert_memory_equal(to, "9223372036854775807", 19);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(it_takes_json_and_nothing_else),
     cmocka_unit_test(each_beginning_is_refused_or_whole),
     cmocka_unit_test(strings_are_unescaped),
     cmocka_unit_test(a_member_is_known_by_its_characters),
     cmocka_unit_test(what_is_written_is_json_or_nothing),
+    cmocka_unit_test(
+        a_byte_that_needs_an_escape_is_seen_at_each_place_and_beside_any_other),
+    cmocka_unit_test(integers_have_their_digits_at_each_length),
 };
 TEST_MAIN(tests)

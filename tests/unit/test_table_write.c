@@ -157,6 +157,40 @@ other_rows_follow_under_a_name_of_their_own(void **state)
                                       "\"processes\": [\n {\"pid\": 3}]}\n");
 }
 
+/* In a small buffer there may be no room for a row at once. */
+static void
+a_row_put_at_once_is_the_row_put_by_member(void **state)
+{
+    static const struct table_column three[] = {
+        {"", "rank", true}, {"", "key", false}, {"", "at_limit", false}};
+    char at_once[256], by_member[256];
+    struct table_writer t;
+
+    (void)state; /* no fixture */
+    for (int is_small = 0; is_small <= 1; is_small++) {
+        table_begin(&t, TABLE_JSON, text, is_small ? 220 : sizeof text, three,
+                    3);
+        for (int64_t i = 8; i < 12; i++) {
+            const struct cell cells[] = {
+                cell_number(i), cell_name("/a/long/key", (size_t)i),
+                i == 11 ? cell_bool(true) : cell_absent()};
+
+            table_row(&t, cells);
+        }
+        table_rows_end(&t);
+        table_end(&t);
+        assert_true(table_size(&t) < sizeof at_once);
+        strcpy(is_small ? by_member : at_once, end_text(&t));
+    }
+    assert_string_equal(at_once, by_member);
+    assert_string_equal(at_once,
+                        "{\"rows\": [\n {\"rank\": 8, \"key\": \"/a/long/\"},"
+                        "\n {\"rank\": 9, \"key\": \"/a/long/k\"},"
+                        "\n {\"rank\": 10, \"key\": \"/a/long/ke\"},"
+                        "\n {\"rank\": 11, \"key\": \"/a/long/key\", "
+                        "\"at_limit\": true}]}\n");
+}
+
 static void
 what_does_not_fit_is_told_by_the_size(void **state)
 {
@@ -258,6 +292,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(raw_names_are_as_they_are_or_in_hexadecimal_digits),
     cmocka_unit_test(a_table_without_rows_is_still_a_table),
     cmocka_unit_test(other_rows_follow_under_a_name_of_their_own),
+    cmocka_unit_test(a_row_put_at_once_is_the_row_put_by_member),
     cmocka_unit_test(what_does_not_fit_is_told_by_the_size),
     cmocka_unit_test(a_buffer_of_each_size_has_all_of_a_document_or_none),
     cmocka_unit_test(sums_have_all_digits_of_128_bits),
