@@ -1,10 +1,12 @@
 /* common/store/store.h - the stored counters, by keyspace: applied in batches
  * exactly once, read in either order.
  *
- * A store is an engine behind a handle.  LMDB files are the only one
- * (common//store/lmdb/lmdb_store.h opens it); the tests have a second, in
- * memory. This interface has no transactions, files or views to close.  An
- * engine reports what else it can do as traits.
+ * A store is an engine behind a handle.  There are two: LMDB files
+ * (common/store/lmdb/lmdb_store.h opens one) and a Redis Cluster
+ * (common/store/cluster/cluster_store.h); the tests have a third, in memory.
+ * tests/unit/test_store.c runs over all three.  This interface has no
+ * transactions, files or views to close.  An engine reports what else it can do
+ * as traits.
  *
  * Exactly once: a batch names the fills of the logs that it was summed from
  * (marks).  Its sums and its marks become visible and durable together; an
