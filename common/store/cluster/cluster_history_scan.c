@@ -60,7 +60,7 @@ put_period(const struct cluster_tier *t, struct span_call *c, uint32_t begin,
     const size_t i = c->count++;
     const size_t size = cluster_period_key(c->periods[i], &c->keys, &period);
 
-    c->ranges[2 * i] = from > begin ? (uint8_t)((from - begin) / t->step) : 0;
+    c->ranges[2 * i] = (uint8_t)(from > begin ? (from - begin) / t->step : 0);
     c->ranges[2 * i + 1] =
         (uint8_t)(((to < end ? to : end) - 1 - begin) / t->step);
     cluster_add_word(&c->command, c->periods[i], size);
