@@ -196,7 +196,8 @@ set_version(struct read_asked *a)
     read_state(a);
     if (!a->has_state)
         return;
-    static_assert(READ_VERSION_SIZE > 4 * 21 + sizeof "W/\"\"", "it fits");
+    static_assert(READ_VERSION_SIZE > (size_t)4 * 21 + sizeof "W/\"\"",
+                  "it fits");
     at = text_put_number(text_put(at, "W/\""), a->nonce, 16);
     at = text_put_number(text_put(at, "-"), a->change, 16);
     if (is_in_steps(a)) {
