@@ -207,6 +207,7 @@ expect_keyspace(struct scenario *s, int fd, unsigned number)
 static void
 read_names_and_counts(struct scenario *s)
 {
+    char keyspace[32];
     int64_t now;
     unsigned i;
     int fd;
@@ -216,9 +217,11 @@ read_names_and_counts(struct scenario *s)
     fleet_stop(&s->fleet, FLEET_WRITE);
     now = (int64_t)clock_unix_ms();
     fd = client_connect(fleet_read_port(&s->fleet));
-    client_await_merge(fd, "keyspace-0000000000", now, 30000);
-    for (i = 0; i < s->keyspaces; i++)
+    for (i = 0; i < s->keyspaces; i++) {
+        (void)snprintf(keyspace, sizeof keyspace, "keyspace-%010u", i);
+        client_await_merge(fd, keyspace, now, 30000); /* each has its time */
         expect_keyspace(s, fd, i);
+    }
     client_close(fd);
 }
 
