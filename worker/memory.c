@@ -24,6 +24,9 @@ memory_open(struct memory *m)
     (void)mallopt(M_MMAP_THRESHOLD, MAP_SIZE);
     m->page_size = (size_t)sysconf(_SC_PAGESIZE);
     m->fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    /* Where something else serves malloc(), as AddressSanitizer does, the first
+     * call sets libc's heap up, which two threads cannot do at once. */
+    (void)mallinfo2();
 }
 
 void
