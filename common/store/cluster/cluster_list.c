@@ -48,7 +48,8 @@ static void
 set_after(struct cluster_listing *l, const uint8_t *name, size_t size)
 {
     l->after[0] = size > 0 ? '(' : '-';
-    memcpy(l->after + 1, name, size);
+    if (size > 0) /* `name` may be NULL then */
+        memcpy(l->after + 1, name, size);
     l->after_size = 1 + size;
 }
 
