@@ -256,7 +256,7 @@ static void
 expect_full_disk_is_named(struct full *f)
 {
     char lines[600];
-    int fd;
+    int fd, status = 0;
 
     (void)snprintf(lines, sizeof lines, "%s/lines", f->dir.path);
     fd = open(lines, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
@@ -269,8 +269,10 @@ expect_full_disk_is_named(struct full *f)
            "the disk is full");
     expect(FLEET_RUN(&f->fleet, "del", "--timeout", "300ms", "ks0", "k"), 1,
            "the disk is full");
-    expect(FLEET_RUN(&f->fleet, "load", "--timeout", "300ms", lines), 111,
-           "the disk is full");
+    /* A last small merge may have made room for some that add nothing. */
+    for (int i = 0; i < 100 && status == 0; i++)
+        status = FLEET_RUN(&f->fleet, "load", "--timeout", "300ms", lines);
+    expect(status, 111, "the disk is full");
     for (int i = 0; i < 50; i++) {
         assert_true(status_figure(f, "unmerged") > 1000);
         (void)poll(NULL, 0, 50); /* paces the looking */
