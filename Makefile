@@ -75,7 +75,7 @@ LIBOBJS := $(call part,common/client/lib common/board)
 PAGE  := $(BUILD)/reader/page_data.o
 PARTS := $(PAGE) $(filter-out %/main.o,$(call part,$(ROOMS) $(CLUSTER) common/client/lib common/client/cmd writer writer/live writer/quota writer/statsd worker reader reader/resp reader/graphite))
 # Tests that need hiredis, and what only they use.
-NEEDS_HIREDIS := $(if $(HIREDIS),,%/cluster_rig.o %/cluster_faults.o %/bench_cluster %/test_cluster %/test_cluster_faults %/test_cluster_history %/test_cluster_outbox %/test_cluster_replies %/test_cluster_store %/test_cluster_service)
+NEEDS_HIREDIS := $(if $(HIREDIS),,%/cluster_rig.o %/cluster_faults.o %/bench_cluster %/test_cluster %/test_cluster_faults %/test_cluster_history %/test_cluster_outbox %/test_cluster_replies %/test_cluster_script %/test_cluster_store %/test_cluster_service)
 TLIB  := $(filter-out $(NEEDS_HIREDIS),$(call part,tests/lib))
 BLIB  := $(filter-out %/fault.o,$(TLIB)) $(filter-out $(BUILD)/tests/bench/bench_%,$(call part,tests/bench))
 # The longest first, so that the last one does not run alone.
@@ -192,6 +192,7 @@ test: setup
 setup:
 	@.ci/setup build
 test-programs: all $(TESTS) $(FUZZ) $(PRELOAD) $(STANDIN) $(EXAMPLE)
+bench-programs: $(BENCH)
 run-tests: test-programs
 	@BUILD=$(abspath $(BUILD)) tests/lib/run $(TESTS) $(FUZZ)
 
@@ -223,7 +224,7 @@ TSAN_TESTS ?= $(patsubst %,tests/%.c,unit/test_io unit/test_merge_lanes unit/tes
 
 check: setup
 	+@$(MAKE) --no-print-directory lint
-	+@$(MAKE) --no-print-directory test-programs BUILD=build/werror MODE=-Werror
+	+@$(MAKE) --no-print-directory test-programs bench-programs BUILD=build/werror MODE=-Werror
 	+@$(MAKE) --no-print-directory test-programs BUILD=build/clang CC=$(CLANG) MODE=-Werror
 	+@TEST_SLOW=4 $(MAKE) --no-print-directory run-tests BUILD=build/asan CFLAGS='-O1 -g' MODE='$(ASAN)'
 	+@$(if $(TSAN_TESTS),TEST_SLOW=4 $(MAKE) --no-print-directory run-tests BUILD=build/tsan CFLAGS='-O1 -g' \
@@ -332,7 +333,7 @@ deb: all
 clean:
 	rm -rf build
 
-.PHONY: $(LINTS) all test setup test-programs run-tests bench check lint cover faults fuzz fuzz-run mutants demo demo-cluster install \
+.PHONY: $(LINTS) all test setup test-programs bench-programs run-tests bench check lint cover faults fuzz fuzz-run mutants demo demo-cluster install \
         uninstall deb clean
 .SECONDARY:
 .DELETE_ON_ERROR:

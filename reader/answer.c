@@ -90,7 +90,7 @@ answer_bound(const struct query *q)
 size_t
 answer_error(int error, uint8_t *out)
 {
-    const struct query_reply reply = {.rows = error};
+    const struct query_reply reply = {.rows = query_error(error)};
 
     query_reply_put(&reply, out);
     return QUERY_REPLY_SIZE;
@@ -178,7 +178,7 @@ put_heads(struct answer *a, uint8_t *out, bool *failed)
         if (q->error < 0 && q->error != -ENOENT) {
             report_failure(q);
             *failed = true;
-            return size + answer_error(-EIO, out + size);
+            return size + answer_error(q->error, out + size);
         }
         query_reply_put(&reply, out + size);
         size += QUERY_REPLY_SIZE;
@@ -251,7 +251,7 @@ put_alone(struct answer *a, struct store_reads *reads, uint8_t *out,
         if (q->error < 0 && q->error != -ENOENT) {
             report_failure(q);
             *failed = true;
-            return answer_error(-EIO, out);
+            return answer_error(q->error, out);
         }
         if (a->one.op == QUERY_AROUND)
             put_around(q, &reply, rows);
@@ -343,7 +343,7 @@ list_step(struct answer *a, uint64_t until_ns)
     if (rc < 0) {
         diag_repeating(&failures, DIAG_ERROR, "cannot list keyspaces: %s",
                        diag_text(rc));
-        l->error = -EIO;
+        l->error = rc;
     }
     return true;
 }

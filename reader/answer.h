@@ -91,7 +91,8 @@ void answer_long_stop(struct answer *a);
 size_t answer_long_size(const struct answer *a);
 size_t answer_long_put(const struct answer *a, uint8_t *out, bool *failed);
 
-/* Writes an answer that is an error and returns its size. */
+/* Writes an answer that is an error, as query_error() says it, and returns its
+ * size. */
 size_t answer_error(int error, uint8_t *out);
 
 #endif

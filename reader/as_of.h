@@ -90,7 +90,7 @@ void as_of_refresh(struct as_of *f, uint64_t now_ms);
 /* The as_of of one keyspace, or of all (size 0), by the last look. */
 int64_t as_of_get(struct as_of *f, const uint8_t *name, size_t size);
 
-/* What is held, in the turn's snapshot; NULL: it cannot be read, which is
+/* The held records, in the turn's snapshot; NULL: it cannot be read, which is
  * reported. */
 struct held *as_of_held(struct as_of *f);
 

@@ -235,7 +235,7 @@ history_query_put(const struct history_query *p, uint8_t *out, bool *failed)
                                      .rank = (int64_t)p->q.rank,
                                      .keys = (int64_t)p->q.keys,
                                      .step = p->step};
-    struct query_reply reply = {.rows = -EIO};
+    struct query_reply reply = {.rows = query_error(p->error)};
     size_t size = QUERY_REPLY_SIZE + QUERY_PAST_HEAD;
 
     *failed = !is_answer(p->error);

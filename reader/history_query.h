@@ -35,7 +35,7 @@ struct history_query {
     int64_t step;     /* that the times are multiples of; 0: none yet */
     unsigned tried;   /* steps of which the store was asked */
     bool is_chosen;
-    int error;                    /* of the answer; else -EIO ends the peer */
+    int error;                    /* of the answer; else it ends the peer */
     struct store_bucket *buckets; /* one memory: a question has either */
     struct store_top *top;
     uint8_t name[QUERY_NAME_SIZE];

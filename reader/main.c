@@ -99,7 +99,6 @@ open_store(struct reader *r)
 static int
 open_files(struct reader *r)
 {
-    struct layout found;
     int rc;
 
     rc = open_store(r);
@@ -113,20 +112,11 @@ open_files(struct reader *r)
         diag_errno(DIAG_ERROR, rc, "open logs");
         goto close_store;
     }
-    rc = logdir_check_sizes(&r->fresh.logs, &found);
-    if (rc == -EPROTO)
-        diag(DIAG_ERROR,
-             "data/log was written with message.keyspace_size=%u and "
-             "message.key_size=%u: set these, or use another data_dir",
-             found.keyspace_size, found.key_size);
-    else if (rc < 0)
-        diag_errno(DIAG_ERROR, rc, "read data/log");
-    if (rc < 0)
-        goto fini_fresh;
-    return 0;
-
-fini_fresh:
+    rc = logdir_check_sizes(&r->fresh.logs);
+    if (rc == 0)
+        return 0;
     as_of_fini(&r->fresh);
+
 close_store:
     store_close(r->store);
     return rc;

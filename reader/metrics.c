@@ -54,8 +54,8 @@ ends_with(const char *name, size_t size, const char *end)
     return size >= n && memcmp(name + size - n, end, n) == 0;
 }
 
-/* In OpenMetrics a family's name has no _total and no _info, and its unit is
- * told. */
+/* In OpenMetrics a family's name has no _total and no _info, and has a
+ * unit. */
 static void
 begin_family(struct sink *s, const char *name, const char *help,
              bool is_counter)
@@ -303,7 +303,7 @@ static void
 ignore_trouble(void *ctx, const char *text)
 {
     (void)ctx;  /* overview_troubles() counts */
-    (void)text; /* countd status tells which */
+    (void)text; /* countd status shows which */
 }
 
 static void
@@ -321,7 +321,7 @@ put_logs(struct sink *s, const struct overview *o)
             o->lag_ms, SCALE_MS);
 }
 
-/* What the writer tells of the directory. */
+/* What the writer reports about the directory. */
 static void
 put_directory(struct sink *s, const struct overview *o)
 {

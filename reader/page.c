@@ -27,14 +27,12 @@ packed_size(void)
 static void
 format_headers(struct page *p)
 {
-    const int n =
-        snprintf(p->more, sizeof p->more,
-                 PACKED_LINE "ETag: %s\r\n"
-                             "Vary: Accept-Encoding\r\n"
-                             "Content-Security-Policy: %s\r\n"
-                             "Cross-Origin-Resource-Policy: same-origin\r\n"
-                             "Referrer-Policy: no-referrer\r\n",
-                 p->version, page_policy);
+    const int n = snprintf(p->more, sizeof p->more,
+                           PACKED_LINE "ETag: %s\r\n"
+                                       "Vary: Accept-Encoding\r\n"
+                                       "Content-Security-Policy: %s\r\n"
+                                       "Referrer-Policy: no-referrer\r\n",
+                           p->version, page_policy);
 
     assert(n > 0 && (size_t)n < sizeof p->more);
 }

@@ -10,22 +10,11 @@
 
 #define STEP_MS ((uint64_t)3600000)
 
-/* What is true of all rows of an answer about history, and its rows. */
+/* An answer about history: what is true of all its rows, and the rows. */
 struct history_reply {
     struct read_reply reply;
     struct query_past facts;
 };
-
-static bool
-take_history(struct read_asked *a, struct history_reply *r)
-{
-    a->as_of_ms = 0; /* of the last question, whose answer is told */
-    if (!read_take(a, &r->reply))
-        return false;
-    query_past_get(r->reply.at, &r->facts);
-    r->reply.at += QUERY_PAST_HEAD;
-    return true;
-}
 
 static bool
 next_row(struct history_reply *r, struct query_past_row *row)
@@ -43,7 +32,7 @@ next_row(struct history_reply *r, struct query_past_row *row)
 }
 
 static const struct read_problem *
-explain(int64_t error)
+explain(const struct read_asked *a, int64_t error)
 {
     static const struct read_problem
         no_history = {HTTP_NOT_FOUND, "no-history",
@@ -68,52 +57,27 @@ explain(int64_t error)
     case -E2BIG:
         return &too_many;
     default:
-        return &read_unreadable;
+        return read_failure(a);
     }
 }
 
-static struct query
-query_of(const struct read_asked *a, enum query_op op)
+static const struct read_problem *
+take_history(struct read_asked *a, struct history_reply *r)
 {
-    const struct http_params *p = &a->params;
-    struct query q = {.op = op,
-                      .keyspace = p->keyspace.bytes,
-                      .keyspace_size = (uint16_t)p->keyspace.size,
-                      .from = a->span.from,
-                      .to = a->span.to};
-
-    if (p->key_count > 0) {
-        q.key = p->keys[0].bytes;
-        q.key_size = (uint16_t)p->keys[0].size;
-    }
-    return q;
+    a->as_of_ms = 0; /* of the last question, whose answer is sent */
+    if (!read_take(a, &r->reply))
+        return read_failure(a);
+    query_past_get(r->reply.at, &r->facts);
+    r->reply.at += QUERY_PAST_HEAD;
+    return explain(a, r->facts.error);
 }
 
-/* What comes in this very second is before now, too. */
+/* An increment of this very second is before now, too. */
 static struct time_range
 span_of(const struct http_params *p)
 {
     return (struct time_range){(int64_t)(p->from_ms / 1000),
                                (int64_t)((p->to_ms + 999) / 1000)};
-}
-
-static void
-put_names(struct read_asked *a)
-{
-    const struct http_params *p = &a->params;
-
-    table_fact(&a->table, "keyspace",
-               cell_name(p->keyspace.bytes, p->keyspace.size));
-    if (p->key_count > 0)
-        table_fact(&a->table, "key",
-                   cell_name(p->keys[0].bytes, p->keys[0].size));
-}
-
-static void
-end_facts(struct read_asked *a)
-{
-    table_fact(&a->table, "as_of_ms", cell_number(a->as_of_ms));
-    table_end(&a->table);
 }
 
 /* ---- buckets ------------------------------------------------------------ */
@@ -131,7 +95,7 @@ read_history_next(struct read_asked *a, struct query *q)
         return READ_READY;
     a->span = span_of(&a->params);
     a->span = time_range_widen(&a->span, step_of(&a->params), true);
-    *q = query_of(a, QUERY_HISTORY);
+    *q = read_query(a, QUERY_HISTORY);
     q->step = step_of(&a->params);
     return READ_ASK;
 }
@@ -146,12 +110,10 @@ read_history(struct read_asked *a)
     struct history_reply r;
     int64_t from = a->span.from;
 
-    if (!take_history(a, &r))
-        return &read_unreadable;
-    problem = explain(r.facts.error);
+    problem = take_history(a, &r);
     if (problem)
         return problem;
-    put_names(a);
+    read_begin_facts(a);
     table_fact(&a->table, "step", cell_number(step_of(&a->params)));
     table_fact(&a->table, "since", cell_number(r.facts.since));
     table_next_rows(&a->table, "rows", columns, 2);
@@ -166,7 +128,7 @@ read_history(struct read_asked *a)
         table_row(&a->table, cells);
     }
     table_rows_end(&a->table);
-    end_facts(a);
+    read_end_facts(a);
     return NULL;
 }
 
@@ -185,8 +147,8 @@ read_period_next(struct read_asked *a, struct query *q)
     if (a->phase++ > 0)
         return READ_READY;
     a->span = span_of(&a->params);
-    *q = query_of(a, a->params.key_count > 0 ? QUERY_PERIOD_RANK
-                                             : QUERY_PERIOD_TOP);
+    *q = read_query(a, a->params.key_count > 0 ? QUERY_PERIOD_RANK
+                                               : QUERY_PERIOD_TOP);
     q->length = a->params.key_count > 0 ? 0 : a->params.n;
     return READ_ASK;
 }
@@ -197,7 +159,7 @@ begin_period(struct read_asked *a, const struct query_past *facts)
     const struct time_range span =
         time_range_widen(&a->span, facts->step, true);
 
-    put_names(a);
+    read_begin_facts(a);
     table_fact(&a->table, "from", cell_number(span.from));
     table_fact(&a->table, "to", cell_number(span.to));
     table_fact(&a->table, "since", cell_number(facts->since));
@@ -232,9 +194,7 @@ read_period_top(struct read_asked *a)
     struct history_reply r;
     int64_t rank = 0;
 
-    if (!take_history(a, &r))
-        return &read_unreadable;
-    problem = explain(r.facts.error);
+    problem = take_history(a, &r);
     if (problem)
         return problem;
     begin_period(a, &r.facts);
@@ -242,7 +202,7 @@ read_period_top(struct read_asked *a)
     while (next_row(&r, &row))
         put_top_row(a, rank++, &row, r.facts.known != 0);
     table_rows_end(&a->table);
-    end_facts(a);
+    read_end_facts(a);
     return NULL;
 }
 
@@ -259,9 +219,7 @@ read_period_rank(struct read_asked *a)
     struct history_reply r;
     struct cell cells[3];
 
-    if (!take_history(a, &r))
-        return &read_unreadable;
-    problem = explain(r.facts.error);
+    problem = take_history(a, &r);
     if (problem)
         return problem;
     if (!next_row(&r, &row) || (row.flags & QUERY_PAST_ANY) == 0)
@@ -270,13 +228,8 @@ read_period_rank(struct read_asked *a)
     cells[1] = cell_sum(int128_of(row.sum_high, row.sum_low), text);
     cells[2] = cell_number(r.facts.keys);
     begin_period(a, &r.facts);
-    for (int i = 0; i < 3; i++)
-        table_fact(&a->table, columns[i].key, cells[i]);
-    if (a->table.format != TABLE_JSON) {
-        table_next_rows(&a->table, "rows", columns, 3);
-        table_row(&a->table, cells);
-    }
-    end_facts(a);
+    read_put_numbers(a, columns, cells, 3);
+    read_end_facts(a);
     return NULL;
 }
 
@@ -286,7 +239,7 @@ read_distinct_next(struct read_asked *a, struct query *q)
     const enum read_next next = read_period_next(a, q);
 
     if (next == READ_ASK) {
-        *q = query_of(a, QUERY_PERIOD_RANK);
+        *q = read_query(a, QUERY_PERIOD_RANK);
         q->length = 0;
     }
     return next;
@@ -303,22 +256,15 @@ read_distinct(struct read_asked *a)
     struct history_reply r;
     struct cell cells[2];
 
-    if (!take_history(a, &r))
-        return &read_unreadable;
-    problem = explain(r.facts.error);
+    problem = take_history(a, &r);
     if (problem)
         return problem;
     if (!next_row(&r, &row))
-        return &read_unreadable;
+        return read_failure(a);
     cells[0] = cell_number(r.facts.keys);
     cells[1] = cell_sum(int128_of(row.sum_high, row.sum_low), text);
     begin_period(a, &r.facts);
-    for (int i = 0; i < 2; i++)
-        table_fact(&a->table, columns[i].key, cells[i]);
-    if (a->table.format != TABLE_JSON) {
-        table_next_rows(&a->table, "rows", columns, 2);
-        table_row(&a->table, cells);
-    }
-    end_facts(a);
+    read_put_numbers(a, columns, cells, 2);
+    read_end_facts(a);
     return NULL;
 }

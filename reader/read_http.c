@@ -11,84 +11,20 @@
 #include "common/base/clock.h"
 #include "common/base/text_put.h"
 #include "reader/read_questions.h"
+#include "reader/read_request.h"
 #include "reader/request_hash.h"
 #include "reader/scrape.h"
 
-#define DAY_MS       ((uint64_t)86400000)
-#define PACKED_LEAST 4096                /* bytes of an answer that is packed */
-#define PACKED_MOST  ((size_t)512 << 10) /* in one piece, a few milliseconds */
-#define PACKED_MORE  1024                /* what gzip may add to it */
-#define LOOK_MS      100  /* those who wait for as_of_ms look so often */
-#define DONE_MS      1000 /* an answer that nobody takes is kept so long */
+#define PACKED_LEAST   4096  /* bytes of an answer that is packed */
+#define PACKED_AT_ONCE 65536 /* in a millisecond; more is packed in steps */
+#define LOOK_MS        100   /* those who wait for as_of_ms look so often */
+#define DONE_MS        1000  /* an answer that nobody takes is kept so long */
 
 static_assert(READ_HTTP_ANSWER_MAX >= ANSWER_SIZE_MAX, "answer_max is of all");
 static_assert(HTTP_MORE_MAX > 1024 + READ_LINK_MAX, "a link has room");
 static_assert(HTTP_HOSTS_SIZE >= CONFIG_HOSTS_SIZE, "all names fit");
 
-/* ---- errors ------------------------------------------------------------- */
-
-static enum conn_next
-refuse(struct http_call *x, enum http_status status, const char *code,
-       const char *detail)
-{
-    const struct http_problem problem = {.code = code, .detail = detail};
-
-    x->more = status == HTTP_GATEWAY_TIMEOUT || status == HTTP_UNAVAILABLE
-                  ? "Retry-After: 1\r\n"
-                  : NULL;
-    return http_refuse(x, status, &problem);
-}
-
-/* ---- requests ----------------------------------------------------------- */
-
-static const struct read_question *
-find_question(const struct http_request *r)
-{
-    for (size_t i = 0; i < read_question_count; i++)
-        if (http_text_is(r->path, read_questions[i].path))
-            return &read_questions[i];
-    return NULL;
-}
-
-/* Reads the request into h->now.  False: *next is the answer. */
-static bool
-read_request(struct http_call *x, const struct read_question *question,
-             enum conn_next *next)
-{
-    struct read_http *h = x->ctx;
-    struct read_asked *a = &h->now;
-    const uint64_t now_ms = clock_unix_ms();
-    struct http_params_fault fault;
-
-    a->http = h;
-    a->question = question;
-    a->as_of_ms = 0;
-    a->phase = 0;
-    a->next_page.is_there = false;
-    a->params.given = 0;
-    a->params.key_count = 0;
-    a->params.keyspace.size = a->params.after.size = a->params.prefix.size = 0;
-    a->params.n = question->n;
-    a->params.length = question->length;
-    a->params.from_ms = now_ms - DAY_MS;
-    a->params.to_ms = now_ms;
-    a->params.step_ms = 0;
-    a->params.as_of_ms = a->params.wait_s = 0;
-    a->params.are_numbers_texts = false;
-    a->params.sort = SORT_NAME;
-    if (!http_params_read(&a->params, &question->spec, x->request->query,
-                          now_ms, &fault)) {
-        *next = refuse(x, HTTP_BAD_REQUEST, fault.code, fault.detail);
-        return false;
-    }
-    if (http_params_has(&a->params, PARAM_FORMAT) ||
-        http_params_choose_format(x->request, &a->params.format))
-        return true;
-    *next = refuse(x, HTTP_NOT_ACCEPTABLE, "not-acceptable",
-                   "application/json, text/tab-separated-values and text/csv "
-                   "are there");
-    return false;
-}
+/* ---- waiting ------------------------------------------------------------ */
 
 /* Whether the request may go on waiting for what it asks for; *next is then to
  * wait or, where too many wait already, the answer that says so. */
@@ -101,8 +37,8 @@ wait_longer(struct http_call *x, enum conn_next *next)
     if (h->is_stopping || waited_ms >= (uint64_t)h->now.params.wait_s * 1000)
         return false;
     if (waited_ms == 0 && h->waiting.count >= READ_HTTP_WAITERS) {
-        *next = refuse(x, HTTP_UNAVAILABLE, "too-many-waiting",
-                       "1024 requests wait already; ask without wait");
+        *next = read_refuse(x, HTTP_UNAVAILABLE, "too-many-waiting",
+                            "1024 requests wait already; ask without wait");
         return true;
     }
     if (h->timer.deadline_ms == 0) /* one of few: there is a place */
@@ -128,12 +64,17 @@ is_readable(struct http_call *x, enum conn_next *next)
         return true;
     if (wait_longer(x, next))
         return false;
+    if (h->is_stopping) {
+        *next = read_refuse(x, HTTP_UNAVAILABLE, "stopping",
+                            "countd-read is stopping: ask again");
+        return false;
+    }
     (void)snprintf(detail, sizeof detail,
                    "as_of_ms is still %" PRId64
                    ": ask again, or wait longer (wait=1 to 60)",
                    as_of_ms); /* fits */
     x->as_of_ms = as_of_ms;
-    *next = refuse(x, HTTP_GATEWAY_TIMEOUT, "not-readable-yet", detail);
+    *next = read_refuse(x, HTTP_GATEWAY_TIMEOUT, "not-readable-yet", detail);
     return false;
 }
 
@@ -154,8 +95,7 @@ describe(struct http_call *x, const struct read_asked *a)
     x->type = types[a->params.format];
     x->cache = a->question->is_plain ? NULL : "no-cache";
     x->more = h->more;
-    at = text_put(at, "Vary: Accept, Accept-Encoding, Authorization\r\n"
-                      "Cross-Origin-Resource-Policy: same-origin\r\n");
+    at = text_put(at, "Vary: Accept, Accept-Encoding, Authorization\r\n");
     if (a->question->is_plain)
         return;
     at = text_put(at, "X-Countd-As-Of: ");
@@ -167,25 +107,18 @@ describe(struct http_call *x, const struct read_asked *a)
         read_link_put(a->question->path, &a->params, &a->next_page, at);
 }
 
-static bool
-is_in_steps(const struct read_asked *a)
-{
-    const struct read_question *q = a->question;
-
-    return q->next && (!q->is_long || q->is_long(a));
-}
-
 /* The state of the keyspace that is asked about, if there is one. */
 static void
 read_state(struct read_asked *a)
 {
     a->has_state =
         (a->question->spec.required & PARAM_BIT(PARAM_KEYSPACE)) != 0 &&
-        read_version(a, &a->nonce, &a->change);
+        read_version(a);
 }
 
-/* Of a keyspace's state and, where time is asked about, of the minutes that it
- * is widened to: what else an answer is made of stands in the request. */
+/* The version is that of a keyspace's state and, where time is asked about, of
+ * the minutes that it is widened to: the rest of an answer is in the request.
+ */
 static void
 set_version(struct read_asked *a)
 {
@@ -200,7 +133,7 @@ set_version(struct read_asked *a)
                   "it fits");
     at = text_put_number(text_put(at, "W/\""), a->nonce, 16);
     at = text_put_number(text_put(at, "-"), a->change, 16);
-    if (is_in_steps(a)) {
+    if (read_is_in_steps(a)) {
         at = text_put_number(text_put(at, "-"), p->from_ms / 60000, 10);
         at = text_put_number(text_put(at, "-"), (p->to_ms + 59999) / 60000, 10);
     }
@@ -223,7 +156,7 @@ has_changed(struct http_call *x, struct read_asked *a, enum conn_next *next)
                    "-%" PRIx64,
                    a->nonce, a->change);
     x->as_of_ms = a->as_of_ms;
-    *next = refuse(x, HTTP_PRECONDITION_FAILED, "changed", detail);
+    *next = read_refuse(x, HTTP_PRECONDITION_FAILED, "changed", detail);
     return true;
 }
 
@@ -231,10 +164,7 @@ has_changed(struct http_call *x, struct read_asked *a, enum conn_next *next)
 static enum conn_next
 answer_known(struct http_call *x, const struct read_asked *a)
 {
-    struct read_http *h = x->ctx;
-
     describe(x, a);
-    strcat(h->more, "Cache-Control: no-cache\r\n"); /* there is room */
     x->type = NULL;
     return http_body(x, 0) ? http_end(x, HTTP_NOT_MODIFIED, 0) : CONN_FULL;
 }
@@ -258,28 +188,69 @@ is_known(struct http_call *x, enum conn_next *next)
     return true;
 }
 
+static uint64_t
+hash_request(const struct read_http *h, const struct http_call *x)
+{
+    return request_hash(&h->graphite.hash_key, x, h->now.params.format);
+}
+
+/* The request is what the job is made for from now on. */
+static void
+begin_job(struct http_call *x)
+{
+    struct read_http *h = x->ctx;
+
+    h->job = h->now;
+    h->job.has_state = false; /* it will be of the past */
+    h->job_of = x->conn;
+    h->job_request = hash_request(h, x);
+}
+
+/* While a text is packed in steps, others go as they are. */
 static bool
 takes_gzip(const struct read_http *h, const struct http_request *r, size_t size)
 {
-    return h->can_deflate && size >= PACKED_LEAST && size <= PACKED_MOST &&
-           http_takes_gzip(r);
+    return h->pack.text && !h->packs && size >= PACKED_LEAST &&
+           size <= READ_PACK_MAX && http_takes_gzip(r);
 }
 
-/* Text of the answer, packed; returns its size. */
-static size_t
-pack(struct read_http *h, size_t size, uint8_t *body)
+static enum conn_next
+put_answer(struct http_call *x, const struct read_asked *a, const uint8_t *text,
+           size_t size, bool is_packed)
 {
-    z_stream *z = &h->deflate;
-    int rc;
+    struct read_http *h = x->ctx;
+    uint8_t *body;
 
-    (void)deflateReset(z); /* fails of streams that are none */
-    z->next_in = h->text;
-    z->avail_in = (uInt)size;
-    z->next_out = body;
-    z->avail_out = (uInt)(size + PACKED_MORE);
-    rc = deflate(z, Z_FINISH);
-    assert(rc == Z_STREAM_END); /* text does not grow by so much */
-    return z->total_out;
+    describe(x, a);
+    if (is_packed)
+        strcat(h->more, "Content-Encoding: gzip\r\n"); /* there is room */
+    body = http_body(x, size);
+    if (!body)
+        return CONN_FULL;
+    memcpy(body, text, size);
+    return http_end(x, HTTP_OK, size);
+}
+
+/* The answer is in h->text. */
+static enum conn_next
+put_packed(struct http_call *x, const struct read_asked *a, size_t size)
+{
+    struct read_http *h = x->ctx;
+
+    /* Who waits in line for the job is before it. */
+    if (size > PACKED_AT_ONCE && a != &h->job &&
+        (h->state != READ_JOB_NONE || h->line.count > 0))
+        return put_answer(x, a, h->text, size, false);
+    read_pack_start(&h->pack, h->text, size);
+    if (size <= PACKED_AT_ONCE) {
+        (void)read_pack_step(&h->pack, UINT64_MAX); /* all of it */
+        return put_answer(x, a, h->pack.packed, h->pack.size, true);
+    }
+    if (a != &h->job)
+        begin_job(x);
+    h->state = READ_JOB_PACKS;
+    h->packs = true;
+    return http_hold(x, &h->owner);
 }
 
 static enum conn_next
@@ -288,8 +259,6 @@ answer(struct http_call *x, struct read_asked *a)
     struct read_http *h = x->ctx;
     const struct read_problem *problem;
     size_t size;
-    uint8_t *body;
-    bool packed;
 
     table_begin(&a->table, a->params.format, h->text, READ_HTTP_TEXT_MAX, NULL,
                 0);
@@ -298,33 +267,18 @@ answer(struct http_call *x, struct read_asked *a)
     problem = a->question->answer(a);
     if (problem) {
         x->as_of_ms = a->as_of_ms;
-        return refuse(x, problem->status, problem->code, problem->detail);
+        return read_refuse(x, problem->status, problem->code, problem->detail);
     }
     /* `*` asks whether there is an answer at all, which is known only now. */
     if (a->version[0] != '\0' && http_has_any_version(x->request))
         return answer_known(x, a);
     size = table_size(&a->table);
-    describe(x, a);
-    packed = takes_gzip(h, x->request, size);
-    if (packed)
-        strcat(h->more, "Content-Encoding: gzip\r\n"); /* there is room */
-    body = http_body(x, packed ? size + PACKED_MORE : size);
-    if (!body)
-        return CONN_FULL;
-    if (packed)
-        size = pack(h, size, body);
-    else
-        memcpy(body, h->text, size);
-    return http_end(x, HTTP_OK, size);
+    return takes_gzip(h, x->request, size)
+               ? put_packed(x, a, size)
+               : put_answer(x, a, h->text, size, false);
 }
 
 /* ---- answers in steps --------------------------------------------------- */
-
-static uint64_t
-hash_request(const struct read_http *h, const struct http_call *x)
-{
-    return request_hash(&h->graphite.hash_key, x, h->now.params.format);
-}
 
 /* Whether the job is this request's.  Its connection is not enough: another can
  * have come to its place since. */
@@ -341,8 +295,17 @@ end_job(struct read_http *h)
         answer_long_stop(&h->steps);
     read_logs_free(&h->logs);
     h->state = READ_JOB_NONE;
+    h->packs = false;
     h->job_of = NULL;
     http_wake(&h->line);
+}
+
+static void
+finish_job(struct read_http *h)
+{
+    h->state = READ_JOB_DONE;
+    h->done_ms = loop_now_ms(h->loop);
+    http_wake(&h->owner);
 }
 
 /* The next question of the job, or its end. */
@@ -355,11 +318,8 @@ advance_job(struct read_http *h)
     h->job_asks = next == READ_ASK;
     if (next == READ_ASK)
         answer_long_start(&h->steps, &q, loop_now_ms(h->loop));
-    if (next != READ_READY)
-        return;
-    h->state = READ_JOB_DONE;
-    h->done_ms = loop_now_ms(h->loop);
-    http_wake(&h->owner);
+    if (next == READ_READY)
+        finish_job(h);
 }
 
 /* The answer of a job that is done.  Its parts are of several moments: the
@@ -388,12 +348,31 @@ answer_in_steps(struct http_call *x)
         return answer_job(x);
     if (h->state != READ_JOB_NONE)
         return http_hold(x, &h->line);
-    h->job = h->now;
-    h->job_of = x->conn;
-    h->job_request = hash_request(h, x);
+    begin_job(x);
     h->state = READ_JOB_RUNS;
     advance_job(h);
     return h->state == READ_JOB_DONE ? answer_job(x) : http_hold(x, &h->owner);
+}
+
+/* Whether the job is this request's, and its answer is packed: for who takes
+ * that, since it may be another client with the same request. */
+static bool
+has_packed(const struct read_http *h, const struct http_call *x)
+{
+    return h->packs && h->state == READ_JOB_DONE && is_job_of(h, x) &&
+           http_takes_gzip(x->request);
+}
+
+static enum conn_next
+answer_packed(struct http_call *x)
+{
+    struct read_http *h = x->ctx;
+    const enum conn_next next =
+        put_answer(x, &h->job, h->pack.packed, h->pack.size, true);
+
+    if (next == CONN_MORE)
+        end_job(h);
+    return next;
 }
 
 /* A step, if anybody still waits for it. */
@@ -402,10 +381,20 @@ step_job(struct read_http *h)
 {
     if (list_alone(&h->owner.link)) {
         end_job(h);
+    } else if (h->state == READ_JOB_PACKS) {
+        if (read_pack_step(&h->pack,
+                           clock_ns() + (uint64_t)ANSWER_STEP_MS * 1000000))
+            finish_job(h);
     } else if (!h->job_asks || answer_long_step(&h->steps)) {
         answer_start_turn(h->answer, loop_now_ms(h->loop));
         advance_job(h);
     }
+}
+
+static bool
+has_steps(const struct read_http *h)
+{
+    return h->state == READ_JOB_RUNS || h->state == READ_JOB_PACKS;
 }
 
 bool
@@ -413,15 +402,14 @@ read_http_end_turn(struct read_http *h)
 {
     bool scrapes;
 
-    if (h->state == READ_JOB_RUNS)
+    if (has_steps(h))
         step_job(h);
     else if (h->state == READ_JOB_DONE && list_alone(&h->owner.link) &&
              loop_now_ms(h->loop) - h->done_ms > DONE_MS)
         end_job(h); /* who asked has gone, or has no memory for it */
     scrapes = scrape_end_turn(h);
     answer_end_turn(h->answer);
-    return graphite_end_turn(&h->graphite) || scrapes ||
-           h->state == READ_JOB_RUNS;
+    return graphite_end_turn(&h->graphite) || scrapes || has_steps(h);
 }
 
 /* ---- routes ------------------------------------------------------------- */
@@ -430,20 +418,20 @@ static enum conn_next
 answer_question(struct http_call *x)
 {
     struct read_http *h = x->ctx;
-    const struct read_question *question = find_question(x->request);
     enum conn_next next;
+    bool in_steps;
 
-    assert(question); /* of the path of a route */
-    if (!read_request(x, question, &next))
+    if (!read_request(x, &next))
         return next;
+    if (has_packed(h, x))
+        return answer_packed(x);
     answer_start_turn(h->answer, loop_now_ms(h->loop));
     if (!is_readable(x, &next))
         return next;
-    if (!is_job_of(h, x) && is_known(x, &next))
+    in_steps = read_is_in_steps(&h->now);
+    if (!(in_steps && is_job_of(h, x)) && is_known(x, &next))
         return next;
-    if (is_in_steps(&h->now))
-        return answer_in_steps(x);
-    return answer(x, &h->now);
+    return in_steps ? answer_in_steps(x) : answer(x, &h->now);
 }
 
 /* The directory is there: nothing is served before. */
@@ -464,15 +452,16 @@ answer_count(struct http_call *x)
                          "/v1/count at http.listen of countd-write";
 
     if (x->request->method == HTTP_GET || x->request->method == HTTP_HEAD)
-        return refuse(x, HTTP_NOT_FOUND, "no-such-path",
-                      "no such path; counting is POST /v1/count at "
-                      "http.listen of countd-write");
+        return read_refuse(x, HTTP_NOT_FOUND, "no-such-path",
+                           "no such path; counting is POST /v1/count at "
+                           "http.listen of countd-write");
     return http_not_allowed(x, HTTP_GET | HTTP_HEAD, detail);
 }
 
 #define QUESTION(path)                                                         \
     {                                                                          \
-        path, "*", HTTP_GET | HTTP_HEAD, answer_question, 0, NULL              \
+        path, "*", HTTP_GET | HTTP_HEAD, answer_question, 0,                   \
+            read_request_check                                                 \
     }
 
 static const struct http_route routes[] = {
@@ -548,14 +537,12 @@ read_http_open(struct read_http *h, struct loop *loop, struct answer *answer,
         read_http_close(h);
         return rc;
     }
-    h->can_deflate = deflateInit2(&h->deflate, 1, Z_DEFLATED, 15 + 16, 8,
-                                  Z_DEFAULT_STRATEGY) == Z_OK;
     h->binary = malloc(ANSWER_SIZE_MAX);
     h->text = malloc(READ_HTTP_TEXT_MAX);
     h->listed = calloc(READ_LISTED_MAX, sizeof *h->listed);
-    rc = h->binary && h->text && h->listed
-             ? user_metrics_open(&h->users, answer, h->binary, config)
-             : -ENOMEM;
+    rc = h->binary && h->text && h->listed ? read_pack_open(&h->pack) : -ENOMEM;
+    if (rc == 0)
+        rc = user_metrics_open(&h->users, answer, h->binary, config);
     if (rc < 0)
         read_http_close(h);
     return rc;
@@ -568,9 +555,7 @@ read_http_close(struct read_http *h)
         answer_fini(&h->steps);
     h->steps.store = NULL;
     graphite_close(&h->graphite);
-    if (h->can_deflate)
-        (void)deflateEnd(&h->deflate); /* its memory goes in any case */
-    h->can_deflate = false;
+    read_pack_close(&h->pack);
     read_logs_free(&h->logs);
     overview_close(&h->overview);
     page_close(&h->page);

@@ -5,15 +5,14 @@
  * changes nothing, ever.  With read.page there is a page for browsers at /.
  *
  * What looks at all keyspaces or at history is answered in steps between turns
- * of the loop, one request at a time; others wait in line.
+ * of the loop, one request at a time; others wait in line.  A large answer is
+ * packed so, too, unless another one is: then it goes as it is.
  *
  * Ownership: the caller's between read_http_open() and read_http_close(); loop,
  * store and the rest are borrowed.  One thread.
  */
 #ifndef COUNTD_READER_READ_HTTP_H
 #define COUNTD_READER_READ_HTTP_H
-
-#include <zlib.h>
 
 #include "common/log/log_table.h"
 #include "common/net/http.h"
@@ -28,6 +27,7 @@
 #include "reader/http_params.h"
 #include "reader/page.h"
 #include "reader/read_link.h"
+#include "reader/read_pack.h"
 #include "reader/user_metrics.h"
 
 /* Bytes of the longest answer: rows of the longest names, each byte of which
@@ -63,17 +63,25 @@ struct read_listed {
     size_t index; /* in the order of names */
 };
 
+/* Facts of a key, or of a keyspace: three numbers in order. */
+struct read_facts {
+    bool any;
+    int64_t number[3];
+};
+
 /* A request and how far its answer is. */
 struct read_asked {
     struct read_http *http;
     const struct read_question *question;
     struct http_params params;
     int64_t as_of_ms;
+    int error; /* of the last question, as query_error() says it */
     struct table_writer table;
     unsigned phase;         /* of an answer in steps */
     struct time_range span; /* of history: asked for */
     size_t done, count;     /* of a list: rows with totals, and all */
     bool has_state;         /* of the keyspace: */
+    struct read_facts facts;
     uint64_t nonce, change;
     char version[READ_VERSION_SIZE]; /* ETag; "": it has none */
     struct read_page next_page;
@@ -86,7 +94,12 @@ struct read_logs {
     int error;
 };
 
-enum read_job_state { READ_JOB_NONE, READ_JOB_RUNS, READ_JOB_DONE };
+enum read_job_state {
+    READ_JOB_NONE,
+    READ_JOB_RUNS,
+    READ_JOB_PACKS, /* its answer */
+    READ_JOB_DONE
+};
 
 struct read_http {
     struct http_site site;
@@ -104,6 +117,8 @@ struct read_http {
     uint64_t job_request; /* request_hash() of its request */
     uint64_t done_ms;     /* monotonic: when the job was done */
     struct read_asked now, job;
+    unsigned readings;          /* requests that were read into `now` */
+    uint64_t read_ms;           /* Unix time of the last */
     bool job_asks;              /* `steps` has a query of the job */
     struct read_listed *listed; /* READ_LISTED_MAX, of the job */
     struct read_logs logs;      /* of the job */
@@ -112,8 +127,8 @@ struct read_http {
     struct user_metrics users; /* counters of users, for /metrics */
     struct http_line scrapes;  /* wait for these */
     struct overview overview;  /* read for each status and /metrics */
-    z_stream deflate;
-    bool can_deflate;
+    struct read_pack pack;
+    bool packs;      /* it has the answer of the job, or makes it */
     uint8_t *binary; /* answers as the range port gives them */
     uint8_t *text;   /* answers of HTTP */
     char more[HTTP_MORE_MAX];

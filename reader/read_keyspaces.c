@@ -6,7 +6,6 @@
  * No turn of the loop opens many keyspaces. */
 #include "reader/read_questions.h"
 
-#include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -228,7 +227,7 @@ read_keyspaces(struct read_asked *a)
     const struct answer_list *list = &a->http->steps.list;
 
     if (list->error < 0)
-        return &read_unreadable;
+        return read_failure(a);
     if (is_too_long(a))
         return &too_long;
     a->as_of_ms = list->as_of_ms;

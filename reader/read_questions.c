@@ -2,13 +2,11 @@
 #include "reader/read_questions.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <string.h>
 
 #include "common/base/bytes.h"
 
-const struct read_problem read_unreadable = {
-    HTTP_INTERNAL_ERROR, "unreadable",
-    "the keyspace cannot be read; the log of countd-read says why"};
 const struct read_problem read_no_keyspace = {
     HTTP_NOT_FOUND, "no-such-keyspace", "no such keyspace"};
 const struct read_problem read_no_key = {HTTP_NOT_FOUND, "no-such-key",
@@ -27,6 +25,7 @@ begin_reply(struct read_asked *a, struct read_reply *reply)
                                  .as_of_ms = head.as_of_ms,
                                  .at = at + QUERY_REPLY_SIZE,
                                  .end = at + QUERY_REPLY_SIZE + head.size};
+    a->error = head.rows < 0 ? (int)head.rows : 0;
     if (head.rows >= 0 && a->as_of_ms == 0)
         a->as_of_ms = head.as_of_ms;
     return head.rows >= 0;
@@ -53,13 +52,36 @@ read_take(struct read_asked *a, struct read_reply *reply)
     return begin_reply(a, reply);
 }
 
-static struct query
-query_of(const struct read_asked *a, enum query_op op)
+const struct read_problem *
+read_failure(const struct read_asked *a)
+{
+    static const struct read_problem unreadable = {
+        HTTP_INTERNAL_ERROR, "unreadable",
+        "the keyspace cannot be read; the log of countd-read says why"};
+    static struct read_problem unavailable = {HTTP_UNAVAILABLE, "unavailable",
+                                              NULL};
+
+    static const struct read_problem no_order = {
+        HTTP_BAD_REQUEST, "no-key-order",
+        "the keyspace was made with store.key_order = off"};
+
+    if (a->error == -EOPNOTSUPP)
+        return &no_order;
+    if (a->error != -EHOSTDOWN)
+        return &unreadable;
+    unavailable.detail = store_trouble(a->http->answer->store);
+    return &unavailable;
+}
+
+struct query
+read_query(const struct read_asked *a, enum query_op op)
 {
     const struct http_params *p = &a->params;
     struct query q = {.op = op,
                       .keyspace = p->keyspace.bytes,
-                      .keyspace_size = (uint16_t)p->keyspace.size};
+                      .keyspace_size = (uint16_t)p->keyspace.size,
+                      .from = a->span.from,
+                      .to = a->span.to};
 
     if (p->key_count > 0) {
         q.key = p->keys[0].bytes;
@@ -78,16 +100,10 @@ query_of(const struct read_asked *a, enum query_op op)
     return q;
 }
 
-/* Facts of a key, or of a keyspace: three numbers in order. */
-struct facts {
-    bool any;
-    int64_t number[3];
-};
-
 static bool
-ask_facts(struct read_asked *a, bool of_key, struct facts *f)
+ask_facts(struct read_asked *a, bool of_key, struct read_facts *f)
 {
-    struct query q = query_of(a, QUERY_ABOUT);
+    struct query q = read_query(a, QUERY_ABOUT);
     struct read_reply reply;
     struct read_row row;
 
@@ -104,15 +120,24 @@ ask_facts(struct read_asked *a, bool of_key, struct facts *f)
 }
 
 bool
-read_version(struct read_asked *a, uint64_t *nonce, uint64_t *change)
+read_version(struct read_asked *a)
 {
     const struct store_totals *totals = &a->http->answer->queries[0].totals;
-    struct facts f;
 
-    if (!ask_facts(a, false, &f) || !f.any)
+    if (!ask_facts(a, false, &a->facts) || !a->facts.any)
         return false;
-    *nonce = totals->nonce;
-    *change = totals->change;
+    a->nonce = totals->nonce;
+    a->change = totals->change;
+    return true;
+}
+
+/* The facts of the keyspace, which were read for the version just now. */
+static bool
+ask_keyspace(struct read_asked *a, struct read_facts *f)
+{
+    if (!a->has_state)
+        return ask_facts(a, false, f);
+    *f = a->facts;
     return true;
 }
 
@@ -120,63 +145,72 @@ read_version(struct read_asked *a, uint64_t *nonce, uint64_t *change)
 static const struct read_problem *
 explain_missing(struct read_asked *a)
 {
-    struct facts f;
+    struct read_facts f;
 
-    if (!ask_facts(a, false, &f))
-        return &read_unreadable;
+    if (!ask_keyspace(a, &f))
+        return read_failure(a);
     return f.any ? &read_no_key : &read_no_keyspace;
 }
 
 /* ---- facts -------------------------------------------------------------- */
 
-static void
-begin_facts(struct read_asked *a, bool with_key)
+void
+read_begin_facts(struct read_asked *a)
 {
     const struct http_params *p = &a->params;
 
-    table_fact(&a->table, "keyspace",
-               cell_name(p->keyspace.bytes, p->keyspace.size));
-    if (with_key)
+    if (p->keyspace.size > 0)
+        table_fact(&a->table, "keyspace",
+                   cell_name(p->keyspace.bytes, p->keyspace.size));
+    if (p->key_count == 1)
         table_fact(&a->table, "key",
                    cell_name(p->keys[0].bytes, p->keys[0].size));
 }
 
-static void
-end_facts(struct read_asked *a)
+void
+read_end_facts(struct read_asked *a)
 {
     table_fact(&a->table, "as_of_ms", cell_number(a->as_of_ms));
     table_end(&a->table);
 }
 
-/* The one number of an answer: in columns it stands alone. */
+void
+read_put_numbers(struct read_asked *a, const struct table_column *columns,
+                 const struct cell *cells, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        table_fact(&a->table, columns[i].key, cells[i]);
+    if (a->table.format == TABLE_JSON)
+        return;
+    table_next_rows(&a->table, "rows", columns, count);
+    table_row(&a->table, cells);
+}
+
+/* The one number of an answer. */
 static void
 put_answer(struct read_asked *a, const struct table_column *column,
            int64_t number)
 {
     const struct cell cell = cell_number(number);
 
-    table_fact(&a->table, column->key, cell);
-    if (a->table.format == TABLE_JSON)
-        return;
-    table_next_rows(&a->table, "rows", column, 1);
-    table_row(&a->table, &cell);
+    read_put_numbers(a, column, &cell, 1);
 }
 
 static const struct read_problem *
 answer_total(struct read_asked *a)
 {
     static const struct table_column column = {"total", "total", true};
-    struct facts f;
+    struct read_facts f;
 
-    if (!ask_facts(a, false, &f))
-        return &read_unreadable;
+    if (!ask_keyspace(a, &f))
+        return read_failure(a);
     if (!f.any)
         return &read_no_keyspace;
-    begin_facts(a, false);
+    read_begin_facts(a);
     put_answer(a, &column, f.number[0]);
     table_fact(&a->table, "keys", cell_number(f.number[1]));
     table_fact(&a->table, "saturated", cell_number(f.number[2]));
-    end_facts(a);
+    read_end_facts(a);
     return NULL;
 }
 
@@ -186,16 +220,16 @@ answer_gets(struct read_asked *a)
     static const struct table_column columns[] = {{"count", "count", true},
                                                   {"key", "key", false}};
     const struct http_params *p = &a->params;
-    struct facts f;
+    struct read_facts f;
 
-    if (!ask_facts(a, false, &f))
-        return &read_unreadable;
+    if (!ask_keyspace(a, &f))
+        return read_failure(a);
     if (!f.any)
         return &read_no_keyspace;
-    begin_facts(a, false);
+    read_begin_facts(a);
     table_next_rows(&a->table, "rows", columns, 2);
     for (size_t i = 0; i < p->key_count; i++) {
-        struct query q = query_of(a, QUERY_GET);
+        struct query q = read_query(a, QUERY_GET);
         struct read_reply reply;
         struct read_row row;
         struct cell cells[2];
@@ -203,14 +237,14 @@ answer_gets(struct read_asked *a)
         q.key = p->keys[i].bytes;
         q.key_size = (uint16_t)p->keys[i].size;
         if (!read_ask(a, &q, &reply))
-            return &read_unreadable;
+            return read_failure(a);
         cells[0] =
             read_reply_row(&reply, &row) ? cell_number(row.count) : cell_none();
         cells[1] = cell_name(q.key, q.key_size);
         table_row(&a->table, cells);
     }
     table_rows_end(&a->table);
-    end_facts(a);
+    read_end_facts(a);
     return NULL;
 }
 
@@ -218,18 +252,18 @@ static const struct read_problem *
 answer_get(struct read_asked *a)
 {
     static const struct table_column column = {"count", "count", true};
-    struct facts f;
+    struct read_facts f;
 
     if (a->params.key_count > 1)
         return answer_gets(a);
     if (!ask_facts(a, true, &f))
-        return &read_unreadable;
+        return read_failure(a);
     if (!f.any)
         return explain_missing(a);
-    begin_facts(a, true);
+    read_begin_facts(a);
     put_answer(a, &column, f.number[0]);
     table_fact(&a->table, "saturated", cell_bool(f.number[2] != 0));
-    end_facts(a);
+    read_end_facts(a);
     return NULL;
 }
 
@@ -237,19 +271,19 @@ static const struct read_problem *
 answer_rank(struct read_asked *a)
 {
     static const struct table_column column = {"rank", "rank", true};
-    struct facts f;
+    struct read_facts f;
 
     if (read_is_period(a))
         return read_period_rank(a);
     if (!ask_facts(a, true, &f))
-        return &read_unreadable;
+        return read_failure(a);
     if (!f.any)
         return explain_missing(a);
-    begin_facts(a, true);
+    read_begin_facts(a);
     put_answer(a, &column, f.number[1]);
     table_fact(&a->table, "count", cell_number(f.number[0]));
     table_fact(&a->table, "saturated", cell_bool(f.number[2] != 0));
-    end_facts(a);
+    read_end_facts(a);
     return NULL;
 }
 
@@ -257,16 +291,15 @@ static const struct read_problem *
 answer_now(struct read_asked *a)
 {
     static const struct table_column column = {"now", "now_ms", true};
-    const struct query q = query_of(a, QUERY_NOW);
+    const struct query q = read_query(a, QUERY_NOW);
     struct read_reply reply;
     struct read_row row;
 
     if (!read_ask(a, &q, &reply) || !read_reply_row(&reply, &row))
-        return &read_unreadable;
-    if (a->params.keyspace.size > 0)
-        begin_facts(a, false);
+        return read_failure(a);
+    read_begin_facts(a);
     put_answer(a, &column, row.count);
-    end_facts(a);
+    read_end_facts(a);
     return NULL;
 }
 
@@ -279,25 +312,42 @@ static const struct table_column rows_columns[] = {
     {"", "at_limit", false}, /* in JSON, where it is */
 };
 
-static void
-put_rows(struct read_asked *a, int64_t rank, struct read_reply *reply,
-         bool with_limit)
-{
-    const bool has_limit = with_limit && a->table.format == TABLE_JSON;
-    struct cell cells[] = {cell_number(0), cell_number(0), cell_name("", 0),
-                           cell_absent()};
-    struct read_row row;
+/* What rows have, which is how many columns. */
+enum rows_form { ROWS_BY_KEY = 2, ROWS_RANKED = 3, ROWS_WITH_LIMIT = 4 };
 
-    table_next_rows(&a->table, "rows", rows_columns, has_limit ? 4 : 3);
-    while (read_reply_row(reply, &row)) {
-        cells[0].number = rank++;
-        cells[1].number = row.count;
-        cells[2] = cell_name(row.key, row.key_size);
-        if (row.count == INT64_MIN || row.count == INT64_MAX)
-            cells[3] = cell_bool(true);
-        else
-            cells[3].kind = CELL_ABSENT;
-        table_row(&a->table, cells);
+/* Puts those rows that need no look at each.  The next one is of another kind,
+ * or the last. */
+static bool
+next_row(struct read_asked *a, bool has_rank, int64_t *rank,
+         struct read_reply *reply, struct read_row *row)
+{
+    const int64_t done = table_plain_counts(&a->table, has_rank, *rank,
+                                            &reply->at, reply->rows - 1);
+
+    reply->rows -= done;
+    *rank += done;
+    return read_reply_row(reply, row);
+}
+
+/* *row is then the last one, if there is any. */
+static void
+put_rows(struct read_asked *a, enum rows_form form, int64_t rank,
+         struct read_reply *reply, struct read_row *row)
+{
+    const size_t first = form == ROWS_BY_KEY;
+
+    if (form == ROWS_WITH_LIMIT && a->table.format != TABLE_JSON)
+        form = ROWS_RANKED;
+    table_next_rows(&a->table, "rows", rows_columns + first, form);
+    while (next_row(a, first == 0, &rank, reply, row)) {
+        const bool is_at_limit =
+            row->count == INT64_MIN || row->count == INT64_MAX;
+        const struct cell cells[] = {
+            cell_number(rank++), cell_number(row->count),
+            cell_name(row->key, row->key_size),
+            is_at_limit ? cell_bool(true) : cell_absent()};
+
+        table_row(&a->table, cells + first);
     }
     table_rows_end(&a->table);
 }
@@ -305,12 +355,13 @@ put_rows(struct read_asked *a, int64_t rank, struct read_reply *reply,
 static const struct read_problem *
 answer_rows(struct read_asked *a, int64_t offset, int64_t length)
 {
-    struct query q = query_of(a, QUERY_RANGE);
+    struct query q = read_query(a, QUERY_RANGE);
     struct read_reply reply;
-    struct facts f;
+    struct read_row last;
+    struct read_facts f;
 
-    if (!ask_facts(a, false, &f))
-        return &read_unreadable;
+    if (!ask_keyspace(a, &f))
+        return read_failure(a);
     if (!f.any)
         return &read_no_keyspace;
     q.offset = offset;
@@ -318,67 +369,57 @@ answer_rows(struct read_asked *a, int64_t offset, int64_t length)
     if (offset < 0) /* the rank of the first row that there is */
         offset = offset + f.number[1] > 0 ? offset + f.number[1] : 0;
     if (!read_ask(a, &q, &reply))
-        return &read_unreadable;
+        return read_failure(a);
     a->next_page.has_offset = true;
     a->next_page.is_there = reply.rows > 0 && offset < f.number[1] - reply.rows;
     a->next_page.offset = offset + reply.rows;
-    begin_facts(a, false);
-    put_rows(a, offset, &reply, true);
+    read_begin_facts(a);
+    put_rows(a, ROWS_WITH_LIMIT, offset, &reply, &last);
     table_fact(&a->table, "saturated", cell_number(f.number[2]));
-    end_facts(a);
+    read_end_facts(a);
     return NULL;
 }
 
 /* Where the next page of keys begins, if there is one. */
 static void
-set_next_key(struct read_asked *a, const struct increment_name *last)
+set_next_key(struct read_asked *a, const struct read_row *last)
 {
-    struct query q = query_of(a, QUERY_KEYS);
+    struct increment_name *after = &a->next_page.after;
+    struct query q = read_query(a, QUERY_KEYS);
     struct read_reply reply;
 
-    q.key = last->bytes;
-    q.key_size = (uint16_t)last->size;
+    after->size = last->key_size; /* the next answer is put over it */
+    memcpy(after->bytes, last->key, last->key_size);
+    q.key = after->bytes;
+    q.key_size = (uint16_t)after->size;
     q.length = 1;
     a->next_page.is_there = read_ask(a, &q, &reply) && reply.rows > 0;
     a->next_page.has_offset = false;
-    a->next_page.after = *last;
 }
 
 static const struct read_problem *
 answer_keys(struct read_asked *a)
 {
-    static const struct table_column columns[] = {{"count", "count", true},
-                                                  {"key", "key", false}};
     const struct http_params *p = &a->params;
-    struct query q = query_of(a, QUERY_KEYS);
-    struct increment_name last = {.size = 0};
+    struct query q = read_query(a, QUERY_KEYS);
     struct read_reply reply;
-    struct read_row row;
-    struct facts f;
+    struct read_row last;
+    struct read_facts f;
+    int64_t count;
 
-    if (!ask_facts(a, false, &f))
-        return &read_unreadable;
+    if (!ask_keyspace(a, &f))
+        return read_failure(a);
     if (!f.any)
         return &read_no_keyspace;
     q.length = p->n;
     if (!read_ask(a, &q, &reply))
-        return &read_unreadable;
-    begin_facts(a, false);
+        return read_failure(a);
+    count = reply.rows;
+    read_begin_facts(a);
     table_fact(&a->table, "prefix", cell_name(p->prefix.bytes, p->prefix.size));
-    table_next_rows(&a->table, "rows", columns, 2);
-    for (int64_t i = 1; read_reply_row(&reply, &row); i++) {
-        const struct cell cells[] = {cell_number(row.count),
-                                     cell_name(row.key, row.key_size)};
-
-        table_row(&a->table, cells);
-        if (i < p->n)
-            continue;
-        last.size = row.key_size;
-        memcpy(last.bytes, row.key, row.key_size);
-    }
-    table_rows_end(&a->table);
-    end_facts(a);
-    if (last.size > 0)
+    put_rows(a, ROWS_BY_KEY, 0, &reply, &last);
+    read_end_facts(a);
+    if (count == p->n)
         set_next_key(a, &last);
     return NULL;
 }
@@ -404,18 +445,18 @@ answer_range(struct read_asked *a)
 static const struct read_problem *
 answer_around(struct read_asked *a)
 {
-    struct query q = query_of(a, QUERY_AROUND);
+    struct query q = read_query(a, QUERY_AROUND);
     struct read_reply reply;
-    struct read_row first;
+    struct read_row first, last;
 
     q.length = a->params.n;
     if (!read_ask(a, &q, &reply))
-        return &read_unreadable;
+        return read_failure(a);
     if (!read_reply_row(&reply, &first))
         return explain_missing(a);
-    begin_facts(a, true);
-    put_rows(a, first.count, &reply, false);
-    end_facts(a);
+    read_begin_facts(a);
+    put_rows(a, ROWS_RANKED, first.count, &reply, &last);
+    read_end_facts(a);
     return NULL;
 }
 

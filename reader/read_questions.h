@@ -67,16 +67,33 @@ read_reply_row(struct read_reply *r, struct read_row *row)
 
 /* The state of the keyspace that is asked about.  False: there is none, or it
  * cannot be read: the answer will say so. */
-bool read_version(struct read_asked *a, uint64_t *nonce, uint64_t *change);
+bool read_version(struct read_asked *a);
 
-/* Asks what is answered at once.  False: the keyspace cannot be read. */
+/* Asks what is answered at once.  False: read_failure() says why not. */
 bool read_ask(struct read_asked *a, const struct query *q,
               struct read_reply *reply);
 
 /* The answer in steps that has just been made.  As read_ask(). */
 bool read_take(struct read_asked *a, struct read_reply *reply);
 
-extern const struct read_problem read_unreadable, read_no_keyspace, read_no_key;
+/* Why the last question was not answered: the keyspace is damaged (500), or a
+ * server of an engine elsewhere does not answer (503).  Valid until the next
+ * question. */
+const struct read_problem *read_failure(const struct read_asked *a);
+
+extern const struct read_problem read_no_keyspace, read_no_key;
+
+/* A query about the keyspace, the first key and the time of the request. */
+struct query read_query(const struct read_asked *a, enum query_op op);
+
+/* The facts that answers begin with, which are the names of the request, and
+ * end with. */
+void read_begin_facts(struct read_asked *a);
+void read_end_facts(struct read_asked *a);
+
+/* Numbers that are not rows: facts, which in columns are a row of their own. */
+void read_put_numbers(struct read_asked *a, const struct table_column *columns,
+                      const struct cell *cells, size_t count);
 
 /* Reads the board.  False: there is none. */
 bool read_board(struct read_http *h);

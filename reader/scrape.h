@@ -9,8 +9,8 @@
 
 #include "reader/read_http.h"
 
-/* Of a route whose context is the struct read_http. */
-/* No parameter is known there. */
+/* A route whose context is the struct read_http, and which knows no
+ * parameter. */
 bool scrape_check(struct http_call *x, enum conn_next *next);
 enum conn_next scrape_answer(struct http_call *x);
 

@@ -11,7 +11,6 @@
 #include "common/base/diag.h"
 #include "common/wire/name.h"
 #include "worker/fold_memory.h"
-#include "worker/sort.h"
 
 /* ms; waits between tries while another process writes, and how often to report
  * it */

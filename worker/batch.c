@@ -104,29 +104,17 @@ have_uuid(const struct log_batch *b, const uint8_t *uuid)
 
 /* ---- releasing one log --------------------------------------------------- */
 
+/* The place of a log, which another may have taken. */
 static struct batch_retry *
-find_retry(struct log_batch *b, uint64_t index, uint64_t inode)
+retry_place(struct log_batch *b, uint64_t index)
 {
-    unsigned i;
-
-    for (i = 0; i < BATCH_RETRIES; i++) {
-        struct batch_retry *r = &b->retries[i];
-
-        if (r->retry.wait_ms != 0 && r->index == index && r->inode == inode)
-            return r;
-    }
-    return NULL;
+    return &b->retries[index % BATCH_RETRIES];
 }
 
-static struct batch_retry *
-free_retry(struct log_batch *b)
+static bool
+is_of_log(const struct batch_retry *r, uint64_t index, uint64_t inode)
 {
-    unsigned i;
-
-    for (i = 0; i < BATCH_RETRIES; i++)
-        if (b->retries[i].retry.wait_ms == 0)
-            return &b->retries[i];
-    return &b->retries[b->next_retry++ % BATCH_RETRIES];
+    return r->index == index && r->inode == inode;
 }
 
 static void
@@ -140,14 +128,12 @@ note_due(struct log_batch *b, const struct retry *r)
 static void
 defer_log(struct log_batch *b, uint64_t index, uint64_t inode)
 {
-    struct batch_retry *r = find_retry(b, index, inode);
+    struct batch_retry *r = retry_place(b, index);
 
     if (b->retry_most_ms == 0)
         return;
-    if (!r) {
-        r = free_retry(b);
+    if (!is_of_log(r, index, inode))
         *r = (struct batch_retry){.index = index, .inode = inode};
-    }
     retry_failed(&r->retry, clock_ms(), BATCH_RETRY_FIRST_MS, b->retry_most_ms);
     note_due(b, &r->retry);
 }
@@ -156,9 +142,10 @@ defer_log(struct log_batch *b, uint64_t index, uint64_t inode)
 static bool
 is_deferred(struct log_batch *b, const struct logdir_entry *e)
 {
-    const struct batch_retry *r = find_retry(b, e->index, e->inode);
+    const struct batch_retry *r = retry_place(b, e->index);
 
-    if (!r || retry_is_due(&r->retry, clock_ms()))
+    if (!is_of_log(r, e->index, e->inode) ||
+        retry_is_due(&r->retry, clock_ms()))
         return false;
     note_due(b, &r->retry);
     return true;
@@ -167,9 +154,9 @@ is_deferred(struct log_batch *b, const struct logdir_entry *e)
 static void
 forget_failures(struct log_batch *b, uint64_t index, uint64_t inode)
 {
-    struct batch_retry *r = find_retry(b, index, inode);
+    struct batch_retry *r = retry_place(b, index);
 
-    if (r)
+    if (is_of_log(r, index, inode))
         retry_succeeded(&r->retry);
 }
 

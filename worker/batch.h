@@ -29,7 +29,7 @@
 
 #define BATCH_RETRY_FIRST_MS 50
 #define BATCH_RETRY_MOST_MS  5000
-#define BATCH_RETRIES        256 /* logs that failed; of more one is forgotten */
+#define BATCH_RETRIES        256 /* places for logs that failed, by index */
 
 struct batch_log {
     struct log log;
@@ -47,7 +47,7 @@ struct batch_log {
 struct batch_retry {
     uint64_t index;
     uint64_t inode;
-    struct retry retry; /* wait_ms 0: free */
+    struct retry retry;
 };
 
 struct batch_stats {
@@ -69,7 +69,6 @@ struct log_batch {
                              in memory, is released, and the batch ends */
     bool limited;         /* the last batch ended because of that */
     struct batch_retry retries[BATCH_RETRIES];
-    unsigned next_retry;    /* which is forgotten when all are in use */
     uint64_t retry_most_ms; /* BATCH_RETRY_MOST_MS; tests: 0, nothing waits */
     uint64_t retry_ms;      /* when the next log that failed may be tried again
                                (clock_ms); UINT64_MAX: none has */

@@ -18,7 +18,6 @@
 #include "common/log/slot.h"
 #include "common/wire/message.h"
 #include "worker/fold_memory.h"
-#include "worker/sort.h"
 
 #define GROUP      FOLD_GROUP
 #define READ_SIZE  ((size_t)128 << 10)

@@ -1,16 +1,17 @@
-/* worker/fold_memory.h - the memory of a fold: its tables, and fold_reserve().
+/* worker/fold_memory.h - the memory of a fold: its tables, and fold_reserve();
+ * and the order of its sums.
  *
- * For fold.c only; the public part is in fold.h. */
+ * The public part is in fold.h. */
 #ifndef COUNTD_WORKER_FOLD_MEMORY_H
 #define COUNTD_WORKER_FOLD_MEMORY_H
 
 #include <assert.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "common/log/slot.h"
 #include "common/wire/message.h"
 #include "worker/fold.h"
-#include "worker/sort.h"
 
 #define FOLD_GROUP       SLOT_RUN
 #define FOLD_CELLS_MIN   4096u
@@ -94,5 +95,21 @@ int fold_table_clear(struct fold_table *t);
 /* Reserves memory for any FOLD_GROUP more records.
  *   -ENOBUFS  there is none */
 int fold_reserve(struct fold *f);
+
+/* ---- sort -------------------------------------------------------------- */
+
+/* A keyspace's entries in the order the store wants. */
+
+/* A sort entry: 8 bytes of the key, and a reference to the entry. */
+struct sort_item {
+    uint64_t prefix;
+    uint32_t entry;
+    uint32_t zero;
+};
+
+/* Sorts the entries of `k` by key, then minute, within `scratch` (two items and
+ * a delta per entry).  Returns their number. */
+size_t sort_deltas(const struct fold *f, const struct fold_keyspace *k,
+                   void *scratch, struct store_delta **deltas);
 
 #endif

@@ -170,7 +170,6 @@ open_held(struct worker *w)
 static int
 run_worker(struct worker *w)
 {
-    struct layout found;
     int rc, status = CONFIG_EXIT_SYSTEM;
 
     rc = open_store(w);
@@ -194,23 +193,13 @@ run_worker(struct worker *w)
         goto close_held;
     }
     drain_init(&w->drain, w->store, w->held);
-    rc = logdir_check_sizes(&w->merge.batch.dir, &found);
-    if (rc == -EPROTO) {
-        diag(DIAG_ERROR,
-             "data/log was written with message.keyspace_size=%u and "
-             "message.key_size=%u: set these, or use another data_dir",
-             found.keyspace_size, found.key_size);
+    rc = logdir_check_sizes(&w->merge.batch.dir);
+    if (rc == 0) {
+        open_archive(w);
+        status = serve_until_stopped(w);
+    } else if (rc == -EPROTO) {
         status = CONFIG_EXIT_USAGE;
-        goto close_merge;
     }
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "read data/log");
-        goto close_merge;
-    }
-    open_archive(w);
-    status = serve_until_stopped(w);
-
-close_merge:
     merge_close(&w->merge);
 close_held:
     held_close(w->held);

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <malloc.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -236,20 +236,6 @@ archive_logs(struct merge *m)
 }
 
 static void
-report_batch(const struct merge *m, uint64_t since_ms)
-{
-    const struct log_batch *b = m->current;
-    unsigned i, whole = 0;
-
-    for (i = 0; i < b->count; i++)
-        whole += b->logs[i].whole;
-    diag(DIAG_DEBUG,
-         "merged logs=%u of=%u records=%" PRIu64 " keyspaces=%zu ms=%" PRIu64,
-         whole, b->count, b->fold.records, b->fold.keyspaces,
-         clock_ms() - since_ms);
-}
-
-static void
 report_saturation(const struct merge *m, uint64_t before)
 {
     static struct diag_repeat repeat;
@@ -295,7 +281,7 @@ nothing_taken(struct merge *m)
 /* After the batch is applied: archives and empties its logs.  Returns how many
  * were emptied. */
 static unsigned
-end_batch(struct merge *m, uint64_t since_ms, bool *halted)
+end_batch(struct merge *m, bool *halted)
 {
     unsigned emptied;
 
@@ -303,7 +289,6 @@ end_batch(struct merge *m, uint64_t since_ms, bool *halted)
     if (archive_is_on(&m->archive))
         archive_logs(m);
     *halted = apply_batch_stopped(m);
-    report_batch(m, since_ms);
     emptied = batch_end(m->current, *halted);
     m->stats.logs += emptied;
     return emptied;
@@ -327,7 +312,6 @@ add_quick_stats(struct merge *m)
 static bool
 merge_quick_batch(struct merge *m)
 {
-    const uint64_t since_ms = clock_ms();
     bool halted;
     int rc;
 
@@ -343,7 +327,7 @@ merge_quick_batch(struct merge *m)
     apply_batch_begin(m);
     while (apply_batch_slice(m))
         continue;
-    (void)end_batch(m, since_ms, &halted);
+    (void)end_batch(m, &halted);
     return !halted && !m->waiting && !m->quick.limited;
 }
 
@@ -370,7 +354,6 @@ static enum merge_outcome
 merge_batch(struct merge *m, bool others)
 {
     const uint64_t saturated = m->stats.saturated;
-    const uint64_t since_ms = clock_ms();
     bool quick = true, halted;
     unsigned emptied;
 
@@ -378,7 +361,7 @@ merge_batch(struct merge *m, bool others)
     apply_batch_begin(m);
     while (apply_batch_slice(m))
         quick = quick && merge_quick(m);
-    emptied = end_batch(m, since_ms, &halted);
+    emptied = end_batch(m, &halted);
     report_saturation(m, saturated);
     if (halted)
         return MERGE_STOPPED;

@@ -1,11 +1,11 @@
-/* worker/sort.c - see sort.h.
+/* worker/sort.c - see fold_memory.h.
  *
  * Keys of one keyspace often begin alike, and then the 8 bytes that are
  * compared first would all be the same; so they are taken from where the
  * keys begin to differ.  A merge sort without recursion: runs of RUN by
  * insertion, then doubled from one array to the other and back.
  */
-#include "worker/sort.h"
+#include "worker/fold_memory.h"
 
 #include "common/base/bytes.h"
 

@@ -12,7 +12,6 @@
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
-#include "common/net/http_query.h"
 #include "common/wire/json_write.h"
 #include "common/wire/name.h"
 #include "writer/count_body.h"
@@ -404,6 +403,7 @@ answer_keyed(struct http_call *x)
         return next;
     mark = keys_mark(&logs->keys, x->request->key.at, x->request->key.size,
                      content.at, content.size);
+    mark.body ^= content.is_raw; /* the same bytes are other names then */
     e = keys_find(&logs->keys, &mark, clock_unix_ms());
     if (e)
         return replay_answer(x, e, &mark);
@@ -411,8 +411,10 @@ answer_keyed(struct http_call *x)
         return next;
     if (!logs_have_run(logs, mark.count + 1))
         return wait_for_log(x);
-    if (logs_reserve_mark(logs) < 0)
+    if (logs_reserve_mark(logs) < 0) {
+        x->more = "Retry-After: 1\r\n";
         return http_refuse(x, HTTP_UNAVAILABLE, &no_memory);
+    }
     return append_keyed(x, &content, &mark);
 }
 

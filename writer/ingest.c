@@ -3,22 +3,26 @@
 
 static_assert(CONN_PAD >= LOGS_WORD, "names are copied by whole words");
 
-/* No client waits for an answer, and a turn has capacity for several slices:
- * each costs a wait, a receive and a write. */
-#define SILENT_SLICE ((uint32_t)256 << 10)
+/* A turn has capacity for several slices, each of which costs a wait, a receive
+ * and a write; an answer waits for the sync of all that came meanwhile. */
+#define SLICE ((uint32_t)256 << 10)
 
 static const char malformed[] =
     "an empty keyspace or key, or bytes behind a name's first NUL";
 
 /* Bytes of the messages that the logs have free slots for: whole ones, so that
- * a sender that is ahead leaves no rest to be kept. */
+ * a sender that is ahead leaves no rest to be kept.  None while the group that
+ * a client waits for is full: its sync would take longer the more others send.
+ */
 static size_t
 input_limit(struct listener *d)
 {
     const struct ingest *in = listener_ctx(d);
     const size_t size = in->logs->layout.message_size;
-    const size_t count = logs_free_slots(in->logs), most = SILENT_SLICE / size;
+    const size_t count = logs_free_slots(in->logs), most = SLICE / size;
 
+    if (gate_has_waiters(&in->commit->gate) && logs_group_is_full(in->logs))
+        return 0;
     return (count < most ? count : most) * size;
 }
 
@@ -75,7 +79,7 @@ take_ack(struct conn *c, struct input *input)
 const struct protocol ingest_silent = {.flags = CONN_REFUSES_BROWSERS |
                                                 CONN_ANSWERS_EOF,
                                        .stop = STOP_DRAIN,
-                                       .slice = SILENT_SLICE,
+                                       .slice = SLICE,
                                        .input_limit = input_limit,
                                        .take = take_silent};
 
@@ -84,5 +88,6 @@ const struct protocol ingest_ack = {.flags = CONN_REFUSES_BROWSERS |
                                     .stop = STOP_DRAIN,
                                     .ack = "WIN",
                                     .refusal = "FAIL",
+                                    .slice = SLICE,
                                     .input_limit = input_limit,
                                     .take = take_ack};

@@ -5,7 +5,8 @@
  * into a reset.  The acknowledging one sends WIN for each message once it is on
  * disk: it owes the pattern behind the gate of the logs' commit.
  *
- * Both take no byte from the kernel while no log has room.  A malformed message
+ * Both take no byte from the kernel while no log has room, or while the group
+ * that collects is full and a client waits for it.  A malformed message
  * ends its connection, on the acknowledging port behind the WINs owed and FAIL.
  *
  * Ownership: the caller's.  The loop's thread.

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "common/base/bytes.h"
-#include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/log/log_unsealed.h"
 

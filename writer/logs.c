@@ -369,26 +369,6 @@ set_up_jobs(struct logs *l)
 }
 
 static int
-check_sizes(struct logs *l)
-{
-    struct layout found;
-    int rc;
-
-    rc = logdir_check_sizes(&l->dir, &found);
-    if (rc == -EPROTO)
-        diag(DIAG_ERROR,
-             "the logs in data_dir=%s have other message sizes: set "
-             "message.keyspace_size=%u and message.key_size=%u, or use "
-             "another data_dir",
-             l->config->data_dir, (unsigned)found.keyspace_size,
-             (unsigned)found.key_size);
-    else if (rc < 0)
-        diag_errno(DIAG_ERROR, rc, "read the logs in data_dir=%s",
-                   l->config->data_dir);
-    return rc;
-}
-
-static int
 open_directory(struct logs *l, const struct datadir *d)
 {
     int rc;
@@ -458,7 +438,7 @@ logs_open(struct logs *l, struct loop *loop, const struct datadir *d,
         rc = open_directory(l, d);
     if (rc < 0)
         goto free_memory;
-    rc = check_sizes(l);
+    rc = logdir_check_sizes(&l->dir);
     if (rc == 0)
         rc = keys_begin(&l->keys, &l->dir, config);
     if (rc < 0)

@@ -53,6 +53,10 @@
  * two wake-ups, about as much as receiving and writing so many messages, which
  * is all that could be done meanwhile. */
 #define LOGS_BRIEF 64
+/* Bytes put while a sync runs from which on an answer would wait long for the
+ * next one.  Where the disk is slower than those who send, each group would be
+ * larger than the one before. */
+#define LOGS_GROUP ((uint64_t)4 << 20)
 
 /* The names last put into a slot; all behind their last words is zero. */
 struct staged {
@@ -123,7 +127,8 @@ struct recover_job {
 
 struct logs_events {
     void *ctx;
-    void (*ready)(void *ctx);    /* logs_free_slots() is not 0 any more */
+    /* logs_free_slots() is not 0 any more, or the group not full */
+    void (*ready)(void *ctx);
     void (*finished)(void *ctx); /* all logs are handed on (logs_finish) */
     void (*failed)(void *ctx);   /* the disk failed: reply nothing, exit 111 */
 };
@@ -176,8 +181,9 @@ struct logs {
     bool finishing;
     bool finished;
     bool failed;
-    bool blocked; /* a caller found no free slot */
-    bool warned;  /* that there was none */
+    bool blocked;    /* a caller found no free slot */
+    bool group_full; /* a caller found the group full */
+    bool warned;     /* that there was none */
 
     struct loop_timer rotate_timer;
     struct loop_timer overdue_timer; /* rotates without a spare */
@@ -210,6 +216,10 @@ uint32_t logs_free_slots(struct logs *l);
  * logs_free_slots() again whenever that many have been put, which goes on to
  * the next log.  False: `ready` comes. */
 bool logs_have_room(struct logs *l, uint32_t count);
+
+/* Whether LOGS_GROUP bytes were put since the sync in flight began.  True:
+ * `ready` comes when it has ended. */
+bool logs_group_is_full(struct logs *l);
 
 /* Messages that a log of the size that is set has slots for. */
 uint32_t logs_slots(const struct logs *l);

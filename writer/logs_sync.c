@@ -5,8 +5,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "common/base/clock.h"
-
 #define SYNC_STEP (UINT64_C(2) << 20) /* bytes */
 
 /* Much at once would keep the disk busy for so long that the headers of other
@@ -96,6 +94,17 @@ begin_sync(void *ctx)
     return true;
 }
 
+bool
+logs_group_is_full(struct logs *l)
+{
+    const uint64_t count = logs_position(l) - l->sync.position;
+
+    if (!l->syncing || count * l->layout.slot_size < LOGS_GROUP)
+        return false;
+    l->group_full = true;
+    return true;
+}
+
 /* False when it failed. */
 static bool
 end_sync(void *ctx, int rc)
@@ -116,6 +125,10 @@ end_sync(void *ctx, int rc)
     for (i = 0; i < LOGS_RETIRED; i++)
         if (l->retired[i].state == RETIRED_SYNCING)
             logs_seal(l, &l->retired[i]);
+    if (l->group_full) {
+        l->group_full = false;
+        l->events.ready(l->events.ctx);
+    }
     logs_finish_some(l);
     return true;
 }

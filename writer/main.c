@@ -4,7 +4,6 @@
  * Entry points: main(). */
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 

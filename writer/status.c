@@ -8,7 +8,6 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
 

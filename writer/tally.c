@@ -3,7 +3,6 @@
 #include "writer/tally.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <string.h>
 
 #include "common/base/diag.h"

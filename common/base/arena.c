@@ -1,7 +1,7 @@
 /* common/base/arena.c - records of any size in reserved address space.
  *
  * Entry points: budget_take(), budget_give(), arena_take(), arena_give(),
- * arena_next(). */
+ * arena_next(), arena_next_run(). */
 #include "common/base/arena.h"
 
 #include <assert.h>
@@ -366,45 +366,75 @@ index_from(const struct arena_class *c, uint32_t offset)
                       INVERSE_BITS);
 }
 
-/* Looks at one slab, or at 64 records of it.  Moves *at behind that, or behind
- * the record found; 0: none there. */
+/* How many of the lowest bits are set. */
 static uint32_t
-next_in_slab(const struct arena *a, uint32_t *at)
+count_ones(uint64_t word)
+{
+    return word == UINT64_MAX ? 64 : (uint32_t)__builtin_ctzll(~word);
+}
+
+/* Looks at one slab, or at 64 records of it.  Moves *at behind that, or behind
+ * the records found, which are at most `most`. */
+static bool
+find_in_slab(const struct arena *a, uint32_t *at, uint32_t most,
+             struct arena_run *run)
 {
     const uint32_t slab = *at / SLAB_UNITS;
     const uint32_t offset = *at % SLAB_UNITS * ARENA_UNIT;
     const struct arena_slab *s = &a->slabs[slab];
     const struct arena_class *c;
-    uint32_t index;
+    uint32_t index, skip;
     uint64_t word = 0;
 
     *at = (slab + 1) * SLAB_UNITS;
     if (s->class == ARENA_CLASS_NONE)
-        return 0;
+        return false;
     c = &a->classes[s->class];
     index = index_from(c, offset);
     if (index >= s->fresh)
-        return 0;
+        return false;
     word = slab_bitmap(a, slab)[index / 64] >> index % 64;
     if (word != 0) {
-        index += (uint32_t)__builtin_ctzll(word);
-        *at = number_of(c, slab, index) + 1;
-        return *at - 1;
+        skip = (uint32_t)__builtin_ctzll(word);
+        run->record = number_of(c, slab, index + skip);
+        run->stride = c->size / ARENA_UNIT;
+        run->count = count_ones(word >> skip);
+        if (run->count > most)
+            run->count = most;
+        *at = run->record + (run->count - 1) * run->stride + 1;
+        return true;
     }
     index = (index / 64 + 1) * 64;
     if (index < s->fresh)
         *at = number_of(c, slab, index);
-    return 0;
+    return false;
+}
+
+static bool
+find_run(const struct arena *a, uint32_t *from, uint32_t *steps, uint32_t most,
+         struct arena_run *run)
+{
+    while (*steps > 0 && *from / SLAB_UNITS < a->top) {
+        if (find_in_slab(a, from, *steps < most ? *steps : most, run)) {
+            *steps -= run->count;
+            return true;
+        }
+        --*steps;
+    }
+    return false;
 }
 
 uint32_t
 arena_next(const struct arena *a, uint32_t *from, uint32_t *steps)
 {
-    uint32_t record = 0;
+    struct arena_run run;
 
-    while (record == 0 && *steps > 0 && *from / SLAB_UNITS < a->top) {
-        --*steps;
-        record = next_in_slab(a, from);
-    }
-    return record;
+    return find_run(a, from, steps, 1, &run) ? run.record : 0;
+}
+
+bool
+arena_next_run(const struct arena *a, uint32_t *from, uint32_t *steps,
+               struct arena_run *run)
+{
+    return find_run(a, from, steps, UINT32_MAX, run);
 }

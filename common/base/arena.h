@@ -98,4 +98,16 @@ arena_at(const struct arena *a, uint32_t record)
  * when they are used up, 0 is returned with *steps 0. */
 uint32_t arena_next(const struct arena *a, uint32_t *from, uint32_t *steps);
 
+/* Records in use that follow each other, each `stride` after the one before. */
+struct arena_run {
+    uint32_t record; /* the first */
+    uint32_t count;
+    uint32_t stride;
+};
+
+/* Finds as arena_next() does, but several records, each of which takes a step:
+ * it costs less for each.  False: there is none, or steps are used up. */
+bool arena_next_run(const struct arena *a, uint32_t *from, uint32_t *steps,
+                    struct arena_run *run);
+
 #endif

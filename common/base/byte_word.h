@@ -25,11 +25,4 @@ byte_word_equal(uint64_t v, uint8_t c)
     return byte_word_below(v ^ (BYTE_WORD_ONES * c), 1);
 }
 
-/* A byte above 0x7f. */
-static inline uint64_t
-byte_word_high(uint64_t v)
-{
-    return v & BYTE_WORD_HIGHS;
-}
-
 #endif

@@ -14,6 +14,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "common/base/decimal_put.h"
+
 __extension__ typedef __int128 int128;
 __extension__ typedef unsigned __int128 uint128;
 
@@ -139,20 +141,11 @@ put_be64(void *at, uint64_t v)
     memcpy(at, &v, sizeof v);
 }
 
-#define DECIMAL_MAX 20 /* digits of a uint64_t, at most */
-
 /* Writes the digits of n, without a NUL; returns how many. */
 static inline size_t
 put_decimal(void *to, uint64_t n)
 {
-    char digits[DECIMAL_MAX];
-    size_t at = sizeof digits;
-
-    do
-        digits[--at] = (char)('0' + n % 10);
-    while ((n /= 10) > 0);
-    memcpy(to, digits + at, sizeof digits - at);
-    return sizeof digits - at;
+    return (size_t)(decimal_put(to, n) - (uint8_t *)to);
 }
 
 /* high * 2^64 + low. */

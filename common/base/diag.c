@@ -25,7 +25,6 @@ static const char *const level_names[] = {
     [DIAG_ERROR] = "error",
     [DIAG_WARNING] = "warning",
     [DIAG_INFO] = "info",
-    [DIAG_DEBUG] = "debug",
 };
 
 /* A line being made; one byte is always kept for the newline. */
@@ -38,7 +37,7 @@ void
 diag_init(const char *program, enum diag_level max)
 {
     assert(program != NULL);
-    assert(max <= DIAG_DEBUG);
+    assert(max <= DIAG_INFO);
 
     diag_program = program;
     diag_max = max;

@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-enum diag_level { DIAG_ERROR, DIAG_WARNING, DIAG_INFO, DIAG_DEBUG };
+enum diag_level { DIAG_ERROR, DIAG_WARNING, DIAG_INFO };
 
 /* `program` is borrowed for ever.  Before this call the name is "countd". */
 void diag_init(const char *program, enum diag_level max);

@@ -1,9 +1,11 @@
 /* common/base/table.c - an index from 32-bit hashes that grows step by step.
  *
- * Between the home of an entry and its slot no slot is free.  In the old array
- * this holds from `moved` on: a removed entry leaves TABLE_GONE there, and a
- * search that would begin before `moved` begins there, because all slots before
- * were moved.
+ * Between the home of an entry and its slot no slot is free, and entries are in
+ * the order of their hashes, as their homes are: a search ends at the first
+ * that is greater, which is soon where the array is nearly full.  In the old
+ * array this holds from `moved` on: a removed entry leaves TABLE_GONE there,
+ * and a search that would begin before `moved` begins there, because all slots
+ * before were moved.
  *
  * Entry points: table_insert(), table_remove(), table_displaced(). */
 #include "common/base/table.h"
@@ -127,36 +129,49 @@ finish_move(struct table *t)
     t->taken = t->now.bytes;
 }
 
-/* Puts an entry into the first free slot from its home on.  False: there is
- * none, which takes hashes that an attacker chose. */
-static bool
-put_slot(struct table_part *p, uint32_t hash, uint32_t number)
+/* Puts an entry behind those with smaller hashes, which is at `at` or later;
+ * those that are there move up to the next free slot.  Returns where it is;
+ * SIZE_MAX: no slot is free, which takes hashes that an attacker chose. */
+static size_t
+put_slot(struct table_part *p, size_t at, uint32_t hash, uint32_t number)
 {
-    size_t at = table_home(p, hash);
+    size_t end;
 
-    while (p->slots[at].number != 0)
+    while (p->slots[at].number != 0 && p->slots[at].hash < hash)
         at++;
-    if (at + 1 == p->all)
-        return false;
+    for (end = at; p->slots[end].number != 0;)
+        end++;
+    if (end + 1 == p->all)
+        return SIZE_MAX;
+    if (end > at)
+        memmove(&p->slots[at + 1], &p->slots[at],
+                (end - at) * sizeof *p->slots);
     p->slots[at] = (struct table_slot){hash, number};
-    return true;
+    return at;
 }
 
-/* Moves the next `steps` slots, and returns pages of the old array to the
- * kernel that are not read again. */
+/* Moves the next `steps` slots, each behind the one before, and returns pages
+ * of the old array to the kernel that are not read again. */
 static void
 move_some(struct table *t, size_t steps)
 {
     struct table_part *old = &t->old;
+    size_t behind = 0; /* the one moved last */
 
     for (; steps > 0 && old->moved < old->all; steps--, old->moved++) {
         const struct table_slot slot = old->slots[old->moved];
+        const size_t home = table_home(&t->now, slot.hash);
+        size_t at;
 
         if (slot.number == 0 && old->moved >= old->count)
             old->moved = old->all - 1; /* all others after it are free */
-        if (slot.number != 0 && slot.number != TABLE_GONE &&
-            !put_slot(&t->now, slot.hash, slot.number))
+        if (slot.number == 0 || slot.number == TABLE_GONE)
+            continue;
+        at = put_slot(&t->now, home < behind ? behind : home, slot.hash,
+                      slot.number);
+        if (at == SIZE_MAX)
             return;
+        behind = at + 1;
     }
     if (old->moved == old->all) {
         finish_move(t);
@@ -173,6 +188,7 @@ int
 table_insert(struct table *t, uint32_t hash, uint32_t number)
 {
     const size_t count = t->now.count;
+    struct table_part *p;
 
     assert(number != 0 && number != TABLE_GONE);
     /* Without memory for more it goes on until it is nearly full. */
@@ -180,8 +196,11 @@ table_insert(struct table *t, uint32_t hash, uint32_t number)
         (void)begin_move(t, count + count / 4);
     if (t->old.slots != NULL)
         move_some(t, TABLE_STEP);
-    if (t->entries >= entries_max(t->now.count) ||
-        !put_slot(table_is_moved(t, hash) ? &t->now : &t->old, hash, number))
+    if (t->entries >= entries_max(t->now.count))
+        return -ENOMEM;
+    p = table_is_moved(t, hash) ? &t->now : &t->old;
+    if (put_slot(p, (size_t)(table_start(p, hash) - p->slots), hash, number) ==
+        SIZE_MAX)
         return -ENOMEM;
     t->entries++;
     return 0;
@@ -192,24 +211,24 @@ static struct table_slot *
 find_slot(const struct table_part *p, uint32_t hash, uint32_t number)
 {
     for (size_t at = (size_t)(table_start(p, hash) - p->slots);
-         p->slots[at].number != 0; at++)
+         p->slots[at].number != 0 && p->slots[at].hash <= hash; at++)
         if (p->slots[at].hash == hash && p->slots[at].number == number)
             return &p->slots[at];
     return NULL;
 }
 
-/* Frees a slot of `now`.  Entries after it that could be found there or before
- * it move up, until a slot is free. */
+/* Frees a slot of `now`.  Those after it move up, until one is at its home or
+ * a slot is free. */
 static void
 free_slot(struct table_part *p, size_t hole)
 {
-    for (size_t at = hole + 1; p->slots[at].number != 0; at++) {
-        if (table_home(p, p->slots[at].hash) > hole)
-            continue;
-        p->slots[hole] = p->slots[at];
-        hole = at;
-    }
-    p->slots[hole] = (struct table_slot){0};
+    size_t end = hole + 1;
+
+    while (p->slots[end].number != 0 && table_home(p, p->slots[end].hash) < end)
+        end++;
+    memmove(&p->slots[hole], &p->slots[hole + 1],
+            (end - hole - 1) * sizeof *p->slots);
+    p->slots[end - 1] = (struct table_slot){0};
 }
 
 void

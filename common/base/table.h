@@ -1,13 +1,13 @@
 /* common/base/table.h - an index from 32-bit hashes to 32-bit numbers that
  * grows a little with every insertion.
  *
- * Open addressing with linear probing.  To grow, each insertion or removal
- * moves the next few slots of the old array to a larger one; hashes whose home
- * in the old array was passed are in the new one.  Pages of moved slots go
- * back to the kernel piece by piece, and the new array is touched only where it
- * is filled. It shrinks in the same way, though not below the size it began
- * with. So no operation moves more than TABLE_STEP slots, and none allocates
- * but the one that begins to grow (one mmap).
+ * Open addressing with linear probing, in the order of hashes.  To grow, each
+ * insertion or removal moves the next few slots of the old array to a larger
+ * one; hashes whose home in the old array was passed are in the new one.  Pages
+ * of moved slots go back to the kernel piece by piece, and the new array is
+ * touched only where it is filled. It shrinks in the same way, though not below
+ * the size it began with. So no operation moves more than TABLE_STEP slots, and
+ * none allocates but the one that begins to grow (one mmap).
  *
  * Hashes must be keyed (hash.h): who can choose them can make clusters.  Two
  * entries may have the same hash; the caller compares what they stand for.
@@ -91,7 +91,7 @@ table_more(const struct table *t, struct table_at *at, uint32_t hash)
     for (;;) {
         const struct table_slot slot = *at->slot;
 
-        if (slot.number == 0) {
+        if (slot.number == 0 || slot.hash > hash) {
             if (at->in_old)
                 return 0;
             /* An entry from before `moved` may be after it. */

@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "common/base/decimal_put.h"
+
 static inline char *
 text_put(char *to, const char *text)
 {
@@ -24,6 +26,11 @@ text_put_number(char *to, uint64_t number, unsigned base)
 {
     char digits[24], *at = digits + sizeof digits - 1;
 
+    if (base == 10) {
+        to = (char *)decimal_put((uint8_t *)to, number);
+        *to = '\0';
+        return to;
+    }
     *at = '\0';
     do
         *--at = "0123456789abcdef"[number % base];

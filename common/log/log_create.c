@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "common/base/files.h"
-#include "common/log/inspect.h"
 #include "common/log/log_owner.h"
 
 #define CREATE_TRIES 8

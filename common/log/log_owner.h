@@ -8,7 +8,6 @@
 
 #include <fcntl.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <sys/stat.h>
 
 #include "common/log/inspect.h"

@@ -2,7 +2,6 @@
  * logdir_claim(), logdir_create(). */
 #include "common/log/logdir.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -445,30 +444,38 @@ logdir_create(struct logdir *dir, size_t max, uint64_t *index)
     return -EAGAIN;
 }
 
-int
-logdir_check_sizes(struct logdir *dir, struct layout *found)
+/* Whether a log has other message sizes, which are reported. */
+static int
+check_size(const struct logdir *dir, uint64_t index)
 {
+    const struct layout *l;
     struct inspect look;
-    size_t i;
     int rc;
 
-    rc = logdir_scan(dir);
-    if (rc < 0)
+    rc = read_headers(dir, index, &look);
+    if (rc == -EACCES || rc == -ENOENT)
+        return 0; /* a full log: the worker that claims it compares */
+    l = &look.layout;
+    if (rc < 0 || look.headers_rc < 0 ||
+        (l->keyspace_size == dir->layout.keyspace_size &&
+         l->key_size == dir->layout.key_size))
         return rc;
-    for (i = 0; i < dir->count; i++) {
-        if (!dir->entries[i].ours)
-            continue;
-        rc = read_headers(dir, dir->entries[i].index, &look);
-        if (rc == -EACCES || rc == -ENOENT)
-            continue; /* a full log: the worker that claims it compares */
-        if (rc < 0)
-            return rc;
-        if (look.headers_rc == 0 &&
-            (look.layout.keyspace_size != dir->layout.keyspace_size ||
-             look.layout.key_size != dir->layout.key_size)) {
-            *found = look.layout;
-            return -EPROTO;
-        }
-    }
-    return 0;
+    diag(DIAG_ERROR,
+         "log/ was written with message.keyspace_size=%u and "
+         "message.key_size=%u: set these, or use another data_dir",
+         l->keyspace_size, l->key_size);
+    return -EPROTO;
+}
+
+int
+logdir_check_sizes(struct logdir *dir)
+{
+    int rc = logdir_scan(dir);
+
+    for (size_t i = 0; rc == 0 && i < dir->count; i++)
+        if (dir->entries[i].ours)
+            rc = check_size(dir, dir->entries[i].index);
+    if (rc < 0 && rc != -EPROTO)
+        diag_errno(DIAG_ERROR, rc, "read log/");
+    return rc;
 }

@@ -73,8 +73,8 @@ int logdir_claim(struct logdir *dir, mode_t want_mode, uint64_t *hint,
  * logs (-EMFILE otherwise).  -EAGAIN if other processes interfered. */
 int logdir_create(struct logdir *dir, size_t max, uint64_t *index);
 
-/* Refuses a directory written with other message sizes: -EPROTO, and the sizes
- * found.  Reads the header of every log that it can open. */
-int logdir_check_sizes(struct logdir *dir, struct layout *found);
+/* Refuses a directory written with other message sizes: -EPROTO.  Reads the
+ * header of every log that it can open; reports this, and any other error. */
+int logdir_check_sizes(struct logdir *dir);
 
 #endif

@@ -218,33 +218,6 @@ logfile_header(int fd, struct log_header *out)
     return look.headers_rc;
 }
 
-int
-logfile_sizes(int log_fd, struct layout *out)
-{
-    struct logfile_list list;
-    struct log_header h;
-    int rc;
-
-    rc = logfile_list_read(&list, log_fd);
-    if (rc < 0)
-        return rc;
-    rc = -ENOENT;
-    for (size_t i = 0; rc == -ENOENT && i < list.count; i++) {
-        int fd;
-
-        if (list.files[i].kind != LOGFILE_LOG)
-            continue;
-        fd = folder_open_file(log_fd, list.files[i].name);
-        if (fd < 0)
-            continue; /* a full one, or gone */
-        if (logfile_header(fd, &h) == 0)
-            rc = layout_init(out, h.keyspace_size, h.key_size);
-        (void)close(fd);
-    }
-    logfile_list_free(&list);
-    return rc;
-}
-
 /* What logfile_each() was asked for. */
 struct each {
     const struct log_header *header;

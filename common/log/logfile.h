@@ -56,10 +56,6 @@ int logfile_open(int log_fd, const char *name);
 /* The ruling header of an open file.  -EBADMSG, -EPROTONOSUPPORT */
 int logfile_header(int fd, struct log_header *out);
 
-/* The message sizes that the logs of a directory were written with, by the
- * first whose header can be read without a claim.  -ENOENT: there is none. */
-int logfile_sizes(int log_fd, struct layout *out);
-
 /* Calls `slot` for each valid slot of the header's epoch below `end`, marks
  * included (mark_is()); stops when it returns non-zero and returns that.
  * *skipped counts the others. */

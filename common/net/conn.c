@@ -23,14 +23,17 @@ conn_enter(struct conn *c, enum conn_state state)
     list_remove(&c->link);
     c->state = (uint8_t)state;
     list_add(&d->lists[state], &c->link);
-    d->conns->with[state] |= UINT64_C(1) << d->index;
+    if (state == CONN_QUEUED || state == CONN_BUSY)
+        d->conns->with_work |= UINT64_C(1) << d->index;
+    else if (state == CONN_CLOSED)
+        d->conns->with_closed |= UINT64_C(1) << d->index;
 }
 
 void
 conn_queue(struct conn *c)
 {
     if (c->state == CONN_IDLE || c->state == CONN_PAUSED)
-        conn_enter(c, CONN_QUEUED);
+        conn_enter(c, c->sent_much ? CONN_BUSY : CONN_QUEUED);
 }
 
 void
@@ -90,7 +93,7 @@ apply_next(struct conn *c, enum conn_next next)
 {
     struct conns *cs = c->listener->conns;
 
-    if (next == CONN_CUT)
+    if (next == CONN_CUT || (next == CONN_PAUSE && (c->flags & F_GONE) != 0))
         return false;
     if (next == CONN_END)
         c->flags |= F_CLOSING;
@@ -240,12 +243,12 @@ state_of(const struct conn *c, bool waits, bool gated)
     if (stuck && ((c->flags & F_CLOSING) != 0 || !is_received_from(c)))
         return CONN_IDLE;
     if ((c->flags & F_CLOSING) != 0)
-        return waits ? CONN_QUEUED : CONN_PAUSED;
+        return waits ? CONN_BUSY : CONN_PAUSED;
     if ((c->flags & (F_HOLD | F_STARVED | F_BLOCKED)) != 0 ||
         ((c->flags & F_AGAIN) != 0 && gated) || conn_gated(c) >= CONN_GATED_MAX)
         return CONN_PAUSED;
     if ((waits && !stuck) || (c->flags & (F_AGAIN | F_LONG | F_READABLE)) != 0)
-        return CONN_QUEUED;
+        return CONN_BUSY;
     return CONN_IDLE;
 }
 
@@ -334,7 +337,8 @@ conn_ready(struct loop_source *source, uint32_t events)
     }
     if (events & (EPOLLHUP | EPOLLERR))
         c->flags |= F_GONE;
-    if ((c->flags & F_GONE) != 0 && (c->flags & F_STARVED) != 0)
+    /* The client has gone: nothing can be sent to it. */
+    if ((c->flags & F_GONE) != 0 && (c->flags & (F_STARVED | F_HOLD)) != 0)
         conn_close(c);
     else if (c->state == CONN_ENDING)
         discard_input(c);
@@ -372,4 +376,10 @@ listener_open_conn(const struct listener *d, uint32_t number)
         return NULL;
     c = listener_conn(d, number);
     return c->source.fd < 0 ? NULL : c;
+}
+
+uint64_t
+conn_unix_ms(const struct conn *c)
+{
+    return loop_unix_ms(c->listener->conns->loop);
 }

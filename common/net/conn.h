@@ -7,7 +7,11 @@
  *
  *   IDLE     waits for its peer: for bytes, or for room in its socket
  *   QUEUED   has work; waits at its listener for its part of a turn
- *   HELD     waits for conn_wake(), or for memory; it is not received from
+ *   BUSY     the same, and has much to do: its last receive was of more than
+ *            CONN_LITTLE bytes, or its last slice did not do all
+ *   PAUSED   waits for conn_wake(), or for memory; it is not received from,
+ *            and ends when its peer has gone (a reset; after a close that is
+ *            no more than the end of its input it gets its answer)
  *   ENDING   its last answer is sent and its side shut down; what still comes
  *            is thrown away, for 2 s and 16 MiB at most, so that no reset
  *            overtakes that answer
@@ -18,9 +22,12 @@
  * in the order of the table, each for CONN_TURN_US at most (eight times that
  * when no other has work), first come first served.  A connection gets a slice:
  * one receive of CONN_SLICE bytes at most (or protocol.slice: more is cheaper
- * where the peer waits for no answer) and about as many bytes of answers;
- * then it stands behind its neighbours.  So how long a turn takes depends on
- * the number of listeners, not on how many send, nor how much.
+ * where no answer depends on one slice) and about as many bytes of answers;
+ * then it stands behind its neighbours.  All that are QUEUED are served before
+ * those that are BUSY, so a peer that sends little does not wait for those that
+ * flood its listener; but at least one BUSY connection of a listener is served
+ * in each turn.  So how long a turn takes depends on the number of listeners,
+ * not on how many send, nor how much.
  *
  * Input is in one receive buffer that all share: what the connection kept, then
  * what came.  CONN_PAD bytes behind it may be read.  Only what take() leaves is
@@ -57,6 +64,7 @@
 #include "common/net/pool.h"
 
 #define CONN_SLICE      65536u /* bytes received, or put, in one service, about */
+#define CONN_LITTLE     4096
 #define CONN_PAD        32
 #define CONN_SMALL      16 /* bytes of input kept without a chunk of the pool */
 #define CONN_TURN_US    500
@@ -83,6 +91,7 @@ enum conn_state {
     CONN_FREE,
     CONN_IDLE,
     CONN_QUEUED,
+    CONN_BUSY,
     CONN_PAUSED,
     CONN_ENDING,
     CONN_CLOSED,
@@ -107,6 +116,7 @@ struct conn {
     uint8_t newest; /* group of the gate that the last bytes are behind */
     uint8_t gate;   /* 1 + id of the gate that holds bytes; 0: none */
     uint8_t phase;  /* bytes sent of the first ack that is due */
+    bool sent_much; /* the last receive was of more than CONN_LITTLE bytes */
     uint8_t small[CONN_SMALL];
 }; /* the protocol's own state follows */
 
@@ -132,7 +142,7 @@ conn_of_state(void *state)
 enum conn_next {
     CONN_MORE,  /* the rest is not a whole request: see need and skip */
     CONN_FULL,  /* conn_space() or conn_gate() failed: call again later */
-    CONN_PAUSE, /* again after conn_wake() */
+    CONN_PAUSE, /* again after conn_wake(); it ends when its peer has gone */
     CONN_LONG,  /* call more(), not take(), until that says CONN_MORE; it ends
                    when its peer has gone */
     CONN_END,   /* ends when all answers, acks and gated bytes are sent */
@@ -267,6 +277,9 @@ conn_listener(const struct conn *c)
 }
 
 uint32_t conn_number(const struct conn *c); /* in its listener, from 0 */
+
+/* loop_unix_ms() of its loop. */
+uint64_t conn_unix_ms(const struct conn *c);
 
 /* The connection with that number, below row->max; NULL: it has no socket. */
 struct conn *listener_open_conn(const struct listener *d, uint32_t number);

@@ -114,6 +114,8 @@ conn_keep_rest(struct conn *c, const struct input *in, enum conn_next next)
     c->need = in->need > 0 ? in->need : (uint32_t)size + 1;
     c->skip = in->skip;
     assert(c->need <= c->listener->conns->input_max);
+    if (size == 0) /* nearly always; and a request not begun is not late */
+        return true;
     if (c->skip > 0 && c->need <= size) {
         /* The surplus that has come already is dropped. */
         assert(size - c->need < c->skip);
@@ -153,6 +155,7 @@ note_received(struct conn *c, ssize_t n, size_t asked)
     d->moved_ms = d->conns->now_ms;
     c->moved_ms = (uint32_t)d->moved_ms;
     d->figures.received += (uint64_t)n;
+    c->sent_much = n > CONN_LITTLE;
     return n;
 }
 

@@ -54,8 +54,8 @@ struct conns {
     size_t count; /* of listeners */
     size_t shared;
     struct listener *listeners;
-    uint64_t
-        with[CONN_STATES]; /* bit i: listener i may have a connection in it */
+    uint64_t with_work;   /* bit i: listener i may have one QUEUED or BUSY */
+    uint64_t with_closed; /* the same of CLOSED */
 
     /* Of the connection that is being served. */
     uint64_t now_ms; /* clock of the turn */
@@ -108,6 +108,13 @@ listener_conn(const struct listener *d, size_t number)
     return (struct conn *)(void *)(d->array + number * d->stride);
 }
 
+static inline bool
+listener_has_work(const struct listener *d)
+{
+    return !list_alone(&d->lists[CONN_QUEUED]) ||
+           !list_alone(&d->lists[CONN_BUSY]);
+}
+
 static inline uint32_t
 conn_slice(const struct protocol *p)
 {
@@ -131,11 +138,12 @@ conn_gated(const struct conn *c)
 /* Puts a connection into a state, at the end of its listener's list. */
 void conn_enter(struct conn *c, enum conn_state state);
 
-/* One service.  The connection is queued before; after, it is filed by what it
+/* One service.  The connection has work before; after, it is filed by what it
  * waits for, or closed. */
 void conn_serve(struct conn *c);
 
-/* It has work: it stands at the end of its listener's queue. */
+/* It has work: it stands at the end of its listener's queue, of those that send
+ * little or of those that are BUSY. */
 void conn_queue(struct conn *c);
 
 /* Closes the socket, and calls ended() once; more of that follows in turns. */

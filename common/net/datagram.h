@@ -16,8 +16,6 @@
 #ifndef COUNTD_COMMON_NET_DATAGRAM_H
 #define COUNTD_COMMON_NET_DATAGRAM_H
 
-#include <sys/uio.h>
-
 #include "common/base/diag.h"
 #include "common/net/bind.h"
 #include "common/net/local.h"

@@ -132,6 +132,12 @@ describe_refusal(int status)
 static enum conn_next
 refuse_request(struct conn *c, const struct http_asked *a, int status)
 {
+    static const struct http_problem not_listed = {
+        "foreign-page",
+        "a web page of another site asked for this; read.cors has the origins "
+        "whose pages may",
+        0};
+    const struct http_site *site = conn_ctx(c);
     struct http_request r = a->request;
     struct http_call x = {.conn = c, .request = &r, .flags = a->flags};
     const char *why = describe_refusal(status);
@@ -139,12 +145,14 @@ refuse_request(struct conn *c, const struct http_asked *a, int status)
     enum conn_next next;
 
     r.keep = false;
-    if (status == HTTP_FORBIDDEN && !http_is_foreign(conn_ctx(c), &r)) {
+    if (status == HTTP_FORBIDDEN && !http_is_foreign(site, &r)) {
         const struct http_problem p = {"foreign-host", detail, 0};
 
         http_describe_host(&r, detail);
         why = detail;
         next = http_refuse(&x, HTTP_FORBIDDEN, &p);
+    } else if (status == HTTP_FORBIDDEN && site->only_reads) {
+        next = http_refuse(&x, HTTP_FORBIDDEN, &not_listed);
     } else
         next = http_fail(&x, (enum http_status)status);
     if (next != CONN_MORE)

@@ -7,8 +7,8 @@
  * site.  A body, also one in chunks, is given to a route with HTTP_READS_BODY,
  * and read and thrown away for others.  Refused are, with these statuses:
  *
- *   400  malformed; two Hosts, lengths or Idempotency-Keys; below /v1/ without
- *        Host in HTTP/1.1
+ *   400  malformed; two Hosts, lengths, types or encodings of a body, tokens or
+ *        Idempotency-Keys; below /v1/ without Host in HTTP/1.1
  *   401  http_site.tokens, and the request has no token that is known; never
  *        on a unix socket, whose mode says who may connect
  *   403  Origin or Referer is there, Sec-Fetch-Site names another site, or
@@ -78,7 +78,7 @@
 #define HTTP_INPUT_MAX   (HTTP_HEAD_MAX + HTTP_LONG_BODY_MAX) /* of a request */
 #define HTTP_CLASSES     4    /* of statuses: 2.. to 5.. */
 #define HTTP_LAST_MAX    512  /* bytes of a head that is remembered */
-#define HTTP_FRONT_MAX   256  /* bytes of an answer's head that are, too */
+#define HTTP_FRONT_MAX   320  /* bytes of an answer's head that are, too */
 #define HTTP_HOSTS_SIZE  1024 /* text of http_site.hosts, with its end */
 
 enum http_status {
@@ -131,7 +131,9 @@ struct http_call {
     struct http_text body;  /* with HTTP_READS_BODY */
     /* Of the answer, before http_body(): its Content-Type, and with that Date,
      * nosniff and Cache-Control, which is no-store if `cache` is NULL; further
-     * header lines, each with CR LF.  NULL: none of them. */
+     * header lines, each with CR LF.  NULL: none of them.  304 has no type, but
+     * Cache-Control; a site that only reads adds Date and
+     * Cross-Origin-Resource-Policy to each answer. */
     const char *type, *cache, *more;
     int64_t as_of_ms; /* of a problem: the moment of which it is true; 0: none
                        */

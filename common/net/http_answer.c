@@ -9,7 +9,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/base/clock.h"
 #include "common/wire/json_write.h"
 
 /* Bytes of a problem: of its detail each may become six. */
@@ -105,9 +104,10 @@ put_allow(uint8_t *to, unsigned methods)
 
 /* `Date: Sun, 22 Nov 2026 15:34:03 GMT`, written once a second. */
 static uint8_t *
-put_date(uint8_t *to, struct http_site *site)
+put_date(uint8_t *to, const struct http_call *x)
 {
-    const uint64_t now_s = clock_unix_ms() / 1000;
+    const uint64_t now_s = conn_unix_ms(x->conn) / 1000;
+    struct http_site *site = conn_ctx(x->conn);
     struct tm tm;
     time_t t;
 
@@ -121,15 +121,26 @@ put_date(uint8_t *to, struct http_site *site)
     return put_text(to, site->date);
 }
 
+/* Whether an answer has a Date.  Those of coconut's paths have none. */
+static bool
+has_date(const struct http_site *site, const struct http_call *x)
+{
+    return x->type || site->only_reads;
+}
+
+static uint8_t *
+put_cache(uint8_t *to, const struct http_call *x)
+{
+    to = put_text(to, "Cache-Control: ");
+    return put_text(put_text(to, x->cache ? x->cache : "no-store"), "\r\n");
+}
+
 /* What an answer with a Content-Type has beside it. */
 static uint8_t *
 put_type(uint8_t *to, const struct http_call *x)
 {
-    to = put_date(to, conn_ctx(x->conn));
     to = put_text(put_text(put_text(to, "Content-Type: "), x->type), "\r\n");
-    to = put_text(to, "Cache-Control: ");
-    to = put_text(to, x->cache ? x->cache : "no-store");
-    return put_text(to, "\r\nX-Content-Type-Options: nosniff\r\n");
+    return put_text(put_cache(to, x), "X-Content-Type-Options: nosniff\r\n");
 }
 
 static bool
@@ -168,6 +179,7 @@ static size_t
 format_front(uint8_t *to, const struct http_call *x, enum http_status status,
              unsigned allow)
 {
+    struct http_site *site = conn_ctx(x->conn);
     uint8_t *at = to;
 
     if (status == HTTP_OK) {
@@ -179,8 +191,15 @@ format_front(uint8_t *to, const struct http_call *x, enum http_status status,
     to[VERSION_AT] = (uint8_t)('0' + x->request->minor);
     if (x->request->keep)
         at = put_text(at, "Connection: keep-alive\r\n");
+    if (has_date(site, x))
+        at = put_date(at, x);
     if (x->type)
         at = put_type(at, x);
+    else if (status == HTTP_NOT_MODIFIED)
+        at = put_cache(at, x);
+    /* No page of another site shows an answer as its image or script. */
+    if (site->only_reads)
+        at = put_text(at, "Cross-Origin-Resource-Policy: same-origin\r\n");
     if (allow != 0)
         at = put_allow(at, allow);
     at = put_origin(at, x, status == HTTP_NO_CONTENT && allow != 0);
@@ -189,13 +208,15 @@ format_front(uint8_t *to, const struct http_call *x, enum http_status status,
 
 /* Whether the last front is that of this answer. */
 static bool
-is_front_of(const struct http_front *f, const struct http_call *x,
+is_front_of(const struct http_site *site, const struct http_call *x,
             enum http_status status)
 {
+    const struct http_front *f = &site->front;
+
     return f->size > 0 && f->status == status && f->type == x->type &&
            f->cache == x->cache && f->keep == x->request->keep &&
            f->minor == x->request->minor &&
-           (!x->type || f->date_s == clock_unix_ms() / 1000);
+           (!has_date(site, x) || f->date_s == conn_unix_ms(x->conn) / 1000);
 }
 
 static void
@@ -228,7 +249,7 @@ put_front(uint8_t *to, const struct http_call *x, enum http_status status,
 
     if (allow != 0 || has_origins(site))
         return format_front(to, x, status, allow);
-    if (is_front_of(f, x, status)) {
+    if (is_front_of(site, x, status)) {
         memcpy(to, f->text, f->size);
         return f->size;
     }
@@ -363,7 +384,9 @@ static const struct {
     {HTTP_METHOD_NOT_ALLOWED,
      {"method", "Allow has the methods that there are", 0}},
     {HTTP_TOO_LARGE,
-     {"too-large", "a body of more than 65536 bytes: send several requests",
+     {"too-large",
+      "a body of more than 65536 bytes, or of 131072 with the lines of its "
+      "chunks: send several requests",
       0}},
     {HTTP_EXPECTATION_FAILED,
      {"expectation", "only 100-continue can be expected", 0}},
@@ -379,26 +402,38 @@ static const struct {
 };
 
 static const struct http_problem *
-find_usual_problem(enum http_status status)
+find_usual_problem(const struct http_call *x, enum http_status status)
 {
+    static const struct http_problem long_body = {
+        "too-large", "a body of more than 1048576 bytes, or 65536 in chunks",
+        0};
     const size_t last = sizeof usual_problems / sizeof usual_problems[0] - 1;
     size_t i = 0;
 
+    if (status == HTTP_TOO_LARGE && (x->flags & HTTP_LONG_BODY) != 0)
+        return &long_body;
     while (i < last && usual_problems[i].status != status)
         i++;
     return &usual_problems[i].problem;
 }
 
-/* The text of the status, and behind a colon the detail, if there is one. */
+/* The text of the status, and behind a colon the detail, if there is one.
+ * Coconut's answers have no type. */
 static enum conn_next
 refuse_in_text(struct http_call *x, enum http_status status, unsigned allow,
                const char *detail)
 {
+    const struct http_site *site = conn_ctx(x->conn);
     const char *text = text_of(status), *between = detail ? ": " : "";
     const size_t size =
         strlen(text) + strlen(between) + (detail ? strlen(detail) : 0);
-    uint8_t *body = http_body(x, size);
+    uint8_t *body;
 
+    x->cache = NULL;
+    x->type = site->only_reads || (x->flags & HTTP_IS_OPEN) != 0
+                  ? "text/plain; charset=utf-8"
+                  : NULL;
+    body = http_body(x, size);
     if (!body)
         return CONN_FULL;
     body = put_text(put_text(body, text), between);
@@ -411,7 +446,7 @@ static enum conn_next
 refuse_in_json(struct http_call *x, enum http_status status, unsigned allow,
                const struct http_problem *problem)
 {
-    const struct http_problem *usual = find_usual_problem(status);
+    const struct http_problem *usual = find_usual_problem(x, status);
     struct json_writer w;
     uint8_t *body;
 
@@ -473,8 +508,9 @@ refuse_in_form(struct http_call *x, enum http_status status, unsigned allow,
     if ((x->flags & HTTP_MESSAGES) != 0 && status != HTTP_NOT_FOUND &&
         status != HTTP_METHOD_NOT_ALLOWED)
         return refuse_in_message(x, status, allow,
-                                 problem->detail ? problem->detail
-                                                 : text_of(status));
+                                 problem->detail
+                                     ? problem->detail
+                                     : find_usual_problem(x, status)->detail);
     return http_is_versioned(x->request)
                ? refuse_in_json(x, status, allow, problem)
                : refuse_in_text(x, status, allow, problem->detail);

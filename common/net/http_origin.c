@@ -13,20 +13,31 @@
 #define HOST_SHOWN_MAX 64  /* bytes of a Host that are shown */
 #define ORIGIN_MAX     512 /* bytes of an Origin that may be listed */
 
-/* A number, an address in brackets, a name without a dot: no DNS gives a
- * web page such a name, so that it cannot pretend to be of this site. */
+/* A name without a dot: no DNS gives a web page such a name. */
+static bool
+is_short_name(struct http_text host)
+{
+    bool is_number = true;
+
+    for (size_t i = 0; i < host.size; i++) {
+        if (host.at[i] == '.' || host.at[i] == '[')
+            return false;
+        is_number &= host.at[i] >= '0' && host.at[i] <= '9';
+    }
+    return !is_number;
+}
+
+/* A number, an address in brackets, a name without a dot: a web page cannot
+ * pretend to be of this site. */
 static bool
 is_nobodys(struct http_text host)
 {
-    bool digits = true, dot = false;
-
     if (host.at[0] == '[')
         return host.at[host.size - 1] == ']';
-    for (size_t i = 0; i < host.size; i++) {
-        dot |= host.at[i] == '.';
-        digits &= host.at[i] == '.' || (host.at[i] >= '0' && host.at[i] <= '9');
-    }
-    return digits || !dot;
+    for (size_t i = 0; i < host.size; i++)
+        if (host.at[i] != '.' && (host.at[i] < '0' || host.at[i] > '9'))
+            return is_short_name(host);
+    return true;
 }
 
 /* The name without its port. */
@@ -220,16 +231,18 @@ http_needs_right(struct http_call *x, enum tokens_right right,
 
 /* ---- changes ------------------------------------------------------------ */
 
-/* Whether a browser regards this Host as its own machine: only to such a Host
- * it says that a page of another site makes a GET.  0.0.0.0 leads to loopback,
- * too, and a proxy passes names on, but then a browser says nothing. */
+/* Whether a GET with this Host is not one that a page elsewhere made a browser
+ * send, unless the browser says so.  It does to the addresses of its own
+ * machine; 0.0.0.0 and a name with a dot, which a proxy passes on, lead to
+ * loopback, too, and there it says nothing.  A name without a dot is the
+ * network's own, and clients of coconut send what they like. */
 static bool
-is_loopback_host(struct http_text host)
+is_own_host(struct http_text host)
 {
     static const char net[] = "127.";
 
     host = host_name(host);
-    return host.size == 0 || http_text_is_like(host, "localhost") ||
+    return host.size == 0 || is_short_name(host) ||
            http_text_is_like(host, "[::1]") ||
            (host.size >= sizeof net && is_nobodys(host) &&
             memcmp(host.at, net, sizeof net - 1) == 0);
@@ -243,7 +256,7 @@ http_may_change(struct http_call *x, enum conn_next *next)
     if (x->request->method != HTTP_GET || site->get_changes)
         return true;
     if (http_end_of(x->conn) != HTTP_END_REMOTE &&
-        is_loopback_host(x->request->host))
+        is_own_host(x->request->host))
         return true;
     *next = http_not_allowed(
         x, HTTP_POST,

@@ -214,19 +214,18 @@ cut_part(struct http_text *t, char stop)
     return p;
 }
 
-/* A list with commas: `close` ends, `keep-alive` keeps where it has to be asked
- * for. */
+/* A list with commas: `close` ends, whatever else there is; `keep-alive` keeps
+ * where it has to be asked for. */
 static int
 parse_connection(struct http_request *r, struct http_text list)
 {
     while (list.size > 0) {
         const struct http_text t = trim_blanks(cut_part(&list, ','));
 
-        if (http_text_is_like(t, "close"))
-            r->keep = false;
-        else if (r->minor == 0 && http_text_is_like(t, "keep-alive"))
-            r->keep = true;
+        r->closes |= http_text_is_like(t, "close");
+        r->keep |= http_text_is_like(t, "keep-alive");
     }
+    r->keep &= !r->closes;
     return 0;
 }
 
@@ -331,12 +330,12 @@ static const struct header headers[] = {
     KEPT("accept-encoding", codings),
     {"connection", parse_connection, 0, false},
     {"content-length", parse_length, 0, false},
-    KEPT("content-type", type),
-    KEPT("content-encoding", encoding),
+    ONCE("content-type", type),
+    ONCE("content-encoding", encoding),
     {"transfer-encoding", parse_transfer_encoding, 0, false},
     ONCE("idempotency-key", key),
     KEPT("if-none-match", versions),
-    KEPT("authorization", authorization),
+    ONCE("authorization", authorization),
     {"expect", parse_expect, 0, false},
     {"origin", parse_origin, 0, false},
     {"referer", parse_referer, 0, false},

@@ -37,6 +37,7 @@ struct http_request {
     enum http_method method;
     uint8_t minor;      /* HTTP/1.minor: 0 or 1 */
     bool keep;          /* the connection is to be kept */
+    bool closes;        /* Connection: close */
     bool foreign;       /* a web page made it: Origin, Referer, or
                            Sec-Fetch-Site of another site */
     bool is_cross_site; /* Sec-Fetch-Site of another site */
@@ -54,13 +55,13 @@ struct http_request {
     struct http_text host;      /* as it was sent, with its port; that of the
                                    target, if it has one */
     struct http_text key;       /* Idempotency-Key */
-    struct http_text type;      /* Content-Type; the first, if there are more */
-    struct http_text encoding;  /* Content-Encoding; the first */
-    struct http_text origin;    /* the first, too, as are these */
+    struct http_text type;      /* Content-Type */
+    struct http_text encoding;  /* Content-Encoding */
+    struct http_text origin;    /* the first, if there are more, as are these */
     struct http_text accept;    /* Accept */
     struct http_text codings;   /* Accept-Encoding */
     struct http_text versions;  /* If-None-Match */
-    struct http_text authorization;
+    struct http_text authorization; /* that is there once */
 };
 
 /* Parses the head that `size` bytes begin with; HTTP_PAD bytes behind them are

@@ -75,8 +75,10 @@ http_find_route(const struct http_site *s, struct http_asked *a)
             a->ctx = table->ctx;
             a->right = table->right;
             a->allow |= route->methods;
+            if (of_all)
+                continue;
             a->flags |= route->flags;
-            if (!of_all && (route->methods & a->request.method) != 0) {
+            if ((route->methods & a->request.method) != 0) {
                 a->route = route;
                 return;
             }

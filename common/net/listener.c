@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -35,29 +34,58 @@ conn_number(const struct conn *c)
 
 /* ---- turns ------------------------------------------------------------- */
 
-/* Serves each connection that is queued now at most once, for `budget_ns`: a
- * connection that is queued again waits for the others.  The clock is read only
- * if another connection waits. */
+/* Serves the connections of a queue before `mark`, until `until_ns`, but at
+ * least one.  The clock is read only if another connection waits. */
+static void
+serve_queue(struct list_link *queue, const struct list_link *mark,
+            uint64_t until_ns)
+{
+    while (queue->next != mark) {
+        conn_serve(LOOP_OWNER(queue->next, struct conn, link));
+        if (queue->next != mark && clock_ns() >= until_ns)
+            break;
+    }
+}
+
+static void
+serve_all(struct list_link *queued, struct list_link *busy, uint64_t until_ns)
+{
+    struct list_link queued_mark, busy_mark;
+
+    list_add(queued, &queued_mark);
+    list_add(busy, &busy_mark);
+    serve_queue(queued, &queued_mark, until_ns);
+    serve_queue(busy, &busy_mark, until_ns);
+    list_remove(&queued_mark);
+    list_remove(&busy_mark);
+}
+
+/* Whether the listener has one connection with work, and that is queued. */
+static bool
+has_one_queued(const struct listener *d)
+{
+    const struct list_link *queued = &d->lists[CONN_QUEUED];
+
+    return list_alone(&d->lists[CONN_BUSY]) && !list_alone(queued) &&
+           queued->next == queued->prev;
+}
+
+/* Serves each connection that has work now at most once, for `budget_ns`: a
+ * connection that has more is BUSY, and waits for the others. */
 static void
 serve_listener(struct listener *d, uint64_t budget_ns)
 {
     const struct protocol *p = d->row->protocol;
-    struct list_link *const queue = &d->lists[CONN_QUEUED];
+    struct list_link *const queued = &d->lists[CONN_QUEUED];
     const uint64_t until_ns =
-        queue->next == queue->prev ? UINT64_MAX : clock_ns() + budget_ns;
-    struct list_link mark;
+        has_one_queued(d) ? UINT64_MAX : clock_ns() + budget_ns;
 
     if (p->turn)
         p->turn(d, true);
-    list_add(queue, &mark);
-    while (queue->next != &mark) {
-        struct conn *c = LOOP_OWNER(queue->next, struct conn, link);
-
-        conn_serve(c);
-        if (queue->next != &mark && clock_ns() >= until_ns)
-            break;
-    }
-    list_remove(&mark);
+    if (has_one_queued(d))
+        conn_serve(LOOP_OWNER(queued->next, struct conn, link));
+    else
+        serve_all(queued, &d->lists[CONN_BUSY], until_ns);
     if (p->turn)
         p->turn(d, false);
 }
@@ -140,14 +168,14 @@ serve_some(struct listener *d, uint64_t budget_ns)
     struct conns *cs = d->conns;
     bool more = false;
 
-    if (!list_alone(&d->lists[CONN_QUEUED]))
+    if (listener_has_work(d))
         serve_listener(d, budget_ns);
     if (!list_alone(&d->lists[CONN_CLOSED]))
         more = end_all(d, clock_ns() + CONN_TURN_US * UINT64_C(1000));
-    if (list_alone(&d->lists[CONN_QUEUED]))
-        cs->with[CONN_QUEUED] &= ~bit;
+    if (!listener_has_work(d))
+        cs->with_work &= ~bit;
     if (list_alone(&d->lists[CONN_CLOSED]))
-        cs->with[CONN_CLOSED] &= ~bit;
+        cs->with_closed &= ~bit;
     return more;
 }
 
@@ -160,11 +188,10 @@ conn_turn(struct conns *cs)
 
     cs->now_ms = loop_now_ms(cs->loop);
     feed_starved(cs);
-    listeners = cs->with[CONN_QUEUED];
+    listeners = cs->with_work;
     if ((listeners & (listeners - 1)) == 0)
         budget_ns *= CONN_ALONE;
-    while (
-        (listeners = (cs->with[CONN_QUEUED] | cs->with[CONN_CLOSED]) & after)) {
+    while ((listeners = (cs->with_work | cs->with_closed) & after)) {
         struct listener *d =
             listener_at(cs, (size_t)__builtin_ctzll(listeners));
 
@@ -177,7 +204,7 @@ conn_turn(struct conns *cs)
 bool
 conns_have_work(const struct conns *cs)
 {
-    return cs->with[CONN_QUEUED] != 0 ||
+    return cs->with_work != 0 ||
            (cs->starved > 0 && cs->starved_free != cs->pool.free_count);
 }
 

@@ -8,10 +8,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/epoll.h>
 #include <unistd.h>
-
-#include "common/base/clock.h"
 
 #define KEEP_PROBES 9
 

@@ -74,8 +74,7 @@ is_quiet(struct conns *cs, uint64_t now)
 
         if (d->row->protocol->stop != STOP_DRAIN || d->open == 0)
             continue;
-        if (d->blocked || !list_alone(&d->lists[CONN_QUEUED]) ||
-            now < d->moved_ms + QUIET_MS)
+        if (d->blocked || listener_has_work(d) || now < d->moved_ms + QUIET_MS)
             return false;
     }
     return true;

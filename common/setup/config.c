@@ -98,6 +98,8 @@ static const struct config_row rows[] = {
     {"store.parts", KIND_PARTS, AT(store_parts), 1, PARTS_MAX, "1",
      "parts of keyspaces yet to be made in the cluster; store.parts.NAME: of "
      "one"},
+    {"store.key_order", KIND_BOOL, FLAG(store_key_order), "on",
+     "keyspaces yet to be made in the cluster can be listed by key"},
     {"store.replicas", KIND_COUNT, AT(store_replicas), 0, 16, "1",
      "replicas that must have an entry before it may leave the outbox"},
     {"store.retain", KIND_TIME, AT(store_retain_ms), 0, 30 * DAY, "1h",

@@ -77,6 +77,7 @@ struct config {
     char store_password_file[CONFIG_TEXT_SIZE];  /* store.password_file = */
     uint64_t store_parts;                        /* store.parts = 1 */
     struct parts_rules store_parts_of;           /* store.parts.NAME */
+    bool store_key_order;                        /* store.key_order = on */
     uint64_t store_replicas;                     /* store.replicas = 1 */
     uint64_t store_retain_ms;                    /* store.retain = 1h */
     uint64_t store_timeout_ms;                   /* store.timeout = 2s */

@@ -11,7 +11,6 @@
 #ifndef COUNTD_COMMON_SETUP_TIERS_H
 #define COUNTD_COMMON_SETUP_TIERS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

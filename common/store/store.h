@@ -24,9 +24,10 @@
  *   -EBADMSG  what is stored is damaged, or is not what it should be
  *   -EAGAIN   another process is writing to this keyspace: soon again
  *   -EBUSY    the keyspace was replaced under those who use it: later again
- *   -ENOSPC   disk full (also where the engine's own code for it is -EIO)
- *   -EIO      the outcome may be unknown; the engine has re-read the truth
- *             before it says 0
+ *   -EHOSTDOWN  the servers of an engine elsewhere do not answer, or cannot
+ * now: soon again; store_trouble() says which -ENOSPC   disk full (also where
+ * the engine's own code for it is -EIO) -EIO      the outcome may be unknown;
+ * the engine has re-read the truth before it says 0
  */
 #ifndef COUNTD_COMMON_STORE_STORE_H
 #define COUNTD_COMMON_STORE_STORE_H
@@ -278,7 +279,8 @@ struct store_history_query {
 
     /* Where it goes on; the engine's. */
     unsigned phase;
-    uint32_t minutes; /* of the span, for KEY, KEYSPACE, or one key's sum */
+    uint64_t generation; /* of the parts, in a cluster; 0: not begun */
+    uint32_t minutes;    /* of the span, for KEY, KEYSPACE, or one key's sum */
     uint64_t done;
     int64_t least_high;
     uint64_t least_low;
@@ -339,7 +341,7 @@ struct store_maintenance {
 
 /* ---- an engine --------------------------------------------------------- */
 
-/* What was applied and is on its way to an engine elsewhere. */
+/* Entries that were applied and are on their way to an engine elsewhere. */
 struct store_outbox {
     uint64_t waiting, waiting_bytes; /* entries that were not acknowledged */
     uint64_t
@@ -384,8 +386,7 @@ struct store_engine {
                      void *ctx);
     int (*copy)(struct store *s, const uint8_t *name, size_t name_size,
                 int to_fd);
-    int (*drop)(struct store *s, const uint8_t *name, size_t name_size,
-                const struct store_fill *marks, size_t count);
+    int (*drop)(struct store *s, const uint8_t *name, size_t name_size);
     int (*vacate)(struct store *s, const uint8_t *name, size_t name_size,
                   int data_fd);
     int (*purge)(struct store *s, const uint8_t *name, size_t name_size);
@@ -394,6 +395,7 @@ struct store_engine {
     uint64_t (*as_of)(struct store *s); /* NULL: applied is readable */
     bool (*pending)(struct store *s);   /* NULL: as well */
     bool (*outbox)(struct store *s, struct store_outbox *out); /* NULL: none */
+    const char *(*trouble)(const struct store *s); /* NULL: none can be */
 };
 
 static inline unsigned
@@ -474,6 +476,14 @@ static inline bool
 store_outbox(struct store *s, struct store_outbox *out)
 {
     return s->engine->outbox && s->engine->outbox(s, out);
+}
+
+/* Says which server the last -EHOSTDOWN was about and why: valid until the next
+ * call. */
+static inline const char *
+store_trouble(const struct store *s)
+{
+    return s->engine->trouble ? s->engine->trouble(s) : "";
 }
 
 /* Answers queries from the first on, as many as there is surely room for
@@ -594,17 +604,16 @@ store_copy(struct store *s, const uint8_t *name, size_t name_size, int to_fd)
 
 /* Empties the keyspace, durably, in one step: rows and totals are removed; its
  * marks stay, so that a merged log is not counted again.  A damaged one is
- * replaced by an empty one with `marks` as done: those of all fills that may
- * contain increments from before the drop.  Returns 1 then: other processes may
- * continue to read the old file, but not in queries that begin
- * STORE_REPLACED_MS later.
+ * replaced by an empty one without marks: the caller has made sure that no fill
+ * with increments from before the drop can be merged again.  Returns 1 then:
+ * other processes may continue to read the old file, but not in queries that
+ * begin STORE_REPLACED_MS later.
  *   -ENOENT  there is no such keyspace */
 #define STORE_REPLACED_MS 100
 static inline int
-store_drop(struct store *s, const uint8_t *name, size_t name_size,
-           const struct store_fill *marks, size_t count)
+store_drop(struct store *s, const uint8_t *name, size_t name_size)
 {
-    return s->engine->drop(s, name, name_size, marks, count);
+    return s->engine->drop(s, name, name_size);
 }
 
 /* Empties a keyspace without needing disk space: what takes its place is
@@ -631,8 +640,10 @@ store_del(struct store *s, const uint8_t *name, size_t name_size,
 }
 
 /* Rewrites what is stored of a keyspace, so that no byte of a deleted key is
- * left in it.  Rows, history and marks stay as they are.
- *   -ENOENT, -EAGAIN  as above
+ * left in it.  Rows, history and marks stay as they are.  An engine elsewhere
+ * says that deletions have reached it.
+ *   -ENOENT           as above
+ *   -EAGAIN           as above, or deletions are on their way: soon again
  *   -ENOSPC           there is no space for a second copy
  *   -EBADMSG          it is damaged, and left as it is */
 static inline int

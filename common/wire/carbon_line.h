@@ -14,7 +14,6 @@
 #ifndef COUNTD_COMMON_WIRE_CARBON_LINE_H
 #define COUNTD_COMMON_WIRE_CARBON_LINE_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

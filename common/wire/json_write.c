@@ -1,7 +1,7 @@
 /* common/wire/json_write.c - see json_write.h.
  *
  * json_bytes() is what all others write through, but put_plain(), which copies
- * the names and members that most rows consist of. */
+ * texts without escapes. */
 #include "common/wire/json_write.h"
 
 #include <assert.h>
@@ -9,10 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/byte_word.h"
+#include "common/wire/json_plain.h"
 #include "common/wire/name.h"
-
-#define BLANKS UINT64_C(0x2020202020202020)
 
 void
 json_write_init(struct json_writer *w, void *buffer, size_t size)
@@ -102,133 +100,28 @@ json_row(struct json_writer *w)
     w->is_first = true;
 }
 
-/* Not 0 if a byte needs an escape, in JSON or in the text form of names.  Where
- * none does, no byte below carries into the next, nor borrows from it; else the
- * first of them has its highest bit set. */
-static inline uint64_t
-find_special(uint64_t word)
-{
-    const uint64_t one = BYTE_WORD_ONES;
-    const uint64_t control = word - one * 0x20, high = word | (word + one);
-    const uint64_t quote = (word ^ (one * '"')) - one;
-    const uint64_t backslash = (word ^ (one * '\\')) - one;
-
-    return (control | high | quote | backslash) & BYTE_WORD_HIGHS;
-}
-
-/* Fewer than eight bytes as a word, some of them twice; blanks beside them. */
-static inline uint64_t
-short_word(const uint8_t *bytes, size_t size)
-{
-    if (size >= 4)
-        return get_le32(bytes) | (uint64_t)get_le32(bytes + size - 4) << 32;
-    if (size == 0)
-        return BLANKS;
-    return bytes[0] | (uint64_t)bytes[size / 2] << 8 |
-           (uint64_t)bytes[size - 1] << 16 | (BLANKS << 24);
-}
-
-/* Whether there is no such byte. */
-static inline bool
-is_plain(const uint8_t *bytes, size_t size)
-{
-    uint64_t special = 0;
-
-    if (size < 8)
-        return find_special(short_word(bytes, size)) == 0;
-    for (size_t i = 0; i + 8 < size; i += 8)
-        special |= find_special(get_le64(bytes + i));
-    return (special | find_special(get_le64(bytes + size - 8))) == 0;
-}
-
-/* memcpy(), without a call where there are few bytes. */
-static inline void
-copy_few(uint8_t *to, const uint8_t *from, size_t size)
-{
-    if (size > 16 || size < 4) {
-        memcpy(to, from, size);
-    } else if (size >= 8) {
-        memcpy(to, from, 8);
-        memcpy(to + size - 8, from + size - 8, 8);
-    } else {
-        memcpy(to, from, 4);
-        memcpy(to + size - 4, from + size - 4, 4);
-    }
-}
-
-static inline uint8_t *
-put_quoted(uint8_t *to, const uint8_t *bytes, size_t size)
-{
-    *to++ = '"';
-    copy_few(to, bytes, size);
-    to[size] = '"';
-    return to + size + 1;
-}
-
-uint8_t *
-json_put_plain(uint8_t *to, const uint8_t *bytes, size_t size)
-{
-    return is_plain(bytes, size) ? put_quoted(to, bytes, size) : NULL;
-}
-
-static void
+/* A text without escapes, or one that does not fit.  False: it has some. */
+static bool
 put_plain(struct json_writer *w, const void *bytes, size_t size)
 {
-    put_separator(w, ", ");
-    if ((size_t)(w->end - w->at) < size + 2)
-        w->is_full = true;
-    if (!w->is_full)
-        w->at = put_quoted(w->at, bytes, size);
+    uint8_t *end;
+
+    w->is_full |= (size_t)(w->end - w->at) < size + 2;
+    if (w->is_full)
+        return true;
+    end = json_put_plain(w->at, bytes, size);
+    if (end)
+        w->at = end;
+    return end != NULL;
 }
 
 void
 json_member(struct json_writer *w, const char *name)
 {
-    put_plain(w, name, strlen(name));
+    put_separator(w, ", ");
+    (void)put_plain(w, name, strlen(name)); /* names of ours have none */
     json_bytes(w, ": ", w->is_compact ? 1 : 2);
     w->is_value = true;
-}
-
-static const char pairs[] = "00010203040506070809101112131415161718192021"
-                            "22232425262728293031323334353637383940414243"
-                            "44454647484950515253545556575859606162636465"
-                            "66676869707172737475767778798081828384858687"
-                            "888990919293949596979899";
-
-/* A number below 100, as it is written. */
-static inline uint8_t *
-put_pair(uint8_t *to, uint64_t number)
-{
-    if (number < 10) {
-        *to = (uint8_t)('0' + number);
-        return to + 1;
-    }
-    memcpy(to, pairs + 2 * number, 2);
-    return to + 2;
-}
-
-uint8_t *
-json_put_integer(uint8_t *to, int64_t number)
-{
-    char digits[2 * JSON_DIGITS_MAX], *const end = digits + JSON_DIGITS_MAX;
-    uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
-    char *at = end;
-
-    if (number < 0)
-        *to++ = '-'; /* 19 digits at most stand behind it */
-    if (rest < 100)
-        return put_pair(to, rest);
-    if (rest < 10000) {
-        to = put_pair(to, rest / 100);
-        memcpy(to, pairs + 2 * (rest % 100), 2);
-        return to + 2;
-    }
-    for (; rest >= 10; rest /= 100)
-        memcpy(at -= 2, pairs + 2 * (rest % 100), 2);
-    if (rest > 0)
-        *--at = (char)('0' + rest);
-    memcpy(to, at, JSON_DIGITS_MAX - 1); /* of a constant size: no call */
-    return to + (end - at);
 }
 
 void
@@ -237,11 +130,8 @@ json_integer(struct json_writer *w, int64_t number)
     uint8_t digits[JSON_DIGITS_MAX];
 
     put_separator(w, ", ");
-    if ((size_t)(w->end - w->at) >= JSON_DIGITS_MAX && !w->is_full)
-        w->at = json_put_integer(w->at, number);
-    else
-        json_bytes(w, digits,
-                   (size_t)(json_put_integer(digits, number) - digits));
+    json_bytes(w, digits,
+               (size_t)(decimal_put_signed(digits, number) - digits));
 }
 
 void
@@ -306,17 +196,13 @@ put_escaped(struct json_writer *w, uint8_t c)
         json_bytes(w, escape, sizeof escape);
 }
 
-void
-json_string(struct json_writer *w, const void *text, size_t size)
+static void
+put_string(struct json_writer *w, const uint8_t *bytes, size_t size)
 {
-    const uint8_t *bytes = text;
     size_t from = 0;
 
-    if (is_plain(bytes, size)) {
-        put_plain(w, bytes, size);
+    if (put_plain(w, bytes, size))
         return;
-    }
-    put_separator(w, ", ");
     put_text(w, "\"");
     for (size_t i = 0; i < size; i++) {
         if (bytes[i] >= 0x20 && bytes[i] != '"' && bytes[i] != '\\')
@@ -330,25 +216,25 @@ json_string(struct json_writer *w, const void *text, size_t size)
 }
 
 void
+json_string(struct json_writer *w, const void *text, size_t size)
+{
+    put_separator(w, ", ");
+    put_string(w, text, size);
+}
+
+void
 json_text(struct json_writer *w, const char *text)
 {
     json_string(w, text, strlen(text));
 }
 
-static void
-put_escaped_name(struct json_writer *w, const uint8_t *name, size_t size)
-{
-    char text[NAME_TEXT_SIZE];
-
-    json_string(w, text, name_escape(name, size, text));
-}
-
 void
 json_name(struct json_writer *w, const uint8_t *name, size_t size)
 {
+    char text[NAME_TEXT_SIZE];
+
     assert(size <= NAME_MAX_SIZE);
-    if (is_plain(name, size))
-        put_plain(w, name, size);
-    else
-        put_escaped_name(w, name, size);
+    put_separator(w, ", ");
+    if (!put_plain(w, name, size))
+        put_string(w, (const uint8_t *)text, name_escape(name, size, text));
 }

@@ -20,6 +20,8 @@
 
 #include "common/base/bytes.h"
 
+#define JSON_DIGITS_MAX 20 /* of a number, with its sign */
+
 struct json_writer {
     uint8_t *begin, *at, *end;
     bool is_full;    /* something did not fit */
@@ -58,21 +60,6 @@ void json_text(struct json_writer *w, const char *text);
 
 /* A name of at most NAME_MAX_SIZE bytes, in its text form. */
 void json_name(struct json_writer *w, const uint8_t *name, size_t size);
-
-/* ---- pieces, for a writer of many rows ----------------------------------
- *
- * They write at the given place and return the end: the caller has made sure
- * that there is room. */
-
-#define JSON_DIGITS_MAX 20 /* of a number, with its sign */
-
-/* Up to JSON_DIGITS_MAX bytes are written, of which those before the end count.
- */
-uint8_t *json_put_integer(uint8_t *to, int64_t number);
-
-/* The string with its quotes.  NULL, and nothing that counts was written: a
- * byte needs an escape, in JSON or in the text form of names. */
-uint8_t *json_put_plain(uint8_t *to, const uint8_t *bytes, size_t size);
 
 /* Bytes as they are, such as the line feed behind the last bracket. */
 void json_bytes(struct json_writer *w, const void *bytes, size_t size);

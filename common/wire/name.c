@@ -4,7 +4,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "common/base/bytes.h"
@@ -121,10 +120,17 @@ name_escape(const uint8_t *name, size_t size, char *text)
     size_t i = 0;
 
     while (i < size) {
-        const size_t n = shown_size(name + i, size - i);
+        const uint8_t c = name[i];
+        size_t n;
 
+        if (c >= 0x20 && c < 0x7f && c != '\\') {
+            text[length++] = (char)c; /* most of them */
+            i++;
+            continue;
+        }
+        n = shown_size(name + i, size - i);
         if (n == 0) {
-            length += escape_byte(name[i], text + length);
+            length += escape_byte(c, text + length);
             i++;
             continue;
         }

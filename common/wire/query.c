@@ -1,6 +1,6 @@
 /* common/wire/query.c - see query.h: query_size(), query_parse(), query_put(),
- * then answers: query_reply_put(), query_row_put(), query_past_put() and their
- * readers.
+ * then answers: query_error(), query_reply_put(), query_row_put(),
+ * query_past_put() and their readers.
  *
  * The client library links this file, so it needs nothing but bytes.h. */
 #include "common/wire/query.h"
@@ -212,6 +212,14 @@ query_reply_get(const uint8_t bytes[QUERY_REPLY_SIZE], struct query_reply *out)
     out->rows = get_le64s(bytes);
     out->size = get_le64s(bytes + REPLY_AT_SIZE);
     out->as_of_ms = get_le64s(bytes + REPLY_AT_AS_OF);
+}
+
+int
+query_error(int error)
+{
+    return error == -EINVAL || error == -EHOSTDOWN || error == -EOPNOTSUPP
+               ? error
+               : -EIO;
 }
 
 void

@@ -32,7 +32,11 @@
  *
  * A reply:
  *
- *      0     8  rows      int64; below 0 an error, and the connection closes
+ *      0     8  rows      int64; below 0 an error, and the connection closes:
+ *                         -EINVAL (-22) no such request, -EIO (-5) the keyspace
+ *                         is damaged, -EHOSTDOWN (-112) servers of the cluster
+ *                         do not answer: soon again, -EOPNOTSUPP (-95) the
+ *                         keyspace has no order of keys
  *      8     8  size      int64, bytes of rows that follow
  *     16     8  as_of_ms  int64, Unix time
  *     24  size  rows: count int64 | key_size uint16 | key
@@ -104,7 +108,7 @@ struct query {
 };
 
 struct query_reply {
-    int64_t rows; /* or -EINVAL (-22), -EIO (-5) */
+    int64_t rows; /* below 0: query_error() */
     int64_t size;
     int64_t as_of_ms;
 };
@@ -157,6 +161,8 @@ int query_put(const struct query *q, uint8_t *bytes);
 
 void query_reply_get(const uint8_t bytes[QUERY_REPLY_SIZE],
                      struct query_reply *out);
+/* What a reply says of an error of the store. */
+int query_error(int error);
 void query_reply_put(const struct query_reply *r,
                      uint8_t bytes[QUERY_REPLY_SIZE]);
 

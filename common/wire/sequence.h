@@ -20,11 +20,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SEQUENCE_SIZE        16
-#define SEQUENCE_RESERVE_MAX 63u
-#define SEQUENCE_SERVER_MAX  4095u
-#define SEQUENCE_SECOND_MAX  ((UINT64_C(1) << 36) - 1)
-#define SEQUENCE_SERIAL_MAX  ((UINT32_C(1) << 30) - 1)
+#define SEQUENCE_SIZE       16
+#define SEQUENCE_SECOND_MAX ((UINT64_C(1) << 36) - 1)
+#define SEQUENCE_SERIAL_MAX ((UINT32_C(1) << 30) - 1)
 
 #define SEQUENCE_TEXT_SIZE 256 /* an explanation, with its end */
 

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "common/base/hex.h"
+#include "common/wire/json_plain.h"
+#include "common/wire/query.h"
 
 /* A member of a row that is a number, or a name without escapes. */
 #define PLAIN_MAX (TABLE_LABEL_MAX + NAME_MAX_SIZE + sizeof "\"\"" - 1)
@@ -112,6 +114,14 @@ open_rows(struct table_writer *t)
     t->are_rows_open = true;
 }
 
+/* The bytes of a label that count end where the next piece begins. */
+static inline uint8_t *
+put_label(uint8_t *at, const struct table_label *l)
+{
+    memcpy(at, l->text, TABLE_LABEL_MAX); /* of a constant size: no call */
+    return at + l->size;
+}
+
 /* Puts a row whose members are numbers and names without escapes, at once:
  * nearly all rows of an answer are.  False: it is another one, or there may be
  * no room, and nothing was put. */
@@ -131,10 +141,9 @@ put_plain_row(struct table_writer *t, const struct cell *cells)
     for (const struct cell *c = cells; c < end; c++, l++) {
         if (c->kind == CELL_ABSENT)
             continue;
-        memcpy(at, l->text, TABLE_LABEL_MAX); /* of a constant size: no call */
-        at += l->size;
+        at = put_label(at, l);
         if (c->kind == CELL_NUMBER)
-            at = json_put_integer(at, c->number);
+            at = decimal_put_signed(at, c->number);
         else if (c->kind == CELL_NAME)
             at = json_put_plain(at, c->bytes, c->size);
         else
@@ -160,6 +169,57 @@ put_json_row(struct table_writer *t, const struct cell *cells)
         if (cells[i].kind != CELL_ABSENT)
             put_json(t, t->columns[i].key, &cells[i]);
     json_object_end(&t->out);
+}
+
+/* Puts the next row of a range's answer and returns the end of its JSON.  NULL:
+ * it has an escape or stands at a limit. */
+static inline uint8_t *
+put_count(const struct table_label *l, uint8_t *at, bool has_rank, int64_t rank,
+          const uint8_t *row, size_t key_size)
+{
+    const int64_t count = get_le64s(row);
+
+    if (has_rank)
+        at = decimal_put_signed(put_label(at, l++), rank);
+    at = decimal_put_signed(put_label(at, l++), count);
+    at = json_put_plain(put_label(at, l), row + QUERY_ROW_SIZE, key_size);
+    return count == INT64_MAX || count == INT64_MIN ? NULL : at;
+}
+
+int64_t
+table_plain_counts(struct table_writer *t, bool has_rank, int64_t rank,
+                   const uint8_t **rows, int64_t count)
+{
+    const uint8_t *row = *rows;
+    uint8_t *at, *last, *to;
+    int64_t done = 0;
+    bool is_first;
+
+    if (t->format != TABLE_JSON || t->has_numbers_as_texts || count <= 0)
+        return 0;
+    if (!t->are_rows_open)
+        open_rows(t);
+    if (t->out.is_full || (size_t)(t->out.end - t->out.at) < t->plain_max)
+        return 0;
+    last = t->out.end - t->plain_max; /* where the last row may begin */
+    is_first = t->out.is_first;
+    for (at = t->out.at; done < count && at <= last; done++) {
+        const size_t key_size = get_le16(row + 8);
+
+        *at = ',';
+        to = put_count(t->labels, at + !is_first, has_rank, rank + done, row,
+                       key_size);
+        if (!to)
+            break;
+        *to = '}';
+        at = to + 1;
+        row += QUERY_ROW_SIZE + key_size;
+        is_first = false;
+    }
+    t->out.is_first = is_first;
+    t->out.at = at;
+    *rows = row;
+    return done;
 }
 
 /* ---- columns ------------------------------------------------------------ */

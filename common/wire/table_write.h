@@ -67,6 +67,14 @@ void table_fact(struct table_writer *t, const char *key, struct cell value);
 /* One cell per column. */
 void table_row(struct table_writer *t, const struct cell *cells);
 
+/* Puts rows of counts as an answer of the range port has them (query.h), of
+ * which there are `count` at *rows; the columns are [rank,] count, key. Returns
+ * how many it put, and moves *rows on over them: up to the first that
+ * table_row() has to put, because it has an escape, stands at a limit of int64,
+ * or is not for JSON. */
+int64_t table_plain_counts(struct table_writer *t, bool has_rank, int64_t rank,
+                           const uint8_t **rows, int64_t count);
+
 /* Ends the rows (JSON shows an empty list when there were none). */
 void table_rows_end(struct table_writer *t);
 

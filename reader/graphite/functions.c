@@ -131,7 +131,7 @@ check_value(const struct function *f, const struct function_param *p,
         if (v->kind != TARGET_STRING)
             wanted = "a word in quotes, such as \"sum\"";
         else if (!is_option(p, v->text))
-            wanted = "another one of those that /functions lists";
+            wanted = "a value that /functions lists";
         break;
     case FUNCTION_BOOL:
         if (v->kind != TARGET_BOOL)

@@ -55,6 +55,7 @@ answer_failure(struct http_call *x, enum http_status status, const char *why)
         size--;
 
     x->type = "application/json";
+    x->more = status == HTTP_UNAVAILABLE ? "Retry-After: 1\r\n" : NULL;
     body = http_body(x, WHY_MAX);
     if (!body)
         return CONN_FULL;
@@ -363,13 +364,17 @@ read_parameters(struct graphite *g, struct http_text text)
     }
 }
 
-/* Whether a body is a form.  Some clients send parameters beside the type. */
+/* Whether a body is a form that is not packed.  Some clients send parameters
+ * beside the type. */
 static bool
 is_form(const struct http_request *r)
 {
-    return !r->type.at ||
-           http_text_is_like(http_media_type(r->type),
-                             "application/x-www-form-urlencoded");
+    const bool is_plain =
+        r->encoding.size == 0 || http_text_is_like(r->encoding, "identity");
+
+    return is_plain && (!r->type.at ||
+                        http_text_is_like(http_media_type(r->type),
+                                          "application/x-www-form-urlencoded"));
 }
 
 /* Refuses parameters that do not go together. */
@@ -433,7 +438,8 @@ start_job(struct graphite *g, const struct http_call *x,
     init_render(g);
     if (x->body.size > 0 && !is_form(x->request))
         rc = render_fail(&g->render, HTTP_BAD_REQUEST,
-                         "a body is application/x-www-form-urlencoded");
+                         "a body is application/x-www-form-urlencoded, without "
+                         "Content-Encoding");
     else
         rc = read_parameters(g, x->request->query);
     if (rc == 0)

@@ -47,12 +47,15 @@ render_fail_keyspace(struct render *r, const uint8_t *name, size_t size,
     name_escape(name, size, text);
     if (error == -EOPNOTSUPP)
         return render_fail(r, HTTP_BAD_REQUEST,
-                           "keyspace %.100s: graphs need keys in order and "
-                           "history, which this store does not have",
+                           "keyspace %.100s was made with store.key_order = "
+                           "off, and graphs need an order of keys",
                            text);
     diag_repeating(&failures, DIAG_ERROR, "cannot read keyspace=%s: %s%s", text,
                    diag_text(error),
                    error == -EBADMSG ? "; countd check says where" : "");
+    if (error == -EHOSTDOWN)
+        return render_fail(r, HTTP_UNAVAILABLE, "keyspace %.100s: %s", text,
+                           store_trouble(r->store));
     return render_fail(r, HTTP_INTERNAL_ERROR, "keyspace %.100s cannot be read",
                        text);
 }

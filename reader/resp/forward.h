@@ -29,7 +29,6 @@
 #define FORWARD_MAX       16384u /* increments not acknowledged */
 #define FORWARD_RETRY_MS  10
 #define FORWARD_RETRY_MAX 1000
-#define FORWARD_NONE      UINT32_MAX
 
 enum forward_state {
     FORWARD_NO_WRITER, /* there is no socket, and never was one */

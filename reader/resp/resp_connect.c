@@ -6,7 +6,6 @@
 #include "reader/resp/resp_internal.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 

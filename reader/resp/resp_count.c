@@ -6,8 +6,6 @@
  *     resp_do_incr() ... -> increment_args() -> increment_key() */
 #include "reader/resp/resp_internal.h"
 
-#include <errno.h>
-
 #include "common/wire/decimal.h"
 #include "reader/resp/resp_period.h"
 

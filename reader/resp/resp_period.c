@@ -95,7 +95,7 @@ resp_period_parse(const uint8_t *name, size_t size, int64_t now_s,
     unit = unit_seconds(at[left - 1]);
     if (unit == 0 || value > now_s / unit)
         return false;
-    out->to = now_s;
+    out->to = now_s + 1; /* the current second is in it */
     out->from = now_s - value * unit;
     return true;
 }
@@ -196,6 +196,7 @@ answer_error(struct resp_call *call)
     case -E2BIG:
         return resp_error(call, "no step of the history divides this period");
     default:
+        call->service->read_error = call->service->period.error;
         return resp_unreadable(call);
     }
 }

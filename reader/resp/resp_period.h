@@ -10,7 +10,8 @@
 
 #include "reader/resp/resp_internal.h"
 
-/* A period of time, in seconds since 1970, and the name before it. */
+/* A period of time, in seconds since 1970, and the name before it.  `to` is the
+ * first second behind it. */
 struct resp_period {
     size_t name_size;
     int64_t from, to;

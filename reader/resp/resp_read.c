@@ -67,6 +67,7 @@ resp_query(struct resp_call *call, struct store_query *q, uint8_t *rows,
     (void)store_read(call->service->store, &reads); /* one is always answered */
     if (q->error == 0 || q->error == -ENOENT || q->error == -EOPNOTSUPP)
         return q->error;
+    call->service->read_error = q->error;
     name_escape(q->name, q->name_size, name);
     diag_repeating(&failures, DIAG_ERROR, "cannot read keyspace=%s: %s%s", name,
                    diag_text(q->error),
@@ -156,19 +157,26 @@ check_names(struct resp_call *call, size_t first_key, bool *bad)
     return error ? resp_error(call, "%s", error) : CONN_MORE;
 }
 
-/* One array of the keys args[first] and later. */
+/* The keys args[first] and later: one alone, or an array of them. */
 static enum conn_next
 answer_members(struct resp_call *call, const struct resp_name *keyspace,
-               size_t first)
+               size_t first, bool is_array)
 {
     const size_t keys = call->count - first;
-    uint8_t *out = resp_space(call, (keys + 1) * 2 * RESP_NUMBER_SIZE);
     struct last_answers_read read;
-    size_t size;
+    enum conn_next next;
+    size_t size = 0;
+    uint8_t *out;
+    bool bad;
 
+    next = check_names(call, first, &bad);
+    if (bad)
+        return next;
+    out = resp_space(call, (keys + is_array) * 2 * RESP_NUMBER_SIZE);
     if (!out)
         return CONN_FULL;
-    size = resp_put_number(out, '*', (int64_t)keys);
+    if (is_array)
+        size = resp_put_number(out, '*', (int64_t)keys);
     for (size_t i = first; i < call->count; i++) {
         const struct resp_name key = name_of(&call->args[i]);
 
@@ -180,64 +188,36 @@ answer_members(struct resp_call *call, const struct resp_name *keyspace,
     return CONN_MORE;
 }
 
-static enum conn_next
-answer_member(struct resp_call *call, const struct resp_name *keyspace,
-              const struct resp_arg *arg)
-{
-    const struct resp_name key = name_of(arg);
-    struct last_answers_read read;
-    uint8_t *out = resp_space(call, 2 * RESP_NUMBER_SIZE);
-
-    if (!out)
-        return CONN_FULL;
-    if (resp_read_count(call, keyspace, &key, &read) < 0)
-        return resp_unreadable(call);
-    resp_put(call, put_member(call, out, &read));
-    return CONN_MORE;
-}
-
 enum conn_next
 resp_do_get(struct resp_call *call)
 {
     const struct resp_name strings = resp_strings(call);
-    enum conn_next next;
-    bool bad;
 
-    next = check_names(call, 1, &bad);
-    return bad ? next : answer_member(call, &strings, &call->args[1]);
+    return answer_members(call, &strings, 1, false);
 }
 
 enum conn_next
 resp_do_mget(struct resp_call *call)
 {
     const struct resp_name strings = resp_strings(call);
-    enum conn_next next;
-    bool bad;
 
-    next = check_names(call, 1, &bad);
-    return bad ? next : answer_members(call, &strings, 1);
+    return answer_members(call, &strings, 1, true);
 }
 
 enum conn_next
 resp_do_member(struct resp_call *call)
 {
     const struct resp_name keyspace = name_of(&call->args[1]);
-    enum conn_next next;
-    bool bad;
 
-    next = check_names(call, 2, &bad);
-    return bad ? next : answer_member(call, &keyspace, &call->args[2]);
+    return answer_members(call, &keyspace, 2, false);
 }
 
 enum conn_next
 resp_do_members(struct resp_call *call)
 {
     const struct resp_name keyspace = name_of(&call->args[1]);
-    enum conn_next next;
-    bool bad;
 
-    next = check_names(call, 2, &bad);
-    return bad ? next : answer_members(call, &keyspace, 2);
+    return answer_members(call, &keyspace, 2, true);
 }
 
 /* ---- of a keyspace ------------------------------------------------------- */

@@ -17,7 +17,6 @@
 #include "reader/resp/resp_internal.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "common/base/bytes.h"
@@ -252,8 +251,8 @@ answer_keys(struct resp_call *call, const struct resp_job *job,
     if (rc == 0)
         rc = resp_query(call, q, r->rows, RESP_ROWS_BYTES);
     if (rc == -EOPNOTSUPP)
-        return resp_error(call, "a store in a cluster has no order of keys; "
-                                "use ZREVRANGE");
+        return resp_error(call, "the keyspace was made with store.key_order = "
+                                "off; use ZREVRANGE");
     if (rc < 0 && rc != -ENOENT)
         return resp_unreadable(call);
     size = resp_put_number(out, '*', 2);
@@ -394,8 +393,10 @@ step_list(struct resp_call *call)
     if (!job->is_done && !list_some(call))
         return CONN_LONG;
     job->is_done = true;
-    if (job->error < 0)
+    if (job->error < 0) {
+        call->service->read_error = job->error;
         return resp_unreadable(call);
+    }
     return job->kind == RESP_JOB_SCAN ? answer_scan(call) : answer_dbsize(call);
 }
 

@@ -13,7 +13,6 @@
 #define QUEUED_POOL     ((size_t)16 << 20)
 #define COMMAND_SHOWN   128 /* bytes of an unknown command in its error */
 #define ERROR_MAX       320
-#define SMALL_ANSWER    64 /* bytes of an answer that is a number */
 #define PROTOCOL_ERRORS "-ERR Protocol error: "
 
 /* ---- answers ------------------------------------------------------------- */
@@ -122,7 +121,14 @@ resp_wrong_arity(struct resp_call *call, const char *name)
 enum conn_next
 resp_unreadable(struct resp_call *call)
 {
+    char text[ERROR_MAX];
+
     call->service->unreadable++;
+    if (call->service->read_error == -EHOSTDOWN) {
+        (void)snprintf(text, sizeof text, "-TRYAGAIN %s\r\n",
+                       store_trouble(call->service->store));
+        return resp_answer(call, text);
+    }
     return resp_error(call, "keyspace cannot be read");
 }
 

@@ -116,6 +116,7 @@ struct resp_service {
     struct loop_timer wait;
     uint64_t next_id; /* of connections */
     uint64_t commands;
+    int read_error;      /* the last one, of resp_unreadable() */
     uint64_t unreadable; /* answers that a keyspace cannot be read */
     size_t keyspace_size;
     bool in_turn;

@@ -16,7 +16,6 @@
  * middle leaves half an update and blocks its row for ever.
  *
  * Prints, judges nothing. */
-#include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>

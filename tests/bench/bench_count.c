@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "tests/bench/await_logs.h"
 #include "tests/bench/report.h"
 #include "tests/bench/series.h"
 #include "tests/lib/client.h"
@@ -208,6 +209,7 @@ main(int argc, char **argv)
     fleet_option(&f, "count.wait=60s");
     fleet_start(&f, FLEET_WRITE);
     fleet_start(&f, FLEET_WORKER);
+    await_logs(f.path, 4);
     for (size_t round = 0; round < rounds; round++)
         for (size_t c = 0; c < count; c++)
             for (size_t i = 0; i < WAYS; i++) {

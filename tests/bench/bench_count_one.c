@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "tests/bench/await_logs.h"
 #include "tests/bench/http_load.h"
 #include "tests/bench/report.h"
 #include "tests/bench/series.h"
@@ -107,6 +108,7 @@ start_countd(struct fleet *f)
     fleet_option(f, "count.wait=60s");
     fleet_start(f, FLEET_WRITE);
     fleet_start(f, FLEET_WORKER);
+    await_logs(f->path, 4);
 }
 
 int

@@ -10,13 +10,11 @@
  * keyspace well and prints how long it takes until nothing is held, with logs
  * waiting all the time and without; then the same with ten thousand names that
  * there is no room for (keyspace.max).  Judges nothing. */
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 

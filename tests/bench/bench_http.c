@@ -14,7 +14,6 @@
  * ratios; times are those of single requests.  Prints, judges nothing. */
 #include "tests/lib/test.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,12 +32,16 @@ static const struct {
     const char *title;
     struct http_load load;
 } cases[] = {
-    {"keep-alive, 50 connections", {"/fetch", 50, 1, false, 0, NULL}},
-    {"50 connections, depth 16", {"/fetch", 50, 16, false, 0, NULL}},
-    {"pipelined, 8 connections, depth 64", {"/fetch", 8, 64, false, 0, NULL}},
+    {"keep-alive, 50 connections",
+     {.target = "/fetch", .conns = 50, .depth = 1}},
+    {"50 connections, depth 16",
+     {.target = "/fetch", .conns = 50, .depth = 16}},
+    {"pipelined, 8 connections, depth 64",
+     {.target = "/fetch", .conns = 8, .depth = 64}},
     {"a new connection for each request, 50 at once",
-     {"/fetch", 50, 1, true, 0, NULL}},
-    {"1000 connections opened at once", {"/fetch", 1000, 1, false, 0, NULL}},
+     {.target = "/fetch", .conns = 50, .depth = 1, .close = true}},
+    {"1000 connections opened at once",
+     {.target = "/fetch", .conns = 1000, .depth = 1}},
 };
 
 struct figures {

@@ -30,13 +30,13 @@
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/log/logdir.h"
 #include "common/net/net.h"
+#include "tests/bench/await_logs.h"
 #include "tests/bench/report.h"
 #include "tests/lib/client.h"
 #include "tests/lib/daemon.h"
@@ -50,6 +50,8 @@
 #define SENT_MAX   (64 * 1024 / MESSAGE) /* messages of one send */
 #define RECEIVE    512                   /* messages of one receive */
 #define FILES      30                    /* more than a round fills */
+#define LOGS       40
+#define LOGS_TEXT  "40"
 #define STAGE      1024
 #define CONNS_MAX  64
 #define ROUNDS_MAX 32
@@ -513,7 +515,7 @@ subject_start(struct subject *s, const char *folder)
 
     (void)snprintf(s->data, sizeof s->data, "%s/data", folder); /* fits */
     daemon_start(&s->writer, "countd-write", "-d", s->data, "-o",
-                 "log.size=32M", "-o", "log.count=40", "-o",
+                 "log.size=32M", "-o", "log.count=" LOGS_TEXT, "-o",
                  "write.listen=127.0.0.1:0", "-o",
                  "write.ack_listen=127.0.0.1:0", NULL);
     (void)snprintf(path, sizeof path, "%s/log", s->data); /* fits */
@@ -521,6 +523,7 @@ subject_start(struct subject *s, const char *folder)
     if (s->log_fd < 0 || layout_init(&l, 256, 256) < 0 ||
         logdir_open(&s->dir, s->log_fd, &l, LOG_BYTES) < 0)
         die(path);
+    await_logs(s->data, LOGS);
 }
 
 /* Between rounds: does a worker's part, so that there are empty logs. */

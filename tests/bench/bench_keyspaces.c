@@ -6,7 +6,6 @@
  * In the temporary directory, which should be on a disk: the syncs count. */
 #include "tests/lib/test.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 

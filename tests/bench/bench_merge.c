@@ -9,7 +9,6 @@
  * ~count key -> nothing) with deletes and inserts each sorted by rank; both
  * with LMDB's default sync.  DIR (default: a new one in /var/tmp) should be on
  * a disk; what is made there is removed.  Prints, judges nothing. */
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <lmdb.h>

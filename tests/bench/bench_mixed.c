@@ -29,6 +29,7 @@
 
 #include "common/base/clock.h"
 #include "common/log/logdir.h"
+#include "tests/bench/await_logs.h"
 #include "tests/bench/live_load.h"
 #include "tests/bench/series.h"
 #include "tests/lib/client.h"
@@ -386,6 +387,7 @@ main(int argc, char **argv)
     daemon_start(&writer, "countd-write", "-d", data, "-o", "log.size=32M",
                  "-o", "log.count=40", "-o", "write.listen=127.0.0.1:0", "-o",
                  "write.ack_listen=127.0.0.1:0", NULL);
+    await_logs(data, 40);
     emptying = start_emptying(data);
     for (size_t i = 0; i < rounds; i++)
         for (size_t n = 0; n < 4; n++)

@@ -34,6 +34,7 @@
 
 #include "common/base/clock.h"
 #include "common/net/net.h"
+#include "tests/bench/await_logs.h"
 #include "tests/bench/report.h"
 #include "tests/bench/series.h"
 #include "tests/lib/client.h"
@@ -413,6 +414,7 @@ measure_countd(struct load *l, bool senders)
                  "counter.enable=off", "-o", "http.listen=127.0.0.1:0", "-o",
                  "quota.enable=on", "-o", "quota.limit=1000000000000", "-o",
                  "log.size=1M", "-o", "log.max=64", NULL);
+    await_logs(dir.path, 4);
     if (senders)
         pid = start_senders(daemon_port(&d, "silent"));
     run_load(l, daemon_port(&d, "http"));

@@ -17,7 +17,6 @@
  * run it under `taskset -c 0`.  Prints, judges nothing. */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <ftw.h>
 #include <netinet/tcp.h>
 #include <signal.h>

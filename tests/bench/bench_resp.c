@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "tests/bench/await_logs.h"
 #include "tests/bench/report.h"
 #include "tests/bench/series.h"
 #include "tests/lib/client.h"
@@ -296,6 +297,7 @@ main(int argc, char **argv)
     fleet_start(&b.fleet, FLEET_WRITE);
     fleet_start(&b.fleet, FLEET_WORKER);
     fleet_start(&b.fleet, FLEET_READ);
+    await_logs(b.fleet.path, 4);
     b.ports[COUNTD] = daemon_port(fleet_daemon(&b.fleet, FLEET_READ), "resp");
     start_redis(&b, ALWAYS, "always");
     start_redis(&b, EVERYSEC, "everysec");

@@ -9,7 +9,6 @@
 #include "tests/lib/test.h"
 
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -64,8 +63,7 @@ send_for(struct storm *s, uint64_t ms)
     while (clock_ms() < until);
 }
 
-/* ---- faults
- * -------------------------------------------------------------------- */
+/* ---- faults -------------------------------------------------------------- */
 
 static unsigned
 pick_server(struct storm *s)
@@ -238,8 +236,7 @@ move_part(struct storm *s)
     cluster_fault_move_slot(&s->faults, keys.slot, send_once, s);
 }
 
-/* ---- comparing
- * ----------------------------------------------------------------- */
+/* ---- comparing ----------------------------------------------------------- */
 
 /* Reads all of a keyspace at once: rows may still change their places.  False:
  * the reader answered an error. */
@@ -331,8 +328,7 @@ expect_exactly_once(struct storm *s)
     expect(FLEET_RUN(&s->nodes[0].fleet, "check"), 0, "");
 }
 
-/* ---- a storm
- * ------------------------------------------------------------------- */
+/* ---- a storm ------------------------------------------------------------- */
 
 static void
 start_node(struct storm *s, struct node *n, const char *retain)
@@ -413,24 +409,13 @@ run_storm(uint64_t seed, const char *retain, bool loses)
 }
 
 /* The outboxes retain everything: whatever the cluster loses is sent again. */
-static void
-nothing_that_is_retained_is_lost_or_doubled(void **state)
+TEST(nothing_that_is_retained_is_lost_or_doubled)
 {
-    (void)state;
     run_storm(random_seed(__func__), "1h", true);
 }
 
 /* The outboxes retain only what no replica has. */
-static void
-nothing_that_a_replica_has_is_lost_or_doubled(void **state)
+TEST(nothing_that_a_replica_has_is_lost_or_doubled)
 {
-    (void)state;
     run_storm(random_seed(__func__), "0", false);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(nothing_that_is_retained_is_lost_or_doubled),
-    cmocka_unit_test(nothing_that_a_replica_has_is_lost_or_doubled),
-};
-
-TEST_MAIN(tests)

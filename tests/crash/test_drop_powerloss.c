@@ -63,7 +63,7 @@ make_dropped(const char *path)
     mark.first_ms = f.log.first_ms;
     filler_seal(&f);
     assert_rc(stored_add(s, NAME, &mark, "k", 7), 0);
-    assert_rc(store_drop(s, (const uint8_t *)NAME, strlen(NAME), NULL, 0), 0);
+    assert_rc(store_drop(s, (const uint8_t *)NAME, strlen(NAME)), 0);
     store_close(s);
     assert_int_equal(close(keyspace_fd), 0);
     assert_int_equal(close(log_fd), 0);
@@ -232,32 +232,20 @@ check_power_loss(const char *how)
     tmpdir_remove(&data);
 }
 
-static void
-a_log_that_was_emptied_stays_empty_once_the_file_is_gone(void **state)
+TEST(a_log_that_was_emptied_stays_empty_once_the_file_is_gone)
 {
-    (void)state;
     check_power_loss("empty");
 }
 
-static void
-an_open_header_that_is_not_synced_does_not_give_way_to_a_sealed_one(
-    void **state)
+TEST(an_open_header_that_is_not_synced_does_not_give_way_to_a_sealed_one)
 {
-    (void)state;
     check_power_loss("open");
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_log_that_was_emptied_stays_empty_once_the_file_is_gone),
-    cmocka_unit_test(
-        an_open_header_that_is_not_synced_does_not_give_way_to_a_sealed_one),
-};
 
 int
 main(int argc, char **argv)
 {
     if (getenv("DROP_CHILD") != NULL && argc == 2)
         return run_child(argv[1]);
-    return test_main(__FILE__, tests, sizeof tests / sizeof tests[0], argc,
-                     argv);
+    return test_main(argc, argv);
 }

@@ -5,7 +5,6 @@
  * them. */
 #include "tests/lib/test.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -262,13 +261,11 @@ kill_at(unsigned n, bool worker_first, bool *answered)
     return WIFSIGNALED(status);
 }
 
-static void
-a_request_counts_once_wherever_its_writer_is_killed(void **state)
+TEST(a_request_counts_once_wherever_its_writer_is_killed)
 {
     unsigned n = 1, before = 0;
     bool *answered;
 
-    (void)state;
     diag_init("test_keys_calls", DIAG_ERROR);
     answered = mmap(NULL, sizeof *answered, PROT_READ | PROT_WRITE,
                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -282,8 +279,3 @@ a_request_counts_once_wherever_its_writer_is_killed(void **state)
     assert_in_range(before, 3, n - 10);
     assert_int_equal(munmap(answered, sizeof *answered), 0);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_request_counts_once_wherever_its_writer_is_killed),
-};
-TEST_MAIN(tests)

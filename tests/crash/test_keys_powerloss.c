@@ -286,14 +286,12 @@ judge_state(struct run *r, uint64_t cut, uint64_t seed)
     tmpdir_remove(&state);
 }
 
-static void
-what_is_sent_again_after_a_power_loss_counts_exactly_once(void **state)
+TEST(what_is_sent_again_after_a_power_loss_counts_exactly_once)
 {
     static struct run r;
     const char *wanted = getenv("TEST_STATES");
     const int states = wanted ? atoi(wanted) : STATES;
 
-    (void)state;
     memset(&r, 0, sizeof r);
     for (size_t i = 0; i < CLIENTS; i++)
         r.senders[i].request = -1;
@@ -312,8 +310,3 @@ what_is_sent_again_after_a_power_loss_counts_exactly_once(void **state)
     powercut_end(&r.cut);
     tmpdir_remove(&r.data);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(what_is_sent_again_after_a_power_loss_counts_exactly_once),
-};
-TEST_MAIN(tests)

@@ -207,23 +207,12 @@ storm(uint64_t seed, unsigned kills, bool archive)
     fleet_fini(&s.fleet);
 }
 
-static void
-kills_lose_and_double_nothing_acknowledged(void **state)
+TEST(kills_lose_and_double_nothing_acknowledged)
 {
-    (void)state; /* needs none */
     storm(random_seed(__func__), kills_wanted(), false);
 }
 
-static void
-nor_is_a_merged_log_missing_in_the_archive(void **state)
+TEST(nor_is_a_merged_log_missing_in_the_archive)
 {
-    (void)state; /* needs none */
     storm(random_seed(__func__), (kills_wanted() + 2) / 3, true);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(kills_lose_and_double_nothing_acknowledged),
-    cmocka_unit_test(nor_is_a_merged_log_missing_in_the_archive),
-};
-
-TEST_MAIN(tests)

@@ -7,7 +7,6 @@
 #include "tests/lib/test.h"
 
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -73,10 +72,11 @@ die_at_fsync(const char *path, unsigned n)
     return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 }
 
-static void
-the_next_one_makes_a_dead_creators_name_durable(void **state)
+#define CASE(name, dir)                                                        \
+    TEST_IN(name, struct tmpdir *dir, tmpdir_setup, tmpdir_teardown)
+
+CASE(the_next_one_makes_a_dead_creators_name_durable, dir)
 {
-    const struct tmpdir *dir = *state;
     struct side s;
     unsigned n;
 
@@ -90,11 +90,3 @@ the_next_one_makes_a_dead_creators_name_durable(void **state)
     assert_true(fault_calls("fsync") > 0);
     close_side(&s);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup_teardown(
-        the_next_one_makes_a_dead_creators_name_durable, tmpdir_setup,
-        tmpdir_teardown),
-};
-
-TEST_MAIN(tests)

@@ -16,9 +16,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/bytes.h"
@@ -132,8 +130,7 @@ try_states(struct run *run, unsigned count,
     return wrong;
 }
 
-/* ---- the test of the test
- * ---------------------------------------------------- */
+/* ---- the test of the test ------------------------------------------------ */
 
 #define STANDIN_RECORD 528
 
@@ -216,43 +213,32 @@ standin_wrongs(const char *how, unsigned states)
     return wrong;
 }
 
-static void
-a_correct_writer_is_never_blamed(void **state)
+TEST(a_correct_writer_is_never_blamed)
 {
-    (void)state; /* needs none */
     assert_int_equal(standin_wrongs("right", 100), 0);
 }
 
-static void
-an_answer_before_its_sync_is_found(void **state)
+TEST(an_answer_before_its_sync_is_found)
 {
-    (void)state; /* needs none */
     assert_true(standin_wrongs("early", 60) > 0);
 }
 
-static void
-a_missing_sync_is_found(void **state)
+TEST(a_missing_sync_is_found)
 {
-    (void)state; /* needs none */
     assert_true(standin_wrongs("nosync", 40) > 0);
 }
 
-static void
-a_name_nobody_made_durable_is_found(void **state)
+TEST(a_name_nobody_made_durable_is_found)
 {
-    (void)state; /* needs none */
     assert_true(standin_wrongs("nodirsync", 40) > 0);
 }
 
-static void
-a_message_counted_twice_is_found(void **state)
+TEST(a_message_counted_twice_is_found)
 {
-    (void)state; /* needs none */
     assert_true(standin_wrongs("twice", 40) > 0);
 }
 
-/* ---- the daemons
- * --------------------------------------------------------------- */
+/* ---- the daemons --------------------------------------------------------- */
 
 #define ARCHIVE "archive.keep=3660d"
 
@@ -421,12 +407,10 @@ states_wanted(void)
     return count > 0 ? (unsigned)count : STATES;
 }
 
-static void
-a_power_loss_loses_and_doubles_nothing_acknowledged(void **state)
+TEST(a_power_loss_loses_and_doubles_nothing_acknowledged)
 {
     struct run run;
 
-    (void)state; /* needs none */
     begin(&run, random_seed(__func__), 4, 16);
     record(&run, 0, true);
     (void)try_states(&run, states_wanted() * 2 / 5, judge_daemons,
@@ -434,12 +418,10 @@ a_power_loss_loses_and_doubles_nothing_acknowledged(void **state)
     finish(&run);
 }
 
-static void
-nor_does_one_after_kills(void **state)
+TEST(nor_does_one_after_kills)
 {
     struct run run;
 
-    (void)state; /* needs none */
     begin(&run, random_seed(__func__), 4, 8);
     record(&run, 16, false);
     (void)try_states(&run, states_wanted() * 2 / 5, judge_daemons,
@@ -447,12 +429,10 @@ nor_does_one_after_kills(void **state)
     finish(&run);
 }
 
-static void
-nor_does_one_after_clean_restarts(void **state)
+TEST(nor_does_one_after_clean_restarts)
 {
     struct run run;
 
-    (void)state; /* needs none */
     begin(&run, random_seed(__func__), 3, 1);
     record(&run, 6, true);
     (void)try_states(&run, states_wanted() / 5, judge_daemons,
@@ -460,12 +440,10 @@ nor_does_one_after_clean_restarts(void **state)
     finish(&run);
 }
 
-static void
-nor_does_a_second_one_during_recovery(void **state)
+TEST(nor_does_a_second_one_during_recovery)
 {
     struct run run;
 
-    (void)state; /* needs none */
     begin(&run, random_seed(__func__), 4, 8);
     record(&run, 4, false);
     (void)try_states(&run, states_wanted() / 5, judge_twice,
@@ -473,12 +451,10 @@ nor_does_a_second_one_during_recovery(void **state)
     finish(&run);
 }
 
-static void
-nor_is_a_merged_log_missing_in_the_archive(void **state)
+TEST(nor_is_a_merged_log_missing_in_the_archive)
 {
     struct run run;
 
-    (void)state; /* needs none */
     begin(&run, random_seed(__func__), 4, 8);
     run.archive = true;
     record(&run, 8, false);
@@ -487,12 +463,10 @@ nor_is_a_merged_log_missing_in_the_archive(void **state)
     finish(&run);
 }
 
-static void
-nor_after_a_second_one_during_recovery(void **state)
+TEST(nor_after_a_second_one_during_recovery)
 {
     struct run run;
 
-    (void)state; /* needs none */
     begin(&run, random_seed(__func__), 4, 8);
     run.archive = true;
     record(&run, 4, false);
@@ -500,19 +474,3 @@ nor_after_a_second_one_during_recovery(void **state)
                      true); /* fails the test itself */
     finish(&run);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_correct_writer_is_never_blamed),
-    cmocka_unit_test(an_answer_before_its_sync_is_found),
-    cmocka_unit_test(a_missing_sync_is_found),
-    cmocka_unit_test(a_name_nobody_made_durable_is_found),
-    cmocka_unit_test(a_message_counted_twice_is_found),
-    cmocka_unit_test(a_power_loss_loses_and_doubles_nothing_acknowledged),
-    cmocka_unit_test(nor_does_one_after_kills),
-    cmocka_unit_test(nor_does_one_after_clean_restarts),
-    cmocka_unit_test(nor_does_a_second_one_during_recovery),
-    cmocka_unit_test(nor_is_a_merged_log_missing_in_the_archive),
-    cmocka_unit_test(nor_after_a_second_one_during_recovery),
-};
-
-TEST_MAIN(tests)

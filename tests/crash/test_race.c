@@ -301,10 +301,11 @@ take_the_rest(void)
     }
 }
 
-static void
-a_log_has_one_owner_and_gives_each_increment_once(void **state)
+#define CASE(name, dir)                                                        \
+    TEST_IN(name, struct tmpdir *dir, tmpdir_setup, tmpdir_teardown)
+
+CASE(a_log_has_one_owner_and_gives_each_increment_once, dir)
 {
-    struct tmpdir *dir = *state;
     struct random random = {random_seed(__func__)};
     uint64_t i, lost = 0, doubled = 0;
 
@@ -336,11 +337,3 @@ a_log_has_one_owner_and_gives_each_increment_once(void **state)
     assert_true(table->deaths > 0);
     assert_int_equal(munmap(table, sizeof *table), 0);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup_teardown(
-        a_log_has_one_owner_and_gives_each_increment_once, tmpdir_setup,
-        tmpdir_teardown),
-};
-
-TEST_MAIN(tests)

@@ -155,14 +155,12 @@ fini_storms(struct storm *storms)
     return numbers;
 }
 
-static void
-kills_repeat_no_number_and_never_step_back(void **state)
+TEST(kills_repeat_no_number_and_never_step_back)
 {
     static struct storm storms[SERVERS];
     const uint64_t kills = kills_wanted();
     uint64_t numbers;
 
-    (void)state;
     init_storms(storms, random_seed(__func__));
     for (uint64_t done = 0; done < kills; done += SERVERS) {
         for (size_t i = 0; i < SERVERS; i++)
@@ -195,15 +193,13 @@ find_faketime(char *text, size_t size)
     return text;
 }
 
-static void
-a_clock_that_jumps_between_kills_steps_nothing_back(void **state)
+TEST(a_clock_that_jumps_between_kills_steps_nothing_back)
 {
     static struct storm storms[SERVERS];
     char preload[512], shift[64];
     const char *env[] = {find_faketime(preload, sizeof preload), shift,
                          "DONT_FAKE_MONOTONIC=1", NULL};
 
-    (void)state;
     if (!env[0])
         test_skip("no libfaketime (Debian: faketime), or a sanitizer");
     init_storms(storms, random_seed(__func__));
@@ -225,9 +221,3 @@ a_clock_that_jumps_between_kills_steps_nothing_back(void **state)
     }
     assert_true(fini_storms(storms) > SHIFTS * CLIENTS);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(kills_repeat_no_number_and_never_step_back),
-    cmocka_unit_test(a_clock_that_jumps_between_kills_steps_nothing_back),
-};
-TEST_MAIN(tests)

@@ -16,7 +16,6 @@
 #include "tests/lib/test.h"
 
 #include <assert.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -93,6 +92,8 @@ say_doing(void **state)
     doing[0] = 0;
     return 0;
 }
+
+#define SAYING(name) TEST_IN(name, void *unused, NULL, say_doing)
 
 /* ---- programs ---------------------------------------------------------- */
 
@@ -629,42 +630,33 @@ list_worker_calls(bool crowded)
     remove_directory(&x);
 }
 
-static void
-a_kill_at_any_call_of_the_worker_loses_and_doubles_nothing(void **state)
+SAYING(a_kill_at_any_call_of_the_worker_loses_and_doubles_nothing)
 {
-    (void)state; /* fresh at each point */
     if (!strace_works())
         test_skip("strace cannot trace here");
     list_worker_calls(false);
     each_point(KILL, "worker killed", worker_point);
 }
 
-static void
-an_error_from_any_call_of_the_worker_loses_and_doubles_nothing(void **state)
+SAYING(an_error_from_any_call_of_the_worker_loses_and_doubles_nothing)
 {
-    (void)state; /* fresh at each point */
     if (!strace_works())
         test_skip("strace cannot trace here");
     list_worker_calls(false);
     each_point(FAIL, "worker failing", worker_point);
 }
 
-static void
-a_kill_at_any_call_of_a_worker_without_room_loses_and_doubles_nothing(
-    void **state)
+SAYING(a_kill_at_any_call_of_a_worker_without_room_loses_and_doubles_nothing)
 {
-    (void)state; /* fresh at each point */
     if (!strace_works())
         test_skip("strace cannot trace here");
     list_worker_calls(true);
     each_point(KILL, "worker without room killed", crowded_point);
 }
 
-static void
-an_error_from_any_call_of_a_worker_without_room_loses_and_doubles_nothing(
-    void **state)
+SAYING(
+    an_error_from_any_call_of_a_worker_without_room_loses_and_doubles_nothing)
 {
-    (void)state; /* fresh at each point */
     if (!strace_works())
         test_skip("strace cannot trace here");
     list_worker_calls(true);
@@ -784,38 +776,21 @@ list_fill_calls(void)
     remove_directory(&x);
 }
 
-static void
-a_kill_at_any_call_while_making_and_filling_a_log_is_recovered(void **state)
+SAYING(a_kill_at_any_call_while_making_and_filling_a_log_is_recovered)
 {
-    (void)state; /* fresh at each point */
     if (!strace_works())
         test_skip("strace cannot trace here");
     list_fill_calls();
     each_point(KILL, "filling killed", fill_point);
 }
 
-static void
-an_error_from_any_call_while_making_and_filling_a_log_is_recovered(void **state)
+SAYING(an_error_from_any_call_while_making_and_filling_a_log_is_recovered)
 {
-    (void)state; /* fresh at each point */
     if (!strace_works())
         test_skip("strace cannot trace here");
     list_fill_calls();
     each_point(FAIL, "filling failing", fill_point);
 }
-
-#define SAYING(test) cmocka_unit_test_teardown(test, say_doing)
-
-static const struct CMUnitTest tests[] = {
-    SAYING(a_kill_at_any_call_of_the_worker_loses_and_doubles_nothing),
-    SAYING(an_error_from_any_call_of_the_worker_loses_and_doubles_nothing),
-    SAYING(
-        a_kill_at_any_call_of_a_worker_without_room_loses_and_doubles_nothing),
-    SAYING(
-        an_error_from_any_call_of_a_worker_without_room_loses_and_doubles_nothing),
-    SAYING(a_kill_at_any_call_while_making_and_filling_a_log_is_recovered),
-    SAYING(an_error_from_any_call_while_making_and_filling_a_log_is_recovered),
-};
 
 int
 main(int argc, char **argv)
@@ -829,6 +804,5 @@ main(int argc, char **argv)
     assert(size > 0);
     if (!getenv("TMPDIR") && access("/dev/shm", W_OK) == 0)
         assert(setenv("TMPDIR", "/dev/shm", 1) == 0);
-    return test_main(__FILE__, tests, sizeof tests / sizeof tests[0], argc,
-                     argv);
+    return test_main(argc, argv);
 }

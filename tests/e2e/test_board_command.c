@@ -1,7 +1,6 @@
 /* tests/e2e/test_board_command.c - countd board, and the example. */
 #include "tests/lib/test.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -50,6 +49,8 @@ teardown(void **state)
     return 0;
 }
 
+#define CASE(name, r) TEST_IN(name, struct rig *r, setup, teardown)
+
 static int
 run(const char *const *argv)
 {
@@ -59,10 +60,9 @@ run(const char *const *argv)
 }
 #define BOARD(...) run((const char *const[]){"board", __VA_ARGS__, NULL})
 
-static void
-a_slot_is_read_and_updated_by_its_generation(void **state)
+CASE(a_slot_is_read_and_updated_by_its_generation, r)
 {
-    const char *path = ((struct rig *)*state)->path;
+    const char *path = r->path;
 
     expect_text(BOARD("update", path, "0", "--gen", "0", "--shared", "1,-2",
                       "--private", "0=6"),
@@ -87,10 +87,9 @@ a_slot_is_read_and_updated_by_its_generation(void **state)
                 "{\"sum\": 2}\n");
 }
 
-static void
-misuse_is_told_from_failure_and_changes_nothing(void **state)
+CASE(misuse_is_told_from_failure_and_changes_nothing, r)
 {
-    const char *path = ((struct rig *)*state)->path;
+    const char *path = r->path;
 
     expect(BOARD("update", path, "0", "--gen", "0", "--shared", "1"), 100,
            "values size mismatch slot size");
@@ -114,11 +113,8 @@ misuse_is_told_from_failure_and_changes_nothing(void **state)
     expect(BOARD("info", path), 0, "busy\t0\nabandoned\t0\ndamaged\t0\n");
 }
 
-static void
-owned_abandoned_and_damaged_boards_say_so(void **state)
+CASE(owned_abandoned_and_damaged_boards_say_so, r)
 {
-    struct rig *r = *state;
-
     expect(BOARD("create", r->path, "-n", "1", "-s", "1"), 111, "is owned by");
     expect(BOARD("info", r->path, "--json"), 0, "\"master_alive\": true");
     assert_int_equal(daemon_stop(&r->master), 0);
@@ -192,10 +188,8 @@ start_dump(const char *path, FILE **out)
     return pid;
 }
 
-static void
-a_board_that_is_cut_short_during_a_dump_is_an_error(void **state)
+CASE(a_board_that_is_cut_short_during_a_dump_is_an_error, r)
 {
-    const struct rig *r = *state;
     char path[640], line[512] = "", last[512] = "";
     struct daemon master;
     FILE *out;
@@ -229,10 +223,8 @@ expect_rows(FILE *out, int term)
     }
 }
 
-static void
-a_row_has_one_leader_until_that_dies(void **state)
+CASE(a_row_has_one_leader_until_that_dies, r)
 {
-    const struct rig *r = *state;
     FILE *out[3];
     char line[64];
     int in[3], status;
@@ -259,13 +251,3 @@ a_row_has_one_leader_until_that_dies(void **state)
     for (int i = 0; i < 3; i++)
         assert_int_equal(fclose(out[i]), 0);
 }
-
-static const struct CMUnitTest tests[] = {
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    T(a_slot_is_read_and_updated_by_its_generation),
-    T(misuse_is_told_from_failure_and_changes_nothing),
-    T(owned_abandoned_and_damaged_boards_say_so),
-    T(a_board_that_is_cut_short_during_a_dump_is_an_error),
-    T(a_row_has_one_leader_until_that_dies),
-};
-TEST_MAIN(tests)

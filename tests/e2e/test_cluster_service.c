@@ -39,6 +39,8 @@ setup(void **state)
     return 0;
 }
 
+#define CASE(name, f) TEST_IN(name, struct fleet *f, setup, service_teardown)
+
 #define NEED_RIG()                                                             \
     if (!has_rig)                                                              \
     test_skip("redis-server is not installed")
@@ -74,11 +76,26 @@ await_status(struct fleet *f, const char *words)
     }
 }
 
+/* Reads a path of the reader's HTTP port into `text`. */
 static void
-increments_are_read_from_the_cluster(void **state)
+read_http(struct fleet *f, const char *path)
 {
-    struct fleet *f = *state;
+    char request[128];
+    size_t size;
+    int fd =
+        client_connect(daemon_port(fleet_daemon(f, FLEET_READ), "read-http"));
 
+    (void)snprintf(request, sizeof request,
+                   "GET %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+                   path);
+    client_send(fd, request, strlen(request));
+    size = client_read(fd, text, sizeof text - 1);
+    text[size] = '\0';
+    client_close(fd);
+}
+
+CASE(increments_are_read_from_the_cluster, f)
+{
     NEED_RIG();
     service_start(f);
     service_add(f, "words", "the", 3);
@@ -99,35 +116,96 @@ increments_are_read_from_the_cluster(void **state)
     fleet_stop_all(f);
 }
 
+/* Sends Redis commands, and expects these answers. */
 static void
-redis_clients_read_all_but_the_order_of_keys(void **state)
+expect_resp(struct fleet *f, const char *commands, const char *answers)
 {
-    static const char commands[] = "ZREVRANGE words 0 9\r\nZSCAN words 0\r\n",
-                      answers[] = "*1\r\n$3\r\nthe\r\n"
-                                  "-ERR a store in a cluster has no order of "
-                                  "keys; use ZREVRANGE\r\n";
-    struct fleet *f = *state;
-    char got[sizeof answers] = "";
-    int fd;
+    char got[512] = "";
+    int fd = client_connect(daemon_port(fleet_daemon(f, FLEET_READ), "resp"));
 
-    NEED_RIG();
-    fleet_option(f, "resp.listen=127.0.0.1:0");
-    service_start(f);
-    service_add(f, "words", "the", 3);
-    flush_all(f);
-    fd = client_connect(daemon_port(fleet_daemon(f, FLEET_READ), "resp"));
+    assert_true(strlen(answers) < sizeof got);
     client_send(fd, commands, strlen(commands));
     (void)client_read(fd, got, strlen(answers));
     assert_string_equal(got, answers);
     client_close(fd);
+}
+
+CASE(keys_are_read_in_order, f)
+{
+    NEED_RIG();
+    fleet_option(f, "resp.listen=127.0.0.1:0");
+    fleet_option(f, "read.http=127.0.0.1:0");
+    fleet_option(f, "store.parts.words=4");
+    service_start(f);
+    service_add(f, "words", "this", 2);
+    service_add(f, "words", "cluster", 7);
+    service_add(f, "words", "the", 3);
+    flush_all(f);
+    expect_text(FLEET_RUN(f, "keys", "words", "--tsv"), 0,
+                "7\tcluster\n3\tthe\n2\tthis\n");
+    expect_text(FLEET_RUN(f, "keys", "words", "th", "--tsv"), 0,
+                "3\tthe\n2\tthis\n");
+    expect_resp(f,
+                "ZREVRANGE words 0 0\r\nZSCAN words 0 COUNT 2\r\n"
+                "ZSCAN words 2\r\nZSCAN words 0 MATCH th*\r\n",
+                "*1\r\n$7\r\ncluster\r\n"
+                "*2\r\n$1\r\n2\r\n*4\r\n$7\r\ncluster\r\n$1\r\n7\r\n"
+                "$3\r\nthe\r\n$1\r\n3\r\n"
+                "*2\r\n$1\r\n0\r\n*2\r\n$4\r\nthis\r\n$1\r\n2\r\n"
+                "*2\r\n$1\r\n0\r\n*4\r\n$3\r\nthe\r\n$1\r\n3\r\n"
+                "$4\r\nthis\r\n$1\r\n2\r\n");
+    read_http(f, "/v1/keys?keyspace=words&prefix=th&n=1&format=tsv");
+    assert_non_null(strstr(text, "\r\n\r\n3\tthe\n"));
+    assert_non_null(strstr(text, "after=the"));
+    read_http(f, "/metrics/expand?query=words.th*");
+    assert_non_null(strstr(text, "[\"words.the\",\"words.this\"]"));
     fleet_stop_all(f);
 }
 
-static void
-keys_and_keyspaces_are_removed(void **state)
+CASE(keys_without_an_order_are_refused, f)
 {
-    struct fleet *f = *state;
+    NEED_RIG();
+    fleet_option(f, "resp.listen=127.0.0.1:0");
+    fleet_option(f, "read.http=127.0.0.1:0");
+    fleet_option(f, "store.key_order=off");
+    service_start(f);
+    service_add(f, "words", "the", 3);
+    flush_all(f);
+    expect_resp(f, "ZSCAN words 0\r\n",
+                "-ERR the keyspace was made with store.key_order = off; use "
+                "ZREVRANGE\r\n");
+    read_http(f, "/v1/keys?keyspace=words");
+    assert_non_null(strstr(text, "HTTP/1.1 400 "));
+    assert_non_null(strstr(text, "\"no-key-order\""));
+    expect(FLEET_RUN(f, "keys", "words"), 100,
+           "the keyspace was made with store.key_order = off");
+    fleet_stop_all(f);
+}
 
+CASE(history_is_read_over_http, f)
+{
+    NEED_RIG();
+    fleet_option(f, "read.http=127.0.0.1:0");
+    service_start(f);
+    service_add(f, "words", "the", 3);
+    service_add(f, "words", "cluster", 4);
+    flush_all(f);
+    read_http(f, "/v1/history?keyspace=words&key=the&from=-1h&step=2h"
+                 "&format=tsv");
+    assert_non_null(strstr(text, "HTTP/1.1 200 "));
+    assert_non_null(strstr(text, "\t3\n"));
+    read_http(f, "/v1/history?keyspace=words&from=-1h&step=2h&format=tsv");
+    assert_non_null(strstr(text, "\t7\n"));
+    read_http(f, "/v1/top?keyspace=words&from=-1h&format=tsv");
+    assert_non_null(strstr(text, "\r\n\r\n0\t4\t0\t4\tcluster\n"
+                                 "1\t3\t0\t3\tthe\n"));
+    read_http(f, "/v1/rank?keyspace=words&key=the&from=-1h");
+    assert_non_null(strstr(text, "\"rank\": 1"));
+    fleet_stop_all(f);
+}
+
+CASE(keys_and_keyspaces_are_removed, f)
+{
     NEED_RIG();
     service_start(f);
     service_add(f, "words", "the", 3);
@@ -145,12 +223,75 @@ keys_and_keyspaces_are_removed(void **state)
     fleet_stop_all(f);
 }
 
+/* Purges a key, of which only the outbox has bytes then. */
+static void
+purge_key(struct fleet *f, const char *key)
+{
+    assert_in_range(FLEET_RUN(f, "del", "words", key, "--purge"), 0, 1);
+    assert_non_null(strstr(text, "purged logs="));
+    assert_int_equal(FLEET_RUN(f, "get", "words", key), 1);
+    (void)daemon_run(text, sizeof text, "grep", "-rl", "--exclude-dir=outbox",
+                     key, f->path, NULL);
+    assert_string_equal(text, "");
+}
+
+CASE(a_purged_key_is_in_no_file_but_the_outbox, f)
+{
+    NEED_RIG();
+    fleet_option(f, "archive.keep=1d");
+    service_start(f);
+    service_add(f, "words", "secret-key", 3);
+    service_add(f, "words", "cluster", 4);
+    flush_all(f);
+    assert_int_equal(FLEET_RUN(f, "del", "words", "secret-key", "--purge"), 1);
+    assert_non_null(strstr(text, "deleted keyspace=words keys=1 of 1\n"));
+    assert_non_null(strstr(text, "left outbox/"));
+    purge_key(f, "secret-key");
+    assert_int_equal(service_total(f, "words"), 4);
+    expect(FLEET_RUN(f, "check"), 0, "");
+    fleet_stop_all(f);
+}
+
+/* Whatever call it was killed in, the next run ends it. */
+CASE(a_killed_purge_is_done_again, f)
+{
+    static const char *const calls[] = {"pwrite64", "fdatasync", "flock",
+                                        "sendto",   "openat",    "read"};
+    char script[2000], path[700], key[32];
+    unsigned killed = 0;
+
+    NEED_RIG();
+    service_start(f);
+    daemon_path("countd", path, sizeof path);
+    for (unsigned i = 0; i < 12; i++) {
+        int status;
+
+        (void)snprintf(key, sizeof key, "secret-%02u", i);
+        service_add(f, "words", key, 3);
+        service_add(f, "words", "rest", 1);
+        (void)snprintf(script, sizeof script,
+                       "ASAN_OPTIONS=detect_leaks=0 exec strace -qq -o "
+                       "/dev/null --inject=%s:signal=KILL:when=%u '%s' -d '%s' "
+                       "-o store=cluster -o store.nodes='%s' del words %s "
+                       "--purge",
+                       calls[i % 6], 1 + i / 2, path, f->path, rig.nodes, key);
+        status = daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL);
+        if (status == 127)
+            test_skip("needs strace");
+        killed += status == 128 + SIGKILL;
+        purge_key(f, key);
+        assert_int_equal(service_total(f, "words"), i + 1);
+    }
+    print_message("%u of 12 were killed\n", killed);
+    assert_true(killed >= 4);
+    expect(FLEET_RUN(f, "check"), 0, "");
+    fleet_stop_all(f);
+}
+
 /* The cluster loses everything after a backup; what was counted since then is
  * still in the outbox. */
-static void
-a_backup_that_is_put_back_gets_the_rest(void **state)
+CASE(a_backup_that_is_put_back_gets_the_rest, f)
 {
-    struct fleet *f = *state;
     struct tmpdir tmp;
     char copy[sizeof tmp.path + 8];
 
@@ -178,6 +319,8 @@ a_backup_that_is_put_back_gets_the_rest(void **state)
     assert_int_equal(service_total(f, "words"), 465);
     expect(FLEET_RUN(f, "top", "words", "--from", "-1h", "--tsv"), 0,
            "0\t30\t");
+    expect_text(FLEET_RUN(f, "keys", "words", "k2", "-n", "2", "--tsv"), 0,
+                "3\tk2\n21\tk20\n");
     fleet_start(f, FLEET_WORKER);
     flush_all(f);
     assert_int_equal(service_total(f, "words"), 1465);
@@ -198,10 +341,38 @@ read_sender(struct fleet *f, char id[17])
     (void)snprintf(id, 17, "%.16s", at);
 }
 
-static void
-parts_and_senders_are_listed(void **state)
+CASE(a_keyspace_gets_more_parts_while_it_is_counted, f)
 {
-    struct fleet *f = *state;
+    NEED_RIG();
+    service_start(f);
+    for (unsigned i = 0; i < 30; i++) {
+        char key[8];
+
+        (void)snprintf(key, sizeof key, "k%u", i);
+        service_add(f, "words", key, i + 1);
+    }
+    flush_all(f);
+    expect(FLEET_RUN(f, "get", "words", "k29"), 0, "30");
+    expect(FLEET_RUN(f, "store", "move", "none", "--parts", "4"), 1,
+           "no such keyspace");
+    expect(FLEET_RUN(f, "store", "move", "words"), 100, "--parts");
+    expect(FLEET_RUN(f, "store", "move", "words", "--parts", "4", "--json"), 0,
+           "\"generation\": 1");
+    expect(FLEET_RUN(f, "store", "move", "words", "--parts", "4"), 1,
+           "as many parts");
+    expect(FLEET_RUN(f, "store", "move", "words", "--parts", "2"), 1,
+           "multiple");
+    service_add(f, "words", "k29", 1000);
+    flush_all(f);
+    expect(FLEET_RUN(f, "store", "--tsv"), 0, "\t1\t3\twords\n");
+    expect(FLEET_RUN(f, "get", "words", "k29"), 0, "1030");
+    expect(FLEET_RUN(f, "total", "words"), 0, "1465");
+    expect(FLEET_RUN(f, "check"), 0, "");
+    fleet_stop_all(f);
+}
+
+CASE(parts_and_senders_are_listed, f)
+{
     char id[17];
 
     NEED_RIG();
@@ -219,11 +390,8 @@ parts_and_senders_are_listed(void **state)
     fleet_stop_all(f);
 }
 
-static void
-a_loss_is_reported_until_it_is_accepted(void **state)
+CASE(a_loss_is_reported_until_it_is_accepted, f)
 {
-    struct fleet *f = *state;
-
     NEED_RIG();
     fleet_option(f, "store.retain=0");
     service_start(f);
@@ -245,11 +413,8 @@ a_loss_is_reported_until_it_is_accepted(void **state)
     fleet_stop_all(f);
 }
 
-static void
-a_full_keyspace_waits_until_it_may_have_more_keys(void **state)
+CASE(a_full_keyspace_waits_until_it_may_have_more_keys, f)
 {
-    struct fleet *f = *state;
-
     NEED_RIG();
     fleet_option(f, "keyspace.max_keys=1");
     service_start(f);
@@ -269,10 +434,8 @@ a_full_keyspace_waits_until_it_may_have_more_keys(void **state)
     fleet_stop_all(f);
 }
 
-static void
-a_worker_killed_at_any_time_counts_once(void **state)
+CASE(a_worker_killed_at_any_time_counts_once, f)
 {
-    struct fleet *f = *state;
     int64_t sum = 0;
 
     NEED_RIG();
@@ -291,10 +454,8 @@ a_worker_killed_at_any_time_counts_once(void **state)
     fleet_stop_all(f);
 }
 
-static void
-a_cluster_that_is_away_delays_and_loses_nothing(void **state)
+CASE(a_cluster_that_is_away_delays_and_loses_nothing, f)
 {
-    struct fleet *f = *state;
     unsigned server;
 
     NEED_RIG();
@@ -335,8 +496,7 @@ start_with_setting(struct fleet *f, const char *name, const char *value,
     return status;
 }
 
-static void
-servers_that_would_lose_counters_are_refused_or_reported(void **state)
+CASE(servers_that_would_lose_counters_are_refused_or_reported, f)
 {
     static const struct {
         const char *name, *value, *usual;
@@ -352,7 +512,7 @@ servers_that_would_lose_counters_are_refused_or_reported(void **state)
 
     NEED_RIG();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        expect(start_with_setting(*state, cases[i].name, cases[i].value,
+        expect(start_with_setting(f, cases[i].name, cases[i].value,
                                   cases[i].usual),
                cases[i].status, "");
         (void)snprintf(words, sizeof words, "%s is %s: ", cases[i].name,
@@ -361,18 +521,24 @@ servers_that_would_lose_counters_are_refused_or_reported(void **state)
         (void)snprintf(words, sizeof words, "127.0.0.1:%d: ", rig.ports[0]);
         expect(0, 0, words);
     }
+    expect(
+        start_with_setting(f, "cluster-replica-validity-factor", "4000", "0"),
+        0,
+        ": a replica that was cut off for 4010 s is promoted, and "
+        "store.retain is shorter");
+    expect(0, 0, ": cluster-replica-validity-factor is 0: ");
+    (void)start_with_setting(f, "cluster-replica-validity-factor", "10", "0");
+    assert_null(strstr(text, "store.retain is shorter"));
     /* What it should be is not reported. */
-    expect(start_with_setting(*state, "appendfsync", "always", "everysec"), 0,
-           "");
-    assert_null(strstr(text, "127.0.0.1:%d: appendfsync"));
+    expect(start_with_setting(f, "appendfsync", "always", "everysec"), 0, "");
+    (void)snprintf(words, sizeof words, "127.0.0.1:%d: appendfsync",
+                   rig.ports[0]);
+    assert_null(strstr(text, words));
 }
 
 /* A setting of servers is hidden from some users: that is no error. */
-static void
-a_server_that_hides_its_settings_is_used(void **state)
+CASE(a_server_that_hides_its_settings_is_used, f)
 {
-    struct fleet *f = *state;
-
     NEED_RIG();
     for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++)
         assert_string_equal(
@@ -390,28 +556,8 @@ a_server_that_hides_its_settings_is_used(void **state)
 /* ---- what waits
  * -------------------------------------------------------------- */
 
-/* Reads a path of the reader's HTTP port into `text`. */
-static void
-read_http(struct fleet *f, const char *path)
+CASE(status_knows_what_waits_for_the_cluster, f)
 {
-    char request[128];
-    size_t size;
-    int fd =
-        client_connect(daemon_port(fleet_daemon(f, FLEET_READ), "read-http"));
-
-    (void)snprintf(request, sizeof request,
-                   "GET %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
-                   path);
-    client_send(fd, request, strlen(request));
-    size = client_read(fd, text, sizeof text - 1);
-    text[size] = '\0';
-    client_close(fd);
-}
-
-static void
-status_knows_what_waits_for_the_cluster(void **state)
-{
-    struct fleet *f = *state;
     unsigned server;
 
     NEED_RIG();
@@ -448,60 +594,9 @@ status_knows_what_waits_for_the_cluster(void **state)
     fleet_stop_all(f);
 }
 
-/* A keyspace of another master than that of "words". */
-static const char *
-keyspace_elsewhere(void)
-{
-    static char name[2];
-
-    (void)snprintf(name, sizeof name, "a");
-    while (master_of(name) == master_of("words"))
-        name[0]++;
-    return name;
-}
-
-/* Last, because no replica takes a master's place any more. */
-static void
-reads_of_other_masters_go_on_while_one_is_silent(void **state)
-{
-    const uint64_t end_ms = clock_ms() + (uint64_t)60000 * test_slow();
-    struct fleet *f = *state;
-    const char *other;
-    unsigned server;
-
-    NEED_RIG();
-    for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++)
-        (void)cluster_rig_run(&rig, i,
-                              "CONFIG SET cluster-node-timeout 600000");
-    fleet_option(f, "read.http=127.0.0.1:0");
-    service_start(f);
-    other = keyspace_elsewhere();
-    server = master_of("words");
-    service_add(f, "words", "the", 1);
-    service_add(f, other, "the", 2);
-    flush_all(f);
-    assert_int_equal(service_count(f, "words", "the"), 1);
-    assert_int_equal(service_count(f, other, "the"), 2);
-
-    daemon_signal(&rig.servers[server], SIGSTOP);
-    for (unsigned i = 0; i < 20; i++) {
-        assert_int_equal(service_count(f, other, "the"), 2);
-        read_http(f, "/v1/get?keyspace=words&key=the");
-        assert_non_null(strstr(text, "\"unreadable\""));
-    }
-    daemon_signal(&rig.servers[server], SIGCONT);
-    do {
-        assert_true(clock_ms() < end_ms);
-        read_http(f, "/v1/get?keyspace=words&key=the");
-    } while (strstr(text, " 200 ") == NULL);
-    fleet_stop_all(f);
-}
-
 /* From here on masters and replicas change places. */
-static void
-a_master_killed_while_counting_loses_nothing(void **state)
+CASE(a_master_killed_while_counting_loses_nothing, f)
 {
-    struct fleet *f = *state;
     unsigned server;
 
     NEED_RIG();
@@ -521,25 +616,89 @@ a_master_killed_while_counting_loses_nothing(void **state)
     fleet_stop_all(f);
 }
 
-#define CASE(test)                                                             \
-    cmocka_unit_test_setup_teardown(test, setup, service_teardown)
+/* A keyspace of another master than that of "words". */
+static const char *
+keyspace_elsewhere(void)
+{
+    static char name[2];
 
-static const struct CMUnitTest tests[] = {
-    CASE(increments_are_read_from_the_cluster),
-    CASE(redis_clients_read_all_but_the_order_of_keys),
-    CASE(keys_and_keyspaces_are_removed),
-    CASE(a_backup_that_is_put_back_gets_the_rest),
-    CASE(parts_and_senders_are_listed),
-    CASE(a_loss_is_reported_until_it_is_accepted),
-    CASE(a_full_keyspace_waits_until_it_may_have_more_keys),
-    CASE(a_worker_killed_at_any_time_counts_once),
-    CASE(a_cluster_that_is_away_delays_and_loses_nothing),
-    CASE(servers_that_would_lose_counters_are_refused_or_reported),
-    CASE(a_server_that_hides_its_settings_is_used),
-    CASE(status_knows_what_waits_for_the_cluster),
-    CASE(a_master_killed_while_counting_loses_nothing),
-    CASE(reads_of_other_masters_go_on_while_one_is_silent),
-};
+    (void)snprintf(name, sizeof name, "a");
+    while (master_of(name) == master_of("words"))
+        name[0]++;
+    return name;
+}
+
+/* Every port says that it is to be asked again, and which server it waits for.
+ */
+static void
+expect_unavailable(struct fleet *f, unsigned server)
+{
+    static const char command[] = "ZSCORE words the\r\n";
+    struct daemon *reader = fleet_daemon(f, FLEET_READ);
+    char which[64], answer[128] = "";
+    struct client_rows rows;
+    int fd;
+
+    (void)snprintf(which, sizeof which, "127.0.0.1:%d: ", rig.ports[server]);
+    read_http(f, "/v1/get?keyspace=words&key=the");
+    assert_non_null(strstr(text, "HTTP/1.1 503 Service Unavailable\r\n"));
+    assert_non_null(strstr(text, "\r\nRetry-After: 1\r\n"));
+    assert_non_null(strstr(text, "\"unavailable\""));
+    assert_non_null(strstr(text, which));
+
+    fd = client_connect(daemon_port(reader, "resp"));
+    client_send(fd, command, strlen(command));
+    assert_true(client_try_read(fd, answer, sizeof answer - 1, 30000) > 0);
+    assert_int_equal(strncmp(answer, "-TRYAGAIN ", 10), 0);
+    assert_non_null(strstr(answer, which));
+    client_close(fd);
+
+    fd = client_connect(daemon_port(reader, "read"));
+    client_range(fd, "words", 0, 1, &rows);
+    assert_int_equal(rows.rows, -112);
+    client_rows_free(&rows);
+    client_close(fd);
+
+    expect(FLEET_RUN(f, "get", "words", "the"), 111,
+           "a server of the cluster does not answer");
+}
+
+/* Last, because no replica takes a master's place any more. */
+CASE(reads_of_other_masters_go_on_while_one_is_silent, f)
+{
+    const uint64_t end_ms = clock_ms() + (uint64_t)60000 * test_slow();
+    const char *other;
+    unsigned server;
+
+    NEED_RIG();
+    for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++)
+        (void)cluster_rig_run(&rig, i,
+                              "CONFIG SET cluster-node-timeout 600000");
+    fleet_option(f, "read.http=127.0.0.1:0");
+    fleet_option(f, "resp.listen=127.0.0.1:0");
+    service_start(f);
+    other = keyspace_elsewhere();
+    server = master_of("words");
+    service_add(f, "words", "the", 1);
+    service_add(f, other, "the", 2);
+    flush_all(f);
+    assert_int_equal(service_count(f, "words", "the"), 1);
+    assert_int_equal(service_count(f, other, "the"), 2);
+
+    daemon_signal(&rig.servers[server], SIGSTOP);
+    for (unsigned i = 0; i < 20; i++) {
+        assert_int_equal(service_count(f, other, "the"), 2);
+        read_http(f, "/v1/get?keyspace=words&key=the");
+        assert_non_null(strstr(text, "\"unavailable\""));
+    }
+    expect_unavailable(f, server);
+    daemon_signal(&rig.servers[server], SIGCONT);
+    do {
+        assert_true(clock_ms() < end_ms);
+        read_http(f, "/v1/get?keyspace=words&key=the");
+    } while (strstr(text, " 200 ") == NULL);
+    fleet_stop_all(f);
+}
 
 int
 main(int argc, char **argv)
@@ -547,8 +706,7 @@ main(int argc, char **argv)
     int failed;
 
     (void)start_servers();
-    failed =
-        test_main(__FILE__, tests, sizeof tests / sizeof tests[0], argc, argv);
+    failed = test_main(argc, argv);
     cluster_rig_stop(&rig);
     return failed;
 }

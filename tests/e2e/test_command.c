@@ -13,11 +13,8 @@
 
 /* ---- counting and reading ---------------------------------------------- */
 
-static void
-what_is_added_can_be_read_after_a_flush(void **state)
+WITH_SITE(what_is_added_can_be_read_after_a_flush, s)
 {
-    struct site *s = *state;
-
     expect_text(RUN(s, "incr", "pages", "/a"), 0, "");
     expect_text(RUN(s, "incr", "pages", "/b", "41"), 0, "");
     expect_text(RUN(s, "incr", "pages", "/b", "1"), 0, "");
@@ -39,11 +36,8 @@ what_is_added_can_be_read_after_a_flush(void **state)
     expect(RUN(s, "keyspaces", "--tsv"), 0, "\tpages\tpages.mdb\n");
 }
 
-static void
-what_is_not_there_is_a_negative_answer(void **state)
+WITH_SITE(what_is_not_there_is_a_negative_answer, s)
 {
-    struct site *s = *state;
-
     expect(RUN(s, "get", "pages", "/a"), 1, "no such keyspace");
     expect(RUN(s, "rank", "pages", "/a"), 1, "no such keyspace");
     expect(RUN(s, "get", "pages", "/a", "--json"), 1,
@@ -62,11 +56,8 @@ what_is_not_there_is_a_negative_answer(void **state)
     expect(RUN(s, "range", "pages", "1", "1", "--json"), 0, "\"rows\": [], ");
 }
 
-static void
-programs_are_told_how_fresh_and_how_exact_an_answer_is(void **state)
+WITH_SITE(programs_are_told_how_fresh_and_how_exact_an_answer_is, s)
 {
-    struct site *s = *state;
-
     expect_text(RUN(s, "incr", "a", "big", "9223372036854775807"), 0, "");
     expect_text(RUN(s, "incr", "a", "big", "1"), 0, "");
     expect_text(RUN(s, "incr", "a", "one"), 0, "");
@@ -92,11 +83,8 @@ programs_are_told_how_fresh_and_how_exact_an_answer_is(void **state)
     expect(RUN(s, "top", "a", "1", "-n", "1"), 100, "give the rows once");
 }
 
-static void
-raw_names_are_given_and_printed_as_they_are(void **state)
+WITH_SITE(raw_names_are_given_and_printed_as_they_are, s)
 {
-    struct site *s = *state;
-
     expect_text(RUN(s, "incr", "--raw", "a", "C:\\new\tx"), 0, "");
     expect_text(RUN(s, "flush"), 0, "");
     expect_text(RUN(s, "top", "a", "--tsv"), 0, "0\t1\tC:\\\\new\\tx\n");
@@ -106,11 +94,8 @@ raw_names_are_given_and_printed_as_they_are(void **state)
 }
 
 /* Nobody needs the data directory to know that counts can be read. */
-static void
-flush_waits_without_the_data_directory(void **state)
+WITH_SITE(flush_waits_without_the_data_directory, s)
 {
-    struct site *s = *state;
-
     expect_text(RUN(s, "incr", "a", "b"), 0, "");
     assert_int_equal(kill(s->children[0], SIGUSR2), 0);
     expect_text(RUN(s, "flush", "-H", "127.0.0.1"), 0, "");
@@ -149,11 +134,9 @@ write_elsewhere(const struct site *s, struct daemon *writer)
 }
 
 /* In ./data a log waits for a worker that never comes. */
-static void
-a_data_directory_that_nothing_names_is_not_taken_for_that_of_the_ports(
-    void **state)
+WITH_SITE(
+    a_data_directory_that_nothing_names_is_not_taken_for_that_of_the_ports, s)
 {
-    struct site *s = *state;
     struct daemon writer = {.output = -1};
     char ack[64];
 
@@ -181,13 +164,11 @@ a_data_directory_that_nothing_names_is_not_taken_for_that_of_the_ports(
     expect_text(run_elsewhere(s, "countd -d data log list >list"), 0, "");
 }
 
-static void
-without_a_reader_nothing_is_printed_as_an_answer(void **state)
+WITH_EMPTY(without_a_reader_nothing_is_printed_as_an_answer, s)
 {
     static const char *const lines[][4] = {{"top", "a", "--json"},
                                            {"get", "a", "b", "--json"},
                                            {"keyspaces", "--json"}};
-    struct site *s = *state;
     char ack[64];
 
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
@@ -204,11 +185,8 @@ without_a_reader_nothing_is_printed_as_an_answer(void **state)
     expect(RUN(s, "-o", ack, "total", "a"), 111, "is read.listen not its port");
 }
 
-static void
-people_get_aligned_columns_and_how_fresh_they_are(void **state)
+WITH_SITE(people_get_aligned_columns_and_how_fresh_they_are, s)
 {
-    struct site *s = *state;
-
     expect_text(RUN(s, "incr", "w", "\xe6\x97\xa5\xe6\x9c\xac", "1000"), 0, "");
     expect_text(RUN(s, "incr", "w", "b", "-5"), 0, "");
     expect_text(RUN(s, "flush"), 0, "");
@@ -219,10 +197,8 @@ people_get_aligned_columns_and_how_fresh_they_are(void **state)
            "as of ");
 }
 
-static void
-any_name_goes_in_and_comes_out_the_same(void **state)
+WITH_SITE(any_name_goes_in_and_comes_out_the_same, s)
 {
-    struct site *s = *state;
     static const char *const names[] = {"../../etc/passwd", "\\xff\\x01",
                                         "a\\tb", "%x61", "quote\\\\\"'"};
 
@@ -244,11 +220,8 @@ any_name_goes_in_and_comes_out_the_same(void **state)
     assert_false(tmpdir_has(&s->dir, "etc"));
 }
 
-static void
-keyspaces_are_listed_by_name(void **state)
+WITH_SITE(keyspaces_are_listed_by_name, s)
 {
-    struct site *s = *state;
-
     expect_text(RUN(s, "incr", "a", "x", "5"), 0, "");
     expect_text(RUN(s, "incr", "b", "x", "1"), 0, "");
     expect_text(RUN(s, "incr", "b", "y", "1"), 0, "");
@@ -260,11 +233,8 @@ keyspaces_are_listed_by_name(void **state)
 
 /* ---- flush ------------------------------------------------------------- */
 
-static void
-flush_gives_up_when_no_worker_merges(void **state)
+WITH_SITE(flush_gives_up_when_no_worker_merges, s)
 {
-    struct site *s = *state;
-
     assert_int_equal(kill(s->children[1], SIGSTOP), 0);
     expect_text(RUN(s, "incr", "a", "b"), 0, "");
     expect(RUN(s, "flush", "--timeout", "100ms"), 1, "not merged in time");
@@ -273,10 +243,8 @@ flush_gives_up_when_no_worker_merges(void **state)
     expect_text(RUN(s, "get", "a", "b"), 0, "1\n");
 }
 
-static void
-flush_and_backup_say_what_is_held(void **state)
+WITH_EMPTY(flush_and_backup_say_what_is_held, s)
 {
-    struct site *s = *state;
     char copy[700];
 
     snprintf(copy, sizeof copy, "%s/copy", s->dir.path);
@@ -304,10 +272,8 @@ flush_and_backup_say_what_is_held(void **state)
 /* ---- settings that are found ------------------------------------------- */
 
 /* The daemons' file serves a client that may not become their user. */
-static void
-a_found_file_says_where_the_daemons_are_to_anyone(void **state)
+WITH_SITE(a_found_file_says_where_the_daemons_are_to_anyone, s)
 {
-    struct site *s = *state;
     char file[1024], env[800];
     const char *const envs[] = {env, NULL};
     const char *const argv[] = {"get", "a", "b", NULL};
@@ -326,10 +292,8 @@ a_found_file_says_where_the_daemons_are_to_anyone(void **state)
     expect_text(expect_run("countd", &how), 0, "3\n");
 }
 
-static void
-one_option_says_the_host_of_all_ports(void **state)
+WITH_SITE(one_option_says_the_host_of_all_ports, s)
 {
-    struct site *s = *state;
     char ack[64], read[64];
 
     snprintf(ack, sizeof ack, "write.ack_listen=db.invalid%s",
@@ -346,11 +310,8 @@ one_option_says_the_host_of_all_ports(void **state)
 
 /* ---- the command line -------------------------------------------------- */
 
-static void
-bad_command_lines_exit_100_and_say_why(void **state)
+WITH_EMPTY(bad_command_lines_exit_100_and_say_why, s)
 {
-    struct site *s = *state;
-
     expect(RUN(s, "sevre"), 100, "sevre: no such subcommand; see countd -h");
     expect(RUN(s, "top", "a", "--jsno"), 100,
            "--jsno: no such option; see countd top -h");
@@ -386,8 +347,7 @@ bad_command_lines_exit_100_and_say_why(void **state)
 }
 
 /* What a shell is given works in that shell. */
-static void
-bash_completes_commands_options_and_words(void **state)
+TEST(bash_completes_commands_options_and_words)
 {
     static const char bash[] =
         "eval \"$(countd completion bash)\"\n"
@@ -400,7 +360,6 @@ bash_completes_commands_options_and_words(void **state)
         "try countd -d /tmp incr x\n";
     char script[2000];
 
-    (void)state; /* needs none */
     if (daemon_run(text, sizeof text, "/bin/sh", "-c", "command -v bash",
                    NULL) != 0)
         test_skip("there is no bash");
@@ -411,8 +370,7 @@ bash_completes_commands_options_and_words(void **state)
     assert_string_equal(text, "flush\nrange rank\n--strict\ndump\n\n");
 }
 
-static void
-zsh_completes_with_the_words_of_bash(void **state)
+TEST(zsh_completes_with_the_words_of_bash)
 {
     static const char script[] =
         "PATH=$BUILD:$PATH; exec zsh -fc '"
@@ -421,7 +379,6 @@ zsh_completes_with_the_words_of_bash(void **state)
         "setopt ksharrays; COMP_WORDS=(countd load --str) COMP_CWORD=2; "
         "_countd_words; print -- ${COMPREPLY[*]} ${_comps[countd]}'";
 
-    (void)state;
     if (daemon_run(text, sizeof text, "/bin/sh", "-c", "command -v zsh",
                    NULL) != 0)
         test_skip("there is no zsh");
@@ -431,11 +388,8 @@ zsh_completes_with_the_words_of_bash(void **state)
     expect(0, 0, "_bash_complete -o default -F _countd_words\n");
 }
 
-static void
-help_and_version_and_test_exit_0(void **state)
+WITH_EMPTY(help_and_version_and_test_exit_0, s)
 {
-    struct site *s = *state;
-
     expect(RUN(s, "-h"), 0, "  backup ");
     expect(RUN(s, "top", "-h"), 0, "example:\n  countd top words 10");
     expect(RUN(s, "--help", "load"), 0, "usage: countd load");
@@ -445,26 +399,3 @@ help_and_version_and_test_exit_0(void **state)
     assert_int_equal(daemon_run(text, sizeof text, "countd", "-V", NULL), 0);
     expect(0, 0, "countd 0.");
 }
-
-static const struct CMUnitTest tests[] = {
-    WITH_SITE(what_is_added_can_be_read_after_a_flush),
-    WITH_SITE(what_is_not_there_is_a_negative_answer),
-    WITH_SITE(programs_are_told_how_fresh_and_how_exact_an_answer_is),
-    WITH_SITE(raw_names_are_given_and_printed_as_they_are),
-    WITH_SITE(flush_waits_without_the_data_directory),
-    WITH_SITE(
-        a_data_directory_that_nothing_names_is_not_taken_for_that_of_the_ports),
-    WITH_EMPTY(without_a_reader_nothing_is_printed_as_an_answer),
-    WITH_SITE(people_get_aligned_columns_and_how_fresh_they_are),
-    WITH_SITE(any_name_goes_in_and_comes_out_the_same),
-    WITH_SITE(flush_gives_up_when_no_worker_merges),
-    WITH_EMPTY(flush_and_backup_say_what_is_held),
-    WITH_EMPTY(bad_command_lines_exit_100_and_say_why),
-    WITH_EMPTY(help_and_version_and_test_exit_0),
-    WITH_SITE(keyspaces_are_listed_by_name),
-    WITH_SITE(a_found_file_says_where_the_daemons_are_to_anyone),
-    WITH_SITE(one_option_says_the_host_of_all_ports),
-    cmocka_unit_test(zsh_completes_with_the_words_of_bash),
-    cmocka_unit_test(bash_completes_commands_options_and_words),
-};
-TEST_MAIN(tests)

@@ -4,11 +4,11 @@
 #include "tests/lib/test.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "tests/lib/answer.h"
 #include "tests/lib/client.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/service.h"
@@ -22,47 +22,18 @@
 static int
 set_up(void **state)
 {
-    struct fleet *f;
-
-    assert_int_equal(service_setup(state), 0);
-    f = *state;
-    fleet_option(f, "counter.enable=off");
-    fleet_option(f, "http.listen=127.0.0.1:0");
-    return 0;
+    return service_setup_with(state, "counter.enable=off",
+                              "http.listen=127.0.0.1:0", NULL);
 }
 
-/* ---- requests ----------------------------------------------------------- */
+#define CASE(name, f) TEST_IN(name, struct fleet *f, set_up, service_teardown)
 
-struct answer {
-    int status;
-    char head[1024], body[1024];
-};
+/* ---- requests ----------------------------------------------------------- */
 
 static int
 join(struct fleet *f)
 {
     return client_connect(daemon_port(fleet_daemon(f, FLEET_WRITE), "http"));
-}
-
-/* Reads one answer, byte by byte up to its body. */
-static void
-hear(int fd, struct answer *a)
-{
-    const char *length;
-    size_t size = 0, want;
-
-    do {
-        assert_true(size + 1 < sizeof a->head);
-        assert_int_equal(client_read(fd, a->head + size, 1), 1);
-        a->head[++size] = '\0';
-    } while (size < 4 || strcmp(a->head + size - 4, "\r\n\r\n") != 0);
-    assert_int_equal(sscanf(a->head, "HTTP/1.1 %d", &a->status), 1);
-    length = strstr(a->head, "Content-length: ");
-    assert_non_null(length);
-    want = strtoul(length + 16, NULL, 10);
-    assert_true(want < sizeof a->body);
-    assert_int_equal(client_read(fd, a->body, want), want);
-    a->body[want] = '\0';
 }
 
 static void
@@ -82,12 +53,12 @@ say(int fd, const char *type, const void *body, size_t size)
 static int64_t
 count(int fd, const char *type, const char *body, int counted)
 {
-    struct answer a;
+    static struct answer a;
     long long readable;
     int n;
 
     say(fd, type, body, strlen(body));
-    hear(fd, &a);
+    answer_read(fd, &a);
     if (a.status != 200)
         fail_msg("%d: %s", a.status, a.body);
     assert_int_equal(sscanf(a.body,
@@ -125,10 +96,8 @@ start_all(struct fleet *f)
 
 /* ---- what counts -------------------------------------------------------- */
 
-static void
-each_format_counts_and_is_readable_when_it_says(void **state)
+CASE(each_format_counts_and_is_readable_when_it_says, f)
 {
-    struct fleet *f = *state;
     int64_t ms;
     int fd;
 
@@ -161,10 +130,8 @@ each_format_counts_and_is_readable_when_it_says(void **state)
 
 /* A request of 4096 lines over the end of a log, and what was answered just
  * before a kill. */
-static void
-what_is_answered_is_on_disk_all_of_it_and_once(void **state)
+CASE(what_is_answered_is_on_disk_all_of_it_and_once, f)
 {
-    struct fleet *f = *state;
     static char body[65536];
     int64_t ms;
     int fd;
@@ -281,11 +248,9 @@ static const struct {
      403, "\"code\": \"foreign-page\"", true},
 };
 
-static void
-a_request_that_is_refused_counts_nothing(void **state)
+CASE(a_request_that_is_refused_counts_nothing, f)
 {
-    struct fleet *f = *state;
-    struct answer a;
+    static struct answer a;
     char head[512];
     int64_t ms;
     int fd, n;
@@ -308,7 +273,7 @@ a_request_that_is_refused_counts_nothing(void **state)
             client_close(fd);
             continue;
         }
-        hear(fd, &a);
+        answer_read(fd, &a);
         if (a.status != rules[i].status || !strstr(a.body, rules[i].has))
             fail_msg("%s\n%s: %d, %s", head, rules[i].has, a.status, a.body);
         assert_non_null(
@@ -331,12 +296,10 @@ a_request_that_is_refused_counts_nothing(void **state)
     fleet_stop_all(f);
 }
 
-static void
-a_body_has_64_kib_and_4096_increments(void **state)
+CASE(a_body_has_64_kib_and_4096_increments, f)
 {
     static char body[70000];
-    struct fleet *f = *state;
-    struct answer a;
+    static struct answer a;
     int fd;
 
     fleet_option(f, "log.size=3M");
@@ -344,16 +307,16 @@ a_body_has_64_kib_and_4096_increments(void **state)
     memset(body, '\n', sizeof body);
     fd = join(f);
     say(fd, TSV, body, 65536);
-    hear(fd, &a);
+    answer_read(fd, &a);
     assert_int_equal(a.status, 200);
     for (size_t i = 0; i < 4097; i++)
         memcpy(body + 4 * i, "k\ta\n", 4);
     say(fd, TSV, body, 4 * 4097);
-    hear(fd, &a);
+    answer_read(fd, &a);
     assert_int_equal(a.status, 413);
     assert_non_null(strstr(a.body, "\"code\": \"too-many\""));
     say(fd, TSV, body, 65537);
-    hear(fd, &a);
+    answer_read(fd, &a);
     assert_int_equal(a.status, 413);
     assert_non_null(strstr(a.body, "\"code\": \"too-large\""));
     client_close(fd);
@@ -376,11 +339,9 @@ fill_logs(int fd)
     (void)count(fd, TSV, body, 100);
 }
 
-static void
-without_a_log_it_is_asked_to_come_again_and_nothing_counts(void **state)
+CASE(without_a_log_it_is_asked_to_come_again_and_nothing_counts, f)
 {
-    struct fleet *f = *state;
-    struct answer a;
+    static struct answer a;
     char body[1024];
     uint64_t began;
     size_t size = 0;
@@ -398,7 +359,7 @@ without_a_log_it_is_asked_to_come_again_and_nothing_counts(void **state)
         size += (size_t)sprintf(body + size, "late\ta\n");
     began = clock_ms();
     say(fd, TSV, body, size);
-    hear(fd, &a);
+    answer_read(fd, &a);
     assert_true(clock_ms() - began >= 2999);
     assert_int_equal(a.status, 503);
     assert_non_null(strstr(a.head, "Retry-After: 1\r\n"));
@@ -420,9 +381,9 @@ without_a_log_it_is_asked_to_come_again_and_nothing_counts(void **state)
         say(other, TSV, body, size);
     }
     for (int i = 0; i < 3; i++) {
-        hear(fd, &a);
+        answer_read(fd, &a);
         assert_int_equal(a.status, 200);
-        hear(other, &a);
+        answer_read(other, &a);
         assert_int_equal(a.status, 200);
     }
     ms = count(fd, TSV, "late\tc\n", 1);
@@ -433,16 +394,14 @@ without_a_log_it_is_asked_to_come_again_and_nothing_counts(void **state)
     fleet_stop_all(f);
 }
 
-static void
-health_is_told_to_everyone(void **state)
+CASE(health_is_told_to_everyone, f)
 {
     static const char *const asks[] = {
         "GET /healthz HTTP/1.1\r\n\r\n",
         "GET /readyz HTTP/1.1\r\nHost: probe.example.com\r\n"
         "Origin: http://a.b\r\n\r\n"};
-    struct fleet *f = *state;
     const char *ask = "GET /readyz HTTP/1.1\r\n\r\n";
-    struct answer a;
+    static struct answer a;
     int fd;
 
     fleet_option(f, "log.count=2");
@@ -453,24 +412,24 @@ health_is_told_to_everyone(void **state)
     fd = join(f);
     for (size_t i = 0; i < 2; i++) {
         client_send(fd, asks[i], strlen(asks[i]));
-        hear(fd, &a);
+        answer_read(fd, &a);
         assert_int_equal(a.status, 200);
         assert_string_equal(a.body, "ok\n");
     }
     fill_logs(fd);
     do {
         say(fd, TSV, "fill\ta\n", 7);
-        hear(fd, &a);
+        answer_read(fd, &a);
     } while (a.status == 200);
     assert_int_equal(a.status, 503);
     do {
         client_send(fd, ask, strlen(ask));
-        hear(fd, &a);
+        answer_read(fd, &a);
     } while (a.status == 200);
     assert_int_equal(a.status, 503);
     assert_non_null(strstr(a.body, "no log to write to"));
     client_send(fd, asks[0], strlen(asks[0]));
-    hear(fd, &a);
+    answer_read(fd, &a);
     assert_int_equal(a.status, 200);
     client_close(fd);
     fleet_stop(f, FLEET_WRITE);
@@ -478,10 +437,8 @@ health_is_told_to_everyone(void **state)
 
 /* ---- clients as they are ------------------------------------------------ */
 
-static void
-curl_counts(void **state)
+CASE(curl_counts, f)
 {
-    struct fleet *f = *state;
     char script[2048], output[4096];
     int64_t ms;
     int fd;
@@ -519,8 +476,7 @@ curl_counts(void **state)
 }
 
 /* An iterator is sent in chunks, and the connection is used again. */
-static void
-python_counts(void **state)
+CASE(python_counts, f)
 {
     static const char program[] =
         "import gzip, http.client, json, sys\n"
@@ -540,7 +496,6 @@ python_counts(void **state)
         "assert post(iter(json.dumps({'keyspace': 'py', 'key': 'a'}).encode() "
         "+ "
         "b'\\n' for i in range(5)), '" NDJSON "') == 5\n";
-    struct fleet *f = *state;
     char port[8], output[4096];
     int64_t ms;
     int fd;
@@ -560,17 +515,3 @@ python_counts(void **state)
     client_close(fd);
     fleet_stop_all(f);
 }
-
-#define T(name) cmocka_unit_test_setup_teardown(name, set_up, service_teardown)
-
-static const struct CMUnitTest tests[] = {
-    T(each_format_counts_and_is_readable_when_it_says),
-    T(what_is_answered_is_on_disk_all_of_it_and_once),
-    T(a_request_that_is_refused_counts_nothing),
-    T(a_body_has_64_kib_and_4096_increments),
-    T(without_a_log_it_is_asked_to_come_again_and_nothing_counts),
-    T(health_is_told_to_everyone),
-    T(curl_counts),
-    T(python_counts),
-};
-TEST_MAIN(tests)

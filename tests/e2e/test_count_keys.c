@@ -21,14 +21,11 @@
 static int
 set_up(void **state)
 {
-    struct fleet *f;
-
-    assert_int_equal(service_setup(state), 0);
-    f = *state;
-    fleet_option(f, "counter.enable=off");
-    fleet_option(f, "http.listen=127.0.0.1:0");
-    return 0;
+    return service_setup_with(state, "counter.enable=off",
+                              "http.listen=127.0.0.1:0", NULL);
 }
+
+#define CASE(name, f) TEST_IN(name, struct fleet *f, set_up, service_teardown)
 
 /* ---- requests ------------------------------------------------------------ */
 
@@ -89,6 +86,17 @@ send_keyed(int fd, const char *key, const char *body)
     return read_reply(fd);
 }
 
+static void
+expect_reused(int fd, const char *request, size_t size)
+{
+    struct reply r;
+
+    client_send(fd, request, size);
+    r = read_reply(fd);
+    assert_int_equal(r.status, 422);
+    assert_non_null(strstr(r.text, "\"code\": \"key-reused\""));
+}
+
 /* Sends it on a connection of its own and expects 200. */
 static void
 expect_counted(struct fleet *f, const char *key, const char *body, int counted,
@@ -127,12 +135,37 @@ expect_no_keys(struct fleet *f)
 
 /* ---- tests --------------------------------------------------------------- */
 
-static void
-a_request_counts_once_through_stops_and_kills(void **state)
+/* The same bytes name another counter with names=raw: an answer from the key
+ * would say that this one was counted. */
+CASE(a_key_is_of_one_reading_of_names, f)
+{
+    static const char line[] = "POST /v1/count HTTP/1.1\r\n",
+                      raw_line[] = "POST /v1/count?names=raw HTTP/1.1\r\n";
+    char request[1024], raw_request[sizeof request + sizeof raw_line];
+    struct reply r;
+    size_t size;
+    int fd;
+
+    fleet_start(f, FLEET_WRITE);
+    fd = connect_client(f);
+    size = format_request(request, sizeof request, "one", "p\ta\\tb\n");
+    (void)snprintf(raw_request, sizeof raw_request, "%s%s", raw_line,
+                   request + sizeof line - 1); /* fits */
+    client_send(fd, request, size);
+    r = read_reply(fd);
+    assert_int_equal(r.counted, 1);
+    expect_reused(fd, raw_request, strlen(raw_request));
+    client_send(fd, request, size);
+    r = read_reply(fd);
+    assert_true(r.replayed);
+    client_close(fd);
+}
+
+CASE(a_request_counts_once_through_stops_and_kills, f)
 {
     const char *body = "p\ta\t5\np\tb\n";
-    struct fleet *f = *state;
-    struct reply r;
+    char request[1024];
+    size_t size;
     int fd;
 
     fleet_start(f, FLEET_WRITE);
@@ -142,9 +175,8 @@ a_request_counts_once_through_stops_and_kills(void **state)
     expect_counted(f, "none", "", 0, false);
     expect_counted(f, "none", "", 0, true);
     fd = connect_client(f);
-    r = send_keyed(fd, "one", "p\ta\t6\np\tb\n");
-    assert_int_equal(r.status, 422);
-    assert_non_null(strstr(r.text, "\"code\": \"key-reused\""));
+    size = format_request(request, sizeof request, "one", "p\ta\t6\np\tb\n");
+    expect_reused(fd, request, size);
     client_close(fd);
     daemon_kill(fleet_daemon(f, FLEET_WRITE));
     fleet_start(f, FLEET_WRITE); /* recovers */
@@ -165,11 +197,9 @@ a_request_counts_once_through_stops_and_kills(void **state)
     fleet_check(f);
 }
 
-static void
-the_second_waits_with_the_first_and_both_are_answered(void **state)
+CASE(the_second_waits_with_the_first_and_both_are_answered, f)
 {
     static char two[2][512], both[4096];
-    struct fleet *f = *state;
     size_t size = 0;
     int fd, other;
 
@@ -204,11 +234,9 @@ the_second_waits_with_the_first_and_both_are_answered(void **state)
     fleet_stop_all(f);
 }
 
-static void
-a_key_is_refused_where_it_cannot_be_kept(void **state)
+CASE(a_key_is_refused_where_it_cannot_be_kept, f)
 {
     static char key[300], body[40000];
-    struct fleet *f = *state;
     size_t size = 0;
     struct reply r;
     int fd;
@@ -243,11 +271,8 @@ a_key_is_refused_where_it_cannot_be_kept(void **state)
     expect_no_keys(f);
 }
 
-static void
-keys_below_48_bytes_leave_no_space_for_marks(void **state)
+CASE(keys_below_48_bytes_leave_no_space_for_marks, f)
 {
-    struct fleet *f = *state;
-
     fleet_option(f, "message.key_size=47");
     expect_no_keys(f);
 }
@@ -270,11 +295,9 @@ damage_slot(struct fleet *f, const char *log, unsigned slot)
     (void)close(fd);
 }
 
-static void
-salvage_leaves_out_what_was_sent_again(void **state)
+CASE(salvage_leaves_out_what_was_sent_again, f)
 {
     const char *body = "p\ta\np\tb\n";
-    struct fleet *f = *state;
 
     fleet_option(f, "log.rotate_after=1h");
     fleet_start(f, FLEET_WRITE);
@@ -303,11 +326,10 @@ salvage_leaves_out_what_was_sent_again(void **state)
     fleet_stop_all(f);
 }
 
-static void
-a_backup_knows_what_it_counts(void **state)
+CASE(a_backup_knows_what_it_counts, f)
 {
     const char *body = "p\ta\np\tb\n";
-    struct fleet *f = *state, copy;
+    struct fleet copy;
     struct tmpdir other;
     char path[600];
 
@@ -361,8 +383,7 @@ set_aside_open_log(struct fleet *f, char bad[64])
     fail_msg("no log was open");
 }
 
-static void
-logs_with_marks_need_the_secret_that_they_were_made_under(void **state)
+CASE(logs_with_marks_need_the_secret_that_they_were_made_under, f)
 {
     const char *argv[] = {"-d", NULL,
                           "-o", "write.listen=",
@@ -370,7 +391,6 @@ logs_with_marks_need_the_secret_that_they_were_made_under(void **state)
                           "-o", "http.listen=127.0.0.1:0",
                           "-o", "counter.enable=off",
                           NULL};
-    struct fleet *f = *state;
     char live[600], away[600], bad[64];
     struct daemon d = {0};
 
@@ -407,10 +427,8 @@ logs_with_marks_need_the_secret_that_they_were_made_under(void **state)
     fleet_stop_all(f);
 }
 
-static void
-check_finds_damage_of_what_is_recorded(void **state)
+CASE(check_finds_damage_of_what_is_recorded, f)
 {
-    struct fleet *f = *state;
     char path[600];
     uint8_t byte;
     int fd;
@@ -447,10 +465,8 @@ lock_file(struct fleet *f, const char *name)
     return fd;
 }
 
-static void
-while_another_recovers_a_log_keys_wait(void **state)
+CASE(while_another_recovers_a_log_keys_wait, f)
 {
-    struct fleet *f = *state;
     struct reply r;
     int fd, lock;
 
@@ -475,10 +491,8 @@ while_another_recovers_a_log_keys_wait(void **state)
     fleet_stop_all(f);
 }
 
-static void
-a_log_whose_marks_cannot_be_stored_is_not_handed_on(void **state)
+CASE(a_log_whose_marks_cannot_be_stored_is_not_handed_on, f)
 {
-    struct fleet *f = *state;
     int lock;
 
     fleet_option(f, "log.rotate_after=1h");
@@ -505,19 +519,3 @@ a_log_whose_marks_cannot_be_stored_is_not_handed_on(void **state)
     expect_export(f, "p", "p\ta\t2\n");
     fleet_stop_all(f);
 }
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, service_teardown)
-
-static const struct CMUnitTest tests[] = {
-    TEST(a_request_counts_once_through_stops_and_kills),
-    TEST(the_second_waits_with_the_first_and_both_are_answered),
-    TEST(a_key_is_refused_where_it_cannot_be_kept),
-    TEST(keys_below_48_bytes_leave_no_space_for_marks),
-    TEST(check_finds_damage_of_what_is_recorded),
-    TEST(while_another_recovers_a_log_keys_wait),
-    TEST(a_log_whose_marks_cannot_be_stored_is_not_handed_on),
-    TEST(salvage_leaves_out_what_was_sent_again),
-    TEST(a_backup_knows_what_it_counts),
-    TEST(logs_with_marks_need_the_secret_that_they_were_made_under),
-};
-TEST_MAIN(tests)

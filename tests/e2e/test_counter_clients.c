@@ -31,11 +31,11 @@ await_given_back(struct live_rig *r, const char *name)
     taker_close(&t);
 }
 
-static void
-each_command_of_yc_cnt_has_its_answer(void **state)
-{
-    struct live_rig *r = *state;
+#define CASE(name, r)                                                          \
+    TEST_IN(name, struct live_rig *r, live_rig_setup, live_rig_teardown)
 
+CASE(each_command_of_yc_cnt_has_its_answer, r)
+{
     live_rig_start(r, NULL);
     /* noop */
     run(r, "90 00 0000 00000000 01000000", "91 00 0000 00000000 01000000");
@@ -61,10 +61,8 @@ each_command_of_yc_cnt_has_its_answer(void **state)
 }
 
 /* What the command prints line by line must fill the body of Stats exactly. */
-static void
-the_stats_of_yc_cnt_fill_their_body(void **state)
+CASE(the_stats_of_yc_cnt_fill_their_body, r)
 {
-    struct live_rig *r = *state;
     struct taker_answer answer;
     struct taker t;
     uint32_t at = 0;
@@ -99,10 +97,8 @@ the_stats_of_yc_cnt_fill_their_body(void **state)
 
 /* One connection per request that is being served, kept for later ones; every
  * opaque is 0; a byte or an end that it did not ask for is an error to it. */
-static void
-an_nginx_holds_one_per_request_and_keeps_its_connections(void **state)
+CASE(an_nginx_holds_one_per_request_and_keeps_its_connections, r)
 {
-    struct live_rig *r = *state;
     struct taker one, two, three;
 
     live_rig_start(r, NULL);
@@ -128,13 +124,3 @@ an_nginx_holds_one_per_request_and_keeps_its_connections(void **state)
     taker_close(&one);
     taker_close(&three);
 }
-
-#define TEST(name)                                                             \
-    cmocka_unit_test_setup_teardown(name, live_rig_setup, live_rig_teardown)
-
-static const struct CMUnitTest tests[] = {
-    TEST(each_command_of_yc_cnt_has_its_answer),
-    TEST(the_stats_of_yc_cnt_fill_their_body),
-    TEST(an_nginx_holds_one_per_request_and_keeps_its_connections),
-};
-TEST_MAIN(tests)

@@ -1,9 +1,8 @@
 /* tests/e2e/test_counter_load.c - live objects in large numbers and under
- * pressure: thousands of connections, hundreds of thousands of names, floods
- * beside a trickle, a slow reader, memory that runs out. */
+ * pressure: thousands of connections, floods beside a trickle, memory that runs
+ * out. */
 #include "tests/lib/test.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -25,39 +24,15 @@
 #define LIMIT_MS 20000
 /* An answer that took longer was not only late on a busy machine. */
 #define STARVED_MS 10000
-#define BATCH      500
 #define MIB        ((uint64_t)1 << 20)
 #define FLOODERS   50
 #define FLOOD_MAX  200000 /* messages, of which a disk is to hold all */
 #define TRICKLE    1500   /* ms */
 
-static uint8_t batch[BATCH * 80];
-
 static size_t
 name_of(char name[48], const char *prefix, uint32_t number)
 {
     return (size_t)snprintf(name, 48, "%s-%08u-of-many", prefix, number);
-}
-
-/* Takes one of each of `count` names; `wanted` is the status of all. */
-static void
-take_names(struct taker *t, const char *prefix, uint32_t count)
-{
-    uint32_t i, done;
-    char name[48];
-    size_t size;
-
-    for (done = 0; done < count; done += BATCH) {
-        size = 0;
-        for (i = done; i < done + BATCH && i < count; i++) {
-            const size_t n = name_of(name, prefix, i);
-
-            size += taker_put_acquire(batch + size, i, name, n, 1, 1000);
-        }
-        taker_send(t, batch, size);
-        for (i = done; i < done + BATCH && i < count; i++)
-            taker_expect_u32(t, TAKER_ACQUIRE, i, 1);
-    }
 }
 
 /* ---- connections -------------------------------------------------------- */
@@ -90,14 +65,15 @@ expect_two(int fd, uint32_t number)
     assert_memory_equal(bytes, wanted, sizeof bytes);
 }
 
-static void
-twenty_thousand_connections_hold_something_each(void **state)
+#define CASE(name, r)                                                          \
+    TEST_IN(name, struct live_rig *r, live_rig_setup, live_rig_teardown)
+
+CASE(twenty_thousand_connections_hold_something_each, r)
 {
     const uint64_t got = live_rig_descriptors(CLIENTS + SPARE);
     const uint32_t count =
         (uint32_t)(got >= CLIENTS + SPARE ? CLIENTS : got - SPARE);
     int *fds = calloc(count, sizeof *fds);
-    struct live_rig *r = *state;
     struct taker observer;
     uint64_t memory;
 
@@ -153,10 +129,8 @@ descriptors_of(pid_t pid)
     return end;
 }
 
-static void
-out_of_descriptors_newcomers_wait_and_holders_are_served(void **state)
+CASE(out_of_descriptors_newcomers_wait_and_holders_are_served, r)
 {
-    struct live_rig *r = *state;
     struct rlimit limit;
     struct taker a, late[12];
     int i;
@@ -290,12 +264,10 @@ end_flood(struct flood *f)
     return done;
 }
 
-static void
-neither_a_flood_of_increments_nor_one_of_pairs_starves_others(void **state)
+CASE(neither_a_flood_of_increments_nor_one_of_pairs_starves_others, r)
 {
     uint64_t worst_get_ms = 0, worst_win_ms = 0, begin_ms, end_ms;
     uint64_t pairs, increments;
-    struct live_rig *r = *state;
     struct flood one, other;
     unsigned turns = 0;
     struct taker a;
@@ -336,107 +308,11 @@ neither_a_flood_of_increments_nor_one_of_pairs_starves_others(void **state)
     live_rig_stop(r);
 }
 
-/* ---- many names --------------------------------------------------------- */
-
-static void
-a_slow_reader_of_a_dump_gets_it_all_and_others_are_served(void **state)
-{
-    const uint32_t names = 200000;
-    const int room = 256 << 10; /* with the server's, half of the dump */
-    uint8_t *seen = calloc(names, 1), bytes[TAKER_HEADER];
-    struct taker holder, reader, other;
-    struct live_rig *r = *state;
-    struct taker_dump dump;
-    char name[48];
-    uint64_t memory;
-
-    assert_non_null(seen);
-    live_rig_start(r, NULL);
-    taker_open(&holder, r->counter);
-    taker_open(&reader, r->counter);
-    taker_open(&other, r->counter);
-    assert_int_equal(
-        setsockopt(reader.fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room), 0);
-    take_names(&holder, "name", names);
-    memory = daemon_memory(&r->writer);
-
-    taker_send(&reader, bytes, taker_put(bytes, TAKER_DUMP, 77, NULL, 0));
-    taker_send(&reader, bytes, taker_put(bytes, TAKER_NOOP, 78, NULL, 0));
-    for (uint32_t i = 0; i < 2000; i++) {
-        (void)name_of(name, "name", i * 47 % names); /* fits */
-        assert_int_equal(taker_acquire(&other, name, 2, 1000), TAKER_OK);
-        (void)name_of(name, "more", i); /* fits */
-        assert_int_equal(taker_acquire(&other, name, 1, 1), TAKER_OK);
-    }
-    if (test_slow() == 1)
-        assert_in_range(daemon_memory(&r->writer), 0, memory + 2 * MIB);
-
-    taker_read_dump(&reader, 77, &dump);
-    taker_expect(&reader, TAKER_NOOP, 78, TAKER_OK, NULL, 0);
-    assert_in_range(dump.count, names, names + 2000);
-    for (size_t i = 0; i < dump.count; i++) {
-        char text[48] = "";
-        unsigned number;
-
-        assert_in_range(dump.record[i].size, 1, sizeof text - 1);
-        memcpy(text, dump.record[i].name, dump.record[i].size);
-        if (sscanf(text, "name-%8u-of-many", &number) != 1)
-            continue;
-        assert_in_range(number, 0, names - 1);
-        assert_false(seen[number]);
-        seen[number] = 1;
-        assert_true(dump.record[i].current == 1 || dump.record[i].current == 3);
-    }
-    for (uint32_t i = 0; i < names; i++)
-        assert_true(seen[i]);
-    taker_dump_free(&dump);
-    free(seen);
-    taker_close(&reader);
-    taker_close(&other);
-    taker_close(&holder);
-    live_rig_stop(r);
-}
-
-static void
-hundreds_of_thousands_come_back_while_others_are_served(void **state)
-{
-    const uint32_t names = 300000;
-    const uint64_t end_ms = clock_ms() + (uint64_t)LIMIT_MS * 3 * test_slow();
-    uint64_t worst_ms = 0, begin_ms;
-    struct taker holder, other;
-    struct live_rig *r = *state;
-    char name[48];
-    uint32_t i;
-
-    live_rig_start(r, NULL);
-    taker_open(&holder, r->counter);
-    taker_open(&other, r->counter);
-    take_names(&holder, "name", names);
-    taker_drop(&holder);
-
-    /* Whichever is the last to come back. */
-    for (i = 0; i < names;) {
-        (void)name_of(name, "name", i); /* fits */
-        begin_ms = clock_ms();
-        if (taker_get(&other, name) == 0)
-            i += i < names - 100 ? 97 : 1;
-        if (clock_ms() - begin_ms > worst_ms)
-            worst_ms = clock_ms() - begin_ms;
-        assert_true(clock_ms() < end_ms);
-    }
-    print_message("a Get took %llu ms at most\n", (unsigned long long)worst_ms);
-    assert_in_range(worst_ms, 0, STARVED_MS * test_slow());
-    taker_close(&other);
-    live_rig_stop(r);
-}
-
 /* ---- memory ------------------------------------------------------------- */
 
-static void
-without_memory_new_names_are_refused_and_nothing_else_changes(void **state)
+CASE(without_memory_new_names_are_refused_and_nothing_else_changes, r)
 {
     const uint64_t end_ms = clock_ms() + (uint64_t)LIMIT_MS * test_slow();
-    struct live_rig *r = *state;
     struct taker a, b;
     static char name[60000];
     uint32_t taken = 0;
@@ -484,17 +360,3 @@ without_memory_new_names_are_refused_and_nothing_else_changes(void **state)
                            "counter.max_memory=16777216 is used up: new "
                            "names are refused, 1 so far; of 0 counters "));
 }
-
-#define TEST(name)                                                             \
-    cmocka_unit_test_setup_teardown(name, live_rig_setup, live_rig_teardown)
-
-static const struct CMUnitTest tests[] = {
-    TEST(twenty_thousand_connections_hold_something_each),
-    TEST(out_of_descriptors_newcomers_wait_and_holders_are_served),
-    TEST(neither_a_flood_of_increments_nor_one_of_pairs_starves_others),
-    TEST(a_slow_reader_of_a_dump_gets_it_all_and_others_are_served),
-    TEST(hundreds_of_thousands_come_back_while_others_are_served),
-    TEST(without_memory_new_names_are_refused_and_nothing_else_changes),
-};
-
-TEST_MAIN(tests)

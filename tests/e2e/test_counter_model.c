@@ -9,7 +9,6 @@
  * TEST_SEED repeats a run. */
 #include "tests/lib/test.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -702,86 +701,17 @@ run_all(struct live_rig *r, bool semaphore)
     live_rig_stop(r);
 }
 
-static void
-a_counter_is_the_sum_of_what_open_connections_hold(void **state)
-{
-    struct live_rig *r = *state;
+#define CASE(name, r)                                                          \
+    TEST_IN(name, struct live_rig *r, live_rig_setup, live_rig_teardown)
 
+CASE(a_counter_is_the_sum_of_what_open_connections_hold, r)
+{
     live_rig_start(r, NULL);
     run_all(r, false);
 }
 
-static void
-a_semaphore_is_its_initial_value_less_what_they_hold(void **state)
+CASE(a_semaphore_is_its_initial_value_less_what_they_hold, r)
 {
-    struct live_rig *r = *state;
-
     live_rig_start(r, NULL);
     run_all(r, true);
 }
-
-/* The table grows, and holders leave while it does. */
-static void
-a_small_index_grows_under_thousands_of_names(void **state)
-{
-    const unsigned clients = 60, names = 3000;
-    struct taker peers[60], observer;
-    struct live_rig *r = *state;
-    struct random random;
-    static uint32_t held[60][3000];
-    uint64_t total[3000] = {0};
-    char name[32];
-
-    random.state = random_seed("growth");
-    live_rig_start(r, "counter.buckets=1", NULL);
-    taker_open(&observer, r->counter);
-    for (unsigned i = 0; i < clients; i++)
-        taker_open(&peers[i], r->counter);
-    memset(held, 0, sizeof held);
-    for (unsigned i = 0; i < 10000; i++) {
-        const unsigned p = (unsigned)random_below(&random, clients);
-        /* More and more of them. */
-        const unsigned n =
-            (unsigned)random_below(&random, 1 + i * names / 10000);
-
-        (void)snprintf(name, sizeof name, "grown-%u", n); /* fits */
-        if (held[p][n] > 0 && random_chance(&random, 50)) {
-            assert_int_equal(taker_release(&peers[p], name, held[p][n]),
-                             TAKER_OK);
-            total[n] -= held[p][n];
-            held[p][n] = 0;
-        } else {
-            assert_int_equal(taker_acquire(&peers[p], name, 1 + i % 3, 1000),
-                             TAKER_OK);
-            held[p][n] += 1 + i % 3;
-            total[n] += 1 + i % 3;
-        }
-        assert_int_equal(taker_get(&observer, name), total[n]);
-    }
-    for (unsigned p = 0; p < clients; p += 2)
-        taker_close(&peers[p]);
-    for (unsigned n = 0; n < names; n++) {
-        uint64_t left = 0;
-
-        for (unsigned p = 1; p < clients; p += 2)
-            left += held[p][n];
-        (void)snprintf(name, sizeof name, "grown-%u", n); /* fits */
-        if (taker_get(&observer, name) != -TAKER_NOT_FOUND)
-            taker_await(&observer, name, (int64_t)left);
-    }
-    for (unsigned p = 1; p < clients; p += 2)
-        taker_close(&peers[p]);
-    taker_close(&observer);
-    live_rig_stop(r);
-}
-
-#define TEST(name)                                                             \
-    cmocka_unit_test_setup_teardown(name, live_rig_setup, live_rig_teardown)
-
-static const struct CMUnitTest tests[] = {
-    TEST(a_counter_is_the_sum_of_what_open_connections_hold),
-    TEST(a_semaphore_is_its_initial_value_less_what_they_hold),
-    TEST(a_small_index_grows_under_thousands_of_names),
-};
-
-TEST_MAIN(tests)

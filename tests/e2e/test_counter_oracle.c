@@ -335,15 +335,15 @@ tear_down(void **state)
     return live_rig_teardown(state);
 }
 
-static void
-countd_write_and_yrmcds_answer_the_same(void **state)
+TEST_IN(countd_write_and_yrmcds_answer_the_same, struct live_rig *rig,
+        live_rig_setup, tear_down)
 {
     uint64_t end_ms;
     unsigned step;
 
     if (!yrmcds_installed())
         test_skip("yrmcds is not installed, nothing to compare with");
-    o.rig = *state;
+    o.rig = rig;
     o.random.state = random_seed("oracle");
     o.bytes = malloc(REQUESTS * 256);
     assert_non_null(o.bytes);
@@ -375,10 +375,3 @@ countd_write_and_yrmcds_answer_the_same(void **state)
     assert_true(daemon_alive(&o.yrmcds.daemon));
     live_rig_stop(o.rig);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup_teardown(countd_write_and_yrmcds_answer_the_same,
-                                    live_rig_setup, tear_down),
-};
-
-TEST_MAIN(tests)

@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "common/log/log.h"
-#include "common/setup/datadir.h"
 #include "common/store/lmdb/lmdb_store.h"
 #include "tests/lib/client.h"
 #include "tests/lib/expect.h"
@@ -76,11 +75,11 @@ break_magic(struct fleet *f, const char *name)
 
 /* ---- drop -------------------------------------------------------------- */
 
-static void
-drop_empties_a_keyspace_and_what_comes_after_counts(void **state)
-{
-    struct fleet *f = *state;
+#define CASE(name, f)                                                          \
+    TEST_IN(name, struct fleet *f, service_setup_in_memory, service_teardown)
 
+CASE(drop_empties_a_keyspace_and_what_comes_after_counts, f)
+{
     service_start(f);
     service_add(f, "words", "the", 3);
     service_add(f, "words", "cat", -1);
@@ -99,11 +98,8 @@ drop_empties_a_keyspace_and_what_comes_after_counts(void **state)
 }
 
 /* -H asks the daemons of another host; drop works in the directory here. */
-static void
-drop_for_another_host_leaves_the_keyspace_as_it_is(void **state)
+CASE(drop_for_another_host_leaves_the_keyspace_as_it_is, f)
 {
-    struct fleet *f = *state;
-
     service_start(f);
     service_add(f, "words", "the", 3);
     expect(FLEET_RUN(f, "drop", "words", "-H", "otherhost"), 100,
@@ -113,11 +109,8 @@ drop_for_another_host_leaves_the_keyspace_as_it_is(void **state)
     assert_int_equal(service_count(f, "words", "the"), 3);
 }
 
-static void
-drop_works_without_daemons_when_nothing_is_to_be_merged(void **state)
+CASE(drop_works_without_daemons_when_nothing_is_to_be_merged, f)
 {
-    struct fleet *f = *state;
-
     service_start(f);
     service_add(f, "words", "the", 3);
     fleet_stop(f, FLEET_WRITE);
@@ -130,11 +123,8 @@ drop_works_without_daemons_when_nothing_is_to_be_merged(void **state)
     assert_int_equal(service_count(f, "words", "the"), 4);
 }
 
-static void
-drop_changes_nothing_when_no_worker_merges_the_logs(void **state)
+CASE(drop_changes_nothing_when_no_worker_merges_the_logs, f)
 {
-    struct fleet *f = *state;
-
     service_start(f);
     service_add(f, "words", "the", 3);
     flush(f);
@@ -150,11 +140,8 @@ drop_changes_nothing_when_no_worker_merges_the_logs(void **state)
     assert_int_equal(service_count(f, "words", "the"), 7);
 }
 
-static void
-drop_of_what_is_not_there_is_a_negative_answer_and_the_others_go(void **state)
+CASE(drop_of_what_is_not_there_is_a_negative_answer_and_the_others_go, f)
 {
-    struct fleet *f = *state;
-
     service_start(f);
     service_add(f, "a", "k", 1);
     service_add(f, "b", "k", 2);
@@ -166,11 +153,8 @@ drop_of_what_is_not_there_is_a_negative_answer_and_the_others_go(void **state)
     expect(FLEET_RUN(f, "drop"), 100, "usage: countd drop");
 }
 
-static void
-a_dry_run_says_what_would_go_and_changes_nothing(void **state)
+CASE(a_dry_run_says_what_would_go_and_changes_nothing, f)
 {
-    struct fleet *f = *state;
-
     service_start(f);
     service_add(f, "\xff", "k", 3);
     service_add(f, "\xff", "l", 4);
@@ -185,11 +169,8 @@ a_dry_run_says_what_would_go_and_changes_nothing(void **state)
     assert_int_equal(service_count(f, "\xff", "k"), INT64_MIN);
 }
 
-static void
-a_damaged_keyspace_is_dropped_with_what_is_held_of_it(void **state)
+CASE(a_damaged_keyspace_is_dropped_with_what_is_held_of_it, f)
 {
-    struct fleet *f = *state;
-
     service_start(f);
     service_add(f, "words", "the", 3);
     flush(f);
@@ -213,13 +194,10 @@ a_damaged_keyspace_is_dropped_with_what_is_held_of_it(void **state)
 
 /* It looks now and then whether the file is another by now, and drop returns
  * only when it has. */
-static void
-a_reader_that_has_a_damaged_file_open_shows_none_of_it_after_a_drop(
-    void **state)
+CASE(a_reader_that_has_a_damaged_file_open_shows_none_of_it_after_a_drop, f)
 {
     static const char *const words[] = {"drop", "words", NULL};
     enum { ROUNDS = 10 };
-    struct fleet *f = *state;
 
     service_start(f);
     for (int round = 0; round < ROUNDS; round++) {
@@ -240,10 +218,8 @@ a_reader_that_has_a_damaged_file_open_shows_none_of_it_after_a_drop(
     }
 }
 
-static void
-drop_says_that_what_is_set_aside_may_bring_something_back(void **state)
+CASE(drop_says_that_what_is_set_aside_may_bring_something_back, f)
 {
-    struct fleet *f = *state;
     char script[1400];
 
     service_start(f);
@@ -261,10 +237,8 @@ drop_says_that_what_is_set_aside_may_bring_something_back(void **state)
 /* Of a log that a worker has emptied, without a sync, a power loss brings back
  * the full one.  The mark of a keyspace that was dropped tells; that of one
  * that was replaced is gone, so drop syncs the logs before it returns. */
-static void
-drop_makes_durable_that_the_logs_are_empty(void **state)
+CASE(drop_makes_durable_that_the_logs_are_empty, f)
 {
-    struct fleet *f = *state;
     const char *syncs, *commit;
     char script[3000], path[700];
 
@@ -319,12 +293,10 @@ await_wins(struct sender *s)
     s->out = 0;
 }
 
-static void
-a_sender_that_never_stops_loses_only_what_came_before(void **state)
+CASE(a_sender_that_never_stops_loses_only_what_came_before, f)
 {
     enum { ROUNDS = 12, EACH = 200 };
     static const char *const words[] = {"drop", "words", NULL};
-    struct fleet *f = *state;
     struct sender s = {0};
 
     service_start(f);
@@ -416,12 +388,10 @@ drop_traced(struct fleet *f, const char *option)
     return daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL);
 }
 
-static void
-drop_killed_at_any_system_call_is_repeated(void **state)
+CASE(drop_killed_at_any_system_call_is_repeated, f)
 {
     enum { KILLS = 60 };
     static struct call calls[CALLS_MAX];
-    struct fleet *f = *state;
     struct random random = {random_seed(__func__)};
     char trace[700], option[128];
     unsigned killed = 0;
@@ -478,10 +448,8 @@ drop_killed_at_any_system_call_is_repeated(void **state)
 
 /* ---- another process writes -------------------------------------------- */
 
-static void
-who_waits_for_another_process_says_for_whom(void **state)
+CASE(who_waits_for_another_process_says_for_whom, f)
 {
-    struct fleet *f = *state;
     char path[700], words[64];
     int fd;
 
@@ -504,11 +472,8 @@ who_waits_for_another_process_says_for_whom(void **state)
 
 /* ---- del --------------------------------------------------------------- */
 
-static void
-del_deletes_keys_and_they_count_anew(void **state)
+CASE(del_deletes_keys_and_they_count_anew, f)
 {
-    struct fleet *f = *state;
-
     service_start(f);
     service_add(f, "words", "the", 3);
     service_add(f, "words", "cat", 4);
@@ -530,11 +495,8 @@ del_deletes_keys_and_they_count_anew(void **state)
     fleet_check(f);
 }
 
-static void
-a_deleted_key_is_in_no_answer(void **state)
+CASE(a_deleted_key_is_in_no_answer, f)
 {
-    struct fleet *f = *state;
-
     service_start(f);
     service_add(f, "words", "the", 3);
     service_add(f, "words", "cat", 4);
@@ -562,11 +524,8 @@ a_deleted_key_is_in_no_answer(void **state)
     fleet_check(f);
 }
 
-static void
-del_refuses_while_records_are_held_that_may_bring_the_key_back(void **state)
+CASE(del_refuses_while_records_are_held_that_may_bring_the_key_back, f)
 {
-    struct fleet *f = *state;
-
     fleet_option(f, "keyspace.max_keys=1");
     service_start(f);
     service_add(f, "words", "the", 3);
@@ -580,28 +539,3 @@ del_refuses_while_records_are_held_that_may_bring_the_key_back(void **state)
     flush(f);
     assert_int_equal(service_total(f, "words"), 5);
 }
-
-#define TEST(t)                                                                \
-    cmocka_unit_test_setup_teardown(t, service_setup_in_memory,                \
-                                    service_teardown)
-
-static const struct CMUnitTest tests[] = {
-    TEST(drop_empties_a_keyspace_and_what_comes_after_counts),
-    TEST(drop_for_another_host_leaves_the_keyspace_as_it_is),
-    TEST(drop_works_without_daemons_when_nothing_is_to_be_merged),
-    TEST(drop_changes_nothing_when_no_worker_merges_the_logs),
-    TEST(drop_of_what_is_not_there_is_a_negative_answer_and_the_others_go),
-    TEST(a_dry_run_says_what_would_go_and_changes_nothing),
-    TEST(a_damaged_keyspace_is_dropped_with_what_is_held_of_it),
-    TEST(a_reader_that_has_a_damaged_file_open_shows_none_of_it_after_a_drop),
-    TEST(drop_says_that_what_is_set_aside_may_bring_something_back),
-    TEST(drop_makes_durable_that_the_logs_are_empty),
-    TEST(a_sender_that_never_stops_loses_only_what_came_before),
-    TEST(drop_killed_at_any_system_call_is_repeated),
-    TEST(who_waits_for_another_process_says_for_whom),
-    TEST(del_deletes_keys_and_they_count_anew),
-    TEST(a_deleted_key_is_in_no_answer),
-    TEST(del_refuses_while_records_are_held_that_may_bring_the_key_back),
-};
-
-TEST_MAIN(tests)

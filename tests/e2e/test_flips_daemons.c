@@ -129,13 +129,11 @@ one_flip(struct fleet *f, const struct flip *flip)
     fleet_stop_all(f);
 }
 
-static void
-no_random_bit_makes_running_daemons_wrong_and_silent(void **state)
+TEST(no_random_bit_makes_running_daemons_wrong_and_silent)
 {
     struct random r = {.state = random_seed("test_flips_daemons")};
     struct fleet f;
 
-    (void)state; /* none */
     diag_init("test", DIAG_ERROR);
     specimen_make(&specimen, SPECIMEN_ALL);
     for (int k = 0; k < SPECIMEN_NAMES; k++)
@@ -150,8 +148,3 @@ no_random_bit_makes_running_daemons_wrong_and_silent(void **state)
     fleet_fini(&f);
     specimen_fini(&specimen);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(no_random_bit_makes_running_daemons_wrong_and_silent),
-};
-TEST_MAIN(tests)

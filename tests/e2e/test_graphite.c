@@ -12,16 +12,10 @@
 #include <zlib.h>
 
 #include "common/base/clock.h"
+#include "tests/lib/answer.h"
 #include "tests/lib/client.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/service.h"
-
-#define BODY_MAX (2 << 20)
-
-struct answer {
-    int status;
-    char head[4096], body[BODY_MAX];
-};
 
 static struct answer got;
 
@@ -52,6 +46,8 @@ set_up(void **state)
     return 0;
 }
 
+#define CASE(name, f) TEST_IN(name, struct fleet *f, set_up, service_teardown)
+
 static int
 set_up_without_limits(void **state)
 {
@@ -60,6 +56,9 @@ set_up_without_limits(void **state)
     return 0;
 }
 
+#define CASE_WITHOUT_LIMITS(name, f)                                           \
+    TEST_IN(name, struct fleet *f, set_up_without_limits, service_teardown)
+
 /* ---- requests ----------------------------------------------------------- */
 
 static int
@@ -67,26 +66,6 @@ join(struct fleet *f)
 {
     return client_connect(
         daemon_port(fleet_daemon(f, FLEET_READ), "read-http"));
-}
-
-static void
-hear(int fd)
-{
-    const char *length;
-    size_t size = 0, want;
-
-    do {
-        assert_true(size + 1 < sizeof got.head);
-        assert_int_equal(client_read(fd, got.head + size, 1), 1);
-        got.head[++size] = '\0';
-    } while (size < 4 || strcmp(got.head + size - 4, "\r\n\r\n") != 0);
-    assert_int_equal(sscanf(got.head, "HTTP/1.1 %d", &got.status), 1);
-    length = strstr(got.head, "Content-length: ");
-    assert_non_null(length);
-    want = strtoul(length + 16, NULL, 10);
-    assert_true(want < sizeof got.body);
-    assert_int_equal(client_read(fd, got.body, want), want);
-    got.body[want] = '\0';
 }
 
 /* METHOD TARGET, or FORM behind a blank: "POST /render target=a". */
@@ -115,7 +94,7 @@ ask(struct fleet *f, const char *request)
     const int fd = join(f);
 
     say(fd, request);
-    hear(fd);
+    answer_read(fd, &got);
     client_close(fd);
 }
 
@@ -238,11 +217,8 @@ static const struct {
     {"GET /render/nope", 404, "Not Found"},
     {"DELETE /render", 405, "Method Not Allowed"}};
 
-static void
-requests_are_answered_as_recorded(void **state)
+CASE(requests_are_answered_as_recorded, f)
 {
-    struct fleet *f = *state;
-
     for (size_t i = 0; i < sizeof recorded / sizeof recorded[0]; i++) {
         const char *body = recorded[i].body;
 
@@ -260,11 +236,8 @@ requests_are_answered_as_recorded(void **state)
     }
 }
 
-static void
-the_functions_are_listed_for_the_editor(void **state)
+CASE(the_functions_are_listed_for_the_editor, f)
 {
-    struct fleet *f = *state;
-
     ask(f, "GET /functions");
     assert_int_equal(got.status, 200);
     assert_non_null(strstr(got.body,
@@ -277,10 +250,8 @@ the_functions_are_listed_for_the_editor(void **state)
     assert_null(strstr(got.body, "Infinity"));
 }
 
-static void
-points_are_at_multiples_of_their_step(void **state)
+CASE(points_are_at_multiples_of_their_step, f)
 {
-    struct fleet *f = *state;
     const char *at;
     int points = 0;
 
@@ -293,10 +264,8 @@ points_are_at_multiples_of_their_step(void **state)
     assert_int_equal(points, 11); /* 1795300200 to 1795309200 */
 }
 
-static void
-an_answer_says_of_which_moment_it_is(void **state)
+CASE(an_answer_says_of_which_moment_it_is, f)
 {
-    struct fleet *f = *state;
     const int64_t before_ms = (int64_t)clock_unix_ms();
     const char *as_of;
 
@@ -314,13 +283,11 @@ an_answer_says_of_which_moment_it_is(void **state)
 
 /* ---- names -------------------------------------------------------------- */
 
-static void
-every_name_that_find_gives_can_be_drawn(void **state)
+CASE(every_name_that_find_gives_can_be_drawn, f)
 {
     static const char *const keys[] = {"a.b", "a..b", "x y",          ".",
                                        "%41", "{q}*", "\xff,\xc3\xa9"};
     const size_t count = sizeof keys / sizeof keys[0];
-    struct fleet *f = *state;
     char ids[8][128], request[512];
     size_t found = 0;
 
@@ -355,11 +322,8 @@ every_name_that_find_gives_can_be_drawn(void **state)
     }
 }
 
-static void
-a_counter_with_others_below_it_is_listed_as_both(void **state)
+CASE(a_counter_with_others_below_it_is_listed_as_both, f)
 {
-    struct fleet *f = *state;
-
     service_add(f, "both", "x", 1);
     service_add(f, "both", "x.y", 2);
     service_add(f, "both.x", "y", 4);
@@ -377,11 +341,8 @@ a_counter_with_others_below_it_is_listed_as_both(void **state)
 
 /* ---- limits ------------------------------------------------------------- */
 
-static void
-more_than_the_settings_allow_is_refused(void **state)
+CASE(more_than_the_settings_allow_is_refused, f)
 {
-    struct fleet *f = *state;
-
     for (int i = 0; i < 9; i++) {
         char key[8];
 
@@ -423,31 +384,54 @@ send_form(int fd, size_t size)
     free(body);
 }
 
-static void
-a_form_has_at_most_1_mib(void **state)
+/* What was not read as parameters must not answer an empty graph. */
+CASE(a_body_that_is_no_plain_form_is_refused, f)
 {
-    struct fleet *f = *state;
+    static const char *const heads[] = {
+        "Content-Type: application/json",
+        "Content-Type: application/x-www-form-urlencoded\r\n"
+        "Content-Encoding: gzip"};
+    const int fd = join(f);
+    char request[256];
+
+    for (size_t i = 0; i < 2; i++) {
+        const int n = snprintf(request, sizeof request,
+                               "POST /render HTTP/1.1\r\nHost: x\r\n%s\r\n"
+                               "Content-Length: 4\r\n\r\na=b&",
+                               heads[i]);
+
+        client_send(fd, request, (size_t)n);
+        answer_read(fd, &got);
+        assert_int_equal(got.status, 400);
+        assert_non_null(strstr(got.body, "without Content-Encoding"));
+    }
+    client_close(fd);
+}
+
+CASE(a_form_has_at_most_1_mib, f)
+{
     int fd = join(f);
 
     send_form(fd, 1 << 20);
-    hear(fd);
+    answer_read(fd, &got);
     assert_int_equal(got.status, 200);
     sum_points(got.body);
     assert_string_equal(got.body, "[" SERIES("web.err", "web.err", "1") "]");
     say(fd, "GET /version"); /* the connection stays */
-    hear(fd);
+    answer_read(fd, &got);
     assert_string_equal(got.body, "1.1.8");
     client_close(fd);
     fd = join(f);
     send_form(fd, (1 << 20) + 1);
-    hear(fd);
+    answer_read(fd, &got);
     assert_int_equal(got.status, 413);
-    assert_string_equal(got.body, "{\"message\":\"Content Too Large\"}");
+    assert_string_equal(got.body, "{\"message\":\"a body of more than 1048576 "
+                                  "bytes, or 65536 in chunks\"}");
     client_close(fd);
     fd = join(f); /* of other routes 64 KiB as before */
     client_send(fd, "GET /healthz HTTP/1.1\r\nContent-Length: 65537\r\n\r\n",
                 49);
-    hear(fd);
+    answer_read(fd, &got);
     assert_int_equal(got.status, 413);
     client_close(fd);
     ask(f, "POST /render target=web.err" AGO);
@@ -456,8 +440,7 @@ a_form_has_at_most_1_mib(void **state)
 
 /* ---- many at a time ----------------------------------------------------- */
 
-static void
-many_clients_get_each_their_own_answer(void **state)
+CASE(many_clients_get_each_their_own_answer, f)
 {
     static const char *const requests[] = {
         "GET /render?target=web.err" AGO, "GET /render?target=pages.*.*" AGO,
@@ -466,7 +449,6 @@ many_clients_get_each_their_own_answer(void **state)
     static const char *const words[] = {"\"web.err\"", "\"pages./index.html\"",
                                         "[\"web.err\",\"web.hits\"]",
                                         "\"sumSeries(web.*.*)\""};
-    struct fleet *f = *state;
     int fds[40];
 
     for (int i = 0; i < 40; i++) {
@@ -480,7 +462,7 @@ many_clients_get_each_their_own_answer(void **state)
         if (i % 5 == 0)
             continue;
         for (int n = 0; n < 2; n++) {
-            hear(fds[i]);
+            answer_read(fds[i], &got);
             assert_int_equal(got.status, 200);
             assert_non_null(strstr(got.body, words[(i + n) % 4]));
         }
@@ -508,12 +490,10 @@ expect_long_answer(void)
 }
 
 /* Who does not read one does not keep others from theirs. */
-static void
-a_long_answer_goes_in_pieces(void **state)
+CASE_WITHOUT_LIMITS(a_long_answer_goes_in_pieces, f)
 {
     static const char request[] =
         "GET /render?target=web.err&from=-" LONG_DAYS "d";
-    struct fleet *f = *state;
     int fds[12];
 
     for (int i = 0; i < 12; i++) {
@@ -530,12 +510,12 @@ a_long_answer_goes_in_pieces(void **state)
             client_reset(fds[i]);
             continue;
         }
-        hear(fds[i]);
+        answer_read(fds[i], &got);
         expect_long_answer();
-        hear(fds[i]);
+        answer_read(fds[i], &got);
         if (i < 3) {
             expect_long_answer();
-            hear(fds[i]);
+            answer_read(fds[i], &got);
         }
         assert_string_equal(got.body, "1.1.8");
         client_close(fds[i]);
@@ -560,11 +540,9 @@ unpack_body(size_t size)
     assert_int_equal(inflateEnd(&z), Z_OK);
 }
 
-static void
-answers_are_packed_for_clients_that_take_gzip(void **state)
+CASE_WITHOUT_LIMITS(answers_are_packed_for_clients_that_take_gzip, f)
 {
     static const char *const long_ones[] = {"1", LONG_DAYS};
-    struct fleet *f = *state;
     char request[512];
     int fd = join(f);
 
@@ -574,7 +552,7 @@ answers_are_packed_for_clients_that_take_gzip(void **state)
                        "Host: x\r\nAccept-Encoding: gzip\r\n\r\n",
                        long_ones[i]);
         client_send(fd, request, strlen(request));
-        hear(fd);
+        answer_read(fd, &got);
         assert_non_null(strstr(got.head, "Content-Encoding: gzip\r\n"));
         assert_non_null(strstr(got.head, "Vary: Accept-Encoding\r\n"));
         unpack_body(
@@ -587,31 +565,10 @@ answers_are_packed_for_clients_that_take_gzip(void **state)
                 "GET /render?target=web.err&from=-10min HTTP/1.1\r\n"
                 "Host: x\r\nAccept-Encoding: gzip\r\n\r\n",
                 83);
-    hear(fd); /* short: as it is */
+    answer_read(fd, &got); /* short: as it is */
     assert_null(strstr(got.head, "Content-Encoding"));
     say(fd, "GET /render?target=web.err&from=-1d"); /* does not take it */
-    hear(fd);
+    answer_read(fd, &got);
     assert_null(strstr(got.head, "Content-Encoding"));
     client_close(fd);
 }
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, service_teardown)
-
-static const struct CMUnitTest tests[] = {
-    TEST(requests_are_answered_as_recorded),
-    TEST(the_functions_are_listed_for_the_editor),
-    TEST(points_are_at_multiples_of_their_step),
-    TEST(an_answer_says_of_which_moment_it_is),
-    TEST(every_name_that_find_gives_can_be_drawn),
-    TEST(a_counter_with_others_below_it_is_listed_as_both),
-    TEST(more_than_the_settings_allow_is_refused),
-    TEST(a_form_has_at_most_1_mib),
-    TEST(many_clients_get_each_their_own_answer),
-    cmocka_unit_test_setup_teardown(
-        answers_are_packed_for_clients_that_take_gzip, set_up_without_limits,
-        service_teardown),
-    cmocka_unit_test_setup_teardown(a_long_answer_goes_in_pieces,
-                                    set_up_without_limits, service_teardown),
-};
-
-TEST_MAIN(tests)

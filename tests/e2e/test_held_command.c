@@ -6,11 +6,9 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "tests/lib/client.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/service.h"
 
@@ -58,11 +56,11 @@ restart_worker(struct fleet *f)
 
 /* ---- held -------------------------------------------------------------- */
 
-static void
-nothing_is_held_in_a_healthy_directory(void **state)
-{
-    struct fleet *f = *state;
+#define CASE(name, f)                                                          \
+    TEST_IN(name, struct fleet *f, service_setup_in_memory, service_teardown)
 
+CASE(nothing_is_held_in_a_healthy_directory, f)
+{
     service_start(f);
     merge(f, "words", "the", 3);
     expect_text(FLEET_RUN(f, "held", "--tsv"), 0, "");
@@ -72,11 +70,8 @@ nothing_is_held_in_a_healthy_directory(void **state)
     expect(FLEET_RUN(f, "check"), 0, " held=0: 0 faults\n");
 }
 
-static void
-what_a_sick_keyspace_cannot_take_is_listed_until_it_is_repaired(void **state)
+CASE(what_a_sick_keyspace_cannot_take_is_listed_until_it_is_repaired, f)
 {
-    struct fleet *f = *state;
-
     service_start(f);
     merge(f, "words", "the", 3);
     shell(f, BREAK);
@@ -107,11 +102,8 @@ what_a_sick_keyspace_cannot_take_is_listed_until_it_is_repaired(void **state)
     fleet_check(f);
 }
 
-static void
-held_names_the_settings_that_a_keyspace_is_over(void **state)
+CASE(held_names_the_settings_that_a_keyspace_is_over, f)
 {
-    struct fleet *f = *state;
-
     fleet_option(f, "keyspace.max_keys=1");
     service_start(f);
     merge(f, "words", "the", 3);
@@ -119,11 +111,8 @@ held_names_the_settings_that_a_keyspace_is_over(void **state)
     expect(FLEET_RUN(f, "held"), 1, "over keyspace.max=10000");
 }
 
-static void
-held_drop_gives_up_what_is_held_and_nothing_else(void **state)
+CASE(held_drop_gives_up_what_is_held_and_nothing_else, f)
 {
-    struct fleet *f = *state;
-
     service_start(f);
     merge(f, "words", "the", 3);
     shell(f, BREAK);
@@ -144,11 +133,8 @@ held_drop_gives_up_what_is_held_and_nothing_else(void **state)
     fleet_check(f);
 }
 
-static void
-misuse_of_held_is_told(void **state)
+CASE(misuse_of_held_is_told, f)
 {
-    struct fleet *f = *state;
-
     service_start(f);
     expect(FLEET_RUN(f, "held", "nope"), 100, "usage: countd held");
     expect(FLEET_RUN(f, "held", "drop"), 100, "usage: countd held");
@@ -158,10 +144,8 @@ misuse_of_held_is_told(void **state)
 
 /* ---- backup ------------------------------------------------------------ */
 
-static void
-a_copy_has_what_was_held_and_counts_it_once(void **state)
+CASE(a_copy_has_what_was_held_and_counts_it_once, f)
 {
-    struct fleet *f = *state;
     struct fleet copy;
     char path[600];
 
@@ -204,11 +188,8 @@ await_status(struct fleet *f, int status, const char *words)
     expect(got, status, words);
 }
 
-static void
-a_damaged_record_is_reported_and_the_others_are_merged(void **state)
+CASE(a_damaged_record_is_reported_and_the_others_are_merged, f)
 {
-    struct fleet *f = *state;
-
     service_start(f);
     merge(f, "words", "the", 3);
     shell(f, BREAK);
@@ -233,11 +214,9 @@ a_damaged_record_is_reported_and_the_others_are_merged(void **state)
     assert_int_equal(service_count(f, "words", "dog"), 6);
 }
 
-static void
-a_damaged_file_of_which_nothing_waits_leaves_by_itself(void **state)
+CASE(a_damaged_file_of_which_nothing_waits_leaves_by_itself, f)
 {
     const uint64_t until = clock_ms() + WAIT_MS;
-    struct fleet *f = *state;
     char bad[600];
 
     (void)snprintf(bad, sizeof bad, "%s/held/bad-1", f->path); /* fits */
@@ -259,32 +238,11 @@ a_damaged_file_of_which_nothing_waits_leaves_by_itself(void **state)
     assert_int_equal(service_count(f, "words", "the"), 7);
 }
 
-static void
-records_of_an_earlier_version_are_not_passed_over(void **state)
+CASE(records_of_an_earlier_version_are_not_passed_over, f)
 {
-    struct fleet *f = *state;
-
     shell(f, "mkdir -p log keyspace && touch held.mdb");
     expect(FLEET_RUN(f, "held"), 111,
            "held.mdb is of an earlier version of countd and may hold records");
     shell(f, "rm held.mdb");
     expect_text(FLEET_RUN(f, "held", "--tsv"), 0, "");
 }
-
-#define TEST(t)                                                                \
-    cmocka_unit_test_setup_teardown(t, service_setup_in_memory,                \
-                                    service_teardown)
-
-static const struct CMUnitTest tests[] = {
-    TEST(nothing_is_held_in_a_healthy_directory),
-    TEST(what_a_sick_keyspace_cannot_take_is_listed_until_it_is_repaired),
-    TEST(held_names_the_settings_that_a_keyspace_is_over),
-    TEST(held_drop_gives_up_what_is_held_and_nothing_else),
-    TEST(misuse_of_held_is_told),
-    TEST(a_copy_has_what_was_held_and_counts_it_once),
-    TEST(a_damaged_record_is_reported_and_the_others_are_merged),
-    TEST(a_damaged_file_of_which_nothing_waits_leaves_by_itself),
-    TEST(records_of_an_earlier_version_are_not_passed_over),
-};
-
-TEST_MAIN(tests)

@@ -5,11 +5,10 @@
  * Every fill of a log adds 1 to a key of its own, "f1", "f2", ..., of keyspace
  * "words", so a count other than 1 names the fill that was lost or doubled.
  */
-#include "tests/lib/test.h"
+#include "tests/e2e/fills_fixture.h"
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,47 +16,11 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/store/lmdb/lmdb_store.h"
-#include "tests/lib/expect.h"
-#include "tests/lib/filler.h"
 #include "tests/lib/random.h"
-#include "tests/lib/service.h"
-#include "tests/lib/stored.h"
 
-#define WAIT_MS  60000
 #define DRAIN_MS 10000
-#define FIRST    UINT64_C(1700000000000)
-#define SLOTS    8
 #define STEPS    60 /* of a world */
 #define SECONDS  10 /* for worlds, but two in any case */
-
-static unsigned fills; /* made so far */
-
-static int
-setup(void **state)
-{
-    const int rc = service_site_setup(state);
-    struct service_site *x = *state;
-
-    fleet_option(&x->fleet, "archive.keep=3660d");
-    fills = 0;
-    return rc;
-}
-
-/* Fills log `index` once more, a minute later than the fill before. */
-static void
-fill_log(const struct service_site *x, uint64_t index)
-{
-    struct filler f;
-    char key[16];
-
-    filler_open(&f, x->dir.log_fd, index, SLOTS);
-    f.received_ms = FIRST + fills * UINT64_C(60000);
-    snprintf(key, sizeof key, "f%u", ++fills);
-    filler_add(&f, "words", key, 1);
-    filler_add(&f, "words", "all", 1);
-    filler_seal(&f);
-}
 
 static mode_t
 mode_of(const struct service_site *x, uint64_t index)
@@ -93,48 +56,11 @@ drain(struct fleet *f)
     fleet_stop(f, FLEET_WORKER);
 }
 
-static void
-shell(struct service_site *x, const char *script)
-{
-    char line[2048];
-
-    snprintf(line, sizeof line, "cd '%s' && %s", x->fleet.path, script);
-    assert_int_equal(daemon_run(text, sizeof text, "/bin/sh", "-c", line, NULL),
-                     0);
-}
-
 /* The keyspace's file is exchanged for junk, and back. */
 #define BREAK                                                                  \
     "mv keyspace/words.mdb good && yes junk | head -c 8192 > "                 \
     "keyspace/words.mdb"
 #define REPAIR "mv good keyspace/words.mdb"
-
-/* Every fill made so far counts once in this directory. */
-static void
-assert_counts(const char *path)
-{
-    struct lmdb_options options = {
-        .keyspace_size = 256, .key_size = 256, .open_max = 4};
-    struct store_row row;
-    struct datadir dir;
-    struct store *s;
-    char key[16];
-
-    assert_rc(datadir_open(&dir, path, DATADIR_READ), 0);
-    options.keyspace_fd = dir.keyspace_fd;
-    assert_rc(lmdb_store_open(&s, &options), 0);
-    for (unsigned i = 1; i <= fills; i++) {
-        snprintf(key, sizeof key, "f%u", i);
-        row.count = 0;
-        if (stored_get(s, "words", key, &row) < 0 || row.count != 1)
-            fail_msg("%s/words: %s counts %lld", path, key,
-                     (long long)row.count);
-    }
-    assert_rc(stored_get(s, "words", "all", &row), 0);
-    assert_int_equal(row.count, fills);
-    store_close(s);
-    datadir_close(&dir);
-}
 
 /* ---- scenarios ----------------------------------------------------------- */
 
@@ -155,10 +81,8 @@ damage_log(struct service_site *x, const char *name)
     assert_int_equal(chmod(path, LOG_MODE_FULL), 0);
 }
 
-static void
-salvage_holds_a_log_behind_what_is_held_of_earlier_fills(void **state)
+CASE(salvage_holds_a_log_behind_what_is_held_of_earlier_fills, x)
 {
-    struct service_site *x = *state;
     struct filler f;
 
     fill_log(x, 0);
@@ -187,10 +111,8 @@ salvage_holds_a_log_behind_what_is_held_of_earlier_fills(void **state)
     expect_text(FLEET_RUN(&x->fleet, "held", "--tsv"), 0, "");
 }
 
-static void
-a_replay_into_a_backup_goes_behind_what_the_backup_holds(void **state)
+CASE(a_replay_into_a_backup_goes_behind_what_the_backup_holds, x)
 {
-    struct service_site *x = *state;
     char copy[600], archive[600];
     struct fleet to;
 
@@ -221,10 +143,8 @@ a_replay_into_a_backup_goes_behind_what_the_backup_holds(void **state)
     fleet_fini(&to);
 }
 
-static void
-a_replay_that_was_killed_leaves_no_record_in_parts(void **state)
+CASE(a_replay_that_was_killed_leaves_no_record_in_parts, x)
 {
-    struct service_site *x = *state;
     char copy[600], archive[600];
     struct fleet to;
 
@@ -747,8 +667,7 @@ run_world(uint64_t seed)
     assert_int_equal(service_site_teardown(&state), 0);
 }
 
-static void
-whatever_comes_between_each_fill_counts_once(void **state)
+TEST(whatever_comes_between_each_fill_counts_once)
 {
     const char *runs = getenv("TEST_RUNS");
     const unsigned long count = runs != NULL ? strtoul(runs, NULL, 10) : 0;
@@ -756,7 +675,6 @@ whatever_comes_between_each_fill_counts_once(void **state)
     struct random seeds = {random_seed(__func__)};
     unsigned long i;
 
-    (void)state; /* a world of its own each */
     for (i = 0; count > 0 ? i < count : i < 2 || clock_ms() < end_ms; i++) {
         const uint64_t seed = i == 0 ? seeds.state : random_next(&seeds);
 
@@ -770,14 +688,3 @@ whatever_comes_between_each_fill_counts_once(void **state)
                   i, world.kills, world.backups, world.holds, world.mixtures,
                   world.older);
 }
-
-#define TEST(t) cmocka_unit_test_setup_teardown(t, setup, service_site_teardown)
-
-static const struct CMUnitTest tests[] = {
-    TEST(salvage_holds_a_log_behind_what_is_held_of_earlier_fills),
-    TEST(a_replay_into_a_backup_goes_behind_what_the_backup_holds),
-    TEST(a_replay_that_was_killed_leaves_no_record_in_parts),
-    cmocka_unit_test(whatever_comes_between_each_fill_counts_once),
-};
-
-TEST_MAIN(tests)

@@ -3,7 +3,6 @@
 #include "tests/lib/test.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tests/lib/expect.h"
@@ -13,35 +12,21 @@
 #define CLERK "clerk-0123456789"
 #define BOSS  "a8d20c8b5f3e41f7"
 
-static void
-put_tokens(struct fleet *f, const char *lines)
-{
-    tmpdir_put(&f->dir, "tokens", lines, strlen(lines), 0600);
-}
-
 static int
 set_up(void **state)
 {
-    char option[FLEET_OPTION_SIZE];
-    struct fleet *f;
-
-    assert_int_equal(service_setup(state), 0);
-    f = *state;
-    put_tokens(f, "shop count " SHOP "\nclerk read,quota " CLERK
-                  "\nboss admin " BOSS "\n");
-    assert_in_range(
-        snprintf(option, sizeof option, "http.tokens=%s/tokens", f->dir.path),
-        1, sizeof option - 1);
-    fleet_option(f, option);
-    fleet_option(f, "counter.enable=off");
-    fleet_option(f, "http.listen=127.0.0.1:0");
-    fleet_option(f, "read.http=127.0.0.1:0");
-    fleet_option(f, "sequence.enable=on");
-    fleet_option(f, "quota.enable=on");
-    fleet_option(f, "quota.limit=100");
-    service_start(f);
+    assert_int_equal(service_setup_with(
+                         state, "counter.enable=off", "http.listen=127.0.0.1:0",
+                         "read.http=127.0.0.1:0", "sequence.enable=on",
+                         "quota.enable=on", "quota.limit=100", NULL),
+                     0);
+    service_set_tokens(*state, "shop count " SHOP "\nclerk read,quota " CLERK
+                               "\nboss admin " BOSS "\n");
+    service_start(*state);
     return 0;
 }
+
+#define CASE(name, f) TEST_IN(name, struct fleet *f, set_up, service_teardown)
 
 /* The status of a request; head and body are in `text`. */
 static int
@@ -70,11 +55,8 @@ ask(struct fleet *f, enum fleet_role role, const char *token,
 
 #define COUNT "-H 'Content-Type: text/tab-separated-values' -d 'k\tx'"
 
-static void
-a_request_without_a_good_token_is_refused(void **state)
+CASE(a_request_without_a_good_token_is_refused, f)
 {
-    struct fleet *f = *state;
-
     assert_int_equal(ask(f, FLEET_READ, NULL, "/v1/keyspaces", ""), 401);
     assert_non_null(
         strstr(text, "WWW-Authenticate: Bearer realm=\"countd\"\r\n"));
@@ -95,11 +77,8 @@ a_request_without_a_good_token_is_refused(void **state)
     assert_int_equal(ask(f, FLEET_WRITE, NULL, "/readyz", ""), 200);
 }
 
-static void
-a_token_opens_what_it_has_the_right_to(void **state)
+CASE(a_token_opens_what_it_has_the_right_to, f)
 {
-    struct fleet *f = *state;
-
     assert_int_equal(ask(f, FLEET_WRITE, SHOP, "/v1/count", COUNT), 200);
     assert_int_equal(ask(f, FLEET_WRITE, BOSS, "/v1/count", COUNT), 200);
     assert_int_equal(ask(f, FLEET_WRITE, CLERK, "/v1/count", COUNT), 403);
@@ -124,11 +103,9 @@ a_token_opens_what_it_has_the_right_to(void **state)
 }
 
 /* The mode of a socket says who may connect. */
-static void
-a_unix_socket_needs_no_token(void **state)
+CASE(a_unix_socket_needs_no_token, f)
 {
     char options[700];
-    struct fleet *f = *state;
 
     snprintf(options, sizeof options, "--unix-socket %s/socket/http", f->path);
     assert_int_equal(ask(f, FLEET_WRITE, NULL, "/fetch", options), 200);
@@ -149,11 +126,8 @@ run_seq(struct fleet *f, const char *token)
     return expect_run("countd", &how);
 }
 
-static void
-commands_send_the_token_of_their_environment(void **state)
+CASE(commands_send_the_token_of_their_environment, f)
 {
-    struct fleet *f = *state;
-
     assert_int_equal(run_seq(f, CLERK), 0);
     expect(run_seq(f, SHOP), 111, "COUNTD_TOKEN");
     expect(run_seq(f, "a\nHost: evil"), 100, "COUNTD_TOKEN");
@@ -162,11 +136,9 @@ commands_send_the_token_of_their_environment(void **state)
 #define SITE  "-H 'Origin: https://dash.example' "
 #define SHOWN "Access-Control-Allow-Origin: https://dash.example\r\n"
 
-static void
-pages_of_listed_sites_may_ask(void **state)
+CASE(pages_of_listed_sites_may_ask, f)
 {
     static const char total[] = "/v1/total?keyspace=k";
-    struct fleet *f = *state;
 
     fleet_stop(f, FLEET_READ);
     fleet_option(f, "read.cors=http://a.b https://dash.example");
@@ -195,18 +167,3 @@ pages_of_listed_sites_may_ask(void **state)
     assert_int_equal(ask(f, FLEET_WRITE, SHOP, "/v1/count", SITE "-X OPTIONS"),
                      403);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup_teardown(a_request_without_a_good_token_is_refused,
-                                    set_up, service_teardown),
-    cmocka_unit_test_setup_teardown(a_token_opens_what_it_has_the_right_to,
-                                    set_up, service_teardown),
-    cmocka_unit_test_setup_teardown(a_unix_socket_needs_no_token, set_up,
-                                    service_teardown),
-    cmocka_unit_test_setup_teardown(
-        commands_send_the_token_of_their_environment, set_up, service_teardown),
-    cmocka_unit_test_setup_teardown(pages_of_listed_sites_may_ask, set_up,
-                                    service_teardown),
-};
-
-TEST_MAIN(tests)

@@ -28,6 +28,8 @@ setup(void **state)
     return 0;
 }
 
+#define CASE(name, f) TEST_IN(name, struct fleet *f, setup, service_teardown)
+
 static void
 open_client(struct fleet *f, struct countd **out)
 {
@@ -41,10 +43,8 @@ open_client(struct fleet *f, struct countd **out)
 
 /* ---- waiting ----------------------------------------------------------- */
 
-static void
-what_was_waited_for_is_readable(void **state)
+CASE(what_was_waited_for_is_readable, f)
 {
-    struct fleet *f = *state;
     struct countd *c;
     int64_t count;
 
@@ -61,10 +61,8 @@ what_was_waited_for_is_readable(void **state)
     assert_int_equal(countd_close(c), 0);
 }
 
-static void
-without_a_worker_waiting_ends_at_its_timeout(void **state)
+CASE(without_a_worker_waiting_ends_at_its_timeout, f)
 {
-    struct fleet *f = *state;
     struct countd *c;
 
     open_client(f, &c);
@@ -76,10 +74,8 @@ without_a_worker_waiting_ends_at_its_timeout(void **state)
     assert_int_equal(countd_close(c), 0);
 }
 
-static void
-a_counter_that_left_the_range_is_told_to_be_saturated(void **state)
+CASE(a_counter_that_left_the_range_is_told_to_be_saturated, f)
 {
-    struct fleet *f = *state;
     struct countd_facts facts;
     struct countd *c;
 
@@ -130,8 +126,7 @@ has(const char *program)
     return daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL) == 0;
 }
 
-static void
-a_cpp_program_counts_and_reads(void **state)
+CASE(a_cpp_program_counts_and_reads, f)
 {
     static const char script[] =
         "cat > \"$3/app.cc\" <<'EOF'\n"
@@ -162,11 +157,10 @@ a_cpp_program_counts_and_reads(void **state)
         test_skip("there is no g++");
     if (SANITIZED)
         test_skip("the library needs the sanitizer's run-time");
-    run_script(*state, script, "/a 6\n/b 3\n");
+    run_script(f, script, "/a 6\n/b 3\n");
 }
 
-static void
-the_example_of_the_readme_counts_a_million(void **state)
+CASE(the_example_of_the_readme_counts_a_million, f)
 {
     static const char script[] =
         "awk '/^#include <countd.h>/ { on = 1 } /^```/ { on = 0 } on' "
@@ -183,11 +177,10 @@ the_example_of_the_readme_counts_a_million(void **state)
 
     if (SANITIZED)
         test_skip("the library needs the sanitizer's run-time");
-    run_script(*state, script, "/index 666666\n/about 333334\n");
+    run_script(f, script, "/index 666666\n/about 333334\n");
 }
 
-static void
-the_python_example_of_the_readme_prints_what_it_counted(void **state)
+CASE(the_python_example_of_the_readme_prints_what_it_counted, f)
 {
     static const char script[] =
         "awk '/^import socket/ { on = 1 } /^```/ { on = 0 } on' README.md |\n"
@@ -196,11 +189,10 @@ the_python_example_of_the_readme_prints_what_it_counted(void **state)
 
     if (!has("python3"))
         test_skip("there is no python3");
-    run_script(*state, script, "/index 1\n");
+    run_script(f, script, "/index 1\n");
 }
 
-static void
-python_loads_the_library_and_counts(void **state)
+CASE(python_loads_the_library_and_counts, f)
 {
     static const char script[] =
         "LD_LIBRARY_PATH=$BUILD python3 - \"$1\" \"$2\" <<'EOF'\n"
@@ -236,18 +228,5 @@ python_loads_the_library_and_counts(void **state)
         test_skip("there is no python3");
     if (SANITIZED)
         test_skip("a sanitizer wants to be loaded before python is");
-    run_script(*state, script, "42 0\n");
+    run_script(f, script, "42 0\n");
 }
-
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, service_teardown)
-
-static const struct CMUnitTest tests[] = {
-    CASE(what_was_waited_for_is_readable),
-    CASE(without_a_worker_waiting_ends_at_its_timeout),
-    CASE(a_counter_that_left_the_range_is_told_to_be_saturated),
-    CASE(a_cpp_program_counts_and_reads),
-    CASE(the_example_of_the_readme_counts_a_million),
-    CASE(the_python_example_of_the_readme_prints_what_it_counted),
-    CASE(python_loads_the_library_and_counts),
-};
-TEST_MAIN(tests)

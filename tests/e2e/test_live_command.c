@@ -5,7 +5,6 @@
  * says "held", and ends when it is told to. */
 #include "tests/lib/test.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -98,6 +97,9 @@ teardown(void **state)
     return 0;
 }
 
+#define SITE_TEST(name, s)  TEST_IN(name, struct site *s, setup, teardown)
+#define EMPTY_TEST(name, s) TEST_IN(name, struct site *s, setup_empty, teardown)
+
 /* ---- running countd ---------------------------------------------------- */
 
 /* The words behind "countd" and the options that find the server. */
@@ -165,11 +167,8 @@ let_go(const struct site *s)
 
 /* ---- exit codes -------------------------------------------------------- */
 
-static void
-the_exit_code_is_that_of_the_command(void **state)
+SITE_TEST(the_exit_code_is_that_of_the_command, s)
 {
-    struct site *s = *state;
-
     expect_text(RUN(s, "acquire", "a", "1", "1", "--", "true"), 0, "");
     expect_text(RUN(s, "acquire", "a", "1", "1", "--", "sh", "-c", "exit 7"), 7,
                 "");
@@ -182,11 +181,8 @@ the_exit_code_is_that_of_the_command(void **state)
            "Permission denied");
 }
 
-static void
-the_command_gets_its_own_arguments_and_the_connection(void **state)
+SITE_TEST(the_command_gets_its_own_arguments_and_the_connection, s)
 {
-    struct site *s = *state;
-
     expect_text(RUN(s, "acquire", "a", "1", "1", "--", "sh", "-c",
                     "echo \"$1|$2|$#\"", "sh", "--wait", "b c"),
                 0, "--wait|b c|2\n");
@@ -201,11 +197,8 @@ the_command_gets_its_own_arguments_and_the_connection(void **state)
     assert_null(strstr(text, "signalfd"));
 }
 
-static void
-what_can_never_be_had_is_misuse(void **state)
+EMPTY_TEST(what_can_never_be_had_is_misuse, s)
 {
-    struct site *s = *state;
-
     expect(RUN(s, "acquire", "a", "2", "1", "--", "true"), 100,
            "2 of 1 can never be had");
     expect(RUN(s, "acquire", "a", "0", "1", "--", "true"), 100, "N: ");
@@ -226,11 +219,8 @@ what_can_never_be_had_is_misuse(void **state)
            "no port to connect to");
 }
 
-static void
-without_a_server_it_is_the_system_that_failed(void **state)
+EMPTY_TEST(without_a_server_it_is_the_system_that_failed, s)
 {
-    struct site *s = *state;
-
     expect(RUN(s, "acquire", "-E", "9", "a", "1", "1", "--", "true"), 111,
            "does not answer");
     expect(RUN(s, "acquire", "--semaphore", "a", "1", "1", "--", "true"), 111,
@@ -243,10 +233,8 @@ without_a_server_it_is_the_system_that_failed(void **state)
 
 /* ---- locks ------------------------------------------------------------- */
 
-static void
-whoever_is_refused_does_not_run(void **state)
+SITE_TEST(whoever_is_refused_does_not_run, s)
 {
-    struct site *s = *state;
     struct daemon holder;
 
     START(s, &holder, "acquire", "a", "1", "1", "--", "sh", "-c", HOLD_COMMAND,
@@ -271,11 +259,8 @@ whoever_is_refused_does_not_run(void **state)
     daemon_fini(&holder);
 }
 
-static void
-what_was_held_is_free_at_once_when_the_command_has_ended(void **state)
+SITE_TEST(what_was_held_is_free_at_once_when_the_command_has_ended, s)
 {
-    struct site *s = *state;
-
     for (int i = 0; i < 20; i++)
         expect_text(RUN(s, "acquire", "a", "1", "1", "--", "true"), 0, "");
     expect_text(RUN(s, "live", "get", "a"), 0, "0\n");
@@ -298,10 +283,8 @@ static const char count_often[] =
     "\"$@\" acquire --wait lock 1 1 -- sh -c \"$count_once\" \"$d\" || "
     "exit 91; done";
 
-static void
-of_many_processes_only_one_is_inside(void **state)
+SITE_TEST(of_many_processes_only_one_is_inside, s)
 {
-    struct site *s = *state;
     struct daemon contenders[CONTENDERS];
     char env[512];
     const char *const argv[] = {"-c", count_often, s->dir.path, s->path,
@@ -327,10 +310,8 @@ of_many_processes_only_one_is_inside(void **state)
     assert_int_equal(count, CONTENDERS * ROUNDS);
 }
 
-static void
-a_command_whose_parent_is_killed_still_holds(void **state)
+SITE_TEST(a_command_whose_parent_is_killed_still_holds, s)
 {
-    struct site *s = *state;
     struct daemon holder;
 
     START(s, &holder, "acquire", "a", "1", "1", "--", "sh", "-c", HOLD_COMMAND,
@@ -348,11 +329,8 @@ a_command_whose_parent_is_killed_still_holds(void **state)
     daemon_fini(&holder);
 }
 
-static void
-a_daemon_that_the_command_leaves_holds_until_it_ends(void **state)
+SITE_TEST(a_daemon_that_the_command_leaves_holds_until_it_ends, s)
 {
-    struct site *s = *state;
-
     expect_text(RUN(s, "acquire", "a", "1", "1", "--", "sh", "-c",
                     "(" HOLD_COMMAND ") > /dev/null 2>&1 &", s->dir.path),
                 0, "");
@@ -365,10 +343,8 @@ a_daemon_that_the_command_leaves_holds_until_it_ends(void **state)
         "mine\n");
 }
 
-static void
-a_holder_that_closes_holds_nothing_when_it_is_killed(void **state)
+SITE_TEST(a_holder_that_closes_holds_nothing_when_it_is_killed, s)
 {
-    struct site *s = *state;
     struct daemon holder;
 
     START(s, &holder, "acquire", "--close", "a", "1", "1", "--", "sh", "-c",
@@ -385,10 +361,8 @@ a_holder_that_closes_holds_nothing_when_it_is_killed(void **state)
     daemon_fini(&holder);
 }
 
-static void
-one_that_waits_gets_it_when_the_holder_ends(void **state)
+SITE_TEST(one_that_waits_gets_it_when_the_holder_ends, s)
 {
-    struct site *s = *state;
     struct daemon holder, waiter;
 
     START(s, &holder, "acquire", "a", "3", "3", "--", "sh", "-c", HOLD_COMMAND,
@@ -409,11 +383,9 @@ one_that_waits_gets_it_when_the_holder_ends(void **state)
 
 /* ---- signals ----------------------------------------------------------- */
 
-static void
-signals_are_passed_on_to_the_command(void **state)
+SITE_TEST(signals_are_passed_on_to_the_command, s)
 {
     static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
-    struct site *s = *state;
     struct daemon holder;
 
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
@@ -429,10 +401,8 @@ signals_are_passed_on_to_the_command(void **state)
 
 /* The command waits with wait, which no signal passes: one that comes just
  * before a shell reads would be noticed only after it has read. */
-static void
-a_command_that_goes_on_after_a_signal_keeps_what_it_holds(void **state)
+SITE_TEST(a_command_that_goes_on_after_a_signal_keeps_what_it_holds, s)
 {
-    struct site *s = *state;
     struct daemon holder;
 
     START(s, &holder, "acquire", "a", "1", "1", "--", "sh", "-c",
@@ -452,10 +422,8 @@ a_command_that_goes_on_after_a_signal_keeps_what_it_holds(void **state)
 
 /* ---- loss -------------------------------------------------------------- */
 
-static void
-a_lost_connection_is_told_and_the_command_runs_on(void **state)
+SITE_TEST(a_lost_connection_is_told_and_the_command_runs_on, s)
 {
-    struct site *s = *state;
     struct daemon holder;
 
     START(s, &holder, "acquire", "a", "1", "1", "--", "sh", "-c",
@@ -471,10 +439,8 @@ a_lost_connection_is_told_and_the_command_runs_on(void **state)
     daemon_fini(&holder);
 }
 
-static void
-the_command_ends_on_loss_when_that_is_wanted(void **state)
+SITE_TEST(the_command_ends_on_loss_when_that_is_wanted, s)
 {
-    struct site *s = *state;
     struct daemon holder;
 
     START(s, &holder, "acquire", "--kill-on-loss", "a", "1", "1", "--", "sh",
@@ -490,10 +456,8 @@ the_command_ends_on_loss_when_that_is_wanted(void **state)
     daemon_fini(&holder);
 }
 
-static void
-a_command_that_calls_its_work_done_after_the_loss_did_not_do_it(void **state)
+SITE_TEST(a_command_that_calls_its_work_done_after_the_loss_did_not_do_it, s)
 {
-    struct site *s = *state;
     struct daemon holder;
 
     START(s, &holder, "acquire", "--kill-on-loss", "a", "1", "1", "--", "sh",
@@ -507,10 +471,8 @@ a_command_that_calls_its_work_done_after_the_loss_did_not_do_it(void **state)
     daemon_fini(&holder);
 }
 
-static void
-one_that_waits_says_when_the_server_goes(void **state)
+SITE_TEST(one_that_waits_says_when_the_server_goes, s)
 {
-    struct site *s = *state;
     struct daemon holder, waiter;
 
     START(s, &holder, "acquire", "a", "1", "1", "--", "sh", "-c", HOLD_COMMAND,
@@ -528,10 +490,8 @@ one_that_waits_says_when_the_server_goes(void **state)
 
 /* ---- looking ----------------------------------------------------------- */
 
-static void
-the_holders_of_a_name_are_told(void **state)
+SITE_TEST(the_holders_of_a_name_are_told, s)
 {
-    struct site *s = *state;
     struct daemon one, two;
     int lines = 0;
 
@@ -561,10 +521,8 @@ the_holders_of_a_name_are_told(void **state)
     daemon_fini(&two);
 }
 
-static void
-counters_can_be_looked_at(void **state)
+SITE_TEST(counters_can_be_looked_at, s)
 {
-    struct site *s = *state;
     static const char script[] =
         "\"$@\" live get mail && \"$@\" live get mail web none --tsv; "
         "\"$@\" live get mail web --json; "
@@ -586,11 +544,8 @@ counters_can_be_looked_at(void **state)
                               "3\n");
 }
 
-static void
-what_is_not_there_is_a_negative_answer(void **state)
+SITE_TEST(what_is_not_there_is_a_negative_answer, s)
 {
-    struct site *s = *state;
-
     expect_text(RUN(s, "live", "get", "a"), 1,
                 "countd: info: no such counter: a\n");
     expect(RUN(s, "live", "get", "a", "--json"), 1,
@@ -601,10 +556,8 @@ what_is_not_there_is_a_negative_answer(void **state)
     expect_text(RUN(s, "live", "dump", "--json"), 0, "{\"rows\": []}\n");
 }
 
-static void
-any_name_can_be_typed_and_is_shown_as_it_is_typed(void **state)
+SITE_TEST(any_name_can_be_typed_and_is_shown_as_it_is_typed, s)
 {
-    struct site *s = *state;
     static const char name[] = "a\\tb\\x00\\xff \\\\ \xc3\xa9";
     char want[64];
 
@@ -614,11 +567,9 @@ any_name_can_be_typed_and_is_shown_as_it_is_typed(void **state)
     expect_text(RUN(s, "live", "get", name), 0, "0\n");
 }
 
-static void
-names_of_65535_bytes_are_taken_and_shown(void **state)
+SITE_TEST(names_of_65535_bytes_are_taken_and_shown, s)
 {
     static char name[65535 + 2];
-    struct site *s = *state;
 
     memset(name, 'n', sizeof name - 2);
     assert_int_equal(RUN(s, "acquire", name, "7", "7", "--", s->path, "-o",
@@ -630,11 +581,8 @@ names_of_65535_bytes_are_taken_and_shown(void **state)
     expect(RUN(s, "live", "get", name), 100, "too long");
 }
 
-static void
-statistics_are_shown_in_all_forms(void **state)
+SITE_TEST(statistics_are_shown_in_all_forms, s)
 {
-    struct site *s = *state;
-
     assert_int_equal(RUN(s, "acquire", "a", "1", "1", "--", "true"), 0);
     expect(RUN(s, "live", "stats"), 0, "\ncommand:acquire");
     expect(RUN(s, "live", "stats", "--tsv"), 0, "\ncommand:acquire\t1\n");
@@ -643,11 +591,8 @@ statistics_are_shown_in_all_forms(void **state)
            "\"command:acquire\": 0");
 }
 
-static void
-semaphores_are_of_their_own(void **state)
+SITE_TEST(semaphores_are_of_their_own, s)
 {
-    struct site *s = *state;
-
     expect_text(RUN(s, "acquire", "--semaphore", "a", "2", "5", "--", s->path,
                     "-o", s->semaphore, "live", "--semaphore", "get", "a"),
                 0, "3\n");
@@ -689,10 +634,8 @@ take_example(unsigned port, unsigned instead, char *script, size_t size)
     script[n] = '\0';
 }
 
-static void
-the_examples_of_countd_5_work_as_they_are_written(void **state)
+SITE_TEST(the_examples_of_countd_5_work_as_they_are_written, s)
 {
-    struct site *s = *state;
     char script[1024];
 
     if (access("/bin/bash", X_OK) < 0)
@@ -708,36 +651,3 @@ the_examples_of_countd_5_work_as_they_are_written(void **state)
     expect(RUN(s, "acquire", "a", "7", "9", "--", "/bin/bash", "-c", script), 0,
            "\\0  \\0  \\0  \\a");
 }
-
-#define SITE_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-#define EMPTY_TEST(name)                                                       \
-    cmocka_unit_test_setup_teardown(name, setup_empty, teardown)
-
-static const struct CMUnitTest tests[] = {
-    SITE_TEST(the_exit_code_is_that_of_the_command),
-    SITE_TEST(the_command_gets_its_own_arguments_and_the_connection),
-    EMPTY_TEST(what_can_never_be_had_is_misuse),
-    EMPTY_TEST(without_a_server_it_is_the_system_that_failed),
-    SITE_TEST(whoever_is_refused_does_not_run),
-    SITE_TEST(what_was_held_is_free_at_once_when_the_command_has_ended),
-    SITE_TEST(of_many_processes_only_one_is_inside),
-    SITE_TEST(a_command_whose_parent_is_killed_still_holds),
-    SITE_TEST(a_daemon_that_the_command_leaves_holds_until_it_ends),
-    SITE_TEST(a_holder_that_closes_holds_nothing_when_it_is_killed),
-    SITE_TEST(one_that_waits_gets_it_when_the_holder_ends),
-    SITE_TEST(signals_are_passed_on_to_the_command),
-    SITE_TEST(a_command_that_goes_on_after_a_signal_keeps_what_it_holds),
-    SITE_TEST(a_lost_connection_is_told_and_the_command_runs_on),
-    SITE_TEST(the_examples_of_countd_5_work_as_they_are_written),
-    SITE_TEST(the_command_ends_on_loss_when_that_is_wanted),
-    SITE_TEST(a_command_that_calls_its_work_done_after_the_loss_did_not_do_it),
-    SITE_TEST(one_that_waits_says_when_the_server_goes),
-    SITE_TEST(the_holders_of_a_name_are_told),
-    SITE_TEST(counters_can_be_looked_at),
-    SITE_TEST(what_is_not_there_is_a_negative_answer),
-    SITE_TEST(any_name_can_be_typed_and_is_shown_as_it_is_typed),
-    SITE_TEST(names_of_65535_bytes_are_taken_and_shown),
-    SITE_TEST(statistics_are_shown_in_all_forms),
-    SITE_TEST(semaphores_are_of_their_own),
-};
-TEST_MAIN(tests)

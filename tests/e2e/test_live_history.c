@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/clock.h"
 #include "tests/lib/client.h"
 #include "tests/lib/service.h"
 #include "tests/lib/taker.h"
@@ -13,16 +12,12 @@
 static int
 set_up(void **state)
 {
-    struct fleet *f;
-
-    assert_int_equal(service_setup(state), 0);
-    f = *state;
-    fleet_option(f, "live.history=on");
-    fleet_option(f, "counter.port=0");
-    fleet_option(f, "semaphore.enable=on");
-    fleet_option(f, "semaphore.port=0");
-    return 0;
+    return service_setup_with(state, "live.history=on", "counter.port=0",
+                              "semaphore.enable=on", "semaphore.port=0", NULL);
 }
+
+#define ON_FLEET(name, f)                                                      \
+    TEST_IN(name, struct fleet *f, set_up, service_teardown)
 
 static void
 open_taker(struct fleet *f, struct taker *t, const char *port)
@@ -39,10 +34,8 @@ merge(struct fleet *f)
     fleet_start(f, FLEET_READ);
 }
 
-static void
-what_was_acquired_and_released_can_be_read_as_counts(void **state)
+ON_FLEET(what_was_acquired_and_released_can_be_read_as_counts, f)
 {
-    struct fleet *f = *state;
     struct client_rows rows;
     struct taker a, b, s;
     int64_t count;
@@ -85,11 +78,9 @@ what_was_acquired_and_released_can_be_read_as_counts(void **state)
 }
 
 /* What is held at a stop is released turn by turn, and all of it is told. */
-static void
-many_names_that_are_held_at_a_stop_are_released_and_told(void **state)
+ON_FLEET(many_names_that_are_held_at_a_stop_are_released_and_told, f)
 {
     enum { NAMES = 20000 };
-    struct fleet *f = *state;
     struct taker a;
     char name[32];
     int fd;
@@ -114,11 +105,9 @@ many_names_that_are_held_at_a_stop_are_released_and_told(void **state)
     fleet_check(f);
 }
 
-static void
-a_long_name_has_one_key_across_restarts(void **state)
+ON_FLEET(a_long_name_has_one_key_across_restarts, f)
 {
     static char name[1000], other[1000];
-    struct fleet *f = *state;
     struct client_rows rows;
     struct taker t;
     int fd;
@@ -151,13 +140,3 @@ a_long_name_has_one_key_across_restarts(void **state)
     fleet_stop_all(f);
     fleet_check(f);
 }
-
-#define ON_FLEET(f) cmocka_unit_test_setup_teardown(f, set_up, service_teardown)
-
-static const struct CMUnitTest tests[] = {
-    ON_FLEET(what_was_acquired_and_released_can_be_read_as_counts),
-    ON_FLEET(many_names_that_are_held_at_a_stop_are_released_and_told),
-    ON_FLEET(a_long_name_has_one_key_across_restarts),
-};
-
-TEST_MAIN(tests)

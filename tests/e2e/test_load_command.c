@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/lib/client.h"
@@ -18,10 +17,8 @@
 
 /* ---- load -------------------------------------------------------------- */
 
-static void
-load_reports_bad_lines_and_counts_the_rest(void **state)
+WITH_SITE(load_reports_bad_lines_and_counts_the_rest, s)
 {
-    struct site *s = *state;
     const char *path = site_put(s, "in.tsv",
                                 "a\tx\t5\n"
                                 "a\tx\n"
@@ -52,10 +49,8 @@ load_reports_bad_lines_and_counts_the_rest(void **state)
                 "0\t6\tx\n1\t2\ttab\\there\n2\t-7\tz\n");
 }
 
-static void
-load_stops_at_the_first_bad_line_when_strict(void **state)
+WITH_SITE(load_stops_at_the_first_bad_line_when_strict, s)
 {
-    struct site *s = *state;
     const char *path = site_put(s, "in.tsv", "a\tx\t5\nbad\na\tx\t5\n");
 
     expect(RUN(s, "load", "--strict", path), 1, "1 increment acknowledged");
@@ -63,10 +58,8 @@ load_stops_at_the_first_bad_line_when_strict(void **state)
     expect_text(RUN(s, "get", "a", "x"), 0, "5\n");
 }
 
-static void
-load_reports_twenty_bad_lines_and_counts_further_ones(void **state)
+WITH_SITE(load_reports_twenty_bad_lines_and_counts_further_ones, s)
 {
-    struct site *s = *state;
     char bytes[256] = "";
 
     for (int i = 0; i < 25; i++)
@@ -78,11 +71,9 @@ load_reports_twenty_bad_lines_and_counts_further_ones(void **state)
     assert_null(strstr(text, "in.tsv:21:"));
 }
 
-static void
-load_reads_long_lines_only_as_far_as_they_can_be_right(void **state)
+WITH_SITE(load_reads_long_lines_only_as_far_as_they_can_be_right, s)
 {
     static char bytes[300000];
-    struct site *s = *state;
 
     memset(bytes, 'k', sizeof bytes - 1);
     memcpy(bytes, "a\tx\t1\n", 6);
@@ -94,10 +85,8 @@ load_reads_long_lines_only_as_far_as_they_can_be_right(void **state)
     expect(1, 1, "1 bad line");
 }
 
-static void
-load_reads_gzip_and_either_port_counts_each_line_once(void **state)
+WITH_SITE(load_reads_gzip_and_either_port_counts_each_line_once, s)
 {
-    struct site *s = *state;
     char path[700];
 
     site_put_gzip(s, "in.tsv.gz", 20000, 100);
@@ -118,10 +107,8 @@ load_reads_gzip_and_either_port_counts_each_line_once(void **state)
     expect_text(RUN(s, "get", "words", "key 7"), 0, "400\n");
 }
 
-static void
-load_names_a_broken_gzip_file_and_one_that_is_missing(void **state)
+WITH_SITE(load_names_a_broken_gzip_file_and_one_that_is_missing, s)
 {
-    struct site *s = *state;
     struct stat st;
     char path[700];
 
@@ -140,10 +127,8 @@ load_names_a_broken_gzip_file_and_one_that_is_missing(void **state)
     expect(RUN(s, "load", "/nowhere/x.tsv", path), 111, "is damaged");
 }
 
-static void
-load_reads_a_pipe_and_makes_durable_what_came_before_it_waits(void **state)
+WITH_SITE(load_reads_a_pipe_and_makes_durable_what_came_before_it_waits, s)
 {
-    struct site *s = *state;
     char program[700], script[2048];
 
     /* The second line comes when the first can be read: load must not keep it
@@ -161,10 +146,8 @@ load_reads_a_pipe_and_makes_durable_what_came_before_it_waits(void **state)
     expect(0, 0, "2 increments acknowledged");
 }
 
-static void
-load_shows_a_bar_on_a_terminal_and_takes_it_away(void **state)
+WITH_SITE(load_shows_a_bar_on_a_terminal_and_takes_it_away, s)
 {
-    struct site *s = *state;
     const char *path = site_put(s, "lines", "k\ta\t1\nk\ta\nk\n");
     const char *const argv[] = {"load", "-o", s->ack, path, NULL};
     const struct daemon_how how = {.argv = argv};
@@ -178,10 +161,8 @@ load_shows_a_bar_on_a_terminal_and_takes_it_away(void **state)
     assert_memory_equal(last - 4, "\r\033[K", 4);
 }
 
-static void
-load_stops_in_good_order_when_it_is_told_to(void **state)
+WITH_SITE(load_stops_in_good_order_when_it_is_told_to, s)
 {
-    struct site *s = *state;
     char path[700];
     const char *const argv[] = {"load", path, "-o", s->ack, NULL};
     const struct daemon_how how = {.argv = argv, .not_ready = true};
@@ -211,11 +192,8 @@ load_stops_in_good_order_when_it_is_told_to(void **state)
 
 /* ---- a connection that breaks ------------------------------------------ */
 
-static void
-load_says_that_nothing_was_sent_when_nobody_answers(void **state)
+WITH_EMPTY(load_says_that_nothing_was_sent_when_nobody_answers, s)
 {
-    struct site *s = *state;
-
     expect(RUN(s, "load", site_put(s, "in.tsv", "a\tb\t1\na\tb\t1\n")), 111,
            "does not answer");
     expect(1, 1,
@@ -298,8 +276,7 @@ load_until(struct site *s, const struct ending *e)
     assert_int_equal(close(listen_fd), 0);
 }
 
-static void
-load_names_file_and_line_however_the_connection_ends(void **state)
+WITH_EMPTY(load_names_file_and_line_however_the_connection_ends, s)
 {
     static const struct ending endings[] = {
         {3, "", client_reset, "ended the connection", "b.tsv:1", "b.tsv:4"},
@@ -313,7 +290,6 @@ load_names_file_and_line_however_the_connection_ends(void **state)
          "b.tsv:4"},
         {3, "", NULL, "did not answer in time", "b.tsv:1", "b.tsv:4"},
     };
-    struct site *s = *state;
 
     for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
         const struct ending *e = &endings[i];
@@ -372,14 +348,12 @@ number_behind(const char *words)
     return strtoll(at + strlen(words), NULL, 10);
 }
 
-static void
-a_load_whose_server_is_killed_goes_on_behind_the_line_that_it_named(
-    void **state)
+WITH_SITE(a_load_whose_server_is_killed_goes_on_behind_the_line_that_it_named,
+          s)
 {
     enum { LINES = 40000 };
     static char lines[4 * LINES + 1];
     int64_t known, unsure, counted;
-    struct site *s = *state;
     char path[700], from[64], script[900];
 
     for (int i = 0; i < LINES; i++)
@@ -425,10 +399,8 @@ run_into(const struct site *s, const char *file, const char *words)
     return daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL);
 }
 
-static void
-what_is_exported_can_be_loaded_elsewhere(void **state)
+WITH_SITE(what_is_exported_can_be_loaded_elsewhere, s)
 {
-    struct site *s = *state;
     char path[700], script[2000];
 
     /* More rows than one request gives, and names that need escapes. */
@@ -452,10 +424,8 @@ what_is_exported_can_be_loaded_elsewhere(void **state)
     expect(RUN(s, "export", "a b", "none"), 1, "no such keyspace");
 }
 
-static void
-load_can_try(void **state)
+WITH_SITE(load_can_try, s)
 {
-    struct site *s = *state;
     char line[700], name[300];
 
     memset(name, 'n', 257);
@@ -471,11 +441,8 @@ load_can_try(void **state)
     expect(RUN(s, "get", "a", "b"), 1, "no such");
 }
 
-static void
-load_refuses_what_is_no_text_and_drops_a_byte_order_mark(void **state)
+WITH_SITE(load_refuses_what_is_no_text_and_drops_a_byte_order_mark, s)
 {
-    struct site *s = *state;
-
     expect(RUN(s, "load", site_put(s, "x", "\xfd\x37\x7aXZ")), 111,
            "not text but xz");
     expect(RUN(s, "load", site_put(s, "z", "\x28\xb5\x2f\xfd")), 111,
@@ -493,23 +460,3 @@ load_refuses_what_is_no_text_and_drops_a_byte_order_mark(void **state)
     expect_text(RUN(s, "flush"), 0, "");
     expect_text(RUN(s, "export"), 0, "w\tx\t1\n");
 }
-
-static const struct CMUnitTest tests[] = {
-    WITH_SITE(load_reports_bad_lines_and_counts_the_rest),
-    WITH_SITE(load_stops_at_the_first_bad_line_when_strict),
-    WITH_SITE(load_reports_twenty_bad_lines_and_counts_further_ones),
-    WITH_SITE(load_reads_long_lines_only_as_far_as_they_can_be_right),
-    WITH_SITE(load_reads_gzip_and_either_port_counts_each_line_once),
-    WITH_SITE(load_names_a_broken_gzip_file_and_one_that_is_missing),
-    WITH_SITE(load_reads_a_pipe_and_makes_durable_what_came_before_it_waits),
-    WITH_SITE(load_shows_a_bar_on_a_terminal_and_takes_it_away),
-    WITH_SITE(load_stops_in_good_order_when_it_is_told_to),
-    WITH_EMPTY(load_says_that_nothing_was_sent_when_nobody_answers),
-    WITH_EMPTY(load_names_file_and_line_however_the_connection_ends),
-    WITH_SITE(
-        a_load_whose_server_is_killed_goes_on_behind_the_line_that_it_named),
-    WITH_SITE(what_is_exported_can_be_loaded_elsewhere),
-    WITH_SITE(load_can_try),
-    WITH_SITE(load_refuses_what_is_no_text_and_drops_a_byte_order_mark),
-};
-TEST_MAIN(tests)

@@ -38,17 +38,14 @@ fill_log(struct site *s, uid_t uid)
     daemon_fini(&writer);
 }
 
-static void
-flush_says_when_no_reader_answers(void **state)
+WITH_EMPTY(flush_says_when_no_reader_answers, s)
 {
-    fill_log(*state, 0);
-    expect(RUN(*state, "flush"), 111, "countd-read at 127.0.0.1:3 does not");
+    fill_log(s, 0);
+    expect(RUN(s, "flush"), 111, "countd-read at 127.0.0.1:3 does not");
 }
 
-static void
-logs_are_listed_and_dumped(void **state)
+WITH_EMPTY(logs_are_listed_and_dumped, s)
 {
-    struct site *s = *state;
     static const char *const slots[] = {"1\ta\tx\n", "2\ta\tx\n", "4\ta\ty\n",
                                         "8\tb\tx\n", "16\tb\ty\n"};
 
@@ -76,10 +73,8 @@ logs_are_listed_and_dumped(void **state)
     expect(RUN(s, "check"), 0, "header block 0 is not valid; the other one");
 }
 
-static void
-an_archived_log_is_whole(void **state)
+WITH_EMPTY(an_archived_log_is_whole, s)
 {
-    struct site *s = *state;
     char name[300], path[1000];
     struct dirent *entry;
     DIR *dir;
@@ -105,10 +100,8 @@ an_archived_log_is_whole(void **state)
     expect(RUN(s, "log", "dump", name), 1, "is damaged: nothing of it");
 }
 
-static void
-a_full_log_is_looked_at_by_its_own_user_and_left_as_it_was(void **state)
+WITH_EMPTY(a_full_log_is_looked_at_by_its_own_user_and_left_as_it_was, s)
 {
-    struct site *s = *state;
     const uid_t uid = geteuid() == 0 ? 65534 : 0;
     struct stat st;
     char path[700];
@@ -125,11 +118,9 @@ a_full_log_is_looked_at_by_its_own_user_and_left_as_it_was(void **state)
     assert_int_equal(st.st_nlink, 1);
 }
 
-static void
-a_damaged_log_is_salvaged_on_request_and_only_once(void **state)
+WITH_EMPTY(a_damaged_log_is_salvaged_on_request_and_only_once, s)
 {
     static const char bad[] = "bad-0000000000-1";
-    struct site *s = *state;
     char path[700];
 
     fill_log(s, 0);
@@ -163,13 +154,11 @@ a_damaged_log_is_salvaged_on_request_and_only_once(void **state)
     expect(RUN(s, "check"), 0, "0 faults");
 }
 
-static void
-flush_says_what_was_set_aside_as_damaged(void **state)
+WITH_EMPTY(flush_says_what_was_set_aside_as_damaged, s)
 {
     static const char words[] = "not readable: 1 damaged log quarantined "
                                 "(log/bad-0000000000-1); countd "
                                 "log salvage merges what is valid";
-    struct site *s = *state;
     char path[700];
 
     fill_log(s, 0);
@@ -209,10 +198,8 @@ await_rotation(void)
     assert_int_equal(sigtimedwait(&mask, NULL, &limit), SIGUSR2);
 }
 
-static void
-flush_ends_with_1_when_it_sees_damage_come(void **state)
+WITH_EMPTY(flush_ends_with_1_when_it_sees_damage_come, s)
 {
-    struct site *s = *state;
     const char *const argv[] = {"flush", "-d", s->data, "-o", s->read, NULL};
     const struct daemon_how how = {.argv = argv, .not_ready = true};
     struct daemon worker, flush;
@@ -257,10 +244,8 @@ flush_ends_with_1_when_it_sees_damage_come(void **state)
 
 /* ---- check ------------------------------------------------------------- */
 
-static void
-check_finds_a_damaged_keyspace_and_still_looks_at_the_others(void **state)
+WITH_SITE(check_finds_a_damaged_keyspace_and_still_looks_at_the_others, s)
 {
-    struct site *s = *state;
     struct stat st;
     char path[700];
 
@@ -289,10 +274,8 @@ check_finds_a_damaged_keyspace_and_still_looks_at_the_others(void **state)
     expect(RUN(s, "check", "other"), 0, "0 faults");
 }
 
-static void
-other_message_sizes_are_no_faults_but_misuse(void **state)
+WITH_SITE(other_message_sizes_are_no_faults_but_misuse, s)
 {
-    struct site *s = *state;
     char copy[700];
 
     snprintf(copy, sizeof copy, "%s/copy", s->dir.path);
@@ -325,11 +308,8 @@ copy_logs(struct site *s, const char *from, const char *to)
         daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL), 0);
 }
 
-static void
-check_finds_logs_that_are_older_than_the_keyspaces(void **state)
+WITH_SITE(check_finds_logs_that_are_older_than_the_keyspaces, s)
 {
-    struct site *s = *state;
-
     if (geteuid() != 0)
         test_skip("needs root to read a full log, which may only be written");
     expect_text(RUN(s, "incr", "a", "b"), 0, "");
@@ -349,10 +329,8 @@ check_finds_logs_that_are_older_than_the_keyspaces(void **state)
 
 /* ---- backup ------------------------------------------------------------ */
 
-static void
-a_backup_of_a_running_store_is_complete_and_serves(void **state)
+WITH_SITE(a_backup_of_a_running_store_is_complete_and_serves, s)
 {
-    struct site *s = *state;
     char copy[700], data[600];
 
     expect_text(RUN(s, "incr", "a", "b", "7"), 0, "");
@@ -382,11 +360,9 @@ a_backup_of_a_running_store_is_complete_and_serves(void **state)
 }
 
 /* A damaged or exchanged key of file names must not pass unseen. */
-static void
-check_finds_a_file_of_a_long_name_under_another_name(void **state)
+WITH_SITE(check_finds_a_file_of_a_long_name_under_another_name, s)
 {
     static const char moved[] = "%h0123456789abcdef0123456789abcdef";
-    struct site *s = *state;
     char from[1000], to[700];
     struct dirent *e;
     DIR *dir;
@@ -414,10 +390,8 @@ check_finds_a_file_of_a_long_name_under_another_name(void **state)
     expect(RUN(s, "check"), 1, "which belongs in keyspace/%h");
 }
 
-static void
-a_backup_waits_for_the_merge_or_says_that_it_does_not(void **state)
+WITH_SITE(a_backup_waits_for_the_merge_or_says_that_it_does_not, s)
 {
-    struct site *s = *state;
     char copy[700];
 
     snprintf(copy, sizeof copy, "%s/copy", s->dir.path);
@@ -453,12 +427,10 @@ kill_backup_at(struct site *s, const char *path, const char *copy,
                       "--no-flush", copy, NULL) == 0;
 }
 
-static void
-a_backup_that_is_killed_is_never_called_whole(void **state)
+WITH_SITE(a_backup_that_is_killed_is_never_called_whole, s)
 {
     static const char *const calls[] = {"mkdirat", "renameat", "unlinkat",
                                         "fsync"};
-    struct site *s = *state;
     char copy[640], path[600];
     unsigned refused = 0;
     bool ended;
@@ -490,21 +462,3 @@ a_backup_that_is_killed_is_never_called_whole(void **state)
     snprintf(copy, sizeof copy, "%s/fsync-1", s->dir.path);
     expect(RUN(s, "backup", "--no-flush", copy), 100, "was not finished");
 }
-
-static const struct CMUnitTest tests[] = {
-    WITH_EMPTY(flush_says_when_no_reader_answers),
-    WITH_EMPTY(flush_says_what_was_set_aside_as_damaged),
-    WITH_EMPTY(flush_ends_with_1_when_it_sees_damage_come),
-    WITH_EMPTY(logs_are_listed_and_dumped),
-    WITH_EMPTY(an_archived_log_is_whole),
-    WITH_EMPTY(a_full_log_is_looked_at_by_its_own_user_and_left_as_it_was),
-    WITH_EMPTY(a_damaged_log_is_salvaged_on_request_and_only_once),
-    WITH_SITE(check_finds_a_damaged_keyspace_and_still_looks_at_the_others),
-    WITH_SITE(other_message_sizes_are_no_faults_but_misuse),
-    WITH_SITE(check_finds_logs_that_are_older_than_the_keyspaces),
-    WITH_SITE(a_backup_of_a_running_store_is_complete_and_serves),
-    WITH_SITE(a_backup_that_is_killed_is_never_called_whole),
-    WITH_SITE(a_backup_waits_for_the_merge_or_says_that_it_does_not),
-    WITH_SITE(check_finds_a_file_of_a_long_name_under_another_name),
-};
-TEST_MAIN(tests)

@@ -23,15 +23,12 @@ static struct daemon prometheus;
 static int
 set_up(void **state)
 {
-    struct fleet *f;
-
-    assert_int_equal(service_setup(state), 0);
-    f = *state;
     prometheus.output = -1;
-    fleet_option(f, "counter.enable=off");
-    fleet_option(f, "http.listen=127.0.0.1:0");
-    fleet_option(f, "read.http=127.0.0.1:0");
-    service_start(f);
+    assert_int_equal(service_setup_with(state, "counter.enable=off",
+                                        "http.listen=127.0.0.1:0",
+                                        "read.http=127.0.0.1:0", NULL),
+                     0);
+    service_start(*state);
     return 0;
 }
 
@@ -44,6 +41,8 @@ tear_down(void **state)
     }
     return service_teardown(state);
 }
+
+#define CASE(name, f) TEST_IN(name, struct fleet *f, set_up, tear_down)
 
 /* Runs a shell command; what it prints is in `text`. */
 static void
@@ -140,11 +139,9 @@ await_value(struct fleet *f, unsigned port, const char *expression)
 
 /* ---- tests --------------------------------------------------------------- */
 
-static void
-each_panel_of_the_dashboard_has_a_value(void **state)
+CASE(each_panel_of_the_dashboard_has_a_value, f)
 {
     static char board[65536];
-    struct fleet *f = *state;
     unsigned port, panels = 0;
     const char *at = board;
     char expression[512];
@@ -168,10 +165,8 @@ each_panel_of_the_dashboard_has_a_value(void **state)
     assert_int_equal(panels, PANELS);
 }
 
-static void
-the_rules_of_the_alerts_are_evaluated_and_none_fires(void **state)
+CASE(the_rules_of_the_alerts_are_evaluated_and_none_fires, f)
 {
-    struct fleet *f = *state;
     unsigned port, good = 0;
 
     if (access(PROMETHEUS, X_OK) != 0)
@@ -211,8 +206,7 @@ scrape(struct fleet *f)
     expect_shell(command);
 }
 
-static void
-counters_of_users_are_shown_where_they_are_named(void **state)
+CASE(counters_of_users_are_shown_where_they_are_named, f)
 {
     static const char *const lines[] = {
         "\ncountd_keyspaces 4\n",
@@ -226,7 +220,6 @@ counters_of_users_are_shown_where_they_are_named(void **state)
         "countd_key_value{keyspace=\"o\\\\xff\",key=\"\\\"q\\\"\\\\\\\\\"} 5"
         "\n",
         "\ncountd_user_series_left_out 0\n"};
-    struct fleet *f = *state;
 
     service_add(f, "pages", "/index", 1);
     service_add(f, "a1", "x", 10);
@@ -251,15 +244,3 @@ counters_of_users_are_shown_where_they_are_named(void **state)
     assert_non_null(strstr(text, "\ncountd_keyspace_keys{keyspace=\"a2\"} 1\n"
                                  "# HELP"));
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup_teardown(
-        counters_of_users_are_shown_where_they_are_named, set_up, tear_down),
-    cmocka_unit_test_setup_teardown(each_panel_of_the_dashboard_has_a_value,
-                                    set_up, tear_down),
-    cmocka_unit_test_setup_teardown(
-        the_rules_of_the_alerts_are_evaluated_and_none_fires, set_up,
-        tear_down),
-};
-
-TEST_MAIN(tests)

@@ -5,50 +5,13 @@
  * Every fill of a log adds 1 to a key of its own, "f1", "f2", ..., and to
  * "all", of keyspace "words".
  */
-#include "tests/lib/test.h"
+#include "tests/e2e/fills_fixture.h"
 
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/store/lmdb/lmdb_store.h"
-#include "tests/lib/expect.h"
-#include "tests/lib/filler.h"
-#include "tests/lib/service.h"
-#include "tests/lib/stored.h"
-
-#define WAIT_MS 60000
-#define FIRST   UINT64_C(1700000000000)
-
-static unsigned fills; /* made so far */
-
-static int
-setup(void **state)
-{
-    const int rc = service_site_setup(state);
-    struct service_site *x = *state;
-
-    fleet_option(&x->fleet, "archive.keep=3660d");
-    fills = 0;
-    return rc;
-}
-
-static void
-fill_log(const struct service_site *x, uint64_t index)
-{
-    struct filler f;
-    char key[16];
-
-    filler_open(&f, x->dir.log_fd, index, 8);
-    f.received_ms = FIRST + fills * UINT64_C(60000);
-    snprintf(key, sizeof key, "f%u", ++fills);
-    filler_add(&f, "words", key, 1);
-    filler_add(&f, "words", "all", 1);
-    filler_seal(&f);
-}
 
 static void
 merge_logs(struct service_site *x)
@@ -65,16 +28,6 @@ merge_fills(struct service_site *x, unsigned count)
         fill_log(x, i % 2);
         merge_logs(x);
     }
-}
-
-static void
-shell(struct service_site *x, const char *script)
-{
-    char line[2048];
-
-    snprintf(line, sizeof line, "cd '%s' && %s", x->fleet.path, script);
-    assert_int_equal(daemon_run(text, sizeof text, "/bin/sh", "-c", line, NULL),
-                     0);
 }
 
 #define SAVE     "cp -a keyspace saved"
@@ -99,19 +52,6 @@ count_of(const struct service_site *x, const char *key)
     return row.count;
 }
 
-static void
-assert_all_count(const struct service_site *x)
-{
-    char key[16];
-
-    for (unsigned i = 1; i <= fills; i++) {
-        snprintf(key, sizeof key, "f%u", i);
-        if (count_of(x, key) != 1)
-            fail_msg("%s counts %lld", key, (long long)count_of(x, key));
-    }
-    assert_int_equal(count_of(x, "all"), fills);
-}
-
 /* Waits until the board says that the worker found the older copy. */
 static void
 await_refusal(struct service_site *x)
@@ -125,11 +65,8 @@ await_refusal(struct service_site *x)
     }
 }
 
-static void
-no_worker_merges_into_an_older_copy(void **state)
+CASE(no_worker_merges_into_an_older_copy, x)
 {
-    struct service_site *x = *state;
-
     merge_fills(x, 2);
     shell(x, SAVE);
     merge_fills(x, 4);
@@ -151,30 +88,24 @@ no_worker_merges_into_an_older_copy(void **state)
     expect(FLEET_RUN(&x->fleet, "log", "accept"), 0, "workers merge again");
     fleet_await_drained(&x->fleet, WAIT_MS);
     fleet_stop(&x->fleet, FLEET_WORKER);
-    assert_all_count(x);
+    assert_counts(x->fleet.path);
     expect(FLEET_RUN(&x->fleet, "check"), 0, "0 faults");
     expect(FLEET_RUN(&x->fleet, "log", "accept"), 0, "nothing to accept");
 }
 
-static void
-a_copy_that_lacks_nothing_is_not_older(void **state)
+CASE(a_copy_that_lacks_nothing_is_not_older, x)
 {
-    struct service_site *x = *state;
-
     merge_fills(x, 2);
     shell(x, SAVE);
     fleet_start(&x->fleet, FLEET_WORKER); /* finds nothing to merge */
     fleet_stop(&x->fleet, FLEET_WORKER);
     shell(x, PUT_BACK);
     merge_fills(x, 2);
-    assert_all_count(x);
+    assert_counts(x->fleet.path);
 }
 
-static void
-an_empty_folder_beside_logs_that_were_merged_is_older(void **state)
+CASE(an_empty_folder_beside_logs_that_were_merged_is_older, x)
 {
-    struct service_site *x = *state;
-
     merge_fills(x, 2);
     shell(x, "mv keyspace saved && mkdir -m 700 keyspace");
     fill_log(x, 0);
@@ -184,13 +115,11 @@ an_empty_folder_beside_logs_that_were_merged_is_older(void **state)
     fleet_stop(&x->fleet, FLEET_WORKER);
     shell(x, "rmdir keyspace 2>/dev/null || rm -r keyspace; mv saved keyspace");
     merge_logs(x);
-    assert_all_count(x);
+    assert_counts(x->fleet.path);
 }
 
-static void
-a_backup_is_older_beside_the_logs_and_whole_elsewhere(void **state)
+CASE(a_backup_is_older_beside_the_logs_and_whole_elsewhere, x)
 {
-    struct service_site *x = *state;
     char copy[600];
     struct fleet to;
 
@@ -211,13 +140,11 @@ a_backup_is_older_beside_the_logs_and_whole_elsewhere(void **state)
            "4 increments merged, 4 merged already");
     expect(FLEET_RUN(&x->fleet, "log", "accept"), 0, "workers merge again");
     merge_fills(x, 1);
-    assert_all_count(x);
+    assert_counts(x->fleet.path);
 }
 
-static void
-a_file_of_a_backup_is_older_with_the_note_of_its_backup(void **state)
+CASE(a_file_of_a_backup_is_older_with_the_note_of_its_backup, x)
 {
-    struct service_site *x = *state;
     char copy[600];
 
     snprintf(copy, sizeof copy, "%s/copy", x->fleet.path);
@@ -231,14 +158,11 @@ a_file_of_a_backup_is_older_with_the_note_of_its_backup(void **state)
            "4 increments merged, 4 merged already");
     expect(FLEET_RUN(&x->fleet, "log", "accept"), 0, "workers merge again");
     merge_fills(x, 1);
-    assert_all_count(x);
+    assert_counts(x->fleet.path);
 }
 
-static void
-no_log_is_salvaged_into_an_older_copy(void **state)
+CASE(no_log_is_salvaged_into_an_older_copy, x)
 {
-    struct service_site *x = *state;
-
     merge_fills(x, 2);
     shell(x, SAVE);
     merge_fills(x, 4);
@@ -255,14 +179,11 @@ no_log_is_salvaged_into_an_older_copy(void **state)
     expect(FLEET_RUN(&x->fleet, "log", "salvage", "bad-0000000001-4"), 0,
            "2 increments merged");
     merge_logs(x);
-    assert_all_count(x);
+    assert_counts(x->fleet.path);
 }
 
-static void
-nothing_is_merged_into_a_folder_that_was_moved_away(void **state)
+CASE(nothing_is_merged_into_a_folder_that_was_moved_away, x)
 {
-    struct service_site *x = *state;
-
     merge_fills(x, 2);
     fleet_start(&x->fleet, FLEET_WRITE);
     fleet_start(&x->fleet, FLEET_WORKER);
@@ -274,14 +195,11 @@ nothing_is_merged_into_a_folder_that_was_moved_away(void **state)
     fleet_stop(&x->fleet, FLEET_WORKER);
     fleet_stop(&x->fleet, FLEET_WRITE);
     merge_logs(x);
-    assert_all_count(x);
+    assert_counts(x->fleet.path);
 }
 
-static void
-what_is_held_waits_for_the_fills_before_it(void **state)
+CASE(what_is_held_waits_for_the_fills_before_it, x)
 {
-    struct service_site *x = *state;
-
     merge_fills(x, 2);
     shell(x, SAVE);
     merge_fills(x, 4);
@@ -304,21 +222,6 @@ what_is_held_waits_for_the_fills_before_it(void **state)
            "8 increments merged, 4 merged already, 4 held");
     expect(FLEET_RUN(&x->fleet, "log", "accept"), 0, "workers merge again");
     merge_logs(x);
-    assert_all_count(x);
+    assert_counts(x->fleet.path);
     expect_text(FLEET_RUN(&x->fleet, "held", "--tsv"), 0, "");
 }
-
-#define TEST(t) cmocka_unit_test_setup_teardown(t, setup, service_site_teardown)
-
-static const struct CMUnitTest tests[] = {
-    TEST(no_worker_merges_into_an_older_copy),
-    TEST(a_copy_that_lacks_nothing_is_not_older),
-    TEST(an_empty_folder_beside_logs_that_were_merged_is_older),
-    TEST(a_backup_is_older_beside_the_logs_and_whole_elsewhere),
-    TEST(a_file_of_a_backup_is_older_with_the_note_of_its_backup),
-    TEST(no_log_is_salvaged_into_an_older_copy),
-    TEST(nothing_is_merged_into_a_folder_that_was_moved_away),
-    TEST(what_is_held_waits_for_the_fills_before_it),
-};
-
-TEST_MAIN(tests)

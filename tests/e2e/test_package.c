@@ -3,7 +3,6 @@
 #include "tests/lib/test.h"
 
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -45,8 +44,7 @@ can(const struct tmpdir *dir)
                dir->path) == 0;
 }
 
-static void
-a_package_is_installed_runs_and_is_removed(void **state)
+TEST(a_package_is_installed_runs_and_is_removed)
 {
     static const char make[] =
         "unset MAKEFLAGS MAKELEVEL MFLAGS; .packaging/deb \"$BUILD\" \"$1\"";
@@ -76,7 +74,6 @@ a_package_is_installed_runs_and_is_removed(void **state)
         "echo removed'";
     struct tmpdir dir;
 
-    (void)state; /* needs none */
     if (geteuid() != 0 || SANITIZED)
         test_skip("needs root, and programs without a sanitizer");
     tmpdir_make(&dir);
@@ -88,8 +85,3 @@ a_package_is_installed_runs_and_is_removed(void **state)
     expect(run(use, dir.path), 0, "3\ncountd\nremoved\n");
     tmpdir_remove(&dir);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_package_is_installed_runs_and_is_removed),
-};
-TEST_MAIN(tests)

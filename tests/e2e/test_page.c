@@ -9,7 +9,6 @@
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -237,14 +236,11 @@ expect_checked(struct browser *b, const char *check)
 static int
 set_up(void **state)
 {
-    struct fleet *f;
-
-    assert_int_equal(service_setup(state), 0);
-    f = *state;
-    fleet_option(f, "counter.enable=off");
-    fleet_option(f, "read.http=127.0.0.1:0");
-    return 0;
+    return service_setup_with(state, "counter.enable=off",
+                              "read.http=127.0.0.1:0", NULL);
 }
+
+#define CASE(name, f) TEST_IN(name, struct fleet *f, set_up, service_teardown)
 
 static void
 url_of(struct fleet *f, char url[64])
@@ -292,8 +288,7 @@ expect_shell(struct fleet *f, const char *command)
 
 /* ---- tests --------------------------------------------------------------- */
 
-static void
-the_page_is_small_and_loads_nothing_from_elsewhere(void **state)
+TEST(the_page_is_small_and_loads_nothing_from_elsewhere)
 {
     static const char *const absent[] = {"src=",   "url(",      "@import",
                                          "https:", "innerHTML", "eval("};
@@ -301,7 +296,6 @@ the_page_is_small_and_loads_nothing_from_elsewhere(void **state)
     struct stat st;
     FILE *f = fopen("reader/page.html", "re");
 
-    (void)state;
     assert_non_null(f);
     assert_int_equal(fstat(fileno(f), &st), 0);
     assert_in_range(st.st_size, 1, PAGE_SIZE_MAX - 1);
@@ -316,11 +310,8 @@ the_page_is_small_and_loads_nothing_from_elsewhere(void **state)
         assert_memory_equal(at, "http://www.w3.org/2000/svg'", 27);
 }
 
-static void
-the_page_is_served_packed_and_unpacked_with_its_hashes(void **state)
+CASE(the_page_is_served_packed_and_unpacked_with_its_hashes, f)
 {
-    struct fleet *f = *state;
-
     service_start(f);
     expect_shell(f, "curl -sSf $U | cmp - reader/page.html");
     expect_shell(f, "curl -sSf --compressed $U | cmp - reader/page.html");
@@ -351,21 +342,16 @@ the_page_is_served_packed_and_unpacked_with_its_hashes(void **state)
     assert_string_equal(text, "304 0");
 }
 
-static void
-the_page_can_be_turned_off(void **state)
+CASE(the_page_can_be_turned_off, f)
 {
-    struct fleet *f = *state;
-
     fleet_option(f, "read.page=off");
     service_start(f);
     expect_shell(f, "curl -so /dev/null -w '%{http_code}' $U");
     assert_string_equal(text, "404");
 }
 
-static void
-a_browser_shows_what_is_counted(void **state)
+CASE(a_browser_shows_what_is_counted, f)
 {
-    struct fleet *f = *state;
     char url[64];
 
     if (access(BROWSER, X_OK) != 0)
@@ -383,20 +369,13 @@ a_browser_shows_what_is_counted(void **state)
     stop_browser(&browser);
 }
 
-static void
-a_browser_asks_for_a_token_where_one_is_needed(void **state)
+CASE(a_browser_asks_for_a_token_where_one_is_needed, f)
 {
-    struct fleet *f = *state;
-    char option[FLEET_OPTION_SIZE], url[64];
+    char url[64];
 
     if (access(BROWSER, X_OK) != 0)
         test_skip("no chromium (Debian's package chromium)");
-    tmpdir_put(&f->dir, "tokens", "boss admin " BOSS "\n",
-               sizeof "boss admin " BOSS, 0600);
-    assert_in_range(
-        snprintf(option, sizeof option, "http.tokens=%s/tokens", f->dir.path),
-        1, sizeof option - 1);
-    fleet_option(f, option);
+    service_set_tokens(f, "boss admin " BOSS "\n");
     service_start(f);
     service_add(f, "pages", "/index", 1);
     expect_text(FLEET_RUN(f, "flush"), 0, "");
@@ -406,15 +385,3 @@ a_browser_asks_for_a_token_where_one_is_needed(void **state)
     expect_checked(&browser, "check_token('" BOSS "')");
     stop_browser(&browser);
 }
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, service_teardown)
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(the_page_is_small_and_loads_nothing_from_elsewhere),
-    TEST(the_page_is_served_packed_and_unpacked_with_its_hashes),
-    TEST(the_page_can_be_turned_off),
-    TEST(a_browser_shows_what_is_counted),
-    TEST(a_browser_asks_for_a_token_where_one_is_needed),
-};
-
-TEST_MAIN(tests)

@@ -77,6 +77,8 @@ teardown(void **state)
     return 0;
 }
 
+#define CASE(name, x) TEST_IN(name, struct fixture *x, setup, teardown)
+
 /* ---- libcountd --------------------------------------------------------- */
 
 /* The sum of buckets, each of which is in its place. */
@@ -103,10 +105,8 @@ history(struct fixture *x, const char *key, int64_t step, bool *any)
     return sum;
 }
 
-static void
-history_is_what_was_sent(void **state)
+CASE(history_is_what_was_sent, x)
 {
-    struct fixture *x = *state;
     const int64_t steps[] = {60, 300, HOUR};
     bool any;
 
@@ -124,10 +124,8 @@ history_is_what_was_sent(void **state)
     assert_int_equal(history(x, "", HOUR, &any), INT64_MAX); /* cut */
 }
 
-static void
-a_period_has_its_top_and_a_rank_for_each_key(void **state)
+CASE(a_period_has_its_top_and_a_rank_for_each_key, x)
 {
-    struct fixture *x = *state;
     struct countd_period p;
     struct countd_top *top;
 
@@ -168,10 +166,8 @@ a_period_has_its_top_and_a_rank_for_each_key(void **state)
     assert_int_equal(p.keys, 0);
 }
 
-static void
-neighbours_are_those_beside_it(void **state)
+CASE(neighbours_are_those_beside_it, x)
 {
-    struct fixture *x = *state;
     struct countd_rows *rows;
     int64_t first;
 
@@ -185,10 +181,8 @@ neighbours_are_those_beside_it(void **state)
               -ENOENT);
 }
 
-static void
-bad_questions_are_refused_and_the_handle_goes_on(void **state)
+CASE(bad_questions_are_refused_and_the_handle_goes_on, x)
 {
-    struct fixture *x = *state;
     struct countd_buckets *b;
     struct countd_top *top;
     int64_t count;
@@ -223,10 +217,8 @@ seconds(int64_t at, char *to)
     return to;
 }
 
-static void
-history_prints_a_line_for_each_step(void **state)
+CASE(history_prints_a_line_for_each_step, x)
 {
-    struct fixture *x = *state;
     char from[32], to[32], line[128];
     int64_t at, sum = 0;
     int lines = 0;
@@ -259,11 +251,8 @@ history_prints_a_line_for_each_step(void **state)
     expect(HISTORY(x, "/a"), 0, "as of ");
 }
 
-static void
-the_top_of_a_period_tells_what_changed(void **state)
+CASE(the_top_of_a_period_tells_what_changed, x)
 {
-    struct fixture *x = *state;
-
     expect_text(
         FLEET_RUN(&x->fleet, "top", "pages", "2", "--from", "-2h", "--tsv"), 0,
         "0\t109\t0\t109\t/n9\n1\t108\t0\t108\t/n8\n");
@@ -277,11 +266,8 @@ the_top_of_a_period_tells_what_changed(void **state)
            "no such keyspace");
 }
 
-static void
-the_rank_in_a_period_is_told_with_its_sum(void **state)
+CASE(the_rank_in_a_period_is_told_with_its_sum, x)
 {
-    struct fixture *x = *state;
-
     expect_text(
         FLEET_RUN(&x->fleet, "rank", "pages", "/n7", "--from", "-2h", "--tsv"),
         0, "2\t107\t12\n");
@@ -306,12 +292,10 @@ the_rank_in_a_period_is_told_with_its_sum(void **state)
     fleet_terminal(&(x)->fleet, (const char *const[]){__VA_ARGS__, NULL}, 30)
 
 /* A day of hours: one with increments, in UTF-8 as far as the locale has it. */
-static void
-a_terminal_shows_bars_and_a_sparkline_and_a_pipe_does_not(void **state)
+CASE(a_terminal_shows_bars_and_a_sparkline_and_a_pipe_does_not, x)
 {
     static const char *const utf8[] = {"LC_ALL=C.UTF-8", NULL};
     static const char *const ascii[] = {"LC_ALL=C", NULL};
-    struct fixture *x = *state;
 
     x->fleet.env = utf8;
     expect(TERMINAL(x, "history", "pages"), 0,
@@ -333,22 +317,16 @@ a_terminal_shows_bars_and_a_sparkline_and_a_pipe_does_not(void **state)
     x->fleet.env = NULL;
 }
 
-static void
-around_prints_neighbours_with_their_ranks(void **state)
+CASE(around_prints_neighbours_with_their_ranks, x)
 {
-    struct fixture *x = *state;
-
     expect_text(FLEET_RUN(&x->fleet, "around", "pages", "/n5", "3", "--tsv"), 0,
                 "3\t106\t/n6\n4\t105\t/n5\n5\t104\t/n4\n");
     expect(FLEET_RUN(&x->fleet, "around", "pages", "/none"), 1, "no such key");
     expect(FLEET_RUN(&x->fleet, "around", "pages", "/a", "0"), 100, "N");
 }
 
-static void
-bad_times_and_steps_are_refused_with_the_reason(void **state)
+CASE(bad_times_and_steps_are_refused_with_the_reason, x)
 {
-    struct fixture *x = *state;
-
     expect(HISTORY(x, "--from", "yesterday"), 100,
            "yesterday: give a time: 2026-11-20");
     expect(HISTORY(x, "--from", "2026-02-30"), 100, "give a time");
@@ -364,20 +342,3 @@ bad_times_and_steps_are_refused_with_the_reason(void **state)
     expect(FLEET_RUN(&x->fleet, "top", "pages", "5000", "--from", "-1h"), 100,
            "4096 rows at most");
 }
-
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    CASE(history_is_what_was_sent),
-    CASE(a_period_has_its_top_and_a_rank_for_each_key),
-    CASE(neighbours_are_those_beside_it),
-    CASE(bad_questions_are_refused_and_the_handle_goes_on),
-    CASE(history_prints_a_line_for_each_step),
-    CASE(the_top_of_a_period_tells_what_changed),
-    CASE(the_rank_in_a_period_is_told_with_its_sum),
-    CASE(a_terminal_shows_bars_and_a_sparkline_and_a_pipe_does_not),
-    CASE(around_prints_neighbours_with_their_ranks),
-    CASE(bad_times_and_steps_are_refused_with_the_reason),
-};
-
-TEST_MAIN(tests)

@@ -2,13 +2,11 @@
  * what the kernel says of them, whose their files are, what is refused. */
 #include "tests/lib/test.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <glob.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/pidfd.h>
@@ -50,6 +48,8 @@ teardown(void **state)
     tmpdir_remove(&((struct site *)*state)->dir);
     return 0;
 }
+
+#define AT_SITE(name, s) TEST_IN(name, struct site *s, setup, teardown)
 
 #define NEEDS_ROOT()                                                           \
     do {                                                                       \
@@ -158,10 +158,8 @@ expect_count(struct fleet *f, int64_t wanted)
     client_close(fd);
 }
 
-static void
-all_three_serve_as_the_user_and_all_files_are_the_users(void **state)
+AT_SITE(all_three_serve_as_the_user_and_all_files_are_the_users, s)
 {
-    const struct site *s = *state;
     struct fleet f;
     char said[8192];
 
@@ -205,10 +203,8 @@ low_port(void)
     return 0;
 }
 
-static void
-ports_that_only_root_may_have_are_bound_first(void **state)
+AT_SITE(ports_that_only_root_may_have_are_bound_first, s)
 {
-    const struct site *s = *state;
     char option[64];
     struct fleet f;
 
@@ -232,10 +228,8 @@ ports_that_only_root_may_have_are_bound_first(void **state)
     fleet_fini(&f);
 }
 
-static void
-what_was_killed_is_started_by_root_again_and_recovers(void **state)
+AT_SITE(what_was_killed_is_started_by_root_again_and_recovers, s)
 {
-    const struct site *s = *state;
     struct fleet f;
 
     NEEDS_ROOT();
@@ -257,10 +251,8 @@ what_was_killed_is_started_by_root_again_and_recovers(void **state)
     fleet_fini(&f);
 }
 
-static void
-a_directory_that_is_the_users_already_is_used(void **state)
+AT_SITE(a_directory_that_is_the_users_already_is_used, s)
 {
-    const struct site *s = *state;
     struct fleet f;
 
     NEEDS_ROOT();
@@ -296,12 +288,10 @@ expect_refusal(const struct site *s, const char *program, uid_t uid,
     assert_non_null(strstr(text, words));
 }
 
-static void
-a_user_that_is_none_is_refused(void **state)
+AT_SITE(a_user_that_is_none_is_refused, s)
 {
     static const char *const none[] = {"no-such-user", "65534x", "-1",
                                        "4294967295", "99999999999999999999"};
-    const struct site *s = *state;
 
     NEEDS_ROOT();
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
@@ -312,12 +302,10 @@ a_user_that_is_none_is_refused(void **state)
     assert_int_equal(access(s->data, F_OK), -1); /* nothing was made */
 }
 
-static void
-a_directory_of_another_owner_is_refused_with_what_to_do(void **state)
+AT_SITE(a_directory_of_another_owner_is_refused_with_what_to_do, s)
 {
     static const char *const programs[] = {"countd-write", "countd-worker",
                                            "countd-read"};
-    const struct site *s = *state;
     char words[1000];
 
     NEEDS_ROOT();
@@ -335,11 +323,8 @@ a_directory_of_another_owner_is_refused_with_what_to_do(void **state)
                        "run it as that user: sudo -u 'nobody' ");
 }
 
-static void
-a_directory_that_the_user_cannot_get_to_is_refused(void **state)
+AT_SITE(a_directory_that_the_user_cannot_get_to_is_refused, s)
 {
-    const struct site *s = *state;
-
     NEEDS_ROOT();
     assert_int_equal(fchmod(s->dir.fd, 0700), 0);
     expect_refusal(s, "countd-write", 0, NOBODY_TEXT,
@@ -348,10 +333,8 @@ a_directory_that_the_user_cannot_get_to_is_refused(void **state)
                    "each folder above it must let user id 65534 through");
 }
 
-static void
-who_is_not_root_may_name_only_himself(void **state)
+AT_SITE(who_is_not_root_may_name_only_himself, s)
 {
-    const struct site *s = *state;
     const uid_t uid = geteuid() == 0 ? NOBODY : 0; /* 0: as we are */
     struct fleet f;
     char option[64];
@@ -391,10 +374,8 @@ warnings(const struct daemon *d)
     return times;
 }
 
-static void
-root_is_warned_once_unless_it_is_meant(void **state)
+AT_SITE(root_is_warned_once_unless_it_is_meant, s)
 {
-    const struct site *s = *state;
     struct daemon d;
 
     NEEDS_ROOT();
@@ -436,10 +417,8 @@ serve(struct daemon *d, const struct site *s, const char *option,
         CHILDREN);
 }
 
-static void
-serve_passes_the_user_on_and_warns_once_without(void **state)
+AT_SITE(serve_passes_the_user_on_and_warns_once_without, s)
 {
-    const struct site *s = *state;
     pid_t children[CHILDREN];
     struct daemon d;
 
@@ -466,10 +445,8 @@ serve_passes_the_user_on_and_warns_once_without(void **state)
 
 /* Else what root makes there would be in the daemons' way, or root would be
  * told to take the directory from them. */
-static void
-commands_of_root_on_the_directory_become_its_user(void **state)
+AT_SITE(commands_of_root_on_the_directory_become_its_user, s)
 {
-    const struct site *s = *state;
     char read[64], ack[64], copy[700];
     pid_t children[CHILDREN];
     struct daemon d;
@@ -504,10 +481,8 @@ commands_of_root_on_the_directory_become_its_user(void **state)
 }
 
 /* The kernel forgets that wish when the user changes. */
-static void
-daemons_of_a_killed_serve_end_though_they_are_another_user(void **state)
+AT_SITE(daemons_of_a_killed_serve_end_though_they_are_another_user, s)
 {
-    const struct site *s = *state;
     pid_t children[CHILDREN];
     struct daemon d;
 
@@ -530,21 +505,3 @@ daemons_of_a_killed_serve_end_though_they_are_another_user(void **state)
     assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
     daemon_fini(&d);
 }
-
-#define AT_SITE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    AT_SITE(all_three_serve_as_the_user_and_all_files_are_the_users),
-    AT_SITE(ports_that_only_root_may_have_are_bound_first),
-    AT_SITE(what_was_killed_is_started_by_root_again_and_recovers),
-    AT_SITE(a_directory_that_is_the_users_already_is_used),
-    AT_SITE(a_user_that_is_none_is_refused),
-    AT_SITE(a_directory_of_another_owner_is_refused_with_what_to_do),
-    AT_SITE(a_directory_that_the_user_cannot_get_to_is_refused),
-    AT_SITE(who_is_not_root_may_name_only_himself),
-    AT_SITE(root_is_warned_once_unless_it_is_meant),
-    AT_SITE(serve_passes_the_user_on_and_warns_once_without),
-    AT_SITE(commands_of_root_on_the_directory_become_its_user),
-    AT_SITE(daemons_of_a_killed_serve_end_though_they_are_another_user),
-};
-TEST_MAIN(tests)

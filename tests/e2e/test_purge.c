@@ -119,10 +119,11 @@ stop_all(struct fleet *f)
 
 /* ---- the tests ---------------------------------------------------------- */
 
-static void
-no_live_file_has_a_byte_of_a_purged_key(void **state)
+#define CASE(name, f)                                                          \
+    TEST_IN(name, struct fleet *f, service_setup_in_memory, service_teardown)
+
+CASE(no_live_file_has_a_byte_of_a_purged_key, f)
 {
-    struct fleet *f = *state;
     char *before;
 
     start(f);
@@ -168,10 +169,8 @@ no_live_file_has_a_byte_of_a_purged_key(void **state)
 
 /* A key that stands in separators of nodes and groups, and in buffered edits:
  * one of many is. */
-static void
-no_file_of_a_keyspace_has_any_of_many_purged_keys(void **state)
+CASE(no_file_of_a_keyspace_has_any_of_many_purged_keys, f)
 {
-    struct fleet *f = *state;
     static char keys[KEYS / 3][64], script[KEYS / 3 * 64 + 800];
     unsigned left = 0;
     char path[700];
@@ -205,10 +204,8 @@ no_file_of_a_keyspace_has_any_of_many_purged_keys(void **state)
 
 /* The purged archive is still an archive: of the same fills, without the key.
  */
-static void
-a_purged_archive_is_replayed_without_the_key(void **state)
+CASE(a_purged_archive_is_replayed_without_the_key, f)
 {
-    struct fleet *f = *state;
     char target[700], archive[700];
 
     start(f);
@@ -223,10 +220,8 @@ a_purged_archive_is_replayed_without_the_key(void **state)
     assert_true(files_with(f, "again/keyspace", "key:00501") > 0);
 }
 
-static void
-what_cannot_be_purged_is_listed(void **state)
+CASE(what_cannot_be_purged_is_listed, f)
 {
-    struct fleet *f = *state;
     char path[800];
     int fd;
 
@@ -250,14 +245,12 @@ what_cannot_be_purged_is_listed(void **state)
     expect(0, 0, " left=2\n");
 }
 
-static void
-killed_at_any_system_call_it_leaves_a_good_store_and_is_repeated(void **state)
+CASE(killed_at_any_system_call_it_leaves_a_good_store_and_is_repeated, f)
 {
     enum { KILLS = 24 };
     static const char *const calls[] = {
         "fdatasync",       "pwrite64", "fsync", "rename,renameat,renameat2",
         "unlink,unlinkat", "openat"};
-    struct fleet *f = *state;
     struct random r = {random_seed(__func__)};
     char script[2000], path[700];
     unsigned killed = 0;
@@ -297,17 +290,3 @@ killed_at_any_system_call_it_leaves_a_good_store_and_is_repeated(void **state)
     assert_int_equal(service_count(f, "words", "key:00501"), 2 * (1 + 501 % 7));
     fleet_stop_all(f);
 }
-
-#define TEST(t)                                                                \
-    cmocka_unit_test_setup_teardown(t, service_setup_in_memory,                \
-                                    service_teardown)
-
-static const struct CMUnitTest tests[] = {
-    TEST(no_live_file_has_a_byte_of_a_purged_key),
-    TEST(no_file_of_a_keyspace_has_any_of_many_purged_keys),
-    TEST(a_purged_archive_is_replayed_without_the_key),
-    TEST(what_cannot_be_purged_is_listed),
-    TEST(killed_at_any_system_call_it_leaves_a_good_store_and_is_repeated),
-};
-
-TEST_MAIN(tests)

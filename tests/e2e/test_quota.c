@@ -16,17 +16,12 @@
 static int
 set_up(void **state)
 {
-    struct fleet *f;
-
-    assert_int_equal(service_setup(state), 0);
-    f = *state;
-    fleet_option(f, "live.history=on");
-    fleet_option(f, "counter.enable=off");
-    fleet_option(f, "http.listen=127.0.0.1:0");
-    fleet_option(f, "quota.enable=on");
-    fleet_option(f, "quota.limit=1000");
-    return 0;
+    return service_setup_with(state, "live.history=on", "counter.enable=off",
+                              "http.listen=127.0.0.1:0", "quota.enable=on",
+                              "quota.limit=1000", NULL);
 }
+
+#define CASE(name, f) TEST_IN(name, struct fleet *f, set_up, service_teardown)
 
 /* One request of a connection of its own; its body. */
 static const char *
@@ -56,11 +51,8 @@ ask(struct fleet *f, const char *method, const char *target, const char *key,
 #define expect(f, target, body)                                                \
     assert_string_equal(ask(f, "POST", target, NULL, 200), body)
 
-static void
-all_is_there_after_a_kill(void **state)
+CASE(all_is_there_after_a_kill, f)
 {
-    struct fleet *f = *state;
-
     fleet_start(f, FLEET_WRITE);
     expect(f, "/apply?amt=10", "1 990\n");
     assert_string_equal(ask(f, "POST", "/quota/tea?limit=50", NULL, 201),
@@ -80,10 +72,8 @@ all_is_there_after_a_kill(void **state)
     fleet_stop(f, FLEET_WRITE);
 }
 
-static void
-another_limit_is_refused_with_what_to_do(void **state)
+CASE(another_limit_is_refused_with_what_to_do, f)
 {
-    struct fleet *f = *state;
     char text[2048];
     char data[600];
 
@@ -100,10 +90,8 @@ another_limit_is_refused_with_what_to_do(void **state)
     assert_non_null(strstr(text, "give quota.limit = 1000"));
 }
 
-static void
-damage_is_told_and_stops_nothing_else(void **state)
+CASE(damage_is_told_and_stops_nothing_else, f)
 {
-    struct fleet *f = *state;
     char path[700], text[4096];
     uint8_t byte;
     int fd;
@@ -149,10 +137,9 @@ move_note(struct fleet *f, uint8_t bytes[72], bool write)
 /* Changes that come between the backup's read of the note and that of the
  * journal are not in the copy, which is served.  Without a worker: nothing is
  * to be merged. */
-static void
-a_backup_has_the_quotas_of_one_moment(void **state)
+CASE(a_backup_has_the_quotas_of_one_moment, f)
 {
-    struct fleet *f = *state, copy;
+    struct fleet copy;
     char path[600], text[4096];
     uint8_t note[72];
 
@@ -178,10 +165,8 @@ a_backup_has_the_quotas_of_one_moment(void **state)
     fleet_stop(f, FLEET_WRITE);
 }
 
-static void
-what_was_applied_can_be_read_as_counts(void **state)
+CASE(what_was_applied_can_be_read_as_counts, f)
 {
-    struct fleet *f = *state;
     int64_t count;
     int fd;
 
@@ -241,10 +226,8 @@ run(struct fleet *f, const char *const *words, char *text, size_t size)
             assert_string_equal(text_, out_);                                  \
     } while (0)
 
-static void
-the_command_does_what_http_does(void **state)
+CASE(the_command_does_what_http_does, f)
 {
-    struct fleet *f = *state;
     const char *none = NULL;
 
     fleet_start(f, FLEET_WRITE);
@@ -275,10 +258,8 @@ the_command_does_what_http_does(void **state)
     fleet_stop(f, FLEET_WRITE);
 }
 
-static void
-the_library_tells_refusals_apart(void **state)
+CASE(the_library_tells_refusals_apart, f)
 {
-    struct fleet *f = *state;
     struct countd_http_options o = {.size = sizeof o};
     struct countd_quota_answer a;
     struct countd_http *h;
@@ -308,17 +289,3 @@ the_library_tells_refusals_apart(void **state)
     countd_http_close(h);
     fleet_stop(f, FLEET_WRITE);
 }
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, service_teardown)
-
-static const struct CMUnitTest tests[] = {
-    TEST(all_is_there_after_a_kill),
-    TEST(another_limit_is_refused_with_what_to_do),
-    TEST(damage_is_told_and_stops_nothing_else),
-    TEST(a_backup_has_the_quotas_of_one_moment),
-    TEST(what_was_applied_can_be_read_as_counts),
-    TEST(the_command_does_what_http_does),
-    TEST(the_library_tells_refusals_apart),
-};
-
-TEST_MAIN(tests)

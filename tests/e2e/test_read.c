@@ -7,12 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/setup/config.h"
-#include "common/setup/datadir.h"
 #include "common/store/lmdb/lmdb_store.h"
 #include "tests/lib/client.h"
 #include "tests/lib/filler.h"
@@ -27,7 +25,6 @@
 #define OP_GET       1
 #define OP_RANK      2
 #define OP_KEYSPACES 3
-#define OP_TOTAL     4
 
 /* ---- what there is to read --------------------------------------------- */
 
@@ -90,18 +87,11 @@ put_many(struct service_site *x, const char *keyspace, size_t keys)
 }
 
 static void
-put_one_key(struct service_site *x, const char *keyspace, const char *key,
-            int64_t count)
-{
-    struct pair pair = {key, count};
-
-    put(x, keyspace, &pair, 1);
-}
-
-static void
 put_one(struct service_site *x, const char *keyspace, int64_t count)
 {
-    put_one_key(x, keyspace, "key", count);
+    struct pair pair = {"key", count};
+
+    put(x, keyspace, &pair, 1);
 }
 
 static int
@@ -148,8 +138,11 @@ expect_many(const struct client_rows *r, int64_t keys, int64_t first,
     }
 }
 
-static void
-ranges_begin_and_end_where_they_should(void **state)
+#define CASE(name, x)                                                          \
+    TEST_IN(name, struct service_site *x, service_site_setup,                  \
+            service_site_teardown)
+
+CASE(ranges_begin_and_end_where_they_should, x)
 {
     static const struct {
         int64_t offset, length, first, rows;
@@ -176,7 +169,6 @@ ranges_begin_and_end_where_they_should(void **state)
         {-KEYS + 1, 3, 1, 3},
         {-INT64_MAX, 3, 0, 3},
     };
-    struct service_site *x = *state;
     struct client_rows r;
     int fd;
 
@@ -191,46 +183,12 @@ ranges_begin_and_end_where_they_should(void **state)
     stop(x, fd);
 }
 
-static void
-order_is_count_descending_then_key_ascending(void **state)
-{
-    struct pair pairs[] = {{"b", 5},
-                           {"a", 5},
-                           {"aa", 5},
-                           {"zero", 0},
-                           {"minus", -7},
-                           {"least", INT64_MIN},
-                           {"most", INT64_MAX},
-                           {"\xff", 5}};
-    static const char *const order[] = {"most", "a",    "aa",    "b",
-                                        "\xff", "zero", "minus", "least"};
-    struct service_site *x = *state;
-    struct client_rows r;
-    int fd;
-
-    pairs[3].count = 1; /* zero comes of 1 - 1: it is no increment */
-    put(x, "ties", pairs, 8);
-    put_one_key(x, "ties", "zero", -1);
-    fd = start_and_connect(x);
-
-    client_range(fd, "ties", 0, 100, &r);
-
-    assert_int_equal(r.rows, 8);
-    for (int i = 0; i < 8; i++)
-        assert_string_equal(r.row[i].key, order[i]);
-    assert_true(r.row[0].count == INT64_MAX && r.row[7].count == INT64_MIN);
-    client_rows_free(&r);
-    stop(x, fd);
-}
-
-static void
-names_of_256_bytes_and_of_any_bytes_are_found(void **state)
+CASE(names_of_256_bytes_and_of_any_bytes_are_found, x)
 {
     static const char *const odd[] = {
         "..", "/etc/passwd", "a/b", "\xff\xfe\x01", "%x41", "UPPER", " "};
     char longest[257];
     struct pair pair = {longest, 9};
-    struct service_site *x = *state;
     struct client_rows r;
     int fd;
 
@@ -255,10 +213,8 @@ names_of_256_bytes_and_of_any_bytes_are_found(void **state)
     stop(x, fd);
 }
 
-static void
-an_unknown_keyspace_and_an_empty_directory_have_no_rows(void **state)
+CASE(an_unknown_keyspace_and_an_empty_directory_have_no_rows, x)
 {
-    struct service_site *x = *state;
     const int64_t before = (int64_t)clock_unix_ms();
     struct client_rows r;
     int64_t count;
@@ -276,41 +232,8 @@ an_unknown_keyspace_and_an_empty_directory_have_no_rows(void **state)
     stop(x, fd);
 }
 
-static void
-a_hundred_keyspaces_in_one_write_are_answered_in_order(void **state)
+CASE(more_keyspaces_than_are_kept_open_are_served, x)
 {
-    static uint8_t bytes[100 * 272];
-    struct service_site *x = *state;
-    struct client_rows r;
-    size_t size = 0;
-    char name[16];
-    int fd;
-
-    for (int i = 0; i < 100; i++) {
-        (void)snprintf(name, sizeof name, "k%d", i); /* it fits */
-        put_one(x, name, i + 1000);
-    }
-    fd = start_and_connect(x);
-    for (int i = 0; i < 100; i++) {
-        (void)snprintf(name, sizeof name, "k%d", 99 - i); /* it fits */
-        size += client_range_request(bytes + size, name, 0, 10);
-    }
-
-    client_send(fd, bytes, size);
-
-    for (int i = 0; i < 100; i++) {
-        client_reply(fd, &r);
-        assert_int_equal(r.rows, 1);
-        assert_int_equal(r.row[0].count, 1099 - i);
-        client_rows_free(&r);
-    }
-    stop(x, fd);
-}
-
-static void
-more_keyspaces_than_are_kept_open_are_served(void **state)
-{
-    struct service_site *x = *state;
     struct client_rows r;
     char name[16];
     int fd;
@@ -338,59 +261,8 @@ more_keyspaces_than_are_kept_open_are_served(void **state)
     stop(x, fd);
 }
 
-/* Two kinds of names take turns: those that are file names, and those that are
- * only in their files. */
-static void
-many_keyspaces_are_listed_while_others_are_answered(void **state)
+CASE(get_rank_and_total_answer_for_one_key_and_for_all, x)
 {
-    enum { NAMES = 200, LISTINGS = 50 };
-    static const char long_name[] =
-        "zhttp://Example.com/a/rather/long/path/as/names/may/be/in/the/wild";
-    static uint8_t bytes[LISTINGS * 528];
-    struct service_site *x = *state;
-    struct client_rows r;
-    size_t size = 0;
-    char name[100];
-    int fd, list;
-
-    for (int i = 0; i < NAMES; i++) {
-        (void)snprintf(name, sizeof name, "%s%03d", i % 2 ? long_name : "k",
-                       i % 1000); /* it fits */
-        put_one(x, name, i + 1);
-    }
-    fd = start_and_connect(x);
-    list = client_connect(fleet_read_port(&x->fleet));
-    for (int i = 0; i < LISTINGS; i++)
-        size += client_extended_request(bytes + size, OP_KEYSPACES, "k100", "");
-    client_send(list, bytes, size);
-    for (int i = 0; i < NAMES; i += 2) {
-        (void)snprintf(name, sizeof name, "k%03d", i); /* as above */
-        client_range(fd, name, 0, 1, &r);
-        assert_int_equal(r.rows, 1);
-        assert_int_equal(r.row[0].count, i + 1);
-        client_rows_free(&r);
-    }
-    for (int i = 0; i < LISTINGS; i++) {
-        client_reply(list, &r);
-        assert_int_equal(r.rows, NAMES - 51);
-        assert_string_equal(r.row[0].key, "k102");
-        assert_int_equal(r.row[0].count, 1);
-        for (int k = 0; k < NAMES / 2; k++) {
-            (void)snprintf(name, sizeof name, "%s%03d", long_name,
-                           2 * k + 1); /* as above */
-            assert_string_equal(r.row[NAMES / 2 - 51 + k].key, name);
-            assert_int_equal(r.row[NAMES / 2 - 51 + k].count, 1);
-        }
-        client_rows_free(&r);
-    }
-    client_close(list);
-    stop(x, fd);
-}
-
-static void
-get_rank_and_total_answer_for_one_key_and_for_all(void **state)
-{
-    struct service_site *x = *state;
     struct pair large[] = {{"a", INT64_MAX}, {"b", INT64_MAX}};
     struct client_rows r;
     int64_t count;
@@ -412,111 +284,11 @@ get_rank_and_total_answer_for_one_key_and_for_all(void **state)
     stop(x, fd);
 }
 
-static void
-a_request_may_be_split_at_every_byte(void **state)
-{
-    struct service_site *x = *state;
-    uint8_t bytes[272];
-    struct client_rows r;
-    int fd;
-
-    put_many(x, "many", 10);
-    fd = start_and_connect(x);
-    (void)client_range_request(bytes, "many", 3, 2);
-
-    for (size_t i = 0; i < sizeof bytes; i++)
-        client_send(fd, bytes + i, 1);
-    client_reply(fd, &r);
-    expect_many(&r, 10, 3, 2);
-    client_rows_free(&r);
-    for (size_t cut = 1; cut < sizeof bytes; cut++) {
-        client_send(fd, bytes, cut);
-        client_send(fd, bytes + cut, sizeof bytes - cut);
-        client_reply(fd, &r);
-        expect_many(&r, 10, 3, 2);
-        client_rows_free(&r);
-    }
-    stop(x, fd);
-}
-
-static void
-a_half_closed_connection_is_answered_then_closed(void **state)
-{
-    struct service_site *x = *state;
-    uint8_t bytes[5 * 272 + 100];
-    struct client_rows r;
-    size_t size = 0;
-    int fd;
-
-    put_many(x, "many", KEYS);
-    fd = start_and_connect(x);
-    memset(bytes, 0, sizeof bytes);
-    for (int i = 0; i < 5; i++)
-        size += client_range_request(bytes + size, "many", i, ROWS_MAX);
-
-    client_send(fd, bytes, sizeof bytes); /* a fragment behind the fifth */
-    assert_rc(shutdown(fd, SHUT_WR), 0);
-
-    for (int i = 0; i < 5; i++) {
-        client_reply(fd, &r);
-        expect_many(&r, KEYS, i, ROWS_MAX);
-        client_rows_free(&r);
-    }
-    client_expect_end(fd);
-    stop(x, fd);
-}
-
 /* ---- what cannot be answered ------------------------------------------- */
 
-static void
-expect_error(int fd, int error)
-{
-    struct client_rows r;
-
-    client_reply(fd, &r);
-    assert_int_equal(r.rows, error);
-    assert_int_equal(r.size, 0);
-    client_rows_free(&r);
-    client_expect_end(fd);
-    client_close(fd);
-}
-
-static void
-malformed_requests_get_22_after_what_was_owed(void **state)
-{
-    static const int64_t ops[] = {INT64_MIN, -1, 0, 100, 1 << 16, INT64_MAX};
-    struct service_site *x = *state;
-    uint8_t bytes[272 + 528];
-    struct client_rows r;
-    uint16_t port;
-    size_t first;
-    int fd;
-
-    put_many(x, "many", 10);
-    fd = start_and_connect(x);
-    port = fleet_read_port(&x->fleet);
-    first = client_range_request(bytes, "many", 0, 10);
-    (void)client_range_request(bytes + first, "many", 0, -1);
-    client_send(fd, bytes, first + 272);
-    client_reply(fd, &r);
-    expect_many(&r, 10, 0, 10);
-    client_rows_free(&r);
-    expect_error(fd, -EINVAL);
-
-    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
-        fd = client_connect(port);
-        client_send(fd, bytes,
-                    client_extended_request(bytes, ops[i], "many", "key"));
-        expect_error(fd, -EINVAL);
-    }
-    fleet_stop(&x->fleet, FLEET_READ);
-}
-
-static void
-a_damaged_file_is_an_error_of_its_keyspace_only(void **state)
+CASE(a_damaged_file_is_an_error_of_its_keyspace_only, x)
 {
     static const char damage[8192] = "this is no keyspace";
-    struct service_site *x = *state;
     struct client_rows r;
     uint16_t port;
     int fd, file;
@@ -553,10 +325,8 @@ a_damaged_file_is_an_error_of_its_keyspace_only(void **state)
 }
 
 /* Only the file can be told: the page that was needed is gone. */
-static void
-a_file_that_is_cut_short_in_use_is_named_at_the_end(void **state)
+CASE(a_file_that_is_cut_short_in_use_is_named_at_the_end, x)
 {
-    struct service_site *x = *state;
     uint8_t bytes[272];
     struct client_rows r;
     int fd, file;
@@ -589,10 +359,8 @@ a_file_that_is_cut_short_in_use_is_named_at_the_end(void **state)
     stop(x, fd);
 }
 
-static void
-other_message_sizes_are_refused(void **state)
+CASE(other_message_sizes_are_refused, x)
 {
-    const struct service_site *x = *state;
     struct filler log;
     char text[2048];
 
@@ -610,44 +378,10 @@ other_message_sizes_are_refused(void **state)
 
 /* ---- many and slow ----------------------------------------------------- */
 
-static void
-a_slow_reader_harms_nobody(void **state)
-{
-    static uint8_t bytes[400 * 272];
-    struct service_site *x = *state;
-    struct client_rows r;
-    size_t size = 0;
-    int slow, fd;
-
-    put_many(x, "many", KEYS);
-    fd = start_and_connect(x);
-    slow = client_connect(fleet_read_port(&x->fleet));
-    for (int i = 0; i < 400; i++)
-        size += client_range_request(bytes + size, "many", 0, ROWS_MAX);
-    client_send(slow, bytes, size); /* 26 MB of answers */
-
-    for (int i = 0; i < 1000; i++) {
-        client_range(fd, "many", i, 10, &r);
-        expect_many(&r, KEYS, i, 10);
-        client_rows_free(&r);
-    }
-    assert_true(daemon_memory(fleet_daemon(&x->fleet, FLEET_READ)) < MEMORY);
-
-    for (int i = 0; i < 400; i++) {
-        client_reply(slow, &r);
-        expect_many(&r, KEYS, 0, ROWS_MAX);
-        client_rows_free(&r);
-    }
-    client_close(slow);
-    stop(x, fd);
-}
-
-static void
-two_thousand_connections_are_served(void **state)
+CASE(two_thousand_connections_are_served, x)
 {
     enum { COUNT = 2000 };
     static int fds[COUNT];
-    struct service_site *x = *state;
     struct rlimit limit;
     uint8_t bytes[272];
     struct client_rows r;
@@ -682,37 +416,6 @@ two_thousand_connections_are_served(void **state)
     fleet_stop(&x->fleet, FLEET_READ);
 }
 
-static void
-above_its_limit_connections_wait(void **state)
-{
-    struct service_site *x = *state;
-    struct client_rows r;
-    uint8_t bytes[272];
-    int fds[4];
-
-    put_many(x, "many", 10);
-    fleet_option(&x->fleet, "read.max_connections=3");
-    fleet_start(&x->fleet, FLEET_READ);
-    for (int i = 0; i < 4; i++) {
-        fds[i] = client_connect(fleet_read_port(&x->fleet));
-        client_send(fds[i], bytes, client_range_request(bytes, "many", 0, 1));
-    }
-    for (int i = 0; i < 3; i++) {
-        client_reply(fds[i], &r);
-        client_rows_free(&r);
-    }
-    assert_rc(client_try_read(fds[3], bytes, 1, 0), -EAGAIN);
-
-    client_close(fds[1]);
-
-    client_reply(fds[3], &r);
-    expect_many(&r, 10, 0, 1);
-    client_rows_free(&r);
-    client_close(fds[0]);
-    client_close(fds[2]);
-    stop(x, fds[3]);
-}
-
 /* ---- as_of ------------------------------------------------------------- */
 
 static int64_t
@@ -727,10 +430,8 @@ as_of(int fd, const char *keyspace)
     return as_of_ms;
 }
 
-static void
-an_acknowledged_increment_holds_as_of_until_it_is_merged(void **state)
+CASE(an_acknowledged_increment_holds_as_of_until_it_is_merged, x)
 {
-    struct service_site *x = *state;
     int64_t acked, count;
     int fd, ack;
 
@@ -756,10 +457,8 @@ an_acknowledged_increment_holds_as_of_until_it_is_merged(void **state)
     fleet_stop_all(&x->fleet);
 }
 
-static void
-what_as_of_claims_is_always_there(void **state)
+CASE(what_as_of_claims_is_always_there, x)
 {
-    struct service_site *x = *state;
     struct client_rows r;
     int64_t sent_ms[400];
     int fd, ack;
@@ -786,12 +485,10 @@ what_as_of_claims_is_always_there(void **state)
     fleet_stop_all(&x->fleet);
 }
 
-static void
-held_records_hold_back_their_keyspace_only(void **state)
+CASE(held_records_hold_back_their_keyspace_only, x)
 {
     static const char damage[8192] = "this is no keyspace";
     const uint64_t first = clock_unix_ms() - 60000;
-    struct service_site *x = *state;
     struct client_rows r;
     struct filler log;
     int fd, file;
@@ -822,10 +519,8 @@ held_records_hold_back_their_keyspace_only(void **state)
 
 /* ---- the process ------------------------------------------------------- */
 
-static void
-it_writes_nothing_but_lmdbs_locks_and_its_socket(void **state)
+CASE(it_writes_nothing_but_lmdbs_locks_and_its_socket, x)
 {
-    struct service_site *x = *state;
     struct client_rows r;
     size_t logs, files;
     struct filler log;
@@ -851,63 +546,3 @@ it_writes_nothing_but_lmdbs_locks_and_its_socket(void **state)
     assert_true(tmpdir_has(&x->fleet.dir, "log/lock-0000000000"));
     assert_false(tmpdir_has(&x->fleet.dir, "keyspace/none.mdb"));
 }
-
-static void
-a_clean_stop_answers_what_has_arrived(void **state)
-{
-    static uint8_t bytes[100 * 272];
-    struct service_site *x = *state;
-    struct client_rows r;
-    size_t size = 0;
-    int fd;
-
-    put_many(x, "many", KEYS);
-    fd = start_and_connect(x);
-    for (int i = 0; i < 100; i++)
-        size += client_range_request(bytes + size, "many", i, 1);
-    client_range(fd, "many", 0, 1, &r); /* it is accepted */
-    client_rows_free(&r);
-    client_send(fd, bytes, size);
-
-    daemon_signal(fleet_daemon(&x->fleet, FLEET_READ), SIGTERM);
-
-    for (int i = 0; i < 100; i++) {
-        client_reply(fd, &r);
-        expect_many(&r, KEYS, i, 1);
-        client_rows_free(&r);
-    }
-    client_expect_end(fd);
-    client_close(fd);
-    assert_int_equal(daemon_wait(fleet_daemon(&x->fleet, FLEET_READ)), 0);
-}
-
-#define CASE(f)                                                                \
-    cmocka_unit_test_setup_teardown(f, service_site_setup,                     \
-                                    service_site_teardown)
-
-static const struct CMUnitTest tests[] = {
-    CASE(ranges_begin_and_end_where_they_should),
-    CASE(order_is_count_descending_then_key_ascending),
-    CASE(names_of_256_bytes_and_of_any_bytes_are_found),
-    CASE(an_unknown_keyspace_and_an_empty_directory_have_no_rows),
-    CASE(a_hundred_keyspaces_in_one_write_are_answered_in_order),
-    CASE(more_keyspaces_than_are_kept_open_are_served),
-    CASE(many_keyspaces_are_listed_while_others_are_answered),
-    CASE(get_rank_and_total_answer_for_one_key_and_for_all),
-    CASE(a_request_may_be_split_at_every_byte),
-    CASE(a_half_closed_connection_is_answered_then_closed),
-    CASE(malformed_requests_get_22_after_what_was_owed),
-    CASE(a_damaged_file_is_an_error_of_its_keyspace_only),
-    CASE(a_file_that_is_cut_short_in_use_is_named_at_the_end),
-    CASE(other_message_sizes_are_refused),
-    CASE(a_slow_reader_harms_nobody),
-    CASE(two_thousand_connections_are_served),
-    CASE(above_its_limit_connections_wait),
-    CASE(an_acknowledged_increment_holds_as_of_until_it_is_merged),
-    CASE(what_as_of_claims_is_always_there),
-    CASE(held_records_hold_back_their_keyspace_only),
-    CASE(it_writes_nothing_but_lmdbs_locks_and_its_socket),
-    CASE(a_clean_stop_answers_what_has_arrived),
-};
-
-TEST_MAIN(tests)

@@ -9,16 +9,12 @@
 
 #include "common/base/clock.h"
 #include "common/net/local.h"
+#include "tests/lib/answer.h"
 #include "tests/lib/client.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/service.h"
 
 #define BODY_MAX 65536
-
-struct answer {
-    int status;
-    char head[4096], body[BODY_MAX];
-};
 
 static struct answer got;
 
@@ -50,12 +46,17 @@ set_up(void **state)
     return set_up_as(state, NULL);
 }
 
+#define CASE(name, f) TEST_IN(name, struct fleet *f, set_up, service_teardown)
+
 /* There is no place for a third keyspace. */
 static int
 set_up_with_two(void **state)
 {
     return set_up_as(state, "keyspace.max=2");
 }
+
+#define CASE_WITH_TWO(name, f)                                                 \
+    TEST_IN(name, struct fleet *f, set_up_with_two, service_teardown)
 
 /* The log with the first increments is merged, the next one stays open. */
 static int
@@ -64,6 +65,9 @@ set_up_with_one_log(void **state)
     return set_up_as(state, "log.rotate_after=1h");
 }
 
+#define CASE_WITH_ONE_LOG(name, f)                                             \
+    TEST_IN(name, struct fleet *f, set_up_with_one_log, service_teardown)
+
 /* ---- requests ----------------------------------------------------------- */
 
 static int
@@ -71,26 +75,6 @@ join(struct fleet *f)
 {
     return client_connect(
         daemon_port(fleet_daemon(f, FLEET_READ), "read-http"));
-}
-
-static void
-hear(int fd, bool has_body)
-{
-    const char *length;
-    size_t size = 0, want;
-
-    do {
-        assert_true(size + 1 < sizeof got.head);
-        assert_int_equal(client_read(fd, got.head + size, 1), 1);
-        got.head[++size] = '\0';
-    } while (size < 4 || strcmp(got.head + size - 4, "\r\n\r\n") != 0);
-    assert_int_equal(sscanf(got.head, "HTTP/1.1 %d", &got.status), 1);
-    length = strstr(got.head, "Content-length: ");
-    assert_non_null(length);
-    want = has_body ? strtoul(length + 16, NULL, 10) : 0;
-    assert_true(want < sizeof got.body);
-    assert_int_equal(client_read(fd, got.body, want), want);
-    got.body[want] = '\0';
 }
 
 static void
@@ -111,7 +95,7 @@ ask(struct fleet *f, const char *target, const char *more)
     const int fd = join(f);
 
     send_request(fd, "GET", target, more);
-    hear(fd, true);
+    answer_read(fd, &got);
     client_close(fd);
 }
 
@@ -166,11 +150,8 @@ expect_same(struct fleet *f, const char *target, const char *const *words)
 #define SAME(f, target, ...)                                                   \
     expect_same(f, target, (const char *const[]){__VA_ARGS__, "--json", NULL})
 
-static void
-answers_are_the_bytes_of_the_commands(void **state)
+CASE(answers_are_the_bytes_of_the_commands, f)
 {
-    struct fleet *f = *state;
-
     SAME(f, "/v1/get?keyspace=pages&key=/index", "get", "pages", "/index");
     SAME(f, "/v1/get?key=..&keyspace=z", "get", "z", "..");
     SAME(f, "/v1/get?keyspace=pages&key=%5cxffraw+%22q%22%5Ct%5c%5c", "get",
@@ -198,11 +179,8 @@ answers_are_the_bytes_of_the_commands(void **state)
          "x", "/no", "/index");
 }
 
-static void
-answers_about_time_are_the_bytes_of_the_commands(void **state)
+CASE(answers_about_time_are_the_bytes_of_the_commands, f)
 {
-    struct fleet *f = *state;
-
     SAME(f, "/v1/history?keyspace=pages", "history", "pages", "--utc");
     SAME(f, "/v1/history?keyspace=pages&key=x&from=-2h&step=5m", "history",
          "pages", "x", "--from=-2h", "--step=5m", "--utc");
@@ -217,11 +195,8 @@ answers_about_time_are_the_bytes_of_the_commands(void **state)
 
 /* ---- forms --------------------------------------------------------------- */
 
-static void
-rows_are_columns_where_they_are_asked_for(void **state)
+CASE(rows_are_columns_where_they_are_asked_for, f)
 {
-    struct fleet *f = *state;
-
     ask(f, "/v1/top?keyspace=pages&n=3&format=csv", "");
     assert_string_equal(got.body, "rank,count,key\r\n"
                                   "0,9223372036854775807,x\r\n"
@@ -246,11 +221,8 @@ rows_are_columns_where_they_are_asked_for(void **state)
     assert_non_null(strstr(got.head, "Content-Type: application/json\r\n"));
 }
 
-static void
-several_keys_are_rows_in_the_order_asked(void **state)
+CASE(several_keys_are_rows_in_the_order_asked, f)
 {
-    struct fleet *f = *state;
-
     ask(f, "/v1/get?keyspace=pages&key=/index&key=/no&key=/about", "");
     assert_int_equal(got.status, 200);
     forget_moment(got.body);
@@ -261,10 +233,8 @@ several_keys_are_rows_in_the_order_asked(void **state)
                                   "\"as_of_ms\": 0}\n");
 }
 
-static void
-an_answer_that_the_client_has_is_not_sent_again(void **state)
+CASE(an_answer_that_the_client_has_is_not_sent_again, f)
 {
-    struct fleet *f = *state;
     char tag[128], more[256];
     const char *at;
 
@@ -286,7 +256,7 @@ an_answer_that_the_client_has_is_not_sent_again(void **state)
             assert_int_equal(client_read(fd, got.head + 3, 1), 1);
             got.head[4] = '\0';
         }
-        hear(fd, true); /* of another keyspace, right behind that head */
+        answer_read(fd, &got); /* of another keyspace, right behind that head */
         assert_int_equal(got.status, 200);
         client_close(fd);
     }
@@ -296,10 +266,8 @@ an_answer_that_the_client_has_is_not_sent_again(void **state)
     assert_int_equal(got.status, 200);
 }
 
-static void
-long_answers_are_packed_for_who_takes_that(void **state)
+CASE(long_answers_are_packed_for_who_takes_that, f)
 {
-    struct fleet *f = *state;
     char command[256];
 
     for (int i = 0; i < 300; i++) {
@@ -321,6 +289,42 @@ long_answers_are_packed_for_who_takes_that(void **state)
         "test \"$(curl -sSf --compressed \"$u\")\" = "
         "\"$(curl -sSf \"$u\")\"",
         (unsigned)daemon_port(fleet_daemon(f, FLEET_READ), "read-http"));
+    assert_int_equal(system(command), 0);
+}
+
+/* Clients that go away leave a text half packed. */
+CASE(a_large_answer_is_packed_in_steps_beside_others, f)
+{
+    const char *target = "/v1/top?keyspace=large&n=4000&format=tsv";
+    const int writer = client_connect(fleet_ack_port(f));
+    char command[512];
+
+    for (int i = 0; i < 4000; i++) {
+        char key[32];
+
+        (void)snprintf(key, sizeof key, "key number %d of so many", i);
+        client_increment(writer, "large", key, i);
+    }
+    client_wins(writer, 4000);
+    client_close(writer);
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    for (int i = 0; i < 8; i++) {
+        const int gone = join(f);
+
+        send_request(gone, "GET", target, "Accept-Encoding: gzip\r\n");
+        ask(f, "/v1/total?keyspace=z", "");
+        assert_non_null(strstr(got.body, "\"total\": -2"));
+        client_reset(gone);
+    }
+    (void)snprintf(
+        command, sizeof command,
+        "u='http://127.0.0.1:%u%s'; until "
+        "curl -sSfD /dev/stderr --compressed \"$u\" 2>&1 >/dev/null |"
+        " grep -q 'Content-Encoding: gzip'; do :; done; "
+        "test \"$(curl -sSf --compressed \"$u\")\" = "
+        "\"$(curl -sSf \"$u\")\"",
+        (unsigned)daemon_port(fleet_daemon(f, FLEET_READ), "read-http"),
+        target);
     assert_int_equal(system(command), 0);
 }
 
@@ -358,11 +362,8 @@ expect_pages(struct fleet *f, const char *first, const char *whole, int pages)
     assert_int_equal(count, pages);
 }
 
-static void
-pages_are_linked_until_the_last(void **state)
+CASE(pages_are_linked_until_the_last, f)
 {
-    struct fleet *f = *state;
-
     expect_pages(f, "/v1/keys?keyspace=pages&n=2&format=tsv",
                  "/v1/keys?keyspace=pages&n=5&format=tsv", 3);
     expect_pages(f, "/v1/keys?keyspace=pages&prefix=/&n=1&format=tsv",
@@ -395,11 +396,8 @@ expect_names(struct fleet *f, const char *target, const char *want)
     assert_null(strstr(got.head, "Link: "));
 }
 
-static void
-keyspaces_are_sorted_by_what_is_asked_for(void **state)
+CASE(keyspaces_are_sorted_by_what_is_asked_for, f)
 {
-    struct fleet *f = *state;
-
     service_add(f, "a", "one", 5);
     service_add(f, "a", "two", -9);
     expect_text(FLEET_RUN(f, "flush"), 0, "");
@@ -413,10 +411,8 @@ keyspaces_are_sorted_by_what_is_asked_for(void **state)
     expect_problem(f, "/v1/keyspaces?sort=keys&after=a", 400, "\"bad-sort\"");
 }
 
-static void
-pages_of_one_version_end_when_the_keyspace_changes(void **state)
+CASE(pages_of_one_version_end_when_the_keyspace_changes, f)
 {
-    struct fleet *f = *state;
     char version[64], target[256];
     const char *at;
 
@@ -451,11 +447,8 @@ pages_of_one_version_end_when_the_keyspace_changes(void **state)
     expect_problem(f, target, 404, "\"no-such-keyspace\"");
 }
 
-static void
-raw_names_go_both_ways(void **state)
+CASE(raw_names_go_both_ways, f)
 {
-    struct fleet *f = *state;
-
     ask(f, "/v1/keys?keyspace=pages&names=raw", "");
     forget_moment(got.body);
     assert_string_equal(
@@ -494,10 +487,8 @@ forget_values(char *bytes)
     }
 }
 
-static void
-status_has_the_members_of_the_command(void **state)
+CASE(status_has_the_members_of_the_command, f)
 {
-    struct fleet *f = *state;
     char answered[BODY_MAX];
 
     ask(f, "/v1/status", "");
@@ -546,11 +537,9 @@ has_same_logs(struct fleet *f)
     return strcmp(answered, text) == 0;
 }
 
-static void
-logs_are_those_of_the_command(void **state)
+CASE_WITH_ONE_LOG(logs_are_those_of_the_command, f)
 {
     const uint64_t deadline_ms = clock_ms() + 20000;
-    struct fleet *f = *state;
 
     service_add(f, "pages", "/index", 1);
     service_add(f, "pages", "/index", 2);
@@ -564,10 +553,8 @@ logs_are_those_of_the_command(void **state)
     expect_problem(f, "/v1/logs?n=1", 400, "\"unknown-parameter\"");
 }
 
-static void
-held_records_are_those_of_the_command(void **state)
+CASE_WITH_TWO(held_records_are_those_of_the_command, f)
 {
-    struct fleet *f = *state;
     const uint64_t deadline_ms = clock_ms() + 20000;
 
     ask(f, "/v1/held", "");
@@ -585,8 +572,7 @@ held_records_are_those_of_the_command(void **state)
     assert_string_equal(got.body, text);
 }
 
-static void
-metrics_are_of_all_processes(void **state)
+CASE(metrics_are_of_all_processes, f)
 {
     static const char *const lines[] = {
         "countd_process_up{process=\"writer\",slot=\"0\"} 1\n",
@@ -602,7 +588,6 @@ metrics_are_of_all_processes(void **state)
         ",code=\"2xx\"} ",
         "countd_as_of_time_seconds{slot=\""};
     const uint64_t deadline_ms = clock_ms() + 20000;
-    struct fleet *f = *state;
     char *eof;
 
     do /* the writer tells the board some times a second */
@@ -625,10 +610,8 @@ metrics_are_of_all_processes(void **state)
     assert_string_equal(eof, "# EOF\n");
 }
 
-static void
-promtool_finds_nothing_to_say(void **state)
+CASE(promtool_finds_nothing_to_say, f)
 {
-    struct fleet *f = *state;
     char command[256];
 
     if (system("command -v promtool >/dev/null 2>&1") != 0) {
@@ -646,30 +629,27 @@ promtool_finds_nothing_to_say(void **state)
 /* ---- what is no question ------------------------------------------------- */
 
 /* The host of the target counts, not the one beside it. */
-static void
-a_target_may_be_in_absolute_form(void **state)
+CASE(a_target_may_be_in_absolute_form, f)
 {
-    struct fleet *f = *state;
     const int fd = join(f);
 
     send_request(fd, "GET", "http://LOCALHOST:1/v1/total?keyspace=z", "");
-    hear(fd, true);
+    answer_read(fd, &got);
     assert_int_equal(got.status, 200);
     assert_non_null(strstr(got.body, "\"total\": -2"));
     send_request(fd, "GET", "HTTP://127.0.0.1/metrics", "");
-    hear(fd, true);
+    answer_read(fd, &got);
     assert_int_equal(got.status, 200);
     send_request(fd, "GET", "http:///v1/total?keyspace=z", "");
-    hear(fd, true);
+    answer_read(fd, &got);
     assert_int_equal(got.status, 404);
     send_request(fd, "GET", "http://evil.example/v1/total?keyspace=z", "");
-    hear(fd, true);
+    answer_read(fd, &got);
     assert_int_equal(got.status, 403);
     client_close(fd);
 }
 
-static void
-any_version_will_do_where_there_is_an_answer(void **state)
+CASE(any_version_will_do_where_there_is_an_answer, f)
 {
     static const char any[] = "If-None-Match: *\r\n";
     static const char *const there[] = {"/v1/total?keyspace=z",
@@ -677,7 +657,6 @@ any_version_will_do_where_there_is_an_answer(void **state)
     static const char *const missing[] = {"/v1/get?keyspace=z&key=no",
                                           "/v1/total?keyspace=no",
                                           "/v1/history?keyspace=no"};
-    struct fleet *f = *state;
     char status[13];
 
     for (size_t i = 0; i < sizeof there / sizeof there[0]; i++) {
@@ -694,11 +673,8 @@ any_version_will_do_where_there_is_an_answer(void **state)
     }
 }
 
-static void
-what_is_wrong_is_told(void **state)
+CASE(what_is_wrong_is_told, f)
 {
-    struct fleet *f = *state;
-
     expect_problem(f, "/v1/get?keyspace=pages&key=/no", 404,
                    "\"code\": \"no-such-key\", \"detail\": \"no such key\", "
                    "\"as_of_ms\": 1");
@@ -737,35 +713,33 @@ what_is_wrong_is_told(void **state)
                    504, "\"not-readable-yet\"");
 }
 
-static void
-nothing_is_changed_here(void **state)
+CASE(nothing_is_changed_here, f)
 {
-    struct fleet *f = *state;
     const int fd = join(f);
 
     send_request(fd, "POST", "/v1/count", "Content-Length: 0\r\n");
-    hear(fd, true);
+    answer_read(fd, &got);
     assert_int_equal(got.status, 405);
     assert_non_null(strstr(got.head, "Allow: GET, HEAD\r\n"));
     assert_non_null(strstr(got.body, "POST /v1/count at http.listen"));
     send_request(fd, "DELETE", "/v1/top?keyspace=pages", "");
-    hear(fd, true);
+    answer_read(fd, &got);
     assert_int_equal(got.status, 405);
     send_request(fd, "OPTIONS", "/v1/top?keyspace=pages", "");
-    hear(fd, true);
+    answer_read(fd, &got);
     assert_int_equal(got.status, 200);
     assert_non_null(strstr(got.head, "Allow: GET, HEAD, OPTIONS\r\n"));
     send_request(fd, "HEAD", "/v1/top?keyspace=pages", "");
-    hear(fd, false);
+    answer_read_head(fd, &got);
+    assert_non_null(strstr(got.head, "Content-length: "));
     assert_int_equal(got.status, 200);
     send_request(fd, "GET", "/readyz", "");
-    hear(fd, true);
+    answer_read(fd, &got);
     assert_string_equal(got.body, "ok\n");
     client_close(fd);
 }
 
-static void
-only_its_own_pages_may_ask(void **state)
+CASE(only_its_own_pages_may_ask, f)
 {
     static const struct {
         const char *more;
@@ -778,7 +752,6 @@ only_its_own_pages_may_ask(void **state)
         {"Sec-Fetch-Site: cross-site\r\n", 403},
         {"Sec-Fetch-Site: same-origin\r\n", 200},
         {"Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n", 200}};
-    struct fleet *f = *state;
     int fd;
 
     for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
@@ -790,41 +763,54 @@ only_its_own_pages_may_ask(void **state)
     client_send(
         fd, "GET /v1/now HTTP/1.1\r\nHost: rebound.example\r\n\r\n",
         strlen("GET /v1/now HTTP/1.1\r\nHost: rebound.example\r\n\r\n"));
-    hear(fd, true);
+    answer_read(fd, &got);
     assert_int_equal(got.status, 403);
     client_close(fd);
 }
 
 /* The same bytes, first on the unix socket and then at the port. */
-static void
-a_socket_asks_for_no_known_host(void **state)
+CASE(a_socket_asks_for_no_known_host, f)
 {
     static const char question[] =
         "GET /v1/now HTTP/1.1\r\nHost: rebound.example\r\n\r\n";
-    struct fleet *f = *state;
     int fd = local_connect(f->path, "read-http");
 
     assert_true(fd >= 0);
     client_send(fd, question, sizeof question - 1);
-    hear(fd, true);
+    answer_read(fd, &got);
     assert_int_equal(got.status, 200);
     client_close(fd);
     fd = join(f);
     client_send(fd, question, sizeof question - 1);
-    hear(fd, true);
+    answer_read(fd, &got);
     assert_int_equal(got.status, 403);
     client_close(fd);
 }
 
+/* A head that comes again is not read again, but where another one, which is
+ * too long to be remembered, came in between. */
+CASE(a_question_is_answered_as_it_stands_whatever_came_before, f)
+{
+    char more[600];
+
+    (void)snprintf(more, sizeof more, "X-Long: %0560d\r\n", 0); /* fits */
+    for (int i = 0; i < 6; i++) {
+        ask(f, "/v1/total?keyspace=z", "");
+        assert_non_null(strstr(got.body, "\"total\": -2"));
+        if (i % 3 != 2)
+            continue;
+        ask(f, "/v1/get?keyspace=pages&key=/index", more);
+        assert_non_null(strstr(got.body, "\"count\": 27"));
+    }
+}
+
 /* One more than may wait, each on a connection of its own. */
-static void
-only_so_many_wait(void **state)
+CASE(only_so_many_wait, f)
 {
     enum { MANY = 1024 };
     static int fds[MANY];
     const char *question = "/v1/now?as_of=9999999999999&wait=60";
     struct rlimit limit;
-    struct fleet *f = *state;
 
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     if (limit.rlim_max < MANY + 256) {
@@ -843,7 +829,7 @@ only_so_many_wait(void **state)
     assert_int_equal(got.status, 503);
     assert_non_null(strstr(got.head, "Retry-After: 1\r\n"));
     assert_non_null(strstr(got.body, "\"too-many-waiting\""));
-    client_close(fds[0]);
+    client_reset(fds[0]);
     do
         ask(f, "/v1/now?as_of=9999999999999&wait=1", "");
     while (got.status == 503);
@@ -854,11 +840,8 @@ only_so_many_wait(void **state)
 
 /* Two askers whose answers are made in steps, the first of whom goes away, and
  * pipelined questions of both kinds. */
-static void
-answers_in_steps_wait_for_each_other_and_for_nobody_who_has_gone(void **state)
+CASE(answers_in_steps_wait_for_each_other_and_for_nobody_who_has_gone, f)
 {
-    struct fleet *f = *state;
-
     for (int i = 0; i < 20; i++) {
         const int gone = join(f), fd = join(f);
 
@@ -867,21 +850,19 @@ answers_in_steps_wait_for_each_other_and_for_nobody_who_has_gone(void **state)
         send_request(fd, "GET", "/v1/total?keyspace=z", "");
         send_request(fd, "GET", "/v1/top?keyspace=pages&from=-1h", "");
         client_close(gone);
-        hear(fd, true);
+        answer_read(fd, &got);
         assert_non_null(strstr(got.body, "\"file\""));
-        hear(fd, true);
+        answer_read(fd, &got);
         assert_non_null(strstr(got.body, "\"total\": -2"));
-        hear(fd, true);
+        answer_read(fd, &got);
         assert_non_null(strstr(got.body, "\"change\""));
         client_close(fd);
     }
 }
 
 /* A client that sends questions and reads no answer holds up nobody. */
-static void
-who_does_not_read_holds_up_nobody(void **state)
+CASE(who_does_not_read_holds_up_nobody, f)
 {
-    struct fleet *f = *state;
     const int fd = join(f);
 
     for (int i = 0; i < 64; i++)
@@ -891,67 +872,70 @@ who_does_not_read_holds_up_nobody(void **state)
     client_close(fd);
 }
 
-int
-main(void)
+/* What a cache, a browser and a clock need is in each answer, errors and those
+ * without a body included. */
+CASE(each_answer_has_a_date_and_is_for_its_own_site, f)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(answers_are_the_bytes_of_the_commands,
-                                        set_up, service_teardown),
-        cmocka_unit_test_setup_teardown(
-            answers_about_time_are_the_bytes_of_the_commands, set_up,
-            service_teardown),
-        cmocka_unit_test_setup_teardown(
-            rows_are_columns_where_they_are_asked_for, set_up,
-            service_teardown),
-        cmocka_unit_test_setup_teardown(
-            several_keys_are_rows_in_the_order_asked, set_up, service_teardown),
-        cmocka_unit_test_setup_teardown(
-            an_answer_that_the_client_has_is_not_sent_again, set_up,
-            service_teardown),
-        cmocka_unit_test_setup_teardown(
-            long_answers_are_packed_for_who_takes_that, set_up,
-            service_teardown),
-        cmocka_unit_test_setup_teardown(pages_are_linked_until_the_last, set_up,
-                                        service_teardown),
-        cmocka_unit_test_setup_teardown(
-            keyspaces_are_sorted_by_what_is_asked_for, set_up,
-            service_teardown),
-        cmocka_unit_test_setup_teardown(
-            pages_of_one_version_end_when_the_keyspace_changes, set_up,
-            service_teardown),
-        cmocka_unit_test_setup_teardown(raw_names_go_both_ways, set_up,
-                                        service_teardown),
-        cmocka_unit_test_setup_teardown(status_has_the_members_of_the_command,
-                                        set_up, service_teardown),
-        cmocka_unit_test_setup_teardown(logs_are_those_of_the_command,
-                                        set_up_with_one_log, service_teardown),
-        cmocka_unit_test_setup_teardown(held_records_are_those_of_the_command,
-                                        set_up_with_two, service_teardown),
-        cmocka_unit_test_setup_teardown(metrics_are_of_all_processes, set_up,
-                                        service_teardown),
-        cmocka_unit_test_setup_teardown(promtool_finds_nothing_to_say, set_up,
-                                        service_teardown),
-        cmocka_unit_test_setup_teardown(what_is_wrong_is_told, set_up,
-                                        service_teardown),
-        cmocka_unit_test_setup_teardown(nothing_is_changed_here, set_up,
-                                        service_teardown),
-        cmocka_unit_test_setup_teardown(only_its_own_pages_may_ask, set_up,
-                                        service_teardown),
-        cmocka_unit_test_setup_teardown(a_socket_asks_for_no_known_host, set_up,
-                                        service_teardown),
-        cmocka_unit_test_setup_teardown(only_so_many_wait, set_up,
-                                        service_teardown),
-        cmocka_unit_test_setup_teardown(
-            answers_in_steps_wait_for_each_other_and_for_nobody_who_has_gone,
-            set_up, service_teardown),
-        cmocka_unit_test_setup_teardown(a_target_may_be_in_absolute_form,
-                                        set_up, service_teardown),
-        cmocka_unit_test_setup_teardown(
-            any_version_will_do_where_there_is_an_answer, set_up,
-            service_teardown),
-        cmocka_unit_test_setup_teardown(who_does_not_read_holds_up_nobody,
-                                        set_up, service_teardown),
+    static const struct {
+        const char *target, *more;
+        int status;
+        const char *type;
+    } cases[] = {
+        {"/v1/total?keyspace=z", "", 200, "application/json\r\n"},
+        {"/v1/total?keyspace=no", "", 404, "application/problem+json\r\n"},
+        {"/v1/total", "Origin: http://evil\r\n", 403,
+         "application/problem+json\r\n"},
+        {"/v1/total?keyspace=z", "If-None-Match: *\r\n", 304, NULL},
+        {"/", "If-None-Match: *\r\n", 304, NULL},
+        {"/nosuch", "", 404, "text/plain; charset=utf-8\r\n"},
+        {"/healthz?x", "", 404, "text/plain; charset=utf-8\r\n"},
+        {"/metrics", "", 200, "text/plain; version=0.0.4; charset=utf-8\r\n"},
+        {"/render?target=no", "", 200, "application/json\r\n"},
+        {"/render", "Origin: http://evil\r\n", 403, "application/json\r\n"},
+        {"/version", "", 200, "text/plain; charset=utf-8\r\n"},
     };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const int fd = join(f);
+        const char *type;
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+        send_request(fd, "GET", cases[i].target, cases[i].more);
+        answer_read_head(fd, &got);
+        type = strstr(got.head, "\r\nContent-Type: ");
+        if (got.status != cases[i].status || !strstr(got.head, "\r\nDate: ") ||
+            !strstr(got.head,
+                    "\r\nCross-Origin-Resource-Policy: same-origin\r\n") ||
+            (cases[i].type != NULL) != (type != NULL) ||
+            (type &&
+             strncmp(type + 16, cases[i].type, strlen(cases[i].type)) != 0) ||
+            (type && !strstr(got.head, "\r\nX-Content-Type-Options: nosniff")))
+            fail_msg("%s: %s", cases[i].target, got.head);
+        if (got.status == 304)
+            assert_non_null(
+                strstr(got.head, "\r\nCache-Control: no-cache\r\n"));
+        client_close(fd);
+    }
+    ask(f, "/v1/now", "Origin: http://evil\r\n");
+    assert_non_null(strstr(got.body, "read.cors"));
+    ask(f, "/render", "Origin: http://evil\r\n");
+    assert_non_null(strstr(got.body, "{\"message\":\"a web page of another"));
+}
+
+/* A request that waits is answered when the reader stops, and that is why. */
+CASE(a_stop_answers_those_who_wait, f)
+{
+    static const char requests[] =
+        "GET /v1/now HTTP/1.1\r\nHost: x\r\n\r\n"
+        "GET /v1/now?as_of=9223372036854775807&wait=60 HTTP/1.1\r\n"
+        "Host: x\r\n\r\n";
+    const int fd = join(f);
+
+    client_send(fd, requests, sizeof requests - 1);
+    answer_read(fd, &got); /* the other one waits now */
+    assert_int_equal(got.status, 200);
+    fleet_stop(f, FLEET_READ);
+    answer_read(fd, &got);
+    assert_int_equal(got.status, 503);
+    assert_non_null(strstr(got.head, "\r\nRetry-After: 1\r\n"));
+    assert_non_null(strstr(got.body, "\"code\": \"stopping\""));
+    client_close(fd);
 }

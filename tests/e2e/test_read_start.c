@@ -3,11 +3,9 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,7 +17,6 @@
 #include "tests/lib/client.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/expect.h"
-#include "tests/lib/filler.h"
 #include "tests/lib/tmpdir.h"
 
 #define ANY_PORT "-o", "read.listen=127.0.0.1:0"
@@ -50,6 +47,8 @@ teardown(void **state)
     return 0;
 }
 
+#define CASE(name) TEST_IN(name, void *unused, setup, teardown)
+
 /* Runs it, for as long as it does. */
 #define READ(...)                                                              \
     daemon_run(text, sizeof text, "countd-read", __VA_ARGS__, NULL)
@@ -74,10 +73,8 @@ expect_answer(int fd)
 
 /* ---- the command line -------------------------------------------------- */
 
-static void
-settings_are_checked_without_a_directory(void **state)
+CASE(settings_are_checked_without_a_directory)
 {
-    (void)state; /* none */
     expect(READ("-t", "-d", "/none"), 0, "settings are good");
     expect(READ("-V"), 0, "countd-read 0");
     expect(READ("-h"), 0, "read.listen");
@@ -93,14 +90,12 @@ settings_are_checked_without_a_directory(void **state)
 
 /* ---- refusals ---------------------------------------------------------- */
 
-static void
-a_port_in_use_may_be_free_later(void **state)
+CASE(a_port_in_use_may_be_free_later)
 {
     struct net_address any, bound;
     char where[NET_ADDRESS_SIZE], setting[NET_ADDRESS_SIZE + 16];
     int fd;
 
-    (void)state; /* none */
     assert_rc(net_parse("127.0.0.1:0", &any), 0);
     fd = net_listen(&any, 0, &bound);
     assert_true(fd >= 0);
@@ -114,13 +109,11 @@ a_port_in_use_may_be_free_later(void **state)
     assert_int_equal(close(fd), 0);
 }
 
-static void
-an_address_of_another_machine_may_be_ours_later(void **state)
+CASE(an_address_of_another_machine_may_be_ours_later)
 {
     struct net_address other, bound;
     int fd;
 
-    (void)state; /* none */
     /* TEST-NET-1, which is nobody's. */
     assert_rc(net_parse("192.0.2.1:0", &other), 0);
     fd = net_listen(&other, 0, &bound);
@@ -133,12 +126,10 @@ an_address_of_another_machine_may_be_ours_later(void **state)
            111, "listen read.listen=192.0.2.1:0: ");
 }
 
-static void
-folders_that_are_missing_or_none_are_named(void **state)
+CASE(folders_that_are_missing_or_none_are_named)
 {
     char log[700];
 
-    (void)state; /* none */
     snprintf(log, sizeof log, "%s/log", data);
     assert_int_equal(rmdir(log), 0);
     expect(READ("-d", data, ANY_PORT), 111,
@@ -190,13 +181,11 @@ expect_served(const struct daemon *d)
     client_close(fd);
 }
 
-static void
-a_reader_that_starts_first_waits_for_the_writer(void **state)
+CASE(a_reader_that_starts_first_waits_for_the_writer)
 {
     struct daemon reads, writes;
     char path[700];
 
-    (void)state; /* another directory */
     snprintf(path, sizeof path, "%s/later", dir.path);
     start_waiting(&reads, path);
 
@@ -211,15 +200,13 @@ a_reader_that_starts_first_waits_for_the_writer(void **state)
     daemon_fini(&reads);
 }
 
-static void
-a_directory_that_is_only_half_made_is_waited_for(void **state)
+CASE(a_directory_that_is_only_half_made_is_waited_for)
 {
     static const char *const folders[] = {"", "/log"};
     char path[700], folder[720];
     struct daemon reads;
     struct datadir made;
 
-    (void)state; /* as above */
     snprintf(path, sizeof path, "%s/half", dir.path);
     for (size_t i = 0; i < 2; i++) {
         snprintf(folder, sizeof folder, "%s%s", path, folders[i]);
@@ -238,13 +225,11 @@ a_directory_that_is_only_half_made_is_waited_for(void **state)
     daemon_fini(&reads);
 }
 
-static void
-each_signal_ends_the_wait(void **state)
+CASE(each_signal_ends_the_wait)
 {
     static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
     char path[700];
 
-    (void)state; /* as above */
     snprintf(path, sizeof path, "%s/never", dir.path);
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
         struct daemon d;
@@ -259,25 +244,21 @@ each_signal_ends_the_wait(void **state)
 
 /* ---- descriptors ------------------------------------------------------- */
 
-static void
-too_few_descriptors_are_refused(void **state)
+CASE(too_few_descriptors_are_refused)
 {
-    (void)state; /* none */
     expect(daemon_run(text, sizeof text, "/bin/sh", "-c",
                       "ulimit -n 255 && exec \"$0\" \"$@\"", reader, "-d", data,
                       ANY_PORT, NULL),
            111, "255 descriptors are allowed and 256 needed");
 }
 
-static void
-few_descriptors_mean_fewer_connections(void **state)
+CASE(few_descriptors_mean_fewer_connections)
 {
     enum { MAX = 256 - 64 - 3 * (256 / 4 / 3) };
     static int fds[MAX + 1];
     struct daemon d;
     uint8_t bytes[512];
 
-    (void)state; /* none */
     daemon_start(&d, "/bin/sh", "-c", "ulimit -n 256 && exec \"$0\" \"$@\"",
                  reader, "-d", data, ANY_PORT, NULL);
     snprintf((char *)bytes, sizeof bytes,
@@ -302,13 +283,11 @@ few_descriptors_mean_fewer_connections(void **state)
     daemon_fini(&d);
 }
 
-static void
-fewer_connections_than_that_may_be_asked_for(void **state)
+CASE(fewer_connections_than_that_may_be_asked_for)
 {
     struct daemon d;
     int fd;
 
-    (void)state; /* none */
     daemon_start(&d, "/bin/sh", "-c", "ulimit -n 256 && exec \"$0\" \"$@\"",
                  reader, "-d", data, ANY_PORT, "-o", "read.max_connections=5",
                  NULL);
@@ -322,24 +301,20 @@ fewer_connections_than_that_may_be_asked_for(void **state)
 
 /* ---- serving and stopping ---------------------------------------------- */
 
-static void
-it_may_serve_no_port(void **state)
+CASE(it_may_serve_no_port)
 {
     struct daemon d;
 
-    (void)state; /* none */
     daemon_start(&d, "countd-read", "-d", data, "-o", "read.listen=", NULL);
     assert_int_equal(daemon_stop(&d), 0);
     assert_false(said(&d, "serving"));
     daemon_fini(&d);
 }
 
-static void
-each_signal_to_stop_is_a_clean_stop(void **state)
+CASE(each_signal_to_stop_is_a_clean_stop)
 {
     static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
 
-    (void)state; /* none */
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
         struct daemon d;
         int fd;
@@ -357,13 +332,11 @@ each_signal_to_stop_is_a_clean_stop(void **state)
     }
 }
 
-static void
-what_nohup_has_started_goes_on_after_a_hangup(void **state)
+CASE(what_nohup_has_started_goes_on_after_a_hangup)
 {
     struct daemon d;
     int fd;
 
-    (void)state; /* none */
     assert_true(signal(SIGHUP, SIG_IGN) != SIG_ERR);
     daemon_start(&d, "countd-read", "-d", data, ANY_PORT, NULL);
     assert_true(signal(SIGHUP, SIG_DFL) != SIG_ERR);
@@ -375,8 +348,7 @@ what_nohup_has_started_goes_on_after_a_hangup(void **state)
     daemon_fini(&d);
 }
 
-static void
-figures_are_told_and_who_is_malformed_or_speaks_http(void **state)
+CASE(figures_are_told_and_who_is_malformed_or_speaks_http)
 {
     const char post[600] = "POST / HTTP/1.1\r\nHost: localhost\r\n\r\n";
     const uint8_t wrong[272] = {0};
@@ -385,7 +357,6 @@ figures_are_told_and_who_is_malformed_or_speaks_http(void **state)
     uint8_t byte;
     int fd;
 
-    (void)state; /* none */
     daemon_start(&d, "countd-read", "-d", data, ANY_PORT, NULL);
     fd = client_connect(daemon_port(&d, "read"));
     client_send(fd, post, sizeof post);
@@ -410,12 +381,10 @@ figures_are_told_and_who_is_malformed_or_speaks_http(void **state)
     daemon_fini(&d);
 }
 
-static void
-several_readers_share_a_directory(void **state)
+CASE(several_readers_share_a_directory)
 {
     struct daemon d[3];
 
-    (void)state; /* none */
     for (size_t i = 0; i < 3; i++)
         daemon_start(&d[i], "countd-read", "-d", data, ANY_PORT, NULL);
     for (size_t i = 0; i < 3; i++) {
@@ -428,15 +397,13 @@ several_readers_share_a_directory(void **state)
     }
 }
 
-static void
-it_serves_ipv6(void **state)
+CASE(it_serves_ipv6)
 {
     struct sockaddr_in6 a = {.sin6_family = AF_INET6,
                              .sin6_addr = IN6ADDR_LOOPBACK_INIT};
     const int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct daemon d;
 
-    (void)state; /* none */
     if (fd < 0 || bind(fd, (const struct sockaddr *)&a, sizeof a) < 0) {
         if (fd >= 0)
             assert_int_equal(close(fd), 0);
@@ -452,25 +419,3 @@ it_serves_ipv6(void **state)
     assert_int_equal(daemon_stop(&d), 0);
     daemon_fini(&d);
 }
-
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    CASE(settings_are_checked_without_a_directory),
-    CASE(a_port_in_use_may_be_free_later),
-    CASE(an_address_of_another_machine_may_be_ours_later),
-    CASE(folders_that_are_missing_or_none_are_named),
-    CASE(a_reader_that_starts_first_waits_for_the_writer),
-    CASE(a_directory_that_is_only_half_made_is_waited_for),
-    CASE(each_signal_ends_the_wait),
-    CASE(too_few_descriptors_are_refused),
-    CASE(few_descriptors_mean_fewer_connections),
-    CASE(fewer_connections_than_that_may_be_asked_for),
-    CASE(it_may_serve_no_port),
-    CASE(each_signal_to_stop_is_a_clean_stop),
-    CASE(what_nohup_has_started_goes_on_after_a_hangup),
-    CASE(figures_are_told_and_who_is_malformed_or_speaks_http),
-    CASE(several_readers_share_a_directory),
-    CASE(it_serves_ipv6),
-};
-TEST_MAIN(tests)

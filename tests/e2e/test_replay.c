@@ -3,7 +3,6 @@
  * on the way; and tells where a count came from. */
 #include "tests/lib/test.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -60,6 +59,8 @@ teardown(void **state)
     fleet_fini(&s->fleet);
     return 0;
 }
+
+#define CASE(name, s) TEST_IN(name, struct site *s, setup, teardown)
 
 /* The command on the target: the last -d rules. */
 #define REPLAY(s, ...)                                                         \
@@ -263,11 +264,8 @@ flip(const struct site *s, unsigned i, off_t at)
 
 /* ---- replay ------------------------------------------------------------- */
 
-static void
-a_replay_into_an_empty_directory_gives_the_same_counts(void **state)
+CASE(a_replay_into_an_empty_directory_gives_the_same_counts, s)
 {
-    struct site *s = *state;
-
     count_and_stop(s, 6000);
 
     expect(REPLAY(s, s->fleet.path), 0, "; logs left out 0, missing 0, ");
@@ -312,11 +310,8 @@ fill_logs_of_years(struct site *s, unsigned logs)
     datadir_close(&dir);
 }
 
-static void
-a_replay_into_an_empty_directory_gives_the_same_history(void **state)
+CASE(a_replay_into_an_empty_directory_gives_the_same_history, s)
 {
-    struct site *s = *state;
-
     fill_logs_of_years(s, 40);
     fleet_start(&s->fleet, FLEET_WORKER);
     fleet_await_drained(&s->fleet, 20000);
@@ -330,11 +325,8 @@ a_replay_into_an_empty_directory_gives_the_same_history(void **state)
 }
 
 /* A backup of before, rolled forward. */
-static void
-a_replay_into_an_older_copy_adds_what_is_missing(void **state)
+CASE(a_replay_into_an_older_copy_adds_what_is_missing, s)
 {
-    struct site *s = *state;
-
     count_and_stop(s, 1500);
     expect(FLEET_RUN(&s->fleet, "backup", "--no-flush", s->target), 0, "");
     count_and_stop(s, 1500);
@@ -343,13 +335,11 @@ a_replay_into_an_older_copy_adds_what_is_missing(void **state)
     assert_same(s);
 }
 
-static void
-a_replay_killed_at_any_system_call_is_repeated(void **state)
+CASE(a_replay_killed_at_any_system_call_is_repeated, s)
 {
     enum { KILLS = 40 };
     static const char *const calls[] = {"fdatasync", "pwrite64", "pwritev",
                                         "fsync",     "pread64",  "openat"};
-    struct site *s = *state;
     struct random r = {random_seed(__func__)};
     char script[4000], path[700];
     unsigned killed = 0;
@@ -381,11 +371,8 @@ a_replay_killed_at_any_system_call_is_repeated(void **state)
     assert_true(killed > KILLS / 4);
 }
 
-static void
-a_part_of_the_time_or_a_keyspace_may_be_replayed(void **state)
+CASE(a_part_of_the_time_or_a_keyspace_may_be_replayed, s)
 {
-    struct site *s = *state;
-
     archive_by_hand(s, 9);
 
     expect(REPLAY(s, s->archive, "--to", "1700000180", "--json"), 0,
@@ -405,11 +392,8 @@ a_part_of_the_time_or_a_keyspace_may_be_replayed(void **state)
 
 /* By time alone the last fill of each log would come first, and hide the
  * others. */
-static void
-a_clock_that_was_set_back_loses_nothing(void **state)
+CASE(a_clock_that_was_set_back_loses_nothing, s)
 {
-    struct site *s = *state;
-
     archive_by_hand_at(s, 9, backward);
     expect(REPLAY(s, s->archive), 0, "9 logs: 36 increments merged, 0 ");
     expect(REPLAY(s, s->archive), 0,
@@ -420,10 +404,8 @@ a_clock_that_was_set_back_loses_nothing(void **state)
     assert_non_null(strstr(dump(s->target, 0), "words/the=900511\n"));
 }
 
-static void
-a_dry_run_reads_all_and_makes_nothing(void **state)
+CASE(a_dry_run_reads_all_and_makes_nothing, s)
 {
-    struct site *s = *state;
     struct stat st;
 
     archive_by_hand(s, 4);
@@ -437,11 +419,8 @@ a_dry_run_reads_all_and_makes_nothing(void **state)
     expect(REPLAY(s, s->archive, "--dry-run"), 1, "is damaged");
 }
 
-static void
-a_flipped_bit_stops_a_replay_until_it_is_mended(void **state)
+CASE(a_flipped_bit_stops_a_replay_until_it_is_mended, s)
 {
-    struct site *s = *state;
-
     archive_by_hand(s, 7);
     flip(s, 4, CRC_AT);
 
@@ -466,10 +445,8 @@ expect_dump(const struct site *s, const char *want)
 /* Any bit of a file: told, and nothing of the log applied; or it is one that
  * says nothing, and the log is as it was: in gzip's header, what fills the
  * stream's last byte, one of two ways to say the same. */
-static void
-any_flipped_bit_is_told_and_the_rest_replayed_on_request(void **state)
+CASE(any_flipped_bit_is_told_and_the_rest_replayed_on_request, s)
 {
-    struct site *s = *state;
     struct random r = {random_seed(__func__)};
     unsigned told = 0;
     char path[800], *all;
@@ -505,10 +482,8 @@ any_flipped_bit_is_told_and_the_rest_replayed_on_request(void **state)
 }
 
 /* Most records stand before the damage, and a good log behind it. */
-static void
-a_log_damaged_at_its_end_leaves_nothing_of_its_beginning(void **state)
+CASE(a_log_damaged_at_its_end_leaves_nothing_of_its_beginning, s)
 {
-    struct site *s = *state;
     char path[800];
     struct archive a;
     struct stat st;
@@ -537,10 +512,8 @@ a_log_damaged_at_its_end_leaves_nothing_of_its_beginning(void **state)
     assert_non_null(strstr(dump(s->target, 0), "words/the=1\n"));
 }
 
-static void
-what_was_not_archived_is_told(void **state)
+CASE(what_was_not_archived_is_told, s)
 {
-    struct site *s = *state;
     char path[800], gone[800];
     size_t size;
 
@@ -555,11 +528,9 @@ what_was_not_archived_is_told(void **state)
     expect(0, 0, ", missing 1, ");
 }
 
-static void
-a_log_in_the_format_of_before_is_refused_with_what_to_do(void **state)
+CASE(a_log_in_the_format_of_before_is_refused_with_what_to_do, s)
 {
     static const char old[128] = "COUNTDA1\1";
-    struct site *s = *state;
     char path[800], name[800];
     int fd;
 
@@ -579,11 +550,8 @@ a_log_in_the_format_of_before_is_refused_with_what_to_do(void **state)
     expect(REPLAY(s, s->archive), 0, "2 logs: 4 increments merged, ");
 }
 
-static void
-other_message_sizes_are_refused(void **state)
+CASE(other_message_sizes_are_refused, s)
 {
-    struct site *s = *state;
-
     archive_by_hand(s, 1);
     expect(REPLAY(s, s->archive, "-o", "message.key_size=100"), 100,
            "message.key_size=256");
@@ -591,10 +559,8 @@ other_message_sizes_are_refused(void **state)
 
 /* ---- explain ------------------------------------------------------------ */
 
-static void
-explain_tells_each_log_and_what_is_from_before(void **state)
+CASE(explain_tells_each_log_and_what_is_from_before, s)
 {
-    struct site *s = *state;
     char path[800];
 
     archive_by_hand(s, 4);
@@ -625,10 +591,8 @@ explain_tells_each_log_and_what_is_from_before(void **state)
            "count now: none");
 }
 
-static void
-explain_says_what_it_cannot_know(void **state)
+CASE(explain_says_what_it_cannot_know, s)
 {
-    struct site *s = *state;
     char path[800];
 
     /* In the archive, in no keyspace. */
@@ -660,11 +624,9 @@ explain_says_what_it_cannot_know(void **state)
 }
 
 /* Some came before history was kept, some more than a day apart. */
-static void
-explain_tells_each_day_and_from_when_on_it_is_known(void **state)
+CASE(explain_tells_each_day_and_from_when_on_it_is_known, s)
 {
     const uint32_t day = (uint32_t)(time(NULL) / 86400) * 1440;
-    struct site *s = *state;
     struct store_delta d = {.key = (const uint8_t *)"the", .key_size = 3};
     struct datadir dir;
     struct store *store;
@@ -696,11 +658,8 @@ explain_tells_each_day_and_from_when_on_it_is_known(void **state)
     expect(0, 0, "not in history: 1000, from before that, or changed by del");
 }
 
-static void
-explain_without_an_archive_knows_nothing_but_the_count(void **state)
+CASE(explain_without_an_archive_knows_nothing_but_the_count, s)
 {
-    struct site *s = *state;
-
     archive_by_hand(s, 2);
     assert_int_equal(REPLAY(s, s->archive), 0);
     expect(FLEET_RUN(&s->fleet, "-d", s->target, "explain", "words", "of"), 0,
@@ -710,26 +669,3 @@ explain_without_an_archive_knows_nothing_but_the_count(void **state)
            0, "the archive begins at ");
     expect(0, 0, ": 0\n");
 }
-
-#define CASE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    CASE(a_replay_into_an_empty_directory_gives_the_same_counts),
-    CASE(a_replay_into_an_empty_directory_gives_the_same_history),
-    CASE(a_replay_into_an_older_copy_adds_what_is_missing),
-    CASE(a_replay_killed_at_any_system_call_is_repeated),
-    CASE(a_part_of_the_time_or_a_keyspace_may_be_replayed),
-    CASE(a_clock_that_was_set_back_loses_nothing),
-    CASE(a_dry_run_reads_all_and_makes_nothing),
-    CASE(a_flipped_bit_stops_a_replay_until_it_is_mended),
-    CASE(any_flipped_bit_is_told_and_the_rest_replayed_on_request),
-    CASE(a_log_damaged_at_its_end_leaves_nothing_of_its_beginning),
-    CASE(what_was_not_archived_is_told),
-    CASE(a_log_in_the_format_of_before_is_refused_with_what_to_do),
-    CASE(other_message_sizes_are_refused),
-    CASE(explain_tells_each_log_and_what_is_from_before),
-    CASE(explain_says_what_it_cannot_know),
-    CASE(explain_tells_each_day_and_from_when_on_it_is_known),
-    CASE(explain_without_an_archive_knows_nothing_but_the_count),
-};
-TEST_MAIN(tests)

@@ -10,7 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/lib/client.h"
 #include "tests/lib/fleet.h"
 
 #define TEXT_SIZE 8192
@@ -43,6 +42,8 @@ teardown(void **state)
     return 0;
 }
 
+#define CASE(name, x) TEST_IN(name, struct site *x, setup, teardown)
+
 /* Whether `program`, an absolute path, ends with 0 for `probe`. */
 static bool
 is_installed(const char *program, const char *option, const char *probe)
@@ -66,8 +67,7 @@ expect_good(struct site *x, const char *program, const char *option,
         fail_msg("%s: status %d:\n%s", program, status, text);
 }
 
-static void
-redis_cli_counts_and_reads(void **state)
+CASE(redis_cli_counts_and_reads, x)
 {
     static const struct {
         const char *words[6];
@@ -78,7 +78,6 @@ redis_cli_counts_and_reads(void **state)
         {{"-3", "ZINCRBY", "b", "1", "m"}, "(double) 3\n"},
         {{"ZSCORE", "b", "m"}, "\"3\"\n"},
     };
-    struct site *x = *state;
     char text[TEXT_SIZE];
 
     if (access("/usr/bin/redis-cli", X_OK) < 0)
@@ -95,10 +94,8 @@ redis_cli_counts_and_reads(void **state)
     }
 }
 
-static void
-redis_benchmark_runs(void **state)
+CASE(redis_benchmark_runs, x)
 {
-    struct site *x = *state;
     char text[TEXT_SIZE * 16];
 
     if (access("/usr/bin/redis-benchmark", X_OK) < 0)
@@ -128,10 +125,8 @@ struct hiredis_reply {
     char *text;
 };
 
-static void
-hiredis_counts(void **state)
+CASE(hiredis_counts, x)
 {
-    struct site *x = *state;
     void *library = dlopen("libhiredis.so.0.14", RTLD_NOW);
     void *(*connect_to)(const char *, int) = NULL;
     struct hiredis_reply *(*command)(void *, const char *, ...) = NULL;
@@ -160,13 +155,12 @@ hiredis_counts(void **state)
     assert_int_equal(dlclose(library), 0);
 }
 
-static void
-redis_py_counts_and_reads(void **state)
+CASE(redis_py_counts_and_reads, x)
 {
     if (!is_installed("/usr/bin/python3", "-c", "import redis"))
         test_skip("python3-redis is not installed");
     expect_good(
-        *state, "/usr/bin/python3", "-c",
+        x, "/usr/bin/python3", "-c",
         "import redis, sys\n"
         "r = redis.Redis(port=int(sys.argv[1]))\n"
         "p = r.pipeline(); p.incr('k'); p.zincrby('b', 2.0, 'm')\n"
@@ -183,12 +177,11 @@ redis_py_counts_and_reads(void **state)
         "print('good')\n");
 }
 
-static void
-php_redis_counts_and_reads(void **state)
+CASE(php_redis_counts_and_reads, x)
 {
     if (!is_installed("/usr/bin/php", "-r", "exit(!class_exists('Redis'));"))
         test_skip("php-redis is not installed");
-    expect_good(*state, "/usr/bin/php", "-r",
+    expect_good(x, "/usr/bin/php", "-r",
                 "$r = new Redis(); $r->connect('127.0.0.1', (int)$argv[1]);"
                 "$r->incr('k') === 1 or die('incr');"
                 "$r->zIncrBy('b', 2, 'm') == 2 or die('zincrby');"
@@ -198,12 +191,11 @@ php_redis_counts_and_reads(void **state)
                 "$r->exec() == [2, 2] or die('exec'); echo 'good';");
 }
 
-static void
-ruby_redis_counts_and_reads(void **state)
+CASE(ruby_redis_counts_and_reads, x)
 {
     if (!is_installed("/usr/bin/ruby", "-e", "require 'redis'"))
         test_skip("ruby-redis is not installed");
-    expect_good(*state, "/usr/bin/ruby", "-e",
+    expect_good(x, "/usr/bin/ruby", "-e",
                 "require 'redis'\n"
                 "r = Redis.new(port: ARGV[0].to_i)\n"
                 "raise 'incr' unless r.incr('k') == 1\n"
@@ -232,13 +224,12 @@ has_node_module(const char *name)
     return is_installed("/usr/bin/node", "-e", script);
 }
 
-static void
-ioredis_counts_and_reads(void **state)
+CASE(ioredis_counts_and_reads, x)
 {
     if (!has_node_module("ioredis"))
         test_skip("the module ioredis of node is not installed");
     expect_good(
-        *state, "/usr/bin/node", "-e",
+        x, "/usr/bin/node", "-e",
         "const assert = require('assert');\n"
         "const Redis = require('ioredis');\n"
         "(async () => {\n"
@@ -255,7 +246,7 @@ ioredis_counts_and_reads(void **state)
 }
 
 static void
-run_node_redis(void **state, const char *options)
+run_node_redis(struct site *x, const char *options)
 {
     char script[2048];
 
@@ -282,31 +273,28 @@ run_node_redis(void **state, const char *options)
         "  console.log('good'); await r.quit();\n"
         "})().catch(e => { console.log(e); process.exit(1); });\n",
         options);
-    expect_good(*state, "/usr/bin/node", "-e", script);
+    expect_good(x, "/usr/bin/node", "-e", script);
 }
 
-static void
-node_redis_counts_and_reads(void **state)
+CASE(node_redis_counts_and_reads, x)
 {
-    run_node_redis(state, ", RESP: 2");
+    run_node_redis(x, ", RESP: 2");
 }
 
-static void
-node_redis_counts_and_reads_with_resp3(void **state)
+CASE(node_redis_counts_and_reads_with_resp3, x)
 {
-    run_node_redis(state, ", RESP: 3");
+    run_node_redis(x, ", RESP: 3");
 }
 
 /* A library of leaderboards that was written for Redis.  Its own tests need
  * what countd does not have: SELECT, FLUSHDB, setting and removing, and reads
  * that see a write at once. */
-static void
-a_library_of_leaderboards_counts_and_reads(void **state)
+CASE(a_library_of_leaderboards_counts_and_reads, x)
 {
     if (!has_node_module("leaderboard"))
         test_skip("the module leaderboard of node is not installed");
     expect_good(
-        *state, "/usr/bin/node", "-e",
+        x, "/usr/bin/node", "-e",
         "const assert = require('assert');\n"
         "const Leaderboard = require('leaderboard');\n"
         "const at = {host: '127.0.0.1', port: Number(process.argv[1])};\n"
@@ -338,19 +326,3 @@ a_library_of_leaderboards_counts_and_reads(void **state)
         "  console.log('good'); process.exit(0);\n"
         "})().catch(e => { console.log(e); process.exit(1); });\n");
 }
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    TEST(redis_cli_counts_and_reads),
-    TEST(redis_benchmark_runs),
-    TEST(hiredis_counts),
-    TEST(redis_py_counts_and_reads),
-    TEST(php_redis_counts_and_reads),
-    TEST(ruby_redis_counts_and_reads),
-    TEST(ioredis_counts_and_reads),
-    TEST(node_redis_counts_and_reads),
-    TEST(node_redis_counts_and_reads_with_resp3),
-    TEST(a_library_of_leaderboards_counts_and_reads),
-};
-TEST_MAIN(tests)

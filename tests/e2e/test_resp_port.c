@@ -8,11 +8,9 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "tests/lib/client.h"
@@ -57,6 +55,8 @@ teardown(void **state)
     return 0;
 }
 
+#define CASE(name, x) TEST_IN(name, struct site *x, setup, teardown)
+
 /* Sends bytes and reads as many as the answer has. */
 static void
 exchange(int fd, const char *send, const char *answer)
@@ -98,11 +98,8 @@ await_merge(int fd)
 
 /* ---- commands ------------------------------------------------------------ */
 
-static void
-increments_answer_the_new_value(void **state)
+CASE(increments_answer_the_new_value, x)
 {
-    struct site *x = *state;
-
     exchange(x->fd, "GET k\r\n", "$-1\r\n");
     exchange(x->fd, "INCR k\r\nINCR k\r\nINCRBY k 40\r\nGET k\r\n",
              ":1\r\n:2\r\n:42\r\n$2\r\n42\r\n");
@@ -118,20 +115,15 @@ increments_answer_the_new_value(void **state)
     exchange(x->fd, "GET k\r\nINCR k\r\n", "$2\r\n-9\r\n:-8\r\n");
 }
 
-static void
-an_increment_of_0_makes_no_key(void **state)
+CASE(an_increment_of_0_makes_no_key, x)
 {
-    struct site *x = *state;
-
     exchange(x->fd, "INCRBY k 0\r\nGET k\r\nZINCRBY z 0.0 m\r\nZSCORE z m\r\n",
              ":0\r\n$-1\r\n$1\r\n0\r\n$-1\r\n");
     exchange(x->fd, "WAIT 0 0\r\n", ":1\r\n");
 }
 
-static void
-bad_values_and_names_are_errors(void **state)
+CASE(bad_values_and_names_are_errors, x)
 {
-    struct site *x = *state;
     char command[400], answer[200], name[258];
 
     exchange(x->fd, "INCRBY k 1.0\r\nINCRBY k +1\r\nHINCRBY z m 01\r\n",
@@ -167,11 +159,8 @@ bad_values_and_names_are_errors(void **state)
     exchange(x->fd, "", ":0\r\n");
 }
 
-static void
-ranges_and_ranks_are_those_of_the_merge(void **state)
+CASE(ranges_and_ranks_are_those_of_the_merge, x)
 {
-    struct site *x = *state;
-
     exchange(x->fd,
              "ZINCRBY b 6 ann\r\nZINCRBY b 3 bob\r\nZINCRBY b 9 cid\r\n"
              "ZINCRBY b 3 abe\r\n",
@@ -201,11 +190,8 @@ ranges_and_ranks_are_those_of_the_merge(void **state)
              "$3\r\nabe\r\n$1\r\n3\r\n$3\r\nbob\r\n$1\r\n3\r\n");
 }
 
-static void
-scores_bound_ranges(void **state)
+CASE(scores_bound_ranges, x)
 {
-    struct site *x = *state;
-
     exchange(x->fd, "ZINCRBY b 3 a\r\nZINCRBY b 5 b\r\nZINCRBY b -2 c\r\n",
              "$1\r\n3\r\n$1\r\n5\r\n$2\r\n-2\r\n");
     await_merge(x->fd);
@@ -239,11 +225,8 @@ scores_bound_ranges(void **state)
              "their names\r\n");
 }
 
-static void
-keyspaces_are_listed_by_position(void **state)
+CASE(keyspaces_are_listed_by_position, x)
 {
-    struct site *x = *state;
-
     exchange(x->fd, "ZINCRBY a:1 1 m\r\nZINCRBY a:2 1 m\r\nZINCRBY b 1 m\r\n",
              "$1\r\n1\r\n$1\r\n1\r\n$1\r\n1\r\n");
     exchange(x->fd, "INCR k\r\nINCR l\r\n", ":1\r\n:1\r\n");
@@ -264,11 +247,8 @@ keyspaces_are_listed_by_position(void **state)
              "-ERR syntax error\r\n");
 }
 
-static void
-members_are_listed_by_position(void **state)
+CASE(members_are_listed_by_position, x)
 {
-    struct site *x = *state;
-
     exchange(x->fd,
              "ZINCRBY b -1 u:2\r\nZINCRBY b 9 u:1\r\nZINCRBY b 5 a\r\n"
              "INCR k\r\n",
@@ -301,10 +281,8 @@ members_are_listed_by_position(void **state)
 
 /* A COUNT of 1 looks at one key: those before the pattern's literal beginning
  * are not among them. */
-static void
-a_pattern_is_sought_by_its_beginning(void **state)
+CASE(a_pattern_is_sought_by_its_beginning, x)
 {
-    struct site *x = *state;
     char line[64];
 
     for (int i = 0; i < 300; i++) {
@@ -331,10 +309,8 @@ a_pattern_is_sought_by_its_beginning(void **state)
              "*2\r\n$1\r\n0\r\n*0\r\n*2\r\n$1\r\n0\r\n*0\r\n");
 }
 
-static void
-resp3_has_doubles_maps_pairs_and_nulls(void **state)
+CASE(resp3_has_doubles_maps_pairs_and_nulls, x)
 {
-    struct site *x = *state;
     char line[64];
 
     client_send(x->fd, "HELLO 3\r\n", 9);
@@ -353,11 +329,8 @@ resp3_has_doubles_maps_pairs_and_nulls(void **state)
              "+RESET\r\n$16\r\n9007199254740993\r\n");
 }
 
-static void
-what_libraries_send_first_is_answered(void **state)
+CASE(what_libraries_send_first_is_answered, x)
 {
-    struct site *x = *state;
-
     exchange(x->fd, "PING\r\nPING hi\r\nECHO hi\r\nSELECT 0\r\nSELECT 1\r\n",
              "+PONG\r\n$2\r\nhi\r\n$2\r\nhi\r\n+OK\r\n"
              "-ERR DB index is out of range\r\n");
@@ -380,11 +353,8 @@ what_libraries_send_first_is_answered(void **state)
     client_expect_end(x->fd);
 }
 
-static void
-a_transaction_is_done_at_exec(void **state)
+CASE(a_transaction_is_done_at_exec, x)
 {
-    struct site *x = *state;
-
     exchange(x->fd, "MULTI\r\nINCR k\r\nZINCRBY z 2 m\r\nGET k\r\nEXEC\r\n",
              "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n"
              "*3\r\n:1\r\n$1\r\n2\r\n$1\r\n1\r\n");
@@ -405,11 +375,9 @@ a_transaction_is_done_at_exec(void **state)
              "+OK\r\n*0\r\n");
 }
 
-static void
-a_transaction_of_thousands_is_answered_whole(void **state)
+CASE(a_transaction_of_thousands_is_answered_whole, x)
 {
     enum { COUNT = 10000 };
-    struct site *x = *state;
     char line[64];
 
     for (int i = 0; i < COUNT; i++)
@@ -437,8 +405,7 @@ a_transaction_of_thousands_is_answered_whole(void **state)
              "because of previous errors.\r\n");
 }
 
-static void
-malformed_frames_and_browsers_are_closed(void **state)
+CASE(malformed_frames_and_browsers_are_closed, x)
 {
     static const struct {
         const char *send, *answer;
@@ -453,7 +420,6 @@ malformed_frames_and_browsers_are_closed(void **state)
         {"\x16\x03\x01\x02\x01\x01\r\nINCR k\r\n",
          "-ERR Protocol error: control byte in an inline command\r\n"},
     };
-    struct site *x = *state;
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const int fd = client_connect(resp_port(x));
@@ -465,10 +431,8 @@ malformed_frames_and_browsers_are_closed(void **state)
     exchange(x->fd, "GET k\r\n", "$1\r\n1\r\n");
 }
 
-static void
-a_request_longer_than_the_buffer_is_refused(void **state)
+CASE(a_request_longer_than_the_buffer_is_refused, x)
 {
-    struct site *x = *state;
     static char bulk[65536 + 1];
 
     memset(bulk, 'x', sizeof bulk - 1);
@@ -484,21 +448,15 @@ a_request_longer_than_the_buffer_is_refused(void **state)
     client_expect_end(x->fd);
 }
 
-static void
-wait_ends_at_its_time(void **state)
+CASE(wait_ends_at_its_time, x)
 {
-    struct site *x = *state;
-
     fleet_stop(&x->fleet, FLEET_WORKER); /* nothing is merged any more */
     exchange(x->fd, "INCR k\r\nWAIT 1 20\r\nWAIT 0 0\r\nWAIT 1 -1\r\n",
              ":1\r\n:0\r\n:0\r\n-ERR timeout is negative\r\n");
 }
 
-static void
-a_period_is_a_keyspace_of_its_sums(void **state)
+CASE(a_period_is_a_keyspace_of_its_sums, x)
 {
-    struct site *x = *state;
-
     exchange(x->fd, "ZINCRBY b 3 a\r\nZINCRBY b 5 b\r\n",
              "$1\r\n3\r\n$1\r\n5\r\n");
     await_merge(x->fd);
@@ -585,14 +543,12 @@ compare_values(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void
-many_connections_get_each_number_once(void **state)
+CASE(many_connections_get_each_number_once, x)
 {
     static const unsigned pipelines[] = {1, 1, 7, 64, 64, 1000};
     enum { LOADS = 6, COUNT = 1000 };
     static int64_t values[LOADS][COUNT];
     struct load loads[LOADS];
-    struct site *x = *state;
 
     for (size_t i = 0; i < LOADS; i++) {
         loads[i] = (struct load){.port = resp_port(x),
@@ -663,10 +619,8 @@ check_count(struct site *x, const struct load *sum)
     assert_true(sum->acked > 0);
 }
 
-static void
-a_killed_writer_loses_no_acknowledged_increment(void **state)
+CASE(a_killed_writer_loses_no_acknowledged_increment, x)
 {
-    struct site *x = *state;
     struct load sum;
 
     run_loads(x, FLEET_WRITE, 3, &sum);
@@ -675,10 +629,8 @@ a_killed_writer_loses_no_acknowledged_increment(void **state)
     assert_true(sum.acked + sum.unsure + sum.down == 80000);
 }
 
-static void
-a_killed_reader_loses_no_acknowledged_increment(void **state)
+CASE(a_killed_reader_loses_no_acknowledged_increment, x)
 {
-    struct site *x = *state;
     struct load sum;
 
     run_loads(x, FLEET_READ, 1, &sum);
@@ -687,10 +639,8 @@ a_killed_reader_loses_no_acknowledged_increment(void **state)
     check_count(x, &sum);
 }
 
-static void
-without_a_writer_increments_are_refused(void **state)
+CASE(without_a_writer_increments_are_refused, x)
 {
-    struct site *x = *state;
     uint64_t until_ms;
     char line[128];
 
@@ -720,11 +670,9 @@ without_a_writer_increments_are_refused(void **state)
 }
 
 /* A process of its own at the same directory. */
-static void
-two_readers_count_together(void **state)
+CASE(two_readers_count_together, x)
 {
     enum { COUNT = 500 };
-    struct site *x = *state;
     struct daemon second;
     char line[64];
     int fd;
@@ -751,30 +699,3 @@ two_readers_count_together(void **state)
     assert_int_equal(daemon_stop(&second), 0);
     daemon_fini(&second);
 }
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    TEST(increments_answer_the_new_value),
-    TEST(an_increment_of_0_makes_no_key),
-    TEST(bad_values_and_names_are_errors),
-    TEST(ranges_and_ranks_are_those_of_the_merge),
-    TEST(scores_bound_ranges),
-    TEST(keyspaces_are_listed_by_position),
-    TEST(members_are_listed_by_position),
-    TEST(a_pattern_is_sought_by_its_beginning),
-    TEST(resp3_has_doubles_maps_pairs_and_nulls),
-    TEST(what_libraries_send_first_is_answered),
-    TEST(a_transaction_is_done_at_exec),
-    TEST(a_transaction_of_thousands_is_answered_whole),
-    TEST(malformed_frames_and_browsers_are_closed),
-    TEST(a_request_longer_than_the_buffer_is_refused),
-    TEST(wait_ends_at_its_time),
-    TEST(a_period_is_a_keyspace_of_its_sums),
-    TEST(many_connections_get_each_number_once),
-    TEST(a_killed_writer_loses_no_acknowledged_increment),
-    TEST(a_killed_reader_loses_no_acknowledged_increment),
-    TEST(without_a_writer_increments_are_refused),
-    TEST(two_readers_count_together),
-};
-TEST_MAIN(tests)

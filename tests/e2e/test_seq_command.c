@@ -20,11 +20,12 @@ run(const struct http_rig *r, const char *argument, const char *option,
                       option, NULL);
 }
 
-static void
-it_prints_as_many_as_are_asked_for(void **state)
+#define CASE(name, r)                                                          \
+    TEST_IN(name, struct http_rig *r, http_rig_setup, http_rig_teardown)
+
+CASE(it_prints_as_many_as_are_asked_for, r)
 {
     static char text[10000 * HTTP_RIG_LINE + 1];
-    struct http_rig *r = *state;
     struct sequence_parts before = {0}, n;
 
     http_rig_start(r, NULL, NULL);
@@ -44,8 +45,7 @@ it_prints_as_many_as_are_asked_for(void **state)
     http_rig_stop(r);
 }
 
-static void
-it_explains_without_a_server(void **state)
+CASE(it_explains_without_a_server, r)
 {
     const char *const env[] = {"TZ=CST-8", NULL};
     const char *const good[] = {"seq", "explain", "aR2011o_cWG00002", NULL};
@@ -54,7 +54,6 @@ it_explains_without_a_server(void **state)
     const struct daemon_how no = {.argv = bad, .env = env};
     char text[1024];
 
-    (void)state; /* nobody is asked */
     assert_int_equal(daemon_run_how(text, sizeof text, "countd", &how), 0);
     assert_string_equal(text, "reserve: 2  server_no: 1  secondstamp: "
                               "1492962986 (2017-04-23 23:56:26)  serial_no: "
@@ -62,10 +61,8 @@ it_explains_without_a_server(void **state)
     assert_int_equal(daemon_run_how(text, sizeof text, "countd", &no), 1);
 }
 
-static void
-what_is_wrong_is_told(void **state)
+CASE(what_is_wrong_is_told, r)
 {
-    struct http_rig *r = *state;
     char text[4096];
 
     http_rig_start(r, NULL, NULL);
@@ -78,10 +75,8 @@ what_is_wrong_is_told(void **state)
     assert_non_null(strstr(text, "does not answer"));
 }
 
-static void
-a_handle_outlives_a_restart_of_the_server(void **state)
+CASE(a_handle_outlives_a_restart_of_the_server, r)
 {
-    struct http_rig *r = *state;
     struct countd_http_options o = {.size = sizeof o};
     struct countd_seq_parts a, b;
     struct countd_number n[3];
@@ -109,14 +104,3 @@ a_handle_outlives_a_restart_of_the_server(void **state)
     assert_rc(countd_seq_explain("aR", &b), -EINVAL);
     http_rig_stop(r);
 }
-
-#define T(name)                                                                \
-    cmocka_unit_test_setup_teardown(name, http_rig_setup, http_rig_teardown)
-
-static const struct CMUnitTest tests[] = {
-    T(it_prints_as_many_as_are_asked_for),
-    T(it_explains_without_a_server),
-    T(what_is_wrong_is_told),
-    T(a_handle_outlives_a_restart_of_the_server),
-};
-TEST_MAIN(tests)

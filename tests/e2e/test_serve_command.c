@@ -46,10 +46,8 @@ read_address(char *setting, size_t size, const char *key, const char *report,
     (void)snprintf(setting, size, "%s=%.*s", key, (int)strcspn(at, " \n"), at);
 }
 
-static void
-a_daemon_that_a_signal_ended_is_started_again(void **state)
+WITH_SITE(a_daemon_that_a_signal_ended_is_started_again, s)
 {
-    struct site *s = *state;
     const char *report;
 
     expect_text(RUN(s, "incr", "a", "b"), 0, "");
@@ -100,10 +98,8 @@ find_pid(struct site *s, size_t number)
     return at == NULL ? 0 : (pid_t)strtol(at, NULL, 10);
 }
 
-static void
-ten_deaths_within_a_minute_end_serve(void **state)
+WITH_SITE(ten_deaths_within_a_minute_end_serve, s)
 {
-    struct site *s = *state;
     pid_t pid = s->children[1];
 
     for (size_t deaths = 1; deaths <= 10; deaths++) {
@@ -120,11 +116,8 @@ ten_deaths_within_a_minute_end_serve(void **state)
         assert_int_equal(kill(s->children[i], 0), -1);
 }
 
-static void
-a_daemon_that_exits_ends_serve(void **state)
+WITH_SITE(a_daemon_that_exits_ends_serve, s)
 {
-    struct site *s = *state;
-
     for (int victim = 0; victim < SITE_DAEMONS; victim++) {
         static const char *const words[] = {
             "countd-write exited with status 111; stopping",
@@ -146,21 +139,16 @@ a_daemon_that_exits_ends_serve(void **state)
     expect_text(RUN(s, "get", "a", "b"), 0, "3\n");
 }
 
-static void
-a_sighup_stops_serve_with_111(void **state)
+WITH_SITE(a_sighup_stops_serve_with_111, s)
 {
-    struct site *s = *state;
-
     expect_text(RUN(s, "incr", "a", "b"), 0, "");
     daemon_signal(&s->serve, SIGHUP);
     assert_int_equal(daemon_wait(&s->serve), 111);
     expect(RUN(s, "check"), 0, " waiting=0 held=0: 0 faults\n");
 }
 
-static void
-a_sighup_that_nohup_ignores_stops_nothing(void **state)
+WITH_EMPTY(a_sighup_that_nohup_ignores_stops_nothing, s)
 {
-    struct site *s = *state;
     void (*before)(int) = signal(SIGHUP, SIG_IGN);
 
     site_serve(s);
@@ -174,10 +162,8 @@ a_sighup_that_nohup_ignores_stops_nothing(void **state)
     assert_int_equal(daemon_stop(&s->serve), 0);
 }
 
-static void
-a_stop_by_a_signal_prints_one_line(void **state)
+WITH_SITE(a_stop_by_a_signal_prints_one_line, s)
 {
-    struct site *s = *state;
     size_t before;
     char *line;
 
@@ -190,11 +176,8 @@ a_stop_by_a_signal_prints_one_line(void **state)
     assert_string_equal(line, "countd: info: stopping (Interrupt)\n");
 }
 
-static void
-no_daemon_outlives_a_killed_serve(void **state)
+WITH_SITE(no_daemon_outlives_a_killed_serve, s)
 {
-    struct site *s = *state;
-
     /* Orphans become ours, so that their end can be waited for. */
     assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
     daemon_kill(&s->serve);
@@ -208,11 +191,8 @@ no_daemon_outlives_a_killed_serve(void **state)
     assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
 }
 
-static void
-a_clean_stop_merges_what_was_received(void **state)
+WITH_SITE(a_clean_stop_merges_what_was_received, s)
 {
-    struct site *s = *state;
-
     for (int i = 0; i < 20; i++)
         expect_text(RUN(s, "incr", "a", "b"), 0, "");
     /* The worker sleeps until the writer is gone: serve must give it the time
@@ -229,11 +209,8 @@ a_clean_stop_merges_what_was_received(void **state)
     expect_text(RUN(s, "get", "a", "b"), 0, "20\n");
 }
 
-static void
-sigusr2_to_serve_hands_the_log_on(void **state)
+WITH_SITE(sigusr2_to_serve_hands_the_log_on, s)
 {
-    struct site *s = *state;
-
     expect_text(RUN(s, "incr", "a", "b"), 0, "");
     daemon_signal(&s->serve, SIGUSR2);
     for (int i = 0; i < 1000; i++) /* it would stay for an hour */
@@ -242,14 +219,12 @@ sigusr2_to_serve_hands_the_log_on(void **state)
     expect_text(RUN(s, "get", "a", "b"), 0, "1\n");
 }
 
-static void
-sigusr1_to_serve_prints_the_figures_of_all_daemons(void **state)
+WITH_SITE(sigusr1_to_serve_prints_the_figures_of_all_daemons, s)
 {
     static const char *const lines[] = {
         "countd-write: info: messages=", "countd-worker: info: figures: ",
         "countd-read: info: requests="};
     const uint64_t until = clock_ms() + 20000 * test_slow();
-    struct site *s = *state;
 
     daemon_signal(&s->serve, SIGUSR1);
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
@@ -260,10 +235,8 @@ sigusr1_to_serve_prints_the_figures_of_all_daemons(void **state)
     }
 }
 
-static void
-a_second_serve_on_the_same_directory_is_refused(void **state)
+WITH_SITE(a_second_serve_on_the_same_directory_is_refused, s)
 {
-    struct site *s = *state;
     const char *const argv[] = {"serve",
                                 "-d",
                                 s->data,
@@ -282,11 +255,8 @@ a_second_serve_on_the_same_directory_is_refused(void **state)
     expect_text(RUN(s, "incr", "a", "b"), 0, "");
 }
 
-static void
-other_message_sizes_are_refused_with_100(void **state)
+WITH_SITE(other_message_sizes_are_refused_with_100, s)
 {
-    struct site *s = *state;
-
     expect_text(RUN(s, "incr", "a", "b"), 0, "");
     assert_int_equal(daemon_stop(&s->serve), 0);
     expect(RUN(s, "serve", "-o", "message.key_size=64", "-o",
@@ -316,10 +286,8 @@ expect_refused(const char *data, size_t daemons, const char *words)
                words);
 }
 
-static void
-a_data_directory_that_cannot_be_is_refused_with_100(void **state)
+WITH_EMPTY(a_data_directory_that_cannot_be_is_refused_with_100, s)
 {
-    struct site *s = *state;
     char path[700];
 
     snprintf(path, sizeof path, "%s/no/parent", s->dir.path);
@@ -341,15 +309,13 @@ a_data_directory_that_cannot_be_is_refused_with_100(void **state)
 }
 
 /* A writer makes it: then the same works. */
-static void
-a_data_directory_that_is_not_there_yet_may_come(void **state)
+WITH_EMPTY(a_data_directory_that_is_not_there_yet_may_come, s)
 {
     static const char *const commands[][3] = {
         {"check"},
         {"log"},
         {"log", "salvage", "bad-0000000001-1"},
         {"backup", "/tmp/none"}};
-    struct site *s = *state;
     char path[700];
 
     snprintf(path, sizeof path, "data_dir=%s/later", s->dir.path);
@@ -359,10 +325,8 @@ a_data_directory_that_is_not_there_yet_may_come(void **state)
             111, "does not exist; start countd-write");
 }
 
-static void
-a_port_in_use_is_reported_with_its_setting(void **state)
+WITH_EMPTY(a_port_in_use_is_reported_with_its_setting, s)
 {
-    struct site *s = *state;
     struct net_address address, bound;
     char where[NET_ADDRESS_SIZE], setting[NET_ADDRESS_SIZE + 16];
     int fd;
@@ -378,10 +342,8 @@ a_port_in_use_is_reported_with_its_setting(void **state)
     assert_int_equal(close(fd), 0);
 }
 
-static void
-a_client_minds_only_the_ports_it_uses(void **state)
+WITH_SITE(a_client_minds_only_the_ports_it_uses, s)
 {
-    struct site *s = *state;
     char same[sizeof s->read + 16];
 
     /* As behind a tunnel whose other ports go elsewhere. */
@@ -408,11 +370,8 @@ expect_no_host(int got)
         expect(got, 100, NO_HOST ":0 is a host name that no address is known");
 }
 
-static void
-a_host_that_is_none_is_refused_with_100(void **state)
+WITH_EMPTY(a_host_that_is_none_is_refused_with_100, s)
 {
-    struct site *s = *state;
-
     expect_no_host(RUN(s, "serve", "-o", "write.listen=127.0.0.1:0", "-o",
                        "write.ack_listen=127.0.0.1:0", "-o",
                        "read.listen=" NO_HOST ":0"));
@@ -422,10 +381,8 @@ a_host_that_is_none_is_refused_with_100(void **state)
            "give an address or host name and a port");
 }
 
-static void
-a_host_name_is_one_of_an_address_for_daemons_and_clients(void **state)
+WITH_EMPTY(a_host_name_is_one_of_an_address_for_daemons_and_clients, s)
 {
-    struct site *s = *state;
     char host[256], ack[300], read[300], live[300], port[32];
     struct net_address address, bound;
     int fd;
@@ -474,15 +431,13 @@ first_free_port(void)
     return port;
 }
 
-static void
-a_port_that_this_user_may_not_have_is_refused_with_100(void **state)
+WITH_EMPTY(a_port_that_this_user_may_not_have_is_refused_with_100, s)
 {
     static const char *const ports[][3] = {
         {"write.listen=127.0.0.1:1", "write.ack_listen=127.0.0.1:0",
          "read.listen=127.0.0.1:0"},
         {"write.listen=127.0.0.1:0", "write.ack_listen=127.0.0.1:0",
          "read.listen=127.0.0.1:1"}};
-    struct site *s = *state;
     const uid_t uid = geteuid() == 0 ? 65534 : 0;
 
     if (first_free_port() <= 1)
@@ -495,26 +450,3 @@ a_port_that_this_user_may_not_have_is_refused_with_100(void **state)
                                          ports[i][1], "-o", ports[i][2], NULL}),
                100, "Permission denied");
 }
-
-static const struct CMUnitTest tests[] = {
-    WITH_SITE(a_daemon_that_a_signal_ended_is_started_again),
-    WITH_SITE(ten_deaths_within_a_minute_end_serve),
-    WITH_SITE(a_daemon_that_exits_ends_serve),
-    WITH_SITE(a_sighup_stops_serve_with_111),
-    WITH_EMPTY(a_sighup_that_nohup_ignores_stops_nothing),
-    WITH_SITE(a_stop_by_a_signal_prints_one_line),
-    WITH_SITE(no_daemon_outlives_a_killed_serve),
-    WITH_SITE(a_clean_stop_merges_what_was_received),
-    WITH_SITE(sigusr2_to_serve_hands_the_log_on),
-    WITH_SITE(sigusr1_to_serve_prints_the_figures_of_all_daemons),
-    WITH_SITE(a_second_serve_on_the_same_directory_is_refused),
-    WITH_SITE(other_message_sizes_are_refused_with_100),
-    WITH_EMPTY(a_data_directory_that_cannot_be_is_refused_with_100),
-    WITH_EMPTY(a_data_directory_that_is_not_there_yet_may_come),
-    WITH_EMPTY(a_port_in_use_is_reported_with_its_setting),
-    WITH_SITE(a_client_minds_only_the_ports_it_uses),
-    WITH_EMPTY(a_host_that_is_none_is_refused_with_100),
-    WITH_EMPTY(a_host_name_is_one_of_an_address_for_daemons_and_clients),
-    WITH_EMPTY(a_port_that_this_user_may_not_have_is_refused_with_100),
-};
-TEST_MAIN(tests)

@@ -4,9 +4,7 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -79,10 +77,11 @@ put_units(const struct tmpdir *dir)
     put_unit(dir, "common/setup/countd.target");
 }
 
-static void
-the_units_are_valid(void **state)
+#define IN_TMPDIR(name, dir)                                                   \
+    TEST_IN(name, struct tmpdir *dir, tmpdir_setup, tmpdir_teardown)
+
+IN_TMPDIR(the_units_are_valid, dir)
 {
-    const struct tmpdir *dir = *state;
     char path[SERVICES + 1][700];
     int status;
 
@@ -101,10 +100,8 @@ the_units_are_valid(void **state)
 }
 
 /* The scale goes from 0.0 to 10.0; the threshold is in tenths. */
-static void
-the_units_score_at_most_1_5(void **state)
+IN_TMPDIR(the_units_score_at_most_1_5, dir)
 {
-    const struct tmpdir *dir = *state;
     char path[700];
 
     put_units(dir);
@@ -122,8 +119,7 @@ the_units_score_at_most_1_5(void **state)
 }
 
 /* What the daemons share they must agree on. */
-static void
-the_units_agree_on_user_directory_and_options(void **state)
+TEST(the_units_agree_on_user_directory_and_options)
 {
     static const char *const lines[] = {
         "\nType=notify\n",
@@ -137,7 +133,6 @@ the_units_agree_on_user_directory_and_options(void **state)
         "\nPartOf=countd.target\n"};
     char unit[UNIT_SIZE];
 
-    (void)state; /* needs none */
     for (size_t i = 0; i < SERVICES; i++) {
         FILE *f = fopen(services[i], "re");
         size_t size;
@@ -189,12 +184,10 @@ expect_ready_once(int fd)
 
 /* The ready descriptor is written after the datagram was sent. */
 /* They read /proc/sys and /proc/locks, and go on worse without. */
-static void
-writer_and_worker_see_all_of_proc(void **state)
+TEST(writer_and_worker_see_all_of_proc)
 {
     char unit[UNIT_SIZE];
 
-    (void)state; /* needs none */
     for (size_t i = 0; i < 2; i++) {
         FILE *f = fopen(services[i], "re");
         size_t size;
@@ -207,12 +200,10 @@ writer_and_worker_see_all_of_proc(void **state)
     }
 }
 
-static void
-each_program_tells_the_service_manager_once(void **state)
+IN_TMPDIR(each_program_tells_the_service_manager_once, dir)
 {
     static const char *const programs[] = {"countd-worker", "countd-write",
                                            "countd-read", "countd"};
-    const struct tmpdir *dir = *state;
     char variable[700], data[600];
     const char *const env[] = {variable, NULL};
     const char *argv[] = {"serve",
@@ -244,15 +235,3 @@ each_program_tells_the_service_manager_once(void **state)
     }
     assert_int_equal(close(fd), 0);
 }
-
-#define IN_TMPDIR(f)                                                           \
-    cmocka_unit_test_setup_teardown(f, tmpdir_setup, tmpdir_teardown)
-
-static const struct CMUnitTest tests[] = {
-    IN_TMPDIR(the_units_are_valid),
-    IN_TMPDIR(the_units_score_at_most_1_5),
-    cmocka_unit_test(the_units_agree_on_user_directory_and_options),
-    cmocka_unit_test(writer_and_worker_see_all_of_proc),
-    IN_TMPDIR(each_program_tells_the_service_manager_once),
-};
-TEST_MAIN(tests)

@@ -3,8 +3,6 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -60,6 +58,8 @@ teardown(void **state)
     free(f);
     return 0;
 }
+
+#define CASE(name, f) TEST_IN(name, struct fixture *f, setup, teardown)
 
 /* Puts the directory below folders of 120 letters each. */
 static void
@@ -117,11 +117,8 @@ use_store(const char *data, const char *count)
     expect(COUNTD("quota", "-d", data, "apply", count), 0, want);
 }
 
-static void
-two_stores_stand_beside_each_other_without_a_port(void **state)
+CASE(two_stores_stand_beside_each_other_without_a_port, f)
 {
-    struct fixture *f = *state;
-
     make_long(f, f->b, sizeof f->b);
     serve(&f->first, f->a, "log.count=2");
     serve(&f->second, f->b, "log.count=2");
@@ -139,10 +136,8 @@ two_stores_stand_beside_each_other_without_a_port(void **state)
 }
 
 /* Every handle of the library; -ENOENT stays what it says of a key. */
-static void
-the_library_takes_the_directory_for_the_address(void **state)
+CASE(the_library_takes_the_directory_for_the_address, f)
 {
-    struct fixture *f = *state;
     struct countd_options o = {.size = sizeof o, .directory = f->b};
     struct countd_live_options lo = {.size = sizeof lo, .directory = f->b};
     struct countd_http_options ho = {.size = sizeof ho, .directory = f->b};
@@ -198,10 +193,8 @@ squat(char *address, size_t size)
     return fd;
 }
 
-static void
-a_squatter_on_the_port_gets_nothing(void **state)
+CASE(a_squatter_on_the_port_gets_nothing, f)
 {
-    struct fixture *f = *state;
     char address[NET_ADDRESS_SIZE], conf[2048], path[700], setting[128];
     const int squatter = squat(address, sizeof address);
 
@@ -227,10 +220,8 @@ a_squatter_on_the_port_gets_nothing(void **state)
 }
 
 /* No option, no settings: ./data, if its sockets are of this user. */
-static void
-without_options_the_store_of_the_current_folder_is_used(void **state)
+CASE(without_options_the_store_of_the_current_folder_is_used, f)
 {
-    struct fixture *f = *state;
     char program[600], data[1100];
 
     if (geteuid() == 0)
@@ -257,10 +248,8 @@ without_options_the_store_of_the_current_folder_is_used(void **state)
 
 /* ---- who serves --------------------------------------------------------- */
 
-static void
-a_second_reader_serves_its_port_only(void **state)
+CASE(a_second_reader_serves_its_port_only, f)
 {
-    struct fixture *f = *state;
     char read[64];
 
     serve(&f->first, f->a, "log.count=2");
@@ -281,11 +270,8 @@ a_second_reader_serves_its_port_only(void **state)
            111, "/a/socket/read is served by another process: stop that one");
 }
 
-static void
-the_socket_of_a_killed_writer_is_replaced(void **state)
+CASE(the_socket_of_a_killed_writer_is_replaced, f)
 {
-    struct fixture *f = *state;
-
     for (int i = 0; i < 3; i++) {
         daemon_start(&f->first, "countd-write", "-d", f->a, NO_PORTS, "-o",
                      user_setting(), NULL);
@@ -312,11 +298,8 @@ expect_mode(const char *data, const char *name, mode_t mode)
     assert_int_equal(st.st_mode & 0777, mode);
 }
 
-static void
-the_owner_alone_may_use_the_sockets(void **state)
+CASE(the_owner_alone_may_use_the_sockets, f)
 {
-    struct fixture *f = *state;
-
     serve(&f->first, f->a, "socket.group=");
     expect_mode(f->a, "", 0700);
     expect_mode(f->a, "/socket", 0700);
@@ -329,10 +312,8 @@ the_owner_alone_may_use_the_sockets(void **state)
     daemon_run(text, sizeof text, "/usr/bin/env", "setpriv", "--reuid", user,  \
                "--regid", user, "--groups", group, program, __VA_ARGS__, NULL)
 
-static void
-members_of_the_group_may_use_the_sockets(void **state)
+CASE(members_of_the_group_may_use_the_sockets, f)
 {
-    struct fixture *f = *state;
     char program[600];
 
     if (geteuid() != 0)
@@ -360,11 +341,8 @@ members_of_the_group_may_use_the_sockets(void **state)
            "or set socket.group");
 }
 
-static void
-a_group_that_cannot_be_given_is_refused(void **state)
+CASE(a_group_that_cannot_be_given_is_refused, f)
 {
-    struct fixture *f = *state;
-
     expect(daemon_run(text, sizeof text, "countd-write", "-d", f->a, NO_PORTS,
                       "-o", user_setting(), "-o", "socket.group=no-such-group",
                       NULL),
@@ -375,19 +353,3 @@ a_group_that_cannot_be_given_is_refused(void **state)
                       "-o", user_setting(), "-o", "socket.group=" GROUP, NULL),
            100, "must be a member of it");
 }
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    TEST(two_stores_stand_beside_each_other_without_a_port),
-    TEST(the_library_takes_the_directory_for_the_address),
-    TEST(a_squatter_on_the_port_gets_nothing),
-    TEST(without_options_the_store_of_the_current_folder_is_used),
-    TEST(a_second_reader_serves_its_port_only),
-    TEST(the_socket_of_a_killed_writer_is_replaced),
-    TEST(the_owner_alone_may_use_the_sockets),
-    TEST(members_of_the_group_may_use_the_sockets),
-    TEST(a_group_that_cannot_be_given_is_refused),
-};
-
-TEST_MAIN(tests)

@@ -3,7 +3,6 @@
  */
 #include "tests/e2e/statsd_fixture.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* ---- vectors ------------------------------------------------------------ */
@@ -210,7 +209,7 @@ static const struct vector vectors[] = {
     {"a request at the beginning ends the connection",
      "statsd-tcp",
      {"POST /a:1|c HTTP/1.1\r\nHost: x\r\n\r\na:1|c\n"},
-     {{NULL}},
+     {{NULL, NULL, 0}},
      0,
      0,
      0,
@@ -218,7 +217,7 @@ static const struct vector vectors[] = {
     {"so does one without LF",
      "graphite",
      {"GET /stats_counts.a HTTP/1.0"},
-     {{NULL}},
+     {{NULL, NULL, 0}},
      0,
      0,
      0,
@@ -244,7 +243,7 @@ static const struct vector vectors[] = {
     {"so does TLS, whose session ticket a web page may choose",
      "statsd-tcp",
      {"\x16\x03\x01\x02\x01\x01\n", "a:1|c\n"},
-     {{NULL}},
+     {{NULL, NULL, 0}},
      0,
      0,
      0,
@@ -346,13 +345,8 @@ a_vector_counts(void **state)
 int
 main(int argc, char **argv)
 {
-    enum { VECTORS = sizeof vectors / sizeof vectors[0] };
-    struct CMUnitTest tests[VECTORS];
-
-    for (size_t i = 0; i < VECTORS; i++)
-        tests[i] = (struct CMUnitTest){.name = vectors[i].title,
-                                       .test_func = a_vector_counts,
-                                       .initial_state =
-                                           (void *)(uintptr_t)&vectors[i]};
-    return test_main(__FILE__, tests, VECTORS, argc, argv);
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
+        test_add(0, (struct CMUnitTest){vectors[i].title, a_vector_counts, NULL,
+                                        NULL, (void *)(uintptr_t)&vectors[i]});
+    return test_main(argc, argv);
 }

@@ -59,11 +59,8 @@ check_counts(struct rig *r)
     assert_int_equal(told(r, "bad"), 0);
 }
 
-static void
-python3_statsd(void **state)
+ON_RIG(python3_statsd, r)
 {
-    struct rig *r = *state;
-
     if (!is_installed("/usr/bin/python3", "-c", "import statsd"))
         test_skip("python3-statsd is not installed");
     BEGIN(r, "log.size=1M");
@@ -88,11 +85,8 @@ python3_statsd(void **state)
     "c.increment('hits'); c.increment('hits', 5); c.decrement('down', 2);"     \
     "c.timing('time', 12); c.gauge('g', 3); c.unique('s', 'bob');"
 
-static void
-hot_shots(void **state)
+ON_RIG(hot_shots, r)
 {
-    struct rig *r = *state;
-
     if (!is_installed("node", "-e", "require('hot-shots')"))
         test_skip("npm's hot-shots is not installed");
     BEGIN(r, "log.size=1M");
@@ -106,11 +100,8 @@ hot_shots(void **state)
     check_counts(r);
 }
 
-static void
-node_statsd(void **state)
+ON_RIG(node_statsd, r)
 {
-    struct rig *r = *state;
-
     if (!is_installed("node", "-e", "require('node-statsd')"))
         test_skip("npm's node-statsd is not installed");
     BEGIN(r, "log.size=1M");
@@ -204,10 +195,8 @@ graphite_lines(const struct rig *r)
     }
 }
 
-static void
-statsd_repeats_and_flushes_to_graphite(void **state)
+ON_RIG(statsd_repeats_and_flushes_to_graphite, r)
 {
-    struct rig *r = *state;
     const uint16_t port = free_port(SOCK_DGRAM);
     const uint64_t until_ms = clock_ms() + LIMIT_MS * test_slow();
     struct sockaddr_in to = {.sin_family = AF_INET,
@@ -243,18 +232,10 @@ statsd_repeats_and_flushes_to_graphite(void **state)
     assert_int_equal(counted(r, "countd.graphite", "bad"), 0);
 }
 
-static const struct CMUnitTest tests[] = {
-    ON_RIG(python3_statsd),
-    ON_RIG(hot_shots),
-    ON_RIG(node_statsd),
-    ON_RIG(statsd_repeats_and_flushes_to_graphite),
-};
-
 int
 main(int argc, char **argv)
 {
     if (setenv("NODE_PATH", "build/npm/node_modules", 0) < 0)
         return 1;
-    return test_main(__FILE__, tests, sizeof tests / sizeof tests[0], argc,
-                     argv);
+    return test_main(argc, argv);
 }

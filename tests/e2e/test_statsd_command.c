@@ -7,10 +7,11 @@
 #include "tests/lib/expect.h"
 #include "tests/lib/service.h"
 
-static void
-the_command_shows_what_came_and_what_was_lost(void **state)
+#define CASE(name, f)                                                          \
+    TEST_IN(name, struct fleet *f, service_setup, service_teardown)
+
+CASE(the_command_shows_what_came_and_what_was_lost, f)
 {
-    struct fleet *f = *state;
     static const char *const options[] = {"statsd.listen=127.0.0.1:0",
                                           "graphite.listen=127.0.0.1:0"};
     const struct daemon *writer = fleet_daemon(f, FLEET_WRITE);
@@ -45,11 +46,9 @@ the_command_shows_what_came_and_what_was_lost(void **state)
 }
 
 /* The rows are put a few times a second. */
-static void
-status_has_the_figures(void **state)
+ON_RIG(status_has_the_figures, r)
 {
     const uint64_t end_ms = clock_ms() + LIMIT_MS * test_slow();
-    struct rig *r = *state;
     char printed[8192];
     int fd, status;
 
@@ -69,12 +68,3 @@ status_has_the_figures(void **state)
     await_output(r, "statsd_datagrams=1 statsd_dropped=0 statsd_lines=3");
     stop(r);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup_teardown(
-        the_command_shows_what_came_and_what_was_lost, service_setup,
-        service_teardown),
-    ON_RIG(status_has_the_figures),
-};
-
-TEST_MAIN(tests)

@@ -15,10 +15,8 @@
 
 /* ---- names and limits --------------------------------------------------- */
 
-static void
-lengths_have_limits(void **state)
+ON_RIG(lengths_have_limits, r)
 {
-    struct rig *r = *state;
     static char text[65600];
     int fd;
 
@@ -53,11 +51,9 @@ lengths_have_limits(void **state)
     assert_int_equal(counted(r, C, "d"), 1);
 }
 
-static void
-a_line_above_8192_bytes_ends_a_connection(void **state)
+ON_RIG(a_line_above_8192_bytes_ends_a_connection, r)
 {
     static char text[16500];
-    struct rig *r = *state;
     int fd;
 
     BEGIN(r, "log.size=1M");
@@ -76,10 +72,8 @@ a_line_above_8192_bytes_ends_a_connection(void **state)
     assert_int_equal(counted(r, C, "c"), 0);
 }
 
-static void
-a_rest_before_a_reset_is_not_a_line(void **state)
+ON_RIG(a_rest_before_a_reset_is_not_a_line, r)
 {
-    struct rig *r = *state;
     int fd, other;
 
     BEGIN(r, "log.size=1M");
@@ -98,10 +92,8 @@ a_rest_before_a_reset_is_not_a_line(void **state)
     assert_int_equal(counted(r, C, "b"), 0);
 }
 
-static void
-figures_about_itself_can_be_off(void **state)
+ON_RIG(figures_about_itself_can_be_off, r)
 {
-    struct rig *r = *state;
     int fd;
 
     BEGIN(r, "log.size=1M", "statsd.self=off");
@@ -135,11 +127,9 @@ unix_datagrams(const struct rig *r)
     return fd;
 }
 
-static void
-datagrams_come_to_a_socket_with_a_long_path(void **state)
+ON_RIG(datagrams_come_to_a_socket_with_a_long_path, r)
 {
     static char longer[70000];
-    struct rig *r = *state;
     const size_t size = strlen(r->data);
     int fd;
 
@@ -166,11 +156,9 @@ datagrams_come_to_a_socket_with_a_long_path(void **state)
 
 /* ---- numbered datagrams ------------------------------------------------- */
 
-static void
-gaps_and_repeats_of_a_sender_are_counted(void **state)
+ON_RIG(gaps_and_repeats_of_a_sender_are_counted, r)
 {
     static const int numbers[] = {7, 8, 8, 12, 10, 13};
-    struct rig *r = *state;
     char text[64];
     int fd;
 
@@ -230,12 +218,10 @@ make_line(struct random *rng, struct model_name *names, char *text, size_t size)
                    (long long)(size_of % 1000), rates[rate].text);
 }
 
-static void
-rests_stay_with_their_names_over_many_flushes(void **state)
+ON_RIG(rests_stay_with_their_names_over_many_flushes, r)
 {
     struct random rng = {random_seed("test_statsd")};
     struct model_name names[NAMES] = {{0}};
-    struct rig *r = *state;
     size_t slots = 0;
     char text[1024], key[16];
     int fd, turn;
@@ -282,11 +268,9 @@ rests_stay_with_their_names_over_many_flushes(void **state)
 
 /* ---- loss --------------------------------------------------------------- */
 
-static void
-drops_of_the_kernel_are_told_to_the_number(void **state)
+ON_RIG(drops_of_the_kernel_are_told_to_the_number, r)
 {
     enum { SENT = 3000 };
-    struct rig *r = *state;
     int fd, status;
 
     BEGIN(r, "log.size=1M", "statsd.rcvbuf=64K");
@@ -326,10 +310,8 @@ flood(const struct rig *r)
     _exit(0);
 }
 
-static void
-sigterm_under_a_flood_loses_nothing_received(void **state)
+ON_RIG(sigterm_under_a_flood_loses_nothing_received, r)
 {
-    struct rig *r = *state;
     int64_t sum = 0;
     pid_t pid;
     int fd;
@@ -355,10 +337,8 @@ sigterm_under_a_flood_loses_nothing_received(void **state)
     assert_int_equal(sum, told(r, "lines"));
 }
 
-static void
-sigkill_loses_a_flush_at_most(void **state)
+ON_RIG(sigkill_loses_a_flush_at_most, r)
 {
-    struct rig *r = *state;
     int fd;
 
     BEGIN(r, "log.size=1M", "log.rotate_after=50ms", "statsd.flush=20ms");
@@ -403,11 +383,9 @@ send_names(int fd, size_t at, size_t end, int wait_ms)
     return at;
 }
 
-static void
-full_logs_push_back_and_nothing_is_lost(void **state)
+ON_RIG(full_logs_push_back_and_nothing_is_lost, r)
 {
     size_t most = (size_t)400000 * NAME_LINE;
-    struct rig *r = *state;
     struct daemon worker, reader;
     size_t sent;
     int fd;
@@ -439,11 +417,9 @@ full_logs_push_back_and_nothing_is_lost(void **state)
 }
 
 /* The sums wait in memory, and go on growing, until there is space. */
-static void
-a_full_disk_loses_no_line(void **state)
+ON_RIG(a_full_disk_loses_no_line, r)
 {
     const size_t names = (size_t)3000 * NAME_LINE; /* 1.5 MB of a log */
-    struct rig *r = *state;
     int64_t sum = 0;
     char path[600];
     int fd;
@@ -468,20 +444,3 @@ a_full_disk_loses_no_line(void **state)
     assert_int_equal(told(r, "lines"), 6000);
     assert_int_equal(umount(path), 0);
 }
-
-static const struct CMUnitTest tests[] = {
-    ON_RIG(lengths_have_limits),
-    ON_RIG(a_line_above_8192_bytes_ends_a_connection),
-    ON_RIG(a_rest_before_a_reset_is_not_a_line),
-    ON_RIG(figures_about_itself_can_be_off),
-    ON_RIG(datagrams_come_to_a_socket_with_a_long_path),
-    ON_RIG(gaps_and_repeats_of_a_sender_are_counted),
-    ON_RIG(rests_stay_with_their_names_over_many_flushes),
-    ON_RIG(drops_of_the_kernel_are_told_to_the_number),
-    ON_RIG(sigterm_under_a_flood_loses_nothing_received),
-    ON_RIG(sigkill_loses_a_flush_at_most),
-    ON_RIG(full_logs_push_back_and_nothing_is_lost),
-    ON_RIG(a_full_disk_loses_no_line),
-};
-
-TEST_MAIN(tests)

@@ -48,6 +48,8 @@ teardown(void **state)
     return 0;
 }
 
+#define CASE(name, r) TEST_IN(name, struct rig *r, setup, teardown)
+
 /* Asks again until the words are there: figures come a few times a second. */
 static void
 await(struct rig *r, int status, const char *words)
@@ -73,10 +75,8 @@ await_json(struct rig *r, const char *words)
         fail_msg("no %s in:\n%s", words, text);
 }
 
-static void
-figures_of_all_daemons_are_there(void **state)
+CASE(figures_of_all_daemons_are_there, r)
 {
-    struct rig *r = *state;
     const int fd = client_connect(fleet_ack_port(&r->f));
 
     for (int i = 0; i < 5; i++)
@@ -111,10 +111,8 @@ await_log(struct status *board, enum status_log state, int64_t *values)
 }
 
 /* As a worker does that cannot write. */
-static void
-a_log_that_a_worker_gives_back_still_counts_as_not_merged(void **state)
+CASE(a_log_that_a_worker_gives_back_still_counts_as_not_merged, r)
 {
-    struct rig *r = *state;
     const int fd = client_connect(fleet_ack_port(&r->f));
     int64_t values[STATUS_LOG_VALUES];
     struct status board;
@@ -139,11 +137,9 @@ a_log_that_a_worker_gives_back_still_counts_as_not_merged(void **state)
 }
 
 /* The lines of SIGUSR1 are the rows of the board. */
-static void
-a_signal_prints_what_the_board_shows(void **state)
+CASE(a_signal_prints_what_the_board_shows, r)
 {
     static char output[65536];
-    struct rig *r = *state;
     const uint64_t until = clock_ms() + PATIENCE_MS * test_slow();
     const int fd = client_connect(fleet_ack_port(&r->f));
 
@@ -167,10 +163,8 @@ a_signal_prints_what_the_board_shows(void **state)
     client_close(fd);
 }
 
-static void
-what_needs_an_operator_is_said_and_exits_with_1(void **state)
+CASE(what_needs_an_operator_is_said_and_exits_with_1, r)
 {
-    struct rig *r = *state;
     char path[600];
     FILE *bad;
 
@@ -191,10 +185,8 @@ what_needs_an_operator_is_said_and_exits_with_1(void **state)
     await(r, 1, "1 damaged log quarantined");
 }
 
-static void
-a_dead_writer_is_said_with_what_it_told_last(void **state)
+CASE(a_dead_writer_is_said_with_what_it_told_last, r)
 {
-    struct rig *r = *state;
     const int fd = client_connect(fleet_ack_port(&r->f));
 
     client_increment(fd, "pages", "index", 1);
@@ -213,23 +205,18 @@ a_dead_writer_is_said_with_what_it_told_last(void **state)
     await(r, 0, "nothing needs an operator");
 }
 
-static void
-a_directory_without_a_board_says_so(void **state)
+TEST(a_directory_without_a_board_says_so)
 {
     struct fleet f;
 
-    (void)state; /* another one */
     fleet_init(&f);
     expect(FLEET_RUN(&f, "status"), 1, "no countd-write has run");
     expect(FLEET_RUN(&f, "watch"), 1, "no countd-write has run");
     fleet_fini(&f);
 }
 
-static void
-watch_wants_a_terminal(void **state)
+CASE(watch_wants_a_terminal, r)
 {
-    struct rig *r = *state;
-
     expect(FLEET_RUN(&r->f, "watch"), 100, "not a terminal");
 }
 
@@ -329,11 +316,9 @@ shows_less_when_it_is_smaller(struct rig *r, char *screen)
     assert_int_equal(count_lines(screen), 6);
 }
 
-static void
-watch_shows_it_all_in_a_terminal_of_80_columns(void **state)
+CASE(watch_shows_it_all_in_a_terminal_of_80_columns, r)
 {
     static char screen[sizeof shown];
-    struct rig *r = *state;
     const uint64_t until = clock_ms() + PATIENCE_MS * test_slow();
 
     if (access("/usr/bin/tmux", X_OK) != 0)
@@ -365,16 +350,3 @@ watch_shows_it_all_in_a_terminal_of_80_columns(void **state)
         ;
     assert_int_not_equal(TMUX(r, "has-session"), 0);
 }
-
-static const struct CMUnitTest tests[] = {
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    T(figures_of_all_daemons_are_there),
-    T(a_log_that_a_worker_gives_back_still_counts_as_not_merged),
-    T(a_signal_prints_what_the_board_shows),
-    T(what_needs_an_operator_is_said_and_exits_with_1),
-    T(a_dead_writer_is_said_with_what_it_told_last),
-    T(watch_wants_a_terminal),
-    T(watch_shows_it_all_in_a_terminal_of_80_columns),
-    cmocka_unit_test(a_directory_without_a_board_says_so),
-};
-TEST_MAIN(tests)

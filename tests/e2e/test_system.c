@@ -11,7 +11,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -36,8 +35,7 @@ struct scenario {
     struct fleet fleet;
 };
 
-/* ---- the parts
- * ---------------------------------------------------------------- */
+/* ---- the parts ----------------------------------------------------------- */
 
 static void
 add_part(struct scenario *s, unsigned keyspace, unsigned key, int32_t increment)
@@ -127,8 +125,7 @@ start_all(struct scenario *s, unsigned workers)
         fleet_start(&s->fleet, (enum fleet_role)(FLEET_WORKER + i));
 }
 
-/* ---- sending
- * ------------------------------------------------------------------ */
+/* ---- sending ------------------------------------------------------------- */
 
 #define BATCH 200
 
@@ -174,8 +171,7 @@ send_cut(struct scenario *s, int fd)
     free(bytes);
 }
 
-/* ---- verifying
- * ------------------------------------------------------------------ */
+/* ---- verifying ----------------------------------------------------------- */
 
 static void
 expect_keyspace(struct scenario *s, int fd, unsigned number)
@@ -233,17 +229,14 @@ expect_names_are_counts(struct scenario *s)
     fleet_check(&s->fleet);
 }
 
-/* ---- the variants
- * ----------------------------------------------------------------- */
+/* ---- the variants -------------------------------------------------------- */
 
-static void
-one_at_a_time_over_one_connection(void **state)
+TEST(one_at_a_time_over_one_connection)
 {
     struct scenario s = {0};
     size_t i;
     int fd;
 
-    (void)state; /* needs none */
     begin(&s, __func__, 3, 60);
     start_all(&s, 1);
     fd = client_connect(fleet_ack_port(&s.fleet));
@@ -254,14 +247,12 @@ one_at_a_time_over_one_connection(void **state)
     finish(&s);
 }
 
-static void
-over_several_connections_with_three_workers(void **state)
+TEST(over_several_connections_with_three_workers)
 {
     struct scenario s = {0};
     int fds[8];
     size_t at, n, k;
 
-    (void)state; /* needs none */
     begin(&s, __func__, 10, 1000);
     start_all(&s, 3);
     for (k = 0; k < 8; k++)
@@ -276,13 +267,11 @@ over_several_connections_with_three_workers(void **state)
     finish(&s);
 }
 
-static void
-glued_and_cut_at_any_byte(void **state)
+TEST(glued_and_cut_at_any_byte)
 {
     struct scenario s = {0};
     int fd;
 
-    (void)state; /* needs none */
     begin(&s, __func__, 10, 1000);
     start_all(&s, 2);
     fd = client_connect(fleet_ack_port(&s.fleet));
@@ -292,13 +281,11 @@ glued_and_cut_at_any_byte(void **state)
     finish(&s);
 }
 
-static void
-with_negative_parts(void **state)
+TEST(with_negative_parts)
 {
     struct scenario s = {0};
     int fd;
 
-    (void)state; /* needs none */
     s.negative = true;
     begin(&s, __func__, 4, 300);
     start_all(&s, 3);
@@ -309,15 +296,13 @@ with_negative_parts(void **state)
     finish(&s);
 }
 
-static void
-through_the_silent_port_and_a_clean_stop(void **state)
+TEST(through_the_silent_port_and_a_clean_stop)
 {
     struct scenario s = {0};
     uint8_t bytes[CLIENT_MESSAGE_SIZE];
     size_t i;
     int fd;
 
-    (void)state; /* needs none */
     begin(&s, __func__, 10, 1000);
     fleet_option(&s.fleet, "write.drain=1m"); /* whatever the disk takes */
     start_all(&s, 2);
@@ -332,14 +317,12 @@ through_the_silent_port_and_a_clean_stop(void **state)
     finish(&s);
 }
 
-static void
-with_restarts_in_between(void **state)
+TEST(with_restarts_in_between)
 {
     struct scenario s = {0};
     unsigned third;
     int fd;
 
-    (void)state; /* needs none */
     begin(&s, __func__, 10, 300);
     for (third = 0; third < 3; third++) {
         start_all(&s, 2);
@@ -356,13 +339,11 @@ with_restarts_in_between(void **state)
     finish(&s);
 }
 
-static void
-as_a_user_without_privileges(void **state)
+TEST(as_a_user_without_privileges)
 {
     struct scenario s = {0};
     int fd;
 
-    (void)state; /* needs none */
     if (getuid() != 0)
         test_skip("needs root to become another user");
     begin(&s, __func__, 10, 1000);
@@ -377,11 +358,9 @@ as_a_user_without_privileges(void **state)
     finish(&s);
 }
 
-/* ---- what an answer promises
- * -------------------------------------------------------- */
+/* ---- what an answer promises --------------------------------------------- */
 
-static void
-ties_are_in_key_order(void **state)
+TEST(ties_are_in_key_order)
 {
     static const char *const keys[] = {"b", "a", "ab", "B", "aa", "\xff"};
     static const char *const sorted[] = {"B", "a", "aa", "ab", "b", "\xff"};
@@ -391,7 +370,6 @@ ties_are_in_key_order(void **state)
     size_t i;
     int fd;
 
-    (void)state; /* needs none */
     fleet_init(&f);
     fleet_start(&f, FLEET_WRITE);
     fleet_start(&f, FLEET_WORKER);
@@ -424,8 +402,7 @@ ties_are_in_key_order(void **state)
 }
 
 /* Whatever as_of an answer shows, it holds what was acknowledged before. */
-static void
-an_answer_holds_all_it_says_it_holds(void **state)
+TEST(an_answer_holds_all_it_says_it_holds)
 {
     enum { ASKED = 500, ASKED_MAX = 100000 };
     static int64_t acked_ms[ASKED_MAX];
@@ -435,7 +412,6 @@ an_answer_holds_all_it_says_it_holds(void **state)
     struct fleet f;
     int in, out;
 
-    (void)state; /* needs none */
     fleet_init(&f);
     fleet_option(&f, "log.rotate_after=20ms");
     fleet_start(&f, FLEET_WRITE);
@@ -474,15 +450,13 @@ an_answer_holds_all_it_says_it_holds(void **state)
 }
 
 /* A supervisor may send any of them; 111 lets it start that daemon again. */
-static void
-each_daemon_stops_cleanly_on_term_int_and_hup(void **state)
+TEST(each_daemon_stops_cleanly_on_term_int_and_hup)
 {
     static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
     static const enum fleet_role roles[] = {FLEET_WORKER, FLEET_READ,
                                             FLEET_WRITE};
     struct fleet f;
 
-    (void)state;
     fleet_init(&f);
     for (size_t i = 0; i < 3; i++) {
         fleet_start(&f, FLEET_WRITE);
@@ -496,18 +470,3 @@ each_daemon_stops_cleanly_on_term_int_and_hup(void **state)
     }
     fleet_fini(&f);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(one_at_a_time_over_one_connection),
-    cmocka_unit_test(over_several_connections_with_three_workers),
-    cmocka_unit_test(glued_and_cut_at_any_byte),
-    cmocka_unit_test(with_negative_parts),
-    cmocka_unit_test(through_the_silent_port_and_a_clean_stop),
-    cmocka_unit_test(with_restarts_in_between),
-    cmocka_unit_test(as_a_user_without_privileges),
-    cmocka_unit_test(ties_are_in_key_order),
-    cmocka_unit_test(an_answer_holds_all_it_says_it_holds),
-    cmocka_unit_test(each_daemon_stops_cleanly_on_term_int_and_hup),
-};
-
-TEST_MAIN(tests)

@@ -19,30 +19,21 @@
 #define UNKNOWN                                                                \
     "-WRONGPASS this token is not known; http.tokens has those that are\r\n"
 
-static void
-put_tokens(struct fleet *f, const char *lines)
-{
-    tmpdir_put(&f->dir, "tokens", lines, strlen(lines), 0600);
-}
-
 static int
 set_up(void **state)
 {
-    char option[FLEET_OPTION_SIZE];
     struct fleet *f;
 
     assert_int_equal(service_setup(state), 0);
     f = *state;
-    put_tokens(f, "shop count " SHOP "\ndesk read " DESK "\nboss admin " BOSS
-                  "\n");
-    assert_in_range(
-        snprintf(option, sizeof option, "http.tokens=%s/tokens", f->dir.path),
-        1, sizeof option - 1);
-    fleet_option(f, option);
+    service_set_tokens(f, "shop count " SHOP "\ndesk read " DESK
+                          "\nboss admin " BOSS "\n");
     fleet_option(f, "resp.listen=127.0.0.1:0");
     service_start(f);
     return 0;
 }
+
+#define CASE(name, f) TEST_IN(name, struct fleet *f, set_up, service_teardown)
 
 static int
 dial(struct fleet *f)
@@ -63,10 +54,8 @@ exchange(int fd, const char *send, const char *answer)
     assert_string_equal(got, answer);
 }
 
-static void
-without_a_token_nothing_is_counted_or_read(void **state)
+CASE(without_a_token_nothing_is_counted_or_read, f)
 {
-    struct fleet *f = *state;
     const int fd = dial(f);
 
     exchange(fd, "PING\r\nINCR k\r\nGET k\r\nSELECT 0\r\nINFO\r\nNOSUCH\r\n",
@@ -81,10 +70,8 @@ without_a_token_nothing_is_counted_or_read(void **state)
     client_close(fd);
 }
 
-static void
-a_token_has_its_rights(void **state)
+CASE(a_token_has_its_rights, f)
 {
-    struct fleet *f = *state;
     const int fd = dial(f);
 
     exchange(fd,
@@ -108,16 +95,14 @@ a_token_has_its_rights(void **state)
     client_close(fd);
 }
 
-static void
-a_token_that_is_taken_back_ends_its_rights(void **state)
+CASE(a_token_that_is_taken_back_ends_its_rights, f)
 {
-    struct fleet *f = *state;
     const int fd = dial(f);
     const uint64_t until_ms = clock_ms() + 20000;
     char got[64] = "";
 
     exchange(fd, "AUTH " SHOP "\r\nINCR k\r\n", "+OK\r\n:1\r\n");
-    put_tokens(f, "desk read " DESK "\n");
+    service_set_tokens(f, "desk read " DESK "\n");
     while (strncmp(got, "-NOAUTH", 7) != 0) {
         assert_true(clock_ms() < until_ms);
         client_send(fd, "INCR k\r\n", 8);
@@ -127,10 +112,8 @@ a_token_that_is_taken_back_ends_its_rights(void **state)
 }
 
 /* The mode of the socket says who may connect. */
-static void
-the_socket_of_the_directory_needs_no_token(void **state)
+CASE(the_socket_of_the_directory_needs_no_token, f)
 {
-    struct fleet *f = *state;
     struct net_address a = {.size = sizeof(struct sockaddr_un)};
     struct sockaddr_un un = {.sun_family = AF_UNIX};
     int fd;
@@ -144,15 +127,3 @@ the_socket_of_the_directory_needs_no_token(void **state)
     exchange(fd, "INCR k\r\nRESET\r\nGET k\r\n", ":1\r\n+RESET\r\n$1\r\n1\r\n");
     client_close(fd);
 }
-
-#define TEST(name)                                                             \
-    cmocka_unit_test_setup_teardown(name, set_up, service_teardown)
-
-static const struct CMUnitTest tests[] = {
-    TEST(without_a_token_nothing_is_counted_or_read),
-    TEST(a_token_has_its_rights),
-    TEST(a_token_that_is_taken_back_ends_its_rights),
-    TEST(the_socket_of_the_directory_needs_no_token),
-};
-
-TEST_MAIN(tests)

@@ -310,6 +310,8 @@ teardown(void **state)
     return 0;
 }
 
+#define CASE(name, s) TEST_IN(name, struct site *s, setup, teardown)
+
 /* Opens the page in a browser of its own home, until the page is through. */
 static void
 browse(struct site *s)
@@ -372,10 +374,8 @@ expect_nothing_held(uint16_t port)
     taker_close(&t);
 }
 
-static void
-a_page_of_a_browser_can_forge_nothing_and_is_told_of_once(void **state)
+CASE(a_page_of_a_browser_can_forge_nothing_and_is_told_of_once, s)
 {
-    struct site *s = *state;
     char words[128];
     size_t i;
 
@@ -394,10 +394,3 @@ a_page_of_a_browser_can_forge_nothing_and_is_told_of_once(void **state)
             fail_msg("%s is not said once: %s", listeners[i], text);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup_teardown(
-        a_page_of_a_browser_can_forge_nothing_and_is_told_of_once, setup,
-        teardown),
-};
-TEST_MAIN(tests)

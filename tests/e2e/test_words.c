@@ -53,6 +53,7 @@ static const struct {
     {"redis-cli ", "needs a Redis client: test_resp_clients", false},
     {"countd watch", "draws until a key in a terminal: test_board_command",
      false},
+    {"countd store move", "needs a Redis Cluster: test_cluster_service", false},
     {"line  = name", "a grammar, not a command", true},
     {"read.listen = 0.0.0.0", "settings, not a command", true},
     {"  at   size  field", "bytes, not a command", true},
@@ -234,6 +235,8 @@ teardown(void **state)
     tmpdir_remove(&rig.dir);
     return 0;
 }
+
+#define CASE(name) TEST_IN(name, void *unused, setup, teardown)
 
 /* ---- from an example to a script ------------------------------------------
  */
@@ -491,22 +494,17 @@ run_all(bool (*is_sort)(const struct words_piece *),
     assert_int_equal(wrong, 0);
 }
 
-/* ---- tests
- * -------------------------------------------------------------------- */
+/* ---- tests --------------------------------------------------------------- */
 
-static void
-commands_do_what_the_texts_say(void **state)
+CASE(commands_do_what_the_texts_say)
 {
-    (void)state;
     if (!has("bash"))
         test_skip("there is no bash");
     run_all(is_commands, run_commands);
 }
 
-static void
-programs_in_c_do_what_the_texts_say(void **state)
+CASE(programs_in_c_do_what_the_texts_say)
 {
-    (void)state;
     if (!has("cc") || !has("pkg-config"))
         test_skip("there is no compiler, or no pkg-config");
     if (SANITIZED)
@@ -514,10 +512,8 @@ programs_in_c_do_what_the_texts_say(void **state)
     run_all(is_c, run_c);
 }
 
-static void
-programs_in_python_do_what_the_texts_say(void **state)
+CASE(programs_in_python_do_what_the_texts_say)
 {
-    (void)state;
     if (!has("python3"))
         test_skip("there is no python3");
     if (SANITIZED)
@@ -525,17 +521,13 @@ programs_in_python_do_what_the_texts_say(void **state)
     run_all(is_python, run_python);
 }
 
-static void
-settings_in_the_texts_are_good(void **state)
+CASE(settings_in_the_texts_are_good)
 {
-    (void)state;
     run_all(is_settings, run_settings);
 }
 
-static void
-examples_of_the_help_run(void **state)
+CASE(examples_of_the_help_run)
 {
-    (void)state;
     expect(daemon_run(text, sizeof text, "/bin/sh", "-c",
                       "COUNTD_CONF=$1/countd.conf exec \"$2/countd\" quota "
                       "create 9 --name tea",
@@ -561,13 +553,11 @@ is_in_the_texts(const char *words, bool at_a_line)
 }
 
 /* What is said of examples here is said of one that is there. */
-static void
-exceptions_are_in_the_texts(void **state)
+CASE(exceptions_are_in_the_texts)
 {
     unsigned gone = 0;
     size_t i;
 
-    (void)state;
     for (i = 0; i < COUNT(not_run); i++)
         gone += !is_in_the_texts(not_run[i].begin, true);
     for (i = 0; i < COUNT(changed); i++)
@@ -577,15 +567,3 @@ exceptions_are_in_the_texts(void **state)
     gone += !is_in_the_texts(COMPILE, true);
     assert_int_equal(gone, 0);
 }
-
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    CASE(commands_do_what_the_texts_say),
-    CASE(programs_in_c_do_what_the_texts_say),
-    CASE(programs_in_python_do_what_the_texts_say),
-    CASE(settings_in_the_texts_are_good),
-    CASE(examples_of_the_help_run),
-    CASE(exceptions_are_in_the_texts),
-};
-TEST_MAIN(tests)

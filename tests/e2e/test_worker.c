@@ -1,7 +1,6 @@
 /* tests/e2e/test_worker.c - countd-worker on directories of full logs. */
 #include "tests/lib/test.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -15,7 +14,6 @@
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
-#include "common/base/dirstream.h"
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
 #include "common/store/held.h"
@@ -111,11 +109,12 @@ said(struct service_site *x, const char *text)
 
 /* ---- what it does ------------------------------------------------------ */
 
-static void
-it_merges_what_is_full_and_what_becomes_full(void **state)
-{
-    struct service_site *x = *state;
+#define CASE(name, x)                                                          \
+    TEST_IN(name, struct service_site *x, service_site_setup,                  \
+            service_site_teardown)
 
+CASE(it_merges_what_is_full_and_what_becomes_full, x)
+{
     full_log(x, 0);
     full_log(x, 1);
     fleet_start(&x->fleet, FLEET_WORKER);
@@ -135,11 +134,8 @@ it_merges_what_is_full_and_what_becomes_full(void **state)
     fleet_check(&x->fleet);
 }
 
-static void
-what_nohup_has_started_goes_on_after_a_hangup(void **state)
+CASE(what_nohup_has_started_goes_on_after_a_hangup, x)
 {
-    struct service_site *x = *state;
-
     assert_true(signal(SIGHUP, SIG_IGN) != SIG_ERR);
     fleet_start(&x->fleet, FLEET_WORKER);
     assert_true(signal(SIGHUP, SIG_DFL) != SIG_ERR);
@@ -149,10 +145,8 @@ what_nohup_has_started_goes_on_after_a_hangup(void **state)
     assert_int_equal(count_of(x, "words", "the"), 2);
 }
 
-static void
-counters_saturate_and_say_so_and_the_smallest_increment_is_valid(void **state)
+CASE(counters_saturate_and_say_so_and_the_smallest_increment_is_valid, x)
 {
-    struct service_site *x = *state;
     struct filler f;
 
     filler_open(&f, x->dir.log_fd, 0, 50);
@@ -179,10 +173,8 @@ counters_saturate_and_say_so_and_the_smallest_increment_is_valid(void **state)
     assert_true(said(x, "counters reached the limit"));
 }
 
-static void
-three_workers_share_forty_logs_and_count_each_once(void **state)
+CASE(three_workers_share_forty_logs_and_count_each_once, x)
 {
-    struct service_site *x = *state;
     uint64_t i;
 
     fleet_option(&x->fleet, "worker.batch=3");
@@ -202,37 +194,12 @@ three_workers_share_forty_logs_and_count_each_once(void **state)
     fleet_check(&x->fleet);
 }
 
-static void
-what_a_killed_worker_left_is_merged_by_the_next(void **state)
-{
-    struct service_site *x = *state;
-    struct filler f;
-    uint64_t i;
-
-    for (i = 0; i < 4; i++)
-        full_log(x, i);
-    filler_open(&f, x->dir.log_fd, 4, 50);
-    filler_add(&f, "words", "the", 100);
-    filler_die(&f);
-    fleet_start(&x->fleet, FLEET_WORKER);
-    daemon_kill(fleet_daemon(&x->fleet, FLEET_WORKER));
-    fleet_start(&x->fleet, FLEET_WORKER);
-    drain(x);
-    fleet_stop(&x->fleet, FLEET_WORKER);
-
-    assert_int_equal(count_of(x, "words", "the"), 108);
-    assert_int_equal(count_of(x, "lines", "all"), 10);
-    fleet_check(&x->fleet);
-}
-
 /* ---- few descriptors --------------------------------------------------- */
 
 #define WITH_FILES(n) "-c", "ulimit -n " n " && exec \"$@\"", "sh"
 
-static void
-more_keyspaces_than_descriptors_are_merged_all_the_same(void **state)
+CASE(more_keyspaces_than_descriptors_are_merged_all_the_same, x)
 {
-    struct service_site *x = *state;
     struct daemon worker;
     char program[600], name[16];
     struct filler f;
@@ -263,10 +230,8 @@ more_keyspaces_than_descriptors_are_merged_all_the_same(void **state)
     fleet_check(&x->fleet);
 }
 
-static void
-too_few_descriptors_are_refused_with_what_to_do(void **state)
+CASE(too_few_descriptors_are_refused_with_what_to_do, x)
 {
-    struct service_site *x = *state;
     char program[600], said_text[2000];
 
     daemon_path("countd-worker", program, sizeof program);
@@ -302,10 +267,8 @@ has(const struct service_site *x, const char *name)
     return fstatat(x->dir.fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-static void
-a_damaged_log_is_set_aside_and_the_others_are_merged(void **state)
+CASE(a_damaged_log_is_set_aside_and_the_others_are_merged, x)
 {
-    struct service_site *x = *state;
     uint64_t i;
 
     for (i = 0; i < 4; i++)
@@ -345,11 +308,8 @@ age_backwards(const struct service_site *x, const char *name)
     assert_int_equal(fchmodat(x->dir.log_fd, name, LOG_MODE_FULL, 0), 0);
 }
 
-static void
-a_log_of_a_newer_version_is_named_and_left_alone(void **state)
+CASE(a_log_of_a_newer_version_is_named_and_left_alone, x)
 {
-    struct service_site *x = *state;
-
     full_log(x, 0);
     full_log(x, 1);
     age_backwards(x, "0000000000");
@@ -363,11 +323,8 @@ a_log_of_a_newer_version_is_named_and_left_alone(void **state)
     assert_int_equal(count_of(x, "words", "the"), 2);
 }
 
-static void
-records_for_a_broken_keyspace_file_are_held_until_it_is_mended(void **state)
+CASE(records_for_a_broken_keyspace_file_are_held_until_it_is_mended, x)
 {
-    struct service_site *x = *state;
-
     full_log(x, 0);
     scribble(x, "keyspace/words.mdb", 0, 8192);
     fleet_start(&x->fleet, FLEET_WORKER);
@@ -392,10 +349,8 @@ records_for_a_broken_keyspace_file_are_held_until_it_is_mended(void **state)
 
 /* The reader has the old file open and is not asked meanwhile; the worker waits
  * until it has noticed. */
-static void
-a_keyspace_file_replaced_under_the_daemons_is_gone_on_from(void **state)
+CASE(a_keyspace_file_replaced_under_the_daemons_is_gone_on_from, x)
 {
-    struct service_site *x = *state;
     char bytes[64 << 10];
     int64_t count = 0;
     ssize_t size;
@@ -439,11 +394,9 @@ a_keyspace_file_replaced_under_the_daemons_is_gone_on_from(void **state)
     fleet_check(&x->fleet);
 }
 
-static void
-keyspaces_above_the_limit_are_held_and_the_others_go_on(void **state)
+CASE(keyspaces_above_the_limit_are_held_and_the_others_go_on, x)
 {
     enum { NAMES = 100 };
-    struct service_site *x = *state;
     char name[32];
     struct filler f;
     int i, there = 0;
@@ -495,11 +448,9 @@ lock_held(const struct service_site *x, const char *name)
     return h;
 }
 
-static void
-what_another_worker_has_of_the_held_is_tried_again_soon(void **state)
+CASE(what_another_worker_has_of_the_held_is_tried_again_soon, x)
 {
     const int soon_ms = 30000; /* not the minute between tries of a sick one */
-    struct service_site *x = *state;
     struct filler f;
     struct held *h;
 
@@ -582,11 +533,8 @@ stop_while_writing(struct service_site *x)
 }
 
 /* The other one says for whom it waits, and ends when it is told to. */
-static void
-a_worker_that_waits_for_a_stopped_one_says_so_and_can_be_told_to_stop(
-    void **state)
+CASE(a_worker_that_waits_for_a_stopped_one_says_so_and_can_be_told_to_stop, x)
 {
-    struct service_site *x = *state;
     struct daemon *second = fleet_daemon(&x->fleet, FLEET_WORKER2);
     const uint64_t end_ms = clock_ms() + WAIT_MS * (uint64_t)test_slow();
     static char output[1 << 16];
@@ -614,10 +562,8 @@ a_worker_that_waits_for_a_stopped_one_says_so_and_can_be_told_to_stop(
 
 /* ---- the process ------------------------------------------------------- */
 
-static void
-told_to_stop_with_work_left_it_gives_the_logs_back(void **state)
+CASE(told_to_stop_with_work_left_it_gives_the_logs_back, x)
 {
-    struct service_site *x = *state;
     char name[LOG_NAME_SIZE];
     struct stat st;
     uint64_t i;
@@ -641,10 +587,8 @@ told_to_stop_with_work_left_it_gives_the_logs_back(void **state)
 }
 
 /* As LMDB's assertions end it, when they meet a damaged page. */
-static void
-an_abort_names_the_keyspace_in_use(void **state)
+CASE(an_abort_names_the_keyspace_in_use, x)
 {
-    struct service_site *x = *state;
     struct daemon *worker = fleet_daemon(&x->fleet, FLEET_WORKER);
 
     fleet_start(&x->fleet, FLEET_WORKER);
@@ -657,11 +601,8 @@ an_abort_names_the_keyspace_in_use(void **state)
                         "damaged; run countd check keyspace="));
 }
 
-static void
-it_prints_figures_when_asked_and_goes_on(void **state)
+CASE(it_prints_figures_when_asked_and_goes_on, x)
 {
-    struct service_site *x = *state;
-
     fleet_start(&x->fleet, FLEET_WORKER);
     full_log(x, 0);
     drain(x);
@@ -675,10 +616,8 @@ it_prints_figures_when_asked_and_goes_on(void **state)
     assert_int_equal(count_of(x, "words", "cat"), 2);
 }
 
-static void
-a_directory_of_other_message_sizes_is_refused(void **state)
+CASE(a_directory_of_other_message_sizes_is_refused, x)
 {
-    struct service_site *x = *state;
     char text[4096];
     int status;
 
@@ -691,10 +630,8 @@ a_directory_of_other_message_sizes_is_refused(void **state)
     assert_non_null(strstr(text, "message.key_size=256"));
 }
 
-static void
-bad_settings_are_misuse_and_good_ones_pass_the_test(void **state)
+CASE(bad_settings_are_misuse_and_good_ones_pass_the_test, x)
 {
-    struct service_site *x = *state;
     char text[4096];
 
     assert_int_equal(daemon_run(text, sizeof text, "countd-worker", "-o",
@@ -706,11 +643,9 @@ bad_settings_are_misuse_and_good_ones_pass_the_test(void **state)
 }
 
 /* Distinct names as long as they get: the most memory a log can ask for. */
-static void
-its_memory_stays_within_the_setting(void **state)
+CASE(its_memory_stays_within_the_setting, x)
 {
     enum { LOGS = 12, SLOTS = 3000, MEMORY_MB = 16 };
-    struct service_site *x = *state;
     char keyspace[257], key[257];
     uint64_t memory, most = 0, end_ms;
     struct filler f;
@@ -747,31 +682,3 @@ its_memory_stays_within_the_setting(void **state)
     assert_int_equal(count_of(x, keyspace, key), 1);
     fleet_check(&x->fleet);
 }
-
-#define OPEN(test)                                                             \
-    cmocka_unit_test_setup_teardown(test, service_site_setup,                  \
-                                    service_site_teardown)
-
-static const struct CMUnitTest tests[] = {
-    OPEN(it_merges_what_is_full_and_what_becomes_full),
-    OPEN(what_nohup_has_started_goes_on_after_a_hangup),
-    OPEN(counters_saturate_and_say_so_and_the_smallest_increment_is_valid),
-    OPEN(three_workers_share_forty_logs_and_count_each_once),
-    OPEN(what_a_killed_worker_left_is_merged_by_the_next),
-    OPEN(more_keyspaces_than_descriptors_are_merged_all_the_same),
-    OPEN(too_few_descriptors_are_refused_with_what_to_do),
-    OPEN(a_damaged_log_is_set_aside_and_the_others_are_merged),
-    OPEN(a_log_of_a_newer_version_is_named_and_left_alone),
-    OPEN(records_for_a_broken_keyspace_file_are_held_until_it_is_mended),
-    OPEN(a_keyspace_file_replaced_under_the_daemons_is_gone_on_from),
-    OPEN(keyspaces_above_the_limit_are_held_and_the_others_go_on),
-    OPEN(what_another_worker_has_of_the_held_is_tried_again_soon),
-    OPEN(a_worker_that_waits_for_a_stopped_one_says_so_and_can_be_told_to_stop),
-    OPEN(told_to_stop_with_work_left_it_gives_the_logs_back),
-    OPEN(an_abort_names_the_keyspace_in_use),
-    OPEN(it_prints_figures_when_asked_and_goes_on),
-    OPEN(a_directory_of_other_message_sizes_is_refused),
-    OPEN(bad_settings_are_misuse_and_good_ones_pass_the_test),
-    OPEN(its_memory_stays_within_the_setting),
-};
-TEST_MAIN(tests)

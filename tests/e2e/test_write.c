@@ -14,94 +14,8 @@
 
 /* ---- the protocol ------------------------------------------------------ */
 
-/* The recorded exchanges, as a table: name and increment, each in its own
- * send, each answered before the next. */
-static void
-single_messages_are_each_answered_with_win(void **state)
+ON_RIG(a_half_close_gets_the_wins_owed_and_the_end, r)
 {
-    static const struct {
-        const char *keyspace, *key;
-        int64_t increment;
-    } sent[] = {
-        {"OH HAI", "OH NOES", 47}, {"asdf", "qwerty", -9},
-        {"foo", "bar", 48879},     {"lim", "max", INT64_MAX},
-        {"lim", "min", INT64_MIN}, {"lim", "zero", 0},
-        {"lim", "neg", -1},
-    };
-    const size_t count = sizeof sent / sizeof sent[0];
-    struct rig *r = *state;
-    size_t i, times;
-    int fd;
-
-    start(r, "64K", NULL, NULL);
-    fd = ack(r);
-    for (i = 0; i < count; i++) {
-        client_increment(fd, sent[i].keyspace, sent[i].key, sent[i].increment);
-        client_wins(fd, 1);
-    }
-    client_close(fd);
-    stop(r);
-
-    assert_int_equal(r->records.count, count);
-    for (i = 0; i < count; i++) {
-        assert_true(records_sum(&r->records, sent[i].keyspace, sent[i].key,
-                                &times) == sent[i].increment);
-        assert_int_equal(times, 1);
-    }
-}
-
-static void
-glued_messages_get_a_win_each(void **state)
-{
-    struct rig *r = *state;
-    uint8_t bytes[5 * SIZE];
-    char key[8];
-    int fd, i;
-
-    start(r, "64K", NULL, NULL);
-    fd = ack(r);
-    for (i = 1; i <= 5; i++) {
-        (void)snprintf(key, sizeof key, "k%d", i); /* fits */
-        client_message(bytes + (i - 1) * SIZE, "glue", key, i);
-    }
-    client_send(fd, bytes, sizeof bytes);
-    client_wins(fd, 5);
-    client_close(fd);
-    stop(r);
-
-    assert_int_equal(r->records.count, 5);
-    assert_int_equal(records_sum(&r->records, "glue", "k5", NULL), 5);
-}
-
-static void
-half_a_message_of_one_does_not_disturb_another(void **state)
-{
-    struct rig *r = *state;
-    uint8_t message[SIZE];
-    int a, b;
-
-    start(r, "64K", NULL, NULL);
-    a = ack(r);
-    b = ack(r);
-    client_message(message, "two", "a", 1);
-    client_send(a, message, 300);
-    client_increment(b, "two", "b", 2);
-    client_wins(b, 1);
-    client_send(a, message + 300, SIZE - 300);
-    client_wins(a, 1);
-    client_close(a);
-    client_close(b);
-    stop(r);
-
-    assert_int_equal(r->records.count, 2);
-    assert_int_equal(records_sum(&r->records, "two", "a", NULL), 1);
-    assert_int_equal(records_sum(&r->records, "two", "b", NULL), 2);
-}
-
-static void
-a_half_close_gets_the_wins_owed_and_the_end(void **state)
-{
-    struct rig *r = *state;
     uint8_t bytes[3 * SIZE];
     int fd, i;
 
@@ -120,35 +34,10 @@ a_half_close_gets_the_wins_owed_and_the_end(void **state)
     await_output(r, "partial_disconnects=1");
 }
 
-static void
-empty_names_get_fail(void **state)
-{
-    struct rig *r = *state;
-    uint8_t message[SIZE], reply[8];
-    int fd, i;
-
-    start(r, "64K", NULL, NULL);
-    for (i = 0; i < 2; i++) {
-        fd = ack(r);
-        client_message(message, "ks", "k", 1);
-        memset(message + (i ? 264 : 8), 0, 256);
-        client_send(fd, message, SIZE);
-        assert_int_equal(client_read(fd, reply, sizeof reply), 4);
-        assert_memory_equal(reply, "FAIL", 4);
-        client_close(fd);
-    }
-    stop(r);
-
-    assert_int_equal(r->records.count, 0);
-    await_output(r, "malformed=2");
-}
-
 /* One more than a log of 4032 takes, all answered though nobody reads until
  * the end. */
-static void
-a_full_log_is_followed_by_the_next(void **state)
+ON_RIG(a_full_log_is_followed_by_the_next, r)
 {
-    struct rig *r = *state;
     const size_t count = 4033;
     uint8_t *bytes = malloc(count * SIZE);
     char size[32];
@@ -173,10 +62,8 @@ a_full_log_is_followed_by_the_next(void **state)
     assert_int_equal(r->records.states[LOG_SEALED], 2);
 }
 
-static void
-many_small_logs_keep_every_message_once(void **state)
+ON_RIG(many_small_logs_keep_every_message_once, r)
 {
-    struct rig *r = *state;
     const size_t count = 3000;
     uint8_t *bytes = malloc(count * SIZE);
     char key[16];
@@ -210,32 +97,9 @@ many_small_logs_keep_every_message_once(void **state)
     assert_int_equal(r->records.states[LOG_SEALED], 3000 / 15);
 }
 
-static void
-the_silent_port_never_sends_a_byte(void **state)
-{
-    struct rig *r = *state;
-    uint8_t bytes[100 * SIZE], byte;
-    int fd, i;
-
-    start(r, "1M", NULL, "log.sync=always");
-    fd = silent(r);
-    for (i = 0; i < 100; i++)
-        client_message(bytes + i * SIZE, "quiet", "k", 1);
-    client_send(fd, bytes, sizeof bytes);
-    assert_rc(client_try_read(fd, &byte, 1, 50), -EAGAIN);
-    assert_int_equal(shutdown(fd, SHUT_WR), 0);
-    client_expect_end(fd);
-    client_close(fd);
-    stop(r);
-
-    assert_int_equal(records_sum(&r->records, "quiet", "k", NULL), 100);
-}
-
 /* Each client sends and closes at once, without looking. */
-static void
-senders_that_close_at_once_lose_nothing(void **state)
+ON_RIG(senders_that_close_at_once_lose_nothing, r)
 {
-    struct rig *r = *state;
     uint8_t bytes[50 * SIZE];
     int fd, i;
 
@@ -257,10 +121,8 @@ senders_that_close_at_once_lose_nothing(void **state)
 
 /* The client has megabytes in flight behind the malformed message and reads
  * only when all is sent: a reset would eat the answer. */
-static void
-no_reset_overtakes_fail(void **state)
+ON_RIG(no_reset_overtakes_fail, r)
 {
-    struct rig *r = *state;
     const size_t count = 10000;
     uint8_t *bytes = malloc(count * SIZE), reply[64];
     size_t i;
@@ -283,33 +145,8 @@ no_reset_overtakes_fail(void **state)
     assert_int_equal(r->records.count, 3);
 }
 
-static void
-a_reset_in_the_middle_of_a_message_takes_nothing_down(void **state)
+ON_RIG(a_client_that_never_reads_costs_no_memory, r)
 {
-    struct rig *r = *state;
-    uint8_t message[SIZE];
-    int fd, i;
-
-    start(r, "64K", NULL, NULL);
-    client_message(message, "rst", "k", 1);
-    for (i = 0; i < 20; i++) {
-        fd = i % 2 ? ack(r) : silent(r);
-        client_send(fd, message, 1 + (size_t)i * 20);
-        client_reset(fd);
-    }
-    fd = ack(r);
-    client_send(fd, message, SIZE);
-    client_wins(fd, 1);
-    client_close(fd);
-    stop(r);
-
-    assert_int_equal(r->records.count, 1);
-}
-
-static void
-a_client_that_never_reads_costs_no_memory(void **state)
-{
-    struct rig *r = *state;
     const size_t chunk = 4000, chunks = 250; /* a million messages */
     uint8_t *bytes = malloc(chunk * SIZE);
     uint64_t before, after;
@@ -345,10 +182,8 @@ a_client_that_never_reads_costs_no_memory(void **state)
 
 /* ---- counters and semaphores ------------------------------------------- */
 
-static void
-a_stop_ends_live_connections_at_once(void **state)
+ON_RIG(a_stop_ends_live_connections_at_once, r)
 {
-    struct rig *r = *state;
     struct taker taker;
 
     start(r, "64K", "counter.port=0", "write.drain=0ms");
@@ -362,10 +197,8 @@ a_stop_ends_live_connections_at_once(void **state)
     await_output(r, " open=0 connections=1 noop=0 get=0 acquire=1 ");
 }
 
-static void
-live_history_is_in_the_logs_after_a_stop(void **state)
+ON_RIG(live_history_is_in_the_logs_after_a_stop, r)
 {
-    struct rig *r = *state;
     struct taker taker;
 
     start(r, "64K", "live.history=on", NULL);
@@ -389,10 +222,8 @@ live_history_is_in_the_logs_after_a_stop(void **state)
     await_output(r, "history: rounds=1 increments=5 waits=0");
 }
 
-static void
-without_a_log_live_requests_go_on(void **state)
+ON_RIG(without_a_log_live_requests_go_on, r)
 {
-    struct rig *r = *state;
     uint8_t bytes[40 * SIZE], reply[3];
     struct taker taker;
     int fd, i;
@@ -457,8 +288,7 @@ send_forged(uint16_t port, const uint8_t *bytes, size_t size, size_t first)
     client_close(fd);
 }
 
-static void
-a_web_page_can_forge_nothing_on_any_port(void **state)
+ON_RIG(a_web_page_can_forge_nothing_on_any_port, r)
 {
     static const char *const listeners[] = {"counter", "semaphore", "ack",
                                             "silent"};
@@ -467,7 +297,6 @@ a_web_page_can_forge_nothing_on_any_port(void **state)
     static const size_t heads[] = {10, 520, 1000, 16384, 65536};
     static const size_t firsts[] = {0, 7, 20};
     static uint8_t bytes[65536 + 3 * CLIENT_MESSAGE_SIZE];
-    struct rig *r = *state;
     char said[128];
 
     start(r, "64K", "semaphore.enable=on", NULL);
@@ -490,15 +319,13 @@ a_web_page_can_forge_nothing_on_any_port(void **state)
 }
 
 /* With the smallest names a message is ten bytes, and any ten are one. */
-static void
-the_smallest_messages_cannot_be_forged(void **state)
+ON_RIG(the_smallest_messages_cannot_be_forged, r)
 {
     static const char hello[] = "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
                                 "0123456789012345678901234567890123456789";
     static const char turn[] = "\x00\x03\x00\x08\x21\x12\xa4\x42random number"
                                "\x00\x19\x00\x04\x11\x00\x00\x00";
     static const char line[] = "COUNT /abc HTTP/1.1\r\nHost: a.example\r\n\r\n";
-    struct rig *r = *state;
 
     start(r, "64K", "message.keyspace_size=1", "message.key_size=1");
     for (size_t i = 0; i < 2; i++) {
@@ -517,10 +344,8 @@ the_smallest_messages_cannot_be_forged(void **state)
     assert_int_equal(daemon_stop(&r->writer), 0);
 }
 
-static void
-who_sends_what_is_malformed_is_named(void **state)
+ON_RIG(who_sends_what_is_malformed_is_named, r)
 {
-    struct rig *r = *state;
     uint8_t bytes[CLIENT_MESSAGE_SIZE] = {1};
     int fd;
 
@@ -535,26 +360,3 @@ who_sends_what_is_malformed_is_named(void **state)
                     "malformed=1 browsers=0");
     stop(r);
 }
-
-static const struct CMUnitTest tests[] = {
-    ON_RIG(single_messages_are_each_answered_with_win),
-    ON_RIG(glued_messages_get_a_win_each),
-    ON_RIG(half_a_message_of_one_does_not_disturb_another),
-    ON_RIG(a_half_close_gets_the_wins_owed_and_the_end),
-    ON_RIG(empty_names_get_fail),
-    ON_RIG(a_full_log_is_followed_by_the_next),
-    ON_RIG(many_small_logs_keep_every_message_once),
-    ON_RIG(the_silent_port_never_sends_a_byte),
-    ON_RIG(senders_that_close_at_once_lose_nothing),
-    ON_RIG(no_reset_overtakes_fail),
-    ON_RIG(a_reset_in_the_middle_of_a_message_takes_nothing_down),
-    ON_RIG(a_client_that_never_reads_costs_no_memory),
-    ON_RIG(a_stop_ends_live_connections_at_once),
-    ON_RIG(without_a_log_live_requests_go_on),
-    ON_RIG(live_history_is_in_the_logs_after_a_stop),
-    ON_RIG(a_web_page_can_forge_nothing_on_any_port),
-    ON_RIG(the_smallest_messages_cannot_be_forged),
-    ON_RIG(who_sends_what_is_malformed_is_named),
-};
-
-TEST_MAIN(tests)

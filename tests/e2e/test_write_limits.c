@@ -6,12 +6,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <sched.h>
 #include <stdio.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- limits ------------------------------------------------------------ */
@@ -68,10 +66,8 @@ connect_from(uint16_t port, size_t client)
     return fd;
 }
 
-static void
-thousands_of_connections_are_all_served(void **state)
+ON_RIG(thousands_of_connections_are_all_served, r)
 {
-    struct rig *r = *state;
     size_t count = allow_clients(CLIENTS);
     int *fds = calloc(count, sizeof *fds);
     uint8_t reply[3];
@@ -112,10 +108,8 @@ thousands_of_connections_are_all_served(void **state)
     print_message("%zu connections\n", count);
 }
 
-static void
-out_of_descriptors_accepting_pauses_and_nobody_is_harmed(void **state)
+ON_RIG(out_of_descriptors_accepting_pauses_and_nobody_is_harmed, r)
 {
-    struct rig *r = *state;
     struct rlimit limit = {0};
     uint8_t reply[3];
     int fds[16], i, open_fds;
@@ -155,10 +149,8 @@ out_of_descriptors_accepting_pauses_and_nobody_is_harmed(void **state)
     assert_int_equal(r->records.count, 17);
 }
 
-static void
-at_log_max_it_pushes_back_and_goes_on_when_a_log_is_emptied(void **state)
+ON_RIG(at_log_max_it_pushes_back_and_goes_on_when_a_log_is_emptied, r)
 {
-    struct rig *r = *state;
     uint8_t *bytes = malloc(60 * SIZE), reply[3];
     struct log log;
     int fd, log_fd, i;
@@ -187,10 +179,8 @@ at_log_max_it_pushes_back_and_goes_on_when_a_log_is_emptied(void **state)
     assert_int_equal(r->records.count, 15 + 10);
 }
 
-static void
-a_full_disk_pushes_back_and_recovers_when_there_is_space(void **state)
+ON_RIG(a_full_disk_pushes_back_and_recovers_when_there_is_space, r)
 {
-    struct rig *r = *state;
     uint8_t *bytes = malloc(2000 * SIZE), reply[3];
     size_t i, before = 0;
     char path[600];
@@ -226,12 +216,3 @@ a_full_disk_pushes_back_and_recovers_when_there_is_space(void **state)
     assert_int_equal(r->records.count, 2000);
     assert_int_equal(umount(path), 0);
 }
-
-static const struct CMUnitTest tests[] = {
-    ON_RIG(thousands_of_connections_are_all_served),
-    ON_RIG(out_of_descriptors_accepting_pauses_and_nobody_is_harmed),
-    ON_RIG(at_log_max_it_pushes_back_and_goes_on_when_a_log_is_emptied),
-    ON_RIG(a_full_disk_pushes_back_and_recovers_when_there_is_space),
-};
-
-TEST_MAIN(tests)

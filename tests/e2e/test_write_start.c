@@ -3,7 +3,6 @@
 #include "tests/e2e/write_fixture.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
@@ -45,10 +44,8 @@ expect_refusal(const struct rig *r, int status, const char *listen,
         fail_msg("nothing about \"%s\" in:\n%s", text, output);
 }
 
-static void
-too_little_address_space_names_the_setting_to_lower(void **state)
+ON_RIG(too_little_address_space_names_the_setting_to_lower, r)
 {
-    const struct rig *r = *state;
     static const char script[] =
         "ulimit -v 2000000; COUNTD_CONF= exec \"$1\" -d \"$2\" "
         "-o write.listen= -o counter.port=0";
@@ -63,10 +60,8 @@ too_little_address_space_names_the_setting_to_lower(void **state)
         fail_msg("no setting is named in:\n%s", output);
 }
 
-static void
-a_second_writer_is_refused(void **state)
+ON_RIG(a_second_writer_is_refused, r)
 {
-    struct rig *r = *state;
     char text[64];
     int fd;
 
@@ -84,8 +79,7 @@ a_second_writer_is_refused(void **state)
 }
 
 /* `calls` all fail from the `nth` on; nobody sees why but by what it says. */
-static void
-a_call_that_fails_at_the_start_is_named(void **state)
+ON_RIG(a_call_that_fails_at_the_start_is_named, r)
 {
     static const struct {
         const char *calls, *nth, *text;
@@ -96,7 +90,6 @@ a_call_that_fails_at_the_start_is_named(void **state)
         {"epoll_create1", "1", "event loop"},
         {"epoll_ctl", "2", "watch an eventfd"},
     };
-    struct rig *r = *state;
     char output[4096], inject[96];
     size_t i;
 
@@ -120,10 +113,8 @@ a_call_that_fails_at_the_start_is_named(void **state)
 }
 
 /* It waits for the second port while the first is bound. */
-static void
-signals_at_the_start_wait_until_it_serves(void **state)
+ON_RIG(signals_at_the_start_wait_until_it_serves, r)
 {
-    struct rig *r = *state;
     struct sockaddr_in here = {.sin_family = AF_INET,
                                .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t size = sizeof here;
@@ -148,10 +139,8 @@ signals_at_the_start_wait_until_it_serves(void **state)
     assert_int_equal(daemon_wait(&r->writer), 0);
 }
 
-static void
-a_port_in_use_is_refused_with_what_to_do(void **state)
+ON_RIG(a_port_in_use_is_refused_with_what_to_do, r)
 {
-    struct rig *r = *state;
     struct tmpdir other;
     char listen[64];
 
@@ -168,10 +157,8 @@ a_port_in_use_is_refused_with_what_to_do(void **state)
     stop(r);
 }
 
-static void
-a_live_port_in_use_is_refused_with_what_to_do(void **state)
+ON_RIG(a_live_port_in_use_is_refused_with_what_to_do, r)
 {
-    struct rig *r = *state;
     struct tmpdir other;
     char port[64];
 
@@ -189,10 +176,8 @@ a_live_port_in_use_is_refused_with_what_to_do(void **state)
     stop(r);
 }
 
-static void
-live_ports_alone_are_something_to_do(void **state)
+ON_RIG(live_ports_alone_are_something_to_do, r)
 {
-    struct rig *r = *state;
     struct taker taker;
 
     daemon_start(&r->writer, "countd-write", "-d", r->data, "-o",
@@ -208,11 +193,8 @@ live_ports_alone_are_something_to_do(void **state)
     await_output(r, "semaphore: objects=1 created=1 ");
 }
 
-static void
-an_address_others_can_reach_needs_the_networks_that_may(void **state)
+ON_RIG(an_address_others_can_reach_needs_the_networks_that_may, r)
 {
-    struct rig *r = *state;
-
     expect_refusal(r, 100, "write.listen=0.0.0.0:0", "log.size=64K",
                    "write.listen=0.0.0.0:0 can be reached from other machines: "
                    "say which networks may connect, with a line such as "
@@ -227,10 +209,8 @@ an_address_others_can_reach_needs_the_networks_that_may(void **state)
 }
 
 /* The silent port for both families shows an IPv4 peer as a mapped one. */
-static void
-a_peer_of_a_network_that_is_listed_is_served(void **state)
+ON_RIG(a_peer_of_a_network_that_is_listed_is_served, r)
 {
-    struct rig *r = *state;
     int fd;
 
     daemon_start(&r->writer, "countd-write", "-d", r->data, "-o",
@@ -248,11 +228,8 @@ a_peer_of_a_network_that_is_listed_is_served(void **state)
     assert_int_equal(r->records.count, 2);
 }
 
-static void
-a_peer_of_another_network_is_closed_and_counted(void **state)
+ON_RIG(a_peer_of_another_network_is_closed_and_counted, r)
 {
-    struct rig *r = *state;
-
     start(r, "64K", "counter.port=0", "write.allow=10.0.0.0/8 fd00::/8");
     for (int i = 0; i < 3; i++)
         client_expect_end(i < 2 ? ack(r) : silent(r));
@@ -266,21 +243,16 @@ a_peer_of_another_network_is_closed_and_counted(void **state)
     assert_int_equal(r->records.count, 0);
 }
 
-static void
-other_message_sizes_are_refused_with_what_to_do(void **state)
+ON_RIG(other_message_sizes_are_refused_with_what_to_do, r)
 {
-    struct rig *r = *state;
-
     start(r, "64K", NULL, NULL);
     stop(r);
     expect_refusal(r, 100, "write.listen=127.0.0.1:0", "message.key_size=100",
                    "message.key_size=256");
 }
 
-static void
-with_all_ports_off_there_is_nothing_to_do(void **state)
+ON_RIG(with_all_ports_off_there_is_nothing_to_do, r)
 {
-    struct rig *r = *state;
     char output[4096];
 
     assert_int_equal(daemon_run(output, sizeof output, "countd-write", "-d",
@@ -292,10 +264,8 @@ with_all_ports_off_there_is_nothing_to_do(void **state)
     assert_non_null(strstr(output, "counter.enable"));
 }
 
-static void
-a_port_can_be_turned_off(void **state)
+ON_RIG(a_port_can_be_turned_off, r)
 {
-    struct rig *r = *state;
     int fd;
 
     start(r, "64K", "write.listen=", "counter.enable=false");
@@ -306,21 +276,3 @@ a_port_can_be_turned_off(void **state)
     client_close(fd);
     stop(r);
 }
-
-static const struct CMUnitTest tests[] = {
-    ON_RIG(too_little_address_space_names_the_setting_to_lower),
-    ON_RIG(a_second_writer_is_refused),
-    ON_RIG(a_call_that_fails_at_the_start_is_named),
-    ON_RIG(signals_at_the_start_wait_until_it_serves),
-    ON_RIG(a_port_in_use_is_refused_with_what_to_do),
-    ON_RIG(a_live_port_in_use_is_refused_with_what_to_do),
-    ON_RIG(live_ports_alone_are_something_to_do),
-    ON_RIG(an_address_others_can_reach_needs_the_networks_that_may),
-    ON_RIG(a_peer_of_a_network_that_is_listed_is_served),
-    ON_RIG(a_peer_of_another_network_is_closed_and_counted),
-    ON_RIG(other_message_sizes_are_refused_with_what_to_do),
-    ON_RIG(with_all_ports_off_there_is_nothing_to_do),
-    ON_RIG(a_port_can_be_turned_off),
-};
-
-TEST_MAIN(tests)

@@ -8,17 +8,14 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/log/log_recover.h"
 
 /* ---- rotation, signals, stop ------------------------------------------- */
 
-static void
-a_log_is_handed_on_some_time_after_its_first_message(void **state)
+ON_RIG(a_log_is_handed_on_some_time_after_its_first_message, r)
 {
-    struct rig *r = *state;
     uint64_t begin_ms;
     int fd;
 
@@ -36,10 +33,8 @@ a_log_is_handed_on_some_time_after_its_first_message(void **state)
     assert_int_equal(r->records.states[LOG_SEALED], 2);
 }
 
-static void
-sigusr2_hands_the_log_on_and_an_empty_one_stays(void **state)
+ON_RIG(sigusr2_hands_the_log_on_and_an_empty_one_stays, r)
 {
-    struct rig *r = *state;
     int fd;
 
     start(r, "64K", NULL, NULL);
@@ -59,10 +54,8 @@ sigusr2_hands_the_log_on_and_an_empty_one_stays(void **state)
     assert_int_equal(r->records.states[LOG_SEALED], 2);
 }
 
-static void
-sigusr1_prints_the_figures(void **state)
+ON_RIG(sigusr1_prints_the_figures, r)
 {
-    struct rig *r = *state;
     int fd;
 
     start(r, "64K", NULL, NULL);
@@ -76,10 +69,8 @@ sigusr1_prints_the_figures(void **state)
 }
 
 /* Every NAME= of a line of figures is in STATISTICS of countd-write.8. */
-static void
-every_figure_is_in_the_manual(void **state)
+ON_RIG(every_figure_is_in_the_manual, r)
 {
-    struct rig *r = *state;
     char output[8192], name[64];
     static char page[65536];
     const char *figures, *first, *at;
@@ -115,10 +106,8 @@ every_figure_is_in_the_manual(void **state)
     stop(r);
 }
 
-static void
-a_stop_drains_what_has_arrived(void **state)
+ON_RIG(a_stop_drains_what_has_arrived, r)
 {
-    struct rig *r = *state;
     const size_t count = 400; /* within the buffers of a socket */
     uint8_t *bytes = malloc(count * SIZE);
     int a, s, late;
@@ -155,10 +144,8 @@ a_stop_drains_what_has_arrived(void **state)
     free(bytes);
 }
 
-static void
-a_stop_does_not_wait_for_ever_for_a_client_that_goes_on(void **state)
+ON_RIG(a_stop_does_not_wait_for_ever_for_a_client_that_goes_on, r)
 {
-    struct rig *r = *state;
     uint8_t bytes[20 * SIZE];
     uint64_t begin_ms;
     int fd, i;
@@ -196,10 +183,8 @@ await_begun(int log_fd, const char *name)
     }
 }
 
-static void
-a_stopped_process_keeps_its_logs(void **state)
+ON_RIG(a_stopped_process_keeps_its_logs, r)
 {
-    struct rig *r = *state;
     int fd, log_fd;
     uint8_t reply[3];
 
@@ -223,10 +208,8 @@ a_stopped_process_keeps_its_logs(void **state)
     assert_int_equal(r->records.count, 2);
 }
 
-static void
-after_a_kill_what_was_acknowledged_is_there(void **state)
+ON_RIG(after_a_kill_what_was_acknowledged_is_there, r)
 {
-    struct rig *r = *state;
     int fd, i;
 
     for (i = 0; i < 5; i++) {
@@ -272,13 +255,11 @@ await_figure(const struct rig *r, const char *figure)
     free(output);
 }
 
-static void
-every_interval_syncs_without_anybody_waiting(void **state)
+ON_RIG(every_interval_syncs_without_anybody_waiting, r)
 {
     static const struct {
         const char *sync, *figure;
     } ways[] = {{"log.sync=always", "syncs=1 "}, {"log.sync=1ms", "syncs=1 "}};
-    struct rig *r = *state;
     int fd;
     size_t i;
 
@@ -295,10 +276,8 @@ every_interval_syncs_without_anybody_waiting(void **state)
 
 /* ---- hanging up ---------------------------------------------------------- */
 
-static void
-a_hangup_stops_it_cleanly_to_be_started_again(void **state)
+ON_RIG(a_hangup_stops_it_cleanly_to_be_started_again, r)
 {
-    struct rig *r = *state;
     int fd;
 
     start(r, "64K", NULL, NULL);
@@ -313,10 +292,8 @@ a_hangup_stops_it_cleanly_to_be_started_again(void **state)
     assert_int_equal(r->records.count, 1);
 }
 
-static void
-what_nohup_has_started_goes_on_after_a_hangup(void **state)
+ON_RIG(what_nohup_has_started_goes_on_after_a_hangup, r)
 {
-    struct rig *r = *state;
     int fd;
 
     assert_true(signal(SIGHUP, SIG_IGN) != SIG_ERR);
@@ -334,19 +311,3 @@ what_nohup_has_started_goes_on_after_a_hangup(void **state)
 
     assert_int_equal(r->records.count, 1);
 }
-
-static const struct CMUnitTest tests[] = {
-    ON_RIG(a_log_is_handed_on_some_time_after_its_first_message),
-    ON_RIG(sigusr2_hands_the_log_on_and_an_empty_one_stays),
-    ON_RIG(sigusr1_prints_the_figures),
-    ON_RIG(every_figure_is_in_the_manual),
-    ON_RIG(a_stop_drains_what_has_arrived),
-    ON_RIG(a_stop_does_not_wait_for_ever_for_a_client_that_goes_on),
-    ON_RIG(a_stopped_process_keeps_its_logs),
-    ON_RIG(after_a_kill_what_was_acknowledged_is_there),
-    ON_RIG(every_interval_syncs_without_anybody_waiting),
-    ON_RIG(a_hangup_stops_it_cleanly_to_be_started_again),
-    ON_RIG(what_nohup_has_started_goes_on_after_a_hangup),
-};
-
-TEST_MAIN(tests)

@@ -180,6 +180,6 @@ mount_small(struct rig *r)
            mkdir(r->data, 0700) == 0;
 }
 
-#define ON_RIG(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define ON_RIG(name, r) TEST_IN(name, struct rig *r, set_up, tear_down)
 
 #endif

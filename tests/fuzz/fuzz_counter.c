@@ -18,7 +18,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -179,11 +178,11 @@ static void
 finish(void)
 {
     struct live_record record;
-    uint32_t from = 0, looks = UINT32_MAX;
+    struct live_walk walk = {.steps = UINT32_MAX};
 
     conns_fini(conns);
     tell();
-    while (live_next(&server.live, &from, &looks, &record) == 1)
+    while (live_next(&server.live, &walk, &record) == 1)
         assert(record.current == 0);
     (void)live_clock(&server.live,
                      server.clock_ms + ahead_ms + 2 * DAY_MS); /* due */

@@ -96,11 +96,13 @@ arena_check(const struct arena *a)
 
 /* ---- tables ------------------------------------------------------------ */
 
-/* Counts the entries of a part; SIZE_MAX: one of them cannot be found. */
+/* Counts the entries of a part; SIZE_MAX: one of them cannot be found, or they
+ * are not in order. */
 static size_t
 check_part(const struct table_part *p)
 {
     size_t entries = 0, begin = p->moved; /* after the last free slot */
+    uint32_t last = 0;
 
     for (size_t at = p->moved; at < p->all; at++) {
         const struct table_slot *slot = &p->slots[at];
@@ -109,6 +111,9 @@ check_part(const struct table_part *p)
             begin = at + 1;
             continue;
         }
+        if (slot->hash < last)
+            return SIZE_MAX;
+        last = slot->hash;
         if (slot->number == TABLE_GONE)
             continue;
         entries++;

@@ -59,11 +59,9 @@ apply(struct store *s, const struct store_batch *batch,
 }
 
 static int
-drop(struct store *s, const uint8_t *name, size_t name_size,
-     const struct store_fill *marks, size_t count)
+drop(struct store *s, const uint8_t *name, size_t name_size)
 {
-    return await_readable(s,
-                          engine.real->drop(s, name, name_size, marks, count));
+    return await_readable(s, engine.real->drop(s, name, name_size));
 }
 
 static int

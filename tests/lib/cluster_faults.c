@@ -21,8 +21,7 @@ cluster_faults_init(struct cluster_faults *f, struct cluster_rig *rig)
     *f = (struct cluster_faults){.rig = rig};
 }
 
-/* ---- who is who
- * ---------------------------------------------------------------- */
+/* ---- who is who ---------------------------------------------------------- */
 
 static bool
 is_running(const struct cluster_faults *f, unsigned server)
@@ -65,8 +64,7 @@ cluster_fault_replica_of(struct cluster_faults *f, unsigned master)
     return NOBODY;
 }
 
-/* ---- faults
- * -------------------------------------------------------------------- */
+/* ---- faults -------------------------------------------------------------- */
 
 bool
 cluster_fault_kill(struct cluster_faults *f, unsigned server)
@@ -226,8 +224,7 @@ cluster_fault_change_master(struct cluster_faults *f, unsigned server)
     return run_where_alive(f, server, "CLUSTER FAILOVER");
 }
 
-/* ---- moving a slot
- * -------------------------------------------------------------- */
+/* ---- moving a slot ------------------------------------------------------- */
 
 /* Tries until the reply is OK, or NOKEY for a key that is gone. */
 static void
@@ -311,8 +308,7 @@ cluster_fault_move_slot(struct cluster_faults *f, unsigned slot,
     await_owner(f, slot, to, each, ctx);
 }
 
-/* ---- repair
- * -------------------------------------------------------------------- */
+/* ---- repair -------------------------------------------------------------- */
 
 /* Every server sees a whole cluster, and has its replica or its master.  If
  * not, *server does not, and what it says is returned. */

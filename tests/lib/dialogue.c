@@ -1,6 +1,7 @@
 /* tests/lib/dialogue.c - see dialogue.h. */
 #include "tests/lib/dialogue.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -450,31 +451,26 @@ cases_of(unsigned kind, struct dialogue_case *at)
 }
 
 int
-dialogue_main(const char *file, const struct CMUnitTest *tests, size_t count,
-              unsigned kinds, const struct CMUnitTest *play, int argc,
+dialogue_main(unsigned kinds, const struct CMUnitTest *play, int argc,
               char **argv)
 {
     struct dialogue_case *cases = calloc(2 * live_talk_count, sizeof *cases);
-    struct dialogue_case *end = cases, *c;
-    struct CMUnitTest *all = calloc(count + 2 * live_talk_count, sizeof *all),
-                      *at;
+    struct dialogue_case *end = cases;
+    struct CMUnitTest test = *play;
     int rc;
 
-    if (!cases || !all)
+    if (!cases)
         abort();
-    memcpy(all, tests, count * sizeof *all);
-    at = all + count;
     if (kinds & COUNTERS)
         end = cases_of(COUNTERS, end);
     if (kinds & SEMAPHORES)
         end = cases_of(SEMAPHORES, end);
-    for (c = cases; c < end; c++, at++) {
-        *at = *play;
-        at->name = c->name;
-        at->initial_state = c;
+    for (struct dialogue_case *c = cases; c < end; c++) {
+        test.name = c->name;
+        test.initial_state = c;
+        test_add(INT_MAX, test);
     }
-    rc = test_main(file, all, (size_t)(at - all), argc, argv);
-    free(all);
+    rc = test_main(argc, argv);
     free(cases);
     return rc;
 }

@@ -82,11 +82,10 @@ struct dialogue_case {
     char name[96];
 };
 
-/* As test_main() with these tests and one more for each dialogue and each of
- * `kinds`: `play`, with its setup and teardown. */
-int dialogue_main(const char *file, const struct CMUnitTest *tests,
-                  size_t count, unsigned kinds, const struct CMUnitTest *play,
-                  int argc, char **argv);
+/* As test_main() with one more test for each dialogue and each of `kinds`:
+ * `play`, with its setup and teardown. */
+int dialogue_main(unsigned kinds, const struct CMUnitTest *play, int argc,
+                  char **argv);
 
 /* Fails the test unless all of it is as it should be. */
 void dialogue_run(const struct dialogue *d, const struct dialogue_stage *stage);

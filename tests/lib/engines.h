@@ -5,7 +5,7 @@
  *
  * makes two rows of the table.  In `setup` *state points to the engine_kind.
  * Tests whose main() calls cluster_engine_stop() may have a third,
- * ENGINE_CASE(ENGINE_CLUSTER, ...): real servers, see cluster_engine.h. */
+ * ENGINE_TEST(ENGINE_CLUSTER, ...): real servers, see cluster_engine.h. */
 #ifndef COUNTD_TESTS_LIB_ENGINES_H
 #define COUNTD_TESTS_LIB_ENGINES_H
 
@@ -25,16 +25,23 @@ struct store *engine_open_history(enum engine_kind kind, int keyspace_fd,
 
 extern const enum engine_kind engine_kinds[3];
 
-/* A row of a test table. */
-#define ENGINE_CASE(kind, test, setup, teardown)                               \
-    {                                                                          \
-        kind == ENGINE_LMDB      ? #test "_in_lmdb"                            \
-        : kind == ENGINE_CLUSTER ? #test "_in_a_cluster"                       \
-                                 : #test "_in_memory",                         \
-            test, setup, teardown, (void *)(uintptr_t)&engine_kinds[kind]      \
-    }
-#define ENGINE_CASES(test, setup, teardown)                                    \
-    ENGINE_CASE(ENGINE_MEMORY, test, setup, teardown),                         \
-        ENGINE_CASE(ENGINE_LMDB, test, setup, teardown)
+/* See TEST_IN(). */
+#define ENGINE_TEST(kind, name, fixture, setup, teardown)                      \
+    TEST_OF(name, fixture)                                                     \
+    ENGINE_ADDED(kind, name, setup, teardown)                                  \
+    static void name(__attribute__((unused)) fixture)
+#define ENGINE_TESTS(name, fixture, setup, teardown)                           \
+    TEST_OF(name, fixture)                                                     \
+    ENGINE_ADDED(ENGINE_MEMORY, name, setup, teardown)                         \
+    ENGINE_ADDED(ENGINE_LMDB, name, setup, teardown)                           \
+    static void name(__attribute__((unused)) fixture)
+
+#define ENGINE_ADDED(kind, name, setup, teardown)                              \
+    TEST_ADDED(name##_##kind,                                                  \
+               kind == ENGINE_LMDB      ? #name "_in_lmdb"                     \
+               : kind == ENGINE_CLUSTER ? #name "_in_a_cluster"                \
+                                        : #name "_in_memory",                  \
+               name##_run, setup, teardown,                                    \
+               (void *)(uintptr_t)&engine_kinds[kind])
 
 #endif

@@ -681,8 +681,7 @@ mem_each_mark(struct store *s, const uint8_t *name, size_t name_size,
 }
 
 static int
-mem_drop(struct store *s, const uint8_t *name, size_t name_size,
-         const struct store_fill *marks, size_t count)
+mem_drop(struct store *s, const uint8_t *name, size_t name_size)
 {
     struct mem_keyspace *k = find(of(s), name, name_size);
 
@@ -691,8 +690,6 @@ mem_drop(struct store *s, const uint8_t *name, size_t name_size,
     k->count = 0;
     k->past_count = 0;
     k->ranked = NULL;
-    for (size_t i = 0; k->fault.marks < 0 && i < count; i++)
-        set_mark(of(s), k, &marks[i], NULL);
     k->fault = (struct memstore_fault){0};
     return 0;
 }
@@ -701,7 +698,7 @@ static int
 mem_vacate(struct store *s, const uint8_t *name, size_t name_size, int data_fd)
 {
     (void)data_fd;
-    return mem_drop(s, name, name_size, NULL, 0);
+    return mem_drop(s, name, name_size);
 }
 
 static int

@@ -1,7 +1,6 @@
 /* tests/lib/model.c - see model.h. */
 #include "tests/lib/model.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

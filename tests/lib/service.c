@@ -1,6 +1,9 @@
 /* tests/lib/service.c - see service.h. */
 #include "tests/lib/service.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "tests/lib/client.h"
 #include "tests/lib/test.h"
 
@@ -26,6 +29,19 @@ int
 service_setup_in_memory(void **state)
 {
     return set_up(state, fleet_init_in_memory);
+}
+
+int
+service_setup_with(void **state, const char *option, ...)
+{
+    const int rc = service_setup(state);
+    va_list more;
+
+    va_start(more, option);
+    for (; option != NULL; option = va_arg(more, const char *))
+        fleet_option(*state, option);
+    va_end(more);
+    return rc;
 }
 
 int
@@ -58,6 +74,20 @@ service_site_teardown(void **state)
     fleet_fini(&s->fleet);
     free(s);
     return 0;
+}
+
+void
+service_set_tokens(struct fleet *f, const char *lines)
+{
+    char option[FLEET_OPTION_SIZE];
+
+    if (!tmpdir_has(&f->dir, "tokens")) {
+        assert_in_range(snprintf(option, sizeof option, "http.tokens=%s/tokens",
+                                 f->dir.path),
+                        1, sizeof option - 1);
+        fleet_option(f, option);
+    }
+    tmpdir_put(&f->dir, "tokens", lines, strlen(lines), 0600);
 }
 
 void

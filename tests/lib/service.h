@@ -23,6 +23,8 @@
  * disk or in memory.  No daemon runs yet, so options may be added. */
 int service_setup(void **state);
 int service_setup_in_memory(void **state);
+int service_setup_with(void **state, const char *option, ...)
+    __attribute__((sentinel));
 int service_teardown(void **state);
 
 /* The same for tests that look at the directory themselves: *state is one of
@@ -34,6 +36,9 @@ struct service_site {
 
 int service_site_setup(void **state);
 int service_site_teardown(void **state);
+
+/* The file of http.tokens; set once, and changed by a further call. */
+void service_set_tokens(struct fleet *f, const char *lines);
 
 /* Starts the writer, a worker and the reader. */
 void service_start(struct fleet *f);

@@ -33,7 +33,7 @@ struct folder {
 
 /* A change of the folder that is not synced. */
 struct change {
-    enum { ADD, REMOVE, RENAME } kind;
+    enum change_kind { ADD, REMOVE, RENAME } kind;
     char name[NAME_SIZE], to[NAME_SIZE];
     struct simdisk_file *file;
 };
@@ -85,8 +85,7 @@ is_failing(void)
     return 1;
 }
 
-/* ---- the folder
- * --------------------------------------------------------------- */
+/* ---- the folder ---------------------------------------------------------- */
 
 static struct simdisk_file *
 find_entry(const struct folder *f, const char *name)
@@ -130,7 +129,7 @@ apply_change(struct folder *f, const struct change *c)
 }
 
 static void
-change_folder(int kind, const char *name, const char *to,
+change_folder(enum change_kind kind, const char *name, const char *to,
               struct simdisk_file *file)
 {
     struct change *c = &changes[change_count++];
@@ -154,8 +153,7 @@ simdisk_find(const char *name)
     return find_entry(&cached, name);
 }
 
-/* ---- its life
- * ------------------------------------------------------------------ */
+/* ---- its life ------------------------------------------------------------ */
 
 void
 simdisk_reset(uint64_t seed)
@@ -246,8 +244,7 @@ simdisk_power_cut(int tears)
         lose_power(files[i], mode, tears);
 }
 
-/* ---- calls
- * ----------------------------------------------------------------------- */
+/* ---- calls --------------------------------------------------------------- */
 
 static int
 new_fd(struct simdisk_file *f)

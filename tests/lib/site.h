@@ -40,10 +40,10 @@ int site_setup(void **state);
 int site_setup_empty(void **state);
 int site_teardown(void **state);
 
-#define WITH_SITE(f)                                                           \
-    cmocka_unit_test_setup_teardown(f, site_setup, site_teardown)
-#define WITH_EMPTY(f)                                                          \
-    cmocka_unit_test_setup_teardown(f, site_setup_empty, site_teardown)
+#define WITH_SITE(name, s)                                                     \
+    TEST_IN(name, struct site *s, site_setup, site_teardown)
+#define WITH_EMPTY(name, s)                                                    \
+    TEST_IN(name, struct site *s, site_setup_empty, site_teardown)
 
 /* Starts countd serve on it; the second with one more setting, KEY=VALUE. */
 void site_serve(struct site *s);

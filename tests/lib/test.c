@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define TESTS_MAX 512
+
 static const char *
 code_name(long long code)
 {
@@ -49,15 +51,39 @@ set_build(void)
     (void)setenv("BUILD", path, 0); /* a script that lacks it says so */
 }
 
-int
-test_main(const char *name, const struct CMUnitTest *tests, size_t count,
-          int argc, char **argv)
+static struct {
+    int line;
+    struct CMUnitTest test;
+} added[TESTS_MAX];
+static size_t added_count;
+
+void
+test_add(int line, struct CMUnitTest test)
 {
+    size_t i = added_count++;
+
+    if (i == TESTS_MAX)
+        abort();
+    for (; i > 0 && added[i - 1].line > line; i--)
+        added[i] = added[i - 1];
+    added[i].line = line;
+    added[i].test = test;
+}
+
+int
+test_main(int argc, char **argv)
+{
+    static struct CMUnitTest tests[TESTS_MAX];
+    const char *slash = strrchr(argv[0], '/');
+
     /* What is set on this machine is not what is tested. */
     if (setenv("COUNTD_CONF", "", 1) != 0)
         return 1;
     set_build();
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
-    return _cmocka_run_group_tests(name, tests, count, NULL, NULL);
+    for (size_t i = 0; i < added_count; i++)
+        tests[i] = added[i].test;
+    return _cmocka_run_group_tests(slash ? slash + 1 : argv[0], tests,
+                                   added_count, NULL, NULL);
 }

@@ -1,11 +1,19 @@
-/* tests/lib/test.h - cmocka's include order, assert_rc and TEST_MAIN.
+/* tests/lib/test.h - cmocka's include order, assert_rc, and tests that need no
+ * table.
  *
- *     static const struct CMUnitTest tests[] = {
- *         cmocka_unit_test(an_empty_log_has_no_slots),
- *     };
- *     TEST_MAIN(tests)
+ *     TEST(an_empty_log_has_no_slots)
+ *     {
+ *         ...
+ *     }
  *
- * An argument filters by name: test_log 'claim_*'.
+ *     #define CASE(name, f) TEST_IN(name, struct fixture *f, setup, teardown)
+ *
+ *     CASE(a_claim_fails_while_the_owner_lives, f)
+ *     {
+ *         assert_rc(log_claim(&f->log), -EBUSY);
+ *     }
+ *
+ * An argument filters by name: test_log 'a_claim_*'.
  */
 #ifndef COUNTD_TESTS_LIB_TEST_H
 #define COUNTD_TESTS_LIB_TEST_H
@@ -37,14 +45,36 @@ void test_assert_rc(long long got, long long expected, const char *text,
 
 void test_say_skip(const char *test, const char *why);
 
-int test_main(const char *name, const struct CMUnitTest *tests, size_t count,
-              int argc, char **argv);
+/* A test: it runs where it stands in its file. */
+#define TEST(name)                                                             \
+    static void name(void **state);                                            \
+    TEST_ADDED(name, #name, name, NULL, NULL, NULL)                            \
+    static void name(__attribute__((unused)) void **state)
 
-#define TEST_MAIN(tests)                                                       \
-    int main(int argc, char **argv)                                            \
+/* One that gets what `setup` leaves in *state: `fixture` is its parameter. */
+#define TEST_IN(name, fixture, setup, teardown)                                \
+    TEST_OF(name, fixture)                                                     \
+    TEST_ADDED(name, #name, name##_run, setup, teardown, NULL)                 \
+    static void name(__attribute__((unused)) fixture)
+
+#define TEST_OF(name, fixture)                                                 \
+    static void name(fixture);                                                 \
+    static void name##_run(void **state)                                       \
     {                                                                          \
-        return test_main(__FILE__, tests, sizeof(tests) / sizeof(tests[0]),    \
-                         argc, argv);                                          \
+        name(*state);                                                          \
     }
+
+#define TEST_ADDED(id, text, run, setup, teardown, initial)                    \
+    __attribute__((constructor)) static void id##_add(void)                    \
+    {                                                                          \
+        test_add(__LINE__,                                                     \
+                 (struct CMUnitTest){text, run, setup, teardown, initial});    \
+    }
+
+/* Adds a test behind those of lower lines. */
+void test_add(int line, struct CMUnitTest test);
+
+/* Runs them.  Where a file has no main(), this is all it does. */
+int test_main(int argc, char **argv);
 
 #endif

@@ -9,7 +9,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "tests/lib/client.h"

@@ -1,7 +1,6 @@
 /* tests/lib/twin.c - see twin.h. */
 #include "tests/lib/twin.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

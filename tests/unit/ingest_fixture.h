@@ -361,6 +361,6 @@ read_wins(int fd)
     return (size_t)n / 3;
 }
 
-#define ON_RIG(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define ON_RIG(name, r) TEST_IN(name, struct rig *r, set_up, tear_down)
 
 #endif

@@ -276,8 +276,8 @@ in_memory_teardown(void **state)
     return 0;
 }
 
-#define in_memory(test)                                                        \
-    cmocka_unit_test_setup_teardown(test, in_memory_setup, in_memory_teardown)
+#define IN_MEMORY(name, d)                                                     \
+    TEST_IN(name, struct tmpdir *d, in_memory_setup, in_memory_teardown)
 
 /* Memory that children share. */
 static inline void *
@@ -303,14 +303,13 @@ assert_exits_well(pid_t pid)
 /* Runs the tests, and when we are root once more as nobody: the bits of the
  * modes do not stop root. */
 static inline int
-run_as_root_and_nobody(const char *name, const struct CMUnitTest *tests,
-                       size_t count, int argc, char **argv)
+run_as_root_and_nobody(int argc, char **argv)
 {
     struct tmpdir dir;
     int rc, status;
     pid_t pid;
 
-    rc = test_main(name, tests, count, argc, argv);
+    rc = test_main(argc, argv);
     if (geteuid() != 0)
         return rc;
     tmpdir_make(&dir);
@@ -324,7 +323,8 @@ run_as_root_and_nobody(const char *name, const struct CMUnitTest *tests,
             setresuid(NOBODY, NOBODY, NOBODY) < 0 ||
             prctl(PR_SET_DUMPABLE, 1) < 0)
             _exit(99);
-        exit(test_main("as nobody", tests, count, argc, argv) != 0);
+        print_message("as nobody\n");
+        exit(test_main(argc, argv) != 0);
     }
     if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0)
         rc = 1;
@@ -332,11 +332,10 @@ run_as_root_and_nobody(const char *name, const struct CMUnitTest *tests,
     return rc;
 }
 
-#define LOG_TEST_MAIN(tests)                                                   \
+#define LOG_TEST_MAIN                                                          \
     int main(int argc, char **argv)                                            \
     {                                                                          \
-        return run_as_root_and_nobody(                                         \
-            __FILE__, tests, sizeof(tests) / sizeof(tests[0]), argc, argv);    \
+        return run_as_root_and_nobody(argc, argv);                             \
     }
 
 #endif

@@ -5,14 +5,12 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "reader/answer.h"
 #include "tests/lib/engines.h"
-#include "tests/lib/fault.h"
 #include "tests/lib/memstore.h"
 #include "tests/lib/stored.h"
 #include "tests/lib/tmpdir.h"
@@ -76,6 +74,8 @@ teardown(void **state)
     free(f->out);
     return 0;
 }
+
+#define CASE(name, f) ENGINE_TESTS(name, struct fixture *f, setup, teardown)
 
 /* ---- requests and answers ---------------------------------------------- */
 
@@ -171,10 +171,8 @@ answer(struct fixture *f, bool fails)
 
 /* ---- what is answered together ----------------------------------------- */
 
-static void
-answers_are_in_the_order_of_requests_each_behind_its_head(void **state)
+CASE(answers_are_in_the_order_of_requests_each_behind_its_head, f)
 {
-    struct fixture *f = *state;
     const uint8_t *at = f->out, *end;
 
     add(f, range("words", 0, 2));
@@ -206,10 +204,8 @@ answers_are_in_the_order_of_requests_each_behind_its_head(void **state)
     assert_ptr_equal(at, end);
 }
 
-static void
-a_batch_has_an_end_and_the_next_begins_behind_it(void **state)
+CASE(a_batch_has_an_end_and_the_next_begins_behind_it, f)
 {
-    struct fixture *f = *state;
     const struct query more = range("one", 0, 1);
     const uint8_t *at, *end;
 
@@ -230,10 +226,8 @@ a_batch_has_an_end_and_the_next_begins_behind_it(void **state)
 }
 
 /* The bounds are what a connection has room for. */
-static void
-nothing_is_written_behind_the_bounds_of_a_batch(void **state)
+CASE(nothing_is_written_behind_the_bounds_of_a_batch, f)
 {
-    struct fixture *f = *state;
     size_t bound = 0;
 
     memset(f->out, 0xa5, OUT_SIZE);
@@ -250,10 +244,8 @@ nothing_is_written_behind_the_bounds_of_a_batch(void **state)
 }
 
 /* Whoever waits until as_of_ms is this time has waited long enough. */
-static void
-the_servers_time_is_no_earlier_than_what_is_readable(void **state)
+CASE(the_servers_time_is_no_earlier_than_what_is_readable, f)
 {
-    struct fixture *f = *state;
     const int64_t before = (int64_t)clock_unix_ms();
     struct query_reply reply;
 
@@ -266,10 +258,8 @@ the_servers_time_is_no_earlier_than_what_is_readable(void **state)
     assert_true(reply.as_of_ms <= get_le64s(f->out + QUERY_REPLY_SIZE));
 }
 
-static void
-facts_of_a_key_and_of_a_keyspace_are_rows_with_words(void **state)
+CASE(facts_of_a_key_and_of_a_keyspace_are_rows_with_words, f)
 {
-    struct fixture *f = *state;
     const uint8_t *at = f->out, *end;
 
     add(f, query(QUERY_ABOUT, "words", "cat"));
@@ -287,10 +277,8 @@ facts_of_a_key_and_of_a_keyspace_are_rows_with_words(void **state)
     expect_rows(&at, 0, "");
 }
 
-static void
-as_of_alone_is_asked_for_alone(void **state)
+CASE(as_of_alone_is_asked_for_alone, f)
 {
-    struct fixture *f = *state;
     const struct query last = past_all(), first = range("words", 0, 1);
     const uint8_t *at = f->out, *end;
 
@@ -333,10 +321,8 @@ break_keyspace(struct fixture *f, const char *name)
     assert_rc(close(fd), 0);
 }
 
-static void
-a_keyspace_that_cannot_be_read_is_the_last_answer(void **state)
+CASE(a_keyspace_that_cannot_be_read_is_the_last_answer, f)
 {
-    struct fixture *f = *state;
     const uint8_t *at = f->out, *end;
 
     break_keyspace(f, "broken");
@@ -359,10 +345,8 @@ a_keyspace_that_cannot_be_read_is_the_last_answer(void **state)
     assert_ptr_equal(at, end);
 }
 
-static void
-each_kind_of_request_says_that_the_keyspace_cannot_be_read(void **state)
+CASE(each_kind_of_request_says_that_the_keyspace_cannot_be_read, f)
 {
-    struct fixture *f = *state;
     const struct query queries[] = {query(QUERY_GET, "broken", "key"),
                                     query(QUERY_RANK, "broken", "key"),
                                     query(QUERY_TOTAL, "broken", "")};
@@ -413,11 +397,8 @@ spy(struct fixture *f)
     kept = 0;
 }
 
-static void
-a_snapshot_is_kept_until_the_turn_ends(void **state)
+CASE(a_snapshot_is_kept_until_the_turn_ends, f)
 {
-    struct fixture *f = *state;
-
     spy(f);
     for (unsigned i = 1; i <= 3; i++) {
         add(f, range("words", 0, 1));
@@ -429,10 +410,8 @@ a_snapshot_is_kept_until_the_turn_ends(void **state)
     f->store->engine = engine;
 }
 
-static void
-what_is_claimed_was_known_before_the_snapshot(void **state)
+CASE(what_is_claimed_was_known_before_the_snapshot, f)
 {
-    struct fixture *f = *state;
     struct query_reply r;
 
     spy(f);
@@ -467,10 +446,8 @@ list(struct fixture *f, const char *after, unsigned *steps)
     return f->out + size;
 }
 
-static void
-a_listing_names_keyspaces_and_their_keys(void **state)
+CASE(a_listing_names_keyspaces_and_their_keys, f)
 {
-    struct fixture *f = *state;
     const uint8_t *at = f->out, *end;
     unsigned steps;
 
@@ -484,10 +461,8 @@ a_listing_names_keyspaces_and_their_keys(void **state)
     assert_ptr_equal(at, end);
 }
 
-static void
-a_listing_takes_as_many_steps_as_it_is_given_time(void **state)
+CASE(a_listing_takes_as_many_steps_as_it_is_given_time, f)
 {
-    struct fixture *f = *state;
     const uint8_t *at = f->out, *end;
     unsigned steps;
 
@@ -510,10 +485,8 @@ a_listing_takes_as_many_steps_as_it_is_given_time(void **state)
     assert_ptr_equal(at, end);
 }
 
-static void
-a_short_listing_says_that_there_are_more(void **state)
+CASE(a_short_listing_says_that_there_are_more, f)
 {
-    struct fixture *f = *state;
     struct query q = query(QUERY_KEYSPACES, "", "");
 
     for (q.length = 1; q.length <= 3; q.length++) {
@@ -535,10 +508,8 @@ no_next(struct store_listing *l, uint64_t until_ns, struct store_listed *out)
     return -EIO;
 }
 
-static void
-a_listing_that_cannot_be_made_says_so(void **state)
+CASE(a_listing_that_cannot_be_made_says_so, f)
 {
-    struct fixture *f = *state;
     const struct query q = query(QUERY_KEYSPACES, "", "");
     const struct store_engine *real = f->answer.list.from->engine;
     const uint8_t *at = f->out;
@@ -555,24 +526,3 @@ a_listing_that_cannot_be_made_says_so(void **state)
     expect_rows(&at, -EIO, "");
     f->answer.list.from->engine = real;
 }
-
-#define CASE(f) ENGINE_CASES(f, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    CASE(answers_are_in_the_order_of_requests_each_behind_its_head),
-    CASE(a_batch_has_an_end_and_the_next_begins_behind_it),
-    CASE(nothing_is_written_behind_the_bounds_of_a_batch),
-    CASE(the_servers_time_is_no_earlier_than_what_is_readable),
-    CASE(facts_of_a_key_and_of_a_keyspace_are_rows_with_words),
-    CASE(as_of_alone_is_asked_for_alone),
-    CASE(a_keyspace_that_cannot_be_read_is_the_last_answer),
-    CASE(each_kind_of_request_says_that_the_keyspace_cannot_be_read),
-    CASE(a_snapshot_is_kept_until_the_turn_ends),
-    CASE(what_is_claimed_was_known_before_the_snapshot),
-    CASE(a_listing_names_keyspaces_and_their_keys),
-    CASE(a_listing_takes_as_many_steps_as_it_is_given_time),
-    CASE(a_short_listing_says_that_there_are_more),
-    CASE(a_listing_that_cannot_be_made_says_so),
-};
-
-TEST_MAIN(tests)

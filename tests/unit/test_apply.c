@@ -3,27 +3,21 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/base/crc.h"
 #include "common/setup/reserve.h"
 #include "common/store/lmdb/keyspace.h"
 #include "tests/lib/counted.h"
-#include "tests/lib/fault.h"
 #include "tests/lib/stored.h"
 
-static void
-a_log_counts_once(void **state)
+#define CASE(name, d) TEST_IN(name, struct tmpdir *d, in_memory, remove_dir)
+
+CASE(a_log_counts_once, d)
 {
-    const struct tmpdir *d = *state;
     struct store *s = open_store(d, 1 << 24, true);
     struct store_applied applied;
     struct log_batch log, later;
@@ -63,11 +57,9 @@ a_log_counts_once(void **state)
     free(m.counters);
 }
 
-static void
-marks_without_records_are_kept(void **state)
+CASE(marks_without_records_are_kept, d)
 {
     const struct store_fill mark = {.uuid = "abcdefghijklmno", .epoch = 3};
-    const struct tmpdir *d = *state;
     struct store *s = open_store(d, 1 << 24, true);
     struct store_applied applied;
 
@@ -83,12 +75,10 @@ marks_without_records_are_kept(void **state)
 }
 
 /* Such a fill comes of a log that was put back to an earlier state. */
-static void
-another_fill_of_an_epoch_is_not_taken_for_the_one_that_is_in(void **state)
+CASE(another_fill_of_an_epoch_is_not_taken_for_the_one_that_is_in, d)
 {
     const struct store_fill first = {.uuid = "u", .epoch = 3, .first_ms = 10};
     const struct store_fill second = {.uuid = "u", .epoch = 3, .first_ms = 20};
-    const struct tmpdir *d = *state;
     struct store *s = open_store(d, 1 << 24, true);
     const struct store_delta k = delta("k", 1);
     struct store_applied applied;
@@ -149,11 +139,8 @@ apply_in_part(const struct tmpdir *d, const struct log_batch *log,
     return NULL;
 }
 
-static void
-a_log_that_is_in_partly_goes_on_there_after_its_keyspace_is_vacated(
-    void **state)
+CASE(a_log_that_is_in_partly_goes_on_there_after_its_keyspace_is_vacated, d)
 {
-    const struct tmpdir *d = *state;
     struct store_mark_info before, after;
     struct log_batch log;
     struct store_totals t;
@@ -179,10 +166,8 @@ a_log_that_is_in_partly_goes_on_there_after_its_keyspace_is_vacated(
     batch_free(&log.keys);
 }
 
-static void
-a_failed_commit_leaves_a_state_to_go_on_from(void **state)
+CASE(a_failed_commit_leaves_a_state_to_go_on_from, d)
 {
-    const struct tmpdir *d = *state;
     unsigned partial = 0, failed = 0;
 
     for (rlim_t size = 100000; size < 900000; size += 50000) {
@@ -236,10 +221,8 @@ apply_in_child(const struct tmpdir *d, const struct log_batch *logs, size_t n,
     _exit(0);
 }
 
-static void
-a_killed_worker_is_taken_up_where_it_was(void **state)
+CASE(a_killed_worker_is_taken_up_where_it_was, d)
 {
-    const struct tmpdir *d = *state;
     struct model m = {.counters = NULL};
     unsigned killed = 0;
 
@@ -277,10 +260,8 @@ a_killed_worker_is_taken_up_where_it_was(void **state)
     free(m.counters);
 }
 
-static void
-workers_that_race_count_each_log_once(void **state)
+CASE(workers_that_race_count_each_log_once, d)
 {
-    const struct tmpdir *d = *state;
     struct model m = {.counters = NULL};
     struct log_batch logs[6];
     struct store *s;
@@ -350,10 +331,8 @@ read_in_child(const struct tmpdir *d, int ask, int answer)
     _exit(0);
 }
 
-static void
-a_view_stays_as_it_was_while_others_merge(void **state)
+CASE(a_view_stays_as_it_was_while_others_merge, d)
 {
-    const struct tmpdir *d = *state;
     struct model before = {.counters = NULL}, after = {.counters = NULL};
     struct store_totals got[2];
     struct log_batch logs[4];
@@ -413,10 +392,9 @@ collect_mark(void *ctx, const struct store_fill *m,
     return 0;
 }
 
-static void
-every_mark_can_be_listed(void **state)
+CASE(every_mark_can_be_listed, d)
 {
-    struct store *s = open_store(*state, 1 << 24, true);
+    struct store *s = open_store(d, 1 << 24, true);
     struct store_check_result r;
     unsigned count = 0;
 
@@ -438,10 +416,8 @@ every_mark_can_be_listed(void **state)
 
 /* Two logs whose records cancel out: one is freed, then the worker dies.  The
  * other is merged again, alone. */
-static void
-a_batch_that_sums_to_zero_is_marked_for_each_of_its_logs(void **state)
+CASE(a_batch_that_sums_to_zero_is_marked_for_each_of_its_logs, d)
 {
-    const struct tmpdir *d = *state;
     struct store *s = open_store(d, 1 << 24, true);
     const struct store_fill logs[2] = {{.uuid = {1}, .epoch = 1},
                                        {.uuid = {2}, .epoch = 1}};
@@ -460,10 +436,9 @@ a_batch_that_sums_to_zero_is_marked_for_each_of_its_logs(void **state)
 
 /* ---- marks that do not agree -------------------------------------------- */
 
-static void
-logs_that_came_unequally_far_are_not_put_together(void **state)
+CASE(logs_that_came_unequally_far_are_not_put_together, d)
 {
-    struct store *s = open_store(*state, 1 << 20, true);
+    struct store *s = open_store(d, 1 << 20, true);
     const struct store_fill logs[3] = {
         {.uuid = {1}, .epoch = 1},
         {.uuid = {2}, .epoch = 1},
@@ -492,10 +467,9 @@ logs_that_came_unequally_far_are_not_put_together(void **state)
     store_close(s);
 }
 
-static void
-one_log_that_is_ahead_stops_the_batch(void **state)
+CASE(one_log_that_is_ahead_stops_the_batch, d)
 {
-    struct store *s = open_store(*state, 1 << 20, true);
+    struct store *s = open_store(d, 1 << 20, true);
     const struct store_fill now = {.uuid = {1}, .epoch = 5};
     const struct store_fill marks[2] = {{.uuid = {2}, .epoch = 1},
                                         {.uuid = {1}, .epoch = 4}};
@@ -528,10 +502,8 @@ stop_while_writing(const struct tmpdir *d)
     _exit(0);
 }
 
-static void
-nobody_waits_for_a_process_that_stopped_while_writing(void **state)
+CASE(nobody_waits_for_a_process_that_stopped_while_writing, d)
 {
-    const struct tmpdir *d = *state;
     struct store *s = open_store(d, 1 << 20, true);
     const struct store_fill mark = {.uuid = {1}, .epoch = 1};
     const struct store_delta k = delta("k", 5);
@@ -566,23 +538,3 @@ nobody_waits_for_a_process_that_stopped_while_writing(void **state)
     assert_int_equal(get_one(s, KS_NAME, "k"), 6);
     store_close(s);
 }
-
-#define T(f) cmocka_unit_test_setup_teardown(f, in_memory, remove_dir)
-
-static const struct CMUnitTest tests[] = {
-    T(a_log_counts_once),
-    T(marks_without_records_are_kept),
-    T(another_fill_of_an_epoch_is_not_taken_for_the_one_that_is_in),
-    T(a_failed_commit_leaves_a_state_to_go_on_from),
-    T(a_log_that_is_in_partly_goes_on_there_after_its_keyspace_is_vacated),
-    T(a_killed_worker_is_taken_up_where_it_was),
-    T(workers_that_race_count_each_log_once),
-    T(a_view_stays_as_it_was_while_others_merge),
-    T(every_mark_can_be_listed),
-    T(a_batch_that_sums_to_zero_is_marked_for_each_of_its_logs),
-    T(logs_that_came_unequally_far_are_not_put_together),
-    T(one_log_that_is_ahead_stops_the_batch),
-    T(nobody_waits_for_a_process_that_stopped_while_writing),
-};
-
-TEST_MAIN(tests)

@@ -53,6 +53,8 @@ teardown(void **state)
     return 0;
 }
 
+#define CASE(name, p) TEST_IN(name, struct place *p, setup, teardown)
+
 /* A full log whose increment was received so many minutes after FIRST, claimed
  * as by a worker. */
 static struct log
@@ -101,15 +103,13 @@ has(struct place *p, uint64_t index, uint64_t minutes, bool missing)
 
 /* ---- names -------------------------------------------------------------- */
 
-static void
-names_are_read_as_they_are_written_and_no_others(void **state)
+CASE(names_are_read_as_they_are_written_and_no_others, p)
 {
     static const char good[] = "1700000000000-0000000007-00000000000000000003";
     static const char *const bad[] = {"", ".zip", "", "x", "%t"};
     struct archive_name n;
     char text[ARCHIVE_NAME_SIZE];
 
-    (void)state; /* needs none */
     (void)snprintf(text, sizeof text, "%s.gz", good);
     assert_rc(archive_name_parse(text, &n), 0);
     assert_int_equal(n.first_ms, FIRST);
@@ -135,10 +135,8 @@ names_are_read_as_they_are_written_and_no_others(void **state)
 
 /* ---- putting ------------------------------------------------------------ */
 
-static void
-a_log_has_its_name_only_when_all_of_it_is_durable(void **state)
+CASE(a_log_has_its_name_only_when_all_of_it_is_durable, p)
 {
-    struct place *p = *state;
     struct log log = full_log(p, 1, 0);
 
     fault_inject("fdatasync", 1, EIO);
@@ -154,10 +152,8 @@ a_log_has_its_name_only_when_all_of_it_is_durable(void **state)
 }
 
 /* A worker that was killed leaves a part; the log comes again. */
-static void
-what_a_killed_worker_left_is_written_anew(void **state)
+CASE(what_a_killed_worker_left_is_written_anew, p)
 {
-    struct place *p = *state;
     char path[ARCHIVE_NAME_SIZE + 16] = "archive/%t";
     const struct archive_name n = {.first_ms = FIRST, .index = 2, .epoch = 1};
 
@@ -170,11 +166,8 @@ what_a_killed_worker_left_is_written_anew(void **state)
 
 /* ---- its time is over --------------------------------------------------- */
 
-static void
-logs_go_when_their_time_is_over_and_not_before(void **state)
+CASE(logs_go_when_their_time_is_over_and_not_before, p)
 {
-    struct place *p = *state;
-
     for (uint64_t i = 0; i < 5; i++)
         assert_rc(add(p, i, 2 * i), 0);
     tmpdir_put(&p->tmp, "archive/mine", "", 0, 0600);
@@ -194,11 +187,9 @@ logs_go_when_their_time_is_over_and_not_before(void **state)
 }
 
 /* More than are looked up at once, in names that readdir() shuffles. */
-static void
-a_step_is_bounded_and_takes_the_oldest(void **state)
+CASE(a_step_is_bounded_and_takes_the_oldest, p)
 {
     const uint64_t count = ARCHIVE_OLDEST + 3 * ARCHIVE_STEP / 2;
-    struct place *p = *state;
     uint64_t removed = 0;
     int rc;
 
@@ -221,10 +212,8 @@ a_step_is_bounded_and_takes_the_oldest(void **state)
         assert_true(has(p, 0, i, false));
 }
 
-static void
-what_another_worker_removed_is_gone(void **state)
+CASE(what_another_worker_removed_is_gone, p)
 {
-    struct place *p = *state;
     struct archive other;
 
     for (uint64_t i = 0; i < 4; i++)
@@ -239,10 +228,8 @@ what_another_worker_removed_is_gone(void **state)
 
 /* ---- a full disk -------------------------------------------------------- */
 
-static void
-on_a_full_disk_the_oldest_logs_make_room(void **state)
+CASE(on_a_full_disk_the_oldest_logs_make_room, p)
 {
-    struct place *p = *state;
     struct log log;
 
     for (uint64_t i = 0; i < 4; i++)
@@ -261,10 +248,8 @@ on_a_full_disk_the_oldest_logs_make_room(void **state)
         assert_true(has(p, i, i, false));
 }
 
-static void
-a_disk_that_stays_full_costs_a_few_logs_and_the_gap_is_shown(void **state)
+CASE(a_disk_that_stays_full_costs_a_few_logs_and_the_gap_is_shown, p)
 {
-    struct place *p = *state;
     struct log log;
 
     for (uint64_t i = 0; i < ARCHIVE_ROOM + 4; i++)
@@ -283,10 +268,8 @@ a_disk_that_stays_full_costs_a_few_logs_and_the_gap_is_shown(void **state)
 }
 
 /* Nothing but logs of later times is there: these stay. */
-static void
-a_newer_log_makes_no_room_for_an_older_one(void **state)
+CASE(a_newer_log_makes_no_room_for_an_older_one, p)
 {
-    struct place *p = *state;
     struct log log;
 
     assert_rc(add(p, 0, 50), 0);
@@ -298,10 +281,8 @@ a_newer_log_makes_no_room_for_an_older_one(void **state)
     assert_true(has(p, 0, 50, false));
 }
 
-static void
-any_failing_call_leaves_a_whole_log_or_says_that_it_is_missing(void **state)
+CASE(any_failing_call_leaves_a_whole_log_or_says_that_it_is_missing, p)
 {
-    struct place *p = *state;
     bool hit = true;
 
     for (unsigned n = 1; hit; n++) {
@@ -320,19 +301,3 @@ any_failing_call_leaves_a_whole_log_or_says_that_it_is_missing(void **state)
         assert_int_equal(has(p, n, 0, false), rc == 0);
     }
 }
-
-#define CASE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    CASE(names_are_read_as_they_are_written_and_no_others),
-    CASE(a_log_has_its_name_only_when_all_of_it_is_durable),
-    CASE(what_a_killed_worker_left_is_written_anew),
-    CASE(logs_go_when_their_time_is_over_and_not_before),
-    CASE(a_step_is_bounded_and_takes_the_oldest),
-    CASE(what_another_worker_removed_is_gone),
-    CASE(on_a_full_disk_the_oldest_logs_make_room),
-    CASE(a_disk_that_stays_full_costs_a_few_logs_and_the_gap_is_shown),
-    CASE(a_newer_log_makes_no_room_for_an_older_one),
-    CASE(any_failing_call_leaves_a_whole_log_or_says_that_it_is_missing),
-};
-TEST_MAIN(tests)

@@ -184,43 +184,40 @@ round_trip(const struct tmpdir *d, enum kind kind, uint32_t count)
     assert_rc(log_release(&log), 0);
 }
 
-static void
-a_log_of_a_few_names_comes_back(void **state)
+#define IN_TMPDIR(name, d)                                                     \
+    TEST_IN(name, struct tmpdir *d, tmpdir_setup, tmpdir_teardown)
+
+IN_TMPDIR(a_log_of_a_few_names_comes_back, d)
 {
-    round_trip(*state, FEW, 20000);
+    round_trip(d, FEW, 20000);
 }
 
-static void
-the_largest_and_smallest_of_everything_come_back(void **state)
+IN_TMPDIR(the_largest_and_smallest_of_everything_come_back, d)
 {
-    round_trip(*state, EDGES, 50);
+    round_trip(d, EDGES, 50);
 }
 
-static void
-a_log_of_many_names_comes_back(void **state)
+IN_TMPDIR(a_log_of_many_names_comes_back, d)
 {
-    round_trip(*state, MANY_NAMES, 20000);
+    round_trip(d, MANY_NAMES, 20000);
 }
 
-static void
-a_log_of_many_keyspaces_comes_back(void **state)
+IN_TMPDIR(a_log_of_many_keyspaces_comes_back, d)
 {
-    round_trip(*state, MANY_KEYSPACES, 11000);
+    round_trip(d, MANY_KEYSPACES, 11000);
 }
 
 /* ---- sizes -------------------------------------------------------------- */
 
-static void
-a_log_of_long_names_comes_back(void **state)
+IN_TMPDIR(a_log_of_long_names_comes_back, d)
 {
-    round_trip(*state, LONG_NAMES, 40000);
+    round_trip(d, LONG_NAMES, 40000);
 }
 
-static void
-a_log_is_compressed_to_less_than_a_twentieth(void **state)
+IN_TMPDIR(a_log_is_compressed_to_less_than_a_twentieth, d)
 {
-    struct log log = full_log(*state, MANY_NAMES, 20000);
-    const int fd = archive_log(*state, &log);
+    struct log log = full_log(d, MANY_NAMES, 20000);
+    const int fd = archive_log(d, &log);
     struct stat st;
 
     assert_int_equal(fstat(fd, &st), 0);
@@ -234,10 +231,8 @@ a_log_is_compressed_to_less_than_a_twentieth(void **state)
 /* Some bits say nothing: in gzip's header, what fills the stream's last byte,
  * one of two ways to say the same.  Then the records are as they were, which
  * read_back() looks at. */
-static void
-one_flipped_bit_anywhere_is_told_or_changes_nothing(void **state)
+IN_TMPDIR(one_flipped_bit_anywhere_is_told_or_changes_nothing, d)
 {
-    const struct tmpdir *d = *state;
     struct log log = full_log(d, FEW, 300);
     const int fd = archive_log(d, &log);
     unsigned harmless = 0;
@@ -263,10 +258,8 @@ one_flipped_bit_anywhere_is_told_or_changes_nothing(void **state)
     assert_rc(log_release(&log), 0);
 }
 
-static void
-a_file_cut_short_or_grown_is_told(void **state)
+IN_TMPDIR(a_file_cut_short_or_grown_is_told, d)
 {
-    const struct tmpdir *d = *state;
     struct log log = full_log(d, FEW, 20000); /* some buffers */
     const int fd = archive_log(d, &log);
     struct stat st;
@@ -284,10 +277,8 @@ a_file_cut_short_or_grown_is_told(void **state)
 }
 
 /* Nothing is returned of a file whose last byte is wrong. */
-static void
-no_record_of_a_damaged_file_is_returned(void **state)
+IN_TMPDIR(no_record_of_a_damaged_file_is_returned, d)
 {
-    const struct tmpdir *d = *state;
     struct log log = full_log(d, FEW, 20000);
     const int fd = archive_log(d, &log);
     struct archive_reader *r = NULL;
@@ -305,10 +296,8 @@ no_record_of_a_damaged_file_is_returned(void **state)
 }
 
 /* More or fewer records than the header says, in a file that checks. */
-static void
-a_wrong_number_of_records_is_told(void **state)
+IN_TMPDIR(a_wrong_number_of_records_is_told, d)
 {
-    const struct tmpdir *d = *state;
     struct archive_header h = {
         .slots = 9, .count = 1, .keyspace_size = 256, .key_size = 256};
     struct archive_writer *w;
@@ -346,12 +335,11 @@ a_wrong_number_of_records_is_told(void **state)
     }
 }
 
-static void
-a_file_of_no_record_is_whole(void **state)
+IN_TMPDIR(a_file_of_no_record_is_whole, d)
 {
     const struct archive_header h = {
         .slots = 9, .keyspace_size = 256, .key_size = 256};
-    const int fd = new_file(*state, "archived");
+    const int fd = new_file(d, "archived");
     struct archive_writer *w;
 
     assert_rc(archive_writer_new(&w), 0);
@@ -362,10 +350,8 @@ a_file_of_no_record_is_whole(void **state)
     assert_int_equal(close(fd), 0);
 }
 
-static void
-a_damaged_slot_is_not_archived(void **state)
+IN_TMPDIR(a_damaged_slot_is_not_archived, d)
 {
-    const struct tmpdir *d = *state;
     struct log log = full_log(d, FEW, 100);
     const int fd = new_file(d, "archived");
     struct archive_writer *p;
@@ -378,15 +364,14 @@ a_damaged_slot_is_not_archived(void **state)
     assert_rc(log_release(&log), 0);
 }
 
-static void
-another_version_is_told_from_damage(void **state)
+IN_TMPDIR(another_version_is_told_from_damage, d)
 {
     static const char old[] = "COUNTDA1 and what stands behind it, not gzip";
     const struct archive_header h = {
         .slots = 9, .keyspace_size = 256, .key_size = 256};
     uint8_t bytes[ARCHIVE_HEADER_SIZE];
     struct archive_header out;
-    const int fd = new_file(*state, "archived");
+    const int fd = new_file(d, "archived");
 
     archive_header_put(&h, bytes);
     assert_rc(archive_header_get(bytes, &out), 0);
@@ -399,11 +384,9 @@ another_version_is_told_from_damage(void **state)
     assert_int_equal(close(fd), 0);
 }
 
-static void
-any_failing_call_is_told(void **state)
+IN_TMPDIR(any_failing_call_is_told, d)
 {
     static const int errors[] = {EIO, ENOSPC};
-    const struct tmpdir *d = *state;
     struct log log = full_log(d, FEW, 9000);
     const int fd = archive_log(d, &log);
     struct archive_writer *p;
@@ -427,24 +410,3 @@ any_failing_call_is_told(void **state)
     assert_int_equal(close(fd), 0);
     assert_rc(log_release(&log), 0);
 }
-
-#define IN_TMPDIR(test)                                                        \
-    cmocka_unit_test_setup_teardown(test, tmpdir_setup, tmpdir_teardown)
-
-static const struct CMUnitTest tests[] = {
-    IN_TMPDIR(a_log_of_a_few_names_comes_back),
-    IN_TMPDIR(the_largest_and_smallest_of_everything_come_back),
-    IN_TMPDIR(a_log_of_many_names_comes_back),
-    IN_TMPDIR(a_log_of_many_keyspaces_comes_back),
-    IN_TMPDIR(a_log_of_long_names_comes_back),
-    IN_TMPDIR(a_log_is_compressed_to_less_than_a_twentieth),
-    IN_TMPDIR(one_flipped_bit_anywhere_is_told_or_changes_nothing),
-    IN_TMPDIR(a_file_cut_short_or_grown_is_told),
-    IN_TMPDIR(no_record_of_a_damaged_file_is_returned),
-    IN_TMPDIR(a_wrong_number_of_records_is_told),
-    IN_TMPDIR(a_file_of_no_record_is_whole),
-    IN_TMPDIR(a_damaged_slot_is_not_archived),
-    IN_TMPDIR(another_version_is_told_from_damage),
-    IN_TMPDIR(any_failing_call_is_told),
-};
-TEST_MAIN(tests)

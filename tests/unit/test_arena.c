@@ -52,13 +52,11 @@ resident(const struct arena *a)
     return sum;
 }
 
-static void
-the_first_record_costs_a_few_pages(void **state)
+TEST(the_first_record_costs_a_few_pages)
 {
     struct rig *r = rig_open(MIB);
     uint32_t record;
 
-    (void)state;
     record = arena_take(&r->arena, 46);
 
     assert_int_not_equal(record, 0);
@@ -68,13 +66,11 @@ the_first_record_costs_a_few_pages(void **state)
     rig_close(r);
 }
 
-static void
-any_size_up_to_the_largest_can_be_had(void **state)
+TEST(any_size_up_to_the_largest_can_be_had)
 {
     struct rig *r = rig_open(2048 * MIB);
     size_t size;
 
-    (void)state;
     for (size = 1; size <= ARENA_RECORD_MAX;
          size += 1 + size / 64 + size / 8000 * 50) {
         const uint32_t a = arena_take(&r->arena, size);
@@ -95,15 +91,13 @@ any_size_up_to_the_largest_can_be_had(void **state)
     rig_close(r);
 }
 
-static void
-a_slab_of_the_largest_or_smallest_can_be_filled(void **state)
+TEST(a_slab_of_the_largest_or_smallest_can_be_filled)
 {
     static const size_t sizes[] = {1, 16, 17, 128, 129, 46, 65561, 131072};
     static uint32_t records[40000];
     struct rig *r = rig_open(64 * MIB);
     size_t i, n, count;
 
-    (void)state;
     for (i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         count = 2 * ARENA_SLAB / sizes[i] < 40000 ? 2 * ARENA_SLAB / sizes[i]
                                                   : 40000;
@@ -177,15 +171,13 @@ churn(struct rig *r, struct random *random, struct record *records,
     }
 }
 
-static void
-records_keep_what_is_in_them(void **state)
+TEST(records_keep_what_is_in_them)
 {
     struct random random = {random_seed("arena records")};
     static struct record records[LIVE_MAX];
     struct rig *r = rig_open(12 * MIB);
     unsigned i;
 
-    (void)state;
     memset(records, 0, sizeof records);
     for (i = 0; i < 300; i++) {
         churn(r, &random, records, 40);
@@ -230,15 +222,13 @@ walk(struct rig *r, struct random *random, struct record *records)
                     records[i].met);
 }
 
-static void
-a_walk_meets_all_that_stay_once_whatever_changes(void **state)
+TEST(a_walk_meets_all_that_stay_once_whatever_changes)
 {
     struct random random = {random_seed("arena walk")};
     static struct record records[LIVE_MAX];
     struct rig *r = rig_open(64 * MIB);
     unsigned i;
 
-    (void)state;
     memset(records, 0, sizeof records);
     for (i = 0; i < 50; i++) {
         churn(r, &random, records, 50);
@@ -247,14 +237,12 @@ a_walk_meets_all_that_stay_once_whatever_changes(void **state)
     rig_close(r);
 }
 
-static void
-a_walk_looks_at_no_more_places_than_it_may(void **state)
+TEST(a_walk_looks_at_no_more_places_than_it_may)
 {
     struct rig *r = rig_open(64 * MIB);
     static uint32_t records[20000];
     uint32_t from = 0, steps, calls = 0, i;
 
-    (void)state;
     /* Of twenty thousand only the last remains. */
     for (i = 0; i < 20000; i++) {
         records[i] = arena_take(&r->arena, 46);
@@ -273,14 +261,12 @@ a_walk_looks_at_no_more_places_than_it_may(void **state)
 
 /* ---- memory -------------------------------------------------------------- */
 
-static void
-over_the_budget_nothing_is_taken_and_nothing_changes(void **state)
+TEST(over_the_budget_nothing_is_taken_and_nothing_changes)
 {
     struct rig *r = rig_open(MIB);
     uint32_t count, record = 0, last = 0;
     uint64_t used;
 
-    (void)state;
     for (count = 0; (record = arena_take(&r->arena, 46)) != 0; count++)
         last = record;
     used = r->budget.used;
@@ -299,15 +285,13 @@ over_the_budget_nothing_is_taken_and_nothing_changes(void **state)
     rig_close(r);
 }
 
-static void
-empty_slabs_give_way_when_the_budget_is_used_up(void **state)
+TEST(empty_slabs_give_way_when_the_budget_is_used_up)
 {
     const uint64_t memory = 2 * ARENA_SLAB + 6 * 4096;
     struct rig *r = rig_open(memory);
     static uint32_t records[20000];
     uint32_t count, i;
 
-    (void)state;
     assert_int_not_equal(arena_take(&r->arena, 24), 0);
     for (count = 0;; count++) {
         records[count] = arena_take(&r->arena, 100);
@@ -326,14 +310,12 @@ empty_slabs_give_way_when_the_budget_is_used_up(void **state)
     rig_close(r);
 }
 
-static void
-memory_goes_back_to_the_kernel(void **state)
+TEST(memory_goes_back_to_the_kernel)
 {
     struct rig *r = rig_open(64 * MIB);
     static uint32_t records[200000];
     uint32_t i;
 
-    (void)state;
     for (i = 0; i < 200000; i++) {
         records[i] = arena_take(&r->arena, 46);
         assert_int_not_equal(records[i], 0);
@@ -348,14 +330,12 @@ memory_goes_back_to_the_kernel(void **state)
     rig_close(r);
 }
 
-static void
-coming_and_going_does_not_move_memory(void **state)
+TEST(coming_and_going_does_not_move_memory)
 {
     struct rig *r = rig_open(MIB);
     uint32_t first, i;
     uint64_t taken;
 
-    (void)state;
     first = arena_take(&r->arena, 24);
     arena_give(&r->arena, first);
     taken = r->arena.taken;
@@ -369,13 +349,11 @@ coming_and_going_does_not_move_memory(void **state)
     rig_close(r);
 }
 
-static void
-a_budget_is_shared(void **state)
+TEST(a_budget_is_shared)
 {
     struct rig *r = rig_open(MIB);
     struct arena other;
 
-    (void)state;
     assert_rc(arena_init(&other, &r->budget), 0);
     while (arena_take(&r->arena, 1000) != 0)
         ;
@@ -383,18 +361,3 @@ a_budget_is_shared(void **state)
     arena_fini(&other);
     rig_close(r);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(the_first_record_costs_a_few_pages),
-    cmocka_unit_test(any_size_up_to_the_largest_can_be_had),
-    cmocka_unit_test(a_slab_of_the_largest_or_smallest_can_be_filled),
-    cmocka_unit_test(records_keep_what_is_in_them),
-    cmocka_unit_test(a_walk_meets_all_that_stay_once_whatever_changes),
-    cmocka_unit_test(a_walk_looks_at_no_more_places_than_it_may),
-    cmocka_unit_test(over_the_budget_nothing_is_taken_and_nothing_changes),
-    cmocka_unit_test(empty_slabs_give_way_when_the_budget_is_used_up),
-    cmocka_unit_test(memory_goes_back_to_the_kernel),
-    cmocka_unit_test(coming_and_going_does_not_move_memory),
-    cmocka_unit_test(a_budget_is_shared),
-};
-TEST_MAIN(tests)

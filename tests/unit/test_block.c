@@ -58,13 +58,11 @@ make_block(struct random *r, uint8_t bytes[BLOCK_SIZE], enum block_order order,
     return make_alike(r, bytes, order, key_max, 0);
 }
 
-static void
-the_checksum_is_the_crc32_of_zlib(void **state)
+TEST(the_checksum_is_the_crc32_of_zlib)
 {
     uint8_t bytes[700];
     struct random r = {.state = random_seed("test_block")};
 
-    (void)state;
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (uint8_t)random_next(&r);
 
@@ -74,13 +72,11 @@ the_checksum_is_the_crc32_of_zlib(void **state)
                              crc32(0, bytes + at, (uInt)size));
 }
 
-static void
-rows_come_out_as_they_went_in(void **state)
+TEST(rows_come_out_as_they_went_in)
 {
     struct random r = {.state = random_seed("test_block")};
     uint8_t bytes[BLOCK_SIZE];
 
-    (void)state;
     for (unsigned key_max = 2; key_max <= BLOCK_KEY_MAX; key_max += 127) {
         const uint64_t seed = r.state;
         const size_t size = make_block(&r, bytes, BLOCK_KEYS, key_max);
@@ -107,14 +103,12 @@ rows_come_out_as_they_went_in(void **state)
     }
 }
 
-static void
-a_flipped_bit_is_found(void **state)
+TEST(a_flipped_bit_is_found)
 {
     struct random r = {.state = random_seed("test_block")};
     uint8_t bytes[BLOCK_SIZE];
     const size_t size = make_block(&r, bytes, BLOCK_KEYS, 20);
 
-    (void)state;
     for (size_t bit = 0; bit < size * 8; bit++) {
         bytes[bit / 8] = (uint8_t)(bytes[bit / 8] ^ 1 << bit % 8);
         assert_rc(block_verify(bytes, size, &base_id), -EBADMSG);
@@ -123,15 +117,13 @@ a_flipped_bit_is_found(void **state)
     assert_rc(block_verify(bytes, size, &base_id), 0);
 }
 
-static void
-a_block_in_the_wrong_place_is_found(void **state)
+TEST(a_block_in_the_wrong_place_is_found)
 {
     struct random r = {.state = random_seed("test_block")};
     struct block_id id = base_id;
     uint8_t bytes[BLOCK_SIZE];
     const size_t size = make_block(&r, bytes, BLOCK_KEYS, 20);
 
-    (void)state;
     id.key++;
     assert_rc(block_verify(bytes, size, &id), -EBADMSG);
     id = base_id;
@@ -144,15 +136,13 @@ a_block_in_the_wrong_place_is_found(void **state)
     assert_rc(block_verify(bytes, BLOCK_HEAD - 1, &base_id), -EBADMSG);
 }
 
-static void
-rows_that_leave_the_block_are_refused(void **state)
+TEST(rows_that_leave_the_block_are_refused)
 {
     struct random r = {.state = random_seed("test_block")};
     uint8_t bytes[BLOCK_SIZE], broken[BLOCK_SIZE];
     const size_t size = make_block(&r, bytes, BLOCK_KEYS, 20);
     struct block b = block_open(bytes);
 
-    (void)state;
     assert_rc(block_check(bytes, size), 0);
 
     memcpy(broken, bytes, size); /* a key of no bytes */
@@ -177,13 +167,11 @@ rows_that_leave_the_block_are_refused(void **state)
     assert_rc(block_check(broken, size), -EBADMSG);
 }
 
-static void
-finding_agrees_with_looking_at_every_row(void **state)
+TEST(finding_agrees_with_looking_at_every_row)
 {
     struct random r = {.state = random_seed("test_block")};
     uint8_t bytes[BLOCK_SIZE];
 
-    (void)state;
     for (unsigned round = 0; round < 40; round++) {
         const enum block_order order = round % 2 ? BLOCK_KEYS : BLOCK_RANKS;
         struct block b;
@@ -213,12 +201,10 @@ finding_agrees_with_looking_at_every_row(void **state)
     }
 }
 
-static void
-a_separator_lies_between_its_neighbours(void **state)
+TEST(a_separator_lies_between_its_neighbours)
 {
     struct random r = {.state = random_seed("test_block")};
 
-    (void)state;
     for (unsigned i = 0; i < 20000; i++) {
         const enum block_order order = i % 2 ? BLOCK_KEYS : BLOCK_RANKS;
         uint8_t a[8], b[8], bytes[BLOCK_ROW_MAX];
@@ -253,8 +239,7 @@ a_separator_lies_between_its_neighbours(void **state)
     }
 }
 
-static void
-copied_rows_are_the_same_rows(void **state)
+TEST(copied_rows_are_the_same_rows)
 {
     struct random r = {.state = random_seed("test_block")};
     uint8_t from[BLOCK_SIZE], to[BLOCK_SIZE];
@@ -264,7 +249,6 @@ copied_rows_are_the_same_rows(void **state)
     unsigned first, n;
     size_t size;
 
-    (void)state;
     (void)make_block(&r, from, BLOCK_KEYS, 40);
     b = block_open(from);
     first = b.count / 3;
@@ -287,16 +271,3 @@ copied_rows_are_the_same_rows(void **state)
         assert_int_equal(row_compare_keys(&x, &y), 0);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(the_checksum_is_the_crc32_of_zlib),
-    cmocka_unit_test(rows_come_out_as_they_went_in),
-    cmocka_unit_test(a_flipped_bit_is_found),
-    cmocka_unit_test(a_block_in_the_wrong_place_is_found),
-    cmocka_unit_test(rows_that_leave_the_block_are_refused),
-    cmocka_unit_test(finding_agrees_with_looking_at_every_row),
-    cmocka_unit_test(a_separator_lies_between_its_neighbours),
-    cmocka_unit_test(copied_rows_are_the_same_rows),
-};
-
-TEST_MAIN(tests)

@@ -76,6 +76,8 @@ teardown(void **state)
     return 0;
 }
 
+#define CASE(name, r) TEST_IN(name, struct rig *r, setup, teardown)
+
 /* ---- the contract ------------------------------------------------------ */
 
 struct user {
@@ -116,14 +118,13 @@ user_updates(struct user *u, int64_t slot, const int64_t *shared, size_t n,
 #define NO_SHARED          NULL, 0
 #define NO_PAIR            NULL, 0
 
-static void
-two_users_take_turns_as_the_contract_says(void **state)
+CASE(two_users_take_turns_as_the_contract_says, r)
 {
     const struct countd_board_pair both[] = {{0, 66}, {1, 99}};
     struct user a, b;
 
-    user_attach(*state, &a);
-    user_attach(*state, &b);
+    user_attach(r, &a);
+    user_attach(r, &b);
     user_reads(&a, 0, 0, 0, 0, 0, 0);
     user_reads(&b, 0, 0, 0, 0, 0, 0);
 
@@ -143,13 +144,12 @@ two_users_take_turns_as_the_contract_says(void **state)
     countd_board_close(b.last.board);
 }
 
-static void
-what_the_contract_forbids_has_no_effect_and_its_words(void **state)
+CASE(what_the_contract_forbids_has_no_effect_and_its_words, r)
 {
     static const int64_t five[5] = {5, 5, 5, 5, 5};
     struct user u;
 
-    user_attach(*state, &u);
+    user_attach(r, &u);
 
     /* Nothing has been read. */
     assert_rc(user_updates(&u, 0, SHARED(1, 1, 1, 1), NO_PAIR), -EINVAL);
@@ -186,8 +186,7 @@ what_the_contract_forbids_has_no_effect_and_its_words(void **state)
 }
 
 /* The word of a slot, in the middle of an update by this very process. */
-static void
-a_locked_row_is_refused_with_a_warning_and_private_values_written(void **state)
+CASE(a_locked_row_is_refused_with_a_warning_and_private_values_written, r)
 {
     struct board_block k;
     struct user u;
@@ -195,7 +194,7 @@ a_locked_row_is_refused_with_a_warning_and_private_values_written(void **state)
 
     assert_int_equal(setenv("IPC_LEADERBOARD_MAX_SPINLOCK_ATTEMPTS", "300", 1),
                      0);
-    user_attach(*state, &u);
+    user_attach(r, &u);
     assert_int_equal(unsetenv("IPC_LEADERBOARD_MAX_SPINLOCK_ATTEMPTS"), 0);
     user_reads(&u, 0, 0, 0, 0, 0, 0);
     k = board_shared(u.last.board, 0);
@@ -215,10 +214,8 @@ a_locked_row_is_refused_with_a_warning_and_private_values_written(void **state)
 
 /* Values of one generation with the number of the next would make an update of
  * old data pass. */
-static void
-an_update_from_stale_values_is_refused(void **state)
+CASE(an_update_from_stale_values_is_refused, r)
 {
-    struct rig *r = *state;
     int64_t values[4];
     struct user a, b;
 
@@ -243,10 +240,8 @@ an_update_from_stale_values_is_refused(void **state)
 
 /* ---- explicit generations, cells --------------------------------------- */
 
-static void
-rows_are_handled_alternately_by_their_generations(void **state)
+CASE(rows_are_handled_alternately_by_their_generations, r)
 {
-    struct rig *r = *state;
     const int64_t ones[4] = {1, 1, 1, 1}, twos[4] = {2, 2, 2, 2};
     int64_t got[4];
     uint64_t g0, g1;
@@ -268,10 +263,8 @@ rows_are_handled_alternately_by_their_generations(void **state)
     assert_int_equal(g1, 2);
 }
 
-static void
-shared_and_private_outcomes_are_told_apart(void **state)
+CASE(shared_and_private_outcomes_are_told_apart, r)
 {
-    struct rig *r = *state;
     const int64_t ones[4] = {1, 1, 1, 1};
     const struct countd_board_value six[] = {{0, 6}}, bad[] = {{0, 7}, {2, 7}};
     int64_t got[4], values[2];
@@ -296,10 +289,8 @@ shared_and_private_outcomes_are_told_apart(void **state)
     assert_int_equal(values[0], 6);
 }
 
-static void
-adding_returns_the_sum_and_never_wraps(void **state)
+CASE(adding_returns_the_sum_and_never_wraps, r)
 {
-    struct rig *r = *state;
     const struct countd_board_value high[] = {{1, INT64_MAX - 1}};
     int64_t sum = -1, values[2];
 
@@ -354,10 +345,8 @@ claim_and_die(struct countd_board *b)
                : 1;
 }
 
-static void
-a_claimed_cell_is_its_owners(void **state)
+CASE(a_claimed_cell_is_its_owners, r)
 {
-    struct rig *r = *state;
     int64_t values[2];
     uint32_t cell = 9;
     pid_t owner;
@@ -379,10 +368,8 @@ a_claimed_cell_is_its_owners(void **state)
     assert_int_equal(owner, 0);
 }
 
-static void
-the_cell_of_a_dead_owner_is_claimed_anew(void **state)
+CASE(the_cell_of_a_dead_owner_is_claimed_anew, r)
 {
-    struct rig *r = *state;
     int64_t values[2];
     uint32_t cell;
     pid_t owner;
@@ -400,10 +387,8 @@ the_cell_of_a_dead_owner_is_claimed_anew(void **state)
     assert_int_equal(owner, getpid());
 }
 
-static void
-closing_gives_up_what_was_claimed(void **state)
+CASE(closing_gives_up_what_was_claimed, r)
 {
-    struct rig *r = *state;
     struct countd_board *b;
     int64_t values[2];
     uint32_t cell;
@@ -419,10 +404,8 @@ closing_gives_up_what_was_claimed(void **state)
     assert_int_equal(values[0], 8);
 }
 
-static void
-a_forked_child_writes_as_itself(void **state)
+CASE(a_forked_child_writes_as_itself, r)
 {
-    struct rig *r = *state;
     uint32_t cell;
     int status;
     pid_t pid;
@@ -459,11 +442,9 @@ claim_a_slot_and_die(struct countd_board *b)
                : 1;
 }
 
-static void
-more_processes_than_entries_may_come_and_die(void **state)
+CASE(more_processes_than_entries_may_come_and_die, r)
 {
     struct countd_board_info info;
-    struct rig *r = *state;
     pid_t owner;
     int64_t values[2];
 
@@ -478,11 +459,9 @@ more_processes_than_entries_may_come_and_die(void **state)
 
 /* ---- masters ----------------------------------------------------------- */
 
-static void
-a_board_has_one_master_and_is_made_anew_after_it(void **state)
+CASE(a_board_has_one_master_and_is_made_anew_after_it, r)
 {
     struct countd_board *again = NULL, *old;
-    struct rig *r = *state;
     struct user u;
     int64_t shared[4];
     uint64_t g;
@@ -518,10 +497,8 @@ a_board_has_one_master_and_is_made_anew_after_it(void **state)
     countd_board_close(u.last.board);
 }
 
-static void
-a_board_that_is_not_there_or_empty_is_abandoned(void **state)
+CASE(a_board_that_is_not_there_or_empty_is_abandoned, r)
 {
-    struct rig *r = *state;
     struct countd_board *b;
 
     countd_board_close(r->master);
@@ -533,10 +510,8 @@ a_board_that_is_not_there_or_empty_is_abandoned(void **state)
     assert_rc(attach(r, 0, &b), -ESRCH);
 }
 
-static void
-a_killed_master_is_noticed(void **state)
+CASE(a_killed_master_is_noticed, r)
 {
-    struct rig *r = *state;
     struct countd_board *b;
     int pipes[2];
     char ready;
@@ -568,8 +543,7 @@ a_killed_master_is_noticed(void **state)
 
 /* ---- refusals ---------------------------------------------------------- */
 
-static void
-a_board_of_another_shape_is_refused_by_what_differs(void **state)
+CASE(a_board_of_another_shape_is_refused_by_what_differs, r)
 {
     static const struct {
         uint32_t slots, shared, values, cells;
@@ -581,7 +555,6 @@ a_board_of_another_shape_is_refused_by_what_differs(void **state)
         {2, 4, 1, 1, "slot size mismatch: private integers: it has 2, 1"},
         {2, 4, 2, 2, "slot size mismatch: cells: it has 1, 2"},
     };
-    struct rig *r = *state;
     struct countd_board *b;
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -595,15 +568,13 @@ a_board_of_another_shape_is_refused_by_what_differs(void **state)
     }
 }
 
-static void
-impossible_shapes_make_no_file(void **state)
+CASE(impossible_shapes_make_no_file, r)
 {
     static const uint32_t all[][4] = {
         {0, 4, 2, 1},   {2, 0, 2, 1},    {COUNTD_BOARD_SLOTS_MAX + 1, 1, 0, 0},
         {2, 4, 2, 0},   {2, 4, 0, 1},    {2, COUNTD_BOARD_VALUES_MAX + 1, 0, 0},
         {2, 1, 257, 1}, {2, 1, 1, 1025}, {COUNTD_BOARD_SLOTS_MAX, 256, 256, 9},
     };
-    struct rig *r = *state;
     struct countd_board *b;
 
     countd_board_close(r->master);
@@ -620,12 +591,10 @@ impossible_shapes_make_no_file(void **state)
     assert_int_equal(tmpdir_count(&r->dir, "."), 0);
 }
 
-static void
-a_file_that_is_no_board_is_not_overwritten(void **state)
+CASE(a_file_that_is_no_board_is_not_overwritten, r)
 {
     static const char text[] = "a letter to my mother";
     struct countd_board *b;
-    struct rig *r = *state;
     char got[64] = "";
     int fd;
 
@@ -656,10 +625,8 @@ flip(const struct rig *r, off_t at, uint8_t bit)
     assert_int_equal(close(fd), 0);
 }
 
-static void
-every_bit_of_the_header_and_the_names_counts(void **state)
+CASE(every_bit_of_the_header_and_the_names_counts, r)
 {
-    struct rig *r = *state;
     struct countd_board *b;
 
     for (off_t at = 0; at < BOARD_NAMES_AT + 6 * COUNTD_BOARD_NAME_SIZE; at++) {
@@ -677,10 +644,8 @@ every_bit_of_the_header_and_the_names_counts(void **state)
 }
 
 /* Fields that are wrong with a checksum that is right. */
-static void
-sizes_that_do_not_fit_are_refused(void **state)
+CASE(sizes_that_do_not_fit_are_refused, r)
 {
-    struct rig *r = *state;
     struct countd_board *b;
     struct board_header *h = r->master->header;
     uint32_t *const fields[] = {&h->header_size,   &h->slots, &h->shared_count,
@@ -702,10 +667,8 @@ sizes_that_do_not_fit_are_refused(void **state)
     countd_board_close(b);
 }
 
-static void
-a_board_of_another_length_is_refused(void **state)
+CASE(a_board_of_another_length_is_refused, r)
 {
-    struct rig *r = *state;
     struct countd_board *b;
     struct stat st;
     char bytes[32768];
@@ -727,29 +690,3 @@ a_board_of_another_length_is_refused(void **state)
     }
     assert_non_null(strstr(r->error, "wrong size"));
 }
-
-static const struct CMUnitTest tests[] = {
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    T(two_users_take_turns_as_the_contract_says),
-    T(what_the_contract_forbids_has_no_effect_and_its_words),
-    T(a_locked_row_is_refused_with_a_warning_and_private_values_written),
-    T(an_update_from_stale_values_is_refused),
-    T(rows_are_handled_alternately_by_their_generations),
-    T(shared_and_private_outcomes_are_told_apart),
-    T(adding_returns_the_sum_and_never_wraps),
-    T(a_claimed_cell_is_its_owners),
-    T(the_cell_of_a_dead_owner_is_claimed_anew),
-    T(closing_gives_up_what_was_claimed),
-    T(a_forked_child_writes_as_itself),
-    T(more_processes_than_entries_may_come_and_die),
-    T(a_board_has_one_master_and_is_made_anew_after_it),
-    T(a_board_that_is_not_there_or_empty_is_abandoned),
-    T(a_killed_master_is_noticed),
-    T(a_board_of_another_shape_is_refused_by_what_differs),
-    T(impossible_shapes_make_no_file),
-    T(a_file_that_is_no_board_is_not_overwritten),
-    T(every_bit_of_the_header_and_the_names_counts),
-    T(sizes_that_do_not_fit_are_refused),
-    T(a_board_of_another_length_is_refused),
-};
-TEST_MAIN(tests)

@@ -73,6 +73,8 @@ teardown(void **state)
     return 0;
 }
 
+#define CASE(name, r) TEST_IN(name, struct rig *r, setup, teardown)
+
 static int64_t
 checksum(const int64_t *shared, uint64_t generation)
 {
@@ -134,10 +136,8 @@ update_many(struct rig *r, struct between *t, int64_t who, uint64_t count)
     atomic_fetch_add(&t->stale, stale);
 }
 
-static void
-a_generation_has_one_winner_and_no_reading_is_torn(void **state)
+CASE(a_generation_has_one_winner_and_no_reading_is_torn, r)
 {
-    struct rig *r = *state;
     const uint64_t count = UPDATES / test_slow();
     int64_t shared[SHARED];
     pid_t pids[WRITERS];
@@ -182,10 +182,8 @@ work(void *arg)
     return NULL;
 }
 
-static void
-threads_share_boards_and_handles(void **state)
+CASE(threads_share_boards_and_handles, r)
 {
-    struct rig *r = *state;
     pthread_t threads[WRITERS];
     int64_t values[4];
 
@@ -250,10 +248,8 @@ await_updates(const struct rig *r, uint64_t more)
         (void)usleep(100); /* the harness ends a test that hangs */
 }
 
-static void
-killed_writers_stop_nobody(void **state)
+CASE(killed_writers_stop_nobody, r)
 {
-    struct rig *r = *state;
     pid_t pids[WRITERS];
 
     for (int i = 0; i < WRITERS; i++)
@@ -275,10 +271,8 @@ killed_writers_stop_nobody(void **state)
     assert_int_equal(r->between->torn, 0);
 }
 
-static void
-a_master_restarts_under_load(void **state)
+CASE(a_master_restarts_under_load, r)
 {
-    struct rig *r = *state;
     pid_t pids[WRITERS];
 
     for (int i = 0; i < WRITERS; i++)
@@ -298,12 +292,3 @@ a_master_restarts_under_load(void **state)
     assert_int_equal(r->between->failed, 0);
     assert_int_equal(r->between->torn, 0);
 }
-
-static const struct CMUnitTest tests[] = {
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    T(a_generation_has_one_winner_and_no_reading_is_torn),
-    T(threads_share_boards_and_handles),
-    T(killed_writers_stop_nobody),
-    T(a_master_restarts_under_load),
-};
-TEST_MAIN(tests)

@@ -91,6 +91,8 @@ teardown(void **state)
     return 0;
 }
 
+#define CASE(name, r) TEST_IN(name, struct rig *r, setup, teardown)
+
 /* Runs `body` in children that die before their 1st, 2nd ... store, until one
  * gets through; `look` judges what each has left, before it is waited for and
  * so still a zombie, or after. */
@@ -166,11 +168,9 @@ both_parts_are_whole_and_can_be_updated(struct rig *r)
     }
 }
 
-static void
-an_update_killed_at_any_store_is_taken_over(void **state)
+CASE(an_update_killed_at_any_store_is_taken_over, r)
 {
     struct countd_board_info info;
-    struct rig *r = *state;
 
     kill_everywhere(r, update, both_parts_are_whole_and_can_be_updated);
 
@@ -201,11 +201,10 @@ sum_is_exact(struct rig *r)
     at_least = sum;
 }
 
-static void
-adding_killed_at_any_store_counts_once_or_not(void **state)
+CASE(adding_killed_at_any_store_counts_once_or_not, r)
 {
     at_least = 0;
-    kill_everywhere(*state, add, sum_is_exact);
+    kill_everywhere(r, add, sum_is_exact);
 }
 
 static int
@@ -243,10 +242,9 @@ all_cells_can_be_claimed(struct rig *r)
     assert_rc(countd_board_release(r->b, 0, 1), 0);
 }
 
-static void
-a_claim_killed_at_any_store_leaves_cells_to_claim(void **state)
+CASE(a_claim_killed_at_any_store_leaves_cells_to_claim, r)
 {
-    kill_everywhere(*state, claim_and_release, all_cells_can_be_claimed);
+    kill_everywhere(r, claim_and_release, all_cells_can_be_claimed);
 }
 
 /* ---- taking back ------------------------------------------------------- */
@@ -287,10 +285,9 @@ slot_0_can_be_updated(struct rig *r)
     assert_rc(countd_board_update(r->b, 0, g, shared, 0, NULL, 0, NULL), 0);
 }
 
-static void
-taking_back_killed_at_any_store_is_taken_over(void **state)
+CASE(taking_back_killed_at_any_store_is_taken_over, r)
 {
-    kill_everywhere(*state, update_what_a_dead_one_left, slot_0_can_be_updated);
+    kill_everywhere(r, update_what_a_dead_one_left, slot_0_can_be_updated);
 }
 
 /* All entries of the table are of the dead, each with a cell or a word. */
@@ -336,10 +333,9 @@ nothing_is_left_of_the_dead(struct rig *r)
     assert_rc(create(r, &r->b), 0); /* afresh: the entries were overwritten */
 }
 
-static void
-sweeping_killed_at_any_store_is_done_by_the_next(void **state)
+CASE(sweeping_killed_at_any_store_is_done_by_the_next, r)
 {
-    kill_everywhere(*state, register_when_the_table_is_full,
+    kill_everywhere(r, register_when_the_table_is_full,
                     nothing_is_left_of_the_dead);
 }
 
@@ -368,11 +364,8 @@ a_new_master_gets_it(struct rig *r)
               -ESRCH);
 }
 
-static void
-making_it_killed_anywhere_leaves_it_to_the_next(void **state)
+CASE(making_it_killed_anywhere_leaves_it_to_the_next, r)
 {
-    struct rig *r = *state;
-
     countd_board_close(r->b);
     r->b = NULL;
     r->killed = 4; /* it has one step only: the retirement */
@@ -398,14 +391,13 @@ update_once(void)
 
 /* Old values with a new generation would let an update of what has changed
  * pass. */
-static void
-a_reader_that_is_overtaken_has_values_of_its_generation(void **state)
+CASE(a_reader_that_is_overtaken_has_values_of_its_generation, r)
 {
     static void (*const ways[])(void) = {update_once, update_twice};
     int64_t shared[SHARED];
     uint64_t g;
 
-    overtaken = *state;
+    overtaken = r;
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         looking = ways[i];
         assert_rc(countd_board_read(overtaken->b, 1, shared, &g), 0);
@@ -416,29 +408,15 @@ a_reader_that_is_overtaken_has_values_of_its_generation(void **state)
 }
 
 /* The same through the contract that keeps the generation. */
-static void
-an_update_of_what_was_overtaken_is_refused(void **state)
+CASE(an_update_of_what_was_overtaken_is_refused, r)
 {
-    struct countd_board_last a = {.board = ((struct rig *)*state)->b};
+    struct countd_board_last a = {.board = r->b};
     int64_t shared[SHARED], values[PRIVATE];
 
-    overtaken = *state;
+    overtaken = r;
     looking = update_once;
     assert_rc(countd_board_last_read(&a, 1, shared, values), 0);
     update_once();
 
     assert_rc(countd_board_last_update(&a, 1, shared, SHARED, NULL, 0), 0);
 }
-
-static const struct CMUnitTest tests[] = {
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    T(an_update_killed_at_any_store_is_taken_over),
-    T(adding_killed_at_any_store_counts_once_or_not),
-    T(a_claim_killed_at_any_store_leaves_cells_to_claim),
-    T(taking_back_killed_at_any_store_is_taken_over),
-    T(sweeping_killed_at_any_store_is_done_by_the_next),
-    T(making_it_killed_anywhere_leaves_it_to_the_next),
-    T(a_reader_that_is_overtaken_has_values_of_its_generation),
-    T(an_update_of_what_was_overtaken_is_refused),
-};
-TEST_MAIN(tests)

@@ -43,12 +43,10 @@ expect_same_order(const uint8_t *a, size_t a_size, const uint8_t *b,
     free(y);
 }
 
-static void
-strings_of_all_sizes_are_in_the_order_of_their_bytes(void **state)
+TEST(strings_of_all_sizes_are_in_the_order_of_their_bytes)
 {
     uint8_t a[SIZE_MAX_TRIED], b[SIZE_MAX_TRIED];
 
-    (void)state;
     memset(a, 0x7f, sizeof a);
     for (size_t a_size = 0; a_size <= SIZE_MAX_TRIED; a_size++) {
         for (size_t b_size = 0; b_size <= SIZE_MAX_TRIED; b_size++) {
@@ -69,13 +67,11 @@ strings_of_all_sizes_are_in_the_order_of_their_bytes(void **state)
 }
 
 /* Bytes of a few values, NUL among them, so that long beginnings are equal. */
-static void
-random_strings_are_in_the_order_of_their_bytes(void **state)
+TEST(random_strings_are_in_the_order_of_their_bytes)
 {
     struct random r = {.state = random_seed("test_bytes")};
     uint8_t a[SIZE_MAX_TRIED], b[SIZE_MAX_TRIED];
 
-    (void)state;
     for (int round = 0; round < 100000; round++) {
         const size_t a_size = random_below(&r, sizeof a + 1);
         const size_t b_size = random_below(&r, sizeof b + 1);
@@ -89,12 +85,10 @@ random_strings_are_in_the_order_of_their_bytes(void **state)
     }
 }
 
-static void
-a_word_has_the_bytes_of_its_place_and_then_zeros(void **state)
+TEST(a_word_has_the_bytes_of_its_place_and_then_zeros)
 {
     uint8_t bytes[24], word[8];
 
-    (void)state;
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (uint8_t)(i + 1);
     for (size_t size = 0; size <= sizeof bytes; size++) {
@@ -109,12 +103,10 @@ a_word_has_the_bytes_of_its_place_and_then_zeros(void **state)
     }
 }
 
-static void
-the_common_beginning_is_counted(void **state)
+TEST(the_common_beginning_is_counted)
 {
     uint8_t a[SIZE_MAX_TRIED], b[SIZE_MAX_TRIED];
 
-    (void)state;
     for (size_t i = 0; i < sizeof a; i++)
         a[i] = (uint8_t)(i + 1);
     for (size_t a_size = 0; a_size <= sizeof a; a_size++) {
@@ -130,12 +122,3 @@ the_common_beginning_is_counted(void **state)
         }
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(strings_of_all_sizes_are_in_the_order_of_their_bytes),
-    cmocka_unit_test(random_strings_are_in_the_order_of_their_bytes),
-    cmocka_unit_test(a_word_has_the_bytes_of_its_place_and_then_zeros),
-    cmocka_unit_test(the_common_beginning_is_counted),
-};
-
-TEST_MAIN(tests)

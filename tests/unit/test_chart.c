@@ -1,10 +1,9 @@
 /* tests/unit/test_chart.c - bars and sparklines, as they are drawn. */
 #include "tests/lib/test.h"
 
-#include <stdio.h>
 #include <string.h>
 
-#include "common/client/cmd/chart.h"
+#include "common/client/cmd/cmd_terminal.h"
 #include "tests/lib/random.h"
 
 #define MANY 5000
@@ -36,8 +35,7 @@ assert_spark(const int64_t *sums, size_t count, unsigned width, bool utf8,
     assert_string_equal(line, want);
 }
 
-static void
-a_sparkline_is_as_high_as_the_sums(void **state)
+TEST(a_sparkline_is_as_high_as_the_sums)
 {
     const int64_t rising[] = {0, 1, 2, 3, 4, 5, 6, 7};
     const int64_t holes[] = {NONE, 70, NONE, 0, 10};
@@ -45,7 +43,6 @@ a_sparkline_is_as_high_as_the_sums(void **state)
     const int64_t same[] = {5, 5};
     const int64_t zeros[] = {0, NONE, 0};
 
-    (void)state; /* needs none */
     assert_spark(rising, 8, 80, true,
                  "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588");
     assert_spark(rising, 8, 80, false, "_.:-=+*#");
@@ -56,25 +53,21 @@ a_sparkline_is_as_high_as_the_sums(void **state)
     assert_spark(rising, 0, 80, false, "");
 }
 
-static void
-more_steps_than_columns_share_characters_by_their_mean(void **state)
+TEST(more_steps_than_columns_share_characters_by_their_mean)
 {
     const int64_t pairs[] = {0, 0, 0, 14, 14, NONE, 14, 14, NONE, NONE, 7};
 
-    (void)state; /* needs none */
     /* A last one of fewer steps is as high as its steps are. */
     assert_spark(pairs, 11, 6, false, "_==# =");
     assert_spark(pairs, 11, 1, false, "#");
 }
 
-static void
-a_line_fits_into_the_columns(void **state)
+TEST(a_line_fits_into_the_columns)
 {
     static struct countd_bucket buckets[MANY];
     struct random r = {random_seed("chart")};
     char line[CHART_LINE_SIZE];
 
-    (void)state; /* needs none */
     for (size_t i = 0; i < MANY; i++)
         buckets[i] = bucket((int64_t)random_below(&r, 1000) - 500);
     for (unsigned i = 0; i < 500; i++) {
@@ -87,12 +80,10 @@ a_line_fits_into_the_columns(void **state)
     }
 }
 
-static void
-a_bar_is_as_long_as_its_part_and_never_nothing(void **state)
+TEST(a_bar_is_as_long_as_its_part_and_never_nothing)
 {
     char bar[CHART_BAR_MAX + 1];
 
-    (void)state; /* needs none */
     chart_bar(10, 10, 8, bar);
     assert_string_equal(bar, "########");
     chart_bar(5, 10, 8, bar);
@@ -107,22 +98,10 @@ a_bar_is_as_long_as_its_part_and_never_nothing(void **state)
     assert_string_equal(bar, "");
 }
 
-static void
-a_sum_beyond_64_bits_has_its_size(void **state)
+TEST(a_sum_beyond_64_bits_has_its_size)
 {
     const struct countd_sum sum = {
         .value = INT64_MAX, .high = 3, .low = 0, .any = true};
 
-    (void)state; /* needs none */
     assert_true(chart_value(&sum) > 5.5e19 && chart_value(&sum) < 5.6e19);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_sparkline_is_as_high_as_the_sums),
-    cmocka_unit_test(more_steps_than_columns_share_characters_by_their_mean),
-    cmocka_unit_test(a_line_fits_into_the_columns),
-    cmocka_unit_test(a_bar_is_as_long_as_its_part_and_never_nothing),
-    cmocka_unit_test(a_sum_beyond_64_bits_has_its_size),
-};
-
-TEST_MAIN(tests)

@@ -239,6 +239,8 @@ teardown(void **state)
     return 0;
 }
 
+#define CASE(name, s) TEST_IN(name, struct server *s, setup, teardown)
+
 static int
 incr(struct server *s, const char *key, int64_t increment)
 {
@@ -262,11 +264,8 @@ take_one_by_hand(struct server *s, int fd, unsigned number)
     put(fd, "WIN", 3);
 }
 
-static void
-an_increment_goes_out_as_520_bytes(void **state)
+CASE(an_increment_goes_out_as_520_bytes, s)
 {
-    struct server *s = *state;
-
     start(s, 1, take_one_by_hand);
     open_client(s, 0, 0);
 
@@ -277,11 +276,8 @@ an_increment_goes_out_as_520_bytes(void **state)
     assert_int_equal(s->received, 1);
 }
 
-static void
-flush_waits_for_every_win(void **state)
+CASE(flush_waits_for_every_win, s)
 {
-    struct server *s = *state;
-
     start(s, 1, acknowledge_all);
     open_client(s, 0, 0);
     for (int i = 1; i <= 5000; i++)
@@ -297,10 +293,8 @@ flush_waits_for_every_win(void **state)
     assert_int_equal(s->sum, 5000 * 5001 / 2);
 }
 
-static void
-nothing_is_connected_before_something_is_sent(void **state)
+CASE(nothing_is_connected_before_something_is_sent, s)
 {
-    struct server *s = *state;
     struct pollfd p = {.fd = s->listen_fd, .events = POLLIN};
 
     open_client(s, 0, 0);
@@ -339,11 +333,9 @@ refuse_browsers(struct server *s, int fd, unsigned number)
 }
 
 /* "GET / HT" is a number that a server refuses at the beginning. */
-static void
-an_increment_like_a_request_line_goes_out_in_two_parts(void **state)
+CASE(an_increment_like_a_request_line_goes_out_in_two_parts, s)
 {
     const int64_t number = get_le64s((const uint8_t *)"GET / HT");
-    struct server *s = *state;
 
     start(s, 1, refuse_browsers);
     open_client(s, 0, 0);
@@ -356,11 +348,8 @@ an_increment_like_a_request_line_goes_out_in_two_parts(void **state)
     assert_true(s->sum == number);
 }
 
-static void
-answers_may_come_byte_by_byte(void **state)
+CASE(answers_may_come_byte_by_byte, s)
 {
-    struct server *s = *state;
-
     start(s, 1, answer_byte_by_byte);
     open_client(s, 0, 0);
     for (int i = 0; i < 100; i++)
@@ -376,10 +365,8 @@ wait_then_acknowledge(struct server *s, int fd, unsigned number)
     acknowledge_all(s, fd, number);
 }
 
-static void
-a_server_that_takes_nothing_never_blocks_a_nonblocking_increment(void **state)
+CASE(a_server_that_takes_nothing_never_blocks_a_nonblocking_increment, s)
 {
-    struct server *s = *state;
     int64_t taken = 0;
 
     start(s, 1, wait_then_acknowledge);
@@ -413,10 +400,8 @@ increment_100000_times(void *ctx)
     return ctx;
 }
 
-static void
-an_increment_waits_while_the_buffer_is_full(void **state)
+CASE(an_increment_waits_while_the_buffer_is_full, s)
 {
-    struct server *s = *state;
     pthread_t threads[3];
     void *rc;
 
@@ -441,10 +426,8 @@ an_increment_waits_while_the_buffer_is_full(void **state)
     assert_int_equal(s->received, 300001);
 }
 
-static void
-finishing_reports_an_increment_that_was_refused(void **state)
+CASE(finishing_reports_an_increment_that_was_refused, s)
 {
-    struct server *s = *state;
     char name[257];
 
     memset(name, 'n', sizeof name);
@@ -468,10 +451,8 @@ finishing_reports_an_increment_that_was_refused(void **state)
     assert_int_equal(s->received, 2);
 }
 
-static void
-a_server_that_never_answers_times_out(void **state)
+CASE(a_server_that_never_answers_times_out, s)
 {
-    struct server *s = *state;
     const uint64_t before = clock_ms();
 
     start(s, 1, take_all_silently);
@@ -498,11 +479,8 @@ acknowledge_three_of_five(struct server *s, int fd, unsigned number)
     put(fd, "WINWINWINWI", 11);
 }
 
-static void
-a_broken_connection_loses_what_was_not_acknowledged(void **state)
+CASE(a_broken_connection_loses_what_was_not_acknowledged, s)
 {
-    struct server *s = *state;
-
     start(s, 2, acknowledge_three_of_five);
     open_client(s, 0, 0);
     for (int i = 0; i < 5; i++)
@@ -518,10 +496,8 @@ a_broken_connection_loses_what_was_not_acknowledged(void **state)
     assert_int_equal(s->received, 6);
 }
 
-static void
-flush_tells_of_a_loss_that_poll_met(void **state)
+CASE(flush_tells_of_a_loss_that_poll_met, s)
 {
-    struct server *s = *state;
     int64_t left = 1;
 
     start(s, 2, acknowledge_three_of_five);
@@ -558,10 +534,8 @@ break_in_a_message(struct server *s, int fd, unsigned number)
     (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
 }
 
-static void
-what_was_not_sent_whole_goes_out_on_the_next_connection(void **state)
+CASE(what_was_not_sent_whole_goes_out_on_the_next_connection, s)
 {
-    struct server *s = *state;
     const int64_t capacity = 4000;
     int64_t put_in = 0;
     uint64_t lost, first;
@@ -600,11 +574,8 @@ refuse_the_third(struct server *s, int fd, unsigned number)
         continue;
 }
 
-static void
-fail_is_a_bad_message_and_drops_the_rest(void **state)
+CASE(fail_is_a_bad_message_and_drops_the_rest, s)
 {
-    struct server *s = *state;
-
     start(s, 1, refuse_the_third);
     open_client(s, 0, 0);
     for (int i = 0; i < 10; i++)
@@ -627,10 +598,8 @@ answer_nonsense(struct server *s, int fd, unsigned number)
         continue;
 }
 
-static void
-anything_but_win_ends_the_connection(void **state)
+CASE(anything_but_win_ends_the_connection, s)
 {
-    struct server *s = *state;
     int rc;
 
     start(s, 3, answer_nonsense);
@@ -647,10 +616,8 @@ anything_but_win_ends_the_connection(void **state)
     }
 }
 
-static void
-without_a_server_increments_wait(void **state)
+CASE(without_a_server_increments_wait, s)
 {
-    struct server *s = *state;
     unsigned port;
 
     open_client(s, 0, 0);
@@ -669,11 +636,8 @@ without_a_server_increments_wait(void **state)
     assert_int_equal(s->sum, 7);
 }
 
-static void
-a_silent_flush_waits_for_no_answer(void **state)
+CASE(a_silent_flush_waits_for_no_answer, s)
 {
-    struct server *s = *state;
-
     start(s, 1, take_all_silently);
     open_client(s, 1, 0);
     for (int i = 0; i < 1000; i++)
@@ -703,10 +667,8 @@ reset_the_first_silently(struct server *s, int fd, unsigned number)
     (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
 }
 
-static void
-a_silent_loss_is_what_the_peer_had_not_confirmed(void **state)
+CASE(a_silent_loss_is_what_the_peer_had_not_confirmed, s)
 {
-    struct server *s = *state;
     int64_t put_in = 0;
     uint64_t lost;
 
@@ -726,10 +688,8 @@ a_silent_loss_is_what_the_peer_had_not_confirmed(void **state)
     assert_true(lost > 0 && lost + s->received <= (uint64_t)put_in);
 }
 
-static void
-names_are_checked_before_anything_is_buffered(void **state)
+CASE(names_are_checked_before_anything_is_buffered, s)
 {
-    struct server *s = *state;
     char name[257];
 
     memset(name, 'x', sizeof name);
@@ -757,10 +717,8 @@ increment_often(void *ctx)
     return ctx;
 }
 
-static void
-threads_may_share_a_handle(void **state)
+CASE(threads_may_share_a_handle, s)
 {
-    struct server *s = *state;
     pthread_t threads[4];
     void *rc;
 
@@ -793,10 +751,8 @@ poll_often(void *ctx)
     return ctx;
 }
 
-static void
-a_flush_ends_though_another_thread_takes_the_answers(void **state)
+CASE(a_flush_ends_though_another_thread_takes_the_answers, s)
 {
-    struct server *s = *state;
     pthread_t thread;
     int failed = 0;
     void *rc;
@@ -833,10 +789,8 @@ hold_then_close(struct server *s, int fd, unsigned number)
     await_go(s);
 }
 
-static void
-an_increment_does_not_wait_for_anothers_flush(void **state)
+CASE(an_increment_does_not_wait_for_anothers_flush, s)
 {
-    struct server *s = *state;
     pthread_t thread;
     void *rc;
 
@@ -856,11 +810,8 @@ an_increment_does_not_wait_for_anothers_flush(void **state)
 
 /* ---- closing, polling, summing ----------------------------------------- */
 
-static void
-closing_tells_what_went_with_the_handle(void **state)
+CASE(closing_tells_what_went_with_the_handle, s)
 {
-    struct server *s = *state;
-
     start(s, 1, acknowledge_all);
     open_client(s, 0, 0);
     for (int i = 0; i < 3; i++)
@@ -876,11 +827,8 @@ closing_tells_what_went_with_the_handle(void **state)
     assert_int_equal(countd_close(NULL), 0);
 }
 
-static void
-finishing_says_that_the_server_is_not_there(void **state)
+CASE(finishing_says_that_the_server_is_not_there, s)
 {
-    struct server *s = *state;
-
     open_client(s, 0, 0);
     assert_int_equal(close(s->listen_fd), 0);
     s->listen_fd = -1;
@@ -890,10 +838,8 @@ finishing_says_that_the_server_is_not_there(void **state)
 }
 
 /* As an event loop does it: it never calls anything but poll() and ours. */
-static void
-a_descriptor_tells_when_to_go_on(void **state)
+CASE(a_descriptor_tells_when_to_go_on, s)
 {
-    struct server *s = *state;
     struct pollfd p = {.events = POLLIN};
     int64_t left;
 
@@ -919,10 +865,8 @@ a_descriptor_tells_when_to_go_on(void **state)
     assert_int_equal(s->received, 1000);
 }
 
-static void
-increments_of_a_key_leave_as_their_sum_when_that_is_wanted(void **state)
+CASE(increments_of_a_key_leave_as_their_sum_when_that_is_wanted, s)
 {
-    struct server *s = *state;
     const struct countd_options o = {
         .size = sizeof o, .write = s->address, .sum = 1};
     uint64_t unsent, unanswered;
@@ -947,10 +891,8 @@ increments_of_a_key_leave_as_their_sum_when_that_is_wanted(void **state)
     assert_in_range(s->received, 6, 7);
 }
 
-static void
-another_thread_in_the_same_wait_is_told_so(void **state)
+CASE(another_thread_in_the_same_wait_is_told_so, s)
 {
-    struct server *s = *state;
     uint64_t unsent, unanswered;
     pthread_t thread;
     void *rc;
@@ -971,8 +913,7 @@ another_thread_in_the_same_wait_is_told_so(void **state)
 
 /* ---- opening ----------------------------------------------------------- */
 
-static void
-options_of_other_sizes_are_understood(void **state)
+CASE(options_of_other_sizes_are_understood, s)
 {
     struct {
         struct countd_options o;
@@ -981,7 +922,6 @@ options_of_other_sizes_are_understood(void **state)
     struct countd_options older = {.size = sizeof older.size};
     struct countd *c;
 
-    (void)state; /* the server is not asked */
     assert_rc(countd_open(&c, &older), 0);
     countd_close(c);
     assert_rc(countd_open(&c, &newer.o), 0);
@@ -996,8 +936,7 @@ options_of_other_sizes_are_understood(void **state)
     countd_close(NULL);
 }
 
-static void
-options_that_cannot_be_are_refused(void **state)
+CASE(options_that_cannot_be_are_refused, s)
 {
     static const char *const bad[] = {
         "",      "localhost", "127.0.0.1:", ":1",           "::1:5",
@@ -1006,7 +945,6 @@ options_that_cannot_be_are_refused(void **state)
     struct countd_options o = {.size = sizeof o};
     struct countd *c;
 
-    (void)state; /* the server is not asked */
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         o.write = bad[i];
         assert_rc(countd_open(&c, &o), -EINVAL);
@@ -1022,10 +960,8 @@ options_that_cannot_be_are_refused(void **state)
     assert_rc(countd_open(&c, &o), -EINVAL);
 }
 
-static void
-opening_without_memory_leaks_nothing(void **state)
+CASE(opening_without_memory_leaks_nothing, s)
 {
-    struct server *s = *state;
     const struct countd_options o = {.size = sizeof o, .write = s->address};
     const unsigned fds = fault_open_fds();
     struct countd *c;
@@ -1043,10 +979,8 @@ opening_without_memory_leaks_nothing(void **state)
     assert_int_equal(fault_open_fds(), fds);
 }
 
-static void
-the_version_is_the_headers(void **state)
+CASE(the_version_is_the_headers, s)
 {
-    (void)state; /* nothing is opened */
     assert_string_equal(countd_version(), COUNTD_VERSION);
     assert_string_equal(COUNTD_VERSION, VERSION); /* of the daemons */
 }
@@ -1120,10 +1054,8 @@ check_rows(const struct countd_rows *rows, size_t count, int64_t offset)
     }
 }
 
-static void
-a_range_gives_its_rows(void **state)
+CASE(a_range_gives_its_rows, s)
 {
-    struct server *s = *state;
     struct countd_rows *rows;
 
     start(s, 1, answer_all);
@@ -1138,10 +1070,8 @@ a_range_gives_its_rows(void **state)
     countd_rows_free(NULL);
 }
 
-static void
-extended_requests_give_their_numbers(void **state)
+CASE(extended_requests_give_their_numbers, s)
 {
-    struct server *s = *state;
     struct countd_rows *rows;
     int64_t n;
 
@@ -1175,10 +1105,8 @@ answer_nothing_found(struct server *s, int fd, unsigned number)
     }
 }
 
-static void
-many_keys_are_asked_in_one_go_and_each_has_its_result(void **state)
+CASE(many_keys_are_asked_in_one_go_and_each_has_its_result, s)
 {
-    struct server *s = *state;
     static struct countd_key keys[1000];
     static char names[1000][8];
 
@@ -1209,10 +1137,8 @@ many_keys_are_asked_in_one_go_and_each_has_its_result(void **state)
     assert_int_equal(s->received, 998);
 }
 
-static void
-what_is_not_there_is_enoent(void **state)
+CASE(what_is_not_there_is_enoent, s)
 {
-    struct server *s = *state;
     int64_t n = 77;
 
     start(s, 1, answer_nothing_found);
@@ -1225,13 +1151,11 @@ what_is_not_there_is_enoent(void **state)
 }
 
 /* Far more than both sockets hold: 3000 answers of 64 KB each way round. */
-static void
-thousands_of_ranges_in_one_call_do_not_lock_up(void **state)
+CASE(thousands_of_ranges_in_one_call_do_not_lock_up, s)
 {
     enum { COUNT = 3000 };
     static struct countd_ask asks[COUNT];
     static struct countd_rows *rows[COUNT];
-    struct server *s = *state;
 
     start(s, 1, answer_all);
     open_client(s, 0, 0);
@@ -1270,13 +1194,11 @@ answer_in_crumbs(struct server *s, int fd, unsigned number)
     }
 }
 
-static void
-answers_may_be_split_anywhere(void **state)
+CASE(answers_may_be_split_anywhere, s)
 {
     const struct countd_ask asks[] = {
         {"k", 1, 0, 9}, {"k", 1, 5, 0}, {"k", 1, 6, 0}, {"k", 1, 70, 3}};
     struct countd_rows *rows[4];
-    struct server *s = *state;
 
     start(s, 1, answer_in_crumbs);
     open_client(s, 0, 0);
@@ -1316,12 +1238,10 @@ fail_at_13(struct server *s, int fd, unsigned number)
         continue;
 }
 
-static void
-an_error_answer_fails_its_own_ask_only(void **state)
+CASE(an_error_answer_fails_its_own_ask_only, s)
 {
     struct countd_rows *rows[20];
     struct countd_ask asks[20];
-    struct server *s = *state;
 
     start(s, 2, fail_at_13);
     open_client(s, 0, 0);
@@ -1341,8 +1261,7 @@ an_error_answer_fails_its_own_ask_only(void **state)
     assert_int_equal(s->received, 2);
 }
 
-static void
-asks_that_are_none_are_not_sent(void **state)
+CASE(asks_that_are_none_are_not_sent, s)
 {
     const struct countd_ask asks[] = {
         {"", 0, 0, 1},        {"k", 1, 1, 2}, {"k", 1, 0, -1},
@@ -1350,7 +1269,6 @@ asks_that_are_none_are_not_sent(void **state)
         {"k", 70000, 0, 123},
     };
     struct countd_rows *rows[7];
-    struct server *s = *state;
 
     start(s, 1, answer_all);
     open_client(s, 0, 0);
@@ -1382,10 +1300,8 @@ answer_one_and_close(struct server *s, int fd, unsigned number)
     s->received++;
 }
 
-static void
-a_connection_that_died_idle_is_made_anew(void **state)
+CASE(a_connection_that_died_idle_is_made_anew, s)
 {
-    struct server *s = *state;
     struct countd_rows *rows;
 
     start(s, 3, answer_one_and_close);
@@ -1416,12 +1332,10 @@ answer_one_and_a_half(struct server *s, int fd, unsigned number)
     s->received++;
 }
 
-static void
-a_connection_that_breaks_in_an_answer_is_enotconn(void **state)
+CASE(a_connection_that_breaks_in_an_answer_is_enotconn, s)
 {
     const struct countd_ask asks[] = {{"k", 1, 0, 3}, {"k", 1, 0, 3}};
     struct countd_rows *rows[2];
-    struct server *s = *state;
 
     start(s, 1, answer_one_and_a_half);
     open_client(s, 0, 0);
@@ -1444,11 +1358,9 @@ wait_in_silence(struct server *s, int fd, unsigned number)
         continue;
 }
 
-static void
-a_reader_that_never_answers_times_out(void **state)
+CASE(a_reader_that_never_answers_times_out, s)
 {
     const uint64_t before = clock_ms();
-    struct server *s = *state;
     struct countd_rows *rows;
 
     start(s, 1, wait_in_silence);
@@ -1502,10 +1414,8 @@ lie(struct server *s, int fd, unsigned number)
         continue;
 }
 
-static void
-answers_that_cannot_be_are_refused(void **state)
+CASE(answers_that_cannot_be_are_refused, s)
 {
-    struct server *s = *state;
     struct countd_rows *rows;
 
     start(s, 8, lie);
@@ -1540,10 +1450,8 @@ count_memory(void)
     return m.uordblks + m.hblkhd;
 }
 
-static void
-an_answer_that_is_followed_by_a_byte_leaks_nothing(void **state)
+CASE(an_answer_that_is_followed_by_a_byte_leaks_nothing, s)
 {
-    struct server *s = *state;
     struct countd_rows *rows;
     size_t before = 0;
     int rc;
@@ -1589,10 +1497,8 @@ lie_about_the_top(struct server *s, int fd, unsigned number)
         continue;
 }
 
-static void
-a_top_that_is_out_of_order_is_refused(void **state)
+CASE(a_top_that_is_out_of_order_is_refused, s)
 {
-    struct server *s = *state;
     struct countd_top *top;
 
     start(s, 3, lie_about_the_top);
@@ -1630,10 +1536,8 @@ fail_on_quota(void *ctx, const char *name, int64_t limit, int64_t remaining)
     return 0;
 }
 
-static void
-a_list_of_quotas_with_control_bytes_is_refused(void **state)
+CASE(a_list_of_quotas_with_control_bytes_is_refused, s)
 {
-    struct server *s = *state;
     const struct countd_http_options o = {.size = sizeof o,
                                           .address = s->address};
     struct countd_http *h;
@@ -1649,10 +1553,8 @@ a_list_of_quotas_with_control_bytes_is_refused(void **state)
 }
 
 /* The server is a process: faults must not meet its calls. */
-static void
-reading_without_memory_leaks_nothing(void **state)
+CASE(reading_without_memory_leaks_nothing, s)
 {
-    struct server *s = *state;
     struct countd_rows *rows;
     bool hit = true;
     pid_t pid;
@@ -1735,13 +1637,11 @@ meet_oneself(void)
     return rc == -ECONNREFUSED ? 0 : 1;
 }
 
-static void
-a_connection_to_oneself_counts_as_refused(void **state)
+CASE(a_connection_to_oneself_counts_as_refused, s)
 {
     pid_t pid = fork();
     int status;
 
-    (void)state; /* the server is not asked */
     if (pid == 0)
         _exit(meet_oneself());
     assert_true(pid > 0);
@@ -1751,57 +1651,3 @@ a_connection_to_oneself_counts_as_refused(void **state)
         test_skip("no network namespaces");
     assert_int_equal(WEXITSTATUS(status), 0);
 }
-
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    CASE(an_increment_goes_out_as_520_bytes),
-    CASE(flush_waits_for_every_win),
-    CASE(nothing_is_connected_before_something_is_sent),
-    CASE(an_increment_like_a_request_line_goes_out_in_two_parts),
-    CASE(answers_may_come_byte_by_byte),
-    CASE(a_server_that_takes_nothing_never_blocks_a_nonblocking_increment),
-    CASE(an_increment_waits_while_the_buffer_is_full),
-    CASE(finishing_reports_an_increment_that_was_refused),
-    CASE(a_server_that_never_answers_times_out),
-    CASE(a_broken_connection_loses_what_was_not_acknowledged),
-    CASE(flush_tells_of_a_loss_that_poll_met),
-    CASE(what_was_not_sent_whole_goes_out_on_the_next_connection),
-    CASE(fail_is_a_bad_message_and_drops_the_rest),
-    CASE(anything_but_win_ends_the_connection),
-    CASE(without_a_server_increments_wait),
-    CASE(a_silent_flush_waits_for_no_answer),
-    CASE(a_silent_loss_is_what_the_peer_had_not_confirmed),
-    CASE(names_are_checked_before_anything_is_buffered),
-    CASE(threads_may_share_a_handle),
-    CASE(a_flush_ends_though_another_thread_takes_the_answers),
-    CASE(an_increment_does_not_wait_for_anothers_flush),
-    CASE(closing_tells_what_went_with_the_handle),
-    CASE(finishing_says_that_the_server_is_not_there),
-    CASE(a_descriptor_tells_when_to_go_on),
-    CASE(increments_of_a_key_leave_as_their_sum_when_that_is_wanted),
-    CASE(another_thread_in_the_same_wait_is_told_so),
-    CASE(many_keys_are_asked_in_one_go_and_each_has_its_result),
-    CASE(options_of_other_sizes_are_understood),
-    CASE(options_that_cannot_be_are_refused),
-    CASE(opening_without_memory_leaks_nothing),
-    CASE(the_version_is_the_headers),
-    CASE(a_range_gives_its_rows),
-    CASE(extended_requests_give_their_numbers),
-    CASE(what_is_not_there_is_enoent),
-    CASE(thousands_of_ranges_in_one_call_do_not_lock_up),
-    CASE(answers_may_be_split_anywhere),
-    CASE(an_error_answer_fails_its_own_ask_only),
-    CASE(asks_that_are_none_are_not_sent),
-    CASE(a_connection_that_died_idle_is_made_anew),
-    CASE(a_connection_that_breaks_in_an_answer_is_enotconn),
-    CASE(a_reader_that_never_answers_times_out),
-    CASE(answers_that_cannot_be_are_refused),
-    CASE(an_answer_that_is_followed_by_a_byte_leaks_nothing),
-    CASE(a_top_that_is_out_of_order_is_refused),
-    CASE(a_list_of_quotas_with_control_bytes_is_refused),
-    CASE(reading_without_memory_leaks_nothing),
-    CASE(a_connection_to_oneself_counts_as_refused),
-};
-
-TEST_MAIN(tests)

@@ -264,6 +264,8 @@ teardown(void **state)
     return 0;
 }
 
+#define LIVE_TEST(name, s) TEST_IN(name, struct server *s, setup, teardown)
+
 /* ---- one at a time ----------------------------------------------------- */
 
 /* "mail" with 2 of 10, then a release of 1, then a get. */
@@ -294,10 +296,8 @@ compare_and_answer(struct server *s, int fd)
     }
 }
 
-static void
-live_protocol_are_the_bytes_of_the_protocol(void **state)
+LIVE_TEST(live_protocol_are_the_bytes_of_the_protocol, s)
 {
-    struct server *s = *state;
     uint32_t value = 0;
 
     start(s, compare_and_answer);
@@ -310,10 +310,8 @@ live_protocol_are_the_bytes_of_the_protocol(void **state)
     assert_int_equal(s->requests, 3);
 }
 
-static void
-every_status_is_an_error_and_the_connection_goes_on(void **state)
+LIVE_TEST(every_status_is_an_error_and_the_connection_goes_on, s)
 {
-    struct server *s = *state;
     uint32_t value = 77;
 
     start(s, serve_all);
@@ -328,10 +326,8 @@ every_status_is_an_error_and_the_connection_goes_on(void **state)
     assert_int_equal(value, 'a');
 }
 
-static void
-a_status_that_does_not_exist_ends_the_connection(void **state)
+LIVE_TEST(a_status_that_does_not_exist_ends_the_connection, s)
 {
-    struct server *s = *state;
     uint32_t value;
 
     start(s, serve_all);
@@ -339,11 +335,9 @@ a_status_that_does_not_exist_ends_the_connection(void **state)
     assert_rc(countd_live_get(s->l, "a", 1, &value), -ENOTCONN);
 }
 
-static void
-what_is_no_proper_request_is_not_sent(void **state)
+LIVE_TEST(what_is_no_proper_request_is_not_sent, s)
 {
     static char name[FRAME_NAME_MAX + 1];
-    struct server *s = *state;
     uint32_t value;
 
     start(s, serve_all);
@@ -356,11 +350,9 @@ what_is_no_proper_request_is_not_sent(void **state)
     assert_int_equal(s->requests, 0);
 }
 
-static void
-names_have_any_bytes_and_up_to_65535(void **state)
+LIVE_TEST(names_have_any_bytes_and_up_to_65535, s)
 {
     static char name[FRAME_NAME_MAX];
-    struct server *s = *state;
     uint32_t value = 0;
 
     memset(name, 1, sizeof name);
@@ -375,10 +367,8 @@ names_have_any_bytes_and_up_to_65535(void **state)
 
 /* ---- pieces ------------------------------------------------------------ */
 
-static void
-answers_may_be_split_at_every_byte(void **state)
+LIVE_TEST(answers_may_be_split_at_every_byte, s)
 {
-    struct server *s = *state;
     uint32_t value;
 
     start(s, serve_all);
@@ -392,11 +382,8 @@ answers_may_be_split_at_every_byte(void **state)
     }
 }
 
-static void
-live_protocol_may_leave_in_pieces_of_every_size(void **state)
+LIVE_TEST(live_protocol_may_leave_in_pieces_of_every_size, s)
 {
-    struct server *s = *state;
-
     start(s, serve_all);
     for (size_t cut = 1; cut < FRAME_HEADER + 10 + 4; cut++) {
         fault_short("send", 1, cut);
@@ -406,10 +393,8 @@ live_protocol_may_leave_in_pieces_of_every_size(void **state)
     }
 }
 
-static void
-interrupted_calls_are_repeated(void **state)
+LIVE_TEST(interrupted_calls_are_repeated, s)
 {
-    struct server *s = *state;
     uint32_t value;
 
     start(s, serve_all);
@@ -437,26 +422,21 @@ assert_spoilt(struct server *s, uint8_t at, uint8_t with)
     s->change_with = 0;
 }
 
-static void
-a_wrong_magic_ends_the_connection(void **state)
+LIVE_TEST(a_wrong_magic_ends_the_connection, s)
 {
-    assert_spoilt(*state, 0, 0x01);
+    assert_spoilt(s, 0, 0x01);
 }
 
-static void
-an_answer_to_another_request_ends_the_connection(void **state)
+LIVE_TEST(an_answer_to_another_request_ends_the_connection, s)
 {
-    struct server *s = *state;
-
     for (uint8_t at = 8; at < 12; at++)
         assert_spoilt(s, at, 0x80);
     assert_spoilt(s, 1, 0x02); /* the opcode */
 }
 
-static void
-an_answer_of_impossible_size_ends_the_connection(void **state)
+LIVE_TEST(an_answer_of_impossible_size_ends_the_connection, s)
 {
-    assert_spoilt(*state, 4, 0xff);
+    assert_spoilt(s, 4, 0xff);
 }
 
 static void
@@ -469,10 +449,8 @@ say_too_little(struct server *s, int fd)
         (void)put(fd, bytes, put_answer(s, &h, FRAME_OK, "abc", 3, bytes));
 }
 
-static void
-an_answer_without_its_number_ends_the_connection(void **state)
+LIVE_TEST(an_answer_without_its_number_ends_the_connection, s)
 {
-    struct server *s = *state;
     uint32_t value;
 
     start(s, say_too_little);
@@ -493,11 +471,8 @@ say_it_twice(struct server *s, int fd)
     }
 }
 
-static void
-an_answer_that_nobody_asked_for_ends_the_connection(void **state)
+LIVE_TEST(an_answer_that_nobody_asked_for_ends_the_connection, s)
 {
-    struct server *s = *state;
-
     start(s, say_it_twice);
     assert_rc(countd_acquire(s->l, "a", 1, 1, 1), -EPROTO);
     assert_rc(countd_acquire(s->l, "a", 1, 1, 1), -ENOTCONN);
@@ -515,10 +490,8 @@ close_within_an_answer(struct server *s, int fd)
         (void)put(fd, bytes, answer(s, &h, body, bytes) - 1);
 }
 
-static void
-a_server_that_closes_within_an_answer_is_gone(void **state)
+LIVE_TEST(a_server_that_closes_within_an_answer_is_gone, s)
 {
-    struct server *s = *state;
     uint32_t value;
 
     start(s, close_within_an_answer);
@@ -534,10 +507,8 @@ close_when_told(struct server *s, int fd)
     (void)shutdown(fd, SHUT_WR); /* the close follows */
 }
 
-static void
-the_descriptor_tells_that_the_server_has_gone(void **state)
+LIVE_TEST(the_descriptor_tells_that_the_server_has_gone, s)
 {
-    struct server *s = *state;
     struct pollfd p = {.events = POLLIN};
 
     start(s, close_when_told);
@@ -563,11 +534,8 @@ say_nothing(struct server *s, int fd)
         continue;
 }
 
-static void
-no_answer_in_time_gives_the_connection_up(void **state)
+LIVE_TEST(no_answer_in_time_gives_the_connection_up, s)
 {
-    struct server *s = *state;
-
     start(s, say_nothing);
     countd_live_close(s->l);
     s->l = NULL;
@@ -645,10 +613,8 @@ assert_op(const struct countd_live_op *op, size_t i)
         assert_int_equal(op->value, 'g' + 'e' + 't');
 }
 
-static void
-a_batch_of_100000_gets_100000_answers_in_order(void **state)
+LIVE_TEST(a_batch_of_100000_gets_100000_answers_in_order, s)
 {
-    struct server *s = *state;
     struct countd_live_op *ops = make_ops(MANY);
     size_t sent = 0;
 
@@ -664,11 +630,9 @@ a_batch_of_100000_gets_100000_answers_in_order(void **state)
     assert_int_equal(s->requests, sent);
 }
 
-static void
-a_batch_of_long_names_does_not_stop_both_sides(void **state)
+LIVE_TEST(a_batch_of_long_names_does_not_stop_both_sides, s)
 {
     static char name[FRAME_NAME_MAX];
-    struct server *s = *state;
     struct countd_live_op *ops = make_ops(300);
 
     memset(name, 'n', sizeof name);
@@ -683,10 +647,8 @@ a_batch_of_long_names_does_not_stop_both_sides(void **state)
     free(ops);
 }
 
-static void
-a_batch_keeps_the_answers_that_came_before_the_end(void **state)
+LIVE_TEST(a_batch_keeps_the_answers_that_came_before_the_end, s)
 {
-    struct server *s = *state;
     struct countd_live_op *ops = make_ops(20000);
     size_t answered = 0, refused = 0;
 
@@ -708,10 +670,8 @@ a_batch_keeps_the_answers_that_came_before_the_end(void **state)
     free(ops);
 }
 
-static void
-an_empty_batch_and_one_of_nonsense_need_no_server(void **state)
+LIVE_TEST(an_empty_batch_and_one_of_nonsense_need_no_server, s)
 {
-    struct server *s = *state;
     struct countd_live_op ops[2] = {
         {.what = COUNTD_GET}, {.what = COUNTD_ACQUIRE, .name = "a", .size = 1}};
 
@@ -791,10 +751,8 @@ dump_many(struct server *s, int fd)
     free(bytes);
 }
 
-static void
-a_dump_of_100000_comes_one_by_one_in_bounded_memory(void **state)
+LIVE_TEST(a_dump_of_100000_comes_one_by_one_in_bounded_memory, s)
 {
-    struct server *s = *state;
     struct seen seen = {0};
 
     start(s, dump_many);
@@ -810,10 +768,8 @@ a_dump_of_100000_comes_one_by_one_in_bounded_memory(void **state)
     assert_int_equal(seen.count, MANY);
 }
 
-static void
-a_dump_can_be_stopped_in_the_middle(void **state)
+LIVE_TEST(a_dump_can_be_stopped_in_the_middle, s)
 {
-    struct server *s = *state;
     struct seen seen = {.stop_at = MANY / 2};
 
     start(s, dump_many);
@@ -848,10 +804,8 @@ dump_the_longest_name(struct server *s, int fd)
     say_nothing(s, fd);
 }
 
-static void
-the_longest_name_may_be_dumped(void **state)
+LIVE_TEST(the_longest_name_may_be_dumped, s)
 {
-    struct server *s = *state;
     struct seen seen = {0};
 
     start(s, dump_the_longest_name);
@@ -878,10 +832,8 @@ refuse_dump(struct server *s, int fd)
     }
 }
 
-static void
-a_dump_that_the_server_does_not_know_is_not_supported(void **state)
+LIVE_TEST(a_dump_that_the_server_does_not_know_is_not_supported, s)
 {
-    struct server *s = *state;
     struct seen seen = {0};
     uint32_t value;
 
@@ -911,10 +863,8 @@ dump_badly(struct server *s, int fd)
     say_nothing(s, fd);
 }
 
-static void
-a_record_that_is_none_ends_the_dump(void **state)
+LIVE_TEST(a_record_that_is_none_ends_the_dump, s)
 {
-    struct server *s = *state;
     struct seen seen = {0};
 
     for (s->cut = 0; s->cut < 3; s->cut++) {
@@ -958,10 +908,8 @@ give_stats(struct server *s, int fd)
                              sizeof stats_body - 1 - s->cut, bytes));
 }
 
-static void
-statistics_come_as_texts_in_their_order(void **state)
+LIVE_TEST(statistics_come_as_texts_in_their_order, s)
 {
-    struct server *s = *state;
     struct texts t = {.all = ""};
 
     start(s, give_stats);
@@ -970,11 +918,8 @@ statistics_come_as_texts_in_their_order(void **state)
     assert_rc(countd_live_stats(s->l, join_texts, &t), 0);
 }
 
-static void
-statistics_may_be_split_at_every_byte(void **state)
+LIVE_TEST(statistics_may_be_split_at_every_byte, s)
 {
-    struct server *s = *state;
-
     start(s, give_stats);
     for (size_t cut = 1; cut < FRAME_HEADER + sizeof stats_body - 1; cut++) {
         struct texts t = {.all = ""};
@@ -986,10 +931,8 @@ statistics_may_be_split_at_every_byte(void **state)
     }
 }
 
-static void
-statistics_that_do_not_fill_their_body_end_the_connection(void **state)
+LIVE_TEST(statistics_that_do_not_fill_their_body_end_the_connection, s)
 {
-    struct server *s = *state;
     struct texts t = {.all = ""};
 
     for (s->cut = 1; s->cut < 5; s->cut++) {
@@ -999,10 +942,8 @@ statistics_that_do_not_fill_their_body_end_the_connection(void **state)
     }
 }
 
-static void
-statistics_can_be_stopped(void **state)
+LIVE_TEST(statistics_can_be_stopped, s)
 {
-    struct server *s = *state;
     struct texts t = {.stop = -7};
 
     start(s, give_stats);
@@ -1036,10 +977,8 @@ answer_wildly(struct server *s, int fd)
     (void)put(fd, bytes, random_below(&s->random, size + 1));
 }
 
-static void
-nonsense_is_an_error_whatever_was_asked(void **state)
+LIVE_TEST(nonsense_is_an_error_whatever_was_asked, s)
 {
-    struct server *s = *state;
     struct countd_live_op ops[3];
 
     s->random.state = random_seed("test_client_live");
@@ -1090,10 +1029,8 @@ ask_often(void *ctx)
     return NULL;
 }
 
-static void
-threads_that_share_a_handle_each_get_their_answers(void **state)
+LIVE_TEST(threads_that_share_a_handle_each_get_their_answers, s)
 {
-    struct server *s = *state;
     struct worker workers[4];
     pthread_t threads[4];
 
@@ -1114,10 +1051,8 @@ threads_that_share_a_handle_each_get_their_answers(void **state)
 
 /* ---- open -------------------------------------------------------------- */
 
-static void
-opening_says_why_it_cannot(void **state)
+LIVE_TEST(opening_says_why_it_cannot, s)
 {
-    struct server *s = *state;
     struct countd_live_options o = {.size = sizeof o, .address = "nonsense"};
 
     assert_rc(countd_live_open(&s->l, &o), -EINVAL);
@@ -1134,10 +1069,8 @@ opening_says_why_it_cannot(void **state)
     assert_null(s->l);
 }
 
-static void
-options_of_a_later_version_are_refused_when_they_ask_for_something(void **state)
+LIVE_TEST(options_of_a_later_version_are_refused_when_they_ask_for_something, s)
 {
-    struct server *s = *state;
     struct {
         struct countd_live_options o;
         char more[8];
@@ -1150,11 +1083,9 @@ options_of_a_later_version_are_refused_when_they_ask_for_something(void **state)
     assert_rc(countd_live_open(&s->l, &later.o), -EINVAL);
 }
 
-static void
-an_open_that_fails_leaks_nothing(void **state)
+LIVE_TEST(an_open_that_fails_leaks_nothing, s)
 {
     static const char *const calls[] = {"memory", "net"};
-    struct server *s = *state;
     const unsigned before = fault_open_fds();
 
     for (int i = 0; i < 2; i++) {
@@ -1177,11 +1108,8 @@ an_open_that_fails_leaks_nothing(void **state)
     }
 }
 
-static void
-a_command_does_not_inherit_the_connection(void **state)
+LIVE_TEST(a_command_does_not_inherit_the_connection, s)
 {
-    struct server *s = *state;
-
     start(s, serve_all);
     assert_true(fcntl(countd_live_fd(s->l), F_GETFD) & FD_CLOEXEC);
 }
@@ -1208,10 +1136,8 @@ serve_to_the_end(struct server *s, int fd)
     s->saw_end = recv(fd, &byte, 1, MSG_DONTWAIT) == 0;
 }
 
-static void
-closing_ends_the_connection_though_a_child_has_a_copy(void **state)
+LIVE_TEST(closing_ends_the_connection_though_a_child_has_a_copy, s)
 {
-    struct server *s = *state;
     uint32_t value;
     pid_t pid;
 
@@ -1231,46 +1157,3 @@ closing_ends_the_connection_though_a_child_has_a_copy(void **state)
     assert_true(s->saw_end);
     assert_int_equal(s->requests, 1);
 }
-
-#define LIVE_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    LIVE_TEST(live_protocol_are_the_bytes_of_the_protocol),
-    LIVE_TEST(every_status_is_an_error_and_the_connection_goes_on),
-    LIVE_TEST(a_status_that_does_not_exist_ends_the_connection),
-    LIVE_TEST(what_is_no_proper_request_is_not_sent),
-    LIVE_TEST(names_have_any_bytes_and_up_to_65535),
-    LIVE_TEST(answers_may_be_split_at_every_byte),
-    LIVE_TEST(live_protocol_may_leave_in_pieces_of_every_size),
-    LIVE_TEST(interrupted_calls_are_repeated),
-    LIVE_TEST(a_wrong_magic_ends_the_connection),
-    LIVE_TEST(an_answer_to_another_request_ends_the_connection),
-    LIVE_TEST(an_answer_of_impossible_size_ends_the_connection),
-    LIVE_TEST(an_answer_without_its_number_ends_the_connection),
-    LIVE_TEST(an_answer_that_nobody_asked_for_ends_the_connection),
-    LIVE_TEST(a_server_that_closes_within_an_answer_is_gone),
-    LIVE_TEST(the_descriptor_tells_that_the_server_has_gone),
-    LIVE_TEST(no_answer_in_time_gives_the_connection_up),
-    LIVE_TEST(a_batch_of_100000_gets_100000_answers_in_order),
-    LIVE_TEST(a_batch_of_long_names_does_not_stop_both_sides),
-    LIVE_TEST(a_batch_keeps_the_answers_that_came_before_the_end),
-    LIVE_TEST(an_empty_batch_and_one_of_nonsense_need_no_server),
-    LIVE_TEST(a_dump_of_100000_comes_one_by_one_in_bounded_memory),
-    LIVE_TEST(a_dump_can_be_stopped_in_the_middle),
-    LIVE_TEST(the_longest_name_may_be_dumped),
-    LIVE_TEST(a_dump_that_the_server_does_not_know_is_not_supported),
-    LIVE_TEST(a_record_that_is_none_ends_the_dump),
-    LIVE_TEST(statistics_come_as_texts_in_their_order),
-    LIVE_TEST(statistics_may_be_split_at_every_byte),
-    LIVE_TEST(statistics_that_do_not_fill_their_body_end_the_connection),
-    LIVE_TEST(statistics_can_be_stopped),
-    LIVE_TEST(nonsense_is_an_error_whatever_was_asked),
-    LIVE_TEST(threads_that_share_a_handle_each_get_their_answers),
-    LIVE_TEST(opening_says_why_it_cannot),
-    LIVE_TEST(
-        options_of_a_later_version_are_refused_when_they_ask_for_something),
-    LIVE_TEST(an_open_that_fails_leaks_nothing),
-    LIVE_TEST(a_command_does_not_inherit_the_connection),
-    LIVE_TEST(closing_ends_the_connection_though_a_child_has_a_copy),
-};
-TEST_MAIN(tests)

@@ -19,22 +19,6 @@ static bool has_rig;
 static struct cluster *cluster;
 
 static int
-start_servers(void **state)
-{
-    (void)state;
-    has_rig = cluster_rig_start(&rig);
-    return 0;
-}
-
-static int
-stop_servers(void **state)
-{
-    (void)state;
-    cluster_rig_stop(&rig);
-    return 0;
-}
-
-static int
 setup(void **state)
 {
     const struct cluster_options options = {.nodes = rig.nodes,
@@ -57,13 +41,13 @@ teardown(void **state)
     return 0;
 }
 
+#define CASE(name) TEST_IN(name, void *unused, setup, teardown)
+
 #define NEED_RIG()                                                             \
     if (!has_rig)                                                              \
     test_skip("redis-server is not installed")
 
-/* ---- one command
- * -------------------------------------------------------------
- */
+/* ---- one command --------------------------------------------------------- */
 
 struct words {
     size_t count;
@@ -123,13 +107,11 @@ assert_reply(const char *text, const char *key, const char *expected)
     cluster_free_replies(&m, 1);
 }
 
-static void
-slots_are_those_of_the_servers(void **state)
+TEST(slots_are_those_of_the_servers)
 {
     static const char *const keys[] = {
         "", "a", "foo{bar}", "{}a", "x{{b}y", "foo{bar}{zap}", "123456789"};
 
-    (void)state;
     assert_int_equal(cluster_slot("123456789", 9), 0x31c3);
     NEED_RIG();
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -142,30 +124,26 @@ slots_are_those_of_the_servers(void **state)
     }
 }
 
-static void
-nodes_that_are_not_addresses_are_refused(void **state)
+CASE(nodes_that_are_not_addresses_are_refused)
 {
     static const char *const wrong[] = {
         "", " ", "host", "host:", ":1", "a:1 b", "a:99999"};
     struct cluster_options options = {.timeout_ms = 100};
     struct cluster *c;
 
-    (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         options.nodes = wrong[i];
         assert_rc(cluster_open(&c, &options), -EINVAL);
     }
 }
 
-static void
-commands_go_to_the_masters_of_their_slots(void **state)
+CASE(commands_go_to_the_masters_of_their_slots)
 {
     struct words w[64];
     struct cluster_command m[64];
     char keys[64][8];
     unsigned servers = 0;
 
-    (void)state;
     NEED_RIG();
     for (unsigned i = 0; i < 64; i++) {
         (void)snprintf(keys[i], sizeof keys[i], "k%u", i);
@@ -191,14 +169,12 @@ commands_go_to_the_masters_of_their_slots(void **state)
     assert_int_equal(__builtin_popcount(servers), 3);
 }
 
-static void
-an_error_ends_its_command_only(void **state)
+CASE(an_error_ends_its_command_only)
 {
     const struct words set = split_text("SET k text");
     const struct words add = split_text("INCRBY k 1");
     struct cluster_command m[2];
 
-    (void)state;
     NEED_RIG();
     for (unsigned i = 0; i < 2; i++) {
         const struct words *w = i == 0 ? &set : &add;
@@ -216,17 +192,14 @@ an_error_ends_its_command_only(void **state)
     cluster_free_replies(m, 2);
 }
 
-/* ---- redirects
- * ----------------------------------------------------------------- */
+/* ---- redirects ----------------------------------------------------------- */
 
-static void
-a_slot_that_moves_is_followed(void **state)
+CASE(a_slot_that_moves_is_followed)
 {
     const unsigned slot = cluster_slot("{t}a", 4);
     unsigned from, to;
     char from_id[64], to_id[64];
 
-    (void)state;
     NEED_RIG();
     assert_reply("SET {t}a 1", "{t}a", "OK");
     from = cluster_rig_master(&rig, 0, slot);
@@ -257,12 +230,10 @@ a_slot_that_moves_is_followed(void **state)
     assert_int_equal(cluster_rig_master(&rig, 0, slot), to);
 }
 
-static void
-a_broken_connection_is_made_again(void **state)
+CASE(a_broken_connection_is_made_again)
 {
     uint64_t changes;
 
-    (void)state;
     NEED_RIG();
     assert_reply("SET a 1", "a", "OK");
     changes = cluster_changes(cluster);
@@ -273,15 +244,13 @@ a_broken_connection_is_made_again(void **state)
     assert_true(cluster_changes(cluster) > changes);
 }
 
-static void
-a_master_that_stops_costs_one_timeout(void **state)
+CASE(a_master_that_stops_costs_one_timeout)
 {
     const unsigned slot = cluster_slot("a", 1);
     const struct words w = split_text("GET a");
     struct cluster_command m;
     unsigned server;
 
-    (void)state;
     NEED_RIG();
     assert_reply("SET a 1", "a", "OK");
     server = cluster_rig_master(&rig, 0, slot);
@@ -301,14 +270,12 @@ a_master_that_stops_costs_one_timeout(void **state)
     daemon_signal(&rig.servers[server], SIGCONT);
 }
 
-static void
-a_full_memory_is_no_space(void **state)
+CASE(a_full_memory_is_no_space)
 {
     const struct words w = split_text("SET a 2");
     const unsigned server = has_rig ? cluster_rig_master(&rig, 0, 15495) : 0;
     struct cluster_command m;
 
-    (void)state;
     NEED_RIG();
     (void)cluster_rig_run(&rig, server, "CONFIG SET maxmemory 1");
     m = run_words(&w, "a");
@@ -316,8 +283,7 @@ a_full_memory_is_no_space(void **state)
     assert_rc(m.error, -ENOSPC);
 }
 
-/* ---- functions
- * ----------------------------------------------------------------- */
+/* ---- functions ----------------------------------------------------------- */
 
 #define C_KEY "{p}c:w"
 #define Z_KEY "{p}z:w"
@@ -421,10 +387,8 @@ read_rows(void)
     return text;
 }
 
-static void
-a_chain_counts_each_entry_once(void **state)
+CASE(a_chain_counts_each_entry_once)
 {
-    (void)state;
     NEED_RIG();
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 1); /* it is in */
@@ -434,12 +398,10 @@ a_chain_counts_each_entry_once(void **state)
     assert_string_equal(read_rows(), "7 b\n5 a\n");
 }
 
-static void
-another_timeline_is_refused(void **state)
+CASE(another_timeline_is_refused)
 {
     const struct row_delta row = {"a", 0, 1};
 
-    (void)state;
     NEED_RIG();
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
     assert_int_equal(answer_of(run_change("countd1_apply", "sender-1", 1,
@@ -454,12 +416,10 @@ another_timeline_is_refused(void **state)
     assert_string_equal(read_rows(), "6 a\n");
 }
 
-static void
-counts_are_exact_and_saturate(void **state)
+CASE(counts_are_exact_and_saturate)
 {
     const int64_t half = (int64_t)1 << 31;
 
-    (void)state;
     NEED_RIG();
     assert_int_equal(apply_one(0, 1, "a", half - 1, UINT32_MAX), 0);
     assert_int_equal(apply_one(1, 2, "b", half - 1, UINT32_MAX - 1), 0);
@@ -477,10 +437,8 @@ counts_are_exact_and_saturate(void **state)
                         "9223372036854775806 d\n-1 c\n");
 }
 
-static void
-a_part_takes_no_more_keys_than_it_may_have(void **state)
+CASE(a_part_takes_no_more_keys_than_it_may_have)
 {
-    (void)state;
     NEED_RIG();
     most = "1";
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
@@ -491,12 +449,10 @@ a_part_takes_no_more_keys_than_it_may_have(void **state)
     assert_string_equal(read_rows(), "11 a\n6 b\n");
 }
 
-static void
-removing_is_part_of_the_chain(void **state)
+CASE(removing_is_part_of_the_chain)
 {
     const struct row_delta keys[2] = {{.key = "a"}, {.key = "x"}};
 
-    (void)state;
     NEED_RIG();
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
     assert_int_equal(apply_one(1, 2, "b", 0, 6), 0);
@@ -531,13 +487,11 @@ run_rebuild(const char *token, const char *rows)
 }
 
 /* Between two slices the part is closed to all but the one that makes it. */
-static void
-a_torn_part_is_made_again_in_slices(void **state)
+CASE(a_torn_part_is_made_again_in_slices)
 {
     char key[8];
     unsigned slices = 0;
 
-    (void)state;
     NEED_RIG();
     for (unsigned i = 0; i < 600; i++) {
         (void)snprintf(key, sizeof key, "k%03u", i);
@@ -557,12 +511,10 @@ a_torn_part_is_made_again_in_slices(void **state)
     assert_reply("ZCARD " Z_KEY, C_KEY, "601");
 }
 
-static void
-a_drop_forgets_no_sender(void **state)
+CASE(a_drop_forgets_no_sender)
 {
     const struct row_delta row = {"a", 0, 1};
 
-    (void)state;
     NEED_RIG();
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
     assert_int_equal(answer_of(run_change("countd1_apply", "sender-2", 0, "", 1,
@@ -581,10 +533,8 @@ a_drop_forgets_no_sender(void **state)
     assert_string_equal(read_rows(), "");
 }
 
-static void
-a_torn_part_is_made_again(void **state)
+CASE(a_torn_part_is_made_again)
 {
-    (void)state;
     NEED_RIG();
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
     assert_int_equal(apply_one(1, 2, "b", 0, 6), 0);
@@ -595,10 +545,8 @@ a_torn_part_is_made_again(void **state)
     assert_string_equal(read_rows(), "10 a\n6 b\n");
 }
 
-static void
-functions_that_are_gone_are_loaded_again(void **state)
+CASE(functions_that_are_gone_are_loaded_again)
 {
-    (void)state;
     NEED_RIG();
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
     for (unsigned i = 0; i < CLUSTER_RIG_MASTERS; i++)
@@ -619,8 +567,7 @@ forbid_failover(void)
 
 /* Longer than a silent node is left alone, twice: each GET of its slot must
  * have ended at once, and none been sent. */
-static void
-a_silent_master_gets_no_command_until_it_answers_a_probe(void **state)
+CASE(a_silent_master_gets_no_command_until_it_answers_a_probe)
 {
     const struct cluster_options options = {.nodes = rig.nodes,
                                             .timeout_ms = 500 * test_slow()};
@@ -630,7 +577,6 @@ a_silent_master_gets_no_command_until_it_answers_a_probe(void **state)
     uint64_t end_ms;
     unsigned server;
 
-    (void)state;
     NEED_RIG();
     server = cluster_rig_master(&rig, 0, silent);
     assert_true(server != cluster_rig_master(&rig, 0, cluster_slot("b", 1)));
@@ -657,30 +603,13 @@ a_silent_master_gets_no_command_until_it_answers_a_probe(void **state)
     cluster_free_replies(&m, 1);
 }
 
-#define CASE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+int
+main(int argc, char **argv)
+{
+    int failed;
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup(slots_are_those_of_the_servers, start_servers),
-    CASE(nodes_that_are_not_addresses_are_refused),
-    CASE(commands_go_to_the_masters_of_their_slots),
-    CASE(an_error_ends_its_command_only),
-    CASE(a_broken_connection_is_made_again),
-    CASE(a_master_that_stops_costs_one_timeout),
-    CASE(a_full_memory_is_no_space),
-    CASE(a_chain_counts_each_entry_once),
-    CASE(another_timeline_is_refused),
-    CASE(counts_are_exact_and_saturate),
-    CASE(a_part_takes_no_more_keys_than_it_may_have),
-    CASE(removing_is_part_of_the_chain),
-    CASE(a_drop_forgets_no_sender),
-    CASE(a_torn_part_is_made_again),
-    CASE(a_torn_part_is_made_again_in_slices),
-    CASE(functions_that_are_gone_are_loaded_again),
-    cmocka_unit_test_setup_teardown(a_slot_that_moves_is_followed, setup,
-                                    teardown),
-    CASE(a_silent_master_gets_no_command_until_it_answers_a_probe),
-    cmocka_unit_test_teardown(nodes_that_are_not_addresses_are_refused,
-                              stop_servers),
-};
-
-TEST_MAIN(tests)
+    has_rig = cluster_rig_start(&rig);
+    failed = test_main(argc, argv);
+    cluster_rig_stop(&rig);
+    return failed;
+}

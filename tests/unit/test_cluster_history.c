@@ -1,113 +1,20 @@
 /* tests/unit/test_cluster_history.c - history in a Redis Cluster: the answers
  * are those of a plain table, in one part and in several. */
-#include "tests/lib/test.h"
+#include "tests/unit/cluster_fixture.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/clock.h"
-#include "common/setup/datadir.h"
-#include "common/store/cluster/cluster_store.h"
-#include "tests/lib/cluster_rig.h"
-#include "tests/lib/memstore.h"
 #include "tests/lib/random.h"
 #include "tests/lib/stored.h"
-#include "tests/lib/tmpdir.h"
 
-#define WAIT_MS 30000
 #define KEYS    300
 #define STEPS   4096
 #define MINUTES 1301 /* as long before is still kept by the minute */
 
-static struct cluster_rig rig;
-static bool has_rig;
-
-struct fixture {
-    struct tmpdir tmp;
-    struct datadir dir;
-    struct config config;
-    struct store *s, *oracle;
-    uint64_t epoch;
-    uint32_t hour; /* the current one, in minutes */
-};
-
-static void
-open_store(struct fixture *x)
-{
-    const struct cluster_store_options options = {
-        .config = &x->config, .dir = &x->dir, .writable = true, .sends = true};
-
-    assert_rc(cluster_store_open(&x->s, &options), 0);
-}
-
-static struct fixture *
-make_fixture(uint64_t parts)
-{
-    static struct fixture x;
-
-    x = (struct fixture){.epoch = 0};
-    config_defaults(&x.config);
-    x.config.store_cluster = true;
-    (void)snprintf(x.config.store_nodes, sizeof x.config.store_nodes, "%s",
-                   rig.nodes);
-    x.config.store_parts = parts;
-    x.config.store_timeout_ms = 1000;
-    x.hour = (uint32_t)(clock_unix_ms() / 60000) / 60 * 60;
-    tmpdir_make_in_memory(&x.tmp);
-    assert_rc(datadir_open(&x.dir, x.tmp.path, DATADIR_WRITE), 0);
-    assert_rc(memstore_open(&x.oracle), 0);
-    if (has_rig) {
-        cluster_rig_flush(&rig);
-        open_store(&x);
-    }
-    return &x;
-}
-
-static int
-setup(void **state)
-{
-    *state = make_fixture(1);
-    return 0;
-}
-
-static int
-setup_parts(void **state)
-{
-    *state = make_fixture(8);
-    return 0;
-}
-
-static int
-teardown(void **state)
-{
-    struct fixture *x = *state;
-
-    store_close(x->s);
-    store_close(x->oracle);
-    datadir_close(&x->dir);
-    tmpdir_remove(&x->tmp);
-    return 0;
-}
-
-#define NEED_RIG()                                                             \
-    if (!has_rig)                                                              \
-    test_skip("redis-server is not installed")
-
-static void
-await_sent(struct fixture *x)
-{
-    const uint64_t end_ms = clock_ms() + (uint64_t)WAIT_MS * test_slow();
-
-    while (store_pending(x->s)) {
-        if (clock_ms() > end_ms)
-            fail_msg("entries still wait");
-        (void)poll(NULL, 0, 5);
-    }
-}
+static uint64_t epoch;
 
 /* A batch of random keys and minutes of the last days, to both. */
 static void
@@ -116,7 +23,7 @@ apply_both(struct fixture *x, struct random *seed)
     static struct store_delta deltas[KEYS * 4];
     static char keys[KEYS][16];
     const struct store_fill fill = {
-        .uuid = {1}, .epoch = ++x->epoch, .first_ms = 1};
+        .uuid = {1}, .epoch = ++epoch, .first_ms = 1};
     size_t count = 0;
 
     for (unsigned i = 0; i < KEYS; i++) {
@@ -244,10 +151,8 @@ compare_all(struct fixture *x)
     compare_span(x, day - 10 * 1440, day, 1440);
 }
 
-static void
-answers_are_those_of_a_table(void **state)
+BOTH(answers_are_those_of_a_table, x)
 {
-    struct fixture *x = *state;
     struct random seed = {.state = random_seed(__func__)};
 
     NEED_RIG();
@@ -257,10 +162,8 @@ answers_are_those_of_a_table(void **state)
 }
 
 /* One that was deleted is in no sum of past times, either. */
-static void
-deleted_keys_leave_history(void **state)
+BOTH(deleted_keys_leave_history, x)
 {
-    struct fixture *x = *state;
     struct random seed = {.state = random_seed(__func__)};
     const struct store_key gone[2] = {{(const uint8_t *)"key00037", 8},
                                       {(const uint8_t *)"key00074", 8}};
@@ -297,32 +200,37 @@ deleted_keys_leave_history(void **state)
     compare_span(x, x->hour - 120 * 60, x->hour, 60);
 }
 
-static void
-a_dropped_keyspace_has_no_past(void **state)
+PARTS(a_dropped_keyspace_has_no_past, x)
 {
-    struct fixture *x = *state;
     struct random seed = {.state = random_seed(__func__)};
     struct store_history_query q = {
         .op = STORE_HISTORY_RANK, .from = x->hour - 7200, .to = x->hour};
+    const struct store_delta d = {.key = (const uint8_t *)"a",
+                                  .key_size = 1,
+                                  .minute = (uint32_t)(clock_unix_ms() / 60000),
+                                  .sum_low = 3};
 
     NEED_RIG();
     apply_both(x, &seed);
-    assert_rc(store_drop(x->s, (const uint8_t *)"words", 5, NULL, 0), 0);
+    assert_rc(store_drop(x->s, (const uint8_t *)"words", 5), 0);
     await_sent(x);
     assert_rc(ask_store(x->s, &q), -ENODATA);
-    assert_rc(stored_add(x->s, "words", NULL, "a", 3), 0);
+    assert_rc(stored_apply(x->s, "words", NULL, &d, 1), 0);
     await_sent(x);
     assert_rc(ask_store(x->s, &q), 0);
     assert_int_equal(q.keys, 0);
     assert_int_equal(q.since, 0);
+    /* What came without a time is missing from then on. */
+    assert_rc(stored_add(x->s, "words", NULL, "a", 3), 0);
+    await_sent(x);
+    assert_rc(ask_store(x->s, &q), 0);
+    assert_in_range(q.since, d.minute, d.minute + 3 + 60);
 }
 
 /* What was counted before history was kept is missing, and the answer says so.
  */
-static void
-history_that_begins_later_says_since_when(void **state)
+CASE(history_that_begins_later_says_since_when, x)
 {
-    struct fixture *x = *state;
     struct tiers_rules rules = x->config.history;
     const uint32_t now = (uint32_t)(clock_unix_ms() / 60000);
     const struct store_delta d = {.key = (const uint8_t *)"a",
@@ -351,10 +259,8 @@ history_that_begins_later_says_since_when(void **state)
     assert_in_range(q.since, now, now + 2);
 }
 
-static void
-spans_that_no_tier_divides_are_refused(void **state)
+CASE(spans_that_no_tier_divides_are_refused, x)
 {
-    struct fixture *x = *state;
     struct store_bucket b[2];
     struct store_history_query q = {.op = STORE_HISTORY_KEYSPACE,
                                     .from = 0,
@@ -369,33 +275,4 @@ spans_that_no_tier_divides_are_refused(void **state)
     q.to = 5000;
     q.step = 1;
     assert_rc(ask_store(x->s, &q), -E2BIG);
-}
-
-#define CASE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-#define PARTS(test)                                                            \
-    {                                                                          \
-#test "_in_parts", test, setup_parts, teardown, NULL                   \
-    }
-
-static const struct CMUnitTest tests[] = {
-    CASE(answers_are_those_of_a_table),
-    PARTS(answers_are_those_of_a_table),
-    CASE(deleted_keys_leave_history),
-    PARTS(deleted_keys_leave_history),
-    PARTS(a_dropped_keyspace_has_no_past),
-    CASE(history_that_begins_later_says_since_when),
-    CASE(spans_that_no_tier_divides_are_refused),
-};
-
-int
-main(int argc, char **argv)
-{
-    int failed;
-
-    (void)signal(SIGPIPE, SIG_IGN);
-    has_rig = cluster_rig_start(&rig);
-    failed =
-        test_main(__FILE__, tests, sizeof tests / sizeof tests[0], argc, argv);
-    cluster_rig_stop(&rig);
-    return failed;
 }

@@ -58,6 +58,8 @@ teardown(void **state)
     return 0;
 }
 
+#define CASE(name, x) TEST_IN(name, struct fixture *x, setup, teardown)
+
 static void
 reopen_outbox(struct fixture *x)
 {
@@ -136,11 +138,8 @@ assert_counted(struct fixture *x, uint64_t count)
     assert_int_equal(sum, count * (count + 1) / 2);
 }
 
-static void
-a_batch_is_in_once(void **state)
+CASE(a_batch_is_in_once, x)
 {
-    struct fixture *x = *state;
-
     assert_int_equal(mark_state(x), STORE_MARK_NONE);
     assert_rc(apply_rows(x, &fill3, 5000), 0);
     assert_rc(apply_rows(x, &fill3, 5000), 0);
@@ -152,10 +151,8 @@ a_batch_is_in_once(void **state)
 }
 
 /* In any of its calls. */
-static void
-a_large_batch_that_fails_goes_on_where_it_was(void **state)
+CASE(a_large_batch_that_fails_goes_on_where_it_was, x)
 {
-    struct fixture *x = *state;
     bool was_partial = false;
 
     for (unsigned n = 1; n < 8; n++) {
@@ -178,11 +175,8 @@ a_large_batch_that_fails_goes_on_where_it_was(void **state)
     assert_counted(x, KEYS);
 }
 
-static void
-a_full_outbox_is_no_space_and_takes_nothing(void **state)
+CASE(a_full_outbox_is_no_space_and_takes_nothing, x)
 {
-    struct fixture *x = *state;
-
     x->options.max = 100000;
     reopen_outbox(x);
     assert_rc(apply_rows(x, &fill3, 5000), -ENOSPC);
@@ -191,10 +185,9 @@ a_full_outbox_is_no_space_and_takes_nothing(void **state)
     assert_counted(x, 10);
 }
 
-static void
-two_handles_make_one_chain(void **state)
+CASE(two_handles_make_one_chain, x)
 {
-    struct fixture *x = *state, y = *x;
+    struct fixture y = *x;
     struct store_fill fill = fill3;
 
     assert_rc(outbox_open(&y.o, &y.options), 0);
@@ -218,10 +211,8 @@ two_handles_make_one_chain(void **state)
     outbox_close(y.o);
 }
 
-static void
-one_handle_sends(void **state)
+CASE(one_handle_sends, x)
 {
-    struct fixture *x = *state;
     struct outbox *other;
 
     assert_rc(outbox_open(&other, &x->options), 0);
@@ -230,10 +221,8 @@ one_handle_sends(void **state)
     outbox_close(other);
 }
 
-static void
-removed_entries_leave_numbers_and_marks(void **state)
+CASE(removed_entries_leave_numbers_and_marks, x)
 {
-    struct fixture *x = *state;
     struct store_fill fill = fill3;
     struct outbox_part *p;
     uint64_t last;
@@ -280,14 +269,12 @@ send_rows(struct sender_batch *b, const struct outbox_cell *cells, size_t count,
     assert_rc(sender_batch_finish(b, &part, tiers, 1000), 0);
 }
 
-static void
-sums_beyond_a_count_stay_beyond_it(void **state)
+CASE(sums_beyond_a_count_stay_beyond_it, x)
 {
     const struct tiers none = {.count = 0};
     struct outbox_cell cell = {.sum = -1};
     struct sender_batch b = {.size = 0};
 
-    (void)state;
     send_rows(&b, &cell, 1, &none);
     assert_int_equal(b.row_count, 1);
     assert_int_equal((int64_t)get_be64(b.rows[0].delta), -1);
@@ -304,8 +291,7 @@ sums_beyond_a_count_stay_beyond_it(void **state)
 }
 
 /* Two entries of three minutes: two are in one period, one step of it. */
-static void
-history_is_summed_by_period_and_step(void **state)
+CASE(history_is_summed_by_period_and_step, x)
 {
     const struct tiers tiers = {.count = 1, .tier = {{5, 60, 1000}}};
     const struct outbox_cell cells[3] = {{600, 3}, {604, 4}, {661, 5}};
@@ -314,7 +300,6 @@ history_is_summed_by_period_and_step(void **state)
                                     0, 0, 0, 0, 0,  0, 0, 0, 0, 14};
     struct sender_batch b = {.size = 0};
 
-    (void)state;
     send_rows(&b, cells, 3, &tiers);
     assert_int_equal(b.row_count, 1);
     assert_int_equal(get_be32(b.rows[0].delta + 8), 24);
@@ -338,11 +323,9 @@ count_parts(struct fixture *x, const char *name)
     return outbox_find(x->o, (const uint8_t *)name, strlen(name))->part_count;
 }
 
-static void
-a_keyspace_has_the_parts_of_its_setting(void **state)
+CASE(a_keyspace_has_the_parts_of_its_setting, x)
 {
     static struct parts_rules rules;
-    struct fixture *x = *state;
     const char *why;
 
     assert_rc(parts_rules_set(&rules, "w*", "2", &why), 0);
@@ -358,8 +341,7 @@ a_keyspace_has_the_parts_of_its_setting(void **state)
     assert_int_equal(count_parts(x, "other"), 4);
 }
 
-/* ---- files of parts
- * ------------------------------------------------------------- */
+/* ---- files of parts ------------------------------------------------------ */
 
 static void
 make_part_file(int dir_fd)
@@ -391,10 +373,8 @@ write_file(int dir_fd, const uint8_t *bytes, size_t size)
     (void)close(fd);
 }
 
-static void
-a_file_of_a_part_that_is_cut_or_changed_is_refused(void **state)
+CASE(a_file_of_a_part_that_is_cut_or_changed_is_refused, x)
 {
-    struct fixture *x = *state;
     struct cluster_backup_info info;
     uint8_t bytes[512];
     ssize_t size;
@@ -420,20 +400,3 @@ a_file_of_a_part_that_is_cut_or_changed_is_refused(void **state)
     write_file(x->tmp.fd, bytes, (size_t)size + 1);
     assert_rc(cluster_backup_check(x->tmp.fd, "other", &info), -EBADMSG);
 }
-
-#define CASE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    CASE(a_batch_is_in_once),
-    CASE(a_large_batch_that_fails_goes_on_where_it_was),
-    CASE(a_full_outbox_is_no_space_and_takes_nothing),
-    CASE(two_handles_make_one_chain),
-    CASE(one_handle_sends),
-    CASE(removed_entries_leave_numbers_and_marks),
-    CASE(sums_beyond_a_count_stay_beyond_it),
-    CASE(history_is_summed_by_period_and_step),
-    CASE(a_keyspace_has_the_parts_of_its_setting),
-    CASE(a_file_of_a_part_that_is_cut_or_changed_is_refused),
-};
-
-TEST_MAIN(tests)

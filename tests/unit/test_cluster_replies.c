@@ -6,7 +6,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <hiredis/hiredis.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -125,6 +124,8 @@ teardown(void **state)
     return 0;
 }
 
+#define CASE(name) TEST_IN(name, void *unused, setup, teardown)
+
 /* Runs one command on new connections, and returns its error. */
 static int
 run_command(uint64_t timeout_ms)
@@ -145,8 +146,7 @@ run_command(uint64_t timeout_ms)
     return m.error;
 }
 
-static void
-each_error_has_its_meaning(void **state)
+CASE(each_error_has_its_meaning)
 {
     static const struct {
         const char *reply;
@@ -189,7 +189,6 @@ each_error_has_its_meaning(void **state)
         {"$x\r\n", -EIO},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int rc;
 
@@ -200,12 +199,10 @@ each_error_has_its_meaning(void **state)
     }
 }
 
-static void
-redirects_without_an_end_end(void **state)
+CASE(redirects_without_an_end_end)
 {
     char text[64];
 
-    (void)state;
     (void)snprintf(text, sizeof text, "-MOVED 0 127.0.0.1:%d\r\n", server.port);
     set_reply(text, strlen(text), false);
     assert_rc(run_command(2000), -EPROTO);
@@ -214,12 +211,10 @@ redirects_without_an_end_end(void **state)
     assert_rc(run_command(2000), -EPROTO);
 }
 
-static void
-a_reply_that_is_cut_is_a_broken_connection(void **state)
+CASE(a_reply_that_is_cut_is_a_broken_connection)
 {
     static const char reply[] = "*2\r\n$3\r\nabc\r\n*2\r\n:1\r\n$-1\r\n";
 
-    (void)state;
     for (size_t size = 1; size < sizeof reply - 1; size++) {
         set_reply(reply, size, true);
         assert_rc(run_command(2000), -EIO);
@@ -229,23 +224,10 @@ a_reply_that_is_cut_is_a_broken_connection(void **state)
     assert_rc(run_command(2000), 0);
 }
 
-static void
-silence_is_a_timeout(void **state)
+CASE(silence_is_a_timeout)
 {
-    (void)state;
     set_reply("", 0, false);
     assert_rc(run_command(50), -ETIMEDOUT);
     set_reply("*2\r\n$3\r\n", 8, false);
     assert_rc(run_command(50), -ETIMEDOUT);
 }
-
-#define CASE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    CASE(each_error_has_its_meaning),
-    CASE(redirects_without_an_end_end),
-    CASE(a_reply_that_is_cut_is_a_broken_connection),
-    CASE(silence_is_a_timeout),
-};
-
-TEST_MAIN(tests)

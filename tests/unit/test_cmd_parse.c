@@ -2,7 +2,6 @@
  * command cannot follow is refused before anything is done. */
 #include "tests/lib/test.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -80,8 +79,7 @@ expect_refusal(const struct cmd *c, const struct capture *said, int status,
         assert_int_equal(status, CONFIG_EXIT_USAGE);
 }
 
-static void
-a_common_option_is_refused_by_commands_that_cannot_follow_it(void **state)
+TEST(a_common_option_is_refused_by_commands_that_cannot_follow_it)
 {
     static const struct {
         const char *letter, *value;
@@ -92,7 +90,6 @@ a_common_option_is_refused_by_commands_that_cannot_follow_it(void **state)
     struct capture said;
     char option[4];
 
-    (void)state; /* needs none */
     for (const struct cmd *c = cmd_table; c->name != NULL; c++) {
         for (size_t i = 0; i < sizeof common / sizeof common[0]; i++) {
             const char *words[] = {option, common[i].value, NULL};
@@ -155,37 +152,31 @@ check_option(const struct cmd *c, const struct cmd_option *o)
     expect_refusal(c, &said, status, o->name, true);
 }
 
-static void
-an_option_for_some_arguments_is_refused_with_others(void **state)
+TEST(an_option_for_some_arguments_is_refused_with_others)
 {
-    (void)state; /* needs none */
     for (const struct cmd *c = cmd_table; c->name != NULL; c++)
         for (int i = 0; i < CMD_OPTIONS_MAX && c->options[i].name; i++)
             check_option(c, &c->options[i]);
 }
 
-static void
-completion_is_for_bash_and_zsh(void **state)
+TEST(completion_is_for_bash_and_zsh)
 {
     char *args[] = {(char *)(uintptr_t) "countd",
                     (char *)(uintptr_t) "completion",
                     (char *)(uintptr_t) "fish", NULL};
     struct capture said;
 
-    (void)state; /* needs none */
     capture_start(&said);
     assert_int_equal(cmd_main(3, args), CONFIG_EXIT_USAGE);
     assert_non_null(strstr(capture_stop(&said), "give bash or zsh"));
 }
 
-static void
-a_directory_and_a_host_are_two_places(void **state)
+TEST(a_directory_and_a_host_are_two_places)
 {
     static const char *const both[] = {"-d", "/nowhere", "-H", "otherhost",
                                        NULL};
     struct capture said;
 
-    (void)state; /* needs none */
     for (const struct cmd *c = cmd_table; c->name != NULL; c++) {
         if (!CONTAINS(asking, c->name))
             continue;
@@ -193,13 +184,3 @@ a_directory_and_a_host_are_two_places(void **state)
         assert_non_null(strstr(said.text, "-d -H: each names a place to ask"));
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_directory_and_a_host_are_two_places),
-    cmocka_unit_test(completion_is_for_bash_and_zsh),
-    cmocka_unit_test(
-        a_common_option_is_refused_by_commands_that_cannot_follow_it),
-    cmocka_unit_test(an_option_for_some_arguments_is_refused_with_others),
-};
-
-TEST_MAIN(tests)

@@ -159,50 +159,48 @@ fail_each_call(const struct tmpdir *d, enum how how, unsigned most,
     store_close(s);
 }
 
-static void
-a_call_that_fails_loses_and_doubles_nothing(void **state)
+#define CASE(name, d)                                                          \
+    TEST_IN(name, struct tmpdir *d, tmpdir_setup, tmpdir_teardown)
+
+CASE(a_call_that_fails_loses_and_doubles_nothing, d)
 {
     unsigned failed, saved;
 
-    fail_each_call(*state, BEFORE, 1, &failed, &saved);
+    fail_each_call(d, BEFORE, 1, &failed, &saved);
 
     assert_true(failed >= 3); /* pages, their sync, the meta page */
 }
 
-static void
-a_call_that_fails_after_its_work_doubles_nothing(void **state)
+CASE(a_call_that_fails_after_its_work_doubles_nothing, d)
 {
     unsigned failed, saved;
 
-    fail_each_call(*state, AFTER, 1, &failed, &saved);
+    fail_each_call(d, AFTER, 1, &failed, &saved);
 }
 
-static void
-a_commit_that_happened_though_it_failed_is_noticed(void **state)
+CASE(a_commit_that_happened_though_it_failed_is_noticed, d)
 {
     unsigned failed, saved;
 
     /* The meta page is written, and LMDB cannot write the old one back. */
-    fail_each_call(*state, AFTER, 2, &failed, &saved);
+    fail_each_call(d, AFTER, 2, &failed, &saved);
 
     assert_true(saved >= 1);
 }
 
-static void
-a_disk_that_fails_for_good_is_an_error_every_time(void **state)
+CASE(a_disk_that_fails_for_good_is_an_error_every_time, d)
 {
     unsigned failed, saved;
 
-    fail_each_call(*state, BEFORE, 1000, &failed, &saved);
+    fail_each_call(d, BEFORE, 1000, &failed, &saved);
     assert_int_equal(saved, 0);
 }
 
-static void
-an_outcome_that_cannot_be_made_durable_is_no_success(void **state)
+CASE(an_outcome_that_cannot_be_made_durable_is_no_success, d)
 {
     unsigned failed, saved;
 
-    fail_each_call(*state, AFTER, 1000, &failed, &saved);
+    fail_each_call(d, AFTER, 1000, &failed, &saved);
     assert_int_equal(saved, 0);
 }
 
@@ -230,7 +228,7 @@ fail_each_time(struct store *s, enum how how, unsigned most, unsigned nth,
 static int
 drop_all(struct store *s)
 {
-    return store_drop(s, KS, NULL, 0);
+    return store_drop(s, KS);
 }
 
 static int
@@ -276,10 +274,8 @@ take_away_with_faults(const struct tmpdir *d, int (*call)(struct store *s),
     store_close(s);
 }
 
-static void
-a_drop_and_a_deletion_that_fail_can_be_repeated(void **state)
+CASE(a_drop_and_a_deletion_that_fail_can_be_repeated, d)
 {
-    const struct tmpdir *d = *state;
     struct store *s = open_store(d, 1 << 22, true);
 
     assert_rc(apply_one(s, KS_NAME, "first", 1), 0);
@@ -291,16 +287,3 @@ a_drop_and_a_deletion_that_fail_can_be_repeated(void **state)
         take_away_with_faults(d, delete_one, KEYS - 1, AFTER, most);
     }
 }
-
-#define T(f) cmocka_unit_test_setup_teardown(f, tmpdir_setup, tmpdir_teardown)
-
-static const struct CMUnitTest tests[] = {
-    T(a_call_that_fails_loses_and_doubles_nothing),
-    T(a_call_that_fails_after_its_work_doubles_nothing),
-    T(a_commit_that_happened_though_it_failed_is_noticed),
-    T(a_disk_that_fails_for_good_is_an_error_every_time),
-    T(an_outcome_that_cannot_be_made_durable_is_no_success),
-    T(a_drop_and_a_deletion_that_fail_can_be_repeated),
-};
-
-TEST_MAIN(tests)

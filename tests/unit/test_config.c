@@ -2,13 +2,11 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/setup/config.h"
-#include "tests/lib/daemon.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/tmpdir.h"
 
@@ -33,13 +31,11 @@ assert_bad(const char *bytes, int rc, const char *expected)
 
 /* ---- values ------------------------------------------------------------ */
 
-static void
-the_defaults_are_those_of_the_design(void **state)
+TEST(the_defaults_are_those_of_the_design)
 {
     struct config c;
     char why[512];
 
-    (void)state; /* needs none */
     config_defaults(&c);
     assert_string_equal(c.data_dir, "data");
     assert_int_equal(c.log_size, 32 << 20);
@@ -89,13 +85,11 @@ the_defaults_are_those_of_the_design(void **state)
     assert_rc(config_check(&c, why, sizeof why), 0);
 }
 
-static void
-a_file_sets_keys_with_units_quotes_and_comments(void **state)
+TEST(a_file_sets_keys_with_units_quotes_and_comments)
 {
     struct config c;
     char why[512];
 
-    (void)state; /* needs none */
     assert_rc(text(&c,
                    "# a comment\n"
                    "\n"
@@ -128,14 +122,12 @@ a_file_sets_keys_with_units_quotes_and_comments(void **state)
     assert_int_equal(c.archive_keep_ms, 3 * 86400000);
 }
 
-static void
-every_unit_counts(void **state)
+TEST(every_unit_counts)
 {
     struct config c;
     char why[512];
     uint64_t ms;
 
-    (void)state; /* needs none */
     assert_rc(text(&c, "log.size=16384", why), 0);
     assert_int_equal(c.log_size, 16384);
     assert_rc(text(&c, "log.size=16K", why), 0);
@@ -159,13 +151,11 @@ every_unit_counts(void **state)
     assert_rc(config_duration("18446744073709551615d", &ms), -ERANGE);
 }
 
-static void
-log_sync_takes_words_or_a_duration(void **state)
+TEST(log_sync_takes_words_or_a_duration)
 {
     struct config c;
     char why[512];
 
-    (void)state; /* needs none */
     assert_rc(text(&c, "log.sync=always", why), 0);
     assert_true(c.log_sync_ms == CONFIG_SYNC_ALWAYS);
     assert_rc(text(&c, "log.sync=never", why), 0);
@@ -178,13 +168,11 @@ log_sync_takes_words_or_a_duration(void **state)
                "a duration, 1ms to 1h");
 }
 
-static void
-switches_take_true_and_false_and_on_and_off(void **state)
+TEST(switches_take_true_and_false_and_on_and_off)
 {
     struct config c;
     char why[512];
 
-    (void)state; /* needs none */
     assert_rc(text(&c, "live.history = on\ncounter.enable = \"off\"", why), 0);
     assert_true(c.live_history);
     assert_false(c.counter_enable);
@@ -199,13 +187,11 @@ switches_take_true_and_false_and_on_and_off(void **state)
                "false, or on or off");
 }
 
-static void
-seconds_need_no_unit_and_take_one(void **state)
+TEST(seconds_need_no_unit_and_take_one)
 {
     struct config c;
     char why[512];
 
-    (void)state; /* needs none */
     assert_rc(text(&c, "counter.stats_interval = 3600", why), 0);
     assert_int_equal(c.counter_stats_interval_s, 3600);
     assert_rc(text(&c, "counter.stats_interval = 2d", why), 0);
@@ -223,13 +209,11 @@ seconds_need_no_unit_and_take_one(void **state)
                "seconds or a duration, 1s to 36500d");
 }
 
-static void
-both_names_of_the_statistics_interval_are_one_setting(void **state)
+TEST(both_names_of_the_statistics_interval_are_one_setting)
 {
     struct config c;
     char why[512];
 
-    (void)state; /* needs none */
     assert_rc(text(&c, "counter.stat_interval = 20", why), 0);
     assert_int_equal(c.counter_stats_interval_s, 20);
     assert_rc(text(&c,
@@ -243,8 +227,7 @@ both_names_of_the_statistics_interval_are_one_setting(void **state)
                "seconds or a duration, 10s to 36500d");
 }
 
-static void
-the_live_address_has_no_port(void **state)
+TEST(the_live_address_has_no_port)
 {
     static const char *const good[] = {
         "127.0.0.1", "0.0.0.0", "[::1]", "localhost", "db1", "db1.example.org"};
@@ -253,7 +236,6 @@ the_live_address_has_no_port(void **state)
     struct config c;
     char why[512];
 
-    (void)state; /* needs none */
     config_defaults(&c);
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
         assert_rc(config_set(&c, "live.address", good[i], why, sizeof why), 0);
@@ -269,10 +251,8 @@ the_live_address_has_no_port(void **state)
 
 /* ---- errors ------------------------------------------------------------ */
 
-static void
-an_error_names_file_line_key_and_what_would_be_right(void **state)
+TEST(an_error_names_file_line_key_and_what_would_be_right)
 {
-    (void)state; /* needs none */
     assert_bad("\n\nlog.count = many\n", -EINVAL,
                "t.conf:3: log.count: \"many\" is wrong; give a number");
     assert_bad("log.count = 0", -ERANGE,
@@ -314,10 +294,8 @@ an_error_names_file_line_key_and_what_would_be_right(void **state)
         "socket");
 }
 
-static void
-an_unknown_key_is_refused_by_its_name(void **state)
+TEST(an_unknown_key_is_refused_by_its_name)
 {
-    (void)state; /* needs none */
     assert_bad(
         "log.siz = 1M", -ENOENT,
         "t.conf:1: log.siz: no such setting; countd-write -h lists them all");
@@ -329,12 +307,10 @@ an_unknown_key_is_refused_by_its_name(void **state)
         "t.conf:1: \"\": no such setting; countd-write -h lists them all");
 }
 
-static void
-bytes_from_outside_are_shown_escaped_and_cut(void **state)
+TEST(bytes_from_outside_are_shown_escaped_and_cut)
 {
     char bytes[256];
 
-    (void)state; /* needs none */
     assert_bad(
         "a\033b = 1", -ENOENT,
         "t.conf:1: a\\x1bb: no such setting; countd-write -h lists them all");
@@ -345,14 +321,12 @@ bytes_from_outside_are_shown_escaped_and_cut(void **state)
                "...\" is no setting; give key = value");
 }
 
-static void
-a_value_that_does_not_fit_is_refused(void **state)
+TEST(a_value_that_does_not_fit_is_refused)
 {
     static char bytes[CONFIG_TEXT_SIZE + 64];
     struct config c;
     char why[512];
 
-    (void)state; /* needs none */
     memset(bytes, 'x', sizeof bytes - 1);
     memcpy(bytes, "data_dir=", 9);
     bytes[9 + CONFIG_TEXT_SIZE] = '\0';
@@ -362,26 +336,22 @@ a_value_that_does_not_fit_is_refused(void **state)
     assert_int_equal(strlen(c.data_dir), CONFIG_TEXT_SIZE - 1);
 }
 
-static void
-a_zero_byte_is_refused(void **state)
+TEST(a_zero_byte_is_refused)
 {
     struct config c;
     char why[512];
 
-    (void)state; /* needs none */
     config_defaults(&c);
     assert_rc(config_text(&c, "data_dir=a\0b", 12, "t.conf", why, sizeof why),
               -EINVAL);
     assert_string_equal(c.data_dir, "data");
 }
 
-static void
-a_failed_value_changes_nothing(void **state)
+TEST(a_failed_value_changes_nothing)
 {
     struct config c, before;
     char why[512];
 
-    (void)state; /* needs none */
     config_defaults(&c);
     before = c;
     assert_rc(config_set(&c, "log.size", "3G", why, sizeof why), -ERANGE);
@@ -392,13 +362,11 @@ a_failed_value_changes_nothing(void **state)
 
 /* ---- what spans keys --------------------------------------------------- */
 
-static void
-settings_that_contradict_each_other_are_refused(void **state)
+TEST(settings_that_contradict_each_other_are_refused)
 {
     struct config c;
     char why[512];
 
-    (void)state; /* needs none */
     config_defaults(&c);
     c.log_count = 5;
     c.log_max = 4;
@@ -418,15 +386,13 @@ settings_that_contradict_each_other_are_refused(void **state)
     assert_rc(config_check(&c, why, sizeof why), 0);
 }
 
-static void
-a_site_that_no_browser_names_so_is_refused(void **state)
+TEST(a_site_that_no_browser_names_so_is_refused)
 {
     static const char *const bad[] = {"example.org", "https://example.org/",
                                       "https://", "://x", "*"};
     struct config c;
     char why[512];
 
-    (void)state; /* needs none */
     config_defaults(&c);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         snprintf(c.read_cors, sizeof c.read_cors, "https://a.b %s", bad[i]);
@@ -441,13 +407,11 @@ a_site_that_no_browser_names_so_is_refused(void **state)
     assert_rc(config_check(&c, why, sizeof why), 0);
 }
 
-static void
-live_ports_that_meet_another_are_refused(void **state)
+TEST(live_ports_that_meet_another_are_refused)
 {
     struct config c;
     char why[512];
 
-    (void)state; /* needs none */
     assert_rc(text(&c, "semaphore.enable=on\nsemaphore.port=11215", why), 0);
     assert_rc(config_check(&c, why, sizeof why), -EINVAL);
     assert_string_equal(why, "counter.port and semaphore.port are both "
@@ -466,13 +430,11 @@ live_ports_that_meet_another_are_refused(void **state)
     assert_rc(config_check(&c, why, sizeof why), 0);
 }
 
-static void
-a_socket_alone_stands_for_any_address_or_port(void **state)
+TEST(a_socket_alone_stands_for_any_address_or_port)
 {
     struct config c;
     char why[512];
 
-    (void)state; /* needs none */
     assert_rc(text(&c,
                    "write.listen=socket\nwrite.ack_listen=socket\n"
                    "read.listen=socket\nhttp.listen=socket\n"
@@ -488,13 +450,11 @@ a_socket_alone_stands_for_any_address_or_port(void **state)
               -EINVAL);
 }
 
-static void
-live_history_needs_room_for_its_names(void **state)
+TEST(live_history_needs_room_for_its_names)
 {
     struct config c;
     char why[512];
 
-    (void)state; /* needs none */
     assert_rc(text(&c, "live.history=on\nmessage.keyspace_size=22", why), 0);
     assert_rc(config_check(&c, why, sizeof why), -EINVAL);
     assert_string_equal(why, "live.history: message.keyspace_size of 22 does "
@@ -519,13 +479,11 @@ live_history_needs_room_for_its_names(void **state)
     assert_rc(config_check(&c, why, sizeof why), 0);
 }
 
-static void
-ports_that_are_off_or_free_may_be_the_same(void **state)
+TEST(ports_that_are_off_or_free_may_be_the_same)
 {
     struct config c;
     char why[512];
 
-    (void)state; /* needs none */
     assert_rc(text(&c,
                    "write.listen=127.0.0.1:0\nwrite.ack_listen=127.0.0.1:0\n"
                    "read.listen=127.0.0.1:0",
@@ -536,13 +494,11 @@ ports_that_are_off_or_free_may_be_the_same(void **state)
     assert_rc(config_check(&c, why, sizeof why), 0);
 }
 
-static void
-a_cluster_needs_nodes_that_are_addresses(void **state)
+TEST(a_cluster_needs_nodes_that_are_addresses)
 {
     struct config c;
     char why[512];
 
-    (void)state;
     config_defaults(&c);
     assert_false(c.store_cluster);
     assert_rc(config_set(&c, "store", "redis", why, sizeof why), -EINVAL);
@@ -556,13 +512,11 @@ a_cluster_needs_nodes_that_are_addresses(void **state)
     assert_rc(config_check(&c, why, sizeof why), 0);
 }
 
-static void
-parts_are_set_for_all_and_for_single_keyspaces(void **state)
+TEST(parts_are_set_for_all_and_for_single_keyspaces)
 {
     struct config c;
     char why[512];
 
-    (void)state;
     config_defaults(&c);
     assert_rc(config_set(&c, "store.parts", "4", why, sizeof why), 0);
     assert_rc(config_set(&c, "store.parts.w*", "16", why, sizeof why), 0);
@@ -616,22 +570,21 @@ check_limits(void *ctx, const char *key, const char *type, const char *def,
     assert_rc(config_set(&c, key, max, why, sizeof why), -ERANGE);
 }
 
-static void
-each_limit_in_the_table_holds(void **state)
+TEST(each_limit_in_the_table_holds)
 {
     struct limits limits = {0};
 
-    (void)state; /* needs none */
     config_each(check_limits, &limits);
     assert_true(limits.seen > 40); /* it was called for all of them */
 }
 
 /* ---- files and command lines ------------------------------------------- */
 
-static void
-a_file_that_cannot_be_read_is_named(void **state)
+#define CASE(name, dir)                                                        \
+    TEST_IN(name, struct tmpdir *dir, tmpdir_setup, tmpdir_teardown)
+
+CASE(a_file_that_cannot_be_read_is_named, dir)
 {
-    struct tmpdir *dir = *state;
     struct config c;
     char why[512], path[600];
 
@@ -652,11 +605,9 @@ a_file_that_cannot_be_read_is_named(void **state)
     assert_int_equal(c.log_count, 7);
 }
 
-static void
-a_file_of_more_than_a_mebibyte_is_refused(void **state)
+CASE(a_file_of_more_than_a_mebibyte_is_refused, dir)
 {
     static char bytes[(1 << 20) + 1];
-    struct tmpdir *dir = *state;
     struct config c;
     char why[512], path[600];
 
@@ -684,10 +635,8 @@ run(struct config *c, struct config_command *command, const char *const *words)
 }
 
 /* As systemd sets it for a unit with StateDirectory=. */
-static void
-the_state_directory_is_the_default_of_a_daemon(void **state)
+CASE(the_state_directory_is_the_default_of_a_daemon, dir)
 {
-    struct tmpdir *dir = *state;
     struct config_command command;
     struct config c;
     char file[600];
@@ -710,10 +659,8 @@ the_state_directory_is_the_default_of_a_daemon(void **state)
     assert_string_equal(c.data_dir, "data");
 }
 
-static void
-the_command_line_overrides_the_file_wherever_it_stands(void **state)
+CASE(the_command_line_overrides_the_file_wherever_it_stands, dir)
 {
-    struct tmpdir *dir = *state;
     struct config_command command;
     struct config c;
     char path[600];
@@ -732,8 +679,7 @@ the_command_line_overrides_the_file_wherever_it_stands(void **state)
     assert_false(command.test);
 }
 
-static void
-the_user_is_a_setting_and_a_flag(void **state)
+TEST(the_user_is_a_setting_and_a_flag)
 {
     static const char *const lines[][6] = {
         {"x", "-u", "countd", NULL},
@@ -746,7 +692,6 @@ the_user_is_a_setting_and_a_flag(void **state)
     struct config_command command;
     struct config c;
 
-    (void)state; /* needs none */
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         assert_int_equal(run(&c, &command, lines[i]), -1);
         assert_string_equal(c.user, "countd");
@@ -759,8 +704,7 @@ the_user_is_a_setting_and_a_flag(void **state)
     assert_int_equal(run(&c, &command, longest), CONFIG_EXIT_USAGE);
 }
 
-static void
-bad_command_lines_exit_100(void **state)
+TEST(bad_command_lines_exit_100)
 {
     static const char *const lines[][4] = {
         {"x", "-q", NULL},
@@ -780,19 +724,16 @@ bad_command_lines_exit_100(void **state)
     struct config_command command;
     struct config c;
 
-    (void)state; /* needs none */
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
         assert_int_equal(run(&c, &command, lines[i]), CONFIG_EXIT_USAGE);
 }
 
-static void
-too_many_overrides_are_refused(void **state)
+TEST(too_many_overrides_are_refused)
 {
     static const char *argv[2 * CONFIG_SOURCES_MAX + 4];
     struct config_command command;
     struct config c;
 
-    (void)state; /* needs none */
     argv[0] = "x";
     for (size_t i = 0; i <= CONFIG_SOURCES_MAX; i++) {
         argv[1 + 2 * i] = "-d";
@@ -803,15 +744,13 @@ too_many_overrides_are_refused(void **state)
     assert_int_equal(run(&c, &command, argv), -1);
 }
 
-static void
-the_ready_descriptor_gets_lines_and_an_empty_one(void **state)
+TEST(the_ready_descriptor_gets_lines_and_an_empty_one)
 {
     static const char *const lines[] = {"a=127.0.0.1:1", "b=[::1]:2"};
     char text_read[128];
     ssize_t n;
     int fds[2];
 
-    (void)state; /* needs none */
     assert_int_equal(pipe(fds), 0);
     config_ready(fds[1], lines, 2);
     n = read(fds[0], text_read, sizeof text_read - 1);
@@ -826,15 +765,13 @@ the_ready_descriptor_gets_lines_and_an_empty_one(void **state)
 /* ---- the file that is found -------------------------------------------- */
 
 /* Of a user who has set nothing, something, and the empty text. */
-static void
-the_environment_names_the_settings_file_or_forbids_one(void **state)
+TEST(the_environment_names_the_settings_file_or_forbids_one)
 {
     struct config_sources sources = {0};
     struct tmpdir dir;
     struct config c;
     char path[700], why[512];
 
-    (void)state; /* needs none */
     tmpdir_make(&dir);
     tmpdir_put(&dir, "a.conf", "log.count = 7\n", 14, 0600);
     snprintf(path, sizeof path, "%s/a.conf", dir.path);
@@ -858,45 +795,3 @@ the_environment_names_the_settings_file_or_forbids_one(void **state)
     assert_int_equal(c.log_count, 4);
     tmpdir_remove(&dir);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(the_defaults_are_those_of_the_design),
-    cmocka_unit_test(a_file_sets_keys_with_units_quotes_and_comments),
-    cmocka_unit_test(every_unit_counts),
-    cmocka_unit_test(log_sync_takes_words_or_a_duration),
-    cmocka_unit_test(switches_take_true_and_false_and_on_and_off),
-    cmocka_unit_test(seconds_need_no_unit_and_take_one),
-    cmocka_unit_test(both_names_of_the_statistics_interval_are_one_setting),
-    cmocka_unit_test(the_live_address_has_no_port),
-    cmocka_unit_test(an_error_names_file_line_key_and_what_would_be_right),
-    cmocka_unit_test(an_unknown_key_is_refused_by_its_name),
-    cmocka_unit_test(the_environment_names_the_settings_file_or_forbids_one),
-    cmocka_unit_test(bytes_from_outside_are_shown_escaped_and_cut),
-    cmocka_unit_test(a_value_that_does_not_fit_is_refused),
-    cmocka_unit_test(a_zero_byte_is_refused),
-    cmocka_unit_test(a_failed_value_changes_nothing),
-    cmocka_unit_test(settings_that_contradict_each_other_are_refused),
-    cmocka_unit_test(a_site_that_no_browser_names_so_is_refused),
-    cmocka_unit_test(live_ports_that_meet_another_are_refused),
-    cmocka_unit_test(a_socket_alone_stands_for_any_address_or_port),
-    cmocka_unit_test(live_history_needs_room_for_its_names),
-    cmocka_unit_test(ports_that_are_off_or_free_may_be_the_same),
-    cmocka_unit_test(each_limit_in_the_table_holds),
-    cmocka_unit_test(a_cluster_needs_nodes_that_are_addresses),
-    cmocka_unit_test(parts_are_set_for_all_and_for_single_keyspaces),
-    cmocka_unit_test_setup_teardown(a_file_that_cannot_be_read_is_named,
-                                    tmpdir_setup, tmpdir_teardown),
-    cmocka_unit_test_setup_teardown(a_file_of_more_than_a_mebibyte_is_refused,
-                                    tmpdir_setup, tmpdir_teardown),
-    cmocka_unit_test_setup_teardown(
-        the_state_directory_is_the_default_of_a_daemon, tmpdir_setup,
-        tmpdir_teardown),
-    cmocka_unit_test_setup_teardown(
-        the_command_line_overrides_the_file_wherever_it_stands, tmpdir_setup,
-        tmpdir_teardown),
-    cmocka_unit_test(the_user_is_a_setting_and_a_flag),
-    cmocka_unit_test(bad_command_lines_exit_100),
-    cmocka_unit_test(too_many_overrides_are_refused),
-    cmocka_unit_test(the_ready_descriptor_gets_lines_and_an_empty_one),
-};
-TEST_MAIN(tests)

@@ -27,12 +27,12 @@ teardown(void **state)
     return 0;
 }
 
+#define CASE(name, f) TEST_IN(name, struct echo *f, setup, teardown)
+
 /* ---- tests ------------------------------------------------------------- */
 
-static void
-answers_come_in_order_wherever_requests_are_split(void **state)
+CASE(answers_come_in_order_wherever_requests_are_split, f)
 {
-    struct echo *f = *state;
     uint8_t bytes[64];
     size_t size, split;
     int a;
@@ -50,10 +50,8 @@ answers_come_in_order_wherever_requests_are_split(void **state)
     }
 }
 
-static void
-many_requests_at_once_are_all_answered(void **state)
+CASE(many_requests_at_once_are_all_answered, f)
 {
-    struct echo *f = *state;
     const size_t count = 20000;
     uint8_t bytes[64], *all;
     size_t size;
@@ -73,10 +71,8 @@ many_requests_at_once_are_all_answered(void **state)
     free(all);
 }
 
-static void
-gated_answers_wait_for_the_commit_and_so_does_what_is_behind(void **state)
+CASE(gated_answers_wait_for_the_commit_and_so_does_what_is_behind, f)
 {
-    struct echo *f = *state;
     int a, b;
 
     echo_start(f);
@@ -101,10 +97,8 @@ gated_answers_wait_for_the_commit_and_so_does_what_is_behind(void **state)
     echo_hear(f, a, "second,");
 }
 
-static void
-a_gated_connection_that_ends_frees_its_number_when_the_gate_opens(void **state)
+CASE(a_gated_connection_that_ends_frees_its_number_when_the_gate_opens, f)
 {
-    struct echo *f = *state;
     struct listener *d;
     int a;
 
@@ -121,10 +115,8 @@ a_gated_connection_that_ends_frees_its_number_when_the_gate_opens(void **state)
     assert_int_equal(d->used, 0);
 }
 
-static void
-surplus_is_thrown_away_without_memory(void **state)
+CASE(surplus_is_thrown_away_without_memory, f)
 {
-    struct echo *f = *state;
     uint8_t head[ECHO_HEAD + 1] = {0xff, 0xff, 's', '!'};
     static uint8_t rest[65534];
     int a;
@@ -139,10 +131,8 @@ surplus_is_thrown_away_without_memory(void **state)
     echo_hear(f, a, "!next");
 }
 
-static void
-a_half_closed_peer_gets_its_answers(void **state)
+CASE(a_half_closed_peer_gets_its_answers, f)
 {
-    struct echo *f = *state;
     int a;
 
     echo_start(f);
@@ -156,10 +146,8 @@ a_half_closed_peer_gets_its_answers(void **state)
     echo_hear_end(f, a, "two");
 }
 
-static void
-malformed_input_gets_the_last_word_though_more_is_sent(void **state)
+CASE(malformed_input_gets_the_last_word_though_more_is_sent, f)
 {
-    struct echo *f = *state;
     static uint8_t more[1 << 20];
     int a;
 
@@ -176,14 +164,12 @@ malformed_input_gets_the_last_word_though_more_is_sent(void **state)
     assert_int_equal(conns_listener(f->conns, ECHO)->figures.malformed, 1);
 }
 
-static void
-a_browser_is_refused_however_its_bytes_come(void **state)
+CASE(a_browser_is_refused_however_its_bytes_come, f)
 {
     static const char *const starts[] = {
         "GET / HTTP/1.1\r\n", "COUNT /x HTTP/1.1", "A * HTTP/1.1",
         "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         "\x00\x03\x00\x08\x21\x12\xa4\x42\x00\x00\x00"};
-    struct echo *f = *state;
     int a;
 
     echo_start(f);
@@ -198,10 +184,8 @@ a_browser_is_refused_however_its_bytes_come(void **state)
     assert_int_equal(conns_listener(f->conns, RAW)->figures.browsers, 45);
 }
 
-static void
-large_and_long_answers_arrive_whole(void **state)
+CASE(large_and_long_answers_arrive_whole, f)
 {
-    struct echo *f = *state;
     int a;
 
     echo_start(f);
@@ -215,10 +199,8 @@ large_and_long_answers_arrive_whole(void **state)
         assert_int_equal(f->heard[i], 'b');
 }
 
-static void
-a_peer_that_does_not_read_is_not_read_from_and_others_are_served(void **state)
+CASE(a_peer_that_does_not_read_is_not_read_from_and_others_are_served, f)
 {
-    struct echo *f = *state;
     size_t i;
     int a, b;
 
@@ -235,10 +217,8 @@ a_peer_that_does_not_read_is_not_read_from_and_others_are_served(void **state)
         echo_hear_size(f, a, 500 * 1024);
 }
 
-static void
-who_keeps_most_ends_when_memory_is_used_up(void **state)
+CASE(who_keeps_most_ends_when_memory_is_used_up, f)
 {
-    struct echo *f = *state;
     uint8_t head[ECHO_HEAD] = {0xff, 0xff, 'e'};
     static uint8_t body[60000];
     int large, small;
@@ -264,10 +244,8 @@ who_keeps_most_ends_when_memory_is_used_up(void **state)
     assert_memory_equal(f->heard + 65525, "0123456789", 10);
 }
 
-static void
-a_held_request_goes_on_when_it_is_woken(void **state)
+CASE(a_held_request_goes_on_when_it_is_woken, f)
 {
-    struct echo *f = *state;
     int a;
 
     echo_start(f);
@@ -280,10 +258,51 @@ a_held_request_goes_on_when_it_is_woken(void **state)
     echo_hear(f, a, "held,behind");
 }
 
+/* Ends a peer's connection with a reset; the descriptor stays the rig's. */
 static void
-without_room_no_byte_leaves_the_kernel(void **state)
+reset_peer(int fd)
 {
-    struct echo *f = *state;
+    const struct sockaddr none = {.sa_family = AF_UNSPEC};
+
+    assert_int_equal(connect(fd, &none, sizeof none), 0);
+}
+
+CASE(a_held_connection_ends_when_its_peer_has_gone, f)
+{
+    const struct listener *d;
+
+    echo_start(f);
+    d = conns_listener(f->conns, ECHO);
+    for (int before = 0; before < 2; before++) { /* the request is taken */
+        const int a = echo_join(f, ECHO);
+
+        f->held = NULL;
+        echo_ask(a, 'h', "never heard");
+        if (!before)
+            echo_turns(f, 2);
+        reset_peer(a);
+        echo_turns(f, 2);
+        assert_non_null(f->held);
+        assert_int_equal(d->used, 0);
+    }
+}
+
+CASE(a_half_closed_peer_that_is_held_gets_its_answer, f)
+{
+    int a;
+
+    echo_start(f);
+    a = echo_join(f, ECHO);
+    echo_ask(a, 'h', "held");
+    assert_int_equal(shutdown(a, SHUT_WR), 0);
+    echo_hear_nothing(f, a);
+    assert_non_null(f->held);
+    conn_wake(f->held);
+    echo_hear_end(f, a, "held");
+}
+
+CASE(without_room_no_byte_leaves_the_kernel, f)
+{
     int a;
 
     echo_start(f);
@@ -303,11 +322,8 @@ all_gone(struct echo *f)
     return conns_listener(f->conns, CUT)->used == 0;
 }
 
-static void
-what_a_connection_leaves_is_done_in_steps_before_its_number_is_free(
-    void **state)
+CASE(what_a_connection_leaves_is_done_in_steps_before_its_number_is_free, f)
 {
-    struct echo *f = *state;
     struct listener *d;
     int a;
 
@@ -321,10 +337,8 @@ what_a_connection_leaves_is_done_in_steps_before_its_number_is_free(
     assert_int_equal(d->open, 0);
 }
 
-static void
-places_are_reserved_for_each_listener(void **state)
+CASE(places_are_reserved_for_each_listener, f)
 {
-    struct echo *f = *state;
     size_t i;
     int fds[2];
 
@@ -367,10 +381,8 @@ ask_size(int fd, char kind, uint16_t size)
     echo_say(fd, bytes, ECHO_HEAD + (size_t)size);
 }
 
-static void
-who_waits_for_memory_and_for_its_peer_goes_on_after_both(void **state)
+CASE(who_waits_for_memory_and_for_its_peer_goes_on_after_both, f)
 {
-    struct echo *f = *state;
     int a, b;
 
     b = start_short(f);
@@ -389,10 +401,8 @@ who_waits_for_memory_and_for_its_peer_goes_on_after_both(void **state)
     echo_hear_size(f, a, 1000 * 1024);
 }
 
-static void
-who_waits_for_room_and_for_its_peer_goes_on_after_both(void **state)
+CASE(who_waits_for_room_and_for_its_peer_goes_on_after_both, f)
 {
-    struct echo *f = *state;
     int a;
 
     f->narrow = true;
@@ -417,10 +427,8 @@ who_waits_for_room_and_for_its_peer_goes_on_after_both(void **state)
     echo_hear(f, a, "and more");
 }
 
-static void
-a_long_answer_waits_for_memory(void **state)
+CASE(a_long_answer_waits_for_memory, f)
 {
-    struct echo *f = *state;
     int a, b;
 
     b = start_short(f);
@@ -433,10 +441,8 @@ a_long_answer_waits_for_memory(void **state)
     echo_hear(f, a, "behind");
 }
 
-static void
-small_answers_pass_those_that_wait_for_memory(void **state)
+CASE(small_answers_pass_those_that_wait_for_memory, f)
 {
-    struct echo *f = *state;
     int a, c;
 
     (void)start_short(f);
@@ -448,10 +454,8 @@ small_answers_pass_those_that_wait_for_memory(void **state)
     echo_hear_nothing(f, a);
 }
 
-static void
-who_reads_nothing_ends_for_those_who_wait_for_memory(void **state)
+CASE(who_reads_nothing_ends_for_those_who_wait_for_memory, f)
 {
-    struct echo *f = *state;
     int a;
 
     (void)start_short(f);
@@ -467,10 +471,8 @@ who_reads_nothing_ends_for_those_who_wait_for_memory(void **state)
 }
 
 /* Not even a commit that never ends. */
-static void
-nobody_keeps_memory_for_ever(void **state)
+CASE(nobody_keeps_memory_for_ever, f)
 {
-    struct echo *f = *state;
     int a, b;
 
     echo_start(f);
@@ -490,10 +492,8 @@ nobody_keeps_memory_for_ever(void **state)
     assert_in_range(conns_listener(f->conns, ECHO)->figures.evicted, 1, 9);
 }
 
-static void
-who_owes_much_behind_a_gate_is_not_received_from(void **state)
+CASE(who_owes_much_behind_a_gate_is_not_received_from, f)
 {
-    struct echo *f = *state;
     const struct listener_stats *d;
     const size_t all = 100 * (size_t)UINT16_MAX * 3;
     int a;
@@ -515,10 +515,8 @@ who_owes_much_behind_a_gate_is_not_received_from(void **state)
     assert_memory_equal(f->heard + f->heard_size - 6, "WINWIN", 6);
 }
 
-static void
-the_refusal_comes_behind_whatever_is_owed(void **state)
+CASE(the_refusal_comes_behind_whatever_is_owed, f)
 {
-    struct echo *f = *state;
     int a, b;
 
     echo_start(f);
@@ -538,10 +536,8 @@ the_refusal_comes_behind_whatever_is_owed(void **state)
     echo_hear(f, b, "WINWINFAIL");
 }
 
-static void
-bytes_behind_another_gate_wait_for_the_first(void **state)
+CASE(bytes_behind_another_gate_wait_for_the_first, f)
 {
-    struct echo *f = *state;
     int a;
 
     echo_start(f);
@@ -559,10 +555,8 @@ bytes_behind_another_gate_wait_for_the_first(void **state)
     echo_hear(f, a, "two");
 }
 
-static void
-a_peer_that_leaves_a_full_port_is_noticed_but_not_before_its_bytes(void **state)
+CASE(a_peer_that_leaves_a_full_port_is_noticed_but_not_before_its_bytes, f)
 {
-    struct echo *f = *state;
     struct listener *d;
     int a, b;
 
@@ -590,10 +584,8 @@ a_peer_that_leaves_a_full_port_is_noticed_but_not_before_its_bytes(void **state)
     assert_int_equal(d->figures.received, 11);
 }
 
-static void
-connections_that_end_within_a_request_are_counted(void **state)
+CASE(connections_that_end_within_a_request_are_counted, f)
 {
-    struct echo *f = *state;
     struct listener *d;
     int a, b;
 
@@ -650,10 +642,8 @@ count_of(const char *text, const char *what)
     return n;
 }
 
-static void
-each_full_port_reports_it_and_what_to_set(void **state)
+CASE(each_full_port_reports_it_and_what_to_set, f)
 {
-    struct echo *f = *state;
     struct net_address at[2];
     struct capture c;
     const char *text;
@@ -682,10 +672,8 @@ each_full_port_reports_it_and_what_to_set(void **state)
     assert_int_equal(count_of(text, "cut.max"), 1);
 }
 
-static void
-a_client_waits_at_a_full_port_until_another_leaves(void **state)
+CASE(a_client_waits_at_a_full_port_until_another_leaves, f)
 {
-    struct echo *f = *state;
     struct net_address at;
     int a, b;
 
@@ -700,10 +688,8 @@ a_client_waits_at_a_full_port_until_another_leaves(void **state)
     echo_hear(f, b, "in");
 }
 
-static void
-at_a_full_port_the_longest_idle_connection_yields(void **state)
+CASE(at_a_full_port_the_longest_idle_connection_yields, f)
 {
-    struct echo *f = *state;
     struct net_address at;
     struct listener *d;
     int a[3], b;
@@ -732,10 +718,8 @@ at_a_full_port_the_longest_idle_connection_yields(void **state)
     echo_hear(f, a[0], "still");
 }
 
-static void
-no_connection_yields_while_there_is_room_or_without_yield_s(void **state)
+CASE(no_connection_yields_while_there_is_room_or_without_yield_s, f)
 {
-    struct echo *f = *state;
     struct net_address at[2];
     int b;
 
@@ -776,12 +760,8 @@ start_wide(struct echo *f)
     echo_start(f);
 }
 
-static void
-listeners_with_work_get_equal_parts_of_a_turn_in_the_order_of_the_table(
-    void **state)
+CASE(listeners_with_work_get_equal_parts_of_a_turn_in_the_order_of_the_table, f)
 {
-    struct echo *f = *state;
-
     start_wide(f);
     bring_work(f, CUT, 12);
     bring_work(f, ECHO, 7);
@@ -802,11 +782,8 @@ listeners_with_work_get_equal_parts_of_a_turn_in_the_order_of_the_table(
     assert_int_equal(f->served[18], CUT * 1000 + 11);
 }
 
-static void
-a_listener_that_alone_has_work_gets_eight_parts(void **state)
+CASE(a_listener_that_alone_has_work_gets_eight_parts, f)
 {
-    struct echo *f = *state;
-
     start_wide(f);
     bring_work(f, CUT, 100);
     echo_turns(f, 1);
@@ -815,10 +792,8 @@ a_listener_that_alone_has_work_gets_eight_parts(void **state)
         assert_int_equal(f->served[i], CUT * 1000 + i);
 }
 
-static void
-who_comes_again_stands_behind_those_who_wait(void **state)
+CASE(who_comes_again_stands_behind_those_who_wait, f)
 {
-    struct echo *f = *state;
     static uint8_t many[50 * ECHO_HEAD];
     int a;
 
@@ -838,10 +813,8 @@ who_comes_again_stands_behind_those_who_wait(void **state)
     assert_int_equal(f->served[65], ECHO * 1000);
 }
 
-static void
-who_waits_for_an_answer_waits_no_longer_than_a_part_for_200_others(void **state)
+CASE(who_waits_for_an_answer_waits_no_longer_than_a_part_for_200_others, f)
 {
-    struct echo *f = *state;
     int a;
 
     start_wide(f);
@@ -859,10 +832,63 @@ who_waits_for_an_answer_waits_no_longer_than_a_part_for_200_others(void **state)
     }
 }
 
+/* Requests of 16 KiB, each of which takes 100 us. */
 static void
-a_stop_answers_what_has_arrived_and_waits_for_the_commit(void **state)
+flood_with(int peer, size_t count)
 {
-    struct echo *f = *state;
+    static uint8_t bytes[ECHO_HEAD + 0x3ffd] = {0x3f, 0xfd, 'w'};
+
+    for (size_t i = 0; i < count; i++)
+        echo_say(peer, bytes, sizeof bytes);
+}
+
+CASE(who_sends_little_is_served_before_200_that_flood_its_port, f)
+{
+    int a, flood[200];
+
+    start_wide(f);
+    a = echo_join(f, ECHO);
+    for (size_t i = 0; i < 200; i++)
+        flood_with(flood[i] = echo_join(f, ECHO), 1);
+    while (f->served_count < 200)
+        echo_turns(f, 1);
+    for (size_t i = 0; i < 200; i++)
+        flood_with(flood[i], 1);
+    for (size_t turn = 0; turn < 5; turn++) {
+        const size_t before = f->served_count;
+
+        echo_ask(a, 'w', "");
+        echo_turns(f, 1);
+        assert_int_equal(f->served_count - before, 40);
+        assert_int_equal(f->served[before], ECHO * 1000);
+    }
+}
+
+CASE(who_floods_a_port_is_served_in_each_turn_beside_many_that_send_little, f)
+{
+    int peers[50], flood;
+
+    start_wide(f);
+    for (size_t i = 0; i < 50; i++)
+        peers[i] = echo_join(f, ECHO);
+    flood = echo_join(f, ECHO);
+    flood_with(flood, 1);
+    echo_turns(f, 1);
+    assert_int_equal(f->served_count, 1);
+    for (size_t turn = 0; turn < 3; turn++) {
+        const size_t before = f->served_count;
+
+        flood_with(flood, 1);
+        for (size_t i = 0; i < 50; i++)
+            echo_ask(peers[i], 'w', "");
+        echo_turns(f, 1);
+        assert_int_equal(f->served_count - before, 41);
+        assert_int_equal(f->served[before + 40], ECHO * 1000 + 50);
+    }
+}
+
+CASE(a_stop_answers_what_has_arrived_and_waits_for_the_commit, f)
+{
     int a, b, c;
 
     echo_start(f);
@@ -886,10 +912,8 @@ a_stop_answers_what_has_arrived_and_waits_for_the_commit(void **state)
     echo_hear_end(f, a, "two");
 }
 
-static void
-a_stop_gives_a_peer_all_its_time_to_take_its_answers(void **state)
+CASE(a_stop_gives_a_peer_all_its_time_to_take_its_answers, f)
 {
-    struct echo *f = *state;
     int a;
 
     echo_start(f);
@@ -908,10 +932,8 @@ a_stop_gives_a_peer_all_its_time_to_take_its_answers(void **state)
     (void)a; /* it never reads */
 }
 
-static void
-a_start_without_memory_leaks_nothing(void **state)
+CASE(a_start_without_memory_leaks_nothing, f)
 {
-    struct echo *f = *state;
     const struct conns_options o = {.rows = f->rows,
                                     .count = ECHO_LISTENERS,
                                     .shared = 8,
@@ -928,47 +950,3 @@ a_start_without_memory_leaks_nothing(void **state)
             assert_rc(rc, -ENOMEM);
     }
 }
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    TEST(answers_come_in_order_wherever_requests_are_split),
-    TEST(many_requests_at_once_are_all_answered),
-    TEST(gated_answers_wait_for_the_commit_and_so_does_what_is_behind),
-    TEST(a_gated_connection_that_ends_frees_its_number_when_the_gate_opens),
-    TEST(surplus_is_thrown_away_without_memory),
-    TEST(a_half_closed_peer_gets_its_answers),
-    TEST(malformed_input_gets_the_last_word_though_more_is_sent),
-    TEST(a_browser_is_refused_however_its_bytes_come),
-    TEST(large_and_long_answers_arrive_whole),
-    TEST(a_peer_that_does_not_read_is_not_read_from_and_others_are_served),
-    TEST(who_keeps_most_ends_when_memory_is_used_up),
-    TEST(a_held_request_goes_on_when_it_is_woken),
-    TEST(without_room_no_byte_leaves_the_kernel),
-    TEST(what_a_connection_leaves_is_done_in_steps_before_its_number_is_free),
-    TEST(places_are_reserved_for_each_listener),
-    TEST(who_waits_for_memory_and_for_its_peer_goes_on_after_both),
-    TEST(who_waits_for_room_and_for_its_peer_goes_on_after_both),
-    TEST(a_long_answer_waits_for_memory),
-    TEST(small_answers_pass_those_that_wait_for_memory),
-    TEST(who_reads_nothing_ends_for_those_who_wait_for_memory),
-    TEST(nobody_keeps_memory_for_ever),
-    TEST(who_owes_much_behind_a_gate_is_not_received_from),
-    TEST(the_refusal_comes_behind_whatever_is_owed),
-    TEST(bytes_behind_another_gate_wait_for_the_first),
-    TEST(a_peer_that_leaves_a_full_port_is_noticed_but_not_before_its_bytes),
-    TEST(connections_that_end_within_a_request_are_counted),
-    TEST(each_full_port_reports_it_and_what_to_set),
-    TEST(a_client_waits_at_a_full_port_until_another_leaves),
-    TEST(at_a_full_port_the_longest_idle_connection_yields),
-    TEST(no_connection_yields_while_there_is_room_or_without_yield_s),
-    TEST(
-        listeners_with_work_get_equal_parts_of_a_turn_in_the_order_of_the_table),
-    TEST(a_listener_that_alone_has_work_gets_eight_parts),
-    TEST(who_comes_again_stands_behind_those_who_wait),
-    TEST(who_waits_for_an_answer_waits_no_longer_than_a_part_for_200_others),
-    TEST(a_stop_answers_what_has_arrived_and_waits_for_the_commit),
-    TEST(a_stop_gives_a_peer_all_its_time_to_take_its_answers),
-    TEST(a_start_without_memory_leaks_nothing),
-};
-TEST_MAIN(tests)

@@ -163,12 +163,10 @@ static const struct body bodies[] = {
     {COUNT_NDJSON, "{\"keyspace\":\"a\",\"key\":\"b\"}{}", "bad-json 1"},
 };
 
-static void
-a_body_has_its_increments_up_to_the_first_fault(void **state)
+TEST(a_body_has_its_increments_up_to_the_first_fault)
 {
     char text[TEXT_MAX];
 
-    (void)state; /* needs none */
     for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; i++) {
         spell(bodies[i].format, bodies[i].body, strlen(bodies[i].body), text);
         if (strcmp(text, bodies[i].has) != 0)
@@ -178,14 +176,12 @@ a_body_has_its_increments_up_to_the_first_fault(void **state)
     assert_string_equal(text, "bad-name 1");
 }
 
-static void
-names_may_be_bytes_and_hexadecimal_digits(void **state)
+TEST(names_may_be_bytes_and_hexadecimal_digits)
 {
     const struct increment_form raw = {
         .raw = true, .keyspace_max = NAME_MAX_SIZE, .key_max = NAME_MAX_SIZE};
     char text[TEXT_MAX];
 
-    (void)state; /* needs none */
     for (size_t i = 0; i < sizeof raw_bodies / sizeof raw_bodies[0]; i++) {
         const struct body *b = &raw_bodies[i];
 
@@ -195,8 +191,7 @@ names_may_be_bytes_and_hexadecimal_digits(void **state)
     }
 }
 
-static void
-names_have_as_many_bytes_as_a_message_has_room_for(void **state)
+TEST(names_have_as_many_bytes_as_a_message_has_room_for)
 {
     char body[8192], text[TEXT_MAX];
     struct count_fault fault;
@@ -204,7 +199,6 @@ names_have_as_many_bytes_as_a_message_has_room_for(void **state)
     struct count_body b;
     struct increment i;
 
-    (void)state; /* needs none */
     for (size_t size = 255; size <= 257; size++) {
         (void)snprintf(body, sizeof body, "a\t%0*d", (int)size, 0);
         spell(COUNT_TSV, body, strlen(body), text);
@@ -242,14 +236,12 @@ deflate_all(const uint8_t *bytes, size_t size, uint8_t *to, size_t max)
     return n;
 }
 
-static void
-gzip_is_inflated_up_to_the_limit(void **state)
+TEST(gzip_is_inflated_up_to_the_limit)
 {
     static uint8_t plain[5000], packed[8192], to[5000];
     struct gunzip *g;
     size_t size;
 
-    (void)state; /* needs none */
     for (size_t i = 0; i < sizeof plain; i++)
         plain[i] = (uint8_t)(i * i >> 3);
     size = deflate_all(plain, sizeof plain, packed, sizeof packed);
@@ -273,11 +265,3 @@ gzip_is_inflated_up_to_the_limit(void **state)
     assert_int_equal(gunzip_run(g, packed, size, to, sizeof to), 0);
     gunzip_close(g);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(names_may_be_bytes_and_hexadecimal_digits),
-    cmocka_unit_test(a_body_has_its_increments_up_to_the_first_fault),
-    cmocka_unit_test(names_have_as_many_bytes_as_a_message_has_room_for),
-    cmocka_unit_test(gzip_is_inflated_up_to_the_limit),
-};
-TEST_MAIN(tests)

@@ -2,7 +2,6 @@
  * which the increments are in the log's file. */
 #include "tests/unit/ingest_fixture.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/clock.h"
@@ -60,6 +59,8 @@ set_up_count(void **state)
     return set_up(state);
 }
 
+#define CASE(name, r) TEST_IN(name, struct rig *r, set_up_count, tear_down)
+
 static void
 send_requests(int fd, size_t n)
 {
@@ -113,10 +114,8 @@ read_answers(int fd, size_t n)
     return earliest;
 }
 
-static void
-readable_ms_is_not_before_the_write_of_the_turn(void **state)
+CASE(readable_ms_is_not_before_the_write_of_the_turn, r)
 {
-    struct rig *r = *state;
     int many, one, gone;
 
     start_count(r);
@@ -140,11 +139,9 @@ readable_ms_is_not_before_the_write_of_the_turn(void **state)
                      PIPELINED + 4);
 }
 
-static void
-a_turn_of_more_answers_than_places_writes_them_as_they_come(void **state)
+CASE(a_turn_of_more_answers_than_places_writes_them_as_they_come, r)
 {
     enum { CONNS = 60 };
-    struct rig *r = *state;
     const uint64_t begin_ms = clock_unix_ms();
     int fds[CONNS];
 
@@ -167,14 +164,3 @@ a_turn_of_more_answers_than_places_writes_them_as_they_come(void **state)
     assert_int_equal(records_sum(&r->records, "space", "k", NULL),
                      CONNS * PIPELINED);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup_teardown(
-        readable_ms_is_not_before_the_write_of_the_turn, set_up_count,
-        tear_down),
-    cmocka_unit_test_setup_teardown(
-        a_turn_of_more_answers_than_places_writes_them_as_they_come,
-        set_up_count, tear_down),
-};
-
-TEST_MAIN(tests)

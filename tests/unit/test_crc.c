@@ -16,13 +16,11 @@ fill(uint8_t *bytes, size_t size, uint32_t seed)
     }
 }
 
-static void
-any_size_at_any_address_gets_the_crc32_of_zlib(void **state)
+TEST(any_size_at_any_address_gets_the_crc32_of_zlib)
 {
     static uint8_t bytes[1200];
     size_t size, at;
 
-    (void)state; /* needs none */
     fill(bytes, sizeof bytes, 1);
 
     for (size = 0; size <= 1100; size++)
@@ -31,14 +29,12 @@ any_size_at_any_address_gets_the_crc32_of_zlib(void **state)
                              crc32(0, bytes + at, (uInt)size));
 }
 
-static void
-many_pieces_get_what_each_gets_alone(void **state)
+TEST(many_pieces_get_what_each_gets_alone)
 {
     static uint8_t bytes[32 * 100];
     size_t sizes[32], i;
     uint32_t crcs[32];
 
-    (void)state; /* needs none */
     fill(bytes, sizeof bytes, 3);
     for (i = 0; i < 32; i++)
         sizes[i] = i * 100 / 31;
@@ -49,13 +45,11 @@ many_pieces_get_what_each_gets_alone(void **state)
         assert_int_equal(crcs[i], crc32(0, bytes + i * 100, (uInt)sizes[i]));
 }
 
-static void
-zeros_and_ones_are_no_exception(void **state)
+TEST(zeros_and_ones_are_no_exception)
 {
     static uint8_t zeros[4080], ones[4080];
     size_t size;
 
-    (void)state; /* needs none */
     for (size = 0; size < sizeof ones; size++)
         ones[size] = 0xff;
 
@@ -65,14 +59,12 @@ zeros_and_ones_are_no_exception(void **state)
     }
 }
 
-static void
-every_flipped_bit_of_a_block_is_seen(void **state)
+TEST(every_flipped_bit_of_a_block_is_seen)
 {
     static uint8_t bytes[4080];
     uint32_t crc;
     size_t bit;
 
-    (void)state; /* needs none */
     fill(bytes, sizeof bytes, 2);
     crc = crc_of(bytes, sizeof bytes);
 
@@ -83,12 +75,3 @@ every_flipped_bit_of_a_block_is_seen(void **state)
     }
     assert_int_equal(crc_of(bytes, sizeof bytes), crc);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(any_size_at_any_address_gets_the_crc32_of_zlib),
-    cmocka_unit_test(many_pieces_get_what_each_gets_alone),
-    cmocka_unit_test(zeros_and_ones_are_no_exception),
-    cmocka_unit_test(every_flipped_bit_of_a_block_is_seen),
-};
-
-TEST_MAIN(tests)

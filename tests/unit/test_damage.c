@@ -4,11 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,7 +12,6 @@
 #include "common/base/crc.h"
 #include "common/store/lmdb/keyspace.h"
 #include "tests/lib/counted.h"
-#include "tests/lib/fault.h"
 #include "tests/lib/stored.h"
 
 struct sums {
@@ -83,10 +78,10 @@ read_damaged(const struct tmpdir *d, const struct sums *want)
     _exit(got.rows == want->rows && got.hash == want->hash ? 0 : 2);
 }
 
-static void
-damage_is_refused_or_harmless_but_never_a_wrong_count(void **state)
+#define CASE(name, d) TEST_IN(name, struct tmpdir *d, in_memory, remove_dir)
+
+CASE(damage_is_refused_or_harmless_but_never_a_wrong_count, d)
 {
-    const struct tmpdir *d = *state;
     struct store *s = open_store(d, 1 << 24, true);
     unsigned outcomes[4] = {0};
     struct store_fill marks[40]; /* of 12 * 40 logs: pages and pages of them */
@@ -168,10 +163,8 @@ damage_counts(const struct tmpdir *d, const char *key)
     assert_int_equal(close(fd), 0);
 }
 
-static void
-damage_to_a_value_in_use_is_seen_within_a_minute(void **state)
+CASE(damage_to_a_value_in_use_is_seen_within_a_minute, d)
 {
-    const struct tmpdir *d = *state;
     struct store *s = open_store(d, 1 << 20, true);
     uint8_t bytes[100];
     struct store_row row;
@@ -309,10 +302,8 @@ flip_each_bit(const struct tmpdir *d, struct place p, size_t head)
     assert_int_equal(close(fd), 0);
 }
 
-static void
-no_bit_of_state_name_or_mark_is_wrong_and_silent(void **state)
+CASE(no_bit_of_state_name_or_mark_is_wrong_and_silent, d)
 {
-    const struct tmpdir *d = *state;
     struct store *s = open_store(d, 1 << 20, true);
     char name[] = "name", total[] = "state", mark[17] = "m";
     struct place places[3];
@@ -331,10 +322,8 @@ no_bit_of_state_name_or_mark_is_wrong_and_silent(void **state)
 
 /* The record is there, whole, but LMDB does not come to it: the log would count
  * a second time. */
-static void
-a_hidden_mark_is_no_mark_that_is_not_there(void **state)
+CASE(a_hidden_mark_is_no_mark_that_is_not_there, d)
 {
-    const struct tmpdir *d = *state;
     struct store *s = open_store(d, 1 << 20, true);
     char mark[17] = "m";
     struct place p;
@@ -362,10 +351,9 @@ a_hidden_mark_is_no_mark_that_is_not_there(void **state)
 
 /* As a branch page that leads elsewhere would have it: marks that are whole,
  * but one is missing, or is of an earlier commit. */
-static void
-marks_that_are_not_those_of_the_state_are_damage(void **state)
+CASE(marks_that_are_not_those_of_the_state_are_damage, d)
 {
-    struct store *s = open_store(*state, 1 << 20, true);
+    struct store *s = open_store(d, 1 << 20, true);
     struct store_fill later = counted_log;
     struct store_check_result r;
     char bytes[17] = "m";
@@ -401,8 +389,8 @@ marks_that_are_not_those_of_the_state_are_damage(void **state)
         assert_rc(store_check(s, KS, count_fault, &faults, &r), 0);
         assert_int_equal(faults, 1);
 
-        assert_rc(store_drop(s, KS, &later, 1), 1); /* they are of no use */
-        assert_int_equal(mark_state(s, &later), STORE_MARK_DONE);
+        assert_rc(store_drop(s, KS), 1); /* they are of no use */
+        assert_int_equal(mark_state(s, &later), STORE_MARK_NONE);
     }
     store_close(s);
 }
@@ -441,12 +429,10 @@ place_of_value(struct store *s, int fd, const char *key, enum block_type type)
     return p;
 }
 
-static void
-no_bit_of_a_value_is_wrong_and_silent(void **state)
+CASE(no_bit_of_a_value_is_wrong_and_silent, d)
 {
     static const enum block_type types[] = {BLOCK_NODE, BLOCK_GROUP, BLOCK_BASE,
                                             BLOCK_BUFFER};
-    const struct tmpdir *d = *state;
     struct store *s = open_store(d, 1 << 24, true);
     struct store_check_result r;
     struct store_row row;
@@ -511,15 +497,13 @@ set_bit(const struct tmpdir *d, bool meta, size_t byte, uint8_t bit)
 }
 
 /* LMDB itself would stop the process for each of these. */
-static void
-flags_that_would_stop_lmdb_are_refused(void **state)
+CASE(flags_that_would_stop_lmdb_are_refused, d)
 {
     static const struct {
         bool meta;
         size_t byte;
         uint8_t bit;
     } flips[] = {{true, 44, 0x04}, {true, 92, 0x04}, {false, 10, 0x20}};
-    const struct tmpdir *d = *state;
     struct store *s;
     size_t i;
 
@@ -533,14 +517,12 @@ flags_that_would_stop_lmdb_are_refused(void **state)
         assert_rc(apply_one(s, "pages", "k", 1), -EBADMSG);
         assert_rc(apply_one(s, "others", "k", 1), 0);
         store_close(s);
-        tmpdir_empty(*state);
+        tmpdir_empty(d);
     }
 }
 
-static void
-check_finds_what_contradicts_itself(void **state)
+CASE(check_finds_what_contradicts_itself, d)
 {
-    const struct tmpdir *d = *state;
     struct store *s = open_store(d, 1 << 24, true);
     struct keyspace_state st, good;
     struct store_check_result r;
@@ -590,18 +572,3 @@ check_finds_what_contradicts_itself(void **state)
         -ENOENT);
     store_close(s);
 }
-
-#define T(f) cmocka_unit_test_setup_teardown(f, in_memory, remove_dir)
-
-static const struct CMUnitTest tests[] = {
-    T(damage_is_refused_or_harmless_but_never_a_wrong_count),
-    T(damage_to_a_value_in_use_is_seen_within_a_minute),
-    T(no_bit_of_state_name_or_mark_is_wrong_and_silent),
-    T(a_hidden_mark_is_no_mark_that_is_not_there),
-    T(marks_that_are_not_those_of_the_state_are_damage),
-    T(no_bit_of_a_value_is_wrong_and_silent),
-    T(flags_that_would_stop_lmdb_are_refused),
-    T(check_finds_what_contradicts_itself),
-};
-
-TEST_MAIN(tests)

@@ -3,7 +3,6 @@
 #include "tests/unit/log_fixture.h"
 
 #include <signal.h>
-#include <sys/file.h>
 
 #include "common/setup/datadir.h"
 #include "common/setup/disk.h"
@@ -52,10 +51,11 @@ open_rc(const struct tmpdir *d, enum datadir_need need)
     return rc;
 }
 
-static void
-a_new_directory_is_made_for_its_user_alone(void **state)
+#define IN_TMPDIR(name, d)                                                     \
+    TEST_IN(name, struct tmpdir *d, tmpdir_setup, tmpdir_teardown)
+
+IN_TMPDIR(a_new_directory_is_made_for_its_user_alone, d)
 {
-    struct tmpdir *d = *state;
     char name[64];
     size_t i;
 
@@ -73,13 +73,11 @@ a_new_directory_is_made_for_its_user_alone(void **state)
 
 /* The error of every call that can fail, leaving nothing open and nothing
  * behind but, after the last, the directory itself, theirs. */
-static void
-a_directory_is_made_for_a_user_once(void **state)
+IN_TMPDIR(a_directory_is_made_for_a_user_once, d)
 {
     static const char *const calls[] = {"mkdirat", "openat", "fstat", "fsync"};
     const uid_t uid = geteuid() == 0 ? 65534 : geteuid();
     const gid_t gid = geteuid() == 0 ? 65534 : getegid();
-    struct tmpdir *d = *state;
     struct stat st;
     unsigned fds;
 
@@ -106,11 +104,9 @@ a_directory_is_made_for_a_user_once(void **state)
 }
 
 /* Daemons that start at the same time all find it theirs. */
-static void
-a_directory_that_several_make_is_never_seen_as_roots(void **state)
+IN_TMPDIR(a_directory_that_several_make_is_never_seen_as_roots, d)
 {
     enum { ROUNDS = 60, DAEMONS = 4 };
-    struct tmpdir *d = *state;
 
     if (geteuid() != 0)
         test_skip("needs root to make a directory for another user");
@@ -144,11 +140,8 @@ a_directory_that_several_make_is_never_seen_as_roots(void **state)
     }
 }
 
-static void
-a_reader_makes_nothing(void **state)
+IN_TMPDIR(a_reader_makes_nothing, d)
 {
-    struct tmpdir *d = *state;
-
     assert_rc(open_rc(d, DATADIR_READ), -ENOENT);
     assert_false(datadir_is_made(data_path(d)));
     assert_int_equal(tmpdir_count(d, "."), 0);
@@ -165,11 +158,8 @@ a_reader_makes_nothing(void **state)
     assert_false(datadir_is_made(data_path(d)));
 }
 
-static void
-other_things_in_it_are_left_alone(void **state)
+IN_TMPDIR(other_things_in_it_are_left_alone, d)
 {
-    struct tmpdir *d = *state;
-
     assert_int_equal(mkdirat(d->fd, "data", 0755), 0);
     tmpdir_put(d, "data/FORMAT.md", "text", 4, 0644);
     make_data(d);
@@ -177,10 +167,8 @@ other_things_in_it_are_left_alone(void **state)
     assert_int_equal(tmpdir_mode(d, "data"), 0755);
 }
 
-static void
-a_missing_parent_is_not_made(void **state)
+IN_TMPDIR(a_missing_parent_is_not_made, d)
 {
-    struct tmpdir *d = *state;
     char path[PATH_SIZE];
     struct datadir dir;
 
@@ -189,11 +177,9 @@ a_missing_parent_is_not_made(void **state)
     assert_int_equal(tmpdir_count(d, "."), 0);
 }
 
-static void
-folders_others_may_write_to_are_refused(void **state)
+IN_TMPDIR(folders_others_may_write_to_are_refused, d)
 {
     static const mode_t modes[] = {0770, 0702, 0720};
-    struct tmpdir *d = *state;
     char name[64] = "data";
     size_t i, m;
 
@@ -210,11 +196,8 @@ folders_others_may_write_to_are_refused(void **state)
     }
 }
 
-static void
-folders_of_another_user_are_refused(void **state)
+IN_TMPDIR(folders_of_another_user_are_refused, d)
 {
-    struct tmpdir *d = *state;
-
     if (geteuid() != 0)
         return; /* only root can give a folder away; that run tests it */
     make_data(d);
@@ -226,11 +209,8 @@ folders_of_another_user_are_refused(void **state)
     assert_rc(open_rc(d, DATADIR_WRITE), -EPERM);
 }
 
-static void
-links_and_files_in_place_of_folders_are_refused(void **state)
+IN_TMPDIR(links_and_files_in_place_of_folders_are_refused, d)
 {
-    struct tmpdir *d = *state;
-
     assert_int_equal(mkdirat(d->fd, "data", 0700), 0);
     assert_int_equal(mkdirat(d->fd, "elsewhere", 0700), 0);
     assert_int_equal(symlinkat("../elsewhere", d->fd, "data/log"), 0);
@@ -247,19 +227,15 @@ links_and_files_in_place_of_folders_are_refused(void **state)
 }
 
 /* The operator's own word, unlike what is inside. */
-static void
-the_directory_itself_may_be_reached_over_a_link(void **state)
+IN_TMPDIR(the_directory_itself_may_be_reached_over_a_link, d)
 {
-    struct tmpdir *d = *state;
-
     assert_int_equal(mkdirat(d->fd, "disk", 0700), 0);
     assert_int_equal(symlinkat("disk", d->fd, "data"), 0);
     make_data(d);
     assert_int_equal(tmpdir_count(d, "disk"), FOLDER_COUNT);
 }
 
-static void
-network_file_systems_are_refused_and_memory_is_warned_about(void **state)
+TEST(network_file_systems_are_refused_and_memory_is_warned_about)
 {
     static const uint64_t refused[] = {
         0x6969,     0x517b,     0xff534d42,
@@ -269,7 +245,6 @@ network_file_systems_are_refused_and_memory_is_warned_about(void **state)
     const char *why;
     size_t i;
 
-    (void)state;
     for (i = 0; i < LENGTH(refused); i++)
         assert_rc(disk_check_type(refused[i], &why), -EOPNOTSUPP);
     for (i = 0; i < LENGTH(warned); i++)
@@ -278,11 +253,9 @@ network_file_systems_are_refused_and_memory_is_warned_about(void **state)
         assert_rc(disk_check_type(good[i], &why), 0);
 }
 
-static void
-a_file_system_without_hard_links_is_refused(void **state)
+IN_TMPDIR(a_file_system_without_hard_links_is_refused, d)
 {
     static const int errors[] = {EPERM, EOPNOTSUPP, EMLINK};
-    struct tmpdir *d = *state;
     size_t i;
 
     for (i = 0; i < LENGTH(errors); i++) {
@@ -294,10 +267,8 @@ a_file_system_without_hard_links_is_refused(void **state)
     assert_rc(open_rc(d, DATADIR_WRITE), 0);
 }
 
-static void
-a_directory_that_cannot_be_synced_is_refused(void **state)
+IN_TMPDIR(a_directory_that_cannot_be_synced_is_refused, d)
 {
-    struct tmpdir *d = *state;
     unsigned nth;
     bool hit;
 
@@ -312,10 +283,8 @@ a_directory_that_cannot_be_synced_is_refused(void **state)
 
 /* ---- archive ------------------------------------------------------------ */
 
-static void
-the_archive_is_there_when_asked_for(void **state)
+IN_TMPDIR(the_archive_is_there_when_asked_for, d)
 {
-    struct tmpdir *d = *state;
     struct datadir dir = open_data(d);
 
     assert_int_equal(dir.archive_fd, -1);
@@ -331,10 +300,8 @@ the_archive_is_there_when_asked_for(void **state)
 
 /* ---- the one writer ----------------------------------------------------- */
 
-static void
-there_is_one_writer(void **state)
+IN_TMPDIR(there_is_one_writer, d)
 {
-    struct tmpdir *d = *state;
     struct datadir dir = open_data(d);
     int fd, other = -1;
     long pid = 0;
@@ -353,10 +320,8 @@ there_is_one_writer(void **state)
     datadir_close(&dir);
 }
 
-static void
-a_dead_writer_is_no_writer(void **state)
+IN_TMPDIR(a_dead_writer_is_no_writer, d)
 {
-    struct tmpdir *d = *state;
     struct datadir dir = open_data(d);
     int fd, status;
     pid_t child;
@@ -379,10 +344,8 @@ a_dead_writer_is_no_writer(void **state)
 }
 
 /* Who only asks must not make a starting writer believe in another. */
-static void
-asking_for_the_writer_takes_no_lock(void **state)
+IN_TMPDIR(asking_for_the_writer_takes_no_lock, d)
 {
-    struct tmpdir *d = *state;
     struct datadir dir = open_data(d);
     int fd;
     long pid;
@@ -395,14 +358,12 @@ asking_for_the_writer_takes_no_lock(void **state)
     datadir_close(&dir);
 }
 
-static void
-what_a_restart_cannot_mend_is_told_from_what_it_may(void **state)
+TEST(what_a_restart_cannot_mend_is_told_from_what_it_may)
 {
     static const int lasting[] = {-EPERM, -EACCES, -EOPNOTSUPP, -ENOTDIR,
                                   -ELOOP};
     static const int passing[] = {-EIO, -ENOSPC, -EMFILE, -EROFS, -EBADMSG};
 
-    (void)state; /* needs none */
     for (size_t i = 0; i < LENGTH(lasting); i++) {
         assert_int_equal(datadir_exit_status(lasting[i], DATADIR_WRITE), 100);
         assert_int_equal(datadir_exit_status(lasting[i], DATADIR_READ), 100);
@@ -417,11 +378,9 @@ what_a_restart_cannot_mend_is_told_from_what_it_may(void **state)
 
 /* ---- each system call fails ---------------------------------------------- */
 
-static void
-a_full_disk_does_not_refuse_a_directory_that_is_there(void **state)
+IN_TMPDIR(a_full_disk_does_not_refuse_a_directory_that_is_there, d)
 {
     static const int errors[] = {ENOSPC, EDQUOT};
-    struct tmpdir *d = *state;
     size_t i;
 
     make_data(d);
@@ -434,11 +393,9 @@ a_full_disk_does_not_refuse_a_directory_that_is_there(void **state)
     }
 }
 
-static void
-any_failing_call_leaks_nothing_and_the_next_start_works(void **state)
+IN_TMPDIR(any_failing_call_leaks_nothing_and_the_next_start_works, d)
 {
     static const int errors[] = {EIO, ENOSPC, EMFILE};
-    struct tmpdir *d = *state;
     struct datadir dir;
     unsigned nth, fds = fault_open_fds();
     size_t e;
@@ -466,10 +423,8 @@ any_failing_call_leaks_nothing_and_the_next_start_works(void **state)
     }
 }
 
-static void
-any_failing_call_leaves_no_writer_behind(void **state)
+IN_TMPDIR(any_failing_call_leaves_no_writer_behind, d)
 {
-    struct tmpdir *d = *state;
     struct datadir dir = open_data(d);
     unsigned nth, fds = fault_open_fds();
     bool hit = true;
@@ -490,31 +445,4 @@ any_failing_call_leaves_no_writer_behind(void **state)
     datadir_close(&dir);
 }
 
-#define in_tmpdir(test)                                                        \
-    cmocka_unit_test_setup_teardown(test, tmpdir_setup, tmpdir_teardown)
-
-static const struct CMUnitTest tests[] = {
-    in_tmpdir(a_new_directory_is_made_for_its_user_alone),
-    in_tmpdir(a_directory_is_made_for_a_user_once),
-    in_tmpdir(a_directory_that_several_make_is_never_seen_as_roots),
-    in_tmpdir(a_reader_makes_nothing),
-    in_tmpdir(other_things_in_it_are_left_alone),
-    in_tmpdir(a_missing_parent_is_not_made),
-    in_tmpdir(folders_others_may_write_to_are_refused),
-    in_tmpdir(folders_of_another_user_are_refused),
-    in_tmpdir(links_and_files_in_place_of_folders_are_refused),
-    in_tmpdir(the_directory_itself_may_be_reached_over_a_link),
-    cmocka_unit_test(
-        network_file_systems_are_refused_and_memory_is_warned_about),
-    in_tmpdir(a_file_system_without_hard_links_is_refused),
-    in_tmpdir(a_directory_that_cannot_be_synced_is_refused),
-    in_tmpdir(a_full_disk_does_not_refuse_a_directory_that_is_there),
-    in_tmpdir(the_archive_is_there_when_asked_for),
-    in_tmpdir(there_is_one_writer),
-    in_tmpdir(a_dead_writer_is_no_writer),
-    in_tmpdir(asking_for_the_writer_takes_no_lock),
-    cmocka_unit_test(what_a_restart_cannot_mend_is_told_from_what_it_may),
-    in_tmpdir(any_failing_call_leaks_nothing_and_the_next_start_works),
-    in_tmpdir(any_failing_call_leaves_no_writer_behind),
-};
-LOG_TEST_MAIN(tests)
+LOG_TEST_MAIN

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/lib/fault.h"
@@ -47,6 +46,8 @@ teardown(void **state)
     return 0;
 }
 
+#define CASE(name, x) TEST_IN(name, struct fixture *x, setup, teardown)
+
 static bool
 ask(struct fixture *x)
 {
@@ -54,11 +55,8 @@ ask(struct fixture *x)
     return dead_fills_contain(&x->spent, &x->mark);
 }
 
-static void
-a_full_log_is_not_spent_and_an_empty_one_is(void **state)
+CASE(a_full_log_is_not_spent_and_an_empty_one_is, x)
 {
-    struct fixture *x = *state;
-
     assert_false(ask(x));
 
     filler_empty(x->tmp.fd, 0);
@@ -67,10 +65,8 @@ a_full_log_is_not_spent_and_an_empty_one_is(void **state)
     assert_false(ask(x)); /* not filled yet, as far as the header says */
 }
 
-static void
-a_fill_is_spent_once_its_log_has_a_later_epoch_in_any_state(void **state)
+CASE(a_fill_is_spent_once_its_log_has_a_later_epoch_in_any_state, x)
 {
-    struct fixture *x = *state;
     struct filler f;
 
     filler_empty(x->tmp.fd, 0);
@@ -97,10 +93,8 @@ flip(const struct fixture *x, const char *name, off_t at)
     assert_int_equal(close(fd), 0);
 }
 
-static void
-a_quarantined_log_keeps_its_fill_and_later_ones_alive(void **state)
+CASE(a_quarantined_log_keeps_its_fill_and_later_ones_alive, x)
 {
-    struct fixture *x = *state;
     struct log log;
 
     assert_rc(log_claim(&log, x->tmp.fd, 0, LOG_MODE_FULL), 0);
@@ -123,10 +117,8 @@ a_quarantined_log_keeps_its_fill_and_later_ones_alive(void **state)
 
 /* After a sync that failed the page cache shows a header that the disk does not
  * have, and a later fdatasync says nothing about it. */
-static void
-headers_are_read_again_after_the_sync(void **state)
+CASE(headers_are_read_again_after_the_sync, x)
 {
-    struct fixture *x = *state;
     uint8_t sealed[8192];
     int fd;
 
@@ -147,11 +139,8 @@ headers_are_read_again_after_the_sync(void **state)
     assert_false(dead_fills_contain(&x->spent, &x->mark));
 }
 
-static void
-what_is_empty_is_on_the_disk_before_that_counts(void **state)
+CASE(what_is_empty_is_on_the_disk_before_that_counts, x)
 {
-    struct fixture *x = *state;
-
     filler_empty(x->tmp.fd, 0);
     fault_inject("fdatasync", 1, EIO);
     assert_false(ask(x));
@@ -164,10 +153,8 @@ what_is_empty_is_on_the_disk_before_that_counts(void **state)
     assert_int_equal(fault_calls("fdatasync"), 1);
 }
 
-static void
-a_log_that_is_gone_is_spent_when_every_log_can_be_read(void **state)
+CASE(a_log_that_is_gone_is_spent_when_every_log_can_be_read, x)
 {
-    struct fixture *x = *state;
     struct filler f;
 
     assert_int_equal(unlinkat(x->tmp.fd, "0000000000", 0), 0);
@@ -180,11 +167,8 @@ a_log_that_is_gone_is_spent_when_every_log_can_be_read(void **state)
     assert_false(ask(x));
 }
 
-static void
-a_log_with_one_good_header_is_not_spent(void **state)
+CASE(a_log_with_one_good_header_is_not_spent, x)
 {
-    struct fixture *x = *state;
-
     filler_empty(x->tmp.fd, 0);
     assert_true(ask(x));
     for (int block = 0; block < 2; block++) {
@@ -195,10 +179,8 @@ a_log_with_one_good_header_is_not_spent(void **state)
     assert_true(ask(x));
 }
 
-static void
-of_a_log_and_its_copy_both_count(void **state)
+CASE(of_a_log_and_its_copy_both_count, x)
 {
-    struct fixture *x = *state;
     uint8_t bytes[16384];
     ssize_t n;
     int fd;
@@ -215,10 +197,8 @@ of_a_log_and_its_copy_both_count(void **state)
     assert_false(ask(x));
 }
 
-static void
-any_failing_call_says_not_spent(void **state)
+CASE(any_failing_call_says_not_spent, x)
 {
-    struct fixture *x = *state;
     bool hit = true;
     unsigned n;
 
@@ -241,18 +221,3 @@ any_failing_call_says_not_spent(void **state)
     }
     assert_true(n > 6);
 }
-
-#define OPEN(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    OPEN(a_full_log_is_not_spent_and_an_empty_one_is),
-    OPEN(a_fill_is_spent_once_its_log_has_a_later_epoch_in_any_state),
-    OPEN(a_quarantined_log_keeps_its_fill_and_later_ones_alive),
-    OPEN(headers_are_read_again_after_the_sync),
-    OPEN(what_is_empty_is_on_the_disk_before_that_counts),
-    OPEN(a_log_that_is_gone_is_spent_when_every_log_can_be_read),
-    OPEN(a_log_with_one_good_header_is_not_spent),
-    OPEN(of_a_log_and_its_copy_both_count),
-    OPEN(any_failing_call_says_not_spent),
-};
-TEST_MAIN(tests)

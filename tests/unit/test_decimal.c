@@ -29,8 +29,7 @@ quotient(const char *value, const char *rate)
     return (int64_t)result;
 }
 
-static void
-a_number_has_sign_digits_point_and_exponent(void **state)
+TEST(a_number_has_sign_digits_point_and_exponent)
 {
     static const char *const good[] = {
         "0",    "5",     "+5",   "-5",
@@ -47,7 +46,6 @@ a_number_has_sign_digits_point_and_exponent(void **state)
         "1-",  "1,5",      "100000000000000000000000000000000"};
     struct decimal d;
 
-    (void)state;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
         if (parse(good[i], &d) != 0)
             fail_msg("%s is a number", good[i]);
@@ -57,10 +55,8 @@ a_number_has_sign_digits_point_and_exponent(void **state)
     assert_rc(decimal_parse((const uint8_t *)"1\0", 2, &d), -EINVAL);
 }
 
-static void
-quotients_are_rounded_half_away_from_zero_to_millionths(void **state)
+TEST(quotients_are_rounded_half_away_from_zero_to_millionths)
 {
-    (void)state;
     assert_int_equal(quotient("1", "1"), 1000000);
     assert_int_equal(quotient("1", "0.3"), 3333333);
     assert_int_equal(quotient("2", "0.3"), 6666667);
@@ -79,14 +75,12 @@ quotients_are_rounded_half_away_from_zero_to_millionths(void **state)
     assert_int_equal(quotient("1", "99999999999999999999999999999999"), 0);
 }
 
-static void
-the_whole_part_stays_in_64_bits(void **state)
+TEST(the_whole_part_stays_in_64_bits)
 {
     struct decimal v, one;
     int128 out;
     int32_t rest;
 
-    (void)state;
     assert_rc(parse("1", &one), 0);
     assert_rc(parse("9223372036854775807.999999", &v), 0);
     assert_rc(decimal_millionths(&v, &one, &out), 0);
@@ -104,8 +98,7 @@ the_whole_part_stays_in_64_bits(void **state)
     assert_rc(decimal_millionths(&v, &one, &out), -EDOM);
 }
 
-static void
-a_rate_is_above_0_and_at_most_1(void **state)
+TEST(a_rate_is_above_0_and_at_most_1)
 {
     static const char *const good[] = {"1",
                                        "1.0",
@@ -119,7 +112,6 @@ a_rate_is_above_0_and_at_most_1(void **state)
         "1.00000001", "1e1", "10",   "1.0000000000000000000001"};
     struct decimal d;
 
-    (void)state;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         assert_rc(parse(good[i], &d), 0);
         if (!decimal_is_share(&d))
@@ -132,8 +124,7 @@ a_rate_is_above_0_and_at_most_1(void **state)
     }
 }
 
-static void
-whole_numbers_are_told_from_fractions(void **state)
+TEST(whole_numbers_are_told_from_fractions)
 {
     static const struct {
         const char *text;
@@ -153,7 +144,6 @@ whole_numbers_are_told_from_fractions(void **state)
                  {"1e999", -ERANGE, 0}};
     struct decimal d;
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int64_t value = 0;
 
@@ -165,12 +155,10 @@ whole_numbers_are_told_from_fractions(void **state)
 
 /* Against long division by another way: of numbers with few digits, so that
  * all fits 128 bits. */
-static void
-random_quotients_are_exact(void **state)
+TEST(random_quotients_are_exact)
 {
     struct random random = {.state = random_seed("decimal")};
 
-    (void)state;
     for (int i = 0; i < 200000; i++) {
         const int64_t v = (int64_t)random_below(&random, 2000001) - 1000000;
         const int64_t r = 1 + (int64_t)random_below(&random, 1000000);
@@ -189,12 +177,10 @@ random_quotients_are_exact(void **state)
     }
 }
 
-static void
-rounding_keeps_at_most_half(void **state)
+TEST(rounding_keeps_at_most_half)
 {
     int32_t rest;
 
-    (void)state;
     assert_int_equal(decimal_round(2500000, &rest), 3);
     assert_int_equal(rest, -500000);
     assert_int_equal(decimal_round(-2500000, &rest), -3);
@@ -204,14 +190,3 @@ rounding_keeps_at_most_half(void **state)
     assert_true(decimal_round((int128)1 << 100, &rest) == INT64_MAX);
     assert_int_equal(rest, 0);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_number_has_sign_digits_point_and_exponent),
-    cmocka_unit_test(quotients_are_rounded_half_away_from_zero_to_millionths),
-    cmocka_unit_test(the_whole_part_stays_in_64_bits),
-    cmocka_unit_test(a_rate_is_above_0_and_at_most_1),
-    cmocka_unit_test(whole_numbers_are_told_from_fractions),
-    cmocka_unit_test(random_quotients_are_exact),
-    cmocka_unit_test(rounding_keeps_at_most_half),
-};
-TEST_MAIN(tests)

@@ -40,6 +40,8 @@ teardown(void **state)
     return 0;
 }
 
+#define DIR_TEST(name) TEST_IN(name, void *unused, setup, teardown)
+
 /* Reads up to `max` names, each of which has to be a new one. */
 static int
 count_names(DIR *dir, bool seen[FILES], int max)
@@ -60,13 +62,11 @@ count_names(DIR *dir, bool seen[FILES], int max)
     return count;
 }
 
-static void
-each_name_comes_once_without_the_dots(void **state)
+DIR_TEST(each_name_comes_once_without_the_dots)
 {
     bool seen[FILES] = {false}, again[FILES] = {false};
     DIR *dir;
 
-    (void)state; /* none */
     assert_rc(dirstream_open(tmp.fd, "in", &dir), 0);
     assert_int_equal(count_names(dir, seen, FILES + 1), FILES);
     assert_int_equal(count_names(dir, seen, 1), 0);
@@ -76,14 +76,12 @@ each_name_comes_once_without_the_dots(void **state)
     assert_int_equal(closedir(dir), 0);
 }
 
-static void
-two_streams_of_one_descriptor_do_not_disturb_each_other(void **state)
+DIR_TEST(two_streams_of_one_descriptor_do_not_disturb_each_other)
 {
     const int fd = openat(tmp.fd, "in", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     bool seen[2][FILES] = {{false}};
     DIR *one, *two;
 
-    (void)state; /* none */
     assert_true(fd >= 0);
     assert_rc(dirstream_open(fd, ".", &one), 0);
     assert_int_equal(count_names(one, seen[0], 10), 10);
@@ -95,12 +93,10 @@ two_streams_of_one_descriptor_do_not_disturb_each_other(void **state)
     assert_int_equal(close(fd), 0);
 }
 
-static void
-what_cannot_be_opened_says_why(void **state)
+DIR_TEST(what_cannot_be_opened_says_why)
 {
     DIR *dir = NULL;
 
-    (void)state; /* none */
     tmpdir_put(&tmp, "file", "", 0, 0600);
     assert_rc(dirstream_open(tmp.fd, "none", &dir), -ENOENT);
     assert_rc(dirstream_open(tmp.fd, "file", &dir), -ENOTDIR);
@@ -110,26 +106,14 @@ what_cannot_be_opened_says_why(void **state)
     assert_null(dir);
 }
 
-static void
-an_error_is_not_the_end(void **state)
+DIR_TEST(an_error_is_not_the_end)
 {
     const char *name;
     DIR *dir;
 
-    (void)state; /* none */
     assert_rc(dirstream_open(tmp.fd, "in", &dir), 0);
     /* The stream's descriptor is no folder any more. */
     assert_true(dup2(STDERR_FILENO, dirfd(dir)) >= 0);
     assert_true(dirstream_next(dir, &name) < 0);
     assert_int_equal(closedir(dir), 0);
 }
-
-#define DIR_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    DIR_TEST(each_name_comes_once_without_the_dots),
-    DIR_TEST(two_streams_of_one_descriptor_do_not_disturb_each_other),
-    DIR_TEST(what_cannot_be_opened_says_why),
-    DIR_TEST(an_error_is_not_the_end),
-};
-TEST_MAIN(tests)

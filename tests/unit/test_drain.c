@@ -26,6 +26,12 @@ teardown(void **state)
     return 0;
 }
 
+#define BOTH(name, x) ENGINE_TESTS(name, struct fixture *x, setup, teardown)
+#define MEMORY(name, x)                                                        \
+    ENGINE_TEST(ENGINE_MEMORY, name, struct fixture *x, setup, teardown)
+#define LMDB(name, x)                                                          \
+    ENGINE_TEST(ENGINE_LMDB, name, struct fixture *x, setup, teardown)
+
 static struct store_fill
 mark(uint8_t log, uint64_t epoch)
 {
@@ -69,20 +75,15 @@ take_time(void *ctx)
 
 /* ---- applying ---------------------------------------------------------- */
 
-static void
-without_anything_held_there_is_nothing_to_do(void **state)
+BOTH(without_anything_held_there_is_nothing_to_do, x)
 {
-    struct fixture *x = *state;
-
     assert_true(drain_run(&x->drain, false) == UINT64_MAX);
     assert_true(drain_run(&x->drain, true) == UINT64_MAX);
     assert_false(tmpdir_has(&x->tmp, HELD_FOLDER));
 }
 
-static void
-records_are_applied_in_the_order_in_which_they_were_held(void **state)
+BOTH(records_are_applied_in_the_order_in_which_they_were_held, x)
 {
-    struct fixture *x = *state;
     unsigned i;
 
     for (i = 1; i <= 100; i++) { /* as marks go, the last one counts */
@@ -100,10 +101,8 @@ records_are_applied_in_the_order_in_which_they_were_held(void **state)
 }
 
 /* As after a crash between applying and deleting. */
-static void
-a_record_that_is_in_is_deleted_and_not_applied_again(void **state)
+BOTH(a_record_that_is_in_is_deleted_and_not_applied_again, x)
 {
-    struct fixture *x = *state;
     const struct store_fill m = mark(1, 1);
 
     hold(x, "a", m, 7);
@@ -116,10 +115,8 @@ a_record_that_is_in_is_deleted_and_not_applied_again(void **state)
 }
 
 /* Whoever applied the later fill may have passed the record. */
-static void
-a_record_of_which_later_fills_are_in_stays_and_is_reported(void **state)
+BOTH(a_record_of_which_later_fills_are_in_stays_and_is_reported, x)
 {
-    struct fixture *x = *state;
     const struct store_fill later = mark(1, 9);
 
     hold(x, "a", mark(1, 3), 7);
@@ -133,10 +130,8 @@ a_record_of_which_later_fills_are_in_stays_and_is_reported(void **state)
     assert_true(x->drain.stats.damaged > 0);
 }
 
-static void
-a_record_of_which_a_later_fill_of_one_log_is_in_stays(void **state)
+BOTH(a_record_of_which_a_later_fill_of_one_log_is_in_stays, x)
 {
-    struct fixture *x = *state;
     const struct store_fill marks[3] = {mark(1, 2), mark(2, 1), mark(3, 1)};
     const struct store_fill later = mark(2, 2);
 
@@ -152,10 +147,8 @@ a_record_of_which_a_later_fill_of_one_log_is_in_stays(void **state)
     assert_true(x->drain.stats.damaged > 0);
 }
 
-static void
-a_record_that_is_in_partly_goes_on_where_it_was(void **state)
+MEMORY(a_record_that_is_in_partly_goes_on_where_it_was, x)
 {
-    struct fixture *x = *state;
     const struct store_fill m = full_log(x, 0);
 
     filler_empty(x->dir.log_fd, 0);
@@ -177,10 +170,8 @@ a_record_that_is_in_partly_goes_on_where_it_was(void **state)
 
 /* ---- what cannot be applied --------------------------------------------- */
 
-static void
-a_sick_keyspace_does_not_hold_up_others(void **state)
+MEMORY(a_sick_keyspace_does_not_hold_up_others, x)
 {
-    struct fixture *x = *state;
     unsigned i;
 
     refuse(x, "b", -EBADMSG);
@@ -202,10 +193,8 @@ a_sick_keyspace_does_not_hold_up_others(void **state)
     assert_int_equal(held_count(x), 0);
 }
 
-static void
-a_sick_keyspace_is_tried_less_and_less_often_up_to_once_a_minute(void **state)
+MEMORY(a_sick_keyspace_is_tried_less_and_less_often_up_to_once_a_minute, x)
 {
-    struct fixture *x = *state;
     uint64_t due, wait = DRAIN_RETRY_FIRST_MS;
     unsigned before, i;
 
@@ -229,11 +218,8 @@ a_sick_keyspace_is_tried_less_and_less_often_up_to_once_a_minute(void **state)
     assert_int_equal(wait, DRAIN_RETRY_MOST_MS);
 }
 
-static void
-a_keyspace_that_came_to_be_held_does_not_wait_for_a_sick_one(void **state)
+MEMORY(a_keyspace_that_came_to_be_held_does_not_wait_for_a_sick_one, x)
 {
-    struct fixture *x = *state;
-
     refuse(x, "a", -EBADMSG);
     hold(x, "a", mark(1, 1), 1);
     fixture_ns = drain_run(&x->drain, false) * MS;
@@ -245,10 +231,8 @@ a_keyspace_that_came_to_be_held_does_not_wait_for_a_sick_one(void **state)
     assert_int_equal(count_of(x, "b", "one"), 1);
 }
 
-static void
-a_record_of_logs_that_are_in_and_others_stays_with_all_behind_it(void **state)
+BOTH(a_record_of_logs_that_are_in_and_others_stays_with_all_behind_it, x)
 {
-    struct fixture *x = *state;
     const struct store_fill marks[2] = {mark(1, 1), mark(2, 1)};
 
     held_by_another(x, "a", marks, 2);
@@ -265,12 +249,10 @@ a_record_of_logs_that_are_in_and_others_stays_with_all_behind_it(void **state)
 }
 
 /* As a backup has it that was made while a keyspace was dropped. */
-static void
-what_was_dropped_does_not_come_back_out_of_what_is_held(void **state)
+BOTH(what_was_dropped_does_not_come_back_out_of_what_is_held, x)
 {
     static const struct store_key keys[] = {{(const uint8_t *)"one", 3},
                                             {(const uint8_t *)"two", 3}};
-    struct fixture *x = *state;
     const struct store_fill mark = {.uuid = {1}, .epoch = 1, .first_ms = 1};
     uint64_t deleted;
 
@@ -322,11 +304,9 @@ maintain_all(struct fixture *x)
         ;
 }
 
-static void
-dropped_keyspaces_go_while_their_logs_are_idle(void **state)
+LMDB(dropped_keyspaces_go_while_their_logs_are_idle, x)
 {
     enum { NAMES = 300 };
-    struct fixture *x = *state;
 
     merge_names(x, NAMES);
     assert_true(tmpdir_has(&x->tmp, "keyspace/merged"));
@@ -335,9 +315,7 @@ dropped_keyspaces_go_while_their_logs_are_idle(void **state)
         char name[16];
 
         (void)snprintf(name, sizeof name, "ks%u", i);
-        assert_rc(
-            store_drop(x->store, (const uint8_t *)name, strlen(name), NULL, 0),
-            0);
+        assert_rc(store_drop(x->store, (const uint8_t *)name, strlen(name)), 0);
     }
 
     maintain_all(x);
@@ -346,14 +324,12 @@ dropped_keyspaces_go_while_their_logs_are_idle(void **state)
     assert_int_equal(count_of(x, "ks0", "k"), 1);
 }
 
-static void
-a_keyspace_with_held_records_keeps_its_file(void **state)
+LMDB(a_keyspace_with_held_records_keeps_its_file, x)
 {
-    struct fixture *x = *state;
     const struct store_fill later = {.uuid = {1}, .epoch = 1, .first_ms = 1};
 
     merge_names(x, 2);
-    assert_rc(store_drop(x->store, (const uint8_t *)"ks1", 3, NULL, 0), 0);
+    assert_rc(store_drop(x->store, (const uint8_t *)"ks1", 3), 0);
     held_by_another(x, "ks1", &later, 1);
 
     maintain_all(x);
@@ -363,10 +339,8 @@ a_keyspace_with_held_records_keeps_its_file(void **state)
     assert_int_equal(count_of(x, "ks1", "one"), 100);
 }
 
-static void
-what_another_process_drains_is_left_to_it(void **state)
+MEMORY(what_another_process_drains_is_left_to_it, x)
 {
-    struct fixture *x = *state;
     int ready[2], go[2];
     pid_t pid;
     char c;
@@ -406,11 +380,9 @@ what_another_process_drains_is_left_to_it(void **state)
 
 /* ---- time -------------------------------------------------------------- */
 
-static void
-while_logs_wait_it_takes_a_fifth_of_the_time_and_never_nothing(void **state)
+MEMORY(while_logs_wait_it_takes_a_fifth_of_the_time_and_never_nothing, x)
 {
     static uint64_t step = 1 * MS;
-    struct fixture *x = *state;
     uint64_t merged = 0, drained = 0;
     unsigned i;
 
@@ -434,12 +406,9 @@ while_logs_wait_it_takes_a_fifth_of_the_time_and_never_nothing(void **state)
     assert_int_equal(count_of(x, "a", "one"), drained / step);
 }
 
-static void
-without_waiting_logs_it_looks_up_after_a_slice_and_when_told_to_stop(
-    void **state)
+MEMORY(without_waiting_logs_it_looks_up_after_a_slice_and_when_told_to_stop, x)
 {
     static uint64_t step = 1 * MS;
-    struct fixture *x = *state;
     unsigned i;
 
     for (i = 1; i <= 100; i++)
@@ -460,10 +429,8 @@ always(void *ctx)
     return true;
 }
 
-static void
-told_to_stop_it_ends_behind_the_record_under_way(void **state)
+MEMORY(told_to_stop_it_ends_behind_the_record_under_way, x)
 {
-    struct fixture *x = *state;
     unsigned i;
 
     for (i = 1; i <= 10; i++)
@@ -477,11 +444,9 @@ told_to_stop_it_ends_behind_the_record_under_way(void **state)
 }
 
 /* A pass that could apply nothing took time from nobody but itself. */
-static void
-a_pass_in_vain_is_followed_by_a_longer_rest(void **state)
+MEMORY(a_pass_in_vain_is_followed_by_a_longer_rest, x)
 {
     static uint64_t step = 1000 * MS;
-    struct fixture *x = *state;
     uint64_t since, due;
 
     refuse(x, "a", -EBADMSG);
@@ -499,11 +464,9 @@ a_pass_in_vain_is_followed_by_a_longer_rest(void **state)
 
 /* Names that share a place wait for each other, but for no longer than a sick
  * one is not tried. */
-static void
-every_one_of_many_keyspaces_gets_its_turn(void **state)
+MEMORY(every_one_of_many_keyspaces_gets_its_turn, x)
 {
     enum { NAMES = 120 };
-    struct fixture *x = *state;
     char name[16];
     unsigned i;
 
@@ -527,10 +490,8 @@ every_one_of_many_keyspaces_gets_its_turn(void **state)
 
 /* ---- any failing call -------------------------------------------------- */
 
-static void
-any_failing_call_loses_and_doubles_nothing(void **state)
+BOTH(any_failing_call_loses_and_doubles_nothing, x)
 {
-    struct fixture *x = *state;
     const struct store_fill other = mark(2, 1);
     bool hit = true;
     unsigned n;
@@ -555,32 +516,3 @@ any_failing_call_loses_and_doubles_nothing(void **state)
     }
     assert_true(n > 4);
 }
-
-#define BOTH(test)   ENGINE_CASES(test, setup, teardown)
-#define MEMORY(test) ENGINE_CASE(ENGINE_MEMORY, test, setup, teardown)
-#define LMDB(test)   ENGINE_CASE(ENGINE_LMDB, test, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    BOTH(without_anything_held_there_is_nothing_to_do),
-    BOTH(records_are_applied_in_the_order_in_which_they_were_held),
-    BOTH(a_record_that_is_in_is_deleted_and_not_applied_again),
-    BOTH(a_record_of_which_later_fills_are_in_stays_and_is_reported),
-    BOTH(a_record_of_which_a_later_fill_of_one_log_is_in_stays),
-    MEMORY(a_record_that_is_in_partly_goes_on_where_it_was),
-    MEMORY(a_sick_keyspace_does_not_hold_up_others),
-    MEMORY(a_sick_keyspace_is_tried_less_and_less_often_up_to_once_a_minute),
-    MEMORY(a_keyspace_that_came_to_be_held_does_not_wait_for_a_sick_one),
-    BOTH(a_record_of_logs_that_are_in_and_others_stays_with_all_behind_it),
-    BOTH(what_was_dropped_does_not_come_back_out_of_what_is_held),
-    LMDB(dropped_keyspaces_go_while_their_logs_are_idle),
-    LMDB(a_keyspace_with_held_records_keeps_its_file),
-    MEMORY(what_another_process_drains_is_left_to_it),
-    MEMORY(while_logs_wait_it_takes_a_fifth_of_the_time_and_never_nothing),
-    MEMORY(
-        without_waiting_logs_it_looks_up_after_a_slice_and_when_told_to_stop),
-    MEMORY(told_to_stop_it_ends_behind_the_record_under_way),
-    MEMORY(a_pass_in_vain_is_followed_by_a_longer_rest),
-    MEMORY(every_one_of_many_keyspaces_gets_its_turn),
-    BOTH(any_failing_call_loses_and_doubles_nothing),
-};
-TEST_MAIN(tests)

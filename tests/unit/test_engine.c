@@ -22,8 +22,9 @@ mdb_version(int *major, int *minor, int *patch)
     return text;
 }
 
-static void
-another_lmdb_than_0_9_is_refused(void **state)
+#define CASE(name, d) TEST_IN(name, struct tmpdir *d, in_memory, remove_dir)
+
+CASE(another_lmdb_than_0_9_is_refused, d)
 {
     static const struct {
         int major, minor, rc;
@@ -32,7 +33,6 @@ another_lmdb_than_0_9_is_refused(void **state)
                  {0, 8, -EPROTONOSUPPORT},
                  {0, 10, -EPROTONOSUPPORT},
                  {1, 9, -EPROTONOSUPPORT}};
-    const struct tmpdir *d = *state;
     const struct lmdb_options options = {
         .keyspace_fd = d->fd, .keyspace_size = 256, .key_size = 256};
 
@@ -46,10 +46,3 @@ another_lmdb_than_0_9_is_refused(void **state)
         store_close(s);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup_teardown(another_lmdb_than_0_9_is_refused, in_memory,
-                                    remove_dir),
-};
-
-TEST_MAIN(tests)

@@ -38,15 +38,13 @@ start_holder(const char *path, int *end)
     return pid;
 }
 
-static void
-the_holder_of_a_flock_is_named(void **state)
+TEST(the_holder_of_a_flock_is_named)
 {
     struct tmpdir d;
     char path[600];
     pid_t pid;
     int fd, end, status;
 
-    (void)state; /* needs none */
     tmpdir_make(&d);
     (void)snprintf(path, sizeof path, "%s/file", d.path);
     fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -63,9 +61,3 @@ the_holder_of_a_flock_is_named(void **state)
     (void)close(fd);
     tmpdir_remove(&d);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(the_holder_of_a_flock_is_named),
-};
-
-TEST_MAIN(tests)

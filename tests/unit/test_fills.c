@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/client/cmd/wait_merged.h"
+#include "common/client/cmd/cmd_data.h"
 #include "common/log/log.h"
 #include "common/log/pending_set.h"
 #include "common/setup/datadir.h"
@@ -53,6 +53,8 @@ teardown(void **state)
     return 0;
 }
 
+#define CASE(name, f) TEST_IN(name, struct fixture *f, setup, teardown)
+
 static void
 begin_log(struct fixture *f, struct filler *log, uint64_t index,
           uint64_t first_ms)
@@ -69,10 +71,8 @@ left(struct fixture *f)
     return f->fills.count;
 }
 
-static void
-a_log_is_left_until_it_is_merged(void **state)
+CASE(a_log_is_left_until_it_is_merged, f)
 {
-    struct fixture *f = *state;
     struct filler log;
     struct log merging;
 
@@ -88,10 +88,8 @@ a_log_is_left_until_it_is_merged(void **state)
     assert_int_equal(left(f), 0);
 }
 
-static void
-what_comes_later_is_not_waited_for(void **state)
+CASE(what_comes_later_is_not_waited_for, f)
 {
-    struct fixture *f = *state;
     struct filler old, later, again;
 
     begin_log(f, &old, 0, FIRST_MS);
@@ -108,12 +106,10 @@ what_comes_later_is_not_waited_for(void **state)
     filler_die(&again);
 }
 
-static void
-a_time_in_whole_seconds_is_the_same_fill(void **state)
+CASE(a_time_in_whole_seconds_is_the_same_fill, f)
 {
     const struct timespec times[2] = {{.tv_sec = FIRST_MS / 1000},
                                       {.tv_sec = FIRST_MS / 1000}};
-    struct fixture *f = *state;
     struct filler log;
 
     begin_log(f, &log, 0, FIRST_MS);
@@ -126,10 +122,8 @@ a_time_in_whole_seconds_is_the_same_fill(void **state)
 
 /* As after a restore that did not keep it: while a worker has the log, its
  * header says another time than the mtime that it was noted by. */
-static void
-a_full_log_of_another_mtime_is_left_while_a_worker_has_it(void **state)
+CASE(a_full_log_of_another_mtime_is_left_while_a_worker_has_it, f)
 {
-    struct fixture *f = *state;
     struct log merging;
     struct filler log;
 
@@ -146,12 +140,10 @@ a_full_log_of_another_mtime_is_left_while_a_worker_has_it(void **state)
 
 /* Noted while its headers could not be read, it may be any fill: the one that
  * shows itself next is waited for, and no other. */
-static void
-a_log_that_could_not_be_told_is_the_fill_seen_next(void **state)
+CASE(a_log_that_could_not_be_told_is_the_fill_seen_next, f)
 {
     static const uint8_t zeros[LOG_SLOTS_AT];
     uint8_t headers[LOG_SLOTS_AT];
-    struct fixture *f = *state;
     struct filler log, again;
     int fd;
 
@@ -173,10 +165,8 @@ a_log_that_could_not_be_told_is_the_fill_seen_next(void **state)
     filler_die(&again);
 }
 
-static void
-many_logs_may_be_noted(void **state)
+CASE(many_logs_may_be_noted, f)
 {
-    struct fixture *f = *state;
     struct filler log;
 
     for (uint64_t i = 0; i < 150; i++) {
@@ -190,10 +180,8 @@ many_logs_may_be_noted(void **state)
     assert_int_equal(left(f), 149);
 }
 
-static void
-without_memory_nothing_is_called_merged(void **state)
+CASE(without_memory_nothing_is_called_merged, f)
 {
-    struct fixture *f = *state;
     struct filler log;
 
     begin_log(f, &log, 0, FIRST_MS);
@@ -204,10 +192,8 @@ without_memory_nothing_is_called_merged(void **state)
 }
 
 /* Stamped with a time that is still to come, and passes in the wait. */
-static void
-waiting_for_the_logs_does_not_end_because_the_clock_catches_up(void **state)
+CASE(waiting_for_the_logs_does_not_end_because_the_clock_catches_up, f)
 {
-    struct fixture *f = *state;
     struct filler log;
 
     begin_log(f, &log, 0, clock_unix_ms() + 20); /* then set back */
@@ -218,18 +204,3 @@ waiting_for_the_logs_does_not_end_because_the_clock_catches_up(void **state)
     filler_empty(f->datadir.log_fd, 0);
     assert_rc(wait_logs(&f->datadir, &f->logs, 60000), 0);
 }
-
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    CASE(a_log_is_left_until_it_is_merged),
-    CASE(what_comes_later_is_not_waited_for),
-    CASE(a_time_in_whole_seconds_is_the_same_fill),
-    CASE(a_full_log_of_another_mtime_is_left_while_a_worker_has_it),
-    CASE(a_log_that_could_not_be_told_is_the_fill_seen_next),
-    CASE(many_logs_may_be_noted),
-    CASE(without_memory_nothing_is_called_merged),
-    CASE(waiting_for_the_logs_does_not_end_because_the_clock_catches_up),
-};
-
-TEST_MAIN(tests)

@@ -13,8 +13,7 @@ browser_of(const char *bytes)
     return first_bytes_browser((const uint8_t *)bytes);
 }
 
-static void
-every_request_line_begins_with_eight_printable_bytes(void **state)
+TEST(every_request_line_begins_with_eight_printable_bytes)
 {
     /* RFC 9110, 5.6.2: the characters of a token. */
     static const char token[] = "!#$%&'*+-.^_`|~0123456789"
@@ -24,7 +23,6 @@ every_request_line_begins_with_eight_printable_bytes(void **state)
                                           "a:1"};
     char line[128];
 
-    (void)state;
     for (size_t at = 0; token[at] != '\0'; at++)
         for (size_t size = 1; size <= 64; size++)
             for (size_t t = 0; t < sizeof targets / sizeof targets[0]; t++) {
@@ -35,18 +33,15 @@ every_request_line_begins_with_eight_printable_bytes(void **state)
             }
 }
 
-static void
-tls_and_stun_are_known(void **state)
+TEST(tls_and_stun_are_known)
 {
-    (void)state;
     assert_string_equal(browser_of("\x16\x03\x01\x02\x00\x01\x00\x01"), "TLS");
     assert_string_equal(browser_of("\x16\x03\x03\x07\x04\x01\x00\x07"), "TLS");
     assert_string_equal(browser_of("\x00\x03\x00\x08\x21\x12\xa4\x42"), "STUN");
     assert_string_equal(browser_of("\x00\x54\x00\x01\x00\x40\x21\x12"), "STUN");
 }
 
-static void
-what_no_browser_sends_is_left_to_the_protocol(void **state)
+TEST(what_no_browser_sends_is_left_to_the_protocol)
 {
     static const char *const others[] = {"\x90\x02\0\0\0\0\0\x10",
                                          "GET / H\0",
@@ -69,7 +64,6 @@ what_no_browser_sends_is_left_to_the_protocol(void **state)
                                       (1LL << 56) - 1};
     char bytes[16];
 
-    (void)state;
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         memset(bytes, 0, sizeof bytes);
         memcpy(bytes, others[i], FIRST_BYTES_SIZE);
@@ -81,8 +75,7 @@ what_no_browser_sends_is_left_to_the_protocol(void **state)
     }
 }
 
-static void
-the_two_parts_of_a_refused_increment_are_taken(void **state)
+TEST(the_two_parts_of_a_refused_increment_are_taken)
 {
     static const char *const refused[] = {"GET / HT",
                                           "~~~~~~~~",
@@ -93,7 +86,6 @@ the_two_parts_of_a_refused_increment_are_taken(void **state)
     uint8_t bytes[FIRST_BYTES_SIZE];
     int64_t increment, high;
 
-    (void)state;
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         assert_non_null(browser_of(refused[i]));
         increment = get_le64s((const uint8_t *)refused[i]);
@@ -106,11 +98,3 @@ the_two_parts_of_a_refused_increment_are_taken(void **state)
         assert_true(increment > 70000000000000000);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_request_line_begins_with_eight_printable_bytes),
-    cmocka_unit_test(tls_and_stun_are_known),
-    cmocka_unit_test(what_no_browser_sends_is_left_to_the_protocol),
-    cmocka_unit_test(the_two_parts_of_a_refused_increment_are_taken),
-};
-TEST_MAIN(tests)

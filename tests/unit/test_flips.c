@@ -10,7 +10,6 @@
  * rules are in test_flips_log. */
 #include "tests/lib/test.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -272,7 +271,7 @@ try_drop(const struct site *site, enum specimen_keyspace k)
     specimen_flip(&specimen, site->file, site->at, site->size, site->mask);
     said_clear();
     store = specimen_store(&specimen, true);
-    rc = store_drop(store, (const uint8_t *)name, strlen(name), NULL, 0);
+    rc = store_drop(store, (const uint8_t *)name, strlen(name));
     store_close(store);
     return rc < 0 || !is_empty(k) ? SILENT : rc == 0 ? RIGHT : TOLD;
 }
@@ -662,10 +661,11 @@ fini(void **state)
     return 0;
 }
 
+#define FLIPS(name) TEST_IN(name, void *unused, NULL, fini)
+
 /* ---- keyspaces --------------------------------------------------------- */
 
-static void
-no_bit_of_a_keyspace_is_wrong_and_silent(void **state)
+FLIPS(no_bit_of_a_keyspace_is_wrong_and_silent)
 {
     static const struct {
         const char *what;
@@ -683,7 +683,6 @@ no_bit_of_a_keyspace_is_wrong_and_silent(void **state)
                  {"run", is_run},         {"group", is_group}};
     int file;
 
-    (void)state; /* none */
     make(1u << SPECIMEN_SMALL, SPECIMEN_SMALL);
     file = specimen_find(&specimen, "keyspace/small.mdb");
     assert_sound(SPECIMEN_SMALL, file);
@@ -699,12 +698,10 @@ no_bit_of_a_keyspace_is_wrong_and_silent(void **state)
     }
 }
 
-static void
-no_bit_of_a_node_is_wrong_and_silent(void **state)
+FLIPS(no_bit_of_a_node_is_wrong_and_silent)
 {
     int file;
 
-    (void)state; /* none */
     make(1u << SPECIMEN_NODES, SPECIMEN_NODES);
     file = specimen_find(&specimen, "keyspace/nodes.mdb");
     assert_sound(SPECIMEN_NODES, file);
@@ -712,12 +709,10 @@ no_bit_of_a_node_is_wrong_and_silent(void **state)
     try_all("node", SPECIMEN_NODES);
 }
 
-static void
-no_bit_of_a_hashed_name_is_wrong_and_silent(void **state)
+FLIPS(no_bit_of_a_hashed_name_is_wrong_and_silent)
 {
     int file = 0;
 
-    (void)state; /* none */
     make(1u << SPECIMEN_LONG, WHOLE);
     assert_sound(WHOLE, 0);
     while (strncmp(specimen.files[file].path, "keyspace/%h", 11) != 0)
@@ -728,12 +723,10 @@ no_bit_of_a_hashed_name_is_wrong_and_silent(void **state)
     try_all("its state", WHOLE);
 }
 
-static void
-a_keyspace_with_a_flipped_bit_can_be_dropped(void **state)
+FLIPS(a_keyspace_with_a_flipped_bit_can_be_dropped)
 {
     int file;
 
-    (void)state; /* none */
     make(1u << SPECIMEN_SMALL, WHOLE);
     file = specimen_find(&specimen, "keyspace/small.mdb");
     specimen_restore(&specimen);
@@ -744,12 +737,10 @@ a_keyspace_with_a_flipped_bit_can_be_dropped(void **state)
 
 /* ---- what is held ------------------------------------------------------- */
 
-static void
-no_bit_of_what_is_held_is_wrong_and_silent(void **state)
+FLIPS(no_bit_of_what_is_held_is_wrong_and_silent)
 {
     int segment, note;
 
-    (void)state; /* none */
     make(1u << SPECIMEN_SICK, WHOLE);
     segment = specimen_find(&specimen, "held/1");
     note = specimen_find(&specimen, "held/lock");
@@ -767,13 +758,11 @@ no_bit_of_what_is_held_is_wrong_and_silent(void **state)
 /* ---- logs --------------------------------------------------------------- */
 
 /* What the worker makes of test_flips_log's bits. */
-static void
-no_bit_of_a_log_is_wrong_and_silent(void **state)
+FLIPS(no_bit_of_a_log_is_wrong_and_silent)
 {
     static const char *const logs[] = {"log/0000000000", "log/0000000001",
                                        "log/0000000002"};
 
-    (void)state; /* none */
     make(1u << SPECIMEN_LONG | SPECIMEN_LOGS, WHOLE);
     assert_sound(WHOLE, 0);
     for (size_t i = 0; i < sizeof logs / sizeof logs[0]; i++) {
@@ -789,13 +778,11 @@ no_bit_of_a_log_is_wrong_and_silent(void **state)
 
 /* ---- all of it ---------------------------------------------------------- */
 
-static void
-random_bits_are_not_wrong_and_silent(void **state)
+FLIPS(random_bits_are_not_wrong_and_silent)
 {
     struct random r = {.state = random_seed("test_flips")};
     size_t total = 0;
 
-    (void)state; /* none */
     make(SPECIMEN_ALL, WHOLE);
     assert_sound(WHOLE, 0);
     for (int i = 0; i < specimen.file_count; i++)
@@ -815,18 +802,6 @@ random_bits_are_not_wrong_and_silent(void **state)
     try_all("random bits", WHOLE);
 }
 
-#define FLIPS(test) cmocka_unit_test_teardown(test, fini)
-
-static const struct CMUnitTest tests[] = {
-    FLIPS(no_bit_of_a_keyspace_is_wrong_and_silent),
-    FLIPS(no_bit_of_a_node_is_wrong_and_silent),
-    FLIPS(a_keyspace_with_a_flipped_bit_can_be_dropped),
-    FLIPS(no_bit_of_a_hashed_name_is_wrong_and_silent),
-    FLIPS(no_bit_of_what_is_held_is_wrong_and_silent),
-    FLIPS(no_bit_of_a_log_is_wrong_and_silent),
-    FLIPS(random_bits_are_not_wrong_and_silent),
-};
-
 int
 main(int argc, char **argv)
 {
@@ -835,6 +810,6 @@ main(int argc, char **argv)
 
     if (setup(&state) < 0)
         return 1;
-    rc = test_main(__FILE__, tests, sizeof tests / sizeof tests[0], argc, argv);
+    rc = test_main(argc, argv);
     return teardown(&state) < 0 ? 1 : rc;
 }

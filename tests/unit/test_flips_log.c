@@ -179,34 +179,22 @@ flip_each(const struct tmpdir *d, enum kind kind)
     }
 }
 
-static void
-no_bit_of_a_sealed_log_flips_unseen(void **state)
+IN_MEMORY(no_bit_of_a_sealed_log_flips_unseen, s)
 {
-    flip_each(*state, SEALED);
+    flip_each(s, SEALED);
 }
 
-static void
-no_bit_of_a_log_whose_owner_died_flips_unseen(void **state)
+IN_MEMORY(no_bit_of_a_log_whose_owner_died_flips_unseen, s)
 {
-    flip_each(*state, DIED_HERE);
+    flip_each(s, DIED_HERE);
 }
 
-static void
-no_bit_of_a_log_open_at_a_power_loss_flips_unseen(void **state)
+IN_MEMORY(no_bit_of_a_log_open_at_a_power_loss_flips_unseen, s)
 {
-    flip_each(*state, POWER_LOSS);
+    flip_each(s, POWER_LOSS);
 }
 
-static void
-no_bit_of_an_empty_log_makes_it_count_again(void **state)
+IN_MEMORY(no_bit_of_an_empty_log_makes_it_count_again, s)
 {
-    flip_each(*state, MERGED);
+    flip_each(s, MERGED);
 }
-
-static const struct CMUnitTest tests[] = {
-    in_memory(no_bit_of_a_sealed_log_flips_unseen),
-    in_memory(no_bit_of_a_log_whose_owner_died_flips_unseen),
-    in_memory(no_bit_of_a_log_open_at_a_power_loss_flips_unseen),
-    in_memory(no_bit_of_an_empty_log_makes_it_count_again),
-};
-TEST_MAIN(tests)

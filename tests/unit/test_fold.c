@@ -6,7 +6,6 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -174,12 +173,12 @@ teardown(void **state)
     return 0;
 }
 
+#define CASE(name, f) TEST_IN(name, struct fold *f, setup, teardown)
+
 /* ---- one log ----------------------------------------------------------- */
 
-static void
-increments_of_one_key_and_minute_become_one_sum(void **state)
+CASE(increments_of_one_key_and_minute_become_one_sum, f)
 {
-    struct fold *f = *state;
     struct fake a;
 
     fake_init(&a, 0, 10, 256);
@@ -200,10 +199,8 @@ increments_of_one_key_and_minute_become_one_sum(void **state)
     fake_fini(&a);
 }
 
-static void
-an_increment_of_zero_makes_neither_key_nor_keyspace(void **state)
+CASE(an_increment_of_zero_makes_neither_key_nor_keyspace, f)
 {
-    struct fold *f = *state;
     struct fake a;
 
     fake_init(&a, 0, 10, 256);
@@ -217,10 +214,8 @@ an_increment_of_zero_makes_neither_key_nor_keyspace(void **state)
     fake_fini(&a);
 }
 
-static void
-increments_that_cancel_out_leave_a_sum_of_zero_not_nothing(void **state)
+CASE(increments_that_cancel_out_leave_a_sum_of_zero_not_nothing, f)
 {
-    struct fold *f = *state;
     struct fake a;
 
     fake_init(&a, 0, 10, 256);
@@ -233,10 +228,8 @@ increments_that_cancel_out_leave_a_sum_of_zero_not_nothing(void **state)
     fake_fini(&a);
 }
 
-static void
-sums_beyond_int64_are_exact(void **state)
+CASE(sums_beyond_int64_are_exact, f)
 {
-    struct fold *f = *state;
     struct store_delta *d;
     struct fake a;
     size_t count;
@@ -257,8 +250,7 @@ sums_beyond_int64_are_exact(void **state)
     fake_fini(&a);
 }
 
-static void
-deltas_come_sorted_by_key_then_minute(void **state)
+CASE(deltas_come_sorted_by_key_then_minute, f)
 {
     static const char *const sorted[] = {"prefix-12345678",
                                          "prefix-12345678a",
@@ -266,7 +258,6 @@ deltas_come_sorted_by_key_then_minute(void **state)
                                          "prefix-12345678aaaaaaaaaaab",
                                          "prefix-2",
                                          "prefix-\xff"};
-    struct fold *f = *state;
     struct store_delta *d;
     struct fake a;
     size_t count, i;
@@ -289,10 +280,8 @@ deltas_come_sorted_by_key_then_minute(void **state)
     fake_fini(&a);
 }
 
-static void
-names_of_256_bytes_keep_all_of_them(void **state)
+CASE(names_of_256_bytes_keep_all_of_them, f)
 {
-    struct fold *f = *state;
     uint8_t name[256], key[256];
     struct store_delta *d;
     struct fake a;
@@ -332,11 +321,9 @@ fill(struct fake *f, unsigned index, uint32_t count)
     }
 }
 
-static void
-damage_anywhere_is_found_and_clearing_forgets_the_log(void **state)
+CASE(damage_anywhere_is_found_and_clearing_forgets_the_log, f)
 {
     static const uint32_t places[] = {0, 1, 15, 16, 17, 1023, 1999};
-    struct fold *f = *state;
     struct fake good, bad;
     size_t i;
 
@@ -360,10 +347,8 @@ damage_anywhere_is_found_and_clearing_forgets_the_log(void **state)
     fake_fini(&good);
 }
 
-static void
-a_slot_of_another_epoch_below_the_count_is_damage(void **state)
+CASE(a_slot_of_another_epoch_below_the_count_is_damage, f)
 {
-    struct fold *f = *state;
     struct fake a;
 
     fill(&a, 0, 100);
@@ -377,10 +362,8 @@ a_slot_of_another_epoch_below_the_count_is_damage(void **state)
     fake_fini(&a);
 }
 
-static void
-a_count_above_the_slots_is_damage(void **state)
+CASE(a_count_above_the_slots_is_damage, f)
 {
-    struct fold *f = *state;
     struct fake a;
 
     fill(&a, 0, 100);
@@ -390,10 +373,8 @@ a_count_above_the_slots_is_damage(void **state)
     fake_fini(&a);
 }
 
-static void
-a_read_that_fails_once_is_tried_again(void **state)
+CASE(a_read_that_fails_once_is_tried_again, f)
 {
-    struct fold *f = *state;
     struct fake a;
 
     fill(&a, 0, 2000);
@@ -405,10 +386,8 @@ a_read_that_fails_once_is_tried_again(void **state)
     fake_fini(&a);
 }
 
-static void
-a_read_that_fails_twice_fails_the_log(void **state)
+CASE(a_read_that_fails_twice_fails_the_log, f)
 {
-    struct fold *f = *state;
     struct fake a;
 
     fill(&a, 0, 2000);
@@ -423,10 +402,8 @@ a_read_that_fails_twice_fails_the_log(void **state)
     fake_fini(&a);
 }
 
-static void
-each_keyspace_knows_the_logs_with_records_for_it(void **state)
+CASE(each_keyspace_knows_the_logs_with_records_for_it, f)
 {
-    struct fold *f = *state;
     struct fake a, b;
 
     fake_init(&a, 0, 10, 256);
@@ -471,15 +448,13 @@ fill_worst(struct fake *f, unsigned index, uint32_t count, bool keyspaces)
     }
 }
 
-static void
-it_takes_no_more_logs_than_its_memory_holds(void **state)
+TEST(it_takes_no_more_logs_than_its_memory_holds)
 {
     enum { LOGS = 16, SLOTS = 1000 };
     struct fake logs[LOGS];
     struct fold f;
     unsigned i, k, in;
 
-    (void)state; /* a smaller one */
     for (k = 0; k < 2; k++) {
         assert_rc(fold_open(&f, FOLD_MEMORY_MIN, LOGS), 0);
         for (in = 0; in < LOGS; in++) {
@@ -500,8 +475,7 @@ it_takes_no_more_logs_than_its_memory_holds(void **state)
     }
 }
 
-static void
-a_log_that_does_not_fit_is_folded_in_a_file(void **state)
+TEST(a_log_that_does_not_fit_is_folded_in_a_file)
 {
     enum { SLOTS = 20000 };
     struct tmpdir dir;
@@ -510,7 +484,6 @@ a_log_that_does_not_fit_is_folded_in_a_file(void **state)
     struct fold f;
     size_t count;
 
-    (void)state; /* a smaller one */
     tmpdir_make(&dir);
     assert_rc(fold_open(&f, FOLD_MEMORY_MIN, 64), 0);
     fill_worst(&a, 0, SLOTS, false);
@@ -532,15 +505,13 @@ a_log_that_does_not_fit_is_folded_in_a_file(void **state)
 
 /* Logs that bring new names each: the batch ends before one has to be folded
  * in vain, and not long before. */
-static void
-it_expects_no_room_before_a_log_does_not_fit(void **state)
+TEST(it_expects_no_room_before_a_log_does_not_fit)
 {
     enum { LOGS = 64, SLOTS = 500 };
     struct fake a;
     struct fold f;
     unsigned in = 0;
 
-    (void)state; /* a smaller one */
     assert_rc(fold_open(&f, FOLD_MEMORY_MIN, LOGS), 0);
     do {
         assert_true(in < LOGS);
@@ -552,14 +523,12 @@ it_expects_no_room_before_a_log_does_not_fit(void **state)
     fold_close(&f);
 }
 
-static void
-opening_fails_cleanly_without_memory(void **state)
+TEST(opening_fails_cleanly_without_memory)
 {
     struct fold f;
     unsigned n;
     int rc = -1;
 
-    (void)state; /* its own */
     assert_rc(fold_open(&f, FOLD_MEMORY_MIN - 1, 1), -ERANGE);
     for (n = 1; rc != 0; n++) {
         assert_true(n < 10);
@@ -572,8 +541,7 @@ opening_fails_cleanly_without_memory(void **state)
     fold_close(&f);
 }
 
-static void
-widening_survives_any_failing_call(void **state)
+TEST(widening_survives_any_failing_call)
 {
     struct tmpdir dir;
     struct fold f;
@@ -581,7 +549,6 @@ widening_survives_any_failing_call(void **state)
     unsigned n;
     bool hit = true;
 
-    (void)state; /* its own */
     tmpdir_make(&dir);
     fake_init(&a, 0, 10, 256);
     append(&a, "x", "y", 3, 0);
@@ -700,11 +667,9 @@ model_fill(struct model *m, struct random *r, struct fake *logs,
     }
 }
 
-static void
-random_logs_fold_as_a_plain_model_says(void **state)
+CASE(random_logs_fold_as_a_plain_model_says, f)
 {
     static struct model m;
-    struct fold *f = *state;
     struct fake logs[12];
     struct random r = {random_seed("test_fold")};
     unsigned round, l, k;
@@ -722,27 +687,3 @@ random_logs_fold_as_a_plain_model_says(void **state)
         assert_rc(fold_clear(f), 0);
     }
 }
-
-#define OPEN(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    OPEN(increments_of_one_key_and_minute_become_one_sum),
-    OPEN(an_increment_of_zero_makes_neither_key_nor_keyspace),
-    OPEN(increments_that_cancel_out_leave_a_sum_of_zero_not_nothing),
-    OPEN(sums_beyond_int64_are_exact),
-    OPEN(deltas_come_sorted_by_key_then_minute),
-    OPEN(names_of_256_bytes_keep_all_of_them),
-    OPEN(damage_anywhere_is_found_and_clearing_forgets_the_log),
-    OPEN(a_slot_of_another_epoch_below_the_count_is_damage),
-    OPEN(a_count_above_the_slots_is_damage),
-    OPEN(a_read_that_fails_once_is_tried_again),
-    OPEN(a_read_that_fails_twice_fails_the_log),
-    OPEN(each_keyspace_knows_the_logs_with_records_for_it),
-    OPEN(it_takes_no_more_logs_than_its_memory_holds),
-    OPEN(a_log_that_does_not_fit_is_folded_in_a_file),
-    OPEN(it_expects_no_room_before_a_log_does_not_fit),
-    OPEN(opening_fails_cleanly_without_memory),
-    OPEN(widening_survives_any_failing_call),
-    OPEN(random_logs_fold_as_a_plain_model_says),
-};
-TEST_MAIN(tests)

@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -57,6 +56,8 @@ teardown(void **state)
     tmpdir_remove(&f->dir);
     return 0;
 }
+
+#define CASE(name, f) ENGINE_TESTS(name, struct fixture *f, setup, teardown)
 
 /* As of the last look. */
 static uint64_t
@@ -180,10 +181,8 @@ let_go(struct fixture *f, const char *keyspace)
 
 /* ---- logs -------------------------------------------------------------- */
 
-static void
-with_nothing_unmerged_it_is_now(void **state)
+CASE(with_nothing_unmerged_it_is_now, f)
 {
-    struct fixture *f = *state;
     struct filler log;
 
     expect_now(f, "words");
@@ -193,10 +192,8 @@ with_nothing_unmerged_it_is_now(void **state)
     filler_die(&log);
 }
 
-static void
-an_increment_in_an_open_log_holds_it_back(void **state)
+CASE(an_increment_in_an_open_log_holds_it_back, f)
 {
-    struct fixture *f = *state;
     const uint64_t first = clock_unix_ms() - 5000;
     struct filler log;
 
@@ -208,10 +205,8 @@ an_increment_in_an_open_log_holds_it_back(void **state)
     assert_int_equal(as_of(f, "words"), first - 1);
 }
 
-static void
-the_oldest_log_that_is_not_merged_counts(void **state)
+CASE(the_oldest_log_that_is_not_merged_counts, f)
 {
-    struct fixture *f = *state;
     const uint64_t now = clock_unix_ms();
     struct filler log;
 
@@ -231,10 +226,8 @@ the_oldest_log_that_is_not_merged_counts(void **state)
     expect_now(f, "words");
 }
 
-static void
-a_quarantined_log_does_not_hold_it_back(void **state)
+CASE(a_quarantined_log_does_not_hold_it_back, f)
 {
-    struct fixture *f = *state;
     struct filler filler;
     struct log log;
 
@@ -292,10 +285,8 @@ end_merge(struct log *log)
     assert_rc(log_release(log), 0);
 }
 
-static void
-a_keyspace_does_not_wait_for_a_log_that_it_has(void **state)
+CASE(a_keyspace_does_not_wait_for_a_log_that_it_has, f)
 {
-    struct fixture *f = *state;
     const uint64_t now = clock_unix_ms();
     struct log older, newer;
 
@@ -324,10 +315,8 @@ a_keyspace_does_not_wait_for_a_log_that_it_has(void **state)
     expect_now(f, "");
 }
 
-static void
-but_for_the_logs_that_it_has_not(void **state)
+CASE(but_for_the_logs_that_it_has_not, f)
 {
-    struct fixture *f = *state;
     const uint64_t now = clock_unix_ms();
     struct log merging;
     struct filler log;
@@ -345,10 +334,8 @@ but_for_the_logs_that_it_has_not(void **state)
 }
 
 /* The same epoch and log, but not the same records. */
-static void
-marks_of_another_fill_do_not_count(void **state)
+CASE(marks_of_another_fill_do_not_count, f)
 {
-    struct fixture *f = *state;
     const uint64_t now = clock_unix_ms();
     struct log merging, other;
 
@@ -365,10 +352,8 @@ marks_of_another_fill_do_not_count(void **state)
 }
 
 /* The snapshot that answers may be older than the marks are asked for. */
-static void
-a_claim_is_not_above_the_snapshot_that_answers(void **state)
+CASE(a_claim_is_not_above_the_snapshot_that_answers, f)
 {
-    struct fixture *f = *state;
     const uint64_t now = clock_unix_ms();
     uint8_t rows[2][512];
     struct store_query q = {.op = STORE_GET,
@@ -399,10 +384,8 @@ a_claim_is_not_above_the_snapshot_that_answers(void **state)
 }
 
 /* A worker dies, or its log goes back to the others unmerged. */
-static void
-a_log_that_is_released_unmerged_takes_nothing_back(void **state)
+CASE(a_log_that_is_released_unmerged_takes_nothing_back, f)
 {
-    struct fixture *f = *state;
     const uint64_t now = clock_unix_ms();
     struct log log;
     uint64_t before;
@@ -417,10 +400,8 @@ a_log_that_is_released_unmerged_takes_nothing_back(void **state)
     assert_int_equal(as_of(f, "cold"), now - 9001);
 }
 
-static void
-claims_by_marks_of_a_clock_that_was_set_back_are_forgotten(void **state)
+CASE(claims_by_marks_of_a_clock_that_was_set_back_are_forgotten, f)
 {
-    struct fixture *f = *state;
     const uint64_t now = clock_unix_ms();
     struct log log;
 
@@ -436,10 +417,8 @@ claims_by_marks_of_a_clock_that_was_set_back_are_forgotten(void **state)
 
 /* ---- held records ------------------------------------------------------ */
 
-static void
-records_held_for_one_keyspace_hold_back_that_one_only(void **state)
+CASE(records_held_for_one_keyspace_hold_back_that_one_only, f)
 {
-    struct fixture *f = *state;
     const uint64_t now = clock_unix_ms();
 
     hold(f, "broken", now - 4000, 1);
@@ -462,11 +441,9 @@ records_held_for_one_keyspace_hold_back_that_one_only(void **state)
     expect_now(f, "");
 }
 
-static void
-however_many_keyspaces_are_held_each_is_known(void **state)
+CASE(however_many_keyspaces_are_held_each_is_known, f)
 {
     enum { COUNT = AS_OF_TOLD + 100 };
-    struct fixture *f = *state;
     const uint64_t now = clock_unix_ms();
     char name[16];
 
@@ -480,11 +457,9 @@ however_many_keyspaces_are_held_each_is_known(void **state)
     assert_int_equal(as_of(f, ""), now - 5001);
 }
 
-static void
-many_keyspaces_are_told_apart_within_a_look(void **state)
+CASE(many_keyspaces_are_told_apart_within_a_look, f)
 {
     enum { COUNT = 3 * AS_OF_TOLD };
-    struct fixture *f = *state;
     const uint64_t now = clock_unix_ms();
     char name[16];
 
@@ -503,10 +478,8 @@ many_keyspaces_are_told_apart_within_a_look(void **state)
 
 /* A keyspace's claim may be asked for in a later turn of the same look, when
  * the record has left for the keyspace. */
-static void
-records_that_left_since_the_look_are_in_a_snapshot_taken_now(void **state)
+CASE(records_that_left_since_the_look_are_in_a_snapshot_taken_now, f)
 {
-    struct fixture *f = *state;
     const uint64_t now = clock_unix_ms();
 
     hold(f, "broken", now - 4000, 1);
@@ -520,10 +493,8 @@ records_that_left_since_the_look_are_in_a_snapshot_taken_now(void **state)
 
 /* ---- when it is looked, and when that fails ---------------------------- */
 
-static void
-a_look_is_good_for_some_milliseconds(void **state)
+CASE(a_look_is_good_for_some_milliseconds, f)
 {
-    struct fixture *f = *state;
     const uint64_t first = clock_unix_ms() - 5000;
     struct filler log;
 
@@ -538,10 +509,8 @@ a_look_is_good_for_some_milliseconds(void **state)
     assert_true(told(f, "words") > first);
 }
 
-static void
-whatever_fails_it_claims_no_more_than_is_true(void **state)
+CASE(whatever_fails_it_claims_no_more_than_is_true, f)
 {
-    struct fixture *f = *state;
     const uint64_t now = clock_unix_ms();
     struct filler open;
     bool hit = true;
@@ -568,11 +537,8 @@ whatever_fails_it_claims_no_more_than_is_true(void **state)
     filler_die(&open);
 }
 
-static void
-before_the_first_look_worked_it_claims_nothing(void **state)
+CASE(before_the_first_look_worked_it_claims_nothing, f)
 {
-    struct fixture *f = *state;
-
     fault_inject_from("disk", 1, EIO);
     assert_int_equal(as_of(f, "words"), 0);
     fault_clear();
@@ -580,10 +546,8 @@ before_the_first_look_worked_it_claims_nothing(void **state)
     expect_now(f, "words");
 }
 
-static void
-increments_of_a_clock_that_was_set_back_are_not_claimed(void **state)
+CASE(increments_of_a_clock_that_was_set_back_are_not_claimed, f)
 {
-    struct fixture *f = *state;
     struct filler log;
     uint64_t before;
 
@@ -599,10 +563,8 @@ increments_of_a_clock_that_was_set_back_are_not_claimed(void **state)
     expect_now(f, "words");
 }
 
-static void
-a_newer_log_does_not_hide_one_of_before_the_clock_was_set_back(void **state)
+CASE(a_newer_log_does_not_hide_one_of_before_the_clock_was_set_back, f)
 {
-    struct fixture *f = *state;
     const uint64_t before = as_of(f, "words");
     struct filler ahead, newer;
 
@@ -619,11 +581,8 @@ a_newer_log_does_not_hide_one_of_before_the_clock_was_set_back(void **state)
     expect_now(f, "words");
 }
 
-static void
-a_log_of_before_the_clock_was_set_back_counts_when_its_time_comes_again(
-    void **state)
+CASE(a_log_of_before_the_clock_was_set_back_counts_when_its_time_comes_again, f)
 {
-    struct fixture *f = *state;
     const uint64_t before = as_of(f, "words");
     struct filler ahead;
 
@@ -638,10 +597,8 @@ a_log_of_before_the_clock_was_set_back_counts_when_its_time_comes_again(
 }
 
 /* Its own time tells the reader, where no stamp is in the future. */
-static void
-a_reader_notices_that_the_clock_was_set_back(void **state)
+CASE(a_reader_notices_that_the_clock_was_set_back, f)
 {
-    struct fixture *f = *state;
     const uint64_t first = clock_unix_ms() + 2000;
     struct filler older, newer;
 
@@ -660,11 +617,8 @@ a_reader_notices_that_the_clock_was_set_back(void **state)
     expect_now(f, "words");
 }
 
-static void
-a_look_is_not_good_for_another_clock(void **state)
+CASE(a_look_is_not_good_for_another_clock, f)
 {
-    struct fixture *f = *state;
-
     assert_true(as_of(f, "words") > 0);
     fault_clock(-3600000);
 
@@ -675,10 +629,8 @@ a_look_is_not_good_for_another_clock(void **state)
 }
 
 /* Nobody looked while the clock was ahead and came round again. */
-static void
-an_old_claim_of_a_clock_ahead_is_not_kept(void **state)
+CASE(an_old_claim_of_a_clock_ahead_is_not_kept, f)
 {
-    struct fixture *f = *state;
     struct filler ahead, later;
     uint64_t first;
 
@@ -695,11 +647,8 @@ an_old_claim_of_a_clock_ahead_is_not_kept(void **state)
     filler_die(&later);
 }
 
-static void
-held_records_of_a_clock_that_was_set_back_are_not_claimed(void **state)
+CASE(held_records_of_a_clock_that_was_set_back_are_not_claimed, f)
 {
-    struct fixture *f = *state;
-
     hold(f, "ahead", clock_unix_ms() + 3600000, 1);
     hold(f, "ahead", clock_unix_ms(), 2);
 
@@ -712,10 +661,8 @@ held_records_of_a_clock_that_was_set_back_are_not_claimed(void **state)
 }
 
 /* Between two looks: the clock has passed the last claim again. */
-static void
-a_clock_that_was_set_back_between_two_looks_is_noticed(void **state)
+CASE(a_clock_that_was_set_back_between_two_looks_is_noticed, f)
 {
-    struct fixture *f = *state;
     struct filler log;
     uint64_t before, first;
 
@@ -734,10 +681,8 @@ a_clock_that_was_set_back_between_two_looks_is_noticed(void **state)
 /* ---- it never goes back ------------------------------------------------ */
 
 /* A writer reads its clock, is held up, and writes: a look may fall between. */
-static void
-a_record_stamped_before_a_look_takes_nothing_back(void **state)
+CASE(a_record_stamped_before_a_look_takes_nothing_back, f)
 {
-    struct fixture *f = *state;
     const uint64_t before = as_of(f, "words");
     struct filler log;
 
@@ -753,10 +698,8 @@ a_record_stamped_before_a_look_takes_nothing_back(void **state)
     expect_now(f, "others");
 }
 
-static void
-nor_while_records_of_another_keyspace_are_held(void **state)
+CASE(nor_while_records_of_another_keyspace_are_held, f)
 {
-    struct fixture *f = *state;
     const uint64_t long_ago = clock_unix_ms() - 86400000;
     uint64_t before;
     struct filler log;
@@ -775,11 +718,9 @@ nor_while_records_of_another_keyspace_are_held(void **state)
     expect_now(f, "words");
 }
 
-static void
-logs_merged_out_of_order_take_nothing_back(void **state)
+CASE(logs_merged_out_of_order_take_nothing_back, f)
 {
     static const uint64_t order[] = {2, 0, 3, 1};
-    struct fixture *f = *state;
     const uint64_t now = clock_unix_ms();
     uint64_t last = 0, got;
     struct filler log;
@@ -943,12 +884,11 @@ world_step(struct world *w)
     }
 }
 
-static void
-claims_are_true_and_never_go_back_whatever_happens(void **state)
+CASE(claims_are_true_and_never_go_back_whatever_happens, f)
 {
     static struct world w;
 
-    w = (struct world){.f = *state, .random = {random_seed(__func__)}};
+    w = (struct world){.f = f, .random = {random_seed(__func__)}};
     memset(w.in_log, 0xff, sizeof w.in_log);
     memset(w.held, 0xff, sizeof w.held);
     (void)as_of(w.f, "a"); /* told() needs a look */
@@ -973,10 +913,8 @@ note_read_end(struct store *s)
     read_ends++;
 }
 
-static void
-the_snapshots_of_the_store_end_before_it_looks(void **state)
+CASE(the_snapshots_of_the_store_end_before_it_looks, f)
 {
-    struct fixture *f = *state;
     const struct store_engine *engine = f->store->engine;
 
     spied = *engine;
@@ -1014,10 +952,8 @@ calls_of_a_look(struct fixture *f)
     return calls;
 }
 
-static void
-what_is_held_for_others_costs_no_calls(void **state)
+CASE(what_is_held_for_others_costs_no_calls, f)
 {
-    struct fixture *f = *state;
     const uint64_t now = clock_unix_ms();
     unsigned few;
 
@@ -1031,10 +967,8 @@ what_is_held_for_others_costs_no_calls(void **state)
 }
 
 /* Whatever is in it now may be of anybody; what was true before still is. */
-static void
-when_what_is_held_cannot_be_read_it_claims_nothing_new(void **state)
+CASE(when_what_is_held_cannot_be_read_it_claims_nothing_new, f)
 {
-    struct fixture *f = *state;
     static const uint8_t garbage[8192] = {0xff};
     uint64_t words, broken;
     int fd;
@@ -1060,43 +994,3 @@ when_what_is_held_cannot_be_read_it_claims_nothing_new(void **state)
     expect_now(f, "broken");
     expect_now(f, "never asked for");
 }
-
-#define CASE(f) ENGINE_CASES(f, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    CASE(with_nothing_unmerged_it_is_now),
-    CASE(an_increment_in_an_open_log_holds_it_back),
-    CASE(the_oldest_log_that_is_not_merged_counts),
-    CASE(a_quarantined_log_does_not_hold_it_back),
-    CASE(a_keyspace_does_not_wait_for_a_log_that_it_has),
-    CASE(but_for_the_logs_that_it_has_not),
-    CASE(marks_of_another_fill_do_not_count),
-    CASE(a_claim_is_not_above_the_snapshot_that_answers),
-    CASE(a_log_that_is_released_unmerged_takes_nothing_back),
-    CASE(claims_by_marks_of_a_clock_that_was_set_back_are_forgotten),
-    CASE(records_held_for_one_keyspace_hold_back_that_one_only),
-    CASE(however_many_keyspaces_are_held_each_is_known),
-    CASE(many_keyspaces_are_told_apart_within_a_look),
-    CASE(records_that_left_since_the_look_are_in_a_snapshot_taken_now),
-    CASE(a_look_is_good_for_some_milliseconds),
-    CASE(whatever_fails_it_claims_no_more_than_is_true),
-    CASE(before_the_first_look_worked_it_claims_nothing),
-    CASE(increments_of_a_clock_that_was_set_back_are_not_claimed),
-    CASE(a_newer_log_does_not_hide_one_of_before_the_clock_was_set_back),
-    CASE(
-        a_log_of_before_the_clock_was_set_back_counts_when_its_time_comes_again),
-    CASE(a_reader_notices_that_the_clock_was_set_back),
-    CASE(a_look_is_not_good_for_another_clock),
-    CASE(an_old_claim_of_a_clock_ahead_is_not_kept),
-    CASE(held_records_of_a_clock_that_was_set_back_are_not_claimed),
-    CASE(a_clock_that_was_set_back_between_two_looks_is_noticed),
-    CASE(a_record_stamped_before_a_look_takes_nothing_back),
-    CASE(nor_while_records_of_another_keyspace_are_held),
-    CASE(logs_merged_out_of_order_take_nothing_back),
-    CASE(claims_are_true_and_never_go_back_whatever_happens),
-    CASE(the_snapshots_of_the_store_end_before_it_looks),
-    CASE(what_is_held_for_others_costs_no_calls),
-    CASE(when_what_is_held_cannot_be_read_it_claims_nothing_new),
-};
-
-TEST_MAIN(tests)

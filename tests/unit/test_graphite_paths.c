@@ -45,8 +45,9 @@ show_node(const struct target_node *n, char *out)
     }
 }
 
-static void
-targets_are_parsed(void **state)
+#define CASE(name, r) TEST_IN(name, struct rig *r, set_up, tear_down)
+
+CASE(targets_are_parsed, r)
 {
     static const char *const targets[][2] = {
         {"web.hits.*", "web.hits.*"},
@@ -61,7 +62,6 @@ targets_are_parsed(void **state)
         {"1.2.3", "1.2.3"},
         {"f()", "[f]"},
         {"caf\xc3\xa9.[a-c]*", "caf\xc3\xa9.[a-c]*"}};
-    struct rig *r = *state;
 
     for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {
         char why[TARGET_WHY_SIZE], shown[1024] = "";
@@ -75,8 +75,7 @@ targets_are_parsed(void **state)
     }
 }
 
-static void
-what_is_no_target_says_where_and_why(void **state)
+CASE(what_is_no_target_says_where_and_why, r)
 {
     static const char *const targets[][2] = {
         {"", "byte 1: a path or a function is missing"},
@@ -90,7 +89,6 @@ what_is_no_target_says_where_and_why(void **state)
         {"a|b", "byte 4: after | a function is missing"},
         {"f(1e999)", "a number that is too large"},
         {"f(\\)", "a path or a function is missing"}};
-    struct rig *r = *state;
     char deep[512] = "", why[TARGET_WHY_SIZE];
     struct target t;
 
@@ -133,8 +131,7 @@ is_match(struct rig *r, const char *text, const char *name)
     return pattern_matches(&p.nodes[0], (const uint8_t *)name, strlen(name));
 }
 
-static void
-nodes_match_patterns(void **state)
+CASE(nodes_match_patterns, r)
 {
     static const struct {
         const char *pattern, *yes, *no;
@@ -156,7 +153,6 @@ nodes_match_patterns(void **state)
                 {"%2a", "*", "a"},
                 {"[%2D%2E]", ".", "x"},
                 {"*a*a*a*a*a*a*a*a*b", "aaaaaaaab", "aaaaaaaaaaaaaaaaaaaaaa"}};
-    struct rig *r = *state;
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (!is_match(r, rows[i].pattern, rows[i].yes))
@@ -166,14 +162,12 @@ nodes_match_patterns(void **state)
     }
 }
 
-static void
-what_is_no_pattern_is_refused(void **state)
+CASE(what_is_no_pattern_is_refused, r)
 {
     static const char *const texts[] = {
         "",      ".",     "a.",     ".a",    "a..b",    "a%",  "a%2",
         "%00",   "[a",    "[]",     "{a",    "{}",      "a]",  "a}",
         "{a.b}", "[a.b]", "{a{b}}", "{[a]}", "{[a}[b]", "%zz", "[%2]"};
-    struct rig *r = *state;
 
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         char why[TARGET_WHY_SIZE];
@@ -186,8 +180,7 @@ what_is_no_pattern_is_refused(void **state)
     }
 }
 
-static void
-every_name_is_read_back_from_its_path(void **state)
+CASE(every_name_is_read_back_from_its_path, r)
 {
     static const char *const names[][2] = {
         {"a.b", "a.b"},
@@ -203,7 +196,6 @@ every_name_is_read_back_from_its_path(void **state)
         {"/x:y@z$1#~+;k=v-", "/x:y@z$1#~+;k=v-"}};
     struct random random = {random_seed("graphite paths")};
 
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char path[PATTERN_ESCAPED_MAX + 1];
         const size_t size = pattern_escape((const uint8_t *)names[i][0],
@@ -375,14 +367,12 @@ check_search(const struct world *w, const struct pattern *p, bool only_leaves)
                  expected[i]);
 }
 
-static void
-a_search_finds_what_matches_and_nothing_else(void **state)
+CASE(a_search_finds_what_matches_and_nothing_else, r)
 {
     static const char *const parts[] = {"a",    "b",      "*",   "a*",
                                         "?",    "0",      "*-*", "%2E",
                                         "[!a]", "{a,b*}", "a-0", "ab"};
     struct random random = {random_seed("graphite search")};
-    struct rig *r = *state;
     struct world *w = calloc(1, sizeof *w);
 
     assert_non_null(w);
@@ -418,10 +408,8 @@ read_counting(struct store *s, struct store_reads *r)
     return plain_engine->read(s, r);
 }
 
-static void
-keys_below_a_node_are_jumped_over(void **state)
+CASE(keys_below_a_node_are_jumped_over, r)
 {
-    struct rig *r = *state;
     struct store_engine counting = *r->store->engine;
     const struct target_text text = {"web.*", 5};
     char why[TARGET_WHY_SIZE];
@@ -451,8 +439,7 @@ keys_below_a_node_are_jumped_over(void **state)
 
 /* ---- times -------------------------------------------------------------- */
 
-static void
-times_are_read(void **state)
+CASE(times_are_read, r)
 {
     static const struct {
         const char *text;
@@ -486,7 +473,6 @@ times_are_read(void **state)
                 {"99999999999999999999", -1},
                 {"1e9", -1}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         int64_t got = -1;
 
@@ -496,18 +482,3 @@ times_are_read(void **state)
             fail_msg("%s: %lld", rows[i].text, (long long)got);
     }
 }
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-
-static const struct CMUnitTest tests[] = {
-    TEST(targets_are_parsed),
-    TEST(what_is_no_target_says_where_and_why),
-    TEST(nodes_match_patterns),
-    TEST(what_is_no_pattern_is_refused),
-    TEST(every_name_is_read_back_from_its_path),
-    TEST(a_search_finds_what_matches_and_nothing_else),
-    TEST(keys_below_a_node_are_jumped_over),
-    TEST(times_are_read),
-};
-
-TEST_MAIN(tests)

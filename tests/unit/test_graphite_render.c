@@ -122,11 +122,10 @@ static const struct store_engine *plain_engine;
 
 #define SOME DAY0 - 60, DAY0 + 240, 0 /* the five minutes */
 
-static void
-points_are_the_increments_of_their_steps(void **state)
-{
-    struct rig *r = *state;
+#define CASE(name, r) TEST_IN(name, struct rig *r, set_up, tear_down)
 
+CASE(points_are_the_increments_of_their_steps, r)
+{
     add_some(r);
     assert_string_equal(show(r, "web.a", SOME), "web.a +60/60: 1 2 3 4 5");
     /* from < t <= until, at multiples of the step. */
@@ -144,8 +143,7 @@ points_are_the_increments_of_their_steps(void **state)
                         "web.a +29/60: 0 - -");
 }
 
-static void
-a_step_is_the_smallest_with_few_enough_points(void **state)
+CASE(a_step_is_the_smallest_with_few_enough_points, r)
 {
     static const struct {
         int64_t span;
@@ -156,7 +154,6 @@ a_step_is_the_smallest_with_few_enough_points(void **state)
                 {600, 9, 120},      {1440, 4, 360},    {1440, 3, 480},
                 {1440, 1, 1440},    {14400, 10, 1440}, {14400, 4, 4320},
                 {525600, 100, 5760}};
-    struct rig *r = *state;
 
     add_some(r);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -188,8 +185,7 @@ read_tiered(struct store *s, struct store_history_query *q, uint64_t until_ns)
     return rc;
 }
 
-static void
-a_step_is_the_finest_that_reaches_back(void **state)
+CASE(a_step_is_the_finest_that_reaches_back, r)
 {
     static const struct {
         int64_t days, points, step;
@@ -197,7 +193,6 @@ a_step_is_the_finest_that_reaches_back(void **state)
         {1, 0, 60},      {2, 0, 60},    {3, 0, 3600},  {30, 0, 3600},
         {30, 9, 345600}, {3, 40, 7200}, {365, 0, 3600}}; /* none reaches: least
                                                             is missing */
-    struct rig *r = *state;
     struct store_engine tiered = *r->store->engine;
 
     plain_engine = r->store->engine;
@@ -215,11 +210,9 @@ a_step_is_the_finest_that_reaches_back(void **state)
     r->store->engine = plain_engine;
 }
 
-static void
-sums_are_exact_at_every_step(void **state)
+CASE(sums_are_exact_at_every_step, r)
 {
     struct random random = {random_seed("graphite sums")};
-    struct rig *r = *state;
     int64_t at[200], sum[200];
 
     for (int i = 0; i < 200; i++) {
@@ -250,8 +243,7 @@ sums_are_exact_at_every_step(void **state)
     }
 }
 
-static void
-functions_compute_what_they_say(void **state)
+CASE(functions_compute_what_they_say, r)
 {
     static const char *const rows[][2] = {
         {"alias(web.a, 'x')", "x +60/60: 1 2 3 4 5"},
@@ -314,7 +306,6 @@ functions_compute_what_they_say(void **state)
         {"scale(topKeys('web', 1), 2)",
          "scale(web.b,2) +60/60: 20 40 60 80 100"},
         {"topKeys('nosuch', 1)", ""}};
-    struct rig *r = *state;
 
     add_some(r);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -325,11 +316,8 @@ functions_compute_what_they_say(void **state)
     }
 }
 
-static void
-a_summary_is_of_whole_steps(void **state)
+CASE(a_summary_is_of_whole_steps, r)
 {
-    struct rig *r = *state;
-
     add_some(r);
     /* With three points 120 s would be the step, which does not divide 180. */
     assert_string_equal(
@@ -340,11 +328,8 @@ a_summary_is_of_whole_steps(void **state)
                         "summarize(web.a, \"10s\", \"sum\") +60/60: 1 2 3 4 5");
 }
 
-static void
-answers_are_exact_integers(void **state)
+CASE(answers_are_exact_integers, r)
 {
-    struct rig *r = *state;
-
     add(r, "big", "x", DAY0, INT64_MAX);
     add(r, "big", "y", DAY0, INT64_MAX);
     add(r, "big", "n", DAY0, INT64_MIN);
@@ -365,8 +350,7 @@ answers_are_exact_integers(void **state)
                "[[null,1795219200],[null,1795219260]]"));
 }
 
-static void
-wrong_calls_are_refused_before_anything_is_read(void **state)
+CASE(wrong_calls_are_refused_before_anything_is_read, r)
 {
     static const char *const rows[][2] = {
         {"nosuch(web.a)", "unknown function: nosuch"},
@@ -384,7 +368,8 @@ wrong_calls_are_refused_before_anything_is_read(void **state)
          "aliasByNode: nodes is the number of a node"},
         {"summarize(web.a, '1 moon')",
          "summarize: intervalString is an interval"},
-        {"summarize(web.a, '1h', 'mode')", "summarize: func is another one"},
+        {"summarize(web.a, '1h', 'mode')",
+         "summarize: func is a value that /functions lists"},
         {"summarize(web.a, '1h', 'sum', 1)",
          "summarize: alignToFrom is true or false"},
         {"aliasSub(web.a, 'w(.*)', 'x')", "aliasSub: only the search"},
@@ -398,7 +383,6 @@ wrong_calls_are_refused_before_anything_is_read(void **state)
         {"alias(web.a, '\xff')", "a target is not UTF-8"},
         {"sum(web.a, constantLine(1))",
          "sumSeries: series of different steps"}};
-    struct rig *r = *state;
 
     add_some(r);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -410,11 +394,8 @@ wrong_calls_are_refused_before_anything_is_read(void **state)
     }
 }
 
-static void
-more_than_the_limits_is_refused(void **state)
+CASE(more_than_the_limits_is_refused, r)
 {
-    struct rig *r = *state;
-
     add_some(r);
     r->render.limits = (struct render_limits){1, 100, 1 << 20};
     assert_non_null(strstr(show(r, "web.*", SOME), "more than 1 series"));
@@ -435,29 +416,23 @@ more_than_the_limits_is_refused(void **state)
                            "of memory is needed"));
 }
 
-static void
-a_keyspace_that_cannot_be_read_is_an_error(void **state)
+CASE(a_keyspace_that_cannot_be_read_is_an_error, r)
 {
-    struct rig *r = *state;
-
     add_some(r);
     memstore_fault(r->store, "web", (struct memstore_fault){.marks = -EBADMSG});
     assert_string_equal(show(r, "web.*", SOME), "keyspace web cannot be read");
     assert_int_equal(r->render.status, HTTP_INTERNAL_ERROR);
     memstore_fault(r->store, "web",
                    (struct memstore_fault){.marks = -EOPNOTSUPP});
-    assert_non_null(
-        strstr(show(r, "web.*", SOME), "graphs need keys in order"));
+    assert_non_null(strstr(show(r, "web.*", SOME), "store.key_order = off"));
     assert_int_equal(r->render.status, HTTP_BAD_REQUEST);
 }
 
-static void
-functions_are_described(void **state)
+CASE(functions_are_described, r)
 {
     static char text[FUNCTIONS_JSON_MAX];
     struct json_writer w;
 
-    (void)state;
     json_write_init(&w, text, sizeof text);
     w.is_compact = true;
     functions_describe(&w);
@@ -476,21 +451,3 @@ functions_are_described(void **state)
     assert_non_null(strstr(text, "{\"name\":\"alignToFrom\",\"type\":"
                                  "\"boolean\",\"default\":false}"));
 }
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-
-static const struct CMUnitTest tests[] = {
-    TEST(points_are_the_increments_of_their_steps),
-    TEST(a_step_is_the_smallest_with_few_enough_points),
-    TEST(a_step_is_the_finest_that_reaches_back),
-    TEST(sums_are_exact_at_every_step),
-    TEST(functions_compute_what_they_say),
-    TEST(a_summary_is_of_whole_steps),
-    TEST(answers_are_exact_integers),
-    TEST(wrong_calls_are_refused_before_anything_is_read),
-    TEST(more_than_the_limits_is_refused),
-    TEST(a_keyspace_that_cannot_be_read_is_an_error),
-    TEST(functions_are_described),
-};
-
-TEST_MAIN(tests)

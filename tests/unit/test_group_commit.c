@@ -128,6 +128,8 @@ tear_down(void **state)
     return 0;
 }
 
+#define CASE(name, r) TEST_IN(name, struct rig *r, set_up, tear_down)
+
 /* Lets one sync of the I/O thread go on. */
 static void
 let_sync(struct rig *r)
@@ -135,10 +137,8 @@ let_sync(struct rig *r)
     assert_int_equal(sem_post(&r->file.may), 0);
 }
 
-static void
-an_answer_leaves_when_its_sync_is_done(void **state)
+CASE(an_answer_leaves_when_its_sync_is_done, r)
 {
-    struct rig *r = *state;
     int a;
 
     r->file.waits = true;
@@ -155,10 +155,8 @@ an_answer_leaves_when_its_sync_is_done(void **state)
     assert_int_equal(r->commit.syncs_here, 0);
 }
 
-static void
-who_comes_while_a_sync_runs_is_in_the_next_which_departs_at_once(void **state)
+CASE(who_comes_while_a_sync_runs_is_in_the_next_which_departs_at_once, r)
 {
-    struct rig *r = *state;
     int a, b, c;
 
     r->file.waits = true;
@@ -183,10 +181,8 @@ who_comes_while_a_sync_runs_is_in_the_next_which_departs_at_once(void **state)
     assert_int_equal(r->commit.syncs, 2);
 }
 
-static void
-the_next_sync_begins_before_answers_are_sent(void **state)
+CASE(the_next_sync_begins_before_answers_are_sent, r)
 {
-    struct rig *r = *state;
     int a;
 
     r->file.waits = true;
@@ -203,10 +199,8 @@ the_next_sync_begins_before_answers_are_sent(void **state)
     echo_hear(r->echo, a, "two");
 }
 
-static void
-after_a_failed_sync_no_answer_ever_leaves(void **state)
+CASE(after_a_failed_sync_no_answer_ever_leaves, r)
 {
-    struct rig *r = *state;
     int a, b;
 
     r->file.rc = -EIO;
@@ -227,10 +221,8 @@ after_a_failed_sync_no_answer_ever_leaves(void **state)
     assert_int_equal(r->file.begun, 1);
 }
 
-static void
-a_small_sync_is_done_in_the_loop_when_it_delays_nobody(void **state)
+CASE(a_small_sync_is_done_in_the_loop_when_it_delays_nobody, r)
 {
-    struct rig *r = *state;
     int a;
 
     r->file.small = true;
@@ -247,10 +239,8 @@ a_small_sync_is_done_in_the_loop_when_it_delays_nobody(void **state)
     assert_int_equal(r->commit.syncs, 6);
 }
 
-static void
-a_slow_sync_takes_the_next_ones_out_of_the_loop(void **state)
+CASE(a_slow_sync_takes_the_next_ones_out_of_the_loop, r)
 {
-    struct rig *r = *state;
     int a;
 
     r->file.small = true;
@@ -270,10 +260,8 @@ a_slow_sync_takes_the_next_ones_out_of_the_loop(void **state)
     assert_int_equal(r->commit.syncs_here, 2);
 }
 
-static void
-a_small_sync_that_fails_lets_nobody_go(void **state)
+CASE(a_small_sync_that_fails_lets_nobody_go, r)
 {
-    struct rig *r = *state;
     int a;
 
     r->file.small = true;
@@ -288,11 +276,8 @@ a_small_sync_that_fails_lets_nobody_go(void **state)
     assert_int_equal(r->file.synced, 1);
 }
 
-static void
-what_is_due_is_synced_though_nobody_waits(void **state)
+CASE(what_is_due_is_synced_though_nobody_waits, r)
 {
-    struct rig *r = *state;
-
     r->file.small = true; /* and yet not in the loop: nobody waits for it */
     echo_turns(r->echo, 3);
     assert_int_equal(r->file.begun, 0);
@@ -302,10 +287,8 @@ what_is_due_is_synced_though_nobody_waits(void **state)
     assert_int_equal(r->commit.syncs_here, 0);
 }
 
-static void
-where_there_is_nothing_to_sync_the_group_waits_on(void **state)
+CASE(where_there_is_nothing_to_sync_the_group_waits_on, r)
 {
-    struct rig *r = *state;
     int a;
 
     r->file.nothing = true;
@@ -316,10 +299,8 @@ where_there_is_nothing_to_sync_the_group_waits_on(void **state)
     echo_hear(r->echo, a, "one");
 }
 
-static void
-a_stop_waits_for_the_sync(void **state)
+CASE(a_stop_waits_for_the_sync, r)
 {
-    struct rig *r = *state;
     int a;
 
     r->file.waits = true;
@@ -333,19 +314,3 @@ a_stop_waits_for_the_sync(void **state)
     echo_run(r->echo, echo_has_stopped);
     echo_hear_end(r->echo, a, "one");
 }
-
-#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-static const struct CMUnitTest tests[] = {
-    T(an_answer_leaves_when_its_sync_is_done),
-    T(who_comes_while_a_sync_runs_is_in_the_next_which_departs_at_once),
-    T(the_next_sync_begins_before_answers_are_sent),
-    T(after_a_failed_sync_no_answer_ever_leaves),
-    T(a_small_sync_is_done_in_the_loop_when_it_delays_nobody),
-    T(a_small_sync_that_fails_lets_nobody_go),
-    T(a_slow_sync_takes_the_next_ones_out_of_the_loop),
-    T(what_is_due_is_synced_though_nobody_waits),
-    T(where_there_is_nothing_to_sync_the_group_waits_on),
-    T(a_stop_waits_for_the_sync),
-};
-TEST_MAIN(tests)

@@ -14,11 +14,11 @@
 #include "tests/lib/fault.h"
 #include "tests/lib/tmpdir.h"
 
-static void
-only_the_nth_call_fails(void **state)
-{
-    struct tmpdir *dir = *state;
+#define WITH_DIR(name, dir)                                                    \
+    TEST_IN(name, struct tmpdir *dir, tmpdir_setup, tmpdir_teardown)
 
+WITH_DIR(only_the_nth_call_fails, dir)
+{
     fault_inject("fsync", 2, EIO);
     assert_int_equal(fsync(dir->fd), 0);
     assert_false(fault_hit());
@@ -32,10 +32,8 @@ only_the_nth_call_fails(void **state)
     assert_int_equal(fault_calls("fsync"), 0);
 }
 
-static void
-a_group_counts_every_call_of_it(void **state)
+WITH_DIR(a_group_counts_every_call_of_it, dir)
 {
-    struct tmpdir *dir = *state;
     struct stat st;
 
     fault_inject_from("disk", 2, ENOSPC);
@@ -49,10 +47,8 @@ a_group_counts_every_call_of_it(void **state)
     assert_false(tmpdir_has(dir, "y"));
 }
 
-static void
-a_short_write_writes_its_beginning(void **state)
+WITH_DIR(a_short_write_writes_its_beginning, dir)
 {
-    struct tmpdir *dir = *state;
     int fd = openat(dir->fd, "x", O_CREAT | O_RDWR | O_CLOEXEC, 0600);
     struct stat st;
 
@@ -67,12 +63,10 @@ a_short_write_writes_its_beginning(void **state)
     assert_int_equal(close(fd), 0);
 }
 
-static void
-memory_runs_out_when_told(void **state)
+TEST(memory_runs_out_when_told)
 {
     char *bytes;
 
-    (void)state; /* needs none */
     fault_inject("memory", 1, ENOMEM);
     bytes = malloc(16);
     assert_null(bytes);
@@ -82,10 +76,8 @@ memory_runs_out_when_told(void **state)
     free(bytes);
 }
 
-static void
-a_killed_child_does_not_make_the_call(void **state)
+WITH_DIR(a_killed_child_does_not_make_the_call, dir)
 {
-    struct tmpdir *dir = *state;
     int status = 0;
     pid_t pid = fork();
 
@@ -103,12 +95,10 @@ a_killed_child_does_not_make_the_call(void **state)
     assert_false(tmpdir_has(dir, "two"));
 }
 
-static void
-the_clock_can_be_moved(void **state)
+TEST(the_clock_can_be_moved)
 {
     uint64_t now = clock_unix_ms();
 
-    (void)state; /* needs none */
     fault_clock(3600000);
     assert_true(clock_unix_ms() >= now + 3600000);
     fault_clock(-3600000);
@@ -117,12 +107,10 @@ the_clock_can_be_moved(void **state)
     assert_true(clock_unix_ms() >= now);
 }
 
-static void
-a_program_is_run_and_its_words_are_kept(void **state)
+TEST(a_program_is_run_and_its_words_are_kept)
 {
     char text[64];
 
-    (void)state; /* needs none */
     assert_int_equal(daemon_run(text, sizeof text, "/bin/echo", "a", "b", NULL),
                      0);
     assert_string_equal(text, "a b\n");
@@ -132,8 +120,7 @@ a_program_is_run_and_its_words_are_kept(void **state)
     assert_string_equal(text, "no\n");
 }
 
-static void
-a_daemon_is_ready_when_it_says_so(void **state)
+TEST(a_daemon_is_ready_when_it_says_so)
 {
     struct daemon d;
     /* The words after the script are its $0 and what daemon_start adds. */
@@ -141,7 +128,6 @@ a_daemon_is_ready_when_it_says_so(void **state)
         "echo started; printf 'a=127.0.0.1:81\\nb.c=127.0.0.1:82\\n\\n' >&3; "
         "exec sleep 1000";
 
-    (void)state; /* needs none */
     daemon_start(&d, "/bin/sh", "-c", script, "sh", NULL);
     assert_int_equal(daemon_port(&d, "a"), 81);
     assert_int_equal(daemon_port(&d, "b.c"), 82);
@@ -151,26 +137,22 @@ a_daemon_is_ready_when_it_says_so(void **state)
     daemon_fini(&d);
 }
 
-static void
-a_daemon_may_run_as_another_user(void **state)
+TEST(a_daemon_may_run_as_another_user)
 {
     static const char *const argv[] = {"-u", NULL};
     struct daemon_how how = {.argv = argv, .uid = 65534};
     char text[64];
 
-    (void)state; /* needs none */
     if (getuid() != 0)
         test_skip("needs root to become another user");
     assert_int_equal(daemon_run_how(text, sizeof text, "/usr/bin/id", &how), 0);
     assert_string_equal(text, "65534\n");
 }
 
-static void
-a_directory_goes_with_its_locked_folders(void **state)
+TEST(a_directory_goes_with_its_locked_folders)
 {
     struct tmpdir dir;
 
-    (void)state; /* needs none */
     tmpdir_make(&dir);
     assert_int_equal(mkdirat(dir.fd, "locked", 0700), 0);
     tmpdir_put(&dir, "locked/file", "x", 1, 0);
@@ -191,10 +173,8 @@ static const char failing[] =
     "echo '[  FAILED  ] bad'\n"
     "echo '[ RUN      ] worse'; echo 'Assertion x'; echo more; exit 134\n";
 
-static void
-a_run_names_what_failed_first_and_last(void **state)
+WITH_DIR(a_run_names_what_failed_first_and_last, dir)
 {
-    struct tmpdir *dir = *state;
     char program[600], text[8192], *at;
     static const char list[] = "FAILED prog: bad: not what it was: (a.c:7)\n";
 
@@ -221,22 +201,3 @@ a_run_names_what_failed_first_and_last(void **state)
                         "Assertion x\n1 passed, 3 failed, 0 skipped\n");
     assert_memory_equal(at, list, strlen(list));
 }
-
-#define WITH_DIR(test)                                                         \
-    cmocka_unit_test_setup_teardown(test, tmpdir_setup, tmpdir_teardown)
-
-static const struct CMUnitTest tests[] = {
-    WITH_DIR(only_the_nth_call_fails),
-    WITH_DIR(a_group_counts_every_call_of_it),
-    WITH_DIR(a_short_write_writes_its_beginning),
-    cmocka_unit_test(memory_runs_out_when_told),
-    WITH_DIR(a_killed_child_does_not_make_the_call),
-    cmocka_unit_test(the_clock_can_be_moved),
-    cmocka_unit_test(a_program_is_run_and_its_words_are_kept),
-    cmocka_unit_test(a_daemon_is_ready_when_it_says_so),
-    cmocka_unit_test(a_daemon_may_run_as_another_user),
-    cmocka_unit_test(a_directory_goes_with_its_locked_folders),
-    WITH_DIR(a_run_names_what_failed_first_and_last),
-};
-
-TEST_MAIN(tests)

@@ -323,15 +323,13 @@ live(uint64_t seed, unsigned *fills, unsigned *kills)
     *kills += w.kills;
 }
 
-static void
-whatever_falls_sick_or_dies_every_increment_counts_once(void **state)
+TEST(whatever_falls_sick_or_dies_every_increment_counts_once)
 {
     const char *runs = getenv("TEST_RUNS");
     const unsigned long count = runs ? strtoul(runs, NULL, 10) : 60;
     struct random seeds = {random_seed("test_held_model")};
     unsigned fills = 0, kills = 0;
 
-    (void)state; /* a world of its own each */
     for (unsigned long i = 0; i < count; i++) {
         const uint64_t seed = i == 0 ? seeds.state : random_next(&seeds);
 
@@ -342,8 +340,3 @@ whatever_falls_sick_or_dies_every_increment_counts_once(void **state)
     print_message("%lu runs, %u fills, %u kills\n", count, fills, kills);
     assert_true(fills > count);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(whatever_falls_sick_or_dies_every_increment_counts_once),
-};
-TEST_MAIN(tests)

@@ -35,10 +35,8 @@ expect_name(const struct increment_name *name, const char *bytes)
 
 /* ---- values ------------------------------------------------------------- */
 
-static void
-each_parameter_is_read(void **state)
+TEST(each_parameter_is_read)
 {
-    (void)state; /* no fixture */
     assert_true(read_query(
         &all, "keyspace=a+b&key=%2Fx&key=y&prefix=p&after=%5Ct&n=7&offset=-3&"
               "length=4096&from=-2h&to=now&step=5m&as_of=12&wait=60&format=csv&"
@@ -66,10 +64,8 @@ each_parameter_is_read(void **state)
     assert_int_equal(p.given & PARAM_BIT(PARAM_NAMES), 0);
 }
 
-static void
-what_is_not_given_stays_as_it_is(void **state)
+TEST(what_is_not_given_stays_as_it_is)
 {
-    (void)state; /* no fixture */
     assert_true(read_query(&all, ""));
     assert_int_equal(p.given, 0);
     assert_int_equal(p.to_ms, NOW_MS);
@@ -78,10 +74,8 @@ what_is_not_given_stays_as_it_is(void **state)
     assert_int_equal(p.after.size, 0);
 }
 
-static void
-raw_names_are_bytes_wherever_names_stands(void **state)
+TEST(raw_names_are_bytes_wherever_names_stands)
 {
-    (void)state; /* no fixture */
     assert_true(read_query(&all, "key=%5Ct%ff&names=raw&key_hex=C328"));
     assert_true(p.are_names_raw);
     expect_name(&p.keys[0], "\\t\xff");
@@ -93,8 +87,7 @@ raw_names_are_bytes_wherever_names_stands(void **state)
     expect_name(&p.keys[0], "\t");
 }
 
-static void
-what_is_wrong_has_a_word_and_a_line(void **state)
+TEST(what_is_wrong_has_a_word_and_a_line)
 {
     static const struct http_params_spec some = {
         PARAM_BIT(PARAM_KEYSPACE) | PARAM_BIT(PARAM_KEY) | PARAM_BIT(PARAM_N) |
@@ -140,7 +133,6 @@ what_is_wrong_has_a_word_and_a_line(void **state)
          "unknown parameter: n_hex"},
     };
 
-    (void)state; /* no fixture */
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         if (read_query(&some, bad[i].query))
             fail_msg("%s is read", bad[i].query);
@@ -149,10 +141,8 @@ what_is_wrong_has_a_word_and_a_line(void **state)
     }
 }
 
-static void
-only_a_list_by_name_goes_on_after_a_name(void **state)
+TEST(only_a_list_by_name_goes_on_after_a_name)
 {
-    (void)state; /* no fixture */
     assert_true(read_query(&all, "sort=total"));
     assert_int_equal(p.sort, SORT_TOTAL);
     assert_true(read_query(&all, "sort=keys&after="));
@@ -163,8 +153,7 @@ only_a_list_by_name_goes_on_after_a_name(void **state)
     assert_string_equal(fault.detail, "sort: name, size, keys or total");
 }
 
-static void
-a_version_is_two_numbers_as_the_etag_has_them(void **state)
+TEST(a_version_is_two_numbers_as_the_etag_has_them)
 {
     static const char *const bad[] = {"version=",
                                       "version=1",
@@ -177,7 +166,6 @@ a_version_is_two_numbers_as_the_etag_has_them(void **state)
                                       "version=11111222223333344-1",
                                       "version=1-11111222223333344"};
 
-    (void)state; /* no fixture */
     assert_true(read_query(&all, "version=ffffffffffffffff-123456789abcdef"));
     assert_true(p.nonce == UINT64_MAX && p.change == 0x123456789abcdef);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -186,13 +174,11 @@ a_version_is_two_numbers_as_the_etag_has_them(void **state)
     }
 }
 
-static void
-a_name_has_at_most_256_bytes(void **state)
+TEST(a_name_has_at_most_256_bytes)
 {
     char query[2048] = "keyspace=";
     const size_t at = strlen(query);
 
-    (void)state; /* no fixture */
     memset(query + at, 'x', 256);
     assert_true(read_query(&all, query));
     query[at + 256] = 'x';
@@ -241,13 +227,11 @@ expect_again(const char *path, const struct read_page *next, const char *want)
     assert_memory_equal(p.after.bytes, next->after.bytes, p.after.size);
 }
 
-static void
-a_link_asks_the_same_from_another_place_on(void **state)
+TEST(a_link_asks_the_same_from_another_place_on)
 {
     const struct read_page rows = {.has_offset = true, .offset = 40};
     struct read_page keys = {.after = {6, "\xff>\"&\t\\"}};
 
-    (void)state; /* no fixture */
     assert_true(read_query(&all, "keyspace=a/b&offset=20&length=20&"
                                  "format=tsv&numbers=string&version=1f-2"));
     expect_again("/v1/range", &rows,
@@ -263,13 +247,11 @@ a_link_asks_the_same_from_another_place_on(void **state)
                  "%FF%3E%22%26%09%5C&n=2&names=raw>; rel=\"next\"\r\n");
 }
 
-static void
-the_longest_link_has_room(void **state)
+TEST(the_longest_link_has_room)
 {
     static struct read_page keys = {.after = {.size = NAME_MAX_SIZE}};
     char line[READ_LINK_MAX];
 
-    (void)state; /* no fixture */
     assert_true(read_query(&all, "n=4096&format=json&numbers=string&"
                                  "version=ffffffffffffffff-ffffffffffffffff"));
     p.keyspace.size = p.prefix.size = NAME_MAX_SIZE;
@@ -280,17 +262,3 @@ the_longest_link_has_room(void **state)
     assert_true(strlen(line) > 3 * 6 * NAME_MAX_SIZE);
     assert_true(strlen(line) < READ_LINK_MAX);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(each_parameter_is_read),
-    cmocka_unit_test(what_is_not_given_stays_as_it_is),
-    cmocka_unit_test(raw_names_are_bytes_wherever_names_stands),
-    cmocka_unit_test(what_is_wrong_has_a_word_and_a_line),
-    cmocka_unit_test(only_a_list_by_name_goes_on_after_a_name),
-    cmocka_unit_test(a_version_is_two_numbers_as_the_etag_has_them),
-    cmocka_unit_test(a_name_has_at_most_256_bytes),
-    cmocka_unit_test(a_link_asks_the_same_from_another_place_on),
-    cmocka_unit_test(the_longest_link_has_room),
-};
-
-TEST_MAIN(tests)

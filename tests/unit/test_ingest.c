@@ -3,14 +3,11 @@
 #include "tests/unit/ingest_fixture.h"
 
 #include <string.h>
-#include <sys/socket.h>
 
 /* ---- framing ----------------------------------------------------------- */
 
-static void
-a_message_may_be_cut_anywhere(void **state)
+ON_RIG(a_message_may_be_cut_anywhere, r)
 {
-    struct rig *r = *state;
     uint8_t message[SIZE];
     size_t cut;
     int fd;
@@ -33,11 +30,9 @@ a_message_may_be_cut_anywhere(void **state)
 }
 
 /* Whatever the sizes of the pieces, the same messages come out. */
-static void
-glued_messages_are_taken_apart(void **state)
+ON_RIG(glued_messages_are_taken_apart, r)
 {
     static const size_t pieces[] = {1, 7, 519, 520, 521, 1040, 4097, 65536};
-    struct rig *r = *state;
     const size_t count = 400;
     uint8_t *bytes = malloc(count * SIZE);
     size_t i, n, at, size, wins, replies = 0;
@@ -78,10 +73,8 @@ glued_messages_are_taken_apart(void **state)
     assert_int_equal(records_sum(&r->records, "space", "glued", NULL), replies);
 }
 
-static void
-names_at_their_limits_are_kept_whole(void **state)
+ON_RIG(names_at_their_limits_are_kept_whole, r)
 {
-    struct rig *r = *state;
     uint8_t message[SIZE];
     char longest[CLIENT_NAME_SIZE + 1];
     int fd;
@@ -107,10 +100,8 @@ names_at_their_limits_are_kept_whole(void **state)
     assert_int_equal(records_sum(&r->records, longest, "../..", NULL), 0);
 }
 
-static void
-messages_are_kept_in_the_order_they_came(void **state)
+ON_RIG(messages_are_kept_in_the_order_they_came, r)
 {
-    struct rig *r = *state;
     uint8_t message[SIZE];
     size_t i;
     int fd;
@@ -170,10 +161,8 @@ put_bad(uint8_t *at, int how)
 
 #define BAD_WAYS 6
 
-static void
-a_malformed_message_gets_fail_after_the_wins_owed(void **state)
+ON_RIG(a_malformed_message_gets_fail_after_the_wins_owed, r)
 {
-    struct rig *r = *state;
     uint8_t bytes[4 * SIZE], reply[64];
     int fd, how;
 
@@ -201,10 +190,8 @@ a_malformed_message_gets_fail_after_the_wins_owed(void **state)
     assert_int_equal(r->cut_off, 0);
 }
 
-static void
-a_malformed_message_ends_a_silent_connection_without_a_byte(void **state)
+ON_RIG(a_malformed_message_ends_a_silent_connection_without_a_byte, r)
 {
-    struct rig *r = *state;
     uint8_t bytes[3 * SIZE], reply[64];
     int fd, how;
 
@@ -225,10 +212,8 @@ a_malformed_message_ends_a_silent_connection_without_a_byte(void **state)
     assert_int_equal(r->records.count, BAD_WAYS);
 }
 
-static void
-one_bad_client_does_not_disturb_another(void **state)
+ON_RIG(one_bad_client_does_not_disturb_another, r)
 {
-    struct rig *r = *state;
     uint8_t message[SIZE];
     int good, bad;
 
@@ -253,10 +238,8 @@ one_bad_client_does_not_disturb_another(void **state)
 
 /* ---- ends -------------------------------------------------------------- */
 
-static void
-a_fragment_at_the_end_leaves_no_trace(void **state)
+ON_RIG(a_fragment_at_the_end_leaves_no_trace, r)
 {
-    struct rig *r = *state;
     uint8_t message[SIZE];
     int i, fd;
 
@@ -288,10 +271,8 @@ two_have_ended(struct rig *r)
 }
 
 /* A byte now and then does not keep a connection; whole messages do. */
-static void
-a_message_must_be_whole_in_time(void **state)
+ON_RIG(a_message_must_be_whole_in_time, r)
 {
-    struct rig *r = *state;
     uint8_t bytes[2 * SIZE];
     int fds[LISTENERS], idle;
 
@@ -336,17 +317,3 @@ a_message_must_be_whole_in_time(void **state)
     assert_int_equal(r->records.count, 3);
     assert_int_equal(r->cut_off, 0);
 }
-
-static const struct CMUnitTest tests[] = {
-    ON_RIG(a_message_may_be_cut_anywhere),
-    ON_RIG(glued_messages_are_taken_apart),
-    ON_RIG(names_at_their_limits_are_kept_whole),
-    ON_RIG(messages_are_kept_in_the_order_they_came),
-    ON_RIG(a_malformed_message_gets_fail_after_the_wins_owed),
-    ON_RIG(a_malformed_message_ends_a_silent_connection_without_a_byte),
-    ON_RIG(one_bad_client_does_not_disturb_another),
-    ON_RIG(a_message_must_be_whole_in_time),
-    ON_RIG(a_fragment_at_the_end_leaves_no_trace),
-};
-
-TEST_MAIN(tests)

@@ -7,10 +7,8 @@
 
 /* ---- replies ----------------------------------------------------------- */
 
-static void
-a_client_that_never_reads_is_read_from_and_not_dropped(void **state)
+ON_RIG(a_client_that_never_reads_is_read_from_and_not_dropped, r)
 {
-    struct rig *r = *state;
     const size_t count = 30000; /* 90000 bytes: more than the buffer takes */
     uint8_t *bytes = malloc(100 * SIZE), reply[3];
     int fd, small = 1;
@@ -46,10 +44,8 @@ a_client_that_never_reads_is_read_from_and_not_dropped(void **state)
     assert_int_equal(records_sum(&r->records, "space", "deaf", NULL), count);
 }
 
-static void
-a_failed_sync_is_not_acknowledged_and_ends_the_writer(void **state)
+ON_RIG(a_failed_sync_is_not_acknowledged_and_ends_the_writer, r)
 {
-    struct rig *r = *state;
     uint8_t message[SIZE], reply[3];
     int fd;
 
@@ -96,10 +92,8 @@ ping_pong(struct rig *r, int fd, size_t from, size_t to)
     }
 }
 
-static void
-where_syncs_are_quick_the_loop_does_small_ones_itself(void **state)
+ON_RIG(where_syncs_are_quick_the_loop_does_small_ones_itself, r)
 {
-    struct rig *r = *state;
     int fd;
 
     start(r, 100, 4);
@@ -116,10 +110,8 @@ where_syncs_are_quick_the_loop_does_small_ones_itself(void **state)
     expect_messages(r, 50);
 }
 
-static void
-syncs_that_are_not_quick_are_left_to_the_thread(void **state)
+ON_RIG(syncs_that_are_not_quick_are_left_to_the_thread, r)
 {
-    struct rig *r = *state;
     uint64_t here;
     int fd;
 
@@ -140,10 +132,8 @@ syncs_that_are_not_quick_are_left_to_the_thread(void **state)
     expect_messages(r, 40);
 }
 
-static void
-no_sync_is_done_in_a_loop_that_serves_others(void **state)
+ON_RIG(no_sync_is_done_in_a_loop_that_serves_others, r)
 {
-    struct rig *r = *state;
     int fd;
 
     start(r, 100, 4);
@@ -172,11 +162,44 @@ send_group(struct rig *r, int fd, size_t from, size_t to)
     client_wins(fd, to - from);
 }
 
-static void
-a_large_group_is_left_to_the_thread(void **state)
+ON_RIG(a_group_that_a_client_waits_for_grows_no_further_while_a_sync_runs, r)
+{
+    enum { MOST = LOGS_GROUP / 544, SLICE = (256 << 10) / SIZE, ONCE = 100 };
+    static uint8_t bytes[ONCE * SIZE];
+    size_t count = 2;
+    int silent, ack;
+
+    for (size_t i = 0; i < ONCE; i++)
+        client_message(bytes + i * SIZE, "space", "flood", 1);
+    start(r, 3 * MOST, 2);
+    silent = connect_pair(r, LISTENER_SILENT);
+    ack = connect_pair(r, LISTENER_ACK);
+    client_send(silent, bytes, SIZE);
+    run(r, took, 1);
+    assert_true(logs_file.begin(&r->logs)); /* this test ends it */
+    client_send(ack, bytes, SIZE);
+    run(r, took, 2);
+    for (; count < 2 * MOST && !pushes_back(r); count += ONCE) {
+        client_send(silent, bytes, sizeof bytes);
+        run(r, always, 0);
+    }
+    assert_in_range(r->ingest.messages, MOST, MOST + SLICE);
+    assert_true(pushes_back(r));
+    assert_rc(logs_file.sync(&r->logs), 0);
+    assert_true(logs_file.end(&r->logs, 0));
+    run(r, replied, 1);
+    client_wins(ack, 1);
+    run(r, took, count);
+    client_close(silent);
+    client_close(ack);
+    finish(r);
+
+    assert_int_equal(records_sum(&r->records, "space", "flood", NULL), count);
+}
+
+ON_RIG(a_large_group_is_left_to_the_thread, r)
 {
     enum { SMALL = 20 + LOGS_BRIEF, LARGE = SMALL + LOGS_BRIEF + 1 };
-    struct rig *r = *state;
     uint64_t here;
     int fd;
 
@@ -195,10 +218,8 @@ a_large_group_is_left_to_the_thread(void **state)
     expect_messages(r, LARGE);
 }
 
-static void
-logs_that_are_rotated_between_syncs_in_the_loop_lose_nothing(void **state)
+ON_RIG(logs_that_are_rotated_between_syncs_in_the_loop_lose_nothing, r)
 {
-    struct rig *r = *state;
     int fd;
 
     start(r, 20, 40);
@@ -212,10 +233,8 @@ logs_that_are_rotated_between_syncs_in_the_loop_lose_nothing(void **state)
     expect_messages(r, 150);
 }
 
-static void
-a_sync_that_fails_in_the_loop_is_not_acknowledged_either(void **state)
+ON_RIG(a_sync_that_fails_in_the_loop_is_not_acknowledged_either, r)
 {
-    struct rig *r = *state;
     uint8_t message[SIZE], reply[3];
     uint64_t here;
     int fd;
@@ -241,10 +260,8 @@ a_sync_that_fails_in_the_loop_is_not_acknowledged_either(void **state)
     client_close(fd);
 }
 
-static void
-a_failed_append_is_not_acknowledged_and_ends_the_writer(void **state)
+ON_RIG(a_failed_append_is_not_acknowledged_and_ends_the_writer, r)
 {
-    struct rig *r = *state;
     uint8_t message[SIZE], reply[3];
     int fd;
 
@@ -259,17 +276,3 @@ a_failed_append_is_not_acknowledged_and_ends_the_writer(void **state)
     close_all(r);
     client_close(fd);
 }
-
-static const struct CMUnitTest tests[] = {
-    ON_RIG(a_client_that_never_reads_is_read_from_and_not_dropped),
-    ON_RIG(a_failed_sync_is_not_acknowledged_and_ends_the_writer),
-    ON_RIG(where_syncs_are_quick_the_loop_does_small_ones_itself),
-    ON_RIG(syncs_that_are_not_quick_are_left_to_the_thread),
-    ON_RIG(no_sync_is_done_in_a_loop_that_serves_others),
-    ON_RIG(a_large_group_is_left_to_the_thread),
-    ON_RIG(logs_that_are_rotated_between_syncs_in_the_loop_lose_nothing),
-    ON_RIG(a_sync_that_fails_in_the_loop_is_not_acknowledged_either),
-    ON_RIG(a_failed_append_is_not_acknowledged_and_ends_the_writer),
-};
-
-TEST_MAIN(tests)

@@ -19,10 +19,8 @@ one_left(struct rig *r)
            63;
 }
 
-static void
-connections_over_the_limit_are_refused(void **state)
+ON_RIG(connections_over_the_limit_are_refused, r)
 {
-    struct rig *r = *state;
     int fds[64], ends[2], i;
 
     start(r, 100, 4);
@@ -55,10 +53,8 @@ empty_first_log(struct rig *r)
     assert_rc(log_release(&log), 0);
 }
 
-static void
-without_an_empty_log_it_stops_reading_and_loses_nothing(void **state)
+ON_RIG(without_an_empty_log_it_stops_reading_and_loses_nothing, r)
 {
-    struct rig *r = *state;
     int fd;
 
     start(r, 20, 2);
@@ -81,10 +77,8 @@ without_an_empty_log_it_stops_reading_and_loses_nothing(void **state)
 
 /* ---- stopping ---------------------------------------------------------- */
 
-static void
-the_time_that_a_stop_waits_for_a_log_is_not_of_its_drain_time(void **state)
+ON_RIG(the_time_that_a_stop_waits_for_a_log_is_not_of_its_drain_time, r)
 {
-    struct rig *r = *state;
     int fd;
 
     start(r, 10, 2);
@@ -104,10 +98,8 @@ the_time_that_a_stop_waits_for_a_log_is_not_of_its_drain_time(void **state)
     assert_int_equal(r->records.count, 20);
 }
 
-static void
-a_stop_that_never_gets_a_log_ends(void **state)
+ON_RIG(a_stop_that_never_gets_a_log_ends, r)
 {
-    struct rig *r = *state;
     int fd;
 
     start(r, 10, 2);
@@ -154,8 +146,7 @@ send_in_pieces(struct rig *r, int fd, const uint8_t *bytes, size_t size,
     (void)send(fd, bytes + at, size - at, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static void
-no_byte_of_a_web_page_is_counted(void **state)
+ON_RIG(no_byte_of_a_web_page_is_counted, r)
 {
     static const char *const methods[] = {
         "GET", "POST",     "OPTIONS",  "COUNT",   "A",
@@ -164,7 +155,6 @@ no_byte_of_a_web_page_is_counted(void **state)
                                    1041, 4096, 16384, 65000, 65536};
     static const size_t firsts[] = {0, 1, 7, 8, 9, 600};
     static uint8_t bytes[65536 + 4 * SIZE];
-    struct rig *r = *state;
     uint64_t count = 0;
     uint8_t got[8];
     int fd;
@@ -193,10 +183,8 @@ no_byte_of_a_web_page_is_counted(void **state)
     assert_int_equal(r->malformed, 0);
 }
 
-static void
-less_than_a_decision_leaves_no_trace(void **state)
+ON_RIG(less_than_a_decision_leaves_no_trace, r)
 {
-    struct rig *r = *state;
     int fd;
 
     start(r, 100, 4);
@@ -214,12 +202,10 @@ less_than_a_decision_leaves_no_trace(void **state)
 }
 
 /* Only the beginning of a connection is refused. */
-static void
-a_later_number_of_printable_bytes_is_counted(void **state)
+ON_RIG(a_later_number_of_printable_bytes_is_counted, r)
 {
     static const char bytes[] = "GET / HT";
     const int64_t number = get_le64s((const uint8_t *)bytes);
-    struct rig *r = *state;
     uint8_t messages[2 * SIZE];
     int fd;
 
@@ -236,10 +222,8 @@ a_later_number_of_printable_bytes_is_counted(void **state)
     assert_int_equal(records_sum(&r->records, "space", "second", NULL), number);
 }
 
-static void
-a_number_that_begins_like_http_is_counted(void **state)
+ON_RIG(a_number_that_begins_like_http_is_counted, r)
 {
-    struct rig *r = *state;
     uint8_t message[SIZE];
     int fd;
 
@@ -256,10 +240,8 @@ a_number_that_begins_like_http_is_counted(void **state)
                      0x20544547);
 }
 
-static void
-a_stop_takes_in_what_has_arrived_and_replies(void **state)
+ON_RIG(a_stop_takes_in_what_has_arrived_and_replies, r)
 {
-    struct rig *r = *state;
     const size_t count = 100;
     uint8_t message[SIZE];
     int ack, silent;
@@ -279,17 +261,3 @@ a_stop_takes_in_what_has_arrived_and_replies(void **state)
     expect_messages(r, count);
     assert_int_equal(r->cut_off, 1);
 }
-
-static const struct CMUnitTest tests[] = {
-    ON_RIG(connections_over_the_limit_are_refused),
-    ON_RIG(without_an_empty_log_it_stops_reading_and_loses_nothing),
-    ON_RIG(a_stop_takes_in_what_has_arrived_and_replies),
-    ON_RIG(the_time_that_a_stop_waits_for_a_log_is_not_of_its_drain_time),
-    ON_RIG(a_stop_that_never_gets_a_log_ends),
-    ON_RIG(no_byte_of_a_web_page_is_counted),
-    ON_RIG(less_than_a_decision_leaves_no_trace),
-    ON_RIG(a_later_number_of_printable_bytes_is_counted),
-    ON_RIG(a_number_that_begins_like_http_is_counted),
-};
-
-TEST_MAIN(tests)

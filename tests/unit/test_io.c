@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "common/base/clock.h"
 #include "tests/lib/fault.h"
 #include "writer/io.h"
 
@@ -82,10 +81,10 @@ tear_down(void **state)
     return 0;
 }
 
-static void
-jobs_run_in_the_thread_and_end_in_the_loop_in_order(void **state)
+#define ON_RIG(name, r) TEST_IN(name, struct rig *r, set_up, tear_down)
+
+ON_RIG(jobs_run_in_the_thread_and_end_in_the_loop_in_order, r)
 {
-    struct rig *r = *state;
     int i;
 
     for (i = 0; i < JOBS; i++)
@@ -102,11 +101,8 @@ jobs_run_in_the_thread_and_end_in_the_loop_in_order(void **state)
     }
 }
 
-static void
-a_job_may_push_itself_again(void **state)
+ON_RIG(a_job_may_push_itself_again, r)
 {
-    struct rig *r = *state;
-
     r->jobs[0].again = 20;
     io_push(&r->io, &r->jobs[0].job);
     r->stop_at = 21;
@@ -116,10 +112,8 @@ a_job_may_push_itself_again(void **state)
     assert_int_equal(r->jobs[0].runs, 21);
 }
 
-static void
-a_stop_runs_what_is_queued(void **state)
+ON_RIG(a_stop_runs_what_is_queued, r)
 {
-    struct rig *r = *state;
     int i;
 
     for (i = 0; i < JOBS; i++)
@@ -130,10 +124,8 @@ a_stop_runs_what_is_queued(void **state)
     assert_int_equal(r->done_count, 0);
 }
 
-static void
-a_start_that_fails_leaves_nothing_behind(void **state)
+ON_RIG(a_start_that_fails_leaves_nothing_behind, r)
 {
-    struct rig *r = *state;
     const unsigned fds = fault_open_fds();
     struct io io;
 
@@ -144,14 +136,3 @@ a_start_that_fails_leaves_nothing_behind(void **state)
     assert_int_equal(fault_open_fds(), fds);
     io_stop(&r->io);
 }
-
-#define ON_RIG(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-
-static const struct CMUnitTest tests[] = {
-    ON_RIG(jobs_run_in_the_thread_and_end_in_the_loop_in_order),
-    ON_RIG(a_job_may_push_itself_again),
-    ON_RIG(a_stop_runs_what_is_queued),
-    ON_RIG(a_start_that_fails_leaves_nothing_behind),
-};
-
-TEST_MAIN(tests)

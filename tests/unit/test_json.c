@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/wire/json_plain.h"
 #include "common/wire/json_read.h"
 #include "common/wire/json_write.h"
 
@@ -133,12 +134,10 @@ static const struct {
     {"[]\x0c", "[]!"},
 };
 
-static void
-it_takes_json_and_nothing_else(void **state)
+TEST(it_takes_json_and_nothing_else)
 {
     char tokens[64];
 
-    (void)state; /* needs none */
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         const char *want = texts[i].tokens;
 
@@ -153,12 +152,10 @@ it_takes_json_and_nothing_else(void **state)
 }
 
 /* Nothing behind the end is read: the copy ends there (sanitizers). */
-static void
-each_beginning_is_refused_or_whole(void **state)
+TEST(each_beginning_is_refused_or_whole)
 {
     char tokens[64];
 
-    (void)state; /* needs none */
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         for (size_t size = 0; size < strlen(texts[i].text); size++) {
             char *copy = malloc(size > 0 ? size : 1);
@@ -170,8 +167,7 @@ each_beginning_is_refused_or_whole(void **state)
         }
 }
 
-static void
-strings_are_unescaped(void **state)
+TEST(strings_are_unescaped)
 {
     static const char text[] =
         "\"a\\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\u00e9\\u20ac"
@@ -182,7 +178,6 @@ strings_are_unescaped(void **state)
     struct json_reader r;
     uint8_t to[64];
 
-    (void)state; /* needs none */
     json_read_init(&r, text, sizeof text - 1);
     assert_int_equal(json_next(&r), JSON_STRING);
     assert_int_equal(json_unescape(r.text, r.size, to, sizeof to), size);
@@ -192,14 +187,12 @@ strings_are_unescaped(void **state)
               -ENAMETOOLONG);
 }
 
-static void
-a_member_is_known_by_its_characters(void **state)
+TEST(a_member_is_known_by_its_characters)
 {
     static const char text[] = "{\"key\":1,\"\\u006bey\":2,\"keys\":3}";
     static const bool is[] = {true, true, false};
     struct json_reader r;
 
-    (void)state; /* needs none */
     json_read_init(&r, text, sizeof text - 1);
     assert_int_equal(json_next(&r), JSON_OBJECT);
     for (size_t i = 0; i < 3; i++) {
@@ -242,8 +235,7 @@ write_all(struct json_writer *w, void *buffer, size_t size)
     json_bytes(w, "\n", 1);
 }
 
-static void
-what_is_written_is_json_or_nothing(void **state)
+TEST(what_is_written_is_json_or_nothing)
 {
     static const char want[] =
         "{\"a\": -9223372036854775808, \"b\": "
@@ -255,7 +247,6 @@ what_is_written_is_json_or_nothing(void **state)
     uint8_t buffer[512];
     char tokens[64];
 
-    (void)state; /* needs none */
     write_all(&w, buffer, sizeof buffer);
     assert_int_equal(json_write_size(&w), sizeof want - 1);
     assert_memory_equal(buffer, want, sizeof want - 1);
@@ -278,14 +269,11 @@ is_written_as_it_is(int c)
     return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
 }
 
-static void
-a_byte_that_needs_an_escape_is_seen_at_each_place_and_beside_any_other(
-    void **state)
+TEST(a_byte_that_needs_an_escape_is_seen_at_each_place_and_beside_any_other)
 {
     static const uint8_t beside[] = {' ', '!', '#', '[', ']', 'a', '~'};
     uint8_t name[20], to[2 + sizeof name];
 
-    (void)state; /* needs none */
     for (size_t size = 0; size <= sizeof name; size++)
         for (size_t at = 0; at < size * sizeof beside; at++)
             for (int c = 0; c <= 0xff; c++) {
@@ -304,13 +292,11 @@ a_byte_that_needs_an_escape_is_seen_at_each_place_and_beside_any_other(
     assert_ptr_equal(json_put_plain(to, name, 0), to + 2);
 }
 
-static void
-integers_have_their_digits_at_each_length(void **state)
+TEST(integers_have_their_digits_at_each_length)
 {
     char want[32];
     uint8_t to[JSON_DIGITS_MAX];
 
-    (void)state; /* needs none */
     for (uint64_t power = 1; power <= INT64_MAX; power *= 10) {
         for (uint64_t i = 0; i < 300; i++) {
             const int64_t number = (int64_t)((power - 1 + i * i) & INT64_MAX) *
@@ -318,26 +304,14 @@ integers_have_their_digits_at_each_length(void **state)
             const int size =
                 snprintf(want, sizeof want, "%" PRId64, number); /* fits */
 
-            assert_int_equal(json_put_integer(to, number) - to, size);
+            assert_int_equal(decimal_put_signed(to, number) - to, size);
             assert_memory_equal(to, want, (size_t)size);
         }
         if (power == UINT64_C(1000000000000000000))
             break; /* the last in int64 */
     }
-    assert_int_equal(json_put_integer(to, INT64_MIN) - to, 20);
+    assert_int_equal(decimal_put_signed(to, INT64_MIN) - to, 20);
     assert_memory_equal(to, "-9223372036854775808", 20);
-    assert_int_equal(json_put_integer(to, INT64_MAX) - to, 19);
+    assert_int_equal(decimal_put_signed(to, INT64_MAX) - to, 19);
     assert_memory_equal(to, "9223372036854775807", 19);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(it_takes_json_and_nothing_else),
-    cmocka_unit_test(each_beginning_is_refused_or_whole),
-    cmocka_unit_test(strings_are_unescaped),
-    cmocka_unit_test(a_member_is_known_by_its_characters),
-    cmocka_unit_test(what_is_written_is_json_or_nothing),
-    cmocka_unit_test(
-        a_byte_that_needs_an_escape_is_seen_at_each_place_and_beside_any_other),
-    cmocka_unit_test(integers_have_their_digits_at_each_length),
-};
-TEST_MAIN(tests)

@@ -4,13 +4,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/crc.h"
@@ -53,8 +51,7 @@ run_model(const struct tmpdir *d, const struct shape *sh)
     free(m.counters);
 }
 
-static void
-counts_and_order_equal_the_model(void **state)
+TEST(counts_and_order_equal_the_model)
 {
     static const struct shape shapes[] = {
         {30, 50, 0, 5, false, 1 << 22, 60},
@@ -70,7 +67,6 @@ counts_and_order_equal_the_model(void **state)
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         struct tmpdir d;
 
-        (void)state;
         rng = i + 1;
         tmpdir_make_in_memory(&d);
         print_message("shape %zu\n", i);
@@ -79,10 +75,11 @@ counts_and_order_equal_the_model(void **state)
     }
 }
 
-static void
-counts_stop_at_the_bounds_and_are_flagged_for_ever(void **state)
+#define CASE(name, d) TEST_IN(name, struct tmpdir *d, in_memory, remove_dir)
+
+CASE(counts_stop_at_the_bounds_and_are_flagged_for_ever, tmp)
 {
-    struct store *s = open_store(*state, 1 << 24, true);
+    struct store *s = open_store(tmp, 1 << 24, true);
     struct store_applied applied;
     struct store_totals t;
     struct store_row row;
@@ -110,10 +107,8 @@ counts_stop_at_the_bounds_and_are_flagged_for_ever(void **state)
     store_close(s);
 }
 
-static void
-a_sum_of_zero_makes_the_key_and_no_record_makes_nothing(void **state)
+CASE(a_sum_of_zero_makes_the_key_and_no_record_makes_nothing, d)
 {
-    const struct tmpdir *d = *state;
     struct store *s = open_store(d, 1 << 24, true);
     struct store_delta both[3] = {delta("a", 4), delta("b", 9), delta("b", -9)};
     struct store_applied applied;
@@ -132,10 +127,8 @@ a_sum_of_zero_makes_the_key_and_no_record_makes_nothing(void **state)
     store_close(s);
 }
 
-static void
-limits_refuse_before_anything_is_applied(void **state)
+CASE(limits_refuse_before_anything_is_applied, d)
 {
-    const struct tmpdir *d = *state;
     struct store_delta three[3] = {delta("a", 1), delta("k", 1), delta("z", 1)};
     struct lmdb_options options = {
         .keyspace_fd = d->fd,
@@ -181,10 +174,8 @@ spare_bytes(void *ctx)
     return *spare;
 }
 
-static void
-memory_to_spare_saves_commits(void **state)
+CASE(memory_to_spare_saves_commits, d)
 {
-    const struct tmpdir *d = *state;
     size_t spare = 0;
     const struct lmdb_options options = {.keyspace_fd = d->fd,
                                          .keyspace_size = 256,
@@ -212,10 +203,9 @@ memory_to_spare_saves_commits(void **state)
     batch_free(&b);
 }
 
-static void
-a_range_ends_before_the_row_that_does_not_fit(void **state)
+CASE(a_range_ends_before_the_row_that_does_not_fit, d)
 {
-    struct store *s = open_store(*state, 1 << 24, true);
+    struct store *s = open_store(d, 1 << 24, true);
     struct log_batch log;
     uint8_t bytes[4096];
 
@@ -260,11 +250,10 @@ names_compare(const struct names *n, size_t a, size_t b)
     return row_compare_keys(&x, &y);
 }
 
-static void
-any_name_is_a_keyspace_and_is_listed_in_order(void **state)
+CASE(any_name_is_a_keyspace_and_is_listed_in_order, tmp)
 {
     static struct names n;
-    struct store *s = open_store(*state, 1 << 20, true);
+    struct store *s = open_store(tmp, 1 << 20, true);
     uint8_t name[256], after[256];
     size_t at = 300, size, next_size;
 
@@ -307,10 +296,8 @@ any_name_is_a_keyspace_and_is_listed_in_order(void **state)
     store_close(s);
 }
 
-static void
-foreign_files_are_named_and_left_alone(void **state)
+CASE(foreign_files_are_named_and_left_alone, d)
 {
-    const struct tmpdir *d = *state;
     struct store *s = open_store(d, 1 << 20, true);
     static const uint8_t zeros[8192];
     struct store_check_result r;
@@ -360,10 +347,8 @@ foreign_files_are_named_and_left_alone(void **state)
     assert_int_equal(close(fd), 0);
 }
 
-static void
-a_file_of_other_message_sizes_is_refused(void **state)
+CASE(a_file_of_other_message_sizes_is_refused, d)
 {
-    const struct tmpdir *d = *state;
     struct lmdb_options options = {
         .keyspace_fd = d->fd,
         .keyspace_size = 256,
@@ -383,10 +368,8 @@ a_file_of_other_message_sizes_is_refused(void **state)
     store_close(s);
 }
 
-static void
-a_copy_is_the_same_keyspace(void **state)
+CASE(a_copy_is_the_same_keyspace, d)
 {
-    const struct tmpdir *d = *state;
     struct store *s = open_store(d, 1 << 24, true), *copy;
     struct model m = {.counters = NULL};
     struct log_batch log;
@@ -414,11 +397,9 @@ a_copy_is_the_same_keyspace(void **state)
     free(m.counters);
 }
 
-static void
-what_a_dead_creator_left_is_removed(void **state)
+CASE(what_a_dead_creator_left_is_removed, d)
 {
     const struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
-    const struct tmpdir *d = *state;
     struct store *s;
     int held;
 
@@ -485,17 +466,16 @@ fail_every(const struct tmpdir *d, const char *call, int error)
     fail_msg("still failing");
 }
 
-static void
-any_call_may_fail_and_nothing_is_left_open(void **state)
+CASE(any_call_may_fail_and_nothing_is_left_open, d)
 {
     static const char *const calls[] = {"openat", "fstat",     "flock",
                                         "fsync",  "renameat2", "pread",
                                         "malloc", "calloc",    "unlinkat"};
 
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
-        fail_every(*state, calls[i], i == 6 || i == 7 ? ENOMEM : EIO);
+        fail_every(d, calls[i], i == 6 || i == 7 ? ENOMEM : EIO);
         if (i == 4)
-            fail_every(*state, calls[i], EINVAL); /* not supported: linkat */
+            fail_every(d, calls[i], EINVAL); /* not supported: linkat */
     }
 }
 
@@ -625,10 +605,8 @@ golden_put(const struct tmpdir *d)
 }
 
 /* TEST_GOLDEN=1 writes the file anew, which only a new format may ask for. */
-static void
-a_keyspace_of_the_first_version_still_opens(void **state)
+CASE(a_keyspace_of_the_first_version_still_opens, d)
 {
-    const struct tmpdir *d = *state;
     struct store_check_result r;
     struct store *s;
 
@@ -674,34 +652,31 @@ change_header(struct store *s, size_t at)
     keyspace_unlock(k);
 }
 
-static void
-a_newer_format_is_refused(void **state)
+CASE(a_newer_format_is_refused, d)
 {
     for (size_t at = 4; at <= 8; at += 4) { /* version, features */
-        struct store *s = open_store(*state, 1 << 20, true);
+        struct store *s = open_store(d, 1 << 20, true);
 
         assert_rc(apply_one(s, "pages", "k", 1), 0);
         change_header(s, at);
         store_close(s);
 
-        s = open_store(*state, 1 << 20, true);
+        s = open_store(d, 1 << 20, true);
         assert_rc(get_one(s, "pages", "k"), -EPROTONOSUPPORT);
         assert_rc(apply_one(s, "pages", "k", 1), -EPROTONOSUPPORT);
         store_close(s);
-        tmpdir_empty(*state);
+        tmpdir_empty(d);
     }
 }
 
 /* A worker reads the marks of a file that is not open without LMDB. */
-static void
-marks_are_the_same_with_and_without_lmdb(void **state)
+CASE(marks_are_the_same_with_and_without_lmdb, tmp)
 {
     enum { MOST = 400 }; /* several leaves, below a branch */
     static const size_t counts[] = {0, 1, 2, 30, 90, MOST};
     static struct store_fill asked[MOST + 1];
     static struct store_mark_info peeked[MOST + 1], read[MOST + 1];
 
-    (void)state;
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
         const size_t count = counts[c];
         struct store_totals totals;
@@ -746,11 +721,10 @@ marks_are_the_same_with_and_without_lmdb(void **state)
     }
 }
 
-static void
-few_environments_serve_many_keyspaces(void **state)
+CASE(few_environments_serve_many_keyspaces, d)
 {
     const unsigned fds = fault_open_fds();
-    struct store *s = open_store(*state, 1 << 20, true);
+    struct store *s = open_store(d, 1 << 20, true);
 
     for (int round = 1; round < 6; round++) {
         for (int i = 0; i < 12; i++) {
@@ -783,10 +757,8 @@ allow_files(unsigned more)
     return was;
 }
 
-static void
-keyspaces_are_closed_for_others_when_descriptors_run_out(void **state)
+CASE(keyspaces_are_closed_for_others_when_descriptors_run_out, d)
 {
-    const struct tmpdir *d = *state;
     const struct lmdb_options options = {.keyspace_fd = d->fd,
                                          .keyspace_size = 256,
                                          .key_size = 256,
@@ -816,10 +788,8 @@ keyspaces_are_closed_for_others_when_descriptors_run_out(void **state)
 }
 
 /* LMDB makes it larger than it fills it: with holes, which need room later. */
-static void
-a_lock_file_has_room_for_all_that_lmdb_may_write_to_it(void **state)
+CASE(a_lock_file_has_room_for_all_that_lmdb_may_write_to_it, d)
 {
-    const struct tmpdir *d = *state;
     struct store *s;
     struct stat st;
     int fd, rc;
@@ -846,28 +816,3 @@ a_lock_file_has_room_for_all_that_lmdb_may_write_to_it(void **state)
         assert_int_equal(close(fd), 0);
     }
 }
-
-#define T(f) cmocka_unit_test_setup_teardown(f, in_memory, remove_dir)
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(counts_and_order_equal_the_model),
-    T(counts_stop_at_the_bounds_and_are_flagged_for_ever),
-    T(a_sum_of_zero_makes_the_key_and_no_record_makes_nothing),
-    T(limits_refuse_before_anything_is_applied),
-    T(memory_to_spare_saves_commits),
-    T(a_range_ends_before_the_row_that_does_not_fit),
-    T(any_name_is_a_keyspace_and_is_listed_in_order),
-    T(foreign_files_are_named_and_left_alone),
-    T(a_file_of_other_message_sizes_is_refused),
-    T(a_copy_is_the_same_keyspace),
-    T(what_a_dead_creator_left_is_removed),
-    T(any_call_may_fail_and_nothing_is_left_open),
-    T(a_keyspace_of_the_first_version_still_opens),
-    T(a_newer_format_is_refused),
-    T(marks_are_the_same_with_and_without_lmdb),
-    T(few_environments_serve_many_keyspaces),
-    T(keyspaces_are_closed_for_others_when_descriptors_run_out),
-    T(a_lock_file_has_room_for_all_that_lmdb_may_write_to_it),
-};
-
-TEST_MAIN(tests)

@@ -90,6 +90,8 @@ teardown(void **state)
     return 0;
 }
 
+#define CASE(name, x) TEST_IN(name, struct fixture *x, setup, teardown)
+
 /* ---- doing ------------------------------------------------------------- */
 
 static const char *
@@ -310,11 +312,8 @@ delete_random(struct fixture *x)
 
 /* ---- tests ------------------------------------------------------------- */
 
-static void
-random_lives_are_as_the_table_says(void **state)
+CASE(random_lives_are_as_the_table_says, x)
 {
-    struct fixture *x = *state;
-
     x->random.state = random_seed("past");
     for (unsigned step = 0; step < 1200; step++) {
         random_batch(x);
@@ -337,10 +336,8 @@ random_lives_are_as_the_table_says(void **state)
     }
 }
 
-static void
-neighbours_are_those_of_the_order(void **state)
+CASE(neighbours_are_those_of_the_order, x)
 {
-    struct fixture *x = *state;
     struct store *stores[] = {x->lmdb, x->memory};
     uint8_t bytes[4096];
 
@@ -364,10 +361,8 @@ neighbours_are_those_of_the_order(void **state)
     }
 }
 
-static void
-removed_and_saturated_counts_are_explained(void **state)
+CASE(removed_and_saturated_counts_are_explained, x)
 {
-    struct fixture *x = *state;
     const struct store_key key = {(const uint8_t *)"key001", 6};
     struct store_key saturated;
     uint64_t deleted;
@@ -390,17 +385,15 @@ removed_and_saturated_counts_are_explained(void **state)
               0);
     assert_int_equal(check(x, "pages"), 0);
     assert_int_equal(sum_of(x, "pages", NULL, now, now + 1), 2);
-    assert_rc(store_drop(x->lmdb, (const uint8_t *)"pages", 5, NULL, 0), 0);
+    assert_rc(store_drop(x->lmdb, (const uint8_t *)"pages", 5), 0);
     assert_int_equal(check(x, "pages"), 0);
     add(x, "pages", "key001", now, 3);
     assert_int_equal(sum_of(x, "pages", NULL, now, now + 1), 3);
     assert_int_equal(check(x, "pages"), 0);
 }
 
-static void
-history_can_be_off_and_on(void **state)
+CASE(history_can_be_off_and_on, x)
 {
-    struct fixture *x = *state;
     struct store_history_query q =
         question(STORE_HISTORY_KEYSPACE, "pages.a", NULL, now, now + 1);
     struct store_bucket b;
@@ -461,11 +454,8 @@ take_it_back(struct history *h)
     h->tier[0].in--;
 }
 
-static void
-check_finds_what_does_not_agree(void **state)
+CASE(check_finds_what_does_not_agree, x)
 {
-    struct fixture *x = *state;
-
     add(x, "pages", "key000", now, 5);
     plant(x, add_more);
     assert_int_equal(check(x, "pages"), 3);
@@ -496,10 +486,8 @@ set_history(struct fixture *x, bool there)
 
 /* Behind the back of history one key gives 3 to another: every sum is right,
  * and neither of the keys. */
-static void
-check_finds_counts_that_history_cannot_explain(void **state)
+CASE(check_finds_counts_that_history_cannot_explain, x)
 {
-    struct fixture *x = *state;
     const struct store_delta d[2] = {
         {.key = (const uint8_t *)"key000", .key_size = 6, .sum_low = 3},
         {.key = (const uint8_t *)"key001",
@@ -519,10 +507,8 @@ check_finds_counts_that_history_cannot_explain(void **state)
 }
 
 /* An idle keyspace is seen to by store_maintain(), if it is worth a commit. */
-static void
-idle_keyspaces_are_tended(void **state)
+CASE(idle_keyspaces_are_tended, x)
 {
-    struct fixture *x = *state;
     const struct store_maintenance t = {.until_ns = UINT64_MAX};
     struct lmdb *s = lmdb_of(x->lmdb);
     struct keyspace_state before, after;
@@ -550,10 +536,8 @@ idle_keyspaces_are_tended(void **state)
                         now / DAY * DAY - 4 * DAY, now / DAY * DAY));
 }
 
-static void
-the_limit_bounds_the_file(void **state)
+CASE(the_limit_bounds_the_file, x)
 {
-    struct fixture *x = *state;
     struct store_check_result r;
 
     store_close(x->lmdb);
@@ -569,18 +553,3 @@ the_limit_bounds_the_file(void **state)
     assert_int_equal(r.faults, 0);
     assert_in_range(r.used_size, 0, 400000);
 }
-
-#define T(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    T(random_lives_are_as_the_table_says),
-    T(neighbours_are_those_of_the_order),
-    T(removed_and_saturated_counts_are_explained),
-    T(history_can_be_off_and_on),
-    T(check_finds_what_does_not_agree),
-    T(check_finds_counts_that_history_cannot_explain),
-    T(idle_keyspaces_are_tended),
-    T(the_limit_bounds_the_file),
-};
-
-TEST_MAIN(tests)

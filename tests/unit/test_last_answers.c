@@ -28,6 +28,8 @@ teardown(void **state)
     return 0;
 }
 
+#define CASE(name, a) TEST_IN(name, struct last_answers *a, setup, teardown)
+
 static struct hash_wide
 hash_of(const struct last_answers *a, const char *key)
 {
@@ -59,15 +61,13 @@ get(struct last_answers *a, const char *key, int64_t count, uint64_t as_of_ms)
 }
 
 /* Vectors of the SipHash authors: key 00 01 ... 0f, input 00 01 ... */
-static void
-the_hash_is_siphash_2_4_128(void **state)
+CASE(the_hash_is_siphash_2_4_128, a)
 {
     const struct hash_key key = {.k0 = 0x0706050403020100,
                                  .k1 = 0x0f0e0d0c0b0a0908};
     const uint8_t byte = 0;
     struct hash_wide h;
 
-    (void)state;
     h = hash_bytes_wide(&key, &byte, 0);
     assert_true(h.low == 0xe6a825ba047f81a3);
     assert_true(h.high == 0x930255c71472f66d);
@@ -76,10 +76,8 @@ the_hash_is_siphash_2_4_128(void **state)
     assert_true(h.high == 0x45fc229b11597634);
 }
 
-static void
-an_entry_holds_until_the_snapshot_has_its_increments(void **state)
+CASE(an_entry_holds_until_the_snapshot_has_its_increments, a)
 {
-    struct last_answers *a = *state;
     uint32_t i;
 
     assert_int_equal(get(a, "k", 0, 100), INT64_MIN);
@@ -94,10 +92,8 @@ an_entry_holds_until_the_snapshot_has_its_increments(void **state)
 }
 
 /* What spares a read the search for its entry. */
-static void
-none_holds_when_all_are_acknowledged_and_merged(void **state)
+CASE(none_holds_when_all_are_acknowledged_and_merged, a)
 {
-    struct last_answers *a = *state;
     uint32_t i, j;
 
     assert_false(last_answers_any_holds(a, 0));
@@ -118,10 +114,8 @@ none_holds_when_all_are_acknowledged_and_merged(void **state)
     assert_false(last_answers_any_holds(a, 300));
 }
 
-static void
-a_lowered_key_answers_its_own_last_value(void **state)
+CASE(a_lowered_key_answers_its_own_last_value, a)
 {
-    struct last_answers *a = *state;
     uint32_t i, j;
 
     assert_int_equal(add(a, "k", -5, 10, 100, &i), 5);
@@ -136,10 +130,8 @@ a_lowered_key_answers_its_own_last_value(void **state)
     assert_int_equal(get(a, "k", 50, 210), 50);
 }
 
-static void
-answers_saturate(void **state)
+CASE(answers_saturate, a)
 {
-    struct last_answers *a = *state;
     uint32_t i;
 
     assert_int_equal(add(a, "up", 5, INT64_MAX - 1, 1, &i), INT64_MAX);
@@ -147,10 +139,8 @@ answers_saturate(void **state)
     assert_int_equal(add(a, "down", INT64_MIN, -1, 1, &i), INT64_MIN);
 }
 
-static void
-a_lost_increment_takes_its_entry(void **state)
+CASE(a_lost_increment_takes_its_entry, a)
 {
-    struct last_answers *a = *state;
     uint32_t i;
 
     assert_int_equal(add(a, "k", 5, 1, 1, &i), 6);
@@ -160,10 +150,8 @@ a_lost_increment_takes_its_entry(void **state)
     assert_int_equal(last_answers_held(a, 0), 0);
 }
 
-static void
-entries_that_hold_are_counted(void **state)
+CASE(entries_that_hold_are_counted, a)
 {
-    struct last_answers *a = *state;
     uint32_t i, j;
 
     (void)add(a, "k", 5, 1, 1, &i);
@@ -194,10 +182,8 @@ collide(const struct last_answers *a, char keys[][16], size_t count)
     }
 }
 
-static void
-a_full_bucket_gives_up_the_entry_acknowledged_first(void **state)
+CASE(a_full_bucket_gives_up_the_entry_acknowledged_first, a)
 {
-    struct last_answers *a = *state;
     char keys[6][16];
     uint32_t i[6];
 
@@ -219,11 +205,9 @@ a_full_bucket_gives_up_the_entry_acknowledged_first(void **state)
 /* One reader is the only writer: answers are exact, whatever is merged when.
  * Each key's increments are merged in order, some time after they were
  * acknowledged. */
-static void
-the_only_writer_of_a_key_gets_exact_answers(void **state)
+CASE(the_only_writer_of_a_key_gets_exact_answers, a)
 {
     enum { KEYS = 50, STEPS = 20000, MERGE_MS = 40 };
-    struct last_answers *a = *state;
     struct random r;
     int64_t exact[KEYS] = {0}, merged[KEYS] = {0};
     uint64_t as_of_ms = 0;
@@ -247,18 +231,3 @@ the_only_writer_of_a_key_gets_exact_answers(void **state)
                          exact[k]);
     }
 }
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    TEST(the_hash_is_siphash_2_4_128),
-    TEST(an_entry_holds_until_the_snapshot_has_its_increments),
-    TEST(none_holds_when_all_are_acknowledged_and_merged),
-    TEST(a_lowered_key_answers_its_own_last_value),
-    TEST(answers_saturate),
-    TEST(a_lost_increment_takes_its_entry),
-    TEST(entries_that_hold_are_counted),
-    TEST(a_full_bucket_gives_up_the_entry_acknowledged_first),
-    TEST(the_only_writer_of_a_key_gets_exact_answers),
-};
-TEST_MAIN(tests)

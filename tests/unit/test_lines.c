@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/client/cmd/lines.h"
+#include "common/client/cmd/cmd_terminal.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/random.h"
 #include "tests/lib/tmpdir.h"
@@ -71,11 +71,11 @@ assert_lines(struct tmpdir *dir, const char *bytes, size_t size,
     lines_close(&l);
 }
 
-static void
-lines_end_with_newline_carriage_return_or_the_file(void **state)
-{
-    struct tmpdir *dir = *state;
+#define WITH_DIR(name, dir)                                                    \
+    TEST_IN(name, struct tmpdir *dir, tmpdir_setup, tmpdir_teardown)
 
+WITH_DIR(lines_end_with_newline_carriage_return_or_the_file, dir)
+{
     assert_lines(dir, "", 0, "", 0);
     assert_lines(dir, "a", 1, "a|", 1);
     assert_lines(dir, "a\n", 2, "a|", 1);
@@ -84,10 +84,8 @@ lines_end_with_newline_carriage_return_or_the_file(void **state)
     assert_lines(dir, "a\rb\r\r\n", 6, "a\rb\r|", 1);
 }
 
-static void
-gzip_members_are_read_as_one(void **state)
+WITH_DIR(gzip_members_are_read_as_one, dir)
 {
-    struct tmpdir *dir = *state;
     uint8_t packed[512];
     size_t size = pack("a\nb", 3, packed, sizeof packed);
 
@@ -95,10 +93,8 @@ gzip_members_are_read_as_one(void **state)
     assert_lines(dir, (char *)packed, size, "a|bc|d|", 3);
 }
 
-static void
-what_is_done_follows_the_lines_not_the_reads(void **state)
+WITH_DIR(what_is_done_follows_the_lines_not_the_reads, dir)
 {
-    struct tmpdir *dir = *state;
     uint8_t packed[512];
     const size_t packed_size = pack("ab\nc\n", 5, packed, sizeof packed);
     char text[64];
@@ -125,11 +121,9 @@ what_is_done_follows_the_lines_not_the_reads(void **state)
     lines_close(&l);
 }
 
-static void
-a_line_that_is_too_long_is_cut_and_counted_once(void **state)
+WITH_DIR(a_line_that_is_too_long_is_cut_and_counted_once, dir)
 {
     static char bytes[LINES_SIZE_MAX + 300000];
-    struct tmpdir *dir = *state;
     const size_t sizes[] = {LINES_SIZE_MAX,   LINES_SIZE_MAX + 1,
                             LINES_BUFFER - 1, LINES_BUFFER,
                             LINES_BUFFER + 1, 300000};
@@ -156,8 +150,7 @@ a_line_that_is_too_long_is_cut_and_counted_once(void **state)
     }
 }
 
-static void
-pieces_of_any_size_give_the_same_lines(void **state)
+TEST(pieces_of_any_size_give_the_same_lines)
 {
     static const char text[] = "one\ttwo\n\nthree\r\nf\n\xff\xfe\nlast";
     struct random random = {random_seed(__func__)};
@@ -165,7 +158,6 @@ pieces_of_any_size_give_the_same_lines(void **state)
     const size_t packed_size =
         pack(text, sizeof text - 1, packed, sizeof packed);
 
-    (void)state; /* needs none */
     for (int round = 0; round < 400; round++) {
         const bool gzip = round % 2 != 0;
         const uint8_t *bytes = gzip ? packed : (const uint8_t *)text;
@@ -207,10 +199,8 @@ pieces_of_any_size_give_the_same_lines(void **state)
     }
 }
 
-static void
-damaged_gzip_is_an_error_wherever_it_is_cut(void **state)
+WITH_DIR(damaged_gzip_is_an_error_wherever_it_is_cut, dir)
 {
-    struct tmpdir *dir = *state;
     uint8_t packed[4096];
     char text[8192];
     size_t size;
@@ -237,10 +227,8 @@ damaged_gzip_is_an_error_wherever_it_is_cut(void **state)
     }
 }
 
-static void
-every_failing_call_is_an_error_and_leaks_nothing(void **state)
+WITH_DIR(every_failing_call_is_an_error_and_leaks_nothing, dir)
 {
-    struct tmpdir *dir = *state;
     char text[256];
     bool hit;
 
@@ -276,17 +264,3 @@ every_failing_call_is_an_error_and_leaks_nothing(void **state)
     assert_string_equal(text, "a|b|");
     assert_rc(lines_open(&(struct lines){0}, "/does/not/exist"), -ENOENT);
 }
-
-#define WITH_DIR(f)                                                            \
-    cmocka_unit_test_setup_teardown(f, tmpdir_setup, tmpdir_teardown)
-
-static const struct CMUnitTest tests[] = {
-    WITH_DIR(lines_end_with_newline_carriage_return_or_the_file),
-    WITH_DIR(gzip_members_are_read_as_one),
-    WITH_DIR(what_is_done_follows_the_lines_not_the_reads),
-    WITH_DIR(a_line_that_is_too_long_is_cut_and_counted_once),
-    cmocka_unit_test(pieces_of_any_size_give_the_same_lines),
-    WITH_DIR(damaged_gzip_is_an_error_wherever_it_is_cut),
-    WITH_DIR(every_failing_call_is_an_error_and_leaks_nothing),
-};
-TEST_MAIN(tests)

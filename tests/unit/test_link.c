@@ -53,10 +53,10 @@ teardown(void **state)
     return 0;
 }
 
-static void
-a_relative_directory_is_found_after_the_process_has_moved(void **state)
+#define CASE(name, f) TEST_IN(name, struct fixture *f, setup, teardown)
+
+CASE(a_relative_directory_is_found_after_the_process_has_moved, f)
 {
-    struct fixture *f = *state;
     struct link l;
 
     assert_int_equal(fchdir(f->dir.fd), 0);
@@ -69,13 +69,11 @@ a_relative_directory_is_found_after_the_process_has_moved(void **state)
     }
 }
 
-static void
-a_directory_that_cannot_be_is_refused(void **state)
+CASE(a_directory_that_cannot_be_is_refused, f)
 {
     static char path[LINK_DIRECTORY_SIZE + 1];
     struct link l;
 
-    (void)state; /* none is used */
     assert_rc(link_init(&l, NULL, "", LOCAL_ACK, 1000), -EINVAL);
     memset(path, '/', LINK_DIRECTORY_SIZE);
     assert_rc(link_init(&l, NULL, path, LOCAL_ACK, 1000), -ENAMETOOLONG);
@@ -85,10 +83,8 @@ a_directory_that_cannot_be_is_refused(void **state)
 }
 
 /* Codes that mean something else to those who ask for a key or a quota. */
-static void
-a_socket_that_cannot_be_had_has_errors_of_its_own(void **state)
+CASE(a_socket_that_cannot_be_had_has_errors_of_its_own, f)
 {
-    struct fixture *f = *state;
     struct link l;
 
     assert_rc(link_init(&l, NULL, f->dir.path, LOCAL_READ, 1000), 0);
@@ -104,10 +100,8 @@ a_socket_that_cannot_be_had_has_errors_of_its_own(void **state)
     link_drop(&l);
 }
 
-static void
-a_full_backlog_is_tried_again_for_a_while(void **state)
+CASE(a_full_backlog_is_tried_again_for_a_while, f)
 {
-    struct fixture *f = *state;
     struct link l;
 
     assert_rc(link_init(&l, NULL, f->dir.path, LOCAL_ACK, 1000), 0);
@@ -120,14 +114,3 @@ a_full_backlog_is_tried_again_for_a_while(void **state)
     assert_rc(link_connect(&l), 0);
     link_drop(&l);
 }
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    TEST(a_relative_directory_is_found_after_the_process_has_moved),
-    TEST(a_directory_that_cannot_be_is_refused),
-    TEST(a_socket_that_cannot_be_had_has_errors_of_its_own),
-    TEST(a_full_backlog_is_tried_again_for_a_while),
-};
-
-TEST_MAIN(tests)

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -38,6 +37,8 @@ teardown(void **state)
     tmpdir_remove(*state);
     return 0;
 }
+
+#define CASE(name, d) TEST_IN(name, struct tmpdir *d, setup, teardown)
 
 static struct lmdb *
 open_store(const struct tmpdir *d, bool writable)
@@ -117,11 +118,9 @@ expect_all(struct store_listing *l, uint64_t until_ns, const char *prefix,
     return steps;
 }
 
-static void
-the_smallest_steps_list_the_same_with_one_look_at_each_file(void **state)
+CASE(the_smallest_steps_list_the_same_with_one_look_at_each_file, d)
 {
     enum { COUNT = 120 };
-    const struct tmpdir *d = *state;
     struct store_listing *l;
     struct lmdb *s;
 
@@ -143,11 +142,9 @@ the_smallest_steps_list_the_same_with_one_look_at_each_file(void **state)
     store_close(&s->store);
 }
 
-static void
-the_names_of_hashed_files_are_read_without_lmdb(void **state)
+CASE(the_names_of_hashed_files_are_read_without_lmdb, d)
 {
     enum { COUNT = 30 };
-    const struct tmpdir *d = *state;
     struct store_listing *l;
     struct lmdb *s;
 
@@ -170,11 +167,9 @@ the_names_of_hashed_files_are_read_without_lmdb(void **state)
 
 /* As when the key of file names is another: the keyspace is there once more, or
  * would be made anew. */
-static void
-a_hashed_file_under_another_name_is_listed_by_that(void **state)
+CASE(a_hashed_file_under_another_name_is_listed_by_that, d)
 {
     static const char moved[] = "%h0123456789abcdef0123456789abcdef";
-    const struct tmpdir *d = *state;
     char from[NAME_FILE_SIZE], to[NAME_FILE_SIZE + 8], name[256];
     struct store_listing *l;
     struct store_listed row;
@@ -200,11 +195,9 @@ a_hashed_file_under_another_name_is_listed_by_that(void **state)
     store_close(&s->store);
 }
 
-static void
-more_names_than_a_batch_take_a_pass_for_each(void **state)
+CASE(more_names_than_a_batch_take_a_pass_for_each, d)
 {
     enum { COUNT = 2 * LISTING_BATCH + 100 };
-    const struct tmpdir *d = *state;
     struct lmdb *s = open_store(d, false);
     struct store_listing *l;
     struct store_listed row;
@@ -238,10 +231,8 @@ more_names_than_a_batch_take_a_pass_for_each(void **state)
     store_close(&s->store);
 }
 
-static void
-a_listing_that_is_given_up_leaves_nothing_open(void **state)
+CASE(a_listing_that_is_given_up_leaves_nothing_open, d)
 {
-    const struct tmpdir *d = *state;
     struct lmdb *s = open_store(d, false);
     const unsigned fds = fault_open_fds();
     struct store_listing *l;
@@ -264,12 +255,9 @@ a_listing_that_is_given_up_leaves_nothing_open(void **state)
     store_close(&s->store);
 }
 
-static void
-a_directory_that_cannot_be_read_is_an_error_and_the_next_try_is_whole(
-    void **state)
+CASE(a_directory_that_cannot_be_read_is_an_error_and_the_next_try_is_whole, d)
 {
     enum { COUNT = 5 };
-    const struct tmpdir *d = *state;
     struct store_listing *l;
     struct store_listed row;
     struct lmdb *s;
@@ -315,10 +303,8 @@ list_one(struct lmdb *s)
 /* With so many marks, their database is a tree. */
 #define COMMITS 600
 
-static void
-keys_are_of_whole_commits_while_a_worker_writes(void **state)
+CASE(keys_are_of_whole_commits_while_a_worker_writes, d)
 {
-    const struct tmpdir *d = *state;
     struct lmdb *s = open_store(d, true);
     int64_t keys = 0, now;
     int status = 0;
@@ -353,10 +339,8 @@ keys_are_of_whole_commits_while_a_worker_writes(void **state)
     store_close(&s->store);
 }
 
-static void
-a_deep_tree_of_marks_is_followed_without_lmdb(void **state)
+CASE(a_deep_tree_of_marks_is_followed_without_lmdb, d)
 {
-    const struct tmpdir *d = *state;
     struct keyspace k = {.file = "pages.mdb"};
     struct lmdb *s = open_store(d, true);
     struct keyspace_state found;
@@ -379,10 +363,8 @@ a_deep_tree_of_marks_is_followed_without_lmdb(void **state)
     store_close(&s->store);
 }
 
-static void
-a_damaged_file_never_tells_a_number_that_was_not_committed(void **state)
+CASE(a_damaged_file_never_tells_a_number_that_was_not_committed, d)
 {
-    const struct tmpdir *d = *state;
     struct random r = {.state = 7};
     struct lmdb *s = open_store(d, true);
     uint8_t byte, bad;
@@ -420,18 +402,3 @@ a_damaged_file_never_tells_a_number_that_was_not_committed(void **state)
     assert_rc(close(fd), 0);
     store_close(&s->store);
 }
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    CASE(the_smallest_steps_list_the_same_with_one_look_at_each_file),
-    CASE(the_names_of_hashed_files_are_read_without_lmdb),
-    CASE(a_hashed_file_under_another_name_is_listed_by_that),
-    CASE(more_names_than_a_batch_take_a_pass_for_each),
-    CASE(a_listing_that_is_given_up_leaves_nothing_open),
-    CASE(a_directory_that_cannot_be_read_is_an_error_and_the_next_try_is_whole),
-    CASE(keys_are_of_whole_commits_while_a_worker_writes),
-    CASE(a_deep_tree_of_marks_is_followed_without_lmdb),
-    CASE(a_damaged_file_never_tells_a_number_that_was_not_committed),
-};
-TEST_MAIN(tests)

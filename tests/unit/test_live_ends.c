@@ -7,14 +7,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/base/clock.h"
-
 /* ---- ends -------------------------------------------------------------- */
 
-static void
-a_reset_releases_in_the_same_turn(void **state)
+#define CASE(name, r) TEST_IN(name, struct rig *r, set_up, tear_down)
+
+CASE(a_reset_releases_in_the_same_turn, r)
 {
-    struct rig *r = *state;
     struct peer *p, *q;
 
     start_listening(r, (struct live_server_options){.kind = LIVE_COUNTER});
@@ -27,11 +25,9 @@ a_reset_releases_in_the_same_turn(void **state)
     assert_int_equal(r->listener->open, 1);
 }
 
-static void
-many_holdings_are_released_in_steps(void **state)
+CASE(many_holdings_are_released_in_steps, r)
 {
     const size_t count = 300000;
-    struct rig *r = *state;
     struct peer *p, *q;
 
     start(r,
@@ -54,10 +50,8 @@ many_holdings_are_released_in_steps(void **state)
     assert_true(live_check(&r->server.live));
 }
 
-static void
-ten_thousand_holdings_take_few_turns(void **state)
+CASE(ten_thousand_holdings_take_few_turns, r)
 {
-    struct rig *r = *state;
     struct peer *p, *q;
     size_t before;
 
@@ -77,10 +71,8 @@ ten_thousand_holdings_take_few_turns(void **state)
 #define ENDS 200
 #define MANY 600
 
-static void
-many_ends_in_one_turn_are_worked_off(void **state)
+CASE(many_ends_in_one_turn_are_worked_off, r)
 {
-    struct rig *r = *state;
     int ends[ENDS][2];
     uint8_t bytes[64];
     char name[16];
@@ -118,13 +110,11 @@ has_stopped(struct rig *r)
     return r->stopped;
 }
 
-static void
-a_stop_releases_everything(void **state)
+CASE(a_stop_releases_everything, r)
 {
-    struct rig *r = *state;
     struct peer *p, *q;
     struct live_record record;
-    uint32_t from = 0, looks = UINT32_MAX;
+    struct live_walk walk = {.steps = UINT32_MAX};
     size_t seen = 0;
 
     start_listening(r, (struct live_server_options){.kind = LIVE_COUNTER});
@@ -138,7 +128,7 @@ a_stop_releases_everything(void **state)
 
     assert_true(p->ended && q->ended);
     assert_int_equal(r->listener->used, 0);
-    while (live_next(&r->server.live, &from, &looks, &record) == 1) {
+    while (live_next(&r->server.live, &walk, &record) == 1) {
         assert_int_equal(record.current, 0);
         seen++;
     }
@@ -147,10 +137,8 @@ a_stop_releases_everything(void **state)
 }
 
 /* More than are closed in one turn, some of them long gone. */
-static void
-a_stop_closes_many_connections(void **state)
+CASE(a_stop_closes_many_connections, r)
 {
-    struct rig *r = *state;
     int fds[MANY], ends[2];
     size_t i;
 
@@ -175,10 +163,8 @@ a_stop_closes_many_connections(void **state)
 
 /* ---- windows and sweeps ------------------------------------------------ */
 
-static void
-unused_counters_are_removed_after_their_window(void **state)
+CASE(unused_counters_are_removed_after_their_window, r)
 {
-    struct rig *r = *state;
     uint8_t bytes[64];
     struct peer *p;
 
@@ -202,10 +188,8 @@ unused_counters_are_removed_after_their_window(void **state)
     assert_int_equal(r->server.live.figures.swept, 2);
 }
 
-static void
-the_clock_may_be_set_back(void **state)
+CASE(the_clock_may_be_set_back, r)
 {
-    struct rig *r = *state;
     struct peer *p;
 
     start(r,
@@ -219,10 +203,8 @@ the_clock_may_be_set_back(void **state)
     expect_get(r, p, "n", 2);
 }
 
-static void
-unused_semaphores_are_removed_at_each_interval(void **state)
+CASE(unused_semaphores_are_removed_at_each_interval, r)
 {
-    struct rig *r = *state;
     uint8_t bytes[64];
     struct peer *p;
 
@@ -241,18 +223,3 @@ unused_semaphores_are_removed_at_each_interval(void **state)
     expect_absent(r, p, "unused");
     expect_get(r, p, "used", 2);
 }
-
-#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-static const struct CMUnitTest tests[] = {
-    T(a_reset_releases_in_the_same_turn),
-    T(many_holdings_are_released_in_steps),
-    T(ten_thousand_holdings_take_few_turns),
-    T(many_ends_in_one_turn_are_worked_off),
-    T(a_stop_releases_everything),
-    T(a_stop_closes_many_connections),
-    T(unused_counters_are_removed_after_their_window),
-    T(the_clock_may_be_set_back),
-    T(unused_semaphores_are_removed_at_each_interval),
-};
-TEST_MAIN(tests)

@@ -3,16 +3,15 @@
 #include "tests/unit/live_asks.h"
 
 #include <string.h>
-#include <sys/socket.h>
 
 /* ---- slow readers ------------------------------------------------------ */
 
 #define SLOW_REQUESTS 200000
 
-static void
-who_does_not_read_is_not_read_from(void **state)
+#define CASE(name, r) TEST_IN(name, struct rig *r, set_up, tear_down)
+
+CASE(who_does_not_read_is_not_read_from, r)
 {
-    struct rig *r = *state;
     uint8_t *bytes = malloc(SLOW_REQUESTS * 32), *at = bytes;
     uint8_t *answers = malloc(SLOW_REQUESTS * 64), *to = answers;
     struct peer *p, *q;
@@ -48,10 +47,8 @@ who_does_not_read_is_not_read_from(void **state)
     free(answers);
 }
 
-static void
-who_does_not_read_and_goes_is_forgotten(void **state)
+CASE(who_does_not_read_and_goes_is_forgotten, r)
 {
-    struct rig *r = *state;
     uint8_t *bytes = malloc(SLOW_REQUESTS * 32), *at = bytes;
     struct peer *p, *q;
     uint32_t i;
@@ -77,11 +74,9 @@ who_does_not_read_and_goes_is_forgotten(void **state)
     free(bytes);
 }
 
-static void
-answers_much_longer_than_requests_come_in_order(void **state)
+CASE(answers_much_longer_than_requests_come_in_order, r)
 {
     const uint32_t count = 20000;
-    struct rig *r = *state;
     uint8_t *bytes = malloc(count * 12), *at = bytes;
     struct peer *p;
     size_t seen = 0;
@@ -112,12 +107,10 @@ answers_much_longer_than_requests_come_in_order(void **state)
 #define FLOODERS 50
 
 /* What is longer than the part that each may send of a turn comes through. */
-static void
-long_requests_of_many_are_put_together(void **state)
+CASE(long_requests_of_many_are_put_together, r)
 {
     enum { EACH = LONG_NAME + 22 + 200000 + 12 };
     uint8_t *bytes = calloc(1, EACH), *at = bytes;
-    struct rig *r = *state;
     uint8_t answers[64], *to = answers;
     static uint8_t name[LONG_NAME];
     size_t i;
@@ -143,11 +136,9 @@ long_requests_of_many_are_put_together(void **state)
     free(bytes);
 }
 
-static void
-a_half_close_behind_unsent_answers_waits_for_them(void **state)
+CASE(a_half_close_behind_unsent_answers_waits_for_them, r)
 {
     const size_t count = 50000;
-    struct rig *r = *state;
     uint8_t *bytes = malloc(count * 32), *at = bytes;
     struct peer *p, *q;
     uint32_t i;
@@ -210,10 +201,8 @@ take_dump(struct peer *p, uint32_t opaque, uint8_t *seen, size_t count)
     return records;
 }
 
-static void
-live_protocol_behind_a_dump_wait_for_its_end(void **state)
+CASE(live_protocol_behind_a_dump_wait_for_its_end, r)
 {
-    struct rig *r = *state;
     uint8_t bytes[256], *at = bytes, seen[10] = {0};
     struct peer *p;
     size_t i;
@@ -235,11 +224,9 @@ live_protocol_behind_a_dump_wait_for_its_end(void **state)
         assert_int_equal(seen[i], 2);
 }
 
-static void
-a_dump_to_a_slow_reader_disturbs_nobody(void **state)
+CASE(a_dump_to_a_slow_reader_disturbs_nobody, r)
 {
     const size_t count = 100000;
-    struct rig *r = *state;
     uint8_t bytes[256], *at = bytes, *seen = calloc(count, 1);
     struct peer *p, *q;
     size_t i;
@@ -275,11 +262,9 @@ a_dump_to_a_slow_reader_disturbs_nobody(void **state)
     free(seen);
 }
 
-static void
-a_dump_of_long_names_goes_out(void **state)
+CASE(a_dump_of_long_names_goes_out, r)
 {
     static uint8_t name[LONG_NAME], bytes[LONG_NAME + 64];
-    struct rig *r = *state;
     struct peer *p;
     uint32_t i;
 
@@ -297,10 +282,8 @@ a_dump_of_long_names_goes_out(void **state)
     expect_nothing(r, p);
 }
 
-static void
-a_reset_in_the_middle_of_a_dump_is_survived(void **state)
+CASE(a_reset_in_the_middle_of_a_dump_is_survived, r)
 {
-    struct rig *r = *state;
     uint8_t bytes[64];
     struct peer *p, *q;
 
@@ -321,18 +304,3 @@ a_reset_in_the_middle_of_a_dump_is_survived(void **state)
         turns(r, 1);
     expect_get(r, q, "many:0", 0);
 }
-
-#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-static const struct CMUnitTest tests[] = {
-    T(who_does_not_read_is_not_read_from),
-    T(who_does_not_read_and_goes_is_forgotten),
-    T(answers_much_longer_than_requests_come_in_order),
-    T(long_requests_of_many_are_put_together),
-    T(a_half_close_behind_unsent_answers_waits_for_them),
-    T(live_protocol_behind_a_dump_wait_for_its_end),
-    T(a_dump_to_a_slow_reader_disturbs_nobody),
-    T(a_dump_of_long_names_goes_out),
-    T(a_reset_in_the_middle_of_a_dump_is_survived),
-};
-TEST_MAIN(tests)

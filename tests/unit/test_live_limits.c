@@ -6,17 +6,16 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 /* ---- limits ------------------------------------------------------------ */
 
-static void
-connections_without_a_place_wait(void **state)
+#define CASE(name, r) TEST_IN(name, struct rig *r, set_up, tear_down)
+
+CASE(connections_without_a_place_wait, r)
 {
-    struct rig *r = *state;
     struct peer *a, *b, *c;
 
     start_listening(r, (struct live_server_options){.kind = LIVE_COUNTER,
@@ -33,10 +32,8 @@ connections_without_a_place_wait(void **state)
     noop(r, b);
 }
 
-static void
-a_number_in_use_by_holdings_is_not_given_out(void **state)
+CASE(a_number_in_use_by_holdings_is_not_given_out, r)
 {
-    struct rig *r = *state;
     struct peer *p, *q;
 
     start_listening(r, (struct live_server_options){.kind = LIVE_COUNTER,
@@ -50,11 +47,9 @@ a_number_in_use_by_holdings_is_not_given_out(void **state)
     expect_get(r, q, "many:7", 0);
 }
 
-static void
-above_the_budget_nothing_changes(void **state)
+CASE(above_the_budget_nothing_changes, r)
 {
     static uint8_t name[LONG_NAME], bytes[LONG_NAME + 64];
-    struct rig *r = *state;
     struct peer *p;
     uint32_t i;
 
@@ -181,10 +176,8 @@ expect_all(struct rig *r, struct peer *p, uint32_t count)
     p->size = 0;
 }
 
-static void
-a_long_name_that_is_announced_takes_no_memory(void **state)
+CASE(a_long_name_that_is_announced_takes_no_memory, r)
 {
-    struct rig *r = *state;
     size_t i;
 
     start_short_of_memory(r);
@@ -194,10 +187,8 @@ a_long_name_that_is_announced_takes_no_memory(void **state)
     assert_int_equal(ended_from(r, 0), 0);
 }
 
-static void
-those_who_waste_memory_end_each_other_and_not_a_release_in_pieces(void **state)
+CASE(those_who_waste_memory_end_each_other_and_not_a_release_in_pieces, r)
 {
-    struct rig *r = *state;
     struct peer *p, *q;
     size_t i;
 
@@ -220,10 +211,8 @@ those_who_waste_memory_end_each_other_and_not_a_release_in_pieces(void **state)
     acquire(r, q, LOCK, 1, 1);
 }
 
-static void
-where_memory_is_short_answers_still_come(void **state)
+CASE(where_memory_is_short_answers_still_come, r)
 {
-    struct rig *r = *state;
     struct peer *p, *q;
 
     start_short_of_memory(r);
@@ -267,10 +256,8 @@ option(int fd, int level, int name)
     return v;
 }
 
-static void
-vanished_peers_are_found_by_keepalive(void **state)
+CASE(vanished_peers_are_found_by_keepalive, r)
 {
-    struct rig *r = *state;
     struct peer *p;
     int fd;
 
@@ -286,11 +273,9 @@ vanished_peers_are_found_by_keepalive(void **state)
     assert_int_equal(option(fd, IPPROTO_TCP, TCP_NODELAY), 1);
 }
 
-static void
-errors_of_a_socket_end_its_connection_only(void **state)
+CASE(errors_of_a_socket_end_its_connection_only, r)
 {
     static const char *const calls[] = {"recv", "send"};
-    struct rig *r = *state;
     uint8_t bytes[64];
     struct peer *p, *q;
     size_t i;
@@ -309,10 +294,8 @@ errors_of_a_socket_end_its_connection_only(void **state)
     }
 }
 
-static void
-a_send_may_fail_while_answers_wait(void **state)
+CASE(a_send_may_fail_while_answers_wait, r)
 {
-    struct rig *r = *state;
     struct peer *p, *q;
 
     start_counter(r);
@@ -329,10 +312,8 @@ a_send_may_fail_while_answers_wait(void **state)
     assert_int_equal(kept(r), 0);
 }
 
-static void
-a_send_may_fail_in_each_piece_of_a_dump(void **state)
+CASE(a_send_may_fail_in_each_piece_of_a_dump, r)
 {
-    struct rig *r = *state;
     struct peer *p, *q;
     uint8_t bytes[64];
     unsigned n;
@@ -355,10 +336,8 @@ a_send_may_fail_in_each_piece_of_a_dump(void **state)
     assert_int_equal(kept(r), 0);
 }
 
-static void
-what_is_not_taken_stays_the_callers(void **state)
+CASE(what_is_not_taken_stays_the_callers, r)
 {
-    struct rig *r = *state;
     int ends[2];
 
     start(r,
@@ -378,10 +357,8 @@ what_is_not_taken_stays_the_callers(void **state)
     close(ends[1]);
 }
 
-static void
-interrupted_and_short_calls_are_made_again(void **state)
+CASE(interrupted_and_short_calls_are_made_again, r)
 {
-    struct rig *r = *state;
     uint8_t bytes[1024], answers[1024];
     size_t size, answers_size, n;
     struct peer *p;
@@ -403,10 +380,8 @@ interrupted_and_short_calls_are_made_again(void **state)
     assert_int_equal(kept(r), 0);
 }
 
-static void
-a_connection_that_cannot_be_watched_is_not_taken(void **state)
+CASE(a_connection_that_cannot_be_watched_is_not_taken, r)
 {
-    struct rig *r = *state;
     struct peer *p;
 
     diag_init("test_live_server", DIAG_ERROR);
@@ -420,10 +395,8 @@ a_connection_that_cannot_be_watched_is_not_taken(void **state)
     noop(r, join_tcp(r));
 }
 
-static void
-a_budget_that_is_too_small_is_no_start(void **state)
+CASE(a_budget_that_is_too_small_is_no_start, r)
 {
-    struct rig *r = *state;
     struct live_server_options o = {.kind = LIVE_COUNTER,
                                     .connections = 10,
                                     .slots = 1000,
@@ -443,23 +416,3 @@ a_budget_that_is_too_small_is_no_start(void **state)
     }
     loop_free(loop);
 }
-
-#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-static const struct CMUnitTest tests[] = {
-    T(connections_without_a_place_wait),
-    T(a_number_in_use_by_holdings_is_not_given_out),
-    T(above_the_budget_nothing_changes),
-    T(a_long_name_that_is_announced_takes_no_memory),
-    T(those_who_waste_memory_end_each_other_and_not_a_release_in_pieces),
-    T(where_memory_is_short_answers_still_come),
-    T(vanished_peers_are_found_by_keepalive),
-    T(errors_of_a_socket_end_its_connection_only),
-    T(a_send_may_fail_while_answers_wait),
-    T(a_send_may_fail_in_each_piece_of_a_dump),
-    T(what_is_not_taken_stays_the_callers),
-    T(interrupted_and_short_calls_are_made_again),
-    T(a_connection_that_cannot_be_watched_is_not_taken),
-    T(a_budget_that_is_too_small_is_no_start),
-};
-TEST_MAIN(tests)

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -64,6 +63,8 @@ teardown(void **state)
     return 0;
 }
 
+#define CASE(name, f) TEST_IN(name, struct fixture *f, setup, teardown)
+
 static bool
 is_there(const struct fixture *f, const char *name)
 {
@@ -90,10 +91,8 @@ expect_connection(const struct fixture *f, const struct local *l)
     close(fd);
 }
 
-static void
-a_socket_is_there_while_it_is_served(void **state)
+CASE(a_socket_is_there_while_it_is_served, f)
 {
-    struct fixture *f = *state;
     struct local l;
     struct stat st;
 
@@ -111,10 +110,8 @@ a_socket_is_there_while_it_is_served(void **state)
     local_close(&f->folder, &l);
 }
 
-static void
-a_socket_has_one_server(void **state)
+CASE(a_socket_has_one_server, f)
 {
-    struct fixture *f = *state;
     struct local first, second, other;
 
     assert_rc(local_listen(&f->folder, "read", &first), 0);
@@ -129,10 +126,8 @@ a_socket_has_one_server(void **state)
 }
 
 /* What SIGKILL leaves: the names, and no flock. */
-static void
-what_a_server_that_died_has_left_is_replaced(void **state)
+CASE(what_a_server_that_died_has_left_is_replaced, f)
 {
-    struct fixture *f = *state;
     struct local dead, next;
     int fd;
 
@@ -150,10 +145,8 @@ what_a_server_that_died_has_left_is_replaced(void **state)
     local_close(&f->folder, &next);
 }
 
-static void
-a_path_of_any_length_is_reached(void **state)
+CASE(a_path_of_any_length_is_reached, f)
 {
-    struct fixture *f = *state;
     struct sockaddr_un sa;
     struct net_address a;
     struct local l;
@@ -170,14 +163,12 @@ a_path_of_any_length_is_reached(void **state)
 }
 
 /* The longest path that fits, and one byte more. */
-static void
-the_limit_of_an_address_is_exact(void **state)
+TEST(the_limit_of_an_address_is_exact)
 {
     struct sockaddr_un sa;
     struct net_address a;
     char path[sizeof sa.sun_path];
 
-    (void)state; /* needs none */
     memset(path, 'p', sizeof path);
     path[sizeof path - sizeof "/ack"] = '\0';
     local_address(7, path, "ack", &a);
@@ -189,13 +180,11 @@ the_limit_of_an_address_is_exact(void **state)
     assert_string_equal(sa.sun_path, "/proc/self/fd/7/read");
 }
 
-static void
-a_call_that_fails_leaves_no_lock_and_no_name(void **state)
+CASE(a_call_that_fails_leaves_no_lock_and_no_name, f)
 {
     static const char *const calls[] = {"openat", "flock",   "socket",
                                         "bind",   "fstatat", "fchmodat",
                                         "listen", "renameat"};
-    struct fixture *f = *state;
     struct local l;
 
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
@@ -208,16 +197,3 @@ a_call_that_fails_leaves_no_lock_and_no_name(void **state)
     expect_connection(f, &l);
     local_close(&f->folder, &l);
 }
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    TEST(a_socket_is_there_while_it_is_served),
-    TEST(a_socket_has_one_server),
-    TEST(what_a_server_that_died_has_left_is_replaced),
-    TEST(a_path_of_any_length_is_reached),
-    cmocka_unit_test(the_limit_of_an_address_is_exact),
-    TEST(a_call_that_fails_leaves_no_lock_and_no_name),
-};
-
-TEST_MAIN(tests)

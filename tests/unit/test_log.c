@@ -16,12 +16,10 @@
 
 /* ---- names and header bytes --------------------------------------------- */
 
-static void
-names_are_ten_digits(void **state)
+TEST(names_are_ten_digits)
 {
     char name[LOG_NAME_SIZE], lock[LOG_LOCK_SIZE];
 
-    (void)state;
     paths(0, name, lock);
     assert_string_equal(name, "0000000000");
     assert_string_equal(lock, "lock-0000000000");
@@ -30,8 +28,7 @@ names_are_ten_digits(void **state)
     assert_string_equal(lock, "lock-9999999999");
 }
 
-static void
-no_other_name_is_a_log(void **state)
+TEST(no_other_name_is_a_log)
 {
     static const char *const others[] = {"",
                                          "0",
@@ -50,7 +47,6 @@ no_other_name_is_a_log(void **state)
     size_t i;
     bool lock;
 
-    (void)state;
     for (i = 0; i < sizeof others / sizeof others[0]; i++)
         assert_rc(log_parse_name(others[i], &index, &lock), -EINVAL);
     assert_rc(log_parse_name("0000000042", &index, &lock), 0);
@@ -82,13 +78,11 @@ some_header(void)
     };
 }
 
-static void
-a_header_has_the_bytes_of_the_format(void **state)
+TEST(a_header_has_the_bytes_of_the_format)
 {
     struct log_header h = some_header(), got;
     uint8_t bytes[LOG_BLOCK_SIZE];
 
-    (void)state;
     log_header_put(&h, bytes);
     assert_memory_equal(bytes, "COUNTDL1", 8);
     assert_int_equal(get_le32(bytes + 8), 1);
@@ -119,14 +113,12 @@ a_header_has_the_bytes_of_the_format(void **state)
     assert_int_equal(got.pid, 4711);
 }
 
-static void
-any_flipped_bit_makes_a_header_bad(void **state)
+TEST(any_flipped_bit_makes_a_header_bad)
 {
     struct log_header h = some_header(), got;
     uint8_t bytes[LOG_BLOCK_SIZE];
     size_t bit;
 
-    (void)state;
     log_header_put(&h, bytes);
     for (bit = 0; bit < 8 * sizeof bytes; bit++) {
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
@@ -149,19 +141,15 @@ get_changed(size_t at, size_t size, uint64_t value)
     return log_header_get(bytes, &got);
 }
 
-static void
-a_newer_version_or_an_unknown_feature_is_told_from_damage(void **state)
+TEST(a_newer_version_or_an_unknown_feature_is_told_from_damage)
 {
-    (void)state;
     assert_rc(get_changed(8, 4, 2), -EPROTONOSUPPORT);
     assert_rc(get_changed(12, 4, 2), -EPROTONOSUPPORT);
     assert_rc(get_changed(12, 4, 0x80000000), -EPROTONOSUPPORT);
 }
 
-static void
-a_header_with_impossible_values_is_bad(void **state)
+TEST(a_header_with_impossible_values_is_bad)
 {
-    (void)state;
     assert_rc(get_changed(32, 8, LOG_INDEX_MAX), 0);
     assert_rc(get_changed(32, 8, LOG_INDEX_MAX + 1), -EBADMSG);
     assert_rc(get_changed(40, 8, 0), -EBADMSG);
@@ -176,12 +164,10 @@ a_header_with_impossible_values_is_bad(void **state)
     assert_rc(get_changed(120, 4, 1), -EBADMSG);
 }
 
-static void
-as_many_slots_as_fit_the_size(void **state)
+TEST(as_many_slots_as_fit_the_size)
 {
     struct layout l;
 
-    (void)state;
     assert_rc(layout_init(&l, 256, 256), 0);
     assert_int_equal(log_slots(32 << 20, &l), 61665);
     assert_int_equal(log_slots(LOG_SLOTS_AT + 544, &l), 1);
@@ -193,10 +179,11 @@ as_many_slots_as_fit_the_size(void **state)
 
 /* ---- create ------------------------------------------------------------- */
 
-static void
-a_new_log_is_empty_and_shows_it(void **state)
+#define IN_TMPDIR(name, d)                                                     \
+    TEST_IN(name, struct tmpdir *d, tmpdir_setup, tmpdir_teardown)
+
+IN_TMPDIR(a_new_log_is_empty_and_shows_it, d)
 {
-    struct tmpdir *d = *state;
     struct inspect r;
     struct stat st;
     int fd;
@@ -221,10 +208,8 @@ a_new_log_is_empty_and_shows_it(void **state)
     assert_int_equal(close(fd), 0);
 }
 
-static void
-a_log_is_created_once(void **state)
+IN_TMPDIR(a_log_is_created_once, d)
 {
-    struct tmpdir *d = *state;
     struct layout l = small_layout();
 
     create(d->fd, 0);
@@ -236,10 +221,8 @@ a_log_is_created_once(void **state)
     assert_true(is_locked(d->fd, 1));
 }
 
-static void
-a_full_disk_leaves_nothing_of_a_new_log(void **state)
+IN_TMPDIR(a_full_disk_leaves_nothing_of_a_new_log, d)
 {
-    struct tmpdir *d = *state;
     struct layout l = small_layout();
 
     fault_inject("pwrite", 1, ENOSPC);
@@ -249,10 +232,8 @@ a_full_disk_leaves_nothing_of_a_new_log(void **state)
     create(d->fd, 0);
 }
 
-static void
-each_log_has_its_own_uuid(void **state)
+IN_TMPDIR(each_log_has_its_own_uuid, d)
 {
-    struct tmpdir *d = *state;
     struct log a, b;
 
     create(d->fd, 0);
@@ -281,10 +262,8 @@ assert_shows(const struct tmpdir *d, mode_t mode, nlink_t links)
     }
 }
 
-static void
-modes_and_links_show_each_step(void **state)
+IN_TMPDIR(modes_and_links_show_each_step, d)
 {
-    struct tmpdir *d = *state;
     struct log log;
 
     create(d->fd, 0);
@@ -307,10 +286,8 @@ modes_and_links_show_each_step(void **state)
     assert_shows(d, 0400, 1);
 }
 
-static void
-a_claim_in_the_wrong_state_changes_nothing(void **state)
+IN_TMPDIR(a_claim_in_the_wrong_state_changes_nothing, d)
 {
-    struct tmpdir *d = *state;
     struct log log;
 
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), -ENOENT);
@@ -322,10 +299,8 @@ a_claim_in_the_wrong_state_changes_nothing(void **state)
     assert_shows(d, 0200, 1);
 }
 
-static void
-an_owned_log_cannot_be_claimed(void **state)
+IN_TMPDIR(an_owned_log_cannot_be_claimed, d)
 {
-    struct tmpdir *d = *state;
     struct log log, other;
 
     create(d->fd, 0);
@@ -340,11 +315,8 @@ an_owned_log_cannot_be_claimed(void **state)
     log_abandon(&log);
 }
 
-static void
-the_slots_of_earlier_fills_never_count(void **state)
+IN_TMPDIR(the_slots_of_earlier_fills_never_count, d)
 {
-    struct tmpdir *d = *state;
-
     create(d->fd, 0);
     make_full(d->fd, 0, 10);
     assert_int_equal(merge(d->fd, 0), 10);
@@ -352,10 +324,8 @@ the_slots_of_earlier_fills_never_count(void **state)
     assert_int_equal(merge(d->fd, 0), 3);
 }
 
-static void
-a_log_can_be_filled_to_its_last_slot(void **state)
+IN_TMPDIR(a_log_can_be_filled_to_its_last_slot, d)
 {
-    struct tmpdir *d = *state;
     struct stat st;
 
     create(d->fd, 0);
@@ -365,10 +335,8 @@ a_log_can_be_filled_to_its_last_slot(void **state)
     assert_int_equal(st.st_size, FILE_SIZE);
 }
 
-static void
-a_full_log_has_the_time_of_its_first_increment(void **state)
+IN_TMPDIR(a_full_log_has_the_time_of_its_first_increment, d)
 {
-    struct tmpdir *d = *state;
     struct log log;
     struct stat st;
 
@@ -383,10 +351,8 @@ a_full_log_has_the_time_of_its_first_increment(void **state)
     assert_int_equal(st.st_mtim.tv_nsec, FIRST_MS % 1000 * 1000000);
 }
 
-static void
-a_log_sealed_with_nothing_in_it_is_empty(void **state)
+IN_TMPDIR(a_log_sealed_with_nothing_in_it_is_empty, d)
 {
-    struct tmpdir *d = *state;
     struct log log;
 
     create(d->fd, 0);
@@ -397,10 +363,8 @@ a_log_sealed_with_nothing_in_it_is_empty(void **state)
     assert_shows(d, 0400, 1);
 }
 
-static void
-epochs_and_generations_only_grow(void **state)
+IN_TMPDIR(epochs_and_generations_only_grow, d)
 {
-    struct tmpdir *d = *state;
     uint64_t generation = 0;
     struct log log;
     unsigned i;
@@ -419,10 +383,8 @@ epochs_and_generations_only_grow(void **state)
     }
 }
 
-static void
-headers_are_written_in_turn(void **state)
+IN_TMPDIR(headers_are_written_in_turn, d)
 {
-    struct tmpdir *d = *state;
     uint8_t before[2][LOG_BLOCK_SIZE], after[2][LOG_BLOCK_SIZE];
     struct log log;
     int turn;
@@ -441,10 +403,8 @@ headers_are_written_in_turn(void **state)
 
 /* ---- the order of syncs ------------------------------------------------- */
 
-static void
-the_first_fill_of_a_log_syncs_its_name(void **state)
+IN_TMPDIR(the_first_fill_of_a_log_syncs_its_name, d)
 {
-    struct tmpdir *d = *state;
     struct log log;
 
     create(d->fd, 0);
@@ -463,10 +423,8 @@ the_first_fill_of_a_log_syncs_its_name(void **state)
     log_abandon(&log);
 }
 
-static void
-a_new_log_is_on_disk_before_it_has_its_name(void **state)
+IN_TMPDIR(a_new_log_is_on_disk_before_it_has_its_name, d)
 {
-    struct tmpdir *d = *state;
     struct layout l = small_layout();
 
     fault_inject("fsync", 1, EIO);
@@ -481,10 +439,8 @@ a_new_log_is_on_disk_before_it_has_its_name(void **state)
     assert_int_equal(tmpdir_count(d, "."), 0);
 }
 
-static void
-a_fill_begins_only_when_its_epoch_is_on_disk(void **state)
+IN_TMPDIR(a_fill_begins_only_when_its_epoch_is_on_disk, d)
 {
-    struct tmpdir *d = *state;
     struct log log;
 
     create(d->fd, 0);
@@ -496,10 +452,8 @@ a_fill_begins_only_when_its_epoch_is_on_disk(void **state)
 }
 
 /* A SEALED header that overtook its slots would promise what is not there. */
-static void
-no_header_is_sealed_before_its_slots_are_synced(void **state)
+IN_TMPDIR(no_header_is_sealed_before_its_slots_are_synced, d)
 {
-    struct tmpdir *d = *state;
     struct inspect r;
     struct log log;
 
@@ -516,10 +470,8 @@ no_header_is_sealed_before_its_slots_are_synced(void **state)
     log_abandon(&log);
 }
 
-static void
-a_seal_syncs_its_header_too(void **state)
+IN_TMPDIR(a_seal_syncs_its_header_too, d)
 {
-    struct tmpdir *d = *state;
     struct log log;
 
     create(d->fd, 0);
@@ -531,10 +483,8 @@ a_seal_syncs_its_header_too(void **state)
     log_abandon(&log);
 }
 
-static void
-an_emptied_log_needs_no_sync(void **state)
+IN_TMPDIR(an_emptied_log_needs_no_sync, d)
 {
-    struct tmpdir *d = *state;
     struct log log;
 
     create(d->fd, 0);
@@ -546,10 +496,8 @@ an_emptied_log_needs_no_sync(void **state)
     assert_int_equal(fault_calls("fdatasync") + fault_calls("fsync"), 0);
 }
 
-static void
-a_failed_append_counts_nothing(void **state)
+IN_TMPDIR(a_failed_append_counts_nothing, d)
 {
-    struct tmpdir *d = *state;
     struct log log;
 
     create(d->fd, 0);
@@ -561,10 +509,8 @@ a_failed_append_counts_nothing(void **state)
     log_abandon(&log);
 }
 
-static void
-short_and_interrupted_writes_and_reads_are_finished(void **state)
+IN_TMPDIR(short_and_interrupted_writes_and_reads_are_finished, d)
 {
-    struct tmpdir *d = *state;
     struct log log;
 
     create(d->fd, 0);
@@ -592,10 +538,8 @@ short_and_interrupted_writes_and_reads_are_finished(void **state)
 
 /* ---- things that are no logs of ours ------------------------------------ */
 
-static void
-a_link_is_refused_and_never_followed(void **state)
+IN_TMPDIR(a_link_is_refused_and_never_followed, d)
 {
-    struct tmpdir *d = *state;
     struct log log;
 
     tmpdir_put(d, "target", "precious", 8, 0400);
@@ -610,10 +554,8 @@ a_link_is_refused_and_never_followed(void **state)
     assert_true(exists(d->fd, "lock-0000000001"));
 }
 
-static void
-folders_and_pipes_are_refused(void **state)
+IN_TMPDIR(folders_and_pipes_are_refused, d)
 {
-    struct tmpdir *d = *state;
     struct log log;
 
     assert_int_equal(mkdirat(d->fd, "0000000000", 0400), 0);
@@ -627,10 +569,8 @@ folders_and_pipes_are_refused(void **state)
     assert_int_equal(tmpdir_count(d, "."), 3);
 }
 
-static void
-the_file_of_another_user_is_left_alone(void **state)
+IN_TMPDIR(the_file_of_another_user_is_left_alone, d)
 {
-    struct tmpdir *d = *state;
     struct log log;
 
     if (geteuid() != 0)
@@ -643,10 +583,8 @@ the_file_of_another_user_is_left_alone(void **state)
     assert_shows(d, 0600, 2);
 }
 
-static void
-a_log_that_was_replaced_by_hand_is_not_sealed(void **state)
+IN_TMPDIR(a_log_that_was_replaced_by_hand_is_not_sealed, d)
 {
-    struct tmpdir *d = *state;
     struct log log;
 
     create(d->fd, 0);
@@ -684,10 +622,8 @@ await_tick(int dirfd)
              now.st_ctim.tv_nsec == before.st_ctim.tv_nsec);
 }
 
-static void
-a_log_of_a_newer_version_is_left_as_it_was(void **state)
+IN_TMPDIR(a_log_of_a_newer_version_is_left_as_it_was, d)
 {
-    struct tmpdir *d = *state;
     struct log log;
 
     create(d->fd, 0);
@@ -726,10 +662,8 @@ recover_newer(const struct tmpdir *d, mode_t mode, bool lock, bool readable)
 }
 
 /* A change would wake a watching worker, who would recover it, and so on. */
-static void
-recovery_changes_nothing_about_a_log_of_a_newer_version(void **state)
+IN_TMPDIR(recovery_changes_nothing_about_a_log_of_a_newer_version, d)
 {
-    struct tmpdir *d = *state;
     int status;
     pid_t pid;
 
@@ -778,10 +712,8 @@ write_golden(const struct tmpdir *d, const char *path)
     assert_int_equal(unlinkat(d->fd, "0000000007", 0), 0);
 }
 
-static void
-the_golden_log_of_version_1_is_read(void **state)
+IN_TMPDIR(the_golden_log_of_version_1_is_read, d)
 {
-    struct tmpdir *d = *state;
     const char *anew = getenv("COUNTD_GOLDEN");
     uint8_t bytes[FILE_SIZE + 1];
     struct log log;
@@ -810,44 +742,4 @@ the_golden_log_of_version_1_is_read(void **state)
     assert_int_equal(merge(d->fd, GOLDEN_INDEX), 1);
 }
 
-#define in_tmpdir(test)                                                        \
-    cmocka_unit_test_setup_teardown(test, tmpdir_setup, tmpdir_teardown)
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(names_are_ten_digits),
-    cmocka_unit_test(no_other_name_is_a_log),
-    cmocka_unit_test(a_header_has_the_bytes_of_the_format),
-    cmocka_unit_test(any_flipped_bit_makes_a_header_bad),
-    cmocka_unit_test(a_newer_version_or_an_unknown_feature_is_told_from_damage),
-    cmocka_unit_test(a_header_with_impossible_values_is_bad),
-    cmocka_unit_test(as_many_slots_as_fit_the_size),
-    in_tmpdir(a_new_log_is_empty_and_shows_it),
-    in_tmpdir(a_log_is_created_once),
-    in_tmpdir(a_full_disk_leaves_nothing_of_a_new_log),
-    in_tmpdir(each_log_has_its_own_uuid),
-    in_tmpdir(modes_and_links_show_each_step),
-    in_tmpdir(a_claim_in_the_wrong_state_changes_nothing),
-    in_tmpdir(an_owned_log_cannot_be_claimed),
-    in_tmpdir(the_slots_of_earlier_fills_never_count),
-    in_tmpdir(a_log_can_be_filled_to_its_last_slot),
-    in_tmpdir(a_full_log_has_the_time_of_its_first_increment),
-    in_tmpdir(a_log_sealed_with_nothing_in_it_is_empty),
-    in_tmpdir(epochs_and_generations_only_grow),
-    in_tmpdir(headers_are_written_in_turn),
-    in_tmpdir(the_first_fill_of_a_log_syncs_its_name),
-    in_tmpdir(a_new_log_is_on_disk_before_it_has_its_name),
-    in_tmpdir(a_fill_begins_only_when_its_epoch_is_on_disk),
-    in_tmpdir(no_header_is_sealed_before_its_slots_are_synced),
-    in_tmpdir(a_seal_syncs_its_header_too),
-    in_tmpdir(an_emptied_log_needs_no_sync),
-    in_tmpdir(a_failed_append_counts_nothing),
-    in_tmpdir(short_and_interrupted_writes_and_reads_are_finished),
-    in_tmpdir(a_link_is_refused_and_never_followed),
-    in_tmpdir(folders_and_pipes_are_refused),
-    in_tmpdir(the_file_of_another_user_is_left_alone),
-    in_tmpdir(a_log_that_was_replaced_by_hand_is_not_sealed),
-    in_tmpdir(a_log_of_a_newer_version_is_left_as_it_was),
-    in_tmpdir(recovery_changes_nothing_about_a_log_of_a_newer_version),
-    in_tmpdir(the_golden_log_of_version_1_is_read),
-};
-LOG_TEST_MAIN(tests)
+LOG_TEST_MAIN

@@ -139,10 +139,8 @@ race(int dirfd, struct race *r, unsigned seed)
     }
 }
 
-static void
-eight_processes_race_for_logs_and_each_has_one_owner(void **state)
+IN_MEMORY(eight_processes_race_for_logs_and_each_has_one_owner, d)
 {
-    struct tmpdir *d = *state;
     struct race *r = share(sizeof *r);
     pid_t pids[RACERS];
     unsigned i, seed = 1;
@@ -178,10 +176,8 @@ eight_processes_race_for_logs_and_each_has_one_owner(void **state)
 
 /* One that goes round between any two calls of who opens it, as may be on a
  * busy machine: it is in other hands, not out of reach. */
-static void
-a_log_whose_mode_never_stands_still_is_busy(void **state)
+IN_MEMORY(a_log_whose_mode_never_stands_still_is_busy, d)
 {
-    struct tmpdir *d = *state;
     unsigned busy = 0;
     struct stat st;
     pid_t pid;
@@ -209,10 +205,8 @@ a_log_whose_mode_never_stands_still_is_busy(void **state)
     assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
-static void
-a_log_whose_mode_allows_nothing_is_out_of_reach(void **state)
+IN_MEMORY(a_log_whose_mode_allows_nothing_is_out_of_reach, d)
 {
-    struct tmpdir *d = *state;
     struct stat st;
 
     if (geteuid() == 0)
@@ -241,10 +235,8 @@ race_create(int dirfd, struct race *r)
     }
 }
 
-static void
-eight_processes_race_to_create_and_each_log_is_made_once(void **state)
+IN_MEMORY(eight_processes_race_to_create_and_each_log_is_made_once, d)
 {
-    struct tmpdir *d = *state;
     struct race *r = share(sizeof *r);
     pid_t pids[RACERS];
     uint64_t index;
@@ -272,10 +264,4 @@ eight_processes_race_to_create_and_each_log_is_made_once(void **state)
     assert_int_equal(munmap(r, sizeof *r), 0);
 }
 
-static const struct CMUnitTest tests[] = {
-    in_memory(eight_processes_race_for_logs_and_each_has_one_owner),
-    in_memory(a_log_whose_mode_never_stands_still_is_busy),
-    in_memory(a_log_whose_mode_allows_nothing_is_out_of_reach),
-    in_memory(eight_processes_race_to_create_and_each_log_is_made_once),
-};
-LOG_TEST_MAIN(tests)
+LOG_TEST_MAIN

@@ -99,11 +99,9 @@ assert_recovered(const struct tmpdir *d, uint64_t index, int count)
 
 /* Every row of the crash table: whatever the header, with mode and lock of any
  * age. */
-static void
-recovery_believes_the_header_whatever_mode_and_lock_say(void **state)
+IN_MEMORY(recovery_believes_the_header_whatever_mode_and_lock_say, d)
 {
     static const mode_t modes[] = {0400, 0600, 0200};
-    struct tmpdir *d = *state;
     uint64_t index = 0;
     struct log log;
     enum fill fill;
@@ -136,10 +134,8 @@ recovery_believes_the_header_whatever_mode_and_lock_say(void **state)
 }
 
 /* The planted bug "mode trusted": acknowledged increments overwritten. */
-static void
-a_full_log_that_shows_itself_empty_is_not_written_to(void **state)
+IN_MEMORY(a_full_log_that_shows_itself_empty_is_not_written_to, d)
 {
-    struct tmpdir *d = *state;
     struct log log;
 
     create(d->fd, 0);
@@ -150,11 +146,8 @@ a_full_log_that_shows_itself_empty_is_not_written_to(void **state)
     assert_int_equal(merge(d->fd, 0), 3);
 }
 
-static void
-an_empty_log_that_shows_itself_full_is_not_merged(void **state)
+IN_MEMORY(an_empty_log_that_shows_itself_full_is_not_merged, d)
 {
-    struct tmpdir *d = *state;
-
     create(d->fd, 0);
     make_full(d->fd, 0, 3);
     assert_int_equal(merge(d->fd, 0), 3);
@@ -163,10 +156,8 @@ an_empty_log_that_shows_itself_full_is_not_merged(void **state)
     assert_int_equal(mode_of(d->fd, 0), LOG_MODE_EMPTY);
 }
 
-static void
-a_recovered_log_has_the_time_of_its_first_increment(void **state)
+IN_MEMORY(a_recovered_log_has_the_time_of_its_first_increment, d)
 {
-    struct tmpdir *d = *state;
     struct stat st;
 
     assert_int_equal(put_fill(d->fd, 0, OPEN_SOME), 3);
@@ -178,11 +169,9 @@ a_recovered_log_has_the_time_of_its_first_increment(void **state)
 
 /* ---- a lock without its log, or beside it -------------------------------- */
 
-static void
-the_lock_of_a_dead_creator_is_removed(void **state)
+IN_MEMORY(the_lock_of_a_dead_creator_is_removed, d)
 {
     static const mode_t modes[] = {0600, 0400, 0200};
-    struct tmpdir *d = *state;
     size_t i;
 
     for (i = 0; i < LENGTH(modes); i++) {
@@ -195,11 +184,8 @@ the_lock_of_a_dead_creator_is_removed(void **state)
 }
 
 /* Its creator may not have its flock yet. */
-static void
-a_lock_just_made_is_left_to_its_creator(void **state)
+IN_MEMORY(a_lock_just_made_is_left_to_its_creator, d)
 {
-    struct tmpdir *d = *state;
-
     tmpdir_put(d, "lock-0000000000", "", 0, 0600);
     assert_rc(log_recover(d->fd, 0, NULL), -EBUSY);
     assert_true(is_locked(d->fd, 0));
@@ -208,11 +194,8 @@ a_lock_just_made_is_left_to_its_creator(void **state)
     assert_false(is_locked(d->fd, 0));
 }
 
-static void
-a_dead_creators_lock_is_removed_also_when_the_clock_was_set_back(void **state)
+IN_MEMORY(a_dead_creators_lock_is_removed_also_when_the_clock_was_set_back, d)
 {
-    struct tmpdir *d = *state;
-
     tmpdir_put(d, "lock-0000000000", "", 0, 0600);
     fault_clock(-3600000);
     assert_rc(log_recover(d->fd, 0, NULL), 0);
@@ -220,22 +203,16 @@ a_dead_creators_lock_is_removed_also_when_the_clock_was_set_back(void **state)
 }
 
 /* Recovery looks without its flock: taking it would be in the way. */
-static void
-looking_at_a_lock_just_made_takes_no_flock(void **state)
+IN_MEMORY(looking_at_a_lock_just_made_takes_no_flock, d)
 {
-    struct tmpdir *d = *state;
-
     tmpdir_put(d, "lock-0000000000", "", 0, 0600);
     fault_clear(); /* counts from here */
     assert_rc(log_recover(d->fd, 0, NULL), -EBUSY);
     assert_int_equal(fault_calls("flock"), 0);
 }
 
-static void
-a_dead_creators_lock_beside_the_log_is_removed(void **state)
+IN_MEMORY(a_dead_creators_lock_beside_the_log_is_removed, d)
 {
-    struct tmpdir *d = *state;
-
     assert_int_equal(put_fill(d->fd, 0, OPEN_SOME), 3);
     show(d->fd, 0, 0600, false);
     tmpdir_put(d, "lock-0000000000", "half", 4, 0600);
@@ -279,10 +256,8 @@ start_holder(int dirfd, const char *file, int go[2])
     return pid;
 }
 
-static void
-a_living_creators_lock_stays(void **state)
+IN_MEMORY(a_living_creators_lock_stays, d)
 {
-    struct tmpdir *d = *state;
     pid_t pid;
     int go[2];
 
@@ -300,10 +275,8 @@ a_living_creators_lock_stays(void **state)
 /* ---- a living owner ------------------------------------------------------ */
 
 /* The planted bug "unlink without flock". */
-static void
-a_living_owner_keeps_its_log_and_its_lock(void **state)
+IN_MEMORY(a_living_owner_keeps_its_log_and_its_lock, d)
 {
-    struct tmpdir *d = *state;
     struct log log;
     uint64_t generation;
 
@@ -321,10 +294,8 @@ a_living_owner_keeps_its_log_and_its_lock(void **state)
     assert_int_equal(merge(d->fd, 0), 4);
 }
 
-static void
-a_stopped_owner_keeps_its_log(void **state)
+IN_MEMORY(a_stopped_owner_keeps_its_log, d)
 {
-    struct tmpdir *d = *state;
     struct log log;
     int status;
     pid_t pid;
@@ -386,11 +357,9 @@ recover_broken(const struct tmpdir *d, uint64_t index, uint32_t number,
     return log_recover(d->fd, index, NULL);
 }
 
-static void
-what_is_behind_a_torn_record_is_cut_and_told_after_a_power_loss(void **state)
+IN_MEMORY(what_is_behind_a_torn_record_is_cut_and_told_after_a_power_loss, d)
 {
     static const int boots[] = {7, 0}; /* another one, an unknown one */
-    struct tmpdir *d = *state;
     uint64_t index = 0;
     uint32_t number;
     size_t i;
@@ -404,10 +373,8 @@ what_is_behind_a_torn_record_is_cut_and_told_after_a_power_loss(void **state)
 }
 
 /* No process that dies tears what it wrote before something else. */
-static void
-a_broken_record_of_this_boot_is_damage_not_a_tear(void **state)
+IN_MEMORY(a_broken_record_of_this_boot_is_damage_not_a_tear, d)
 {
-    struct tmpdir *d = *state;
     uint32_t number;
 
     for (number = 0; number < 8; number++) {
@@ -417,10 +384,8 @@ a_broken_record_of_this_boot_is_damage_not_a_tear(void **state)
     assert_int_equal(tmpdir_count(d, "."), 8);
 }
 
-static void
-the_epoch_of_the_last_record_is_not_damaged_unseen(void **state)
+IN_MEMORY(the_epoch_of_the_last_record_is_not_damaged_unseen, d)
 {
-    struct tmpdir *d = *state;
     uint8_t epoch = 3;
     struct log log;
 
@@ -434,12 +399,10 @@ the_epoch_of_the_last_record_is_not_damaged_unseen(void **state)
 
 /* A kill ends a pwrite where a page ends: here within the stamp of slot 170,
  * whose epoch is on the page that was written. */
-static void
-a_record_cut_in_two_by_a_kill_is_cut_off_and_told(void **state)
+IN_MEMORY(a_record_cut_in_two_by_a_kill_is_cut_off_and_told, d)
 {
     static const uint8_t zeros[SLOT_SIZE];
     enum { NUMBER = 170, AT = LOG_SLOTS_AT + NUMBER * SLOT_SIZE, LEFT = 16 };
-    struct tmpdir *d = *state;
     struct layout l = small_layout();
     uint8_t slot[SLOT_SIZE];
     struct log log;
@@ -462,10 +425,8 @@ a_record_cut_in_two_by_a_kill_is_cut_off_and_told(void **state)
     log_abandon(&log);
 }
 
-static void
-an_invalid_slot_that_was_durable_is_damage(void **state)
+IN_MEMORY(an_invalid_slot_that_was_durable_is_damage, d)
 {
-    struct tmpdir *d = *state;
     struct log log;
 
     create(d->fd, 0);
@@ -480,11 +441,9 @@ an_invalid_slot_that_was_durable_is_damage(void **state)
     assert_int_equal(tmpdir_count(d, "."), 1);
 }
 
-static void
-a_log_without_a_valid_header_is_set_aside(void **state)
+IN_MEMORY(a_log_without_a_valid_header_is_set_aside, d)
 {
     static const uint8_t zeros[LOG_SLOTS_AT];
-    struct tmpdir *d = *state;
     struct log log;
 
     create(d->fd, 0);
@@ -500,10 +459,8 @@ a_log_without_a_valid_header_is_set_aside(void **state)
 }
 
 /* In any state: to append would grow it, and meet the full disk then. */
-static void
-a_log_that_was_cut_short_is_set_aside(void **state)
+IN_MEMORY(a_log_that_was_cut_short_is_set_aside, d)
 {
-    struct tmpdir *d = *state;
     char name[LOG_NAME_SIZE];
     enum fill fill;
     uint64_t index;
@@ -523,10 +480,8 @@ a_log_that_was_cut_short_is_set_aside(void **state)
     assert_int_equal(tmpdir_count(d, "."), FILL_END);
 }
 
-static void
-a_log_under_another_name_is_set_aside(void **state)
+IN_MEMORY(a_log_under_another_name_is_set_aside, d)
 {
-    struct tmpdir *d = *state;
     struct log log;
 
     create(d->fd, 0);
@@ -537,12 +492,10 @@ a_log_under_another_name_is_set_aside(void **state)
     assert_true(has_bad(d, 5, 0));
 }
 
-static void
-logs_set_aside_with_one_index_and_epoch_keep_apart(void **state)
+IN_MEMORY(logs_set_aside_with_one_index_and_epoch_keep_apart, d)
 {
     static const char *const names[] = {
         "bad-0000000000-1", "bad-0000000000-1.1", "bad-0000000000-1.2"};
-    struct tmpdir *d = *state;
     struct log log;
     size_t i;
 
@@ -566,10 +519,8 @@ zero_block(const struct tmpdir *d, int block)
 }
 
 /* OPEN was durable and got lost later: what it covered must not be. */
-static void
-empty_beside_a_lost_open_header_is_open(void **state)
+IN_MEMORY(empty_beside_a_lost_open_header_is_open, d)
 {
-    struct tmpdir *d = *state;
     struct log log;
     int lost;
 
@@ -585,10 +536,8 @@ empty_beside_a_lost_open_header_is_open(void **state)
 }
 
 /* The same with mode and lock lost too: the claim of a writer finds out. */
-static void
-empty_beside_a_lost_open_header_is_not_claimed(void **state)
+IN_MEMORY(empty_beside_a_lost_open_header_is_not_claimed, d)
 {
-    struct tmpdir *d = *state;
     struct log log;
 
     create(d->fd, 0);
@@ -602,10 +551,8 @@ empty_beside_a_lost_open_header_is_not_claimed(void **state)
 }
 
 /* And has two headers again, or each claim would find it in doubt. */
-static void
-an_empty_log_with_a_lost_header_can_be_claimed_after_recovery(void **state)
+IN_MEMORY(an_empty_log_with_a_lost_header_can_be_claimed_after_recovery, d)
 {
-    struct tmpdir *d = *state;
     struct log log;
 
     create(d->fd, 0);
@@ -618,10 +565,8 @@ an_empty_log_with_a_lost_header_can_be_claimed_after_recovery(void **state)
     assert_int_equal(merge(d->fd, 0), 2);
 }
 
-static void
-a_torn_open_header_leaves_the_log_empty(void **state)
+IN_MEMORY(a_torn_open_header_leaves_the_log_empty, d)
 {
-    struct tmpdir *d = *state;
     struct log log;
 
     create(d->fd, 0);
@@ -634,10 +579,8 @@ a_torn_open_header_leaves_the_log_empty(void **state)
     assert_recovered(d, 0, 0);
 }
 
-static void
-a_torn_seal_leaves_the_log_open(void **state)
+IN_MEMORY(a_torn_seal_leaves_the_log_open, d)
 {
-    struct tmpdir *d = *state;
     struct log log;
 
     create(d->fd, 0);
@@ -650,10 +593,8 @@ a_torn_seal_leaves_the_log_open(void **state)
 }
 
 /* A torn EMPTY header brings the log back; the marks say that it is in. */
-static void
-a_torn_empty_header_leaves_the_log_sealed_with_its_epoch(void **state)
+IN_MEMORY(a_torn_empty_header_leaves_the_log_sealed_with_its_epoch, d)
 {
-    struct tmpdir *d = *state;
     struct log log;
 
     create(d->fd, 0);
@@ -739,22 +680,18 @@ flip_each_bit(const struct tmpdir *d, bool sealed)
     assert_int_equal(close(fd), 0);
 }
 
-static void
-no_flipped_bit_of_a_sealed_log_gives_a_wrong_count(void **state)
+IN_MEMORY(no_flipped_bit_of_a_sealed_log_gives_a_wrong_count, d)
 {
-    flip_each_bit(*state, true);
+    flip_each_bit(d, true);
 }
 
-static void
-no_flipped_bit_of_an_open_log_gives_a_wrong_count(void **state)
+IN_MEMORY(no_flipped_bit_of_an_open_log_gives_a_wrong_count, d)
 {
-    flip_each_bit(*state, false);
+    flip_each_bit(d, false);
 }
 
-static void
-a_log_cut_at_any_length_is_damaged(void **state)
+IN_MEMORY(a_log_cut_at_any_length_is_damaged, d)
 {
-    struct tmpdir *d = *state;
     uint8_t bytes[FILE_SIZE];
     struct inspect r;
     int fd = memfd_create("log", MFD_CLOEXEC);
@@ -960,11 +897,9 @@ run_step(const struct tmpdir *d, const struct step *s, uint64_t index,
                  s->name, count, nth, strerror(error), rc);
 }
 
-static void
-any_failing_call_leaves_what_recovery_mends(void **state)
+IN_MEMORY(any_failing_call_leaves_what_recovery_mends, d)
 {
     static const int errors[] = {EIO, ENOSPC, EMFILE, EACCES};
-    struct tmpdir *d = *state;
     uint64_t index = 0;
     unsigned nth;
     size_t i, e;
@@ -1089,10 +1024,8 @@ assert_kept(const struct tmpdir *d, struct known *k)
     assert_int_equal(unlinkat(d->fd, "0000000000", 0), 0);
 }
 
-static void
-killed_at_any_call_nothing_acknowledged_is_lost_or_doubled(void **state)
+IN_MEMORY(killed_at_any_call_nothing_acknowledged_is_lost_or_doubled, d)
 {
-    struct tmpdir *d = *state;
     struct known *k = share(sizeof *k);
     bool done = false;
     unsigned nth;
@@ -1106,10 +1039,8 @@ killed_at_any_call_nothing_acknowledged_is_lost_or_doubled(void **state)
     assert_int_equal(munmap(k, sizeof *k), 0);
 }
 
-static void
-killed_again_in_recovery_it_still_holds(void **state)
+IN_MEMORY(killed_again_in_recovery_it_still_holds, d)
 {
-    struct tmpdir *d = *state;
     struct known *k = share(sizeof *k);
     bool done = false, recovered;
     unsigned nth, again;
@@ -1127,39 +1058,4 @@ killed_again_in_recovery_it_still_holds(void **state)
     assert_int_equal(munmap(k, sizeof *k), 0);
 }
 
-static const struct CMUnitTest tests[] = {
-    in_memory(recovery_believes_the_header_whatever_mode_and_lock_say),
-    in_memory(a_full_log_that_shows_itself_empty_is_not_written_to),
-    in_memory(an_empty_log_that_shows_itself_full_is_not_merged),
-    in_memory(a_recovered_log_has_the_time_of_its_first_increment),
-    in_memory(the_lock_of_a_dead_creator_is_removed),
-    in_memory(a_dead_creators_lock_beside_the_log_is_removed),
-    in_memory(a_lock_just_made_is_left_to_its_creator),
-    in_memory(a_dead_creators_lock_is_removed_also_when_the_clock_was_set_back),
-    in_memory(looking_at_a_lock_just_made_takes_no_flock),
-    in_memory(a_living_creators_lock_stays),
-    in_memory(a_living_owner_keeps_its_log_and_its_lock),
-    in_memory(a_stopped_owner_keeps_its_log),
-    in_memory(what_is_behind_a_torn_record_is_cut_and_told_after_a_power_loss),
-    in_memory(a_broken_record_of_this_boot_is_damage_not_a_tear),
-    in_memory(the_epoch_of_the_last_record_is_not_damaged_unseen),
-    in_memory(a_record_cut_in_two_by_a_kill_is_cut_off_and_told),
-    in_memory(an_invalid_slot_that_was_durable_is_damage),
-    in_memory(a_log_without_a_valid_header_is_set_aside),
-    in_memory(a_log_that_was_cut_short_is_set_aside),
-    in_memory(a_log_under_another_name_is_set_aside),
-    in_memory(logs_set_aside_with_one_index_and_epoch_keep_apart),
-    in_memory(empty_beside_a_lost_open_header_is_open),
-    in_memory(empty_beside_a_lost_open_header_is_not_claimed),
-    in_memory(an_empty_log_with_a_lost_header_can_be_claimed_after_recovery),
-    in_memory(a_torn_open_header_leaves_the_log_empty),
-    in_memory(a_torn_seal_leaves_the_log_open),
-    in_memory(a_torn_empty_header_leaves_the_log_sealed_with_its_epoch),
-    in_memory(no_flipped_bit_of_a_sealed_log_gives_a_wrong_count),
-    in_memory(no_flipped_bit_of_an_open_log_gives_a_wrong_count),
-    in_memory(a_log_cut_at_any_length_is_damaged),
-    in_memory(any_failing_call_leaves_what_recovery_mends),
-    in_memory(killed_at_any_call_nothing_acknowledged_is_lost_or_doubled),
-    in_memory(killed_again_in_recovery_it_still_holds),
-};
-LOG_TEST_MAIN(tests)
+LOG_TEST_MAIN

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -50,8 +49,7 @@ make_full_log(struct tmpdir *dir)
     assert_int_equal(tmpdir_mode(dir, "0000000000"), LOG_MODE_FULL);
 }
 
-static void
-file_names_tell_their_kind_and_index(void **state)
+TEST(file_names_tell_their_kind_and_index)
 {
     static const struct {
         const char *name;
@@ -71,21 +69,21 @@ file_names_tell_their_kind_and_index(void **state)
     };
     uint64_t index;
 
-    (void)state; /* needs none */
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         assert_int_equal(logfile_parse(known[i].name, &index), known[i].kind);
         assert_int_equal(index, known[i].index);
     }
 }
 
-static void
-the_list_joins_locks_to_their_logs(void **state)
+#define WITH_DIR(name, dir)                                                    \
+    TEST_IN(name, struct tmpdir *dir, tmpdir_setup, tmpdir_teardown)
+
+WITH_DIR(the_list_joins_locks_to_their_logs, dir)
 {
     static const char *const names[] = {
         "0000000003",      "lock-0000000003", "0000000001",
         "lock-0000000009", "notes.txt",       "bad-0000000002-5",
         "writer",          "0000000009",      "lock-0000000011"};
-    struct tmpdir *dir = *state;
     struct logfile_list list;
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -116,10 +114,8 @@ count_slot(void *ctx, uint32_t number, const struct message *m,
     return 0;
 }
 
-static void
-valid_slots_are_given_and_others_counted(void **state)
+WITH_DIR(valid_slots_are_given_and_others_counted, dir)
 {
-    struct tmpdir *dir = *state;
     struct log_header header;
     uint32_t skipped;
     int sum = 0;
@@ -164,10 +160,8 @@ open_as_nobody(struct tmpdir *dir)
     }
 }
 
-static void
-a_full_log_is_full_again_whatever_call_fails(void **state)
+WITH_DIR(a_full_log_is_full_again_whatever_call_fails, dir)
 {
-    struct tmpdir *dir = *state;
     int status;
     pid_t pid;
 
@@ -186,10 +180,8 @@ a_full_log_is_full_again_whatever_call_fails(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-static void
-a_log_that_is_owned_is_not_opened_up(void **state)
+WITH_DIR(a_log_that_is_owned_is_not_opened_up, dir)
 {
-    struct tmpdir *dir = *state;
     int status, owner;
     pid_t pid;
 
@@ -212,15 +204,3 @@ a_log_that_is_owned_is_not_opened_up(void **state)
     assert_int_equal(tmpdir_mode(dir, "0000000000"), LOG_MODE_FULL);
     assert_int_equal(close(owner), 0);
 }
-
-#define WITH_DIR(f)                                                            \
-    cmocka_unit_test_setup_teardown(f, tmpdir_setup, tmpdir_teardown)
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(file_names_tell_their_kind_and_index),
-    WITH_DIR(the_list_joins_locks_to_their_logs),
-    WITH_DIR(valid_slots_are_given_and_others_counted),
-    WITH_DIR(a_full_log_is_full_again_whatever_call_fails),
-    WITH_DIR(a_log_that_is_owned_is_not_opened_up),
-};
-TEST_MAIN(tests)

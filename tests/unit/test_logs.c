@@ -3,9 +3,7 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/bytes.h"
@@ -201,6 +199,8 @@ tear_down(void **state)
     return 0;
 }
 
+#define ON_RIG(name, r) TEST_IN(name, struct rig *r, set_up, tear_down)
+
 static void
 start(struct rig *r)
 {
@@ -227,18 +227,36 @@ finish(struct rig *r)
 }
 
 static void
-put(struct rig *r, int count)
+put_one(struct rig *r)
 {
     uint8_t bytes[CLIENT_MESSAGE_SIZE + LOGS_WORD] = {0};
     struct message m;
-    int i;
 
     client_message(bytes, "space", "key", 1);
     assert_rc(message_parse(&r->logs.layout, bytes, &m), 0);
+    logs_put(&r->logs, bytes, &m);
+}
+
+static void
+put(struct rig *r, int count)
+{
+    int i;
+
     for (i = 0; i < count; i++) {
         run(r, has_room, 0);
-        logs_put(&r->logs, bytes, &m);
+        put_one(r);
     }
+    logs_file.flush(&r->logs);
+}
+
+/* Without a turn of the loop, in which a sync could end. */
+static void
+put_at_once(struct rig *r, int count)
+{
+    int i;
+
+    for (i = 0; i < count; i++)
+        put_one(r);
     logs_file.flush(&r->logs);
 }
 
@@ -294,36 +312,30 @@ put_names(struct rig *r, unsigned keyspace_size, unsigned key_size)
     }
 }
 
-static void
-a_slot_is_its_message_whatever_it_was_before(void **state)
+ON_RIG(a_slot_is_its_message_whatever_it_was_before, r)
 {
-    put_names(*state, 256, 256);
+    put_names(r, 256, 256);
 }
 
-static void
-so_is_one_of_the_smallest_size(void **state)
+ON_RIG(so_is_one_of_the_smallest_size, r)
 {
-    put_names(*state, 1, 1);
+    put_names(r, 1, 1);
 }
 
-static void
-so_is_one_whose_fields_are_no_whole_words(void **state)
+ON_RIG(so_is_one_whose_fields_are_no_whole_words, r)
 {
-    put_names(*state, 70, 41);
+    put_names(r, 70, 41);
 }
 
-static void
-so_is_one_with_a_short_key(void **state)
+ON_RIG(so_is_one_with_a_short_key, r)
 {
-    put_names(*state, 100, 3);
+    put_names(r, 100, 3);
 }
 
 /* ---- syncs ------------------------------------------------------------- */
 
-static void
-a_sync_covers_the_log_before_the_rotation_first(void **state)
+ON_RIG(a_sync_covers_the_log_before_the_rotation_first, r)
 {
-    struct rig *r = *state;
     int old_fd, fd;
 
     start(r);
@@ -344,10 +356,31 @@ a_sync_covers_the_log_before_the_rotation_first(void **state)
     assert_int_equal(r->records.count, SLOTS + 1);
 }
 
-static void
-either_half_of_a_sync_failing_fails_it_all(void **state)
+ON_RIG(a_group_is_full_only_while_a_sync_runs, r)
 {
-    struct rig *r = *state;
+    const int most = (int)(LOGS_GROUP / 544);
+
+    r->config.log_size = LOG_SLOTS_AT + LOGS_GROUP + 10 * 544;
+    start(r);
+    put(r, 1);
+    assert_false(logs_group_is_full(&r->logs));
+    assert_true(begin_sync(r));
+    put_at_once(r, most);
+    assert_false(logs_group_is_full(&r->logs));
+    put_at_once(r, 1);
+    assert_true(logs_group_is_full(&r->logs));
+    assert_int_equal(r->ready, 0);
+    run(r, has_synced, 1);
+    assert_int_equal(r->ready, 1);
+    assert_false(logs_group_is_full(&r->logs));
+    assert_true(begin_sync(r));
+    run(r, has_synced, 2);
+    assert_int_equal(r->ready, 1);
+    finish(r);
+}
+
+ON_RIG(either_half_of_a_sync_failing_fails_it_all, r)
+{
     unsigned n;
 
     for (n = 1; n <= 2; n++) {
@@ -365,10 +398,8 @@ either_half_of_a_sync_failing_fails_it_all(void **state)
     }
 }
 
-static void
-a_log_is_sealed_only_after_a_sync(void **state)
+ON_RIG(a_log_is_sealed_only_after_a_sync, r)
 {
-    struct rig *r = *state;
     int i;
 
     start(r);
@@ -386,11 +417,8 @@ a_log_is_sealed_only_after_a_sync(void **state)
     finish(r);
 }
 
-static void
-a_failing_seal_ends_the_writer_and_recovery_mends_it(void **state)
+ON_RIG(a_failing_seal_ends_the_writer_and_recovery_mends_it, r)
 {
-    struct rig *r = *state;
-
     start(r);
     put(r, 5);
     run(r, has_spare, 0);
@@ -408,10 +436,8 @@ a_failing_seal_ends_the_writer_and_recovery_mends_it(void **state)
     assert_int_equal(r->records.count, 5);
 }
 
-static void
-slots_say_how_many_before_them_are_durable(void **state)
+ON_RIG(slots_say_how_many_before_them_are_durable, r)
 {
-    struct rig *r = *state;
     int i;
 
     start(r);
@@ -434,11 +460,8 @@ slots_say_how_many_before_them_are_durable(void **state)
     assert_int_equal(r->records.at[SLOTS].stamp.synced, 0);
 }
 
-static void
-the_interval_makes_a_sync_due(void **state)
+ON_RIG(the_interval_makes_a_sync_due, r)
 {
-    struct rig *r = *state;
-
     r->config.log_sync_ms = 20;
     start(r);
     assert_false(logs_file.is_due(&r->logs));
@@ -452,11 +475,8 @@ the_interval_makes_a_sync_due(void **state)
     finish(r);
 }
 
-static void
-with_always_a_sync_is_due_at_once_and_with_never_not(void **state)
+ON_RIG(with_always_a_sync_is_due_at_once_and_with_never_not, r)
 {
-    struct rig *r = *state;
-
     r->config.log_sync_ms = CONFIG_SYNC_ALWAYS;
     start(r);
     assert_false(logs_file.is_due(&r->logs));
@@ -470,10 +490,8 @@ with_always_a_sync_is_due_at_once_and_with_never_not(void **state)
 
 /* ---- time -------------------------------------------------------------- */
 
-static void
-received_ms_never_goes_back_in_a_log(void **state)
+ON_RIG(received_ms_never_goes_back_in_a_log, r)
 {
-    struct rig *r = *state;
     const struct record *at;
     int i;
 
@@ -494,10 +512,8 @@ received_ms_never_goes_back_in_a_log(void **state)
                     at[i].stamp.received_ms >= at[i - 1].stamp.received_ms);
 }
 
-static void
-a_clock_that_is_set_back_begins_a_log_of_its_own(void **state)
+ON_RIG(a_clock_that_is_set_back_begins_a_log_of_its_own, r)
 {
-    struct rig *r = *state;
     const struct record *at;
     uint64_t after;
 
@@ -521,11 +537,8 @@ a_clock_that_is_set_back_begins_a_log_of_its_own(void **state)
 
 /* ---- rotation ---------------------------------------------------------- */
 
-static void
-an_old_log_is_handed_on_however_steady_the_trickle(void **state)
+ON_RIG(an_old_log_is_handed_on_however_steady_the_trickle, r)
 {
-    struct rig *r = *state;
-
     r->config.log_rotate_after_ms = 30;
     start(r);
     while (r->logs.fill == 1) {
@@ -540,11 +553,8 @@ an_old_log_is_handed_on_however_steady_the_trickle(void **state)
     finish(r);
 }
 
-static void
-an_empty_log_is_not_handed_on(void **state)
+ON_RIG(an_empty_log_is_not_handed_on, r)
 {
-    struct rig *r = *state;
-
     start(r);
     logs_rotate(&r->logs);
     assert_int_equal(r->logs.fill, 1);
@@ -553,10 +563,8 @@ an_empty_log_is_not_handed_on(void **state)
 }
 
 /* log.max=1 is refused by the settings, but a full disk comes to the same. */
-static void
-without_a_spare_an_old_log_is_handed_on_all_the_same(void **state)
+ON_RIG(without_a_spare_an_old_log_is_handed_on_all_the_same, r)
 {
-    struct rig *r = *state;
     const uint64_t begin_ms = clock_ms();
     struct log log;
 
@@ -591,11 +599,8 @@ has_eighth_log(struct rig *r)
 
 /* The others are filled with zeros while it serves: one, and a spare, may be
  * under way before the loop runs. */
-static void
-a_new_directory_serves_with_its_first_log(void **state)
+ON_RIG(a_new_directory_serves_with_its_first_log, r)
 {
-    struct rig *r = *state;
-
     r->config.log_count = 8;
     assert_rc(open_logs(r), 0);
     assert_false(has_eighth_log(r));
@@ -607,11 +612,8 @@ a_new_directory_serves_with_its_first_log(void **state)
     assert_false(tmpdir_has(&r->dir, "log/0000000008"));
 }
 
-static void
-creating_that_fails_is_tried_again(void **state)
+ON_RIG(creating_that_fails_is_tried_again, r)
 {
-    struct rig *r = *state;
-
     start(r);
     /* Two logs: one in use, one spare; the third has to be made. */
     fault_inject_from("posix_fallocate", 1, ENOSPC);
@@ -626,11 +628,9 @@ creating_that_fails_is_tried_again(void **state)
     assert_int_equal(r->records.count, SLOTS + 1);
 }
 
-static void
-every_failing_call_of_the_start_is_an_error_or_harmless(void **state)
+ON_RIG(every_failing_call_of_the_start_is_an_error_or_harmless, r)
 {
     static const int errors[] = {EIO, ENOSPC, EMFILE};
-    struct rig *r = *state;
     const unsigned fds = fault_open_fds();
     unsigned n, e;
     bool hit;
@@ -658,10 +658,8 @@ every_failing_call_of_the_start_is_an_error_or_harmless(void **state)
     }
 }
 
-static void
-a_hundred_rotations_keep_every_message(void **state)
+ON_RIG(a_hundred_rotations_keep_every_message, r)
 {
-    struct rig *r = *state;
     int i;
 
     r->config.log_max = 1000;
@@ -674,30 +672,3 @@ a_hundred_rotations_keep_every_message(void **state)
     assert_int_equal(r->records.count, 100 * SLOTS);
     assert_int_equal(r->records.states[LOG_SEALED], 100);
 }
-
-#define ON_RIG(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-
-static const struct CMUnitTest tests[] = {
-    ON_RIG(a_slot_is_its_message_whatever_it_was_before),
-    ON_RIG(so_is_one_of_the_smallest_size),
-    ON_RIG(so_is_one_whose_fields_are_no_whole_words),
-    ON_RIG(so_is_one_with_a_short_key),
-    ON_RIG(a_sync_covers_the_log_before_the_rotation_first),
-    ON_RIG(either_half_of_a_sync_failing_fails_it_all),
-    ON_RIG(a_log_is_sealed_only_after_a_sync),
-    ON_RIG(a_failing_seal_ends_the_writer_and_recovery_mends_it),
-    ON_RIG(slots_say_how_many_before_them_are_durable),
-    ON_RIG(the_interval_makes_a_sync_due),
-    ON_RIG(with_always_a_sync_is_due_at_once_and_with_never_not),
-    ON_RIG(received_ms_never_goes_back_in_a_log),
-    ON_RIG(a_clock_that_is_set_back_begins_a_log_of_its_own),
-    ON_RIG(an_old_log_is_handed_on_however_steady_the_trickle),
-    ON_RIG(an_empty_log_is_not_handed_on),
-    ON_RIG(without_a_spare_an_old_log_is_handed_on_all_the_same),
-    ON_RIG(a_new_directory_serves_with_its_first_log),
-    ON_RIG(creating_that_fails_is_tried_again),
-    ON_RIG(every_failing_call_of_the_start_is_an_error_or_harmless),
-    ON_RIG(a_hundred_rotations_keep_every_message),
-};
-
-TEST_MAIN(tests)

@@ -118,6 +118,8 @@ tear_down(void **state)
     return 0;
 }
 
+#define ON_RIG(name, r) TEST_IN(name, struct rig *r, set_up, tear_down)
+
 static void
 put_byte(struct end *e)
 {
@@ -130,11 +132,8 @@ watch(struct end *e)
     assert_rc(loop_add(e->rig->loop, &e->source, e->read_fd, EPOLLIN), 0);
 }
 
-static void
-a_readable_descriptor_calls_its_handler_once_per_turn(void **state)
+ON_RIG(a_readable_descriptor_calls_its_handler_once_per_turn, r)
 {
-    struct rig *r = *state;
-
     watch(&r->ends[0]);
     watch(&r->ends[1]);
     put_byte(&r->ends[0]);
@@ -148,10 +147,8 @@ a_readable_descriptor_calls_its_handler_once_per_turn(void **state)
     assert_int_equal(r->ends[1].calls, 0);
 }
 
-static void
-a_removed_source_gets_no_event_that_was_already_fetched(void **state)
+ON_RIG(a_removed_source_gets_no_event_that_was_already_fetched, r)
 {
-    struct rig *r = *state;
     int i;
 
     for (i = 0; i < PIPES; i++) {
@@ -167,11 +164,8 @@ a_removed_source_gets_no_event_that_was_already_fetched(void **state)
     assert_int_equal(r->ends[0].calls + r->ends[1].calls + r->ends[2].calls, 2);
 }
 
-static void
-a_handler_may_remove_its_own_source(void **state)
+ON_RIG(a_handler_may_remove_its_own_source, r)
 {
-    struct rig *r = *state;
-
     watch(&r->ends[0]);
     put_byte(&r->ends[0]);
     put_byte(&r->ends[0]);
@@ -185,11 +179,8 @@ a_handler_may_remove_its_own_source(void **state)
     assert_int_equal(r->ends[0].source.fd, -1);
 }
 
-static void
-a_source_without_events_sleeps_until_it_is_changed(void **state)
+ON_RIG(a_source_without_events_sleeps_until_it_is_changed, r)
 {
-    struct rig *r = *state;
-
     watch(&r->ends[0]);
     put_byte(&r->ends[0]);
     assert_rc(loop_change(r->loop, &r->ends[0].source, 0), 0);
@@ -206,11 +197,8 @@ a_source_without_events_sleeps_until_it_is_changed(void **state)
     assert_int_equal(r->ends[0].calls, 1);
 }
 
-static void
-a_turn_asked_for_comes_without_waiting(void **state)
+ON_RIG(a_turn_asked_for_comes_without_waiting, r)
 {
-    struct rig *r = *state;
-
     r->again = true;
     r->stop_after = 1000;
 
@@ -222,10 +210,8 @@ a_turn_asked_for_comes_without_waiting(void **state)
     assert_int_equal(r->timers[0].calls, 1);
 }
 
-static void
-timers_come_due_at_their_time_and_once(void **state)
+ON_RIG(timers_come_due_at_their_time_and_once, r)
 {
-    struct rig *r = *state;
     const uint64_t begin_ms = clock_ms();
 
     assert_rc(loop_arm(r->loop, &r->timers[0].timer, begin_ms + 30), 0);
@@ -244,11 +230,8 @@ timers_come_due_at_their_time_and_once(void **state)
     assert_int_equal(r->timers[1].timer.deadline_ms, 0);
 }
 
-static void
-arming_again_moves_the_deadline(void **state)
+ON_RIG(arming_again_moves_the_deadline, r)
 {
-    struct rig *r = *state;
-
     assert_rc(loop_arm(r->loop, &r->timers[0].timer, clock_ms()), 0);
     assert_rc(loop_arm(r->loop, &r->timers[0].timer, clock_ms() + 60000), 0);
     assert_rc(loop_arm(r->loop, &r->timers[1].timer, 1), 0);
@@ -262,11 +245,8 @@ arming_again_moves_the_deadline(void **state)
     assert_int_equal(r->timers[0].calls, 1);
 }
 
-static void
-a_disarmed_timer_is_silent_even_when_it_is_due(void **state)
+ON_RIG(a_disarmed_timer_is_silent_even_when_it_is_due, r)
 {
-    struct rig *r = *state;
-
     assert_rc(loop_arm(r->loop, &r->timers[0].timer, 1), 0);
     assert_rc(loop_arm(r->loop, &r->timers[1].timer, 1), 0);
     r->timers[0].disarms = &r->timers[1];
@@ -277,10 +257,8 @@ a_disarmed_timer_is_silent_even_when_it_is_due(void **state)
     assert_int_equal(r->timers[1].calls, 0);
 }
 
-static void
-more_timers_than_the_limit_are_refused(void **state)
+ON_RIG(more_timers_than_the_limit_are_refused, r)
 {
-    struct rig *r = *state;
     int i;
 
     for (i = 0; i < LOOP_TIMERS_MAX; i++)
@@ -301,10 +279,8 @@ take_signal(void *ctx, int signo)
     ((struct rig *)ctx)->signo = signo;
 }
 
-static void
-signals_arrive_as_events(void **state)
+ON_RIG(signals_arrive_as_events, r)
 {
-    struct rig *r = *state;
     sigset_t mask, before;
 
     assert_int_equal(pthread_sigmask(SIG_BLOCK, NULL, &before), 0);
@@ -320,10 +296,8 @@ signals_arrive_as_events(void **state)
     assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
 }
 
-static void
-both_clocks_are_read_once_per_turn(void **state)
+ON_RIG(both_clocks_are_read_once_per_turn, r)
 {
-    struct rig *r = *state;
     const uint64_t before_ms = clock_ms(), before_unix_ms = clock_unix_ms();
 
     r->again = true;
@@ -334,11 +308,8 @@ both_clocks_are_read_once_per_turn(void **state)
     assert_in_range(loop_unix_ms(r->loop), before_unix_ms, clock_unix_ms());
 }
 
-static void
-a_loop_can_be_run_again_after_a_stop(void **state)
+ON_RIG(a_loop_can_be_run_again_after_a_stop, r)
 {
-    struct rig *r = *state;
-
     watch(&r->ends[0]);
     put_byte(&r->ends[0]);
     assert_rc(loop_run(r->loop), 0);
@@ -349,10 +320,8 @@ a_loop_can_be_run_again_after_a_stop(void **state)
     assert_int_equal(r->ends[0].calls, 2);
 }
 
-static void
-a_failing_call_leaves_nothing_behind(void **state)
+ON_RIG(a_failing_call_leaves_nothing_behind, r)
 {
-    struct rig *r = *state;
     const unsigned fds = fault_open_fds();
     struct loop *loop;
     unsigned n;
@@ -383,23 +352,3 @@ a_failing_call_leaves_nothing_behind(void **state)
     assert_rc(loop_run(r->loop), -EBADF);
     fault_clear();
 }
-
-#define ON_RIG(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-
-static const struct CMUnitTest tests[] = {
-    ON_RIG(a_readable_descriptor_calls_its_handler_once_per_turn),
-    ON_RIG(a_removed_source_gets_no_event_that_was_already_fetched),
-    ON_RIG(a_handler_may_remove_its_own_source),
-    ON_RIG(a_source_without_events_sleeps_until_it_is_changed),
-    ON_RIG(a_turn_asked_for_comes_without_waiting),
-    ON_RIG(timers_come_due_at_their_time_and_once),
-    ON_RIG(arming_again_moves_the_deadline),
-    ON_RIG(a_disarmed_timer_is_silent_even_when_it_is_due),
-    ON_RIG(more_timers_than_the_limit_are_refused),
-    ON_RIG(signals_arrive_as_events),
-    ON_RIG(both_clocks_are_read_once_per_turn),
-    ON_RIG(a_loop_can_be_run_again_after_a_stop),
-    ON_RIG(a_failing_call_leaves_nothing_behind),
-};
-
-TEST_MAIN(tests)

@@ -8,9 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "common/client/cmd/child.h"
-#include "common/client/cmd/cmd.h"
-#include "common/client/cmd/lines.h"
+#include "common/client/cmd/cmd_terminal.h"
 #include "common/setup/config.h"
 #include "common/wire/frame.h"
 #include "common/wire/query.h"
@@ -123,14 +121,12 @@ check_setting(void *ctx, const char *key, const char *type, const char *def,
     assert_has(text, sentence);
 }
 
-static void
-every_setting_its_default_and_its_limits_are_in_countd_5(void **state)
+TEST(every_setting_its_default_and_its_limits_are_in_countd_5)
 {
     char rest[128];
     const char *at = page;
     size_t items = 0;
 
-    (void)state; /* needs none */
     read_page("common/setup/countd.5");
     setting_count = 0;
     config_each(check_setting, NULL);
@@ -140,8 +136,7 @@ every_setting_its_default_and_its_limits_are_in_countd_5(void **state)
     assert_int_equal(items, setting_count);
 }
 
-static void
-every_op_and_size_of_the_protocols_is_in_countd_5(void **state)
+TEST(every_op_and_size_of_the_protocols_is_in_countd_5)
 {
     static const struct {
         enum query_op op;
@@ -165,7 +160,6 @@ every_op_and_size_of_the_protocols_is_in_countd_5(void **state)
     const char *at = text;
     size_t items = 0;
 
-    (void)state; /* needs none */
     read_page("common/setup/countd.5");
     section("RANGES", text, sizeof text);
     for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
@@ -207,8 +201,7 @@ count_items(const char *text, const char *start)
     return items;
 }
 
-static void
-every_opcode_and_status_of_live_requests_is_in_countd_5(void **state)
+TEST(every_opcode_and_status_of_live_requests_is_in_countd_5)
 {
     static const struct {
         enum frame_opcode opcode;
@@ -221,7 +214,6 @@ every_opcode_and_status_of_live_requests_is_in_countd_5(void **state)
     char line[128];
     size_t statuses = 0;
 
-    (void)state; /* needs none */
     read_page("common/setup/countd.5");
     section("COUNTERS AND SEMAPHORES", text, sizeof text);
     for (size_t i = 0; i < sizeof opcodes / sizeof opcodes[0]; i++) {
@@ -305,25 +297,21 @@ check_stats(const char *text, enum live_kind kind)
     loop_free(loop);
 }
 
-static void
-every_statistic_is_in_countd_5(void **state)
+TEST(every_statistic_is_in_countd_5)
 {
     static char text[PAGE_SIZE_MAX];
 
-    (void)state; /* needs none */
     read_page("common/setup/countd.5");
     section("COUNTERS AND SEMAPHORES", text, sizeof text);
     check_stats(text, LIVE_COUNTER);
     check_stats(text, LIVE_SEMAPHORE);
 }
 
-static void
-limits_of_the_live_protocols_are_in_their_pages(void **state)
+TEST(limits_of_the_live_protocols_are_in_their_pages)
 {
     static char text[PAGE_SIZE_MAX];
     char line[128];
 
-    (void)state; /* needs none */
     read_page("common/setup/countd.5");
     snprintf(line, sizeof line, "at most %d;", LISTENERS_MOST);
     assert_has(page, line);
@@ -441,10 +429,8 @@ check_daemon_page(const char *path)
     assert_has(text, line);
 }
 
-static void
-every_flag_of_the_daemons_is_in_their_pages(void **state)
+TEST(every_flag_of_the_daemons_is_in_their_pages)
 {
-    (void)state; /* needs none */
     check_daemon_page("writer/countd-write.8");
     check_daemon_page("worker/countd-worker.8");
     check_daemon_page("reader/countd-read.8");
@@ -533,15 +519,13 @@ check_subcommand(const char *all, const struct cmd *c)
     assert_int_equal(count_options(text), options);
 }
 
-static void
-every_subcommand_and_its_options_are_in_countd_1(void **state)
+TEST(every_subcommand_and_its_options_are_in_countd_1)
 {
     static char text[PAGE_SIZE_MAX];
     char rest[256];
     const char *at = text;
     size_t commands = 0, items = 0;
 
-    (void)state; /* needs none */
     read_page("common/client/cmd/countd.1");
     section("SUBCOMMANDS", text, sizeof text);
     *strstr(text, "\n.Ss Output") = '\0';
@@ -554,12 +538,10 @@ every_subcommand_and_its_options_are_in_countd_1(void **state)
     assert_int_equal(items, commands);
 }
 
-static void
-limits_of_the_command_are_in_countd_1(void **state)
+TEST(limits_of_the_command_are_in_countd_1)
 {
     char text[128];
 
-    (void)state; /* needs none */
     read_page("common/client/cmd/countd.1");
     snprintf(text, sizeof text, "1 to %d; default 1.", WORKERS_MAX);
     assert_has(page, text);
@@ -589,15 +571,13 @@ next_call(const char **at, char end, char *name, size_t size)
     return false;
 }
 
-static void
-every_call_of_the_library_is_in_libcountd_3(void **state)
+TEST(every_call_of_the_library_is_in_libcountd_3)
 {
     static char header[PAGE_SIZE_MAX];
     char name[64], fn[96], fo[96];
     size_t calls = 0, in_page = 0;
     const char *at = header;
 
-    (void)state; /* needs none */
     read_page("common/client/lib/countd.h");
     memcpy(header, page, sizeof header);
     read_page("common/client/lib/libcountd.3");
@@ -644,26 +624,10 @@ check_exit_codes(const char *path, bool negative)
     assert_int_equal(items, count);
 }
 
-static void
-every_exit_code_is_in_every_page(void **state)
+TEST(every_exit_code_is_in_every_page)
 {
-    (void)state; /* needs none */
     check_exit_codes("common/client/cmd/countd.1", true);
     check_exit_codes("writer/countd-write.8", false);
     check_exit_codes("worker/countd-worker.8", false);
     check_exit_codes("reader/countd-read.8", false);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_setting_its_default_and_its_limits_are_in_countd_5),
-    cmocka_unit_test(every_op_and_size_of_the_protocols_is_in_countd_5),
-    cmocka_unit_test(every_opcode_and_status_of_live_requests_is_in_countd_5),
-    cmocka_unit_test(every_statistic_is_in_countd_5),
-    cmocka_unit_test(limits_of_the_live_protocols_are_in_their_pages),
-    cmocka_unit_test(every_flag_of_the_daemons_is_in_their_pages),
-    cmocka_unit_test(every_subcommand_and_its_options_are_in_countd_1),
-    cmocka_unit_test(limits_of_the_command_are_in_countd_1),
-    cmocka_unit_test(every_call_of_the_library_is_in_libcountd_3),
-    cmocka_unit_test(every_exit_code_is_in_every_page),
-};
-TEST_MAIN(tests)

@@ -84,8 +84,7 @@ begin_marked(int dirfd, uint64_t index)
 
 /* ---- bytes --------------------------------------------------------------- */
 
-static void
-a_mark_is_what_was_put_and_no_client_can_send_one(void **state)
+TEST(a_mark_is_what_was_put_and_no_client_can_send_one)
 {
     const struct layout l = marked_layout();
     const struct request_mark mark = mark_of(3, 4096);
@@ -93,7 +92,6 @@ a_mark_is_what_was_put_and_no_client_can_send_one(void **state)
     struct message m;
     struct request_mark got;
 
-    (void)state;
     mark_put(&l, &mark, bytes, &m);
     assert_memory_equal(bytes, "\0\x10\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 16);
     assert_memory_equal(bytes + 16,
@@ -107,8 +105,7 @@ a_mark_is_what_was_put_and_no_client_can_send_one(void **state)
     assert_rc(message_parse(&l, bytes, &m), -EBADMSG);
 }
 
-static void
-nothing_else_with_an_empty_keyspace_is_a_mark(void **state)
+TEST(nothing_else_with_an_empty_keyspace_is_a_mark)
 {
     static const struct {
         unsigned at;
@@ -121,7 +118,6 @@ nothing_else_with_an_empty_keyspace_is_a_mark(void **state)
     struct layout small, large;
     struct message m;
 
-    (void)state;
     for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
         mark_put(&l, &mark, bytes, &m);
         bytes[changes[i].at] = changes[i].byte;
@@ -136,8 +132,7 @@ nothing_else_with_an_empty_keyspace_is_a_mark(void **state)
     assert_rc(mark_check(&large, bytes, &m), -EBADMSG);
 }
 
-static void
-a_header_says_whether_there_are_marks(void **state)
+TEST(a_header_says_whether_there_are_marks)
 {
     struct log_header h = {.index = 1,
                            .generation = 1,
@@ -153,7 +148,6 @@ a_header_says_whether_there_are_marks(void **state)
     uint8_t bytes[LOG_BLOCK_SIZE];
     struct log_header got;
 
-    (void)state;
     log_header_put(&h, bytes);
     assert_rc(log_header_get(bytes, &got), 0);
     assert_int_equal(got.marks, 2);
@@ -214,10 +208,11 @@ claim_full(int dirfd)
     return log;
 }
 
-static void
-marks_are_stored_before_a_dead_writers_log_is_sealed(void **state)
+#define IN_TMPDIR(name, d)                                                     \
+    TEST_IN(name, struct tmpdir *d, tmpdir_setup, tmpdir_teardown)
+
+IN_TMPDIR(marks_are_stored_before_a_dead_writers_log_is_sealed, d)
 {
-    struct tmpdir *d = *state;
     struct stored s = {.store = {take_marks}, .dirfd = d->fd};
     struct log log = begin_marked(d->fd, 0);
 
@@ -277,21 +272,18 @@ check_cut(struct tmpdir *d, bool behind, uint32_t count, uint32_t there)
     assert_int_equal(unlinkat(d->fd, "0000000000", 0), 0);
 }
 
-static void
-a_request_that_is_not_whole_is_cut_at_its_mark(void **state)
+IN_TMPDIR(a_request_that_is_not_whole_is_cut_at_its_mark, d)
 {
     for (uint32_t there = 0; there <= 4; there++) {
-        check_cut(*state, false, 4, there);
-        check_cut(*state, true, 4, there);
+        check_cut(d, false, 4, there);
+        check_cut(d, true, 4, there);
     }
     /* A request does not end with its log. */
-    check_cut(*state, true, MARKED_SLOTS, MARKED_SLOTS - 4);
+    check_cut(d, true, MARKED_SLOTS, MARKED_SLOTS - 4);
 }
 
-static void
-only_a_header_says_that_a_log_is_sealed(void **state)
+IN_TMPDIR(only_a_header_says_that_a_log_is_sealed, d)
 {
-    struct tmpdir *d = *state;
     struct stored s = {.store = {take_marks}, .dirfd = d->fd};
     struct log log = begin_marked(d->fd, 0);
     struct log_unsealed u;
@@ -321,11 +313,9 @@ only_a_header_says_that_a_log_is_sealed(void **state)
 
 /* ---- passing over -------------------------------------------------------- */
 
-static void
-an_archive_has_the_increments_only(void **state)
+IN_TMPDIR(an_archive_has_the_increments_only, d)
 {
     const struct archive_record *records;
-    struct tmpdir *d = *state;
     struct archive_writer *w;
     struct archive_reader *r;
     struct log log = begin_marked(d->fd, 0);
@@ -369,10 +359,8 @@ write_golden(struct tmpdir *d, const char *path)
     assert_int_equal(unlinkat(d->fd, "0000000000", 0), 0);
 }
 
-static void
-the_golden_log_with_marks_is_read(void **state)
+IN_TMPDIR(the_golden_log_with_marks_is_read, d)
 {
-    struct tmpdir *d = *state;
     const char *anew = getenv("COUNTD_GOLDEN");
     uint8_t bytes[MARKED_FILE + 1], slot[MARKED_SIZE];
     struct slot_stamp stamp;
@@ -403,18 +391,3 @@ the_golden_log_with_marks_is_read(void **state)
     assert_int_equal(mark.body, mark_of(2, 1).body);
     assert_rc(log_release(&log), 0);
 }
-
-#define in_tmpdir(test)                                                        \
-    cmocka_unit_test_setup_teardown(test, tmpdir_setup, tmpdir_teardown)
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_mark_is_what_was_put_and_no_client_can_send_one),
-    cmocka_unit_test(nothing_else_with_an_empty_keyspace_is_a_mark),
-    cmocka_unit_test(a_header_says_whether_there_are_marks),
-    in_tmpdir(marks_are_stored_before_a_dead_writers_log_is_sealed),
-    in_tmpdir(a_request_that_is_not_whole_is_cut_at_its_mark),
-    in_tmpdir(only_a_header_says_that_a_log_is_sealed),
-    in_tmpdir(an_archive_has_the_increments_only),
-    in_tmpdir(the_golden_log_with_marks_is_read),
-};
-TEST_MAIN(tests)

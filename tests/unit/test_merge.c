@@ -23,6 +23,10 @@ teardown(void **state)
     return 0;
 }
 
+#define BOTH(name, x) ENGINE_TESTS(name, struct fixture *x, setup, teardown)
+#define MEMORY(name, x)                                                        \
+    ENGINE_TEST(ENGINE_MEMORY, name, struct fixture *x, setup, teardown)
+
 static struct memstore_calls
 calls(const struct fixture *x, const char *name)
 {
@@ -31,10 +35,8 @@ calls(const struct fixture *x, const char *name)
 
 /* ---- the happy path ---------------------------------------------------- */
 
-static void
-full_logs_are_summed_applied_once_and_emptied(void **state)
+BOTH(full_logs_are_summed_applied_once_and_emptied, x)
 {
-    struct fixture *x = *state;
     unsigned i;
 
     for (i = 0; i < 5; i++)
@@ -51,11 +53,8 @@ full_logs_are_summed_applied_once_and_emptied(void **state)
     assert_false(tmpdir_has(&x->tmp, HELD_FOLDER));
 }
 
-static void
-a_log_filled_again_counts_again(void **state)
+BOTH(a_log_filled_again_counts_again, x)
 {
-    struct fixture *x = *state;
-
     full_log(x, 0);
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
     full_log(x, 0);
@@ -64,10 +63,8 @@ a_log_filled_again_counts_again(void **state)
     assert_int_equal(count_of(x, "a", "two"), 4);
 }
 
-static void
-no_more_logs_are_taken_than_a_batch_may_have(void **state)
+BOTH(no_more_logs_are_taken_than_a_batch_may_have, x)
 {
-    struct fixture *x = *state;
     unsigned i;
 
     for (i = 0; i < 9; i++)
@@ -80,10 +77,8 @@ no_more_logs_are_taken_than_a_batch_may_have(void **state)
     assert_int_equal(merge_run(&x->merge), MERGE_IDLE);
 }
 
-static void
-a_log_with_nothing_but_zeros_is_emptied_and_makes_no_keyspace(void **state)
+BOTH(a_log_with_nothing_but_zeros_is_emptied_and_makes_no_keyspace, x)
 {
-    struct fixture *x = *state;
     struct filler f;
 
     filler_open(&f, x->dir.log_fd, 0, SLOTS);
@@ -97,10 +92,8 @@ a_log_with_nothing_but_zeros_is_emptied_and_makes_no_keyspace(void **state)
     assert_int_equal(x->merge.batch.stats.zeros, 1);
 }
 
-static void
-the_log_of_a_writer_that_died_is_recovered_and_merged(void **state)
+BOTH(the_log_of_a_writer_that_died_is_recovered_and_merged, x)
 {
-    struct fixture *x = *state;
     struct filler f;
 
     filler_open(&f, x->dir.log_fd, 0, SLOTS);
@@ -115,10 +108,8 @@ the_log_of_a_writer_that_died_is_recovered_and_merged(void **state)
 
 /* ---- what is in already ------------------------------------------------ */
 
-static void
-what_a_keyspace_has_already_is_not_counted_again(void **state)
+BOTH(what_a_keyspace_has_already_is_not_counted_again, x)
 {
-    struct fixture *x = *state;
     const struct store_fill mark = full_log(x, 0);
 
     assert_rc(had(x, "a", &mark), 0);
@@ -131,10 +122,8 @@ what_a_keyspace_has_already_is_not_counted_again(void **state)
 }
 
 /* One batch of "a" can hold but one of these two logs. */
-static void
-logs_that_a_keyspace_tells_apart_are_merged_one_after_the_other(void **state)
+BOTH(logs_that_a_keyspace_tells_apart_are_merged_one_after_the_other, x)
 {
-    struct fixture *x = *state;
     const struct store_fill mark = full_log(x, 0);
 
     full_log(x, 1);
@@ -150,10 +139,8 @@ logs_that_a_keyspace_tells_apart_are_merged_one_after_the_other(void **state)
     assert_counts(x, 2);
 }
 
-static void
-logs_that_share_no_keyspace_are_merged_together_whatever_is_in(void **state)
+BOTH(logs_that_share_no_keyspace_are_merged_together_whatever_is_in, x)
 {
-    struct fixture *x = *state;
     const struct store_fill mark = full_log(x, 0);
     struct filler f;
 
@@ -169,10 +156,8 @@ logs_that_share_no_keyspace_are_merged_together_whatever_is_in(void **state)
     assert_int_equal(mode_of(x, 1), LOG_MODE_EMPTY);
 }
 
-static void
-logs_that_all_keyspaces_have_are_merged_together(void **state)
+BOTH(logs_that_all_keyspaces_have_are_merged_together, x)
 {
-    struct fixture *x = *state;
     unsigned i;
 
     for (i = 0; i < 3; i++) {
@@ -189,10 +174,8 @@ logs_that_all_keyspaces_have_are_merged_together(void **state)
         assert_int_equal(mode_of(x, i), LOG_MODE_EMPTY);
 }
 
-static void
-a_log_that_is_in_everywhere_is_made_durable_before_it_is_emptied(void **state)
+MEMORY(a_log_that_is_in_everywhere_is_made_durable_before_it_is_emptied, x)
 {
-    struct fixture *x = *state;
     const struct store_fill mark = full_log(x, 0);
 
     assert_rc(had(x, "a", &mark), 0);
@@ -209,10 +192,8 @@ a_log_that_is_in_everywhere_is_made_durable_before_it_is_emptied(void **state)
     assert_counts(x, 1);
 }
 
-static void
-of_a_log_that_is_in_partly_only_later_keys_are_applied(void **state)
+MEMORY(of_a_log_that_is_in_partly_only_later_keys_are_applied, x)
 {
-    struct fixture *x = *state;
     const struct store_fill mark = full_log(x, 0);
 
     full_log(x, 1);
@@ -230,10 +211,8 @@ of_a_log_that_is_in_partly_only_later_keys_are_applied(void **state)
     assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
 }
 
-static void
-a_log_older_than_its_mark_is_quarantined_and_the_others_merged(void **state)
+BOTH(a_log_older_than_its_mark_is_quarantined_and_the_others_merged, x)
 {
-    struct fixture *x = *state;
     struct store_fill mark = full_log(x, 0);
 
     full_log(x, 1);
@@ -248,10 +227,8 @@ a_log_older_than_its_mark_is_quarantined_and_the_others_merged(void **state)
     assert_int_equal(mode_of(x, 1), LOG_MODE_EMPTY);
 }
 
-static void
-a_second_fill_of_an_epoch_counts_beside_the_first(void **state)
+BOTH(a_second_fill_of_an_epoch_counts_beside_the_first, x)
 {
-    struct fixture *x = *state;
     const struct store_fill mark = full_log(x, 0);
     struct store_fill first = mark;
 
@@ -267,11 +244,8 @@ a_second_fill_of_an_epoch_counts_beside_the_first(void **state)
     assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
 }
 
-static void
-marks_that_change_meanwhile_are_asked_for_again(void **state)
+MEMORY(marks_that_change_meanwhile_are_asked_for_again, x)
 {
-    struct fixture *x = *state;
-
     full_log(x, 0);
     memstore_fault(x->store, "a",
                    (struct memstore_fault){.error = -ESTALE, .times = 1});
@@ -286,12 +260,10 @@ marks_that_change_meanwhile_are_asked_for_again(void **state)
 
 /* ---- keyspaces that cannot --------------------------------------------- */
 
-static void
-a_keyspace_that_refuses_stops_nobody_and_gets_its_records_later(void **state)
+MEMORY(a_keyspace_that_refuses_stops_nobody_and_gets_its_records_later, x)
 {
     static const int errors[] = {-EBADMSG, -EDQUOT, -EPROTONOSUPPORT, -EIO,
                                  -EACCES};
-    struct fixture *x = *state;
     int64_t i;
 
     for (i = 0; i < 5; i++) {
@@ -316,10 +288,8 @@ a_keyspace_that_refuses_stops_nobody_and_gets_its_records_later(void **state)
     assert_int_equal(x->drain.stats.records, 5);
 }
 
-static void
-what_several_keyspaces_refuse_is_held_in_one_step(void **state)
+MEMORY(what_several_keyspaces_refuse_is_held_in_one_step, x)
 {
-    struct fixture *x = *state;
     unsigned i;
 
     for (i = 0; i < 8; i++)
@@ -341,11 +311,8 @@ what_several_keyspaces_refuse_is_held_in_one_step(void **state)
     assert_counts(x, 8);
 }
 
-static void
-nothing_is_held_of_a_log_that_stays_full(void **state)
+MEMORY(nothing_is_held_of_a_log_that_stays_full, x)
 {
-    struct fixture *x = *state;
-
     full_log(x, 0);
     refuse(x, "a", -EBADMSG);
     refuse(x, "b", -ENOSPC);
@@ -358,10 +325,8 @@ nothing_is_held_of_a_log_that_stays_full(void **state)
 }
 
 /* As a worker leaves it that dies between holding and emptying. */
-static void
-records_that_are_held_already_are_not_held_or_counted_again(void **state)
+BOTH(records_that_are_held_already_are_not_held_or_counted_again, x)
 {
-    struct fixture *x = *state;
     const struct store_fill mark = full_log(x, 0);
 
     held_by_another(x, "a", &mark, 1);
@@ -376,10 +341,8 @@ records_that_are_held_already_are_not_held_or_counted_again(void **state)
     assert_counts(x, 1);
 }
 
-static void
-a_log_that_is_held_and_one_that_is_not_are_merged_one_by_one(void **state)
+BOTH(a_log_that_is_held_and_one_that_is_not_are_merged_one_by_one, x)
 {
-    struct fixture *x = *state;
     const struct store_fill mark = full_log(x, 0);
 
     full_log(x, 1);
@@ -397,11 +360,8 @@ a_log_that_is_held_and_one_that_is_not_are_merged_one_by_one(void **state)
 
 /* The mark says only the last fill that is in: an earlier one that is still
  * held would be taken for one that is in. */
-static void
-records_of_a_later_fill_wait_behind_what_is_held_of_an_earlier_one(void **state)
+MEMORY(records_of_a_later_fill_wait_behind_what_is_held_of_an_earlier_one, x)
 {
-    struct fixture *x = *state;
-
     full_log(x, 0);
     refuse(x, "a", -EBADMSG);
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
@@ -425,10 +385,8 @@ records_of_a_later_fill_wait_behind_what_is_held_of_an_earlier_one(void **state)
 /* A worker put the first log in and died before it emptied it.  While the
  * keyspace cannot be read nobody can tell; a record of both could never be
  * applied. */
-static void
-logs_of_a_keyspace_that_cannot_be_read_are_held_one_by_one(void **state)
+MEMORY(logs_of_a_keyspace_that_cannot_be_read_are_held_one_by_one, x)
 {
-    struct fixture *x = *state;
     const struct store_fill mark = full_log(x, 0);
     unsigned i;
 
@@ -451,11 +409,8 @@ logs_of_a_keyspace_that_cannot_be_read_are_held_one_by_one(void **state)
 
 /* ---- another process is writing ---------------------------------------- */
 
-static void
-a_keyspace_another_process_writes_to_is_put_off_and_waited_for(void **state)
+MEMORY(a_keyspace_another_process_writes_to_is_put_off_and_waited_for, x)
 {
-    struct fixture *x = *state;
-
     full_log(x, 0);
     memstore_fault(
         x->store, "a",
@@ -477,10 +432,8 @@ stop_after(void *ctx)
     return *left == 0 || --*left == 0;
 }
 
-static void
-told_to_stop_it_ends_while_it_waits_and_gives_the_logs_back(void **state)
+MEMORY(told_to_stop_it_ends_while_it_waits_and_gives_the_logs_back, x)
 {
-    struct fixture *x = *state;
     unsigned left = 8;
 
     full_log(x, 0);
@@ -501,10 +454,8 @@ told_to_stop_it_ends_while_it_waits_and_gives_the_logs_back(void **state)
     assert_counts(x, 1);
 }
 
-static void
-told_to_stop_it_finishes_one_keyspace_and_gives_the_logs_back(void **state)
+BOTH(told_to_stop_it_finishes_one_keyspace_and_gives_the_logs_back, x)
 {
-    struct fixture *x = *state;
     unsigned left = 2;
 
     full_log(x, 0);
@@ -525,10 +476,8 @@ told_to_stop_it_finishes_one_keyspace_and_gives_the_logs_back(void **state)
 
 /* ---- the machine cannot now -------------------------------------------- */
 
-static void
-on_a_full_disk_the_log_stays_full_and_is_counted_once_later(void **state)
+MEMORY(on_a_full_disk_the_log_stays_full_and_is_counted_once_later, x)
 {
-    struct fixture *x = *state;
     unsigned i;
 
     full_log(x, 0);
@@ -548,11 +497,8 @@ on_a_full_disk_the_log_stays_full_and_is_counted_once_later(void **state)
     assert_int_equal(x->merge.batch.stats.records, 4);
 }
 
-static void
-when_no_more_may_be_held_the_logs_stay_full(void **state)
+MEMORY(when_no_more_may_be_held_the_logs_stay_full, x)
 {
-    struct fixture *x = *state;
-
     fixture_close_worker(x);
     x->config.held_max = 1;
     fixture_open_worker(x);
@@ -568,10 +514,8 @@ when_no_more_may_be_held_the_logs_stay_full(void **state)
     assert_counts(x, 1);
 }
 
-static void
-a_log_that_fails_waits_and_the_others_are_merged_meanwhile(void **state)
+MEMORY(a_log_that_fails_waits_and_the_others_are_merged_meanwhile, x)
 {
-    struct fixture *x = *state;
     struct filler f;
 
     x->merge.batch.retry_most_ms = 50;
@@ -600,10 +544,8 @@ a_log_that_fails_waits_and_the_others_are_merged_meanwhile(void **state)
 
 /* ---- damage, the archive ----------------------------------------------- */
 
-static void
-a_damaged_log_is_quarantined_and_the_others_merged(void **state)
+BOTH(a_damaged_log_is_quarantined_and_the_others_merged, x)
 {
-    struct fixture *x = *state;
     int fd;
 
     full_log(x, 0);
@@ -622,10 +564,8 @@ a_damaged_log_is_quarantined_and_the_others_merged(void **state)
 }
 
 /* Its names were met before the damage was. */
-static void
-nothing_but_a_damaged_log_behind_a_merge_is_no_trouble(void **state)
+BOTH(nothing_but_a_damaged_log_behind_a_merge_is_no_trouble, x)
 {
-    struct fixture *x = *state;
     enum merge_outcome outcome = MERGE_DONE;
     int fd, turns;
 
@@ -646,11 +586,9 @@ nothing_but_a_damaged_log_behind_a_merge_is_no_trouble(void **state)
 }
 
 /* A log of so many minutes that its sums do not fit the least memory. */
-static void
-a_log_that_does_not_fit_alone_is_merged_all_the_same(void **state)
+BOTH(a_log_that_does_not_fit_alone_is_merged_all_the_same, x)
 {
     enum { RECORDS = 40000 };
-    struct fixture *x = *state;
     struct filler f;
     int i;
 
@@ -675,10 +613,8 @@ a_log_that_does_not_fit_alone_is_merged_all_the_same(void **state)
     assert_int_equal(count_of(x, "a", "one"), 1);
 }
 
-static void
-a_log_that_cannot_be_read_is_quarantined(void **state)
+MEMORY(a_log_that_cannot_be_read_is_quarantined, x)
 {
-    struct fixture *x = *state;
     struct filler f;
     unsigned i, before;
 
@@ -705,11 +641,8 @@ a_log_that_cannot_be_read_is_quarantined(void **state)
     assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
 }
 
-static void
-logs_of_other_message_sizes_are_refused_and_given_back(void **state)
+MEMORY(logs_of_other_message_sizes_are_refused_and_given_back, x)
 {
-    struct fixture *x = *state;
-
     full_log(x, 0);
     fixture_close_worker(x);
     x->config.key_size = 64;
@@ -743,10 +676,8 @@ is_archived(struct fixture *x, uint64_t index, bool missing)
     return tmpdir_has(&x->tmp, path);
 }
 
-static void
-merged_logs_are_archived_before_they_are_emptied(void **state)
+MEMORY(merged_logs_are_archived_before_they_are_emptied, x)
 {
-    struct fixture *x = *state;
     unsigned i;
 
     archive_on(x);
@@ -765,11 +696,8 @@ merged_logs_are_archived_before_they_are_emptied(void **state)
     }
 }
 
-static void
-what_is_held_is_archived_too_and_what_stays_full_is_not(void **state)
+MEMORY(what_is_held_is_archived_too_and_what_stays_full_is_not, x)
 {
-    struct fixture *x = *state;
-
     archive_on(x);
     full_log(x, 0);
     refuse(x, "b", -EBADMSG);
@@ -784,11 +712,8 @@ what_is_held_is_archived_too_and_what_stays_full_is_not(void **state)
     assert_int_equal(tmpdir_count(&x->tmp, "archive"), 1);
 }
 
-static void
-what_cannot_be_archived_is_merged_all_the_same_and_said(void **state)
+MEMORY(what_cannot_be_archived_is_merged_all_the_same_and_said, x)
 {
-    struct fixture *x = *state;
-
     archive_on(x);
     full_log(x, 0);
     fault_inject_from("renameat", 1, ENOSPC);
@@ -864,31 +789,24 @@ each_failing(struct fixture *x, const char *group, int error, bool hold)
     assert_true(rounds > 3);
 }
 
-static void
-any_failing_call_loses_and_doubles_nothing(void **state)
+BOTH(any_failing_call_loses_and_doubles_nothing, x)
 {
-    each_failing(*state, "disk", EIO, false);
+    each_failing(x, "disk", EIO, false);
 }
 
-static void
-any_failing_allocation_loses_and_doubles_nothing(void **state)
+MEMORY(any_failing_allocation_loses_and_doubles_nothing, x)
 {
-    each_failing(*state, "memory", ENOMEM, true);
+    each_failing(x, "memory", ENOMEM, true);
 }
 
-static void
-any_failing_call_while_holding_loses_and_doubles_nothing(void **state)
+MEMORY(any_failing_call_while_holding_loses_and_doubles_nothing, x)
 {
-    struct fixture *x = *state;
-
     archive_on(x);
     each_failing(x, "disk", ENOSPC, true);
 }
 
-static void
-opening_fails_cleanly_without_memory(void **state)
+MEMORY(opening_fails_cleanly_without_memory, x)
 {
-    struct fixture *x = *state;
     unsigned n;
     int rc = -1;
 
@@ -908,49 +826,3 @@ opening_fails_cleanly_without_memory(void **state)
     }
     assert_true(n > 4);
 }
-
-#define BOTH(test)   ENGINE_CASES(test, setup, teardown)
-#define MEMORY(test) ENGINE_CASE(ENGINE_MEMORY, test, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    BOTH(full_logs_are_summed_applied_once_and_emptied),
-    BOTH(a_log_filled_again_counts_again),
-    BOTH(no_more_logs_are_taken_than_a_batch_may_have),
-    BOTH(a_log_with_nothing_but_zeros_is_emptied_and_makes_no_keyspace),
-    BOTH(the_log_of_a_writer_that_died_is_recovered_and_merged),
-    BOTH(what_a_keyspace_has_already_is_not_counted_again),
-    BOTH(logs_that_a_keyspace_tells_apart_are_merged_one_after_the_other),
-    BOTH(logs_that_share_no_keyspace_are_merged_together_whatever_is_in),
-    BOTH(logs_that_all_keyspaces_have_are_merged_together),
-    MEMORY(a_log_that_is_in_everywhere_is_made_durable_before_it_is_emptied),
-    MEMORY(of_a_log_that_is_in_partly_only_later_keys_are_applied),
-    BOTH(a_log_older_than_its_mark_is_quarantined_and_the_others_merged),
-    BOTH(a_second_fill_of_an_epoch_counts_beside_the_first),
-    MEMORY(marks_that_change_meanwhile_are_asked_for_again),
-    MEMORY(a_keyspace_that_refuses_stops_nobody_and_gets_its_records_later),
-    MEMORY(what_several_keyspaces_refuse_is_held_in_one_step),
-    MEMORY(nothing_is_held_of_a_log_that_stays_full),
-    BOTH(records_that_are_held_already_are_not_held_or_counted_again),
-    BOTH(a_log_that_is_held_and_one_that_is_not_are_merged_one_by_one),
-    MEMORY(records_of_a_later_fill_wait_behind_what_is_held_of_an_earlier_one),
-    MEMORY(logs_of_a_keyspace_that_cannot_be_read_are_held_one_by_one),
-    MEMORY(a_keyspace_another_process_writes_to_is_put_off_and_waited_for),
-    MEMORY(told_to_stop_it_ends_while_it_waits_and_gives_the_logs_back),
-    BOTH(told_to_stop_it_finishes_one_keyspace_and_gives_the_logs_back),
-    MEMORY(on_a_full_disk_the_log_stays_full_and_is_counted_once_later),
-    MEMORY(when_no_more_may_be_held_the_logs_stay_full),
-    MEMORY(a_log_that_fails_waits_and_the_others_are_merged_meanwhile),
-    BOTH(a_damaged_log_is_quarantined_and_the_others_merged),
-    BOTH(nothing_but_a_damaged_log_behind_a_merge_is_no_trouble),
-    BOTH(a_log_that_does_not_fit_alone_is_merged_all_the_same),
-    MEMORY(a_log_that_cannot_be_read_is_quarantined),
-    MEMORY(logs_of_other_message_sizes_are_refused_and_given_back),
-    MEMORY(merged_logs_are_archived_before_they_are_emptied),
-    MEMORY(what_is_held_is_archived_too_and_what_stays_full_is_not),
-    MEMORY(what_cannot_be_archived_is_merged_all_the_same_and_said),
-    BOTH(any_failing_call_loses_and_doubles_nothing),
-    MEMORY(any_failing_allocation_loses_and_doubles_nothing),
-    MEMORY(any_failing_call_while_holding_loses_and_doubles_nothing),
-    MEMORY(opening_fails_cleanly_without_memory),
-};
-TEST_MAIN(tests)

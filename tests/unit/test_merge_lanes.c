@@ -44,6 +44,8 @@ tear_down(void **state)
     return 0;
 }
 
+#define CASE(name, x) TEST_IN(name, struct fixture *x, set_up, tear_down)
+
 static const char *
 name_of(unsigned i, char name[24])
 {
@@ -92,11 +94,8 @@ expect_counts(struct fixture *x, int64_t count, unsigned but)
     fixture_open_worker(x);
 }
 
-static void
-each_record_of_many_keyspaces_counts_once(void **state)
+CASE(each_record_of_many_keyspaces_counts_once, x)
 {
-    struct fixture *x = *state;
-
     log_of_all(x, 0);
     log_of_all(x, 1);
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
@@ -106,10 +105,8 @@ each_record_of_many_keyspaces_counts_once(void **state)
     expect_counts(x, 2, KEYSPACES);
 }
 
-static void
-logs_that_one_lane_tells_apart_are_merged_one_after_the_other(void **state)
+CASE(logs_that_one_lane_tells_apart_are_merged_one_after_the_other, x)
 {
-    struct fixture *x = *state;
     struct store_fill mark;
     char name[24];
 
@@ -124,10 +121,8 @@ logs_that_one_lane_tells_apart_are_merged_one_after_the_other(void **state)
     expect_counts(x, 2, KEYSPACES);
 }
 
-static void
-a_sick_keyspace_is_held_and_delays_no_other(void **state)
+CASE(a_sick_keyspace_is_held_and_delays_no_other, x)
 {
-    struct fixture *x = *state;
     const int fd = openat(x->dir.keyspace_fd, "keyspace-7.mdb",
                           O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 
@@ -152,10 +147,8 @@ stop_after_some(void *ctx)
     return --*left < 0;
 }
 
-static void
-a_merge_that_is_stopped_goes_on_where_it_was(void **state)
+CASE(a_merge_that_is_stopped_goes_on_where_it_was, x)
 {
-    struct fixture *x = *state;
     int left = 5; /* keyspaces of the lane that asks */
 
     log_of_all(x, 0);
@@ -217,10 +210,8 @@ merge_with(struct fixture *x, struct arrival *a)
     return merge_run(&x->merge);
 }
 
-static void
-a_log_of_few_keyspaces_does_not_wait_for_a_batch_of_many(void **state)
+CASE(a_log_of_few_keyspaces_does_not_wait_for_a_batch_of_many, x)
 {
-    struct fixture *x = *state;
     struct arrival a = {.calls = 5, .keyspaces = MERGE_QUICK_NAMES, .left = -1};
 
     assert_int_equal(merge_with(x, &a), MERGE_DONE);
@@ -241,10 +232,8 @@ a_log_of_few_keyspaces_does_not_wait_for_a_batch_of_many(void **state)
     fixture_open_worker(x);
 }
 
-static void
-a_log_of_many_keyspaces_waits_for_the_batch_before(void **state)
+CASE(a_log_of_many_keyspaces_waits_for_the_batch_before, x)
 {
-    struct fixture *x = *state;
     struct arrival a = {
         .calls = 5, .keyspaces = MERGE_QUICK_NAMES + 1, .left = -1};
 
@@ -260,11 +249,9 @@ a_log_of_many_keyspaces_waits_for_the_batch_before(void **state)
 }
 
 /* Also in the middle of a quick batch. */
-static void
-wherever_it_is_stopped_each_record_counts_once(void **state)
+CASE(wherever_it_is_stopped_each_record_counts_once, x)
 {
     enum { ROUNDS = 40 };
-    struct fixture *x = *state;
     int stopped = 0;
 
     for (int round = 1; round <= ROUNDS; round++) {
@@ -288,23 +275,3 @@ wherever_it_is_stopped_each_record_counts_once(void **state)
     open_lanes(x);
     fixture_open_worker(x);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup_teardown(
-        a_log_of_few_keyspaces_does_not_wait_for_a_batch_of_many, set_up,
-        tear_down),
-    cmocka_unit_test_setup_teardown(
-        a_log_of_many_keyspaces_waits_for_the_batch_before, set_up, tear_down),
-    cmocka_unit_test_setup_teardown(
-        wherever_it_is_stopped_each_record_counts_once, set_up, tear_down),
-    cmocka_unit_test_setup_teardown(each_record_of_many_keyspaces_counts_once,
-                                    set_up, tear_down),
-    cmocka_unit_test_setup_teardown(
-        logs_that_one_lane_tells_apart_are_merged_one_after_the_other, set_up,
-        tear_down),
-    cmocka_unit_test_setup_teardown(a_sick_keyspace_is_held_and_delays_no_other,
-                                    set_up, tear_down),
-    cmocka_unit_test_setup_teardown(
-        a_merge_that_is_stopped_goes_on_where_it_was, set_up, tear_down),
-};
-TEST_MAIN(tests)

@@ -41,6 +41,8 @@ teardown(void **state)
     return 0;
 }
 
+#define CASE(name, s) TEST_IN(name, struct site *s, setup, teardown)
+
 static bool
 is_older(const struct site *s)
 {
@@ -83,16 +85,13 @@ restore(int dirfd, const struct saved *s)
     (void)close(fd);
 }
 
-static void
-a_directory_without_notes_is_sound(void **state)
+CASE(a_directory_without_notes_is_sound, s)
 {
-    assert_false(is_older(*state));
+    assert_false(is_older(s));
 }
 
-static void
-an_older_copy_is_seen_until_it_is_accepted(void **state)
+CASE(an_older_copy_is_seen_until_it_is_accepted, s)
 {
-    struct site *s = *state;
     char text[MERGE_NOTE_TEXT];
     struct merge_note n;
     struct saved copy;
@@ -116,11 +115,9 @@ an_older_copy_is_seen_until_it_is_accepted(void **state)
     assert_rc(merge_note_write(&s->dir, NOW + 180000), 0);
 }
 
-static void
-a_folder_without_a_note_beside_merged_logs_is_older(void **state)
+CASE(a_folder_without_a_note_beside_merged_logs_is_older, s)
 {
     const struct saved none = {.size = -1}, empty = {.size = 0};
-    struct site *s = *state;
     struct saved flipped;
 
     assert_rc(merge_note_write(&s->dir, NOW), 0);
@@ -134,11 +131,9 @@ a_folder_without_a_note_beside_merged_logs_is_older(void **state)
     assert_true(is_older(s));
 }
 
-static void
-logs_without_a_note_or_with_an_older_one_are_no_older_copy(void **state)
+CASE(logs_without_a_note_or_with_an_older_one_are_no_older_copy, s)
 {
     const struct saved none = {.size = -1};
-    struct site *s = *state;
     struct saved copy;
 
     assert_rc(merge_note_write(&s->dir, NOW), 0);
@@ -150,10 +145,8 @@ logs_without_a_note_or_with_an_older_one_are_no_older_copy(void **state)
     assert_false(is_older(s));
 }
 
-static void
-a_number_rises_also_when_the_clock_is_set_back(void **state)
+CASE(a_number_rises_also_when_the_clock_is_set_back, s)
 {
-    struct site *s = *state;
     struct merge_note n;
     struct saved copy;
 
@@ -166,10 +159,8 @@ a_number_rises_also_when_the_clock_is_set_back(void **state)
     assert_true(is_older(s));
 }
 
-static void
-a_note_that_another_process_writes_is_left_to_it(void **state)
+CASE(a_note_that_another_process_writes_is_left_to_it, s)
 {
-    struct site *s = *state;
     int fd;
 
     assert_rc(merge_note_write(&s->dir, NOW), 0);
@@ -183,10 +174,8 @@ a_note_that_another_process_writes_is_left_to_it(void **state)
     assert_rc(merge_note_write(&s->dir, NOW + 1), 0);
 }
 
-static void
-a_copy_has_the_number_that_it_was_given(void **state)
+CASE(a_copy_has_the_number_that_it_was_given, s)
 {
-    struct site *s = *state;
     struct merge_note n;
 
     assert_rc(merge_note_put(s->dir.keyspace_fd, 0), 0);
@@ -199,10 +188,8 @@ a_copy_has_the_number_that_it_was_given(void **state)
 
 /* From any call on all fail, as after a kill: log/ is never ahead, and the next
  * number is written. */
-static void
-a_writer_that_ends_anywhere_raises_no_alarm(void **state)
+CASE(a_writer_that_ends_anywhere_raises_no_alarm, s)
 {
-    struct site *s = *state;
     bool hit = true;
 
     for (unsigned n = 1; hit; n++) {
@@ -218,11 +205,8 @@ a_writer_that_ends_anywhere_raises_no_alarm(void **state)
 
 /* What a loss of power leaves: log/ has the new number only if that of
  * keyspace/ and its name were synced before. */
-static void
-log_gets_no_number_that_keyspace_can_lose(void **state)
+CASE(log_gets_no_number_that_keyspace_can_lose, s)
 {
-    struct site *s = *state;
-
     for (unsigned n = 1; n <= 2; n++) {
         struct merge_note before, after;
 
@@ -236,19 +220,3 @@ log_gets_no_number_that_keyspace_can_lose(void **state)
     assert_rc(merge_note_write(&s->dir, NOW + 9), 0);
     assert_int_equal(fault_calls("fsync"), 2);
 }
-
-#define TEST(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    TEST(a_directory_without_notes_is_sound),
-    TEST(an_older_copy_is_seen_until_it_is_accepted),
-    TEST(a_folder_without_a_note_beside_merged_logs_is_older),
-    TEST(logs_without_a_note_or_with_an_older_one_are_no_older_copy),
-    TEST(a_number_rises_also_when_the_clock_is_set_back),
-    TEST(a_note_that_another_process_writes_is_left_to_it),
-    TEST(a_copy_has_the_number_that_it_was_given),
-    TEST(a_writer_that_ends_anywhere_raises_no_alarm),
-    TEST(log_gets_no_number_that_keyspace_can_lose),
-};
-
-TEST_MAIN(tests)

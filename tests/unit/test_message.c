@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 #include <zlib.h>
 
@@ -102,12 +101,10 @@ put_slot(const struct layout *l, uint8_t *slot, const struct message *from,
     slot_put(l, slot, &m, uuid, number, stamp);
 }
 
-static void
-the_default_layout_is_520_and_544_bytes(void **state)
+TEST(the_default_layout_is_520_and_544_bytes)
 {
     struct layout l = make_layout(256, 256);
 
-    (void)state;
     assert_int_equal(l.key_at, 264);
     assert_int_equal(l.message_size, 520);
     assert_int_equal(l.received_at, 528);
@@ -116,12 +113,10 @@ the_default_layout_is_520_and_544_bytes(void **state)
     assert_int_equal(l.slot_size, 544);
 }
 
-static void
-name_sizes_are_1_to_256(void **state)
+TEST(name_sizes_are_1_to_256)
 {
     struct layout l;
 
-    (void)state;
     assert_rc(layout_init(&l, 1, 1), 0);
     assert_int_equal(l.slot_size, 34);
     assert_rc(layout_init(&l, 0, 1), -ERANGE);
@@ -132,8 +127,7 @@ name_sizes_are_1_to_256(void **state)
 }
 
 /* The three examples of the protocol's description. */
-static void
-the_examples_have_these_bytes(void **state)
+TEST(the_examples_have_these_bytes)
 {
     static const struct {
         int64_t increment;
@@ -152,7 +146,6 @@ the_examples_have_these_bytes(void **state)
     struct message m;
     size_t i;
 
-    (void)state;
     for (i = 0; i < LENGTH(examples); i++) {
         memset(want, 0, sizeof want);
         memcpy(want, examples[i].bytes, 8);
@@ -174,8 +167,7 @@ the_examples_have_these_bytes(void **state)
     }
 }
 
-static void
-names_of_every_length_come_back(void **state)
+TEST(names_of_every_length_come_back)
 {
     static const unsigned sizes[][2] = {{1, 1},   {1, 256},   {256, 1},
                                         {15, 17}, {256, 256}, {100, 33},
@@ -185,7 +177,6 @@ names_of_every_length_come_back(void **state)
     struct layout l;
     unsigned i, a, b;
 
-    (void)state;
     for (i = 0; i < sizeof name; i++)
         name[i] = (uint8_t)(255 - i % 255);
     for (i = 0; i < LENGTH(sizes); i++) {
@@ -205,14 +196,12 @@ names_of_every_length_come_back(void **state)
     }
 }
 
-static void
-an_empty_name_is_malformed(void **state)
+TEST(an_empty_name_is_malformed)
 {
     struct layout l = make_layout(256, 256);
     struct message m = make_message(1, "a", "b"), out;
     uint8_t bytes[520];
 
-    (void)state;
     assert_rc(message_put(&l, &m, bytes), 0);
     bytes[8] = 0;
     assert_rc(parse(&l, bytes, &out), -EBADMSG);
@@ -224,8 +213,7 @@ an_empty_name_is_malformed(void **state)
 
 /* Whatever the name's length and wherever the byte: wide compares have edges.
  */
-static void
-a_byte_after_the_first_nul_is_malformed(void **state)
+TEST(a_byte_after_the_first_nul_is_malformed)
 {
     static const unsigned fields[] = {256, 96, 32, 40};
     uint8_t bytes[520];
@@ -233,7 +221,6 @@ a_byte_after_the_first_nul_is_malformed(void **state)
     struct layout l;
     unsigned i, field, size, at;
 
-    (void)state;
     for (i = 0; i < 2 * sizeof fields / sizeof fields[0]; i++) {
         const unsigned room = fields[i / 2];
 
@@ -253,14 +240,12 @@ a_byte_after_the_first_nul_is_malformed(void **state)
     }
 }
 
-static void
-names_that_do_not_fit_are_refused(void **state)
+TEST(names_that_do_not_fit_are_refused)
 {
     struct layout l = make_layout(4, 4);
     struct message good = make_message(1, "abcd", "abcd"), m;
     uint8_t bytes[16];
 
-    (void)state;
     assert_rc(message_put(&l, &good, bytes), 0);
     m = make_message(1, "abcde", "a");
     assert_rc(message_put(&l, &m, bytes), -ENAMETOOLONG);
@@ -276,13 +261,11 @@ names_that_do_not_fit_are_refused(void **state)
     assert_rc(message_put(&l, &m, bytes), -EINVAL);
 }
 
-static void
-zero_bytes_are_told_from_others_at_every_length(void **state)
+TEST(zero_bytes_are_told_from_others_at_every_length)
 {
     static uint8_t bytes[1024];
     size_t size, at, shift;
 
-    (void)state;
     for (shift = 0; shift < 3; shift++) {
         for (size = 0; size < 600; size += size < 70 ? 1 : 37) {
             bytes[shift + size] = 1; /* one past the end */
@@ -298,8 +281,7 @@ zero_bytes_are_told_from_others_at_every_length(void **state)
 }
 
 /* At all lengths, against zlib over the pieces. */
-static void
-the_checksum_is_the_one_of_the_format(void **state)
+TEST(the_checksum_is_the_one_of_the_format)
 {
     static const unsigned sizes[][2] = {{256, 256}, {1, 1}, {13, 200}};
     struct slot_stamp stamp = {.epoch = 0x1122334455667788,
@@ -311,7 +293,6 @@ the_checksum_is_the_one_of_the_format(void **state)
     uint64_t number;
     unsigned i, a;
 
-    (void)state;
     for (i = 0; i < sizeof name; i++)
         name[i] = (uint8_t)(1 + i * 31 % 255);
     for (i = 0; i < LENGTH(sizes); i++) {
@@ -328,15 +309,13 @@ the_checksum_is_the_one_of_the_format(void **state)
     }
 }
 
-static void
-a_slot_says_what_was_put(void **state)
+TEST(a_slot_says_what_was_put)
 {
     struct layout l = make_layout(256, 256);
     struct message m = make_message(INT64_MAX, "keyspace", "key"), out;
     struct slot_stamp stamp = {.epoch = 9, .received_ms = 8, .synced = 7}, got;
     uint8_t slot[544];
 
-    (void)state;
     put_slot(&l, slot, &m, 42, &stamp);
     assert_rc(slot_parse(&l, slot, uuid, 42, 9, &out, &got), 0);
     assert_true(out.increment == INT64_MAX);
@@ -347,15 +326,13 @@ a_slot_says_what_was_put(void **state)
     assert_int_equal(got.synced, 7);
 }
 
-static void
-a_slot_of_another_epoch_never_counts(void **state)
+TEST(a_slot_of_another_epoch_never_counts)
 {
     struct layout l = make_layout(16, 16);
     struct message m = make_message(1, "a", "b"), out;
     struct slot_stamp stamp = {.epoch = 9}, got;
     uint8_t slot[64];
 
-    (void)state;
     put_slot(&l, slot, &m, 0, &stamp);
     assert_rc(slot_parse(&l, slot, uuid, 0, 8, &out, &got), -ENOENT);
     assert_rc(slot_parse(&l, slot, uuid, 0, 10, &out, &got), -ENOENT);
@@ -365,8 +342,7 @@ a_slot_of_another_epoch_never_counts(void **state)
     assert_rc(slot_parse(&l, slot, uuid, 0, 10, &out, &got), -EBADMSG);
 }
 
-static void
-a_slot_of_another_place_or_log_never_counts(void **state)
+TEST(a_slot_of_another_place_or_log_never_counts)
 {
     static const uint8_t other[MESSAGE_UUID_SIZE] = "0123456789abcdf";
     struct layout l = make_layout(16, 16);
@@ -374,15 +350,13 @@ a_slot_of_another_place_or_log_never_counts(void **state)
     struct slot_stamp stamp = {.epoch = 9}, got;
     uint8_t slot[64];
 
-    (void)state;
     put_slot(&l, slot, &m, 5, &stamp);
     assert_rc(slot_parse(&l, slot, uuid, 4, 9, &out, &got), -EBADMSG);
     assert_rc(slot_parse(&l, slot, uuid, 6, 9, &out, &got), -EBADMSG);
     assert_rc(slot_parse(&l, slot, other, 5, 9, &out, &got), -EBADMSG);
 }
 
-static void
-any_flipped_bit_makes_a_slot_invalid(void **state)
+TEST(any_flipped_bit_makes_a_slot_invalid)
 {
     struct layout l = make_layout(24, 24);
     struct message m = make_message(-5, "keyspace", "a key, longer"), out;
@@ -391,7 +365,6 @@ any_flipped_bit_makes_a_slot_invalid(void **state)
     unsigned bit;
     int rc;
 
-    (void)state;
     assert_int_equal(l.slot_size, sizeof slot);
     put_slot(&l, slot, &m, 11, &stamp);
     for (bit = 0; bit < 8 * sizeof slot; bit++) {
@@ -403,15 +376,13 @@ any_flipped_bit_makes_a_slot_invalid(void **state)
     assert_rc(slot_parse(&l, slot, uuid, 11, 3, &out, &got), 0);
 }
 
-static void
-zeros_are_no_slot(void **state)
+TEST(zeros_are_no_slot)
 {
     static const uint8_t slot[544];
     struct layout l = make_layout(256, 256);
     struct slot_stamp got;
     struct message out;
 
-    (void)state;
     assert_rc(slot_parse(&l, slot, uuid, 0, 1, &out, &got), -ENOENT);
     assert_rc(slot_parse(&l, slot, uuid, 0, 0, &out, &got), -EBADMSG);
 }
@@ -436,8 +407,7 @@ put_run(const struct layout *l, uint8_t *slots, struct message *m,
     slot_put_run(l, slots, m, count, uuid, 40, &stamp);
 }
 
-static void
-a_run_of_slots_is_put_and_checked_as_each_alone(void **state)
+TEST(a_run_of_slots_is_put_and_checked_as_each_alone)
 {
     const struct slot_stamp stamp = {.epoch = 3, .received_ms = 2, .synced = 1};
     struct layout l = make_layout(256, 256);
@@ -446,7 +416,6 @@ a_run_of_slots_is_put_and_checked_as_each_alone(void **state)
     uint8_t slots[SLOT_RUN * 544], alone[544];
     unsigned count, i;
 
-    (void)state;
     for (count = 1; count <= SLOT_RUN; count++) {
         put_run(&l, slots, m, count);
 
@@ -463,8 +432,7 @@ a_run_of_slots_is_put_and_checked_as_each_alone(void **state)
     }
 }
 
-static void
-one_bad_slot_makes_a_run_invalid_wherever_it_is(void **state)
+TEST(one_bad_slot_makes_a_run_invalid_wherever_it_is)
 {
     struct layout l = make_layout(256, 256);
     struct message m[SLOT_RUN], out[SLOT_RUN];
@@ -472,7 +440,6 @@ one_bad_slot_makes_a_run_invalid_wherever_it_is(void **state)
     uint8_t slots[SLOT_RUN * 544];
     unsigned i;
 
-    (void)state;
     for (i = 0; i < SLOT_RUN; i++) {
         put_run(&l, slots, m, SLOT_RUN);
         slots[(size_t)i * 544 + 8] ^= 1;
@@ -487,23 +454,3 @@ one_bad_slot_makes_a_run_invalid_wherever_it_is(void **state)
     assert_rc(slot_parse_run(&l, slots, SLOT_RUN, uuid, 41, 3, out, got),
               -EBADMSG);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(the_default_layout_is_520_and_544_bytes),
-    cmocka_unit_test(name_sizes_are_1_to_256),
-    cmocka_unit_test(the_examples_have_these_bytes),
-    cmocka_unit_test(names_of_every_length_come_back),
-    cmocka_unit_test(an_empty_name_is_malformed),
-    cmocka_unit_test(a_byte_after_the_first_nul_is_malformed),
-    cmocka_unit_test(names_that_do_not_fit_are_refused),
-    cmocka_unit_test(zero_bytes_are_told_from_others_at_every_length),
-    cmocka_unit_test(the_checksum_is_the_one_of_the_format),
-    cmocka_unit_test(a_slot_says_what_was_put),
-    cmocka_unit_test(a_slot_of_another_epoch_never_counts),
-    cmocka_unit_test(a_slot_of_another_place_or_log_never_counts),
-    cmocka_unit_test(any_flipped_bit_makes_a_slot_invalid),
-    cmocka_unit_test(zeros_are_no_slot),
-    cmocka_unit_test(a_run_of_slots_is_put_and_checked_as_each_alone),
-    cmocka_unit_test(one_bad_slot_makes_a_run_invalid_wherever_it_is),
-};
-TEST_MAIN(tests)

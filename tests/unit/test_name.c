@@ -24,19 +24,15 @@ assert_escapes_to(const char *name, size_t size, const char *expected)
     assert_memory_equal(back, name, size);
 }
 
-static void
-printable_text_stays_as_it_is(void **state)
+TEST(printable_text_stays_as_it_is)
 {
-    (void)state; /* needs none */
     assert_escapes_to("/index.html ~", 13, "/index.html ~");
     assert_escapes_to("\xc3\xa4\xe6\x97\xa5\xf0\x9f\x98\x80", 9,
                       "\xc3\xa4\xe6\x97\xa5\xf0\x9f\x98\x80");
 }
 
-static void
-what_a_terminal_would_obey_is_escaped(void **state)
+TEST(what_a_terminal_would_obey_is_escaped)
 {
-    (void)state; /* needs none */
     assert_escapes_to("\t\n\r\\", 4, "\\t\\n\\r\\\\");
     assert_escapes_to("\x1b[2J\x7f", 5, "\\x1b[2J\\x7f");
     assert_escapes_to("\xc2\x9b", 2, "\\xc2\\x9b");          /* C1 control */
@@ -44,10 +40,8 @@ what_a_terminal_would_obey_is_escaped(void **state)
     assert_escapes_to("\xef\xbb\xbf", 3, "\\xef\\xbb\\xbf"); /* BOM */
 }
 
-static void
-what_is_not_utf8_is_escaped(void **state)
+TEST(what_is_not_utf8_is_escaped)
 {
-    (void)state; /* needs none */
     assert_escapes_to("\xff", 1, "\\xff");
     assert_escapes_to("a\xc3", 2, "a\\xc3");                 /* cut */
     assert_escapes_to("\xc0\xaf", 2, "\\xc0\\xaf");          /* overlong */
@@ -57,14 +51,12 @@ what_is_not_utf8_is_escaped(void **state)
     assert_escapes_to("\x80", 1, "\\x80");
 }
 
-static void
-every_name_comes_back_from_its_text(void **state)
+TEST(every_name_comes_back_from_its_text)
 {
     struct random random = {random_seed(__func__)};
     uint8_t name[NAME_MAX_SIZE], back[NAME_MAX_SIZE];
     char text[NAME_TEXT_SIZE];
 
-    (void)state; /* needs none */
     for (int i = 0; i < 20000; i++) {
         const size_t size = 1 + random_below(&random, NAME_MAX_SIZE);
         size_t length;
@@ -80,27 +72,23 @@ every_name_comes_back_from_its_text(void **state)
     }
 }
 
-static void
-bad_escapes_are_refused(void **state)
+TEST(bad_escapes_are_refused)
 {
     static const char *const bad[] = {"\\",    "a\\q",  "\\x",   "\\x4",
                                       "\\xg0", "\\x0g", "\\x00", "\\u0041"};
     uint8_t name[NAME_MAX_SIZE];
 
-    (void)state; /* needs none */
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_rc(name_unescape(bad[i], strlen(bad[i]), name, sizeof name),
                   -EINVAL);
     assert_rc(name_unescape("a\0b", 3, name, sizeof name), -EINVAL);
 }
 
-static void
-text_of_more_bytes_than_fit_is_refused(void **state)
+TEST(text_of_more_bytes_than_fit_is_refused)
 {
     uint8_t name[NAME_MAX_SIZE];
     char text[NAME_MAX_SIZE + 1];
 
-    (void)state; /* needs none */
     memset(text, 'a', sizeof text);
     assert_rc(name_unescape(text, NAME_MAX_SIZE, name, sizeof name),
               NAME_MAX_SIZE);
@@ -122,19 +110,15 @@ assert_file(const char *name, const char *file)
     assert_memory_equal(back, name, strlen(name));
 }
 
-static void
-plain_names_are_their_own_file_names(void **state)
+TEST(plain_names_are_their_own_file_names)
 {
-    (void)state; /* needs none */
     assert_file("pages", "pages");
     assert_file("a-b_c.0", "a-b_c.0");
     assert_file("-", "-");
 }
 
-static void
-other_names_never_are_paths(void **state)
+TEST(other_names_never_are_paths)
 {
-    (void)state; /* needs none */
     assert_file("..", "%x2e2e");
     assert_file(".hidden", "%x2e68696464656e");
     assert_file("a/b", "%x612f62");
@@ -143,13 +127,11 @@ other_names_never_are_paths(void **state)
     assert_file("%x61", "%x25783631");
 }
 
-static void
-long_names_are_hashed_and_fit(void **state)
+TEST(long_names_are_hashed_and_fit)
 {
     uint8_t name[NAME_MAX_SIZE], back[NAME_MAX_SIZE];
     char file[NAME_FILE_SIZE], other[NAME_FILE_SIZE];
 
-    (void)state; /* needs none */
     memset(name, 'A', sizeof name);
     name_to_file(name, 61, file);
     assert_int_equal(strlen(file), 34);
@@ -167,8 +149,7 @@ long_names_are_hashed_and_fit(void **state)
     assert_memory_equal(file, "%h", 2);
 }
 
-static void
-files_that_no_keyspace_has_are_refused(void **state)
+TEST(files_that_no_keyspace_has_are_refused)
 {
     static const char *const bad[] = {
         "",       ".",      "..",   "%",
@@ -179,7 +160,6 @@ files_that_no_keyspace_has_are_refused(void **state)
     uint8_t name[NAME_MAX_SIZE];
     char long_name[NAME_FILE_SIZE + 8];
 
-    (void)state; /* needs none */
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_rc(name_from_file(bad[i], name), -EINVAL);
     memset(long_name, 'a', sizeof long_name);
@@ -190,14 +170,12 @@ files_that_no_keyspace_has_are_refused(void **state)
     assert_rc(name_from_file(long_name, name), -EINVAL);
 }
 
-static void
-every_short_name_comes_back_from_its_file_name(void **state)
+TEST(every_short_name_comes_back_from_its_file_name)
 {
     struct random random = {random_seed(__func__)};
     uint8_t name[NAME_MAX_SIZE], back[NAME_MAX_SIZE];
     char file[NAME_FILE_SIZE];
 
-    (void)state; /* needs none */
     for (int i = 0; i < 20000; i++) {
         const size_t size = 1 + random_below(&random, 60);
 
@@ -215,8 +193,7 @@ every_short_name_comes_back_from_its_file_name(void **state)
 
 /* Outputs of openssl mac -macopt size:16 SIPHASH under the key 00 to 0f, of
  * the bytes 00, 01, 02 ... */
-static void
-siphash_gives_what_openssl_gives(void **state)
+TEST(siphash_gives_what_openssl_gives)
 {
     static const struct {
         size_t size;
@@ -234,7 +211,6 @@ siphash_gives_what_openssl_gives(void **state)
     uint8_t bytes[64], out[16];
     char hex[33];
 
-    (void)state; /* needs none */
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (uint8_t)i;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
@@ -244,19 +220,3 @@ siphash_gives_what_openssl_gives(void **state)
         assert_string_equal(hex, known[i].hex);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(printable_text_stays_as_it_is),
-    cmocka_unit_test(what_a_terminal_would_obey_is_escaped),
-    cmocka_unit_test(what_is_not_utf8_is_escaped),
-    cmocka_unit_test(every_name_comes_back_from_its_text),
-    cmocka_unit_test(bad_escapes_are_refused),
-    cmocka_unit_test(text_of_more_bytes_than_fit_is_refused),
-    cmocka_unit_test(plain_names_are_their_own_file_names),
-    cmocka_unit_test(other_names_never_are_paths),
-    cmocka_unit_test(long_names_are_hashed_and_fit),
-    cmocka_unit_test(files_that_no_keyspace_has_are_refused),
-    cmocka_unit_test(every_short_name_comes_back_from_its_file_name),
-    cmocka_unit_test(siphash_gives_what_openssl_gives),
-};
-TEST_MAIN(tests)

@@ -1,7 +1,6 @@
 /* tests/unit/test_net.c - addresses, listening and accepting. */
 #include "tests/lib/test.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
@@ -11,7 +10,6 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,8 +23,7 @@
 
 /* ---- addresses --------------------------------------------------------- */
 
-static void
-addresses_are_read_and_written(void **state)
+TEST(addresses_are_read_and_written)
 {
     static const struct {
         const char *text, *formatted;
@@ -46,7 +43,6 @@ addresses_are_read_and_written(void **state)
     struct net_address a;
     size_t i;
 
-    (void)state;
     for (i = 0; i < sizeof good / sizeof good[0]; i++) {
         assert_rc(net_parse(good[i].text, &a), 0);
         net_format(&a, text);
@@ -55,8 +51,7 @@ addresses_are_read_and_written(void **state)
     }
 }
 
-static void
-what_is_no_address_is_refused(void **state)
+TEST(what_is_no_address_is_refused)
 {
     static const char *const bad[] = {
         "",
@@ -84,7 +79,6 @@ what_is_no_address_is_refused(void **state)
     struct net_address a;
     size_t i;
 
-    (void)state;
     for (i = 0; i < sizeof bad / sizeof bad[0]; i++)
         if (net_parse(bad[i], &a) != -EINVAL)
             fail_msg("\"%s\" was taken for an address", bad[i]);
@@ -142,14 +136,12 @@ answer_with(const char *const *text, size_t count)
     }
 }
 
-static void
-a_host_name_is_looked_up_with_its_port(void **state)
+TEST(a_host_name_is_looked_up_with_its_port)
 {
     static const char *const two[] = {"192.0.2.7:48880", "[2001:db8::7]:48880"};
     struct net_address found[4];
     char text[NET_ADDRESS_SIZE];
 
-    (void)state;
     lookup_code = 0;
     lookups = 0;
     answer_with(two, 2);
@@ -163,13 +155,11 @@ a_host_name_is_looked_up_with_its_port(void **state)
     assert_int_equal(lookups, 2);
 }
 
-static void
-addresses_and_localhost_ask_no_name_service(void **state)
+TEST(addresses_and_localhost_ask_no_name_service)
 {
     struct net_address found[4];
     char text[NET_ADDRESS_SIZE];
 
-    (void)state;
     lookup_code = EAI_AGAIN;
     lookups = 0;
     assert_rc(net_resolve("127.0.0.1:1", found, 4), 1);
@@ -183,8 +173,7 @@ addresses_and_localhost_ask_no_name_service(void **state)
     assert_int_equal(lookups, 0);
 }
 
-static void
-a_name_that_is_not_found_says_whether_that_may_pass(void **state)
+TEST(a_name_that_is_not_found_says_whether_that_may_pass)
 {
     static const struct {
         int code, rc;
@@ -195,7 +184,6 @@ a_name_that_is_not_found_says_whether_that_may_pass(void **state)
     };
     struct net_address found[2];
 
-    (void)state;
     for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
         lookup_code = codes[i].code;
         assert_rc(net_resolve("db1:1", found, 2), codes[i].rc);
@@ -206,8 +194,7 @@ a_name_that_is_not_found_says_whether_that_may_pass(void **state)
     assert_rc(net_resolve("db1:1", found, 2), -EADDRNOTAVAIL);
 }
 
-static void
-what_is_no_host_name_is_not_looked_up(void **state)
+TEST(what_is_no_host_name_is_not_looked_up)
 {
     static const char *const good[] = {"db1:1", "a.b-c.d_e.:1", "1st:1",
                                        "10.0.0.1.example:1", "x1:65535"};
@@ -233,7 +220,6 @@ what_is_no_host_name_is_not_looked_up(void **state)
     struct net_address found[2];
     char longest[300];
 
-    (void)state;
     lookup_code = EAI_AGAIN;
     lookups = 0;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
@@ -263,14 +249,12 @@ listen_somewhere(struct net_address *bound)
     return fd;
 }
 
-static void
-port_zero_takes_a_free_port_and_says_which(void **state)
+TEST(port_zero_takes_a_free_port_and_says_which)
 {
     struct net_address bound;
     char text[NET_ADDRESS_SIZE];
     int fd, client;
 
-    (void)state;
     fd = listen_somewhere(&bound);
     net_format(&bound, text);
     assert_memory_equal(text, "127.0.0.1:", 10);
@@ -284,15 +268,13 @@ port_zero_takes_a_free_port_and_says_which(void **state)
     close(fd);
 }
 
-static void
-a_port_in_use_is_waited_for_only_as_long_as_asked(void **state)
+TEST(a_port_in_use_is_waited_for_only_as_long_as_asked)
 {
     const unsigned fds = fault_open_fds();
     struct net_address bound, again;
     uint64_t begin_ms;
     int fd;
 
-    (void)state;
     fd = listen_somewhere(&bound);
     begin_ms = clock_ms();
     assert_rc(net_listen(&bound, 0, &again), -EADDRINUSE);
@@ -334,15 +316,13 @@ one_port_network(void)
 }
 
 /* A client whose own port is the one it connects to meets itself. */
-static void
-a_connection_to_itself_is_known(void **state)
+TEST(a_connection_to_itself_is_known)
 {
     const struct linger reset = {.l_onoff = 1}; /* leave no TIME_WAIT */
     struct net_address self;
     int status, fd, plain;
     pid_t child;
 
-    (void)state;
     assert_rc(net_parse("127.0.0.1:40000", &self), 0);
     child = fork();
     assert_true(child >= 0);
@@ -364,15 +344,13 @@ a_connection_to_itself_is_known(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-static void
-every_failing_call_of_listen_is_reported_and_leaks_nothing(void **state)
+TEST(every_failing_call_of_listen_is_reported_and_leaks_nothing)
 {
     static const char *const calls[] = {"socket", "bind", "listen"};
     const unsigned fds = fault_open_fds();
     struct net_address any, bound;
     size_t i;
 
-    (void)state;
     assert_rc(net_parse("127.0.0.1:0", &any), 0);
     for (i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         fault_inject(calls[i], 1, EACCES);
@@ -449,6 +427,8 @@ tear_down(void **state)
     return 0;
 }
 
+#define ON_RIG(name, r) TEST_IN(name, struct rig *r, set_up, tear_down)
+
 static void
 connect_clients(struct rig *r, size_t count)
 {
@@ -469,11 +449,8 @@ run_until(struct rig *r, size_t stop_at, uint64_t ms)
     loop_disarm(r->loop, &r->limit);
 }
 
-static void
-it_pauses_when_it_may_not_accept_and_resumes_when_it_may(void **state)
+ON_RIG(it_pauses_when_it_may_not_accept_and_resumes_when_it_may, r)
 {
-    struct rig *r = *state;
-
     connect_clients(r, 4);
     r->forbid_at = 2;
     run_until(r, 3, 50);
@@ -487,11 +464,8 @@ it_pauses_when_it_may_not_accept_and_resumes_when_it_may(void **state)
     assert_int_equal(r->taken_count, 4);
 }
 
-static void
-out_of_descriptors_it_pauses_and_looks_again_by_itself(void **state)
+ON_RIG(out_of_descriptors_it_pauses_and_looks_again_by_itself, r)
 {
-    struct rig *r = *state;
-
     connect_clients(r, 1);
     fault_inject("accept4", 1, EMFILE);
     run_until(r, 1, 10000);
@@ -500,11 +474,8 @@ out_of_descriptors_it_pauses_and_looks_again_by_itself(void **state)
     assert_false(r->listener.paused);
 }
 
-static void
-an_error_of_one_connection_is_passed_over(void **state)
+ON_RIG(an_error_of_one_connection_is_passed_over, r)
 {
-    struct rig *r = *state;
-
     connect_clients(r, 1);
     fault_inject("accept4", 1, ECONNABORTED);
     run_until(r, 1, 10000);
@@ -512,10 +483,8 @@ an_error_of_one_connection_is_passed_over(void **state)
     assert_int_equal(r->taken_count, 1);
 }
 
-static void
-taken_connections_do_not_block_and_do_not_delay(void **state)
+ON_RIG(taken_connections_do_not_block_and_do_not_delay, r)
 {
-    struct rig *r = *state;
     int no_delay = 0;
     socklen_t size = sizeof no_delay;
     char byte;
@@ -530,11 +499,8 @@ taken_connections_do_not_block_and_do_not_delay(void **state)
     assert_int_not_equal(no_delay, 0);
 }
 
-static void
-a_stopped_listener_refuses_and_can_be_stopped_again(void **state)
+ON_RIG(a_stopped_listener_refuses_and_can_be_stopped_again, r)
 {
-    struct rig *r = *state;
-
     connect_clients(r, 3);
     run_until(r, 3, 20);
     acceptor_stop(&r->listener);
@@ -542,26 +508,3 @@ a_stopped_listener_refuses_and_can_be_stopped_again(void **state)
 
     assert_rc(client_connect_to(&r->bound), -ECONNREFUSED);
 }
-
-#define ON_RIG(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(addresses_are_read_and_written),
-    cmocka_unit_test(what_is_no_address_is_refused),
-    cmocka_unit_test(a_host_name_is_looked_up_with_its_port),
-    cmocka_unit_test(addresses_and_localhost_ask_no_name_service),
-    cmocka_unit_test(a_name_that_is_not_found_says_whether_that_may_pass),
-    cmocka_unit_test(what_is_no_host_name_is_not_looked_up),
-    cmocka_unit_test(port_zero_takes_a_free_port_and_says_which),
-    cmocka_unit_test(a_port_in_use_is_waited_for_only_as_long_as_asked),
-    cmocka_unit_test(a_connection_to_itself_is_known),
-    cmocka_unit_test(
-        every_failing_call_of_listen_is_reported_and_leaks_nothing),
-    ON_RIG(it_pauses_when_it_may_not_accept_and_resumes_when_it_may),
-    ON_RIG(out_of_descriptors_it_pauses_and_looks_again_by_itself),
-    ON_RIG(an_error_of_one_connection_is_passed_over),
-    ON_RIG(taken_connections_do_not_block_and_do_not_delay),
-    ON_RIG(a_stopped_listener_refuses_and_can_be_stopped_again),
-};
-
-TEST_MAIN(tests)

@@ -23,8 +23,7 @@ contains(const char *networks, const char *address)
     return networks_contain(&n, &a);
 }
 
-static void
-an_address_is_in_the_networks_whose_prefix_it_has(void **state)
+TEST(an_address_is_in_the_networks_whose_prefix_it_has)
 {
     static const struct {
         const char *networks, *in, *out;
@@ -46,7 +45,6 @@ an_address_is_in_the_networks_whose_prefix_it_has(void **state)
         {"", NULL, "127.0.0.1"},
     };
 
-    (void)state; /* needs none */
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         if (cases[i].in)
             assert_true(contains(cases[i].networks, cases[i].in));
@@ -55,8 +53,7 @@ an_address_is_in_the_networks_whose_prefix_it_has(void **state)
     }
 }
 
-static void
-what_is_no_network_is_named(void **state)
+TEST(what_is_no_network_is_named)
 {
     static const struct {
         const char *text, *wrong;
@@ -81,7 +78,6 @@ what_is_no_network_is_named(void **state)
     char many[(NETWORKS_MAX + 1) * 4 + 1] = "";
     size_t size;
 
-    (void)state; /* needs none */
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         assert_rc(networks_parse(cases[i].text, &n, &wrong, &size),
                   cases[i].rc);
@@ -96,10 +92,3 @@ what_is_no_network_is_named(void **state)
     strcat(many, "::1");
     assert_rc(networks_parse(many, &n, &wrong, &size), -E2BIG);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(an_address_is_in_the_networks_whose_prefix_it_has),
-    cmocka_unit_test(what_is_no_network_is_named),
-};
-
-TEST_MAIN(tests)

@@ -63,6 +63,8 @@ teardown(void **state)
     return 0;
 }
 
+#define WITH_DIR(name, m) TEST_IN(name, struct manager *m, setup, teardown)
+
 static void
 expect_ready_once(const struct manager *m)
 {
@@ -76,10 +78,8 @@ expect_ready_once(const struct manager *m)
     assert_null(getenv("NOTIFY_SOCKET"));
 }
 
-static void
-a_socket_with_a_path_gets_one_datagram(void **state)
+WITH_DIR(a_socket_with_a_path_gets_one_datagram, m)
 {
-    struct manager *m = *state;
     char path[600];
 
     snprintf(path, sizeof path, "%s/notify", m->dir.path);
@@ -89,10 +89,8 @@ a_socket_with_a_path_gets_one_datagram(void **state)
     expect_ready_once(m);
 }
 
-static void
-a_socket_with_an_abstract_name_gets_one_datagram(void **state)
+WITH_DIR(a_socket_with_an_abstract_name_gets_one_datagram, m)
 {
-    struct manager *m = *state;
     char name[64];
 
     snprintf(name, sizeof name, "@countd-test-%d", (int)getpid());
@@ -101,10 +99,8 @@ a_socket_with_an_abstract_name_gets_one_datagram(void **state)
     expect_ready_once(m);
 }
 
-static void
-a_ready_daemon_tells_it_with_and_without_a_ready_descriptor(void **state)
+WITH_DIR(a_ready_daemon_tells_it_with_and_without_a_ready_descriptor, m)
 {
-    struct manager *m = *state;
     char path[600];
 
     snprintf(path, sizeof path, "%s/notify", m->dir.path);
@@ -113,13 +109,11 @@ a_ready_daemon_tells_it_with_and_without_a_ready_descriptor(void **state)
     expect_ready_once(m);
 }
 
-static void
-one_who_cannot_be_told_stops_nobody(void **state)
+WITH_DIR(one_who_cannot_be_told_stops_nobody, m)
 {
     static char longest[200];
     const char *const names[] = {"", "relative", "@", "/does/not/exist",
                                  longest};
-    struct manager *m = *state;
     char path[600];
 
     memset(longest, '/', sizeof longest - 1);
@@ -134,13 +128,3 @@ one_who_cannot_be_told_stops_nobody(void **state)
     fault_clear();
     assert_null(getenv("NOTIFY_SOCKET"));
 }
-
-#define WITH_DIR(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    WITH_DIR(a_socket_with_a_path_gets_one_datagram),
-    WITH_DIR(a_socket_with_an_abstract_name_gets_one_datagram),
-    WITH_DIR(a_ready_daemon_tells_it_with_and_without_a_ready_descriptor),
-    WITH_DIR(one_who_cannot_be_told_stops_nobody),
-};
-TEST_MAIN(tests)

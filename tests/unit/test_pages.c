@@ -71,6 +71,8 @@ teardown(void **state)
     return 0;
 }
 
+#define CASE(name, f) TEST_IN(name, struct fixture *f, setup, teardown)
+
 /* A key, or all of a value, told by `id`. */
 static void
 fill(uint8_t *bytes, size_t size, uint64_t id)
@@ -179,10 +181,8 @@ change_some(struct fixture *f, MDB_txn *txn, unsigned count)
     }
 }
 
-static void
-whatever_lmdb_writes_is_good(void **state)
+CASE(whatever_lmdb_writes_is_good, f)
 {
-    struct fixture *f = *state;
     const int fd = file_open(f);
     char copy[700];
 
@@ -252,8 +252,7 @@ next_large_value(const uint8_t *bytes, size_t size, size_t *page, size_t *node)
 
 /* Fault: such a number passed the range test, as number and count together are
  * small again. */
-static void
-no_page_number_is_too_large_for_the_check(void **state)
+CASE(no_page_number_is_too_large_for_the_check, f)
 {
     static const uint64_t bad[] = {UINT64_MAX,
                                    UINT64_MAX - 1,
@@ -262,7 +261,6 @@ no_page_number_is_too_large_for_the_check(void **state)
                                    (uint64_t)1 << 52,
                                    0,
                                    1};
-    struct fixture *f = *state;
     const int fd = large_file(f);
     unsigned found = 0, values = 0;
     size_t page = 0, node = 0, at, size;
@@ -290,10 +288,8 @@ no_page_number_is_too_large_for_the_check(void **state)
 }
 
 /* Fault: LMDB took the pages of such a record of the free list twice. */
-static void
-pages_that_commit_0_gave_free_are_damage(void **state)
+CASE(pages_that_commit_0_gave_free_are_damage, f)
 {
-    struct fixture *f = *state;
     const int fd = file_open(f);
     struct pages_meta meta;
     uint64_t root, zero = 0;
@@ -314,10 +310,8 @@ pages_that_commit_0_gave_free_are_damage(void **state)
     close(fd);
 }
 
-static void
-a_file_that_was_cut_is_damaged(void **state)
+CASE(a_file_that_was_cut_is_damaged, f)
 {
-    struct fixture *f = *state;
     const int fd = large_file(f);
     struct stat st;
     const char *why;
@@ -333,10 +327,8 @@ a_file_that_was_cut_is_damaged(void **state)
 
 /* One bit each, in the pages of a small file: what the check calls good, LMDB
  * reads to the end and finds by key. */
-static void
-bits_that_the_check_does_not_see_do_not_matter_to_lmdb(void **state)
+CASE(bits_that_the_check_does_not_see_do_not_matter_to_lmdb, f)
 {
-    struct fixture *f = *state;
     unsigned good = 0, bad = 0;
     uint8_t *bytes;
     size_t size;
@@ -399,10 +391,8 @@ value_of(struct fixture *f, MDB_txn *txn, uint64_t id, size_t *size)
     return v.mv_data;
 }
 
-static void
-what_lmdb_would_give_free_with_a_value_is_checked(void **state)
+CASE(what_lmdb_would_give_free_with_a_value_is_checked, f)
 {
-    struct fixture *f = *state;
     const int fd = file_open(f);
     struct pages_map map;
     const uint8_t *value;
@@ -445,10 +435,8 @@ what_lmdb_would_give_free_with_a_value_is_checked(void **state)
 
 /* ---- finding ----------------------------------------------------------- */
 
-static void
-a_value_is_found_as_of_either_commit(void **state)
+CASE(a_value_is_found_as_of_either_commit, f)
 {
-    struct fixture *f = *state;
     const int fd = file_open(f);
     static uint8_t page[PAGES_SIZE_MAX];
     struct pages_meta metas[2];
@@ -517,6 +505,9 @@ setup_keyspace(void **state)
     *state = &f;
     return 0;
 }
+
+#define KEYSPACE(name, f)                                                      \
+    TEST_IN(name, struct fixture *f, setup_keyspace, teardown)
 
 /* A keyspace of so many commits; its count is their number. */
 static int
@@ -619,22 +610,16 @@ every_bit_of_the_meta_pages_is_right_or_reported(struct fixture *f, int commits,
     close(fd);
 }
 
-static void
-any_flipped_bit_of_a_meta_page_is_harmless_or_reported(void **state)
+KEYSPACE(any_flipped_bit_of_a_meta_page_is_harmless_or_reported, f)
 {
-    const struct fixture *f = *state;
-
     for (int commits = 1; commits <= 5; commits++) {
-        every_bit_of_the_meta_pages_is_right_or_reported(*state, commits,
-                                                         commits);
+        every_bit_of_the_meta_pages_is_right_or_reported(f, commits, commits);
         assert_int_equal(unlinkat(f->dir.fd, "pages.mdb", 0), 0);
     }
 }
 
-static void
-a_copy_with_a_flipped_bit_in_a_meta_page_is_right_or_reported(void **state)
+KEYSPACE(a_copy_with_a_flipped_bit_in_a_meta_page_is_right_or_reported, f)
 {
-    struct fixture *f = *state;
     struct tmpdir from;
 
     close(keyspace(f, 6));
@@ -659,10 +644,8 @@ a_copy_with_a_flipped_bit_in_a_meta_page_is_right_or_reported(void **state)
 }
 
 /* Fault: the keyspace went back by a commit, silently. */
-static void
-an_older_commit_is_not_taken_for_the_newest(void **state)
+KEYSPACE(an_older_commit_is_not_taken_for_the_newest, f)
 {
-    struct fixture *f = *state;
     const int fd = keyspace(f, 4); /* the last is transaction 5, on page 1 */
     struct store_check_result checked;
     const uint64_t damaged = 5 ^ 4;
@@ -683,10 +666,8 @@ an_older_commit_is_not_taken_for_the_newest(void **state)
 
 /* What LMDB leaves when it cannot write a meta page: the new root under the
  * number that was there before. */
-static void
-a_commit_that_failed_elsewhere_is_reported_too(void **state)
+KEYSPACE(a_commit_that_failed_elsewhere_is_reported_too, f)
 {
-    struct fixture *f = *state;
     int fd = keyspace(f, 4);
     struct store *s;
     uint64_t number;
@@ -704,10 +685,8 @@ a_commit_that_failed_elsewhere_is_reported_too(void **state)
 
 /* ---- keyspaces: what is refused ---------------------------------------- */
 
-static void
-a_damaged_file_is_not_read_again_until_it_changes(void **state)
+KEYSPACE(a_damaged_file_is_not_read_again_until_it_changes, f)
 {
-    struct fixture *f = *state;
     const int fd = keyspace(f, 4);
     const uint8_t bad = 0x77;
     struct store *s;
@@ -746,10 +725,8 @@ listen_to_stderr(int pipes[2])
     return was;
 }
 
-static void
-a_damaged_lock_file_is_told_from_a_damaged_keyspace(void **state)
+KEYSPACE(a_damaged_lock_file_is_told_from_a_damaged_keyspace, f)
 {
-    struct fixture *f = *state;
     const int fd = keyspace(f, 2);
     static const uint8_t zeros[8];
     char text[1000] = "", go;
@@ -797,25 +774,3 @@ a_damaged_lock_file_is_told_from_a_damaged_keyspace(void **state)
     close(was);
     close(fd);
 }
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-#define KEYSPACE(name)                                                         \
-    cmocka_unit_test_setup_teardown(name, setup_keyspace, teardown)
-
-static const struct CMUnitTest tests[] = {
-    TEST(whatever_lmdb_writes_is_good),
-    TEST(no_page_number_is_too_large_for_the_check),
-    TEST(pages_that_commit_0_gave_free_are_damage),
-    TEST(a_file_that_was_cut_is_damaged),
-    TEST(bits_that_the_check_does_not_see_do_not_matter_to_lmdb),
-    TEST(what_lmdb_would_give_free_with_a_value_is_checked),
-    TEST(a_value_is_found_as_of_either_commit),
-    KEYSPACE(any_flipped_bit_of_a_meta_page_is_harmless_or_reported),
-    KEYSPACE(a_copy_with_a_flipped_bit_in_a_meta_page_is_right_or_reported),
-    KEYSPACE(an_older_commit_is_not_taken_for_the_newest),
-    KEYSPACE(a_commit_that_failed_elsewhere_is_reported_too),
-    KEYSPACE(a_damaged_file_is_not_read_again_until_it_changes),
-    KEYSPACE(a_damaged_lock_file_is_told_from_a_damaged_keyspace),
-};
-
-TEST_MAIN(tests)

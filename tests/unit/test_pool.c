@@ -7,8 +7,7 @@
 
 #define CHUNKS 16
 
-static void
-a_chain_gives_back_its_bytes_and_chunks(void **state)
+TEST(a_chain_gives_back_its_bytes_and_chunks)
 {
     enum { TOTAL = 5 * POOL_CHUNK_SIZE + 77 };
     static uint8_t bytes[TOTAL], got[TOTAL];
@@ -17,7 +16,6 @@ a_chain_gives_back_its_bytes_and_chunks(void **state)
     struct pool p;
     size_t at = 0, n, step;
 
-    (void)state; /* none */
     assert_rc(pool_init(&p, CHUNKS * (size_t)POOL_CHUNK_SIZE), 0);
     for (size_t i = 0; i < TOTAL; i++)
         bytes[i] = (uint8_t)(i * 7 + i / 1000);
@@ -49,8 +47,7 @@ a_chain_gives_back_its_bytes_and_chunks(void **state)
     pool_fini(&p);
 }
 
-static void
-bytes_of_a_chain_are_overwritten_where_they_are(void **state)
+TEST(bytes_of_a_chain_are_overwritten_where_they_are)
 {
     enum { TOTAL = 4 * POOL_CHUNK_SIZE, DROPPED = 333 };
     static const size_t places[] = {0,
@@ -64,7 +61,6 @@ bytes_of_a_chain_are_overwritten_where_they_are(void **state)
     struct chain a = {0}, b = {0};
     struct pool p;
 
-    (void)state; /* none */
     assert_rc(pool_init(&p, CHUNKS * (size_t)POOL_CHUNK_SIZE), 0);
     for (size_t i = 0; i < TOTAL; i += 64) {
         chain_push(&p, &a, bytes + i, 64);
@@ -84,10 +80,3 @@ bytes_of_a_chain_are_overwritten_where_they_are(void **state)
     assert_memory_equal(got, bytes, TOTAL);
     pool_fini(&p);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(bytes_of_a_chain_are_overwritten_where_they_are),
-    cmocka_unit_test(a_chain_gives_back_its_bytes_and_chunks),
-};
-
-TEST_MAIN(tests)

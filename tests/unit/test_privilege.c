@@ -4,8 +4,6 @@
  * Each case is a child process, as there is no way back. */
 #include "tests/lib/test.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
@@ -13,7 +11,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -93,10 +90,8 @@ in_two_steps(void)
     return prctl(PR_GET_NO_NEW_PRIVS, 0UL, 0UL, 0UL, 0UL) == 1 ? 0 : 5;
 }
 
-static void
-a_users_capabilities_go_in_two_steps(void **state)
+TEST(a_users_capabilities_go_in_two_steps)
 {
-    (void)state; /* needs none */
     if (geteuid() != 0)
         test_skip("needs root to give a user capabilities");
     assert_int_equal(status_of(in_two_steps), 0);
@@ -131,10 +126,8 @@ without_capset(void)
     return privilege_drop() < 0 ? 3 : 0;
 }
 
-static void
-who_has_none_asks_for_nothing_that_a_filter_may_forbid(void **state)
+TEST(who_has_none_asks_for_nothing_that_a_filter_may_forbid)
 {
-    (void)state; /* needs none */
     assert_int_equal(status_of(without_capset), 0);
 }
 
@@ -156,10 +149,8 @@ without_setgid(void)
     return privilege_become(&c, DATADIR_READ);
 }
 
-static void
-root_who_may_not_become_another_is_told_so_with_100(void **state)
+TEST(root_who_may_not_become_another_is_told_so_with_100)
 {
-    (void)state; /* needs none */
     if (geteuid() != 0)
         test_skip("needs root to have rights to lose");
     assert_int_equal(status_of(without_setgid), CONFIG_EXIT_USAGE);
@@ -186,19 +177,9 @@ from_root(void)
                : 3;
 }
 
-static void
-from_root_nothing_is_kept_but_whose_death_to_hear_of(void **state)
+TEST(from_root_nothing_is_kept_but_whose_death_to_hear_of)
 {
-    (void)state; /* needs none */
     if (geteuid() != 0)
         test_skip("needs root to become another user");
     assert_int_equal(status_of(from_root), 0);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_users_capabilities_go_in_two_steps),
-    cmocka_unit_test(who_has_none_asks_for_nothing_that_a_filter_may_forbid),
-    cmocka_unit_test(root_who_may_not_become_another_is_told_so_with_100),
-    cmocka_unit_test(from_root_nothing_is_kept_but_whose_death_to_hear_of),
-};
-TEST_MAIN(tests)

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/client/cmd/progress.h"
+#include "common/client/cmd/cmd_terminal.h"
 
 #define HIDDEN "\r\033[K" /* before each line, and alone at the end */
 #define SECOND ((uint64_t)1000)
@@ -64,6 +64,8 @@ teardown(void **state)
     return 0;
 }
 
+#define TTY_TEST(name) TEST_IN(name, void *unused, setup, teardown)
+
 /* What was drawn since the last call. */
 static const char *
 drawn(void)
@@ -94,12 +96,10 @@ begun(uint64_t ago_ms, uint64_t total)
 
 /* ---- what is drawn ----------------------------------------------------- */
 
-static void
-a_bar_shows_the_part_that_is_done(void **state)
+TTY_TEST(a_bar_shows_the_part_that_is_done)
 {
     struct progress p = begun(0, 200);
 
-    (void)state; /* none */
     progress_show(&p, 50, 7, "line");
     assert_ptr_equal(
         strstr(drawn(),
@@ -112,37 +112,31 @@ a_bar_shows_the_part_that_is_done(void **state)
         strstr(drawn(), "[############################] 100% 1 line, "));
 }
 
-static void
-a_file_that_grew_meanwhile_is_full_and_not_fuller(void **state)
+TTY_TEST(a_file_that_grew_meanwhile_is_full_and_not_fuller)
 {
     struct progress p = begun(5 * SECOND, 10);
 
-    (void)state; /* none */
     progress_show(&p, UINT64_MAX, 3, "line");
     assert_non_null(
         strstr(drawn(), "[############################] 100% 3 lines, "));
     assert_null(strstr(tty.text, "left"));
 }
 
-static void
-without_a_total_there_is_a_count_and_no_bar(void **state)
+TTY_TEST(without_a_total_there_is_a_count_and_no_bar)
 {
     struct progress p = begun(5 * SECOND, 0);
 
-    (void)state; /* none */
     progress_show(&p, 50, 7, "keyspace");
     assert_ptr_equal(strstr(drawn(), HIDDEN "loading 7 keyspaces, "), tty.text);
     assert_null(strchr(tty.text + strlen(HIDDEN), '['));
     assert_null(strstr(tty.text, "left"));
 }
 
-static void
-the_rate_is_of_all_the_time_and_the_time_left_follows_from_it(void **state)
+TTY_TEST(the_rate_is_of_all_the_time_and_the_time_left_follows_from_it)
 {
     struct progress p = begun(100 * SECOND, 3000);
     uint64_t rate = 0, minutes = 0, seconds = 0;
 
-    (void)state; /* none */
     progress_show(&p, 1000, 50000, "line");
     assert_int_equal(sscanf(drawn(),
                             "%*[^%]%% 50000 lines, %" SCNu64 "/s, %" SCNu64
@@ -160,12 +154,10 @@ the_rate_is_of_all_the_time_and_the_time_left_follows_from_it(void **state)
     assert_in_range(seconds, 1, 59);
 }
 
-static void
-no_time_is_foretold_from_nothing_or_for_days(void **state)
+TTY_TEST(no_time_is_foretold_from_nothing_or_for_days)
 {
     struct progress p = begun(0, 1000);
 
-    (void)state; /* none */
     progress_show(&p, 0, 0, "line");
     assert_non_null(strstr(drawn(), "0 lines, 0/s"));
     assert_null(strstr(tty.text, "left"));
@@ -191,13 +183,11 @@ in_columns(unsigned short columns)
     return tty.text + strlen(HIDDEN);
 }
 
-static void
-a_narrow_terminal_gets_no_bar_and_then_a_part_of_the_line(void **state)
+TTY_TEST(a_narrow_terminal_gets_no_bar_and_then_a_part_of_the_line)
 {
     static const char most[] = "loading 50% 5 lines, 0/s, 1m4";
     const size_t whole = strlen(in_columns(200));
 
-    (void)state; /* none */
     assert_non_null(strchr(in_columns((unsigned short)(whole + 1)), '['));
     assert_null(strchr(in_columns((unsigned short)whole), '['));
     assert_non_null(strstr(in_columns((unsigned short)whole), "left"));
@@ -210,14 +200,12 @@ a_narrow_terminal_gets_no_bar_and_then_a_part_of_the_line(void **state)
     assert_int_equal(strlen(in_columns(0)), whole);
 }
 
-static void
-what_is_no_terminal_gets_nothing(void **state)
+TTY_TEST(what_is_no_terminal_gets_nothing)
 {
     struct progress p;
     char text[16];
     int fds[2];
 
-    (void)state; /* none */
     assert_int_equal(pipe2(fds, O_CLOEXEC | O_NONBLOCK), 0);
     assert_int_equal(dup2(fds[1], STDERR_FILENO), STDERR_FILENO);
     progress_init(&p, "loading", 100);
@@ -232,13 +220,11 @@ what_is_no_terminal_gets_nothing(void **state)
 
 /* ---- when -------------------------------------------------------------- */
 
-static void
-it_is_drawn_ten_times_a_second_at_most_and_when_it_is_due(void **state)
+TTY_TEST(it_is_drawn_ten_times_a_second_at_most_and_when_it_is_due)
 {
     struct progress p = begun(0, 100);
     uint64_t before;
 
-    (void)state; /* none */
     progress_show(&p, 1, 1, "line");
     assert_non_null(strstr(drawn(), "1 line,"));
 
@@ -259,12 +245,10 @@ it_is_drawn_ten_times_a_second_at_most_and_when_it_is_due(void **state)
     assert_non_null(strstr(drawn(), "4 lines,"));
 }
 
-static void
-clearing_leaves_an_empty_line_and_is_done_once(void **state)
+TTY_TEST(clearing_leaves_an_empty_line_and_is_done_once)
 {
     struct progress p = begun(0, 100);
 
-    (void)state;        /* none */
     progress_clear(&p); /* nothing was drawn */
     assert_string_equal(drawn(), "");
 
@@ -280,18 +264,3 @@ clearing_leaves_an_empty_line_and_is_done_once(void **state)
     assert_non_null(strstr(drawn(), "2 lines,"));
     assert_true(progress_ms(&p) < 600 * SECOND);
 }
-
-#define TTY_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    TTY_TEST(a_bar_shows_the_part_that_is_done),
-    TTY_TEST(a_file_that_grew_meanwhile_is_full_and_not_fuller),
-    TTY_TEST(without_a_total_there_is_a_count_and_no_bar),
-    TTY_TEST(the_rate_is_of_all_the_time_and_the_time_left_follows_from_it),
-    TTY_TEST(no_time_is_foretold_from_nothing_or_for_days),
-    TTY_TEST(a_narrow_terminal_gets_no_bar_and_then_a_part_of_the_line),
-    TTY_TEST(what_is_no_terminal_gets_nothing),
-    TTY_TEST(it_is_drawn_ten_times_a_second_at_most_and_when_it_is_due),
-    TTY_TEST(clearing_leaves_an_empty_line_and_is_done_once),
-};
-TEST_MAIN(tests)

@@ -41,13 +41,11 @@ extended_of(enum query_op op, const char *keyspace, const char *key)
                           .key_size = (uint16_t)strlen(key)};
 }
 
-static void
-a_range_request_is_272_little_endian_bytes(void **state)
+TEST(a_range_request_is_272_little_endian_bytes)
 {
     const struct query q = range_of("words", -2, 100);
     uint8_t bytes[QUERY_SIZE_MAX], want[QUERY_SIZE] = {0};
 
-    (void)state; /* no fixture */
     memset(want, 0xff, 8);
     want[0] = 0xfe;
     want[8] = 100;
@@ -60,13 +58,11 @@ a_range_request_is_272_little_endian_bytes(void **state)
     assert_int_equal(bytes[QUERY_SIZE], 0xaa);
 }
 
-static void
-an_extended_request_is_528_bytes_marked_by_its_offset(void **state)
+TEST(an_extended_request_is_528_bytes_marked_by_its_offset)
 {
     const struct query q = extended_of(QUERY_RANK, "words", "the");
     uint8_t bytes[QUERY_SIZE_MAX], want[QUERY_EXTENDED_SIZE] = {0};
 
-    (void)state; /* no fixture */
     want[7] = 0x80;
     want[8] = 2;
     memcpy(want + 16, "words", 5);
@@ -78,13 +74,11 @@ an_extended_request_is_528_bytes_marked_by_its_offset(void **state)
     assert_memory_equal(bytes, want, sizeof want);
 }
 
-static void
-a_request_about_the_past_is_560_bytes(void **state)
+TEST(a_request_about_the_past_is_560_bytes)
 {
     const struct query q = past_of(QUERY_HISTORY, "the");
     uint8_t bytes[QUERY_SIZE_MAX], want[QUERY_PAST_SIZE] = {0};
 
-    (void)state; /* no fixture */
     want[7] = 0x80;
     want[8] = 7;
     memcpy(want + 16, "words", 5);
@@ -102,13 +96,11 @@ a_request_about_the_past_is_560_bytes(void **state)
                 15); /* it is not whole, whatever it is */
 }
 
-static void
-a_request_for_keys_is_816_bytes(void **state)
+TEST(a_request_for_keys_is_816_bytes)
 {
     struct query q = past_of(QUERY_KEYS, "the"), got;
     uint8_t bytes[QUERY_SIZE_MAX];
 
-    (void)state; /* no fixture */
     q.prefix = (const uint8_t *)"th";
     q.prefix_size = 2;
     memset(bytes, 0xaa, sizeof bytes);
@@ -140,13 +132,11 @@ a_request_for_keys_is_816_bytes(void **state)
     assert_rc(query_put(&q, bytes), -EINVAL);
 }
 
-static void
-times_come_through_and_lengths_are_cut(void **state)
+TEST(times_come_through_and_lengths_are_cut)
 {
     struct query q = past_of(QUERY_PERIOD_TOP, ""), got;
     uint8_t bytes[QUERY_SIZE_MAX];
 
-    (void)state; /* no fixture */
     q.length = INT64_MAX;
     q.from = INT64_MIN;
     assert_rc(query_put(&q, bytes), QUERY_PAST_SIZE);
@@ -169,8 +159,7 @@ times_come_through_and_lengths_are_cut(void **state)
     assert_rc(query_put(&q, bytes), -EINVAL);
 }
 
-static void
-rows_of_the_past_round_trip(void **state)
+TEST(rows_of_the_past_round_trip)
 {
     const struct query_past facts = {-22, 1, INT64_MAX, INT64_MIN, 5, 60};
     const struct query_past_row row = {-3,
@@ -184,7 +173,6 @@ rows_of_the_past_round_trip(void **state)
     struct query_past told;
     struct query_past_row got;
 
-    (void)state; /* no fixture */
     query_past_put(&facts, head);
     query_past_get(head, &told);
     assert_memory_equal(&told, &facts, sizeof facts);
@@ -203,8 +191,7 @@ rows_of_the_past_round_trip(void **state)
         assert_rc(query_past_row_get(bytes, size, &got), -EPROTO);
 }
 
-static void
-what_is_put_is_parsed_again(void **state)
+TEST(what_is_put_is_parsed_again)
 {
     const struct query asks[] = {
         range_of("k", 0, 0),
@@ -225,7 +212,6 @@ what_is_put_is_parsed_again(void **state)
     struct query got;
     int size;
 
-    (void)state; /* no fixture */
     for (size_t i = 0; i < sizeof asks / sizeof asks[0]; i++) {
         size = query_put(&asks[i], bytes);
         assert_int_equal(query_size(bytes, 8), size);
@@ -244,12 +230,10 @@ what_is_put_is_parsed_again(void **state)
     }
 }
 
-static void
-fewer_than_eight_bytes_do_not_tell_the_size(void **state)
+TEST(fewer_than_eight_bytes_do_not_tell_the_size)
 {
     uint8_t bytes[8] = {0, 0, 0, 0, 0, 0, 0, 0x80};
 
-    (void)state; /* no fixture */
     for (size_t size = 0; size < 8; size++)
         assert_int_equal(query_size(bytes, size), 0);
 
@@ -258,14 +242,12 @@ fewer_than_eight_bytes_do_not_tell_the_size(void **state)
     assert_int_equal(query_size(bytes, 8), QUERY_SIZE);
 }
 
-static void
-a_length_above_4096_is_cut(void **state)
+TEST(a_length_above_4096_is_cut)
 {
     const struct query q = range_of("k", 0, INT64_MAX);
     uint8_t bytes[QUERY_SIZE_MAX];
     struct query got;
 
-    (void)state; /* no fixture */
     assert_rc(query_put(&q, bytes), QUERY_SIZE);
 
     assert_rc(query_parse(bytes, &got), 0);
@@ -273,14 +255,12 @@ a_length_above_4096_is_cut(void **state)
     assert_int_equal(got.length, QUERY_ROWS_MAX);
 }
 
-static void
-a_negative_length_is_malformed(void **state)
+TEST(a_negative_length_is_malformed)
 {
     struct query q = range_of("k", 0, -1);
     uint8_t bytes[QUERY_SIZE_MAX];
     struct query got;
 
-    (void)state; /* no fixture */
     assert_rc(query_put(&q, bytes), -EINVAL);
     q.length = 1;
     assert_rc(query_put(&q, bytes), QUERY_SIZE);
@@ -290,14 +270,12 @@ a_negative_length_is_malformed(void **state)
     assert_rc(query_parse(bytes, &got), -EINVAL);
 }
 
-static void
-names_of_256_bytes_need_no_nul(void **state)
+TEST(names_of_256_bytes_need_no_nul)
 {
     char name[QUERY_NAME_SIZE + 1];
     uint8_t bytes[QUERY_SIZE_MAX];
     struct query q, got;
 
-    (void)state; /* no fixture */
     memset(name, 'x', QUERY_NAME_SIZE);
     name[QUERY_NAME_SIZE] = 0;
     q = extended_of(QUERY_GET, name, name);
@@ -309,14 +287,12 @@ names_of_256_bytes_need_no_nul(void **state)
     assert_int_equal(got.key_size, QUERY_NAME_SIZE);
 }
 
-static void
-names_that_do_not_fit_are_not_put(void **state)
+TEST(names_that_do_not_fit_are_not_put)
 {
     char name[QUERY_NAME_SIZE + 2];
     uint8_t bytes[QUERY_SIZE_MAX];
     struct query q;
 
-    (void)state; /* no fixture */
     memset(name, 'x', sizeof name - 1);
     name[sizeof name - 1] = 0;
     q = range_of(name, 0, 1);
@@ -330,8 +306,7 @@ names_that_do_not_fit_are_not_put(void **state)
     assert_rc(query_put(&q, bytes), -EINVAL);
 }
 
-static void
-each_op_wants_its_names(void **state)
+TEST(each_op_wants_its_names)
 {
     const struct query bad[] = {
         range_of("", 0, 1),
@@ -354,7 +329,6 @@ each_op_wants_its_names(void **state)
     uint8_t bytes[QUERY_SIZE_MAX];
     struct query got;
 
-    (void)state; /* no fixture */
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_rc(query_put(&bad[i], bytes), -EINVAL);
 
@@ -370,15 +344,13 @@ each_op_wants_its_names(void **state)
     }
 }
 
-static void
-unknown_ops_are_malformed(void **state)
+TEST(unknown_ops_are_malformed)
 {
     const int64_t ops[] = {INT64_MIN, -1, 0, 13, INT64_MAX, (1LL << 32) + 1};
     const struct query q = extended_of(QUERY_GET, "k", "key");
     uint8_t bytes[QUERY_SIZE_MAX];
     struct query got;
 
-    (void)state; /* no fixture */
     assert_rc(query_put(&q, bytes), QUERY_EXTENDED_SIZE);
     for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
         put_le64s(bytes + 8, ops[i]);
@@ -386,14 +358,12 @@ unknown_ops_are_malformed(void **state)
     }
 }
 
-static void
-any_byte_after_a_names_first_nul_is_malformed(void **state)
+TEST(any_byte_after_a_names_first_nul_is_malformed)
 {
     const struct query q = extended_of(QUERY_GET, "k", "key");
     uint8_t bytes[QUERY_SIZE_MAX];
     struct query got;
 
-    (void)state; /* no fixture */
     assert_rc(query_put(&q, bytes), QUERY_EXTENDED_SIZE);
     for (size_t at = 18; at < QUERY_EXTENDED_SIZE; at++) {
         if (at >= 272 && at <= 275)
@@ -405,14 +375,12 @@ any_byte_after_a_names_first_nul_is_malformed(void **state)
     assert_rc(query_parse(bytes, &got), 0);
 }
 
-static void
-the_smallest_offset_is_put_as_the_start(void **state)
+TEST(the_smallest_offset_is_put_as_the_start)
 {
     const struct query q = range_of("k", INT64_MIN, 1);
     uint8_t bytes[QUERY_SIZE_MAX];
     struct query got;
 
-    (void)state; /* no fixture */
     assert_rc(query_put(&q, bytes), QUERY_SIZE);
     assert_rc(query_parse(bytes, &got), 0);
 
@@ -420,14 +388,12 @@ the_smallest_offset_is_put_as_the_start(void **state)
     assert_true(got.offset == -INT64_MAX);
 }
 
-static void
-replies_and_rows_round_trip(void **state)
+TEST(replies_and_rows_round_trip)
 {
     const struct query_reply reply = {-22, 7, INT64_MAX};
     uint8_t bytes[QUERY_REPLY_SIZE], row[QUERY_ROW_SIZE + 3];
     struct query_reply got;
 
-    (void)state; /* no fixture */
     query_reply_put(&reply, bytes);
     query_reply_get(bytes, &got);
     assert_int_equal(got.rows, -22);
@@ -439,25 +405,3 @@ replies_and_rows_round_trip(void **state)
     assert_int_equal(get_le16(row + 8), 3);
     assert_memory_equal(row + 10, "abc", 3);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_range_request_is_272_little_endian_bytes),
-    cmocka_unit_test(an_extended_request_is_528_bytes_marked_by_its_offset),
-    cmocka_unit_test(a_request_about_the_past_is_560_bytes),
-    cmocka_unit_test(a_request_for_keys_is_816_bytes),
-    cmocka_unit_test(times_come_through_and_lengths_are_cut),
-    cmocka_unit_test(rows_of_the_past_round_trip),
-    cmocka_unit_test(what_is_put_is_parsed_again),
-    cmocka_unit_test(fewer_than_eight_bytes_do_not_tell_the_size),
-    cmocka_unit_test(a_length_above_4096_is_cut),
-    cmocka_unit_test(a_negative_length_is_malformed),
-    cmocka_unit_test(names_of_256_bytes_need_no_nul),
-    cmocka_unit_test(names_that_do_not_fit_are_not_put),
-    cmocka_unit_test(each_op_wants_its_names),
-    cmocka_unit_test(unknown_ops_are_malformed),
-    cmocka_unit_test(any_byte_after_a_names_first_nul_is_malformed),
-    cmocka_unit_test(the_smallest_offset_is_put_as_the_start),
-    cmocka_unit_test(replies_and_rows_round_trip),
-};
-
-TEST_MAIN(tests)

@@ -101,6 +101,10 @@ teardown(void **state)
     return 0;
 }
 
+#define CASE(name, f) ENGINE_TESTS(name, struct fixture *f, setup, teardown)
+#define CASE_LMDB(name, f)                                                     \
+    ENGINE_TEST(ENGINE_LMDB, name, struct fixture *f, setup, teardown)
+
 /* ---- asking ------------------------------------------------------------ */
 
 /* From and to in minutes before now. */
@@ -203,10 +207,8 @@ by_step(struct query q, uint32_t step)
 
 /* ---- tests ------------------------------------------------------------- */
 
-static void
-buckets_say_what_came_and_where_nothing_did(void **state)
+CASE(buckets_say_what_came_and_where_nothing_did, f)
 {
-    struct fixture *f = *state;
     struct query q = by_step(query(QUERY_HISTORY, "a", 120, 0), 30);
     struct told t = asked(f, &q);
 
@@ -227,10 +229,8 @@ buckets_say_what_came_and_where_nothing_did(void **state)
     assert_int_equal(t.reply.rows, 0);
 }
 
-static void
-the_top_of_a_period_has_the_sums_of_the_one_before(void **state)
+CASE(the_top_of_a_period_has_the_sums_of_the_one_before, f)
 {
-    struct fixture *f = *state;
     struct query q = query(QUERY_PERIOD_TOP, "", HOUR, 0);
     struct told t = asked(f, &q);
 
@@ -245,10 +245,8 @@ the_top_of_a_period_has_the_sums_of_the_one_before(void **state)
     assert_int_equal(t.facts.error, 0);
 }
 
-static void
-the_rank_of_a_key_is_among_those_with_increments_in_the_period(void **state)
+CASE(the_rank_of_a_key_is_among_those_with_increments_in_the_period, f)
 {
-    struct fixture *f = *state;
     struct query q = query(QUERY_PERIOD_RANK, "a", 2 * HOUR, HOUR);
     struct told t = asked(f, &q);
 
@@ -262,10 +260,8 @@ the_rank_of_a_key_is_among_those_with_increments_in_the_period(void **state)
     assert_int_equal(t.facts.keys, 3);
 }
 
-static void
-without_a_key_the_sum_of_a_period_is_that_of_all(void **state)
+CASE(without_a_key_the_sum_of_a_period_is_that_of_all, f)
 {
-    struct fixture *f = *state;
     struct query q = query(QUERY_PERIOD_RANK, "", HOUR, 0);
     struct told t = asked(f, &q);
 
@@ -278,10 +274,8 @@ without_a_key_the_sum_of_a_period_is_that_of_all(void **state)
     assert_int_equal(t.facts.keys, 0);
 }
 
-static void
-questions_that_have_no_answer_say_why(void **state)
+CASE(questions_that_have_no_answer_say_why, f)
 {
-    struct fixture *f = *state;
     const struct query good = by_step(query(QUERY_HISTORY, "a", 120, 0), 30);
     struct {
         struct query q;
@@ -309,10 +303,8 @@ questions_that_have_no_answer_say_why(void **state)
     assert_int_equal(t.reply.rows, 4);
 }
 
-static void
-a_keyspace_without_history_says_so(void **state)
+CASE_LMDB(a_keyspace_without_history_says_so, f)
 {
-    struct fixture *f = *state;
     struct query q = query(QUERY_PERIOD_TOP, "", HOUR, 0);
     struct store *plain;
     struct told t;
@@ -327,10 +319,8 @@ a_keyspace_without_history_says_so(void **state)
 
 /* What came in each of forty hours, while the care goes on and more comes to
  * what has been passed: no sum is half of it, or twice. */
-static void
-a_long_history_is_answered_in_steps(void **state)
+CASE(a_long_history_is_answered_in_steps, f)
 {
-    struct fixture *f = *state;
     const struct store_maintenance tending = {.until_ns = UINT64_MAX};
     struct query q = by_step(query(QUERY_HISTORY, "h", 40 * HOUR, 0), 1);
     struct query_past_row row;
@@ -365,10 +355,8 @@ a_long_history_is_answered_in_steps(void **state)
 }
 
 /* Others ask between the steps. */
-static void
-what_looks_at_all_keys_is_answered_in_steps(void **state)
+CASE(what_looks_at_all_keys_is_answered_in_steps, f)
 {
-    struct fixture *f = *state;
     struct query q = query(QUERY_PERIOD_TOP, "", HOUR, 0);
     const struct query other = query(QUERY_GET, "c", 0, 0);
     struct query_past_row row;
@@ -409,10 +397,8 @@ what_looks_at_all_keys_is_answered_in_steps(void **state)
         assert_true(steps >= 3);
 }
 
-static void
-neighbours_come_behind_the_rank_of_the_first(void **state)
+CASE(neighbours_come_behind_the_rank_of_the_first, f)
 {
-    struct fixture *f = *state;
     struct query q = query(QUERY_AROUND, "k00500", 0, 0);
     struct query_reply reply;
     unsigned steps;
@@ -438,10 +424,8 @@ neighbours_come_behind_the_rank_of_the_first(void **state)
     assert_int_equal(reply.size, 0);
 }
 
-static void
-keys_come_in_order_after_a_key_with_a_prefix(void **state)
+CASE(keys_come_in_order_after_a_key_with_a_prefix, f)
 {
-    struct fixture *f = *state;
     struct query q = query(QUERY_KEYS, "k00198", 0, 0);
     const uint8_t *at = f->out + QUERY_REPLY_SIZE;
     struct query_reply reply;
@@ -468,10 +452,8 @@ keys_come_in_order_after_a_key_with_a_prefix(void **state)
     assert_int_equal(reply.rows, 0);
 }
 
-static void
-a_version_is_the_same_until_something_changes(void **state)
+CASE(a_version_is_the_same_until_something_changes, f)
 {
-    struct fixture *f = *state;
     const struct query q = query(QUERY_VERSION, "", 0, 0);
     uint8_t before[128];
     size_t size;
@@ -489,9 +471,6 @@ a_version_is_the_same_until_something_changes(void **state)
     assert_memory_not_equal(f->out + QUERY_REPLY_SIZE, before,
                             size - QUERY_REPLY_SIZE);
 }
-
-#define CASE(f)      ENGINE_CASES(f, setup, teardown)
-#define CASE_LMDB(f) ENGINE_CASE(ENGINE_LMDB, f, setup, teardown)
 
 /* A store that says since when each of its steps has all: a minute, an hour, a
  * day; UINT32_MAX: there is none.  Each question is put off once. */
@@ -517,8 +496,7 @@ scripted_history(struct store *s, struct store_history_query *q,
     return 0;
 }
 
-static void
-a_period_is_widened_to_the_finest_steps_that_have_most_of_it(void **state)
+TEST(a_period_is_widened_to_the_finest_steps_that_have_most_of_it)
 {
     static const struct {
         uint32_t since[3];
@@ -537,7 +515,6 @@ a_period_is_widened_to_the_finest_steps_that_have_most_of_it(void **state)
     struct query q = query(QUERY_PERIOD_RANK, "a", 2 * HOUR + 1, 7);
     struct history_query p;
 
-    (void)state; /* needs none */
     q.from += 1;
     q.to -= 1;
     assert_rc(history_query_init(&p, &store), 0);
@@ -558,21 +535,3 @@ a_period_is_widened_to_the_finest_steps_that_have_most_of_it(void **state)
     }
     history_query_fini(&p);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(
-        a_period_is_widened_to_the_finest_steps_that_have_most_of_it),
-    CASE(buckets_say_what_came_and_where_nothing_did),
-    CASE(the_top_of_a_period_has_the_sums_of_the_one_before),
-    CASE(the_rank_of_a_key_is_among_those_with_increments_in_the_period),
-    CASE(questions_that_have_no_answer_say_why),
-    CASE_LMDB(a_keyspace_without_history_says_so),
-    CASE(a_long_history_is_answered_in_steps),
-    CASE(what_looks_at_all_keys_is_answered_in_steps),
-    CASE(neighbours_come_behind_the_rank_of_the_first),
-    CASE(without_a_key_the_sum_of_a_period_is_that_of_all),
-    CASE(keys_come_in_order_after_a_key_with_a_prefix),
-    CASE(a_version_is_the_same_until_something_changes),
-};
-
-TEST_MAIN(tests)

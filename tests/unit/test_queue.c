@@ -3,7 +3,6 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -37,6 +36,8 @@ teardown(void **state)
     tmpdir_remove(&tmp);
     return 0;
 }
+
+#define CASE(name) TEST_IN(name, void *unused, setup, teardown)
 
 static void
 note_report(void *ctx, const char *text)
@@ -88,16 +89,13 @@ assert_text(struct queue *q, uint64_t id, const char *text)
     assert_memory_equal(bytes, text, size);
 }
 
-/* ---- one process
- * --------------------------------------------------------------- */
+/* ---- one process --------------------------------------------------------- */
 
-static void
-records_of_a_stream_come_in_order_until_they_are_removed(void **state)
+CASE(records_of_a_stream_come_in_order_until_they_are_removed)
 {
     struct queue *q = open_queue();
     uint64_t a, b, c;
 
-    (void)state;
     a = put_text(q, 1, "a");
     b = put_text(q, 2, "b");
     c = put_text(q, 1, "c");
@@ -117,13 +115,11 @@ records_of_a_stream_come_in_order_until_they_are_removed(void **state)
     assert_int_equal(reports, 0);
 }
 
-static void
-another_handle_sees_what_was_committed_and_no_more(void **state)
+CASE(another_handle_sees_what_was_committed_and_no_more)
 {
     struct queue *q = open_queue(), *other = open_queue();
     const uint64_t id = put_text(q, 1, "a");
 
-    (void)state;
     assert_rc(queue_put(q, 1, "b", 1), 0);
     assert_rc(queue_refresh(other), 0);
     assert_true(queue_next(other, 1, 0) == id && queue_next(other, 1, id) == 0);
@@ -135,23 +131,19 @@ another_handle_sees_what_was_committed_and_no_more(void **state)
     queue_close(other);
 }
 
-static void
-a_queue_that_is_not_there_is_told_to_readers(void **state)
+CASE(a_queue_that_is_not_there_is_told_to_readers)
 {
     struct queue *q;
 
-    (void)state;
     assert_rc(open_with(&q, false, 0), -ENOENT);
     assert_false(tmpdir_has(&tmp, "lock"));
 }
 
-static void
-no_more_waits_than_is_allowed(void **state)
+CASE(no_more_waits_than_is_allowed)
 {
     static const uint8_t bytes[1000];
     struct queue *q;
 
-    (void)state;
     assert_rc(open_with(&q, true, 3000), 0);
     assert_rc(queue_put(q, 1, bytes, sizeof bytes), 0);
     assert_rc(queue_put(q, 1, bytes, sizeof bytes), 0);
@@ -164,15 +156,13 @@ no_more_waits_than_is_allowed(void **state)
     queue_close(q);
 }
 
-static void
-space_of_what_was_removed_is_given_back(void **state)
+CASE(space_of_what_was_removed_is_given_back)
 {
     static const uint8_t bytes[4000];
     struct queue *q = open_queue();
     struct queue_stats stats;
     uint64_t id, kept;
 
-    (void)state;
     kept = put_text(q, 2, "kept");
     for (int i = 0; i < 500; i++) {
         assert_rc(queue_put(q, 1, bytes, sizeof bytes), 0);
@@ -188,12 +178,10 @@ space_of_what_was_removed_is_given_back(void **state)
     queue_close(q);
 }
 
-static void
-a_stream_is_locked_by_one_and_all_streams_with_it(void **state)
+CASE(a_stream_is_locked_by_one_and_all_streams_with_it)
 {
     struct queue *q = open_queue(), *other = open_queue();
 
-    (void)state;
     assert_rc(queue_lock(q, 1), 0);
     assert_rc(queue_lock(other, 1), -EAGAIN);
     assert_rc(queue_lock_all(other), -EAGAIN);
@@ -206,8 +194,7 @@ a_stream_is_locked_by_one_and_all_streams_with_it(void **state)
     queue_close(other);
 }
 
-/* ---- processes that are killed
- * ---------------------------------------------------- */
+/* ---- processes that are killed ------------------------------------------- */
 
 enum { PROCESSES = 4, ROUNDS = 12, RECORD = 2008 };
 
@@ -332,8 +319,7 @@ check_streams(struct shared *s)
     assert_int_equal(reports, 0);
 }
 
-static void
-processes_that_are_killed_lose_and_double_nothing(void **state)
+CASE(processes_that_are_killed_lose_and_double_nothing)
 {
     struct random r = {random_seed(__func__)};
     struct shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE,
@@ -341,7 +327,6 @@ processes_that_are_killed_lose_and_double_nothing(void **state)
     pid_t pids[PROCESSES];
     int status;
 
-    (void)state;
     assert_ptr_not_equal(s, MAP_FAILED);
     for (int round = 0; round < ROUNDS; round++) {
         for (uint64_t p = 0; p < PROCESSES; p++) {
@@ -365,16 +350,3 @@ processes_that_are_killed_lose_and_double_nothing(void **state)
     assert_true(s->acked[0] + s->acked[1] > 0);
     assert_int_equal(munmap(s, sizeof *s), 0);
 }
-
-#define TEST(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    TEST(records_of_a_stream_come_in_order_until_they_are_removed),
-    TEST(another_handle_sees_what_was_committed_and_no_more),
-    TEST(a_queue_that_is_not_there_is_told_to_readers),
-    TEST(no_more_waits_than_is_allowed),
-    TEST(space_of_what_was_removed_is_given_back),
-    TEST(a_stream_is_locked_by_one_and_all_streams_with_it),
-    TEST(processes_that_are_killed_lose_and_double_nothing),
-};
-TEST_MAIN(tests)

@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,8 +147,7 @@ __asan_default_options(void)
     return "detect_leaks=0";
 }
 
-/* ---- comparing
- * ---------------------------------------------------------------- */
+/* ---- comparing ----------------------------------------------------------- */
 
 static bool
 is_in_doubt(int group)
@@ -245,8 +243,7 @@ resolve(bool lenient)
     model.doubt_count = 0;
 }
 
-/* ---- groups
- * -------------------------------------------------------------------- */
+/* ---- groups -------------------------------------------------------------- */
 
 static void
 put_keys(struct queue *q)
@@ -404,8 +401,7 @@ step(unsigned p, bool faults)
         WRONG("open or refresh: rc %d", rc);
 }
 
-/* ---- after a fault
- * ----------------------------------------------------------------- */
+/* ---- after a fault ------------------------------------------------------- */
 
 static void
 end_processes(void)
@@ -568,8 +564,7 @@ check_torn(void)
     queue_close(q);
 }
 
-/* ---- a trial
- * ------------------------------------------------------------------------ */
+/* ---- a trial ------------------------------------------------------------- */
 
 /* Some processes do this and that, until one is killed. */
 static void
@@ -672,9 +667,8 @@ run_trials(enum kind which)
 }
 
 #define TRIALS(name, which)                                                    \
-    static void name(void **state)                                             \
+    TEST(name)                                                                 \
     {                                                                          \
-        (void)state;                                                           \
         run_trials(which);                                                     \
     }
 
@@ -686,16 +680,3 @@ TRIALS(a_flipped_bit_is_reported_or_harmless, FLIP)
 TRIALS(a_flipped_bit_after_a_power_loss_is_reported_or_harmless, FLIP_CUT)
 TRIALS(a_flipped_bit_of_the_last_group_is_reported, LAST)
 TRIALS(a_flipped_bit_of_the_last_group_after_a_power_loss_is_reported, LAST_CUT)
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_killed_process_loses_and_doubles_nothing),
-    cmocka_unit_test(a_power_loss_loses_nothing_that_was_committed),
-    cmocka_unit_test(a_failing_call_loses_nothing_that_was_committed),
-    cmocka_unit_test(a_torn_sector_loses_nothing_in_silence),
-    cmocka_unit_test(a_flipped_bit_is_reported_or_harmless),
-    cmocka_unit_test(a_flipped_bit_after_a_power_loss_is_reported_or_harmless),
-    cmocka_unit_test(a_flipped_bit_of_the_last_group_is_reported),
-    cmocka_unit_test(
-        a_flipped_bit_of_the_last_group_after_a_power_loss_is_reported),
-};
-TEST_MAIN(tests)

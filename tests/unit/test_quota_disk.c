@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/lib/capture.h"
@@ -67,12 +66,11 @@ ask_with_fault(struct quota_rig *r, const char *call, unsigned n, int error,
 }
 
 static void
-whatever_call_fails_the_answer_is_true(void **state)
+fail_each_call(struct quota_rig *r)
 {
     static const char *const calls[] = {"pwrite", "fdatasync", "fsync",
                                         "openat", "pread",     "unlinkat"};
     static const int errors[] = {EIO, ENOSPC};
-    struct quota_rig *r = *state;
     unsigned hits = 0;
 
     for (size_t c = 0; c < sizeof calls / sizeof calls[0]; c++)
@@ -86,14 +84,20 @@ whatever_call_fails_the_answer_is_true(void **state)
     assert_true(hits >= 8);
 }
 
-static void
-whatever_call_fails_in_the_loop_the_answer_is_true(void **state)
+#define CASE(name, r)                                                          \
+    TEST_IN(name, struct quota_rig *r, rig_setup, rig_teardown)
+
+CASE(whatever_call_fails_the_answer_is_true, r)
 {
-    struct quota_rig *r = *state;
+    fail_each_call(r);
+}
+
+CASE(whatever_call_fails_in_the_loop_the_answer_is_true, r)
+{
     char body[64];
 
     r->alone = true;
-    whatever_call_fails_the_answer_is_true(state);
+    fail_each_call(r);
     rig_start(r);
     assert_int_equal(rig_once(r, "/apply?amt=1", body), 200);
     assert_int_equal(r->service.commit.syncs_here, 1);
@@ -101,10 +105,8 @@ whatever_call_fails_in_the_loop_the_answer_is_true(void **state)
 }
 
 /* All that waited behind one sync are refused, and none of it counts. */
-static void
-a_failed_sync_refuses_all_that_waited(void **state)
+CASE(a_failed_sync_refuses_all_that_waited, r)
 {
-    struct quota_rig *r = *state;
     char body[64];
 
     rig_start(r);
@@ -135,10 +137,8 @@ a_failed_sync_refuses_all_that_waited(void **state)
 }
 
 /* It cannot even be erased: nobody is told anything. */
-static void
-what_nobody_knows_is_not_answered(void **state)
+CASE(what_nobody_knows_is_not_answered, r)
 {
-    struct quota_rig *r = *state;
     char body[64];
 
     rig_start(r);
@@ -156,11 +156,8 @@ what_nobody_knows_is_not_answered(void **state)
     rig_stop(r);
 }
 
-static void
-a_key_that_was_refused_for_the_disk_is_free_again(void **state)
+CASE(a_key_that_was_refused_for_the_disk_is_free_again, r)
 {
-    struct quota_rig *r = *state;
-
     rig_start(r);
     fault_inject("fdatasync", 1, EIO);
     rig_expect_keyed(r, "POST", "/apply?amt=5", "k", 503,
@@ -180,10 +177,8 @@ is_extended(struct quota_rig *r)
 
 /* A full disk: what is asked is answered, changes are refused, and all goes on
  * when there is room. */
-static void
-a_full_disk_refuses_changes_only(void **state)
+CASE(a_full_disk_refuses_changes_only, r)
 {
-    struct quota_rig *r = *state;
     long left = RIG_LIMIT;
     char body[64], key[24];
     int status = 200;
@@ -213,10 +208,8 @@ a_full_disk_refuses_changes_only(void **state)
     rig_stop(r);
 }
 
-static void
-a_damaged_journal_is_not_served(void **state)
+CASE(a_damaged_journal_is_not_served, r)
 {
-    struct quota_rig *r = *state;
     uint8_t byte;
     int fd;
 
@@ -239,7 +232,7 @@ a_damaged_journal_is_not_served(void **state)
 
 /* ---- an older copy ------------------------------------------------------ */
 
-#define COPY_MOST ((size_t)1 << 21)
+#define COPY_MOST ((size_t)1 << 24)
 
 static size_t
 get_file(const struct quota_rig *r, const char *name, uint8_t *bytes)
@@ -274,11 +267,9 @@ start_and_hear(struct quota_rig *r)
     return capture_stop(&c);
 }
 
-static void
-an_older_copy_of_the_journal_is_reported(void **state)
+CASE(an_older_copy_of_the_journal_is_reported, r)
 {
     static uint8_t bytes[COPY_MOST], note[COPY_MOST];
-    struct quota_rig *r = *state;
     size_t size, note_size;
 
     rig_start(r);
@@ -315,11 +306,8 @@ an_older_copy_of_the_journal_is_reported(void **state)
     rig_stop(r);
 }
 
-static void
-a_journal_that_is_gone_is_not_begun_anew(void **state)
+CASE(a_journal_that_is_gone_is_not_begun_anew, r)
 {
-    struct quota_rig *r = *state;
-
     rig_start(r);
     rig_expect(r, "/apply?amt=1", 200, "1 999999\n");
     rig_stop(r);
@@ -338,11 +326,9 @@ a_journal_that_is_gone_is_not_begun_anew(void **state)
 }
 
 /* Quotas are served without an intact note. */
-static void
-a_damaged_note_is_reported_and_made_anew(void **state)
+CASE(a_damaged_note_is_reported_and_made_anew, r)
 {
     static uint8_t bytes[COPY_MOST];
-    struct quota_rig *r = *state;
     size_t size;
 
     rig_start(r);
@@ -362,11 +348,8 @@ a_damaged_note_is_reported_and_made_anew(void **state)
 }
 
 /* A journal that cannot be opened now is tried again. */
-static void
-a_start_without_a_disk_is_made_up_for(void **state)
+CASE(a_start_without_a_disk_is_made_up_for, r)
 {
-    struct quota_rig *r = *state;
-
     fault_inject("openat", 1, EIO);
     rig_start(r);
     fault_clear();
@@ -375,21 +358,3 @@ a_start_without_a_disk_is_made_up_for(void **state)
     rig_expect(r, "/query", 200, "1000000\n");
     rig_stop(r);
 }
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, rig_setup, rig_teardown)
-
-static const struct CMUnitTest tests[] = {
-    TEST(whatever_call_fails_the_answer_is_true),
-    TEST(whatever_call_fails_in_the_loop_the_answer_is_true),
-    TEST(a_failed_sync_refuses_all_that_waited),
-    TEST(what_nobody_knows_is_not_answered),
-    TEST(a_key_that_was_refused_for_the_disk_is_free_again),
-    TEST(a_full_disk_refuses_changes_only),
-    TEST(a_damaged_journal_is_not_served),
-    TEST(a_start_without_a_disk_is_made_up_for),
-    TEST(an_older_copy_of_the_journal_is_reported),
-    TEST(a_journal_that_is_gone_is_not_begun_anew),
-    TEST(a_damaged_note_is_reported_and_made_anew),
-};
-
-TEST_MAIN(tests)

@@ -165,10 +165,29 @@ byte_of(uint64_t record)
     return RECORDS_AT + record * JOURNAL_RECORD_SIZE;
 }
 
-static void
-what_was_answered_is_there_however_the_last_group_is_torn(void **state)
+/* In memory: these tests sync often. */
+static int
+setup(void **state)
 {
-    const struct tmpdir *d = *state;
+    static struct tmpdir dir;
+
+    tmpdir_make_in_memory(&dir);
+    *state = &dir;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    fault_clear();
+    tmpdir_remove(*state);
+    return 0;
+}
+
+#define CASE(name, d) TEST_IN(name, struct tmpdir *d, setup, teardown)
+
+CASE(what_was_answered_is_there_however_the_last_group_is_torn, d)
+{
     static uint8_t whole[FILE_MOST], torn[FILE_MOST];
     const struct history h = make(d, whole);
     const uint64_t from = byte_of(h.first[GROUPS - 1]);
@@ -200,10 +219,8 @@ what_was_answered_is_there_however_the_last_group_is_torn(void **state)
 
 /* A group is missing that the note calls durable, or that a process of this
  * boot has noted: no loss of power did that. */
-static void
-what_the_note_calls_durable_is_not_cut(void **state)
+CASE(what_the_note_calls_durable_is_not_cut, d)
 {
-    const struct tmpdir *d = *state;
     static uint8_t whole[FILE_MOST], torn[FILE_MOST];
     const struct history h = make(d, whole);
     struct state s;
@@ -225,10 +242,8 @@ what_the_note_calls_durable_is_not_cut(void **state)
 }
 
 /* What was answered since would be cut off. */
-static void
-an_older_copy_of_the_note_is_reported(void **state)
+CASE(an_older_copy_of_the_note_is_reported, d)
 {
-    const struct tmpdir *d = *state;
     static uint8_t whole[FILE_MOST];
     const struct history h = make(d, whole);
     struct state s;
@@ -244,10 +259,8 @@ an_older_copy_of_the_note_is_reported(void **state)
     }
 }
 
-static void
-a_file_that_ends_anywhere_is_a_beginning_of_it(void **state)
+CASE(a_file_that_ends_anywhere_is_a_beginning_of_it, d)
 {
-    const struct tmpdir *d = *state;
     static uint8_t whole[FILE_MOST];
     const struct history h = make(d, whole);
     struct state s;
@@ -306,27 +319,21 @@ flip_all(const struct tmpdir *d, enum loss loss)
     assert_int_equal(reported, 8 * (end - RECORDS_AT));
 }
 
-static void
-any_bit_after_a_kill_is_reported_or_harmless(void **state)
+CASE(any_bit_after_a_kill_is_reported_or_harmless, d)
 {
-    flip_all(*state, KILLED);
+    flip_all(d, KILLED);
 }
 
-static void
-any_bit_after_a_power_loss_is_reported_or_harmless(void **state)
+CASE(any_bit_after_a_power_loss_is_reported_or_harmless, d)
 {
-    const struct tmpdir *d = *state;
-
     flip_all(d, POWER_LOST);
     assert_int_equal(unlinkat(d->fd, JOURNAL_NAME, 0), 0);
     assert_int_equal(unlinkat(d->fd, JOURNAL_NOTE_NAME, 0), 0);
     flip_all(d, POWER_LOST_NOTED);
 }
 
-static void
-any_bit_of_the_note_is_reported_and_harmless(void **state)
+CASE(any_bit_of_the_note_is_reported_and_harmless, d)
 {
-    const struct tmpdir *d = *state;
     static uint8_t whole[FILE_MOST];
     const struct history h = make(d, whole);
     struct state s;
@@ -344,12 +351,10 @@ any_bit_of_the_note_is_reported_and_harmless(void **state)
 
 /* ---- faults ------------------------------------------------------ */
 
-static void
-a_failed_write_or_sync_leaves_nothing_of_its_group(void **state)
+CASE(a_failed_write_or_sync_leaves_nothing_of_its_group, d)
 {
     static const char *const calls[] = {"pwrite", "fdatasync"};
     static const int errors[] = {EIO, ENOSPC};
-    const struct tmpdir *d = *state;
     struct book b;
 
     book_open(&b, d->fd);
@@ -372,10 +377,8 @@ a_failed_write_or_sync_leaves_nothing_of_its_group(void **state)
 
 /* It was written, and nobody can know whether it is durable: the note does not
  * cover it. */
-static void
-a_group_that_is_not_noted_is_cut(void **state)
+CASE(a_group_that_is_not_noted_is_cut, d)
 {
-    const struct tmpdir *d = *state;
     struct book b;
 
     for (int how = 0; how < 2; how++) {
@@ -444,10 +447,8 @@ fail_each(const struct tmpdir *d, const char *call, int error)
     book_close(&b);
 }
 
-static void
-opening_fails_clean_at_every_call(void **state)
+CASE(opening_fails_clean_at_every_call, d)
 {
-    const struct tmpdir *d = *state;
     static const int errors[] = {EIO, ENOSPC};
     static const char *const calls[] = {"disk", "memory"};
 
@@ -459,10 +460,8 @@ opening_fails_clean_at_every_call(void **state)
     fail_each(d, "disk", errors[1]);
 }
 
-static void
-a_short_write_is_gone_on_with(void **state)
+CASE(a_short_write_is_gone_on_with, d)
 {
-    const struct tmpdir *d = *state;
     struct book b;
 
     book_open(&b, d->fd);
@@ -478,10 +477,8 @@ a_short_write_is_gone_on_with(void **state)
     book_close(&b);
 }
 
-static void
-room_ends_before_the_file_does_and_grows(void **state)
+CASE(room_ends_before_the_file_does_and_grows, d)
 {
-    const struct tmpdir *d = *state;
     int64_t left = LIMIT;
     struct book b;
 
@@ -528,10 +525,8 @@ compare_numbers(struct quota *a, struct quota *b)
     }
 }
 
-static void
-a_checkpoint_has_all_that_the_records_had(void **state)
+CASE(a_checkpoint_has_all_that_the_records_had, d)
 {
-    const struct tmpdir *d = *state;
     struct key_answer a = {.form = ANSWER_PAIR, .number = 7, .remaining = 9};
     uint8_t hash[IDEMPOTENCY_HASH] = "a key";
     const struct key_entry *e;
@@ -571,10 +566,8 @@ a_checkpoint_has_all_that_the_records_had(void **state)
     book_close(&b);
 }
 
-static void
-any_bit_of_a_checkpoint_is_reported(void **state)
+CASE(any_bit_of_a_checkpoint_is_reported, d)
 {
-    const struct tmpdir *d = *state;
     static uint8_t whole[FILE_MOST], bad[FILE_MOST];
     struct history h;
     struct state s;
@@ -607,11 +600,9 @@ any_bit_of_a_checkpoint_is_reported(void **state)
 }
 
 /* The nth call fails: the old file or the new one, and the same state. */
-static void
-a_checkpoint_that_fails_leaves_one_file_or_the_other(void **state)
+CASE(a_checkpoint_that_fails_leaves_one_file_or_the_other, d)
 {
     static const int errors[] = {EIO, ENOSPC};
-    const struct tmpdir *d = *state;
     bool hit = true;
 
     for (unsigned n = 1; hit; n++) {
@@ -637,10 +628,8 @@ a_checkpoint_that_fails_leaves_one_file_or_the_other(void **state)
     }
 }
 
-static void
-a_journal_of_a_later_version_is_refused(void **state)
+CASE(a_journal_of_a_later_version_is_refused, d)
 {
-    const struct tmpdir *d = *state;
     static uint8_t bytes[FILE_MOST];
     struct state s;
     bool cut;
@@ -655,45 +644,3 @@ a_journal_of_a_later_version_is_refused(void **state)
     save(d, bytes, sizeof bytes);
     assert_rc(try_open(d, &s, &cut), -EPROTO);
 }
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-/* In memory: these tests sync often. */
-static int
-setup(void **state)
-{
-    static struct tmpdir dir;
-
-    tmpdir_make_in_memory(&dir);
-    *state = &dir;
-    return 0;
-}
-
-static int
-teardown(void **state)
-{
-    fault_clear();
-    tmpdir_remove(*state);
-    return 0;
-}
-
-static const struct CMUnitTest tests[] = {
-    TEST(what_was_answered_is_there_however_the_last_group_is_torn),
-    TEST(a_file_that_ends_anywhere_is_a_beginning_of_it),
-    TEST(what_the_note_calls_durable_is_not_cut),
-    TEST(an_older_copy_of_the_note_is_reported),
-    TEST(any_bit_after_a_kill_is_reported_or_harmless),
-    TEST(any_bit_after_a_power_loss_is_reported_or_harmless),
-    TEST(any_bit_of_the_note_is_reported_and_harmless),
-    TEST(a_failed_write_or_sync_leaves_nothing_of_its_group),
-    TEST(a_group_that_is_not_noted_is_cut),
-    TEST(opening_fails_clean_at_every_call),
-    TEST(a_short_write_is_gone_on_with),
-    TEST(room_ends_before_the_file_does_and_grows),
-    TEST(a_checkpoint_has_all_that_the_records_had),
-    TEST(any_bit_of_a_checkpoint_is_reported),
-    TEST(a_checkpoint_that_fails_leaves_one_file_or_the_other),
-    TEST(a_journal_of_a_later_version_is_refused),
-};
-
-TEST_MAIN(tests)

@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/lib/fault.h"
 #include "tests/lib/quota_rig.h"
 
 /* ---- answers ----------------------------------------------------- */
@@ -73,11 +72,11 @@ static const struct {
     {"GET", "/quota", 200, "-\t1000000\t0\n"},
 };
 
-static void
-every_path_answers_as_documented(void **state)
-{
-    struct quota_rig *r = *state;
+#define CASE(name, r)                                                          \
+    TEST_IN(name, struct quota_rig *r, rig_setup, rig_teardown)
 
+CASE(every_path_answers_as_documented, r)
+{
     rig_start(r);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         rig_expect_keyed(r, cases[i].method, cases[i].target, NULL,
@@ -88,11 +87,8 @@ every_path_answers_as_documented(void **state)
     rig_stop(r);
 }
 
-static void
-there_are_as_many_quotas_as_allowed(void **state)
+CASE(there_are_as_many_quotas_as_allowed, r)
 {
-    struct quota_rig *r = *state;
-
     r->config.quota_max = 1;
     rig_start(r);
     rig_expect(r, "/quota/a?limit=1", 201, "1\n");
@@ -102,11 +98,8 @@ there_are_as_many_quotas_as_allowed(void **state)
     rig_stop(r);
 }
 
-static void
-another_limit_than_that_of_the_journal_is_refused(void **state)
+CASE(another_limit_than_that_of_the_journal_is_refused, r)
 {
-    struct quota_rig *r = *state;
-
     rig_start(r);
     rig_stop(r);
     r->config.quota_limit = RIG_LIMIT + 1;
@@ -119,11 +112,8 @@ another_limit_than_that_of_the_journal_is_refused(void **state)
 
 /* ---- keys -------------------------------------------------------- */
 
-static void
-a_key_repeats_the_first_answer(void **state)
+CASE(a_key_repeats_the_first_answer, r)
 {
-    struct quota_rig *r = *state;
-
     rig_start(r);
     for (int i = 0; i < 3; i++) {
         rig_expect_keyed(r, "POST", "/apply?amt=5", "k1", 200, "1 999995\n");
@@ -160,10 +150,8 @@ a_key_repeats_the_first_answer(void **state)
     rig_stop(r);
 }
 
-static void
-a_repeat_waits_for_the_first(void **state)
+CASE(a_repeat_waits_for_the_first, r)
 {
-    struct quota_rig *r = *state;
     struct quota_peer *a, *b;
     char body[64];
 
@@ -184,10 +172,8 @@ a_repeat_waits_for_the_first(void **state)
     rig_stop(r);
 }
 
-static void
-a_bad_key_is_refused(void **state)
+CASE(a_bad_key_is_refused, r)
 {
-    struct quota_rig *r = *state;
     char key[QUOTA_KEY_SIZE + 2];
 
     rig_start(r);
@@ -229,10 +215,8 @@ is_exported_twice(struct quota_rig *r)
     return r->service.export.written >= 2;
 }
 
-static void
-what_was_applied_is_exported_when_it_runs_out(void **state)
+CASE(what_was_applied_is_exported_when_it_runs_out, r)
 {
-    struct quota_rig *r = *state;
     char path[600], text[256];
     struct stat st;
 
@@ -241,11 +225,13 @@ what_was_applied_is_exported_when_it_runs_out(void **state)
                    path); /* fits */
     tmpdir_put(&r->dir, "export", "of before\n", 10, 0600);
     rig_start(r);
+    (void)load(path, text, sizeof text);
+    assert_string_equal(text, ""); /* of another journal */
     rig_expect(r, "/apply?amt=1", 200, "1 999999\n");
     rig_expect(r, "/apply?amt=2", 200, "2 999997\n");
     rig_expect(r, "/cancel?jnlsno=1", 200, "3 999998\n");
     (void)load(path, text, sizeof text);
-    assert_string_equal(text, "of before\n");
+    assert_string_equal(text, "");
     rig_expect(r, "/apply?amt=999998", 200, "4 0\n");
     rig_run(r, is_exported_once);
     (void)load(path, text, sizeof text);
@@ -259,15 +245,18 @@ what_was_applied_is_exported_when_it_runs_out(void **state)
     rig_run(r, is_exported_twice);
     (void)load(path, text, sizeof text);
     assert_string_equal(text, "1 1 3\n2 2 5\n4 999998 6\n");
+    rig_stop(r);
+
+    rig_start(r); /* its own stays */
+    (void)load(path, text, sizeof text);
+    assert_string_equal(text, "1 1 3\n2 2 5\n4 999998 6\n");
     (void)snprintf(path, sizeof path, "%s/export.tmp", r->dir.path); /* fits */
     assert_int_equal(stat(path, &st), -1);
     rig_stop(r);
 }
 
-static void
-a_long_export_is_of_one_moment(void **state)
+CASE(a_long_export_is_of_one_moment, r)
 {
-    struct quota_rig *r = *state;
     static char text[1 << 20];
     char path[600];
     struct quota_peer *p;
@@ -309,11 +298,8 @@ a_long_export_is_of_one_moment(void **state)
     rig_stop(r);
 }
 
-static void
-an_export_that_fails_leaves_the_last_one(void **state)
+CASE(an_export_that_fails_leaves_the_last_one, r)
 {
-    struct quota_rig *r = *state;
-
     (void)snprintf(r->config.quota_export, sizeof r->config.quota_export,
                    "%s/nowhere/export", r->dir.path); /* fits */
     rig_start(r);
@@ -323,19 +309,3 @@ an_export_that_fails_leaves_the_last_one(void **state)
     assert_int_equal(r->service.export.written, 0);
     rig_stop(r);
 }
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, rig_setup, rig_teardown)
-
-static const struct CMUnitTest tests[] = {
-    TEST(every_path_answers_as_documented),
-    TEST(there_are_as_many_quotas_as_allowed),
-    TEST(another_limit_than_that_of_the_journal_is_refused),
-    TEST(a_key_repeats_the_first_answer),
-    TEST(a_repeat_waits_for_the_first),
-    TEST(a_bad_key_is_refused),
-    TEST(what_was_applied_is_exported_when_it_runs_out),
-    TEST(a_long_export_is_of_one_moment),
-    TEST(an_export_that_fails_leaves_the_last_one),
-};
-
-TEST_MAIN(tests)

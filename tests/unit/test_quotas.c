@@ -9,11 +9,12 @@ reopen(struct book *b, int dirfd)
     book_open(b, dirfd);
 }
 
+#define CASE(name, d)                                                          \
+    TEST_IN(name, struct tmpdir *d, tmpdir_setup, tmpdir_teardown)
+
 /* The walk-through of the ancestor's README. */
-static void
-applications_and_cancellations_are_numbered_in_one_sequence(void **state)
+CASE(applications_and_cancellations_are_numbered_in_one_sequence, d)
 {
-    const struct tmpdir *d = *state;
     struct book b;
 
     book_open(&b, d->fd);
@@ -40,10 +41,8 @@ applications_and_cancellations_are_numbered_in_one_sequence(void **state)
     book_close(&b);
 }
 
-static void
-an_application_needs_enough_and_something(void **state)
+CASE(an_application_needs_enough_and_something, d)
 {
-    const struct tmpdir *d = *state;
     struct book b;
 
     book_open(&b, d->fd);
@@ -60,10 +59,8 @@ an_application_needs_enough_and_something(void **state)
     book_close(&b);
 }
 
-static void
-a_number_is_cancelled_once_and_a_cancellation_never(void **state)
+CASE(a_number_is_cancelled_once_and_a_cancellation_never, d)
 {
-    const struct tmpdir *d = *state;
     struct book b;
 
     book_open(&b, d->fd);
@@ -90,10 +87,8 @@ a_number_is_cancelled_once_and_a_cancellation_never(void **state)
     book_close(&b);
 }
 
-static void
-what_would_not_fit_is_impossible(void **state)
+CASE(what_would_not_fit_is_impossible, d)
 {
-    const struct tmpdir *d = *state;
     struct book b;
 
     book_open(&b, d->fd);
@@ -116,10 +111,8 @@ what_would_not_fit_is_impossible(void **state)
     book_close(&b);
 }
 
-static void
-quotas_with_a_name_have_numbers_of_their_own(void **state)
+CASE(quotas_with_a_name_have_numbers_of_their_own, d)
 {
-    const struct tmpdir *d = *state;
     char longest[QUOTA_NAME_MAX + 1];
     struct book b;
 
@@ -157,10 +150,8 @@ quotas_with_a_name_have_numbers_of_their_own(void **state)
     book_close(&b);
 }
 
-static void
-there_are_no_more_quotas_than_allowed_but_all_that_there_were(void **state)
+CASE(there_are_no_more_quotas_than_allowed_but_all_that_there_were, d)
 {
-    const struct tmpdir *d = *state;
     struct book b;
     char name[16];
 
@@ -184,15 +175,13 @@ there_are_no_more_quotas_than_allowed_but_all_that_there_were(void **state)
     book_close(&b);
 }
 
-static void
-a_name_is_plain(void **state)
+TEST(a_name_is_plain)
 {
     static const char *const good[] = {"a", "Z9", "0", "a.b_c-d", "tea"};
     static const char *const bad[] = {"",    ".a",  "-",    "_a",
                                       "a/b", "a b", "a%41", "\xc3\xa9"};
     char name[QUOTA_NAME_MAX + 1];
 
-    (void)state;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
         assert_true(quota_name_is_good(good[i], strlen(good[i])));
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
@@ -221,10 +210,8 @@ memory(void)
     return kib;
 }
 
-static void
-any_of_a_million_numbers_is_cancelled_in_little_memory(void **state)
+CASE(any_of_a_million_numbers_is_cancelled_in_little_memory, d)
 {
-    const struct tmpdir *d = *state;
     const long before = memory();
     struct stat st;
     struct book b;
@@ -261,10 +248,8 @@ any_of_a_million_numbers_is_cancelled_in_little_memory(void **state)
     book_close(&b);
 }
 
-static void
-journal_numbers_are_the_same_in_the_file_and_in_the_tail(void **state)
+CASE(journal_numbers_are_the_same_in_the_file_and_in_the_tail, d)
 {
-    const struct tmpdir *d = *state;
     struct number all[JOURNAL_NUMBERS_TAIL], one;
     struct journal_numbers n;
     const uint64_t count = 3 * JOURNAL_NUMBERS_TAIL;
@@ -296,10 +281,8 @@ journal_numbers_are_the_same_in_the_file_and_in_the_tail(void **state)
     journal_numbers_fini(&n);
 }
 
-static void
-the_last_number_of_a_full_tail_is_cancelled_by_the_next_one(void **state)
+CASE(the_last_number_of_a_full_tail_is_cancelled_by_the_next_one, d)
 {
-    const struct tmpdir *d = *state;
     struct number n;
     struct book b;
 
@@ -317,10 +300,8 @@ the_last_number_of_a_full_tail_is_cancelled_by_the_next_one(void **state)
     book_close(&b);
 }
 
-static void
-a_number_that_has_no_room_changes_nothing(void **state)
+CASE(a_number_that_has_no_room_changes_nothing, d)
 {
-    const struct tmpdir *d = *state;
     struct quota_request r = {.type = JOURNAL_RECORD_APPLY, .value = 1};
     struct quota_change c;
     struct key_answer a;
@@ -362,8 +343,7 @@ hash_of(uint32_t n, uint8_t hash[IDEMPOTENCY_HASH])
     put_le32(hash + 4, n);
 }
 
-static void
-a_key_is_known_for_a_day_and_among_the_last_million(void **state)
+TEST(a_key_is_known_for_a_day_and_among_the_last_million)
 {
     struct key_answer a = {.form = ANSWER_PAIR, .number = 7, .remaining = 8};
     const uint64_t now = 1700000000000;
@@ -371,7 +351,6 @@ a_key_is_known_for_a_day_and_among_the_last_million(void **state)
     uint8_t hash[IDEMPOTENCY_HASH];
     struct idempotency k;
 
-    (void)state;
     assert_rc(idempotency_init(&k, IDEMPOTENCY_MAX), 0);
     for (uint32_t i = 0; i < 5000; i++) {
         hash_of(i, hash);
@@ -399,15 +378,13 @@ a_key_is_known_for_a_day_and_among_the_last_million(void **state)
     idempotency_fini(&k);
 }
 
-static void
-the_oldest_key_makes_way(void **state)
+TEST(the_oldest_key_makes_way)
 {
     const struct key_answer a = {.form = ANSWER_PAIR};
     const uint64_t now = 1700000000000;
     uint8_t hash[IDEMPOTENCY_HASH] = {0};
     struct idempotency k;
 
-    (void)state;
     assert_rc(idempotency_init(&k, IDEMPOTENCY_MAX), 0);
     for (uint32_t i = 0; i < IDEMPOTENCY_MAX + 3; i++) {
         put_le32(hash, i * 2654435761u);
@@ -420,24 +397,3 @@ the_oldest_key_makes_way(void **state)
     }
     idempotency_fini(&k);
 }
-
-#define TEST(f)                                                                \
-    cmocka_unit_test_setup_teardown(f, tmpdir_setup, tmpdir_teardown)
-
-static const struct CMUnitTest tests[] = {
-    TEST(applications_and_cancellations_are_numbered_in_one_sequence),
-    TEST(an_application_needs_enough_and_something),
-    TEST(a_number_is_cancelled_once_and_a_cancellation_never),
-    TEST(what_would_not_fit_is_impossible),
-    TEST(quotas_with_a_name_have_numbers_of_their_own),
-    TEST(there_are_no_more_quotas_than_allowed_but_all_that_there_were),
-    cmocka_unit_test(a_name_is_plain),
-    TEST(any_of_a_million_numbers_is_cancelled_in_little_memory),
-    TEST(journal_numbers_are_the_same_in_the_file_and_in_the_tail),
-    TEST(the_last_number_of_a_full_tail_is_cancelled_by_the_next_one),
-    TEST(a_number_that_has_no_room_changes_nothing),
-    cmocka_unit_test(a_key_is_known_for_a_day_and_among_the_last_million),
-    cmocka_unit_test(the_oldest_key_makes_way),
-};
-
-TEST_MAIN(tests)

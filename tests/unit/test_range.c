@@ -14,7 +14,6 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/bytes.h"
@@ -426,6 +425,16 @@ teardown(void **state)
     return 0;
 }
 
+#define CASE(name, f) ENGINE_TESTS(name, struct fixture *f, setup, teardown)
+#define CASE_MANY(name, f)                                                     \
+    ENGINE_TESTS(name, struct fixture *f, setup_many, teardown)
+#define CASE_LMDB(name, f)                                                     \
+    ENGINE_TEST(ENGINE_LMDB, name, struct fixture *f, setup, teardown)
+#define CASE_PATIENT(name, f)                                                  \
+    ENGINE_TESTS(name, struct fixture *f, setup_patient, teardown)
+#define CASE_IMPATIENT(name, f)                                                \
+    ENGINE_TESTS(name, struct fixture *f, setup_impatient, teardown)
+
 /* ---- clients ----------------------------------------------------------- */
 
 /* The reply is rows `offset` ... of a keyspace made by fill(). */
@@ -503,11 +512,9 @@ take_greedy(int fd, unsigned requests)
 
 /* ---- order and splits -------------------------------------------------- */
 
-static void
-a_hundred_pipelined_requests_are_answered_in_order(void **state)
+CASE(a_hundred_pipelined_requests_are_answered_in_order, f)
 {
     static uint8_t bytes[100 * QUERY_SIZE];
-    struct fixture *f = *state;
     size_t size = 0;
     int fd = client_connect(f->port);
 
@@ -530,11 +537,9 @@ a_hundred_pipelined_requests_are_answered_in_order(void **state)
     client_close(fd);
 }
 
-static void
-requests_may_be_split_at_every_byte(void **state)
+CASE(requests_may_be_split_at_every_byte, f)
 {
     uint8_t bytes[QUERY_SIZE + QUERY_EXTENDED_SIZE];
-    struct fixture *f = *state;
     const size_t first = client_range_request(bytes, "small", 1, 1);
     const size_t size =
         first +
@@ -555,12 +560,10 @@ requests_may_be_split_at_every_byte(void **state)
     client_close(fd);
 }
 
-static void
-more_requests_than_a_turn_takes_are_all_answered(void **state)
+CASE(more_requests_than_a_turn_takes_are_all_answered, f)
 {
     enum { COUNT = 5000 };
     static uint8_t bytes[COUNT * QUERY_SIZE];
-    struct fixture *f = *state;
     size_t size = 0;
     int fd = client_connect(f->port);
 
@@ -573,10 +576,8 @@ more_requests_than_a_turn_takes_are_all_answered(void **state)
     client_close(fd);
 }
 
-static void
-a_half_closed_connection_gets_all_its_answers(void **state)
+CASE(a_half_closed_connection_gets_all_its_answers, f)
 {
-    struct fixture *f = *state;
     int fd = client_connect(f->port);
 
     for (int i = 0; i < 8; i++)
@@ -591,10 +592,8 @@ a_half_closed_connection_gets_all_its_answers(void **state)
     await_none(f);
 }
 
-static void
-extended_requests_are_answered(void **state)
+CASE(extended_requests_are_answered, f)
 {
-    struct fixture *f = *state;
     struct client_rows r;
     int64_t count;
     int fd = client_connect(f->port);
@@ -628,10 +627,8 @@ extended_requests_are_answered(void **state)
     client_close(fd);
 }
 
-static void
-a_listing_is_made_in_steps_and_others_are_served_between(void **state)
+CASE_MANY(a_listing_is_made_in_steps_and_others_are_served_between, f)
 {
-    struct fixture *f = *state;
     uint8_t bytes[QUERY_EXTENDED_SIZE];
     struct client_rows r;
     bool seen = false;
@@ -670,10 +667,8 @@ a_listing_is_made_in_steps_and_others_are_served_between(void **state)
 
 /* The stores of these tests keep no history in files, and all of it in memory:
  * either way it is one answer, and those around it keep their order. */
-static void
-the_top_of_a_period_stands_in_line_with_listings(void **state)
+CASE_MANY(the_top_of_a_period_stands_in_line_with_listings, f)
 {
-    struct fixture *f = *state;
     const struct query top = {.op = QUERY_PERIOD_TOP,
                               .to = 3600,
                               .length = 3,
@@ -734,10 +729,8 @@ expect_as_of_only(int fd)
     client_rows_free(&r);
 }
 
-static void
-as_of_is_told_without_a_listing_and_while_one_is_made(void **state)
+CASE_MANY(as_of_is_told_without_a_listing_and_while_one_is_made, f)
 {
-    struct fixture *f = *state;
     uint8_t bytes[QUERY_EXTENDED_SIZE];
     const struct query before_last = {.op = QUERY_KEYSPACES,
                                       .keyspace = (const uint8_t *)"\xff",
@@ -765,11 +758,9 @@ as_of_is_told_without_a_listing_and_while_one_is_made(void **state)
     client_close(fd);
 }
 
-static void
-fifty_listings_in_a_row_are_all_answered_and_others_between(void **state)
+CASE(fifty_listings_in_a_row_are_all_answered_and_others_between, f)
 {
     enum { LISTINGS = 50 };
-    struct fixture *f = *state;
     uint8_t bytes[LISTINGS * QUERY_EXTENDED_SIZE];
     struct client_rows r;
     size_t size = 0;
@@ -802,10 +793,8 @@ put_unreadable(struct fixture *f, const char *file)
     assert_rc(close(fd), 0);
 }
 
-static void
-who_leaves_during_a_listing_makes_way(void **state)
+CASE_LMDB(who_leaves_during_a_listing_makes_way, f)
 {
-    struct fixture *f = *state;
     uint8_t bytes[3 * QUERY_EXTENDED_SIZE];
     struct client_rows r;
     const uint64_t until = clock_ms() + 60000;
@@ -847,11 +836,9 @@ who_leaves_during_a_listing_makes_way(void **state)
     await_none(f);
 }
 
-static void
-many_listings_at_once_are_all_answered(void **state)
+CASE_MANY(many_listings_at_once_are_all_answered, f)
 {
     enum { PEERS = 30 };
-    struct fixture *f = *state;
     uint8_t bytes[2 * QUERY_EXTENDED_SIZE];
     struct client_rows r;
     size_t size = 0;
@@ -881,10 +868,8 @@ many_listings_at_once_are_all_answered(void **state)
     await_none(f);
 }
 
-static void
-who_does_not_read_keeps_the_listing_from_nobody(void **state)
+CASE(who_does_not_read_keeps_the_listing_from_nobody, f)
 {
-    struct fixture *f = *state;
     uint8_t bytes[QUERY_EXTENDED_SIZE];
     const size_t size = client_extended_request(bytes, QUERY_KEYSPACES, "", "");
     int fd, slow = connect_greedy(f, 4);
@@ -910,11 +895,9 @@ who_does_not_read_keeps_the_listing_from_nobody(void **state)
 
 /* ---- errors ------------------------------------------------------------ */
 
-static void
-a_malformed_request_ends_the_connection_after_what_was_owed(void **state)
+CASE(a_malformed_request_ends_the_connection_after_what_was_owed, f)
 {
     static uint8_t rest[1 << 18];
-    struct fixture *f = *state;
     uint8_t bytes[3 * QUERY_SIZE];
     int fd = client_connect(f->port);
 
@@ -934,10 +917,8 @@ a_malformed_request_ends_the_connection_after_what_was_owed(void **state)
     assert_int_equal(ask(f).figures.malformed, 1);
 }
 
-static void
-each_way_to_be_malformed_is_refused(void **state)
+CASE(each_way_to_be_malformed_is_refused, f)
 {
-    struct fixture *f = *state;
     uint8_t bytes[QUERY_EXTENDED_SIZE];
     size_t size;
     int fd;
@@ -964,11 +945,9 @@ each_way_to_be_malformed_is_refused(void **state)
     }
 }
 
-static void
-a_keyspace_that_cannot_be_read_ends_the_connection(void **state)
+CASE_LMDB(a_keyspace_that_cannot_be_read_ends_the_connection, f)
 {
     static uint8_t rest[1 << 18];
-    struct fixture *f = *state;
     int fd = client_connect(f->port);
 
     put_unreadable(f, "sick.mdb");
@@ -985,10 +964,8 @@ a_keyspace_that_cannot_be_read_ends_the_connection(void **state)
     assert_int_equal(ask(f).figures.malformed, 0);
 }
 
-static void
-a_request_must_be_whole_in_time(void **state)
+CASE(a_request_must_be_whole_in_time, f)
 {
-    struct fixture *f = *state;
     uint8_t bytes[QUERY_SIZE];
     int fd, idle;
 
@@ -1015,13 +992,11 @@ a_request_must_be_whole_in_time(void **state)
     fault_clear();
 }
 
-static void
-a_browser_is_refused(void **state)
+CASE(a_browser_is_refused, f)
 {
     static const char *const heads[] = {"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
                                         "ANY-TOKEN /x HTTP/1.1\r\n"};
     uint8_t bytes[2 * QUERY_SIZE], byte;
-    struct fixture *f = *state;
     int fd;
 
     for (size_t i = 0; i < 2; i++) {
@@ -1037,10 +1012,8 @@ a_browser_is_refused(void **state)
     assert_int_equal(ask(f).figures.browsers, 2);
 }
 
-static void
-a_reset_closes_the_connection(void **state)
+CASE(a_reset_closes_the_connection, f)
 {
-    struct fixture *f = *state;
     int fd = client_connect(f->port);
 
     request(fd, "small", 0, 1);
@@ -1052,10 +1025,8 @@ a_reset_closes_the_connection(void **state)
 
 /* ---- pressure ---------------------------------------------------------- */
 
-static void
-a_peer_that_takes_nothing_holds_little_and_harms_nobody(void **state)
+CASE(a_peer_that_takes_nothing_holds_little_and_harms_nobody, f)
 {
-    struct fixture *f = *state;
     struct state now;
     int fd, slow = connect_greedy(f, 40);
 
@@ -1112,10 +1083,8 @@ use_up(struct fixture *f, int *greedy, size_t max, size_t waiting)
     return count;
 }
 
-static void
-when_memory_is_used_up_small_answers_go_on(void **state)
+CASE_PATIENT(when_memory_is_used_up_small_answers_go_on, f)
 {
-    struct fixture *f = *state;
     int greedy[GREEDY_MAX], fd;
     size_t count;
 
@@ -1134,10 +1103,8 @@ when_memory_is_used_up_small_answers_go_on(void **state)
     await_none(f);
 }
 
-static void
-a_stalled_peer_is_closed_when_another_waits_for_its_memory(void **state)
+CASE_IMPATIENT(a_stalled_peer_is_closed_when_another_waits_for_its_memory, f)
 {
-    struct fixture *f = *state;
     int greedy[GREEDY_MAX], fd;
     size_t count;
 
@@ -1153,14 +1120,12 @@ a_stalled_peer_is_closed_when_another_waits_for_its_memory(void **state)
     await_none(f);
 }
 
-static void
-requests_that_wait_for_memory_do_not_use_it_up(void **state)
+CASE_PATIENT(requests_that_wait_for_memory_do_not_use_it_up, f)
 {
     enum { WAITERS = 400 };
     static int waiters[WAITERS];
     uint8_t bytes[4 * QUERY_SIZE];
     const uint64_t until = clock_ms() + 20000;
-    struct fixture *f = *state;
     int greedy[GREEDY_MAX], fd;
     size_t count;
 
@@ -1192,10 +1157,8 @@ requests_that_wait_for_memory_do_not_use_it_up(void **state)
     await_none(f);
 }
 
-static void
-a_peer_that_resets_while_it_waits_is_closed(void **state)
+CASE_PATIENT(a_peer_that_resets_while_it_waits_is_closed, f)
 {
-    struct fixture *f = *state;
     int greedy[GREEDY_MAX];
     size_t count;
 
@@ -1209,10 +1172,8 @@ a_peer_that_resets_while_it_waits_is_closed(void **state)
         client_close(greedy[i]);
 }
 
-static void
-connections_above_the_limit_wait_in_the_backlog(void **state)
+CASE(connections_above_the_limit_wait_in_the_backlog, f)
 {
-    struct fixture *f = *state;
     int fds[CONNECTIONS + 1];
 
     for (int i = 0; i < CONNECTIONS + 1; i++) {
@@ -1230,10 +1191,8 @@ connections_above_the_limit_wait_in_the_backlog(void **state)
         client_close(fds[i]);
 }
 
-static void
-a_clean_stop_answers_what_has_arrived(void **state)
+CASE(a_clean_stop_answers_what_has_arrived, f)
 {
-    struct fixture *f = *state;
     int idle = client_connect(f->port), busy = client_connect(f->port);
 
     await(f, CONN_IDLE, 2);
@@ -1251,11 +1210,9 @@ a_clean_stop_answers_what_has_arrived(void **state)
     assert_rc(client_try_connect(f->port), -ECONNREFUSED);
 }
 
-static void
-a_clean_stop_does_not_wait_for_ever(void **state)
+CASE(a_clean_stop_does_not_wait_for_ever, f)
 {
     const uint64_t before = clock_ms();
-    struct fixture *f = *state;
     int slow = connect_greedy(f, 20);
 
     await_draining(f);
@@ -1266,10 +1223,8 @@ a_clean_stop_does_not_wait_for_ever(void **state)
     client_close(slow);
 }
 
-static void
-a_snapshot_ends_with_its_turn(void **state)
+CASE(a_snapshot_ends_with_its_turn, f)
 {
-    struct fixture *f = *state;
     int fd = client_connect(f->port);
 
     for (int i = 0; i < 10; i++) {
@@ -1280,10 +1235,8 @@ a_snapshot_ends_with_its_turn(void **state)
     client_close(fd);
 }
 
-static void
-a_start_without_memory_leaks_nothing(void **state)
+CASE(a_start_without_memory_leaks_nothing, f)
 {
-    struct fixture *f = *state;
     const struct conns_options options = {.rows = &f->row,
                                           .count = 1,
                                           .shared = 16,
@@ -1317,42 +1270,3 @@ a_start_without_memory_leaks_nothing(void **state)
     loop_free(loop);
     assert_int_equal(fault_open_fds(), fds);
 }
-
-#define CASE(f)           ENGINE_CASES(f, setup, teardown)
-#define CASE_MANY(f)      ENGINE_CASES(f, setup_many, teardown)
-#define CASE_PATIENT(f)   ENGINE_CASES(f, setup_patient, teardown)
-#define CASE_IMPATIENT(f) ENGINE_CASES(f, setup_impatient, teardown)
-#define CASE_LMDB(f)      ENGINE_CASE(ENGINE_LMDB, f, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    CASE(a_hundred_pipelined_requests_are_answered_in_order),
-    CASE(requests_may_be_split_at_every_byte),
-    CASE(more_requests_than_a_turn_takes_are_all_answered),
-    CASE(a_half_closed_connection_gets_all_its_answers),
-    CASE(extended_requests_are_answered),
-    CASE_MANY(a_listing_is_made_in_steps_and_others_are_served_between),
-    CASE_MANY(the_top_of_a_period_stands_in_line_with_listings),
-    CASE_MANY(as_of_is_told_without_a_listing_and_while_one_is_made),
-    CASE(fifty_listings_in_a_row_are_all_answered_and_others_between),
-    CASE_MANY(many_listings_at_once_are_all_answered),
-    CASE(who_does_not_read_keeps_the_listing_from_nobody),
-    CASE_LMDB(who_leaves_during_a_listing_makes_way),
-    CASE(a_malformed_request_ends_the_connection_after_what_was_owed),
-    CASE(each_way_to_be_malformed_is_refused),
-    CASE_LMDB(a_keyspace_that_cannot_be_read_ends_the_connection),
-    CASE(a_browser_is_refused),
-    CASE(a_request_must_be_whole_in_time),
-    CASE(a_reset_closes_the_connection),
-    CASE(a_peer_that_takes_nothing_holds_little_and_harms_nobody),
-    CASE_PATIENT(when_memory_is_used_up_small_answers_go_on),
-    CASE_IMPATIENT(a_stalled_peer_is_closed_when_another_waits_for_its_memory),
-    CASE_PATIENT(requests_that_wait_for_memory_do_not_use_it_up),
-    CASE_PATIENT(a_peer_that_resets_while_it_waits_is_closed),
-    CASE(connections_above_the_limit_wait_in_the_backlog),
-    CASE(a_clean_stop_answers_what_has_arrived),
-    CASE(a_clean_stop_does_not_wait_for_ever),
-    CASE(a_snapshot_ends_with_its_turn),
-    CASE(a_start_without_memory_leaks_nothing),
-};
-
-TEST_MAIN(tests)

@@ -3,19 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/base/crc.h"
 #include "common/store/lmdb/keyspace.h"
 #include "tests/lib/counted.h"
-#include "tests/lib/fault.h"
 #include "tests/lib/stored.h"
 
 /* Copies a file, over what is there. */
@@ -43,10 +37,10 @@ put_in_place(const struct tmpdir *d, const char *file)
     assert_int_equal(renameat(d->fd, file, d->fd, "pages.mdb"), 0);
 }
 
-static void
-a_replaced_file_is_opened_anew(void **state)
+#define CASE(name, d) TEST_IN(name, struct tmpdir *d, in_memory, remove_dir)
+
+CASE(a_replaced_file_is_opened_anew, d)
 {
-    const struct tmpdir *d = *state;
     struct store *s = open_store(d, 1 << 20, true);
 
     assert_rc(apply_one(s, "pages", "k", 1), 0);
@@ -140,10 +134,8 @@ holder_end(const struct holder *h)
 
 /* LMDB's lock file has the old file's number of commits while anybody has it
  * open: with that the newest commit of the new one would be lost. */
-static void
-a_replaced_file_is_not_touched_while_others_have_the_old_one(void **state)
+CASE(a_replaced_file_is_not_touched_while_others_have_the_old_one, d)
 {
-    const struct tmpdir *d = *state;
     struct holder h;
     struct store *s;
 
@@ -171,10 +163,8 @@ a_replaced_file_is_not_touched_while_others_have_the_old_one(void **state)
     store_close(s);
 }
 
-static void
-a_file_that_was_overwritten_in_place_is_not_written_to(void **state)
+CASE(a_file_that_was_overwritten_in_place_is_not_written_to, d)
 {
-    const struct tmpdir *d = *state;
     struct holder h;
     struct store *s = open_store(d, 1 << 20, true);
 
@@ -197,13 +187,3 @@ a_file_that_was_overwritten_in_place_is_not_written_to(void **state)
     check_clean(s);
     store_close(s);
 }
-
-#define T(f) cmocka_unit_test_setup_teardown(f, in_memory, remove_dir)
-
-static const struct CMUnitTest tests[] = {
-    T(a_replaced_file_is_opened_anew),
-    T(a_replaced_file_is_not_touched_while_others_have_the_old_one),
-    T(a_file_that_was_overwritten_in_place_is_not_written_to),
-};
-
-TEST_MAIN(tests)

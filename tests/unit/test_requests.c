@@ -76,11 +76,12 @@ make_requests(const struct tmpdir *d)
     return r;
 }
 
-static void
-without_a_secret_nothing_is_stored_and_none_is_made(void **state)
+#define IN_TMPDIR(name, d)                                                     \
+    TEST_IN(name, struct tmpdir *d, tmpdir_setup, tmpdir_teardown)
+
+IN_TMPDIR(without_a_secret_nothing_is_stored_and_none_is_made, d)
 {
     uint8_t secret[REQUESTS_KEY_SIZE], again[REQUESTS_KEY_SIZE];
-    const struct tmpdir *d = *state;
     struct requests *r, *other;
 
     assert_rc(requests_open(&r, d->fd), 0);
@@ -104,10 +105,8 @@ without_a_secret_nothing_is_stored_and_none_is_made(void **state)
     requests_close(r);
 }
 
-static void
-what_any_process_stores_all_read(void **state)
+IN_TMPDIR(what_any_process_stores_all_read, d)
 {
-    const struct tmpdir *d = *state;
     struct requests *r = make_requests(d), *other;
     struct seen s;
 
@@ -128,11 +127,10 @@ what_any_process_stores_all_read(void **state)
     requests_close(r);
 }
 
-static void
-a_store_that_fails_is_not_there_and_can_be_tried_again(void **state)
+IN_TMPDIR(a_store_that_fails_is_not_there_and_can_be_tried_again, d)
 {
     static const char *const calls[] = {"pwrite", "fdatasync"};
-    struct requests *r = make_requests(*state);
+    struct requests *r = make_requests(d);
 
     assert_rc(store_fill(r, 1, 3, 1000), 0);
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
@@ -147,11 +145,9 @@ a_store_that_fails_is_not_there_and_can_be_tried_again(void **state)
     requests_close(r);
 }
 
-static void
-the_window_is_a_day_and_the_last_so_many(void **state)
+IN_TMPDIR(the_window_is_a_day_and_the_last_so_many, d)
 {
     const uint64_t now_ms = clock_unix_ms();
-    const struct tmpdir *d = *state;
     struct requests *r = make_requests(d);
     struct seen s;
 
@@ -174,11 +170,9 @@ the_window_is_a_day_and_the_last_so_many(void **state)
     requests_close(r);
 }
 
-static void
-its_size_is_bounded_by_the_window(void **state)
+IN_TMPDIR(its_size_is_bounded_by_the_window, d)
 {
     const uint64_t now_ms = clock_unix_ms();
-    const struct tmpdir *d = *state;
     struct requests *r = make_requests(d);
     uint64_t most = 0;
     struct seen s;
@@ -204,13 +198,11 @@ its_size_is_bounded_by_the_window(void **state)
     requests_close(r);
 }
 
-static void
-a_small_table_keeps_the_last_keys(void **state)
+TEST(a_small_table_keeps_the_last_keys)
 {
     uint8_t hash[IDEMPOTENCY_HASH] = {0};
     struct idempotency k;
 
-    (void)state;
     assert_rc(idempotency_init(&k, 3), 0);
     for (uint32_t i = 0; i < 50; i++) {
         const struct key_answer a = {.number = i};
@@ -225,16 +217,3 @@ a_small_table_keeps_the_last_keys(void **state)
     }
     idempotency_fini(&k);
 }
-
-#define in_tmpdir(test)                                                        \
-    cmocka_unit_test_setup_teardown(test, tmpdir_setup, tmpdir_teardown)
-
-static const struct CMUnitTest tests[] = {
-    in_tmpdir(without_a_secret_nothing_is_stored_and_none_is_made),
-    in_tmpdir(what_any_process_stores_all_read),
-    in_tmpdir(a_store_that_fails_is_not_there_and_can_be_tried_again),
-    in_tmpdir(the_window_is_a_day_and_the_last_so_many),
-    in_tmpdir(its_size_is_bounded_by_the_window),
-    cmocka_unit_test(a_small_table_keeps_the_last_keys),
-};
-TEST_MAIN(tests)

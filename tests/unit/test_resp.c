@@ -45,10 +45,8 @@ expect_bad(const char *text, const char *why)
     assert_string_equal(request.why, why);
 }
 
-static void
-arrays_and_lines_are_requests(void **state)
+TEST(arrays_and_lines_are_requests)
 {
-    (void)state;
     expect_request("*1\r\n$4\r\nPING\r\n*1\r\n", 14, "PING|");
     expect_request("*3\r\n$3\r\nGET\r\n$0\r\n\r\n$2\r\n\r\n\r\n", 27,
                    "GET||\r\n|");
@@ -61,14 +59,12 @@ arrays_and_lines_are_requests(void **state)
     expect_request("\n", 1, "");
 }
 
-static void
-a_request_is_partial_until_its_last_byte(void **state)
+TEST(a_request_is_partial_until_its_last_byte)
 {
     static const char *const whole[] = {
         "*3\r\n$7\r\nZINCRBY\r\n$1\r\nb\r\n$2\r\n-1\r\n", "incrby key 10\r\n",
         "*-1\r\n", "*0\r\n"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++) {
         const size_t size = strlen(whole[i]);
 
@@ -84,12 +80,10 @@ a_request_is_partial_until_its_last_byte(void **state)
     }
 }
 
-static void
-what_is_no_request_is_refused_with_its_reason(void **state)
+TEST(what_is_no_request_is_refused_with_its_reason)
 {
     static char line[RESP_INLINE_MAX + 2];
 
-    (void)state;
     expect_bad("*01\r\n$4\r\nPING\r\n", "invalid multibulk length");
     expect_bad("*1\r\n$04\r\nPING\r\n", "invalid bulk length");
     expect_bad("*1\r\n$4x\nPING\r\n", "invalid bulk length");
@@ -116,10 +110,8 @@ what_is_no_request_is_refused_with_its_reason(void **state)
     assert_int_equal(parse("*1\r\n$65536\r\n"), RESP_PARTIAL);
 }
 
-static void
-an_http_request_is_recognised(void **state)
+TEST(an_http_request_is_recognised)
 {
-    (void)state;
     assert_int_equal(parse("POST / HTTP/1.1\r\n"), RESP_HTTP);
     assert_int_equal(parse("GET /x HTTP/1.0\r\n"), RESP_HTTP);
     assert_int_equal(parse("OPTIONS * HTTP/1.1\n"), RESP_HTTP);
@@ -127,8 +119,7 @@ an_http_request_is_recognised(void **state)
     assert_int_equal(parse("GET HTTP\r\n"), RESP_WHOLE);
 }
 
-static void
-integers_are_strict(void **state)
+TEST(integers_are_strict)
 {
     static const char *const bad[] = {"",
                                       "-",
@@ -152,7 +143,6 @@ integers_are_strict(void **state)
                 {"-9223372036854775808", INT64_MIN}};
     int64_t value;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         const struct resp_arg a = {(const uint8_t *)bad[i],
                                    (uint32_t)strlen(bad[i])};
@@ -176,10 +166,8 @@ matches(const char *pattern, const char *name)
                         (const uint8_t *)name, strlen(name));
 }
 
-static void
-patterns_match_as_in_redis(void **state)
+TEST(patterns_match_as_in_redis)
 {
-    (void)state;
     assert_true(matches("*", ""));
     assert_true(matches("a*c*e", "abcde"));
     assert_true(matches("a?c", "abc"));
@@ -198,13 +186,11 @@ patterns_match_as_in_redis(void **state)
                          "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"));
 }
 
-static void
-numbers_and_bulks_are_written_exactly(void **state)
+TEST(numbers_and_bulks_are_written_exactly)
 {
     uint8_t out[64];
     size_t size;
 
-    (void)state;
     size = resp_put_number(out, ':', INT64_MIN);
     assert_memory_equal(out, ":-9223372036854775808\r\n", size);
     assert_int_equal(size, 23);
@@ -226,14 +212,3 @@ numbers_and_bulks_are_written_exactly(void **state)
         assert_memory_equal(out, text, size);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(arrays_and_lines_are_requests),
-    cmocka_unit_test(a_request_is_partial_until_its_last_byte),
-    cmocka_unit_test(what_is_no_request_is_refused_with_its_reason),
-    cmocka_unit_test(an_http_request_is_recognised),
-    cmocka_unit_test(integers_are_strict),
-    cmocka_unit_test(patterns_match_as_in_redis),
-    cmocka_unit_test(numbers_and_bulks_are_written_exactly),
-};
-TEST_MAIN(tests)

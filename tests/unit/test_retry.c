@@ -3,24 +3,20 @@
 
 #include "worker/retry.h"
 
-static void
-what_never_failed_is_due(void **state)
+TEST(what_never_failed_is_due)
 {
     const struct retry r = {0};
 
-    (void)state; /* pure */
     assert_true(retry_is_due(&r, 0));
     assert_true(retry_is_due(&r, UINT64_MAX));
 }
 
-static void
-each_failure_doubles_the_wait_up_to_a_most(void **state)
+TEST(each_failure_doubles_the_wait_up_to_a_most)
 {
     static const uint64_t waits[] = {50, 100, 200, 400, 500, 500};
     struct retry r = {0};
     unsigned i;
 
-    (void)state; /* pure */
     for (i = 0; i < 6; i++) {
         retry_failed(&r, 1000, 50, 500);
 
@@ -31,12 +27,10 @@ each_failure_doubles_the_wait_up_to_a_most(void **state)
     }
 }
 
-static void
-success_begins_with_the_first_wait_again(void **state)
+TEST(success_begins_with_the_first_wait_again)
 {
     struct retry r = {0};
 
-    (void)state; /* pure */
     retry_failed(&r, 1000, 50, 500);
     retry_failed(&r, 1000, 50, 500);
     retry_succeeded(&r);
@@ -45,10 +39,3 @@ success_begins_with_the_first_wait_again(void **state)
     retry_failed(&r, 1000, 50, 500);
     assert_int_equal(r.due_ms, 1050);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(what_never_failed_is_due),
-    cmocka_unit_test(each_failure_doubles_the_wait_up_to_a_most),
-    cmocka_unit_test(success_begins_with_the_first_wait_again),
-};
-TEST_MAIN(tests)

@@ -58,8 +58,7 @@ random_cells(struct random *r)
                : cells;
 }
 
-static void
-a_block_gives_back_its_rows(void **state)
+TEST(a_block_gives_back_its_rows)
 {
     static struct history_row rows[2000];
     static uint8_t keys[2000][HISTORY_KEY_MAX];
@@ -67,7 +66,6 @@ a_block_gives_back_its_rows(void **state)
     struct random r = {random_seed("block")};
     const uint8_t name[] = "under", next[] = "zz";
 
-    (void)state;
     for (unsigned round = 0; round < 200; round++) {
         int128 sums[HISTORY_CELLS];
         struct rows_reader b;
@@ -102,15 +100,13 @@ a_block_gives_back_its_rows(void **state)
     }
 }
 
-static void
-every_flipped_bit_of_a_block_is_found(void **state)
+TEST(every_flipped_bit_of_a_block_is_found)
 {
     static struct rows_writer w;
     const uint8_t name[] = "under", next[] = "zz";
     struct random r = {1};
     size_t size;
 
-    (void)state;
     rows_begin(&w);
     for (unsigned n = 0; n < 20; n++) {
         struct history_row row = {.cells = random_cells(&r)};
@@ -518,12 +514,10 @@ static const char *const many_tiers[] = {"1m:2d,1h:90d,1d:10y",
 
 #define MANY (sizeof many_tiers / sizeof *many_tiers)
 
-static void
-a_random_life_is_as_the_table_says(void **state)
+TEST(a_random_life_is_as_the_table_says)
 {
     const uint64_t seed = random_seed("life");
 
-    (void)state;
     for (unsigned round = 0; round < 2 * MANY; round++) {
         struct life l;
 
@@ -580,15 +574,13 @@ predicted(const struct life *l, const size_t *rows)
     return bytes;
 }
 
-static void
-a_year_is_bounded_and_exact(void **state)
+TEST(a_year_is_bounded_and_exact)
 {
     /* Three keys each half hour: of an hour, a day, a month. */
     static const size_t rows[] = {6, 6 * 24, 6 * 24 * 31};
     struct life l;
     size_t most = 0, half = 0, bound;
 
-    (void)state;
     life_begin(&l, "1m:2d,1h:30d,1d:90d", random_seed("year"));
     for (unsigned hour = 0; hour < 365 * 24; hour++) {
         for (unsigned i = 0; i < 2; i++) {
@@ -616,13 +608,11 @@ a_year_is_bounded_and_exact(void **state)
 }
 
 /* A clock that jumps ten years ahead takes two periods of a tier, no more. */
-static void
-a_jump_of_the_clock_erases_little(void **state)
+TEST(a_jump_of_the_clock_erases_little)
 {
     struct life l;
     struct history before;
 
-    (void)state;
     life_begin(&l, "1m:2d,1h:90d,1d:10y", 3);
     for (unsigned i = 0; i < 40 * 24; i++) {
         merge(&l, 3);
@@ -641,13 +631,11 @@ a_jump_of_the_clock_erases_little(void **state)
     life_end(&l);
 }
 
-static void
-the_limit_shortens_the_finest_tier(void **state)
+TEST(the_limit_shortens_the_finest_tier)
 {
     struct life l;
     size_t without;
 
-    (void)state;
     life_begin(&l, "1m:2d,1h:90d,1d:10y", 5);
     for (unsigned i = 0; i < 40 * 24; i++) {
         merge(&l, 10);
@@ -665,12 +653,10 @@ the_limit_shortens_the_finest_tier(void **state)
 }
 
 /* Each merge is a run; whatever care comes late, all is there. */
-static void
-runs_of_an_hour_become_few(void **state)
+TEST(runs_of_an_hour_become_few)
 {
     struct life l;
 
-    (void)state;
     life_begin(&l, "1m:2d,1h:90d", 9);
     for (unsigned i = 0; i < 3000; i++) {
         struct period p;
@@ -723,8 +709,7 @@ read_all(struct life *l, struct span s,
 
 /* A damaged page of the engine's can hide any entries that follow each other.
  */
-static void
-entries_that_are_hidden_are_missed(void **state)
+TEST(entries_that_are_hidden_are_missed)
 {
     static struct store_bucket want[KEYS + 1][SPAN_STEPS],
         got[KEYS + 1][SPAN_STEPS];
@@ -733,7 +718,6 @@ entries_that_are_hidden_are_missed(void **state)
     unsigned missed = 0;
     struct life l;
 
-    (void)state;
     life_begin(&l, "1m:2d,1h:90d", random_seed("hidden"));
     l.now += 10;
     for (unsigned i = 0; i < 90; i++) {
@@ -770,16 +754,3 @@ entries_that_are_hidden_are_missed(void **state)
     assert_in_range(missed, 50, 600);
     life_end(&l);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_block_gives_back_its_rows),
-    cmocka_unit_test(every_flipped_bit_of_a_block_is_found),
-    cmocka_unit_test(a_random_life_is_as_the_table_says),
-    cmocka_unit_test(a_jump_of_the_clock_erases_little),
-    cmocka_unit_test(the_limit_shortens_the_finest_tier),
-    cmocka_unit_test(runs_of_an_hour_become_few),
-    cmocka_unit_test(entries_that_are_hidden_are_missed),
-    cmocka_unit_test(a_year_is_bounded_and_exact),
-};
-
-TEST_MAIN(tests)

@@ -11,7 +11,6 @@
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
-#include "common/base/crc.h"
 #include "common/base/diag.h"
 #include "tests/lib/capture.h"
 #include "tests/lib/echo.h"
@@ -128,6 +127,8 @@ teardown(void **state)
     return 0;
 }
 
+#define CASE(name, r) TEST_IN(name, struct rig *r, setup, teardown)
+
 /* ---- numbers ------------------------------------------------------------ */
 
 static void
@@ -172,10 +173,8 @@ fetch(struct rig *r)
     check(r, r->f->heard + head);
 }
 
-static void
-numbers_are_of_the_second_and_the_serial_goes_on(void **state)
+CASE(numbers_are_of_the_second_and_the_serial_goes_on, r)
 {
-    struct rig *r = *state;
     const uint64_t before = now_s();
 
     start(r);
@@ -190,10 +189,8 @@ numbers_are_of_the_second_and_the_serial_goes_on(void **state)
     assert_true(r->last.second >= before + 2);
 }
 
-static void
-many_are_given_at_once(void **state)
+CASE(many_are_given_at_once, r)
 {
-    struct rig *r = *state;
     const size_t size = SEQUENCE_COUNT_MAX * SEQUENCE_LINE_SIZE;
     const char *head = HEAD "69632\r\n\r\n";
 
@@ -206,13 +203,11 @@ many_are_given_at_once(void **state)
     fetch(r);
 }
 
-static void
-another_number_of_them_is_refused(void **state)
+CASE(another_number_of_them_is_refused, r)
 {
     static const char *const bad[] = {
         "/fetch?n=0",  "/fetch?n=4097", "/fetch?n=",
         "/fetch?n=-1", "/fetch?n=1x",   "/fetch?n=99999999999999999999"};
-    struct rig *r = *state;
 
     start(r);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -225,11 +220,8 @@ another_number_of_them_is_refused(void **state)
 
 /* ---- crashes and clocks ------------------------------------------------- */
 
-static void
-restarts_within_a_second_never_step_back(void **state)
+CASE(restarts_within_a_second_never_step_back, r)
 {
-    struct rig *r = *state;
-
     for (unsigned i = 0; i < 100; i++) {
         start(r);
         fetch(r);
@@ -239,11 +231,8 @@ restarts_within_a_second_never_step_back(void **state)
     }
 }
 
-static void
-a_crash_before_any_number_leaves_what_was_promised(void **state)
+CASE(a_crash_before_any_number_leaves_what_was_promised, r)
 {
-    struct rig *r = *state;
-
     start(r);
     fetch(r);
     stop(r);
@@ -256,10 +245,8 @@ a_crash_before_any_number_leaves_what_was_promised(void **state)
 }
 
 /* Else they would add up, and a start would wait for them. */
-static void
-restarts_without_a_number_leave_the_mark_where_it_is(void **state)
+CASE(restarts_without_a_number_leave_the_mark_where_it_is, r)
 {
-    struct rig *r = *state;
     const uint64_t before = now_s();
 
     for (unsigned i = 0; i < 50; i++) {
@@ -272,13 +259,11 @@ restarts_without_a_number_leave_the_mark_where_it_is(void **state)
     fetch(r);
 }
 
-static void
-a_clock_that_steps_goes_unnoticed(void **state)
+CASE(a_clock_that_steps_goes_unnoticed, r)
 {
     static const int64_t steps[] = {0,       -1500,      3000,  -DAY_MS,
                                     DAY_MS,  -3600000,   -2,    2 * DAY_MS,
                                     -DAY_MS, 3 * DAY_MS, 999999};
-    struct rig *r = *state;
 
     for (int restarted = 0; restarted < 2; restarted++) {
         start(r);
@@ -295,10 +280,8 @@ a_clock_that_steps_goes_unnoticed(void **state)
     }
 }
 
-static void
-a_clock_far_behind_is_an_error_that_is_said(void **state)
+CASE(a_clock_far_behind_is_an_error_that_is_said, r)
 {
-    struct rig *r = *state;
     struct capture said;
 
     start(r);
@@ -311,10 +294,8 @@ a_clock_far_behind_is_an_error_that_is_said(void **state)
     fetch(r);
 }
 
-static void
-when_serials_end_they_begin_again_in_a_new_second(void **state)
+CASE(when_serials_end_they_begin_again_in_a_new_second, r)
 {
-    struct rig *r = *state;
     const size_t head = strlen(HEAD "170\r\n\r\n");
     uint64_t second;
 
@@ -349,11 +330,9 @@ when_serials_end_they_begin_again_in_a_new_second(void **state)
 
 /* ---- the disk ----------------------------------------------------------- */
 
-static void
-no_number_leaves_before_the_mark_is_durable(void **state)
+CASE(no_number_leaves_before_the_mark_is_durable, r)
 {
     static const char *const calls[] = {"pwrite", "fsync", "renameat", "fsync"};
-    struct rig *r = *state;
 
     start(r);
     fetch(r);
@@ -381,10 +360,8 @@ wait_for_move(struct rig *r)
         echo_turns(r->f, 1);
 }
 
-static void
-the_mark_moves_on_while_it_is_of_use_and_only_then(void **state)
+CASE(the_mark_moves_on_while_it_is_of_use_and_only_then, r)
 {
-    struct rig *r = *state;
     const uint64_t idle_s = SEQUENCE_IDLE_MS / 1000;
     uint64_t moves = 0, waited;
 
@@ -409,11 +386,8 @@ the_mark_moves_on_while_it_is_of_use_and_only_then(void **state)
     assert_true(r->s.figures.waited > waited);
 }
 
-static void
-a_disk_that_fails_at_the_start_is_an_error_that_leaves_nothing_open(
-    void **state)
+CASE(a_disk_that_fails_at_the_start_is_an_error_that_leaves_nothing_open, r)
 {
-    struct rig *r = *state;
     struct sequence_mark m;
     bool hit = true;
 
@@ -439,10 +413,8 @@ a_disk_that_fails_at_the_start_is_an_error_that_leaves_nothing_open(
 }
 
 /* Whatever call of a move fails, the file has the old mark or the new one. */
-static void
-a_move_that_fails_leaves_one_mark_or_the_other(void **state)
+CASE(a_move_that_fails_leaves_one_mark_or_the_other, r)
 {
-    struct rig *r = *state;
     struct sequence_mark m, found;
     bool hit = true;
 
@@ -521,10 +493,8 @@ expect_refused(struct rig *r)
     assert_memory_equal(r->f->heard, HEAD, strlen(HEAD));
 }
 
-static void
-one_flipped_bit_is_damage_that_is_reported(void **state)
+CASE(one_flipped_bit_is_damage_that_is_reported, r)
 {
-    struct rig *r = *state;
     uint8_t good[MARK_SIZE], bad[MARK_SIZE];
     struct sequence_mark m;
 
@@ -552,10 +522,8 @@ one_flipped_bit_is_damage_that_is_reported(void **state)
     fetch(r);
 }
 
-static void
-a_mark_that_ends_anywhere_is_damage(void **state)
+CASE(a_mark_that_ends_anywhere_is_damage, r)
 {
-    struct rig *r = *state;
     uint8_t good[MARK_SIZE];
     struct sequence_mark m;
 
@@ -577,10 +545,8 @@ a_mark_that_ends_anywhere_is_damage(void **state)
 
 /* ---- an older state ----------------------------------------------------- */
 
-static void
-an_older_copy_after_many_restarts_repeats_no_number(void **state)
+CASE(an_older_copy_after_many_restarts_repeats_no_number, r)
 {
-    struct rig *r = *state;
     uint8_t old[MARK_SIZE];
 
     start(r);
@@ -598,11 +564,8 @@ an_older_copy_after_many_restarts_repeats_no_number(void **state)
     }
 }
 
-static void
-a_mark_that_was_deleted_is_reported_and_repeats_no_number(void **state)
+CASE(a_mark_that_was_deleted_is_reported_and_repeats_no_number, r)
 {
-    struct rig *r = *state;
-
     /* The first; what each start makes is no sign of use. */
     assert_int_equal(mkdirat(r->dir.fd, "requests", 0700), 0);
     assert_string_equal(start_and_hear(r, DIAG_WARNING), "");
@@ -630,10 +593,8 @@ pass_tick(void)
         continue;
 }
 
-static void
-with_an_older_copy_and_a_clock_behind_it_no_number_is_given(void **state)
+CASE(with_an_older_copy_and_a_clock_behind_it_no_number_is_given, r)
 {
-    struct rig *r = *state;
     uint8_t old[MARK_SIZE];
 
     for (int in_place = 0; in_place < 2; in_place++) {
@@ -661,27 +622,3 @@ with_an_older_copy_and_a_clock_behind_it_no_number_is_given(void **state)
         stop(r);
     }
 }
-
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    T(numbers_are_of_the_second_and_the_serial_goes_on),
-    T(many_are_given_at_once),
-    T(another_number_of_them_is_refused),
-    T(restarts_within_a_second_never_step_back),
-    T(a_crash_before_any_number_leaves_what_was_promised),
-    T(restarts_without_a_number_leave_the_mark_where_it_is),
-    T(a_clock_that_steps_goes_unnoticed),
-    T(a_clock_far_behind_is_an_error_that_is_said),
-    T(when_serials_end_they_begin_again_in_a_new_second),
-    T(no_number_leaves_before_the_mark_is_durable),
-    T(the_mark_moves_on_while_it_is_of_use_and_only_then),
-    T(a_disk_that_fails_at_the_start_is_an_error_that_leaves_nothing_open),
-    T(a_move_that_fails_leaves_one_mark_or_the_other),
-    T(one_flipped_bit_is_damage_that_is_reported),
-    T(a_mark_that_ends_anywhere_is_damage),
-    T(an_older_copy_after_many_restarts_repeats_no_number),
-    T(a_mark_that_was_deleted_is_reported_and_repeats_no_number),
-    T(with_an_older_copy_and_a_clock_behind_it_no_number_is_given),
-};
-TEST_MAIN(tests)

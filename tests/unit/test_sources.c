@@ -148,13 +148,11 @@ read_all(struct fixture *f, unsigned runs)
     assert_int_equal(l.lowest_count, 0);
 }
 
-static void
-runs_are_read_in_the_order_of_their_keys(void **state)
+TEST(runs_are_read_in_the_order_of_their_keys)
 {
     const uint64_t seed = random_seed("sources");
     static struct fixture f;
 
-    (void)state; /* needs none */
     for (unsigned round = 0; round < 400; round++) {
         unsigned runs;
 
@@ -169,9 +167,3 @@ runs_are_read_in_the_order_of_their_keys(void **state)
         memkv_fini(&f.kv);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(runs_are_read_in_the_order_of_their_keys),
-};
-
-TEST_MAIN(tests)

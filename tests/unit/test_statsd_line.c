@@ -73,8 +73,7 @@ check_cases(const struct statsd_rules *rules, const struct line_case *cases,
 #define CHECK(rules, cases)                                                    \
     check_cases(rules, cases, sizeof(cases) / sizeof(cases)[0])
 
-static void
-lines_count_as_their_grammar_says(void **state)
+TEST(lines_count_as_their_grammar_says)
 {
     static const struct line_case cases[] = {
         {"a:1|c", STATSD_COUNTER, "a=1000000"},
@@ -102,12 +101,10 @@ lines_count_as_their_grammar_says(void **state)
          "a=2000000"},
     };
 
-    (void)state;
     CHECK(&drop_tags, cases);
 }
 
-static void
-a_malformed_line_counts_nothing(void **state)
+TEST(a_malformed_line_counts_nothing)
 {
     static const char *const lines[] = {"a",
                                         "a:",
@@ -151,20 +148,17 @@ a_malformed_line_counts_nothing(void **state)
                                         "a:9223372036854775808|c"};
     struct shown s;
 
-    (void)state;
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
         if (take(&drop_tags, lines[i], &s) != -EBADMSG)
             fail_msg("%s is malformed", lines[i]);
 }
 
-static void
-names_have_bounds(void **state)
+TEST(names_have_bounds)
 {
     char line[300];
     struct shown s;
     const char *why;
 
-    (void)state;
     memset(line, 'n', sizeof line);
     memcpy(line + 256, ":1|c", 5);
     assert_int_equal(take(&drop_tags, line, &s), STATSD_COUNTER);
@@ -176,8 +170,7 @@ names_have_bounds(void **state)
         -EBADMSG);
 }
 
-static void
-tags_are_sorted_into_the_key_when_asked_for(void **state)
+TEST(tags_are_sorted_into_the_key_when_asked_for)
 {
     static const struct line_case cases[] = {
         {"a:1|c|#x:1,b:2", STATSD_COUNTER, "a;b=2;x=1=1000000"},
@@ -191,12 +184,10 @@ tags_are_sorted_into_the_key_when_asked_for(void **state)
         {"a:1|c|#toolong:0123456789abcdef", -EBADMSG, ""},
     };
 
-    (void)state;
     CHECK(&append_tags, cases);
 }
 
-static void
-a_datagram_may_be_numbered(void **state)
+TEST(a_datagram_may_be_numbered)
 {
     static const char good[] = "countd.datagram.web-1:42|g";
     static const char *const others[] = {
@@ -207,7 +198,6 @@ a_datagram_may_be_numbered(void **state)
     size_t size;
     uint64_t number;
 
-    (void)state;
     assert_true(statsd_datagram_number((const uint8_t *)good, strlen(good),
                                        &sender, &size, &number));
     assert_int_equal(size, 5);
@@ -219,8 +209,7 @@ a_datagram_may_be_numbered(void **state)
                                             &number));
 }
 
-static void
-graphite_lines_count_where_a_pattern_says_so(void **state)
+TEST(graphite_lines_count_where_a_pattern_says_so)
 {
     static const char patterns[] = "stats_counts.* stats.counters.*.count";
     static const struct {
@@ -243,7 +232,6 @@ graphite_lines_count_where_a_pattern_says_so(void **state)
         {"stats_counts.a 1 now", "", -EBADMSG, 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const uint8_t *name = (const uint8_t *)"";
         size_t size = 0;
@@ -260,27 +248,14 @@ graphite_lines_count_where_a_pattern_says_so(void **state)
     }
 }
 
-static void
-a_pattern_has_one_star(void **state)
+TEST(a_pattern_has_one_star)
 {
     const char *wrong;
     size_t size;
 
-    (void)state;
     assert_rc(carbon_check_patterns("", &wrong, &size), 0);
     assert_rc(carbon_check_patterns(" a.* *.b  c*d ", &wrong, &size), 0);
     assert_rc(carbon_check_patterns("a.* b.c", &wrong, &size), -EINVAL);
     assert_int_equal(size, 3);
     assert_rc(carbon_check_patterns("a.*.*", &wrong, &size), -EINVAL);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(lines_count_as_their_grammar_says),
-    cmocka_unit_test(a_malformed_line_counts_nothing),
-    cmocka_unit_test(names_have_bounds),
-    cmocka_unit_test(tags_are_sorted_into_the_key_when_asked_for),
-    cmocka_unit_test(a_datagram_may_be_numbered),
-    cmocka_unit_test(graphite_lines_count_where_a_pattern_says_so),
-    cmocka_unit_test(a_pattern_has_one_star),
-};
-TEST_MAIN(tests)

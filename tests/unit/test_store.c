@@ -46,6 +46,16 @@ teardown(void **state)
     return 0;
 }
 
+#define BOTH(name, x) ENGINE_TESTS(name, struct fixture *x, setup, teardown)
+#define MEMORY(name, x)                                                        \
+    ENGINE_TEST(ENGINE_MEMORY, name, struct fixture *x, setup, teardown)
+#define CLUSTER(name, x)                                                       \
+    ENGINE_TEST(ENGINE_CLUSTER, name, struct fixture *x, setup, teardown)
+#define ALL(name, x)                                                           \
+    static void name##_run(void **);                                           \
+    ENGINE_ADDED(ENGINE_CLUSTER, name, setup, teardown)                        \
+    BOTH(name, x)
+
 static const struct store_fill fill3 = {.uuid = {7}, .epoch = 3, .first_ms = 5};
 
 static int64_t
@@ -98,11 +108,8 @@ ask_key(struct fixture *x, enum store_op op, const char *key, uint8_t *bytes)
     return q;
 }
 
-static void
-a_batch_given_twice_counts_once(void **state)
+ALL(a_batch_given_twice_counts_once, x)
 {
-    struct fixture *x = *state;
-
     NEED_STORE(x);
     assert_int_equal(mark_state(x, 3, 5), STORE_MARK_NONE);
     assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
@@ -115,10 +122,8 @@ a_batch_given_twice_counts_once(void **state)
     assert_int_equal(mark_state(x, 4, 5), STORE_MARK_NONE);
 }
 
-static void
-an_earlier_fill_is_refused_and_another_fill_counts(void **state)
+ALL(an_earlier_fill_is_refused_and_another_fill_counts, x)
 {
-    struct fixture *x = *state;
     struct store_fill mark = fill3;
 
     NEED_STORE(x);
@@ -132,10 +137,8 @@ an_earlier_fill_is_refused_and_another_fill_counts(void **state)
     assert_int_equal(count(x, "words", "the"), 14);
 }
 
-static void
-marks_that_do_not_agree_are_no_batch(void **state)
+ALL(marks_that_do_not_agree_are_no_batch, x)
 {
-    struct fixture *x = *state;
     const struct store_fill marks[2] = {fill3, {.uuid = {8}, .epoch = 1}};
     const struct store_delta d = {
         .key = (const uint8_t *)"the", .key_size = 3, .sum_low = 9};
@@ -154,10 +157,8 @@ marks_that_do_not_agree_are_no_batch(void **state)
     assert_int_equal(count(x, "words", "the"), 4);
 }
 
-static void
-rows_come_by_count_then_key(void **state)
+ALL(rows_come_by_count_then_key, x)
 {
-    struct fixture *x = *state;
     uint8_t bytes[1024];
     struct store_totals t;
     struct store_row row;
@@ -202,10 +203,8 @@ keys(struct fixture *x, int64_t offset, const char *prefix, const char *after,
     return text;
 }
 
-static void
-rows_come_in_key_order(void **state)
+BOTH(rows_come_in_key_order, x)
 {
-    struct fixture *x = *state;
     uint8_t bytes[1024];
     char past[STORE_NAME_MAX + 1];
 
@@ -254,10 +253,8 @@ note(void *ctx, const uint8_t *name, size_t name_size, int64_t keys)
     return 0;
 }
 
-static void
-keyspaces_are_listed_by_name(void **state)
+ALL(keyspaces_are_listed_by_name, x)
 {
-    struct fixture *x = *state;
     char text[64] = "";
 
     NEED_STORE(x);
@@ -272,11 +269,9 @@ keyspaces_are_listed_by_name(void **state)
     assert_string_equal(text, "b1c1");
 }
 
-static void
-a_row_is_found_by_key_by_rank_and_around_it(void **state)
+ALL(a_row_is_found_by_key_by_rank_and_around_it, x)
 {
     static const char *const order[] = {"c", "a", "b", "d"};
-    struct fixture *x = *state;
     uint8_t bytes[1024];
 
     NEED_STORE(x);
@@ -300,10 +295,8 @@ a_row_is_found_by_key_by_rank_and_around_it(void **state)
     assert_rc(ask_key(x, STORE_AROUND, "e", bytes).error, -ENOENT);
 }
 
-static void
-a_count_that_leaves_the_range_saturates_and_is_flagged(void **state)
+ALL(a_count_that_leaves_the_range_saturates_and_is_flagged, x)
 {
-    struct fixture *x = *state;
     struct store_totals t;
     struct store_row row;
 
@@ -327,13 +320,11 @@ a_count_that_leaves_the_range_saturates_and_is_flagged(void **state)
     assert_int_equal(t.sum_low, 2);
 }
 
-static void
-deleted_keys_are_gone_and_begin_again(void **state)
+ALL(deleted_keys_are_gone_and_begin_again, x)
 {
     const struct store_key gone[] = {{(const uint8_t *)"a", 1},
                                      {(const uint8_t *)"d", 1},
                                      {(const uint8_t *)"e", 1}};
-    struct fixture *x = *state;
     uint8_t bytes[1024];
     struct store_totals t;
     struct store_row row;
@@ -356,23 +347,21 @@ deleted_keys_are_gone_and_begin_again(void **state)
               -ENOENT);
 }
 
-static void
-a_drop_removes_rows_and_keeps_marks(void **state)
+ALL(a_drop_removes_rows_and_keeps_marks, x)
 {
-    struct fixture *x = *state;
     struct store_row row;
 
     NEED_STORE(x);
     assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
 
-    assert_rc(store_drop(x->s, (const uint8_t *)"words", 5, NULL, 0), 0);
+    assert_rc(store_drop(x->s, (const uint8_t *)"words", 5), 0);
     assert_rc(stored_get(x->s, "words", "the", &row), -ENOENT);
     assert_int_equal(mark_state(x, 3, 5), STORE_MARK_DONE);
     assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
     assert_rc(stored_get(x->s, "words", "the", &row), -ENOENT);
     assert_rc(stored_add(x->s, "words", NULL, "the", 9), 0);
     assert_int_equal(count(x, "words", "the"), 9);
-    assert_rc(store_drop(x->s, (const uint8_t *)"none", 4, NULL, 0), -ENOENT);
+    assert_rc(store_drop(x->s, (const uint8_t *)"none", 4), -ENOENT);
 }
 
 /* Asks all of it: the answer's buckets and keys are in `q`. */
@@ -390,8 +379,7 @@ ask_history(struct fixture *x, struct store_history_query *q)
     return rc;
 }
 
-static void
-history_has_each_increment_in_its_minute(void **state)
+ALL(history_has_each_increment_in_its_minute, x)
 {
     const uint32_t hour = (uint32_t)(clock_unix_ms() / 3600000) * 60;
     const struct store_delta d[] = {
@@ -409,7 +397,6 @@ history_has_each_increment_in_its_minute(void **state)
          .minute = hour - 58,
          .sum_low = 30},
     };
-    struct fixture *x = *state;
     struct store_bucket b[3];
     struct store_top top[4];
     struct store_history_query q = {.op = STORE_HISTORY_KEY,
@@ -458,43 +445,25 @@ history_has_each_increment_in_its_minute(void **state)
 
 /* ---- what the engine on a cluster refuses ------------------------------- */
 
-/* Parts are ordered by count only: an order by key would be a second copy of
- * every key in the servers' memory. */
-static void
-the_order_by_key_is_refused(void **state)
-{
-    struct fixture *x = *state;
-    uint8_t bytes[1024];
-
-    NEED_STORE(x);
-    add_four(x);
-    assert_rc(stored_keys(x->s, "words", 0, "", "", 9, bytes, sizeof bytes),
-              -EOPNOTSUPP);
-}
-
-/* There is no file that could be copied, replaced or rewritten: countd backup
+/* There is no file that could be copied or replaced: countd backup
  * reads parts instead, and servers overwrite what they free. */
-static void
-what_needs_a_file_is_refused(void **state)
+CLUSTER(what_needs_a_file_is_refused, x)
 {
     static const uint8_t name[] = "words";
-    struct fixture *x = *state;
 
     NEED_STORE(x);
     add_four(x);
     assert_false(store_traits(x->s) & (STORE_FILES | STORE_SNAPSHOT));
     assert_rc(store_copy(x->s, name, 5, x->tmp.fd), -EOPNOTSUPP);
     assert_rc(store_vacate(x->s, name, 5, x->tmp.fd), -EOPNOTSUPP);
-    assert_rc(store_purge(x->s, name, 5), -EOPNOTSUPP);
+    assert_rc(store_purge(x->s, name, 5), 0);
     assert_int_equal(count(x, "words", "c"), 7);
 }
 
 /* ---- what the engine of the tests can be told --------------------------- */
 
-static void
-an_interrupted_batch_goes_on_where_it_was(void **state)
+MEMORY(an_interrupted_batch_goes_on_where_it_was, x)
 {
-    struct fixture *x = *state;
     const struct store_delta d[3] = {
         {.key = (const uint8_t *)"a", .key_size = 1, .sum_low = 1},
         {.key = (const uint8_t *)"b", .key_size = 1, .sum_low = 2},
@@ -524,17 +493,15 @@ is_dead_fill(void *ctx, const struct store_fill *mark)
     return *(bool *)ctx && mark->epoch == 3;
 }
 
-static void
-a_dropped_keyspace_keeps_its_marks_until_they_are_spent(void **state)
+MEMORY(a_dropped_keyspace_keeps_its_marks_until_they_are_spent, x)
 {
-    struct fixture *x = *state;
     bool spent = false;
     const struct store_maintenance t = {.is_dead_fill = is_dead_fill,
                                         .ctx = &spent};
 
     assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
 
-    assert_rc(store_drop(x->s, (const uint8_t *)"words", 5, NULL, 0), 0);
+    assert_rc(store_drop(x->s, (const uint8_t *)"words", 5), 0);
     assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
     (void)store_maintain(x->s, &t);
     assert_true(memstore_has(x->s, "words"));
@@ -543,34 +510,10 @@ a_dropped_keyspace_keeps_its_marks_until_they_are_spent(void **state)
     assert_false(memstore_has(x->s, "words"));
 }
 
-#define BOTH(test)    ENGINE_CASES(test, setup, teardown)
-#define MEMORY(test)  ENGINE_CASE(ENGINE_MEMORY, test, setup, teardown)
-#define CLUSTER(test) ENGINE_CASE(ENGINE_CLUSTER, test, setup, teardown)
-#define ALL(test)     BOTH(test), CLUSTER(test)
-
-static const struct CMUnitTest tests[] = {
-    ALL(a_batch_given_twice_counts_once),
-    ALL(an_earlier_fill_is_refused_and_another_fill_counts),
-    ALL(marks_that_do_not_agree_are_no_batch),
-    ALL(rows_come_by_count_then_key),
-    BOTH(rows_come_in_key_order),
-    ALL(a_row_is_found_by_key_by_rank_and_around_it),
-    ALL(a_count_that_leaves_the_range_saturates_and_is_flagged),
-    ALL(deleted_keys_are_gone_and_begin_again),
-    ALL(a_drop_removes_rows_and_keeps_marks),
-    ALL(history_has_each_increment_in_its_minute),
-    ALL(keyspaces_are_listed_by_name),
-    CLUSTER(the_order_by_key_is_refused),
-    CLUSTER(what_needs_a_file_is_refused),
-    MEMORY(an_interrupted_batch_goes_on_where_it_was),
-    MEMORY(a_dropped_keyspace_keeps_its_marks_until_they_are_spent),
-};
-
 int
 main(int argc, char **argv)
 {
-    const int failed =
-        test_main(__FILE__, tests, sizeof tests / sizeof *tests, argc, argv);
+    const int failed = test_main(argc, argv);
 
     cluster_engine_stop();
     return failed;

@@ -56,10 +56,10 @@ teardown(void **state)
     return 0;
 }
 
-static void
-a_flush_takes_whole_units_and_leaves_the_rest(void **state)
+#define CASE(name, s) TEST_IN(name, struct sums *s, setup, teardown)
+
+CASE(a_flush_takes_whole_units_and_leaves_the_rest, s)
 {
-    struct sums *s = *state;
     struct sums_name name;
     int64_t increment;
 
@@ -72,11 +72,8 @@ a_flush_takes_whole_units_and_leaves_the_rest(void **state)
     assert_false(sums_take(s, &name, &increment));
 }
 
-static void
-a_rest_survives_one_age_and_is_counted_when_it_is_lost(void **state)
+CASE(a_rest_survives_one_age_and_is_counted_when_it_is_lost, s)
 {
-    struct sums *s = *state;
-
     assert_rc(add(s, "a", UNIT * 2 / 5), 0);
     assert_int_equal(flush(s, "a"), 0);
     assert_rc(sums_age(s), 0);
@@ -90,11 +87,8 @@ a_rest_survives_one_age_and_is_counted_when_it_is_lost(void **state)
     assert_int_equal(flush(s, "a"), 0);
 }
 
-static void
-names_that_wait_for_a_flush_are_never_dropped(void **state)
+CASE(names_that_wait_for_a_flush_are_never_dropped, s)
 {
-    struct sums *s = *state;
-
     assert_rc(add(s, "a", UNIT), 0);
     assert_rc(sums_age(s), 0);
     assert_rc(sums_age(s), -EBUSY);
@@ -103,10 +97,8 @@ names_that_wait_for_a_flush_are_never_dropped(void **state)
     assert_rc(sums_age(s), 0);
 }
 
-static void
-a_full_table_refuses_and_an_age_empties_it(void **state)
+CASE(a_full_table_refuses_and_an_age_empties_it, s)
 {
-    struct sums *s = *state;
     char key[16];
     int count = 0;
 
@@ -126,11 +118,8 @@ a_full_table_refuses_and_an_age_empties_it(void **state)
     assert_int_equal(flush(s, "new"), 1);
 }
 
-static void
-sums_beyond_64_bits_are_cut_to_the_bound(void **state)
+CASE(sums_beyond_64_bits_are_cut_to_the_bound, s)
 {
-    struct sums *s = *state;
-
     for (int i = 0; i < 100; i++)
         assert_rc(add(s, "a", UNIT * INT64_MAX), 0);
     assert_true(flush(s, "a") == INT64_MAX);
@@ -154,11 +143,9 @@ count_flush(struct sums *s, int64_t *counted)
 }
 
 /* Against plain sums, over many flushes. */
-static void
-random_sums_are_right_to_half_a_unit(void **state)
+CASE(random_sums_are_right_to_half_a_unit, s)
 {
     struct random random = {.state = random_seed("sums")};
-    struct sums *s = *state;
     int64_t counted[50] = {0};
     int128 exact[50] = {0};
 
@@ -205,10 +192,8 @@ expect_changes(int64_t numbered, int64_t missing, int64_t repeated)
     senders.changed--;
 }
 
-static void
-gaps_and_repeats_of_a_sender_are_counted(void **state)
+TEST(gaps_and_repeats_of_a_sender_are_counted)
 {
-    (void)state;
     memset(&senders, 0, sizeof senders);
     note("a", 7); /* what came before is unknown */
     note("a", 8);
@@ -228,12 +213,10 @@ gaps_and_repeats_of_a_sender_are_counted(void **state)
     assert_null(senders_take(&senders));
 }
 
-static void
-a_sender_too_many_is_not_followed(void **state)
+TEST(a_sender_too_many_is_not_followed)
 {
     char name[SENDER_NAME_MAX + 2];
 
-    (void)state;
     memset(&senders, 0, sizeof senders);
     for (int i = 0; i < SENDERS_MAX + 10; i++) {
         (void)snprintf(name, sizeof name, "sender-%d", i);
@@ -245,17 +228,3 @@ a_sender_too_many_is_not_followed(void **state)
     note(name, 1);
     assert_int_equal(senders.count, SENDERS_MAX);
 }
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    TEST(a_flush_takes_whole_units_and_leaves_the_rest),
-    TEST(a_rest_survives_one_age_and_is_counted_when_it_is_lost),
-    TEST(names_that_wait_for_a_flush_are_never_dropped),
-    TEST(a_full_table_refuses_and_an_age_empties_it),
-    TEST(sums_beyond_64_bits_are_cut_to_the_bound),
-    TEST(random_sums_are_right_to_half_a_unit),
-    cmocka_unit_test(gaps_and_repeats_of_a_sender_are_counted),
-    cmocka_unit_test(a_sender_too_many_is_not_followed),
-};
-TEST_MAIN(tests)

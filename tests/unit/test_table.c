@@ -88,12 +88,10 @@ resident(const struct table_part *p)
     return sum;
 }
 
-static void
-an_empty_one_has_nothing(void **state)
+TEST(an_empty_one_has_nothing)
 {
     struct rig *r = rig_open(MIB, 0);
 
-    (void)state;
     assert_int_equal(run(&r->table, 0), 0);
     assert_int_equal(run(&r->table, 1), 0);
     assert_int_equal(run(&r->table, UINT32_MAX), 0);
@@ -166,14 +164,12 @@ model_compare(const struct rig *r, const struct model *m)
             assert_true(has(&r->table, m->hash[n], n + 1));
 }
 
-static void
-it_has_what_the_model_has(void **state)
+TEST(it_has_what_the_model_has)
 {
     struct random random = {random_seed("table model")};
     static struct model m;
     unsigned round, i;
 
-    (void)state;
     for (round = 0; round < 8; round++) {
         struct rig *r = rig_open(64 * MIB, 16);
 
@@ -194,13 +190,11 @@ it_has_what_the_model_has(void **state)
     }
 }
 
-static void
-each_operation_works_at_each_moment_of_growing(void **state)
+TEST(each_operation_works_at_each_moment_of_growing)
 {
     struct rig *r = rig_open(64 * MIB, 4000);
     uint32_t n, i, moments = 0;
 
-    (void)state;
     for (n = 1; n <= 3250; n++)
         assert_rc(table_insert(&r->table, spread(n), n), 0);
     assert_null(r->table.old.slots);
@@ -218,13 +212,11 @@ each_operation_works_at_each_moment_of_growing(void **state)
     rig_close(r);
 }
 
-static void
-a_number_used_again_is_not_taken_for_what_has_moved_away(void **state)
+TEST(a_number_used_again_is_not_taken_for_what_has_moved_away)
 {
     struct rig *r = rig_open(64 * MIB, 1000);
     uint32_t n;
 
-    (void)state;
     /* Neighbours, so that looking for one passes where the others were. */
     for (n = 1; r->table.old.slots == NULL || r->table.old.moved < 2; n++)
         assert_rc(table_insert(&r->table, 2 * n, n), 0);
@@ -240,15 +232,13 @@ a_number_used_again_is_not_taken_for_what_has_moved_away(void **state)
     rig_close(r);
 }
 
-static void
-it_grows_in_small_steps_and_bounded_memory(void **state)
+TEST(it_grows_in_small_steps_and_bounded_memory)
 {
     struct rig *r = rig_open(64 * MIB, 1000);
     uint32_t n, moments = 0;
     uint64_t grown = 0;
     size_t moved = 0, most = 0;
 
-    (void)state;
     for (n = 1; n <= 1200000; n++) {
         assert_rc(table_insert(&r->table, spread(n), n), 0);
         moments += r->table.old.slots != NULL;
@@ -272,14 +262,12 @@ it_grows_in_small_steps_and_bounded_memory(void **state)
     rig_close(r);
 }
 
-static void
-it_shrinks_to_what_it_was(void **state)
+TEST(it_shrinks_to_what_it_was)
 {
     struct rig *r = rig_open(64 * MIB, 1000);
     const uint64_t first = r->table.taken;
     uint32_t n, i;
 
-    (void)state;
     for (n = 1; n <= 200000; n++)
         assert_rc(table_insert(&r->table, spread(n), n), 0);
     assert_true(r->table.taken > 200000 * 8);
@@ -296,14 +284,12 @@ it_shrinks_to_what_it_was(void **state)
 
 /* ---- refusals ------------------------------------------------------------ */
 
-static void
-any_number_may_have_one_hash(void **state)
+TEST(any_number_may_have_one_hash)
 {
     static const uint32_t hashes[] = {0, 77777777, UINT32_MAX};
     struct rig *r = rig_open(64 * MIB, 200);
     uint32_t n, i;
 
-    (void)state;
     for (i = 0; i < 3; i++)
         for (n = 1; n <= 40; n++)
             assert_rc(table_insert(&r->table, hashes[i], n), 0);
@@ -320,13 +306,11 @@ any_number_may_have_one_hash(void **state)
 }
 
 /* Who knows the key may fill one end.  That is refused at some time, too. */
-static void
-chosen_hashes_do_no_harm(void **state)
+TEST(chosen_hashes_do_no_harm)
 {
     struct rig *r = rig_open(64 * MIB, 16);
     uint32_t n, in = 0, i;
 
-    (void)state;
     for (n = 1; n <= 12000; n++) {
         const int rc = table_insert(&r->table, UINT32_MAX - n / 8, n);
 
@@ -354,14 +338,12 @@ chosen_hashes_do_no_harm(void **state)
 }
 
 /* As many at one end as fit in the large array, but not in the small one. */
-static void
-what_does_not_fit_when_it_shrinks_stays(void **state)
+TEST(what_does_not_fit_when_it_shrinks_stays)
 {
     struct rig *r = rig_open(64 * MIB, 40000);
     const uint32_t high = 7500;
     uint32_t n;
 
-    (void)state;
     r->table.least = 16;
     for (n = 1; n <= high; n++)
         assert_rc(table_insert(&r->table, UINT32_MAX - (n - 1) * 107374, n), 0);
@@ -392,13 +374,11 @@ fill(struct rig *r)
     return n - 1;
 }
 
-static void
-without_memory_it_goes_on_until_it_is_nearly_full(void **state)
+TEST(without_memory_it_goes_on_until_it_is_nearly_full)
 {
     struct rig *r = rig_open(MIB, 10000);
     uint32_t count, n;
 
-    (void)state;
     r->budget.max = r->budget.used;
     count = fill(r);
 
@@ -424,14 +404,12 @@ without_memory_it_goes_on_until_it_is_nearly_full(void **state)
     rig_close(r);
 }
 
-static void
-address_space_that_is_refused_is_like_a_budget(void **state)
+TEST(address_space_that_is_refused_is_like_a_budget)
 {
     struct rig *r;
     struct rlimit limit, none;
     uint32_t count;
 
-    (void)state;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     test_skip("a sanitizer needs address space of its own");
 #endif
@@ -449,24 +427,20 @@ address_space_that_is_refused_is_like_a_budget(void **state)
     rig_close(r);
 }
 
-static void
-a_start_over_the_budget_is_refused(void **state)
+TEST(a_start_over_the_budget_is_refused)
 {
     struct budget budget = {.max = 10000};
     struct table table;
 
-    (void)state;
     assert_rc(table_init(&table, &budget, 10000), -ENOMEM);
     assert_int_equal(budget.used, 0);
 }
 
-static void
-a_fuller_one_has_more_entries_away_from_home(void **state)
+TEST(a_fuller_one_has_more_entries_away_from_home)
 {
     struct rig *r = rig_open(MIB, 10000);
     uint32_t n, at_fifth, at_end;
 
-    (void)state;
     for (n = 1; n <= 2000; n++)
         assert_rc(table_insert(&r->table, spread(n), n), 0);
     at_fifth = table_displaced(&r->table);
@@ -474,25 +448,9 @@ a_fuller_one_has_more_entries_away_from_home(void **state)
         assert_rc(table_insert(&r->table, spread(n), n), 0);
     at_end = table_displaced(&r->table);
 
-    /* Half of the load: the first to come is at home. */
-    assert_in_range(at_fifth, 50, 150);
-    assert_in_range(at_end, 330, 480);
+    /* At a load of 0.2 and 0.87: a later one takes the home of those with
+     * greater hashes. */
+    assert_in_range(at_fifth, 70, 170);
+    assert_in_range(at_end, 500, 640);
     rig_close(r);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(an_empty_one_has_nothing),
-    cmocka_unit_test(it_has_what_the_model_has),
-    cmocka_unit_test(each_operation_works_at_each_moment_of_growing),
-    cmocka_unit_test(a_number_used_again_is_not_taken_for_what_has_moved_away),
-    cmocka_unit_test(it_grows_in_small_steps_and_bounded_memory),
-    cmocka_unit_test(it_shrinks_to_what_it_was),
-    cmocka_unit_test(any_number_may_have_one_hash),
-    cmocka_unit_test(chosen_hashes_do_no_harm),
-    cmocka_unit_test(what_does_not_fit_when_it_shrinks_stays),
-    cmocka_unit_test(without_memory_it_goes_on_until_it_is_nearly_full),
-    cmocka_unit_test(address_space_that_is_refused_is_like_a_budget),
-    cmocka_unit_test(a_start_over_the_budget_is_refused),
-    cmocka_unit_test(a_fuller_one_has_more_entries_away_from_home),
-};
-TEST_MAIN(tests)

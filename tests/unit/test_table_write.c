@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "common/wire/query.h"
 #include "common/wire/table_write.h"
 
 static const struct table_column columns[] = {
@@ -39,12 +40,10 @@ write_all(struct table_writer *t)
     return end_text(t);
 }
 
-static void
-json_has_facts_around_its_rows(void **state)
+TEST(json_has_facts_around_its_rows)
 {
     struct table_writer t;
 
-    (void)state; /* no fixture */
     table_begin(&t, TABLE_JSON, text, sizeof text, columns, 3);
     assert_string_equal(
         write_all(&t),
@@ -54,12 +53,10 @@ json_has_facts_around_its_rows(void **state)
         "true}], \"as_of_ms\": 7}\n");
 }
 
-static void
-numbers_are_strings_for_readers_with_doubles(void **state)
+TEST(numbers_are_strings_for_readers_with_doubles)
 {
     struct table_writer t;
 
-    (void)state; /* no fixture */
     table_begin(&t, TABLE_JSON, text, sizeof text, columns, 1);
     t.has_numbers_as_texts = true;
     table_row(&t,
@@ -71,12 +68,10 @@ numbers_are_strings_for_readers_with_doubles(void **state)
                         " {\"count\": \"-9223372036854775808\"}]}\n");
 }
 
-static void
-columns_have_the_text_form_of_names(void **state)
+TEST(columns_have_the_text_form_of_names)
 {
     struct table_writer t;
 
-    (void)state; /* no fixture */
     table_begin(&t, TABLE_TSV, text, sizeof text, columns, 3);
     assert_string_equal(write_all(&t), "-5\ta,\"\\tb\\xff\t-\n"
                                        "18446744073709551616\t-\tyes\n");
@@ -86,15 +81,13 @@ columns_have_the_text_form_of_names(void **state)
                                        "18446744073709551616,,yes\r\n");
 }
 
-static void
-raw_names_are_as_they_are_or_in_hexadecimal_digits(void **state)
+TEST(raw_names_are_as_they_are_or_in_hexadecimal_digits)
 {
     static const char good[] = "\\\t\xc3\xa9", bad[] = "\xc3(";
     const struct cell first[] = {cell_number(1), cell_name(good, 4)};
     const struct cell second[] = {cell_number(2), cell_name(bad, 2)};
     struct table_writer t;
 
-    (void)state; /* no fixture */
     table_begin(&t, TABLE_JSON, text, sizeof text, columns, 2);
     t.is_raw = true;
     table_fact(&t, "keyspace", cell_name(bad, 2));
@@ -118,12 +111,10 @@ raw_names_are_as_they_are_or_in_hexadecimal_digits(void **state)
     assert_string_equal(end_text(&t), "count,key\r\n2,\xc3(\r\n");
 }
 
-static void
-a_table_without_rows_is_still_a_table(void **state)
+TEST(a_table_without_rows_is_still_a_table)
 {
     struct table_writer t;
 
-    (void)state; /* no fixture */
     table_begin(&t, TABLE_JSON, text, sizeof text, columns, 2);
     table_rows_end(&t);
     table_end(&t);
@@ -138,14 +129,12 @@ a_table_without_rows_is_still_a_table(void **state)
     assert_string_equal(end_text(&t), "");
 }
 
-static void
-other_rows_follow_under_a_name_of_their_own(void **state)
+TEST(other_rows_follow_under_a_name_of_their_own)
 {
     static const struct table_column other = {"pid", "pid", true};
     struct table_writer t;
     struct cell cell = cell_number(3);
 
-    (void)state; /* no fixture */
     table_begin(&t, TABLE_JSON, text, sizeof text, columns, 1);
     table_row(&t, &cell);
     table_rows_end(&t);
@@ -158,15 +147,13 @@ other_rows_follow_under_a_name_of_their_own(void **state)
 }
 
 /* In a small buffer there may be no room for a row at once. */
-static void
-a_row_put_at_once_is_the_row_put_by_member(void **state)
+TEST(a_row_put_at_once_is_the_row_put_by_member)
 {
     static const struct table_column three[] = {
         {"", "rank", true}, {"", "key", false}, {"", "at_limit", false}};
     char at_once[256], by_member[256];
     struct table_writer t;
 
-    (void)state; /* no fixture */
     for (int is_small = 0; is_small <= 1; is_small++) {
         table_begin(&t, TABLE_JSON, text, is_small ? 220 : sizeof text, three,
                     3);
@@ -191,13 +178,97 @@ a_row_put_at_once_is_the_row_put_by_member(void **state)
                         "\"at_limit\": true}]}\n");
 }
 
+/* Rows as an answer of the range port has them. */
+static const struct {
+    int64_t count;
+    const char *key;
+} counts[] = {{INT64_MAX, "limit"}, {100, "/a"}, {10, "caf\xc3\xa9"},
+              {9, "a\"b"},          {0, "/b"},   {-7, "/a/longer/key"},
+              {INT64_MIN, "end"}};
+#define COUNTS (sizeof counts / sizeof counts[0])
+
+static const struct table_column ranked[] = {
+    {"", "rank", true}, {"", "count", true}, {"", "key", false}};
+
+/* All of them, each at once or, with is_by_cell, by its cells. */
 static void
-what_does_not_fit_is_told_by_the_size(void **state)
+put_counts(struct table_writer *t, bool has_rank, bool is_by_cell)
+{
+    const size_t first = has_rank ? 0 : 1;
+    uint8_t bytes[256], *end = bytes;
+    const uint8_t *at = bytes;
+    int64_t i = 0;
+
+    for (size_t n = 0; n < COUNTS; n++)
+        end +=
+            query_row_put(end, counts[n].count, (const uint8_t *)counts[n].key,
+                          (uint16_t)strlen(counts[n].key));
+    table_next_rows(t, "rows", ranked + first, 3 - first);
+    while (i < (int64_t)COUNTS) {
+        const int64_t done =
+            is_by_cell
+                ? 0
+                : table_plain_counts(t, has_rank, i, &at, (int64_t)COUNTS - i);
+        const struct cell cells[] = {
+            cell_number(i + done), cell_number(counts[i + done].count),
+            cell_name(counts[i + done].key, strlen(counts[i + done].key))};
+
+        assert_int_equal(done, is_by_cell ? 0 : i == 1 ? 1 : i == 4 ? 2 : 0);
+        table_row(t, cells + first);
+        at += QUERY_ROW_SIZE + strlen(counts[i + done].key);
+        i += done + 1;
+    }
+    table_rows_end(t);
+    table_end(t);
+}
+
+TEST(counts_put_at_once_are_those_put_by_cell)
+{
+    char want[2048];
+    struct table_writer t;
+
+    for (int has_rank = 0; has_rank <= 1; has_rank++) {
+        table_begin(&t, TABLE_JSON, text, sizeof text, NULL, 0);
+        put_counts(&t, has_rank != 0, true);
+        strcpy(want, end_text(&t));
+        table_begin(&t, TABLE_JSON, text, sizeof text, NULL, 0);
+        put_counts(&t, has_rank != 0, false);
+        assert_string_equal(end_text(&t), want);
+    }
+    assert_non_null(strstr(want, "\n {\"rank\": 4, \"count\": 0, \"key\": "
+                                 "\"/b\"},\n {\"rank\": 5"));
+}
+
+/* What has another form than plain JSON is left to table_row(). */
+TEST(counts_are_put_at_once_in_plain_json_only)
+{
+    static const uint8_t row[] = {5, 0, 0, 0, 0, 0, 0, 0, 1, 0, 'a'};
+    const uint8_t *at = row;
+    struct table_writer t;
+
+    for (size_t size = sizeof text; size-- > 0;) {
+        table_begin(&t, TABLE_JSON, text, size, ranked, 3);
+        if (table_plain_counts(&t, true, 0, &at, 1) == 0)
+            break;
+        assert_ptr_equal(at, row + sizeof row);
+        assert_true(table_size(&t) > 0);
+        at = row;
+    }
+    assert_ptr_equal(at, row); /* there was no room for the longest */
+    table_begin(&t, TABLE_TSV, text, sizeof text, ranked, 3);
+    assert_int_equal(table_plain_counts(&t, true, 0, &at, 1), 0);
+    table_begin(&t, TABLE_JSON, text, sizeof text, ranked, 3);
+    assert_int_equal(table_plain_counts(&t, true, 0, &at, 0), 0);
+    t.has_numbers_as_texts = true;
+    assert_int_equal(table_plain_counts(&t, true, 0, &at, 1), 0);
+    assert_ptr_equal(at, row);
+}
+
+TEST(what_does_not_fit_is_told_by_the_size)
 {
     const struct cell cell = cell_number(12345);
     struct table_writer t;
 
-    (void)state; /* no fixture */
     table_begin(&t, TABLE_TSV, text, 5, columns, 1);
     table_row(&t, &cell);
     assert_int_equal(table_size(&t), 0);
@@ -208,8 +279,7 @@ what_does_not_fit_is_told_by_the_size(void **state)
 
 /* Rows that are put at once, and rows that are not, at the end of a buffer of
  * each size; nothing behind it is written to. */
-static void
-a_buffer_of_each_size_has_all_of_a_document_or_none(void **state)
+TEST(a_buffer_of_each_size_has_all_of_a_document_or_none)
 {
     static const struct table_column three[] = {
         {"", "rank", true},
@@ -221,7 +291,6 @@ a_buffer_of_each_size_has_all_of_a_document_or_none(void **state)
     char want[4096];
     size_t whole = 0;
 
-    (void)state; /* no fixture */
     for (size_t size = sizeof want; size-- > 0;) {
         uint8_t *buffer = malloc(size + 1); /* of exactly that size for ASan */
 
@@ -261,8 +330,7 @@ a_buffer_of_each_size_has_all_of_a_document_or_none(void **state)
         memmem(want, whole, ": 9223372036854775807, \"key\": \"01\"}", 35));
 }
 
-static void
-sums_have_all_digits_of_128_bits(void **state)
+TEST(sums_have_all_digits_of_128_bits)
 {
     static const struct {
         int64_t high;
@@ -276,7 +344,6 @@ sums_have_all_digits_of_128_bits(void **state)
     };
     char digits[CELL_SUM_SIZE];
 
-    (void)state; /* no fixture */
     for (size_t i = 0; i < sizeof sums / sizeof sums[0]; i++)
         assert_string_equal(
             cell_sum_text(int128_of(sums[i].high, sums[i].low), digits),
@@ -284,18 +351,3 @@ sums_have_all_digits_of_128_bits(void **state)
     assert_int_equal(cell_sum(-1, digits).kind, CELL_NUMBER);
     assert_int_equal(cell_sum(UINT64_MAX, digits).kind, CELL_TEXT);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(json_has_facts_around_its_rows),
-    cmocka_unit_test(numbers_are_strings_for_readers_with_doubles),
-    cmocka_unit_test(columns_have_the_text_form_of_names),
-    cmocka_unit_test(raw_names_are_as_they_are_or_in_hexadecimal_digits),
-    cmocka_unit_test(a_table_without_rows_is_still_a_table),
-    cmocka_unit_test(other_rows_follow_under_a_name_of_their_own),
-    cmocka_unit_test(a_row_put_at_once_is_the_row_put_by_member),
-    cmocka_unit_test(what_does_not_fit_is_told_by_the_size),
-    cmocka_unit_test(a_buffer_of_each_size_has_all_of_a_document_or_none),
-    cmocka_unit_test(sums_have_all_digits_of_128_bits),
-};
-
-TEST_MAIN(tests)

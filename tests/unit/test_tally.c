@@ -203,6 +203,8 @@ tear_down(void **state)
     return 0;
 }
 
+#define ON_RIG(name, r) TEST_IN(name, struct rig *r, set_up, tear_down)
+
 /* Stops, hands the logs on and reads them. */
 static void
 finish(struct rig *r)
@@ -267,8 +269,7 @@ assert_told_many(struct rig *r, unsigned count)
 
 /* ---- keys -------------------------------------------------------------- */
 
-static void
-a_name_that_fits_is_its_own_key(void **state)
+TEST(a_name_that_fits_is_its_own_key)
 {
     static const char *const names[] = {"a",
                                         "caf\xc3\xa9",
@@ -278,7 +279,6 @@ a_name_that_fits_is_its_own_key(void **state)
                                         "#0123456789abcdef0123456789abcde"};
     uint8_t key[ROOM], name[ROOM];
 
-    (void)state; /* needs none */
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const size_t size = strlen(names[i]);
 
@@ -304,10 +304,8 @@ assert_key(const char *name, size_t size, size_t room, const char *expected)
 }
 
 /* What stands in a directory must be found again by every later version. */
-static void
-other_names_are_cut_and_end_in_their_hash(void **state)
+TEST(other_names_are_cut_and_end_in_their_hash)
 {
-    (void)state; /* needs none */
     assert_key("a\0b", 3, ROOM, "a_b#0f8fe969afe6c3881d2f21c58914d344");
     assert_key("abcdefghijabcdefghijabcdefghijabcde", 35, 34,
                "a#83782ebcf1653ad13ae619b237beacda");
@@ -316,14 +314,12 @@ other_names_are_cut_and_end_in_their_hash(void **state)
         "#0123456789abcdef0123456789abcdef#2d05d4cc4a54b586684ea1e8a8cd212d");
 }
 
-static void
-names_that_are_alike_have_keys_of_their_own(void **state)
+TEST(names_that_are_alike_have_keys_of_their_own)
 {
     static char long_a[70000], long_b[70000];
     uint8_t keys[6][ROOM];
     size_t sizes[6];
 
-    (void)state; /* needs none */
     memset(long_a, 'a', sizeof long_a);
     memset(long_b, 'a', sizeof long_b);
     long_b[65534] = 'b';
@@ -344,10 +340,8 @@ names_that_are_alike_have_keys_of_their_own(void **state)
 
 /* ---- rounds ------------------------------------------------------------ */
 
-static void
-a_round_tells_what_happened_to_both_kinds(void **state)
+ON_RIG(a_round_tells_what_happened_to_both_kinds, r)
 {
-    struct rig *r = *state;
     size_t times;
 
     start(r, INTERVAL_MS);
@@ -379,10 +373,8 @@ a_round_tells_what_happened_to_both_kinds(void **state)
         records_sum(&r->records, "live.semaphore.refused", "a", NULL), 4);
 }
 
-static void
-each_round_tells_only_what_is_new(void **state)
+ON_RIG(each_round_tells_only_what_is_new, r)
 {
-    struct rig *r = *state;
     size_t times;
 
     start(r, INTERVAL_MS);
@@ -399,11 +391,8 @@ each_round_tells_only_what_is_new(void **state)
     assert_int_equal(times, 2);
 }
 
-static void
-a_round_of_many_objects_goes_in_pieces(void **state)
+ON_RIG(a_round_of_many_objects_goes_in_pieces, r)
 {
-    struct rig *r = *state;
-
     start(r, INTERVAL_MS);
     acquire_many(r, 1000);
     run(r, has_told, 1000);
@@ -415,12 +404,8 @@ a_round_of_many_objects_goes_in_pieces(void **state)
     assert_told_many(r, 1000);
 }
 
-static void
-a_round_that_a_sweep_waits_for_begins_at_once_but_not_twice_a_second(
-    void **state)
+ON_RIG(a_round_that_a_sweep_waits_for_begins_at_once_but_not_twice_a_second, r)
 {
-    struct rig *r = *state;
-
     start(r, ENDLESS_MS);
     acquire_many(r, 1000);
     r->counters.skipped = true; /* as by a sweep */
@@ -449,10 +434,8 @@ stirs_until_rounds(struct rig *r)
     return r->tally.stats.rounds >= r->want;
 }
 
-static void
-a_round_ends_though_there_is_always_something_to_tell(void **state)
+ON_RIG(a_round_ends_though_there_is_always_something_to_tell, r)
 {
-    struct rig *r = *state;
     uint32_t held;
 
     start(r, INTERVAL_MS);
@@ -494,10 +477,8 @@ merge_one(struct rig *r)
     return sum;
 }
 
-static void
-without_room_it_waits_and_nothing_is_lost(void **state)
+ON_RIG(without_room_it_waits_and_nothing_is_lost, r)
 {
-    struct rig *r = *state;
     const uint64_t slots = (16384 - LOG_SLOTS_AT) / 544;
     int64_t before, sum = 0;
 
@@ -521,10 +502,8 @@ without_room_it_waits_and_nothing_is_lost(void **state)
     assert_int_equal(before + sum, (2 * slots + 5) * (2 * slots + 6) / 2 + 100);
 }
 
-static void
-a_stop_waits_for_room(void **state)
+ON_RIG(a_stop_waits_for_room, r)
 {
-    struct rig *r = *state;
     const uint64_t slots = (16384 - LOG_SLOTS_AT) / 544;
 
     r->config.log_size = 16384;
@@ -540,10 +519,8 @@ a_stop_waits_for_room(void **state)
     assert_int_equal(r->tally.stats.increments, 2 * slots + 5);
 }
 
-static void
-a_stop_does_not_wait_for_ever(void **state)
+ON_RIG(a_stop_does_not_wait_for_ever, r)
 {
-    struct rig *r = *state;
     const uint64_t slots = (16384 - LOG_SLOTS_AT) / 544;
 
     r->config.log_size = 16384;
@@ -560,11 +537,8 @@ a_stop_does_not_wait_for_ever(void **state)
 
 /* ---- stopping ---------------------------------------------------------- */
 
-static void
-a_stop_tells_all_there_is_without_an_interval(void **state)
+ON_RIG(a_stop_tells_all_there_is_without_an_interval, r)
 {
-    struct rig *r = *state;
-
     start(r, NEVER_MS);
     acquire_many(r, 500);
     assert_int_equal(acquire(&r->semaphores, 0, "s", 1, 1), FRAME_OK);
@@ -579,10 +553,8 @@ a_stop_tells_all_there_is_without_an_interval(void **state)
 }
 
 /* The second kind is owed when the stop comes, and is not told as the first. */
-static void
-a_stop_in_the_middle_of_a_round_tells_the_rest(void **state)
+ON_RIG(a_stop_in_the_middle_of_a_round_tells_the_rest, r)
 {
-    struct rig *r = *state;
     const uint64_t slots = (16384 - LOG_SLOTS_AT) / 544;
     char name[16];
 
@@ -606,24 +578,3 @@ a_stop_in_the_middle_of_a_round_tells_the_rest(void **state)
         records_sum(&r->records, "live.semaphore.acquired", name, NULL), 1);
     assert_int_equal(records_sum(&r->records, "live.acquired", name, NULL), 0);
 }
-
-#define ON_RIG(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_name_that_fits_is_its_own_key),
-    cmocka_unit_test(other_names_are_cut_and_end_in_their_hash),
-    cmocka_unit_test(names_that_are_alike_have_keys_of_their_own),
-    ON_RIG(a_round_tells_what_happened_to_both_kinds),
-    ON_RIG(each_round_tells_only_what_is_new),
-    ON_RIG(a_round_of_many_objects_goes_in_pieces),
-    ON_RIG(
-        a_round_that_a_sweep_waits_for_begins_at_once_but_not_twice_a_second),
-    ON_RIG(a_round_ends_though_there_is_always_something_to_tell),
-    ON_RIG(without_room_it_waits_and_nothing_is_lost),
-    ON_RIG(a_stop_waits_for_room),
-    ON_RIG(a_stop_does_not_wait_for_ever),
-    ON_RIG(a_stop_tells_all_there_is_without_an_interval),
-    ON_RIG(a_stop_in_the_middle_of_a_round_tells_the_rest),
-};
-
-TEST_MAIN(tests)

@@ -9,13 +9,11 @@
 
 #define DAY 1440u
 
-static void
-the_default_is_minutes_hours_and_days(void **state)
+TEST(the_default_is_minutes_hours_and_days)
 {
     struct config c;
     const struct tiers *t = &c.history.all;
 
-    (void)state;
     config_defaults(&c);
     assert_int_equal(t->count, 3);
     assert_int_equal(t->tier[0].step, 1);
@@ -29,8 +27,7 @@ the_default_is_minutes_hours_and_days(void **state)
     assert_int_equal(t->tier[2].keep, 3650 * DAY);
 }
 
-static void
-a_period_lies_in_one_step_of_the_next_tier(void **state)
+TEST(a_period_lies_in_one_step_of_the_next_tier)
 {
     static const struct {
         const char *text;
@@ -40,7 +37,6 @@ a_period_lies_in_one_step_of_the_next_tier(void **state)
                  {"5m:2d,1h:9d", 60}, {"1d:9d,7d:1y", 7 * DAY},
                  {"7d:9d", 224 * DAY}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct tiers t;
         const char *why;
@@ -50,8 +46,7 @@ a_period_lies_in_one_step_of_the_next_tier(void **state)
     }
 }
 
-static void
-what_makes_no_sense_is_refused(void **state)
+TEST(what_makes_no_sense_is_refused)
 {
     static const char *const bad[] = {"",
                                       "1m",
@@ -75,7 +70,6 @@ what_makes_no_sense_is_refused(void **state)
     struct tiers t;
     const char *why;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (tiers_parse(bad[i], &t, &why) != -EINVAL || strlen(why) < 8)
             fail_msg("%s is taken", bad[i]);
@@ -90,8 +84,7 @@ keep_of(const struct config *c, const char *name)
     return t->count > 0 ? t->tier[0].keep / DAY : 0;
 }
 
-static void
-the_name_counts_before_the_longest_pattern(void **state)
+TEST(the_name_counts_before_the_longest_pattern)
 {
     static const char text[] = "history = 1h:1d\n"
                                "history.web.* = 1h:2d\n"
@@ -103,7 +96,6 @@ the_name_counts_before_the_longest_pattern(void **state)
     struct config c;
     char why[512];
 
-    (void)state;
     config_defaults(&c);
     assert_rc(config_text(&c, text, strlen(text), "f", why, sizeof why), 0);
     assert_int_equal(keep_of(&c, "other"), 1);
@@ -119,12 +111,3 @@ the_name_counts_before_the_longest_pattern(void **state)
     assert_rc(config_set(&c, "history", "1x:2d", why, sizeof why), -EINVAL);
     assert_non_null(strstr(why, "history"));
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(the_default_is_minutes_hours_and_days),
-    cmocka_unit_test(a_period_lies_in_one_step_of_the_next_tier),
-    cmocka_unit_test(what_makes_no_sense_is_refused),
-    cmocka_unit_test(the_name_counts_before_the_longest_pattern),
-};
-
-TEST_MAIN(tests)

@@ -52,13 +52,21 @@ pass_time(void)
     fault_pass_ns(UINT64_C(1100000000));
 }
 
-static void
-a_token_has_the_rights_of_its_line(void **state)
+static int
+teardown(void **state)
+{
+    fault_clear();
+    return tmpdir_teardown(state);
+}
+
+#define CASE(name, d) TEST_IN(name, struct tmpdir *d, tmpdir_setup, teardown)
+
+CASE(a_token_has_the_rights_of_its_line, d)
 {
     struct tokens *t;
 
-    put_file(*state, good, 0600);
-    assert_rc(open_file(*state, &t), 0);
+    put_file(d, good, 0600);
+    assert_rc(open_file(d, &t), 0);
 
     assert_int_equal(check(t, SHOP), TOKENS_COUNT);
     assert_int_equal(check(t, BOSS), TOKENS_ALL);
@@ -70,8 +78,7 @@ a_token_has_the_rights_of_its_line(void **state)
     tokens_close(t);
 }
 
-static void
-a_wrong_line_refuses_the_file(void **state)
+CASE(a_wrong_line_refuses_the_file, d)
 {
     static const char *const lines[] = {"shop count\n",
                                         "shop count " SHOP " more\n",
@@ -86,17 +93,15 @@ a_wrong_line_refuses_the_file(void **state)
     struct tokens *t;
 
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
-        put_file(*state, lines[i], 0600);
-        assert_rc(open_file(*state, &t), -EINVAL);
+        put_file(d, lines[i], 0600);
+        assert_rc(open_file(d, &t), -EINVAL);
         assert_null(t);
     }
 }
 
-static void
-a_file_that_others_may_read_is_refused(void **state)
+CASE(a_file_that_others_may_read_is_refused, d)
 {
     static const mode_t modes[] = {0644, 0640, 0604, 0620, 0700};
-    struct tmpdir *d = *state;
     struct tokens *t;
 
     put_file(d, good, 0400);
@@ -118,20 +123,19 @@ a_file_that_others_may_read_is_refused(void **state)
     assert_rc(open_file(d, &t), -EINVAL);
 }
 
-static void
-a_changed_file_is_read_again(void **state)
+CASE(a_changed_file_is_read_again, d)
 {
     struct tokens *t;
 
-    put_file(*state, "shop count " SHOP "\n", 0600);
-    assert_rc(open_file(*state, &t), 0);
+    put_file(d, "shop count " SHOP "\n", 0600);
+    assert_rc(open_file(d, &t), 0);
 
-    put_file(*state, "shop quota " SHOP "\n", 0600);
+    put_file(d, "shop quota " SHOP "\n", 0600);
     assert_int_equal(check(t, SHOP), TOKENS_COUNT);
     pass_time();
     assert_int_equal(check(t, SHOP), TOKENS_QUOTA);
 
-    put_file(*state, "boss read " BOSS "\n", 0600);
+    put_file(d, "boss read " BOSS "\n", 0600);
     pass_time();
     assert_int_equal(check(t, SHOP), 0);
     assert_int_equal(check(t, BOSS), TOKENS_READ);
@@ -140,14 +144,13 @@ a_changed_file_is_read_again(void **state)
 
 /* A file that was changed just before it was read may change again without a
  * new time stamp. */
-static void
-a_file_is_read_again_until_it_has_settled(void **state)
+CASE(a_file_is_read_again_until_it_has_settled, d)
 {
     struct tokens *t;
 
-    put_file(*state, good, 0600);
+    put_file(d, good, 0600);
     fault_clear(); /* counts calls from here on */
-    assert_rc(open_file(*state, &t), 0);
+    assert_rc(open_file(d, &t), 0);
     pass_time();
     assert_int_equal(check(t, SHOP), TOKENS_COUNT);
     assert_int_equal(fault_calls("open"), 2);
@@ -162,10 +165,8 @@ a_file_is_read_again_until_it_has_settled(void **state)
     tokens_close(t);
 }
 
-static void
-a_changed_file_that_is_wrong_leaves_the_tokens(void **state)
+CASE(a_changed_file_that_is_wrong_leaves_the_tokens, d)
 {
-    struct tmpdir *d = *state;
     struct tokens *t;
 
     put_file(d, good, 0600);
@@ -188,19 +189,18 @@ a_changed_file_that_is_wrong_leaves_the_tokens(void **state)
     tokens_close(t);
 }
 
-static void
-a_failing_call_leaks_nothing(void **state)
+CASE(a_failing_call_leaks_nothing, d)
 {
     const unsigned fds = fault_open_fds();
     struct tokens *t;
     bool hit = true;
 
-    put_file(*state, good, 0600);
+    put_file(d, good, 0600);
     for (unsigned n = 1; hit; n++) {
         int rc;
 
         fault_inject("disk", n, EIO);
-        rc = open_file(*state, &t);
+        rc = open_file(d, &t);
         hit = fault_hit();
         fault_clear();
         assert_true(hit ? rc == -EIO && !t : rc == 0);
@@ -208,27 +208,6 @@ a_failing_call_leaks_nothing(void **state)
         assert_int_equal(fault_open_fds(), fds);
     }
     fault_inject("memory", 1, ENOMEM);
-    assert_rc(open_file(*state, &t), -ENOMEM);
+    assert_rc(open_file(d, &t), -ENOMEM);
     fault_clear();
 }
-
-static int
-teardown(void **state)
-{
-    fault_clear();
-    return tmpdir_teardown(state);
-}
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, tmpdir_setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    TEST(a_token_has_the_rights_of_its_line),
-    TEST(a_wrong_line_refuses_the_file),
-    TEST(a_file_that_others_may_read_is_refused),
-    TEST(a_changed_file_is_read_again),
-    TEST(a_file_is_read_again_until_it_has_settled),
-    TEST(a_changed_file_that_is_wrong_leaves_the_tokens),
-    TEST(a_failing_call_leaks_nothing),
-};
-
-TEST_MAIN(tests)

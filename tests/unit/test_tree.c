@@ -392,8 +392,7 @@ run(const struct plan *p)
     free(rows);
 }
 
-static void
-random_edits_equal_the_model(void **state)
+TEST(random_edits_equal_the_model)
 {
     static const struct plan plans[] = {
         {BLOCK_KEYS, 10, 30, 0, 10, 200},
@@ -408,7 +407,6 @@ random_edits_equal_the_model(void **state)
         {BLOCK_RANKS, 600, 6000, 2, 1, 80},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
         print_message("plan %zu\n", i);
         run(&plans[i]);
@@ -470,12 +468,10 @@ insert_run(struct fixture *f, unsigned from, unsigned to, unsigned prefix)
     return edit_run(f, from, to, prefix, BLOCK_INSERT);
 }
 
-static void
-a_directory_of_many_levels_holds_together(void **state)
+TEST(a_directory_of_many_levels_holds_together)
 {
     struct fixture f;
 
-    (void)state;
     start(&f, BLOCK_KEYS);
 
     /* Long common beginnings make separators long: 14 children per node. */
@@ -487,13 +483,11 @@ a_directory_of_many_levels_holds_together(void **state)
     stop(&f);
 }
 
-static void
-what_is_loaded_in_order_is_packed_full(void **state)
+TEST(what_is_loaded_in_order_is_packed_full)
 {
     struct fixture f;
     size_t blocks = 0;
 
-    (void)state;
     start(&f, BLOCK_KEYS);
     for (unsigned at = 0; at < 200000; at += 10000)
         assert_rc(insert_run(&f, at, at + 10000, 0), 0);
@@ -507,12 +501,10 @@ what_is_loaded_in_order_is_packed_full(void **state)
     stop(&f);
 }
 
-static void
-a_tree_that_is_emptied_leaves_nothing(void **state)
+TEST(a_tree_that_is_emptied_leaves_nothing)
 {
     struct fixture f;
 
-    (void)state;
     start(&f, BLOCK_KEYS);
     assert_rc(insert_run(&f, 0, 3000, 200), 0);
 
@@ -526,12 +518,10 @@ a_tree_that_is_emptied_leaves_nothing(void **state)
     stop(&f);
 }
 
-static void
-a_tree_that_loses_its_first_nodes_holds_together(void **state)
+TEST(a_tree_that_loses_its_first_nodes_holds_together)
 {
     struct fixture f;
 
-    (void)state;
     start(&f, BLOCK_KEYS);
     assert_rc(insert_run(&f, 0, 20000, 240), 0);
     assert_true(f.tree.root.level >= 2);
@@ -562,15 +552,13 @@ changes(void *ctx, unsigned i)
     return true;
 }
 
-static void
-whole_ranges_come_and_go_in_a_directory_of_many_levels(void **state)
+TEST(whole_ranges_come_and_go_in_a_directory_of_many_levels)
 {
     static struct present p;
     struct fixture f;
     uint64_t count = 0;
     unsigned level = 0;
 
-    (void)state;
     memset(&p, 0, sizeof p);
     start(&f, BLOCK_KEYS);
     for (unsigned round = 0; round < 100; round++) {
@@ -598,13 +586,11 @@ whole_ranges_come_and_go_in_a_directory_of_many_levels(void **state)
 
 /* ---- what is refused ---- */
 
-static void
-wrong_signs_are_damage(void **state)
+TEST(wrong_signs_are_damage)
 {
     struct row r = {.count = 3, .key = (const uint8_t *)"00000003"};
     struct fixture f;
 
-    (void)state;
     start(&f, BLOCK_KEYS);
     r.key_size = 8;
     assert_rc(insert_run(&f, 0, 10, 0), 0);
@@ -621,12 +607,10 @@ wrong_signs_are_damage(void **state)
     stop(&f);
 }
 
-static void
-more_than_the_budget_is_refused(void **state)
+TEST(more_than_the_budget_is_refused)
 {
     struct fixture f;
 
-    (void)state;
     start(&f, BLOCK_KEYS);
     f.tree.pages_max = 5;
     assert_rc(insert_run(&f, 0, 30000, 0), -E2BIG);
@@ -719,12 +703,10 @@ read_all(struct fixture *f)
     return rc;
 }
 
-static void
-any_call_of_the_pager_may_fail(void **state)
+TEST(any_call_of_the_pager_may_fail)
 {
     const enum block_order kinds[] = {BLOCK_KEYS, BLOCK_RANKS};
 
-    (void)state;
     for (unsigned k = 0; k < 2; k++) {
         struct fixture f;
         uint64_t count;
@@ -762,12 +744,10 @@ flip(struct mempager_value *v, uint64_t bit)
     v->bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
 }
 
-static void
-a_flipped_bit_is_found_by_check_and_by_what_reads_it(void **state)
+TEST(a_flipped_bit_is_found_by_check_and_by_what_reads_it)
 {
     const enum block_order kinds[] = {BLOCK_KEYS, BLOCK_RANKS};
 
-    (void)state;
     for (unsigned k = 0; k < 2; k++) {
         struct fixture f;
 
@@ -790,13 +770,11 @@ a_flipped_bit_is_found_by_check_and_by_what_reads_it(void **state)
     }
 }
 
-static void
-damage_never_gets_a_new_checksum(void **state)
+TEST(damage_never_gets_a_new_checksum)
 {
     unsigned refused = 0, passed = 0;
     struct fixture f;
 
-    (void)state;
     start_grown(&f, BLOCK_KEYS);
     f.hold = true;
     for (size_t i = 0; i < f.pager.count; i++) {
@@ -823,12 +801,10 @@ damage_never_gets_a_new_checksum(void **state)
     stop(&f);
 }
 
-static void
-what_the_cache_knows_is_checked_again_when_it_forgets(void **state)
+TEST(what_the_cache_knows_is_checked_again_when_it_forgets)
 {
     struct fixture f;
 
-    (void)state;
     start_grown(&f, BLOCK_RANKS);
     for (size_t i = 0; i < f.pager.count; i++) {
         struct mempager_value *v = mempager_nth(&f.pager, i);
@@ -847,12 +823,10 @@ what_the_cache_knows_is_checked_again_when_it_forgets(void **state)
     stop(&f);
 }
 
-static void
-a_value_that_is_missing_is_found(void **state)
+TEST(a_value_that_is_missing_is_found)
 {
     struct fixture f;
 
-    (void)state;
     start_grown(&f, BLOCK_KEYS);
     for (size_t i = 0; i < f.pager.count; i++) {
         const struct pager pager = mempager_pager(&f.pager);
@@ -869,15 +843,13 @@ a_value_that_is_missing_is_found(void **state)
     stop(&f);
 }
 
-static void
-a_value_of_an_earlier_change_is_found(void **state)
+TEST(a_value_of_an_earlier_change_is_found)
 {
     struct mempager_value *old;
     struct fixture f;
     size_t count;
     unsigned stale = 0;
 
-    (void)state;
     start_grown(&f, BLOCK_KEYS);
     count = f.pager.count;
     old = calloc(count, sizeof *old);
@@ -932,12 +904,10 @@ misplace(struct mempager_value *v, unsigned row)
     block_seal(v->bytes, v->size, b.count, &id);
 }
 
-static void
-rows_that_do_not_belong_in_their_block_are_not_folded(void **state)
+TEST(rows_that_do_not_belong_in_their_block_are_not_folded)
 {
     struct fixture f;
 
-    (void)state;
     start(&f, BLOCK_KEYS);
     assert_rc(insert_run(&f, 0, 40, 200), 0); /* folded at each change */
     for (unsigned part = 2; part <= 3; part++) {
@@ -959,23 +929,3 @@ rows_that_do_not_belong_in_their_block_are_not_folded(void **state)
     }
     stop(&f);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(random_edits_equal_the_model),
-    cmocka_unit_test(a_directory_of_many_levels_holds_together),
-    cmocka_unit_test(what_is_loaded_in_order_is_packed_full),
-    cmocka_unit_test(a_tree_that_is_emptied_leaves_nothing),
-    cmocka_unit_test(whole_ranges_come_and_go_in_a_directory_of_many_levels),
-    cmocka_unit_test(a_tree_that_loses_its_first_nodes_holds_together),
-    cmocka_unit_test(wrong_signs_are_damage),
-    cmocka_unit_test(more_than_the_budget_is_refused),
-    cmocka_unit_test(any_call_of_the_pager_may_fail),
-    cmocka_unit_test(a_flipped_bit_is_found_by_check_and_by_what_reads_it),
-    cmocka_unit_test(damage_never_gets_a_new_checksum),
-    cmocka_unit_test(what_the_cache_knows_is_checked_again_when_it_forgets),
-    cmocka_unit_test(a_value_that_is_missing_is_found),
-    cmocka_unit_test(a_value_of_an_earlier_change_is_found),
-    cmocka_unit_test(rows_that_do_not_belong_in_their_block_are_not_folded),
-};
-
-TEST_MAIN(tests)

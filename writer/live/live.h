@@ -166,10 +166,17 @@ struct live_record {
     const uint8_t *name; /* until the next call that changes anything */
 };
 
-/* The next object at or after *from (0 at first); looks at `steps` places at
- * most, as arena_next().  Objects that live throughout a dump are met exactly
- * once.  1: *out is one, 0: all done, -EAGAIN: steps used up, call again. */
-int live_next(const struct live *l, uint32_t *from, uint32_t *steps,
+/* A part of a dump, in which nothing changes. */
+struct live_walk {
+    uint32_t from;        /* where to go on; 0 at first */
+    uint32_t steps;       /* places to look at, at most, as arena_next() */
+    struct arena_run run; /* found, but not met yet */
+};
+
+/* The next object.  Objects that live throughout a dump are met exactly once,
+ * when each part begins with only `from` of the one before.  1: *out is one, 0:
+ * all done, -EAGAIN: steps used up. */
+int live_next(const struct live *l, struct live_walk *walk,
               struct live_record *out);
 
 /* What happened to one object since the caller last took from its sums. */

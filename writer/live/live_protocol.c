@@ -359,7 +359,7 @@ live_protocol_do(struct live_server *s, uint32_t holder,
         if (has_enough(r))
             return LIVE_PROTOCOL_FULL;
         count = read_run(s, r, queue, &stop);
-        for (i = 0; i < count; i++)
+        for (i = 0; count > 1 && i < count; i++)
             if (queue[i].status == FRAME_OK && has_name(queue[i].opcode))
                 live_prefetch_object(&s->live, queue[i].hash);
         for (i = 0; i < count; i++)
@@ -386,6 +386,19 @@ live_protocol_do_one(struct live_server *s, uint32_t holder,
 
 /* ---- Dump -------------------------------------------------------------- */
 
+/* Names are short: inline, the last word twice over. */
+static inline void
+copy_name(uint8_t *to, const uint8_t *name, size_t size)
+{
+    if (size < 8 || size > 64) {
+        memcpy(to, name, size);
+        return;
+    }
+    for (size_t at = 0; at + 8 < size; at += 8)
+        memcpy(to + at, name + at, 8);
+    memcpy(to + size - 8, name + size - 8, 8);
+}
+
 static void
 put_record(struct live_protocol *r, const uint8_t *header,
            const struct live_record *record)
@@ -396,7 +409,7 @@ put_record(struct live_protocol *r, const uint8_t *header,
     put_be32(at, record->current);
     put_be32(at + 4, record->maximum);
     put_be16(at + 8, record->name_size);
-    memcpy(at + 10, record->name, record->name_size);
+    copy_name(at + 10, record->name, record->name_size);
 }
 
 bool
@@ -405,19 +418,14 @@ live_protocol_dump(const struct live_server *s, uint32_t *from,
 {
     uint8_t header[FRAME_HEADER] = {FRAME_ANSWER, FRAME_DUMP};
     struct live_record record;
-    uint32_t looks = DUMP_LOOKS;
-    int rc;
+    struct live_walk walk = {.from = *from, .steps = DUMP_LOOKS};
+    int rc = 1;
 
     memcpy(header + 8, opaque, 4);
-    while (!has_enough(r)) {
-        rc = live_next(&s->live, from, &looks, &record);
-        if (rc == 0) {
-            put_header(r, header, FRAME_OK, 0);
-            return true;
-        }
-        if (rc < 0)
-            return false;
+    while (!has_enough(r) && (rc = live_next(&s->live, &walk, &record)) == 1)
         put_record(r, header, &record);
-    }
-    return false;
+    *from = walk.from;
+    if (rc == 0)
+        put_header(r, header, FRAME_OK, 0);
+    return rc == 0;
 }

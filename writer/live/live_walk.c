@@ -93,15 +93,18 @@ live_sweep(struct live *l, uint32_t steps)
 }
 
 int
-live_next(const struct live *l, uint32_t *from, uint32_t *steps,
-          struct live_record *out)
+live_next(const struct live *l, struct live_walk *walk, struct live_record *out)
 {
-    const uint32_t number = arena_next(&l->objects, from, steps);
+    struct arena_run *run = &walk->run;
     const struct object *o;
 
-    if (number == 0)
-        return *steps == 0 ? -EAGAIN : 0;
-    o = object_at(l, number);
+    if (run->count == 0 &&
+        !arena_next_run(&l->objects, &walk->from, &walk->steps, run))
+        return walk->steps == 0 ? -EAGAIN : 0;
+    o = object_at(l, run->record);
+    walk->from = run->record + 1;
+    run->record += run->stride;
+    run->count--;
     *out = (struct live_record){
         .current = o->current,
         .maximum = o->window < l->window ? o->current : o->maximum,

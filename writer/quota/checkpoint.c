@@ -6,7 +6,6 @@
  */
 #include "writer/quota/checkpoint.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <zlib.h>

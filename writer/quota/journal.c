@@ -6,10 +6,10 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "common/base/files.h"
-#include "writer/quota/journal_internal.h"
 
 size_t
 journal_free(const struct journal *j)
@@ -109,11 +109,16 @@ journal_extend(int dirfd, uint64_t from)
 {
     const int fd =
         openat(dirfd, JOURNAL_NAME, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    struct statvfs fs;
     int rc;
 
     if (fd < 0)
         return -errno;
-    rc = write_zeros(fd, JOURNAL_STEP, from);
+    if (fstatvfs(fd, &fs) == 0 &&
+        (uint64_t)fs.f_bavail * fs.f_frsize < JOURNAL_STEP)
+        rc = -ENOSPC; /* what is left is for the merges */
+    else
+        rc = write_zeros(fd, JOURNAL_STEP, from);
     if (rc == 0 && fsync(fd) < 0)
         rc = -errno;
     (void)close(fd);

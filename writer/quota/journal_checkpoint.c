@@ -1,6 +1,6 @@
 /* writer/quota/journal_checkpoint.c - a journal begins anew with a checkpoint;
  * see journal.h. */
-#include "writer/quota/journal_internal.h"
+#include "writer/quota/journal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,7 +35,7 @@ write_file(const struct journal *j, int fd, struct journal_header *h,
         return rc;
     end = RECORDS_AT + h->checkpoint_size;
     rc = write_zeros(
-        fd, journal_records_at(h->checkpoint_size) + JOURNAL_STEP - end, end);
+        fd, journal_records_at(h->checkpoint_size) + JOURNAL_AHEAD - end, end);
     journal_header_put(h, head);
     if (rc == 0)
         rc = write_at(fd, head, sizeof head, 0);
@@ -85,7 +85,7 @@ journal_checkpoint(struct journal *j, uint64_t end, journal_save *save,
     j->checkpoint_size = h.checkpoint_size;
     j->checkpoint_crc = h.checkpoint_crc;
     j->records_at = journal_records_at(h.checkpoint_size);
-    j->size = j->records_at + JOURNAL_STEP;
+    j->size = j->records_at + JOURNAL_AHEAD;
     if (fsync(j->dirfd) < 0)
         return -errno;
     rc = journal_note_follow(&j->note, fd, h.generation);

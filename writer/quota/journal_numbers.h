@@ -13,7 +13,6 @@
 #define COUNTD_WRITER_QUOTA_JOURNAL_NUMBERS_H
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 #define JOURNAL_NUMBERS_TAIL 256 /* the newest: 4 KiB */

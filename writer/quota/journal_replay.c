@@ -3,7 +3,7 @@
  *
  * Entry points: journal_exists(), journal_make(), journal_open().
  *
- * The note of the end (journal_note.h) decides where the journal ends.
+ * The note of the end (journal_record.h) decides where the journal ends.
  * In the boot in which it was written it is exact: the records before it must
  * be whole, and what is after it is cut off, because no answer depends on it.
  * After a loss of power the journal ends at the first record that is not good,
@@ -14,9 +14,8 @@
  * The last group is written and synced once more, because it may be in memory
  * only: the process before may have ended, or a sync may have failed.
  */
-#include "writer/quota/journal_internal.h"
+#include "writer/quota/journal.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -21,9 +21,6 @@
 #include <string.h>
 
 #include "common/base/bytes.h"
-#include "common/base/clock.h"
-#include "common/base/hash.h"
-#include "common/wire/name.h"
 
 #define LINE_MAX_ (QUOTA_NAME_MAX + 2 * 20 + 3)
 
@@ -96,47 +93,30 @@ apply_verb(struct http_call *x, const struct quota_verb *verb,
     return quota_change_asked(x, &r, name);
 }
 
+static const struct quota_verb *
+find_verb(struct http_text word)
+{
+    for (size_t i = 0; i < VERBS; i++)
+        if (http_text_is(word, verbs[i].word))
+            return &verbs[i];
+    return NULL;
+}
+
+/* /apply ...: of the quota without a name. */
 static enum conn_next
-act_unnamed(struct http_call *x, size_t verb)
+answer_unnamed(struct http_call *x)
 {
     static const struct quota_name none = {.at = ""};
     const struct quota_service *s = x->ctx;
+    const struct http_text path = x->request->path;
+    const struct quota_verb *verb =
+        find_verb((struct http_text){path.at + 1, path.size - 1});
     enum conn_next next;
 
+    assert(verb);
     if (!may_serve(x, &next))
         return next;
-    return apply_verb(x, &verbs[verb], quotas_unnamed(&s->store->quotas),
-                      &none);
-}
-
-static enum conn_next
-answer_apply(struct http_call *x)
-{
-    return act_unnamed(x, 0);
-}
-
-static enum conn_next
-answer_cancel(struct http_call *x)
-{
-    return act_unnamed(x, 1);
-}
-
-static enum conn_next
-answer_increase(struct http_call *x)
-{
-    return act_unnamed(x, 2);
-}
-
-static enum conn_next
-answer_decrease(struct http_call *x)
-{
-    return act_unnamed(x, 3);
-}
-
-static enum conn_next
-answer_empty(struct http_call *x)
-{
-    return act_unnamed(x, 4);
+    return apply_verb(x, verb, quotas_unnamed(&s->store->quotas), &none);
 }
 
 static enum conn_next
@@ -223,6 +203,7 @@ act_named(struct http_call *x, const struct quota_name *name,
     const struct quota_service *s = x->ctx;
     struct quota *quota = quotas_find(&s->store->quotas, name->at, name->size);
     const struct http_text asked = x->request->query;
+    const struct quota_verb *verb = find_verb(word);
 
     if (x->request->method == HTTP_DELETE)
         return http_not_allowed(x, HTTP_GET | HTTP_POST, NULL);
@@ -230,17 +211,11 @@ act_named(struct http_call *x, const struct quota_name *name,
         return answer_remaining(x, quota);
     if (x->request->method == HTTP_HEAD)
         return http_not_allowed(x, HTTP_GET | HTTP_POST, NULL);
-    for (size_t i = 0; i < VERBS; i++) {
-        const char *parameter = verbs[i].parameter;
-
-        if (!http_text_is(word, verbs[i].word))
-            continue;
-        if (parameter ? !http_parameter(x->request, parameter, &x->value)
-                      : asked.at != NULL)
-            break;
-        return apply_verb(x, &verbs[i], quota, name);
-    }
-    return http_fail(x, HTTP_NOT_FOUND);
+    if (!verb || (verb->parameter
+                      ? !http_parameter(x->request, verb->parameter, &x->value)
+                      : asked.at != NULL))
+        return http_fail(x, HTTP_NOT_FOUND);
+    return apply_verb(x, verb, quota, name);
 }
 
 static enum conn_next
@@ -269,12 +244,12 @@ answer_named(struct http_call *x)
 #define ASKS    (METHODS | HTTP_HEAD) /* changes nothing */
 
 const struct http_route quota_routes[] = {
-    {"/apply", "amt", METHODS, answer_apply, 0, NULL},
+    {"/apply", "amt", METHODS, answer_unnamed, 0, NULL},
     {"/query", NULL, ASKS, answer_query, 0, NULL},
-    {"/cancel", "jnlsno", METHODS, answer_cancel, 0, NULL},
-    {"/increase", "amt", METHODS, answer_increase, 0, NULL},
-    {"/decrease", "amt", METHODS, answer_decrease, 0, NULL},
-    {"/empty", NULL, METHODS, answer_empty, 0, NULL},
+    {"/cancel", "jnlsno", METHODS, answer_unnamed, 0, NULL},
+    {"/increase", "amt", METHODS, answer_unnamed, 0, NULL},
+    {"/decrease", "amt", METHODS, answer_unnamed, 0, NULL},
+    {"/empty", NULL, METHODS, answer_unnamed, 0, NULL},
     {"/quota", NULL, HTTP_GET | HTTP_HEAD, answer_list, 0, NULL},
     {"/quota/", "*", ASKS | HTTP_DELETE, answer_named, 0, NULL},
 };

@@ -384,6 +384,8 @@ open_first(struct quota_service *s)
     if (rc == -EINVAL)
         return rc;
     s->state = rc == 0 ? QUOTA_READY : QUOTA_LOADING;
+    if (rc == 0 && quotas_unnamed(&s->store->quotas)->numbers.count == 0)
+        quota_export_clear(&s->export);
     if (rc == -EBADMSG || rc == -EPROTO)
         s->state = QUOTA_DAMAGED;
     if (s->state == QUOTA_DAMAGED)

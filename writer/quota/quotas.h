@@ -51,7 +51,6 @@ enum answer_form {
 
 #define QUOTA_NAME_MAX 64u
 #define QUOTA_MAX      8192u /* with a name */
-#define QUOTA_PARTS    (QUOTA_NAME_MAX / 16)
 
 /* What can happen to a quota. */
 enum quota_activities {

@@ -1,7 +1,6 @@
 /* writer/statsd/senders.c - see senders.h. */
 #include "writer/statsd/senders.h"
 
-#include <assert.h>
 #include <string.h>
 
 #define PLACES (sizeof((struct senders *)0)->places / sizeof(struct sender))

@@ -16,7 +16,6 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -28,7 +27,6 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd.h"
-#include "common/client/cmd/live_peer.h"
 #include "common/client/lib/link.h"
 #include "common/client/lib/live_exchange.h"
 

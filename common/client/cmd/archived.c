@@ -1,7 +1,7 @@
-/* common/client/cmd/archived.c - see archived.h: archived_add() collects files
+/* common/client/cmd/archived.c - see cmd_data.h: archived_add() collects files
  * and reads their headers, archived_sort() orders them, archived_open() opens
  * one. */
-#include "common/client/cmd/archived.h"
+#include "common/client/cmd/cmd_data.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-/* common/client/cmd/backup_cluster.c - see backup_cluster.h. */
-#include "common/client/cmd/backup_cluster.h"
+/* common/client/cmd/backup_cluster.c - see cmd_data.h. */
+#include "common/client/cmd/cmd_data.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,6 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
-#include "common/setup/privilege.h"
 #include "common/store/cluster/cluster_backup.h"
 #include "common/wire/name.h"
 

@@ -1,8 +1,8 @@
-/* common/client/cmd/backup_live.c - see backup_live.h.
+/* common/client/cmd/backup_live.c - see cmd_data.h.
  *
  * Entry points, read from the end: backup_live(), copy_quotas(),
  * copy_requests(). */
-#include "common/client/cmd/backup_live.h"
+#include "common/client/cmd/cmd_data.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,6 @@
  * read, update and add run once and end; create stays as the master of the
  * board.  board_show.c prints.  Read from the end: cmd_board(). */
 #include <errno.h>
-#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,9 +10,7 @@
 #include <unistd.h>
 
 #include "common/base/diag.h"
-#include "common/client/cmd/board_show.h"
-#include "common/client/cmd/cmd.h"
-#include "common/client/cmd/interrupt.h"
+#include "common/client/cmd/cmd_terminal.h"
 
 #define PATH_TEXT  1024 /* of a message about a path */
 #define NAMES_MAX  ((size_t)2 * COUNTD_BOARD_VALUES_MAX)

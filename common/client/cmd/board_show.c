@@ -1,17 +1,14 @@
-/* common/client/cmd/board_show.c - see board_show.h: board_show_slots(),
+/* common/client/cmd/board_show.c - see cmd_terminal.h: board_show_slots(),
  * board_show_sum() and board_show_info() print once, board_show_live() until it
  * is stopped. */
-#include "common/client/cmd/board_show.h"
+#include "common/client/cmd/cmd_terminal.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/base/diag.h"
 #include "common/board/board_internal.h"
-#include "common/client/cmd/output.h"
-#include "common/client/cmd/screen.h"
 
 #define LIVE_MS 1000
 

@@ -1,5 +1,5 @@
-/* common/client/cmd/chart.c - see chart.h. */
-#include "common/client/cmd/chart.h"
+/* common/client/cmd/chart.c - see cmd_terminal.h. */
+#include "common/client/cmd/cmd_terminal.h"
 
 #include <assert.h>
 #include <langinfo.h>

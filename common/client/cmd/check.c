@@ -14,11 +14,8 @@
 
 #include "common/base/bytes.h"
 #include "common/base/diag.h"
-#include "common/client/cmd/cmd.h"
-#include "common/client/cmd/output.h"
-#include "common/client/cmd/progress.h"
-#include "common/client/cmd/store_session.h"
-#include "common/client/cmd/wait_merged.h"
+#include "common/client/cmd/cmd_data.h"
+#include "common/client/cmd/cmd_terminal.h"
 #include "common/journal/requests.h"
 #include "common/log/inspect.h"
 #include "common/log/logfile.h"

@@ -1,5 +1,5 @@
-/* common/client/cmd/child.c - see child.h. */
-#include "common/client/cmd/child.h"
+/* common/client/cmd/child.c - see cmd_terminal.h. */
+#include "common/client/cmd/cmd_terminal.h"
 
 #include <assert.h>
 #include <errno.h>

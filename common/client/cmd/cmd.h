@@ -20,7 +20,10 @@
 
 #include "common/client/lib/countd.h"
 #include "common/setup/config.h"
+#include "common/setup/time_text.h"
+#include "common/wire/frame.h"
 #include "common/wire/name.h"
+#include "common/wire/table_write.h"
 
 #define CMD_OPTIONS_MAX 12
 
@@ -160,6 +163,183 @@ int cmd_http_open(const struct cmd_line *line, enum cmd_peer peer,
 
 /* Says what an error of libcountd means here and returns the status. */
 int cmd_peer_failed(const struct cmd_line *line, enum cmd_peer peer, int rc);
+
+/* ---- output ------------------------------------------------------------ */
+
+/* What subcommands print: rows and facts, as a table for people, as JSON, or
+ * as tab-separated columns.
+ *
+ *     people  aligned columns under a heading; facts only where the caller
+ *             prints them itself
+ *     JSON    one document: {"fact": ..., "rows": [{...}, ...], "fact": ...}
+ *     TSV     the rows, no heading
+ *
+ * Names are printed in the text form of common/wire/name.h in all three, so
+ * JSON is valid whatever bytes a name has and every name can be typed back in.
+ *
+ * Ownership: struct output is the caller's between init and fini.  Cells are
+ * only looked at during the call. */
+
+enum output_format { OUTPUT_PEOPLE, OUTPUT_JSON, OUTPUT_TSV };
+
+/* One row: the longest live name has 65,535 bytes, and a byte takes five in
+ * JSON ("\\xff"). */
+#define OUTPUT_BUFFER (5 * 65535 + 4096)
+
+struct output {
+    enum output_format format;
+    const struct table_column *columns;
+    size_t column_count;
+    int widths[TABLE_COLUMNS_MAX];
+    char *text; /* cells of a page of people's rows, each with its NUL */
+    size_t text_size, text_capacity;
+    size_t row_count; /* of the page */
+    bool headed;      /* the heading is out */
+    bool raw;         /* names as they are */
+    bool failed;      /* out of memory */
+    bool has_begun;   /* the table, which is of JSON and TSV: */
+    struct table_writer table;
+    char buffer[OUTPUT_BUFFER];
+};
+
+/* The format is what --json or --tsv of the line says.  `columns` may be NULL
+ * (facts only). */
+void output_init(struct output *o, const struct cmd_line *line,
+                 const struct table_column *columns, size_t column_count);
+
+/* A member of the JSON document, before or after the rows. */
+void output_fact(struct output *o, const char *key, struct cell value);
+
+/* The same for a count of anything. */
+void output_count(struct output *o, const char *key, uint64_t count);
+
+/* Prints a part of a sentence, where the format is not JSON, whose facts say
+ * the same. */
+void output_text(struct output *o, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* One cell per column. */
+void output_row(struct output *o, const struct cell *cells);
+
+/* Other rows, behind output_rows_end(): a table of its own, in JSON a list of
+ * this name. */
+void output_next_rows(struct output *o, const char *key,
+                      const struct table_column *columns, size_t column_count);
+
+/* Ends the rows (JSON shows an empty list when there were none). */
+void output_rows_end(struct output *o);
+
+/* How fresh the rows are: a fact, or for people "as of 0.4 s ago". */
+void output_as_of(struct output *o, int64_t as_of_ms);
+
+/* Ends the document.  Returns an exit status: what stdout did not take is
+ * noticed here. */
+int output_fini(struct output *o);
+
+/* The ending of a noun: "1 increment", "2 increments". */
+const char *output_plural(uint64_t count);
+
+/* "3.2 s", "5 min", "2 h", "3 d": an age for people. */
+void output_age(int64_t ms, char text[32]);
+
+/* ---- time text --------------------------------------------------------- */
+
+/* Times as people type them.
+ *
+ *     now   -2h   2026-11-20   2026-11-20T14:30   2026-11-20T14:30:05   Unix
+ *     seconds
+ *
+ * A date is its first moment; local time, or UTC. */
+
+/* The time that an option of the line gives, `def` when it is not there; dates
+ * are UTC with --utc.  Says what is wrong; an exit status. */
+int time_text_option(const struct cmd_line *line, const char *option,
+                     uint64_t now_ms, uint64_t def, uint64_t *ms);
+
+/* "2026-11-20T14:30:05", with a Z behind it in UTC. */
+#define TIME_TEXT_SIZE 40
+void time_text_format(uint64_t ms, bool utc, char text[TIME_TEXT_SIZE]);
+
+/* ---- lookup ------------------------------------------------------------ */
+
+/* A command that asks the reader about a keyspace or a key: the names, the
+ * connection, the output.
+ *
+ *     status = lookup_open(l, line, 2);
+ *     if (status != 0)
+ *         return status;
+ *     rc = countd_...(l->c, ...);
+ *     if (rc == 0) {
+ *         lookup_begin(l, columns, 3);
+ *         ...
+ *         status = output_fini(&l->out);
+ *     }
+ *     return lookup_close(l, CMD_READER, rc, status); */
+
+struct lookup {
+    const struct cmd_line *line;
+    struct countd *c;
+    struct cmd_name keyspace, key; /* of size 0: not given */
+    int64_t offset;                /* of lookup_pages() */
+    struct output out;
+};
+
+/* The first `names` arguments are a keyspace and a key.  Says what is wrong;
+ * an exit status. */
+int lookup_open(struct lookup *l, const struct cmd_line *line, int names);
+
+/* Begins the output; its first facts are the names. */
+void lookup_begin(struct lookup *l, const struct table_column *columns,
+                  size_t column_count);
+
+/* Closes the connection.  The exit status: `status` if all went well; that of
+ * the error `rc`, of which -ENOENT is a negative answer that the caller has
+ * reported, but for CMD_HISTORY. */
+int lookup_close(struct lookup *l, enum cmd_peer peer, int rc, int status);
+
+/* Calls `page` for the rows of the keyspace from l->offset on, `length` at
+ * most, one request after the other; l->offset is that of the page, and `page`
+ * may correct it.  *changed: there were several requests, and the keyspace is
+ * not what `before` says any more.  0, also when `page` stopped it with a value
+ * above 0, or an error. */
+int lookup_pages(struct lookup *l, int64_t length,
+                 int (*page)(void *ctx, const struct countd_rows *rows),
+                 void *ctx, const struct countd_facts *before, bool *changed);
+
+/* countd get of several keys; an exit status. */
+int lookup_keys(const struct cmd_line *line);
+
+/* countd top and rank of a period: whether the line asks about one; an exit
+ * status. */
+bool lookup_is_period(const struct cmd_line *line);
+int lookup_period_top(const struct cmd_line *line, int64_t length);
+int lookup_period_rank(const struct cmd_line *line);
+
+/* ---- live peer --------------------------------------------------------- */
+
+/* What the subcommands for live resources share: their names, and the port
+ * that the settings and --semaphore name.
+ *
+ * Everything here says on stderr what went wrong and returns an exit status. */
+
+#define LIVE_NAME_MAX FRAME_NAME_MAX
+/* Size of a name in text form, with NUL. */
+#define LIVE_TEXT_SIZE (4 * (size_t)LIVE_NAME_MAX + 1)
+
+struct live_name {
+    uint8_t *bytes; /* any, NUL too; the caller frees them */
+    size_t size;
+};
+
+bool live_is_semaphore(const struct cmd_line *line);
+enum cmd_peer live_peer(const struct cmd_line *line);
+const char *live_word(const struct cmd_line *line); /* "counter" */
+
+/* A name in its text form.  CONFIG_EXIT_USAGE when it is none. */
+int live_name(const char *text, struct live_name *out);
+
+/* Connects now. */
+int live_connect(const struct cmd_line *line, struct countd_live **out);
 
 /* ---- subcommands ------------------------------------------------------- */
 

@@ -7,8 +7,7 @@
 #include <unistd.h>
 
 #include "common/base/diag.h"
-#include "common/client/cmd/cmd.h"
-#include "common/client/cmd/wait_merged.h"
+#include "common/client/cmd/cmd_data.h"
 #include "common/net/net.h"
 
 #define SOCKET   (1u << 31) /* only of the socket in a data directory */
@@ -75,6 +74,14 @@ static const struct failure {
     {COUNTS, -EIO, CONFIG_EXIT_SYSTEM,
      "%d cannot read the keyspace; its messages say why, and countd check says "
      "where the file is damaged"},
+
+    {COUNTS, -EHOSTDOWN, CONFIG_EXIT_SYSTEM,
+     "%d cannot read the keyspace now: a server of the cluster does not "
+     "answer; "
+     "its messages say which"},
+
+    {COUNTS, -EOPNOTSUPP, CONFIG_EXIT_USAGE,
+     "the keyspace was made with store.key_order = off"},
 
     {LIVE | HTTP, -ETIMEDOUT, CONFIG_EXIT_SYSTEM,
      "%d at %a did not answer in time"},

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/diag.h"
 #include "common/client/cmd/cmd.h"
 
 /* Whether the command follows this one of the common options; NULL: any may. */

@@ -55,10 +55,7 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/base/folder.h"
-#include "common/client/cmd/output.h"
-#include "common/client/cmd/purge.h"
-#include "common/client/cmd/store_session.h"
-#include "common/client/cmd/wait_merged.h"
+#include "common/client/cmd/cmd_data.h"
 #include "common/log/logfile.h"
 #include "common/setup/reserve.h"
 #include "common/wire/query.h"
@@ -237,7 +234,7 @@ empty_keyspace(struct drop *d, struct found *f)
         return rc;
     /* -ESTALE: it was replaced just now, by whom is as well. */
     do
-        rc = store_drop(d->in.store, n->bytes, n->size, NULL, 0);
+        rc = store_drop(d->in.store, n->bytes, n->size);
     while (wait_turn(&d->turn, rc == -ESTALE ? -EAGAIN : rc,
                      store_session_holder(&d->in)));
     /* A worker may just have removed the empty file. */
@@ -415,8 +412,8 @@ purge_keys(struct drop *d, const struct cmd_name *keyspace,
                      store_session_holder(&d->in)));
     if (rc < 0 && rc != -ENOENT) {
         diag_errno(DIAG_ERROR, rc,
-                   "rewrite the keyspace's file: the keys are deleted, their "
-                   "bytes are left");
+                   "purge the keyspace: the keys are deleted, their bytes are "
+                   "left");
         return CONFIG_EXIT_SYSTEM;
     }
     wait_ms(NOTICED_MS);

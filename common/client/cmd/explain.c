@@ -23,12 +23,8 @@
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
-#include "common/client/cmd/archived.h"
-#include "common/client/cmd/key_history.h"
-#include "common/client/cmd/output.h"
-#include "common/client/cmd/progress.h"
-#include "common/client/cmd/store_session.h"
-#include "common/client/cmd/time_text.h"
+#include "common/client/cmd/cmd_data.h"
+#include "common/client/cmd/cmd_terminal.h"
 
 #define LOOKS_MAX 100
 

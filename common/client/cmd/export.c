@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "common/base/diag.h"
-#include "common/client/cmd/lookup.h"
+#include "common/client/cmd/cmd.h"
 
 static const struct table_column columns[] = {
     {"keyspace", "keyspace", false},

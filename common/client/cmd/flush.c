@@ -10,10 +10,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
-#include "common/client/cmd/cmd.h"
-#include "common/client/cmd/output.h"
-#include "common/client/cmd/store_session.h"
-#include "common/client/cmd/wait_merged.h"
+#include "common/client/cmd/cmd_data.h"
 #include "common/log/pending_set.h"
 
 /* A worker tries again what it has come to hold after a twentieth of a second,

@@ -1,18 +1,13 @@
 /* common/client/cmd/held.c - countd held: what waits for a keyspace that cannot
  * take it; held drop gives it up. */
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
-#include "common/client/cmd/output.h"
-#include "common/client/cmd/store_session.h"
-#include "common/client/cmd/wait_merged.h"
+#include "common/client/cmd/cmd_data.h"
 #include "common/store/held_table.h"
 
 /* ---- list -------------------------------------------------------------- */

@@ -4,16 +4,13 @@
  * History consists of whole steps, so a time range is widened to some: -2h at
  * 10:07:12 by minutes begins at 08:07.  Read from the end: cmd_history(),
  * lookup_period_top(), lookup_period_rank(), cmd_distinct(). */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
-#include "common/client/cmd/chart.h"
-#include "common/client/cmd/lookup.h"
-#include "common/client/cmd/time_text.h"
+#include "common/client/cmd/cmd_terminal.h"
 #include "common/wire/query.h"
 
 #define DAY_MS    ((uint64_t)86400000)

@@ -1,5 +1,5 @@
-/* common/client/cmd/interrupt.c - see interrupt.h. */
-#include "common/client/cmd/interrupt.h"
+/* common/client/cmd/interrupt.c - see cmd_terminal.h. */
+#include "common/client/cmd/cmd_terminal.h"
 
 #include <errno.h>
 #include <poll.h>

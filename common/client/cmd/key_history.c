@@ -1,13 +1,12 @@
-/* common/client/cmd/key_history.c - see key_history.h: key_history_read()
+/* common/client/cmd/key_history.c - see cmd_data.h: key_history_read()
  * reads, key_history_facts() and key_history_print() print. */
-#include "common/client/cmd/key_history.h"
+#include "common/client/cmd/cmd_data.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "common/base/array.h"
-#include "common/client/cmd/time_text.h"
 
 #define MINUTE 60   /* seconds */
 #define DAY    1440 /* minutes; a clock may be so far ahead */

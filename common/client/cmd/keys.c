@@ -1,6 +1,6 @@
 /* common/client/cmd/keys.c - countd keys: rows in the order of keys; and countd
  * get of several keys.  Read from the end: cmd_keys(), lookup_keys(). */
-#include "common/client/cmd/lookup.h"
+#include "common/client/cmd/cmd.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -11,10 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/base/diag.h"
-#include "common/client/cmd/cmd.h"
-#include "common/client/cmd/output.h"
-#include "common/client/cmd/wait_merged.h"
+#include "common/client/cmd/cmd_data.h"
 
 #define FILE_SIZE (NAME_FILE_SIZE + sizeof ".mdb")
 
@@ -83,7 +80,7 @@ print_page(struct keyspaces_list *l, const struct countd_rows *rows)
         totals[i].keyspace_size = rows->rows[i].key_size;
     }
     rc = countd_gets(l->c, totals, rows->count);
-    if (rc == -EIO)
+    if (rc == -EIO || rc == -EHOSTDOWN)
         rc = 0;
     for (size_t i = 0; rc == 0 && i < rows->count; i++)
         print_keyspace(l, &rows->rows[i], &totals[i]);

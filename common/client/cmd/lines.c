@@ -1,6 +1,6 @@
-/* common/client/cmd/lines.c - see lines.h: lines_open(), detect_format() at the
- * first bytes, then lines_next() and lines_fill() in turn. */
-#include "common/client/cmd/lines.h"
+/* common/client/cmd/lines.c - see cmd_terminal.h: lines_open(), detect_format()
+ * at the first bytes, then lines_next() and lines_fill() in turn. */
+#include "common/client/cmd/cmd_terminal.h"
 
 #include <assert.h>
 #include <errno.h>

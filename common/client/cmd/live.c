@@ -8,8 +8,6 @@
 
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd.h"
-#include "common/client/cmd/live_peer.h"
-#include "common/client/cmd/output.h"
 
 /* What a server's own words are cut to. */
 #define WORD_MAX 128

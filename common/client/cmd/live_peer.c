@@ -1,8 +1,7 @@
-/* common/client/cmd/live_peer.c - see live_peer.h. */
-#include "common/client/cmd/live_peer.h"
+/* common/client/cmd/live_peer.c - see cmd.h. */
+#include "common/client/cmd/cmd.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,18 +8,13 @@
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
-#include "common/client/cmd/cmd.h"
-#include "common/client/cmd/interrupt.h"
-#include "common/client/cmd/lines.h"
-#include "common/client/cmd/output.h"
-#include "common/client/cmd/progress.h"
+#include "common/client/cmd/cmd_terminal.h"
 #include "common/wire/increment_line.h"
 
 #define BAD_SHOWN_MAX 20

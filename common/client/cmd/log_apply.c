@@ -1,10 +1,10 @@
-/* common/client/cmd/log_apply.c - see log_apply.h.
+/* common/client/cmd/log_apply.c - see cmd_data.h.
  *
  * log_apply_add() collects increments; log_apply_apply() writes them.  The
  * marks of a keyspace show which of the logs it contains.  Logs whose marks
  * agree are applied together, one group after the other; if another process
  * merges in between, the marks of the group are read again. */
-#include "common/client/cmd/log_apply.h"
+#include "common/client/cmd/cmd_data.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,8 +13,6 @@
 #include "common/base/array.h"
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
-#include "common/client/cmd/unmerged.h"
-#include "common/client/cmd/wait_merged.h"
 
 #define TRIES 3 /* another process may merge in between */
 

@@ -1,7 +1,7 @@
 /* common/client/cmd/lookup.c - countd get, rank, total, around, top, range; and
- * what commands that ask the reader share.  See lookup.h; cmd_get() and the
+ * what commands that ask the reader share.  See cmd.h; cmd_get() and the
  * other commands are at the ends of their sections. */
-#include "common/client/cmd/lookup.h"
+#include "common/client/cmd/cmd.h"
 
 #include <errno.h>
 #include <inttypes.h>

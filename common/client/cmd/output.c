@@ -1,6 +1,6 @@
-/* common/client/cmd/output.c - see output.h: output_init(), output_fact() and
+/* common/client/cmd/output.c - see cmd.h: output_init(), output_fact() and
  * output_row(), output_rows_end(), output_fini(). */
-#include "common/client/cmd/output.h"
+#include "common/client/cmd/cmd.h"
 
 #include <assert.h>
 #include <stdarg.h>

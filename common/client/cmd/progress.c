@@ -1,5 +1,5 @@
-/* common/client/cmd/progress.c - see progress.h. */
-#include "common/client/cmd/progress.h"
+/* common/client/cmd/progress.c - see cmd_terminal.h. */
+#include "common/client/cmd/cmd_terminal.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* common/client/cmd/purge.c - countd del --purge: removes the bytes of deleted
- * keys from log/ and archive/; see purge.h.  Read from the end: purge_files(),
- * which calls purge_archive(), purge_logs() and look_at_held().  The end of the
- * command reports errors of stdout.
+ * keys from log/ and archive/; see cmd_data.h.  Read from the end:
+ * purge_files(), which calls purge_archive(), purge_logs() and
+ * look_at_folder(). The end of the command reports errors of stdout.
  *
  * Slots of an empty log keep what was in them until the next fill: they are
  * overwritten with zeros, while the log is claimed.  An archived log with one
@@ -11,7 +11,7 @@
  * this one removed.
  *
  * A log that a daemon owns, and a quarantined one, is only read. */
-#include "common/client/cmd/purge.h"
+#include "common/client/cmd/cmd_data.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,6 +30,7 @@
 #include "common/log/archive.h"
 #include "common/log/log_recover.h"
 #include "common/log/logfile.h"
+#include "common/store/cluster/outbox.h"
 #include "common/store/held.h"
 
 #define TEMPORARY  "%p" /* and the name of the archived log */
@@ -123,23 +124,23 @@ look_at_file(struct purge *p, int dirfd, const char *folder, const char *name,
         report_left(p, folder, name, "it cannot be read");
 }
 
-/* Held records: those of other keyspaces, and damaged ones. */
+/* Held records: those of other keyspaces, and damaged ones; entries for a
+ * cluster that stay for a while after they were sent. */
 static int
-look_at_held(struct purge *p)
+look_at_folder(struct purge *p, const char *folder, const char *why)
 {
     const char *name;
     DIR *dir;
     int fd, rc;
 
-    fd = openat(p->dir->fd, HELD_FOLDER,
+    fd = openat(p->dir->fd, folder,
                 O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return errno == ENOENT ? 0 : -errno;
     rc = dirstream_open(fd, ".", &dir);
     if (rc == 0) {
         while ((rc = dirstream_next(dir, &name)) > 0)
-            look_at_file(p, fd, HELD_FOLDER, name,
-                         "held records may have a key");
+            look_at_file(p, fd, folder, name, why);
         (void)closedir(dir);
     }
     (void)close(fd);
@@ -369,7 +370,11 @@ purge_files(const struct datadir *d, const struct cmd_name *keyspace,
     if (rc == 0)
         rc = purge_logs(&p);
     if (rc == 0)
-        rc = look_at_held(&p);
+        rc = look_at_folder(&p, HELD_FOLDER, "held records may have a key");
+    if (rc == 0)
+        rc = look_at_folder(&p, OUTBOX_FOLDER,
+                            "entries for the cluster have a key, until later "
+                            "ones take their place");
     free(p.chunk);
     if (rc == -EWOULDBLOCK) {
         diag(DIAG_ERROR, "another countd del --purge is running: not finished; "

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "common/client/cmd/cmd.h"
-#include "common/client/cmd/output.h"
 
 static const struct verb {
     const char *word;

@@ -21,12 +21,8 @@
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
-#include "common/client/cmd/archived.h"
-#include "common/client/cmd/log_apply.h"
-#include "common/client/cmd/output.h"
-#include "common/client/cmd/progress.h"
-#include "common/client/cmd/store_session.h"
-#include "common/client/cmd/time_text.h"
+#include "common/client/cmd/cmd_data.h"
+#include "common/client/cmd/cmd_terminal.h"
 
 #define LOGS_AT_ONCE    64
 #define RECORDS_AT_ONCE 400000

@@ -25,10 +25,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
-#include "common/client/cmd/log_apply.h"
-#include "common/client/cmd/output.h"
-#include "common/client/cmd/store_session.h"
-#include "common/client/cmd/wait_merged.h"
+#include "common/client/cmd/cmd_data.h"
 #include "common/journal/requests.h"
 #include "common/log/inspect.h"
 #include "common/log/log_unsealed.h"

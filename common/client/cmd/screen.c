@@ -1,6 +1,6 @@
-/* common/client/cmd/screen.c - see screen.h: screen_open(), then
+/* common/client/cmd/screen.c - see cmd_terminal.h: screen_open(), then
  * screen_begin(), screen_line() and screen_end() for each frame. */
-#include "common/client/cmd/screen.h"
+#include "common/client/cmd/cmd_terminal.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -5,7 +5,6 @@
 
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd.h"
-#include "common/client/cmd/output.h"
 #include "common/wire/sequence.h"
 
 #define COUNT_MAX 1000000000

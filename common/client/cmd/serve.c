@@ -12,7 +12,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -24,9 +23,8 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/base/folder.h"
-#include "common/client/cmd/child.h"
-#include "common/client/cmd/cmd.h"
-#include "common/client/cmd/wait_merged.h"
+#include "common/client/cmd/cmd_data.h"
+#include "common/client/cmd/cmd_terminal.h"
 #include "common/log/pending.h"
 #include "common/setup/privilege.h"
 #include "common/setup/signals.h"

@@ -13,7 +13,6 @@
 #include "common/base/bytes.h"
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd.h"
-#include "common/client/cmd/output.h"
 #include "common/wire/query.h"
 
 static const struct table_column columns[] = {

@@ -5,7 +5,6 @@
 
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd.h"
-#include "common/client/cmd/output.h"
 #include "common/setup/overview.h"
 
 static void

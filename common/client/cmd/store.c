@@ -1,5 +1,5 @@
 /* common/client/cmd/store.c - countd store: the parts and senders of a store in
- * a Redis Cluster; store accept, store forget.
+ * a Redis Cluster; store move, store accept, store forget.
  *
  * Entry point: cmd_store(), at the end. */
 #include <errno.h>
@@ -10,9 +10,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
-#include "common/client/cmd/backup_cluster.h"
-#include "common/client/cmd/output.h"
-#include "common/client/cmd/store_session.h"
+#include "common/client/cmd/cmd_data.h"
+#include "common/client/cmd/cmd_terminal.h"
 #include "common/store/cluster/cluster_admin.h"
 
 struct store_list {
@@ -31,15 +30,20 @@ report_failure(const char *what, int rc)
 /* ---- parts ------------------------------------------------------------- */
 
 static const struct table_column part_columns[] = {
-    {"rows", "rows", true},       {"sent", "sent", true},
-    {"waiting", "waiting", true}, {"retained", "retained", true},
-    {"state", "state", false},    {"master", "master", false},
-    {"part", "part", true},       {"keyspace", "keyspace", false}};
+    {"rows", "rows", true},
+    {"sent", "sent", true},
+    {"waiting", "waiting", true},
+    {"retained", "retained", true},
+    {"state", "state", false},
+    {"master", "master", false},
+    {"generation", "generation", true},
+    {"part", "part", true},
+    {"keyspace", "keyspace", false}};
 
 static const char *const state_texts[] = {
-    [CLUSTER_PART_GOOD] = "good",     [CLUSTER_PART_FULL] = "full",
-    [CLUSTER_PART_LOST] = "lost",     [CLUSTER_PART_FOREIGN] = "other",
-    [CLUSTER_PART_SILENT] = "silent",
+    [CLUSTER_PART_GOOD] = "good",     [CLUSTER_PART_MOVING] = "moving",
+    [CLUSTER_PART_FULL] = "full",     [CLUSTER_PART_LOST] = "lost",
+    [CLUSTER_PART_FOREIGN] = "other", [CLUSTER_PART_SILENT] = "silent",
 };
 
 static int
@@ -48,7 +52,8 @@ print_part(void *ctx, const struct cluster_part_info *p)
     struct store_list *l = ctx;
     const uint64_t waiting = p->have < p->last ? p->last - p->have : 0;
 
-    l->is_bad = l->is_bad || p->state != CLUSTER_PART_GOOD;
+    l->is_bad = l->is_bad || (p->state != CLUSTER_PART_GOOD &&
+                              p->state != CLUSTER_PART_MOVING);
     output_row(&l->out, (const struct cell[]){
                             cell_number((int64_t)p->rows),
                             cell_number((int64_t)p->have),
@@ -56,6 +61,7 @@ print_part(void *ctx, const struct cluster_part_info *p)
                             cell_number((int64_t)p->retained),
                             cell_text(state_texts[p->state]),
                             cell_text(p->node),
+                            cell_number(p->generation),
                             cell_number(p->part),
                             cell_name(p->name, p->name_size),
                         });
@@ -180,6 +186,101 @@ forget_sender(const struct cmd_line *line, struct store *s)
     return CONFIG_EXIT_NEGATIVE;
 }
 
+/* ---- more parts -------------------------------------------------------- */
+
+static const struct table_column move_columns[] = {
+    {"rows", "rows", true},
+    {"parts before", "parts_before", true},
+    {"parts", "parts", true},
+    {"generation", "generation", true},
+    {"keyspace", "keyspace", false}};
+
+static bool
+show_move(void *ctx, enum cluster_move_step step, uint64_t rows,
+          uint64_t of_rows)
+{
+    struct progress *p = ctx;
+
+    if (step == CLUSTER_MOVE_CLOSED)
+        p->total = of_rows;
+    if (step != CLUSTER_MOVE_COPYING)
+        progress_due(p);
+    progress_show(p, rows, rows, "row");
+    return true;
+}
+
+static int
+print_move(struct cmd_line *line, const struct cmd_name *name,
+           const struct cluster_move_result *result)
+{
+    static struct output out;
+
+    output_init(&out, line, move_columns,
+                sizeof move_columns / sizeof move_columns[0]);
+    output_row(&out, (const struct cell[]){
+                         cell_number((int64_t)result->rows),
+                         cell_number(result->from.parts),
+                         cell_number(result->to.parts),
+                         cell_number(result->to.generation),
+                         cell_name(name->bytes, name->size),
+                     });
+    output_rows_end(&out);
+    return output_fini(&out);
+}
+
+static int
+report_move(int rc, const struct cluster_move_result *result)
+{
+    if (rc == -EINVAL)
+        diag(DIAG_ERROR,
+             "nothing was changed: it has parts=%" PRIu32
+             ", and may get a multiple of that, 256 at most",
+             result->from.parts);
+    else if (rc == -ENOENT || rc == -EALREADY || rc == -EBUSY)
+        diag(DIAG_ERROR, "nothing was changed: %s",
+             rc == -ENOENT     ? "there is no such keyspace in the cluster"
+             : rc == -EALREADY ? "it has as many parts already"
+                               : "another countd store move works on it");
+    else
+        diag(DIAG_ERROR,
+             "%s; counting goes on as before the move, or behind it, within "
+             "%u s: countd store shows the generation; try again",
+             rc == -ESTALE   ? "a part was opened, or a master lost something"
+             : rc == -EAGAIN ? "replicas do not follow their masters"
+                             : strerror(-rc),
+             CLUSTER_MOVE_LEASE_MS / 1000);
+    return rc == -EINVAL || rc == -ENOENT || rc == -EALREADY
+               ? CONFIG_EXIT_NEGATIVE
+               : CONFIG_EXIT_SYSTEM;
+}
+
+static int
+move_keyspace(struct cmd_line *line, struct store *s)
+{
+    struct cluster_move_options options = {.lease_ms = CLUSTER_MOVE_LEASE_MS,
+                                           .progress = show_move};
+    const char *text = cmd_value(line, "parts");
+    struct cluster_move_result result;
+    struct progress progress;
+    struct cmd_name name;
+    int64_t parts;
+    int rc, status;
+
+    if (text == NULL)
+        return cmd_misuse(line, "move", "give --parts N");
+    status = cmd_name(line, line->args[1], "keyspace", &name);
+    if (status == 0)
+        status = cmd_number(text, "parts", 1, PARTS_MAX, &parts);
+    if (status != 0)
+        return status;
+    options.parts = (uint32_t)parts;
+    options.ctx = &progress;
+    progress_init(&progress, "moving", 0);
+    rc = cluster_admin_move(s, name.bytes, name.size, &options, &result);
+    progress_clear(&progress);
+    return rc < 0 ? report_move(rc, &result) : print_move(line, &name, &result);
+}
+
 /* ---- which ------------------------------------------------------------- */
 
 int
@@ -203,6 +304,8 @@ cmd_store(struct cmd_line *line)
         status = list_parts(line, in.store);
     else if (strcmp(what, "senders") == 0 && line->arg_count == 1)
         status = list_senders(line, in.store);
+    else if (strcmp(what, "move") == 0 && line->arg_count == 2)
+        status = move_keyspace(line, in.store);
     else if (strcmp(what, "accept") == 0 && line->arg_count == 3)
         status = accept_loss(line, in.store);
     else if (strcmp(what, "forget") == 0 && line->arg_count == 2)

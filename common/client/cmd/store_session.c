@@ -1,10 +1,9 @@
-/* common/client/cmd/store_session.c - see store_session.h. */
-#include "common/client/cmd/store_session.h"
+/* common/client/cmd/store_session.c - see cmd_data.h. */
+#include "common/client/cmd/cmd_data.h"
 
 #include <unistd.h>
 
 #include "common/base/diag.h"
-#include "common/client/cmd/wait_merged.h"
 #include "common/setup/privilege.h"
 #include "common/store/cluster/cluster_store.h"
 #include "common/store/lmdb/lmdb_store.h"

@@ -1,7 +1,6 @@
-/* common/client/cmd/time_text.c - see time_text.h. */
-#include "common/client/cmd/time_text.h"
+/* common/client/cmd/time_text.c - see cmd.h. */
+#include "common/client/cmd/cmd.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

@@ -1,5 +1,5 @@
-/* common/client/cmd/unmerged.c - see unmerged.h. */
-#include "common/client/cmd/unmerged.h"
+/* common/client/cmd/unmerged.c - see cmd_data.h. */
+#include "common/client/cmd/cmd_data.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -8,8 +8,6 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
-#include "common/client/cmd/output.h"
-#include "common/client/cmd/wait_merged.h"
 #include "common/log/logfile.h"
 
 #define LOOK_MS 3000

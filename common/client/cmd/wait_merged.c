@@ -1,10 +1,9 @@
-/* common/client/cmd/wait_merged.c - see wait_merged.h: wait_logs_open() opens
+/* common/client/cmd/wait_merged.c - see cmd_data.h: wait_logs_open() opens
  * the logs, wait_merged() rotates and waits, wait_turn() waits for another
  * process that is writing. */
-#include "common/client/cmd/wait_merged.h"
+#include "common/client/cmd/cmd_data.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -71,29 +70,6 @@ wait_has_datadir(const struct cmd_line *line)
     return place.directory != NULL || cmd_names_directory(line);
 }
 
-int
-wait_sizes(const struct cmd_line *line, const struct datadir *d)
-{
-    struct layout found;
-    const int rc = logfile_sizes(d->log_fd, &found);
-
-    if (rc == -ENOENT)
-        return 0;
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "read %s/log", line->config.data_dir);
-        return CONFIG_EXIT_SYSTEM;
-    }
-    if (found.keyspace_size == line->config.keyspace_size &&
-        found.key_size == line->config.key_size)
-        return 0;
-    diag(DIAG_ERROR,
-         "data_dir=%s was written with message.keyspace_size=%u and "
-         "message.key_size=%u: set these, with -o or in the file that the "
-         "daemons are given",
-         line->config.data_dir, found.keyspace_size, found.key_size);
-    return CONFIG_EXIT_USAGE;
-}
-
 static int
 rotate_log(const struct datadir *d)
 {
@@ -127,6 +103,22 @@ wait_logs_open(const struct cmd_line *line, int log_fd, struct logdir *out)
     if (rc < 0)
         return rc;
     return logdir_open(out, log_fd, &layout, line->config.log_size);
+}
+
+int
+wait_sizes(const struct cmd_line *line, const struct datadir *d)
+{
+    struct logdir logs;
+    int rc;
+
+    rc = wait_logs_open(line, d->log_fd, &logs);
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "read %s/log", line->config.data_dir);
+        return CONFIG_EXIT_SYSTEM;
+    }
+    rc = logdir_check_sizes(&logs);
+    logdir_close(&logs);
+    return rc == 0 ? 0 : rc == -EPROTO ? CONFIG_EXIT_USAGE : CONFIG_EXIT_SYSTEM;
 }
 
 static bool

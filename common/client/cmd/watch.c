@@ -4,9 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/client/cmd/cmd.h"
-#include "common/client/cmd/output.h"
-#include "common/client/cmd/screen.h"
+#include "common/client/cmd/cmd_terminal.h"
 #include "common/setup/overview.h"
 
 #define LEAST_MS 100

@@ -162,6 +162,7 @@ struct countd_rows {
  * countd_rows_free() after success.
  *   -EINVAL, -ENAMETOOLONG  no such request
  *   -EIO        the keyspace's file cannot be read
+ *   -EHOSTDOWN  a server of the cluster it is in does not answer: soon again
  *   -ETIMEDOUT, -ENOTCONN, -EPROTO (no countd there), what connecting said */
 int countd_range(struct countd *c, const void *keyspace, size_t keyspace_size,
                  int64_t offset, int64_t length, struct countd_rows **out);
@@ -189,7 +190,8 @@ int countd_total(struct countd *c, const void *keyspace, size_t keyspace_size,
                  int64_t *total);
 
 /* Counts of many keys, pipelined; without a key it is the keyspace's total.
- * Each gets its own result: 0, -ENOENT, -EINVAL, -ENAMETOOLONG, -EIO.  0, or
+ * Each gets its own result: 0, -ENOENT, -EINVAL, -ENAMETOOLONG, -EIO,
+ * -EHOSTDOWN.  0, or
  * the first error but -ENOENT; what ended it all is the result of the rest. */
 struct countd_key {
     const void *keyspace;

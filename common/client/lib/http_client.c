@@ -146,8 +146,7 @@ add_token(struct countd_http *h, const char *request)
 }
 
 int
-http_ask(struct countd_http *h, const char *request, bool again,
-         struct http_answer *out)
+http_ask(struct countd_http *h, const char *request, struct http_answer *out)
 {
     bool was_kept, begun;
     int rc;
@@ -157,7 +156,7 @@ http_ask(struct countd_http *h, const char *request, bool again,
     drop_if_ended(h);
     was_kept = h->link.fd >= 0;
     rc = ask_once(h, request, out, &begun);
-    if (rc == -ENOTCONN && was_kept && again && !begun)
+    if (rc == -ENOTCONN && was_kept && !begun)
         rc = ask_once(h, request, out, &begun);
     return rc;
 }

@@ -2,8 +2,9 @@
  * request, its answer.
  *
  * A connection is kept from request to request, and made again when the server
- * has closed it meanwhile.  A request that a server may have begun to do is not
- * sent a second time, but where the caller says that this does no harm.
+ * has closed it meanwhile.  A request to which no byte of an answer came on a
+ * kept connection is sent again: each may be done twice, because it has an
+ * Idempotency-Key or changes nothing that matters.
  *
  * Ownership: see countd.h.  Errors: 0 or a negative errno.
  */
@@ -36,12 +37,12 @@ struct http_answer {
 };
 
 /* The lock of the handle is the caller's, over the use of the answer, too.
- * `request` is a head with its empty line.  `again`: it may be done twice.
+ * `request` is a head with its empty line.  It may be done twice.
  *   -EINVAL, -EACCES, -EOPNOTSUPP (not found), -EEXIST, -EKEYREJECTED,
  *   -EAGAIN, -ENOSPC  a status
  *   -EPROTO  another status, or not HTTP as countd speaks it
  *   -ENOTCONN, -ETIMEDOUT, as of link_connect() */
-int http_ask(struct countd_http *h, const char *request, bool again,
+int http_ask(struct countd_http *h, const char *request,
              struct http_answer *out);
 
 #endif

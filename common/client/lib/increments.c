@@ -472,18 +472,24 @@ countd_incr(struct countd *c, const void *keyspace, size_t keyspace_size,
     return rc;
 }
 
+/* Returns a number of increments and forgets it and the error of the first. */
+static uint64_t
+fetch_count(struct handle_writing *w, uint64_t *count, int *error)
+{
+    uint64_t fetched;
+
+    lock_writing(w);
+    fetched = *count;
+    *count = 0;
+    *error = 0;
+    unlock_writing(w);
+    return fetched;
+}
+
 PUBLIC uint64_t
 countd_refused(struct countd *c)
 {
-    struct handle_writing *w = &c->writing;
-    uint64_t refused;
-
-    lock_writing(w);
-    refused = w->refused;
-    w->refused = 0;
-    w->refusal = 0;
-    unlock_writing(w);
-    return refused;
+    return fetch_count(&c->writing, &c->writing.refused, &c->writing.refusal);
 }
 
 PUBLIC int64_t
@@ -505,8 +511,6 @@ countd_pending(struct countd *c, uint64_t *unsent, uint64_t *unanswered)
 {
     struct handle_writing *w = &c->writing;
 
-    *unsent = 0;
-    *unanswered = 0;
     lock_writing(w);
     *unsent = w->buffered;
     *unanswered = w->flight;
@@ -557,13 +561,5 @@ countd_sync(struct countd *c, int timeout_ms)
 PUBLIC uint64_t
 countd_lost(struct countd *c)
 {
-    struct handle_writing *w = &c->writing;
-    uint64_t lost;
-
-    lock_writing(w);
-    lost = w->lost;
-    w->lost = 0;
-    w->error = 0;
-    unlock_writing(w);
-    return lost;
+    return fetch_count(&c->writing, &c->writing.lost, &c->writing.error);
 }

@@ -153,7 +153,7 @@ countd_quota(struct countd_http *h, const char *name, enum countd_quota_op op,
     if (rc < 0)
         return rc;
     (void)pthread_mutex_lock(&h->lock);
-    rc = http_ask(h, request, true, &a); /* it has a key, or changes nothing */
+    rc = http_ask(h, request, &a); /* it has a key, or changes nothing */
     if (rc == -EOPNOTSUPP && name)
         rc = -ENODATA;
     if (rc == 0)
@@ -200,7 +200,7 @@ countd_quota_list(struct countd_http *h,
     int rc;
 
     (void)pthread_mutex_lock(&h->lock);
-    rc = http_ask(h, "GET /quota HTTP/1.1\r\n\r\n", true, &a);
+    rc = http_ask(h, "GET /quota HTTP/1.1\r\n\r\n", &a);
     if (rc == 0)
         rc = take_list(&a, each, ctx);
     (void)pthread_mutex_unlock(&h->lock);

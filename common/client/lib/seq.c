@@ -40,7 +40,7 @@ fetch_number(struct countd_http *h, struct countd_number *out, size_t count)
 
     (void)snprintf(request, sizeof request, "GET /fetch?n=%zu HTTP/1.1\r\n\r\n",
                    count);
-    rc = http_ask(h, request, true, &a); /* numbers that are lost do no harm */
+    rc = http_ask(h, request, &a); /* numbers that are lost do no harm */
     return rc < 0 ? rc : take_numbers(&a, out, count);
 }
 

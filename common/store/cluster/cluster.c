@@ -4,7 +4,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +23,7 @@ static const struct {
     {"MASTERDOWN ", -EAGAIN}, {"NOREPLICAS ", -EAGAIN},  {"READONLY ", -EAGAIN},
     {"BUSY ", -EAGAIN},       {"OOM ", -ENOSPC},         {"MISCONF ", -ENOSPC},
     {"NOAUTH ", -EACCES},     {"WRONGPASS ", -EACCES},   {"NOPERM ", -EACCES},
+    {"GONE ", -ESTALE},
 };
 
 static bool
@@ -175,6 +175,8 @@ append_command(struct cluster *c, struct cluster_command *m)
     m->tries++;
     m->sent_to = node;
     rc = node == CLUSTER_NO_NODE ? -EHOSTDOWN : cluster_connect(c, node);
+    if (node == CLUSTER_NO_NODE && c->map_is_known)
+        cluster_note(c, "slot %u has no master", (unsigned)m->slot);
     if (rc < 0) {
         c->wants_map = true;
         end_command(m, rc);

@@ -33,6 +33,7 @@
  *               MASTERDOWN, NOREPLICAS, READONLY): nothing was done
  *   -ENOSPC     the server's memory is full (OOM): nothing was done
  *   -EACCES     the user or password is wrong, or may not do this
+ *   -ESTALE     the part is of an earlier generation (cluster_move.h)
  *   -EPROTO     any other error; cluster_text() has it
  */
 #ifndef COUNTD_COMMON_STORE_CLUSTER_CLUSTER_H

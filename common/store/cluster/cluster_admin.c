@@ -1,7 +1,7 @@
 /* common/store/cluster/cluster_admin.c - see cluster_admin.h.
  *
  * Entry points: cluster_admin_parts(), cluster_admin_senders(),
- * cluster_admin_accept(), cluster_admin_forget(). */
+ * cluster_admin_accept(), cluster_admin_move(), cluster_admin_forget(). */
 #include "common/store/cluster/cluster_admin.h"
 
 #include <errno.h>
@@ -27,35 +27,75 @@ open_outbox(struct cluster_store *s)
  * ------------------------------------------------------------------------ */
 
 static bool
-is_full(const struct cluster_store *s, const struct outbox_part *p,
+is_full(const struct cluster_store *s, uint32_t parts,
         const struct cluster_part_info *info)
 {
     const uint64_t max = s->options.config->keyspace_max_keys;
-    const uint32_t parts = p->keyspace->part_count;
 
-    return max > 0 && info->have < p->last &&
+    return max > 0 && info->have < info->last &&
            info->rows >= (max + parts - 1) / parts;
+}
+
+/* What the cluster says of a keyspace; where it does not answer, what the
+ * outbox does. */
+static struct cluster_place
+find_place(struct cluster_store *s, const struct outbox_keyspace *k)
+{
+    struct cluster_place place;
+    uint64_t now_ms;
+
+    if (cluster_place_read(s->cluster, k->name, k->name_size, &place, &now_ms) <
+            0 ||
+        place.parts % k->part_count != 0)
+        place = (struct cluster_place){.generation = k->generation,
+                                       .parts = k->part_count};
+    return place;
+}
+
+/* The chain that feeds a part. */
+static const struct outbox_part *
+find_chain(const struct outbox_keyspace *k, const struct cluster_place *place,
+           uint32_t part)
+{
+    return &k->parts[part / (place->parts / k->part_count)];
+}
+
+static enum cluster_part_state
+judge_part(const struct cluster_store *s, const struct outbox_part *p,
+           const struct cluster_place *place, uint64_t digest,
+           const struct cluster_part_info *info)
+{
+    if (!outbox_is_own(p, info->have, digest))
+        return CLUSTER_PART_FOREIGN;
+    if (info->have + 1 < outbox_first(p))
+        return CLUSTER_PART_LOST;
+    if (is_full(s, place->parts, info))
+        return CLUSTER_PART_FULL;
+    return place->state == CLUSTER_PLACE_STILL ? CLUSTER_PART_GOOD
+                                               : CLUSTER_PART_MOVING;
 }
 
 /* Asks for the state of a part and judges it by the outbox. */
 static int
-read_part(struct cluster_store *s, const struct outbox_part *p,
+read_part(struct cluster_store *s, const struct outbox_keyspace *k,
+          const struct cluster_place *place, uint32_t part,
           struct cluster_part_info *out)
 {
+    const struct outbox_part *p = find_chain(k, place, part);
     uint8_t sender[CLUSTER_MARK_SIZE];
     const redisReply *reply;
     size_t call;
     int rc;
 
     put_le64(sender, outbox_sender(s->outbox));
-    call = cluster_call_begin(s, "countd1_state", p->keyspace->name,
-                              p->keyspace->name_size, p->keyspace->generation,
-                              p->number);
+    call = cluster_call_begin(s, "countd1_state", k->name, k->name_size,
+                              place->generation, part);
     cluster_call_word(s, call, sender, sizeof sender);
     cluster_call_run(s);
-    *out = (struct cluster_part_info){.name = p->keyspace->name,
-                                      .name_size = p->keyspace->name_size,
-                                      .part = p->number,
+    *out = (struct cluster_part_info){.name = k->name,
+                                      .name_size = k->name_size,
+                                      .generation = place->generation,
+                                      .part = part,
                                       .state = CLUSTER_PART_SILENT,
                                       .last = p->last,
                                       .retained = p->count};
@@ -66,12 +106,13 @@ read_part(struct cluster_store *s, const struct outbox_part *p,
         reply->element[1]->len == CLUSTER_MARK_SIZE) {
         out->have = cluster_reply_number(reply->element[0]);
         out->rows = cluster_reply_number(reply->element[2]);
+        /* Entries may have been made, and sent, since the outbox was read. */
+        if (out->have > p->last)
+            (void)outbox_refresh(s->outbox);
+        out->last = p->last;
+        out->retained = p->count;
         out->state =
-            !outbox_is_own(p, out->have, get_le64(reply->element[1]->str))
-                ? CLUSTER_PART_FOREIGN
-            : out->have + 1 < outbox_first(p) ? CLUSTER_PART_LOST
-            : is_full(s, p, out)              ? CLUSTER_PART_FULL
-                                              : CLUSTER_PART_GOOD;
+            judge_part(s, p, place, get_le64(reply->element[1]->str), out);
     }
     cluster_call_end(s);
     return rc;
@@ -89,10 +130,11 @@ cluster_admin_parts(struct store *store,
     rc = open_outbox(s);
     for (size_t i = 0; rc == 0 && i < outbox_keyspace_count(s->outbox); i++) {
         const struct outbox_keyspace *k = outbox_keyspace_at(s->outbox, i);
+        const struct cluster_place place = find_place(s, k);
 
-        for (uint32_t j = 0; rc == 0 && j < k->part_count; j++) {
+        for (uint32_t j = 0; rc == 0 && j < place.parts; j++) {
             /* Its state says so when it does not answer. */
-            (void)read_part(s, &k->parts[j], &info);
+            (void)read_part(s, k, &place, j, &info);
             rc = each(ctx, &info);
         }
     }
@@ -107,6 +149,7 @@ cluster_admin_accept(struct store *store, const uint8_t *name, size_t name_size,
     const struct outbox_keyspace *k;
     const struct outbox_part *p;
     struct cluster_part_info info;
+    struct cluster_place place;
     uint8_t sender[CLUSTER_MARK_SIZE], digest[CLUSTER_MARK_SIZE];
     size_t call;
     int rc;
@@ -115,10 +158,13 @@ cluster_admin_accept(struct store *store, const uint8_t *name, size_t name_size,
     if (rc < 0)
         return rc;
     k = outbox_find(s->outbox, name, name_size);
-    if (k == NULL || part >= k->part_count)
+    if (k == NULL)
         return -ENOENT;
-    p = &k->parts[part];
-    rc = read_part(s, p, &info);
+    place = find_place(s, k);
+    if (part >= place.parts)
+        return -ENOENT;
+    p = find_chain(k, &place, part);
+    rc = read_part(s, k, &place, part, &info);
     if (rc < 0 || info.state != CLUSTER_PART_LOST)
         return rc < 0                               ? rc
                : info.state == CLUSTER_PART_FOREIGN ? -EPERM
@@ -127,7 +173,7 @@ cluster_admin_accept(struct store *store, const uint8_t *name, size_t name_size,
     put_le64(digest,
              p->count > 0 ? p->entries[p->first].prev_digest : p->last_digest);
     call = cluster_call_begin(s, "countd1_accept", name, name_size,
-                              k->generation, part);
+                              place.generation, part);
     cluster_call_change(s, call);
     cluster_call_word(s, call, sender, sizeof sender);
     cluster_call_number(s, call, 0, (int64_t)outbox_first(p) - 1);
@@ -136,6 +182,18 @@ cluster_admin_accept(struct store *store, const uint8_t *name, size_t name_size,
     rc = s->commands[call].error;
     cluster_call_end(s);
     return rc;
+}
+
+int
+cluster_admin_move(struct store *store, const uint8_t *name, size_t name_size,
+                   const struct cluster_move_options *options,
+                   struct cluster_move_result *out)
+{
+    const struct cluster_store *s = cluster_store_of(store);
+    const struct cluster_move_keyspace k = {name, name_size,
+                                            s->options.config->store_replicas};
+
+    return cluster_move(s->cluster, &k, options, out);
 }
 
 /* ---- senders

@@ -1,14 +1,17 @@
 /* common/store/cluster/cluster_admin.h - what operators see and do of a store
- * in a Redis Cluster: its parts, its senders, and losses that are accepted.
+ * in a Redis Cluster: its parts, how many there are, its senders, and losses
+ * that are accepted.
  *
  * The store is one that cluster_store_open() made.  Errors: as store.h. */
 #ifndef COUNTD_COMMON_STORE_CLUSTER_CLUSTER_ADMIN_H
 #define COUNTD_COMMON_STORE_CLUSTER_CLUSTER_ADMIN_H
 
+#include "common/store/cluster/cluster_move.h"
 #include "common/store/store.h"
 
 enum cluster_part_state {
     CLUSTER_PART_GOOD,
+    CLUSTER_PART_MOVING,  /* it is good, and another generation is being made */
     CLUSTER_PART_FULL,    /* entries wait, and it has its share of keys */
     CLUSTER_PART_LOST,    /* behind what the outbox retains */
     CLUSTER_PART_FOREIGN, /* its mark is not of this directory */
@@ -19,7 +22,7 @@ enum cluster_part_state {
 struct cluster_part_info {
     const uint8_t *name;
     size_t name_size;
-    uint32_t part;
+    uint32_t generation, part;
     const char *node; /* of its master */
     enum cluster_part_state state;
     uint64_t rows;
@@ -54,6 +57,11 @@ int cluster_admin_senders(struct store *s,
  *   -EALREADY nothing is lost   -EPERM  it is of another timeline */
 int cluster_admin_accept(struct store *s, const uint8_t *name, size_t name_size,
                          uint32_t part);
+
+/* Gives a keyspace more parts: as cluster_move(). */
+int cluster_admin_move(struct store *s, const uint8_t *name, size_t name_size,
+                       const struct cluster_move_options *options,
+                       struct cluster_move_result *out);
 
 /* Forgets a sender whose directory is gone for good: it holds back as_of no
  * more.  -ENOENT; -EBUSY: it is this directory */

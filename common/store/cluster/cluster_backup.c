@@ -3,8 +3,6 @@
 #include "common/store/cluster/cluster_backup.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -168,24 +166,19 @@ save_hash(struct save *v, const char *key, size_t key_size, bool is_counts)
 /* ---- history
  * ------------------------------------------------------------------- */
 
-/* Reads "...}h:STEP:LENGTH:BEGIN:NAME" and when it expires. */
+/* The head of the block of a period, and when it expires. */
 static bool
-parse_period(const redisReply *key, const redisReply *expiry,
-             uint8_t head[CLUSTER_PERIOD_HEAD])
+put_period(const redisReply *key, const redisReply *expiry,
+           uint8_t head[CLUSTER_PERIOD_HEAD])
 {
-    const char *at =
-        key->type == REDIS_REPLY_STRING ? strstr(key->str, "}h:") : NULL;
-    char *end;
+    struct cluster_period period;
 
-    if (at == NULL)
+    if (key->type != REDIS_REPLY_STRING ||
+        !cluster_period_parse(key->str, &period))
         return false;
-    at += 3;
-    for (unsigned i = 0; i < 3; i++) {
-        put_le32(head + (size_t)4 * i, (uint32_t)strtoul(at, &end, 10));
-        if (*end != ':')
-            return false;
-        at = end + 1;
-    }
+    put_le32(head, period.step);
+    put_le32(head + 4, period.length);
+    put_le32(head + 8, period.begin);
     put_le32(head + 12, (uint32_t)cluster_reply_number(expiry));
     return true;
 }
@@ -209,7 +202,7 @@ save_history(struct save *v)
     for (size_t i = 0; rc == 0 && i + 1 < list->elements; i += 2) {
         const redisReply *key = list->element[i];
 
-        if (!parse_period(key, list->element[i + 1], head))
+        if (!put_period(key, list->element[i + 1], head))
             rc = -EBADMSG;
         if (rc == 0)
             rc = backup_file_begin(&v->file, BACKUP_PERIOD, head, sizeof head);

@@ -3,6 +3,7 @@
 #include "common/store/cluster/cluster_store_internal.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,18 +75,79 @@ check_version(const struct cluster_store *s, int node, const char *info)
     return -EPERM;
 }
 
+/* What decides for how long a replica may be cut off and still be promoted: a
+ * longest silence, how many of these, and how often a master says something. */
+static const char *const promotions[] = {"cluster-node-timeout",
+                                         "cluster-replica-validity-factor",
+                                         "repl-ping-replica-period"};
+#define PROMOTIONS (sizeof promotions / sizeof promotions[0])
+
+/* Entries that such a replica lacks must be retained still. */
+static void
+check_retain(const struct cluster_store *s, int node)
+{
+    uint64_t values[PROMOTIONS], needed_ms;
+
+    for (size_t i = 0; i < PROMOTIONS; i++) {
+        const struct cluster_command *m = &s->commands[RULES + i];
+        const char *value = m->error == 0 ? get_value(m->reply) : NULL;
+
+        if (value == NULL)
+            return;
+        values[i] = strtoull(value, NULL, 10);
+    }
+    needed_ms = values[0] * values[1] + values[2] * 1000;
+    if (values[1] > 0 && s->options.config->store_retain_ms > needed_ms)
+        return;
+    if (values[1] == 0)
+        diag(DIAG_WARNING,
+             "%s: %s is 0: a replica that was cut off for longer than "
+             "store.retain can be promoted, and what it lacks is lost",
+             cluster_node_name(s->cluster, node), promotions[1]);
+    else
+        diag(DIAG_WARNING,
+             "%s: a replica that was cut off for %" PRIu64
+             " s is promoted, and store.retain is shorter: what it lacks is "
+             "lost; set store.retain longer, or %s shorter",
+             cluster_node_name(s->cluster, node), needed_ms / 1000,
+             promotions[0]);
+}
+
+static void
+check_replicas(const struct cluster_store *s, int node, const char *info)
+{
+    static const char name[] = "connected_slaves:";
+    const char *at = strstr(info, name);
+    const uint64_t wanted = s->options.config->store_replicas;
+    const uint64_t found = at ? strtoull(at + strlen(name), NULL, 10) : wanted;
+
+    if (found < wanted)
+        diag(DIAG_WARNING,
+             "%s: replicas=%" PRIu64 ", fewer than store.replicas=%" PRIu64
+             ": its entries stay in the outbox, and as_of_ms stands still",
+             cluster_node_name(s->cluster, node), found, wanted);
+}
+
+static void
+begin_get(struct cluster_store *s, int node, const char *name)
+{
+    const size_t call = cluster_call_plain(s, "CONFIG", "GET");
+
+    s->commands[call].node = node;
+    cluster_call_word(s, call, name, strlen(name));
+}
+
 static int
 check_node(struct cluster_store *s, int node)
 {
+    const struct cluster_command *info = &s->commands[RULES + PROMOTIONS];
     int rc = 0;
 
-    for (size_t i = 0; i < RULES; i++) {
-        const size_t call = cluster_call_plain(s, "CONFIG", "GET");
-
-        s->commands[call].node = node;
-        cluster_call_word(s, call, rules[i].name, strlen(rules[i].name));
-    }
-    s->commands[cluster_call_plain(s, "INFO", "server")].node = node;
+    for (size_t i = 0; i < RULES; i++)
+        begin_get(s, node, rules[i].name);
+    for (size_t i = 0; i < PROMOTIONS; i++)
+        begin_get(s, node, promotions[i]);
+    s->commands[cluster_call_plain(s, "INFO", "default")].node = node;
     cluster_call_run(s);
     for (size_t i = 0; i < RULES; i++) {
         /* Some services hide CONFIG from their users. */
@@ -95,10 +157,12 @@ check_node(struct cluster_store *s, int node)
         if (value != NULL && judge_value(s, node, i, value) < 0)
             rc = -EPERM;
     }
-    if (s->commands[RULES].error == 0 &&
-        s->commands[RULES].reply->type == REDIS_REPLY_STRING &&
-        check_version(s, node, s->commands[RULES].reply->str) < 0)
-        rc = -EPERM;
+    check_retain(s, node);
+    if (info->error == 0 && info->reply->type == REDIS_REPLY_STRING) {
+        check_replicas(s, node, info->reply->str);
+        if (check_version(s, node, info->reply->str) < 0)
+            rc = -EPERM;
+    }
     cluster_call_end(s);
     return rc;
 }

@@ -10,7 +10,6 @@
 #include "common/store/cluster/cluster_history.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -133,11 +132,14 @@ read_tier(struct cluster_history_call *h, uint32_t step)
         cluster_call_word(s, call, "\0v", 2);
         cluster_call_word(s, call, "\0h", 2);
         cluster_call_word(s, call, "\0k", 2);
+        cluster_call_word(s, call, "\0g", 2);
     }
     cluster_call_run(s);
     for (size_t i = 0; rc == 0 && i < s->count; i++) {
-        const redisReply *reply = cluster_call_reply(s, i, 3, &rc);
+        const redisReply *reply = cluster_call_reply(s, i, 4, &rc);
 
+        if (reply != NULL && reply->element[3]->type != REDIS_REPLY_NIL)
+            rc = -ESTALE;
         exists =
             exists || (reply && reply->element[0]->type == REDIS_REPLY_STRING);
     }
@@ -284,9 +286,11 @@ answer_buckets(struct cluster_history_call *h)
 /* ---- the query
  * ------------------------------------------------------------------ */
 
-int
-cluster_history(struct store *store, struct store_history_query *q,
-                uint64_t until_ns)
+/* Answers with the parts that are known.  -ESTALE: they are of an earlier
+ * generation */
+static int
+read_history(struct store *store, struct store_history_query *q,
+             uint64_t until_ns)
 {
     struct cluster_history_call h = {
         .s = cluster_store_of(store), .q = q, .until_ns = until_ns};
@@ -300,6 +304,10 @@ cluster_history(struct store *store, struct store_history_query *q,
     rc = cluster_find_parts(h.s, q->name, q->name_size, &h.known);
     if (rc < 0)
         return rc;
+    /* Parts that were gone over are not those of another generation. */
+    if (q->generation != 0 && q->generation != 1 + (uint64_t)h.known.generation)
+        return -EIO;
+    q->generation = 1 + (uint64_t)h.known.generation;
     if (q->to < q->from)
         return -EINVAL;
     if (!has_steps && q->to == q->from)
@@ -311,4 +319,20 @@ cluster_history(struct store *store, struct store_history_query *q,
     if (q->op == STORE_HISTORY_TOP)
         return cluster_history_top(&h);
     return has_steps ? answer_buckets(&h) : cluster_history_rank(&h);
+}
+
+int
+cluster_history(struct store *store, struct store_history_query *q,
+                uint64_t until_ns)
+{
+    const struct store_history_query start = *q;
+    int rc;
+
+    rc = read_history(store, q, until_ns);
+    if (rc != -ESTALE)
+        return rc;
+    cluster_forget_parts(cluster_store_of(store), q->name, q->name_size);
+    *q = start;
+    rc = read_history(store, q, until_ns);
+    return rc == -ESTALE ? -EIO : rc;
 }

@@ -109,7 +109,9 @@ get_span_reply(const struct span_call *c, size_t head, int *error)
 {
     const redisReply *reply = c->command.reply;
 
-    *error = c->command.error == 0 ? 0 : -EIO;
+    *error = c->command.error == 0         ? 0
+             : c->command.error == -ESTALE ? -ESTALE
+                                           : -EIO;
     if (*error == 0 &&
         (reply->type != REDIS_REPLY_ARRAY || reply->elements < head ||
          (reply->elements - head) % 2 != 0))

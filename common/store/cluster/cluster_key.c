@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/hash.h"
@@ -44,4 +45,25 @@ cluster_period_key(char out[CLUSTER_PERIOD_KEY_SIZE],
                                   period->step, period->length, period->begin);
     memcpy(out + size, keys->counts + tag + 2, name_size);
     return size + name_size;
+}
+
+bool
+cluster_period_parse(const char *key, struct cluster_period *out)
+{
+    uint32_t numbers[3];
+    const char *at = strstr(key, "}h:");
+
+    if (at == NULL)
+        return false;
+    at += 3;
+    for (unsigned i = 0; i < 3; i++) {
+        char *end;
+
+        numbers[i] = (uint32_t)strtoul(at, &end, 10);
+        if (*end != ':')
+            return false;
+        at = end + 1;
+    }
+    *out = (struct cluster_period){numbers[0], numbers[1], numbers[2]};
+    return true;
 }

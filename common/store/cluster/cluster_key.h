@@ -3,6 +3,7 @@
  *
  *   {H.g.p}c:NAME   a part of keyspace NAME: hash, key -> count; and marks
  *   {H.g.p}z:NAME   its order: sorted set
+ *   {H.g.p}k:NAME   its keys in order, if it was made so: sorted set
  *   {H.g.p}h:STEP:LENGTH:BEGIN:NAME
  *                   its history in a period of LENGTH minutes: hash, key ->
  *                   sums by STEP minutes; the empty key has those of all keys
@@ -16,6 +17,7 @@
 #ifndef COUNTD_COMMON_STORE_CLUSTER_CLUSTER_KEY_H
 #define COUNTD_COMMON_STORE_CLUSTER_CLUSTER_KEY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -49,5 +51,8 @@ void cluster_part_keys(struct cluster_part_keys *out, const uint8_t *name,
 size_t cluster_period_key(char out[CLUSTER_PERIOD_KEY_SIZE],
                           const struct cluster_part_keys *keys,
                           const struct cluster_period *period);
+
+/* Reads the period out of the name of such a hash. */
+bool cluster_period_parse(const char *key, struct cluster_period *out);
 
 #endif

@@ -112,11 +112,15 @@ read_keys(struct cluster_store *s, const struct cluster_known *name)
     const struct store_query q = {.name = name->name, .name_size = name->size};
     struct store_totals totals = {.keys = 0};
     struct cluster_known k;
-    int rc;
+    int rc = -ESTALE;
 
-    rc = cluster_find_parts(s, name->name, name->size, &k);
-    if (rc == 0)
-        rc = cluster_read_totals(s, &k, &q, &totals);
+    for (int i = 0; rc == -ESTALE && i < 2; i++) {
+        rc = cluster_find_parts(s, name->name, name->size, &k);
+        if (rc == 0)
+            rc = cluster_read_totals(s, &k, &q, &totals);
+        if (rc == -ESTALE)
+            cluster_forget_parts(s, name->name, name->size);
+    }
     if (rc == -ENOENT)
         return 0;
     return rc < 0 ? -1 : (int64_t)totals.keys;

@@ -230,8 +230,13 @@ cluster_connect(struct cluster *c, int node)
 
     if (n->link != NULL)
         return 0;
-    if (n->is_silent && !cluster_probe(c, node))
+#ifdef COUNTD_MUTANT_NO_PROBE
+    n->is_silent = false;
+#endif
+    if (n->is_silent && !cluster_probe(c, node)) {
+        cluster_note(c, "%s: does not answer", n->name);
         return -EHOSTDOWN;
+    }
     n->link = redisConnectWithTimeout(n->host, n->port, wait);
     if (n->link == NULL || n->link->err != 0 ||
         redisSetTimeout(n->link, wait) != REDIS_OK) {

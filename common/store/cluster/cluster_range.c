@@ -1,5 +1,5 @@
 /* common/store/cluster/cluster_range.c - rows by rank of a keyspace that has
- * several parts; see cluster_store.h.
+ * several parts, and rows by key; see cluster_store.h.
  *
  * The first `offset` rows of the keyspace are the first cut[p] rows of each
  * part p.  Samples find bounds for the cuts: members of each part at known
@@ -10,6 +10,10 @@
  * round samples between the bounds, until few rows are; then these rows and the
  * next `length` of each part are read and merged.  The result is exact whatever
  * was sampled, as long as the rows stay the same between the rounds.
+ *
+ * Rows by key are found in the same way, in the order of keys.  Each part
+ * begins at its first wanted key if that comes after `low`, and says where it
+ * began: when the first wanted key of all is after `offset`, so is each part's.
  *
  * Entry point: cluster_range(). */
 #include "common/store/cluster/cluster_store_internal.h"
@@ -46,6 +50,8 @@ struct range_search {
     const struct cluster_known *k;
     struct store_query *q;
     uint64_t offset;
+    bool is_by_key;
+    struct cluster_key_limit first, last; /* by key: after all wanted ones */
     struct part_bounds parts[OUTBOX_PARTS_MAX];
 };
 
@@ -144,6 +150,18 @@ count_between(const struct range_search *r)
     return count;
 }
 
+/* Begins a call about a part's order. */
+static size_t
+begin_call(const struct range_search *r, const char *function, uint32_t part)
+{
+    const size_t call = cluster_call_begin(
+        r->s, function, r->q->name, r->q->name_size, r->k->generation, part);
+
+    if (r->is_by_key)
+        cluster_call_order_keys(r->s, call);
+    return call;
+}
+
 /* ---- samples
  * ----------------------------------------------------------------------- */
 
@@ -174,9 +192,7 @@ read_samples(struct range_search *r)
     int rc = 0;
 
     for (uint32_t i = 0; i < r->k->parts; i++) {
-        const size_t call =
-            cluster_call_begin(s, "countd1_sample", r->q->name, r->q->name_size,
-                               r->k->generation, i);
+        const size_t call = begin_call(r, "countd1_sample", i);
 
         cluster_call_number(s, call, 0, (int64_t)r->parts[i].low);
         cluster_call_number(s, call, 1, (int64_t)r->parts[i].high);
@@ -209,8 +225,7 @@ read_sizes(struct range_search *r, uint64_t *all)
 
     *all = 0;
     for (uint32_t i = 0; i < r->k->parts; i++)
-        (void)cluster_call_begin(r->s, "countd1_totals", r->q->name,
-                                 r->q->name_size, r->k->generation, i);
+        (void)begin_call(r, "countd1_totals", i);
     cluster_call_run(r->s);
     for (uint32_t i = 0; rc == 0 && i < r->k->parts; i++) {
         const redisReply *reply = cluster_call_reply(r->s, i, 4, &rc);
@@ -228,6 +243,7 @@ read_sizes(struct range_search *r, uint64_t *all)
 static struct part_bounds *
 find_next(struct range_search *r)
 {
+    const size_t head = r->is_by_key ? 8 : 0; /* the count */
     struct part_bounds *best = NULL;
 
     for (uint32_t i = 0; i < r->k->parts; i++) {
@@ -239,7 +255,8 @@ find_next(struct range_search *r)
         a = p->list->element[p->at];
         b = best ? best->list->element[best->at] : NULL;
         if (b == NULL ||
-            bytes_compare(a->str, (size_t)a->len, b->str, (size_t)b->len) < 0)
+            bytes_compare(a->str + head, (size_t)a->len - head, b->str + head,
+                          (size_t)b->len - head) < 0)
             best = p;
     }
     return best;
@@ -270,30 +287,61 @@ merge_rows(struct range_search *r, uint64_t skip, size_t capacity)
     return 0;
 }
 
+static void
+request_rows(const struct range_search *r, uint32_t part)
+{
+    const struct part_bounds *p = &r->parts[part];
+    const uint64_t most = p->high - p->low + r->q->length;
+    const size_t call =
+        begin_call(r, r->is_by_key ? "countd1_keys" : "countd1_rows", part);
+
+    if (r->is_by_key) {
+        cluster_call_word(r->s, call, r->first.bytes, r->first.size);
+        cluster_call_word(r->s, call, r->last.bytes, r->last.size);
+    }
+    cluster_call_number(r->s, call, 0, (int64_t)p->low);
+    cluster_call_number(r->s, call, 1,
+                        (int64_t)(most < INT32_MAX ? most : INT32_MAX));
+}
+
+/* Takes the rows of a part; *from is the rank of the first. */
+static int
+take_rows(struct part_bounds *p, const redisReply *reply, bool is_by_key,
+          uint64_t *from)
+{
+    const redisReply *list = reply->element[is_by_key ? 3 : 2];
+
+    if (list->type != REDIS_REPLY_ARRAY)
+        return -EBADMSG;
+    for (size_t i = 0; i < list->elements; i++)
+        if (list->element[i]->type != REDIS_REPLY_STRING ||
+            list->element[i]->len < 9)
+            return -EBADMSG;
+    if (is_by_key && reply->element[2]->type == REDIS_REPLY_INTEGER &&
+        reply->element[2]->integer < 0)
+        return -EOPNOTSUPP;
+    *from = is_by_key ? cluster_reply_number(reply->element[2]) : p->low;
+    p->list = list;
+    return 0;
+}
+
 static int
 read_rows(struct range_search *r, size_t capacity)
 {
-    uint64_t skip = r->offset;
+    uint64_t skip = r->offset, from = 0;
     int rc = 0;
 
-    for (uint32_t i = 0; i < r->k->parts; i++) {
-        const struct part_bounds *p = &r->parts[i];
-        const uint64_t most = p->high - p->low + r->q->length;
-        const size_t call =
-            cluster_call_begin(r->s, "countd1_rows", r->q->name,
-                               r->q->name_size, r->k->generation, i);
-
-        skip -= p->low < skip ? p->low : skip;
-        cluster_call_number(r->s, call, 0, (int64_t)p->low);
-        cluster_call_number(r->s, call, 1,
-                            (int64_t)(most < INT32_MAX ? most : INT32_MAX));
-    }
+    for (uint32_t i = 0; i < r->k->parts; i++)
+        request_rows(r, i);
     cluster_call_run(r->s);
     for (uint32_t i = 0; rc == 0 && i < r->k->parts; i++) {
-        const redisReply *reply = cluster_call_reply(r->s, i, 3, &rc);
+        const redisReply *reply =
+            cluster_call_reply(r->s, i, r->is_by_key ? 4 : 3, &rc);
 
-        if (reply != NULL && reply->element[2]->type == REDIS_REPLY_ARRAY)
-            r->parts[i].list = reply->element[2];
+        if (reply != NULL)
+            rc = take_rows(&r->parts[i], reply, r->is_by_key, &from);
+        if (rc == 0)
+            skip -= from < skip ? from : skip;
     }
     if (rc == 0)
         rc = merge_rows(r, skip, capacity);
@@ -318,6 +366,41 @@ search_cut(struct range_search *r)
     return rc;
 }
 
+/* The first key that is not before the wanted ones, as ZLEXCOUNT takes it: the
+ * later of `prefix` itself and what comes after `after`. */
+static void
+set_first(struct cluster_key_limit *limit, const struct store_query *q)
+{
+    const bool is_after =
+        q->after_size > 0 &&
+        bytes_compare(q->after, q->after_size, q->prefix, q->prefix_size) >= 0;
+    const uint8_t *key = is_after ? q->after : q->prefix;
+    const size_t size = is_after ? q->after_size : q->prefix_size;
+
+    limit->size = 1;
+    limit->bytes[0] = size == 0 ? '-' : is_after ? '[' : '(';
+    if (size > 0)
+        memcpy(limit->bytes + 1, key, size);
+    limit->size += size;
+}
+
+/* After all keys that begin with `prefix`: before the next string of its size
+ * that is not one of 0xff alone. */
+static void
+set_last(struct cluster_key_limit *limit, const struct store_query *q)
+{
+    size_t size = q->prefix_size;
+
+    while (size > 0 && q->prefix[size - 1] == 0xff)
+        size--;
+    limit->bytes[0] = size == 0 ? '+' : '(';
+    if (size > 0) {
+        memcpy(limit->bytes + 1, q->prefix, size);
+        limit->bytes[size]++;
+    }
+    limit->size = 1 + size;
+}
+
 int
 cluster_range(struct cluster_store *s, const struct cluster_known *k,
               struct store_query *q, uint64_t offset, size_t capacity)
@@ -329,7 +412,13 @@ cluster_range(struct cluster_store *s, const struct cluster_known *k,
     int rc = r && samples ? 0 : -ENOMEM;
 
     if (rc == 0) {
-        *r = (struct range_search){.s = s, .k = k, .q = q, .offset = offset};
+        *r = (struct range_search){.s = s,
+                                   .k = k,
+                                   .q = q,
+                                   .offset = offset,
+                                   .is_by_key = q->op == STORE_KEYS};
+        set_first(&r->first, q);
+        set_last(&r->last, q);
         for (uint32_t i = 0; i < k->parts; i++)
             r->parts[i].samples = samples + (size_t)i * SAMPLES * ROUNDS;
         rc = read_sizes(r, &all);
@@ -337,7 +426,9 @@ cluster_range(struct cluster_store *s, const struct cluster_known *k,
     if (rc == 0 && all == 0)
         rc = -ENOENT;
     if (rc == 0 && offset < all && q->length > 0) {
-        if (offset > NEAR_START)
+        if (k->parts == 1)
+            r->parts[0].low = r->parts[0].high = offset;
+        else if (offset > NEAR_START)
             rc = search_cut(r);
         else
             narrow_bounds(r);

@@ -5,156 +5,13 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/bytes.h"
-#include "common/base/diag.h"
 #include "common/base/hash.h"
-#include "common/store/cluster/cluster_slot.h"
 #include "common/store/cluster/outbox_record.h"
 #include "common/wire/query.h"
-
-/* ---- commands
- * --------------------------------------------------------------------- */
-
-static size_t
-begin_call(struct cluster_store *s, uint16_t slot)
-{
-    assert(s->count < CLUSTER_CALLS);
-    s->commands[s->count] =
-        (struct cluster_command){.slot = slot,
-                                 .node = CLUSTER_NO_NODE,
-                                 .argv = s->slots[s->count].argv,
-                                 .sizes = s->slots[s->count].sizes,
-                                 .words = CLUSTER_WORDS};
-    return s->count++;
-}
-
-void
-cluster_call_word(struct cluster_store *s, size_t call, const void *bytes,
-                  size_t size)
-{
-    cluster_add_word(&s->commands[call], bytes, size);
-}
-
-void
-cluster_call_number(struct cluster_store *s, size_t call, unsigned at,
-                    int64_t number)
-{
-    char *text = s->slots[call].numbers[at];
-
-    (void)snprintf(text, CLUSTER_NUMBER, "%" PRId64, number);
-    cluster_call_word(s, call, text, strlen(text));
-}
-
-size_t
-cluster_call_begin(struct cluster_store *s, const char *function,
-                   const uint8_t *name, size_t name_size, uint32_t generation,
-                   uint32_t part)
-{
-    const size_t call = begin_call(s, 0);
-    struct cluster_part_keys *keys = &s->slots[call].keys;
-
-    cluster_part_keys(keys, name, name_size, generation, part);
-    s->commands[call].slot = keys->slot;
-    cluster_call_word(s, call, "FCALL_RO", 8);
-    cluster_call_word(s, call, function, strlen(function));
-    cluster_call_word(s, call, "2", 1);
-    cluster_call_word(s, call, keys->counts, keys->size);
-    cluster_call_word(s, call, keys->order, keys->size);
-    return call;
-}
-
-void
-cluster_call_change(struct cluster_store *s, size_t call)
-{
-    s->slots[call].argv[0] = "FCALL";
-    s->slots[call].sizes[0] = 5;
-}
-
-size_t
-cluster_call_counts(struct cluster_store *s, const char *verb,
-                    const uint8_t *name, size_t name_size, uint32_t generation,
-                    uint32_t part)
-{
-    const size_t call = begin_call(s, 0);
-    struct cluster_part_keys *keys = &s->slots[call].keys;
-
-    cluster_part_keys(keys, name, name_size, generation, part);
-    s->commands[call].slot = keys->slot;
-    cluster_call_word(s, call, verb, strlen(verb));
-    cluster_call_word(s, call, keys->counts, keys->size);
-    return call;
-}
-
-size_t
-cluster_call_period(struct cluster_store *s, const char *verb,
-                    const uint8_t *name, size_t name_size, uint32_t generation,
-                    uint32_t part, const struct cluster_period *period)
-{
-    const size_t call =
-        cluster_call_counts(s, verb, name, name_size, generation, part);
-    struct cluster_call_slot *slot = &s->slots[call];
-
-    slot->argv[1] = slot->period;
-    slot->sizes[1] = cluster_period_key(slot->period, &slot->keys, period);
-    return call;
-}
-
-size_t
-cluster_call_plain(struct cluster_store *s, const char *verb, const char *key)
-{
-    const size_t call = begin_call(s, cluster_slot(key, strlen(key)));
-
-    cluster_call_word(s, call, verb, strlen(verb));
-    cluster_call_word(s, call, key, strlen(key));
-    return call;
-}
-
-void
-cluster_call_run(struct cluster_store *s)
-{
-    cluster_run(s->cluster, s->commands, s->count);
-}
-
-void
-cluster_call_end(struct cluster_store *s)
-{
-    cluster_free_replies(s->commands, s->count);
-    s->count = 0;
-}
-
-const redisReply *
-cluster_call_reply(struct cluster_store *s, size_t call, size_t elements,
-                   int *error)
-{
-    static struct diag_repeat repeat;
-    const redisReply *reply = s->commands[call].reply;
-
-    *error = s->commands[call].error;
-    if (*error == 0 &&
-        (reply->type != REDIS_REPLY_ARRAY || reply->elements < elements))
-        *error = -EBADMSG;
-    if (*error == 0)
-        return reply;
-    diag_repeating(&repeat, DIAG_ERROR, "read from the cluster: %s",
-                   *error == -EBADMSG ? "unexpected reply"
-                                      : cluster_text(s->cluster));
-    *error = *error == -EBADMSG ? *error : -EIO;
-    return NULL;
-}
-
-uint64_t
-cluster_reply_number(const redisReply *reply)
-{
-    if (reply->type == REDIS_REPLY_INTEGER)
-        return (uint64_t)reply->integer;
-    return reply->type == REDIS_REPLY_STRING ? strtoull(reply->str, NULL, 10)
-                                             : 0;
-}
 
 /* ---- parts
  * ------------------------------------------------------------------------- */
@@ -224,6 +81,16 @@ cluster_find_parts(struct cluster_store *s, const uint8_t *name,
     if (rc == 0)
         *out = *k;
     return rc;
+}
+
+void
+cluster_forget_parts(struct cluster_store *s, const uint8_t *name,
+                     size_t name_size)
+{
+    struct cluster_known *k = place_of(s, name, name_size);
+
+    if (is_known(k, name, name_size))
+        k->size = 0;
 }
 
 /* ---- answers
@@ -412,9 +279,10 @@ read_rows(struct cluster_store *s, const struct cluster_known *k,
     return rc;
 }
 
-/* Answers a query on its own. */
+/* Answers a query with the parts that are known.  -ESTALE: they are of an
+ * earlier generation */
 static int
-read_query(struct cluster_store *s, struct store_query *q, size_t capacity)
+read_known(struct cluster_store *s, struct store_query *q, size_t capacity)
 {
     struct cluster_known k;
     int rc;
@@ -446,9 +314,26 @@ read_query(struct cluster_store *s, struct store_query *q, size_t capacity)
         return read_rows(s, &k, q, capacity);
     case STORE_RANGE:
         return read_rows(s, &k, q, capacity);
+    case STORE_KEYS:
+        return cluster_range(s, &k, q, (uint64_t)q->offset, capacity);
     default:
         return -EOPNOTSUPP;
     }
+}
+
+static int
+read_query(struct cluster_store *s, struct store_query *q, size_t capacity)
+{
+    const struct store_query start = *q;
+    int rc;
+
+    rc = read_known(s, q, capacity);
+    if (rc != -ESTALE)
+        return rc;
+    cluster_forget_parts(s, q->name, q->name_size);
+    *q = start;
+    rc = read_known(s, q, capacity);
+    return rc == -ESTALE ? -EIO : rc;
 }
 
 /* ---- the queries of a turn
@@ -568,6 +453,21 @@ answer_query(void *ctx, struct store_query *q, size_t capacity)
     return read_query(ctx, q, capacity);
 }
 
+/* Forgets keyspaces whose part was gone; false: there is none. */
+static bool
+forget_gone(struct cluster_store *s, const struct store_reads *reads)
+{
+    bool is_any = false;
+
+    for (size_t i = 0; i < reads->count; i++)
+        if (s->commands[i].error == -ESTALE) {
+            cluster_forget_parts(s, reads->queries[i].name,
+                                 reads->queries[i].name_size);
+            is_any = true;
+        }
+    return is_any;
+}
+
 size_t
 cluster_read(struct store *store, struct store_reads *reads)
 {
@@ -585,6 +485,12 @@ cluster_read(struct store *store, struct store_reads *reads)
     for (size_t i = 0; i < some.count; i++)
         begin_single(s, &reads->queries[i]);
     cluster_call_run(s);
+    if (forget_gone(s, &some)) {
+        /* None is known now to be answered by one command: it ends. */
+        cluster_call_end(s);
+        some.count = 1;
+        return store_read_each(&some, answer_query, s);
+    }
     done = store_read_each(&some, answer_single, &x);
     cluster_call_end(s);
     return done;

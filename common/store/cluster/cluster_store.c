@@ -12,7 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/bytes.h"
 #include "common/base/diag.h"
+#include "common/store/cluster/cluster_admin.h"
 
 /* ---- what changes counters
  * ------------------------------------------------------------ */
@@ -76,15 +78,11 @@ find_keyspace(struct cluster_store *s, const uint8_t *name, size_t name_size)
 }
 
 static int
-cluster_drop(struct store *store, const uint8_t *name, size_t name_size,
-             const struct store_fill *marks, size_t count)
+cluster_drop(struct store *store, const uint8_t *name, size_t name_size)
 {
     struct cluster_store *s = cluster_store_of(store);
-    int rc;
+    int rc = find_keyspace(s, name, name_size);
 
-    (void)marks;
-    (void)count;
-    rc = find_keyspace(s, name, name_size);
     if (rc == 0)
         rc = outbox_delete(s->outbox, name, name_size, NULL, 0);
     if (s->sender != NULL)
@@ -117,17 +115,70 @@ count_keys(struct store *store, const uint8_t *name, size_t name_size,
     return 0;
 }
 
+struct purge_name {
+    const uint8_t *name;
+    size_t name_size;
+};
+
+/* -EAGAIN: entries for the part are on their way, or its rows to another one.
+ */
+static int
+check_sent(void *ctx, const struct cluster_part_info *p)
+{
+    const struct purge_name *n = ctx;
+
+    if (bytes_compare(p->name, p->name_size, n->name, n->name_size) != 0)
+        return 0;
+    if (p->state == CLUSTER_PART_SILENT)
+        return -EHOSTDOWN;
+    if (p->state == CLUSTER_PART_MOVING)
+        return -EAGAIN;
+    if (p->state != CLUSTER_PART_GOOD)
+        return -EIO;
+    return p->have < p->last ? -EAGAIN : 0;
+}
+
+/* Servers free what they delete: the deletions need only be there. */
+static int
+cluster_purge(struct store *store, const uint8_t *name, size_t name_size)
+{
+    struct purge_name n = {name, name_size};
+    const int rc = cluster_admin_parts(store, check_sent, &n);
+
+    return rc == -ENOENT ? 0 : rc;
+}
+
+/* Counts the keys, and says whether any may be there to be deleted: an entry
+ * that was on its way at the first count is in the cluster at the second. */
+static int
+find_keys(struct store *store, const uint8_t *name, size_t name_size,
+          const struct store_key *keys, size_t count, uint64_t *found,
+          bool *is_any)
+{
+    int rc = count_keys(store, name, name_size, keys, count, found);
+    const bool is_sent =
+        rc == 0 && *found == 0 && cluster_purge(store, name, name_size) == 0;
+
+    if (is_sent)
+        rc = count_keys(store, name, name_size, keys, count, found);
+    *is_any = count > 0 && (*found > 0 || !is_sent);
+    return rc;
+}
+
 static int
 cluster_del(struct store *store, const uint8_t *name, size_t name_size,
             const struct store_key *keys, size_t count, uint64_t *deleted)
 {
     struct cluster_store *s = cluster_store_of(store);
+    bool is_any = false;
     int rc;
 
     rc = find_keyspace(s, name, name_size);
     if (rc == 0)
-        rc = count_keys(store, name, name_size, keys, count, deleted);
-    if (rc == 0 && count > 0)
+        rc = find_keys(store, name, name_size, keys, count, deleted, &is_any);
+    /* Entries have the keys that they delete: when these are gone, another one
+     * would only bring them back into the outbox. */
+    if (rc == 0 && is_any)
         rc = outbox_delete(s->outbox, name, name_size, keys, count);
     if (s->sender != NULL)
         sender_wake(s->sender);
@@ -196,6 +247,13 @@ cluster_outbox(struct store *store, struct store_outbox *out)
     return true;
 }
 
+static const char *
+cluster_trouble(const struct store *store)
+{
+    return cluster_text(
+        ((const struct cluster_store *)(const void *)store)->cluster);
+}
+
 static bool
 cluster_maintain(struct store *store, const struct store_maintenance *t)
 {
@@ -225,15 +283,6 @@ cluster_vacate(struct store *s, const uint8_t *name, size_t name_size,
     (void)name;
     (void)name_size;
     (void)data_fd;
-    return -EOPNOTSUPP;
-}
-
-static int
-cluster_purge(struct store *s, const uint8_t *name, size_t name_size)
-{
-    (void)s;
-    (void)name;
-    (void)name_size;
     return -EOPNOTSUPP;
 }
 
@@ -276,6 +325,7 @@ static const struct store_engine engine = {
     .as_of = cluster_as_of,
     .pending = cluster_pending,
     .outbox = cluster_outbox,
+    .trouble = cluster_trouble,
 };
 
 /* The password is the first line of the file. */
@@ -316,7 +366,8 @@ start_sender(struct cluster_store *s, const struct cluster_options *cluster)
         .log_size = c->log_size,
         .replicas = c->store_replicas,
         .retain_ms = c->store_retain_ms,
-        .keys_max = c->keyspace_max_keys};
+        .keys_max = c->keyspace_max_keys,
+        .key_order = c->store_key_order};
 
     return s->options.sends ? sender_start(&s->sender, &options) : 0;
 }

@@ -11,7 +11,8 @@
  *     store_as_of() says up to when everything is;
  *   - an answer about a keyspace of several parts is of one moment of each
  * part, but not of all parts together;
- *   - there is no order by key (STORE_KEYS says -EOPNOTSUPP);
+ *   - STORE_KEYS says -EOPNOTSUPP of a keyspace that was made with
+ *     store.key_order off;
  *   - a part that would have more than its share of keyspace.max_keys takes no
  *     entry until that is raised: store_apply() does not know of it;
  *   - every tier of history gets every increment at once;
@@ -19,7 +20,7 @@
  *     the keys that were there when it was asked.
  *
  * A read waits for its replies: a master that becomes silent costs one timeout,
- * and what needs it is -EIO at once from then on until it answers a probe
+ * and what needs it is -EHOSTDOWN at once from then on until it answers a probe
  * (cluster.h), so that other keyspaces are read meanwhile.
  *
  * Traits: none.  One thread a handle; the sender's own is inside. */

@@ -1,7 +1,7 @@
 /* common/store/cluster/cluster_store_internal.h - what the files of
  * cluster_store.h share: cluster_store.c (the handle, what changes),
- * cluster_read.c (queries), cluster_range.c (rows of several parts),
- * cluster_history.c (history), cluster_verify.c (countd check),
+ * cluster_call.c (commands), cluster_read.c (queries), cluster_range.c (rows of
+ * several parts), cluster_history.c (history), cluster_verify.c (countd check),
  * cluster_list.c (keyspaces, the check of servers). */
 #ifndef COUNTD_COMMON_STORE_CLUSTER_CLUSTER_STORE_INTERNAL_H
 #define COUNTD_COMMON_STORE_CLUSTER_CLUSTER_STORE_INTERNAL_H
@@ -14,7 +14,7 @@
 #include "common/store/cluster/sender.h"
 
 #define CLUSTER_CALLS 256 /* commands of one round, at most */
-#define CLUSTER_WORDS 9
+#define CLUSTER_WORDS 10
 #define CLUSTER_KNOWN 1024 /* keyspaces whose number of parts is remembered */
 
 /* A command of a read, with its memory. */
@@ -26,7 +26,8 @@ struct cluster_call_slot {
     char numbers[3][CLUSTER_NUMBER];
 };
 
-/* Generation and parts of a keyspace: they do not change. */
+/* Generation and parts of a keyspace: a part that is gone says -ESTALE, and
+ * they are to be asked for again. */
 struct cluster_known {
     uint8_t name[STORE_NAME_MAX];
     uint16_t size; /* 0: none */
@@ -65,6 +66,9 @@ size_t cluster_call_begin(struct cluster_store *s, const char *function,
                           const uint8_t *name, size_t name_size,
                           uint32_t generation, uint32_t part);
 
+/* Puts the part's order of keys in the place of its order of counts. */
+void cluster_call_order_keys(struct cluster_store *s, size_t call);
+
 /* Makes a call one of a function that changes something. */
 void cluster_call_change(struct cluster_store *s, size_t call);
 
@@ -88,6 +92,10 @@ void cluster_call_number(struct cluster_store *s, size_t call, unsigned at,
 void cluster_call_run(struct cluster_store *s);
 void cluster_call_end(struct cluster_store *s);
 
+/* What a reading command's error is to a caller of the store: -EHOSTDOWN where
+ * a later try may work. */
+int cluster_read_error(int error);
+
 /* The reply of a call as an array of at least `elements`; otherwise NULL, and
  * *error says why. */
 const redisReply *cluster_call_reply(struct cluster_store *s, size_t call,
@@ -103,6 +111,8 @@ uint64_t cluster_reply_number(const redisReply *reply);
  *   -ENOENT  there is no such keyspace */
 int cluster_find_parts(struct cluster_store *s, const uint8_t *name,
                        size_t name_size, struct cluster_known *out);
+void cluster_forget_parts(struct cluster_store *s, const uint8_t *name,
+                          size_t name_size);
 
 /* ---- reading
  * ---------------------------------------------------------------------- */
@@ -110,7 +120,14 @@ int cluster_find_parts(struct cluster_store *s, const uint8_t *name,
 size_t cluster_read(struct store *store, struct store_reads *reads);
 void cluster_read_end(struct store *store);
 
-/* Rows of a keyspace of several parts from `offset` (not below 0) on. */
+/* A limit of keys as Redis' ZLEXCOUNT takes it. */
+struct cluster_key_limit {
+    uint8_t bytes[1 + STORE_NAME_MAX];
+    size_t size;
+};
+
+/* Rows of a keyspace from `offset` (not below 0) on, by count or as STORE_KEYS.
+ */
 int cluster_range(struct cluster_store *s, const struct cluster_known *k,
                   struct store_query *q, uint64_t offset, size_t capacity);
 

@@ -1,10 +1,10 @@
 /* common/store/cluster/cluster_verify.c - cluster_verify(): each part's rows,
  * order and totals against each other.
  *
- * Servers compare a slice of rows with the order at a time, while everything
- * runs.  The totals can be compared only if the part did not change while its
- * rows were read: otherwise it is read again, and in the end only what each
- * slice found is reported. */
+ * Servers compare a slice of rows with the orders, and with history if all of
+ * it is kept, at a time, while everything runs.  The totals can be compared
+ * only if the part did not change while its rows were read: otherwise it is
+ * read again, and in the end only what each slice found is reported. */
 #include "common/store/cluster/cluster_store_internal.h"
 
 #include <errno.h>
@@ -13,14 +13,17 @@
 #include <string.h>
 
 #include "common/base/bytes.h"
+#include "common/wire/name.h"
 
-#define SLICE_ROWS 1000
+#define SLICE_ROWS 100 /* each with all of its history */
 #define TRIES      4
 
 /* What the slices of a part found. */
 struct part_sum {
-    uint64_t version, rows, flagged, missing;
+    uint64_t version, rows, flagged, missing, differing;
     int128 sum;
+    size_t which_size; /* 0: none is missing or differs */
+    uint8_t which[STORE_NAME_MAX];
     bool is_changed; /* while it was read */
     char cursor[CLUSTER_NUMBER];
 };
@@ -41,7 +44,9 @@ take_slice(struct part_sum *p, const redisReply *reply, bool is_first)
     if (reply->element[1]->type != REDIS_REPLY_STRING ||
         reply->element[1]->len >= CLUSTER_NUMBER ||
         reply->element[4]->type != REDIS_REPLY_STRING ||
-        reply->element[4]->len != 12)
+        reply->element[4]->len != 12 ||
+        reply->element[7]->type != REDIS_REPLY_STRING ||
+        (size_t)reply->element[7]->len > STORE_NAME_MAX)
         return -EBADMSG;
     p->is_changed = p->is_changed || (!is_first && version != p->version);
     p->version = version;
@@ -49,6 +54,11 @@ take_slice(struct part_sum *p, const redisReply *reply, bool is_first)
     p->flagged += cluster_reply_number(reply->element[3]);
     p->sum += get_sum(reply->element[4]);
     p->missing += cluster_reply_number(reply->element[5]);
+    p->differing += cluster_reply_number(reply->element[6]);
+    if (p->which_size == 0) {
+        p->which_size = (size_t)reply->element[7]->len;
+        memcpy(p->which, reply->element[7]->str, p->which_size);
+    }
     (void)snprintf(p->cursor, sizeof p->cursor, "%s", reply->element[1]->str);
     return 0;
 }
@@ -70,7 +80,7 @@ read_rows(struct cluster_store *s, const struct cluster_known *k, uint32_t part,
         cluster_call_word(s, call, out->cursor, strlen(out->cursor));
         cluster_call_number(s, call, 0, SLICE_ROWS);
         cluster_call_run(s);
-        reply = cluster_call_reply(s, call, 6, &rc);
+        reply = cluster_call_reply(s, call, 8, &rc);
         if (reply != NULL)
             rc = take_slice(out, reply, is_first);
         cluster_call_end(s);
@@ -126,11 +136,24 @@ struct verify_report {
 static void
 report_fault(const struct verify_report *r, uint32_t part, const char *what)
 {
-    char text[160];
+    char text[NAME_TEXT_SIZE + 192];
 
     r->out->faults++;
     (void)snprintf(text, sizeof text, "part %" PRIu32 ": %s", part, what);
     r->fault(r->ctx, text);
+}
+
+/* Reports rows that are wrong, with the name of one. */
+static void
+report_rows(const struct verify_report *r, uint32_t part,
+            const struct part_sum *found, uint64_t count, const char *what)
+{
+    char name[NAME_TEXT_SIZE], text[NAME_TEXT_SIZE + 160];
+
+    name_escape(found->which, found->which_size, name);
+    (void)snprintf(text, sizeof text, "rows %s: %" PRIu64 ", such as key %s",
+                   what, count, name);
+    report_fault(r, part, text);
 }
 
 static int
@@ -155,7 +178,11 @@ verify_part(struct cluster_store *s, const struct cluster_known *k,
     r->out->keys += found.rows;
     r->out->saturated += found.flagged;
     if (found.missing > 0)
-        report_fault(r, part, "rows are not in the order of counts");
+        report_rows(r, part, &found, found.missing,
+                    "not in the orders of counts and keys");
+    if (found.differing > 0)
+        report_rows(r, part, &found, found.differing,
+                    "with another count than the sum of their history");
     if (is_still && totals.places != totals.rows)
         report_fault(r, part,
                      "its order does not fit its counts; it is made again with "
@@ -176,9 +203,14 @@ cluster_verify(struct store *store, const uint8_t *name, size_t name_size,
     struct cluster_known k;
     int rc;
 
-    *out = (struct store_check_result){.blocks = 0};
-    rc = cluster_find_parts(s, name, name_size, &k);
-    for (uint32_t i = 0; rc == 0 && i < k.parts; i++)
-        rc = verify_part(s, &k, i, &report);
+    rc = -ESTALE;
+    for (int i = 0; rc == -ESTALE && i < 2; i++) {
+        if (i > 0) /* it got more parts meanwhile */
+            cluster_forget_parts(s, name, name_size);
+        *out = (struct store_check_result){.blocks = 0};
+        rc = cluster_find_parts(s, name, name_size, &k);
+        for (uint32_t j = 0; rc == 0 && j < k.parts; j++)
+            rc = verify_part(s, &k, j, &report);
+    }
     return rc;
 }

@@ -50,14 +50,15 @@ struct outbox_entry {
     uint32_t size;     /* bytes in the journal */
 };
 
-/* A part of a keyspace.  The sender keeps its own with it. */
+/* A part of a keyspace, as this directory cuts it: a chain.  The cluster may
+ * have more parts; the keys of a chain are then those of several of them. */
 struct outbox_part {
     struct outbox_keyspace *keyspace;
     uint32_t number;
     struct outbox_entry *entries; /* `count` from `first` on, in order */
     size_t first, count, capacity;
     uint64_t last, last_digest; /* of all its entries ever */
-    void *sender;               /* the sender's, freed with free() */
+    uint64_t acked; /* the sender's: the cluster has entries up to this one */
 };
 
 struct outbox_keyspace {
@@ -68,6 +69,7 @@ struct outbox_keyspace {
     struct outbox_mark *marks;
     size_t mark_count;
     uint64_t state_id; /* of its record; 0: it has none yet */
+    void *sender;      /* the sender's, freed with free() */
 };
 
 /* Opens it, with `writable` makes what is missing.

@@ -10,7 +10,6 @@
 
 #include "common/base/array.h"
 #include "common/base/bytes.h"
-#include "common/base/diag.h"
 #include "common/base/hash.h"
 
 /* ---- keyspaces
@@ -309,10 +308,9 @@ outbox_index_fini(struct outbox *o)
     for (size_t i = 0; i < o->keyspace_count; i++) {
         struct outbox_keyspace *k = o->keyspaces[i];
 
-        for (uint32_t j = 0; j < k->part_count; j++) {
+        for (uint32_t j = 0; j < k->part_count; j++)
             free(k->parts[j].entries);
-            free(k->parts[j].sender);
-        }
+        free(k->sender);
         free(k->parts);
         free(k->marks);
         free(k);

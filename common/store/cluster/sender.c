@@ -17,51 +17,124 @@
 #define LOCK_MS   1000 /* another sender is at work: try again */
 #define SETTLE_MS 250
 
-struct sender_part *
-sender_part_of(struct outbox_part *p)
-{
-    struct sender_part *sp = p->sender;
+/* ---- parts
+ * ---------------------------------------------------------------------- */
 
-    if (sp != NULL)
-        return sp;
-    sp = calloc(1, sizeof *sp);
-    if (sp == NULL)
+static struct sender_keyspace *
+new_keyspace(struct outbox_keyspace *k, const struct cluster_place *place)
+{
+    struct sender_keyspace *sk =
+        calloc(1, sizeof *sk + place->parts * sizeof sk->parts[0]);
+
+    if (sk == NULL)
         return NULL;
-    sp->node = CLUSTER_NO_NODE;
-    cluster_part_keys(&sp->keys, p->keyspace->name, p->keyspace->name_size,
-                      p->keyspace->generation, p->number);
-    p->sender = sp;
-    return sp;
+    sk->place = *place;
+    sk->fan = place->parts / k->part_count;
+    for (uint32_t i = 0; i < place->parts; i++) {
+        struct sender_part *p = &sk->parts[i];
+
+        p->chain = &k->parts[i / sk->fan];
+        p->number = i;
+        p->node = CLUSTER_NO_NODE;
+        cluster_part_keys(&p->keys, k->name, k->name_size, place->generation,
+                          i);
+    }
+    return sk;
+}
+
+struct sender_keyspace *
+sender_keyspace_of(struct outbox_keyspace *k)
+{
+    const struct cluster_place place = {.generation = k->generation,
+                                        .parts = k->part_count};
+
+    if (k->sender == NULL)
+        k->sender = new_keyspace(k, &place);
+    return k->sender;
+}
+
+/* What was acknowledged stays so, with the new parts' masters: they and their
+ * replicas have it since before the change.  The audit asks them. */
+int
+sender_replace_keyspace(struct cluster_sender *s, struct outbox_keyspace *k,
+                        const struct cluster_place *place)
+{
+    struct sender_keyspace *sk = new_keyspace(k, place);
+
+    if (sk == NULL)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < place->parts; i++) {
+        struct sender_part *p = &sk->parts[i];
+
+        p->acked = p->chain->acked;
+        p->node = cluster_node_of(s->cluster, p->keys.slot);
+    }
+    free(k->sender);
+    k->sender = sk;
+    return 0;
+}
+
+struct sender_part *
+sender_parts_of(const struct outbox_part *chain, uint32_t *count)
+{
+    struct sender_keyspace *sk = chain->keyspace->sender;
+
+    *count = sk ? sk->fan : 0;
+    return sk ? &sk->parts[(size_t)chain->number * sk->fan] : NULL;
+}
+
+void
+sender_update_chain(struct outbox_part *chain)
+{
+    const uint64_t now_ms = clock_ms();
+    uint32_t count;
+    const struct sender_part *p = sender_parts_of(chain, &count);
+    uint64_t acked = count > 0 ? UINT64_MAX : 0;
+
+    /* A part whose next entry failed is audited, and has meanwhile what it
+     * acknowledged before. */
+    for (uint32_t i = 0; i < count; i++) {
+        const uint64_t has = p[i].state < SENDER_LOST ? p[i].acked : 0;
+
+        acked = has < acked ? has : acked;
+    }
+    for (size_t i = 0; i < chain->count; i++) {
+        struct outbox_entry *e = &chain->entries[chain->first + i];
+
+        if (e->number > acked)
+            e->acked_ms = 0;
+        else if (e->number > chain->acked)
+            e->acked_ms = now_ms;
+    }
+    chain->acked = acked;
 }
 
 bool
 sender_is_acked(const struct outbox_part *p, const struct outbox_entry *e)
 {
-    const struct sender_part *sp = p->sender;
-
-    /* A part whose next entry failed is audited, and has meanwhile what it
-     * acknowledged before. */
-    return sp != NULL && sp->state < SENDER_LOST && e->number <= sp->acked &&
-           e->acked_ms != 0;
+    return e->number <= p->acked && e->acked_ms != 0;
 }
 
 bool
 sender_is_replicated(const struct cluster_sender *s,
-                     const struct outbox_part *p, const struct outbox_entry *e)
+                     const struct outbox_part *chain,
+                     const struct outbox_entry *e)
 {
-    const struct sender_part *sp = p->sender;
+    uint32_t count;
+    const struct sender_part *p = sender_parts_of(chain, &count);
 
-    if (!sender_is_acked(p, e))
+    if (!sender_is_acked(chain, e))
         return false;
 #ifdef COUNTD_MUTANT_SETTLE_WITHOUT_REPLICAS
     return true;
 #endif
-    if (s->options.replicas == 0)
-        return true;
     /* An acknowledgement of the same millisecond may have come after the offset
      * that the replicas have reached. */
-    return sp->node != CLUSTER_NO_NODE &&
-           e->acked_ms < s->nodes[sp->node].replicated_ms;
+    for (uint32_t i = 0; s->options.replicas > 0 && i < count; i++)
+        if (p[i].node == CLUSTER_NO_NODE ||
+            e->acked_ms >= s->nodes[p[i].node].replicated_ms)
+            return false;
+    return true;
 }
 
 /* ---- the thread

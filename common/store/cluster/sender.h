@@ -38,6 +38,7 @@ struct sender_options {
     uint64_t replicas;
     uint64_t retain_ms;
     uint64_t keys_max; /* of a keyspace; 0: any number */
+    bool key_order;    /* parts without rows get an order of keys */
 };
 
 struct cluster_sender;

@@ -19,6 +19,15 @@ sender_batch_begin(struct sender_batch *b)
     b->size = b->cell_count = b->row_count = b->section_count = 0;
     b->tiers_size = 0;
     b->first = UINT32_MAX;
+    b->is_untimed = false;
+    b->parts = 0;
+}
+
+bool
+sender_batch_wants(const struct sender_batch *b, const struct outbox_row *row)
+{
+    return b->parts == 0 ||
+           outbox_part_of(row->key, row->key_size, b->parts) == b->part;
 }
 
 void
@@ -59,8 +68,10 @@ sum_cells(struct sender_batch *b)
 {
     size_t count = 0;
 
-    qsort_r(b->cells, b->cell_count, sizeof *b->cells, compare_cells, b);
     b->row_count = 0;
+    if (b->cell_count == 0)
+        return; /* a part of which the batch has no key */
+    qsort_r(b->cells, b->cell_count, sizeof *b->cells, compare_cells, b);
     for (size_t i = 0; i < b->cell_count; i++) {
         const bool is_first = count == 0;
         struct sender_batch_cell *last = is_first ? NULL : &b->cells[count - 1];
@@ -94,6 +105,7 @@ add_row(struct sender_batch *b, const struct outbox_row *row)
                                        .key_size = (uint16_t)row->key_size,
                                        .minute = cell.minute,
                                        .sum = cell.sum};
+        b->is_untimed = b->is_untimed || cell.minute == 0;
         if (cell.minute > 0 && cell.minute < b->first)
             b->first = cell.minute;
     }
@@ -112,7 +124,8 @@ sender_batch_add(struct sender_batch *b, const struct outbox_entry_head *head)
                               b->cell_count > CELLS_ENOUGH))
         return 1;
     while (rc == 0 && outbox_row_next(head, &at, &row))
-        rc = add_row(b, &row);
+        if (sender_batch_wants(b, &row))
+            rc = add_row(b, &row);
     sum_cells(b);
     return rc;
 }

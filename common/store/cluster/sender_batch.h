@@ -54,10 +54,16 @@ struct sender_batch {
     size_t section_count, section_capacity;
     uint8_t tiers[TIERS_MAX * 12]; /* as the functions take them */
     size_t tiers_size;
-    uint32_t first; /* minute */
+    uint32_t first;       /* minute */
+    bool is_untimed;      /* of some cells no history is kept */
+    uint32_t parts, part; /* only keys of this part are added; 0: all are */
 };
 
+/* Begins with all parts. */
 void sender_batch_begin(struct sender_batch *b);
+
+bool sender_batch_wants(const struct sender_batch *b,
+                        const struct outbox_row *row);
 
 /* Adds the rows of an entry of type ADD.  1: there are too many, and nothing
  * was added: never for the first entry.  -ENOMEM */

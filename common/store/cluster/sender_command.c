@@ -56,11 +56,10 @@ sender_add_number(struct sender_slot *w, uint64_t number)
 }
 
 struct sender_slot *
-sender_begin_call(struct cluster_sender *s, struct outbox_part *p,
+sender_begin_call(struct cluster_sender *s, struct sender_part *p,
                   const char *verb, const char *function, size_t sections)
 {
-    struct sender_part *sp = p->sender;
-    struct sender_slot *w = sender_begin(s, sp->keys.slot);
+    struct sender_slot *w = sender_begin(s, p->keys.slot);
 
     if (w == NULL)
         return NULL;
@@ -68,8 +67,8 @@ sender_begin_call(struct cluster_sender *s, struct outbox_part *p,
     cluster_add_text(w->command, verb);
     cluster_add_text(w->command, function);
     sender_add_number(w, 2 + sections);
-    cluster_add_word(w->command, sp->keys.counts, sp->keys.size);
-    cluster_add_word(w->command, sp->keys.order, sp->keys.size);
+    cluster_add_word(w->command, p->keys.counts, p->keys.size);
+    cluster_add_word(w->command, p->keys.order, p->keys.size);
     return w;
 }
 
@@ -117,7 +116,7 @@ add_chain(struct cluster_sender *s, struct sender_slot *w,
  * are copied into the batch's bytes: reading the next entry reuses those of the
  * outbox. */
 static int
-begin_removal(struct cluster_sender *s, struct outbox_part *p,
+begin_removal(struct cluster_sender *s, struct sender_part *p,
               const struct outbox_entry *e, struct outbox_entry_head *head)
 {
     struct sender_slot *w = &s->slots[s->count];
@@ -137,26 +136,28 @@ begin_removal(struct cluster_sender *s, struct outbox_part *p,
         head->type == OUTBOX_DELETE ? "countd1_delete" : "countd1_drop", 0);
     add_chain(s, w, e, e);
     while (w->command->argc < w->words && outbox_row_next(head, &at, &row))
-        cluster_add_word(w->command, row.key, row.key_size);
+        if (sender_batch_wants(b, &row))
+            cluster_add_word(w->command, row.key, row.key_size);
     return 0;
 }
 
 /* Makes the command of entries whose rows are in the batch of its slot. */
 static int
-begin_addition(struct cluster_sender *s, struct outbox_part *p,
+begin_addition(struct cluster_sender *s, struct sender_part *p,
                const struct outbox_entry *first,
                const struct outbox_entry *last)
 {
-    const struct outbox_keyspace *k = p->keyspace;
+    const struct outbox_keyspace *k = p->chain->keyspace;
+    const uint32_t parts =
+        ((const struct sender_keyspace *)k->sender)->place.parts;
     const struct tiers *tiers =
         tiers_of(s->options.outbox.history, k->name, k->name_size);
     const uint32_t now = (uint32_t)(clock_unix_ms() / 60000);
-    struct sender_part *sp = p->sender;
     struct sender_slot *w = &s->slots[s->count];
     struct sender_batch *b = &w->batch;
     struct cluster_command *m;
 
-    if (sender_batch_finish(b, &sp->keys, tiers, now) < 0 ||
+    if (sender_batch_finish(b, &p->keys, tiers, now) < 0 ||
         reserve_words(w, 2 * b->row_count + 2 * b->section_count +
                              SENDER_WORDS) < 0)
         return -ENOMEM;
@@ -166,27 +167,27 @@ begin_addition(struct cluster_sender *s, struct outbox_part *p,
         cluster_add_word(m, b->sections[i].key, b->sections[i].key_size);
     add_chain(s, w, first, last);
     sender_add_number(w, b->row_count);
-    sender_add_number(w, (s->options.keys_max + k->part_count - 1) /
-                             k->part_count);
+    sender_add_number(w, (s->options.keys_max + parts - 1) / parts);
     cluster_add_word(m, b->tiers, b->tiers_size);
     sender_add_number(w, now);
-    sender_add_number(w, b->first < now ? b->first : now);
+    sender_add_number(w, b->is_untimed ? 0 : b->first < now ? b->first : now);
     for (size_t i = 0; i < b->row_count; i++) {
         cluster_add_word(m, b->rows[i].key, b->rows[i].key_size);
         cluster_add_word(m, b->rows[i].delta, SENDER_SUM_SIZE);
     }
     for (size_t i = 0; i < b->section_count; i++)
         cluster_add_word(m, b->sections[i].bytes, b->sections[i].size);
+    cluster_add_text(m, s->options.key_order ? "1" : "0");
     return 0;
 }
 
 uint64_t
-sender_begin_entries(struct cluster_sender *s, struct outbox_part *p,
+sender_begin_entries(struct cluster_sender *s, struct sender_part *p,
                      uint64_t number)
 {
-    const struct outbox_entry *first = outbox_find_entry(p, number);
+    const struct outbox_entry *first = outbox_find_entry(p->chain, number);
     const struct outbox_entry *last = first, *e;
-    const struct sender_part *sp = p->sender;
+    const struct sender_keyspace *sk = p->chain->keyspace->sender;
     struct sender_batch *b;
     struct outbox_entry_head head;
     int rc;
@@ -195,14 +196,16 @@ sender_begin_entries(struct cluster_sender *s, struct outbox_part *p,
         return 0;
     b = &s->slots[s->count].batch;
     sender_batch_begin(b);
+    b->parts = sk->fan > 1 ? sk->place.parts : 0;
+    b->part = p->number;
     rc = outbox_read(s->outbox, first, &head);
     if (rc == 0 && head.type != OUTBOX_ADD)
         rc = begin_removal(s, p, first, &head);
     else if (rc == 0) {
         rc = sender_batch_add(b, &head);
-        for (uint64_t i = 1; rc == 0 && !sp->is_full && i < SENDER_ENTRIES;
+        for (uint64_t i = 1; rc == 0 && !p->is_full && i < SENDER_ENTRIES;
              i++) {
-            e = outbox_find_entry(p, number + i);
+            e = outbox_find_entry(p->chain, number + i);
             if (e == NULL || outbox_read(s->outbox, e, &head) < 0 ||
                 head.type != OUTBOX_ADD || sender_batch_add(b, &head) != 0)
                 break;

@@ -8,7 +8,7 @@
 #include <hiredis/hiredis.h>
 #include <pthread.h>
 
-#include "common/store/cluster/cluster_key.h"
+#include "common/store/cluster/cluster_place.h"
 #include "common/store/cluster/sender.h"
 #include "common/store/cluster/sender_batch.h"
 #include "common/store/held.h"
@@ -27,11 +27,12 @@ enum sender_state {
     SENDER_FOREIGN /* the mark is of another timeline */
 };
 
-/* What the sender knows of a part; in outbox_part.sender. */
+/* What the sender knows of a part of the cluster.  Its entries are those of a
+ * chain of the outbox, with the rows whose keys are the part's. */
 struct sender_part {
+    struct outbox_part *chain;
+    uint32_t number;
     enum sender_state state;
-    bool is_named; /* part 0: the keyspace is in the lists of the cluster */
-    uint64_t named_ms, named_changes;
     int node; /* the master when entries were acknowledged */
     uint64_t acked;
     uint64_t audit_ms, audit_changes;
@@ -40,6 +41,16 @@ struct sender_part {
     bool is_full;       /* it would have more keys than it may have */
     bool needs_rebuild; /* its order does not fit its counts */
     struct cluster_part_keys keys;
+};
+
+/* A keyspace in the cluster; in outbox_keyspace.sender.  Each chain feeds `fan`
+ * parts that follow each other. */
+struct sender_keyspace {
+    bool is_named; /* it is in the lists of the cluster, as here */
+    uint64_t named_ms, named_changes;
+    struct cluster_place place;
+    uint32_t fan;
+    struct sender_part parts[]; /* place.parts of them */
 };
 
 /* A master: what its replicas have. */
@@ -51,7 +62,7 @@ struct sender_node {
 
 /* One command with its memory. */
 struct sender_slot {
-    struct outbox_part *part;
+    struct sender_part *part;
     uint64_t number;  /* of the last entry; 0: another command */
     uint64_t entries; /* of how many it is the sum */
     struct cluster_command *command;
@@ -89,8 +100,21 @@ struct cluster_sender {
     struct sender_stats stats;
 };
 
-/* The sender's part, made when needed; NULL: no memory. */
-struct sender_part *sender_part_of(struct outbox_part *p);
+/* The sender's keyspace, made when needed as the outbox has it; NULL: no
+ * memory. */
+struct sender_keyspace *sender_keyspace_of(struct outbox_keyspace *k);
+
+/* Makes it that of another generation, with more parts, which have what those
+ * of the old one had.  -ENOMEM */
+int sender_replace_keyspace(struct cluster_sender *s, struct outbox_keyspace *k,
+                            const struct cluster_place *place);
+
+/* The parts that a chain feeds. */
+struct sender_part *sender_parts_of(const struct outbox_part *chain,
+                                    uint32_t *count);
+
+/* Takes over into the chain what its parts have now. */
+void sender_update_chain(struct outbox_part *chain);
 
 /* Whether an entry is in the cluster, and whether enough replicas have it. */
 bool sender_is_acked(const struct outbox_part *p, const struct outbox_entry *e);
@@ -111,7 +135,7 @@ void sender_end(struct cluster_sender *s);
 /* Begins a call of a function with the keys of a part; those of `sections` are
  * the caller's to add.  NULL: there are SENDER_COMMANDS. */
 struct sender_slot *sender_begin_call(struct cluster_sender *s,
-                                      struct outbox_part *p, const char *verb,
+                                      struct sender_part *p, const char *verb,
                                       const char *function, size_t sections);
 
 /* Adds a number, in decimal. */
@@ -120,7 +144,7 @@ void sender_add_number(struct sender_slot *w, uint64_t number);
 /* Makes the command of entry `number` of a part, and of those after it that can
  * be summed with it.  Returns the number of the last one; 0: there is none, it
  * cannot be read, or there are SENDER_COMMANDS. */
-uint64_t sender_begin_entries(struct cluster_sender *s, struct outbox_part *p,
+uint64_t sender_begin_entries(struct cluster_sender *s, struct sender_part *p,
                               uint64_t number);
 
 /* ---- sender_send.c
@@ -128,7 +152,7 @@ uint64_t sender_begin_entries(struct cluster_sender *s, struct outbox_part *p,
  */
 
 /* Sends nothing more to a part for a while. */
-void sender_back_off(struct cluster_sender *s, struct outbox_part *p,
+void sender_back_off(struct cluster_sender *s, struct sender_part *p,
                      const char *what);
 
 /* Each returns true when it did something. */
@@ -142,7 +166,7 @@ bool sender_rebuild(struct cluster_sender *s, uint64_t now_ms);
 
 /* "keyspace=NAME part=N" for messages. */
 #define SENDER_PART_TEXT (NAME_TEXT_SIZE + 40)
-const char *sender_format_part(const struct outbox_part *p,
+const char *sender_format_part(const struct sender_part *p,
                                char text[SENDER_PART_TEXT]);
 
 /* ---- sender_settle.c

@@ -19,8 +19,7 @@ enum rebuild_reply { REBUILD_MORE, REBUILD_DONE, REBUILD_CLOSED };
 static void
 take_reply(struct cluster_sender *s, size_t at)
 {
-    struct outbox_part *p = s->slots[at].part;
-    struct sender_part *sp = p->sender;
+    struct sender_part *p = s->slots[at].part;
     const redisReply *reply = s->commands[at].reply;
     char text[SENDER_PART_TEXT];
 
@@ -29,12 +28,12 @@ take_reply(struct cluster_sender *s, size_t at)
         sender_back_off(s, p, "make its order again");
         return;
     }
-    sp->backoff_ms = 0;
+    p->backoff_ms = 0;
     if (reply->element[0]->integer == REBUILD_CLOSED)
-        sp->retry_ms = clock_ms() + CLOSED_MS;
+        p->retry_ms = clock_ms() + CLOSED_MS;
     if (reply->element[0]->integer != REBUILD_DONE)
         return;
-    sp->needs_rebuild = false;
+    p->needs_rebuild = false;
     diag(DIAG_WARNING,
          "%s: its order did not fit its counts and was made again from them",
          sender_format_part(p, text));
@@ -49,16 +48,15 @@ sender_rebuild(struct cluster_sender *s, uint64_t now_ms)
     const size_t keyspaces = outbox_keyspace_count(s->outbox);
 
     for (size_t i = 0; i < keyspaces; i++) {
-        struct outbox_keyspace *k = outbox_keyspace_at(s->outbox, i);
+        struct sender_keyspace *k = outbox_keyspace_at(s->outbox, i)->sender;
 
-        for (uint32_t j = 0; j < k->part_count; j++) {
-            const struct sender_part *sp = k->parts[j].sender;
+        for (uint32_t j = 0; k != NULL && j < k->place.parts; j++) {
+            struct sender_part *p = &k->parts[j];
             struct sender_slot *w;
 
-            if (sp == NULL || !sp->needs_rebuild || sp->retry_ms > now_ms)
+            if (!p->needs_rebuild || p->retry_ms > now_ms)
                 continue;
-            w = sender_begin_call(s, &k->parts[j], "FCALL", "countd1_rebuild",
-                                  0);
+            w = sender_begin_call(s, p, "FCALL", "countd1_rebuild", 0);
             if (w == NULL)
                 break;
             put_le64(w->sender, outbox_sender(s->outbox));

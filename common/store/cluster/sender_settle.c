@@ -9,7 +9,6 @@
  * Entry points: sender_settle(), sender_read_logs(), sender_publish(). */
 #include "common/store/cluster/sender_internal.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +19,7 @@
 #include "common/base/diag.h"
 #include "common/base/version.h"
 #include "common/log/pending.h"
+#include "common/store/cluster/cluster_replicas.h"
 #include "common/store/cluster/cluster_slot.h"
 
 #define PUBLISH_MS  50
@@ -29,35 +29,12 @@
 /* ---- replicas
  * -------------------------------------------------------------------- */
 
-/* The number behind "name:" in the text of INFO; 0 without it. */
-static uint64_t
-find_number(const char *text, const char *name)
-{
-    const char *at = strstr(text, name);
-
-    return at ? strtoull(at + strlen(name), NULL, 10) : 0;
-}
-
-/* How many replicas are online and have this offset. */
-static uint64_t
-count_replicas(const char *text, uint64_t offset)
-{
-    uint64_t count = 0;
-
-    /* slave0:ip=10.0.0.2,port=6379,state=online,offset=1234,lag=0 */
-    while ((text = strstr(text, "state=online,offset=")) != NULL) {
-        text += sizeof "state=online,offset=" - 1;
-        count += strtoull(text, NULL, 10) >= offset;
-    }
-    return count;
-}
-
 static void
 take_info(struct cluster_sender *s, int node, const char *text,
           uint64_t asked_ms)
 {
     struct sender_node *n = &s->nodes[node];
-    const uint64_t offset = find_number(text, "master_repl_offset:");
+    const uint64_t offset = cluster_replicas_offset(text);
     const char *id = strstr(text, "master_replid:");
 
     if (strstr(text, "role:master") == NULL || id == NULL)
@@ -69,7 +46,7 @@ take_info(struct cluster_sender *s, int node, const char *text,
         n->base_ms = 0;
     }
     if (n->base_ms != 0 &&
-        count_replicas(text, n->base_offset) >= s->options.replicas) {
+        cluster_replicas_count(text, n->base_offset) >= s->options.replicas) {
         n->replicated_ms = n->base_ms;
         n->base_ms = 0;
     }
@@ -116,17 +93,19 @@ static size_t
 count_settled(const struct cluster_sender *s, struct outbox_part *p,
               uint64_t now_ms)
 {
-    const struct sender_part *sp = p->sender;
+    uint32_t parts;
+    const struct sender_part *sp = sender_parts_of(p, &parts);
     size_t count = 0;
 
-    if (sp == NULL || sp->state != SENDER_GOOD ||
-        sp->audit_changes != cluster_changes(s->cluster))
-        return 0;
+    for (uint32_t i = 0; i < parts; i++)
+        if (sp[i].state != SENDER_GOOD ||
+            sp[i].audit_changes != cluster_changes(s->cluster))
+            return 0;
     for (; count < p->count; count++) {
         struct outbox_entry *e = &p->entries[p->first + count];
 
         /* The journal was read again: it does not know of acknowledgements. */
-        if (e->acked_ms == 0 && e->number <= sp->acked)
+        if (e->acked_ms == 0 && e->number <= p->acked)
             e->acked_ms = now_ms;
         if (!sender_is_replicated(s, p, e) ||
             now_ms - e->acked_ms < s->options.retain_ms)
@@ -246,9 +225,11 @@ find_as_of(struct cluster_sender *s, struct sender_stats *stats)
 
         for (uint32_t j = 0; j < k->part_count; j++) {
             const struct outbox_part *p = &k->parts[j];
-            const struct sender_part *sp = p->sender;
+            uint32_t parts;
+            const struct sender_part *sp = sender_parts_of(p, &parts);
 
-            stats->lost += sp != NULL && sp->state >= SENDER_LOST;
+            for (uint32_t n = 0; n < parts; n++)
+                stats->lost += sp[n].state >= SENDER_LOST;
             /* Most of what is retained was replicated long ago. */
             for (size_t n = p->count; n > 0; n--) {
                 const struct outbox_entry *e = &p->entries[p->first + n - 1];

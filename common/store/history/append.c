@@ -5,7 +5,6 @@
 #include "common/base/array.h"
 #include "common/store/history/runs.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,6 @@
  * history_due(). */
 #include "common/store/history/compact.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -135,6 +134,11 @@ choose_crowd(struct compact_work *w, unsigned slot, unsigned tier)
                                  (uint8_t)rolled);
             later = true;
         }
+    if (period_is_split(&p)) {
+        if (slot == 1 && p.count < HISTORY_RUNS_MAX)
+            return begin_job(w, slot, HISTORY_COMPACT, &p, HISTORY_CLOSED, 0);
+        later = true;
+    }
     if (!later)
         t->crowded = HISTORY_NEVER;
     return 0;

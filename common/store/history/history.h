@@ -6,7 +6,9 @@
  * new run: nothing is rewritten in place.  Runs lie in periods.
  *
  *     run      rows sorted by key: rows.h.  Immutable.  Level 0 are those
- *              that merges append; eight of a level become one of the next
+ *              that merges append; eight of a level become one of the next,
+ *              and above the finest tier all of a period as soon as those
+ *              beside the largest are an eighth of it
  *     period   `period` minutes of a tier, and a record of the runs in it.
  *              Over: two minutes after its end.  Then its runs become one,
  *              and that is rolled up
@@ -24,6 +26,11 @@
  * no query reads until it is complete; in slices, each one transaction.  In the
  * last slice the new run begins to count and its inputs are removed, or rolled,
  * in one step.  Blocks of removed runs are deleted in slices, too.
+ *
+ * A block says the largest sum of its rows.  Where the blocks of all runs
+ * together cannot reach the sum that a scan still wants, it goes on by their
+ * heads: so the top of a running day reads few of its rows, as long as the day
+ * is few runs.
  *
  *     sum of the counts = base + added - clipped
  *     added             = sum of the runs that are not rolled + dropped

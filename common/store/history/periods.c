@@ -234,3 +234,20 @@ period_add(struct history *h, struct period *p, const struct run_info *run)
     if (level >= HISTORY_EIGHT)
         t->crowded = p->start;
 }
+
+bool
+period_is_split(const struct period *p)
+{
+    uint64_t all = 0, most = 0;
+
+    for (unsigned i = 0; i < p->count; i++) {
+        const struct run_info *r = &p->runs[i];
+
+        if (!run_counts(r) || (r->flags & (RUN_ROLLED | RUN_INPUTS)) != 0)
+            continue;
+        all += r->blocks;
+        most = r->blocks > most ? r->blocks : most;
+    }
+    return p->tier > 0 && all > HISTORY_SMALL &&
+           all - most >= most / HISTORY_EIGHT;
+}

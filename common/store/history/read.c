@@ -1,7 +1,6 @@
 /* common/store/history/read.c - the history of one key. */
 #include "common/store/history/runs.h"
 
-#include <assert.h>
 #include <errno.h>
 
 #include "common/base/clock.h"

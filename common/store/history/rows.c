@@ -40,6 +40,7 @@ rows_begin(struct rows_writer *w)
     w->rows = 0;
     w->last_size = 0;
     w->most = INT128_LEAST;
+    w->negative = false;
 }
 
 static uint8_t *
@@ -53,9 +54,11 @@ put_sum(uint8_t *at, int128 sum)
     return at;
 }
 
-/* The bytes of a row's cells; their sum in *total. */
+/* The bytes of a row's cells; their sum in *total, and *negative set if one
+ * is. */
 static uint8_t *
-put_cells(uint8_t *at, const struct history_row *r, int128 *total)
+put_cells(uint8_t *at, const struct history_row *r, int128 *total,
+          bool *negative)
 {
     uint8_t *size_at = NULL;
     uint64_t rest = r->cells;
@@ -76,6 +79,7 @@ put_cells(uint8_t *at, const struct history_row *r, int128 *total)
         const int i = __builtin_ctzll(rest);
 
         sum += (uint128)r->sums[i];
+        *negative |= r->sums[i] < 0;
         at = put_sum(at, r->sums[i]);
     }
     if (size_at != NULL)
@@ -89,6 +93,7 @@ rows_add(struct rows_writer *w, const struct history_row *r)
 {
     uint8_t row[6 + HISTORY_KEY_MAX + 8 + HISTORY_CELLS * SUM_SIZE_MAX];
     size_t same = bytes_common_size(w->last, w->last_size, r->key, r->key_size);
+    bool negative = w->negative;
     size_t more, size;
     uint8_t *at = row;
     int128 total;
@@ -102,7 +107,7 @@ rows_add(struct rows_writer *w, const struct history_row *r)
     if (more >= MORE_255)
         *at++ = (uint8_t)(more - MORE_255);
     memcpy(at, r->key + same, more);
-    at = put_cells(at + more, r, &total);
+    at = put_cells(at + more, r, &total, &negative);
     size = (size_t)(at - row);
 
     /* `next` is at most one longer than what it shares with this key. */
@@ -113,6 +118,7 @@ rows_add(struct rows_writer *w, const struct history_row *r)
     memcpy(w->last + same, r->key + same, more);
     w->last_size = r->key_size;
     w->rows++;
+    w->negative = negative;
     if (r->key_size > 0 && total > w->most)
         w->most = total;
     return true;
@@ -132,7 +138,7 @@ rows_end(struct rows_writer *w, const uint8_t *key, size_t key_size,
     put_le16(head + 8, w->rows);
     put_le16(head + 10, (uint16_t)w->size);
     put_le16(head + 12, next != NULL ? (uint16_t)next_size : ROWS_RUN_END);
-    put_le16(head + 14, 0);
+    put_le16(head + 14, w->negative ? 0 : ROWS_NO_NEGATIVE);
     put_le128(head + 16, w->most);
     put_le32(head + 4, crc_of(head + ROWS_HEAD_SIZE, w->size - ROWS_HEAD_SIZE));
     put_le32(head, head_crc(key, key_size, head));
@@ -162,6 +168,7 @@ rows_open_head(struct rows_reader *r, const struct kv_item *item)
     r->end = head + item->size - r->next_size;
     r->left = get_le16(head + 8);
     r->most = get_le128(head + 16);
+    r->no_negative = (get_le16(head + 14) & ROWS_NO_NEGATIVE) != 0;
     r->key_size = 0;
     r->same = 0;
     r->cells = 0;

@@ -9,7 +9,8 @@
  *
  *      0 crc32 of the key it is kept under and of bytes 4 to 31
  *      4 crc32 of the bytes from 32 on       8 rows u16     10 size u16
- *     12 size of `next` u16, 0xffff: the run ends here      14 zero u16
+ *     12 size of `next` u16, 0xffff: the run ends here
+ *     14 flags u16: 1 no sum of a step is negative, 0 unknown
  *     16 largest sum of a row i128; the row of the empty key does not count
  *     32 rows, then `next`: where the next block begins
  *
@@ -34,13 +35,14 @@
 #include "common/base/bytes.h"
 #include "common/store/history/kv.h"
 
-#define ROWS_SIZE_MAX   KV_VALUE_MAX
-#define ROWS_HEAD_SIZE  32
-#define HISTORY_KEY_MAX 256
-#define HISTORY_CELLS   64
-#define ROWS_RUN_END    0xffff
-#define ROWS_SLACK      16 /* behind a key, so that copies have a fixed size */
-#define INT128_LEAST    ((int128)((uint128)1 << 127))
+#define ROWS_SIZE_MAX    KV_VALUE_MAX
+#define ROWS_HEAD_SIZE   32
+#define HISTORY_KEY_MAX  256
+#define HISTORY_CELLS    64
+#define ROWS_RUN_END     0xffff
+#define ROWS_NO_NEGATIVE 1  /* flag */
+#define ROWS_SLACK       16 /* behind a key, so that copies have a fixed size */
+#define INT128_LEAST     ((int128)((uint128)1 << 127))
 
 /* A key with the sums of the steps of its period, by number of the step; of
  * those whose bit in `cells` is not set the sum is not told. */
@@ -60,6 +62,7 @@ struct rows_writer {
     uint16_t last_size;
     uint8_t last[HISTORY_KEY_MAX]; /* key */
     int128 most;
+    bool negative; /* a sum of a step is */
     uint8_t bytes[ROWS_SIZE_MAX];
 };
 
@@ -81,6 +84,7 @@ struct rows_reader {
     const uint8_t *next;     /* NULL: the run ends */
     size_t next_size;
     int128 most;
+    bool no_negative; /* no sum of a step is: `most` bounds those of some */
     const uint8_t *cells_at; /* of the row read last: its sums */
     uint64_t cells;
     uint16_t key_size;
@@ -91,8 +95,8 @@ struct rows_reader {
 /* Begins to read what is kept under `key`; -EBADMSG. */
 int rows_open(struct rows_reader *r, const struct kv_item *item);
 
-/* As rows_open(), but of the rows nothing is looked at: for `most` and `next`
- * only. */
+/* As rows_open(), but of the rows nothing is looked at: for `most`,
+ * `no_negative` and `next` only. */
 int rows_open_head(struct rows_reader *r, const struct kv_item *item);
 
 /* Goes to the next row, whose key and cells are then in `r`: 1, 0 at the end,

@@ -58,6 +58,11 @@ int period_put(struct history *h, const struct kv *kv, const struct period *p);
 void period_add(struct history *h, struct period *p,
                 const struct run_info *run);
 
+/* Whether the runs of a period above the finest tier are to become one: those
+ * beside the largest are an eighth of it or more, and all together are worth a
+ * commit.  So at most nine rows are written for each that comes. */
+bool period_is_split(const struct period *p);
+
 /* Calls `run` for each run that counts for the span in a tier: its own, and
  * those of finer ones that are not rolled up yet (read.c). */
 int runs_each(const struct history *h, const struct kv *kv, unsigned tier,
@@ -116,7 +121,8 @@ int run_end(struct run_writer *w, const uint8_t *next, size_t next_size);
 struct source {
     const struct kv *kv;
     bool over;
-    bool inside; /* for struct sources: its key begins as `base` */
+    bool head_only; /* of its block only the head was read */
+    bool inside;    /* for struct sources: its key begins as `base` */
     struct run_key key;
     struct rows_reader block;
     uint8_t *copy;  /* of the block, when the kv changes meanwhile; or NULL */
@@ -134,13 +140,14 @@ int source_open(struct source *s, const struct kv *kv, unsigned tier,
 /* Goes on to the next row; s->over at the end. */
 int source_next(struct source *s);
 
-/* Goes on to the first row with this key or a later one, reading no block in
- * between. */
-int source_skip(struct source *s, const uint8_t *key, size_t size);
+/* Goes on to the head of the next block, which there must be.  Until
+ * source_land(), the source stands on no row: only s->block.most and .next are
+ * known. */
+int source_next_head(struct source *s);
 
-/* Goes on to the first row of a later block in which a row has a sum of `least`
- * or more. */
-int source_skip_below(struct source *s, int128 least);
+/* Goes on to the first row with this key or a later one, which is in the block
+ * of the source or is the first of the next one; s->over at the end. */
+int source_land(struct source *s, const uint8_t *key, size_t size);
 
 /* Several runs, as one: which of them stand on the lowest key.
  *

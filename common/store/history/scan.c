@@ -10,8 +10,8 @@
 
 #include "common/base/clock.h"
 
-#define SOURCES_MAX 1024
-#define ROWS_A_LOOK 1024 /* between looks at the clock */
+#define SOURCES_MAX  1024
+#define STEPS_A_LOOK 1024 /* rows and heads between looks at the clock */
 
 struct scan {
     const struct history *h;
@@ -52,7 +52,7 @@ add_source(void *ctx, const struct period *p, const struct run_info *run)
 
 /* The most that a key may have in all blocks before every source's next one;
  * *end is where the first of those begins (NULL: nowhere).  False if unknown: a
- * source is read for a part of its cells only. */
+ * source is read for a part of its cells only, and others may be negative. */
 static bool
 most_ahead(const struct sources *l, int128 *most, const uint8_t **end,
            size_t *end_size)
@@ -65,7 +65,7 @@ most_ahead(const struct sources *l, int128 *most, const uint8_t **end,
 
         if (l->all[i].over)
             continue;
-        if (!l->all[i].all)
+        if (!l->all[i].all && !b->no_negative)
             return false;
         if (b->most > 0)
             *most += b->most;
@@ -79,32 +79,57 @@ most_ahead(const struct sources *l, int128 *most, const uint8_t **end,
     return true;
 }
 
-/* Goes on behind what cannot reach `least`. */
+/* Moves every source whose next block begins at `end` or before to that block's
+ * head. */
 static int
-pass_over(struct sources *l, int128 least)
+pass_heads(const struct sources *l, const uint8_t *end, size_t end_size)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < l->count; i++) {
+        struct source *s = &l->all[i];
+
+        if (!s->over && s->block.next != NULL &&
+            bytes_compare(s->block.next, s->block.next_size, end, end_size) <=
+                0)
+            rc = source_next_head(s);
+    }
+    return rc;
+}
+
+/* Goes on behind what cannot reach `least`: by heads of blocks, and then by
+ * rows to the key behind the last of these blocks.  Adds the heads to *steps,
+ * and stops at STEPS_A_LOOK of them. */
+static int
+pass_over(struct sources *l, int128 least, unsigned *steps)
 {
     uint8_t key[HISTORY_KEY_MAX];
     const uint8_t *end;
-    size_t size;
+    size_t size, passed = 0;
     int128 most;
-    int rc;
+    int rc = 0;
 
-    if (!most_ahead(l, &most, &end, &size) || most >= least)
-        return 0;
-    if (end == NULL) {
-        l->left = 0;
-        return 0;
-    }
-    memcpy(key, end, size);
-    for (size_t i = 0; i < l->count; i++) {
-        rc = l->left > 1      ? source_skip(&l->all[i], key, size)
-             : l->all[i].over ? 0
-                              : source_skip_below(&l->all[i], least);
+    for (; *steps < STEPS_A_LOOK && most_ahead(l, &most, &end, &size) &&
+           most < least;
+         passed = size) {
+        if (end == NULL) {
+            l->left = 0;
+            return 0;
+        }
+        ++*steps;
+        memcpy(key, end, size);
+        rc = pass_heads(l, key, size);
         if (rc < 0)
             return rc;
     }
-    sources_begin(l);
-    return 0;
+    if (passed == 0)
+        return 0;
+    for (size_t i = 0; rc == 0 && i < l->count; i++)
+        if (!l->all[i].over)
+            rc = source_land(&l->all[i], key, passed);
+    if (rc == 0)
+        sources_begin(l);
+    return rc;
 }
 
 /* ---- rows -------------------------------------------------------------- */
@@ -138,32 +163,39 @@ stop_here(struct history_scan *asked, const struct sources *l)
     return -EAGAIN;
 }
 
+/* Gives the row of the lowest key, and goes on to the next one. */
+static int
+give_lowest(struct history_scan *asked, struct sources *l)
+{
+    const struct rows_reader *b = &sources_lowest(l, 0)->block;
+    int128 sum;
+
+    if (sum_lowest(l, &sum) && b->key_size > 0 && sum >= asked->least)
+        asked->least = asked->row(asked->ctx, b->key, b->key_size, sum);
+    return sources_next(l);
+}
+
+/* Whether rows can be passed over is asked when a block begins: `loaded` counts
+ * blocks. */
 static int
 give_rows(struct history_scan *asked, struct sources *l, const size_t *loaded)
 {
-    int128 sum, least = asked->least;
     size_t looked = 0; /* value of `loaded` at the last check */
-    unsigned rows = 0;
+    unsigned steps = 0;
     int rc = 0;
 
-    while (rc >= 0 && l->left > 0) {
-        const struct rows_reader *b;
-
-        /* A look at what is ahead whenever a block begins. */
-        while (rc >= 0 && l->left > 0 && *loaded != looked) {
-            looked = *loaded;
-            rc = pass_over(l, least);
+    while (rc == 0 && l->left > 0) {
+        if (steps >= STEPS_A_LOOK) {
+            steps = 0;
+            if (asked->until_ns != 0 && clock_ns() >= asked->until_ns)
+                return stop_here(asked, l);
         }
-        if (rc < 0 || l->left == 0)
-            break;
-        b = &sources_lowest(l, 0)->block;
-        if (sum_lowest(l, &sum) && b->key_size > 0 && sum >= least)
-            least = asked->row(asked->ctx, b->key, b->key_size, sum);
-        rc = sources_next(l);
-        if (rc == 0 && ++rows % ROWS_A_LOOK == 0 && l->left > 0 &&
-            asked->until_ns != 0 && clock_ns() >= asked->until_ns) {
-            asked->least = least;
-            return stop_here(asked, l);
+        if (*loaded != looked) {
+            looked = *loaded;
+            rc = pass_over(l, asked->least, &steps);
+        } else {
+            rc = give_lowest(asked, l);
+            steps++;
         }
     }
     return rc;

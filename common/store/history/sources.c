@@ -1,8 +1,8 @@
 /* common/store/history/sources.c - reading runs in order, one or several as
  * one.
  *
- * Entry points: source_next(), source_skip(), source_skip_below(),
- * sources_begin(), sources_next(). */
+ * Entry points: source_open(), source_next(), source_next_head(),
+ * source_land(), sources_begin(), sources_next(). */
 #include "common/store/history/runs.h"
 
 #include <assert.h>
@@ -26,7 +26,7 @@ load_item(struct source *s, struct kv_item *item)
     return rows_open(&s->block, item);
 }
 
-/* The block that begins at the end of this one. */
+/* The block that begins at s->key. */
 static int
 next_item(struct source *s, struct kv_item *item)
 {
@@ -100,45 +100,42 @@ source_open(struct source *s, const struct kv *kv, unsigned tier,
 {
     s->kv = kv;
     s->over = false;
+    s->head_only = false;
     run_key(&s->key, tier, period, run, key, 0);
     return seek_in_run(s, key, key_size);
 }
 
 int
-source_skip(struct source *s, const uint8_t *key, size_t size)
-{
-    int rc;
-
-    if (s->over ||
-        bytes_compare(s->block.key, s->block.key_size, key, size) >= 0)
-        return 0;
-    if (s->block.next != NULL &&
-        bytes_compare(s->block.next, s->block.next_size, key, size) <= 0)
-        return seek_in_run(s, key, size);
-    rc = rows_seek(&s->block, key, size);
-    return rc == 0 ? source_next(s) : rc < 0 ? rc : 0;
-}
-
-int
-source_skip_below(struct source *s, int128 least)
+source_next_head(struct source *s)
 {
     struct kv_item item;
     int rc;
 
-    do {
-        if (s->block.next == NULL) {
-            s->over = true;
-            return 0;
-        }
-        go_to_next(s);
+    go_to_next(s);
+    s->head_only = true;
+    rc = next_item(s, &item);
+    return rc < 0 ? rc : rows_open_head(&s->block, &item);
+}
+
+int
+source_land(struct source *s, const uint8_t *key, size_t size)
+{
+    struct kv_item item;
+    int rc;
+
+    if (!s->head_only &&
+        bytes_compare(s->block.key, s->block.key_size, key, size) >= 0)
+        return 0;
+    if (s->head_only) {
+        s->head_only = false;
         rc = next_item(s, &item);
         if (rc == 0)
-            rc = rows_open_head(&s->block, &item);
+            rc = load_item(s, &item);
         if (rc < 0)
             return rc;
-    } while (s->block.most < least);
-    rc = load_item(s, &item);
-    return rc < 0 ? rc : source_next(s);
+    }
+    rc = rows_seek(&s->block, key, size);
+    return rc == 0 ? source_next(s) : rc < 0 ? rc : 0;
 }
 
 /* ---- several ----------------------------------------------------------- */

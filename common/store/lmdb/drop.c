@@ -3,7 +3,7 @@
  *
  * A dropped increment stays dropped: the marks stay, so a merged log is not
  * counted again.  A file that cannot be opened does not show which logs were
- * merged; it is replaced by an empty one with the marks that the caller knows.
+ * merged; it is replaced by an empty one without marks (store_drop()).
  */
 #include "common/base/folder.h"
 #include "common/store/lmdb/env.h"
@@ -18,18 +18,6 @@
 #include "common/base/files.h"
 
 /* ---- drop -------------------------------------------------------------- */
-
-static int
-keep_mark(void *ctx, const uint8_t uuid[16], const struct keyspace_mark *m,
-          uint64_t hash)
-{
-    (void)ctx; /* marks_each() checks that each mark is undamaged; each one
-                  stays */
-    (void)uuid;
-    (void)m;
-    (void)hash;
-    return 0;
-}
 
 /* Checks that LMDB can free the pages of a database: freeing by a damaged page
  * would spread the damage. */
@@ -59,7 +47,7 @@ make_empty(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
 
     (void)least; /* LMDB's list of free pages needs it: doubling the map
                     suffices */
-    rc = marks_each(txn, k->meta, state, keep_mark, NULL);
+    rc = marks_each(txn, k->meta, state, NULL, NULL);
     if (rc == 0)
         rc = env_map_find(txn, k->meta, KEYSPACE_STATE_KEY, &map);
     for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++)
@@ -122,8 +110,7 @@ lock_file(struct lmdb *s, const char *file)
 
 /* Replaces a file that cannot be used by an empty one, and returns 1. */
 static int
-replace_damaged(struct lmdb *s, const uint8_t *name, size_t name_size,
-                const struct store_fill *marks, size_t count)
+replace_damaged(struct lmdb *s, const uint8_t *name, size_t name_size)
 {
     struct keyspace named = {.name_size = name_size};
     int fd, rc;
@@ -135,7 +122,7 @@ replace_damaged(struct lmdb *s, const uint8_t *name, size_t name_size,
     fd = lock_file(s, named.file);
     if (fd < 0)
         return fd;
-    rc = keyspace_file_replace(s, name, name_size, named.file, marks, count);
+    rc = keyspace_file_replace(s, name, name_size, named.file);
     (void)close(fd);
     return rc == 0 ? 1 : rc;
 }
@@ -169,8 +156,7 @@ report_failure(struct lmdb *s, const uint8_t *name, size_t name_size,
 }
 
 int
-lmdb_drop(struct store *store, const uint8_t *name, size_t name_size,
-          const struct store_fill *marks, size_t count)
+lmdb_drop(struct store *store, const uint8_t *name, size_t name_size)
 {
     struct lmdb *s = lmdb_of(store);
     int rc = -ESTALE;
@@ -183,7 +169,7 @@ lmdb_drop(struct store *store, const uint8_t *name, size_t name_size,
     for (int i = 0; i < 2 && rc == -ESTALE; i++) {
         rc = empty_keyspace(s, name, name_size);
         if (rc == -EBADMSG) {
-            rc = replace_damaged(s, name, name_size, marks, count);
+            rc = replace_damaged(s, name, name_size);
             if (rc == 0)
                 return 1;
         }

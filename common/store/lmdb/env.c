@@ -2,7 +2,6 @@
  * env_grow() and small helpers. */
 #include "common/store/lmdb/env.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -191,15 +190,12 @@ env_lock_inode(int dir_fd, const char *file)
 int
 env_map_find(MDB_txn *txn, MDB_dbi dbi, const char *key, struct pages_map *map)
 {
-    char text[16];
-    MDB_val k = {.mv_size = strlen(key), .mv_data = text}, v;
+    MDB_val k = lmdb_val(key, strlen(key)), v;
     MDB_env *env = mdb_txn_env(txn);
     MDB_envinfo info;
     MDB_stat st;
     int rc;
 
-    assert(k.mv_size <= sizeof text);
-    memcpy(text, key, k.mv_size);
     rc = lmdb_error(mdb_env_info(env, &info));
     if (rc == 0)
         rc = lmdb_error(mdb_env_stat(env, &st));

@@ -266,8 +266,7 @@ int lmdb_purge(struct store *store, const uint8_t *name, size_t name_size);
 int lmdb_sweep(struct lmdb *s, const uint8_t *name, size_t name_size);
 int lmdb_vacate(struct store *store, const uint8_t *name, size_t name_size,
                 int data_fd);
-int lmdb_drop(struct store *store, const uint8_t *name, size_t name_size,
-              const struct store_fill *marks, size_t count);
+int lmdb_drop(struct store *store, const uint8_t *name, size_t name_size);
 int lmdb_del(struct store *store, const uint8_t *name, size_t name_size,
              const struct store_key *keys, size_t count, uint64_t *deleted);
 
@@ -478,9 +477,9 @@ struct marks {
 int marks_init(struct marks *m, const struct store_fill *marks, size_t count);
 void marks_fini(struct marks *m);
 
-/* Calls mark() for every mark, ordered by uuid; stops on non-zero.  -EBADMSG:
- * one is damaged or, after all were given, their number or hash differs from
- * the state's. */
+/* Calls mark(), if there is one, for every mark, ordered by uuid; stops on
+ * non-zero.  -EBADMSG: one is damaged or, after all were given, their number or
+ * hash differs from the state's. */
 int marks_each(MDB_txn *txn, MDB_dbi meta, const struct keyspace_state *state,
                int (*mark)(void *ctx, const uint8_t uuid[16],
                            const struct keyspace_mark *m, uint64_t hash),
@@ -517,11 +516,10 @@ int keyspace_file_temp(int dir_fd, char temp[KEYSPACE_FILE_SIZE]);
  * holds the old file's flock.  On failure the %t file is removed. */
 int keyspace_file_put(const struct lmdb *s, const char *temp, const char *file);
 
-/* Replaces the file of this name by that of an empty keyspace with these marks
- * as done.  The caller holds the old file's flock. */
+/* Replaces the file of this name by that of an empty keyspace without marks.
+ * The caller holds the old file's flock. */
 int keyspace_file_replace(struct lmdb *s, const uint8_t *name, size_t name_size,
-                          const char *file, const struct store_fill *marks,
-                          size_t count);
+                          const char *file);
 
 /* Replaces the keyspace's file by one without rows that has the marks shown by
  * `txn`, written into the reserve of the data directory, so no free block is

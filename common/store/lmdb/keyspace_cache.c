@@ -8,7 +8,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"

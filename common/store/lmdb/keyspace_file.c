@@ -93,13 +93,12 @@ keyspace_file_lock(int dir_fd, const char *file, const char **why)
 
 /* ---- making files ------------------------------------------------------ */
 
-/* The contents of a keyspace without rows: new marks, or those of another file.
+/* The contents of a keyspace without rows: no marks, or those of another file.
  */
 struct empty {
     struct lmdb *store;
     const uint8_t *name;
     size_t name_size;
-    struct marks marks;
     MDB_txn *from; /* NULL: none */
     MDB_dbi from_meta;
     const struct keyspace_state *from_state;
@@ -122,19 +121,14 @@ copy_mark(void *ctx, const uint8_t uuid[16], const struct keyspace_mark *mark,
 }
 
 static int
-put_marks(struct empty *e, MDB_txn *txn, MDB_dbi meta,
-          struct keyspace_state *state)
+copy_marks(const struct empty *e, MDB_txn *txn, MDB_dbi meta,
+           struct keyspace_state *state)
 {
     struct mark_copy c = {.txn = txn, .meta = meta};
 
-    if (e->from != NULL) {
-        state->marks = e->from_state->marks;
-        state->marks_hash = e->from_state->marks_hash;
-        return marks_each(e->from, e->from_meta, e->from_state, copy_mark, &c);
-    }
-    for (size_t i = 0; i < e->marks.count; i++)
-        e->marks.found[i].there = false;
-    return marks_write(txn, meta, state, &e->marks, NULL);
+    state->marks = e->from_state->marks;
+    state->marks_hash = e->from_state->marks_hash;
+    return marks_each(e->from, e->from_meta, e->from_state, copy_mark, &c);
 }
 
 static int
@@ -142,7 +136,7 @@ fill_empty(void *ctx, MDB_txn *txn)
 {
     static const char *const names[] = {"keys", "ranks", "history", "meta"};
     struct keyspace_state state = {.change = 1, .history_due = HISTORY_NEVER};
-    struct empty *e = ctx;
+    const struct empty *e = ctx;
     MDB_dbi dbi = 0;
     int rc = 0;
 
@@ -153,8 +147,8 @@ fill_empty(void *ctx, MDB_txn *txn)
     if (rc == 0)
         rc = keyspace_header_put(txn, dbi, &e->store->options, e->name,
                                  e->name_size);
-    if (rc == 0)
-        rc = put_marks(e, txn, dbi, &state);
+    if (rc == 0 && e->from != NULL)
+        rc = copy_marks(e, txn, dbi, &state);
     return rc < 0 ? rc : keyspace_state_put(txn, dbi, &state);
 }
 
@@ -162,20 +156,12 @@ fill_empty(void *ctx, MDB_txn *txn)
  */
 static int
 make_file(struct lmdb *s, const uint8_t *name, size_t name_size,
-          const struct store_fill *marks, size_t count,
           char temp[KEYSPACE_FILE_SIZE])
 {
     struct empty e = {.store = s, .name = name, .name_size = name_size};
-    int fd, rc;
 
-    rc = marks_init(&e.marks, marks, count);
-    if (rc < 0)
-        return rc;
-    fd = env_make(s->options.keyspace_fd,
-                  KEYSPACE_MAP_FIRST + count * KEYSPACE_MARK_SIZE * 2,
-                  fill_empty, &e, temp);
-    marks_fini(&e.marks);
-    return fd;
+    return env_make(s->options.keyspace_fd, KEYSPACE_MAP_FIRST, fill_empty, &e,
+                    temp);
 }
 
 int
@@ -235,7 +221,7 @@ keyspace_file_create(struct lmdb *s, const uint8_t *name, size_t name_size,
     char temp[KEYSPACE_FILE_SIZE];
     int fd, rc;
 
-    fd = make_file(s, name, name_size, NULL, 0, temp);
+    fd = make_file(s, name, name_size, temp);
     if (fd < 0)
         return fd;
     rc = keyspace_file_rename(dir_fd, temp, file);
@@ -303,36 +289,46 @@ keyspace_file_remove(const struct lmdb *s, const char *file)
     return rc;
 }
 
-int
-keyspace_file_put(const struct lmdb *s, const char *temp, const char *file)
+/* Renames a durable file to `file`, which it replaces.  Rename does that in one
+ * step: a crash leaves one of the two complete. */
+static int
+put_file(const struct lmdb *s, int from_fd, const char *from, const char *file)
 {
     const int dir_fd = s->options.keyspace_fd;
     int rc;
 
     rc = keyspace_dir_lock(s, LOCK_EX);
-    if (rc == 0) {
-        if (renameat(dir_fd, temp, dir_fd, file) < 0)
-            rc = -errno;
-        else
-            remove_lock(dir_fd, file);
-        keyspace_dir_unlock(s);
-    }
     if (rc < 0)
-        (void)unlinkat(dir_fd, temp, 0); /* clean-up removes it later */
+        return rc;
+    if (renameat(from_fd, from, dir_fd, file) < 0)
+        rc = -errno;
+    else
+        remove_lock(dir_fd, file);
+    keyspace_dir_unlock(s);
     if (rc == 0 && fsync(dir_fd) < 0)
         rc = -errno;
     return rc;
 }
 
 int
+keyspace_file_put(const struct lmdb *s, const char *temp, const char *file)
+{
+    const int dir_fd = s->options.keyspace_fd;
+    const int rc = put_file(s, dir_fd, temp, file);
+
+    if (rc < 0)
+        (void)unlinkat(dir_fd, temp, 0); /* clean-up removes it later */
+    return rc;
+}
+
+int
 keyspace_file_replace(struct lmdb *s, const uint8_t *name, size_t name_size,
-                      const char *file, const struct store_fill *marks,
-                      size_t count)
+                      const char *file)
 {
     char temp[KEYSPACE_FILE_SIZE];
     int fd, rc;
 
-    fd = make_file(s, name, name_size, marks, count, temp);
+    fd = make_file(s, name, name_size, temp);
     if (fd < 0)
         return fd;
     rc = keyspace_file_put(s, temp, file);
@@ -367,27 +363,6 @@ fill_reserve(int reserve, int memory)
     return 0;
 }
 
-/* Rename replaces the file in one step, after the new one is durable: a crash
- * leaves one of the two complete. */
-static int
-rename_reserve(struct lmdb *s, const char *file, int data_fd)
-{
-    const int dir_fd = s->options.keyspace_fd;
-    int rc;
-
-    rc = keyspace_dir_lock(s, LOCK_EX);
-    if (rc < 0)
-        return rc;
-    if (renameat(data_fd, RESERVE_FILE, dir_fd, file) < 0)
-        rc = -errno;
-    else
-        remove_lock(dir_fd, file);
-    keyspace_dir_unlock(s);
-    if (rc == 0 && (fsync(dir_fd) < 0 || fsync(data_fd) < 0))
-        rc = -errno;
-    return rc;
-}
-
 int
 keyspace_file_vacate(struct lmdb *s, const struct keyspace *k, MDB_txn *txn,
                      const struct keyspace_state *state, int data_fd)
@@ -412,7 +387,9 @@ keyspace_file_vacate(struct lmdb *s, const struct keyspace *k, MDB_txn *txn,
         (void)close(memory);
     }
     if (rc == 0)
-        rc = rename_reserve(s, k->file, data_fd);
+        rc = put_file(s, data_fd, RESERVE_FILE, k->file);
+    if (rc == 0 && fsync(data_fd) < 0)
+        rc = -errno;
     (void)close(reserve);
     return rc;
 }

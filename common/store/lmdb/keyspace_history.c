@@ -35,15 +35,6 @@ renew_cursor(struct keyspace_history_kv *p)
     return lmdb_error(mdb_cursor_renew(p->txn, p->cursor));
 }
 
-static MDB_val
-val_of(const uint8_t *bytes, size_t size)
-{
-    MDB_val v = {.mv_size = size};
-
-    memcpy(&v.mv_data, &bytes, sizeof bytes); /* LMDB takes no const */
-    return v;
-}
-
 static int
 fill_item(int code, const MDB_val *key, const MDB_val *value,
           struct kv_item *out)
@@ -59,7 +50,7 @@ static int
 after(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
 {
     struct keyspace_history_kv *p = ctx;
-    MDB_val k = val_of(key, size), v;
+    MDB_val k = lmdb_val(key, size), v;
     const int rc = renew_cursor(p);
 
     if (rc < 0)
@@ -72,7 +63,7 @@ static int
 before(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
 {
     struct keyspace_history_kv *p = ctx;
-    MDB_val k = val_of(key, size), v;
+    MDB_val k = lmdb_val(key, size), v;
     int code, rc;
 
     rc = renew_cursor(p);
@@ -94,7 +85,7 @@ put_value(void *ctx, const uint8_t *key, size_t size, const uint8_t *value,
           size_t value_size)
 {
     struct keyspace_history_kv *p = ctx;
-    MDB_val k = val_of(key, size), v;
+    MDB_val k = lmdb_val(key, size), v;
     int code;
 
     if (size < KEY_BLOCK) {
@@ -103,9 +94,9 @@ put_value(void *ctx, const uint8_t *key, size_t size, const uint8_t *value,
             return -EBADMSG;
         if (code != 0 && code != MDB_NOTFOUND)
             return lmdb_error(code);
-        k = val_of(key, size);
+        k = lmdb_val(key, size);
     }
-    v = val_of(value, value_size);
+    v = lmdb_val(value, value_size);
     code = mdb_cursor_put(p->cursor, &k, &v,
                           size < KEY_BLOCK ? 0 : MDB_NOOVERWRITE);
     return code == MDB_KEYEXIST ? -EBADMSG : lmdb_error(code);
@@ -115,7 +106,7 @@ static int
 del_value(void *ctx, const uint8_t *key, size_t size)
 {
     struct keyspace_history_kv *p = ctx;
-    MDB_val k = val_of(key, size), v;
+    MDB_val k = lmdb_val(key, size), v;
     const int code = mdb_cursor_get(p->cursor, &k, &v, MDB_SET);
 
     if (code != 0)

@@ -29,6 +29,15 @@ lmdb_error(int code)
     }
 }
 
+MDB_val
+lmdb_val(const void *bytes, size_t size)
+{
+    MDB_val v = {.mv_size = size};
+
+    memcpy(&v.mv_data, &bytes, sizeof bytes);
+    return v;
+}
+
 static int
 get(void *ctx, uint64_t key, const uint8_t **bytes, size_t *size)
 {
@@ -74,7 +83,7 @@ put(void *ctx, uint64_t key, const uint8_t *bytes, size_t size)
     struct lmdb_pager *p = ctx;
     uint8_t wire[8];
     MDB_val k = {.mv_size = sizeof wire, .mv_data = wire};
-    MDB_val v = {.mv_size = size};
+    MDB_val v = lmdb_val(bytes, size);
     bool there;
     int rc;
 
@@ -83,7 +92,6 @@ put(void *ctx, uint64_t key, const uint8_t *bytes, size_t size)
     if (rc < 0)
         return rc;
     k = (MDB_val){.mv_size = sizeof wire, .mv_data = wire};
-    memcpy(&v.mv_data, &bytes, sizeof bytes); /* LMDB takes no const */
     return lmdb_error(mdb_cursor_put(p->cursor, &k, &v, 0));
 }
 

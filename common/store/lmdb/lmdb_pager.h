@@ -26,4 +26,7 @@ struct pager lmdb_pager(struct lmdb_pager *p);
  *   -EBADMSG  damage; also a record that is missing */
 int lmdb_error(int code);
 
+/* Bytes that LMDB only reads, though it takes no const. */
+MDB_val lmdb_val(const void *bytes, size_t size);
+
 #endif

@@ -73,7 +73,8 @@ marks_each(MDB_txn *txn, MDB_dbi meta, const struct keyspace_state *state,
             break;
         count++;
         sum += hash;
-        rc = mark(ctx, (const uint8_t *)key.mv_data + 1, &m, hash);
+        if (mark != NULL)
+            rc = mark(ctx, (const uint8_t *)key.mv_data + 1, &m, hash);
         if (rc == 0)
             code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
     }

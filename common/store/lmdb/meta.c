@@ -5,7 +5,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdio.h>
 
 #include "common/base/crc.h"
 #include "common/base/hash.h"
@@ -51,9 +50,9 @@ record_ok(const MDB_val *key, const MDB_val *v, size_t least, size_t most)
 }
 
 static MDB_val
-text_key(char *text)
+text_key(const char *text)
 {
-    return (MDB_val){.mv_size = strlen(text), .mv_data = text};
+    return lmdb_val(text, strlen(text));
 }
 
 int
@@ -62,8 +61,7 @@ keyspace_header_put(MDB_txn *txn, MDB_dbi meta,
                     size_t name_size)
 {
     uint8_t bytes[HEADER_SIZE + NAME_MAX_SIZE] = {0};
-    char text[] = NAME_KEY;
-    MDB_val key = text_key(text);
+    MDB_val key = text_key(NAME_KEY);
 
     put_le32(bytes + 4, KEYSPACE_VERSION);
     put_le16(bytes + 12, options->keyspace_size);
@@ -99,8 +97,7 @@ int
 keyspace_header_parse(const MDB_val *v, const struct lmdb_options *options,
                       struct keyspace *k, const char **why)
 {
-    char text[] = NAME_KEY;
-    const MDB_val key = text_key(text);
+    const MDB_val key = text_key(NAME_KEY);
     const uint8_t *bytes = v->mv_data;
     size_t name_size;
     int rc;
@@ -131,8 +128,7 @@ keyspace_header_check(MDB_txn *txn, MDB_dbi meta,
                       const struct lmdb_options *options, struct keyspace *k,
                       const char **why)
 {
-    char text[] = NAME_KEY;
-    MDB_val key = text_key(text), v;
+    MDB_val key = text_key(NAME_KEY), v;
     int rc;
 
     *why = "its header is damaged";
@@ -174,8 +170,7 @@ keyspace_state_put(MDB_txn *txn, MDB_dbi meta,
                    const struct keyspace_state *state)
 {
     uint8_t bytes[KEYSPACE_STATE_SIZE] = {0};
-    char text[] = STATE_KEY;
-    MDB_val key = text_key(text);
+    MDB_val key = text_key(STATE_KEY);
 
     put_le64(bytes + 8, state->change);
     put_le64(bytes + 16, state->nonce);
@@ -193,8 +188,7 @@ keyspace_state_put(MDB_txn *txn, MDB_dbi meta,
 int
 keyspace_state_parse(const MDB_val *v, struct keyspace_state *out)
 {
-    char text[] = STATE_KEY;
-    const MDB_val key = text_key(text);
+    const MDB_val key = text_key(STATE_KEY);
     const uint8_t *bytes = v->mv_data;
 
     if (!record_ok(&key, v, KEYSPACE_STATE_SIZE, KEYSPACE_STATE_SIZE))
@@ -219,8 +213,7 @@ keyspace_state_parse(const MDB_val *v, struct keyspace_state *out)
 int
 keyspace_state_get(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *out)
 {
-    char text[] = STATE_KEY;
-    MDB_val key = text_key(text), v;
+    MDB_val key = text_key(STATE_KEY), v;
     int rc;
 
     rc = lmdb_error(mdb_get(txn, meta, &key, &v));
@@ -230,8 +223,7 @@ keyspace_state_get(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *out)
 int
 keyspace_history_get(MDB_txn *txn, MDB_dbi meta, struct history *out)
 {
-    char text[] = HISTORY_KEY;
-    MDB_val key = text_key(text), v;
+    MDB_val key = text_key(HISTORY_KEY), v;
     int rc;
 
     rc = lmdb_error(mdb_get(txn, meta, &key, &v));
@@ -247,8 +239,7 @@ int
 keyspace_history_put(MDB_txn *txn, MDB_dbi meta, const struct history *h)
 {
     uint8_t bytes[HISTORY_HEAD + HISTORY_STATE_MAX] = {0};
-    char text[] = HISTORY_KEY;
-    MDB_val key = text_key(text);
+    MDB_val key = text_key(HISTORY_KEY);
     const size_t size = history_put(h, bytes + HISTORY_HEAD);
 
     return record_put(txn, meta, &key, bytes, HISTORY_HEAD + size);
@@ -257,8 +248,7 @@ keyspace_history_put(MDB_txn *txn, MDB_dbi meta, const struct history *h)
 int
 keyspace_history_del(MDB_txn *txn, MDB_dbi meta)
 {
-    char text[] = HISTORY_KEY;
-    MDB_val key = text_key(text);
+    MDB_val key = text_key(HISTORY_KEY);
 
     return lmdb_error(mdb_del(txn, meta, &key, NULL));
 }

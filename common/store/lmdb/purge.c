@@ -158,17 +158,6 @@ copy_records(const struct rebuild *b, MDB_dbi from, MDB_txn *txn, MDB_dbi to)
     return code == MDB_NOTFOUND ? 0 : lmdb_error(code);
 }
 
-static int
-see_mark(void *ctx, const uint8_t uuid[16], const struct keyspace_mark *m,
-         uint64_t hash)
-{
-    (void)ctx; /* marks_each() compares them with the state */
-    (void)uuid;
-    (void)m;
-    (void)hash;
-    return 0;
-}
-
 /* Writes the new file. */
 static int
 fill_rebuilt(void *ctx, MDB_txn *txn)
@@ -182,7 +171,7 @@ fill_rebuilt(void *ctx, MDB_txn *txn)
     for (size_t i = 0; rc == 0 && i < 4; i++)
         rc = lmdb_error(mdb_dbi_open(txn, names[i], MDB_CREATE, &dbis[i]));
     if (rc == 0)
-        rc = marks_each(b->from, k->meta, &b->state, see_mark, NULL);
+        rc = marks_each(b->from, k->meta, &b->state, NULL, NULL);
     if (rc == 0)
         rc = copy_records(b, k->meta, txn, dbis[3]);
     if (rc == 0)

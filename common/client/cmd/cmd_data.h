@@ -1,0 +1,414 @@
+/* common/client/cmd/cmd_data.h - what the commands share that work in a data
+ * directory.
+ */
+#ifndef COUNTD_COMMON_CLIENT_CMD_CMD_DATA_H
+#define COUNTD_COMMON_CLIENT_CMD_CMD_DATA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/bytes.h"
+#include "common/client/cmd/cmd.h"
+#include "common/log/archive.h"
+#include "common/log/logdir.h"
+#include "common/setup/datadir.h"
+#include "common/store/held.h"
+#include "common/store/store.h"
+#include "common/wire/message.h"
+#include "common/wire/name.h"
+
+/* ---- store session ----------------------------------------------------- */
+
+/* A command inside the data directory: its folders, the store, and what is
+ * held for it.
+ *
+ * Daemons may run at the same time.  The command must run as their user, even
+ * if it only reads.
+ *
+ * Ownership: struct store_session is the caller's between open and close. */
+
+struct store_session {
+    struct datadir dir;
+    struct store *store;
+    struct held *held;
+};
+
+/* Opens all of it by the settings, which must have the message sizes of the
+ * directory.  Says what is wrong and returns an exit status. */
+int store_session_open(const struct cmd_line *line, bool writable,
+                       struct store_session *out);
+
+/* The same, writable, of a directory that is made if it is not there. */
+int store_session_make(const struct cmd_line *line, struct store_session *out);
+void store_session_close(struct store_session *in);
+
+/* The store of one folder of keyspaces of this directory; a copy has the same
+ * names.  0 or -errno. */
+int store_session_store(const struct cmd_line *line, int keyspace_fd,
+                        bool writable, struct store **out);
+
+/* Returns the pid of the process for which the last drop or deletion returned
+ * -EAGAIN; 0: unknown. */
+long store_session_holder(const struct store_session *in);
+
+/* Opens the held records of a data directory. 0 or -errno. */
+int store_session_held(int data_fd, bool writable, struct held **out);
+
+/* ---- wait merged ------------------------------------------------------- */
+
+/* "everything until now is merged": rotate and wait; and waiting for another
+ * process that is writing.
+ *
+ * Opens the data directory by the settings, and waits for merges in one of
+ * two ways: with a reader that answers (flush) or by the logs alone (backup,
+ * drop, del).
+ * The command waits for the logs that contained increments at the time of the
+ * call, identified by their fills and not by time: the clock may be set back
+ * (see pending_set.h). */
+
+/* The data directory as readers open it; root first becomes the daemons' user,
+ * if the settings name one.  Warns when nothing names the directory and no
+ * writer runs on what is here.  Returns an exit status. */
+int wait_datadir(const struct cmd_line *line, struct datadir *d);
+
+/* For a command that uses the reader: whether this user can also read a data
+ * directory that, by the settings, this reader serves. False with -H; with a
+ * port, true only for a directory that was named. */
+bool wait_has_datadir(const struct cmd_line *line);
+
+/* Refuses other message sizes than the logs were written with, and says which
+ * to set.  Returns an exit status. */
+int wait_sizes(const struct cmd_line *line, const struct datadir *d);
+
+/* Has the writer of this directory, if there is one, hand its log on, but only
+ * when WAIT_AGAIN_MS have passed since *last_ms (monotonic; 0: never).  To be
+ * called while waiting: a writer that has just been started may not have heard
+ * of the first.  0 or -errno. */
+#define WAIT_AGAIN_MS 200
+int wait_rotate_again(const struct datadir *d, uint64_t *last_ms);
+
+/* An opened view of the logs, for wait_logs(). */
+int wait_logs_open(const struct cmd_line *line, int log_fd, struct logdir *out);
+
+/* Has the logs handed on until all that was in one when it was called is
+ * merged.  -ETIMEDOUT, or an error. */
+int wait_logs(const struct datadir *d, struct logdir *logs,
+              uint64_t timeout_ms);
+
+/* The same with a view of its own. */
+int wait_merged(const struct cmd_line *line, const struct datadir *d,
+                uint64_t timeout_ms);
+
+/* Whether the disk of the data directory that the settings name is full, so
+ * that no worker can merge. */
+bool wait_is_disk_full(const struct cmd_line *line);
+
+/* Reports why no worker merges, and what to do: the disk is full, or keyspace/
+ * is older than log/.  False: neither, nothing is reported. */
+bool wait_report_cause(const struct cmd_line *line);
+
+/* To be called while waiting since `since_ms` (clock_ms()): a merge that is
+ * late because the disk is full is explained once, and not only at the end. */
+void wait_warn_full_disk(const struct datadir *d, uint64_t since_ms,
+                         bool *warned);
+
+/* Waiting until another process has written: {.deadline_ms = clock_ms() + ...}
+ *
+ *     do
+ *         rc = store_del(...);
+ *     while (wait_turn(&turn, rc, 0));
+ *
+ * wait_turn() returns true, after some ms, when `rc` says -EAGAIN or -EBUSY and
+ * there is time left.  After a second it says for whom it waits (pid; 0: not
+ * known). */
+struct wait_turn {
+    uint64_t deadline_ms; /* clock_ms() */
+    uint64_t since_ms;    /* 0: not waiting */
+    bool said;
+};
+bool wait_turn(struct wait_turn *t, int rc, long holder);
+
+/* logfile_open() of a log that may be changing hands: tries again on -EBUSY,
+ * for about two seconds. */
+int wait_open_log(int log_fd, const char *name);
+
+/* Sleeps so long, or until a signal. */
+void wait_ms(unsigned ms);
+
+/* Sleeps a little: 1 ms at first, then longer, at most 50; *pause_ms starts
+ * at 0. */
+void wait_pause(unsigned *pause_ms);
+
+/* ---- unmerged ---------------------------------------------------------- */
+
+/* Records that countd received and no keyspace contains: quarantined because
+ * they are damaged (log/bad-*, held/bad-*), or held because their keyspace
+ * cannot take them now.
+ *
+ * Errors: 0 or a negative errno. */
+
+struct unmerged {
+    size_t logs;              /* log/bad-N-EPOCH */
+    uint64_t held;            /* records, to be applied when they can be */
+    size_t damaged;           /* held/bad-N */
+    char log[NAME_TEXT_SIZE]; /* one of each, in text form */
+    char keyspace[NAME_TEXT_SIZE];
+    char file[NAME_TEXT_SIZE]; /* the damaged one */
+};
+
+int unmerged_read(const struct datadir *d, struct held *h,
+                  struct unmerged *out);
+
+/* Calls held_refresh(), and waits for a process that is writing, at most
+ * LOOK_MS. */
+int unmerged_snapshot_begin(struct held *h);
+
+/* Whether anything is held, in a snapshot of its own. */
+int unmerged_any_held(struct held *h, bool *any);
+
+/* Calls `file` for each held/bad-N; stops on non-zero and returns that. */
+int unmerged_each_damaged(const struct datadir *d,
+                          int (*file)(void *ctx, const char *file), void *ctx);
+
+/* A warning for each kind there is; `what` begins it: "not readable". */
+void unmerged_warn(const struct unmerged *k, const char *what);
+
+/* ---- archived ---------------------------------------------------------- */
+
+/* Archived logs, in an order in which they can be applied: by time, and of
+ * each log by epoch, whatever the clock did.
+ *
+ * From files, folders of them, and data directories (then their archive/).
+ * Only names and headers are read: damage behind the header shows when the log
+ * is read.
+ *
+ * Ownership: the list belongs to the caller, read to free.  Errors: 0 or a
+ * negative errno; reports each through diag. */
+
+struct archived {
+    char *path;
+    uint64_t size; /* of the file, in bytes */
+    bool missing;  /* a mark for a log that was not archived */
+    int error;     /* its header: 0, -EBADMSG, -EPROTONOSUPPORT, -EIO, ... */
+    struct archive_header header; /* from the name if the log is missing or
+                                     unreadable */
+    uint64_t order_ms;
+};
+
+struct archived_list {
+    struct archived *logs;
+    size_t count, room;
+    uint64_t size; /* of all files */
+    size_t others; /* number of other files in the folders */
+};
+
+/* Adds the file `path`, or the archived logs in the folder `path`.
+ *   -ENOENT, -ENOTDIR, ...; -EINVAL: the name is not that of an archived log */
+int archived_add(struct archived_list *list, const char *path);
+
+/* Sorts the list. Removes the mark of a missing log whose file is in the list,
+ * and all but one of several copies of a log. */
+void archived_sort(struct archived_list *list);
+void archived_free(struct archived_list *list);
+
+/* Opens a log and checks all of it; archived_close() closes *fd, too. */
+int archived_open(const struct archived *a, struct archive_reader **out,
+                  int *fd);
+void archived_close(struct archive_reader *r, int fd);
+
+/* ---- log apply --------------------------------------------------------- */
+
+/* The increments of some logs, summed by keyspace, key and minute, and put
+ * into a store once.
+ *
+ *     rc = log_apply_log(&s, &mark);             one or more
+ *     rc = log_apply_add(&s, &message, received_ms);
+ *     ...
+ *     rc = log_apply_apply(&s, store, &how);
+ *
+ * A worker does the same (worker/fold.h) at fifty times the speed, in bounded
+ * memory.  This one is for commands and has no limit: the caller bounds what it
+ * adds.
+ *
+ * Ownership: struct log_apply is the caller's; all zeros is an empty one.
+ * Errors: 0 or a negative errno. */
+
+struct log_apply_record {
+    size_t keyspace_at; /* in bytes; the key follows the keyspace */
+    uint16_t keyspace_size;
+    uint16_t key_size;
+    uint32_t minute;
+    uint32_t log; /* that it is of */
+    int64_t increment;
+};
+
+struct log_apply {
+    struct store_fill *marks; /* of the logs */
+    size_t log_count, log_room;
+    struct log_apply_record *records;
+    size_t count, room;
+    uint8_t *bytes;
+    size_t bytes_size, bytes_room;
+};
+
+void log_apply_fini(struct log_apply *s);
+void log_apply_clear(struct log_apply *s); /* keeps the memory */
+
+/* The next records are of this fill.  -ENOMEM */
+int log_apply_log(struct log_apply *s, const struct store_fill *mark);
+
+/* Increments of 0 are left out.  -ENOMEM */
+int log_apply_add(struct log_apply *s, const struct message *m,
+                  uint64_t received_ms);
+
+/* How many records were applied, held or skipped. */
+struct log_apply_result {
+    uint64_t merged;  /* records merged by this call */
+    uint64_t already; /* records whose fill was merged before */
+    uint64_t held;    /* that wait behind what was held for their keyspace */
+    uint64_t held_before; /* of these, held before this call */
+    uint64_t passed;      /* a later fill of their log is in */
+    uint64_t failed;      /* keyspaces that refused */
+};
+
+struct log_apply_how {
+    struct held *held; /* NULL: nothing is held (a dry run against nothing) */
+    bool dry_run;      /* only ask the marks */
+    bool go_on;        /* continue after a keyspace that refuses */
+    bool pass;         /* skip records whose keyspace has a later fill */
+    uint64_t wait_ms;  /* at most, for another process that is writing */
+    long (*holder)(void *ctx); /* its pid; NULL: unknown */
+    void *ctx;
+
+    /* Says that a keyspace refused, and why: -ERANGE it has a later fill of
+     * one of the logs, or another one of the same epoch. */
+    void (*refused)(void *ctx, const uint8_t *name, size_t name_size, int rc);
+};
+
+/* Sees to it that all records are in, under the marks of their logs: what is
+ * in already is not put in again, also where some of it is.  Where something is
+ * held for a keyspace, its records are held behind that, as a worker does it:
+ * applied at once they would bring the marks of their logs past those of what
+ * is held; only a fill before all that is held of its log is applied.  So the
+ * caller lists its logs first and calls this then.  `store` NULL: a dry run
+ * against nothing.  Adds to *result. what a keyspace said, unless it goes on
+ * behind it; -ENOMEM */
+int log_apply_apply(struct log_apply *s, struct store *store,
+                    const struct log_apply_how *how,
+                    struct log_apply_result *result);
+
+/* ---- key history ------------------------------------------------------- */
+
+/* All that history has of a key, beside what archived logs have of it: a row
+ * for each step in which there is either.
+ *
+ *     key_history_read(&p, store, &keyspace, &key, now_ms);
+ *     key_history_add(&p, received_ms, increment);      for each archived one
+ *     key_history_sort(&p);
+ *
+ * The step is the longest of a day, an hour and a minute that the keyspace has,
+ * of UTC, as it is kept.  An increment of a clock far ahead may be in another
+ * step of history than its time says (countd.conf.5).
+ *
+ * Ownership: struct key_history is the caller's; all zeros is an empty one.
+ * Errors: 0 or a negative errno. */
+
+struct key_history_row {
+    int64_t start; /* Unix seconds */
+    bool any;      /* history has increments */
+    int128 sum;    /* of them */
+    int128 logged; /* of those in archived logs */
+};
+
+struct key_history {
+    bool kept;     /* the keyspace has history */
+    int64_t step;  /* seconds */
+    int64_t since; /* what came before is not in it; 0: all is */
+    int128 sum;
+    struct key_history_row *rows;
+    size_t count, room;
+    size_t found; /* by key_history_add() last */
+};
+
+/* Reads anew.  No such keyspace, or one without history: !p->kept.
+ *   -ENOMEM, -EBADMSG, ... as of store_history() */
+int key_history_read(struct key_history *p, struct store *store,
+                     const struct cmd_name *keyspace,
+                     const struct cmd_name *key, uint64_t now_ms);
+void key_history_free(struct key_history *p);
+
+/* -ENOMEM */
+int key_history_add(struct key_history *p, uint64_t received_ms,
+                    int64_t increment);
+
+/* By time, when all are added. */
+void key_history_sort(struct key_history *p);
+
+/* The rows as a table of their own, or as the list `history`; not as TSV, which
+ * has one table, and countd history --tsv the other. */
+void key_history_print(const struct key_history *p, struct output *o, bool utc);
+
+/* Print what history contains of `count`: facts for programs, sentences for
+ * people. */
+void key_history_facts(const struct key_history *p, struct output *o,
+                       int64_t count);
+void key_history_summarize(const struct key_history *p, int64_t count,
+                           bool utc);
+
+/* ---- purge ------------------------------------------------------------- */
+
+/* Removes the bytes of deleted keys from the files of the data directory. */
+
+/* Orders struct store_key, for qsort(3). */
+int purge_compare_keys(const void *a, const void *b);
+
+/* Removes these keys of a keyspace, sorted and each once, from the archived
+ * logs and from the unused slots of empty logs, and prints how many files it
+ * changed and each file that it left and that may have one of them.  May be
+ * repeated.  Returns an exit status: 1 when it left one. */
+int purge_files(const struct datadir *d, const struct cmd_name *keyspace,
+                const struct store_key *keys, size_t count);
+
+/* ---- backup cluster ---------------------------------------------------- */
+
+/* The keyspaces of a store in a Redis Cluster in a backup, and back: a file
+ * for each part (cluster_backup.h).
+ *
+ * Errors: 0 or a negative errno. */
+
+struct backup_cluster {
+    struct store *store;
+    int fd; /* the folder of the copy */
+    uint64_t keyspaces, keys, faults;
+};
+
+/* Waits until everything that was counted until now is in the cluster.
+ * -ETIMEDOUT */
+int backup_cluster_wait(struct store *store, uint64_t timeout_ms);
+
+/* Writes all keyspaces to the folder CLUSTER_BACKUP_FOLDER of the copy, and
+ * reads each file back.  A keyspace that is not in it is a fault. */
+int backup_cluster_save(struct backup_cluster *b, int to_fd);
+
+/* Puts all parts of a backup that the cluster does not have into it.  Returns
+ * an exit status. */
+int backup_cluster_restore(const char *path, struct store *store);
+
+/* ---- backup live ------------------------------------------------------- */
+
+/* The copy of live/ in a backup: quotas, sequence marks and requests with an
+ * Idempotency-Key.
+ *
+ * The daemons change these files meanwhile.  A sequence mark is valid at any
+ * moment.  The quota journal is cut where its note ends that was read before:
+ * what the copy has is the state of that moment.  live/requests is copied
+ * while no process stores.
+ *
+ * Errors: 0 or a negative errno. */
+
+/* Copies live/ of the data directory `from_fd` into that of `to_fd`, durably.
+ * There may be none. */
+int backup_live(int from_fd, int to_fd);
+
+#endif

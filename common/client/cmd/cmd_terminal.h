@@ -1,0 +1,276 @@
+/* common/client/cmd/cmd_terminal.h - what a command shows a person and takes
+ * from one: progress, charts, whole pages, signals, the lines of a file, and
+ * the children of countd serve.
+ */
+#ifndef COUNTD_COMMON_CLIENT_CMD_CMD_TERMINAL_H
+#define COUNTD_COMMON_CLIENT_CMD_CMD_TERMINAL_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <termios.h>
+#include <zlib.h>
+
+#include "common/board/countd_board.h"
+#include "common/client/cmd/cmd.h"
+#include "common/client/lib/countd.h"
+#include "common/setup/config.h"
+
+/* ---- progress ---------------------------------------------------------- */
+
+/* A progress bar on a terminal, nothing elsewhere.
+ *
+ * Drawn on stderr, at most ten times a second, and removed at the end so that
+ * the result stands alone:
+ *
+ *     loading [#######.....................]  25% 250 lines, 50/s, 15s left
+ *
+ * A terminal too narrow for that gets no bar, then a part of the line. */
+
+struct progress {
+    bool on;           /* stderr is a terminal */
+    const char *what;  /* "loading" */
+    uint64_t total;    /* in the unit of `done`; 0: unknown, no bar */
+    uint64_t start_ms; /* monotonic, as is drawn_ms */
+    uint64_t drawn_ms;
+    bool due; /* draw at the next occasion */
+};
+
+void progress_init(struct progress *p, const char *what, uint64_t total);
+
+/* `done` of the total, and how many of what that were ("line", say). */
+void progress_show(struct progress *p, uint64_t done, uint64_t count,
+                   const char *thing);
+
+/* The next progress_show() draws, however short the last one is ago: before
+ * a wait of unknown length, which must not leave an old count standing. */
+void progress_due(struct progress *p);
+
+/* Clears the line; also before a message that interrupts the bar. */
+void progress_clear(struct progress *p);
+
+uint64_t progress_ms(const struct progress *p); /* since init */
+
+/* ---- interrupt --------------------------------------------------------- */
+
+/* A ^C that ends a long subcommand in good order.
+ *
+ * From init on SIGINT, SIGTERM and SIGHUP wait to be looked at.  Once one was
+ * seen the next one ends the process as usual, so nothing that hangs can
+ * hold it up.  A signal that is ignored (nohup) stays so.
+ *
+ * Ownership: one struct interrupt, init to fini.  Threads: one. */
+
+struct interrupt {
+    sigset_t mask; /* what was blocked */
+    int fd;
+    int signo; /* that was seen; 0 */
+};
+
+/* 0 or -errno: nothing has changed. */
+int interrupt_init(struct interrupt *s);
+
+/* True when a signal has come; does not wait. */
+bool interrupt_asked(struct interrupt *s);
+
+/* Waits until `fd` can be read or a signal comes: true for the latter. */
+bool interrupt_wait(struct interrupt *s, int fd);
+
+/* Ends the process by the signal that was seen, if there was one. */
+void interrupt_fini(struct interrupt *s);
+
+/* ---- lines ------------------------------------------------------------- */
+
+/* The lines of a file or pipe, plain or gzip.
+ *
+ *     while ((rc = lines_fill(&l)) > 0)
+ *         while (lines_next(&l, &text, &size)) ...
+ *
+ * A byte order mark before the first line is dropped; what begins as another
+ * compressed file does, or like no text, is refused.
+ *
+ * Gzip is recognised by its first two bytes; members may follow one another.
+ * Lines end with \n or \r\n; the last one may lack it.  A line longer than
+ * LINES_SIZE_MAX is given as its beginning, with `cut` set.
+ *
+ * Ownership: between open and close; a line is valid until the next call.
+ * Errors: 0 or a negative errno; -EBADMSG for damaged gzip, -ENODATA for gzip
+ * that ends too early, -EILSEQ for what is neither gzip nor text. */
+
+#define LINES_SIZE_MAX 4096
+#define LINES_BUFFER   ((size_t)128 << 10)
+
+struct lines {
+    int fd;
+    bool gzip;
+    bool started;       /* the first bytes have been looked at */
+    bool ended;         /* nothing more comes */
+    bool in_member;     /* gzip: inside of a member */
+    bool skipping;      /* the rest of a line that was too long */
+    bool cut;           /* of the line last given */
+    const char *magic;  /* after -EILSEQ: what it is, such as "zstd" */
+    uint64_t number;    /* of the line last given, from 1 */
+    uint64_t read_size; /* bytes read from fd */
+    z_stream z;
+    size_t at, end; /* of the text not given yet */
+    uint8_t *raw;   /* gzip: as read */
+    char *text;
+};
+
+/* "-" is standard input. */
+int lines_open(struct lines *l, const char *path);
+void lines_close(struct lines *l);
+
+/* True when lines_fill() would not wait (for a pipe, a person). */
+bool lines_ready(const struct lines *l);
+
+/* Returns how many bytes of the file have been returned as lines. All bytes of
+ * a gzip file that were unpacked count. */
+uint64_t lines_done(const struct lines *l);
+
+/* Reads more bytes. 1: there may be lines; 0: the end of the file. */
+int lines_fill(struct lines *l);
+
+/* The next whole line without its end; false: fill first. */
+bool lines_next(struct lines *l, const char **text, size_t *size);
+
+/* ---- chart ------------------------------------------------------------- */
+
+/* Sums drawn for people: a bar beside each row, a sparkline of all in one
+ * line.
+ *
+ * Only on a terminal: what goes into a pipe or a file has no picture in it.
+ * Sparklines are of the block characters of Unicode where the locale says
+ * UTF-8, else of ASCII.  Pure but for the two functions that look at the
+ * terminal and the locale. */
+
+#define CHART_BAR_MAX   40 /* columns */
+#define CHART_WIDTH_MAX 400
+#define CHART_LINE_SIZE (3 * CHART_WIDTH_MAX + 1)
+
+/* Returns the columns of the terminal, at most CHART_WIDTH_MAX; 0: the output
+ * format is for programs, or stdout is not a terminal. */
+unsigned chart_width(const struct output *o);
+
+/* Whether the user's locale has UTF-8. */
+bool chart_is_utf8(void);
+
+/* A sum, as near as a double comes. */
+double chart_value(const struct countd_sum *s);
+
+/* `width` columns (CHART_BAR_MAX at most) for `most`, less in proportion; what
+ * is not 0 is seen, and what is below 0 is of another character. */
+void chart_bar(double value, double most, unsigned width,
+               char bar[CHART_BAR_MAX + 1]);
+
+/* A character for each bucket, as high as its sum between the least (or 0) and
+ * the largest; a blank where there were no increments.  Of more than `width`
+ * buckets some neighbours share a character, by their mean. */
+void chart_spark(const struct countd_bucket *buckets, size_t count,
+                 unsigned width, bool utf8, char line[CHART_LINE_SIZE]);
+
+/* ---- screen ------------------------------------------------------------ */
+
+/* A terminal that shows one page, drawn anew now and then.
+ *
+ * A page is made whole in memory and written at once, line over line, so that
+ * nothing flickers; what does not fit is cut.  The terminal's own page is there
+ * again afterwards.
+ *
+ * Ownership: the caller's, between open and close.  One at a time. */
+
+#define SCREEN_LINES_MAX 400
+#define SCREEN_WIDTH_MAX 400
+
+struct screen {
+    unsigned width, height; /* of the terminal, as of screen_begin() */
+    char *text;             /* of the page */
+    size_t size, capacity;
+    unsigned lines; /* of the page until now */
+    struct termios before;
+    sigset_t mask;
+    int signals;
+    bool keys; /* stdin is a terminal, too */
+};
+
+/* Returns 0, or reports why it failed (stdout is not a terminal) and returns an
+ * exit status. */
+int screen_open(struct screen *s);
+void screen_close(struct screen *s);
+
+/* A page: begin, lines, end. */
+void screen_begin(struct screen *s);
+void screen_line(struct screen *s, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void screen_title(struct screen *s, const char *format, ...)
+    __attribute__((format(printf, 2, 3))); /* inverse */
+void screen_end(struct screen *s);
+
+/* Waits that long, or until the terminal has another size: true.  False: a
+ * signal or the key q ends it. */
+bool screen_wait(struct screen *s, int ms);
+
+/* ---- board show -------------------------------------------------------- */
+
+/* What countd board prints.
+ *
+ * All of these return an exit status. */
+
+/* Its shape and master, and of all words how many are in an update, left by a
+ * process that died, or damaged. */
+int board_show_info(const struct cmd_line *line, struct countd_board *b);
+int board_show_sum(const struct cmd_line *line, int64_t sum);
+
+/* A row for each integer of the slots from `first` up to `end`. */
+int board_show_slots(const struct cmd_line *line, struct countd_board *b,
+                     uint32_t first, uint32_t end);
+
+/* The slots that are not zero, again and again, until a key or a signal. */
+int board_show_live(struct countd_board *b,
+                    const struct countd_board_shape *shape);
+
+/* ---- child ------------------------------------------------------------- */
+
+/* A daemon that `countd serve` runs.
+ *
+ * Each child is a process group of its own: a Ctrl-C reaches only serve, which
+ * decides the order.  A child gets SIGTERM when serve ends, however it ends.
+ *
+ * Threads: one; children die with the thread that started them. */
+
+#define WORKERS_MAX      64
+#define CHILD_READY_SIZE 512
+
+struct child {
+    const char *program;
+    pid_t pid;     /* 0: does not run, or its end was seen */
+    int ready_fd;  /* -1: closed */
+    bool is_ready; /* the child has written its empty line */
+    int status;    /* as of waitpid(), once the child has ended */
+    char lines[CHILD_READY_SIZE]; /* its ready lines, NUL-terminated */
+    size_t lines_size;
+
+    /* For serve: when to start it, and how often signals ended it. */
+    uint64_t start_ms; /* monotonic; 0: not to be started */
+    uint64_t deaths_since_ms;
+    unsigned deaths; /* since then */
+};
+
+/* Starts the program that stands beside our own, else the one in $PATH. */
+int child_start(struct child *c, const struct config_sources *sources);
+
+/* Reads what the child wrote to its ready descriptor.  1: it is ready now; 0:
+ * not yet, or the descriptor was closed; -EMSGSIZE: those are no ready lines;
+ * or another negative errno. */
+int child_read_lines(struct child *c);
+
+/* Returns true when the child has ended since the last call; c->status says
+ * how. */
+bool child_has_ended(struct child *c);
+
+/* "exited with status 111", "was killed by signal 9 (Killed)". */
+void child_describe(const struct child *c, char *text, size_t size);
+
+#endif

@@ -1,0 +1,71 @@
+/* common/store/cluster/cluster_move_internal.h - what the files of
+ * cluster_move.h share: cluster_move.c (the steps), cluster_move_copy.c (rows
+ * and history of a part), cluster_move_settle.c (what is left of a mover, and
+ * commands). */
+#ifndef COUNTD_COMMON_STORE_CLUSTER_CLUSTER_MOVE_INTERNAL_H
+#define COUNTD_COMMON_STORE_CLUSTER_CLUSTER_MOVE_INTERNAL_H
+
+#include <hiredis/hiredis.h>
+
+#include "common/base/bytes.h"
+#include "common/store/cluster/cluster_move.h"
+
+#define MOVE_ROWS  1000 /* in one command */
+#define MOVE_WORDS (2 * MOVE_ROWS + 16)
+
+/* A command about a part, with its memory. */
+struct move_call {
+    struct cluster_command command;
+    struct cluster_part_keys keys;
+    const char *argv[MOVE_WORDS];
+    size_t sizes[MOVE_WORDS];
+    uint8_t token[CLUSTER_MARK_SIZE];
+    char number[CLUSTER_NUMBER];
+};
+
+/* What a part has. */
+struct move_totals {
+    uint64_t version, rows, flagged;
+    int128 sum;
+    bool has_keys; /* an order of keys */
+};
+
+struct move {
+    struct cluster *c;
+    const struct cluster_move_keyspace *k;
+    const struct cluster_move_options *options;
+    struct cluster_place place; /* as the cluster says it, in state 2 */
+    uint64_t renewed_ms;
+    uint64_t rows, of_rows;
+    struct move_totals *old; /* of the parts of the old generation */
+    struct move_call call;
+};
+
+/* Begins a call of a function about a part, with the token as first word. */
+void move_begin(struct move_call *w, const struct cluster_move_keyspace *k,
+                uint32_t generation, uint32_t part, const char *function,
+                uint64_t token);
+
+/* Begins another command about the counts of a part. */
+void move_begin_plain(struct move_call *w,
+                      const struct cluster_move_keyspace *k,
+                      uint32_t generation, uint32_t part, const char *verb);
+
+/* Runs it; *code is the number that it answers, or that an array begins with.
+ * move_end() frees the reply, which has at least `elements`. */
+int move_run(struct cluster *c, struct move_call *w, size_t elements,
+             uint64_t *code);
+void move_end(struct move_call *w);
+
+/* Waits until the replicas of each master have what it has now.  -EAGAIN */
+int move_await_replicas(struct cluster *c, uint64_t replicas);
+
+/* Says that this mover is still there, if that is due.  -ESTALE */
+int move_renew(struct move *m);
+
+/* Copies rows, marks and history of a part of the old generation. */
+int move_copy_part(struct move *m, uint32_t part);
+
+bool move_report(const struct move *m, enum cluster_move_step step);
+
+#endif

@@ -1,0 +1,250 @@
+/* common/store/cluster/cluster_move_settle.c - cluster_move_settle(): what a
+ * mover that died has left, and the commands of moves; see cluster_move.h. */
+#include "common/store/cluster/cluster_move_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/base/clock.h"
+#include "common/store/cluster/cluster_replicas.h"
+
+#define REPLICAS_MS 5000 /* they have what is written, or it is tried again */
+
+/* ---- commands
+ * --------------------------------------------------------------------- */
+
+void
+move_begin_plain(struct move_call *w, const struct cluster_move_keyspace *k,
+                 uint32_t generation, uint32_t part, const char *verb)
+{
+    cluster_part_keys(&w->keys, k->name, k->name_size, generation, part);
+    w->command = (struct cluster_command){.slot = w->keys.slot,
+                                          .node = CLUSTER_NO_NODE,
+                                          .argv = w->argv,
+                                          .sizes = w->sizes,
+                                          .words = MOVE_WORDS};
+    cluster_add_text(&w->command, verb);
+}
+
+void
+move_begin(struct move_call *w, const struct cluster_move_keyspace *k,
+           uint32_t generation, uint32_t part, const char *function,
+           uint64_t token)
+{
+    move_begin_plain(w, k, generation, part, "FCALL");
+    cluster_add_text(&w->command, function);
+    cluster_add_text(&w->command, "2");
+    cluster_add_word(&w->command, w->keys.counts, w->keys.size);
+    cluster_add_word(&w->command, w->keys.order, w->keys.size);
+    put_be64(w->token, token);
+    cluster_add_word(&w->command, w->token, sizeof w->token);
+}
+
+int
+move_run(struct cluster *c, struct move_call *w, size_t elements,
+         uint64_t *code)
+{
+    const redisReply *reply;
+
+    cluster_run(c, &w->command, 1);
+    reply = w->command.reply;
+    if (w->command.error != 0)
+        return w->command.error;
+    if (reply->type == REDIS_REPLY_ARRAY && reply->elements > 0)
+        reply = reply->element[0];
+    *code = reply->type == REDIS_REPLY_INTEGER ? (uint64_t)reply->integer : 0;
+    reply = w->command.reply;
+    if (*code == 0 && elements > 0 &&
+        (reply->type != REDIS_REPLY_ARRAY || reply->elements < elements))
+        return -EBADMSG;
+    return 0;
+}
+
+void
+move_end(struct move_call *w)
+{
+    cluster_free_replies(&w->command, 1);
+}
+
+/* ---- replicas
+ * -------------------------------------------------------------------- */
+
+/* The text of INFO of a master, which the caller frees; NULL: no answer. */
+static redisReply *
+request_info(struct cluster *c, int node)
+{
+    static const char *const argv[2] = {"INFO", "replication"};
+    static const size_t sizes[2] = {4, 11};
+    struct cluster_command m = {
+        .node = node, .argc = 2, .argv = argv, .sizes = sizes};
+
+    cluster_run(c, &m, 1);
+    if (m.error == 0 && m.reply->type == REDIS_REPLY_STRING)
+        return m.reply;
+    cluster_free_replies(&m, 1);
+    return NULL;
+}
+
+int
+move_await_replicas(struct cluster *c, uint64_t replicas)
+{
+    const struct timespec pace = {.tv_nsec = 10000000};
+    const uint64_t end_ms = clock_ms() + REPLICAS_MS;
+    int node = CLUSTER_NO_NODE;
+
+    while (replicas > 0 &&
+           (node = cluster_next_master(c, node)) != CLUSTER_NO_NODE) {
+        uint64_t offset = 0;
+        bool has_all = false;
+
+        while (!has_all && clock_ms() < end_ms) {
+            redisReply *info = request_info(c, node);
+
+            if (info != NULL && offset == 0)
+                offset = cluster_replicas_offset(info->str);
+            has_all = info != NULL &&
+                      cluster_replicas_count(info->str, offset) >= replicas;
+            if (info != NULL)
+                freeReplyObject(info);
+            if (!has_all)
+                (void)nanosleep(&pace, NULL);
+        }
+        if (!has_all)
+            return -EAGAIN;
+    }
+    return 0;
+}
+
+/* ---- what is left
+ * ---------------------------------------------------------------- */
+
+/* Calls a function about each part of a generation. */
+static int
+call_each(struct cluster *c, const struct cluster_move_keyspace *k,
+          uint32_t generation, uint32_t parts, const char *function,
+          uint64_t token)
+{
+    struct move_call w;
+    uint64_t code;
+    int rc = 0;
+
+    for (uint32_t i = 0; rc == 0 && i < parts; i++) {
+        move_begin(&w, k, generation, i, function, token);
+        rc = move_run(c, &w, 0, &code);
+        move_end(&w);
+    }
+    return rc;
+}
+
+/* From state 4 to 5. */
+static int
+retire(struct cluster *c, const struct cluster_move_keyspace *k,
+       struct cluster_place *place)
+{
+    struct cluster_place next = {.generation = place->generation,
+                                 .parts = place->parts,
+                                 .other = place->generation};
+    int rc;
+
+    rc = move_await_replicas(c, k->replicas);
+    if (rc == 0)
+        rc = call_each(c, k, place->other, place->other_parts, "countd1_retire",
+                       place->generation);
+    if (rc == 0)
+        rc = cluster_place_replace(c, k->name, k->name_size, place, &next);
+    if (rc == 0)
+        *place = next;
+    return rc;
+}
+
+/* Whether a part of the generation in force is gone: the place said before that
+ * another one is, and a failover lost that. */
+static int
+find_gone(struct cluster *c, const struct cluster_move_keyspace *k,
+          const struct cluster_place *place, bool *is_gone)
+{
+    struct move_call w;
+    int rc = 0;
+
+    *is_gone = false;
+    for (uint32_t i = 0; rc == 0 && !*is_gone && i < place->parts; i++) {
+        uint64_t code = 0;
+
+        move_begin_plain(&w, k, place->generation, i, "HEXISTS");
+        cluster_add_word(&w.command, w.keys.counts, w.keys.size);
+        cluster_add_word(&w.command, "\0g", 2);
+        rc = move_run(c, &w, 0, &code);
+        *is_gone = code == 1;
+        move_end(&w);
+    }
+    return rc;
+}
+
+/* From state 2 or 3, whose mover has lost, back to 1. */
+static int
+undo(struct cluster *c, const struct cluster_move_keyspace *k,
+     struct cluster_place *place)
+{
+    struct cluster_place next = *place;
+    int rc = 0;
+
+    next.until_ms = 0;
+    if (place->until_ms != 0)
+        rc = cluster_place_replace(c, k->name, k->name_size, place, &next);
+    *place = next;
+    if (rc == 0)
+        rc = call_each(c, k, place->generation, place->parts, "countd1_open",
+                       place->token);
+    if (rc == 0)
+        rc = call_each(c, k, place->other, place->other_parts,
+                       "countd1_discard", place->token);
+    next = (struct cluster_place){.generation = place->generation,
+                                  .parts = place->parts,
+                                  .other = place->other};
+    if (rc == 0)
+        rc = cluster_place_replace(c, k->name, k->name_size, place, &next);
+    if (rc == 0)
+        *place = next;
+    return rc;
+}
+
+static int
+settle_moving(struct cluster *c, const struct cluster_move_keyspace *k,
+              struct cluster_place *place)
+{
+    const struct cluster_place next = {.generation = place->other,
+                                       .parts = place->other_parts,
+                                       .state = CLUSTER_PLACE_RETIRING,
+                                       .other = place->generation,
+                                       .other_parts = place->parts};
+    bool is_gone;
+    int rc;
+
+    rc = find_gone(c, k, place, &is_gone);
+    if (rc < 0)
+        return rc;
+    if (!is_gone)
+        return undo(c, k, place);
+    rc = cluster_place_replace(c, k->name, k->name_size, place, &next);
+    if (rc < 0)
+        return rc;
+    *place = next;
+    return retire(c, k, place);
+}
+
+int
+cluster_move_settle(struct cluster *c, const struct cluster_move_keyspace *k,
+                    struct cluster_place *out)
+{
+    uint64_t now_ms;
+    int rc;
+
+    rc = cluster_place_read(c, k->name, k->name_size, out, &now_ms);
+    if (rc < 0 || out->state == CLUSTER_PLACE_STILL)
+        return rc;
+    if (out->state == CLUSTER_PLACE_RETIRING)
+        return retire(c, k, out);
+    return out->until_ms > now_ms ? -EBUSY : settle_moving(c, k, out);
+}

@@ -1,0 +1,24 @@
+/* reader/read_request.h - a request becomes http->now: which question it is,
+ * and its parameters.
+ *
+ * read_request_check() is the check() of the routes: it reads the query, and
+ * what it notes tells read_request() whether that is still there.
+ *
+ * For read_http.c. */
+#ifndef COUNTD_READER_READ_REQUEST_H
+#define COUNTD_READER_READ_REQUEST_H
+
+#include "reader/read_http.h"
+
+enum conn_next read_refuse(struct http_call *x, enum http_status status,
+                           const char *code, const char *detail);
+
+bool read_request_check(struct http_call *x, enum conn_next *next);
+
+/* Has the request in http->now.  False: *next is the answer. */
+bool read_request(struct http_call *x, enum conn_next *next);
+
+/* Whether what is asked is answered in steps. */
+bool read_is_in_steps(const struct read_asked *a);
+
+#endif

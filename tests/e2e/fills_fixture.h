@@ -1,0 +1,89 @@
+/* tests/e2e/fills_fixture.h - a directory whose logs are filled by hand.  Every
+ * fill adds 1 to a key of its own, "f1", "f2", ..., and to "all", of keyspace
+ * "words": a count other than 1 names the fill that was lost or doubled. */
+#ifndef COUNTD_TESTS_E2E_FILLS_FIXTURE_H
+#define COUNTD_TESTS_E2E_FILLS_FIXTURE_H
+
+#include "tests/lib/test.h"
+
+#include <stdio.h>
+
+#include "common/store/lmdb/lmdb_store.h"
+#include "tests/lib/expect.h"
+#include "tests/lib/filler.h"
+#include "tests/lib/service.h"
+#include "tests/lib/stored.h"
+
+#define WAIT_MS 60000
+#define FIRST   UINT64_C(1700000000000)
+#define SLOTS   8
+
+static unsigned fills; /* made so far */
+
+static inline int
+setup(void **state)
+{
+    const int rc = service_site_setup(state);
+    struct service_site *x = *state;
+
+    fleet_option(&x->fleet, "archive.keep=3660d");
+    fills = 0;
+    return rc;
+}
+
+#define CASE(name, x)                                                          \
+    TEST_IN(name, struct service_site *x, setup, service_site_teardown)
+
+/* Fills log `index` once more, a minute later than the fill before. */
+static inline void
+fill_log(const struct service_site *x, uint64_t index)
+{
+    struct filler f;
+    char key[16];
+
+    filler_open(&f, x->dir.log_fd, index, SLOTS);
+    f.received_ms = FIRST + fills * UINT64_C(60000);
+    snprintf(key, sizeof key, "f%u", ++fills);
+    filler_add(&f, "words", key, 1);
+    filler_add(&f, "words", "all", 1);
+    filler_seal(&f);
+}
+
+static inline void
+shell(struct service_site *x, const char *script)
+{
+    char line[2048];
+
+    snprintf(line, sizeof line, "cd '%s' && %s", x->fleet.path, script);
+    assert_int_equal(daemon_run(text, sizeof text, "/bin/sh", "-c", line, NULL),
+                     0);
+}
+
+/* Every fill made so far counts once in this directory. */
+static inline void
+assert_counts(const char *path)
+{
+    struct lmdb_options options = {
+        .keyspace_size = 256, .key_size = 256, .open_max = 4};
+    struct store_row row;
+    struct datadir dir;
+    struct store *s;
+    char key[16];
+
+    assert_rc(datadir_open(&dir, path, DATADIR_READ), 0);
+    options.keyspace_fd = dir.keyspace_fd;
+    assert_rc(lmdb_store_open(&s, &options), 0);
+    for (unsigned i = 1; i <= fills; i++) {
+        snprintf(key, sizeof key, "f%u", i);
+        row.count = 0;
+        if (stored_get(s, "words", key, &row) < 0 || row.count != 1)
+            fail_msg("%s/words: %s counts %lld", path, key,
+                     (long long)row.count);
+    }
+    assert_rc(stored_get(s, "words", "all", &row), 0);
+    assert_int_equal(row.count, fills);
+    store_close(s);
+    datadir_close(&dir);
+}
+
+#endif

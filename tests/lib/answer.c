@@ -1,0 +1,38 @@
+/* tests/lib/answer.c - see answer.h. */
+#include "tests/lib/answer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/lib/client.h"
+#include "tests/lib/test.h"
+
+void
+answer_read_head(int fd, struct answer *a)
+{
+    size_t size = 0;
+
+    do {
+        assert_true(size + 1 < sizeof a->head);
+        assert_int_equal(client_read(fd, a->head + size, 1), 1);
+        a->head[++size] = '\0';
+    } while (size < 4 || strcmp(a->head + size - 4, "\r\n\r\n") != 0);
+    assert_int_equal(sscanf(a->head, "HTTP/1.1 %d", &a->status), 1);
+    a->body[0] = '\0';
+}
+
+void
+answer_read(int fd, struct answer *a)
+{
+    const char *length;
+    size_t size;
+
+    answer_read_head(fd, a);
+    length = strstr(a->head, "Content-length: ");
+    assert_non_null(length);
+    size = strtoul(length + 16, NULL, 10);
+    assert_true(size < sizeof a->body);
+    assert_int_equal(client_read(fd, a->body, size), size);
+    a->body[size] = '\0';
+}

@@ -1,0 +1,16 @@
+/* tests/lib/answer.h - answers over HTTP, as a client reads them. */
+#ifndef COUNTD_TESTS_LIB_ANSWER_H
+#define COUNTD_TESTS_LIB_ANSWER_H
+
+struct answer {
+    int status;
+    char head[4096], body[2 << 20];
+};
+
+/* Reads the head, byte by byte: nothing behind it.  The body is empty. */
+void answer_read_head(int fd, struct answer *a);
+
+/* Reads head and body; the test fails where there is no Content-length. */
+void answer_read(int fd, struct answer *a);
+
+#endif

@@ -1,0 +1,500 @@
+/* tests/unit/test_cluster_script.c - the engine on a Redis Cluster before
+ * servers of a few lines, which answer as real ones do while slots move,
+ * masters change or replicas are missing: each time exactly what the test says.
+ */
+#include "tests/lib/test.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/setup/datadir.h"
+#include "common/store/cluster/cluster_key.h"
+#include "common/store/cluster/cluster_store.h"
+#include "tests/lib/capture.h"
+#include "tests/lib/daemon.h"
+#include "tests/lib/stored.h"
+#include "tests/lib/tmpdir.h"
+
+#define SERVERS     2
+#define CONNECTIONS 16
+#define WORDS       32 /* of a command that are looked at */
+#define WAIT_MS     30000
+
+/* A server is the master of all slots, as server `master` says.  It answers a
+ * function that is called as `error` says, `times` times, and then well. */
+static struct server {
+    int listener, port, wake[2];
+    struct pollfd fds[2 + CONNECTIONS];
+    const char *error, *info;
+    unsigned times, refused, asking, reads, applied;
+} servers[SERVERS];
+
+static char have[24], digest[8]; /* of the part's last entry */
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_t thread;
+static unsigned master;
+static bool stops;
+
+struct command {
+    const char *words[WORDS];
+    size_t sizes[WORDS], count;
+};
+
+static bool
+is_word(const struct command *m, size_t at, const char *word)
+{
+    return at < m->count && m->sizes[at] == strlen(word) &&
+           memcmp(m->words[at], word, strlen(word)) == 0;
+}
+
+/* Cuts a command from the bytes at *at; false: it is not whole. */
+static bool
+cut_command(const char **at, struct command *m)
+{
+    char *end;
+    unsigned long words = strtoul(*at + 1, &end, 10);
+
+    m->count = 0;
+    if (**at != '*' || *end != '\r')
+        return false;
+    end += 2;
+    for (unsigned long i = 0; i < words; i++) {
+        const unsigned long size = strtoul(end + 1, &end, 10);
+
+        if (m->count < WORDS) {
+            m->words[m->count] = end + 2;
+            m->sizes[m->count++] = size;
+        }
+        end += 2 + size + 2;
+    }
+    *at = end;
+    return true;
+}
+
+/* ---- replies ------------------------------------------------------------- */
+
+static size_t
+put_text(char *out, const char *text)
+{
+    return (size_t)sprintf(out, "$%zu\r\n%s\r\n", strlen(text), text);
+}
+
+static size_t
+put_map(char *out)
+{
+    return (size_t)sprintf(out,
+                           "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n"
+                           "$9\r\n127.0.0.1\r\n:%d\r\n",
+                           servers[master].port);
+}
+
+/* Number and digest of the last entry. */
+static size_t
+put_mark(char *out)
+{
+    size_t size = put_text(out, have);
+
+    size += (size_t)sprintf(out + size, "$8\r\n");
+    memcpy(out + size, digest, 8);
+    return size + 8 + (size_t)sprintf(out + size + 8, "\r\n");
+}
+
+/* An entry: the fourth and fifth word after the keys are its mark. */
+static size_t
+apply_entry(struct server *s, const struct command *m, char *out)
+{
+    const size_t at = 3 + strtoul(m->words[2], NULL, 10) + 3;
+    size_t size = (size_t)sprintf(out, "*5\r\n:0\r\n");
+
+    assert_true(at + 1 < m->count);
+    (void)snprintf(have, sizeof have, "%.*s", (int)m->sizes[at], m->words[at]);
+    memcpy(digest, m->words[at + 1], 8);
+    s->applied++;
+    size += put_mark(out + size);
+    return size + (size_t)sprintf(out + size, ":1\r\n:0\r\n");
+}
+
+static size_t
+call_function(struct server *s, const struct command *m, char *out)
+{
+    static const char row[] =
+        "*5\r\n:1\r\n:1\r\n$8\r\n\0\0\0\0\0\0\0\7\r\n:0\r\n:0\r\n";
+    size_t size;
+
+    if (is_word(m, 1, "countd1_state")) {
+        size = (size_t)sprintf(out, "*6\r\n");
+        size += put_mark(out + size);
+        return size + (size_t)sprintf(out + size, ":0\r\n:0\r\n:0\r\n:0\r\n");
+    }
+    if (is_word(m, 1, "countd1_place"))
+        return (size_t)sprintf(out,
+                               "*3\r\n:1\r\n$3\r\n0 1\r\n$13\r\n1700000000000"
+                               "\r\n");
+    if (s->times > 0) {
+        s->times--;
+        s->refused++;
+        return (size_t)sprintf(out, "-%s\r\n", s->error);
+    }
+    if (is_word(m, 1, "countd1_apply"))
+        return apply_entry(s, m, out);
+    s->reads++;
+    assert_true(is_word(m, 1, "countd1_get"));
+    memcpy(out, row, sizeof row - 1);
+    return sizeof row - 1;
+}
+
+static size_t
+answer_command(struct server *s, const struct command *m, char *out)
+{
+    if (is_word(m, 0, "CLUSTER"))
+        return put_map(out);
+    if (is_word(m, 0, "FCALL") || is_word(m, 0, "FCALL_RO"))
+        return call_function(s, m, out);
+    if (is_word(m, 0, "HGET"))
+        return put_text(out, "0 1");
+    if (is_word(m, 0, "INFO"))
+        return put_text(out, s->info);
+    if (is_word(m, 0, "CONFIG") || is_word(m, 0, "HVALS"))
+        return (size_t)sprintf(out, "*0\r\n");
+    s->asking += is_word(m, 0, "ASKING");
+    return (size_t)sprintf(out, "+OK\r\n");
+}
+
+/* ---- the thread ---------------------------------------------------------- */
+
+static void
+serve(struct server *s, struct pollfd *at)
+{
+    char text[16384], out[16384];
+    const char *next = text;
+    struct command m;
+    size_t size = 0;
+    const ssize_t got = recv(at->fd, text, sizeof text - 1, 0);
+
+    if (got <= 0) {
+        (void)close(at->fd);
+        at->fd = -1;
+        return;
+    }
+    text[got] = '\0';
+    while (next < text + got && cut_command(&next, &m))
+        size += answer_command(s, &m, out + size);
+    (void)send(at->fd, out, size, MSG_NOSIGNAL);
+}
+
+static void
+accept_connection(struct server *s)
+{
+    const int fd = accept(s->listener, NULL, NULL);
+
+    for (size_t i = 1; fd >= 0 && i <= CONNECTIONS; i++)
+        if (s->fds[i].fd < 0) {
+            s->fds[i] = (struct pollfd){.fd = fd, .events = POLLIN};
+            return;
+        }
+}
+
+static void
+serve_all(struct server *s)
+{
+    if (poll(s->fds, 1 + CONNECTIONS, 1) <= 0)
+        return;
+    (void)pthread_mutex_lock(&mutex);
+    if (s->fds[0].revents != 0)
+        accept_connection(s);
+    for (size_t i = 1; i <= CONNECTIONS; i++)
+        if (s->fds[i].fd >= 0 && s->fds[i].revents != 0)
+            serve(s, &s->fds[i]);
+    (void)pthread_mutex_unlock(&mutex);
+}
+
+static void *
+run_servers(void *ctx)
+{
+    bool is_over = false;
+
+    while (!is_over) {
+        for (unsigned i = 0; i < SERVERS; i++)
+            serve_all(&servers[i]);
+        (void)pthread_mutex_lock(&mutex);
+        is_over = stops;
+        (void)pthread_mutex_unlock(&mutex);
+    }
+    return ctx;
+}
+
+static void
+open_server(struct server *s)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+
+    *s = (struct server){.error = "", .info = "redis_version:7.0.0"};
+    s->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(s->listener, (struct sockaddr *)&at, size), 0);
+    assert_int_equal(listen(s->listener, 64), 0);
+    assert_int_equal(getsockname(s->listener, (struct sockaddr *)&at, &size),
+                     0);
+    s->port = ntohs(at.sin_port);
+    for (size_t i = 0; i <= CONNECTIONS; i++)
+        s->fds[i] = (struct pollfd){.fd = -1, .events = POLLIN};
+    s->fds[0].fd = s->listener;
+}
+
+/* ---- the fixture --------------------------------------------------------- */
+
+struct fixture {
+    struct tmpdir tmp;
+    struct datadir dir;
+    struct config config;
+    struct store *s;
+};
+
+static int
+setup(void **state)
+{
+    static struct fixture x;
+    const struct cluster_store_options options = {
+        .config = &x.config, .dir = &x.dir, .writable = true, .sends = true};
+
+    (void)signal(SIGPIPE, SIG_IGN);
+    for (unsigned i = 0; i < SERVERS; i++)
+        open_server(&servers[i]);
+    master = 0;
+    (void)snprintf(have, sizeof have, "0");
+    memset(digest, 0, sizeof digest);
+    stops = false;
+    assert_int_equal(pthread_create(&thread, NULL, run_servers, NULL), 0);
+    config_defaults(&x.config);
+    x.config.store_cluster = true;
+    (void)snprintf(x.config.store_nodes, sizeof x.config.store_nodes,
+                   "127.0.0.1:%d", servers[0].port);
+    tmpdir_make_in_memory(&x.tmp);
+    assert_rc(datadir_open(&x.dir, x.tmp.path, DATADIR_WRITE), 0);
+    assert_rc(cluster_store_open(&x.s, &options), 0);
+    *state = &x;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct fixture *x = *state;
+
+    store_close(x->s);
+    datadir_close(&x->dir);
+    tmpdir_remove(&x->tmp);
+    (void)pthread_mutex_lock(&mutex);
+    stops = true;
+    (void)pthread_mutex_unlock(&mutex);
+    (void)pthread_join(thread, NULL);
+    for (unsigned i = 0; i < SERVERS; i++)
+        for (size_t j = 0; j <= CONNECTIONS; j++)
+            if (servers[i].fds[j].fd >= 0)
+                (void)close(servers[i].fds[j].fd);
+    return 0;
+}
+
+#define CASE(name, x) TEST_IN(name, struct fixture *x, setup, teardown)
+
+/* Lets a server answer its next functions with an error. */
+static void
+set_error(unsigned server, const char *error, unsigned times)
+{
+    (void)pthread_mutex_lock(&mutex);
+    servers[server].error = error;
+    servers[server].times = times;
+    servers[server].refused = 0;
+    (void)pthread_mutex_unlock(&mutex);
+}
+
+/* Lets server 0 answer its next function with a redirect of "words". */
+static void
+redirect(const char *verb)
+{
+    static char text[64];
+    struct cluster_part_keys keys;
+
+    cluster_part_keys(&keys, (const uint8_t *)"words", 5, 0, 0);
+    (void)snprintf(text, sizeof text, "%s %u 127.0.0.1:%d", verb, keys.slot,
+                   servers[1].port);
+    set_error(0, text, 1);
+}
+
+static int
+read_count(struct fixture *x)
+{
+    struct store_row row = {.count = 0};
+    const int rc = stored_get(x->s, "words", "the", &row);
+
+    if (rc == 0)
+        assert_int_equal(row.count, 7);
+    return rc;
+}
+
+/* ---- reading ------------------------------------------------------------- */
+
+CASE(reads_of_a_cluster_that_cannot_now_are_to_be_asked_again, x)
+{
+    static const char *const errors[] = {
+        "TRYAGAIN Multiple keys request during rehashing of slot",
+        "CLUSTERDOWN The cluster is down",
+        "LOADING Redis is loading the dataset in memory",
+        "MASTERDOWN Link with MASTER is down",
+        "NOREPLICAS Not enough good replicas to write.",
+    };
+    char which[64];
+
+    assert_rc(read_count(x), 0);
+    (void)snprintf(which, sizeof which, "127.0.0.1:%d: ", servers[0].port);
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
+        set_error(0, errors[i], 1);
+        assert_rc(read_count(x), -EHOSTDOWN);
+        assert_int_equal(strncmp(store_trouble(x->s), which, strlen(which)), 0);
+        assert_string_equal(store_trouble(x->s) + strlen(which), errors[i]);
+        assert_rc(read_count(x), 0);
+    }
+}
+
+CASE(reads_that_are_refused_are_errors, x)
+{
+    static const char *const errors[] = {
+        "NOAUTH Authentication required.",
+        "NOPERM this user has no permissions",
+        "WRONGTYPE Operation against a key holding the wrong kind of value",
+        "ERR unknown command",
+    };
+
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
+        set_error(0, errors[i], 1);
+        assert_rc(read_count(x), -EIO);
+        assert_rc(read_count(x), 0);
+    }
+}
+
+CASE(a_slot_that_has_moved_is_read_where_it_is, x)
+{
+    assert_rc(read_count(x), 0);
+    redirect("MOVED");
+    (void)pthread_mutex_lock(&mutex);
+    master = 1;
+    (void)pthread_mutex_unlock(&mutex);
+    assert_rc(read_count(x), 0);
+    assert_rc(read_count(x), 0);
+    assert_int_equal(servers[0].reads, 1);
+    assert_int_equal(servers[1].reads, 2);
+    assert_int_equal(servers[1].asking, 0);
+}
+
+CASE(a_slot_on_its_way_is_asked_for_once, x)
+{
+    assert_rc(read_count(x), 0);
+    redirect("ASK");
+    assert_rc(read_count(x), 0);
+    assert_rc(read_count(x), 0);
+    assert_int_equal(servers[0].reads, 2);
+    assert_int_equal(servers[1].reads, 1);
+    assert_int_equal(servers[1].asking, 1);
+}
+
+/* ---- sending ------------------------------------------------------------- */
+
+static void
+await_sent(struct fixture *x)
+{
+    const uint64_t end_ms = clock_ms() + (uint64_t)WAIT_MS * test_slow();
+
+    while (store_pending(x->s)) {
+        assert_true(clock_ms() < end_ms);
+        (void)poll(NULL, 0, 2);
+    }
+}
+
+CASE(an_entry_that_is_refused_is_sent_until_it_is_taken, x)
+{
+    static const struct {
+        const char *text;
+        int error;
+    } errors[] = {
+        {"TRYAGAIN Multiple keys request during rehashing of slot", -EAGAIN},
+        {"CLUSTERDOWN The cluster is down", -EAGAIN},
+        {"NOREPLICAS Not enough good replicas to write.", -EAGAIN},
+        {"READONLY You can't write against a read only replica.", -EAGAIN},
+        {"OOM command not allowed when used memory > 'maxmemory'.", -ENOSPC},
+    };
+
+    for (unsigned i = 0; i < sizeof errors / sizeof *errors; i++) {
+        const uint64_t end_ms = clock_ms() + (uint64_t)WAIT_MS * test_slow();
+        struct store_outbox o = {.error = 0};
+
+        set_error(0, errors[i].text, UINT32_MAX);
+        assert_rc(stored_add(x->s, "words", NULL, "the", 1), 0);
+        while (!store_outbox(x->s, &o) || o.error != errors[i].error) {
+            assert_true(clock_ms() < end_ms);
+            (void)poll(NULL, 0, 2);
+        }
+        assert_int_equal(o.waiting, 1);
+        assert_int_equal(servers[0].applied, i);
+        set_error(0, "", 0);
+        await_sent(x);
+        assert_int_equal(servers[0].applied, i + 1);
+    }
+}
+
+CASE(an_entry_follows_its_slot, x)
+{
+    assert_rc(stored_add(x->s, "words", NULL, "the", 1), 0);
+    await_sent(x);
+    redirect("ASK");
+    assert_rc(stored_add(x->s, "words", NULL, "the", 1), 0);
+    await_sent(x);
+    assert_int_equal(servers[0].applied, 1);
+    assert_int_equal(servers[1].applied, 1);
+    assert_int_equal(servers[1].asking, 1);
+}
+
+/* ---- versions ------------------------------------------------------------ */
+
+CASE(servers_older_than_functions_are_refused, x)
+{
+    assert_rc(cluster_store_check(x->s), 0);
+    (void)pthread_mutex_lock(&mutex);
+    servers[0].info = "# Server\r\nredis_version:6.2.14\r\nredis_mode:cluster";
+    (void)pthread_mutex_unlock(&mutex);
+    assert_rc(cluster_store_check(x->s), -EPERM);
+    (void)pthread_mutex_lock(&mutex);
+    servers[0].info = "# Server\r\nredis_version:8.0.1\r\nredis_mode:cluster";
+    (void)pthread_mutex_unlock(&mutex);
+    assert_rc(cluster_store_check(x->s), 0);
+}
+
+CASE(a_master_with_too_few_replicas_is_reported, x)
+{
+    static struct capture c;
+
+    (void)pthread_mutex_lock(&mutex);
+    servers[0].info = "redis_version:7.0.0\r\nrole:master\r\n"
+                      "connected_slaves:0\r\n";
+    (void)pthread_mutex_unlock(&mutex);
+    capture_start(&c);
+    assert_rc(cluster_store_check(x->s), 0);
+    assert_non_null(
+        strstr(capture_stop(&c), ": replicas=0, fewer than store.replicas=1"));
+    (void)pthread_mutex_lock(&mutex);
+    servers[0].info = "redis_version:7.0.0\r\nconnected_slaves:1\r\n";
+    (void)pthread_mutex_unlock(&mutex);
+    capture_start(&c);
+    assert_rc(cluster_store_check(x->s), 0);
+    assert_null(strstr(capture_stop(&c), "store.replicas"));
+}

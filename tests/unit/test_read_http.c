@@ -1,0 +1,192 @@
+/* tests/unit/test_read_http.c - connections of countd-read's HTTP port that end
+ * while their answers are made. */
+#include "tests/lib/test.h"
+
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/net/conn_internal.h"
+#include "reader/read_http.h"
+#include "tests/lib/client.h"
+#include "tests/lib/engines.h"
+#include "tests/lib/fault.h"
+#include "tests/lib/stored.h"
+#include "tests/lib/tmpdir.h"
+#include "tests/lib/turns.h"
+
+#define ROWS       2000 /* make an answer that is packed in steps */
+#define WAITS_NS   UINT64_C(2000000000)
+#define ANSWER_MAX ((size_t)256 << 10)
+
+struct fixture {
+    struct tmpdir dir;
+    struct datadir datadir;
+    struct layout layout;
+    struct config config;
+    struct store *store;
+    struct as_of fresh;
+    struct answer answer;
+    struct loop *loop;
+    struct read_http http;
+    struct listener_config row;
+    struct conns *conns;
+    int peer;         /* whose answer is waited for; -1: that the job is done */
+    const char *last; /* words of that answer */
+    size_t size;
+    char heard[ANSWER_MAX + 1];
+};
+
+/* ---- the server ---------------------------------------------------------- */
+
+/* Whether the answer has come up to its last words. */
+static bool
+has_heard(struct fixture *f)
+{
+    const ssize_t n =
+        recv(f->peer, f->heard + f->size, ANSWER_MAX - f->size, MSG_DONTWAIT);
+
+    f->size += n > 0 ? (size_t)n : 0;
+    f->heard[f->size] = '\0';
+    return strstr(f->heard, f->last) != NULL;
+}
+
+static bool
+after_turn(void *ctx)
+{
+    struct fixture *f = ctx;
+    const bool more = conn_turn(f->conns);
+    const bool in_steps = read_http_end_turn(&f->http);
+
+    if (f->peer < 0 ? f->http.state == READ_JOB_DONE : has_heard(f))
+        loop_stop(f->loop);
+    return more || in_steps || conns_have_work(f->conns);
+}
+
+static int
+setup(void **state)
+{
+    static struct fixture f;
+    const struct conns_options options = {.rows = &f.row,
+                                          .count = 1,
+                                          .shared = 4,
+                                          .pool_size = (size_t)64 << 20,
+                                          .answer_max = READ_HTTP_LONGEST};
+    char key[32];
+
+    f = (struct fixture){.peer = -1};
+    tmpdir_make(&f.dir);
+    config_defaults(&f.config);
+    assert_rc(layout_init(&f.layout, 256, 256), 0);
+    assert_rc(datadir_open(&f.datadir, f.dir.path, DATADIR_WRITE), 0);
+    f.store = engine_open(ENGINE_MEMORY, f.datadir.keyspace_fd);
+    assert_rc(stored_add(f.store, "a", NULL, "key", 1), 0);
+    for (int i = 0; i < ROWS; i++) {
+        (void)snprintf(key, sizeof key, "key number %d of so many", i);
+        assert_rc(stored_add(f.store, "b", NULL, key, i), 0);
+    }
+    assert_rc(as_of_init(&f.fresh, f.store, &f.datadir, &f.layout, 1 << 20), 0);
+    f.loop = loop_new();
+    assert_non_null(f.loop);
+    assert_rc(answer_init(&f.answer, f.store, &f.fresh), 0);
+    assert_rc(read_http_open(&f.http, f.loop, &f.answer, &f.datadir, &f.config),
+              0);
+    f.row = (struct listener_config){.name = "read-http",
+                                     .max_key = "read.max_connections",
+                                     .protocol = &http_protocol,
+                                     .ctx = &f.http.site,
+                                     .max = 4};
+    assert_rc(conns_init(&f.conns, f.loop, &options), 0);
+    loop_after_turn(f.loop, after_turn, &f);
+    *state = &f;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct fixture *f = *state;
+
+    fault_clear();
+    conns_fini(f->conns);
+    read_http_close(&f->http);
+    answer_fini(&f->answer);
+    as_of_fini(&f->fresh);
+    store_close(f->store);
+    loop_free(f->loop);
+    datadir_close(&f->datadir);
+    tmpdir_remove(&f->dir);
+    return 0;
+}
+
+#define CASE(name) TEST_IN(name, struct fixture *f, setup, teardown)
+
+/* ---- peers --------------------------------------------------------------- */
+
+/* A connection that has asked. */
+static int
+ask(struct fixture *f, const char *target, const char *more)
+{
+    char head[512];
+    int pair[2];
+    const int size =
+        snprintf(head, sizeof head, "GET %s HTTP/1.1\r\nHost: a\r\n%s\r\n",
+                 target, more); /* it fits */
+
+    assert_rc(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
+                         pair),
+              0);
+    assert_rc(conns_take(f->conns, 0, pair[0]), 0);
+    client_send(pair[1], head, (size_t)size);
+    return pair[1];
+}
+
+/* Asks on a connection that ends when its answer is made and not yet sent; the
+ * next one gets its place. */
+static void
+ask_and_go(struct fixture *f, const char *target, const char *more)
+{
+    const int fd = ask(f, target, more);
+
+    turns_run(f->loop);
+    assert_ptr_equal(f->http.job_of,
+                     listener_open_conn(conns_listener(f->conns, 0), 0));
+    conn_close(listener_open_conn(conns_listener(f->conns, 0), 0));
+    client_close(fd);
+}
+
+static void
+hear(struct fixture *f, int fd, const char *last)
+{
+    assert_ptr_equal(f->http.job_of,
+                     listener_open_conn(conns_listener(f->conns, 0), 0));
+    fault_pass_ns(WAITS_NS); /* what nobody takes is kept for a second */
+    f->peer = fd;
+    f->last = last;
+    turns_run(f->loop);
+    client_close(fd);
+}
+
+CASE(who_comes_to_the_place_of_another_gets_an_answer_of_its_own)
+{
+    ask_and_go(f, "/v1/keyspaces", "");
+    hear(f, ask(f, "/v1/keyspaces?after=a", ""), "as_of_ms");
+
+    assert_non_null(strstr(f->heard, "\"keyspace\": \"b\""));
+    assert_null(strstr(f->heard, "\"keyspace\": \"a\""));
+}
+
+/* An answer without a version is made in between. */
+CASE(what_was_packed_for_another_is_not_sent_to_who_takes_no_gzip)
+{
+    const char *next =
+        "\r\nGET /v1/top?keyspace=b&n=2000 HTTP/1.1\r\nHost: a\r\n";
+
+    ask_and_go(f, "/v1/top?keyspace=b&n=2000", "Accept-Encoding: gzip\r\n");
+    assert_true(f->http.packs);
+    hear(f, ask(f, "/v1/now", next), "\"saturated\"");
+
+    assert_null(strstr(f->heard, "Content-Encoding"));
+    assert_non_null(strstr(f->heard, "key number 1999 of so many"));
+    assert_non_null(strstr(f->heard, "ETag: "));
+}

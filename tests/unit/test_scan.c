@@ -1,0 +1,224 @@
+/* tests/unit/test_scan.c - all keys of a span, of runs that have many blocks,
+ * most of which a scan for the largest passes over; and how many runs a day
+ * that is not over has. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/store/history/runs.h"
+#include "tests/lib/memkv.h"
+#include "tests/lib/random.h"
+#include "tests/lib/test.h"
+
+#define KEYS  4000
+#define HOURS 24
+#define DAY   (HOURS * 60)
+#define TOP   10
+
+struct fixture {
+    struct random random;
+    struct memkv kv;
+    struct history h;
+    struct history_compact *care;
+    bool hot[KEYS], negative; /* some sums are */
+    int64_t sums[HOURS][KEYS];
+    bool any[HOURS][KEYS];
+};
+
+static uint32_t
+start_of_day(void)
+{
+    return 20000 * DAY;
+}
+
+static void
+begin(struct fixture *f, uint64_t seed)
+{
+    struct tiers tiers;
+    const char *why;
+
+    *f = (struct fixture){.random = {seed}};
+    f->negative = random_chance(&f->random, 50);
+    for (unsigned i = 0; i < KEYS; i++)
+        f->hot[i] = random_chance(&f->random, 1);
+    memkv_init(&f->kv);
+    assert_rc(tiers_parse("1m:2d,1h:90d,1d:10y", &tiers, &why), 0);
+    history_begin(&f->h, &tiers, start_of_day(), true, 0);
+    f->care = history_compact_new();
+    assert_non_null(f->care);
+}
+
+static void
+end(struct fixture *f)
+{
+    history_compact_free(f->care);
+    memkv_fini(&f->kv);
+}
+
+static int64_t
+random_sum(struct fixture *f, unsigned key)
+{
+    const int64_t sum =
+        1 + (int64_t)random_below(&f->random, f->hot[key] ? 10000 : 10);
+
+    return f->negative && random_chance(&f->random, 30) ? -sum : sum;
+}
+
+/* Some of the keys, in one minute. */
+static void
+merge(struct fixture *f, unsigned hour, unsigned percent)
+{
+    static struct store_delta deltas[KEYS];
+    static char keys[KEYS][16];
+    const uint32_t minute =
+        start_of_day() + 60 * hour + (uint32_t)random_below(&f->random, 60);
+    uint64_t ahead;
+    size_t n = 0;
+
+    for (unsigned i = 0; i < KEYS; i++) {
+        int64_t sum;
+
+        if (!random_chance(&f->random, percent))
+            continue;
+        sum = random_sum(f, i);
+        (void)snprintf(keys[i], sizeof keys[i], "key%06u", i); /* fits */
+        deltas[n++] = (struct store_delta){.key = (const uint8_t *)keys[i],
+                                           .key_size = 9,
+                                           .minute = minute,
+                                           .sum_high = sum < 0 ? -1 : 0,
+                                           .sum_low = (uint64_t)sum};
+        f->sums[hour][i] += sum;
+        f->any[hour][i] = true;
+    }
+    assert_rc(history_append(&f->h, &f->kv.kv, deltas, n,
+                             start_of_day() + 60 * hour + 59, &ahead),
+              0);
+}
+
+/* About so many blocks; 0: all that there is to do. */
+static void
+care(struct fixture *f, unsigned hour, size_t blocks)
+{
+    const struct history_limits limits = {.now =
+                                              start_of_day() + 60 * hour + 59};
+    struct history_compacted cared;
+
+    do
+        assert_rc(history_compact(&f->h, &f->kv.kv, f->care, &limits,
+                                  blocks > 0 ? blocks : 400, &cared),
+                  0);
+    while (blocks == 0 && cared.more);
+}
+
+/* ---- the largest ------------------------------------------------------- */
+
+struct taken {
+    bool any[KEYS];
+    int128 sum[KEYS];
+    int128 top[TOP]; /* the largest first */
+};
+
+static int128
+take_sum(void *ctx, const uint8_t *key, size_t size, int128 sum)
+{
+    struct taken *t = ctx;
+    unsigned at = TOP - 1, i = 0;
+
+    assert_int_equal(size, 9);
+    for (unsigned j = 3; j < 9; j++)
+        i = 10 * i + key[j] - '0';
+    assert_in_range(i, 0, KEYS - 1);
+    assert_false(t->any[i]);
+    t->any[i] = true;
+    t->sum[i] = sum;
+    if (sum <= t->top[at])
+        return t->top[TOP - 1];
+    for (; at > 0 && t->top[at - 1] < sum; at--)
+        t->top[at] = t->top[at - 1];
+    t->top[at] = sum;
+    return t->top[TOP - 1];
+}
+
+/* In pieces. */
+static void
+find_largest(struct fixture *f, unsigned from, unsigned to)
+{
+    static struct taken t;
+    struct history_scan scan = {.from = start_of_day() + 60 * from,
+                                .to = start_of_day() + 60 * to,
+                                .row = take_sum,
+                                .ctx = &t,
+                                .until_ns = 1,
+                                .least = INT128_LEAST};
+    int rc;
+
+    t = (struct taken){.any = {false}};
+    for (unsigned i = 0; i < TOP; i++)
+        t.top[i] = INT128_LEAST;
+    do
+        rc = history_scan(&f->h, &f->kv.kv, &scan);
+    while (rc == -EAGAIN);
+    assert_rc(rc, 0);
+    for (unsigned i = 0; i < KEYS; i++) {
+        bool any = false;
+        int128 sum = 0;
+
+        for (unsigned hour = from; hour < to; hour++) {
+            any = any || f->any[hour][i];
+            sum += f->sums[hour][i];
+        }
+        if (t.any[i])
+            assert_true(any && t.sum[i] == sum);
+        else
+            assert_true(!any || sum <= t.top[TOP - 1]);
+    }
+}
+
+TEST(the_largest_are_found_whatever_is_passed_over)
+{
+    const uint64_t seed = random_seed("scan");
+    static struct fixture f;
+
+    for (unsigned round = 0; round < 30; round++) {
+        begin(&f, seed + round);
+        for (unsigned hour = 0; hour < HOURS; hour++) {
+            const unsigned from = (unsigned)random_below(&f.random, hour + 1);
+
+            merge(&f, hour, 1 + (unsigned)random_below(&f.random, 50));
+            if (random_chance(&f.random, 50))
+                merge(&f, hour, 1 + (unsigned)random_below(&f.random, 10));
+            care(&f, hour, random_below(&f.random, 4));
+            find_largest(&f, from, hour + 1);
+            find_largest(&f, 0, HOURS);
+        }
+        end(&f);
+    }
+}
+
+/* ---- a day that is not over -------------------------------------------- */
+
+TEST(hours_of_a_day_that_is_not_over_are_one_run_and_an_eighth)
+{
+    static struct fixture f;
+
+    begin(&f, random_seed("hours"));
+    for (unsigned hour = 0; hour < HOURS; hour++) {
+        uint64_t blocks = 0, most = 0;
+        struct period p;
+
+        merge(&f, hour, 10 + (unsigned)random_below(&f.random, 50));
+        care(&f, hour, 0);
+        if (hour == 0)
+            continue;
+        assert_int_equal(period_after(&f.h, &f.kv.kv, 1, start_of_day(), &p),
+                         1);
+        for (unsigned i = 0; i < p.count; i++) {
+            blocks += p.runs[i].blocks;
+            most = p.runs[i].blocks > most ? p.runs[i].blocks : most;
+        }
+        if (blocks > HISTORY_SMALL)
+            assert_true(blocks - most < most / HISTORY_EIGHT || blocks == most);
+    }
+    end(&f);
+}
