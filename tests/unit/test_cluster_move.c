@@ -25,7 +25,7 @@
 #define WAIT_MS  30000
 #define AUDIT_MS 60000
 #define KEYS     1500
-#define LEASE_MS 2000
+#define LEASE_MS 2000 /* of a mover that ends early, and is waited for */
 
 static struct cluster_rig rig;
 static bool has_rig;
@@ -340,8 +340,12 @@ take_step(void *ctx, enum cluster_move_step step, uint64_t rows,
 static int
 move_to(struct fixture *x, uint32_t parts, struct cluster_move_result *out)
 {
+    const bool ends = x->stop <= CLUSTER_MOVE_SWITCHED;
     const struct cluster_move_options options = {
-        .parts = parts, .lease_ms = LEASE_MS, .progress = take_step, .ctx = x};
+        .parts = parts,
+        .lease_ms = ends ? LEASE_MS : CLUSTER_MOVE_LEASE_MS,
+        .progress = take_step,
+        .ctx = x};
 
     return cluster_move(x->cluster, &words, &options, out);
 }
