@@ -22,10 +22,8 @@
 #include "tests/lib/stored.h"
 #include "tests/lib/tmpdir.h"
 
-#define WAIT_MS  30000
-#define AUDIT_MS 60000
-#define KEYS     1500
-#define LEASE_MS 2000 /* of a mover that ends early, and is waited for */
+#define WAIT_MS 30000 /* less than a minute, when senders look again anyway */
+#define KEYS    1500
 
 static struct cluster_rig rig;
 static bool has_rig;
@@ -43,8 +41,9 @@ struct fixture {
     uint64_t rounds, as_of_ms;
     enum cluster_move_step stop; /* the mover dies after it */
     unsigned master;             /* is killed at the step; or none */
-    bool is_slow;                /* until another one has settled it */
-    bool is_quiet;               /* nothing is counted meanwhile */
+    uint64_t lease_ms;
+    bool is_slow;  /* until another one has settled it */
+    bool is_quiet; /* nothing is counted meanwhile */
 };
 
 static void
@@ -81,6 +80,7 @@ setup(void **state)
 
     x = (struct fixture){.random = {.state = 5},
                          .stop = CLUSTER_MOVE_SWITCHED + 1,
+                         .lease_ms = CLUSTER_MOVE_LEASE_MS,
                          .master = CLUSTER_RIG_SERVERS};
     *state = &x;
     if (!has_rig)
@@ -282,14 +282,27 @@ read_place(struct fixture *x, struct cluster_place *out)
               0);
 }
 
-/* Waits until nothing is under way; senders see to that by themselves: at once
- * where an entry is refused, else when they audit their parts, once a minute.
- */
+/* The mover is silent, and its lease is over. */
+static void
+end_lease(struct fixture *x)
+{
+    struct cluster_place place, next;
+
+    read_place(x, &place);
+    next = place;
+    next.until_ms = 1;
+    if (place.state == CLUSTER_PLACE_MOVING)
+        assert_rc(cluster_place_replace(x->cluster, words.name, words.name_size,
+                                        &place, &next),
+                  0);
+}
+
+/* Waits until nothing is under way: a sender sees to that by itself whose entry
+ * is refused, or that saw the lease. */
 static void
 await_still(struct fixture *x)
 {
-    const uint64_t end_ms =
-        clock_ms() + (uint64_t)(WAIT_MS + AUDIT_MS) * test_slow();
+    const uint64_t end_ms = clock_ms() + (uint64_t)WAIT_MS * test_slow();
     struct cluster_place place;
 
     do {
@@ -331,6 +344,7 @@ take_step(void *ctx, enum cluster_move_step step, uint64_t rows,
         return true;
     }
     if (x->is_slow) {
+        end_lease(x);
         await_still(x);
         return true;
     }
@@ -340,12 +354,10 @@ take_step(void *ctx, enum cluster_move_step step, uint64_t rows,
 static int
 move_to(struct fixture *x, uint32_t parts, struct cluster_move_result *out)
 {
-    const bool ends = x->stop <= CLUSTER_MOVE_SWITCHED;
-    const struct cluster_move_options options = {
-        .parts = parts,
-        .lease_ms = ends ? LEASE_MS : CLUSTER_MOVE_LEASE_MS,
-        .progress = take_step,
-        .ctx = x};
+    const struct cluster_move_options options = {.parts = parts,
+                                                 .lease_ms = x->lease_ms,
+                                                 .progress = take_step,
+                                                 .ctx = x};
 
     return cluster_move(x->cluster, &words, &options, out);
 }
@@ -362,8 +374,7 @@ CASE(a_purge_waits_until_a_move_has_ended, x)
     x->stop = CLUSTER_MOVE_MADE;
     assert_rc(move_to(x, 4, &result), -ECANCELED);
     assert_rc(store_purge(x->s, words.name, words.name_size), -EAGAIN);
-    while (cluster_move_settle(x->cluster, &words, &result.to) == -EBUSY)
-        (void)poll(NULL, 0, 5);
+    end_lease(x);
     assert_rc(store_purge(x->s, words.name, words.name_size), 0);
 }
 
@@ -435,14 +446,34 @@ CASE(a_mover_killed_at_any_step_loses_and_doubles_nothing, x)
          x->stop++) {
         read_place(x, &place);
         assert_rc(move_to(x, 2 * place.parts, &result), -ECANCELED);
+        end_lease(x);
         count_both(x, x->s);
         compare_all(x);
+        if (x->stop == CLUSTER_MOVE_BEGUN) /* nothing was closed yet */
+            assert_rc(store_purge(x->s, words.name, words.name_size), 0);
         await_still(x);
         compare_all(x);
         read_place(x, &place);
         assert_int_equal(place.parts, x->stop < CLUSTER_MOVE_SWITCHED ? 1 : 2);
     }
     assert_rc(move_to(x, 4, &result), 0);
+    compare_all(x);
+}
+
+/* No entry is refused before a part is closed. */
+CASE(a_sender_that_saw_a_lease_looks_again_at_its_end, x)
+{
+    struct cluster_move_result result;
+
+    NEED_RIG();
+    count_both(x, x->s);
+    await_sent(x->s);
+    x->stop = CLUSTER_MOVE_BEGUN;
+    x->lease_ms = 1000;
+    assert_rc(move_to(x, 4, &result), -ECANCELED);
+    for (unsigned i = 0; i < CLUSTER_RIG_MASTERS; i++)
+        (void)cluster_rig_run(&rig, i, "CLIENT KILL TYPE normal");
+    await_still(x);
     compare_all(x);
 }
 
@@ -457,6 +488,7 @@ CASE(a_second_mover_waits_for_the_lease_of_the_first, x)
     assert_rc(move_to(x, 4, &result), -ECANCELED);
     x->stop = CLUSTER_MOVE_SWITCHED + 1;
     assert_rc(move_to(x, 2, &result), -EBUSY);
+    end_lease(x);
     await_still(x);
     assert_rc(move_to(x, 2, &result), 0);
     compare_all(x);

@@ -36,17 +36,18 @@ is_full(const struct cluster_store *s, uint32_t parts,
            info->rows >= (max + parts - 1) / parts;
 }
 
-/* What the cluster says of a keyspace; where it does not answer, what the
- * outbox does. */
+/* What the cluster says of a keyspace, once what a mover that died has left is
+ * ended; where it does not answer, what the outbox does. */
 static struct cluster_place
 find_place(struct cluster_store *s, const struct outbox_keyspace *k)
 {
-    struct cluster_place place;
-    uint64_t now_ms;
+    const struct cluster_move_keyspace moved = {
+        k->name, k->name_size, s->options.config->store_replicas};
+    struct cluster_place place = {.parts = 0};
+    const int rc = cluster_move_settle(s->cluster, &moved, &place);
 
-    if (cluster_place_read(s->cluster, k->name, k->name_size, &place, &now_ms) <
-            0 ||
-        place.parts % k->part_count != 0)
+    /* After another error the keyspace is moving. */
+    if (rc == -EBADMSG || place.parts == 0 || place.parts % k->part_count != 0)
         place = (struct cluster_place){.generation = k->generation,
                                        .parts = k->part_count};
     return place;

@@ -25,11 +25,11 @@
  *            nothing is in n that was not in g before state 5, so no answer is
  *            older than as_of_ms says, which rests meanwhile.
  *
- * A mover that dies: the lease of the place ends.  The next mover, or a sender
- * whose entry is refused or that audits its parts, which each does within a
- * minute, calls cluster_move_settle(): in 2 and 3 it takes the token away,
- * opens g, removes n, and the place is as in 1; in 4 it goes on to 5.  Each
- * step may be repeated.
+ * A mover that dies: the lease of the place ends.  Whoever meets the place then
+ * calls cluster_move_settle(): the next mover, countd store, a purge, a sender
+ * whose entry is refused or that saw the lease, and each sender within a
+ * minute.  In 2 and 3 it takes the token away, opens g, removes n, and the
+ * place is as in 1; in 4 it goes on to 5.  Each step may be repeated.
  *
  * A second mover is refused while the lease of the first is good.
  *

@@ -47,7 +47,7 @@ struct sender_part {
  * parts that follow each other. */
 struct sender_keyspace {
     bool is_named; /* it is in the lists of the cluster, as here */
-    uint64_t named_ms, named_changes;
+    uint64_t name_due_ms, named_changes;
     struct cluster_place place;
     uint32_t fan;
     struct sender_part parts[]; /* place.parts of them */

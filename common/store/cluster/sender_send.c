@@ -133,7 +133,7 @@ needs_name(const struct cluster_sender *s, struct outbox_keyspace *k,
     return !sk->is_named;
 #endif
     return !sk->is_named || sk->named_changes != cluster_changes(s->cluster) ||
-           now_ms - sk->named_ms > AUDIT_MS;
+           now_ms > sk->name_due_ms;
 }
 
 /* Goes on with the generation that is in force.  What a mover that died has
@@ -189,6 +189,16 @@ report_place(struct sender_part *p, const struct cluster_place *place)
                    p->chain->keyspace->part_count);
 }
 
+/* How long a place is taken for granted: a mover's not beyond its lease. */
+static uint64_t
+name_pause_ms(const struct cluster_place *place, uint64_t now_ms)
+{
+    return place->state == CLUSTER_PLACE_MOVING && place->until_ms > now_ms &&
+                   place->until_ms - now_ms < AUDIT_MS
+               ? place->until_ms - now_ms
+               : AUDIT_MS;
+}
+
 /* `changes` is from before the commands. */
 static void
 take_name(struct cluster_sender *s, struct outbox_keyspace *k,
@@ -208,7 +218,7 @@ take_name(struct cluster_sender *s, struct outbox_keyspace *k,
         sender_back_off(s, &sk->parts[0], "enter its name");
     if (rc < 0)
         return;
-    sk->named_ms = clock_ms();
+    sk->name_due_ms = clock_ms() + name_pause_ms(&place, reply->now_ms);
     sk->named_changes = changes;
     sk->parts[0].backoff_ms = 0;
 }
