@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/bytes.h"
 #include "common/store/cluster/functions.h"
 
 #define TRIES_MAX 6 /* redirects and repetitions of a command */
@@ -286,4 +287,12 @@ cluster_free_replies(struct cluster_command *commands, size_t count)
             freeReplyObject(commands[i].reply);
         commands[i].reply = NULL;
     }
+}
+
+int128
+cluster_get_sum(const void *bytes)
+{
+    const uint8_t *at = bytes;
+
+    return (int128)(int64_t)get_be64(at) * ((int128)1 << 32) + get_be32(at + 8);
 }

@@ -43,11 +43,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/bytes.h"
+
 struct cluster;
 struct redisReply;
 
 #define CLUSTER_NODES_MAX 256
 #define CLUSTER_TEXT_SIZE 160
+#define CLUSTER_SUM_SIZE  12 /* i64 times 2^32 and u32, big-endian */
 #define CLUSTER_NO_NODE   (-1)
 
 struct cluster_options {
@@ -93,6 +96,9 @@ void cluster_add_text(struct cluster_command *m, const char *text);
 void cluster_run(struct cluster *c, struct cluster_command *commands,
                  size_t count);
 void cluster_free_replies(struct cluster_command *commands, size_t count);
+
+/* A sum as the functions write it: CLUSTER_SUM_SIZE bytes. */
+int128 cluster_get_sum(const void *bytes);
 
 /* The node of a slot's master, by the map; CLUSTER_NO_NODE when it is not
  * known. */

@@ -179,8 +179,7 @@ get_cell(const redisReply *field, size_t *end, uint32_t *cell, int128 *sum)
         *sum = get_be32(text + *end);
         break;
     default:
-        *sum = (int128)(int64_t)get_be64(text + *end) * ((int128)1 << 32) +
-               get_be32(text + *end + 8);
+        *sum = cluster_get_sum(text + *end);
     }
     return true;
 }

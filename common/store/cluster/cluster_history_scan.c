@@ -121,17 +121,10 @@ get_span_reply(const struct span_call *c, size_t head, int *error)
         const bool is_sum = i >= head && (i - head) % 2 == 1;
 
         if (e->type != REDIS_REPLY_STRING || e->len > STORE_NAME_MAX ||
-            (is_sum && e->len != 12))
+            (is_sum && e->len != CLUSTER_SUM_SIZE))
             *error = -EBADMSG;
     }
     return *error == 0 ? reply : NULL;
-}
-
-static int128
-get_sum(const redisReply *sum)
-{
-    return (int128)(int64_t)get_be64(sum->str) * ((int128)1 << 32) +
-           get_be32(sum->str + 8);
 }
 
 /* A round of calls, one for each part. */
@@ -176,7 +169,7 @@ sum_own_key(struct cluster_history_call *h)
             run_spans(h, &c, 1);
             reply = get_span_reply(&c, 0, &rc);
             if (reply != NULL && reply->elements == 2)
-                add_to_bucket(&q->sum, get_sum(reply->element[1]));
+                add_to_bucket(&q->sum, cluster_get_sum(reply->element[1]->str));
         }
         end_span(&c);
     }
@@ -232,7 +225,8 @@ scan_slice(struct cluster_history_call *h)
         run_spans(h, &c, 1);
         reply = get_span_reply(&c, 1, &rc);
         for (size_t i = 1; reply != NULL && i < reply->elements; i += 2)
-            take_key(q, reply->element[i], get_sum(reply->element[i + 1]));
+            take_key(q, reply->element[i],
+                     cluster_get_sum(reply->element[i + 1]->str));
         if (reply != NULL) {
             q->at_size = (uint16_t)reply->element[0]->len;
             memcpy(q->at, reply->element[0]->str, q->at_size);
@@ -275,7 +269,8 @@ take_before(struct store_history_query *q, const redisReply *reply,
 
             if (bytes_compare(t->key, t->key_size, reply->element[i]->str,
                               (size_t)reply->element[i]->len) == 0) {
-                t->before = history_bucket(get_sum(reply->element[i + 1]));
+                t->before =
+                    history_bucket(cluster_get_sum(reply->element[i + 1]->str));
                 break;
             }
         }

@@ -82,14 +82,6 @@ move_renew(struct move *m)
 /* ---- the old parts
  * --------------------------------------------------------------- */
 
-static int128
-get_sum(const redisReply *sum)
-{
-    const uint8_t *at = (const uint8_t *)sum->str;
-
-    return (int128)(int64_t)get_be64(at) * ((int128)1 << 32) + get_be32(at + 8);
-}
-
 static uint64_t
 get_number(const redisReply *text)
 {
@@ -103,10 +95,10 @@ take_totals(const redisReply *reply, size_t first, struct move_totals *out)
 {
     const redisReply *sum = reply->element[first + 1];
 
-    if (sum->type != REDIS_REPLY_STRING || sum->len != 12)
+    if (sum->type != REDIS_REPLY_STRING || sum->len != CLUSTER_SUM_SIZE)
         return -EBADMSG;
     out->rows = get_number(reply->element[first]);
-    out->sum = get_sum(sum);
+    out->sum = cluster_get_sum(sum->str);
     out->flagged = get_number(reply->element[first + 2]);
     return 0;
 }

@@ -158,11 +158,8 @@ take_key(struct store_query *q, const redisReply *reply)
 static void
 add_totals(struct store_totals *t, const redisReply *reply)
 {
-    const uint8_t *sum = (const uint8_t *)reply->element[2]->str;
-    const int128 more =
-        (int128)((int128)(int64_t)get_be64(sum) * ((int128)1 << 32)) +
-        get_be32(sum + 8);
-    const int128 all = int128_of(t->sum_high, t->sum_low) + more;
+    const int128 all = int128_of(t->sum_high, t->sum_low) +
+                       cluster_get_sum(reply->element[2]->str);
 
     t->sum_high = (int64_t)(all >> 64);
     t->sum_low = (uint64_t)all;
@@ -186,7 +183,7 @@ cluster_read_totals(struct cluster_store *s, const struct cluster_known *k,
         const redisReply *reply = cluster_call_reply(s, i, 4, &rc);
 
         if (reply != NULL && (reply->element[2]->type != REDIS_REPLY_STRING ||
-                              reply->element[2]->len != 12))
+                              reply->element[2]->len != CLUSTER_SUM_SIZE))
             rc = -EBADMSG;
         else if (reply != NULL)
             add_totals(out, reply);

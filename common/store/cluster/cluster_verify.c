@@ -28,14 +28,6 @@ struct part_sum {
     char cursor[CLUSTER_NUMBER];
 };
 
-static int128
-get_sum(const redisReply *sum)
-{
-    const uint8_t *at = (const uint8_t *)sum->str;
-
-    return (int128)(int64_t)get_be64(at) * ((int128)1 << 32) + get_be32(at + 8);
-}
-
 static int
 take_slice(struct part_sum *p, const redisReply *reply, bool is_first)
 {
@@ -44,7 +36,7 @@ take_slice(struct part_sum *p, const redisReply *reply, bool is_first)
     if (reply->element[1]->type != REDIS_REPLY_STRING ||
         reply->element[1]->len >= CLUSTER_NUMBER ||
         reply->element[4]->type != REDIS_REPLY_STRING ||
-        reply->element[4]->len != 12 ||
+        reply->element[4]->len != CLUSTER_SUM_SIZE ||
         reply->element[7]->type != REDIS_REPLY_STRING ||
         (size_t)reply->element[7]->len > STORE_NAME_MAX)
         return -EBADMSG;
@@ -52,7 +44,7 @@ take_slice(struct part_sum *p, const redisReply *reply, bool is_first)
     p->version = version;
     p->rows += cluster_reply_number(reply->element[2]);
     p->flagged += cluster_reply_number(reply->element[3]);
-    p->sum += get_sum(reply->element[4]);
+    p->sum += cluster_get_sum(reply->element[4]->str);
     p->missing += cluster_reply_number(reply->element[5]);
     p->differing += cluster_reply_number(reply->element[6]);
     if (p->which_size == 0) {
@@ -109,13 +101,13 @@ read_totals(struct cluster_store *s, const struct cluster_known *k,
     cluster_call_run(s);
     reply = cluster_call_reply(s, totals, 4, &rc);
     if (reply != NULL && (reply->element[2]->type != REDIS_REPLY_STRING ||
-                          reply->element[2]->len != 12))
+                          reply->element[2]->len != CLUSTER_SUM_SIZE))
         rc = -EBADMSG;
     else if (reply != NULL)
         *out = (struct part_totals){
             .version = cluster_reply_number(reply->element[0]),
             .rows = cluster_reply_number(reply->element[1]),
-            .sum = get_sum(reply->element[2]),
+            .sum = cluster_get_sum(reply->element[2]->str),
             .flagged = cluster_reply_number(reply->element[3])};
     reply = rc == 0 ? cluster_call_reply(s, state, 6, &rc) : NULL;
     if (reply != NULL) {

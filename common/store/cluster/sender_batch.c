@@ -135,7 +135,7 @@ sender_batch_add(struct sender_batch *b, const struct outbox_entry_head *head)
 
 /* A sum, clamped to 2^bits: whatever is larger saturates every count. */
 static void
-put_sum(uint8_t at[SENDER_SUM_SIZE], int128 sum, unsigned bits)
+put_sum(uint8_t at[CLUSTER_SUM_SIZE], int128 sum, unsigned bits)
 {
     const int128 most = (int128)1 << bits;
 
@@ -173,13 +173,13 @@ static int
 put_cell(struct sender_batch_section *s, uint32_t row, uint32_t step,
          int128 sum)
 {
-    if (array_grow(&s->bytes, &s->capacity, s->size + 3 + SENDER_SUM_SIZE, 1) <
+    if (array_grow(&s->bytes, &s->capacity, s->size + 3 + CLUSTER_SUM_SIZE, 1) <
         0)
         return -ENOMEM;
     put_be16(s->bytes + s->size, (uint16_t)row);
     s->bytes[s->size + 2] = (uint8_t)step;
     put_sum(s->bytes + s->size + 3, sum, HISTORY_BITS);
-    s->size += 3 + SENDER_SUM_SIZE;
+    s->size += 3 + CLUSTER_SUM_SIZE;
     return 0;
 }
 

@@ -13,10 +13,9 @@
 #define COUNTD_COMMON_STORE_CLUSTER_SENDER_BATCH_H
 
 #include "common/setup/tiers.h"
+#include "common/store/cluster/cluster.h"
 #include "common/store/cluster/cluster_key.h"
 #include "common/store/cluster/outbox_record.h"
-
-#define SENDER_SUM_SIZE 12 /* i64 times 2^32 and u32, big-endian */
 
 struct sender_batch_cell {
     size_t key_at; /* in `bytes` */
@@ -28,7 +27,7 @@ struct sender_batch_cell {
 struct sender_batch_row {
     const uint8_t *key;
     uint16_t key_size;
-    uint8_t delta[SENDER_SUM_SIZE];
+    uint8_t delta[CLUSTER_SUM_SIZE];
 };
 
 struct sender_batch_section {

@@ -173,7 +173,7 @@ begin_addition(struct cluster_sender *s, struct sender_part *p,
     sender_add_number(w, b->is_untimed ? 0 : b->first < now ? b->first : now);
     for (size_t i = 0; i < b->row_count; i++) {
         cluster_add_word(m, b->rows[i].key, b->rows[i].key_size);
-        cluster_add_word(m, b->rows[i].delta, SENDER_SUM_SIZE);
+        cluster_add_word(m, b->rows[i].delta, CLUSTER_SUM_SIZE);
     }
     for (size_t i = 0; i < b->section_count; i++)
         cluster_add_word(m, b->sections[i].bytes, b->sections[i].size);
