@@ -289,6 +289,15 @@ cluster_free_replies(struct cluster_command *commands, size_t count)
     }
 }
 
+uint64_t
+cluster_reply_number(const redisReply *reply)
+{
+    if (reply->type == REDIS_REPLY_INTEGER)
+        return (uint64_t)reply->integer;
+    return reply->type == REDIS_REPLY_STRING ? strtoull(reply->str, NULL, 10)
+                                             : 0;
+}
+
 int128
 cluster_get_sum(const void *bytes)
 {

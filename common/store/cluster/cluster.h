@@ -97,6 +97,9 @@ void cluster_run(struct cluster *c, struct cluster_command *commands,
                  size_t count);
 void cluster_free_replies(struct cluster_command *commands, size_t count);
 
+/* A number of a reply: an integer, or a text; else 0. */
+uint64_t cluster_reply_number(const struct redisReply *reply);
+
 /* A sum as the functions write it: CLUSTER_SUM_SIZE bytes. */
 int128 cluster_get_sum(const void *bytes);
 

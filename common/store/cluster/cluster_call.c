@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/diag.h"
@@ -164,13 +163,4 @@ cluster_call_reply(struct cluster_store *s, size_t call, size_t elements,
                                       : cluster_text(s->cluster));
     *error = cluster_read_error(*error);
     return NULL;
-}
-
-uint64_t
-cluster_reply_number(const redisReply *reply)
-{
-    if (reply->type == REDIS_REPLY_INTEGER)
-        return (uint64_t)reply->integer;
-    return reply->type == REDIS_REPLY_STRING ? strtoull(reply->str, NULL, 10)
-                                             : 0;
 }

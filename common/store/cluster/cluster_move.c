@@ -82,13 +82,6 @@ move_renew(struct move *m)
 /* ---- the old parts
  * --------------------------------------------------------------- */
 
-static uint64_t
-get_number(const redisReply *text)
-{
-    return text->type == REDIS_REPLY_INTEGER ? (uint64_t)text->integer
-                                             : strtoull(text->str, NULL, 10);
-}
-
 /* Reads rows, sum and flagged rows from element `first` of a reply on. */
 static int
 take_totals(const redisReply *reply, size_t first, struct move_totals *out)
@@ -97,9 +90,9 @@ take_totals(const redisReply *reply, size_t first, struct move_totals *out)
 
     if (sum->type != REDIS_REPLY_STRING || sum->len != CLUSTER_SUM_SIZE)
         return -EBADMSG;
-    out->rows = get_number(reply->element[first]);
+    out->rows = cluster_reply_number(reply->element[first]);
     out->sum = cluster_get_sum(sum->str);
-    out->flagged = get_number(reply->element[first + 2]);
+    out->flagged = cluster_reply_number(reply->element[first + 2]);
     return 0;
 }
 
@@ -121,8 +114,10 @@ hold_part(struct move *m, uint32_t part)
                    m->place.token);
         rc = move_run(m->c, &m->call, 6, &code);
         if (rc == 0 && code == HOLD_DONE) {
-            t->version = get_number(m->call.command.reply->element[1]);
-            t->has_keys = get_number(m->call.command.reply->element[5]) == 1;
+            t->version =
+                cluster_reply_number(m->call.command.reply->element[1]);
+            t->has_keys =
+                cluster_reply_number(m->call.command.reply->element[5]) == 1;
             rc = take_totals(m->call.command.reply, 2, t);
             m->of_rows += t->rows;
         }
@@ -223,7 +218,8 @@ finish_part(struct move *m, uint32_t part, struct move_totals *sum)
         rc = -ESTALE;
     if (rc == 0)
         rc = take_totals(m->call.command.reply, 1, &t);
-    if (rc == 0 && get_number(m->call.command.reply->element[4]) != t.rows)
+    if (rc == 0 &&
+        cluster_reply_number(m->call.command.reply->element[4]) != t.rows)
         rc = -ESTALE;
     move_end(&m->call);
     if (rc < 0)

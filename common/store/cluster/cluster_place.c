@@ -91,7 +91,7 @@ call_place(struct cluster *c, const uint8_t *name, size_t name_size,
     if (rc == 0) {
         memcpy(text, reply->element[1]->str,
                (size_t)reply->element[1]->len + 1);
-        *now_ms = strtoull(reply->element[2]->str, NULL, 10);
+        *now_ms = cluster_reply_number(reply->element[2]);
     }
     cluster_free_replies(&m, 1);
     return rc;

@@ -101,9 +101,6 @@ int cluster_read_error(int error);
 const redisReply *cluster_call_reply(struct cluster_store *s, size_t call,
                                      size_t elements, int *error);
 
-/* A number of a reply: an integer, or a text. */
-uint64_t cluster_reply_number(const redisReply *reply);
-
 /* ---- keyspaces
  * -------------------------------------------------------------------- */
 

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/bytes.h"
@@ -57,15 +56,6 @@ sender_back_off(struct cluster_sender *s, struct sender_part *p,
 /* ---- replies
  * ----------------------------------------------------------------------
  */
-
-static uint64_t
-number_of(const redisReply *reply)
-{
-    if (reply->type == REDIS_REPLY_INTEGER)
-        return (uint64_t)reply->integer;
-    return reply->type == REDIS_REPLY_STRING ? strtoull(reply->str, NULL, 10)
-                                             : 0;
-}
 
 static uint64_t
 digest_of(const redisReply *reply)
@@ -169,7 +159,7 @@ parse_place(const redisReply *reply, struct cluster_place *out,
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 3 ||
         reply->element[1]->type != REDIS_REPLY_STRING)
         return false;
-    *now_ms = number_of(reply->element[2]);
+    *now_ms = cluster_reply_number(reply->element[2]);
     return cluster_place_parse(reply->element[1]->str, out);
 }
 
@@ -380,14 +370,15 @@ take_audit(struct cluster_sender *s, size_t at, uint64_t changes,
         return;
     }
     p->backoff_ms = 0;
-    if (number_of(reply->element[5]) == PART_GONE) {
+    if (cluster_reply_number(reply->element[5]) == PART_GONE) {
         heed_closed(p);
         return;
     }
     p->audit_ms = now_ms;
     p->audit_changes = changes;
     heed_master(s, p);
-    take_have(s, p, number_of(reply->element[0]), digest_of(reply->element[1]));
+    take_have(s, p, cluster_reply_number(reply->element[0]),
+              digest_of(reply->element[1]));
 }
 
 bool
@@ -476,7 +467,7 @@ take_reply(struct cluster_sender *s, size_t at)
         report_full(p);
         return;
     }
-    have = number_of(reply->element[1]);
+    have = cluster_reply_number(reply->element[1]);
     digest = digest_of(reply->element[2]);
     if (code == 5)
         stop_part(p, SENDER_FOREIGN, have);
