@@ -38,15 +38,10 @@ renew_parts(struct move *m)
     int rc = 0;
 
     for (uint32_t i = 0; rc == 0 && i < m->place.parts; i++) {
-        uint64_t code = 0;
-
         move_begin(&m->call, m->k, m->place.generation, i, "countd1_close",
                    m->place.token);
         cluster_add_text(&m->call.command, "1");
-        rc = move_run(m->c, &m->call, 0, &code);
-        move_end(&m->call);
-        if (rc == 0 && code != 0)
-            rc = -ESTALE;
+        rc = move_do(m->c, &m->call);
     }
     return rc;
 }
@@ -147,16 +142,11 @@ seal_parts(struct move *m)
     int rc = 0;
 
     for (uint32_t i = 0; rc == 0 && i < m->place.parts; i++) {
-        uint64_t code = 0;
-
         (void)snprintf(version, sizeof version, "%" PRIu64, m->old[i].version);
         move_begin(&m->call, m->k, m->place.generation, i, "countd1_seal",
                    m->place.token);
         cluster_add_text(&m->call.command, version);
-        rc = move_run(m->c, &m->call, 0, &code);
-        move_end(&m->call);
-        if (rc == 0 && code != 0)
-            rc = -ESTALE;
+        rc = move_do(m->c, &m->call);
     }
     return rc;
 }
@@ -174,8 +164,6 @@ make_parts(struct move *m)
     int rc = 0;
 
     for (uint32_t i = 0; rc == 0 && i < m->place.other_parts; i++) {
-        uint64_t code = 0;
-
         (void)snprintf(version, sizeof version, "%" PRIu64,
                        m->old[i / fan].version);
         move_begin(&m->call, m->k, m->place.other, i, "countd1_make",
@@ -183,10 +171,7 @@ make_parts(struct move *m)
         cluster_add_text(&m->call.command, version);
         cluster_add_text(&m->call.command,
                          m->old[i / fan].has_keys ? "1" : "0");
-        rc = move_run(m->c, &m->call, 0, &code);
-        move_end(&m->call);
-        if (rc == 0 && code != 0)
-            rc = -ESTALE;
+        rc = move_do(m->c, &m->call);
         if (rc == 0)
             rc = move_renew(m);
     }

@@ -64,17 +64,6 @@ begin_copy(struct move *m, const struct move_hash *h, uint32_t part,
     cluster_add_text(&w->command, h->expiry);
 }
 
-static int
-run_copy(struct move *m)
-{
-    uint64_t code = 0;
-    int rc;
-
-    rc = move_run(m->c, &m->call, 0, &code);
-    move_end(&m->call);
-    return rc == 0 && code != 0 ? -ESTALE : rc;
-}
-
 /* Adds the fields of a slice that belong to a new part. */
 static int
 copy_slice(struct move *m, const struct move_hash *h, const redisReply *list,
@@ -97,11 +86,11 @@ copy_slice(struct move *m, const struct move_hash *h, const redisReply *list,
         if (h->expiry == NULL && field->str[0] != '\0')
             m->rows++;
         if (count == MOVE_ROWS) {
-            rc = run_copy(m);
+            rc = move_do(m->c, &m->call);
             count = 0;
         }
     }
-    return rc == 0 && count > 0 ? run_copy(m) : rc;
+    return rc == 0 && count > 0 ? move_do(m->c, &m->call) : rc;
 }
 
 static bool

@@ -20,7 +20,6 @@ struct move_call {
     const char *argv[MOVE_WORDS];
     size_t sizes[MOVE_WORDS];
     uint8_t token[CLUSTER_MARK_SIZE];
-    char number[CLUSTER_NUMBER];
 };
 
 /* What a part has. */
@@ -56,6 +55,10 @@ void move_begin_plain(struct move_call *w,
 int move_run(struct cluster *c, struct move_call *w, size_t elements,
              uint64_t *code);
 void move_end(struct move_call *w);
+
+/* Runs and ends a command that answers 0 where it was done.  -ESTALE: it was
+ * not. */
+int move_do(struct cluster *c, struct move_call *w);
 
 /* Waits until the replicas of each master have what it has now.  -EAGAIN */
 int move_await_replicas(struct cluster *c, uint64_t replicas);

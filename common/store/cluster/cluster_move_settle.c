@@ -68,6 +68,17 @@ move_end(struct move_call *w)
     cluster_free_replies(&w->command, 1);
 }
 
+int
+move_do(struct cluster *c, struct move_call *w)
+{
+    uint64_t code = 0;
+    int rc;
+
+    rc = move_run(c, w, 0, &code);
+    move_end(w);
+    return rc == 0 && code != 0 ? -ESTALE : rc;
+}
+
 /* ---- replicas
  * -------------------------------------------------------------------- */
 
