@@ -282,14 +282,7 @@ begin_move(struct move *m, const struct cluster_place *from)
 static int
 switch_place(struct move *m)
 {
-    const struct cluster_place next = {.generation = m->place.other,
-                                       .parts = m->place.other_parts,
-                                       .state = CLUSTER_PLACE_RETIRING,
-                                       .other = m->place.generation,
-                                       .other_parts = m->place.parts};
-
-    return cluster_place_replace(m->c, m->k->name, m->k->name_size, &m->place,
-                                 &next);
+    return move_switch(m->c, m->k, &m->place);
 }
 
 /* Ends the lease at once where a step failed: all is as before then.  Where

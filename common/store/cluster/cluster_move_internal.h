@@ -60,6 +60,10 @@ void move_end(struct move_call *w);
  * not. */
 int move_do(struct cluster *c, struct move_call *w);
 
+/* From state 3 to 4.  -ESTALE: the place is another one by now. */
+int move_switch(struct cluster *c, const struct cluster_move_keyspace *k,
+                struct cluster_place *place);
+
 /* Waits until the replicas of each master have what it has now.  -EAGAIN */
 int move_await_replicas(struct cluster *c, uint64_t replicas);
 

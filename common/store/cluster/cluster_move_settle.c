@@ -149,6 +149,23 @@ call_each(struct cluster *c, const struct cluster_move_keyspace *k,
     return rc;
 }
 
+int
+move_switch(struct cluster *c, const struct cluster_move_keyspace *k,
+            struct cluster_place *place)
+{
+    const struct cluster_place next = {.generation = place->other,
+                                       .parts = place->other_parts,
+                                       .state = CLUSTER_PLACE_RETIRING,
+                                       .other = place->generation,
+                                       .other_parts = place->parts};
+    int rc;
+
+    rc = cluster_place_replace(c, k->name, k->name_size, place, &next);
+    if (rc == 0)
+        *place = next;
+    return rc;
+}
+
 /* From state 4 to 5. */
 static int
 retire(struct cluster *c, const struct cluster_move_keyspace *k,
@@ -225,11 +242,6 @@ static int
 settle_moving(struct cluster *c, const struct cluster_move_keyspace *k,
               struct cluster_place *place)
 {
-    const struct cluster_place next = {.generation = place->other,
-                                       .parts = place->other_parts,
-                                       .state = CLUSTER_PLACE_RETIRING,
-                                       .other = place->generation,
-                                       .other_parts = place->parts};
     bool is_gone;
     int rc;
 
@@ -238,11 +250,8 @@ settle_moving(struct cluster *c, const struct cluster_move_keyspace *k,
         return rc;
     if (!is_gone)
         return undo(c, k, place);
-    rc = cluster_place_replace(c, k->name, k->name_size, place, &next);
-    if (rc < 0)
-        return rc;
-    *place = next;
-    return retire(c, k, place);
+    rc = move_switch(c, k, place);
+    return rc == 0 ? retire(c, k, place) : rc;
 }
 
 int
