@@ -42,16 +42,27 @@ cluster_call_number(struct cluster_store *s, size_t call, unsigned at,
     cluster_call_word(s, call, text, strlen(text));
 }
 
-size_t
-cluster_call_begin(struct cluster_store *s, const char *function,
-                   const uint8_t *name, size_t name_size, uint32_t generation,
-                   uint32_t part)
+/* Begins a command about a part, with its keys. */
+static size_t
+begin_part(struct cluster_store *s, const uint8_t *name, size_t name_size,
+           uint32_t generation, uint32_t part)
 {
     const size_t call = begin_call(s, 0);
     struct cluster_part_keys *keys = &s->slots[call].keys;
 
     cluster_part_keys(keys, name, name_size, generation, part);
     s->commands[call].slot = keys->slot;
+    return call;
+}
+
+size_t
+cluster_call_begin(struct cluster_store *s, const char *function,
+                   const uint8_t *name, size_t name_size, uint32_t generation,
+                   uint32_t part)
+{
+    const size_t call = begin_part(s, name, name_size, generation, part);
+    const struct cluster_part_keys *keys = &s->slots[call].keys;
+
     cluster_call_word(s, call, "FCALL_RO", 8);
     cluster_call_word(s, call, function, strlen(function));
     cluster_call_word(s, call, "2", 1);
@@ -80,11 +91,9 @@ cluster_call_counts(struct cluster_store *s, const char *verb,
                     const uint8_t *name, size_t name_size, uint32_t generation,
                     uint32_t part)
 {
-    const size_t call = begin_call(s, 0);
-    struct cluster_part_keys *keys = &s->slots[call].keys;
+    const size_t call = begin_part(s, name, name_size, generation, part);
+    const struct cluster_part_keys *keys = &s->slots[call].keys;
 
-    cluster_part_keys(keys, name, name_size, generation, part);
-    s->commands[call].slot = keys->slot;
     cluster_call_word(s, call, verb, strlen(verb));
     cluster_call_word(s, call, keys->counts, keys->size);
     return call;
