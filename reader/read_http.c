@@ -382,8 +382,7 @@ step_job(struct read_http *h)
     if (list_alone(&h->owner.link)) {
         end_job(h);
     } else if (h->state == READ_JOB_PACKS) {
-        if (read_pack_step(&h->pack,
-                           clock_ns() + (uint64_t)ANSWER_STEP_MS * 1000000))
+        if (read_pack_step(&h->pack, clock_ns() + h->steps.step_ms * 1000000))
             finish_job(h);
     } else if (!h->job_asks || answer_long_step(&h->steps)) {
         answer_start_turn(h->answer, loop_now_ms(h->loop));

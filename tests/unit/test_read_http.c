@@ -1,5 +1,5 @@
-/* tests/unit/test_read_http.c - connections of countd-read's HTTP port that end
- * while their answers are made. */
+/* tests/unit/test_read_http.c - connections of countd-read's HTTP port while
+ * answers are made in steps. */
 #include "tests/lib/test.h"
 
 #include <string.h>
@@ -33,6 +33,7 @@ struct fixture {
     struct conns *conns;
     int peer;         /* whose answer is waited for; -1: that the job is done */
     const char *last; /* words of that answer */
+    unsigned turns;   /* of the loop, since one connection began to wait */
     size_t size;
     char heard[ANSWER_MAX + 1];
 };
@@ -58,6 +59,7 @@ after_turn(void *ctx)
     const bool more = conn_turn(f->conns);
     const bool in_steps = read_http_end_turn(&f->http);
 
+    f->turns++;
     if (f->peer < 0 ? f->http.state == READ_JOB_DONE : has_heard(f))
         loop_stop(f->loop);
     return more || in_steps || conns_have_work(f->conns);
@@ -123,21 +125,28 @@ teardown(void **state)
 
 /* ---- peers --------------------------------------------------------------- */
 
+static void
+ask_on(int fd, const char *target, const char *more)
+{
+    char head[512];
+    const int size =
+        snprintf(head, sizeof head, "GET %s HTTP/1.1\r\nHost: a\r\n%s\r\n",
+                 target, more); /* it fits */
+
+    client_send(fd, head, (size_t)size);
+}
+
 /* A connection that has asked. */
 static int
 ask(struct fixture *f, const char *target, const char *more)
 {
-    char head[512];
     int pair[2];
-    const int size =
-        snprintf(head, sizeof head, "GET %s HTTP/1.1\r\nHost: a\r\n%s\r\n",
-                 target, more); /* it fits */
 
     assert_rc(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
                          pair),
               0);
     assert_rc(conns_take(f->conns, 0, pair[0]), 0);
-    client_send(pair[1], head, (size_t)size);
+    ask_on(pair[1], target, more);
     return pair[1];
 }
 
@@ -189,4 +198,29 @@ CASE(what_was_packed_for_another_is_not_sent_to_who_takes_no_gzip)
     assert_null(strstr(f->heard, "Content-Encoding"));
     assert_non_null(strstr(f->heard, "key number 1999 of so many"));
     assert_non_null(strstr(f->heard, "ETag: "));
+}
+
+/* A step packs 16 KiB here, however fast the machine is. */
+CASE(while_a_large_answer_is_packed_others_are_answered_in_their_turn)
+{
+    const char *get = "/v1/get?keyspace=a&key=key";
+    const int large =
+        ask(f, "/v1/top?keyspace=b&n=2000", "Accept-Encoding: gzip\r\n");
+    unsigned answers = 0;
+
+    f->http.steps.step_ms = 0;
+    f->peer = ask(f, get, "");
+    f->last = "\"saturated\"";
+    turns_run(f->loop);
+    for (; f->http.state == READ_JOB_PACKS; answers++) {
+        f->size = f->turns = 0;
+        ask_on(f->peer, get, "");
+        turns_run(f->loop);
+        assert_int_equal(f->turns, 1);
+    }
+    assert_in_range(answers, 3, 100);
+
+    client_close(f->peer);
+    f->size = 0;
+    hear(f, large, "Content-Encoding: gzip");
 }
