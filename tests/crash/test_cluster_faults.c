@@ -26,6 +26,7 @@
 #define PARTS     4
 #define PACE_MS   10
 #define REPAIR_MS 20000
+#define MOVE_MS   90000
 #define ROWS_MAX  20000
 
 /* A data directory, its daemons, and clients of its writer. */
@@ -40,6 +41,7 @@ struct storm {
     struct node nodes[NODES];
     struct model model;
     struct random random;
+    struct daemon mover; /* pid 0: none */
     _Atomic uint64_t moments;
 };
 
@@ -219,7 +221,7 @@ strike(struct storm *s, bool loses)
     send_for(s, 1500);
 }
 
-/* A slot is moved while the cluster is whole. */
+/* A slot of the first generation is moved while the cluster is whole. */
 static void
 move_part(struct storm *s)
 {
@@ -234,6 +236,49 @@ move_part(struct storm *s)
     printf("%llu ms: slot %u moves\n",
            (unsigned long long)clock_ms() % 10000000, keys.slot);
     cluster_fault_move_slot(&s->faults, keys.slot, send_once, s);
+}
+
+/* Gives a keyspace more parts, beside whatever goes wrong meanwhile. */
+static void
+start_mover(struct storm *s)
+{
+    char name[MODEL_NAME_SIZE], parts[8];
+
+    (void)snprintf(name, sizeof name, "ks%u",
+                   (unsigned)random_below(&s->random, s->model.keyspaces));
+    (void)snprintf(parts, sizeof parts, "%u",
+                   PARTS << (1 + random_below(&s->random, 4)));
+    printf("%llu ms: %s gets %s parts\n",
+           (unsigned long long)clock_ms() % 10000000, name, parts);
+    fleet_begin(
+        &s->nodes[random_below(&s->random, NODES)].fleet, &s->mover,
+        (const char *const[]){"store", "move", name, "--parts", parts, NULL});
+}
+
+/* It has ended, is waited for, or dies with its work half done. */
+static void
+end_mover(struct storm *s)
+{
+    const uint64_t end_ms = clock_ms() + (uint64_t)MOVE_MS * test_slow();
+    const bool dies = random_chance(&s->random, 40);
+    const bool is_done = !daemon_alive(&s->mover);
+
+    while (!dies && daemon_alive(&s->mover)) {
+        assert_true(clock_ms() < end_ms);
+        send_once(s);
+    }
+    if (dies)
+        daemon_kill(&s->mover);
+    else
+        (void)daemon_wait(&s->mover);
+    (void)daemon_output(&s->mover, text, sizeof text);
+    printf("mover %s: %s\n",
+           is_done ? "had ended"
+           : dies  ? "was killed"
+                   : "ended",
+           text);
+    daemon_fini(&s->mover);
+    s->mover.pid = 0;
 }
 
 /* ---- comparing ----------------------------------------------------------- */
@@ -370,10 +415,14 @@ run_rounds(struct storm *s, bool loses)
         const uint64_t count = loses ? 1 + random_below(&s->random, 4) : 1;
 
         send_for(s, 500);
+        if (random_chance(&s->random, 40))
+            start_mover(s);
         if (loses && random_chance(&s->random, 20))
             move_part(s);
         for (uint64_t n = 0; n < count; n++)
             strike(s, loses);
+        if (s->mover.pid != 0)
+            end_mover(s);
         cluster_faults_heal(&s->faults, send_once, s);
         expect_exactly_once(s);
         printf("round %u of %u: %zu increments acknowledged of %zu, each "
