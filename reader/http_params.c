@@ -389,13 +389,13 @@ http_params_choose_format(const struct http_request *r,
     int best = 0;
 
     *format = TABLE_JSON;
-    if (!r->accept.at || r->accept.size == 0)
+    if (r->accept.size == 0)
         return true;
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         int weight = -1, exactness = 3;
 
         while (weight < 0 && exactness > 0)
-            weight = http_weight(r->accept, types[i].names[3 - exactness--]);
+            weight = http_weight(r, types[i].names[3 - exactness--]);
         if (weight > 0 && weight * 4 + exactness > best) {
             best = weight * 4 + exactness;
             *format = types[i].format;

@@ -16,7 +16,7 @@ static_assert(METRICS_MAX <= READ_HTTP_TEXT_MAX, "the buffer is that of texts");
 static bool
 wants_openmetrics(const struct http_request *r)
 {
-    return http_weight(r->accept, "application/openmetrics-text") > 0;
+    return http_weight(r, "application/openmetrics-text") > 0;
 }
 
 bool

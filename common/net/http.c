@@ -208,6 +208,7 @@ remember_request(struct http_site *s, const uint8_t *at,
     r->codings = move_text(r->codings, at, to);
     r->versions = move_text(r->versions, at, to);
     r->authorization = move_text(r->authorization, at, to);
+    r->head = move_text(r->head, at, to);
 }
 
 /* ---- one by one --------------------------------------------------------- */

@@ -307,7 +307,7 @@ parse_fetch_mode(struct http_request *r, struct http_text value)
 
 /* A header that decides something is parsed; of others the value is kept, at
  * that offset of struct http_request: of one that may be there once, or of the
- * first. */
+ * first line of a list. */
 struct header {
     const char *name;
     int (*parse)(struct http_request *r, struct http_text value);
@@ -315,7 +315,7 @@ struct header {
     bool once;
 };
 
-#define KEPT(name, field)                                                      \
+#define LIST(name, field)                                                      \
     {                                                                          \
         name, NULL, offsetof(struct http_request, field), false                \
     }
@@ -326,15 +326,15 @@ struct header {
 
 static const struct header headers[] = {
     ONCE("host", host),
-    KEPT("accept", accept),
-    KEPT("accept-encoding", codings),
+    LIST("accept", accept),
+    LIST("accept-encoding", codings),
     {"connection", parse_connection, 0, false},
     {"content-length", parse_length, 0, false},
     ONCE("content-type", type),
     ONCE("content-encoding", encoding),
     {"transfer-encoding", parse_transfer_encoding, 0, false},
     ONCE("idempotency-key", key),
-    KEPT("if-none-match", versions),
+    LIST("if-none-match", versions),
     ONCE("authorization", authorization),
     {"expect", parse_expect, 0, false},
     {"origin", parse_origin, 0, false},
@@ -349,9 +349,12 @@ keep_value(struct http_request *r, const struct header *h,
 {
     struct http_text *to = (struct http_text *)(void *)((uint8_t *)r + h->at);
 
-    if (to->at)
-        return h->once ? 400 : 0;
-    *to = value;
+    if (to->at && h->once)
+        return 400;
+    if (to->size == 0)
+        *to = value;
+    else
+        r->has_more_lists = true;
     return 0;
 }
 
@@ -404,6 +407,7 @@ http_parse(const uint8_t *at, size_t size, struct http_request *r, size_t *line)
         if (p.line.size == 0 && r->target.at) {
             if (r->authority.at && (r->host.at || r->minor == 0))
                 r->host = r->authority;
+            r->head = (struct http_text){at, p.next};
             return (int)p.next;
         }
         /* One empty line may be left from the request before. */
@@ -477,8 +481,9 @@ read_weight(struct http_text text)
     return weight;
 }
 
-int
-http_weight(struct http_text list, const char *what)
+/* -1 where it is not in that part of a list. */
+static int
+weight_in_line(struct http_text list, const char *what)
 {
     while (list.size > 0) {
         struct http_text parts = trim_blanks(cut_part(&list, ',')), part;
@@ -500,16 +505,60 @@ http_weight(struct http_text list, const char *what)
     return -1;
 }
 
+/* A list in several lines is one (RFC 9110, 5.3): moves on to the value of the
+ * next line of that name. */
+static bool
+next_of_list(const struct http_request *r, const char *name,
+             struct http_text *value)
+{
+    struct http_text rest = r->head, line;
+
+    if (!r->has_more_lists || !value->at)
+        return false;
+    rest.size -= (size_t)(value->at - rest.at);
+    rest.at = value->at;
+    (void)cut_part(&rest, '\n');
+    while (rest.size > 0) {
+        line = cut_part(&rest, '\n');
+        if (!http_text_is_like(cut_part(&line, ':'), name))
+            continue;
+        *value = trim_blanks(cut_part(&line, '\r'));
+        return true;
+    }
+    return false;
+}
+
+static int
+weight_in(const struct http_request *r, const char *name, struct http_text list,
+          const char *what)
+{
+    int weight;
+
+    do
+        weight = weight_in_line(list, what);
+    while (weight < 0 && next_of_list(r, name, &list));
+    return weight;
+}
+
+int
+http_weight(const struct http_request *r, const char *type)
+{
+    return weight_in(r, "accept", r->accept, type);
+}
+
 bool
 http_takes_gzip(const struct http_request *r)
 {
-    return r->minor == 1 && http_weight(r->codings, "gzip") > 0;
+    return r->minor == 1 &&
+           weight_in(r, "accept-encoding", r->codings, "gzip") > 0;
 }
 
 bool
 http_has_any_version(const struct http_request *r)
 {
-    return http_text_is(r->versions, "*");
+    struct http_text list = r->versions;
+
+    return http_text_is(list, "*") && !next_of_list(r, "if-none-match", &list);
 }
 
 bool
@@ -517,12 +566,15 @@ http_has_version(const struct http_request *r, const char *tag)
 {
     const char *opaque = tag[0] == 'W' ? tag + 2 : tag;
     const size_t size = strlen(opaque);
-    const uint8_t *at = r->versions.at;
+    struct http_text list = r->versions;
 
     /* Nearly always it is the only one, and the same: its end is looked at. */
-    if (r->versions.size >= size &&
-        memcmp(at + r->versions.size - size, opaque, size) == 0)
+    if (list.size >= size &&
+        memcmp(list.at + list.size - size, opaque, size) == 0)
         return true;
-    return r->versions.size > 0 &&
-           memmem(at, r->versions.size, opaque, size) != NULL;
+    do
+        if (list.size > 0 && memmem(list.at, list.size, opaque, size))
+            return true;
+    while (next_of_list(r, "if-none-match", &list));
+    return false;
 }

@@ -57,11 +57,14 @@ struct http_request {
     struct http_text key;       /* Idempotency-Key */
     struct http_text type;      /* Content-Type */
     struct http_text encoding;  /* Content-Encoding */
-    struct http_text origin;    /* the first, if there are more, as are these */
-    struct http_text accept;    /* Accept */
-    struct http_text codings;   /* Accept-Encoding */
-    struct http_text versions;  /* If-None-Match */
+    struct http_text origin;    /* the first, if there are more */
     struct http_text authorization; /* that is there once */
+    struct http_text head;          /* all of it */
+    /* Lists, which may go on in further lines: the first that is not empty. */
+    struct http_text accept;   /* Accept */
+    struct http_text codings;  /* Accept-Encoding */
+    struct http_text versions; /* If-None-Match */
+    bool has_more_lists;       /* one of them goes on */
 };
 
 /* Parses the head that `size` bytes begin with; HTTP_PAD bytes behind them are
@@ -82,9 +85,9 @@ bool http_number(struct http_text text, int64_t *value);
 /* A Content-Type up to its parameters, such as charset. */
 struct http_text http_media_type(struct http_text type);
 
-/* How much the client wants `what`, in lower case, by a list as Accept's: its
- * q in thousandths, 1000 without one; -1 where it is not in the list. */
-int http_weight(struct http_text list, const char *what);
+/* How much the client wants `type`, in lower case, by Accept: its q in
+ * thousandths, 1000 without one; -1 where it is not in the list. */
+int http_weight(const struct http_request *r, const char *type);
 
 /* Whether the client takes an answer that is packed by gzip. */
 bool http_takes_gzip(const struct http_request *r);

@@ -257,6 +257,9 @@ check_parser(const uint8_t *bytes, size_t size)
         lies_within(r.query, copy, head);
         lies_within(r.host, copy, head);
         lies_within(r.key, copy, head);
+        (void)http_weight(&r, "a/b"); /* they look at the head again */
+        (void)http_takes_gzip(&r);
+        (void)http_has_version(&r, "\"a\"");
         assert(parse_copy(bytes, head, &again, &part) == rc);
         assert(r.method == again.method && r.body == again.body &&
                r.keep == again.keep && r.foreign == again.foreign &&

@@ -792,6 +792,39 @@ TEST(a_parameter_is_found_where_it_stands)
     }
 }
 
+TEST(a_list_in_several_lines_is_one)
+{
+    static const char head[] = "GET / HTTP/1.1\r\n"
+                               "Accept:\r\n"
+                               "Accept: text/html, a/b;q=0.2\r\n"
+                               "If-None-Match: \"one\"\r\n"
+                               "Accept-Encoding: br\r\n"
+                               "X-Accept: no/no\r\n"
+                               "ACCEPT: text/csv;q=0.5 ,a/b\n"
+                               "if-none-match: W/\"two\"\r\n"
+                               "accept-encoding: \t gzip;q=0.7\t\r\n"
+                               "Accept: last/one \r\n\r\nAccept: be/hind\n";
+    static const struct {
+        const char *type;
+        int weight;
+    } types[] = {{"text/html", 1000}, {"a/b", 200},   {"text/csv", 500},
+                 {"last/one", 1000},  {"no/no", -1},  {"be/hind", -1},
+                 {"gzip", -1},        {"\"two\"", -1}};
+    uint8_t bytes[sizeof head + HTTP_PAD];
+    struct http_request r;
+    size_t line;
+
+    memcpy(bytes, head, sizeof head);
+    assert_true(http_parse(bytes, sizeof head - 1, &r, &line) > 0);
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        assert_int_equal(http_weight(&r, types[i].type), types[i].weight);
+    assert_true(http_takes_gzip(&r));
+    assert_true(http_has_version(&r, "\"one\""));
+    assert_true(http_has_version(&r, "\"two\""));
+    assert_false(http_has_version(&r, "\"three\""));
+    assert_false(http_has_version(&r, "br"));
+}
+
 /* Each as NAME<VALUE>; behind them how it ended. */
 TEST(a_query_is_decoded_as_forms_are)
 {

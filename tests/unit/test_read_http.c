@@ -1,5 +1,5 @@
-/* tests/unit/test_read_http.c - connections of countd-read's HTTP port while
- * answers are made in steps. */
+/* tests/unit/test_read_http.c - connections of countd-read's HTTP port, above
+ * all while answers are made in steps. */
 #include "tests/lib/test.h"
 
 #include <string.h>
@@ -223,4 +223,19 @@ CASE(while_a_large_answer_is_packed_others_are_answered_in_their_turn)
     client_close(f->peer);
     f->size = 0;
     hear(f, large, "Content-Encoding: gzip");
+}
+
+/* The second time the server knows the head again. */
+CASE(what_a_second_line_of_accept_names_is_answered_each_time)
+{
+    f->last = "\r\n\r\n";
+    for (int i = 0; i < 3; i++) {
+        f->size = 0;
+        f->peer = ask(f, "/v1/get?keyspace=a&key=key",
+                      "Accept: image/png\r\nX: y\r\nAccept: text/csv\r\n");
+        turns_run(f->loop);
+        assert_non_null(strstr(f->heard, "HTTP/1.1 200 OK\r\n"));
+        assert_non_null(strstr(f->heard, "Content-Type: text/csv"));
+        client_close(f->peer);
+    }
 }
