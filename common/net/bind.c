@@ -51,16 +51,19 @@ listen_at(const struct listener_config *row, struct net_address *bound)
                       &address);
     if (rc < 0)
         return rc;
-    fd = net_listen(&address, BIND_WAIT_MS, bound);
-    if (fd == -EADDRINUSE)
-        diag(DIAG_ERROR,
+    fd = net_listen(&address, 0, bound);
+    if (fd == -EADDRINUSE) {
+        diag(DIAG_WARNING,
              "%s=%s is in use by another process: stop it, or set %s to a free "
-             "port%s%s%s",
+             "port%s%s%s; trying for %d s",
              row->listen_key, row->listen, row->listen_key,
              row->enable_key == row->listen_key ? "" : ", or ",
              row->enable_key == row->listen_key ? "" : row->enable_key,
-             row->enable_key == row->listen_key ? "" : " to false");
-    else if (fd < 0)
+             row->enable_key == row->listen_key ? "" : " to false",
+             BIND_WAIT_MS / 1000);
+        fd = net_listen(&address, BIND_WAIT_MS, bound);
+    }
+    if (fd < 0)
         diag_errno(DIAG_ERROR, fd, "listen %s=%s", row->listen_key,
                    row->listen);
     return fd;

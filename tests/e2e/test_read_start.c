@@ -90,25 +90,6 @@ CASE(settings_are_checked_without_a_directory)
 
 /* ---- refusals ---------------------------------------------------------- */
 
-CASE(a_port_in_use_may_be_free_later)
-{
-    struct net_address any, bound;
-    char where[NET_ADDRESS_SIZE], setting[NET_ADDRESS_SIZE + 16];
-    int fd;
-
-    assert_rc(net_parse("127.0.0.1:0", &any), 0);
-    fd = net_listen(&any, 0, &bound);
-    assert_true(fd >= 0);
-    net_format(&bound, where);
-    snprintf(setting, sizeof setting, "read.listen=%s", where);
-
-    expect(READ("-d", data, "-o", setting), 111,
-           "is in use by another process: stop it, or set read.listen to a "
-           "free port");
-    assert_non_null(strstr(text, where));
-    assert_int_equal(close(fd), 0);
-}
-
 CASE(an_address_of_another_machine_may_be_ours_later)
 {
     struct net_address other, bound;
@@ -179,6 +160,32 @@ expect_served(const struct daemon *d)
     fd = client_connect(port);
     expect_answer(fd);
     client_close(fd);
+}
+
+CASE(a_port_in_use_is_reported_at_once_and_may_be_free_later)
+{
+    char where[NET_ADDRESS_SIZE], setting[NET_ADDRESS_SIZE + 16];
+    const char *const argv[] = {"-d", data, "-o", setting, NULL};
+    const struct daemon_how how = {.argv = argv, .not_ready = true};
+    struct net_address any, bound;
+    struct daemon d;
+    int fd;
+
+    assert_rc(net_parse("127.0.0.1:0", &any), 0);
+    fd = net_listen(&any, 0, &bound);
+    assert_true(fd >= 0);
+    net_format(&bound, where);
+    snprintf(setting, sizeof setting, "read.listen=%s", where);
+
+    assert_int_equal(daemon_start_how(&d, "countd-read", &how), 0);
+    await_words(&d, "is in use by another process: stop it, or set read.listen "
+                    "to a free port; trying for 3 s");
+    assert_non_null(strstr(text, where));
+    assert_int_equal(close(fd), 0);
+
+    expect_served(&d);
+    assert_int_equal(daemon_stop(&d), 0);
+    daemon_fini(&d);
 }
 
 CASE(a_reader_that_starts_first_waits_for_the_writer)

@@ -339,6 +339,7 @@ WITH_EMPTY(a_port_in_use_is_reported_with_its_setting, s)
     expect(RUN(s, "serve", "-o", "write.listen=127.0.0.1:0", "-o",
                "write.ack_listen=127.0.0.1:0", "-o", setting),
            111, "is in use by another process: stop it, or set read.listen");
+    assert_non_null(strstr(text, ": error: listen read.listen="));
     assert_int_equal(close(fd), 0);
 }
 
