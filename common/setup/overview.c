@@ -190,6 +190,9 @@ overview_outbox_error(const struct overview_row *sender)
         return "a master cannot write now";
     case ENOSPC:
         return "the memory or disk of a master is full";
+    case ENOLINK:
+        return "a master has fewer replicas than store.replicas, and as_of_ms "
+               "stands still; start replicas, or set store.replicas = 0";
     case EACCES:
         return "store.user or store.password_file is refused";
     default:
@@ -338,6 +341,8 @@ look_at_outbox(const struct overview *o, struct troubles *t)
     if (lag > OVERVIEW_LAG_MS)
         report_trouble(t, "the cluster is %" PRId64 " s behind%s%s", lag / 1000,
                        error[0] != '\0' ? ": " : "", error);
+    else if (r->values[STATUS_M_OUTBOX_ERROR] == ENOLINK)
+        report_trouble(t, "%s", error);
 }
 
 int

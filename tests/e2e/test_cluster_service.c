@@ -594,6 +594,23 @@ CASE(status_knows_what_waits_for_the_cluster, f)
     fleet_stop_all(f);
 }
 
+/* Each master of the rig has one. */
+CASE(too_few_replicas_are_named_by_flush_and_status, f)
+{
+    NEED_RIG();
+    fleet_option(f, "store.replicas=2");
+    service_start(f);
+    service_add(f, "words", "the", 1);
+    await_status(f, "\"outbox_error\": \"a master has fewer replicas than "
+                    "store.replicas, ");
+    assert_int_equal(FLEET_RUN(f, "flush", "--timeout", "300ms"), 1);
+    assert_non_null(strstr(text, "not readable in time: a master has fewer "));
+    assert_non_null(strstr(text, "set store.replicas = 0; countd store "));
+    expect(FLEET_RUN(f, "status"), 1, "! a master has fewer replicas than ");
+    assert_int_equal(service_count(f, "words", "the"), 1);
+    fleet_stop_all(f);
+}
+
 /* From here on masters and replicas change places. */
 CASE(a_master_killed_while_counting_loses_nothing, f)
 {

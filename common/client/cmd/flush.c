@@ -12,6 +12,7 @@
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd_data.h"
 #include "common/log/pending_set.h"
+#include "common/setup/overview.h"
 
 /* A worker tries again what it has come to hold after a twentieth of a second,
  * then less and less often; what goes in goes in at once. */
@@ -110,6 +111,27 @@ await_reader(struct flush *f)
     }
 }
 
+/* Why increments are not readable that the logs have no more. */
+static int
+too_late_cluster(const struct cmd_line *line)
+{
+    static struct overview o;
+    const struct overview_row *sender = NULL;
+    const char *cause = "";
+
+    overview_init(&o, line->config.data_dir);
+    if (overview_read(&o) == 0)
+        sender = overview_sender(&o);
+    if (sender != NULL)
+        cause = overview_outbox_error(sender);
+    diag(DIAG_ERROR,
+         "not readable in time%s%s; countd store shows what waits for the "
+         "cluster",
+         cause[0] != '\0' ? ": " : "; is countd-worker running?", cause);
+    overview_close(&o);
+    return CONFIG_EXIT_NEGATIVE;
+}
+
 static int
 too_late(const struct cmd_line *line, int64_t as_of_ms)
 {
@@ -117,11 +139,8 @@ too_late(const struct cmd_line *line, int64_t as_of_ms)
 
     if (wait_report_cause(line))
         return CONFIG_EXIT_NEGATIVE;
-    if (line->config.store_cluster) {
-        diag(DIAG_ERROR, "not readable in time; is countd-worker running? "
-                         "countd store shows what waits for the cluster");
-        return CONFIG_EXIT_NEGATIVE;
-    }
+    if (line->config.store_cluster)
+        return too_late_cluster(line);
     output_age((int64_t)clock_unix_ms() - as_of_ms, age);
     diag(DIAG_ERROR,
          "not merged in time: readable as of %s ago; is "

@@ -49,7 +49,8 @@ struct sender_stats {
     uint64_t oldest_ms; /* of the first increment in them; 0: none waits */
     uint64_t bytes;     /* of the outbox */
     uint64_t senders;   /* of the cluster; 0: not known */
-    int error;          /* the last one while entries wait; 0: none */
+    int error;          /* the last one while entries wait; 0: none; -ENOLINK:
+                           none waits, and a master lacks replicas */
     bool is_sender;     /* this process is the directory's sender */
     uint64_t retained;  /* acknowledged, not settled */
     uint64_t sent;      /* entries that were acknowledged, ever */

@@ -9,6 +9,7 @@
  * Entry points: sender_settle(), sender_read_logs(), sender_publish(). */
 #include "common/store/cluster/sender_internal.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,6 +41,8 @@ take_info(struct cluster_sender *s, int node, const char *text,
     if (strstr(text, "role:master") == NULL || id == NULL)
         return;
     id += sizeof "master_replid:" - 1;
+    if (cluster_replicas_count(text, 0) < s->options.replicas)
+        s->lacks_replicas = true;
     /* Another history of writes: offsets of the old one say nothing. */
     if (strncmp(n->run_id, id, 40) != 0) {
         memcpy(n->run_id, id, strnlen(id, 40));
@@ -66,6 +69,7 @@ poll_replicas(struct cluster_sender *s)
     const uint64_t asked_ms = clock_ms();
     size_t count;
 
+    s->lacks_replicas = false;
     do {
         for (count = 0; count < SENDER_COMMANDS; count++) {
             node = cluster_next_master(s->cluster, node);
@@ -281,7 +285,7 @@ static void
 put_stats(struct cluster_sender *s, const struct sender_stats *counted)
 {
     if (counted->waiting == 0)
-        s->error = 0;
+        s->error = s->lacks_replicas ? -ENOLINK : 0;
     (void)pthread_mutex_lock(&s->mutex);
     s->stats.waiting = counted->waiting;
     s->stats.waiting_bytes = counted->waiting_bytes;
