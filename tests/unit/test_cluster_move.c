@@ -282,19 +282,27 @@ read_place(struct fixture *x, struct cluster_place *out)
               0);
 }
 
+static void
+put_place(struct fixture *x, const struct cluster_place *next)
+{
+    struct cluster_place place;
+
+    read_place(x, &place);
+    assert_rc(cluster_place_replace(x->cluster, words.name, words.name_size,
+                                    &place, next),
+              0);
+}
+
 /* The mover is silent, and its lease is over. */
 static void
 end_lease(struct fixture *x)
 {
-    struct cluster_place place, next;
+    struct cluster_place place;
 
     read_place(x, &place);
-    next = place;
-    next.until_ms = 1;
+    place.until_ms = 1;
     if (place.state == CLUSTER_PLACE_MOVING)
-        assert_rc(cluster_place_replace(x->cluster, words.name, words.name_size,
-                                        &place, &next),
-                  0);
+        put_place(x, &place);
 }
 
 /* Waits until nothing is under way: a sender sees to that by itself whose entry
@@ -474,6 +482,26 @@ CASE(a_sender_that_saw_a_lease_looks_again_at_its_end, x)
     for (unsigned i = 0; i < CLUSTER_RIG_MASTERS; i++)
         (void)cluster_rig_run(&rig, i, "CLIENT KILL TYPE normal");
     await_still(x);
+    compare_all(x);
+}
+
+/* The master of the places comes back with an older file: nothing says that a
+ * mover was there but the parts that it has closed for good. */
+CASE(a_mover_whose_place_is_lost_leaves_no_part_closed, x)
+{
+    struct cluster_move_result result;
+    struct cluster_place place;
+
+    NEED_RIG();
+    count_both(x, x->s);
+    await_sent(x->s);
+    read_place(x, &place);
+    x->stop = CLUSTER_MOVE_SEALED;
+    assert_rc(move_to(x, 4, &result), -ECANCELED);
+    put_place(x, &place);
+    compare_all(x);
+    x->stop = CLUSTER_MOVE_SWITCHED + 1;
+    assert_rc(move_to(x, 2, &result), 0);
     compare_all(x);
 }
 

@@ -35,10 +35,11 @@
  *
  * A master that dies and loses what its replicas did not have: before 3, a part
  * of g is not closed with the token, or has another version, or one of n has
- * not its rows: the move is undone.  State 4 begins once replicas have all of
- * n, and 5 once they have the place.  Numbers of generations are never used
- * twice, and parts of n are made with the token: a command of a mover that was
- * given up changes nothing, however late it comes.
+ * not its rows: the move is undone.  Where the place of 3 is lost, what is
+ * closed for good is opened by who settles next.  State 4 begins once replicas
+ * have all of n, and 5 once they have the place.  Numbers of generations are
+ * never used twice, and parts of n are made with the token: a command of a
+ * mover that was given up changes nothing, however late it comes.
  *
  * Only more parts: where two became one, an entry that empties one of them
  * would empty both. */

@@ -9,6 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/store/cluster/cluster_replicas.h"
+#include "common/store/cluster/outbox_record.h"
 
 #define REPLICAS_MS 5000 /* they have what is written, or it is tried again */
 
@@ -187,24 +188,43 @@ retire(struct cluster *c, const struct cluster_move_keyspace *k,
     return rc;
 }
 
-/* Whether a part of the generation in force is gone: the place said before that
- * another one is, and a failover lost that. */
+/* The token in what closes a part for good; 0: it is not closed for good. */
+static uint64_t
+token_of_seal(const redisReply *closed)
+{
+    return closed->type == REDIS_REPLY_STRING &&
+                   closed->len == 2 * CLUSTER_MARK_SIZE &&
+                   get_be64(closed->str + CLUSTER_MARK_SIZE) == UINT64_MAX
+               ? get_be64(closed->str)
+               : 0;
+}
+
+/* What moves have left in the parts of the generation in force: whether one is
+ * gone, so that the place said before that another generation is, and a
+ * failover lost that; and the token of the mover that has closed one for good,
+ * or 0. */
 static int
-find_gone(struct cluster *c, const struct cluster_move_keyspace *k,
-          const struct cluster_place *place, bool *is_gone)
+find_traces(struct cluster *c, const struct cluster_move_keyspace *k,
+            const struct cluster_place *place, bool *is_gone, uint64_t *token)
 {
     struct move_call w;
     int rc = 0;
 
     *is_gone = false;
+    *token = 0;
     for (uint32_t i = 0; rc == 0 && !*is_gone && i < place->parts; i++) {
-        uint64_t code = 0;
+        uint64_t code = 0, seal = 0;
 
-        move_begin_plain(&w, k, place->generation, i, "HEXISTS");
+        move_begin_plain(&w, k, place->generation, i, "HMGET");
         cluster_add_word(&w.command, w.keys.counts, w.keys.size);
+        cluster_add_word(&w.command, "\0w", 2);
         cluster_add_word(&w.command, "\0g", 2);
-        rc = move_run(c, &w, 0, &code);
-        *is_gone = code == 1;
+        rc = move_run(c, &w, 2, &code);
+        if (rc == 0) {
+            seal = token_of_seal(w.command.reply->element[0]);
+            *is_gone = w.command.reply->element[1]->type != REDIS_REPLY_NIL;
+        }
+        *token = seal != 0 ? seal : *token;
         move_end(&w);
     }
     return rc;
@@ -242,16 +262,44 @@ static int
 settle_moving(struct cluster *c, const struct cluster_move_keyspace *k,
               struct cluster_place *place)
 {
+    uint64_t token;
     bool is_gone;
     int rc;
 
-    rc = find_gone(c, k, place, &is_gone);
+    rc = find_traces(c, k, place, &is_gone, &token);
     if (rc < 0)
         return rc;
     if (!is_gone)
         return undo(c, k, place);
     rc = move_switch(c, k, place);
     return rc == 0 ? retire(c, k, place) : rc;
+}
+
+/* Undoes what a mover did whose place a failover lost.  The place is read after
+ * the token: where it does not name the mover then, the mover has lost. */
+static int
+settle_still(struct cluster *c, const struct cluster_move_keyspace *k,
+             const struct cluster_place *place)
+{
+    const uint32_t used =
+        place->other > place->generation ? place->other : place->generation;
+    struct cluster_place is;
+    uint64_t token, now_ms;
+    bool is_gone;
+    int rc;
+
+    rc = find_traces(c, k, place, &is_gone, &token);
+    if (rc < 0 || is_gone || token == 0)
+        return rc;
+    rc = cluster_place_read(c, k->name, k->name_size, &is, &now_ms);
+    if (rc < 0 || is.state != CLUSTER_PLACE_STILL ||
+        is.generation != place->generation)
+        return rc;
+    rc =
+        call_each(c, k, place->generation, place->parts, "countd1_open", token);
+    return rc == 0 ? call_each(c, k, used + 1, OUTBOX_PARTS_MAX,
+                               "countd1_discard", token)
+                   : rc;
 }
 
 int
@@ -262,8 +310,10 @@ cluster_move_settle(struct cluster *c, const struct cluster_move_keyspace *k,
     int rc;
 
     rc = cluster_place_read(c, k->name, k->name_size, out, &now_ms);
-    if (rc < 0 || out->state == CLUSTER_PLACE_STILL)
+    if (rc < 0)
         return rc;
+    if (out->state == CLUSTER_PLACE_STILL)
+        return settle_still(c, k, out);
     if (out->state == CLUSTER_PLACE_RETIRING)
         return retire(c, k, out);
     return out->until_ms > now_ms ? -EBUSY : settle_moving(c, k, out);

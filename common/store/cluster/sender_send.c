@@ -137,8 +137,9 @@ take_place(struct cluster_sender *s, struct outbox_keyspace *k,
     const struct sender_keyspace *sk = k->sender;
     int rc = 0;
 
-    if (place->state == CLUSTER_PLACE_RETIRING ||
-        (place->state == CLUSTER_PLACE_MOVING && place->until_ms <= now_ms))
+    if (place->state == CLUSTER_PLACE_MOVING  ? place->until_ms <= now_ms
+        : place->state == CLUSTER_PLACE_STILL ? sk->is_refused
+                                              : true)
         rc = cluster_move_settle(s->cluster, &moved, place);
     if (rc < 0 || place->parts % k->part_count != 0)
         return rc < 0 ? rc : -EINVAL;
@@ -202,6 +203,7 @@ take_name(struct cluster_sender *s, struct outbox_keyspace *k,
         rc = take_place(s, k, &place, reply->now_ms);
     sk = k->sender;
     sk->is_named = rc == 0;
+    sk->is_refused = false;
     if (rc == -EINVAL)
         report_place(&sk->parts[0], &place);
     else if (rc < 0)
@@ -336,6 +338,7 @@ heed_closed(struct sender_part *p)
 
     p->retry_ms = clock_ms() + CLOSED_MS;
     sk->is_named = false;
+    sk->is_refused = true;
 }
 
 /* ---- the audit
