@@ -7,7 +7,6 @@
 #include "reader/resp/resp_internal.h"
 
 #include "common/wire/decimal.h"
-#include "reader/resp/resp_period.h"
 
 /* How the new value is written. */
 enum value_form { ANSWER_INTEGER, ANSWER_SCORE };
@@ -102,14 +101,10 @@ increment_args(struct resp_call *call, size_t keyspace, size_t key, int64_t by,
     if (keyspace > 0) {
         name = (struct resp_name){.at = args[keyspace].at,
                                   .size = args[keyspace].size};
-        error =
-            resp_name_error(call, &args[keyspace], false, text, sizeof text);
+        error = resp_keyspace_error(call, &args[keyspace], text, sizeof text);
     }
     if (!error)
         error = resp_name_error(call, &args[key], true, text, sizeof text);
-    if (!error && keyspace > 0 && resp_period_is_name(call, &name) &&
-        resp_count_keys(call, name.at, name.size) == 0)
-        error = "a period of a keyspace is read only";
     if (error)
         return resp_error(call, "%s", error);
     return increment_key(call, &name, &key_name, by, form);

@@ -132,6 +132,12 @@ const char *resp_name_error(const struct resp_call *call,
                             const struct resp_arg *arg, bool is_key, char *text,
                             size_t text_size);
 
+/* As that for a keyspace of a command that reads no periods: a period is an
+ * error, unless there is a keyspace of its very name. */
+const char *resp_keyspace_error(struct resp_call *call,
+                                const struct resp_arg *arg, char *text,
+                                size_t text_size);
+
 /* The keyspace of strings. */
 struct resp_name resp_strings(const struct resp_call *call);
 

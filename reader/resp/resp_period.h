@@ -4,7 +4,8 @@
  *     NAME@7d            the last 7 days (m, h, d, w)
  *     NAME@2026-11-20    that day, of UTC
  *
- * Only ZREVRANGE reads them.  A keyspace of that very name comes first. */
+ * Only ZREVRANGE, and ZRANGE with REV, reads them: to others they are an error.
+ * A keyspace of that very name comes first. */
 #ifndef COUNTD_READER_RESP_RESP_PERIOD_H
 #define COUNTD_READER_RESP_RESP_PERIOD_H
 

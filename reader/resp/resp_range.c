@@ -186,13 +186,15 @@ answer_rank_range(struct resp_call *call, const struct options *o)
                                 "combination with BYSCORE");
     if (!resp_integer(&args[2], &first) || !resp_integer(&args[3], &last))
         return resp_not_integer(call);
-    error = resp_name_error(call, &args[1], false, text, sizeof text);
+    error = rows.ascending
+                ? resp_keyspace_error(call, &args[1], text, sizeof text)
+                : resp_name_error(call, &args[1], false, text, sizeof text);
     if (error)
         return resp_error(call, "%s", error);
     keys = resp_count_keys(call, keyspace.at, keyspace.size);
     if (keys < 0)
         return resp_unreadable(call);
-    if (keys == 0 && !rows.ascending && resp_period_is_name(call, &keyspace))
+    if (keys == 0 && resp_period_is_name(call, &keyspace))
         return resp_period_range(call, &keyspace, first, last,
                                  rows.with_scores);
     (void)resp_range_cut(first, last, keys, &from, &count);
@@ -211,7 +213,7 @@ resp_do_getall(struct resp_call *call)
     const char *error;
     int64_t keys;
 
-    error = resp_name_error(call, &call->args[1], false, text, sizeof text);
+    error = resp_keyspace_error(call, &call->args[1], text, sizeof text);
     if (error)
         return resp_error(call, "%s", error);
     keys = resp_count_keys(call, keyspace.at, keyspace.size);
@@ -311,7 +313,7 @@ find_rows(struct resp_call *call, size_t low, size_t high,
         *answer = resp_error(call, "min or max is not a float");
         return false;
     }
-    error = resp_name_error(call, &call->args[1], false, text, sizeof text);
+    error = resp_keyspace_error(call, &call->args[1], text, sizeof text);
     if (error) {
         *answer = resp_error(call, "%s", error);
         return false;

@@ -9,6 +9,7 @@
 
 #include "common/base/diag.h"
 #include "common/wire/name.h"
+#include "reader/resp/resp_period.h"
 
 /* ---- names --------------------------------------------------------------- */
 
@@ -36,6 +37,20 @@ is_name(const struct resp_call *call, const struct resp_arg *arg, bool is_key)
     char text[RESP_ERROR_MAX];
 
     return resp_name_error(call, arg, is_key, text, sizeof text) == NULL;
+}
+
+const char *
+resp_keyspace_error(struct resp_call *call, const struct resp_arg *arg,
+                    char *text, size_t text_size)
+{
+    const struct resp_name name = {.at = arg->at, .size = arg->size};
+    const char *error = resp_name_error(call, arg, false, text, text_size);
+
+    if (error || !resp_period_is_name(call, &name) ||
+        resp_count_keys(call, name.at, name.size) != 0)
+        return error;
+    return "a period of a keyspace is only read by ZREVRANGE, or ZRANGE with "
+           "REV";
 }
 
 struct resp_name
@@ -151,8 +166,10 @@ check_names(struct resp_call *call, size_t first_key, bool *bad)
     const char *error = NULL;
 
     for (size_t i = 1; i < call->count && !error; i++)
-        error = resp_name_error(call, &call->args[i], i >= first_key, text,
-                                sizeof text);
+        error = i < first_key ? resp_keyspace_error(call, &call->args[i], text,
+                                                    sizeof text)
+                              : resp_name_error(call, &call->args[i], true,
+                                                text, sizeof text);
     *bad = error != NULL;
     return error ? resp_error(call, "%s", error) : CONN_MORE;
 }

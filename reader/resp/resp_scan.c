@@ -277,7 +277,7 @@ resp_do_scan_keys(struct resp_call *call)
         return resp_error(call, "invalid cursor");
     if (!parse_scan(call, &job, 3, &answer))
         return answer;
-    error = resp_name_error(call, &call->args[1], false, text, sizeof text);
+    error = resp_keyspace_error(call, &call->args[1], text, sizeof text);
     if (error)
         return resp_error(call, "%s", error);
     q.offset = (int64_t)job.skip;

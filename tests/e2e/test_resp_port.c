@@ -466,8 +466,30 @@ CASE(a_period_is_a_keyspace_of_its_sums, x)
              "*1\r\n$1\r\na\r\n*0\r\n");
     exchange(x->fd, "ZREVRANGE x@7d 0 -1\r\nZREVRANGE b@7x 0 -1\r\n",
              "*0\r\n*0\r\n");
-    exchange(x->fd, "ZINCRBY b@7d 1 a\r\n",
-             "-ERR a period of a keyspace is read only\r\n");
+    exchange(x->fd, "ZRANGE b@1h 1 1 REV\r\nTYPE b@1h\r\n",
+             "*1\r\n$1\r\na\r\n+none\r\n");
+}
+
+CASE(other_commands_of_a_period_are_errors, x)
+{
+    static const char *const commands[] = {
+        "ZSCORE b@7d a",          "ZMSCORE b@7d a b",
+        "ZREVRANK b@7d a",        "HGET b@7d a",
+        "HEXISTS b@7d a",         "ZCARD b@7d",
+        "HGETALL b@7d",           "ZRANGE b@7d 0 -1",
+        "ZCOUNT b@7d 0 9",        "ZSCAN b@7d 0",
+        "ZINCRBY b@7d 1 a",       "HINCRBY b@7d a 1",
+        "ZRANGEBYSCORE b@7d 0 9", "ZRANGE b@7d 0 9 BYSCORE"};
+
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        char line[64];
+
+        (void)snprintf(line, sizeof line, "%s\r\n", commands[i]);
+        exchange(x->fd, line,
+                 "-ERR a period of a keyspace is only read by ZREVRANGE, or "
+                 "ZRANGE with REV\r\n");
+    }
+    exchange(x->fd, "ZSCORE b@7x a\r\nZCARD b@\r\n", "$-1\r\n:0\r\n");
 }
 
 /* ---- load ---------------------------------------------------------------- */
