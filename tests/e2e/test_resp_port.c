@@ -470,6 +470,27 @@ CASE(a_period_is_a_keyspace_of_its_sums, x)
              "*1\r\n$1\r\na\r\n+none\r\n");
 }
 
+/* Such answers are made in steps, and what is behind them is not forgotten;
+ * the last bytes from the client are RESET, and then none. */
+CASE(a_transaction_goes_on_behind_its_periods, x)
+{
+    static const char ask[] = "MULTI\r\nZREVRANGE b@7d 0 -1\r\nINCR k\r\n"
+                              "DBSIZE\r\nZREVRANGE b@7d 0 0\r\nPING\r\n"
+                              "EXEC\r\n";
+    static const char answer[] =
+        "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n"
+        "*5\r\n*1\r\n$1\r\na\r\n:1\r\n:1\r\n*1\r\n$1\r\na\r\n+PONG\r\n";
+
+    exchange(x->fd, "ZINCRBY b 3 a\r\n", "$1\r\n3\r\n");
+    await_merge(x->fd);
+    client_send(x->fd, ask, sizeof ask - 1);
+    client_send(x->fd, "RESET\r\n", 7);
+    assert_int_equal(shutdown(x->fd, SHUT_WR), 0);
+    exchange(x->fd, "", answer);
+    exchange(x->fd, "", "+RESET\r\n");
+    client_expect_end(x->fd);
+}
+
 CASE(other_commands_of_a_period_are_errors, x)
 {
     static const char *const commands[] = {
