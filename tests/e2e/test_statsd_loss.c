@@ -289,24 +289,32 @@ ON_RIG(drops_of_the_kernel_are_told_to_the_number, r)
     assert_int_equal(counted(r, C, "a"), 2 * told(r, "datagrams"));
 }
 
-/* Sends until the port is closed.  In a process of its own. */
+/* Sends until the port is closed, in a process of its own.  Returns when that
+ * has sent a thousand datagrams. */
 static pid_t
 flood(const struct rig *r)
 {
-    const pid_t pid = fork();
     char text[1024];
     size_t used = 0;
-    int fd;
+    int fd, begun[2];
+    pid_t pid;
 
+    assert_rc(pipe(begun), 0);
+    pid = fork();
     assert_true(pid >= 0);
-    if (pid > 0)
+    if (pid > 0) {
+        (void)close(begun[1]);
+        assert_int_equal(read(begun[0], text, 1), 1);
+        (void)close(begun[0]);
         return pid;
+    }
     fd = udp(&r->writer);
     for (int i = 0; i < 20; i++)
         used += (size_t)snprintf(text + used, sizeof text - used,
                                  "flood.%d:1|c\n", i);
-    while (send(fd, text, used, 0) == (ssize_t)used)
-        continue;
+    for (uint64_t n = 0; send(fd, text, used, 0) == (ssize_t)used; n++)
+        if (n == 1000 && write(begun[1], "", 1) != 1)
+            break;
     _exit(0);
 }
 
