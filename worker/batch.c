@@ -440,8 +440,7 @@ batch_take(struct log_batch *b)
     return more < 0 ? more : (int)b->count;
 }
 
-/* ---- releasing -------------------------------------------------------------
- */
+/* ---- releasing ---------------------------------------------------------- */
 
 void
 batch_release_unmerged(struct log_batch *b, bool failed)

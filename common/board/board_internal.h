@@ -229,8 +229,7 @@ board_is_retired(const struct countd_board *b)
 
 #define BOARD_ANY UINT64_MAX /* a generation: whichever it is */
 
-/* ---- board_format.c
- * ---------------------------------------------------------- */
+/* ---- board_format.c ----------------------------------------------------- */
 
 /* What a shape makes of a file.  -EINVAL with a text. */
 int board_format(const struct countd_board_shape *shape,
@@ -252,8 +251,7 @@ int board_format_compare(const struct board_header *h,
                          const struct countd_board_shape *shape, char *error,
                          size_t error_size);
 
-/* ---- board_locks.c: what the kernel gives back when a process dies
- * ------------ */
+/* ---- board_locks.c: what the kernel gives back when a process dies ------ */
 
 enum board_lock { BOARD_LOCK_MASTER, BOARD_LOCK_TABLE };
 
@@ -266,8 +264,7 @@ bool board_lock_is_held(int fd, enum board_lock which); /* by another */
  * children exclude each other: that one, or -EBUSY after a second, ... */
 int board_lock_table(const struct countd_board *b);
 
-/* ---- board_process.c
- * --------------------------------------------------------- */
+/* ---- board_process.c ---------------------------------------------------- */
 
 /* Who this process is. */
 void board_id_own(struct board_id *out);

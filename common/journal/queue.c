@@ -110,8 +110,7 @@ queue_read(struct queue *q, uint64_t id, const uint8_t **bytes, size_t *size)
     return 0;
 }
 
-/* ---- locks of streams
- * ---------------------------------------------------------- */
+/* ---- locks of streams --------------------------------------------------- */
 
 /* A descriptor of its own, so that the lock is that open file's. */
 static int

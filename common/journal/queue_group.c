@@ -13,8 +13,7 @@ salt_of(const struct queue *q)
     return get_le32(q->uuid);
 }
 
-/* ---- checking ---------------------------------------------------------------
- */
+/* ---- checking ----------------------------------------------------------- */
 
 bool
 queue_is_zero(const uint8_t *bytes, size_t size)
@@ -68,8 +67,7 @@ queue_good_entries(const struct queue *q, const uint8_t *b, size_t size)
     return good;
 }
 
-/* ---- writing ----------------------------------------------------------------
- */
+/* ---- writing ------------------------------------------------------------ */
 
 int
 queue_append(struct queue *q, enum queue_kind kind, uint64_t id,
@@ -131,8 +129,7 @@ queue_encode(const struct queue *q, struct queue_group *g)
     put_le32(head + 4, crc_of(head + 8, QUEUE_LINE - 8));
 }
 
-/* ---- taking -----------------------------------------------------------------
- */
+/* ---- taking ------------------------------------------------------------- */
 
 static int
 take_done(struct queue *q, const uint8_t *ids, uint32_t size)

@@ -37,8 +37,7 @@ queue_items_find(const struct queue *q, uint64_t id)
     return low;
 }
 
-/* ---- streams ---------------------------------------------------------------
- */
+/* ---- streams ------------------------------------------------------------ */
 
 /* The slot of a stream, or the free one where it belongs. */
 static uint32_t *
@@ -108,8 +107,7 @@ queue_next(const struct queue *q, uint64_t stream, uint64_t after)
     return n > 0 ? items[n - 1].id : 0;
 }
 
-/* ---- items -----------------------------------------------------------------
- */
+/* ---- items -------------------------------------------------------------- */
 
 static void
 link_item(struct queue *q, size_t i)
@@ -225,8 +223,7 @@ queue_item_done(struct queue *q, uint64_t id)
     return rc;
 }
 
-/* ---- building it again ------------------------------------------------------
- */
+/* ---- building it again -------------------------------------------------- */
 
 static int
 compare_items(const void *a, const void *b)

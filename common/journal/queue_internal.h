@@ -115,8 +115,7 @@ queue_segment_of(struct queue *q, uint32_t number)
     return &q->segments[number - q->lowest];
 }
 
-/* ---- the index (queue_index.c) --------------------------------------------
- */
+/* ---- the index (queue_index.c) ------------------------------------------ */
 
 /* Index of the first item with this id or a higher one. */
 size_t queue_items_find(const struct queue *q, uint64_t id);
@@ -130,8 +129,7 @@ int queue_item_done(struct queue *q, uint64_t id);
  * the last copy of each that is not done. */
 void queue_rebuild(struct queue *q);
 
-/* ---- groups in memory (queue_group.c) -------------------------------------
- */
+/* ---- groups in memory (queue_group.c) ----------------------------------- */
 
 bool queue_is_zero(const uint8_t *bytes, size_t size);
 bool queue_is_group(const struct queue *q, const uint8_t *b, uint32_t segment);
@@ -153,8 +151,7 @@ void queue_encode(const struct queue *q, struct queue_group *g);
 /* Takes the good entries of a group that counts into the index. */
 int queue_take_group(struct queue *q, const uint8_t *b, uint64_t at);
 
-/* ---- segment files (queue_segment.c) ---------------------------------------
- */
+/* ---- segment files (queue_segment.c) ------------------------------------ */
 
 /* What a segment may be expected to have. */
 struct queue_bounds {
@@ -183,8 +180,7 @@ int queue_roll(struct queue *q, uint32_t number);
 /* Removes segments before `oldest`, of which nothing waits, durably. */
 void queue_segments_remove(struct queue *q, uint32_t oldest);
 
-/* ---- the note (queue_note.c) ------------------------------------------------
- */
+/* ---- the note (queue_note.c) -------------------------------------------- */
 
 void queue_read_boot(uint8_t boot[16]);
 bool queue_note_read(const struct queue *q, uint8_t note[QUEUE_NOTE]);

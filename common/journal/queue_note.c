@@ -75,8 +75,7 @@ queue_note_write(struct queue *q, const struct queue_group *g, uint64_t size)
     return write_at(q->lock_fd, b, QUEUE_NOTE, 0);
 }
 
-/* ---- reading by the note
- * ------------------------------------------------------ */
+/* ---- reading by the note ------------------------------------------------ */
 
 static void
 reset_queue(struct queue *q)

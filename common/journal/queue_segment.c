@@ -44,8 +44,7 @@ queue_segments_reach(struct queue *q, uint32_t number)
     return rc;
 }
 
-/* ---- reading groups ---------------------------------------------------------
- */
+/* ---- reading groups ----------------------------------------------------- */
 
 /* A segment in memory: byte `base` of the file is at `bytes`. */
 struct view {
@@ -155,8 +154,7 @@ take_groups(struct queue *q, const struct view *v, uint64_t *at)
     return rc;
 }
 
-/* ---- reading a segment
- * ------------------------------------------------------- */
+/* ---- reading a segment -------------------------------------------------- */
 
 static const uint8_t *
 good_header(const uint8_t *b, uint64_t size, uint32_t number)
@@ -290,8 +288,7 @@ queue_segments_list(const struct queue *q, uint32_t **out, size_t *count)
     return rc;
 }
 
-/* ---- beginning and removing
- * --------------------------------------------------- */
+/* ---- beginning and removing --------------------------------------------- */
 
 /* Ends the tail file where its groups end, whatever a failed write left. */
 static int

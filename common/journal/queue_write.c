@@ -12,8 +12,7 @@
 
 #include "common/base/files.h"
 
-/* ---- collecting
- * --------------------------------------------------------------- */
+/* ---- collecting --------------------------------------------------------- */
 
 int
 queue_put(struct queue *q, uint64_t stream, const void *bytes, size_t size)
@@ -50,8 +49,7 @@ queue_collected(const struct queue *q)
     return q->groups[q->collecting].size;
 }
 
-/* ---- the writer's lock
- * ---------------------------------------------------------- */
+/* ---- the writer's lock -------------------------------------------------- */
 
 void
 queue_release(struct queue *q)
@@ -79,8 +77,7 @@ queue_acquire(struct queue *q)
     return rc;
 }
 
-/* ---- a group
- * -------------------------------------------------------------------- */
+/* ---- a group ------------------------------------------------------------ */
 
 /* With the lock: opens the tail, and finds out whether anything follows its
  * end.  *size: bytes of its file. */
@@ -276,8 +273,7 @@ queue_rest(struct queue *q)
     return fdatasync(q->lock_fd) < 0 ? -errno : 0;
 }
 
-/* ---- giving space back
- * ------------------------------------------------------------ */
+/* ---- giving space back -------------------------------------------------- */
 
 static uint64_t
 file_bytes(const struct queue *q)

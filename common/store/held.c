@@ -16,8 +16,7 @@
 #define COMPACT_BYTES ((uint64_t)8 << 20)
 #define DROP_STEP     1024 /* records of one group */
 
-/* ---- the handle
- * ------------------------------------------------------------------ */
+/* ---- the handle --------------------------------------------------------- */
 
 int
 held_open(struct held **out, const struct held_options *options)
@@ -85,8 +84,7 @@ open_queue(struct held *h, bool make)
     return queue_open(&h->queue, &options);
 }
 
-/* ---- snapshots
- * ------------------------------------------------------------------- */
+/* ---- snapshots ---------------------------------------------------------- */
 
 int
 held_refresh(struct held *h)
@@ -352,8 +350,7 @@ held_next(struct held *h, const uint8_t *name, size_t name_size, uint64_t after,
     return 0;
 }
 
-/* ---- steps
- * ----------------------------------------------------------------------- */
+/* ---- steps -------------------------------------------------------------- */
 
 int
 held_begin(struct held *h)
@@ -434,8 +431,7 @@ held_holder(const struct held *h)
     return h->queue != NULL ? queue_holder(h->queue) : 0;
 }
 
-/* ---- deleting
- * -------------------------------------------------------------------- */
+/* ---- deleting ----------------------------------------------------------- */
 
 int
 held_lock(struct held *h, const uint8_t *name, size_t name_size)

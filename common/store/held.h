@@ -109,8 +109,7 @@ struct held_summary {
 int held_each(struct held *h,
               int (*row)(void *ctx, const struct held_summary *s), void *ctx);
 
-/* ---- holding ---------------------------------------------------------------
- */
+/* ---- holding ------------------------------------------------------------ */
 
 /* Begins, fills and ends one step that is durable as a whole when held_commit()
  * returns 0; when it does not, some of its records may be held (they are found
@@ -127,8 +126,7 @@ void held_abort(struct held *h);
 /* The pid of the process that made the last call return -EAGAIN; 0: unknown. */
 long held_holder(const struct held *h);
 
-/* ---- applying what is held (worker)
- * ------------------------------------------ */
+/* ---- applying what is held (worker) ------------------------------------- */
 
 /* A record as it was put.  Its memory is the handle's, until the next call that
  * gets the handle. */
@@ -175,8 +173,7 @@ int held_maintain(struct held *h);
 int held_drop(struct held *h, const uint8_t *name, size_t name_size,
               uint64_t *records);
 
-/* ---- check and copy (countd check, backup)
- * ------------------------------------ */
+/* ---- check and copy (countd check, backup) ------------------------------ */
 
 /* Reads everything against its checksums; of the result, `keys` are records,
  * `marks` fills. */

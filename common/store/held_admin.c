@@ -12,8 +12,7 @@
 #include "common/base/dirstream.h"
 #include "common/base/folder.h"
 
-/* ---- listing
- * ----------------------------------------------------------------- */
+/* ---- listing ------------------------------------------------------------ */
 
 static struct held_summary
 summarize_keyspace(struct held *h, const struct held_keyspace *k)
@@ -56,8 +55,7 @@ held_each(struct held *h, int (*row)(void *ctx, const struct held_summary *s),
     return rc;
 }
 
-/* ---- checking
- * ---------------------------------------------------------------- */
+/* ---- checking ----------------------------------------------------------- */
 
 struct check {
     void (*fault)(void *ctx, const char *text);
@@ -148,8 +146,7 @@ held_damaged_files(const struct held *h)
     return stats.bad_segments + files;
 }
 
-/* ---- copying
- * ----------------------------------------------------------------- */
+/* ---- copying ------------------------------------------------------------ */
 
 static void
 ignore_report(void *ctx, const char *text)

@@ -166,8 +166,7 @@ held_index_next(struct held_index *x, const uint8_t *name, size_t name_size)
     return low < x->keyspace_count ? &x->keyspaces[x->by_name[low]] : NULL;
 }
 
-/* ---- entries
- * -------------------------------------------------------------------- */
+/* ---- entries ------------------------------------------------------------ */
 
 static int
 compare_entries(const void *a, const void *b)

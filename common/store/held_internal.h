@@ -59,8 +59,7 @@ struct held {
     size_t mark_capacity, delta_capacity;
 };
 
-/* ---- held_index.c
- * ------------------------------------------------------------ */
+/* ---- held_index.c ------------------------------------------------------- */
 
 uint64_t held_stream(const uint8_t *name, size_t name_size);
 uint64_t held_fill_hash(const struct store_fill *mark);
@@ -84,8 +83,7 @@ struct held_keyspace *held_index_keyspace(struct held_index *x,
 struct held_keyspace *held_index_next(struct held_index *x, const uint8_t *name,
                                       size_t name_size);
 
-/* ---- held.c
- * -------------------------------------------------------------------- */
+/* ---- held.c ------------------------------------------------------------- */
 
 /* The entry after this id of a keyspace, or NULL. */
 struct held_entry *

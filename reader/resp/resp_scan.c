@@ -144,8 +144,7 @@ resp_do_dbsize(struct resp_call *call)
     return begin_job(call, &job);
 }
 
-/* ---- ZSCAN, HSCAN ---------------------------------------------------------
- */
+/* ---- ZSCAN, HSCAN ------------------------------------------------------- */
 
 /* Writes the keys that match, each with its count; returns the bytes. */
 static size_t

@@ -69,8 +69,7 @@ struct bench {
 static const enum fleet_role measured[3] = {FLEET_WRITE, FLEET_WORKER,
                                             FLEET_READ};
 
-/* ---- memory ----------------------------------------------------------------
- */
+/* ---- memory ------------------------------------------------------------- */
 
 static void
 look_at_memory(struct bench *b)
@@ -84,8 +83,7 @@ look_at_memory(struct bench *b)
     }
 }
 
-/* ---- countd ----------------------------------------------------------------
- */
+/* ---- countd ------------------------------------------------------------- */
 
 static void
 put_key(uint8_t *message, uint64_t key)
@@ -238,8 +236,7 @@ run_countd(struct bench *b, uint64_t count, bool silent, bool fill)
     return (double)count / seconds;
 }
 
-/* ---- redis ------------------------------------------------------------------
- */
+/* ---- redis -------------------------------------------------------------- */
 
 /* A port that was free a moment ago: redis takes no port 0. */
 static uint16_t

@@ -41,8 +41,7 @@ struct run {
     bool archive; /* merged logs are archived, and that is judged */
 };
 
-/* ---- recording -------------------------------------------------------------
- */
+/* ---- recording ---------------------------------------------------------- */
 
 static void
 begin(struct run *run, uint64_t seed, unsigned peers, unsigned window)
@@ -79,8 +78,7 @@ send_for(struct run *run, uint64_t ms)
         traffic_turn(&run->traffic, 5);
 }
 
-/* ---- states ----------------------------------------------------------------
- */
+/* ---- states ------------------------------------------------------------- */
 
 static uint64_t
 pick_cut(struct run *run)

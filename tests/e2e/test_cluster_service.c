@@ -553,8 +553,7 @@ CASE(a_server_that_hides_its_settings_is_used, f)
     fleet_stop_all(f);
 }
 
-/* ---- what waits
- * -------------------------------------------------------------- */
+/* ---- what waits --------------------------------------------------------- */
 
 CASE(status_knows_what_waits_for_the_cluster, f)
 {

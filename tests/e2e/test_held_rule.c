@@ -171,8 +171,7 @@ CASE(a_replay_that_was_killed_leaves_no_record_in_parts, x)
     fleet_fini(&to);
 }
 
-/* ---- anything, in any order ------------------------------------------------
- */
+/* ---- anything, in any order --------------------------------------------- */
 
 /* A directory under test: the one that lives, and a backup of it. */
 struct place {
@@ -399,8 +398,7 @@ replay(struct place *p, bool whole)
                                                 world.archive, NULL});
 }
 
-/* ---- counts ---------------------------------------------------------------
- */
+/* ---- counts ------------------------------------------------------------- */
 
 /* What a directory counts of fill `i`, -1: of all. */
 static int64_t
@@ -425,8 +423,7 @@ count_fill(const char *path, int i)
     return row.count;
 }
 
-/* ---- an older keyspace/ ---------------------------------------------------
- */
+/* ---- an older keyspace/ ------------------------------------------------- */
 
 static unsigned
 count_salvaged(void)
@@ -514,8 +511,7 @@ compare_place(const struct place *p, const char *what)
     assert_int_equal(count_fill(p->fleet->path, -1), sum);
 }
 
-/* ---- backup ----------------------------------------------------------------
- */
+/* ---- backup ------------------------------------------------------------- */
 
 static void
 back_up(void)
@@ -586,8 +582,7 @@ check_mixture(void)
     fleet_fini(&parts);
 }
 
-/* ---- a world ----------------------------------------------------------------
- */
+/* ---- a world ------------------------------------------------------------ */
 
 static void
 do_something(void)

@@ -238,8 +238,7 @@ teardown(void **state)
 
 #define CASE(name) TEST_IN(name, void *unused, setup, teardown)
 
-/* ---- from an example to a script ------------------------------------------
- */
+/* ---- from an example to a script ---------------------------------------- */
 
 static void
 change(char *example, size_t size)
@@ -368,8 +367,7 @@ run_commands(const struct words_piece *p)
         limit, NULL);
 }
 
-/* ---- other languages ------------------------------------------------------
- */
+/* ---- other languages ---------------------------------------------------- */
 
 static bool
 has(const char *program)
@@ -421,8 +419,7 @@ run_settings(const struct words_piece *p)
                     "exec countd serve -t -f example.conf");
 }
 
-/* ---- which is which ---------------------------------------------------------
- */
+/* ---- which is which ----------------------------------------------------- */
 
 static bool
 is_c(const struct words_piece *p)

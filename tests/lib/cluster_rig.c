@@ -21,8 +21,7 @@
 #define PORT_FIRST 10000
 #define PORT_COUNT 22000
 
-/* ---- talking to a server ---------------------------------------------------
- */
+/* ---- talking to a server ------------------------------------------------ */
 
 static void
 append_reply(char *text, const redisReply *reply)
@@ -121,8 +120,7 @@ cluster_rig_flush(struct cluster_rig *r)
             assert_string_equal(cluster_rig_run(r, i, "FLUSHALL"), "OK");
 }
 
-/* ---- starting ---------------------------------------------------------------
- */
+/* ---- starting ----------------------------------------------------------- */
 
 /* Finds free ports, below those that the kernel gives to connections.  The
  * sockets stay bound, so that no other rig takes a port before its server

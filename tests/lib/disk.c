@@ -83,8 +83,7 @@ must(void *p)
     return p;
 }
 
-/* ---- what was there before ------------------------------------------------
- */
+/* ---- what was there before ---------------------------------------------- */
 
 static uint32_t
 add_node(struct disk *d, uint64_t inode, bool folder, mode_t mode)
@@ -240,8 +239,7 @@ disk_snapshot(const char *path)
     return d;
 }
 
-/* ---- what was noted -------------------------------------------------------
- */
+/* ---- what was noted ----------------------------------------------------- */
 
 static void
 add_call(struct disk *d, const struct call *c)
@@ -396,8 +394,7 @@ disk_free(struct disk *d)
     free(d);
 }
 
-/* ---- a state ---------------------------------------------------------------
- */
+/* ---- a state ------------------------------------------------------------ */
 
 static void
 make_plan(struct plan *p, uint64_t cut, uint64_t seed, struct random *r)

@@ -230,8 +230,7 @@ fleet_begin(struct fleet *f, struct daemon *d, const char *const *words)
     assert_int_equal(daemon_start_how(d, "countd", &how), 0);
 }
 
-/* ---- looking at the directory ----------------------------------------------
- */
+/* ---- looking at the directory ------------------------------------------- */
 
 /* Writes what is not merged yet into `what`; false when everything is. */
 static bool

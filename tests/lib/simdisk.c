@@ -51,8 +51,7 @@ static struct simdisk_file boot_file;
 static uint64_t random_state;
 static int boot;
 
-/* ---- chance ----------------------------------------------------------------
- */
+/* ---- chance ------------------------------------------------------------- */
 
 uint64_t
 simdisk_random(uint64_t below)

@@ -160,8 +160,7 @@ read_back(int fd, enum kind kind)
     return count < 0 ? count : (int64_t)number;
 }
 
-/* ---- what is read is what was archived ------------------------------------
- */
+/* ---- what is read is what was archived ---------------------------------- */
 
 static void
 round_trip(const struct tmpdir *d, enum kind kind, uint32_t count)

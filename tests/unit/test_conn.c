@@ -604,8 +604,7 @@ CASE(connections_that_end_within_a_request_are_counted, f)
     assert_int_equal(d->figures.cut_off, 2);
 }
 
-/* ---- listeners --------------------------------------------------------------
- */
+/* ---- listeners ---------------------------------------------------------- */
 
 /* A listening socket at a listener. */
 static struct net_address

@@ -163,8 +163,7 @@ CASE(a_merge_that_is_stopped_goes_on_where_it_was, x)
     expect_counts(x, 1, KEYSPACES);
 }
 
-/* ---- quick batches --------------------------------------------------------
- */
+/* ---- quick batches ------------------------------------------------------ */
 
 #define QUICK_LOG 5
 

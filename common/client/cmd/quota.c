@@ -21,8 +21,7 @@ static const struct verb {
     {"remove", COUNTD_QUOTA_REMOVE, false, true},
 };
 
-/* ---- answers --------------------------------------------------------------
- */
+/* ---- answers ------------------------------------------------------------ */
 
 static int
 print_answer(const struct cmd_line *line, const struct countd_quota_answer *a)

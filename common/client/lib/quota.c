@@ -29,8 +29,7 @@ static const struct verb {
     [COUNTD_QUOTA_REMOVE] = {"", NULL, false},
 };
 
-/* ---- requests -------------------------------------------------------------
- */
+/* ---- requests ----------------------------------------------------------- */
 
 /* What may stand in a path or a header; the server looks closer. */
 static bool
@@ -97,8 +96,7 @@ put_request(const char *name, enum countd_quota_op op, int64_t value,
     return 0;
 }
 
-/* ---- answers --------------------------------------------------------------
- */
+/* ---- answers ------------------------------------------------------------ */
 
 /* A number of digits at *at, which is moved behind it and `behind`. */
 static bool

@@ -60,8 +60,7 @@ backup_file_close(struct backup_file *f)
     *f = (struct backup_file){.stream = NULL};
 }
 
-/* ---- writing ---------------------------------------------------------------
- */
+/* ---- writing ------------------------------------------------------------ */
 
 static int
 write_bytes(struct backup_file *f, const void *bytes, size_t size)
@@ -166,8 +165,7 @@ backup_file_finish(struct backup_file *f)
     return rc;
 }
 
-/* ---- reading ---------------------------------------------------------------
- */
+/* ---- reading ------------------------------------------------------------ */
 
 static int
 read_bytes(struct backup_file *f, void *bytes, size_t size)

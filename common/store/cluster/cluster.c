@@ -12,8 +12,7 @@
 
 #define TRIES_MAX 6 /* redirects and repetitions of a command */
 
-/* ---- errors of replies -----------------------------------------------------
- */
+/* ---- errors of replies -------------------------------------------------- */
 
 /* What an error reply means, by its first word. */
 static const struct {
@@ -115,8 +114,7 @@ follow_error(struct cluster *c, struct cluster_command *m, const char *text)
     return false;
 }
 
-/* ---- a round ----------------------------------------------------------------
- */
+/* ---- a round ------------------------------------------------------------ */
 
 static void
 end_command(struct cluster_command *m, int error)

@@ -23,8 +23,7 @@ open_outbox(struct cluster_store *s)
     return rc < 0 ? rc : outbox_refresh(s->outbox);
 }
 
-/* ---- parts
- * ------------------------------------------------------------------------ */
+/* ---- parts -------------------------------------------------------------- */
 
 static bool
 is_full(const struct cluster_store *s, uint32_t parts,
@@ -197,8 +196,7 @@ cluster_admin_move(struct store *store, const uint8_t *name, size_t name_size,
     return cluster_move(s->cluster, &k, options, out);
 }
 
-/* ---- senders
- * ------------------------------------------------------------------------ */
+/* ---- senders ------------------------------------------------------------ */
 
 static int
 give_sender(struct cluster_store *s, const redisReply *id,

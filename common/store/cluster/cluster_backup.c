@@ -31,8 +31,7 @@ struct save {
     uint64_t rows;
 };
 
-/* ---- closing
- * ------------------------------------------------------------------- */
+/* ---- closing ------------------------------------------------------------ */
 
 static size_t
 begin_close(struct save *v, const char *function)
@@ -81,8 +80,7 @@ open_part(struct save *v)
     cluster_call_end(v->s);
 }
 
-/* ---- fields
- * -------------------------------------------------------------------- */
+/* ---- fields ------------------------------------------------------------- */
 
 /* Fields of a part that say how it is, and not what it has. */
 static bool
@@ -163,8 +161,7 @@ save_hash(struct save *v, const char *key, size_t key_size, bool is_counts)
     return rc;
 }
 
-/* ---- history
- * ------------------------------------------------------------------- */
+/* ---- history ------------------------------------------------------------ */
 
 /* The head of the block of a period, and when it expires. */
 static bool
@@ -214,8 +211,7 @@ save_history(struct save *v)
     return rc;
 }
 
-/* ---- a part
- * -------------------------------------------------------------------- */
+/* ---- a part ------------------------------------------------------------- */
 
 static int
 begin_file(struct save *v)

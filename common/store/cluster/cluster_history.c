@@ -21,8 +21,7 @@
 #define RECORD_HEAD 4
 #define RECORD_TIER 16
 
-/* ---- tiers
- * ------------------------------------------------------------------ */
+/* ---- tiers -------------------------------------------------------------- */
 
 struct tier_record {
     uint32_t step, length, keep, began;
@@ -149,8 +148,7 @@ read_tier(struct cluster_history_call *h, uint32_t step)
     return rc;
 }
 
-/* ---- fields
- * ------------------------------------------------------------------ */
+/* ---- fields ------------------------------------------------------------- */
 
 /* The record of a field that ends at byte *end, which moves to its beginning.
  * False: there is none, or these bytes are none. */
@@ -282,8 +280,7 @@ answer_buckets(struct cluster_history_call *h)
     return rc;
 }
 
-/* ---- the query
- * ------------------------------------------------------------------ */
+/* ---- the query ---------------------------------------------------------- */
 
 /* Answers with the parts that are known.  -ESTALE: they are of an earlier
  * generation */

@@ -27,8 +27,7 @@ add_to_bucket(struct store_bucket *b, int128 sum)
     *b = history_bucket(store_bucket_sum(b) + sum);
 }
 
-/* ---- sums of spans
- * -------------------------------------------------------------- */
+/* ---- sums of spans ------------------------------------------------------ */
 
 /* A call of a function with a part's periods in a span. */
 struct span_call {
@@ -176,8 +175,7 @@ sum_own_key(struct cluster_history_call *h)
     return rc;
 }
 
-/* ---- over all keys
- * -------------------------------------------------------------- */
+/* ---- over all keys ------------------------------------------------------ */
 
 static bool
 is_in_top(const struct store_history_query *q, const redisReply *key)
@@ -254,8 +252,7 @@ scan_keys(struct cluster_history_call *h)
     return rc;
 }
 
-/* ---- the top
- * -------------------------------------------------------------------- */
+/* ---- the top ------------------------------------------------------------ */
 
 /* Takes the sums before of keys of the top from `from` on: the reply has those
  * that have any, in the same order. */

@@ -32,8 +32,7 @@ cluster_text(const struct cluster *c)
     return c->text;
 }
 
-/* ---- nodes ----------------------------------------------------------------
- */
+/* ---- nodes -------------------------------------------------------------- */
 
 int
 cluster_find_node(struct cluster *c, const char *host, size_t host_size,
@@ -159,8 +158,7 @@ cluster_changes(const struct cluster *c)
     return c->changes;
 }
 
-/* ---- connections -----------------------------------------------------------
- */
+/* ---- connections -------------------------------------------------------- */
 
 void
 cluster_disconnect(struct cluster *c, int node, bool is_silent)
@@ -257,8 +255,7 @@ cluster_connect(struct cluster *c, int node)
     return rc;
 }
 
-/* ---- the map ---------------------------------------------------------------
- */
+/* ---- the map ------------------------------------------------------------ */
 
 /* Notes that slots `from` to `to` have this master. */
 static void

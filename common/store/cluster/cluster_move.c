@@ -28,8 +28,7 @@ move_report(const struct move *m, enum cluster_move_step step)
            m->options->progress(m->options->ctx, step, rows, m->of_rows);
 }
 
-/* ---- the lease
- * ------------------------------------------------------------------- */
+/* ---- the lease ---------------------------------------------------------- */
 
 /* Keeps the parts closed that are. */
 static int
@@ -74,8 +73,7 @@ move_renew(struct move *m)
     return rc == 0 ? renew_parts(m) : rc;
 }
 
-/* ---- the old parts
- * --------------------------------------------------------------- */
+/* ---- the old parts ------------------------------------------------------ */
 
 /* Reads rows, sum and flagged rows from element `first` of a reply on. */
 static int
@@ -151,8 +149,7 @@ seal_parts(struct move *m)
     return rc;
 }
 
-/* ---- the new parts
- * --------------------------------------------------------------- */
+/* ---- the new parts ------------------------------------------------------ */
 
 /* A new part's version follows that of the part that it comes from, so that
  * their sum does not go back. */
@@ -247,8 +244,7 @@ make_durable(struct move *m)
     return rc == 0 ? finish_parts(m) : rc;
 }
 
-/* ---- the place
- * ------------------------------------------------------------------- */
+/* ---- the place ---------------------------------------------------------- */
 
 /* Numbers that were given to a generation before are not used again. */
 static int

@@ -13,8 +13,7 @@
 
 #define REPLICAS_MS 5000 /* they have what is written, or it is tried again */
 
-/* ---- commands
- * --------------------------------------------------------------------- */
+/* ---- commands ----------------------------------------------------------- */
 
 void
 move_begin_plain(struct move_call *w, const struct cluster_move_keyspace *k,
@@ -80,8 +79,7 @@ move_do(struct cluster *c, struct move_call *w)
     return rc == 0 && code != 0 ? -ESTALE : rc;
 }
 
-/* ---- replicas
- * -------------------------------------------------------------------- */
+/* ---- replicas ----------------------------------------------------------- */
 
 /* The text of INFO of a master, which the caller frees; NULL: no answer. */
 static redisReply *
@@ -129,8 +127,7 @@ move_await_replicas(struct cluster *c, uint64_t replicas)
     return 0;
 }
 
-/* ---- what is left
- * ---------------------------------------------------------------- */
+/* ---- what is left ------------------------------------------------------- */
 
 /* Calls a function about each part of a generation. */
 static int

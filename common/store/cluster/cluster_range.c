@@ -55,8 +55,7 @@ struct range_search {
     struct part_bounds parts[OUTBOX_PARTS_MAX];
 };
 
-/* ---- bounds
- * ------------------------------------------------------------------------ */
+/* ---- bounds ------------------------------------------------------------- */
 
 /* Rows of a part before member T: at least *low, at most *high. */
 static void
@@ -162,8 +161,7 @@ begin_call(const struct range_search *r, const char *function, uint32_t part)
     return call;
 }
 
-/* ---- samples
- * ----------------------------------------------------------------------- */
+/* ---- samples ------------------------------------------------------------ */
 
 /* Adds a sample in its place; one of a rank that is there is left out. */
 static void
@@ -213,9 +211,7 @@ read_samples(struct range_search *r)
     return rc;
 }
 
-/* ---- rows
- * ----------------------------------------------------------------------------
- */
+/* ---- rows --------------------------------------------------------------- */
 
 /* Reads the number of rows of each part. */
 static int

@@ -13,8 +13,7 @@
 #include "common/store/cluster/outbox_record.h"
 #include "common/wire/query.h"
 
-/* ---- parts
- * ------------------------------------------------------------------------- */
+/* ---- parts -------------------------------------------------------------- */
 
 static struct cluster_known *
 place_of(struct cluster_store *s, const uint8_t *name, size_t name_size)
@@ -93,8 +92,7 @@ cluster_forget_parts(struct cluster_store *s, const uint8_t *name,
         k->size = 0;
 }
 
-/* ---- answers
- * ------------------------------------------------------------------------ */
+/* ---- answers ------------------------------------------------------------ */
 
 size_t
 cluster_put_member(uint8_t *at, size_t capacity, const redisReply *member)
@@ -192,8 +190,7 @@ cluster_read_totals(struct cluster_store *s, const struct cluster_known *k,
     return rc == 0 && out->change == 0 ? -ENOENT : rc;
 }
 
-/* ---- a query at a time
- * --------------------------------------------------------------- */
+/* ---- a query at a time -------------------------------------------------- */
 
 /* Reads count and rank of the query's key.  Other parts say how many of their
  * rows stand before it. */
@@ -333,8 +330,7 @@ read_query(struct cluster_store *s, struct store_query *q, size_t capacity)
     return rc == -ESTALE ? -EIO : rc;
 }
 
-/* ---- the queries of a turn
- * ------------------------------------------------------------ */
+/* ---- the queries of a turn ---------------------------------------------- */
 
 /* Whether one command answers a query: it then goes out with the others. */
 static bool

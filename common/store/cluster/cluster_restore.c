@@ -34,8 +34,7 @@ struct restore {
     size_t sizes[2 * FIELDS_MAX + 2];
 };
 
-/* ---- reading
- * ------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------ */
 
 static int
 take_head(const struct backup_file *f, const uint8_t *head,
@@ -98,8 +97,7 @@ cluster_backup_check(int dir_fd, const char *file,
     return rc;
 }
 
-/* ---- writing
- * ------------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------ */
 
 static int
 run_command(struct restore *r, struct cluster_command *m, uint64_t *number)

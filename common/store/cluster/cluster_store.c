@@ -16,8 +16,7 @@
 #include "common/base/diag.h"
 #include "common/store/cluster/cluster_admin.h"
 
-/* ---- what changes counters
- * ------------------------------------------------------------ */
+/* ---- what changes counters ---------------------------------------------- */
 
 /* The outbox of a handle that only reads is opened when there is one. */
 int
@@ -262,8 +261,7 @@ cluster_maintain(struct store *store, const struct store_maintenance *t)
     return false;
 }
 
-/* ---- what there is not
- * ------------------------------------------------------------------ */
+/* ---- what there is not -------------------------------------------------- */
 
 static int
 cluster_copy(struct store *s, const uint8_t *name, size_t name_size, int to_fd)
@@ -286,8 +284,7 @@ cluster_vacate(struct store *s, const uint8_t *name, size_t name_size,
     return -EOPNOTSUPP;
 }
 
-/* ---- the handle
- * -------------------------------------------------------------------------- */
+/* ---- the handle --------------------------------------------------------- */
 
 static void
 close_engine(struct store *store)

@@ -57,8 +57,7 @@ cluster_store_of(struct store *s)
  */
 int cluster_need_outbox(struct cluster_store *s);
 
-/* ---- commands
- * ------------------------------------------------------------------- */
+/* ---- commands ----------------------------------------------------------- */
 
 /* Begins a call of a reading function about a part; asserts that there is
  * space.  Returns its index. */
@@ -101,8 +100,7 @@ int cluster_read_error(int error);
 const redisReply *cluster_call_reply(struct cluster_store *s, size_t call,
                                      size_t elements, int *error);
 
-/* ---- keyspaces
- * -------------------------------------------------------------------- */
+/* ---- keyspaces ---------------------------------------------------------- */
 
 /* Finds generation and parts; runs a command when they are not known.
  *   -ENOENT  there is no such keyspace */
@@ -111,8 +109,7 @@ int cluster_find_parts(struct cluster_store *s, const uint8_t *name,
 void cluster_forget_parts(struct cluster_store *s, const uint8_t *name,
                           size_t name_size);
 
-/* ---- reading
- * ---------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------ */
 
 size_t cluster_read(struct store *store, struct store_reads *reads);
 void cluster_read_end(struct store *store);
@@ -145,8 +142,7 @@ int cluster_verify(struct store *store, const uint8_t *name, size_t name_size,
                    void (*fault)(void *ctx, const char *text), void *ctx,
                    struct store_check_result *out);
 
-/* ---- listing
- * ---------------------------------------------------------------------- */
+/* ---- listing ------------------------------------------------------------ */
 
 int cluster_listing_open(struct store *s, struct store_listing **out);
 void cluster_listing_close(struct store_listing *l);

@@ -107,8 +107,7 @@ outbox_bytes(const struct outbox *o)
     return stats.bytes;
 }
 
-/* ---- marks
- * -------------------------------------------------------------------- */
+/* ---- marks -------------------------------------------------------------- */
 
 static const struct outbox_mark *
 find_mark(const struct outbox_keyspace *k, const struct store_fill *fill)
@@ -157,8 +156,7 @@ outbox_marks(struct outbox *o, const uint8_t *name, size_t name_size,
     return 0;
 }
 
-/* ---- chains
- * ------------------------------------------------------------------- */
+/* ---- chains ------------------------------------------------------------- */
 
 struct outbox_entry *
 outbox_find_entry(const struct outbox_part *p, uint64_t number)
@@ -192,8 +190,7 @@ outbox_is_own(const struct outbox_part *p, uint64_t number, uint64_t digest)
     return number < p->last;
 }
 
-/* ---- the sender's side
- * --------------------------------------------------------- */
+/* ---- the sender's side -------------------------------------------------- */
 
 int
 outbox_lock_sender(struct outbox *o)

@@ -80,9 +80,7 @@ void outbox_close(struct outbox *o);
 /* Takes what other handles did. */
 int outbox_refresh(struct outbox *o);
 
-/* ---- the store's side
- * --------------------------------------------------------
- */
+/* ---- the store's side --------------------------------------------------- */
 
 int outbox_marks(struct outbox *o, const uint8_t *name, size_t name_size,
                  const struct store_fill *fills, size_t count,
@@ -118,9 +116,7 @@ uint64_t outbox_last(const struct outbox *o);
 /* Bytes of all that waits. */
 uint64_t outbox_bytes(const struct outbox *o);
 
-/* ---- the sender's side
- * -------------------------------------------------------
- */
+/* ---- the sender's side -------------------------------------------------- */
 
 /* At most one handle has it.  -EAGAIN: another one does. */
 int outbox_lock_sender(struct outbox *o);

@@ -29,8 +29,7 @@ outbox_progress(const uint8_t *last, size_t size)
     return hash_name(&key, size, last, size) | 1;
 }
 
-/* ---- entries
- * ------------------------------------------------------------------- */
+/* ---- entries ------------------------------------------------------------ */
 
 /* Begins with the last numbers of the index. */
 static void
@@ -138,8 +137,7 @@ put_rest(struct outbox *o, const struct outbox_keyspace *k,
     return rc;
 }
 
-/* ---- the record of a keyspace
- * --------------------------------------------------- */
+/* ---- the record of a keyspace ------------------------------------------- */
 
 /* Sets a mark, or adds it. */
 static void
@@ -232,8 +230,7 @@ put_sender(struct outbox *o)
     return queue_put(o->queue, 0, bytes, sizeof bytes);
 }
 
-/* ---- applying
- * ------------------------------------------------------------------- */
+/* ---- applying ----------------------------------------------------------- */
 
 /* 1: the batch may go in, or the rest of it; 0: it is in. */
 static int
@@ -455,8 +452,7 @@ outbox_apply(struct outbox *o, const struct store_batch *batch,
     return report_full(o, rc, applied);
 }
 
-/* ---- removing
- * ------------------------------------------------------------------- */
+/* ---- removing ----------------------------------------------------------- */
 
 /* An entry for each part that empties it. */
 static int

@@ -12,8 +12,7 @@
 #include "common/base/bytes.h"
 #include "common/base/hash.h"
 
-/* ---- keyspaces
- * --------------------------------------------------------------- */
+/* ---- keyspaces ---------------------------------------------------------- */
 
 static size_t
 find_slot(const struct outbox *o, const uint8_t *name, size_t name_size)
@@ -122,8 +121,7 @@ outbox_keyspace_at(struct outbox *o, size_t index)
     return o->keyspaces[index];
 }
 
-/* ---- records
- * ------------------------------------------------------------------ */
+/* ---- records ------------------------------------------------------------ */
 
 static int
 take_state(struct outbox *o, uint64_t id, const uint8_t *bytes, size_t size)

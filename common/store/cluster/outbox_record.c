@@ -23,8 +23,7 @@ outbox_sender_encode(uint64_t id, uint8_t bytes[OUTBOX_SENDER_SIZE])
     put_le64(bytes + 8, id);
 }
 
-/* ---- keyspaces --------------------------------------------------------------
- */
+/* ---- keyspaces ---------------------------------------------------------- */
 
 bool
 outbox_state_parse(const uint8_t *bytes, size_t size,
@@ -84,8 +83,7 @@ outbox_mark_put(uint8_t *at, const struct outbox_mark *mark)
     return OUTBOX_MARK_SIZE + (size_t)mark->last_size;
 }
 
-/* ---- entries
- * ----------------------------------------------------------------- */
+/* ---- entries ------------------------------------------------------------ */
 
 bool
 outbox_entry_parse(const uint8_t *bytes, size_t size,

@@ -17,8 +17,7 @@
 #define LOCK_MS   1000 /* another sender is at work: try again */
 #define SETTLE_MS 250
 
-/* ---- parts
- * ---------------------------------------------------------------------- */
+/* ---- parts -------------------------------------------------------------- */
 
 static struct sender_keyspace *
 new_keyspace(struct outbox_keyspace *k, const struct cluster_place *place)
@@ -137,8 +136,7 @@ sender_is_replicated(const struct cluster_sender *s,
     return true;
 }
 
-/* ---- the thread
- * ----------------------------------------------------------------- */
+/* ---- the thread --------------------------------------------------------- */
 
 static bool
 must_stop(struct cluster_sender *s)
@@ -223,8 +221,7 @@ run_thread(void *ctx)
     return NULL;
 }
 
-/* ---- from outside
- * ---------------------------------------------------------------- */
+/* ---- from outside ------------------------------------------------------- */
 
 static void
 free_sender(struct cluster_sender *s)

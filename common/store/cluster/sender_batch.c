@@ -41,8 +41,7 @@ sender_batch_fini(struct sender_batch *b)
     free(b->rows);
 }
 
-/* ---- cells -----------------------------------------------------------------
- */
+/* ---- cells -------------------------------------------------------------- */
 
 static int
 compare_keys(const struct sender_batch *b, const struct sender_batch_cell *x,
@@ -130,8 +129,7 @@ sender_batch_add(struct sender_batch *b, const struct outbox_entry_head *head)
     return rc;
 }
 
-/* ---- what the functions take ------------------------------------------------
- */
+/* ---- what the functions take -------------------------------------------- */
 
 /* A sum, clamped to 2^bits: whatever is larger saturates every count. */
 static void

@@ -72,8 +72,7 @@ sender_begin_call(struct cluster_sender *s, struct sender_part *p,
     return w;
 }
 
-/* ---- entries ----------------------------------------------------------------
- */
+/* ---- entries ------------------------------------------------------------ */
 
 /* Makes space for the words of a command that is yet to be begun. */
 static int

@@ -124,9 +124,7 @@ bool sender_is_replicated(const struct cluster_sender *s,
                           const struct outbox_part *p,
                           const struct outbox_entry *e);
 
-/* ---- sender_command.c
- * ------------------------------------------------------------
- */
+/* ---- sender_command.c --------------------------------------------------- */
 
 /* Begins a command; NULL: there are SENDER_COMMANDS. */
 struct sender_slot *sender_begin(struct cluster_sender *s, uint16_t slot);
@@ -149,9 +147,7 @@ void sender_add_number(struct sender_slot *w, uint64_t number);
 uint64_t sender_begin_entries(struct cluster_sender *s, struct sender_part *p,
                               uint64_t number);
 
-/* ---- sender_send.c
- * ------------------------------------------------------------
- */
+/* ---- sender_send.c ------------------------------------------------------ */
 
 /* Sends nothing more to a part for a while. */
 void sender_back_off(struct cluster_sender *s, struct sender_part *p,
@@ -171,8 +167,7 @@ bool sender_rebuild(struct cluster_sender *s, uint64_t now_ms);
 const char *sender_format_part(const struct sender_part *p,
                                char text[SENDER_PART_TEXT]);
 
-/* ---- sender_settle.c
- * ---------------------------------------------------------- */
+/* ---- sender_settle.c ---------------------------------------------------- */
 
 void sender_settle(struct cluster_sender *s, uint64_t now_ms);
 

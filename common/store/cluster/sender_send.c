@@ -22,8 +22,7 @@
 #define PART_GONE   2   /* by countd1_state */
 #define CLOSED_MS   100 /* a closed part is asked again after this */
 
-/* ---- commands
- * -------------------------------------------------------------------- */
+/* ---- commands ----------------------------------------------------------- */
 
 const char *
 sender_format_part(const struct sender_part *p, char text[SENDER_PART_TEXT])
@@ -53,9 +52,7 @@ sender_back_off(struct cluster_sender *s, struct sender_part *p,
                    sender_format_part(p, text), what, cluster_text(s->cluster));
 }
 
-/* ---- replies
- * ----------------------------------------------------------------------
- */
+/* ---- replies ------------------------------------------------------------ */
 
 static uint64_t
 digest_of(const redisReply *reply)
@@ -65,8 +62,7 @@ digest_of(const redisReply *reply)
                : 0;
 }
 
-/* ---- names
- * ------------------------------------------------------------------------ */
+/* ---- names -------------------------------------------------------------- */
 
 /* The answer to begin_name(). */
 struct sender_place {
@@ -255,8 +251,7 @@ sender_name_keyspaces(struct cluster_sender *s)
     return true;
 }
 
-/* ---- what the cluster has
- * ----------------------------------------------------------- */
+/* ---- what the cluster has ----------------------------------------------- */
 
 static void
 stop_part(struct sender_part *p, enum sender_state state, uint64_t have)
@@ -341,8 +336,7 @@ heed_closed(struct sender_part *p)
     sk->is_refused = true;
 }
 
-/* ---- the audit
- * ---------------------------------------------------------------------- */
+/* ---- the audit ---------------------------------------------------------- */
 
 static bool
 needs_audit(const struct cluster_sender *s, const struct sender_part *p,
@@ -423,8 +417,7 @@ sender_audit(struct cluster_sender *s, uint64_t now_ms)
     return true;
 }
 
-/* ---- entries
- * -------------------------------------------------------------------------- */
+/* ---- entries ------------------------------------------------------------ */
 
 /* The entry waits, and those after it: they are a chain. */
 static void

@@ -27,8 +27,7 @@
 #define PUBLISH_MAX 1000 /* written this often though nothing has changed */
 #define REMOVE_MAX  4096 /* entries in one group */
 
-/* ---- replicas
- * -------------------------------------------------------------------- */
+/* ---- replicas ----------------------------------------------------------- */
 
 static void
 take_info(struct cluster_sender *s, int node, const char *text,
@@ -88,8 +87,7 @@ poll_replicas(struct cluster_sender *s)
     } while (node != CLUSTER_NO_NODE);
 }
 
-/* ---- what is settled
- * --------------------------------------------------------------- */
+/* ---- what is settled ---------------------------------------------------- */
 
 /* Entries at the front of a part that may leave the outbox.  None may until the
  * part was audited after the last change of a connection or of the map. */
@@ -170,8 +168,7 @@ sender_settle(struct cluster_sender *s, uint64_t now_ms)
         remove_settled(s, now_ms);
 }
 
-/* ---- as_of
- * -------------------------------------------------------------------------- */
+/* ---- as_of -------------------------------------------------------------- */
 
 /* Records held for a keyspace are yet to be put into the outbox, too. */
 static int

@@ -162,8 +162,7 @@ struct history_erasure {
 int history_erase(struct history *h, const struct kv *kv,
                   struct history_erasure *keys, size_t count, size_t *blocks);
 
-/* ---- care (compact.c) -----------------------------------------------------
- */
+/* ---- care (compact.c) --------------------------------------------------- */
 
 struct history_limits {
     uint32_t now; /* minute */
@@ -200,8 +199,7 @@ bool history_is_full(const struct history *h, const struct kv *kv);
  * periods may wait a day.  HISTORY_NEVER: nothing will. */
 uint32_t history_due(const struct history *h, const struct kv *kv);
 
-/* ---- reading (scan.c, history_answer.c)
- * ------------------------------------------- */
+/* ---- reading (scan.c, history_answer.c) --------------------------------- */
 
 /* The span of a question, and the tier that answers it: the coarsest whose step
  * divides all three.  -EINVAL: there is none, or it makes no sense. */
@@ -248,8 +246,7 @@ int history_scan(const struct history *h, const struct kv *kv,
 int history_answer(const struct history *h, const struct kv *kv,
                    struct store_history_query *q, uint64_t until_ns);
 
-/* ---- check (history_check.c)
- * --------------------------------------------------- */
+/* ---- check (history_check.c) -------------------------------------------- */
 
 struct history_check {
     void (*fault)(void *ctx, const char *text);
