@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/lib/fault.h"
 #include "tests/lib/quota_rig.h"
 
 /* ---- answers ----------------------------------------------------- */
@@ -215,6 +216,12 @@ is_exported_twice(struct quota_rig *r)
     return r->service.export.written >= 2;
 }
 
+static bool
+is_exported_three_times(struct quota_rig *r)
+{
+    return r->service.export.written >= 3;
+}
+
 CASE(what_was_applied_is_exported_when_it_runs_out, r)
 {
     char path[600], text[256];
@@ -225,15 +232,16 @@ CASE(what_was_applied_is_exported_when_it_runs_out, r)
                    path); /* fits */
     tmpdir_put(&r->dir, "export", "of before\n", 10, 0600);
     rig_start(r);
+    rig_run(r, is_exported_once);
     (void)load(path, text, sizeof text);
-    assert_string_equal(text, ""); /* of another journal */
+    assert_string_equal(text, ""); /* it was of another journal */
     rig_expect(r, "/apply?amt=1", 200, "1 999999\n");
     rig_expect(r, "/apply?amt=2", 200, "2 999997\n");
     rig_expect(r, "/cancel?jnlsno=1", 200, "3 999998\n");
     (void)load(path, text, sizeof text);
     assert_string_equal(text, "");
     rig_expect(r, "/apply?amt=999998", 200, "4 0\n");
-    rig_run(r, is_exported_once);
+    rig_run(r, is_exported_twice);
     (void)load(path, text, sizeof text);
     assert_string_equal(text, "1 1 3\n2 2\n4 999998\n");
     /* The next one comes a second later, and tells of all until then. */
@@ -241,8 +249,8 @@ CASE(what_was_applied_is_exported_when_it_runs_out, r)
     rig_expect(r, "/empty", 200, "0\n");
     rig_expect(r, "/cancel?jnlsno=4", 200, "6 999998\n");
     rig_expect(r, "/empty", 200, "0\n");
-    assert_int_equal(r->service.export.written, 1);
-    rig_run(r, is_exported_twice);
+    assert_int_equal(r->service.export.written, 2);
+    rig_run(r, is_exported_three_times);
     (void)load(path, text, sizeof text);
     assert_string_equal(text, "1 1 3\n2 2 5\n4 999998 6\n");
     rig_stop(r);
@@ -267,6 +275,7 @@ CASE(a_long_export_is_of_one_moment, r)
     (void)snprintf(r->config.quota_export, sizeof r->config.quota_export, "%s",
                    path); /* fits */
     rig_start(r);
+    rig_run(r, is_exported_once);
     for (int i = 0; i < 60; i++) {
         p = rig_join(r, 1);
         for (int k = 0; k < 200; k++)
@@ -284,7 +293,7 @@ CASE(a_long_export_is_of_one_moment, r)
     r->waits = p;
     r->want = 201;
     rig_run(r, rig_is_heard);
-    rig_run(r, is_exported_once);
+    rig_run(r, is_exported_twice);
     assert_true(load(path, text, sizeof text) < sizeof text - 1);
     for (; *at != '\0'; at = strchr(at, '\n') + 1) {
         unsigned number, amount;
@@ -308,4 +317,25 @@ CASE(an_export_that_fails_leaves_the_last_one, r)
     rig_expect(r, "/apply?amt=5", 200, "1 0\n");
     assert_int_equal(r->service.export.written, 0);
     rig_stop(r);
+}
+
+/* Of the journal, or of the export itself. */
+CASE(the_export_of_another_journal_is_emptied_when_the_disk_is_well_again, r)
+{
+    static const char *const calls[] = {"openat", "open"};
+    char path[600], text[256];
+
+    (void)snprintf(path, sizeof path, "%s/export", r->dir.path); /* fits */
+    (void)snprintf(r->config.quota_export, sizeof r->config.quota_export, "%s",
+                   path); /* fits */
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        tmpdir_put(&r->dir, "export", "of before\n", 10, 0600);
+        fault_inject(calls[i], 1, EIO);
+        rig_start(r);
+        rig_run(r, is_exported_once);
+        assert_true(fault_hit());
+        fault_clear();
+        assert_int_equal(load(path, text, sizeof text), 0);
+        rig_stop(r);
+    }
 }

@@ -163,14 +163,6 @@ start_if_due(struct quota_export *e)
 }
 
 static void
-report_failure(struct quota_export *e)
-{
-    if (e->rc < 0)
-        diag_repeating(&e->said, DIAG_WARNING, "quota.export=%s: %s", e->path,
-                       diag_text(e->rc));
-}
-
-static void
 done(struct io_job *job)
 {
     struct quota_export *e = LOOP_OWNER(job, struct quota_export, job);
@@ -179,7 +171,12 @@ done(struct io_job *job)
         io_push(e->io, &e->job);
         return;
     }
-    report_failure(e);
+    if (e->rc < 0) {
+        diag_repeating(&e->said, DIAG_WARNING,
+                       "quota.export=%s: %s; tried again each second", e->path,
+                       diag_text(e->rc));
+        e->wanted = true;
+    }
     e->written += e->rc == 0 && e->finished;
     end_run(e);
     start_if_due(e);
@@ -209,18 +206,6 @@ quota_export_fini(struct quota_export *e)
 {
     if (e->loop)
         loop_disarm(e->loop, &e->timer);
-    end_run(e);
-}
-
-void
-quota_export_clear(struct quota_export *e)
-{
-    if (e->path[0] == '\0')
-        return;
-    e->rc = begin_file(e);
-    if (e->rc == 0)
-        e->rc = finish_file(e);
-    report_failure(e);
     end_run(e);
 }
 

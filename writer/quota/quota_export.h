@@ -4,10 +4,11 @@
  *     NUMBER AMOUNT LF                of an application
  *     NUMBER AMOUNT CANCELLED_BY LF   of one that was cancelled
  *
- * in ascending order.  It is empty at the first start, and written when the
- * quota runs out, at most once a second, to PATH.tmp first, which is synced and
- * renamed.  It contains what was durable when it began, whatever happens
- * meanwhile.
+ * in ascending order.  It is written at a start whose journal has no numbers,
+ * since a file that is there is of another journal, and when the quota runs
+ * out; at most once a second, and again after a failure; to PATH.tmp first,
+ * which is synced and renamed.  It contains what was durable when it began,
+ * whatever happens meanwhile.
  *
  * Ownership: the caller's, between init and fini; the numbers are borrowed from
  * quota_export_turn() until quota_export_stop().
@@ -53,10 +54,6 @@ void quota_export_init(struct quota_export *e, struct loop *loop, struct io *io,
 
 /* When the I/O thread has stopped. */
 void quota_export_fini(struct quota_export *e);
-
-/* Writes an empty file, at a start whose journal has no numbers: a file that is
- * there is of another journal.  Waits for the disk. */
-void quota_export_clear(struct quota_export *e);
 
 /* Another one is wanted. */
 void quota_export_want(struct quota_export *e);

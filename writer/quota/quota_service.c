@@ -54,6 +54,18 @@ mark_due(struct loop_timer *timer)
 
 /* ---- after a failure --------------------------------------------- */
 
+/* Empties an export of another journal. */
+static void
+export_nothing(struct quota_service *s)
+{
+    struct journal_numbers *n = &quotas_unnamed(&s->store->quotas)->numbers;
+
+    if (n->count > 0)
+        return;
+    quota_export_want(&s->export);
+    quota_export_turn(&s->export, n, 0);
+}
+
 static void
 reload_run(struct io_job *job)
 {
@@ -85,6 +97,7 @@ reload_done(struct io_job *job)
     s->reload.store = NULL;
     s->state = QUOTA_READY;
     s->wants_export[0] = s->wants_export[1] = false;
+    export_nothing(s);
     diag(DIAG_INFO, "quotas are available again");
 }
 
@@ -384,8 +397,6 @@ open_first(struct quota_service *s)
     if (rc == -EINVAL)
         return rc;
     s->state = rc == 0 ? QUOTA_READY : QUOTA_LOADING;
-    if (rc == 0 && quotas_unnamed(&s->store->quotas)->numbers.count == 0)
-        quota_export_clear(&s->export);
     if (rc == -EBADMSG || rc == -EPROTO)
         s->state = QUOTA_DAMAGED;
     if (s->state == QUOTA_DAMAGED)
@@ -423,6 +434,8 @@ quota_open(struct quota_service *s, struct loop *loop, int live_fd,
     if (rc < 0) {
         quota_store_free(s->store);
         quota_init(s);
+    } else if (s->state == QUOTA_READY) {
+        export_nothing(s);
     }
     return rc;
 }
