@@ -390,6 +390,20 @@ CASE(parts_and_senders_are_listed, f)
     fleet_stop_all(f);
 }
 
+/* Closes the part as a move does, or opens it. */
+static void
+call_closing(const char *function)
+{
+    struct cluster_part_keys keys;
+
+    cluster_part_keys(&keys, (const uint8_t *)"words", 5, 0, 0);
+    assert_int_equal(*cluster_rig_run(&rig, master_of("words"),
+                                      "FCALL %s 2 %b %b token-01", function,
+                                      keys.counts, keys.size, keys.order,
+                                      keys.size),
+                     '0');
+}
+
 CASE(a_loss_is_reported_until_it_is_accepted, f)
 {
     NEED_RIG();
@@ -405,6 +419,10 @@ CASE(a_loss_is_reported_until_it_is_accepted, f)
     await_status(f, "\"outbox_lost\", \"value\": 1");
     expect(FLEET_RUN(f, "status"), 1,
            "! parts=1 of the cluster are older than what the outbox retains");
+    call_closing("countd1_hold");
+    expect(FLEET_RUN(f, "store", "accept", "words", "0"), 1,
+           "nothing was changed: the part is closed by countd store move or ");
+    call_closing("countd1_open");
     expect_text(FLEET_RUN(f, "store", "accept", "words", "0"), 0, "");
     fleet_stop(f, FLEET_WORKER);
     fleet_start(f, FLEET_WORKER);

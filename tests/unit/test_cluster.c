@@ -471,6 +471,43 @@ CASE(removing_is_part_of_the_chain)
     assert_string_equal(read_rows(), "1 c\n");
 }
 
+static long long
+accept_loss(unsigned have, unsigned number)
+{
+    return answer_of(run_change("countd1_accept", "sender-1", have, "digest-1",
+                                number, "digest-1", NULL, 0),
+                     0);
+}
+
+/* One that comes late must not put the mark back: entries would count twice. */
+CASE(a_loss_is_accepted_only_at_the_mark_that_was_seen)
+{
+    NEED_RIG();
+    assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
+    assert_int_equal(accept_loss(0, 4), 2);
+    assert_int_equal(accept_loss(1, 4), 0);
+    assert_int_equal(apply_one(4, 5, "a", 0, 1), 0);
+    assert_int_equal(accept_loss(1, 4), 1);
+    assert_int_equal(apply_one(4, 5, "a", 0, 1), 1);
+    assert_string_equal(read_rows(), "6 a\n");
+}
+
+/* A mover or a backup is reading its marks. */
+CASE(no_loss_is_accepted_while_the_part_is_closed)
+{
+    NEED_RIG();
+    assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
+    assert_reply("FCALL countd1_close 2 " C_KEY " " Z_KEY " mover-01", C_KEY,
+                 "0");
+    assert_int_equal(accept_loss(1, 4), 4);
+    assert_reply("FCALL countd1_open 2 " C_KEY " " Z_KEY " mover-01", C_KEY,
+                 "0");
+    /* The rows are there, the order is not. */
+    assert_reply("DEL " Z_KEY, C_KEY, "1");
+    assert_int_equal(accept_loss(1, 4), 0);
+    assert_int_equal(apply_one(4, 5, "a", 0, 5), 3);
+}
+
 static struct cluster_command
 run_rebuild(const char *token, const char *rows)
 {

@@ -152,13 +152,15 @@ accept_loss(const struct cmd_line *line, struct store *s)
     rc = cluster_admin_accept(s, name.bytes, name.size, (uint32_t)part);
     if (rc == 0)
         return CONFIG_EXIT_OK;
-    if (rc != -ENOENT && rc != -EALREADY && rc != -EPERM)
+    if (rc != -ENOENT && rc != -EALREADY && rc != -EPERM && rc != -EAGAIN)
         return report_failure("change the part's mark", rc);
     diag(DIAG_ERROR, "nothing was changed: %s",
-         rc == -ENOENT ? "this directory never counted into such a part; "
-                         "countd store lists them"
-         : rc == -EALREADY
-             ? "the part has lost nothing that is not sent again"
+         rc == -ENOENT     ? "this directory never counted into such a part; "
+                             "countd store lists them"
+         : rc == -EALREADY ? "the part has lost nothing that is not sent again"
+         : rc == -EAGAIN
+             ? "the part is closed by countd store move or countd backup, or "
+               "changed just now; try again"
              : "the part's mark is not of this directory: one of both is an "
                "older copy");
     return CONFIG_EXIT_NEGATIVE;

@@ -62,10 +62,10 @@ find_chain(const struct outbox_keyspace *k, const struct cluster_place *place,
 
 static enum cluster_part_state
 judge_part(const struct cluster_store *s, const struct outbox_part *p,
-           const struct cluster_place *place, uint64_t digest,
+           const struct cluster_place *place,
            const struct cluster_part_info *info)
 {
-    if (!outbox_is_own(p, info->have, digest))
+    if (!outbox_is_own(p, info->have, info->digest))
         return CLUSTER_PART_FOREIGN;
     if (info->have + 1 < outbox_first(p))
         return CLUSTER_PART_LOST;
@@ -105,14 +105,14 @@ read_part(struct cluster_store *s, const struct outbox_keyspace *k,
     if (reply != NULL && reply->element[1]->type == REDIS_REPLY_STRING &&
         reply->element[1]->len == CLUSTER_MARK_SIZE) {
         out->have = cluster_reply_number(reply->element[0]);
+        out->digest = get_le64(reply->element[1]->str);
         out->rows = cluster_reply_number(reply->element[2]);
         /* Entries may have been made, and sent, since the outbox was read. */
         if (out->have > p->last)
             (void)outbox_refresh(s->outbox);
         out->last = p->last;
         out->retained = p->count;
-        out->state =
-            judge_part(s, p, place, get_le64(reply->element[1]->str), out);
+        out->state = judge_part(s, p, place, out);
     }
     cluster_call_end(s);
     return rc;
@@ -141,6 +141,38 @@ cluster_admin_parts(struct store *store,
     return rc;
 }
 
+/* Gives a part the mark of the entry before the first that is retained, if it
+ * still has the mark that was read. */
+static int
+change_mark(struct cluster_store *s, const struct outbox_part *p,
+            const struct cluster_part_info *info)
+{
+    uint8_t sender[CLUSTER_MARK_SIZE], digests[2][CLUSTER_MARK_SIZE];
+    const redisReply *reply;
+    size_t call;
+    int rc;
+
+    put_le64(sender, outbox_sender(s->outbox));
+    put_le64(digests[0], info->digest);
+    put_le64(digests[1],
+             p->count > 0 ? p->entries[p->first].prev_digest : p->last_digest);
+    call = cluster_call_begin(s, "countd1_accept", info->name, info->name_size,
+                              info->generation, info->part);
+    cluster_call_change(s, call);
+    cluster_call_word(s, call, sender, sizeof sender);
+    cluster_call_number(s, call, 0, (int64_t)info->have);
+    cluster_call_word(s, call, digests[0], CLUSTER_MARK_SIZE);
+    cluster_call_number(s, call, 1, (int64_t)outbox_first(p) - 1);
+    cluster_call_word(s, call, digests[1], CLUSTER_MARK_SIZE);
+    cluster_call_run(s);
+    reply = cluster_call_reply(s, call, 1, &rc);
+    /* 0 and 1: it has that mark. */
+    if (reply != NULL && cluster_reply_number(reply->element[0]) > 1)
+        rc = -EAGAIN;
+    cluster_call_end(s);
+    return rc;
+}
+
 int
 cluster_admin_accept(struct store *store, const uint8_t *name, size_t name_size,
                      uint32_t part)
@@ -150,8 +182,6 @@ cluster_admin_accept(struct store *store, const uint8_t *name, size_t name_size,
     const struct outbox_part *p;
     struct cluster_part_info info;
     struct cluster_place place;
-    uint8_t sender[CLUSTER_MARK_SIZE], digest[CLUSTER_MARK_SIZE];
-    size_t call;
     int rc;
 
     rc = open_outbox(s);
@@ -169,19 +199,7 @@ cluster_admin_accept(struct store *store, const uint8_t *name, size_t name_size,
         return rc < 0                               ? rc
                : info.state == CLUSTER_PART_FOREIGN ? -EPERM
                                                     : -EALREADY;
-    put_le64(sender, outbox_sender(s->outbox));
-    put_le64(digest,
-             p->count > 0 ? p->entries[p->first].prev_digest : p->last_digest);
-    call = cluster_call_begin(s, "countd1_accept", name, name_size,
-                              place.generation, part);
-    cluster_call_change(s, call);
-    cluster_call_word(s, call, sender, sizeof sender);
-    cluster_call_number(s, call, 0, (int64_t)outbox_first(p) - 1);
-    cluster_call_word(s, call, digest, sizeof digest);
-    cluster_call_run(s);
-    rc = s->commands[call].error;
-    cluster_call_end(s);
-    return rc;
+    return change_mark(s, p, &info);
 }
 
 int

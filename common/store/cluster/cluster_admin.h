@@ -27,6 +27,7 @@ struct cluster_part_info {
     enum cluster_part_state state;
     uint64_t rows;
     uint64_t have;     /* entries that are in the cluster */
+    uint64_t digest;   /* of the last of them */
     uint64_t last;     /* entries ever */
     uint64_t retained; /* in the outbox */
 };
@@ -54,7 +55,8 @@ int cluster_admin_senders(struct store *s,
 /* Accepts that what the cluster lost of a part, and the outbox does not retain,
  * is not counted: the part goes on with the first entry that is retained.
  *   -ENOENT   there is no such part
- *   -EALREADY nothing is lost   -EPERM  it is of another timeline */
+ *   -EALREADY nothing is lost   -EPERM  it is of another timeline
+ *   -EAGAIN   it is closed by a move or a backup, or changed just now */
 int cluster_admin_accept(struct store *s, const uint8_t *name, size_t name_size,
                          uint32_t part);
 

@@ -180,15 +180,15 @@ local function begin(keys, args)
     return { 2, decimal(have), digest }
   end
   if digest ~= args[3] then return { 5, decimal(have), digest } end
-  local rows = number(head[2])
+  local rows, torn = number(head[2])
   local index = head[9] == '1' and index_of(keys[1])
   if redis.call('ZCARD', keys[2]) ~= rows or index and redis.call('ZCARD', index) ~= rows then
-    return { 3, decimal(have), digest }
+    torn = { 3, decimal(have), digest }
   end
   local high, low = sum(head[3])
   local senders = head[7] or ''
   if not head[1] then senders = senders .. args[1] end
-  return nil, { rows = rows, high = high, low = low, flagged = number(head[4]),
+  return torn, { rows = rows, high = high, low = low, flagged = number(head[4]),
     version = number(head[5]), me = me, senders = senders, history = head[8] or '', index = index }
 end
 local function put_head(t, args, fields)
@@ -636,16 +636,15 @@ local function restore(keys, args)
   redis.call('RENAME', keys[3], keys[1])
   return 0
 end
--- args: sender, number, digest: the part goes on behind that entry.
+-- As apply, but brings nothing: the entries between are lost.  A torn part is
+-- made again when the next one comes.
 local function accept(keys, args)
-  local me = '\0n' .. args[1]
-  local head = redis.call('HMGET', keys[1], me, '\0l')
-  local high = math.floor(tonumber(args[2]) / WORD)
-  local list = head[2] or ''
-  if not head[1] then list = list .. args[1] end
-  redis.call('HSET', keys[1], me, struct.pack('>I4I4', high, tonumber(args[2]) - high * WORD) .. args[3],
-    '\0l', list)
-  return 0
+  local refused, t = begin(keys, args)
+  if refused and refused[1] ~= 3 then return refused end
+  local fields = {}
+  put_head(t, args, fields)
+  redis.call('HSET', keys[1], unpack(fields))
+  return { 0, args[4], args[5] }
 end
 -- The state of a part for a sender: its mark, rows, version, and members of its
 -- order: of the order of keys where these are not as many as rows.
