@@ -1,6 +1,5 @@
-/* tests/e2e/test_drop_command.c - countd drop and countd del beside the
- * daemons: what was acknowledged before the call is gone, what comes after it
- * returned counts, whatever is going on meanwhile.
+/* tests/e2e/test_drop_command.c - countd drop and countd del: the transcript
+ * drop_command.txt, and what it promises whatever is going on meanwhile.
  *
  *     TEST_SEED   repeats the choice of kills */
 #include "tests/lib/test.h"
@@ -12,15 +11,12 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "common/log/log.h"
-#include "common/store/lmdb/lmdb_store.h"
 #include "tests/lib/client.h"
 #include "tests/lib/expect.h"
-#include "tests/lib/filler.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/random.h"
 #include "tests/lib/service.h"
-#include "tests/lib/stored.h"
+#include "tests/lib/transcript.h"
 
 #define WAIT_MS 60000
 
@@ -38,22 +34,6 @@ static void
 flush(struct fleet *f)
 {
     expect_text(FLEET_RUN(f, "flush"), 0, "");
-}
-
-/* Puts a file of junk in the place of a keyspace's, as a broken disk may. */
-static void
-break_keyspace(struct fleet *f, const char *name)
-{
-    char path[700], junk[8192];
-    int fd;
-
-    memset(junk, 'j', sizeof junk);
-    snprintf(path, sizeof path, "%s/keyspace/%s.mdb", f->path, name);
-    assert_int_equal(unlink(path), 0);
-    fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, junk, sizeof junk), sizeof junk);
-    assert_int_equal(close(fd), 0);
 }
 
 /* Breaks what a file tells of itself and nothing else: who has it open goes on
@@ -77,120 +57,6 @@ break_magic(struct fleet *f, const char *name)
 
 #define CASE(name, f)                                                          \
     TEST_IN(name, struct fleet *f, service_setup_in_memory, service_teardown)
-
-CASE(drop_empties_a_keyspace_and_what_comes_after_counts, f)
-{
-    service_start(f);
-    service_add(f, "words", "the", 3);
-    service_add(f, "words", "cat", -1);
-    service_add(f, "other", "the", 7);
-    expect_text(FLEET_RUN(f, "drop", "words"), 0,
-                "dropped keyspace=words keys=2 total=2 held=0\n");
-    service_add(f, "words", "cat", 5);
-    flush(f);
-
-    assert_int_equal(service_count(f, "words", "the"), INT64_MIN);
-    assert_int_equal(service_count(f, "words", "cat"), 5);
-    assert_int_equal(service_total(f, "words"), 5);
-    assert_int_equal(service_count(f, "other", "the"), 7);
-    fleet_stop_all(f);
-    fleet_check(f);
-}
-
-/* -H asks the daemons of another host; drop works in the directory here. */
-CASE(drop_for_another_host_leaves_the_keyspace_as_it_is, f)
-{
-    service_start(f);
-    service_add(f, "words", "the", 3);
-    expect(FLEET_RUN(f, "drop", "words", "-H", "otherhost"), 100,
-           "-H: this command works in the data directory of this machine");
-    expect(FLEET_RUN(f, "-H", "otherhost", "del", "words", "the"), 100, "-H: ");
-    flush(f);
-    assert_int_equal(service_count(f, "words", "the"), 3);
-}
-
-CASE(drop_works_without_daemons_when_nothing_is_to_be_merged, f)
-{
-    service_start(f);
-    service_add(f, "words", "the", 3);
-    fleet_stop(f, FLEET_WRITE);
-    fleet_await_drained(f, WAIT_MS);
-    fleet_stop_all(f);
-    expect(FLEET_RUN(f, "drop", "words"), 0, "keys=1 total=3 held=0\n");
-    service_start(f);
-    service_add(f, "words", "the", 4);
-    flush(f);
-    assert_int_equal(service_count(f, "words", "the"), 4);
-}
-
-CASE(drop_changes_nothing_when_no_worker_merges_the_logs, f)
-{
-    service_start(f);
-    service_add(f, "words", "the", 3);
-    flush(f);
-    fleet_stop(f, FLEET_WORKER);
-    service_add(f, "words", "the", 4);
-    expect(FLEET_RUN(f, "drop", "--timeout", "100ms", "words"), 1,
-           "nothing is changed: logs are not merged in time");
-    expect(FLEET_RUN(f, "del", "--timeout", "100ms", "words", "the"), 1,
-           "nothing is changed: logs are not merged in time");
-    assert_null(strstr(text, "deleted"));
-    fleet_start(f, FLEET_WORKER);
-    flush(f);
-    assert_int_equal(service_count(f, "words", "the"), 7);
-}
-
-CASE(drop_of_what_is_not_there_is_a_negative_answer_and_the_others_go, f)
-{
-    service_start(f);
-    service_add(f, "a", "k", 1);
-    service_add(f, "b", "k", 2);
-    expect(FLEET_RUN(f, "drop", "a", "nope", "b"), 1,
-           "there is no keyspace nope; countd keyspaces lists them");
-    expect(1, 1, "dropped keyspace=a keys=1 total=1 held=0\n");
-    expect(1, 1, "dropped keyspace=b keys=1 total=2 held=0\n");
-    expect(FLEET_RUN(f, "drop", "a\\q"), 100, "bad escape");
-    expect(FLEET_RUN(f, "drop"), 100, "usage: countd drop");
-}
-
-CASE(a_dry_run_says_what_would_go_and_changes_nothing, f)
-{
-    service_start(f);
-    service_add(f, "\xff", "k", 3);
-    service_add(f, "\xff", "l", 4);
-    flush(f);
-    expect_text(FLEET_RUN(f, "drop", "-n", "\\xff"), 0,
-                "would drop keyspace=\\xff keys=2 total=7 held=0\n");
-    expect_text(FLEET_RUN(f, "drop", "--dry-run", "\\xff"), 0,
-                "would drop keyspace=\\xff keys=2 total=7 held=0\n");
-    expect(FLEET_RUN(f, "drop", "-n", "nope"), 1, "there is no keyspace nope");
-    assert_int_equal(service_total(f, "\xff"), 7);
-    expect(FLEET_RUN(f, "drop", "\\xff"), 0, "dropped keyspace=\\xff ");
-    assert_int_equal(service_count(f, "\xff", "k"), INT64_MIN);
-}
-
-CASE(a_damaged_keyspace_is_dropped_with_what_is_held_of_it, f)
-{
-    service_start(f);
-    service_add(f, "words", "the", 3);
-    flush(f);
-    break_keyspace(f, "words");
-    service_add(f, "words", "the", 4);
-    service_add(f, "other", "the", 5);
-    expect(FLEET_RUN(f, "flush"), 1, "now (words); see countd held");
-    expect(FLEET_RUN(f, "drop", "-n", "words"), 0,
-           "would drop keyspace=words keys=- total=- held=1\n");
-    expect(FLEET_RUN(f, "drop", "words"), 0,
-           "dropped keyspace=words keys=- total=- held=1\n");
-    service_add(f, "words", "the", 10);
-    flush(f);
-
-    assert_int_equal(service_count(f, "words", "the"), 10);
-    assert_int_equal(service_count(f, "other", "the"), 5);
-    expect_text(FLEET_RUN(f, "held", "--tsv"), 0, "");
-    fleet_stop_all(f);
-    fleet_check(f);
-}
 
 /* It looks now and then whether the file is another by now, and drop returns
  * only when it has. */
@@ -216,49 +82,6 @@ CASE(a_reader_that_has_a_damaged_file_open_shows_none_of_it_after_a_drop, f)
                "dropped keyspace=words keys=- total=- held=0\n");
         daemon_fini(&drop);
     }
-}
-
-CASE(drop_says_that_what_is_set_aside_may_bring_something_back, f)
-{
-    char script[1400];
-
-    service_start(f);
-    service_add(f, "words", "the", 3);
-    snprintf(script, sizeof script, "echo junk > '%s/log/bad-0000000009-1'",
-             f->path);
-    assert_int_equal(
-        daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL), 0);
-    expect(
-        FLEET_RUN(f, "drop", "words"), 0,
-        "1 damaged file quarantined (log/bad-0000000009-1) may contain more: "
-        "salvage brings back what is in there");
-}
-
-/* Of a log that a worker has emptied, without a sync, a power loss brings back
- * the full one.  The mark of a keyspace that was dropped tells; that of one
- * that was replaced is gone, so drop syncs the logs before it returns. */
-CASE(drop_makes_durable_that_the_logs_are_empty, f)
-{
-    const char *syncs, *commit;
-    char script[3000], path[700];
-
-    service_start(f);
-    service_add(f, "words", "the", 3);
-    flush(f);
-    fleet_stop_all(f);
-    daemon_path("countd", path, sizeof path);
-    snprintf(script, sizeof script,
-             "ASAN_OPTIONS=detect_leaks=0 strace -qq -y -o '%s/trace' "
-             "-e trace=fsync,fdatasync '%s' -d '%s' drop words && "
-             "cat '%s/trace'",
-             f->path, path, f->path, f->path);
-    expect(daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL), 0,
-           "dropped keyspace=words ");
-    syncs = strstr(text, "/log/0000000000>) ");
-    commit = strstr(text, "/keyspace/words.mdb>) ");
-    assert_non_null(syncs);
-    assert_non_null(commit);
-    assert_true(syncs < commit);
 }
 
 /* ---- drop under load --------------------------------------------------- */
@@ -470,72 +293,8 @@ CASE(who_waits_for_another_process_says_for_whom, f)
     expect(FLEET_RUN(f, "drop", "words"), 0, "keys=1 total=3 held=0\n");
 }
 
-/* ---- del --------------------------------------------------------------- */
-
-CASE(del_deletes_keys_and_they_count_anew, f)
+int
+main(int argc, char **argv)
 {
-    service_start(f);
-    service_add(f, "words", "the", 3);
-    service_add(f, "words", "cat", 4);
-    service_add(f, "words", "\xff", 5);
-    expect_text(FLEET_RUN(f, "del", "words", "the", "\\xff", "the"), 0,
-                "deleted keyspace=words keys=2 of 2\n");
-    service_add(f, "words", "the", 10);
-    flush(f);
-
-    assert_int_equal(service_count(f, "words", "the"), 10);
-    assert_int_equal(service_count(f, "words", "cat"), 4);
-    assert_int_equal(service_count(f, "words", "\xff"), INT64_MIN);
-    assert_int_equal(service_total(f, "words"), 14);
-    expect(FLEET_RUN(f, "del", "words", "dog", "cat"), 1,
-           "deleted keyspace=words keys=1 of 2\n");
-    assert_int_equal(service_total(f, "words"), 10);
-    expect(FLEET_RUN(f, "del", "nope", "dog"), 1, "there is no keyspace nope");
-    fleet_stop_all(f);
-    fleet_check(f);
-}
-
-CASE(a_deleted_key_is_in_no_answer, f)
-{
-    service_start(f);
-    service_add(f, "words", "the", 3);
-    service_add(f, "words", "cat", 4);
-    service_add(f, "words", "the", 5);
-    flush(f);
-    expect(FLEET_RUN(f, "top", "words", "--from", "-1d", "--tsv"), 0,
-           "0\t8\t0\t8\tthe\n");
-    expect_text(FLEET_RUN(f, "del", "words", "the"), 0,
-                "deleted keyspace=words keys=1 of 1\n");
-
-    expect(FLEET_RUN(f, "top", "words", "--from", "-1d", "--tsv"), 0,
-           "0\t4\t0\t4\tcat\n");
-    assert_null(strstr(text, "the"));
-    expect(FLEET_RUN(f, "range", "words", "0", "9"), 0, "cat");
-    assert_null(strstr(text, "the"));
-    expect(FLEET_RUN(f, "history", "words", "the", "--tsv"), 0, "\t-\n");
-    assert_null(strstr(text, "\t8"));
-    expect(FLEET_RUN(f, "explain", "words", "the"), 1,
-           "count now: none\nin history: 0\n");
-    service_add(f, "words", "the", 1);
-    flush(f);
-    expect(FLEET_RUN(f, "top", "words", "--from", "-1d", "--tsv"), 0,
-           "1\t1\t0\t1\tthe\n");
-    fleet_stop_all(f);
-    fleet_check(f);
-}
-
-CASE(del_refuses_while_records_are_held_that_may_bring_the_key_back, f)
-{
-    fleet_option(f, "keyspace.max_keys=1");
-    service_start(f);
-    service_add(f, "words", "the", 3);
-    flush(f);
-    service_add(f, "words", "cat", 4);
-    expect(FLEET_RUN(f, "del", "words", "the"), 1,
-           "nothing is deleted: records=1 are held for keyspace words");
-    assert_int_equal(service_count(f, "words", "the"), 3);
-    expect(FLEET_RUN(f, "drop", "words"), 0, "keys=1 total=3 held=1\n");
-    service_add(f, "words", "cat", 5);
-    flush(f);
-    assert_int_equal(service_total(f, "words"), 5);
+    return transcript_main("tests/e2e/drop_command.txt", argc, argv);
 }

@@ -367,14 +367,28 @@ daemon_start(struct daemon *d, const char *program, ...)
     (void)daemon_start_how(d, program, &how); /* fails the test itself */
 }
 
+static const struct daemon_port *
+find_port(const struct daemon *d, const char *name)
+{
+    for (size_t i = 0; i < d->port_count; i++)
+        if (strcmp(d->ports[i].name, name) == 0)
+            return &d->ports[i];
+    return NULL;
+}
+
+bool
+daemon_has_port(const struct daemon *d, const char *name)
+{
+    return find_port(d, name) != NULL;
+}
+
 uint16_t
 daemon_port(const struct daemon *d, const char *name)
 {
-    size_t i;
+    const struct daemon_port *port = find_port(d, name);
 
-    for (i = 0; i < d->port_count; i++)
-        if (strcmp(d->ports[i].name, name) == 0)
-            return d->ports[i].port;
+    if (port != NULL)
+        return port->port;
     show(d);
     fail_msg("%s has no port named %s", d->program, name);
     return 0;

@@ -66,6 +66,7 @@ int daemon_start_how(struct daemon *d, const char *program,
 /* Port of a listening address by the name in its ready line; fails the test
  * when there is none. */
 uint16_t daemon_port(const struct daemon *d, const char *name);
+bool daemon_has_port(const struct daemon *d, const char *name);
 
 void daemon_signal(const struct daemon *d, int signo);
 

@@ -156,11 +156,25 @@ fleet_read_port(struct fleet *f)
 
 #define WORDS_MAX (2 * FLEET_OPTIONS_MAX + 32)
 
+/* Where the daemons listen, as options of a command. */
+static const struct {
+    enum fleet_role role;
+    const char *name, *option; /* in the ready line; before the number */
+} ports[] = {
+    {FLEET_READ, "read", "read.listen=127.0.0.1:"},
+    {FLEET_WRITE, "ack", "write.ack_listen=127.0.0.1:"},
+    {FLEET_WRITE, "silent", "write.listen=127.0.0.1:"},
+    {FLEET_WRITE, "counter", "counter.port="},
+    {FLEET_WRITE, "semaphore", "semaphore.port="},
+    {FLEET_WRITE, "http", "http.listen=127.0.0.1:"},
+};
+#define PORTS (sizeof ports / sizeof ports[0])
+
 /* The line of a command: the options of the daemons, and where they listen. */
 struct command {
     const char *argv[WORDS_MAX];
     size_t count;
-    char ports[2][FLEET_OPTION_SIZE];
+    char ports[PORTS][64];
 };
 
 static void
@@ -169,6 +183,20 @@ add_option(struct command *c, const char *option)
     assert_true(c->count + 3 < WORDS_MAX);
     c->argv[c->count++] = "-o";
     c->argv[c->count++] = option;
+}
+
+static void
+add_ports(struct fleet *f, struct command *c)
+{
+    for (size_t i = 0; i < PORTS; i++) {
+        const struct daemon *d = &f->daemons[ports[i].role];
+
+        if (d->pid <= 0 || !daemon_has_port(d, ports[i].name))
+            continue;
+        (void)snprintf(c->ports[i], sizeof c->ports[i], "%s%u", ports[i].option,
+                       daemon_port(d, ports[i].name));
+        add_option(c, c->ports[i]);
+    }
 }
 
 static void
@@ -181,21 +209,27 @@ make_command(struct fleet *f, struct command *c, const char *const *words)
     c->argv[c->count++] = f->path;
     for (i = 0; i < f->option_count; i++)
         add_option(c, f->options[i]);
-    if (f->daemons[FLEET_READ].pid > 0) {
-        snprintf(c->ports[0], sizeof c->ports[0], "read.listen=127.0.0.1:%u",
-                 fleet_read_port(f));
-        add_option(c, c->ports[0]);
-    }
-    if (f->daemons[FLEET_WRITE].pid > 0) {
-        snprintf(c->ports[1], sizeof c->ports[1],
-                 "write.ack_listen=127.0.0.1:%u", fleet_ack_port(f));
-        add_option(c, c->ports[1]);
-    }
+    add_ports(f, c);
     for (i = 0; words[i]; i++) {
         assert_true(c->count + 1 < WORDS_MAX);
         c->argv[c->count++] = words[i];
     }
     c->argv[c->count] = NULL;
+}
+
+void
+fleet_put_options(struct fleet *f, char *line, size_t size)
+{
+    static const char *const none[] = {NULL};
+    struct command c;
+    size_t at = 0;
+
+    make_command(f, &c, none);
+    line[0] = '\0';
+    for (size_t i = 2; i < c.count; i++) { /* without the directory */
+        at += (size_t)snprintf(line + at, size - at, "%s ", c.argv[i]);
+        assert_true(at < size);
+    }
 }
 
 int

@@ -76,6 +76,10 @@ uint16_t fleet_read_port(struct fleet *f);
 int fleet_run(struct fleet *f, const char *const *words);
 #define FLEET_RUN(f, ...) fleet_run(f, (const char *const[]){__VA_ARGS__, NULL})
 
+/* The options that fleet_run() gives to the command, as words of a shell, but
+ * for the directory. */
+void fleet_put_options(struct fleet *f, char *line, size_t size);
+
 /* The same on a terminal of so many columns: expect_terminal(). */
 int fleet_terminal(struct fleet *f, const char *const *words, unsigned columns);
 
