@@ -12,7 +12,7 @@
 
 #include "common/base/clock.h"
 #include "common/setup/datadir.h"
-#include "common/store/cluster/cluster_move.h"
+#include "common/store/cluster/cluster_admin.h"
 #include "common/store/cluster/cluster_store.h"
 #include "common/store/cluster/outbox_record.h"
 #include "common/wire/query.h"
@@ -41,6 +41,10 @@ struct fixture {
     uint64_t rounds, as_of_ms;
     enum cluster_move_step stop; /* the mover dies after it */
     unsigned master;             /* is killed at the step; or none */
+    struct cluster_faults faults;
+    unsigned target, replica; /* the first dies at the step, the other lacks
+                                 what was written; or none */
+    enum cluster_move_step dies;
     uint64_t lease_ms;
     bool is_slow;  /* until another one has settled it */
     bool is_quiet; /* nothing is counted meanwhile */
@@ -81,7 +85,8 @@ setup(void **state)
     x = (struct fixture){.random = {.state = 5},
                          .stop = CLUSTER_MOVE_SWITCHED + 1,
                          .lease_ms = CLUSTER_MOVE_LEASE_MS,
-                         .master = CLUSTER_RIG_SERVERS};
+                         .master = CLUSTER_RIG_SERVERS,
+                         .target = CLUSTER_RIG_SERVERS};
     *state = &x;
     if (!has_rig)
         return 0;
@@ -344,6 +349,11 @@ take_step(void *ctx, enum cluster_move_step step, uint64_t rows,
         check_as_of(x);
     else if (step != CLUSTER_MOVE_COPYING)
         count_both(x, x->s);
+    if (x->target < CLUSTER_RIG_SERVERS && step == CLUSTER_MOVE_CLOSED)
+        assert_true(
+            cluster_fault_leave_behind(&x->faults, x->target, x->replica));
+    if (x->target < CLUSTER_RIG_SERVERS && step == x->dies)
+        assert_true(cluster_fault_promote(&x->faults, x->target, x->replica));
     if (step != x->stop)
         return true;
     if (x->master < CLUSTER_RIG_SERVERS) {
@@ -601,6 +611,81 @@ CASE(a_master_killed_meanwhile_loses_nothing, x)
     }
     x->master = CLUSTER_RIG_SERVERS;
     assert_rc(move_to(x, 16, &result), 0);
+    compare_all(x);
+}
+
+static int
+add_retained(void *ctx, const struct cluster_part_info *p)
+{
+    *(uint64_t *)ctx += p->retained;
+    return 0;
+}
+
+/* Waits until replicas have all, and the outbox has nothing. */
+static void
+await_settled(struct fixture *x)
+{
+    const uint64_t end_ms = clock_ms() + (uint64_t)WAIT_MS * test_slow();
+    uint64_t retained;
+
+    do {
+        assert_true(clock_ms() < end_ms);
+        (void)poll(NULL, 0, 5);
+        retained = 0;
+        assert_rc(cluster_admin_parts(x->s, add_retained, &retained), 0);
+    } while (retained > 0);
+}
+
+static unsigned
+master_of(uint32_t generation, uint32_t part)
+{
+    struct cluster_part_keys keys;
+
+    cluster_part_keys(&keys, words.name, words.name_size, generation, part);
+    return cluster_rig_master(&rig, 0, keys.slot);
+}
+
+/* The replica of a master of new parts is behind, and takes its place. */
+static void
+move_to_dying(struct fixture *x, enum cluster_move_step step)
+{
+    struct cluster_move_result result;
+    struct cluster_place place;
+
+    cluster_faults_init(&x->faults, &rig);
+    read_place(x, &place);
+    for (uint32_t i = 0; i < 8; i++)
+        if (master_of(place.other + 1, i) != master_of(0, 0))
+            x->target = master_of(place.other + 1, i);
+    assert_int_not_equal(x->target, CLUSTER_RIG_SERVERS);
+    x->replica = cluster_fault_replica_of(&x->faults, x->target);
+    x->dies = step;
+    assert_true(move_to(x, 8, &result) < 0);
+    x->target = CLUSTER_RIG_SERVERS;
+    cluster_faults_heal(&x->faults, pause_shortly, NULL);
+    await_still(x);
+    read_place(x, &place);
+    assert_int_equal(place.parts, 1);
+    compare_all(x);
+}
+
+/* The outbox has nothing that it could send again.  The second one does not
+ * come to the step: it waits for the replica. */
+CASE(a_target_that_dies_before_its_replica_has_the_part_loses_nothing, x)
+{
+    struct cluster_move_result result;
+
+    NEED_RIG();
+    store_close(x->s);
+    x->config.store_retain_ms = 0;
+    open_store(x);
+    count_both(x, x->s);
+    await_sent(x->s);
+    await_settled(x);
+    move_to_dying(x, CLUSTER_MOVE_WHOLE);
+    await_settled(x);
+    move_to_dying(x, CLUSTER_MOVE_REPLICATED);
+    assert_rc(move_to(x, 8, &result), 0);
     compare_all(x);
 }
 
