@@ -202,8 +202,10 @@ int config_source_add(struct config_sources *s, int letter, const char *text);
  * open. */
 int config_ready_fd(const char *text, int *fd);
 
-/* Prints that the settings are good: -t.  Returns an exit status. */
-int config_print_good(void);
+/* -t, after config_check(): looks host names up, and checks, as a start does,
+ * that each address is of loopback or has networks that may connect.  Prints
+ * that the settings are good, or reports an error.  Returns an exit status. */
+int config_test(const struct config *c);
 
 /* Defaults, then sources, of which the file is that of config_find() when none
  * was given.  What spans keys is for those who serve: they call

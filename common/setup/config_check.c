@@ -6,14 +6,57 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/net/bind.h"
 #include "common/wire/message.h"
 
 #define WHERE_SIZE (CONFIG_TEXT_SIZE + 24) /* an address and a port */
 
 struct place {
-    const char *key;
-    const char *address;
+    const char *key, *address; /* empty: off */
+    const char *allow_key, *allow;
 };
+
+#define PLACES 11
+
+/* Where the daemons listen. */
+struct places {
+    struct place rows[PLACES]; /* the last is of datagrams */
+    char counter[WHERE_SIZE], semaphore[WHERE_SIZE];
+};
+
+static void
+list_places(const struct config *c, struct places *p)
+{
+    const bool has_http =
+        c->count_http || c->sequence_enable || c->quota_enable;
+
+    *p = (struct places){
+        .rows = {
+            {"write.listen", c->write_listen, "write.allow", c->write_allow},
+            {"write.ack_listen", c->write_ack_listen, "write.allow",
+             c->write_allow},
+            {"read.listen", c->read_listen, "read.allow", c->read_allow},
+            {"resp.listen", c->resp_listen, "resp.allow", c->resp_allow},
+            {"read.http", c->read_http, "read.allow", c->read_allow},
+            {"counter.port", p->counter, "live.allow", c->live_allow},
+            {"semaphore.port", p->semaphore, "live.allow", c->live_allow},
+            {"http.listen", has_http ? c->http_listen : "", "http.allow",
+             c->http_allow},
+            {"statsd.tcp_listen", c->statsd_tcp_listen, "statsd.allow",
+             c->statsd_allow},
+            {"graphite.listen", c->graphite_listen, "graphite.allow",
+             c->graphite_allow},
+            {"statsd.listen", c->statsd_listen, "statsd.allow",
+             c->statsd_allow},
+        }};
+    /* Both have room for any address and port. */
+    if (c->counter_enable && c->counter_port != CONFIG_PORT_SOCKET)
+        (void)snprintf(p->counter, sizeof p->counter, "%s:%" PRIu64,
+                       c->live_address, c->counter_port);
+    if (c->semaphore_enable && c->semaphore_port != CONFIG_PORT_SOCKET)
+        (void)snprintf(p->semaphore, sizeof p->semaphore, "%s:%" PRIu64,
+                       c->live_address, c->semaphore_port);
+}
 
 static bool
 may_be_shared(const char *address)
@@ -27,41 +70,21 @@ may_be_shared(const char *address)
 static int
 check_addresses(const struct config *c, char *why, size_t why_size)
 {
-    char counter[WHERE_SIZE] = "", semaphore[WHERE_SIZE] = "";
-    const struct place places[] = {
-        {"write.listen", c->write_listen},
-        {"write.ack_listen", c->write_ack_listen},
-        {"read.listen", c->read_listen},
-        {"resp.listen", c->resp_listen},
-        {"read.http", c->read_http},
-        {"counter.port", counter},
-        {"semaphore.port", semaphore},
-        {"http.listen", c->count_http || c->sequence_enable || c->quota_enable
-                            ? c->http_listen
-                            : ""},
-        {"statsd.tcp_listen", c->statsd_tcp_listen},
-        {"graphite.listen", c->graphite_listen},
-    };
-    const size_t count = sizeof places / sizeof places[0];
+    const size_t count = PLACES - 1; /* datagrams have ports of their own */
+    struct places p;
 
-    /* Both have room for any address and port. */
-    if (c->counter_enable && c->counter_port != CONFIG_PORT_SOCKET)
-        (void)snprintf(counter, sizeof counter, "%s:%" PRIu64, c->live_address,
-                       c->counter_port);
-    if (c->semaphore_enable && c->semaphore_port != CONFIG_PORT_SOCKET)
-        (void)snprintf(semaphore, sizeof semaphore, "%s:%" PRIu64,
-                       c->live_address, c->semaphore_port);
+    list_places(c, &p);
     for (size_t i = 0; i < count; i++) {
-        const char *a = places[i].address;
+        const char *a = p.rows[i].address;
 
         if (may_be_shared(a))
             continue;
         for (size_t j = i + 1; j < count; j++)
-            if (strcmp(a, places[j].address) == 0)
+            if (strcmp(a, p.rows[j].address) == 0)
                 return config_fail(
                     why, why_size, -EINVAL,
                     "%s and %s are both %s; give each its own port",
-                    places[i].key, places[j].key, a);
+                    p.rows[i].key, p.rows[j].key, a);
     }
     return 0;
 }
@@ -191,4 +214,26 @@ config_check(const struct config *c, char *why, size_t why_size)
         check_store(c, why, why_size) < 0)
         return -EINVAL;
     return check_addresses(c, why, why_size);
+}
+
+int
+config_test(const struct config *c)
+{
+    struct net_address address;
+    struct places p;
+    int rc = 0;
+
+    list_places(c, &p);
+    for (size_t i = 0; i < PLACES && rc == 0; i++) {
+        const struct place *row = &p.rows[i];
+
+        if (row->address[0] != '\0' &&
+            strcmp(row->address, LISTENER_NO_PORT) != 0)
+            rc = bind_resolve(row->address, row->key, row->allow,
+                              row->allow_key, &address);
+    }
+    if (rc < 0)
+        return rc == -EINVAL ? CONFIG_EXIT_USAGE : CONFIG_EXIT_SYSTEM;
+    (void)puts("settings are good");
+    return fflush(stdout) == 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_SYSTEM;
 }

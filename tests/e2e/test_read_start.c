@@ -88,6 +88,38 @@ CASE(settings_are_checked_without_a_directory)
     expect(READ("-o", "read.max_connections=0"), 100, "out of range");
 }
 
+CASE(a_check_of_settings_finds_ports_that_others_can_reach)
+{
+    static const struct {
+        const char *listen, *said, *allow;
+    } ports[] = {
+        {"write.listen=0.0.0.0:0", "write.listen=", "write.allow"},
+        {"write.ack_listen=[::]:0", "write.ack_listen=", "write.allow"},
+        {"read.listen=192.0.2.1:48880", "read.listen=", "read.allow"},
+        {"read.http=0.0.0.0:0", "read.http=", "read.allow"},
+        {"resp.listen=0.0.0.0:0", "resp.listen=", "resp.allow"},
+        {"live.address=0.0.0.0", "counter.port=", "live.allow"},
+        {"http.listen=0.0.0.0:0", "http.listen=", "http.allow"},
+        {"statsd.listen=0.0.0.0:0", "statsd.listen=", "statsd.allow"},
+        {"statsd.tcp_listen=0.0.0.0:0", "statsd.tcp_listen=", "statsd.allow"},
+        {"graphite.listen=0.0.0.0:0", "graphite.listen=", "graphite.allow"},
+    };
+    char allow[64];
+
+    for (size_t i = 0; i < sizeof ports / sizeof ports[0]; i++) {
+        expect(READ("-t", "-o", ports[i].listen), 100,
+               "can be reached from other machines");
+        assert_non_null(strstr(text, ports[i].said));
+        snprintf(allow, sizeof allow, "%s=10.0.0.0/8", ports[i].allow);
+        expect(READ("-t", "-o", ports[i].listen, "-o", allow), 0,
+               "settings are good");
+    }
+    expect(READ("-t", "-o", "http.listen=socket"), 0, "settings are good");
+    expect(READ("-t", "-o", "statsd.listen=127.0.0.1:8125", "-o",
+                "statsd.tcp_listen=127.0.0.1:8125"),
+           0, "settings are good");
+}
+
 /* ---- refusals ---------------------------------------------------------- */
 
 CASE(an_address_of_another_machine_may_be_ours_later)

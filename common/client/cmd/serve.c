@@ -480,7 +480,7 @@ cmd_serve(struct cmd_line *line)
     if (status != 0)
         return status;
     if (cmd_value(line, "t") != NULL)
-        return config_print_good();
+        return config_test(&line->config);
     rc = open_signals(&s);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "block signals");
