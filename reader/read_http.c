@@ -21,6 +21,7 @@
 #define DONE_MS        1000  /* an answer that nobody takes is kept so long */
 
 static_assert(READ_HTTP_ANSWER_MAX >= ANSWER_SIZE_MAX, "answer_max is of all");
+static_assert(READ_HTTP_LONGEST > 2 * READ_HTTP_TEXT_MAX, "gzip may add bytes");
 static_assert(HTTP_MORE_MAX > 1024 + READ_LINK_MAX, "a link has room");
 static_assert(HTTP_HOSTS_SIZE >= CONFIG_HOSTS_SIZE, "all names fit");
 
@@ -211,7 +212,7 @@ static bool
 takes_gzip(const struct read_http *h, const struct http_request *r, size_t size)
 {
     return h->pack.text && !h->packs && size >= PACKED_LEAST &&
-           size <= READ_PACK_MAX && http_takes_gzip(r);
+           http_takes_gzip(r);
 }
 
 static enum conn_next
@@ -539,7 +540,9 @@ read_http_open(struct read_http *h, struct loop *loop, struct answer *answer,
     h->binary = malloc(ANSWER_SIZE_MAX);
     h->text = malloc(READ_HTTP_TEXT_MAX);
     h->listed = calloc(READ_LISTED_MAX, sizeof *h->listed);
-    rc = h->binary && h->text && h->listed ? read_pack_open(&h->pack) : -ENOMEM;
+    rc = h->binary && h->text && h->listed
+             ? read_pack_open(&h->pack, READ_HTTP_TEXT_MAX)
+             : -ENOMEM;
     if (rc == 0)
         rc = user_metrics_open(&h->users, answer, h->binary, config);
     if (rc < 0)

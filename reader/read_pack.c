@@ -11,14 +11,15 @@
 #define PIECE 16384 /* bytes of text between two looks at the clock */
 
 int
-read_pack_open(struct read_pack *p)
+read_pack_open(struct read_pack *p, size_t max)
 {
-    *p = (struct read_pack){.size = 0};
+    *p = (struct read_pack){.max = max};
     if (deflateInit2(&p->deflate, 1, Z_DEFLATED, 15 + 16, 8,
                      Z_DEFAULT_STRATEGY) != Z_OK)
         return 0;
-    p->text = malloc(READ_PACK_MAX);
-    p->packed = malloc(READ_PACK_MAX + READ_PACK_MORE);
+    p->packed_max = deflateBound(&p->deflate, max);
+    p->text = malloc(max);
+    p->packed = malloc(p->packed_max);
     if (p->text && p->packed)
         return 0;
     (void)deflateEnd(&p->deflate); /* its memory goes in any case */
@@ -44,13 +45,13 @@ read_pack_start(struct read_pack *p, const uint8_t *text, size_t size)
 {
     z_stream *z = &p->deflate;
 
-    assert(size <= READ_PACK_MAX);
+    assert(size <= p->max);
     (void)deflateReset(z); /* fails of streams that are none */
     memcpy(p->text, text, size);
     p->size = size;
     z->next_in = p->text;
     z->next_out = p->packed;
-    z->avail_out = READ_PACK_MAX + READ_PACK_MORE;
+    z->avail_out = (uInt)p->packed_max;
 }
 
 bool

@@ -12,18 +12,17 @@
 #include <stdint.h>
 #include <zlib.h>
 
-#define READ_PACK_MAX  ((size_t)512 << 10) /* bytes of a text, at most */
-#define READ_PACK_MORE 1024                /* what gzip may add to it */
-
 struct read_pack {
     z_stream deflate;
-    uint8_t *text;   /* READ_PACK_MAX; NULL: nothing is packed */
-    uint8_t *packed; /* and READ_PACK_MORE */
-    size_t size;     /* of what is packed, at the end */
+    size_t max, packed_max; /* bytes of a text, and packed, at most */
+    uint8_t *text;          /* NULL: nothing is packed */
+    uint8_t *packed;
+    size_t size; /* of what is packed, at the end */
 };
 
-/* -ENOMEM; without memory of zlib's nothing is packed, and all is well. */
-int read_pack_open(struct read_pack *p);
+/* For texts of `max` bytes at most.  -ENOMEM; without memory of zlib's nothing
+ * is packed, and all is well. */
+int read_pack_open(struct read_pack *p, size_t max);
 void read_pack_close(struct read_pack *p);
 
 /* Begins with a copy of the text; what was begun before is forgotten. */

@@ -225,6 +225,22 @@ CASE(while_a_large_answer_is_packed_others_are_answered_in_their_turn)
     hear(f, large, "Content-Encoding: gzip");
 }
 
+CASE(an_answer_of_a_mib_is_packed)
+{
+    char key[256];
+
+    for (int i = 0; i < 4000; i++) {
+        (void)snprintf(key, sizeof key, "%0250d", i);
+        assert_rc(stored_add(f->store, "long", NULL, key, i), 0);
+    }
+    f->peer =
+        ask(f, "/v1/top?keyspace=long&n=4000", "Accept-Encoding: gzip\r\n");
+    f->last = "\r\n\r\n";
+    turns_run(f->loop);
+    assert_non_null(strstr(f->heard, "Content-Encoding: gzip"));
+    client_close(f->peer);
+}
+
 /* The second time the server knows the head again. */
 CASE(what_a_second_line_of_accept_names_is_answered_each_time)
 {

@@ -5,7 +5,7 @@
 #include "reader/read_pack.h"
 #include "tests/lib/random.h"
 
-static uint8_t text[READ_PACK_MAX], unpacked[READ_PACK_MAX];
+static uint8_t text[1 << 20], unpacked[sizeof text];
 
 /* Packs the beginning of the text, by steps that are as short as they can be;
  * returns their number. */
@@ -30,7 +30,7 @@ TEST(what_is_packed_in_steps_is_the_text)
     struct gunzip *g;
 
     assert_rc(gunzip_open(&g), 0);
-    assert_rc(read_pack_open(&p), 0);
+    assert_rc(read_pack_open(&p, sizeof text), 0);
     for (size_t i = 0; i < sizeof text; i++)
         text[i] = (uint8_t)random_next(&random); /* gzip adds to it */
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
