@@ -43,6 +43,7 @@ struct transcript {
     struct tmpdir dir;
     struct fleet fleet;
     struct beside beside[BESIDE_MAX];
+    const char *name;
     const char *at; /* the next line of the case */
     unsigned line;  /* the number of the one before */
 };
@@ -112,6 +113,12 @@ next_line(struct transcript *t)
 }
 
 static bool
+is_at_end(const struct transcript *t)
+{
+    return *t->at == '\0' || strncmp(t->at, "== ", 3) == 0;
+}
+
+static bool
 is_remark(const char *line)
 {
     return *line == '\n' || strncmp(line, "# ", 2) == 0;
@@ -141,7 +148,7 @@ next_step(struct transcript *t, struct step *s)
 
     *s = (struct step){.status = 0};
     do {
-        if (*t->at == '\0' || strncmp(t->at, "== ", 3) == 0)
+        if (is_at_end(t))
             return false;
         line = next_line(t);
         if (is_remark(line))
@@ -276,14 +283,16 @@ end_beside(struct transcript *t, const char *name)
 }
 
 static void
-need_programs(struct transcript *t, const char *names)
+need(struct transcript *t, const char *command)
 {
-    char command[STEP_SIZE + 16];
-
-    (void)snprintf(command, sizeof command, "which %s", names);
-    if (run_shell(t, command) != 0)
-        test_skip(names);
-    text[0] = '\0';
+    if (run_shell(t, command) == 0) {
+        text[0] = '\0';
+        return;
+    }
+    while (file.update != NULL && !is_at_end(t))
+        update(next_line(t));
+    test_say_skip(t->name, command);
+    skip();
 }
 
 static int
@@ -327,7 +336,7 @@ run_step(struct transcript *t, const struct step *s)
     else if (strcmp(word, "drained") == 0)
         fleet_await_drained(&t->fleet, DEADLINE_MS);
     else if (strcmp(word, "needs") == 0)
-        need_programs(t, rest);
+        need(t, rest);
     else if (strcmp(word, "begin") == 0)
         begin_beside(t, rest);
     else if (strcmp(word, "end") == 0)
@@ -396,6 +405,7 @@ setup(void **state)
     file.update = NULL; /* written once, by find_cases() */
     play_steps(&t);
     file.update = update_file;
+    t.name = c->name;
     t.at = c->at;
     t.line = c->line;
     update(next_line(&t)); /* its name */

@@ -27,7 +27,7 @@
  *     stop [ROLE ...]     SIGTERM, and 0 is its status
  *     crash ROLE          SIGKILL
  *     drained             waits until all is merged and nothing is held
- *     needs PROGRAM ...   skips the case where one is not installed
+ *     needs COMMAND       skips the case, and says so, unless it succeeds
  *     begin NAME COMMAND  runs it beside: $NAME is its pid
  *     end NAME            its end: what it printed, and its status
  *     await COMMAND       until it prints what stands there, with a deadline
