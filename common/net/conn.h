@@ -19,15 +19,15 @@
  *            gate still names the connection; its number is not free yet
  *
  * A turn: events only queue.  conn_turn() then serves listener after listener
- * in the order of the table, each for CONN_TURN_US at most (eight times that
- * when no other has work), first come first served.  A connection gets a slice:
- * one receive of CONN_SLICE bytes at most (or protocol.slice: more is cheaper
- * where no answer depends on one slice) and about as many bytes of answers;
- * then it stands behind its neighbours.  All that are QUEUED are served before
- * those that are BUSY, so a peer that sends little does not wait for those that
- * flood its listener; but at least one BUSY connection of a listener is served
- * in each turn.  So how long a turn takes depends on the number of listeners,
- * not on how many send, nor how much.
+ * in the order of the table, each for CONN_TURN_US at most, first come first
+ * served.  A connection gets a slice: one receive of CONN_SLICE bytes at most
+ * (or protocol.slice: more is cheaper where no answer depends on one slice) and
+ * about as many bytes of answers; then it stands behind its neighbours.  All
+ * that are QUEUED are served before those that are BUSY, so a peer that sends
+ * little does not wait for those that flood its listener, but for the end of
+ * the turn in which it sends; and at least one BUSY connection of a listener is
+ * served in each turn.  So how long a turn takes depends on the number of
+ * listeners, not on how many send, nor how much.
  *
  * Input is in one receive buffer that all share: what the connection kept, then
  * what came.  CONN_PAD bytes behind it may be read.  Only what take() leaves is
@@ -68,7 +68,6 @@
 #define CONN_PAD        32
 #define CONN_SMALL      16 /* bytes of input kept without a chunk of the pool */
 #define CONN_TURN_US    500
-#define CONN_ALONE      8 /* times that, for a listener that alone has work */
 #define CONN_ENDING_MS  2000
 #define CONN_ENDING_MAX (16u << 20)
 #define CONN_STALL_MS   5000

@@ -34,6 +34,12 @@ conn_number(const struct conn *c)
 
 /* ---- turns ------------------------------------------------------------- */
 
+static uint64_t
+turn_end_ns(void)
+{
+    return clock_ns() + CONN_TURN_US * UINT64_C(1000);
+}
+
 /* Serves the connections of a queue before `mark`, until `until_ns`, but at
  * least one.  The clock is read only if another connection waits. */
 static void
@@ -70,22 +76,20 @@ has_one_queued(const struct listener *d)
            queued->next == queued->prev;
 }
 
-/* Serves each connection that has work now at most once, for `budget_ns`: a
+/* Serves each connection that has work now at most once, for CONN_TURN_US: a
  * connection that has more is BUSY, and waits for the others. */
 static void
-serve_listener(struct listener *d, uint64_t budget_ns)
+serve_listener(struct listener *d)
 {
     const struct protocol *p = d->row->protocol;
     struct list_link *const queued = &d->lists[CONN_QUEUED];
-    const uint64_t until_ns =
-        has_one_queued(d) ? UINT64_MAX : clock_ns() + budget_ns;
 
     if (p->turn)
         p->turn(d, true);
     if (has_one_queued(d))
         conn_serve(LOOP_OWNER(queued->next, struct conn, link));
     else
-        serve_all(queued, &d->lists[CONN_BUSY], until_ns);
+        serve_all(queued, &d->lists[CONN_BUSY], turn_end_ns());
     if (p->turn)
         p->turn(d, false);
 }
@@ -162,16 +166,16 @@ end_all(struct listener *d, uint64_t until_ns)
 }
 
 static bool
-serve_some(struct listener *d, uint64_t budget_ns)
+serve_some(struct listener *d)
 {
     const uint64_t bit = UINT64_C(1) << d->index;
     struct conns *cs = d->conns;
     bool more = false;
 
     if (listener_has_work(d))
-        serve_listener(d, budget_ns);
+        serve_listener(d);
     if (!list_alone(&d->lists[CONN_CLOSED]))
-        more = end_all(d, clock_ns() + CONN_TURN_US * UINT64_C(1000));
+        more = end_all(d, turn_end_ns());
     if (!listener_has_work(d))
         cs->with_work &= ~bit;
     if (list_alone(&d->lists[CONN_CLOSED]))
@@ -182,20 +186,16 @@ serve_some(struct listener *d, uint64_t budget_ns)
 bool
 conn_turn(struct conns *cs)
 {
-    uint64_t budget_ns = CONN_TURN_US * UINT64_C(1000);
     uint64_t after = UINT64_MAX, listeners;
     bool more = false;
 
     cs->now_ms = loop_now_ms(cs->loop);
     feed_starved(cs);
-    listeners = cs->with_work;
-    if ((listeners & (listeners - 1)) == 0)
-        budget_ns *= CONN_ALONE;
     while ((listeners = (cs->with_work | cs->with_closed) & after)) {
         struct listener *d =
             listener_at(cs, (size_t)__builtin_ctzll(listeners));
 
-        more |= serve_some(d, budget_ns);
+        more |= serve_some(d);
         after = ~UINT64_C(1) << d->index;
     }
     return more || conns_have_work(cs);

@@ -781,13 +781,13 @@ CASE(listeners_with_work_get_equal_parts_of_a_turn_in_the_order_of_the_table, f)
     assert_int_equal(f->served[18], CUT * 1000 + 11);
 }
 
-CASE(a_listener_that_alone_has_work_gets_eight_parts, f)
+CASE(a_listener_that_alone_has_work_gets_no_more_than_its_part, f)
 {
     start_wide(f);
     bring_work(f, CUT, 100);
     echo_turns(f, 1);
-    assert_int_equal(f->served_count, 40);
-    for (unsigned i = 0; i < 40; i++)
+    assert_int_equal(f->served_count, 5);
+    for (unsigned i = 0; i < 5; i++)
         assert_int_equal(f->served[i], CUT * 1000 + i);
 }
 
@@ -805,8 +805,8 @@ CASE(who_comes_again_stands_behind_those_who_wait, f)
     echo_turns(f, 1);
     echo_say(a, many, ECHO_HEAD);
     bring_work(f, ECHO, 1);
-    echo_turns(f, 1);
-    assert_int_equal(f->served_count, 67);
+    while (f->served_count < 67)
+        echo_turns(f, 1);
     for (unsigned i = 0; i < 60; i++)
         assert_int_equal(f->served[5 + i], ECHO * 1000 + 1 + i);
     assert_int_equal(f->served[65], ECHO * 1000);
@@ -858,7 +858,7 @@ CASE(who_sends_little_is_served_before_200_that_flood_its_port, f)
 
         echo_ask(a, 'w', "");
         echo_turns(f, 1);
-        assert_int_equal(f->served_count - before, 40);
+        assert_int_equal(f->served_count - before, 5);
         assert_int_equal(f->served[before], ECHO * 1000);
     }
 }
@@ -874,15 +874,15 @@ CASE(who_floods_a_port_is_served_in_each_turn_beside_many_that_send_little, f)
     flood_with(flood, 1);
     echo_turns(f, 1);
     assert_int_equal(f->served_count, 1);
+    for (size_t i = 0; i < 50; i++)
+        echo_ask(peers[i], 'w', "");
     for (size_t turn = 0; turn < 3; turn++) {
         const size_t before = f->served_count;
 
         flood_with(flood, 1);
-        for (size_t i = 0; i < 50; i++)
-            echo_ask(peers[i], 'w', "");
         echo_turns(f, 1);
-        assert_int_equal(f->served_count - before, 41);
-        assert_int_equal(f->served[before + 40], ECHO * 1000 + 50);
+        assert_int_equal(f->served_count - before, 6);
+        assert_int_equal(f->served[before + 5], ECHO * 1000 + 50);
     }
 }
 
