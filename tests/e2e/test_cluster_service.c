@@ -60,6 +60,16 @@ flush_all(struct fleet *f)
     expect_text(FLEET_RUN(f, "flush"), 0, "");
 }
 
+/* Starts the daemons and counts 3 of a key and 4 of "cluster". */
+static void
+count_two_keys(struct fleet *f, const char *key)
+{
+    service_start(f);
+    service_add(f, "words", key, 3);
+    service_add(f, "words", "cluster", 4);
+    flush_all(f);
+}
+
 /* Waits until countd status --json has these words. */
 static void
 await_status(struct fleet *f, const char *words)
@@ -186,10 +196,7 @@ CASE(history_is_read_over_http, f)
 {
     NEED_RIG();
     fleet_option(f, "read.http=127.0.0.1:0");
-    service_start(f);
-    service_add(f, "words", "the", 3);
-    service_add(f, "words", "cluster", 4);
-    flush_all(f);
+    count_two_keys(f, "the");
     read_http(f, "/v1/history?keyspace=words&key=the&from=-1h&step=2h"
                  "&format=tsv");
     assert_non_null(strstr(text, "HTTP/1.1 200 "));
@@ -207,10 +214,7 @@ CASE(history_is_read_over_http, f)
 CASE(keys_and_keyspaces_are_removed, f)
 {
     NEED_RIG();
-    service_start(f);
-    service_add(f, "words", "the", 3);
-    service_add(f, "words", "cluster", 4);
-    flush_all(f);
+    count_two_keys(f, "the");
     expect(FLEET_RUN(f, "del", "words", "the"), 0, "");
     service_add(f, "words", "last", 1);
     flush_all(f);
@@ -239,10 +243,7 @@ CASE(a_purged_key_is_in_no_file_but_the_outbox, f)
 {
     NEED_RIG();
     fleet_option(f, "archive.keep=1d");
-    service_start(f);
-    service_add(f, "words", "secret-key", 3);
-    service_add(f, "words", "cluster", 4);
-    flush_all(f);
+    count_two_keys(f, "secret-key");
     assert_int_equal(FLEET_RUN(f, "del", "words", "secret-key", "--purge"), 1);
     assert_non_null(strstr(text, "deleted keyspace=words keys=1 of 1\n"));
     assert_non_null(strstr(text, "left outbox/"));
