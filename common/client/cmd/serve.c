@@ -7,8 +7,8 @@
  * Stop, on a signal or because a daemon exited by itself: the writer first,
  * because it seals its log; then, when the workers have merged that log (or
  * DRAIN_MS later), the others; all by SIGINT, at which daemons print no
- * statistics.  A daemon that does not stop within INTERRUPT_MS more than
- * write.drain is killed; that loses nothing.
+ * statistics.  A daemon that does not stop within INTERRUPT_MS more than the
+ * writer may take to drain is killed; that loses nothing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -115,8 +115,9 @@ begin_stop(struct serve *s)
 {
     if (s->phase != PHASE_SERVING)
         return;
+    /* As long as the writer may take, with no log free: see countd(5). */
     enter_phase(s, PHASE_SEALING,
-                s->line->config.write_drain_ms + INTERRUPT_MS);
+                4 * s->line->config.write_drain_ms + INTERRUPT_MS);
     signal_children(s, writer, SIGINT);
 }
 
