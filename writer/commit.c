@@ -31,9 +31,18 @@ end_sync(struct commit *m)
             gate_fail(&m->gate, m->file->words(m->ctx));
         return;
     }
+    m->released = true;
 #ifndef COUNTD_MUTANT_REPLY_BEFORE_SYNC
     gate_release(&m->gate);
 #endif
+}
+
+/* Whether the next sync is one for the loop, if an answer waits for it. */
+static bool
+suits_loop(const struct commit *m)
+{
+    return m->alone && m->quick_runs >= COMMIT_QUICK_RUNS &&
+           m->file->is_small(m->ctx);
 }
 
 static void
@@ -42,8 +51,10 @@ sync_done(struct io_job *job)
     struct commit *m = LOOP_OWNER(job, struct commit, job);
 
     end_sync(m);
-    /* Before the answers are sent: the disk need not wait for them. */
-    if (!m->failed && (gate_has_waiters(&m->gate) || m->file->is_due(m->ctx)))
+    /* Before the answers are sent: the disk need not wait for them.  A sync for
+     * the loop is left to commit_turn(). */
+    if (!m->failed && !suits_loop(m) &&
+        (gate_has_waiters(&m->gate) || m->file->is_due(m->ctx)))
         commit_go(m);
 }
 
@@ -69,24 +80,28 @@ commit_go(struct commit *m)
         io_push(m->io, &m->job);
 }
 
-void
+bool
 commit_turn(struct commit *m, bool alone)
 {
-    const bool waits = gate_has_waiters(&m->gate);
+    const bool waits = gate_has_waiters(&m->gate), released = m->released;
 
+    m->alone = alone;
+    m->released = false;
     m->file->flush(m->ctx);
     if (m->in_flight || m->failed || (!waits && !m->file->is_due(m->ctx)))
-        return;
-    if (!alone || !waits || m->quick_runs < COMMIT_QUICK_RUNS ||
-        !m->file->is_small(m->ctx)) {
+        return false;
+    if (!waits || !suits_loop(m)) {
         commit_go(m);
-        return;
+        return false;
     }
+    if (released)
+        return true;
     if (!begin_sync(m))
-        return;
+        return false;
     m->syncs_here++;
     sync_run(&m->job);
     end_sync(m);
+    return false;
 }
 
 int

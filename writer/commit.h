@@ -7,11 +7,10 @@
  *
  *     append, conn_gate, put       a protocol, many times in a turn
  *     commit_turn                  once, the last of the turn: one write of all
- *                                  that was appended; when nothing is in flight
- *                                  and an answer waits, or it is due, the
- *                                  group's sync begins in an I/O thread, and
- * the loop receives the next group meanwhile synced                       its
- * answers may leave; the next sync begins
+ *                                  that was appended; when nothing is in
+ *                                  flight and an answer waits, or it is due,
+ *                                  the group's sync begins in an I/O thread
+ *     synced                       its answers may leave; the next sync begins
  *
  * Order: `begin` notes which bytes the sync covers before the gate closes its
  * group, so a group's bytes are in its sync.  After a failed sync no answer
@@ -19,7 +18,9 @@
  * the answers.
  *
  * The loop syncs by itself, saving two wake-ups, if it has no other connection
- * to serve, recent syncs were quick and the file reports a small one.
+ * to serve, recent syncs were quick and the file reports a small one.  It does
+ * so not in the turn that sends the answers of the sync before, but in the next
+ * one: the group then has what clients sent meanwhile.
  *
  * Ownership: struct commit is the caller's.  The loop's thread, but for `sync`.
  */
@@ -55,6 +56,8 @@ struct commit {
     struct io_job job;
     bool in_flight;
     bool failed;
+    bool alone;    /* as the last turn said */
+    bool released; /* a group, since the last turn */
     int rc;
     uint64_t brief_ns;   /* a sync that took no longer was quick */
     uint64_t took_ns;    /* the last one */
@@ -69,8 +72,8 @@ int commit_init(struct commit *m, const struct commit_file *file, void *ctx,
 void commit_fini(struct commit *m);
 
 /* The end of a turn.  `alone`: a brief sync in the loop delays no connection.
- */
-void commit_turn(struct commit *m, bool alone);
+ * True: a group waits for the next turn, which must not wait for events. */
+bool commit_turn(struct commit *m, bool alone);
 
 /* Starts a sync now if there is anything to sync and none is in flight. */
 void commit_go(struct commit *m);

@@ -151,11 +151,11 @@ after_turn(void *ctx)
     more |= statsd_turn(&w->statsd);
     if (live_service_awaits_tally(&w->lives))
         tally_soon(&w->tally);
-    quota_turn(&w->quota, listeners_only_http(w->conns));
+    more |= quota_turn(&w->quota, listeners_only_http(w->conns));
     http_turn(&w->http);
     /* The last: it syncs what all others have put. */
-    commit_turn(&w->commit, gate_has_waiters(&w->commit.gate) &&
-                                listeners_live(w->conns) == 0);
+    more |= commit_turn(&w->commit, gate_has_waiters(&w->commit.gate) &&
+                                        listeners_live(w->conns) == 0);
     return more || conns_have_work(w->conns);
 }
 

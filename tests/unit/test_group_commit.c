@@ -239,6 +239,46 @@ CASE(a_small_sync_is_done_in_the_loop_when_it_delays_nobody, r)
     assert_int_equal(r->commit.syncs, 6);
 }
 
+CASE(a_sync_in_the_loop_takes_what_comes_while_answers_are_sent, r)
+{
+    int a, b;
+
+    r->file.small = true;
+    a = echo_join(r->echo, ECHO);
+    b = echo_join(r->echo, ECHO);
+    echo_ask(a, 'g', "one");
+    echo_turns(r->echo, 1);
+    assert_int_equal(r->file.begun, 1);
+    echo_ask(b, 'g', "two");
+    echo_turns(r->echo, 1); /* sends the one, and receives the other */
+    assert_int_equal(r->file.begun, 1);
+    echo_turns(r->echo, 1);
+    assert_int_equal(r->commit.syncs_here, 2);
+    echo_hear(r->echo, a, "one");
+    echo_hear(r->echo, b, "two");
+}
+
+CASE(syncs_come_back_to_the_loop_though_answers_always_wait, r)
+{
+    int a, b;
+
+    r->file.small = r->file.crowded = r->file.waits = true;
+    a = echo_join(r->echo, ECHO);
+    b = echo_join(r->echo, ECHO);
+    echo_ask(a, 'g', "there");
+    echo_turns(r->echo, 1);
+    r->file.crowded = false;
+    echo_ask(b, 'g', "here");
+    echo_turns(r->echo, 1);
+    assert_int_equal(r->file.begun, 1);
+    let_sync(r);
+    let_sync(r);
+    echo_hear(r->echo, a, "there");
+    echo_hear(r->echo, b, "here");
+    assert_int_equal(r->commit.syncs, 2);
+    assert_int_equal(r->commit.syncs_here, 1);
+}
+
 CASE(a_slow_sync_takes_the_next_ones_out_of_the_loop, r)
 {
     int a;

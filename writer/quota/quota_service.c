@@ -10,8 +10,6 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 
-#define SMALL 128 /* records that the loop may sync by itself */
-
 static const char unavailable[] = "HTTP/1.1 503 Service Unavailable\r\n"
                                   "Content-length: 19\r\n\r\n"
                                   "Service Unavailable";
@@ -129,10 +127,9 @@ static bool
 is_small(const void *ctx)
 {
     const struct quota_service *s = ctx;
-    const struct journal *j = &s->store->journal;
 
-    return s->state == QUOTA_READY && j->groups[j->collecting].count <= SMALL &&
-           !journal_needs_checkpoint(j);
+    return s->state == QUOTA_READY && !s->extending &&
+           !journal_needs_checkpoint(&s->store->journal);
 }
 
 static bool
@@ -281,13 +278,13 @@ quota_wait(struct quota_service *s, struct http_call *x)
     return http_hold(x, &s->line);
 }
 
-void
+bool
 quota_turn(struct quota_service *s, bool alone)
 {
     if (!quota_is_on(s))
-        return;
+        return false;
     extend_some(s);
-    commit_turn(&s->commit, alone);
+    return commit_turn(&s->commit, alone);
 }
 
 /* ---- history ----------------------------------------------------- */

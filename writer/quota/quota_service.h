@@ -113,8 +113,9 @@ extern const size_t quota_route_count;
 size_t quota_answer_max(const struct config *config);
 
 /* At the end of each turn, before that of the logs.  `alone`: a brief sync in
- * the loop delays only connections that use quotas or numbers. */
-void quota_turn(struct quota_service *s, bool alone);
+ * the loop delays only connections that use quotas or numbers.  Returns what
+ * commit_turn() does. */
+bool quota_turn(struct quota_service *s, bool alone);
 
 /* Adds the quotas, if there are any, to the tally. */
 int quota_add_tally(struct quota_service *s, struct tally *t);
