@@ -281,6 +281,41 @@ CASE(journal_numbers_are_the_same_in_the_file_and_in_the_tail, d)
     journal_numbers_fini(&n);
 }
 
+#define BESIDE ((uint64_t)2000 * JOURNAL_NUMBERS_TAIL)
+
+/* Reads the newest number while more are added; NULL: each was what it must
+ * be. */
+static void *
+read_newest(void *ctx)
+{
+    struct journal_numbers *n = ctx;
+    struct number one;
+    uint64_t number;
+
+    while ((number = n->count) < BESIDE)
+        if (number > 0 && (journal_numbers_read(n, number, &one, 1) != 1 ||
+                           one.amount != (int64_t)number))
+            return ctx;
+    return NULL;
+}
+
+CASE(the_newest_number_is_read_while_others_are_added, d)
+{
+    struct journal_numbers n;
+    pthread_t thread;
+    void *wrong;
+
+    journal_numbers_init(&n, d->fd);
+    assert_int_equal(pthread_create(&thread, NULL, read_newest, &n), 0);
+    for (uint64_t i = 1; i <= BESIDE; i++) {
+        assert_rc(journal_numbers_reserve(&n), 0);
+        journal_numbers_add(&n, (struct number){.amount = (int64_t)i});
+    }
+    assert_int_equal(pthread_join(thread, &wrong), 0);
+    assert_null(wrong);
+    journal_numbers_fini(&n);
+}
+
 CASE(the_last_number_of_a_full_tail_is_cancelled_by_the_next_one, d)
 {
     struct number n;

@@ -109,11 +109,12 @@ move_tail(struct journal_numbers *n)
 int
 journal_numbers_reserve(struct journal_numbers *n)
 {
-    int rc = 0;
+    int rc;
 
+    if (n->count - n->in_file < JOURNAL_NUMBERS_TAIL)
+        return 0;
     lock_numbers(n);
-    if (n->count - n->in_file == JOURNAL_NUMBERS_TAIL)
-        rc = move_tail(n);
+    rc = move_tail(n);
     unlock_numbers(n);
     return rc;
 }
@@ -121,11 +122,11 @@ journal_numbers_reserve(struct journal_numbers *n)
 void
 journal_numbers_add(struct journal_numbers *n, struct number what)
 {
-    lock_numbers(n);
-    assert(n->count - n->in_file < JOURNAL_NUMBERS_TAIL);
-    n->count++;
-    *in_tail(n, n->count) = what;
-    unlock_numbers(n);
+    const uint64_t number = n->count + 1;
+
+    assert(number - n->in_file <= JOURNAL_NUMBERS_TAIL);
+    *in_tail(n, number) = what;
+    atomic_store_explicit(&n->count, number, memory_order_release);
 }
 
 int

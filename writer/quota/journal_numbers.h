@@ -13,6 +13,7 @@
 #define COUNTD_WRITER_QUOTA_JOURNAL_NUMBERS_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 
 #define JOURNAL_NUMBERS_TAIL 256 /* the newest: 4 KiB */
@@ -25,11 +26,14 @@ struct number {
                        that this one cancelled */
 };
 
+/* The mutex is for what journal_numbers_read() must not meet half done: a tail
+ * that goes to the file, and a cancellation.  A number that is added takes no
+ * mutex, because a reader looks at none above `count`. */
 struct journal_numbers {
     int dirfd; /* borrowed */
     int fd;    /* -1: all are in `tail` */
     pthread_mutex_t mutex;
-    uint64_t count;
+    _Atomic uint64_t count;
     uint64_t in_file; /* the first of them; the others are in `tail` */
     struct number tail[JOURNAL_NUMBERS_TAIL];
 };
