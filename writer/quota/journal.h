@@ -31,9 +31,9 @@
 #include "writer/quota/journal_record.h"
 
 #define JOURNAL_NAME  "quota"
-#define JOURNAL_GROUP ((size_t)16384)   /* records of a group, at most */
-#define JOURNAL_FIRST ((size_t)1 << 18) /* bytes of a new file */
-#define JOURNAL_AHEAD ((size_t)1 << 20) /* zeros after a checkpoint */
+#define JOURNAL_GROUP ((size_t)16384)    /* records of a group, at most */
+#define JOURNAL_FIRST ((size_t)1 << 18)  /* bytes of a new file */
+#define JOURNAL_AHEAD (2 * JOURNAL_STEP) /* zeros after a checkpoint */
 /* Zeros made at once, and bytes of records before a checkpoint.  Whoever waits
  * for a sync waits for either, too: at 800 requests under way that is one in
  * 400 with these sizes, and one in 50 with an eighth of them. */
