@@ -19,13 +19,13 @@
 
 #include "common/store/tree/block.h"
 
-#define GROUP_TARGET      16 /* base blocks a full group is cut to */
-#define GROUP_MAX         24
+#define GROUP_TARGET      32 /* base blocks a full group is cut to */
+#define GROUP_MAX         48
 #define GROUP_MIN         4 /* below: joined to the next, no buffer */
 #define GROUP_HEAD        36
 #define GROUP_ENTRY       8
 #define GROUP_SIZE        2000 /* of a header, at most */
-#define GROUP_BUFFER_MAX  4    /* blocks */
+#define GROUP_BUFFER_MAX  8    /* blocks */
 #define GROUP_BUFFER_PART 0x4000u
 
 struct tree;

@@ -331,28 +331,32 @@ jitter_of(const struct group *g)
     return (uint32_t)(x >> 32);
 }
 
-/* Whether the buffer may grow by these edits. */
+/* Whether the buffer may grow by these edits.
+ *
+ * If each batch adds as much, a limit of L costs a batch L / 2 for the buffer,
+ * which is rewritten, and base * added / L for its share of a fold: least where
+ * L^2 is 2 * base * added. */
 static bool
 buffer_takes(const struct tree *t, const struct group *g,
              const struct buffer *b, const struct row *edits, size_t count)
 {
-    const size_t share = (size_t)g->blocks * BLOCK_SIZE / 8;
+    const size_t base = (size_t)g->blocks * BLOCK_SIZE;
     const size_t most = (size_t)GROUP_BUFFER_MAX *
                         (BLOCK_SIZE - BLOCK_HEAD - BLOCK_ROW_MAX - 2);
-    size_t used = 0, limit;
+    size_t used = 0, added = 0;
 
     if (g->blocks < GROUP_MIN)
         return false;
-    limit = t->pages >= t->pages_fold
-                ? 2 * share
-                : share / 2 + jitter_of(g) % (share / 2 + 1);
-    if (limit > most)
-        limit = most;
     for (unsigned i = 0; i < b->count; i++)
         used += b->blocks[i].size - (size_t)BLOCK_HEAD;
-    for (size_t i = 0; i < count && used <= limit; i++)
-        used += (size_t)BLOCK_ROW_HEAD + 2 + edits[i].key_size;
-    return used <= limit;
+    for (size_t i = 0; i < count && added <= most; i++)
+        added += (size_t)BLOCK_ROW_HEAD + 2 + edits[i].key_size;
+    used += added;
+    if (used > most || used > base / 4)
+        return false;
+    if (t->pages >= t->pages_fold)
+        return true;
+    return used * used / base <= added + added * (jitter_of(g) % 1024) / 512;
 }
 
 int
