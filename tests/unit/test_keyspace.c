@@ -107,6 +107,37 @@ CASE(counts_stop_at_the_bounds_and_are_flagged_for_ever, tmp)
     store_close(s);
 }
 
+#define LONG_KEYS 25000u
+#define LONG_SIZE 200u
+
+/* A merge that replaces all blocks needs as much room again, and not more, how
+ * often it is repeated. */
+CASE(a_file_has_room_for_one_merge_beside_its_rows, d)
+{
+    struct store *s = open_store(d, 1 << 28, true);
+    struct store_delta *deltas = calloc(LONG_KEYS, sizeof *deltas);
+    char(*keys)[LONG_SIZE + 1] = calloc(LONG_KEYS, sizeof *keys);
+    struct store_applied applied;
+    struct stat st;
+
+    assert_true(deltas != NULL && keys != NULL);
+    for (unsigned i = 0; i < LONG_KEYS; i++)
+        (void)snprintf(keys[i], sizeof keys[i], "%0*u", (int)LONG_SIZE, i);
+    for (unsigned round = 0; round < 6; round++) {
+        for (unsigned i = 0; i < LONG_KEYS; i++)
+            deltas[i] = delta(keys[i], 1 + (int64_t)below(1000000));
+        assert_rc(apply_deltas(s, KS, NULL, 0, deltas, LONG_KEYS, &applied), 0);
+        assert_int_equal(applied.commits, 1);
+    }
+    assert_int_equal(fstatat(d->fd, "pages.mdb", &st, 0), 0);
+    assert_in_range(st.st_size, 0,
+                    LONG_KEYS * 2 * (LONG_SIZE + BLOCK_ROW_HEAD) * 5 / 2);
+    check_clean(s);
+    store_close(s);
+    free(keys);
+    free(deltas);
+}
+
 CASE(a_sum_of_zero_makes_the_key_and_no_record_makes_nothing, d)
 {
     struct store *s = open_store(d, 1 << 24, true);

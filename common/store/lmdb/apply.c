@@ -21,6 +21,8 @@
 #include <errno.h>
 #include <malloc.h>
 
+#define PAGES_MANY 2048 /* beside them a commit of nothing is little */
+
 /* State of one lmdb_apply(). */
 struct apply_call {
     struct lmdb *store;
@@ -308,6 +310,23 @@ read_outcome(struct apply_call *b, int failed)
     return at < b->given->delta_count || b->in ? 0 : failed;
 }
 
+/* LMDB uses no page again that either of the last two commits freed.  So behind
+ * a large commit comes one of nothing: else the file would have twice the pages
+ * that a merge replaces. */
+static int
+free_pages(struct apply_call *b, bool done)
+{
+    struct keyspace *k = b->keyspace;
+    int rc = 0;
+
+    if (b->pages >= PAGES_MANY)
+        rc = keyspace_resolve_commit(b->store, k);
+    if (k->env == NULL)
+        return done ? 0 : rc; /* what is applied is durable */
+    keyspace_retain(b->store, k, b->pages, done);
+    return 0;
+}
+
 /* Applies the next slice. */
 static int
 apply_slice(struct apply_call *b)
@@ -326,13 +345,11 @@ apply_slice(struct apply_call *b)
     b->at = b->end;
     b->begun = true;
     b->limit = 0;
-    keyspace_retain(b->store, b->keyspace, b->pages,
-                    b->at == b->given->delta_count);
     b->total.keys += b->slice.keys;
     b->total.created += b->slice.created;
     b->total.saturated += b->slice.saturated;
     b->total.commits += b->slice.commits;
-    return 0;
+    return free_pages(b, b->at == b->given->delta_count);
 }
 
 /* ---- the batch --------------------------------------------------------- */

@@ -368,8 +368,8 @@ struct work {
  * it. */
 int keyspace_change(struct lmdb *s, struct keyspace *k, struct work *w);
 
-/* Makes durable whatever a failed commit has left in `k`, which has just been
- * opened. */
+/* Commits nothing.  That makes durable whatever a failed commit has left in
+ * `k`, which has just been opened, and what the commit before freed is free. */
 int keyspace_resolve_commit(struct lmdb *s, struct keyspace *k);
 
 /* LMDB reports a full disk as -EIO: returns -ENOSPC if less than `size` bytes
