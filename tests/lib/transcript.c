@@ -381,7 +381,20 @@ play_steps(struct transcript *t)
 static void
 play(void **state)
 {
-    play_steps(*state);
+    struct transcript *t = *state;
+    FILE *update_file = file.update;
+    const char *at = t->at;
+    const unsigned line = t->line;
+
+    file.update = NULL; /* find_cases() writes what is before the first case */
+    t->at = file.bytes;
+    t->line = 0;
+    play_steps(t);
+    file.update = update_file;
+    t->at = at;
+    t->line = line;
+    update(next_line(t)); /* its name */
+    play_steps(t);
 }
 
 static int
@@ -391,7 +404,6 @@ setup(void **state)
         "#!/bin/sh\nexec \"$BUILD/countd\" $OPTIONS \"$@\"\n";
     static struct transcript t;
     const struct transcript_case *c = *state;
-    FILE *update_file = file.update;
     char path[600];
 
     memset(&t, 0, sizeof t);
@@ -401,14 +413,9 @@ setup(void **state)
     (void)snprintf(path, sizeof path, "%s/data", t.dir.path);
     fleet_init_at(&t.fleet, path);
     fleet_option(&t.fleet, "log.rotate_after=1h");
-    t.at = file.bytes;
-    file.update = NULL; /* written once, by find_cases() */
-    play_steps(&t);
-    file.update = update_file;
     t.name = c->name;
     t.at = c->at;
     t.line = c->line;
-    update(next_line(&t)); /* its name */
     *state = &t;
     return 0;
 }
