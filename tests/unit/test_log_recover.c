@@ -610,7 +610,7 @@ IN_MEMORY(a_torn_empty_header_leaves_the_log_sealed_with_its_epoch, d)
     log_abandon(&log);
 }
 
-/* ---- each bit, each length ----------------------------------------------- */
+/* ---- each length -------------------------------------------------------- */
 
 /* A log as bytes in memory: of 5 slots the last two say that 3 are durable. */
 static void
@@ -636,58 +636,6 @@ static bool
 is_whole(const struct inspect *r)
 {
     return r->headers_rc == 0 && r->damaged == 0;
-}
-
-/* The count that recovery would seal, of a report of no damage. */
-static uint32_t
-count_of(const struct inspect *r)
-{
-    if (r->header.state == LOG_SEALED)
-        return (uint32_t)r->header.count;
-    return r->header.state == LOG_OPEN ? r->valid : 0;
-}
-
-static void
-flip_each_bit(const struct tmpdir *d, bool sealed)
-{
-    uint8_t bytes[FILE_SIZE];
-    struct inspect r;
-    int fd = memfd_create("log", MFD_CLOEXEC);
-    size_t bit, at;
-
-    make_bytes(d, sealed, bytes);
-    assert_int_equal(pwrite(fd, bytes, FILE_SIZE, 0), FILE_SIZE);
-    for (bit = 0; bit < 8 * (size_t)FILE_SIZE; bit++) {
-        at = bit / 8;
-        /* One bit of each byte will do where a header is zero. */
-        if (at < LOG_SLOTS_AT && at % LOG_BLOCK_SIZE >= LOG_HEADER_SIZE &&
-            bit % 8 != at % 8)
-            continue;
-        bytes[at] ^= (uint8_t)(1u << bit % 8);
-        assert_int_equal(pwrite(fd, bytes + at, 1, (off_t)at), 1);
-        assert_rc(log_inspect(fd, 0, &r), 0);
-        if (is_whole(&r)) {
-            assert_int_equal(r.header.epoch, 2);
-            /* What no later slot says was durable may be a torn tail. */
-            if (!sealed && at >= LOG_SLOTS_AT + 3 * SLOT_SIZE)
-                assert_in_range(count_of(&r), 3, 5);
-            else
-                assert_int_equal(count_of(&r), 5);
-        }
-        bytes[at] ^= (uint8_t)(1u << bit % 8);
-        assert_int_equal(pwrite(fd, bytes + at, 1, (off_t)at), 1);
-    }
-    assert_int_equal(close(fd), 0);
-}
-
-IN_MEMORY(no_flipped_bit_of_a_sealed_log_gives_a_wrong_count, d)
-{
-    flip_each_bit(d, true);
-}
-
-IN_MEMORY(no_flipped_bit_of_an_open_log_gives_a_wrong_count, d)
-{
-    flip_each_bit(d, false);
 }
 
 IN_MEMORY(a_log_cut_at_any_length_is_damaged, d)
