@@ -372,6 +372,31 @@ CASE(a_keyspace_gets_more_parts_while_it_is_counted, f)
     fleet_stop_all(f);
 }
 
+CASE(a_keyspace_goes_to_another_master, f)
+{
+    char to[32], listed[40];
+
+    NEED_RIG();
+    service_start(f);
+    service_add(f, "words", "the", 3);
+    flush_all(f);
+    for (unsigned i = 0; i < CLUSTER_RIG_MASTERS; i++) {
+        (void)snprintf(to, sizeof to, "127.0.0.1:%d", rig.ports[i]);
+        (void)snprintf(listed, sizeof listed, "\t%s\t", to);
+        /* It may be there already: 1. */
+        (void)FLEET_RUN(f, "store", "move", "words", "--to", to);
+        expect(FLEET_RUN(f, "store", "move", "words", "--to", to), 1,
+               "they are there");
+        service_add(f, "words", "the", 1);
+        flush_all(f);
+        expect(FLEET_RUN(f, "store", "--tsv"), 0, listed);
+    }
+    expect(FLEET_RUN(f, "store", "move", "words", "--to", "words"), 1,
+           "words is not a master");
+    expect(FLEET_RUN(f, "get", "words", "the"), 0, "6");
+    fleet_stop_all(f);
+}
+
 CASE(parts_and_senders_are_listed, f)
 {
     char id[17];

@@ -188,7 +188,7 @@ forget_sender(const struct cmd_line *line, struct store *s)
     return CONFIG_EXIT_NEGATIVE;
 }
 
-/* ---- more parts -------------------------------------------------------- */
+/* ---- moving ------------------------------------------------------------ */
 
 static const struct table_column move_columns[] = {
     {"rows", "rows", true},
@@ -231,7 +231,7 @@ print_move(struct cmd_line *line, const struct cmd_name *name,
 }
 
 static int
-report_move(int rc, const struct cluster_move_result *result)
+report_move(int rc, const char *to, const struct cluster_move_result *result)
 {
     if (rc == -EINVAL)
         diag(DIAG_ERROR,
@@ -240,18 +240,26 @@ report_move(int rc, const struct cluster_move_result *result)
              result->from.parts);
     else if (rc == -ENOENT || rc == -EALREADY || rc == -EBUSY)
         diag(DIAG_ERROR, "nothing was changed: %s",
-             rc == -ENOENT     ? "there is no such keyspace in the cluster"
-             : rc == -EALREADY ? "it has as many parts already"
-                               : "another countd store move works on it");
+             rc == -ENOENT ? "there is no such keyspace in the cluster"
+             : rc == -EBUSY
+                 ? "another countd store move works on it"
+                 : "it has as many parts already, and they are there");
+    else if (rc == -ENXIO || rc == -EADDRNOTAVAIL)
+        diag(DIAG_ERROR, "nothing was changed: %s %s", to,
+             rc == -ENXIO ? "is not a master of the cluster"
+                          : "cannot get slots for all parts: too many of those "
+                            "of other masters have keys");
     else
         diag(DIAG_ERROR,
              "%s; counting goes on as before the move, or behind it, within "
              "%u s: countd store shows the generation; try again",
-             rc == -ESTALE   ? "a part was opened, or a master lost something"
+             rc == -ESTALE   ? "a part or a slot changed, or a master lost "
+                               "something"
              : rc == -EAGAIN ? "replicas do not follow their masters"
                              : strerror(-rc),
              CLUSTER_MOVE_LEASE_MS / 1000);
-    return rc == -EINVAL || rc == -ENOENT || rc == -EALREADY
+    return rc == -EINVAL || rc == -ENOENT || rc == -EALREADY || rc == -ENXIO ||
+                   rc == -EADDRNOTAVAIL
                ? CONFIG_EXIT_NEGATIVE
                : CONFIG_EXIT_SYSTEM;
 }
@@ -260,18 +268,20 @@ static int
 move_keyspace(struct cmd_line *line, struct store *s)
 {
     struct cluster_move_options options = {.lease_ms = CLUSTER_MOVE_LEASE_MS,
-                                           .progress = show_move};
+                                           .progress = show_move,
+                                           .to = cmd_value(line, "to")};
     const char *text = cmd_value(line, "parts");
     struct cluster_move_result result;
     struct progress progress;
     struct cmd_name name;
-    int64_t parts;
+    int64_t parts = 0;
     int rc, status;
 
-    if (text == NULL)
-        return cmd_misuse(line, "move", "give --parts N");
+    if (text == NULL && options.to == NULL)
+        return cmd_misuse(line, "move",
+                          "give --parts N, --to HOST:PORT or both");
     status = cmd_name(line, line->args[1], "keyspace", &name);
-    if (status == 0)
+    if (status == 0 && text != NULL)
         status = cmd_number(text, "parts", 1, PARTS_MAX, &parts);
     if (status != 0)
         return status;
@@ -280,7 +290,8 @@ move_keyspace(struct cmd_line *line, struct store *s)
     progress_init(&progress, "moving", 0);
     rc = cluster_admin_move(s, name.bytes, name.size, &options, &result);
     progress_clear(&progress);
-    return rc < 0 ? report_move(rc, &result) : print_move(line, &name, &result);
+    return rc < 0 ? report_move(rc, options.to, &result)
+                  : print_move(line, &name, &result);
 }
 
 /* ---- which ------------------------------------------------------------- */

@@ -107,6 +107,10 @@ int128 cluster_get_sum(const void *bytes);
  * known. */
 int cluster_node_of(const struct cluster *c, uint16_t slot);
 
+/* The node "host:port", which need not be in the map; the text may go on behind
+ * a blank.  CLUSTER_NO_NODE: it is none, or there are too many. */
+int cluster_find_named(struct cluster *c, const char *name);
+
 /* Asks for the map if it is not known.  -EHOSTDOWN: no node can be reached. */
 int cluster_need_map(struct cluster *c);
 

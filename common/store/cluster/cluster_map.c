@@ -70,6 +70,23 @@ cluster_parse_port(const char *text)
                : 0;
 }
 
+int
+cluster_find_named(struct cluster *c, const char *name)
+{
+    const size_t size = strcspn(name, " ");
+    const char *colon = memrchr(name, ':', size);
+    const char *host = name;
+    size_t host_size = colon ? (size_t)(colon - name) : 0;
+
+    if (host_size > 2 && host[0] == '[' && host[host_size - 1] == ']') {
+        host++;
+        host_size -= 2;
+    }
+    return host_size == 0 ? CLUSTER_NO_NODE
+                          : cluster_find_node(c, host, host_size,
+                                              cluster_parse_port(colon + 1));
+}
+
 /* Adds the nodes of the options: "host:port" with blanks between. */
 static int
 add_seeds(struct cluster *c)
@@ -77,24 +94,12 @@ add_seeds(struct cluster *c)
     const char *at = c->options.nodes;
 
     while (*(at += strspn(at, " "))) {
-        const size_t size = strcspn(at, " ");
-        const char *colon = memrchr(at, ':', size);
-        const char *host = at;
-        size_t host_size = colon ? (size_t)(colon - at) : 0;
-        int node;
+        const int node = cluster_find_named(c, at);
 
-        if (host_size > 2 && host[0] == '[' && host[host_size - 1] == ']') {
-            host++;
-            host_size -= 2;
-        }
-        node = host_size == 0
-                   ? CLUSTER_NO_NODE
-                   : cluster_find_node(c, host, host_size,
-                                       cluster_parse_port(colon + 1));
         if (node == CLUSTER_NO_NODE)
             return -EINVAL;
         c->nodes[node].is_seed = true;
-        at += size;
+        at += strcspn(at, " ");
     }
     return c->node_count > 0 ? 0 : -EINVAL;
 }

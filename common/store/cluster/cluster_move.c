@@ -252,23 +252,28 @@ begin_move(struct move *m, const struct cluster_place *from)
 {
     const uint32_t used =
         from->other > from->generation ? from->other : from->generation;
+    uint32_t number = used + 1;
     struct cluster_place is;
+    uint32_t random;
     uint64_t now_ms;
     int rc;
 
-    rc = cluster_place_read(m->c, m->k->name, m->k->name_size, &is, &now_ms);
+    rc = m->options->to ? move_choose(m, from, used, &number) : 0;
+    if (rc == 0)
+        rc =
+            cluster_place_read(m->c, m->k->name, m->k->name_size, &is, &now_ms);
     if (rc < 0)
         return rc;
     m->place =
         (struct cluster_place){.generation = from->generation,
                                .parts = from->parts,
                                .state = CLUSTER_PLACE_MOVING,
-                               .other = used + 1,
-                               .other_parts = m->options->parts,
+                               .other = number,
+                               .other_parts = m->parts,
                                .until_ms = now_ms + m->options->lease_ms};
-    if (getrandom(&m->place.token, sizeof m->place.token, 0) !=
-        sizeof m->place.token)
+    if (getrandom(&random, sizeof random, 0) != sizeof random)
         return -EIO;
+    m->place.token = (uint64_t)random << 32 | number;
     m->renewed_ms = clock_ms();
     rc = cluster_place_replace(m->c, m->k->name, m->k->name_size, from,
                                &m->place);
@@ -322,10 +327,10 @@ run_steps(struct move *m)
 }
 
 static int
-judge_parts(const struct cluster_place *place, uint32_t parts)
+judge_parts(const struct cluster_place *place, uint32_t parts, bool is_to)
 {
     if (parts == place->parts)
-        return -EALREADY;
+        return is_to ? 0 : -EALREADY;
     return parts < place->parts || parts > OUTBOX_PARTS_MAX ||
                    parts % place->parts != 0
                ? -EINVAL
@@ -337,6 +342,7 @@ cluster_move(struct cluster *c, const struct cluster_move_keyspace *k,
              const struct cluster_move_options *options,
              struct cluster_move_result *out)
 {
+    uint32_t parts = options->parts;
     struct move *m;
     int rc;
 
@@ -344,14 +350,16 @@ cluster_move(struct cluster *c, const struct cluster_move_keyspace *k,
     rc = cluster_need_map(c);
     if (rc == 0)
         rc = cluster_move_settle(c, k, &out->from);
+    if (parts == 0)
+        parts = out->from.parts;
     if (rc == 0)
-        rc = judge_parts(&out->from, options->parts);
+        rc = judge_parts(&out->from, parts, options->to != NULL);
     if (rc < 0)
         return rc;
     m = calloc(1, sizeof *m);
     if (m == NULL)
         return -ENOMEM;
-    *m = (struct move){.c = c, .k = k, .options = options};
+    *m = (struct move){.c = c, .k = k, .options = options, .parts = parts};
     rc = begin_move(m, &out->from);
     if (rc == 0)
         rc = run_steps(m);

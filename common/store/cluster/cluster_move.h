@@ -1,13 +1,14 @@
-/* common/store/cluster/cluster_move.h - a keyspace gets more parts while it is
- * counted and read: its next generation.
+/* common/store/cluster/cluster_move.h - a keyspace gets more parts, or goes to
+ * another master, while it is counted and read: its next generation.
  *
- * Generation g has P parts, the next one n has Q, a multiple of P.  Parts are
- * cut from the upper bits of a hash, so each part of g becomes Q/P parts of n,
- * and no part of n has rows of two.  A part's hash has rows and marks, and both
- * are copied: a part of n is, for every sender, the part of g that it comes
- * from.  So chains go on with the same numbers, a sender needs not be there
- * when its keyspace moves, and what a part of n lacks for any reason is sent to
- * it from the outbox, or reported as lost, as for every other part (sender.h).
+ * Generation g has P parts, the next one n has Q, a multiple of P or as many.
+ * Parts are cut from the upper bits of a hash, so each part of g becomes Q/P
+ * parts of n, and no part of n has rows of two.  A part's hash has rows and
+ * marks, and both are copied: a part of n is, for every sender, the part of g
+ * that it comes from.  So chains go on with the same numbers, a sender needs
+ * not be there when its keyspace moves, and what a part of n lacks for any
+ * reason is sent to it from the outbox, or reported as lost, as for every other
+ * part (sender.h).
  *
  *   state          place of the keyspace  parts of g        parts of n
  *   1 still        g P                    open              none
@@ -41,6 +42,11 @@
  * never used twice, and parts of n are made with the token: a command of a
  * mover that was given up changes nothing, however late it comes.
  *
+ * To a master: n is a number whose parts have slots of that master, or slots
+ * without keys, which it is given before state 2 (cluster_move_slots.c).  No
+ * slot with a part is moved: Redis deletes a key at its source before the
+ * target's replica has it.
+ *
  * Only more parts: where two became one, an entry that empties one of them
  * would empty both. */
 #ifndef COUNTD_COMMON_STORE_CLUSTER_CLUSTER_MOVE_H
@@ -59,7 +65,8 @@ struct cluster_move_keyspace {
 };
 
 enum cluster_move_step {
-    CLUSTER_MOVE_BEGUN, /* the place says so */
+    CLUSTER_MOVE_GIVING, /* a slot to the master: often */
+    CLUSTER_MOVE_BEGUN,  /* the place says so */
     CLUSTER_MOVE_CLOSED,
     CLUSTER_MOVE_MADE,
     CLUSTER_MOVE_COPYING, /* often */
@@ -71,7 +78,9 @@ enum cluster_move_step {
 };
 
 struct cluster_move_options {
-    uint32_t parts;
+    uint32_t parts;    /* 0: as many as there are */
+    const char *to;    /* "host:port" of the master that gets them all; NULL: as
+                          their slots fall */
     uint64_t lease_ms; /* of the place: a mover that is silent for longer has
                           lost; at most CLUSTER_MOVE_LEASE_MS */
     /* Called after each step.  False: the mover ends at once, as if it had been
@@ -86,13 +95,15 @@ struct cluster_move_result {
     uint64_t rows;
 };
 
-/* Gives a keyspace more parts.
+/* Gives a keyspace more parts, or has all of them at one master, or both.
  *   -ENOENT   there is no such keyspace
- *   -EALREADY it has as many parts
+ *   -EALREADY it has as many parts, and they are there
  *   -EINVAL   it has more, or `parts` is not a multiple of them
  *   -EBUSY    another mover is at it
- *   -ESTALE   a part was opened meanwhile, or a master lost something: all is
- *             as before, and it may be tried again
+ *   -ENXIO    `to` is not a master of the cluster
+ *   -EADDRNOTAVAIL  its slots do not fit, and too many of the others have keys
+ *   -ESTALE   a part was opened meanwhile, a slot got a key, or a master lost
+ *             something: all is as before, and it may be tried again
  *   -EAGAIN   replicas do not follow: the same */
 int cluster_move(struct cluster *c, const struct cluster_move_keyspace *k,
                  const struct cluster_move_options *options,

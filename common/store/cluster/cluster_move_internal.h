@@ -1,7 +1,7 @@
 /* common/store/cluster/cluster_move_internal.h - what the files of
- * cluster_move.h share: cluster_move.c (the steps), cluster_move_copy.c (rows
- * and history of a part), cluster_move_settle.c (what is left of a mover, and
- * commands). */
+ * cluster_move.h share: cluster_move.c (the steps), cluster_move_slots.c (the
+ * master that gets the parts), cluster_move_copy.c (rows and history of a
+ * part), cluster_move_settle.c (what is left of a mover, and commands). */
 #ifndef COUNTD_COMMON_STORE_CLUSTER_CLUSTER_MOVE_INTERNAL_H
 #define COUNTD_COMMON_STORE_CLUSTER_CLUSTER_MOVE_INTERNAL_H
 
@@ -10,8 +10,9 @@
 #include "common/base/bytes.h"
 #include "common/store/cluster/cluster_move.h"
 
-#define MOVE_ROWS  1000 /* in one command */
-#define MOVE_WORDS (2 * MOVE_ROWS + 16)
+#define MOVE_ROWS      1000 /* in one command */
+#define MOVE_WORDS     (2 * MOVE_ROWS + 16)
+#define MOVE_ASK_WORDS 5
 
 /* A command about a part, with its memory. */
 struct move_call {
@@ -33,6 +34,7 @@ struct move {
     struct cluster *c;
     const struct cluster_move_keyspace *k;
     const struct cluster_move_options *options;
+    uint32_t parts;             /* of the next generation */
     struct cluster_place place; /* as the cluster says it, in state 2 */
     uint64_t renewed_ms;
     uint64_t rows, of_rows;
@@ -59,6 +61,19 @@ void move_end(struct move_call *w);
 /* Runs and ends a command that answers 0 where it was done.  -ESTALE: it was
  * not. */
 int move_do(struct cluster *c, struct move_call *w);
+
+/* Runs a command at a node: words, then NULL if there are fewer.  *out is the
+ * reply, of this type and the caller's, or NULL with an error. */
+int move_ask(struct cluster *c, int node,
+             const char *const words[MOVE_ASK_WORDS], int type,
+             redisReply **out);
+
+/* The number of the next generation, above `used`: one whose parts are all at
+ * options.to, which is given slots where that needs to be.
+ * (cluster_move_slots.c) -EALREADY, -ENXIO, -EADDRNOTAVAIL, -ESTALE  as
+ * cluster_move() */
+int move_choose(struct move *m, const struct cluster_place *from, uint32_t used,
+                uint32_t *number);
 
 /* From state 3 to 4.  -ESTALE: the place is another one by now. */
 int move_switch(struct cluster *c, const struct cluster_move_keyspace *k,

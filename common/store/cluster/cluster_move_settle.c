@@ -79,27 +79,30 @@ move_do(struct cluster *c, struct move_call *w)
     return rc == 0 && code != 0 ? -ESTALE : rc;
 }
 
-/* ---- replicas ----------------------------------------------------------- */
-
-/* The text of INFO of a master, which the caller frees; NULL: no answer. */
-static redisReply *
-request_info(struct cluster *c, int node)
+int
+move_ask(struct cluster *c, int node, const char *const words[MOVE_ASK_WORDS],
+         int type, redisReply **out)
 {
-    static const char *const argv[2] = {"INFO", "replication"};
-    static const size_t sizes[2] = {4, 11};
-    struct cluster_command m = {
-        .node = node, .argc = 2, .argv = argv, .sizes = sizes};
+    size_t sizes[MOVE_ASK_WORDS];
+    struct cluster_command m = {.node = node, .argv = words, .sizes = sizes};
 
+    for (; m.argc < MOVE_ASK_WORDS && words[m.argc] != NULL; m.argc++)
+        sizes[m.argc] = strlen(words[m.argc]);
     cluster_run(c, &m, 1);
-    if (m.error == 0 && m.reply->type == REDIS_REPLY_STRING)
-        return m.reply;
-    cluster_free_replies(&m, 1);
-    return NULL;
+    if (m.error == 0 && m.reply->type != type) {
+        m.error = -EBADMSG;
+        cluster_free_replies(&m, 1);
+    }
+    *out = m.reply;
+    return m.error;
 }
+
+/* ---- replicas ----------------------------------------------------------- */
 
 int
 move_await_replicas(struct cluster *c, uint64_t replicas)
 {
+    static const char *const argv[MOVE_ASK_WORDS] = {"INFO", "replication"};
     const struct timespec pace = {.tv_nsec = 10000000};
     const uint64_t end_ms = clock_ms() + REPLICAS_MS;
     int node = CLUSTER_NO_NODE;
@@ -110,8 +113,9 @@ move_await_replicas(struct cluster *c, uint64_t replicas)
         bool has_all = false;
 
         while (!has_all && clock_ms() < end_ms) {
-            redisReply *info = request_info(c, node);
+            redisReply *info;
 
+            (void)move_ask(c, node, argv, REDIS_REPLY_STRING, &info);
             if (info != NULL && offset == 0)
                 offset = cluster_replicas_offset(info->str);
             has_all = info != NULL &&
@@ -278,8 +282,6 @@ static int
 settle_still(struct cluster *c, const struct cluster_move_keyspace *k,
              const struct cluster_place *place)
 {
-    const uint32_t used =
-        place->other > place->generation ? place->other : place->generation;
     struct cluster_place is;
     uint64_t token, now_ms;
     bool is_gone;
@@ -294,7 +296,7 @@ settle_still(struct cluster *c, const struct cluster_move_keyspace *k,
         return rc;
     rc =
         call_each(c, k, place->generation, place->parts, "countd1_open", token);
-    return rc == 0 ? call_each(c, k, used + 1, OUTBOX_PARTS_MAX,
+    return rc == 0 ? call_each(c, k, (uint32_t)token, OUTBOX_PARTS_MAX,
                                "countd1_discard", token)
                    : rc;
 }

@@ -12,6 +12,9 @@
  *   r  the parts of generation OTHER, which was before this one, are yet to be
  *      removed
  *
+ * The lower half of the token is OTHER: where the place is lost, what is closed
+ * with the token says what was being made.
+ *
  * All changes are made by comparing with what was read: one of two movers wins.
  * cluster_move.h has the whole story. */
 #ifndef COUNTD_COMMON_STORE_CLUSTER_CLUSTER_PLACE_H

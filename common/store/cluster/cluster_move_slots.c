@@ -1,0 +1,302 @@
+/* common/store/cluster/cluster_move_slots.c - move_choose(): a generation whose
+ * parts are all at one master; see cluster_move.h.
+ *
+ * The number of a generation is in the names of its parts, so another number
+ * has other slots.  The first is taken whose slots the master has; if there is
+ * none, the first whose other slots have no key, and these are given to it.
+ *
+ * A slot that is given has no key and gets none meanwhile, so nothing is lost.
+ * A mover that dies can leave one that takes no new key: the next move to the
+ * same master gives it, and one to another master does not take it.  A new
+ * master that dies before its replica knows of the slot leaves it with nobody,
+ * which only an operator mends. */
+#include "common/store/cluster/cluster_move_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define ID_SIZE     41 /* of a node, with NUL */
+#define SLOT_SIZE   8  /* its number, with NUL */
+#define OWN_TRIES   64
+#define EMPTY_TRIES 256
+
+/* The master that gets the parts. */
+struct target {
+    int node;
+    char id[ID_SIZE];
+};
+
+/* ---- nodes -------------------------------------------------------------- */
+
+static int
+read_id(struct cluster *c, int node, char id[ID_SIZE])
+{
+    static const char *const words[MOVE_ASK_WORDS] = {"CLUSTER", "MYID"};
+    redisReply *reply;
+    int rc;
+
+    rc = move_ask(c, node, words, REDIS_REPLY_STRING, &reply);
+    if (rc < 0)
+        return rc;
+    if (reply->len == ID_SIZE - 1)
+        memcpy(id, reply->str, ID_SIZE);
+    else
+        rc = -EBADMSG;
+    freeReplyObject(reply);
+    return rc;
+}
+
+static int
+count_keys(struct cluster *c, int node, const char *slot, uint64_t *out)
+{
+    const char *const words[MOVE_ASK_WORDS] = {"CLUSTER", "COUNTKEYSINSLOT",
+                                               slot};
+    redisReply *reply;
+    int rc;
+
+    rc = move_ask(c, node, words, REDIS_REPLY_INTEGER, &reply);
+    if (rc < 0)
+        return rc;
+    *out = cluster_reply_number(reply);
+    freeReplyObject(reply);
+    return 0;
+}
+
+/* "ID host:port@bus FLAGS ..." is a line of CLUSTER NODES. */
+static bool
+is_master(const char *nodes, const struct target *t)
+{
+    const char *line = nodes;
+    char flags[64];
+
+    while (line != NULL && strncmp(line, t->id, ID_SIZE - 1) != 0) {
+        line = strchr(line, '\n');
+        line += line != NULL;
+    }
+    return line != NULL && sscanf(line, "%*s %*s %63s", flags) == 1 &&
+           strstr(flags, "master") != NULL;
+}
+
+/* Whether a slot is on its way from its master to another one than the target:
+ * keys may be there.  -ENXIO: the target is none that this master knows. */
+static int
+find_open(struct cluster *c, const struct target *t, int node, const char *slot,
+          bool *is_open)
+{
+    static const char *const words[MOVE_ASK_WORDS] = {"CLUSTER", "NODES"};
+    char mark[16];
+    const char *at;
+    redisReply *reply;
+    int rc;
+
+    rc = move_ask(c, node, words, REDIS_REPLY_STRING, &reply);
+    if (rc < 0)
+        return rc;
+    (void)snprintf(mark, sizeof mark, "[%s->-", slot);
+    at = strstr(reply->str, mark);
+    *is_open =
+        at != NULL && strncmp(at + strlen(mark), t->id, ID_SIZE - 1) != 0;
+    rc = is_master(reply->str, t) ? 0 : -ENXIO;
+    freeReplyObject(reply);
+    return rc;
+}
+
+/* -ESTALE: it is not as the map said. */
+static int
+set_slot(struct cluster *c, int node, const char *slot, const char *how,
+         const char *id)
+{
+    const char *const words[MOVE_ASK_WORDS] = {"CLUSTER", "SETSLOT", slot, how,
+                                               id};
+    redisReply *reply;
+    int rc;
+
+    rc = move_ask(c, node, words, REDIS_REPLY_STATUS, &reply);
+    if (rc == 0)
+        freeReplyObject(reply);
+    return rc == -EPROTO ? -ESTALE : rc;
+}
+
+/* ---- a slot ------------------------------------------------------------- */
+
+/* Whether a slot may be given to the target. */
+static int
+judge_slot(struct cluster *c, const struct target *t, uint16_t slot,
+           bool *may_give)
+{
+    const int owner = cluster_node_of(c, slot);
+    char text[SLOT_SIZE];
+    uint64_t keys = 0;
+    bool is_open = false;
+    int rc;
+
+    if (owner == CLUSTER_NO_NODE)
+        return -EHOSTDOWN;
+    (void)snprintf(text, sizeof text, "%u", slot);
+    rc = count_keys(c, owner, text, &keys);
+    if (rc == 0 && keys == 0)
+        rc = find_open(c, t, owner, text, &is_open);
+    *may_give = keys == 0 && !is_open;
+    return rc;
+}
+
+/* Both commands are in one write: a master at which a slot is said to be
+ * imported learns of no other owner, and is down when the old one is gone. */
+static int
+take_slot(struct cluster *c, const struct target *t, const char *slot,
+          const char *from)
+{
+    const char *const words[2][MOVE_ASK_WORDS] = {
+        {"CLUSTER", "SETSLOT", slot, "IMPORTING", from},
+        {"CLUSTER", "SETSLOT", slot, "NODE", t->id}};
+    size_t sizes[2][MOVE_ASK_WORDS];
+    struct cluster_command m[2];
+    int rc;
+
+    for (unsigned i = 0; i < 2; i++) {
+        for (unsigned j = 0; j < MOVE_ASK_WORDS; j++)
+            sizes[i][j] = strlen(words[i][j]);
+        m[i] = (struct cluster_command){.node = t->node,
+                                        .argc = MOVE_ASK_WORDS,
+                                        .argv = words[i],
+                                        .sizes = sizes[i]};
+    }
+    cluster_run(c, m, 2);
+    rc = m[0].error != 0 ? m[0].error : m[1].error;
+    cluster_free_replies(m, 2);
+    return rc == -EPROTO ? -ESTALE : rc;
+}
+
+/* From the first step on no master takes a new key for the slot, and at the end
+ * the new one does. */
+static int
+run_steps(struct move *m, const struct target *t, uint16_t slot,
+          const char *text)
+{
+    const int owner = cluster_node_of(m->c, slot);
+    char id[ID_SIZE];
+    bool may_give = false;
+    int rc;
+
+    rc = read_id(m->c, owner, id);
+    if (rc == 0 && !move_report(m, CLUSTER_MOVE_GIVING))
+        return -ECANCELED;
+    if (rc == 0)
+        rc = set_slot(m->c, owner, text, "MIGRATING", t->id);
+    if (rc == 0 && !move_report(m, CLUSTER_MOVE_GIVING))
+        return -ECANCELED;
+    if (rc == 0)
+        rc = judge_slot(m->c, t, slot, &may_give);
+    if (rc == 0)
+        rc = may_give ? take_slot(m->c, t, text, id) : -ESTALE;
+    if (rc == 0 && !move_report(m, CLUSTER_MOVE_GIVING))
+        return -ECANCELED;
+    return rc == 0 ? set_slot(m->c, owner, text, "NODE", t->id) : rc;
+}
+
+static int
+give_slot(struct move *m, const struct target *t, uint16_t slot)
+{
+    const int owner = cluster_node_of(m->c, slot);
+    char text[SLOT_SIZE];
+    int rc;
+
+    (void)snprintf(text, sizeof text, "%u", slot);
+    rc = run_steps(m, t, slot, text);
+    if (rc < 0 && rc != -ECANCELED) {
+        (void)set_slot(m->c, owner, text, "STABLE", NULL);
+        (void)set_slot(m->c, t->node, text, "STABLE", NULL);
+    }
+    return rc;
+}
+
+/* ---- a generation ------------------------------------------------------- */
+
+static uint16_t
+find_slot(const struct move *m, uint32_t generation, uint32_t part)
+{
+    struct cluster_part_keys keys;
+
+    cluster_part_keys(&keys, m->k->name, m->k->name_size, generation, part);
+    return keys.slot;
+}
+
+/* Whether the target has all parts of a generation. */
+static bool
+has_all(const struct move *m, const struct target *t, uint32_t generation,
+        uint32_t parts)
+{
+    for (uint32_t i = 0; i < parts; i++)
+        if (cluster_node_of(m->c, find_slot(m, generation, i)) != t->node)
+            return false;
+    return true;
+}
+
+/* Whether it has them, or may be given what is missing. */
+static int
+may_have_all(const struct move *m, const struct target *t, uint32_t generation,
+             bool *may)
+{
+    int rc = 0;
+
+    *may = true;
+    for (uint32_t i = 0; rc == 0 && *may && i < m->parts; i++) {
+        const uint16_t slot = find_slot(m, generation, i);
+
+        if (cluster_node_of(m->c, slot) != t->node)
+            rc = judge_slot(m->c, t, slot, may);
+    }
+    return rc;
+}
+
+/* A part is asked for after its slot was given: the map is right then, and the
+ * target serves it. */
+static int
+give_slots(struct move *m, const struct target *t, uint32_t generation)
+{
+    int rc = 0;
+
+    for (uint32_t i = 0; rc == 0 && i < m->parts; i++) {
+        const uint16_t slot = find_slot(m, generation, i);
+
+        if (cluster_node_of(m->c, slot) == t->node)
+            continue;
+        rc = give_slot(m, t, slot);
+        if (rc < 0)
+            break;
+        move_begin_plain(&m->call, m->k, generation, i, "EXISTS");
+        cluster_add_word(&m->call.command, m->call.keys.counts,
+                         m->call.keys.size);
+        rc = move_do(m->c, &m->call);
+        if (rc == 0 && cluster_node_of(m->c, slot) != t->node)
+            rc = -ESTALE;
+    }
+    return rc;
+}
+
+int
+move_choose(struct move *m, const struct cluster_place *from, uint32_t used,
+            uint32_t *number)
+{
+    struct target t = {.node = cluster_find_named(m->c, m->options->to)};
+    bool may = false;
+    int rc;
+
+    if (t.node == CLUSTER_NO_NODE)
+        return -ENXIO;
+    if (m->parts == from->parts &&
+        has_all(m, &t, from->generation, from->parts))
+        return -EALREADY;
+    for (*number = used + 1; *number <= used + OWN_TRIES; ++*number)
+        if (has_all(m, &t, *number, m->parts))
+            return 0;
+    rc = read_id(m->c, t.node, t.id);
+    if (rc < 0)
+        return rc == -EPROTO ? -ENXIO : rc;
+    for (*number = used; rc == 0 && !may && *number < used + EMPTY_TRIES;)
+        rc = may_have_all(m, &t, ++*number, &may);
+    if (rc < 0)
+        return rc;
+    return may ? give_slots(m, &t, *number) : -EADDRNOTAVAIL;
+}

@@ -1,0 +1,462 @@
+/* tests/unit/test_cluster_move_to.c - the parts of a keyspace in a Redis
+ * Cluster go to one master while it is counted and read: slots without keys are
+ * given to it where its own do not fit, and nothing is lost or doubled when the
+ * mover, the old master or the new one dies. */
+#include "tests/unit/cluster_move_fixture.h"
+
+#include "common/store/cluster/cluster_slot.h"
+
+/* The server that has part `part` of the keyspace. */
+static unsigned
+find_server(struct fixture *x, uint32_t part)
+{
+    struct cluster_place place;
+
+    read_place(x, &place);
+    return master_of(place.generation, part);
+}
+
+/* Another master than that of the first part. */
+static unsigned
+find_other(struct fixture *x)
+{
+    const unsigned from = find_server(x, 0);
+    unsigned server = from;
+
+    do
+        server = (server + 1) % CLUSTER_RIG_SERVERS;
+    while (strncmp(cluster_rig_run(&rig, server, "ROLE"), "master", 6) != 0);
+    return server;
+}
+
+static void
+aim_at(struct fixture *x, unsigned server)
+{
+    static char name[32];
+
+    (void)snprintf(name, sizeof name, "127.0.0.1:%d", rig.ports[server]);
+    x->to = name;
+}
+
+static void
+check_all_at(struct fixture *x, unsigned server)
+{
+    struct cluster_place place;
+
+    read_place(x, &place);
+    for (uint32_t i = 0; i < place.parts; i++)
+        assert_int_equal(find_server(x, i), server);
+}
+
+/* A slot that the next generation of four parts would be given: the first one
+ * that the server has not. */
+static struct cluster_part_keys
+find_wanted(struct fixture *x, unsigned server)
+{
+    struct cluster_part_keys keys;
+    struct cluster_place place;
+    uint32_t part = 0;
+
+    read_place(x, &place);
+    do {
+        assert_true(part < 4);
+        cluster_part_keys(&keys, words.name, words.name_size,
+                          place.generation + 1, part++);
+    } while (cluster_rig_master(&rig, 0, keys.slot) == server);
+    return keys;
+}
+
+static size_t
+tag_size(const struct cluster_part_keys *keys)
+{
+    const char *close = memchr(keys->counts, '}', keys->size);
+
+    return (size_t)(close + 1 - keys->counts);
+}
+
+/* Has the tag of a part, and is not countd's. */
+static void
+put_key(const struct cluster_part_keys *keys)
+{
+    const unsigned server = cluster_rig_master(&rig, 0, keys->slot);
+
+    assert_string_equal(
+        cluster_rig_run(&rig, server, "SET %b 1", keys->counts, tag_size(keys)),
+        "OK");
+}
+
+/* It is where it was, and its slot is on its way to nobody. */
+static void
+check_key(const struct cluster_part_keys *keys, unsigned server)
+{
+    char mark[16];
+
+    assert_int_equal(cluster_rig_master(&rig, server, keys->slot), server);
+    assert_string_equal(
+        cluster_rig_run(&rig, server, "GET %b", keys->counts, tag_size(keys)),
+        "1");
+    (void)snprintf(mark, sizeof mark, "[%u->-", keys->slot);
+    assert_null(strstr(cluster_rig_run(&rig, server, "CLUSTER NODES"), mark));
+}
+
+/* Each test begins with a generation of its own, and so with slots that no
+ * other test had given to a master. */
+static void
+count_first(struct fixture *x)
+{
+    static uint32_t generation;
+    const struct cluster_place first = {.generation = generation += 1000,
+                                        .parts = 1};
+    const uint16_t slot = cluster_slot(CLUSTER_PARTS, strlen(CLUSTER_PARTS));
+    char text[CLUSTER_PLACE_SIZE];
+
+    cluster_place_format(&first, text);
+    assert_string_equal(cluster_rig_run(&rig, cluster_rig_master(&rig, 0, slot),
+                                        "HSET %s words %s", CLUSTER_PARTS,
+                                        text),
+                        "1");
+    count_both(x, x->s);
+    await_sent(x->s);
+}
+
+/* Another command: with the map as the cluster has it. */
+static int
+move_anew(struct fixture *x, uint32_t parts, struct cluster_move_result *out)
+{
+    cluster_close(x->cluster);
+    open_mover(x);
+    return move_to(x, parts, out);
+}
+
+CASE(a_part_goes_from_master_to_master, x)
+{
+    struct cluster_move_result result;
+
+    NEED_RIG();
+    count_first(x);
+    for (unsigned i = 0; i < CLUSTER_RIG_MASTERS; i++) {
+        const unsigned server = find_other(x);
+
+        aim_at(x, server);
+        assert_rc(move_to(x, 0, &result), 0);
+        assert_int_equal(result.to.parts, 1);
+        check_all_at(x, server);
+        assert_rc(move_to(x, 0, &result), -EALREADY);
+        compare_all(x);
+    }
+}
+
+CASE(more_parts_go_to_a_master_at_once, x)
+{
+    struct cluster_move_result result;
+    unsigned server;
+
+    NEED_RIG();
+    count_first(x);
+    server = find_other(x);
+    aim_at(x, server);
+    assert_rc(move_to(x, 8, &result), 0);
+    assert_int_equal(result.to.parts, 8);
+    check_all_at(x, server);
+    compare_all(x);
+}
+
+CASE(a_slot_with_keys_is_not_given, x)
+{
+    struct cluster_part_keys keys;
+    struct cluster_move_result result;
+    unsigned server, owner;
+
+    NEED_RIG();
+    count_first(x);
+    server = find_other(x);
+    keys = find_wanted(x, server);
+    owner = cluster_rig_master(&rig, 0, keys.slot);
+    put_key(&keys);
+    aim_at(x, server);
+    assert_rc(move_to(x, 4, &result), 0);
+    check_all_at(x, server);
+    check_key(&keys, owner);
+    compare_all(x);
+}
+
+static struct cluster_part_keys wanted;
+
+static void
+put_wanted(struct fixture *x)
+{
+    (void)x;
+    put_key(&wanted);
+}
+
+CASE(a_slot_that_gets_a_key_meanwhile_is_kept, x)
+{
+    struct cluster_move_result result;
+    unsigned server, owner;
+
+    NEED_RIG();
+    count_first(x);
+    server = find_other(x);
+    wanted = find_wanted(x, server);
+    owner = cluster_rig_master(&rig, 0, wanted.slot);
+    aim_at(x, server);
+    x->stop = CLUSTER_MOVE_GIVING;
+    x->meanwhile = put_wanted;
+    assert_rc(move_to(x, 4, &result), -ESTALE);
+    check_key(&wanted, owner);
+    compare_all(x);
+    assert_rc(move_to(x, 4, &result), 0);
+    check_all_at(x, server);
+    check_key(&wanted, owner);
+    compare_all(x);
+}
+
+CASE(a_server_that_is_no_master_gets_nothing, x)
+{
+    struct cluster_move_result result;
+    struct cluster_place before, after;
+
+    NEED_RIG();
+    count_first(x);
+    read_place(x, &before);
+    for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++) {
+        if (strncmp(cluster_rig_run(&rig, i, "ROLE"), "slave", 5) != 0)
+            continue;
+        aim_at(x, i);
+        assert_rc(move_to(x, 0, &result), -ENXIO);
+    }
+    x->to = "words";
+    assert_rc(move_to(x, 0, &result), -ENXIO);
+    x->to = "127.0.0.1:1";
+    assert_rc(move_to(x, 0, &result), -EHOSTDOWN);
+    read_place(x, &after);
+    assert_memory_equal(&before, &after, sizeof before);
+    compare_all(x);
+}
+
+/* Each try gives some slots; the next one goes on. */
+CASE(a_mover_killed_while_it_gives_slots_loses_nothing, x)
+{
+    struct cluster_move_result result;
+    unsigned server, tries = 0;
+    int rc;
+
+    NEED_RIG();
+    count_first(x);
+    server = find_other(x);
+    aim_at(x, server);
+    do {
+        x->stop = CLUSTER_MOVE_GIVING;
+        x->skip = tries++;
+        rc = move_anew(x, 4, &result);
+        compare_all(x);
+    } while (rc == -ECANCELED || rc == -ESTALE);
+    assert_rc(rc, 0);
+    assert_true(tries > 3); /* each step of a slot */
+    check_all_at(x, server);
+}
+
+/* A mover that was only slow may go on at any time. */
+CASE(a_slot_that_is_on_its_way_to_another_master_is_not_given, x)
+{
+    struct cluster_move_result result;
+    struct cluster_part_keys keys;
+    unsigned server, owner;
+
+    NEED_RIG();
+    count_first(x);
+    server = find_other(x);
+    aim_at(x, server);
+    keys = find_wanted(x, server);
+    owner = cluster_rig_master(&rig, 0, keys.slot);
+    x->stop = CLUSTER_MOVE_GIVING;
+    x->skip = 1;
+    assert_rc(move_to(x, 4, &result), -ECANCELED);
+    x->stop = CLUSTER_MOVE_SWITCHED + 1;
+    do
+        server = (server + 1) % CLUSTER_RIG_MASTERS;
+    while (owner == server);
+    aim_at(x, server);
+    assert_rc(move_anew(x, 4, &result), 0);
+    check_all_at(x, server);
+    assert_int_equal(cluster_rig_master(&rig, 0, keys.slot), owner);
+    compare_all(x);
+}
+
+CASE(a_mover_killed_at_any_step_to_a_master_loses_nothing, x)
+{
+    struct cluster_move_result result;
+
+    NEED_RIG();
+    count_first(x);
+    for (x->stop = CLUSTER_MOVE_BEGUN; x->stop <= CLUSTER_MOVE_SWITCHED;
+         x->stop++) {
+        const unsigned from = find_server(x, 0), to = find_other(x);
+
+        aim_at(x, to);
+        assert_rc(move_to(x, 0, &result), -ECANCELED);
+        end_lease(x);
+        count_both(x, x->s);
+        await_still(x);
+        compare_all(x);
+        check_all_at(x, x->stop < CLUSTER_MOVE_SWITCHED ? from : to);
+    }
+}
+
+/* ---- masters that die ---------------------------------------------------- */
+
+static unsigned victim;
+
+/* The parts that it made are found by what it has closed. */
+CASE(a_mover_whose_place_is_lost_leaves_nothing_at_the_master, x)
+{
+    struct cluster_move_result result;
+    struct cluster_place place, lost;
+    struct cluster_part_keys keys;
+    unsigned server = 0;
+
+    NEED_RIG();
+    count_first(x);
+    read_place(x, &place);
+    while (server == find_server(x, 0) ||
+           server == master_of(place.generation + 1, 0))
+        server++;
+    aim_at(x, server);
+    x->stop = CLUSTER_MOVE_SEALED;
+    assert_rc(move_to(x, 0, &result), -ECANCELED);
+    read_place(x, &lost);
+    assert_true(lost.other > place.generation + 1);
+    put_place(x, &place);
+    compare_all(x);
+    cluster_part_keys(&keys, words.name, words.name_size, lost.other, 0);
+    assert_string_equal(
+        cluster_rig_run(&rig, server, "EXISTS %b", keys.counts, keys.size),
+        "0");
+}
+
+/* Waits until all servers know who has the slots of the next generation: a
+ * failover before that leaves them with nobody, which only an operator mends.
+ */
+static void
+await_map(struct fixture *x)
+{
+    const uint64_t end_ms = clock_ms() + (uint64_t)WAIT_MS * test_slow();
+    struct cluster_place place;
+    struct cluster_part_keys keys;
+
+    read_place(x, &place);
+    for (uint32_t i = 0; i < place.other_parts; i++) {
+        cluster_part_keys(&keys, words.name, words.name_size, place.other, i);
+        for (unsigned s = 0; s < CLUSTER_RIG_SERVERS; s++)
+            while (cluster_rig_master(&rig, s, keys.slot) !=
+                   cluster_rig_master(&rig, victim, keys.slot))
+                assert_true(clock_ms() < end_ms);
+    }
+}
+
+static void
+kill_victim(struct fixture *x)
+{
+    await_map(x);
+    (void)cluster_fault_kill(&x->faults, victim);
+}
+
+CASE(a_master_killed_while_parts_go_to_another_loses_nothing, x)
+{
+    static const struct {
+        enum cluster_move_step step;
+        unsigned skip;
+        bool is_target;
+    } cases[] = {{CLUSTER_MOVE_GIVING, 1, true},
+                 {CLUSTER_MOVE_COPIED, 0, true},
+                 {CLUSTER_MOVE_WHOLE, 0, false},
+                 {CLUSTER_MOVE_SWITCHED, 0, true}};
+    struct cluster_move_result result;
+
+    NEED_RIG();
+    count_first(x);
+    assert_rc(move_to(x, 4, &result), 0);
+    x->meanwhile = kill_victim;
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const unsigned from = find_server(x, 0), to = find_other(x);
+
+        cluster_faults_init(&x->faults, &rig);
+        aim_at(x, to);
+        victim = cases[i].is_target ? to : from;
+        x->stop = cases[i].step;
+        x->skip = cases[i].skip;
+        (void)move_anew(x, 0, &result);
+        assert_true(x->faults.is_dead[victim]);
+        cluster_faults_heal(&x->faults, pause_shortly, NULL);
+        end_lease(x);
+        count_both(x, x->s); /* whatever was lost is found */
+        await_still(x);
+        compare_all(x);
+    }
+    aim_at(x, find_other(x));
+    assert_rc(move_anew(x, 0, &result), 0);
+    compare_all(x);
+}
+
+static void
+stop_victim(struct fixture *x)
+{
+    assert_true(cluster_fault_stop(&x->faults, victim));
+}
+
+/* Else the parts would be at one server only, and the old ones be gone. */
+CASE(parts_are_not_switched_before_replicas_have_them, x)
+{
+    struct cluster_move_result result;
+    unsigned from, to;
+
+    NEED_RIG();
+    count_first(x);
+    from = find_server(x, 0);
+    to = find_other(x);
+    cluster_faults_init(&x->faults, &rig);
+    victim = cluster_fault_replica_of(&x->faults, to);
+    aim_at(x, to);
+    x->stop = CLUSTER_MOVE_COPIED;
+    x->meanwhile = stop_victim;
+    assert_rc(move_to(x, 0, &result), -EAGAIN);
+    check_all_at(x, from);
+    cluster_faults_heal(&x->faults, pause_shortly, NULL);
+    compare_all(x);
+    assert_rc(move_to(x, 0, &result), 0);
+    check_all_at(x, to);
+    compare_all(x);
+}
+
+/* As an increment does that comes while the part is not closed. */
+static void
+change_version(struct fixture *x)
+{
+    struct cluster_place place;
+    struct cluster_part_keys keys;
+
+    read_place(x, &place);
+    cluster_part_keys(&keys, words.name, words.name_size, place.generation, 0);
+    assert_int_not_equal(
+        strtol(cluster_rig_run(&rig, cluster_rig_master(&rig, 0, keys.slot),
+                               "HINCRBY %b %b 1", keys.counts, keys.size, "\0v",
+                               (size_t)2),
+               NULL, 10),
+        1);
+}
+
+CASE(parts_are_not_switched_if_a_count_came_between, x)
+{
+    struct cluster_move_result result;
+    unsigned from;
+
+    NEED_RIG();
+    count_first(x);
+    from = find_server(x, 0);
+    aim_at(x, find_other(x));
+    x->stop = CLUSTER_MOVE_COPIED;
+    x->meanwhile = change_version;
+    assert_rc(move_to(x, 0, &result), -ESTALE);
+    check_all_at(x, from);
+    compare_all(x);
+}
