@@ -262,6 +262,23 @@ put_alone(struct answer *a, struct store_reads *reads, uint8_t *out,
     return QUERY_REPLY_SIZE + (size_t)reply.size;
 }
 
+/* Repeats store_read(), which answers at least one query, until all are. */
+static void
+read_all(struct answer *a, struct store_reads *reads)
+{
+    while (reads->count > 0) {
+        const size_t done = store_read(a->store, reads);
+        size_t used = 0;
+
+        for (size_t i = 0; i < done; i++)
+            used += reads->head + reads->queries[i].size;
+        reads->queries += done;
+        reads->count -= done;
+        reads->at += used;
+        reads->room -= used;
+    }
+}
+
 size_t
 answer_put(struct answer *a, uint8_t *out, bool *failed)
 {
@@ -270,15 +287,14 @@ answer_put(struct answer *a, uint8_t *out, bool *failed)
                                 .at = out,
                                 .room = a->bound,
                                 .head = QUERY_REPLY_SIZE};
-    size_t size, done;
+    size_t size;
 
     assert(a->count > 0);
     *failed = false;
     if (a->alone) {
         size = put_alone(a, &reads, out, failed);
     } else {
-        done = store_read(a->store, &reads);
-        assert(done == a->count); /* there is room for all */
+        read_all(a, &reads);
         size = put_heads(a, out, failed);
     }
     a->count = 0;

@@ -172,6 +172,26 @@ CASE(keys_are_read_in_order, f)
     fleet_stop_all(f);
 }
 
+/* The totals of all keyspaces, and several keys, are requested at once: some of
+ * these take a command of their own. */
+CASE(requests_that_come_together_are_all_answered, f)
+{
+    NEED_RIG();
+    fleet_option(f, "store.parts.parted=4");
+    service_start(f);
+    service_add(f, "words", "the", 3);
+    service_add(f, "parted", "a", 1);
+    service_add(f, "parted", "b", 2);
+    flush_all(f);
+    expect_text(FLEET_RUN(f, "keyspaces", "--tsv"), 0,
+                "2\t3\t-\tparted\t-\n1\t3\t-\twords\t-\n");
+    expect(FLEET_RUN(f, "get", "nosuch", "a", "b"), 1, "no such key");
+    expect(FLEET_RUN(f, "store", "move", "parted", "--parts", "8"), 0, "");
+    expect_text(FLEET_RUN(f, "get", "parted", "b", "a", "--tsv"), 0,
+                "2\tb\n1\ta\n");
+    fleet_stop_all(f);
+}
+
 CASE(keys_without_an_order_are_refused, f)
 {
     NEED_RIG();
