@@ -208,7 +208,8 @@ listeners_live(struct conns *cs)
 bool
 listeners_only_http(struct conns *cs)
 {
-    return listeners_live(cs) == 0 &&
-           conns_listener(cs, LISTENER_ACK)->open == 0 &&
-           conns_listener(cs, LISTENER_SILENT)->open == 0;
+    for (size_t i = 0; i < LISTENERS; i++)
+        if (i != LISTENER_HTTP && conns_listener(cs, i)->open > 0)
+            return false;
+    return true;
 }

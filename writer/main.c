@@ -151,7 +151,10 @@ after_turn(void *ctx)
     more |= statsd_turn(&w->statsd);
     if (live_service_awaits_tally(&w->lives))
         tally_soon(&w->tally);
-    more |= quota_turn(&w->quota, listeners_only_http(w->conns));
+    /* Datagrams must not wait for a sync in the loop: what their socket has no
+     * room for is lost. */
+    more |= quota_turn(&w->quota, listeners_only_http(w->conns) &&
+                                      !datagram_is_on(&w->statsd.datagrams));
     http_turn(&w->http);
     /* The last: it syncs what all others have put. */
     more |= commit_turn(&w->commit, gate_has_waiters(&w->commit.gate) &&
