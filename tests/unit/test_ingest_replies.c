@@ -110,28 +110,6 @@ ON_RIG(where_syncs_are_quick_the_loop_does_small_ones_itself, r)
     expect_messages(r, 50);
 }
 
-ON_RIG(syncs_that_are_not_quick_are_left_to_the_thread, r)
-{
-    uint64_t here;
-    int fd;
-
-    start(r, 100, 4);
-    brief_syncs(r);
-    fd = connect_pair(r, LISTENER_ACK);
-    ping_pong(r, fd, 0, 20);
-    here = r->commit.syncs_here;
-    assert_int_not_equal(here, 0);
-
-    /* One more tells that the disk has become slow. */
-    r->commit.brief_ns = 0;
-    ping_pong(r, fd, 20, 40);
-    assert_int_equal(r->commit.syncs_here, here + 1);
-    client_close(fd);
-    finish(r);
-
-    expect_messages(r, 40);
-}
-
 ON_RIG(no_sync_is_done_in_a_loop_that_serves_others, r)
 {
     int fd;
@@ -231,33 +209,6 @@ ON_RIG(logs_that_are_rotated_between_syncs_in_the_loop_lose_nothing, r)
     finish(r);
 
     expect_messages(r, 150);
-}
-
-ON_RIG(a_sync_that_fails_in_the_loop_is_not_acknowledged_either, r)
-{
-    uint8_t message[SIZE], reply[3];
-    uint64_t here;
-    int fd;
-
-    start(r, 100, 4);
-    brief_syncs(r);
-    fd = connect_pair(r, LISTENER_ACK);
-    ping_pong(r, fd, 0, 20);
-    here = r->commit.syncs_here;
-    put(message, 20);
-    client_send(fd, message, SIZE);
-    fault_inject("fdatasync", 1, EIO);
-    run(r, has_failed, 0);
-    fault_clear();
-    assert_int_equal(r->commit.syncs_here, here + 1);
-    assert_rc(client_try_read(fd, reply, 3, 0), -EAGAIN);
-
-    /* The kernel would say that all is well the second time. */
-    run(r, always, 0);
-    assert_int_equal(r->commit.syncs, 21);
-    assert_rc(client_try_read(fd, reply, 3, 0), -EAGAIN);
-    close_all(r);
-    client_close(fd);
 }
 
 ON_RIG(a_failed_append_is_not_acknowledged_and_ends_the_writer, r)

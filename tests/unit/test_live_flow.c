@@ -74,34 +74,6 @@ CASE(who_does_not_read_and_goes_is_forgotten, r)
     free(bytes);
 }
 
-CASE(answers_much_longer_than_requests_come_in_order, r)
-{
-    const uint32_t count = 20000;
-    uint8_t *bytes = malloc(count * 12), *at = bytes;
-    struct peer *p;
-    size_t seen = 0;
-    uint32_t i;
-
-    assert_non_null(bytes);
-    start_counter(r);
-    p = join(r);
-    for (i = 0; i < count; i++)
-        at += taker_put(at, TAKER_STATS, i, NULL, 0);
-    send_later(p, bytes, (size_t)(at - bytes));
-    for (i = 0; i < count; i++) {
-        await(r, p, seen + 12);
-        assert_int_equal(get_be32(p->in + seen), 0x91100000);
-        assert_int_equal(get_be32(p->in + seen + 8), i);
-        seen += 12 + get_be32(p->in + seen + 4);
-    }
-    await(r, p, seen);
-    turns(r, QUIET);
-
-    assert_int_equal(p->size, seen);
-    assert_int_equal(kept(r), 0);
-    free(bytes);
-}
-
 /* ---- many who send much ------------------------------------------------ */
 
 #define FLOODERS 50
@@ -133,36 +105,6 @@ CASE(long_requests_of_many_are_put_together, r)
     send_later(&r->peers[0], bytes, (size_t)(at - bytes));
     expect_number(r, &r->peers[0], TAKER_GET, 3, FLOODERS);
     assert_int_equal(kept(r), 0);
-    free(bytes);
-}
-
-CASE(a_half_close_behind_unsent_answers_waits_for_them, r)
-{
-    const size_t count = 50000;
-    uint8_t *bytes = malloc(count * 32), *at = bytes;
-    struct peer *p, *q;
-    uint32_t i;
-
-    assert_non_null(bytes);
-    start_listening(r, (struct live_server_options){.kind = LIVE_COUNTER});
-    p = join_tcp(r);
-    q = join_tcp(r);
-    acquire(r, p, "n", 5, 5);
-    for (i = 0; i < count; i++)
-        at += taker_put_get(at, i, "none", 4);
-    go_deaf(p);
-    send_later(p, bytes, (size_t)(at - bytes));
-    r->peer = p;
-    run(r, is_sent);
-    half_close(p);
-    turns(r, 100);
-    p->deaf = false;
-
-    await(r, p, count * 21);
-    assert_int_equal(p->size, count * 21);
-    p->size = 0;
-    expect_end(r, p);
-    expect_get(r, q, "n", 0);
     free(bytes);
 }
 

@@ -14,24 +14,6 @@
 
 #define CASE(name, r) TEST_IN(name, struct rig *r, set_up, tear_down)
 
-CASE(connections_without_a_place_wait, r)
-{
-    struct peer *a, *b, *c;
-
-    start_listening(r, (struct live_server_options){.kind = LIVE_COUNTER,
-                                                    .connections = 2});
-    a = join_tcp(r);
-    b = join_tcp(r);
-    noop(r, a);
-    noop(r, b);
-    c = join_tcp(r);
-    expect_nothing(r, c);
-    leave(r, a);
-
-    noop(r, c);
-    noop(r, b);
-}
-
 CASE(a_number_in_use_by_holdings_is_not_given_out, r)
 {
     struct peer *p, *q;

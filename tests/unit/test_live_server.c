@@ -44,32 +44,6 @@ CASE(live_protocol_may_come_byte_by_byte, r)
     expect_nothing(r, p);
 }
 
-CASE(a_thousand_requests_in_one_write_are_answered_in_order, r)
-{
-    uint8_t bytes[1000 * 32], answers[1000 * 32], *at = bytes, *to = answers;
-    struct peer *p;
-    uint32_t i;
-
-    start_counter(r);
-    p = join(r);
-    for (i = 0; i < 1000; i++) {
-        if (i % 3 == 0) {
-            at += taker_put_acquire(at, i, "n", 1, 1, 1);
-            to += value(to, TAKER_ACQUIRE, i, 1);
-        } else if (i % 3 == 1) {
-            at += taker_put_get(at, i, "n", 1);
-            to += value(to, TAKER_GET, i, 1);
-        } else {
-            at += taker_put_release(at, i, "n", 1, 1);
-            to += answer(to, TAKER_RELEASE, TAKER_OK, i, NULL, 0);
-        }
-    }
-    send_later(p, bytes, (size_t)(at - bytes));
-
-    expect(r, p, answers, (size_t)(to - answers));
-    expect_nothing(r, p);
-}
-
 CASE(names_have_up_to_65535_bytes, r)
 {
     static const size_t cuts[] = {11, 12, 21, 22, 23, 47, 48, 49, 60000, 65556};
