@@ -11,7 +11,6 @@
 #include <sys/pidfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #define WORDS_MAX 24
 
@@ -35,13 +34,12 @@ find_children(struct site *s)
 }
 
 void
-site_serve_with(struct site *s, const char *setting)
+site_serve(struct site *s)
 {
-    daemon_start(&s->serve, "countd", "serve", "-d", s->data, "-o",
-                 "log.size=64K", "-o", "log.rotate_after=1h", "-o", setting,
-                 "-o", "write.listen=127.0.0.1:0", "-o",
-                 "write.ack_listen=127.0.0.1:0", "-o",
-                 "read.listen=127.0.0.1:0", NULL);
+    daemon_start(
+        &s->serve, "countd", "serve", "-d", s->data, "-o", "log.size=64K", "-o",
+        "log.rotate_after=1h", "-o", "write.listen=127.0.0.1:0", "-o",
+        "write.ack_listen=127.0.0.1:0", "-o", "read.listen=127.0.0.1:0", NULL);
     snprintf(s->silent, sizeof s->silent, "write.listen=127.0.0.1:%u",
              daemon_port(&s->serve, "silent"));
     snprintf(s->ack, sizeof s->ack, "write.ack_listen=127.0.0.1:%u",
@@ -49,12 +47,6 @@ site_serve_with(struct site *s, const char *setting)
     snprintf(s->read, sizeof s->read, "read.listen=127.0.0.1:%u",
              daemon_port(&s->serve, "read"));
     find_children(s);
-}
-
-void
-site_serve(struct site *s)
-{
-    site_serve_with(s, "log.count=4"); /* the default */
 }
 
 /* A directory without daemons. */
@@ -145,42 +137,18 @@ site_put(struct site *s, const char *name, const char *bytes)
     return path;
 }
 
-/* `lines` lines that add up to `lines`, gzip in two members. */
-void
-site_put_gzip(struct site *s, const char *name, int lines, int keys)
-{
-    char path[700];
-
-    snprintf(path, sizeof path, "%s/%s", s->dir.path, name);
-    for (int member = 0; member < 2; member++) {
-        gzFile f = gzopen(path, member ? "ab" : "wb");
-
-        assert_non_null(f);
-        for (int i = 0; i < lines / 2; i++)
-            assert_true(gzprintf(f, "words\tkey %d\t1\n", i % keys) > 0);
-        assert_int_equal(gzclose(f), Z_OK);
-    }
-}
-
-/* Overwrites some bytes of a file. */
-void
-site_damage_file(const char *path, off_t at)
-{
-    static const char junk[16] = "damaged damaged";
-    const int fd = open(path, O_WRONLY | O_CLOEXEC);
-
-    assert_true(fd >= 0);
-    assert_int_equal(pwrite(fd, junk, sizeof junk, at), sizeof junk);
-    assert_int_equal(close(fd), 0);
-}
-
-/* The same of a file below the data directory. */
+/* Overwrites some bytes of a file below the data directory. */
 void
 site_damage(struct site *s, const char *name, off_t at)
 {
+    static const char junk[16] = "damaged damaged";
     char path[700];
+    int fd;
 
     snprintf(path, sizeof path, "%s/%s", s->data, name);
     assert_int_equal(chmod(path, 0600), 0);
-    site_damage_file(path, at);
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, junk, sizeof junk, at), sizeof junk);
+    assert_int_equal(close(fd), 0);
 }

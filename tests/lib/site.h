@@ -45,9 +45,8 @@ int site_teardown(void **state);
 #define WITH_EMPTY(name, s)                                                    \
     TEST_IN(name, struct site *s, site_setup_empty, site_teardown)
 
-/* Starts countd serve on it; the second with one more setting, KEY=VALUE. */
+/* Starts countd serve on it. */
 void site_serve(struct site *s);
-void site_serve_with(struct site *s, const char *setting);
 
 /* Runs countd on the site and returns its status; its words are left in
  * `text`.  `uid` not 0: as this user.  `words` is NULL-terminated. */
@@ -57,11 +56,7 @@ int site_run(const struct site *s, uid_t uid, const char *const *words);
 /* A file beside the data directory: its path, until the next call. */
 const char *site_put(struct site *s, const char *name, const char *bytes);
 
-/* Lines for countd load, which add up to `lines`, gzip in two members. */
-void site_put_gzip(struct site *s, const char *name, int lines, int keys);
-
-/* Overwrites some bytes of a file; of one below the data directory. */
-void site_damage_file(const char *path, off_t at);
+/* Overwrites some bytes of a file below the data directory. */
 void site_damage(struct site *s, const char *name, off_t at);
 
 /* Waits for the end of a process that need not be our child. */
