@@ -139,6 +139,28 @@ CASE(a_mover_whose_place_is_lost_leaves_no_part_closed, x)
     compare_all(x);
 }
 
+/* The sender that knew is gone, too: parts that are gone say what followed. */
+CASE(a_place_that_is_lost_after_a_move_is_found_again, x)
+{
+    struct cluster_move_result result;
+    struct cluster_place place;
+
+    NEED_RIG();
+    count_both(x, x->s);
+    await_sent(x->s);
+    read_place(x, &place);
+    assert_rc(move_to(x, 4, &result), 0);
+    await_sent(x->s);
+    store_close(x->s);
+    put_place(x, &place);
+    open_store(x);
+    count_both(x, x->s);
+    compare_all(x);
+    read_place(x, &place);
+    assert_int_equal(place.generation, 1);
+    assert_int_equal(place.parts, 4);
+}
+
 CASE(a_second_mover_waits_for_the_lease_of_the_first, x)
 {
     struct cluster_move_result result;

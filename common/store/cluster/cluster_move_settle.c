@@ -181,7 +181,7 @@ retire(struct cluster *c, const struct cluster_move_keyspace *k,
     rc = move_await_replicas(c, k->replicas);
     if (rc == 0)
         rc = call_each(c, k, place->other, place->other_parts, "countd1_retire",
-                       place->generation);
+                       (uint64_t)place->parts << 32 | place->generation);
     if (rc == 0)
         rc = cluster_place_replace(c, k->name, k->name_size, place, &next);
     if (rc == 0)
@@ -200,20 +200,21 @@ token_of_seal(const redisReply *closed)
                : 0;
 }
 
-/* What moves have left in the parts of the generation in force: whether one is
- * gone, so that the place said before that another generation is, and a
- * failover lost that; and the token of the mover that has closed one for good,
- * or 0. */
+/* What moves have left in the parts of the generation in force: the one that
+ * followed and its parts (upper half) where a part is gone, so that the place
+ * said so before, and a failover lost that; and the token of the mover that has
+ * closed one for good.  Both 0: none. */
 static int
 find_traces(struct cluster *c, const struct cluster_move_keyspace *k,
-            const struct cluster_place *place, bool *is_gone, uint64_t *token)
+            const struct cluster_place *place, uint64_t *after, uint64_t *token)
 {
+    const redisReply *next;
     struct move_call w;
     int rc = 0;
 
-    *is_gone = false;
+    *after = 0;
     *token = 0;
-    for (uint32_t i = 0; rc == 0 && !*is_gone && i < place->parts; i++) {
+    for (uint32_t i = 0; rc == 0 && *after == 0 && i < place->parts; i++) {
         uint64_t code = 0, seal = 0;
 
         move_begin_plain(&w, k, place->generation, i, "HMGET");
@@ -223,7 +224,10 @@ find_traces(struct cluster *c, const struct cluster_move_keyspace *k,
         rc = move_run(c, &w, 2, &code);
         if (rc == 0) {
             seal = token_of_seal(w.command.reply->element[0]);
-            *is_gone = w.command.reply->element[1]->type != REDIS_REPLY_NIL;
+            next = w.command.reply->element[1];
+            if (next->type == REDIS_REPLY_STRING &&
+                next->len == CLUSTER_MARK_SIZE)
+                *after = get_be64(next->str);
         }
         *token = seal != 0 ? seal : *token;
         move_end(&w);
@@ -263,32 +267,54 @@ static int
 settle_moving(struct cluster *c, const struct cluster_move_keyspace *k,
               struct cluster_place *place)
 {
-    uint64_t token;
-    bool is_gone;
+    uint64_t after, token;
     int rc;
 
-    rc = find_traces(c, k, place, &is_gone, &token);
+    rc = find_traces(c, k, place, &after, &token);
     if (rc < 0)
         return rc;
-    if (!is_gone)
+    if (after == 0)
         return undo(c, k, place);
     rc = move_switch(c, k, place);
     return rc == 0 ? retire(c, k, place) : rc;
 }
 
-/* Undoes what a mover did whose place a failover lost.  The place is read after
+/* Goes on with the generation that was in force before a failover lost the
+ * place; `after` is what a part says that is gone. */
+static int
+follow(struct cluster *c, const struct cluster_move_keyspace *k,
+       struct cluster_place *place, uint64_t after)
+{
+    const struct cluster_place next = {.generation = (uint32_t)after,
+                                       .parts = (uint32_t)(after >> 32),
+                                       .state = CLUSTER_PLACE_RETIRING,
+                                       .other = place->generation,
+                                       .other_parts = place->parts};
+    int rc;
+
+    if (next.parts == 0)
+        return -EBADMSG;
+    rc = cluster_place_replace(c, k->name, k->name_size, place, &next);
+    if (rc < 0)
+        return rc;
+    *place = next;
+    return retire(c, k, place);
+}
+
+/* Ends what a mover did whose place a failover lost.  The place is read after
  * the token: where it does not name the mover then, the mover has lost. */
 static int
 settle_still(struct cluster *c, const struct cluster_move_keyspace *k,
-             const struct cluster_place *place)
+             struct cluster_place *place)
 {
     struct cluster_place is;
-    uint64_t token, now_ms;
-    bool is_gone;
+    uint64_t after, token, now_ms;
     int rc;
 
-    rc = find_traces(c, k, place, &is_gone, &token);
-    if (rc < 0 || is_gone || token == 0)
+    rc = find_traces(c, k, place, &after, &token);
+    if (rc == 0 && after != 0)
+        return follow(c, k, place, after);
+    if (rc < 0 || token == 0)
         return rc;
     rc = cluster_place_read(c, k->name, k->name_size, &is, &now_ms);
     if (rc < 0 || is.state != CLUSTER_PLACE_STILL ||

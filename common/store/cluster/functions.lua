@@ -304,7 +304,7 @@ local function copy_period(keys, args)
   return 0
 end
 -- Removes a part of an earlier generation; what is left says so.  Its history
--- stays a while for who is reading it.  args: the generation that follows.
+-- stays a while for who is reading it.  args: parts and number of the next one.
 local LINGER_S = 600
 local function retire(keys, args)
   if is_gone(keys) then return 0 end
