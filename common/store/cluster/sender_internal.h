@@ -46,8 +46,9 @@ struct sender_part {
 /* A keyspace in the cluster; in outbox_keyspace.sender.  Each chain feeds `fan`
  * parts that follow each other. */
 struct sender_keyspace {
-    bool is_named;   /* it is in the lists of the cluster, as here */
-    bool is_refused; /* a part was closed since then */
+    bool is_named;       /* it is in the lists of the cluster, as here */
+    uint64_t refused_ms; /* a part is closed: then what a mover may have left
+                            is looked for; 0: none is */
     uint64_t name_due_ms, named_changes;
     struct cluster_place place;
     uint32_t fan;

@@ -19,8 +19,9 @@
 #define AUDIT_MS    60000
 #define BACKOFF_MIN 20
 #define BACKOFF_MAX 2000
-#define PART_GONE   2   /* by countd1_state */
-#define CLOSED_MS   100 /* a closed part is asked again after this */
+#define PART_GONE   2    /* by countd1_state */
+#define CLOSED_MS   100  /* a closed part is asked again after this */
+#define REFUSED_MS  1000 /* what a mover may have left is looked for */
 
 /* ---- commands ----------------------------------------------------------- */
 
@@ -122,6 +123,14 @@ needs_name(const struct cluster_sender *s, struct outbox_keyspace *k,
            now_ms > sk->name_due_ms;
 }
 
+/* A backup closes a part for a moment, and what a mover left asks for a command
+ * about each part. */
+static bool
+is_refused_long(const struct sender_keyspace *sk)
+{
+    return sk->refused_ms != 0 && clock_ms() >= sk->refused_ms;
+}
+
 /* Goes on with the generation that is in force.  What a mover that died has
  * left is ended first. */
 static int
@@ -134,7 +143,7 @@ take_place(struct cluster_sender *s, struct outbox_keyspace *k,
     int rc = 0;
 
     if (place->state == CLUSTER_PLACE_MOVING  ? place->until_ms <= now_ms
-        : place->state == CLUSTER_PLACE_STILL ? sk->is_refused
+        : place->state == CLUSTER_PLACE_STILL ? is_refused_long(sk)
                                               : true)
         rc = cluster_move_settle(s->cluster, &moved, place);
     if (rc < 0 || place->parts % k->part_count != 0)
@@ -199,7 +208,8 @@ take_name(struct cluster_sender *s, struct outbox_keyspace *k,
         rc = take_place(s, k, &place, reply->now_ms);
     sk = k->sender;
     sk->is_named = rc == 0;
-    sk->is_refused = false;
+    if (is_refused_long(sk))
+        sk->refused_ms = 0;
     if (rc == -EINVAL)
         report_place(&sk->parts[0], &place);
     else if (rc < 0)
@@ -333,7 +343,8 @@ heed_closed(struct sender_part *p)
 
     p->retry_ms = clock_ms() + CLOSED_MS;
     sk->is_named = false;
-    sk->is_refused = true;
+    if (sk->refused_ms == 0)
+        sk->refused_ms = clock_ms() + REFUSED_MS;
 }
 
 /* ---- the audit ---------------------------------------------------------- */
