@@ -1,7 +1,7 @@
 /* tests/unit/test_cluster_move.c - a keyspace in a Redis Cluster gets more
  * parts while it is counted and read: no answer changes but by what was
- * counted, and nothing is lost or doubled when the mover dies at any step, when
- * a master does, or when another mover or directory comes. */
+ * counted, and nothing is lost or doubled when the mover dies at any step, its
+ * place is lost, or another mover or directory comes. */
 #include "tests/unit/cluster_move_fixture.h"
 
 /* The deleted keys are in the parts that are being left, too. */
@@ -223,98 +223,4 @@ CASE(a_directory_that_was_away_goes_on_in_the_new_parts, x)
     await_sent(y.s);
     compare_all(x);
     close_directory(&y);
-}
-
-CASE(a_master_killed_meanwhile_loses_nothing, x)
-{
-    struct cluster_faults faults;
-    struct cluster_move_result result;
-    uint32_t parts = 1;
-
-    NEED_RIG();
-    count_both(x, x->s);
-    await_sent(x->s);
-    for (unsigned i = 0; i < CLUSTER_RIG_MASTERS; i++) {
-        cluster_faults_init(&faults, &rig);
-        x->master = cluster_fault_master(&faults, &x->random);
-        x->stop = i == 0   ? CLUSTER_MOVE_MADE
-                  : i == 1 ? CLUSTER_MOVE_COPIED
-                           : CLUSTER_MOVE_WHOLE;
-        faults.is_dead[x->master] = true;
-        if (move_to(x, 2 * parts, &result) == 0)
-            parts *= 2;
-        cluster_faults_heal(&faults, pause_shortly, NULL);
-        await_still(x);
-        count_both(x, x->s); /* whatever was lost is found */
-        compare_all(x);
-    }
-    x->master = CLUSTER_RIG_SERVERS;
-    assert_rc(move_to(x, 16, &result), 0);
-    compare_all(x);
-}
-
-static int
-add_retained(void *ctx, const struct cluster_part_info *p)
-{
-    *(uint64_t *)ctx += p->retained;
-    return 0;
-}
-
-/* Waits until replicas have all, and the outbox has nothing. */
-static void
-await_settled(struct fixture *x)
-{
-    const uint64_t end_ms = clock_ms() + (uint64_t)WAIT_MS * test_slow();
-    uint64_t retained;
-
-    do {
-        assert_true(clock_ms() < end_ms);
-        (void)poll(NULL, 0, 5);
-        retained = 0;
-        assert_rc(cluster_admin_parts(x->s, add_retained, &retained), 0);
-    } while (retained > 0);
-}
-
-/* The replica of a master of new parts is behind, and takes its place. */
-static void
-move_to_dying(struct fixture *x, enum cluster_move_step step)
-{
-    struct cluster_move_result result;
-    struct cluster_place place;
-
-    cluster_faults_init(&x->faults, &rig);
-    read_place(x, &place);
-    for (uint32_t i = 0; i < 8; i++)
-        if (master_of(place.other + 1, i) != master_of(0, 0))
-            x->target = master_of(place.other + 1, i);
-    assert_int_not_equal(x->target, CLUSTER_RIG_SERVERS);
-    x->replica = cluster_fault_replica_of(&x->faults, x->target);
-    x->dies = step;
-    assert_true(move_to(x, 8, &result) < 0);
-    x->target = CLUSTER_RIG_SERVERS;
-    cluster_faults_heal(&x->faults, pause_shortly, NULL);
-    await_still(x);
-    read_place(x, &place);
-    assert_int_equal(place.parts, 1);
-    compare_all(x);
-}
-
-/* The outbox has nothing that it could send again.  The second one does not
- * come to the step: it waits for the replica. */
-CASE(a_target_that_dies_before_its_replica_has_the_part_loses_nothing, x)
-{
-    struct cluster_move_result result;
-
-    NEED_RIG();
-    store_close(x->s);
-    x->config.store_retain_ms = 0;
-    open_store(x);
-    count_both(x, x->s);
-    await_sent(x->s);
-    await_settled(x);
-    move_to_dying(x, CLUSTER_MOVE_WHOLE);
-    await_settled(x);
-    move_to_dying(x, CLUSTER_MOVE_REPLICATED);
-    assert_rc(move_to(x, 8, &result), 0);
-    compare_all(x);
 }
