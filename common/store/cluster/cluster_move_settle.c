@@ -194,7 +194,7 @@ static uint64_t
 token_of_seal(const redisReply *closed)
 {
     return closed->type == REDIS_REPLY_STRING &&
-                   closed->len == 2 * CLUSTER_MARK_SIZE &&
+                   closed->len == 2L * CLUSTER_MARK_SIZE &&
                    get_be64(closed->str + CLUSTER_MARK_SIZE) == UINT64_MAX
                ? get_be64(closed->str)
                : 0;
