@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -25,13 +26,14 @@ static struct {
     enum how how;
     unsigned hits;
     unsigned most; /* times it may fail */
+    bool syncs;    /* only they count, and fail */
 } fault;
 
 /* Counts a call; true when it is to fail. */
 static bool
-fails(void)
+fails(bool sync)
 {
-    if (!fault.armed || fault.hits == fault.most)
+    if (!fault.armed || fault.hits == fault.most || (fault.syncs && !sync))
         return false;
     if (fault.left > 1) {
         fault.left--;
@@ -44,7 +46,7 @@ fails(void)
 ssize_t
 pwrite(int fd, const void *bytes, size_t size, off_t at)
 {
-    const bool fail = fails();
+    const bool fail = fails(false);
     ssize_t done = (ssize_t)size;
 
     if (!fail || (fault.how == AFTER && fault.hits == 1))
@@ -58,7 +60,7 @@ pwrite(int fd, const void *bytes, size_t size, off_t at)
 ssize_t
 writev(int fd, const struct iovec *parts, int count)
 {
-    const bool fail = fails();
+    const bool fail = fails(false);
     ssize_t done = 0;
 
     if (!fail || (fault.how == AFTER && fault.hits == 1))
@@ -72,7 +74,7 @@ writev(int fd, const struct iovec *parts, int count)
 int
 fdatasync(int fd)
 {
-    const bool fail = fails();
+    const bool fail = fails(true);
     int done = 0;
 
     if (!fail || (fault.how == AFTER && fault.hits == 1))
@@ -85,32 +87,52 @@ fdatasync(int fd)
 
 #define KEYS 300
 
-/* Applies log `epoch`, one to each key, as a worker does. */
+/* Applies log `epoch`, one to each of `count` keys of `size` bytes, as a worker
+ * does. */
+static int
+apply_keys(struct store *s, uint64_t epoch, unsigned count, size_t size)
+{
+    const struct store_fill mark = {.uuid = "a log", .epoch = epoch};
+    struct store_delta *deltas = calloc(count, sizeof *deltas);
+    char *keys = calloc(count, size + 1);
+    struct store_applied applied;
+    int rc;
+
+    assert_true(deltas != NULL && keys != NULL);
+    for (unsigned i = 0; i < count; i++) {
+        char *key = keys + i * (size + 1);
+
+        (void)snprintf(key, size + 1, "key-%0*u", (int)size - 4, i); /* fits */
+        deltas[i] = delta(key, 1);
+    }
+    rc = apply_deltas(s, KS, &mark, 1, deltas, count, &applied);
+    free(keys);
+    free(deltas);
+    return rc;
+}
+
 static int
 apply_log(struct store *s, uint64_t epoch)
 {
-    const struct store_fill mark = {.uuid = "a log", .epoch = epoch};
-    struct store_delta deltas[KEYS];
-    struct store_applied applied;
-    char keys[KEYS][16];
-
-    for (unsigned i = 0; i < KEYS; i++) {
-        (void)snprintf(keys[i], sizeof keys[i], "key-%05u", i); /* fits */
-        deltas[i] = delta(keys[i], 1);
-    }
-    return apply_deltas(s, KS, &mark, 1, deltas, KEYS, &applied);
+    return apply_keys(s, epoch, KEYS, 9);
 }
 
-/* Every key has been counted `logs` times, and the file is sound. */
+/* Each of `keys` keys has been counted `logs` times, and the file is sound. */
 static void
-assert_counts(struct store *s, uint64_t logs)
+assert_keys(struct store *s, uint64_t keys, uint64_t logs)
 {
     struct store_totals t;
 
     assert_rc(stored_totals(s, KS_NAME, &t), 0);
-    assert_int_equal(t.keys, KEYS);
-    assert_int_equal(t.sum_low, KEYS * logs);
+    assert_int_equal(t.keys, keys);
+    assert_int_equal(t.sum_low, keys * logs);
     check_clean(s);
+}
+
+static void
+assert_counts(struct store *s, uint64_t logs)
+{
+    assert_keys(s, KEYS, logs);
 }
 
 static void
@@ -202,6 +224,30 @@ CASE(an_outcome_that_cannot_be_made_durable_is_no_success, d)
 
     fail_each_call(d, AFTER, 1000, &failed, &saved);
     assert_int_equal(saved, 0);
+}
+
+#define LARGE_KEYS 25000u
+#define LARGE_SIZE 200
+
+/* A commit of nothing follows a large one, which is durable by then. */
+CASE(what_follows_a_large_commit_may_fail, d)
+{
+    struct store *s = open_store(d, 1 << 28, true);
+
+    assert_rc(apply_keys(s, 1, LARGE_KEYS, LARGE_SIZE), 0);
+    fault.syncs = true;
+    for (unsigned nth = 1; nth <= 3; nth++) {
+        arm(nth, BEFORE, 1);
+        assert_rc(apply_keys(s, 1 + nth, LARGE_KEYS, LARGE_SIZE),
+                  nth == 1 ? -EIO : 0);
+        fault.armed = false;
+        assert_int_equal(fault.hits, 1);
+
+        assert_rc(apply_keys(s, 1 + nth, LARGE_KEYS, LARGE_SIZE), 0);
+        assert_keys(s, LARGE_KEYS, 1 + nth);
+    }
+    fault.syncs = false;
+    store_close(s);
 }
 
 /* Repeats a call until it says that it is done; returns how often it failed. */
