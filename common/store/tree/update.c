@@ -335,7 +335,9 @@ jitter_of(const struct group *g)
  *
  * If each batch adds as much, a limit of L costs a batch L / 2 for the buffer,
  * which is rewritten, and base * added / L for its share of a fold: least where
- * L^2 is 2 * base * added. */
+ * L^2 is 2 * base * added, and little more at half of that, where a read meets
+ * fewer edits.  For its sake the limit of large batches is a share of the base.
+ */
 static bool
 buffer_takes(const struct tree *t, const struct group *g,
              const struct buffer *b, const struct row *edits, size_t count)
@@ -356,7 +358,10 @@ buffer_takes(const struct tree *t, const struct group *g,
         return false;
     if (t->pages >= t->pages_fold)
         return true;
-    return used * used / base <= added + added * (jitter_of(g) % 1024) / 512;
+    if (added > base / 32)
+        return used <= base / 16 + jitter_of(g) % (base / 16);
+    return used * used / base <=
+           added / 2 + added * (jitter_of(g) % 1024) / 1024;
 }
 
 int
