@@ -744,32 +744,6 @@ flip(struct mempager_value *v, uint64_t bit)
     v->bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
 }
 
-TEST(a_flipped_bit_is_found_by_check_and_by_what_reads_it)
-{
-    const enum block_order kinds[] = {BLOCK_KEYS, BLOCK_RANKS};
-
-    for (unsigned k = 0; k < 2; k++) {
-        struct fixture f;
-
-        start_grown(&f, kinds[k]);
-        for (size_t i = 0; i < f.pager.count; i++) {
-            struct mempager_value *v = mempager_nth(&f.pager, i);
-            const uint64_t bit = random_below(&f.random, 8 * v->size);
-
-            flip(v, bit);
-            look(&f);
-            tree_cache_forget(&f.cache);
-            assert_true(faults(&f, false) > 0);
-            assert_rc(read_all(&f), -EBADMSG);
-            flip(v, bit);
-        }
-        look(&f);
-        assert_rc(read_all(&f), 0);
-        check_clean(&f, f.tree.root.count);
-        stop(&f);
-    }
-}
-
 TEST(damage_never_gets_a_new_checksum)
 {
     unsigned refused = 0, passed = 0;
