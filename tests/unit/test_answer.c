@@ -1,31 +1,11 @@
 /* tests/unit/test_answer.c - requests in, the bytes of their answers out. */
-#include "tests/lib/test.h"
+#include "tests/unit/answer_fixture.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "common/base/bytes.h"
 #include "common/base/clock.h"
-#include "reader/answer.h"
-#include "tests/lib/engines.h"
 #include "tests/lib/memstore.h"
-#include "tests/lib/stored.h"
-#include "tests/lib/tmpdir.h"
-
-struct fixture {
-    enum engine_kind kind;
-    struct tmpdir dir;
-    struct datadir datadir;
-    struct layout layout;
-    struct store *store;
-    struct as_of fresh;
-    struct answer answer;
-    uint8_t *out; /* room for the answers of a test, then what must stay */
-    uint64_t now_ms;
-};
 
 #define OUT_SIZE ((size_t)1 << 20)
 
@@ -43,39 +23,11 @@ put_words(struct fixture *f)
 static int
 setup(void **state)
 {
-    static struct fixture f;
+    const enum engine_kind kind = *(const enum engine_kind *)*state;
 
-    f = (struct fixture){.kind = *(const enum engine_kind *)*state,
-                         .now_ms = 1000};
-    tmpdir_make(&f.dir);
-    assert_rc(datadir_open(&f.datadir, f.dir.path, DATADIR_WRITE), 0);
-    assert_rc(layout_init(&f.layout, 256, 256), 0);
-    f.store = engine_open(f.kind, f.datadir.keyspace_fd);
-    put_words(&f);
-    assert_rc(as_of_init(&f.fresh, f.store, &f.datadir, &f.layout, 1 << 20), 0);
-    assert_rc(answer_init(&f.answer, f.store, &f.fresh), 0);
-    f.out = malloc(OUT_SIZE);
-    assert_non_null(f.out);
-    answer_start_turn(&f.answer, f.now_ms);
-    *state = &f;
+    *state = fixture_make(kind, NULL, put_words, OUT_SIZE);
     return 0;
 }
-
-static int
-teardown(void **state)
-{
-    struct fixture *f = *state;
-
-    answer_fini(&f->answer);
-    as_of_fini(&f->fresh);
-    store_close(f->store);
-    datadir_close(&f->datadir);
-    tmpdir_remove(&f->dir);
-    free(f->out);
-    return 0;
-}
-
-#define CASE(name, f) ENGINE_TESTS(name, struct fixture *f, setup, teardown)
 
 /* ---- requests and answers ---------------------------------------------- */
 
@@ -437,7 +389,7 @@ list(struct fixture *f, const char *after, unsigned *steps)
 
     assert_true(answer_is_long(&q));
     answer_end_turn(&f->answer);
-    answer_long_start(&f->answer, &q, f->now_ms);
+    answer_long_start(&f->answer, &q, TURN_MS);
     for (*steps = 1; !answer_long_step(&f->answer); ++*steps)
         continue;
     size = answer_long_size(&f->answer);
@@ -491,7 +443,7 @@ CASE(a_short_listing_says_that_there_are_more, f)
 
     for (q.length = 1; q.length <= 3; q.length++) {
         answer_end_turn(&f->answer);
-        answer_long_start(&f->answer, &q, f->now_ms);
+        answer_long_start(&f->answer, &q, TURN_MS);
         while (!answer_long_step(&f->answer))
             continue;
         assert_int_equal(f->answer.list.count, q.length == 1 ? 1 : 2);
@@ -518,7 +470,7 @@ CASE(a_listing_that_cannot_be_made_says_so, f)
     spied = *real;
     spied.listing_next = no_next;
     f->answer.list.from->engine = &spied;
-    answer_long_start(&f->answer, &q, f->now_ms);
+    answer_long_start(&f->answer, &q, TURN_MS);
     assert_true(answer_long_step(&f->answer));
     assert_int_equal(answer_long_put(&f->answer, f->out, &failed),
                      QUERY_REPLY_SIZE);

@@ -1,16 +1,6 @@
 /* tests/unit/test_questions.c - requests about the past in, the bytes of their
  * answers out. */
-#include "tests/lib/test.h"
-
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-
-#include "common/base/bytes.h"
-#include "reader/answer.h"
-#include "tests/lib/engines.h"
-#include "tests/lib/stored.h"
-#include "tests/lib/tmpdir.h"
+#include "tests/unit/answer_fixture.h"
 
 #define NOW  ((uint32_t)1440 * 20000 + 600) /* a day's 10:00, in minutes */
 #define HOUR 60u
@@ -21,17 +11,6 @@ now_ms(void)
 {
     return (uint64_t)NOW * 60000;
 }
-
-struct fixture {
-    enum engine_kind kind;
-    struct tmpdir dir;
-    struct datadir datadir;
-    struct layout layout;
-    struct store *store;
-    struct as_of fresh;
-    struct answer answer;
-    uint8_t *out;
-};
 
 static void
 put(struct fixture *f, const char *key, uint32_t minute, int64_t sum)
@@ -61,47 +40,27 @@ put_many(struct fixture *f)
     assert_rc(stored_apply(f->store, "many", NULL, d, KEYS), 0);
 }
 
+static void
+put_pages(struct fixture *f)
+{
+    put(f, "a", NOW - 90, 5);
+    put(f, "a", NOW - 30, 7);
+    put(f, "a", NOW - 29, -7);
+    put(f, "b", NOW - 95, 1);
+    put(f, "b", NOW - 10, INT64_MAX);
+    put(f, "b", NOW - 9, INT64_MAX);
+    put(f, "c", NOW - 10, 3);
+}
+
 static int
 setup(void **state)
 {
-    static struct fixture f;
+    const enum engine_kind kind = *(const enum engine_kind *)*state;
 
-    f = (struct fixture){.kind = *(const enum engine_kind *)*state};
-    tmpdir_make(&f.dir);
-    assert_rc(datadir_open(&f.datadir, f.dir.path, DATADIR_WRITE), 0);
-    assert_rc(layout_init(&f.layout, 256, 256), 0);
-    f.store = engine_open_history(f.kind, f.datadir.keyspace_fd, now_ms);
-    put(&f, "a", NOW - 90, 5);
-    put(&f, "a", NOW - 30, 7);
-    put(&f, "a", NOW - 29, -7);
-    put(&f, "b", NOW - 95, 1);
-    put(&f, "b", NOW - 10, INT64_MAX);
-    put(&f, "b", NOW - 9, INT64_MAX);
-    put(&f, "c", NOW - 10, 3);
-    assert_rc(as_of_init(&f.fresh, f.store, &f.datadir, &f.layout, 1 << 20), 0);
-    assert_rc(answer_init(&f.answer, f.store, &f.fresh), 0);
-    f.out = malloc(ANSWER_SIZE_MAX);
-    assert_non_null(f.out);
-    answer_start_turn(&f.answer, 1000);
-    *state = &f;
+    *state = fixture_make(kind, now_ms, put_pages, ANSWER_SIZE_MAX);
     return 0;
 }
 
-static int
-teardown(void **state)
-{
-    struct fixture *f = *state;
-
-    answer_fini(&f->answer);
-    as_of_fini(&f->fresh);
-    store_close(f->store);
-    datadir_close(&f->datadir);
-    tmpdir_remove(&f->dir);
-    free(f->out);
-    return 0;
-}
-
-#define CASE(name, f) ENGINE_TESTS(name, struct fixture *f, setup, teardown)
 #define CASE_LMDB(name, f)                                                     \
     ENGINE_TEST(ENGINE_LMDB, name, struct fixture *f, setup, teardown)
 
@@ -134,7 +93,7 @@ ask(struct fixture *f, const struct query *q, unsigned *steps)
         assert_true(answer_add(&f->answer, q));
         size = answer_put(&f->answer, f->out, &failed);
     } else {
-        answer_long_start(&f->answer, q, 1000);
+        answer_long_start(&f->answer, q, TURN_MS);
         while (!answer_long_step(&f->answer))
             (*steps)++;
         size = answer_long_size(&f->answer);

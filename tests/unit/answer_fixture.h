@@ -1,0 +1,70 @@
+/* tests/unit/answer_fixture.h - a store of each engine in a data directory,
+ * and what answers requests about it. */
+#ifndef COUNTD_TESTS_UNIT_ANSWER_FIXTURE_H
+#define COUNTD_TESTS_UNIT_ANSWER_FIXTURE_H
+
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/bytes.h"
+#include "reader/answer.h"
+#include "tests/lib/engines.h"
+#include "tests/lib/stored.h"
+#include "tests/lib/tmpdir.h"
+
+#define TURN_MS 1000 /* the loop's time in the turn of a test */
+
+struct fixture {
+    enum engine_kind kind;
+    struct tmpdir dir;
+    struct datadir datadir;
+    struct layout layout;
+    struct store *store;
+    struct as_of fresh;
+    struct answer answer;
+    uint8_t *out; /* room for the answers of a test, then what must stay */
+};
+
+/* Opens the store, which `fill` fills.  With a clock the store has history. */
+static struct fixture *
+fixture_make(enum engine_kind kind, uint64_t (*now_ms)(void),
+             void (*fill)(struct fixture *f), size_t out_size)
+{
+    static struct fixture f;
+
+    f = (struct fixture){.kind = kind};
+    tmpdir_make(&f.dir);
+    assert_rc(datadir_open(&f.datadir, f.dir.path, DATADIR_WRITE), 0);
+    assert_rc(layout_init(&f.layout, 256, 256), 0);
+    f.store = now_ms == NULL
+                  ? engine_open(kind, f.datadir.keyspace_fd)
+                  : engine_open_history(kind, f.datadir.keyspace_fd, now_ms);
+    fill(&f);
+    assert_rc(as_of_init(&f.fresh, f.store, &f.datadir, &f.layout, 1 << 20), 0);
+    assert_rc(answer_init(&f.answer, f.store, &f.fresh), 0);
+    f.out = malloc(out_size);
+    assert_non_null(f.out);
+    answer_start_turn(&f.answer, TURN_MS);
+    return &f;
+}
+
+static int
+teardown(void **state)
+{
+    struct fixture *f = *state;
+
+    answer_fini(&f->answer);
+    as_of_fini(&f->fresh);
+    store_close(f->store);
+    datadir_close(&f->datadir);
+    tmpdir_remove(&f->dir);
+    free(f->out);
+    return 0;
+}
+
+#define CASE(name, f) ENGINE_TESTS(name, struct fixture *f, setup, teardown)
+
+#endif
