@@ -26,18 +26,19 @@
  *            nothing is in n that was not in g before state 5, so no answer is
  *            older than as_of_ms says, which rests meanwhile.
  *
- * A mover that dies: the lease of the place ends.  Whoever meets the place then
- * calls cluster_move_settle(): the next mover, countd store, a purge, a sender
- * whose entry is refused or that saw the lease, and each sender within a
- * minute.  In 2 and 3 it takes the token away, opens g, removes n, and the
- * place is as in 1; in 4 it goes on to 5.  Each step may be repeated.
+ * A mover that dies: the lease of the place ends.  Any process that meets the
+ * place then calls cluster_move_settle(): the next mover, countd store, a
+ * purge, a sender whose entry is refused or that saw the lease, and each sender
+ * within a minute.  In 2 and 3 it takes the token away, opens g, removes n, and
+ * the place is as in 1; in 4 it goes on to 5.  Each step may be repeated.
  *
  * A second mover is refused while the lease of the first is good.
  *
  * A master that dies and loses what its replicas did not have: before 3, a part
  * of g is not closed with the token, or has another version, or one of n has
  * not its rows: the move is undone.  Where the place of 3 is lost, what is
- * closed for good is opened by who settles next.  State 4 begins once replicas
+ * closed for good is opened, and where it is lost after 4, parts that are gone
+ * say what followed.  State 4 begins once replicas
  * have all of n, and 5 once they have the place.  Numbers of generations are
  * never used twice, and parts of n are made with the token: a command of a
  * mover that was given up changes nothing, however late it comes.

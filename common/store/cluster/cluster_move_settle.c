@@ -282,8 +282,8 @@ settle_moving(struct cluster *c, const struct cluster_move_keyspace *k,
 /* Goes on with the generation that was in force before a failover lost the
  * place; `after` is what a part says that is gone. */
 static int
-follow(struct cluster *c, const struct cluster_move_keyspace *k,
-       struct cluster_place *place, uint64_t after)
+follow_place(struct cluster *c, const struct cluster_move_keyspace *k,
+             struct cluster_place *place, uint64_t after)
 {
     const struct cluster_place next = {.generation = (uint32_t)after,
                                        .parts = (uint32_t)(after >> 32),
@@ -313,7 +313,7 @@ settle_still(struct cluster *c, const struct cluster_move_keyspace *k,
 
     rc = find_traces(c, k, place, &after, &token);
     if (rc == 0 && after != 0)
-        return follow(c, k, place, after);
+        return follow_place(c, k, place, after);
     if (rc < 0 || token == 0)
         return rc;
     rc = cluster_place_read(c, k->name, k->name_size, &is, &now_ms);
