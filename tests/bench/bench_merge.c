@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/base/bytes.h"
@@ -234,6 +235,32 @@ make_batch(struct bench *b)
         n++;
     }
     b->count = n;
+}
+
+/* Bytes that this process has written to files so far. */
+static double
+written_mb(void)
+{
+    FILE *f = fopen("/proc/self/io", "re");
+    unsigned long long read_bytes, bytes = 0;
+
+    if (f == NULL)
+        return 0;
+    if (fscanf(f, "rchar: %llu wchar: %llu", &read_bytes, &bytes) != 2)
+        bytes = 0;
+    (void)fclose(f); /* only read */
+    return (double)bytes / 1e6;
+}
+
+/* Processor time of this process in ms. */
+static double
+cpu_ms(void)
+{
+    struct timespec ts;
+
+    check(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts) < 0 ? -errno : 0,
+          "clock_gettime");
+    return (double)ts.tv_sec * 1e3 + (double)ts.tv_nsec / 1e6;
 }
 
 static double
@@ -481,12 +508,22 @@ run_rounds(struct bench *b)
     double ours, plain;
 
     for (uint64_t i = 0; i < b->rounds; i++) {
+        double mb[3], cpu[3];
+
         make_batch(b);
+        mb[0] = written_mb();
+        cpu[0] = cpu_ms();
         b->ours_ms[i] = apply_ours(b, &applied);
+        mb[1] = written_mb();
+        cpu[1] = cpu_ms();
         b->plain_ms[i] = apply_plain(b);
-        printf("round %2llu: ours %8.1f ms (%llu commits), plain %8.1f ms\n",
+        mb[2] = written_mb();
+        cpu[2] = cpu_ms();
+        printf("round %2llu: ours %8.1f ms (%llu commits, %.1f MB, %.0f ms of "
+               "a CPU), plain %8.1f ms (%.1f MB, %.0f)\n",
                (unsigned long long)i + 1, b->ours_ms[i],
-               (unsigned long long)applied.commits, b->plain_ms[i]);
+               (unsigned long long)applied.commits, mb[1] - mb[0],
+               cpu[1] - cpu[0], b->plain_ms[i], mb[2] - mb[1], cpu[2] - cpu[1]);
         (void)fflush(stdout); /* somebody may be watching */
     }
     ours = print_times("blocks", b->ours_ms, b->rounds);
