@@ -150,7 +150,7 @@ take_count(struct count_body *b, int64_t *out, struct count_fault *fault)
         return 0;
     case -ERANGE:
         return fail_with(b, fault, "bad-number",
-                         "n: no whole number of 64 bits: ", "");
+                         "n: not a whole number of 64 bits: ", "");
     default:
         return fail_detail(b, fault, "bad-number", "n must be a whole number");
     }

@@ -78,7 +78,10 @@ http_open(struct http *h, struct loop *loop, struct datadir *dir,
 
     memcpy(h->site.hosts, config->http_hosts, sizeof config->http_hosts);
     h->site.get_changes = config->http_get_changes;
-    h->site.elsewhere = "countd-read answers questions, at read.http";
+    h->site.elsewhere =
+        config->count_http
+            ? "counting is POST /v1/count, and countd-read answers at read.http"
+            : "countd-read answers questions, at read.http";
     http_site_add(&h->site, health_routes,
                   sizeof health_routes / sizeof health_routes[0], h,
                   TOKENS_READ);

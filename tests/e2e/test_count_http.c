@@ -189,7 +189,7 @@ static const struct {
      false},
     {"POST /v1/count", NAMED "Content-Type: " JSON,
      "{\"keyspace\":\"p\",\"key\":\"a\",\"n\":9223372036854775808}", 400,
-     "\"detail\": \"n: no whole number of 64 bits: 9223372036854775808\", "
+     "\"detail\": \"n: not a whole number of 64 bits: 9223372036854775808\", "
      "\"line\": 1}\n",
      false},
     {"POST /v1/count", NAMED "Content-Type: " JSON,
@@ -227,7 +227,9 @@ static const struct {
     {"PUT /v1/count", NAMED "Content-Type: " TSV, "p\ta\n", 405,
      "\"code\": \"method\"", false},
     {"GET /v1/top", NAMED "X: y", NULL, 404,
-     "no such path here; countd-read answers questions, at read.http", false},
+     "no such path here; counting is POST /v1/count, and countd-read "
+     "answers at read.http",
+     false},
     {"POST /v1/count/", NAMED "Content-Type: " TSV, "p\ta\n", 404,
      "\"code\": \"no-such-path\"", false},
     /* Web pages. */
