@@ -21,7 +21,9 @@
  * It never goes back, of one keyspace: what was true once is true of every
  * later snapshot.  That the logs allow to claim less than before only means
  * that a record was stamped before the look and written after it.  When a look
- * fails, the one before it goes on counting.
+ * fails, the one before it goes on counting.  store_ms is an exception: a
+ * cluster takes it back while a new master or worker has yet to show which
+ * entries are replicated.
  *
  * Only the clock can take a claim away: when it was set back, times come twice,
  * and those not passed for good are 0, "nobody can tell", until all that was in

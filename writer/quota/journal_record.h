@@ -1,7 +1,7 @@
 /* writer/quota/journal_record.h - what a journal of quotas is made of.
  *
- * A header, then records of one size, numbered from 0; behind the last one the
- * file is zero, as far as it was made ahead:
+ * A header, then records of one size, numbered from `first`; behind the last
+ * one the file is zero, as far as it was made ahead:
  *
  *   at    size  field of the header, which is there twice, at 0 and at 512
  *      0     8  magic    "COUNTDQ2"
@@ -9,8 +9,12 @@
  *     24     8  limit    int64: of the quota without a name, when it was made
  *     32     8  made_ms  Unix time
  *     40     4  features an unknown bit: refuse
- *     44     4  crc32 of bytes 0 to 43
- *   4096        the records
+ *     44     4  generation: checkpoints made so far
+ *     48     8  first    number of the first record
+ *     56     8  checkpoint_size
+ *     64     4  checkpoint_crc
+ *     68     4  crc32 of bytes 0 to 67
+ *   4096        the checkpoint, then the records
  *
  *   at    size  field of a record
  *      0     4  crc32 of uuid, the record's number (8) and bytes 4 to 23
