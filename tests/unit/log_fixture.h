@@ -332,6 +332,34 @@ run_as_root_and_nobody(int argc, char **argv)
     return rc;
 }
 
+/* Puts a golden log there as `name`, full.  COUNTD_GOLDEN=FILE: `make` writes
+ * it anew, to that file; only a new version of the format is a reason to. */
+static inline void
+put_golden(const struct tmpdir *d, const char *path, const char *name,
+           size_t size, void (*make)(const struct tmpdir *d))
+{
+    const char *anew = getenv("COUNTD_GOLDEN");
+    uint8_t *bytes = test_calloc(1, size + 1);
+    FILE *f;
+
+    if (anew && geteuid() == getuid() && access(".", W_OK) == 0) {
+        make(d);
+        peek(d->fd, name, bytes, size, 0);
+        f = fopen(anew, "wbe");
+        assert_non_null(f);
+        assert_int_equal(fwrite(bytes, size, 1, f), 1);
+        assert_int_equal(fclose(f), 0);
+        assert_int_equal(unlinkat(d->fd, name, 0), 0);
+    }
+    f = fopen(path, "rbe");
+    if (!f)
+        test_skip("not run from the top of the source");
+    assert_int_equal(fread(bytes, 1, size + 1, f), size);
+    assert_int_equal(fclose(f), 0);
+    tmpdir_put(d, name, bytes, size, 0200);
+    test_free(bytes);
+}
+
 #define LOG_TEST_MAIN                                                          \
     int main(int argc, char **argv)                                            \
     {                                                                          \
