@@ -10,6 +10,7 @@
 
 #include "common/base/bytes.h"
 #include "common/store/lmdb/lmdb_store.h"
+#include "tests/lib/engines.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/stored.h"
 #include "tests/lib/test.h"
@@ -273,16 +274,11 @@ apply_logs(struct store *s, const struct log_batch *logs, size_t n)
 struct store *
 open_store(const struct tmpdir *d, size_t txn_memory, bool writable)
 {
-    const struct lmdb_options options = {
-        .keyspace_fd = d->fd,
-        .keyspace_size = 256,
-        .key_size = 256,
-        .writable = writable,
-        .open_max = 4,
-        .txn_memory = txn_memory,
-    };
+    struct lmdb_options options = engine_lmdb_options(d->fd);
     struct store *s;
 
+    options.writable = writable;
+    options.txn_memory = txn_memory;
     assert_rc(lmdb_store_open(&s, &options), 0);
     return s;
 }

@@ -2,7 +2,6 @@
 #include "tests/lib/engines.h"
 
 #include "common/setup/tiers.h"
-#include "common/store/lmdb/lmdb_store.h"
 #include "tests/lib/cluster_engine.h"
 #include "tests/lib/memstore.h"
 #include "tests/lib/test.h"
@@ -10,20 +9,28 @@
 const enum engine_kind engine_kinds[3] = {ENGINE_MEMORY, ENGINE_LMDB,
                                           ENGINE_CLUSTER};
 
+struct lmdb_options
+engine_lmdb_options(int keyspace_fd)
+{
+    return (struct lmdb_options){.keyspace_fd = keyspace_fd,
+                                 .keyspace_size = 256,
+                                 .key_size = 256,
+                                 .writable = true,
+                                 .open_max = 4,
+                                 .txn_memory = 1 << 20};
+}
+
 static struct store *
 open_with(enum engine_kind kind, int keyspace_fd,
           const struct tiers_rules *history, uint64_t (*now_ms)(void))
 {
-    const struct lmdb_options options = {.keyspace_fd = keyspace_fd,
-                                         .keyspace_size = 256,
-                                         .key_size = 256,
-                                         .writable = true,
-                                         .open_max = 64,
-                                         .txn_memory = 4 << 20,
-                                         .history = history,
-                                         .now_ms = now_ms};
+    struct lmdb_options options = engine_lmdb_options(keyspace_fd);
     struct store *s;
 
+    options.open_max = 64;
+    options.txn_memory = 4 << 20;
+    options.history = history;
+    options.now_ms = now_ms;
     if (kind == ENGINE_LMDB) {
         assert_rc(lmdb_store_open(&s, &options), 0);
         return s;

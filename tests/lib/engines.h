@@ -9,9 +9,13 @@
 #ifndef COUNTD_TESTS_LIB_ENGINES_H
 #define COUNTD_TESTS_LIB_ENGINES_H
 
-#include "common/store/store.h"
+#include "common/store/lmdb/lmdb_store.h"
 
 enum engine_kind { ENGINE_MEMORY, ENGINE_LMDB, ENGINE_CLUSTER };
+
+/* Options of LMDB's engine with keys and names of up to 256 bytes, for writing,
+ * with little memory and no limits. */
+struct lmdb_options engine_lmdb_options(int keyspace_fd);
 
 /* Opens one for writing.  `keyspace_fd` is the directory of LMDB's files; for
  * keys and names of up to 256 bytes, without limits.  A failure fails the

@@ -16,6 +16,7 @@
 #include "common/setup/reserve.h"
 #include "common/store/lmdb/keyspace.h"
 #include "tests/lib/counted.h"
+#include "tests/lib/engines.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/stored.h"
 
@@ -523,17 +524,10 @@ CASE(tending_takes_a_step_at_a_time_and_rests_a_minute, d)
 
 CASE(a_removed_keyspace_makes_room_under_the_limit, d)
 {
-    const struct lmdb_options options = {
-        .keyspace_fd = d->fd,
-        .keyspace_size = 256,
-        .key_size = 256,
-        .writable = true,
-        .open_max = 3,
-        .txn_memory = 1 << 20,
-        .keyspace_max = 2,
-    };
+    struct lmdb_options options = engine_lmdb_options(d->fd);
     struct store *s;
 
+    options.keyspace_max = 2;
     assert_rc(lmdb_store_open(&s, &options), 0);
     assert_rc(add(s, &log_a, "k", 1), 0);
     assert_rc(apply_one(s, "two", "k", 1), 0);

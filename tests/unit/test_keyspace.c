@@ -14,6 +14,7 @@
 #include "common/base/crc.h"
 #include "common/store/lmdb/keyspace.h"
 #include "tests/lib/counted.h"
+#include "tests/lib/engines.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/stored.h"
 
@@ -161,19 +162,12 @@ CASE(a_sum_of_zero_makes_the_key_and_no_record_makes_nothing, d)
 CASE(limits_refuse_before_anything_is_applied, d)
 {
     struct store_delta three[3] = {delta("a", 1), delta("k", 1), delta("z", 1)};
-    struct lmdb_options options = {
-        .keyspace_fd = d->fd,
-        .keyspace_size = 256,
-        .key_size = 256,
-        .writable = true,
-        .open_max = 3,
-        .txn_memory = 1 << 20,
-        .keyspace_max = 2,
-        .keys_max = 2,
-    };
+    struct lmdb_options options = engine_lmdb_options(d->fd);
     struct store_applied applied;
     struct store *s;
 
+    options.keyspace_max = 2;
+    options.keys_max = 2;
     assert_rc(lmdb_store_open(&s, &options), 0);
     assert_rc(apply_one(s, "one", "k", 1), 0);
     assert_rc(apply_one(s, "two", "k", 1), 0);
@@ -208,18 +202,14 @@ spare_bytes(void *ctx)
 CASE(memory_to_spare_saves_commits, d)
 {
     size_t spare = 0;
-    const struct lmdb_options options = {.keyspace_fd = d->fd,
-                                         .keyspace_size = 256,
-                                         .key_size = 256,
-                                         .writable = true,
-                                         .open_max = 4,
-                                         .txn_memory = 1 << 18,
-                                         .spare = spare_bytes,
-                                         .spare_ctx = &spare};
+    struct lmdb_options options = engine_lmdb_options(d->fd);
     struct store_applied cut, whole;
     struct batch_keys b;
     struct store *s;
 
+    options.txn_memory = 1 << 18;
+    options.spare = spare_bytes;
+    options.spare_ctx = &spare;
     assert_rc(lmdb_store_open(&s, &options), 0);
     rng = 10;
     batch_make(&b, 20000, 100000, 0, 1000, false);
@@ -380,16 +370,10 @@ CASE(foreign_files_are_named_and_left_alone, d)
 
 CASE(a_file_of_other_message_sizes_is_refused, d)
 {
-    struct lmdb_options options = {
-        .keyspace_fd = d->fd,
-        .keyspace_size = 256,
-        .key_size = 64,
-        .writable = true,
-        .open_max = 3,
-        .txn_memory = 1 << 20,
-    };
+    struct lmdb_options options = engine_lmdb_options(d->fd);
     struct store *s = open_store(d, 1 << 20, true);
 
+    options.key_size = 64;
     assert_rc(apply_one(s, "pages", "k", 1), 0);
     store_close(s);
 
@@ -458,20 +442,14 @@ fail_every(const struct tmpdir *d, const char *call, int error)
 {
     for (unsigned n = 1; n < 1000; n++) {
         const unsigned fds = fault_open_fds();
-        struct lmdb_options options = {
-            .keyspace_fd = d->fd,
-            .keyspace_size = 256,
-            .key_size = 256,
-            .writable = true,
-            .open_max = 3,
-            .txn_memory = 1 << 20,
-            .keyspace_max = 5,
-        };
+        struct lmdb_options options = engine_lmdb_options(d->fd);
         struct store *s = NULL;
         char name[20];
         int rc, got = 0;
         bool hit;
 
+        options.open_max = 3;
+        options.keyspace_max = 5;
         (void)snprintf(name, sizeof name, "%s-%u", call, n % 3);
         fault_inject(call, n, error);
         rc = lmdb_store_open(&s, &options);
@@ -790,14 +768,10 @@ allow_files(unsigned more)
 
 CASE(keyspaces_are_closed_for_others_when_descriptors_run_out, d)
 {
-    const struct lmdb_options options = {.keyspace_fd = d->fd,
-                                         .keyspace_size = 256,
-                                         .key_size = 256,
-                                         .writable = true,
-                                         .open_max = 100,
-                                         .txn_memory = 1 << 20,
-                                         .keyspace_max = 100};
+    struct lmdb_options options = engine_lmdb_options(d->fd);
 
+    options.open_max = 100;
+    options.keyspace_max = 100;
     /* Short of one at each place there is. */
     for (unsigned more = 8; more < 16; more++) {
         struct rlimit was;

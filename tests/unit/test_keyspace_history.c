@@ -10,6 +10,7 @@
 #include "common/base/diag.h"
 #include "common/setup/tiers.h"
 #include "common/store/lmdb/keyspace_history.h"
+#include "tests/lib/engines.h"
 #include "tests/lib/memstore.h"
 #include "tests/lib/random.h"
 #include "tests/lib/stored.h"
@@ -49,16 +50,13 @@ rule(struct fixture *x, const char *name, const char *tiers)
 static void
 open_lmdb(struct fixture *x)
 {
-    const struct lmdb_options options = {.keyspace_fd = x->dir.fd,
-                                         .keyspace_size = 256,
-                                         .key_size = 256,
-                                         .writable = true,
-                                         .open_max = 8,
-                                         .txn_memory = x->txn_memory,
-                                         .history = &x->rules,
-                                         .history_max = x->history_max,
-                                         .now_ms = now_ms};
+    struct lmdb_options options = engine_lmdb_options(x->dir.fd);
 
+    options.open_max = 8;
+    options.txn_memory = x->txn_memory;
+    options.history = &x->rules;
+    options.history_max = x->history_max;
+    options.now_ms = now_ms;
     assert_rc(lmdb_store_open(&x->lmdb, &options), 0);
 }
 

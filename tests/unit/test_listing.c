@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/store/lmdb/keyspace_peek.h"
+#include "tests/lib/engines.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/random.h"
 #include "tests/lib/stored.h"
@@ -43,16 +44,10 @@ teardown(void **state)
 static struct lmdb *
 open_store(const struct tmpdir *d, bool writable)
 {
-    const struct lmdb_options options = {
-        .keyspace_fd = d->fd,
-        .keyspace_size = 256,
-        .key_size = 256,
-        .writable = writable,
-        .open_max = 4,
-        .txn_memory = 1 << 20,
-    };
+    struct lmdb_options options = engine_lmdb_options(d->fd);
     struct lmdb *s;
 
+    options.writable = writable;
     assert_rc(lmdb_store_open((struct store **)(void *)&s, &options), 0);
     return s;
 }
@@ -316,12 +311,7 @@ CASE(keys_are_of_whole_commits_while_a_worker_writes, d)
     assert_true(pid >= 0);
     if (pid == 0) {
         struct lmdb *writer;
-        const struct lmdb_options options = {.keyspace_fd = d->fd,
-                                             .keyspace_size = 256,
-                                             .key_size = 256,
-                                             .writable = true,
-                                             .open_max = 2,
-                                             .txn_memory = 1 << 20};
+        struct lmdb_options options = engine_lmdb_options(d->fd);
         int rc = lmdb_store_open((struct store **)(void *)&writer, &options);
 
         for (unsigned i = 1; rc == 0 && i < COMMITS; i++)

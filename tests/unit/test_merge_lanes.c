@@ -12,13 +12,10 @@
 static void
 open_lanes(struct fixture *x)
 {
-    const struct lmdb_options options = {.keyspace_fd = x->dir.keyspace_fd,
-                                         .keyspace_size = 256,
-                                         .key_size = 256,
-                                         .writable = true,
-                                         .open_max = 64,
-                                         .txn_memory = 4 << 20};
+    struct lmdb_options options = engine_lmdb_options(x->dir.keyspace_fd);
 
+    options.open_max = 64;
+    options.txn_memory = 4 << 20;
     assert_rc(lmdb_lanes_open(&x->store, &options, LANES), 0);
 }
 

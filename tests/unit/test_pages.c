@@ -15,6 +15,7 @@
 #include "common/base/diag.h"
 #include "common/store/lmdb/lmdb_store.h"
 #include "common/store/lmdb/pages.h"
+#include "tests/lib/engines.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/random.h"
 #include "tests/lib/stored.h"
@@ -481,14 +482,11 @@ static const uint8_t *const ks = (const uint8_t *)"pages";
 static struct store *
 store(struct fixture *f, bool writable)
 {
-    const struct lmdb_options options = {.keyspace_fd = f->dir.fd,
-                                         .keyspace_size = 256,
-                                         .key_size = 256,
-                                         .writable = writable,
-                                         .open_max = 4,
-                                         .txn_memory = 1 << 22};
+    struct lmdb_options options = engine_lmdb_options(f->dir.fd);
     struct store *s;
 
+    options.writable = writable;
+    options.txn_memory = 1 << 22;
     assert_rc(lmdb_store_open(&s, &options), 0);
     return s;
 }
@@ -621,23 +619,14 @@ KEYSPACE(any_flipped_bit_of_a_meta_page_is_harmless_or_reported, f)
 KEYSPACE(a_copy_with_a_flipped_bit_in_a_meta_page_is_right_or_reported, f)
 {
     struct tmpdir from;
+    struct store *s;
 
     close(keyspace(f, 6));
+    s = store(f, true);
     from = f->dir;
     tmpdir_make_in_memory(&f->dir);
-    {
-        const struct lmdb_options options = {.keyspace_fd = from.fd,
-                                             .keyspace_size = 256,
-                                             .key_size = 256,
-                                             .writable = true,
-                                             .open_max = 4,
-                                             .txn_memory = 1 << 22};
-        struct store *s;
-
-        assert_rc(lmdb_store_open(&s, &options), 0);
-        assert_rc(store_copy(s, ks, 5, f->dir.fd), 0);
-        store_close(s);
-    }
+    assert_rc(store_copy(s, ks, 5, f->dir.fd), 0);
+    store_close(s);
     tmpdir_remove(&from);
     (void)snprintf(f->path, sizeof f->path, "%s/pages.mdb", f->dir.path);
     every_bit_of_the_meta_pages_is_right_or_reported(f, 0, 6);
