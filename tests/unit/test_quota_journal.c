@@ -628,6 +628,32 @@ CASE(a_checkpoint_that_fails_leaves_one_file_or_the_other, d)
     }
 }
 
+/* The old file is most of what the disk has: it must give way. */
+CASE(a_checkpoint_on_a_full_disk_does_with_few_zeros, d)
+{
+    struct state before;
+    struct stat st;
+    struct book b;
+
+    book_open(&b, d->fd);
+    (void)book_put(&b, NULL, JOURNAL_RECORD_APPLY, 1);
+    assert_rc(book_sync(&b), 0);
+    before = state_of(&b);
+    fault_inject("pwrite", 3, ENOSPC); /* of zeros, some of which are there */
+    assert_rc(book_checkpoint(&b), 0);
+    assert_true(fault_hit());
+    fault_clear();
+    assert_int_equal(b.journal.first, b.journal.durable);
+    assert_int_equal(fstatat(d->fd, JOURNAL_NAME, &st, 0), 0);
+    assert_int_equal(st.st_size, b.journal.size);
+    assert_in_range(b.journal.size, b.journal.records_at, JOURNAL_STEP);
+    assert_true(journal_free(&b.journal) >= JOURNAL_CHANGE);
+    book_close(&b);
+    book_open(&b, d->fd);
+    assert_true(is_same(before, state_of(&b)));
+    book_close(&b);
+}
+
 CASE(a_journal_of_a_later_version_is_refused, d)
 {
     static uint8_t bytes[FILE_MOST];

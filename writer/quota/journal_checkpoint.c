@@ -20,22 +20,37 @@ journal_needs_checkpoint(const struct journal *j)
            JOURNAL_GROWTH + j->checkpoint_size;
 }
 
+/* Writes the zeros behind a checkpoint that ends at byte `end`; *size is the
+ * file's then.  On a full disk there are few: the file that this one replaces
+ * may be most of what the disk has. */
+static int
+write_ahead(int fd, uint64_t end, uint64_t records_at, uint64_t *size)
+{
+    int rc;
+
+    *size = records_at + JOURNAL_AHEAD;
+    rc = write_zeros(fd, *size - end, end);
+    if (rc != -ENOSPC)
+        return rc;
+    *size = records_at + JOURNAL_FIRST;
+    return ftruncate(fd, (off_t)end) < 0 ? -errno
+                                         : write_zeros(fd, *size - end, end);
+}
+
 /* The header is written last, and the file is synced as a whole. */
 static int
 write_file(const struct journal *j, int fd, struct journal_header *h,
-           journal_save *save, void *ctx)
+           uint64_t *size, journal_save *save, void *ctx)
 {
     uint8_t head[RECORDS_AT];
-    uint64_t end;
     int rc;
 
     memcpy(h->uuid, j->uuid, sizeof h->uuid);
     rc = save(ctx, fd, RECORDS_AT, &h->checkpoint_size, &h->checkpoint_crc);
     if (rc < 0)
         return rc;
-    end = RECORDS_AT + h->checkpoint_size;
-    rc = write_zeros(
-        fd, journal_records_at(h->checkpoint_size) + JOURNAL_AHEAD - end, end);
+    rc = write_ahead(fd, RECORDS_AT + h->checkpoint_size,
+                     journal_records_at(h->checkpoint_size), size);
     journal_header_put(h, head);
     if (rc == 0)
         rc = write_at(fd, head, sizeof head, 0);
@@ -67,11 +82,12 @@ journal_checkpoint(struct journal *j, uint64_t end, journal_save *save,
                                .generation = j->generation + 1,
                                .first = end};
     const int fd = openat(j->dirfd, TEMP_NAME, flags, 0600);
+    uint64_t size;
     int rc;
 
     if (fd < 0)
         return report_failure(j, -errno);
-    rc = write_file(j, fd, &h, save, ctx);
+    rc = write_file(j, fd, &h, &size, save, ctx);
     if (rc == 0 && renameat(j->dirfd, TEMP_NAME, j->dirfd, JOURNAL_NAME) < 0)
         rc = -errno;
     if (rc < 0) {
@@ -85,7 +101,7 @@ journal_checkpoint(struct journal *j, uint64_t end, journal_save *save,
     j->checkpoint_size = h.checkpoint_size;
     j->checkpoint_crc = h.checkpoint_crc;
     j->records_at = journal_records_at(h.checkpoint_size);
-    j->size = j->records_at + JOURNAL_AHEAD;
+    j->size = size;
     if (fsync(j->dirfd) < 0)
         return -errno;
     rc = journal_note_follow(&j->note, fd, h.generation);
