@@ -263,7 +263,7 @@ lint-shell:
 
 cover: setup
 	@.ci/setup cover
-	+@TEST_SLOW=2 $(MAKE) --no-print-directory run-tests BUILD=build/cover CFLAGS='-O0 -g' MODE=--coverage
+	+@TEST_COVER=1 TEST_SLOW=2 $(MAKE) --no-print-directory run-tests BUILD=build/cover CFLAGS='-O0 -g' MODE=--coverage
 	gcovr -r . -e tests --object-directory build/cover
 
 # libFuzzer from the corpora; new findings stay in build/fuzz.
