@@ -317,12 +317,17 @@ static int
 free_pages(struct apply_call *b, bool done)
 {
     struct keyspace *k = b->keyspace;
-    int rc = 0;
+    int rc;
 
     if (b->pages >= PAGES_MANY)
-        rc = keyspace_resolve_commit(b->store, k);
-    if (k->env == NULL)
-        return done ? 0 : rc; /* what is applied is durable */
+        (void)keyspace_resolve_commit(b->store, k); /* if it fails, see below */
+    /* What is applied is durable.  But LMDB has left the failed commit's root
+     * in a meta page, which the next process would take for damage. */
+    if (k->env == NULL) {
+        rc = keyspace_get(b->store, b->given->name, b->given->name_size,
+                          KEYSPACE_FIND, &b->keyspace);
+        return done ? 0 : rc;
+    }
     keyspace_retain(b->store, k, b->pages, done);
     return 0;
 }
