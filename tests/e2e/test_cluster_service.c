@@ -433,6 +433,9 @@ CASE(parts_and_senders_are_listed, f)
     id[0] = id[0] == '0' ? '1' : '0';
     expect(FLEET_RUN(f, "store", "forget", id), 1, "no such sender");
     expect(FLEET_RUN(f, "store", "forget", "x"), 100, "16 digits");
+    expect_text(FLEET_RUN(f, "-o", "store.nodes=", "store"), 100,
+                "countd: error: store.nodes=: give at least one address and "
+                "port of a node, such as 10.0.0.1:6379\n");
     fleet_stop_all(f);
 }
 
@@ -772,6 +775,8 @@ CASE(reads_of_other_masters_go_on_while_one_is_silent, f)
         assert_non_null(strstr(text, "\"unavailable\""));
     }
     expect_unavailable(f, server);
+    expect(FLEET_RUN(f, "store", "--json"), 1,
+           "{\"rows\": null, \"sent\": null, \"waiting\": null, ");
     daemon_signal(&rig.servers[server], SIGCONT);
     do {
         assert_true(clock_ms() < end_ms);

@@ -51,20 +51,22 @@ print_part(void *ctx, const struct cluster_part_info *p)
 {
     struct store_list *l = ctx;
     const uint64_t waiting = p->have < p->last ? p->last - p->have : 0;
+    const bool is_known = p->state != CLUSTER_PART_SILENT;
 
     l->is_bad = l->is_bad || (p->state != CLUSTER_PART_GOOD &&
                               p->state != CLUSTER_PART_MOVING);
-    output_row(&l->out, (const struct cell[]){
-                            cell_number((int64_t)p->rows),
-                            cell_number((int64_t)p->have),
-                            cell_number((int64_t)waiting),
-                            cell_number((int64_t)p->retained),
-                            cell_text(state_texts[p->state]),
-                            cell_text(p->node),
-                            cell_number(p->generation),
-                            cell_number(p->part),
-                            cell_name(p->name, p->name_size),
-                        });
+    output_row(&l->out,
+               (const struct cell[]){
+                   is_known ? cell_number((int64_t)p->rows) : cell_none(),
+                   is_known ? cell_number((int64_t)p->have) : cell_none(),
+                   is_known ? cell_number((int64_t)waiting) : cell_none(),
+                   cell_number((int64_t)p->retained),
+                   cell_text(state_texts[p->state]),
+                   cell_text(p->node),
+                   cell_number(p->generation),
+                   cell_number(p->part),
+                   cell_name(p->name, p->name_size),
+               });
     return 0;
 }
 
@@ -138,7 +140,7 @@ list_senders(struct cmd_line *line, struct store *s)
 /* ---- changes ----------------------------------------------------------- */
 
 static int
-accept_loss(const struct cmd_line *line, struct store *s)
+accept_loss(struct cmd_line *line, struct store *s)
 {
     struct cmd_name name;
     int64_t part;
@@ -167,7 +169,7 @@ accept_loss(const struct cmd_line *line, struct store *s)
 }
 
 static int
-forget_sender(const struct cmd_line *line, struct store *s)
+forget_sender(struct cmd_line *line, struct store *s)
 {
     char *end;
     const uint64_t id = strtoull(line->args[1], &end, 16);
@@ -296,13 +298,47 @@ move_keyspace(struct cmd_line *line, struct store *s)
 
 /* ---- which ------------------------------------------------------------- */
 
+static int
+restore_backup(struct cmd_line *line, struct store *s)
+{
+    return backup_cluster_restore(line->args[1], s);
+}
+
+/* `args`: all, with the name.  The first has none. */
+static const struct store_command {
+    const char *name;
+    int args;
+    int (*run)(struct cmd_line *line, struct store *s);
+} commands[] = {{"", 0, list_parts},          {"senders", 1, list_senders},
+                {"move", 2, move_keyspace},   {"accept", 3, accept_loss},
+                {"forget", 2, forget_sender}, {"restore", 2, restore_backup}};
+
+static const struct store_command *
+find_command(const struct cmd_line *line)
+{
+    const char *name = line->arg_count > 0 ? line->args[0] : "";
+
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        if (strcmp(name, commands[i].name) == 0 &&
+            line->arg_count == commands[i].args)
+            return &commands[i];
+    return NULL;
+}
+
 int
 cmd_store(struct cmd_line *line)
 {
-    const char *what = line->arg_count > 0 ? line->args[0] : "";
+    const struct store_command *command = find_command(line);
     struct store_session in;
     int status;
 
+    if (command == NULL)
+        return cmd_usage(line);
+    if (!line->config.store_cluster && command->args > 0) {
+        diag(DIAG_ERROR, "store = lmdb: countd store %s needs store = cluster",
+             command->name);
+        return CONFIG_EXIT_USAGE;
+    }
     if (!line->config.store_cluster) {
         diag(DIAG_ERROR,
              "store = lmdb: the counters are files of %s; countd "
@@ -313,20 +349,7 @@ cmd_store(struct cmd_line *line)
     status = store_session_open(line, false, &in);
     if (status != 0)
         return status;
-    if (line->arg_count == 0)
-        status = list_parts(line, in.store);
-    else if (strcmp(what, "senders") == 0 && line->arg_count == 1)
-        status = list_senders(line, in.store);
-    else if (strcmp(what, "move") == 0 && line->arg_count == 2)
-        status = move_keyspace(line, in.store);
-    else if (strcmp(what, "accept") == 0 && line->arg_count == 3)
-        status = accept_loss(line, in.store);
-    else if (strcmp(what, "forget") == 0 && line->arg_count == 2)
-        status = forget_sender(line, in.store);
-    else if (strcmp(what, "restore") == 0 && line->arg_count == 2)
-        status = backup_cluster_restore(line->args[1], in.store);
-    else
-        status = cmd_usage(line);
+    status = command->run(line, in.store);
     store_session_close(&in);
     return status;
 }

@@ -1,6 +1,7 @@
 /* common/client/cmd/store_session.c - see cmd_data.h. */
 #include "common/client/cmd/cmd_data.h"
 
+#include <errno.h>
 #include <unistd.h>
 
 #include "common/base/diag.h"
@@ -71,8 +72,12 @@ open_rest(const struct cmd_line *line, bool writable, struct store_session *out)
     status = wait_sizes(line, &out->dir);
     if (status != 0)
         goto close_dir;
-    status = CONFIG_EXIT_SYSTEM;
     rc = open_store(line, &out->dir, writable, &out->store);
+    if (rc == -EINVAL && line->config.store_cluster) {
+        status = CONFIG_EXIT_USAGE; /* it named the setting */
+        goto close_dir;
+    }
+    status = CONFIG_EXIT_SYSTEM;
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "open %s/keyspace", line->config.data_dir);
         goto close_dir;
