@@ -5,7 +5,6 @@
  * of a keyspace are others at its end than at its beginning, counts changed
  * meanwhile, and that is said. */
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +20,8 @@ static const struct table_column columns[] = {
 struct export
 {
     struct lookup l;
-    uint64_t missing; /* keyspaces that were named and do not exist */
+    bool is_named; /* keyspaces, of which each must exist */
+    bool lacks;    /* one */
 };
 
 static int
@@ -54,8 +54,20 @@ warn_torn(const struct cmd_name *keyspace)
          text);
 }
 
+static void
+report_missing(struct export *e)
+{
+    char text[NAME_TEXT_SIZE];
+
+    if (!e->is_named)
+        return; /* it went meanwhile */
+    (void)name_escape(e->l.keyspace.bytes, e->l.keyspace.size, text);
+    diag(DIAG_INFO, "no such keyspace: %s", text);
+    e->lacks = true;
+}
+
 /* Exports e->l.keyspace.  0, or an error of libcountd; a keyspace that is not
- * there is counted. */
+ * there is reported. */
 static int
 export_one(struct export *e)
 {
@@ -65,9 +77,12 @@ export_one(struct export *e)
     int rc;
 
     rc = countd_about(e->l.c, k->bytes, k->size, NULL, 0, &facts);
-    e->missing += rc == -ENOENT;
+    if (rc == -ENOENT) {
+        report_missing(e);
+        return 0;
+    }
     if (rc < 0)
-        return rc == -ENOENT ? 0 : rc;
+        return rc;
     e->l.offset = 0;
     rc = lookup_pages(&e->l, INT64_MAX, print_page, e, &facts, &changed);
     if (changed)
@@ -96,7 +111,6 @@ export_all(struct export *e)
             rc = export_one(e);
         }
         countd_rows_free(rows);
-        e->missing = 0; /* what went meanwhile was not asked for by name */
     } while (rc == 0 && got > 0 && !ferror(stdout));
     return rc;
 }
@@ -117,7 +131,7 @@ export_named(struct export *e, const struct cmd_line *line)
 int
 cmd_export(struct cmd_line *line)
 {
-    struct export e = {.l = {.line = line}};
+    struct export e = {.l = {.line = line}, .is_named = line->arg_count > 0};
     int rc, status = 0;
 
     for (int i = 0; status == 0 && i < line->arg_count; i++)
@@ -128,12 +142,9 @@ cmd_export(struct cmd_line *line)
         return status;
     output_init(&e.l.out, line, columns, sizeof columns / sizeof columns[0]);
     e.l.out.format = OUTPUT_TSV;
-    rc = line->arg_count > 0 ? export_named(&e, line) : export_all(&e);
+    rc = e.is_named ? export_named(&e, line) : export_all(&e);
     status = output_fini(&e.l.out);
-    if (rc == 0 && e.missing > 0) {
-        diag(DIAG_INFO, "%" PRIu64 " of the keyspaces: no such keyspace",
-             e.missing);
+    if (rc == 0 && e.lacks)
         rc = -ENOENT;
-    }
     return lookup_close(&e.l, CMD_READER, rc, status);
 }
