@@ -78,9 +78,9 @@ put_number(uint8_t *to, size_t n)
     return to + put_decimal(to, n);
 }
 
-/* `Allow: GET, POST` */
+/* `GET, POST` */
 static uint8_t *
-put_allow(uint8_t *to, unsigned methods)
+put_methods(uint8_t *to, unsigned methods)
 {
     static const struct {
         enum http_method method;
@@ -92,14 +92,19 @@ put_allow(uint8_t *to, unsigned methods)
                  {HTTP_OPTIONS, "OPTIONS"}};
     const char *between = "";
 
-    to = put_text(to, "Allow: ");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if ((methods & names[i].method) == 0)
             continue;
         to = put_text(put_text(to, between), names[i].name);
         between = ", ";
     }
-    return put_text(to, "\r\n");
+    return to;
+}
+
+static uint8_t *
+put_allow(uint8_t *to, unsigned methods)
+{
+    return put_text(put_methods(put_text(to, "Allow: "), methods), "\r\n");
 }
 
 /* `Date: Sun, 22 Nov 2026 15:34:03 GMT`, written once a second. */
@@ -381,8 +386,7 @@ static const struct {
     {HTTP_FORBIDDEN,
      {"foreign-page", "a web page of another site asked for this", 0}},
     {HTTP_NOT_FOUND, {"no-such-path", "no such path", 0}},
-    {HTTP_METHOD_NOT_ALLOWED,
-     {"method", "Allow has the methods that there are", 0}},
+    {HTTP_METHOD_NOT_ALLOWED, {"method", NULL, 0}}, /* http_not_allowed() */
     {HTTP_TOO_LARGE,
      {"too-large",
       "a body of more than 65536 bytes, or of 131072 with the lines of its "
@@ -534,8 +538,14 @@ http_fail(struct http_call *x, enum http_status status)
 enum conn_next
 http_not_allowed(struct http_call *x, unsigned methods, const char *detail)
 {
-    const struct http_problem problem = {.detail = detail};
+    uint8_t named[64];
+    struct http_problem problem = {.detail = detail};
 
+    /* The older paths answer the status alone. */
+    if (!detail && http_is_versioned(x->request)) {
+        *put_methods(put_text(named, "this path has only "), methods) = '\0';
+        problem.detail = (const char *)named;
+    }
     return refuse_in_form(x, HTTP_METHOD_NOT_ALLOWED, methods, &problem);
 }
 

@@ -581,7 +581,7 @@ CASE(newer_paths_answer_problems_in_json, w)
         {"OPTIONS /v1/body HTTP/1.1\r\nHost: x\r\n\r\n",
          "HTTP/1.1 405 Method Not Allowed\r\n" KEPT,
          "{\"title\": \"Method Not Allowed\", \"status\": 405, \"code\": "
-         "\"method\", \"detail\": \"Allow has the methods that there are\"}\n",
+         "\"method\", \"detail\": \"this path has only POST\"}\n",
          false},
         {"POST /v1/body HTTP/1.1\r\nContent-Length: 0\r\n\r\n",
          "HTTP/1.1 400 Bad Request\r\n",
