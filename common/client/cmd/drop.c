@@ -454,12 +454,8 @@ delete_keys(struct drop *d, const struct cmd_name *keyspace,
     (void)printf("deleted keyspace=%s keys=%" PRIu64 " of %zu\n", f.text,
                  deleted, count);
     warn_quarantined(d);
-    if (purge) {
-        const int status = purge_keys(d, keyspace, keys, count);
-
-        if (status != CONFIG_EXIT_OK)
-            return status;
-    }
+    if (purge)
+        return purge_keys(d, keyspace, keys, count);
     return deleted == count ? CONFIG_EXIT_OK : CONFIG_EXIT_NEGATIVE;
 }
 
