@@ -25,9 +25,10 @@
  * about as many bytes of answers; then it stands behind its neighbours.  All
  * that are QUEUED are served before those that are BUSY, so a peer that sends
  * little does not wait for those that flood its listener, but for the end of
- * the turn in which it sends; and at least one BUSY connection of a listener is
- * served in each turn.  So how long a turn takes depends on the number of
- * listeners, not on how many send, nor how much.
+ * the turn in which it sends, and for one slice of each that was QUEUED before
+ * it; and at least one BUSY connection of a listener is served in each turn.
+ * So how long a turn takes depends on the number of listeners, not on how many
+ * send, nor how much.
  *
  * Input is in one receive buffer that all share: what the connection kept, then
  * what came.  CONN_PAD bytes behind it may be read.  Only what take() leaves is
