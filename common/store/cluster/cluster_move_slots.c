@@ -216,7 +216,7 @@ give_slot(struct move *m, const struct target *t, uint16_t slot)
 static uint16_t
 find_slot(const struct move *m, uint32_t generation, uint32_t part)
 {
-    struct cluster_part_keys keys;
+    struct cluster_part_keys keys = {.size = 0};
 
     cluster_part_keys(&keys, m->k->name, m->k->name_size, generation, part);
     return keys.slot;

@@ -82,7 +82,8 @@ unsigned
 node_find_offset(const struct node *n, uint64_t offset)
 {
     const unsigned last = n->count - 1u;
-    const uint64_t guess = offset * n->count / node_before(n, n->count);
+    const uint64_t rows = node_before(n, n->count);
+    const uint64_t guess = rows > 0 ? offset * n->count / rows : 0;
     unsigned low = guess < last ? (unsigned)guess : last, high = low, step;
 
     for (step = 1; node_before(n, low) > offset; step *= 2)
