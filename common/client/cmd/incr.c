@@ -2,27 +2,7 @@
 #include <errno.h>
 
 #include "common/base/diag.h"
-#include "common/client/cmd/cmd_data.h"
-
-/* Messages of other sizes than the writer's would be read as shorter names:
- * where its directory can be read, they are compared. */
-static int
-check_sizes(const struct cmd_line *line)
-{
-    struct cmd_place place;
-    struct datadir dir;
-    int status;
-
-    cmd_find_place(line, CMD_WRITER, &place);
-    if (place.directory == NULL || !wait_has_datadir(line))
-        return 0;
-    status = wait_datadir(line, &dir);
-    if (status != 0)
-        return status;
-    status = wait_sizes(line, &dir);
-    datadir_close(&dir);
-    return status;
-}
+#include "common/client/cmd/cmd.h"
 
 int
 cmd_incr(struct cmd_line *line)
@@ -41,8 +21,6 @@ cmd_incr(struct cmd_line *line)
                             &increment);
     if (status == 0)
         status = cmd_option_ms(line, "timeout", 10000, &timeout_ms);
-    if (status == 0)
-        status = check_sizes(line);
     if (status == 0)
         status = cmd_connect(line, CMD_WRITER, 0, &c);
     if (status != 0)
