@@ -373,7 +373,8 @@ restart(struct run *run, enum fleet_role role, bool clean)
         point_traffic(run);
 }
 
-/* One recorded run: sends for a while with `events` restarts in between. */
+/* One recorded run: sends for a while with `events` restarts in between, and
+ * until there is enough to lose, however slow the disk is. */
 static void
 record(struct run *run, unsigned events, bool clean)
 {
@@ -387,6 +388,8 @@ record(struct run *run, unsigned events, bool clean)
         restart(run, roles[random_below(&run->cut.random, 3)], clean);
         send_for(run, 20 + random_below(&run->cut.random, 80));
     }
+    for (i = 0; i < 100 && model_acked(&run->model, UINT64_MAX) <= 200; i++)
+        send_for(run, 100);
     assert_true(traffic_drain(&run->traffic, 10000));
     fleet_stop_all(&run->fleet);
     powercut_load(&run->cut);
