@@ -146,6 +146,24 @@ CASE(a_part_goes_from_master_to_master, x)
     }
 }
 
+/* The map has it as 127.0.0.1. */
+CASE(a_master_may_be_named_otherwise_than_in_the_map, x)
+{
+    struct cluster_move_result result;
+    char name[32];
+    unsigned server;
+
+    NEED_RIG();
+    count_first(x);
+    server = find_other(x);
+    (void)snprintf(name, sizeof name, "127.1:%d", rig.ports[server]);
+    x->to = name;
+    assert_rc(move_to(x, 0, &result), 0);
+    check_all_at(x, server);
+    assert_rc(move_to(x, 0, &result), -EALREADY);
+    compare_all(x);
+}
+
 CASE(more_parts_go_to_a_master_at_once, x)
 {
     struct cluster_move_result result;

@@ -47,6 +47,21 @@ read_id(struct cluster *c, int node, char id[ID_SIZE])
     return rc;
 }
 
+/* The target is the node by whose name the map knows it, if it is in the map:
+ * the user may have named it otherwise. */
+static void
+find_in_map(struct cluster *c, struct target *t)
+{
+    char id[ID_SIZE];
+    int node = cluster_next_master(c, CLUSTER_NO_NODE);
+
+    while (node != CLUSTER_NO_NODE && node != t->node &&
+           (read_id(c, node, id) < 0 || strcmp(id, t->id) != 0))
+        node = cluster_next_master(c, node);
+    if (node != CLUSTER_NO_NODE)
+        t->node = node;
+}
+
 static int
 count_keys(struct cluster *c, int node, const char *slot, uint64_t *out)
 {
@@ -253,7 +268,7 @@ may_have_all(const struct move *m, const struct target *t, uint32_t generation,
 /* A part is asked for after its slot was given: the map is right then, and the
  * target serves it. */
 static int
-give_slots(struct move *m, const struct target *t, uint32_t generation)
+give_slots(struct move *m, struct target *t, uint32_t generation)
 {
     int rc = 0;
 
@@ -270,6 +285,8 @@ give_slots(struct move *m, const struct target *t, uint32_t generation)
                          m->call.keys.size);
         rc = move_do(m->c, &m->call);
         if (rc == 0 && cluster_node_of(m->c, slot) != t->node)
+            find_in_map(m->c, t);
+        if (rc == 0 && cluster_node_of(m->c, slot) != t->node)
             rc = -ESTALE;
     }
     return rc;
@@ -285,15 +302,16 @@ move_choose(struct move *m, const struct cluster_place *from, uint32_t used,
 
     if (t.node == CLUSTER_NO_NODE)
         return -ENXIO;
+    rc = read_id(m->c, t.node, t.id);
+    if (rc < 0)
+        return rc == -EPROTO ? -ENXIO : rc;
+    find_in_map(m->c, &t);
     if (m->parts == from->parts &&
         has_all(m, &t, from->generation, from->parts))
         return -EALREADY;
     for (*number = used + 1; *number <= used + OWN_TRIES; ++*number)
         if (has_all(m, &t, *number, m->parts))
             return 0;
-    rc = read_id(m->c, t.node, t.id);
-    if (rc < 0)
-        return rc == -EPROTO ? -ENXIO : rc;
     for (*number = used; rc == 0 && !may && *number < used + EMPTY_TRIES;)
         rc = may_have_all(m, &t, ++*number, &may);
     if (rc < 0)
