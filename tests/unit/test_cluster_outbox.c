@@ -75,7 +75,7 @@ apply_rows(struct fixture *x, const struct store_fill *fill, size_t count)
     const struct store_batch b = {.name = (const uint8_t *)"words",
                                   .name_size = 5,
                                   .marks = fill,
-                                  .mark_count = 1,
+                                  .mark_count = fill != NULL,
                                   .deltas = deltas,
                                   .delta_count = count};
     struct store_applied applied;
@@ -148,6 +148,13 @@ CASE(a_batch_is_in_once, x)
     assert_rc(apply_rows(x, &fill3, 5000), 0);
     assert_int_equal(mark_state(x), STORE_MARK_DONE);
     assert_counted(x, 5000);
+}
+
+/* No mark says how far it came. */
+CASE(a_large_batch_without_marks_is_in_once, x)
+{
+    assert_rc(apply_rows(x, NULL, KEYS), 0);
+    assert_counted(x, KEYS);
 }
 
 /* In any of its calls. */

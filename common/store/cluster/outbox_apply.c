@@ -258,8 +258,7 @@ find_missing(const struct outbox_keyspace *k, const struct store_batch *b)
 {
     size_t i = 0;
 
-    if (b->mark_count == 0 ||
-        outbox_mark_info(k, &b->marks[0]).state != STORE_MARK_PARTIAL)
+    if (outbox_mark_info(k, &b->marks[0]).state != STORE_MARK_PARTIAL)
         return 0;
     for (size_t m = 0; m < k->mark_count; m++)
         if (memcmp(k->marks[m].fill.uuid, b->marks[0].uuid, 16) == 0)
@@ -382,9 +381,10 @@ count_parts(const struct outbox *o, const uint8_t *name, size_t name_size)
                                : o->options.parts;
 }
 
-/* One group of a batch, with the journal acquired.  1: there is more. */
+/* One group of a batch, with the journal acquired, from delta *from on, or
+ * where the marks say.  1: there is more, from *from on. */
 static int
-apply_group(struct outbox *o, const struct store_batch *b,
+apply_group(struct outbox *o, const struct store_batch *b, size_t *from,
             struct store_applied *applied)
 {
     struct outbox_keyspace *k = outbox_find(o, b->name, b->name_size);
@@ -405,7 +405,8 @@ apply_group(struct outbox *o, const struct store_batch *b,
         return -ENOMEM;
     rc = put_sender(o);
     if (rc == 0)
-        rc = add_rows(o, k, b, find_missing(k, b), &to, &applied->keys);
+        rc = add_rows(o, k, b, b->mark_count > 0 ? find_missing(k, b) : *from,
+                      &to, &applied->keys);
     if (rc == 0)
         rc =
             put_state(o, k, b, to < b->delta_count ? &b->deltas[to - 1] : NULL);
@@ -414,6 +415,7 @@ apply_group(struct outbox *o, const struct store_batch *b,
     if (rc < 0)
         return rc;
     applied->commits++;
+    *from = to;
     return to < b->delta_count;
 }
 
@@ -437,6 +439,7 @@ int
 outbox_apply(struct outbox *o, const struct store_batch *batch,
              struct store_applied *applied)
 {
+    size_t from = 0;
     int rc;
 
     *applied = (struct store_applied){.keys = 0};
@@ -446,7 +449,7 @@ outbox_apply(struct outbox *o, const struct store_batch *batch,
             applied->holder = queue_holder(o->queue);
             return rc;
         }
-        rc = apply_group(o, batch, applied);
+        rc = apply_group(o, batch, &from, applied);
         outbox_release(o);
     } while (rc == 1);
     return report_full(o, rc, applied);
