@@ -55,7 +55,7 @@ Q   := $(if $(V),,@)
 say  = $(if $(V),,@printf '%-3s %s\n' $(1) '$(@:$(BUILD)/%=%)';)
 
 # ---- what there is -------------------------------------------------------
-# The rooms of common/ from the ground up (tests/lib/rooms).
+# The layers of common/ from the ground up (tests/lib/layers).
 ROOMS := $(addprefix common/,base board wire net setup log journal store store/tree store/history store/lmdb)
 CLUSTER := common/store/cluster$(if $(HIREDIS),,/absent)
 objs = $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(1)))
@@ -75,7 +75,7 @@ LIBOBJS := $(call part,common/client/lib common/board)
 PAGE  := $(BUILD)/reader/page_data.o
 PARTS := $(PAGE) $(filter-out %/main.o,$(call part,$(ROOMS) $(CLUSTER) common/client/lib common/client/cmd writer writer/live writer/quota writer/statsd worker reader reader/resp reader/graphite))
 # Tests that need hiredis, and what only they use.
-NEEDS_HIREDIS := $(if $(HIREDIS),,%/cluster_rig.o %/cluster_faults.o %/bench_cluster %/test_cluster %/test_cluster_faults %/test_cluster_history %/test_cluster_move %/test_cluster_move_faults %/test_cluster_move_to %/test_cluster_outbox %/test_cluster_replies %/test_cluster_script %/test_cluster_store %/test_cluster_service)
+NEEDS_HIREDIS := $(if $(HIREDIS),,%/cluster_servers.o %/cluster_faults.o %/bench_cluster %/test_cluster %/test_cluster_faults %/test_cluster_history %/test_cluster_move %/test_cluster_move_faults %/test_cluster_move_to %/test_cluster_outbox %/test_cluster_replies %/test_cluster_script %/test_cluster_store %/test_cluster_service)
 TLIB  := $(filter-out $(NEEDS_HIREDIS),$(call part,tests/lib))
 BLIB  := $(filter-out %/fault.o,$(TLIB)) $(filter-out $(BUILD)/tests/bench/bench_%,$(call part,tests/bench))
 # The longest first, so that the last one does not run alone.
@@ -231,7 +231,7 @@ check: setup
 	  MODE='$(TSAN)' TESTS='$(TSAN_TESTS:%.c=build/tsan/%)' FUZZ=)
 
 C_FILES := $(wildcard common/*/*.[ch] common/*/*/*.[ch] common/*/*/*/*.[ch] writer/*.[ch] writer/*/*.[ch] worker/*.[ch] reader/*.[ch] reader/*/*.[ch] tests/*/*.[ch])
-LINTS := lint-format lint-headers lint-rooms lint-cppcheck lint-tidy lint-man lint-shell
+LINTS := lint-format lint-headers lint-layers lint-cppcheck lint-tidy lint-man lint-shell
 lint: setup
 	@.ci/setup check
 	+@$(MAKE) --no-print-directory -k $(LINTS)
@@ -243,9 +243,9 @@ lint-headers:
 	@echo headers
 	@for h in $(filter %.h,$(C_FILES)); do printf '#include "%s"\nextern int stands_alone;\n' "$$h" | \
 	  $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) -std=c11 $(WARN) -Werror -fsyntax-only -x c - || exit 1; done
-lint-rooms:
-	@echo rooms
-	@tests/lib/rooms
+lint-layers:
+	@echo layers
+	@tests/lib/layers
 lint-cppcheck:
 	@echo cppcheck
 	@cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
@@ -259,7 +259,7 @@ lint-man:
 	@echo mandoc
 	@$(if $(MAN),mandoc -T lint -W warning $(MAN))
 lint-shell:
-	@for f in .ci/run .ci/setup tests/lib/run tests/lib/mutants tests/lib/rooms tests/demo.sh tests/demo_cluster.sh tests/lib/demo.sh .packaging/deb reader/page_policy; do sh -n $$f || exit 1; done
+	@for f in .ci/run .ci/setup tests/lib/run tests/lib/mutants tests/lib/layers tests/demo.sh tests/demo_cluster.sh tests/lib/demo.sh .packaging/deb reader/page_policy; do sh -n $$f || exit 1; done
 
 cover: setup
 	@.ci/setup cover

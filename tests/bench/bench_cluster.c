@@ -5,7 +5,7 @@
  *
  *     bench_cluster [--quick] [KEYS [BATCH [ROUNDS]]]
  *
- * Six servers run on this machine (tests/lib/cluster_rig.h; appendfsync
+ * Six servers run on this machine (tests/lib/cluster_servers.h; appendfsync
  * everysec), and share its processors with the client.  Plain commands go to
  * one master of the same cluster, whose replica takes them, too.  The three
  * sides take the same batch in turn; medians.  Processor time is that of all
@@ -24,7 +24,7 @@
 #include "common/store/lmdb/lmdb_store.h"
 #include "common/wire/query.h"
 #include "tests/bench/report.h"
-#include "tests/lib/cluster_rig.h"
+#include "tests/lib/cluster_servers.h"
 #include "tests/lib/random.h"
 #include "tests/lib/stored.h"
 #include "tests/lib/test.h"
@@ -43,7 +43,7 @@ static const char *const side_names[SIDES] = {"cluster", "LMDB file",
                                               "HINCRBY and ZINCRBY"};
 
 static struct bench {
-    struct cluster_rig rig;
+    struct cluster_servers servers;
     struct tmpdir tmp;
     struct datadir dir;
     struct config config;
@@ -69,8 +69,8 @@ open_sides(void)
                                 .writable = true,
                                 .open_max = 4,
                                 .txn_memory = (size_t)256 << 20};
-    const unsigned master = cluster_rig_master(
-        &b.rig, 0, cluster_slot(PLAIN_HASH, strlen(PLAIN_HASH)));
+    const unsigned master = cluster_servers_master(
+        &b.servers, 0, cluster_slot(PLAIN_HASH, strlen(PLAIN_HASH)));
 
     tmpdir_make(&b.tmp);
     assert_rc(datadir_open(&b.dir, b.tmp.path, DATADIR_WRITE), 0);
@@ -78,11 +78,11 @@ open_sides(void)
     b.config.store_cluster = true;
     b.config.store_retain_ms = 0;
     (void)snprintf(b.config.store_nodes, sizeof b.config.store_nodes, "%s",
-                   b.rig.nodes);
+                   b.servers.nodes);
     assert_rc(cluster_store_open(&b.stores[CLUSTER], &cluster), 0);
     lmdb.keyspace_fd = b.dir.keyspace_fd;
     assert_rc(lmdb_store_open(&b.stores[FILES], &lmdb), 0);
-    b.plain = redisConnect("127.0.0.1", b.rig.ports[master]);
+    b.plain = redisConnect("127.0.0.1", b.servers.ports[master]);
     assert_true(b.plain != NULL && b.plain->err == 0);
 }
 
@@ -139,14 +139,14 @@ servers_cpu_us(void)
 {
     double ticks = 0;
 
-    for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++) {
+    for (unsigned i = 0; i < CLUSTER_SERVERS_SERVERS; i++) {
         char path[64], text[512] = "";
         unsigned long user = 0, kernel = 0;
         const char *at;
         FILE *f;
 
         (void)snprintf(path, sizeof path, "/proc/%d/stat",
-                       (int)b.rig.servers[i].pid);
+                       (int)b.servers.servers[i].pid);
         f = fopen(path, "re");
         if (f != NULL && fgets(text, sizeof text, f) != NULL &&
             (at = strrchr(text, ')')) != NULL)
@@ -285,10 +285,10 @@ static double
 memory_of(const char *key)
 {
     const unsigned master =
-        cluster_rig_master(&b.rig, 0, cluster_slot(key, strlen(key)));
+        cluster_servers_master(&b.servers, 0, cluster_slot(key, strlen(key)));
 
-    return atof(
-        cluster_rig_run(&b.rig, master, "MEMORY USAGE %s SAMPLES 0", key));
+    return atof(cluster_servers_run(&b.servers, master,
+                                    "MEMORY USAGE %s SAMPLES 0", key));
 }
 
 static void
@@ -297,8 +297,8 @@ compare_memory(void)
     char counts[64] = "", order[64], keys_order[80];
     double bytes, more;
 
-    for (unsigned i = 0; i < CLUSTER_RIG_MASTERS; i++) {
-        const char *keys = cluster_rig_run(&b.rig, i, "KEYS *c:bench");
+    for (unsigned i = 0; i < CLUSTER_SERVERS_MASTERS; i++) {
+        const char *keys = cluster_servers_run(&b.servers, i, "KEYS *c:bench");
 
         if (keys[0] == '{')
             (void)snprintf(counts, sizeof counts, "%.*s",
@@ -343,7 +343,7 @@ main(int argc, char **argv)
 {
     take_arguments(argc, argv);
     (void)signal(SIGPIPE, SIG_IGN);
-    if (!cluster_rig_start(&b.rig)) {
+    if (!cluster_servers_start(&b.servers)) {
         printf("redis-server is not installed: nothing is measured\n");
         return 0;
     }
@@ -359,7 +359,7 @@ main(int argc, char **argv)
     compare_ranges("in the middle", b.keys / 2);
     compare_memory();
     close_sides();
-    cluster_rig_stop(&b.rig);
+    cluster_servers_stop(&b.servers);
     free(b.deltas);
     free(b.names);
     free(b.ids);

@@ -22,7 +22,7 @@
 #include "tests/bench/http_load.h"
 #include "tests/bench/report.h"
 #include "tests/bench/series.h"
-#include "tests/lib/http_rig.h"
+#include "tests/lib/http_fixture.h"
 
 enum which { COUNTD, CEILING, SERVERS };
 
@@ -87,7 +87,7 @@ main(int argc, char **argv)
     uint16_t ports[SERVERS];
     size_t rounds = 7;
     uint64_t ms = 300;
-    struct http_rig *r;
+    struct http_fixture *r;
     pid_t ceiling;
 
     for (int i = 1; i < argc; i++)
@@ -98,9 +98,9 @@ main(int argc, char **argv)
             return 111;
         }
     (void)setvbuf(stdout, NULL, _IOLBF, 0); /* only looks */
-    if (http_rig_setup((void **)&r) < 0)
+    if (http_fixture_setup((void **)&r) < 0)
         return 111;
-    http_rig_start(r, NULL, NULL);
+    http_fixture_start(r, NULL, NULL);
     ports[COUNTD] = r->port;
     ceiling = http_ceiling_start(&ports[CEILING], NULL, 0);
     for (size_t round = 0; round < rounds; round++)
@@ -117,6 +117,6 @@ main(int argc, char **argv)
         print(cases[c].title, f[c]);
     (void)kill(ceiling, SIGKILL); /* our child */
     (void)waitpid(ceiling, NULL, 0);
-    http_rig_stop(r);
-    return http_rig_teardown((void **)&r);
+    http_fixture_stop(r);
+    return http_fixture_teardown((void **)&r);
 }

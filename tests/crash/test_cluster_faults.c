@@ -36,7 +36,7 @@ struct node {
 };
 
 struct storm {
-    struct cluster_rig rig;
+    struct cluster_servers servers;
     struct cluster_faults faults;
     struct node nodes[NODES];
     struct model model;
@@ -70,7 +70,7 @@ send_for(struct storm *s, uint64_t ms)
 static unsigned
 pick_server(struct storm *s)
 {
-    return (unsigned)random_below(&s->random, CLUSTER_RIG_SERVERS);
+    return (unsigned)random_below(&s->random, CLUSTER_SERVERS_SERVERS);
 }
 
 static bool
@@ -381,7 +381,7 @@ start_node(struct storm *s, struct node *n, const char *retain)
     char option[FLEET_OPTION_SIZE];
 
     fleet_init_in_memory(&n->fleet);
-    (void)snprintf(option, sizeof option, "store.nodes=%s", s->rig.nodes);
+    (void)snprintf(option, sizeof option, "store.nodes=%s", s->servers.nodes);
     fleet_option(&n->fleet, option);
     (void)snprintf(option, sizeof option, "store.retain=%s", retain);
     fleet_option(&n->fleet, option);
@@ -439,9 +439,9 @@ run_storm(uint64_t seed, const char *retain, bool loses)
     static struct storm s;
 
     s = (struct storm){.random.state = seed};
-    if (!cluster_rig_start(&s.rig))
+    if (!cluster_servers_start(&s.servers))
         test_skip("redis-server is not installed");
-    cluster_faults_init(&s.faults, &s.rig);
+    cluster_faults_init(&s.faults, &s.servers);
     model_init(&s.model, seed, KEYSPACES);
     for (unsigned i = 0; i < NODES; i++)
         start_node(&s, &s.nodes[i], retain);
@@ -454,7 +454,7 @@ run_storm(uint64_t seed, const char *retain, bool loses)
         fleet_fini(&s.nodes[i].fleet);
     }
     model_fini(&s.model);
-    cluster_rig_stop(&s.rig);
+    cluster_servers_stop(&s.servers);
 }
 
 /* The outboxes retain everything: whatever the cluster loses is sent again. */

@@ -13,9 +13,9 @@
 
 #include "common/base/clock.h"
 #include "tests/lib/client.h"
+#include "tests/lib/compare_dirs.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/traffic.h"
-#include "tests/lib/twin.h"
 
 #define KILLS     300
 #define KEYSPACES 40 /* enough for the lanes of a merge */
@@ -163,8 +163,8 @@ expect_archived(struct storm *s)
 
     tmpdir_make_in_memory(&other);
     (void)snprintf(target, sizeof target, "%s/replayed", other.path); /* fits */
-    assert_true(twin_replay(&s->fleet, target));
-    twin_compare(s->fleet.path, target, false);
+    assert_true(compare_dirs_replay(&s->fleet, target));
+    compare_dirs(s->fleet.path, target, false);
     tmpdir_remove(&other);
 }
 

@@ -23,11 +23,11 @@
 #include "common/base/clock.h"
 #include "tests/crash/powerloss.h"
 #include "tests/lib/client.h"
+#include "tests/lib/compare_dirs.h"
 #include "tests/lib/disk.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/powercut.h"
 #include "tests/lib/traffic.h"
-#include "tests/lib/twin.h"
 
 #define KEYSPACES 8
 #define STATES    500
@@ -258,8 +258,8 @@ judge_archive(struct fleet *f)
 
     tmpdir_make_in_memory(&other);
     (void)snprintf(target, sizeof target, "%s/replayed", other.path); /* fits */
-    if (twin_replay(f, target))
-        twin_compare(f->path, target, false);
+    if (compare_dirs_replay(f, target))
+        compare_dirs(f->path, target, false);
     tmpdir_remove(&other);
 }
 

@@ -25,7 +25,7 @@
 #include "tests/lib/client.h"
 #include "tests/lib/disk.h"
 #include "tests/lib/fleet.h"
-#include "tests/lib/till.h"
+#include "tests/lib/quota_oracle.h"
 #include "writer/quota/journal.h"
 
 #define KILLS        60
@@ -34,11 +34,11 @@
 #define ANSWER_LINES 5    /* of each */
 
 static void
-check(const struct till *t, const char *data)
+check(const struct quota_oracle *t, const char *data)
 {
     char why[256];
 
-    if (!till_is_kept(t, data, UINT64_MAX, why, sizeof why))
+    if (!quota_oracle_is_kept(t, data, UINT64_MAX, why, sizeof why))
         fail_msg("%s", why);
 }
 
@@ -54,7 +54,7 @@ configure(struct fleet *f)
 }
 
 static void
-start(struct till *t, struct fleet *f)
+start(struct quota_oracle *t, struct fleet *f)
 {
     fleet_start(f, FLEET_WRITE);
     t->port = daemon_port(fleet_daemon(f, FLEET_WRITE), "http");
@@ -62,7 +62,7 @@ start(struct till *t, struct fleet *f)
 
 /* The body of an answer; -503: that was the answer. */
 static int64_t
-ask_once(const struct till *t, const char *target)
+ask_once(const struct quota_oracle *t, const char *target)
 {
     const int fd = client_connect(t->port);
     char text[512];
@@ -81,14 +81,14 @@ ask_once(const struct till *t, const char *target)
 }
 
 static int64_t
-query(const struct till *t)
+query(const struct quota_oracle *t)
 {
     return ask_once(t, "/query");
 }
 
 /* What remains is at least the limit less all that may have been applied. */
 static int64_t
-least(const struct till *t)
+least(const struct quota_oracle *t)
 {
     int64_t left = TILL_LIMIT;
 
@@ -116,7 +116,7 @@ count_checkpoints(const struct fleet *f)
 
 /* Fills the journal until its next checkpoint is near: changes of nothing. */
 static void
-fill_journal(const struct till *t)
+fill_journal(const struct quota_oracle *t)
 {
     static const char ask[] = "POST /increase?amt=0 HTTP/1.1\r\n\r\n";
     const size_t rounds = JOURNAL_GROWTH / JOURNAL_RECORD_SIZE / BATCH - 10;
@@ -155,9 +155,9 @@ TEST(every_answer_holds_under_kills)
     const unsigned kills = number_of("TEST_KILLS", KILLS);
     _Atomic uint64_t moments = 0;
     struct fleet f;
-    struct till t;
+    struct quota_oracle t;
 
-    till_init(&t, random_seed("quota kills"), &moments);
+    quota_oracle_init(&t, random_seed("quota kills"), &moments);
     fleet_init(&f);
     configure(&f);
     start(&t, &f);
@@ -167,20 +167,20 @@ TEST(every_answer_holds_under_kills)
         struct daemon *d = fleet_daemon(&f, FLEET_WRITE);
 
         start(&t, &f);
-        till_ask_for(&t, 2 + random_below(&t.random, 60));
+        quota_oracle_ask_for(&t, 2 + random_below(&t.random, 60));
         assert_true(daemon_alive(d));
         if (random_chance(&t.random, 80))
             daemon_kill(d);
         else
             assert_int_equal(daemon_stop(d), 0);
-        while (till_waits(&t)) /* what was sent before the end */
-            till_turn(&t, false);
-        till_break(&t);
+        while (quota_oracle_waits(&t)) /* what was sent before the end */
+            quota_oracle_turn(&t, false);
+        quota_oracle_break(&t);
         if (random_chance(&t.random, 30))
             check(&t, f.path);
     }
     start(&t, &f);
-    till_settle(&t);
+    quota_oracle_settle(&t);
     assert_true(query(&t) <= TILL_LIMIT && query(&t) >= least(&t));
     fleet_stop(&f, FLEET_WRITE);
     check(&t, f.path);
@@ -234,9 +234,9 @@ TEST(a_bit_of_the_last_group_after_a_kill_forgets_no_answer)
     struct random random = {.state = random_seed("quota flips")};
     _Atomic uint64_t moments = 0;
     struct fleet f;
-    struct till t;
+    struct quota_oracle t;
 
-    till_init(&t, 1, &moments);
+    quota_oracle_init(&t, 1, &moments);
     fleet_init(&f);
     configure(&f);
     start(&t, &f);
@@ -324,12 +324,13 @@ kill_cleanly(struct recorder *r, struct daemon *d)
 }
 
 static uint64_t
-pick_cut(struct till *t, const struct disk *disk)
+pick_cut(struct quota_oracle *t, const struct disk *disk)
 {
     if (random_chance(&t->random, 50))
         return disk_cut_in_sync(disk, random_next(&t->random));
     for (int i = 0; i < 100; i++) {
-        const struct till_ask *a = &t->asks[random_below(&t->random, t->count)];
+        const struct quota_oracle_ask *a =
+            &t->asks[random_below(&t->random, t->count)];
 
         if (a->answered)
             return a->acked + 1;
@@ -338,7 +339,7 @@ pick_cut(struct till *t, const struct disk *disk)
 }
 
 static void
-try_states(struct till *t, const struct disk *disk, unsigned states)
+try_states(struct quota_oracle *t, const struct disk *disk, unsigned states)
 {
     char why[256], how[128];
     struct tmpdir state;
@@ -349,7 +350,7 @@ try_states(struct till *t, const struct disk *disk, unsigned states)
 
         tmpdir_make_in_memory(&state);
         disk_build(disk, cut, seed, state.path);
-        good = till_is_kept(t, state.path, cut, why, sizeof why);
+        good = quota_oracle_is_kept(t, state.path, cut, why, sizeof why);
         tmpdir_remove(&state);
         if (good)
             continue;
@@ -366,25 +367,25 @@ TEST(every_answer_holds_when_the_power_goes)
     struct recorder r;
     struct disk *disk;
     struct fleet f;
-    struct till t;
+    struct quota_oracle t;
 
     record(&r);
-    till_init(&t, random_seed("quota power"), &r.shared->seq);
+    quota_oracle_init(&t, random_seed("quota power"), &r.shared->seq);
     fleet_init_at(&f, r.data.path);
     configure(&f);
     f.env = r.env;
     disk = disk_snapshot(r.data.path);
     for (int i = 0; i < 4; i++) {
         start(&t, &f);
-        till_ask_for(&t, 60);
+        quota_oracle_ask_for(&t, 60);
         assert_true(daemon_alive(fleet_daemon(&f, FLEET_WRITE)));
         kill_cleanly(&r, fleet_daemon(&f, FLEET_WRITE));
-        while (till_waits(&t))
-            till_turn(&t, false);
-        till_break(&t);
+        while (quota_oracle_waits(&t))
+            quota_oracle_turn(&t, false);
+        quota_oracle_break(&t);
     }
     start(&t, &f);
-    till_settle(&t);
+    quota_oracle_settle(&t);
     fleet_stop(&f, FLEET_WRITE);
     disk_load(disk, r.text[2] + strlen("POWERLOSS_LOG="));
     assert_true(t.answered > 100);
@@ -419,31 +420,31 @@ run_full(const char *disk)
     _Atomic uint64_t moments = 0;
     char data[600], ballast[600];
     struct fleet f;
-    struct till t;
+    struct quota_oracle t;
     uint64_t answered;
 
     (void)snprintf(data, sizeof data, "%s/data", disk);          /* fits */
     (void)snprintf(ballast, sizeof ballast, "%s/ballast", disk); /* fits */
     assert_int_equal(mkdir(data, 0700), 0);
-    till_init(&t, random_seed("quota full disk"), &moments);
+    quota_oracle_init(&t, random_seed("quota full disk"), &moments);
     fleet_init_at(&f, data);
     configure(&f);
     start(&t, &f);
-    till_ask_for(&t, 50);
+    quota_oracle_ask_for(&t, 50);
     put_ballast(ballast);
     while (t.refused == 0 && t.count < TILL_ASKS - 2000)
-        till_ask_for(&t, 20);
+        quota_oracle_ask_for(&t, 20);
     assert_true(t.refused > 0);
     assert_true(daemon_alive(fleet_daemon(&f, FLEET_WRITE)));
-    till_settle(&t);
+    quota_oracle_settle(&t);
     assert_true(query(&t) > 0); /* is answered all the same */
     assert_int_equal(unlink(ballast), 0);
     while (ask_once(&t, "/increase?amt=0") == -503)
         continue; /* it is tried again each second */
     answered = t.answered;
     while (t.answered < answered + 200 && t.count < TILL_ASKS - 100)
-        till_ask_for(&t, 20);
-    till_settle(&t);
+        quota_oracle_ask_for(&t, 20);
+    quota_oracle_settle(&t);
     assert_true(t.answered >= answered + 200);
     fleet_stop(&f, FLEET_WRITE);
     check(&t, f.path);
@@ -459,15 +460,15 @@ run_scarce(const char *disk)
     char path[600];
     struct fleet f;
     struct stat st;
-    struct till t;
+    struct quota_oracle t;
 
     (void)snprintf(path, sizeof path, "%s/data", disk);
     assert_int_equal(mkdir(path, 0700), 0);
-    till_init(&t, random_seed("quota scarce disk"), &moments);
+    quota_oracle_init(&t, random_seed("quota scarce disk"), &moments);
     fleet_init_at(&f, path);
     configure(&f);
     start(&t, &f);
-    till_ask_for(&t, 50);
+    quota_oracle_ask_for(&t, 50);
     fleet_stop(&f, FLEET_WRITE); /* after the attempt to make room */
     (void)snprintf(path, sizeof path, "%s/data/live/" JOURNAL_NAME, disk);
     assert_int_equal(stat(path, &st), 0);

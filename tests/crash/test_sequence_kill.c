@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "tests/lib/client.h"
-#include "tests/lib/http_rig.h"
+#include "tests/lib/http_fixture.h"
 #include "tests/lib/random.h"
 
 #define KILLS       200
@@ -28,7 +28,7 @@
 #define ANSWERS_MAX 400 /* before a kill */
 
 struct storm {
-    struct http_rig *rig;
+    struct http_fixture *fixture;
     struct random random;
     struct sequence_parts highest; /* of the runs before */
     struct sequence_parts last[CLIENTS], most;
@@ -72,13 +72,13 @@ fetch_until_killed(struct storm *s)
 {
     static uint64_t serials[CLIENTS * (ANSWERS_MAX + AHEAD) + 1];
     const uint64_t answers = random_below(&s->random, ANSWERS_MAX);
-    char line[HTTP_RIG_LINE];
+    char line[HTTP_FIXTURE_LINE];
     struct sequence_parts n;
     int i;
 
     memset(serials, 0, sizeof serials);
     for (i = 0; i < CLIENTS; i++) {
-        s->fds[i] = client_connect(s->rig->port);
+        s->fds[i] = client_connect(s->fixture->port);
         for (int k = 0; k < AHEAD; k++)
             http_ask_number(s->fds[i]);
     }
@@ -88,7 +88,7 @@ fetch_until_killed(struct storm *s)
         check(s, i, &n, serials);
         http_ask_number(s->fds[i]);
     }
-    daemon_kill(&s->rig->writer);
+    daemon_kill(&s->fixture->writer);
     /* What had left before. */
     for (i = 0; i < CLIENTS; i++) {
         while (http_take_number(s->fds[i], line, &n))
@@ -105,7 +105,7 @@ fetch_until_killed(struct storm *s)
 static void
 touch_mark(struct storm *s)
 {
-    const struct tmpdir *d = &s->rig->dir;
+    const struct tmpdir *d = &s->fixture->dir;
     const uint64_t dice = random_below(&s->random, 10);
     int fd;
 
@@ -133,10 +133,10 @@ init_storms(struct storm *storms, uint64_t seed)
 {
     memset(storms, 0, SERVERS * sizeof *storms);
     for (uint64_t i = 0; i < SERVERS; i++) {
-        void *rig;
+        void *fixture;
 
-        assert_int_equal(http_rig_setup(&rig), 0);
-        storms[i].rig = rig;
+        assert_int_equal(http_fixture_setup(&fixture), 0);
+        storms[i].fixture = fixture;
         storms[i].random.state = seed + i;
     }
 }
@@ -147,10 +147,10 @@ fini_storms(struct storm *storms)
     uint64_t numbers = 0;
 
     for (size_t i = 0; i < SERVERS; i++) {
-        void *rig = storms[i].rig;
+        void *fixture = storms[i].fixture;
 
         numbers += storms[i].numbers;
-        assert_int_equal(http_rig_teardown(&rig), 0);
+        assert_int_equal(http_fixture_teardown(&fixture), 0);
     }
     return numbers;
 }
@@ -164,10 +164,10 @@ TEST(kills_repeat_no_number_and_never_step_back)
     init_storms(storms, random_seed(__func__));
     for (uint64_t done = 0; done < kills; done += SERVERS) {
         for (size_t i = 0; i < SERVERS; i++)
-            http_rig_start(storms[i].rig, NULL, NULL);
+            http_fixture_start(storms[i].fixture, NULL, NULL);
         for (size_t i = 0; i < SERVERS; i++) {
             fetch_until_killed(&storms[i]);
-            daemon_fini(&storms[i].rig->writer);
+            daemon_fini(&storms[i].fixture->writer);
             touch_mark(&storms[i]);
         }
     }
@@ -212,11 +212,11 @@ TEST(a_clock_that_jumps_between_kills_steps_nothing_back)
             (void)snprintf(
                 shift, sizeof shift, "FAKETIME=%+lld",
                 (long long)random_below(&s->random, 2 * (uint64_t)most) - most);
-            http_rig_start(s->rig, env, NULL);
+            http_fixture_start(s->fixture, env, NULL);
         }
         for (size_t i = 0; i < SERVERS; i++) {
             fetch_until_killed(&storms[i]);
-            daemon_fini(&storms[i].rig->writer);
+            daemon_fini(&storms[i].fixture->writer);
         }
     }
     assert_true(fini_storms(storms) > SHIFTS * CLIENTS);

@@ -18,7 +18,7 @@
 /* Starts the writer with these settings, NULL-terminated, and ports for lines.
  */
 static inline void
-begin(struct rig *r, const char *const *options)
+begin(struct fixture *r, const char *const *options)
 {
     static const char *const ports[] = {
         "statsd.listen=127.0.0.1:0", "statsd.tcp_listen=127.0.0.1:0",
@@ -63,13 +63,13 @@ say(int fd, const char *datagram)
 }
 
 static inline int64_t
-counted(const struct rig *r, const char *keyspace, const char *key)
+counted(const struct fixture *r, const char *keyspace, const char *key)
 {
     return records_sum(&r->records, keyspace, key, NULL);
 }
 
 static inline int64_t
-told(const struct rig *r, const char *key)
+told(const struct fixture *r, const char *key)
 {
     return counted(r, "countd.statsd", key);
 }

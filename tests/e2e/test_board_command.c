@@ -12,14 +12,14 @@
 #include "tests/lib/expect.h"
 #include "tests/lib/tmpdir.h"
 
-struct rig {
+struct fixture {
     struct tmpdir dir;
     struct daemon master;
     char path[600];
 };
 
 static void
-start_master(struct rig *r)
+start_master(struct fixture *r)
 {
     daemon_start(&r->master, "countd", "board", "create", r->path, "-n", "2",
                  "-s", "2", "-p", "2", "--names", "a,b,x,y", NULL);
@@ -28,7 +28,7 @@ start_master(struct rig *r)
 static int
 setup(void **state)
 {
-    static struct rig r;
+    static struct fixture r;
 
     memset(&r, 0, sizeof r);
     r.master.output = -1;
@@ -42,14 +42,14 @@ setup(void **state)
 static int
 teardown(void **state)
 {
-    struct rig *r = *state;
+    struct fixture *r = *state;
 
     daemon_fini(&r->master);
     tmpdir_remove(&r->dir);
     return 0;
 }
 
-#define CASE(name, r) TEST_IN(name, struct rig *r, setup, teardown)
+#define CASE(name, r) TEST_IN(name, struct fixture *r, setup, teardown)
 
 static int
 run(const char *const *argv)

@@ -10,17 +10,17 @@
 #include "common/base/clock.h"
 #include "common/store/cluster/cluster_key.h"
 #include "tests/lib/client.h"
-#include "tests/lib/cluster_rig.h"
+#include "tests/lib/cluster_servers.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/service.h"
 
-static struct cluster_rig rig;
-static bool has_rig;
+static struct cluster_servers servers;
+static bool has_servers;
 
 static int
 start_servers(void)
 {
-    has_rig = cluster_rig_start(&rig);
+    has_servers = cluster_servers_start(&servers);
     return 0;
 }
 
@@ -30,10 +30,10 @@ setup(void **state)
     const int rc = service_setup_in_memory(state);
     char nodes[160];
 
-    if (rc != 0 || !has_rig)
+    if (rc != 0 || !has_servers)
         return rc;
-    cluster_rig_flush(&rig);
-    (void)snprintf(nodes, sizeof nodes, "store.nodes=%s", rig.nodes);
+    cluster_servers_flush(&servers);
+    (void)snprintf(nodes, sizeof nodes, "store.nodes=%s", servers.nodes);
     fleet_option(*state, "store=cluster");
     fleet_option(*state, nodes);
     return 0;
@@ -41,8 +41,8 @@ setup(void **state)
 
 #define CASE(name, f) TEST_IN(name, struct fleet *f, setup, service_teardown)
 
-#define NEED_RIG()                                                             \
-    if (!has_rig)                                                              \
+#define NEED_SERVERS()                                                         \
+    if (!has_servers)                                                          \
     test_skip("redis-server is not installed")
 
 static unsigned
@@ -51,7 +51,7 @@ master_of(const char *keyspace)
     struct cluster_part_keys keys;
 
     cluster_part_keys(&keys, (const uint8_t *)keyspace, strlen(keyspace), 0, 0);
-    return cluster_rig_master(&rig, 1, keys.slot);
+    return cluster_servers_master(&servers, 1, keys.slot);
 }
 
 static void
@@ -106,7 +106,7 @@ read_http(struct fleet *f, const char *path)
 
 CASE(increments_are_read_from_the_cluster, f)
 {
-    NEED_RIG();
+    NEED_SERVERS();
     service_start(f);
     service_add(f, "words", "the", 3);
     service_add(f, "words", "cluster", 4);
@@ -142,7 +142,7 @@ expect_resp(struct fleet *f, const char *commands, const char *answers)
 
 CASE(keys_are_read_in_order, f)
 {
-    NEED_RIG();
+    NEED_SERVERS();
     fleet_option(f, "resp.listen=127.0.0.1:0");
     fleet_option(f, "read.http=127.0.0.1:0");
     fleet_option(f, "store.parts.words=4");
@@ -176,7 +176,7 @@ CASE(keys_are_read_in_order, f)
  * these take a command of their own. */
 CASE(requests_that_come_together_are_all_answered, f)
 {
-    NEED_RIG();
+    NEED_SERVERS();
     fleet_option(f, "store.parts.parted=4");
     service_start(f);
     service_add(f, "words", "the", 3);
@@ -194,7 +194,7 @@ CASE(requests_that_come_together_are_all_answered, f)
 
 CASE(keys_without_an_order_are_refused, f)
 {
-    NEED_RIG();
+    NEED_SERVERS();
     fleet_option(f, "resp.listen=127.0.0.1:0");
     fleet_option(f, "read.http=127.0.0.1:0");
     fleet_option(f, "store.key_order=off");
@@ -214,7 +214,7 @@ CASE(keys_without_an_order_are_refused, f)
 
 CASE(history_is_read_over_http, f)
 {
-    NEED_RIG();
+    NEED_SERVERS();
     fleet_option(f, "read.http=127.0.0.1:0");
     count_two_keys(f, "the");
     read_http(f, "/v1/history?keyspace=words&key=the&from=-1h&step=2h"
@@ -233,7 +233,7 @@ CASE(history_is_read_over_http, f)
 
 CASE(keys_and_keyspaces_are_removed, f)
 {
-    NEED_RIG();
+    NEED_SERVERS();
     count_two_keys(f, "the");
     expect(FLEET_RUN(f, "del", "words", "the"), 0, "");
     service_add(f, "words", "last", 1);
@@ -261,7 +261,7 @@ purge_key(struct fleet *f, const char *key)
 
 CASE(a_purged_key_is_in_no_file_but_the_outbox, f)
 {
-    NEED_RIG();
+    NEED_SERVERS();
     fleet_option(f, "archive.keep=1d");
     count_two_keys(f, "secret-key");
     assert_int_equal(FLEET_RUN(f, "del", "words", "secret-key", "--purge"), 1);
@@ -281,7 +281,7 @@ CASE(a_killed_purge_is_done_again, f)
     char script[2000], path[700], key[32];
     unsigned killed = 0;
 
-    NEED_RIG();
+    NEED_SERVERS();
     service_start(f);
     daemon_path("countd", path, sizeof path);
     for (unsigned i = 0; i < 12; i++) {
@@ -295,7 +295,8 @@ CASE(a_killed_purge_is_done_again, f)
                        "/dev/null --inject=%s:signal=KILL:when=%u '%s' -d '%s' "
                        "-o store=cluster -o store.nodes='%s' del words %s "
                        "--purge",
-                       calls[i % 6], 1 + i / 2, path, f->path, rig.nodes, key);
+                       calls[i % 6], 1 + i / 2, path, f->path, servers.nodes,
+                       key);
         status = daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL);
         if (status == 127)
             test_skip("needs strace");
@@ -316,7 +317,7 @@ CASE(a_backup_that_is_put_back_gets_the_rest, f)
     struct tmpdir tmp;
     char copy[sizeof tmp.path + 8];
 
-    NEED_RIG();
+    NEED_SERVERS();
     tmpdir_make_in_memory(&tmp);
     (void)snprintf(copy, sizeof copy, "%s/copy", tmp.path);
     fleet_option(f, "store.parts=4");
@@ -334,7 +335,7 @@ CASE(a_backup_that_is_put_back_gets_the_rest, f)
     flush_all(f);
     /* The worker would fill the cluster again by itself: all is retained. */
     fleet_stop(f, FLEET_WORKER);
-    cluster_rig_flush(&rig);
+    cluster_servers_flush(&servers);
     expect(FLEET_RUN(f, "store", "restore", copy), 0,
            "parts=4 keys=30 already-there=0 faults=0");
     assert_int_equal(service_total(f, "words"), 465);
@@ -364,7 +365,7 @@ read_sender(struct fleet *f, char id[17])
 
 CASE(a_keyspace_gets_more_parts_while_it_is_counted, f)
 {
-    NEED_RIG();
+    NEED_SERVERS();
     service_start(f);
     for (unsigned i = 0; i < 30; i++) {
         char key[8];
@@ -396,12 +397,12 @@ CASE(a_keyspace_goes_to_another_master, f)
 {
     char to[32], listed[40];
 
-    NEED_RIG();
+    NEED_SERVERS();
     service_start(f);
     service_add(f, "words", "the", 3);
     flush_all(f);
-    for (unsigned i = 0; i < CLUSTER_RIG_MASTERS; i++) {
-        (void)snprintf(to, sizeof to, "127.0.0.1:%d", rig.ports[i]);
+    for (unsigned i = 0; i < CLUSTER_SERVERS_MASTERS; i++) {
+        (void)snprintf(to, sizeof to, "127.0.0.1:%d", servers.ports[i]);
         (void)snprintf(listed, sizeof listed, "\t%s\t", to);
         /* It may be there already: 1. */
         (void)FLEET_RUN(f, "store", "move", "words", "--to", to);
@@ -421,7 +422,7 @@ CASE(parts_and_senders_are_listed, f)
 {
     char id[17];
 
-    NEED_RIG();
+    NEED_SERVERS();
     service_start(f);
     service_add(f, "words", "the", 3);
     flush_all(f);
@@ -446,22 +447,22 @@ call_closing(const char *function)
     struct cluster_part_keys keys;
 
     cluster_part_keys(&keys, (const uint8_t *)"words", 5, 0, 0);
-    assert_int_equal(*cluster_rig_run(&rig, master_of("words"),
-                                      "FCALL %s 2 %b %b token-01", function,
-                                      keys.counts, keys.size, keys.order,
-                                      keys.size),
+    assert_int_equal(*cluster_servers_run(&servers, master_of("words"),
+                                          "FCALL %s 2 %b %b token-01", function,
+                                          keys.counts, keys.size, keys.order,
+                                          keys.size),
                      '0');
 }
 
 CASE(a_loss_is_reported_until_it_is_accepted, f)
 {
-    NEED_RIG();
+    NEED_SERVERS();
     fleet_option(f, "store.retain=0");
     service_start(f);
     service_add(f, "words", "the", 3);
     flush_all(f);
     expect(FLEET_RUN(f, "store"), 0, "      0         0  good");
-    cluster_rig_flush(&rig);
+    cluster_servers_flush(&servers);
     service_add(f, "words", "the", 4);
     assert_int_equal(FLEET_RUN(f, "flush", "--timeout", "300ms"), 1);
     expect(FLEET_RUN(f, "store"), 1, "lost");
@@ -482,7 +483,7 @@ CASE(a_loss_is_reported_until_it_is_accepted, f)
 
 CASE(a_full_keyspace_waits_until_it_may_have_more_keys, f)
 {
-    NEED_RIG();
+    NEED_SERVERS();
     fleet_option(f, "keyspace.max_keys=1");
     service_start(f);
     service_add(f, "words", "the", 3);
@@ -505,7 +506,7 @@ CASE(a_worker_killed_at_any_time_counts_once, f)
 {
     int64_t sum = 0;
 
-    NEED_RIG();
+    NEED_SERVERS();
     service_start(f);
     for (int i = 0; i < 12; i++) {
         for (int j = 0; j < 20; j++)
@@ -525,15 +526,15 @@ CASE(a_cluster_that_is_away_delays_and_loses_nothing, f)
 {
     unsigned server;
 
-    NEED_RIG();
+    NEED_SERVERS();
     service_start(f);
     service_add(f, "words", "the", 1);
     flush_all(f);
     server = master_of("words");
-    daemon_signal(&rig.servers[server], SIGSTOP);
+    daemon_signal(&servers.servers[server], SIGSTOP);
     service_add(f, "words", "the", 1);
     assert_int_equal(FLEET_RUN(f, "flush", "--timeout", "200ms"), 1);
-    daemon_signal(&rig.servers[server], SIGCONT);
+    daemon_signal(&servers.servers[server], SIGCONT);
     flush_all(f);
     assert_int_equal(service_count(f, "words", "the"), 2);
     fleet_stop_all(f);
@@ -554,12 +555,14 @@ start_with_setting(struct fleet *f, const char *name, const char *value,
     int status;
 
     assert_string_equal(
-        cluster_rig_run(&rig, 0, "CONFIG SET %s %s", name, value), "OK");
+        cluster_servers_run(&servers, 0, "CONFIG SET %s %s", name, value),
+        "OK");
     status = daemon_start_how(&d, "countd-worker", &how);
     (void)daemon_output(&d, text, sizeof text);
     daemon_fini(&d);
     assert_string_equal(
-        cluster_rig_run(&rig, 0, "CONFIG SET %s %s", name, usual), "OK");
+        cluster_servers_run(&servers, 0, "CONFIG SET %s %s", name, usual),
+        "OK");
     return status;
 }
 
@@ -577,7 +580,7 @@ CASE(servers_that_would_lose_counters_are_refused_or_reported, f)
     };
     char words[64];
 
-    NEED_RIG();
+    NEED_SERVERS();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         expect(start_with_setting(f, cases[i].name, cases[i].value,
                                   cases[i].usual),
@@ -585,7 +588,7 @@ CASE(servers_that_would_lose_counters_are_refused_or_reported, f)
         (void)snprintf(words, sizeof words, "%s is %s: ", cases[i].name,
                        cases[i].value);
         expect(0, 0, words);
-        (void)snprintf(words, sizeof words, "127.0.0.1:%d: ", rig.ports[0]);
+        (void)snprintf(words, sizeof words, "127.0.0.1:%d: ", servers.ports[0]);
         expect(0, 0, words);
     }
     expect(
@@ -599,24 +602,26 @@ CASE(servers_that_would_lose_counters_are_refused_or_reported, f)
     /* What it should be is not reported. */
     expect(start_with_setting(f, "appendfsync", "always", "everysec"), 0, "");
     (void)snprintf(words, sizeof words, "127.0.0.1:%d: appendfsync",
-                   rig.ports[0]);
+                   servers.ports[0]);
     assert_null(strstr(text, words));
 }
 
 /* A setting of servers is hidden from some users: that is no error. */
 CASE(a_server_that_hides_its_settings_is_used, f)
 {
-    NEED_RIG();
-    for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++)
+    NEED_SERVERS();
+    for (unsigned i = 0; i < CLUSTER_SERVERS_SERVERS; i++)
         assert_string_equal(
-            cluster_rig_run(&rig, i, "ACL SETUSER default -config"), "OK");
+            cluster_servers_run(&servers, i, "ACL SETUSER default -config"),
+            "OK");
     service_start(f);
     service_add(f, "words", "the", 3);
     flush_all(f);
     assert_int_equal(service_count(f, "words", "the"), 3);
-    for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++)
+    for (unsigned i = 0; i < CLUSTER_SERVERS_SERVERS; i++)
         assert_string_equal(
-            cluster_rig_run(&rig, i, "ACL SETUSER default +config"), "OK");
+            cluster_servers_run(&servers, i, "ACL SETUSER default +config"),
+            "OK");
     fleet_stop_all(f);
 }
 
@@ -626,7 +631,7 @@ CASE(status_knows_what_waits_for_the_cluster, f)
 {
     unsigned server;
 
-    NEED_RIG();
+    NEED_SERVERS();
     fleet_option(f, "read.http=127.0.0.1:0");
     fleet_option(f, "store.timeout=200ms");
     service_start(f);
@@ -639,7 +644,7 @@ CASE(status_knows_what_waits_for_the_cluster, f)
            "outbox  all is in the cluster; senders: 1\n");
 
     server = master_of("words");
-    (void)cluster_rig_run(&rig, server, "CONFIG SET maxmemory 1");
+    (void)cluster_servers_run(&servers, server, "CONFIG SET maxmemory 1");
     service_add(f, "words", "the", 1);
     await_status(f, "\"outbox_entries\": 1,");
     await_status(f, "\"outbox_error\": \"the memory or disk of a master is "
@@ -653,17 +658,17 @@ CASE(status_knows_what_waits_for_the_cluster, f)
     read_http(f, "/metrics");
     assert_non_null(strstr(text, "\ncountd_outbox_entries{slot="));
     assert_non_null(strstr(text, "\ncountd_outbox_lag_seconds "));
-    (void)cluster_rig_run(&rig, server, "CONFIG SET maxmemory 0");
+    (void)cluster_servers_run(&servers, server, "CONFIG SET maxmemory 0");
     flush_all(f);
     await_status(f, "\"outbox_entries\": 0,");
     await_status(f, "\"outbox_error\": \"\"");
     fleet_stop_all(f);
 }
 
-/* Each master of the rig has one. */
+/* Each master of the servers has one. */
 CASE(too_few_replicas_are_named_by_flush_and_status, f)
 {
-    NEED_RIG();
+    NEED_SERVERS();
     fleet_option(f, "store.replicas=2");
     service_start(f);
     service_add(f, "words", "the", 1);
@@ -682,7 +687,7 @@ CASE(a_master_killed_while_counting_loses_nothing, f)
 {
     unsigned server;
 
-    NEED_RIG();
+    NEED_SERVERS();
     service_start(f);
     service_add(f, "words", "the", 1);
     flush_all(f);
@@ -690,10 +695,10 @@ CASE(a_master_killed_while_counting_loses_nothing, f)
     for (int i = 0; i < 200; i++) {
         service_add(f, "words", "the", 1);
         if (i == 100)
-            daemon_kill(&rig.servers[server]);
+            daemon_kill(&servers.servers[server]);
     }
     /* as_of waits for a replica of the new master. */
-    cluster_rig_restart(&rig, server);
+    cluster_servers_restart(&servers, server);
     flush_all(f);
     assert_int_equal(service_count(f, "words", "the"), 201);
     fleet_stop_all(f);
@@ -722,7 +727,8 @@ expect_unavailable(struct fleet *f, unsigned server)
     struct client_rows rows;
     int fd;
 
-    (void)snprintf(which, sizeof which, "127.0.0.1:%d: ", rig.ports[server]);
+    (void)snprintf(which, sizeof which,
+                   "127.0.0.1:%d: ", servers.ports[server]);
     read_http(f, "/v1/get?keyspace=words&key=the");
     assert_non_null(strstr(text, "HTTP/1.1 503 Service Unavailable\r\n"));
     assert_non_null(strstr(text, "\r\nRetry-After: 1\r\n"));
@@ -753,10 +759,10 @@ CASE(reads_of_other_masters_go_on_while_one_is_silent, f)
     const char *other;
     unsigned server;
 
-    NEED_RIG();
-    for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++)
-        (void)cluster_rig_run(&rig, i,
-                              "CONFIG SET cluster-node-timeout 600000");
+    NEED_SERVERS();
+    for (unsigned i = 0; i < CLUSTER_SERVERS_SERVERS; i++)
+        (void)cluster_servers_run(&servers, i,
+                                  "CONFIG SET cluster-node-timeout 600000");
     fleet_option(f, "read.http=127.0.0.1:0");
     fleet_option(f, "resp.listen=127.0.0.1:0");
     service_start(f);
@@ -768,7 +774,7 @@ CASE(reads_of_other_masters_go_on_while_one_is_silent, f)
     assert_int_equal(service_count(f, "words", "the"), 1);
     assert_int_equal(service_count(f, other, "the"), 2);
 
-    daemon_signal(&rig.servers[server], SIGSTOP);
+    daemon_signal(&servers.servers[server], SIGSTOP);
     for (unsigned i = 0; i < 20; i++) {
         assert_int_equal(service_count(f, other, "the"), 2);
         read_http(f, "/v1/get?keyspace=words&key=the");
@@ -777,7 +783,7 @@ CASE(reads_of_other_masters_go_on_while_one_is_silent, f)
     expect_unavailable(f, server);
     expect(FLEET_RUN(f, "store", "--json"), 1,
            "{\"rows\": null, \"sent\": null, \"waiting\": null, ");
-    daemon_signal(&rig.servers[server], SIGCONT);
+    daemon_signal(&servers.servers[server], SIGCONT);
     do {
         assert_true(clock_ms() < end_ms);
         read_http(f, "/v1/get?keyspace=words&key=the");
@@ -792,6 +798,6 @@ main(int argc, char **argv)
 
     (void)start_servers();
     failed = test_main(argc, argv);
-    cluster_rig_stop(&rig);
+    cluster_servers_stop(&servers);
     return failed;
 }

@@ -8,12 +8,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/lib/site.h"
+#include "tests/lib/serve_fixture.h"
 #include "tests/lib/transcript.h"
 
 /* Runs a line of shell where some other data directory is ./data. */
 static int
-run_elsewhere(const struct site *s, const char *line)
+run_elsewhere(const struct serve_fixture *s, const char *line)
 {
     char script[3000], path[700];
 
@@ -26,7 +26,7 @@ run_elsewhere(const struct site *s, const char *line)
 }
 
 static void
-write_elsewhere(const struct site *s, struct daemon *writer)
+write_elsewhere(const struct serve_fixture *s, struct daemon *writer)
 {
     char data[700];
 

@@ -4,39 +4,40 @@
  * written from the module's source and its run. */
 #include "tests/lib/test.h"
 
-#include "tests/lib/live_rig.h"
-#include "tests/lib/taker.h"
+#include "tests/lib/live_client.h"
+#include "tests/lib/live_daemon.h"
 
 /* ---- yc-cnt -------------------------------------------------------------- */
 
 /* A run of the command: a connection of its own, one request with the serial
  * number 1 in the order of x86's bytes, and the end of the process. */
 static void
-run(struct live_rig *r, const char *request, const char *response)
+run(struct live_daemon *r, const char *request, const char *response)
 {
-    struct taker t;
+    struct live_client t;
 
-    taker_open(&t, r->counter);
-    taker_exchange(&t, request, response);
-    taker_close(&t); /* no byte more than it reads */
+    live_client_open(&t, r->counter);
+    live_client_exchange(&t, request, response);
+    live_client_close(&t); /* no byte more than it reads */
 }
 
 static void
-await_given_back(struct live_rig *r, const char *name)
+await_given_back(struct live_daemon *r, const char *name)
 {
-    struct taker t;
+    struct live_client t;
 
-    taker_open(&t, r->counter);
-    taker_await(&t, name, 0);
-    taker_close(&t);
+    live_client_open(&t, r->counter);
+    live_client_await(&t, name, 0);
+    live_client_close(&t);
 }
 
 #define CASE(name, r)                                                          \
-    TEST_IN(name, struct live_rig *r, live_rig_setup, live_rig_teardown)
+    TEST_IN(name, struct live_daemon *r, live_daemon_setup,                    \
+            live_daemon_teardown)
 
 CASE(each_command_of_yc_cnt_has_its_answer, r)
 {
-    live_rig_start(r, NULL);
+    live_daemon_start(r, NULL);
     /* noop */
     run(r, "90 00 0000 00000000 01000000", "91 00 0000 00000000 01000000");
     /* get yc:a: ERROR: 01 Not found */
@@ -63,16 +64,16 @@ CASE(each_command_of_yc_cnt_has_its_answer, r)
 /* What the command prints line by line must fill the body of Stats exactly. */
 CASE(the_stats_of_yc_cnt_fill_their_body, r)
 {
-    struct taker_answer answer;
-    struct taker t;
+    struct live_client_answer answer;
+    struct live_client t;
     uint32_t at = 0;
 
-    live_rig_start(r, NULL);
-    taker_open(&t, r->counter);
-    taker_send(&t, "\x90\x10\0\0\0\0\0\0\1\0\0\0", TAKER_HEADER);
-    taker_read(&t, &answer);
-    assert_int_equal(answer.opcode, TAKER_STATS);
-    assert_int_equal(answer.status, TAKER_OK);
+    live_daemon_start(r, NULL);
+    live_client_open(&t, r->counter);
+    live_client_send(&t, "\x90\x10\0\0\0\0\0\0\1\0\0\0", LIVE_CLIENT_HEADER);
+    live_client_read(&t, &answer);
+    assert_int_equal(answer.opcode, LIVE_CLIENT_STATS);
+    assert_int_equal(answer.status, LIVE_CLIENT_OK);
     assert_int_equal(answer.opaque, 0x01000000);
     while (at < answer.size) {
         assert_true(answer.size - at >= 4);
@@ -80,7 +81,7 @@ CASE(the_stats_of_yc_cnt_fill_their_body, r)
               (unsigned)(answer.body[at + 2] << 8 | answer.body[at + 3]);
     }
     assert_int_equal(at, answer.size);
-    taker_close(&t);
+    live_client_close(&t);
 }
 
 /* ---- the nginx module ---------------------------------------------------- */
@@ -99,28 +100,28 @@ CASE(the_stats_of_yc_cnt_fill_their_body, r)
  * opaque is 0; a byte or an end that it did not ask for is an error to it. */
 CASE(an_nginx_holds_one_per_request_and_keeps_its_connections, r)
 {
-    struct taker one, two, three;
+    struct live_client one, two, three;
 
-    live_rig_start(r, NULL);
-    taker_open(&one, r->counter);
-    taker_open(&two, r->counter);
-    taker_open(&three, r->counter);
-    taker_exchange(&one, ONE_OF_TWO, GOT_ONE);
-    taker_exchange(&two, ONE_OF_TWO, GOT_ONE);
+    live_daemon_start(r, NULL);
+    live_client_open(&one, r->counter);
+    live_client_open(&two, r->counter);
+    live_client_open(&three, r->counter);
+    live_client_exchange(&one, ONE_OF_TWO, GOT_ONE);
+    live_client_exchange(&two, ONE_OF_TWO, GOT_ONE);
     /* 429 Too Many Requests, and the connection is kept */
-    taker_exchange(&three, ONE_OF_TWO, NONE_LEFT);
-    taker_exchange(&one, ONE_BACK, GIVEN);
-    taker_exchange(&three, ONE_OF_TWO, GOT_ONE);
+    live_client_exchange(&three, ONE_OF_TWO, NONE_LEFT);
+    live_client_exchange(&one, ONE_BACK, GIVEN);
+    live_client_exchange(&three, ONE_OF_TWO, GOT_ONE);
     /* as it looks at the ones it keeps */
-    taker_expect_nothing(&one, 0);
-    taker_exchange(&one, ONE_OF_TWO, NONE_LEFT);
+    live_client_expect_nothing(&one, 0);
+    live_client_exchange(&one, ONE_OF_TWO, NONE_LEFT);
     /* a worker process dies with what it holds */
-    taker_reset(&two);
-    taker_await(&one, "/slow/", 1);
-    taker_exchange(&one, ONE_OF_TWO, GOT_ONE);
-    taker_exchange(&one, ONE_BACK, GIVEN);
-    taker_exchange(&three, ONE_BACK, GIVEN);
-    assert_int_equal(taker_get(&three, "/slow/"), 0);
-    taker_close(&one);
-    taker_close(&three);
+    live_client_reset(&two);
+    live_client_await(&one, "/slow/", 1);
+    live_client_exchange(&one, ONE_OF_TWO, GOT_ONE);
+    live_client_exchange(&one, ONE_BACK, GIVEN);
+    live_client_exchange(&three, ONE_BACK, GIVEN);
+    assert_int_equal(live_client_get(&three, "/slow/"), 0);
+    live_client_close(&one);
+    live_client_close(&three);
 }

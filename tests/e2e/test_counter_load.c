@@ -16,8 +16,8 @@
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "tests/lib/client.h"
-#include "tests/lib/live_rig.h"
-#include "tests/lib/taker.h"
+#include "tests/lib/live_client.h"
+#include "tests/lib/live_daemon.h"
 
 #define CLIENTS  20000
 #define SPARE    400 /* descriptors for everything else */
@@ -46,8 +46,8 @@ ask_two(int fd, uint32_t number)
     size_t size, n;
 
     n = name_of(name, "seat", number);
-    size = taker_put_acquire(bytes, number, "crowd", 5, 1, CLIENTS);
-    size += taker_put_acquire(bytes + size, number, name, n, 1, 1);
+    size = live_client_put_acquire(bytes, number, "crowd", 5, 1, CLIENTS);
+    size += live_client_put_acquire(bytes + size, number, name, n, 1, 1);
     client_send(fd, bytes, size);
 }
 
@@ -66,33 +66,34 @@ expect_two(int fd, uint32_t number)
 }
 
 #define CASE(name, r)                                                          \
-    TEST_IN(name, struct live_rig *r, live_rig_setup, live_rig_teardown)
+    TEST_IN(name, struct live_daemon *r, live_daemon_setup,                    \
+            live_daemon_teardown)
 
 CASE(twenty_thousand_connections_hold_something_each, r)
 {
-    const uint64_t got = live_rig_descriptors(CLIENTS + SPARE);
+    const uint64_t got = live_daemon_descriptors(CLIENTS + SPARE);
     const uint32_t count =
         (uint32_t)(got >= CLIENTS + SPARE ? CLIENTS : got - SPARE);
     int *fds = calloc(count, sizeof *fds);
-    struct taker observer;
+    struct live_client observer;
     uint64_t memory;
 
     assert_non_null(fds);
-    live_rig_start(r, "counter.max_connections=20001",
-                   "write.max_connections=64", "semaphore.max_connections=8",
-                   NULL);
-    taker_open(&observer, r->counter);
-    taker_noop(&observer);
+    live_daemon_start(r, "counter.max_connections=20001",
+                      "write.max_connections=64", "semaphore.max_connections=8",
+                      NULL);
+    live_client_open(&observer, r->counter);
+    live_client_noop(&observer);
     memory = daemon_memory(&r->writer);
     for (uint32_t i = 0; i < count; i++) {
-        fds[i] = live_rig_connect_from(r->counter, i);
+        fds[i] = live_daemon_connect_from(r->counter, i);
         ask_two(fds[i], i);
     }
     for (uint32_t i = 0; i < count; i++)
         expect_two(fds[i], i);
 
-    assert_int_equal(taker_get(&observer, "crowd"), count);
-    taker_await_stat(&observer, "curr_connections", count + 1);
+    assert_int_equal(live_client_get(&observer, "crowd"), count);
+    live_client_await_stat(&observer, "curr_connections", count + 1);
     memory = daemon_memory(&r->writer) - memory;
     print_message("%u connections, %llu bytes each with two holdings\n", count,
                   (unsigned long long)memory / count);
@@ -103,11 +104,11 @@ CASE(twenty_thousand_connections_hold_something_each, r)
             client_close(fds[i]);
         else
             client_reset(fds[i]);
-    taker_await(&observer, "crowd", 0);
-    taker_await_stat(&observer, "curr_connections", 1);
-    taker_close(&observer);
+    live_client_await(&observer, "crowd", 0);
+    live_client_await_stat(&observer, "curr_connections", 1);
+    live_client_close(&observer);
     free(fds);
-    live_rig_stop(r);
+    live_daemon_stop(r);
     if (count < CLIENTS)
         test_skip("fewer than 20,000 connections: the limit of open files "
                   "forbids more");
@@ -132,12 +133,12 @@ descriptors_of(pid_t pid)
 CASE(out_of_descriptors_newcomers_wait_and_holders_are_served, r)
 {
     struct rlimit limit;
-    struct taker a, late[12];
+    struct live_client a, late[12];
     int i;
 
-    live_rig_start(r, NULL);
-    taker_open(&a, r->counter);
-    assert_int_equal(taker_acquire(&a, "well", 1, 100), TAKER_OK);
+    live_daemon_start(r, NULL);
+    live_client_open(&a, r->counter);
+    assert_int_equal(live_client_acquire(&a, "well", 1, 100), LIVE_CLIENT_OK);
     assert_int_equal(prlimit(r->writer.pid, RLIMIT_NOFILE, NULL, &limit), 0);
     limit.rlim_cur = descriptors_of(r->writer.pid) + 4;
     assert_int_equal(prlimit(r->writer.pid, RLIMIT_NOFILE, &limit, NULL), 0);
@@ -145,22 +146,22 @@ CASE(out_of_descriptors_newcomers_wait_and_holders_are_served, r)
     for (i = 0; i < 12; i++) {
         uint8_t bytes[64];
 
-        taker_open(&late[i], r->counter);
-        taker_send(&late[i], bytes,
-                   taker_put_acquire(bytes, 1, "well", 4, 1, 100));
+        live_client_open(&late[i], r->counter);
+        live_client_send(&late[i], bytes,
+                         live_client_put_acquire(bytes, 1, "well", 4, 1, 100));
     }
-    taker_expect_u32(&late[0], TAKER_ACQUIRE, 1, 1);
-    taker_expect_nothing(&late[11], 100);
-    assert_int_equal(taker_acquire(&a, "well", 1, 100), TAKER_OK);
+    live_client_expect_u32(&late[0], LIVE_CLIENT_ACQUIRE, 1, 1);
+    live_client_expect_nothing(&late[11], 100);
+    assert_int_equal(live_client_acquire(&a, "well", 1, 100), LIVE_CLIENT_OK);
     /* One goes, the next is let in; nobody was sent away. */
     for (i = 0; i < 12; i++) {
         if (i > 0)
-            taker_expect_u32(&late[i], TAKER_ACQUIRE, 1, 1);
-        taker_close(&late[i]);
+            live_client_expect_u32(&late[i], LIVE_CLIENT_ACQUIRE, 1, 1);
+        live_client_close(&late[i]);
     }
-    taker_await(&a, "well", 2);
-    taker_close(&a);
-    live_rig_stop(r);
+    live_client_await(&a, "well", 2);
+    live_client_close(&a);
+    live_daemon_stop(r);
 }
 
 /* ---- floods ------------------------------------------------------------- */
@@ -206,9 +207,9 @@ flood_pairs(uint16_t port, int stop_fd)
     size_t size = 0;
 
     for (i = 0; i < 64; i++) {
-        size +=
-            taker_put_acquire(requests + size, 1, "flood", 5, 1, UINT32_MAX);
-        size += taker_put_release(requests + size, 1, "flood", 5, 1);
+        size += live_client_put_acquire(requests + size, 1, "flood", 5, 1,
+                                        UINT32_MAX);
+        size += live_client_put_release(requests + size, 1, "flood", 5, 1);
     }
     for (i = 0; i < FLOODERS; i++)
         fds[i] = client_try_connect(port);
@@ -270,11 +271,11 @@ CASE(neither_a_flood_of_increments_nor_one_of_pairs_starves_others, r)
     uint64_t pairs, increments;
     struct flood one, other;
     unsigned turns = 0;
-    struct taker a;
+    struct live_client a;
     int ack;
 
-    live_rig_start(r, "log.size=4M", NULL);
-    taker_open(&a, r->counter);
+    live_daemon_start(r, "log.size=4M", NULL);
+    live_client_open(&a, r->counter);
     ack = client_connect(r->ack);
     start_flood(&one, flood_pairs, r->counter);
     start_flood(&other, flood_increments, r->silent);
@@ -282,8 +283,9 @@ CASE(neither_a_flood_of_increments_nor_one_of_pairs_starves_others, r)
     end_ms = clock_ms() + TRICKLE;
     for (; clock_ms() < end_ms || turns < 20; turns++) {
         begin_ms = clock_ms();
-        assert_int_equal(taker_acquire(&a, "trickle", 1, 1), TAKER_OK);
-        assert_int_equal(taker_release(&a, "trickle", 1), TAKER_OK);
+        assert_int_equal(live_client_acquire(&a, "trickle", 1, 1),
+                         LIVE_CLIENT_OK);
+        assert_int_equal(live_client_release(&a, "trickle", 1), LIVE_CLIENT_OK);
         if (clock_ms() - begin_ms > worst_get_ms)
             worst_get_ms = clock_ms() - begin_ms;
         begin_ms = clock_ms();
@@ -302,10 +304,10 @@ CASE(neither_a_flood_of_increments_nor_one_of_pairs_starves_others, r)
     assert_true(pairs >= 1000 && increments >= 1000);
     assert_in_range(worst_get_ms, 0, STARVED_MS * test_slow());
     assert_in_range(worst_win_ms, 0, STARVED_MS * test_slow());
-    taker_await(&a, "flood", 0);
-    taker_close(&a);
+    live_client_await(&a, "flood", 0);
+    live_client_close(&a);
     client_close(ack);
-    live_rig_stop(r);
+    live_daemon_stop(r);
 }
 
 /* ---- memory ------------------------------------------------------------- */
@@ -313,48 +315,51 @@ CASE(neither_a_flood_of_increments_nor_one_of_pairs_starves_others, r)
 CASE(without_memory_new_names_are_refused_and_nothing_else_changes, r)
 {
     const uint64_t end_ms = clock_ms() + (uint64_t)LIMIT_MS * test_slow();
-    struct taker a, b;
+    struct live_client a, b;
     static char name[60000];
     uint32_t taken = 0;
     int status;
 
-    live_rig_start(r, "counter.max_memory=16M", "counter.buckets=1000",
-                   "semaphore.buckets=1000", "semaphore.gc_interval=1", NULL);
-    taker_open(&a, r->semaphore);
-    taker_open(&b, r->semaphore);
+    live_daemon_start(r, "counter.max_memory=16M", "counter.buckets=1000",
+                      "semaphore.buckets=1000", "semaphore.gc_interval=1",
+                      NULL);
+    live_client_open(&a, r->semaphore);
+    live_client_open(&b, r->semaphore);
     memset(name, 'y', sizeof name);
     for (;;) {
         (void)snprintf(name, 16, "%015u", taken); /* fits */
-        status = taker_acquire_bytes(&a, name, sizeof name, 1, 5);
-        if (status != TAKER_OK)
+        status = live_client_acquire_bytes(&a, name, sizeof name, 1, 5);
+        if (status != LIVE_CLIENT_OK)
             break;
         taken++;
         assert_true(taken < 16 * MIB / sizeof name);
     }
-    assert_int_equal(status, TAKER_NO_MEMORY);
+    assert_int_equal(status, LIVE_CLIENT_NO_MEMORY);
     assert_true(taken > 50);
 
     /* It was not created; what there is works as before. */
-    assert_int_equal(taker_get_bytes(&a, name, sizeof name), -TAKER_NOT_FOUND);
+    assert_int_equal(live_client_get_bytes(&a, name, sizeof name),
+                     -LIVE_CLIENT_NOT_FOUND);
     (void)snprintf(name, 16, "%015u", taken / 2); /* fits */
-    assert_int_equal(taker_get_bytes(&a, name, sizeof name), 4);
-    assert_int_equal(taker_acquire_bytes(&a, name, sizeof name, 4, 5),
-                     TAKER_OK);
-    assert_int_equal(taker_acquire_bytes(&a, name, sizeof name, 1, 5),
-                     TAKER_FULL);
-    assert_int_equal(taker_release_bytes(&a, name, sizeof name, 5), TAKER_OK);
-    taker_noop(&b);
+    assert_int_equal(live_client_get_bytes(&a, name, sizeof name), 4);
+    assert_int_equal(live_client_acquire_bytes(&a, name, sizeof name, 4, 5),
+                     LIVE_CLIENT_OK);
+    assert_int_equal(live_client_acquire_bytes(&a, name, sizeof name, 1, 5),
+                     LIVE_CLIENT_FULL);
+    assert_int_equal(live_client_release_bytes(&a, name, sizeof name, 5),
+                     LIVE_CLIENT_OK);
+    live_client_noop(&b);
 
     /* Its holder goes, a sweep comes: there is room again. */
-    taker_drop(&a);
+    live_client_drop(&a);
     (void)snprintf(name, 16, "%015u", taken); /* fits */
-    while ((status = taker_acquire_bytes(&b, name, sizeof name, 1, 5)) !=
-           TAKER_OK) {
-        assert_int_equal(status, TAKER_NO_MEMORY);
+    while ((status = live_client_acquire_bytes(&b, name, sizeof name, 1, 5)) !=
+           LIVE_CLIENT_OK) {
+        assert_int_equal(status, LIVE_CLIENT_NO_MEMORY);
         assert_true(clock_ms() < end_ms);
     }
-    taker_close(&b);
-    live_rig_stop(r);
+    live_client_close(&b);
+    live_daemon_stop(r);
     (void)daemon_output(&r->writer, name, sizeof name); /* as much as fits */
     assert_non_null(strstr(name,
                            "counter.max_memory=16777216 is used up: new "

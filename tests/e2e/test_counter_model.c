@@ -21,9 +21,9 @@
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "tests/lib/client.h"
-#include "tests/lib/live_rig.h"
+#include "tests/lib/live_client.h"
+#include "tests/lib/live_daemon.h"
 #include "tests/lib/random.h"
-#include "tests/lib/taker.h"
 
 #define NAMES         20
 #define PEERS         40
@@ -35,7 +35,7 @@
 #define PIPELINE_SIZE ((size_t)1 << 20)
 
 struct name {
-    uint8_t bytes[TAKER_NAME_MAX];
+    uint8_t bytes[LIVE_CLIENT_NAME_MAX];
     size_t size;
     uint32_t usual; /* maximum or initial value, where it must be one */
     /* What the server knows of it. */
@@ -46,7 +46,7 @@ struct name {
 
 struct peer {
     bool open;
-    struct taker taker;
+    struct live_client client;
     uint64_t held[NAMES];
 };
 
@@ -67,12 +67,12 @@ struct pipeline {
 };
 
 struct model {
-    struct live_rig *rig;
+    struct live_daemon *fixture;
     struct random random;
     bool semaphore;
     struct name names[NAMES];
     struct peer peers[PEERS];
-    struct taker observer;
+    struct live_client observer;
     struct pipeline pipeline;
     uint32_t opaque;
 };
@@ -95,7 +95,7 @@ static int64_t
 value(const struct model *m, unsigned n)
 {
     if (!m->names[n].exists)
-        return -TAKER_NOT_FOUND;
+        return -LIVE_CLIENT_NOT_FOUND;
     return (int64_t)(m->semaphore ? m->names[n].initial - sum(m, n)
                                   : sum(m, n));
 }
@@ -108,31 +108,31 @@ acquire(struct model *m, struct peer *p, unsigned n, uint32_t resources,
     const uint64_t taken = sum(m, n) + resources;
 
     if (resources == 0 || resources > bound)
-        return TAKER_INVALID;
+        return LIVE_CLIENT_INVALID;
     if (!name->exists) {
         name->exists = true;
         name->initial = bound;
         name->peak_low = name->peak_high = 0;
     }
     if (taken > (m->semaphore ? name->initial : bound))
-        return TAKER_FULL;
+        return LIVE_CLIENT_FULL;
     p->held[n] += resources;
     if (name->peak_low < taken)
         name->peak_low = taken;
     if (name->peak_high < taken)
         name->peak_high = taken;
-    return TAKER_OK;
+    return LIVE_CLIENT_OK;
 }
 
 static uint8_t
 release(struct model *m, struct peer *p, unsigned n, uint32_t resources)
 {
     if (!m->names[n].exists)
-        return TAKER_NOT_FOUND;
+        return LIVE_CLIENT_NOT_FOUND;
     if (resources > p->held[n])
-        return TAKER_NOT_HELD;
+        return LIVE_CLIENT_NOT_HELD;
     p->held[n] -= resources;
-    return TAKER_OK;
+    return LIVE_CLIENT_OK;
 }
 
 static void
@@ -141,7 +141,7 @@ make_names(struct model *m)
     for (unsigned n = 0; n < NAMES; n++) {
         struct name *name = &m->names[n];
 
-        name->size = n == 0   ? TAKER_NAME_MAX
+        name->size = n == 0   ? LIVE_CLIENT_NAME_MAX
                      : n == 1 ? 1
                               : 2 + random_below(&m->random, 40);
         name->usual = 1 + (uint32_t)random_below(&m->random, 30);
@@ -181,10 +181,10 @@ add_surplus(struct model *m, uint8_t *at, size_t size)
                             ? random_below(&m->random, 300)
                             : random_below(&m->random, 200000);
 
-    if (m->pipeline.size + size + more + TAKER_HEADER > PIPELINE_SIZE / 2)
+    if (m->pipeline.size + size + more + LIVE_CLIENT_HEADER > PIPELINE_SIZE / 2)
         return size;
     memset(at + size, (int)random_below(&m->random, 256), more);
-    put_be32(at + 4, (uint32_t)(size - TAKER_HEADER + more));
+    put_be32(at + 4, (uint32_t)(size - LIVE_CLIENT_HEADER + more));
     return size + more;
 }
 
@@ -202,12 +202,12 @@ add_acquire(struct model *m, struct peer *p, uint8_t *at)
             ? (uint32_t)random_below(&m->random, 4)
             : bound - (uint32_t)random_below(&m->random, 2);
     struct expected *e =
-        expect(m, TAKER_ACQUIRE, acquire(m, p, n, resources, bound));
+        expect(m, LIVE_CLIENT_ACQUIRE, acquire(m, p, n, resources, bound));
 
     e->has_value = true;
     e->value = resources;
-    return taker_put_acquire(at, e->opaque, m->names[n].bytes, m->names[n].size,
-                             resources, bound);
+    return live_client_put_acquire(at, e->opaque, m->names[n].bytes,
+                                   m->names[n].size, resources, bound);
 }
 
 static size_t
@@ -219,10 +219,10 @@ add_release(struct model *m, struct peer *p, uint8_t *at)
             ? (uint32_t)p->held[n] + (uint32_t)random_below(&m->random, 2)
             : (uint32_t)random_below(&m->random, 4);
     const struct expected *e =
-        expect(m, TAKER_RELEASE, release(m, p, n, resources));
+        expect(m, LIVE_CLIENT_RELEASE, release(m, p, n, resources));
 
-    return taker_put_release(at, e->opaque, m->names[n].bytes, m->names[n].size,
-                             resources);
+    return live_client_put_release(at, e->opaque, m->names[n].bytes,
+                                   m->names[n].size, resources);
 }
 
 static size_t
@@ -230,11 +230,13 @@ add_get(struct model *m, uint8_t *at)
 {
     const unsigned n = any_name(m);
     const int64_t now = value(m, n);
-    struct expected *e = expect(m, TAKER_GET, now < 0 ? (uint8_t)-now : 0);
+    struct expected *e =
+        expect(m, LIVE_CLIENT_GET, now < 0 ? (uint8_t)-now : 0);
 
     e->has_value = true;
     e->value = (uint32_t)now;
-    return taker_put_get(at, e->opaque, m->names[n].bytes, m->names[n].size);
+    return live_client_put_get(at, e->opaque, m->names[n].bytes,
+                               m->names[n].size);
 }
 
 /* What is not well formed, or does nothing. */
@@ -247,25 +249,26 @@ add_other(struct model *m, uint8_t *at)
 
     switch (random_below(&m->random, 4)) {
     case 0:
-        e = expect(m, TAKER_NOOP, TAKER_OK);
-        return add_surplus(m, at,
-                           taker_put(at, TAKER_NOOP, e->opaque, NULL, 0));
+        e = expect(m, LIVE_CLIENT_NOOP, LIVE_CLIENT_OK);
+        return add_surplus(
+            m, at, live_client_put(at, LIVE_CLIENT_NOOP, e->opaque, NULL, 0));
     case 1: /* another magic */
-        e = expect(m, opcode, TAKER_INVALID);
-        size = taker_put(at, opcode, e->opaque, NULL, 0);
+        e = expect(m, opcode, LIVE_CLIENT_INVALID);
+        size = live_client_put(at, opcode, e->opaque, NULL, 0);
         at[0] = (uint8_t)(0x91 + random_below(&m->random, 255));
         return add_surplus(m, at, size);
     case 2: /* another opcode */
         opcode = (uint8_t)(0x12 + random_below(&m->random, 0xee));
-        e = expect(m, opcode, TAKER_UNKNOWN);
-        return add_surplus(m, at, taker_put(at, opcode, e->opaque, NULL, 0));
+        e = expect(m, opcode, LIVE_CLIENT_UNKNOWN);
+        return add_surplus(m, at,
+                           live_client_put(at, opcode, e->opaque, NULL, 0));
     default: /* too short for a name */
-        opcode = (uint8_t)(TAKER_GET + random_below(&m->random, 3));
-        e = expect(m, opcode, TAKER_INVALID);
-        return taker_put(at, opcode, e->opaque, "\0\0\0\1\0\0\0\1\0",
-                         random_below(&m->random, opcode == 1   ? 2
-                                                  : opcode == 3 ? 6
-                                                                : 10));
+        opcode = (uint8_t)(LIVE_CLIENT_GET + random_below(&m->random, 3));
+        e = expect(m, opcode, LIVE_CLIENT_INVALID);
+        return live_client_put(at, opcode, e->opaque, "\0\0\0\1\0\0\0\1\0",
+                               random_below(&m->random, opcode == 1   ? 2
+                                                        : opcode == 3 ? 6
+                                                                      : 10));
     }
 }
 
@@ -299,10 +302,10 @@ send_pipeline(struct model *m, const struct peer *p)
 
     for (int cuts = (int)random_below(&m->random, 4); cuts > 0; cuts--) {
         n = random_below(&m->random, m->pipeline.size - at);
-        taker_send(&p->taker, m->pipeline.bytes + at, n);
+        live_client_send(&p->client, m->pipeline.bytes + at, n);
         at += n;
     }
-    taker_send(&p->taker, m->pipeline.bytes + at, m->pipeline.size - at);
+    live_client_send(&p->client, m->pipeline.bytes + at, m->pipeline.size - at);
 }
 
 static void
@@ -311,10 +314,11 @@ read_pipeline(struct model *m, struct peer *p)
     for (size_t i = 0; i < m->pipeline.count; i++) {
         const struct expected *e = &m->pipeline.expected[i];
 
-        if (e->has_value && e->status == TAKER_OK)
-            taker_expect_u32(&p->taker, e->opcode, e->opaque, e->value);
+        if (e->has_value && e->status == LIVE_CLIENT_OK)
+            live_client_expect_u32(&p->client, e->opcode, e->opaque, e->value);
         else
-            taker_expect(&p->taker, e->opcode, e->opaque, e->status, NULL, 0);
+            live_client_expect(&p->client, e->opcode, e->opaque, e->status,
+                               NULL, 0);
     }
 }
 
@@ -333,7 +337,7 @@ settle(struct model *m)
 
         for (;;) {
             const int64_t got =
-                taker_get_bytes(&m->observer, name->bytes, name->size);
+                live_client_get_bytes(&m->observer, name->bytes, name->size);
 
             if (got == want)
                 break;
@@ -351,12 +355,12 @@ settle(struct model *m)
 static void
 compare_dump(struct model *m)
 {
-    struct taker_dump dump;
+    struct live_client_dump dump;
     size_t exist = 0;
 
-    taker_dump(&m->observer, &dump);
+    live_client_dump(&m->observer, &dump);
     for (size_t i = 0; i < dump.count; i++) {
-        const struct taker_record *r = &dump.record[i];
+        const struct live_client_record *r = &dump.record[i];
         const struct name *name = &m->names[r->name[0] % NAMES];
 
         if (r->size != name->size ||
@@ -374,7 +378,7 @@ compare_dump(struct model *m)
         exist += m->names[n].exists;
     /* As many as there are, and none twice. */
     assert_int_equal(dump.count, exist);
-    taker_dump_free(&dump);
+    live_client_dump_free(&dump);
 }
 
 /* The peers and the observer. */
@@ -391,7 +395,7 @@ open_connections(const struct model *m)
 static void
 compare(struct model *m)
 {
-    struct taker_stats s;
+    struct live_client_stats s;
     size_t exist = 0;
 
     settle(m);
@@ -399,9 +403,10 @@ compare(struct model *m)
         compare_dump(m);
     for (unsigned n = 0; n < NAMES; n++)
         exist += m->names[n].exists;
-    taker_await_stat(&m->observer, "curr_connections", open_connections(m));
-    taker_stats(&m->observer, &s);
-    assert_int_equal(taker_stat(&s, "objects"), exist);
+    live_client_await_stat(&m->observer, "curr_connections",
+                           open_connections(m));
+    live_client_stats(&m->observer, &s);
+    assert_int_equal(live_client_stat(&s, "objects"), exist);
 }
 
 /* ---- steps -------------------------------------------------------------- */
@@ -413,11 +418,11 @@ any_peer(struct model *m)
 
     if (!p->open) {
         memset(p->held, 0, sizeof p->held);
-        taker_open(&p->taker,
-                   m->semaphore ? m->rig->semaphore : m->rig->counter);
+        live_client_open(&p->client, m->semaphore ? m->fixture->semaphore
+                                                  : m->fixture->counter);
         p->open = true;
         /* The server must know of it before it can see it go. */
-        taker_noop(&p->taker);
+        live_client_noop(&p->client);
     }
     return p;
 }
@@ -440,26 +445,26 @@ leave(struct model *m)
 
     switch (random_below(&m->random, 4)) {
     case 0:
-        taker_close(&p->taker);
+        live_client_close(&p->client);
         break;
     case 1:
-        taker_reset(&p->taker);
+        live_client_reset(&p->client);
         break;
     case 2: /* in the middle of a request, which is not done */
         make_pipeline(m, p, 0);
-        (void)taker_put_acquire(m->pipeline.bytes, 1, m->names[2].bytes,
-                                m->names[2].size, 1, UINT32_MAX);
-        taker_send(&p->taker, m->pipeline.bytes,
-                   TAKER_FIXED + m->names[2].size - 1);
-        taker_drop(&p->taker);
+        (void)live_client_put_acquire(m->pipeline.bytes, 1, m->names[2].bytes,
+                                      m->names[2].size, 1, UINT32_MAX);
+        live_client_send(&p->client, m->pipeline.bytes,
+                         LIVE_CLIENT_FIXED + m->names[2].size - 1);
+        live_client_drop(&p->client);
         break;
     default: /* its answers come all the same */
         make_pipeline(m, p, 1 + random_below(&m->random, REQUESTS));
         send_pipeline(m, p);
-        taker_half_close(&p->taker);
+        live_client_half_close(&p->client);
         read_pipeline(m, p);
-        taker_expect_end(&p->taker);
-        taker_drop(&p->taker);
+        live_client_expect_end(&p->client);
+        live_client_drop(&p->client);
     }
     p->open = false;
     settle(m);
@@ -479,24 +484,26 @@ vanish(struct model *m)
         const unsigned n = touched[i] = any_name(m);
         struct name *name = &m->names[n];
 
-        l->size += taker_put_acquire(l->bytes + l->size, (uint32_t)i,
-                                     name->bytes, name->size, 1, name->usual);
+        l->size +=
+            live_client_put_acquire(l->bytes + l->size, (uint32_t)i,
+                                    name->bytes, name->size, 1, name->usual);
         if (name->peak_high < name->usual)
             name->peak_high = name->usual;
     }
     send_pipeline(m, p);
     if (random_chance(&m->random, 50))
-        taker_reset(&p->taker);
+        live_client_reset(&p->client);
     else
-        taker_drop(&p->taker);
+        live_client_drop(&p->client);
     p->open = false;
     /* Once it is gone, what it created is there. */
-    taker_await_stat(&m->observer, "curr_connections", open_connections(m));
+    live_client_await_stat(&m->observer, "curr_connections",
+                           open_connections(m));
     for (size_t i = 0; i < REQUESTS; i++) {
         struct name *name = &m->names[touched[i]];
 
         if (name->exists ||
-            taker_get_bytes(&m->observer, name->bytes, name->size) < 0)
+            live_client_get_bytes(&m->observer, name->bytes, name->size) < 0)
             continue;
         name->exists = true;
         name->initial = name->usual;
@@ -534,7 +541,7 @@ get_killed(struct model *m)
                                 &m->peers[i] == victims[2];
 
             if (victim)
-                taker_drop(&m->peers[i].taker);
+                live_client_drop(&m->peers[i].client);
         }
     /* The child still has them. */
     settle(m);
@@ -564,13 +571,13 @@ send_race(struct model *m, struct racer *r, unsigned n)
         r->give[i] = random_chance(&m->random, 40);
         r->resources[i] =
             1 + (uint32_t)random_below(&m->random, name->usual > 3 ? 3 : 1);
-        l->size +=
-            r->give[i]
-                ? taker_put_release(l->bytes + l->size, (uint32_t)i,
-                                    name->bytes, name->size, r->resources[i])
-                : taker_put_acquire(l->bytes + l->size, (uint32_t)i,
-                                    name->bytes, name->size, r->resources[i],
-                                    name->usual);
+        l->size += r->give[i]
+                       ? live_client_put_release(l->bytes + l->size,
+                                                 (uint32_t)i, name->bytes,
+                                                 name->size, r->resources[i])
+                       : live_client_put_acquire(
+                             l->bytes + l->size, (uint32_t)i, name->bytes,
+                             name->size, r->resources[i], name->usual);
     }
     send_pipeline(m, r->peer);
 }
@@ -580,22 +587,24 @@ static void
 read_race(struct racer *r, unsigned n)
 {
     uint64_t *held = &r->peer->held[n];
-    struct taker_answer a;
+    struct live_client_answer a;
 
     for (size_t i = 0; i < REQUESTS; i++) {
-        taker_read(&r->peer->taker, &a);
+        live_client_read(&r->peer->client, &a);
         assert_int_equal(a.opaque, i);
-        assert_int_equal(a.opcode, r->give[i] ? TAKER_RELEASE : TAKER_ACQUIRE);
+        assert_int_equal(a.opcode, r->give[i] ? LIVE_CLIENT_RELEASE
+                                              : LIVE_CLIENT_ACQUIRE);
         if (!r->give[i]) {
-            assert_true(a.status == TAKER_OK || a.status == TAKER_FULL);
-            if (a.status == TAKER_OK)
+            assert_true(a.status == LIVE_CLIENT_OK ||
+                        a.status == LIVE_CLIENT_FULL);
+            if (a.status == LIVE_CLIENT_OK)
                 *held += r->resources[i];
         } else if (r->resources[i] <= *held) {
-            assert_int_equal(a.status, TAKER_OK);
+            assert_int_equal(a.status, LIVE_CLIENT_OK);
             *held -= r->resources[i];
         } else {
-            assert_true(a.status == TAKER_NOT_HELD ||
-                        a.status == TAKER_NOT_FOUND);
+            assert_true(a.status == LIVE_CLIENT_NOT_HELD ||
+                        a.status == LIVE_CLIENT_NOT_FOUND);
         }
     }
 }
@@ -624,7 +633,7 @@ race(struct model *m)
         read_race(&racers[i], n);
 
     if (!name->exists &&
-        taker_get_bytes(&m->observer, name->bytes, name->size) >= 0) {
+        live_client_get_bytes(&m->observer, name->bytes, name->size) >= 0) {
         name->exists = true;
         name->initial = name->usual;
         name->peak_low = 0;
@@ -669,49 +678,50 @@ run(struct model *m)
 }
 
 static void
-run_all(struct live_rig *r, bool semaphore)
+run_all(struct live_daemon *r, bool semaphore)
 {
     static struct model m;
 
     memset(&m, 0, sizeof m);
-    m.rig = r;
+    m.fixture = r;
     m.semaphore = semaphore;
     m.random.state = random_seed(semaphore ? "semaphores" : "counters");
     m.pipeline.bytes = malloc(PIPELINE_SIZE);
     assert_non_null(m.pipeline.bytes);
     make_names(&m);
-    taker_open(&m.observer, semaphore ? r->semaphore : r->counter);
+    live_client_open(&m.observer, semaphore ? r->semaphore : r->counter);
 
     run(&m);
 
     for (unsigned i = 0; i < PEERS; i++)
         if (m.peers[i].open) {
             if (i % 2)
-                taker_reset(&m.peers[i].taker);
+                live_client_reset(&m.peers[i].client);
             else
-                taker_close(&m.peers[i].taker);
+                live_client_close(&m.peers[i].client);
             m.peers[i].open = false;
         }
     /* Everybody has gone: nothing is held any more. */
     for (unsigned n = 0; n < NAMES; n++)
         assert_int_equal(sum(&m, n), 0);
     compare(&m);
-    taker_close(&m.observer);
+    live_client_close(&m.observer);
     free(m.pipeline.bytes);
-    live_rig_stop(r);
+    live_daemon_stop(r);
 }
 
 #define CASE(name, r)                                                          \
-    TEST_IN(name, struct live_rig *r, live_rig_setup, live_rig_teardown)
+    TEST_IN(name, struct live_daemon *r, live_daemon_setup,                    \
+            live_daemon_teardown)
 
 CASE(a_counter_is_the_sum_of_what_open_connections_hold, r)
 {
-    live_rig_start(r, NULL);
+    live_daemon_start(r, NULL);
     run_all(r, false);
 }
 
 CASE(a_semaphore_is_its_initial_value_less_what_they_hold, r)
 {
-    live_rig_start(r, NULL);
+    live_daemon_start(r, NULL);
     run_all(r, true);
 }

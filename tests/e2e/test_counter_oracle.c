@@ -25,9 +25,9 @@
 #include "common/base/clock.h"
 #include "common/wire/frame.h"
 #include "tests/lib/client.h"
-#include "tests/lib/live_rig.h"
+#include "tests/lib/live_client.h"
+#include "tests/lib/live_daemon.h"
 #include "tests/lib/random.h"
-#include "tests/lib/taker.h"
 #include "tests/lib/yrmcds.h"
 
 #define NAMES    12
@@ -46,11 +46,11 @@ struct request {
 };
 
 struct oracle {
-    struct live_rig *rig;
+    struct live_daemon *fixture;
     struct yrmcds yrmcds;
     struct random random;
     uint16_t ports[SIDES];
-    struct taker peers[PEERS][SIDES];
+    struct live_client peers[PEERS][SIDES];
     bool open[PEERS];
     uint64_t held[PEERS][NAMES]; /* as countd-write has answered */
     struct request requests[REQUESTS];
@@ -73,8 +73,8 @@ put_nonsense(struct oracle *o, struct request *r, uint32_t opaque, uint8_t *at)
     const size_t size = random_below(&o->random, 40);
     size_t i, end;
 
-    end =
-        taker_put(at, (uint8_t)random_below(&o->random, 256), opaque, NULL, 0);
+    end = live_client_put(at, (uint8_t)random_below(&o->random, 256), opaque,
+                          NULL, 0);
     if (random_chance(&o->random, 40))
         at[1] = (uint8_t)(1 + random_below(&o->random, 3));
     r->opcode = at[1];
@@ -108,15 +108,16 @@ put_request(struct oracle *o, struct request *r, uint32_t opaque, uint8_t *at)
     *r = (struct request){.name = (int)n,
                           .resources = (uint32_t)random_below(&o->random, 5)};
     if (kind < 45) {
-        r->opcode = TAKER_ACQUIRE;
-        size = taker_put_acquire(at, opaque, name, strlen(name), r->resources,
-                                 bound);
+        r->opcode = LIVE_CLIENT_ACQUIRE;
+        size = live_client_put_acquire(at, opaque, name, strlen(name),
+                                       r->resources, bound);
     } else if (kind < 75) {
-        r->opcode = TAKER_RELEASE;
-        size = taker_put_release(at, opaque, name, strlen(name), r->resources);
+        r->opcode = LIVE_CLIENT_RELEASE;
+        size = live_client_put_release(at, opaque, name, strlen(name),
+                                       r->resources);
     } else if (kind < 85) {
-        r->opcode = TAKER_GET;
-        size = taker_put_get(at, opaque, name, strlen(name));
+        r->opcode = LIVE_CLIENT_GET;
+        size = live_client_put_get(at, opaque, name, strlen(name));
     } else {
         return put_nonsense(o, r, opaque, at);
     }
@@ -124,7 +125,7 @@ put_request(struct oracle *o, struct request *r, uint32_t opaque, uint8_t *at)
         const size_t more = random_below(&o->random, 100);
 
         memset(at + size, 'x', more);
-        put_be32(at + 4, (uint32_t)(size - TAKER_HEADER + more));
+        put_be32(at + 4, (uint32_t)(size - LIVE_CLIENT_HEADER + more));
         size += more;
     }
     return size;
@@ -135,13 +136,14 @@ put_request(struct oracle *o, struct request *r, uint32_t opaque, uint8_t *at)
 /* Makes their answer the right one where they are known to be wrong. */
 static void
 mend(const struct request *r, uint64_t held, const uint8_t *request,
-     struct taker_answer *theirs)
+     struct live_client_answer *theirs)
 {
-    if (theirs->status == TAKER_UNKNOWN && theirs->opcode == 0x12)
+    if (theirs->status == LIVE_CLIENT_UNKNOWN && theirs->opcode == 0x12)
         theirs->opcode = r->opcode;
-    if (theirs->status == TAKER_NOT_HELD && theirs->opcode == TAKER_RELEASE &&
-        get_be32(request + TAKER_HEADER) == 0 && held == 0) {
-        theirs->status = TAKER_OK;
+    if (theirs->status == LIVE_CLIENT_NOT_HELD &&
+        theirs->opcode == LIVE_CLIENT_RELEASE &&
+        get_be32(request + LIVE_CLIENT_HEADER) == 0 && held == 0) {
+        theirs->status = LIVE_CLIENT_OK;
         theirs->size = 0;
     }
 }
@@ -151,21 +153,21 @@ compare_one(struct oracle *o, unsigned p, size_t i, const uint8_t *request)
 {
     const struct request *r = &o->requests[i];
     uint64_t *held = r->name < 0 ? NULL : &o->held[p][r->name];
-    struct taker_answer ours, theirs;
+    struct live_client_answer ours, theirs;
 
-    taker_read(&o->peers[p][OURS], &ours);
-    taker_read(&o->peers[p][THEIRS], &theirs);
+    live_client_read(&o->peers[p][OURS], &ours);
+    live_client_read(&o->peers[p][THEIRS], &theirs);
     mend(r, held ? *held : 0, request, &theirs);
     /* A dump has no order: here only the ends are compared. */
-    if (ours.opcode == TAKER_DUMP && ours.status == TAKER_OK) {
+    if (ours.opcode == LIVE_CLIENT_DUMP && ours.status == LIVE_CLIENT_OK) {
         while (ours.size > 0)
-            taker_read(&o->peers[p][OURS], &ours);
+            live_client_read(&o->peers[p][OURS], &ours);
         while (theirs.size > 0)
-            taker_read(&o->peers[p][THEIRS], &theirs);
+            live_client_read(&o->peers[p][THEIRS], &theirs);
     }
     if (ours.opcode != theirs.opcode || ours.status != theirs.status ||
         ours.opaque != theirs.opaque || ours.opaque != i ||
-        (ours.opcode != TAKER_STATS &&
+        (ours.opcode != LIVE_CLIENT_STATS &&
          (ours.size != theirs.size ||
           memcmp(ours.body, theirs.body, ours.size) != 0)))
         fail_msg("request %zu of peer %u, opcode %02x, name %d, resources %u: "
@@ -173,9 +175,11 @@ compare_one(struct oracle *o, unsigned p, size_t i, const uint8_t *request)
                  i, p, r->opcode, r->name, r->resources, ours.opcode,
                  ours.status, ours.size, theirs.opcode, theirs.status,
                  theirs.size);
-    if (held && ours.status == TAKER_OK && r->opcode == TAKER_ACQUIRE)
+    if (held && ours.status == LIVE_CLIENT_OK &&
+        r->opcode == LIVE_CLIENT_ACQUIRE)
         *held += r->resources;
-    if (held && ours.status == TAKER_OK && r->opcode == TAKER_RELEASE)
+    if (held && ours.status == LIVE_CLIENT_OK &&
+        r->opcode == LIVE_CLIENT_RELEASE)
         *held -= r->resources;
 }
 
@@ -196,7 +200,7 @@ any_peer(struct oracle *o)
 
     if (!o->open[p]) {
         for (int s = 0; s < SIDES; s++)
-            taker_open(&o->peers[p][s], o->ports[s]);
+            live_client_open(&o->peers[p][s], o->ports[s]);
         /* On a busy machine yrmcds may leave a request unread for ever. */
         o->peers[p][THEIRS].skips = "countd_write_and_yrmcds_answer_the_same";
         memset(o->held[p], 0, sizeof o->held[p]);
@@ -217,11 +221,11 @@ settle(struct oracle *o)
         name_of(n, name);
         for (;;) {
             const int64_t want = (int64_t)sum(o, n);
-            const int64_t ours = taker_get(&o->peers[p][OURS], name);
-            const int64_t theirs = taker_get(&o->peers[p][THEIRS], name);
+            const int64_t ours = live_client_get(&o->peers[p][OURS], name);
+            const int64_t theirs = live_client_get(&o->peers[p][THEIRS], name);
 
             if (ours == theirs &&
-                (ours == want || (want == 0 && ours == -TAKER_NOT_FOUND)))
+                (ours == want || (want == 0 && ours == -LIVE_CLIENT_NOT_FOUND)))
                 break;
             if (clock_ms() > end_ms)
                 fail_msg("%s: we have %lld, they %lld; %lld are held", name,
@@ -235,13 +239,13 @@ static void
 compare_dumps(struct oracle *o)
 {
     const unsigned p = any_peer(o);
-    struct taker_dump ours, theirs;
+    struct live_client_dump ours, theirs;
 
-    taker_dump(&o->peers[p][OURS], &ours);
-    taker_dump(&o->peers[p][THEIRS], &theirs);
+    live_client_dump(&o->peers[p][OURS], &ours);
+    live_client_dump(&o->peers[p][THEIRS], &theirs);
     assert_int_equal(ours.count, theirs.count);
     for (size_t i = 0; i < ours.count; i++) {
-        const struct taker_record *a = &ours.record[i], *b = NULL;
+        const struct live_client_record *a = &ours.record[i], *b = NULL;
 
         for (size_t k = 0; k < theirs.count; k++)
             if (theirs.record[k].size == a->size &&
@@ -253,8 +257,8 @@ compare_dumps(struct oracle *o)
                      (const char *)a->name, a->current, a->maximum, b->current,
                      b->maximum);
     }
-    taker_dump_free(&ours);
-    taker_dump_free(&theirs);
+    live_client_dump_free(&ours);
+    live_client_dump_free(&theirs);
 }
 
 static void
@@ -263,18 +267,19 @@ compare_stats(struct oracle *o)
     static const char *const figures[] = {"total_objects", "command:acquire",
                                           "command:release", "command:dump"};
     const unsigned p = any_peer(o);
-    struct taker_stats ours, theirs;
+    struct live_client_stats ours, theirs;
 
-    taker_stats(&o->peers[p][OURS], &ours);
-    taker_stats(&o->peers[p][THEIRS], &theirs);
+    live_client_stats(&o->peers[p][OURS], &ours);
+    live_client_stats(&o->peers[p][THEIRS], &theirs);
     assert_true(ours.count >= theirs.count);
     for (size_t i = 0; i < theirs.count; i++)
         assert_string_equal(ours.name[i], theirs.name[i]);
     for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++) {
-        if (taker_stat(&ours, figures[i]) != taker_stat(&theirs, figures[i]))
+        if (live_client_stat(&ours, figures[i]) !=
+            live_client_stat(&theirs, figures[i]))
             fail_msg("%s: we say %llu, they %llu", figures[i],
-                     (unsigned long long)taker_stat(&ours, figures[i]),
-                     (unsigned long long)taker_stat(&theirs, figures[i]));
+                     (unsigned long long)live_client_stat(&ours, figures[i]),
+                     (unsigned long long)live_client_stat(&theirs, figures[i]));
     }
 }
 
@@ -295,8 +300,8 @@ talk(struct oracle *o)
     }
     cut = random_below(&o->random, o->size);
     for (int s = 0; s < SIDES; s++) {
-        taker_send(&o->peers[p][s], o->bytes, cut);
-        taker_send(&o->peers[p][s], o->bytes + cut, o->size - cut);
+        live_client_send(&o->peers[p][s], o->bytes, cut);
+        live_client_send(&o->peers[p][s], o->bytes + cut, o->size - cut);
     }
     for (size_t i = 0; i < count; i++)
         compare_one(o, p, i, o->bytes + at[i]);
@@ -309,16 +314,16 @@ leave(struct oracle *o)
     const uint64_t way = random_below(&o->random, 10);
 
     for (int s = 0; s < SIDES; s++) {
-        struct taker *t = &o->peers[p][s];
+        struct live_client *t = &o->peers[p][s];
 
         if (way == 0) {
-            taker_reset(t);
+            live_client_reset(t);
         } else if (way < 4) {
-            taker_half_close(t);
-            taker_expect_end(t);
-            taker_drop(t);
+            live_client_half_close(t);
+            live_client_expect_end(t);
+            live_client_drop(t);
         } else {
-            taker_close(t);
+            live_client_close(t);
         }
     }
     o->open[p] = false;
@@ -332,24 +337,24 @@ tear_down(void **state)
 {
     yrmcds_end(&o.yrmcds);
     free(o.bytes);
-    return live_rig_teardown(state);
+    return live_daemon_teardown(state);
 }
 
-TEST_IN(countd_write_and_yrmcds_answer_the_same, struct live_rig *rig,
-        live_rig_setup, tear_down)
+TEST_IN(countd_write_and_yrmcds_answer_the_same, struct live_daemon *fixture,
+        live_daemon_setup, tear_down)
 {
     uint64_t end_ms;
     unsigned step;
 
     if (!yrmcds_installed())
         test_skip("yrmcds is not installed, nothing to compare with");
-    o.rig = rig;
+    o.fixture = fixture;
     o.random.state = random_seed("oracle");
     o.bytes = malloc(REQUESTS * 256);
     assert_non_null(o.bytes);
-    live_rig_start(o.rig, NULL);
+    live_daemon_start(o.fixture, NULL);
     yrmcds_start(&o.yrmcds, 1009);
-    o.ports[OURS] = o.rig->counter;
+    o.ports[OURS] = o.fixture->counter;
     o.ports[THEIRS] = o.yrmcds.port;
 
     end_ms = clock_ms() + LIMIT_MS;
@@ -371,7 +376,7 @@ TEST_IN(countd_write_and_yrmcds_answer_the_same, struct live_rig *rig,
     print_message("%u steps\n", step);
     for (unsigned p = 0; p < PEERS; p++)
         for (int s = 0; s < SIDES && o.open[p]; s++)
-            taker_close(&o.peers[p][s]);
+            live_client_close(&o.peers[p][s]);
     assert_true(daemon_alive(&o.yrmcds.daemon));
-    live_rig_stop(o.rig);
+    live_daemon_stop(o.fixture);
 }

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "tests/lib/client.h"
+#include "tests/lib/live_client.h"
 #include "tests/lib/service.h"
-#include "tests/lib/taker.h"
 
 static int
 set_up(void **state)
@@ -20,9 +20,9 @@ set_up(void **state)
     TEST_IN(name, struct fleet *f, set_up, service_teardown)
 
 static void
-open_taker(struct fleet *f, struct taker *t, const char *port)
+open_client(struct fleet *f, struct live_client *t, const char *port)
 {
-    taker_open(t, daemon_port(fleet_daemon(f, FLEET_WRITE), port));
+    live_client_open(t, daemon_port(fleet_daemon(f, FLEET_WRITE), port));
 }
 
 static void
@@ -37,25 +37,26 @@ merge(struct fleet *f)
 ON_FLEET(what_was_acquired_and_released_can_be_read_as_counts, f)
 {
     struct client_rows rows;
-    struct taker a, b, s;
+    struct live_client a, b, s;
     int64_t count;
     int fd;
 
     fleet_start(f, FLEET_WRITE);
-    open_taker(f, &a, "counter");
-    open_taker(f, &b, "counter");
-    open_taker(f, &s, "semaphore");
+    open_client(f, &a, "counter");
+    open_client(f, &b, "counter");
+    open_client(f, &s, "semaphore");
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(taker_acquire(&a, "lamps", 2, 10), TAKER_OK);
-        assert_int_equal(taker_release(&a, "lamps", 1), TAKER_OK);
+        assert_int_equal(live_client_acquire(&a, "lamps", 2, 10),
+                         LIVE_CLIENT_OK);
+        assert_int_equal(live_client_release(&a, "lamps", 1), LIVE_CLIENT_OK);
     }
-    assert_int_equal(taker_acquire(&b, "lamps", 9, 10), TAKER_FULL);
-    assert_int_equal(taker_acquire(&b, "doors", 1, 10), TAKER_OK);
-    assert_int_equal(taker_acquire(&s, "lamps", 4, 4), TAKER_OK);
-    taker_reset(&a);
-    taker_await(&b, "lamps", 0);
-    taker_close(&b);
-    taker_close(&s);
+    assert_int_equal(live_client_acquire(&b, "lamps", 9, 10), LIVE_CLIENT_FULL);
+    assert_int_equal(live_client_acquire(&b, "doors", 1, 10), LIVE_CLIENT_OK);
+    assert_int_equal(live_client_acquire(&s, "lamps", 4, 4), LIVE_CLIENT_OK);
+    live_client_reset(&a);
+    live_client_await(&b, "lamps", 0);
+    live_client_close(&b);
+    live_client_close(&s);
     merge(f);
 
     fd = client_connect(fleet_read_port(f));
@@ -81,21 +82,21 @@ ON_FLEET(what_was_acquired_and_released_can_be_read_as_counts, f)
 ON_FLEET(many_names_that_are_held_at_a_stop_are_released_and_told, f)
 {
     enum { NAMES = 20000 };
-    struct taker a;
+    struct live_client a;
     char name[32];
     int fd;
 
     /* Few logs to seal while the stop is waited for. */
     fleet_option(f, "log.size=4M");
     fleet_start(f, FLEET_WRITE);
-    open_taker(f, &a, "counter");
+    open_client(f, &a, "counter");
     for (int i = 0; i < NAMES; i++) {
         (void)snprintf(name, sizeof name, "n%d", i); /* fits */
-        assert_int_equal(taker_acquire(&a, name, 1, 1), TAKER_OK);
+        assert_int_equal(live_client_acquire(&a, name, 1, 1), LIVE_CLIENT_OK);
     }
     merge(f);
-    taker_expect_end(&a);
-    taker_drop(&a);
+    live_client_expect_end(&a);
+    live_client_drop(&a);
 
     fd = client_connect(fleet_read_port(f));
     assert_int_equal(client_total(fd, "live.acquired"), NAMES);
@@ -109,7 +110,7 @@ ON_FLEET(a_long_name_has_one_key_across_restarts, f)
 {
     static char name[1000], other[1000];
     struct client_rows rows;
-    struct taker t;
+    struct live_client t;
     int fd;
 
     memset(name, 'n', sizeof name);
@@ -117,12 +118,14 @@ ON_FLEET(a_long_name_has_one_key_across_restarts, f)
     other[999] = 'm';
     for (int i = 0; i < 3; i++) {
         fleet_start(f, FLEET_WRITE);
-        open_taker(f, &t, "counter");
-        assert_int_equal(taker_acquire_bytes(&t, name, sizeof name, 5, 100),
-                         TAKER_OK);
-        assert_int_equal(taker_acquire_bytes(&t, other, sizeof other, 1, 100),
-                         TAKER_OK);
-        taker_close(&t);
+        open_client(f, &t, "counter");
+        assert_int_equal(
+            live_client_acquire_bytes(&t, name, sizeof name, 5, 100),
+            LIVE_CLIENT_OK);
+        assert_int_equal(
+            live_client_acquire_bytes(&t, other, sizeof other, 1, 100),
+            LIVE_CLIENT_OK);
+        live_client_close(&t);
         fleet_stop(f, FLEET_WRITE);
     }
     fleet_start(f, FLEET_WRITE);

@@ -11,12 +11,12 @@
 #include <unistd.h>
 
 #include "tests/lib/client.h"
-#include "tests/lib/site.h"
+#include "tests/lib/serve_fixture.h"
 #include "tests/lib/transcript.h"
 
 WITH_SITE(load_shows_a_bar_on_a_terminal_and_takes_it_away, s)
 {
-    const char *path = site_put(s, "lines", "k\ta\t1\nk\ta\nk\n");
+    const char *path = serve_fixture_put(s, "lines", "k\ta\t1\nk\ta\nk\n");
     const char *const argv[] = {"load", "-o", s->ack, path, NULL};
     const struct daemon_how how = {.argv = argv};
     const char *last;
@@ -82,7 +82,7 @@ serve_ending(int listen_fd, const struct ending *e)
 /* The lines of a load of two files, with one that is empty and one that is bad,
  * so that numbers of lines are not numbers of increments. */
 static void
-load_until(struct site *s, const struct ending *e)
+load_until(struct serve_fixture *s, const struct ending *e)
 {
     char first[700], second[700], ack[64];
     const char *const argv[] = {"load", "-o",  ack,    "--timeout",
@@ -93,9 +93,9 @@ load_until(struct site *s, const struct ending *e)
     const int listen_fd = listen_anywhere(&port);
 
     snprintf(first, sizeof first, "%s",
-             site_put(s, "a.tsv", "k\ta\t1\n\nk\ta\t2\n"));
+             serve_fixture_put(s, "a.tsv", "k\ta\t1\n\nk\ta\t2\n"));
     snprintf(second, sizeof second, "%s",
-             site_put(s, "b.tsv", "k\ta\t1\nk\ta\nbad\nk\ta\t4\n"));
+             serve_fixture_put(s, "b.tsv", "k\ta\t1\nk\ta\nbad\nk\ta\t4\n"));
     snprintf(ack, sizeof ack, "write.ack_listen=127.0.0.1:%u", port);
     assert_int_equal(daemon_start_how(&load, "countd", &how), 0);
     serve_ending(listen_fd, e);
@@ -146,7 +146,7 @@ WITH_EMPTY(load_names_file_and_line_however_the_connection_ends, s)
 
 /* Begins a load and kills the writer amidst it; what it said is in `text`. */
 static void
-load_and_kill(struct site *s, const char *path)
+load_and_kill(struct serve_fixture *s, const char *path)
 {
     const char *const argv[] = {"load", path, "-o", s->ack, NULL};
     const struct daemon_how how = {.argv = argv, .not_ready = true};
@@ -187,7 +187,7 @@ WITH_SITE(a_load_whose_server_is_killed_goes_on_behind_the_line_that_it_named,
 
     for (int i = 0; i < LINES; i++)
         memcpy(lines + 4 * i, "w\tk\n", 4);
-    snprintf(path, sizeof path, "%s", site_put(s, "in.tsv", lines));
+    snprintf(path, sizeof path, "%s", serve_fixture_put(s, "in.tsv", lines));
     load_and_kill(s, path);
     known = number_behind(": the first ");
     unsure = number_behind(" are acknowledged, the next ");
@@ -198,7 +198,7 @@ WITH_SITE(a_load_whose_server_is_killed_goes_on_behind_the_line_that_it_named,
              (int)(known + unsure));
     expect(0, 0, unsure > 0 ? from : "");
 
-    site_serve(s);
+    serve_fixture_serve(s);
     expect_text(RUN(s, "flush"), 0, "");
     expect(RUN(s, "get", "w", "k"), 0, "");
     counted = strtoll(text, NULL, 10);

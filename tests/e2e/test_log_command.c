@@ -10,12 +10,12 @@
 #include <unistd.h>
 
 #include "common/setup/datadir.h"
-#include "tests/lib/site.h"
+#include "tests/lib/serve_fixture.h"
 #include "tests/lib/transcript.h"
 
 /* A log with five increments that nobody has merged. */
 static void
-fill_log(struct site *s, uid_t uid)
+fill_log(struct serve_fixture *s, uid_t uid)
 {
     struct daemon writer;
     const char *const argv[] = {
@@ -28,9 +28,9 @@ fill_log(struct site *s, uid_t uid)
     snprintf(s->ack, sizeof s->ack, "write.ack_listen=127.0.0.1:%u",
              daemon_port(&writer, "ack"));
     expect(RUN(s, "load",
-               site_put(s, "in.tsv",
-                        "a\tx\t1\na\tx\t2\na\ty\t4\nb\tx\t8\n"
-                        "b\ty\t16\n")),
+               serve_fixture_put(s, "in.tsv",
+                                 "a\tx\t1\na\tx\t2\na\ty\t4\nb\tx\t8\n"
+                                 "b\ty\t16\n")),
            0, "5 increments acknowledged");
     assert_int_equal(daemon_stop(&writer), 0);
     daemon_fini(&writer);
@@ -46,9 +46,11 @@ WITH_EMPTY(a_full_log_is_looked_at_by_its_own_user_and_left_as_it_was, s)
         tmpdir_chown(&s->dir, uid);
     fill_log(s, uid);
     snprintf(path, sizeof path, "%s/log/0000000000", s->data);
-    expect(site_run(s, uid, (const char *[]){"log", "dump", "0", NULL}), 0,
-           "16\tb\ty\n");
-    expect(site_run(s, uid, (const char *[]){"check", NULL}), 0, "0 faults");
+    expect(
+        serve_fixture_run(s, uid, (const char *[]){"log", "dump", "0", NULL}),
+        0, "16\tb\ty\n");
+    expect(serve_fixture_run(s, uid, (const char *[]){"check", NULL}), 0,
+           "0 faults");
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 07777, 0200);
     assert_int_equal(st.st_nlink, 1);
@@ -78,7 +80,7 @@ WITH_EMPTY(flush_ends_with_1_when_it_sees_damage_come, s)
     long pid;
 
     fill_log(s, 0);
-    site_damage(s, "log/0000000000", 8192 + 544 + 20);
+    serve_fixture_damage(s, "log/0000000000", 8192 + 544 + 20);
     snprintf(path, sizeof path, "%s/log/0000000000", s->data);
     assert_int_equal(chmod(path, 0200), 0);
     daemon_start(&s->serve, "countd-read", "-d", s->data, "-o",
@@ -120,7 +122,7 @@ strace_works(void)
 /* Kills a backup at its call number `n` of `name`.  True when there are fewer
  * calls: it has ended. */
 static bool
-kill_backup_at(struct site *s, const char *path, const char *copy,
+kill_backup_at(struct serve_fixture *s, const char *path, const char *copy,
                const char *name, unsigned n)
 {
     char inject[64];
@@ -150,7 +152,7 @@ WITH_SITE(a_backup_that_is_killed_is_never_called_whole, s)
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         ended = false;
         for (unsigned n = 1; !ended; n++) {
-            struct site at = *s;
+            struct serve_fixture at = *s;
 
             assert_true(n < 100);
             snprintf(copy, sizeof copy, "%s/%s-%u", s->dir.path, calls[i], n);

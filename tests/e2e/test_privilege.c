@@ -17,7 +17,7 @@
 #define NOBODY_TEXT "65534"
 #define WAIT_MS     20000
 
-struct site {
+struct fixture {
     struct tmpdir dir; /* may be entered by all, is root's */
     char data[600];    /* below it; not there yet */
 };
@@ -25,7 +25,7 @@ struct site {
 static int
 setup(void **state)
 {
-    static struct site s;
+    static struct fixture s;
 
     tmpdir_make(&s.dir);
     assert_int_equal(fchmod(s.dir.fd, 0711), 0);
@@ -37,16 +37,16 @@ setup(void **state)
 static int
 teardown(void **state)
 {
-    tmpdir_remove(&((struct site *)*state)->dir);
+    tmpdir_remove(&((struct fixture *)*state)->dir);
     return 0;
 }
 
-#define AT_SITE(name, s) TEST_IN(name, struct site *s, setup, teardown)
+#define ON_FIXTURE(name, s) TEST_IN(name, struct fixture *s, setup, teardown)
 
 #define CHILDREN 3
 
 static void
-serve(struct daemon *d, const struct site *s, const char *option,
+serve(struct daemon *d, const struct fixture *s, const char *option,
       const char *value, pid_t children[CHILDREN])
 {
     char path[64], line[256];
@@ -68,7 +68,7 @@ serve(struct daemon *d, const struct site *s, const char *option,
 }
 
 /* The kernel forgets that wish when the user changes. */
-AT_SITE(daemons_of_a_killed_serve_end_though_they_are_another_user, s)
+ON_FIXTURE(daemons_of_a_killed_serve_end_though_they_are_another_user, s)
 {
     pid_t children[CHILDREN];
     struct daemon d;

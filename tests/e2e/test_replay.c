@@ -17,17 +17,17 @@
 #include "common/setup/datadir.h"
 #include "common/store/lmdb/lmdb_store.h"
 #include "tests/lib/client.h"
+#include "tests/lib/compare_dirs.h"
 #include "tests/lib/engines.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/random.h"
 #include "tests/lib/stored.h"
-#include "tests/lib/twin.h"
 
 #define FIRST UINT64_C(1700000000000) /* 2023-11-14T22:13:20Z */
 
-struct site {
+struct fixture {
     struct fleet fleet;
     char archive[600], target[600];
     int log_fd, archive_fd;
@@ -36,7 +36,7 @@ struct site {
 static int
 setup(void **state)
 {
-    static struct site s;
+    static struct fixture s;
 
     fleet_init_in_memory(&s.fleet);
     fleet_option(&s.fleet, "archive.keep=3660d");
@@ -50,7 +50,7 @@ setup(void **state)
 static int
 teardown(void **state)
 {
-    struct site *s = *state;
+    struct fixture *s = *state;
 
     if (s->log_fd >= 0)
         (void)close(s->log_fd); /* only for this test */
@@ -60,7 +60,7 @@ teardown(void **state)
     return 0;
 }
 
-#define CASE(name, s) TEST_IN(name, struct site *s, setup, teardown)
+#define CASE(name, s) TEST_IN(name, struct fixture *s, setup, teardown)
 
 /* The command on the target: the last -d rules. */
 #define REPLAY(s, ...)                                                         \
@@ -130,7 +130,7 @@ dump(const char *path, unsigned which)
 }
 
 static void
-assert_same(const struct site *s)
+assert_same(const struct fixture *s)
 {
     assert_string_equal(dump(s->target, 0), dump(s->fleet.path, 1));
     assert_true(dumps[0][0] != '\0');
@@ -140,7 +140,7 @@ assert_same(const struct site *s)
 
 /* Real daemons, small logs, many fills of each, several keyspaces. */
 static void
-count_and_stop(struct site *s, unsigned count)
+count_and_stop(struct fixture *s, unsigned count)
 {
     struct random r = {random_seed(__func__)};
     char keyspace[32], key[32];
@@ -170,7 +170,7 @@ count_and_stop(struct site *s, unsigned count)
 
 /* Logs by hand: one of four increments for each minute. */
 static void
-archive_open_hand(struct site *s, struct archive *a)
+archive_open_hand(struct fixture *s, struct archive *a)
 {
     struct datadir dir;
 
@@ -183,7 +183,7 @@ archive_open_hand(struct site *s, struct archive *a)
 }
 
 static void
-archive_by_hand_at(struct site *s, unsigned logs,
+archive_by_hand_at(struct fixture *s, unsigned logs,
                    uint64_t (*minute)(unsigned log))
 {
     struct archive a;
@@ -222,14 +222,14 @@ backward(unsigned log)
 }
 
 static void
-archive_by_hand(struct site *s, unsigned logs)
+archive_by_hand(struct fixture *s, unsigned logs)
 {
     archive_by_hand_at(s, logs, forward);
 }
 
 /* The path of the archived log of a minute. */
 static void
-path_of(const struct site *s, unsigned i, char path[800])
+path_of(const struct fixture *s, unsigned i, char path[800])
 {
     const struct archive_name n = {.first_ms = FIRST + i * UINT64_C(60000),
                                    .index = i % 3,
@@ -243,7 +243,7 @@ path_of(const struct site *s, unsigned i, char path[800])
 #define CRC_AT (-8) /* gzip's, from the end of the file */
 
 static void
-flip(const struct site *s, unsigned i, off_t at)
+flip(const struct fixture *s, unsigned i, off_t at)
 {
     char path[800];
     struct stat st;
@@ -270,7 +270,7 @@ CASE(a_replay_into_an_empty_directory_gives_the_same_counts, s)
 
     expect(REPLAY(s, s->fleet.path), 0, "; logs left out 0, missing 0, ");
     assert_same(s);
-    twin_compare(s->fleet.path, s->target, false);
+    compare_dirs(s->fleet.path, s->target, false);
     expect(REPLAY(s, s->archive), 0, " logs: nothing new: ");
     assert_same(s);
     expect(FLEET_RUN(&s->fleet, "-d", s->target, "check"), 0, "0 faults");
@@ -283,7 +283,7 @@ CASE(a_replay_into_an_empty_directory_gives_the_same_counts, s)
 /* Full logs whose increments came at any time of the last three years, of some
  * minutes each. */
 static void
-fill_logs_of_years(struct site *s, unsigned logs)
+fill_logs_of_years(struct fixture *s, unsigned logs)
 {
     const uint64_t minute = 60000, now = clock_unix_ms();
     const uint64_t spans[] = {60 * minute, 47 * 60 * minute, 80 * 1440 * minute,
@@ -317,10 +317,10 @@ CASE(a_replay_into_an_empty_directory_gives_the_same_history, s)
     fleet_await_drained(&s->fleet, 20000);
     fleet_stop_all(&s->fleet);
 
-    assert_true(twin_replay(&s->fleet, s->target));
-    twin_compare(s->fleet.path, s->target, true);
-    assert_true(twin_replay(&s->fleet, s->target));
-    twin_compare(s->fleet.path, s->target, true);
+    assert_true(compare_dirs_replay(&s->fleet, s->target));
+    compare_dirs(s->fleet.path, s->target, true);
+    assert_true(compare_dirs_replay(&s->fleet, s->target));
+    compare_dirs(s->fleet.path, s->target, true);
     expect(FLEET_RUN(&s->fleet, "-d", s->target, "check"), 0, "0 faults");
 }
 
@@ -433,7 +433,7 @@ CASE(a_flipped_bit_stops_a_replay_until_it_is_mended, s)
 }
 
 static void
-expect_dump(const struct site *s, const char *want)
+expect_dump(const struct fixture *s, const char *want)
 {
     char script[800];
 

@@ -14,7 +14,7 @@
 
 #define TEXT_SIZE 8192
 
-struct site {
+struct fixture {
     struct fleet fleet;
     char port[8];
 };
@@ -22,7 +22,7 @@ struct site {
 static int
 setup(void **state)
 {
-    static struct site x;
+    static struct fixture x;
 
     fleet_init(&x.fleet);
     fleet_option(&x.fleet, "resp.listen=127.0.0.1:0");
@@ -38,11 +38,11 @@ setup(void **state)
 static int
 teardown(void **state)
 {
-    fleet_fini(&((struct site *)*state)->fleet);
+    fleet_fini(&((struct fixture *)*state)->fleet);
     return 0;
 }
 
-#define CASE(name, x) TEST_IN(name, struct site *x, setup, teardown)
+#define CASE(name, x) TEST_IN(name, struct fixture *x, setup, teardown)
 
 /* Whether `program`, an absolute path, ends with 0 for `probe`. */
 static bool
@@ -56,7 +56,7 @@ is_installed(const char *program, const char *option, const char *probe)
 
 /* Runs a script that gets the port as its last argument. */
 static void
-expect_good(struct site *x, const char *program, const char *option,
+expect_good(struct fixture *x, const char *program, const char *option,
             const char *script)
 {
     char text[TEXT_SIZE];
@@ -246,7 +246,7 @@ CASE(ioredis_counts_and_reads, x)
 }
 
 static void
-run_node_redis(struct site *x, const char *options)
+run_node_redis(struct fixture *x, const char *options)
 {
     char script[2048];
 

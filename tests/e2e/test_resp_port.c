@@ -19,13 +19,13 @@
 #define ANSWER_MAX 8192
 #define MERGED_MS  20000
 
-struct site {
+struct fixture {
     struct fleet fleet;
     int fd;
 };
 
 static uint16_t
-resp_port(struct site *x)
+resp_port(struct fixture *x)
 {
     return daemon_port(fleet_daemon(&x->fleet, FLEET_READ), "resp");
 }
@@ -33,7 +33,7 @@ resp_port(struct site *x)
 static int
 setup(void **state)
 {
-    static struct site x;
+    static struct fixture x;
 
     fleet_init(&x.fleet);
     fleet_option(&x.fleet, "resp.listen=127.0.0.1:0");
@@ -48,14 +48,14 @@ setup(void **state)
 static int
 teardown(void **state)
 {
-    struct site *x = *state;
+    struct fixture *x = *state;
 
     client_close(x->fd);
     fleet_fini(&x->fleet);
     return 0;
 }
 
-#define CASE(name, x) TEST_IN(name, struct site *x, setup, teardown)
+#define CASE(name, x) TEST_IN(name, struct fixture *x, setup, teardown)
 
 /* Sends bytes and reads as many as the answer has. */
 static void
@@ -617,7 +617,7 @@ CASE(many_connections_get_each_number_once, x)
 /* Runs increments on several connections, and `kill` meanwhile, until all have
  * ended.  The loads' sums are in *sum. */
 static void
-run_loads(struct site *x, enum fleet_role role, unsigned kills,
+run_loads(struct fixture *x, enum fleet_role role, unsigned kills,
           struct load *sum)
 {
     enum { LOADS = 4 };
@@ -644,7 +644,7 @@ run_loads(struct site *x, enum fleet_role role, unsigned kills,
 }
 
 static void
-check_count(struct site *x, const struct load *sum)
+check_count(struct fixture *x, const struct load *sum)
 {
     int64_t counted;
     int fd;

@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "common/client/lib/countd.h"
-#include "tests/lib/http_rig.h"
+#include "tests/lib/http_fixture.h"
 
 static int
-run(const struct http_rig *r, const char *argument, const char *option,
+run(const struct http_fixture *r, const char *argument, const char *option,
     char *text, size_t size)
 {
     char where[64];
@@ -21,28 +21,29 @@ run(const struct http_rig *r, const char *argument, const char *option,
 }
 
 #define CASE(name, r)                                                          \
-    TEST_IN(name, struct http_rig *r, http_rig_setup, http_rig_teardown)
+    TEST_IN(name, struct http_fixture *r, http_fixture_setup,                  \
+            http_fixture_teardown)
 
 CASE(it_prints_as_many_as_are_asked_for, r)
 {
-    static char text[10000 * HTTP_RIG_LINE + 1];
+    static char text[10000 * HTTP_FIXTURE_LINE + 1];
     struct sequence_parts before = {0}, n;
 
-    http_rig_start(r, NULL, NULL);
+    http_fixture_start(r, NULL, NULL);
     assert_int_equal(run(r, NULL, NULL, text, sizeof text), 0);
-    assert_int_equal(strlen(text), HTTP_RIG_LINE);
+    assert_int_equal(strlen(text), HTTP_FIXTURE_LINE);
     assert_int_equal(run(r, "10000", NULL, text, sizeof text), 0);
-    assert_int_equal(strlen(text), 10000 * HTTP_RIG_LINE);
+    assert_int_equal(strlen(text), 10000 * HTTP_FIXTURE_LINE);
     for (size_t i = 0; i < 10000; i++) {
         assert_true(
-            sequence_parse(text + i * HTTP_RIG_LINE, SEQUENCE_SIZE, &n));
+            sequence_parse(text + i * HTTP_FIXTURE_LINE, SEQUENCE_SIZE, &n));
         assert_int_equal(n.serial, i + 2);
         assert_true(http_order(&before, &n) < 0);
         before = n;
     }
     assert_int_equal(run(r, "2", "--json", text, sizeof text), 0);
     assert_non_null(strstr(text, "\"number\":"));
-    http_rig_stop(r);
+    http_fixture_stop(r);
 }
 
 CASE(it_explains_without_a_server, r)
@@ -65,12 +66,12 @@ CASE(what_is_wrong_is_told, r)
 {
     char text[4096];
 
-    http_rig_start(r, NULL, NULL);
+    http_fixture_start(r, NULL, NULL);
     assert_int_equal(run(r, "0", NULL, text, sizeof text), 100);
     assert_int_equal(run(r, "many", NULL, text, sizeof text), 100);
     assert_int_equal(run(r, "explain", NULL, text, sizeof text), 100);
     assert_int_equal(run(r, "1", "2", text, sizeof text), 100);
-    http_rig_stop(r);
+    http_fixture_stop(r);
     assert_int_equal(run(r, NULL, NULL, text, sizeof text), 111);
     assert_non_null(strstr(text, "does not answer"));
 }
@@ -83,7 +84,7 @@ CASE(a_handle_outlives_a_restart_of_the_server, r)
     struct countd_http *h;
     char where[40], again[64];
 
-    http_rig_start(r, NULL, NULL);
+    http_fixture_start(r, NULL, NULL);
     (void)snprintf(where, sizeof where, "127.0.0.1:%u", r->port);
     (void)snprintf(again, sizeof again, "http.listen=%s", where);
     o.address = where;
@@ -96,11 +97,11 @@ CASE(a_handle_outlives_a_restart_of_the_server, r)
     daemon_kill(&r->writer);
     daemon_fini(&r->writer);
     assert_rc(countd_seq(h, n, 1), -ECONNREFUSED);
-    http_rig_start(r, NULL, again, NULL);
+    http_fixture_start(r, NULL, again, NULL);
     assert_rc(countd_seq(h, n, 1), 0);
     assert_rc(countd_seq_explain(n[0].text, &b), 0);
     assert_true(b.second > a.second);
     countd_http_close(h);
     assert_rc(countd_seq_explain("aR", &b), -EINVAL);
-    http_rig_stop(r);
+    http_fixture_stop(r);
 }

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "tests/lib/client.h"
-#include "tests/lib/http_rig.h"
+#include "tests/lib/http_fixture.h"
 
 #define KEPT "Connection: keep-alive\r\n"
 #define NONE                                                                   \
@@ -75,14 +75,15 @@ static const struct {
 };
 
 #define CASE(name, r)                                                          \
-    TEST_IN(name, struct http_rig *r, http_rig_setup, http_rig_teardown)
+    TEST_IN(name, struct http_fixture *r, http_fixture_setup,                  \
+            http_fixture_teardown)
 
 CASE(answers_are_those_that_were_recorded, r)
 {
     char text[256];
     int fd;
 
-    http_rig_start(r, env, NULL);
+    http_fixture_start(r, env, NULL);
     fd = client_connect(r->port);
     for (size_t i = 0; i < sizeof exchanges / sizeof exchanges[0]; i++) {
         (void)snprintf(text, sizeof text, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -91,17 +92,17 @@ CASE(answers_are_those_that_were_recorded, r)
         http_hear(fd, exchanges[i].answer);
     }
     client_close(fd);
-    http_rig_stop(r);
+    http_fixture_stop(r);
 }
 
 CASE(the_first_number_has_serial_1_and_the_next_goes_on, r)
 {
     struct sequence_parts n;
-    char line[HTTP_RIG_LINE];
+    char line[HTTP_FIXTURE_LINE];
     int fd;
 
-    http_rig_start(r, NULL, "sequence.reserve=63", "sequence.server_no=4095",
-                   NULL);
+    http_fixture_start(r, NULL, "sequence.reserve=63",
+                       "sequence.server_no=4095", NULL);
     fd = client_connect(r->port);
     for (uint64_t serial = 1; serial <= 3; serial++) {
         http_ask_number(fd);
@@ -110,32 +111,32 @@ CASE(the_first_number_has_serial_1_and_the_next_goes_on, r)
         assert_int_equal(n.serial, serial);
     }
     client_close(fd);
-    http_rig_stop(r);
+    http_fixture_stop(r);
 }
 
 CASE(an_old_client_gets_its_number_and_the_end, r)
 {
     const char *head = "HTTP/1.0 200 OK\r\nContent-length: 17\r\n\r\naR201";
-    char rest[HTTP_RIG_LINE - 5];
+    char rest[HTTP_FIXTURE_LINE - 5];
     int fd;
 
-    http_rig_start(r, NULL, NULL);
+    http_fixture_start(r, NULL, NULL);
     fd = client_connect(r->port);
     http_say(fd, "GET /fetch HTTP/1.0\n\n");
     http_hear(fd, head);
     assert_int_equal(client_read(fd, rest, sizeof rest), sizeof rest);
     client_expect_end(fd);
     client_close(fd);
-    http_rig_stop(r);
+    http_fixture_stop(r);
 }
 
 CASE(a_web_page_takes_no_number, r)
 {
     struct sequence_parts n;
-    char line[HTTP_RIG_LINE], text[4096];
+    char line[HTTP_FIXTURE_LINE], text[4096];
     int fd;
 
-    http_rig_start(r, NULL, "http.hosts=seq.example.org", NULL);
+    http_fixture_start(r, NULL, "http.hosts=seq.example.org", NULL);
     fd = client_connect(r->port);
     http_say(fd, "GET /fetch HTTP/1.1\r\nHost: example.com:9527\r\n\r\n");
     http_hear_end(fd,
@@ -158,7 +159,7 @@ CASE(a_web_page_takes_no_number, r)
     assert_true(http_take_number(fd, line, &n));
     assert_int_equal(n.serial, 1);
     client_close(fd);
-    http_rig_stop(r);
+    http_fixture_stop(r);
 }
 
 /* ---- methods ------------------------------------------------------------ */
@@ -205,13 +206,13 @@ CASE(at_other_addresses_than_loopback_only_a_post_takes_a_number, r)
 {
     struct sockaddr_in address;
     struct sequence_parts n;
-    char line[HTTP_RIG_LINE];
+    char line[HTTP_FIXTURE_LINE];
     int fd;
 
     if (!find_own_address(&address))
         test_skip("no address but loopback");
-    http_rig_start(r, env, "http.listen=0.0.0.0:0", "http.allow=0.0.0.0/0",
-                   NULL);
+    http_fixture_start(r, env, "http.listen=0.0.0.0:0", "http.allow=0.0.0.0/0",
+                       NULL);
     fd = connect_to(&address, r->port);
     http_ask_number(fd);
     http_hear(fd, NOT_BY_GET);
@@ -225,15 +226,15 @@ CASE(at_other_addresses_than_loopback_only_a_post_takes_a_number, r)
     http_ask_number(fd);
     assert_true(http_take_number(fd, line, &n));
     client_close(fd);
-    http_rig_stop(r);
+    http_fixture_stop(r);
 
-    http_rig_start(r, env, "http.listen=0.0.0.0:0", "http.allow=0.0.0.0/0",
-                   "http.get_changes=on", NULL);
+    http_fixture_start(r, env, "http.listen=0.0.0.0:0", "http.allow=0.0.0.0/0",
+                       "http.get_changes=on", NULL);
     fd = connect_to(&address, r->port);
     http_ask_number(fd);
     assert_true(http_take_number(fd, line, &n));
     client_close(fd);
-    http_rig_stop(r);
+    http_fixture_stop(r);
 }
 
 /* 0.0.0.0 and a name that a proxy passes on lead to a loopback address, too,
@@ -260,12 +261,12 @@ CASE(at_a_loopback_address_a_get_needs_a_loopback_host, r)
                  {"2130706433", false},
                  {"localhost.evil", false}};
     struct sequence_parts n;
-    char line[HTTP_RIG_LINE], request[256];
+    char line[HTTP_FIXTURE_LINE], request[256];
     unsigned taken = 0;
     int fd;
 
-    http_rig_start(r, env, "http.hosts=seq.example.org 127.evil localhost.evil",
-                   NULL);
+    http_fixture_start(
+        r, env, "http.hosts=seq.example.org 127.evil localhost.evil", NULL);
     fd = client_connect(r->port);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         (void)snprintf(request, sizeof request,
@@ -280,16 +281,16 @@ CASE(at_a_loopback_address_a_get_needs_a_loopback_host, r)
         assert_int_equal(n.serial, ++taken);
     }
     client_close(fd);
-    http_rig_stop(r);
+    http_fixture_stop(r);
 }
 
 CASE(head_and_options_take_no_number, r)
 {
     struct sequence_parts n;
-    char line[HTTP_RIG_LINE];
+    char line[HTTP_FIXTURE_LINE];
     int fd;
 
-    http_rig_start(r, env, NULL);
+    http_fixture_start(r, env, NULL);
     fd = client_connect(r->port);
     http_say(fd, "HEAD /fetch HTTP/1.1\r\n\r\n");
     http_hear(fd, "HTTP/1.1 405 Method Not Allowed\r\n" KEPT
@@ -303,13 +304,13 @@ CASE(head_and_options_take_no_number, r)
     assert_true(http_take_number(fd, line, &n));
     assert_int_equal(n.serial, 1);
     client_close(fd);
-    http_rig_stop(r);
+    http_fixture_stop(r);
 }
 
 /* ---- starting ----------------------------------------------------------- */
 
 static int
-start_with(struct http_rig *r, const char *option, char *text, size_t size)
+start_with(struct http_fixture *r, const char *option, char *text, size_t size)
 {
     return daemon_run(text, size, "countd-write", "-d", r->dir.path, "-o",
                       "sequence.enable=on", "-o", option, "-t", NULL);
@@ -338,22 +339,22 @@ CASE(without_a_setting_there_is_no_http_port, r)
                  NULL);
     for (size_t i = 0; i < r->writer.port_count; i++)
         assert_string_not_equal(r->writer.ports[i].name, "http");
-    http_rig_stop(r);
+    http_fixture_stop(r);
 }
 
 /* Only sequences: no increments are taken, and no live counters. */
 CASE(it_serves_with_all_other_ports_off, r)
 {
     struct sequence_parts n;
-    char line[HTTP_RIG_LINE];
+    char line[HTTP_FIXTURE_LINE];
     int fd;
 
-    http_rig_start(r, NULL, "write.ack_listen=", NULL);
+    http_fixture_start(r, NULL, "write.ack_listen=", NULL);
     fd = client_connect(r->port);
     http_ask_number(fd);
     assert_true(http_take_number(fd, line, &n));
     client_close(fd);
-    http_rig_stop(r);
+    http_fixture_stop(r);
 }
 
 CASE(a_damaged_mark_stops_numbers_and_nothing_else, r)
@@ -362,10 +363,10 @@ CASE(a_damaged_mark_stops_numbers_and_nothing_else, r)
     char text[4096];
     int fd;
 
-    http_rig_start(r, env, NULL);
-    http_rig_stop(r);
+    http_fixture_start(r, env, NULL);
+    http_fixture_stop(r);
     tmpdir_put(&r->dir, "live/sequence-2-1", damage, sizeof damage, 0600);
-    http_rig_start(r, env, NULL);
+    http_fixture_start(r, env, NULL);
     (void)daemon_output(&r->writer, text, sizeof text);
     assert_non_null(strstr(text, "live/sequence-2-1 is damaged"));
     fd = client_connect(r->port);
@@ -379,7 +380,7 @@ CASE(a_damaged_mark_stops_numbers_and_nothing_else, r)
     client_increment(fd, "pages", "/", 1);
     client_wins(fd, 1);
     client_close(fd);
-    http_rig_stop(r);
+    http_fixture_stop(r);
 }
 
 /* ---- curl --------------------------------------------------------------- */
@@ -391,7 +392,7 @@ CASE(curl_is_content, r)
 
     if (access("/usr/bin/curl", X_OK) < 0)
         test_skip("no curl");
-    http_rig_start(r, NULL, NULL);
+    http_fixture_start(r, NULL, NULL);
     (void)snprintf(url, sizeof url, "http://127.0.0.1:%u/fetch", r->port);
     assert_int_equal(
         daemon_run(text, sizeof text, "/usr/bin/curl", "-sSf", "--no-buffer",
@@ -400,9 +401,9 @@ CASE(curl_is_content, r)
                    "-sSf", "-H", "Transfer-Encoding: chunked", "-d", "a=b", url,
                    NULL),
         0);
-    assert_int_equal(strlen(text), 4 * HTTP_RIG_LINE);
+    assert_int_equal(strlen(text), 4 * HTTP_FIXTURE_LINE);
     assert_true(sequence_parse(text, SEQUENCE_SIZE, &a));
-    assert_true(sequence_parse(text + HTTP_RIG_LINE, SEQUENCE_SIZE, &b));
+    assert_true(sequence_parse(text + HTTP_FIXTURE_LINE, SEQUENCE_SIZE, &b));
     assert_true(http_order(&a, &b) < 0);
-    http_rig_stop(r);
+    http_fixture_stop(r);
 }

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "common/net/net.h"
-#include "tests/lib/site.h"
+#include "tests/lib/serve_fixture.h"
 #include "tests/lib/transcript.h"
 
 WITH_SITE(no_daemon_outlives_a_killed_serve, s)
@@ -19,7 +19,7 @@ WITH_SITE(no_daemon_outlives_a_killed_serve, s)
     for (int i = 0; i < SITE_DAEMONS; i++) {
         int status;
 
-        site_await_end(s->children[i]);
+        serve_fixture_await_end(s->children[i]);
         assert_int_equal(waitpid(s->children[i], &status, 0), s->children[i]);
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     }
@@ -90,9 +90,10 @@ WITH_EMPTY(a_port_that_this_user_may_not_have_is_refused_with_100, s)
     if (uid != 0)
         tmpdir_chown(&s->dir, uid);
     for (size_t i = 0; i < 2; i++)
-        expect(site_run(s, uid,
-                        (const char *[]){"serve", "-o", ports[i][0], "-o",
-                                         ports[i][1], "-o", ports[i][2], NULL}),
+        expect(serve_fixture_run(s, uid,
+                                 (const char *[]){"serve", "-o", ports[i][0],
+                                                  "-o", ports[i][1], "-o",
+                                                  ports[i][2], NULL}),
                100, "Permission denied");
 }
 

@@ -281,7 +281,7 @@ static const struct vector vectors[] = {
 
 /* All increments of the logs are those expected, or counts of ours. */
 static void
-check_after(const struct rig *r, const struct vector *v)
+check_after(const struct fixture *r, const struct vector *v)
 {
     for (const struct expected *e = v->after; e->keyspace; e++)
         if (counted(r, e->keyspace, e->key) != e->count)
@@ -301,7 +301,7 @@ check_after(const struct rig *r, const struct vector *v)
 }
 
 static int64_t
-sum_ignored(const struct rig *r, const char *keyspace)
+sum_ignored(const struct fixture *r, const char *keyspace)
 {
     int64_t sum = 0;
 
@@ -319,12 +319,12 @@ a_vector_counts(void **state)
     const char *self =
         strcmp(v->port, "graphite") == 0 ? "countd.graphite" : "countd.statsd";
     const bool datagrams = strcmp(v->port, "statsd") == 0;
-    struct rig *r;
-    void *rig;
+    struct fixture *r;
+    void *fixture;
     int fd;
 
-    assert_int_equal(set_up(&rig), 0);
-    r = rig;
+    assert_int_equal(set_up(&fixture), 0);
+    r = fixture;
     BEGIN(r, "log.size=1M", v->option ? v->option : "log.count=2");
     fd = datagrams ? udp(&r->writer)
                    : client_connect(daemon_port(&r->writer, v->port));
@@ -339,7 +339,7 @@ a_vector_counts(void **state)
                  (long long)counted(r, self, "lines"),
                  (long long)counted(r, self, "bad"),
                  (long long)sum_ignored(r, self));
-    assert_int_equal(tear_down(&rig), 0);
+    assert_int_equal(tear_down(&fixture), 0);
 }
 
 int

@@ -15,7 +15,7 @@
 
 /* Runs a program that sends; its exit status. */
 static int
-run_client(const struct rig *r, const char *program, const char *option,
+run_client(const struct fixture *r, const char *program, const char *option,
            const char *script)
 {
     char port[16];
@@ -47,7 +47,7 @@ is_installed(const char *program, const char *option, const char *script)
 }
 
 static void
-check_counts(struct rig *r)
+check_counts(struct fixture *r)
 {
     stop(r);
     assert_int_equal(counted(r, C, "p.hits"), 6);
@@ -59,7 +59,7 @@ check_counts(struct rig *r)
     assert_int_equal(told(r, "bad"), 0);
 }
 
-ON_RIG(python3_statsd, r)
+ON_FIXTURE(python3_statsd, r)
 {
     if (!is_installed("/usr/bin/python3", "-c", "import statsd"))
         test_skip("python3-statsd is not installed");
@@ -85,7 +85,7 @@ ON_RIG(python3_statsd, r)
     "c.increment('hits'); c.increment('hits', 5); c.decrement('down', 2);"     \
     "c.timing('time', 12); c.gauge('g', 3); c.unique('s', 'bob');"
 
-ON_RIG(hot_shots, r)
+ON_FIXTURE(hot_shots, r)
 {
     if (!is_installed("node", "-e", "require('hot-shots')"))
         test_skip("npm's hot-shots is not installed");
@@ -100,7 +100,7 @@ ON_RIG(hot_shots, r)
     check_counts(r);
 }
 
-ON_RIG(node_statsd, r)
+ON_FIXTURE(node_statsd, r)
 {
     if (!is_installed("node", "-e", "require('node-statsd')"))
         test_skip("npm's node-statsd is not installed");
@@ -139,7 +139,7 @@ free_port(int type)
 /* Starts statsd, which repeats what it gets to the writer's port of StatsD, and
  * flushes to that of Graphite.  Returns once it serves. */
 static pid_t
-start_statsd(const struct rig *r, const struct tmpdir *dir, uint16_t port)
+start_statsd(const struct fixture *r, const struct tmpdir *dir, uint16_t port)
 {
     const uint16_t console = free_port(SOCK_STREAM);
     const uint64_t until_ms = clock_ms() + LIMIT_MS * test_slow();
@@ -179,7 +179,7 @@ start_statsd(const struct rig *r, const struct tmpdir *dir, uint16_t port)
 
 /* Lines that the writer has read at its port of Graphite. */
 static uint64_t
-graphite_lines(const struct rig *r)
+graphite_lines(const struct fixture *r)
 {
     static char text[1 << 20];
     const size_t before = daemon_output(&r->writer, text, sizeof text);
@@ -195,7 +195,7 @@ graphite_lines(const struct rig *r)
     }
 }
 
-ON_RIG(statsd_repeats_and_flushes_to_graphite, r)
+ON_FIXTURE(statsd_repeats_and_flushes_to_graphite, r)
 {
     const uint16_t port = free_port(SOCK_DGRAM);
     const uint64_t until_ms = clock_ms() + LIMIT_MS * test_slow();

@@ -46,7 +46,7 @@ CASE(the_command_shows_what_came_and_what_was_lost, f)
 }
 
 /* The rows are put a few times a second. */
-ON_RIG(status_has_the_figures, r)
+ON_FIXTURE(status_has_the_figures, r)
 {
     const uint64_t end_ms = clock_ms() + LIMIT_MS * test_slow();
     char printed[8192];

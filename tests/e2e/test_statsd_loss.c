@@ -15,7 +15,7 @@
 
 /* ---- names and limits --------------------------------------------------- */
 
-ON_RIG(lengths_have_limits, r)
+ON_FIXTURE(lengths_have_limits, r)
 {
     static char text[65600];
     int fd;
@@ -51,7 +51,7 @@ ON_RIG(lengths_have_limits, r)
     assert_int_equal(counted(r, C, "d"), 1);
 }
 
-ON_RIG(a_line_above_8192_bytes_ends_a_connection, r)
+ON_FIXTURE(a_line_above_8192_bytes_ends_a_connection, r)
 {
     static char text[16500];
     int fd;
@@ -72,7 +72,7 @@ ON_RIG(a_line_above_8192_bytes_ends_a_connection, r)
     assert_int_equal(counted(r, C, "c"), 0);
 }
 
-ON_RIG(a_rest_before_a_reset_is_not_a_line, r)
+ON_FIXTURE(a_rest_before_a_reset_is_not_a_line, r)
 {
     int fd, other;
 
@@ -92,7 +92,7 @@ ON_RIG(a_rest_before_a_reset_is_not_a_line, r)
     assert_int_equal(counted(r, C, "b"), 0);
 }
 
-ON_RIG(figures_about_itself_can_be_off, r)
+ON_FIXTURE(figures_about_itself_can_be_off, r)
 {
     int fd;
 
@@ -109,7 +109,7 @@ ON_RIG(figures_about_itself_can_be_off, r)
 /* ---- the socket in the directory ---------------------------------------- */
 
 static int
-unix_datagrams(const struct rig *r)
+unix_datagrams(const struct fixture *r)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     char path[700];
@@ -127,7 +127,7 @@ unix_datagrams(const struct rig *r)
     return fd;
 }
 
-ON_RIG(datagrams_come_to_a_socket_with_a_long_path, r)
+ON_FIXTURE(datagrams_come_to_a_socket_with_a_long_path, r)
 {
     static char longer[70000];
     const size_t size = strlen(r->data);
@@ -156,7 +156,7 @@ ON_RIG(datagrams_come_to_a_socket_with_a_long_path, r)
 
 /* ---- numbered datagrams ------------------------------------------------- */
 
-ON_RIG(gaps_and_repeats_of_a_sender_are_counted, r)
+ON_FIXTURE(gaps_and_repeats_of_a_sender_are_counted, r)
 {
     static const int numbers[] = {7, 8, 8, 12, 10, 13};
     char text[64];
@@ -218,7 +218,7 @@ make_line(struct random *rng, struct model_name *names, char *text, size_t size)
                    (long long)(size_of % 1000), rates[rate].text);
 }
 
-ON_RIG(rests_stay_with_their_names_over_many_flushes, r)
+ON_FIXTURE(rests_stay_with_their_names_over_many_flushes, r)
 {
     struct random rng = {random_seed("test_statsd")};
     struct model_name names[NAMES] = {{0}};
@@ -268,7 +268,7 @@ ON_RIG(rests_stay_with_their_names_over_many_flushes, r)
 
 /* ---- loss --------------------------------------------------------------- */
 
-ON_RIG(drops_of_the_kernel_are_told_to_the_number, r)
+ON_FIXTURE(drops_of_the_kernel_are_told_to_the_number, r)
 {
     enum { SENT = 3000 };
     int fd, status;
@@ -292,7 +292,7 @@ ON_RIG(drops_of_the_kernel_are_told_to_the_number, r)
 /* Sends until the port is closed, in a process of its own.  Returns when that
  * has sent a thousand datagrams. */
 static pid_t
-flood(const struct rig *r)
+flood(const struct fixture *r)
 {
     char text[1024];
     size_t used = 0;
@@ -318,7 +318,7 @@ flood(const struct rig *r)
     _exit(0);
 }
 
-ON_RIG(sigterm_under_a_flood_loses_nothing_received, r)
+ON_FIXTURE(sigterm_under_a_flood_loses_nothing_received, r)
 {
     int64_t sum = 0;
     pid_t pid;
@@ -345,7 +345,7 @@ ON_RIG(sigterm_under_a_flood_loses_nothing_received, r)
     assert_int_equal(sum, told(r, "lines"));
 }
 
-ON_RIG(sigkill_loses_a_flush_at_most, r)
+ON_FIXTURE(sigkill_loses_a_flush_at_most, r)
 {
     int fd;
 
@@ -391,7 +391,7 @@ send_names(int fd, size_t at, size_t end, int wait_ms)
     return at;
 }
 
-ON_RIG(full_logs_push_back_and_nothing_is_lost, r)
+ON_FIXTURE(full_logs_push_back_and_nothing_is_lost, r)
 {
     size_t most = (size_t)400000 * NAME_LINE;
     struct daemon worker, reader;
@@ -425,7 +425,7 @@ ON_RIG(full_logs_push_back_and_nothing_is_lost, r)
 }
 
 /* The sums wait in memory, and go on growing, until there is space. */
-ON_RIG(a_full_disk_loses_no_line, r)
+ON_FIXTURE(a_full_disk_loses_no_line, r)
 {
     const size_t names = (size_t)3000 * NAME_LINE; /* 1.5 MB of a log */
     int64_t sum = 0;

@@ -16,7 +16,7 @@
 
 #define PATIENCE_MS ((uint64_t)20000)
 
-struct rig {
+struct fixture {
     struct fleet f;
     char socket[64]; /* of a tmux of its own; empty: none */
 };
@@ -24,7 +24,7 @@ struct rig {
 static int
 setup(void **state)
 {
-    static struct rig r;
+    static struct fixture r;
 
     memset(&r, 0, sizeof r);
     fleet_init(&r.f);
@@ -39,7 +39,7 @@ setup(void **state)
 static int
 teardown(void **state)
 {
-    struct rig *r = *state;
+    struct fixture *r = *state;
 
     if (r->socket[0] != '\0')
         (void)daemon_run(NULL, 0, "/usr/bin/tmux", "-L", r->socket,
@@ -48,11 +48,11 @@ teardown(void **state)
     return 0;
 }
 
-#define CASE(name, r) TEST_IN(name, struct rig *r, setup, teardown)
+#define CASE(name, r) TEST_IN(name, struct fixture *r, setup, teardown)
 
 /* Asks again until the words are there: figures come a few times a second. */
 static void
-await(struct rig *r, int status, const char *words)
+await(struct fixture *r, int status, const char *words)
 {
     const uint64_t until = clock_ms() + PATIENCE_MS * test_slow();
     int got;
@@ -64,7 +64,7 @@ await(struct rig *r, int status, const char *words)
 }
 
 static void
-await_json(struct rig *r, const char *words)
+await_json(struct fixture *r, const char *words)
 {
     const uint64_t until = clock_ms() + PATIENCE_MS * test_slow();
 
@@ -229,7 +229,7 @@ static char shown[65536];
                "/dev/null", __VA_ARGS__, NULL)
 
 static void
-start_watch(struct rig *r)
+start_watch(struct fixture *r)
 {
     char program[600], command[2000];
 
@@ -263,7 +263,7 @@ normalise(const char *from, char *to)
 
 /* The screen, when these words are on it. */
 static void
-await_screen(struct rig *r, const char *words, char *out)
+await_screen(struct fixture *r, const char *words, char *out)
 {
     const uint64_t until = clock_ms() + PATIENCE_MS * test_slow();
 
@@ -300,7 +300,7 @@ count_lines(const char *screen)
 
 /* What fits, from the top. */
 static void
-shows_less_when_it_is_smaller(struct rig *r, char *screen)
+shows_less_when_it_is_smaller(struct fixture *r, char *screen)
 {
     const uint64_t until = clock_ms() + PATIENCE_MS * test_slow();
 

@@ -21,7 +21,7 @@
 #include "tests/lib/client.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/fleet.h"
-#include "tests/lib/taker.h"
+#include "tests/lib/live_client.h"
 
 #define BROWSER    "/usr/bin/chromium"
 #define BROWSE_MS  60000
@@ -367,11 +367,11 @@ expect_only_ours(struct site *s)
 static void
 expect_nothing_held(uint16_t port)
 {
-    struct taker t;
+    struct live_client t;
 
-    taker_open(&t, port);
-    assert_int_equal(taker_get(&t, "forged"), -TAKER_NOT_FOUND);
-    taker_close(&t);
+    live_client_open(&t, port);
+    assert_int_equal(live_client_get(&t, "forged"), -LIVE_CLIENT_NOT_FOUND);
+    live_client_close(&t);
 }
 
 CASE(a_page_of_a_browser_can_forge_nothing_and_is_told_of_once, s)

@@ -139,13 +139,13 @@ static const char around_fragment[] =
 
 /* ---- daemons that the examples talk to ----------------------------------- */
 
-static struct rig {
+static struct fixture {
     struct tmpdir dir;
     struct words words;
     char tree[512], build[512];
     struct daemon serve, board;
     unsigned own; /* directories given to other writers */
-} rig;
+} fixture;
 
 #define PORTS                                                                  \
     "-o", "write.listen=127.0.0.1:0", "-o", "write.ack_listen=127.0.0.1:0",    \
@@ -155,7 +155,7 @@ static struct rig {
 static void
 put(const char *name, const char *content, mode_t mode)
 {
-    tmpdir_put(&rig.dir, name, content, strlen(content), mode);
+    tmpdir_put(&fixture.dir, name, content, strlen(content), mode);
 }
 
 static void
@@ -163,16 +163,16 @@ write_settings(void)
 {
     char conf[1024];
 
-    (void)snprintf(conf, sizeof conf,
-                   "data_dir = %s/counts\nwrite.listen = 127.0.0.1:%u\n"
-                   "write.ack_listen = 127.0.0.1:%u\n"
-                   "read.listen = 127.0.0.1:%u\ncounter.port = %u\n"
-                   "http.listen = 127.0.0.1:%u\n",
-                   rig.dir.path, daemon_port(&rig.serve, "silent"),
-                   daemon_port(&rig.serve, "ack"),
-                   daemon_port(&rig.serve, "read"),
-                   daemon_port(&rig.serve, "counter"),
-                   daemon_port(&rig.serve, "http")); /* fits: a short path */
+    (void)snprintf(
+        conf, sizeof conf,
+        "data_dir = %s/counts\nwrite.listen = 127.0.0.1:%u\n"
+        "write.ack_listen = 127.0.0.1:%u\n"
+        "read.listen = 127.0.0.1:%u\ncounter.port = %u\n"
+        "http.listen = 127.0.0.1:%u\n",
+        fixture.dir.path, daemon_port(&fixture.serve, "silent"),
+        daemon_port(&fixture.serve, "ack"), daemon_port(&fixture.serve, "read"),
+        daemon_port(&fixture.serve, "counter"),
+        daemon_port(&fixture.serve, "http")); /* fits: a short path */
     put("countd.conf", conf, 0600);
 }
 
@@ -185,7 +185,8 @@ write_library_paper(void)
                    "Name: libcountd\nDescription: built\nVersion: 0\n"
                    "Libs: -L%s -lcountd\n"
                    "Cflags: -I%s/common/client/lib -I%s/common/board\n",
-                   rig.build, rig.tree, rig.tree); /* fits: short paths */
+                   fixture.build, fixture.tree,
+                   fixture.tree); /* fits: short paths */
     put("libcountd.pc", paper, 0600);
 }
 
@@ -194,33 +195,33 @@ setup(void **state)
 {
     char data[600], board[600], address[64];
 
-    (void)state; /* there is one rig */
-    tmpdir_make(&rig.dir);
-    assert_non_null(getcwd(rig.tree, sizeof rig.tree));
-    daemon_path("countd", rig.build, sizeof rig.build);
-    *strrchr(rig.build, '/') = '\0';
-    snprintf(data, sizeof data, "%s/counts", rig.dir.path);
-    snprintf(board, sizeof board, "%s/board", rig.dir.path);
-    daemon_start(&rig.serve, "countd", "serve", "-d", data, PORTS, "-o",
+    (void)state; /* there is one fixture */
+    tmpdir_make(&fixture.dir);
+    assert_non_null(getcwd(fixture.tree, sizeof fixture.tree));
+    daemon_path("countd", fixture.build, sizeof fixture.build);
+    *strrchr(fixture.build, '/') = '\0';
+    snprintf(data, sizeof data, "%s/counts", fixture.dir.path);
+    snprintf(board, sizeof board, "%s/board", fixture.dir.path);
+    daemon_start(&fixture.serve, "countd", "serve", "-d", data, PORTS, "-o",
                  "archive.keep=1d", "-o", "sequence.enable=true", "-o",
                  "quota.enable=true", "-o", "quota.limit=1000000", "-o",
                  "log.rotate_after=50ms", NULL);
-    daemon_start(&rig.board, "countd", "board", "create", board, "-n", "4",
+    daemon_start(&fixture.board, "countd", "board", "create", board, "-n", "4",
                  "-s", "2", NULL);
     write_settings();
     write_library_paper();
     snprintf(address, sizeof address, "write.ack_listen=127.0.0.1:%u",
-             daemon_port(&rig.serve, "ack"));
+             daemon_port(&fixture.serve, "ack"));
     put("report", "#!/bin/sh\n", 0700);
     for (size_t i = 0; i < COUNT(texts); i++)
-        words_read(&rig.words, texts[i]);
-    words_read_help(&rig.words);
+        words_read(&fixture.words, texts[i]);
+    words_read_help(&fixture.words);
     expect(daemon_run(text, sizeof text, "countd", "-o", address, "incr",
                       "pages", "/index", NULL),
            0, "");
     expect(daemon_run(text, sizeof text, "/bin/sh", "-c",
                       "COUNTD_CONF=$1/countd.conf exec \"$2/countd\" flush",
-                      "sh", rig.dir.path, rig.build, NULL),
+                      "sh", fixture.dir.path, fixture.build, NULL),
            0, "");
     return 0;
 }
@@ -228,11 +229,11 @@ setup(void **state)
 static int
 teardown(void **state)
 {
-    (void)state; /* there is one rig */
-    daemon_fini(&rig.board);
-    daemon_fini(&rig.serve);
-    words_fini(&rig.words);
-    tmpdir_remove(&rig.dir);
+    (void)state; /* there is one fixture */
+    daemon_fini(&fixture.board);
+    daemon_fini(&fixture.serve);
+    words_fini(&fixture.words);
+    tmpdir_remove(&fixture.dir);
     return 0;
 }
 
@@ -248,19 +249,22 @@ change(char *example, size_t size)
 
     for (i = 0; i < COUNT(changed); i++)
         words_replace(example, size, changed[i].from, changed[i].to);
-    words_replace(example, size, "@DIR", rig.dir.path);
-    words_replace(example, size, "@TREE", rig.tree);
-    snprintf(number, sizeof number, "%u", daemon_port(&rig.serve, "ack"));
+    words_replace(example, size, "@DIR", fixture.dir.path);
+    words_replace(example, size, "@TREE", fixture.tree);
+    snprintf(number, sizeof number, "%u", daemon_port(&fixture.serve, "ack"));
     words_replace(example, size, "@ACK", number);
-    snprintf(number, sizeof number, "%u", daemon_port(&rig.serve, "read"));
+    snprintf(number, sizeof number, "%u", daemon_port(&fixture.serve, "read"));
     words_replace(example, size, "@READ", number);
-    snprintf(number, sizeof number, "%u", daemon_port(&rig.serve, "counter"));
+    snprintf(number, sizeof number, "%u",
+             daemon_port(&fixture.serve, "counter"));
     words_replace(example, size, "@LIVE", number);
-    snprintf(number, sizeof number, "%u", daemon_port(&rig.serve, "http"));
+    snprintf(number, sizeof number, "%u", daemon_port(&fixture.serve, "http"));
     words_replace(example, size, "@HTTP", number);
-    snprintf(number, sizeof number, "%u", daemon_port(&rig.serve, "read-http"));
+    snprintf(number, sizeof number, "%u",
+             daemon_port(&fixture.serve, "read-http"));
     words_replace(example, size, "@QUERY", number);
-    snprintf(number, sizeof number, "%u", daemon_port(&rig.serve, "statsd"));
+    snprintf(number, sizeof number, "%u",
+             daemon_port(&fixture.serve, "statsd"));
     words_replace(example, size, "@STATSD", number);
 }
 
@@ -303,7 +307,7 @@ run_daemon(char *line)
     line[strcspn(line, "#\n")] = '\0';
     while (n < COUNT(words) && (words[n] = strtok_r(rest, " ", &rest)) != NULL)
         n += strcmp(words[n], "exec") != 0 && strcmp(words[n], "2>&1") != 0;
-    snprintf(own, sizeof own, "%s/own-%u", rig.dir.path, rig.own++);
+    snprintf(own, sizeof own, "%s/own-%u", fixture.dir.path, fixture.own++);
     memcpy(argv, words + 1, (n - 1) * sizeof argv[0]);
     memcpy(&argv[n - 1], more, sizeof more);
     if (strcmp(words[0], "countd") != 0 &&
@@ -359,7 +363,7 @@ run_commands(const struct words_piece *p)
         text, sizeof text, "/bin/sh", "-c",
         "cd \"$1\" && PATH=$2:$1:$PATH COUNTD_CONF=$1/countd.conf "
         "BUILD=$2 exec timeout $4 $3 script",
-        "sh", rig.dir.path, rig.build,
+        "sh", fixture.dir.path, fixture.build,
         strstr(p->text, "/dev/tcp/") || strstr(p->text, "/dev/udp/") ||
                 strstr(p->text, "<(")
             ? "bash"
@@ -397,7 +401,8 @@ run_file(const char *example, const char *name, const char *script)
                       "cd \"$1\"\nexport PKG_CONFIG_PATH=$1 LD_LIBRARY_PATH=$2 "
                       "PATH=$2:$PATH COUNTD_CONF=$1/countd.conf\n"
                       "exec timeout $4 sh -euc \"$3\"",
-                      "sh", rig.dir.path, rig.build, script, limit, NULL);
+                      "sh", fixture.dir.path, fixture.build, script, limit,
+                      NULL);
 }
 
 static int
@@ -479,8 +484,8 @@ run_all(bool (*is_sort)(const struct words_piece *),
 {
     unsigned wrong = 0, runs = 0;
 
-    for (size_t i = 0; i < rig.words.count; i++) {
-        const struct words_piece *p = &rig.words.pieces[i];
+    for (size_t i = 0; i < fixture.words.count; i++) {
+        const struct words_piece *p = &fixture.words.pieces[i];
 
         if (!is_sort(p) || is_not_run(p->text, true))
             continue;
@@ -528,7 +533,7 @@ CASE(examples_of_the_help_run)
     expect(daemon_run(text, sizeof text, "/bin/sh", "-c",
                       "COUNTD_CONF=$1/countd.conf exec \"$2/countd\" quota "
                       "create 9 --name tea",
-                      "sh", rig.dir.path, rig.build, NULL),
+                      "sh", fixture.dir.path, fixture.build, NULL),
            0, "9");
     run_all(is_help, run_commands);
 }
@@ -536,8 +541,8 @@ CASE(examples_of_the_help_run)
 static bool
 is_in_the_texts(const char *words, bool at_a_line)
 {
-    for (size_t i = 0; i < rig.words.count; i++) {
-        const char *whole = rig.words.pieces[i].text, *at = whole;
+    for (size_t i = 0; i < fixture.words.count; i++) {
+        const char *whole = fixture.words.pieces[i].text, *at = whole;
 
         while ((at = strstr(at, words)) != NULL) {
             if (!at_a_line || at == whole || at[-1] == '\n')

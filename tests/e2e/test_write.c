@@ -10,11 +10,11 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "tests/lib/taker.h"
+#include "tests/lib/live_client.h"
 
 /* ---- the protocol ------------------------------------------------------ */
 
-ON_RIG(a_half_close_gets_the_wins_owed_and_the_end, r)
+ON_FIXTURE(a_half_close_gets_the_wins_owed_and_the_end, r)
 {
     uint8_t bytes[3 * SIZE];
     int fd, i;
@@ -36,7 +36,7 @@ ON_RIG(a_half_close_gets_the_wins_owed_and_the_end, r)
 
 /* One more than a log of 4032 takes, all answered though nobody reads until
  * the end. */
-ON_RIG(a_full_log_is_followed_by_the_next, r)
+ON_FIXTURE(a_full_log_is_followed_by_the_next, r)
 {
     const size_t count = 4033;
     uint8_t *bytes = malloc(count * SIZE);
@@ -62,7 +62,7 @@ ON_RIG(a_full_log_is_followed_by_the_next, r)
     assert_int_equal(r->records.states[LOG_SEALED], 2);
 }
 
-ON_RIG(many_small_logs_keep_every_message_once, r)
+ON_FIXTURE(many_small_logs_keep_every_message_once, r)
 {
     const size_t count = 3000;
     uint8_t *bytes = malloc(count * SIZE);
@@ -98,7 +98,7 @@ ON_RIG(many_small_logs_keep_every_message_once, r)
 }
 
 /* Each client sends and closes at once, without looking. */
-ON_RIG(senders_that_close_at_once_lose_nothing, r)
+ON_FIXTURE(senders_that_close_at_once_lose_nothing, r)
 {
     uint8_t bytes[50 * SIZE];
     int fd, i;
@@ -121,7 +121,7 @@ ON_RIG(senders_that_close_at_once_lose_nothing, r)
 
 /* The client has megabytes in flight behind the malformed message and reads
  * only when all is sent: a reset would eat the answer. */
-ON_RIG(no_reset_overtakes_fail, r)
+ON_FIXTURE(no_reset_overtakes_fail, r)
 {
     const size_t count = 10000;
     uint8_t *bytes = malloc(count * SIZE), reply[64];
@@ -145,7 +145,7 @@ ON_RIG(no_reset_overtakes_fail, r)
     assert_int_equal(r->records.count, 3);
 }
 
-ON_RIG(a_client_that_never_reads_costs_no_memory, r)
+ON_FIXTURE(a_client_that_never_reads_costs_no_memory, r)
 {
     const size_t chunk = 4000, chunks = 250; /* a million messages */
     uint8_t *bytes = malloc(chunk * SIZE);
@@ -182,34 +182,35 @@ ON_RIG(a_client_that_never_reads_costs_no_memory, r)
 
 /* ---- counters and semaphores ------------------------------------------- */
 
-ON_RIG(a_stop_ends_live_connections_at_once, r)
+ON_FIXTURE(a_stop_ends_live_connections_at_once, r)
 {
-    struct taker taker;
+    struct live_client client;
 
     start(r, "64K", "counter.port=0", "write.drain=0ms");
-    taker_open(&taker, daemon_port(&r->writer, "counter"));
-    assert_int_equal(taker_acquire(&taker, "a", 1, 1), TAKER_OK);
+    live_client_open(&client, daemon_port(&r->writer, "counter"));
+    assert_int_equal(live_client_acquire(&client, "a", 1, 1), LIVE_CLIENT_OK);
     daemon_signal(&r->writer, SIGTERM);
-    taker_expect_end(&taker);
-    taker_drop(&taker);
+    live_client_expect_end(&client);
+    live_client_drop(&client);
     assert_int_equal(daemon_wait(&r->writer), 0);
     await_output(r, "counter: objects=1 created=1 ");
     await_output(r, " open=0 connections=1 noop=0 get=0 acquire=1 ");
 }
 
-ON_RIG(live_history_is_in_the_logs_after_a_stop, r)
+ON_FIXTURE(live_history_is_in_the_logs_after_a_stop, r)
 {
-    struct taker taker;
+    struct live_client client;
 
     start(r, "64K", "live.history=on", NULL);
-    taker_open(&taker, daemon_port(&r->writer, "counter"));
-    assert_int_equal(taker_acquire(&taker, "a", 3, 4), TAKER_OK);
-    assert_int_equal(taker_acquire(&taker, "a", 2, 4), TAKER_FULL);
-    assert_int_equal(taker_release(&taker, "a", 1), TAKER_OK);
-    assert_int_equal(taker_acquire_bytes(&taker, "b\0c", 3, 5, 5), TAKER_OK);
+    live_client_open(&client, daemon_port(&r->writer, "counter"));
+    assert_int_equal(live_client_acquire(&client, "a", 3, 4), LIVE_CLIENT_OK);
+    assert_int_equal(live_client_acquire(&client, "a", 2, 4), LIVE_CLIENT_FULL);
+    assert_int_equal(live_client_release(&client, "a", 1), LIVE_CLIENT_OK);
+    assert_int_equal(live_client_acquire_bytes(&client, "b\0c", 3, 5, 5),
+                     LIVE_CLIENT_OK);
     daemon_signal(&r->writer, SIGTERM);
-    taker_expect_end(&taker);
-    taker_drop(&taker);
+    live_client_expect_end(&client);
+    live_client_drop(&client);
     assert_int_equal(daemon_wait(&r->writer), 0);
     read_logs(r);
 
@@ -222,10 +223,10 @@ ON_RIG(live_history_is_in_the_logs_after_a_stop, r)
     await_output(r, "history: rounds=1 increments=5 waits=0");
 }
 
-ON_RIG(without_a_log_live_requests_go_on, r)
+ON_FIXTURE(without_a_log_live_requests_go_on, r)
 {
     uint8_t bytes[40 * SIZE], reply[3];
-    struct taker taker;
+    struct live_client client;
     int fd, i;
 
     daemon_start(&r->writer, "countd-write", "-d", r->data, "-o",
@@ -239,13 +240,15 @@ ON_RIG(without_a_log_live_requests_go_on, r)
     client_wins(fd, 30);
     assert_rc(client_try_read(fd, reply, 3, 50), -EAGAIN);
 
-    taker_open(&taker, daemon_port(&r->writer, "counter"));
+    live_client_open(&client, daemon_port(&r->writer, "counter"));
     for (i = 0; i < 1000; i++) {
-        assert_int_equal(taker_acquire(&taker, "a", 1, 1), TAKER_OK);
-        assert_int_equal(taker_acquire(&taker, "a", 1, 1), TAKER_FULL);
-        assert_int_equal(taker_release(&taker, "a", 1), TAKER_OK);
+        assert_int_equal(live_client_acquire(&client, "a", 1, 1),
+                         LIVE_CLIENT_OK);
+        assert_int_equal(live_client_acquire(&client, "a", 1, 1),
+                         LIVE_CLIENT_FULL);
+        assert_int_equal(live_client_release(&client, "a", 1), LIVE_CLIENT_OK);
     }
-    taker_close(&taker);
+    live_client_close(&client);
     client_close(fd);
 
     /* And a stop does not wait for ever for a log that does not come. */
@@ -288,7 +291,7 @@ send_forged(uint16_t port, const uint8_t *bytes, size_t size, size_t first)
     client_close(fd);
 }
 
-ON_RIG(a_web_page_can_forge_nothing_on_any_port, r)
+ON_FIXTURE(a_web_page_can_forge_nothing_on_any_port, r)
 {
     static const char *const listeners[] = {"counter", "semaphore", "ack",
                                             "silent"};
@@ -319,7 +322,7 @@ ON_RIG(a_web_page_can_forge_nothing_on_any_port, r)
 }
 
 /* With the smallest names a message is ten bytes, and any ten are one. */
-ON_RIG(the_smallest_messages_cannot_be_forged, r)
+ON_FIXTURE(the_smallest_messages_cannot_be_forged, r)
 {
     static const char hello[] = "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
                                 "0123456789012345678901234567890123456789";
@@ -344,7 +347,7 @@ ON_RIG(the_smallest_messages_cannot_be_forged, r)
     assert_int_equal(daemon_stop(&r->writer), 0);
 }
 
-ON_RIG(who_sends_what_is_malformed_is_named, r)
+ON_FIXTURE(who_sends_what_is_malformed_is_named, r)
 {
     uint8_t bytes[CLIENT_MESSAGE_SIZE] = {1};
     int fd;

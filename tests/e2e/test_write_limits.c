@@ -66,7 +66,7 @@ connect_from(uint16_t port, size_t client)
     return fd;
 }
 
-ON_RIG(thousands_of_connections_are_all_served, r)
+ON_FIXTURE(thousands_of_connections_are_all_served, r)
 {
     size_t count = allow_clients(CLIENTS);
     int *fds = calloc(count, sizeof *fds);
@@ -108,7 +108,7 @@ ON_RIG(thousands_of_connections_are_all_served, r)
     print_message("%zu connections\n", count);
 }
 
-ON_RIG(out_of_descriptors_accepting_pauses_and_nobody_is_harmed, r)
+ON_FIXTURE(out_of_descriptors_accepting_pauses_and_nobody_is_harmed, r)
 {
     struct rlimit limit = {0};
     uint8_t reply[3];
@@ -149,7 +149,7 @@ ON_RIG(out_of_descriptors_accepting_pauses_and_nobody_is_harmed, r)
     assert_int_equal(r->records.count, 17);
 }
 
-ON_RIG(at_log_max_it_pushes_back_and_goes_on_when_a_log_is_emptied, r)
+ON_FIXTURE(at_log_max_it_pushes_back_and_goes_on_when_a_log_is_emptied, r)
 {
     uint8_t *bytes = malloc(60 * SIZE), reply[3];
     struct log log;
@@ -179,7 +179,7 @@ ON_RIG(at_log_max_it_pushes_back_and_goes_on_when_a_log_is_emptied, r)
     assert_int_equal(r->records.count, 15 + 10);
 }
 
-ON_RIG(a_full_disk_pushes_back_and_recovers_when_there_is_space, r)
+ON_FIXTURE(a_full_disk_pushes_back_and_recovers_when_there_is_space, r)
 {
     uint8_t *bytes = malloc(2000 * SIZE), reply[3];
     size_t i, before = 0;

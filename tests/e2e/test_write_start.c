@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "tests/lib/taker.h"
+#include "tests/lib/live_client.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED true
@@ -30,7 +30,7 @@ writer_path(void)
 }
 
 static void
-expect_refusal(const struct rig *r, int status, const char *listen,
+expect_refusal(const struct fixture *r, int status, const char *listen,
                const char *more, const char *text)
 {
     char output[4096];
@@ -44,7 +44,7 @@ expect_refusal(const struct rig *r, int status, const char *listen,
         fail_msg("nothing about \"%s\" in:\n%s", text, output);
 }
 
-ON_RIG(too_little_address_space_names_the_setting_to_lower, r)
+ON_FIXTURE(too_little_address_space_names_the_setting_to_lower, r)
 {
     static const char script[] =
         "ulimit -v 2000000; COUNTD_CONF= exec \"$1\" -d \"$2\" "
@@ -60,7 +60,7 @@ ON_RIG(too_little_address_space_names_the_setting_to_lower, r)
         fail_msg("no setting is named in:\n%s", output);
 }
 
-ON_RIG(a_second_writer_is_refused, r)
+ON_FIXTURE(a_second_writer_is_refused, r)
 {
     char text[64];
     int fd;
@@ -79,7 +79,7 @@ ON_RIG(a_second_writer_is_refused, r)
 }
 
 /* `calls` all fail from the `nth` on; nobody sees why but by what it says. */
-ON_RIG(a_call_that_fails_at_the_start_is_named, r)
+ON_FIXTURE(a_call_that_fails_at_the_start_is_named, r)
 {
     static const struct {
         const char *calls, *nth, *text;
@@ -113,7 +113,7 @@ ON_RIG(a_call_that_fails_at_the_start_is_named, r)
 }
 
 /* It waits for the second port while the first is bound. */
-ON_RIG(signals_at_the_start_wait_until_it_serves, r)
+ON_FIXTURE(signals_at_the_start_wait_until_it_serves, r)
 {
     struct sockaddr_in here = {.sin_family = AF_INET,
                                .sin_addr = {htonl(INADDR_LOOPBACK)}};
@@ -139,7 +139,7 @@ ON_RIG(signals_at_the_start_wait_until_it_serves, r)
     assert_int_equal(daemon_wait(&r->writer), 0);
 }
 
-ON_RIG(a_port_in_use_is_refused_with_what_to_do, r)
+ON_FIXTURE(a_port_in_use_is_refused_with_what_to_do, r)
 {
     struct tmpdir other;
     char listen[64];
@@ -157,7 +157,7 @@ ON_RIG(a_port_in_use_is_refused_with_what_to_do, r)
     stop(r);
 }
 
-ON_RIG(a_live_port_in_use_is_refused_with_what_to_do, r)
+ON_FIXTURE(a_live_port_in_use_is_refused_with_what_to_do, r)
 {
     struct tmpdir other;
     char port[64];
@@ -176,24 +176,24 @@ ON_RIG(a_live_port_in_use_is_refused_with_what_to_do, r)
     stop(r);
 }
 
-ON_RIG(live_ports_alone_are_something_to_do, r)
+ON_FIXTURE(live_ports_alone_are_something_to_do, r)
 {
-    struct taker taker;
+    struct live_client client;
 
     daemon_start(&r->writer, "countd-write", "-d", r->data, "-o",
                  "write.listen=", "-o", "write.ack_listen=", "-o",
                  "counter.enable=off", "-o", "semaphore.enable=on", "-o",
                  "semaphore.port=0", "-o", "log.size=64K", NULL);
     assert_int_equal(r->writer.port_count, 1);
-    taker_open(&taker, daemon_port(&r->writer, "semaphore"));
-    assert_int_equal(taker_acquire(&taker, "s", 2, 5), TAKER_OK);
-    assert_int_equal(taker_get(&taker, "s"), 3);
-    taker_close(&taker);
+    live_client_open(&client, daemon_port(&r->writer, "semaphore"));
+    assert_int_equal(live_client_acquire(&client, "s", 2, 5), LIVE_CLIENT_OK);
+    assert_int_equal(live_client_get(&client, "s"), 3);
+    live_client_close(&client);
     stop(r);
     await_output(r, "semaphore: objects=1 created=1 ");
 }
 
-ON_RIG(an_address_others_can_reach_needs_the_networks_that_may, r)
+ON_FIXTURE(an_address_others_can_reach_needs_the_networks_that_may, r)
 {
     expect_refusal(r, 100, "write.listen=0.0.0.0:0", "log.size=64K",
                    "write.listen=0.0.0.0:0 can be reached from other machines: "
@@ -209,7 +209,7 @@ ON_RIG(an_address_others_can_reach_needs_the_networks_that_may, r)
 }
 
 /* The silent port for both families shows an IPv4 peer as a mapped one. */
-ON_RIG(a_peer_of_a_network_that_is_listed_is_served, r)
+ON_FIXTURE(a_peer_of_a_network_that_is_listed_is_served, r)
 {
     int fd;
 
@@ -228,7 +228,7 @@ ON_RIG(a_peer_of_a_network_that_is_listed_is_served, r)
     assert_int_equal(r->records.count, 2);
 }
 
-ON_RIG(a_peer_of_another_network_is_closed_and_counted, r)
+ON_FIXTURE(a_peer_of_another_network_is_closed_and_counted, r)
 {
     start(r, "64K", "counter.port=0", "write.allow=10.0.0.0/8 fd00::/8");
     for (int i = 0; i < 3; i++)
@@ -243,7 +243,7 @@ ON_RIG(a_peer_of_another_network_is_closed_and_counted, r)
     assert_int_equal(r->records.count, 0);
 }
 
-ON_RIG(other_message_sizes_are_refused_with_what_to_do, r)
+ON_FIXTURE(other_message_sizes_are_refused_with_what_to_do, r)
 {
     start(r, "64K", NULL, NULL);
     stop(r);
@@ -251,7 +251,7 @@ ON_RIG(other_message_sizes_are_refused_with_what_to_do, r)
                    "message.key_size=256");
 }
 
-ON_RIG(with_all_ports_off_there_is_nothing_to_do, r)
+ON_FIXTURE(with_all_ports_off_there_is_nothing_to_do, r)
 {
     char output[4096];
 
@@ -264,7 +264,7 @@ ON_RIG(with_all_ports_off_there_is_nothing_to_do, r)
     assert_non_null(strstr(output, "counter.enable"));
 }
 
-ON_RIG(a_port_can_be_turned_off, r)
+ON_FIXTURE(a_port_can_be_turned_off, r)
 {
     int fd;
 

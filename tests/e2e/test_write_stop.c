@@ -14,7 +14,7 @@
 
 /* ---- rotation, signals, stop ------------------------------------------- */
 
-ON_RIG(a_log_is_handed_on_some_time_after_its_first_message, r)
+ON_FIXTURE(a_log_is_handed_on_some_time_after_its_first_message, r)
 {
     uint64_t begin_ms;
     int fd;
@@ -33,7 +33,7 @@ ON_RIG(a_log_is_handed_on_some_time_after_its_first_message, r)
     assert_int_equal(r->records.states[LOG_SEALED], 2);
 }
 
-ON_RIG(sigusr2_hands_the_log_on_and_an_empty_one_stays, r)
+ON_FIXTURE(sigusr2_hands_the_log_on_and_an_empty_one_stays, r)
 {
     int fd;
 
@@ -54,7 +54,7 @@ ON_RIG(sigusr2_hands_the_log_on_and_an_empty_one_stays, r)
     assert_int_equal(r->records.states[LOG_SEALED], 2);
 }
 
-ON_RIG(sigusr1_prints_the_figures, r)
+ON_FIXTURE(sigusr1_prints_the_figures, r)
 {
     int fd;
 
@@ -69,7 +69,7 @@ ON_RIG(sigusr1_prints_the_figures, r)
 }
 
 /* Every NAME= of a line of figures is in STATISTICS of countd-write.8. */
-ON_RIG(every_figure_is_in_the_manual, r)
+ON_FIXTURE(every_figure_is_in_the_manual, r)
 {
     char output[8192], name[64];
     static char page[65536];
@@ -106,7 +106,7 @@ ON_RIG(every_figure_is_in_the_manual, r)
     stop(r);
 }
 
-ON_RIG(a_stop_drains_what_has_arrived, r)
+ON_FIXTURE(a_stop_drains_what_has_arrived, r)
 {
     const size_t count = 400; /* within the buffers of a socket */
     uint8_t *bytes = malloc(count * SIZE);
@@ -144,7 +144,7 @@ ON_RIG(a_stop_drains_what_has_arrived, r)
     free(bytes);
 }
 
-ON_RIG(a_stop_does_not_wait_for_ever_for_a_client_that_goes_on, r)
+ON_FIXTURE(a_stop_does_not_wait_for_ever_for_a_client_that_goes_on, r)
 {
     uint8_t bytes[20 * SIZE];
     uint64_t begin_ms;
@@ -183,7 +183,7 @@ await_begun(int log_fd, const char *name)
     }
 }
 
-ON_RIG(a_stopped_process_keeps_its_logs, r)
+ON_FIXTURE(a_stopped_process_keeps_its_logs, r)
 {
     int fd, log_fd;
     uint8_t reply[3];
@@ -208,7 +208,7 @@ ON_RIG(a_stopped_process_keeps_its_logs, r)
     assert_int_equal(r->records.count, 2);
 }
 
-ON_RIG(after_a_kill_what_was_acknowledged_is_there, r)
+ON_FIXTURE(after_a_kill_what_was_acknowledged_is_there, r)
 {
     int fd, i;
 
@@ -230,7 +230,7 @@ ON_RIG(after_a_kill_what_was_acknowledged_is_there, r)
 
 /* Asks for the figures until they have this one. */
 static void
-await_figure(const struct rig *r, const char *figure)
+await_figure(const struct fixture *r, const char *figure)
 {
     const uint64_t end_ms = clock_ms() + LIMIT_MS * test_slow();
     const size_t size = (size_t)1 << 20;
@@ -255,7 +255,7 @@ await_figure(const struct rig *r, const char *figure)
     free(output);
 }
 
-ON_RIG(every_interval_syncs_without_anybody_waiting, r)
+ON_FIXTURE(every_interval_syncs_without_anybody_waiting, r)
 {
     static const struct {
         const char *sync, *figure;
@@ -276,7 +276,7 @@ ON_RIG(every_interval_syncs_without_anybody_waiting, r)
 
 /* ---- hanging up ---------------------------------------------------------- */
 
-ON_RIG(a_hangup_stops_it_cleanly_to_be_started_again, r)
+ON_FIXTURE(a_hangup_stops_it_cleanly_to_be_started_again, r)
 {
     int fd;
 
@@ -292,7 +292,7 @@ ON_RIG(a_hangup_stops_it_cleanly_to_be_started_again, r)
     assert_int_equal(r->records.count, 1);
 }
 
-ON_RIG(what_nohup_has_started_goes_on_after_a_hangup, r)
+ON_FIXTURE(what_nohup_has_started_goes_on_after_a_hangup, r)
 {
     int fd;
 

@@ -25,7 +25,7 @@
 #define LIMIT_MS 20000
 #define CLIENTS  20000 /* as many as the machine lets us have */
 
-struct rig {
+struct fixture {
     struct tmpdir dir;
     struct daemon writer;
     struct records records;
@@ -35,7 +35,7 @@ struct rig {
 static inline int
 set_up(void **state)
 {
-    struct rig *r = calloc(1, sizeof *r);
+    struct fixture *r = calloc(1, sizeof *r);
 
     assert_non_null(r);
     tmpdir_make(&r->dir);
@@ -47,7 +47,7 @@ set_up(void **state)
 static inline int
 tear_down(void **state)
 {
-    struct rig *r = *state;
+    struct fixture *r = *state;
 
     daemon_fini(&r->writer);
     records_free(&r->records);
@@ -58,7 +58,7 @@ tear_down(void **state)
 
 /* Starts the writer with up to three settings more (NULL: none). */
 static inline void
-start(struct rig *r, const char *log_size, const char *one, const char *two)
+start(struct fixture *r, const char *log_size, const char *one, const char *two)
 {
     char size[64];
 
@@ -71,19 +71,19 @@ start(struct rig *r, const char *log_size, const char *one, const char *two)
 }
 
 static inline int
-ack(const struct rig *r)
+ack(const struct fixture *r)
 {
     return client_connect(daemon_port(&r->writer, "ack"));
 }
 
 static inline int
-silent(const struct rig *r)
+silent(const struct fixture *r)
 {
     return client_connect(daemon_port(&r->writer, "silent"));
 }
 
 static inline int
-open_logs(const struct rig *r)
+open_logs(const struct fixture *r)
 {
     char path[700];
     int fd;
@@ -95,7 +95,7 @@ open_logs(const struct rig *r)
 }
 
 static inline void
-read_logs(struct rig *r)
+read_logs(struct fixture *r)
 {
     int fd = open_logs(r);
 
@@ -106,7 +106,7 @@ read_logs(struct rig *r)
 
 /* A clean stop, and then what the logs hold. */
 static inline void
-stop(struct rig *r)
+stop(struct fixture *r)
 {
     assert_int_equal(daemon_stop(&r->writer), 0);
     read_logs(r);
@@ -115,7 +115,7 @@ stop(struct rig *r)
 
 /* Logs with these permission bits. */
 static inline size_t
-logs_in_mode(const struct rig *r, mode_t mode)
+logs_in_mode(const struct fixture *r, mode_t mode)
 {
     char name[LOG_NAME_SIZE];
     int fd = open_logs(r);
@@ -135,7 +135,7 @@ logs_in_mode(const struct rig *r, mode_t mode)
 
 /* Waits for something that comes by itself. */
 static inline void
-await_logs(const struct rig *r, mode_t mode, size_t count)
+await_logs(const struct fixture *r, mode_t mode, size_t count)
 {
     const uint64_t end_ms = clock_ms() + LIMIT_MS * test_slow();
 
@@ -148,7 +148,7 @@ await_logs(const struct rig *r, mode_t mode, size_t count)
 }
 
 static inline void
-await_output(const struct rig *r, const char *text)
+await_output(const struct fixture *r, const char *text)
 {
     const uint64_t end_ms = clock_ms() + LIMIT_MS * test_slow();
     char output[8192];
@@ -166,7 +166,7 @@ await_output(const struct rig *r, const char *text)
 /* Puts the directory on a file system of 1 MiB, in a mount namespace of its
  * own. False: this needs root and the right to mount. */
 static inline bool
-mount_small(struct rig *r)
+mount_small(struct fixture *r)
 {
     char path[600];
 
@@ -180,6 +180,6 @@ mount_small(struct rig *r)
            mkdir(r->data, 0700) == 0;
 }
 
-#define ON_RIG(name, r) TEST_IN(name, struct rig *r, set_up, tear_down)
+#define ON_FIXTURE(name, r) TEST_IN(name, struct fixture *r, set_up, tear_down)
 
 #endif

@@ -23,13 +23,13 @@ cluster_engine_stop(void)
 #include "common/base/clock.h"
 #include "common/setup/datadir.h"
 #include "common/store/cluster/cluster_store.h"
-#include "tests/lib/cluster_rig.h"
+#include "tests/lib/cluster_servers.h"
 #include "tests/lib/test.h"
 
 #define WAIT_MS 30000
 
 static struct {
-    struct cluster_rig rig;
+    struct cluster_servers servers;
     bool is_started;
     struct tmpdir tmp;
     struct datadir dir;
@@ -104,14 +104,14 @@ cluster_engine_open(void)
 
     (void)signal(SIGPIPE, SIG_IGN);
     if (!engine.is_started)
-        engine.is_started = cluster_rig_start(&engine.rig);
+        engine.is_started = cluster_servers_start(&engine.servers);
     if (!engine.is_started)
         return NULL;
-    cluster_rig_flush(&engine.rig);
+    cluster_servers_flush(&engine.servers);
     config_defaults(&engine.config);
     engine.config.store_cluster = true;
     (void)snprintf(engine.config.store_nodes, sizeof engine.config.store_nodes,
-                   "%s", engine.rig.nodes);
+                   "%s", engine.servers.nodes);
     tmpdir_make_in_memory(&engine.tmp);
     assert_rc(datadir_open(&engine.dir, engine.tmp.path, DATADIR_WRITE), 0);
     assert_rc(cluster_store_open(&s, &options), 0);
@@ -123,7 +123,7 @@ void
 cluster_engine_stop(void)
 {
     if (engine.is_started)
-        cluster_rig_stop(&engine.rig);
+        cluster_servers_stop(&engine.servers);
     engine.is_started = false;
 }
 

@@ -14,12 +14,12 @@
 
 #define WAIT_MS 60000
 #define FIX_MS  20000
-#define NOBODY  CLUSTER_RIG_SERVERS
+#define NOBODY  CLUSTER_SERVERS_SERVERS
 
 void
-cluster_faults_init(struct cluster_faults *f, struct cluster_rig *rig)
+cluster_faults_init(struct cluster_faults *f, struct cluster_servers *servers)
 {
-    *f = (struct cluster_faults){.rig = rig};
+    *f = (struct cluster_faults){.servers = servers};
 }
 
 /* ---- who is who ---------------------------------------------------------- */
@@ -27,7 +27,7 @@ cluster_faults_init(struct cluster_faults *f, struct cluster_rig *rig)
 static bool
 is_running(const struct cluster_faults *f, unsigned server)
 {
-    return server < CLUSTER_RIG_SERVERS && !f->is_dead[server] &&
+    return server < CLUSTER_SERVERS_SERVERS && !f->is_dead[server] &&
            !f->is_stopped[server];
 }
 
@@ -35,17 +35,19 @@ static bool
 is_master(struct cluster_faults *f, unsigned server)
 {
     return is_running(f, server) &&
-           strncmp(cluster_rig_run(f->rig, server, "ROLE"), "master", 6) == 0;
+           strncmp(cluster_servers_run(f->servers, server, "ROLE"), "master",
+                   6) == 0;
 }
 
 unsigned
 cluster_fault_master(struct cluster_faults *f, struct random *random)
 {
-    const unsigned first = (unsigned)random_below(random, CLUSTER_RIG_SERVERS);
+    const unsigned first =
+        (unsigned)random_below(random, CLUSTER_SERVERS_SERVERS);
 
-    for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++)
-        if (is_master(f, (first + i) % CLUSTER_RIG_SERVERS))
-            return (first + i) % CLUSTER_RIG_SERVERS;
+    for (unsigned i = 0; i < CLUSTER_SERVERS_SERVERS; i++)
+        if (is_master(f, (first + i) % CLUSTER_SERVERS_SERVERS))
+            return (first + i) % CLUSTER_SERVERS_SERVERS;
     return NOBODY;
 }
 
@@ -57,10 +59,11 @@ cluster_fault_replica_of(struct cluster_faults *f, unsigned master)
     if (master == NOBODY)
         return NOBODY;
     (void)snprintf(role, sizeof role, "slave\n127.0.0.1\n%d\n",
-                   f->rig->ports[master]);
-    for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++)
-        if (is_running(f, i) && strncmp(cluster_rig_run(f->rig, i, "ROLE"),
-                                        role, strlen(role)) == 0)
+                   f->servers->ports[master]);
+    for (unsigned i = 0; i < CLUSTER_SERVERS_SERVERS; i++)
+        if (is_running(f, i) &&
+            strncmp(cluster_servers_run(f->servers, i, "ROLE"), role,
+                    strlen(role)) == 0)
             return i;
     return NOBODY;
 }
@@ -72,7 +75,7 @@ cluster_fault_kill(struct cluster_faults *f, unsigned server)
 {
     if (server == NOBODY || f->is_dead[server])
         return false;
-    daemon_kill(&f->rig->servers[server]);
+    daemon_kill(&f->servers->servers[server]);
     f->is_dead[server] = true;
     f->is_stopped[server] = false;
     return true;
@@ -83,7 +86,7 @@ cluster_fault_restart(struct cluster_faults *f, unsigned server)
 {
     if (!f->is_dead[server])
         return false;
-    cluster_rig_restart(f->rig, server);
+    cluster_servers_restart(f->servers, server);
     f->is_dead[server] = false;
     return true;
 }
@@ -93,7 +96,7 @@ cluster_fault_stop(struct cluster_faults *f, unsigned server)
 {
     if (!is_running(f, server))
         return false;
-    daemon_signal(&f->rig->servers[server], SIGSTOP);
+    daemon_signal(&f->servers->servers[server], SIGSTOP);
     f->is_stopped[server] = true;
     return true;
 }
@@ -103,7 +106,7 @@ cluster_fault_continue(struct cluster_faults *f, unsigned server)
 {
     if (!f->is_stopped[server])
         return false;
-    daemon_signal(&f->rig->servers[server], SIGCONT);
+    daemon_signal(&f->servers->servers[server], SIGCONT);
     f->is_stopped[server] = false;
     return true;
 }
@@ -116,7 +119,7 @@ cluster_fault_leave_behind(struct cluster_faults *f, unsigned master,
 {
     if (!is_running(f, master) || !cluster_fault_stop(f, replica))
         return false;
-    (void)cluster_rig_run(f->rig, master, "CLIENT KILL TYPE replica");
+    (void)cluster_servers_run(f->servers, master, "CLIENT KILL TYPE replica");
     return true;
 }
 
@@ -127,7 +130,7 @@ cluster_fault_promote(struct cluster_faults *f, unsigned master,
     if (!f->is_stopped[replica] || !cluster_fault_stop(f, master))
         return false;
     (void)cluster_fault_continue(f, replica);
-    (void)cluster_rig_run(f->rig, replica, "CLUSTER FAILOVER TAKEOVER");
+    (void)cluster_servers_run(f->servers, replica, "CLUSTER FAILOVER TAKEOVER");
     return true;
 }
 
@@ -142,7 +145,7 @@ find_appended(const struct cluster_faults *f, unsigned server, char *path,
     DIR *dir;
 
     (void)snprintf(folder, sizeof folder, "%s/%u/appendonlydir",
-                   f->rig->tmp.path, server);
+                   f->servers->tmp.path, server);
     dir = opendir(folder);
     while (dir != NULL && !is_found && (e = readdir(dir)) != NULL)
         if (strstr(e->d_name, ".incr.aof") != NULL)
@@ -184,7 +187,7 @@ run_where_alive(struct cluster_faults *f, unsigned server, const char *command)
 {
     if (!is_running(f, server))
         return false;
-    (void)cluster_rig_run(f->rig, server, command);
+    (void)cluster_servers_run(f->servers, server, command);
     return true;
 }
 
@@ -232,13 +235,13 @@ static void
 insist(struct cluster_faults *f, unsigned server, const char *command)
 {
     const uint64_t end_ms = clock_ms() + (uint64_t)WAIT_MS * test_slow();
-    const char *reply = cluster_rig_run(f->rig, server, command);
+    const char *reply = cluster_servers_run(f->servers, server, command);
 
     while (strcmp(reply, "OK") != 0 && strcmp(reply, "NOKEY") != 0) {
         if (clock_ms() > end_ms)
             fail_msg("%s: %s", command, reply);
         (void)poll(NULL, 0, 10);
-        reply = cluster_rig_run(f->rig, server, command);
+        reply = cluster_servers_run(f->servers, server, command);
     }
 }
 
@@ -249,15 +252,15 @@ move_keys(struct cluster_faults *f, unsigned slot, unsigned from, unsigned to,
     char key[256], command[400];
 
     for (;;) {
-        (void)snprintf(
-            key, sizeof key, "%s",
-            cluster_rig_run(f->rig, from, "CLUSTER GETKEYSINSLOT %u 1", slot));
+        (void)snprintf(key, sizeof key, "%s",
+                       cluster_servers_run(f->servers, from,
+                                           "CLUSTER GETKEYSINSLOT %u 1", slot));
         key[strcspn(key, "\n")] = '\0';
         if (key[0] == '\0')
             return;
         (void)snprintf(command, sizeof command,
                        "MIGRATE 127.0.0.1 %d %s 0 5000 REPLACE",
-                       f->rig->ports[to], key);
+                       f->servers->ports[to], key);
         insist(f, from, command);
         each(ctx);
     }
@@ -271,8 +274,8 @@ await_owner(struct cluster_faults *f, unsigned slot, unsigned owner,
 {
     const uint64_t end_ms = clock_ms() + (uint64_t)WAIT_MS * test_slow();
 
-    for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++)
-        while (cluster_rig_master(f->rig, i, slot) != owner) {
+    for (unsigned i = 0; i < CLUSTER_SERVERS_SERVERS; i++)
+        while (cluster_servers_master(f->servers, i, slot) != owner) {
             if (clock_ms() > end_ms)
                 fail_msg("server %u does not know who has slot %u", i, slot);
             each(ctx);
@@ -283,17 +286,17 @@ void
 cluster_fault_move_slot(struct cluster_faults *f, unsigned slot,
                         void (*each)(void *ctx), void *ctx)
 {
-    const unsigned from = cluster_rig_master(f->rig, 0, slot);
+    const unsigned from = cluster_servers_master(f->servers, 0, slot);
     unsigned to = from;
     char from_id[64], to_id[64], command[200];
 
     do
-        to = (to + 1) % CLUSTER_RIG_SERVERS;
+        to = (to + 1) % CLUSTER_SERVERS_SERVERS;
     while (!is_master(f, to));
     (void)snprintf(from_id, sizeof from_id, "%s",
-                   cluster_rig_run(f->rig, from, "CLUSTER MYID"));
+                   cluster_servers_run(f->servers, from, "CLUSTER MYID"));
     (void)snprintf(to_id, sizeof to_id, "%s",
-                   cluster_rig_run(f->rig, to, "CLUSTER MYID"));
+                   cluster_servers_run(f->servers, to, "CLUSTER MYID"));
     (void)snprintf(command, sizeof command, "CLUSTER SETSLOT %u IMPORTING %s",
                    slot, from_id);
     insist(f, to, command);
@@ -316,13 +319,13 @@ cluster_fault_move_slot(struct cluster_faults *f, unsigned slot,
 static const char *
 find_unwell(struct cluster_faults *f, unsigned *server)
 {
-    for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++) {
-        const char *text = cluster_rig_run(f->rig, i, "CLUSTER INFO");
+    for (unsigned i = 0; i < CLUSTER_SERVERS_SERVERS; i++) {
+        const char *text = cluster_servers_run(f->servers, i, "CLUSTER INFO");
 
         *server = i;
         if (strstr(text, "cluster_state:ok") == NULL)
             return text;
-        text = cluster_rig_run(f->rig, i, "INFO replication");
+        text = cluster_servers_run(f->servers, i, "INFO replication");
         if (strstr(text, "state=online") == NULL &&
             strstr(text, "master_link_status:up") == NULL)
             return text;
@@ -343,10 +346,10 @@ fix_slots(struct cluster_faults *f, unsigned server)
     (void)snprintf(command, sizeof command,
                    "echo yes | timeout 20 redis-cli --cluster fix "
                    "127.0.0.1:%d >/dev/null 2>&1",
-                   f->rig->ports[server]);
+                   f->servers->ports[server]);
     /* Whether it helped is what the next look at the servers shows. */
     (void)!system(command);
-    for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++)
+    for (unsigned i = 0; i < CLUSTER_SERVERS_SERVERS; i++)
         (void)cluster_fault_break_connections(f, i);
 }
 
@@ -360,17 +363,18 @@ cluster_faults_heal(struct cluster_faults *f, void (*each)(void *ctx),
     bool is_fixed = false;
     unsigned server;
 
-    for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++) {
+    for (unsigned i = 0; i < CLUSTER_SERVERS_SERVERS; i++) {
         (void)cluster_fault_continue(f, i);
         (void)cluster_fault_restart(f, i);
-        (void)cluster_rig_run(f->rig, i, "CONFIG SET maxmemory 0");
-        (void)cluster_rig_run(f->rig, i, "CONFIG SET min-replicas-to-write 0");
+        (void)cluster_servers_run(f->servers, i, "CONFIG SET maxmemory 0");
+        (void)cluster_servers_run(f->servers, i,
+                                  "CONFIG SET min-replicas-to-write 0");
     }
     while ((text = find_unwell(f, &server)) != NULL) {
         if (clock_ms() > end_ms) {
             printf("server %u: %s\n", server, text);
             fail_msg("the cluster is not whole again; server %u: %s", server,
-                     cluster_rig_run(f->rig, server, "CLUSTER NODES"));
+                     cluster_servers_run(f->servers, server, "CLUSTER NODES"));
         }
         if (!is_fixed && clock_ms() > fix_ms &&
             strstr(text, "cluster_slots_assigned:") != NULL &&

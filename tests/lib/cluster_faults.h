@@ -1,7 +1,7 @@
 /* tests/lib/cluster_faults.h - what goes wrong with the servers of a cluster
- * rig, and its repair.
+ * servers, and its repair.
  *
- *     cluster_faults_init(&f, &rig);
+ *     cluster_faults_init(&f, &servers);
  *     cluster_fault_kill(&f, server);
  *     ...
  *     cluster_faults_heal(&f);
@@ -15,17 +15,18 @@
 #ifndef COUNTD_TESTS_LIB_CLUSTER_FAULTS_H
 #define COUNTD_TESTS_LIB_CLUSTER_FAULTS_H
 
-#include "tests/lib/cluster_rig.h"
+#include "tests/lib/cluster_servers.h"
 #include "tests/lib/random.h"
 
 struct cluster_faults {
-    struct cluster_rig *rig;
-    bool is_dead[CLUSTER_RIG_SERVERS], is_stopped[CLUSTER_RIG_SERVERS];
+    struct cluster_servers *servers;
+    bool is_dead[CLUSTER_SERVERS_SERVERS], is_stopped[CLUSTER_SERVERS_SERVERS];
 };
 
-void cluster_faults_init(struct cluster_faults *f, struct cluster_rig *rig);
+void cluster_faults_init(struct cluster_faults *f,
+                         struct cluster_servers *servers);
 
-/* A master, or the replica of one, that runs; CLUSTER_RIG_SERVERS: none. */
+/* A master, or the replica of one, that runs; CLUSTER_SERVERS_SERVERS: none. */
 unsigned cluster_fault_master(struct cluster_faults *f, struct random *random);
 unsigned cluster_fault_replica_of(struct cluster_faults *f, unsigned master);
 

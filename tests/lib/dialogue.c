@@ -24,7 +24,7 @@ struct asked {
 };
 
 struct actor {
-    struct taker taker;
+    struct live_client client;
     bool open;
     struct asked asked[ASKED];
     size_t first, count;
@@ -94,12 +94,12 @@ status_of(const char *word)
     static const struct {
         const char *word;
         int status;
-    } statuses[] = {{"OK", TAKER_OK},
-                    {"NOT_FOUND", TAKER_NOT_FOUND},
-                    {"INVALID", TAKER_INVALID},
-                    {"FULL", TAKER_FULL},
-                    {"NOT_HELD", TAKER_NOT_HELD},
-                    {"UNKNOWN", TAKER_UNKNOWN}};
+    } statuses[] = {{"OK", LIVE_CLIENT_OK},
+                    {"NOT_FOUND", LIVE_CLIENT_NOT_FOUND},
+                    {"INVALID", LIVE_CLIENT_INVALID},
+                    {"FULL", LIVE_CLIENT_FULL},
+                    {"NOT_HELD", LIVE_CLIENT_NOT_HELD},
+                    {"UNKNOWN", LIVE_CLIENT_UNKNOWN}};
     size_t i;
 
     for (i = 0; i < sizeof statuses / sizeof *statuses; i++)
@@ -137,11 +137,12 @@ static void
 say_get(struct play *p, struct actor *a, const char *text)
 {
     uint8_t name[WORD_MAX], bytes[BYTES];
-    const struct asked *q = ask(p, a, TAKER_GET, 0);
+    const struct asked *q = ask(p, a, LIVE_CLIENT_GET, 0);
     size_t size;
 
     (void)take_name(text, name, &size);
-    taker_send(&a->taker, bytes, taker_put_get(bytes, q->opaque, name, size));
+    live_client_send(&a->client, bytes,
+                     live_client_put_get(bytes, q->opaque, name, size));
 }
 
 static void
@@ -154,23 +155,23 @@ say_acquire(struct play *p, struct actor *a, const char *text)
 
     text = take_name(text, name, &size);
     amount = take_number(&text);
-    q = ask(p, a, TAKER_ACQUIRE, amount);
-    taker_send(&a->taker, bytes,
-               taker_put_acquire(bytes, q->opaque, name, size, amount,
-                                 take_number(&text)));
+    q = ask(p, a, LIVE_CLIENT_ACQUIRE, amount);
+    live_client_send(&a->client, bytes,
+                     live_client_put_acquire(bytes, q->opaque, name, size,
+                                             amount, take_number(&text)));
 }
 
 static void
 say_release(struct play *p, struct actor *a, const char *text)
 {
     uint8_t name[WORD_MAX], bytes[BYTES];
-    const struct asked *q = ask(p, a, TAKER_RELEASE, 0);
+    const struct asked *q = ask(p, a, LIVE_CLIENT_RELEASE, 0);
     size_t size;
 
     text = take_name(text, name, &size);
-    taker_send(
-        &a->taker, bytes,
-        taker_put_release(bytes, q->opaque, name, size, take_number(&text)));
+    live_client_send(&a->client, bytes,
+                     live_client_put_release(bytes, q->opaque, name, size,
+                                             take_number(&text)));
 }
 
 /* A request without a name; `text` is what the answer is searched for. */
@@ -178,22 +179,24 @@ static void
 say_plain(struct play *p, struct actor *a, uint8_t opcode, const char *text)
 {
     struct asked *q = ask(p, a, opcode, 0);
-    uint8_t bytes[TAKER_HEADER];
+    uint8_t bytes[LIVE_CLIENT_HEADER];
 
     if ((size_t)snprintf(q->name, sizeof q->name, "%s", text) >= sizeof q->name)
         fail_msg("'%s' is too long", text);
-    taker_send(&a->taker, bytes, taker_put(bytes, opcode, q->opaque, NULL, 0));
+    live_client_send(&a->client, bytes,
+                     live_client_put(bytes, opcode, q->opaque, NULL, 0));
 }
 
 static void
 say_body(struct play *p, struct actor *a, const char *text)
 {
-    uint8_t body[BYTES], bytes[TAKER_HEADER + BYTES];
-    const size_t size = taker_from_hex(text, body, sizeof body);
+    uint8_t body[BYTES], bytes[LIVE_CLIENT_HEADER + BYTES];
+    const size_t size = live_client_from_hex(text, body, sizeof body);
     const struct asked *q = ask(p, a, body[0], 0);
 
-    taker_send(&a->taker, bytes,
-               taker_put(bytes, body[0], q->opaque, body + 1, size - 1));
+    live_client_send(
+        &a->client, bytes,
+        live_client_put(bytes, body[0], q->opaque, body + 1, size - 1));
 }
 
 /* Bytes as they are.  The last header in them is what may be heard by a
@@ -202,13 +205,13 @@ static void
 say_digits(struct play *p, struct actor *a, const char *text)
 {
     uint8_t bytes[BYTES];
-    const size_t size = taker_from_hex(text, bytes, sizeof bytes);
+    const size_t size = live_client_from_hex(text, bytes, sizeof bytes);
     struct asked *q = ask(p, a, bytes[1], 0);
 
-    if (size < TAKER_HEADER)
+    if (size < LIVE_CLIENT_HEADER)
         fail_msg("'%s' is less than a header", text);
     q->opaque = get_be32(bytes + 8);
-    taker_send(&a->taker, bytes, size);
+    live_client_send(&a->client, bytes, size);
 }
 
 /* Each opcode of a range, with bodies of 0 to 6 bytes; heard by itself. */
@@ -221,11 +224,11 @@ say_opcodes(struct play *p, struct actor *a, const char *range)
     if (sscanf(range, "%2x-%2x", &opcode, &last) != 2)
         fail_msg("'%s' is no range of opcodes", range);
     for (; opcode <= last; opcode++) {
-        taker_send(&a->taker, bytes,
-                   taker_put(bytes, (uint8_t)opcode, ++p->serial, "a body",
-                             opcode % 7));
-        taker_expect(&a->taker, (uint8_t)opcode, p->serial, TAKER_UNKNOWN, NULL,
-                     0);
+        live_client_send(&a->client, bytes,
+                         live_client_put(bytes, (uint8_t)opcode, ++p->serial,
+                                         "a body", opcode % 7));
+        live_client_expect(&a->client, (uint8_t)opcode, p->serial,
+                           LIVE_CLIENT_UNKNOWN, NULL, 0);
     }
 }
 
@@ -237,9 +240,9 @@ say_end(struct actor *a, const char *say)
     a->open = false;
     a->count = 0;
     if (says(say, "RESET", &rest))
-        taker_reset(&a->taker);
+        live_client_reset(&a->client);
     else
-        taker_close(&a->taker);
+        live_client_close(&a->client);
 }
 
 /* Get or Stats until it is as heard. */
@@ -249,21 +252,21 @@ say_until(struct play *p, struct actor *a, const char *say, const char *hear)
     const uint64_t deadline = clock_ms() + WAIT_MS * (uint64_t)test_slow();
     const bool figure = strncmp(say, "AWAIT-STAT", 10) == 0;
     const char *name = strchr(say, ' ') + 1;
-    struct taker_stats stats;
+    struct live_client_stats stats;
     const int status = status_of(hear);
     int64_t want, got;
 
     want = status > 0 ? -status : (int64_t)heard_value(p, hear);
     for (;;) {
         if (figure)
-            taker_stats(&a->taker, &stats);
-        got = figure ? (int64_t)taker_stat(&stats, name)
-                     : taker_get(&a->taker, name);
+            live_client_stats(&a->client, &stats);
+        got = figure ? (int64_t)live_client_stat(&stats, name)
+                     : live_client_get(&a->client, name);
         if (got == want)
             return;
         if (clock_ms() > deadline)
             fail_msg("%s stays at %lld", name, (long long)got);
-        taker_wait(&a->taker, 1);
+        live_client_wait(&a->client, 1);
     }
 }
 
@@ -281,18 +284,18 @@ say_it(struct play *p, struct actor *a, const struct dialogue_row *row)
     else if (says(say, "RELEASE", &rest))
         say_release(p, a, rest);
     else if (says(say, "NOOP", &rest))
-        say_plain(p, a, TAKER_NOOP, "");
+        say_plain(p, a, LIVE_CLIENT_NOOP, "");
     else if (says(say, "DUMP", &rest))
-        say_plain(p, a, TAKER_DUMP, rest);
+        say_plain(p, a, LIVE_CLIENT_DUMP, rest);
     else if (says(say, "STATS", &rest))
-        say_plain(p, a, TAKER_STATS, rest);
+        say_plain(p, a, LIVE_CLIENT_STATS, rest);
     else if (says(say, "BODY", &rest))
         say_body(p, a, rest);
     else if (says(say, "HALF-CLOSE", &rest))
-        taker_half_close(&a->taker);
+        live_client_half_close(&a->client);
     else if (says(say, "TEXT", &rest)) {
-        taker_send(&a->taker, rest, strlen(rest));
-        taker_send(&a->taker, "\r\n", 2);
+        live_client_send(&a->client, rest, strlen(rest));
+        live_client_send(&a->client, "\r\n", 2);
     } else if (says(say, "OPCODES", &rest)) {
         say_opcodes(p, a, rest);
         done = true;
@@ -313,12 +316,12 @@ say_it(struct play *p, struct actor *a, const struct dialogue_row *row)
 static void
 hear_dump(struct actor *a, const struct asked *q, const char *hear)
 {
-    const struct taker_record *record;
-    struct taker_dump dump;
+    const struct live_client_record *record;
+    struct live_client_dump dump;
     uint32_t current;
 
-    taker_read_dump(&a->taker, q->opaque, &dump);
-    record = taker_dump_find(&dump, q->name);
+    live_client_read_dump(&a->client, q->opaque, &dump);
+    record = live_client_dump_find(&dump, q->name);
     if (q->name[0] == '\0') {
         assert_int_equal(dump.count, take_number(&hear));
     } else if (strcmp(hear, "NONE") == 0) {
@@ -330,22 +333,22 @@ hear_dump(struct actor *a, const struct asked *q, const char *hear)
             fail_msg("%s is %u, its peak %u", q->name, record->current,
                      record->maximum);
     }
-    taker_dump_free(&dump);
+    live_client_dump_free(&dump);
 }
 
 static void
 hear_stats(struct actor *a, const struct asked *q, const char *hear)
 {
-    static char names[TAKER_STATS_MAX * 65];
-    struct taker_stats s;
+    static char names[LIVE_CLIENT_STATS_MAX * 65];
+    struct live_client_stats s;
     size_t i, n = 0;
 
-    taker_read_stats(&a->taker, q->opaque, &s);
+    live_client_read_stats(&a->client, q->opaque, &s);
     if (q->name[0] != '\0') {
         if (strcmp(hear, "SOME") == 0)
-            assert_true(taker_stat(&s, q->name) > 0);
+            assert_true(live_client_stat(&s, q->name) > 0);
         else
-            assert_int_equal(taker_stat(&s, q->name), take_number(&hear));
+            assert_int_equal(live_client_stat(&s, q->name), take_number(&hear));
         return;
     }
     names[0] = '\0';
@@ -367,31 +370,34 @@ hear_answer(struct play *p, struct actor *a, const char *hear)
     a->first = (a->first + 1) % ASKED;
     a->count--;
     if (status > 0)
-        taker_expect(&a->taker, q->opcode, q->opaque, (uint8_t)status, NULL, 0);
-    else if (status == 0 && q->opcode == TAKER_ACQUIRE)
-        taker_expect_u32(&a->taker, q->opcode, q->opaque, q->amount);
+        live_client_expect(&a->client, q->opcode, q->opaque, (uint8_t)status,
+                           NULL, 0);
+    else if (status == 0 && q->opcode == LIVE_CLIENT_ACQUIRE)
+        live_client_expect_u32(&a->client, q->opcode, q->opaque, q->amount);
     else if (status == 0)
-        taker_expect(&a->taker, q->opcode, q->opaque, TAKER_OK, NULL, 0);
-    else if (q->opcode == TAKER_DUMP)
+        live_client_expect(&a->client, q->opcode, q->opaque, LIVE_CLIENT_OK,
+                           NULL, 0);
+    else if (q->opcode == LIVE_CLIENT_DUMP)
         hear_dump(a, q, hear);
-    else if (q->opcode == TAKER_STATS)
+    else if (q->opcode == LIVE_CLIENT_STATS)
         hear_stats(a, q, hear);
     else
-        taker_expect_u32(&a->taker, q->opcode, q->opaque, heard_value(p, hear));
+        live_client_expect_u32(&a->client, q->opcode, q->opaque,
+                               heard_value(p, hear));
 }
 
 static void
 hear_it(struct play *p, struct actor *a, const char *hear)
 {
     if (strcmp(hear, "SILENCE") == 0) {
-        taker_expect_nothing(&a->taker, 20);
+        live_client_expect_nothing(&a->client, 20);
     } else if (strcmp(hear, "END") == 0) {
-        taker_expect_end(&a->taker);
-        taker_drop(&a->taker);
+        live_client_expect_end(&a->client);
+        live_client_drop(&a->client);
         a->open = false;
         a->count = 0;
     } else if (strncmp(hear, "91 ", 3) == 0) {
-        taker_expect_digits(&a->taker, hear);
+        live_client_expect_digits(&a->client, hear);
         a->count = 0;
     } else {
         hear_answer(p, a, hear);
@@ -422,7 +428,7 @@ dialogue_run(const struct dialogue *d, const struct dialogue_stage *stage)
         a = &p.actors[row->who[0] - 'a'];
         doing = row;
         if (!a->open)
-            stage->open(stage->ctx, &a->taker);
+            stage->open(stage->ctx, &a->client);
         a->open = true;
         if (row->say && say_it(&p, a, row))
             continue;
@@ -430,7 +436,8 @@ dialogue_run(const struct dialogue *d, const struct dialogue_stage *stage)
     }
     for (i = 0; i < ACTORS; i++)
         if (p.actors[i].open)
-            taker_close(&p.actors[i].taker); /* nothing is left unheard */
+            live_client_close(
+                &p.actors[i].client); /* nothing is left unheard */
     doing = NULL;
 }
 

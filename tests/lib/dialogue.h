@@ -44,7 +44,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "tests/lib/taker.h"
+#include "tests/lib/live_client.h"
 #include "tests/lib/test.h"
 
 #define COUNTERS   1u
@@ -62,7 +62,7 @@ struct dialogue {
     unsigned connections;            /* the most; 0: enough */
 };
 
-/* The table: tests/lib/live_talk.c. */
+/* The table: tests/lib/live_client_talk.c. */
 extern const struct dialogue live_talk[];
 extern const size_t live_talk_count;
 
@@ -71,11 +71,11 @@ struct dialogue_stage {
     void *ctx;
     unsigned kind; /* COUNTERS or SEMAPHORES */
     /* Connects; fails the test itself. */
-    void (*open)(void *ctx, struct taker *t);
+    void (*open)(void *ctx, struct live_client *t);
 };
 
 /* A dialogue with a server of one kind: the initial state of its test, which
- * the rig's setup finds in *state. */
+ * the fixture's setup finds in *state. */
 struct dialogue_case {
     const struct dialogue *dialogue;
     unsigned kind;

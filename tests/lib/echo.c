@@ -228,7 +228,8 @@ static const struct protocol wins = {.state_size = sizeof(struct echo_state),
                                      .input_limit = echo_room,
                                      .take = echo_take};
 
-/* ---- the rig ----------------------------------------------------------- */
+/* ---- the fixture -----------------------------------------------------------
+ */
 
 static bool
 after_turn(void *ctx)

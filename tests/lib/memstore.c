@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 
 #include "common/wire/query.h"
-#include "tests/lib/mempast.h"
+#include "tests/lib/memhistory.h"
 
 #define ROOM ((size_t)1 << 30) /* of addresses; pages come when touched */
 
@@ -31,7 +31,7 @@ struct mem_keyspace {
     struct mem_row **ranked; /* by count; NULL: to be sorted again */
     struct mem_mark *marks;
     size_t mark_count, mark_room;
-    struct mempast *past; /* in no order */
+    struct memhistory *past; /* in no order */
     size_t past_count, past_room;
     uint64_t change; /* grows with each delta */
     struct memstore_fault fault;
@@ -334,7 +334,7 @@ note_past(struct memstore *m, struct mem_keyspace *k,
           const struct store_delta *d)
 {
     const uint64_t now = m->now_ms ? m->now_ms() / 60000 : UINT32_MAX;
-    struct mempast *p;
+    struct memhistory *p;
 
     k->past = insert(m, k->past, sizeof *k->past, k->past_count, &k->past_count,
                      &k->past_room);
@@ -571,7 +571,7 @@ mem_past(struct store *s, struct store_history_query *q, uint64_t until_ns)
         return -ENOENT;
     if (k->fault.marks < 0)
         return k->fault.marks;
-    return mempast_answer(k->past, k->past_count, q);
+    return memhistory_answer(k->past, k->past_count, q);
 }
 
 /* ---- listing ----------------------------------------------------------- */

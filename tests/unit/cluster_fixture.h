@@ -12,14 +12,14 @@
 #include "common/base/clock.h"
 #include "common/setup/datadir.h"
 #include "common/store/cluster/cluster_store.h"
-#include "tests/lib/cluster_rig.h"
+#include "tests/lib/cluster_servers.h"
 #include "tests/lib/memstore.h"
 #include "tests/lib/tmpdir.h"
 
 #define WAIT_MS 30000
 
-static struct cluster_rig rig;
-static bool has_rig;
+static struct cluster_servers servers;
+static bool has_servers;
 
 struct fixture {
     struct tmpdir tmp;
@@ -46,15 +46,15 @@ make_fixture(uint64_t parts)
     config_defaults(&x.config);
     x.config.store_cluster = true;
     (void)snprintf(x.config.store_nodes, sizeof x.config.store_nodes, "%s",
-                   rig.nodes);
+                   servers.nodes);
     x.config.store_parts = parts;
     x.config.store_timeout_ms = 1000;
     x.hour = (uint32_t)(clock_unix_ms() / 60000) / 60 * 60;
     assert_rc(memstore_open(&x.oracle), 0);
     tmpdir_make_in_memory(&x.tmp);
     assert_rc(datadir_open(&x.dir, x.tmp.path, DATADIR_WRITE), 0);
-    if (has_rig) {
-        cluster_rig_flush(&rig);
+    if (has_servers) {
+        cluster_servers_flush(&servers);
         open_store(&x);
     }
     return &x;
@@ -87,8 +87,8 @@ teardown(void **state)
     return 0;
 }
 
-#define NEED_RIG()                                                             \
-    if (!has_rig)                                                              \
+#define NEED_SERVERS()                                                         \
+    if (!has_servers)                                                          \
     test_skip("redis-server is not installed")
 
 /* Waits until all that was applied is readable. */
@@ -124,9 +124,9 @@ main(int argc, char **argv)
     int failed;
 
     (void)signal(SIGPIPE, SIG_IGN);
-    has_rig = cluster_rig_start(&rig);
+    has_servers = cluster_servers_start(&servers);
     failed = test_main(argc, argv);
-    cluster_rig_stop(&rig);
+    cluster_servers_stop(&servers);
     return failed;
 }
 

@@ -27,8 +27,8 @@
 #define WAIT_MS 30000 /* less than a minute, when senders look again anyway */
 #define KEYS    1500
 
-static struct cluster_rig rig;
-static bool has_rig;
+static struct cluster_servers servers;
+static bool has_servers;
 
 static const struct cluster_move_keyspace words = {(const uint8_t *)"words", 5,
                                                    1};
@@ -84,7 +84,7 @@ close_directory(struct fixture *x)
 static inline void
 open_mover(struct fixture *x)
 {
-    const struct cluster_options options = {.nodes = rig.nodes,
+    const struct cluster_options options = {.nodes = servers.nodes,
                                             .timeout_ms = 1000};
 
     assert_rc(cluster_open(&x->cluster, &options), 0);
@@ -98,17 +98,17 @@ setup(void **state)
     x = (struct fixture){.random = {.state = 5},
                          .stop = CLUSTER_MOVE_SWITCHED + 1,
                          .lease_ms = CLUSTER_MOVE_LEASE_MS,
-                         .master = CLUSTER_RIG_SERVERS,
-                         .target = CLUSTER_RIG_SERVERS};
+                         .master = CLUSTER_SERVERS_SERVERS,
+                         .target = CLUSTER_SERVERS_SERVERS};
     *state = &x;
-    if (!has_rig)
+    if (!has_servers)
         return 0;
     config_defaults(&x.config);
     x.config.store_cluster = true;
     (void)snprintf(x.config.store_nodes, sizeof x.config.store_nodes, "%s",
-                   rig.nodes);
+                   servers.nodes);
     x.config.store_timeout_ms = 1000;
-    cluster_rig_flush(&rig);
+    cluster_servers_flush(&servers);
     open_directory(&x);
     assert_rc(memstore_open(&x.oracle), 0);
     open_mover(&x);
@@ -120,7 +120,7 @@ teardown(void **state)
 {
     struct fixture *x = *state;
 
-    if (!has_rig)
+    if (!has_servers)
         return 0;
     cluster_close(x->cluster);
     store_close(x->oracle);
@@ -129,8 +129,8 @@ teardown(void **state)
 }
 
 #define CASE(name, x) TEST_IN(name, struct fixture *x, setup, teardown)
-#define NEED_RIG()                                                             \
-    if (!has_rig)                                                              \
+#define NEED_SERVERS()                                                         \
+    if (!has_servers)                                                          \
     test_skip("redis-server is not installed")
 
 /* ---- counting and answers ------------------------------------------------ */
@@ -363,10 +363,10 @@ take_step(void *ctx, enum cluster_move_step step, uint64_t rows,
         check_as_of(x);
     else if (step != CLUSTER_MOVE_COPYING)
         count_both(x, x->s);
-    if (x->target < CLUSTER_RIG_SERVERS && step == CLUSTER_MOVE_CLOSED)
+    if (x->target < CLUSTER_SERVERS_SERVERS && step == CLUSTER_MOVE_CLOSED)
         assert_true(
             cluster_fault_leave_behind(&x->faults, x->target, x->replica));
-    if (x->target < CLUSTER_RIG_SERVERS && step == x->dies)
+    if (x->target < CLUSTER_SERVERS_SERVERS && step == x->dies)
         assert_true(cluster_fault_promote(&x->faults, x->target, x->replica));
     if (step != x->stop)
         return true;
@@ -380,8 +380,8 @@ take_step(void *ctx, enum cluster_move_step step, uint64_t rows,
         x->meanwhile(x);
         return true;
     }
-    if (x->master < CLUSTER_RIG_SERVERS) {
-        daemon_kill(&rig.servers[x->master]);
+    if (x->master < CLUSTER_SERVERS_SERVERS) {
+        daemon_kill(&servers.servers[x->master]);
         x->stop = CLUSTER_MOVE_SWITCHED + 1;
         return true;
     }
@@ -412,7 +412,7 @@ master_of(uint32_t generation, uint32_t part)
     struct cluster_part_keys keys;
 
     cluster_part_keys(&keys, words.name, words.name_size, generation, part);
-    return cluster_rig_master(&rig, 0, keys.slot);
+    return cluster_servers_master(&servers, 0, keys.slot);
 }
 
 static inline void
@@ -428,10 +428,10 @@ main(int argc, char **argv)
     int failed;
 
     (void)signal(SIGPIPE, SIG_IGN);
-    has_rig = cluster_rig_start(&rig);
+    has_servers = cluster_servers_start(&servers);
     failed = test_main(argc, argv);
-    if (has_rig)
-        cluster_rig_stop(&rig);
+    if (has_servers)
+        cluster_servers_stop(&servers);
     return failed;
 }
 

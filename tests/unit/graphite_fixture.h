@@ -12,7 +12,7 @@
 #define NOW   ((int64_t)1795302451) /* 23:07:31 */
 #define SHOWN (1 << 20)
 
-struct rig {
+struct fixture {
     struct store *store;
     struct scratch scratch;
     struct chunks answer;
@@ -24,7 +24,7 @@ struct rig {
 static int
 set_up(void **state)
 {
-    struct rig *r = calloc(1, sizeof *r);
+    struct fixture *r = calloc(1, sizeof *r);
 
     assert_non_null(r);
     assert_rc(memstore_open(&r->store), 0);
@@ -39,7 +39,7 @@ set_up(void **state)
 static int
 tear_down(void **state)
 {
-    struct rig *r = *state;
+    struct fixture *r = *state;
 
     store_listing_close(r->search.listing);
     store_close(r->store);

@@ -26,7 +26,7 @@
 #define REQUEST_S 300
 #define SIZE      CLIENT_MESSAGE_SIZE
 
-struct rig {
+struct fixture {
     struct tmpdir dir;
     struct config config;
     struct datadir data;
@@ -37,7 +37,7 @@ struct rig {
     struct listener_config rows[LISTENERS];
     struct http_site *site; /* of the HTTP listener; NULL: there is none */
     struct conns *conns;
-    bool (*until)(struct rig *r);
+    bool (*until)(struct fixture *r);
     size_t want;  /* what `until` compares with */
     bool crowded; /* the loop serves others, too */
     bool finished;
@@ -47,10 +47,11 @@ struct rig {
     unsigned fds;
 };
 
-/* ---- the rig ----------------------------------------------------------- */
+/* ---- the fixture -----------------------------------------------------------
+ */
 
 static inline struct listener *
-listener(const struct rig *r, size_t index)
+listener(const struct fixture *r, size_t index)
 {
     return conns_listener(r->conns, index);
 }
@@ -58,7 +59,7 @@ listener(const struct rig *r, size_t index)
 static inline void
 on_ready(void *ctx)
 {
-    struct rig *r = ctx;
+    struct fixture *r = ctx;
 
     listener_wake(listener(r, LISTENER_ACK));
     listener_wake(listener(r, LISTENER_SILENT));
@@ -67,25 +68,25 @@ on_ready(void *ctx)
 static inline void
 on_finished(void *ctx)
 {
-    ((struct rig *)ctx)->finished = true;
+    ((struct fixture *)ctx)->finished = true;
 }
 
 static inline void
 on_failed(void *ctx)
 {
-    ((struct rig *)ctx)->failed = true;
+    ((struct fixture *)ctx)->failed = true;
 }
 
 static inline void
 on_stopped(void *ctx)
 {
-    logs_finish(&((struct rig *)ctx)->logs);
+    logs_finish(&((struct fixture *)ctx)->logs);
 }
 
 static inline bool
 after_turn(void *ctx)
 {
-    struct rig *r = ctx;
+    struct fixture *r = ctx;
 
     (void)conn_turn(r->conns); /* asked again below */
     commit_turn(&r->commit, !r->crowded);
@@ -96,7 +97,7 @@ after_turn(void *ctx)
 
 /* Runs the loop until `until` says so. */
 static inline void
-run(struct rig *r, bool (*until)(struct rig *r), size_t want)
+run(struct fixture *r, bool (*until)(struct fixture *r), size_t want)
 {
     r->until = until;
     r->want = want;
@@ -104,45 +105,45 @@ run(struct rig *r, bool (*until)(struct rig *r), size_t want)
 }
 
 static inline size_t
-received(const struct rig *r)
+received(const struct fixture *r)
 {
     return (size_t)(listener(r, LISTENER_ACK)->figures.received +
                     listener(r, LISTENER_SILENT)->figures.received);
 }
 
 static inline uint64_t
-malformed(const struct rig *r)
+malformed(const struct fixture *r)
 {
     return listener(r, LISTENER_ACK)->figures.malformed +
            listener(r, LISTENER_SILENT)->figures.malformed;
 }
 
 static inline bool
-took(struct rig *r)
+took(struct fixture *r)
 {
     return r->ingest.messages >= r->want;
 }
 
 static inline bool
-took_bytes(struct rig *r)
+took_bytes(struct fixture *r)
 {
     return received(r) >= r->want;
 }
 
 static inline bool
-replied(struct rig *r)
+replied(struct fixture *r)
 {
     return listener(r, LISTENER_ACK)->figures.sent / 3 >= r->want;
 }
 
 static inline bool
-sent(struct rig *r)
+sent(struct fixture *r)
 {
     return listener(r, LISTENER_ACK)->figures.sent >= r->want;
 }
 
 static inline bool
-has_ended(struct rig *r)
+has_ended(struct fixture *r)
 {
     return listener(r, LISTENER_ACK)->open +
                listener(r, LISTENER_SILENT)->open ==
@@ -150,45 +151,45 @@ has_ended(struct rig *r)
 }
 
 static inline bool
-has_finished(struct rig *r)
+has_finished(struct fixture *r)
 {
     return r->finished;
 }
 
 static inline bool
-has_failed(struct rig *r)
+has_failed(struct fixture *r)
 {
     return r->failed;
 }
 
 static inline bool
-has_spare(struct rig *r)
+has_spare(struct fixture *r)
 {
     return r->logs.spare_count > 0 && !r->logs.making;
 }
 
 static inline bool
-has_recovered(struct rig *r)
+has_recovered(struct fixture *r)
 {
     return !r->logs.recovering;
 }
 
 static inline bool
-pushes_back(struct rig *r)
+pushes_back(struct fixture *r)
 {
     return listener(r, LISTENER_ACK)->blocked ||
            listener(r, LISTENER_SILENT)->blocked;
 }
 
 static inline bool
-always(struct rig *r)
+always(struct fixture *r)
 {
     (void)r;
     return true;
 }
 
 static inline void
-start_conns(struct rig *r)
+start_conns(struct fixture *r)
 {
     const struct conns_options o = {.rows = r->rows,
                                     .count = LISTENERS,
@@ -217,7 +218,7 @@ start_conns(struct rig *r)
 
 /* Logs of `slots` messages, as many as `log_max`. */
 static inline void
-start(struct rig *r, unsigned slots, unsigned log_max)
+start(struct fixture *r, unsigned slots, unsigned log_max)
 {
     const struct logs_events events = {r, on_ready, on_finished, on_failed};
 
@@ -237,7 +238,7 @@ start(struct rig *r, unsigned slots, unsigned log_max)
 static inline int
 set_up(void **state)
 {
-    struct rig *r = calloc(1, sizeof *r);
+    struct fixture *r = calloc(1, sizeof *r);
 
     assert_non_null(r);
     diag_init("test_ingest", DIAG_ERROR);
@@ -250,7 +251,7 @@ set_up(void **state)
 }
 
 static inline void
-close_all(struct rig *r)
+close_all(struct fixture *r)
 {
     conns_fini(r->conns);
     logs_close(&r->logs);
@@ -262,7 +263,7 @@ close_all(struct rig *r)
 static inline int
 tear_down(void **state)
 {
-    struct rig *r = *state;
+    struct fixture *r = *state;
 
     fault_clear();
     tmpdir_remove(&r->dir);
@@ -274,7 +275,7 @@ tear_down(void **state)
 
 /* A clean stop; then what the logs hold is in r->records. */
 static inline void
-finish(struct rig *r)
+finish(struct fixture *r)
 {
     int log_fd;
 
@@ -292,7 +293,7 @@ finish(struct rig *r)
 }
 
 static inline int
-connect_pair(struct rig *r, size_t at)
+connect_pair(struct fixture *r, size_t at)
 {
     int ends[2];
 
@@ -315,7 +316,7 @@ put(uint8_t *at, size_t n)
 
 /* Connects, and sends messages 0 to count - 1 in one go; the descriptor. */
 static inline int
-connect_and_send(struct rig *r, size_t at, size_t count)
+connect_and_send(struct fixture *r, size_t at, size_t count)
 {
     uint8_t *bytes = malloc(count * SIZE);
     const int fd = connect_pair(r, at);
@@ -329,7 +330,7 @@ connect_and_send(struct rig *r, size_t at, size_t count)
 }
 
 static inline void
-expect_messages(struct rig *r, size_t count)
+expect_messages(struct fixture *r, size_t count)
 {
     char key[32];
     size_t n, times;
@@ -361,6 +362,6 @@ read_wins(int fd)
     return (size_t)n / 3;
 }
 
-#define ON_RIG(name, r) TEST_IN(name, struct rig *r, set_up, tear_down)
+#define ON_FIXTURE(name, r) TEST_IN(name, struct fixture *r, set_up, tear_down)
 
 #endif

@@ -6,8 +6,9 @@
  *     acquire(r, a, "lamps", 3, 10);
  *     expect_get(r, a, "lamps", 3);
  *
- * The last two are of live_asks.h.  `say` and what is built on it turn the loop
- * until the server has answered; `send_later` leaves that to the next turns.
+ * The last two are of live_requests.h.  `say` and what is built on it turn the
+ * loop until the server has answered; `send_later` leaves that to the next
+ * turns.
  */
 #ifndef COUNTD_TESTS_UNIT_LIVE_FIXTURE_H
 #define COUNTD_TESTS_UNIT_LIVE_FIXTURE_H
@@ -27,7 +28,7 @@
 #include "tests/lib/client.h"
 #include "tests/lib/dialogue.h"
 #include "tests/lib/fault.h"
-#include "tests/lib/taker.h"
+#include "tests/lib/live_client.h"
 #include "tests/lib/turns.h"
 #include "writer/live/live_protocol.h"
 #include "writer/live/live_server.h"
@@ -49,7 +50,7 @@ struct peer {
     size_t size, room;
 };
 
-struct rig {
+struct fixture {
     struct loop *loop;
     struct budget budget;
     struct live_server server;
@@ -58,7 +59,7 @@ struct rig {
     struct listener *listener;
     size_t pool_size; /* 0: enough */
     bool stopped;
-    bool (*until)(struct rig *r);
+    bool (*until)(struct fixture *r);
     struct peer peers[PEERS_MAX];
     size_t peer_count;
     size_t turns, want_turns;
@@ -69,7 +70,8 @@ struct rig {
     const struct dialogue_case *dialogue; /* of play() */
 };
 
-/* ---- the rig ----------------------------------------------------------- */
+/* ---- the fixture -----------------------------------------------------------
+ */
 
 static inline void
 pump_in(struct peer *p)
@@ -113,7 +115,7 @@ pump(struct peer *p)
 static inline bool
 after_turn(void *ctx)
 {
-    struct rig *r = ctx;
+    struct fixture *r = ctx;
     size_t i;
 
     /* The next turn comes at once anyway. */
@@ -128,58 +130,58 @@ after_turn(void *ctx)
 }
 
 static inline void
-run(struct rig *r, bool (*until)(struct rig *r))
+run(struct fixture *r, bool (*until)(struct fixture *r))
 {
     r->until = until;
     turns_run(r->loop);
 }
 
 static inline bool
-turned(struct rig *r)
+turned(struct fixture *r)
 {
     return r->turns >= r->want_turns;
 }
 
 static inline void
-turns(struct rig *r, size_t count)
+turns(struct fixture *r, size_t count)
 {
     r->want_turns = r->turns + count;
     run(r, turned);
 }
 
 static inline bool
-is_answered(struct rig *r)
+is_answered(struct fixture *r)
 {
     return r->peer->ended || r->peer->size >= r->want;
 }
 
 static inline bool
-has_ended(struct rig *r)
+has_ended(struct fixture *r)
 {
     return r->peer->ended;
 }
 
 static inline bool
-is_sent(struct rig *r)
+is_sent(struct fixture *r)
 {
     return r->peer->out_size == 0;
 }
 
 static inline bool
-is_empty(struct rig *r)
+is_empty(struct fixture *r)
 {
     return r->listener->used == 0;
 }
 
 static inline bool
-is_swept(struct rig *r)
+is_swept(struct fixture *r)
 {
     return r->server.live.figures.swept >= r->want;
 }
 
 /* Bytes that wait, of all connections. */
 static inline size_t
-kept(const struct rig *r)
+kept(const struct fixture *r)
 {
     size_t i, sum = 0;
 
@@ -194,7 +196,7 @@ kept(const struct rig *r)
 
 /* `o.connections` are the most, where it is not 0; r->row may say more. */
 static inline void
-start(struct rig *r, struct live_server_options o)
+start(struct fixture *r, struct live_server_options o)
 {
     const struct conns_options conns = {
         .rows = &r->row,
@@ -228,14 +230,14 @@ start(struct rig *r, struct live_server_options o)
 }
 
 static inline void
-start_counter(struct rig *r)
+start_counter(struct fixture *r)
 {
     start(r, (struct live_server_options){.kind = LIVE_COUNTER});
 }
 
 /* As start(), on a port. */
 static inline void
-start_listening(struct rig *r, struct live_server_options o)
+start_listening(struct fixture *r, struct live_server_options o)
 {
     struct net_address address, bound;
     char text[NET_ADDRESS_SIZE];
@@ -253,7 +255,7 @@ start_listening(struct rig *r, struct live_server_options o)
 static inline int
 set_up(void **state)
 {
-    struct rig *r = calloc(1, sizeof *r);
+    struct fixture *r = calloc(1, sizeof *r);
 
     assert_non_null(r);
     diag_init("test", DIAG_ERROR);
@@ -267,7 +269,7 @@ set_up(void **state)
 static inline int
 tear_down(void **state)
 {
-    struct rig *r = *state;
+    struct fixture *r = *state;
     size_t i;
 
     dialogue_tell();
@@ -292,7 +294,7 @@ tear_down(void **state)
 /* ---- peers ------------------------------------------------------------- */
 
 static inline struct peer *
-add_peer(struct rig *r, int fd)
+add_peer(struct fixture *r, int fd)
 {
     struct peer *p = &r->peers[r->peer_count++];
 
@@ -303,7 +305,7 @@ add_peer(struct rig *r, int fd)
 }
 
 static inline struct peer *
-join(struct rig *r)
+join(struct fixture *r)
 {
     int ends[2];
 
@@ -315,7 +317,7 @@ join(struct rig *r)
 }
 
 static inline struct peer *
-join_tcp(struct rig *r)
+join_tcp(struct fixture *r)
 {
     return add_peer(r, client_connect(r->port));
 }
@@ -332,7 +334,7 @@ go_deaf(struct peer *p)
 }
 
 static inline void
-leave(struct rig *r, struct peer *p)
+leave(struct fixture *r, struct peer *p)
 {
     (void)r;
     close(p->fd);
@@ -363,7 +365,7 @@ send_later(struct peer *p, const uint8_t *bytes, size_t size)
 
 /* Sends, and waits until the server has read it all and answered. */
 static inline void
-say(struct rig *r, struct peer *p, const uint8_t *bytes, size_t size)
+say(struct fixture *r, struct peer *p, const uint8_t *bytes, size_t size)
 {
     send_later(p, bytes, size);
     r->peer = p;
@@ -372,7 +374,7 @@ say(struct rig *r, struct peer *p, const uint8_t *bytes, size_t size)
 }
 
 static inline void
-await(struct rig *r, struct peer *p, size_t size)
+await(struct fixture *r, struct peer *p, size_t size)
 {
     r->peer = p;
     r->want = size;
@@ -382,7 +384,7 @@ await(struct rig *r, struct peer *p, size_t size)
 
 /* The next bytes that came are these; they are taken. */
 static inline void
-expect(struct rig *r, struct peer *p, const uint8_t *bytes, size_t size)
+expect(struct fixture *r, struct peer *p, const uint8_t *bytes, size_t size)
 {
     await(r, p, size);
     assert_memory_equal(p->in, bytes, size);
@@ -391,7 +393,7 @@ expect(struct rig *r, struct peer *p, const uint8_t *bytes, size_t size)
 }
 
 static inline void
-expect_nothing(struct rig *r, struct peer *p)
+expect_nothing(struct fixture *r, struct peer *p)
 {
     turns(r, QUIET);
     assert_false(p->ended);
@@ -399,7 +401,7 @@ expect_nothing(struct rig *r, struct peer *p)
 }
 
 static inline void
-expect_end(struct rig *r, struct peer *p)
+expect_end(struct fixture *r, struct peer *p)
 {
     r->peer = p;
     run(r, has_ended);

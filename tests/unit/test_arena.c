@@ -11,15 +11,15 @@
 
 #define MIB UINT64_C(1048576)
 
-struct rig {
+struct fixture {
     struct budget budget;
     struct arena arena;
 };
 
-static struct rig *
-rig_open(uint64_t memory)
+static struct fixture *
+fixture_open(uint64_t memory)
 {
-    struct rig *r = test_calloc(1, sizeof *r);
+    struct fixture *r = test_calloc(1, sizeof *r);
 
     r->budget.max = memory;
     assert_rc(arena_init(&r->arena, &r->budget), 0);
@@ -27,7 +27,7 @@ rig_open(uint64_t memory)
 }
 
 static void
-rig_close(struct rig *r)
+fixture_close(struct fixture *r)
 {
     assert_true(arena_check(&r->arena));
     assert_int_equal(r->budget.used, r->arena.taken);
@@ -54,7 +54,7 @@ resident(const struct arena *a)
 
 TEST(the_first_record_costs_a_few_pages)
 {
-    struct rig *r = rig_open(MIB);
+    struct fixture *r = fixture_open(MIB);
     uint32_t record;
 
     record = arena_take(&r->arena, 46);
@@ -63,12 +63,12 @@ TEST(the_first_record_costs_a_few_pages)
     assert_true(r->budget.used <= 8192);
     assert_int_equal((uintptr_t)arena_at(&r->arena, record) % ARENA_UNIT, 0);
     arena_give(&r->arena, record);
-    rig_close(r);
+    fixture_close(r);
 }
 
 TEST(any_size_up_to_the_largest_can_be_had)
 {
-    struct rig *r = rig_open(2048 * MIB);
+    struct fixture *r = fixture_open(2048 * MIB);
     size_t size;
 
     for (size = 1; size <= ARENA_RECORD_MAX;
@@ -88,14 +88,14 @@ TEST(any_size_up_to_the_largest_can_be_had)
     assert_int_not_equal(arena_take(&r->arena, ARENA_RECORD_MAX), 0);
     assert_true(arena_check(&r->arena));
     assert_true(resident(&r->arena) <= r->arena.taken);
-    rig_close(r);
+    fixture_close(r);
 }
 
 TEST(a_slab_of_the_largest_or_smallest_can_be_filled)
 {
     static const size_t sizes[] = {1, 16, 17, 128, 129, 46, 65561, 131072};
     static uint32_t records[40000];
-    struct rig *r = rig_open(64 * MIB);
+    struct fixture *r = fixture_open(64 * MIB);
     size_t i, n, count;
 
     for (i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -116,7 +116,7 @@ TEST(a_slab_of_the_largest_or_smallest_can_be_filled)
         }
         assert_int_equal(r->arena.records, 0);
     }
-    rig_close(r);
+    fixture_close(r);
 }
 
 /* ---- against a model ----------------------------------------------------- */
@@ -132,7 +132,7 @@ struct record {
 };
 
 static void
-take_one(struct rig *r, struct random *random, struct record *record,
+take_one(struct fixture *r, struct random *random, struct record *record,
          uint32_t size_max)
 {
     record->size = 1 + (uint32_t)random_below(random, size_max);
@@ -144,7 +144,7 @@ take_one(struct rig *r, struct random *random, struct record *record,
 }
 
 static void
-give_one(struct rig *r, struct record *record)
+give_one(struct fixture *r, struct record *record)
 {
     const uint8_t *at = arena_at(&r->arena, record->number);
     uint32_t i;
@@ -157,7 +157,7 @@ give_one(struct rig *r, struct record *record)
 
 /* Takes and gives at random. */
 static void
-churn(struct rig *r, struct random *random, struct record *records,
+churn(struct fixture *r, struct random *random, struct record *records,
       unsigned times)
 {
     while (times-- > 0) {
@@ -175,7 +175,7 @@ TEST(records_keep_what_is_in_them)
 {
     struct random random = {random_seed("arena records")};
     static struct record records[LIVE_MAX];
-    struct rig *r = rig_open(12 * MIB);
+    struct fixture *r = fixture_open(12 * MIB);
     unsigned i;
 
     memset(records, 0, sizeof records);
@@ -189,12 +189,12 @@ TEST(records_keep_what_is_in_them)
             give_one(r, &records[i]);
     assert_int_equal(r->arena.records, 0);
     assert_true(r->arena.taken <= ARENA_WARM * ARENA_SLAB);
-    rig_close(r);
+    fixture_close(r);
 }
 
 /* One walk with changes between its steps. */
 static void
-walk(struct rig *r, struct random *random, struct record *records)
+walk(struct fixture *r, struct random *random, struct record *records)
 {
     uint32_t from = 0, steps, number, last = 0;
     unsigned i;
@@ -226,7 +226,7 @@ TEST(a_walk_meets_all_that_stay_once_whatever_changes)
 {
     struct random random = {random_seed("arena walk")};
     static struct record records[LIVE_MAX];
-    struct rig *r = rig_open(64 * MIB);
+    struct fixture *r = fixture_open(64 * MIB);
     unsigned i;
 
     memset(records, 0, sizeof records);
@@ -234,12 +234,12 @@ TEST(a_walk_meets_all_that_stay_once_whatever_changes)
         churn(r, &random, records, 50);
         walk(r, &random, records);
     }
-    rig_close(r);
+    fixture_close(r);
 }
 
 TEST(a_walk_looks_at_no_more_places_than_it_may)
 {
-    struct rig *r = rig_open(64 * MIB);
+    struct fixture *r = fixture_open(64 * MIB);
     static uint32_t records[20000];
     uint32_t from = 0, steps, calls = 0, i;
 
@@ -256,14 +256,14 @@ TEST(a_walk_looks_at_no_more_places_than_it_may)
     } while (arena_next(&r->arena, &from, &steps) == 0 && steps == 0);
     assert_true(calls < 20000 / 64);
     assert_int_equal(from, records[19999] + 1);
-    rig_close(r);
+    fixture_close(r);
 }
 
 /* ---- memory -------------------------------------------------------------- */
 
 TEST(over_the_budget_nothing_is_taken_and_nothing_changes)
 {
-    struct rig *r = rig_open(MIB);
+    struct fixture *r = fixture_open(MIB);
     uint32_t count, record = 0, last = 0;
     uint64_t used;
 
@@ -282,13 +282,13 @@ TEST(over_the_budget_nothing_is_taken_and_nothing_changes)
     /* One that is given back can be had again. */
     arena_give(&r->arena, last);
     assert_int_equal(arena_take(&r->arena, 46), last);
-    rig_close(r);
+    fixture_close(r);
 }
 
 TEST(empty_slabs_give_way_when_the_budget_is_used_up)
 {
     const uint64_t memory = 2 * ARENA_SLAB + 6 * 4096;
-    struct rig *r = rig_open(memory);
+    struct fixture *r = fixture_open(memory);
     static uint32_t records[20000];
     uint32_t count, i;
 
@@ -307,12 +307,12 @@ TEST(empty_slabs_give_way_when_the_budget_is_used_up)
         count++;
     assert_true(count > memory / 24 * 97 / 100);
     assert_true(arena_check(&r->arena));
-    rig_close(r);
+    fixture_close(r);
 }
 
 TEST(memory_goes_back_to_the_kernel)
 {
-    struct rig *r = rig_open(64 * MIB);
+    struct fixture *r = fixture_open(64 * MIB);
     static uint32_t records[200000];
     uint32_t i;
 
@@ -327,12 +327,12 @@ TEST(memory_goes_back_to_the_kernel)
 
     assert_true(r->arena.taken <= ARENA_WARM * ARENA_SLAB);
     assert_true(resident(&r->arena) <= ARENA_WARM * ARENA_SLAB);
-    rig_close(r);
+    fixture_close(r);
 }
 
 TEST(coming_and_going_does_not_move_memory)
 {
-    struct rig *r = rig_open(MIB);
+    struct fixture *r = fixture_open(MIB);
     uint32_t first, i;
     uint64_t taken;
 
@@ -346,12 +346,12 @@ TEST(coming_and_going_does_not_move_memory)
     }
     assert_int_equal(r->arena.taken, taken);
     assert_true(taken > 0);
-    rig_close(r);
+    fixture_close(r);
 }
 
 TEST(a_budget_is_shared)
 {
-    struct rig *r = rig_open(MIB);
+    struct fixture *r = fixture_open(MIB);
     struct arena other;
 
     assert_rc(arena_init(&other, &r->budget), 0);
@@ -359,5 +359,5 @@ TEST(a_budget_is_shared)
         ;
     assert_int_equal(arena_take(&other, 20), 0);
     arena_fini(&other);
-    rig_close(r);
+    fixture_close(r);
 }

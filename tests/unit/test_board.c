@@ -14,7 +14,7 @@
 #include "tests/lib/test.h"
 #include "tests/lib/tmpdir.h"
 
-struct rig {
+struct fixture {
     struct tmpdir dir;
     char path[600];
     char error[COUNTD_BOARD_ERROR_SIZE];
@@ -35,7 +35,7 @@ shape(uint32_t slots, uint32_t shared, uint32_t values, uint32_t cells)
 }
 
 static int
-create(struct rig *r, struct countd_board **out)
+create(struct fixture *r, struct countd_board **out)
 {
     struct countd_board_shape s = shape(2, 4, 2, 1);
 
@@ -44,7 +44,7 @@ create(struct rig *r, struct countd_board **out)
 }
 
 static int
-attach(struct rig *r, unsigned flags, struct countd_board **out)
+attach(struct fixture *r, unsigned flags, struct countd_board **out)
 {
     const struct countd_board_shape s = shape(2, 4, 2, 1);
 
@@ -55,7 +55,7 @@ attach(struct rig *r, unsigned flags, struct countd_board **out)
 static int
 setup(void **state)
 {
-    static struct rig r;
+    static struct fixture r;
 
     memset(&r, 0, sizeof r);
     tmpdir_make(&r.dir);
@@ -68,7 +68,7 @@ setup(void **state)
 static int
 teardown(void **state)
 {
-    struct rig *r = *state;
+    struct fixture *r = *state;
 
     if (r->master)
         countd_board_close(r->master);
@@ -76,7 +76,7 @@ teardown(void **state)
     return 0;
 }
 
-#define CASE(name, r) TEST_IN(name, struct rig *r, setup, teardown)
+#define CASE(name, r) TEST_IN(name, struct fixture *r, setup, teardown)
 
 /* ---- the contract ------------------------------------------------------ */
 
@@ -86,7 +86,7 @@ struct user {
 };
 
 static void
-user_attach(struct rig *r, struct user *u)
+user_attach(struct fixture *r, struct user *u)
 {
     memset(u, 0, sizeof *u);
     assert_rc(attach(r, 0, &u->last.board), 0);
@@ -311,7 +311,7 @@ CASE(adding_returns_the_sum_and_never_wraps, r)
 /* Runs `body` in a child with a handle of its own; its return is the exit
  * status. */
 static int
-in_child(struct rig *r, int (*body)(struct countd_board *b))
+in_child(struct fixture *r, int (*body)(struct countd_board *b))
 {
     const pid_t pid = fork();
     struct countd_board *b;
@@ -614,7 +614,7 @@ CASE(a_file_that_is_no_board_is_not_overwritten, r)
 }
 
 static void
-flip(const struct rig *r, off_t at, uint8_t bit)
+flip(const struct fixture *r, off_t at, uint8_t bit)
 {
     const int fd = open(r->path, O_RDWR);
     uint8_t byte;

@@ -26,7 +26,7 @@ struct between {
     atomic_bool stop;
 };
 
-struct rig {
+struct fixture {
     struct tmpdir dir;
     char path[600];
     struct countd_board *b;
@@ -34,7 +34,7 @@ struct rig {
 };
 
 static int
-create(struct rig *r)
+create(struct fixture *r)
 {
     const struct countd_board_shape s = {.size = sizeof s,
                                          .slots = 3,
@@ -49,7 +49,7 @@ create(struct rig *r)
 static int
 setup(void **state)
 {
-    static struct rig r;
+    static struct fixture r;
 
     memset(&r, 0, sizeof r);
     tmpdir_make_in_memory(&r.dir);
@@ -65,7 +65,7 @@ setup(void **state)
 static int
 teardown(void **state)
 {
-    struct rig *r = *state;
+    struct fixture *r = *state;
 
     countd_board_close(r->b);
     assert_int_equal(munmap(r->between, sizeof *r->between), 0);
@@ -73,7 +73,7 @@ teardown(void **state)
     return 0;
 }
 
-#define CASE(name, r) TEST_IN(name, struct rig *r, setup, teardown)
+#define CASE(name, r) TEST_IN(name, struct fixture *r, setup, teardown)
 
 static int64_t
 checksum(const int64_t *shared, uint64_t generation)
@@ -114,7 +114,7 @@ try_once(struct countd_board *b, struct between *t, int64_t who)
 }
 
 static void
-update_many(struct rig *r, struct between *t, int64_t who, uint64_t count)
+update_many(struct fixture *r, struct between *t, int64_t who, uint64_t count)
 {
     uint64_t updated = 0, stale = 0;
     struct countd_board *b;
@@ -167,7 +167,7 @@ CASE(a_generation_has_one_winner_and_no_reading_is_torn, r)
 static void *
 work(void *arg)
 {
-    struct rig *r = arg;
+    struct fixture *r = arg;
     int64_t values[4];
 
     update_many(r, r->between, 1, 5000);
@@ -204,7 +204,7 @@ CASE(threads_share_boards_and_handles, r)
 /* Updates until it is told to stop, attaching anew when the board is retired.
  */
 static void
-serve(struct rig *r, int64_t who)
+serve(struct fixture *r, int64_t who)
 {
     struct between *t = r->between;
     char error[COUNTD_BOARD_ERROR_SIZE];
@@ -229,7 +229,7 @@ serve(struct rig *r, int64_t who)
 }
 
 static pid_t
-start(struct rig *r, int64_t who)
+start(struct fixture *r, int64_t who)
 {
     const pid_t pid = fork();
 
@@ -240,7 +240,7 @@ start(struct rig *r, int64_t who)
 }
 
 static void
-await_updates(const struct rig *r, uint64_t more)
+await_updates(const struct fixture *r, uint64_t more)
 {
     const uint64_t until = atomic_load(&r->between->updated) + more;
 

@@ -46,7 +46,7 @@ look_on(void)
         now();
 }
 
-struct rig {
+struct fixture {
     struct tmpdir dir;
     char path[600];
     struct countd_board *b; /* of the one that finds it */
@@ -54,7 +54,7 @@ struct rig {
 };
 
 static int
-create(struct rig *r, struct countd_board **out)
+create(struct fixture *r, struct countd_board **out)
 {
     const struct countd_board_shape s = {.size = sizeof s,
                                          .slots = 2,
@@ -69,7 +69,7 @@ create(struct rig *r, struct countd_board **out)
 static int
 setup(void **state)
 {
-    static struct rig r;
+    static struct fixture r;
 
     memset(&r, 0, sizeof r);
     steps_left = 0;
@@ -83,7 +83,7 @@ setup(void **state)
 static int
 teardown(void **state)
 {
-    struct rig *r = *state;
+    struct fixture *r = *state;
 
     if (r->b)
         countd_board_close(r->b);
@@ -91,14 +91,14 @@ teardown(void **state)
     return 0;
 }
 
-#define CASE(name, r) TEST_IN(name, struct rig *r, setup, teardown)
+#define CASE(name, r) TEST_IN(name, struct fixture *r, setup, teardown)
 
 /* Runs `body` in children that die before their 1st, 2nd ... store, until one
  * gets through; `look` judges what each has left, before it is waited for and
  * so still a zombie, or after. */
 static void
-kill_everywhere(struct rig *r, int (*body)(struct rig *r),
-                void (*look)(struct rig *r))
+kill_everywhere(struct fixture *r, int (*body)(struct fixture *r),
+                void (*look)(struct fixture *r))
 {
     bool killed = true;
 
@@ -130,7 +130,7 @@ kill_everywhere(struct rig *r, int (*body)(struct rig *r),
 
 /* All shared values are the same, and so are all of cell 0. */
 static int
-update(struct rig *r)
+update(struct fixture *r)
 {
     int64_t shared[SHARED], values[PRIVATE];
     struct countd_board_value pairs[PRIVATE];
@@ -151,7 +151,7 @@ update(struct rig *r)
 }
 
 static void
-both_parts_are_whole_and_can_be_updated(struct rig *r)
+both_parts_are_whole_and_can_be_updated(struct fixture *r)
 {
     int64_t shared[SHARED], values[PRIVATE];
     uint64_t g;
@@ -184,13 +184,13 @@ CASE(an_update_killed_at_any_store_is_taken_over, r)
 static int64_t at_least;
 
 static int
-add(struct rig *r)
+add(struct fixture *r)
 {
     return countd_board_add(r->b, 0, 0, 1, 1, NULL) == 0 ? 0 : 1;
 }
 
 static void
-sum_is_exact(struct rig *r)
+sum_is_exact(struct fixture *r)
 {
     int64_t values[PRIVATE], sum;
 
@@ -208,7 +208,7 @@ CASE(adding_killed_at_any_store_counts_once_or_not, r)
 }
 
 static int
-claim_and_release(struct rig *r)
+claim_and_release(struct fixture *r)
 {
     struct countd_board *b;
     char error[COUNTD_BOARD_ERROR_SIZE];
@@ -225,7 +225,7 @@ claim_and_release(struct rig *r)
 }
 
 static void
-all_cells_can_be_claimed(struct rig *r)
+all_cells_can_be_claimed(struct fixture *r)
 {
     int64_t values[PRIVATE];
     uint32_t cell;
@@ -251,7 +251,7 @@ CASE(a_claim_killed_at_any_store_leaves_cells_to_claim, r)
 
 /* Leaves the word of slot 0 to a dead process, once more before each. */
 static int
-update_what_a_dead_one_left(struct rig *r)
+update_what_a_dead_one_left(struct fixture *r)
 {
     const pid_t pid = fork();
     const int64_t zero[SHARED] = {0};
@@ -276,7 +276,7 @@ update_what_a_dead_one_left(struct rig *r)
 }
 
 static void
-slot_0_can_be_updated(struct rig *r)
+slot_0_can_be_updated(struct fixture *r)
 {
     int64_t shared[SHARED];
     uint64_t g;
@@ -292,7 +292,7 @@ CASE(taking_back_killed_at_any_store_is_taken_over, r)
 
 /* All entries of the table are of the dead, each with a cell or a word. */
 static int
-register_when_the_table_is_full(struct rig *r)
+register_when_the_table_is_full(struct fixture *r)
 {
     uint32_t me;
 
@@ -313,7 +313,7 @@ register_when_the_table_is_full(struct rig *r)
 }
 
 static void
-nothing_is_left_of_the_dead(struct rig *r)
+nothing_is_left_of_the_dead(struct fixture *r)
 {
     const int64_t one[SHARED] = {1, 1, 1, 1};
     int64_t values[PRIVATE];
@@ -342,7 +342,7 @@ CASE(sweeping_killed_at_any_store_is_done_by_the_next, r)
 /* ---- making it anew ---------------------------------------------------- */
 
 static int
-make_anew(struct rig *r)
+make_anew(struct fixture *r)
 {
     struct countd_board *b;
 
@@ -350,7 +350,7 @@ make_anew(struct rig *r)
 }
 
 static void
-a_new_master_gets_it(struct rig *r)
+a_new_master_gets_it(struct fixture *r)
 {
     struct countd_board *b;
     char error[COUNTD_BOARD_ERROR_SIZE];
@@ -374,7 +374,7 @@ CASE(making_it_killed_anywhere_leaves_it_to_the_next, r)
 
 /* ---- a reader is overtaken --------------------------------------------- */
 
-static struct rig *overtaken;
+static struct fixture *overtaken;
 
 static void
 update_twice(void)

@@ -12,22 +12,22 @@
 #include "common/base/clock.h"
 #include "common/store/cluster/cluster.h"
 #include "common/store/cluster/cluster_slot.h"
-#include "tests/lib/cluster_rig.h"
+#include "tests/lib/cluster_servers.h"
 
-static struct cluster_rig rig;
-static bool has_rig;
+static struct cluster_servers servers;
+static bool has_servers;
 static struct cluster *cluster;
 
 static int
 setup(void **state)
 {
-    const struct cluster_options options = {.nodes = rig.nodes,
+    const struct cluster_options options = {.nodes = servers.nodes,
                                             .timeout_ms = 3000};
 
     (void)state;
-    if (!has_rig)
+    if (!has_servers)
         return 0;
-    cluster_rig_flush(&rig);
+    cluster_servers_flush(&servers);
     assert_rc(cluster_open(&cluster, &options), 0);
     return 0;
 }
@@ -43,8 +43,8 @@ teardown(void **state)
 
 #define CASE(name) TEST_IN(name, void *unused, setup, teardown)
 
-#define NEED_RIG()                                                             \
-    if (!has_rig)                                                              \
+#define NEED_SERVERS()                                                         \
+    if (!has_servers)                                                          \
     test_skip("redis-server is not installed")
 
 /* ---- one command --------------------------------------------------------- */
@@ -113,14 +113,15 @@ TEST(slots_are_those_of_the_servers)
         "", "a", "foo{bar}", "{}a", "x{{b}y", "foo{bar}{zap}", "123456789"};
 
     assert_int_equal(cluster_slot("123456789", 9), 0x31c3);
-    NEED_RIG();
+    NEED_SERVERS();
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         char slot[16];
 
         (void)snprintf(slot, sizeof slot, "%u",
                        cluster_slot(keys[i], strlen(keys[i])));
         assert_string_equal(
-            cluster_rig_run(&rig, 0, "CLUSTER KEYSLOT %s", keys[i]), slot);
+            cluster_servers_run(&servers, 0, "CLUSTER KEYSLOT %s", keys[i]),
+            slot);
     }
 }
 
@@ -142,9 +143,9 @@ CASE(commands_go_to_the_masters_of_their_slots)
     struct words w[64];
     struct cluster_command m[64];
     char keys[64][8];
-    unsigned servers = 0;
+    unsigned masters = 0;
 
-    NEED_RIG();
+    NEED_SERVERS();
     for (unsigned i = 0; i < 64; i++) {
         (void)snprintf(keys[i], sizeof keys[i], "k%u", i);
         w[i] = (struct words){.count = 0};
@@ -163,10 +164,10 @@ CASE(commands_go_to_the_masters_of_their_slots)
         assert_rc(m[i].error, 0);
         assert_int_equal(m[i].reply->integer, 3);
         assert_int_equal(m[i].tries, 1);
-        servers |= 1u << cluster_node_of(cluster, m[i].slot);
+        masters |= 1u << cluster_node_of(cluster, m[i].slot);
     }
     cluster_free_replies(m, 64);
-    assert_int_equal(__builtin_popcount(servers), 3);
+    assert_int_equal(__builtin_popcount(masters), 3);
 }
 
 CASE(an_error_ends_its_command_only)
@@ -175,7 +176,7 @@ CASE(an_error_ends_its_command_only)
     const struct words add = split_text("INCRBY k 1");
     struct cluster_command m[2];
 
-    NEED_RIG();
+    NEED_SERVERS();
     for (unsigned i = 0; i < 2; i++) {
         const struct words *w = i == 0 ? &set : &add;
 
@@ -200,45 +201,45 @@ CASE(a_slot_that_moves_is_followed)
     unsigned from, to;
     char from_id[64], to_id[64];
 
-    NEED_RIG();
+    NEED_SERVERS();
     assert_reply("SET {t}a 1", "{t}a", "OK");
-    from = cluster_rig_master(&rig, 0, slot);
-    to = (from + 1) % CLUSTER_RIG_MASTERS;
+    from = cluster_servers_master(&servers, 0, slot);
+    to = (from + 1) % CLUSTER_SERVERS_MASTERS;
     (void)snprintf(from_id, sizeof from_id, "%s",
-                   cluster_rig_run(&rig, from, "CLUSTER MYID"));
+                   cluster_servers_run(&servers, from, "CLUSTER MYID"));
     (void)snprintf(to_id, sizeof to_id, "%s",
-                   cluster_rig_run(&rig, to, "CLUSTER MYID"));
-    (void)cluster_rig_run(&rig, to, "CLUSTER SETSLOT %u IMPORTING %s", slot,
-                          from_id);
-    (void)cluster_rig_run(&rig, from, "CLUSTER SETSLOT %u MIGRATING %s", slot,
-                          to_id);
+                   cluster_servers_run(&servers, to, "CLUSTER MYID"));
+    (void)cluster_servers_run(&servers, to, "CLUSTER SETSLOT %u IMPORTING %s",
+                              slot, from_id);
+    (void)cluster_servers_run(&servers, from, "CLUSTER SETSLOT %u MIGRATING %s",
+                              slot, to_id);
 
     /* A key that is not here any more, or not yet anywhere: ASK. */
     assert_reply("INCR {t}b", "{t}a", "1");
     assert_reply("INCR {t}a", "{t}a", "2");
-    assert_string_equal(cluster_rig_run(&rig, from,
-                                        "MIGRATE 127.0.0.1 %d {t}a 0 5000",
-                                        rig.ports[to]),
+    assert_string_equal(cluster_servers_run(&servers, from,
+                                            "MIGRATE 127.0.0.1 %d {t}a 0 5000",
+                                            servers.ports[to]),
                         "OK");
     assert_reply("INCR {t}a", "{t}a", "3");
-    for (unsigned i = 0; i < CLUSTER_RIG_MASTERS; i++)
-        (void)cluster_rig_run(&rig, i, "CLUSTER SETSLOT %u NODE %s", slot,
-                              to_id);
+    for (unsigned i = 0; i < CLUSTER_SERVERS_MASTERS; i++)
+        (void)cluster_servers_run(&servers, i, "CLUSTER SETSLOT %u NODE %s",
+                                  slot, to_id);
     /* MOVED. */
     assert_reply("INCR {t}a", "{t}a", "4");
     assert_reply("INCR {t}b", "{t}a", "2");
-    assert_int_equal(cluster_rig_master(&rig, 0, slot), to);
+    assert_int_equal(cluster_servers_master(&servers, 0, slot), to);
 }
 
 CASE(a_broken_connection_is_made_again)
 {
     uint64_t changes;
 
-    NEED_RIG();
+    NEED_SERVERS();
     assert_reply("SET a 1", "a", "OK");
     changes = cluster_changes(cluster);
-    for (unsigned i = 0; i < CLUSTER_RIG_MASTERS; i++)
-        (void)cluster_rig_run(&rig, i, "CLIENT KILL TYPE normal");
+    for (unsigned i = 0; i < CLUSTER_SERVERS_MASTERS; i++)
+        (void)cluster_servers_run(&servers, i, "CLIENT KILL TYPE normal");
 
     assert_reply("INCR a", "a", "2");
     assert_true(cluster_changes(cluster) > changes);
@@ -251,35 +252,36 @@ CASE(a_master_that_stops_costs_one_timeout)
     struct cluster_command m;
     unsigned server;
 
-    NEED_RIG();
+    NEED_SERVERS();
     assert_reply("SET a 1", "a", "OK");
-    server = cluster_rig_master(&rig, 0, slot);
+    server = cluster_servers_master(&servers, 0, slot);
     cluster_close(cluster);
     {
-        const struct cluster_options options = {.nodes = rig.nodes,
+        const struct cluster_options options = {.nodes = servers.nodes,
                                                 .timeout_ms = 200};
 
         assert_rc(cluster_open(&cluster, &options), 0);
     }
     assert_reply("GET a", "a", "1");
-    daemon_signal(&rig.servers[server], SIGSTOP);
+    daemon_signal(&servers.servers[server], SIGSTOP);
     m = run_words(&w, "a");
     assert_rc(m.error, -ETIMEDOUT);
     m = run_words(&w, "a");
     assert_rc(m.error, -EHOSTDOWN);
-    daemon_signal(&rig.servers[server], SIGCONT);
+    daemon_signal(&servers.servers[server], SIGCONT);
 }
 
 CASE(a_full_memory_is_no_space)
 {
     const struct words w = split_text("SET a 2");
-    const unsigned server = has_rig ? cluster_rig_master(&rig, 0, 15495) : 0;
+    const unsigned server =
+        has_servers ? cluster_servers_master(&servers, 0, 15495) : 0;
     struct cluster_command m;
 
-    NEED_RIG();
-    (void)cluster_rig_run(&rig, server, "CONFIG SET maxmemory 1");
+    NEED_SERVERS();
+    (void)cluster_servers_run(&servers, server, "CONFIG SET maxmemory 1");
     m = run_words(&w, "a");
-    (void)cluster_rig_run(&rig, server, "CONFIG SET maxmemory 0");
+    (void)cluster_servers_run(&servers, server, "CONFIG SET maxmemory 0");
     assert_rc(m.error, -ENOSPC);
 }
 
@@ -389,7 +391,7 @@ read_rows(void)
 
 CASE(a_chain_counts_each_entry_once)
 {
-    NEED_RIG();
+    NEED_SERVERS();
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 1); /* it is in */
     assert_int_equal(apply_one(2, 3, "a", 0, 5), 2); /* 2 is missing */
@@ -402,7 +404,7 @@ CASE(another_timeline_is_refused)
 {
     const struct row_delta row = {"a", 0, 1};
 
-    NEED_RIG();
+    NEED_SERVERS();
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
     assert_int_equal(answer_of(run_change("countd1_apply", "sender-1", 1,
                                           "digest-2", 2, "digest-3", &row, 1),
@@ -420,7 +422,7 @@ CASE(counts_are_exact_and_saturate)
 {
     const int64_t half = (int64_t)1 << 31;
 
-    NEED_RIG();
+    NEED_SERVERS();
     assert_int_equal(apply_one(0, 1, "a", half - 1, UINT32_MAX), 0);
     assert_int_equal(apply_one(1, 2, "b", half - 1, UINT32_MAX - 1), 0);
     assert_int_equal(apply_one(2, 3, "b", 0, 1), 0);
@@ -439,7 +441,7 @@ CASE(counts_are_exact_and_saturate)
 
 CASE(a_part_takes_no_more_keys_than_it_may_have)
 {
-    NEED_RIG();
+    NEED_SERVERS();
     most = "1";
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
     assert_int_equal(apply_one(1, 2, "b", 0, 6), 6);
@@ -453,7 +455,7 @@ CASE(removing_is_part_of_the_chain)
 {
     const struct row_delta keys[2] = {{.key = "a"}, {.key = "x"}};
 
-    NEED_RIG();
+    NEED_SERVERS();
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
     assert_int_equal(apply_one(1, 2, "b", 0, 6), 0);
     assert_int_equal(answer_of(run_change("countd1_delete", "sender-1", 2,
@@ -482,7 +484,7 @@ accept_loss(unsigned have, unsigned number)
 /* One that comes late must not put the mark back: entries would count twice. */
 CASE(a_loss_is_accepted_only_at_the_mark_that_was_seen)
 {
-    NEED_RIG();
+    NEED_SERVERS();
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
     assert_int_equal(accept_loss(0, 4), 2);
     assert_int_equal(accept_loss(1, 4), 0);
@@ -495,7 +497,7 @@ CASE(a_loss_is_accepted_only_at_the_mark_that_was_seen)
 /* A mover or a backup is reading its marks. */
 CASE(no_loss_is_accepted_while_the_part_is_closed)
 {
-    NEED_RIG();
+    NEED_SERVERS();
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
     assert_reply("FCALL countd1_close 2 " C_KEY " " Z_KEY " mover-01", C_KEY,
                  "0");
@@ -529,7 +531,7 @@ CASE(a_torn_part_is_made_again_in_slices)
     char key[8];
     unsigned slices = 0;
 
-    NEED_RIG();
+    NEED_SERVERS();
     for (unsigned i = 0; i < 600; i++) {
         (void)snprintf(key, sizeof key, "k%03u", i);
         assert_int_equal(apply_one(i, i + 1, key, 0, i + 1), 0);
@@ -552,7 +554,7 @@ CASE(a_drop_forgets_no_sender)
 {
     const struct row_delta row = {"a", 0, 1};
 
-    NEED_RIG();
+    NEED_SERVERS();
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
     assert_int_equal(answer_of(run_change("countd1_apply", "sender-2", 0, "", 1,
                                           "digest-2", &row, 1),
@@ -572,7 +574,7 @@ CASE(a_drop_forgets_no_sender)
 
 CASE(a_torn_part_is_made_again)
 {
-    NEED_RIG();
+    NEED_SERVERS();
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
     assert_int_equal(apply_one(1, 2, "b", 0, 6), 0);
     assert_reply("DEL " Z_KEY, C_KEY, "1");
@@ -584,10 +586,10 @@ CASE(a_torn_part_is_made_again)
 
 CASE(functions_that_are_gone_are_loaded_again)
 {
-    NEED_RIG();
+    NEED_SERVERS();
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
-    for (unsigned i = 0; i < CLUSTER_RIG_MASTERS; i++)
-        (void)cluster_rig_run(&rig, i, "FUNCTION FLUSH");
+    for (unsigned i = 0; i < CLUSTER_SERVERS_MASTERS; i++)
+        (void)cluster_servers_run(&servers, i, "FUNCTION FLUSH");
     assert_int_equal(apply_one(1, 2, "a", 0, 5), 0);
     assert_string_equal(read_rows(), "10 a\n");
 }
@@ -596,9 +598,10 @@ CASE(functions_that_are_gone_are_loaded_again)
 static void
 forbid_failover(void)
 {
-    for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++)
+    for (unsigned i = 0; i < CLUSTER_SERVERS_SERVERS; i++)
         assert_string_equal(
-            cluster_rig_run(&rig, i, "CONFIG SET cluster-node-timeout 600000"),
+            cluster_servers_run(&servers, i,
+                                "CONFIG SET cluster-node-timeout 600000"),
             "OK");
 }
 
@@ -606,7 +609,7 @@ forbid_failover(void)
  * have ended at once, and none been sent. */
 CASE(a_silent_master_gets_no_command_until_it_answers_a_probe)
 {
-    const struct cluster_options options = {.nodes = rig.nodes,
+    const struct cluster_options options = {.nodes = servers.nodes,
                                             .timeout_ms = 500 * test_slow()};
     const unsigned silent = cluster_slot("a", 1);
     const struct words w = split_text("GET a"), other = split_text("GET b");
@@ -614,16 +617,17 @@ CASE(a_silent_master_gets_no_command_until_it_answers_a_probe)
     uint64_t end_ms;
     unsigned server;
 
-    NEED_RIG();
-    server = cluster_rig_master(&rig, 0, silent);
-    assert_true(server != cluster_rig_master(&rig, 0, cluster_slot("b", 1)));
+    NEED_SERVERS();
+    server = cluster_servers_master(&servers, 0, silent);
+    assert_true(server !=
+                cluster_servers_master(&servers, 0, cluster_slot("b", 1)));
     assert_reply("SET a 1", "a", "OK");
     assert_reply("SET b 2", "b", "OK");
     forbid_failover();
     cluster_close(cluster);
     assert_rc(cluster_open(&cluster, &options), 0);
     assert_reply("GET a", "a", "1");
-    daemon_signal(&rig.servers[server], SIGSTOP);
+    daemon_signal(&servers.servers[server], SIGSTOP);
     m = run_words(&w, "a");
     assert_rc(m.error, -ETIMEDOUT);
     for (end_ms = clock_ms() + 2500; clock_ms() < end_ms;) {
@@ -633,7 +637,7 @@ CASE(a_silent_master_gets_no_command_until_it_answers_a_probe)
         assert_rc(m.error, 0);
         cluster_free_replies(&m, 1);
     }
-    daemon_signal(&rig.servers[server], SIGCONT);
+    daemon_signal(&servers.servers[server], SIGCONT);
     for (end_ms = clock_ms() + 20000; (m = run_words(&w, "a")).error != 0;)
         assert_true(clock_ms() < end_ms);
     assert_string_equal(m.reply->str, "1");
@@ -645,8 +649,8 @@ main(int argc, char **argv)
 {
     int failed;
 
-    has_rig = cluster_rig_start(&rig);
+    has_servers = cluster_servers_start(&servers);
     failed = test_main(argc, argv);
-    cluster_rig_stop(&rig);
+    cluster_servers_stop(&servers);
     return failed;
 }

@@ -155,7 +155,7 @@ BOTH(answers_are_those_of_a_table, x)
 {
     struct random seed = {.state = random_seed(__func__)};
 
-    NEED_RIG();
+    NEED_SERVERS();
     for (unsigned i = 0; i < 5; i++)
         apply_both(x, &seed);
     compare_all(x);
@@ -169,7 +169,7 @@ BOTH(deleted_keys_leave_history, x)
                                       {(const uint8_t *)"key00074", 8}};
     uint64_t deleted;
 
-    NEED_RIG();
+    NEED_SERVERS();
     apply_both(x, &seed);
     apply_both(x, &seed);
     await_sent(x);
@@ -211,7 +211,7 @@ PARTS(a_dropped_keyspace_has_no_past, x)
                                   .minute = (uint32_t)(clock_unix_ms() / 60000),
                                   .sum_low = 3};
 
-    NEED_RIG();
+    NEED_SERVERS();
     apply_both(x, &seed);
     assert_rc(store_drop(x->s, (const uint8_t *)"words", 5), 0);
     await_sent(x);
@@ -243,7 +243,7 @@ CASE(history_that_begins_later_says_since_when, x)
     const char *why;
 
     /* No hours divide the span: the tier of minutes answers. */
-    NEED_RIG();
+    NEED_SERVERS();
     store_close(x->s);
     assert_rc(tiers_rules_set(&x->config.history, NULL, "off", &why), 0);
     open_store(x);
@@ -269,7 +269,7 @@ CASE(spans_that_no_tier_divides_are_refused, x)
                                     .step = 2,
                                     .buckets = b};
 
-    NEED_RIG();
+    NEED_SERVERS();
     assert_rc(stored_add(x->s, "words", NULL, "a", 3), 0);
     await_sent(x);
     assert_rc(ask_store(x->s, &q), -EINVAL);

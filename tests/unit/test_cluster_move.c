@@ -9,7 +9,7 @@ CASE(a_purge_waits_until_a_move_has_ended, x)
 {
     struct cluster_move_result result;
 
-    NEED_RIG();
+    NEED_SERVERS();
     count_both(x, x->s);
     await_sent(x->s);
     x->is_quiet = true;
@@ -26,7 +26,7 @@ CASE(answers_are_the_same_in_any_number_of_parts, x)
     struct cluster_move_result result;
     struct cluster_place place;
 
-    NEED_RIG();
+    NEED_SERVERS();
     for (unsigned i = 0; i < 3; i++)
         count_both(x, x->s);
     compare_all(x);
@@ -48,7 +48,7 @@ CASE(as_of_does_not_go_back, x)
     const uint64_t start_ms = clock_unix_ms();
     struct cluster_move_result result;
 
-    NEED_RIG();
+    NEED_SERVERS();
     count_both(x, x->s);
     await_sent(x->s);
     while (x->as_of_ms < start_ms)
@@ -64,7 +64,7 @@ CASE(a_keyspace_only_gets_more_parts, x)
 {
     struct cluster_move_result result;
 
-    NEED_RIG();
+    NEED_SERVERS();
     assert_rc(move_to(x, 4, &result), -ENOENT);
     count_both(x, x->s);
     await_sent(x->s);
@@ -81,7 +81,7 @@ CASE(a_mover_killed_at_any_step_loses_and_doubles_nothing, x)
     struct cluster_move_result result;
     struct cluster_place place;
 
-    NEED_RIG();
+    NEED_SERVERS();
     count_both(x, x->s);
     await_sent(x->s);
     for (x->stop = CLUSTER_MOVE_BEGUN; x->stop <= CLUSTER_MOVE_SWITCHED;
@@ -107,14 +107,14 @@ CASE(a_sender_that_saw_a_lease_looks_again_at_its_end, x)
 {
     struct cluster_move_result result;
 
-    NEED_RIG();
+    NEED_SERVERS();
     count_both(x, x->s);
     await_sent(x->s);
     x->stop = CLUSTER_MOVE_BEGUN;
     x->lease_ms = 1000;
     assert_rc(move_to(x, 4, &result), -ECANCELED);
-    for (unsigned i = 0; i < CLUSTER_RIG_MASTERS; i++)
-        (void)cluster_rig_run(&rig, i, "CLIENT KILL TYPE normal");
+    for (unsigned i = 0; i < CLUSTER_SERVERS_MASTERS; i++)
+        (void)cluster_servers_run(&servers, i, "CLIENT KILL TYPE normal");
     await_still(x);
     compare_all(x);
 }
@@ -126,7 +126,7 @@ CASE(a_mover_whose_place_is_lost_leaves_no_part_closed, x)
     struct cluster_move_result result;
     struct cluster_place place;
 
-    NEED_RIG();
+    NEED_SERVERS();
     count_both(x, x->s);
     await_sent(x->s);
     read_place(x, &place);
@@ -145,7 +145,7 @@ CASE(a_place_that_is_lost_after_a_move_is_found_again, x)
     struct cluster_move_result result;
     struct cluster_place place;
 
-    NEED_RIG();
+    NEED_SERVERS();
     count_both(x, x->s);
     await_sent(x->s);
     read_place(x, &place);
@@ -165,7 +165,7 @@ CASE(a_second_mover_waits_for_the_lease_of_the_first, x)
 {
     struct cluster_move_result result;
 
-    NEED_RIG();
+    NEED_SERVERS();
     count_both(x, x->s);
     await_sent(x->s);
     x->stop = CLUSTER_MOVE_SEALED;
@@ -183,7 +183,7 @@ CASE(a_mover_that_lost_its_lease_changes_nothing, x)
     struct cluster_move_result result;
     struct cluster_place place;
 
-    NEED_RIG();
+    NEED_SERVERS();
     count_both(x, x->s);
     await_sent(x->s);
     x->is_slow = true;
@@ -209,7 +209,7 @@ CASE(a_directory_that_was_away_goes_on_in_the_new_parts, x)
     struct fixture y = *x;
     struct cluster_move_result result;
 
-    NEED_RIG();
+    NEED_SERVERS();
     open_directory(&y);
     count_both(x, x->s);
     count_both(x, y.s);

@@ -8,11 +8,11 @@ CASE(a_master_killed_meanwhile_loses_nothing, x)
     struct cluster_move_result result;
     uint32_t parts = 1;
 
-    NEED_RIG();
+    NEED_SERVERS();
     count_both(x, x->s);
     await_sent(x->s);
-    for (unsigned i = 0; i < CLUSTER_RIG_MASTERS; i++) {
-        cluster_faults_init(&faults, &rig);
+    for (unsigned i = 0; i < CLUSTER_SERVERS_MASTERS; i++) {
+        cluster_faults_init(&faults, &servers);
         x->master = cluster_fault_master(&faults, &x->random);
         x->stop = i == 0   ? CLUSTER_MOVE_MADE
                   : i == 1 ? CLUSTER_MOVE_COPIED
@@ -25,7 +25,7 @@ CASE(a_master_killed_meanwhile_loses_nothing, x)
         count_both(x, x->s); /* whatever was lost is found */
         compare_all(x);
     }
-    x->master = CLUSTER_RIG_SERVERS;
+    x->master = CLUSTER_SERVERS_SERVERS;
     assert_rc(move_to(x, 16, &result), 0);
     compare_all(x);
 }
@@ -59,16 +59,16 @@ move_to_dying(struct fixture *x, enum cluster_move_step step)
     struct cluster_move_result result;
     struct cluster_place place;
 
-    cluster_faults_init(&x->faults, &rig);
+    cluster_faults_init(&x->faults, &servers);
     read_place(x, &place);
     for (uint32_t i = 0; i < 8; i++)
         if (master_of(place.other + 1, i) != master_of(0, 0))
             x->target = master_of(place.other + 1, i);
-    assert_int_not_equal(x->target, CLUSTER_RIG_SERVERS);
+    assert_int_not_equal(x->target, CLUSTER_SERVERS_SERVERS);
     x->replica = cluster_fault_replica_of(&x->faults, x->target);
     x->dies = step;
     assert_true(move_to(x, 8, &result) < 0);
-    x->target = CLUSTER_RIG_SERVERS;
+    x->target = CLUSTER_SERVERS_SERVERS;
     cluster_faults_heal(&x->faults, pause_shortly, NULL);
     await_still(x);
     read_place(x, &place);
@@ -82,7 +82,7 @@ CASE(a_target_that_dies_before_its_replica_has_the_part_loses_nothing, x)
 {
     struct cluster_move_result result;
 
-    NEED_RIG();
+    NEED_SERVERS();
     store_close(x->s);
     x->config.store_retain_ms = 0;
     open_store(x);

@@ -24,8 +24,9 @@ find_other(struct fixture *x)
     unsigned server = from;
 
     do
-        server = (server + 1) % CLUSTER_RIG_SERVERS;
-    while (strncmp(cluster_rig_run(&rig, server, "ROLE"), "master", 6) != 0);
+        server = (server + 1) % CLUSTER_SERVERS_SERVERS;
+    while (strncmp(cluster_servers_run(&servers, server, "ROLE"), "master",
+                   6) != 0);
     return server;
 }
 
@@ -34,7 +35,7 @@ aim_at(struct fixture *x, unsigned server)
 {
     static char name[32];
 
-    (void)snprintf(name, sizeof name, "127.0.0.1:%d", rig.ports[server]);
+    (void)snprintf(name, sizeof name, "127.0.0.1:%d", servers.ports[server]);
     x->to = name;
 }
 
@@ -62,7 +63,7 @@ find_wanted(struct fixture *x, unsigned server)
         assert_true(part < 4);
         cluster_part_keys(&keys, words.name, words.name_size,
                           place.generation + 1, part++);
-    } while (cluster_rig_master(&rig, 0, keys.slot) == server);
+    } while (cluster_servers_master(&servers, 0, keys.slot) == server);
     return keys;
 }
 
@@ -78,11 +79,11 @@ tag_size(const struct cluster_part_keys *keys)
 static void
 put_key(const struct cluster_part_keys *keys)
 {
-    const unsigned server = cluster_rig_master(&rig, 0, keys->slot);
+    const unsigned server = cluster_servers_master(&servers, 0, keys->slot);
 
-    assert_string_equal(
-        cluster_rig_run(&rig, server, "SET %b 1", keys->counts, tag_size(keys)),
-        "OK");
+    assert_string_equal(cluster_servers_run(&servers, server, "SET %b 1",
+                                            keys->counts, tag_size(keys)),
+                        "OK");
 }
 
 /* It is where it was, and its slot is on its way to nobody. */
@@ -91,12 +92,14 @@ check_key(const struct cluster_part_keys *keys, unsigned server)
 {
     char mark[16];
 
-    assert_int_equal(cluster_rig_master(&rig, server, keys->slot), server);
-    assert_string_equal(
-        cluster_rig_run(&rig, server, "GET %b", keys->counts, tag_size(keys)),
-        "1");
+    assert_int_equal(cluster_servers_master(&servers, server, keys->slot),
+                     server);
+    assert_string_equal(cluster_servers_run(&servers, server, "GET %b",
+                                            keys->counts, tag_size(keys)),
+                        "1");
     (void)snprintf(mark, sizeof mark, "[%u->-", keys->slot);
-    assert_null(strstr(cluster_rig_run(&rig, server, "CLUSTER NODES"), mark));
+    assert_null(
+        strstr(cluster_servers_run(&servers, server, "CLUSTER NODES"), mark));
 }
 
 /* Each test begins with a generation of its own, and so with slots that no
@@ -111,10 +114,10 @@ count_first(struct fixture *x)
     char text[CLUSTER_PLACE_SIZE];
 
     cluster_place_format(&first, text);
-    assert_string_equal(cluster_rig_run(&rig, cluster_rig_master(&rig, 0, slot),
-                                        "HSET %s words %s", CLUSTER_PARTS,
-                                        text),
-                        "1");
+    assert_string_equal(
+        cluster_servers_run(&servers, cluster_servers_master(&servers, 0, slot),
+                            "HSET %s words %s", CLUSTER_PARTS, text),
+        "1");
     count_both(x, x->s);
     await_sent(x->s);
 }
@@ -132,9 +135,9 @@ CASE(a_part_goes_from_master_to_master, x)
 {
     struct cluster_move_result result;
 
-    NEED_RIG();
+    NEED_SERVERS();
     count_first(x);
-    for (unsigned i = 0; i < CLUSTER_RIG_MASTERS; i++) {
+    for (unsigned i = 0; i < CLUSTER_SERVERS_MASTERS; i++) {
         const unsigned server = find_other(x);
 
         aim_at(x, server);
@@ -153,10 +156,10 @@ CASE(a_master_may_be_named_otherwise_than_in_the_map, x)
     char name[32];
     unsigned server;
 
-    NEED_RIG();
+    NEED_SERVERS();
     count_first(x);
     server = find_other(x);
-    (void)snprintf(name, sizeof name, "127.1:%d", rig.ports[server]);
+    (void)snprintf(name, sizeof name, "127.1:%d", servers.ports[server]);
     x->to = name;
     assert_rc(move_to(x, 0, &result), 0);
     check_all_at(x, server);
@@ -169,7 +172,7 @@ CASE(more_parts_go_to_a_master_at_once, x)
     struct cluster_move_result result;
     unsigned server;
 
-    NEED_RIG();
+    NEED_SERVERS();
     count_first(x);
     server = find_other(x);
     aim_at(x, server);
@@ -185,11 +188,11 @@ CASE(a_slot_with_keys_is_not_given, x)
     struct cluster_move_result result;
     unsigned server, owner;
 
-    NEED_RIG();
+    NEED_SERVERS();
     count_first(x);
     server = find_other(x);
     keys = find_wanted(x, server);
-    owner = cluster_rig_master(&rig, 0, keys.slot);
+    owner = cluster_servers_master(&servers, 0, keys.slot);
     put_key(&keys);
     aim_at(x, server);
     assert_rc(move_to(x, 4, &result), 0);
@@ -212,11 +215,11 @@ CASE(a_slot_that_gets_a_key_meanwhile_is_kept, x)
     struct cluster_move_result result;
     unsigned server, owner;
 
-    NEED_RIG();
+    NEED_SERVERS();
     count_first(x);
     server = find_other(x);
     wanted = find_wanted(x, server);
-    owner = cluster_rig_master(&rig, 0, wanted.slot);
+    owner = cluster_servers_master(&servers, 0, wanted.slot);
     aim_at(x, server);
     x->stop = CLUSTER_MOVE_GIVING;
     x->meanwhile = put_wanted;
@@ -234,11 +237,11 @@ CASE(a_server_that_is_no_master_gets_nothing, x)
     struct cluster_move_result result;
     struct cluster_place before, after;
 
-    NEED_RIG();
+    NEED_SERVERS();
     count_first(x);
     read_place(x, &before);
-    for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++) {
-        if (strncmp(cluster_rig_run(&rig, i, "ROLE"), "slave", 5) != 0)
+    for (unsigned i = 0; i < CLUSTER_SERVERS_SERVERS; i++) {
+        if (strncmp(cluster_servers_run(&servers, i, "ROLE"), "slave", 5) != 0)
             continue;
         aim_at(x, i);
         assert_rc(move_to(x, 0, &result), -ENXIO);
@@ -259,7 +262,7 @@ CASE(a_mover_killed_while_it_gives_slots_loses_nothing, x)
     unsigned server, tries = 0;
     int rc;
 
-    NEED_RIG();
+    NEED_SERVERS();
     count_first(x);
     server = find_other(x);
     aim_at(x, server);
@@ -281,23 +284,23 @@ CASE(a_slot_that_is_on_its_way_to_another_master_is_not_given, x)
     struct cluster_part_keys keys;
     unsigned server, owner;
 
-    NEED_RIG();
+    NEED_SERVERS();
     count_first(x);
     server = find_other(x);
     aim_at(x, server);
     keys = find_wanted(x, server);
-    owner = cluster_rig_master(&rig, 0, keys.slot);
+    owner = cluster_servers_master(&servers, 0, keys.slot);
     x->stop = CLUSTER_MOVE_GIVING;
     x->skip = 1;
     assert_rc(move_to(x, 4, &result), -ECANCELED);
     x->stop = CLUSTER_MOVE_SWITCHED + 1;
     do
-        server = (server + 1) % CLUSTER_RIG_MASTERS;
+        server = (server + 1) % CLUSTER_SERVERS_MASTERS;
     while (owner == server);
     aim_at(x, server);
     assert_rc(move_anew(x, 4, &result), 0);
     check_all_at(x, server);
-    assert_int_equal(cluster_rig_master(&rig, 0, keys.slot), owner);
+    assert_int_equal(cluster_servers_master(&servers, 0, keys.slot), owner);
     compare_all(x);
 }
 
@@ -305,7 +308,7 @@ CASE(a_mover_killed_at_any_step_to_a_master_loses_nothing, x)
 {
     struct cluster_move_result result;
 
-    NEED_RIG();
+    NEED_SERVERS();
     count_first(x);
     for (x->stop = CLUSTER_MOVE_BEGUN; x->stop <= CLUSTER_MOVE_SWITCHED;
          x->stop++) {
@@ -333,7 +336,7 @@ CASE(a_mover_whose_place_is_lost_leaves_nothing_at_the_master, x)
     struct cluster_part_keys keys;
     unsigned server = 0;
 
-    NEED_RIG();
+    NEED_SERVERS();
     count_first(x);
     read_place(x, &place);
     while (server == find_server(x, 0) ||
@@ -347,9 +350,9 @@ CASE(a_mover_whose_place_is_lost_leaves_nothing_at_the_master, x)
     put_place(x, &place);
     compare_all(x);
     cluster_part_keys(&keys, words.name, words.name_size, lost.other, 0);
-    assert_string_equal(
-        cluster_rig_run(&rig, server, "EXISTS %b", keys.counts, keys.size),
-        "0");
+    assert_string_equal(cluster_servers_run(&servers, server, "EXISTS %b",
+                                            keys.counts, keys.size),
+                        "0");
 }
 
 /* Waits until all servers know who has the slots of the next generation: a
@@ -365,9 +368,9 @@ await_map(struct fixture *x)
     read_place(x, &place);
     for (uint32_t i = 0; i < place.other_parts; i++) {
         cluster_part_keys(&keys, words.name, words.name_size, place.other, i);
-        for (unsigned s = 0; s < CLUSTER_RIG_SERVERS; s++)
-            while (cluster_rig_master(&rig, s, keys.slot) !=
-                   cluster_rig_master(&rig, victim, keys.slot))
+        for (unsigned s = 0; s < CLUSTER_SERVERS_SERVERS; s++)
+            while (cluster_servers_master(&servers, s, keys.slot) !=
+                   cluster_servers_master(&servers, victim, keys.slot))
                 assert_true(clock_ms() < end_ms);
     }
 }
@@ -391,14 +394,14 @@ CASE(a_master_killed_while_parts_go_to_another_loses_nothing, x)
                  {CLUSTER_MOVE_SWITCHED, 0, true}};
     struct cluster_move_result result;
 
-    NEED_RIG();
+    NEED_SERVERS();
     count_first(x);
     assert_rc(move_to(x, 4, &result), 0);
     x->meanwhile = kill_victim;
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
         const unsigned from = find_server(x, 0), to = find_other(x);
 
-        cluster_faults_init(&x->faults, &rig);
+        cluster_faults_init(&x->faults, &servers);
         aim_at(x, to);
         victim = cases[i].is_target ? to : from;
         x->stop = cases[i].step;
@@ -428,11 +431,11 @@ CASE(parts_are_not_switched_before_replicas_have_them, x)
     struct cluster_move_result result;
     unsigned from, to;
 
-    NEED_RIG();
+    NEED_SERVERS();
     count_first(x);
     from = find_server(x, 0);
     to = find_other(x);
-    cluster_faults_init(&x->faults, &rig);
+    cluster_faults_init(&x->faults, &servers);
     victim = cluster_fault_replica_of(&x->faults, to);
     aim_at(x, to);
     x->stop = CLUSTER_MOVE_COPIED;
@@ -456,9 +459,9 @@ change_version(struct fixture *x)
     read_place(x, &place);
     cluster_part_keys(&keys, words.name, words.name_size, place.generation, 0);
     assert_int_not_equal(
-        strtol(cluster_rig_run(&rig, cluster_rig_master(&rig, 0, keys.slot),
-                               "HINCRBY %b %b 1", keys.counts, keys.size, "\0v",
-                               (size_t)2),
+        strtol(cluster_servers_run(
+                   &servers, cluster_servers_master(&servers, 0, keys.slot),
+                   "HINCRBY %b %b 1", keys.counts, keys.size, "\0v", (size_t)2),
                NULL, 10),
         1);
 }
@@ -468,7 +471,7 @@ CASE(parts_are_not_switched_if_a_count_came_between, x)
     struct cluster_move_result result;
     unsigned from;
 
-    NEED_RIG();
+    NEED_SERVERS();
     count_first(x);
     from = find_server(x, 0);
     aim_at(x, find_other(x));

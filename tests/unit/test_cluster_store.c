@@ -69,7 +69,7 @@ CASE(a_batch_given_twice_counts_once, x)
 {
     struct store_mark_info info;
 
-    NEED_RIG();
+    NEED_SERVERS();
     assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
     assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
     assert_int_equal(count_of(x, "the"), 4);
@@ -109,7 +109,7 @@ CASE(marks_order_the_fills_of_a_log, x)
     struct store_fill fill = fill3;
     struct store_applied applied;
 
-    NEED_RIG();
+    NEED_SERVERS();
     assert_int_equal(mark_state(x, 3, 5), STORE_MARK_NONE);
     assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
     assert_int_equal(mark_state(x, 3, 6), STORE_MARK_OTHER);
@@ -139,7 +139,7 @@ CASE(a_keyspace_of_another_directory_has_no_marks, x)
     struct fixture y = *x;
     unsigned count = 0;
 
-    NEED_RIG();
+    NEED_SERVERS();
     assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
     tmpdir_make_in_memory(&y.tmp);
     assert_rc(datadir_open(&y.dir, y.tmp.path, DATADIR_WRITE), 0);
@@ -294,7 +294,7 @@ BOTH(answers_are_those_of_the_other_engine, x)
     struct random seed = {.state = 22};
     uint64_t deleted, deleted_there;
 
-    NEED_RIG();
+    NEED_SERVERS();
     for (unsigned round = 0; round < 3; round++)
         apply_both(x, &seed, round, true);
     compare_all(x);
@@ -318,7 +318,7 @@ list_words(struct fixture *x)
 
 CASE(keys_have_an_order_if_their_keyspace_was_made_with_one, x)
 {
-    NEED_RIG();
+    NEED_SERVERS();
     x->config.store_key_order = false;
     reopen_store(x);
     assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
@@ -352,7 +352,7 @@ BOTH(keyspaces_are_listed_and_dropped, x)
     char text[128] = "";
     struct store_row row;
 
-    NEED_RIG();
+    NEED_SERVERS();
     assert_rc(stored_add(x->s, "b", NULL, "k", 1), 0);
     assert_rc(stored_add(x->s, "ab", NULL, "k", 1), 0);
     assert_rc(stored_add(x->s, "ab", NULL, "l", 1), 0);
@@ -381,7 +381,7 @@ master_of(const char *name)
     struct cluster_part_keys keys;
 
     cluster_part_keys(&keys, (const uint8_t *)name, strlen(name), 0, 0);
-    return cluster_rig_master(&rig, 1, keys.slot);
+    return cluster_servers_master(&servers, 1, keys.slot);
 }
 
 static unsigned
@@ -405,12 +405,13 @@ CASE(a_part_whose_order_is_gone_is_made_again, x)
 {
     struct cluster_part_keys keys = key_order_of_words();
 
-    NEED_RIG();
+    NEED_SERVERS();
     for (int i = 0; i < 2; i++) {
         assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
         assert_int_equal(count_of(x, "a"), 2 * i + 1);
-        assert_string_equal(cluster_rig_run(&rig, master_of_words(), "DEL %b",
-                                            keys.order, keys.size),
+        assert_string_equal(cluster_servers_run(&servers, master_of_words(),
+                                                "DEL %b", keys.order,
+                                                keys.size),
                             "1");
         assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
         assert_int_equal(count_of(x, "a"), 2 * i + 2);
@@ -435,15 +436,16 @@ CASE(a_part_without_one_of_its_keys_is_whole_again, x)
     struct cluster_part_keys keys;
     unsigned faults = 0;
 
-    NEED_RIG();
+    NEED_SERVERS();
     for (unsigned i = 0; i < 3; i++) {
         assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
         assert_rc(stored_add(x->s, "words", NULL, "b", 10), 0);
         await_sent(x);
         cluster_part_keys(&keys, (const uint8_t *)"words", 5, 0, 0);
         ((char *)memchr(keys.order, '}', keys.size))[1] = kinds[i];
-        assert_string_equal(cluster_rig_run(&rig, master_of_words(), "DEL %b",
-                                            keys.order, keys.size),
+        assert_string_equal(cluster_servers_run(&servers, master_of_words(),
+                                                "DEL %b", keys.order,
+                                                keys.size),
                             "1");
         assert_rc(stored_add(x->s, "words", NULL, "c", 100), 0);
         assert_int_equal(count_of(x, "c"), 100 * (i + 1));
@@ -475,28 +477,28 @@ CASE(a_check_finds_rows_that_others_changed, x)
     struct cluster_part_keys keys;
     struct random seed = {.state = 1};
 
-    NEED_RIG();
+    NEED_SERVERS();
     apply_both(x, &seed, 0, true);
     await_sent(x);
     assert_int_equal(count_faults(x), 0);
     cluster_part_keys(&keys, (const uint8_t *)"words", 5, 0, 0);
-    (void)cluster_rig_run(&rig, master_of_words(), "ZPOPMIN %b", keys.order,
-                          keys.size);
+    (void)cluster_servers_run(&servers, master_of_words(), "ZPOPMIN %b",
+                              keys.order, keys.size);
     /* Not in the order, and not as many. */
     assert_int_equal(count_faults(x), 2);
-    (void)cluster_rig_run(&rig, master_of_words(), "ZADD %b 0 123456789",
-                          keys.order, keys.size);
+    (void)cluster_servers_run(&servers, master_of_words(),
+                              "ZADD %b 0 123456789", keys.order, keys.size);
     assert_int_equal(count_faults(x), 1);
     /* The order of keys: one that is not in it. */
     keys = key_order_of_words();
-    (void)cluster_rig_run(&rig, master_of_words(), "ZREM %b key00007",
-                          keys.order, keys.size);
+    (void)cluster_servers_run(&servers, master_of_words(), "ZREM %b key00007",
+                              keys.order, keys.size);
     assert_int_equal(count_faults(x), 2);
-    (void)cluster_rig_run(&rig, master_of_words(), "ZADD %b 0 key00007",
-                          keys.order, keys.size);
+    (void)cluster_servers_run(&servers, master_of_words(), "ZADD %b 0 key00007",
+                              keys.order, keys.size);
     assert_int_equal(count_faults(x), 1);
-    (void)cluster_rig_run(&rig, master_of_words(), "HSET %b none 12345678",
-                          keys.counts, keys.size);
+    (void)cluster_servers_run(&servers, master_of_words(),
+                              "HSET %b none 12345678", keys.counts, keys.size);
     assert_int_equal(count_faults(x), 2);
 }
 
@@ -529,15 +531,15 @@ alter_count(void)
     struct cluster_part_keys keys;
 
     cluster_part_keys(&keys, (const uint8_t *)"words", 5, 0, 0);
-    (void)cluster_rig_run(&rig, master_of_words(), "HSET %b the %b",
-                          keys.counts, keys.size, "\0\0\0\0\0\0\0\7",
-                          (size_t)8);
-    (void)cluster_rig_run(&rig, master_of_words(), "ZREM %b %b", keys.order,
-                          keys.size, "\x7f\xff\xff\xff\xff\xff\xff\xf9the",
-                          (size_t)11);
-    (void)cluster_rig_run(&rig, master_of_words(), "ZADD %b 0 %b", keys.order,
-                          keys.size, "\x7f\xff\xff\xff\xff\xff\xff\xf8the",
-                          (size_t)11);
+    (void)cluster_servers_run(&servers, master_of_words(), "HSET %b the %b",
+                              keys.counts, keys.size, "\0\0\0\0\0\0\0\7",
+                              (size_t)8);
+    (void)cluster_servers_run(
+        &servers, master_of_words(), "ZREM %b %b", keys.order, keys.size,
+        "\x7f\xff\xff\xff\xff\xff\xff\xf9the", (size_t)11);
+    (void)cluster_servers_run(
+        &servers, master_of_words(), "ZADD %b 0 %b", keys.order, keys.size,
+        "\x7f\xff\xff\xff\xff\xff\xff\xf8the", (size_t)11);
 }
 
 /* The orders and totals may fit it: history does not. */
@@ -549,7 +551,7 @@ CASE(a_check_names_a_count_that_was_altered, x)
     unsigned faults = 0;
     uint64_t deleted;
 
-    NEED_RIG();
+    NEED_SERVERS();
     for (unsigned i = 0; i < 300; i++) {
         char key[16];
 
@@ -572,8 +574,8 @@ CASE(a_check_names_a_count_that_was_altered, x)
               0);
     assert_int_equal(faults, 2); /* totals, too */
     /* The rebuilding of an order makes the totals fit. */
-    (void)cluster_rig_run(&rig, master_of_words(), "DEL %b", keys.order,
-                          keys.size);
+    (void)cluster_servers_run(&servers, master_of_words(), "DEL %b", keys.order,
+                              keys.size);
     add_now(x, "key1", 1);
     await_sent(x);
     faults = 0;
@@ -595,7 +597,7 @@ BOTH(a_key_that_is_sent_during_its_deletion_is_deleted, x)
     struct store_row row;
     uint64_t deleted;
 
-    NEED_RIG();
+    NEED_SERVERS();
     add_now(x, "the", 6);
     for (unsigned i = 0; i < 64; i++) {
         (void)snprintf(names[i], sizeof names[i], "key%u", i);
@@ -618,7 +620,7 @@ CASE(counts_without_history_are_not_compared_with_it, x)
     struct tiers_rules rules = x->config.history;
     const char *why;
 
-    NEED_RIG();
+    NEED_SERVERS();
     add_now(x, "the", 6);
     await_sent(x);
     assert_rc(tiers_rules_set(&x->config.history, NULL, "off", &why), 0);
@@ -639,28 +641,28 @@ CASE(a_batch_that_waited_without_history_is_not_compared, x)
     const char *why;
     unsigned server;
 
-    NEED_RIG();
+    NEED_SERVERS();
     server = master_of_words();
-    (void)cluster_rig_run(&rig, server, "CONFIG SET maxmemory 1");
+    (void)cluster_servers_run(&servers, server, "CONFIG SET maxmemory 1");
     assert_rc(tiers_rules_set(&x->config.history, NULL, "off", &why), 0);
     reopen_store(x);
     add_now(x, "the", 6);
     x->config.history = rules;
     reopen_store(x);
     add_now(x, "the", 6);
-    (void)cluster_rig_run(&rig, server, "CONFIG SET maxmemory 0");
+    (void)cluster_servers_run(&servers, server, "CONFIG SET maxmemory 0");
     assert_int_equal(count_of(x, "the"), 12);
     assert_int_equal(count_faults(x), 0);
 }
 
 CASE(what_the_cluster_lost_is_sent_again, x)
 {
-    NEED_RIG();
+    NEED_SERVERS();
     for (unsigned i = 0; i < 20; i++)
         assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
     assert_int_equal(count_of(x, "a"), 20);
     /* An empty cluster is one that lost everything. */
-    cluster_rig_flush(&rig);
+    cluster_servers_flush(&servers);
     assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
     assert_int_equal(count_of(x, "a"), 21);
 }
@@ -671,13 +673,13 @@ CASE(a_loss_is_found_without_another_increment, x)
     const uint64_t end_ms = clock_ms() + WAIT_MS;
     struct store_row row = {.count = 0};
 
-    NEED_RIG();
+    NEED_SERVERS();
     for (unsigned i = 0; i < 20; i++)
         assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
     assert_int_equal(count_of(x, "a"), 20);
-    cluster_rig_flush(&rig);
-    for (unsigned i = 0; i < CLUSTER_RIG_MASTERS; i++)
-        (void)cluster_rig_run(&rig, i, "CLIENT KILL TYPE normal");
+    cluster_servers_flush(&servers);
+    for (unsigned i = 0; i < CLUSTER_SERVERS_MASTERS; i++)
+        (void)cluster_servers_run(&servers, i, "CLIENT KILL TYPE normal");
     while (row.count != 20) {
         assert_true(clock_ms() < end_ms);
         (void)stored_get(x->s, "words", "a", &row);
@@ -690,16 +692,19 @@ CASE(a_name_that_the_cluster_lost_is_entered_again, x)
 {
     const uint64_t end_ms = clock_ms() + WAIT_MS;
     const unsigned server =
-        has_rig ? cluster_rig_master(&rig, 1, cluster_slot("countd", 6)) : 0;
+        has_servers
+            ? cluster_servers_master(&servers, 1, cluster_slot("countd", 6))
+            : 0;
     char text[64] = "";
 
-    NEED_RIG();
+    NEED_SERVERS();
     assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
     await_sent(x);
-    (void)cluster_rig_run(&rig, server, "DEL " CLUSTER_NAMES " " CLUSTER_PARTS);
+    (void)cluster_servers_run(&servers, server,
+                              "DEL " CLUSTER_NAMES " " CLUSTER_PARTS);
     assert_rc(store_list(x->s, (const uint8_t *)"", 0, add_name, text), 0);
     assert_string_equal(text, "");
-    (void)cluster_rig_run(&rig, server, "CLIENT KILL TYPE normal");
+    (void)cluster_servers_run(&servers, server, "CLIENT KILL TYPE normal");
     while (text[0] == '\0') {
         assert_true(clock_ms() < end_ms);
         assert_rc(store_list(x->s, (const uint8_t *)"", 0, add_name, text), 0);
@@ -713,16 +718,16 @@ CASE(an_entry_stays_until_a_replica_has_it, x)
     char other[2] = "a";
     unsigned replica;
 
-    NEED_RIG();
+    NEED_SERVERS();
     store_close(x->s);
     x->config.store_retain_ms = 0;
     open_store(x);
     while (master_of(other) == master_of_words())
         other[0]++;
-    replica = master_of_words() + CLUSTER_RIG_MASTERS;
+    replica = master_of_words() + CLUSTER_SERVERS_MASTERS;
     assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
     (void)await_settled(x, "words");
-    daemon_signal(&rig.servers[replica], SIGSTOP);
+    daemon_signal(&servers.servers[replica], SIGSTOP);
     assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
     assert_int_equal(count_of(x, "a"), 2);
     /* Later entries are settled where replicas answer. */
@@ -730,7 +735,7 @@ CASE(an_entry_stays_until_a_replica_has_it, x)
         assert_rc(stored_add(x->s, other, NULL, "a", 1), 0);
         assert_int_equal(await_settled(x, other), 1);
     }
-    daemon_signal(&rig.servers[replica], SIGCONT);
+    daemon_signal(&servers.servers[replica], SIGCONT);
     (void)await_settled(x, "words");
 }
 
@@ -757,7 +762,7 @@ CASE(what_is_no_longer_retained_is_reported_and_not_counted, x)
     struct store_row row;
     unsigned server;
 
-    NEED_RIG();
+    NEED_SERVERS();
     store_close(x->s);
     x->config.store_retain_ms = 0;
     open_store(x);
@@ -765,11 +770,12 @@ CASE(what_is_no_longer_retained_is_reported_and_not_counted, x)
         assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
     assert_int_equal(count_of(x, "a"), 5);
     (void)await_settled(x, "words");
-    cluster_rig_flush(&rig);
+    cluster_servers_flush(&servers);
     server = master_of_words();
-    (void)cluster_rig_run(&rig, server, "CONFIG RESETSTAT");
+    (void)cluster_servers_run(&servers, server, "CONFIG RESETSTAT");
     assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
-    cluster_rig_await(&rig, server, "INFO commandstats", "cmdstat_fcall:");
+    cluster_servers_await(&servers, server, "INFO commandstats",
+                          "cmdstat_fcall:");
     assert_true(store_pending(x->s));
     assert_rc(stored_get(x->s, "words", "a", &row), -ENOENT);
 }
@@ -791,7 +797,7 @@ CASE(an_older_copy_of_a_directory_counts_nothing, x)
 {
     struct store_row row;
 
-    NEED_RIG();
+    NEED_SERVERS();
     assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
     assert_int_equal(count_of(x, "a"), 1);
     store_close(x->s);
@@ -806,10 +812,10 @@ CASE(an_older_copy_of_a_directory_counts_nothing, x)
     store_close(x->s);
     /* The next sender finds this entry. It asks for the state once, maybe
      * before open_store() returns. */
-    (void)cluster_rig_run(&rig, master_of_words(), "CONFIG RESETSTAT");
+    (void)cluster_servers_run(&servers, master_of_words(), "CONFIG RESETSTAT");
     open_store(x);
-    cluster_rig_await(&rig, master_of_words(), "INFO commandstats",
-                      "cmdstat_fcall_ro:");
+    cluster_servers_await(&servers, master_of_words(), "INFO commandstats",
+                          "cmdstat_fcall_ro:");
     assert_true(store_pending(x->s));
     assert_rc(stored_get(x->s, "words", "a", &row), 0);
     assert_int_equal(row.count, 3);
@@ -819,16 +825,16 @@ CASE(a_full_memory_delays_and_loses_nothing, x)
 {
     unsigned server;
 
-    NEED_RIG();
+    NEED_SERVERS();
     assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
     assert_int_equal(count_of(x, "a"), 1);
     server = master_of_words();
-    (void)cluster_rig_run(&rig, server, "CONFIG SET maxmemory 1");
+    (void)cluster_servers_run(&servers, server, "CONFIG SET maxmemory 1");
     for (unsigned i = 0; i < 10; i++)
         assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
-    cluster_rig_await(&rig, server, "INFO errorstats", "errorstat_OOM");
+    cluster_servers_await(&servers, server, "INFO errorstats", "errorstat_OOM");
     assert_true(store_pending(x->s));
-    (void)cluster_rig_run(&rig, server, "CONFIG SET maxmemory 0");
+    (void)cluster_servers_run(&servers, server, "CONFIG SET maxmemory 0");
     assert_int_equal(count_of(x, "a"), 11);
 }
 
@@ -840,24 +846,24 @@ CASE(a_promoted_replica_that_was_behind_gets_the_rest, x)
 {
     unsigned master, replica;
 
-    NEED_RIG();
+    NEED_SERVERS();
     for (unsigned i = 0; i < 10; i++)
         assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
     assert_int_equal(count_of(x, "a"), 10);
     master = master_of_words();
-    replica = (master + CLUSTER_RIG_MASTERS) % CLUSTER_RIG_SERVERS;
-    daemon_signal(&rig.servers[replica], SIGSTOP);
+    replica = (master + CLUSTER_SERVERS_MASTERS) % CLUSTER_SERVERS_SERVERS;
+    daemon_signal(&servers.servers[replica], SIGSTOP);
     assert_string_equal(
-        cluster_rig_run(&rig, master, "CLIENT KILL TYPE replica"), "1");
+        cluster_servers_run(&servers, master, "CLIENT KILL TYPE replica"), "1");
     for (unsigned i = 0; i < 10; i++)
         assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
     assert_int_equal(count_of(x, "a"), 20);
-    daemon_signal(&rig.servers[master], SIGSTOP);
-    daemon_signal(&rig.servers[replica], SIGCONT);
-    (void)cluster_rig_run(&rig, replica, "CLUSTER FAILOVER TAKEOVER");
-    cluster_rig_await(&rig, replica, "ROLE", "master");
-    daemon_signal(&rig.servers[master], SIGCONT);
-    cluster_rig_await(&rig, master, "ROLE", "slave");
+    daemon_signal(&servers.servers[master], SIGSTOP);
+    daemon_signal(&servers.servers[replica], SIGCONT);
+    (void)cluster_servers_run(&servers, replica, "CLUSTER FAILOVER TAKEOVER");
+    cluster_servers_await(&servers, replica, "ROLE", "master");
+    daemon_signal(&servers.servers[master], SIGCONT);
+    cluster_servers_await(&servers, master, "ROLE", "slave");
 
     assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
     assert_int_equal(count_of(x, "a"), 21);
@@ -867,21 +873,21 @@ CASE(a_promoted_replica_that_was_behind_gets_the_rest, x)
 static void
 do_fault(struct random *r)
 {
-    const unsigned server = (unsigned)random_below(r, CLUSTER_RIG_SERVERS);
+    const unsigned server = (unsigned)random_below(r, CLUSTER_SERVERS_SERVERS);
 
     switch (random_below(r, 4)) {
     case 0:
-        daemon_kill(&rig.servers[server]);
-        cluster_rig_restart(&rig, server);
+        daemon_kill(&servers.servers[server]);
+        cluster_servers_restart(&servers, server);
         break;
     case 1:
-        (void)cluster_rig_run(&rig, server, "FUNCTION FLUSH");
+        (void)cluster_servers_run(&servers, server, "FUNCTION FLUSH");
         break;
     case 2:
-        (void)cluster_rig_run(&rig, server, "CLIENT KILL TYPE normal");
+        (void)cluster_servers_run(&servers, server, "CLIENT KILL TYPE normal");
         break;
     default:
-        (void)cluster_rig_run(&rig, server, "CLUSTER FAILOVER");
+        (void)cluster_servers_run(&servers, server, "CLUSTER FAILOVER");
         break;
     }
 }
@@ -903,7 +909,7 @@ await_answers(struct fixture *x)
     struct store_totals totals;
     int rc;
 
-    cluster_faults_init(&faults, &rig);
+    cluster_faults_init(&faults, &servers);
     cluster_faults_heal(&faults, pause_shortly, NULL);
     while ((rc = stored_totals(x->s, "words", &totals)) < 0) {
         if (clock_ms() > end_ms)
@@ -918,7 +924,7 @@ PARTS(two_directories_count_once_whatever_fails, x)
     struct fixture y = *x;
     struct random random = {.state = random_seed(__func__)};
 
-    NEED_RIG();
+    NEED_SERVERS();
     tmpdir_make_in_memory(&y.tmp);
     assert_rc(datadir_open(&y.dir, y.tmp.path, DATADIR_WRITE), 0);
     open_store(&y);
@@ -940,16 +946,16 @@ CASE(a_killed_master_loses_nothing, x)
 {
     unsigned server;
 
-    NEED_RIG();
+    NEED_SERVERS();
     assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
     assert_int_equal(count_of(x, "a"), 1);
     server = master_of_words();
     for (unsigned i = 0; i < 200; i++) {
         assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
         if (i == 100)
-            daemon_kill(&rig.servers[server]);
+            daemon_kill(&servers.servers[server]);
     }
     assert_int_equal(count_of(x, "a"), 201);
-    cluster_rig_restart(&rig, server);
+    cluster_servers_restart(&servers, server);
     assert_int_equal(count_of(x, "a"), 201);
 }

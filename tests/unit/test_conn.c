@@ -258,7 +258,7 @@ CASE(a_held_request_goes_on_when_it_is_woken, f)
     echo_hear(f, a, "held,behind");
 }
 
-/* Ends a peer's connection with a reset; the descriptor stays the rig's. */
+/* Ends a peer's connection with a reset; the descriptor stays the fixture's. */
 static void
 reset_peer(int fd)
 {

@@ -21,7 +21,7 @@ static size_t most;       /* answers of a turn whose time is filled in */
 static bool
 after_turn_of_count(void *ctx)
 {
-    struct rig *r = ctx;
+    struct fixture *r = ctx;
 
     (void)conn_turn(r->conns);
     if (count.times.count > 0) {
@@ -40,7 +40,7 @@ after_turn_of_count(void *ctx)
 }
 
 static void
-start_count(struct rig *r)
+start_count(struct fixture *r)
 {
     r->config.count_keys = 0;
     r->site = &site;
@@ -59,7 +59,7 @@ set_up_count(void **state)
     return set_up(state);
 }
 
-#define CASE(name, r) TEST_IN(name, struct rig *r, set_up_count, tear_down)
+#define CASE(name, r) TEST_IN(name, struct fixture *r, set_up_count, tear_down)
 
 static void
 send_requests(int fd, size_t n)
@@ -73,7 +73,7 @@ send_requests(int fd, size_t n)
 }
 
 static bool
-has_answered(struct rig *r)
+has_answered(struct fixture *r)
 {
     return count.stats.requests >= r->want &&
            !gate_has_waiters(&r->commit.gate) && !r->commit.in_flight &&

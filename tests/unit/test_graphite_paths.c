@@ -45,7 +45,7 @@ show_node(const struct target_node *n, char *out)
     }
 }
 
-#define CASE(name, r) TEST_IN(name, struct rig *r, set_up, tear_down)
+#define CASE(name, r) TEST_IN(name, struct fixture *r, set_up, tear_down)
 
 CASE(targets_are_parsed, r)
 {
@@ -119,7 +119,7 @@ CASE(what_is_no_target_says_where_and_why, r)
 /* ---- paths -------------------------------------------------------------- */
 
 static bool
-is_match(struct rig *r, const char *text, const char *name)
+is_match(struct fixture *r, const char *text, const char *name)
 {
     char why[TARGET_WHY_SIZE];
     struct pattern p;
@@ -232,7 +232,7 @@ CASE(every_name_is_read_back_from_its_path, r)
 
 /* The paths and nodes that there are, by looking at all of them. */
 struct world {
-    struct rig *rig;
+    struct fixture *fixture;
     size_t count;
     struct {
         char keyspace[8], key[12];
@@ -240,11 +240,11 @@ struct world {
 };
 
 static void
-make_world(struct world *w, struct rig *r, struct random *random)
+make_world(struct world *w, struct fixture *r, struct random *random)
 {
     static const char letters[] = "ab..-0";
 
-    w->rig = r;
+    w->fixture = r;
     w->count = 60 + random_below(random, 300);
     for (size_t i = 0; i < w->count; i++) {
         char *const texts[] = {w->keys[i].keyspace, w->keys[i].key};
@@ -333,7 +333,7 @@ static void
 check_search(const struct world *w, const struct pattern *p, bool only_leaves)
 {
     static char expected[400][96];
-    struct rig *r = w->rig;
+    struct fixture *r = w->fixture;
     const size_t count = look_everywhere(w, p, only_leaves, expected);
     size_t i = 0;
     int rc;

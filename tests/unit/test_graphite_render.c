@@ -20,7 +20,7 @@ note_nothing(void *ctx, const uint8_t *keyspace, size_t size)
 }
 
 static void
-add(struct rig *r, const char *keyspace, const char *key, int64_t time,
+add(struct fixture *r, const char *keyspace, const char *key, int64_t time,
     int64_t sum)
 {
     const struct store_delta d = {.key = (const uint8_t *)key,
@@ -33,7 +33,7 @@ add(struct rig *r, const char *keyspace, const char *key, int64_t time,
 }
 
 static void
-begin(struct rig *r, int64_t from, int64_t until, int64_t max_points)
+begin(struct fixture *r, int64_t from, int64_t until, int64_t max_points)
 {
     scratch_free(&r->scratch);
     r->render.store = r->store;
@@ -52,7 +52,7 @@ begin(struct rig *r, int64_t from, int64_t until, int64_t max_points)
 
 /* Returns the answer, or why there is none. */
 static const char *
-finish(struct rig *r)
+finish(struct fixture *r)
 {
     int rc;
 
@@ -69,7 +69,7 @@ finish(struct rig *r)
 }
 
 static const char *
-render(struct rig *r, const char *target, int64_t from, int64_t until,
+render(struct fixture *r, const char *target, int64_t from, int64_t until,
        int64_t max_points)
 {
     begin(r, from, until, max_points);
@@ -80,7 +80,7 @@ render(struct rig *r, const char *target, int64_t from, int64_t until,
 
 /* The same, each series as NAME: VALUES, with its first time and step. */
 static const char *
-show(struct rig *r, const char *target, int64_t from, int64_t until,
+show(struct fixture *r, const char *target, int64_t from, int64_t until,
      int64_t max_points)
 {
     static char shown[SHOWN];
@@ -109,7 +109,7 @@ show(struct rig *r, const char *target, int64_t from, int64_t until,
 
 /* Five minutes of two keys and one that has a dot. */
 static void
-add_some(struct rig *r)
+add_some(struct fixture *r)
 {
     for (int i = 0; i < 5; i++) {
         add(r, "web", "a", DAY0 + 60 * i, i + 1);
@@ -122,7 +122,7 @@ static const struct store_engine *plain_engine;
 
 #define SOME DAY0 - 60, DAY0 + 240, 0 /* the five minutes */
 
-#define CASE(name, r) TEST_IN(name, struct rig *r, set_up, tear_down)
+#define CASE(name, r) TEST_IN(name, struct fixture *r, set_up, tear_down)
 
 CASE(points_are_the_increments_of_their_steps, r)
 {

@@ -22,7 +22,7 @@ struct file {
     bool waits;   /* they do */
 };
 
-struct rig {
+struct fixture {
     struct echo *echo;
     struct io io;
     struct commit commit;
@@ -87,7 +87,7 @@ static const struct commit_file counting = {.flush = flush,
 static void
 after(void *ctx)
 {
-    struct rig *r = ctx;
+    struct fixture *r = ctx;
 
     commit_turn(&r->commit, !r->file.crowded);
 }
@@ -95,7 +95,7 @@ after(void *ctx)
 static int
 set_up(void **state)
 {
-    struct rig *r = calloc(1, sizeof *r);
+    struct fixture *r = calloc(1, sizeof *r);
 
     assert_non_null(r);
     assert_int_equal(sem_init(&r->file.may, 0, 0), 0);
@@ -116,7 +116,7 @@ set_up(void **state)
 static int
 tear_down(void **state)
 {
-    struct rig *r = *state;
+    struct fixture *r = *state;
 
     for (int i = 0; i < 16; i++)
         assert_int_equal(sem_post(&r->file.may), 0);
@@ -128,11 +128,11 @@ tear_down(void **state)
     return 0;
 }
 
-#define CASE(name, r) TEST_IN(name, struct rig *r, set_up, tear_down)
+#define CASE(name, r) TEST_IN(name, struct fixture *r, set_up, tear_down)
 
 /* Lets one sync of the I/O thread go on. */
 static void
-let_sync(struct rig *r)
+let_sync(struct fixture *r)
 {
     assert_int_equal(sem_post(&r->file.may), 0);
 }

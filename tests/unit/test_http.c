@@ -1,4 +1,4 @@
-/* tests/unit/test_http.c - HTTP at a listener, through the rig of
+/* tests/unit/test_http.c - HTTP at a listener, through the fixture of
  * tests/lib/echo.h: a table of dialogues, each in one piece and split at every
  * byte. */
 #include "tests/lib/test.h"

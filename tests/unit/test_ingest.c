@@ -6,7 +6,7 @@
 
 /* ---- framing ----------------------------------------------------------- */
 
-ON_RIG(a_message_may_be_cut_anywhere, r)
+ON_FIXTURE(a_message_may_be_cut_anywhere, r)
 {
     uint8_t message[SIZE];
     size_t cut;
@@ -30,7 +30,7 @@ ON_RIG(a_message_may_be_cut_anywhere, r)
 }
 
 /* Whatever the sizes of the pieces, the same messages come out. */
-ON_RIG(glued_messages_are_taken_apart, r)
+ON_FIXTURE(glued_messages_are_taken_apart, r)
 {
     static const size_t pieces[] = {1, 7, 519, 520, 521, 1040, 4097, 65536};
     const size_t count = 400;
@@ -73,7 +73,7 @@ ON_RIG(glued_messages_are_taken_apart, r)
     assert_int_equal(records_sum(&r->records, "space", "glued", NULL), replies);
 }
 
-ON_RIG(names_at_their_limits_are_kept_whole, r)
+ON_FIXTURE(names_at_their_limits_are_kept_whole, r)
 {
     uint8_t message[SIZE];
     char longest[CLIENT_NAME_SIZE + 1];
@@ -100,7 +100,7 @@ ON_RIG(names_at_their_limits_are_kept_whole, r)
     assert_int_equal(records_sum(&r->records, longest, "../..", NULL), 0);
 }
 
-ON_RIG(messages_are_kept_in_the_order_they_came, r)
+ON_FIXTURE(messages_are_kept_in_the_order_they_came, r)
 {
     uint8_t message[SIZE];
     size_t i;
@@ -161,7 +161,7 @@ put_bad(uint8_t *at, int how)
 
 #define BAD_WAYS 6
 
-ON_RIG(a_malformed_message_gets_fail_after_the_wins_owed, r)
+ON_FIXTURE(a_malformed_message_gets_fail_after_the_wins_owed, r)
 {
     uint8_t bytes[4 * SIZE], reply[64];
     int fd, how;
@@ -190,7 +190,7 @@ ON_RIG(a_malformed_message_gets_fail_after_the_wins_owed, r)
     assert_int_equal(r->cut_off, 0);
 }
 
-ON_RIG(a_malformed_message_ends_a_silent_connection_without_a_byte, r)
+ON_FIXTURE(a_malformed_message_ends_a_silent_connection_without_a_byte, r)
 {
     uint8_t bytes[3 * SIZE], reply[64];
     int fd, how;
@@ -212,7 +212,7 @@ ON_RIG(a_malformed_message_ends_a_silent_connection_without_a_byte, r)
     assert_int_equal(r->records.count, BAD_WAYS);
 }
 
-ON_RIG(one_bad_client_does_not_disturb_another, r)
+ON_FIXTURE(one_bad_client_does_not_disturb_another, r)
 {
     uint8_t message[SIZE];
     int good, bad;
@@ -238,7 +238,7 @@ ON_RIG(one_bad_client_does_not_disturb_another, r)
 
 /* ---- ends -------------------------------------------------------------- */
 
-ON_RIG(a_fragment_at_the_end_leaves_no_trace, r)
+ON_FIXTURE(a_fragment_at_the_end_leaves_no_trace, r)
 {
     uint8_t message[SIZE];
     int i, fd;
@@ -263,7 +263,7 @@ ON_RIG(a_fragment_at_the_end_leaves_no_trace, r)
 }
 
 static bool
-two_have_ended(struct rig *r)
+two_have_ended(struct fixture *r)
 {
     return listener(r, LISTENER_ACK)->open +
                listener(r, LISTENER_SILENT)->open ==
@@ -271,7 +271,7 @@ two_have_ended(struct rig *r)
 }
 
 /* A byte now and then does not keep a connection; whole messages do. */
-ON_RIG(a_message_must_be_whole_in_time, r)
+ON_FIXTURE(a_message_must_be_whole_in_time, r)
 {
     uint8_t bytes[2 * SIZE];
     int fds[LISTENERS], idle;

@@ -7,7 +7,7 @@
 
 /* ---- replies ----------------------------------------------------------- */
 
-ON_RIG(a_client_that_never_reads_is_read_from_and_not_dropped, r)
+ON_FIXTURE(a_client_that_never_reads_is_read_from_and_not_dropped, r)
 {
     const size_t count = 30000; /* 90000 bytes: more than the buffer takes */
     uint8_t *bytes = malloc(100 * SIZE), reply[3];
@@ -44,7 +44,7 @@ ON_RIG(a_client_that_never_reads_is_read_from_and_not_dropped, r)
     assert_int_equal(records_sum(&r->records, "space", "deaf", NULL), count);
 }
 
-ON_RIG(a_failed_sync_is_not_acknowledged_and_ends_the_writer, r)
+ON_FIXTURE(a_failed_sync_is_not_acknowledged_and_ends_the_writer, r)
 {
     uint8_t message[SIZE], reply[3];
     int fd;
@@ -69,7 +69,7 @@ ON_RIG(a_failed_sync_is_not_acknowledged_and_ends_the_writer, r)
 
 /* Whatever the disk takes, every sync is quick, and nothing comes between. */
 static void
-brief_syncs(struct rig *r)
+brief_syncs(struct fixture *r)
 {
     r->commit.brief_ns = UINT64_MAX;
     run(r, has_recovered, 0);
@@ -79,7 +79,7 @@ brief_syncs(struct rig *r)
 /* Sends the messages from `from` to `to`, each when the one before has its
  * reply. */
 static void
-ping_pong(struct rig *r, int fd, size_t from, size_t to)
+ping_pong(struct fixture *r, int fd, size_t from, size_t to)
 {
     uint8_t message[SIZE];
     size_t n;
@@ -92,7 +92,7 @@ ping_pong(struct rig *r, int fd, size_t from, size_t to)
     }
 }
 
-ON_RIG(where_syncs_are_quick_the_loop_does_small_ones_itself, r)
+ON_FIXTURE(where_syncs_are_quick_the_loop_does_small_ones_itself, r)
 {
     int fd;
 
@@ -110,7 +110,7 @@ ON_RIG(where_syncs_are_quick_the_loop_does_small_ones_itself, r)
     expect_messages(r, 50);
 }
 
-ON_RIG(no_sync_is_done_in_a_loop_that_serves_others, r)
+ON_FIXTURE(no_sync_is_done_in_a_loop_that_serves_others, r)
 {
     int fd;
 
@@ -128,7 +128,7 @@ ON_RIG(no_sync_is_done_in_a_loop_that_serves_others, r)
 
 /* Sends messages `from` to `to` at once, and awaits their replies. */
 static void
-send_group(struct rig *r, int fd, size_t from, size_t to)
+send_group(struct fixture *r, int fd, size_t from, size_t to)
 {
     uint8_t bytes[(LOGS_BRIEF + 1) * SIZE];
 
@@ -140,7 +140,8 @@ send_group(struct rig *r, int fd, size_t from, size_t to)
     client_wins(fd, to - from);
 }
 
-ON_RIG(a_group_that_a_client_waits_for_grows_no_further_while_a_sync_runs, r)
+ON_FIXTURE(a_group_that_a_client_waits_for_grows_no_further_while_a_sync_runs,
+           r)
 {
     enum { MOST = LOGS_GROUP / 544, SLICE = (256 << 10) / SIZE, ONCE = 100 };
     static uint8_t bytes[ONCE * SIZE];
@@ -175,7 +176,7 @@ ON_RIG(a_group_that_a_client_waits_for_grows_no_further_while_a_sync_runs, r)
     assert_int_equal(records_sum(&r->records, "space", "flood", NULL), count);
 }
 
-ON_RIG(a_large_group_is_left_to_the_thread, r)
+ON_FIXTURE(a_large_group_is_left_to_the_thread, r)
 {
     enum { SMALL = 20 + LOGS_BRIEF, LARGE = SMALL + LOGS_BRIEF + 1 };
     uint64_t here;
@@ -196,7 +197,7 @@ ON_RIG(a_large_group_is_left_to_the_thread, r)
     expect_messages(r, LARGE);
 }
 
-ON_RIG(logs_that_are_rotated_between_syncs_in_the_loop_lose_nothing, r)
+ON_FIXTURE(logs_that_are_rotated_between_syncs_in_the_loop_lose_nothing, r)
 {
     int fd;
 
@@ -211,7 +212,7 @@ ON_RIG(logs_that_are_rotated_between_syncs_in_the_loop_lose_nothing, r)
     expect_messages(r, 150);
 }
 
-ON_RIG(a_failed_append_is_not_acknowledged_and_ends_the_writer, r)
+ON_FIXTURE(a_failed_append_is_not_acknowledged_and_ends_the_writer, r)
 {
     uint8_t message[SIZE], reply[3];
     int fd;

@@ -12,14 +12,14 @@
 /* ---- limits ------------------------------------------------------------ */
 
 static bool
-one_left(struct rig *r)
+one_left(struct fixture *r)
 {
     return listener(r, LISTENER_ACK)->open +
                listener(r, LISTENER_SILENT)->open ==
            63;
 }
 
-ON_RIG(connections_over_the_limit_are_refused, r)
+ON_FIXTURE(connections_over_the_limit_are_refused, r)
 {
     int fds[64], ends[2], i;
 
@@ -43,7 +43,7 @@ ON_RIG(connections_over_the_limit_are_refused, r)
 
 /* As a worker does, once the writer has let it go. */
 static void
-empty_first_log(struct rig *r)
+empty_first_log(struct fixture *r)
 {
     struct log log;
 
@@ -53,7 +53,7 @@ empty_first_log(struct rig *r)
     assert_rc(log_release(&log), 0);
 }
 
-ON_RIG(without_an_empty_log_it_stops_reading_and_loses_nothing, r)
+ON_FIXTURE(without_an_empty_log_it_stops_reading_and_loses_nothing, r)
 {
     int fd;
 
@@ -77,7 +77,7 @@ ON_RIG(without_an_empty_log_it_stops_reading_and_loses_nothing, r)
 
 /* ---- stopping ---------------------------------------------------------- */
 
-ON_RIG(the_time_that_a_stop_waits_for_a_log_is_not_of_its_drain_time, r)
+ON_FIXTURE(the_time_that_a_stop_waits_for_a_log_is_not_of_its_drain_time, r)
 {
     int fd;
 
@@ -100,7 +100,7 @@ ON_RIG(the_time_that_a_stop_waits_for_a_log_is_not_of_its_drain_time, r)
 
 /* As long as it waits for one the time to drain stands still, but it goes on
  * for no more than four times that time. */
-ON_RIG(a_stop_that_never_gets_a_log_ends, r)
+ON_FIXTURE(a_stop_that_never_gets_a_log_ends, r)
 {
     uint64_t began_ms;
     int fd;
@@ -138,7 +138,7 @@ put_forged_request(uint8_t *bytes, const char *method, size_t head)
 /* The pieces that the request comes in: `first` bytes one by one, each in a
  * turn of the loop, then the rest. */
 static void
-send_in_pieces(struct rig *r, int fd, const uint8_t *bytes, size_t size,
+send_in_pieces(struct fixture *r, int fd, const uint8_t *bytes, size_t size,
                size_t first)
 {
     size_t at = 0;
@@ -151,7 +151,7 @@ send_in_pieces(struct rig *r, int fd, const uint8_t *bytes, size_t size,
     (void)send(fd, bytes + at, size - at, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-ON_RIG(no_byte_of_a_web_page_is_counted, r)
+ON_FIXTURE(no_byte_of_a_web_page_is_counted, r)
 {
     static const char *const methods[] = {
         "GET", "POST",     "OPTIONS",  "COUNT",   "A",
@@ -188,7 +188,7 @@ ON_RIG(no_byte_of_a_web_page_is_counted, r)
     assert_int_equal(r->malformed, 0);
 }
 
-ON_RIG(less_than_a_decision_leaves_no_trace, r)
+ON_FIXTURE(less_than_a_decision_leaves_no_trace, r)
 {
     int fd;
 
@@ -207,7 +207,7 @@ ON_RIG(less_than_a_decision_leaves_no_trace, r)
 }
 
 /* Only the beginning of a connection is refused. */
-ON_RIG(a_later_number_of_printable_bytes_is_counted, r)
+ON_FIXTURE(a_later_number_of_printable_bytes_is_counted, r)
 {
     static const char bytes[] = "GET / HT";
     const int64_t number = get_le64s((const uint8_t *)bytes);
@@ -227,7 +227,7 @@ ON_RIG(a_later_number_of_printable_bytes_is_counted, r)
     assert_int_equal(records_sum(&r->records, "space", "second", NULL), number);
 }
 
-ON_RIG(a_number_that_begins_like_http_is_counted, r)
+ON_FIXTURE(a_number_that_begins_like_http_is_counted, r)
 {
     uint8_t message[SIZE];
     int fd;
@@ -245,7 +245,7 @@ ON_RIG(a_number_that_begins_like_http_is_counted, r)
                      0x20544547);
 }
 
-ON_RIG(a_stop_takes_in_what_has_arrived_and_replies, r)
+ON_FIXTURE(a_stop_takes_in_what_has_arrived_and_replies, r)
 {
     const size_t count = 100;
     uint8_t message[SIZE];

@@ -9,13 +9,13 @@
 
 #define JOBS 100
 
-struct rig {
+struct fixture {
     struct loop *loop;
     struct io io;
     pthread_t loop_thread;
     struct job {
         struct io_job job;
-        struct rig *rig;
+        struct fixture *fixture;
         int again; /* times to push itself again */
         int runs;
         bool ran_elsewhere;
@@ -31,7 +31,7 @@ static void
 run_job(struct io_job *job)
 {
     struct job *j = LOOP_OWNER(job, struct job, job);
-    struct rig *r = j->rig;
+    struct fixture *r = j->fixture;
 
     j->runs++;
     j->ran_elsewhere = !pthread_equal(pthread_self(), r->loop_thread);
@@ -42,7 +42,7 @@ static void
 job_done(struct io_job *job)
 {
     struct job *j = LOOP_OWNER(job, struct job, job);
-    struct rig *r = j->rig;
+    struct fixture *r = j->fixture;
 
     assert_true(pthread_equal(pthread_self(), r->loop_thread));
     r->done[r->done_count++] = (int)(j - r->jobs);
@@ -57,7 +57,7 @@ job_done(struct io_job *job)
 static int
 set_up(void **state)
 {
-    struct rig *r = calloc(1, sizeof *r);
+    struct fixture *r = calloc(1, sizeof *r);
     int i;
 
     assert_non_null(r);
@@ -66,7 +66,8 @@ set_up(void **state)
     assert_non_null(r->loop);
     assert_rc(io_start(&r->io, r->loop), 0);
     for (i = 0; i < JOBS; i++)
-        r->jobs[i] = (struct job){.job = {run_job, job_done, NULL}, .rig = r};
+        r->jobs[i] =
+            (struct job){.job = {run_job, job_done, NULL}, .fixture = r};
     *state = r;
     return 0;
 }
@@ -74,16 +75,16 @@ set_up(void **state)
 static int
 tear_down(void **state)
 {
-    struct rig *r = *state;
+    struct fixture *r = *state;
 
     loop_free(r->loop);
     free(r);
     return 0;
 }
 
-#define ON_RIG(name, r) TEST_IN(name, struct rig *r, set_up, tear_down)
+#define ON_FIXTURE(name, r) TEST_IN(name, struct fixture *r, set_up, tear_down)
 
-ON_RIG(jobs_run_in_the_thread_and_end_in_the_loop_in_order, r)
+ON_FIXTURE(jobs_run_in_the_thread_and_end_in_the_loop_in_order, r)
 {
     int i;
 
@@ -101,7 +102,7 @@ ON_RIG(jobs_run_in_the_thread_and_end_in_the_loop_in_order, r)
     }
 }
 
-ON_RIG(a_job_may_push_itself_again, r)
+ON_FIXTURE(a_job_may_push_itself_again, r)
 {
     r->jobs[0].again = 20;
     io_push(&r->io, &r->jobs[0].job);
@@ -112,7 +113,7 @@ ON_RIG(a_job_may_push_itself_again, r)
     assert_int_equal(r->jobs[0].runs, 21);
 }
 
-ON_RIG(a_stop_runs_what_is_queued, r)
+ON_FIXTURE(a_stop_runs_what_is_queued, r)
 {
     int i;
 
@@ -124,7 +125,7 @@ ON_RIG(a_stop_runs_what_is_queued, r)
     assert_int_equal(r->done_count, 0);
 }
 
-ON_RIG(a_start_that_fails_leaves_nothing_behind, r)
+ON_FIXTURE(a_start_that_fails_leaves_nothing_behind, r)
 {
     const unsigned fds = fault_open_fds();
     struct io io;

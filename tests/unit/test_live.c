@@ -15,13 +15,13 @@
 #define NAME_MAX_ 300
 #define T0        UINT64_C(1700000000000) /* ms; a boundary of 10, 100 s */
 
-struct rig {
+struct fixture {
     struct budget budget;
     struct live live;
 };
 
 static struct live_options
-rig_options(struct rig *r, enum live_kind kind)
+fixture_options(struct fixture *r, enum live_kind kind)
 {
     return (struct live_options){.kind = kind,
                                  .budget = &r->budget,
@@ -30,14 +30,14 @@ rig_options(struct rig *r, enum live_kind kind)
                                  .window_s = 10};
 }
 
-static struct rig *
-rig_open(enum live_kind kind, uint64_t memory, bool history)
+static struct fixture *
+fixture_open(enum live_kind kind, uint64_t memory, bool history)
 {
-    struct rig *r = test_calloc(1, sizeof *r);
+    struct fixture *r = test_calloc(1, sizeof *r);
     struct live_options o;
 
     r->budget.max = memory;
-    o = rig_options(r, kind);
+    o = fixture_options(r, kind);
     o.history = history;
     assert_rc(live_init(&r->live, &o), 0);
     (void)live_clock(&r->live, T0); /* the first sweep finds nothing */
@@ -45,7 +45,7 @@ rig_open(enum live_kind kind, uint64_t memory, bool history)
 }
 
 static void
-rig_close(struct rig *r)
+fixture_close(struct fixture *r)
 {
     assert_true(live_check(&r->live));
     live_fini(&r->live);
@@ -63,8 +63,8 @@ ask_for(const void *name, size_t size, uint32_t resources, uint32_t bound)
 }
 
 static enum frame_status
-acquire(struct rig *r, uint32_t holder, const char *name, uint32_t resources,
-        uint32_t bound)
+acquire(struct fixture *r, uint32_t holder, const char *name,
+        uint32_t resources, uint32_t bound)
 {
     const struct frame_ask a = ask_for(name, strlen(name), resources, bound);
 
@@ -73,7 +73,8 @@ acquire(struct rig *r, uint32_t holder, const char *name, uint32_t resources,
 }
 
 static enum frame_status
-release(struct rig *r, uint32_t holder, const char *name, uint32_t resources)
+release(struct fixture *r, uint32_t holder, const char *name,
+        uint32_t resources)
 {
     const struct frame_ask a = ask_for(name, strlen(name), resources, 0);
 
@@ -83,7 +84,7 @@ release(struct rig *r, uint32_t holder, const char *name, uint32_t resources)
 
 /* What live_get() says, or -1: not found. */
 static int64_t
-get(struct rig *r, const char *name)
+get(struct fixture *r, const char *name)
 {
     const uint8_t *bytes = (const uint8_t *)name;
     const size_t size = strlen(name);
@@ -219,7 +220,7 @@ model_amount(struct model *m)
 }
 
 static void
-do_acquire(struct rig *r, struct model *m, struct model_object *o,
+do_acquire(struct fixture *r, struct model *m, struct model_object *o,
            uint32_t holder)
 {
     uint32_t resources = model_amount(m), bound = model_amount(m) * 8u;
@@ -241,7 +242,7 @@ do_acquire(struct rig *r, struct model *m, struct model_object *o,
 }
 
 static void
-do_release(struct rig *r, struct model *m, struct model_object *o,
+do_release(struct fixture *r, struct model *m, struct model_object *o,
            uint32_t holder)
 {
     uint64_t resources = model_amount(m) % 10;
@@ -259,7 +260,7 @@ do_release(struct rig *r, struct model *m, struct model_object *o,
 }
 
 static void
-do_drop(struct rig *r, struct model *m, uint32_t holder)
+do_drop(struct fixture *r, struct model *m, uint32_t holder)
 {
     size_t i;
 
@@ -275,7 +276,7 @@ do_drop(struct rig *r, struct model *m, uint32_t holder)
 }
 
 static void
-do_sweep(struct rig *r, struct model *m)
+do_sweep(struct fixture *r, struct model *m)
 {
     size_t i;
 
@@ -293,7 +294,7 @@ do_sweep(struct rig *r, struct model *m)
 }
 
 static void
-do_clock(struct rig *r, struct model *m)
+do_clock(struct fixture *r, struct model *m)
 {
     /* Now and then it is set back. */
     if (random_chance(&m->random, 20))
@@ -315,7 +316,7 @@ model_find(struct model *m, const uint8_t *name, size_t size)
 
 /* Everything that can be seen from outside. */
 static void
-compare(struct rig *r, struct model *m)
+compare(struct fixture *r, struct model *m)
 {
     struct live_walk walk = {.steps = 3};
     struct live_record record;
@@ -358,7 +359,7 @@ compare(struct rig *r, struct model *m)
 }
 
 static void
-do_tally(struct rig *r, struct model *m)
+do_tally(struct fixture *r, struct model *m)
 {
     struct live_activity t;
     uint32_t from = 0;
@@ -383,7 +384,7 @@ do_tally(struct rig *r, struct model *m)
 }
 
 static void
-do_something(struct rig *r, struct model *m)
+do_something(struct fixture *r, struct model *m)
 {
     struct model_object *o = &m->objects[random_below(&m->random, m->count)];
     const uint32_t holder = (uint32_t)random_below(&m->random, HOLDERS);
@@ -411,7 +412,7 @@ run_model(enum live_kind kind, bool history)
     unsigned round, i;
 
     for (round = 0; round < 20; round++) {
-        struct rig *r = rig_open(kind, 16 << 20, history);
+        struct fixture *r = fixture_open(kind, 16 << 20, history);
 
         model_init(&m, kind, history, seed + round);
         for (i = 0; i < 3000; i++) {
@@ -426,7 +427,7 @@ run_model(enum live_kind kind, bool history)
         compare(r, &m);
         for (i = 0; i < m.count; i++)
             assert_int_equal(model_current(&m.objects[i]), 0);
-        rig_close(r);
+        fixture_close(r);
     }
 }
 
@@ -459,7 +460,7 @@ TEST(without_memory_an_acquire_is_refused_and_nothing_changes)
     unsigned pages, i;
 
     for (pages = 0; pages < 16; pages++) {
-        struct rig *r = rig_open(LIVE_COUNTER, 16 << 20, pages % 2);
+        struct fixture *r = fixture_open(LIVE_COUNTER, 16 << 20, pages % 2);
 
         r->budget.max = r->budget.used + pages * 4096;
         model_init(&m, LIVE_COUNTER, pages % 2, seed + pages);
@@ -472,13 +473,13 @@ TEST(without_memory_an_acquire_is_refused_and_nothing_changes)
                 compare(r, &m);
         }
         assert_true(pages > 0 || m.no_memory > 0);
-        rig_close(r);
+        fixture_close(r);
     }
 }
 
 TEST(a_name_is_refused_when_the_index_is_full)
 {
-    struct rig *r = rig_open(LIVE_COUNTER, 1 << 20, false);
+    struct fixture *r = fixture_open(LIVE_COUNTER, 1 << 20, false);
     char name[2] = "A";
 
     assert_int_equal(acquire(r, 0, name, 1, 1), FRAME_OK);
@@ -493,13 +494,13 @@ TEST(a_name_is_refused_when_the_index_is_full)
     assert_true(live_check(&r->live));
     r->budget.max = 1 << 20;
     assert_int_equal(acquire(r, 0, name, 1, 1), FRAME_OK);
-    rig_close(r);
+    fixture_close(r);
 }
 
 /* The index of holdings has room for one more, and a spill needs two. */
 TEST(half_a_spill_is_undone)
 {
-    struct rig *r = rig_open(LIVE_COUNTER, 1 << 20, false);
+    struct fixture *r = fixture_open(LIVE_COUNTER, 1 << 20, false);
     char name[2] = "A";
     unsigned i;
 
@@ -524,7 +525,7 @@ TEST(half_a_spill_is_undone)
     /* There was room for one. */
     assert_int_equal(acquire(r, 3, "A", 1, 9), FRAME_OK);
     assert_int_equal(acquire(r, 4, "A", 1, 9), FRAME_NO_MEMORY);
-    rig_close(r);
+    fixture_close(r);
 }
 
 /* Long: then it is not the index that there is no memory for. */
@@ -539,7 +540,7 @@ long_name(uint32_t number)
 
 /* Takes 1 of name after name until there is no memory; how many it got. */
 static uint32_t
-fill(struct rig *r, uint32_t holder, uint32_t from)
+fill(struct fixture *r, uint32_t holder, uint32_t from)
 {
     uint32_t n = from;
 
@@ -550,7 +551,7 @@ fill(struct rig *r, uint32_t holder, uint32_t from)
 
 TEST(names_leave_memory_for_more_holders)
 {
-    struct rig *r = rig_open(LIVE_COUNTER, 4 << 20, false);
+    struct fixture *r = fixture_open(LIVE_COUNTER, 4 << 20, false);
     uint32_t i;
 
     assert_in_range(fill(r, 0, 0), 10000, 20000);
@@ -560,12 +561,12 @@ TEST(names_leave_memory_for_more_holders)
     assert_int_equal(acquire(r, 2, "another", 1, 9), FRAME_NO_MEMORY);
     assert_int_equal(r->budget.max, 4 << 20);
     assert_int_equal(r->live.figures.no_memory, 2);
-    rig_close(r);
+    fixture_close(r);
 }
 
 TEST(idle_semaphores_make_room_when_it_is_short)
 {
-    struct rig *r = rig_open(LIVE_SEMAPHORE, 1 << 20, false);
+    struct fixture *r = fixture_open(LIVE_SEMAPHORE, 1 << 20, false);
     const uint32_t count = fill(r, 0, 0);
 
     while (!live_sweep(&r->live, 1000))
@@ -584,13 +585,13 @@ TEST(idle_semaphores_make_room_when_it_is_short)
     assert_false(live_clock(&r->live, T0 + 4));
     assert_int_equal(r->live.idle, 0);
     assert_true(fill(r, 1, 2 * count) > count / 2);
-    rig_close(r);
+    fixture_close(r);
 }
 
 /* What an idle counter was is there to be asked for until its window ends. */
 TEST(idle_counters_stay_when_memory_is_short)
 {
-    struct rig *r = rig_open(LIVE_COUNTER, 1 << 20, false);
+    struct fixture *r = fixture_open(LIVE_COUNTER, 1 << 20, false);
     const uint32_t count = fill(r, 0, 0);
 
     while (!live_sweep(&r->live, 1000))
@@ -609,15 +610,16 @@ TEST(idle_counters_stay_when_memory_is_short)
         ;
     assert_int_equal(r->live.idle, 0);
     assert_true(fill(r, 0, count) > count / 2);
-    rig_close(r);
+    fixture_close(r);
 }
 
-/* ---- names (tests/lib/live_talk.c has what requests do) ------------------ */
+/* ---- names (tests/lib/live_client_talk.c has what requests do)
+ * ------------------ */
 
 TEST(names_have_any_bytes_and_up_to_65535_of_them)
 {
     static uint8_t name[FRAME_NAME_MAX];
-    struct rig *r = rig_open(LIVE_COUNTER, 256 << 20, true);
+    struct fixture *r = fixture_open(LIVE_COUNTER, 256 << 20, true);
     uint32_t value;
     size_t size;
 
@@ -640,13 +642,13 @@ TEST(names_have_any_bytes_and_up_to_65535_of_them)
         assert_int_equal(value, size);
         name[size / 2] ^= 0x80;
     }
-    rig_close(r);
+    fixture_close(r);
 }
 
 /* ---- windows and sweeps -------------------------------------------------- */
 
 static struct live_record
-record_of(struct rig *r, const char *name)
+record_of(struct fixture *r, const char *name)
 {
     struct live_record record;
     struct live_walk walk = {.steps = 1000};
@@ -660,7 +662,7 @@ record_of(struct rig *r, const char *name)
 }
 
 static void
-assert_record(struct rig *r, const char *name, uint32_t current,
+assert_record(struct fixture *r, const char *name, uint32_t current,
               uint32_t maximum)
 {
     const struct live_record record = record_of(r, name);
@@ -671,7 +673,7 @@ assert_record(struct rig *r, const char *name, uint32_t current,
 
 TEST(the_maximum_of_a_window_begins_with_what_there_is)
 {
-    struct rig *r = rig_open(LIVE_COUNTER, 1 << 20, false);
+    struct fixture *r = fixture_open(LIVE_COUNTER, 1 << 20, false);
 
     (void)live_clock(&r->live, T0 + 9999);
     assert_int_equal(acquire(r, 0, "a", 5, 10), FRAME_OK);
@@ -683,12 +685,12 @@ TEST(the_maximum_of_a_window_begins_with_what_there_is)
     assert_record(r, "a", 1, 2);
     assert_int_equal(acquire(r, 0, "a", 3, 10), FRAME_OK);
     assert_record(r, "a", 4, 4);
-    rig_close(r);
+    fixture_close(r);
 }
 
 TEST(releasing_nothing_and_going_are_changes_being_refused_is_none)
 {
-    struct rig *r = rig_open(LIVE_COUNTER, 1 << 20, false);
+    struct fixture *r = fixture_open(LIVE_COUNTER, 1 << 20, false);
 
     assert_int_equal(acquire(r, 0, "zero", 5, 10), FRAME_OK);
     assert_int_equal(acquire(r, 1, "gone", 5, 10), FRAME_OK);
@@ -706,12 +708,12 @@ TEST(releasing_nothing_and_going_are_changes_being_refused_is_none)
     assert_record(r, "zero", 1, 1);
     assert_record(r, "gone", 0, 0);
     assert_record(r, "refused", 5, 5);
-    rig_close(r);
+    fixture_close(r);
 }
 
 TEST(a_clock_that_is_set_back_stays_in_the_window)
 {
-    struct rig *r = rig_open(LIVE_COUNTER, 1 << 20, false);
+    struct fixture *r = fixture_open(LIVE_COUNTER, 1 << 20, false);
 
     assert_int_equal(acquire(r, 0, "a", 5, 10), FRAME_OK);
     assert_int_equal(release(r, 0, "a", 3), FRAME_OK);
@@ -720,13 +722,13 @@ TEST(a_clock_that_is_set_back_stays_in_the_window)
     assert_true(live_sweep(&r->live, 1000));
     assert_int_equal(acquire(r, 0, "a", 1, 10), FRAME_OK);
     assert_record(r, "a", 3, 5);
-    rig_close(r);
+    fixture_close(r);
 }
 
 /* Else it would stay until the clock is there again. */
 TEST(an_unused_counter_of_a_time_to_come_goes_with_the_next_sweep)
 {
-    struct rig *r = rig_open(LIVE_COUNTER, 1 << 20, false);
+    struct fixture *r = fixture_open(LIVE_COUNTER, 1 << 20, false);
 
     (void)live_clock(&r->live, T0 + 86400000);
     assert_int_equal(acquire(r, 0, "a", 5, 10), FRAME_OK);
@@ -736,12 +738,12 @@ TEST(an_unused_counter_of_a_time_to_come_goes_with_the_next_sweep)
     assert_true(live_sweep(&r->live, 1000));
 
     assert_int_equal(get(r, "a"), -1);
-    rig_close(r);
+    fixture_close(r);
 }
 
 TEST(an_unused_counter_goes_with_the_first_sweep_of_a_later_window)
 {
-    struct rig *r = rig_open(LIVE_COUNTER, 1 << 20, false);
+    struct fixture *r = fixture_open(LIVE_COUNTER, 1 << 20, false);
 
     assert_int_equal(acquire(r, 0, "unused", 1, 1), FRAME_OK);
     assert_int_equal(acquire(r, 0, "held", 1, 1), FRAME_OK);
@@ -755,12 +757,12 @@ TEST(an_unused_counter_goes_with_the_first_sweep_of_a_later_window)
     assert_int_equal(get(r, "held"), 1);
     assert_int_equal(r->live.count, 1);
     assert_int_equal(r->live.figures.created, 2);
-    rig_close(r);
+    fixture_close(r);
 }
 
 TEST(an_unused_semaphore_goes_with_any_sweep)
 {
-    struct rig *r = rig_open(LIVE_SEMAPHORE, 1 << 20, false);
+    struct fixture *r = fixture_open(LIVE_SEMAPHORE, 1 << 20, false);
 
     assert_int_equal(acquire(r, 0, "unused", 1, 5), FRAME_OK);
     assert_int_equal(acquire(r, 0, "held", 1, 5), FRAME_OK);
@@ -771,12 +773,12 @@ TEST(an_unused_semaphore_goes_with_any_sweep)
     assert_int_equal(get(r, "unused"), -1);
     assert_int_equal(get(r, "held"), 4);
     assert_int_equal(acquire(r, 0, "unused", 6, 7), FRAME_OK);
-    rig_close(r);
+    fixture_close(r);
 }
 
 TEST(a_sweep_is_due_at_start_and_after_each_boundary)
 {
-    struct rig *r = rig_open(LIVE_COUNTER, 1 << 20, false);
+    struct fixture *r = fixture_open(LIVE_COUNTER, 1 << 20, false);
     struct live *l = &r->live;
 
     assert_true(live_clock(l, T0));
@@ -793,12 +795,12 @@ TEST(a_sweep_is_due_at_start_and_after_each_boundary)
     assert_true(live_sweep(l, 1000));
     assert_false(live_clock(l, T0 + 10002));
     assert_int_equal(l->figures.swept, 2);
-    rig_close(r);
+    fixture_close(r);
 }
 
 TEST(semaphores_are_swept_when_more_than_the_interval_has_passed)
 {
-    struct rig *r = rig_open(LIVE_SEMAPHORE, 1 << 20, false);
+    struct fixture *r = fixture_open(LIVE_SEMAPHORE, 1 << 20, false);
     struct live *l = &r->live;
 
     assert_true(live_clock(l, T0 + 5000));
@@ -812,12 +814,12 @@ TEST(semaphores_are_swept_when_more_than_the_interval_has_passed)
     assert_true(live_clock(l, T0 - 3600000));
     assert_true(live_sweep(l, 1000));
     assert_false(live_clock(l, T0 - 3600000 + 10000));
-    rig_close(r);
+    fixture_close(r);
 }
 
 TEST(a_name_acquired_during_a_sweep_is_not_lost)
 {
-    struct rig *r = rig_open(LIVE_COUNTER, 1 << 20, false);
+    struct fixture *r = fixture_open(LIVE_COUNTER, 1 << 20, false);
     char name[16];
     int i;
 
@@ -839,7 +841,7 @@ TEST(a_name_acquired_during_a_sweep_is_not_lost)
         (void)snprintf(name, sizeof name, "%d", i);
         assert_int_equal(get(r, name), 1);
     }
-    rig_close(r);
+    fixture_close(r);
 }
 
 /* ---- many ---------------------------------------------------------------- */
@@ -862,9 +864,9 @@ acquire_numbered(struct live *l, uint32_t holder, uint32_t number)
 }
 
 static int
-open_many(struct rig *r, enum live_kind kind, uint64_t memory, bool history)
+open_many(struct fixture *r, enum live_kind kind, uint64_t memory, bool history)
 {
-    struct live_options o = rig_options(r, kind);
+    struct live_options o = fixture_options(r, kind);
 
     r->budget.max = memory;
     o.slots = 500000;
@@ -874,7 +876,7 @@ open_many(struct rig *r, enum live_kind kind, uint64_t memory, bool history)
 
 TEST(a_held_name_of_20_bytes_takes_64_at_most)
 {
-    struct rig *r = test_calloc(1, sizeof *r);
+    struct fixture *r = test_calloc(1, sizeof *r);
     uint32_t n;
 
     assert_rc(open_many(r, LIVE_COUNTER, 256 << 20, false), 0);
@@ -884,12 +886,12 @@ TEST(a_held_name_of_20_bytes_takes_64_at_most)
             assert_true(live_memory(&r->live) <= (n + 1) * UINT64_C(64));
     }
     assert_int_equal(live_memory(&r->live), r->budget.used);
-    rig_close(r);
+    fixture_close(r);
 }
 
 TEST(what_a_million_names_took_is_given_back)
 {
-    struct rig *r = test_calloc(1, sizeof *r);
+    struct fixture *r = test_calloc(1, sizeof *r);
     uint64_t empty;
     uint32_t n, calls = 0;
 
@@ -911,12 +913,12 @@ TEST(what_a_million_names_took_is_given_back)
     assert_in_range(calls, 1000000 / 4096, 1000000 / 4096 + 20);
     assert_int_equal(r->live.count, 0);
     assert_true(live_memory(&r->live) <= empty + ARENA_WARM * ARENA_SLAB);
-    rig_close(r);
+    fixture_close(r);
 }
 
 TEST(over_the_memory_nothing_changes_and_room_can_be_made)
 {
-    struct rig *r = test_calloc(1, sizeof *r);
+    struct fixture *r = test_calloc(1, sizeof *r);
     uint32_t n, i;
 
     assert_rc(open_many(r, LIVE_COUNTER, 4 << 20, false), 0);
@@ -941,7 +943,7 @@ TEST(over_the_memory_nothing_changes_and_room_can_be_made)
         ;
     for (i = 0; i < n; i++)
         assert_int_equal(acquire_numbered(&r->live, 1, n + i), FRAME_OK);
-    rig_close(r);
+    fixture_close(r);
 }
 
 #define DUMPED 20000
@@ -950,7 +952,7 @@ TEST(a_dump_meets_all_that_stay_once_whatever_changes)
 {
     struct random random = {random_seed("live dump")};
     static uint8_t met[DUMPED];
-    struct rig *r = rig_open(LIVE_SEMAPHORE, 64 << 20, false);
+    struct fixture *r = fixture_open(LIVE_SEMAPHORE, 64 << 20, false);
     uint32_t n, others = 0;
     struct live_walk walk = {.steps = 0};
     struct live_record record;
@@ -988,14 +990,14 @@ TEST(a_dump_meets_all_that_stay_once_whatever_changes)
     for (n = 0; n < DUMPED; n++)
         assert_int_equal(met[n], 1);
     assert_true(others > 0);
-    rig_close(r);
+    fixture_close(r);
 }
 
 /* ---- history ------------------------------------------------------------- */
 
 /* The activity of `name`, of which there is `objects` with any. */
 static const uint64_t *
-activity(struct rig *r, const char *name, int objects)
+activity(struct fixture *r, const char *name, int objects)
 {
     const uint64_t *found = NULL;
     uint32_t from = 0, steps = 1000;
@@ -1015,7 +1017,7 @@ activity(struct rig *r, const char *name, int objects)
 TEST(activity_adds_up_by_object_until_it_is_taken)
 {
     static const uint64_t sums[2][LIVE_ACTIVITIES] = {{3, 3, 2}, {1, 1, 0}};
-    struct rig *r = rig_open(LIVE_COUNTER, 1 << 20, true);
+    struct fixture *r = fixture_open(LIVE_COUNTER, 1 << 20, true);
     const uint64_t *a;
 
     assert_null(activity(r, "a", 0));
@@ -1030,12 +1032,12 @@ TEST(activity_adds_up_by_object_until_it_is_taken)
     assert_memory_equal(a, sums[0], sizeof sums[0]);
     memset((uint64_t *)(uintptr_t)a, 0, sizeof sums[0]);
     assert_memory_equal(activity(r, "bb", 1), sums[1], sizeof sums[1]);
-    rig_close(r);
+    fixture_close(r);
 }
 
 TEST(an_object_with_activity_is_swept_once_it_is_taken)
 {
-    struct rig *r = rig_open(LIVE_COUNTER, 1 << 20, true);
+    struct fixture *r = fixture_open(LIVE_COUNTER, 1 << 20, true);
     struct live_activity t;
     uint32_t from = 0, steps = 1000;
 
@@ -1054,5 +1056,5 @@ TEST(an_object_with_activity_is_swept_once_it_is_taken)
     assert_true(live_sweep(&r->live, 1000));
     assert_int_equal(get(r, "a"), -1);
     assert_false(r->live.skipped);
-    rig_close(r);
+    fixture_close(r);
 }

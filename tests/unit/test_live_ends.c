@@ -1,6 +1,6 @@
 /* tests/unit/test_live_ends.c - counters and semaphores: what ends. Connections
  * and with them what they hold, windows, objects that nobody uses. */
-#include "tests/unit/live_asks.h"
+#include "tests/unit/live_requests.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 /* ---- ends -------------------------------------------------------------- */
 
-#define CASE(name, r) TEST_IN(name, struct rig *r, set_up, tear_down)
+#define CASE(name, r) TEST_IN(name, struct fixture *r, set_up, tear_down)
 
 CASE(a_reset_releases_in_the_same_turn, r)
 {
@@ -86,7 +86,7 @@ CASE(many_ends_in_one_turn_are_worked_off, r)
         assert_int_equal(fcntl(ends[i][1], F_SETFL, O_NONBLOCK), 0);
         assert_rc(conns_take(r->conns, 0, ends[i][1]), 0);
         size = (size_t)snprintf(name, sizeof name, "n%d", i % 7);
-        size = taker_put_acquire(bytes, 1, name, size, 1, 100);
+        size = live_client_put_acquire(bytes, 1, name, size, 1, 100);
         assert_int_equal(write(ends[i][0], bytes, size), size);
     }
     turns(r, 3);
@@ -101,11 +101,11 @@ CASE(many_ends_in_one_turn_are_worked_off, r)
 static void
 note_stopped(void *ctx)
 {
-    ((struct rig *)ctx)->stopped = true;
+    ((struct fixture *)ctx)->stopped = true;
 }
 
 static bool
-has_stopped(struct rig *r)
+has_stopped(struct fixture *r)
 {
     return r->stopped;
 }
@@ -175,8 +175,8 @@ CASE(unused_counters_are_removed_after_their_window, r)
     run(r, is_swept);
     acquire(r, p, "used", 1, 1);
     acquire(r, p, "unused", 1, 1);
-    say(r, p, bytes, taker_put_release(bytes, 1, "unused", 6, 1));
-    expect_done(r, p, TAKER_RELEASE, 1);
+    say(r, p, bytes, live_client_put_release(bytes, 1, "unused", 6, 1));
+    expect_done(r, p, LIVE_CLIENT_RELEASE, 1);
     expect_get(r, p, "unused", 0);
     fault_clock(3600 * 1000);
     noop(r, p); /* a clock that is set is seen at the next event */
@@ -215,8 +215,8 @@ CASE(unused_semaphores_are_removed_at_each_interval, r)
     run(r, is_swept);
     acquire(r, p, "unused", 1, 3);
     acquire(r, p, "used", 1, 3);
-    say(r, p, bytes, taker_put_release(bytes, 1, "unused", 6, 1));
-    expect_done(r, p, TAKER_RELEASE, 1);
+    say(r, p, bytes, live_client_put_release(bytes, 1, "unused", 6, 1));
+    expect_done(r, p, LIVE_CLIENT_RELEASE, 1);
     r->want = r->server.live.figures.swept + 1;
     run(r, is_swept); /* the loop's timer */
 

@@ -1,6 +1,6 @@
 /* tests/unit/test_live_flow.c - counters and semaphores: peers that do not
  * read, many that send much, and answers of any length (Dump). */
-#include "tests/unit/live_asks.h"
+#include "tests/unit/live_requests.h"
 
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 #define SLOW_REQUESTS 200000
 
-#define CASE(name, r) TEST_IN(name, struct rig *r, set_up, tear_down)
+#define CASE(name, r) TEST_IN(name, struct fixture *r, set_up, tear_down)
 
 CASE(who_does_not_read_is_not_read_from, r)
 {
@@ -24,9 +24,9 @@ CASE(who_does_not_read_is_not_read_from, r)
     q = join(r);
     acquire(r, q, "n", 5, 5);
     for (i = 0; i < SLOW_REQUESTS; i++) {
-        at += taker_put_get(at, i, i % 5 ? "n" : "m", 1);
-        to += i % 5 ? value(to, TAKER_GET, i, 5)
-                    : failure(to, TAKER_GET, TAKER_NOT_FOUND, i);
+        at += live_client_put_get(at, i, i % 5 ? "n" : "m", 1);
+        to += i % 5 ? value(to, LIVE_CLIENT_GET, i, 5)
+                    : failure(to, LIVE_CLIENT_GET, LIVE_CLIENT_NOT_FOUND, i);
     }
     go_deaf(p);
     send_later(p, bytes, (size_t)(at - bytes));
@@ -59,7 +59,7 @@ CASE(who_does_not_read_and_goes_is_forgotten, r)
     q = join(r);
     acquire(r, p, "n", 5, 5);
     for (i = 0; i < SLOW_REQUESTS; i++)
-        at += taker_put(at, TAKER_STATS, i, NULL, 0);
+        at += live_client_put(at, LIVE_CLIENT_STATS, i, NULL, 0);
     go_deaf(p);
     send_later(p, bytes, (size_t)(at - bytes));
     turns(r, QUIET);
@@ -90,20 +90,20 @@ CASE(long_requests_of_many_are_put_together, r)
     assert_non_null(bytes);
     start_counter(r);
     memset(name, 'x', sizeof name);
-    at += taker_put_acquire(at, 1, name, sizeof name, 1, FLOODERS);
+    at += live_client_put_acquire(at, 1, name, sizeof name, 1, FLOODERS);
     put_be32(bytes + 4, LONG_NAME + 10 + 200000);
     at += 200000; /* surplus */
-    at += taker_put(at, TAKER_NOOP, 2, NULL, 0);
-    to += value(to, TAKER_ACQUIRE, 1, 1);
-    to += answer(to, TAKER_NOOP, TAKER_OK, 2, NULL, 0);
+    at += live_client_put(at, LIVE_CLIENT_NOOP, 2, NULL, 0);
+    to += value(to, LIVE_CLIENT_ACQUIRE, 1, 1);
+    to += answer(to, LIVE_CLIENT_NOOP, LIVE_CLIENT_OK, 2, NULL, 0);
     for (i = 0; i < FLOODERS; i++)
         send_later(join(r), bytes, (size_t)(at - bytes));
     for (i = 0; i < FLOODERS; i++)
         expect(r, &r->peers[i], answers, (size_t)(to - answers));
 
-    at = bytes + taker_put_get(bytes, 3, name, sizeof name);
+    at = bytes + live_client_put_get(bytes, 3, name, sizeof name);
     send_later(&r->peers[0], bytes, (size_t)(at - bytes));
-    expect_number(r, &r->peers[0], TAKER_GET, 3, FLOODERS);
+    expect_number(r, &r->peers[0], LIVE_CLIENT_GET, 3, FLOODERS);
     assert_int_equal(kept(r), 0);
     free(bytes);
 }
@@ -152,16 +152,16 @@ CASE(live_protocol_behind_a_dump_wait_for_its_end, r)
     start_counter(r);
     p = join(r);
     acquire_many(r, p, 10);
-    at += taker_put(at, TAKER_NOOP, 1, NULL, 0);
-    at += taker_put(at, TAKER_DUMP, 2, NULL, 0);
-    at += taker_put(at, TAKER_DUMP, 3, NULL, 0);
-    at += taker_put(at, TAKER_NOOP, 4, NULL, 0);
+    at += live_client_put(at, LIVE_CLIENT_NOOP, 1, NULL, 0);
+    at += live_client_put(at, LIVE_CLIENT_DUMP, 2, NULL, 0);
+    at += live_client_put(at, LIVE_CLIENT_DUMP, 3, NULL, 0);
+    at += live_client_put(at, LIVE_CLIENT_NOOP, 4, NULL, 0);
     say(r, p, bytes, (size_t)(at - bytes));
 
-    expect_done(r, p, TAKER_NOOP, 1);
+    expect_done(r, p, LIVE_CLIENT_NOOP, 1);
     assert_int_equal(take_dump(p, 2, seen, 10), 10);
     assert_int_equal(take_dump(p, 3, seen, 10), 10);
-    expect_done(r, p, TAKER_NOOP, 4);
+    expect_done(r, p, LIVE_CLIENT_NOOP, 4);
     for (i = 0; i < 10; i++)
         assert_int_equal(seen[i], 2);
 }
@@ -179,8 +179,8 @@ CASE(a_dump_to_a_slow_reader_disturbs_nobody, r)
     q = join(r);
     acquire_many(r, p, count);
     go_deaf(p);
-    at += taker_put(at, TAKER_DUMP, 2, NULL, 0);
-    at += taker_put(at, TAKER_NOOP, 3, NULL, 0);
+    at += live_client_put(at, LIVE_CLIENT_DUMP, 2, NULL, 0);
+    at += live_client_put(at, LIVE_CLIENT_NOOP, 3, NULL, 0);
     say(r, p, bytes, (size_t)(at - bytes));
 
     /* Others come and go while it waits. */
@@ -197,7 +197,7 @@ CASE(a_dump_to_a_slow_reader_disturbs_nobody, r)
 
     i = take_dump(p, 2, seen, count);
     assert_true(i == count || i == count + 1); /* "other" came meanwhile */
-    expect_done(r, p, TAKER_NOOP, 3);
+    expect_done(r, p, LIVE_CLIENT_NOOP, 3);
     for (i = 0; i < count; i++)
         assert_int_equal(seen[i], 1);
     assert_int_equal(kept(r), 0);
@@ -214,10 +214,11 @@ CASE(a_dump_of_long_names_goes_out, r)
     p = join(r);
     for (i = 0; i < 20; i++) {
         name[0] = (uint8_t)i;
-        say(r, p, bytes, taker_put_acquire(bytes, i, name, sizeof name, 1, 1));
-        expect_number(r, p, TAKER_ACQUIRE, i, 1);
+        say(r, p, bytes,
+            live_client_put_acquire(bytes, i, name, sizeof name, 1, 1));
+        expect_number(r, p, LIVE_CLIENT_ACQUIRE, i, 1);
     }
-    say(r, p, bytes, taker_put(bytes, TAKER_DUMP, 5, NULL, 0));
+    say(r, p, bytes, live_client_put(bytes, LIVE_CLIENT_DUMP, 5, NULL, 0));
     await(r, p, 20 * (size_t)(22 + LONG_NAME) + 12);
 
     assert_int_equal(take_dump(p, 5, NULL, 0), 20);
@@ -234,7 +235,7 @@ CASE(a_reset_in_the_middle_of_a_dump_is_survived, r)
     q = join_tcp(r);
     acquire_many(r, p, 300000); /* more than the sockets hold */
     go_deaf(p);
-    say(r, p, bytes, taker_put(bytes, TAKER_DUMP, 2, NULL, 0));
+    say(r, p, bytes, live_client_put(bytes, LIVE_CLIENT_DUMP, 2, NULL, 0));
     turns(r, 300);
     assert_true(kept(r) <= LIVE_PROTOCOL_OUT_SIZE);
     reset(p);

@@ -1,6 +1,6 @@
 /* tests/unit/test_live_limits.c - counters and semaphores where places, memory
  * or a call of a socket fail. */
-#include "tests/unit/live_asks.h"
+#include "tests/unit/live_requests.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 
 /* ---- limits ------------------------------------------------------------ */
 
-#define CASE(name, r) TEST_IN(name, struct rig *r, set_up, tear_down)
+#define CASE(name, r) TEST_IN(name, struct fixture *r, set_up, tear_down)
 
 CASE(a_number_in_use_by_holdings_is_not_given_out, r)
 {
@@ -41,16 +41,17 @@ CASE(above_the_budget_nothing_changes, r)
     for (i = 0; i < 1000; i++) {
         name[0] = (uint8_t)i;
         name[1] = (uint8_t)(i >> 8);
-        say(r, p, bytes, taker_put_acquire(bytes, i, name, sizeof name, 1, 1));
+        say(r, p, bytes,
+            live_client_put_acquire(bytes, i, name, sizeof name, 1, 1));
         await(r, p, 12);
-        if (p->in[2] != TAKER_OK)
+        if (p->in[2] != LIVE_CLIENT_OK)
             break;
-        expect_number(r, p, TAKER_ACQUIRE, i, 1);
+        expect_number(r, p, LIVE_CLIENT_ACQUIRE, i, 1);
     }
     assert_in_range(i, 10, 999);
-    expect_failure(r, p, TAKER_ACQUIRE, TAKER_NO_MEMORY, i);
-    say(r, p, bytes, taker_put_get(bytes, 1, name, sizeof name));
-    expect_failure(r, p, TAKER_GET, TAKER_NOT_FOUND, 1);
+    expect_failure(r, p, LIVE_CLIENT_ACQUIRE, LIVE_CLIENT_NO_MEMORY, i);
+    say(r, p, bytes, live_client_put_get(bytes, 1, name, sizeof name));
+    expect_failure(r, p, LIVE_CLIENT_GET, LIVE_CLIENT_NOT_FOUND, 1);
 
     assert_int_equal(r->server.live.count, i);
     assert_true(r->budget.used <= r->budget.max);
@@ -61,7 +62,7 @@ CASE(above_the_budget_nothing_changes, r)
 
 /* With as little as there may be for what must wait. */
 static void
-start_short_of_memory(struct rig *r)
+start_short_of_memory(struct fixture *r)
 {
     r->pool_size = 160 << 10;
     start(r, (struct live_server_options){.kind = LIVE_COUNTER,
@@ -70,18 +71,18 @@ start_short_of_memory(struct rig *r)
 
 /* The first `size` bytes of a request that announces a long name. */
 static struct peer *
-join_half(struct rig *r, size_t size)
+join_half(struct fixture *r, size_t size)
 {
     static uint8_t name[LONG_NAME], bytes[LONG_NAME + 64];
     struct peer *p = join(r);
 
-    taker_put_acquire(bytes, 1, name, sizeof name, 1, 100);
+    live_client_put_acquire(bytes, 1, name, sizeof name, 1, 100);
     say(r, p, bytes, size);
     return p;
 }
 
 static size_t
-ended_from(const struct rig *r, size_t first)
+ended_from(const struct fixture *r, size_t first)
 {
     size_t i, count = 0;
 
@@ -92,30 +93,30 @@ ended_from(const struct rig *r, size_t first)
 
 /* It holds LOCK; then its Release is cut in two, with others between. */
 static void
-begin_release(struct rig *r, struct peer *p)
+begin_release(struct fixture *r, struct peer *p)
 {
     uint8_t bytes[128];
 
-    taker_put_release(bytes, 5, LOCK, strlen(LOCK), 1);
-    say(r, p, bytes, TAKER_HEADER + 40);
+    live_client_put_release(bytes, 5, LOCK, strlen(LOCK), 1);
+    say(r, p, bytes, LIVE_CLIENT_HEADER + 40);
 }
 
 static void
-end_release(struct rig *r, struct peer *p)
+end_release(struct fixture *r, struct peer *p)
 {
     uint8_t bytes[128];
     size_t size;
 
-    size = taker_put_release(bytes, 5, LOCK, strlen(LOCK), 1);
-    say(r, p, bytes + TAKER_HEADER + 40, size - TAKER_HEADER - 40);
-    expect_done(r, p, TAKER_RELEASE, 5);
+    size = live_client_put_release(bytes, 5, LOCK, strlen(LOCK), 1);
+    say(r, p, bytes + LIVE_CLIENT_HEADER + 40, size - LIVE_CLIENT_HEADER - 40);
+    expect_done(r, p, LIVE_CLIENT_RELEASE, 5);
 }
 
 /* It reads nothing, and its socket takes little: `count` answers wait. */
 static struct peer *
-join_stuck(struct rig *r, uint32_t count, const char *lock)
+join_stuck(struct fixture *r, uint32_t count, const char *lock)
 {
-    static uint8_t bytes[PEERS_MAX * TAKER_HEADER];
+    static uint8_t bytes[PEERS_MAX * LIVE_CLIENT_HEADER];
     const int size = 4096;
     uint8_t *at = bytes;
     struct peer *p;
@@ -134,24 +135,24 @@ join_stuck(struct rig *r, uint32_t count, const char *lock)
         acquire(r, p, lock, 1, 1);
     p->deaf = true;
     for (i = 0; i < count; i++)
-        at += taker_put(at, TAKER_STATS, i, NULL, 0);
+        at += live_client_put(at, LIVE_CLIENT_STATS, i, NULL, 0);
     say(r, p, bytes, (size_t)(at - bytes));
     return p;
 }
 
 /* All `count` answers of a stuck one come in the end. */
 static void
-expect_all(struct rig *r, struct peer *p, uint32_t count)
+expect_all(struct fixture *r, struct peer *p, uint32_t count)
 {
     size_t at = 0;
     uint32_t i;
 
     p->deaf = false;
     for (i = 0; i < count; i++) {
-        await(r, p, at + TAKER_HEADER);
+        await(r, p, at + LIVE_CLIENT_HEADER);
         assert_int_equal(get_be32(p->in + at), 0x91100000);
         assert_int_equal(get_be32(p->in + at + 8), i);
-        at += TAKER_HEADER + get_be32(p->in + at + 4);
+        at += LIVE_CLIENT_HEADER + get_be32(p->in + at + 4);
     }
     await(r, p, at);
     assert_int_equal(p->size, at);
@@ -268,7 +269,7 @@ CASE(errors_of_a_socket_end_its_connection_only, r)
         p = join(r);
         acquire(r, p, "n", 1, 1);
         fault_inject(calls[i], 1, ECONNRESET);
-        say(r, p, bytes, taker_put(bytes, TAKER_NOOP, 1, NULL, 0));
+        say(r, p, bytes, live_client_put(bytes, LIVE_CLIENT_NOOP, 1, NULL, 0));
         assert_true(fault_hit());
         fault_clear();
         expect_end(r, p);
@@ -307,7 +308,7 @@ CASE(a_send_may_fail_in_each_piece_of_a_dump, r)
         p = join(r);
         acquire(r, p, "n", 1, 1);
         fault_inject("send", n, ECONNRESET);
-        say(r, p, bytes, taker_put(bytes, TAKER_DUMP, 1, NULL, 0));
+        say(r, p, bytes, live_client_put(bytes, LIVE_CLIENT_DUMP, 1, NULL, 0));
         r->peer = p;
         run(r, has_ended);
         assert_true(fault_hit());

@@ -1,13 +1,13 @@
 /* tests/unit/test_live_server.c - the counter and semaphore protocols over
  * socket pairs and loopback connections, with a real loop and real objects: the
  * stream of requests, and the dialogues. */
-#include "tests/unit/live_asks.h"
+#include "tests/unit/live_requests.h"
 
 #include <string.h>
 
 /* ---- the stream -------------------------------------------------------- */
 
-#define CASE(name, r) TEST_IN(name, struct rig *r, set_up, tear_down)
+#define CASE(name, r) TEST_IN(name, struct fixture *r, set_up, tear_down)
 
 CASE(live_protocol_may_be_cut_anywhere, r)
 {
@@ -56,18 +56,18 @@ CASE(names_have_up_to_65535_bytes, r)
     for (i = 0; i < sizeof name; i++)
         name[i] = (uint8_t)(i * 7);
     for (i = 0; i < sizeof cuts / sizeof *cuts; i++) {
-        size = taker_put_acquire(bytes, 1, name, sizeof name, 1, 100);
+        size = live_client_put_acquire(bytes, 1, name, sizeof name, 1, 100);
         say(r, p, bytes, cuts[i]);
         assert_int_equal(p->size, 0);
         say(r, p, bytes + cuts[i], size - cuts[i]);
-        expect_number(r, p, TAKER_ACQUIRE, 1, 1);
+        expect_number(r, p, LIVE_CLIENT_ACQUIRE, 1, 1);
     }
-    say(r, p, bytes, taker_put_get(bytes, 2, name, sizeof name));
-    expect_number(r, p, TAKER_GET, 2, (uint32_t)i);
+    say(r, p, bytes, live_client_put_get(bytes, 2, name, sizeof name));
+    expect_number(r, p, LIVE_CLIENT_GET, 2, (uint32_t)i);
 
     /* The last byte counts. */
-    say(r, p, bytes, taker_put_get(bytes, 3, name, sizeof name - 1));
-    expect_failure(r, p, TAKER_GET, TAKER_NOT_FOUND, 3);
+    say(r, p, bytes, live_client_put_get(bytes, 3, name, sizeof name - 1));
+    expect_failure(r, p, LIVE_CLIENT_GET, LIVE_CLIENT_NOT_FOUND, 3);
     assert_int_equal(kept(r), 0);
 }
 
@@ -80,9 +80,9 @@ CASE(an_unfinished_request_is_dropped_at_the_end, r)
 
     start_counter(r);
     q = join(r);
-    taker_put_acquire(bytes, 1, "n", 1, 1, 1);
-    put_be32(bytes + 4, TAKER_FIXED + 1 - TAKER_HEADER + 1);
-    for (size = 1; size <= TAKER_FIXED + 1; size++) {
+    live_client_put_acquire(bytes, 1, "n", 1, 1, 1);
+    put_be32(bytes + 4, LIVE_CLIENT_FIXED + 1 - LIVE_CLIENT_HEADER + 1);
+    for (size = 1; size <= LIVE_CLIENT_FIXED + 1; size++) {
         p = join(r);
         say(r, p, bytes, size);
         expect_absent(r, q, "n");
@@ -100,7 +100,7 @@ CASE(an_unfinished_request_is_dropped_at_the_end, r)
 
 /* Sends `head`, then `size` bytes of nothing in particular. */
 static void
-say_with_surplus(struct rig *r, struct peer *p, const uint8_t *head,
+say_with_surplus(struct fixture *r, struct peer *p, const uint8_t *head,
                  size_t head_size, size_t size)
 {
     uint8_t *surplus = calloc(1, size);
@@ -127,44 +127,44 @@ CASE(surplus_is_thrown_away_as_it_comes, r)
     start_counter(r);
     p = join(r);
 
-    taker_put(head, TAKER_NOOP, 1, NULL, 0);
+    live_client_put(head, LIVE_CLIENT_NOOP, 1, NULL, 0);
     put_be32(head + 4, (uint32_t)(29 * MIB));
     say_with_surplus(r, p, head, 12, 29 * MIB);
-    expect_done(r, p, TAKER_NOOP, 1);
+    expect_done(r, p, LIVE_CLIENT_NOOP, 1);
 
-    size = taker_put_acquire(head, 2, name, sizeof name, 1, 2);
+    size = live_client_put_acquire(head, 2, name, sizeof name, 1, 2);
     put_be32(head + 4, (uint32_t)(29 * MIB));
     say_with_surplus(r, p, head, size, 29 * MIB - (size - 12));
-    expect_number(r, p, TAKER_ACQUIRE, 2, 1);
+    expect_number(r, p, LIVE_CLIENT_ACQUIRE, 2, 1);
 
-    size = taker_put_get(head, 3, name, sizeof name);
+    size = live_client_put_get(head, 3, name, sizeof name);
     put_be32(head + 4, FRAME_BODY_MAX);
     say_with_surplus(r, p, head, size, FRAME_BODY_MAX - (size - 12));
-    expect_number(r, p, TAKER_GET, 3, 1);
+    expect_number(r, p, LIVE_CLIENT_GET, 3, 1);
 
-    taker_put(head, 0x42, 4, NULL, 0);
+    live_client_put(head, 0x42, 4, NULL, 0);
     put_be32(head + 4, (uint32_t)MIB);
     say_with_surplus(r, p, head, 12, MIB);
-    expect_failure(r, p, 0x42, TAKER_UNKNOWN, 4);
+    expect_failure(r, p, 0x42, LIVE_CLIENT_UNKNOWN, 4);
 
     head[0] = 0x12;
     say_with_surplus(r, p, head, 12, MIB);
-    expect_failure(r, p, 0x42, TAKER_INVALID, 4);
+    expect_failure(r, p, 0x42, LIVE_CLIENT_INVALID, 4);
 
     /* A body that is long, with a name of no bytes. */
-    taker_put_acquire(head, 5, "", 0, 1, 2);
+    live_client_put_acquire(head, 5, "", 0, 1, 2);
     put_be32(head + 4, (uint32_t)MIB);
     say_with_surplus(r, p, head, 22, MIB - 10);
-    expect_failure(r, p, TAKER_ACQUIRE, TAKER_INVALID, 5);
+    expect_failure(r, p, LIVE_CLIENT_ACQUIRE, LIVE_CLIENT_INVALID, 5);
 
-    taker_put(head, TAKER_DUMP, 6, NULL, 0);
+    live_client_put(head, LIVE_CLIENT_DUMP, 6, NULL, 0);
     put_be32(head + 4, (uint32_t)MIB);
     say_with_surplus(r, p, head, 12, MIB);
     await(r, p, 12 + 10 + sizeof name + 12);
     p->size = 0;
 
-    say(r, p, bytes, taker_put(bytes, TAKER_NOOP, 7, NULL, 0));
-    expect_done(r, p, TAKER_NOOP, 7);
+    say(r, p, bytes, live_client_put(bytes, LIVE_CLIENT_NOOP, 7, NULL, 0));
+    expect_done(r, p, LIVE_CLIENT_NOOP, 7);
     assert_int_equal(kept(r), 0);
 }
 
@@ -177,11 +177,12 @@ CASE(a_body_above_30_mib_ends_the_connection_at_once, r)
     start_counter(r);
     p = join(r);
     acquire(r, p, "held", 1, 1);
-    size = taker_put(bytes, TAKER_NOOP, 1, NULL, 0);
-    taker_put(bytes + size, TAKER_GET, 2, NULL, 0);
+    size = live_client_put(bytes, LIVE_CLIENT_NOOP, 1, NULL, 0);
+    live_client_put(bytes + size, LIVE_CLIENT_GET, 2, NULL, 0);
     put_be32(bytes + size + 4, FRAME_BODY_MAX + 1);
     say(r, p, bytes, size + 11);
-    expect_done(r, p, TAKER_NOOP, 1); /* what came before it is answered */
+    expect_done(r, p, LIVE_CLIENT_NOOP,
+                1); /* what came before it is answered */
     expect_nothing(r, p);
     say(r, p, bytes + size + 11, 1);
     expect_end(r, p);
@@ -199,7 +200,7 @@ CASE(a_web_page_does_nothing, r)
 
     start_counter(r);
     memcpy(bytes, head, size);
-    size += taker_put_acquire(bytes + size, 1, "n", 1, 1, 1);
+    size += live_client_put_acquire(bytes + size, 1, "n", 1, 1, 1);
     p = join(r);
     say(r, p, bytes, size);
     expect_end(r, p);
@@ -219,7 +220,7 @@ CASE(a_request_must_be_whole_in_time, r)
     idle = join(r);
     p = join(r);
     acquire(r, p, "held", 1, 1);
-    size = taker_put(bytes, TAKER_GET, 2, "held", 4);
+    size = live_client_put(bytes, LIVE_CLIENT_GET, 2, "held", 4);
     assert_true(size > 10);
     for (size_t i = 0; i < 6; i++) {
         say(r, p, bytes + i, 1);
@@ -235,25 +236,25 @@ CASE(a_request_must_be_whole_in_time, r)
 /* ---- dialogues --------------------------------------------------------- */
 
 static void
-turn_for_taker(void *ctx)
+turn_for_client(void *ctx)
 {
     turns(ctx, 3);
 }
 
 static void
-open_listener(void *ctx, struct taker *t)
+open_listener(void *ctx, struct live_client *t)
 {
-    struct rig *r = ctx;
+    struct fixture *r = ctx;
 
-    taker_open(t, r->port);
-    t->turn = turn_for_taker;
+    live_client_open(t, r->port);
+    t->turn = turn_for_client;
     t->turn_ctx = r;
 }
 
 static void
 play(void **state)
 {
-    struct rig *r = *state;
+    struct fixture *r = *state;
     const struct dialogue *d = r->dialogue->dialogue;
     const unsigned kind = r->dialogue->kind;
 

@@ -19,13 +19,13 @@
 
 #define SLOTS 20
 
-struct rig {
+struct fixture {
     struct tmpdir dir;
     struct config config;
     struct datadir data;
     struct loop *loop;
     struct logs logs;
-    bool (*until)(struct rig *r);
+    bool (*until)(struct fixture *r);
     int want;
     struct commit commit;
     int ready, finished, failed;
@@ -36,25 +36,25 @@ struct rig {
 static void
 on_ready(void *ctx)
 {
-    ((struct rig *)ctx)->ready++;
+    ((struct fixture *)ctx)->ready++;
 }
 
 static void
 on_finished(void *ctx)
 {
-    ((struct rig *)ctx)->finished++;
+    ((struct fixture *)ctx)->finished++;
 }
 
 static void
 on_failed(void *ctx)
 {
-    ((struct rig *)ctx)->failed++;
+    ((struct fixture *)ctx)->failed++;
 }
 
 static bool
 after_turn(void *ctx)
 {
-    struct rig *r = ctx;
+    struct fixture *r = ctx;
 
     /* Elsewhere the tests say when to sync. */
     if (r->logs.finishing)
@@ -65,7 +65,7 @@ after_turn(void *ctx)
 }
 
 static void
-run(struct rig *r, bool (*until)(struct rig *r), int want)
+run(struct fixture *r, bool (*until)(struct fixture *r), int want)
 {
     r->until = until;
     r->want = want;
@@ -74,7 +74,7 @@ run(struct rig *r, bool (*until)(struct rig *r), int want)
 
 /* Starts a sync; false: there is nothing to sync, or one is in flight. */
 static bool
-begin_sync(struct rig *r)
+begin_sync(struct fixture *r)
 {
     if (r->commit.in_flight)
         return false;
@@ -83,74 +83,74 @@ begin_sync(struct rig *r)
 }
 
 static int
-synced(const struct rig *r)
+synced(const struct fixture *r)
 {
     return (int)r->commit.syncs - (r->commit.in_flight || r->commit.failed);
 }
 
 static bool
-has_synced(struct rig *r)
+has_synced(struct fixture *r)
 {
     return synced(r) >= r->want;
 }
 
 static bool
-has_failed(struct rig *r)
+has_failed(struct fixture *r)
 {
     return r->failed > 0;
 }
 
 static bool
-has_finished(struct rig *r)
+has_finished(struct fixture *r)
 {
     return r->finished > 0;
 }
 
 static bool
-has_ended(struct rig *r)
+has_ended(struct fixture *r)
 {
     return r->finished + r->failed > 0;
 }
 
 static bool
-has_sealed(struct rig *r)
+has_sealed(struct fixture *r)
 {
     return (int)r->logs.figures.sealed >= r->want;
 }
 
 static bool
-has_room(struct rig *r)
+has_room(struct fixture *r)
 {
     return logs_free_slots(&r->logs) > 0;
 }
 
 static bool
-has_spare(struct rig *r)
+has_spare(struct fixture *r)
 {
     return r->logs.spare_count > 0 && !r->logs.making;
 }
 
 static bool
-has_tried(struct rig *r)
+has_tried(struct fixture *r)
 {
     return !r->logs.making;
 }
 
 static bool
-is_due(struct rig *r)
+is_due(struct fixture *r)
 {
     return logs_file.is_due(&r->logs);
 }
 
 static bool
-always(struct rig *r)
+always(struct fixture *r)
 {
     (void)r;
     return true;
 }
 
 static int
-open_logs(struct rig *r)
+open_logs(struct fixture *r)
 {
     const struct logs_events events = {r, on_ready, on_finished, on_failed};
 
@@ -164,7 +164,7 @@ open_logs(struct rig *r)
 static int
 set_up(void **state)
 {
-    struct rig *r = calloc(1, sizeof *r);
+    struct fixture *r = calloc(1, sizeof *r);
 
     assert_non_null(r);
     diag_init("test_logs", DIAG_ERROR);
@@ -186,7 +186,7 @@ set_up(void **state)
 static int
 tear_down(void **state)
 {
-    struct rig *r = *state;
+    struct fixture *r = *state;
 
     fault_clear();
     commit_fini(&r->commit);
@@ -199,24 +199,24 @@ tear_down(void **state)
     return 0;
 }
 
-#define ON_RIG(name, r) TEST_IN(name, struct rig *r, set_up, tear_down)
+#define ON_FIXTURE(name, r) TEST_IN(name, struct fixture *r, set_up, tear_down)
 
 static void
-start(struct rig *r)
+start(struct fixture *r)
 {
     assert_rc(open_logs(r), 0);
     run(r, has_spare, 0);
 }
 
 static void
-look(struct rig *r)
+look(struct fixture *r)
 {
     records_free(&r->records);
     records_read(&r->records, r->data.log_fd);
 }
 
 static void
-finish(struct rig *r)
+finish(struct fixture *r)
 {
     logs_finish(&r->logs);
     run(r, has_finished, 0);
@@ -227,7 +227,7 @@ finish(struct rig *r)
 }
 
 static void
-put_one(struct rig *r)
+put_one(struct fixture *r)
 {
     uint8_t bytes[CLIENT_MESSAGE_SIZE + LOGS_WORD] = {0};
     struct message m;
@@ -238,7 +238,7 @@ put_one(struct rig *r)
 }
 
 static void
-put(struct rig *r, int count)
+put(struct fixture *r, int count)
 {
     int i;
 
@@ -251,7 +251,7 @@ put(struct rig *r, int count)
 
 /* Without a turn of the loop, in which a sync could end. */
 static void
-put_at_once(struct rig *r, int count)
+put_at_once(struct fixture *r, int count)
 {
     int i;
 
@@ -282,7 +282,7 @@ expect_letters(const char *name, size_t size)
 /* Names of many lengths into the same few slots of the stage, over and over;
  * behind each message is what a next one might be. */
 static void
-put_names(struct rig *r, unsigned keyspace_size, unsigned key_size)
+put_names(struct fixture *r, unsigned keyspace_size, unsigned key_size)
 {
     uint8_t bytes[CLIENT_MESSAGE_SIZE + LOGS_WORD];
     struct message m;
@@ -312,29 +312,29 @@ put_names(struct rig *r, unsigned keyspace_size, unsigned key_size)
     }
 }
 
-ON_RIG(a_slot_is_its_message_whatever_it_was_before, r)
+ON_FIXTURE(a_slot_is_its_message_whatever_it_was_before, r)
 {
     put_names(r, 256, 256);
 }
 
-ON_RIG(so_is_one_of_the_smallest_size, r)
+ON_FIXTURE(so_is_one_of_the_smallest_size, r)
 {
     put_names(r, 1, 1);
 }
 
-ON_RIG(so_is_one_whose_fields_are_no_whole_words, r)
+ON_FIXTURE(so_is_one_whose_fields_are_no_whole_words, r)
 {
     put_names(r, 70, 41);
 }
 
-ON_RIG(so_is_one_with_a_short_key, r)
+ON_FIXTURE(so_is_one_with_a_short_key, r)
 {
     put_names(r, 100, 3);
 }
 
 /* ---- syncs ------------------------------------------------------------- */
 
-ON_RIG(a_sync_covers_the_log_before_the_rotation_first, r)
+ON_FIXTURE(a_sync_covers_the_log_before_the_rotation_first, r)
 {
     int old_fd, fd;
 
@@ -356,7 +356,7 @@ ON_RIG(a_sync_covers_the_log_before_the_rotation_first, r)
     assert_int_equal(r->records.count, SLOTS + 1);
 }
 
-ON_RIG(a_group_is_full_only_while_a_sync_runs, r)
+ON_FIXTURE(a_group_is_full_only_while_a_sync_runs, r)
 {
     const int most = (int)(LOGS_GROUP / 544);
 
@@ -379,7 +379,7 @@ ON_RIG(a_group_is_full_only_while_a_sync_runs, r)
     finish(r);
 }
 
-ON_RIG(either_half_of_a_sync_failing_fails_it_all, r)
+ON_FIXTURE(either_half_of_a_sync_failing_fails_it_all, r)
 {
     unsigned n;
 
@@ -398,7 +398,7 @@ ON_RIG(either_half_of_a_sync_failing_fails_it_all, r)
     }
 }
 
-ON_RIG(a_log_is_sealed_only_after_a_sync, r)
+ON_FIXTURE(a_log_is_sealed_only_after_a_sync, r)
 {
     int i;
 
@@ -417,7 +417,7 @@ ON_RIG(a_log_is_sealed_only_after_a_sync, r)
     finish(r);
 }
 
-ON_RIG(a_failing_seal_ends_the_writer_and_recovery_mends_it, r)
+ON_FIXTURE(a_failing_seal_ends_the_writer_and_recovery_mends_it, r)
 {
     start(r);
     put(r, 5);
@@ -436,7 +436,7 @@ ON_RIG(a_failing_seal_ends_the_writer_and_recovery_mends_it, r)
     assert_int_equal(r->records.count, 5);
 }
 
-ON_RIG(slots_say_how_many_before_them_are_durable, r)
+ON_FIXTURE(slots_say_how_many_before_them_are_durable, r)
 {
     int i;
 
@@ -460,7 +460,7 @@ ON_RIG(slots_say_how_many_before_them_are_durable, r)
     assert_int_equal(r->records.at[SLOTS].stamp.synced, 0);
 }
 
-ON_RIG(the_interval_makes_a_sync_due, r)
+ON_FIXTURE(the_interval_makes_a_sync_due, r)
 {
     r->config.log_sync_ms = 20;
     start(r);
@@ -475,7 +475,7 @@ ON_RIG(the_interval_makes_a_sync_due, r)
     finish(r);
 }
 
-ON_RIG(with_always_a_sync_is_due_at_once_and_with_never_not, r)
+ON_FIXTURE(with_always_a_sync_is_due_at_once_and_with_never_not, r)
 {
     r->config.log_sync_ms = CONFIG_SYNC_ALWAYS;
     start(r);
@@ -490,7 +490,7 @@ ON_RIG(with_always_a_sync_is_due_at_once_and_with_never_not, r)
 
 /* ---- time -------------------------------------------------------------- */
 
-ON_RIG(received_ms_never_goes_back_in_a_log, r)
+ON_FIXTURE(received_ms_never_goes_back_in_a_log, r)
 {
     const struct record *at;
     int i;
@@ -512,7 +512,7 @@ ON_RIG(received_ms_never_goes_back_in_a_log, r)
                     at[i].stamp.received_ms >= at[i - 1].stamp.received_ms);
 }
 
-ON_RIG(a_clock_that_is_set_back_begins_a_log_of_its_own, r)
+ON_FIXTURE(a_clock_that_is_set_back_begins_a_log_of_its_own, r)
 {
     const struct record *at;
     uint64_t after;
@@ -537,7 +537,7 @@ ON_RIG(a_clock_that_is_set_back_begins_a_log_of_its_own, r)
 
 /* ---- rotation ---------------------------------------------------------- */
 
-ON_RIG(an_old_log_is_handed_on_however_steady_the_trickle, r)
+ON_FIXTURE(an_old_log_is_handed_on_however_steady_the_trickle, r)
 {
     r->config.log_rotate_after_ms = 30;
     start(r);
@@ -553,7 +553,7 @@ ON_RIG(an_old_log_is_handed_on_however_steady_the_trickle, r)
     finish(r);
 }
 
-ON_RIG(an_empty_log_is_not_handed_on, r)
+ON_FIXTURE(an_empty_log_is_not_handed_on, r)
 {
     start(r);
     logs_rotate(&r->logs);
@@ -563,7 +563,7 @@ ON_RIG(an_empty_log_is_not_handed_on, r)
 }
 
 /* log.max=1 is refused by the settings, but a full disk comes to the same. */
-ON_RIG(without_a_spare_an_old_log_is_handed_on_all_the_same, r)
+ON_FIXTURE(without_a_spare_an_old_log_is_handed_on_all_the_same, r)
 {
     const uint64_t begin_ms = clock_ms();
     struct log log;
@@ -592,14 +592,14 @@ ON_RIG(without_a_spare_an_old_log_is_handed_on_all_the_same, r)
 }
 
 static bool
-has_eighth_log(struct rig *r)
+has_eighth_log(struct fixture *r)
 {
     return tmpdir_has(&r->dir, "log/0000000007");
 }
 
 /* The others are filled with zeros while it serves: one, and a spare, may be
  * under way before the loop runs. */
-ON_RIG(a_new_directory_serves_with_its_first_log, r)
+ON_FIXTURE(a_new_directory_serves_with_its_first_log, r)
 {
     r->config.log_count = 8;
     assert_rc(open_logs(r), 0);
@@ -612,7 +612,7 @@ ON_RIG(a_new_directory_serves_with_its_first_log, r)
     assert_false(tmpdir_has(&r->dir, "log/0000000008"));
 }
 
-ON_RIG(creating_that_fails_is_tried_again, r)
+ON_FIXTURE(creating_that_fails_is_tried_again, r)
 {
     start(r);
     /* Two logs: one in use, one spare; the third has to be made. */
@@ -628,7 +628,7 @@ ON_RIG(creating_that_fails_is_tried_again, r)
     assert_int_equal(r->records.count, SLOTS + 1);
 }
 
-ON_RIG(every_failing_call_of_the_start_is_an_error_or_harmless, r)
+ON_FIXTURE(every_failing_call_of_the_start_is_an_error_or_harmless, r)
 {
     static const int errors[] = {EIO, ENOSPC, EMFILE};
     const unsigned fds = fault_open_fds();
@@ -658,7 +658,7 @@ ON_RIG(every_failing_call_of_the_start_is_an_error_or_harmless, r)
     }
 }
 
-ON_RIG(a_hundred_rotations_keep_every_message, r)
+ON_FIXTURE(a_hundred_rotations_keep_every_message, r)
 {
     int i;
 

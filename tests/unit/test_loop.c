@@ -13,11 +13,11 @@
 #define PIPES 3
 
 /* A loop with a few pipes; each handler notes that it ran. */
-struct rig {
+struct fixture {
     struct loop *loop;
     struct end {
         struct loop_source source;
-        struct rig *rig;
+        struct fixture *fixture;
         int write_fd;
         int read_fd;
         int calls;
@@ -26,7 +26,7 @@ struct rig {
     } ends[PIPES];
     struct timer {
         struct loop_timer timer;
-        struct rig *rig;
+        struct fixture *fixture;
         int calls;
         uint64_t again_ms;     /* arms itself again this much later */
         struct timer *disarms; /* what its handler disarms */
@@ -50,14 +50,14 @@ end_ready(struct loop_source *source, uint32_t events)
     if (events & EPOLLIN)
         assert_int_equal(read(e->read_fd, &byte, 1), 1);
     if (e->removes)
-        loop_remove(e->rig->loop, &e->removes->source);
+        loop_remove(e->fixture->loop, &e->removes->source);
 }
 
 static void
 timer_due(struct loop_timer *timer)
 {
     struct timer *t = LOOP_OWNER(timer, struct timer, timer);
-    struct rig *r = t->rig;
+    struct fixture *r = t->fixture;
 
     t->calls++;
     r->order[r->order_count++] = (int)(t - r->timers);
@@ -71,7 +71,7 @@ timer_due(struct loop_timer *timer)
 static bool
 after_turn(void *ctx)
 {
-    struct rig *r = ctx;
+    struct fixture *r = ctx;
 
     if (++r->turns >= r->stop_after)
         loop_stop(r->loop);
@@ -81,7 +81,7 @@ after_turn(void *ctx)
 static int
 set_up(void **state)
 {
-    struct rig *r = calloc(1, sizeof *r);
+    struct fixture *r = calloc(1, sizeof *r);
     int i, fds[2];
 
     assert_non_null(r);
@@ -89,14 +89,14 @@ set_up(void **state)
     assert_non_null(r->loop);
     for (i = 0; i < PIPES; i++) {
         assert_int_equal(pipe(fds), 0);
-        r->ends[i] = (struct end){.rig = r,
+        r->ends[i] = (struct end){.fixture = r,
                                   .read_fd = fds[0],
                                   .write_fd = fds[1],
                                   .source = {.fd = -1, .ready = end_ready}};
     }
     for (i = 0; i <= LOOP_TIMERS_MAX; i++)
-        r->timers[i] =
-            (struct timer){.rig = r, .timer = {.slot = -1, .due = timer_due}};
+        r->timers[i] = (struct timer){.fixture = r,
+                                      .timer = {.slot = -1, .due = timer_due}};
     r->stop_after = 1;
     loop_after_turn(r->loop, after_turn, r);
     *state = r;
@@ -106,7 +106,7 @@ set_up(void **state)
 static int
 tear_down(void **state)
 {
-    struct rig *r = *state;
+    struct fixture *r = *state;
     int i;
 
     loop_free(r->loop);
@@ -118,7 +118,7 @@ tear_down(void **state)
     return 0;
 }
 
-#define ON_RIG(name, r) TEST_IN(name, struct rig *r, set_up, tear_down)
+#define ON_FIXTURE(name, r) TEST_IN(name, struct fixture *r, set_up, tear_down)
 
 static void
 put_byte(struct end *e)
@@ -129,10 +129,10 @@ put_byte(struct end *e)
 static void
 watch(struct end *e)
 {
-    assert_rc(loop_add(e->rig->loop, &e->source, e->read_fd, EPOLLIN), 0);
+    assert_rc(loop_add(e->fixture->loop, &e->source, e->read_fd, EPOLLIN), 0);
 }
 
-ON_RIG(a_readable_descriptor_calls_its_handler_once_per_turn, r)
+ON_FIXTURE(a_readable_descriptor_calls_its_handler_once_per_turn, r)
 {
     watch(&r->ends[0]);
     watch(&r->ends[1]);
@@ -147,7 +147,7 @@ ON_RIG(a_readable_descriptor_calls_its_handler_once_per_turn, r)
     assert_int_equal(r->ends[1].calls, 0);
 }
 
-ON_RIG(a_removed_source_gets_no_event_that_was_already_fetched, r)
+ON_FIXTURE(a_removed_source_gets_no_event_that_was_already_fetched, r)
 {
     int i;
 
@@ -164,7 +164,7 @@ ON_RIG(a_removed_source_gets_no_event_that_was_already_fetched, r)
     assert_int_equal(r->ends[0].calls + r->ends[1].calls + r->ends[2].calls, 2);
 }
 
-ON_RIG(a_handler_may_remove_its_own_source, r)
+ON_FIXTURE(a_handler_may_remove_its_own_source, r)
 {
     watch(&r->ends[0]);
     put_byte(&r->ends[0]);
@@ -179,7 +179,7 @@ ON_RIG(a_handler_may_remove_its_own_source, r)
     assert_int_equal(r->ends[0].source.fd, -1);
 }
 
-ON_RIG(a_source_without_events_sleeps_until_it_is_changed, r)
+ON_FIXTURE(a_source_without_events_sleeps_until_it_is_changed, r)
 {
     watch(&r->ends[0]);
     put_byte(&r->ends[0]);
@@ -197,7 +197,7 @@ ON_RIG(a_source_without_events_sleeps_until_it_is_changed, r)
     assert_int_equal(r->ends[0].calls, 1);
 }
 
-ON_RIG(a_turn_asked_for_comes_without_waiting, r)
+ON_FIXTURE(a_turn_asked_for_comes_without_waiting, r)
 {
     r->again = true;
     r->stop_after = 1000;
@@ -210,7 +210,7 @@ ON_RIG(a_turn_asked_for_comes_without_waiting, r)
     assert_int_equal(r->timers[0].calls, 1);
 }
 
-ON_RIG(timers_come_due_at_their_time_and_once, r)
+ON_FIXTURE(timers_come_due_at_their_time_and_once, r)
 {
     const uint64_t begin_ms = clock_ms();
 
@@ -230,7 +230,7 @@ ON_RIG(timers_come_due_at_their_time_and_once, r)
     assert_int_equal(r->timers[1].timer.deadline_ms, 0);
 }
 
-ON_RIG(arming_again_moves_the_deadline, r)
+ON_FIXTURE(arming_again_moves_the_deadline, r)
 {
     assert_rc(loop_arm(r->loop, &r->timers[0].timer, clock_ms()), 0);
     assert_rc(loop_arm(r->loop, &r->timers[0].timer, clock_ms() + 60000), 0);
@@ -245,7 +245,7 @@ ON_RIG(arming_again_moves_the_deadline, r)
     assert_int_equal(r->timers[0].calls, 1);
 }
 
-ON_RIG(a_disarmed_timer_is_silent_even_when_it_is_due, r)
+ON_FIXTURE(a_disarmed_timer_is_silent_even_when_it_is_due, r)
 {
     assert_rc(loop_arm(r->loop, &r->timers[0].timer, 1), 0);
     assert_rc(loop_arm(r->loop, &r->timers[1].timer, 1), 0);
@@ -257,7 +257,7 @@ ON_RIG(a_disarmed_timer_is_silent_even_when_it_is_due, r)
     assert_int_equal(r->timers[1].calls, 0);
 }
 
-ON_RIG(more_timers_than_the_limit_are_refused, r)
+ON_FIXTURE(more_timers_than_the_limit_are_refused, r)
 {
     int i;
 
@@ -276,10 +276,10 @@ ON_RIG(more_timers_than_the_limit_are_refused, r)
 static void
 take_signal(void *ctx, int signo)
 {
-    ((struct rig *)ctx)->signo = signo;
+    ((struct fixture *)ctx)->signo = signo;
 }
 
-ON_RIG(signals_arrive_as_events, r)
+ON_FIXTURE(signals_arrive_as_events, r)
 {
     sigset_t mask, before;
 
@@ -296,7 +296,7 @@ ON_RIG(signals_arrive_as_events, r)
     assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
 }
 
-ON_RIG(both_clocks_are_read_once_per_turn, r)
+ON_FIXTURE(both_clocks_are_read_once_per_turn, r)
 {
     const uint64_t before_ms = clock_ms(), before_unix_ms = clock_unix_ms();
 
@@ -308,7 +308,7 @@ ON_RIG(both_clocks_are_read_once_per_turn, r)
     assert_in_range(loop_unix_ms(r->loop), before_unix_ms, clock_unix_ms());
 }
 
-ON_RIG(a_loop_can_be_run_again_after_a_stop, r)
+ON_FIXTURE(a_loop_can_be_run_again_after_a_stop, r)
 {
     watch(&r->ends[0]);
     put_byte(&r->ends[0]);
@@ -320,7 +320,7 @@ ON_RIG(a_loop_can_be_run_again_after_a_stop, r)
     assert_int_equal(r->ends[0].calls, 2);
 }
 
-ON_RIG(a_failing_call_leaves_nothing_behind, r)
+ON_FIXTURE(a_failing_call_leaves_nothing_behind, r)
 {
     const unsigned fds = fault_open_fds();
     struct loop *loop;

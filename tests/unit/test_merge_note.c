@@ -14,7 +14,7 @@
 
 #define NOW UINT64_C(1700000000000) /* 2023-11-14T22:13:20Z */
 
-struct site {
+struct fixture {
     struct tmpdir tmp;
     struct datadir dir;
 };
@@ -22,7 +22,7 @@ struct site {
 static int
 setup(void **state)
 {
-    static struct site s;
+    static struct fixture s;
 
     tmpdir_make(&s.tmp);
     assert_rc(datadir_open(&s.dir, s.tmp.path, DATADIR_WRITE), 0);
@@ -33,7 +33,7 @@ setup(void **state)
 static int
 teardown(void **state)
 {
-    struct site *s = *state;
+    struct fixture *s = *state;
 
     fault_clear();
     datadir_close(&s->dir);
@@ -41,10 +41,10 @@ teardown(void **state)
     return 0;
 }
 
-#define CASE(name, s) TEST_IN(name, struct site *s, setup, teardown)
+#define CASE(name, s) TEST_IN(name, struct fixture *s, setup, teardown)
 
 static bool
-is_older(const struct site *s)
+is_older(const struct fixture *s)
 {
     struct merge_note n;
 

@@ -363,7 +363,7 @@ TEST(every_failing_call_of_listen_is_reported_and_leaks_nothing)
 
 /* ---- the listener ------------------------------------------------------ */
 
-struct rig {
+struct fixture {
     struct loop *loop;
     struct net_address bound;
     struct acceptor listener;
@@ -379,7 +379,7 @@ struct rig {
 static void
 take(struct acceptor *l, int fd)
 {
-    struct rig *r = LOOP_OWNER(l, struct rig, listener);
+    struct fixture *r = LOOP_OWNER(l, struct fixture, listener);
 
     r->taken[r->taken_count++] = fd;
     if (r->taken_count == r->forbid_at)
@@ -391,13 +391,13 @@ take(struct acceptor *l, int fd)
 static void
 limit_due(struct loop_timer *timer)
 {
-    loop_stop(LOOP_OWNER(timer, struct rig, limit)->loop);
+    loop_stop(LOOP_OWNER(timer, struct fixture, limit)->loop);
 }
 
 static int
 set_up(void **state)
 {
-    struct rig *r = calloc(1, sizeof *r);
+    struct fixture *r = calloc(1, sizeof *r);
     int fd;
 
     assert_non_null(r);
@@ -414,7 +414,7 @@ set_up(void **state)
 static int
 tear_down(void **state)
 {
-    struct rig *r = *state;
+    struct fixture *r = *state;
 
     fault_clear();
     while (r->client_count > 0)
@@ -427,10 +427,10 @@ tear_down(void **state)
     return 0;
 }
 
-#define ON_RIG(name, r) TEST_IN(name, struct rig *r, set_up, tear_down)
+#define ON_FIXTURE(name, r) TEST_IN(name, struct fixture *r, set_up, tear_down)
 
 static void
-connect_clients(struct rig *r, size_t count)
+connect_clients(struct fixture *r, size_t count)
 {
     for (; count > 0; count--) {
         r->clients[r->client_count] = client_connect_to(&r->bound);
@@ -441,7 +441,7 @@ connect_clients(struct rig *r, size_t count)
 
 /* Runs until `stop_at` connections were taken in all, or for a while. */
 static void
-run_until(struct rig *r, size_t stop_at, uint64_t ms)
+run_until(struct fixture *r, size_t stop_at, uint64_t ms)
 {
     r->stop_at = stop_at;
     assert_rc(loop_arm(r->loop, &r->limit, clock_ms() + ms), 0);
@@ -449,7 +449,7 @@ run_until(struct rig *r, size_t stop_at, uint64_t ms)
     loop_disarm(r->loop, &r->limit);
 }
 
-ON_RIG(it_pauses_when_it_may_not_accept_and_resumes_when_it_may, r)
+ON_FIXTURE(it_pauses_when_it_may_not_accept_and_resumes_when_it_may, r)
 {
     connect_clients(r, 4);
     r->forbid_at = 2;
@@ -464,7 +464,7 @@ ON_RIG(it_pauses_when_it_may_not_accept_and_resumes_when_it_may, r)
     assert_int_equal(r->taken_count, 4);
 }
 
-ON_RIG(out_of_descriptors_it_pauses_and_looks_again_by_itself, r)
+ON_FIXTURE(out_of_descriptors_it_pauses_and_looks_again_by_itself, r)
 {
     connect_clients(r, 1);
     fault_inject("accept4", 1, EMFILE);
@@ -474,7 +474,7 @@ ON_RIG(out_of_descriptors_it_pauses_and_looks_again_by_itself, r)
     assert_false(r->listener.paused);
 }
 
-ON_RIG(an_error_of_one_connection_is_passed_over, r)
+ON_FIXTURE(an_error_of_one_connection_is_passed_over, r)
 {
     connect_clients(r, 1);
     fault_inject("accept4", 1, ECONNABORTED);
@@ -483,7 +483,7 @@ ON_RIG(an_error_of_one_connection_is_passed_over, r)
     assert_int_equal(r->taken_count, 1);
 }
 
-ON_RIG(taken_connections_do_not_block_and_do_not_delay, r)
+ON_FIXTURE(taken_connections_do_not_block_and_do_not_delay, r)
 {
     int no_delay = 0;
     socklen_t size = sizeof no_delay;
@@ -499,7 +499,7 @@ ON_RIG(taken_connections_do_not_block_and_do_not_delay, r)
     assert_int_not_equal(no_delay, 0);
 }
 
-ON_RIG(a_stopped_listener_refuses_and_can_be_stopped_again, r)
+ON_FIXTURE(a_stopped_listener_refuses_and_can_be_stopped_again, r)
 {
     connect_clients(r, 3);
     run_until(r, 3, 20);

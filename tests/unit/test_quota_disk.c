@@ -10,29 +10,29 @@
 
 #include "tests/lib/capture.h"
 #include "tests/lib/fault.h"
-#include "tests/lib/quota_rig.h"
+#include "tests/lib/quota_server.h"
 
 /* ---- a failing disk ---------------------------------------------- */
 
 static bool
-is_ready(struct quota_rig *r)
+is_ready(struct quota_server *r)
 {
     return r->service.state == QUOTA_READY;
 }
 
 static long
-remaining(struct quota_rig *r)
+remaining(struct quota_server *r)
 {
     char body[64];
 
-    assert_int_equal(rig_once(r, "/query", body), 200);
+    assert_int_equal(fixture_once(r, "/query", body), 200);
     return strtol(body, NULL, 10);
 }
 
 /* Asks while the nth call fails; whatever the answer says must hold, then and
  * after a restart.  False: the fault was not met. */
 static bool
-ask_with_fault(struct quota_rig *r, const char *call, unsigned n, int error,
+ask_with_fault(struct quota_server *r, const char *call, unsigned n, int error,
                bool lasting)
 {
     long before, after;
@@ -40,33 +40,33 @@ ask_with_fault(struct quota_rig *r, const char *call, unsigned n, int error,
     bool hit;
     int status;
 
-    rig_start(r);
+    fixture_start(r);
     before = remaining(r);
     if (lasting)
         fault_inject_from(call, n, error);
     else
         fault_inject(call, n, error);
-    status = rig_once(r, "/apply?amt=7", body);
+    status = fixture_once(r, "/apply?amt=7", body);
     hit = fault_hit();
     fault_clear();
-    rig_run(r, is_ready);
+    fixture_run(r, is_ready);
     after = remaining(r);
     if (status == 200)
         assert_int_equal(after, before - 7);
     else if (status == 503)
         assert_int_equal(after, before);
     else
-        assert_true(status == RIG_CLOSED &&
+        assert_true(status == FIXTURE_CLOSED &&
                     (after == before || after == before - 7));
-    assert_int_equal(rig_once(r, "/apply?amt=1", body), 200);
-    rig_restart(r);
+    assert_int_equal(fixture_once(r, "/apply?amt=1", body), 200);
+    fixture_restart(r);
     assert_int_equal(remaining(r), after - 1);
-    rig_stop(r);
+    fixture_stop(r);
     return hit;
 }
 
 static void
-fail_each_call(struct quota_rig *r)
+fail_each_call(struct quota_server *r)
 {
     static const char *const calls[] = {"pwrite", "fdatasync", "fsync",
                                         "openat", "pread",     "unlinkat"};
@@ -85,7 +85,7 @@ fail_each_call(struct quota_rig *r)
 }
 
 #define CASE(name, r)                                                          \
-    TEST_IN(name, struct quota_rig *r, rig_setup, rig_teardown)
+    TEST_IN(name, struct quota_server *r, fixture_setup, fixture_teardown)
 
 CASE(whatever_call_fails_the_answer_is_true, r)
 {
@@ -98,10 +98,10 @@ CASE(whatever_call_fails_in_the_loop_the_answer_is_true, r)
 
     r->alone = true;
     fail_each_call(r);
-    rig_start(r);
-    assert_int_equal(rig_once(r, "/apply?amt=1", body), 200);
+    fixture_start(r);
+    assert_int_equal(fixture_once(r, "/apply?amt=1", body), 200);
     assert_int_equal(r->service.commit.syncs_here, 1);
-    rig_stop(r);
+    fixture_stop(r);
 }
 
 /* All that waited behind one sync are refused, and none of it counts. */
@@ -109,31 +109,31 @@ CASE(a_failed_sync_refuses_all_that_waited, r)
 {
     char body[64];
 
-    rig_start(r);
-    rig_expect(r, "/apply?amt=1", 200, "1 999999\n");
-    for (size_t i = 1; i < RIG_PEERS; i++) {
-        struct quota_peer *p = rig_join(r, i);
+    fixture_start(r);
+    fixture_expect(r, "/apply?amt=1", 200, "1 999999\n");
+    for (size_t i = 1; i < FIXTURE_PEERS; i++) {
+        struct quota_peer *p = fixture_join(r, i);
 
         for (int k = 0; k < 10; k++)
-            rig_ask(p, "POST", k == 5 ? "/query" : "/apply?amt=1", NULL);
+            fixture_ask(p, "POST", k == 5 ? "/query" : "/apply?amt=1", NULL);
     }
     fault_inject("fdatasync", 1, EIO);
-    for (size_t i = 1; i < RIG_PEERS; i++) {
+    for (size_t i = 1; i < FIXTURE_PEERS; i++) {
         r->waits = &r->peers[i];
         r->want = 1000; /* until the end */
-        rig_run(r, rig_is_heard);
-        assert_int_equal(rig_answer(r->waits, 0, body), 503);
+        fixture_run(r, fixture_is_heard);
+        assert_int_equal(fixture_answer(r->waits, 0, body), 503);
         assert_int_equal(r->waits->answers, 1);
         assert_true(r->waits->ended);
     }
     fault_clear();
-    rig_run(r, is_ready);
+    fixture_run(r, is_ready);
     assert_int_equal(r->service.figures.failures, 1);
-    rig_expect(r, "/query", 200, "999999\n");
-    rig_expect(r, "/apply?amt=1", 200, "2 999998\n");
-    rig_restart(r);
-    rig_expect(r, "/query", 200, "999998\n");
-    rig_stop(r);
+    fixture_expect(r, "/query", 200, "999999\n");
+    fixture_expect(r, "/apply?amt=1", 200, "2 999998\n");
+    fixture_restart(r);
+    fixture_expect(r, "/query", 200, "999998\n");
+    fixture_stop(r);
 }
 
 /* It cannot even be erased: nobody is told anything. */
@@ -141,36 +141,36 @@ CASE(what_nobody_knows_is_not_answered, r)
 {
     char body[64];
 
-    rig_start(r);
-    rig_expect(r, "/apply?amt=1", 200, "1 999999\n");
+    fixture_start(r);
+    fixture_expect(r, "/apply?amt=1", 200, "1 999999\n");
     fault_inject_from("fdatasync", 1, EIO);
     fault_also("openat"); /* nor can the journal be read again */
-    assert_int_equal(rig_once(r, "/apply?amt=1", body), RIG_CLOSED);
+    assert_int_equal(fixture_once(r, "/apply?amt=1", body), FIXTURE_CLOSED);
     assert_true(r->peers[0].ended);
-    rig_expect(r, "/query", 503, "Service Unavailable");
-    rig_expect(r, "/apply?amt=1", 503, "Service Unavailable");
-    rig_expect_keyed(r, "GET", "/quota", NULL, 503, "Service Unavailable");
+    fixture_expect(r, "/query", 503, "Service Unavailable");
+    fixture_expect(r, "/apply?amt=1", 503, "Service Unavailable");
+    fixture_expect_keyed(r, "GET", "/quota", NULL, 503, "Service Unavailable");
     fault_clear();
-    rig_run(r, is_ready);
-    rig_expect(r, "/query", 200, "999999\n");
-    rig_stop(r);
+    fixture_run(r, is_ready);
+    fixture_expect(r, "/query", 200, "999999\n");
+    fixture_stop(r);
 }
 
 CASE(a_key_that_was_refused_for_the_disk_is_free_again, r)
 {
-    rig_start(r);
+    fixture_start(r);
     fault_inject("fdatasync", 1, EIO);
-    rig_expect_keyed(r, "POST", "/apply?amt=5", "k", 503,
-                     "Service Unavailable");
+    fixture_expect_keyed(r, "POST", "/apply?amt=5", "k", 503,
+                         "Service Unavailable");
     fault_clear();
-    rig_run(r, is_ready);
-    rig_expect_keyed(r, "POST", "/apply?amt=5", "k", 200, "1 999995\n");
-    rig_expect_keyed(r, "POST", "/apply?amt=5", "k", 200, "1 999995\n");
-    rig_stop(r);
+    fixture_run(r, is_ready);
+    fixture_expect_keyed(r, "POST", "/apply?amt=5", "k", 200, "1 999995\n");
+    fixture_expect_keyed(r, "POST", "/apply?amt=5", "k", 200, "1 999995\n");
+    fixture_stop(r);
 }
 
 static bool
-is_extended(struct quota_rig *r)
+is_extended(struct quota_server *r)
 {
     return !journal_is_short(&r->service.store->journal);
 }
@@ -179,33 +179,33 @@ is_extended(struct quota_rig *r)
  * when there is room. */
 CASE(a_full_disk_refuses_changes_only, r)
 {
-    long left = RIG_LIMIT;
+    long left = FIXTURE_LIMIT;
     char body[64], key[24];
     int status = 200;
 
-    rig_start(r);
+    fixture_start(r);
     /* fsync is of the zeros ahead, fdatasync of the groups. */
     fault_inject_from("fsync", 1, ENOSPC);
     while (status == 200) {
         /* With a key: three records. */
         (void)snprintf(key, sizeof key, "%ld", left);
-        status = rig_once_keyed(r, "POST", "/apply?amt=1", key, body);
+        status = fixture_once_keyed(r, "POST", "/apply?amt=1", key, body);
         left -= status == 200;
     }
     assert_int_equal(status, 503);
-    assert_true(left < RIG_LIMIT - 1000);
-    rig_expect(r, "/query", 200,
-               (snprintf(body, sizeof body, "%ld\n", left), body));
-    rig_expect(r, "/apply?amt=1", 503, "Service Unavailable");
-    rig_expect(r, "/apply?amt=x", 200, "-1\n");
+    assert_true(left < FIXTURE_LIMIT - 1000);
+    fixture_expect(r, "/query", 200,
+                   (snprintf(body, sizeof body, "%ld\n", left), body));
+    fixture_expect(r, "/apply?amt=1", 503, "Service Unavailable");
+    fixture_expect(r, "/apply?amt=x", 200, "-1\n");
     assert_int_equal(r->service.figures.failures, 0);
     fault_clear();
-    rig_run(r, is_extended);
-    assert_int_equal(rig_once(r, "/apply?amt=1", body), 200);
+    fixture_run(r, is_extended);
+    assert_int_equal(fixture_once(r, "/apply?amt=1", body), 200);
     assert_int_equal(remaining(r), left - 1);
-    rig_restart(r);
+    fixture_restart(r);
     assert_int_equal(remaining(r), left - 1);
-    rig_stop(r);
+    fixture_stop(r);
 }
 
 CASE(a_damaged_journal_is_not_served, r)
@@ -213,21 +213,21 @@ CASE(a_damaged_journal_is_not_served, r)
     uint8_t byte;
     int fd;
 
-    rig_start(r);
-    rig_expect(r, "/apply?amt=1", 200, "1 999999\n");
-    rig_expect(r, "/apply?amt=1", 200, "2 999998\n");
-    rig_stop(r);
+    fixture_start(r);
+    fixture_expect(r, "/apply?amt=1", 200, "1 999999\n");
+    fixture_expect(r, "/apply?amt=1", 200, "2 999998\n");
+    fixture_stop(r);
     fd = openat(r->dir.fd, JOURNAL_NAME, O_RDWR | O_CLOEXEC);
     assert_true(fd >= 0);
     assert_int_equal(pread(fd, &byte, 1, RECORDS_AT + 30), 1);
     byte ^= 4;
     assert_int_equal(pwrite(fd, &byte, 1, RECORDS_AT + 30), 1);
     assert_int_equal(close(fd), 0);
-    rig_start(r);
+    fixture_start(r);
     assert_int_equal(r->service.state, QUOTA_DAMAGED);
-    rig_expect(r, "/query", 503, "Service Unavailable");
-    rig_expect(r, "/apply?amt=1", 503, "Service Unavailable");
-    rig_stop(r);
+    fixture_expect(r, "/query", 503, "Service Unavailable");
+    fixture_expect(r, "/apply?amt=1", 503, "Service Unavailable");
+    fixture_stop(r);
 }
 
 /* ---- an older copy ------------------------------------------------------ */
@@ -235,7 +235,7 @@ CASE(a_damaged_journal_is_not_served, r)
 #define COPY_MOST ((size_t)1 << 24)
 
 static size_t
-get_file(const struct quota_rig *r, const char *name, uint8_t *bytes)
+get_file(const struct quota_server *r, const char *name, uint8_t *bytes)
 {
     const int fd = openat(r->dir.fd, name, O_RDONLY | O_CLOEXEC);
     const ssize_t n = read(fd, bytes, COPY_MOST);
@@ -246,7 +246,7 @@ get_file(const struct quota_rig *r, const char *name, uint8_t *bytes)
 }
 
 static void
-put_file(const struct quota_rig *r, const char *name, const uint8_t *bytes,
+put_file(const struct quota_server *r, const char *name, const uint8_t *bytes,
          size_t size)
 {
     const int fd =
@@ -258,12 +258,12 @@ put_file(const struct quota_rig *r, const char *name, const uint8_t *bytes,
 
 /* What a start says. */
 static const char *
-start_and_hear(struct quota_rig *r)
+start_and_hear(struct quota_server *r)
 {
     static struct capture c;
 
     capture_start(&c);
-    rig_start(r);
+    fixture_start(r);
     return capture_stop(&c);
 }
 
@@ -272,57 +272,57 @@ CASE(an_older_copy_of_the_journal_is_reported, r)
     static uint8_t bytes[COPY_MOST], note[COPY_MOST];
     size_t size, note_size;
 
-    rig_start(r);
-    rig_expect(r, "/apply?amt=1", 200, "1 999999\n");
-    rig_stop(r);
+    fixture_start(r);
+    fixture_expect(r, "/apply?amt=1", 200, "1 999999\n");
+    fixture_stop(r);
     size = get_file(r, JOURNAL_NAME, bytes);
     note_size = get_file(r, JOURNAL_NOTE_NAME, note);
     assert_string_equal(start_and_hear(r), "");
-    rig_expect(r, "/apply?amt=1", 200, "2 999998\n");
-    rig_stop(r);
+    fixture_expect(r, "/apply?amt=1", 200, "2 999998\n");
+    fixture_stop(r);
 
     put_file(r, JOURNAL_NAME, bytes, size); /* the same inode */
     assert_non_null(strstr(start_and_hear(r), "or is an older copy"));
-    rig_expect(r, "/apply?amt=1", 503, "Service Unavailable");
-    rig_stop(r);
+    fixture_expect(r, "/apply?amt=1", 503, "Service Unavailable");
+    fixture_stop(r);
     assert_int_equal(unlinkat(r->dir.fd, JOURNAL_NOTE_NAME, 0), 0);
     assert_non_null(strstr(start_and_hear(r), "is an older copy, and so is"));
-    rig_expect(r, "/apply?amt=1", 503, "Service Unavailable");
-    rig_stop(r);
+    fixture_expect(r, "/apply?amt=1", 503, "Service Unavailable");
+    fixture_stop(r);
     put_file(r, JOURNAL_NOTE_NAME, note, note_size); /* both are older ones */
     assert_non_null(strstr(start_and_hear(r), "is an older copy, and so is"));
-    rig_expect(r, "/apply?amt=1", 503, "Service Unavailable");
-    rig_stop(r);
+    fixture_expect(r, "/apply?amt=1", 503, "Service Unavailable");
+    fixture_stop(r);
     assert_int_equal(unlinkat(r->dir.fd, JOURNAL_SEEN_NAME, 0), 0);
     assert_string_equal(start_and_hear(r), "");
-    rig_expect(r, "/apply?amt=1", 200, "2 999998\n");
-    rig_stop(r);
+    fixture_expect(r, "/apply?amt=1", 200, "2 999998\n");
+    fixture_stop(r);
     assert_string_equal(start_and_hear(r), "");
-    rig_stop(r);
+    fixture_stop(r);
 
     put_file(r, "copy", bytes, get_file(r, JOURNAL_NAME, bytes));
     assert_int_equal(renameat(r->dir.fd, "copy", r->dir.fd, JOURNAL_NAME), 0);
     assert_non_null(strstr(start_and_hear(r), "was put in place of another"));
-    rig_stop(r);
+    fixture_stop(r);
 }
 
 CASE(a_journal_that_is_gone_is_not_begun_anew, r)
 {
-    rig_start(r);
-    rig_expect(r, "/apply?amt=1", 200, "1 999999\n");
-    rig_stop(r);
+    fixture_start(r);
+    fixture_expect(r, "/apply?amt=1", 200, "1 999999\n");
+    fixture_stop(r);
     assert_int_equal(unlinkat(r->dir.fd, JOURNAL_NAME, 0), 0);
     assert_non_null(strstr(start_and_hear(r), "does not exist"));
-    rig_expect(r, "/apply?amt=1", 503, "Service Unavailable");
-    rig_stop(r);
+    fixture_expect(r, "/apply?amt=1", 503, "Service Unavailable");
+    fixture_stop(r);
     assert_int_equal(unlinkat(r->dir.fd, JOURNAL_NOTE_NAME, 0), 0);
     assert_non_null(strstr(start_and_hear(r), "but " JOURNAL_SEEN_NAME));
-    rig_expect(r, "/apply?amt=1", 503, "Service Unavailable");
-    rig_stop(r);
+    fixture_expect(r, "/apply?amt=1", 503, "Service Unavailable");
+    fixture_stop(r);
     assert_int_equal(unlinkat(r->dir.fd, JOURNAL_SEEN_NAME, 0), 0);
     assert_string_equal(start_and_hear(r), "");
-    rig_expect(r, "/apply?amt=1", 200, "1 999999\n");
-    rig_stop(r);
+    fixture_expect(r, "/apply?amt=1", 200, "1 999999\n");
+    fixture_stop(r);
 }
 
 /* Quotas are served without an intact note. */
@@ -331,8 +331,8 @@ CASE(a_damaged_note_is_reported_and_made_anew, r)
     static uint8_t bytes[COPY_MOST];
     size_t size;
 
-    rig_start(r);
-    rig_stop(r);
+    fixture_start(r);
+    fixture_stop(r);
     size = get_file(r, JOURNAL_NOTE_NAME, bytes);
     for (size_t at = 0; at < size; at++) {
         bytes[at] ^= (uint8_t)(1u << at % 8);
@@ -340,21 +340,21 @@ CASE(a_damaged_note_is_reported_and_made_anew, r)
         assert_non_null(
             strstr(start_and_hear(r), JOURNAL_NOTE_NAME " is damaged"));
         assert_int_equal(r->service.state, QUOTA_READY);
-        rig_stop(r);
+        fixture_stop(r);
         bytes[at] ^= (uint8_t)(1u << at % 8);
     }
     assert_string_equal(start_and_hear(r), "");
-    rig_stop(r);
+    fixture_stop(r);
 }
 
 /* A journal that cannot be opened now is tried again. */
 CASE(a_start_without_a_disk_is_made_up_for, r)
 {
     fault_inject("openat", 1, EIO);
-    rig_start(r);
+    fixture_start(r);
     fault_clear();
-    rig_expect(r, "/query", 503, "Service Unavailable");
-    rig_run(r, is_ready);
-    rig_expect(r, "/query", 200, "1000000\n");
-    rig_stop(r);
+    fixture_expect(r, "/query", 503, "Service Unavailable");
+    fixture_run(r, is_ready);
+    fixture_expect(r, "/query", 200, "1000000\n");
+    fixture_stop(r);
 }

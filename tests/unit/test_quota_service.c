@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "tests/lib/fault.h"
-#include "tests/lib/quota_rig.h"
+#include "tests/lib/quota_server.h"
 
 /* ---- answers ----------------------------------------------------- */
 
@@ -74,81 +74,83 @@ static const struct {
 };
 
 #define CASE(name, r)                                                          \
-    TEST_IN(name, struct quota_rig *r, rig_setup, rig_teardown)
+    TEST_IN(name, struct quota_server *r, fixture_setup, fixture_teardown)
 
 CASE(every_path_answers_as_documented, r)
 {
-    rig_start(r);
+    fixture_start(r);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        rig_expect_keyed(r, cases[i].method, cases[i].target, NULL,
-                         cases[i].status, cases[i].body);
-    rig_restart(r);
-    rig_expect(r, "/query", 200, "0\n");
-    rig_expect(r, "/cancel?jnlsno=1", 200, "5 1\n");
-    rig_stop(r);
+        fixture_expect_keyed(r, cases[i].method, cases[i].target, NULL,
+                             cases[i].status, cases[i].body);
+    fixture_restart(r);
+    fixture_expect(r, "/query", 200, "0\n");
+    fixture_expect(r, "/cancel?jnlsno=1", 200, "5 1\n");
+    fixture_stop(r);
 }
 
 CASE(there_are_as_many_quotas_as_allowed, r)
 {
     r->config.quota_max = 1;
-    rig_start(r);
-    rig_expect(r, "/quota/a?limit=1", 201, "1\n");
-    rig_expect(r, "/quota/b?limit=1", 507, "Insufficient Storage");
-    rig_expect_keyed(r, "DELETE", "/quota/a", NULL, 200, "1\n");
-    rig_expect(r, "/quota/b?limit=1", 201, "1\n");
-    rig_stop(r);
+    fixture_start(r);
+    fixture_expect(r, "/quota/a?limit=1", 201, "1\n");
+    fixture_expect(r, "/quota/b?limit=1", 507, "Insufficient Storage");
+    fixture_expect_keyed(r, "DELETE", "/quota/a", NULL, 200, "1\n");
+    fixture_expect(r, "/quota/b?limit=1", 201, "1\n");
+    fixture_stop(r);
 }
 
 CASE(another_limit_than_that_of_the_journal_is_refused, r)
 {
-    rig_start(r);
-    rig_stop(r);
-    r->config.quota_limit = RIG_LIMIT + 1;
-    assert_rc(rig_try_start(r), -EINVAL);
-    rig_stop(r);
-    r->config.quota_limit = RIG_LIMIT;
-    rig_start(r);
-    rig_stop(r);
+    fixture_start(r);
+    fixture_stop(r);
+    r->config.quota_limit = FIXTURE_LIMIT + 1;
+    assert_rc(fixture_try_start(r), -EINVAL);
+    fixture_stop(r);
+    r->config.quota_limit = FIXTURE_LIMIT;
+    fixture_start(r);
+    fixture_stop(r);
 }
 
 /* ---- keys -------------------------------------------------------- */
 
 CASE(a_key_repeats_the_first_answer, r)
 {
-    rig_start(r);
+    fixture_start(r);
     for (int i = 0; i < 3; i++) {
-        rig_expect_keyed(r, "POST", "/apply?amt=5", "k1", 200, "1 999995\n");
-        rig_expect_keyed(r, "GET", "/apply?amt=5", "k1", 200, "1 999995\n");
-        rig_expect_keyed(r, "POST", "/apply?amt=6", "k1", 422,
-                         "Unprocessable Content");
-        rig_expect_keyed(r, "POST", "/increase?amt=5", "k1", 422,
-                         "Unprocessable Content");
-        rig_expect_keyed(r, "POST", "/cancel?jnlsno=1", "k2", 200,
-                         "2 1000000\n");
-        rig_expect_keyed(r, "POST", "/apply?amt=5000000", "k3", 200, "0\n");
-        rig_expect_keyed(r, "POST", "/increase?amt=5000000", "k4", 200,
-                         "6000000\n");
-        rig_expect_keyed(r, "POST", "/increase?amt=9223372036854775807", "k5",
-                         200, "-1\n");
-        rig_expect_keyed(r, "POST", "/decrease?amt=9000000", "k6", 200, "0\n");
-        rig_expect_keyed(r, "POST", "/empty", "k7", 200, "0\n");
-        rig_expect_keyed(r, "POST", "/quota/tea?limit=7", "k8", 201, "7\n");
-        rig_expect_keyed(r, "POST", "/quota/tea/apply?amt=7", "k9", 200,
-                         "1 0\n");
-        rig_expect_keyed(r, "POST", "/quota/cup/apply?amt=7", "k9", 422,
-                         "Unprocessable Content");
-        rig_expect(r, "/query", 200, "0\n");
-        rig_restart(r);
+        fixture_expect_keyed(r, "POST", "/apply?amt=5", "k1", 200,
+                             "1 999995\n");
+        fixture_expect_keyed(r, "GET", "/apply?amt=5", "k1", 200, "1 999995\n");
+        fixture_expect_keyed(r, "POST", "/apply?amt=6", "k1", 422,
+                             "Unprocessable Content");
+        fixture_expect_keyed(r, "POST", "/increase?amt=5", "k1", 422,
+                             "Unprocessable Content");
+        fixture_expect_keyed(r, "POST", "/cancel?jnlsno=1", "k2", 200,
+                             "2 1000000\n");
+        fixture_expect_keyed(r, "POST", "/apply?amt=5000000", "k3", 200, "0\n");
+        fixture_expect_keyed(r, "POST", "/increase?amt=5000000", "k4", 200,
+                             "6000000\n");
+        fixture_expect_keyed(r, "POST", "/increase?amt=9223372036854775807",
+                             "k5", 200, "-1\n");
+        fixture_expect_keyed(r, "POST", "/decrease?amt=9000000", "k6", 200,
+                             "0\n");
+        fixture_expect_keyed(r, "POST", "/empty", "k7", 200, "0\n");
+        fixture_expect_keyed(r, "POST", "/quota/tea?limit=7", "k8", 201, "7\n");
+        fixture_expect_keyed(r, "POST", "/quota/tea/apply?amt=7", "k9", 200,
+                             "1 0\n");
+        fixture_expect_keyed(r, "POST", "/quota/cup/apply?amt=7", "k9", 422,
+                             "Unprocessable Content");
+        fixture_expect(r, "/query", 200, "0\n");
+        fixture_restart(r);
     }
     /* What was not tried does not use its key up. */
-    rig_expect_keyed(r, "POST", "/apply?amt=x", "k10", 200, "-1\n");
-    rig_expect_keyed(r, "POST", "/quota/cup/apply?amt=1", "k10", 404,
-                     "Not Found");
-    rig_expect_keyed(r, "POST", "/increase?amt=3", "k10", 200, "3\n");
-    rig_expect_keyed(r, "DELETE", "/quota/tea", "k11", 200, "0\n");
-    rig_expect_keyed(r, "DELETE", "/quota/tea", "k11", 200, "0\n");
-    rig_expect_keyed(r, "DELETE", "/quota/tea", "k12", 404, "Not Found");
-    rig_stop(r);
+    fixture_expect_keyed(r, "POST", "/apply?amt=x", "k10", 200, "-1\n");
+    fixture_expect_keyed(r, "POST", "/quota/cup/apply?amt=1", "k10", 404,
+                         "Not Found");
+    fixture_expect_keyed(r, "POST", "/increase?amt=3", "k10", 200, "3\n");
+    fixture_expect_keyed(r, "DELETE", "/quota/tea", "k11", 200, "0\n");
+    fixture_expect_keyed(r, "DELETE", "/quota/tea", "k11", 200, "0\n");
+    fixture_expect_keyed(r, "DELETE", "/quota/tea", "k12", 404, "Not Found");
+    fixture_stop(r);
 }
 
 CASE(a_repeat_waits_for_the_first, r)
@@ -156,34 +158,34 @@ CASE(a_repeat_waits_for_the_first, r)
     struct quota_peer *a, *b;
     char body[64];
 
-    rig_start(r);
-    a = rig_join(r, 1);
-    b = rig_join(r, 2);
-    rig_ask(a, "POST", "/apply?amt=5", "k");
-    rig_ask(b, "POST", "/apply?amt=5", "k");
+    fixture_start(r);
+    a = fixture_join(r, 1);
+    b = fixture_join(r, 2);
+    fixture_ask(a, "POST", "/apply?amt=5", "k");
+    fixture_ask(b, "POST", "/apply?amt=5", "k");
     r->waits = b;
     r->want = 1;
-    rig_run(r, rig_is_heard);
+    fixture_run(r, fixture_is_heard);
     /* One of them was first; the other one's answer came with it or after. */
-    assert_int_equal(rig_answer(a, 0, body), 200);
+    assert_int_equal(fixture_answer(a, 0, body), 200);
     assert_string_equal(body, "1 999995\n");
-    assert_int_equal(rig_answer(b, 0, body), 200);
+    assert_int_equal(fixture_answer(b, 0, body), 200);
     assert_string_equal(body, "1 999995\n");
-    rig_expect(r, "/query", 200, "999995\n");
-    rig_stop(r);
+    fixture_expect(r, "/query", 200, "999995\n");
+    fixture_stop(r);
 }
 
 CASE(a_bad_key_is_refused, r)
 {
     char key[QUOTA_KEY_SIZE + 2];
 
-    rig_start(r);
+    fixture_start(r);
     memset(key, 'k', sizeof key);
     key[QUOTA_KEY_SIZE + 1] = '\0';
-    rig_expect_keyed(r, "POST", "/apply?amt=5", key, 400, "Bad Request");
+    fixture_expect_keyed(r, "POST", "/apply?amt=5", key, 400, "Bad Request");
     key[QUOTA_KEY_SIZE] = '\0';
-    rig_expect_keyed(r, "POST", "/apply?amt=5", key, 200, "1 999995\n");
-    rig_stop(r);
+    fixture_expect_keyed(r, "POST", "/apply?amt=5", key, 200, "1 999995\n");
+    fixture_stop(r);
 }
 
 /* ---- the export -------------------------------------------------- */
@@ -205,19 +207,19 @@ load(const char *path, char *text, size_t size)
 }
 
 static bool
-is_exported_once(struct quota_rig *r)
+is_exported_once(struct quota_server *r)
 {
     return r->service.export.written >= 1;
 }
 
 static bool
-is_exported_twice(struct quota_rig *r)
+is_exported_twice(struct quota_server *r)
 {
     return r->service.export.written >= 2;
 }
 
 static bool
-is_exported_three_times(struct quota_rig *r)
+is_exported_three_times(struct quota_server *r)
 {
     return r->service.export.written >= 3;
 }
@@ -231,36 +233,36 @@ CASE(what_was_applied_is_exported_when_it_runs_out, r)
     (void)snprintf(r->config.quota_export, sizeof r->config.quota_export, "%s",
                    path); /* fits */
     tmpdir_put(&r->dir, "export", "of before\n", 10, 0600);
-    rig_start(r);
-    rig_run(r, is_exported_once);
+    fixture_start(r);
+    fixture_run(r, is_exported_once);
     (void)load(path, text, sizeof text);
     assert_string_equal(text, ""); /* it was of another journal */
-    rig_expect(r, "/apply?amt=1", 200, "1 999999\n");
-    rig_expect(r, "/apply?amt=2", 200, "2 999997\n");
-    rig_expect(r, "/cancel?jnlsno=1", 200, "3 999998\n");
+    fixture_expect(r, "/apply?amt=1", 200, "1 999999\n");
+    fixture_expect(r, "/apply?amt=2", 200, "2 999997\n");
+    fixture_expect(r, "/cancel?jnlsno=1", 200, "3 999998\n");
     (void)load(path, text, sizeof text);
     assert_string_equal(text, "");
-    rig_expect(r, "/apply?amt=999998", 200, "4 0\n");
-    rig_run(r, is_exported_twice);
+    fixture_expect(r, "/apply?amt=999998", 200, "4 0\n");
+    fixture_run(r, is_exported_twice);
     (void)load(path, text, sizeof text);
     assert_string_equal(text, "1 1 3\n2 2\n4 999998\n");
     /* The next one comes a second later, and tells of all until then. */
-    rig_expect(r, "/cancel?jnlsno=2", 200, "5 2\n");
-    rig_expect(r, "/empty", 200, "0\n");
-    rig_expect(r, "/cancel?jnlsno=4", 200, "6 999998\n");
-    rig_expect(r, "/empty", 200, "0\n");
+    fixture_expect(r, "/cancel?jnlsno=2", 200, "5 2\n");
+    fixture_expect(r, "/empty", 200, "0\n");
+    fixture_expect(r, "/cancel?jnlsno=4", 200, "6 999998\n");
+    fixture_expect(r, "/empty", 200, "0\n");
     assert_int_equal(r->service.export.written, 2);
-    rig_run(r, is_exported_three_times);
+    fixture_run(r, is_exported_three_times);
     (void)load(path, text, sizeof text);
     assert_string_equal(text, "1 1 3\n2 2 5\n4 999998 6\n");
-    rig_stop(r);
+    fixture_stop(r);
 
-    rig_start(r); /* its own stays */
+    fixture_start(r); /* its own stays */
     (void)load(path, text, sizeof text);
     assert_string_equal(text, "1 1 3\n2 2 5\n4 999998 6\n");
     (void)snprintf(path, sizeof path, "%s/export.tmp", r->dir.path); /* fits */
     assert_int_equal(stat(path, &st), -1);
-    rig_stop(r);
+    fixture_stop(r);
 }
 
 CASE(a_long_export_is_of_one_moment, r)
@@ -274,26 +276,26 @@ CASE(a_long_export_is_of_one_moment, r)
     (void)snprintf(path, sizeof path, "%s/export", r->dir.path); /* fits */
     (void)snprintf(r->config.quota_export, sizeof r->config.quota_export, "%s",
                    path); /* fits */
-    rig_start(r);
-    rig_run(r, is_exported_once);
+    fixture_start(r);
+    fixture_run(r, is_exported_once);
     for (int i = 0; i < 60; i++) {
-        p = rig_join(r, 1);
+        p = fixture_join(r, 1);
         for (int k = 0; k < 200; k++)
-            rig_ask(p, "POST", "/apply?amt=1", NULL);
+            fixture_ask(p, "POST", "/apply?amt=1", NULL);
         r->waits = p;
         r->want = 200;
-        rig_run(r, rig_is_heard);
+        fixture_run(r, fixture_is_heard);
         total += 200;
     }
-    p = rig_join(r, 1);
-    rig_ask(p, "POST", "/empty", NULL);
+    p = fixture_join(r, 1);
+    fixture_ask(p, "POST", "/empty", NULL);
     for (int k = 0; k < 200; k++)
-        rig_ask(p, "POST", k % 2 ? "/cancel?jnlsno=7" : "/increase?amt=1",
-                NULL);
+        fixture_ask(p, "POST", k % 2 ? "/cancel?jnlsno=7" : "/increase?amt=1",
+                    NULL);
     r->waits = p;
     r->want = 201;
-    rig_run(r, rig_is_heard);
-    rig_run(r, is_exported_twice);
+    fixture_run(r, fixture_is_heard);
+    fixture_run(r, is_exported_twice);
     assert_true(load(path, text, sizeof text) < sizeof text - 1);
     for (; *at != '\0'; at = strchr(at, '\n') + 1) {
         unsigned number, amount;
@@ -304,19 +306,19 @@ CASE(a_long_export_is_of_one_moment, r)
         assert_int_equal(amount, 1);
     }
     assert_int_equal(lines, total);
-    rig_stop(r);
+    fixture_stop(r);
 }
 
 CASE(an_export_that_fails_leaves_the_last_one, r)
 {
     (void)snprintf(r->config.quota_export, sizeof r->config.quota_export,
                    "%s/nowhere/export", r->dir.path); /* fits */
-    rig_start(r);
-    rig_expect(r, "/empty", 200, "0\n");
-    rig_expect(r, "/increase?amt=5", 200, "5\n");
-    rig_expect(r, "/apply?amt=5", 200, "1 0\n");
+    fixture_start(r);
+    fixture_expect(r, "/empty", 200, "0\n");
+    fixture_expect(r, "/increase?amt=5", 200, "5\n");
+    fixture_expect(r, "/apply?amt=5", 200, "1 0\n");
     assert_int_equal(r->service.export.written, 0);
-    rig_stop(r);
+    fixture_stop(r);
 }
 
 /* Of the journal, or of the export itself. */
@@ -331,11 +333,11 @@ CASE(the_export_of_another_journal_is_emptied_when_the_disk_is_well_again, r)
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         tmpdir_put(&r->dir, "export", "of before\n", 10, 0600);
         fault_inject(calls[i], 1, EIO);
-        rig_start(r);
-        rig_run(r, is_exported_once);
+        fixture_start(r);
+        fixture_run(r, is_exported_once);
         assert_true(fault_hit());
         fault_clear();
         assert_int_equal(load(path, text, sizeof text), 0);
-        rig_stop(r);
+        fixture_stop(r);
     }
 }

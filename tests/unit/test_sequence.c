@@ -27,7 +27,7 @@
 #define MARK_SIZE 44
 #define DAY_MS    INT64_C(86400000)
 
-struct rig {
+struct fixture {
     struct tmpdir dir;
     struct echo *f;
     struct http_site site;
@@ -46,7 +46,7 @@ now_s(void)
 
 /* Sets the clock this far from the true time, and what has passed since. */
 static void
-set_clock(struct rig *r, int64_t step_ms)
+set_clock(struct fixture *r, int64_t step_ms)
 {
     r->step_ms = step_ms;
     fault_clock(r->step_ms + r->passed_ms);
@@ -55,7 +55,7 @@ set_clock(struct rig *r, int64_t step_ms)
 }
 
 static int
-try_start(struct rig *r)
+try_start(struct fixture *r)
 {
     int rc;
 
@@ -79,7 +79,7 @@ try_start(struct rig *r)
 /* Starts, and lets the clock reach the second that the first number waits for,
  * and not one more. */
 static void
-start(struct rig *r)
+start(struct fixture *r)
 {
     const uint64_t now = now_s();
 
@@ -92,7 +92,7 @@ start(struct rig *r)
 
 /* Nothing is written at the end: this is a crash, too. */
 static void
-stop(struct rig *r)
+stop(struct fixture *r)
 {
     if (!r->f)
         return;
@@ -106,7 +106,7 @@ stop(struct rig *r)
 static int
 setup(void **state)
 {
-    struct rig *r = calloc(1, sizeof *r);
+    struct fixture *r = calloc(1, sizeof *r);
 
     assert_non_null(r);
     diag_init("test", DIAG_ERROR);
@@ -118,7 +118,7 @@ setup(void **state)
 static int
 teardown(void **state)
 {
-    struct rig *r = *state;
+    struct fixture *r = *state;
 
     fault_clear();
     stop(r);
@@ -127,12 +127,12 @@ teardown(void **state)
     return 0;
 }
 
-#define CASE(name, r) TEST_IN(name, struct rig *r, setup, teardown)
+#define CASE(name, r) TEST_IN(name, struct fixture *r, setup, teardown)
 
 /* ---- numbers ------------------------------------------------------------ */
 
 static void
-ask(struct rig *r, const char *target)
+ask(struct fixture *r, const char *target)
 {
     char text[128];
 
@@ -150,7 +150,7 @@ compare(const struct sequence_parts *a, const struct sequence_parts *b)
 
 /* A line of an answer is a number above all before. */
 static void
-check(struct rig *r, const uint8_t *line)
+check(struct fixture *r, const uint8_t *line)
 {
     struct sequence_parts p;
 
@@ -163,7 +163,7 @@ check(struct rig *r, const uint8_t *line)
 }
 
 static void
-fetch(struct rig *r)
+fetch(struct fixture *r)
 {
     const size_t head = strlen(HEAD_ONE);
 
@@ -354,7 +354,7 @@ CASE(no_number_leaves_before_the_mark_is_durable, r)
 }
 
 static void
-wait_for_move(struct rig *r)
+wait_for_move(struct fixture *r)
 {
     while (r->s.moving)
         echo_turns(r->f, 1);
@@ -440,7 +440,7 @@ CASE(a_move_that_fails_leaves_one_mark_or_the_other, r)
 /* ---- damage ------------------------------------------------------------- */
 
 static void
-load(const struct rig *r, uint8_t mark[MARK_SIZE])
+load(const struct fixture *r, uint8_t mark[MARK_SIZE])
 {
     const int fd = openat(r->dir.fd, NAME, O_RDONLY);
 
@@ -451,7 +451,7 @@ load(const struct rig *r, uint8_t mark[MARK_SIZE])
 
 /* Over the same file. */
 static void
-store(const struct rig *r, const uint8_t mark[MARK_SIZE])
+store(const struct fixture *r, const uint8_t mark[MARK_SIZE])
 {
     const int fd = openat(r->dir.fd, NAME, O_WRONLY);
 
@@ -462,7 +462,7 @@ store(const struct rig *r, const uint8_t mark[MARK_SIZE])
 
 /* In place of it. */
 static void
-replace(const struct rig *r, const uint8_t mark[MARK_SIZE])
+replace(const struct fixture *r, const uint8_t mark[MARK_SIZE])
 {
     tmpdir_put(&r->dir, "copy", mark, MARK_SIZE, 0600);
     assert_int_equal(renameat(r->dir.fd, "copy", r->dir.fd, NAME), 0);
@@ -470,7 +470,7 @@ replace(const struct rig *r, const uint8_t mark[MARK_SIZE])
 
 /* What a start says at this level. */
 static const char *
-start_and_hear(struct rig *r, enum diag_level level)
+start_and_hear(struct fixture *r, enum diag_level level)
 {
     static struct capture said;
     const char *text;
@@ -484,7 +484,7 @@ start_and_hear(struct rig *r, enum diag_level level)
 }
 
 static void
-expect_refused(struct rig *r)
+expect_refused(struct fixture *r)
 {
     ask(r, "/fetch");
     echo_hear(r->f, r->fd, BUSY);

@@ -13,15 +13,15 @@
 
 #define MIB UINT64_C(1048576)
 
-struct rig {
+struct fixture {
     struct budget budget;
     struct table table;
 };
 
-static struct rig *
-rig_open(uint64_t memory, size_t slots)
+static struct fixture *
+fixture_open(uint64_t memory, size_t slots)
 {
-    struct rig *r = test_calloc(1, sizeof *r);
+    struct fixture *r = test_calloc(1, sizeof *r);
 
     r->budget.max = memory;
     assert_rc(table_init(&r->table, &r->budget, slots), 0);
@@ -29,7 +29,7 @@ rig_open(uint64_t memory, size_t slots)
 }
 
 static void
-rig_close(struct rig *r)
+fixture_close(struct fixture *r)
 {
     assert_true(table_check(&r->table));
     assert_int_equal(r->budget.used, r->table.taken);
@@ -90,13 +90,13 @@ resident(const struct table_part *p)
 
 TEST(an_empty_one_has_nothing)
 {
-    struct rig *r = rig_open(MIB, 0);
+    struct fixture *r = fixture_open(MIB, 0);
 
     assert_int_equal(run(&r->table, 0), 0);
     assert_int_equal(run(&r->table, 1), 0);
     assert_int_equal(run(&r->table, UINT32_MAX), 0);
     assert_int_equal(table_displaced(&r->table), 0);
-    rig_close(r);
+    fixture_close(r);
 }
 
 /* ---- against a model ----------------------------------------------------- */
@@ -128,7 +128,7 @@ model_hash(struct random *random, unsigned kind)
 }
 
 static void
-model_toggle(struct rig *r, struct model *m, struct random *random,
+model_toggle(struct fixture *r, struct model *m, struct random *random,
              unsigned kind, unsigned insert_percent)
 {
     const uint32_t n = (uint32_t)random_below(random, NUMBERS);
@@ -153,7 +153,7 @@ model_toggle(struct rig *r, struct model *m, struct random *random,
 }
 
 static void
-model_compare(const struct rig *r, const struct model *m)
+model_compare(const struct fixture *r, const struct model *m)
 {
     uint32_t n;
 
@@ -171,7 +171,7 @@ TEST(it_has_what_the_model_has)
     unsigned round, i;
 
     for (round = 0; round < 8; round++) {
-        struct rig *r = rig_open(64 * MIB, 16);
+        struct fixture *r = fixture_open(64 * MIB, 16);
 
         memset(&m, 0, sizeof m);
         /* It fills, stays, empties, and is filled again. */
@@ -186,13 +186,13 @@ TEST(it_has_what_the_model_has)
         }
         model_compare(r, &m);
         assert_true(r->table.grown > 3);
-        rig_close(r);
+        fixture_close(r);
     }
 }
 
 TEST(each_operation_works_at_each_moment_of_growing)
 {
-    struct rig *r = rig_open(64 * MIB, 4000);
+    struct fixture *r = fixture_open(64 * MIB, 4000);
     uint32_t n, i, moments = 0;
 
     for (n = 1; n <= 3250; n++)
@@ -209,12 +209,12 @@ TEST(each_operation_works_at_each_moment_of_growing)
         assert_true(table_check(&r->table));
         assert_false(has(&r->table, spread(n + 1), n + 1));
     }
-    rig_close(r);
+    fixture_close(r);
 }
 
 TEST(a_number_used_again_is_not_taken_for_what_has_moved_away)
 {
-    struct rig *r = rig_open(64 * MIB, 1000);
+    struct fixture *r = fixture_open(64 * MIB, 1000);
     uint32_t n;
 
     /* Neighbours, so that looking for one passes where the others were. */
@@ -229,12 +229,12 @@ TEST(a_number_used_again_is_not_taken_for_what_has_moved_away)
     assert_false(has(&r->table, 2, 1));
     assert_false(has(&r->table, 2 * n + 1, 1));
     assert_true(table_check(&r->table));
-    rig_close(r);
+    fixture_close(r);
 }
 
 TEST(it_grows_in_small_steps_and_bounded_memory)
 {
-    struct rig *r = rig_open(64 * MIB, 1000);
+    struct fixture *r = fixture_open(64 * MIB, 1000);
     uint32_t n, moments = 0;
     uint64_t grown = 0;
     size_t moved = 0, most = 0;
@@ -259,12 +259,12 @@ TEST(it_grows_in_small_steps_and_bounded_memory)
     assert_true(grown > 20);
     assert_true(moments > 10000);
     assert_int_equal(most, TABLE_STEP);
-    rig_close(r);
+    fixture_close(r);
 }
 
 TEST(it_shrinks_to_what_it_was)
 {
-    struct rig *r = rig_open(64 * MIB, 1000);
+    struct fixture *r = fixture_open(64 * MIB, 1000);
     const uint64_t first = r->table.taken;
     uint32_t n, i;
 
@@ -279,7 +279,7 @@ TEST(it_shrinks_to_what_it_was)
     }
     assert_int_equal(r->table.taken, first);
     assert_int_equal(r->table.entries, 0);
-    rig_close(r);
+    fixture_close(r);
 }
 
 /* ---- refusals ------------------------------------------------------------ */
@@ -287,7 +287,7 @@ TEST(it_shrinks_to_what_it_was)
 TEST(any_number_may_have_one_hash)
 {
     static const uint32_t hashes[] = {0, 77777777, UINT32_MAX};
-    struct rig *r = rig_open(64 * MIB, 200);
+    struct fixture *r = fixture_open(64 * MIB, 200);
     uint32_t n, i;
 
     for (i = 0; i < 3; i++)
@@ -302,13 +302,13 @@ TEST(any_number_may_have_one_hash)
     for (n = 1; n <= 40; n++)
         table_remove(&r->table, hashes[1], n);
     assert_int_equal(run(&r->table, hashes[1]), 0);
-    rig_close(r);
+    fixture_close(r);
 }
 
 /* Who knows the key may fill one end.  That is refused at some time, too. */
 TEST(chosen_hashes_do_no_harm)
 {
-    struct rig *r = rig_open(64 * MIB, 16);
+    struct fixture *r = fixture_open(64 * MIB, 16);
     uint32_t n, in = 0, i;
 
     for (n = 1; n <= 12000; n++) {
@@ -334,13 +334,13 @@ TEST(chosen_hashes_do_no_harm)
             assert_true(table_check(&r->table));
     }
     assert_int_equal(r->table.entries, 0);
-    rig_close(r);
+    fixture_close(r);
 }
 
 /* As many at one end as fit in the large array, but not in the small one. */
 TEST(what_does_not_fit_when_it_shrinks_stays)
 {
-    struct rig *r = rig_open(64 * MIB, 40000);
+    struct fixture *r = fixture_open(64 * MIB, 40000);
     const uint32_t high = 7500;
     uint32_t n;
 
@@ -360,12 +360,12 @@ TEST(what_does_not_fit_when_it_shrinks_stays)
     for (n = 1; n <= high; n++)
         table_remove(&r->table, UINT32_MAX - (n - 1) * 107374, n);
     assert_int_equal(r->table.entries, 0);
-    rig_close(r);
+    fixture_close(r);
 }
 
 /* Fills it up; the number of entries. */
 static uint32_t
-fill(struct rig *r)
+fill(struct fixture *r)
 {
     uint32_t n = 1;
 
@@ -376,7 +376,7 @@ fill(struct rig *r)
 
 TEST(without_memory_it_goes_on_until_it_is_nearly_full)
 {
-    struct rig *r = rig_open(MIB, 10000);
+    struct fixture *r = fixture_open(MIB, 10000);
     uint32_t count, n;
 
     r->budget.max = r->budget.used;
@@ -401,19 +401,19 @@ TEST(without_memory_it_goes_on_until_it_is_nearly_full)
     assert_true(r->table.grown > 0);
     for (n = 2; n < 2 * count; n++)
         assert_true(has(&r->table, spread(n), n));
-    rig_close(r);
+    fixture_close(r);
 }
 
 TEST(address_space_that_is_refused_is_like_a_budget)
 {
-    struct rig *r;
+    struct fixture *r;
     struct rlimit limit, none;
     uint32_t count;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     test_skip("a sanitizer needs address space of its own");
 #endif
-    r = rig_open(64 * MIB, 10000);
+    r = fixture_open(64 * MIB, 10000);
     assert_int_equal(getrlimit(RLIMIT_AS, &limit), 0);
     none = limit;
     none.rlim_cur = 4096;
@@ -424,7 +424,7 @@ TEST(address_space_that_is_refused_is_like_a_budget)
     assert_int_equal(count, 10000 - 10000 / 16);
     assert_int_equal(r->budget.used, r->table.taken);
     assert_rc(table_insert(&r->table, 5, 5), 0);
-    rig_close(r);
+    fixture_close(r);
 }
 
 TEST(a_start_over_the_budget_is_refused)
@@ -438,7 +438,7 @@ TEST(a_start_over_the_budget_is_refused)
 
 TEST(a_fuller_one_has_more_entries_away_from_home)
 {
-    struct rig *r = rig_open(MIB, 10000);
+    struct fixture *r = fixture_open(MIB, 10000);
     uint32_t n, at_fifth, at_end;
 
     for (n = 1; n <= 2000; n++)
@@ -452,5 +452,5 @@ TEST(a_fuller_one_has_more_entries_away_from_home)
      * greater hashes. */
     assert_in_range(at_fifth, 70, 170);
     assert_in_range(at_end, 500, 640);
-    rig_close(r);
+    fixture_close(r);
 }

@@ -20,7 +20,7 @@
 #define NEVER_MS    3600000
 #define ROOM        MESSAGE_NAME_MAX
 
-struct rig {
+struct fixture {
     struct tmpdir dir;
     struct config config;
     struct datadir data;
@@ -30,7 +30,7 @@ struct rig {
     struct budget budget;
     struct live counters, semaphores;
     struct tally tally;
-    bool (*until)(struct rig *r);
+    bool (*until)(struct fixture *r);
     uint64_t want;
     uint64_t most; /* increments of one turn */
     uint64_t told; /* as of the turn before */
@@ -38,36 +38,37 @@ struct rig {
     struct records records;
 };
 
-/* ---- the rig ----------------------------------------------------------- */
+/* ---- the fixture -----------------------------------------------------------
+ */
 
 static void
 on_ready(void *ctx)
 {
-    tally_ready(&((struct rig *)ctx)->tally);
+    tally_ready(&((struct fixture *)ctx)->tally);
 }
 
 static void
 on_finished(void *ctx)
 {
-    ((struct rig *)ctx)->finished = true;
+    ((struct fixture *)ctx)->finished = true;
 }
 
 static void
 on_failed(void *ctx)
 {
-    ((struct rig *)ctx)->failed = true;
+    ((struct fixture *)ctx)->failed = true;
 }
 
 static void
 on_stopped(void *ctx)
 {
-    ((struct rig *)ctx)->stopped = true;
+    ((struct fixture *)ctx)->stopped = true;
 }
 
 static bool
 after_turn(void *ctx)
 {
-    struct rig *r = ctx;
+    struct fixture *r = ctx;
     const uint64_t told = r->tally.stats.increments - r->told;
 
     r->told += told;
@@ -80,7 +81,7 @@ after_turn(void *ctx)
 }
 
 static void
-run(struct rig *r, bool (*until)(struct rig *r), uint64_t want)
+run(struct fixture *r, bool (*until)(struct fixture *r), uint64_t want)
 {
     r->until = until;
     r->want = want;
@@ -89,32 +90,32 @@ run(struct rig *r, bool (*until)(struct rig *r), uint64_t want)
 }
 
 static bool
-has_rounds(struct rig *r)
+has_rounds(struct fixture *r)
 {
     return r->tally.stats.rounds >= r->want;
 }
 
 /* All logs are full, and there is more to tell. */
 static bool
-is_stuck(struct rig *r)
+is_stuck(struct fixture *r)
 {
     return r->tally.waiting && r->tally.stats.increments >= r->want;
 }
 
 static bool
-has_told(struct rig *r)
+has_told(struct fixture *r)
 {
     return r->tally.stats.increments >= r->want;
 }
 
 static bool
-has_stopped(struct rig *r)
+has_stopped(struct fixture *r)
 {
     return r->stopped;
 }
 
 static bool
-has_finished(struct rig *r)
+has_finished(struct fixture *r)
 {
     return r->finished;
 }
@@ -122,7 +123,7 @@ has_finished(struct rig *r)
 static int
 set_up(void **state)
 {
-    struct rig *r = calloc(1, sizeof *r);
+    struct fixture *r = calloc(1, sizeof *r);
 
     assert_non_null(r);
     diag_init("test_tally", DIAG_ERROR);
@@ -148,7 +149,7 @@ next_active(void *ctx, uint32_t *from, uint32_t *steps, struct tally_item *out)
 }
 
 static void
-start(struct rig *r, uint64_t interval_ms)
+start(struct fixture *r, uint64_t interval_ms)
 {
     const struct logs_events events = {r, on_ready, on_finished, on_failed};
     const struct tally_source sources[] = {
@@ -187,7 +188,7 @@ start(struct rig *r, uint64_t interval_ms)
 static int
 tear_down(void **state)
 {
-    struct rig *r = *state;
+    struct fixture *r = *state;
 
     tally_fini(&r->tally);
     live_fini(&r->counters);
@@ -203,11 +204,11 @@ tear_down(void **state)
     return 0;
 }
 
-#define ON_RIG(name, r) TEST_IN(name, struct rig *r, set_up, tear_down)
+#define ON_FIXTURE(name, r) TEST_IN(name, struct fixture *r, set_up, tear_down)
 
 /* Stops, hands the logs on and reads them. */
 static void
-finish(struct rig *r)
+finish(struct fixture *r)
 {
     tally_stop(&r->tally, LIMIT_MS, on_stopped, r);
     run(r, has_stopped, 0);
@@ -242,7 +243,7 @@ release(struct live *l, uint32_t holder, const char *name, uint32_t resources)
 }
 
 static void
-acquire_many(struct rig *r, unsigned count)
+acquire_many(struct fixture *r, unsigned count)
 {
     char name[16];
 
@@ -254,7 +255,7 @@ acquire_many(struct rig *r, unsigned count)
 
 /* Each of acquire_many() is told once, all together `times` times. */
 static void
-assert_told_many(struct rig *r, unsigned count)
+assert_told_many(struct fixture *r, unsigned count)
 {
     char name[16];
     size_t times;
@@ -340,7 +341,7 @@ TEST(names_that_are_alike_have_keys_of_their_own)
 
 /* ---- rounds ------------------------------------------------------------ */
 
-ON_RIG(a_round_tells_what_happened_to_both_kinds, r)
+ON_FIXTURE(a_round_tells_what_happened_to_both_kinds, r)
 {
     size_t times;
 
@@ -373,7 +374,7 @@ ON_RIG(a_round_tells_what_happened_to_both_kinds, r)
         records_sum(&r->records, "live.semaphore.refused", "a", NULL), 4);
 }
 
-ON_RIG(each_round_tells_only_what_is_new, r)
+ON_FIXTURE(each_round_tells_only_what_is_new, r)
 {
     size_t times;
 
@@ -391,7 +392,7 @@ ON_RIG(each_round_tells_only_what_is_new, r)
     assert_int_equal(times, 2);
 }
 
-ON_RIG(a_round_of_many_objects_goes_in_pieces, r)
+ON_FIXTURE(a_round_of_many_objects_goes_in_pieces, r)
 {
     start(r, INTERVAL_MS);
     acquire_many(r, 1000);
@@ -404,7 +405,8 @@ ON_RIG(a_round_of_many_objects_goes_in_pieces, r)
     assert_told_many(r, 1000);
 }
 
-ON_RIG(a_round_that_a_sweep_waits_for_begins_at_once_but_not_twice_a_second, r)
+ON_FIXTURE(a_round_that_a_sweep_waits_for_begins_at_once_but_not_twice_a_second,
+           r)
 {
     start(r, ENDLESS_MS);
     acquire_many(r, 1000);
@@ -428,13 +430,13 @@ ON_RIG(a_round_that_a_sweep_waits_for_begins_at_once_but_not_twice_a_second, r)
 #define BUSY 100 /* more than a piece */
 
 static bool
-stirs_until_rounds(struct rig *r)
+stirs_until_rounds(struct fixture *r)
 {
     acquire_many(r, BUSY);
     return r->tally.stats.rounds >= r->want;
 }
 
-ON_RIG(a_round_ends_though_there_is_always_something_to_tell, r)
+ON_FIXTURE(a_round_ends_though_there_is_always_something_to_tell, r)
 {
     uint32_t held;
 
@@ -453,14 +455,14 @@ ON_RIG(a_round_ends_though_there_is_always_something_to_tell, r)
 /* ---- no room ----------------------------------------------------------- */
 
 static bool
-has_sealed(struct rig *r)
+has_sealed(struct fixture *r)
 {
     return r->logs.figures.sealed >= r->want;
 }
 
 /* What a worker does, with one of two full logs: the sum of what is in it. */
 static int64_t
-merge_one(struct rig *r)
+merge_one(struct fixture *r)
 {
     struct log log;
     int64_t sum = 0;
@@ -477,7 +479,7 @@ merge_one(struct rig *r)
     return sum;
 }
 
-ON_RIG(without_room_it_waits_and_nothing_is_lost, r)
+ON_FIXTURE(without_room_it_waits_and_nothing_is_lost, r)
 {
     const uint64_t slots = (16384 - LOG_SLOTS_AT) / 544;
     int64_t before, sum = 0;
@@ -502,7 +504,7 @@ ON_RIG(without_room_it_waits_and_nothing_is_lost, r)
     assert_int_equal(before + sum, (2 * slots + 5) * (2 * slots + 6) / 2 + 100);
 }
 
-ON_RIG(a_stop_waits_for_room, r)
+ON_FIXTURE(a_stop_waits_for_room, r)
 {
     const uint64_t slots = (16384 - LOG_SLOTS_AT) / 544;
 
@@ -519,7 +521,7 @@ ON_RIG(a_stop_waits_for_room, r)
     assert_int_equal(r->tally.stats.increments, 2 * slots + 5);
 }
 
-ON_RIG(a_stop_does_not_wait_for_ever, r)
+ON_FIXTURE(a_stop_does_not_wait_for_ever, r)
 {
     const uint64_t slots = (16384 - LOG_SLOTS_AT) / 544;
 
@@ -537,7 +539,7 @@ ON_RIG(a_stop_does_not_wait_for_ever, r)
 
 /* ---- stopping ---------------------------------------------------------- */
 
-ON_RIG(a_stop_tells_all_there_is_without_an_interval, r)
+ON_FIXTURE(a_stop_tells_all_there_is_without_an_interval, r)
 {
     start(r, NEVER_MS);
     acquire_many(r, 500);
@@ -553,7 +555,7 @@ ON_RIG(a_stop_tells_all_there_is_without_an_interval, r)
 }
 
 /* The second kind is owed when the stop comes, and is not told as the first. */
-ON_RIG(a_stop_in_the_middle_of_a_round_tells_the_rest, r)
+ON_FIXTURE(a_stop_in_the_middle_of_a_round_tells_the_rest, r)
 {
     const uint64_t slots = (16384 - LOG_SLOTS_AT) / 544;
     char name[16];

@@ -1,5 +1,5 @@
-/* tests/lib/site.c - see site.h. */
-#include "tests/lib/site.h"
+/* tests/lib/serve_fixture.c - see serve_fixture.h. */
+#include "tests/lib/serve_fixture.h"
 
 #include "tests/lib/test.h"
 
@@ -16,7 +16,7 @@
 
 /* The children in the order they were started. */
 static void
-find_children(struct site *s)
+find_children(struct serve_fixture *s)
 {
     char path[64], line[256];
     FILE *f;
@@ -34,7 +34,7 @@ find_children(struct site *s)
 }
 
 void
-site_serve(struct site *s)
+serve_fixture_serve(struct serve_fixture *s)
 {
     daemon_start(
         &s->serve, "countd", "serve", "-d", s->data, "-o", "log.size=64K", "-o",
@@ -51,9 +51,9 @@ site_serve(struct site *s)
 
 /* A directory without daemons. */
 int
-site_setup_empty(void **state)
+serve_fixture_setup_empty(void **state)
 {
-    static struct site site;
+    static struct serve_fixture site;
 
     memset(&site, 0, sizeof site);
     site.serve.output = -1;
@@ -67,17 +67,17 @@ site_setup_empty(void **state)
 }
 
 int
-site_setup(void **state)
+serve_fixture_setup(void **state)
 {
-    (void)site_setup_empty(state); /* fails the test by itself */
-    site_serve(*state);
+    (void)serve_fixture_setup_empty(state); /* fails the test by itself */
+    serve_fixture_serve(*state);
     return 0;
 }
 
 int
-site_teardown(void **state)
+serve_fixture_teardown(void **state)
 {
-    struct site *s = *state;
+    struct serve_fixture *s = *state;
 
     daemon_fini(&s->serve);
     tmpdir_remove(&s->dir);
@@ -86,7 +86,7 @@ site_teardown(void **state)
 
 /* Waits for the end of a process that need not be our child. */
 void
-site_await_end(pid_t pid)
+serve_fixture_await_end(pid_t pid)
 {
     const int fd = pidfd_open(pid, 0);
     struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -101,7 +101,8 @@ site_await_end(pid_t pid)
 
 /* Runs countd on the site; its words are left in `text`. */
 int
-site_run(const struct site *s, uid_t uid, const char *const *words)
+serve_fixture_run(const struct serve_fixture *s, uid_t uid,
+                  const char *const *words)
 {
     const char *argv[WORDS_MAX + 12];
     const struct daemon_how how = {.argv = argv, .uid = uid};
@@ -128,7 +129,7 @@ site_run(const struct site *s, uid_t uid, const char *const *words)
 
 /* A file of the site's directory by path, and what to put there. */
 const char *
-site_put(struct site *s, const char *name, const char *bytes)
+serve_fixture_put(struct serve_fixture *s, const char *name, const char *bytes)
 {
     static char path[700];
 
@@ -139,7 +140,7 @@ site_put(struct site *s, const char *name, const char *bytes)
 
 /* Overwrites some bytes of a file below the data directory. */
 void
-site_damage(struct site *s, const char *name, off_t at)
+serve_fixture_damage(struct serve_fixture *s, const char *name, off_t at)
 {
     static const char junk[16] = "damaged damaged";
     char path[700];

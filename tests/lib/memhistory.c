@@ -1,5 +1,5 @@
-/* tests/lib/mempast.c - see mempast.h. */
-#include "tests/lib/mempast.h"
+/* tests/lib/memhistory.c - see memhistory.h. */
+#include "tests/lib/memhistory.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ by_sum(const void *a, const void *b)
 
 /* Sums of each key of a span, by key; *n of them.  The caller's to free. */
 static struct store_top *
-sums(const struct mempast *table, size_t count, uint32_t from, uint32_t to,
+sums(const struct memhistory *table, size_t count, uint32_t from, uint32_t to,
      size_t *n)
 {
     struct store_top *all = calloc(count + 1, sizeof *all);
@@ -56,7 +56,7 @@ sums(const struct mempast *table, size_t count, uint32_t from, uint32_t to,
     if (!all)
         abort();
     for (size_t i = 0; i < count; i++) {
-        const struct mempast *p = &table[i];
+        const struct memhistory *p = &table[i];
 
         if (p->minute < from || p->minute >= to)
             continue;
@@ -76,7 +76,7 @@ sums(const struct mempast *table, size_t count, uint32_t from, uint32_t to,
 }
 
 static void
-answer_top(const struct mempast *table, size_t count,
+answer_top(const struct memhistory *table, size_t count,
            struct store_history_query *q)
 {
     const uint32_t span = q->to - q->from;
@@ -103,7 +103,7 @@ answer_top(const struct mempast *table, size_t count,
 }
 
 static void
-answer_rank(const struct mempast *table, size_t count,
+answer_rank(const struct memhistory *table, size_t count,
             struct store_history_query *q)
 {
     struct store_top *now, own = {.key_size = (uint16_t)q->key_size};
@@ -127,8 +127,8 @@ answer_rank(const struct mempast *table, size_t count,
 }
 
 int
-mempast_answer(const struct mempast *table, size_t count,
-               struct store_history_query *q)
+memhistory_answer(const struct memhistory *table, size_t count,
+                  struct store_history_query *q)
 {
     if (q->to < q->from)
         return -EINVAL;
@@ -145,7 +145,7 @@ mempast_answer(const struct mempast *table, size_t count,
         return -E2BIG;
     memset(q->buckets, 0, (q->to - q->from) / q->step * sizeof *q->buckets);
     for (size_t i = 0; i < count; i++) {
-        const struct mempast *p = &table[i];
+        const struct memhistory *p = &table[i];
 
         if (p->minute >= q->from && p->minute < q->to &&
             (q->op == STORE_HISTORY_KEYSPACE ||

@@ -1,5 +1,5 @@
-/* tests/lib/twin.c - see twin.h. */
-#include "tests/lib/twin.h"
+/* tests/lib/compare_dirs.c - see compare_dirs.h. */
+#include "tests/lib/compare_dirs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ struct side {
     unsigned count;
 };
 
-struct twin {
+struct compare_dirs {
     struct side sides[2];
     char (*keys)[STORE_NAME_MAX + 1]; /* of the keyspace at hand */
     unsigned key_count, key_room;
@@ -77,7 +77,7 @@ static int
 take_key(void *ctx, const uint8_t *key, size_t size,
          const struct store_row *row)
 {
-    struct twin *t = ctx;
+    struct compare_dirs *t = ctx;
 
     (void)row; /* asked for again */
     if (t->key_count == t->key_room) {
@@ -91,7 +91,7 @@ take_key(void *ctx, const uint8_t *key, size_t size,
 }
 
 static void
-compare_counts(struct twin *t, const char *name)
+compare_counts(struct compare_dirs *t, const char *name)
 {
     struct store *a = t->sides[0].store, *b = t->sides[1].store;
     struct store_totals x, y;
@@ -130,7 +130,7 @@ ask(struct store *s, const struct store_history_query *zero,
 
 /* So many buckets, up to now. */
 static void
-compare_buckets(struct twin *t, const char *name, const char *key,
+compare_buckets(struct compare_dirs *t, const char *name, const char *key,
                 uint32_t step, unsigned count)
 {
     static struct store_bucket x[STORE_BUCKETS_MAX], y[STORE_BUCKETS_MAX];
@@ -162,7 +162,7 @@ compare_buckets(struct twin *t, const char *name, const char *key,
 }
 
 static void
-compare_history(struct twin *t, const char *name, const char *key)
+compare_history(struct compare_dirs *t, const char *name, const char *key)
 {
     if (key && !t->deep) {
         compare_buckets(t, name, key, 1, 60);
@@ -175,9 +175,9 @@ compare_history(struct twin *t, const char *name, const char *key)
 }
 
 void
-twin_compare(const char *path, const char *other, bool deep)
+compare_dirs(const char *path, const char *other, bool deep)
 {
-    struct twin *t = calloc(1, sizeof *t);
+    struct compare_dirs *t = calloc(1, sizeof *t);
 
     assert_non_null(t);
     t->deep = deep;
@@ -215,7 +215,7 @@ assert_empty(const char *path)
 }
 
 bool
-twin_replay(struct fleet *f, const char *target)
+compare_dirs_replay(struct fleet *f, const char *target)
 {
     char archive[600];
     int status;

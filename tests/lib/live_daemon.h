@@ -1,18 +1,18 @@
-/* tests/lib/live_rig.h - a countd-write that serves counters and semaphores.
+/* tests/lib/live_daemon.h - a countd-write that serves counters and semaphores.
  *
  *     static void
  *     a_test(void **state)
  *     {
- *         struct live_rig *r = *state;
+ *         struct live_daemon *r = *state;
  *
- *         live_rig_start(r, "counter.max_connections=2", NULL);
- *         taker_open(&a, r->counter);
+ *         live_daemon_start(r, "counter.max_connections=2", NULL);
+ *         live_client_open(&a, r->counter);
  *
  * Windows and sweeps do not end while a test runs, unless it asks for that:
  * stats_interval and gc_interval are thirty years.
  */
-#ifndef COUNTD_TESTS_LIB_LIVE_RIG_H
-#define COUNTD_TESTS_LIB_LIVE_RIG_H
+#ifndef COUNTD_TESTS_LIB_LIVE_DAEMON_H
+#define COUNTD_TESTS_LIB_LIVE_DAEMON_H
 
 #include <stdint.h>
 
@@ -21,32 +21,32 @@
 #include "tests/lib/test.h"
 #include "tests/lib/tmpdir.h"
 
-struct live_rig {
+struct live_daemon {
     struct tmpdir dir;
     struct daemon writer;
     uint16_t counter, semaphore, ack, silent; /* ports */
-    const struct dialogue_case *dialogue;     /* of live_rig_play() */
+    const struct dialogue_case *dialogue;     /* of live_daemon_play() */
 };
 
 /* cmocka's setup and teardown. */
-int live_rig_setup(void **state);
-int live_rig_teardown(void **state);
+int live_daemon_setup(void **state);
+int live_daemon_teardown(void **state);
 
 /* KEY=VALUE more, a later one rules; ends with NULL. */
-void live_rig_start(struct live_rig *r, ...);
+void live_daemon_start(struct live_daemon *r, ...);
 
 /* For dialogue_main(): a dialogue with the daemon. */
-extern const struct CMUnitTest live_rig_play;
+extern const struct CMUnitTest live_daemon_play;
 
 /* SIGTERM; fails the test unless it ends well. */
-void live_rig_stop(struct live_rig *r);
+void live_daemon_stop(struct live_daemon *r);
 
 /* Lets this process, and the daemons it starts from now on, have `count`
  * descriptors; what it got. */
-uint64_t live_rig_descriptors(uint64_t count);
+uint64_t live_daemon_descriptors(uint64_t count);
 
 /* Connects from one of several addresses, by `number`: the search for a free
  * port gets slow when thousands of one address are taken. */
-int live_rig_connect_from(uint16_t port, uint64_t number);
+int live_daemon_connect_from(uint16_t port, uint64_t number);
 
 #endif

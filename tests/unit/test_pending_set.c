@@ -1,5 +1,5 @@
-/* tests/unit/test_fills.c - waiting for the logs of now, whatever the clock
- * says meanwhile. */
+/* tests/unit/test_pending_set.c - waiting for the logs of now, whatever the
+ * clock says meanwhile. */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* tests/unit/test_fresh.c - as_of_ms never claims too much, and never goes
+/* tests/unit/test_as_of.c - as_of_ms never claims too much, and never goes
  * back.
  */
 #include "tests/lib/test.h"

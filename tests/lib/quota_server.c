@@ -1,7 +1,7 @@
-/* tests/lib/quota_rig.c - see quota_rig.h. */
+/* tests/lib/quota_server.c - see quota_server.h. */
 #include "tests/lib/test.h"
 
-#include "tests/lib/quota_rig.h"
+#include "tests/lib/quota_server.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,9 +14,9 @@
 
 /* ---- peers ------------------------------------------------------- */
 
-/* The status and body of the nth answer; RIG_CLOSED: it did not come. */
+/* The status and body of the nth answer; FIXTURE_CLOSED: it did not come. */
 int
-rig_answer(const struct quota_peer *p, size_t nth, char body[64])
+fixture_answer(const struct quota_peer *p, size_t nth, char body[64])
 {
     const char *at = p->heard;
 
@@ -27,12 +27,12 @@ rig_answer(const struct quota_peer *p, size_t nth, char body[64])
         int status, size;
 
         if (!end || !length || length > end)
-            return RIG_CLOSED;
+            return FIXTURE_CLOSED;
         assert_int_equal(sscanf(at, "HTTP/1.%*c %d", &status), 1);
         assert_int_equal(sscanf(length, "Content-length: %d", &size), 1);
         end += 4;
         if ((size_t)(end - p->heard) + (size_t)size > p->size)
-            return RIG_CLOSED;
+            return FIXTURE_CLOSED;
         if (i == nth) {
             (void)snprintf(body, 64, "%.*s", size < 63 ? size : 63, end);
             return status;
@@ -49,23 +49,24 @@ hear(struct quota_peer *p)
 
     if (p->fd < 0 || p->ended)
         return;
-    while ((n = read(p->fd, p->heard + p->size, RIG_HEARD - 1 - p->size)) > 0)
+    while ((n = read(p->fd, p->heard + p->size, FIXTURE_HEARD - 1 - p->size)) >
+           0)
         p->size += (size_t)n;
     p->ended = n == 0 || (n < 0 && errno != EAGAIN);
     p->heard[p->size] = '\0';
-    while (rig_answer(p, p->answers, body) != RIG_CLOSED)
+    while (fixture_answer(p, p->answers, body) != FIXTURE_CLOSED)
         p->answers++;
 }
 
 static bool
 after_turn(void *ctx)
 {
-    struct quota_rig *r = ctx;
+    struct quota_server *r = ctx;
     bool more;
 
     more = conn_turn(r->conns);
     quota_turn(&r->service, r->alone);
-    for (size_t i = 0; i < RIG_PEERS; i++)
+    for (size_t i = 0; i < FIXTURE_PEERS; i++)
         hear(&r->peers[i]);
     if (r->enough(r))
         loop_stop(r->loop);
@@ -73,20 +74,20 @@ after_turn(void *ctx)
 }
 
 bool
-rig_is_heard(struct quota_rig *r)
+fixture_is_heard(struct quota_server *r)
 {
     return r->waits->answers >= r->want || r->waits->ended;
 }
 
 void
-rig_run(struct quota_rig *r, bool (*enough)(struct quota_rig *r))
+fixture_run(struct quota_server *r, bool (*enough)(struct quota_server *r))
 {
     r->enough = enough;
     turns_run(r->loop);
 }
 
 struct quota_peer *
-rig_join(struct quota_rig *r, size_t i)
+fixture_join(struct quota_server *r, size_t i)
 {
     struct quota_peer *p = &r->peers[i];
     int fds[2];
@@ -102,8 +103,8 @@ rig_join(struct quota_rig *r, size_t i)
 }
 
 void
-rig_ask(struct quota_peer *p, const char *method, const char *target,
-        const char *key)
+fixture_ask(struct quota_peer *p, const char *method, const char *target,
+            const char *key)
 {
     char text[512];
     int size;
@@ -116,34 +117,34 @@ rig_ask(struct quota_peer *p, const char *method, const char *target,
     assert_int_equal(send(p->fd, text, (size_t)size, MSG_NOSIGNAL), size);
 }
 
-/* One request of a fresh connection: its status, or RIG_CLOSED. */
+/* One request of a fresh connection: its status, or FIXTURE_CLOSED. */
 int
-rig_once_keyed(struct quota_rig *r, const char *method, const char *target,
-               const char *key, char body[64])
+fixture_once_keyed(struct quota_server *r, const char *method,
+                   const char *target, const char *key, char body[64])
 {
-    struct quota_peer *p = rig_join(r, 0);
+    struct quota_peer *p = fixture_join(r, 0);
 
-    rig_ask(p, method, target, key);
+    fixture_ask(p, method, target, key);
     r->waits = p;
     r->want = 1;
-    rig_run(r, rig_is_heard);
-    return rig_answer(p, 0, body);
+    fixture_run(r, fixture_is_heard);
+    return fixture_answer(p, 0, body);
 }
 
 int
-rig_once(struct quota_rig *r, const char *target, char body[64])
+fixture_once(struct quota_server *r, const char *target, char body[64])
 {
-    return rig_once_keyed(r, "POST", target, NULL, body);
+    return fixture_once_keyed(r, "POST", target, NULL, body);
 }
 
-/* ---- the rig ----------------------------------------------------- */
+/* ---- the fixture ----------------------------------------------------- */
 
 int
-rig_try_start(struct quota_rig *r)
+fixture_try_start(struct quota_server *r)
 {
     const struct conns_options o = {.rows = &r->row,
                                     .count = 1,
-                                    .shared = RIG_PEERS + 2,
+                                    .shared = FIXTURE_PEERS + 2,
                                     .pool_size = 1 << 20,
                                     .answer_max = quota_answer_max(&r->config)};
     int rc;
@@ -155,12 +156,13 @@ rig_try_start(struct quota_rig *r)
     r->row = (struct listener_config){.name = "http",
                                       .protocol = &http_protocol,
                                       .ctx = &r->site,
-                                      .max = RIG_PEERS + 2};
+                                      .max = FIXTURE_PEERS + 2};
     assert_rc(conns_init(&r->conns, r->loop, &o), 0);
-    for (size_t i = 0; i < RIG_PEERS; i++)
+    for (size_t i = 0; i < FIXTURE_PEERS; i++)
         r->peers[i].fd = -1;
     quota_init(&r->service);
-    rc = quota_open(&r->service, r->loop, r->dir.fd, &r->config, RIG_PEERS + 2);
+    rc = quota_open(&r->service, r->loop, r->dir.fd, &r->config,
+                    FIXTURE_PEERS + 2);
     if (rc == 0)
         http_site_add(&r->site, quota_routes, quota_route_count, &r->service,
                       TOKENS_QUOTA);
@@ -170,17 +172,17 @@ rig_try_start(struct quota_rig *r)
 }
 
 void
-rig_start(struct quota_rig *r)
+fixture_start(struct quota_server *r)
 {
-    assert_rc(rig_try_start(r), 0);
+    assert_rc(fixture_try_start(r), 0);
 }
 
 /* As a kill: what is not durable is gone from memory.  (What a clean stop does
  * more is quota_close()'s mark.) */
 void
-rig_stop(struct quota_rig *r)
+fixture_stop(struct quota_server *r)
 {
-    for (size_t i = 0; i < RIG_PEERS; i++)
+    for (size_t i = 0; i < FIXTURE_PEERS; i++)
         if (r->peers[i].fd >= 0)
             assert_int_equal(close(r->peers[i].fd), 0);
     conns_fini(r->conns);
@@ -189,31 +191,31 @@ rig_stop(struct quota_rig *r)
 }
 
 void
-rig_restart(struct quota_rig *r)
+fixture_restart(struct quota_server *r)
 {
-    rig_stop(r);
-    rig_start(r);
+    fixture_stop(r);
+    fixture_start(r);
 }
 
 int
-rig_setup(void **state)
+fixture_setup(void **state)
 {
-    static struct quota_rig r;
+    static struct quota_server r;
     char why[256];
 
     memset(&r, 0, sizeof r);
     tmpdir_make_in_memory(&r.dir);
     config_defaults(&r.config);
     assert_rc(config_set(&r.config, "quota.enable", "on", why, sizeof why), 0);
-    r.config.quota_limit = RIG_LIMIT;
+    r.config.quota_limit = FIXTURE_LIMIT;
     *state = &r;
     return 0;
 }
 
 int
-rig_teardown(void **state)
+fixture_teardown(void **state)
 {
-    struct quota_rig *r = *state;
+    struct quota_server *r = *state;
 
     fault_clear();
     tmpdir_remove(&r->dir);

@@ -1,5 +1,5 @@
-/* tests/lib/live_talk.c - what clients of the counter and semaphore protocols
- * say and hear; the words are in dialogue.h. */
+/* tests/lib/live_client_talk.c - what clients of the counter and semaphore
+ * protocols say and hear; the words are in dialogue.h. */
 #include "tests/lib/dialogue.h"
 
 #define ROWS(...)                                                              \

@@ -1,7 +1,7 @@
-/* tests/lib/till.c - see till.h. */
+/* tests/lib/quota_oracle.c - see quota_oracle.h. */
 #include "tests/lib/test.h"
 
-#include "tests/lib/till.h"
+#include "tests/lib/quota_oracle.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,9 +18,10 @@
 #include "writer/quota/quotas.h"
 
 void
-till_init(struct till *t, uint64_t seed, _Atomic uint64_t *moments)
+quota_oracle_init(struct quota_oracle *t, uint64_t seed,
+                  _Atomic uint64_t *moments)
 {
-    *t = (struct till){.random = {seed}, .moments = moments};
+    *t = (struct quota_oracle){.random = {seed}, .moments = moments};
     t->asks = calloc(TILL_ASKS, sizeof *t->asks);
     assert_non_null(t->asks);
     for (size_t i = 0; i < TILL_PEERS; i++)
@@ -30,7 +31,7 @@ till_init(struct till *t, uint64_t seed, _Atomic uint64_t *moments)
 /* ---- asking ------------------------------------------------------ */
 
 static void
-break_peer(struct till *t, struct till_peer *p)
+break_peer(struct quota_oracle *t, struct quota_oracle_peer *p)
 {
     if (p->fd >= 0)
         client_close(p->fd);
@@ -43,16 +44,16 @@ break_peer(struct till *t, struct till_peer *p)
 }
 
 void
-till_break(struct till *t)
+quota_oracle_break(struct quota_oracle *t)
 {
     for (size_t i = 0; i < TILL_PEERS; i++)
         break_peer(t, &t->peers[i]);
 }
 
 static void
-say(struct till *t, struct till_peer *p, uint32_t index)
+say(struct quota_oracle *t, struct quota_oracle_peer *p, uint32_t index)
 {
-    const struct till_ask *a = &t->asks[index];
+    const struct quota_oracle_ask *a = &t->asks[index];
     char text[256], key[64] = "";
     int size;
 
@@ -70,10 +71,11 @@ say(struct till *t, struct till_peer *p, uint32_t index)
 
 /* An application that was answered and that nobody cancels; 0: none. */
 static uint64_t
-pick_target(struct till *t)
+pick_target(struct quota_oracle *t)
 {
     for (int i = 0; t->count > 0 && i < 10; i++) {
-        struct till_ask *a = &t->asks[random_below(&t->random, t->count)];
+        struct quota_oracle_ask *a =
+            &t->asks[random_below(&t->random, t->count)];
 
         if (!a->answered || a->cancels || a->taken)
             continue;
@@ -84,9 +86,9 @@ pick_target(struct till *t)
 }
 
 static uint32_t
-new_ask(struct till *t)
+new_ask(struct quota_oracle *t)
 {
-    struct till_ask *a = &t->asks[t->count];
+    struct quota_oracle_ask *a = &t->asks[t->count];
 
     assert_true(t->count < TILL_ASKS);
     a->amount = t->count + 1;
@@ -99,7 +101,7 @@ new_ask(struct till *t)
 }
 
 static void
-ask_some(struct till *t, struct till_peer *p)
+ask_some(struct quota_oracle *t, struct quota_oracle_peer *p)
 {
     if (p->fd < 0) {
         p->fd = client_try_connect(t->port);
@@ -117,9 +119,10 @@ ask_some(struct till *t, struct till_peer *p)
 
 /* One answer to the oldest ask of a peer. */
 static void
-take_answer(struct till *t, struct till_peer *p, int status, const char *body)
+take_answer(struct quota_oracle *t, struct quota_oracle_peer *p, int status,
+            const char *body)
 {
-    struct till_ask *a;
+    struct quota_oracle_ask *a;
     uint64_t number;
     int64_t remaining;
 
@@ -146,7 +149,7 @@ take_answer(struct till *t, struct till_peer *p, int status, const char *body)
 }
 
 static void
-hear(struct till *t, struct till_peer *p)
+hear(struct quota_oracle *t, struct quota_oracle_peer *p)
 {
     char *at = p->heard, *end, *length;
     long n;
@@ -177,7 +180,7 @@ hear(struct till *t, struct till_peer *p)
 }
 
 void
-till_turn(struct till *t, bool asks)
+quota_oracle_turn(struct quota_oracle *t, bool asks)
 {
     struct pollfd fds[TILL_PEERS];
 
@@ -193,17 +196,17 @@ till_turn(struct till *t, bool asks)
 }
 
 void
-till_ask_for(struct till *t, uint64_t ms)
+quota_oracle_ask_for(struct quota_oracle *t, uint64_t ms)
 {
     const uint64_t until = clock_ms() + ms * test_slow();
 
     do
-        till_turn(t, true);
+        quota_oracle_turn(t, true);
     while (clock_ms() < until);
 }
 
 bool
-till_waits(const struct till *t)
+quota_oracle_waits(const struct quota_oracle *t)
 {
     for (size_t i = 0; i < TILL_PEERS; i++)
         if (t->peers[i].count > 0)
@@ -213,16 +216,16 @@ till_waits(const struct till *t)
 
 /* Keyed ones that are open are asked again; then all is heard. */
 void
-till_settle(struct till *t)
+quota_oracle_settle(struct quota_oracle *t)
 {
     const uint64_t until = clock_ms() + 10000 * (uint64_t)test_slow();
 
     for (size_t i = 0; i < TILL_PEERS; i++)
         while (t->peers[i].again_count > 0)
             ask_some(t, &t->peers[i]);
-    while (till_waits(t) && clock_ms() < until)
-        till_turn(t, false);
-    assert_false(till_waits(t));
+    while (quota_oracle_waits(t) && clock_ms() < until)
+        quota_oracle_turn(t, false);
+    assert_false(quota_oracle_waits(t));
 }
 
 /* ---- the journal, compared --------------------------------------- */
@@ -276,8 +279,8 @@ read_lines(struct ledger *l)
 
 /* False, with why: an answer from before the moment `cut` is not kept. */
 static bool
-keeps(const struct till *t, const struct ledger *l, uint64_t cut, char *why,
-      size_t size)
+keeps(const struct quota_oracle *t, const struct ledger *l, uint64_t cut,
+      char *why, size_t size)
 {
     int64_t *seen = calloc(TILL_ASKS + 1, sizeof *seen);
     int64_t left = TILL_LIMIT;
@@ -286,7 +289,7 @@ keeps(const struct till *t, const struct ledger *l, uint64_t cut, char *why,
     assert_non_null(seen);
     (void)snprintf(why, size, "good"); /* fits */
     for (uint32_t i = 0; good && i < t->count; i++) {
-        const struct till_ask *a = &t->asks[i];
+        const struct quota_oracle_ask *a = &t->asks[i];
         const struct line *line = &l->lines[a->number];
 
         if (!a->answered || a->acked > cut)
@@ -320,8 +323,8 @@ keeps(const struct till *t, const struct ledger *l, uint64_t cut, char *why,
 
 /* What a directory has; as a start would find it. */
 bool
-till_is_kept(const struct till *t, const char *data, uint64_t cut, char *why,
-             size_t size)
+quota_oracle_is_kept(const struct quota_oracle *t, const char *data,
+                     uint64_t cut, char *why, size_t size)
 {
     struct ledger l = {.count = 0};
     struct journal j = {.fd = -1};

@@ -1,5 +1,5 @@
-/* tests/unit/test_questions.c - requests about the past in, the bytes of their
- * answers out. */
+/* tests/unit/test_history_requests.c - requests about the past in, the bytes of
+ * their answers out. */
 #include "tests/unit/answer_fixture.h"
 
 #define NOW  ((uint32_t)1440 * 20000 + 600) /* a day's 10:00, in minutes */

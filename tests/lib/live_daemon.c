@@ -1,5 +1,5 @@
-/* tests/lib/live_rig.c - see live_rig.h. */
-#include "tests/lib/live_rig.h"
+/* tests/lib/live_daemon.c - see live_daemon.h. */
+#include "tests/lib/live_daemon.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -13,9 +13,9 @@
 #include "tests/lib/test.h"
 
 int
-live_rig_setup(void **state)
+live_daemon_setup(void **state)
 {
-    struct live_rig *r = calloc(1, sizeof *r);
+    struct live_daemon *r = calloc(1, sizeof *r);
 
     if (!r)
         return -1;
@@ -26,9 +26,9 @@ live_rig_setup(void **state)
 }
 
 int
-live_rig_teardown(void **state)
+live_daemon_teardown(void **state)
 {
-    struct live_rig *r = *state;
+    struct live_daemon *r = *state;
 
     dialogue_tell();
     daemon_fini(&r->writer);
@@ -38,7 +38,7 @@ live_rig_teardown(void **state)
 }
 
 void
-live_rig_start(struct live_rig *r, ...)
+live_daemon_start(struct live_daemon *r, ...)
 {
     const char *argv[DAEMON_ARGS_MAX + 1] = {
         "-d", r->dir.path,
@@ -75,41 +75,42 @@ live_rig_start(struct live_rig *r, ...)
 }
 
 static void
-open_listener(void *ctx, struct taker *t)
+open_listener(void *ctx, struct live_client *t)
 {
-    const struct live_rig *r = ctx;
+    const struct live_daemon *r = ctx;
 
-    taker_open(t, r->dialogue->kind == COUNTERS ? r->counter : r->semaphore);
+    live_client_open(t,
+                     r->dialogue->kind == COUNTERS ? r->counter : r->semaphore);
 }
 
 static void
 play(void **state)
 {
-    struct live_rig *r = *state;
+    struct live_daemon *r = *state;
     const unsigned kind = r->dialogue->kind;
     const unsigned most = r->dialogue->dialogue->connections;
     char option[64];
 
     (void)snprintf(option, sizeof option, "%s.max_connections=%u",
                    kind == COUNTERS ? "counter" : "semaphore", most);
-    live_rig_start(r, most > 0 ? option : NULL, NULL);
+    live_daemon_start(r, most > 0 ? option : NULL, NULL);
     dialogue_run(r->dialogue->dialogue,
                  &(struct dialogue_stage){
                      .ctx = r, .kind = kind, .open = open_listener});
-    live_rig_stop(r);
+    live_daemon_stop(r);
 }
 
-const struct CMUnitTest live_rig_play =
-    cmocka_unit_test_setup_teardown(play, live_rig_setup, live_rig_teardown);
+const struct CMUnitTest live_daemon_play = cmocka_unit_test_setup_teardown(
+    play, live_daemon_setup, live_daemon_teardown);
 
 void
-live_rig_stop(struct live_rig *r)
+live_daemon_stop(struct live_daemon *r)
 {
     assert_int_equal(daemon_stop(&r->writer), 0);
 }
 
 uint64_t
-live_rig_descriptors(uint64_t count)
+live_daemon_descriptors(uint64_t count)
 {
     struct rlimit limit;
 
@@ -132,7 +133,7 @@ live_rig_descriptors(uint64_t count)
 }
 
 int
-live_rig_connect_from(uint16_t port, uint64_t number)
+live_daemon_connect_from(uint16_t port, uint64_t number)
 {
     struct sockaddr_in from = {.sin_family = AF_INET};
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};

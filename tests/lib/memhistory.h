@@ -1,8 +1,8 @@
-/* tests/lib/mempast.h - the questions of common/store/store.h about history,
+/* tests/lib/memhistory.h - the questions of common/store/store.h about history,
  * answered from a plain table: what is right, for engines to be compared with.
  */
-#ifndef COUNTD_TESTS_LIB_MEMPAST_H
-#define COUNTD_TESTS_LIB_MEMPAST_H
+#ifndef COUNTD_TESTS_LIB_MEMHISTORY_H
+#define COUNTD_TESTS_LIB_MEMHISTORY_H
 
 #include "common/store/store.h"
 
@@ -12,7 +12,7 @@ struct name {
 };
 
 /* What came for a key in a minute; a key and minute may stand several times. */
-struct mempast {
+struct memhistory {
     struct name key;
     uint32_t minute;
     int64_t sum_high;
@@ -20,7 +20,7 @@ struct mempast {
 };
 
 /* As store_history(), of a table for which nothing is missing, ever. */
-int mempast_answer(const struct mempast *table, size_t count,
-                   struct store_history_query *q);
+int memhistory_answer(const struct memhistory *table, size_t count,
+                      struct store_history_query *q);
 
 #endif

@@ -1,10 +1,10 @@
-/* tests/lib/site.h - a data directory under `countd serve`, for tests of the
- * command: as a user has it, with all three daemons as children of one.
+/* tests/lib/serve_fixture.h - a data directory under `countd serve`, for tests
+ * of the command: as a user has it, with all three daemons as children of one.
  *
  *     static void
  *     a_test(void **state)
  *     {
- *         struct site *s = *state;
+ *         struct serve_fixture *s = *state;
  *
  *         expect_text(RUN(s, "incr", "words", "the", "3"), 0, "");
  *         expect_text(RUN(s, "flush"), 0, "");
@@ -15,8 +15,8 @@
  *
  * Logs are small and handed on after an hour: by flush or SIGUSR2.
  */
-#ifndef COUNTD_TESTS_LIB_SITE_H
-#define COUNTD_TESTS_LIB_SITE_H
+#ifndef COUNTD_TESTS_LIB_SERVE_FIXTURE_H
+#define COUNTD_TESTS_LIB_SERVE_FIXTURE_H
 
 #include <sys/types.h>
 
@@ -27,7 +27,7 @@
 #define SITE_DAEMONS 3
 
 /* A data directory, what serves it, and the options that find it. */
-struct site {
+struct serve_fixture {
     struct tmpdir dir;
     struct daemon serve;
     char data[600];
@@ -36,30 +36,35 @@ struct site {
 };
 
 /* cmocka's: *state is a site, served or without daemons. */
-int site_setup(void **state);
-int site_setup_empty(void **state);
-int site_teardown(void **state);
+int serve_fixture_setup(void **state);
+int serve_fixture_setup_empty(void **state);
+int serve_fixture_teardown(void **state);
 
 #define WITH_SITE(name, s)                                                     \
-    TEST_IN(name, struct site *s, site_setup, site_teardown)
+    TEST_IN(name, struct serve_fixture *s, serve_fixture_setup,                \
+            serve_fixture_teardown)
 #define WITH_EMPTY(name, s)                                                    \
-    TEST_IN(name, struct site *s, site_setup_empty, site_teardown)
+    TEST_IN(name, struct serve_fixture *s, serve_fixture_setup_empty,          \
+            serve_fixture_teardown)
 
 /* Starts countd serve on it. */
-void site_serve(struct site *s);
+void serve_fixture_serve(struct serve_fixture *s);
 
 /* Runs countd on the site and returns its status; its words are left in
  * `text`.  `uid` not 0: as this user.  `words` is NULL-terminated. */
-int site_run(const struct site *s, uid_t uid, const char *const *words);
-#define RUN(s, ...) site_run(s, 0, (const char *const[]){__VA_ARGS__, NULL})
+int serve_fixture_run(const struct serve_fixture *s, uid_t uid,
+                      const char *const *words);
+#define RUN(s, ...)                                                            \
+    serve_fixture_run(s, 0, (const char *const[]){__VA_ARGS__, NULL})
 
 /* A file beside the data directory: its path, until the next call. */
-const char *site_put(struct site *s, const char *name, const char *bytes);
+const char *serve_fixture_put(struct serve_fixture *s, const char *name,
+                              const char *bytes);
 
 /* Overwrites some bytes of a file below the data directory. */
-void site_damage(struct site *s, const char *name, off_t at);
+void serve_fixture_damage(struct serve_fixture *s, const char *name, off_t at);
 
 /* Waits for the end of a process that need not be our child. */
-void site_await_end(pid_t pid);
+void serve_fixture_await_end(pid_t pid);
 
 #endif

@@ -1,5 +1,5 @@
-/* tests/lib/http_rig.c - see http_rig.h. */
-#include "tests/lib/http_rig.h"
+/* tests/lib/http_fixture.c - see http_fixture.h. */
+#include "tests/lib/http_fixture.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -13,9 +13,9 @@
 #define HEARD_MAX 65536
 
 int
-http_rig_setup(void **state)
+http_fixture_setup(void **state)
 {
-    struct http_rig *r = calloc(1, sizeof *r);
+    struct http_fixture *r = calloc(1, sizeof *r);
 
     if (!r)
         return -1;
@@ -25,9 +25,9 @@ http_rig_setup(void **state)
 }
 
 int
-http_rig_teardown(void **state)
+http_fixture_teardown(void **state)
 {
-    struct http_rig *r = *state;
+    struct http_fixture *r = *state;
 
     daemon_fini(&r->writer);
     tmpdir_remove(&r->dir);
@@ -36,7 +36,7 @@ http_rig_teardown(void **state)
 }
 
 void
-http_rig_start(struct http_rig *r, const char *const *env, ...)
+http_fixture_start(struct http_fixture *r, const char *const *env, ...)
 {
     const char *argv[DAEMON_ARGS_MAX + 1] = {
         "-d", r->dir.path,
@@ -69,7 +69,7 @@ http_rig_start(struct http_rig *r, const char *const *env, ...)
 }
 
 void
-http_rig_stop(struct http_rig *r)
+http_fixture_stop(struct http_fixture *r)
 {
     assert_int_equal(daemon_stop(&r->writer), 0);
 }
@@ -106,16 +106,17 @@ http_ask_number(int fd)
 }
 
 bool
-http_take_number(int fd, char line[HTTP_RIG_LINE],
+http_take_number(int fd, char line[HTTP_FIXTURE_LINE],
                  struct sequence_parts *number)
 {
     const size_t head = strlen(HEAD);
-    char answer[sizeof HEAD + HTTP_RIG_LINE];
+    char answer[sizeof HEAD + HTTP_FIXTURE_LINE];
 
-    if (client_read(fd, answer, head + HTTP_RIG_LINE) < head + HTTP_RIG_LINE)
+    if (client_read(fd, answer, head + HTTP_FIXTURE_LINE) <
+        head + HTTP_FIXTURE_LINE)
         return false;
     assert_memory_equal(answer, HEAD, head);
-    memcpy(line, answer + head, HTTP_RIG_LINE);
+    memcpy(line, answer + head, HTTP_FIXTURE_LINE);
     assert_int_equal(line[SEQUENCE_SIZE], '\n');
     assert_true(sequence_parse(line, SEQUENCE_SIZE, number));
     return true;

@@ -1,5 +1,5 @@
-/* tests/lib/cluster_rig.c - see cluster_rig.h. */
-#include "tests/lib/cluster_rig.h"
+/* tests/lib/cluster_servers.c - see cluster_servers.h. */
+#include "tests/lib/cluster_servers.h"
 
 #include <hiredis/hiredis.h>
 #include <netinet/in.h>
@@ -26,7 +26,7 @@
 static void
 append_reply(char *text, const redisReply *reply)
 {
-    const size_t used = strlen(text), left = CLUSTER_RIG_TEXT - used;
+    const size_t used = strlen(text), left = CLUSTER_SERVERS_TEXT - used;
 
     if (reply->type == REDIS_REPLY_INTEGER)
         (void)snprintf(text + used, left, "%lld", reply->integer);
@@ -35,15 +35,15 @@ append_reply(char *text, const redisReply *reply)
     else
         for (size_t i = 0; i < reply->elements; i++) {
             append_reply(text, reply->element[i]);
-            (void)strncat(text, "\n", CLUSTER_RIG_TEXT - strlen(text) - 1);
+            (void)strncat(text, "\n", CLUSTER_SERVERS_TEXT - strlen(text) - 1);
         }
 }
 
 static const char *
-run_command(struct cluster_rig *r, unsigned server, const char *format,
+run_command(struct cluster_servers *r, unsigned server, const char *format,
             va_list args)
 {
-    static char text[CLUSTER_RIG_TEXT];
+    static char text[CLUSTER_SERVERS_TEXT];
     const struct timeval wait = {.tv_sec = 5};
     redisContext *link =
         redisConnectWithTimeout("127.0.0.1", r->ports[server], wait);
@@ -63,7 +63,8 @@ run_command(struct cluster_rig *r, unsigned server, const char *format,
 }
 
 const char *
-cluster_rig_run(struct cluster_rig *r, unsigned server, const char *format, ...)
+cluster_servers_run(struct cluster_servers *r, unsigned server,
+                    const char *format, ...)
 {
     const char *text;
     va_list args;
@@ -75,55 +76,55 @@ cluster_rig_run(struct cluster_rig *r, unsigned server, const char *format, ...)
 }
 
 void
-cluster_rig_await(struct cluster_rig *r, unsigned server, const char *command,
-                  const char *text)
+cluster_servers_await(struct cluster_servers *r, unsigned server,
+                      const char *command, const char *text)
 {
     const uint64_t end_ms = clock_ms() + (uint64_t)WAIT_MS * test_slow();
 
-    while (strstr(cluster_rig_run(r, server, command), text) == NULL) {
+    while (strstr(cluster_servers_run(r, server, command), text) == NULL) {
         if (clock_ms() > end_ms)
             fail_msg("server %u: %s does not say \"%s\" but: %s", server,
-                     command, text, cluster_rig_run(r, server, command));
+                     command, text, cluster_servers_run(r, server, command));
         (void)poll(NULL, 0, PACE_MS);
     }
 }
 
 unsigned
-cluster_rig_master(struct cluster_rig *r, unsigned from, unsigned slot)
+cluster_servers_master(struct cluster_servers *r, unsigned from, unsigned slot)
 {
     const struct timeval wait = {.tv_sec = 5};
     redisContext *link =
         redisConnectWithTimeout("127.0.0.1", r->ports[from], wait);
     redisReply *map = redisCommand(link, "CLUSTER SLOTS");
-    unsigned found = CLUSTER_RIG_SERVERS;
+    unsigned found = CLUSTER_SERVERS_SERVERS;
 
     for (size_t i = 0; map != NULL && i < map->elements; i++) {
         redisReply **row = map->element[i]->element;
 
         if (slot < row[0]->integer || slot > row[1]->integer)
             continue;
-        for (unsigned s = 0; s < CLUSTER_RIG_SERVERS; s++)
+        for (unsigned s = 0; s < CLUSTER_SERVERS_SERVERS; s++)
             if (r->ports[s] == row[2]->element[1]->integer)
                 found = s;
     }
-    assert_true(found < CLUSTER_RIG_SERVERS);
+    assert_true(found < CLUSTER_SERVERS_SERVERS);
     freeReplyObject(map);
     redisFree(link);
     return found;
 }
 
 void
-cluster_rig_flush(struct cluster_rig *r)
+cluster_servers_flush(struct cluster_servers *r)
 {
-    for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++)
-        if (strstr(cluster_rig_run(r, i, "ROLE"), "master") != NULL)
-            assert_string_equal(cluster_rig_run(r, i, "FLUSHALL"), "OK");
+    for (unsigned i = 0; i < CLUSTER_SERVERS_SERVERS; i++)
+        if (strstr(cluster_servers_run(r, i, "ROLE"), "master") != NULL)
+            assert_string_equal(cluster_servers_run(r, i, "FLUSHALL"), "OK");
 }
 
 /* ---- starting ----------------------------------------------------------- */
 
 /* Finds free ports, below those that the kernel gives to connections.  The
- * sockets stay bound, so that no other rig takes a port before its server
+ * sockets stay bound, so that no other servers takes a port before its server
  * listens, or while that is down: a server may bind it too, because both
  * sockets have SO_REUSEADDR; a socket of this function may not, because it has
  * none yet. */
@@ -149,7 +150,7 @@ find_ports(int *ports, int *fds, size_t count)
 }
 
 void
-cluster_rig_restart(struct cluster_rig *r, unsigned server)
+cluster_servers_restart(struct cluster_servers *r, unsigned server)
 {
     char port[8], bus[8], dir[sizeof r->tmp.path + 16];
     const char *const argv[] = {"--port",
@@ -183,67 +184,68 @@ cluster_rig_restart(struct cluster_rig *r, unsigned server)
     (void)snprintf(bus, sizeof bus, "%d", r->bus[server]);
     (void)snprintf(dir, sizeof dir, "%s/%u", r->tmp.path, server);
     assert_int_equal(daemon_start_how(&r->servers[server], SERVER, &how), 0);
-    cluster_rig_await(r, server, "PING", "PONG");
+    cluster_servers_await(r, server, "PING", "PONG");
 }
 
 /* Gives the masters their slots and has all meet. */
 static void
-form_cluster(struct cluster_rig *r)
+form_cluster(struct cluster_servers *r)
 {
-    char id[CLUSTER_RIG_MASTERS][64];
+    char id[CLUSTER_SERVERS_MASTERS][64];
 
-    for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++)
-        (void)cluster_rig_run(r, i, "CLUSTER SET-CONFIG-EPOCH %u", i + 1);
-    for (unsigned i = 0; i < CLUSTER_RIG_MASTERS; i++) {
-        const unsigned each = 16384 / CLUSTER_RIG_MASTERS + 1;
+    for (unsigned i = 0; i < CLUSTER_SERVERS_SERVERS; i++)
+        (void)cluster_servers_run(r, i, "CLUSTER SET-CONFIG-EPOCH %u", i + 1);
+    for (unsigned i = 0; i < CLUSTER_SERVERS_MASTERS; i++) {
+        const unsigned each = 16384 / CLUSTER_SERVERS_MASTERS + 1;
         const unsigned last = (i + 1) * each - 1;
 
-        assert_string_equal(cluster_rig_run(r, i, "CLUSTER ADDSLOTSRANGE %u %u",
-                                            i * each,
-                                            last < 16383 ? last : 16383),
-                            "OK");
+        assert_string_equal(
+            cluster_servers_run(r, i, "CLUSTER ADDSLOTSRANGE %u %u", i * each,
+                                last < 16383 ? last : 16383),
+            "OK");
         (void)snprintf(id[i], sizeof id[i], "%s",
-                       cluster_rig_run(r, i, "CLUSTER MYID"));
+                       cluster_servers_run(r, i, "CLUSTER MYID"));
     }
-    for (unsigned i = 1; i < CLUSTER_RIG_SERVERS; i++)
-        (void)cluster_rig_run(r, i, "CLUSTER MEET 127.0.0.1 %d %d", r->ports[0],
-                              r->bus[0]);
-    for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++)
-        cluster_rig_await(r, i, "CLUSTER INFO", "cluster_known_nodes:6");
-    for (unsigned i = CLUSTER_RIG_MASTERS; i < CLUSTER_RIG_SERVERS; i++) {
+    for (unsigned i = 1; i < CLUSTER_SERVERS_SERVERS; i++)
+        (void)cluster_servers_run(r, i, "CLUSTER MEET 127.0.0.1 %d %d",
+                                  r->ports[0], r->bus[0]);
+    for (unsigned i = 0; i < CLUSTER_SERVERS_SERVERS; i++)
+        cluster_servers_await(r, i, "CLUSTER INFO", "cluster_known_nodes:6");
+    for (unsigned i = CLUSTER_SERVERS_MASTERS; i < CLUSTER_SERVERS_SERVERS;
+         i++) {
         const uint64_t end_ms = clock_ms() + WAIT_MS;
 
-        while (strcmp(cluster_rig_run(r, i, "CLUSTER REPLICATE %s",
-                                      id[i - CLUSTER_RIG_MASTERS]),
+        while (strcmp(cluster_servers_run(r, i, "CLUSTER REPLICATE %s",
+                                          id[i - CLUSTER_SERVERS_MASTERS]),
                       "OK") != 0) {
             assert_true(clock_ms() < end_ms);
             (void)poll(NULL, 0, PACE_MS);
         }
     }
-    for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++)
-        cluster_rig_await(r, i, "CLUSTER INFO", "cluster_state:ok");
-    for (unsigned i = 0; i < CLUSTER_RIG_MASTERS; i++)
-        cluster_rig_await(r, i, "INFO replication", "state=online");
+    for (unsigned i = 0; i < CLUSTER_SERVERS_SERVERS; i++)
+        cluster_servers_await(r, i, "CLUSTER INFO", "cluster_state:ok");
+    for (unsigned i = 0; i < CLUSTER_SERVERS_MASTERS; i++)
+        cluster_servers_await(r, i, "INFO replication", "state=online");
 }
 
 bool
-cluster_rig_start(struct cluster_rig *r)
+cluster_servers_start(struct cluster_servers *r)
 {
-    int ports[2 * CLUSTER_RIG_SERVERS];
+    int ports[2 * CLUSTER_SERVERS_SERVERS];
 
-    *r = (struct cluster_rig){.nodes = ""};
+    *r = (struct cluster_servers){.nodes = ""};
     if (access(SERVER, X_OK) != 0)
         return false;
     tmpdir_make_in_memory(&r->tmp);
-    find_ports(ports, r->port_fds, 2 * CLUSTER_RIG_SERVERS);
-    for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++) {
+    find_ports(ports, r->port_fds, 2 * CLUSTER_SERVERS_SERVERS);
+    for (unsigned i = 0; i < CLUSTER_SERVERS_SERVERS; i++) {
         char name[8];
 
         r->ports[i] = ports[i];
-        r->bus[i] = ports[CLUSTER_RIG_SERVERS + i];
+        r->bus[i] = ports[CLUSTER_SERVERS_SERVERS + i];
         (void)snprintf(name, sizeof name, "%u", i);
         assert_int_equal(mkdirat(r->tmp.fd, name, 0700), 0);
-        cluster_rig_restart(r, i);
+        cluster_servers_restart(r, i);
     }
     (void)snprintf(r->nodes, sizeof r->nodes, "127.0.0.1:%d 127.0.0.1:%d",
                    r->ports[0], r->ports[1]);
@@ -252,13 +254,13 @@ cluster_rig_start(struct cluster_rig *r)
 }
 
 void
-cluster_rig_stop(struct cluster_rig *r)
+cluster_servers_stop(struct cluster_servers *r)
 {
     if (r->nodes[0] == '\0')
         return;
-    for (unsigned i = 0; i < CLUSTER_RIG_SERVERS; i++)
+    for (unsigned i = 0; i < CLUSTER_SERVERS_SERVERS; i++)
         daemon_fini(&r->servers[i]);
-    for (unsigned i = 0; i < 2 * CLUSTER_RIG_SERVERS; i++)
+    for (unsigned i = 0; i < 2 * CLUSTER_SERVERS_SERVERS; i++)
         (void)close(r->port_fds[i]);
     tmpdir_remove(&r->tmp);
 }

@@ -1,5 +1,5 @@
-/* tests/lib/taker.c - see taker.h. */
-#include "tests/lib/taker.h"
+/* tests/lib/live_client.c - see live_client.h. */
+#include "tests/lib/live_client.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -21,56 +21,56 @@
 /* ---- connections -------------------------------------------------------- */
 
 void
-taker_take(struct taker *t, int fd)
+live_client_take(struct live_client *t, int fd)
 {
-    *t = (struct taker){.fd = fd, .in = malloc(IN_SIZE)};
+    *t = (struct live_client){.fd = fd, .in = malloc(IN_SIZE)};
     if (!t->in)
         fail_msg("no memory");
 }
 
 void
-taker_open(struct taker *t, uint16_t port)
+live_client_open(struct live_client *t, uint16_t port)
 {
-    taker_take(t, client_connect(port));
+    live_client_take(t, client_connect(port));
 }
 
 static void
-forget(struct taker *t)
+forget(struct live_client *t)
 {
     free(t->in);
-    *t = (struct taker){.fd = -1};
+    *t = (struct live_client){.fd = -1};
 }
 
 void
-taker_close(struct taker *t)
+live_client_close(struct live_client *t)
 {
-    taker_expect_nothing(t, 0);
-    taker_drop(t);
+    live_client_expect_nothing(t, 0);
+    live_client_drop(t);
 }
 
 void
-taker_reset(struct taker *t)
+live_client_reset(struct live_client *t)
 {
     client_reset(t->fd);
     forget(t);
 }
 
 void
-taker_drop(struct taker *t)
+live_client_drop(struct live_client *t)
 {
     client_close(t->fd);
     forget(t);
 }
 
 void
-taker_half_close(struct taker *t)
+live_client_half_close(struct live_client *t)
 {
     if (shutdown(t->fd, SHUT_WR) < 0)
         fail_msg("shutdown: %s", strerror(errno));
 }
 
 void
-taker_wait(struct taker *t, int wait_ms)
+live_client_wait(struct live_client *t, int wait_ms)
 {
     if (t->turn)
         t->turn(t->turn_ctx);
@@ -80,7 +80,7 @@ taker_wait(struct taker *t, int wait_ms)
 
 /* What has come by now, or within wait_ms: as client_try_read(). */
 static long
-look(struct taker *t, void *bytes, size_t size, int wait_ms)
+look(struct live_client *t, void *bytes, size_t size, int wait_ms)
 {
     if (!t->turn)
         return client_try_read(t->fd, bytes, size, wait_ms);
@@ -90,7 +90,7 @@ look(struct taker *t, void *bytes, size_t size, int wait_ms)
 
 /* Reads until `size` bytes are there, at in + at; false at the end. */
 static bool
-gather(struct taker *t, size_t size)
+gather(struct live_client *t, size_t size)
 {
     const uint64_t deadline = clock_ms() + WAIT_MS * (uint64_t)test_slow();
     long n;
@@ -119,14 +119,14 @@ gather(struct taker *t, size_t size)
 }
 
 void
-taker_expect_end(struct taker *t)
+live_client_expect_end(struct live_client *t)
 {
     if (gather(t, 1))
         fail_msg("%zu bytes came where the end was expected", t->have - t->at);
 }
 
 void
-taker_expect_nothing(struct taker *t, int wait_ms)
+live_client_expect_nothing(struct live_client *t, int wait_ms)
 {
     uint8_t byte;
     long n;
@@ -151,23 +151,23 @@ put_header(uint8_t *at, uint8_t opcode, uint32_t opaque, size_t size)
     at[3] = 0;
     put_be32(at + 4, (uint32_t)size);
     put_be32(at + 8, opaque);
-    return TAKER_HEADER;
+    return LIVE_CLIENT_HEADER;
 }
 
 size_t
-taker_put(uint8_t *at, uint8_t opcode, uint32_t opaque, const void *body,
-          size_t size)
+live_client_put(uint8_t *at, uint8_t opcode, uint32_t opaque, const void *body,
+                size_t size)
 {
     put_header(at, opcode, opaque, size);
     if (size > 0)
-        memcpy(at + TAKER_HEADER, body, size);
-    return TAKER_HEADER + size;
+        memcpy(at + LIVE_CLIENT_HEADER, body, size);
+    return LIVE_CLIENT_HEADER + size;
 }
 
 static size_t
 put_name(uint8_t *at, const void *name, size_t size)
 {
-    if (size > TAKER_NAME_MAX)
+    if (size > LIVE_CLIENT_NAME_MAX)
         fail_msg("a name of %zu bytes", size);
     put_be16(at, (uint16_t)size);
     memcpy(at + 2, name, size);
@@ -175,18 +175,18 @@ put_name(uint8_t *at, const void *name, size_t size)
 }
 
 size_t
-taker_put_get(uint8_t *at, uint32_t opaque, const void *name, size_t size)
+live_client_put_get(uint8_t *at, uint32_t opaque, const void *name, size_t size)
 {
-    size_t end = put_header(at, TAKER_GET, opaque, 2 + size);
+    size_t end = put_header(at, LIVE_CLIENT_GET, opaque, 2 + size);
 
     return end + put_name(at + end, name, size);
 }
 
 size_t
-taker_put_acquire(uint8_t *at, uint32_t opaque, const void *name, size_t size,
-                  uint32_t resources, uint32_t bound)
+live_client_put_acquire(uint8_t *at, uint32_t opaque, const void *name,
+                        size_t size, uint32_t resources, uint32_t bound)
 {
-    size_t end = put_header(at, TAKER_ACQUIRE, opaque, 10 + size);
+    size_t end = put_header(at, LIVE_CLIENT_ACQUIRE, opaque, 10 + size);
 
     put_be32(at + end, resources);
     put_be32(at + end + 4, bound);
@@ -194,17 +194,17 @@ taker_put_acquire(uint8_t *at, uint32_t opaque, const void *name, size_t size,
 }
 
 size_t
-taker_put_release(uint8_t *at, uint32_t opaque, const void *name, size_t size,
-                  uint32_t resources)
+live_client_put_release(uint8_t *at, uint32_t opaque, const void *name,
+                        size_t size, uint32_t resources)
 {
-    size_t end = put_header(at, TAKER_RELEASE, opaque, 6 + size);
+    size_t end = put_header(at, LIVE_CLIENT_RELEASE, opaque, 6 + size);
 
     put_be32(at + end, resources);
     return end + 4 + put_name(at + end + 4, name, size);
 }
 
 void
-taker_send(const struct taker *t, const void *bytes, size_t size)
+live_client_send(const struct live_client *t, const void *bytes, size_t size)
 {
     client_send(t->fd, bytes, size);
 }
@@ -215,17 +215,17 @@ static const char *
 text_of(uint8_t status)
 {
     switch (status) {
-    case TAKER_NOT_FOUND:
+    case LIVE_CLIENT_NOT_FOUND:
         return "Not found";
-    case TAKER_INVALID:
+    case LIVE_CLIENT_INVALID:
         return "Invalid arguments";
-    case TAKER_FULL:
+    case LIVE_CLIENT_FULL:
         return "Resource not available";
-    case TAKER_NOT_HELD:
+    case LIVE_CLIENT_NOT_HELD:
         return "Not acquired";
-    case TAKER_UNKNOWN:
+    case LIVE_CLIENT_UNKNOWN:
         return "Unknown command";
-    case TAKER_NO_MEMORY:
+    case LIVE_CLIENT_NO_MEMORY:
         return "OutOfMemory";
     default:
         fail_msg("an answer with the status 0x%02x", status);
@@ -234,27 +234,27 @@ text_of(uint8_t status)
 }
 
 void
-taker_read(struct taker *t, struct taker_answer *out)
+live_client_read(struct live_client *t, struct live_client_answer *out)
 {
     const uint8_t *h;
 
-    if (!gather(t, TAKER_HEADER))
+    if (!gather(t, LIVE_CLIENT_HEADER))
         fail_msg("the server closed where an answer was expected");
     h = t->in + t->at;
     if (h[0] != 0x91 || h[3] != 0)
         fail_msg("an answer's magic is %02x and its reserved byte %02x", h[0],
                  h[3]);
-    *out = (struct taker_answer){.opcode = h[1],
-                                 .status = h[2],
-                                 .size = get_be32(h + 4),
-                                 .opaque = get_be32(h + 8)};
-    if (out->size > IN_SIZE - TAKER_HEADER)
+    *out = (struct live_client_answer){.opcode = h[1],
+                                       .status = h[2],
+                                       .size = get_be32(h + 4),
+                                       .opaque = get_be32(h + 8)};
+    if (out->size > IN_SIZE - LIVE_CLIENT_HEADER)
         fail_msg("an answer of %u bytes", out->size);
-    if (!gather(t, TAKER_HEADER + out->size))
+    if (!gather(t, LIVE_CLIENT_HEADER + out->size))
         fail_msg("the server closed within an answer");
-    out->body = t->in + t->at + TAKER_HEADER;
-    t->at += TAKER_HEADER + out->size;
-    if (out->status != TAKER_OK &&
+    out->body = t->in + t->at + LIVE_CLIENT_HEADER;
+    t->at += LIVE_CLIENT_HEADER + out->size;
+    if (out->status != LIVE_CLIENT_OK &&
         (out->size != strlen(text_of(out->status)) ||
          memcmp(out->body, text_of(out->status), out->size) != 0))
         fail_msg("the text of status 0x%02x is '%.*s'", out->status,
@@ -263,10 +263,10 @@ taker_read(struct taker *t, struct taker_answer *out)
 
 /* The next answer is one to this request. */
 static void
-read_answer(struct taker *t, uint8_t opcode, uint32_t opaque,
-            struct taker_answer *out)
+read_answer(struct live_client *t, uint8_t opcode, uint32_t opaque,
+            struct live_client_answer *out)
 {
-    taker_read(t, out);
+    live_client_read(t, out);
     if (out->opcode != opcode || out->opaque != opaque)
         fail_msg("an answer with opcode %02x and opaque %08x instead of %02x "
                  "and %08x (status %02x)",
@@ -274,16 +274,16 @@ read_answer(struct taker *t, uint8_t opcode, uint32_t opaque,
 }
 
 void
-taker_expect(struct taker *t, uint8_t opcode, uint32_t opaque, uint8_t status,
-             const void *body, size_t size)
+live_client_expect(struct live_client *t, uint8_t opcode, uint32_t opaque,
+                   uint8_t status, const void *body, size_t size)
 {
-    struct taker_answer a;
+    struct live_client_answer a;
 
     read_answer(t, opcode, opaque, &a);
     if (a.status != status)
         fail_msg("the status to opcode %02x, opaque %08x is %02x, not %02x",
                  opcode, opaque, a.status, status);
-    if (status == TAKER_OK &&
+    if (status == LIVE_CLIENT_OK &&
         (a.size != size || (size > 0 && memcmp(a.body, body, size) != 0)))
         fail_msg("the answer to opcode %02x, opaque %08x has another body "
                  "(%u bytes)",
@@ -291,13 +291,13 @@ taker_expect(struct taker *t, uint8_t opcode, uint32_t opaque, uint8_t status,
 }
 
 void
-taker_expect_u32(struct taker *t, uint8_t opcode, uint32_t opaque,
-                 uint32_t value)
+live_client_expect_u32(struct live_client *t, uint8_t opcode, uint32_t opaque,
+                       uint32_t value)
 {
     uint8_t body[4];
 
     put_be32(body, value);
-    taker_expect(t, opcode, opaque, TAKER_OK, body, sizeof body);
+    live_client_expect(t, opcode, opaque, LIVE_CLIENT_OK, body, sizeof body);
 }
 
 /* ---- hexadecimal digits ------------------------------------------------- */
@@ -313,7 +313,7 @@ digit(char c)
 }
 
 size_t
-taker_from_hex(const char *text, uint8_t *bytes, size_t max)
+live_client_from_hex(const char *text, uint8_t *bytes, size_t max)
 {
     size_t size = 0;
 
@@ -341,10 +341,10 @@ show(const char *what, const uint8_t *bytes, size_t size)
 }
 
 void
-taker_expect_digits(struct taker *t, const char *answer)
+live_client_expect_digits(struct live_client *t, const char *answer)
 {
     uint8_t bytes[EXCHANGE_SIZE];
-    const size_t size = taker_from_hex(answer, bytes, sizeof bytes);
+    const size_t size = live_client_from_hex(answer, bytes, sizeof bytes);
 
     if (gather(t, size) && memcmp(t->in + t->at, bytes, size) == 0) {
         t->at += size;
@@ -357,65 +357,72 @@ taker_expect_digits(struct taker *t, const char *answer)
 }
 
 void
-taker_exchange(struct taker *t, const char *request, const char *answer)
+live_client_exchange(struct live_client *t, const char *request,
+                     const char *answer)
 {
     uint8_t bytes[EXCHANGE_SIZE];
 
-    taker_send(t, bytes, taker_from_hex(request, bytes, sizeof bytes));
-    taker_expect_digits(t, answer);
+    live_client_send(t, bytes,
+                     live_client_from_hex(request, bytes, sizeof bytes));
+    live_client_expect_digits(t, answer);
 }
 
 /* ---- round trips -------------------------------------------------------- */
 
 void
-taker_noop(struct taker *t)
+live_client_noop(struct live_client *t)
 {
-    uint8_t bytes[TAKER_HEADER];
+    uint8_t bytes[LIVE_CLIENT_HEADER];
 
-    taker_send(t, bytes, taker_put(bytes, TAKER_NOOP, ++t->serial, NULL, 0));
-    taker_expect(t, TAKER_NOOP, t->serial, TAKER_OK, NULL, 0);
+    live_client_send(
+        t, bytes,
+        live_client_put(bytes, LIVE_CLIENT_NOOP, ++t->serial, NULL, 0));
+    live_client_expect(t, LIVE_CLIENT_NOOP, t->serial, LIVE_CLIENT_OK, NULL, 0);
 }
 
 int
-taker_acquire_bytes(struct taker *t, const void *name, size_t size,
-                    uint32_t resources, uint32_t bound)
+live_client_acquire_bytes(struct live_client *t, const void *name, size_t size,
+                          uint32_t resources, uint32_t bound)
 {
-    static uint8_t bytes[TAKER_FIXED + TAKER_NAME_MAX];
-    struct taker_answer a;
+    static uint8_t bytes[LIVE_CLIENT_FIXED + LIVE_CLIENT_NAME_MAX];
+    struct live_client_answer a;
 
-    taker_send(
-        t, bytes,
-        taker_put_acquire(bytes, ++t->serial, name, size, resources, bound));
-    read_answer(t, TAKER_ACQUIRE, t->serial, &a);
-    if (a.status == TAKER_OK && (a.size != 4 || get_be32(a.body) != resources))
+    live_client_send(t, bytes,
+                     live_client_put_acquire(bytes, ++t->serial, name, size,
+                                             resources, bound));
+    read_answer(t, LIVE_CLIENT_ACQUIRE, t->serial, &a);
+    if (a.status == LIVE_CLIENT_OK &&
+        (a.size != 4 || get_be32(a.body) != resources))
         fail_msg("Acquire of %u was answered with %u bytes", resources, a.size);
     return a.status;
 }
 
 int
-taker_release_bytes(struct taker *t, const void *name, size_t size,
-                    uint32_t resources)
+live_client_release_bytes(struct live_client *t, const void *name, size_t size,
+                          uint32_t resources)
 {
-    static uint8_t bytes[TAKER_FIXED + TAKER_NAME_MAX];
-    struct taker_answer a;
+    static uint8_t bytes[LIVE_CLIENT_FIXED + LIVE_CLIENT_NAME_MAX];
+    struct live_client_answer a;
 
-    taker_send(t, bytes,
-               taker_put_release(bytes, ++t->serial, name, size, resources));
-    read_answer(t, TAKER_RELEASE, t->serial, &a);
-    if (a.status == TAKER_OK && a.size != 0)
+    live_client_send(
+        t, bytes,
+        live_client_put_release(bytes, ++t->serial, name, size, resources));
+    read_answer(t, LIVE_CLIENT_RELEASE, t->serial, &a);
+    if (a.status == LIVE_CLIENT_OK && a.size != 0)
         fail_msg("Release was answered with %u bytes", a.size);
     return a.status;
 }
 
 int64_t
-taker_get_bytes(struct taker *t, const void *name, size_t size)
+live_client_get_bytes(struct live_client *t, const void *name, size_t size)
 {
-    static uint8_t bytes[TAKER_FIXED + TAKER_NAME_MAX];
-    struct taker_answer a;
+    static uint8_t bytes[LIVE_CLIENT_FIXED + LIVE_CLIENT_NAME_MAX];
+    struct live_client_answer a;
 
-    taker_send(t, bytes, taker_put_get(bytes, ++t->serial, name, size));
-    read_answer(t, TAKER_GET, t->serial, &a);
-    if (a.status != TAKER_OK)
+    live_client_send(t, bytes,
+                     live_client_put_get(bytes, ++t->serial, name, size));
+    read_answer(t, LIVE_CLIENT_GET, t->serial, &a);
+    if (a.status != LIVE_CLIENT_OK)
         return -(int64_t)a.status;
     if (a.size != 4)
         fail_msg("Get was answered with %u bytes", a.size);
@@ -423,50 +430,50 @@ taker_get_bytes(struct taker *t, const void *name, size_t size)
 }
 
 int
-taker_acquire(struct taker *t, const char *name, uint32_t resources,
-              uint32_t bound)
+live_client_acquire(struct live_client *t, const char *name, uint32_t resources,
+                    uint32_t bound)
 {
-    return taker_acquire_bytes(t, name, strlen(name), resources, bound);
+    return live_client_acquire_bytes(t, name, strlen(name), resources, bound);
 }
 
 int
-taker_release(struct taker *t, const char *name, uint32_t resources)
+live_client_release(struct live_client *t, const char *name, uint32_t resources)
 {
-    return taker_release_bytes(t, name, strlen(name), resources);
+    return live_client_release_bytes(t, name, strlen(name), resources);
 }
 
 int64_t
-taker_get(struct taker *t, const char *name)
+live_client_get(struct live_client *t, const char *name)
 {
-    return taker_get_bytes(t, name, strlen(name));
+    return live_client_get_bytes(t, name, strlen(name));
 }
 
 void
-taker_await(struct taker *t, const char *name, int64_t value)
+live_client_await(struct live_client *t, const char *name, int64_t value)
 {
     const uint64_t deadline = clock_ms() + WAIT_MS * (uint64_t)test_slow();
     int64_t got;
 
-    while ((got = taker_get(t, name)) != value) {
+    while ((got = live_client_get(t, name)) != value) {
         if (clock_ms() > deadline)
             fail_msg("%s stays at %lld and does not become %lld", name,
                      (long long)got, (long long)value);
-        taker_wait(t, 1);
+        live_client_wait(t, 1);
     }
 }
 
 /* ---- Stats -------------------------------------------------------------- */
 
 static void
-take_pair(struct taker_stats *out, const uint8_t *bytes, size_t name_size,
+take_pair(struct live_client_stats *out, const uint8_t *bytes, size_t name_size,
           size_t value_size)
 {
     const uint8_t *digits = bytes + name_size;
     uint64_t value = 0;
     size_t i;
 
-    if (out->count == TAKER_STATS_MAX || name_size >= sizeof out->name[0] ||
-        value_size == 0 || value_size > 20)
+    if (out->count == LIVE_CLIENT_STATS_MAX ||
+        name_size >= sizeof out->name[0] || value_size == 0 || value_size > 20)
         fail_msg("figure %zu has %zu and %zu bytes", out->count, name_size,
                  value_size);
     memcpy(out->name[out->count], bytes, name_size);
@@ -482,14 +489,15 @@ take_pair(struct taker_stats *out, const uint8_t *bytes, size_t name_size,
 }
 
 void
-taker_read_stats(struct taker *t, uint32_t opaque, struct taker_stats *out)
+live_client_read_stats(struct live_client *t, uint32_t opaque,
+                       struct live_client_stats *out)
 {
-    struct taker_answer a;
+    struct live_client_answer a;
     size_t at = 0;
 
     out->count = 0;
-    read_answer(t, TAKER_STATS, opaque, &a);
-    if (a.status != TAKER_OK)
+    read_answer(t, LIVE_CLIENT_STATS, opaque, &a);
+    if (a.status != LIVE_CLIENT_OK)
         fail_msg("Stats has the status %02x", a.status);
     while (at + 4 <= a.size) {
         const size_t name = get_be16(a.body + at);
@@ -506,16 +514,18 @@ taker_read_stats(struct taker *t, uint32_t opaque, struct taker_stats *out)
 }
 
 void
-taker_stats(struct taker *t, struct taker_stats *out)
+live_client_stats(struct live_client *t, struct live_client_stats *out)
 {
-    uint8_t bytes[TAKER_HEADER];
+    uint8_t bytes[LIVE_CLIENT_HEADER];
 
-    taker_send(t, bytes, taker_put(bytes, TAKER_STATS, ++t->serial, NULL, 0));
-    taker_read_stats(t, t->serial, out);
+    live_client_send(
+        t, bytes,
+        live_client_put(bytes, LIVE_CLIENT_STATS, ++t->serial, NULL, 0));
+    live_client_read_stats(t, t->serial, out);
 }
 
 uint64_t
-taker_stat(const struct taker_stats *s, const char *name)
+live_client_stat(const struct live_client_stats *s, const char *name)
 {
     size_t i;
 
@@ -527,27 +537,27 @@ taker_stat(const struct taker_stats *s, const char *name)
 }
 
 void
-taker_await_stat(struct taker *t, const char *name, uint64_t value)
+live_client_await_stat(struct live_client *t, const char *name, uint64_t value)
 {
     const uint64_t deadline = clock_ms() + WAIT_MS * (uint64_t)test_slow();
-    struct taker_stats s;
+    struct live_client_stats s;
 
-    for (taker_stats(t, &s); taker_stat(&s, name) != value;
-         taker_stats(t, &s)) {
+    for (live_client_stats(t, &s); live_client_stat(&s, name) != value;
+         live_client_stats(t, &s)) {
         if (clock_ms() > deadline)
             fail_msg("%s stays at %llu and does not become %llu", name,
-                     (unsigned long long)taker_stat(&s, name),
+                     (unsigned long long)live_client_stat(&s, name),
                      (unsigned long long)value);
-        taker_wait(t, 1);
+        live_client_wait(t, 1);
     }
 }
 
 /* ---- Dump --------------------------------------------------------------- */
 
 static void
-take_record(struct taker_dump *d, const struct taker_answer *a)
+take_record(struct live_client_dump *d, const struct live_client_answer *a)
 {
-    struct taker_record *r;
+    struct live_client_record *r;
 
     if (a->size < 11 || get_be16(a->body + 8) != a->size - 10)
         fail_msg("a record of %u bytes", a->size);
@@ -558,9 +568,9 @@ take_record(struct taker_dump *d, const struct taker_answer *a)
             fail_msg("no memory");
     }
     r = &d->record[d->count++];
-    *r = (struct taker_record){.current = get_be32(a->body),
-                               .maximum = get_be32(a->body + 4),
-                               .size = get_be16(a->body + 8)};
+    *r = (struct live_client_record){.current = get_be32(a->body),
+                                     .maximum = get_be32(a->body + 4),
+                                     .size = get_be16(a->body + 8)};
     r->name = malloc(r->size);
     if (!r->name)
         fail_msg("no memory");
@@ -568,14 +578,15 @@ take_record(struct taker_dump *d, const struct taker_answer *a)
 }
 
 void
-taker_read_dump(struct taker *t, uint32_t opaque, struct taker_dump *out)
+live_client_read_dump(struct live_client *t, uint32_t opaque,
+                      struct live_client_dump *out)
 {
-    struct taker_answer a;
+    struct live_client_answer a;
 
-    *out = (struct taker_dump){.count = 0};
+    *out = (struct live_client_dump){.count = 0};
     for (;;) {
-        read_answer(t, TAKER_DUMP, opaque, &a);
-        if (a.status != TAKER_OK)
+        read_answer(t, LIVE_CLIENT_DUMP, opaque, &a);
+        if (a.status != LIVE_CLIENT_OK)
             fail_msg("Dump has the status %02x", a.status);
         if (a.size == 0)
             return;
@@ -584,18 +595,20 @@ taker_read_dump(struct taker *t, uint32_t opaque, struct taker_dump *out)
 }
 
 void
-taker_dump(struct taker *t, struct taker_dump *out)
+live_client_dump(struct live_client *t, struct live_client_dump *out)
 {
-    uint8_t bytes[TAKER_HEADER];
+    uint8_t bytes[LIVE_CLIENT_HEADER];
 
-    taker_send(t, bytes, taker_put(bytes, TAKER_DUMP, ++t->serial, NULL, 0));
-    taker_read_dump(t, t->serial, out);
+    live_client_send(
+        t, bytes,
+        live_client_put(bytes, LIVE_CLIENT_DUMP, ++t->serial, NULL, 0));
+    live_client_read_dump(t, t->serial, out);
 }
 
-const struct taker_record *
-taker_dump_find(const struct taker_dump *d, const char *name)
+const struct live_client_record *
+live_client_dump_find(const struct live_client_dump *d, const char *name)
 {
-    const struct taker_record *found = NULL;
+    const struct live_client_record *found = NULL;
     size_t i, size = strlen(name);
 
     for (i = 0; i < d->count; i++) {
@@ -610,12 +623,12 @@ taker_dump_find(const struct taker_dump *d, const char *name)
 }
 
 void
-taker_dump_free(struct taker_dump *d)
+live_client_dump_free(struct live_client_dump *d)
 {
     size_t i;
 
     for (i = 0; i < d->count; i++)
         free(d->record[i].name);
     free(d->record);
-    *d = (struct taker_dump){.count = 0};
+    *d = (struct live_client_dump){.count = 0};
 }

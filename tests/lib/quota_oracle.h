@@ -1,12 +1,13 @@
-/* tests/lib/till.h - clients of a quota that note what they were answered, and
- * what a journal must have for it: each answer under the number that was told,
- * nothing that was refused, nothing twice, and remaining what was not applied.
+/* tests/lib/quota_oracle.h - clients of a quota that note what they were
+ * answered, and what a journal must have for it: each answer under the number
+ * that was told, nothing that was refused, nothing twice, and remaining what
+ * was not applied.
  *
  * Some requests have a key and are sent again until they are answered; others
  * are given up when their connection ends.
  */
-#ifndef COUNTD_TESTS_LIB_TILL_H
-#define COUNTD_TESTS_LIB_TILL_H
+#ifndef COUNTD_TESTS_LIB_QUOTA_ORACLE_H
+#define COUNTD_TESTS_LIB_QUOTA_ORACLE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -22,7 +23,7 @@
 
 /* A request.  Each application has an amount of its own, by which it is known
  * again. */
-struct till_ask {
+struct quota_oracle_ask {
     bool cancels;
     bool keyed; /* sent again until it is answered */
     bool answered, refused;
@@ -34,7 +35,7 @@ struct till_ask {
     uint64_t acked; /* the moment */
 };
 
-struct till_peer {
+struct quota_oracle_peer {
     int fd;
     uint32_t waiting[TILL_WINDOW]; /* asks on their way, oldest first */
     size_t count;
@@ -44,37 +45,38 @@ struct till_peer {
     size_t size;
 };
 
-struct till {
+struct quota_oracle {
     struct random random;
     _Atomic uint64_t *moments;
-    struct till_ask *asks;
+    struct quota_oracle_ask *asks;
     uint32_t count;
     uint64_t answered, refused, repeated;
-    struct till_peer peers[TILL_PEERS];
+    struct quota_oracle_peer peers[TILL_PEERS];
     uint16_t port;
 };
 
 /* `moments` is drawn from with each answer. */
-void till_init(struct till *t, uint64_t seed, _Atomic uint64_t *moments);
+void quota_oracle_init(struct quota_oracle *t, uint64_t seed,
+                       _Atomic uint64_t *moments);
 
 /* Asks on `port` for a while. */
-void till_ask_for(struct till *t, uint64_t ms);
+void quota_oracle_ask_for(struct quota_oracle *t, uint64_t ms);
 
 /* Hears what has come; `asks`: and asks for more. */
-void till_turn(struct till *t, bool asks);
+void quota_oracle_turn(struct quota_oracle *t, bool asks);
 
 /* Whether an answer is on its way, as far as is known. */
-bool till_waits(const struct till *t);
+bool quota_oracle_waits(const struct quota_oracle *t);
 
 /* All connections end. */
-void till_break(struct till *t);
+void quota_oracle_break(struct quota_oracle *t);
 
 /* Asks again what has a key, and hears all answers. */
-void till_settle(struct till *t);
+void quota_oracle_settle(struct quota_oracle *t);
 
 /* Whether a data directory, opened as a start does, has what was answered until
  * the moment `cut`; if not, why. */
-bool till_is_kept(const struct till *t, const char *data, uint64_t cut,
-                  char *why, size_t size);
+bool quota_oracle_is_kept(const struct quota_oracle *t, const char *data,
+                          uint64_t cut, char *why, size_t size);
 
 #endif

@@ -1,5 +1,5 @@
-/* tests/e2e/test_past_questions.c - what was sent, asked for by time: libcountd
- * and the countd command with the real daemons. */
+/* tests/e2e/test_history_queries.c - what was sent, asked for by time:
+ * libcountd and the countd command with the real daemons. */
 #include "tests/lib/test.h"
 
 #include <errno.h>

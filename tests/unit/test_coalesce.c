@@ -1,4 +1,5 @@
-/* tests/unit/test_sums.c - sums of names between flushes, and numbered senders.
+/* tests/unit/test_coalesce.c - sums of names between flushes, and numbered
+ * senders.
  *
  *     TEST_SEED */
 #include "tests/lib/test.h"
