@@ -15,18 +15,18 @@
 static struct diag_repeat failures;
 
 int
-answer_init(struct answer *a, struct store *store, struct as_of *fresh)
+answer_init(struct answer *a, struct store *store, struct as_of *as_of)
 {
     int rc;
 
     *a = (struct answer){
-        .store = store, .fresh = fresh, .step_ms = ANSWER_STEP_MS};
+        .store = store, .as_of = as_of, .step_ms = ANSWER_STEP_MS};
     a->list.rows = malloc(QUERY_ROWS_MAX * ANSWER_ROW_MAX);
-    rc = a->list.rows ? history_query_init(&a->past, store) : -ENOMEM;
+    rc = a->list.rows ? history_query_init(&a->history, store) : -ENOMEM;
     if (rc == 0)
         rc = store_listing_open(store, &a->list.from);
     if (rc < 0) {
-        history_query_fini(&a->past);
+        history_query_fini(&a->history);
         free(a->list.rows);
     }
     return rc;
@@ -37,27 +37,27 @@ answer_fini(struct answer *a)
 {
     answer_end_turn(a);
     store_listing_close(a->list.from);
-    history_query_fini(&a->past);
+    history_query_fini(&a->history);
     free(a->list.rows);
 }
 
 void
 answer_start_turn(struct answer *a, uint64_t now_ms)
 {
-    as_of_refresh(a->fresh, now_ms);
+    as_of_refresh(a->as_of, now_ms);
 }
 
 void
 answer_end_turn(struct answer *a)
 {
     store_read_end(a->store);
-    as_of_end_turn(a->fresh);
+    as_of_end_turn(a->as_of);
 }
 
 /* Whether it asks for the keyspaces after the last name there can be: for no
  * row, and nothing has to be looked at. */
 static bool
-is_past_all(const struct query *q)
+is_history_of_all(const struct query *q)
 {
     if (q->op != QUERY_KEYSPACES || q->keyspace_size < QUERY_NAME_SIZE)
         return false;
@@ -72,15 +72,16 @@ static bool
 is_alone(const struct query *q)
 {
     return q->op == QUERY_NOW || q->op == QUERY_ABOUT ||
-           q->op == QUERY_VERSION || q->op == QUERY_AROUND || is_past_all(q);
+           q->op == QUERY_VERSION || q->op == QUERY_AROUND ||
+           is_history_of_all(q);
 }
 
 size_t
 answer_bound(const struct query *q)
 {
-    if (is_past_all(q))
+    if (is_history_of_all(q))
         return QUERY_REPLY_SIZE;
-    if (query_is_past(q->op))
+    if (query_is_history(q->op))
         return history_query_bound(q);
     return QUERY_REPLY_SIZE +
            (q->op == QUERY_AROUND ? (size_t)QUERY_ROW_SIZE : 0) +
@@ -134,8 +135,8 @@ answer_add(struct answer *a, const struct query *q)
         a->one = *q;
     a->bound += answer_bound(q);
     /* Now, before any snapshot that answers it. */
-    a->as_of_ms[a->count] =
-        as_of_get(a->fresh, q->keyspace, is_past_all(q) ? 0 : q->keyspace_size);
+    a->as_of_ms[a->count] = as_of_get(
+        a->as_of, q->keyspace, is_history_of_all(q) ? 0 : q->keyspace_size);
     to = &a->queries[a->count++];
     to->op = op_of(q);
     to->name = q->keyspace;
@@ -245,7 +246,7 @@ put_alone(struct answer *a, struct store_reads *reads, uint8_t *out,
 
     if (a->one.op == QUERY_NOW)
         put_fact(&reply, rows, "", (int64_t)clock_unix_ms());
-    if (a->one.op != QUERY_NOW && !is_past_all(&a->one)) {
+    if (a->one.op != QUERY_NOW && !is_history_of_all(&a->one)) {
         reads->head += a->one.op == QUERY_AROUND ? QUERY_ROW_SIZE : 0;
         (void)store_read(a->store, reads); /* there is room for one */
         if (q->error < 0 && q->error != -ENOENT) {
@@ -275,7 +276,7 @@ read_all(struct answer *a, struct store_reads *reads)
         reads->queries += done;
         reads->count -= done;
         reads->at += used;
-        reads->room -= used;
+        reads->capacity -= used;
     }
 }
 
@@ -285,7 +286,7 @@ answer_put(struct answer *a, uint8_t *out, bool *failed)
     struct store_reads reads = {.queries = a->queries,
                                 .count = a->count,
                                 .at = out,
-                                .room = a->bound,
+                                .capacity = a->bound,
                                 .head = QUERY_REPLY_SIZE};
     size_t size;
 
@@ -307,8 +308,8 @@ answer_put(struct answer *a, uint8_t *out, bool *failed)
 bool
 answer_is_long(const struct query *q)
 {
-    return query_is_past(q->op) ||
-           (q->op == QUERY_KEYSPACES && !is_past_all(q));
+    return query_is_history(q->op) ||
+           (q->op == QUERY_KEYSPACES && !is_history_of_all(q));
 }
 
 void
@@ -317,13 +318,14 @@ answer_long_start(struct answer *a, const struct query *q, uint64_t now_ms)
     struct answer_list *l = &a->list;
     int64_t as_of_ms;
 
-    a->is_past = query_is_past(q->op);
-    as_of_refresh(a->fresh, now_ms);
-    as_of_ms = a->is_past ? as_of_get(a->fresh, q->keyspace, q->keyspace_size)
-                          : as_of_get(a->fresh, NULL, 0);
-    as_of_end_turn(a->fresh);
-    if (a->is_past) {
-        history_query_start(&a->past, q, as_of_ms);
+    a->is_history = query_is_history(q->op);
+    as_of_refresh(a->as_of, now_ms);
+    as_of_ms = a->is_history
+                   ? as_of_get(a->as_of, q->keyspace, q->keyspace_size)
+                   : as_of_get(a->as_of, NULL, 0);
+    as_of_end_turn(a->as_of);
+    if (a->is_history) {
+        history_query_start(&a->history, q, as_of_ms);
         return;
     }
     l->as_of_ms = as_of_ms;
@@ -370,9 +372,9 @@ answer_long_step(struct answer *a)
     const uint64_t until_ns = clock_ns() + a->step_ms * 1000000;
     bool done;
 
-    if (!a->is_past)
+    if (!a->is_history)
         return list_step(a, until_ns);
-    done = history_query_step(&a->past, until_ns);
+    done = history_query_step(&a->history, until_ns);
     store_read_end(a->store);
     return done;
 }
@@ -380,15 +382,15 @@ answer_long_step(struct answer *a)
 void
 answer_long_stop(struct answer *a)
 {
-    if (!a->is_past)
+    if (!a->is_history)
         store_listing_stop(a->list.from);
 }
 
 size_t
 answer_long_size(const struct answer *a)
 {
-    if (a->is_past)
-        return history_query_size(&a->past);
+    if (a->is_history)
+        return history_query_size(&a->history);
     return QUERY_REPLY_SIZE + (a->list.error < 0 ? 0 : a->list.size);
 }
 
@@ -399,8 +401,8 @@ answer_long_put(const struct answer *a, uint8_t *out, bool *failed)
     const struct query_reply reply = {
         .rows = l->count, .size = (int64_t)l->size, .as_of_ms = l->as_of_ms};
 
-    if (a->is_past)
-        return history_query_put(&a->past, out, failed);
+    if (a->is_history)
+        return history_query_put(&a->history, out, failed);
     *failed = l->error < 0;
     if (l->error < 0)
         return answer_error(l->error, out);

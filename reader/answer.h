@@ -41,7 +41,7 @@ struct answer_list {
 
 struct answer {
     struct store *store;
-    struct as_of *fresh;
+    struct as_of *as_of;
     size_t count;     /* requests added */
     size_t bound;     /* bytes that their answers take at most */
     bool alone;       /* it is one whose rows the store does not make */
@@ -49,13 +49,13 @@ struct answer {
     struct store_query queries[ANSWER_BATCH];
     int64_t as_of_ms[ANSWER_BATCH];
     uint64_t step_ms; /* ANSWER_STEP_MS */
-    bool is_past;     /* what is made in steps, or: */
+    bool is_history;  /* what is made in steps, or: */
     struct answer_list list;
-    struct history_query past;
+    struct history_query history;
 };
 
 /*   -ENOMEM */
-int answer_init(struct answer *a, struct store *store, struct as_of *fresh);
+int answer_init(struct answer *a, struct store *store, struct as_of *as_of);
 void answer_fini(struct answer *a);
 
 /* Before the first request of a turn; now_ms is monotonic. */

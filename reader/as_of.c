@@ -12,10 +12,10 @@
 #include "common/base/hash.h"
 #include "common/log/pending.h"
 
-/* A look may take up to a 1/LOOK_SHARE of the time; with a thousand logs it
- * costs milliseconds, and is then good for longer. */
-#define LOOK_SHARE   10
-#define LOOK_AGE_MAX 100
+/* Refreshes may take 1/REFRESH_SHARE of the time: with a thousand logs one
+ * takes milliseconds, and is then valid for longer. */
+#define REFRESH_SHARE      10
+#define REFRESH_AGE_MAX_MS 100
 
 static struct diag_repeat failures;
 
@@ -37,18 +37,18 @@ as_of_init(struct as_of *f, struct store *store, const struct datadir *datadir,
     int rc;
 
     *f = (struct as_of){.store = store,
-                        .told = calloc(AS_OF_TOLD, sizeof *f->told),
+                        .claims = calloc(AS_OF_CLAIMS, sizeof *f->claims),
                         .merging = calloc(AS_OF_MERGING, sizeof *f->merging)};
-    rc = f->told && f->merging ? held_open(&f->held, &held) : -ENOMEM;
+    rc = f->claims && f->merging ? held_open(&f->held, &held) : -ENOMEM;
     if (rc < 0)
-        goto free_told;
+        goto free_claims;
     rc = logdir_open(&f->logs, datadir->log_fd, l, log_size);
     if (rc == 0)
         return 0;
     held_close(f->held);
-free_told:
+free_claims:
     free(f->merging);
-    free(f->told);
+    free(f->claims);
     return rc;
 }
 
@@ -60,7 +60,7 @@ as_of_fini(struct as_of *f)
     logdir_close(&f->logs);
     pending_set_fini(&f->before);
     free(f->merging);
-    free(f->told);
+    free(f->claims);
 }
 
 /* ---- the clock --------------------------------------------------------- */
@@ -71,7 +71,7 @@ forget_claims(struct as_of *f)
     f->as_of_ms = 0;
     f->sure_ms = 0;
     f->most_ms = 0;
-    memset(f->told, 0, AS_OF_TOLD * sizeof *f->told);
+    memset(f->claims, 0, AS_OF_CLAIMS * sizeof *f->claims);
 }
 
 /* Measures how far the clock is ahead of the monotonic one: between *least and
@@ -87,12 +87,12 @@ compare_clocks(int64_t *least, int64_t *most)
     *most = (int64_t)(now - before) + 1;
 }
 
-/* Whether the clock was set back since the last look, which left it `most`
+/* Whether the clock was set back since the last refresh, which left it `most`
  * ahead of the monotonic one.  Forgets claims of times that come again. */
 static bool
 was_set_back(struct as_of *f, uint64_t now, int64_t most)
 {
-    const bool set_back = f->look > 0 && most < f->ahead_ms;
+    const bool set_back = f->refresh > 0 && most < f->ahead_ms;
     const uint64_t by = set_back ? (uint64_t)(f->ahead_ms - most) : 0;
     const uint64_t claimed =
         f->most_ms > f->as_of_ms ? f->most_ms : f->as_of_ms;
@@ -119,7 +119,7 @@ heed_clock(struct as_of *f, bool set_back)
                                : 0;
 }
 
-/* ---- looking ----------------------------------------------------------- */
+/* ---- scanning ---------------------------------------------------------- */
 
 /* What a scan of the logs finds; the fills that are being merged go to
  * f->merging. */
@@ -180,25 +180,25 @@ static void
 claim_time(struct as_of *f, uint64_t ended, uint64_t then, uint64_t oldest,
            uint64_t newest)
 {
-    const bool is_past = newest > then || f->before.count > 0;
+    const bool is_history = newest > then || f->before.count > 0;
     uint64_t most = ended;
 
-    if (is_past && f->as_of_ms < most)
+    if (is_history && f->as_of_ms < most)
         most = f->as_of_ms; /* claimed before the clock was set back */
     if (oldest <= most)
         most = oldest > 0 ? oldest - 1 : 0;
     if (most >= f->as_of_ms) {
         f->as_of_ms = most;
-    } else if (is_past) {
+    } else if (is_history) {
         forget_claims(f);
         f->as_of_ms = most;
     }
 }
 
-/* Begins a snapshot of what is held.  Those of the store are older, and must
- * not answer what is claimed by this one. */
+/* Begins a snapshot of the held records.  It ends those of the store, which are
+ * older: they must not answer what this one allows to claim. */
 static int
-look_held(struct as_of *f)
+begin_held_snapshot(struct as_of *f)
 {
     int rc;
 
@@ -229,12 +229,12 @@ refresh_claim(struct as_of *f)
     then = clock_unix_ms();
     if (rc == 0)
         rc = heed_clock(f, set_back || s.newest_ms > then);
-    if (rc < 0) /* ahead_ms stays: the next look finds the same */
+    if (rc < 0) /* ahead_ms stays: the next refresh finds the same */
         return report_unknown(rc, "data/log");
-    rc = look_held(f);
+    rc = begin_held_snapshot(f);
     if (rc < 0)
         return rc;
-    f->look++;
+    f->refresh++;
     f->seen_ms = clock_unix_ms();
     f->ahead_ms = least;
     f->ended_ms = now - 1;
@@ -256,13 +256,13 @@ as_of_refresh(struct as_of *f, uint64_t now_ms)
     if (now_ms < f->until_ms && clock_unix_ms() >= f->seen_ms)
         return;
     start = clock_ns();
-    (void)refresh_claim(f); /* said; the last claim only grows old */
+    (void)refresh_claim(f); /* reported; the last claim stays */
     f->store_ms = store_as_of(f->store);
-    took = (clock_ns() - start) * LOOK_SHARE / 1000000;
+    took = (clock_ns() - start) * REFRESH_SHARE / 1000000;
     if (took < AS_OF_AGE_MS)
         took = AS_OF_AGE_MS;
-    if (took > LOOK_AGE_MAX)
-        took = LOOK_AGE_MAX;
+    if (took > REFRESH_AGE_MAX_MS)
+        took = REFRESH_AGE_MAX_MS;
     f->until_ms = now_ms + took;
 }
 
@@ -281,7 +281,7 @@ place_of(struct as_of *f, const uint8_t *name, size_t size)
 {
     static const struct hash_key any_key = {.k0 = 0};
 
-    return &f->told[hash_name(&any_key, size, name, size) % AS_OF_TOLD];
+    return &f->claims[hash_name(&any_key, size, name, size) % AS_OF_CLAIMS];
 }
 
 /* The latest time that the logs allow to claim of this keyspace: a fill that is
@@ -317,7 +317,7 @@ claim_held(struct as_of *f, const uint8_t *name, size_t size, uint64_t *as_of)
     int rc = 0;
 
     if (!f->held_open)
-        rc = look_held(f);
+        rc = begin_held_snapshot(f);
     if (rc == 0)
         rc = held_span(f->held, name, size, &oldest, &newest);
     if (rc < 0)
@@ -341,19 +341,19 @@ is_uniform(const struct as_of *f)
 static uint64_t
 find_claim(struct as_of *f, const uint8_t *name, size_t size)
 {
-    struct as_of_claim *told;
+    struct as_of_claim *claim;
     uint64_t as_of;
     bool is_same;
 
     assert(f->until_ms > 0);
-    assert(size <= sizeof told->name);
+    assert(size <= sizeof claim->name);
     if (is_uniform(f))
         return f->as_of_ms;
-    told = place_of(f, name, size);
-    is_same = told->look > 0 && told->size == size &&
-              (size == 0 || memcmp(told->name, name, size) == 0);
-    if (is_same && told->look == f->look)
-        return told->as_of_ms;
+    claim = place_of(f, name, size);
+    is_same = claim->refresh > 0 && claim->size == size &&
+              (size == 0 || memcmp(claim->name, name, size) == 0);
+    if (is_same && claim->refresh == f->refresh)
+        return claim->as_of_ms;
 
     as_of = claim_merged(f, name, size);
 
@@ -361,13 +361,13 @@ find_claim(struct as_of *f, const uint8_t *name, size_t size)
     if ((f->is_held && claim_held(f, name, size, &as_of) < 0) ||
         as_of < f->sure_ms)
         as_of = f->sure_ms;
-    if (is_same && as_of < told->as_of_ms)
-        as_of = told->as_of_ms;
-    told->look = f->look;
-    told->as_of_ms = as_of;
-    told->size = (uint16_t)size;
+    if (is_same && as_of < claim->as_of_ms)
+        as_of = claim->as_of_ms;
+    claim->refresh = f->refresh;
+    claim->as_of_ms = as_of;
+    claim->size = (uint16_t)size;
     if (size > 0)
-        memcpy(told->name, name, size);
+        memcpy(claim->name, name, size);
     return as_of;
 }
 
@@ -382,5 +382,5 @@ as_of_get(struct as_of *f, const uint8_t *name, size_t size)
 struct held *
 as_of_held(struct as_of *f)
 {
-    return f->held_open || look_held(f) == 0 ? f->held : NULL;
+    return f->held_open || begin_held_snapshot(f) == 0 ? f->held : NULL;
 }

@@ -12,7 +12,7 @@
  * records it has by its marks: only the other logs bound its as_of_ms.
  *
  * It is never too late.  The clock is read first, then the logs are scanned,
- * then held records are read: records go from log to data//held to keyspace and
+ * then held records are read: records go from log to data/held to keyspace and
  * are durable there before they leave, so the scan sees a moving record at
  * least once.  The store's snapshot comes last: a refresh first ends existing
  * ones.  An older as_of with a newer snapshot is true as well, so a refresh is
@@ -20,14 +20,14 @@
  *
  * It never goes back, of one keyspace: what was true once is true of every
  * later snapshot.  That the logs allow to claim less than before only means
- * that a record was stamped before the look and written after it.  When a look
- * fails, the one before it goes on counting.  store_ms is an exception: a
+ * that a record was stamped before the scan and written after it.  When a
+ * refresh fails, the one before it remains valid.  store_ms is an exception: a
  * cluster takes it back while a new master or worker has yet to show which
  * entries are replicated.
  *
- * Only the clock can take a claim away: when it was set back, times come twice,
- * and those not passed for good are 0, "nobody can tell", until all that was in
- * the logs then is merged.
+ * Only the clock can take a claim away.  When it was set back, the same times
+ * come twice; while a time may still come again, as_of_ms is 0, "unknown". That
+ * ends when all that the logs contained at that moment is merged.
  */
 #ifndef COUNTD_READER_AS_OF_H
 #define COUNTD_READER_AS_OF_H
@@ -40,15 +40,14 @@
 #include "common/store/held.h"
 #include "common/store/store.h"
 
-#define AS_OF_AGE_MS 5 /* how long a look is good for */
-#define AS_OF_TOLD                                                             \
-    512 /* keyspaces whose last claim is kept; a map of its own */
+#define AS_OF_AGE_MS  5    /* a refresh is valid for this long */
+#define AS_OF_CLAIMS  512  /* keyspaces whose last claim is stored */
 #define AS_OF_LATE_MS 1000 /* before marks are read: a merge usually ends */
 #define AS_OF_MERGING 256  /* logs that marks are compared with, at most */
 
 /* The claim of a keyspace, while not all of them have the same. */
 struct as_of_claim {
-    uint64_t look; /* number of the refresh */
+    uint64_t refresh; /* number of the refresh */
     uint64_t as_of_ms;
     uint16_t size;
     uint8_t name[STORE_NAME_MAX];
@@ -58,17 +57,17 @@ struct as_of {
     struct store *store; /* borrowed */
     struct held *held;
     struct logdir logs;
-    uint64_t look;     /* number of the last look that worked; 0: none did */
-    uint64_t until_ms; /* monotonic: the look is good until then */
+    uint64_t refresh;  /* number of the last refresh that worked; 0: none did */
+    uint64_t until_ms; /* monotonic: the refresh is valid until then */
     uint64_t as_of_ms; /* by the logs */
     uint64_t store_ms; /* what the store says of what was applied */
     uint64_t sure_ms;  /* true of every keyspace, whatever is held */
-    uint64_t seen_ms;  /* just after the look: what is later is of a clock
-                          that was set back */
+    uint64_t seen_ms;  /* just after the refresh: a later stamp is from a
+                          clock that was set back */
     int64_t ahead_ms;  /* of the monotonic clock, at least */
     struct pending_set
         before;          /* unmerged since before the clock was set back */
-    uint64_t ended_ms;   /* the last millisecond before the look */
+    uint64_t ended_ms;   /* the last millisecond before the refresh */
     uint64_t waiting_ms; /* first_ms of the oldest log that no keyspace has */
     uint64_t most_ms;    /* the latest claim of a keyspace by its marks */
     bool is_late;        /* marks are compared with `merging` */
@@ -77,19 +76,19 @@ struct as_of {
     bool is_held;               /* records are held for some keyspace */
     bool held_open;             /* its snapshot, until the end of the turn */
     struct as_of_claim
-        *told; /* AS_OF_TOLD of them; unused while no record is held */
+        *claims; /* AS_OF_CLAIMS of them; unused while no record is held */
 };
 
-/* `store` is whose snapshots the claims are about. */
+/* The claims are about snapshots of `store`. */
 int as_of_init(struct as_of *f, struct store *store,
                const struct datadir *datadir, const struct layout *l,
                uint64_t log_size);
 void as_of_fini(struct as_of *f);
 
-/* Looks again if the last look is too old at `now_ms` (monotonic). */
+/* Refreshes if the last refresh is too old at `now_ms` (monotonic). */
 void as_of_refresh(struct as_of *f, uint64_t now_ms);
 
-/* The as_of of one keyspace, or of all (size 0), by the last look. */
+/* The as_of of one keyspace, or of all (size 0), by the last refresh. */
 int64_t as_of_get(struct as_of *f, const uint8_t *name, size_t size);
 
 /* The held records, in the turn's snapshot; NULL: it cannot be read, which is

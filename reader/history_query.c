@@ -34,15 +34,15 @@ history_query_fini(struct history_query *p)
 size_t
 history_query_bound(const struct query *q)
 {
-    const size_t head = QUERY_REPLY_SIZE + QUERY_PAST_HEAD;
+    const size_t head = QUERY_REPLY_SIZE + QUERY_HISTORY_HEAD;
 
     switch (q->op) {
     case QUERY_PERIOD_TOP:
         return head + (size_t)q->length * HISTORY_QUERY_ROW_MAX;
     case QUERY_PERIOD_RANK:
-        return head + QUERY_PAST_ROW_SIZE;
+        return head + QUERY_HISTORY_ROW_SIZE;
     default:
-        return head + (size_t)STORE_BUCKETS_MAX * QUERY_PAST_ROW_SIZE;
+        return head + (size_t)STORE_BUCKETS_MAX * QUERY_HISTORY_ROW_SIZE;
     }
 }
 
@@ -60,7 +60,7 @@ minutes_of(int64_t seconds, uint32_t *out)
     return 0;
 }
 
-/* Sets the times of a question, widened to multiples of `step` seconds. */
+/* Sets the times of a query, widened to multiples of `step` seconds. */
 static int
 set_times(struct store_history_query *to, int64_t from, int64_t until,
           int64_t step)
@@ -116,7 +116,7 @@ void
 history_query_start(struct history_query *p, const struct query *q,
                     int64_t as_of_ms)
 {
-    assert(query_is_past(q->op));
+    assert(query_is_history(q->op));
     memcpy(p->name, q->keyspace, q->keyspace_size);
     if (q->key_size > 0)
         memcpy(p->key, q->key, q->key_size);
@@ -194,16 +194,16 @@ size_t
 history_query_size(const struct history_query *p)
 {
     const size_t rows = count_rows(p);
-    size_t size = QUERY_REPLY_SIZE + QUERY_PAST_HEAD;
+    size_t size = QUERY_REPLY_SIZE + QUERY_HISTORY_HEAD;
 
     if (!is_answer(p->error))
         return QUERY_REPLY_SIZE;
     for (size_t i = 0; p->op == QUERY_PERIOD_TOP && i < rows; i++)
         size += p->q.top[i].key_size;
-    return size + rows * QUERY_PAST_ROW_SIZE;
+    return size + rows * QUERY_HISTORY_ROW_SIZE;
 }
 
-static struct query_past_row
+static struct query_history_row
 row_of(const struct history_query *p, size_t i)
 {
     static const struct store_bucket none = {.any = false};
@@ -215,13 +215,13 @@ row_of(const struct history_query *p, size_t i)
 
     if (is_top)
         sum = &top->sum;
-    return (struct query_past_row){
+    return (struct query_history_row){
         .sum_high = sum->sum_high,
         .sum_low = sum->sum_low,
         .before_high = before->sum_high,
         .before_low = before->sum_low,
-        .flags = (uint16_t)((sum->any ? QUERY_PAST_ANY : 0) |
-                            (before->any ? QUERY_PAST_ANY_BEFORE : 0)),
+        .flags = (uint16_t)((sum->any ? QUERY_HISTORY_ANY : 0) |
+                            (before->any ? QUERY_HISTORY_ANY_BEFORE : 0)),
         .key_size = is_top ? top->key_size : 0,
         .key = is_top ? top->key : NULL};
 }
@@ -229,14 +229,15 @@ row_of(const struct history_query *p, size_t i)
 size_t
 history_query_put(const struct history_query *p, uint8_t *out, bool *failed)
 {
-    const struct query_past facts = {.error = p->error,
-                                     .since = (int64_t)p->q.since * MINUTE,
-                                     .known = p->q.before_known,
-                                     .rank = (int64_t)p->q.rank,
-                                     .keys = (int64_t)p->q.keys,
-                                     .step = p->step};
+    const struct query_history_head facts = {.error = p->error,
+                                             .since =
+                                                 (int64_t)p->q.since * MINUTE,
+                                             .known = p->q.before_known,
+                                             .rank = (int64_t)p->q.rank,
+                                             .keys = (int64_t)p->q.keys,
+                                             .step = p->step};
     struct query_reply reply = {.rows = query_error(p->error)};
-    size_t size = QUERY_REPLY_SIZE + QUERY_PAST_HEAD;
+    size_t size = QUERY_REPLY_SIZE + QUERY_HISTORY_HEAD;
 
     *failed = !is_answer(p->error);
     if (*failed) {
@@ -246,12 +247,12 @@ history_query_put(const struct history_query *p, uint8_t *out, bool *failed)
     reply.rows = (int64_t)count_rows(p);
     reply.as_of_ms = p->as_of_ms;
     for (size_t i = 0; i < (size_t)reply.rows; i++) {
-        const struct query_past_row row = row_of(p, i);
+        const struct query_history_row row = row_of(p, i);
 
-        size += query_past_row_put(out + size, &row);
+        size += query_history_row_put(out + size, &row);
     }
     reply.size = (int64_t)(size - QUERY_REPLY_SIZE);
     query_reply_put(&reply, out);
-    query_past_put(&facts, out + QUERY_REPLY_SIZE);
+    query_history_put(&facts, out + QUERY_REPLY_SIZE);
     return size;
 }

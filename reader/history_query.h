@@ -21,9 +21,10 @@
 #include "common/store/store.h"
 #include "common/wire/query.h"
 
-#define HISTORY_QUERY_ROW_MAX ((size_t)(QUERY_PAST_ROW_SIZE + QUERY_NAME_SIZE))
+#define HISTORY_QUERY_ROW_MAX                                                  \
+    ((size_t)(QUERY_HISTORY_ROW_SIZE + QUERY_NAME_SIZE))
 #define HISTORY_QUERY_SIZE_MAX                                                 \
-    (QUERY_REPLY_SIZE + QUERY_PAST_HEAD +                                      \
+    (QUERY_REPLY_SIZE + QUERY_HISTORY_HEAD +                                   \
      QUERY_ROWS_MAX * HISTORY_QUERY_ROW_MAX)
 
 struct history_query {
@@ -36,7 +37,7 @@ struct history_query {
     unsigned tried;   /* steps of which the store was asked */
     bool is_chosen;
     int error;                    /* of the answer; else it ends the peer */
-    struct store_bucket *buckets; /* one memory: a question has either */
+    struct store_bucket *buckets; /* one memory: a query has either */
     struct store_top *top;
     uint8_t name[QUERY_NAME_SIZE];
     uint8_t key[QUERY_NAME_SIZE];

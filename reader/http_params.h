@@ -1,8 +1,8 @@
-/* reader/http_params.h - the parameters of a question over HTTP: those of the
+/* reader/http_params.h - the parameters of a command over HTTP: those of the
  * command of the same name, checked as that checks them.
  *
  * A parameter that is not known, missing or there twice is an error, so that
- * nobody gets the answer to another question than was asked.
+ * no client gets the answer to another query than it meant.
  *
  * Names are in text form behind the percent-encoding.  With names=raw they are
  * bytes, and NAME_hex=c328 is another way to give NAME.

@@ -23,7 +23,7 @@
 
 static_assert(READ_HTTP_LONGEST >= RESP_ANSWER_MAX, "answer_max is of all");
 
-#define TEND_MS 1000
+#define MAINTAIN_MS 1000
 #define POOL_SIZE                                                              \
     ((size_t)64 << 20) /* for what waits; untouched, it is free                \
                         */
@@ -35,10 +35,10 @@ struct reader {
     struct datadir datadir;
     struct layout layout;
     struct store *store;
-    struct as_of fresh;
+    struct as_of as_of;
     struct answer answer;
     struct loop *loop;
-    struct loop_timer tend;
+    struct loop_timer maintain;
     struct range range;
     struct resp_service resp;
     struct read_http http;
@@ -106,16 +106,16 @@ open_files(struct reader *r)
         diag_errno(DIAG_ERROR, rc, "open keyspaces");
         return rc;
     }
-    rc = as_of_init(&r->fresh, r->store, &r->datadir, &r->layout,
+    rc = as_of_init(&r->as_of, r->store, &r->datadir, &r->layout,
                     r->config.log_size);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "open logs");
         goto close_store;
     }
-    rc = logdir_check_sizes(&r->fresh.logs);
+    rc = logdir_check_sizes(&r->as_of.logs);
     if (rc == 0)
         return 0;
-    as_of_fini(&r->fresh);
+    as_of_fini(&r->as_of);
 
 close_store:
     store_close(r->store);
@@ -154,19 +154,19 @@ after_turn(void *ctx)
 }
 
 static void
-on_tend(struct loop_timer *timer)
+on_maintain(struct loop_timer *timer)
 {
-    struct reader *r = LOOP_OWNER(timer, struct reader, tend);
+    struct reader *r = LOOP_OWNER(timer, struct reader, maintain);
     const struct store_maintenance once = {.until_ns = 0};
 
     (void)store_maintain(r->store,
                          &once); /* what there is more is soon enough */
     /* Newly held records are read in small steps. */
-    as_of_refresh(&r->fresh, loop_now_ms(r->loop));
-    as_of_end_turn(&r->fresh);
+    as_of_refresh(&r->as_of, loop_now_ms(r->loop));
+    as_of_end_turn(&r->as_of);
     reader_status_put(&r->status);
     /* Cannot fail: its place is its own. */
-    (void)loop_arm(r->loop, timer, loop_now_ms(r->loop) + TEND_MS);
+    (void)loop_arm(r->loop, timer, loop_now_ms(r->loop) + MAINTAIN_MS);
 }
 
 static int
@@ -181,8 +181,8 @@ start_loop(struct reader *r)
     if (rc < 0)
         return rc;
     loop_after_turn(r->loop, after_turn, r);
-    r->tend = (struct loop_timer){.slot = -1, .due = on_tend};
-    return loop_arm(r->loop, &r->tend, loop_now_ms(r->loop) + TEND_MS);
+    r->maintain = (struct loop_timer){.slot = -1, .due = on_maintain};
+    return loop_arm(r->loop, &r->maintain, loop_now_ms(r->loop) + MAINTAIN_MS);
 }
 
 static int
@@ -196,12 +196,12 @@ start_serving(struct reader *r)
                                           .input_max = HTTP_INPUT_MAX};
     int rc;
 
-    rc = answer_init(&r->answer, r->store, &r->fresh);
+    rc = answer_init(&r->answer, r->store, &r->as_of);
     if (rc < 0)
         return rc;
     range_init(&r->range, r->loop, &r->answer);
     if (reader_listener_is_on(&r->listeners, LISTENER_RESP))
-        rc = resp_service_init(&r->resp, r->loop, r->store, &r->fresh,
+        rc = resp_service_init(&r->resp, r->loop, r->store, &r->as_of,
                                &r->config, &r->layout, r->listeners.shared);
     r->resp.tokens = r->tokens;
     if (rc == 0)
@@ -216,7 +216,7 @@ start_serving(struct reader *r)
         return rc;
     }
     reader_status_init(&r->status, r->config.data_dir, &r->range, &r->resp,
-                       &r->fresh, r->conns);
+                       &r->as_of, r->conns);
     return 0;
 }
 
@@ -239,7 +239,7 @@ start_reader(struct reader *r)
 }
 
 static void
-tell_ready(const struct reader *r)
+report_ready(const struct reader *r)
 {
     const char *lines[READER_LISTENERS];
 
@@ -269,7 +269,7 @@ run_reader(struct reader *r)
     if (rc < 0)
         return rc;
     reader_status_put(&r->status);
-    tell_ready(r);
+    report_ready(r);
     rc = loop_run(r->loop);
     if (rc < 0)
         diag_errno(DIAG_ERROR, rc, "wait for events");
@@ -296,7 +296,7 @@ serve_until_stopped(struct reader *r)
     resp_service_fini(&r->resp);
     read_http_close(&r->http);
     answer_fini(&r->answer);
-    as_of_fini(&r->fresh);
+    as_of_fini(&r->as_of);
     store_close(r->store);
     loop_free(r->loop);
     if (rc == -EINVAL || rc == -EACCES)

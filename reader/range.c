@@ -103,7 +103,7 @@ more(struct conn *c)
         return CONN_FULL;
     conn_put(c, answer_long_put(r->answer, out, &failed));
     r->requests++;
-    r->listings += !r->answer->is_past;
+    r->listings += !r->answer->is_history;
     r->unreadable += failed;
     waiting_line_leave(&r->line, c, &s->place);
     return failed ? conn_last(c) : CONN_MORE;

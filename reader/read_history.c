@@ -1,6 +1,6 @@
-/* reader/read_history.c - questions about history, which are answered in steps:
- * see read_questions.h. */
-#include "reader/read_questions.h"
+/* reader/read_history.c - commands about history, which are answered in steps:
+ * see read_commands.h. */
+#include "reader/read_commands.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -13,18 +13,18 @@
 /* An answer about history: what is true of all its rows, and the rows. */
 struct history_reply {
     struct read_reply reply;
-    struct query_past facts;
+    struct query_history_head facts;
 };
 
 static bool
-next_row(struct history_reply *r, struct query_past_row *row)
+next_row(struct history_reply *r, struct query_history_row *row)
 {
     int size;
 
     if (r->reply.rows == 0)
         return false;
-    size = query_past_row_get(r->reply.at, (size_t)(r->reply.end - r->reply.at),
-                              row);
+    size = query_history_row_get(r->reply.at,
+                                 (size_t)(r->reply.end - r->reply.at), row);
     assert(size > 0); /* our own bytes */
     r->reply.at += size;
     r->reply.rows--;
@@ -32,7 +32,7 @@ next_row(struct history_reply *r, struct query_past_row *row)
 }
 
 static const struct read_problem *
-explain(const struct read_asked *a, int64_t error)
+explain(const struct read_request *a, int64_t error)
 {
     static const struct read_problem
         no_history = {HTTP_NOT_FOUND, "no-history",
@@ -62,13 +62,13 @@ explain(const struct read_asked *a, int64_t error)
 }
 
 static const struct read_problem *
-take_history(struct read_asked *a, struct history_reply *r)
+take_history(struct read_request *a, struct history_reply *r)
 {
-    a->as_of_ms = 0; /* of the last question, whose answer is sent */
+    a->as_of_ms = 0; /* of the last query, whose answer is sent */
     if (!read_take(a, &r->reply))
         return read_failure(a);
-    query_past_get(r->reply.at, &r->facts);
-    r->reply.at += QUERY_PAST_HEAD;
+    query_history_get(r->reply.at, &r->facts);
+    r->reply.at += QUERY_HISTORY_HEAD;
     return explain(a, r->facts.error);
 }
 
@@ -89,7 +89,7 @@ step_of(const struct http_params *p)
 }
 
 enum read_next
-read_history_next(struct read_asked *a, struct query *q)
+read_history_next(struct read_request *a, struct query *q)
 {
     if (a->phase++ > 0)
         return READ_READY;
@@ -97,16 +97,16 @@ read_history_next(struct read_asked *a, struct query *q)
     a->span = time_range_widen(&a->span, step_of(&a->params), true);
     *q = read_query(a, QUERY_HISTORY);
     q->step = step_of(&a->params);
-    return READ_ASK;
+    return READ_QUERY;
 }
 
 const struct read_problem *
-read_history(struct read_asked *a)
+read_history(struct read_request *a)
 {
     static const struct table_column columns[] = {{"from", "from", false},
                                                   {"sum", "sum", true}};
     const struct read_problem *problem;
-    struct query_past_row row;
+    struct query_history_row row;
     struct history_reply r;
     int64_t from = a->span.from;
 
@@ -121,7 +121,7 @@ read_history(struct read_asked *a)
         char text[CELL_SUM_SIZE];
         const struct cell cells[] = {
             cell_number(from),
-            (row.flags & QUERY_PAST_ANY) != 0
+            (row.flags & QUERY_HISTORY_ANY) != 0
                 ? cell_sum(int128_of(row.sum_high, row.sum_low), text)
                 : cell_none()};
 
@@ -135,14 +135,14 @@ read_history(struct read_asked *a)
 /* ---- periods ------------------------------------------------------------ */
 
 bool
-read_is_period(const struct read_asked *a)
+read_is_period(const struct read_request *a)
 {
     return http_params_has(&a->params, PARAM_FROM) ||
            http_params_has(&a->params, PARAM_TO);
 }
 
 enum read_next
-read_period_next(struct read_asked *a, struct query *q)
+read_period_next(struct read_request *a, struct query *q)
 {
     if (a->phase++ > 0)
         return READ_READY;
@@ -150,11 +150,11 @@ read_period_next(struct read_asked *a, struct query *q)
     *q = read_query(a, a->params.key_count > 0 ? QUERY_PERIOD_RANK
                                                : QUERY_PERIOD_TOP);
     q->length = a->params.key_count > 0 ? 0 : a->params.n;
-    return READ_ASK;
+    return READ_QUERY;
 }
 
 static void
-begin_period(struct read_asked *a, const struct query_past *facts)
+begin_period(struct read_request *a, const struct query_history_head *facts)
 {
     const struct time_range span =
         time_range_widen(&a->span, facts->step, true);
@@ -166,8 +166,8 @@ begin_period(struct read_asked *a, const struct query_past *facts)
 }
 
 static void
-put_top_row(struct read_asked *a, int64_t rank, const struct query_past_row *r,
-            bool known)
+put_top_row(struct read_request *a, int64_t rank,
+            const struct query_history_row *r, bool known)
 {
     const int128 sum = int128_of(r->sum_high, r->sum_low);
     const int128 before = int128_of(r->before_high, r->before_low);
@@ -182,7 +182,7 @@ put_top_row(struct read_asked *a, int64_t rank, const struct query_past_row *r,
 }
 
 const struct read_problem *
-read_period_top(struct read_asked *a)
+read_period_top(struct read_request *a)
 {
     static const struct table_column columns[] = {{"rank", "rank", true},
                                                   {"sum", "sum", true},
@@ -190,7 +190,7 @@ read_period_top(struct read_asked *a)
                                                   {"change", "change", true},
                                                   {"key", "key", false}};
     const struct read_problem *problem;
-    struct query_past_row row;
+    struct query_history_row row;
     struct history_reply r;
     int64_t rank = 0;
 
@@ -207,7 +207,7 @@ read_period_top(struct read_asked *a)
 }
 
 const struct read_problem *
-read_period_rank(struct read_asked *a)
+read_period_rank(struct read_request *a)
 {
     static const struct read_problem nothing = {
         HTTP_NOT_FOUND, "nothing-came", "nothing came to the key in that time"};
@@ -215,14 +215,14 @@ read_period_rank(struct read_asked *a)
         {"rank", "rank", true}, {"sum", "sum", true}, {"keys", "keys", true}};
     const struct read_problem *problem;
     char text[CELL_SUM_SIZE];
-    struct query_past_row row;
+    struct query_history_row row;
     struct history_reply r;
     struct cell cells[3];
 
     problem = take_history(a, &r);
     if (problem)
         return problem;
-    if (!next_row(&r, &row) || (row.flags & QUERY_PAST_ANY) == 0)
+    if (!next_row(&r, &row) || (row.flags & QUERY_HISTORY_ANY) == 0)
         return &nothing;
     cells[0] = cell_number(r.facts.rank);
     cells[1] = cell_sum(int128_of(row.sum_high, row.sum_low), text);
@@ -234,11 +234,11 @@ read_period_rank(struct read_asked *a)
 }
 
 enum read_next
-read_distinct_next(struct read_asked *a, struct query *q)
+read_distinct_next(struct read_request *a, struct query *q)
 {
     const enum read_next next = read_period_next(a, q);
 
-    if (next == READ_ASK) {
+    if (next == READ_QUERY) {
         *q = read_query(a, QUERY_PERIOD_RANK);
         q->length = 0;
     }
@@ -246,13 +246,13 @@ read_distinct_next(struct read_asked *a, struct query *q)
 }
 
 const struct read_problem *
-read_distinct(struct read_asked *a)
+read_distinct(struct read_request *a)
 {
     static const struct table_column columns[] = {{"keys", "keys", true},
                                                   {"sum", "sum", true}};
     const struct read_problem *problem;
     char text[CELL_SUM_SIZE];
-    struct query_past_row row;
+    struct query_history_row row;
     struct history_reply r;
     struct cell cells[2];
 

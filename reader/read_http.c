@@ -10,7 +10,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/text_put.h"
-#include "reader/read_questions.h"
+#include "reader/read_commands.h"
 #include "reader/read_request.h"
 #include "reader/request_hash.h"
 #include "reader/scrape.h"
@@ -60,7 +60,7 @@ is_readable(struct http_call *x, enum conn_next *next)
 
     if (p->as_of_ms == 0)
         return true;
-    as_of_ms = as_of_get(h->answer->fresh, p->keyspace.bytes, p->keyspace.size);
+    as_of_ms = as_of_get(h->answer->as_of, p->keyspace.bytes, p->keyspace.size);
     if (as_of_ms >= p->as_of_ms)
         return true;
     if (wait_longer(x, next))
@@ -88,16 +88,16 @@ static const char *const types[] = {
 
 /* What an answer has beside its type. */
 static void
-describe(struct http_call *x, const struct read_asked *a)
+describe(struct http_call *x, const struct read_request *a)
 {
     struct read_http *h = x->ctx;
     char *at = h->more;
 
     x->type = types[a->params.format];
-    x->cache = a->question->is_plain ? NULL : "no-cache";
+    x->cache = a->command->is_plain ? NULL : "no-cache";
     x->more = h->more;
     at = text_put(at, "Vary: Accept, Accept-Encoding, Authorization\r\n");
-    if (a->question->is_plain)
+    if (a->command->is_plain)
         return;
     at = text_put(at, "X-Countd-As-Of: ");
     at = text_put_number(at, (uint64_t)a->as_of_ms, 10);
@@ -105,15 +105,15 @@ describe(struct http_call *x, const struct read_asked *a)
     if (a->version[0] != '\0')
         at = text_put(text_put(text_put(at, "ETag: "), a->version), "\r\n");
     if (a->next_page.is_there)
-        read_link_put(a->question->path, &a->params, &a->next_page, at);
+        read_link_put(a->command->path, &a->params, &a->next_page, at);
 }
 
 /* The state of the keyspace that is asked about, if there is one. */
 static void
-read_state(struct read_asked *a)
+read_state(struct read_request *a)
 {
     a->has_state =
-        (a->question->spec.required & PARAM_BIT(PARAM_KEYSPACE)) != 0 &&
+        (a->command->spec.required & PARAM_BIT(PARAM_KEYSPACE)) != 0 &&
         read_version(a);
 }
 
@@ -121,7 +121,7 @@ read_state(struct read_asked *a)
  * the minutes that it is widened to: the rest of an answer is in the request.
  */
 static void
-set_version(struct read_asked *a)
+set_version(struct read_request *a)
 {
     const struct http_params *p = &a->params;
     char *at = a->version;
@@ -144,7 +144,7 @@ set_version(struct read_asked *a)
 /* Whether the request asks for a version that the keyspace has no longer; *next
  * is then the answer. */
 static bool
-has_changed(struct http_call *x, struct read_asked *a, enum conn_next *next)
+has_changed(struct http_call *x, struct read_request *a, enum conn_next *next)
 {
     const struct http_params *p = &a->params;
     char detail[96];
@@ -163,7 +163,7 @@ has_changed(struct http_call *x, struct read_asked *a, enum conn_next *next)
 
 /* 304: the client has the answer. */
 static enum conn_next
-answer_known(struct http_call *x, const struct read_asked *a)
+answer_known(struct http_call *x, const struct read_request *a)
 {
     describe(x, a);
     x->type = NULL;
@@ -176,7 +176,7 @@ static bool
 is_known(struct http_call *x, enum conn_next *next)
 {
     struct read_http *h = x->ctx;
-    struct read_asked *a = &h->now;
+    struct read_request *a = &h->now;
 
     set_version(a);
     if (has_changed(x, a, next))
@@ -216,8 +216,8 @@ takes_gzip(const struct read_http *h, const struct http_request *r, size_t size)
 }
 
 static enum conn_next
-put_answer(struct http_call *x, const struct read_asked *a, const uint8_t *text,
-           size_t size, bool is_packed)
+put_answer(struct http_call *x, const struct read_request *a,
+           const uint8_t *text, size_t size, bool is_packed)
 {
     struct read_http *h = x->ctx;
     uint8_t *body;
@@ -234,7 +234,7 @@ put_answer(struct http_call *x, const struct read_asked *a, const uint8_t *text,
 
 /* The answer is in h->text. */
 static enum conn_next
-put_packed(struct http_call *x, const struct read_asked *a, size_t size)
+put_packed(struct http_call *x, const struct read_request *a, size_t size)
 {
     struct read_http *h = x->ctx;
 
@@ -255,7 +255,7 @@ put_packed(struct http_call *x, const struct read_asked *a, size_t size)
 }
 
 static enum conn_next
-answer(struct http_call *x, struct read_asked *a)
+answer(struct http_call *x, struct read_request *a)
 {
     struct read_http *h = x->ctx;
     const struct read_problem *problem;
@@ -265,7 +265,7 @@ answer(struct http_call *x, struct read_asked *a)
                 0);
     a->table.has_numbers_as_texts = a->params.are_numbers_texts;
     a->table.is_raw = a->params.are_names_raw;
-    problem = a->question->answer(a);
+    problem = a->command->answer(a);
     if (problem) {
         x->as_of_ms = a->as_of_ms;
         return read_refuse(x, problem->status, problem->code, problem->detail);
@@ -292,7 +292,7 @@ is_job_of(const struct read_http *h, const struct http_call *x)
 static void
 end_job(struct read_http *h)
 {
-    if (h->state == READ_JOB_RUNS && h->job_asks)
+    if (h->state == READ_JOB_RUNS && h->job_has_query)
         answer_long_stop(&h->steps);
     read_logs_free(&h->logs);
     h->state = READ_JOB_NONE;
@@ -309,15 +309,15 @@ finish_job(struct read_http *h)
     http_wake(&h->owner);
 }
 
-/* The next question of the job, or its end. */
+/* The next query of the job, or its end. */
 static void
 advance_job(struct read_http *h)
 {
     struct query q;
-    const enum read_next next = h->job.question->next(&h->job, &q);
+    const enum read_next next = h->job.command->next(&h->job, &q);
 
-    h->job_asks = next == READ_ASK;
-    if (next == READ_ASK)
+    h->job_has_query = next == READ_QUERY;
+    if (next == READ_QUERY)
         answer_long_start(&h->steps, &q, loop_now_ms(h->loop));
     if (next == READ_READY)
         finish_job(h);
@@ -385,7 +385,7 @@ step_job(struct read_http *h)
     } else if (h->state == READ_JOB_PACKS) {
         if (read_pack_step(&h->pack, clock_ns() + h->steps.step_ms * 1000000))
             finish_job(h);
-    } else if (!h->job_asks || answer_long_step(&h->steps)) {
+    } else if (!h->job_has_query || answer_long_step(&h->steps)) {
         answer_start_turn(h->answer, loop_now_ms(h->loop));
         advance_job(h);
     }
@@ -415,7 +415,7 @@ read_http_end_turn(struct read_http *h)
 /* ---- routes ------------------------------------------------------------- */
 
 static enum conn_next
-answer_question(struct http_call *x)
+answer_command(struct http_call *x)
 {
     struct read_http *h = x->ctx;
     enum conn_next next;
@@ -458,27 +458,26 @@ answer_count(struct http_call *x)
     return http_not_allowed(x, HTTP_GET | HTTP_HEAD, detail);
 }
 
-#define QUESTION(path)                                                         \
+#define COMMAND(path)                                                          \
     {                                                                          \
-        path, "*", HTTP_GET | HTTP_HEAD, answer_question, 0,                   \
-            read_request_check                                                 \
+        path, "*", HTTP_GET | HTTP_HEAD, answer_command, 0, read_request_check \
     }
 
 static const struct http_route routes[] = {
-    QUESTION("/v1/get"),
-    QUESTION("/v1/top"),
-    QUESTION("/v1/range"),
-    QUESTION("/v1/rank"),
-    QUESTION("/v1/around"),
-    QUESTION("/v1/total"),
-    QUESTION("/v1/history"),
-    QUESTION("/v1/distinct"),
-    QUESTION("/v1/keys"),
-    QUESTION("/v1/keyspaces"),
-    QUESTION("/v1/now"),
-    QUESTION("/v1/status"),
-    QUESTION("/v1/held"),
-    QUESTION("/v1/logs"),
+    COMMAND("/v1/get"),
+    COMMAND("/v1/top"),
+    COMMAND("/v1/range"),
+    COMMAND("/v1/rank"),
+    COMMAND("/v1/around"),
+    COMMAND("/v1/total"),
+    COMMAND("/v1/history"),
+    COMMAND("/v1/distinct"),
+    COMMAND("/v1/keys"),
+    COMMAND("/v1/keyspaces"),
+    COMMAND("/v1/now"),
+    COMMAND("/v1/status"),
+    COMMAND("/v1/held"),
+    COMMAND("/v1/logs"),
     {"/v1/count", "*",
      HTTP_GET | HTTP_HEAD | HTTP_POST | HTTP_PUT | HTTP_DELETE, answer_count, 0,
      NULL},
@@ -526,13 +525,13 @@ read_http_open(struct read_http *h, struct loop *loop, struct answer *answer,
     if (config->read_page)
         http_site_add(&h->site, page_routes, page_route_count, &h->page,
                       TOKENS_READ);
-    rc = answer_init(&h->steps, answer->store, answer->fresh);
+    rc = answer_init(&h->steps, answer->store, answer->as_of);
     if (rc < 0) {
         h->steps.store = NULL;
         return rc;
     }
     rc = graphite_open(&h->graphite, &h->site, loop, answer->store,
-                       answer->fresh, config);
+                       answer->as_of, config);
     if (rc < 0) {
         read_http_close(h);
         return rc;

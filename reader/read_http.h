@@ -46,7 +46,7 @@
 #define READ_LISTED_MAX   QUERY_ROWS_MAX
 #define READ_FILE_SIZE    (NAME_FILE_SIZE + sizeof ".mdb")
 
-struct read_question;
+struct read_command;
 
 /* A row of an answer as the range port gives it. */
 struct read_row {
@@ -70,12 +70,12 @@ struct read_facts {
 };
 
 /* A request and how far its answer is. */
-struct read_asked {
+struct read_request {
     struct read_http *http;
-    const struct read_question *question;
+    const struct read_command *command;
     struct http_params params;
     int64_t as_of_ms;
-    int error; /* of the last question, as query_error() says it */
+    int error; /* of the last query, as query_error() returns it */
     struct table_writer table;
     unsigned phase;         /* of an answer in steps */
     struct time_range span; /* of history: asked for */
@@ -116,10 +116,10 @@ struct read_http {
     const struct conn *job_of;
     uint64_t job_request; /* request_hash() of its request */
     uint64_t done_ms;     /* monotonic: when the job was done */
-    struct read_asked now, job;
+    struct read_request now, job;
     unsigned readings;          /* requests that were read into `now` */
     uint64_t read_ms;           /* Unix time of the last */
-    bool job_asks;              /* `steps` has a query of the job */
+    bool job_has_query;         /* `steps` has a query of the job */
     struct read_listed *listed; /* READ_LISTED_MAX, of the job */
     struct read_logs logs;      /* of the job */
     struct held_limits held_limits;

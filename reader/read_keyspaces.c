@@ -1,10 +1,10 @@
-/* reader/read_keyspaces.c - the list of keyspaces: see read_questions.h;
+/* reader/read_keyspaces.c - the list of keyspaces: see read_commands.h;
  * read_keyspaces_next(), then read_keyspaces().
  *
  * It is made in steps: first the names with their numbers of keys, as the range
  * port lists them, then total and size of each, for as long as a step may take.
  * No turn of the loop opens many keyspaces. */
-#include "reader/read_questions.h"
+#include "reader/read_commands.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -39,7 +39,7 @@ file_name(const struct read_row *row, char file[READ_FILE_SIZE])
 
 /* The total, unless the keyspace cannot be read or has gone. */
 static void
-read_total(struct read_asked *a, struct read_listed *l)
+read_total(struct read_request *a, struct read_listed *l)
 {
     const struct query q = {.op = QUERY_TOTAL,
                             .keyspace = l->row.key,
@@ -48,13 +48,14 @@ read_total(struct read_asked *a, struct read_listed *l)
     struct read_reply reply;
     struct read_row total;
 
-    l->has_total = read_ask(a, &q, &reply) && read_reply_row(&reply, &total);
+    l->has_total =
+        read_run_query(a, &q, &reply) && read_reply_row(&reply, &total);
     l->total = l->has_total ? total.count : 0;
 }
 
 /* Blocks, not length: a file may have holes. */
 static void
-read_size(const struct read_asked *a, struct read_listed *l)
+read_size(const struct read_request *a, struct read_listed *l)
 {
     char file[READ_FILE_SIZE];
     struct stat st;
@@ -67,7 +68,7 @@ read_size(const struct read_asked *a, struct read_listed *l)
 
 /* Goes on where the last step ended; true when all have been read. */
 static bool
-read_some(struct read_asked *a)
+read_some(struct read_request *a)
 {
     const uint64_t until_ns = clock_ns() + (uint64_t)ANSWER_STEP_MS * 1000000;
 
@@ -83,7 +84,7 @@ read_some(struct read_asked *a)
 }
 
 static void
-take_names(struct read_asked *a)
+take_names(struct read_request *a)
 {
     const struct answer_list *list = &a->http->steps.list;
     struct read_reply reply = reply_of(list);
@@ -96,20 +97,20 @@ take_names(struct read_asked *a)
 }
 
 static bool
-is_by_name(const struct read_asked *a)
+is_by_name(const struct read_request *a)
 {
     return a->params.sort == SORT_NAME;
 }
 
 /* Whether the list is longer than one that is sorted may be. */
 static bool
-is_too_long(const struct read_asked *a)
+is_too_long(const struct read_request *a)
 {
     return !is_by_name(a) && a->http->steps.list.has_more;
 }
 
 enum read_next
-read_keyspaces_next(struct read_asked *a, struct query *q)
+read_keyspaces_next(struct read_request *a, struct query *q)
 {
     const struct answer_list *list = &a->http->steps.list;
 
@@ -120,7 +121,7 @@ read_keyspaces_next(struct read_asked *a, struct query *q)
                             .keyspace_size = (uint16_t)a->params.after.size,
                             .length =
                                 is_by_name(a) ? a->params.n : QUERY_ROWS_MAX};
-        return READ_ASK;
+        return READ_QUERY;
     }
     if (list->error < 0 || is_too_long(a))
         return READ_READY;
@@ -177,7 +178,7 @@ compare_sizes(const void *x, const void *y)
 }
 
 static void
-sort_listed(struct read_asked *a)
+sort_listed(struct read_request *a)
 {
     static int (*const orders[])(const void *,
                                  const void *) = {[SORT_KEYS] = compare_keys,
@@ -190,7 +191,7 @@ sort_listed(struct read_asked *a)
 }
 
 static void
-put_listed(struct read_asked *a, const struct read_listed *l)
+put_listed(struct read_request *a, const struct read_listed *l)
 {
     char file[READ_FILE_SIZE];
     const struct cell cells[] = {
@@ -205,7 +206,7 @@ put_listed(struct read_asked *a, const struct read_listed *l)
 }
 
 static void
-set_next_name(struct read_asked *a)
+set_next_name(struct read_request *a)
 {
     const struct read_row *last;
 
@@ -219,7 +220,7 @@ set_next_name(struct read_asked *a)
 }
 
 const struct read_problem *
-read_keyspaces(struct read_asked *a)
+read_keyspaces(struct read_request *a)
 {
     static const struct read_problem too_long = {
         HTTP_BAD_REQUEST, "too-many-keyspaces",

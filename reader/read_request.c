@@ -4,7 +4,7 @@
 #include <assert.h>
 
 #include "common/base/clock.h"
-#include "reader/read_questions.h"
+#include "reader/read_commands.h"
 
 #define DAY_MS ((uint64_t)86400000)
 
@@ -20,26 +20,26 @@ read_refuse(struct http_call *x, enum http_status status, const char *code,
     return http_refuse(x, status, &problem);
 }
 
-static const struct read_question *
-find_question(const struct http_request *r)
+static const struct read_command *
+find_command(const struct http_request *r)
 {
-    for (size_t i = 0; i < read_question_count; i++)
-        if (http_text_is(r->path, read_questions[i].path))
-            return &read_questions[i];
+    for (size_t i = 0; i < read_command_count; i++)
+        if (http_text_is(r->path, read_commands[i].path))
+            return &read_commands[i];
     return NULL;
 }
 
 bool
-read_is_in_steps(const struct read_asked *a)
+read_is_in_steps(const struct read_request *a)
 {
-    const struct read_question *q = a->question;
+    const struct read_command *q = a->command;
 
     return q->next && (!q->is_long || q->is_long(a));
 }
 
 /* Reads the query into h->now.  False: *next is the answer. */
 static bool
-read_query_into(struct http_call *x, const struct read_question *question,
+read_query_into(struct http_call *x, const struct read_command *command,
                 uint64_t now_ms, enum conn_next *next)
 {
     struct read_http *h = x->ctx;
@@ -49,15 +49,15 @@ read_query_into(struct http_call *x, const struct read_question *question,
     p->given = 0;
     p->key_count = 0;
     p->keyspace.size = p->after.size = p->prefix.size = 0;
-    p->n = question->n;
-    p->length = question->length;
+    p->n = command->n;
+    p->length = command->length;
     p->from_ms = now_ms - DAY_MS;
     p->to_ms = now_ms;
     p->step_ms = 0;
     p->as_of_ms = p->wait_s = 0;
     p->are_numbers_texts = false;
     p->sort = SORT_NAME;
-    if (!http_params_read(p, &question->spec, x->request->query, now_ms,
+    if (!http_params_read(p, &command->spec, x->request->query, now_ms,
                           &fault)) {
         *next = read_refuse(x, HTTP_BAD_REQUEST, fault.code, fault.detail);
         return false;
@@ -77,14 +77,14 @@ bool
 read_request_check(struct http_call *x, enum conn_next *next)
 {
     struct read_http *h = x->ctx;
-    const struct read_question *question = find_question(x->request);
+    const struct read_command *command = find_command(x->request);
 
-    assert(question); /* of the path of a route */
+    assert(command); /* of the path of a route */
     h->now.http = h;
-    h->now.question = question;
+    h->now.command = command;
     h->read_ms = clock_unix_ms();
     x->note = ++h->readings;
-    return read_query_into(x, question, h->read_ms, next);
+    return read_query_into(x, command, h->read_ms, next);
 }
 
 /* It still is there if the same came before. */
@@ -92,7 +92,7 @@ bool
 read_request(struct http_call *x, enum conn_next *next)
 {
     struct read_http *h = x->ctx;
-    struct read_asked *a = &h->now;
+    struct read_request *a = &h->now;
 
     a->as_of_ms = 0;
     a->phase = 0;

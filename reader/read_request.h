@@ -1,4 +1,4 @@
-/* reader/read_request.h - a request becomes http->now: which question it is,
+/* reader/read_request.h - a request becomes http->now: which command it is,
  * and its parameters.
  *
  * read_request_check() is the check() of the routes: it reads the query, and
@@ -19,6 +19,6 @@ bool read_request_check(struct http_call *x, enum conn_next *next);
 bool read_request(struct http_call *x, enum conn_next *next);
 
 /* Whether what is asked is answered in steps. */
-bool read_is_in_steps(const struct read_asked *a);
+bool read_is_in_steps(const struct read_request *a);
 
 #endif

@@ -1,8 +1,8 @@
-/* reader/read_state.c - questions about the state of the data directory:
- * processes, held records, commit logs; see read_questions.h.
+/* reader/read_state.c - commands about the state of the data directory:
+ * processes, held records, commit logs; see read_commands.h.
  *
  * The logs are read in steps, a file or a few in each turn of the loop. */
-#include "reader/read_questions.h"
+#include "reader/read_commands.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ read_board(struct read_http *h)
 }
 
 const struct read_problem *
-read_status(struct read_asked *a)
+read_status(struct read_request *a)
 {
     static const struct read_problem no_board = {
         HTTP_UNAVAILABLE, "no-board",
@@ -54,7 +54,7 @@ read_status(struct read_asked *a)
 /* ---- held records -------------------------------------------------------- */
 
 struct held_rows {
-    struct read_asked *a;
+    struct read_request *a;
     size_t count;
 };
 
@@ -73,7 +73,7 @@ put_held(void *ctx, const struct held_summary *s)
 }
 
 const struct read_problem *
-read_held(struct read_asked *a)
+read_held(struct read_request *a)
 {
     static const struct read_problem
         unreadable = {HTTP_INTERNAL_ERROR, "unreadable",
@@ -82,7 +82,7 @@ read_held(struct read_asked *a)
         too_many = {HTTP_UNAVAILABLE, "too-many-keyspaces",
                     "records of more than 4096 keyspaces are held; countd held "
                     "lists them"};
-    struct held *held = as_of_held(a->http->answer->fresh);
+    struct held *held = as_of_held(a->http->answer->as_of);
     struct held_rows rows = {.a = a};
 
     if (!held)
@@ -107,7 +107,7 @@ read_logs_free(struct read_logs *l)
 
 /* Reads the names; the error is what read_logs() reports. */
 static void
-list_logs(struct read_asked *a)
+list_logs(struct read_request *a)
 {
     struct read_logs *l = &a->http->logs;
 
@@ -120,7 +120,7 @@ list_logs(struct read_asked *a)
 }
 
 enum read_next
-read_logs_next(struct read_asked *a, struct query *q)
+read_logs_next(struct read_request *a, struct query *q)
 {
     const uint64_t until_ns = clock_ns() + (uint64_t)ANSWER_STEP_MS * 1000000;
     struct read_logs *l = &a->http->logs;
@@ -143,7 +143,7 @@ read_logs_next(struct read_asked *a, struct query *q)
 }
 
 const struct read_problem *
-read_logs(struct read_asked *a)
+read_logs(struct read_request *a)
 {
     static const struct read_problem
         unreadable = {HTTP_INTERNAL_ERROR, "unreadable",

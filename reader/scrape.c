@@ -7,7 +7,7 @@
 
 #include "common/net/http_query.h"
 #include "reader/metrics.h"
-#include "reader/read_questions.h"
+#include "reader/read_commands.h"
 
 #define STEP_NS 1000000 /* of a turn, about */
 

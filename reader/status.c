@@ -31,9 +31,9 @@ fill_row(struct reader_status *s)
     v[STATUS_R_REQUESTS] = (int64_t)s->range->requests;
     v[STATUS_R_LISTINGS] = (int64_t)s->range->listings;
     v[STATUS_R_UNREADABLE] = (int64_t)s->range->unreadable;
-    v[STATUS_R_AS_OF_MS] = (int64_t)s->fresh->as_of_ms;
+    v[STATUS_R_AS_OF_MS] = (int64_t)s->as_of->as_of_ms;
     if (is_on(s, LISTENER_RESP))
-        fill_resp(v, s->resp, s->fresh->as_of_ms);
+        fill_resp(v, s->resp, s->as_of->as_of_ms);
     for (size_t i = 0; i < READER_LISTENERS; i++)
         status_fill_listener(&s->listeners[i], conns_listener(s->conns, i));
 }
@@ -41,11 +41,11 @@ fill_row(struct reader_status *s)
 void
 reader_status_init(struct reader_status *s, const char *data_dir,
                    const struct range *range, struct resp_service *resp,
-                   const struct as_of *fresh, struct conns *conns)
+                   const struct as_of *as_of, struct conns *conns)
 {
     s->range = range;
     s->resp = resp;
-    s->fresh = fresh;
+    s->as_of = as_of;
     s->conns = conns;
     s->row = (struct status_row){.kind = STATUS_READER};
     for (size_t i = 0; i < READER_LISTENERS; i++)

@@ -14,13 +14,13 @@ struct reader_status {
     struct status_row row, listeners[READER_LISTENERS];
     const struct range *range;
     struct resp_service *resp;
-    const struct as_of *fresh;
+    const struct as_of *as_of;
     struct conns *conns;
 };
 
 void reader_status_init(struct reader_status *s, const char *data_dir,
                         const struct range *range, struct resp_service *resp,
-                        const struct as_of *fresh, struct conns *conns);
+                        const struct as_of *as_of, struct conns *conns);
 void reader_status_close(struct reader_status *s);
 
 /* Puts the figures; to be called once a second. */

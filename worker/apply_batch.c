@@ -97,7 +97,7 @@ state_after(int rc)
  * name of its setting. */
 static void
 report_failure(const struct merge *m, const struct fold_keyspace *k,
-               bool no_room)
+               bool over_quota)
 {
     static struct diag_repeat holds, waits;
     char text[NAME_TEXT_SIZE];
@@ -111,8 +111,8 @@ report_failure(const struct merge *m, const struct fold_keyspace *k,
         diag_repeating(&holds, DIAG_ERROR,
                        "keyspace=%s cannot take its records, they are held: "
                        "%s=%" PRIu64 " would be passed",
-                       text, no_room ? "keyspace.max" : "keyspace.max_keys",
-                       no_room ? m->keyspace_max : m->keys_max);
+                       text, over_quota ? "keyspace.max" : "keyspace.max_keys",
+                       over_quota ? m->keyspace_max : m->keys_max);
     else if (k->state == KEYSPACE_TO_HOLD)
         diag_repeating(&holds, DIAG_ERROR,
                        "keyspace=%s cannot take its records, they are held: "
@@ -153,7 +153,7 @@ batch_of(const struct applier *a, const struct fold_keyspace *k)
 
 /* The merge's own thread. */
 static struct applier
-own_applier(struct merge *m)
+make_applier(struct merge *m)
 {
     return (struct applier){.merge = m, .select = &m->select.lanes[0]};
 }
@@ -173,7 +173,7 @@ apply_to_keyspace(struct applier *a, struct fold_keyspace *k)
     a->stats.saturated += applied.saturated;
     a->stats.keyspaces += k->state == KEYSPACE_APPLIED;
     a->waiting = a->waiting || is_machine_error(k->error);
-    report_failure(a->merge, k, applied.no_room);
+    report_failure(a->merge, k, applied.over_quota);
     return applied.holder;
 }
 
@@ -241,7 +241,7 @@ apply_by_lanes(struct merge *m, unsigned lanes)
 static bool
 apply_here(struct merge *m, uint32_t entries)
 {
-    struct applier a = own_applier(m);
+    struct applier a = make_applier(m);
     struct fold_keyspace *k;
     bool paused = false;
 
@@ -262,7 +262,7 @@ apply_here(struct merge *m, uint32_t entries)
 static size_t
 apply_busy(struct merge *m, struct fold_keyspace **behind, long *holder)
 {
-    struct applier a = own_applier(m);
+    struct applier a = make_applier(m);
     struct fold_keyspace *k;
     size_t left = 0;
 
@@ -359,7 +359,7 @@ count_in(const struct merge *m, enum keyspace_state state)
 static int
 put_all(struct merge *m)
 {
-    const struct applier a = own_applier(m);
+    const struct applier a = make_applier(m);
     const struct fold_keyspace *k;
     int rc = 0;
 

@@ -401,7 +401,7 @@ take_log(struct log_batch *b, const struct logdir_entry *entry)
     rc = fold_log(b, b->count);
     b->count++;
     if (rc == 0)
-        return !b->alone && b->count < b->max && fold_expects_room(&b->fold);
+        return !b->alone && b->count < b->max && fold_expects_fit(&b->fold);
     b->limited = b->keyspaces_max > 0 && rc == -ENOBUFS;
     drop_log(b, &b->logs[b->count - 1], rc);
     again = batch_fold(b);

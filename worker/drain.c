@@ -75,7 +75,7 @@ check_applied(struct drain *d, const struct store_batch *b)
 static int
 apply_record(struct drain *d, const struct store_batch *b)
 {
-    const struct store_batch fence = {.name = b->name,
+    const struct store_batch empty = {.name = b->name,
                                       .name_size = b->name_size};
     struct store_applied applied;
     int rc;
@@ -85,7 +85,7 @@ apply_record(struct drain *d, const struct store_batch *b)
         return rc;
     rc = check_applied(d, b);
     if (rc == 0)
-        rc = store_apply(d->store, &fence, &applied) == 0 ? 0 : -EAGAIN;
+        rc = store_apply(d->store, &empty, &applied) == 0 ? 0 : -EAGAIN;
     return rc;
 }
 
@@ -326,7 +326,7 @@ begin_pass(struct drain *d)
     d->passing = true;
     d->applied = false;
     d->name_size = 0;
-    d->due_ms = now_ms(d) + DRAIN_LOOK_MS;
+    d->due_ms = now_ms(d) + DRAIN_POLL_MS;
     d->pass_ns = 0;
 }
 
@@ -373,7 +373,7 @@ run_slice(struct drain *d)
     }
     if (rc == 0 && d->begin && !d->begin(d->begin_ctx)) {
         d->passing = false;
-        d->due_ms = now_ms(d) + DRAIN_LOOK_MS;
+        d->due_ms = now_ms(d) + DRAIN_POLL_MS;
     } else if (rc == 0 && !d->passing && now_ms(d) >= d->due_ms) {
         begin_pass(d);
     }

@@ -41,7 +41,7 @@
 #define DRAIN_RETRY_FIRST_MS 50
 #define DRAIN_RETRY_MOST_MS  60000
 #define DRAIN_BUSY_MS        50 /* retry after this if another process is writing */
-#define DRAIN_LOOK_MS        1000 /* between two passes, while records are held */
+#define DRAIN_POLL_MS        1000 /* between two passes, while records are held */
 #define DRAIN_SLICE_NS       20000000  /* a call while no log waits */
 #define DRAIN_CREDIT_NS      250000000 /* a call while logs wait, at most */
 #define DRAIN_IDS            64        /* records deleted at once */

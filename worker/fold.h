@@ -122,7 +122,7 @@ int fold_add(struct fold *f, const struct log *log, unsigned number);
 
 /* Whether one more log like the last one is expected to fit: the usual batch
  * should end before a log does not, because then all are folded again. */
-bool fold_expects_room(const struct fold *f);
+bool fold_expects_fit(const struct fold *f);
 
 /* Orders the keyspaces by their number of records, most first. */
 void fold_sort_keyspaces(struct fold *f);

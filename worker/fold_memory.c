@@ -95,7 +95,7 @@ table_growth(const struct fold_table *t, uint32_t more)
 }
 
 bool
-fold_expects_room(const struct fold *f)
+fold_expects_fit(const struct fold *f)
 {
     const uint32_t entries = f->entries_grown + f->entries_grown / 8;
     const size_t more = f->grown + f->grown / 8 +

@@ -219,10 +219,10 @@ leaving_of(const struct log_select *a, unsigned lanes, unsigned number)
     return most;
 }
 
-/* Removes the excluded logs.  Returns their number; *given_back: some were
+/* Removes the excluded logs.  Returns their number; *released: some were
  * released for a later batch. */
 static unsigned
-remove_leaving(const struct log_select *a, unsigned lanes, bool *given_back)
+remove_leaving(const struct log_select *a, unsigned lanes, bool *released)
 {
     struct log_batch *b = a->batch;
     unsigned i, gone = 0;
@@ -237,7 +237,7 @@ remove_leaving(const struct log_select *a, unsigned lanes, bool *given_back)
             batch_quarantine(b, i, "it is older than the keyspaces");
         } else {
             batch_release_one(b, i);
-            *given_back = true;
+            *released = true;
         }
     }
     return gone;
@@ -270,7 +270,7 @@ select_for_all(struct log_select *a)
 int
 log_select_sort(struct log_select *a, struct log_batch *b)
 {
-    bool given_back = false;
+    bool released = false;
     int lanes, rc;
 
     a->batch = b;
@@ -281,8 +281,8 @@ log_select_sort(struct log_select *a, struct log_batch *b)
             return lanes;
         for (int i = 0; i < lanes; i++)
             b->alone = b->alone || a->lanes[i].unknown;
-        if (remove_leaving(a, (unsigned)lanes, &given_back) == 0)
-            return given_back;
+        if (remove_leaving(a, (unsigned)lanes, &released) == 0)
+            return released;
         rc = batch_fold(b);
         if (rc < 0)
             return rc;

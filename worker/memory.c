@@ -10,15 +10,15 @@
  * back to the machine in between costs more than the work.  memory_trim()
  * gives it back where it counts.  Pieces above MAP_SIZE are maps of their
  * own: LMDB takes 2 MB for each environment and touches little of it. */
-#define KEEP_SIZE (256 << 20)
-#define GROW_SIZE (1 << 20)
-#define MAP_SIZE  (1 << 20)
+#define TRIM_THRESHOLD (256 << 20)
+#define GROW_SIZE      (1 << 20)
+#define MAP_SIZE       (1 << 20)
 
 void
 memory_open(struct memory *m)
 {
     /* Settings libc does not know change nothing. */
-    (void)mallopt(M_TRIM_THRESHOLD, KEEP_SIZE);
+    (void)mallopt(M_TRIM_THRESHOLD, TRIM_THRESHOLD);
     (void)mallopt(M_TOP_PAD, GROW_SIZE);
     (void)mallopt(M_MMAP_THRESHOLD, MAP_SIZE);
     m->page_size = (size_t)sysconf(_SC_PAGESIZE);

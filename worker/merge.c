@@ -202,7 +202,7 @@ static void
 archive_logs(struct merge *m)
 {
     static struct diag_repeat repeat, early, sync;
-    const uint64_t made_room = m->archive.made_room;
+    const uint64_t removed_early = m->archive.removed_early;
     bool any = false;
     unsigned i;
     int rc;
@@ -228,11 +228,11 @@ archive_logs(struct merge *m)
                        "sync archive/: %s; after a power loss logs may be "
                        "missing there",
                        diag_text(rc));
-    if (m->archive.made_room > made_room)
+    if (m->archive.removed_early > removed_early)
         diag_repeating(&early, DIAG_WARNING,
                        "disk full: archived logs removed before "
                        "archive.keep=%" PRIu64,
-                       m->archive.made_room);
+                       m->archive.removed_early);
 }
 
 static void
@@ -428,10 +428,10 @@ has_held_records(void *ctx, const uint8_t *name, size_t name_size)
 }
 
 static void
-tend_archive(struct merge *m)
+remove_expired(struct merge *m)
 {
     static struct diag_repeat repeat;
-    const int rc = archive_tend(&m->archive, clock_unix_ms());
+    const int rc = archive_remove_expired(&m->archive, clock_unix_ms());
 
     if (rc < 0)
         diag_repeating(&repeat, DIAG_WARNING, "remove archived logs: %s",
@@ -482,7 +482,7 @@ merge_maintain(struct merge *m, uint64_t until_ns)
     if (!more)
         dead_fills_forget(&m->dead_fills);
     maintain_held(m);
-    tend_archive(m);
+    remove_expired(m);
     maintain_reserve(m);
     return more;
 }

@@ -36,7 +36,7 @@ on_signal(void *ctx, int signo)
 
 /* The loop does not run while a batch is merged, so the merge calls this. */
 static bool
-is_told_to_stop(void *ctx)
+must_stop(void *ctx)
 {
     struct watch *w = ctx;
     sigset_t pending;
@@ -58,7 +58,7 @@ arm_timer(struct watch *w, uint64_t when_ms)
 {
     int rc;
 
-    rc = loop_arm(w->loop, &w->look, when_ms);
+    rc = loop_arm(w->loop, &w->poll, when_ms);
     if (rc < 0)
         diag_errno(DIAG_ERROR, rc, "arm a timer");
 }
@@ -75,11 +75,11 @@ on_change(struct loop_source *source, uint32_t events)
     for (i = 0; i < READS_MAX; i++)
         if (read(source->fd, buffer, sizeof buffer) <= 0)
             break;
-    w->look_ms = 0;
+    w->next_poll_ms = 0;
 }
 
 static void
-on_look(struct loop_timer *timer)
+on_poll(struct loop_timer *timer)
 {
     (void)timer; /* after_turn() knows what is due */
 }
@@ -114,16 +114,18 @@ merge(struct watch *w, uint64_t now)
         w->refused = true;
         loop_stop(w->loop);
     }
-    w->look_ms = now;
+    w->next_poll_ms = now;
     if (outcome != MERGE_DONE)
-        w->look_ms = earlier_ms(now + WATCH_POLL_MS, merge_retry_ms(w->merge));
+        w->next_poll_ms =
+            earlier_ms(now + WATCH_POLL_MS, merge_retry_ms(w->merge));
 }
 
 /* The time of the next scan for logs. */
 static uint64_t
-next_look(const struct watch *w)
+next_poll(const struct watch *w)
 {
-    return w->look_ms > w->machine.due_ms ? w->look_ms : w->machine.due_ms;
+    return w->next_poll_ms > w->machine.due_ms ? w->next_poll_ms
+                                               : w->machine.due_ms;
 }
 
 /* Merges one batch if it is time, then drains held records, then lets the store
@@ -135,12 +137,12 @@ after_turn(void *ctx)
     const uint64_t now = loop_now_ms(w->loop);
     uint64_t next;
 
-    if (is_told_to_stop(w))
+    if (must_stop(w))
         return true;
-    if (now >= next_look(w))
+    if (now >= next_poll(w))
         merge(w, now);
     if (now >= w->drain_ms) {
-        const uint64_t due = drain_run(w->drain, next_look(w) <= now);
+        const uint64_t due = drain_run(w->drain, next_poll(w) <= now);
 
         w->status.is_held = due != UINT64_MAX;
         w->drain_ms = earlier_ms(due, now + WATCH_POLL_MS);
@@ -151,7 +153,7 @@ after_turn(void *ctx)
 
         w->maintain_ms = more ? now : now + WATCH_POLL_MS;
     }
-    next = earlier_ms(next_look(w), earlier_ms(w->drain_ms, w->maintain_ms));
+    next = earlier_ms(next_poll(w), earlier_ms(w->drain_ms, w->maintain_ms));
     if (next > now)
         arm_timer(w, next);
     return next <= now;
@@ -189,9 +191,9 @@ watch_start(struct watch *w, struct loop *loop, const sigset_t *signals,
 
     *w = (struct watch){.loop = loop, .merge = merge, .drain = drain};
     w->changes.fd = -1;
-    w->look = (struct loop_timer){.slot = -1, .due = on_look};
+    w->poll = (struct loop_timer){.slot = -1, .due = on_poll};
     worker_status_init(&w->status, data_dir, merge, drain);
-    merge->stop = drain->stop = is_told_to_stop;
+    merge->stop = drain->stop = must_stop;
     merge->stop_ctx = drain->stop_ctx = w;
     drain->begin = merge_begin;
     drain->begin_ctx = merge;
@@ -200,7 +202,7 @@ watch_start(struct watch *w, struct loop *loop, const sigset_t *signals,
         return rc;
     watch_directory(w, log_fd);
     loop_after_turn(loop, after_turn, w);
-    return loop_arm(loop, &w->look, loop_now_ms(loop));
+    return loop_arm(loop, &w->poll, loop_now_ms(loop));
 }
 
 void
@@ -208,7 +210,7 @@ watch_stop(struct watch *w)
 {
     const int fd = w->changes.fd;
 
-    loop_disarm(w->loop, &w->look);
+    loop_disarm(w->loop, &w->poll);
     if (fd < 0)
         return;
     loop_remove(w->loop, &w->changes);

@@ -33,11 +33,11 @@ struct watch {
     struct merge *merge;
     struct drain *drain;
     struct loop_source changes; /* inotify */
-    struct loop_timer look;
-    uint64_t look_ms;     /* when to scan for logs */
-    struct retry machine; /* failed (full disk): no scan before its due time */
-    uint64_t drain_ms;    /* when to drain */
-    uint64_t maintain_ms; /* when to let the store maintain itself */
+    struct loop_timer poll;
+    uint64_t next_poll_ms; /* when to scan for logs */
+    struct retry machine;  /* failed (full disk): no scan before its due time */
+    uint64_t drain_ms;     /* when to drain */
+    uint64_t maintain_ms;  /* when to let the store maintain itself */
     struct worker_status status;
     int stop_signal; /* signal that stopped it; 0: none */
     bool refused;    /* stopped: the settings do not fit the logs */

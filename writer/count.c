@@ -434,7 +434,7 @@ answer_count(struct http_call *x)
     if (!open_content(x, &content, &next) ||
         !count_all(x, &content, &count, &next))
         return next;
-    if (!logs_have_room(s->ingest->logs, count))
+    if (!logs_have_slots(s->ingest->logs, count))
         return wait_for_log(x);
     x->type = "application/json";
     body = http_body(x, ANSWER_MAX);

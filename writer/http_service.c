@@ -123,7 +123,7 @@ http_turn(struct http *h)
 void
 http_print(const struct http *h)
 {
-    const struct sequence_figures *f = &h->sequence.figures;
+    const struct sequence_stats *f = &h->sequence.stats;
     const struct count_stats *c = &h->count.stats;
 
     if (h->count_on)
@@ -140,6 +140,6 @@ http_print(const struct http *h)
              "refused=%llu",
              (unsigned long long)f->given, (unsigned long long)f->waited,
              (unsigned long long)f->moves,
-             (unsigned long long)h->site.figures.requests,
-             (unsigned long long)h->site.figures.refused);
+             (unsigned long long)h->site.stats.requests,
+             (unsigned long long)h->site.stats.refused);
 }

@@ -52,7 +52,7 @@ unlock_io(struct io *io)
 }
 
 static void
-tell_loop(struct io *io)
+wake_loop(struct io *io)
 {
     const uint64_t one = 1;
     ssize_t n;
@@ -87,7 +87,7 @@ run_jobs(void *arg)
         push_job(&io->finished, job);
         if (first) {
             unlock_io(io);
-            tell_loop(io);
+            wake_loop(io);
             lock_io(io);
         }
     }

@@ -130,17 +130,18 @@ fill_lines(struct listeners *d, const struct config *c, struct statsd *statsd)
 
 /* The limit of open files allows less than a setting says. */
 static void
-say_too_few(const struct listeners *d)
+report_too_few(const struct listeners *d)
 {
-    const char *said = "";
+    const char *reported_key = "";
 
     for (size_t i = 0; i < LISTENERS; i++) {
         const struct listener_config *row = &d->rows[i];
 
         if (row->max <= d->shared || row->max == LISTENERS_MOST ||
-            strcmp(said, row->max_key) == 0)
+            strcmp(reported_key, row->max_key) == 0)
             continue;
-        said = row->max_key; /* both listeners of increments have the same */
+        reported_key =
+            row->max_key; /* both listeners of increments have the same */
         diag(DIAG_WARNING,
              "only %zu connections for %s=%zu: the limit of open files is "
              "%llu; raise it (ulimit -n, LimitNOFILE=)",
@@ -194,7 +195,7 @@ listeners_init(struct listeners *d, const struct config *c,
         if (d->rows[i].listen && d->rows[i].listen[0] != '\0')
             want += d->rows[i].max;
     d->shared = connections_left(want, c);
-    say_too_few(d);
+    report_too_few(d);
     share_descriptors(d);
 }
 

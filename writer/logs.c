@@ -295,7 +295,7 @@ logs_finish(struct logs *l)
 }
 
 void
-logs_tell_ready(struct logs *l)
+logs_report_ready(struct logs *l)
 {
     if (!l->blocked)
         return;
@@ -321,13 +321,13 @@ seal_done(struct io_job *job)
         return;
     }
     if (r->log.count > 0) {
-        l->figures.sealed++;
+        l->stats.sealed++;
         if (l->handed)
             l->handed(l->events.ctx, &r->log);
     }
     if (l->rotating)
         logs_rotate(l);
-    logs_tell_ready(l);
+    logs_report_ready(l);
     logs_finish_some(l);
 }
 

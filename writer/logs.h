@@ -133,7 +133,7 @@ struct logs_events {
     void (*failed)(void *ctx);   /* the disk failed: reply nothing, exit 111 */
 };
 
-struct logs_figures {
+struct logs_stats {
     uint64_t appended; /* messages */
     uint64_t flushes;
     uint64_t sealed;
@@ -192,7 +192,7 @@ struct logs {
     struct loop_timer retry_timer;
     struct loop_timer recover_timer;
     struct loop_timer seal_timer; /* tries deferred logs again */
-    struct logs_figures figures;
+    struct logs_stats stats;
     /* Called with the events' ctx when a log was released to the workers: only
      * its numbers are valid.  Set by the caller; NULL: not called. */
     void (*handed)(void *ctx, const struct log *log);
@@ -215,7 +215,7 @@ uint32_t logs_free_slots(struct logs *l);
 /* Whether `count` messages, at most logs_slots(), may be put now: with
  * logs_free_slots() again whenever that many have been put, which goes on to
  * the next log.  False: `ready` comes. */
-bool logs_have_room(struct logs *l, uint32_t count);
+bool logs_have_slots(struct logs *l, uint32_t count);
 
 /* Whether LOGS_GROUP bytes were put since the sync in flight began.  True:
  * `ready` comes when it has ended. */

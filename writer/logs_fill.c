@@ -1,6 +1,6 @@
 /* writer/logs_fill.c - messages into the current log; see logs.h.
  *
- * Entry points: logs_free_slots(), logs_have_room(), logs_have_run(),
+ * Entry points: logs_free_slots(), logs_have_slots(), logs_have_run(),
  * logs_slots(), logs_put(), logs_put_message(), logs_put_mark(), logs_flush().
  */
 #include "writer/logs_internal.h"
@@ -25,7 +25,7 @@ heed_clock(struct logs *l)
 
 /* Makes sure that there is a log with a free slot. */
 static bool
-make_room(struct logs *l)
+find_free_slot(struct logs *l)
 {
     if (l->failed || l->finishing)
         return false;
@@ -40,10 +40,10 @@ make_room(struct logs *l)
 
 /* Records that a caller found no free slot. */
 static void
-note_no_room(struct logs *l)
+note_blocked(struct logs *l)
 {
     if (!l->blocked)
-        l->figures.pushed_back++;
+        l->stats.pushed_back++;
     l->blocked = true;
     if (!l->retry_timer.deadline_ms)
         logs_want_spare(l);
@@ -52,14 +52,14 @@ note_no_room(struct logs *l)
 uint32_t
 logs_free_slots(struct logs *l)
 {
-    if (make_room(l))
+    if (find_free_slot(l))
         return l->current.header.slots - l->current.count - l->staged;
-    note_no_room(l);
+    note_blocked(l);
     return 0;
 }
 
 bool
-logs_have_room(struct logs *l, uint32_t count)
+logs_have_slots(struct logs *l, uint32_t count)
 {
     const uint32_t free = logs_free_slots(l);
 
@@ -69,7 +69,7 @@ logs_have_room(struct logs *l, uint32_t count)
         count - free <= l->spares[0].header.slots)
         return true;
     if (free > 0)
-        note_no_room(l);
+        note_blocked(l);
     return false;
 }
 
@@ -86,7 +86,7 @@ logs_have_run(struct logs *l, uint32_t count)
         return l->has_current && !l->failed;
     }
     if (free > 0)
-        note_no_room(l);
+        note_blocked(l);
     return false;
 }
 
@@ -218,7 +218,7 @@ logs_put_mark(struct logs *l, const struct request_mark *mark)
 uint64_t
 logs_position(const struct logs *l)
 {
-    return l->figures.appended + l->staged;
+    return l->stats.appended + l->staged;
 }
 
 bool
@@ -285,8 +285,8 @@ logs_flush(struct logs *l)
         logs_fail(l, rc, "append", l->current.header.index);
         return;
     }
-    l->figures.appended += l->staged;
-    l->figures.flushes++;
+    l->stats.appended += l->staged;
+    l->stats.flushes++;
     l->staged = 0;
     l->dirty = true;
 }

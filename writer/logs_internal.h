@@ -32,7 +32,7 @@ void logs_rotate_now(struct logs *l);
 void logs_finish_some(struct logs *l);
 
 /* Callers that found no free slot may try again. */
-void logs_tell_ready(struct logs *l);
+void logs_report_ready(struct logs *l);
 
 /* ---- logs_fill.c ---- */
 

@@ -169,7 +169,7 @@ make_done(struct io_job *job)
     else if (l->rotating)
         logs_rotate(l);
     logs_want_spare(l);
-    logs_tell_ready(l);
+    logs_report_ready(l);
 }
 
 /* ---- the logs of a new directory --------------------------------------- */

@@ -84,7 +84,7 @@ begin_sync(void *ctx)
         s->slots = l->current.count;
         add_to_sync(s, &l->current, l->synced_slots);
     }
-    s->position = l->figures.appended;
+    s->position = l->stats.appended;
     l->dirty = false;
     l->sync_due = false;
     loop_disarm(l->loop, &l->sync_timer);

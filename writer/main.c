@@ -59,7 +59,7 @@ struct writer {
 /* ---- events ------------------------------------------------------------ */
 
 static void
-print_figures(struct writer *w)
+print_stats(struct writer *w)
 {
     statsd_read_counts(&w->statsd);
     writer_status_print(&w->status);
@@ -129,7 +129,7 @@ take_signal(void *ctx, int signo)
         statsd_flush(&w->statsd);
         logs_rotate(&w->logs);
     } else if (signo == SIGUSR1) {
-        print_figures(w);
+        print_stats(w);
     } else if (w->stop_signal == 0) {
         w->stop_signal = signo;
     }
@@ -205,7 +205,7 @@ lock_directory(struct writer *w)
 }
 
 static void
-tell_ready(const struct writer *w)
+report_ready(const struct writer *w)
 {
     const char *lines[LISTENERS + 1];
     size_t count;
@@ -364,12 +364,12 @@ run_loop(struct writer *w)
     rc = bind_serve(&w->binding, w->conns);
     if (rc < 0)
         return rc;
-    tell_ready(w);
+    report_ready(w);
     rc = loop_run(w->loop);
     if (rc < 0)
         diag_errno(DIAG_ERROR, rc, "event loop");
     if (w->stop_signal != SIGINT) /* ^C, and how countd serve stops it */
-        print_figures(w);
+        print_stats(w);
     return w->failed ? -EIO : rc;
 }
 

@@ -94,7 +94,7 @@ mark_moved(struct io_job *job)
                        s->mark.name, diag_text(s->rc));
     else
         s->until = s->want;
-    s->figures.moves += !s->failing;
+    s->stats.moves += !s->failing;
     http_wake(&s->line);
     arm_next_second(s);
 }
@@ -156,7 +156,7 @@ may_give(struct http_call *x, uint64_t second, enum conn_next *next)
         arm_next_second(s);
     else if (!s->moving)
         begin_move(s, second);
-    s->figures.waited++;
+    s->stats.waited++;
     *next = http_hold(x, &s->line);
     return false;
 }
@@ -197,7 +197,7 @@ give_numbers(struct http_call *x, uint32_t count)
     s->given = second;
     for (uint32_t i = 0; i < count; i++)
         body = put_number(s, body);
-    s->figures.given += count;
+    s->stats.given += count;
     return http_end(x, HTTP_OK, (size_t)count * SEQUENCE_LINE_SIZE);
 }
 

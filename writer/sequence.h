@@ -51,7 +51,7 @@
 #define SEQUENCE_SECOND_AT SEQUENCE_PREFIX
 #define SEQUENCE_SERIAL_AT (SEQUENCE_PREFIX + 6)
 
-struct sequence_figures {
+struct sequence_stats {
     uint64_t given;  /* numbers */
     uint64_t waited; /* requests that waited for the clock or the mark */
     uint64_t moves;  /* of the mark */
@@ -79,7 +79,7 @@ struct sequence {
     struct http_line line;   /* requests that wait for the clock or the mark */
     struct loop_timer timer; /* the next second of the clock */
     struct diag_repeat failing_warning, behind_warning;
-    struct sequence_figures figures;
+    struct sequence_stats stats;
 };
 
 extern const struct http_route sequence_routes[];

@@ -18,10 +18,10 @@ fill_totals(struct writer_status *s)
 {
     const struct writer_parts *p = &s->parts;
     const struct listener_stats *ack =
-        &conns_listener(p->conns, LISTENER_ACK)->figures;
+        &conns_listener(p->conns, LISTENER_ACK)->stats;
     const struct listener_stats *silent =
-        &conns_listener(p->conns, LISTENER_SILENT)->figures;
-    const struct logs_figures *l = &p->logs->figures;
+        &conns_listener(p->conns, LISTENER_SILENT)->stats;
+    const struct logs_stats *l = &p->logs->stats;
     int64_t *v = s->totals.values;
 
     v[STATUS_W_MESSAGES] = (int64_t)p->ingest->messages;
@@ -43,7 +43,7 @@ fill_totals(struct writer_status *s)
             const struct live *live = &p->lives->servers[i].live;
 
             v[STATUS_W_OBJECTS] += (int64_t)live->count;
-            v[STATUS_W_NO_MEMORY] += (int64_t)live->figures.no_memory;
+            v[STATUS_W_NO_MEMORY] += (int64_t)live->stats.no_memory;
         }
 }
 
@@ -68,11 +68,11 @@ fill_lines(int64_t *v, const struct statsd *s)
 static void
 fill_http(int64_t *v, const struct http *h, const struct quota_service *q)
 {
-    const struct quota_figures *f = &q->figures;
+    const struct quota_stats *f = &q->stats;
 
     v[STATUS_W_HTTP_REPLAYED] = (int64_t)h->count.stats.replayed;
-    v[STATUS_W_SEQUENCE_GIVEN] = (int64_t)h->sequence.figures.given;
-    v[STATUS_W_SEQUENCE_WAITED] = (int64_t)h->sequence.figures.waited;
+    v[STATUS_W_SEQUENCE_GIVEN] = (int64_t)h->sequence.stats.given;
+    v[STATUS_W_SEQUENCE_WAITED] = (int64_t)h->sequence.stats.waited;
     v[STATUS_W_QUOTA_APPLIED] = (int64_t)f->applied;
     v[STATUS_W_QUOTA_CANCELLED] = (int64_t)f->cancelled;
     v[STATUS_W_QUOTA_REFUSED] = (int64_t)f->refused;
@@ -205,7 +205,7 @@ put_found(struct writer_status *s, uint64_t index, const int64_t *found)
 /* ---- the look ---------------------------------------------------------- */
 
 static void
-look_at_file(struct status_look *k, const char *name)
+scan_file(struct status_scan *k, const char *name)
 {
     struct stat st;
     uint64_t index;
@@ -235,9 +235,9 @@ look_at_file(struct status_look *k, const char *name)
 
 /* In the I/O thread. */
 static void
-look_run(struct io_job *job)
+scan_run(struct io_job *job)
 {
-    struct status_look *k = LOOP_OWNER(job, struct status_look, job);
+    struct status_scan *k = LOOP_OWNER(job, struct status_scan, job);
     struct statvfs vfs;
     const char *name;
     DIR *dir;
@@ -252,23 +252,23 @@ look_run(struct io_job *job)
     if (dirstream_open(k->log_fd, ".", &dir) < 0)
         return;
     while (dirstream_next(dir, &name) > 0)
-        look_at_file(k, name);
+        scan_file(k, name);
     (void)closedir(dir);
 }
 
 static void
-look_done(struct io_job *job)
+scan_done(struct io_job *job)
 {
-    struct writer_status *s = LOOP_OWNER(job, struct writer_status, look.job);
+    struct writer_status *s = LOOP_OWNER(job, struct writer_status, scan.job);
     int64_t *v = s->totals.values;
 
-    s->looking = false;
-    v[STATUS_W_QUARANTINED] = s->look.quarantined;
-    v[STATUS_W_DISK_FREE] = s->look.disk_free;
-    v[STATUS_W_DISK_SIZE] = s->look.disk_size;
+    s->scanning = false;
+    v[STATUS_W_QUARANTINED] = s->scan.quarantined;
+    v[STATUS_W_DISK_FREE] = s->scan.disk_free;
+    v[STATUS_W_DISK_SIZE] = s->scan.disk_size;
     for (uint64_t i = 0; i < STATUS_LOGS; i++)
         if (!is_own(s->parts.logs, i))
-            put_found(s, i, s->look.logs[i]);
+            put_found(s, i, s->scan.logs[i]);
 }
 
 /* ---- now and then ------------------------------------------------------ */
@@ -285,10 +285,10 @@ on_tick(struct loop_timer *timer)
         if (is_on(conns_listener(s->parts.conns, i)))
             status_put(&s->status, &s->listeners[i]);
     put_own_logs(s);
-    if (!s->looking && now >= s->look_ms) {
-        s->looking = true;
-        s->look_ms = now + WRITER_STATUS_LOOK_MS;
-        io_push(&s->parts.logs->file_io, &s->look.job);
+    if (!s->scanning && now >= s->next_scan_ms) {
+        s->scanning = true;
+        s->next_scan_ms = now + WRITER_STATUS_SCAN_MS;
+        io_push(&s->parts.logs->file_io, &s->scan.job);
     }
     /* Cannot fail: its place is its own. */
     (void)loop_arm(s->parts.loop, timer, now + STATUS_TICK_MS);
@@ -302,8 +302,8 @@ writer_status_open(struct writer_status *s, const char *data_dir,
 
     s->parts = *parts;
     s->totals = (struct status_row){.kind = STATUS_WRITER};
-    s->look.log_fd = parts->log_fd;
-    s->look.job = (struct io_job){look_run, look_done, NULL};
+    s->scan.log_fd = parts->log_fd;
+    s->scan.job = (struct io_job){scan_run, scan_done, NULL};
     s->timer = (struct loop_timer){.slot = -1, .due = on_tick};
     status_create(&s->status, data_dir);
     if (!s->status.board)

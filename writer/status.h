@@ -19,7 +19,7 @@
 #include "writer/logs.h"
 #include "writer/quota/quota_service.h"
 
-#define WRITER_STATUS_LOOK_MS 1000
+#define WRITER_STATUS_SCAN_MS 1000
 
 /* Whose figures they are. */
 struct writer_parts {
@@ -37,7 +37,7 @@ struct writer_parts {
 };
 
 /* What a look at the directory of logs finds; the job's while it runs. */
-struct status_look {
+struct status_scan {
     struct io_job job;
     int log_fd;
     int64_t logs[STATUS_LOGS][STATUS_LOG_VALUES];
@@ -49,10 +49,10 @@ struct writer_status {
     struct writer_parts parts;
     struct status_row totals;
     struct status_row listeners[LISTENERS];
-    struct status_look look;
+    struct status_scan scan;
     struct loop_timer timer;
-    uint64_t look_ms; /* monotonic: the next one */
-    bool looking;
+    uint64_t next_scan_ms; /* monotonic: the next one */
+    bool scanning;
 };
 
 /* Makes the board and begins.  Cannot fail: without a board, or a timer, it

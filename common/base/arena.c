@@ -230,24 +230,24 @@ free_link(const struct arena *a, const struct arena_class *c, uint32_t slab,
 }
 
 static void
-link_room(struct arena *a, struct arena_class *c, uint32_t slab)
+link_partly_free(struct arena *a, struct arena_class *c, uint32_t slab)
 {
     a->slabs[slab].prev = 0;
-    a->slabs[slab].next = c->room;
-    if (c->room != 0)
-        a->slabs[c->room - 1].prev = slab + 1;
-    c->room = slab + 1;
+    a->slabs[slab].next = c->partly_free;
+    if (c->partly_free != 0)
+        a->slabs[c->partly_free - 1].prev = slab + 1;
+    c->partly_free = slab + 1;
 }
 
 static void
-unlink_room(struct arena *a, struct arena_class *c, uint32_t slab)
+unlink_partly_free(struct arena *a, struct arena_class *c, uint32_t slab)
 {
     const struct arena_slab *s = &a->slabs[slab];
 
     if (s->prev != 0)
         a->slabs[s->prev - 1].next = s->next;
     else
-        c->room = s->next;
+        c->partly_free = s->next;
     if (s->next != 0)
         a->slabs[s->next - 1].prev = s->prev;
 }
@@ -287,18 +287,18 @@ arena_take(struct arena *a, size_t size)
     uint32_t slab, index;
     uint64_t *word;
 
-    if (c->room == 0) {
+    if (c->partly_free == 0) {
         slab = open_slab(a, class);
         if (slab == UINT32_MAX)
             return 0;
-        link_room(a, c, slab);
+        link_partly_free(a, c, slab);
     }
-    slab = c->room - 1;
+    slab = c->partly_free - 1;
     index = take_index(a, c, slab);
     if (index == UINT32_MAX)
         return 0;
     if (is_full(c, &a->slabs[slab]))
-        unlink_room(a, c, slab);
+        unlink_partly_free(a, c, slab);
     word = &slab_bitmap(a, slab)[index / 64];
     assert((*word >> index % 64 & 1) == 0);
     *word |= UINT64_C(1) << index % 64;
@@ -314,7 +314,7 @@ close_slab(struct arena *a, struct arena_class *c, uint32_t slab)
     struct arena_slab *s = &a->slabs[slab];
 
     if (!is_full(c, s))
-        unlink_room(a, c, slab);
+        unlink_partly_free(a, c, slab);
     s->class = ARENA_CLASS_NONE;
     if (a->warm_count == ARENA_WARM) {
         free_slab_pages(a, slab);
@@ -350,7 +350,7 @@ arena_give(struct arena *a, uint32_t record)
         return;
     }
     if (is_full(c, s))
-        link_room(a, c, slab);
+        link_partly_free(a, c, slab);
     *free_link(a, c, slab, index) = s->free;
     s->free = (uint16_t)index;
 }

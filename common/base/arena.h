@@ -44,11 +44,11 @@ void budget_give(struct budget *b, uint64_t bytes);
 /* The layout of the slabs of one class.  A slab begins with a bitmap of the
  * records in use. */
 struct arena_class {
-    uint32_t size;    /* bytes of a record */
-    uint32_t count;   /* records in a slab */
-    uint32_t first;   /* byte where the first one is */
-    uint32_t room;    /* slabs with a free record; 0: none */
-    uint64_t inverse; /* 2^40 / size, rounded up */
+    uint32_t size;        /* bytes of a record */
+    uint32_t count;       /* records in a slab */
+    uint32_t first;       /* byte where the first one is */
+    uint32_t partly_free; /* slabs with a free record; 0: none */
+    uint64_t inverse;     /* 2^40 / size, rounded up */
 };
 
 /* The state of a slab.  The lists hold slab numbers plus one; 0 ends a list. */

@@ -51,12 +51,12 @@ static void line_add(struct line *l, const char *format, ...)
 static void
 line_addv(struct line *l, const char *format, va_list args)
 {
-    const size_t room = sizeof l->text - 1 - l->size;
-    const int size = vsnprintf(l->text + l->size, room, format, args);
+    const size_t left = sizeof l->text - 1 - l->size;
+    const int size = vsnprintf(l->text + l->size, left, format, args);
 
     if (size < 0)
         return; /* only a bad multibyte conversion, which we do not use */
-    l->size += (size_t)size < room ? (size_t)size : room - 1;
+    l->size += (size_t)size < left ? (size_t)size : left - 1;
 }
 
 static void

@@ -26,17 +26,17 @@
 
 #define OPEN_TRIES 100 /* of a file that is being replaced */
 
-struct told {
+struct error_text {
     const char *path;
     char *error;
     size_t size;
 };
 
-static int report_error(const struct told *t, int rc, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+static int report_error(const struct error_text *t, int rc, const char *format,
+                        ...) __attribute__((format(printf, 3, 4)));
 
 static int
-report_error(const struct told *t, int rc, const char *format, ...)
+report_error(const struct error_text *t, int rc, const char *format, ...)
 {
     char text[COUNTD_BOARD_ERROR_SIZE];
     va_list args;
@@ -50,7 +50,7 @@ report_error(const struct told *t, int rc, const char *format, ...)
 }
 
 static int
-say_errno(const struct told *t, int rc, const char *what)
+report_errno(const struct error_text *t, int rc, const char *what)
 {
     return report_error(t, rc, "%s: %s", what, strerror(-rc));
 }
@@ -142,7 +142,7 @@ is_still_at(int fd, const char *path)
 /* Opens what has the name, which may be nothing, and locks it: who has that is
  * master to be. */
 static int
-lock_old(const struct told *t, unsigned mode, int *out)
+lock_old(const struct error_text *t, unsigned mode, int *out)
 {
     struct stat st;
     int fd, rc;
@@ -151,7 +151,7 @@ lock_old(const struct told *t, unsigned mode, int *out)
         fd = open(t->path,
                   O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, mode);
         if (fd < 0)
-            return say_errno(t, -errno, "cannot be opened");
+            return report_errno(t, -errno, "cannot be opened");
         if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
             (void)close(fd); /* not ours */
             return report_error(t, -EINVAL, "is not a regular file");
@@ -163,7 +163,7 @@ lock_old(const struct told *t, unsigned mode, int *out)
         }
         (void)close(fd); /* and with it the lock */
         if (rc < 0 && rc != -EBUSY)
-            return say_errno(t, rc, "cannot be locked");
+            return report_errno(t, rc, "cannot be locked");
         if (rc < 0)
             return report_error(
                 t, rc,
@@ -176,14 +176,14 @@ lock_old(const struct told *t, unsigned mode, int *out)
 
 /* Marks the old board as retired, for all processes that have it mapped. */
 static int
-retire_board(const struct told *t, int fd)
+retire_board(const struct error_text *t, int fd)
 {
     const uint64_t one = 1;
     struct board_header h;
     const ssize_t n = pread(fd, &h, sizeof h, 0);
 
     if (n < 0)
-        return say_errno(t, -errno, "cannot be read");
+        return report_errno(t, -errno, "cannot be read");
     if (n == 0)
         return 0;
     if ((size_t)n < sizeof h.magic ||
@@ -226,17 +226,17 @@ write_header(struct board_header *h, const struct countd_board_shape *shape,
 /* Makes the new file beside the old one, with all its blocks: a full disk is an
  * error now and not a signal later. */
 static int
-make_new(const struct told *t, const char *path,
+make_new(const struct error_text *t, const char *path,
          const struct countd_board_shape *shape, struct board_header *h,
          struct countd_board **out)
 {
     int fd, rc;
 
     if (unlink(path) < 0 && errno != ENOENT)
-        return say_errno(t, -errno, "cannot be made: remove an old one");
+        return report_errno(t, -errno, "cannot be made: remove an old one");
     fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
-        return say_errno(t, -errno, "cannot be made");
+        return report_errno(t, -errno, "cannot be made");
     rc = -posix_fallocate(fd, 0, (off_t)h->file_size);
     if (rc == 0)
         rc = board_lock_try(fd, BOARD_LOCK_MASTER);
@@ -247,7 +247,7 @@ make_new(const struct told *t, const char *path,
         rc = rc == 0 ? -errno : rc;
         (void)close(fd);
         (void)unlink(path); /* the next one removes it, too */
-        return say_errno(t, rc, "cannot be made");
+        return report_errno(t, rc, "cannot be made");
     }
     (*out)->master = true;
     write_header(h, shape, (uint8_t *)(*out)->header);
@@ -259,7 +259,7 @@ countd_board_create(struct countd_board **out, const char *path,
                     const struct countd_board_shape *shape, char *error,
                     size_t error_size)
 {
-    const struct told t = {path, error, error_size};
+    const struct error_text t = {path, error, error_size};
     char text[COUNTD_BOARD_ERROR_SIZE], temp[PATH_MAX];
     struct countd_board *b = NULL;
     struct board_header h;
@@ -280,7 +280,7 @@ countd_board_create(struct countd_board **out, const char *path,
     assert(b);
     rc = retire_board(&t, old);
     if (rc == 0 && rename(temp, path) < 0)
-        rc = say_errno(&t, -errno, "cannot take its name");
+        rc = report_errno(&t, -errno, "cannot take its name");
     if (rc < 0) {
         (void)unlink(temp); /* the next one removes it, too */
         countd_board_close(b);
@@ -307,7 +307,7 @@ has_master(int fd, const struct board_header *h)
 }
 
 static int
-report_abandoned(const struct told *t, const char *why)
+report_abandoned(const struct error_text *t, const char *why)
 {
     return report_error(t, -ESRCH, "is abandoned, cannot attach to it (%s)",
                         why);
@@ -315,7 +315,7 @@ report_abandoned(const struct told *t, const char *why)
 
 /* Whether a file with this header may be attached to. */
 static int
-check_board(const struct told *t, int fd, const struct board_header *h,
+check_board(const struct error_text *t, int fd, const struct board_header *h,
             uint64_t file_size, const struct countd_board_shape *shape,
             unsigned flags)
 {
@@ -337,8 +337,9 @@ check_board(const struct told *t, int fd, const struct board_header *h,
 }
 
 static int
-attach_to(const struct told *t, int fd, const struct countd_board_shape *shape,
-          unsigned flags, struct countd_board **out)
+attach_to(const struct error_text *t, int fd,
+          const struct countd_board_shape *shape, unsigned flags,
+          struct countd_board **out)
 {
     const bool read_only = (flags & COUNTD_BOARD_READ_ONLY) != 0;
     char text[COUNTD_BOARD_ERROR_SIZE];
@@ -348,7 +349,7 @@ attach_to(const struct told *t, int fd, const struct countd_board_shape *shape,
     int rc;
 
     if (fstat(fd, &st) < 0)
-        return say_errno(t, -errno, "cannot be looked at");
+        return report_errno(t, -errno, "cannot be looked at");
     if (!S_ISREG(st.st_mode))
         return report_error(t, -EBADMSG, "is not a regular file");
     if (st.st_size == 0)
@@ -358,13 +359,13 @@ attach_to(const struct told *t, int fd, const struct countd_board_shape *shape,
     memset(&h, 0, sizeof h);
     n = pread(fd, &h, sizeof h, 0);
     if (n < 0)
-        return say_errno(t, -errno, "cannot be read");
+        return report_errno(t, -errno, "cannot be read");
     rc = check_board(t, fd, &h, (uint64_t)st.st_size, shape, flags);
     if (rc < 0)
         return rc;
     *out = new_handle(fd, &h, read_only);
     if (!*out)
-        return say_errno(t, -errno, "cannot be mapped");
+        return report_errno(t, -errno, "cannot be mapped");
     rc = board_format_check_names(
         &h, (uint8_t *)(*out)->header + BOARD_NAMES_AT, text, sizeof text);
     if (rc == 0)
@@ -379,7 +380,7 @@ countd_board_attach(struct countd_board **out, const char *path,
                     const struct countd_board_shape *shape, unsigned flags,
                     char *error, size_t error_size)
 {
-    const struct told t = {path, error, error_size};
+    const struct error_text t = {path, error, error_size};
     struct countd_board *b;
     int fd, rc;
 
@@ -394,7 +395,7 @@ countd_board_attach(struct countd_board **out, const char *path,
         return -ENOENT;
     }
     if (fd < 0)
-        return say_errno(&t, -errno, "cannot be opened");
+        return report_errno(&t, -errno, "cannot be opened");
     rc = attach_to(&t, fd, shape, flags, &b);
     if (rc < 0)
         (void)close(fd);

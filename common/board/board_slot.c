@@ -9,11 +9,11 @@
 #include <sched.h>
 #include <time.h>
 
-#define READ_TRIES  1000000u
-#define YIELD_AFTER 64u  /* tries of a busy word */
-#define SLEEP_AFTER 256u /* then its writer is looked at, too */
-#define LOOK_EACH   1024u
-#define LOST_PAUSES 64u /* a quarter of a microsecond to three */
+#define READ_TRIES   1000000u
+#define YIELD_AFTER  64u  /* tries of a busy word */
+#define SLEEP_AFTER  256u /* then its writer is looked at, too */
+#define RECOVER_EACH 1024u
+#define LOST_PAUSES  64u /* a quarter of a microsecond to three */
 
 static inline void
 relax_cpu(void)
@@ -62,10 +62,10 @@ wait_for(struct countd_board *b, _Atomic uint64_t *word, unsigned tries)
     } else if (tries < SLEEP_AFTER) {
         (void)sched_yield();
     } else {
-        rc = tries % LOOK_EACH == SLEEP_AFTER ? board_recover(b, word) : 0;
+        rc = tries % RECOVER_EACH == SLEEP_AFTER ? board_recover(b, word) : 0;
         if (rc < 0 && rc != -EBUSY)
             return rc;
-        if (rc == -EBUSY || tries % LOOK_EACH != SLEEP_AFTER)
+        if (rc == -EBUSY || tries % RECOVER_EACH != SLEEP_AFTER)
             (void)nanosleep(&pause, NULL); /* cut short: the next try */
     }
     return 0;

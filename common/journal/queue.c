@@ -14,7 +14,8 @@
 #define LOCK_BYTES 0x3fffffffu /* below 2^31: any file system knows these */
 
 void
-queue_tell(struct queue *q, uint32_t segment, uint64_t at, const char *what)
+queue_report_damage(struct queue *q, uint32_t segment, uint64_t at,
+                    const char *what)
 {
     char text[120];
 

@@ -131,7 +131,7 @@ int queue_compact(struct queue *q, uint64_t bytes);
  * come back after a power loss: for a caller who is about to rely on what is
  * not there.  Two reads when there is no such group.
  *   -EAGAIN  a process is writing: what it writes is its own */
-int queue_settle(struct queue *q);
+int queue_remove_unfinished(struct queue *q);
 
 /* Makes the note durable: from now on, also after a power loss, damage of the
  * last group is distinguished from a torn one.  For when changes pause. */

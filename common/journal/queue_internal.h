@@ -106,8 +106,8 @@ struct queue {
 int queue_grow(void *at, size_t *capacity, size_t need, size_t item_size);
 
 /* Reports damage. */
-void queue_tell(struct queue *q, uint32_t segment, uint64_t at,
-                const char *what);
+void queue_report_damage(struct queue *q, uint32_t segment, uint64_t at,
+                         const char *what);
 
 static inline struct queue_segment *
 queue_segment_of(struct queue *q, uint32_t number)

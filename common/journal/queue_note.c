@@ -134,11 +134,12 @@ load_segments(struct queue *q, const uint8_t *note)
     if (rc == 0)
         rc = read_segments(q, numbers, count, note, &missing);
     if (rc == 0 && missing > 0 && missing >= q->oldest)
-        queue_tell(q, missing, 0, "it is missing");
+        queue_report_damage(q, missing, 0, "it is missing");
     if (rc == 0 && note != NULL && (q->tail < at || count == 0))
-        queue_tell(q, at, get_le64(note + 48), "it was there, and is missing");
+        queue_report_damage(q, at, get_le64(note + 48),
+                            "it was there, and is missing");
     if (rc == 0 && count > 0 && q->oldest > 0 && numbers[0] > q->oldest)
-        queue_tell(q, numbers[0] - 1, 0, "it is missing");
+        queue_report_damage(q, numbers[0] - 1, 0, "it is missing");
     free(numbers);
     if (rc == 0)
         queue_rebuild(q);
@@ -182,7 +183,7 @@ queue_refresh(struct queue *q)
         if (q->loaded && memcmp(note, q->note, QUEUE_NOTE) == 0)
             return 0;
         if (!good && !queue_is_zero(note, QUEUE_NOTE))
-            queue_tell(q, 0, 0, "\"lock\" is damaged");
+            queue_report_damage(q, 0, 0, "\"lock\" is damaged");
         rc = good && q->loaded ? follow_note(q, note) : -ENOENT;
         if (rc == -ENOENT)
             rc = load_segments(q, good ? note : NULL);

@@ -117,8 +117,8 @@ static int
 take_damaged(struct queue *q, const struct view *v, const struct place *p,
              uint64_t at)
 {
-    queue_tell(q, v->number, at,
-               p->is_head ? "records are lost" : "a group is lost");
+    queue_report_damage(q, v->number, at,
+                        p->is_head ? "records are lost" : "a group is lost");
     queue_segment_of(q, v->number)->bad = true;
     return p->is_head && p->there == p->all ? queue_take_group(q, p->bytes, at)
                                             : 0;
@@ -135,7 +135,8 @@ take_groups(struct queue *q, const struct view *v, uint64_t *at)
 
         if (p.is_whole) {
             if (q->number > 0 && get_le64(p.bytes + 16) > q->number)
-                queue_tell(q, v->number, *at, "groups before it are missing");
+                queue_report_damage(q, v->number, *at,
+                                    "groups before it are missing");
             rc = queue_take_group(q, p.bytes, *at);
             *at += rc == 0 ? p.all : 0;
             continue;
@@ -177,12 +178,13 @@ take_header(struct queue *q, uint32_t number, const uint8_t *b, uint64_t size)
 
     q->next = 1;
     if (head == NULL) {
-        queue_tell(q, number, 0, "its header is damaged: all of it is lost");
+        queue_report_damage(q, number, 0,
+                            "its header is damaged: all of it is lost");
         queue_segment_of(q, number)->bad = true;
         return size;
     }
     if (!queue_is_zero(q->uuid, 16) && memcmp(q->uuid, head + 8, 16) != 0)
-        queue_tell(q, number, 8, "it is of another queue");
+        queue_report_damage(q, number, 8, "it is of another queue");
     memcpy(q->uuid, head + 8, sizeof q->uuid);
     return QUEUE_FIRST;
 }
@@ -234,7 +236,7 @@ queue_segment_read(struct queue *q, uint32_t number, uint64_t from,
     if (from == 0)
         from = take_header(q, number, bytes, size);
     if (bounds->durable > size && !bounds->closed)
-        queue_tell(q, number, size, "it was longer");
+        queue_report_damage(q, number, size, "it was longer");
     if (bounds->closed)
         v.bounds.durable = 0; /* missing groups are known by their numbers */
     v.bytes = bytes;

@@ -246,7 +246,7 @@ has_dirt(struct queue *q, bool *dirt)
 }
 
 int
-queue_settle(struct queue *q)
+queue_remove_unfinished(struct queue *q)
 {
     bool dirt = false;
     int rc;
@@ -311,8 +311,8 @@ copy_oldest(struct queue *q, uint64_t *copied)
             continue;
         rc = queue_read(q, item->id, &bytes, &size);
         if (rc == -EBADMSG) {
-            queue_tell(q, item->segment, item->at * UINT64_C(8),
-                       "a record is lost");
+            queue_report_damage(q, item->segment, item->at * UINT64_C(8),
+                                "a record is lost");
             queue_segment_of(q, item->segment)->bad = true;
             rc = queue_remove(q, item->id);
             continue;

@@ -1,5 +1,5 @@
 /* common/log/archive.c - see archive.h: archive_name_put(),
- * archive_name_parse(), archive_tend(), archive_add(). */
+ * archive_name_parse(), archive_remove_expired(), archive_add(). */
 #include "common/log/archive.h"
 
 #include <assert.h>
@@ -115,7 +115,7 @@ by_time(const void *a, const void *b)
 /* Keeps the ARCHIVE_OLDEST oldest of all that it is given, unsorted until
  * they are full, the newest of them last then. */
 static void
-keep_oldest(struct archive *a, const struct archive_name *n)
+note_oldest(struct archive *a, const struct archive_name *n)
 {
     struct archive_name *list = a->oldest;
     size_t at = a->oldest_count;
@@ -150,7 +150,7 @@ find_oldest(struct archive *a)
         return rc;
     while ((rc = dirstream_next(dir, &text)) > 0)
         if (archive_name_parse(text, &n) == 0)
-            keep_oldest(a, &n);
+            note_oldest(a, &n);
     (void)closedir(dir);
     if (a->oldest_count < ARCHIVE_OLDEST)
         qsort(a->oldest, a->oldest_count, sizeof a->oldest[0], by_time);
@@ -173,7 +173,7 @@ remove_oldest(struct archive *a)
 }
 
 int
-archive_tend(struct archive *a, uint64_t now_ms)
+archive_remove_expired(struct archive *a, uint64_t now_ms)
 {
     int removed = 0, rc;
 
@@ -196,12 +196,12 @@ archive_tend(struct archive *a, uint64_t now_ms)
 
 /* Frees some space.  False: nothing older than `n` is there. */
 static bool
-make_room(struct archive *a, const struct archive_name *n)
+remove_oldest_before(struct archive *a, const struct archive_name *n)
 {
     if (find_oldest(a) < 0 || a->oldest_count == 0 ||
         compare_names(&a->oldest[a->oldest_at], n) >= 0 || remove_oldest(a) < 0)
         return false;
-    a->made_room++;
+    a->removed_early++;
     return true;
 }
 
@@ -296,7 +296,7 @@ archive_add(struct archive *a, const struct log *log)
     do
         rc = put_file(a, log, &n);
     while ((rc == -ENOSPC || rc == -EDQUOT) && tries++ < ARCHIVE_ROOM &&
-           make_room(a, &n));
+           remove_oldest_before(a, &n));
     if (rc < 0)
         note_missing(a, n);
     return rc;

@@ -63,8 +63,9 @@ struct archive {
     struct archive_writer *writer; /* NULL: off */
     struct archive_name oldest[ARCHIVE_OLDEST]; /* of the last look, by time */
     size_t oldest_count;
-    size_t oldest_at;   /* those before are gone */
-    uint64_t made_room; /* logs removed before their time, since the start */
+    size_t oldest_at; /* those before are gone */
+    uint64_t
+        removed_early; /* logs removed before their time, since the start */
 };
 
 /* Nothing is archived. */
@@ -88,6 +89,6 @@ int archive_sync(struct archive *a);
 
 /* Removes what is older than keep_ms at now_ms (Unix time), ARCHIVE_STEP logs
  * at most.  How many, or an error. */
-int archive_tend(struct archive *a, uint64_t now_ms);
+int archive_remove_expired(struct archive *a, uint64_t now_ms);
 
 #endif

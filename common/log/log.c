@@ -69,7 +69,7 @@ acquire_log(struct log *log, int dirfd, uint64_t index, mode_t want)
 
     log_name(index, name);
     log_lock_name(index, lock);
-    rc = log_owner_look_at(dirfd, name, &st);
+    rc = log_owner_stat(dirfd, name, &st);
     if (rc < 0)
         return rc;
     if ((st.st_mode & LOG_OWNER_MODE_MASK) != want)

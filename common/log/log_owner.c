@@ -28,7 +28,7 @@ log_owner_check(const struct stat *st)
 }
 
 int
-log_owner_look_at(int dirfd, const char *name, struct stat *st)
+log_owner_stat(int dirfd, const char *name, struct stat *st)
 {
     if (fstatat(dirfd, name, st, AT_SYMLINK_NOFOLLOW) < 0)
         return -errno;
@@ -65,7 +65,7 @@ log_owner_open(int dirfd, const char *name)
         if (errno != EACCES)
             return -errno;
     }
-    rc = log_owner_look_at(dirfd, name, &st);
+    rc = log_owner_stat(dirfd, name, &st);
     if (rc < 0)
         return rc;
     return (st.st_mode & (S_IRUSR | S_IWUSR)) != 0 ? -EBUSY : -EACCES;

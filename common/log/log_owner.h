@@ -28,7 +28,7 @@ int log_owner_check(const struct stat *st);
 
 /* Reads the status of `name` without following it: log_owner_check(), -ENOENT.
  */
-int log_owner_look_at(int dirfd, const char *name, struct stat *st);
+int log_owner_stat(int dirfd, const char *name, struct stat *st);
 
 /* 1 if `name` is the file `st`, 0 if it is another or none. */
 int log_owner_names_file(int dirfd, const char *name, const struct stat *st);

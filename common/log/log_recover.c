@@ -342,7 +342,7 @@ log_recover(int dirfd, uint64_t index, struct mark_store *marks)
     assert(dirfd >= 0 && index <= LOG_INDEX_MAX);
 
     log_name(index, name);
-    rc = log_owner_look_at(dirfd, name, &st);
+    rc = log_owner_stat(dirfd, name, &st);
     if (rc == -ENOENT) {
         log_lock_name(index, lock);
         if (fstatat(dirfd, lock, &st, AT_SYMLINK_NOFOLLOW) < 0)

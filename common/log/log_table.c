@@ -21,7 +21,7 @@ const struct table_column log_columns[LOG_COLUMNS] = {
 };
 
 /* State and header of one file. */
-struct looked {
+struct described {
     const char *state;
     bool header_known;
     struct log_header header;
@@ -70,7 +70,7 @@ is_used(const struct reader *r, uint32_t number, uint64_t *received_ms)
 
 /* How far an open log is filled: its slots are written in order. */
 static void
-search_end(int fd, struct looked *out)
+search_end(int fd, struct described *out)
 {
     struct reader r = {.fd = fd, .header = &out->header};
     uint32_t used = 0, limit = out->header.slots;
@@ -97,8 +97,8 @@ search_end(int fd, struct looked *out)
 }
 
 static int
-keep_first(void *ctx, uint32_t number, const struct message *m,
-           const struct slot_stamp *stamp)
+get_first_ms(void *ctx, uint32_t number, const struct message *m,
+             const struct slot_stamp *stamp)
 {
     uint64_t *first_ms = ctx;
 
@@ -110,7 +110,7 @@ keep_first(void *ctx, uint32_t number, const struct message *m,
 
 /* How many slots of a damaged log are valid: it may have any of them. */
 static void
-count_slots(int fd, struct looked *out)
+count_slots(int fd, struct described *out)
 {
     struct inspect report;
     uint32_t skipped;
@@ -119,14 +119,14 @@ count_slots(int fd, struct looked *out)
         return;
     out->used = report.valid;
     if (report.valid > 0)
-        (void)logfile_each(fd, &report.header, report.end, keep_first,
+        (void)logfile_each(fd, &report.header, report.end, get_first_ms,
                            &out->first_ms, &skipped); /* 0: not shown */
 }
 
 /* ---- files --------------------------------------------------------------- */
 
 static void
-look_at_header(int fd, const struct logfile *f, struct looked *out)
+describe_header(int fd, const struct logfile *f, struct described *out)
 {
     const int rc = logfile_header(fd, &out->header);
 
@@ -154,11 +154,11 @@ look_at_header(int fd, const struct logfile *f, struct looked *out)
 }
 
 static void
-look_at_file(int log_fd, const struct logfile *f, struct looked *out)
+describe_file(int log_fd, const struct logfile *f, struct described *out)
 {
     int fd;
 
-    *out = (struct looked){.state = state_by_mode(f), .used = -1};
+    *out = (struct described){.state = state_by_mode(f), .used = -1};
     if (f->mode == LOG_MODE_FULL)
         out->first_ms = f->mtime_ms;
     if (f->kind == LOGFILE_LOCK) {
@@ -172,7 +172,7 @@ look_at_file(int log_fd, const struct logfile *f, struct looked *out)
     fd = folder_open_file(log_fd, f->name);
     if (fd < 0)
         return;
-    look_at_header(fd, f, out);
+    describe_header(fd, f, out);
     if (f->kind != LOGFILE_LOG) {
         count_slots(fd, out);
         out->state = f->kind == LOGFILE_BAD ? "quarantined" : "salvaged";
@@ -184,9 +184,9 @@ void
 log_row_read(int log_fd, const struct logfile *f, uint64_t now_ms,
              struct log_row *out)
 {
-    struct looked l;
+    struct described l;
 
-    look_at_file(log_fd, f, &l);
+    describe_file(log_fd, f, &l);
     (void)snprintf(out->mode, sizeof out->mode, "%04o", f->mode);
     *hex_put(out->uuid, l.header.uuid, sizeof l.header.uuid) = '\0';
     out->cells[0] = cell_name(f->name, strlen(f->name));

@@ -169,18 +169,18 @@ report_other_files(struct logdir *dir, const char *foreign)
 {
     char text[NAME_TEXT_SIZE];
 
-    if (dir->bad > dir->bad_said)
+    if (dir->bad > dir->bad_reported)
         diag(DIAG_WARNING,
              "damaged logs quarantined as log/bad-*: %zu; see countd log",
              dir->bad);
-    dir->bad_said = dir->bad;
-    if (dir->foreign > dir->foreign_said) {
+    dir->bad_reported = dir->bad;
+    if (dir->foreign > dir->foreign_reported) {
         name_escape((const uint8_t *)foreign, strlen(foreign), text);
         diag(DIAG_WARNING,
              "log/%s is not a commit log and is left alone; such files: %zu",
              text, dir->foreign);
     }
-    dir->foreign_said = dir->foreign;
+    dir->foreign_reported = dir->foreign;
 }
 
 int

@@ -40,9 +40,9 @@ struct logdir {
     size_t bad;     /* quarantined files seen by the last scan */
     size_t foreign; /* names that are not countd's */
 
-    DIR *stream;     /* the rest is private */
-    size_t bad_said; /* value of `bad` when it was last reported */
-    size_t foreign_said;
+    DIR *stream;         /* the rest is private */
+    size_t bad_reported; /* value of `bad` when it was last reported */
+    size_t foreign_reported;
     bool reconciled; /* modes were compared with headers since the start */
     bool modes_true; /* modes were found true by pending_oldest_ms() */
 };

@@ -71,7 +71,7 @@ conn_close(struct conn *c)
 
     assert(fd >= 0);
     if (c->in.size + c->small_size > 0)
-        d->figures.cut_off++;
+        d->stats.cut_off++;
     conn_starve(c, false);
     conn_forget(c);
     chain_drop(&cs->pool, &c->out, c->out.size);
@@ -218,7 +218,7 @@ end_conn(struct conn *c)
 /* Its listener stops, and all that had arrived is done: a beginning of a
  * request that is kept, and what there is no room for, will not be. */
 static bool
-has_said_all(const struct conn *c)
+has_finished(const struct conn *c)
 {
     return c->listener->stopping &&
            ((c->flags & F_BLOCKED) != 0 ||
@@ -264,7 +264,7 @@ file_conn(struct conn *c)
     }
     waits = conn_keeps_answers(c) && conn_has_waiting(c);
     gated = conn_gated(c) > 0 || (c->flags & F_GATES) != 0;
-    if (has_said_all(c))
+    if (has_finished(c))
         c->flags |= F_CLOSING;
     if ((c->flags & F_CLOSING) != 0 && !waits && !gated) {
         end_conn(c);

@@ -259,7 +259,7 @@ struct listener {
     bool stopping;
     uint64_t moved_ms;     /* clock of its last byte in */
     struct networks allow; /* none: all networks */
-    struct listener_stats figures;
+    struct listener_stats stats;
     struct diag_repeat allow_warning, late_warning, full_warning,
         browser_warning, malformed_warning, memory_warning;
 };

@@ -14,7 +14,7 @@
 /* ---- what is kept ------------------------------------------------------- */
 
 static size_t
-kept_size(const struct conn *c)
+pooled_input_size(const struct conn *c)
 {
     return c->small_size + (size_t)c->in.size;
 }
@@ -28,10 +28,10 @@ conn_forget(struct conn *c)
 
 /* Puts what is kept into the receive buffer. */
 static inline size_t
-load_kept(struct conn *c)
+load_pooled_input(struct conn *c)
 {
     struct conns *cs = c->listener->conns;
-    const size_t size = kept_size(c);
+    const size_t size = pooled_input_size(c);
 
     if (size == 0)
         return 0;
@@ -71,7 +71,8 @@ conn_is_late(const struct conn *c)
 {
     const uint32_t request_s = c->listener->row->request_s;
 
-    return request_s > 0 && (c->flags & F_AGAIN) == 0 && kept_size(c) > 0 &&
+    return request_s > 0 && (c->flags & F_AGAIN) == 0 &&
+           pooled_input_size(c) > 0 &&
            conns_now(c->listener->conns) - c->began_ms >= request_s * 1000;
 }
 
@@ -87,7 +88,7 @@ end_late_request(struct conn *c)
 
     if ((c->flags & F_READABLE) != 0 || !conn_is_late(c))
         return;
-    d->figures.late++;
+    d->stats.late++;
     conn_peer(c, peer);
     diag_repeating(&d->late_warning, DIAG_WARNING,
                    "%s: a message or request from %s is not whole seconds=%u "
@@ -154,7 +155,7 @@ note_received(struct conn *c, ssize_t n, size_t asked)
         c->flags &= (uint16_t)~F_READABLE;
     d->moved_ms = d->conns->now_ms;
     c->moved_ms = (uint32_t)d->moved_ms;
-    d->figures.received += (uint64_t)n;
+    d->stats.received += (uint64_t)n;
     c->sent_much = n > CONN_LITTLE;
     return n;
 }
@@ -183,18 +184,18 @@ ssize_t
 conn_gather(struct conn *c, size_t limit, bool *failed)
 {
     struct conns *cs = c->listener->conns;
-    size_t size = kept_size(c), asked;
+    size_t size = pooled_input_size(c), asked;
     ssize_t n;
 
     *failed = false;
     if ((c->flags & F_SKIPPING) != 0) {
         if (skip_some(c))
-            return (ssize_t)load_kept(c);
+            return (ssize_t)load_pooled_input(c);
         end_late_request(c);
         return -1;
     }
     if ((c->flags & F_AGAIN) != 0)
-        return (ssize_t)load_kept(c);
+        return (ssize_t)load_pooled_input(c);
     asked =
         c->skip > 0 ? c->need - size : conn_slice(c->listener->row->protocol);
     if (asked > limit - size)
@@ -209,7 +210,7 @@ conn_gather(struct conn *c, size_t limit, bool *failed)
     if (size == 0)
         c->began_ms = conns_now(cs);
     if (size + (size_t)n >= c->need && c->skip == 0)
-        return n + (ssize_t)load_kept(c);
+        return n + (ssize_t)load_pooled_input(c);
     /* A long name that comes byte by byte is not parsed before it is whole. */
     *failed = !keep_bytes(c, cs->in + size, (size_t)n);
     if (*failed)
@@ -217,7 +218,7 @@ conn_gather(struct conn *c, size_t limit, bool *failed)
     if (size + (size_t)n >= c->need) {
         c->flags |= F_SKIPPING;
         if (skip_some(c))
-            return (ssize_t)load_kept(c);
+            return (ssize_t)load_pooled_input(c);
     }
     end_late_request(c);
     return -1;
@@ -231,7 +232,7 @@ conn_give_rest(struct conn *c)
 
     if (!p->rest || (c->flags & (F_GONE | F_SKIPPING)) != 0)
         return;
-    in.size = load_kept(c);
+    in.size = load_pooled_input(c);
     if (in.size > 0)
         p->rest(c, &in);
 }
@@ -279,7 +280,7 @@ conn_refuse_browser(struct conn *c, const char *words)
     struct listener *d = c->listener;
     char peer[NET_ADDRESS_SIZE];
 
-    d->figures.browsers++;
+    d->stats.browsers++;
     conn_peer(c, peer);
     diag_repeating(&d->browser_warning, DIAG_WARNING,
                    "%s: a connection from %s speaks %s, which this port does "
@@ -314,7 +315,7 @@ conn_refuse(struct conn *c, const char *why)
     char peer[NET_ADDRESS_SIZE];
 
     assert(cs->served == c);
-    d->figures.malformed++;
+    d->stats.malformed++;
     conn_peer(c, peer);
     diag_repeating(&d->malformed_warning, DIAG_WARNING,
                    "%s: malformed input from %s: %s; the connection ends",

@@ -210,12 +210,12 @@ conn_keeps_answers(const struct conn *c)
 bool conn_has_waiting(const struct conn *c);
 
 /* Sends all that waits and may go.  False: the connection has failed. */
-bool conn_send_kept(struct conn *c);
+bool conn_send_pooled(struct conn *c);
 
 static inline bool
 conn_send_waiting(struct conn *c)
 {
-    return !conn_keeps_answers(c) || conn_send_kept(c);
+    return !conn_keeps_answers(c) || conn_send_pooled(c);
 }
 
 /* Sends what was put into the send buffer, as far as it may go, and keeps the

@@ -2,7 +2,7 @@
  * waits; see conn.h.
  *
  * conn_space(), conn_put() and conn_add_acks() are for protocols; conn_flush()
- * and conn_send_kept() send; conns_reserve_chunks() makes memory available.
+ * and conn_send_pooled() send; conns_reserve_chunks() makes memory available.
  *
  * The acks that are due are sent first, then `out`.  A protocol has either
  * acks, and then only its refusal is in `out`, or answers in bytes.  So gated[]
@@ -69,7 +69,7 @@ conns_evict(struct conns *cs, bool stalled)
                    "%s: memory for what waits is used up: the connection that "
                    "keeps most of it, bytes=%zu, is closed",
                    worst->listener->row->name, (size_t)most * POOL_CHUNK_SIZE);
-    worst->listener->figures.evicted++;
+    worst->listener->stats.evicted++;
     conn_close(worst);
     return true;
 }
@@ -162,7 +162,7 @@ note_sent(struct conn *c, ssize_t n)
         n = 0;
     if (n > 0)
         c->moved_ms = (uint32_t)d->conns->now_ms;
-    d->figures.sent += (uint64_t)n;
+    d->stats.sent += (uint64_t)n;
     return n;
 }
 
@@ -237,7 +237,7 @@ conn_has_waiting(const struct conn *c)
 }
 
 bool
-conn_send_kept(struct conn *c)
+conn_send_pooled(struct conn *c)
 {
     return (c->acks_due == 0 || send_acks(c)) &&
            (c->out.size == 0 || send_out(c));

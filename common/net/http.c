@@ -49,7 +49,7 @@ answer_no_route(struct http_call *x, unsigned allow)
         next = http_refuse(x, HTTP_NOT_FOUND, &p);
     } else
         next = http_fail(x, HTTP_NOT_FOUND);
-    s->figures.refused += next == CONN_MORE;
+    s->stats.refused += next == CONN_MORE;
     return next;
 }
 
@@ -399,7 +399,7 @@ serve_request(struct conn *c, struct input *in, struct http_asked *a,
     next = answer_request(c, a, body_of(c, in, a));
     if (next != CONN_MORE && next != CONN_LONG)
         return next;
-    site->figures.requests++;
+    site->stats.requests++;
     pass_request(s, in, a);
     if (next == CONN_LONG)
         return next;

@@ -138,7 +138,7 @@ struct http_call {
     int64_t as_of_ms; /* of a problem: the moment of which it is true; 0: none
                        */
     uint8_t *out;     /* http.c's: where the answer begins */
-    size_t room;      /* http.c's: bytes left for its head */
+    size_t head_size; /* http.c's: bytes left for its head */
     const struct http_stream *stream; /* http_begin_long() sets it */
 };
 
@@ -200,7 +200,7 @@ struct http_front {
     uint8_t text[HTTP_FRONT_MAX];
 };
 
-struct http_figures {
+struct http_stats {
     uint64_t requests; /* answered by a route, or with 404 or 405 */
     uint64_t refused;  /* of these: 404 or 405 */
     uint64_t by_class[HTTP_CLASSES]; /* answers with a status of 2.. to 5..,
@@ -220,7 +220,7 @@ struct http_site {
     const char *origins;   /* of such pages, separated by blanks; "*": of all */
     const char *elsewhere; /* behind "no such path here" for paths of /v1/ that
                               there are at another port; NULL: nothing */
-    struct http_figures figures;
+    struct http_stats stats;
     /* The last one with a route: clients say the same again and again, and the
      * same bytes are the same request. */
     struct http_asked last;

@@ -280,7 +280,7 @@ put_head(uint8_t *to, const struct http_call *x, enum http_status status,
 
 /* Room for the head of an answer. */
 static size_t
-head_room(const struct http_call *x)
+head_size_max(const struct http_call *x)
 {
     return HTTP_ANSWER_HEAD + (x->more ? strlen(x->more) : 0);
 }
@@ -303,11 +303,11 @@ uint8_t *
 http_body(struct http_call *x, size_t max)
 {
     assert(!x->more || strlen(x->more) < HTTP_MORE_MAX);
-    x->out = conn_space(x->conn, head_room(x) + max);
+    x->out = conn_space(x->conn, head_size_max(x) + max);
     if (!x->out)
         return NULL;
-    x->room = max > 0 ? usual_head(x, max) : 0; /* nothing to be moved */
-    return x->out + x->room;
+    x->head_size = max > 0 ? usual_head(x, max) : 0; /* nothing to be moved */
+    return x->out + x->head_size;
 }
 
 static enum conn_next
@@ -318,13 +318,13 @@ end_answer(struct http_call *x, enum http_status status, unsigned allow,
     const size_t head_size = put_head(head, x, status, allow, size);
     struct http_site *site = conn_ctx(x->conn);
 
-    assert(x->out && head_size <= head_room(x));
+    assert(x->out && head_size <= head_size_max(x));
     if ((x->flags & HTTP_IS_OPEN) == 0)
-        site->figures.by_class[(unsigned)status / 100 - 2]++;
+        site->stats.by_class[(unsigned)status / 100 - 2]++;
     if (x->request->method == HTTP_HEAD)
         size = 0; /* the length is that of the body of a GET */
-    else if (head_size != x->room)
-        memmove(x->out + head_size, x->out + x->room, size);
+    else if (head_size != x->head_size)
+        memmove(x->out + head_size, x->out + x->head_size, size);
     memcpy(x->out, head, head_size);
     conn_put(x->conn, head_size + size);
     x->out = NULL;
@@ -367,7 +367,7 @@ http_begin_long(struct http_call *x, size_t size,
     if (!http_body(x, 0))
         return CONN_FULL;
     head_size = put_head(head, x, HTTP_OK, 0, size);
-    assert(head_size <= head_room(x));
+    assert(head_size <= head_size_max(x));
     memcpy(x->out, head, head_size);
     conn_put(x->conn, head_size);
     x->out = NULL;

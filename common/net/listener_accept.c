@@ -115,7 +115,7 @@ begin_conn(struct listener *d, int fd)
     }
     d->open++;
     d->used++;
-    d->figures.accepted++;
+    d->stats.accepted++;
     return 0;
 }
 
@@ -142,7 +142,7 @@ is_allowed(struct listener *d, const struct acceptor *l, int fd)
             return true;
         net_format(&peer, where);
     }
-    d->figures.not_allowed++;
+    d->stats.not_allowed++;
     diag_repeating(&d->allow_warning, DIAG_WARNING,
                    "%s: a connection from %s is closed: %s does not have its "
                    "network",
@@ -165,14 +165,14 @@ take_accepted(struct acceptor *l, int fd)
     if (!has_place(d)) {
         c = find_yielding(d);
         if (c) {
-            d->figures.yielded++;
+            d->stats.yielded++;
             conn_close(c);
         }
     }
     if (has_place(d))
         rc = begin_conn(d, fd);
     if (rc < 0) {
-        d->figures.turned_away++;
+        d->stats.turned_away++;
         diag_repeating(&d->full_warning, DIAG_WARNING,
                        "%s: a connection is turned away, connections=%zu: %s, "
                        "or the limit of descriptors, allows no more",

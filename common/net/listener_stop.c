@@ -17,11 +17,11 @@ accept_rest(struct listener *d, struct acceptor *l)
     uint64_t before;
 
     do {
-        before = d->figures.accepted;
+        before = d->stats.accepted;
         if (l->paused)
             break;
         l->source.ready(&l->source, EPOLLIN);
-    } while (d->figures.accepted > before);
+    } while (d->stats.accepted > before);
 }
 
 /* Every connection of the listener answers what has arrived, and ends. */

@@ -145,7 +145,8 @@ lookup_failed(int code)
 }
 
 static int
-look_up(const char *host, in_port_t port, struct net_address *out, size_t max)
+look_up_host(const char *host, in_port_t port, struct net_address *out,
+             size_t max)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     struct addrinfo *found;
@@ -188,7 +189,7 @@ net_resolve(const char *text, struct net_address *out, size_t max)
         return 1;
     if (!is_name(host))
         return -EINVAL;
-    return look_up(host, port, out, max);
+    return look_up_host(host, port, out, max);
 }
 
 const char *

@@ -67,8 +67,8 @@ chain_push(struct pool *p, struct chain *c, const void *bytes, size_t size)
 
     while (size > 0) {
         const size_t end = (c->at + (size_t)c->size) % POOL_CHUNK_SIZE;
-        const size_t room = POOL_CHUNK_SIZE - end;
-        const size_t part = size < room ? size : room;
+        const size_t left = POOL_CHUNK_SIZE - end;
+        const size_t part = size < left ? size : left;
 
         if (c->size == 0) {
             c->at = 0;
@@ -147,13 +147,13 @@ chain_write_at(const struct pool *p, const struct chain *c,
             (struct chain_cursor){true, c->first, POOL_CHUNK_SIZE - c->at};
     assert(at + POOL_CHUNK_SIZE >= cursor->end);
     while (size > 0) {
-        size_t room, part;
+        size_t left, part;
 
         for (; at >= cursor->end; cursor->end += POOL_CHUNK_SIZE)
             cursor->chunk = p->next[cursor->chunk];
-        room = cursor->end - at;
-        part = size < room ? size : room;
-        memcpy(chunk_at(p, cursor->chunk) + POOL_CHUNK_SIZE - room, from, part);
+        left = cursor->end - at;
+        part = size < left ? size : left;
+        memcpy(chunk_at(p, cursor->chunk) + POOL_CHUNK_SIZE - left, from, part);
         from += part;
         at += part;
         size -= part;

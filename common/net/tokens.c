@@ -25,7 +25,7 @@
 
 /* A file that was changed so short a time before it was read may change again
  * with the same time stamp: it is read once more. */
-#define SETTLED_MS 2000
+#define STABLE_MS 2000
 
 struct token {
     struct hash_wide hash;
@@ -41,7 +41,7 @@ struct tokens {
     struct hash_key key;
     char *path;
     struct stat seen;       /* of the file when it was read */
-    bool is_settled;        /* no need to read `seen` once more */
+    bool is_stable;         /* no need to read `seen` once more */
     uint64_t polled_ms;     /* monotonic: when the file was last looked at */
     struct diag_repeat bad; /* the changed file cannot be used */
     struct token_list list;
@@ -248,8 +248,8 @@ read_file(struct tokens *t, char why[WHY_SIZE])
         return rc;
     t->list = t->next;
     t->seen = seen;
-    t->is_settled =
-        (uint64_t)seen.st_ctim.tv_sec * 1000 + SETTLED_MS < clock_unix_ms();
+    t->is_stable =
+        (uint64_t)seen.st_ctim.tv_sec * 1000 + STABLE_MS < clock_unix_ms();
     return 0;
 }
 
@@ -258,7 +258,7 @@ is_unchanged(const struct tokens *t, const struct stat *now)
 {
     const struct stat *seen = &t->seen;
 
-    return t->is_settled && now->st_dev == seen->st_dev &&
+    return t->is_stable && now->st_dev == seen->st_dev &&
            now->st_ino == seen->st_ino && now->st_size == seen->st_size &&
            now->st_mode == seen->st_mode &&
            now->st_ctim.tv_sec == seen->st_ctim.tv_sec &&

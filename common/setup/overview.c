@@ -246,7 +246,7 @@ count_living(const struct overview *o, enum status_kind kind)
 }
 
 static void
-look_at_daemons(const struct overview *o, struct troubles *t)
+report_daemons_troubles(const struct overview *o, struct troubles *t)
 {
     const bool settled = o->now_ms > o->created_ms + OVERVIEW_GRACE_MS;
 
@@ -276,7 +276,7 @@ look_at_daemons(const struct overview *o, struct troubles *t)
 }
 
 static void
-look_at_data(const struct overview *o, struct troubles *t)
+report_data_troubles(const struct overview *o, struct troubles *t)
 {
     const struct overview_row *w = overview_writer(o);
     int64_t damaged = 0;
@@ -322,7 +322,7 @@ look_at_data(const struct overview *o, struct troubles *t)
 }
 
 static void
-look_at_outbox(const struct overview *o, struct troubles *t)
+report_outbox_troubles(const struct overview *o, struct troubles *t)
 {
     const struct overview_row *r = overview_sender(o);
     const char *error;
@@ -351,9 +351,9 @@ overview_troubles(const struct overview *o,
 {
     struct troubles t = {each, ctx, 0};
 
-    look_at_daemons(o, &t);
-    look_at_data(o, &t);
-    look_at_outbox(o, &t);
+    report_daemons_troubles(o, &t);
+    report_data_troubles(o, &t);
+    report_outbox_troubles(o, &t);
     return t.count;
 }
 

@@ -150,8 +150,9 @@ is_attached(struct status *s)
     status_shape(&shape);
     rc = countd_board_attach(&s->board, s->path, &shape, COUNTD_BOARD_ORPHAN,
                              error, sizeof error);
-    if (rc < 0 && rc != -ENOENT && rc != -ESRCH && rc != -EAGAIN && !s->said) {
-        s->said = true;
+    if (rc < 0 && rc != -ENOENT && rc != -ESRCH && rc != -EAGAIN &&
+        !s->reported) {
+        s->reported = true;
         diag(DIAG_WARNING, "countd status will not show this process: %s",
              error);
     }
@@ -255,7 +256,7 @@ status_put_log(struct status *s, uint64_t index, const int64_t *values)
 void
 status_fill_listener(struct status_row *row, const struct listener *d)
 {
-    const struct listener_stats *f = &d->figures;
+    const struct listener_stats *f = &d->stats;
     int64_t *v = row->values;
 
     row->kind = STATUS_LISTENER;
@@ -278,7 +279,7 @@ status_fill_listener(struct status_row *row, const struct listener *d)
         const struct http_site *site = d->row->ctx;
 
         for (size_t i = 0; i < HTTP_CLASSES; i++)
-            v[STATUS_L_HTTP_2XX + i] = (int64_t)site->figures.by_class[i];
+            v[STATUS_L_HTTP_2XX + i] = (int64_t)site->stats.by_class[i];
     }
 }
 

@@ -205,7 +205,7 @@ struct status {
     struct countd_board *board; /* NULL: none */
     uint64_t epoch;             /* of it */
     bool master;
-    bool said; /* that there is none */
+    bool reported; /* that there is none */
     uint64_t started_ms;
 };
 

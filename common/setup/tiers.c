@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HOUR     60u
-#define DAY      1440u
-#define YEAR     525600u
-#define KEEP_MAX (100ul * YEAR)
+#define HOUR          60u
+#define DAY           1440u
+#define YEAR          525600u
+#define RETENTION_MAX (100ul * YEAR)
 
 /* The setting `history` as it is read: "1m", then "2d". */
 static bool
@@ -21,7 +21,7 @@ read_minutes(const char **at, uint32_t *out)
     uint64_t n = 0;
     const char *start = *at;
 
-    for (; **at >= '0' && **at <= '9' && n < KEEP_MAX; ++*at)
+    for (; **at >= '0' && **at <= '9' && n < RETENTION_MAX; ++*at)
         n = n * 10 + (uint64_t)(**at - '0');
     for (size_t i = 0; *at > start && i < sizeof units / sizeof *units; i++) {
         if (**at != units[i].letter)
@@ -29,7 +29,7 @@ read_minutes(const char **at, uint32_t *out)
         ++*at;
         n *= units[i].minutes;
         *out = (uint32_t)n;
-        return n > 0 && n <= KEEP_MAX;
+        return n > 0 && n <= RETENTION_MAX;
     }
     return false;
 }

@@ -99,7 +99,7 @@ held_refresh(struct held *h)
     /* The caller is about to rely on what is not held, so no group of a process
      * that was killed may come back.  A process that writes at this moment
      * holds records of logs that it has claimed, or listed. */
-    rc = queue_settle(h->queue);
+    rc = queue_remove_unfinished(h->queue);
     return rc == -EAGAIN ? queue_refresh(h->queue) : rc;
 }
 

@@ -7,7 +7,7 @@
 #include "common/wire/query.h"
 
 size_t
-store_query_room(const struct store_query *q)
+store_query_size_max(const struct store_query *q)
 {
     if (q->op != STORE_RANGE && q->op != STORE_AROUND && q->op != STORE_KEYS)
         return QUERY_ROW_SIZE + STORE_NAME_MAX;
@@ -16,7 +16,7 @@ store_query_room(const struct store_query *q)
 
 size_t
 store_read_each(struct store_reads *reads,
-                int (*one)(void *ctx, struct store_query *q, size_t room),
+                int (*one)(void *ctx, struct store_query *q, size_t size_max),
                 void *ctx)
 {
     size_t used = 0, i;
@@ -24,13 +24,14 @@ store_read_each(struct store_reads *reads,
     for (i = 0; i < reads->count; i++) {
         struct store_query *q = &reads->queries[i];
 
-        if (i > 0 && used + reads->head + store_query_room(q) > reads->room)
+        if (i > 0 &&
+            used + reads->head + store_query_size_max(q) > reads->capacity)
             break;
         used += reads->head;
         q->bytes = reads->at + used;
         q->size = 0;
         q->rows = 0;
-        q->error = one(ctx, q, reads->room - used);
+        q->error = one(ctx, q, reads->capacity - used);
         if (q->error < 0) {
             q->size = 0;
             q->rows = 0;

@@ -127,7 +127,8 @@ struct store_applied {
     uint64_t created;   /* of these, new */
     uint64_t saturated; /* of these, newly flagged */
     uint64_t commits;   /* transactions */
-    bool no_room;       /* -EDQUOT is for keyspace.max: there is none */
+    bool over_quota;    /* of -EDQUOT: keyspace.max forbids a new keyspace;
+                           otherwise keyspace.max_keys forbids new keys */
     long holder; /* -EAGAIN: pid of the process that is writing; 0: unknown */
 };
 
@@ -191,29 +192,30 @@ struct store_query {
     struct store_totals totals; /* TOTAL */
 };
 
-/* The questions of a turn, and the room for all their rows: those of a query
- * begin `head` bytes behind the end of the rows before them, so that a caller
- * can write the head of each answer there. */
+/* The queries of a turn, and the memory for all their rows.  The rows of each
+ * query begin `head` bytes after the end of the rows before them, so that a
+ * caller can write the head of each answer there. */
 struct store_reads {
     struct store_query *queries;
     size_t count;
     uint8_t *at;
-    size_t room;
+    size_t capacity; /* bytes at `at` */
     size_t head;
 };
 
-/* For engines: what store_read() says, with `one` that answers a query into the
- * `room` bytes at q->bytes, sets its size and rows, and returns its error. */
+/* For engines: store_read() by means of `one`, which answers a query into the
+ * `size_max` bytes at q->bytes, sets its size and rows, and returns its error.
+ */
 size_t store_read_each(struct store_reads *reads,
                        int (*one)(void *ctx, struct store_query *q,
-                                  size_t room),
+                                  size_t size_max),
                        void *ctx);
 
 /* For engines: the 128-bit sum, cut to what a row can say. */
 int64_t store_total(const struct store_totals *t);
 
 /* The most bytes that the rows of a query can take. */
-size_t store_query_room(const struct store_query *q);
+size_t store_query_size_max(const struct store_query *q);
 
 /* ---- history ----------------------------------------------------------- */
 
@@ -487,8 +489,8 @@ store_trouble(const struct store *s)
 }
 
 /* Answers queries from the first on, as many as there is surely room for
- * (store_query_room), but at least one; returns how many.  One that cannot be
- * answered says so in its `error`, has no rows and does not stop the others.
+ * (store_query_size_max), but at least one; returns how many.  One that cannot
+ * be answered says so in its `error`, has no rows and does not stop the others.
  * Follow it with store_read_end() in the same turn. */
 static inline size_t
 store_read(struct store *s, struct store_reads *reads)

@@ -1,6 +1,6 @@
 /* common/wire/query.c - see query.h: query_size(), query_parse(), query_put(),
  * then answers: query_error(), query_reply_put(), query_row_put(),
- * query_past_put() and their readers.
+ * query_history_put() and their readers.
  *
  * The client library links this file, so it needs nothing but bytes.h. */
 #include "common/wire/query.h"
@@ -66,7 +66,7 @@ extended_size(int64_t op)
 {
     if (op == QUERY_KEYS)
         return QUERY_KEYS_SIZE;
-    return op >= QUERY_HISTORY && op <= QUERY_AROUND ? QUERY_PAST_SIZE
+    return op >= QUERY_HISTORY && op <= QUERY_AROUND ? QUERY_HISTORY_SIZE
                                                      : QUERY_EXTENDED_SIZE;
 }
 
@@ -201,7 +201,7 @@ query_put(const struct query *q, uint8_t *bytes)
     put_le64s(bytes + AT_STEP, q->step);
     put_le64s(bytes + AT_ROWS, q->length);
     if (q->op != QUERY_KEYS)
-        return QUERY_PAST_SIZE;
+        return QUERY_HISTORY_SIZE;
     rc = put_name(bytes + AT_PREFIX, q->prefix, q->prefix_size);
     return rc < 0 ? rc : QUERY_KEYS_SIZE;
 }
@@ -242,9 +242,9 @@ query_row_put(uint8_t *at, int64_t count, const uint8_t *key, uint16_t key_size)
 
 /* ---- the past ---------------------------------------------------------- */
 
-#define PAST_AT_BEFORE   16
-#define PAST_AT_FLAGS    32
-#define PAST_AT_KEY_SIZE 34
+#define HISTORY_AT_BEFORE   16
+#define HISTORY_AT_FLAGS    32
+#define HISTORY_AT_KEY_SIZE 34
 
 static void
 put_sum(uint8_t *at, int64_t high, uint64_t low)
@@ -254,18 +254,20 @@ put_sum(uint8_t *at, int64_t high, uint64_t low)
 }
 
 void
-query_past_get(const uint8_t bytes[QUERY_PAST_HEAD], struct query_past *out)
+query_history_get(const uint8_t bytes[QUERY_HISTORY_HEAD],
+                  struct query_history_head *out)
 {
-    *out = (struct query_past){.error = get_le64s(bytes),
-                               .since = get_le64s(bytes + 8),
-                               .known = get_le64s(bytes + 16),
-                               .rank = get_le64s(bytes + 24),
-                               .keys = get_le64s(bytes + 32),
-                               .step = get_le64s(bytes + 40)};
+    *out = (struct query_history_head){.error = get_le64s(bytes),
+                                       .since = get_le64s(bytes + 8),
+                                       .known = get_le64s(bytes + 16),
+                                       .rank = get_le64s(bytes + 24),
+                                       .keys = get_le64s(bytes + 32),
+                                       .step = get_le64s(bytes + 40)};
 }
 
 void
-query_past_put(const struct query_past *p, uint8_t bytes[QUERY_PAST_HEAD])
+query_history_put(const struct query_history_head *p,
+                  uint8_t bytes[QUERY_HISTORY_HEAD])
 {
     put_le64s(bytes, p->error);
     put_le64s(bytes + 8, p->since);
@@ -276,32 +278,33 @@ query_past_put(const struct query_past *p, uint8_t bytes[QUERY_PAST_HEAD])
 }
 
 size_t
-query_past_row_put(uint8_t *at, const struct query_past_row *row)
+query_history_row_put(uint8_t *at, const struct query_history_row *row)
 {
     put_sum(at, row->sum_high, row->sum_low);
-    put_sum(at + PAST_AT_BEFORE, row->before_high, row->before_low);
-    put_le16(at + PAST_AT_FLAGS, row->flags);
-    put_le16(at + PAST_AT_KEY_SIZE, row->key_size);
+    put_sum(at + HISTORY_AT_BEFORE, row->before_high, row->before_low);
+    put_le16(at + HISTORY_AT_FLAGS, row->flags);
+    put_le16(at + HISTORY_AT_KEY_SIZE, row->key_size);
     if (row->key_size > 0)
-        memcpy(at + QUERY_PAST_ROW_SIZE, row->key, row->key_size);
-    return QUERY_PAST_ROW_SIZE + (size_t)row->key_size;
+        memcpy(at + QUERY_HISTORY_ROW_SIZE, row->key, row->key_size);
+    return QUERY_HISTORY_ROW_SIZE + (size_t)row->key_size;
 }
 
 int
-query_past_row_get(const uint8_t *at, size_t left, struct query_past_row *out)
+query_history_row_get(const uint8_t *at, size_t left,
+                      struct query_history_row *out)
 {
-    if (left < QUERY_PAST_ROW_SIZE)
+    if (left < QUERY_HISTORY_ROW_SIZE)
         return -EPROTO;
-    *out = (struct query_past_row){.sum_low = get_le64(at),
-                                   .sum_high = get_le64s(at + 8),
-                                   .before_low = get_le64(at + PAST_AT_BEFORE),
-                                   .before_high =
-                                       get_le64s(at + PAST_AT_BEFORE + 8),
-                                   .flags = get_le16(at + PAST_AT_FLAGS),
-                                   .key_size = get_le16(at + PAST_AT_KEY_SIZE),
-                                   .key = at + QUERY_PAST_ROW_SIZE};
+    *out = (struct query_history_row){
+        .sum_low = get_le64(at),
+        .sum_high = get_le64s(at + 8),
+        .before_low = get_le64(at + HISTORY_AT_BEFORE),
+        .before_high = get_le64s(at + HISTORY_AT_BEFORE + 8),
+        .flags = get_le16(at + HISTORY_AT_FLAGS),
+        .key_size = get_le16(at + HISTORY_AT_KEY_SIZE),
+        .key = at + QUERY_HISTORY_ROW_SIZE};
     if (out->key_size > QUERY_NAME_SIZE ||
-        left - QUERY_PAST_ROW_SIZE < out->key_size)
+        left - QUERY_HISTORY_ROW_SIZE < out->key_size)
         return -EPROTO;
-    return QUERY_PAST_ROW_SIZE + (int)out->key_size;
+    return QUERY_HISTORY_ROW_SIZE + (int)out->key_size;
 }

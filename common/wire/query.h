@@ -63,18 +63,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define QUERY_NAME_SIZE     256
-#define QUERY_SIZE          272
-#define QUERY_EXTENDED_SIZE 528
-#define QUERY_PAST_SIZE     560
-#define QUERY_KEYS_SIZE     816
-#define QUERY_SIZE_MAX      QUERY_KEYS_SIZE
-#define QUERY_REPLY_SIZE    24
-#define QUERY_ROW_SIZE      10 /* without the key */
-#define QUERY_ROWS_MAX      4096
-#define QUERY_PAST_HEAD     48 /* what is true of all rows of the past */
-#define QUERY_PAST_ROW_SIZE 36 /* without the key */
-#define QUERY_AROUND_MAX    (QUERY_ROWS_MAX - 1) /* there is one row more */
+#define QUERY_NAME_SIZE        256
+#define QUERY_SIZE             272
+#define QUERY_EXTENDED_SIZE    528
+#define QUERY_HISTORY_SIZE     560
+#define QUERY_KEYS_SIZE        816
+#define QUERY_SIZE_MAX         QUERY_KEYS_SIZE
+#define QUERY_REPLY_SIZE       24
+#define QUERY_ROW_SIZE         10 /* without the key */
+#define QUERY_ROWS_MAX         4096
+#define QUERY_HISTORY_HEAD     48 /* what is true of all rows of the past */
+#define QUERY_HISTORY_ROW_SIZE 36 /* without the key */
+#define QUERY_AROUND_MAX       (QUERY_ROWS_MAX - 1) /* there is one row more */
 
 enum query_op {
     QUERY_RANGE = 0, /* never on the wire */
@@ -114,7 +114,7 @@ struct query_reply {
 };
 
 /* The facts that hold for all rows of an answer about history. */
-struct query_past {
+struct query_history_head {
     int64_t error;
     int64_t since;
     int64_t known;
@@ -123,11 +123,11 @@ struct query_past {
     int64_t step;
 };
 
-#define QUERY_PAST_ANY        1u /* increments came, though the sum may be 0 */
-#define QUERY_PAST_ANY_BEFORE 2u
+#define QUERY_HISTORY_ANY        1u /* increments came, though the sum may be 0 */
+#define QUERY_HISTORY_ANY_BEFORE 2u
 
 /* A row of it; sums are signed, of 128 bits. */
-struct query_past_row {
+struct query_history_row {
     int64_t sum_high;
     uint64_t sum_low;
     int64_t before_high;
@@ -139,13 +139,13 @@ struct query_past_row {
 
 /* Whether the answers to it are about the past. */
 static inline bool
-query_is_past(enum query_op op)
+query_is_history(enum query_op op)
 {
     return op >= QUERY_HISTORY && op <= QUERY_PERIOD_RANK;
 }
 
 /* Returns the bytes of the request that starts at `bytes`: 0 while `size` is
- * less than 8, else QUERY_SIZE, QUERY_EXTENDED_SIZE, QUERY_PAST_SIZE or
+ * less than 8, else QUERY_SIZE, QUERY_EXTENDED_SIZE, QUERY_HISTORY_SIZE or
  * QUERY_KEYS_SIZE.  With less than 16 bytes the last two are not distinguished
  * from the second. */
 size_t query_size(const uint8_t *bytes, size_t size);
@@ -170,14 +170,15 @@ void query_reply_put(const struct query_reply *r,
 size_t query_row_put(uint8_t *at, int64_t count, const uint8_t *key,
                      uint16_t key_size);
 
-void query_past_get(const uint8_t bytes[QUERY_PAST_HEAD],
-                    struct query_past *out);
-void query_past_put(const struct query_past *p, uint8_t bytes[QUERY_PAST_HEAD]);
+void query_history_get(const uint8_t bytes[QUERY_HISTORY_HEAD],
+                       struct query_history_head *out);
+void query_history_put(const struct query_history_head *p,
+                       uint8_t bytes[QUERY_HISTORY_HEAD]);
 
 /* The same of a row; its key points into `at`, which has `left` bytes.  Returns
  * its size, -EPROTO when it does not end there. */
-size_t query_past_row_put(uint8_t *at, const struct query_past_row *row);
-int query_past_row_get(const uint8_t *at, size_t left,
-                       struct query_past_row *out);
+size_t query_history_row_put(uint8_t *at, const struct query_history_row *row);
+int query_history_row_get(const uint8_t *at, size_t left,
+                          struct query_history_row *out);
 
 #endif

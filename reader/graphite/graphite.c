@@ -206,11 +206,11 @@ step_job(struct graphite *g)
     int rc;
 
     store_read_end(g->store);
-    as_of_refresh(g->fresh, loop_now_ms(g->loop));
+    as_of_refresh(g->as_of, loop_now_ms(g->loop));
     rc = g->kind == GRAPHITE_RENDER ? render_step(&g->render, until_ns)
                                     : graphite_lookup_step(g, until_ns);
     store_read_end(g->store);
-    as_of_end_turn(g->fresh);
+    as_of_end_turn(g->as_of);
     if (rc == 0)
         return;
     if (rc < 0)
@@ -398,7 +398,7 @@ static void
 note_keyspace(void *ctx, const uint8_t *keyspace, size_t size)
 {
     struct graphite *g = ctx;
-    const int64_t as_of_ms = as_of_get(g->fresh, keyspace, size);
+    const int64_t as_of_ms = as_of_get(g->as_of, keyspace, size);
 
     if (as_of_ms < g->as_of_ms)
         g->as_of_ms = as_of_ms;
@@ -561,12 +561,12 @@ static const struct http_route routes[] = {
 
 int
 graphite_open(struct graphite *g, struct http_site *site, struct loop *loop,
-              struct store *store, struct as_of *fresh,
+              struct store *store, struct as_of *as_of,
               const struct config *config)
 {
     g->loop = loop;
     g->store = store;
-    g->fresh = fresh;
+    g->as_of = as_of;
     if (getrandom(&g->hash_key, sizeof g->hash_key, 0) !=
         (ssize_t)sizeof g->hash_key)
         return -errno;

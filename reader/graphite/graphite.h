@@ -51,7 +51,7 @@ struct graphite_stream {
 struct graphite {
     struct loop *loop;
     struct store *store;
-    struct as_of *fresh;
+    struct as_of *as_of;
     struct store_listing *listing;
     struct hash_key hash_key;
     size_t max_nodes;
@@ -87,7 +87,7 @@ struct graphite {
 
 /* Adds the routes to a site.  -ENOMEM. */
 int graphite_open(struct graphite *g, struct http_site *site, struct loop *loop,
-                  struct store *store, struct as_of *fresh,
+                  struct store *store, struct as_of *as_of,
                   const struct config *config);
 void graphite_close(struct graphite *g);
 

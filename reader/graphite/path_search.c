@@ -269,7 +269,7 @@ search_keys(struct path_search *s)
                             .after_size = s->after.size,
                             .length = PATH_SEARCH_ROWS};
     struct store_reads reads = {
-        .queries = &q, .count = 1, .at = s->rows, .room = sizeof s->rows};
+        .queries = &q, .count = 1, .at = s->rows, .capacity = sizeof s->rows};
     int rc;
 
     (void)store_read(s->store, &reads); /* there is room for it */

@@ -17,8 +17,8 @@
 #include "common/store/store.h"
 #include "reader/graphite/pattern.h"
 
-#define PATH_SEARCH_ROWS 32 /* keys read at a time */
-#define PATH_SEARCH_ROOM (PATH_SEARCH_ROWS * (STORE_NAME_MAX + 10))
+#define PATH_SEARCH_ROWS      32 /* keys read at a time */
+#define PATH_SEARCH_ROWS_SIZE (PATH_SEARCH_ROWS * (STORE_NAME_MAX + 10))
 
 /* A node of the last level of the pattern. */
 struct path_found {
@@ -62,7 +62,7 @@ struct path_search {
     unsigned keyspace_nodes;
     struct path_name start; /* what names or keys must begin with */
     struct path_name after; /* keys up to this one are done with */
-    uint8_t rows[PATH_SEARCH_ROOM];
+    uint8_t rows[PATH_SEARCH_ROWS_SIZE];
 };
 
 /* Begins; the members before `count` are the caller's. */

@@ -96,7 +96,8 @@ next_keyspace(struct render *r)
 
 /* Looks at whether the history of a keyspace has the step, and since when. */
 static int
-look_at_keyspace(struct render *r, const struct path_found *k, int64_t minutes)
+check_keyspace_steps(struct render *r, const struct path_found *k,
+                     int64_t minutes)
 {
     struct render_choice *c = &r->choice;
     struct store_history_query q = {
@@ -170,7 +171,7 @@ render_grid_step(struct render *r)
         return next_candidate(r);
     k = next_keyspace(r);
     if (k)
-        return look_at_keyspace(r, k, minutes);
+        return check_keyspace_steps(r, k, minutes);
     if (!judge_step(r, minutes))
         return next_candidate(r);
     set_step(r, r->grid, c->best);

@@ -40,13 +40,13 @@ find_series(struct render *r)
 
 /* Points that are not after now. */
 static size_t
-count_past(const struct render *r)
+count_elapsed(const struct render *r)
 {
     const struct render_grid *g = r->leaf->grid;
-    const int64_t past =
+    const int64_t elapsed =
         r->now < g->first ? 0 : (r->now - g->first) / g->step + 1;
 
-    return (uint64_t)past < g->count ? (size_t)past : g->count;
+    return (uint64_t)elapsed < g->count ? (size_t)elapsed : g->count;
 }
 
 static void
@@ -91,7 +91,7 @@ int
 render_read_step(struct render *r, uint64_t until_ns)
 {
     struct series *s;
-    size_t past;
+    size_t elapsed;
     int rc;
 
     if (!r->found)
@@ -99,23 +99,23 @@ render_read_step(struct render *r, uint64_t until_ns)
     s = find_series(r);
     if (!s)
         return render_fail_memory(r);
-    past = count_past(r);
-    if (!r->has_begun && r->read < past) {
-        begin_query(r, past - r->read);
+    elapsed = count_elapsed(r);
+    if (!r->has_begun && r->read < elapsed) {
+        begin_query(r, elapsed - r->read);
         r->has_begun = true;
     }
-    rc = r->read < past ? store_history(r->store, &r->query, until_ns) : 0;
+    rc = r->read < elapsed ? store_history(r->store, &r->query, until_ns) : 0;
     if (rc == -EAGAIN)
         return 0;
     r->has_begun = false;
-    if (rc == 0 && r->read < past)
+    if (rc == 0 && r->read < elapsed)
         r->read += add_buckets(r, s);
     else if (rc == -ENOENT || rc == -ENODATA || rc == -EINVAL)
-        r->read = past; /* it has no history, or none of such steps */
+        r->read = elapsed; /* it has no history, or none of such steps */
     else if (rc < 0)
         return render_fail_keyspace(r, r->found->keyspace,
                                     r->found->keyspace_size, rc);
-    if (r->read >= past) {
+    if (r->read >= elapsed) {
         r->found = r->found->next;
         r->read = 0;
     }

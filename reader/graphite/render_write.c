@@ -10,7 +10,7 @@
 /* Sees to it that `size` bytes fit.  False: there is no memory, or the answer
  * is too long. */
 static bool
-make_room(struct render *r, size_t size)
+reserve_bytes(struct render *r, size_t size)
 {
     const int rc = chunks_reserve(r->answer, size);
 
@@ -28,7 +28,7 @@ begin_series(struct render *r, const struct series *s)
     struct json_writer *w = &r->answer->json;
 
     /* Each byte of a name may become six. */
-    if (!make_room(r, 6 * (s->name.size + s->path.size) + 128))
+    if (!reserve_bytes(r, 6 * (s->name.size + s->path.size) + 128))
         return false;
     json_object_begin(w);
     json_member(w, "target");
@@ -48,7 +48,7 @@ put_point(struct render *r, const struct series *s, size_t i)
 {
     struct json_writer *w = &r->answer->json;
 
-    if (!make_room(r, POINT_MAX))
+    if (!reserve_bytes(r, POINT_MAX))
         return false;
     json_array_begin(w);
     if (!series_has(s, i))
@@ -72,7 +72,7 @@ put_points(struct render *r, const struct series *s, uint64_t until_ns)
         if (r->points % POINTS_ATIME == 0 && clock_ns() >= until_ns)
             return 0;
     }
-    if (!make_room(r, POINT_MAX))
+    if (!reserve_bytes(r, POINT_MAX))
         return -1;
     json_array_end(&r->answer->json);
     json_object_end(&r->answer->json);
@@ -83,7 +83,7 @@ put_points(struct render *r, const struct series *s, uint64_t until_ns)
 static int
 end_answer(struct render *r)
 {
-    if (!make_room(r, POINT_MAX))
+    if (!reserve_bytes(r, POINT_MAX))
         return -1;
     json_array_end(&r->answer->json);
     chunks_end(r->answer);
@@ -106,7 +106,7 @@ render_write_step(struct render *r, uint64_t until_ns)
     int rc;
 
     if (!r->answer->last) {
-        if (!make_room(r, POINT_MAX))
+        if (!reserve_bytes(r, POINT_MAX))
             return -1;
         json_array_begin(&r->answer->json);
         next_target(r);

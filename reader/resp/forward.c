@@ -192,7 +192,7 @@ connect_writer(struct forward *f)
         return;
     }
     f->state = FORWARD_CONNECTING;
-    f->wants_room = true;
+    f->wants_output = true;
 }
 
 static void
@@ -223,14 +223,14 @@ send_messages(struct forward *f)
         if (n < 0 && errno != EAGAIN)
             return -errno;
         if (n < 0) {
-            f->wants_room = true;
+            f->wants_output = true;
             return loop_change(f->loop, &f->source, EPOLLIN | EPOLLOUT);
         }
         f->sent += (uint64_t)n;
     }
-    if (!f->wants_room)
+    if (!f->wants_output)
         return 0;
-    f->wants_room = false;
+    f->wants_output = false;
     return loop_change(f->loop, &f->source, EPOLLIN);
 }
 

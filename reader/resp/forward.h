@@ -88,7 +88,7 @@ struct forward {
     uint32_t pause_ms;
     bool in_flight; /* there is a group in flight */
     bool was_up;
-    bool wants_room;   /* the socket was full */
+    bool wants_output; /* the socket was full */
     uint8_t ack_phase; /* bytes received of the next WIN */
     enum forward_state state;
     struct forward_stats stats;

@@ -76,7 +76,7 @@ resp_query(struct resp_call *call, struct store_query *q, uint8_t *rows,
 {
     static struct diag_repeat failures;
     struct store_reads reads = {
-        .queries = q, .count = 1, .at = rows, .room = size};
+        .queries = q, .count = 1, .at = rows, .capacity = size};
     char name[NAME_TEXT_SIZE];
 
     (void)store_read(call->service->store, &reads); /* one is always answered */

@@ -5,7 +5,7 @@
 #include "reader/resp/resp_internal.h"
 
 #define WAIT_POLL_MS 5    /* as_of is read anew so often, while someone waits */
-#define WAIT_LOOK_MS 1000 /* a peer that has gone is noticed within */
+#define PEER_POLL_MS 1000 /* a peer that has gone is noticed within */
 
 /* ---- transactions -------------------------------------------------------- */
 
@@ -199,7 +199,7 @@ wake_waiting(struct loop_timer *timer)
     struct resp_service *r = LOOP_OWNER(timer, struct resp_service, wait);
     const uint64_t now_ms = loop_now_ms(r->loop);
     const bool all =
-        now_ms / WAIT_LOOK_MS != (now_ms - WAIT_POLL_MS) / WAIT_LOOK_MS;
+        now_ms / PEER_POLL_MS != (now_ms - WAIT_POLL_MS) / PEER_POLL_MS;
 
     if (list_alone(&r->waiting))
         return;

@@ -49,7 +49,7 @@ struct side {
     struct merge merge;
     struct drain drain;
     struct store *read;
-    struct as_of fresh;
+    struct as_of as_of;
     struct random random;
     uint64_t drain_ms;
     double merge_ns, drain_ns, range_ns; /* in all */
@@ -324,7 +324,7 @@ ask(struct side *s)
             .offset = (int64_t)random_below(&s->random, KEYS - RANGE_ROWS),
             .length = RANGE_ROWS};
         struct store_reads r = {
-            .queries = &q, .count = 1, .at = bytes, .room = sizeof bytes};
+            .queries = &q, .count = 1, .at = bytes, .capacity = sizeof bytes};
         int64_t as_of, behind;
 
         as_of_refresh(&s->fresh, clock_ms());

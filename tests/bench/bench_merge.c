@@ -452,7 +452,7 @@ time_ranges(struct bench *b, const char *name, uint64_t offset, bool random,
                             .name_size = 5,
                             .length = RANGE_ROWS};
     struct store_reads reads = {
-        .queries = &q, .count = 1, .at = bytes, .room = sizeof bytes};
+        .queries = &q, .count = 1, .at = bytes, .capacity = sizeof bytes};
     const unsigned views = 20000 / per_view;
     uint64_t start, total = 0, state = 1;
 

@@ -79,7 +79,7 @@ side_pin(struct side *s)
     struct store_query q = {
         .op = STORE_TOTAL, .name = (const uint8_t *)"k", .name_size = 1};
     struct store_reads reads = {
-        .queries = &q, .count = 1, .at = room, .room = sizeof room};
+        .queries = &q, .count = 1, .at = room, .capacity = sizeof room};
 
     sides_check(store_read(s->store, &reads) == 1 ? q.error : -EIO, "read");
 }

@@ -25,8 +25,9 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     if (q.op == QUERY_RANGE && get_le64s(bytes + 8) > QUERY_ROWS_MAX)
         put_le64s(again + 8, get_le64s(bytes + 8)); /* was cut */
     if (want > QUERY_EXTENDED_SIZE &&
-        get_le64s(bytes + QUERY_PAST_SIZE - 8) > q.length)
-        memcpy(again + QUERY_PAST_SIZE - 8, bytes + QUERY_PAST_SIZE - 8, 8);
+        get_le64s(bytes + QUERY_HISTORY_SIZE - 8) > q.length)
+        memcpy(again + QUERY_HISTORY_SIZE - 8, bytes + QUERY_HISTORY_SIZE - 8,
+               8);
     assert(memcmp(again, bytes, want) == 0);
     return 0;
 }

@@ -58,7 +58,7 @@ check_room(const struct arena *a, size_t expected)
     unsigned i;
 
     for (i = 0; i < ARENA_CLASSES; i++) {
-        uint32_t link = a->classes[i].room, before = 0;
+        uint32_t link = a->classes[i].partly_free, before = 0;
 
         for (; link != 0; before = link, link = a->slabs[link - 1].next) {
             const struct arena_slab *s = &a->slabs[link - 1];

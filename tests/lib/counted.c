@@ -351,7 +351,7 @@ compare_keys(struct store *s, const struct counter *sorted, size_t count,
     for (size_t at = 0; at < count; at += ASK_MAX) {
         const size_t n = count - at < ASK_MAX ? count - at : ASK_MAX;
         struct store_reads reads = {
-            .queries = q, .count = n, .at = bytes, .room = sizeof bytes};
+            .queries = q, .count = n, .at = bytes, .capacity = sizeof bytes};
 
         for (size_t i = 0; i < n; i++)
             q[i] = (struct store_query){.op = ranks && i % 16 == 0 ? STORE_RANK

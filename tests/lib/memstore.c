@@ -371,7 +371,7 @@ fails(struct mem_keyspace *k, unsigned commits, struct store_applied *applied)
         return false;
     if (k->fault.times != MEMSTORE_ALWAYS)
         k->fault.times--;
-    applied->no_room = k->fault.error == -EDQUOT;
+    applied->over_quota = k->fault.error == -EDQUOT;
     applied->holder = k->fault.holder;
     return true;
 }
@@ -513,7 +513,7 @@ read_one(void *ctx, struct store_query *q, size_t room)
     struct mem_keyspace *k = find(m, q->name, q->name_size);
     const struct mem_row *row;
 
-    (void)room; /* store_query_room() is always enough */
+    (void)room; /* store_query_size_max() is always enough */
     if (k && k->fault.marks < 0)
         return k->fault.marks;
     if (!k || !k->exists)

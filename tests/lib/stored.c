@@ -40,7 +40,7 @@ static int
 ask(struct store *s, struct store_query *q, uint8_t *bytes, size_t size)
 {
     struct store_reads reads = {
-        .queries = q, .count = 1, .at = bytes, .room = size};
+        .queries = q, .count = 1, .at = bytes, .capacity = size};
 
     (void)store_read(s, &reads); /* one: always answered */
     store_read_end(s);

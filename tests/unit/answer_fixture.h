@@ -23,7 +23,7 @@ struct fixture {
     struct datadir datadir;
     struct layout layout;
     struct store *store;
-    struct as_of fresh;
+    struct as_of as_of;
     struct answer answer;
     uint8_t *out; /* room for the answers of a test, then what must stay */
 };
@@ -43,8 +43,8 @@ fixture_make(enum engine_kind kind, uint64_t (*now_ms)(void),
                   ? engine_open(kind, f.datadir.keyspace_fd)
                   : engine_open_history(kind, f.datadir.keyspace_fd, now_ms);
     fill(&f);
-    assert_rc(as_of_init(&f.fresh, f.store, &f.datadir, &f.layout, 1 << 20), 0);
-    assert_rc(answer_init(&f.answer, f.store, &f.fresh), 0);
+    assert_rc(as_of_init(&f.as_of, f.store, &f.datadir, &f.layout, 1 << 20), 0);
+    assert_rc(answer_init(&f.answer, f.store, &f.as_of), 0);
     f.out = malloc(out_size);
     assert_non_null(f.out);
     answer_start_turn(&f.answer, TURN_MS);
@@ -57,7 +57,7 @@ teardown(void **state)
     struct fixture *f = *state;
 
     answer_fini(&f->answer);
-    as_of_fini(&f->fresh);
+    as_of_fini(&f->as_of);
     store_close(f->store);
     datadir_close(&f->datadir);
     tmpdir_remove(&f->dir);

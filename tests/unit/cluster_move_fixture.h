@@ -180,7 +180,7 @@ static inline int
 ask_store(struct store *s, struct store_query *q, uint8_t *bytes, size_t size)
 {
     struct store_reads reads = {
-        .queries = q, .count = 1, .at = bytes, .room = size};
+        .queries = q, .count = 1, .at = bytes, .capacity = size};
 
     q->name = words.name;
     q->name_size = words.name_size;

@@ -38,8 +38,8 @@ struct fixture {
     struct http_site *site; /* of the HTTP listener; NULL: there is none */
     struct conns *conns;
     bool (*until)(struct fixture *r);
-    size_t want;  /* what `until` compares with */
-    bool crowded; /* the loop serves others, too */
+    size_t want;         /* what `until` compares with */
+    bool loop_is_shared; /* the loop serves others, too */
     bool finished;
     bool failed;
     uint64_t cut_off, malformed; /* at the end */
@@ -89,7 +89,7 @@ after_turn(void *ctx)
     struct fixture *r = ctx;
 
     (void)conn_turn(r->conns); /* asked again below */
-    commit_turn(&r->commit, !r->crowded);
+    commit_turn(&r->commit, !r->loop_is_shared);
     if (r->until(r))
         loop_stop(r->loop);
     return conns_have_work(r->conns);
@@ -107,15 +107,15 @@ run(struct fixture *r, bool (*until)(struct fixture *r), size_t want)
 static inline size_t
 received(const struct fixture *r)
 {
-    return (size_t)(listener(r, LISTENER_ACK)->figures.received +
-                    listener(r, LISTENER_SILENT)->figures.received);
+    return (size_t)(listener(r, LISTENER_ACK)->stats.received +
+                    listener(r, LISTENER_SILENT)->stats.received);
 }
 
 static inline uint64_t
 malformed(const struct fixture *r)
 {
-    return listener(r, LISTENER_ACK)->figures.malformed +
-           listener(r, LISTENER_SILENT)->figures.malformed;
+    return listener(r, LISTENER_ACK)->stats.malformed +
+           listener(r, LISTENER_SILENT)->stats.malformed;
 }
 
 static inline bool
@@ -133,13 +133,13 @@ took_bytes(struct fixture *r)
 static inline bool
 replied(struct fixture *r)
 {
-    return listener(r, LISTENER_ACK)->figures.sent / 3 >= r->want;
+    return listener(r, LISTENER_ACK)->stats.sent / 3 >= r->want;
 }
 
 static inline bool
 sent(struct fixture *r)
 {
-    return listener(r, LISTENER_ACK)->figures.sent >= r->want;
+    return listener(r, LISTENER_ACK)->stats.sent >= r->want;
 }
 
 static inline bool
@@ -281,8 +281,8 @@ finish(struct fixture *r)
 
     conns_stop(r->conns, LIMIT_MS, on_stopped, r);
     run(r, has_finished, 0);
-    r->cut_off = listener(r, LISTENER_ACK)->figures.cut_off +
-                 listener(r, LISTENER_SILENT)->figures.cut_off;
+    r->cut_off = listener(r, LISTENER_ACK)->stats.cut_off +
+                 listener(r, LISTENER_SILENT)->stats.cut_off;
     r->malformed = malformed(r);
     log_fd = dup(r->data.log_fd);
     close_all(r);

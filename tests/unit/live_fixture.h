@@ -176,7 +176,7 @@ is_empty(struct fixture *r)
 static inline bool
 is_swept(struct fixture *r)
 {
-    return r->server.live.figures.swept >= r->want;
+    return r->server.live.stats.swept >= r->want;
 }
 
 /* Bytes that wait, of all connections. */

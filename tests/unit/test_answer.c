@@ -325,7 +325,7 @@ static size_t
 spy_read(struct store *s, struct store_reads *reads)
 {
     /* Whoever claims by a look that comes from here on claims too much. */
-    spied_on->fresh.as_of_ms = 1;
+    spied_on->as_of.as_of_ms = 1;
     kept++;
     return engine->read(s, reads);
 }

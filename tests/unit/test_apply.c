@@ -304,7 +304,7 @@ unmerged_totals(struct store *s, struct store_totals *out)
         .op = STORE_TOTAL, .name = (const uint8_t *)KS_NAME, .name_size = 5};
     uint8_t bytes[300];
     struct store_reads reads = {
-        .queries = &q, .count = 1, .at = bytes, .room = sizeof bytes};
+        .queries = &q, .count = 1, .at = bytes, .capacity = sizeof bytes};
 
     (void)store_read(s, &reads); /* one: always answered */
     *out = q.totals;

@@ -172,16 +172,22 @@ CASE(logs_go_when_their_time_is_over_and_not_before, p)
         assert_rc(add(p, i, 2 * i), 0);
     tmpdir_put(&p->tmp, "archive/mine", "", 0, 0600);
 
-    assert_int_equal(archive_tend(&p->archive, FIRST + 10 * MINUTE - 1), 0);
+    assert_int_equal(
+        archive_remove_expired(&p->archive, FIRST + 10 * MINUTE - 1), 0);
     assert_int_equal(tmpdir_count(&p->tmp, "archive"), 6);
-    assert_int_equal(archive_tend(&p->archive, FIRST + 10 * MINUTE), 1);
-    assert_int_equal(archive_tend(&p->archive, FIRST + 15 * MINUTE), 2);
+    assert_int_equal(archive_remove_expired(&p->archive, FIRST + 10 * MINUTE),
+                     1);
+    assert_int_equal(archive_remove_expired(&p->archive, FIRST + 15 * MINUTE),
+                     2);
     assert_false(has(p, 2, 4, false));
     assert_true(has(p, 3, 6, false));
     assert_rc(add(p, 5, 9), 0); /* one that came meanwhile */
-    assert_int_equal(archive_tend(&p->archive, FIRST + 18 * MINUTE), 2);
-    assert_int_equal(archive_tend(&p->archive, FIRST + 19 * MINUTE), 1);
-    assert_int_equal(archive_tend(&p->archive, FIRST + 90 * MINUTE), 0);
+    assert_int_equal(archive_remove_expired(&p->archive, FIRST + 18 * MINUTE),
+                     2);
+    assert_int_equal(archive_remove_expired(&p->archive, FIRST + 19 * MINUTE),
+                     1);
+    assert_int_equal(archive_remove_expired(&p->archive, FIRST + 90 * MINUTE),
+                     0);
     assert_true(tmpdir_has(&p->tmp, "archive/mine"));
     assert_int_equal(tmpdir_count(&p->tmp, "archive"), 1);
 }
@@ -202,7 +208,7 @@ CASE(a_step_is_bounded_and_takes_the_oldest, p)
         tmpdir_put(&p->tmp, path, "", 0, 0600);
     }
     do {
-        rc = archive_tend(&p->archive, FIRST + (count + 4) * MINUTE);
+        rc = archive_remove_expired(&p->archive, FIRST + (count + 4) * MINUTE);
         assert_in_range(rc, 0, ARCHIVE_STEP);
         removed += (uint64_t)rc;
     } while (rc > 0);
@@ -219,9 +225,10 @@ CASE(what_another_worker_removed_is_gone, p)
     for (uint64_t i = 0; i < 4; i++)
         assert_rc(add(p, i, i), 0);
     assert_rc(archive_open(&other, p->archive.fd, 10 * MINUTE), 0);
-    assert_int_equal(archive_tend(&p->archive, FIRST + 10 * MINUTE), 1);
-    assert_int_equal(archive_tend(&other, FIRST + 12 * MINUTE), 2);
-    assert_true(archive_tend(&p->archive, FIRST + 60 * MINUTE) >= 1);
+    assert_int_equal(archive_remove_expired(&p->archive, FIRST + 10 * MINUTE),
+                     1);
+    assert_int_equal(archive_remove_expired(&other, FIRST + 12 * MINUTE), 2);
+    assert_true(archive_remove_expired(&p->archive, FIRST + 60 * MINUTE) >= 1);
     archive_close(&other);
     assert_int_equal(tmpdir_count(&p->tmp, "archive"), 0);
 }
@@ -242,7 +249,7 @@ CASE(on_a_full_disk_the_oldest_logs_make_room, p)
     assert_true(fault_hit());
     fault_clear();
     let_go(&log);
-    assert_int_equal(p->archive.made_room, 1);
+    assert_int_equal(p->archive.removed_early, 1);
     assert_false(has(p, 0, 0, false));
     for (uint64_t i = 1; i < 5; i++)
         assert_true(has(p, i, i, false));
@@ -261,7 +268,7 @@ CASE(a_disk_that_stays_full_costs_a_few_logs_and_the_gap_is_shown, p)
 
     fault_clear();
     let_go(&log);
-    assert_int_equal(p->archive.made_room, ARCHIVE_ROOM);
+    assert_int_equal(p->archive.removed_early, ARCHIVE_ROOM);
     assert_false(has(p, 40, 40, false));
     assert_true(has(p, 40, 40, true));
     assert_int_equal(tmpdir_count(&p->tmp, "archive"), 4 + 1);

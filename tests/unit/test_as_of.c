@@ -24,7 +24,7 @@ struct fixture {
     struct datadir datadir;
     struct layout layout;
     struct store *store;
-    struct as_of fresh;
+    struct as_of as_of;
     uint64_t now_ms; /* monotonic, as the loop would say; the test's own */
 };
 
@@ -39,7 +39,7 @@ setup(void **state)
     assert_rc(datadir_open(&f.datadir, f.dir.path, DATADIR_WRITE), 0);
     assert_rc(layout_init(&f.layout, 256, 256), 0);
     f.store = engine_open(kind, f.datadir.keyspace_fd);
-    assert_rc(as_of_init(&f.fresh, f.store, &f.datadir, &f.layout, 1 << 20), 0);
+    assert_rc(as_of_init(&f.as_of, f.store, &f.datadir, &f.layout, 1 << 20), 0);
     *state = &f;
     return 0;
 }
@@ -50,7 +50,7 @@ teardown(void **state)
     struct fixture *f = *state;
 
     fault_clear();
-    as_of_fini(&f->fresh);
+    as_of_fini(&f->as_of);
     store_close(f->store);
     datadir_close(&f->datadir);
     tmpdir_remove(&f->dir);
@@ -63,7 +63,7 @@ teardown(void **state)
 static uint64_t
 told(struct fixture *f, const char *keyspace)
 {
-    return (uint64_t)as_of_get(&f->fresh, (const uint8_t *)keyspace,
+    return (uint64_t)as_of_get(&f->as_of, (const uint8_t *)keyspace,
                                strlen(keyspace));
 }
 
@@ -74,9 +74,9 @@ as_of(struct fixture *f, const char *keyspace)
     uint64_t got;
 
     f->now_ms += 1000;
-    as_of_refresh(&f->fresh, f->now_ms);
+    as_of_refresh(&f->as_of, f->now_ms);
     got = told(f, keyspace);
-    as_of_end_turn(&f->fresh);
+    as_of_end_turn(&f->as_of);
     return got;
 }
 
@@ -362,7 +362,7 @@ CASE(a_claim_is_not_above_the_snapshot_that_answers, f)
                             .key = (const uint8_t *)"k",
                             .key_size = 1};
     struct store_reads reads = {
-        .queries = &q, .count = 1, .at = rows[0], .room = sizeof rows[0]};
+        .queries = &q, .count = 1, .at = rows[0], .capacity = sizeof rows[0]};
     struct log older, newer;
     uint64_t claim;
 
@@ -370,7 +370,7 @@ CASE(a_claim_is_not_above_the_snapshot_that_answers, f)
     begin_merge(f, &newer, 1, now - 5000);
     apply_to(f, &older, "hot");
     f->now_ms += 1000;
-    as_of_refresh(&f->fresh, f->now_ms);
+    as_of_refresh(&f->as_of, f->now_ms);
     assert_int_equal(store_read(f->store, &reads), 1);
     claim = told(f, "hot");
     reads.at = rows[1];
@@ -443,7 +443,7 @@ CASE(records_held_for_one_keyspace_hold_back_that_one_only, f)
 
 CASE(however_many_keyspaces_are_held_each_is_known, f)
 {
-    enum { COUNT = AS_OF_TOLD + 100 };
+    enum { COUNT = AS_OF_CLAIMS + 100 };
     const uint64_t now = clock_unix_ms();
     char name[16];
 
@@ -459,7 +459,7 @@ CASE(however_many_keyspaces_are_held_each_is_known, f)
 
 CASE(many_keyspaces_are_told_apart_within_a_look, f)
 {
-    enum { COUNT = 3 * AS_OF_TOLD };
+    enum { COUNT = 3 * AS_OF_CLAIMS };
     const uint64_t now = clock_unix_ms();
     char name[16];
 
@@ -503,9 +503,9 @@ CASE(a_look_is_good_for_some_milliseconds, f)
     assert_int_equal(as_of(f, "words"), first - 1);
     filler_empty(f->datadir.log_fd, 0);
 
-    as_of_refresh(&f->fresh, f->now_ms + AS_OF_AGE_MS - 1);
+    as_of_refresh(&f->as_of, f->now_ms + AS_OF_AGE_MS - 1);
     assert_int_equal(told(f, "words"), first - 1);
-    as_of_refresh(&f->fresh, f->now_ms + 200);
+    as_of_refresh(&f->as_of, f->now_ms + 200);
     assert_true(told(f, "words") > first);
 }
 
@@ -622,9 +622,9 @@ CASE(a_look_is_not_good_for_another_clock, f)
     assert_true(as_of(f, "words") > 0);
     fault_clock(-3600000);
 
-    as_of_refresh(&f->fresh, f->now_ms);
+    as_of_refresh(&f->as_of, f->now_ms);
 
-    assert_true((uint64_t)as_of_get(&f->fresh, (const uint8_t *)"words", 5) <=
+    assert_true((uint64_t)as_of_get(&f->as_of, (const uint8_t *)"words", 5) <=
                 clock_unix_ms());
 }
 

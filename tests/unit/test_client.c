@@ -1390,17 +1390,17 @@ CASE(an_answer_that_is_followed_by_a_byte_leaks_nothing, s)
 static void
 lie_about_the_top(struct server *s, int fd)
 {
-    struct query_past facts = {.known = 1, .step = 60};
-    struct query_past_row row = {.key = (const uint8_t *)"k", .key_size = 1};
+    struct query_history_head facts = {.known = 1, .step = 60};
+    struct query_history_row row = {.key = (const uint8_t *)"k", .key_size = 1};
     struct query_reply reply = {.rows = 2};
     uint8_t *at = s->reply + QUERY_REPLY_SIZE;
 
     (void)take_query(s, fd); /* any */
-    query_past_put(&facts, at);
-    at += QUERY_PAST_HEAD;
+    query_history_put(&facts, at);
+    at += QUERY_HISTORY_HEAD;
     for (unsigned i = 1; i <= 2; i++) {
         row.sum_low = s->number == 0 ? i : 1; /* else the same key twice */
-        at += query_past_row_put(at, &row);
+        at += query_history_row_put(at, &row);
     }
     reply.size = at - s->reply - QUERY_REPLY_SIZE;
     query_reply_put(&reply, s->reply);

@@ -194,7 +194,7 @@ static int
 ask_store(struct store *s, struct store_query *q, uint8_t *bytes, size_t size)
 {
     struct store_reads reads = {
-        .queries = q, .count = 1, .at = bytes, .room = size};
+        .queries = q, .count = 1, .at = bytes, .capacity = size};
 
     q->name = (const uint8_t *)"words";
     q->name_size = 5;

@@ -161,7 +161,7 @@ CASE(malformed_input_gets_the_last_word_though_more_is_sent, f)
     assert_memory_equal(f->heard, "well, NO", 8);
     assert_int_equal(shutdown(a, SHUT_WR), 0);
     echo_hear_end(f, a, "");
-    assert_int_equal(conns_listener(f->conns, ECHO)->figures.malformed, 1);
+    assert_int_equal(conns_listener(f->conns, ECHO)->stats.malformed, 1);
 }
 
 CASE(a_browser_is_refused_however_its_bytes_come, f)
@@ -181,7 +181,7 @@ CASE(a_browser_is_refused_however_its_bytes_come, f)
             (void)send(a, starts[i] + first, 11 - first, MSG_NOSIGNAL);
             echo_hear_end(f, a, "");
         }
-    assert_int_equal(conns_listener(f->conns, RAW)->figures.browsers, 45);
+    assert_int_equal(conns_listener(f->conns, RAW)->stats.browsers, 45);
 }
 
 CASE(large_and_long_answers_arrive_whole, f)
@@ -234,8 +234,8 @@ CASE(who_keeps_most_ends_when_memory_is_used_up, f)
         echo_turns(f, 4);
     }
     /* 35 times 60 KB fit. */
-    assert_in_range(conns_listener(f->conns, CUT)->figures.evicted, 20, 30);
-    assert_int_equal(conns_listener(f->conns, ECHO)->figures.evicted, 0);
+    assert_in_range(conns_listener(f->conns, CUT)->stats.evicted, 20, 30);
+    assert_int_equal(conns_listener(f->conns, ECHO)->stats.evicted, 0);
     memset(body, 'z', sizeof body);
     echo_say(small, body, sizeof body);
     echo_say(small, body, 65535 - 2000 - 10 - sizeof body);
@@ -310,7 +310,7 @@ CASE(without_room_no_byte_leaves_the_kernel, f)
     a = echo_join(f, ECHO);
     echo_ask(a, 'e', "later");
     echo_hear_nothing(f, a);
-    assert_int_equal(conns_listener(f->conns, ECHO)->figures.received, 0);
+    assert_int_equal(conns_listener(f->conns, ECHO)->stats.received, 0);
     f->room = SIZE_MAX;
     listener_wake(conns_listener(f->conns, ECHO));
     echo_hear(f, a, "later");
@@ -464,10 +464,10 @@ CASE(who_reads_nothing_ends_for_those_who_wait_for_memory, f)
     echo_hear_nothing(f, a);
     fault_pass_ns((CONN_STALL_MS - 500) * UINT64_C(1000000));
     echo_hear_nothing(f, a);
-    assert_int_equal(conns_listener(f->conns, CUT)->figures.evicted, 0);
+    assert_int_equal(conns_listener(f->conns, CUT)->stats.evicted, 0);
     fault_pass_ns(UINT64_C(1000000000));
     echo_hear_size(f, a, 1000 * 1024);
-    assert_int_equal(conns_listener(f->conns, CUT)->figures.evicted, 1);
+    assert_int_equal(conns_listener(f->conns, CUT)->stats.evicted, 1);
 }
 
 /* Not even a commit that never ends. */
@@ -489,7 +489,7 @@ CASE(nobody_keeps_memory_for_ever, f)
         echo_turns(f, 2);
     }
     echo_hear_size(f, a, 1000 * 1024);
-    assert_in_range(conns_listener(f->conns, ECHO)->figures.evicted, 1, 9);
+    assert_in_range(conns_listener(f->conns, ECHO)->stats.evicted, 1, 9);
 }
 
 CASE(who_owes_much_behind_a_gate_is_not_received_from, f)
@@ -499,7 +499,7 @@ CASE(who_owes_much_behind_a_gate_is_not_received_from, f)
     int a;
 
     echo_start(f);
-    d = &conns_listener(f->conns, WINS)->figures;
+    d = &conns_listener(f->conns, WINS)->stats;
     a = echo_join(f, WINS);
     for (int i = 0; i < 100; i++) {
         echo_ask_number(a, 'o', UINT16_MAX);
@@ -581,7 +581,7 @@ CASE(a_peer_that_leaves_a_full_port_is_noticed_but_not_before_its_bytes, f)
     assert_int_equal(shutdown(a, SHUT_WR), 0);
     echo_hear_end(f, a, "");
     assert_int_equal(d->open, 1);
-    assert_int_equal(d->figures.received, 11);
+    assert_int_equal(d->stats.received, 11);
 }
 
 CASE(connections_that_end_within_a_request_are_counted, f)
@@ -598,10 +598,10 @@ CASE(connections_that_end_within_a_request_are_counted, f)
     echo_turns(f, 2);
     assert_int_equal(shutdown(a, SHUT_WR), 0);
     echo_hear_end(f, a, "");
-    assert_int_equal(d->figures.cut_off, 1);
+    assert_int_equal(d->stats.cut_off, 1);
     echo_stop(f, 1000);
     echo_run(f, echo_has_stopped);
-    assert_int_equal(d->figures.cut_off, 2);
+    assert_int_equal(d->stats.cut_off, 2);
 }
 
 /* ---- listeners ---------------------------------------------------------- */
@@ -663,8 +663,8 @@ CASE(each_full_port_reports_it_and_what_to_set, f)
     text = capture_stop(&c);
     assert_int_equal(conns_listener(f->conns, ECHO)->open, 2);
     assert_int_equal(conns_listener(f->conns, CUT)->open, 2);
-    assert_int_equal(conns_listener(f->conns, CUT)->figures.turned_away, 3);
-    assert_int_equal(conns_listener(f->conns, ECHO)->figures.turned_away, 0);
+    assert_int_equal(conns_listener(f->conns, CUT)->stats.turned_away, 3);
+    assert_int_equal(conns_listener(f->conns, ECHO)->stats.turned_away, 0);
     assert_int_equal(count_of(text, "echo: full"), 1);
     assert_int_equal(count_of(text, "echo.max"), 1);
     assert_int_equal(count_of(text, "cut: a connection is turned away"), 1);
@@ -711,7 +711,7 @@ CASE(at_a_full_port_the_longest_idle_connection_yields, f)
     fault_pass_ns(UINT64_C(2) * 1000000000);
     echo_hear(f, b, "in");
     echo_hear_end(f, a[1], "");
-    assert_int_equal(d->figures.yielded, 1);
+    assert_int_equal(d->stats.yielded, 1);
     assert_int_equal(d->open, 3);
     echo_ask(a[0], 'e', "still");
     echo_hear(f, a[0], "still");
@@ -736,7 +736,7 @@ CASE(no_connection_yields_while_there_is_room_or_without_yield_s, f)
     b = knock(f, &at[CUT]);
     echo_ask(b, 'e', "");
     echo_hear_nothing(f, b);
-    assert_int_equal(conns_listener(f->conns, CUT)->figures.yielded, 0);
+    assert_int_equal(conns_listener(f->conns, CUT)->stats.yielded, 0);
 }
 
 /* ---- fairness ------------------------------------------------------------ */

@@ -130,7 +130,7 @@ CASE(readable_ms_is_not_before_the_write_of_the_turn, r)
 
     assert_true(read_answers(many, PIPELINED) >= write_ms - SHIFT_MS / 2);
     assert_true(read_answers(one, 1) >= write_ms - SHIFT_MS / 2);
-    assert_int_equal(r->logs.figures.flushes <= 4, 1);
+    assert_int_equal(r->logs.stats.flushes <= 4, 1);
     client_close(many);
     client_close(one);
     count_close(&count);

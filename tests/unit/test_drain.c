@@ -207,12 +207,12 @@ MEMORY(a_sick_keyspace_is_tried_less_and_less_often_up_to_once_a_minute, x)
 
         before = memstore_calls(x->store, "a").applies;
         while (memstore_calls(x->store, "a").applies == before) {
-            assert_true(due <= now() + DRAIN_LOOK_MS);
+            assert_true(due <= now() + DRAIN_POLL_MS);
             fixture_ns = due * MS;
             due = drain_run(&x->drain, false);
         }
         assert_true(now() - from >= wait);
-        assert_true(now() - from <= wait + DRAIN_LOOK_MS);
+        assert_true(now() - from <= wait + DRAIN_POLL_MS);
         wait = 2 * wait < DRAIN_RETRY_MOST_MS ? 2 * wait : DRAIN_RETRY_MOST_MS;
     }
     assert_int_equal(wait, DRAIN_RETRY_MOST_MS);

@@ -518,7 +518,7 @@ TEST(it_expects_no_room_before_a_log_does_not_fit)
         fill_worst(&a, in, SLOTS, false);
         assert_rc(fold_add(&f, &a.log, in++), 0);
         fake_fini(&a);
-    } while (fold_expects_room(&f));
+    } while (fold_expects_fit(&f));
     assert_true(fold_memory(&f) > FOLD_MEMORY_MIN / 2);
     fold_close(&f);
 }

@@ -15,7 +15,7 @@
  * counts it but by group. */
 struct file {
     unsigned flushed, begun, synced, ended;
-    bool due, small, crowded;
+    bool due, small, loop_is_shared;
     bool nothing; /* begin() says so */
     int rc;       /* of the next syncs */
     sem_t may;    /* syncs of the I/O thread that may go on */
@@ -89,7 +89,7 @@ after(void *ctx)
 {
     struct fixture *r = ctx;
 
-    commit_turn(&r->commit, !r->file.crowded);
+    commit_turn(&r->commit, !r->file.loop_is_shared);
 }
 
 static int
@@ -232,7 +232,7 @@ CASE(a_small_sync_is_done_in_the_loop_when_it_delays_nobody, r)
         echo_hear(r->echo, a, "here");
         assert_int_equal(r->commit.syncs_here, i);
     }
-    r->file.crowded = true;
+    r->file.loop_is_shared = true;
     echo_ask(a, 'g', "there");
     echo_hear(r->echo, a, "there");
     assert_int_equal(r->commit.syncs_here, 5);
@@ -262,12 +262,12 @@ CASE(syncs_come_back_to_the_loop_though_answers_always_wait, r)
 {
     int a, b;
 
-    r->file.small = r->file.crowded = r->file.waits = true;
+    r->file.small = r->file.loop_is_shared = r->file.waits = true;
     a = echo_join(r->echo, ECHO);
     b = echo_join(r->echo, ECHO);
     echo_ask(a, 'g', "there");
     echo_turns(r->echo, 1);
-    r->file.crowded = false;
+    r->file.loop_is_shared = false;
     echo_ask(b, 'g', "here");
     echo_turns(r->echo, 1);
     assert_int_equal(r->file.begun, 1);

@@ -108,7 +108,7 @@ ask(struct fixture *f, const struct query *q, unsigned *steps)
 /* An answer as text: "SUM", or "-" without increments, "KEY=SUM/BEFORE". */
 struct told {
     struct query_reply reply;
-    struct query_past facts;
+    struct query_history_head facts;
     char text[512];
 };
 
@@ -127,17 +127,17 @@ static struct told
 asked(struct fixture *f, const struct query *q)
 {
     struct told t = {.text = ""};
-    struct query_past_row row;
-    size_t at = QUERY_REPLY_SIZE + QUERY_PAST_HEAD, used = 0, size;
+    struct query_history_row row;
+    size_t at = QUERY_REPLY_SIZE + QUERY_HISTORY_HEAD, used = 0, size;
     unsigned steps;
 
     size = ask(f, q, &steps);
     query_reply_get(f->out, &t.reply);
-    query_past_get(f->out + QUERY_REPLY_SIZE, &t.facts);
+    query_history_get(f->out + QUERY_REPLY_SIZE, &t.facts);
     assert_true(t.reply.as_of_ms > 0);
     assert_int_equal(t.reply.size, size - QUERY_REPLY_SIZE);
     for (int64_t i = 0; i < t.reply.rows && used < 400; i++) {
-        const int n = query_past_row_get(f->out + at, size - at, &row);
+        const int n = query_history_row_get(f->out + at, size - at, &row);
 
         assert_true(n > 0);
         at += (size_t)n;
@@ -146,12 +146,12 @@ asked(struct fixture *f, const struct query *q)
                                  (int)row.key_size, (const char *)row.key,
                                  row.key_size > 0 ? "=" : "");
         used += put_sum(t.text + used, sizeof t.text - used, row.sum_high,
-                        row.sum_low, (row.flags & QUERY_PAST_ANY) != 0);
+                        row.sum_low, (row.flags & QUERY_HISTORY_ANY) != 0);
         if (row.key_size > 0) {
             used += (size_t)snprintf(t.text + used, sizeof t.text - used, "/");
             used += put_sum(t.text + used, sizeof t.text - used,
                             row.before_high, row.before_low,
-                            (row.flags & QUERY_PAST_ANY_BEFORE) != 0);
+                            (row.flags & QUERY_HISTORY_ANY_BEFORE) != 0);
         }
     }
     return t;
@@ -282,10 +282,10 @@ CASE(a_long_history_is_answered_in_steps, f)
 {
     const struct store_maintenance tending = {.until_ns = UINT64_MAX};
     struct query q = by_step(query(QUERY_HISTORY, "h", 40 * HOUR, 0), 1);
-    struct query_past_row row;
+    struct query_history_row row;
     struct query_reply reply;
     unsigned steps = 0;
-    size_t at = QUERY_REPLY_SIZE + QUERY_PAST_HEAD;
+    size_t at = QUERY_REPLY_SIZE + QUERY_HISTORY_HEAD;
     bool failed;
 
     for (uint32_t i = 0; i < 40; i++)
@@ -307,8 +307,8 @@ CASE(a_long_history_is_answered_in_steps, f)
     for (uint32_t i = 0; i < 40 * HOUR; i++) {
         const uint32_t hour = i / HOUR;
 
-        at +=
-            (size_t)query_past_row_get(f->out + at, QUERY_PAST_ROW_SIZE, &row);
+        at += (size_t)query_history_row_get(f->out + at, QUERY_HISTORY_ROW_SIZE,
+                                            &row);
         assert_int_equal(row.sum_low, i % HOUR == hour ? hour + 1 : 0);
     }
 }
@@ -318,7 +318,7 @@ CASE(what_looks_at_all_keys_is_answered_in_steps, f)
 {
     struct query q = query(QUERY_PERIOD_TOP, "", HOUR, 0);
     const struct query other = query(QUERY_GET, "c", 0, 0);
-    struct query_past_row row;
+    struct query_history_row row;
     struct query_reply reply;
     unsigned steps = 0;
     bool failed;
@@ -341,8 +341,9 @@ CASE(what_looks_at_all_keys_is_answered_in_steps, f)
     query_reply_get(f->out, &reply);
     assert_false(failed);
     assert_int_equal(reply.rows, 10);
-    assert_true(query_past_row_get(f->out + QUERY_REPLY_SIZE + QUERY_PAST_HEAD,
-                                   (size_t)reply.size, &row) > 0);
+    assert_true(
+        query_history_row_get(f->out + QUERY_REPLY_SIZE + QUERY_HISTORY_HEAD,
+                              (size_t)reply.size, &row) > 0);
     assert_int_equal(row.sum_low, KEYS);
     assert_memory_equal(row.key, "k05999", 6);
 

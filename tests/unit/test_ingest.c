@@ -298,7 +298,7 @@ ON_FIXTURE(a_message_must_be_whole_in_time, r)
     run(r, two_have_ended, 0);
     client_wins(fds[LISTENER_ACK], 1);
     for (size_t at = LISTENER_ACK; at <= LISTENER_SILENT; at++) {
-        assert_int_equal(listener(r, at)->figures.late, 1);
+        assert_int_equal(listener(r, at)->stats.late, 1);
         client_expect_end(fds[at]);
         client_close(fds[at]);
     }

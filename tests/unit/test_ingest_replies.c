@@ -116,7 +116,7 @@ ON_FIXTURE(no_sync_is_done_in_a_loop_that_serves_others, r)
 
     start(r, 100, 4);
     brief_syncs(r);
-    r->crowded = true;
+    r->loop_is_shared = true;
     fd = connect_pair(r, LISTENER_ACK);
     ping_pong(r, fd, 0, 40);
     assert_int_equal(r->commit.syncs_here, 0);

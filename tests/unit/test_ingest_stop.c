@@ -72,7 +72,7 @@ ON_FIXTURE(without_an_empty_log_it_stops_reading_and_loses_nothing, r)
     finish(r);
 
     assert_int_equal(r->records.count, 40);
-    assert_true(r->logs.figures.pushed_back > 0);
+    assert_true(r->logs.stats.pushed_back > 0);
 }
 
 /* ---- stopping ---------------------------------------------------------- */
@@ -179,8 +179,8 @@ ON_FIXTURE(no_byte_of_a_web_page_is_counted, r)
                     client_close(fd);
                     count++;
                 }
-    assert_int_equal(listener(r, LISTENER_ACK)->figures.browsers +
-                         listener(r, LISTENER_SILENT)->figures.browsers,
+    assert_int_equal(listener(r, LISTENER_ACK)->stats.browsers +
+                         listener(r, LISTENER_SILENT)->stats.browsers,
                      count);
     finish(r);
 
@@ -200,7 +200,7 @@ ON_FIXTURE(less_than_a_decision_leaves_no_trace, r)
     run(r, has_ended, 0);
     client_expect_end(fd);
     client_close(fd);
-    assert_int_equal(listener(r, LISTENER_ACK)->figures.browsers, 0);
+    assert_int_equal(listener(r, LISTENER_ACK)->stats.browsers, 0);
     finish(r);
 
     assert_int_equal(r->records.count, 0);

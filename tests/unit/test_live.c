@@ -355,7 +355,7 @@ compare(struct fixture *r, struct model *m)
         o->dumped = false;
     }
     assert_int_equal(r->live.count, exist);
-    assert_int_equal(r->live.figures.created, m->created);
+    assert_int_equal(r->live.stats.created, m->created);
 }
 
 static void
@@ -555,12 +555,12 @@ TEST(names_leave_memory_for_more_holders)
     uint32_t i;
 
     assert_in_range(fill(r, 0, 0), 10000, 20000);
-    assert_int_equal(r->live.figures.no_memory, 1);
+    assert_int_equal(r->live.stats.no_memory, 1);
     for (i = 0; i < 500; i++)
         assert_int_equal(acquire(r, 1, long_name(i), 1, 9), FRAME_OK);
     assert_int_equal(acquire(r, 2, "another", 1, 9), FRAME_NO_MEMORY);
     assert_int_equal(r->budget.max, 4 << 20);
-    assert_int_equal(r->live.figures.no_memory, 2);
+    assert_int_equal(r->live.stats.no_memory, 2);
     fixture_close(r);
 }
 
@@ -756,7 +756,7 @@ TEST(an_unused_counter_goes_with_the_first_sweep_of_a_later_window)
     assert_int_equal(get(r, "unused"), -1);
     assert_int_equal(get(r, "held"), 1);
     assert_int_equal(r->live.count, 1);
-    assert_int_equal(r->live.figures.created, 2);
+    assert_int_equal(r->live.stats.created, 2);
     fixture_close(r);
 }
 
@@ -783,7 +783,7 @@ TEST(a_sweep_is_due_at_start_and_after_each_boundary)
 
     assert_true(live_clock(l, T0));
     assert_true(live_sweep(l, 1000));
-    assert_int_equal(l->figures.swept, 1);
+    assert_int_equal(l->stats.swept, 1);
     assert_false(live_clock(l, T0));
     assert_false(live_clock(l, T0 + 9999));
     assert_true(live_clock(l, T0 + 10000));
@@ -794,7 +794,7 @@ TEST(a_sweep_is_due_at_start_and_after_each_boundary)
     assert_true(live_clock(l, T0 + 10001));
     assert_true(live_sweep(l, 1000));
     assert_false(live_clock(l, T0 + 10002));
-    assert_int_equal(l->figures.swept, 2);
+    assert_int_equal(l->stats.swept, 2);
     fixture_close(r);
 }
 

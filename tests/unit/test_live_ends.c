@@ -90,7 +90,7 @@ CASE(many_ends_in_one_turn_are_worked_off, r)
         assert_int_equal(write(ends[i][0], bytes, size), size);
     }
     turns(r, 3);
-    assert_int_equal(r->server.figures.acquire, ENDS);
+    assert_int_equal(r->server.stats.acquire, ENDS);
     for (i = 0; i < ENDS; i++)
         close(ends[i][0]);
     run(r, is_empty);
@@ -185,7 +185,7 @@ CASE(unused_counters_are_removed_after_their_window, r)
 
     expect_absent(r, p, "unused");
     expect_get(r, p, "used", 1);
-    assert_int_equal(r->server.live.figures.swept, 2);
+    assert_int_equal(r->server.live.stats.swept, 2);
 }
 
 CASE(the_clock_may_be_set_back, r)
@@ -217,7 +217,7 @@ CASE(unused_semaphores_are_removed_at_each_interval, r)
     acquire(r, p, "used", 1, 3);
     say(r, p, bytes, live_client_put_release(bytes, 1, "unused", 6, 1));
     expect_done(r, p, LIVE_CLIENT_RELEASE, 1);
-    r->want = r->server.live.figures.swept + 1;
+    r->want = r->server.live.stats.swept + 1;
     run(r, is_swept); /* the loop's timer */
 
     expect_absent(r, p, "unused");

@@ -189,7 +189,7 @@ CASE(a_dump_to_a_slow_reader_disturbs_nobody, r)
         noop(r, q);
     }
     assert_true(kept(r) <= LIVE_PROTOCOL_OUT_SIZE);
-    assert_int_equal(r->server.figures.noop, 50);
+    assert_int_equal(r->server.stats.noop, 50);
     p->deaf = false;
     await(r, p, count * 30);
     r->want = 0;

@@ -188,7 +188,7 @@ CASE(a_body_above_30_mib_ends_the_connection_at_once, r)
     expect_end(r, p);
 
     expect_get(r, join(r), "held", 0);
-    assert_int_equal(r->listener->figures.malformed, 1);
+    assert_int_equal(r->listener->stats.malformed, 1);
 }
 
 CASE(a_web_page_does_nothing, r)
@@ -205,7 +205,7 @@ CASE(a_web_page_does_nothing, r)
     say(r, p, bytes, size);
     expect_end(r, p);
 
-    assert_int_equal(r->listener->figures.browsers, 1);
+    assert_int_equal(r->listener->stats.browsers, 1);
     assert_int_equal(r->server.live.count, 0);
 }
 
@@ -229,7 +229,7 @@ CASE(a_request_must_be_whole_in_time, r)
     }
     expect_end(r, p);
 
-    assert_int_equal(r->listener->figures.late, 1);
+    assert_int_equal(r->listener->stats.late, 1);
     expect_get(r, idle, "held", 0); /* it has begun no request */
 }
 

@@ -115,7 +115,7 @@ has_ended(struct fixture *r)
 static bool
 has_sealed(struct fixture *r)
 {
-    return (int)r->logs.figures.sealed >= r->want;
+    return (int)r->logs.stats.sealed >= r->want;
 }
 
 static bool

@@ -175,7 +175,7 @@ TEST(every_op_and_size_of_the_protocols_is_in_countd_5)
     assert_has(text, line);
     snprintf(line, sizeof line, "\n%4d         end\n", QUERY_EXTENDED_SIZE);
     assert_has(text, line);
-    snprintf(line, sizeof line, "\n%4d         end\n", QUERY_PAST_SIZE);
+    snprintf(line, sizeof line, "\n%4d         end\n", QUERY_HISTORY_SIZE);
     assert_has(text, line);
     snprintf(line, sizeof line, "\n%4d         end\n", QUERY_KEYS_SIZE);
     assert_has(text, line);

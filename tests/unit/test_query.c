@@ -77,7 +77,7 @@ TEST(an_extended_request_is_528_bytes_marked_by_its_offset)
 TEST(a_request_about_the_past_is_560_bytes)
 {
     const struct query q = past_of(QUERY_HISTORY, "the");
-    uint8_t bytes[QUERY_SIZE_MAX], want[QUERY_PAST_SIZE] = {0};
+    uint8_t bytes[QUERY_SIZE_MAX], want[QUERY_HISTORY_SIZE] = {0};
 
     want[7] = 0x80;
     want[8] = 7;
@@ -88,10 +88,10 @@ TEST(a_request_about_the_past_is_560_bytes)
     want[544] = 60;
     want[552] = 7;
 
-    assert_rc(query_put(&q, bytes), QUERY_PAST_SIZE);
+    assert_rc(query_put(&q, bytes), QUERY_HISTORY_SIZE);
 
     assert_memory_equal(bytes, want, sizeof want);
-    assert_int_equal(query_size(bytes, 16), QUERY_PAST_SIZE);
+    assert_int_equal(query_size(bytes, 16), QUERY_HISTORY_SIZE);
     assert_true(query_size(bytes, 15) >
                 15); /* it is not whole, whatever it is */
 }
@@ -139,7 +139,7 @@ TEST(times_come_through_and_lengths_are_cut)
 
     q.length = INT64_MAX;
     q.from = INT64_MIN;
-    assert_rc(query_put(&q, bytes), QUERY_PAST_SIZE);
+    assert_rc(query_put(&q, bytes), QUERY_HISTORY_SIZE);
     assert_rc(query_parse(bytes, &got), 0);
     assert_int_equal(got.op, QUERY_PERIOD_TOP);
     assert_true(got.from == INT64_MIN);
@@ -149,7 +149,7 @@ TEST(times_come_through_and_lengths_are_cut)
 
     q = past_of(QUERY_AROUND, "key");
     q.length = INT64_MAX;
-    assert_rc(query_put(&q, bytes), QUERY_PAST_SIZE);
+    assert_rc(query_put(&q, bytes), QUERY_HISTORY_SIZE);
     assert_rc(query_parse(bytes, &got), 0);
     assert_int_equal(got.length, QUERY_ROWS_MAX - 1);
 
@@ -161,34 +161,35 @@ TEST(times_come_through_and_lengths_are_cut)
 
 TEST(rows_of_the_past_round_trip)
 {
-    const struct query_past facts = {-22, 1, INT64_MAX, INT64_MIN, 5, 60};
-    const struct query_past_row row = {-3,
-                                       7,
-                                       INT64_MIN,
-                                       UINT64_MAX,
-                                       QUERY_PAST_ANY,
-                                       3,
-                                       (const uint8_t *)"abc"};
-    uint8_t head[QUERY_PAST_HEAD], bytes[QUERY_PAST_ROW_SIZE + 3];
-    struct query_past told;
-    struct query_past_row got;
+    const struct query_history_head facts = {-22,       1, INT64_MAX,
+                                             INT64_MIN, 5, 60};
+    const struct query_history_row row = {-3,
+                                          7,
+                                          INT64_MIN,
+                                          UINT64_MAX,
+                                          QUERY_HISTORY_ANY,
+                                          3,
+                                          (const uint8_t *)"abc"};
+    uint8_t head[QUERY_HISTORY_HEAD], bytes[QUERY_HISTORY_ROW_SIZE + 3];
+    struct query_history_head told;
+    struct query_history_row got;
 
-    query_past_put(&facts, head);
-    query_past_get(head, &told);
+    query_history_put(&facts, head);
+    query_history_get(head, &told);
     assert_memory_equal(&told, &facts, sizeof facts);
 
-    assert_int_equal(query_past_row_put(bytes, &row), sizeof bytes);
+    assert_int_equal(query_history_row_put(bytes, &row), sizeof bytes);
     assert_int_equal(get_le64(bytes), 7);
     assert_int_equal(get_le64s(bytes + 8), -3);
-    assert_rc(query_past_row_get(bytes, sizeof bytes, &got), sizeof bytes);
+    assert_rc(query_history_row_get(bytes, sizeof bytes, &got), sizeof bytes);
     assert_int_equal(got.sum_high, -3);
     assert_int_equal(got.sum_low, 7);
     assert_true(got.before_high == INT64_MIN && got.before_low == UINT64_MAX);
-    assert_int_equal(got.flags, QUERY_PAST_ANY);
+    assert_int_equal(got.flags, QUERY_HISTORY_ANY);
     assert_int_equal(got.key_size, 3);
     assert_memory_equal(got.key, "abc", 3);
     for (size_t size = 0; size < sizeof bytes; size++)
-        assert_rc(query_past_row_get(bytes, size, &got), -EPROTO);
+        assert_rc(query_history_row_get(bytes, size, &got), -EPROTO);
 }
 
 TEST(what_is_put_is_parsed_again)

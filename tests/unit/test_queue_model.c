@@ -446,7 +446,7 @@ settle(void)
     simdisk_process = 0;
     rc = open_handle(&q, true);
     if (rc == 0)
-        rc = queue_settle(q);
+        rc = queue_remove_unfinished(q);
     if (rc < 0 && rc != -EAGAIN)
         WRONG("settle: rc %d", rc);
     compare(q, false);

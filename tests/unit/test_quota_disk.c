@@ -128,7 +128,7 @@ CASE(a_failed_sync_refuses_all_that_waited, r)
     }
     fault_clear();
     fixture_run(r, is_ready);
-    assert_int_equal(r->service.figures.failures, 1);
+    assert_int_equal(r->service.stats.failures, 1);
     fixture_expect(r, "/query", 200, "999999\n");
     fixture_expect(r, "/apply?amt=1", 200, "2 999998\n");
     fixture_restart(r);
@@ -198,7 +198,7 @@ CASE(a_full_disk_refuses_changes_only, r)
                    (snprintf(body, sizeof body, "%ld\n", left), body));
     fixture_expect(r, "/apply?amt=1", 503, "Service Unavailable");
     fixture_expect(r, "/apply?amt=x", 200, "-1\n");
-    assert_int_equal(r->service.figures.failures, 0);
+    assert_int_equal(r->service.stats.failures, 0);
     fault_clear();
     fixture_run(r, is_extended);
     assert_int_equal(fixture_once(r, "/apply?amt=1", body), 200);

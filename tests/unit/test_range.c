@@ -46,7 +46,7 @@ struct fixture {
     struct datadir datadir;
     struct layout layout;
     struct store *store;
-    struct as_of fresh;
+    struct as_of as_of;
     struct answer answer;
     struct loop *loop;
     struct range range;
@@ -68,7 +68,7 @@ struct state {
     size_t accepted;
     size_t listing; /* a listing is being made, or waited for */
     size_t memory;  /* in use */
-    struct listener_stats figures;
+    struct listener_stats stats;
     bool snapshot_kept;
 };
 
@@ -118,12 +118,12 @@ look(struct fixture *f)
 {
     struct listener *d = conns_listener(f->conns, 0);
     struct state now = {.open = d->open,
-                        .accepted = (size_t)d->figures.accepted,
+                        .accepted = (size_t)d->stats.accepted,
                         .listing = f->range.line.served != NULL,
                         .memory =
                             POOL_SIZE -
                             (size_t)f->conns->pool.free_count * POOL_CHUNK_SIZE,
-                        .figures = d->figures,
+                        .stats = d->stats,
                         .snapshot_kept = snapshot_kept};
     struct list_link *l;
 
@@ -234,11 +234,11 @@ start(struct fixture *f)
     struct net_address a;
     int pair[2], fd;
 
-    assert_rc(as_of_init(&f->fresh, f->store, &f->datadir, &f->layout, 1 << 20),
+    assert_rc(as_of_init(&f->as_of, f->store, &f->datadir, &f->layout, 1 << 20),
               0);
     f->loop = loop_new();
     assert_non_null(f->loop);
-    assert_rc(answer_init(&f->answer, f->store, &f->fresh), 0);
+    assert_rc(answer_init(&f->answer, f->store, &f->as_of), 0);
     range_init(&f->range, f->loop, &f->answer);
     f->row = (struct listener_config){.name = "read",
                                       .max_key = "read.max_connections",
@@ -417,7 +417,7 @@ teardown(void **state)
     (void)close(f->ask);
     conns_fini(f->conns);
     answer_fini(&f->answer);
-    as_of_fini(&f->fresh);
+    as_of_fini(&f->as_of);
     loop_free(f->loop);
     store_close(f->store);
     datadir_close(&f->datadir);
@@ -676,7 +676,7 @@ CASE_MANY(the_top_of_a_period_stands_in_line_with_listings, f)
                               .keyspace_size = 5};
     uint8_t bytes[QUERY_SIZE_MAX], head[QUERY_REPLY_SIZE], rest[4096];
     struct query_reply reply;
-    struct query_past facts;
+    struct query_history_head facts;
     struct client_rows r;
     int list, fd;
 
@@ -694,10 +694,10 @@ CASE_MANY(the_top_of_a_period_stands_in_line_with_listings, f)
         assert_int_equal(client_read(fd, head, sizeof head), sizeof head);
         query_reply_get(head, &reply);
         assert_true(reply.rows == (f->kind == ENGINE_LMDB ? 0 : 3));
-        assert_true(reply.size >= QUERY_PAST_HEAD &&
+        assert_true(reply.size >= QUERY_HISTORY_HEAD &&
                     reply.size <= (int64_t)sizeof rest);
         assert_int_equal(client_read(fd, rest, (size_t)reply.size), reply.size);
-        query_past_get(rest, &facts);
+        query_history_get(rest, &facts);
         assert_int_equal(facts.error, f->kind == ENGINE_LMDB ? -ENODATA : 0);
         expect_rows(fd, 10, 1, 1);
         client_reply(list, &r);
@@ -914,7 +914,7 @@ CASE(a_malformed_request_ends_the_connection_after_what_was_owed, f)
     await(f, CONN_ENDING, 1);
     client_close(fd);
     await_none(f);
-    assert_int_equal(ask(f).figures.malformed, 1);
+    assert_int_equal(ask(f).stats.malformed, 1);
 }
 
 CASE(each_way_to_be_malformed_is_refused, f)
@@ -961,7 +961,7 @@ CASE_LMDB(a_keyspace_that_cannot_be_read_ends_the_connection, f)
     client_expect_end(fd);
     client_close(fd);
     await_none(f);
-    assert_int_equal(ask(f).figures.malformed, 0);
+    assert_int_equal(ask(f).stats.malformed, 0);
 }
 
 CASE(a_request_must_be_whole_in_time, f)
@@ -975,16 +975,16 @@ CASE(a_request_must_be_whole_in_time, f)
     client_send(fd, bytes, sizeof bytes);
     expect_rows(fd, 10, 0, 3);
     for (size_t n = 0; n < 4; n++) {
-        const uint64_t received = ask(f).figures.received;
+        const uint64_t received = ask(f).stats.received;
 
         client_send(fd, bytes + n, 1);
-        while (ask(f).figures.received == received)
+        while (ask(f).stats.received == received)
             continue;
         fault_pass_ns(UINT64_C(75) * 1000000000);
     }
     client_expect_end(fd);
     client_close(fd);
-    assert_int_equal(ask(f).figures.late, 1);
+    assert_int_equal(ask(f).stats.late, 1);
     client_send(idle, bytes, sizeof bytes);
     expect_rows(idle, 10, 0, 3);
     client_close(idle);
@@ -1009,7 +1009,7 @@ CASE(a_browser_is_refused, f)
         client_close(fd);
     }
     await_none(f);
-    assert_int_equal(ask(f).figures.browsers, 2);
+    assert_int_equal(ask(f).stats.browsers, 2);
 }
 
 CASE(a_reset_closes_the_connection, f)
@@ -1056,7 +1056,7 @@ settle(struct fixture *f)
     while (same < 50) {
         before = now;
         now = ask(f);
-        same = now.figures.sent == before.figures.sent ? same + 1 : 0;
+        same = now.stats.sent == before.stats.sent ? same + 1 : 0;
     }
     return now;
 }
@@ -1255,7 +1255,7 @@ CASE(a_start_without_memory_leaks_nothing, f)
     assert_non_null(loop);
     for (unsigned n = 1; hit; n++) {
         fault_inject("memory", n, ENOMEM);
-        rc = answer_init(&answer, f->store, &f->fresh);
+        rc = answer_init(&answer, f->store, &f->as_of);
         if (rc == 0) {
             rc = conns_init(&conns, loop, &options);
             if (rc < 0)

@@ -25,7 +25,7 @@ struct fixture {
     struct layout layout;
     struct config config;
     struct store *store;
-    struct as_of fresh;
+    struct as_of as_of;
     struct answer answer;
     struct loop *loop;
     struct read_http http;
@@ -87,10 +87,10 @@ setup(void **state)
         (void)snprintf(key, sizeof key, "key number %d of so many", i);
         assert_rc(stored_add(f.store, "b", NULL, key, i), 0);
     }
-    assert_rc(as_of_init(&f.fresh, f.store, &f.datadir, &f.layout, 1 << 20), 0);
+    assert_rc(as_of_init(&f.as_of, f.store, &f.datadir, &f.layout, 1 << 20), 0);
     f.loop = loop_new();
     assert_non_null(f.loop);
-    assert_rc(answer_init(&f.answer, f.store, &f.fresh), 0);
+    assert_rc(answer_init(&f.answer, f.store, &f.as_of), 0);
     assert_rc(read_http_open(&f.http, f.loop, &f.answer, &f.datadir, &f.config),
               0);
     f.row = (struct listener_config){.name = "read-http",
@@ -113,7 +113,7 @@ teardown(void **state)
     conns_fini(f->conns);
     read_http_close(&f->http);
     answer_fini(&f->answer);
-    as_of_fini(&f->fresh);
+    as_of_fini(&f->as_of);
     store_close(f->store);
     loop_free(f->loop);
     datadir_close(&f->datadir);

@@ -28,8 +28,9 @@ struct fixture {
     bool has[RUNS_MAX][KEYS];
     struct run_info runs[RUNS_MAX];
     struct source sources[RUNS_MAX];
-    uint64_t words[SOURCES_ROOM(RUNS_MAX)], least[SOURCES_ROOM(RUNS_MAX) / 8];
-    uint16_t lowest[SOURCES_ROOM(RUNS_MAX)];
+    uint64_t words[SOURCES_CAPACITY(RUNS_MAX)],
+        least[SOURCES_CAPACITY(RUNS_MAX) / 8];
+    uint16_t lowest[SOURCES_CAPACITY(RUNS_MAX)];
 };
 
 static int

@@ -367,7 +367,7 @@ CASE(the_mark_moves_on_while_it_is_of_use_and_only_then, r)
 
     start(r);
     fetch(r);
-    waited = r->s.figures.waited;
+    waited = r->s.stats.waited;
     for (uint64_t i = 1; i <= 2 * idle_s; i++) {
         set_clock(r, (int64_t)i * 1000);
         fault_pass_ns(UINT64_C(1001000000));
@@ -375,15 +375,15 @@ CASE(the_mark_moves_on_while_it_is_of_use_and_only_then, r)
         wait_for_move(r);
         if (i == 3) {
             fetch(r); /* which needed not wait */
-            assert_int_equal(r->s.figures.waited, waited);
+            assert_int_equal(r->s.stats.waited, waited);
         }
         if (i == idle_s + 6)
-            moves = r->s.figures.moves;
+            moves = r->s.stats.moves;
     }
     assert_true(moves > idle_s / 2);
-    assert_int_equal(r->s.figures.moves, moves);
+    assert_int_equal(r->s.stats.moves, moves);
     fetch(r);
-    assert_true(r->s.figures.waited > waited);
+    assert_true(r->s.stats.waited > waited);
 }
 
 CASE(a_disk_that_fails_at_the_start_is_an_error_that_leaves_nothing_open, r)

@@ -101,7 +101,7 @@ ask_key(struct fixture *x, enum store_op op, const char *key, uint8_t *bytes)
                             .key_size = strlen(key),
                             .length = 3};
     struct store_reads reads = {
-        .queries = &q, .count = 1, .at = bytes, .room = 1024};
+        .queries = &q, .count = 1, .at = bytes, .capacity = 1024};
 
     (void)store_read(x->s, &reads);
     store_read_end(x->s);

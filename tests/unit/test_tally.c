@@ -457,7 +457,7 @@ ON_FIXTURE(a_round_ends_though_there_is_always_something_to_tell, r)
 static bool
 has_sealed(struct fixture *r)
 {
-    return r->logs.figures.sealed >= r->want;
+    return r->logs.stats.sealed >= r->want;
 }
 
 /* What a worker does, with one of two full logs: the sum of what is in it. */

@@ -376,7 +376,7 @@ live_who(const struct live *l, uint32_t hash, const uint8_t *name, size_t size,
 static enum frame_status
 no_memory(struct live *l)
 {
-    l->figures.no_memory++;
+    l->stats.no_memory++;
     l->wants_sweep |= l->options.kind == LIVE_SEMAPHORE && l->idle > 0;
     return FRAME_NO_MEMORY;
 }
@@ -423,7 +423,7 @@ create_object(struct live *l, uint32_t holder, uint32_t hash,
     link_object(l, number, holder);
     note_activity(l, number, LIVE_ACQUIRED, ask->resources);
     l->count++;
-    l->figures.created++;
+    l->stats.created++;
     return FRAME_OK;
 }
 

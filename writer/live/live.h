@@ -61,7 +61,7 @@ struct live_options {
     bool history;
 };
 
-struct live_figures {
+struct live_stats {
     uint64_t created;       /* objects, ever */
     uint64_t swept;         /* sweeps done */
     uint64_t no_memory;     /* requests that were refused for it */
@@ -79,7 +79,7 @@ struct live {
     uint32_t window;      /* the present one; semaphore: always 0 */
     size_t count;         /* objects */
     size_t idle;          /* of them */
-    struct live_figures figures;
+    struct live_stats stats;
     struct live_holder *held; /* by holder: the lists of what it has */
     uint64_t now_ms;
     uint32_t before;       /* bytes of history before each object */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define RUN_MAX    16   /* requests read before the first of them is done */
-#define DUMP_LOOKS 8192 /* places of the arena looked at in one call */
+#define DUMP_STEPS 8192 /* places of the arena looked at in one call */
 #define WHO_LOOKS  1024 /* connections looked at for one answer to Who */
 #define WHO_MAX    (10 + NET_ADDRESS_SIZE) /* of one holder in it */
 
@@ -104,21 +104,21 @@ put_pair(struct pairs *p, const char *name, uint64_t value)
 static void
 put_stats(struct live_server *s, const uint8_t *header, struct live_protocol *r)
 {
-    const struct live_server_figures *f = &s->figures;
+    const struct live_server_stats *f = &s->stats;
     struct live *l = &s->live;
     uint8_t *const start = r->out + r->out_size + FRAME_HEADER;
     struct pairs p = {start};
 
     /* Names and order are those that clients know; all values are live. */
     put_pair(&p, "objects", l->count);
-    put_pair(&p, "total_objects", l->figures.created);
+    put_pair(&p, "total_objects", l->stats.created);
     put_pair(&p, "used_memory", live_memory(l));
     put_pair(&p, "conflicts", live_conflicts(l));
-    put_pair(&p, "gc_count", l->figures.swept);
-    put_pair(&p, "last_gc_elapsed", l->figures.last_sweep_us);
-    put_pair(&p, "total_gc_elapsed", l->figures.total_sweep_us);
+    put_pair(&p, "gc_count", l->stats.swept);
+    put_pair(&p, "last_gc_elapsed", l->stats.last_sweep_us);
+    put_pair(&p, "total_gc_elapsed", l->stats.total_sweep_us);
     put_pair(&p, "curr_connections", s->listener->open);
-    put_pair(&p, "total_connections", s->listener->figures.accepted);
+    put_pair(&p, "total_connections", s->listener->stats.accepted);
     put_pair(&p, "command:noop", f->noop);
     put_pair(&p, "command:get", f->get);
     put_pair(&p, "command:acquire", f->acquire);
@@ -205,7 +205,7 @@ do_get(struct live_server *s, const struct request *q, struct live_protocol *r)
     enum frame_status status;
     uint32_t value;
 
-    s->figures.get++;
+    s->stats.get++;
     status = live_get(&s->live, q->hash, q->ask.name, q->ask.name_size, &value);
     if (status == FRAME_OK)
         put_value(r, q->header, value);
@@ -219,7 +219,7 @@ do_acquire(struct live_server *s, uint32_t holder, const struct request *q,
 {
     enum frame_status status;
 
-    s->figures.acquire++;
+    s->stats.acquire++;
     status = live_acquire(&s->live, holder, q->hash, &q->ask);
     if (status == FRAME_OK)
         put_value(r, q->header, q->ask.resources);
@@ -233,7 +233,7 @@ do_release(struct live_server *s, uint32_t holder, const struct request *q,
 {
     enum frame_status status;
 
-    s->figures.release++;
+    s->stats.release++;
     status = live_release(&s->live, holder, q->hash, &q->ask);
     if (status == FRAME_OK)
         put_header(r, q->header, FRAME_OK, 0);
@@ -286,7 +286,7 @@ do_request(struct live_server *s, uint32_t holder, const struct request *q,
     }
     switch ((enum frame_opcode)q->opcode) {
     case FRAME_NOOP:
-        s->figures.noop++;
+        s->stats.noop++;
         put_header(r, q->header, FRAME_OK, 0);
         break;
     case FRAME_GET:
@@ -302,11 +302,11 @@ do_request(struct live_server *s, uint32_t holder, const struct request *q,
         do_who(s, q, r);
         break;
     case FRAME_STATS:
-        s->figures.stats++;
+        s->stats.stats++;
         put_stats(s, q->header, r);
         break;
     case FRAME_DUMP:
-        s->figures.dump++;
+        s->stats.dump++;
         memcpy(r->dump, q->header + 8, sizeof r->dump);
         return LIVE_PROTOCOL_DUMP;
     }
@@ -418,7 +418,7 @@ live_protocol_dump(const struct live_server *s, uint32_t *from,
 {
     uint8_t header[FRAME_HEADER] = {FRAME_ANSWER, FRAME_DUMP};
     struct live_record record;
-    struct live_walk walk = {.from = *from, .steps = DUMP_LOOKS};
+    struct live_walk walk = {.from = *from, .steps = DUMP_STEPS};
     int rc = 1;
 
     memcpy(header + 8, opaque, 4);

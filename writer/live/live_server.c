@@ -63,7 +63,7 @@ live_server_peer(const struct live_server *s, uint32_t holder,
 
 /* Tells the objects the time, once per turn. */
 static void
-look_at_clock(struct live_server *s)
+update_window(struct live_server *s)
 {
     const uint64_t unix_ms = loop_unix_ms(s->loop);
 
@@ -106,7 +106,7 @@ take(struct conn *c, struct input *in)
     enum live_protocol_stop stop;
     size_t need;
 
-    look_at_clock(s);
+    update_window(s);
     r.out = answer_space(c, &r);
     if (!r.out)
         return CONN_FULL;
@@ -198,7 +198,7 @@ sweep_due(struct loop_timer *timer)
 {
     struct live_server *s = LOOP_OWNER(timer, struct live_server, sweep_timer);
 
-    look_at_clock(s);
+    update_window(s);
     /* The timer has just fired, so there is room for it. */
     (void)loop_arm(s->loop, timer, loop_now_ms(s->loop) + sweep_wait_ms(s));
 }
@@ -208,7 +208,7 @@ live_server_turn(struct live_server *s)
 {
     s->sweeping |= s->live.wants_sweep;
     if (s->sweeping) {
-        look_at_clock(s);
+        update_window(s);
         s->sweeping = !live_sweep(&s->live, LIVE_SWEEP_STEP);
     }
     return s->sweeping;
@@ -236,7 +236,7 @@ live_server_init(struct live_server *s, struct loop *loop,
     rc = live_init(&s->live, &live);
     if (rc < 0)
         return rc;
-    look_at_clock(s);
+    update_window(s);
     rc = loop_arm(loop, &s->sweep_timer, loop_now_ms(loop) + sweep_wait_ms(s));
     if (rc < 0)
         live_fini(&s->live);

@@ -37,7 +37,7 @@ struct live_server_options {
 };
 
 /* Requests that passed the check of their arguments. */
-struct live_server_figures {
+struct live_server_stats {
     uint64_t noop, get, acquire, release, stats, dump;
 };
 
@@ -45,7 +45,7 @@ struct live_server {
     struct live_server_options options;
     struct loop *loop;
     struct live live;
-    struct live_server_figures figures;
+    struct live_server_stats stats;
     const struct listener *listener; /* the connections that Stats reports */
     uint64_t clock_ms;               /* of the last live_clock() */
     bool sweeping;

@@ -96,13 +96,13 @@ live_of(const struct live_service *l, enum live_kind kind)
 }
 
 static void
-tell_no_memory(struct live_service *l)
+report_no_memory(struct live_service *l)
 {
     static struct diag_repeat repeat;
     const struct live *counters = live_of(l, LIVE_COUNTER);
     const struct live *semaphores = live_of(l, LIVE_SEMAPHORE);
     const uint64_t no_memory =
-        counters->figures.no_memory + semaphores->figures.no_memory;
+        counters->stats.no_memory + semaphores->stats.no_memory;
 
     if (no_memory == l->no_memory)
         return;
@@ -126,7 +126,7 @@ live_service_turn(struct live_service *l)
         if (l->on[kind])
             more |= live_server_turn(&l->servers[kind]);
     }
-    tell_no_memory(l);
+    report_no_memory(l);
     return more;
 }
 
@@ -179,8 +179,8 @@ live_service_awaits_tally(const struct live_service *l)
 static void
 print_kind(const struct live_server *s, const char *name)
 {
-    const struct live_server_figures *f = &s->figures;
-    const struct live_figures *l = &s->live.figures;
+    const struct live_server_stats *f = &s->stats;
+    const struct live_stats *l = &s->live.stats;
 
     diag(DIAG_INFO,
          "%s: objects=%zu created=%llu idle=%zu memory=%llu no_memory=%llu "
@@ -190,7 +190,7 @@ print_kind(const struct live_server *s, const char *name)
          name, s->live.count, (unsigned long long)l->created, s->live.idle,
          (unsigned long long)live_memory(&s->live),
          (unsigned long long)l->no_memory, s->listener->open,
-         (unsigned long long)s->listener->figures.accepted,
+         (unsigned long long)s->listener->stats.accepted,
          (unsigned long long)f->noop, (unsigned long long)f->get,
          (unsigned long long)f->acquire, (unsigned long long)f->release,
          (unsigned long long)f->stats, (unsigned long long)f->dump,

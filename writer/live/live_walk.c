@@ -86,9 +86,9 @@ live_sweep(struct live *l, uint32_t steps)
     if (steps == 0)
         return false;
     l->sweeping = false;
-    l->figures.swept++;
-    l->figures.last_sweep_us = l->sweep_ns / 1000;
-    l->figures.total_sweep_us += l->figures.last_sweep_us;
+    l->stats.swept++;
+    l->stats.last_sweep_us = l->sweep_ns / 1000;
+    l->stats.total_sweep_us += l->stats.last_sweep_us;
     return true;
 }
 

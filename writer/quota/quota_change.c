@@ -2,7 +2,7 @@
  * changes with their keys; see quota_service.h.
  *
  * Entry points: quota_send(), quota_send_form(),
- * quota_may_tell(), quota_change_asked(). */
+ * quota_wait_until_durable(), quota_change_asked(). */
 #include "writer/quota/quota_service.h"
 
 #include <assert.h>
@@ -64,7 +64,7 @@ quota_send(struct http_call *x, uint8_t *body, const struct key_answer *a)
     case ANSWER_UNAVAILABLE:
         break;
     }
-    s->figures.unavailable++;
+    s->stats.unavailable++;
     return http_fail(x, HTTP_UNAVAILABLE);
 }
 
@@ -81,7 +81,7 @@ quota_send_form(struct http_call *x, enum answer_form form)
 /* Whether the answer, which may depend on changes that are not durable yet, can
  * wait behind the gate. */
 bool
-quota_may_tell(struct http_call *x, bool changes)
+quota_wait_until_durable(struct http_call *x, bool changes)
 {
     struct quota_service *s = x->ctx;
 
@@ -169,13 +169,13 @@ count_answer(struct quota_service *s, const struct quota_request *r,
              const struct key_answer *a)
 {
     if (a->form == ANSWER_REFUSED)
-        s->figures.refused++;
+        s->stats.refused++;
     else if (r->type == JOURNAL_RECORD_APPLY && a->form == ANSWER_PAIR)
-        s->figures.applied++;
+        s->stats.applied++;
     else if (a->form == ANSWER_PAIR)
-        s->figures.cancelled++;
+        s->stats.cancelled++;
     else
-        s->figures.other++;
+        s->stats.other++;
     if (a->form == ANSWER_REFUSED && r->type == JOURNAL_RECORD_APPLY)
         r->quota->activity[QUOTA_REFUSED] += (uint64_t)r->value;
 }
@@ -205,7 +205,7 @@ make_change(struct quota_service *s, const struct quota_request *r,
     if (changes) {
         rc = quotas_make(&s->store->quotas, c, a);
         if (rc < 0) {
-            diag_repeating(&s->said_numbers, DIAG_WARNING,
+            diag_repeating(&s->numbers_warning, DIAG_WARNING,
                            "a change of a quota is refused: %s", diag_text(rc));
             *a = (struct key_answer){.form = ANSWER_UNAVAILABLE};
             return;
@@ -229,9 +229,9 @@ repeat_answer(struct http_call *x, uint8_t *body, const struct key_entry *e,
 
     if (e->request != key->request)
         a = (struct key_answer){.form = ANSWER_OTHER};
-    if (!quota_may_tell(x, false))
+    if (!quota_wait_until_durable(x, false))
         return CONN_FULL;
-    s->figures.repeated++;
+    s->stats.repeated++;
     return quota_send(x, body, &a);
 }
 
@@ -264,9 +264,9 @@ quota_change_asked(struct http_call *x, const struct quota_request *r,
     writes =
         changes ||
         (key.is && (a.form == ANSWER_REFUSED || a.form == ANSWER_IMPOSSIBLE));
-    if (writes && !quota_has_room(s))
+    if (writes && !quota_can_change(s))
         return quota_wait(s, x);
-    if (!quota_may_tell(x, writes))
+    if (!quota_wait_until_durable(x, writes))
         return CONN_FULL;
     if (writes)
         make_change(s, r, changes, &c, &key, &a);

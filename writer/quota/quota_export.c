@@ -172,7 +172,7 @@ done(struct io_job *job)
         return;
     }
     if (e->rc < 0) {
-        diag_repeating(&e->said, DIAG_WARNING,
+        diag_repeating(&e->warning, DIAG_WARNING,
                        "quota.export=%s: %s; tried again each second", e->path,
                        diag_text(e->rc));
         e->wanted = true;

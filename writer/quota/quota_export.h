@@ -45,7 +45,7 @@ struct quota_export {
     uint64_t bound;   /* `until` of the next one */
     struct journal_numbers *next;
     struct loop_timer timer;
-    struct diag_repeat said;
+    struct diag_repeat warning;
     uint64_t written; /* figure */
 };
 

@@ -50,7 +50,7 @@ answer_remaining(struct http_call *x, const struct quota *quota)
     struct key_answer a = {.form = ANSWER_UNKNOWN};
     uint8_t *body = http_body(x, QUOTA_BODY_MAX);
 
-    if (!body || !quota_may_tell(x, false))
+    if (!body || !quota_wait_until_durable(x, false))
         return CONN_FULL;
     if (quota)
         a = (struct key_answer){.form = ANSWER_REMAINING,
@@ -158,7 +158,7 @@ answer_list(struct http_call *x)
         return next;
     q = &s->store->quotas;
     body = http_body(x, (q->count + 1) * LINE_MAX_);
-    if (!body || !quota_may_tell(x, false))
+    if (!body || !quota_wait_until_durable(x, false))
         return CONN_FULL;
     at = put_line(body, quotas_unnamed(q));
     for (size_t i = 0; i < q->count; i++)

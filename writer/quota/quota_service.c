@@ -1,4 +1,4 @@
-/* writer/quota/quota_service.c - see quota_service.h: quota_has_room(),
+/* writer/quota/quota_service.c - see quota_service.h: quota_can_change(),
  * quota_wait(), quota_turn(), quota_add_tally(), quota_print(). */
 #include "writer/quota/quota_service.h"
 
@@ -83,7 +83,7 @@ reload_done(struct io_job *job)
         return;
     }
     if (s->reload.rc < 0) {
-        diag_repeating(&s->said_full, DIAG_ERROR,
+        diag_repeating(&s->full_warning, DIAG_ERROR,
                        "quotas are not available: data_dir/live/" JOURNAL_NAME
                        ": %s; tried again each second",
                        diag_text(s->reload.rc));
@@ -182,7 +182,7 @@ end(void *ctx, int rc)
     journal_end(j, rc);
     s->paused = false;
     if (rc < 0) {
-        s->figures.failures++;
+        s->stats.failures++;
         diag_errno(DIAG_ERROR, rc,
                    "write data_dir/live/" JOURNAL_NAME
                    ": changes of quotas are refused, and it is read again");
@@ -235,7 +235,7 @@ extend_done(struct io_job *job)
     s->full = s->extend.rc < 0;
     if (s->full) {
         diag_repeating(
-            &s->said_full, DIAG_WARNING,
+            &s->full_warning, DIAG_WARNING,
             "the journal of quotas cannot grow: %s; when it is full, "
             "changes are refused",
             diag_text(s->extend.rc));
@@ -259,7 +259,7 @@ extend_some(struct quota_service *s)
 }
 
 bool
-quota_has_room(const struct quota_service *s)
+quota_can_change(const struct quota_service *s)
 {
     return journal_free(&s->store->journal) >= JOURNAL_CHANGE;
 }
@@ -272,7 +272,7 @@ quota_wait(struct quota_service *s, struct http_call *x)
 
     /* A group that is full is soon on its way. */
     if (g->count + JOURNAL_CHANGE <= JOURNAL_GROUP && s->full) {
-        s->figures.unavailable++;
+        s->stats.unavailable++;
         return http_fail(x, HTTP_UNAVAILABLE);
     }
     return http_hold(x, &s->line);
@@ -458,7 +458,7 @@ quota_close(struct quota_service *s)
 void
 quota_print(const struct quota_service *s)
 {
-    const struct quota_figures *f = &s->figures;
+    const struct quota_stats *f = &s->stats;
 
     if (!quota_is_on(s))
         return;

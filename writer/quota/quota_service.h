@@ -59,7 +59,7 @@ struct quota_reload {
     int rc;
 };
 
-struct quota_figures {
+struct quota_stats {
     uint64_t applied, cancelled, refused, other; /* requests */
     uint64_t repeated;                           /* with a known key */
     uint64_t unavailable;
@@ -83,8 +83,8 @@ struct quota_service {
     bool paused;           /* a checkpoint is being written: requests wait */
     bool wants_export[2];  /* by group of the journal: something ran out */
     uint64_t flight_count; /* numbers of the unnamed quota behind the sync */
-    struct diag_repeat said_full, said_numbers, max_warning;
-    struct quota_figures figures;
+    struct diag_repeat full_warning, numbers_warning, max_warning;
+    struct quota_stats stats;
 };
 
 /* Off, whatever the settings say, until it is opened. */
@@ -131,7 +131,7 @@ struct quota_name {
 /* ---- for quota_routes.c ------------------------------------------------ */
 
 /* Whether `records` more fit into the journal now. */
-bool quota_has_room(const struct quota_service *s);
+bool quota_can_change(const struct quota_service *s);
 
 #define QUOTA_BODY_MAX 64u /* bytes of all bodies but that of /quota */
 
@@ -144,7 +144,7 @@ enum conn_next quota_send_form(struct http_call *x, enum answer_form form);
 /* Called before an answer is put: it waits behind the gate if it depends on
  * changes that are not durable yet, as it does if it `changes` something.
  * False: CONN_FULL. */
-bool quota_may_tell(struct http_call *x, bool changes);
+bool quota_wait_until_durable(struct http_call *x, bool changes);
 
 /* Answers a request to change something.  `name` is as it was asked. */
 enum conn_next quota_change_asked(struct http_call *x,

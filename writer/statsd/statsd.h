@@ -78,8 +78,9 @@ struct statsd {
     bool on;
 
     uint64_t counts[STATSD_PROTOCOLS][STATSD_COUNTS];
-    uint64_t told[STATSD_PROTOCOLS][STATSD_COUNTS]; /* of these, in the log */
-    uint64_t increments;                            /* slots put */
+    uint64_t reported[STATSD_PROTOCOLS]
+                     [STATSD_COUNTS]; /* of these, in the log */
+    uint64_t increments;              /* slots put */
     struct diag_repeat bad_warning, drop_warning;
     uint64_t warned_drops;
 

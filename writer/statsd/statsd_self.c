@@ -129,12 +129,12 @@ statsd_put_counts(struct statsd *s)
             const char *key = count_names[i];
             const uint64_t now = s->counts[p][i];
 
-            if (now == s->told[p][i])
+            if (now == s->reported[p][i])
                 continue;
             if (!put_change(s, keyspaces[p], (const uint8_t *)key, strlen(key),
-                            (int64_t)(now - s->told[p][i])))
+                            (int64_t)(now - s->reported[p][i])))
                 return false;
-            s->told[p][i] = now;
+            s->reported[p][i] = now;
         }
     return put_senders(s);
 }

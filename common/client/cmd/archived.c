@@ -79,7 +79,7 @@ add_file(struct archived_list *list, const char *path,
     if (lstat(path, &st) < 0)
         return errno == ENOENT ? 0
                                : -errno; /* archive.keep removed it meanwhile */
-    if (array_grow(&list->logs, &list->room, list->count + 1,
+    if (array_grow(&list->logs, &list->capacity, list->count + 1,
                    sizeof *list->logs) < 0)
         return -ENOMEM;
     a = &list->logs[list->count];

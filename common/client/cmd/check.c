@@ -110,7 +110,7 @@ report_fault(struct check *c, const char *format, ...)
 }
 
 static void
-look_at(struct check *c, const char *kind, const uint8_t *name, size_t size)
+check_name(struct check *c, const char *kind, const uint8_t *name, size_t size)
 {
     char text[NAME_TEXT_SIZE];
 
@@ -188,7 +188,7 @@ check_keyspace(struct check *c, const uint8_t *name, size_t size)
     struct store_check_result result = {0};
     int rc;
 
-    look_at(c, "keyspace", name, size);
+    check_name(c, "keyspace", name, size);
     c->keyspace.size = size;
     memcpy(c->keyspace.bytes, name, size);
     rc = store_check(c->in.store, name, size, keyspace_fault, c, &result);
@@ -329,7 +329,7 @@ check_log(struct check *c, const struct logfile *f)
 static void
 check_file(struct check *c, const struct logfile *f)
 {
-    look_at(c, "log", (const uint8_t *)f->name, strlen(f->name));
+    check_name(c, "log", (const uint8_t *)f->name, strlen(f->name));
     switch (f->kind) {
     case LOGFILE_LOG:
         check_log(c, f);
@@ -366,7 +366,8 @@ check_merge_note(struct check *c)
     rc = merge_note_read(&c->in.dir, &n);
     if (rc < 0 || !merge_note_is_older(&n))
         return rc;
-    look_at(c, "keyspaces", (const uint8_t *)"keyspace/", strlen("keyspace/"));
+    check_name(c, "keyspaces", (const uint8_t *)"keyspace/",
+               strlen("keyspace/"));
     merge_note_explain(&n, text);
     report_fault(c, "%s", text);
     return 0;
@@ -394,7 +395,7 @@ note_held(void *ctx, const struct held_summary *s)
     struct check *c = ctx;
 
     c->held += s->records;
-    look_at(c, "keyspace", s->name, s->name_size);
+    check_name(c, "keyspace", s->name, s->name_size);
     report_note(c,
                 "records held because it could not take them: %" PRIu64
                 "; a worker merges them when it can, countd held says more",
@@ -407,7 +408,7 @@ check_damaged_file(void *ctx, const char *file)
 {
     struct check *c = ctx;
 
-    look_at(c, "held", (const uint8_t *)file, strlen(file));
+    check_name(c, "held", (const uint8_t *)file, strlen(file));
     report_fault(
         c,
         "a damaged segment of held records: what was damaged in it is lost; "
@@ -425,7 +426,7 @@ check_held(struct check *c)
     rc = unmerged_snapshot_begin(c->in.held);
     if (rc == 0)
         rc = held_each(c->in.held, note_held, c);
-    look_at(c, "held", (const uint8_t *)HELD_FOLDER, strlen(HELD_FOLDER));
+    check_name(c, "held", (const uint8_t *)HELD_FOLDER, strlen(HELD_FOLDER));
     if (rc == 0)
         rc = held_check(c->in.held, keyspace_fault, c, &result);
     return rc < 0 ? rc
@@ -451,8 +452,8 @@ check_requests(struct check *c)
         return rc;
     requests_read_only(r);
     rc = requests_each(r, ignore_request, NULL);
-    look_at(c, "requests", (const uint8_t *)REQUESTS_FOLDER,
-            strlen(REQUESTS_FOLDER));
+    check_name(c, "requests", (const uint8_t *)REQUESTS_FOLDER,
+               strlen(REQUESTS_FOLDER));
     if (requests_damaged(r) > 0)
         report_fault(c, "damaged: a request with an Idempotency-Key that was "
                         "recorded there and is sent again counts again");

@@ -125,7 +125,7 @@ void wait_warn_full_disk(const struct datadir *d, uint64_t since_ms,
 struct wait_turn {
     uint64_t deadline_ms; /* clock_ms() */
     uint64_t since_ms;    /* 0: not waiting */
-    bool said;
+    bool reported;
 };
 bool wait_turn(struct wait_turn *t, int rc, long holder);
 
@@ -198,7 +198,7 @@ struct archived {
 
 struct archived_list {
     struct archived *logs;
-    size_t count, room;
+    size_t count, capacity;
     uint64_t size; /* of all files */
     size_t others; /* number of other files in the folders */
 };
@@ -245,11 +245,11 @@ struct log_apply_record {
 
 struct log_apply {
     struct store_fill *marks; /* of the logs */
-    size_t log_count, log_room;
+    size_t log_count, log_capacity;
     struct log_apply_record *records;
-    size_t count, room;
+    size_t count, capacity;
     uint8_t *bytes;
-    size_t bytes_size, bytes_room;
+    size_t bytes_size, bytes_capacity;
 };
 
 void log_apply_fini(struct log_apply *s);
@@ -327,7 +327,7 @@ struct key_history {
     int64_t since; /* what came before is not in it; 0: all is */
     int128 sum;
     struct key_history_row *rows;
-    size_t count, room;
+    size_t count, capacity;
     size_t found; /* by key_history_add() last */
 };
 

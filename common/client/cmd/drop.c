@@ -177,7 +177,7 @@ read_totals(struct drop *d, const struct cmd_name *name, struct found *f)
         .op = STORE_TOTAL, .name = name->bytes, .name_size = name->size};
     uint8_t row[QUERY_ROW_SIZE] = {0};
     struct store_reads reads = {
-        .queries = &q, .count = 1, .at = row, .room = sizeof row};
+        .queries = &q, .count = 1, .at = row, .capacity = sizeof row};
     int rc;
 
     f->name = name;

@@ -26,7 +26,7 @@
 #include "common/client/cmd/cmd_data.h"
 #include "common/client/cmd/cmd_terminal.h"
 
-#define LOOKS_MAX 100
+#define READS_MAX 100
 
 struct explain_mark {
     struct store_fill m;
@@ -50,9 +50,9 @@ struct explain {
     bool found; /* the key has a count */
     struct store_row row;
     struct explain_mark *marks;
-    size_t mark_count, mark_room;
+    size_t mark_count, mark_capacity;
     bool steady; /* marks, count and history are of one moment */
-    struct key_history past;
+    struct key_history history;
 
     struct archived_list list;
     struct progress progress;
@@ -72,7 +72,7 @@ keep_mark(void *ctx, const struct store_fill *m,
 {
     struct explain *e = ctx;
 
-    if (array_grow(&e->marks, &e->mark_room, e->mark_count + 1,
+    if (array_grow(&e->marks, &e->mark_capacity, e->mark_count + 1,
                    sizeof *e->marks) < 0)
         return -ENOMEM;
     e->marks[e->mark_count++] =
@@ -84,9 +84,9 @@ keep_mark(void *ctx, const struct store_fill *m,
 static int
 read_one(struct explain *e, struct store_query *q)
 {
-    uint8_t room[4096];
+    uint8_t bytes[4096];
     struct store_reads reads = {
-        .queries = q, .count = 1, .at = room, .room = sizeof room};
+        .queries = q, .count = 1, .at = bytes, .capacity = sizeof bytes};
 
     q->name = e->keyspace.bytes;
     q->name_size = e->keyspace.size;
@@ -111,7 +111,7 @@ read_parts(struct explain *e)
     e->found = row.error == 0 && row.rows == 1;
     e->row = row.row;
     return rc < 0 ? rc
-                  : key_history_read(&e->past, e->in.store, &e->keyspace,
+                  : key_history_read(&e->history, e->in.store, &e->keyspace,
                                      &e->key, clock_unix_ms());
 }
 
@@ -123,7 +123,7 @@ read_count(struct explain *e)
     struct store_query before = {.op = STORE_TOTAL};
     int rc = read_one(e, &before);
 
-    for (unsigned i = 0; rc == 0 && i < LOOKS_MAX && !e->steady; i++) {
+    for (unsigned i = 0; rc == 0 && i < READS_MAX && !e->steady; i++) {
         struct store_query after = {.op = STORE_TOTAL};
 
         rc = read_parts(e);
@@ -188,7 +188,7 @@ read_share(struct explain *e, const struct archived *a, bool in,
             s->last_ms = records[i].received_ms;
             s->sum += records[i].m.increment;
             if (in)
-                rc = key_history_add(&e->past, records[i].received_ms,
+                rc = key_history_add(&e->history, records[i].received_ms,
                                      records[i].m.increment);
         }
     }
@@ -305,7 +305,7 @@ print_facts(struct explain *e)
     struct output *o = &e->out;
     char sum[CELL_SUM_SIZE], rest[CELL_SUM_SIZE];
 
-    key_history_facts(&e->past, &e->out, count_of(e));
+    key_history_facts(&e->history, &e->out, count_of(e));
     output_count(o, "increments", e->increments);
     output_fact(o, "sum", cell_sum(e->sum, sum));
     output_fact(o, "rest", cell_sum(rest_of(e), rest));
@@ -332,7 +332,7 @@ print_sentences(const struct explain *e)
                      e->row.saturated ? ", saturated" : "");
     else
         (void)printf("count now: none\n");
-    key_history_summarize(&e->past, count_of(e), e->utc);
+    key_history_summarize(&e->history, count_of(e), e->utc);
     (void)printf("from %" PRIu64 " increment%s in archived logs: %s\n",
                  e->increments, output_plural(e->increments),
                  cell_sum_text(e->sum, sum));
@@ -402,8 +402,8 @@ explain_count(struct explain *e)
                 e->found ? cell_number(e->row.count) : cell_none());
     rc = read_archive(e);
     output_rows_end(&e->out);
-    key_history_sort(&e->past);
-    key_history_print(&e->past, &e->out, e->utc);
+    key_history_sort(&e->history);
+    key_history_print(&e->history, &e->out, e->utc);
     print_facts(e);
     if (e->out.format == OUTPUT_PEOPLE)
         print_sentences(e);
@@ -459,7 +459,7 @@ cmd_explain(struct cmd_line *line)
         status = explain_count(&e);
     archived_free(&e.list);
     free(e.marks);
-    key_history_free(&e.past);
+    key_history_free(&e.history);
     store_session_close(&e.in);
     return status;
 }

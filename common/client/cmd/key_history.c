@@ -23,7 +23,7 @@ static int
 add_row(struct key_history *p, const struct key_history_row *row)
 {
     const int rc =
-        array_grow(&p->rows, &p->room, p->count + 1, sizeof *p->rows);
+        array_grow(&p->rows, &p->capacity, p->count + 1, sizeof *p->rows);
 
     if (rc == 0)
         p->rows[p->count++] = *row;

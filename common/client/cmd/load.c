@@ -20,7 +20,7 @@
 #define BAD_SHOWN_MAX 20
 #define BUFFER_SIZE   ((size_t)4 << 20) /* of the library */
 #define WAIT_MS       20                /* between two looks at the progress */
-#define LOOK_LINES    1024              /* between two looks at the clock */
+#define CLOCK_LINES   1024              /* between two looks at the clock */
 #define PLACES        65536 /* increments whose line is remembered */
 
 /* Where an increment came from. */
@@ -38,12 +38,12 @@ struct load {
     struct place *places; /* of increment i: i % PLACES */
     uint64_t timeout_ms;
     struct progress progress;
-    const char *path; /* of the file being read, as given */
-    uint64_t past;    /* bytes of the files before it */
-    uint64_t sent;    /* increments given to the library */
-    uint64_t bad;     /* lines */
-    int file_status;  /* the worst of the files' errors */
-    bool stopped;     /* --strict met a bad line, or a signal came */
+    const char *path;      /* of the file being read, as given */
+    uint64_t bytes_before; /* bytes of the files before it */
+    uint64_t sent;         /* increments given to the library */
+    uint64_t bad;          /* lines */
+    int file_status;       /* the worst of the files' errors */
+    bool stopped;          /* --strict met a bad line, or a signal came */
     struct interrupt stop;
     uint64_t last_line; /* taken of this file */
     int64_t pending;    /* at the last look */
@@ -93,8 +93,9 @@ give_time(struct load *l)
 static void
 show_progress(struct load *l, const struct lines *lines)
 {
-    progress_show(&l->progress, l->past + (lines ? lines_done(lines) : 0),
-                  l->sent, "increment");
+    progress_show(&l->progress,
+                  l->bytes_before + (lines ? lines_done(lines) : 0), l->sent,
+                  "increment");
 }
 
 /* -EINTR: a signal came before the record was buffered. */
@@ -177,7 +178,7 @@ take_lines(struct load *l, struct lines *lines)
             return 0; /* `stopped` says so */
         if (rc == 0)
             l->last_line = lines->number;
-        if (lines->number % LOOK_LINES == 0) {
+        if (lines->number % CLOCK_LINES == 0) {
             show_progress(l, lines);
             l->stopped |= interrupt_asked(&l->stop);
         }
@@ -259,7 +260,7 @@ load_file(struct load *l, const char *path)
         open_failed(l, filled);
     else if (filled < 0)
         file_failed(l, &lines, filled);
-    l->past += lines_done(&lines);
+    l->bytes_before += lines_done(&lines);
     lines_close(&lines);
     return rc;
 }
@@ -287,7 +288,7 @@ static int
 print_totals(struct load *l)
 {
     const uint64_t ms = progress_ms(&l->progress);
-    const uint64_t spent = ms > 0 ? ms : 1;
+    const uint64_t elapsed_ms = ms > 0 ? ms : 1;
     struct output out;
 
     output_init(&out, l->line, NULL, 0);
@@ -301,7 +302,7 @@ print_totals(struct load *l)
                 l->c == NULL            ? "read, none sent,"
                 : l->peer == CMD_WRITER ? "acknowledged"
                                         : "sent",
-                (double)ms / 1000, l->sent * 1000 / spent);
+                (double)ms / 1000, l->sent * 1000 / elapsed_ms);
     if (l->bad > 0)
         output_text(&out, ", %" PRIu64 " bad line%s", l->bad,
                     output_plural(l->bad));

@@ -36,8 +36,8 @@ log_apply_clear(struct log_apply *s)
 int
 log_apply_log(struct log_apply *s, const struct store_fill *mark)
 {
-    const int rc =
-        array_grow(&s->marks, &s->log_room, s->log_count + 1, sizeof *s->marks);
+    const int rc = array_grow(&s->marks, &s->log_capacity, s->log_count + 1,
+                              sizeof *s->marks);
 
     if (rc == 0)
         s->marks[s->log_count++] = *mark;
@@ -53,9 +53,11 @@ log_apply_add(struct log_apply *s, const struct message *m,
 
     if (m->increment == 0)
         return 0; /* it changes nothing and makes no key */
-    rc = array_grow(&s->records, &s->room, s->count + 1, sizeof *s->records);
+    rc =
+        array_grow(&s->records, &s->capacity, s->count + 1, sizeof *s->records);
     if (rc == 0)
-        rc = array_grow(&s->bytes, &s->bytes_room, s->bytes_size + names, 1);
+        rc =
+            array_grow(&s->bytes, &s->bytes_capacity, s->bytes_size + names, 1);
     if (rc < 0)
         return rc;
     s->records[s->count++] = (struct log_apply_record){
@@ -188,7 +190,7 @@ list_logs(struct round *r)
 }
 
 static int
-ask_marks(struct round *r)
+read_marks(struct round *r)
 {
     struct log_apply *s = r->s;
 
@@ -222,7 +224,7 @@ see_mark(void *ctx, const struct store_fill *m,
 /* Determines which of two fills with the same epoch is the later one: that
  * whose first increment is later. */
 static int
-settle_other(struct round *r, size_t i)
+find_if_superseded(struct round *r, size_t i)
 {
     struct other o = {.mark = &r->touched[i]};
     int rc;
@@ -288,7 +290,7 @@ put_group(struct round *r, bool hold)
 /* Records that are merged already, or superseded by a later fill, are only
  * counted. */
 static int
-settle_group(struct round *r, enum store_mark_state state, bool hold)
+apply_or_count_group(struct round *r, enum store_mark_state state, bool hold)
 {
     const uint64_t count = count_taken(r);
     int rc;
@@ -311,19 +313,19 @@ settle_group(struct round *r, enum store_mark_state state, bool hold)
  * refuses: a fill that is in must not be held behind later ones, because it
  * could then be neither applied nor taken for applied. */
 static int
-settle_logs(struct round *r, bool hold)
+apply_or_hold_logs(struct round *r, bool hold)
 {
     int rc = 0;
 
     while (rc == 0 && r->log_count > 0) {
-        rc = ask_marks(r);
+        rc = read_marks(r);
         for (size_t i = 0; rc == 0 && i < r->log_count; i++)
             if (r->infos[i].state == STORE_MARK_OTHER)
-                rc = settle_other(r, i);
+                rc = find_if_superseded(r, i);
         if (rc < 0)
             return rc;
         take_group(r);
-        rc = settle_group(r, r->infos[0].state, hold);
+        rc = apply_or_count_group(r, r->infos[0].state, hold);
     }
     return rc;
 }
@@ -333,7 +335,7 @@ settle_logs(struct round *r, bool hold)
 /* Asks what is held for the keyspace of each of its logs.  *any: something is,
  * of these logs or of others. */
 static int
-ask_held(struct round *r, bool *any)
+find_if_held(struct round *r, bool *any)
 {
     struct log_apply *s = r->s;
     int rc;
@@ -389,7 +391,7 @@ find_earlier(struct round *r)
     bool any;
     int rc;
 
-    rc = ask_held(r, &any);
+    rc = find_if_held(r, &any);
     return rc < 0 ? rc
                   : held_find_earlier(r->how->held, r->name, r->name_size,
                                       r->touched, r->log_count, r->earlier);
@@ -418,7 +420,7 @@ apply_earlier(struct round *r)
         rc = find_earlier(r);
     if (rc == 0) {
         waiting = split_logs(r);
-        rc = settle_logs(r, false);
+        rc = apply_or_hold_logs(r, false);
         memcpy(r->logs, r->waiting, waiting * sizeof *r->logs);
         r->log_count = waiting;
     }
@@ -441,19 +443,19 @@ hold_keyspace(struct round *r)
 
     if (r->how->dry_run) {
         pass_held(r);
-        return settle_logs(r, true);
+        return apply_or_hold_logs(r, true);
     }
     do
         rc = held_begin(h);
     while (wait_turn(&turn, rc, held_holder(h)));
     if (rc < 0)
         return rc;
-    rc = ask_held(r, &any);
+    rc = find_if_held(r, &any);
     if (rc == 0 && !any)
         rc = -ESTALE; /* all of it was applied meanwhile: begin again */
     if (rc == 0) {
         pass_held(r);
-        rc = settle_logs(r, true);
+        rc = apply_or_hold_logs(r, true);
     }
     if (rc == 0)
         return held_commit(h);
@@ -477,12 +479,12 @@ apply_keyspace(struct round *r)
         list_logs(r);
         rc = r->how->held != NULL ? unmerged_snapshot_begin(r->how->held) : 0;
         if (rc == 0 && r->how->held != NULL)
-            rc = ask_held(r, &held);
+            rc = find_if_held(r, &held);
 #ifdef COUNTD_MUTANT_COMMANDS_PASS_HELD
         held = false;
 #endif
         if (rc == 0)
-            rc = held ? apply_earlier(r) : settle_logs(r, false);
+            rc = held ? apply_earlier(r) : apply_or_hold_logs(r, false);
         if (rc == 0 && held && r->log_count > 0)
             rc = hold_keyspace(r);
     } while (rc == -ESTALE && --tries > 0);

@@ -127,7 +127,7 @@ print_number(struct lookup *l, enum what what, const struct countd_facts *facts,
 }
 
 static int
-look_up_number(struct cmd_line *line, enum what what)
+print_key_number(struct cmd_line *line, enum what what)
 {
     struct countd_facts facts = {0};
     struct lookup l;
@@ -149,20 +149,20 @@ int
 cmd_get(struct cmd_line *line)
 {
     return line->arg_count > 2 ? lookup_keys(line)
-                               : look_up_number(line, WHAT_COUNT);
+                               : print_key_number(line, WHAT_COUNT);
 }
 
 int
 cmd_rank(struct cmd_line *line)
 {
     return lookup_is_period(line) ? lookup_period_rank(line)
-                                  : look_up_number(line, WHAT_RANK);
+                                  : print_key_number(line, WHAT_RANK);
 }
 
 int
 cmd_total(struct cmd_line *line)
 {
-    return look_up_number(line, WHAT_TOTAL);
+    return print_key_number(line, WHAT_TOTAL);
 }
 
 /* ---- rows by count ------------------------------------------------------ */

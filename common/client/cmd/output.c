@@ -153,7 +153,7 @@ print_page(struct output *o)
 }
 
 static void
-keep_row(struct output *o, const struct cell *cells)
+store_row(struct output *o, const struct cell *cells)
 {
     for (size_t i = 0; i < o->column_count; i++) {
         char buffer[NAME_TEXT_SIZE];
@@ -203,7 +203,7 @@ void
 output_row(struct output *o, const struct cell *cells)
 {
     if (o->format == OUTPUT_PEOPLE) {
-        keep_row(o, cells);
+        store_row(o, cells);
         return;
     }
     begin_table(o)->column_count = o->column_count;

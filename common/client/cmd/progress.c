@@ -95,7 +95,7 @@ progress_show(struct progress *p, uint64_t done, uint64_t count,
               const char *thing)
 {
     const uint64_t now = clock_ms();
-    const uint64_t spent = now - p->start_ms;
+    const uint64_t elapsed_ms = now - p->start_ms;
     char bar[BAR_TEXT], left[LEFT_TEXT], line[LINE_TEXT];
     const char *shown = bar;
     size_t width;
@@ -107,14 +107,14 @@ progress_show(struct progress *p, uint64_t done, uint64_t count,
     p->drawn_ms = now;
     width = terminal_columns();
     put_bar(p, done, bar);
-    put_left(p, done, spent, left);
+    put_left(p, done, elapsed_ms, left);
     /* A line that wraps cannot be cleared: in a narrow terminal without the
      * bar, and then cut.  The last column stays free, for some wrap there. */
     for (;;) {
-        size = snprintf(line, sizeof line,
-                        "%s %s%" PRIu64 " %s%s, %" PRIu64 "/s%s", p->what,
-                        shown, count, thing, count == 1 ? "" : "s",
-                        spent > 0 ? scale_share(count, spent, 1000) : 0, left);
+        size = snprintf(
+            line, sizeof line, "%s %s%" PRIu64 " %s%s, %" PRIu64 "/s%s",
+            p->what, shown, count, thing, count == 1 ? "" : "s",
+            elapsed_ms > 0 ? scale_share(count, elapsed_ms, 1000) : 0, left);
         if (shown[0] != '[' || width == 0 || (size_t)size < width)
             break;
         shown += 1 + BAR_SIZE + 2 + strspn(shown + 1 + BAR_SIZE + 2, " ");

@@ -1,7 +1,7 @@
 /* common/client/cmd/purge.c - countd del --purge: removes the bytes of deleted
  * keys from log/ and archive/; see cmd_data.h.  Read from the end:
  * purge_files(), which calls purge_archive(), purge_logs() and
- * look_at_folder(). The end of the command reports errors of stdout.
+ * search_folder(). The end of the command reports errors of stdout.
  *
  * Slots of an empty log keep what was in them until the next fill: they are
  * overwritten with zeros, while the log is claimed.  An archived log with one
@@ -106,8 +106,8 @@ find_key(const struct purge *p, int fd)
 }
 
 static void
-look_at_file(struct purge *p, int dirfd, const char *folder, const char *name,
-             const char *why)
+search_file(struct purge *p, int dirfd, const char *folder, const char *name,
+            const char *why)
 {
     const int fd = strcmp(folder, "log") == 0 ? logfile_open(dirfd, name)
                                               : folder_open_file(dirfd, name);
@@ -127,7 +127,7 @@ look_at_file(struct purge *p, int dirfd, const char *folder, const char *name,
 /* Held records: those of other keyspaces, and damaged ones; entries for a
  * cluster that stay for a while after they were sent. */
 static int
-look_at_folder(struct purge *p, const char *folder, const char *why)
+search_folder(struct purge *p, const char *folder, const char *why)
 {
     const char *name;
     DIR *dir;
@@ -140,7 +140,7 @@ look_at_folder(struct purge *p, const char *folder, const char *why)
     rc = dirstream_open(fd, ".", &dir);
     if (rc == 0) {
         while ((rc = dirstream_next(dir, &name)) > 0)
-            look_at_file(p, fd, folder, name, why);
+            search_file(p, fd, folder, name, why);
         (void)closedir(dir);
     }
     (void)close(fd);
@@ -201,9 +201,9 @@ purge_log(struct purge *p, const struct logfile *f)
     if (rc == -ENOENT)
         return 0;
     if (rc < 0) {
-        look_at_file(p, p->dir->log_fd, "log", f->name,
-                     "it is in use; its slots may have a key until they are "
-                     "written again");
+        search_file(p, p->dir->log_fd, "log", f->name,
+                    "it is in use; its slots may have a key until they are "
+                    "written again");
         return 0;
     }
     found = overwrite_slots(p, &log);
@@ -227,8 +227,8 @@ purge_logs(struct purge *p)
         if (f->kind == LOGFILE_LOG)
             rc = purge_log(p, f);
         else if (f->kind == LOGFILE_BAD || f->kind == LOGFILE_SALVAGED)
-            look_at_file(p, p->dir->log_fd, "log", f->name,
-                         "it is quarantined and may have a key");
+            search_file(p, p->dir->log_fd, "log", f->name,
+                        "it is quarantined and may have a key");
     }
     logfile_list_free(&list);
     return rc;
@@ -370,11 +370,11 @@ purge_files(const struct datadir *d, const struct cmd_name *keyspace,
     if (rc == 0)
         rc = purge_logs(&p);
     if (rc == 0)
-        rc = look_at_folder(&p, HELD_FOLDER, "held records may have a key");
+        rc = search_folder(&p, HELD_FOLDER, "held records may have a key");
     if (rc == 0)
-        rc = look_at_folder(&p, OUTBOX_FOLDER,
-                            "entries for the cluster have a key, until later "
-                            "ones take their place");
+        rc = search_folder(&p, OUTBOX_FOLDER,
+                           "entries for the cluster have a key, until later "
+                           "ones take their place");
     free(p.chunk);
     if (rc == -EWOULDBLOCK) {
         diag(DIAG_ERROR, "another countd del --purge is running: not finished; "

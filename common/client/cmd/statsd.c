@@ -31,7 +31,7 @@ static const struct table_column sender_columns[] = {
 static const struct {
     const char *name;
     const char *keyspace;
-    const char *figures[16];
+    const char *fields[16];
 } protocols[] = {
     {"statsd",
      "countd.statsd",
@@ -45,14 +45,14 @@ static const struct {
 
 #define PROTOCOLS (sizeof protocols / sizeof protocols[0])
 
-enum { NUMBERED, MISSING, REPEATED, SENDER_FIGURES };
+enum { NUMBERED, MISSING, REPEATED, SENDER_COUNTS };
 
-static const char *const prefixes[SENDER_FIGURES] = {"numbered.", "missing.",
-                                                     "repeated."};
+static const char *const prefixes[SENDER_COUNTS] = {"numbered.", "missing.",
+                                                    "repeated."};
 
 struct sender_row {
     struct cmd_name name;
-    int64_t counts[SENDER_FIGURES];
+    int64_t counts[SENDER_COUNTS];
 };
 
 struct statsd_command {
@@ -135,7 +135,7 @@ find_count(const struct statsd_command *s, size_t protocol, const char *figure)
 static void
 note_sender(struct statsd_command *s, const struct countd_row *row)
 {
-    for (int i = 0; i < SENDER_FIGURES; i++) {
+    for (int i = 0; i < SENDER_COUNTS; i++) {
         const size_t size = strlen(prefixes[i]);
         struct sender_row *one = &s->senders[s->sender_count];
 
@@ -179,7 +179,7 @@ collect_senders(struct statsd_command *s)
             s->senders[used++] = s->senders[i];
             continue;
         }
-        for (int j = 0; j < SENDER_FIGURES; j++)
+        for (int j = 0; j < SENDER_COUNTS; j++)
             s->senders[used - 1].counts[j] += s->senders[i].counts[j];
     }
     s->sender_count = used;
@@ -191,14 +191,14 @@ collect_senders(struct statsd_command *s)
 static void
 print_protocol(struct statsd_command *s, size_t protocol)
 {
-    const char *const *figures = protocols[protocol].figures;
+    const char *const *fields = protocols[protocol].fields;
 
-    for (size_t i = 0; figures[i]; i++)
+    for (size_t i = 0; fields[i]; i++)
         output_row(&s->out,
                    (const struct cell[]){
                        cell_text(protocols[protocol].name),
-                       cell_text(figures[i]),
-                       cell_number(find_count(s, protocol, figures[i]))});
+                       cell_text(fields[i]),
+                       cell_number(find_count(s, protocol, fields[i]))});
 }
 
 static int

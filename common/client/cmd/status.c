@@ -8,7 +8,7 @@
 #include "common/setup/overview.h"
 
 static void
-say_trouble(void *ctx, const char *text)
+print_trouble(void *ctx, const char *text)
 {
     (void)ctx; /* needs none */
     (void)printf("! %s\n", text);
@@ -113,7 +113,7 @@ print_people(const struct overview *o)
         o->uncounted > 0 ? "at least " : "", o->messages, lag);
     if (sender != NULL)
         print_outbox(o, sender);
-    troubles = overview_troubles(o, say_trouble, NULL);
+    troubles = overview_troubles(o, print_trouble, NULL);
     if (troubles == 0)
         (void)printf("nothing needs an operator\n");
     return troubles;

@@ -10,10 +10,10 @@
 #include "common/base/dirstream.h"
 #include "common/log/logfile.h"
 
-#define LOOK_MS 3000
+#define TURN_TIMEOUT_MS 3000
 
 static void
-keep_text(const void *bytes, size_t size, char text[NAME_TEXT_SIZE])
+get_name_text(const void *bytes, size_t size, char text[NAME_TEXT_SIZE])
 {
     if (size > NAME_MAX_SIZE)
         size = NAME_MAX_SIZE;
@@ -32,7 +32,8 @@ read_logs(const struct datadir *d, struct unmerged *out)
         if (list.files[i].kind != LOGFILE_BAD)
             continue;
         if (out->logs++ == 0)
-            keep_text(list.files[i].name, strlen(list.files[i].name), out->log);
+            get_name_text(list.files[i].name, strlen(list.files[i].name),
+                          out->log);
     }
     logfile_list_free(&list);
     return 0;
@@ -44,7 +45,7 @@ note_held(void *ctx, const struct held_summary *s)
     struct unmerged *out = ctx;
 
     if (out->held == 0)
-        keep_text(s->name, s->name_size, out->keyspace);
+        get_name_text(s->name, s->name_size, out->keyspace);
     out->held += s->records;
     return 0;
 }
@@ -55,14 +56,14 @@ note_damaged(void *ctx, const char *file)
     struct unmerged *out = ctx;
 
     if (out->damaged++ == 0)
-        keep_text(file, strlen(file), out->file);
+        get_name_text(file, strlen(file), out->file);
     return 0;
 }
 
 int
 unmerged_snapshot_begin(struct held *h)
 {
-    struct wait_turn turn = {.deadline_ms = clock_ms() + LOOK_MS};
+    struct wait_turn turn = {.deadline_ms = clock_ms() + TURN_TIMEOUT_MS};
     int rc;
 
     do

@@ -20,10 +20,10 @@
 #include "common/setup/privilege.h"
 #include "common/wire/message.h"
 
-#define PAUSE_MAX_MS 50
-#define OPEN_TRIES   50
-#define TURN_MS      5    /* between two tries */
-#define TURN_SAY_MS  1000 /* until it is said who is writing */
+#define PAUSE_MAX_MS   50
+#define OPEN_TRIES     50
+#define TURN_MS        5    /* between two tries */
+#define TURN_REPORT_MS 1000 /* until it is said who is writing */
 
 /* A commit that does not fit has taken all there was; what is left is less than
  * a keyspace's file needs to grow. */
@@ -267,8 +267,8 @@ wait_turn(struct wait_turn *t, int rc, long holder)
     }
     if (t->since_ms == 0)
         t->since_ms = now;
-    if (!t->said && now - t->since_ms >= TURN_SAY_MS) {
-        t->said = true;
+    if (!t->reported && now - t->since_ms >= TURN_REPORT_MS) {
+        t->reported = true;
         if (holder > 0)
             diag(DIAG_INFO, "waiting for process %ld, which is writing",
                  holder);

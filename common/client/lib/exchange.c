@@ -83,8 +83,8 @@ start_again(struct exchange *x)
 static bool
 is_possible(const struct exchange *x, const struct query_reply *reply)
 {
-    const int64_t head = x->past ? QUERY_PAST_HEAD : 0;
-    const int64_t row = x->past ? QUERY_PAST_ROW_SIZE : QUERY_ROW_SIZE;
+    const int64_t head = x->is_history ? QUERY_HISTORY_HEAD : 0;
+    const int64_t row = x->is_history ? QUERY_HISTORY_ROW_SIZE : QUERY_ROW_SIZE;
 
     return reply->rows <= QUERY_ROWS_MAX &&
            reply->size >= head + reply->rows * row &&
@@ -95,7 +95,7 @@ is_possible(const struct exchange *x, const struct query_reply *reply)
 static int
 take_head(struct exchange *x, const struct query_reply *reply)
 {
-    const size_t count = x->past ? 1 : (size_t)reply->rows;
+    const size_t count = x->is_history ? 1 : (size_t)reply->rows;
     size_t total;
 
     if (!is_possible(x, reply))
@@ -108,7 +108,7 @@ take_head(struct exchange *x, const struct query_reply *reply)
     x->rows->count = count;
     x->rows->rows = (struct countd_row *)(x->rows + 1);
     x->bytes = (uint8_t *)x->rows + total;
-    if (x->past)
+    if (x->is_history)
         x->rows->rows[0] = (struct countd_row){
             reply->rows, (const char *)x->bytes, (size_t)reply->size};
     x->size = (size_t)reply->size;
@@ -176,7 +176,7 @@ take_rows(struct exchange *x, const uint8_t *bytes, size_t *size)
     x->have += *size;
     if (x->have < x->size)
         return 0;
-    rc = x->past ? 0 : cut_rows(x);
+    rc = x->is_history ? 0 : cut_rows(x);
     if (rc < 0)
         return rc;
     x->out[x->answered++] = x->rows;
@@ -272,7 +272,7 @@ get_query(const struct exchange *x, size_t index, struct query *q)
 
 int
 exchange_one(struct handle_reading *r, struct query *q, size_t keyspace_size,
-             size_t key_size, bool past, struct countd_rows **out)
+             size_t key_size, bool is_history, struct countd_rows **out)
 {
     struct countd_rows *rows = NULL;
     struct exchange x = {.r = r,
@@ -280,7 +280,7 @@ exchange_one(struct handle_reading *r, struct query *q, size_t keyspace_size,
                          .asks = q,
                          .count = 1,
                          .out = &rows,
-                         .past = past};
+                         .is_history = is_history};
     int rc;
 
     if (keyspace_size > QUERY_NAME_SIZE || key_size > QUERY_NAME_SIZE)

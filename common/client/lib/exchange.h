@@ -31,8 +31,8 @@ struct exchange {
     size_t answered; /* asks answered, or refused */
     int error;       /* the first of a single ask */
     int *errors;     /* of each ask, 0 at first; NULL: not wanted */
-    bool past;       /* answers about the past: each is one row, whose count is
-                        the number of its rows and whose key all their bytes */
+    bool is_history; /* answers about the past: each is one row, whose count is
+                  the number of its rows and whose key all their bytes */
     bool again;      /* the end of this connection is not the end: it is of an
                         earlier exchange and silent so far, or refused an ask */
 
@@ -49,7 +49,7 @@ int exchange_run(struct exchange *x);
 /* One request, whose names are of these sizes.  *out is set only on success:
  * an answer that is followed by bytes that were not asked for is freed. */
 int exchange_one(struct handle_reading *r, struct query *q,
-                 size_t keyspace_size, size_t key_size, bool past,
+                 size_t keyspace_size, size_t key_size, bool is_history,
                  struct countd_rows **out);
 
 #endif

@@ -13,7 +13,7 @@
 /* An answer, and where its next row is. */
 struct history_rows {
     struct countd_rows *memory; /* the caller's to free */
-    struct query_past facts;
+    struct query_history_head facts;
     size_t count;
     const uint8_t *at;
     size_t left;
@@ -24,12 +24,12 @@ open_answer(struct history_rows *a, struct countd_rows *memory)
 {
     const struct countd_row *all = &memory->rows[0];
 
-    *a =
-        (struct history_rows){.memory = memory,
-                              .count = (size_t)all->count,
-                              .at = (const uint8_t *)all->key + QUERY_PAST_HEAD,
-                              .left = all->key_size - QUERY_PAST_HEAD};
-    query_past_get((const uint8_t *)all->key, &a->facts);
+    *a = (struct history_rows){.memory = memory,
+                               .count = (size_t)all->count,
+                               .at = (const uint8_t *)all->key +
+                                     QUERY_HISTORY_HEAD,
+                               .left = all->key_size - QUERY_HISTORY_HEAD};
+    query_history_get((const uint8_t *)all->key, &a->facts);
     switch (a->facts.error) {
     case 0:
         return 0;
@@ -45,8 +45,8 @@ open_answer(struct history_rows *a, struct countd_rows *memory)
 
 /* After success the answer's memory is there to be freed. */
 static int
-run_past(struct countd *c, struct query *q, size_t keyspace_size,
-         size_t key_size, struct history_rows *out)
+run_history_query(struct countd *c, struct query *q, size_t keyspace_size,
+                  size_t key_size, struct history_rows *out)
 {
     struct countd_rows *rows = NULL;
     int rc;
@@ -75,7 +75,7 @@ sum_of(int64_t high, uint64_t low, bool any)
 /* The times to which the server has widened those of a period.  -EPROTO: these
  * are none. */
 static int
-widen_times(const struct query_past *facts, int64_t *from, int64_t *to)
+widen_times(const struct query_history_head *facts, int64_t *from, int64_t *to)
 {
     const int64_t step = facts->step;
 
@@ -87,9 +87,9 @@ widen_times(const struct query_past *facts, int64_t *from, int64_t *to)
 }
 
 static int
-next_row(struct history_rows *a, struct query_past_row *row)
+next_row(struct history_rows *a, struct query_history_row *row)
 {
-    const int size = query_past_row_get(a->at, a->left, row);
+    const int size = query_history_row_get(a->at, a->left, row);
 
     if (size < 0)
         return size;
@@ -99,10 +99,10 @@ next_row(struct history_rows *a, struct query_past_row *row)
 }
 
 static struct countd_sum
-row_sum(const struct query_past_row *row)
+row_sum(const struct query_history_row *row)
 {
     return sum_of(row->sum_high, row->sum_low,
-                  (row->flags & QUERY_PAST_ANY) != 0);
+                  (row->flags & QUERY_HISTORY_ANY) != 0);
 }
 
 /* ---- history ----------------------------------------------------------- */
@@ -113,7 +113,7 @@ take_buckets(struct history_rows *a, const struct query *q,
 {
     struct countd_buckets *b =
         malloc(sizeof *b + a->count * sizeof *b->buckets);
-    struct query_past_row row;
+    struct query_history_row row;
     int rc = 0;
 
     if (!b)
@@ -149,7 +149,7 @@ countd_history(struct countd *c, const void *keyspace, size_t keyspace_size,
     struct history_rows a;
     int rc;
 
-    rc = run_past(c, &q, keyspace_size, key_size, &a);
+    rc = run_history_query(c, &q, keyspace_size, key_size, &a);
     if (rc < 0)
         return rc;
     /* Buckets that were not asked for have no start. */
@@ -196,7 +196,7 @@ static int
 take_top(struct history_rows *a, const struct query *q, struct countd_top **out)
 {
     struct top *t = malloc(sizeof *t + a->count * sizeof *t->top.rows);
-    struct query_past_row row;
+    struct query_history_row row;
     int rc = 0;
 
     if (!t)
@@ -216,7 +216,7 @@ take_top(struct history_rows *a, const struct query *q, struct countd_top **out)
             t->top.rows[i] = (struct countd_top_row){
                 .sum = row_sum(&row),
                 .before = sum_of(row.before_high, row.before_low,
-                                 (row.flags & QUERY_PAST_ANY_BEFORE) != 0),
+                                 (row.flags & QUERY_HISTORY_ANY_BEFORE) != 0),
                 .key = (const char *)row.key,
                 .key_size = row.key_size};
         if (rc == 0 && i > 0 &&
@@ -243,7 +243,7 @@ countd_period_top(struct countd *c, const void *keyspace, size_t keyspace_size,
     struct history_rows a;
     int rc;
 
-    rc = run_past(c, &q, keyspace_size, 0, &a);
+    rc = run_history_query(c, &q, keyspace_size, 0, &a);
     if (rc < 0)
         return rc;
     rc = a.count <= (uint64_t)length ? take_top(&a, &q, out) : -EPROTO;
@@ -272,11 +272,11 @@ countd_period_rank(struct countd *c, const void *keyspace, size_t keyspace_size,
                       .key = key,
                       .from = from,
                       .to = to};
-    struct query_past_row row;
+    struct query_history_row row;
     struct history_rows a;
     int rc;
 
-    rc = run_past(c, &q, keyspace_size, key_size, &a);
+    rc = run_history_query(c, &q, keyspace_size, key_size, &a);
     if (rc < 0)
         return rc;
     rc = a.count == 1 ? next_row(&a, &row) : -EPROTO;

@@ -306,7 +306,7 @@ wait_for_connection(struct handle_writing *w, uint64_t deadline_ms)
     unlock_writing(w);
     rc = link_wait(fd, events, w->wake_fd, deadline_ms);
     lock_writing(w);
-    link_let(&w->link);
+    link_release(&w->link);
     w->waiting = false;
     (void)!read(w->wake_fd, &count, sizeof count); /* 0 when it is empty */
     (void)pthread_cond_broadcast(&w->changed);
@@ -389,7 +389,7 @@ add_to_equal(struct handle_writing *w, const struct message *m)
 
 /* Sends until the ring has room for `count` messages. */
 static int
-make_room(struct handle_writing *w, size_t count)
+wait_for_space(struct handle_writing *w, size_t count)
 {
     assert(count <= w->capacity);
     while (w->capacity - w->buffered < count) {
@@ -416,7 +416,7 @@ buffer_message(struct handle_writing *w, const struct message *m)
 
     if (w->sums && add_to_equal(w, m))
         return 0;
-    rc = make_room(w, 1);
+    rc = wait_for_space(w, 1);
     if (rc < 0)
         return rc;
     slot = (w->head + w->buffered) % w->capacity;
@@ -440,7 +440,7 @@ buffer_increment(struct handle_writing *w, const struct message *m)
 
     if (!needs_two_messages(m->increment))
         return buffer_message(w, m);
-    rc = make_room(w, 2);
+    rc = wait_for_space(w, 2);
     if (rc < 0)
         return rc;
     part.increment = m->increment & FIRST_BYTES_HIGH_PART;

@@ -77,7 +77,7 @@ link_hold(struct link *l)
 }
 
 void
-link_let(struct link *l)
+link_release(struct link *l)
 {
     assert(l->held > 0);
     l->held--;

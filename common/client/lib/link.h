@@ -6,8 +6,8 @@
  *
  * Ownership: struct link is the caller's between link_init() and link_drop().
  * Threads: the caller's lock protects it.  link_wait() may be called without
- * the lock when link_hold() and link_let() surround it: a held descriptor is
- * shut down at once but closed, and with that reused, only when let go.
+ * the lock when link_hold() and link_release() surround it: a held descriptor
+ * is shut down at once but closed, and with that reused, only when let go.
  * Errors: 0 or a negative errno.
  */
 #ifndef COUNTD_COMMON_CLIENT_LIB_LINK_H
@@ -57,7 +57,7 @@ int link_connect_until(struct link *l, uint64_t deadline_ms);
 void link_drop(struct link *l);
 
 void link_hold(struct link *l);
-void link_let(struct link *l);
+void link_release(struct link *l);
 
 /* Waits for `events`, or for wake_fd (-1: none) to become readable, until
  * deadline_ms (clock_ms; UINT64_MAX: for ever).

@@ -420,8 +420,8 @@ count_singles(struct cluster_store *s, const struct store_reads *reads)
     for (i = 0; i < reads->count && i < CLUSTER_CALLS; i++) {
         const struct store_query *q = &reads->queries[i];
 
-        used += reads->head + store_query_room(q);
-        if (!is_single(s, q) || (i > 0 && used > reads->room))
+        used += reads->head + store_query_size_max(q);
+        if (!is_single(s, q) || (i > 0 && used > reads->capacity))
             break;
     }
     return i;

@@ -104,7 +104,7 @@ count_keys(struct store *store, const uint8_t *name, size_t name_size,
                                 .key = keys[i].key,
                                 .key_size = keys[i].key_size};
         struct store_reads reads = {
-            .queries = &q, .count = 1, .at = bytes, .room = sizeof bytes};
+            .queries = &q, .count = 1, .at = bytes, .capacity = sizeof bytes};
 
         (void)cluster_read(store, &reads);
         if (q.error < 0 && q.error != -ENOENT)

@@ -396,7 +396,7 @@ apply_group(struct outbox *o, const struct store_batch *b, size_t *from,
         return rc < 0 ? rc : 0;
     if (k == NULL && o->options.keyspace_max > 0 &&
         o->keyspace_count >= o->options.keyspace_max) {
-        applied->no_room = true;
+        applied->over_quota = true;
         return -EDQUOT;
     }
     k = outbox_make(o, b->name, b->name_size,
@@ -425,7 +425,7 @@ report_full(const struct outbox *o, int rc, const struct store_applied *applied)
 {
     static struct diag_repeat repeat;
 
-    if (rc != -EDQUOT || (applied != NULL && applied->no_room))
+    if (rc != -EDQUOT || (applied != NULL && applied->over_quota))
         return rc;
     diag_repeating(&repeat, DIAG_ERROR,
                    "data/" OUTBOX_FOLDER

@@ -19,7 +19,7 @@ struct target {
 
 struct targets {
     struct target *list;
-    size_t count, room;
+    size_t count, capacity;
 };
 
 static const uint8_t run_begins[1];
@@ -82,7 +82,7 @@ find_target(const struct targets *l, uint32_t minute)
 static int
 add_target(struct targets *l, const struct target *t)
 {
-    if (array_grow(&l->list, &l->room, l->count + 1, sizeof *l->list) < 0)
+    if (array_grow(&l->list, &l->capacity, l->count + 1, sizeof *l->list) < 0)
         return -ENOMEM;
     l->list[l->count++] = *t;
     return 0;

@@ -1,5 +1,5 @@
-/* common/store/history/compact.c - which jobs there are: what is crowded, what
- * is over, what is no longer kept.
+/* common/store/history/compact.c - which jobs there are: periods with many runs
+ * of a level, periods that have ended, and those past their retention.
  *
  * Entry points: history_compact(), history_sweep(), history_is_full(),
  * history_due(). */
@@ -114,13 +114,13 @@ choose_crowd(struct compact_work *w, unsigned slot, unsigned tier)
     bool later = false;
     int rc;
 
-    if (t->crowded == HISTORY_NEVER)
+    if (t->compact_from == HISTORY_NEVER)
         return 0;
-    rc = period_after(w->history, w->kv, tier, t->crowded, &p);
+    rc = period_after(w->history, w->kv, tier, t->compact_from, &p);
     if (rc < 0)
         return rc;
-    if (rc == 0 || p.start != t->crowded) {
-        t->crowded = HISTORY_NEVER;
+    if (rc == 0 || p.start != t->compact_from) {
+        t->compact_from = HISTORY_NEVER;
         return 0;
     }
     for (unsigned i = 0; i < p.count; i++)
@@ -140,7 +140,7 @@ choose_crowd(struct compact_work *w, unsigned slot, unsigned tier)
         later = true;
     }
     if (!later)
-        t->crowded = HISTORY_NEVER;
+        t->compact_from = HISTORY_NEVER;
     return 0;
 }
 
@@ -181,7 +181,7 @@ finish_period(struct compact_work *w, struct period *p)
 }
 
 static int
-choose_over(struct compact_work *w, unsigned tier)
+choose_closed(struct compact_work *w, unsigned tier)
 {
     struct history *h = w->history;
     struct history_tier *t = &h->tier[tier];
@@ -193,7 +193,8 @@ choose_over(struct compact_work *w, unsigned tier)
         if (rc < 0)
             return rc;
         t->open = rc == 0 ? HISTORY_NEVER : p.start;
-        if (rc == 0 || p.start + t->period + HISTORY_OVER > w->limits->now)
+        if (rc == 0 ||
+            p.start + t->period + HISTORY_CLOSED_AFTER > w->limits->now)
             return 0;
         if (is_busy(h, &p))
             return 0;
@@ -300,8 +301,8 @@ choose_limit(struct compact_work *w)
     for (unsigned i = 0; i < h->count; i++) {
         int rc = find_oldest(w, i, &p);
 
-        if (rc > 0 &&
-            p.start + h->tier[i].period + HISTORY_OVER <= w->limits->now)
+        if (rc > 0 && p.start + h->tier[i].period + HISTORY_CLOSED_AFTER <=
+                          w->limits->now)
             rc = drop_period(w, &p);
         else if (rc > 0)
             rc = 0;
@@ -328,7 +329,7 @@ choose_job(struct compact_work *w, unsigned slot)
 
     for (unsigned i = 0; rc == 0 && i < count; i++)
         rc = slot != COMPACT_CLOSING ? choose_crowd(w, slot, i)
-                                     : choose_over(w, i);
+                                     : choose_closed(w, i);
     if (rc != 0 || slot != COMPACT_CLOSING)
         return rc;
     for (unsigned i = 0; rc == 0 && i < count; i++)
@@ -344,7 +345,7 @@ history_compact(struct history *h, const struct kv *kv,
 {
     struct compact_work w = {.history = h,
                              .kv = kv,
-                             .care = c,
+                             .compact = c,
                              .limits = limits,
                              .blocks = blocks,
                              .out = out};
@@ -375,7 +376,7 @@ history_sweep(struct history *h, const struct kv *kv, struct history_compact *c,
               size_t blocks, struct history_compacted *out)
 {
     struct compact_work w = {
-        .history = h, .kv = kv, .care = c, .blocks = blocks, .out = out};
+        .history = h, .kv = kv, .compact = c, .blocks = blocks, .out = out};
     int rc = 0;
 
     *out = (struct history_compacted){.more = false};
@@ -394,8 +395,8 @@ history_is_full(const struct history *h, const struct kv *kv)
     struct period p;
 
     for (unsigned i = 0; i < h->count; i++)
-        if (h->tier[i].crowded != HISTORY_NEVER &&
-            period_after(h, kv, i, h->tier[i].crowded, &p) > 0 &&
+        if (h->tier[i].compact_from != HISTORY_NEVER &&
+            period_after(h, kv, i, h->tier[i].compact_from, &p) > 0 &&
             p.count > HISTORY_RUNS_MAX * 3 / 4)
             return true;
     return false;
@@ -405,7 +406,7 @@ history_is_full(const struct history *h, const struct kv *kv)
 
 /* When a period of a tier is over, and worth the work. */
 static uint32_t
-due_over(const struct history *h, const struct kv *kv, unsigned tier)
+due_to_close(const struct history *h, const struct kv *kv, unsigned tier)
 {
     const struct history_tier *t = &h->tier[tier];
     uint64_t blocks = 0, at;
@@ -417,7 +418,7 @@ due_over(const struct history *h, const struct kv *kv, unsigned tier)
         return HISTORY_NEVER; /* what is wrong is said when it is used */
     for (unsigned i = 0; i < p.count; i++)
         blocks += p.runs[i].blocks;
-    at = (uint64_t)p.start + t->period + HISTORY_OVER;
+    at = (uint64_t)p.start + t->period + HISTORY_CLOSED_AFTER;
     if (blocks <= HISTORY_SMALL)
         at += HISTORY_AHEAD_MAX;
     return at < HISTORY_NEVER ? (uint32_t)at : HISTORY_NEVER;
@@ -450,9 +451,9 @@ history_due(const struct history *h, const struct kv *kv)
         if (h->jobs[i].kind != HISTORY_REST)
             return 0;
     for (unsigned i = 0; i < h->count; i++) {
-        const uint32_t over = due_over(h, kv, i), old = due_old(h, i);
+        const uint32_t over = due_to_close(h, kv, i), old = due_old(h, i);
 
-        if (h->tier[i].crowded != HISTORY_NEVER)
+        if (h->tier[i].compact_from != HISTORY_NEVER)
             return 0;
         due = over < due ? over : due;
         due = old < due ? old : due;

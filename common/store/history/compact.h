@@ -10,9 +10,9 @@
 /* Memory of a job. */
 struct history_compact {
     struct source sources[HISTORY_RUNS_MAX];
-    uint64_t words[SOURCES_ROOM(HISTORY_RUNS_MAX)];
-    uint64_t least[SOURCES_ROOM(HISTORY_RUNS_MAX) / 8];
-    uint16_t lowest[SOURCES_ROOM(HISTORY_RUNS_MAX)];
+    uint64_t words[SOURCES_CAPACITY(HISTORY_RUNS_MAX)];
+    uint64_t least[SOURCES_CAPACITY(HISTORY_RUNS_MAX) / 8];
+    uint16_t lowest[SOURCES_CAPACITY(HISTORY_RUNS_MAX)];
     struct run_writer writer;
     struct history_row row;
     int128 sums[HISTORY_CELLS];
@@ -22,7 +22,7 @@ struct history_compact {
 struct compact_work {
     struct history *history;
     const struct kv *kv;
-    struct history_compact *care;
+    struct history_compact *compact;
     const struct history_limits *limits;
     size_t blocks; /* to be read and written, about */
     struct history_compacted *out;

@@ -81,7 +81,7 @@ static int
 open_sources(struct compact_work *w, struct job *job)
 {
     const struct history_job *j = job->job;
-    struct history_compact *c = w->care;
+    struct history_compact *c = w->compact;
     size_t n = 0;
     int rc = 0;
 
@@ -112,7 +112,7 @@ write_rows(struct compact_work *w, struct job *job)
 {
     struct history_job *j = job->job;
     struct history *h = w->history;
-    struct history_compact *c = w->care;
+    struct history_compact *c = w->compact;
     struct run_writer *out = &c->writer;
     const uint32_t before = job->new->blocks;
     const uint64_t bytes = job->new->bytes;
@@ -154,7 +154,7 @@ note_crowd(struct history *h, const struct period *p, unsigned level)
     for (unsigned i = 0; i < p->count; i++)
         n += run_counts(&p->runs[i]) && p->runs[i].level == level;
     if (n >= HISTORY_EIGHT || period_is_split(p))
-        h->tier[p->tier].crowded = p->start;
+        h->tier[p->tier].compact_from = p->start;
 }
 
 /* Completes a job: the new run counts from now on, and its inputs are removed

@@ -440,7 +440,7 @@ cancel_job(struct history *h, const struct kv *kv, unsigned slot)
     if (rc < 0)
         return rc;
     if (j->kind == HISTORY_COMPACT && slot != COMPACT_CLOSING)
-        h->tier[j->tier].crowded = j->period;
+        h->tier[j->tier].compact_from = j->period;
     *j = compact_sweep_of(j->to_tier, j->to_period);
     return period_put(h, kv, &p);
 }

@@ -55,15 +55,15 @@
 #include "common/store/history/rows.h"
 #include "common/store/store.h"
 
-#define HISTORY_TIERS     TIERS_MAX
-#define HISTORY_NEVER     UINT32_MAX /* no period, no minute */
-#define HISTORY_CLOSED    15         /* level of a period's only run */
-#define HISTORY_EIGHT     8          /* runs of a level become one */
-#define HISTORY_RUNS_MAX  80         /* in a period */
-#define HISTORY_OVER      2          /* minutes after its end */
-#define HISTORY_SMALL     16         /* blocks: not worth a commit */
-#define HISTORY_SLICE     400        /* blocks a job writes at a time */
-#define HISTORY_AHEAD_MAX 1440       /* minutes a clock may be ahead */
+#define HISTORY_TIERS        TIERS_MAX
+#define HISTORY_NEVER        UINT32_MAX /* no period, no minute */
+#define HISTORY_CLOSED       15         /* level of a period's only run */
+#define HISTORY_EIGHT        8          /* runs of a level become one */
+#define HISTORY_RUNS_MAX     80         /* in a period */
+#define HISTORY_CLOSED_AFTER 2          /* minutes after its end */
+#define HISTORY_SMALL        16         /* blocks: not worth a commit */
+#define HISTORY_SLICE        400        /* blocks a job writes at a time */
+#define HISTORY_AHEAD_MAX    1440       /* minutes a clock may be ahead */
 
 /* ---- state ------------------------------------------------------------- */
 
@@ -72,10 +72,10 @@ struct history_tier {
     uint32_t floor; /* nothing before it is kept here; 0: all is */
     uint32_t first; /* oldest and newest period; HISTORY_NEVER: none */
     uint32_t last;
-    uint32_t open;       /* none before it is to be closed or rolled */
-    uint32_t crowded;    /* a period with many runs of a level; NEVER: none */
-    uint32_t dropped_at; /* when a period was last removed */
-    uint64_t blocks;     /* in all its runs */
+    uint32_t open;         /* none before it is to be closed or rolled */
+    uint32_t compact_from; /* a period with many runs of a level; NEVER: none */
+    uint32_t dropped_at;   /* when a period was last removed */
+    uint64_t blocks;       /* in all its runs */
     uint64_t bytes;
     int128 in;      /* ever */
     int128 rolled;  /* of it, in the next tier, too */

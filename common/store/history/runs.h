@@ -157,9 +157,9 @@ int source_land(struct source *s, const uint8_t *key, size_t size);
  * and keys are compared where words are the same.  When none is left inside,
  * or other keys have the same word, another base is chosen.
  *
- * Arrays are the caller's, of SOURCES_ROOM(count) but for `all` and `least`, of
- * an eighth of that. */
-#define SOURCES_ROOM(count) (((count) + 7) / 8 * 8)
+ * Arrays are the caller's, of SOURCES_CAPACITY(count) but for `all` and
+ * `least`, of an eighth of that. */
+#define SOURCES_CAPACITY(count) (((count) + 7) / 8 * 8)
 
 struct sources {
     size_t count; /* of all */

@@ -10,15 +10,15 @@
 
 #include "common/base/clock.h"
 
-#define SOURCES_MAX  1024
-#define STEPS_A_LOOK 1024 /* rows and heads between looks at the clock */
+#define SOURCES_MAX     1024
+#define STEPS_PER_CLOCK 1024 /* rows and heads between looks at the clock */
 
 struct scan {
     const struct history *h;
     const struct kv *kv;
     struct history_scan *asked;
     struct source *sources;
-    size_t count, room;
+    size_t count, capacity;
     size_t loaded; /* blocks, by all of them */
 };
 
@@ -37,7 +37,8 @@ add_source(void *ctx, const struct period *p, const struct run_info *run)
         return 0;
     if (s->count == SOURCES_MAX)
         return -E2BIG;
-    if (array_grow(&s->sources, &s->room, s->count + 1, sizeof *s->sources) < 0)
+    if (array_grow(&s->sources, &s->capacity, s->count + 1,
+                   sizeof *s->sources) < 0)
         return -ENOMEM;
     at = &s->sources[s->count++];
     at->copy = NULL;
@@ -99,7 +100,7 @@ pass_heads(const struct sources *l, const uint8_t *end, size_t end_size)
 
 /* Goes on behind what cannot reach `least`: by heads of blocks, and then by
  * rows to the key behind the last of these blocks.  Adds the heads to *steps,
- * and stops at STEPS_A_LOOK of them. */
+ * and stops at STEPS_PER_CLOCK of them. */
 static int
 pass_over(struct sources *l, int128 least, unsigned *steps)
 {
@@ -109,7 +110,7 @@ pass_over(struct sources *l, int128 least, unsigned *steps)
     int128 most;
     int rc = 0;
 
-    for (; *steps < STEPS_A_LOOK && most_ahead(l, &most, &end, &size) &&
+    for (; *steps < STEPS_PER_CLOCK && most_ahead(l, &most, &end, &size) &&
            most < least;
          passed = size) {
         if (end == NULL) {
@@ -185,7 +186,7 @@ give_rows(struct history_scan *asked, struct sources *l, const size_t *loaded)
     int rc = 0;
 
     while (rc == 0 && l->left > 0) {
-        if (steps >= STEPS_A_LOOK) {
+        if (steps >= STEPS_PER_CLOCK) {
             steps = 0;
             if (asked->until_ns != 0 && clock_ns() >= asked->until_ns)
                 return stop_here(asked, l);
@@ -206,14 +207,16 @@ give_rows(struct history_scan *asked, struct sources *l, const size_t *loaded)
 static int
 scan_sources(struct scan *s)
 {
-    const size_t room = SOURCES_ROOM(s->count);
-    uint64_t *words = malloc(room * sizeof *words + room / 8 * sizeof *words +
-                             room * sizeof(uint16_t));
+    const size_t capacity = SOURCES_CAPACITY(s->count);
+    uint64_t *words =
+        malloc(capacity * sizeof *words + capacity / 8 * sizeof *words +
+               capacity * sizeof(uint16_t));
     struct sources l = {.count = s->count,
                         .all = s->sources,
                         .words = words,
-                        .least = words + room,
-                        .lowest = (uint16_t *)(words + room + room / 8)};
+                        .least = words + capacity,
+                        .lowest =
+                            (uint16_t *)(words + capacity + capacity / 8)};
     int rc;
 
     if (words == NULL)

@@ -230,9 +230,9 @@ choose_base(struct sources *l)
         l->all[i].inside = is_inside(l, &l->all[i]);
         set_word(l, i);
     }
-    for (size_t i = l->count; i < SOURCES_ROOM(l->count); i++)
+    for (size_t i = l->count; i < SOURCES_CAPACITY(l->count); i++)
         l->words[i] = BEYOND;
-    for (size_t i = 0; i < SOURCES_ROOM(l->count) / 8; i++)
+    for (size_t i = 0; i < SOURCES_CAPACITY(l->count) / 8; i++)
         set_least(l, i);
     l->unclear = false;
 }
@@ -242,7 +242,7 @@ least_word(const struct sources *l)
 {
     uint64_t least = l->least[0];
 
-    for (size_t i = 1; i < SOURCES_ROOM(l->count) / 8; i++)
+    for (size_t i = 1; i < SOURCES_CAPACITY(l->count) / 8; i++)
         least = l->least[i] < least ? l->least[i] : least;
     return least;
 }
@@ -295,7 +295,7 @@ find_lowest(struct sources *l)
         choose_base(l);
         least = least_word(l);
     }
-    for (size_t e = 0; e < SOURCES_ROOM(l->count) / 8; e++) {
+    for (size_t e = 0; e < SOURCES_CAPACITY(l->count) / 8; e++) {
         if (l->least[e] != least)
             continue;
         for (unsigned with = lowest_bits(&l->words[8 * e], least); with != 0;

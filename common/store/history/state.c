@@ -29,7 +29,7 @@ history_begin(struct history *h, const struct tiers *tiers, uint32_t now,
             .first = HISTORY_NEVER,
             .last = HISTORY_NEVER,
             .open = HISTORY_NEVER,
-            .crowded = HISTORY_NEVER,
+            .compact_from = HISTORY_NEVER,
         };
     }
 }
@@ -59,8 +59,8 @@ put_tier(uint8_t *at, const struct history_tier *t)
 {
     at = put_words(at,
                    (const uint32_t[]){t->step, t->period, t->keep, t->floor,
-                                      t->first, t->last, t->open, t->crowded,
-                                      t->dropped_at},
+                                      t->first, t->last, t->open,
+                                      t->compact_from, t->dropped_at},
                    9);
     put_le64(at, t->blocks);
     put_le64(at + 8, t->bytes);
@@ -104,9 +104,9 @@ history_put(const struct history *h, uint8_t bytes[HISTORY_STATE_MAX])
 static const uint8_t *
 get_tier(struct history_tier *t, const uint8_t *at)
 {
-    uint32_t *const words[] = {&t->step,  &t->period,  &t->keep,
-                               &t->floor, &t->first,   &t->last,
-                               &t->open,  &t->crowded, &t->dropped_at};
+    uint32_t *const words[] = {&t->step,  &t->period,       &t->keep,
+                               &t->floor, &t->first,        &t->last,
+                               &t->open,  &t->compact_from, &t->dropped_at};
 
     for (size_t i = 0; i < sizeof words / sizeof *words; i++, at += 4)
         *words[i] = get_le32(at);

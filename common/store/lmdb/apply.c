@@ -39,7 +39,7 @@ struct apply_call {
     uint64_t nonce; /* of the last commit that was tried */
     struct store_applied slice;
     struct store_applied total;
-    struct keyspace_history past;
+    struct keyspace_history history;
 };
 
 /* ---- where the batch stands -------------------------------------------- */
@@ -225,7 +225,7 @@ static int
 make_edits(struct apply_call *b, MDB_txn *txn, struct keyspace_state *state,
            size_t *least)
 {
-    struct keyspace_history *past = &b->past;
+    struct keyspace_history *history = &b->history;
     struct edits e = {
         .store = b->store,
         .keyspace = b->keyspace,
@@ -237,19 +237,19 @@ make_edits(struct apply_call *b, MDB_txn *txn, struct keyspace_state *state,
     };
     int rc;
 
-    rc = keyspace_history_begin(past, b->store, b->keyspace, txn, state);
+    rc = keyspace_history_begin(history, b->store, b->keyspace, txn, state);
     if (rc == 0)
         rc = fill_slice(b, txn, least);
     e.limit = b->limit;
     if (rc == 0)
         rc = edits_make(&e);
-    past->deltas = &b->given->deltas[b->at];
-    past->delta_count = b->end - b->at;
-    past->pages = e.pages;
+    history->deltas = &b->given->deltas[b->at];
+    history->delta_count = b->end - b->at;
+    history->pages = e.pages;
     if (rc == 0)
-        rc = keyspace_history_change(past, txn, state);
-    keyspace_history_end(past);
-    b->pages = past->pages;
+        rc = keyspace_history_change(history, txn, state);
+    keyspace_history_end(history);
+    b->pages = history->pages;
     return rc;
 }
 
@@ -390,7 +390,7 @@ apply_all(struct apply_call *b)
                       &b->keyspace);
     if (rc == -ENOENT && g->delta_count == 0)
         return 0;
-    b->total.no_room = rc == -EDQUOT;
+    b->total.over_quota = rc == -EDQUOT;
     if (rc < 0)
         return rc;
     do

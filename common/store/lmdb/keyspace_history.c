@@ -401,8 +401,8 @@ keyspace_history_change(struct keyspace_history *p, MDB_txn *txn,
 
 /* ---- compaction alone -------------------------------------------------- */
 
-struct tend_history {
-    struct keyspace_history past;
+struct history_maintenance {
+    struct keyspace_history history;
     bool sweep; /* only remove blocks of unreferenced runs */
     bool more;
 };
@@ -411,8 +411,8 @@ static int
 make_compaction(void *ctx, MDB_txn *txn, struct keyspace_state *state,
                 size_t *least)
 {
-    struct tend_history *t = ctx;
-    struct keyspace_history *p = &t->past;
+    struct history_maintenance *t = ctx;
+    struct keyspace_history *p = &t->history;
     struct history_compacted cared = {.more = false};
     const uint32_t now = keyspace_history_now(p->store);
     const struct history_limits limits = {.now = now,
@@ -443,17 +443,17 @@ make_compaction(void *ctx, MDB_txn *txn, struct keyspace_state *state,
 }
 
 static int
-tend_history(struct lmdb *s, struct keyspace *k, bool sweep, bool *more)
+maintenance(struct lmdb *s, struct keyspace *k, bool sweep, bool *more)
 {
-    struct tend_history *t = malloc(sizeof *t);
+    struct history_maintenance *t = malloc(sizeof *t);
     struct work w = {.make = make_compaction, .ctx = t};
     int rc;
 
     *more = false;
     if (t == NULL)
         return -ENOMEM;
-    t->past.store = s;
-    t->past.keyspace = k;
+    t->history.store = s;
+    t->history.keyspace = k;
     t->sweep = sweep;
     t->more = false;
     rc = keyspace_change(s, k, &w);
@@ -465,11 +465,11 @@ tend_history(struct lmdb *s, struct keyspace *k, bool sweep, bool *more)
 int
 keyspace_history_compact(struct lmdb *s, struct keyspace *k, bool *more)
 {
-    return tend_history(s, k, false, more);
+    return maintenance(s, k, false, more);
 }
 
 int
 keyspace_history_sweep(struct lmdb *s, struct keyspace *k, bool *more)
 {
-    return tend_history(s, k, true, more);
+    return maintenance(s, k, true, more);
 }

@@ -10,7 +10,7 @@
 
 #define MAP_SIZE_MAX ((uint64_t)1 << 45)
 #define TXN_MAX      ((uint64_t)1 << 62)
-#define LOOK_TRIES   4 /* other processes may commit meanwhile */
+#define CHECK_TRIES  4 /* other processes may commit meanwhile */
 
 off_t
 pages_lock_size(unsigned readers)
@@ -377,7 +377,7 @@ pages_check_newest(int fd, const struct pages_counter *counter,
     int rc;
 
     rc = pages_metas(fd, metas, why);
-    for (int i = 0; rc == 0 && i < LOOK_TRIES; i++) {
+    for (int i = 0; rc == 0 && i < CHECK_TRIES; i++) {
         const unsigned newest = pages_newest(metas);
         uint64_t used = 0, other = 0;
         int looked;

@@ -18,10 +18,10 @@
 
 #include "common/store/lmdb/pages_layout.h"
 
-#define CHECK_TRIES 4
-#define FAULTS_TOLD 100
-#define SUBS_MAX    16
-#define KEY_MAX     511
+#define CHECK_TRIES     4
+#define FAULTS_REPORTED 100
+#define SUBS_MAX        16
+#define KEY_MAX         511
 
 /* LMDB may count pages at the end that were never written: those that a commit
  * allocated and freed again. */
@@ -64,7 +64,7 @@ report_fault(struct walker *w, uint64_t page, const char *what)
 {
     char text[100];
 
-    if (w->out->faults++ >= FAULTS_TOLD || w->out->fault == NULL)
+    if (w->out->faults++ >= FAULTS_REPORTED || w->out->fault == NULL)
         return;
     (void)snprintf(text, sizeof text, "page %llu: %s", (unsigned long long)page,
                    what);

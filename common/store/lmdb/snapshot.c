@@ -176,7 +176,7 @@ put_row(struct store_query *q, int64_t count)
 }
 
 static int
-read_range(struct lmdb_view *v, struct store_query *q, size_t room)
+read_range(struct lmdb_view *v, struct store_query *q, size_t size_max)
 {
     uint64_t offset = (uint64_t)q->offset;
     int64_t size;
@@ -189,8 +189,8 @@ read_range(struct lmdb_view *v, struct store_query *q, size_t room)
     }
     if (q->length == 0)
         return 0;
-    size = tree_range(&v->trees[TREE_RANKS], offset, q->length, q->bytes, room,
-                      &q->rows);
+    size = tree_range(&v->trees[TREE_RANKS], offset, q->length, q->bytes,
+                      size_max, &q->rows);
     if (size < 0)
         return report_failure(v, "range", (int)size);
     q->size = (size_t)size;
@@ -200,7 +200,7 @@ read_range(struct lmdb_view *v, struct store_query *q, size_t room)
 /* Reads rows in key order.  A prefix that is longer than a key can be has no
  * rows; an `after` that is longer is cut: no key lies between the two. */
 static int
-read_keys(struct lmdb_view *v, struct store_query *q, size_t room)
+read_keys(struct lmdb_view *v, struct store_query *q, size_t size_max)
 {
     static const uint8_t empty[1];
     const struct tree_keys keys = {
@@ -215,7 +215,7 @@ read_keys(struct lmdb_view *v, struct store_query *q, size_t room)
 
     if (q->prefix_size > BLOCK_KEY_MAX)
         return 0;
-    size = tree_keys(&v->trees[TREE_KEYS], &keys, q->bytes, room, &q->rows);
+    size = tree_keys(&v->trees[TREE_KEYS], &keys, q->bytes, size_max, &q->rows);
     if (size < 0)
         return report_failure(v, "keys", (int)size);
     q->size = (size_t)size;
@@ -224,7 +224,7 @@ read_keys(struct lmdb_view *v, struct store_query *q, size_t room)
 
 /* Reads the rows around a key. */
 static int
-read_around(struct lmdb_view *v, struct store_query *q, size_t room)
+read_around(struct lmdb_view *v, struct store_query *q, size_t size_max)
 {
     int rc;
 
@@ -233,11 +233,11 @@ read_around(struct lmdb_view *v, struct store_query *q, size_t room)
         return rc;
     q->offset =
         q->rank > q->length / 2 ? (int64_t)(q->rank - q->length / 2) : 0;
-    return read_range(v, q, room);
+    return read_range(v, q, size_max);
 }
 
 static int
-read_query(struct lmdb *s, struct store_query *q, size_t room)
+read_query(struct lmdb *s, struct store_query *q, size_t size_max)
 {
     int rc;
 
@@ -260,20 +260,20 @@ read_query(struct lmdb *s, struct store_query *q, size_t room)
         put_row(q, store_total(&q->totals));
         return 0;
     case STORE_AROUND:
-        return read_around(s->shared_view, q, room);
+        return read_around(s->shared_view, q, size_max);
     case STORE_KEYS:
-        return read_keys(s->shared_view, q, room);
+        return read_keys(s->shared_view, q, size_max);
     case STORE_RANGE:
         break;
     }
-    return read_range(s->shared_view, q, room);
+    return read_range(s->shared_view, q, size_max);
 }
 
 static int
-read_one(void *ctx, struct store_query *q, size_t room)
+read_one(void *ctx, struct store_query *q, size_t size_max)
 {
     struct lmdb *s = ctx;
-    const int rc = read_query(s, q, room);
+    const int rc = read_query(s, q, size_max);
 
     if (rc < 0 && rc != -ENOENT)
         lmdb_read_end(&s->store);

@@ -148,12 +148,12 @@ level_write(struct levels *d, unsigned level, size_t most)
 /* Keeps room in the lists from this level up: a node written on one level is
  * an entry on the next. */
 static int
-levels_settle(struct levels *d, unsigned level)
+levels_write_full(struct levels *d, unsigned level)
 {
     int rc = 0;
 
     while (rc == 0 && level <= d->top && d->levels[level].list.used > LIST_FULL)
-        rc = level_write(d, level++, NODE_ROOM * 7 / 8);
+        rc = level_write(d, level++, NODE_CAPACITY * 7 / 8);
     return rc;
 }
 
@@ -162,7 +162,7 @@ level_append(struct levels *d, unsigned level, uint64_t child, uint64_t rows,
              const uint8_t *separator, size_t size)
 {
     level_put(&d->levels[level], child, rows, separator, size);
-    return levels_settle(d, level);
+    return levels_write_full(d, level);
 }
 
 /* Takes the node `id` as (more of) the level's old entries. */
@@ -244,11 +244,12 @@ level_flush(struct levels *d, unsigned level)
     while (rc == 0 && lv->list.count > 0) {
         const size_t half = lv->list.used / 2 + BLOCK_ROW_MAX;
 
-        rc = level_write(
-            d, level,
-            lv->list.used > NODE_ROOM && half < NODE_ROOM ? half : NODE_ROOM);
+        rc = level_write(d, level,
+                         lv->list.used > NODE_CAPACITY && half < NODE_CAPACITY
+                             ? half
+                             : NODE_CAPACITY);
         if (rc == 0)
-            rc = levels_settle(d, level + 1);
+            rc = levels_write_full(d, level + 1);
     }
     while (rc == 0 && lv->spare_count > 0)
         rc = value_remove(d->tree, value_key(lv->spares[--lv->spare_count], 0));
@@ -269,7 +270,7 @@ level_close(struct levels *d, unsigned level)
         rc = level_pass(d, level);
     if (rc < 0)
         return rc;
-    if (lv->list.count > 0 && lv->list.used < NODE_ROOM / 4 &&
+    if (lv->list.count > 0 && lv->list.used < NODE_CAPACITY / 4 &&
         above->at < above->old.count)
         return level_load_child(d, level);
     return level_flush(d, level);

@@ -25,9 +25,9 @@
 #include "common/store/tree/node.h"
 #include "common/store/tree/tree.h"
 
-#define LIST_FULL   (2 * NODE_ROOM - NODE_ENTRY - BLOCK_ROW_MAX)
-#define LIST_MAX    (2 * NODE_ROOM / (NODE_ENTRY + BLOCK_ROW_HEAD) + 2)
-#define LIST_BYTES  (2 * NODE_ROOM + BLOCK_ROW_MAX)
+#define LIST_FULL   (2 * NODE_CAPACITY - NODE_ENTRY - BLOCK_ROW_MAX)
+#define LIST_MAX    (2 * NODE_CAPACITY / (NODE_ENTRY + BLOCK_ROW_HEAD) + 2)
+#define LIST_BYTES  (2 * NODE_CAPACITY + BLOCK_ROW_MAX)
 #define LEVEL_SPARE 16
 
 /* Entries of a node to be: filled at the end, written from the front. */

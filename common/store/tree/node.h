@@ -16,8 +16,8 @@
 
 #include "common/store/tree/block.h"
 
-#define NODE_ROOM  (BLOCK_SIZE - BLOCK_HEAD)
-#define NODE_ENTRY 16
+#define NODE_CAPACITY (BLOCK_SIZE - BLOCK_HEAD)
+#define NODE_ENTRY    16
 
 struct tree;
 

@@ -16,7 +16,7 @@
 #include "common/store/tree/node.h"
 #include "common/store/tree/scan.h"
 
-#define FAULTS_TOLD 100 /* one bad node can be thousands of faults */
+#define FAULTS_REPORTED 100 /* one bad node can be thousands of faults */
 
 struct place {
     struct node node;
@@ -56,7 +56,7 @@ report_fault(struct checker *c, const char *format, ...)
     (void)vsnprintf(text + size, sizeof text - size, format,
                     args); /* cut is fine */
     va_end(args);
-    if (++c->check->faults <= FAULTS_TOLD)
+    if (++c->check->faults <= FAULTS_REPORTED)
         c->check->fault(c->check->ctx, text);
 }
 

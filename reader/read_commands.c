@@ -1,5 +1,6 @@
-/* reader/read_questions.c - what is asked of counts: see read_questions.h. */
-#include "reader/read_questions.h"
+/* reader/read_commands.c - the commands that ask for counts; see
+ * read_commands.h. */
+#include "reader/read_commands.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -12,10 +13,10 @@ const struct read_problem read_no_keyspace = {
 const struct read_problem read_no_key = {HTTP_NOT_FOUND, "no-such-key",
                                          "no such key"};
 
-/* ---- asking ------------------------------------------------------------- */
+/* ---- queries ------------------------------------------------------------ */
 
 static bool
-begin_reply(struct read_asked *a, struct read_reply *reply)
+begin_reply(struct read_request *a, struct read_reply *reply)
 {
     const uint8_t *at = a->http->binary;
     struct query_reply head;
@@ -32,7 +33,8 @@ begin_reply(struct read_asked *a, struct read_reply *reply)
 }
 
 bool
-read_ask(struct read_asked *a, const struct query *q, struct read_reply *reply)
+read_run_query(struct read_request *a, const struct query *q,
+               struct read_reply *reply)
 {
     struct answer *answer = a->http->answer;
     const bool added = answer_add(answer, q);
@@ -44,7 +46,7 @@ read_ask(struct read_asked *a, const struct query *q, struct read_reply *reply)
 }
 
 bool
-read_take(struct read_asked *a, struct read_reply *reply)
+read_take(struct read_request *a, struct read_reply *reply)
 {
     bool failed;
 
@@ -53,7 +55,7 @@ read_take(struct read_asked *a, struct read_reply *reply)
 }
 
 const struct read_problem *
-read_failure(const struct read_asked *a)
+read_failure(const struct read_request *a)
 {
     static const struct read_problem unreadable = {
         HTTP_INTERNAL_ERROR, "unreadable",
@@ -74,7 +76,7 @@ read_failure(const struct read_asked *a)
 }
 
 struct query
-read_query(const struct read_asked *a, enum query_op op)
+read_query(const struct read_request *a, enum query_op op)
 {
     const struct http_params *p = &a->params;
     struct query q = {.op = op,
@@ -101,7 +103,7 @@ read_query(const struct read_asked *a, enum query_op op)
 }
 
 static bool
-ask_facts(struct read_asked *a, bool of_key, struct read_facts *f)
+read_facts_of(struct read_request *a, bool of_key, struct read_facts *f)
 {
     struct query q = read_query(a, QUERY_ABOUT);
     struct read_reply reply;
@@ -111,7 +113,7 @@ ask_facts(struct read_asked *a, bool of_key, struct read_facts *f)
         q.key = NULL;
         q.key_size = 0;
     }
-    if (!read_ask(a, &q, &reply))
+    if (!read_run_query(a, &q, &reply))
         return false;
     f->any = reply.rows == 3;
     for (int i = 0; i < 3 && read_reply_row(&reply, &row); i++)
@@ -120,11 +122,11 @@ ask_facts(struct read_asked *a, bool of_key, struct read_facts *f)
 }
 
 bool
-read_version(struct read_asked *a)
+read_version(struct read_request *a)
 {
     const struct store_totals *totals = &a->http->answer->queries[0].totals;
 
-    if (!ask_facts(a, false, &a->facts) || !a->facts.any)
+    if (!read_facts_of(a, false, &a->facts) || !a->facts.any)
         return false;
     a->nonce = totals->nonce;
     a->change = totals->change;
@@ -133,17 +135,17 @@ read_version(struct read_asked *a)
 
 /* The facts of the keyspace, which were read for the version just now. */
 static bool
-ask_keyspace(struct read_asked *a, struct read_facts *f)
+ask_keyspace(struct read_request *a, struct read_facts *f)
 {
     if (!a->has_state)
-        return ask_facts(a, false, f);
+        return read_facts_of(a, false, f);
     *f = a->facts;
     return true;
 }
 
 /* Nothing is known of the key: is there its keyspace? */
 static const struct read_problem *
-explain_missing(struct read_asked *a)
+explain_missing(struct read_request *a)
 {
     struct read_facts f;
 
@@ -155,7 +157,7 @@ explain_missing(struct read_asked *a)
 /* ---- facts -------------------------------------------------------------- */
 
 void
-read_begin_facts(struct read_asked *a)
+read_begin_facts(struct read_request *a)
 {
     const struct http_params *p = &a->params;
 
@@ -168,14 +170,14 @@ read_begin_facts(struct read_asked *a)
 }
 
 void
-read_end_facts(struct read_asked *a)
+read_end_facts(struct read_request *a)
 {
     table_fact(&a->table, "as_of_ms", cell_number(a->as_of_ms));
     table_end(&a->table);
 }
 
 void
-read_put_numbers(struct read_asked *a, const struct table_column *columns,
+read_put_numbers(struct read_request *a, const struct table_column *columns,
                  const struct cell *cells, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -188,7 +190,7 @@ read_put_numbers(struct read_asked *a, const struct table_column *columns,
 
 /* The one number of an answer. */
 static void
-put_answer(struct read_asked *a, const struct table_column *column,
+put_answer(struct read_request *a, const struct table_column *column,
            int64_t number)
 {
     const struct cell cell = cell_number(number);
@@ -197,7 +199,7 @@ put_answer(struct read_asked *a, const struct table_column *column,
 }
 
 static const struct read_problem *
-answer_total(struct read_asked *a)
+answer_total(struct read_request *a)
 {
     static const struct table_column column = {"total", "total", true};
     struct read_facts f;
@@ -215,7 +217,7 @@ answer_total(struct read_asked *a)
 }
 
 static const struct read_problem *
-answer_gets(struct read_asked *a)
+answer_gets(struct read_request *a)
 {
     static const struct table_column columns[] = {{"count", "count", true},
                                                   {"key", "key", false}};
@@ -236,7 +238,7 @@ answer_gets(struct read_asked *a)
 
         q.key = p->keys[i].bytes;
         q.key_size = (uint16_t)p->keys[i].size;
-        if (!read_ask(a, &q, &reply))
+        if (!read_run_query(a, &q, &reply))
             return read_failure(a);
         cells[0] =
             read_reply_row(&reply, &row) ? cell_number(row.count) : cell_none();
@@ -249,14 +251,14 @@ answer_gets(struct read_asked *a)
 }
 
 static const struct read_problem *
-answer_get(struct read_asked *a)
+answer_get(struct read_request *a)
 {
     static const struct table_column column = {"count", "count", true};
     struct read_facts f;
 
     if (a->params.key_count > 1)
         return answer_gets(a);
-    if (!ask_facts(a, true, &f))
+    if (!read_facts_of(a, true, &f))
         return read_failure(a);
     if (!f.any)
         return explain_missing(a);
@@ -268,14 +270,14 @@ answer_get(struct read_asked *a)
 }
 
 static const struct read_problem *
-answer_rank(struct read_asked *a)
+answer_rank(struct read_request *a)
 {
     static const struct table_column column = {"rank", "rank", true};
     struct read_facts f;
 
     if (read_is_period(a))
         return read_period_rank(a);
-    if (!ask_facts(a, true, &f))
+    if (!read_facts_of(a, true, &f))
         return read_failure(a);
     if (!f.any)
         return explain_missing(a);
@@ -288,14 +290,14 @@ answer_rank(struct read_asked *a)
 }
 
 static const struct read_problem *
-answer_now(struct read_asked *a)
+answer_now(struct read_request *a)
 {
     static const struct table_column column = {"now", "now_ms", true};
     const struct query q = read_query(a, QUERY_NOW);
     struct read_reply reply;
     struct read_row row;
 
-    if (!read_ask(a, &q, &reply) || !read_reply_row(&reply, &row))
+    if (!read_run_query(a, &q, &reply) || !read_reply_row(&reply, &row))
         return read_failure(a);
     read_begin_facts(a);
     put_answer(a, &column, row.count);
@@ -318,7 +320,7 @@ enum rows_form { ROWS_BY_KEY = 2, ROWS_RANKED = 3, ROWS_WITH_LIMIT = 4 };
 /* Puts those rows that need no look at each.  The next one is of another kind,
  * or the last. */
 static bool
-next_row(struct read_asked *a, bool has_rank, int64_t *rank,
+next_row(struct read_request *a, bool has_rank, int64_t *rank,
          struct read_reply *reply, struct read_row *row)
 {
     const int64_t done = table_plain_counts(&a->table, has_rank, *rank,
@@ -331,7 +333,7 @@ next_row(struct read_asked *a, bool has_rank, int64_t *rank,
 
 /* *row is then the last one, if there is any. */
 static void
-put_rows(struct read_asked *a, enum rows_form form, int64_t rank,
+put_rows(struct read_request *a, enum rows_form form, int64_t rank,
          struct read_reply *reply, struct read_row *row)
 {
     const size_t first = form == ROWS_BY_KEY;
@@ -353,7 +355,7 @@ put_rows(struct read_asked *a, enum rows_form form, int64_t rank,
 }
 
 static const struct read_problem *
-answer_rows(struct read_asked *a, int64_t offset, int64_t length)
+answer_rows(struct read_request *a, int64_t offset, int64_t length)
 {
     struct query q = read_query(a, QUERY_RANGE);
     struct read_reply reply;
@@ -368,7 +370,7 @@ answer_rows(struct read_asked *a, int64_t offset, int64_t length)
     q.length = length;
     if (offset < 0) /* the rank of the first row that there is */
         offset = offset + f.number[1] > 0 ? offset + f.number[1] : 0;
-    if (!read_ask(a, &q, &reply))
+    if (!read_run_query(a, &q, &reply))
         return read_failure(a);
     a->next_page.has_offset = true;
     a->next_page.is_there = reply.rows > 0 && offset < f.number[1] - reply.rows;
@@ -382,7 +384,7 @@ answer_rows(struct read_asked *a, int64_t offset, int64_t length)
 
 /* Where the next page of keys begins, if there is one. */
 static void
-set_next_key(struct read_asked *a, const struct read_row *last)
+set_next_key(struct read_request *a, const struct read_row *last)
 {
     struct increment_name *after = &a->next_page.after;
     struct query q = read_query(a, QUERY_KEYS);
@@ -393,12 +395,12 @@ set_next_key(struct read_asked *a, const struct read_row *last)
     q.key = after->bytes;
     q.key_size = (uint16_t)after->size;
     q.length = 1;
-    a->next_page.is_there = read_ask(a, &q, &reply) && reply.rows > 0;
+    a->next_page.is_there = read_run_query(a, &q, &reply) && reply.rows > 0;
     a->next_page.has_offset = false;
 }
 
 static const struct read_problem *
-answer_keys(struct read_asked *a)
+answer_keys(struct read_request *a)
 {
     const struct http_params *p = &a->params;
     struct query q = read_query(a, QUERY_KEYS);
@@ -412,7 +414,7 @@ answer_keys(struct read_asked *a)
     if (!f.any)
         return &read_no_keyspace;
     q.length = p->n;
-    if (!read_ask(a, &q, &reply))
+    if (!read_run_query(a, &q, &reply))
         return read_failure(a);
     count = reply.rows;
     read_begin_facts(a);
@@ -425,7 +427,7 @@ answer_keys(struct read_asked *a)
 }
 
 static const struct read_problem *
-answer_top(struct read_asked *a)
+answer_top(struct read_request *a)
 {
     const struct read_problem *problem;
 
@@ -437,20 +439,20 @@ answer_top(struct read_asked *a)
 }
 
 static const struct read_problem *
-answer_range(struct read_asked *a)
+answer_range(struct read_request *a)
 {
     return answer_rows(a, a->params.offset, a->params.length);
 }
 
 static const struct read_problem *
-answer_around(struct read_asked *a)
+answer_around(struct read_request *a)
 {
     struct query q = read_query(a, QUERY_AROUND);
     struct read_reply reply;
     struct read_row first, last;
 
     q.length = a->params.n;
-    if (!read_ask(a, &q, &reply))
+    if (!read_run_query(a, &q, &reply))
         return read_failure(a);
     if (!read_reply_row(&reply, &first))
         return explain_missing(a);
@@ -466,7 +468,7 @@ answer_around(struct read_asked *a)
 #define PERIOD    (BIT(FROM) | BIT(TO))
 #define OF_ONE    (BIT(KEYSPACE) | BIT(VERSION)) /* keyspace */
 
-const struct read_question read_questions[] = {
+const struct read_command read_commands[] = {
     {.path = "/v1/total",
      .spec = {OF_ONE, BIT(KEYSPACE), 0, 0, 0},
      .answer = answer_total},
@@ -523,5 +525,5 @@ const struct read_question read_questions[] = {
      .spec = {BIT(KEYSPACE), 0, 0, 0, 0},
      .answer = answer_now},
 };
-const size_t read_question_count =
-    sizeof read_questions / sizeof read_questions[0];
+const size_t read_command_count =
+    sizeof read_commands / sizeof read_commands[0];

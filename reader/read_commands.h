@@ -1,0 +1,121 @@
+/* reader/read_commands.h - the commands of GET /v1/COMMAND, for read_http.c
+ * and the files that implement them. */
+#ifndef COUNTD_READER_READ_COMMANDS_H
+#define COUNTD_READER_READ_COMMANDS_H
+
+#include <assert.h>
+
+#include "common/base/bytes.h"
+#include "reader/read_http.h"
+
+/* Why there is no answer. */
+struct read_problem {
+    enum http_status status;
+    const char *code, *detail;
+};
+
+enum read_next {
+    READ_QUERY, /* answer the query in steps, then call again */
+    READ_AGAIN, /* call again in the next turn */
+    READ_READY  /* `answer` */
+};
+
+struct read_command {
+    const char *path;
+    struct http_params_spec spec;
+    int64_t n, length; /* where they are not given */
+
+    /* For what is answered in steps: first, and after each query.  NULL: it is
+     * answered at once. */
+    enum read_next (*next)(struct read_request *a, struct query *q);
+
+    /* Whether this request is, if `next` is there; NULL: each. */
+    bool (*is_long)(const struct read_request *a);
+
+    bool is_plain; /* of no keyspace's state: it has no version */
+
+    /* Writes the answer; NULL, or why there is none. */
+    const struct read_problem *(*answer)(struct read_request *a);
+};
+
+extern const struct read_command read_commands[];
+extern const size_t read_command_count;
+
+/* ---- for the commands ---------------------------------------------------- */
+
+/* An answer as the range port gives it. */
+struct read_reply {
+    int64_t rows; /* left */
+    int64_t as_of_ms;
+    const uint8_t *at, *end;
+};
+
+/* The next row of a reply; false: there is none. */
+static inline bool
+read_reply_row(struct read_reply *r, struct read_row *row)
+{
+    if (r->rows == 0)
+        return false;
+    assert(r->end - r->at >= QUERY_ROW_SIZE);
+    row->count = get_le64s(r->at);
+    row->key_size = get_le16(r->at + 8);
+    row->key = r->at + QUERY_ROW_SIZE;
+    r->at = row->key + row->key_size;
+    r->rows--;
+    return true;
+}
+
+/* The state of the keyspace that is asked about.  False: there is none, or it
+ * cannot be read: the answer will say so. */
+bool read_version(struct read_request *a);
+
+/* Runs a query that is answered at once.  False: read_failure() says why. */
+bool read_run_query(struct read_request *a, const struct query *q,
+                    struct read_reply *reply);
+
+/* Takes the answer of the query that was run in steps; as read_run_query(). */
+bool read_take(struct read_request *a, struct read_reply *reply);
+
+/* Why the last query was not answered: the keyspace is damaged (500), or a
+ * server of an engine elsewhere does not answer (503).  Valid until the next
+ * query. */
+const struct read_problem *read_failure(const struct read_request *a);
+
+extern const struct read_problem read_no_keyspace, read_no_key;
+
+/* A query about the keyspace, the first key and the time of the request. */
+struct query read_query(const struct read_request *a, enum query_op op);
+
+/* The facts that answers begin with, which are the names of the request, and
+ * end with. */
+void read_begin_facts(struct read_request *a);
+void read_end_facts(struct read_request *a);
+
+/* Numbers that are not rows: facts, which in columns are a row of their own. */
+void read_put_numbers(struct read_request *a,
+                      const struct table_column *columns,
+                      const struct cell *cells, size_t count);
+
+/* Reads the board.  False: there is none. */
+bool read_board(struct read_http *h);
+
+/* Commands about history, and the list of keyspaces. */
+enum read_next read_history_next(struct read_request *a, struct query *q);
+const struct read_problem *read_history(struct read_request *a);
+enum read_next read_period_next(struct read_request *a, struct query *q);
+bool read_is_period(const struct read_request *a);
+const struct read_problem *read_period_top(struct read_request *a);
+const struct read_problem *read_period_rank(struct read_request *a);
+enum read_next read_distinct_next(struct read_request *a, struct query *q);
+const struct read_problem *read_distinct(struct read_request *a);
+enum read_next read_keyspaces_next(struct read_request *a, struct query *q);
+const struct read_problem *read_keyspaces(struct read_request *a);
+
+/* Commands about the state of the data directory. */
+const struct read_problem *read_status(struct read_request *a);
+const struct read_problem *read_held(struct read_request *a);
+enum read_next read_logs_next(struct read_request *a, struct query *q);
+const struct read_problem *read_logs(struct read_request *a);
+void read_logs_free(struct read_logs *l);
+
+#endif
