@@ -40,6 +40,7 @@ struct token_list {
 struct tokens {
     struct hash_key key;
     char *path;
+    bool any_user;          /* the daemon's user is not known */
     struct stat seen;       /* of the file when it was read */
     bool is_stable;         /* no need to read `seen` once more */
     uint64_t polled_ms;     /* monotonic: when the file was last looked at */
@@ -175,26 +176,27 @@ parse_lines(struct tokens *t, size_t size, char why[WHY_SIZE])
 
 /* ---- the file ----------------------------------------------------------- */
 
+/* The mode is first: it is wrong whoever the daemon's user is. */
 static int
-check_file(const struct stat *st, char why[WHY_SIZE])
+check_file(const struct tokens *t, const struct stat *st, char why[WHY_SIZE])
 {
     int rc = 0;
 
     if (!S_ISREG(st->st_mode)) {
         rc = -EINVAL;
         (void)snprintf(why, WHY_SIZE, "is not a regular file");
-    } else if (st->st_uid != geteuid() && st->st_uid != 0) {
-        rc = -EPERM;
-        (void)snprintf(why, WHY_SIZE,
-                       "belongs to uid %lu: give it to the daemon's user, uid "
-                       "%lu",
-                       (unsigned long)st->st_uid, (unsigned long)geteuid());
     } else if ((st->st_mode & 0177) != 0) {
         rc = -EPERM;
         (void)snprintf(why, WHY_SIZE,
                        "has mode %04o: other users may use its tokens; set "
                        "mode 0600 and give out new tokens",
                        (unsigned)(st->st_mode & 07777));
+    } else if (!t->any_user && st->st_uid != geteuid() && st->st_uid != 0) {
+        rc = -EPERM;
+        (void)snprintf(why, WHY_SIZE,
+                       "belongs to uid %lu: give it to the daemon's user, uid "
+                       "%lu",
+                       (unsigned long)st->st_uid, (unsigned long)geteuid());
     } else if (st->st_size > TOKENS_FILE_SIZE) {
         rc = -EINVAL;
         (void)snprintf(why, WHY_SIZE, "is larger than %d bytes",
@@ -215,7 +217,7 @@ read_tokens(struct tokens *t, int fd, struct stat *seen, char why[WHY_SIZE])
         (void)snprintf(why, WHY_SIZE, "%s", diag_text(rc));
         return rc;
     }
-    rc = check_file(seen, why);
+    rc = check_file(t, seen, why);
     if (rc < 0)
         return rc;
     size = read_at(fd, t->text, TOKENS_FILE_SIZE, 0);
@@ -239,6 +241,8 @@ read_file(struct tokens *t, char why[WHY_SIZE])
 
     if (fd < 0) {
         rc = -errno;
+        if (rc == -EACCES && t->any_user)
+            return stat(t->path, &seen) == 0 ? check_file(t, &seen, why) : 0;
         (void)snprintf(why, WHY_SIZE, "%s", diag_text(rc));
         return rc;
     }
@@ -292,8 +296,8 @@ is_of_system(int rc)
     return rc == -ENOMEM || rc == -EIO || rc == -EMFILE || rc == -ENFILE;
 }
 
-int
-tokens_open(struct tokens **out, const char *path)
+static int
+open_tokens(struct tokens **out, const char *path, bool any_user)
 {
     struct tokens *t;
     char why[WHY_SIZE];
@@ -316,6 +320,7 @@ tokens_open(struct tokens **out, const char *path)
         tokens_close(t);
         return rc;
     }
+    t->any_user = any_user;
     t->polled_ms = clock_ms();
     rc = read_file(t, why);
     if (rc < 0) {
@@ -325,6 +330,22 @@ tokens_open(struct tokens **out, const char *path)
     }
     *out = t;
     return 0;
+}
+
+int
+tokens_open(struct tokens **out, const char *path)
+{
+    return open_tokens(out, path, false);
+}
+
+int
+tokens_test(const char *path, bool any_user)
+{
+    struct tokens *t;
+    const int rc = open_tokens(&t, path, any_user);
+
+    tokens_close(t);
+    return rc;
 }
 
 void

@@ -23,6 +23,7 @@
 #ifndef COUNTD_COMMON_NET_TOKENS_H
 #define COUNTD_COMMON_NET_TOKENS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "common/base/hash.h"
@@ -47,6 +48,11 @@ struct tokens;
  * needs a token. -EINVAL  the file cannot be used -ENOMEM, -EIO, -EMFILE,
  * -ENFILE  the system failed */
 int tokens_open(struct tokens **out, const char *path);
+
+/* Reports what is wrong with the file, as tokens_open(), which it returns as.
+ * With `any_user` the daemon's user is not known: the file may then be
+ * unreadable for this one, and belong to any. */
+int tokens_test(const char *path, bool any_user);
 
 /* Frees it; NULL does nothing. */
 void tokens_close(struct tokens *t);

@@ -5,8 +5,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/net/bind.h"
+#include "common/net/tokens.h"
+#include "common/setup/privilege.h"
 #include "common/wire/message.h"
 
 #define WHERE_SIZE (CONFIG_TEXT_SIZE + 24) /* an address and a port */
@@ -216,12 +219,34 @@ config_check(const struct config *c, char *why, size_t why_size)
     return check_addresses(c, why, why_size);
 }
 
+/* Checks the file of http.tokens as the daemon's user, where this process may
+ * become that user, as it ends soon; without `user`, a supervisor may start the
+ * daemons as any.  Returns an exit status. */
+static int
+test_tokens(const struct config *c)
+{
+    const bool is_user_known = c->user[0] != '\0' && geteuid() == 0;
+    int status, rc;
+
+    if (c->http_tokens[0] == '\0')
+        return CONFIG_EXIT_OK;
+    if (is_user_known) {
+        status = privilege_become(c, DATADIR_READ);
+        if (status != 0)
+            return status;
+    }
+    rc = tokens_test(c->http_tokens, !is_user_known);
+    if (rc < 0)
+        return rc == -EINVAL ? CONFIG_EXIT_USAGE : CONFIG_EXIT_SYSTEM;
+    return CONFIG_EXIT_OK;
+}
+
 int
 config_test(const struct config *c)
 {
     struct net_address address;
     struct places p;
-    int rc = 0;
+    int status, rc = 0;
 
     list_places(c, &p);
     for (size_t i = 0; i < PLACES && rc == 0; i++) {
@@ -234,6 +259,9 @@ config_test(const struct config *c)
     }
     if (rc < 0)
         return rc == -EINVAL ? CONFIG_EXIT_USAGE : CONFIG_EXIT_SYSTEM;
+    status = test_tokens(c);
+    if (status != CONFIG_EXIT_OK)
+        return status;
     (void)puts("settings are good");
     return fflush(stdout) == 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_SYSTEM;
 }

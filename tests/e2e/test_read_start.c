@@ -120,6 +120,35 @@ CASE(a_check_of_settings_finds_ports_that_others_can_reach)
            0, "settings are good");
 }
 
+/* Each fault is reported by -t in the words of a start. */
+CASE(a_check_of_settings_reads_the_file_of_tokens)
+{
+    static const char good[] = "boss admin 0123456789012345\n";
+    char option[700];
+
+    snprintf(option, sizeof option, "http.tokens=%s/tokens", dir.path);
+    expect(READ("-t", "-o", option), 100, "/tokens: No such file or directory");
+    expect(READ("-d", data, ANY_PORT, "-o", option), 100,
+           "/tokens: No such file or directory");
+    tmpdir_put(&dir, "tokens", "boss\n", 5, 0600);
+    expect(READ("-t", "-o", option), 100,
+           "/tokens: line 1: give NAME RIGHTS TOKEN");
+    tmpdir_put(&dir, "tokens", good, strlen(good), 0600);
+    expect(READ("-t", "-o", option), 0, "settings are good");
+    if (geteuid() == 0) {
+        assert_int_equal(chmod(dir.path, 0755), 0);
+        expect(READ("-t", "-o", option, "-u", "65534"), 100,
+               "/tokens: Permission denied");
+        assert_int_equal(fchownat(dir.fd, "tokens", 65534, 65534, 0), 0);
+        expect(READ("-t", "-o", option, "-u", "65534"), 0, "settings are good");
+        expect(READ("-t", "-o", option), 0, "settings are good");
+        expect(READ("-t", "-o", option, "-u", "root"), 100,
+               "/tokens: belongs to uid 65534");
+    }
+    assert_int_equal(fchmodat(dir.fd, "tokens", 0640, 0), 0);
+    expect(READ("-t", "-o", option), 100, "/tokens: has mode 0640");
+}
+
 /* ---- refusals ---------------------------------------------------------- */
 
 CASE(an_address_of_another_machine_may_be_ours_later)
