@@ -48,7 +48,8 @@ ON_FIXTURE(too_little_address_space_names_the_setting_to_lower, r)
 {
     static const char script[] =
         "ulimit -v 2000000; COUNTD_CONF= exec \"$1\" -d \"$2\" "
-        "-o write.listen= -o counter.port=0";
+        "-o write.listen= -o write.ack_listen= -o http.listen= "
+        "-o counter.port=0";
     char output[4096];
 
     if (SANITIZED)
