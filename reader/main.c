@@ -19,7 +19,7 @@
 #include "common/store/cluster/cluster_store.h"
 #include "common/store/lmdb/lmdb_store.h"
 #include "reader/listeners.h"
-#include "reader/status.h"
+#include "reader/reader_status.h"
 
 static_assert(READ_HTTP_LONGEST >= RESP_ANSWER_MAX, "answer_max is of all");
 

@@ -20,7 +20,7 @@
 #include "worker/drain.h"
 #include "worker/merge.h"
 #include "worker/retry.h"
-#include "worker/status.h"
+#include "worker/worker_status.h"
 
 #define WATCH_POLL_MS 1000
 #define WATCH_MAINTAIN_NS                                                      \

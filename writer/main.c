@@ -22,8 +22,8 @@
 #include "writer/live/live_service.h"
 #include "writer/logs.h"
 #include "writer/quota/quota_service.h"
-#include "writer/status.h"
 #include "writer/tally.h"
+#include "writer/writer_status.h"
 
 /* The largest answer of any listener here. */
 #define ANSWER_MAX                                                             \

@@ -28,6 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "writer/quota/journal_note.h"
 #include "writer/quota/journal_record.h"
 
 #define JOURNAL_NAME  "quota"

@@ -1,5 +1,5 @@
-/* writer/quota/journal_note.c - see journal_record.h. */
-#include "writer/quota/journal_record.h"
+/* writer/quota/journal_note.c - see journal_note.h. */
+#include "writer/quota/journal_note.h"
 
 #include <errno.h>
 #include <fcntl.h>

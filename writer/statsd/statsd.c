@@ -83,7 +83,7 @@ end_flush(struct statsd *s)
     s->flushing = false;
     /* No name of the old half waits: those that did were in this flush, and
      * others move to the young half when something arrives for them. */
-    if ((s->pressed || now >= s->age_ms) && sums_age(&s->sums) == 0)
+    if ((s->pressed || now >= s->age_ms) && aggregate_age(&s->sums) == 0)
         s->age_ms = now + s->config->statsd_idle_ms;
     if (s->pressed)
         release_pressure(s);
@@ -106,14 +106,14 @@ put_names(struct statsd *s, uint32_t slice)
     uint32_t slots = 0;
 
     while (slice > 0 && s->flush_left > 0) {
-        struct sums_name name;
+        struct aggregate_name name;
         struct message m;
 
         if (slots == 0)
             slots = logs_free_slots(s->logs);
         if (slots == 0)
             break;
-        if (!sums_take(&s->sums, &name, &m.increment))
+        if (!aggregate_take(&s->sums, &name, &m.increment))
             break; /* not reached: flush_left of them wait */
         s->flush_left--;
         slice--;
@@ -134,8 +134,8 @@ put_names(struct statsd *s, uint32_t slice)
 static void
 forget_rests(struct statsd *s)
 {
-    (void)sums_age(&s->sums);
-    (void)sums_age(&s->sums);
+    (void)aggregate_age(&s->sums);
+    (void)aggregate_age(&s->sums);
 }
 
 /* A piece of a flush.  True: there is more that can be done now. */
@@ -292,7 +292,7 @@ statsd_open(struct statsd *s, struct loop *loop, struct logs *logs,
                                      .key_size = c->key_size};
     s->age_ms = loop_now_ms(loop) + c->statsd_idle_ms;
     s->flush_timer = (struct loop_timer){.slot = -1, .due = flush_is_due};
-    rc = sums_init(&s->sums, c->statsd_memory);
+    rc = aggregate_init(&s->sums, c->statsd_memory);
     if (rc == 0 && getrandom(&s->senders.hash_key, sizeof s->senders.hash_key,
                              0) != (ssize_t)sizeof s->senders.hash_key)
         rc = -EIO;
@@ -314,7 +314,7 @@ statsd_close(struct statsd *s)
     if (s->loop)
         loop_disarm(s->loop, &s->flush_timer);
     datagram_close(&s->datagrams);
-    sums_fini(&s->sums);
+    aggregate_fini(&s->sums);
     s->on = false;
 }
 

@@ -4,7 +4,8 @@
  * Graphite's plaintext lines (graphite.listen) are summed by name in memory and
  * flushed to the log as ordinary increments every `statsd.flush`:
  *
- *     lines -> sums (sums.h) -> flush: one slot for each name -> commit logs
+ *     lines -> sums (aggregate.h) -> flush: one slot for each name -> commit
+ * logs
  *
  * Nothing is acknowledged.  SIGKILL loses at most one flush interval; a clean
  * stop reads what the sockets have queued and flushes all of it.
@@ -27,8 +28,8 @@
 #include "common/wire/message.h"
 #include "common/wire/statsd_line.h"
 #include "writer/logs.h"
+#include "writer/statsd/aggregate.h"
 #include "writer/statsd/senders.h"
-#include "writer/statsd/sums.h"
 
 #define STATSD_KEYSPACE   "countd.statsd"
 #define GRAPHITE_KEYSPACE "countd.graphite"
@@ -73,7 +74,7 @@ struct statsd {
     struct datagrams datagrams;
     struct statsd_port ports[STATSD_PROTOCOLS];
     struct listener *listeners[STATSD_PROTOCOLS];
-    struct sums sums;
+    struct aggregate sums;
     struct senders senders;
     bool on;
 

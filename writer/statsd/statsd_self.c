@@ -109,7 +109,7 @@ statsd_read_counts(struct statsd *s)
     counts[STATSD_DROPPED] = s->datagrams.stats.dropped;
     counts[STATSD_NOT_ALLOWED] = s->datagrams.stats.not_allowed;
     counts[STATSD_TOO_LONG] = s->datagrams.stats.too_long;
-    counts[STATSD_ROUNDED] = sums_forgotten(&s->sums);
+    counts[STATSD_ROUNDED] = aggregate_forgotten(&s->sums);
     if (counts[STATSD_DROPPED] > s->warned_drops)
         diag_repeating(&s->drop_warning, DIAG_WARNING,
                        "statsd: the kernel dropped datagrams=%llu so far; "

@@ -58,7 +58,7 @@ add_increment(void *ctx, enum statsd_part part, const uint8_t *key,
     const char *suffix = suffix_of(part);
     uint8_t keyspace[2 * MESSAGE_NAME_MAX];
     size_t size = strlen(c->statsd_keyspace), split;
-    struct sums_name name;
+    struct aggregate_name name;
     int rc;
 
     split = find_split(key, key_size, c->statsd_split);
@@ -72,11 +72,11 @@ add_increment(void *ctx, enum statsd_part part, const uint8_t *key,
     }
     size = (size_t)(bytes_append(keyspace + size, suffix, strlen(suffix)) -
                     keyspace);
-    name = (struct sums_name){.keyspace = keyspace,
-                              .key = key,
-                              .keyspace_size = size,
-                              .key_size = key_size};
-    rc = sums_add(&s->sums, &name, millionths);
+    name = (struct aggregate_name){.keyspace = keyspace,
+                                   .key = key,
+                                   .keyspace_size = size,
+                                   .key_size = key_size};
+    rc = aggregate_add(&s->sums, &name, millionths);
     assert(rc == 0); /* statsd_has_memory() was true for these bytes */
 }
 
@@ -88,10 +88,10 @@ statsd_has_memory(struct statsd *s, size_t bytes)
     const size_t keyspace =
         strlen(s->config->statsd_keyspace) + sizeof TIMER_COUNT;
     const size_t needed =
-        (bytes / SHORTEST_LINE + 1) * 2 * sums_name_size(keyspace, 1) +
+        (bytes / SHORTEST_LINE + 1) * 2 * aggregate_name_size(keyspace, 1) +
         2 * bytes;
 
-    if (sums_free(&s->sums) >= needed)
+    if (aggregate_free(&s->sums) >= needed)
         return true;
     s->pressed = true;
     datagram_pause(&s->datagrams, true);

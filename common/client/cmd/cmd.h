@@ -253,12 +253,12 @@ void output_age(int64_t ms, char text[32]);
 
 /* The time that an option of the line gives, `def` when it is not there; dates
  * are UTC with --utc.  Says what is wrong; an exit status. */
-int time_text_option(const struct cmd_line *line, const char *option,
-                     uint64_t now_ms, uint64_t def, uint64_t *ms);
+int cmd_time_option(const struct cmd_line *line, const char *option,
+                    uint64_t now_ms, uint64_t def, uint64_t *ms);
 
 /* "2026-11-20T14:30:05", with a Z behind it in UTC. */
 #define TIME_TEXT_SIZE 40
-void time_text_format(uint64_t ms, bool utc, char text[TIME_TEXT_SIZE]);
+void cmd_time_format(uint64_t ms, bool utc, char text[TIME_TEXT_SIZE]);
 
 /* ---- lookup ------------------------------------------------------------ */
 

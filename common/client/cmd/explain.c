@@ -211,7 +211,7 @@ cell_time(const struct explain *e, uint64_t ms, char text[TIME_TEXT_SIZE])
 {
     if (e->out.format != OUTPUT_PEOPLE)
         return cell_number((int64_t)(ms / 1000));
-    time_text_format(ms, e->utc, text);
+    cmd_time_format(ms, e->utc, text);
     return cell_text(text);
 }
 
@@ -341,7 +341,7 @@ print_sentences(const struct explain *e)
                      cell_sum_text(rest_of(e), rest));
         return;
     }
-    time_text_format(e->begins_ms, e->utc, when);
+    cmd_time_format(e->begins_ms, e->utc, when);
     (void)printf("the rest, from before the archive begins at %s: %s\n", when,
                  cell_sum_text(rest_of(e), rest));
 }

@@ -37,9 +37,9 @@ read_span(const struct cmd_line *line, struct history_command *h)
     uint64_t from, to;
     int status;
 
-    status = time_text_option(line, "from", now, now - DAY_MS, &from);
+    status = cmd_time_option(line, "from", now, now - DAY_MS, &from);
     if (status == 0)
-        status = time_text_option(line, "to", now, now, &to);
+        status = cmd_time_option(line, "to", now, now, &to);
     if (status != 0)
         return status;
     if (to <= from)
@@ -62,7 +62,7 @@ report_since(const struct history_command *h, int64_t since)
 
     if (since <= h->span.from || h->l.out.format != OUTPUT_PEOPLE)
         return;
-    time_text_format((uint64_t)since * 1000, h->utc, text);
+    cmd_time_format((uint64_t)since * 1000, h->utc, text);
     diag(DIAG_INFO,
          "history before %s may be incomplete: steps this short are not "
          "retained longer",
@@ -107,7 +107,7 @@ print_rows(struct history_command *h, const struct countd_buckets *b)
             cell_text(bar),
         };
 
-        time_text_format((uint64_t)b->buckets[i].start * 1000, h->utc, from);
+        cmd_time_format((uint64_t)b->buckets[i].start * 1000, h->utc, from);
         chart_bar(chart_value(s), most, CHART_BAR_MAX, bar);
         output_row(&h->l.out, cells);
     }
@@ -252,8 +252,8 @@ end_period(struct history_command *h, int64_t since, int64_t as_of_ms)
     char from[TIME_TEXT_SIZE], to[TIME_TEXT_SIZE];
 
     if (h->l.out.format == OUTPUT_PEOPLE) {
-        time_text_format((uint64_t)h->span.from * 1000, h->utc, from);
-        time_text_format((uint64_t)h->span.to * 1000, h->utc, to);
+        cmd_time_format((uint64_t)h->span.from * 1000, h->utc, from);
+        cmd_time_format((uint64_t)h->span.to * 1000, h->utc, to);
         (void)printf("from %s to %s\n", from, to);
     }
     report_since(h, since);

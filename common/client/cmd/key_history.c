@@ -196,7 +196,7 @@ key_history_print(const struct key_history *p, struct output *o, bool utc)
             cell_sum(r->logged, logged),
         };
 
-        time_text_format((uint64_t)r->start * 1000, utc, from);
+        cmd_time_format((uint64_t)r->start * 1000, utc, from);
         output_row(o, cells);
     }
     output_rows_end(o);
@@ -228,7 +228,7 @@ key_history_summarize(const struct key_history *p, int64_t count, bool utc)
         return;
     }
     (void)printf("in history: %s\n", cell_sum_text(p->sum, text));
-    time_text_format((uint64_t)p->since * 1000, utc, when);
+    cmd_time_format((uint64_t)p->since * 1000, utc, when);
     if (p->since > 0)
         (void)printf("not known: what came before %s, when no history was kept "
                      "yet or which is older than it is kept\n",

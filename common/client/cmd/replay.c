@@ -341,9 +341,9 @@ read_options(struct replay *r)
 
     r->dry_run = cmd_value(line, "dry-run") != NULL;
     r->skip = cmd_value(line, "skip-damaged") != NULL;
-    status = time_text_option(line, "from", now, 0, &r->from_ms);
+    status = cmd_time_option(line, "from", now, 0, &r->from_ms);
     if (status == 0)
-        status = time_text_option(line, "to", now, UINT64_MAX, &r->to_ms);
+        status = cmd_time_option(line, "to", now, UINT64_MAX, &r->to_ms);
     if (status == 0)
         status = cmd_option_ms(line, "timeout", WAIT_MS, &r->wait_ms);
     if (status == 0 && keyspace != NULL)

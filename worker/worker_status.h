@@ -1,10 +1,10 @@
-/* worker/status.h - countd-worker's part of data/board: its figures, and the
- * logs it merges.
+/* worker/worker_status.h - countd-worker's part of data/board: its figures, and
+ * the logs it merges.
  *
  * Ownership: the caller's; what it looks at is borrowed.  One thread.
  */
-#ifndef COUNTD_WORKER_STATUS_H
-#define COUNTD_WORKER_STATUS_H
+#ifndef COUNTD_WORKER_WORKER_STATUS_H
+#define COUNTD_WORKER_WORKER_STATUS_H
 
 #include "common/setup/status.h"
 #include "worker/drain.h"

@@ -1,4 +1,4 @@
-/* tests/unit/test_coalesce.c - sums of names between flushes, and numbered
+/* tests/unit/test_aggregate.c - sums of names between flushes, and numbered
  * senders.
  *
  *     TEST_SEED */
@@ -9,31 +9,31 @@
 #include <string.h>
 
 #include "tests/lib/random.h"
+#include "writer/statsd/aggregate.h"
 #include "writer/statsd/senders.h"
-#include "writer/statsd/sums.h"
 
 #define MEMORY ((size_t)1 << 20)
 #define UNIT   ((int128)DECIMAL_MILLIONTHS)
 
 static int
-add(struct sums *s, const char *key, int128 millionths)
+add(struct aggregate *s, const char *key, int128 millionths)
 {
-    const struct sums_name name = {.keyspace = (const uint8_t *)"k",
-                                   .key = (const uint8_t *)key,
-                                   .keyspace_size = 1,
-                                   .key_size = strlen(key)};
+    const struct aggregate_name name = {.keyspace = (const uint8_t *)"k",
+                                        .key = (const uint8_t *)key,
+                                        .keyspace_size = 1,
+                                        .key_size = strlen(key)};
 
-    return sums_add(s, &name, millionths);
+    return aggregate_add(s, &name, millionths);
 }
 
 /* Flushes all; returns what `key` got. */
 static int64_t
-flush(struct sums *s, const char *key)
+flush(struct aggregate *s, const char *key)
 {
-    struct sums_name name;
+    struct aggregate_name name;
     int64_t increment, sum = 0;
 
-    while (sums_take(s, &name, &increment))
+    while (aggregate_take(s, &name, &increment))
         if (name.key_size == strlen(key) &&
             memcmp(name.key, key, name.key_size) == 0)
             sum += increment;
@@ -43,9 +43,9 @@ flush(struct sums *s, const char *key)
 static int
 setup(void **state)
 {
-    static struct sums s;
+    static struct aggregate s;
 
-    assert_rc(sums_init(&s, MEMORY), 0);
+    assert_rc(aggregate_init(&s, MEMORY), 0);
     *state = &s;
     return 0;
 }
@@ -53,15 +53,15 @@ setup(void **state)
 static int
 teardown(void **state)
 {
-    sums_fini(*state);
+    aggregate_fini(*state);
     return 0;
 }
 
-#define CASE(name, s) TEST_IN(name, struct sums *s, setup, teardown)
+#define CASE(name, s) TEST_IN(name, struct aggregate *s, setup, teardown)
 
 CASE(a_flush_takes_whole_units_and_leaves_the_rest, s)
 {
-    struct sums_name name;
+    struct aggregate_name name;
     int64_t increment;
 
     assert_rc(add(s, "a", 3333333), 0);
@@ -70,20 +70,20 @@ CASE(a_flush_takes_whole_units_and_leaves_the_rest, s)
     assert_int_equal(flush(s, "a"), 4); /* 3.67 with the rest */
     assert_rc(add(s, "a", 3333333), 0);
     assert_int_equal(flush(s, "a"), 3); /* 10 in all, of 9.999999 */
-    assert_false(sums_take(s, &name, &increment));
+    assert_false(aggregate_take(s, &name, &increment));
 }
 
 CASE(a_rest_survives_one_age_and_is_counted_when_it_is_lost, s)
 {
     assert_rc(add(s, "a", UNIT * 2 / 5), 0);
     assert_int_equal(flush(s, "a"), 0);
-    assert_rc(sums_age(s), 0);
+    assert_rc(aggregate_age(s), 0);
     assert_rc(add(s, "a", UNIT * 2 / 5), 0); /* comes along */
     assert_int_equal(flush(s, "a"), 1);
-    assert_rc(sums_age(s), 0);
-    assert_int_equal(sums_forgotten(s), 0);
-    assert_rc(sums_age(s), 0); /* nothing came for it since */
-    assert_int_equal(sums_forgotten(s), 1);
+    assert_rc(aggregate_age(s), 0);
+    assert_int_equal(aggregate_forgotten(s), 0);
+    assert_rc(aggregate_age(s), 0); /* nothing came for it since */
+    assert_int_equal(aggregate_forgotten(s), 1);
     assert_rc(add(s, "a", UNIT * 2 / 5), 0);
     assert_int_equal(flush(s, "a"), 0);
 }
@@ -91,11 +91,11 @@ CASE(a_rest_survives_one_age_and_is_counted_when_it_is_lost, s)
 CASE(names_that_wait_for_a_flush_are_never_dropped, s)
 {
     assert_rc(add(s, "a", UNIT), 0);
-    assert_rc(sums_age(s), 0);
-    assert_rc(sums_age(s), -EBUSY);
+    assert_rc(aggregate_age(s), 0);
+    assert_rc(aggregate_age(s), -EBUSY);
     assert_rc(add(s, "a", UNIT), 0);
     assert_int_equal(flush(s, "a"), 2);
-    assert_rc(sums_age(s), 0);
+    assert_rc(aggregate_age(s), 0);
 }
 
 CASE(a_full_table_refuses_and_an_age_empties_it, s)
@@ -104,17 +104,17 @@ CASE(a_full_table_refuses_and_an_age_empties_it, s)
     int count = 0;
 
     for (int rc = 0; rc == 0; count += rc == 0) {
-        const size_t before = sums_free(s);
+        const size_t before = aggregate_free(s);
 
         (void)snprintf(key, sizeof key, "%d", count);
         rc = add(s, key, UNIT);
         /* What is said to be free can be used. */
-        assert_true(rc == 0 || before < sums_name_size(1, sizeof key));
+        assert_true(rc == 0 || before < aggregate_name_size(1, sizeof key));
     }
     assert_true(count > 1000);
     (void)snprintf(key, sizeof key, "%d", count - 1);
     assert_int_equal(flush(s, key), 1);
-    assert_rc(sums_age(s), 0);
+    assert_rc(aggregate_age(s), 0);
     assert_rc(add(s, "new", UNIT), 0);
     assert_int_equal(flush(s, "new"), 1);
 }
@@ -130,12 +130,12 @@ CASE(sums_beyond_64_bits_are_cut_to_the_bound, s)
 }
 
 static void
-count_flush(struct sums *s, int64_t *counted)
+count_flush(struct aggregate *s, int64_t *counted)
 {
-    struct sums_name name;
+    struct aggregate_name name;
     int64_t increment;
 
-    while (sums_take(s, &name, &increment)) {
+    while (aggregate_take(s, &name, &increment)) {
         char key[8] = "";
 
         memcpy(key, name.key, name.key_size);

@@ -1,4 +1,4 @@
-/* common/client/cmd/time_text.c - see cmd.h. */
+/* common/client/cmd/cmd_time.c - see cmd.h. */
 #include "common/client/cmd/cmd.h"
 
 #include <stdio.h>
@@ -8,8 +8,8 @@
 #define YEAR_MOST 9999
 
 int
-time_text_option(const struct cmd_line *line, const char *option,
-                 uint64_t now_ms, uint64_t def, uint64_t *ms)
+cmd_time_option(const struct cmd_line *line, const char *option,
+                uint64_t now_ms, uint64_t def, uint64_t *ms)
 {
     const char *text = cmd_value(line, option);
 
@@ -23,7 +23,7 @@ time_text_option(const struct cmd_line *line, const char *option,
 }
 
 void
-time_text_format(uint64_t ms, bool utc, char text[TIME_TEXT_SIZE])
+cmd_time_format(uint64_t ms, bool utc, char text[TIME_TEXT_SIZE])
 {
     const time_t t = (time_t)(ms / 1000);
     struct tm day;

@@ -1,6 +1,6 @@
-/* writer/status.c - see status.h: writer_status_print(),
+/* writer/writer_status.c - see writer_status.h: writer_status_print(),
  * writer_status_handed(), writer_status_end(). */
-#include "writer/status.h"
+#include "writer/writer_status.h"
 
 #include <fcntl.h>
 #include <string.h>

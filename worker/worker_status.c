@@ -1,5 +1,5 @@
-/* worker/status.c - see status.h. */
-#include "worker/status.h"
+/* worker/worker_status.c - see worker_status.h. */
+#include "worker/worker_status.h"
 
 #include <unistd.h>
 

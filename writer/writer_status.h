@@ -1,4 +1,5 @@
-/* writer/status.h - countd-write's part of data/board: totals, listeners, logs.
+/* writer/writer_status.h - countd-write's part of data/board: totals,
+ * listeners, logs.
  *
  * The rows are filled a few times a second, from what is counted anyway.  How
  * the logs stand that are not this process's is looked up once a second, by
@@ -7,8 +8,8 @@
  * Ownership: the caller's between open and close; all that it is given is
  * borrowed.  The loop's thread.
  */
-#ifndef COUNTD_WRITER_STATUS_H
-#define COUNTD_WRITER_STATUS_H
+#ifndef COUNTD_WRITER_WRITER_STATUS_H
+#define COUNTD_WRITER_WRITER_STATUS_H
 
 #include "common/setup/status.h"
 #include "writer/commit.h"

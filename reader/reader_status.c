@@ -1,5 +1,5 @@
-/* reader/status.c - see status.h. */
-#include "reader/status.h"
+/* reader/reader_status.c - see reader_status.h. */
+#include "reader/reader_status.h"
 
 /* One that serves no port has no statistics of it. */
 static bool

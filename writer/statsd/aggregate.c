@@ -1,6 +1,6 @@
-/* writer/statsd/sums.c - see sums.h: sums_name_size(), sums_add(),
- * sums_take(), sums_age(). */
-#include "writer/statsd/sums.h"
+/* writer/statsd/aggregate.c - see aggregate.h: aggregate_name_size(),
+ * aggregate_add(), aggregate_take(), aggregate_age(). */
+#include "writer/statsd/aggregate.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -9,12 +9,12 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 
-#define SUMS_UNIT   16 /* entries begin at multiples of this */
-#define SUMS_SPREAD 64 /* bytes of entries for one place of the index */
+#define AGGREGATE_UNIT   16 /* entries begin at multiples of this */
+#define AGGREGATE_SPREAD 64 /* bytes of entries for one place of the index */
 
-struct sums_entry {
+struct aggregate_entry {
     int128 millionths;
-    struct sums_entry *next; /* while it waits */
+    struct aggregate_entry *next; /* while it waits */
     uint32_t hash;
     uint16_t keyspace_size;
     uint16_t key_size;
@@ -35,11 +35,12 @@ map_bytes(size_t size)
 }
 
 int
-sums_init(struct sums *s, size_t size)
+aggregate_init(struct aggregate *s, size_t size)
 {
-    *s = (struct sums){.half_size = size / 2 / SUMS_UNIT * SUMS_UNIT};
+    *s = (struct aggregate){.half_size =
+                                size / 2 / AGGREGATE_UNIT * AGGREGATE_UNIT};
     s->last = &s->first;
-    for (s->index_count = 1; s->index_count * SUMS_SPREAD < s->half_size;)
+    for (s->index_count = 1; s->index_count * AGGREGATE_SPREAD < s->half_size;)
         s->index_count *= 2;
     if (getrandom(&s->hash_key, sizeof s->hash_key, 0) !=
         (ssize_t)sizeof s->hash_key)
@@ -48,7 +49,7 @@ sums_init(struct sums *s, size_t size)
         s->halves[i].bytes = map_bytes(s->half_size);
         s->halves[i].index = map_bytes(s->index_count * sizeof(uint32_t));
         if (!s->halves[i].bytes || !s->halves[i].index) {
-            sums_fini(s);
+            aggregate_fini(s);
             return -ENOMEM;
         }
     }
@@ -56,39 +57,39 @@ sums_init(struct sums *s, size_t size)
 }
 
 void
-sums_fini(struct sums *s)
+aggregate_fini(struct aggregate *s)
 {
     for (int i = 0; i < 2; i++) {
         if (s->halves[i].bytes)
             (void)munmap(s->halves[i].bytes, s->half_size);
         if (s->halves[i].index)
             (void)munmap(s->halves[i].index, s->index_count * sizeof(uint32_t));
-        s->halves[i] = (struct sums_half){0};
+        s->halves[i] = (struct aggregate_half){0};
     }
 }
 
 size_t
-sums_name_size(size_t keyspace_size, size_t key_size)
+aggregate_name_size(size_t keyspace_size, size_t key_size)
 {
-    const size_t size = offsetof(struct sums_entry, names) + keyspace_size +
-                        key_size + SUMS_UNIT - 1;
+    const size_t size = offsetof(struct aggregate_entry, names) +
+                        keyspace_size + key_size + AGGREGATE_UNIT - 1;
 
-    return size / SUMS_UNIT * SUMS_UNIT;
+    return size / AGGREGATE_UNIT * AGGREGATE_UNIT;
 }
 
 /* Names that the young half has places for.  A quarter of the index stays
  * free, so that a search is short. */
 static size_t
-free_places(const struct sums *s)
+free_places(const struct aggregate *s)
 {
     return s->index_count - s->index_count / 4 - s->halves[s->young].names;
 }
 
 size_t
-sums_free(const struct sums *s)
+aggregate_free(const struct aggregate *s)
 {
     const size_t bytes = s->half_size - s->halves[s->young].used;
-    const size_t smallest = sums_name_size(1, 1);
+    const size_t smallest = aggregate_name_size(1, 1);
     const size_t places = free_places(s);
 
     return places < bytes / smallest ? places * smallest : bytes;
@@ -96,15 +97,15 @@ sums_free(const struct sums *s)
 
 /* ---- names -------------------------------------------------------------- */
 
-static struct sums_entry *
-entry_at(const struct sums_half *h, uint32_t place)
+static struct aggregate_entry *
+entry_at(const struct aggregate_half *h, uint32_t place)
 {
-    return (struct sums_entry *)(void *)(h->bytes +
-                                         (size_t)(place - 1) * SUMS_UNIT);
+    return (struct aggregate_entry *)(void *)(h->bytes + (size_t)(place - 1) *
+                                                             AGGREGATE_UNIT);
 }
 
 static bool
-is_named(const struct sums_entry *e, const struct sums_name *name)
+is_named(const struct aggregate_entry *e, const struct aggregate_name *name)
 {
     return e->keyspace_size == name->keyspace_size &&
            e->key_size == name->key_size &&
@@ -113,14 +114,14 @@ is_named(const struct sums_entry *e, const struct sums_name *name)
                0;
 }
 
-static struct sums_entry *
-find_entry(const struct sums *s, const struct sums_half *h,
-           const struct sums_name *name, uint32_t hash)
+static struct aggregate_entry *
+find_entry(const struct aggregate *s, const struct aggregate_half *h,
+           const struct aggregate_name *name, uint32_t hash)
 {
     size_t i = hash & (s->index_count - 1);
 
     for (; h->index[i] != 0; i = (i + 1) & (s->index_count - 1)) {
-        struct sums_entry *e = entry_at(h, h->index[i]);
+        struct aggregate_entry *e = entry_at(h, h->index[i]);
 
         if (e->hash == hash && is_named(e, name))
             return e;
@@ -129,21 +130,23 @@ find_entry(const struct sums *s, const struct sums_half *h,
 }
 
 /* Makes an entry in the young half; NULL: it is full. */
-static struct sums_entry *
-make_entry(struct sums *s, const struct sums_name *name, uint32_t hash)
+static struct aggregate_entry *
+make_entry(struct aggregate *s, const struct aggregate_name *name,
+           uint32_t hash)
 {
-    struct sums_half *h = &s->halves[s->young];
-    const size_t size = sums_name_size(name->keyspace_size, name->key_size);
+    struct aggregate_half *h = &s->halves[s->young];
+    const size_t size =
+        aggregate_name_size(name->keyspace_size, name->key_size);
     size_t i = hash & (s->index_count - 1);
-    struct sums_entry *e;
+    struct aggregate_entry *e;
 
     if (s->half_size - h->used < size || free_places(s) == 0)
         return NULL;
     while (h->index[i] != 0)
         i = (i + 1) & (s->index_count - 1);
-    h->index[i] = (uint32_t)(h->used / SUMS_UNIT) + 1;
+    h->index[i] = (uint32_t)(h->used / AGGREGATE_UNIT) + 1;
     h->names++;
-    e = (struct sums_entry *)(void *)(h->bytes + h->used);
+    e = (struct aggregate_entry *)(void *)(h->bytes + h->used);
     h->used += size;
     e->millionths = 0;
     e->hash = hash;
@@ -157,11 +160,11 @@ make_entry(struct sums *s, const struct sums_name *name, uint32_t hash)
 }
 
 static uint32_t
-hash_of(struct sums *s, const struct sums_name *name)
+hash_of(struct aggregate *s, const struct aggregate_name *name)
 {
     uint64_t hash;
 
-    assert(name->keyspace_size <= SUMS_KEYSPACE_MAX);
+    assert(name->keyspace_size <= AGGREGATE_KEYSPACE_MAX);
     if (s->keyspace_size != name->keyspace_size ||
         memcmp(s->keyspace, name->keyspace, name->keyspace_size) != 0) {
         memcpy(s->keyspace, name->keyspace, name->keyspace_size);
@@ -175,12 +178,12 @@ hash_of(struct sums *s, const struct sums_name *name)
 
 /* The entry of a name, made where there is none.  One of the old half that
  * waits stays there until the flush; else its rest moves to the young half. */
-static struct sums_entry *
-take_entry(struct sums *s, const struct sums_name *name)
+static struct aggregate_entry *
+take_entry(struct aggregate *s, const struct aggregate_name *name)
 {
     const uint32_t hash = hash_of(s, name);
-    struct sums_half *old = &s->halves[1 - s->young];
-    struct sums_entry *e, *before;
+    struct aggregate_half *old = &s->halves[1 - s->young];
+    struct aggregate_entry *e, *before;
 
     e = find_entry(s, &s->halves[s->young], name, hash);
     if (e)
@@ -214,10 +217,11 @@ add_bounded(int128 a, int128 b)
 }
 
 int
-sums_add(struct sums *s, const struct sums_name *name, int128 millionths)
+aggregate_add(struct aggregate *s, const struct aggregate_name *name,
+              int128 millionths)
 {
-    struct sums_entry *e = take_entry(s, name);
-    struct sums_half *h;
+    struct aggregate_entry *e = take_entry(s, name);
+    struct aggregate_half *h;
 
     if (!e)
         return -ENOMEM;
@@ -235,10 +239,11 @@ sums_add(struct sums *s, const struct sums_name *name, int128 millionths)
 }
 
 bool
-sums_take(struct sums *s, struct sums_name *name, int64_t *increment)
+aggregate_take(struct aggregate *s, struct aggregate_name *name,
+               int64_t *increment)
 {
-    struct sums_entry *e = s->first;
-    struct sums_half *h;
+    struct aggregate_entry *e = s->first;
+    struct aggregate_half *h;
     int32_t rest;
 
     if (!e)
@@ -252,17 +257,17 @@ sums_take(struct sums *s, struct sums_name *name, int64_t *increment)
     h = &s->halves[e->half];
     h->waiting--;
     h->fractions += rest != 0 ? 1 : 0;
-    *name = (struct sums_name){.keyspace = e->names,
-                               .key = e->names + e->keyspace_size,
-                               .keyspace_size = e->keyspace_size,
-                               .key_size = e->key_size};
+    *name = (struct aggregate_name){.keyspace = e->names,
+                                    .key = e->names + e->keyspace_size,
+                                    .keyspace_size = e->keyspace_size,
+                                    .key_size = e->key_size};
     return true;
 }
 
 int
-sums_age(struct sums *s)
+aggregate_age(struct aggregate *s)
 {
-    struct sums_half *old = &s->halves[1 - s->young];
+    struct aggregate_half *old = &s->halves[1 - s->young];
 
     if (old->waiting > 0)
         return -EBUSY;
@@ -279,7 +284,7 @@ sums_age(struct sums *s)
 }
 
 uint64_t
-sums_forgotten(const struct sums *s)
+aggregate_forgotten(const struct aggregate *s)
 {
     return s->forgotten;
 }

@@ -1,9 +1,9 @@
-/* reader/status.h - countd-read's part of data/board.
+/* reader/reader_status.h - countd-read's part of data/board.
  *
  * Ownership: the caller's; what it looks at is borrowed.  The loop's thread.
  */
-#ifndef COUNTD_READER_STATUS_H
-#define COUNTD_READER_STATUS_H
+#ifndef COUNTD_READER_READER_STATUS_H
+#define COUNTD_READER_READER_STATUS_H
 
 #include "common/setup/status.h"
 #include "reader/as_of.h"

@@ -1,4 +1,4 @@
-/* writer/statsd/sums.h - what arrived for each name since the last flush.
+/* writer/statsd/aggregate.h - what arrived for each name since the last flush.
  *
  * One entry for each (keyspace, key) sums millionths in 128 bits.  A flush
  * takes the whole part of every sum as one increment and leaves the rest, at
@@ -6,18 +6,18 @@
  *
  * Memory is two halves.  New names go to the young half; a name that is found
  * in the old one moves to the young one when something arrives for it.  After
- * `statsd.idle`, or when the young half is full, sums_age() clears the old half
- * and exchanges the two.  A name thus leaves after one to two idle times
+ * `statsd.idle`, or when the young half is full, aggregate_age() clears the old
+ * half and exchanges the two.  A name thus leaves after one to two idle times
  * without an increment, and at most half a unit is lost with it
- * (sums_forgotten() counts such names).  Nothing is ever moved or freed one by
- * one, so a flood of names costs no more than its bytes.
+ * (aggregate_forgotten() counts such names).  Nothing is ever moved or freed
+ * one by one, so a flood of names costs no more than its bytes.
  *
- * An entry that waits for a flush is never cleared: sums_age() refuses.
+ * An entry that waits for a flush is never cleared: aggregate_age() refuses.
  *
  * Ownership: the caller's, between init and fini; all memory is mapped in
  * init.  One thread.  Errors: 0 or a negative errno. */
-#ifndef COUNTD_WRITER_STATSD_SUMS_H
-#define COUNTD_WRITER_STATSD_SUMS_H
+#ifndef COUNTD_WRITER_STATSD_AGGREGATE_H
+#define COUNTD_WRITER_STATSD_AGGREGATE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,58 +26,60 @@
 #include "common/base/hash.h"
 #include "common/wire/decimal.h"
 
-#define SUMS_KEYSPACE_MAX 256
+#define AGGREGATE_KEYSPACE_MAX 256
 
-struct sums_half {
+struct aggregate_half {
     uint8_t *bytes;     /* entries, one after the other */
-    uint32_t *index;    /* entry at / SUMS_UNIT + 1 by hash; 0: free */
+    uint32_t *index;    /* entry at / AGGREGATE_UNIT + 1 by hash; 0: free */
     size_t used;        /* bytes */
     size_t names;       /* entries in the index */
     uint64_t waiting;   /* entries that wait for a flush */
     uint64_t fractions; /* entries whose rest is not 0 and that do not wait */
 };
 
-struct sums {
+struct aggregate {
     struct hash_key hash_key;
     /* The last keyspace and its hash: most names share one. */
-    uint8_t keyspace[SUMS_KEYSPACE_MAX];
+    uint8_t keyspace[AGGREGATE_KEYSPACE_MAX];
     size_t keyspace_size;
     uint64_t keyspace_hash;
-    struct sums_half halves[2];
+    struct aggregate_half halves[2];
     unsigned young;     /* index of the half that new names go to */
     size_t half_size;   /* bytes of entries of a half */
     size_t index_count; /* of a half, a power of two */
-    struct sums_entry *first, **last; /* those that wait for a flush */
-    uint64_t forgotten;               /* names that left with a rest */
+    struct aggregate_entry *first, **last; /* those that wait for a flush */
+    uint64_t forgotten;                    /* names that left with a rest */
 };
 
-struct sums_name {
+struct aggregate_name {
     const uint8_t *keyspace, *key;
     size_t keyspace_size, key_size; /* 1 to 256 each */
 };
 
 /* Maps `size` bytes.  -ENOMEM. */
-int sums_init(struct sums *s, size_t size);
-void sums_fini(struct sums *s);
+int aggregate_init(struct aggregate *s, size_t size);
+void aggregate_fini(struct aggregate *s);
 
 /* Bytes that one name takes, at most. */
-size_t sums_name_size(size_t keyspace_size, size_t key_size);
+size_t aggregate_name_size(size_t keyspace_size, size_t key_size);
 
 /* Bytes that are free for new names. */
-size_t sums_free(const struct sums *s);
+size_t aggregate_free(const struct aggregate *s);
 
 /* Adds to a name.  -ENOMEM: the young half is full, and nothing changed. */
-int sums_add(struct sums *s, const struct sums_name *name, int128 millionths);
+int aggregate_add(struct aggregate *s, const struct aggregate_name *name,
+                  int128 millionths);
 
 /* Takes the whole part of the name that has waited longest.  False: none
  * waits.  *increment may be 0, which needs no slot.  The name is valid until
  * the next call. */
-bool sums_take(struct sums *s, struct sums_name *name, int64_t *increment);
+bool aggregate_take(struct aggregate *s, struct aggregate_name *name,
+                    int64_t *increment);
 
 /* Clears the old half, which becomes the young one.  -EBUSY: a name in it
  * waits for a flush. */
-int sums_age(struct sums *s);
+int aggregate_age(struct aggregate *s);
 
-uint64_t sums_forgotten(const struct sums *s);
+uint64_t aggregate_forgotten(const struct aggregate *s);
 
 #endif
