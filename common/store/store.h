@@ -12,22 +12,23 @@
  * (marks).  Its sums and its marks become visible and durable together; an
  * engine that must cut a batch cuts it by key, and remembers for each mark how
  * far it came, so that the same batch given again goes on from there.  The
- * caller only ever puts logs together whose marks agree (store_marks).
+ * caller puts only logs together whose marks agree (store_marks).
  *
  * Names and keys are 1 to 256 bytes without NUL.  Counts are exact int64: sums
  * that leave the range saturate, the counter is flagged for ever and its
  * keyspace counts it.
  *
- * Ownership: a handle belongs to who opened it; one thread per handle, or per
- * lane of it (store_lane).
+ * Ownership: the caller closes a handle.  One thread per handle, or per lane of
+ * it (store_lane).
  * Errors: 0 or a negative errno; text goes to diag before it is lost.
  *   -EBADMSG  what is stored is damaged, or is not what it should be
- *   -EAGAIN   another process is writing to this keyspace: soon again
- *   -EBUSY    the keyspace was replaced under those who use it: later again
- *   -EHOSTDOWN  the servers of an engine elsewhere do not answer, or cannot
- * now: soon again; store_trouble() says which -ENOSPC   disk full (also where
- * the engine's own code for it is -EIO) -EIO      the outcome may be unknown;
- * the engine has re-read the truth before it says 0
+ *   -EAGAIN   another process is writing to this keyspace: try again soon
+ *   -EBUSY    the keyspace was replaced while it was in use: try again later
+ *   -EHOSTDOWN  the servers of a remote engine do not answer, or cannot at
+ *             present: try again soon; store_trouble() names the server
+ *   -ENOSPC   disk full (also where the engine's own code for it is -EIO)
+ *   -EIO      the outcome may be unknown; before it returns 0, an engine has
+ *             read what is on disk
  */
 #ifndef COUNTD_COMMON_STORE_STORE_H
 #define COUNTD_COMMON_STORE_STORE_H
@@ -37,8 +38,7 @@
 #include <stdint.h>
 
 #include "common/base/bytes.h"
-
-#define STORE_NAME_MAX 256
+#include "common/store/store_history.h"
 
 struct store_engine;
 
@@ -57,31 +57,32 @@ enum store_trait {
 /* ---- applying (worker) ------------------------------------------------- */
 
 /* One fill of a log.  The epoch counts its fills; first_ms, the received_ms of
- * the first record, tells apart two fills of one epoch: a log that was put back
- * to an earlier state begins such a second one. */
+ * the first record, distinguishes two fills of one epoch: a log that was put
+ * back to an earlier state begins such a second one. */
 struct store_fill {
     uint8_t uuid[16];
     uint64_t epoch;
     uint64_t first_ms;
 };
 
-/* What a keyspace says of a fill. */
+/* What a keyspace has of a fill. */
 enum store_mark_state {
-    STORE_MARK_NONE,    /* nothing of it is in */
-    STORE_MARK_PARTIAL, /* some of it is in, see `progress` */
-    STORE_MARK_DONE,    /* all of it is in */
-    STORE_MARK_OTHER,   /* nothing of it is in, but another fill of its epoch:
-                           files of different times were put together */
-    STORE_MARK_AHEAD    /* a later epoch is in: a restored directory */
+    STORE_MARK_NONE,    /* none of it is applied */
+    STORE_MARK_PARTIAL, /* some of it is applied, see `progress` */
+    STORE_MARK_DONE,    /* all of it is applied */
+    STORE_MARK_OTHER,   /* none of it is applied, but another fill of its epoch
+                           is: files of different times were put together */
+    STORE_MARK_AHEAD    /* a later epoch is applied: a restored directory */
 };
 
 struct store_mark_info {
     enum store_mark_state state;
-    uint64_t progress; /* PARTIAL: equal where marks came equally far; else 0 */
+    uint64_t
+        progress; /* PARTIAL: equal for fills applied equally far; else 0 */
 };
 
-/* Marks agree when one batch may hold them: nothing of any of them is in, or
- * all of each, or equally much. */
+/* Marks agree when one batch may contain their fills: none of them is applied,
+ * or all are, or all are applied equally far. */
 static inline bool
 store_marks_agree(const struct store_mark_info *a,
                   const struct store_mark_info *b)
@@ -211,84 +212,11 @@ size_t store_read_each(struct store_reads *reads,
                                   size_t size_max),
                        void *ctx);
 
-/* For engines: the 128-bit sum, cut to what a row can say. */
+/* For engines: the 128-bit sum, cut to the int64 of a row. */
 int64_t store_total(const struct store_totals *t);
 
-/* The most bytes that the rows of a query can take. */
+/* The most bytes that the rows of a query take. */
 size_t store_query_size_max(const struct store_query *q);
-
-/* ---- history ----------------------------------------------------------- */
-
-/* Increments by the time at which they came.  Times are minutes since 1970,
- * UTC.  Sums are exact, of 128 bits: they neither saturate nor lose what was
- * removed from the counts since.  The setting `history` determines resolution
- * and retention; an answer includes the time from which on it is complete.
- *
- * A query may take long: it continues in pieces, each of its own snapshot; each
- * part of a key's time, and each key of a query over all keys, is counted once,
- * as it is then. */
-
-struct store_bucket {
-    int64_t sum_high; /* signed 128-bit sum */
-    uint64_t sum_low;
-    bool any; /* increments came, though their sum may be 0 */
-};
-
-static inline int128
-store_bucket_sum(const struct store_bucket *b)
-{
-    return int128_of(b->sum_high, b->sum_low);
-}
-
-/* A key of the top, with its sum in the time as long before, too. */
-struct store_top {
-    struct store_bucket sum, before;
-    uint16_t key_size;
-    uint8_t key[STORE_NAME_MAX];
-};
-
-enum store_history_op {
-    STORE_HISTORY_KEY,      /* buckets of a key */
-    STORE_HISTORY_KEYSPACE, /* buckets of all keys together */
-    STORE_HISTORY_TOP,      /* keys by their sums descending, ties by key */
-    STORE_HISTORY_RANK /* the sum of a key, its rank from 0 by that, and how
-                       many keys have increments; without a key the sum of
-                       all */
-};
-
-#define STORE_BUCKETS_MAX 4096
-#define STORE_TOP_MAX     4096
-
-/* One question, zeros but for what is asked, and then its answer. */
-struct store_history_query {
-    enum store_history_op op;
-    const uint8_t *name;
-    size_t name_size;
-    const uint8_t *key; /* KEY, RANK */
-    size_t key_size;
-    uint32_t from, to;            /* `to` itself not */
-    uint32_t step;                /* KEY, KEYSPACE: divides to - from */
-    struct store_bucket *buckets; /* KEY, KEYSPACE: one for each step; these and
-                                     `top` are the caller's */
-    struct store_top *top;        /* TOP: room for `length` */
-    uint64_t length;
-
-    uint32_t since;    /* what came before may be missing; 0: nothing is */
-    bool before_known; /* TOP: nothing is missing from `before`, either */
-    uint64_t rows;     /* TOP */
-    struct store_bucket sum; /* RANK */
-    uint64_t rank, keys;
-
-    /* Where it goes on; the engine's. */
-    unsigned phase;
-    uint64_t generation; /* of the parts, in a cluster; 0: not begun */
-    uint32_t minutes;    /* of the span, for KEY, KEYSPACE, or one key's sum */
-    uint64_t done;
-    int64_t least_high;
-    uint64_t least_low;
-    uint16_t at_size;
-    uint8_t at[STORE_NAME_MAX];
-};
 
 /* ---- the list of keyspaces --------------------------------------------- */
 
@@ -307,10 +235,10 @@ struct store_listing {
 struct store_listed {
     const uint8_t *name; /* until the next call */
     size_t name_size;
-    int64_t keys; /* as the keyspace says; -1 when it cannot be read */
+    int64_t keys; /* -1 when the keyspace cannot be read */
 };
 
-/* ---- care (countd check, backup, drop, del) ----------------------------- */
+/* ---- maintenance (countd check, backup, drop, del) ---------------------- */
 
 struct store_check_result {
     uint64_t blocks; /* checked */
@@ -327,23 +255,23 @@ struct store_key {
     size_t key_size;
 };
 
-/* What an engine may ask its caller while it tends (store_maintain). */
+/* What an engine may ask its caller during store_maintain(). */
 struct store_maintenance {
     uint64_t until_ns; /* clock_ns(): ends about then; each call does a step */
 
-    /* Whether a fill that is in can never be merged again: its log is past it,
-     * durably, or is gone.  NULL: not known of any. */
+    /* Whether an applied fill can never be merged again: its log is durably in
+     * a later fill, or is gone.  NULL: not known of any. */
     bool (*is_dead_fill)(void *ctx, const struct store_fill *mark);
 
-    /* Whether records wait for this keyspace elsewhere: its marks say which of
-     * them are in.  NULL: none do. */
+    /* Whether records are held for this keyspace: its marks show which of them
+     * are applied.  NULL: none are. */
     bool (*has_held_records)(void *ctx, const uint8_t *name, size_t name_size);
     void *ctx;
 };
 
 /* ---- an engine --------------------------------------------------------- */
 
-/* Entries that were applied and are on their way to an engine elsewhere. */
+/* Entries that were applied and are on their way to a remote engine. */
 struct store_outbox {
     uint64_t waiting, waiting_bytes; /* entries that were not acknowledged */
     uint64_t
@@ -429,8 +357,9 @@ store_lanes(const struct store *s)
     return s->lanes > 1 ? s->lanes : 1;
 }
 
-/* What the keyspace says of each fill; of an unknown keyspace, NONE.  While
- * store_read() has a snapshot of this keyspace, what that snapshot says. */
+/* Sets infos[i] to what the keyspace has of each fill; NONE for an unknown
+ * keyspace.  Reads the snapshot of store_read(), if it has one of this
+ * keyspace. */
 static inline int
 store_marks(struct store *s, const uint8_t *name, size_t name_size,
             const struct store_fill *marks, size_t count,
@@ -439,13 +368,12 @@ store_marks(struct store *s, const uint8_t *name, size_t name_size,
     return s->engine->marks(s, name, name_size, marks, count, infos);
 }
 
-/* Sees to it that the batch is in, durably when it returns 0: what is in
- * already, by the marks, is skipped, and of what others wrote it makes sure
- * that it is durable.  Creates the keyspace when needed; not for a batch
- * without deltas.
+/* Applies the batch; returns 0 when it is durable.  Skips what is applied
+ * already, by the marks, and makes sure that what other processes wrote is
+ * durable.  Creates the keyspace if needed, but not for a batch without deltas.
  *   -ESTALE     the marks do not agree (any more), or the keyspace was
- *               replaced: ask for the marks again; of a batch that was cut
- *               parts may be in
+ *               replaced: read the marks again; parts of a batch that was cut
+ *               may be applied
  *   -EOVERFLOW  a mark is ahead; nothing was applied
  *   -EDQUOT     keyspace.max or keyspace.max_keys would be passed; nothing
  *               was applied
@@ -472,15 +400,15 @@ store_pending(struct store *s)
     return s->engine->pending && s->engine->pending(s);
 }
 
-/* Reports what waits here for an engine elsewhere.  False: the engine is here,
- * or another process of the directory sends to it. */
+/* Reports what waits here for a remote engine.  False: the engine is local, or
+ * another process of the directory sends to it. */
 static inline bool
 store_outbox(struct store *s, struct store_outbox *out)
 {
     return s->engine->outbox && s->engine->outbox(s, out);
 }
 
-/* Says which server the last -EHOSTDOWN was about and why: valid until the next
+/* Which server the last -EHOSTDOWN was about, and why; valid until the next
  * call. */
 static inline const char *
 store_trouble(const struct store *s)
@@ -488,9 +416,9 @@ store_trouble(const struct store *s)
     return s->engine->trouble ? s->engine->trouble(s) : "";
 }
 
-/* Answers queries from the first on, as many as there is surely room for
- * (store_query_size_max), but at least one; returns how many.  One that cannot
- * be answered says so in its `error`, has no rows and does not stop the others.
+/* Answers queries from the first on, as many as are sure to fit
+ * (store_query_size_max), but at least one; returns their number.  A query that
+ * fails has its `error` set and no rows, and does not stop the others.
  * Follow it with store_read_end() in the same turn. */
 static inline size_t
 store_read(struct store *s, struct store_reads *reads)
@@ -498,17 +426,17 @@ store_read(struct store *s, struct store_reads *reads)
     return s->engine->read(s, reads);
 }
 
-/* The turn is over: what an engine has kept for its next query goes. */
+/* Ends the turn: an engine releases what it has cached for its next query. */
 static inline void
 store_read_end(struct store *s)
 {
     s->engine->read_end(s);
 }
 
-/* Answers a question about history.  Follow it with store_read_end() in the
+/* Answers a query about history.  Follow it with store_read_end() in the
  * same turn.
  *   -EAGAIN  clock_ns() has reached until_ns (0: never does): call again with
- *            the same question to go on, in a later turn if need be
+ *            the same query to continue, in a later turn if need be
  *   -ENOENT  no such keyspace   -ENODATA  it has no history
  *   -EINVAL  no step of the tiers divides the span, or it makes no sense
  *   -E2BIG   the span is too long for the steps that divide it
@@ -519,7 +447,7 @@ store_history(struct store *s, struct store_history_query *q, uint64_t until_ns)
     return s->engine->history(s, q, until_ns);
 }
 
-/* Work of the engine's own, to be called about once a second: notices replaced
+/* The engine's own upkeep, to be called about once a second: notices replaced
  * files, removes what was dropped.  True: there is more to do now. */
 static inline bool
 store_maintain(struct store *s, const struct store_maintenance *t)
@@ -542,8 +470,8 @@ store_listing_close(struct store_listing *l)
         l->engine->listing_close(l);
 }
 
-/* Begins with the names after `after` (empty: all); what was begun before is
- * forgotten. */
+/* Begins with the names after `after` (empty: all); a listing that was begun
+ * before is forgotten. */
 static inline void
 store_listing_start(struct store_listing *l, const uint8_t *after,
                     size_t after_size)
@@ -551,7 +479,7 @@ store_listing_start(struct store_listing *l, const uint8_t *after,
     l->engine->listing_start(l, after, after_size);
 }
 
-/* Gives up what was begun. */
+/* Ends a listing before its end. */
 static inline void
 store_listing_stop(struct store_listing *l)
 {
@@ -568,16 +496,16 @@ store_listing_next(struct store_listing *l, uint64_t until_ns,
     return l->engine->listing_next(l, until_ns, out);
 }
 
-/* All of it at once: calls `row` for each, stops when that returns non-zero
- * and returns that.  -EINVAL: `after` is too long. */
+/* Lists all keyspaces at once: calls `row` for each, stops when that returns
+ * non-zero and returns that.  -EINVAL: `after` is too long. */
 int store_list(struct store *s, const uint8_t *after, size_t after_size,
                int (*row)(void *ctx, const uint8_t *name, size_t name_size,
                           int64_t keys),
                void *ctx);
 
-/* Everything there is of a keyspace, against its checksums and itself.  `fault`
- * gets one line of text per fault.  0 also with faults; an error only when the
- * check could not be made. */
+/* Checks all that is stored of a keyspace against its checksums and itself.
+ * `fault` gets one line of text per fault.  Returns 0 also with faults; an
+ * error only when the check could not be made. */
 static inline int
 store_check(struct store *s, const uint8_t *name, size_t name_size,
             void (*fault)(void *ctx, const char *text), void *ctx,
@@ -586,7 +514,7 @@ store_check(struct store *s, const uint8_t *name, size_t name_size,
     return s->engine->check(s, name, name_size, fault, ctx, out);
 }
 
-/* The mark of every log known to this keyspace. */
+/* Calls `mark` with the mark of every log known to this keyspace. */
 static inline int
 store_each_mark(struct store *s, const uint8_t *name, size_t name_size,
                 int (*mark)(void *ctx, const struct store_fill *m,
@@ -620,8 +548,9 @@ store_drop(struct store *s, const uint8_t *name, size_t name_size)
 
 /* Empties a keyspace without needing disk space: what takes its place is
  * written into the reserve of the data directory (common/setup/reserve.h).  All
- * marks stay, also those of fills that are partly in, so logs are merged as
- * before. -ENOENT   there is no such keyspace -ENOSPC   there is no reserve
+ * marks stay, also those of partly applied fills, so logs are merged as before.
+ *   -ENOENT   there is no such keyspace
+ *   -ENOSPC   there is no reserve
  *   -EBADMSG  the keyspace cannot be read, so its marks are not known: nothing
  *             was changed
  *   -EAGAIN   another process is writing to it */
@@ -632,8 +561,8 @@ store_vacate(struct store *s, const uint8_t *name, size_t name_size,
     return s->engine->vacate(s, name, name_size, data_fd);
 }
 
-/* Removes these keys, sorted and each once, durably; those that are not there
- * are none of *deleted.  -ENOENT as above. */
+/* Removes these keys, durably.  They are sorted and differ; *deleted counts
+ * those that existed.  -ENOENT as above. */
 static inline int
 store_del(struct store *s, const uint8_t *name, size_t name_size,
           const struct store_key *keys, size_t count, uint64_t *deleted)
@@ -642,8 +571,8 @@ store_del(struct store *s, const uint8_t *name, size_t name_size,
 }
 
 /* Rewrites what is stored of a keyspace, so that no byte of a deleted key is
- * left in it.  Rows, history and marks stay as they are.  An engine elsewhere
- * says that deletions have reached it.
+ * left in it.  Rows, history and marks stay as they are.  A remote engine
+ * has received the deletions when this returns 0.
  *   -ENOENT           as above
  *   -EAGAIN           as above, or deletions are on their way: soon again
  *   -ENOSPC           there is no space for a second copy

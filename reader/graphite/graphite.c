@@ -1,8 +1,9 @@
-/* reader/graphite/graphite.c - see graphite.h.
+/* reader/graphite/graphite.c - see graphite.h: graphite_open(),
+ * graphite_end_turn(), graphite_close().
  *
- * answer_job() is the route of what needs the store: it waits in line, reads
- * the parameters and begins; graphite_end_turn() goes on; then it is called
- * again, and answers. */
+ * answer_job() serves the routes that need the store: the request waits in
+ * line, then its parameters are read and its job begins; graphite_end_turn()
+ * runs the job in steps; then answer_job() is called again, and answers. */
 #include "reader/graphite/graphite.h"
 
 #include <errno.h>
@@ -13,10 +14,7 @@
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
-#include "common/net/http_query.h"
-#include "common/wire/increment_line.h"
 #include "common/wire/utf8.h"
-#include "reader/graphite/moment.h"
 #include "reader/request_hash.h"
 
 #define STEP_NS 1000000 /* of a job, in a turn */
@@ -118,7 +116,7 @@ continue_stream(void *ctx, struct conn *c)
 
 static const struct http_stream stream = {continue_stream, end_stream};
 
-/* The answer goes in pieces from now on, and its memory with it. */
+/* From now on the answer is sent in pieces, and the stream owns its memory. */
 static enum conn_next
 begin_stream(struct http_call *x, struct graphite_stream *s,
              const struct chunks *answer)
@@ -136,7 +134,8 @@ begin_stream(struct http_call *x, struct graphite_stream *s,
     return next;
 }
 
-/* The answer of the job, which is over if there was memory for it. */
+/* Sends the answer of the job, which ends unless memory was short (CONN_FULL).
+ */
 static enum conn_next
 answer_done(struct http_call *x)
 {
@@ -197,8 +196,8 @@ finish_job(struct graphite *g)
     http_wake(&g->owner);
 }
 
-/* Snapshots of this turn are older than what as_of_get() says after a look, and
- * are ended before. */
+/* Ends the snapshots of this turn first: they are older than the time that
+ * as_of_get() returns after a refresh. */
 static void
 step_job(struct graphite *g)
 {
@@ -245,124 +244,7 @@ graphite_end_turn(struct graphite *g)
     return is_working(g);
 }
 
-/* ---- parameters --------------------------------------------------------- */
-
-struct parameter {
-    char name[HTTP_QUERY_NAME_SIZE];
-    const char *text;
-    size_t size;
-};
-
-static bool
-is_value(const struct parameter *p, const char *what)
-{
-    return p->size == strlen(what) && memcmp(p->text, what, p->size) == 0;
-}
-
-static int
-fail_parameter(struct graphite *g, const struct parameter *p, const char *what)
-{
-    return render_fail(&g->render, HTTP_BAD_REQUEST, "%s: %s", p->name, what);
-}
-
-static int
-read_time(struct graphite *g, const struct parameter *p, int64_t *out)
-{
-    if (p->size == 0 || moment_parse(p->text, p->size, g->render.now, out) == 0)
-        return 0;
-    return fail_parameter(g, p,
-                          "not a time: -6h, now, Unix seconds, "
-                          "HH:MM_YYYYMMDD or YYYYMMDD");
-}
-
-static int
-read_data_points(struct graphite *g, const struct parameter *p)
-{
-    int64_t *out = &g->render.max_data_points;
-
-    if (increment_number_parse(p->text, p->size, out) == 0 && *out >= 1 &&
-        *out <= INT32_MAX)
-        return 0;
-    return fail_parameter(g, p, "not a number of points");
-}
-
-static int
-read_format(struct graphite *g, const struct parameter *p)
-{
-    if (g->kind == GRAPHITE_RENDER)
-        return is_value(p, "json") ? 0 : fail_parameter(g, p, "only json");
-    g->is_completer = is_value(p, "completer");
-    return g->is_completer || is_value(p, "treejson")
-               ? 0
-               : fail_parameter(g, p, "treejson or completer");
-}
-
-static int
-read_query(struct graphite *g, const struct parameter *p)
-{
-    const char *copy = scratch_copy(&g->scratch, p->text, p->size);
-    int rc;
-
-    if (!copy)
-        return render_fail_memory(&g->render);
-    rc = pattern_parse(&g->scratch, (struct target_text){copy, p->size},
-                       &g->pattern, g->render.why);
-    if (rc == -ENOMEM)
-        return render_fail_memory(&g->render);
-    g->has_query = true;
-    g->render.status = HTTP_BAD_REQUEST;
-    return rc;
-}
-
-/* Parameters that are not known are ignored. */
-static int
-read_parameter(struct graphite *g, const struct parameter *p)
-{
-    struct render *r = &g->render;
-    const bool renders = g->kind == GRAPHITE_RENDER;
-
-    if (strcmp(p->name, "format") == 0 && g->kind != GRAPHITE_EXPAND)
-        return read_format(g, p);
-    if (renders && strcmp(p->name, "target") == 0)
-        return p->size == 0 || render_add_target(r, p->text, p->size) ? 0 : -1;
-    if (renders && strcmp(p->name, "from") == 0)
-        return read_time(g, p, &r->times.from);
-    if (renders && strcmp(p->name, "until") == 0)
-        return read_time(g, p, &r->times.until);
-    if (renders && strcmp(p->name, "maxDataPoints") == 0)
-        return read_data_points(g, p);
-    if (!renders && strcmp(p->name, "query") == 0)
-        return read_query(g, p);
-    if (g->kind == GRAPHITE_EXPAND && strcmp(p->name, "leavesOnly") == 0)
-        g->only_leaves = !is_value(p, "0") && !is_value(p, "false");
-    return 0;
-}
-
-static int
-read_parameters(struct graphite *g, struct http_text text)
-{
-    struct parameter p = {.text = g->value};
-    int rc;
-
-    for (;;) {
-        rc = http_query_next(&text, p.name, (uint8_t *)g->value,
-                             TARGET_SIZE_MAX, &p.size);
-        if (rc == 0)
-            return 0;
-        if (rc == -ENAMETOOLONG &&
-            (strcmp(p.name, "target") == 0 || strcmp(p.name, "query") == 0))
-            return fail_parameter(g, &p, "more than 65536 bytes");
-        if (rc == -ENAMETOOLONG)
-            continue; /* it is not known */
-        if (rc < 0)
-            return render_fail(&g->render, HTTP_BAD_REQUEST,
-                               "%% without two hexadecimal digits in the "
-                               "parameters");
-        rc = read_parameter(g, &p);
-        if (rc < 0)
-            return rc;
-    }
-}
+/* ---- requests ----------------------------------------------------------- */
 
 /* Whether a body is a form that is not packed.  Some clients send parameters
  * beside the type. */
@@ -376,22 +258,6 @@ is_form(const struct http_request *r)
                         http_text_is_like(http_media_type(r->type),
                                           "application/x-www-form-urlencoded"));
 }
-
-/* Refuses parameters that do not go together. */
-static int
-check_parameters(struct graphite *g)
-{
-    const struct function_times *t = &g->render.times;
-
-    if (g->kind == GRAPHITE_RENDER && t->from >= t->until)
-        return render_fail(&g->render, HTTP_BAD_REQUEST,
-                           "from is not before until");
-    if (g->kind != GRAPHITE_RENDER && !g->has_query)
-        return render_fail(&g->render, HTTP_BAD_REQUEST, "query is missing");
-    return 0;
-}
-
-/* ---- requests ----------------------------------------------------------- */
 
 /* The time of a keyspace is read before its snapshot is taken. */
 static void
@@ -441,11 +307,11 @@ start_job(struct graphite *g, const struct http_call *x,
                          "a body is application/x-www-form-urlencoded, without "
                          "Content-Encoding");
     else
-        rc = read_parameters(g, x->request->query);
+        rc = graphite_read_parameters(g, x->request->query);
     if (rc == 0)
-        rc = read_parameters(g, x->body);
+        rc = graphite_read_parameters(g, x->body);
     if (rc == 0)
-        rc = check_parameters(g);
+        rc = graphite_check_parameters(g);
     if (rc < 0) {
         fail_job(g, g->render.status, g->render.why);
         return false;
@@ -528,7 +394,7 @@ answer_version(struct http_call *x)
                : answer_text(x, "text/plain; charset=utf-8", VERSION);
 }
 
-/* Of tags and events there are none. */
+/* There are no tags and no events. */
 static enum conn_next
 answer_nothing(struct http_call *x)
 {

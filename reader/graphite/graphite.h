@@ -94,6 +94,16 @@ void graphite_close(struct graphite *g);
 /* At the end of each turn of the loop.  True: do not wait before the next. */
 bool graphite_end_turn(struct graphite *g);
 
+/* ---- for graphite.c (graphite_params.c) -----------------------------------
+ */
+
+/* Reads the parameters of one text into the job.  Below 0: render.status and
+ * render.why refuse them. */
+int graphite_read_parameters(struct graphite *g, struct http_text text);
+
+/* Refuses parameters that do not go together, or lack one. */
+int graphite_check_parameters(struct graphite *g);
+
 /* ---- for graphite.c (graphite_lookup.c) --------------------------------- */
 
 /* Begins to look up g->pattern; goes on, as render_step() does, and writes

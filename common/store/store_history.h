@@ -1,0 +1,89 @@
+/* common/store/store_history.h - a query about history, which store_history()
+ * (store.h) answers.
+ *
+ * Times are minutes since 1970, UTC, at which increments were received.  Sums
+ * are exact, of 128 bits: they neither saturate nor lose what was removed from
+ * the counts since.  The setting `history` determines resolution and retention;
+ * an answer includes the time from which on it is complete.
+ *
+ * A query may take long: it continues in pieces, each of its own snapshot. Each
+ * part of a key's time, and each key of a query over all keys, is counted once,
+ * as it is in the snapshot that reaches it.
+ *
+ * Ownership: names and the arrays for the answer are the caller's.  Pure. */
+#ifndef COUNTD_COMMON_STORE_STORE_HISTORY_H
+#define COUNTD_COMMON_STORE_STORE_HISTORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/bytes.h"
+
+#define STORE_NAME_MAX 256
+
+struct store_bucket {
+    int64_t sum_high; /* signed 128-bit sum */
+    uint64_t sum_low;
+    bool any; /* there were increments, though their sum may be 0 */
+};
+
+static inline int128
+store_bucket_sum(const struct store_bucket *b)
+{
+    return int128_of(b->sum_high, b->sum_low);
+}
+
+/* A key of the top: its sum, and its sum in the span of the same length before.
+ */
+struct store_top {
+    struct store_bucket sum, before;
+    uint16_t key_size;
+    uint8_t key[STORE_NAME_MAX];
+};
+
+enum store_history_op {
+    STORE_HISTORY_KEY,      /* buckets of a key */
+    STORE_HISTORY_KEYSPACE, /* buckets of all keys together */
+    STORE_HISTORY_TOP,      /* keys by their sums descending, ties by key */
+    STORE_HISTORY_RANK /* the sum of a key, its rank from 0 by that, and how
+                       many keys have increments; without a key the sum of
+                       all */
+};
+
+#define STORE_BUCKETS_MAX 4096
+#define STORE_TOP_MAX     4096
+
+/* A query and its answer.  The caller sets what it asks for and leaves the rest
+ * 0. */
+struct store_history_query {
+    enum store_history_op op;
+    const uint8_t *name;
+    size_t name_size;
+    const uint8_t *key; /* KEY, RANK */
+    size_t key_size;
+    uint32_t from, to;            /* without the minute `to` */
+    uint32_t step;                /* KEY, KEYSPACE: divides to - from */
+    struct store_bucket *buckets; /* KEY, KEYSPACE: one for each step; these and
+                                     `top` are the caller's */
+    struct store_top *top;        /* TOP: `length` of them */
+    uint64_t length;
+
+    uint32_t since;          /* increments before may be missing; 0: none are */
+    bool before_known;       /* TOP: `before` is complete, too */
+    uint64_t rows;           /* TOP */
+    struct store_bucket sum; /* RANK */
+    uint64_t rank, keys;
+
+    /* Where the next piece begins; the engine's. */
+    unsigned phase;
+    uint64_t generation; /* of the parts, in a cluster; 0: not begun */
+    uint32_t minutes;    /* of the span, for KEY, KEYSPACE, or one key's sum */
+    uint64_t done;
+    int64_t least_high;
+    uint64_t least_low;
+    uint16_t at_size;
+    uint8_t at[STORE_NAME_MAX];
+};
+
+#endif
