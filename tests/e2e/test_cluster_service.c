@@ -9,6 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/store/cluster/cluster_key.h"
+#include "common/store/cluster/cluster_slot.h"
 #include "tests/lib/client.h"
 #include "tests/lib/cluster_servers.h"
 #include "tests/lib/expect.h"
@@ -377,7 +378,9 @@ CASE(a_keyspace_gets_more_parts_while_it_is_counted, f)
     expect(FLEET_RUN(f, "get", "words", "k29"), 0, "30");
     expect(FLEET_RUN(f, "store", "move", "none", "--parts", "4"), 1,
            "no such keyspace");
-    expect(FLEET_RUN(f, "store", "move", "words"), 100, "--parts");
+    /* The words are checked before the store is opened. */
+    expect(FLEET_RUN(f, "-o", "store.nodes=", "store", "move", "words"), 100,
+           "give --parts");
     expect(FLEET_RUN(f, "store", "move", "words", "--parts", "4", "--json"), 0,
            "\"generation\": 1");
     expect(FLEET_RUN(f, "store", "move", "words", "--parts", "4"), 1,
@@ -390,6 +393,29 @@ CASE(a_keyspace_gets_more_parts_while_it_is_counted, f)
     expect(FLEET_RUN(f, "get", "words", "k29"), 0, "1030");
     expect(FLEET_RUN(f, "total", "words"), 0, "1465");
     expect(FLEET_RUN(f, "check"), 0, "");
+    fleet_stop_all(f);
+}
+
+/* A mover's lease is good until it is ended. */
+CASE(a_second_mover_is_refused, f)
+{
+    unsigned master;
+
+    NEED_SERVERS();
+    master = cluster_servers_master(
+        &servers, 1, cluster_slot(CLUSTER_PARTS, strlen(CLUSTER_PARTS)));
+    service_start(f);
+    service_add(f, "words", "the", 3);
+    flush_all(f);
+    (void)cluster_servers_run(&servers, master, "HSET %s words %s",
+                              CLUSTER_PARTS,
+                              "0 1 m 1 4 0000000000000001 "
+                              "99999999999999");
+    expect(FLEET_RUN(f, "store", "move", "words", "--parts", "2"), 1,
+           "nothing was changed: another countd store move works on it");
+    (void)cluster_servers_run(&servers, master, "HSET %s words %s",
+                              CLUSTER_PARTS, "0 1 m 1 4 0000000000000001 1");
+    expect(FLEET_RUN(f, "store", "move", "words", "--parts", "2"), 0, "");
     fleet_stop_all(f);
 }
 
@@ -414,12 +440,16 @@ CASE(a_keyspace_goes_to_another_master, f)
     }
     expect(FLEET_RUN(f, "store", "move", "words", "--to", "words"), 1,
            "words is not a master");
+    expect(FLEET_RUN(f, "store", "move", "words", "--to", "127.0.0.1:1"), 111,
+           "nothing was changed: 127.0.0.1:1 does not answer");
     expect(FLEET_RUN(f, "get", "words", "the"), 0, "6");
     fleet_stop_all(f);
 }
 
 CASE(parts_and_senders_are_listed, f)
 {
+    static const char *const wrong[] = {"x", " 23456789abcdef0",
+                                        "-23456789abcdef0", "0x3456789abcdef0"};
     char id[17];
 
     NEED_SERVERS();
@@ -433,7 +463,8 @@ CASE(parts_and_senders_are_listed, f)
     expect(FLEET_RUN(f, "store", "forget", id), 1, "this directory");
     id[0] = id[0] == '0' ? '1' : '0';
     expect(FLEET_RUN(f, "store", "forget", id), 1, "no such sender");
-    expect(FLEET_RUN(f, "store", "forget", "x"), 100, "16 digits");
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        expect(FLEET_RUN(f, "store", "forget", wrong[i]), 100, "16 digits");
     expect_text(FLEET_RUN(f, "-o", "store.nodes=", "store"), 100,
                 "countd: error: store.nodes=: give at least one address and "
                 "port of a node, such as 10.0.0.1:6379\n");

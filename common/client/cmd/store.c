@@ -14,6 +14,15 @@
 #include "common/client/cmd/cmd_terminal.h"
 #include "common/store/cluster/cluster_admin.h"
 
+#define SENDER_DIGITS 16
+
+/* What the words of a command say; checked before the store is opened. */
+struct store_words {
+    struct cmd_name keyspace;
+    int64_t part, parts; /* parts 0: as many as it has */
+    uint64_t sender;
+};
+
 struct store_list {
     struct output out;
     uint64_t now_ms;
@@ -71,11 +80,13 @@ print_part(void *ctx, const struct cluster_part_info *p)
 }
 
 static int
-list_parts(struct cmd_line *line, struct store *s)
+list_parts(struct cmd_line *line, const struct store_words *words,
+           struct store *s)
 {
     static struct store_list l;
     int rc, status;
 
+    (void)words;
     output_init(&l.out, line, part_columns,
                 sizeof part_columns / sizeof part_columns[0]);
     rc = cluster_admin_parts(s, print_part, &l);
@@ -123,11 +134,13 @@ print_sender(void *ctx, const struct cluster_sender_info *i)
 }
 
 static int
-list_senders(struct cmd_line *line, struct store *s)
+list_senders(struct cmd_line *line, const struct store_words *words,
+             struct store *s)
 {
     static struct store_list l;
     int rc, status;
 
+    (void)words;
     l.now_ms = clock_unix_ms();
     output_init(&l.out, line, sender_columns,
                 sizeof sender_columns / sizeof sender_columns[0]);
@@ -140,18 +153,26 @@ list_senders(struct cmd_line *line, struct store *s)
 /* ---- changes ----------------------------------------------------------- */
 
 static int
-accept_loss(struct cmd_line *line, struct store *s)
+parse_accept(struct cmd_line *line, struct store_words *out)
 {
-    struct cmd_name name;
-    int64_t part;
-    int rc, status;
+    const int status =
+        cmd_name(line, line->args[1], "keyspace", &out->keyspace);
 
-    status = cmd_name(line, line->args[1], "keyspace", &name);
-    if (status == 0)
-        status = cmd_number(line->args[2], "part", 0, 255, &part);
-    if (status != 0)
-        return status;
-    rc = cluster_admin_accept(s, name.bytes, name.size, (uint32_t)part);
+    return status != 0 ? status
+                       : cmd_number(line->args[2], "part", 0, PARTS_MAX - 1,
+                                    &out->part);
+}
+
+static int
+accept_loss(struct cmd_line *line, const struct store_words *words,
+            struct store *s)
+{
+    const struct cmd_name *name = &words->keyspace;
+    int rc;
+
+    (void)line;
+    rc =
+        cluster_admin_accept(s, name->bytes, name->size, (uint32_t)words->part);
     if (rc == 0)
         return CONFIG_EXIT_OK;
     if (rc != -ENOENT && rc != -EALREADY && rc != -EPERM && rc != -EAGAIN)
@@ -169,16 +190,26 @@ accept_loss(struct cmd_line *line, struct store *s)
 }
 
 static int
-forget_sender(struct cmd_line *line, struct store *s)
+parse_forget(struct cmd_line *line, struct store_words *out)
 {
-    char *end;
-    const uint64_t id = strtoull(line->args[1], &end, 16);
+    const char *text = line->args[1];
+
+    if (strlen(text) != SENDER_DIGITS ||
+        strspn(text, "0123456789abcdefABCDEF") != SENDER_DIGITS)
+        return cmd_misuse(line, text,
+                          "give the 16 digits that countd store senders shows");
+    out->sender = strtoull(text, NULL, 16);
+    return 0;
+}
+
+static int
+forget_sender(struct cmd_line *line, const struct store_words *words,
+              struct store *s)
+{
     int rc;
 
-    if (strlen(line->args[1]) != 16 || *end != '\0')
-        return cmd_misuse(line, line->args[1],
-                          "give the 16 digits that countd store senders shows");
-    rc = cluster_admin_forget(s, id);
+    (void)line;
+    rc = cluster_admin_forget(s, words->sender);
     if (rc == 0)
         return CONFIG_EXIT_OK;
     if (rc != -ENOENT && rc != -EBUSY)
@@ -232,25 +263,44 @@ print_move(struct cmd_line *line, const struct cmd_name *name,
     return output_fini(&out);
 }
 
+/* Why nothing was changed, if that is known. */
+static const char *
+explain_refusal(int rc)
+{
+    switch (rc) {
+    case -ENOENT:
+        return "there is no such keyspace in the cluster";
+    case -EALREADY:
+        return "it has as many parts already, and they are there";
+    case -EBUSY:
+        return "another countd store move works on it";
+    case -ENXIO:
+        return "is not a master of the cluster";
+    case -EADDRNOTAVAIL:
+        return "cannot get slots for all parts: too many of those of other "
+               "masters have keys";
+    case -EHOSTUNREACH:
+        return "does not answer";
+    default:
+        return NULL;
+    }
+}
+
 static int
 report_move(int rc, const char *to, const struct cluster_move_result *result)
 {
+    const bool is_target =
+        rc == -ENXIO || rc == -EADDRNOTAVAIL || rc == -EHOSTUNREACH;
+    const char *why = explain_refusal(rc);
+
     if (rc == -EINVAL)
         diag(DIAG_ERROR,
              "nothing was changed: it has parts=%" PRIu32
              ", and may get a multiple of that, 256 at most",
              result->from.parts);
-    else if (rc == -ENOENT || rc == -EALREADY || rc == -EBUSY)
-        diag(DIAG_ERROR, "nothing was changed: %s",
-             rc == -ENOENT ? "there is no such keyspace in the cluster"
-             : rc == -EBUSY
-                 ? "another countd store move works on it"
-                 : "it has as many parts already, and they are there");
-    else if (rc == -ENXIO || rc == -EADDRNOTAVAIL)
-        diag(DIAG_ERROR, "nothing was changed: %s %s", to,
-             rc == -ENXIO ? "is not a master of the cluster"
-                          : "cannot get slots for all parts: too many of those "
-                            "of other masters have keys");
+    else if (why != NULL)
+        diag(DIAG_ERROR, "nothing was changed: %s%s%s", is_target ? to : "",
+             is_target ? " " : "", why);
     else
         diag(DIAG_ERROR,
              "%s; counting goes on as before the move, or behind it, within "
@@ -260,47 +310,55 @@ report_move(int rc, const char *to, const struct cluster_move_result *result)
              : rc == -EAGAIN ? "replicas do not follow their masters"
                              : strerror(-rc),
              CLUSTER_MOVE_LEASE_MS / 1000);
-    return rc == -EINVAL || rc == -ENOENT || rc == -EALREADY || rc == -ENXIO ||
-                   rc == -EADDRNOTAVAIL
+    return rc == -EINVAL || (why != NULL && rc != -EHOSTUNREACH)
                ? CONFIG_EXIT_NEGATIVE
                : CONFIG_EXIT_SYSTEM;
 }
 
 static int
-move_keyspace(struct cmd_line *line, struct store *s)
+parse_move(struct cmd_line *line, struct store_words *out)
 {
-    struct cluster_move_options options = {.lease_ms = CLUSTER_MOVE_LEASE_MS,
-                                           .progress = show_move,
-                                           .to = cmd_value(line, "to")};
     const char *text = cmd_value(line, "parts");
-    struct cluster_move_result result;
-    struct progress progress;
-    struct cmd_name name;
-    int64_t parts = 0;
-    int rc, status;
+    int status;
 
-    if (text == NULL && options.to == NULL)
+    if (text == NULL && cmd_value(line, "to") == NULL)
         return cmd_misuse(line, "move",
                           "give --parts N, --to HOST:PORT or both");
-    status = cmd_name(line, line->args[1], "keyspace", &name);
-    if (status == 0 && text != NULL)
-        status = cmd_number(text, "parts", 1, PARTS_MAX, &parts);
-    if (status != 0)
-        return status;
-    options.parts = (uint32_t)parts;
-    options.ctx = &progress;
+    status = cmd_name(line, line->args[1], "keyspace", &out->keyspace);
+    return status != 0 || text == NULL
+               ? status
+               : cmd_number(text, "parts", 1, PARTS_MAX, &out->parts);
+}
+
+static int
+move_keyspace(struct cmd_line *line, const struct store_words *words,
+              struct store *s)
+{
+    const struct cmd_name *name = &words->keyspace;
+    struct progress progress;
+    const struct cluster_move_options options = {
+        .parts = (uint32_t)words->parts,
+        .to = cmd_value(line, "to"),
+        .lease_ms = CLUSTER_MOVE_LEASE_MS,
+        .progress = show_move,
+        .ctx = &progress};
+    struct cluster_move_result result;
+    int rc;
+
     progress_init(&progress, "moving", 0);
-    rc = cluster_admin_move(s, name.bytes, name.size, &options, &result);
+    rc = cluster_admin_move(s, name->bytes, name->size, &options, &result);
     progress_clear(&progress);
     return rc < 0 ? report_move(rc, options.to, &result)
-                  : print_move(line, &name, &result);
+                  : print_move(line, name, &result);
 }
 
 /* ---- which ------------------------------------------------------------- */
 
 static int
-restore_backup(struct cmd_line *line, struct store *s)
+restore_backup(struct cmd_line *line, const struct store_words *words,
+               struct store *s)
 {
+    (void)words;
     return backup_cluster_restore(line->args[1], s);
 }
 
@@ -308,10 +366,15 @@ restore_backup(struct cmd_line *line, struct store *s)
 static const struct store_command {
     const char *name;
     int args;
-    int (*run)(struct cmd_line *line, struct store *s);
-} commands[] = {{"", 0, list_parts},          {"senders", 1, list_senders},
-                {"move", 2, move_keyspace},   {"accept", 3, accept_loss},
-                {"forget", 2, forget_sender}, {"restore", 2, restore_backup}};
+    int (*parse)(struct cmd_line *line, struct store_words *out); /* or NULL */
+    int (*run)(struct cmd_line *line, const struct store_words *words,
+               struct store *s);
+} commands[] = {{"", 0, NULL, list_parts},
+                {"senders", 1, NULL, list_senders},
+                {"move", 2, parse_move, move_keyspace},
+                {"accept", 3, parse_accept, accept_loss},
+                {"forget", 2, parse_forget, forget_sender},
+                {"restore", 2, NULL, restore_backup}};
 
 static const struct store_command *
 find_command(const struct cmd_line *line)
@@ -329,8 +392,9 @@ int
 cmd_store(struct cmd_line *line)
 {
     const struct store_command *command = find_command(line);
+    struct store_words words = {.parts = 0};
     struct store_session in;
-    int status;
+    int status = 0;
 
     if (command == NULL)
         return cmd_usage(line);
@@ -346,10 +410,13 @@ cmd_store(struct cmd_line *line)
              line->config.data_dir);
         return CONFIG_EXIT_USAGE;
     }
-    status = store_session_open(line, false, &in);
+    if (command->parse != NULL)
+        status = command->parse(line, &words);
+    if (status == 0)
+        status = store_session_open(line, false, &in);
     if (status != 0)
         return status;
-    status = command->run(line, in.store);
+    status = command->run(line, &words, in.store);
     store_session_close(&in);
     return status;
 }

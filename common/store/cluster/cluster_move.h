@@ -102,6 +102,7 @@ struct cluster_move_result {
  *   -EINVAL   it has more, or `parts` is not a multiple of them
  *   -EBUSY    another mover is at it
  *   -ENXIO    `to` is not a master of the cluster
+ *   -EHOSTUNREACH  it does not answer: nothing was changed
  *   -EADDRNOTAVAIL  its slots do not fit, and too many of the others have keys
  *   -ESTALE   a part was opened meanwhile, a slot got a key, or a master lost
  *             something: all is as before, and it may be tried again

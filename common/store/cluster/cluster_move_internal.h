@@ -70,8 +70,8 @@ int move_ask(struct cluster *c, int node,
 
 /* The number of the next generation, above `used`: one whose parts are all at
  * options.to, which is given slots where that needs to be.
- * (cluster_move_slots.c) -EALREADY, -ENXIO, -EADDRNOTAVAIL, -ESTALE  as
- * cluster_move() */
+ * (cluster_move_slots.c) -EALREADY, -ENXIO, -EHOSTUNREACH, -EADDRNOTAVAIL,
+ * -ESTALE  as cluster_move() */
 int move_choose(struct move *m, const struct cluster_place *from, uint32_t used,
                 uint32_t *number);
 

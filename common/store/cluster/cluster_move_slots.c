@@ -303,6 +303,8 @@ move_choose(struct move *m, const struct cluster_place *from, uint32_t used,
     if (t.node == CLUSTER_NO_NODE)
         return -ENXIO;
     rc = read_id(m->c, t.node, t.id);
+    if (rc == -EHOSTDOWN || rc == -ETIMEDOUT || rc == -EIO)
+        return -EHOSTUNREACH;
     if (rc < 0)
         return rc == -EPROTO ? -ENXIO : rc;
     find_in_map(m->c, &t);
