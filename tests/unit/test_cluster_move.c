@@ -60,6 +60,23 @@ CASE(as_of_does_not_go_back, x)
     compare_all(x);
 }
 
+/* What is retained was replicated before the sender started. */
+CASE(as_of_does_not_go_back_when_a_sender_starts, x)
+{
+    uint64_t start_ms = clock_unix_ms();
+
+    NEED_SERVERS();
+    count_both(x, x->s);
+    await_sent(x->s);
+    while (x->as_of_ms < start_ms)
+        check_as_of(x);
+    store_close(x->s);
+    start_ms = clock_unix_ms();
+    open_store(x);
+    while (x->as_of_ms < start_ms)
+        check_as_of(x);
+}
+
 CASE(a_keyspace_only_gets_more_parts, x)
 {
     struct cluster_move_result result;

@@ -92,6 +92,9 @@ struct cluster_sender {
     uint64_t poll_ms, publish_ms;
     uint64_t logs_ms; /* all that came before was in the outbox */
     uint64_t as_of_ms, published_ms;
+    bool is_resumed;     /* what was written before the start was read */
+    uint64_t resumed_ms; /* that; replicas had all before it.  0: nothing was,
+                            or a master has changed since */
     uint64_t senders;    /* of the cluster; 0: not known */
     int error;           /* of the last command that failed; 0: nothing waits */
     bool lacks_replicas; /* a master has fewer than options.replicas */

@@ -328,6 +328,8 @@ heed_master(struct cluster_sender *s, struct sender_part *p)
 
     if (node == p->node)
         return;
+    if (p->node != CLUSTER_NO_NODE)
+        s->resumed_ms = 0;
     p->node = node;
     for (size_t i = 0; i < chain->count; i++)
         if (chain->entries[chain->first + i].acked_ms != 0)

@@ -214,6 +214,15 @@ count_waiting(const struct outbox_part *p, const struct outbox_entry *e,
         stats->oldest_ms = e->first_ms;
 }
 
+/* Whether replicas had an entry before this sender started, and the cluster has
+ * it still: what was said of it then is not taken back. */
+static bool
+was_replicated(const struct cluster_sender *s, const struct outbox_part *p,
+               const struct outbox_entry *e)
+{
+    return e->first_ms <= s->resumed_ms && sender_is_acked(p, e);
+}
+
 /* The time before which everything is in the cluster, and counts for
  * sender_stats(). */
 static uint64_t
@@ -240,40 +249,65 @@ find_as_of(struct cluster_sender *s, struct sender_stats *stats)
                     stats->retained += n;
                     break;
                 }
-                oldest = e->first_ms < oldest ? e->first_ms : oldest;
+                if (!was_replicated(s, p, e))
+                    oldest = e->first_ms < oldest ? e->first_ms : oldest;
             }
         }
     }
     return oldest > 0 ? oldest - 1 : 0;
 }
 
-/* Writes it for readers, and asks how many senders there are. */
+/* Runs HSET of this sender's field with `text`, or HGET with NULL, and asks how
+ * many senders there are. */
 static void
-write_as_of(struct cluster_sender *s, uint64_t as_of_ms)
+run_senders(struct cluster_sender *s, const char *verb, const char *text)
 {
     const uint16_t slot =
         cluster_slot(CLUSTER_SENDERS, strlen(CLUSTER_SENDERS));
-    char id[CLUSTER_NUMBER], text[96];
+    char id[CLUSTER_NUMBER];
     struct cluster_command *m = sender_begin(s, slot)->command;
 
     (void)snprintf(id, sizeof id, "%016" PRIx64, outbox_sender(s->outbox));
-    (void)snprintf(text, sizeof text, "%" PRIu64 " %" PRIu64 " %s", as_of_ms,
-                   clock_unix_ms(), VERSION);
-    cluster_add_text(m, "HSET");
+    cluster_add_text(m, verb);
     cluster_add_text(m, CLUSTER_SENDERS);
     cluster_add_text(m, id);
-    cluster_add_text(m, text);
+    if (text != NULL)
+        cluster_add_text(m, text);
     m = sender_begin(s, slot)->command;
     cluster_add_text(m, "HLEN");
     cluster_add_text(m, CLUSTER_SENDERS);
     cluster_run(s->cluster, s->commands, s->count);
+    if (s->commands[1].error == 0 &&
+        s->commands[1].reply->type == REDIS_REPLY_INTEGER)
+        s->senders = (uint64_t)s->commands[1].reply->integer;
+}
+
+/* Reads what an earlier sender of the directory wrote. */
+static void
+read_as_of(struct cluster_sender *s)
+{
+    run_senders(s, "HGET", NULL);
+    if (s->commands[0].error == 0) {
+        s->is_resumed = true;
+        s->resumed_ms = cluster_reply_number(s->commands[0].reply);
+        s->as_of_ms = s->resumed_ms;
+    }
+    sender_end(s);
+}
+
+/* Writes it for readers. */
+static void
+write_as_of(struct cluster_sender *s, uint64_t as_of_ms)
+{
+    char text[96];
+
+    (void)snprintf(text, sizeof text, "%" PRIu64 " %" PRIu64 " %s", as_of_ms,
+                   clock_unix_ms(), VERSION);
+    run_senders(s, "HSET", text);
     if (s->commands[0].error == 0) {
         s->as_of_ms = as_of_ms;
         s->published_ms = clock_ms();
     }
-    if (s->commands[1].error == 0 &&
-        s->commands[1].reply->type == REDIS_REPLY_INTEGER)
-        s->senders = (uint64_t)s->commands[1].reply->integer;
     sender_end(s);
 }
 
@@ -298,6 +332,27 @@ put_stats(struct cluster_sender *s, const struct sender_stats *counted)
     (void)pthread_mutex_unlock(&s->mutex);
 }
 
+/* Whether the cluster has said of each chain with entries what it has. */
+static bool
+is_audited(struct cluster_sender *s)
+{
+    for (size_t i = 0; i < outbox_keyspace_count(s->outbox); i++) {
+        struct outbox_keyspace *k = outbox_keyspace_at(s->outbox, i);
+
+        for (uint32_t j = 0; j < k->part_count; j++) {
+            uint32_t parts;
+            const struct sender_part *p = sender_parts_of(&k->parts[j], &parts);
+            bool is_known = parts > 0;
+
+            for (uint32_t n = 0; n < parts; n++)
+                is_known = is_known && p[n].audit_ms != 0;
+            if (!is_known && k->parts[j].count > 0)
+                return false;
+        }
+    }
+    return true;
+}
+
 void
 sender_publish(struct cluster_sender *s, uint64_t now_ms)
 {
@@ -307,8 +362,13 @@ sender_publish(struct cluster_sender *s, uint64_t now_ms)
     if (outbox_sender(s->outbox) == 0 || now_ms < s->publish_ms)
         return;
     s->publish_ms = now_ms + PUBLISH_MS;
+    if (!s->is_resumed)
+        read_as_of(s);
     as_of_ms = find_as_of(s, &stats);
-    if (as_of_ms != s->as_of_ms || now_ms - s->published_ms > PUBLISH_MAX)
+    /* What was written before stands until the first audit is over. */
+    if (s->is_resumed &&
+        (s->published_ms > 0 || s->resumed_ms == 0 || is_audited(s)) &&
+        (as_of_ms != s->as_of_ms || now_ms - s->published_ms > PUBLISH_MAX))
         write_as_of(s, as_of_ms);
     put_stats(s, &stats);
 }
