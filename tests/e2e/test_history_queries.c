@@ -246,7 +246,11 @@ CASE(history_prints_a_line_for_each_step, x)
     assert_int_equal(strncmp(text, line, strlen(line)), 0);
     expect(HISTORY(x, "/b", "--from", from, "--to", to, "--json"), 0,
            ", \"sum\": 0}");
-    expect(HISTORY(x, "/none", "--json"), 0, "\"sum\": null}");
+    expect(HISTORY(x, "/a", "--from", "-3d", "--to", "-2d", "--json"), 0,
+           "\"sum\": null}");
+    expect(HISTORY(x, "/none"), 1, "no such key: /none");
+    expect(HISTORY(x, "/none", "--json"), 1,
+           "\"key\": \"/none\", \"rows\": [], \"as_of_ms\": 1");
     expect(HISTORY(x, "/a", "--step", "1d", "--utc"), 0, "T00:00:00Z");
     expect(HISTORY(x, "/a"), 0, "as of ");
 }
@@ -321,7 +325,10 @@ CASE(around_prints_neighbours_with_their_ranks, x)
 {
     expect_text(FLEET_RUN(&x->fleet, "around", "pages", "/n5", "3", "--tsv"), 0,
                 "3\t106\t/n6\n4\t105\t/n5\n5\t104\t/n4\n");
-    expect(FLEET_RUN(&x->fleet, "around", "pages", "/none"), 1, "no such key");
+    expect(FLEET_RUN(&x->fleet, "around", "pages", "/none"), 1,
+           "no such key: /none");
+    expect(FLEET_RUN(&x->fleet, "around", "no", "/none", "--json"), 1,
+           "{\"keyspace\": \"no\", \"key\": \"/none\", \"rows\": [], ");
     expect(FLEET_RUN(&x->fleet, "around", "pages", "/a", "0"), 100, "N");
 }
 

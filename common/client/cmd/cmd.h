@@ -281,6 +281,7 @@ struct lookup {
     struct countd *c;
     struct cmd_name keyspace, key; /* of size 0: not given */
     int64_t offset;                /* of lookup_pages() */
+    bool has_begun;                /* the output */
     struct output out;
 };
 
@@ -292,9 +293,13 @@ int lookup_open(struct lookup *l, const struct cmd_line *line, int names);
 void lookup_begin(struct lookup *l, const struct table_column *columns,
                   size_t column_count);
 
+/* Reports that `what`, "keyspace" or "key", does not exist. */
+void lookup_report_missing(const char *what, const struct cmd_name *name);
+
 /* Closes the connection.  The exit status: `status` if all went well; that of
- * the error `rc`, of which -ENOENT is a negative answer that the caller has
- * reported, but for CMD_HISTORY. */
+ * the error `rc`.  -ENOENT is a negative answer: it is reported whether the
+ * keyspace or the key does not exist, and JSON without output is a document
+ * without rows. */
 int lookup_close(struct lookup *l, enum cmd_peer peer, int rc, int status);
 
 /* Calls `page` for the rows of the keyspace from l->offset on, `length` at

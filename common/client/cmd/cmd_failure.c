@@ -44,7 +44,6 @@ static const struct failure {
      "%d does not serve %a; does it run on this directory, and is its port on? "
      "countd serve starts it, and -H or -o %s=... names another place"},
 
-    {HISTORY, -ENOENT, CONFIG_EXIT_NEGATIVE, "no such keyspace"},
     {HISTORY, -ENODATA, CONFIG_EXIT_NEGATIVE,
      "the keyspace has no history; the setting history says what is kept"},
     {HISTORY, -EINVAL, CONFIG_EXIT_USAGE,

@@ -57,12 +57,9 @@ warn_torn(const struct cmd_name *keyspace)
 static void
 report_missing(struct export *e)
 {
-    char text[NAME_TEXT_SIZE];
-
     if (!e->is_named)
         return; /* it went meanwhile */
-    (void)name_escape(e->l.keyspace.bytes, e->l.keyspace.size, text);
-    diag(DIAG_INFO, "no such keyspace: %s", text);
+    lookup_report_missing("keyspace", &e->l.keyspace);
     e->lacks = true;
 }
 
@@ -144,7 +141,7 @@ cmd_export(struct cmd_line *line)
     e.l.out.format = OUTPUT_TSV;
     rc = e.is_named ? export_named(&e, line) : export_all(&e);
     status = output_fini(&e.l.out);
-    if (rc == 0 && e.lacks)
-        rc = -ENOENT;
+    if (status == 0 && e.lacks)
+        status = CONFIG_EXIT_NEGATIVE;
     return lookup_close(&e.l, CMD_READER, rc, status);
 }

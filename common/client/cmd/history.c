@@ -161,11 +161,30 @@ read_step(const struct cmd_line *line, struct history_command *h)
     return 0;
 }
 
+static bool
+has_increments(const struct countd_buckets *b)
+{
+    for (size_t i = 0; i < b->count; i++)
+        if (b->buckets[i].sum.any)
+            return true;
+    return false;
+}
+
+/* A key without history may be a key that does not exist: -ENOENT. */
+static int
+find_key(const struct lookup *l)
+{
+    struct countd_facts facts;
+
+    return countd_about(l->c, l->keyspace.bytes, l->keyspace.size, l->key.bytes,
+                        l->key.size, &facts);
+}
+
 int
 cmd_history(struct cmd_line *line)
 {
     struct history_command h;
-    struct countd_buckets *buckets;
+    struct countd_buckets *buckets = NULL;
     int rc, status;
 
     status = read_span(line, &h);
@@ -178,10 +197,11 @@ cmd_history(struct cmd_line *line)
     rc = countd_history(h.l.c, h.l.keyspace.bytes, h.l.keyspace.size,
                         h.l.key.bytes, h.l.key.size, h.span.from, h.span.to,
                         h.step, &buckets);
-    if (rc == 0) {
+    if (rc == 0 && h.l.key.size > 0 && !has_increments(buckets))
+        rc = find_key(&h.l);
+    if (rc == 0)
         status = print_history(&h, buckets);
-        countd_buckets_free(buckets);
-    }
+    countd_buckets_free(buckets);
     return lookup_close(&h.l, CMD_HISTORY, rc, status);
 }
 

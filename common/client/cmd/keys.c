@@ -102,8 +102,6 @@ lookup_keys(const struct cmd_line *line)
                          "read; try again, or read fewer keys at once");
         return lookup_close(&s.l, CMD_READER, 0, CONFIG_EXIT_SYSTEM);
     }
-    if (rc == -ENOENT)
-        diag(DIAG_INFO, "no such keyspace");
     if (rc == 0 || rc == -ENOENT)
         status = print_keys(&s);
     return lookup_close(&s.l, CMD_READER, rc, status);
@@ -192,10 +190,9 @@ print_answer(struct keys_command *k, int *rc)
     lookup_begin(&k->l, columns, 2);
     output_fact(&k->l.out, "prefix",
                 cell_name(k->prefix.bytes, k->prefix.size));
-    if (*rc == 0)
-        *rc = print_pages(k);
+    *rc = print_pages(k);
     output_rows_end(&k->l.out);
-    if (*rc == 0 || k->l.out.format == OUTPUT_JSON)
+    if (*rc == 0)
         output_as_of(&k->l.out, k->facts.as_of_ms);
     return output_fini(&k->l.out);
 }
@@ -213,9 +210,7 @@ cmd_keys(struct cmd_line *line)
         return status;
     rc = countd_about(k.l.c, k.l.keyspace.bytes, k.l.keyspace.size, NULL, 0,
                       &k.facts);
-    if (rc == -ENOENT)
-        diag(DIAG_INFO, "no such keyspace");
-    if (rc == 0 || rc == -ENOENT)
+    if (rc == 0)
         status = print_answer(&k, &rc);
     return lookup_close(&k.l, CMD_READER, rc, status);
 }

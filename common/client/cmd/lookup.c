@@ -19,6 +19,7 @@ lookup_open(struct lookup *l, const struct cmd_line *line, int names)
 
     l->line = line;
     l->key.size = 0;
+    l->has_begun = false;
     if (status == 0 && names > 1)
         status = cmd_name(line, line->args[1], "key", &l->key);
     return status == 0 ? cmd_connect(line, CMD_READER, 0, &l->c) : status;
@@ -28,6 +29,7 @@ void
 lookup_begin(struct lookup *l, const struct table_column *columns,
              size_t column_count)
 {
+    l->has_begun = true;
     output_init(&l->out, l->line, columns, column_count);
     output_fact(&l->out, "keyspace",
                 cell_name(l->keyspace.bytes, l->keyspace.size));
@@ -35,11 +37,52 @@ lookup_begin(struct lookup *l, const struct table_column *columns,
         output_fact(&l->out, "key", cell_name(l->key.bytes, l->key.size));
 }
 
+void
+lookup_report_missing(const char *what, const struct cmd_name *name)
+{
+    char text[NAME_TEXT_SIZE];
+
+    (void)name_escape(name->bytes, name->size, text);
+    diag(DIAG_INFO, "no such %s: %s", what, text);
+}
+
+/* Only JSON shows that there are no rows. */
+static int
+print_nothing(struct lookup *l, int64_t as_of_ms)
+{
+    lookup_begin(l, NULL, 0);
+    if (l->out.format != OUTPUT_JSON)
+        return 0;
+    output_rows_end(&l->out);
+    output_as_of(&l->out, as_of_ms);
+    return output_fini(&l->out);
+}
+
+/* Returns an exit status. */
+static int
+report_absence(struct lookup *l)
+{
+    struct countd_facts facts = {0};
+    const int rc = countd_about(l->c, l->keyspace.bytes, l->keyspace.size, NULL,
+                                0, &facts);
+    int status = 0;
+
+    if (!l->has_begun)
+        status = print_nothing(l, facts.as_of_ms);
+    if (rc != -ENOENT && l->key.size > 0)
+        lookup_report_missing("key", &l->key);
+    else
+        lookup_report_missing("keyspace", &l->keyspace);
+    return status;
+}
+
 int
 lookup_close(struct lookup *l, enum cmd_peer peer, int rc, int status)
 {
+    if (rc == -ENOENT && status == 0)
+        status = report_absence(l);
     countd_close(l->c);
-    if (rc < 0 && (rc != -ENOENT || peer == CMD_HISTORY))
+    if (rc < 0 && rc != -ENOENT)
         return cmd_peer_failed(l->line, peer, rc);
     return status == 0 && rc < 0 ? CONFIG_EXIT_NEGATIVE : status;
 }
@@ -87,18 +130,6 @@ static const char *const words[] = {
     [WHAT_TOTAL] = "total",
 };
 
-/* No such key: or is there no such keyspace? */
-static const char *
-name_missing(const struct lookup *l, enum what what)
-{
-    int64_t total;
-
-    if (what == WHAT_TOTAL || countd_total(l->c, l->keyspace.bytes,
-                                           l->keyspace.size, &total) == -ENOENT)
-        return "no such keyspace";
-    return "no such key";
-}
-
 static int
 print_number(struct lookup *l, enum what what, const struct countd_facts *facts,
              bool found)
@@ -138,8 +169,6 @@ print_key_number(struct cmd_line *line, enum what what)
         return status;
     rc = countd_about(l.c, l.keyspace.bytes, l.keyspace.size, l.key.bytes,
                       l.key.size, &facts);
-    if (rc == -ENOENT)
-        diag(DIAG_INFO, "%s", name_missing(&l, what));
     if (rc == 0 || rc == -ENOENT)
         status = print_number(&l, what, &facts, rc == 0);
     return lookup_close(&l, CMD_READER, rc, status);
@@ -217,8 +246,6 @@ cmd_around(struct cmd_line *line)
         return status;
     rc = countd_around(l.c, l.keyspace.bytes, l.keyspace.size, l.key.bytes,
                        l.key.size, length, &first, &rows);
-    if (rc == -ENOENT)
-        diag(DIAG_INFO, "no such key");
     if (rc == 0) {
         lookup_begin(&l, columns, COLUMNS);
         (void)print_rows(&l, first, rows);
@@ -271,19 +298,17 @@ print_range(struct lookup *l, int64_t length, int *rc)
 
     *rc = countd_about(l->c, l->keyspace.bytes, l->keyspace.size, NULL, 0,
                        &facts);
-    if (*rc < 0 && *rc != -ENOENT)
+    if (*rc < 0)
         return 0;
     lookup_begin(l, columns, COLUMNS);
     if (l->out.format == OUTPUT_JSON)
         l->out.column_count = sizeof columns / sizeof columns[0];
-    if (*rc == 0)
-        *rc = lookup_pages(l, length, print_page, l, &facts, &changed);
+    *rc = lookup_pages(l, length, print_page, l, &facts, &changed);
     output_rows_end(&l->out);
-    if (*rc == 0)
+    if (*rc == 0) {
         report_facts(l, &facts, changed);
-    /* No rows: only JSON output includes as_of_ms. */
-    if (*rc == 0 || (*rc == -ENOENT && l->out.format == OUTPUT_JSON))
         output_as_of(&l->out, facts.as_of_ms);
+    }
     return output_fini(&l->out);
 }
 
@@ -297,8 +322,6 @@ run_range(struct cmd_line *line, int64_t offset, int64_t length)
     if (status != 0)
         return status;
     status = print_range(&l, length, &rc);
-    if (rc == -ENOENT)
-        diag(DIAG_INFO, "no such keyspace");
     return lookup_close(&l, CMD_READER, rc, status);
 }
 
