@@ -15,6 +15,7 @@
 #include "reader/request_hash.h"
 #include "reader/scrape.h"
 
+#define ROWS_SMALL     100   /* answers of more come after those of others */
 #define PACKED_LEAST   4096  /* bytes of an answer that is packed */
 #define PACKED_AT_ONCE 65536 /* in a millisecond; more is packed in steps */
 #define LOOK_MS        100   /* those who wait for as_of_ms look so often */
@@ -414,6 +415,14 @@ read_http_end_turn(struct read_http *h)
 
 /* ---- routes ------------------------------------------------------------- */
 
+/* Whether the request asks for more rows than most do. */
+static bool
+is_large(const struct http_params *p)
+{
+    return p->n > ROWS_SMALL || p->length > ROWS_SMALL ||
+           p->key_count > ROWS_SMALL;
+}
+
 static enum conn_next
 answer_command(struct http_call *x)
 {
@@ -431,7 +440,11 @@ answer_command(struct http_call *x)
     in_steps = read_is_in_steps(&h->now);
     if (!(in_steps && is_job_of(h, x)) && is_known(x, &next))
         return next;
-    return in_steps ? answer_in_steps(x) : answer(x, &h->now);
+    if (in_steps)
+        return answer_in_steps(x);
+    if (is_large(&h->now.params) && conn_goes_first(x->conn))
+        return CONN_FULL;
+    return answer(x, &h->now);
 }
 
 /* The directory is there: nothing is served before. */

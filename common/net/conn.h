@@ -302,6 +302,11 @@ conn_ctx(const struct conn *c)
 uint8_t *conn_space(struct conn *c, size_t size);
 void conn_put(struct conn *c, size_t size);
 
+/* Whether this slice comes before those of the BUSY, and others have work, too.
+ * A protocol that returns CONN_FULL then, in place of a large answer, makes it
+ * in its first slice as one of the BUSY: small answers do not wait for it. */
+bool conn_goes_first(const struct conn *c);
+
 /* Adds `count` acks; takes no memory. */
 void conn_add_acks(struct conn *c, uint32_t count);
 

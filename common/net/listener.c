@@ -76,6 +76,12 @@ has_one_queued(const struct listener *d)
            queued->next == queued->prev;
 }
 
+bool
+conn_goes_first(const struct conn *c)
+{
+    return c->state == CONN_QUEUED && !has_one_queued(c->listener);
+}
+
 /* Serves each connection that has work now at most once, for CONN_TURN_US: a
  * connection that has more is BUSY, and waits for the others. */
 static void

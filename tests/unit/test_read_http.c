@@ -212,6 +212,9 @@ CASE(while_a_large_answer_is_packed_others_are_answered_in_their_turn)
     f->peer = ask(f, get, "");
     f->last = "\"saturated\"";
     turns_run(f->loop);
+    f->size = 0;
+    ask_on(f->peer, get, ""); /* its turn also begins the large one */
+    turns_run(f->loop);
     for (; f->http.state == READ_JOB_PACKS; answers++) {
         f->size = f->turns = 0;
         ask_on(f->peer, get, "");
@@ -223,6 +226,27 @@ CASE(while_a_large_answer_is_packed_others_are_answered_in_their_turn)
     client_close(f->peer);
     f->size = 0;
     hear(f, large, "Content-Encoding: gzip");
+}
+
+/* Both come in one turn, the large one first; `now` is the last one answered.
+ */
+CASE(a_large_answer_is_made_after_the_small_one_of_another)
+{
+    const int large = ask(f, "/v1/top?keyspace=b&n=2000", "");
+    const int small = ask(f, "/v1/get?keyspace=a&key=key", "");
+    char text[1024];
+
+    f->peer = large;
+    f->last = "\"saturated\"";
+    turns_run(f->loop);
+    assert_int_equal(f->http.now.params.n, 2000);
+    assert_true(recv(small, text, sizeof text, MSG_DONTWAIT) > 0);
+    client_close(small);
+
+    f->size = f->turns = 0;
+    ask_on(large, "/v1/top?keyspace=b&n=2000", "");
+    turns_run(f->loop);
+    client_close(large);
 }
 
 CASE(an_answer_of_a_mib_is_packed)
