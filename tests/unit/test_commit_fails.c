@@ -3,8 +3,10 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -16,6 +18,11 @@
 #define META_ENDS 8192 /* of both meta pages */
 
 static unsigned fails_in; /* writes of a meta page; 0: never */
+/* What the writes of a meta page do: 'w' writes, 'f' fails, 'l' does its work
+ * and fails.  The first is a commit's; with the second LMDB puts the old number
+ * back; the third is pages_undo_commit()'s.  NULL: all write. */
+static const char *writes;
+static unsigned since; /* writes of a meta page since the last commit's */
 
 /* LMDB's calls come here, too. */
 ssize_t
@@ -24,6 +31,22 @@ pwrite(int fd, const void *bytes, size_t size, off_t at)
     if (fails_in > 0 && at < META_ENDS && --fails_in == 0) {
         errno = EIO;
         return -1;
+    }
+    if (writes != NULL && at < META_ENDS) {
+        char how;
+
+        /* LMDB commits through a descriptor whose writes are synced. */
+        since = (fcntl(fd, F_GETFL) & O_DSYNC) != 0 ? 0 : since + 1;
+        assert_true(since < 3);
+        how = writes[since];
+
+        if (how != 'f')
+            (void)syscall(SYS_pwrite64, fd, bytes, size, at); /* 'l': it lies */
+        if (how != 'w') {
+            errno = EIO;
+            return -1;
+        }
+        return (ssize_t)size;
     }
     return syscall(SYS_pwrite64, fd, bytes, size, at);
 }
@@ -58,4 +81,88 @@ TEST_IN(a_large_merge_whose_second_commit_fails_is_readable, struct tmpdir *d,
     store_close(s);
     free(keys);
     free(deltas);
+}
+
+#define LOG_KEYS 300u
+
+static int
+apply_log(struct store *s, uint64_t epoch)
+{
+    const struct store_fill mark = {.uuid = "a log", .epoch = epoch};
+    struct store_delta deltas[LOG_KEYS];
+    char keys[LOG_KEYS][12];
+    struct store_applied applied;
+
+    for (unsigned i = 0; i < LOG_KEYS; i++) {
+        (void)snprintf(keys[i], sizeof keys[i], "key-%05u", i);
+        deltas[i] = delta(keys[i], 1);
+    }
+    return apply_deltas(s, KS, &mark, 1, deltas, LOG_KEYS, &applied);
+}
+
+/* The process whose commit failed ends at once; returns what the next one says
+ * when it merges the log again. */
+static int
+apply_after_death(const struct tmpdir *d, const char *how, unsigned rounds)
+{
+    struct store *s = open_store(d, 1 << 22, true);
+    int rc;
+
+    for (unsigned i = 1; i <= rounds; i++)
+        assert_rc(apply_log(s, i), 0);
+    /* Until it is closed, what repairs the file fails as well. */
+    writes = how;
+    rc = apply_log(s, rounds + 1);
+    assert_true(rc < 0);
+    writes = NULL;
+    store_close(s);
+
+    s = open_store(d, 1 << 22, true);
+    rc = apply_log(s, rounds + 1);
+    if (rc == 0) {
+        assert_int_equal(get_one(s, KS_NAME, "key-00007"), rounds + 1);
+        check_clean(s);
+        assert_rc(apply_log(s, rounds + 2), 0);
+        assert_int_equal(get_one(s, KS_NAME, "key-00007"), rounds + 2);
+        check_clean(s);
+    }
+    store_close(s);
+    tmpdir_empty(d);
+    return rc;
+}
+
+TEST_IN(a_process_that_ends_before_it_repairs_leaves_a_good_file,
+        struct tmpdir *d, in_memory, remove_dir)
+{
+    static const char *const all[] = {"fww", "lww", "ffw", "lfw"};
+
+    for (unsigned rounds = 1; rounds <= ROUNDS; rounds++)
+        for (unsigned i = 0; i < sizeof all / sizeof all[0]; i++)
+            assert_rc(apply_after_death(d, all[i], rounds), 0);
+}
+
+/* What only the process that failed can know is refused by all others. */
+TEST_IN(a_root_that_was_not_put_back_is_refused_until_it_is_repaired,
+        struct tmpdir *d, in_memory, remove_dir)
+{
+    struct store *s, *other;
+
+    assert_rc(apply_after_death(d, "fwf", ROUNDS), -EBADMSG);
+
+    s = open_store(d, 1 << 22, true);
+    for (unsigned i = 1; i <= ROUNDS; i++)
+        assert_rc(apply_log(s, i), 0);
+    writes = "fwf";
+    assert_rc(apply_log(s, ROUNDS + 1), -EIO);
+    writes = NULL;
+    other = open_store(d, 1 << 22, false);
+    assert_int_equal(get_one(other, KS_NAME, "key-00007"), -EBADMSG);
+    store_close(other);
+    assert_rc(apply_log(s, ROUNDS + 1), 0);
+    store_close(s);
+
+    s = open_store(d, 1 << 22, false);
+    assert_int_equal(get_one(s, KS_NAME, "key-00007"), ROUNDS + 1);
+    check_clean(s);
+    store_close(s);
 }

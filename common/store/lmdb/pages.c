@@ -1,5 +1,5 @@
 /* common/store/lmdb/pages.c - see pages.h: pages_metas(), pages_find(),
- * pages_check_newest(), pages_value_ok(). */
+ * pages_check_newest(), pages_undo_commit(), pages_value_ok(). */
 #include "common/store/lmdb/pages.h"
 
 #include <errno.h>
@@ -397,6 +397,36 @@ pages_check_newest(int fd, const struct pages_counter *counter,
         memcpy(metas, now, sizeof metas);
     }
     return rc;
+}
+
+int
+pages_undo_commit(int fd, const struct pages_counter *counter)
+{
+    uint8_t bytes[META_SIZE];
+    struct pages_meta metas[2];
+    const char *why;
+    unsigned newest;
+    int rc;
+
+    rc = pages_check_newest(fd, counter, &why);
+    if (rc != -EBADMSG)
+        return rc;
+    rc = pages_metas(fd, metas, &why);
+    if (rc < 0)
+        return rc;
+    newest = pages_newest(metas);
+    if (pread(fd, bytes, sizeof bytes,
+              (off_t)(newest * metas[newest].page_size)) !=
+        (ssize_t)sizeof bytes)
+        return -EIO;
+    memcpy(bytes + META_TXN_AT, &metas[1 - newest].txn, sizeof(uint64_t));
+
+    /* As LMDB does, write nothing before the map size: the page's number. */
+    if (pwrite(fd, bytes + META_MAP_AT, META_SIZE - META_MAP_AT,
+               (off_t)((1 - newest) * metas[newest].page_size + META_MAP_AT)) !=
+        META_SIZE - META_MAP_AT)
+        return -EIO;
+    return fdatasync(fd) < 0 ? -errno : 0;
 }
 
 /* ---- before a value is replaced ---------------------------------------- */

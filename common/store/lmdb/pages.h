@@ -16,7 +16,8 @@
  *
  * No bytes that are read are trusted: any content is survived, and so is a file
  * that another process writes to, truncates or replaces meanwhile (it is read
- * into buffers, never through a map).  Nothing is written.
+ * into buffers, never through a map).  Nothing is written but by
+ * pages_undo_commit().
  *
  * Errors: 0 or a negative errno.
  *   -EBADMSG  damaged; *why says what; a static string
@@ -89,12 +90,20 @@ struct pages_counter {
  * to a higher counter (if it leads to one at all), it is the newer. -EBADMSG
  * LMDB would use an older commit
  *
- * A commit that failed in its last step leaves the same state: its root under
- * the number of the commit before the last. Only the process whose commit
- * failed may continue, because it knows that no answer relies on that commit;
- * its next commit repairs the file. */
+ * A commit that fails in its last step leaves the same state: LMDB writes the
+ * number of the commit before the last back, beside the new root.  Nothing in
+ * the file distinguishes that from a bit that fell out of the number of a
+ * commit on which answers rely.  So the process whose commit failed, which
+ * knows, removes the state at once with pages_undo_commit(). */
 int pages_check_newest(int fd, const struct pages_counter *counter,
                        const char **why);
+
+/* Makes both meta pages lead to the newest commit, durably, if a failed commit
+ * has left its root in the other.  The caller has passed pages_check_newest()
+ * before that commit and holds the file's flock.  If this fails, too, only the
+ * caller's next commit repairs the file, and when the caller ends before that
+ * it is refused as damaged. */
+int pages_undo_commit(int fd, const struct pages_counter *counter);
 
 /* ---- the check before a file is opened (pages_check.c) ------------------ */
 

@@ -7,6 +7,7 @@
  * first commits a change of nothing, which writes the other meta page
  * (keyspace_resolve_commit()). */
 #include "common/store/lmdb/env.h"
+#include "common/store/lmdb/keyspace_peek.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -95,6 +96,9 @@ commit_change(struct lmdb *s, struct keyspace *k, MDB_txn *txn)
         (void)keyspace_report(s, k->name, k->name_size, "commit", rc);
         s->failed = k->hash;
         keyspace_close(k); /* which also releases the flock */
+
+        /* If this fails, the next commit repairs the file. */
+        (void)pages_undo_commit(k->fd, &keyspace_change_counter);
         return rc;
     }
 
