@@ -172,6 +172,56 @@ CASE(a_large_keyspace_is_dropped_with_little_memory_and_its_room_is_used_again,
     store_close(s);
 }
 
+#define FILL_KEYS 400000u
+
+/* Deletes the keys of add_many(). */
+static void
+delete_all(struct store *s)
+{
+    char(*names)[16] = malloc(FILL_KEYS * sizeof *names);
+    struct store_key *keys = malloc(FILL_KEYS * sizeof *keys);
+    uint64_t deleted;
+
+    assert_true(names != NULL && keys != NULL);
+    for (unsigned i = 0; i < FILL_KEYS; i++) {
+        (void)snprintf(names[i], sizeof names[i], "%010u", i);
+        keys[i] = (struct store_key){.key = (const uint8_t *)names[i],
+                                     .key_size = 10};
+    }
+    assert_rc(store_del(s, KS, keys, FILL_KEYS, &deleted), 0);
+    assert_int_equal(deleted, FILL_KEYS);
+    free(names);
+    free(keys);
+}
+
+/* On a disk that is nearly full there is no room for another merge beside what
+ * was taken away. */
+CASE(what_is_taken_away_is_room_for_the_very_next_merge, d)
+{
+    for (unsigned how = 0; how < 2; how++) {
+        struct store *s = open_store(d, 1 << 26, true);
+        off_t size;
+
+        add_many(s, FILL_KEYS);
+        if (how == 0)
+            assert_rc(store_drop(s, KS), 0);
+        else
+            delete_all(s);
+        size = file_size(d);
+        assert_true(size > 8 << 20);
+
+        add_many(s, FILL_KEYS);
+
+        print_message("%lld then %lld bytes\n", (long long)size,
+                      (long long)file_size(d));
+        assert_true(file_size(d) < size + size / 64);
+        expect_totals(s, FILL_KEYS, FILL_KEYS);
+        check_clean(s);
+        store_close(s);
+        tmpdir_empty(d);
+    }
+}
+
 /* A file that is none; pages that LMDB cannot follow; a state that is not
  * whole. */
 static void

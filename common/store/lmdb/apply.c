@@ -21,8 +21,6 @@
 #include <errno.h>
 #include <malloc.h>
 
-#define PAGES_MANY 2048 /* beside them a commit of nothing is little */
-
 /* State of one lmdb_apply(). */
 struct apply_call {
     struct lmdb *store;
@@ -310,28 +308,6 @@ read_outcome(struct apply_call *b, int failed)
     return at < b->given->delta_count || b->in ? 0 : failed;
 }
 
-/* LMDB uses no page again that either of the last two commits freed.  So behind
- * a large commit comes one of nothing: else the file would have twice the pages
- * that a merge replaces. */
-static int
-free_pages(struct apply_call *b, bool done)
-{
-    struct keyspace *k = b->keyspace;
-    int rc;
-
-    if (b->pages >= PAGES_MANY)
-        (void)keyspace_resolve_commit(b->store, k); /* if it fails, see below */
-    /* What is applied is durable.  But LMDB has left the failed commit's root
-     * in a meta page, which the next process would take for damage. */
-    if (k->env == NULL) {
-        rc = keyspace_get(b->store, b->given->name, b->given->name_size,
-                          KEYSPACE_FIND, &b->keyspace);
-        return done ? 0 : rc;
-    }
-    keyspace_retain(b->store, k, b->pages, done);
-    return 0;
-}
-
 /* Applies the next slice. */
 static int
 apply_slice(struct apply_call *b)
@@ -354,7 +330,9 @@ apply_slice(struct apply_call *b)
     b->total.created += b->slice.created;
     b->total.saturated += b->slice.saturated;
     b->total.commits += b->slice.commits;
-    return free_pages(b, b->at == b->given->delta_count);
+    keyspace_free_pages(b->store, b->keyspace, b->pages,
+                        b->at == b->given->delta_count);
+    return 0;
 }
 
 /* ---- the batch --------------------------------------------------------- */
@@ -393,9 +371,13 @@ apply_all(struct apply_call *b)
     b->total.over_quota = rc == -EDQUOT;
     if (rc < 0)
         return rc;
-    do
-        rc = apply_slice(b);
-    while (rc == 0 && b->at < g->delta_count);
+    do {
+        if (b->keyspace->env == NULL)
+            rc = keyspace_get(b->store, g->name, g->name_size, KEYSPACE_FIND,
+                              &b->keyspace);
+        if (rc == 0)
+            rc = apply_slice(b);
+    } while (rc == 0 && b->at < g->delta_count);
     if (rc < 0 && rc != -ESTALE && rc != -EDQUOT && rc != -EAGAIN &&
         rc != -EOVERFLOW)
         (void)keyspace_report(b->store, g->name, g->name_size, "apply", rc);

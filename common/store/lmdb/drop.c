@@ -133,6 +133,7 @@ empty_keyspace(struct lmdb *s, const uint8_t *name, size_t name_size)
 {
     struct work w = {.make = make_empty};
     struct keyspace *k;
+    MDB_envinfo info;
     int rc;
 
     rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
@@ -140,6 +141,8 @@ empty_keyspace(struct lmdb *s, const uint8_t *name, size_t name_size)
         return rc;
     w.ctx = k;
     rc = keyspace_change(s, k, &w);
+    if (rc == 0 && mdb_env_info(k->env, &info) == 0)
+        keyspace_free_pages(s, k, info.me_last_pgno, true);
     if (rc == -EBADMSG)
         keyspace_close(k);
     return rc;
@@ -313,7 +316,8 @@ delete_all(struct deletion *d, uint64_t *deleted)
     return 0;
 }
 
-/* No run refers to these blocks, but they may contain the keys. */
+/* No run refers to these blocks, but they may contain the keys.  Commits at
+ * least once, so the next merge may use the pages that a deletion freed. */
 int
 lmdb_sweep(struct lmdb *s, const uint8_t *name, size_t name_size)
 {

@@ -369,8 +369,13 @@ struct work {
 int keyspace_change(struct lmdb *s, struct keyspace *k, struct work *w);
 
 /* Commits nothing.  That makes durable whatever a failed commit has left in
- * `k`, which has just been opened, and what the commit before freed is free. */
+ * `k`, which has just been opened. */
 int keyspace_resolve_commit(struct lmdb *s, struct keyspace *k);
+
+/* Follows a durable change that dirtied or freed `pages` pages; `done`: no
+ * other follows at once.  May close `k`. */
+void keyspace_free_pages(struct lmdb *s, struct keyspace *k, uint64_t pages,
+                         bool done);
 
 /* LMDB reports a full disk as -EIO: returns -ENOSPC if less than `size` bytes
  * are free, else rc. */

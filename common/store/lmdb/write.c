@@ -18,6 +18,7 @@
 #include "common/base/files.h"
 
 #define CHECK_EVERY_MS 60000
+#define PAGES_MANY     2048 /* beside them a commit of nothing is little */
 
 int
 keyspace_disk_error(const struct lmdb *s, int rc, uint64_t size)
@@ -95,10 +96,10 @@ commit_change(struct lmdb *s, struct keyspace *k, MDB_txn *txn)
         rc = keyspace_disk_error(s, rc, 0);
         (void)keyspace_report(s, k->name, k->name_size, "commit", rc);
         s->failed = k->hash;
-        keyspace_close(k); /* which also releases the flock */
 
         /* If this fails, the next commit repairs the file. */
         (void)pages_undo_commit(k->fd, &keyspace_change_counter);
+        keyspace_close(k); /* which also releases the flock */
         return rc;
     }
 
@@ -179,4 +180,18 @@ keyspace_resolve_commit(struct lmdb *s, struct keyspace *k)
         return commit_change(s, k, txn);
     keyspace_abort(k, txn);
     return rc;
+}
+
+/* LMDB uses no page again that either of the last two commits freed.  So behind
+ * a large commit comes one of nothing: else the file would have twice the pages
+ * that a change replaces.  If that fails, only the pages are lost, and not for
+ * long. */
+void
+keyspace_free_pages(struct lmdb *s, struct keyspace *k, uint64_t pages,
+                    bool done)
+{
+    if (pages >= PAGES_MANY)
+        (void)keyspace_resolve_commit(s, k); /* as said above */
+    if (k->env != NULL)
+        keyspace_retain(s, k, pages, done);
 }
