@@ -594,6 +594,62 @@ CASE(functions_that_are_gone_are_loaded_again)
     assert_string_equal(read_rows(), "10 a\n");
 }
 
+/* Gives all masters a library of another version of countd, whose function of
+ * totals answers "other". */
+static void
+load_other(const char *revision)
+{
+    char text[512];
+
+    (void)snprintf(text, sizeof text,
+                   "#!lua name=countd1\n"
+                   "local function add(name, answer)\n"
+                   "  redis.register_function{function_name = name,\n"
+                   "    callback = function() return answer end,\n"
+                   "    flags = {'no-writes'}}\n"
+                   "end\n"
+                   "add('countd1_totals', 'other')\n%s",
+                   revision);
+    for (unsigned i = 0; i < CLUSTER_SERVERS_MASTERS; i++)
+        assert_string_equal(
+            cluster_servers_run(&servers, i, "FUNCTION LOAD REPLACE %s", text),
+            "countd1");
+}
+
+/* The first call of a new connection. */
+static bool
+is_other(void)
+{
+    const struct cluster_options options = {.nodes = servers.nodes,
+                                            .timeout_ms = 3000};
+    const struct words w =
+        split_text("FCALL_RO countd1_totals 2 " C_KEY " " Z_KEY);
+    struct cluster_command m;
+    bool is_text;
+
+    cluster_close(cluster);
+    assert_rc(cluster_open(&cluster, &options), 0);
+    m = run_words(&w, C_KEY);
+    assert_rc(m.error, 0);
+    is_text = m.reply->type == REDIS_REPLY_STRING;
+    cluster_free_replies(&m, 1);
+    return is_text;
+}
+
+CASE(an_older_library_is_replaced_and_a_newer_one_stays)
+{
+    NEED_SERVERS();
+    load_other("");
+    assert_false(is_other());
+    load_other("add('countd1_revision', 0)\n");
+    assert_false(is_other());
+    load_other("add('countd1_revision', 1000000)\n");
+    assert_true(is_other());
+    for (unsigned i = 0; i < CLUSTER_SERVERS_MASTERS; i++)
+        (void)cluster_servers_run(&servers, i, "FUNCTION FLUSH");
+    assert_false(is_other());
+}
+
 /* For the rest of the tests: no replica takes the place of a silent master. */
 static void
 forbid_failover(void)

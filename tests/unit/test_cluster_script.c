@@ -16,9 +16,11 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/hash.h"
 #include "common/setup/datadir.h"
 #include "common/store/cluster/cluster_key.h"
 #include "common/store/cluster/cluster_store.h"
+#include "common/store/cluster/functions.h"
 #include "tests/lib/capture.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/stored.h"
@@ -131,6 +133,8 @@ call_function(struct server *s, const struct command *m, char *out)
         "*5\r\n:1\r\n:1\r\n$8\r\n\0\0\0\0\0\0\0\7\r\n:0\r\n:0\r\n";
     size_t size;
 
+    if (is_word(m, 1, "countd1_revision"))
+        return (size_t)sprintf(out, ":999999\r\n");
     if (is_word(m, 1, "countd1_state")) {
         size = (size_t)sprintf(out, "*6\r\n");
         size += put_mark(out + size);
@@ -465,6 +469,18 @@ CASE(an_entry_follows_its_slot, x)
 }
 
 /* ---- versions ------------------------------------------------------------ */
+
+/* Servers that have functions.lua get another text only with a higher REVISION:
+ * raise it, then put the new hash here. */
+TEST(functions_of_a_revision_are_one_text)
+{
+    const struct hash_key key = {.k0 = 1};
+
+    assert_int_equal(hash_bytes_wide(&key, (const uint8_t *)functions_text,
+                                     strlen(functions_text))
+                         .low,
+                     0x0a0e5becf4536674);
+}
 
 CASE(servers_older_than_functions_are_refused, x)
 {

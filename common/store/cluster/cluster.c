@@ -66,6 +66,44 @@ parse_redirect(struct cluster *c, const struct cluster_command *m,
                              cluster_parse_port(colon + 1));
 }
 
+/* Whether a broken connection is one that gave no reply in time; call it before
+ * errno changes. */
+static bool
+is_slow(const redisContext *link)
+{
+    return link->err == REDIS_ERR_IO &&
+           (errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+/* Wants the library where a master has none, or one of a lower revision.  One
+ * that cannot say so yet is asked again; what refuses to say is left as it is.
+ */
+static void
+check_functions(struct cluster *c, int node)
+{
+    static const char *const argv[3] = {"FCALL_RO", "countd1_revision", "0"};
+    static const size_t sizes[3] = {8, 16, 1};
+    static const char name[] = "local REVISION = ";
+    const char *at = strstr(functions_text, name);
+    struct cluster_node *n = &c->nodes[node];
+    redisReply *reply = cluster_call(c, node, 3, argv, sizes);
+
+    assert(at != NULL);
+    if (reply == NULL) {
+        cluster_disconnect(c, node, is_slow(n->link));
+        return;
+    }
+    n->knows_functions = true;
+    if (reply->type == REDIS_REPLY_INTEGER)
+        n->wants_functions =
+            reply->integer < strtoll(at + sizeof name - 1, NULL, 10);
+    else if (reply->type == REDIS_REPLY_ERROR) {
+        n->wants_functions = strstr(reply->str, "Function not found") != NULL;
+        n->knows_functions = find_meaning(reply->str) != -EAGAIN;
+    }
+    freeReplyObject(reply);
+}
+
 /* Loads the library into a master.  What fails is found again by the next
  * command. */
 static void
@@ -84,6 +122,19 @@ load_functions(struct cluster *c, int node)
         cluster_note(c, "%s: FUNCTION LOAD: %s", c->nodes[node].name,
                      reply->str);
     freeReplyObject(reply);
+}
+
+/* Before functions are called at a node. */
+static void
+ready_functions(struct cluster *c, int node)
+{
+    struct cluster_node *n = &c->nodes[node];
+
+    if (n->needs_functions && !n->knows_functions)
+        check_functions(c, node);
+    if (n->needs_functions && n->wants_functions && n->link != NULL)
+        load_functions(c, node);
+    n->needs_functions = false;
 }
 
 /* Follows a redirect, or loads the functions; false: the error is final. */
@@ -131,13 +182,12 @@ handle_broken(struct cluster *c, struct cluster_command *m)
     redisContext *link = c->nodes[m->sent_to].link;
 
     if (link != NULL) {
-        const bool is_slow = link->err == REDIS_ERR_IO &&
-                             (errno == EAGAIN || errno == EWOULDBLOCK);
+        const bool was_slow = is_slow(link);
 
         cluster_note(c, "%s: %s", c->nodes[m->sent_to].name,
-                     is_slow ? "no reply in time" : link->errstr);
-        cluster_disconnect(c, m->sent_to, is_slow);
-        if (is_slow)
+                     was_slow ? "no reply in time" : link->errstr);
+        cluster_disconnect(c, m->sent_to, was_slow);
+        if (was_slow)
             m->tries = TRIES_MAX;
     }
     c->wants_map = true;
@@ -161,14 +211,13 @@ judge_reply(struct cluster *c, struct cluster_command *m, redisReply *reply)
     freeReplyObject(reply);
 }
 
-/* Gives a command to its node's connection. */
+/* Chooses a command's node and connects it. */
 static void
-append_command(struct cluster *c, struct cluster_command *m)
+connect_command(struct cluster *c, struct cluster_command *m)
 {
-    int node = m->ask != CLUSTER_NO_NODE    ? m->ask
-               : m->node != CLUSTER_NO_NODE ? m->node
-                                            : cluster_node_of(c, m->slot);
-    redisContext *link;
+    const int node = m->ask != CLUSTER_NO_NODE    ? m->ask
+                     : m->node != CLUSTER_NO_NODE ? m->node
+                                                  : cluster_node_of(c, m->slot);
     int rc;
 
     m->tries++;
@@ -179,9 +228,18 @@ append_command(struct cluster *c, struct cluster_command *m)
     if (rc < 0) {
         c->wants_map = true;
         end_command(m, rc);
+    } else if (strncmp(m->argv[0], "FCALL", 5) == 0)
+        c->nodes[node].needs_functions = true;
+}
+
+/* Gives a command to its node's connection, which may have broken again. */
+static void
+append_command(struct cluster *c, struct cluster_command *m)
+{
+    redisContext *link = c->nodes[m->sent_to].link;
+
+    if (link == NULL)
         return;
-    }
-    link = c->nodes[node].link;
     if (m->ask != CLUSTER_NO_NODE)
         (void)redisAppendCommand(link, "ASKING");
     (void)redisAppendCommandArgv(link, (int)m->argc,
@@ -231,9 +289,12 @@ run_round(struct cluster *c, struct cluster_command *commands, size_t count)
 {
     bool is_any = false;
 
+    for (size_t i = 0; i < count; i++)
+        if (commands[i].is_waiting)
+            connect_command(c, &commands[i]);
     for (int i = 0; i < c->node_count; i++)
-        if (c->nodes[i].wants_functions && c->nodes[i].link != NULL)
-            load_functions(c, i);
+        if (c->nodes[i].link != NULL)
+            ready_functions(c, i);
     for (size_t i = 0; i < count; i++)
         if (commands[i].is_waiting)
             append_command(c, &commands[i]);

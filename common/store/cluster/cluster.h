@@ -12,6 +12,10 @@
  *   "Function not found"   the library of functions is loaded into that master
  *            and the command is sent again: a new node, or one after FUNCTION
  *            FLUSH, has none, and the cluster spreads none
+ *   older library    it is replaced: each connection asks for its revision
+ *            before the first function, and nobody replaces a newer one.  Of
+ *            two versions of countd that find none at the same moment the
+ *            older can win until the newer connects again
  *   broken connection   the map is asked for again and the command is sent
  *            once more.  It may have been done before: every command that is
  *            sent through here may be repeated (functions.h says why).

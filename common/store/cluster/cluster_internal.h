@@ -23,7 +23,9 @@ struct cluster_node {
     redisContext *probe;    /* NULL: none is under way */
     uint64_t probe_ms;      /* when it began */
     bool is_master;         /* by the map */
-    bool wants_functions;   /* it has no library of functions */
+    bool wants_functions;   /* it has no library of functions, or an older */
+    bool needs_functions;   /* a command of this round calls one */
+    bool knows_functions;   /* its revision was asked for on this connection */
     bool is_seed;           /* of the options */
 };
 

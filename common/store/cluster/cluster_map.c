@@ -254,6 +254,7 @@ cluster_connect(struct cluster *c, int node)
     }
     c->changes++;
     n->down_until_ms = 0;
+    n->knows_functions = false;
     rc = authenticate_node(c, node);
     if (rc < 0)
         cluster_disconnect(c, node, true);

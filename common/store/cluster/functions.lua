@@ -1,4 +1,7 @@
 #!lua name=countd1
+-- Raised with each change of this text.  A library with a lower one is replaced,
+-- so a function that is here stays, and goes on taking what it takes.
+local REVISION = 1
 local MAX, HALF, WORD = 2147483647, 2147483648, 4294967296
 local NUL = '\0\0\0\0\0\0\0\0'
 local function number(text) return tonumber(text or '0') end
@@ -789,6 +792,7 @@ redis.register_function('countd1_discard', discard)
 local function register_reading(name, call)
   redis.register_function{ function_name = name, callback = call, flags = { 'no-writes' } }
 end
+register_reading('countd1_revision', function() return REVISION end)
 register_reading('countd1_state', state)
 -- A reader that does not know of another generation yet is told.
 local function register_answer(name, call)
