@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,6 +87,26 @@ make_folders(struct backup *b)
     if (b->keyspace_fd < 0)
         (void)close(b->fd);
     return b->keyspace_fd < 0 ? b->keyspace_fd : 0;
+}
+
+static bool
+is_inside(const char *path, const char *data_dir)
+{
+    char *top = realpath(data_dir, NULL), *parent = NULL, *text = strdup(path);
+    bool is = false;
+
+    if (top && text)
+        parent = realpath(dirname(text), NULL);
+    if (parent) {
+        const size_t size = strlen(top);
+
+        is = strncmp(parent, top, size) == 0 &&
+             (parent[size] == '\0' || parent[size] == '/');
+    }
+    free(parent);
+    free(text);
+    free(top);
+    return is;
 }
 
 static int
@@ -426,6 +447,11 @@ run_backup(struct backup *b)
     struct unmerged unmerged;
     int rc, status;
 
+    if (is_inside(b->path, b->line->config.data_dir))
+        diag(DIAG_WARNING,
+             "%s is inside the data directory and is lost with it; give "
+             "another place",
+             b->path);
     status = flush_logs(b);
     if (status != 0)
         return status;
