@@ -256,7 +256,8 @@ live_who(struct cmd_line *line)
         output_rows_end(&out);
         status = output_fini(&out);
         if (rc == -ENOENT)
-            diag(DIAG_INFO, "no such %s", live_word(line));
+            diag(DIAG_INFO, "no such %s: %.*s", live_word(line), WORD_MAX,
+                 line->args[1]);
         if (rc == -ENOENT)
             status = CONFIG_EXIT_NEGATIVE;
         else if (rc < 0)
