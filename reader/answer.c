@@ -54,10 +54,10 @@ answer_end_turn(struct answer *a)
     as_of_end_turn(a->as_of);
 }
 
-/* Whether it asks for the keyspaces after the last name there can be: for no
- * row, and nothing has to be looked at. */
+/* Whether the query asks for keyspaces after the last possible name: there are
+ * no rows, and nothing has to be read. */
 static bool
-is_history_of_all(const struct query *q)
+is_after_last_name(const struct query *q)
 {
     if (q->op != QUERY_KEYSPACES || q->keyspace_size < QUERY_NAME_SIZE)
         return false;
@@ -73,13 +73,13 @@ is_alone(const struct query *q)
 {
     return q->op == QUERY_NOW || q->op == QUERY_ABOUT ||
            q->op == QUERY_VERSION || q->op == QUERY_AROUND ||
-           is_history_of_all(q);
+           is_after_last_name(q);
 }
 
 size_t
 answer_bound(const struct query *q)
 {
-    if (is_history_of_all(q))
+    if (is_after_last_name(q))
         return QUERY_REPLY_SIZE;
     if (query_is_history(q->op))
         return history_query_bound(q);
@@ -136,7 +136,7 @@ answer_add(struct answer *a, const struct query *q)
     a->bound += answer_bound(q);
     /* Now, before any snapshot that answers it. */
     a->as_of_ms[a->count] = as_of_get(
-        a->as_of, q->keyspace, is_history_of_all(q) ? 0 : q->keyspace_size);
+        a->as_of, q->keyspace, is_after_last_name(q) ? 0 : q->keyspace_size);
     to = &a->queries[a->count++];
     to->op = op_of(q);
     to->name = q->keyspace;
@@ -246,7 +246,7 @@ put_alone(struct answer *a, struct store_reads *reads, uint8_t *out,
 
     if (a->one.op == QUERY_NOW)
         put_fact(&reply, rows, "", (int64_t)clock_unix_ms());
-    if (a->one.op != QUERY_NOW && !is_history_of_all(&a->one)) {
+    if (a->one.op != QUERY_NOW && !is_after_last_name(&a->one)) {
         reads->head += a->one.op == QUERY_AROUND ? QUERY_ROW_SIZE : 0;
         (void)store_read(a->store, reads); /* there is room for one */
         if (q->error < 0 && q->error != -ENOENT) {
@@ -309,7 +309,7 @@ bool
 answer_is_long(const struct query *q)
 {
     return query_is_history(q->op) ||
-           (q->op == QUERY_KEYSPACES && !is_history_of_all(q));
+           (q->op == QUERY_KEYSPACES && !is_after_last_name(q));
 }
 
 void

@@ -180,16 +180,16 @@ static void
 claim_time(struct as_of *f, uint64_t ended, uint64_t then, uint64_t oldest,
            uint64_t newest)
 {
-    const bool is_history = newest > then || f->before.count > 0;
+    const bool is_ambiguous = newest > then || f->before.count > 0;
     uint64_t most = ended;
 
-    if (is_history && f->as_of_ms < most)
+    if (is_ambiguous && f->as_of_ms < most)
         most = f->as_of_ms; /* claimed before the clock was set back */
     if (oldest <= most)
         most = oldest > 0 ? oldest - 1 : 0;
     if (most >= f->as_of_ms) {
         f->as_of_ms = most;
-    } else if (is_history) {
+    } else if (is_ambiguous) {
         forget_claims(f);
         f->as_of_ms = most;
     }

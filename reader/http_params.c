@@ -33,8 +33,8 @@ struct value {
 };
 
 static bool
-fail(struct http_params_fault *f, const char *code, const char *what,
-     const char *why)
+set_fault(struct http_params_fault *f, const char *code, const char *what,
+          const char *why)
 {
     f->code = code;
     (void)snprintf(f->detail, sizeof f->detail, "%s%s", what, why); /* cut */
@@ -97,7 +97,7 @@ read_number(const struct value *v, int64_t min, int64_t max, int64_t *out,
         return true;
     f->code = "bad-number";
     (void)snprintf(f->detail, sizeof f->detail, "%s: %" PRId64 " to %" PRId64,
-                   v->name, min, max); /* fits */
+                   v->name, min, max);
     return false;
 }
 
@@ -119,8 +119,8 @@ read_step(const struct value *v, uint64_t *out, struct http_params_fault *f)
     if (strlen(v->text) == v->size && config_duration(v->text, out) == 0 &&
         *out > 0 && *out % 60000 == 0 && *out <= YEAR_MS)
         return true;
-    return fail(f, "bad-duration",
-                "step: whole minutes, a year at most: 5m, 1h, 1d", "");
+    return set_fault(f, "bad-duration",
+                     "step: whole minutes, a year at most: 5m, 1h, 1d", "");
 }
 
 static bool
@@ -134,14 +134,14 @@ read_format(const struct value *v, enum table_format *out,
             *out = (enum table_format)i;
             return true;
         }
-    return fail(f, "bad-format", "format: json, tsv or csv", "");
+    return set_fault(f, "bad-format", "format: json, tsv or csv", "");
 }
 
 static bool
 read_numbers(const struct value *v, bool *out, struct http_params_fault *f)
 {
     *out = strcmp(v->text, "string") == 0;
-    return *out || fail(f, "bad-numbers", "numbers: string", "");
+    return *out || set_fault(f, "bad-numbers", "numbers: string", "");
 }
 
 /* What of an ETag follows its two numbers: the minutes of a period, of which
@@ -170,9 +170,9 @@ read_version(const struct value *v, struct http_params *p,
     if (nonce == 0 || nonce > 16 || change == 0 || change > 16 ||
         nonce + 1 + change + span_minutes(v->text + nonce + 1 + change) !=
             v->size)
-        return fail(f, "bad-version",
-                    "version: NONCE-CHANGE, as the ETag of an answer has it",
-                    "");
+        return set_fault(
+            f, "bad-version",
+            "version: NONCE-CHANGE, as the ETag of an answer has it", "");
     p->nonce = strtoull(v->text, NULL, 16);
     p->change = strtoull(v->text + nonce + 1, NULL, 16);
     return true;
@@ -192,7 +192,7 @@ read_sort(const struct value *v, enum http_params_sort *out,
             *out = (enum http_params_sort)i;
             return true;
         }
-    return fail(f, "bad-sort", "sort: name, size, keys or total", "");
+    return set_fault(f, "bad-sort", "sort: name, size, keys or total", "");
 }
 
 static bool
@@ -202,8 +202,7 @@ read_key(struct http_params *p, const struct http_params_spec *spec,
     if (p->key_count == spec->keys_max) {
         f->code = "too-many";
         (void)snprintf(f->detail, sizeof f->detail,
-                       "key: %zu at most in one request",
-                       spec->keys_max); /* fits */
+                       "key: %zu at most in one request", spec->keys_max);
         return false;
     }
     return read_name(v, &p->keys[p->key_count++], f);
@@ -244,7 +243,7 @@ read_value(struct http_params *p, const struct http_params_spec *spec,
     case PARAM_NUMBERS:
         return read_numbers(v, &p->are_numbers_texts, f);
     case PARAM_NAMES: /* read before all others */
-        return p->are_names_raw || fail(f, "bad-names", "names: raw", "");
+        return p->are_names_raw || set_fault(f, "bad-names", "names: raw", "");
     case PARAM_VERSION:
         return read_version(v, p, f);
     case PARAM_SORT:
@@ -314,7 +313,7 @@ fail_name(struct http_params_fault *f, const char *name)
     char shown[4 * HTTP_QUERY_NAME_SIZE];
 
     (void)name_escape((const uint8_t *)name, strlen(name), shown);
-    return fail(f, "unknown-parameter", "unknown parameter: ", shown);
+    return set_fault(f, "unknown-parameter", "unknown parameter: ", shown);
 }
 
 static bool
@@ -323,16 +322,16 @@ check_all(const struct http_params *p, const struct http_params_spec *spec,
 {
     for (unsigned i = 0; i < HTTP_PARAMS; i++)
         if ((spec->required & PARAM_BIT(i) & ~p->given) != 0)
-            return fail(f, "missing-parameter", names[i], " is missing");
+            return set_fault(f, "missing-parameter", names[i], " is missing");
     if (p->sort != SORT_NAME && p->after.size > 0)
-        return fail(f, "bad-sort", "after: goes on in the order of names only",
-                    "");
+        return set_fault(f, "bad-sort",
+                         "after: goes on in the order of names only", "");
     if ((spec->allowed & PARAM_BIT(PARAM_FROM)) == 0)
         return true;
     if (p->to_ms <= p->from_ms)
-        return fail(f, "bad-time", "the end is not after the start", "");
+        return set_fault(f, "bad-time", "the end is not after the start", "");
     return p->to_ms < LAST_MS ||
-           fail(f, "bad-time", "to: there is no time so late", "");
+           set_fault(f, "bad-time", "to: there is no time so late", "");
 }
 
 bool
@@ -356,7 +355,7 @@ http_params_read(struct http_params *p, const struct http_params_spec *spec,
         if (which == HTTP_PARAMS)
             return fail_name(f, name);
         if (http_params_has(p, which) && which != PARAM_KEY)
-            return fail(f, "twice", name, " is there twice");
+            return set_fault(f, "twice", name, " is there twice");
         p->given |= PARAM_BIT(which);
         if (!read_value(p, spec, which, &v, now_ms, f))
             return false;
@@ -365,10 +364,10 @@ http_params_read(struct http_params *p, const struct http_params_spec *spec,
         find_param(spec, p->are_names_raw, name, &is_hex) == HTTP_PARAMS)
         return fail_name(f, name);
     if (rc == -ENAMETOOLONG)
-        return fail(f, "bad-name", name, ": names have 1 to 256 bytes");
+        return set_fault(f, "bad-name", name, ": names have 1 to 256 bytes");
     if (rc < 0)
-        return fail(f, "bad-query",
-                    "% without two hexadecimal digits in the query", "");
+        return set_fault(f, "bad-query",
+                         "% without two hexadecimal digits in the query", "");
     return check_all(p, spec, f);
 }
 

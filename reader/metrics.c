@@ -28,11 +28,11 @@ struct sink {
     bool is_open;
 };
 
-static void put(struct sink *s, const char *format, ...)
+static void put_text(struct sink *s, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 static void
-put(struct sink *s, const char *format, ...)
+put_text(struct sink *s, const char *format, ...)
 {
     va_list args;
     int n;
@@ -70,13 +70,13 @@ begin_family(struct sink *s, const char *name, const char *help,
         size -= sizeof "_info" - 1;
         type = "info";
     }
-    put(s, "# HELP %.*s %s.\n# TYPE %.*s %s\n", (int)size, name, help,
-        (int)size, name, type);
+    put_text(s, "# HELP %.*s %s.\n# TYPE %.*s %s\n", (int)size, name, help,
+             (int)size, name, type);
     for (size_t i = 0; s->is_open && i < 2; i++) {
         const size_t unit = strlen(units[i]);
 
         if (ends_with(name, size, units[i]) && name[size - unit - 1] == '_')
-            put(s, "# UNIT %.*s %s\n", (int)size, name, units[i]);
+            put_text(s, "# UNIT %.*s %s\n", (int)size, name, units[i]);
     }
 }
 
@@ -84,11 +84,11 @@ static void
 put_value(struct sink *s, int64_t value, enum scale scale)
 {
     if (scale == SCALE_ONE)
-        put(s, " %" PRId64 "\n", value);
+        put_text(s, " %" PRId64 "\n", value);
     else if (scale == SCALE_MS)
-        put(s, " %.3f\n", (double)value / 1e3);
+        put_text(s, " %.3f\n", (double)value / 1e3);
     else
-        put(s, " %.6f\n", (double)value / 1e6);
+        put_text(s, " %.6f\n", (double)value / 1e6);
 }
 
 /* A family without labels. */
@@ -97,7 +97,7 @@ put_one(struct sink *s, const char *name, const char *help, int64_t value,
         enum scale scale)
 {
     begin_family(s, name, help, false);
-    put(s, "%s", name);
+    put_text(s, "%s", name);
     put_value(s, value, scale);
 }
 
@@ -197,9 +197,9 @@ put_labels(struct sink *s, const struct overview_row *r)
 
     if (r->kind == STATUS_LISTENER) {
         overview_port_name(r, port);
-        put(s, "{port=\"%s\",slot=\"%u\"", port, r->slot);
+        put_text(s, "{port=\"%s\",slot=\"%u\"", port, r->slot);
     } else
-        put(s, "{slot=\"%u\"", r->slot);
+        put_text(s, "{slot=\"%u\"", r->slot);
 }
 
 /* A family of which no row has a sample is left out. */
@@ -214,9 +214,9 @@ put_metric(struct sink *s, const struct overview *o, const struct metric *m)
         if (!is_headed)
             begin_family(s, m->name, m->help, m->is_counter);
         is_headed = true;
-        put(s, "%s", m->name);
+        put_text(s, "%s", m->name);
         put_labels(s, &o->rows[i]);
-        put(s, "}");
+        put_text(s, "}");
         put_value(s, o->rows[i].values[m->value], m->scale);
     }
 }
@@ -258,10 +258,10 @@ put_split(struct sink *s, const struct overview *o, const struct split *f)
         const struct overview_row *r = &o->rows[i];
 
         for (size_t v = f->first; has_samples(f, r) && v <= f->last; v++) {
-            put(s, "%s", f->name);
+            put_text(s, "%s", f->name);
             put_labels(s, r);
-            put(s, ",%s=\"%s\"} %" PRId64 "\n", f->label,
-                status_name(f->kind, v) + strlen(f->before), r->values[v]);
+            put_text(s, ",%s=\"%s\"} %" PRId64 "\n", f->label,
+                     status_name(f->kind, v) + strlen(f->before), r->values[v]);
         }
     }
 }
@@ -287,8 +287,8 @@ put_processes(struct sink *s, const struct overview *o)
 
             if (r->kind == STATUS_LISTENER)
                 continue;
-            put(s, "%s{process=\"%s\",slot=\"%u\"}", families[f].name,
-                status_kind_name(r->kind), r->slot);
+            put_text(s, "%s{process=\"%s\",slot=\"%u\"}", families[f].name,
+                     status_kind_name(r->kind), r->slot);
             if (families[f].value == STATUS_KIND)
                 put_value(s, r->pid > 0, SCALE_ONE);
             else
@@ -311,8 +311,8 @@ put_logs(struct sink *s, const struct overview *o)
 {
     begin_family(s, "countd_logs", "Commit logs by state", false);
     for (int i = STATUS_LOG_EMPTY; i < STATUS_LOG_STATES; i++)
-        put(s, "countd_logs{state=\"%s\"} %zu\n", status_log_name(i),
-            o->by_state[i]);
+        put_text(s, "countd_logs{state=\"%s\"} %zu\n", status_log_name(i),
+                 o->by_state[i]);
     put_one(s, "countd_unmerged_increments",
             "Increments in logs that are not merged yet", o->messages,
             SCALE_ONE);
@@ -383,7 +383,7 @@ put_outbox(struct sink *s, const struct overview *o)
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         begin_family(s, families[i].name, families[i].help,
                      families[i].is_counter);
-        put(s, "%s{slot=\"%u\"}", families[i].name, r->slot);
+        put_text(s, "%s{slot=\"%u\"}", families[i].name, r->slot);
         put_value(s, r->values[families[i].value], families[i].scale);
     }
 }
@@ -406,15 +406,15 @@ put_users(struct sink *s, const struct user_metrics *u)
         for (size_t i = 0; i < u->count; i++) {
             const struct user_keyspace *k = &u->rows[i];
 
-            put(s, "%s{keyspace=\"%s\"} %" PRId64 "\n", names[f],
-                user_metrics_label(k->name, k->size, label),
-                f == 0 ? k->keys : k->value);
+            put_text(s, "%s{keyspace=\"%s\"} %" PRId64 "\n", names[f],
+                     user_metrics_label(k->name, k->size, label),
+                     f == 0 ? k->keys : k->value);
         }
     }
     if (u->text_size > 0) {
         begin_family(s, "countd_key_value", "Counts of the largest keys",
                      false);
-        put(s, "%.*s", (int)u->text_size, u->text);
+        put_text(s, "%.*s", (int)u->text_size, u->text);
     }
     if (u->pattern_count > 0)
         put_one(s, "countd_user_series_left_out",
@@ -430,7 +430,7 @@ metrics_put(const struct overview *o, const struct user_metrics *u,
 
     begin_family(&s, "countd_build_info",
                  "Version of countd-read; the value is 1", false);
-    put(&s, "countd_build_info{version=\"%s\"} 1\n", VERSION);
+    put_text(&s, "countd_build_info{version=\"%s\"} 1\n", VERSION);
     if (o) {
         put_processes(&s, o);
         put_one(&s, "countd_troubles",
@@ -446,6 +446,6 @@ metrics_put(const struct overview *o, const struct user_metrics *u,
     }
     put_users(&s, u);
     if (is_open)
-        put(&s, "# EOF\n");
+        put_text(&s, "# EOF\n");
     return s.size;
 }

@@ -1,9 +1,9 @@
-/* reader/metrics.h - GET /metrics: the figures of all processes of the data
- * directory, as data/board tells them, for Prometheus.
+/* reader/metrics.h - GET /metrics: the statistics of all processes of the
+ * data directory, from data/board, for Prometheus.
  *
  * The text format 0.0.4 or OpenMetrics 1.0.0.  No sample has a timestamp.  A
- * label `slot` is the place on the board, which stays over restarts, unlike a
- * pid.  Pure; allocates nothing.
+ * label `slot` is the place on the board, which a restart does not change,
+ * unlike the pid.  Pure; allocates nothing.
  */
 #ifndef COUNTD_READER_METRICS_H
 #define COUNTD_READER_METRICS_H
@@ -14,8 +14,8 @@
 #include "common/setup/overview.h"
 #include "reader/user_metrics.h"
 
-/* Bytes of the most there can be: a row on each place of the board, and those
- * of users. */
+/* Bytes of the longest answer: a row for each place of the board, and the
+ * counters of users. */
 #define METRICS_MAX (((size_t)1 << 20) + USER_METRICS_TEXT)
 
 /* Writes them into `text`, which has METRICS_MAX bytes; returns the size.

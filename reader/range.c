@@ -172,7 +172,7 @@ take_other(struct conn *c, struct input *in, bool has_put)
         if (!out)
             return CONN_FULL;
         conn_put(c, answer_error(-EINVAL, out));
-        /* It has said its last word just now. */
+        /* The error that was just put is its last answer. */
         (void)conn_refuse(c, "no request of the range protocol");
         return conn_last(c);
     }

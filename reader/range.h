@@ -1,4 +1,4 @@
-/* reader/range.h - ranges and all else that is asked of what is merged, as a
+/* reader/range.h - the range protocol: queries about merged counts, as a
  * protocol of common/net/conn.h.
  *
  * Requests are answered strictly in order, as many as a service allows in one
@@ -7,11 +7,11 @@
  * Malformed input, and a keyspace that cannot be read, are answered with an
  * error, which is the last answer.
  *
- * A listing of keyspaces, and what looks at all keys of a period, is a long
- * answer: a step in each service.  One is made at a time; who asks for another
- * stands in line.
+ * A listing of keyspaces, and a query that reads all keys of a period, is a
+ * long answer: each service makes a step of it.  One is made at a time; a
+ * request for another waits in line.
  *
- * What the store keeps for the requests of a turn ends with the turn.
+ * The store's snapshots for the requests of a turn end with the turn.
  *
  * Ownership: the caller's; loop and answers are borrowed.
  */

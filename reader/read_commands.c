@@ -1,5 +1,5 @@
-/* reader/read_commands.c - the commands that ask for counts; see
- * read_commands.h. */
+/* reader/read_commands.c - the commands that ask for counts: see
+ * read_commands.h; read_commands[] at the end is the table of all commands. */
 #include "reader/read_commands.h"
 
 #include <assert.h>
@@ -40,8 +40,9 @@ read_run_query(struct read_request *a, const struct query *q,
     const bool added = answer_add(answer, q);
     bool failed;
 
-    assert(added); /* nobody else's request is between */
-    (void)answer_put(answer, a->http->binary, &failed); /* the head says it */
+    assert(added); /* no other request is being answered */
+    (void)answer_put(answer, a->http->binary,
+                     &failed); /* the head has the error */
     return begin_reply(a, reply);
 }
 
@@ -314,11 +315,11 @@ static const struct table_column rows_columns[] = {
     {"", "at_limit", false}, /* in JSON, where it is */
 };
 
-/* What rows have, which is how many columns. */
+/* The columns of a row; the values are their numbers. */
 enum rows_form { ROWS_BY_KEY = 2, ROWS_RANKED = 3, ROWS_WITH_LIMIT = 4 };
 
-/* Puts those rows that need no look at each.  The next one is of another kind,
- * or the last. */
+/* Writes the rows that need no special treatment, all at once, and returns the
+ * next one: it needs some, or is the last. */
 static bool
 next_row(struct read_request *a, bool has_rank, int64_t *rank,
          struct read_reply *reply, struct read_row *row)

@@ -1,5 +1,6 @@
 /* reader/read_history.c - commands about history, which are answered in steps:
- * see read_commands.h. */
+ * see read_commands.h; read_history(), read_period_top(), read_period_rank(),
+ * read_distinct(). */
 #include "reader/read_commands.h"
 
 #include <assert.h>
@@ -25,14 +26,14 @@ next_row(struct history_reply *r, struct query_history_row *row)
         return false;
     size = query_history_row_get(r->reply.at,
                                  (size_t)(r->reply.end - r->reply.at), row);
-    assert(size > 0); /* our own bytes */
+    assert(size > 0); /* countd-read wrote them */
     r->reply.at += size;
     r->reply.rows--;
     return true;
 }
 
 static const struct read_problem *
-explain(const struct read_request *a, int64_t error)
+find_problem(const struct read_request *a, int64_t error)
 {
     static const struct read_problem
         no_history = {HTTP_NOT_FOUND, "no-history",
@@ -69,7 +70,7 @@ take_history(struct read_request *a, struct history_reply *r)
         return read_failure(a);
     query_history_get(r->reply.at, &r->facts);
     r->reply.at += QUERY_HISTORY_HEAD;
-    return explain(a, r->facts.error);
+    return find_problem(a, r->facts.error);
 }
 
 /* An increment of this very second is before now, too. */

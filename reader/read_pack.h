@@ -1,7 +1,8 @@
-/* reader/read_pack.h - an answer is packed by gzip, a step after the other.
+/* reader/read_pack.h - compresses an answer with gzip, in steps.
  *
- * A step is about as long as one of a long answer, so that a large text holds
- * up nobody: the worst takes 15 ms for each MiB.  One text at a time.
+ * A step takes about as long as one of a long answer, so that a large text does
+ * not delay other requests: the worst text takes 15 ms per MiB.  One text at a
+ * time.
  *
  * Ownership: the caller's between read_pack_open() and read_pack_close(). */
 #ifndef COUNTD_READER_READ_PACK_H

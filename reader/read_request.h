@@ -1,8 +1,9 @@
 /* reader/read_request.h - a request becomes http->now: which command it is,
  * and its parameters.
  *
- * read_request_check() is the check() of the routes: it reads the query, and
- * what it notes tells read_request() whether that is still there.
+ * read_request_check() is the check() of the routes: it parses the parameters,
+ * and notes their number, by which read_request() recognizes that they are
+ * still in http->now.
  *
  * For read_http.c. */
 #ifndef COUNTD_READER_READ_REQUEST_H

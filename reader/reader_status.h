@@ -1,6 +1,6 @@
 /* reader/reader_status.h - countd-read's part of data/board.
  *
- * Ownership: the caller's; what it looks at is borrowed.  The loop's thread.
+ * Ownership: the caller's; what it reads is borrowed.  The loop's thread.
  */
 #ifndef COUNTD_READER_READER_STATUS_H
 #define COUNTD_READER_READER_STATUS_H
@@ -23,7 +23,7 @@ void reader_status_init(struct reader_status *s, const char *data_dir,
                         const struct as_of *as_of, struct conns *conns);
 void reader_status_close(struct reader_status *s);
 
-/* Puts the figures; to be called once a second. */
+/* Puts the statistics; to be called once a second. */
 void reader_status_put(struct reader_status *s);
 
 /* The lines of SIGUSR1. */

@@ -28,7 +28,7 @@ void region_close(struct region *r);
 /* Notes that the first `size` bytes are in use. */
 void region_touch(struct region *r, size_t size);
 
-/* Gives back what was touched beyond `keep` bytes; those are kept. */
+/* Returns the memory that was touched after the first `keep` bytes. */
 void region_trim(struct region *r, size_t keep);
 
 #endif

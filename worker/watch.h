@@ -1,7 +1,7 @@
 /* worker/watch.h - when to scan for full logs and drain held records, and when
  * to stop.
  *
- * Any change of data/log wakes the worker (inotify); it also looks by itself
+ * Any change of data/log wakes the worker (inotify); it also scans by itself
  * once a second, since a kernel queue may overflow and an owner may die without
  * changing a thing.  While the machine cannot proceed (full disk) it
  * waits, longer each time.  Held records are drained between batches, and in
@@ -51,7 +51,7 @@ int watch_start(struct watch *w, struct loop *loop, const sigset_t *signals,
                 const char *data_dir);
 void watch_stop(struct watch *w);
 
-/* One line of figures. */
+/* Prints one line of statistics. */
 void watch_report(struct watch *w);
 
 #endif

@@ -1,7 +1,7 @@
 /* worker/worker_status.h - countd-worker's part of data/board: its figures, and
  * the logs it merges.
  *
- * Ownership: the caller's; what it looks at is borrowed.  One thread.
+ * Ownership: the caller's; what it reads is borrowed.  One thread.
  */
 #ifndef COUNTD_WORKER_WORKER_STATUS_H
 #define COUNTD_WORKER_WORKER_STATUS_H
@@ -25,7 +25,7 @@ void worker_status_init(struct worker_status *s, const char *data_dir,
                         const struct merge *merge, const struct drain *drain);
 void worker_status_close(struct worker_status *s);
 
-/* Puts the figures when it is time; cheap, to be called often. */
+/* Puts the statistics when it is time; cheap, to be called often. */
 void worker_status_tick(struct worker_status *s);
 
 /* The line of SIGUSR1. */

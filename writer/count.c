@@ -76,9 +76,10 @@ begin_body(const struct count *s, const struct content *content,
     count_body_init(body, content->format, content->at, content->size, &form);
 }
 
-/* The most that a request may have: what one log has room for, so that it is
- * enough that a log is ready behind the current one.  One with a key takes a
- * mark, too, and half a log at most: it leaves no more than that unused. */
+/* The largest number of increments of a request.  It is what fits one log, so
+ * that the current log and one spare are enough.  A request with a key also
+ * takes a mark and must fit into one log, which it may leave unused in part:
+ * hence half a log. */
 static uint32_t
 increments_max(const struct http_call *x)
 {
@@ -169,7 +170,7 @@ append_one(struct logs *logs, struct increment *i)
 }
 
 /* Appends the `count` increments of a body that count_all() has read.  `left`:
- * how many the current log is known to have room for. */
+ * free slots of the current log. */
 static void
 append_all(struct count *s, const struct content *content, uint32_t count,
            uint32_t left)

@@ -75,7 +75,7 @@ void count_close(struct count *s);
  * fills in readable_ms of the answers. */
 void count_turn(struct count *s);
 
-/* The logs have room again. */
+/* The logs have free slots again. */
 void count_ready(struct count *s);
 
 /* Whether there has been no log to write to for `for_ms`. */

@@ -10,10 +10,10 @@
 enum conn_next count_refuse(struct http_call *x, enum http_status status,
                             const char *code, const char *detail);
 
-/* The check of the route. */
+/* Checks the head of a request; http_route.check. */
 bool count_check_head(struct http_call *x, enum conn_next *next);
 
-/* What it found, of http_call.note. */
+/* What count_check_head() found, from http_call.note. */
 enum count_format count_noted_format(unsigned note);
 bool count_noted_raw(unsigned note);
 bool count_noted_packed(unsigned note); /* by gzip */

@@ -17,9 +17,9 @@ http_is_on(const struct config *c)
 
 /* ---- health ------------------------------------------------------------- */
 
-/* Not when another process, or a full disk that still has room in its logs, is
- * what an operator has to look at: to send clients elsewhere would mend none of
- * that. */
+/* Ready means that this process accepts increments.  Troubles of another
+ * process, and a full disk while the logs have free slots, do not count:
+ * sending clients elsewhere would repair neither. */
 static enum conn_next
 answer_ready(struct http_call *x)
 {

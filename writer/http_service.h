@@ -35,13 +35,13 @@ int http_open(struct http *h, struct loop *loop, struct datadir *dir,
 /* All connections of the listener have ended before. */
 void http_close(struct http *h);
 
-/* The logs have room again. */
+/* The logs have free slots again. */
 void http_logs_are_ready(struct http *h);
 
 /* The end of a turn, before the logs' commit. */
 void http_turn(struct http *h);
 
-/* Prints the figures of what is turned on. */
+/* Prints the statistics of the services that are on. */
 void http_print(const struct http *h);
 
 #endif

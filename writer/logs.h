@@ -1,21 +1,21 @@
-/* writer/logs.h - the logs being filled: the current one, the spares behind
- * it, and those on their way to the workers.
+/* writer/logs.h - the logs being written: the current one, the spares that
+ * follow it, and those on their way to the workers.
  *
- * The caller asks how many messages may come (logs_free_slots) and puts them
- * into slots (logs_put).  writer/commit.h has these written and synced, through
- * logs_file:
+ * The caller asks for the number of free slots (logs_free_slots) and puts
+ * messages into them (logs_put).  writer/commit.h writes and syncs the slots,
+ * through logs_file:
  *
- *     room -> put ... put -> flush -> begin -> sync ~~> end
+ *     free slots -> put ... put -> flush -> begin -> sync ~~> end
  *
- * A log is handed on when it is full, `log.rotate_after` after its first
+ * A log is retired when it is full, `log.rotate_after` after its first
  * message, by logs_rotate() and by logs_finish().  It then waits for the next
  * sync, which covers it and its successor, and only after that it is sealed:
  * so the slots are durable before the SEALED header is written, and a message
- * acknowledged behind a rotation never stands before an unsynced one.
+ * that is acknowledged after a rotation never depends on an unsynced log.
  *
  * A log that has marks of requests with a key (keys.h) is sealed after they are
- * stored.  While they cannot be, it stays OPEN and is tried again; when all
- * places of retired logs are taken there is no log to write to.
+ * stored.  While that fails, the log stays OPEN and sealing is retried; when
+ * LOGS_RETIRED logs wait, there is no log to write to.
  *
  * No log to write to (log.max reached, disk full): logs_free_slots() is 0, and
  * `ready` is called when there is one again.
@@ -50,12 +50,12 @@
 #define LOGS_RETIRED 16   /* logs on their way at once; then push back */
 #define LOGS_WORD    32   /* names are copied by whole words */
 /* Slots that the loop may sync by itself.  Handing a sync to the thread costs
- * two wake-ups, about as much as receiving and writing so many messages, which
- * is all that could be done meanwhile. */
+ * two wake-ups, which take about as long as receiving and writing that many
+ * messages. */
 #define LOGS_BRIEF 64
-/* Bytes put while a sync runs from which on an answer would wait long for the
- * next one.  Where the disk is slower than those who send, each group would be
- * larger than the one before. */
+/* Bytes put during a sync after which no more are taken: answers would wait too
+ * long for the next sync.  With a disk slower than the clients, each group
+ * would otherwise be larger than the one before. */
 #define LOGS_GROUP ((uint64_t)4 << 20)
 
 /* The names last put into a slot; all behind their last words is zero. */
@@ -204,24 +204,25 @@ struct logs {
 int logs_open(struct logs *l, struct loop *loop, const struct datadir *d,
               const struct config *config, const struct logs_events *events);
 
-/* Closes as if we had died: logs with messages that logs_finish() did not hand
- * on are left to recovery. */
+/* Closes as a crash would: logs with messages that logs_finish() did not retire
+ * are left to recovery. */
 void logs_close(struct logs *l);
 
-/* Messages that may be put now; rotates to make room.  0: none, or the disk
- * failed; `ready` comes. */
+/* Returns the number of messages that may be put now; rotates if the log is
+ * full.  0: there is no log, or the disk failed; `ready` is called when there
+ * is one. */
 uint32_t logs_free_slots(struct logs *l);
 
-/* Whether `count` messages, at most logs_slots(), may be put now: with
- * logs_free_slots() again whenever that many have been put, which goes on to
- * the next log.  False: `ready` comes. */
+/* Whether `count` messages, at most logs_slots(), may be put now.  They may
+ * need two logs: call logs_free_slots() again after each number of messages
+ * that it returned.  False: `ready` is called later. */
 bool logs_have_slots(struct logs *l, uint32_t count);
 
 /* Whether LOGS_GROUP bytes were put since the sync in flight began.  True:
- * `ready` comes when it has ended. */
+ * `ready` is called when it has ended. */
 bool logs_group_is_full(struct logs *l);
 
-/* Messages that a log of the size that is set has slots for. */
+/* The number of slots of a log of the configured size. */
 uint32_t logs_slots(const struct logs *l);
 
 /* Takes the next slot for message `m`, which was parsed from `bytes`.
@@ -233,8 +234,8 @@ void logs_put(struct logs *l, const uint8_t *bytes, const struct message *m);
 void logs_put_message(struct logs *l, const struct message *m);
 
 /* Whether `count` messages, at most half of logs_slots(), may be put now into
- * one log, without any logs_free_slots() between: rotates to make room.  False:
- * `ready` comes. */
+ * one log, without calling logs_free_slots() in between; rotates if needed.
+ * False: `ready` is called later. */
 bool logs_have_run(struct logs *l, uint32_t count);
 
 /* Takes memory for the mark of the next request.  -ENOMEM */

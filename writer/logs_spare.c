@@ -11,16 +11,16 @@
 
 #include "common/base/diag.h"
 
-#define RETRY_MS 250 /* look again for a log when there is none */
+#define RETRY_MS 250 /* until the next attempt when there is no log */
 #define RACED_MS 2   /* another process held the wanted log for a moment */
 
 /* Whether one more log may be made.  Logs are never removed and hold what the
- * workers have still to write, so above log.count each leaves room for its
- * merge: else a writer that is ahead of the workers could fill the disk for
- * good, with every log full and no room to merge one.  Long names take as much
- * in a keyspace file, which has them in two orders, as in a log, and LMDB
- * writes what changes to new pages before it gives the old ones back: twice
- * what is in the logs. */
+ * workers have still to write, so above log.count each new log must leave free
+ * the space that its merge needs.  Otherwise a writer ahead of the workers
+ * could fill the disk with full logs, none of which could be merged.  The need
+ * is twice the size of the logs: a keyspace file has long names in two orders,
+ * which takes as much as in a log, and LMDB writes changed pages to new places
+ * before it frees the old ones. */
 static bool
 has_disk_space(const struct spare_job *s)
 {
@@ -122,7 +122,7 @@ make_failed(struct logs *l)
     if (!l->finishing)
         logs_arm(l, &l->retry_timer,
                  l->make.rc == -EAGAIN ? RACED_MS : RETRY_MS);
-    /* A worker that looked at the very log was faster; nothing is wrong. */
+    /* A worker was checking that log; nothing is wrong. */
     if (l->make.rc == -EAGAIN)
         return;
     /* At log.max nothing is wrong until the log in use is full. */

@@ -151,8 +151,8 @@ after_turn(void *ctx)
     more |= statsd_turn(&w->statsd);
     if (live_service_awaits_tally(&w->lives))
         tally_soon(&w->tally);
-    /* Datagrams must not wait for a sync in the loop: what their socket has no
-     * room for is lost. */
+    /* Datagrams must not wait for a sync in the loop: the kernel drops them
+     * when their socket is full. */
     more |= quota_turn(&w->quota, listeners_only_http(w->conns) &&
                                       !datagram_is_on(&w->statsd.datagrams));
     http_turn(&w->http);
@@ -449,7 +449,8 @@ main(int argc, char **argv)
     rc = datadir_open(&w.dir, w.config.data_dir, DATADIR_WRITE);
     if (rc < 0)
         return datadir_exit_status(rc, DATADIR_WRITE);
-    /* Signals wait from here on: who sees the lock may send one. */
+    /* Signals are queued from here on: a process that sees the lock may send
+     * one. */
     rc = open_loop(&w);
     if (rc < 0)
         goto close_dir;

@@ -62,7 +62,7 @@ tally_key(const uint8_t *name, size_t size, size_t size_max, uint8_t *key)
 
 /* ---- a round ------------------------------------------------------------- */
 
-/* There is room for the timer: tally_add() armed it. */
+/* Cannot fail: tally_add() armed the timer, so it has a place. */
 static void
 arm_timer(struct tally *t, uint64_t deadline_ms)
 {

@@ -202,7 +202,7 @@ put_found(struct writer_status *s, uint64_t index, const int64_t *found)
     }
 }
 
-/* ---- the look ---------------------------------------------------------- */
+/* ---- the scan ---------------------------------------------------------- */
 
 static void
 scan_file(struct status_scan *k, const char *name)
@@ -248,7 +248,7 @@ scan_run(struct io_job *job)
         k->disk_free = (int64_t)(vfs.f_bavail * vfs.f_frsize);
         k->disk_size = (int64_t)(vfs.f_blocks * vfs.f_frsize);
     }
-    /* A directory that cannot be read is the business of who needs it. */
+    /* The code that needs the directory reports that it cannot be read. */
     if (dirstream_open(k->log_fd, ".", &dir) < 0)
         return;
     while (dirstream_next(dir, &name) > 0)

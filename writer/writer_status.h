@@ -1,11 +1,11 @@
 /* writer/writer_status.h - countd-write's part of data/board: totals,
  * listeners, logs.
  *
- * The rows are filled a few times a second, from what is counted anyway.  How
- * the logs stand that are not this process's is looked up once a second, by
- * the thread that makes and seals logs.
+ * The rows are filled a few times a second, from counters that exist anyway.
+ * The thread that makes and seals logs scans data/log once a second for the
+ * state of the logs that this process does not own.
  *
- * Ownership: the caller's between open and close; all that it is given is
+ * Ownership: the caller's between open and close; the parts are
  * borrowed.  The loop's thread.
  */
 #ifndef COUNTD_WRITER_WRITER_STATUS_H
@@ -22,7 +22,7 @@
 
 #define WRITER_STATUS_SCAN_MS 1000
 
-/* Whose figures they are. */
+/* The parts of the writer whose statistics are shown. */
 struct writer_parts {
     struct loop *loop;
     struct logs *logs;
@@ -37,7 +37,7 @@ struct writer_parts {
     int log_fd; /* of the directory */
 };
 
-/* What a look at the directory of logs finds; the job's while it runs. */
+/* What a scan of data/log finds; the job owns it while it runs. */
 struct status_scan {
     struct io_job job;
     int log_fd;
@@ -61,10 +61,10 @@ struct writer_status {
 void writer_status_open(struct writer_status *s, const char *data_dir,
                         const struct writer_parts *parts);
 
-/* Before the logs are closed: no look begins any more. */
+/* Before the logs are closed: no scan begins after this. */
 void writer_status_end(struct writer_status *s);
 
-/* Behind that. */
+/* After the logs are closed. */
 void writer_status_close(struct writer_status *s);
 
 /* A log has been handed on to the workers. */

@@ -37,7 +37,7 @@ decimal_put_8(uint8_t *to, uint32_t n)
     return decimal_put_4(decimal_put_4(to, n / 10000), n % 10000);
 }
 
-/* Of a number below 100, without a zero before it. */
+/* Writes a number below 100 without a leading zero. */
 static inline uint8_t *
 decimal_put_to_2(uint8_t *to, uint32_t n)
 {

@@ -118,12 +118,13 @@ diag_last_error(void)
     return atomic_load_explicit(&last_error, memory_order_relaxed);
 }
 
-static void report(enum diag_level level, int error, const char *format,
-                   va_list args) __attribute__((format(printf, 3, 0)));
+static void write_message(enum diag_level level, int error, const char *format,
+                          va_list args) __attribute__((format(printf, 3, 0)));
 
-/* Writes a line; its end says what `error` is, unless that is 0. */
+/* Writes a line, which ends with the text of `error` unless that is 0. */
 static void
-report(enum diag_level level, int error, const char *format, va_list args)
+write_message(enum diag_level level, int error, const char *format,
+              va_list args)
 {
     const int saved = errno;
     struct line l;
@@ -144,7 +145,7 @@ diag(enum diag_level level, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    report(level, 0, format, args);
+    write_message(level, 0, format, args);
     va_end(args);
 }
 
@@ -157,7 +158,7 @@ diag_errno(enum diag_level level, int error, const char *format, ...)
         atomic_store_explicit(&last_error, error < 0 ? -error : error,
                               memory_order_relaxed);
     va_start(args, format);
-    report(level, error, format, args);
+    write_message(level, error, format, args);
     va_end(args);
 }
 

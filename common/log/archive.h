@@ -1,4 +1,4 @@
-/* common/log/archive.h - the folder of merged logs, kept for a while.
+/* common/log/archive.h - the folder of merged logs, for archive.keep.
  *
  *     archive/FIRSTMS-INDEX-EPOCH.gz       a log (archive_file.h); 13, 10 and
  *                                          20 digits: names sort by time
@@ -11,14 +11,14 @@
  *
  * A log is archived when all of it is merged, or held, and before it is
  * emptied: its file and its name are durable then.  So after a power loss
- * either the log is still full and comes again, under the same name, or it is
- * here: an archive with a silent hole could not be used for an audit.  That
- * costs a sync for each log and one for each batch.
+ * the log is either still full, and is archived again under the same name, or
+ * it is here: an archive with a silent hole could not be used for an audit.
+ * That costs a sync for each log and one for each batch.
  *
- * A full disk: the archive gives way.  Its oldest logs are removed until the
- * new one fits; when there are none, or for any other error, an empty file
- * says which log is missing and the merge goes on.  What happened is said by
- * the caller, once a minute.
+ * When the disk is full, the oldest archived logs are removed until the new one
+ * fits.  When there are none, or after any other error, an empty file names the
+ * log that is missing, and the merge continues.  The caller reports
+ * either, once a minute.
  *
  * A log is removed when its first increment is older than `keep`, a few logs
  * at a time.  Several workers may do this at once.

@@ -212,7 +212,7 @@ judge_slots(int fd, struct inspect *look, uint8_t *chunk)
     if (rc < 0)
         return rc;
 
-    /* The invalid block said OPEN, and this one is its predecessor. */
+    /* The state in the invalid block was OPEN: the valid block precedes it. */
     if (p.later > 0) {
         look->header.state = LOG_OPEN;
         look->header.epoch = p.later;

@@ -72,7 +72,7 @@ void log_owner_adopt(struct log *log, const struct inspect *look);
 int log_owner_read_headers(struct log *log, struct inspect *look);
 
 /* True if only the slots show how far the log was filled: it is OPEN, or EMPTY
- * beside an invalid block that may have said OPEN. */
+ * beside an invalid block whose state may have been OPEN. */
 bool log_owner_is_doubtful(const struct inspect *look);
 
 /* ---- taking and releasing ----------------------------------------------- */

@@ -1,10 +1,10 @@
 /* common/log/log_table.h - the files of data/log, each as a row: `countd log
  * list --json` and GET /v1/logs have the same.
  *
- * Only looks, and claims nothing: logs may change hands meanwhile.  A full log
- * that this user may not open is shown with its mode and the time of its first
- * message only.  How many slots of an open log are used is found by search, in
- * a few reads; a quarantined or salvaged log is read in full. */
+ * Claims nothing, so the owner of a log may change while it is read.  A full
+ * log that this user may not open is shown with its mode and the time of its
+ * first message only.  How many slots of an open log are used is found by
+ * search, in a few reads; a quarantined or salvaged log is read in full. */
 #ifndef COUNTD_COMMON_LOG_LOG_TABLE_H
 #define COUNTD_COMMON_LOG_LOG_TABLE_H
 

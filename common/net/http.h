@@ -161,10 +161,11 @@ struct http_route {
     /* CONN_MORE when it is answered, CONN_FULL, CONN_PAUSE (http_hold()). */
     enum conn_next (*answer)(struct http_call *x);
     unsigned flags; /* enum http_route_flags, or-ed */
-    /* Looks at the head, before a client is asked to go on with its body and
-     * before `answer`.  False: *next is the answer.  NULL: all is well.  What
-     * it says depends on the head alone: where the same bytes come again it is
-     * not called, and x->note is what it was. */
+    /* Checks the head, before the client is asked to send its body and before
+     * `answer`.  False: the request is refused, with *next.  NULL: every head
+     * is accepted.  The result may depend on the head alone: when the same
+     * bytes arrive again, `check` is not called and x->note is set as it was
+     * then. */
     bool (*check)(struct http_call *x, enum conn_next *next);
 };
 

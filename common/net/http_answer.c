@@ -120,7 +120,7 @@ put_date(uint8_t *to, const struct http_call *x)
         t = (time_t)now_s;
         (void)gmtime_r(&t, &tm); /* fails for years beyond an int */
         (void)strftime(site->date, sizeof site->date,
-                       "Date: %a, %d %b %Y %H:%M:%S GMT\r\n", &tm); /* fits */
+                       "Date: %a, %d %b %Y %H:%M:%S GMT\r\n", &tm);
         site->date_s = now_s;
     }
     return put_text(to, site->date);

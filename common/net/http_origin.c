@@ -122,11 +122,11 @@ http_describe_host(const struct http_request *r, char text[HTTP_DETAIL_SIZE])
         host.size < HOST_SHOWN_MAX ? host.size : HOST_SHOWN_MAX;
     char name[4 * HOST_SHOWN_MAX + 1];
 
-    (void)name_escape(host.at, shown, name); /* its length is not needed */
+    (void)name_escape(host.at, shown, name);
     (void)snprintf(text, HTTP_DETAIL_SIZE,
                    "the Host %s%s is not known here; if it is this server's, "
                    "add it to http.hosts",
-                   name, shown < host.size ? "..." : ""); /* fits */
+                   name, shown < host.size ? "..." : "");
 }
 
 static enum http_end_kind

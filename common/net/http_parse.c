@@ -137,8 +137,9 @@ cut_word(struct http_text *t)
     return w;
 }
 
-/* What stands behind `http://` and the host of a target in absolute form, which
- * proxies are asked with, and servers may be (RFC 9112, 3.2.2). */
+/* Returns the target without `http://` and the host, which precede the path in
+ * the absolute form.  Clients use that form with proxies, and servers must
+ * accept it (RFC 9112, 3.2.2). */
 static struct http_text
 skip_authority(struct http_request *r)
 {

@@ -1,4 +1,5 @@
-/* common/setup/config_check.c - whether settings fit one another. */
+/* common/setup/config_check.c - whether settings fit one another: see
+ * config_internal.h; config_check(), config_test(). */
 #include "common/setup/config_internal.h"
 
 #include <errno.h>

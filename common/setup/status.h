@@ -27,7 +27,7 @@
 #define STATUS_SLOTS    96
 #define STATUS_LOGS     1024 /* of further ones nothing is shown */
 #define STATUS_VALUES   40   /* of a row */
-#define STATUS_TICK_MS  250  /* a daemon puts its figures so often */
+#define STATUS_TICK_MS  250  /* a daemon puts its statistics so often */
 #define STATUS_PATH_MAX 4096
 
 enum status_kind {
@@ -39,7 +39,7 @@ enum status_kind {
     STATUS_KINDS
 };
 
-/* The first values of every row; its own figures follow. */
+/* The first values of every row; its own follow. */
 enum { STATUS_KIND, STATUS_STARTED_MS, STATUS_BEAT_MS, STATUS_FIRST };
 
 #define STATUS_NAME_VALUES 2 /* of a listener, which begin with its name */

@@ -341,7 +341,7 @@ live_get(const struct live *l, uint32_t hash, const uint8_t *name, size_t size,
 
 int
 live_who(const struct live *l, uint32_t hash, const uint8_t *name, size_t size,
-         uint32_t *from, uint32_t *looks, uint32_t *amount)
+         uint32_t *from, uint32_t *steps, uint32_t *amount)
 {
     const uint32_t number = find_object(l, hash, name, size);
     const struct object *o;
@@ -359,9 +359,9 @@ live_who(const struct live *l, uint32_t hash, const uint8_t *name, size_t size,
     for (; *from < l->options.holders; (*from)++) {
         uint32_t holding;
 
-        if (*looks == 0)
+        if (*steps == 0)
             return -1;
-        (*looks)--;
+        (*steps)--;
         if (l->held[*from].holdings == 0)
             continue;
         holding = find_holding(l, number, *from);

@@ -10,9 +10,9 @@
  * A holder is a connection's side: how much of which object it has.  Always
  * current = the sum of what holders have of it.  Most objects have one holder
  * at a time, which is written into the object itself; when a second one
- * comes, each gets a holding of its own, until nobody holds anything.
+ * comes, each gets a holding of its own, until all of it is released.
  *
- * An object that nobody holds is idle, and stays until a sweep removes it: a
+ * An object without a holder is idle, and stays until a sweep removes it: a
  * counter when its last change is in an earlier window, a semaphore at every
  * sweep.
  *
@@ -134,12 +134,13 @@ live_prefetch_object(const struct live *l, uint32_t hash)
 enum frame_status live_get(const struct live *l, uint32_t hash,
                            const uint8_t *name, size_t size, uint32_t *value);
 
-/* Who holds of it: the first holder from *from on, into *from, and how much.
- * At most `looks` holders are looked at, and taken off.
- *   1 found, 0 there is none from *from on, -1 all looks are used up: the next
- *   is *from */
+/* Finds the first holder of an object at or after number *from; sets *from to
+ * it and *amount to what it holds.  Reads at most *steps holders and subtracts
+ * those that it read.
+ *   1 found, 0 none at or after *from, -1 the steps are used up: continue with
+ *   *from */
 int live_who(const struct live *l, uint32_t hash, const uint8_t *name,
-             size_t size, uint32_t *from, uint32_t *looks, uint32_t *amount);
+             size_t size, uint32_t *from, uint32_t *steps, uint32_t *amount);
 
 /* Checked arguments (frame_get_ask).  FRAME_NOT_AVAILABLE, FRAME_NO_MEMORY:
  * nothing has changed. */
@@ -153,9 +154,8 @@ enum frame_status live_release(struct live *l, uint32_t holder, uint32_t hash,
  * holds nothing any more; its number may then be used again. */
 bool live_drop(struct live *l, uint32_t holder, uint32_t steps);
 
-/* Removes what may be removed; looks at `steps` places at most, as
- * arena_next().  True when this sweep is through; the next call begins
- * another. */
+/* Removes idle objects; reads at most `steps` places, as arena_next().  True
+ * when this sweep has ended; the next call begins another. */
 bool live_sweep(struct live *l, uint32_t steps);
 
 /* One record of a dump. */
@@ -179,22 +179,22 @@ struct live_walk {
 int live_next(const struct live *l, struct live_walk *walk,
               struct live_record *out);
 
-/* What happened to one object since the caller last took from its sums. */
+/* The activity of one object since the caller last reduced its sums. */
 struct live_activity {
     uint64_t *sums; /* by enum live_activities; the caller reduces them */
     uint16_t name_size;
     const uint8_t *name;
 };
 
-/* The first object at or after *from (0 at first) with activity; looks at
- * `steps` places at most, as arena_next().  1: *out is it and *from its place,
+/* The first object at or after *from (0 at first) with activity; reads
+ * at most `steps` places, as arena_next().  1: *out is it and *from its place,
  * 0: all done, -EAGAIN: steps used up, call again.  When all is done, objects
  * that a sweep left because of their activity are swept again. */
 int live_next_active(struct live *l, uint32_t *from, uint32_t *steps,
                      struct live_activity *out);
 
-/* Objects that are not at their own place of the index; an estimate, made
- * anew after a tenth of a second. */
+/* Estimates how many objects are not at their own place of the index; the
+ * estimate is at most a tenth of a second old. */
 uint64_t live_conflicts(struct live *l);
 
 /* Bytes taken for all this. */

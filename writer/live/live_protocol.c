@@ -8,7 +8,7 @@
 
 #define RUN_MAX    16   /* requests read before the first of them is done */
 #define DUMP_STEPS 8192 /* places of the arena looked at in one call */
-#define WHO_LOOKS  1024 /* connections looked at for one answer to Who */
+#define WHO_STEPS  1024 /* connections looked at for one answer to Who */
 #define WHO_MAX    (10 + NET_ADDRESS_SIZE) /* of one holder in it */
 
 /* No answer but those of a Dump is longer; a run must fit behind a piece, and
@@ -241,13 +241,13 @@ do_release(struct live_server *s, uint32_t holder, const struct request *q,
         put_error(r, q->header, status);
 }
 
-/* As many holders as an answer has room for; the next request goes on. */
+/* Puts as many holders as fit one answer; the next request continues. */
 static void
 do_who(struct live_server *s, const struct request *q, struct live_protocol *r)
 {
     uint8_t *const start = r->out + r->out_size + FRAME_HEADER;
     uint8_t *at = start + 4;
-    uint32_t from = q->ask.resources, looks = WHO_LOOKS, amount, age_s;
+    uint32_t from = q->ask.resources, steps = WHO_STEPS, amount, age_s;
     char address[NET_ADDRESS_SIZE];
     int rc = -1;
 
@@ -260,7 +260,7 @@ do_who(struct live_server *s, const struct request *q, struct live_protocol *r)
         size_t size;
 
         rc = live_who(&s->live, q->hash, q->ask.name, q->ask.name_size, &from,
-                      &looks, &amount);
+                      &steps, &amount);
         if (rc != 1)
             break;
         if (live_server_peer(s, from++, address, &age_s)) {

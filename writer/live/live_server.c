@@ -61,7 +61,7 @@ live_server_peer(const struct live_server *s, uint32_t holder,
     return true;
 }
 
-/* Tells the objects the time, once per turn. */
+/* Updates the window of the objects, once per turn. */
 static void
 update_window(struct live_server *s)
 {

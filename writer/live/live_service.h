@@ -53,7 +53,7 @@ int live_service_add_tally(struct live_service *l, struct tally *t);
 /* Whether a sweep left objects because of activity that is not written yet. */
 bool live_service_awaits_tally(const struct live_service *l);
 
-/* Prints the figures. */
+/* Prints the statistics. */
 void live_service_print(const struct live_service *l);
 
 #endif

@@ -1,7 +1,7 @@
 /* writer/quota/journal.h - the file that makes quotas durable; its bytes are in
  * journal_record.h.
  *
- * Records are put into the group that collects; begin, sync and end are those
+ * Records are put into the collecting group; begin, sync and end are those
  * of writer/commit.h: one write and one sync a group.
  *
  *     free -> put ... put -> begin -> sync ~~> end
@@ -9,7 +9,7 @@
  * The file is zero ahead of what is written (journal_extend), so that a full
  * disk is met before anything is promised, and a sync writes no metadata.
  *
- * After each sync the note of the end (journal_record.h) is written: it
+ * After each sync the note of the end (journal_note.h) is written: it
  * distinguishes a record that was durable from one that no answer depends on.
  *
  * When a write or sync fails, what is on disk is unknown. The group is then
@@ -18,9 +18,9 @@
  * answer. Either way the memory is ahead of the file: the caller opens a new
  * journal, which reads the file again and cuts off what is after the note.
  *
- * Ownership: the caller's, between open and close.  One thread at a time, but
- * that sync runs beside all of those that put.
- * Errors: 0 or a negative errno; text goes to diag. */
+ * Ownership: the caller's, between open and close.  One thread at a time,
+ * except that the sync runs in the I/O thread while records are put. Errors: 0
+ * or a negative errno; text goes to diag. */
 #ifndef COUNTD_WRITER_QUOTA_JOURNAL_H
 #define COUNTD_WRITER_QUOTA_JOURNAL_H
 
@@ -35,9 +35,9 @@
 #define JOURNAL_GROUP ((size_t)16384)    /* records of a group, at most */
 #define JOURNAL_FIRST ((size_t)1 << 18)  /* bytes of a new file */
 #define JOURNAL_AHEAD (2 * JOURNAL_STEP) /* zeros after a checkpoint */
-/* Zeros made at once, and bytes of records before a checkpoint.  Whoever waits
- * for a sync waits for either, too: at 800 requests under way that is one in
- * 400 with these sizes, and one in 50 with an eighth of them. */
+/* Zeros made at once, and bytes of records before a checkpoint.  A request that
+ * waits for a sync may wait for either, too: with 800 requests in flight one in
+ * 400 does with these sizes, and one in 50 with an eighth of them. */
 #define JOURNAL_STEP   ((size_t)349525 * JOURNAL_RECORD_SIZE)
 #define JOURNAL_GROWTH ((uint64_t)8 << 20)
 #define JOURNAL_CHANGE 8u /* records of a change, at most */

@@ -16,7 +16,7 @@ static const char unavailable[] = "HTTP/1.1 503 Service Unavailable\r\n"
 
 /* ---- time -------------------------------------------------------- */
 
-/* There is room for the timers: they were armed at the start. */
+/* Cannot fail: the timers were armed at the start, so they have places. */
 static void
 arm_timer(struct quota_service *s, struct loop_timer *timer, uint64_t ms)
 {
@@ -167,7 +167,8 @@ sync_journal(void *ctx)
         quota_store_note(s->store, g->first);
     if (rc == 0 && s->paused) {
         rc = quota_store_checkpoint(s->store, g->first + g->count);
-        /* The group may be durable or not: who waits gets no answer. */
+        /* It is unknown whether the group is durable: its requests get no
+         * answer. */
         j->erased = rc == 0;
     }
     return rc;

@@ -65,7 +65,8 @@ put_sender(struct statsd *s, struct sender *one)
             continue;
         memcpy(key, sender_names[i], prefix);
         memcpy(key + prefix, one->name, one->name_size);
-        /* With short keys a long name is not told, rather than cut. */
+        /* A name too long for the configured keys is left out: cut, it could be
+         * that of another sender. */
         if (prefix + one->name_size <= s->rules.key_size &&
             !put_change(s, STATSD_KEYSPACE, key, prefix + one->name_size,
                         one->changes[i]))

@@ -332,13 +332,13 @@ compact_some(struct keyspace_history *p, uint32_t now, size_t blocks)
     struct lmdb *s = p->store;
     const struct history_limits limits = {.now = now,
                                           .max = s->options.history_max};
-    struct history_compacted cared;
+    struct history_compacted done;
     char text[NAME_TEXT_SIZE];
     int rc;
 
-    rc = history_compact(&p->h, &p->kv.kv, s->compact, &limits, blocks, &cared);
-    p->pages += cared.blocks;
-    if (rc < 0 || !cared.shortened)
+    rc = history_compact(&p->h, &p->kv.kv, s->compact, &limits, blocks, &done);
+    p->pages += done.blocks;
+    if (rc < 0 || !done.shortened)
         return rc;
     (void)name_escape(p->keyspace->name, p->keyspace->name_size, text);
     diag_repeating(&repeat, DIAG_WARNING,
@@ -413,7 +413,7 @@ make_compaction(void *ctx, MDB_txn *txn, struct keyspace_state *state,
 {
     struct history_maintenance *t = ctx;
     struct keyspace_history *p = &t->history;
-    struct history_compacted cared = {.more = false};
+    struct history_compacted done = {.more = false};
     const uint32_t now = keyspace_history_now(p->store);
     const struct history_limits limits = {.now = now,
                                           .max = p->store->options.history_max};
@@ -427,23 +427,23 @@ make_compaction(void *ctx, MDB_txn *txn, struct keyspace_state *state,
         rc = open_history(p, txn, state);
     if (rc > 0) {
         rc = t->sweep ? history_sweep(&p->h, &p->kv.kv, p->store->compact,
-                                      HISTORY_SLICE, &cared)
+                                      HISTORY_SLICE, &done)
                       : history_compact(&p->h, &p->kv.kv, p->store->compact,
-                                        &limits, HISTORY_SLICE, &cared);
+                                        &limits, HISTORY_SLICE, &done);
         if (rc == 0)
             rc = close_history(p, txn, state);
 
         /* Compaction that is not possible yet is tried again in an hour. */
         if (state->history_due <= now)
-            state->history_due = cared.more ? 0 : now + 60;
+            state->history_due = done.more ? 0 : now + 60;
     }
-    t->more = cared.more;
+    t->more = done.more;
     keyspace_history_end(p);
     return rc;
 }
 
 static int
-maintenance(struct lmdb *s, struct keyspace *k, bool sweep, bool *more)
+run_compaction(struct lmdb *s, struct keyspace *k, bool sweep, bool *more)
 {
     struct history_maintenance *t = malloc(sizeof *t);
     struct work w = {.make = make_compaction, .ctx = t};
@@ -465,11 +465,11 @@ maintenance(struct lmdb *s, struct keyspace *k, bool sweep, bool *more)
 int
 keyspace_history_compact(struct lmdb *s, struct keyspace *k, bool *more)
 {
-    return maintenance(s, k, false, more);
+    return run_compaction(s, k, false, more);
 }
 
 int
 keyspace_history_sweep(struct lmdb *s, struct keyspace *k, bool *more)
 {
-    return maintenance(s, k, true, more);
+    return run_compaction(s, k, true, more);
 }
