@@ -4,10 +4,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/lib/counted.h"
@@ -24,10 +26,28 @@ static unsigned fails_in; /* writes of a meta page; 0: never */
 static const char *writes;
 static unsigned since; /* writes of a meta page since the last commit's */
 
+static unsigned dies_in; /* writes of a meta page, and syncs; 0: never */
+
+static void
+approach_death(void)
+{
+    if (dies_in > 0 && --dies_in == 0)
+        (void)raise(SIGKILL); /* does not return */
+}
+
+int
+fdatasync(int fd)
+{
+    approach_death();
+    return (int)syscall(SYS_fdatasync, fd);
+}
+
 /* LMDB's calls come here, too. */
 ssize_t
 pwrite(int fd, const void *bytes, size_t size, off_t at)
 {
+    if (at < META_ENDS)
+        approach_death();
     if (fails_in > 0 && at < META_ENDS && --fails_in == 0) {
         errno = EIO;
         return -1;
@@ -165,4 +185,56 @@ TEST_IN(a_root_that_was_not_put_back_is_refused_until_it_is_repaired,
     assert_int_equal(get_one(s, KS_NAME, "key-00007"), ROUNDS + 1);
     check_clean(s);
     store_close(s);
+}
+
+/* Applies a log that is a commit of more than 8 MB, and one of nothing. */
+static int
+apply_large(const struct tmpdir *d, uint64_t epoch)
+{
+    const struct store_fill mark = {.uuid = "a log", .epoch = epoch};
+    struct store *s = open_store(d, 1 << 28, true);
+    struct store_delta *deltas = calloc(KEYS, sizeof *deltas);
+    char(*keys)[KEY_SIZE + 1] = calloc(KEYS, sizeof *keys);
+    struct store_applied applied;
+    int rc;
+
+    assert_true(deltas != NULL && keys != NULL);
+    for (unsigned i = 0; i < KEYS; i++) {
+        (void)snprintf(keys[i], sizeof keys[i], "%0*u", (int)KEY_SIZE, i);
+        deltas[i] = delta(keys[i], 1);
+    }
+    rc = apply_deltas(s, KS, &mark, 1, deltas, KEYS, &applied);
+    if (rc == 0) {
+        assert_int_equal(get_one(s, KS_NAME, keys[KEYS - 1]), epoch);
+        check_clean(s);
+    }
+    store_close(s);
+    free(keys);
+    free(deltas);
+    return rc;
+}
+
+TEST_IN(a_kill_in_either_commit_of_a_large_merge_loses_and_doubles_nothing,
+        struct tmpdir *d, in_memory, remove_dir)
+{
+    unsigned killed = 0;
+    int status = 1;
+
+    assert_rc(apply_large(d, 1), 0);
+    while (status != 0) {
+        const uint64_t epoch = killed + 2;
+        const pid_t child = fork();
+
+        assert_true(child >= 0);
+        if (child == 0) {
+            dies_in = killed + 1;
+            _exit(apply_large(d, epoch) == 0 ? 0 : 1);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(status == 0 ||
+                    (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL));
+        assert_rc(apply_large(d, epoch), 0);
+        killed += status != 0;
+    }
+    assert_true(killed >= 4); /* a sync and a meta page, twice */
 }
