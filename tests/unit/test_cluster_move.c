@@ -156,6 +156,42 @@ CASE(a_mover_whose_place_is_lost_leaves_no_part_closed, x)
     compare_all(x);
 }
 
+/* As before, but the mover dies before: its lease of the part ends by itself,
+ * and has its token still. */
+CASE(a_mover_whose_place_is_lost_leaves_no_new_part, x)
+{
+    struct cluster_move_result result;
+    struct cluster_place place, lost;
+    struct cluster_part_keys keys;
+    uint8_t closed[16];
+
+    NEED_SERVERS();
+    count_both(x, x->s);
+    await_sent(x->s);
+    read_place(x, &place);
+    x->stop = CLUSTER_MOVE_COPIED;
+    x->is_quiet = true;
+    assert_rc(move_to(x, 4, &result), -ECANCELED);
+    read_place(x, &lost);
+    put_place(x, &place);
+    put_be64(closed, lost.token);
+    put_be64(closed + 8, 1);
+    cluster_part_keys(&keys, words.name, words.name_size, 0, 0);
+    (void)cluster_servers_run(&servers, master_of(0, 0), "HSET %b %b %b",
+                              keys.counts, keys.size, "\0w", (size_t)2, closed,
+                              sizeof closed);
+    assert_rc(cluster_move_settle(x->cluster, &words, &place), 0);
+    for (uint32_t i = 0; i < 4; i++) {
+        cluster_part_keys(&keys, words.name, words.name_size, lost.other, i);
+        assert_string_equal(
+            cluster_servers_run(&servers, master_of(lost.other, i),
+                                "EXISTS %b %b", keys.counts, keys.size,
+                                keys.order, keys.size),
+            "0");
+    }
+    compare_all(x);
+}
+
 /* The sender that knew is gone, too: parts that are gone say what followed. */
 CASE(a_place_that_is_lost_after_a_move_is_found_again, x)
 {

@@ -36,10 +36,11 @@
  *
  * A master that dies and loses what its replicas did not have: before 3, a part
  * of g is not closed with the token, or has another version, or one of n has
- * not its rows: the move is undone.  Where the place of 3 is lost, what is
- * closed for good is opened, and where it is lost after 4, parts that are gone
- * say what followed.  State 4 begins once replicas
- * have all of n, and 5 once they have the place.  Numbers of generations are
+ * not its rows: the move is undone.  Where the place of 2 or 3 is lost, the
+ * token in the parts of g, closed for good or long ago, says so to
+ * cluster_move_settle(): it removes n and opens g.  Where it is lost after 4,
+ * parts that are gone say what followed.  State 4 begins once replicas have all
+ * of n, and 5 once they have the place.  Numbers of generations are
  * never used twice, and parts of n are made with the token: a command of a
  * mover that was given up changes nothing, however late it comes.
  *

@@ -189,13 +189,18 @@ retire(struct cluster *c, const struct cluster_move_keyspace *k,
     return rc;
 }
 
-/* The token in what closes a part for good; 0: it is not closed for good. */
+/* The token in what closes a part for good, or closed it long before `now_ms`:
+ * masters have clocks of their own.  0: it is open, or closed for a while. */
 static uint64_t
-token_of_seal(const redisReply *closed)
+token_of_dead(const redisReply *closed, uint64_t now_ms)
 {
-    return closed->type == REDIS_REPLY_STRING &&
-                   closed->len == 2L * CLUSTER_MARK_SIZE &&
-                   get_be64(closed->str + CLUSTER_MARK_SIZE) == UINT64_MAX
+    uint64_t until_ms;
+
+    if (closed->type != REDIS_REPLY_STRING ||
+        closed->len != 2L * CLUSTER_MARK_SIZE)
+        return 0;
+    until_ms = get_be64(closed->str + CLUSTER_MARK_SIZE);
+    return until_ms == UINT64_MAX || until_ms + CLUSTER_MOVE_LEASE_MS < now_ms
                ? get_be64(closed->str)
                : 0;
 }
@@ -203,10 +208,11 @@ token_of_seal(const redisReply *closed)
 /* What moves have left in the parts of the generation in force: the one that
  * followed and its parts (upper half) where a part is gone, so that the place
  * said so before, and a failover lost that; and the token of the mover that has
- * closed one for good.  Both 0: none. */
+ * closed one for good, or whose lease of one ended.  Both 0: none. */
 static int
 find_traces(struct cluster *c, const struct cluster_move_keyspace *k,
-            const struct cluster_place *place, uint64_t *after, uint64_t *token)
+            const struct cluster_place *place, uint64_t now_ms, uint64_t *after,
+            uint64_t *token)
 {
     const redisReply *next;
     struct move_call w;
@@ -223,7 +229,7 @@ find_traces(struct cluster *c, const struct cluster_move_keyspace *k,
         cluster_add_word(&w.command, "\0g", 2);
         rc = move_run(c, &w, 2, &code);
         if (rc == 0) {
-            seal = token_of_seal(w.command.reply->element[0]);
+            seal = token_of_dead(w.command.reply->element[0], now_ms);
             next = w.command.reply->element[1];
             if (next->type == REDIS_REPLY_STRING &&
                 next->len == CLUSTER_MARK_SIZE)
@@ -265,12 +271,12 @@ undo(struct cluster *c, const struct cluster_move_keyspace *k,
 
 static int
 settle_moving(struct cluster *c, const struct cluster_move_keyspace *k,
-              struct cluster_place *place)
+              struct cluster_place *place, uint64_t now_ms)
 {
     uint64_t after, token;
     int rc;
 
-    rc = find_traces(c, k, place, &after, &token);
+    rc = find_traces(c, k, place, now_ms, &after, &token);
     if (rc < 0)
         return rc;
     if (after == 0)
@@ -305,13 +311,13 @@ follow_place(struct cluster *c, const struct cluster_move_keyspace *k,
  * the token: where it does not name the mover then, the mover has lost. */
 static int
 settle_still(struct cluster *c, const struct cluster_move_keyspace *k,
-             struct cluster_place *place)
+             struct cluster_place *place, uint64_t now_ms)
 {
     struct cluster_place is;
-    uint64_t after, token, now_ms;
+    uint64_t after, token;
     int rc;
 
-    rc = find_traces(c, k, place, &after, &token);
+    rc = find_traces(c, k, place, now_ms, &after, &token);
     if (rc == 0 && after != 0)
         return follow_place(c, k, place, after);
     if (rc < 0 || token == 0)
@@ -320,10 +326,11 @@ settle_still(struct cluster *c, const struct cluster_move_keyspace *k,
     if (rc < 0 || is.state != CLUSTER_PLACE_STILL ||
         is.generation != place->generation)
         return rc;
-    rc =
-        call_each(c, k, place->generation, place->parts, "countd1_open", token);
-    return rc == 0 ? call_each(c, k, (uint32_t)token, OUTBOX_PARTS_MAX,
-                               "countd1_discard", token)
+    /* The token is the only trace of the new parts: it goes last. */
+    rc = call_each(c, k, (uint32_t)token, OUTBOX_PARTS_MAX, "countd1_discard",
+                   token);
+    return rc == 0 ? call_each(c, k, place->generation, place->parts,
+                               "countd1_open", token)
                    : rc;
 }
 
@@ -338,8 +345,8 @@ cluster_move_settle(struct cluster *c, const struct cluster_move_keyspace *k,
     if (rc < 0)
         return rc;
     if (out->state == CLUSTER_PLACE_STILL)
-        return settle_still(c, k, out);
+        return settle_still(c, k, out, now_ms);
     if (out->state == CLUSTER_PLACE_RETIRING)
         return retire(c, k, out);
-    return out->until_ms > now_ms ? -EBUSY : settle_moving(c, k, out);
+    return out->until_ms > now_ms ? -EBUSY : settle_moving(c, k, out, now_ms);
 }
