@@ -3,10 +3,9 @@
  *
  * A store is an engine behind a handle.  There are two: LMDB files
  * (common/store/lmdb/lmdb_store.h opens one) and a Redis Cluster
- * (common/store/cluster/cluster_store.h); the tests have a third, in memory.
- * tests/unit/test_store.c runs over all three.  This interface has no
- * transactions, files or views to close.  An engine reports what else it can do
- * as traits.
+ * (common/store/cluster/cluster_store.h); tests/unit/test_store.c runs over
+ * both.  This interface has no transactions, files or views to close.  An
+ * engine reports what else it can do as traits.
  *
  * Exactly once: a batch names the fills of the logs that it was summed from
  * (marks).  Its sums and its marks become visible and durable together; an

@@ -52,7 +52,7 @@ make_dropped(const char *path)
 {
     const int log_fd = open_dir(path, "log");
     const int keyspace_fd = open_dir(path, "keyspace");
-    struct store *s = engine_open(ENGINE_LMDB, keyspace_fd);
+    struct store *s = engine_open(keyspace_fd);
     struct store_fill mark;
     struct filler f;
 
@@ -91,7 +91,7 @@ run_child(const char *path)
     const struct store_maintenance t = {.until_ns = UINT64_MAX,
                                         .is_dead_fill = dead_fills_contain,
                                         .ctx = &dead};
-    struct store *s = engine_open(ENGINE_LMDB, keyspace_fd);
+    struct store *s = engine_open(keyspace_fd);
 
     filler_empty(log_fd, 0);
     if (strcmp(getenv("DROP_CHILD"), "open") == 0)

@@ -633,10 +633,10 @@ CASE(explain_tells_each_day_and_from_when_on_it_is_known, s)
     char want[200];
 
     assert_rc(datadir_open(&dir, s->fleet.path, DATADIR_WRITE), 0);
-    store = engine_open(ENGINE_LMDB, dir.keyspace_fd);
+    store = engine_open(dir.keyspace_fd);
     assert_rc(stored_add(store, "words", NULL, "the", 1000), 0);
     store_close(store);
-    store = engine_open_history(ENGINE_LMDB, dir.keyspace_fd, NULL);
+    store = engine_open_history(dir.keyspace_fd, ENGINE_TIERS, NULL);
     for (uint32_t i = 0; i < 2; i++) {
         d.minute = day - 1440 * i;
         d.sum_low = 7 + i;

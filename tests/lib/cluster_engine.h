@@ -1,5 +1,5 @@
-/* tests/lib/cluster_engine.h - the engine on a Redis Cluster (ENGINE_CLUSTER of
- * engines.h), for tests of what every engine promises.
+/* tests/lib/cluster_engine.h - the engine on a Redis Cluster, for tests of what
+ * every engine promises.
  *
  * What changes counters returns once the change is readable: the engine's own
  * calls return when it is durable in the outbox.  The servers start with the

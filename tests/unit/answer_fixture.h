@@ -1,4 +1,4 @@
-/* tests/unit/answer_fixture.h - a store of each engine in a data directory,
+/* tests/unit/answer_fixture.h - a store in a data directory,
  * and what answers requests about it. */
 #ifndef COUNTD_TESTS_UNIT_ANSWER_FIXTURE_H
 #define COUNTD_TESTS_UNIT_ANSWER_FIXTURE_H
@@ -18,7 +18,6 @@
 #define TURN_MS 1000 /* the loop's time in the turn of a test */
 
 struct fixture {
-    enum engine_kind kind;
     struct tmpdir dir;
     struct datadir datadir;
     struct layout layout;
@@ -30,18 +29,18 @@ struct fixture {
 
 /* Opens the store, which `fill` fills.  With a clock the store has history. */
 static struct fixture *
-fixture_make(enum engine_kind kind, uint64_t (*now_ms)(void),
-             void (*fill)(struct fixture *f), size_t out_size)
+fixture_make(uint64_t (*now_ms)(void), void (*fill)(struct fixture *f),
+             size_t out_size)
 {
     static struct fixture f;
 
-    f = (struct fixture){.kind = kind};
+    f = (struct fixture){.out = NULL};
     tmpdir_make(&f.dir);
     assert_rc(datadir_open(&f.datadir, f.dir.path, DATADIR_WRITE), 0);
     assert_rc(layout_init(&f.layout, 256, 256), 0);
-    f.store = now_ms == NULL
-                  ? engine_open(kind, f.datadir.keyspace_fd)
-                  : engine_open_history(kind, f.datadir.keyspace_fd, now_ms);
+    f.store = now_ms == NULL ? engine_open(f.datadir.keyspace_fd)
+                             : engine_open_history(f.datadir.keyspace_fd,
+                                                   ENGINE_TIERS, now_ms);
     fill(&f);
     assert_rc(as_of_init(&f.as_of, f.store, &f.datadir, &f.layout, 1 << 20), 0);
     assert_rc(answer_init(&f.answer, f.store, &f.as_of), 0);
@@ -65,6 +64,6 @@ teardown(void **state)
     return 0;
 }
 
-#define CASE(name, f) ENGINE_TESTS(name, struct fixture *f, setup, teardown)
+#define CASE(name, f) TEST_IN(name, struct fixture *f, setup, teardown)
 
 #endif

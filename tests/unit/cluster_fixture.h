@@ -13,7 +13,7 @@
 #include "common/setup/datadir.h"
 #include "common/store/cluster/cluster_store.h"
 #include "tests/lib/cluster_servers.h"
-#include "tests/lib/memstore.h"
+#include "tests/lib/engines.h"
 #include "tests/lib/tmpdir.h"
 
 #define WAIT_MS 30000
@@ -25,7 +25,7 @@ struct fixture {
     struct tmpdir tmp;
     struct datadir dir;
     struct config config;
-    struct store *s, *oracle; /* the other has the engine of the tests */
+    struct store *s, *oracle; /* the other is in LMDB files */
     uint32_t hour;            /* the current one, in minutes */
 };
 
@@ -50,9 +50,9 @@ make_fixture(uint64_t parts)
     x.config.store_parts = parts;
     x.config.store_timeout_ms = 1000;
     x.hour = (uint32_t)(clock_unix_ms() / 60000) / 60 * 60;
-    assert_rc(memstore_open(&x.oracle), 0);
     tmpdir_make_in_memory(&x.tmp);
     assert_rc(datadir_open(&x.dir, x.tmp.path, DATADIR_WRITE), 0);
+    x.oracle = engine_open_history(x.dir.keyspace_fd, ENGINE_MINUTES, NULL);
     if (has_servers) {
         cluster_servers_flush(&servers);
         open_store(&x);

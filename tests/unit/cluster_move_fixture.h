@@ -19,7 +19,7 @@
 #include "common/store/cluster/outbox_record.h"
 #include "common/wire/query.h"
 #include "tests/lib/cluster_faults.h"
-#include "tests/lib/memstore.h"
+#include "tests/lib/engines.h"
 #include "tests/lib/random.h"
 #include "tests/lib/stored.h"
 #include "tests/lib/tmpdir.h"
@@ -110,7 +110,7 @@ setup(void **state)
     x.config.store_timeout_ms = 1000;
     cluster_servers_flush(&servers);
     open_directory(&x);
-    assert_rc(memstore_open(&x.oracle), 0);
+    x.oracle = engine_open_history(x.dir.keyspace_fd, ENGINE_MINUTES, NULL);
     open_mover(&x);
     return 0;
 }

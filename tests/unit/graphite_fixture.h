@@ -1,4 +1,4 @@
-/* tests/unit/graphite_fixture.h - a store in memory, and what looks things up
+/* tests/unit/graphite_fixture.h - a store, and what looks things up
  * and computes for Grafana on it. */
 #ifndef COUNTD_TESTS_UNIT_GRAPHITE_FIXTURE_H
 #define COUNTD_TESTS_UNIT_GRAPHITE_FIXTURE_H
@@ -6,13 +6,15 @@
 #include "tests/lib/test.h"
 
 #include "reader/graphite/render.h"
-#include "tests/lib/memstore.h"
+#include "tests/lib/engines.h"
 #include "tests/lib/stored.h"
+#include "tests/lib/tmpdir.h"
 
 #define NOW   ((int64_t)1795302451) /* 23:07:31 */
 #define SHOWN (1 << 20)
 
 struct fixture {
+    struct tmpdir tmp;
     struct store *store;
     struct scratch scratch;
     struct chunks answer;
@@ -21,13 +23,21 @@ struct fixture {
     char text[SHOWN]; /* of the last answer */
 };
 
+/* Later than what any test counts. */
+static uint64_t
+now_ms(void)
+{
+    return (uint64_t)(NOW + 10 * 86400) * 1000;
+}
+
 static int
 set_up(void **state)
 {
     struct fixture *r = calloc(1, sizeof *r);
 
     assert_non_null(r);
-    assert_rc(memstore_open(&r->store), 0);
+    tmpdir_make_in_memory(&r->tmp);
+    r->store = engine_open_history(r->tmp.fd, ENGINE_MINUTES, now_ms);
     scratch_init(&r->scratch, (size_t)64 << 20);
     r->search.store = r->store;
     r->search.scratch = &r->scratch;
@@ -43,6 +53,7 @@ tear_down(void **state)
 
     store_listing_close(r->search.listing);
     store_close(r->store);
+    tmpdir_remove(&r->tmp);
     scratch_free(&r->scratch);
     free(r);
     return 0;

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "tests/lib/memstore.h"
 
 #define OUT_SIZE ((size_t)1 << 20)
 
@@ -23,9 +22,7 @@ put_words(struct fixture *f)
 static int
 setup(void **state)
 {
-    const enum engine_kind kind = *(const enum engine_kind *)*state;
-
-    *state = fixture_make(kind, NULL, put_words, OUT_SIZE);
+    *state = fixture_make(NULL, put_words, OUT_SIZE);
     return 0;
 }
 
@@ -260,11 +257,6 @@ break_keyspace(struct fixture *f, const char *name)
     char file[32];
     int fd;
 
-    if (f->kind == ENGINE_MEMORY) {
-        memstore_fault(f->store, name,
-                       (struct memstore_fault){.marks = -EBADMSG});
-        return;
-    }
     (void)snprintf(file, sizeof file, "%s.mdb", name); /* it fits */
     fd = openat(f->datadir.keyspace_fd, file,
                 O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);

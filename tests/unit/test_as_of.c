@@ -32,13 +32,12 @@ static int
 setup(void **state)
 {
     static struct fixture f;
-    const enum engine_kind kind = *(const enum engine_kind *)*state;
 
     f = (struct fixture){.now_ms = 1000};
     tmpdir_make(&f.dir);
     assert_rc(datadir_open(&f.datadir, f.dir.path, DATADIR_WRITE), 0);
     assert_rc(layout_init(&f.layout, 256, 256), 0);
-    f.store = engine_open(kind, f.datadir.keyspace_fd);
+    f.store = engine_open(f.datadir.keyspace_fd);
     assert_rc(as_of_init(&f.as_of, f.store, &f.datadir, &f.layout, 1 << 20), 0);
     *state = &f;
     return 0;
@@ -57,7 +56,7 @@ teardown(void **state)
     return 0;
 }
 
-#define CASE(name, f) ENGINE_TESTS(name, struct fixture *f, setup, teardown)
+#define CASE(name, f) TEST_IN(name, struct fixture *f, setup, teardown)
 
 /* As of the last look. */
 static uint64_t

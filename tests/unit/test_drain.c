@@ -1,6 +1,6 @@
 /* tests/unit/test_drain.c - what is held is applied when its keyspace can take
  * it: in order, exactly once, and without taking the time of logs that wait. */
-#include "tests/unit/worker_fixture.h"
+#include "tests/unit/commit_fixture.h"
 
 #include <sys/wait.h>
 
@@ -13,7 +13,7 @@ setup(void **state)
 {
     static struct fixture x;
 
-    fixture_make(&x, *(const enum engine_kind *)*state);
+    fixture_make(&x);
     *state = &x;
     return 0;
 }
@@ -26,11 +26,7 @@ teardown(void **state)
     return 0;
 }
 
-#define BOTH(name, x) ENGINE_TESTS(name, struct fixture *x, setup, teardown)
-#define MEMORY(name, x)                                                        \
-    ENGINE_TEST(ENGINE_MEMORY, name, struct fixture *x, setup, teardown)
-#define LMDB(name, x)                                                          \
-    ENGINE_TEST(ENGINE_LMDB, name, struct fixture *x, setup, teardown)
+#define CASE(name, x) TEST_IN(name, struct fixture *x, setup, teardown)
 
 static struct store_fill
 mark(uint8_t log, uint64_t epoch)
@@ -75,14 +71,14 @@ take_time(void *ctx)
 
 /* ---- applying ---------------------------------------------------------- */
 
-BOTH(without_anything_held_there_is_nothing_to_do, x)
+CASE(without_anything_held_there_is_nothing_to_do, x)
 {
     assert_true(drain_run(&x->drain, false) == UINT64_MAX);
     assert_true(drain_run(&x->drain, true) == UINT64_MAX);
     assert_false(tmpdir_has(&x->tmp, HELD_FOLDER));
 }
 
-BOTH(records_are_applied_in_the_order_in_which_they_were_held, x)
+CASE(records_are_applied_in_the_order_in_which_they_were_held, x)
 {
     unsigned i;
 
@@ -101,7 +97,7 @@ BOTH(records_are_applied_in_the_order_in_which_they_were_held, x)
 }
 
 /* As after a crash between applying and deleting. */
-BOTH(a_record_that_is_in_is_deleted_and_not_applied_again, x)
+CASE(a_record_that_is_in_is_deleted_and_not_applied_again, x)
 {
     const struct store_fill m = mark(1, 1);
 
@@ -115,7 +111,7 @@ BOTH(a_record_that_is_in_is_deleted_and_not_applied_again, x)
 }
 
 /* Whoever applied the later fill may have passed the record. */
-BOTH(a_record_of_which_later_fills_are_in_stays_and_is_reported, x)
+CASE(a_record_of_which_later_fills_are_in_stays_and_is_reported, x)
 {
     const struct store_fill later = mark(1, 9);
 
@@ -130,7 +126,7 @@ BOTH(a_record_of_which_later_fills_are_in_stays_and_is_reported, x)
     assert_true(x->drain.stats.damaged > 0);
 }
 
-BOTH(a_record_of_which_a_later_fill_of_one_log_is_in_stays, x)
+CASE(a_record_of_which_a_later_fill_of_one_log_is_in_stays, x)
 {
     const struct store_fill marks[3] = {mark(1, 2), mark(2, 1), mark(3, 1)};
     const struct store_fill later = mark(2, 2);
@@ -147,20 +143,13 @@ BOTH(a_record_of_which_a_later_fill_of_one_log_is_in_stays, x)
     assert_true(x->drain.stats.damaged > 0);
 }
 
-MEMORY(a_record_that_is_in_partly_goes_on_where_it_was, x)
+CASE(a_record_that_is_in_partly_goes_on_where_it_was, x)
 {
     const struct store_fill m = full_log(x, 0);
 
     filler_empty(x->dir.log_fd, 0);
     held_by_another(x, "a", &m, 1);
-    memstore_cut(x->store, 1);
-    memstore_fault(
-        x->store, "a",
-        (struct memstore_fault){.error = -EIO, .times = 1, .commits = 1});
-
-    drain_run(&x->drain, false);
-    assert_int_equal(count_of(x, "a", "one"), 1);
-    assert_int_equal(count_of(x, "a", "two"), INT64_MIN);
+    had_one_key(x, &m);
 
     drain_dry(x);
     assert_int_equal(count_of(x, "a", "one"), 1);
@@ -170,11 +159,11 @@ MEMORY(a_record_that_is_in_partly_goes_on_where_it_was, x)
 
 /* ---- what cannot be applied --------------------------------------------- */
 
-MEMORY(a_sick_keyspace_does_not_hold_up_others, x)
+CASE(a_sick_keyspace_does_not_hold_up_others, x)
 {
     unsigned i;
 
-    refuse(x, "b", -EBADMSG);
+    refuse("b", -EBADMSG);
     for (i = 1; i <= 3; i++) {
         hold(x, "a", mark(1, i), 1);
         hold(x, "b", mark(1, i), 10);
@@ -187,26 +176,26 @@ MEMORY(a_sick_keyspace_does_not_hold_up_others, x)
     assert_int_equal(count_of(x, "c", "one"), 300);
     assert_int_equal(held_count(x), 3);
 
-    refuse(x, "b", 0);
+    refuse("b", 0);
     drain_dry(x);
     assert_int_equal(count_of(x, "b", "one"), 30);
     assert_int_equal(held_count(x), 0);
 }
 
-MEMORY(a_sick_keyspace_is_tried_less_and_less_often_up_to_once_a_minute, x)
+CASE(a_sick_keyspace_is_tried_less_and_less_often_up_to_once_a_minute, x)
 {
     uint64_t due, wait = DRAIN_RETRY_FIRST_MS;
     unsigned before, i;
 
-    refuse(x, "a", -EBADMSG);
+    refuse("a", -EBADMSG);
     hold(x, "a", mark(1, 1), 1);
     due = drain_run(&x->drain, false);
-    assert_int_equal(memstore_calls(x->store, "a").applies, 1);
+    assert_int_equal(store_faults_applies("a"), 1);
     for (i = 0; i < 14; i++) {
         const uint64_t from = now();
 
-        before = memstore_calls(x->store, "a").applies;
-        while (memstore_calls(x->store, "a").applies == before) {
+        before = store_faults_applies("a");
+        while (store_faults_applies("a") == before) {
             assert_true(due <= now() + DRAIN_POLL_MS);
             fixture_ns = due * MS;
             due = drain_run(&x->drain, false);
@@ -218,9 +207,9 @@ MEMORY(a_sick_keyspace_is_tried_less_and_less_often_up_to_once_a_minute, x)
     assert_int_equal(wait, DRAIN_RETRY_MOST_MS);
 }
 
-MEMORY(a_keyspace_that_came_to_be_held_does_not_wait_for_a_sick_one, x)
+CASE(a_keyspace_that_came_to_be_held_does_not_wait_for_a_sick_one, x)
 {
-    refuse(x, "a", -EBADMSG);
+    refuse("a", -EBADMSG);
     hold(x, "a", mark(1, 1), 1);
     fixture_ns = drain_run(&x->drain, false) * MS;
     drain_run(&x->drain, false);
@@ -231,7 +220,7 @@ MEMORY(a_keyspace_that_came_to_be_held_does_not_wait_for_a_sick_one, x)
     assert_int_equal(count_of(x, "b", "one"), 1);
 }
 
-BOTH(a_record_of_logs_that_are_in_and_others_stays_with_all_behind_it, x)
+CASE(a_record_of_logs_that_are_in_and_others_stays_with_all_behind_it, x)
 {
     const struct store_fill marks[2] = {mark(1, 1), mark(2, 1)};
 
@@ -249,7 +238,7 @@ BOTH(a_record_of_logs_that_are_in_and_others_stays_with_all_behind_it, x)
 }
 
 /* As a backup has it that was made while a keyspace was dropped. */
-BOTH(what_was_dropped_does_not_come_back_out_of_what_is_held, x)
+CASE(what_was_dropped_does_not_come_back_out_of_what_is_held, x)
 {
     static const struct store_key keys[] = {{(const uint8_t *)"one", 3},
                                             {(const uint8_t *)"two", 3}};
@@ -304,7 +293,7 @@ maintain_all(struct fixture *x)
         ;
 }
 
-LMDB(dropped_keyspaces_go_while_their_logs_are_idle, x)
+CASE(dropped_keyspaces_go_while_their_logs_are_idle, x)
 {
     enum { NAMES = 300 };
 
@@ -324,7 +313,7 @@ LMDB(dropped_keyspaces_go_while_their_logs_are_idle, x)
     assert_int_equal(count_of(x, "ks0", "k"), 1);
 }
 
-LMDB(a_keyspace_with_held_records_keeps_its_file, x)
+CASE(a_keyspace_with_held_records_keeps_its_file, x)
 {
     const struct store_fill later = {.uuid = {1}, .epoch = 1, .first_ms = 1};
 
@@ -339,7 +328,7 @@ LMDB(a_keyspace_with_held_records_keeps_its_file, x)
     assert_int_equal(count_of(x, "ks1", "one"), 100);
 }
 
-MEMORY(what_another_process_drains_is_left_to_it, x)
+CASE(what_another_process_drains_is_left_to_it, x)
 {
     int ready[2], go[2];
     pid_t pid;
@@ -380,7 +369,7 @@ MEMORY(what_another_process_drains_is_left_to_it, x)
 
 /* ---- time -------------------------------------------------------------- */
 
-MEMORY(while_logs_wait_it_takes_a_fifth_of_the_time_and_never_nothing, x)
+CASE(while_logs_wait_it_takes_a_fifth_of_the_time_and_never_nothing, x)
 {
     static uint64_t step = 1 * MS;
     uint64_t merged = 0, drained = 0;
@@ -388,7 +377,7 @@ MEMORY(while_logs_wait_it_takes_a_fifth_of_the_time_and_never_nothing, x)
 
     for (i = 1; i <= 400; i++)
         hold(x, "a", mark(1, i), 1);
-    memstore_hook(x->store, take_time, &step);
+    store_faults_hook(take_time, &step);
 
     for (i = 0; i < 100; i++) {
         const uint64_t since = fixture_ns;
@@ -406,14 +395,14 @@ MEMORY(while_logs_wait_it_takes_a_fifth_of_the_time_and_never_nothing, x)
     assert_int_equal(count_of(x, "a", "one"), drained / step);
 }
 
-MEMORY(without_waiting_logs_it_looks_up_after_a_slice_and_when_told_to_stop, x)
+CASE(without_waiting_logs_it_looks_up_after_a_slice_and_when_told_to_stop, x)
 {
     static uint64_t step = 1 * MS;
     unsigned i;
 
     for (i = 1; i <= 100; i++)
         hold(x, "a", mark(1, i), 1);
-    memstore_hook(x->store, take_time, &step);
+    store_faults_hook(take_time, &step);
 
     assert_true(drain_run(&x->drain, false) <= now());
     assert_int_equal(count_of(x, "a", "one"), DRAIN_SLICE_NS / step);
@@ -429,7 +418,7 @@ always(void *ctx)
     return true;
 }
 
-MEMORY(told_to_stop_it_ends_behind_the_record_under_way, x)
+CASE(told_to_stop_it_ends_behind_the_record_under_way, x)
 {
     unsigned i;
 
@@ -444,14 +433,14 @@ MEMORY(told_to_stop_it_ends_behind_the_record_under_way, x)
 }
 
 /* A pass that could apply nothing took time from nobody but itself. */
-MEMORY(a_pass_in_vain_is_followed_by_a_longer_rest, x)
+CASE(a_pass_in_vain_is_followed_by_a_longer_rest, x)
 {
     static uint64_t step = 1000 * MS;
     uint64_t since, due;
 
-    refuse(x, "a", -EBADMSG);
+    refuse("a", -EBADMSG);
     hold(x, "a", mark(1, 1), 1);
-    memstore_hook(x->store, take_time, &step);
+    store_faults_hook(take_time, &step);
     since = now();
 
     do
@@ -464,7 +453,7 @@ MEMORY(a_pass_in_vain_is_followed_by_a_longer_rest, x)
 
 /* Names that share a place wait for each other, but for no longer than a sick
  * one is not tried. */
-MEMORY(every_one_of_many_keyspaces_gets_its_turn, x)
+CASE(every_one_of_many_keyspaces_gets_its_turn, x)
 {
     enum { NAMES = 120 };
     char name[16];
@@ -472,7 +461,7 @@ MEMORY(every_one_of_many_keyspaces_gets_its_turn, x)
 
     for (i = 0; i < NAMES; i++) {
         (void)snprintf(name, sizeof name, "k%u", i); /* fits */
-        refuse(x, name, -EBADMSG);
+        refuse(name, -EBADMSG);
         hold(x, name, mark(1, 1), 1);
     }
     for (i = 0; i < 10; i++)
@@ -480,7 +469,7 @@ MEMORY(every_one_of_many_keyspaces_gets_its_turn, x)
     for (i = 0; i < NAMES; i++) {
         (void)snprintf(name, sizeof name, "k%u", i); /* fits */
         if (i % 2)
-            refuse(x, name, 0);
+            refuse(name, 0);
     }
 
     drain_dry(x);
@@ -490,7 +479,7 @@ MEMORY(every_one_of_many_keyspaces_gets_its_turn, x)
 
 /* ---- any failing call -------------------------------------------------- */
 
-BOTH(any_failing_call_loses_and_doubles_nothing, x)
+CASE(any_failing_call_loses_and_doubles_nothing, x)
 {
     const struct store_fill other = mark(2, 1);
     bool hit = true;

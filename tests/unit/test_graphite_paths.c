@@ -410,17 +410,21 @@ read_counting(struct store *s, struct store_reads *r)
 
 CASE(keys_below_a_node_are_jumped_over, r)
 {
+    static struct store_delta deltas[2000];
+    static char keys[2000][16];
     struct store_engine counting = *r->store->engine;
     const struct target_text text = {"web.*", 5};
     char why[TARGET_WHY_SIZE];
     struct pattern p;
 
-    for (int i = 0; i < 2000; i++) {
-        char key[16];
-
-        (void)snprintf(key, sizeof key, "%c.%05d", i % 2 ? 'a' : 'b', i);
-        assert_rc(stored_add(r->store, "web", NULL, key, 1), 0);
-    }
+    for (int i = 0; i < 2000; i++)
+        deltas[i] = (struct store_delta){
+            .key = (const uint8_t *)keys[i],
+            .key_size = (uint16_t)snprintf(keys[i], sizeof keys[i], "%c.%05d",
+                                           i < 1000 ? 'a' : 'b', i),
+            .minute = NOW / 60,
+            .sum_low = 1};
+    assert_rc(stored_apply(r->store, "web", NULL, deltas, 2000), 0);
     assert_rc(pattern_parse(&r->scratch, text, &p, why), 0);
     plain_engine = r->store->engine;
     counting.read = read_counting;

@@ -55,14 +55,9 @@ put_pages(struct fixture *f)
 static int
 setup(void **state)
 {
-    const enum engine_kind kind = *(const enum engine_kind *)*state;
-
-    *state = fixture_make(kind, now_ms, put_pages, ANSWER_SIZE_MAX);
+    *state = fixture_make(now_ms, put_pages, ANSWER_SIZE_MAX);
     return 0;
 }
-
-#define CASE_LMDB(name, f)                                                     \
-    ENGINE_TEST(ENGINE_LMDB, name, struct fixture *f, setup, teardown)
 
 /* ---- asking ------------------------------------------------------------ */
 
@@ -262,13 +257,13 @@ CASE(questions_that_have_no_answer_say_why, f)
     assert_int_equal(t.reply.rows, 4);
 }
 
-CASE_LMDB(a_keyspace_without_history_says_so, f)
+CASE(a_keyspace_without_history_says_so, f)
 {
     struct query q = query(QUERY_PERIOD_TOP, "", HOUR, 0);
     struct store *plain;
     struct told t;
 
-    plain = engine_open(ENGINE_LMDB, f->datadir.keyspace_fd);
+    plain = engine_open(f->datadir.keyspace_fd);
     assert_rc(stored_add(plain, "plain", NULL, "a", 1), 0);
     store_close(plain);
     q.keyspace = (const uint8_t *)"plain";
@@ -298,8 +293,7 @@ CASE(a_long_history_is_answered_in_steps, f)
             ;
         steps++;
     }
-    if (f->kind == ENGINE_LMDB)
-        assert_true(steps >= 4);
+    assert_true(steps >= 4);
     (void)answer_long_put(&f->answer, f->out, &failed); /* size: told below */
     query_reply_get(f->out, &reply);
     assert_false(failed);
@@ -335,8 +329,7 @@ CASE(what_looks_at_all_keys_is_answered_in_steps, f)
         assert_int_equal(get_le64s(f->out + QUERY_REPLY_SIZE), 3);
         steps++;
     }
-    if (f->kind == ENGINE_LMDB)
-        assert_true(steps >= 3);
+    assert_true(steps >= 3);
     (void)answer_long_put(&f->answer, f->out, &failed); /* size: told below */
     query_reply_get(f->out, &reply);
     assert_false(failed);
@@ -353,8 +346,7 @@ CASE(what_looks_at_all_keys_is_answered_in_steps, f)
     (void)ask(f, &q, &steps); /* its size is looked at there */
     assert_int_equal(get_le64s(f->out + 48), 10);
     assert_int_equal(get_le64s(f->out + 56), KEYS);
-    if (f->kind == ENGINE_LMDB)
-        assert_true(steps >= 3);
+    assert_true(steps >= 3);
 }
 
 CASE(neighbours_come_behind_the_rank_of_the_first, f)

@@ -25,7 +25,7 @@ set_up(void **state)
 {
     static struct fixture x;
 
-    fixture_make(&x, ENGINE_LMDB);
+    fixture_make(&x);
     fixture_close_worker(&x);
     store_close(x.store);
     open_lanes(&x);
@@ -81,7 +81,7 @@ expect_counts(struct fixture *x, int64_t count, unsigned but)
 
     fixture_close_worker(x);
     store_close(x->store);
-    x->store = engine_open(ENGINE_LMDB, x->dir.keyspace_fd);
+    x->store = engine_open(x->dir.keyspace_fd);
     for (unsigned i = 0; i < KEYSPACES; i++)
         if (i != but)
             assert_int_equal(count_of(x, name_of(i, name), "one"), count);
@@ -220,7 +220,7 @@ CASE(a_log_of_few_keyspaces_does_not_wait_for_a_batch_of_many, x)
 
     fixture_close_worker(x);
     store_close(x->store);
-    x->store = engine_open(ENGINE_LMDB, x->dir.keyspace_fd);
+    x->store = engine_open(x->dir.keyspace_fd);
     assert_int_equal(count_of(x, "keyspace-63", "one"), 2);
     assert_int_equal(count_of(x, "keyspace-64", "one"), 1);
     store_close(x->store);
@@ -263,7 +263,7 @@ CASE(wherever_it_is_stopped_each_record_counts_once, x)
     assert_int_equal(x->merge.stats.logs, 2 * ROUNDS);
     fixture_close_worker(x);
     store_close(x->store);
-    x->store = engine_open(ENGINE_LMDB, x->dir.keyspace_fd);
+    x->store = engine_open(x->dir.keyspace_fd);
     assert_int_equal(count_of(x, "keyspace-0", "key-7"), ROUNDS);
     assert_int_equal(count_of(x, "keyspace-49", "one"), 2 * ROUNDS);
     assert_int_equal(count_of(x, "keyspace-50", "one"), ROUNDS);

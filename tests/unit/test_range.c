@@ -41,7 +41,6 @@
 #define SOCKET_ROOM (64 * 1024)
 
 struct fixture {
-    enum engine_kind kind;
     struct tmpdir dir;
     struct datadir datadir;
     struct layout layout;
@@ -327,22 +326,20 @@ open_for_reading(struct fixture *f)
         .open_max = 16,
     };
 
-    if (f->kind == ENGINE_LMDB) {
-        store_close(f->store);
-        assert_rc(lmdb_store_open(&f->store, &o), 0);
-    }
+    store_close(f->store);
+    assert_rc(lmdb_store_open(&f->store, &o), 0);
     spy_on(f->store);
 }
 
 static void
-begin(struct fixture *f, enum engine_kind kind)
+begin(struct fixture *f)
 {
     allow_files(2 * CONNECTIONS + 100);
-    *f = (struct fixture){.kind = kind, .ask = -1};
+    *f = (struct fixture){.ask = -1};
     tmpdir_make(&f->dir);
     assert_rc(layout_init(&f->layout, 256, 256), 0);
     assert_rc(datadir_open(&f->datadir, f->dir.path, DATADIR_WRITE), 0);
-    f->store = engine_open(kind, f->datadir.keyspace_fd);
+    f->store = engine_open(f->datadir.keyspace_fd);
 }
 
 /* 0: peers stall after as long as they do; else with a keyspace whose rows
@@ -352,7 +349,7 @@ setup_stall(void **state, uint32_t stall_ms)
 {
     static struct fixture f;
 
-    begin(&f, *(const enum engine_kind *)*state);
+    begin(&f);
     f.stall_ms = stall_ms;
     fill(f.store, "small", 10, 6);
     fill(f.store, "other", 3, 6);
@@ -390,7 +387,7 @@ setup_many(void **state)
     static struct fixture f;
     char name[16];
 
-    begin(&f, *(const enum engine_kind *)*state);
+    begin(&f);
     fill(f.store, "small", 10, 6);
     fill(f.store, "other", 3, 6);
     fill(f.store, "big", 5, 6);
@@ -425,15 +422,13 @@ teardown(void **state)
     return 0;
 }
 
-#define CASE(name, f) ENGINE_TESTS(name, struct fixture *f, setup, teardown)
+#define CASE(name, f) TEST_IN(name, struct fixture *f, setup, teardown)
 #define CASE_MANY(name, f)                                                     \
-    ENGINE_TESTS(name, struct fixture *f, setup_many, teardown)
-#define CASE_LMDB(name, f)                                                     \
-    ENGINE_TEST(ENGINE_LMDB, name, struct fixture *f, setup, teardown)
+    TEST_IN(name, struct fixture *f, setup_many, teardown)
 #define CASE_PATIENT(name, f)                                                  \
-    ENGINE_TESTS(name, struct fixture *f, setup_patient, teardown)
+    TEST_IN(name, struct fixture *f, setup_patient, teardown)
 #define CASE_IMPATIENT(name, f)                                                \
-    ENGINE_TESTS(name, struct fixture *f, setup_impatient, teardown)
+    TEST_IN(name, struct fixture *f, setup_impatient, teardown)
 
 /* ---- clients ----------------------------------------------------------- */
 
@@ -693,12 +688,12 @@ CASE_MANY(the_top_of_a_period_stands_in_line_with_listings, f)
         expect_rows(fd, 10, 0, 1);
         assert_int_equal(client_read(fd, head, sizeof head), sizeof head);
         query_reply_get(head, &reply);
-        assert_true(reply.rows == (f->kind == ENGINE_LMDB ? 0 : 3));
+        assert_int_equal(reply.rows, 0);
         assert_true(reply.size >= QUERY_HISTORY_HEAD &&
                     reply.size <= (int64_t)sizeof rest);
         assert_int_equal(client_read(fd, rest, (size_t)reply.size), reply.size);
         query_history_get(rest, &facts);
-        assert_int_equal(facts.error, f->kind == ENGINE_LMDB ? -ENODATA : 0);
+        assert_int_equal(facts.error, -ENODATA);
         expect_rows(fd, 10, 1, 1);
         client_reply(list, &r);
         assert_int_equal(r.rows, 3 + MANY);
@@ -793,7 +788,7 @@ put_unreadable(struct fixture *f, const char *file)
     assert_rc(close(fd), 0);
 }
 
-CASE_LMDB(who_leaves_during_a_listing_makes_way, f)
+CASE(who_leaves_during_a_listing_makes_way, f)
 {
     uint8_t bytes[3 * QUERY_EXTENDED_SIZE];
     struct client_rows r;
@@ -945,7 +940,7 @@ CASE(each_way_to_be_malformed_is_refused, f)
     }
 }
 
-CASE_LMDB(a_keyspace_that_cannot_be_read_ends_the_connection, f)
+CASE(a_keyspace_that_cannot_be_read_ends_the_connection, f)
 {
     static uint8_t rest[1 << 18];
     int fd = client_connect(f->port);

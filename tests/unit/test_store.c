@@ -1,5 +1,5 @@
 /* tests/unit/test_store.c - what every engine of common/store/store.h promises,
- * what the engine of the tests adds, and what the one on a cluster refuses. */
+ * and what the one on a cluster refuses. */
 #include "tests/lib/test.h"
 
 #include <errno.h>
@@ -11,7 +11,6 @@
 #include "common/wire/query.h"
 #include "tests/lib/cluster_engine.h"
 #include "tests/lib/engines.h"
-#include "tests/lib/memstore.h"
 #include "tests/lib/stored.h"
 #include "tests/lib/tmpdir.h"
 
@@ -30,8 +29,18 @@ setup(void **state)
     static struct fixture x;
 
     tmpdir_make_in_memory(&x.tmp);
-    x.s =
-        engine_open_history(*(const enum engine_kind *)*state, x.tmp.fd, NULL);
+    x.s = engine_open_history(x.tmp.fd, ENGINE_TIERS, NULL);
+    *state = &x;
+    return 0;
+}
+
+static int
+setup_cluster(void **state)
+{
+    static struct fixture x;
+
+    tmpdir_make_in_memory(&x.tmp);
+    x.s = cluster_engine_open();
     *state = &x;
     return 0;
 }
@@ -46,15 +55,15 @@ teardown(void **state)
     return 0;
 }
 
-#define BOTH(name, x) ENGINE_TESTS(name, struct fixture *x, setup, teardown)
-#define MEMORY(name, x)                                                        \
-    ENGINE_TEST(ENGINE_MEMORY, name, struct fixture *x, setup, teardown)
+#define LMDB(name, x) TEST_IN(name, struct fixture *x, setup, teardown)
 #define CLUSTER(name, x)                                                       \
-    ENGINE_TEST(ENGINE_CLUSTER, name, struct fixture *x, setup, teardown)
-#define ALL(name, x)                                                           \
-    static void name##_run(void **);                                           \
-    ENGINE_ADDED(ENGINE_CLUSTER, name, setup, teardown)                        \
-    BOTH(name, x)
+    TEST_IN(name, struct fixture *x, setup_cluster, teardown)
+#define BOTH(name, x)                                                          \
+    TEST_OF(name, struct fixture *x)                                           \
+    TEST_ADDED(name, #name, name##_run, setup, teardown, NULL)                 \
+    TEST_ADDED(name##_in_a_cluster, #name "_in_a_cluster", name##_run,         \
+               setup_cluster, teardown, NULL)                                  \
+    static void name(struct fixture *x)
 
 static const struct store_fill fill3 = {.uuid = {7}, .epoch = 3, .first_ms = 5};
 
@@ -108,7 +117,7 @@ ask_key(struct fixture *x, enum store_op op, const char *key, uint8_t *bytes)
     return q;
 }
 
-ALL(a_batch_given_twice_counts_once, x)
+BOTH(a_batch_given_twice_counts_once, x)
 {
     NEED_STORE(x);
     assert_int_equal(mark_state(x, 3, 5), STORE_MARK_NONE);
@@ -122,7 +131,7 @@ ALL(a_batch_given_twice_counts_once, x)
     assert_int_equal(mark_state(x, 4, 5), STORE_MARK_NONE);
 }
 
-ALL(an_earlier_fill_is_refused_and_another_fill_counts, x)
+BOTH(an_earlier_fill_is_refused_and_another_fill_counts, x)
 {
     struct store_fill mark = fill3;
 
@@ -137,7 +146,7 @@ ALL(an_earlier_fill_is_refused_and_another_fill_counts, x)
     assert_int_equal(count(x, "words", "the"), 14);
 }
 
-ALL(marks_that_do_not_agree_are_no_batch, x)
+BOTH(marks_that_do_not_agree_are_no_batch, x)
 {
     const struct store_fill marks[2] = {fill3, {.uuid = {8}, .epoch = 1}};
     const struct store_delta d = {
@@ -157,7 +166,7 @@ ALL(marks_that_do_not_agree_are_no_batch, x)
     assert_int_equal(count(x, "words", "the"), 4);
 }
 
-ALL(rows_come_by_count_then_key, x)
+BOTH(rows_come_by_count_then_key, x)
 {
     uint8_t bytes[1024];
     struct store_totals t;
@@ -203,7 +212,7 @@ keys(struct fixture *x, int64_t offset, const char *prefix, const char *after,
     return text;
 }
 
-BOTH(rows_come_in_key_order, x)
+LMDB(rows_come_in_key_order, x)
 {
     uint8_t bytes[1024];
     char past[STORE_NAME_MAX + 1];
@@ -253,7 +262,7 @@ note(void *ctx, const uint8_t *name, size_t name_size, int64_t keys)
     return 0;
 }
 
-ALL(keyspaces_are_listed_by_name, x)
+BOTH(keyspaces_are_listed_by_name, x)
 {
     char text[64] = "";
 
@@ -269,7 +278,7 @@ ALL(keyspaces_are_listed_by_name, x)
     assert_string_equal(text, "b1c1");
 }
 
-ALL(a_row_is_found_by_key_by_rank_and_around_it, x)
+BOTH(a_row_is_found_by_key_by_rank_and_around_it, x)
 {
     static const char *const order[] = {"c", "a", "b", "d"};
     uint8_t bytes[1024];
@@ -295,7 +304,7 @@ ALL(a_row_is_found_by_key_by_rank_and_around_it, x)
     assert_rc(ask_key(x, STORE_AROUND, "e", bytes).error, -ENOENT);
 }
 
-ALL(a_count_that_leaves_the_range_saturates_and_is_flagged, x)
+BOTH(a_count_that_leaves_the_range_saturates_and_is_flagged, x)
 {
     struct store_totals t;
     struct store_row row;
@@ -320,7 +329,7 @@ ALL(a_count_that_leaves_the_range_saturates_and_is_flagged, x)
     assert_int_equal(t.sum_low, 2);
 }
 
-ALL(deleted_keys_are_gone_and_begin_again, x)
+BOTH(deleted_keys_are_gone_and_begin_again, x)
 {
     const struct store_key gone[] = {{(const uint8_t *)"a", 1},
                                      {(const uint8_t *)"d", 1},
@@ -347,7 +356,7 @@ ALL(deleted_keys_are_gone_and_begin_again, x)
               -ENOENT);
 }
 
-ALL(a_drop_removes_rows_and_keeps_marks, x)
+BOTH(a_drop_removes_rows_and_keeps_marks, x)
 {
     struct store_row row;
 
@@ -379,7 +388,7 @@ ask_history(struct fixture *x, struct store_history_query *q)
     return rc;
 }
 
-ALL(history_has_each_increment_in_its_minute, x)
+BOTH(history_has_each_increment_in_its_minute, x)
 {
     const uint32_t hour = (uint32_t)(clock_unix_ms() / 3600000) * 60;
     const struct store_delta d[] = {
@@ -458,56 +467,6 @@ CLUSTER(what_needs_a_file_is_refused, x)
     assert_rc(store_vacate(x->s, name, 5, x->tmp.fd), -EOPNOTSUPP);
     assert_rc(store_purge(x->s, name, 5), 0);
     assert_int_equal(count(x, "words", "c"), 7);
-}
-
-/* ---- what the engine of the tests can be told --------------------------- */
-
-MEMORY(an_interrupted_batch_goes_on_where_it_was, x)
-{
-    const struct store_delta d[3] = {
-        {.key = (const uint8_t *)"a", .key_size = 1, .sum_low = 1},
-        {.key = (const uint8_t *)"b", .key_size = 1, .sum_low = 2},
-        {.key = (const uint8_t *)"c", .key_size = 1, .sum_low = 3}};
-    struct store_row row;
-
-    memstore_cut(x->s, 1);
-    memstore_fault(
-        x->s, "words",
-        (struct memstore_fault){.error = -EIO, .times = 1, .commits = 2});
-
-    assert_rc(stored_apply(x->s, "words", &fill3, d, 3), -EIO);
-    assert_int_equal(mark_state(x, 3, 5), STORE_MARK_PARTIAL);
-    assert_rc(stored_get(x->s, "words", "c", &row), -ENOENT);
-
-    assert_rc(stored_apply(x->s, "words", &fill3, d, 3), 0);
-    assert_int_equal(mark_state(x, 3, 5), STORE_MARK_DONE);
-    assert_int_equal(count(x, "words", "a"), 1);
-    assert_int_equal(count(x, "words", "b"), 2);
-    assert_int_equal(count(x, "words", "c"), 3);
-    assert_int_equal(memstore_calls(x->s, "words").refusals, 1);
-}
-
-static bool
-is_dead_fill(void *ctx, const struct store_fill *mark)
-{
-    return *(bool *)ctx && mark->epoch == 3;
-}
-
-MEMORY(a_dropped_keyspace_keeps_its_marks_until_they_are_spent, x)
-{
-    bool spent = false;
-    const struct store_maintenance t = {.is_dead_fill = is_dead_fill,
-                                        .ctx = &spent};
-
-    assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
-
-    assert_rc(store_drop(x->s, (const uint8_t *)"words", 5), 0);
-    assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
-    (void)store_maintain(x->s, &t);
-    assert_true(memstore_has(x->s, "words"));
-    spent = true;
-    (void)store_maintain(x->s, &t);
-    assert_false(memstore_has(x->s, "words"));
 }
 
 int

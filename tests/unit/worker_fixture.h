@@ -1,5 +1,5 @@
-/* tests/unit/worker_fixture.h - a data directory with logs to merge, a store of
- * either engine, data/held, and the parts of a worker over them.
+/* tests/unit/worker_fixture.h - a data directory with logs to merge, a store,
+ * data/held, and the parts of a worker over them.
  *
  * Every full log of full_log() has the same records, so that after any number
  * of fills, merged in any way, each count is a multiple: assert_counts(). */
@@ -19,7 +19,7 @@
 #include "common/store/held.h"
 #include "tests/lib/engines.h"
 #include "tests/lib/filler.h"
-#include "tests/lib/memstore.h"
+#include "tests/lib/store_faults.h"
 #include "tests/lib/stored.h"
 #include "tests/lib/tmpdir.h"
 #include "worker/drain.h"
@@ -31,7 +31,6 @@ struct fixture {
     struct tmpdir tmp;
     struct datadir dir;
     struct config config;
-    enum engine_kind kind;
     struct store *store;
     struct held *held;
     struct merge merge;
@@ -59,6 +58,13 @@ fixture_directory(const struct fixture *x, const char *name)
     return fd;
 }
 
+static inline void
+fixture_open_store(struct fixture *x)
+{
+    x->store = engine_open(x->dir.keyspace_fd);
+    store_faults_wrap(x->store);
+}
+
 /* A worker over the fixture's directory; nothing that fails waits. */
 static inline void
 fixture_open_worker(struct fixture *x)
@@ -84,9 +90,9 @@ fixture_close_worker(struct fixture *x)
 }
 
 static inline void
-fixture_make(struct fixture *x, enum engine_kind kind)
+fixture_make(struct fixture *x)
 {
-    *x = (struct fixture){.kind = kind};
+    *x = (struct fixture){.archive = false};
     tmpdir_make_in_memory(&x->tmp);
     x->dir.fd = x->tmp.fd;
     x->dir.log_fd = fixture_directory(x, "log");
@@ -96,7 +102,8 @@ fixture_make(struct fixture *x, enum engine_kind kind)
     x->config.log_size = 64 << 10;
     x->config.worker_batch = 8;
     x->config.worker_memory = 16 << 20;
-    x->store = engine_open(kind, x->dir.keyspace_fd);
+    store_faults_begin();
+    fixture_open_store(x);
     fixture_ns = (uint64_t)1000000000000;
     diag_init("test", DIAG_ERROR);
     fixture_open_worker(x);
@@ -261,14 +268,10 @@ drain_dry(struct fixture *x)
 
 /* The keyspace refuses with this error from now on; 0: no more. */
 static inline void
-refuse(struct fixture *x, const char *name, int error)
+refuse(const char *name, int error)
 {
-    if (error == 0 && x->kind == ENGINE_LMDB)
-        return;
-    assert_int_equal(x->kind, ENGINE_MEMORY);
-    memstore_fault(
-        x->store, name,
-        (struct memstore_fault){.error = error, .times = MEMSTORE_ALWAYS});
+    store_faults_set(name, (struct store_fault){.error = error,
+                                                .times = STORE_FAULTS_ALWAYS});
 }
 
 #endif
