@@ -458,14 +458,15 @@ CASE(who_reads_nothing_ends_for_those_who_wait_for_memory, f)
 {
     int a;
 
+    f->options.stall_ms = 600000;
     (void)start_short(f);
     a = echo_join(f, ECHO);
     echo_ask_number(a, 'b', 1000);
     echo_hear_nothing(f, a);
-    fault_pass_ns((CONN_STALL_MS - 500) * UINT64_C(1000000));
+    fault_pass_ns(UINT64_C(540) * 1000000000);
     echo_hear_nothing(f, a);
     assert_int_equal(conns_listener(f->conns, CUT)->stats.evicted, 0);
-    fault_pass_ns(UINT64_C(1000000000));
+    fault_pass_ns(UINT64_C(60) * 1000000000);
     echo_hear_size(f, a, 1000 * 1024);
     assert_int_equal(conns_listener(f->conns, CUT)->stats.evicted, 1);
 }
@@ -694,13 +695,13 @@ CASE(at_a_full_port_the_longest_idle_connection_yields, f)
     int a[3], b;
 
     f->rows[ECHO].max = 3;
-    f->rows[ECHO].yield_s = 60;
+    f->rows[ECHO].yield_s = 600;
     echo_start(f);
     d = conns_listener(f->conns, ECHO);
     at = open_listener(f, ECHO);
     for (int i = 0; i < 3; i++)
         a[i] = knock(f, &at);
-    fault_pass_ns(UINT64_C(59) * 1000000000);
+    fault_pass_ns(UINT64_C(540) * 1000000000);
     echo_ask(a[0], 'e', "active");
     echo_hear(f, a[0], "active");
     b = knock(f, &at);
@@ -708,7 +709,7 @@ CASE(at_a_full_port_the_longest_idle_connection_yields, f)
     echo_hear_nothing(f, b);
     assert_int_equal(d->open, 3);
 
-    fault_pass_ns(UINT64_C(2) * 1000000000);
+    fault_pass_ns(UINT64_C(60) * 1000000000);
     echo_hear(f, b, "in");
     echo_hear_end(f, a[1], "");
     assert_int_equal(d->stats.yielded, 1);
@@ -920,13 +921,13 @@ CASE(a_stop_gives_a_peer_all_its_time_to_take_its_answers, f)
     for (size_t i = 0; i < 40; i++)
         echo_ask_number(a, 'b', 500);
     echo_turns(f, 50);
-    echo_stop(f, 3000);
+    echo_stop(f, 600000);
     echo_turns(f, 50);
-    fault_pass_ns(UINT64_C(2800) * 1000000);
+    fault_pass_ns(UINT64_C(540) * 1000000000);
     echo_turns(f, 50);
     assert_false(f->stopped);
     assert_int_equal(conns_listener(f->conns, ECHO)->open, 1);
-    fault_pass_ns(UINT64_C(300) * 1000000);
+    fault_pass_ns(UINT64_C(60) * 1000000000);
     echo_run(f, echo_has_stopped);
     (void)a; /* it never reads */
 }

@@ -964,10 +964,10 @@ CASE(who_asks_now_and_then_is_kept_and_who_does_not_is_not, w)
         echo_say(fd, GET(""), strlen(GET("")));
         echo_hear(w->f, fd, OK);
     }
-    pass_s(w, HTTP_IDLE_S - 1);
+    pass_s(w, HTTP_IDLE_S - 10);
     echo_hear_nothing(w->f, fd);
     assert_int_equal(conns_listener(w->f->conns, ECHO)->open, 1);
-    pass_s(w, 2);
+    pass_s(w, 10);
     echo_hear_end(w->f, fd, "");
 }
 
