@@ -400,7 +400,7 @@ pages_check_newest(int fd, const struct pages_counter *counter,
 }
 
 int
-pages_undo_commit(int fd, const struct pages_counter *counter)
+pages_undo_commit(int fd, uint64_t txn)
 {
     uint8_t bytes[META_SIZE];
     struct pages_meta metas[2];
@@ -408,13 +408,12 @@ pages_undo_commit(int fd, const struct pages_counter *counter)
     unsigned newest;
     int rc;
 
-    rc = pages_check_newest(fd, counter, &why);
-    if (rc != -EBADMSG)
-        return rc;
     rc = pages_metas(fd, metas, &why);
     if (rc < 0)
         return rc;
     newest = pages_newest(metas);
+    if (metas[newest].txn + 1 != txn)
+        return 0; /* it happened after all */
     if (pread(fd, bytes, sizeof bytes,
               (off_t)(newest * metas[newest].page_size)) !=
         (ssize_t)sizeof bytes)

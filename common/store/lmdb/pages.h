@@ -98,12 +98,12 @@ struct pages_counter {
 int pages_check_newest(int fd, const struct pages_counter *counter,
                        const char **why);
 
-/* Makes both meta pages lead to the newest commit, durably, if a failed commit
- * has left its root in the other.  The caller has passed pages_check_newest()
- * before that commit and holds the file's flock.  If this fails, too, only the
- * caller's next commit repairs the file, and when the caller ends before that
- * it is refused as damaged. */
-int pages_undo_commit(int fd, const struct pages_counter *counter);
+/* After transaction `txn` failed to commit: unless it happened after all, makes
+ * both meta pages lead to the commit before it, durably, whatever the failed
+ * one has left.  The caller has held the file's flock since that began.  If
+ * this fails, too, only the caller's next commit repairs the file, and when the
+ * caller ends before that it is refused as damaged. */
+int pages_undo_commit(int fd, uint64_t txn);
 
 /* ---- the check before a file is opened (pages_check.c) ------------------ */
 

@@ -7,7 +7,7 @@
  * first commits a change of nothing, which writes the other meta page
  * (keyspace_resolve_commit()). */
 #include "common/store/lmdb/env.h"
-#include "common/store/lmdb/keyspace_peek.h"
+#include "common/store/lmdb/pages.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -84,6 +84,7 @@ keyspace_abort(struct keyspace *k, MDB_txn *txn)
 static int
 commit_change(struct lmdb *s, struct keyspace *k, MDB_txn *txn)
 {
+    const uint64_t id = mdb_txn_id(txn);
     const int code = mdb_txn_commit(txn);
     int rc = lmdb_error(code);
 
@@ -98,7 +99,7 @@ commit_change(struct lmdb *s, struct keyspace *k, MDB_txn *txn)
         s->failed = k->hash;
 
         /* If this fails, the next commit repairs the file. */
-        (void)pages_undo_commit(k->fd, &keyspace_change_counter);
+        (void)pages_undo_commit(k->fd, id);
         keyspace_close(k); /* which also releases the flock */
         return rc;
     }
