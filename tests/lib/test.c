@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define TESTS_MAX 512
@@ -77,6 +78,7 @@ test_main(int argc, char **argv)
     const char *slash = strrchr(argv[0], '/');
 
     /* What is set on this machine is not what is tested. */
+    (void)umask(022);
     if (setenv("COUNTD_CONF", "", 1) != 0)
         return 1;
     set_build();
