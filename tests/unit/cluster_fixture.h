@@ -1,25 +1,14 @@
 /* tests/unit/cluster_fixture.h - a store on a Redis Cluster of real servers, in
- * one part (CASE) or in eight (PARTS), and the main() that starts them. */
+ * one part (CASE) or in eight (PARTS). */
 #ifndef COUNTD_TESTS_UNIT_CLUSTER_FIXTURE_H
 #define COUNTD_TESTS_UNIT_CLUSTER_FIXTURE_H
 
-#include "tests/lib/test.h"
+#include "tests/unit/cluster_main.h"
 
-#include <poll.h>
-#include <signal.h>
-#include <stdio.h>
-
-#include "common/base/clock.h"
 #include "common/setup/datadir.h"
 #include "common/store/cluster/cluster_store.h"
-#include "tests/lib/cluster_servers.h"
 #include "tests/lib/engines.h"
 #include "tests/lib/tmpdir.h"
-
-#define WAIT_MS 30000
-
-static struct cluster_servers servers;
-static bool has_servers;
 
 struct fixture {
     struct tmpdir tmp;
@@ -43,12 +32,8 @@ make_fixture(uint64_t parts)
 {
     static struct fixture x;
 
-    config_defaults(&x.config);
-    x.config.store_cluster = true;
-    (void)snprintf(x.config.store_nodes, sizeof x.config.store_nodes, "%s",
-                   servers.nodes);
+    set_cluster(&x.config);
     x.config.store_parts = parts;
-    x.config.store_timeout_ms = 1000;
     x.hour = (uint32_t)(clock_unix_ms() / 60000) / 60 * 60;
     tmpdir_make_in_memory(&x.tmp);
     assert_rc(datadir_open(&x.dir, x.tmp.path, DATADIR_WRITE), 0);
@@ -87,47 +72,18 @@ teardown(void **state)
     return 0;
 }
 
-#define NEED_SERVERS()                                                         \
-    if (!has_servers)                                                          \
-    test_skip("redis-server is not installed")
-
-/* Waits until all that was applied is readable. */
-static inline void
-await_sent(struct fixture *x)
-{
-    const uint64_t end_ms = clock_ms() + (uint64_t)WAIT_MS * test_slow();
-
-    while (store_pending(x->s)) {
-        if (clock_ms() > end_ms)
-            fail_msg("entries still wait");
-        (void)poll(NULL, 0, 5);
-    }
-}
-
-#define CASE(name, x) TEST_IN(name, struct fixture *x, setup, teardown)
+#define CASE(name, x) CLUSTER_TEST_IN(name, struct fixture *x, setup, teardown)
 #define PARTS(name, x)                                                         \
-    TEST_OF(name, struct fixture *x)                                           \
+    CLUSTER_TEST_OF(name, struct fixture *x)                                   \
     IN_PARTS(name)                                                             \
     static void name(struct fixture *x)
 #define BOTH(name, x)                                                          \
-    TEST_OF(name, struct fixture *x)                                           \
+    CLUSTER_TEST_OF(name, struct fixture *x)                                   \
     TEST_ADDED(name, #name, name##_run, setup, teardown, NULL)                 \
     IN_PARTS(name)                                                             \
     static void name(struct fixture *x)
 #define IN_PARTS(name)                                                         \
     TEST_ADDED(name##_in_parts, #name "_in_parts", name##_run, setup_parts,    \
                teardown, NULL)
-
-int
-main(int argc, char **argv)
-{
-    int failed;
-
-    (void)signal(SIGPIPE, SIG_IGN);
-    has_servers = cluster_servers_start(&servers);
-    failed = test_main(argc, argv);
-    cluster_servers_stop(&servers);
-    return failed;
-}
 
 #endif

@@ -1,18 +1,14 @@
 /* tests/unit/cluster_move_fixture.h - a keyspace in a Redis Cluster of real
- * servers that is moved while it is counted and read, an oracle that counts the
- * same, and the main() that starts the servers. */
+ * servers that is moved while it is counted and read, and an oracle that counts
+ * the same. */
 #ifndef COUNTD_TESTS_UNIT_CLUSTER_MOVE_FIXTURE_H
 #define COUNTD_TESTS_UNIT_CLUSTER_MOVE_FIXTURE_H
 
-#include "tests/lib/test.h"
+#include "tests/unit/cluster_main.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <signal.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "common/base/clock.h"
 #include "common/setup/datadir.h"
 #include "common/store/cluster/cluster_admin.h"
 #include "common/store/cluster/cluster_store.h"
@@ -24,11 +20,7 @@
 #include "tests/lib/stored.h"
 #include "tests/lib/tmpdir.h"
 
-#define WAIT_MS 30000 /* less than a minute, when senders look again anyway */
-#define KEYS    1500
-
-static struct cluster_servers servers;
-static bool has_servers;
+#define KEYS 1500
 
 static const struct cluster_move_keyspace words = {(const uint8_t *)"words", 5,
                                                    1};
@@ -103,11 +95,7 @@ setup(void **state)
     *state = &x;
     if (!has_servers)
         return 0;
-    config_defaults(&x.config);
-    x.config.store_cluster = true;
-    (void)snprintf(x.config.store_nodes, sizeof x.config.store_nodes, "%s",
-                   servers.nodes);
-    x.config.store_timeout_ms = 1000;
+    set_cluster(&x.config);
     cluster_servers_flush(&servers);
     open_directory(&x);
     x.oracle = engine_open_history(x.dir.keyspace_fd, ENGINE_MINUTES, NULL);
@@ -128,11 +116,7 @@ teardown(void **state)
     return 0;
 }
 
-#define CASE(name, x) TEST_IN(name, struct fixture *x, setup, teardown)
-#define NEED_SERVERS()                                                         \
-    if (!has_servers)                                                          \
-    test_skip("redis-server is not installed")
-
+#define CASE(name, x) CLUSTER_TEST_IN(name, struct fixture *x, setup, teardown)
 /* ---- counting and answers ------------------------------------------------ */
 
 /* A batch of random keys of the last days, to the store and the oracle. */
@@ -164,16 +148,12 @@ count_both(struct fixture *x, struct store *s)
     assert_rc(stored_apply(x->oracle, "words", &fill, deltas, count), 0);
 }
 
+/* Counts, and waits until it is readable. */
 static inline void
-await_sent(struct store *s)
+count_and_send(struct fixture *x)
 {
-    const uint64_t end_ms = clock_ms() + (uint64_t)WAIT_MS * test_slow();
-
-    while (store_pending(s)) {
-        if (clock_ms() > end_ms)
-            fail_msg("entries still wait");
-        (void)poll(NULL, 0, 5);
-    }
+    count_both(x, x->s);
+    await_sent(x->s);
 }
 
 static inline int
@@ -420,19 +400,6 @@ pause_shortly(void *ctx)
 {
     (void)ctx;
     (void)poll(NULL, 0, 5);
-}
-
-int
-main(int argc, char **argv)
-{
-    int failed;
-
-    (void)signal(SIGPIPE, SIG_IGN);
-    has_servers = cluster_servers_start(&servers);
-    failed = test_main(argc, argv);
-    if (has_servers)
-        cluster_servers_stop(&servers);
-    return failed;
 }
 
 #endif

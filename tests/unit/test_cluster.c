@@ -1,21 +1,15 @@
 /* tests/unit/test_cluster.c - commands to a real Redis Cluster, and what the
  * functions in it do: slots, redirects, lost connections, counting, reading. */
-#include "tests/lib/test.h"
+#include "tests/unit/cluster_main.h"
 
 #include <errno.h>
 #include <hiredis/hiredis.h>
-#include <signal.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "common/base/bytes.h"
-#include "common/base/clock.h"
 #include "common/store/cluster/cluster.h"
 #include "common/store/cluster/cluster_slot.h"
-#include "tests/lib/cluster_servers.h"
 
-static struct cluster_servers servers;
-static bool has_servers;
 static struct cluster *cluster;
 
 static int
@@ -41,11 +35,7 @@ teardown(void **state)
     return 0;
 }
 
-#define CASE(name) TEST_IN(name, void *unused, setup, teardown)
-
-#define NEED_SERVERS()                                                         \
-    if (!has_servers)                                                          \
-    test_skip("redis-server is not installed")
+#define CASE(name) CLUSTER_TEST_IN(name, void *unused, setup, teardown)
 
 /* ---- one command --------------------------------------------------------- */
 
@@ -113,7 +103,6 @@ TEST(slots_are_those_of_the_servers)
         "", "a", "foo{bar}", "{}a", "x{{b}y", "foo{bar}{zap}", "123456789"};
 
     assert_int_equal(cluster_slot("123456789", 9), 0x31c3);
-    NEED_SERVERS();
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         char slot[16];
 
@@ -125,7 +114,7 @@ TEST(slots_are_those_of_the_servers)
     }
 }
 
-CASE(nodes_that_are_not_addresses_are_refused)
+TEST(nodes_that_are_not_addresses_are_refused)
 {
     static const char *const wrong[] = {
         "", " ", "host", "host:", ":1", "a:1 b", "a:99999"};
@@ -145,7 +134,6 @@ CASE(commands_go_to_the_masters_of_their_slots)
     char keys[64][8];
     unsigned masters = 0;
 
-    NEED_SERVERS();
     for (unsigned i = 0; i < 64; i++) {
         (void)snprintf(keys[i], sizeof keys[i], "k%u", i);
         w[i] = (struct words){.count = 0};
@@ -176,7 +164,6 @@ CASE(an_error_ends_its_command_only)
     const struct words add = split_text("INCRBY k 1");
     struct cluster_command m[2];
 
-    NEED_SERVERS();
     for (unsigned i = 0; i < 2; i++) {
         const struct words *w = i == 0 ? &set : &add;
 
@@ -201,7 +188,6 @@ CASE(a_slot_that_moves_is_followed)
     unsigned from, to;
     char from_id[64], to_id[64];
 
-    NEED_SERVERS();
     assert_reply("SET {t}a 1", "{t}a", "OK");
     from = cluster_servers_master(&servers, 0, slot);
     to = (from + 1) % CLUSTER_SERVERS_MASTERS;
@@ -235,7 +221,6 @@ CASE(a_broken_connection_is_made_again)
 {
     uint64_t changes;
 
-    NEED_SERVERS();
     assert_reply("SET a 1", "a", "OK");
     changes = cluster_changes(cluster);
     for (unsigned i = 0; i < CLUSTER_SERVERS_MASTERS; i++)
@@ -252,7 +237,6 @@ CASE(a_master_that_stops_costs_one_timeout)
     struct cluster_command m;
     unsigned server;
 
-    NEED_SERVERS();
     assert_reply("SET a 1", "a", "OK");
     server = cluster_servers_master(&servers, 0, slot);
     cluster_close(cluster);
@@ -278,7 +262,6 @@ CASE(a_full_memory_is_no_space)
         has_servers ? cluster_servers_master(&servers, 0, 15495) : 0;
     struct cluster_command m;
 
-    NEED_SERVERS();
     (void)cluster_servers_run(&servers, server, "CONFIG SET maxmemory 1");
     m = run_words(&w, "a");
     (void)cluster_servers_run(&servers, server, "CONFIG SET maxmemory 0");
@@ -391,7 +374,6 @@ read_rows(void)
 
 CASE(a_chain_counts_each_entry_once)
 {
-    NEED_SERVERS();
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 1); /* it is in */
     assert_int_equal(apply_one(2, 3, "a", 0, 5), 2); /* 2 is missing */
@@ -404,7 +386,6 @@ CASE(another_timeline_is_refused)
 {
     const struct row_delta row = {"a", 0, 1};
 
-    NEED_SERVERS();
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
     assert_int_equal(answer_of(run_change("countd1_apply", "sender-1", 1,
                                           "digest-2", 2, "digest-3", &row, 1),
@@ -422,7 +403,6 @@ CASE(counts_are_exact_and_saturate)
 {
     const int64_t half = (int64_t)1 << 31;
 
-    NEED_SERVERS();
     assert_int_equal(apply_one(0, 1, "a", half - 1, UINT32_MAX), 0);
     assert_int_equal(apply_one(1, 2, "b", half - 1, UINT32_MAX - 1), 0);
     assert_int_equal(apply_one(2, 3, "b", 0, 1), 0);
@@ -441,7 +421,6 @@ CASE(counts_are_exact_and_saturate)
 
 CASE(a_part_takes_no_more_keys_than_it_may_have)
 {
-    NEED_SERVERS();
     most = "1";
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
     assert_int_equal(apply_one(1, 2, "b", 0, 6), 6);
@@ -455,7 +434,6 @@ CASE(removing_is_part_of_the_chain)
 {
     const struct row_delta keys[2] = {{.key = "a"}, {.key = "x"}};
 
-    NEED_SERVERS();
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
     assert_int_equal(apply_one(1, 2, "b", 0, 6), 0);
     assert_int_equal(answer_of(run_change("countd1_delete", "sender-1", 2,
@@ -484,7 +462,6 @@ accept_loss(unsigned have, unsigned number)
 /* One that comes late must not put the mark back: entries would count twice. */
 CASE(a_loss_is_accepted_only_at_the_mark_that_was_seen)
 {
-    NEED_SERVERS();
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
     assert_int_equal(accept_loss(0, 4), 2);
     assert_int_equal(accept_loss(1, 4), 0);
@@ -497,7 +474,6 @@ CASE(a_loss_is_accepted_only_at_the_mark_that_was_seen)
 /* A mover or a backup is reading its marks. */
 CASE(no_loss_is_accepted_while_the_part_is_closed)
 {
-    NEED_SERVERS();
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
     assert_reply("FCALL countd1_close 2 " C_KEY " " Z_KEY " mover-01", C_KEY,
                  "0");
@@ -531,7 +507,6 @@ CASE(a_torn_part_is_made_again_in_slices)
     char key[8];
     unsigned slices = 0;
 
-    NEED_SERVERS();
     for (unsigned i = 0; i < 600; i++) {
         (void)snprintf(key, sizeof key, "k%03u", i);
         assert_int_equal(apply_one(i, i + 1, key, 0, i + 1), 0);
@@ -554,7 +529,6 @@ CASE(a_drop_forgets_no_sender)
 {
     const struct row_delta row = {"a", 0, 1};
 
-    NEED_SERVERS();
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
     assert_int_equal(answer_of(run_change("countd1_apply", "sender-2", 0, "", 1,
                                           "digest-2", &row, 1),
@@ -574,7 +548,6 @@ CASE(a_drop_forgets_no_sender)
 
 CASE(a_torn_part_is_made_again)
 {
-    NEED_SERVERS();
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
     assert_int_equal(apply_one(1, 2, "b", 0, 6), 0);
     assert_reply("DEL " Z_KEY, C_KEY, "1");
@@ -586,7 +559,6 @@ CASE(a_torn_part_is_made_again)
 
 CASE(functions_that_are_gone_are_loaded_again)
 {
-    NEED_SERVERS();
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
     for (unsigned i = 0; i < CLUSTER_SERVERS_MASTERS; i++)
         (void)cluster_servers_run(&servers, i, "FUNCTION FLUSH");
@@ -638,7 +610,6 @@ is_other(void)
 
 CASE(an_older_library_is_replaced_and_a_newer_one_stays)
 {
-    NEED_SERVERS();
     load_other("");
     assert_false(is_other());
     load_other("add('countd1_revision', 0)\n");
@@ -673,7 +644,6 @@ CASE(a_silent_master_gets_no_command_until_it_answers_a_probe)
     uint64_t end_ms;
     unsigned server;
 
-    NEED_SERVERS();
     server = cluster_servers_master(&servers, 0, silent);
     assert_true(server !=
                 cluster_servers_master(&servers, 0, cluster_slot("b", 1)));
@@ -698,15 +668,4 @@ CASE(a_silent_master_gets_no_command_until_it_answers_a_probe)
         assert_true(clock_ms() < end_ms);
     assert_string_equal(m.reply->str, "1");
     cluster_free_replies(&m, 1);
-}
-
-int
-main(int argc, char **argv)
-{
-    int failed;
-
-    has_servers = cluster_servers_start(&servers);
-    failed = test_main(argc, argv);
-    cluster_servers_stop(&servers);
-    return failed;
 }

@@ -143,7 +143,7 @@ compare_all(struct fixture *x)
 {
     const uint32_t day = x->hour / 1440 * 1440;
 
-    await_sent(x);
+    await_sent(x->s);
     compare_span(x, x->hour - MINUTES, x->hour, 1);
     compare_span(x, x->hour - 1440, x->hour, 60);
     compare_span(x, x->hour - 47 * 60, x->hour - 60, 30);
@@ -155,7 +155,6 @@ BOTH(answers_are_those_of_a_table, x)
 {
     struct random seed = {.state = random_seed(__func__)};
 
-    NEED_SERVERS();
     for (unsigned i = 0; i < 5; i++)
         apply_both(x, &seed);
     compare_all(x);
@@ -169,16 +168,15 @@ BOTH(deleted_keys_leave_history, x)
                                       {(const uint8_t *)"key00074", 8}};
     uint64_t deleted;
 
-    NEED_SERVERS();
     apply_both(x, &seed);
     apply_both(x, &seed);
-    await_sent(x);
+    await_sent(x->s);
     assert_rc(store_del(x->s, (const uint8_t *)"words", 5, gone, 2, &deleted),
               0);
     assert_rc(
         store_del(x->oracle, (const uint8_t *)"words", 5, gone, 2, &deleted),
         0);
-    await_sent(x);
+    await_sent(x->s);
     for (unsigned i = 37; i <= 74; i += 37) {
         struct store_bucket b[1];
         char key[16];
@@ -195,7 +193,7 @@ BOTH(deleted_keys_leave_history, x)
         assert_false(b[0].any);
     }
     apply_both(x, &seed);
-    await_sent(x);
+    await_sent(x->s);
     compare_span(x, x->hour - MINUTES, x->hour, 1);
     compare_span(x, x->hour - 120 * 60, x->hour, 60);
 }
@@ -211,19 +209,18 @@ PARTS(a_dropped_keyspace_has_no_past, x)
                                   .minute = (uint32_t)(clock_unix_ms() / 60000),
                                   .sum_low = 3};
 
-    NEED_SERVERS();
     apply_both(x, &seed);
     assert_rc(store_drop(x->s, (const uint8_t *)"words", 5), 0);
-    await_sent(x);
+    await_sent(x->s);
     assert_rc(ask_store(x->s, &q), -ENODATA);
     assert_rc(stored_apply(x->s, "words", NULL, &d, 1), 0);
-    await_sent(x);
+    await_sent(x->s);
     assert_rc(ask_store(x->s, &q), 0);
     assert_int_equal(q.keys, 0);
     assert_int_equal(q.since, 0);
     /* What came without a time is missing from then on. */
     assert_rc(stored_add(x->s, "words", NULL, "a", 3), 0);
-    await_sent(x);
+    await_sent(x->s);
     assert_rc(ask_store(x->s, &q), 0);
     assert_in_range(q.since, d.minute, d.minute + 3 + 60);
 }
@@ -243,18 +240,17 @@ CASE(history_that_begins_later_says_since_when, x)
     const char *why;
 
     /* No hours divide the span: the tier of minutes answers. */
-    NEED_SERVERS();
     store_close(x->s);
     assert_rc(tiers_rules_set(&x->config.history, NULL, "off", &why), 0);
     open_store(x);
     assert_rc(stored_apply(x->s, "words", NULL, &d, 1), 0);
-    await_sent(x);
+    await_sent(x->s);
     assert_rc(ask_store(x->s, &q), -ENODATA);
     store_close(x->s);
     x->config.history = rules;
     open_store(x);
     assert_rc(stored_apply(x->s, "words", NULL, &d, 1), 0);
-    await_sent(x);
+    await_sent(x->s);
     assert_rc(ask_store(x->s, &q), 0);
     assert_int_equal(q.sum.sum_low, 2);
     assert_in_range(q.since, now, now + 2);
@@ -269,9 +265,8 @@ CASE(spans_that_no_tier_divides_are_refused, x)
                                     .step = 2,
                                     .buckets = b};
 
-    NEED_SERVERS();
     assert_rc(stored_add(x->s, "words", NULL, "a", 3), 0);
-    await_sent(x);
+    await_sent(x->s);
     assert_rc(ask_store(x->s, &q), -EINVAL);
     q.to = 5000;
     q.step = 1;

@@ -9,9 +9,7 @@ CASE(a_purge_waits_until_a_move_has_ended, x)
 {
     struct cluster_move_result result;
 
-    NEED_SERVERS();
-    count_both(x, x->s);
-    await_sent(x->s);
+    count_and_send(x);
     x->is_quiet = true;
     x->stop = CLUSTER_MOVE_MADE;
     assert_rc(move_to(x, 4, &result), -ECANCELED);
@@ -26,7 +24,6 @@ CASE(answers_are_the_same_in_any_number_of_parts, x)
     struct cluster_move_result result;
     struct cluster_place place;
 
-    NEED_SERVERS();
     for (unsigned i = 0; i < 3; i++)
         count_both(x, x->s);
     compare_all(x);
@@ -48,9 +45,7 @@ CASE(as_of_does_not_go_back, x)
     const uint64_t start_ms = clock_unix_ms();
     struct cluster_move_result result;
 
-    NEED_SERVERS();
-    count_both(x, x->s);
-    await_sent(x->s);
+    count_and_send(x);
     while (x->as_of_ms < start_ms)
         check_as_of(x);
     x->is_quiet = true;
@@ -65,9 +60,7 @@ CASE(as_of_does_not_go_back_when_a_sender_starts, x)
 {
     uint64_t start_ms = clock_unix_ms();
 
-    NEED_SERVERS();
-    count_both(x, x->s);
-    await_sent(x->s);
+    count_and_send(x);
     while (x->as_of_ms < start_ms)
         check_as_of(x);
     store_close(x->s);
@@ -81,10 +74,8 @@ CASE(a_keyspace_only_gets_more_parts, x)
 {
     struct cluster_move_result result;
 
-    NEED_SERVERS();
     assert_rc(move_to(x, 4, &result), -ENOENT);
-    count_both(x, x->s);
-    await_sent(x->s);
+    count_and_send(x);
     assert_rc(move_to(x, 4, &result), 0);
     assert_rc(move_to(x, 4, &result), -EALREADY);
     assert_rc(move_to(x, 2, &result), -EINVAL);
@@ -98,9 +89,7 @@ CASE(a_mover_killed_at_any_step_loses_and_doubles_nothing, x)
     struct cluster_move_result result;
     struct cluster_place place;
 
-    NEED_SERVERS();
-    count_both(x, x->s);
-    await_sent(x->s);
+    count_and_send(x);
     for (x->stop = CLUSTER_MOVE_BEGUN; x->stop <= CLUSTER_MOVE_SWITCHED;
          x->stop++) {
         read_place(x, &place);
@@ -124,9 +113,7 @@ CASE(a_sender_that_saw_a_lease_looks_again_at_its_end, x)
 {
     struct cluster_move_result result;
 
-    NEED_SERVERS();
-    count_both(x, x->s);
-    await_sent(x->s);
+    count_and_send(x);
     x->stop = CLUSTER_MOVE_BEGUN;
     x->lease_ms = 1000;
     assert_rc(move_to(x, 4, &result), -ECANCELED);
@@ -143,9 +130,7 @@ CASE(a_mover_whose_place_is_lost_leaves_no_part_closed, x)
     struct cluster_move_result result;
     struct cluster_place place;
 
-    NEED_SERVERS();
-    count_both(x, x->s);
-    await_sent(x->s);
+    count_and_send(x);
     read_place(x, &place);
     x->stop = CLUSTER_MOVE_SEALED;
     assert_rc(move_to(x, 4, &result), -ECANCELED);
@@ -165,9 +150,7 @@ CASE(a_mover_whose_place_is_lost_leaves_no_new_part, x)
     struct cluster_part_keys keys;
     uint8_t closed[16];
 
-    NEED_SERVERS();
-    count_both(x, x->s);
-    await_sent(x->s);
+    count_and_send(x);
     read_place(x, &place);
     x->stop = CLUSTER_MOVE_COPIED;
     x->is_quiet = true;
@@ -198,9 +181,7 @@ CASE(a_place_that_is_lost_after_a_move_is_found_again, x)
     struct cluster_move_result result;
     struct cluster_place place;
 
-    NEED_SERVERS();
-    count_both(x, x->s);
-    await_sent(x->s);
+    count_and_send(x);
     read_place(x, &place);
     assert_rc(move_to(x, 4, &result), 0);
     await_sent(x->s);
@@ -218,9 +199,7 @@ CASE(a_second_mover_waits_for_the_lease_of_the_first, x)
 {
     struct cluster_move_result result;
 
-    NEED_SERVERS();
-    count_both(x, x->s);
-    await_sent(x->s);
+    count_and_send(x);
     x->stop = CLUSTER_MOVE_SEALED;
     assert_rc(move_to(x, 4, &result), -ECANCELED);
     x->stop = CLUSTER_MOVE_SWITCHED + 1;
@@ -236,9 +215,7 @@ CASE(a_mover_that_lost_its_lease_changes_nothing, x)
     struct cluster_move_result result;
     struct cluster_place place;
 
-    NEED_SERVERS();
-    count_both(x, x->s);
-    await_sent(x->s);
+    count_and_send(x);
     x->is_slow = true;
     for (x->stop = CLUSTER_MOVE_CLOSED; x->stop <= CLUSTER_MOVE_REPLICATED;
          x->stop++) {
@@ -262,7 +239,6 @@ CASE(a_directory_that_was_away_goes_on_in_the_new_parts, x)
     struct fixture y = *x;
     struct cluster_move_result result;
 
-    NEED_SERVERS();
     open_directory(&y);
     count_both(x, x->s);
     count_both(x, y.s);

@@ -8,9 +8,7 @@ CASE(a_master_killed_meanwhile_loses_nothing, x)
     struct cluster_move_result result;
     uint32_t parts = 1;
 
-    NEED_SERVERS();
-    count_both(x, x->s);
-    await_sent(x->s);
+    count_and_send(x);
     for (unsigned i = 0; i < CLUSTER_SERVERS_MASTERS; i++) {
         cluster_faults_init(&faults, &servers);
         x->master = cluster_fault_master(&faults, &x->random);
@@ -82,12 +80,10 @@ CASE(a_target_that_dies_before_its_replica_has_the_part_loses_nothing, x)
 {
     struct cluster_move_result result;
 
-    NEED_SERVERS();
     store_close(x->s);
     x->config.store_retain_ms = 0;
     open_store(x);
-    count_both(x, x->s);
-    await_sent(x->s);
+    count_and_send(x);
     await_settled(x);
     move_to_dying(x, CLUSTER_MOVE_WHOLE);
     await_settled(x);

@@ -118,8 +118,7 @@ count_first(struct fixture *x)
         cluster_servers_run(&servers, cluster_servers_master(&servers, 0, slot),
                             "HSET %s words %s", CLUSTER_PARTS, text),
         "1");
-    count_both(x, x->s);
-    await_sent(x->s);
+    count_and_send(x);
 }
 
 /* Another command: with the map as the cluster has it. */
@@ -135,7 +134,6 @@ CASE(a_part_goes_from_master_to_master, x)
 {
     struct cluster_move_result result;
 
-    NEED_SERVERS();
     count_first(x);
     for (unsigned i = 0; i < CLUSTER_SERVERS_MASTERS; i++) {
         const unsigned server = find_other(x);
@@ -156,7 +154,6 @@ CASE(a_master_may_be_named_otherwise_than_in_the_map, x)
     char name[32];
     unsigned server;
 
-    NEED_SERVERS();
     count_first(x);
     server = find_other(x);
     (void)snprintf(name, sizeof name, "127.1:%d", servers.ports[server]);
@@ -172,7 +169,6 @@ CASE(more_parts_go_to_a_master_at_once, x)
     struct cluster_move_result result;
     unsigned server;
 
-    NEED_SERVERS();
     count_first(x);
     server = find_other(x);
     aim_at(x, server);
@@ -188,7 +184,6 @@ CASE(a_slot_with_keys_is_not_given, x)
     struct cluster_move_result result;
     unsigned server, owner;
 
-    NEED_SERVERS();
     count_first(x);
     server = find_other(x);
     keys = find_wanted(x, server);
@@ -215,7 +210,6 @@ CASE(a_slot_that_gets_a_key_meanwhile_is_kept, x)
     struct cluster_move_result result;
     unsigned server, owner;
 
-    NEED_SERVERS();
     count_first(x);
     server = find_other(x);
     wanted = find_wanted(x, server);
@@ -237,7 +231,6 @@ CASE(a_server_that_is_no_master_gets_nothing, x)
     struct cluster_move_result result;
     struct cluster_place before, after;
 
-    NEED_SERVERS();
     count_first(x);
     read_place(x, &before);
     for (unsigned i = 0; i < CLUSTER_SERVERS_SERVERS; i++) {
@@ -262,7 +255,6 @@ CASE(a_mover_killed_while_it_gives_slots_loses_nothing, x)
     unsigned server, tries = 0;
     int rc;
 
-    NEED_SERVERS();
     count_first(x);
     server = find_other(x);
     aim_at(x, server);
@@ -284,7 +276,6 @@ CASE(a_slot_that_is_on_its_way_to_another_master_is_not_given, x)
     struct cluster_part_keys keys;
     unsigned server, owner;
 
-    NEED_SERVERS();
     count_first(x);
     server = find_other(x);
     aim_at(x, server);
@@ -308,7 +299,6 @@ CASE(a_mover_killed_at_any_step_to_a_master_loses_nothing, x)
 {
     struct cluster_move_result result;
 
-    NEED_SERVERS();
     count_first(x);
     for (x->stop = CLUSTER_MOVE_BEGUN; x->stop <= CLUSTER_MOVE_SWITCHED;
          x->stop++) {
@@ -336,7 +326,6 @@ CASE(a_mover_whose_place_is_lost_leaves_nothing_at_the_master, x)
     struct cluster_part_keys keys;
     unsigned server = 0;
 
-    NEED_SERVERS();
     count_first(x);
     read_place(x, &place);
     while (server == find_server(x, 0) ||
@@ -394,7 +383,6 @@ CASE(a_master_killed_while_parts_go_to_another_loses_nothing, x)
                  {CLUSTER_MOVE_SWITCHED, 0, true}};
     struct cluster_move_result result;
 
-    NEED_SERVERS();
     count_first(x);
     assert_rc(move_to(x, 4, &result), 0);
     x->meanwhile = kill_victim;
@@ -431,7 +419,6 @@ CASE(parts_are_not_switched_before_replicas_have_them, x)
     struct cluster_move_result result;
     unsigned from, to;
 
-    NEED_SERVERS();
     count_first(x);
     from = find_server(x, 0);
     to = find_other(x);
@@ -471,7 +458,6 @@ CASE(parts_are_not_switched_if_a_count_came_between, x)
     struct cluster_move_result result;
     unsigned from;
 
-    NEED_SERVERS();
     count_first(x);
     from = find_server(x, 0);
     aim_at(x, find_other(x));
