@@ -98,7 +98,10 @@ merge(struct watch *w, uint64_t now)
     const uint64_t held = w->merge->stats.held;
     const enum merge_outcome outcome = merge_run(w->merge);
 
-    w->status.is_waiting = outcome == MERGE_WAIT;
+    /* A scan that finds nothing but logs whose next try is later changes
+     * nothing: the machine still cannot. */
+    w->status.is_waiting =
+        outcome == MERGE_WAIT || (outcome == MERGE_LATER && w->merge->waiting);
     if (outcome != MERGE_IDLE) {
         drain_merged(w->drain, clock_ns() - since_ns);
         w->status.merge_ns += clock_ns() - since_ns;
