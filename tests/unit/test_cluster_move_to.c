@@ -308,6 +308,9 @@ CASE(a_mover_killed_at_any_step_to_a_master_loses_nothing, x)
         assert_rc(move_to(x, 0, &result), -ECANCELED);
         end_lease(x);
         count_both(x, x->s);
+        compare_all(x);
+        if (x->stop == CLUSTER_MOVE_BEGUN) /* nothing was closed yet */
+            assert_rc(store_purge(x->s, words.name, words.name_size), 0);
         await_still(x);
         compare_all(x);
         check_all_at(x, x->stop < CLUSTER_MOVE_SWITCHED ? from : to);
