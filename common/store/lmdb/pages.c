@@ -415,15 +415,15 @@ pages_undo_commit(int fd, uint64_t txn)
     if (metas[newest].txn + 1 != txn)
         return 0; /* it happened after all */
     if (pread(fd, bytes, sizeof bytes,
-              (off_t)(newest * metas[newest].page_size)) !=
+              (off_t)newest * (off_t)metas[newest].page_size) !=
         (ssize_t)sizeof bytes)
         return -EIO;
     memcpy(bytes + META_TXN_AT, &metas[1 - newest].txn, sizeof(uint64_t));
 
     /* As LMDB does, write nothing before the map size: the page's number. */
     if (pwrite(fd, bytes + META_MAP_AT, META_SIZE - META_MAP_AT,
-               (off_t)((1 - newest) * metas[newest].page_size + META_MAP_AT)) !=
-        META_SIZE - META_MAP_AT)
+               (off_t)(1 - newest) * (off_t)metas[newest].page_size +
+                   (off_t)META_MAP_AT) != META_SIZE - META_MAP_AT)
         return -EIO;
     return fdatasync(fd) < 0 ? -errno : 0;
 }
