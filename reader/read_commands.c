@@ -315,7 +315,7 @@ static const struct table_column rows_columns[] = {
     {"", "at_limit", false}, /* in JSON, where it is */
 };
 
-/* The columns of a row; the values are their numbers. */
+/* How many of rows_columns a row has. */
 enum rows_form { ROWS_BY_KEY = 2, ROWS_RANKED = 3, ROWS_WITH_LIMIT = 4 };
 
 /* Writes the rows that need no special treatment, all at once, and returns the

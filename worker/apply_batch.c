@@ -81,6 +81,8 @@ is_machine_error(int rc)
            rc == -EROFS;
 }
 
+/* An error that is not named here holds the records: one that should wait with
+ * its logs full has to be added. */
 static enum keyspace_state
 state_after(int rc)
 {

@@ -11,7 +11,7 @@
  *
  * A log is archived when all of it is merged, or held, and before it is
  * emptied: its file and its name are durable then.  So after a power loss
- * the log is either still full, and is archived again under the same name, or
+ * either the log is still full, and is archived again under the same name, or
  * it is here: an archive with a silent hole could not be used for an audit.
  * That costs a sync for each log and one for each batch.
  *
@@ -38,7 +38,7 @@
 
 #define ARCHIVE_FOLDER    "archive"
 #define ARCHIVE_NAME_SIZE 64
-#define ARCHIVE_OLDEST    256 /* looked up at once */
+#define ARCHIVE_OLDEST    256 /* names of the oldest that are cached */
 #define ARCHIVE_STEP      64  /* removed at once, at most */
 #define ARCHIVE_ROOM      8   /* removed for one new log, at most */
 
@@ -59,7 +59,8 @@ int archive_name_parse(const char *text, struct archive_name *out);
 
 struct archive {
     int fd;                        /* the folder, borrowed; -1: off */
-    uint64_t keep_ms;              /* 0: for ever */
+    uint64_t keep_ms;              /* 0: nothing expires; with archive.keep = 0
+                                      no archive is opened */
     struct archive_writer *writer; /* NULL: off */
     struct archive_name oldest[ARCHIVE_OLDEST]; /* of the last look, by time */
     size_t oldest_count;

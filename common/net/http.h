@@ -26,9 +26,9 @@
  *   505  another version than 1.0 or 1.1
  *
  * A client that expects it gets 100 Continue before it sends a body.  The
- * connection is kept after 404, 405 and what a token lacks, unless such a
- * client waits, and ends after the others.  Answers are as follows, byte for
- * byte, `Connection` only when the connection is kept:
+ * connection is kept after 404, 405, and 401 or 403 because of a token, unless
+ * such a client waits, and ends after the others.  Answers are as follows, byte
+ * for byte, `Connection` only when the connection is kept:
  *
  *   HTTP/1.1 200 OK CRLF
  *   Connection: keep-alive CRLF

@@ -32,8 +32,7 @@ enum statsd_kind {
     STATSD_GAUGE = 4,
     STATSD_SET = 8,
     STATSD_EVENT = 16, /* "_e{": an event of DogStatsD */
-    STATSD_CHECK = 32, /* "_sc|": a service check of DogStatsD */
-    STATSD_KINDS = 6
+    STATSD_CHECK = 32  /* "_sc|": a service check of DogStatsD */
 };
 
 enum statsd_part { STATSD_COUNT, STATSD_TIMER_COUNT, STATSD_TIMER_SUM };

@@ -44,9 +44,9 @@ struct cmd_arguments {
 struct cmd {
     const char *name;
     struct cmd_arguments arguments;
-    const char *common; /* letters of the common options that it follows;
-                           the others are refused, as one that is ignored
-                           has a command do its work somewhere else */
+    const char *common; /* the common options that it takes, such as "fodH"
+                           (CMD_ASKS of cmd_table.c); others are refused: an
+                           ignored one has a command work somewhere else */
     const char *summary;
     const char *example;
     struct cmd_option options[CMD_OPTIONS_MAX]; /* beside the common ones */
@@ -91,7 +91,7 @@ const char *cmd_value(const struct cmd_line *line, const char *option);
  */
 int cmd_misuse(const struct cmd_line *line, const char *text, const char *what);
 
-/* Always says how the subcommand is used. */
+/* Prints the usage to stderr.  Returns CONFIG_EXIT_USAGE. */
 int cmd_usage(const struct cmd_line *line);
 
 struct cmd_name {
@@ -131,10 +131,11 @@ enum cmd_peer {
     CMD_QUOTA
 };
 
-/* Where one of the daemons is asked: its socket in the data directory, but
- * where -H, or -o with the setting of the port, names another place, or where
- * no data directory is named and there is none here with sockets of this user
- * or of root. */
+/* Where one of the daemons is asked, the first of these that applies:
+ *   - the place of -H, or of -o with the setting of the port;
+ *   - its socket in the data directory, if one is named or the default one has
+ *     sockets of this user or of root;
+ *   - the address of its port in the settings. */
 struct cmd_place {
     const char *directory; /* NULL: the address */
     const char *setting;   /* that says so, for messages */

@@ -27,7 +27,7 @@ struct move_call {
 struct move_totals {
     uint64_t version, rows, flagged;
     int128 sum;
-    bool has_keys; /* an order of keys */
+    bool has_keys; /* its keys are kept in order, too */
 };
 
 struct move {
@@ -35,7 +35,7 @@ struct move {
     const struct cluster_move_keyspace *k;
     const struct cluster_move_options *options;
     uint32_t parts;             /* of the next generation */
-    struct cluster_place place; /* as the cluster says it, in state 2 */
+    struct cluster_place place; /* as read in state 2 of cluster_move.h */
     uint64_t renewed_ms;
     uint64_t rows, of_rows;
     struct move_totals *old; /* of the parts of the old generation */
@@ -52,7 +52,7 @@ void move_begin_plain(struct move_call *w,
                       const struct cluster_move_keyspace *k,
                       uint32_t generation, uint32_t part, const char *verb);
 
-/* Runs it; *code is the number that it answers, or that an array begins with.
+/* Runs it; *code is the integer reply, or the first of an array reply.
  * move_end() frees the reply, which has at least `elements`. */
 int move_run(struct cluster *c, struct move_call *w, size_t elements,
              uint64_t *code);
@@ -62,8 +62,9 @@ void move_end(struct move_call *w);
  * not. */
 int move_do(struct cluster *c, struct move_call *w);
 
-/* Runs a command at a node: words, then NULL if there are fewer.  *out is the
- * reply, of this type and the caller's, or NULL with an error. */
+/* Runs a command at a node: up to MOVE_ASK_WORDS words, ended by NULL if there
+ * are fewer.  *out is a reply of that type, which the caller frees, or NULL
+ * with an error. */
 int move_ask(struct cluster *c, int node,
              const char *const words[MOVE_ASK_WORDS], int type,
              redisReply **out);
@@ -82,12 +83,13 @@ int move_switch(struct cluster *c, const struct cluster_move_keyspace *k,
 /* Waits until the replicas of each master have what it has now.  -EAGAIN */
 int move_await_replicas(struct cluster *c, uint64_t replicas);
 
-/* Says that this mover is still there, if that is due.  -ESTALE */
+/* Renews the lease, if that is due.  -ESTALE */
 int move_renew(struct move *m);
 
 /* Copies rows, marks and history of a part of the old generation. */
 int move_copy_part(struct move *m, uint32_t part);
 
+/* Calls options.progress().  False: it wants the move to stop. */
 bool move_report(const struct move *m, enum cluster_move_step step);
 
 #endif

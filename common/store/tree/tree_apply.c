@@ -1,11 +1,12 @@
 /* common/store/tree/tree_apply.c - changes to a tree: one sweep over the groups
  * they touch.
  *
- * The happy path: edits are sorted, so the sweep goes through the directory
- * from left to right once (level.c).  An edit run is given to its group
- * (update.c), and what became of that is appended to the directory: the group
- * itself with a new buffer, or new groups that leave the stage (stage.c).  When
- * anything fails the transaction is dropped, so nothing here undoes anything.
+ * Edits are sorted, so the sweep goes through the directory from left to right
+ * once (level.c).  A run of edits is given to its group (update.c), and the
+ * result is appended to the directory: the same group with a new buffer, or new
+ * groups that were packed in the stage (stage.c).  When anything fails the
+ * transaction is dropped, so nothing here undoes anything.  tree.h says what a
+ * group, a block and a row are.
  */
 #include <assert.h>
 #include <errno.h>
@@ -49,9 +50,9 @@ edits_before(enum block_order kind, const struct row *edits, size_t count,
     return n;
 }
 
-/* Gives the group at hand its edits, and as many neighbours as it takes to
- * make up for one that has become too small.  Returns how many edits were
- * used through *used. */
+/* Gives the group at hand its edits, and goes on with its right neighbours
+ * while the result is too small for a group.  *used is how many edits were
+ * used. */
 static int
 sweep_groups(struct tree_work *w, const struct row *edits, size_t count,
              size_t *used)
@@ -72,7 +73,7 @@ sweep_groups(struct tree_work *w, const struct row *edits, size_t count,
         any = true;
     }
 
-    /* The directory led here, so the first edit belongs here. */
+    /* No edit used: the directory and its group disagree, which is damage. */
     if (*used == 0)
         return -EBADMSG;
     return w->stage.active ? stage_finish(&w->stage) : 0;
