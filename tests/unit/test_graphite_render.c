@@ -429,9 +429,10 @@ fail_reads(struct store *s, struct store_reads *r)
 
 CASE(a_keyspace_that_cannot_be_read_is_an_error, r)
 {
-    struct store_engine failing = *r->store->engine;
+    static struct store_engine failing; /* closes the store, too */
 
     add_some(r);
+    failing = *r->store->engine;
     failing.read = fail_reads;
     r->store->engine = &failing;
     read_error = -EBADMSG;
