@@ -97,7 +97,7 @@ assert_reply(const char *text, const char *key, const char *expected)
     cluster_free_replies(&m, 1);
 }
 
-TEST(slots_are_those_of_the_servers)
+CASE(slots_are_those_of_the_servers)
 {
     static const char *const keys[] = {
         "", "a", "foo{bar}", "{}a", "x{{b}y", "foo{bar}{zap}", "123456789"};
