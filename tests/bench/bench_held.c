@@ -207,13 +207,13 @@ open_side(struct side *s)
     s->random.state = 1;
     open_worker(s);
     s->read = open_store(s, false);
-    check(as_of_init(&s->fresh, s->read, &s->dir, &layout, 32 << 20), "fresh");
+    check(as_of_init(&s->as_of, s->read, &s->dir, &layout, 32 << 20), "as of");
 }
 
 static void
 close_side(struct side *s)
 {
-    as_of_fini(&s->fresh);
+    as_of_fini(&s->as_of);
     store_close(s->read);
     close_worker(s);
     datadir_close(&s->dir);
@@ -327,12 +327,12 @@ ask(struct side *s)
             .queries = &q, .count = 1, .at = bytes, .capacity = sizeof bytes};
         int64_t as_of, behind;
 
-        as_of_refresh(&s->fresh, clock_ms());
-        as_of = as_of_get(&s->fresh, q.name, q.name_size);
+        as_of_refresh(&s->as_of, clock_ms());
+        as_of = as_of_get(&s->as_of, q.name, q.name_size);
         (void)store_read(s->read, &r); /* one is always answered */
         check(q.error, "range");
         store_read_end(s->read);
-        as_of_end_turn(&s->fresh);
+        as_of_end_turn(&s->as_of);
         behind = (int64_t)clock_unix_ms() - as_of;
         s->behind_ms += (double)behind;
         if ((double)behind > s->behind_most_ms)
