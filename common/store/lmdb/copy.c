@@ -1,6 +1,6 @@
 /* common/store/lmdb/copy.c - copy_env(): copying one snapshot of a file, safe
  * while other processes write. */
-#include "common/store/lmdb/env.h"
+#include "common/store/lmdb/keyspace.h"
 
 #include <errno.h>
 #include <sys/file.h>

@@ -6,7 +6,6 @@
  * merged; it is replaced by an empty one without marks (store_drop()).
  */
 #include "common/base/folder.h"
-#include "common/store/lmdb/env.h"
 #include "common/store/lmdb/keyspace_history.h"
 #include "common/store/lmdb/keyspace_peek.h"
 
@@ -49,7 +48,7 @@ make_empty(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
                     suffices */
     rc = marks_each(txn, k->meta, state, NULL, NULL);
     if (rc == 0)
-        rc = env_map_find(txn, k->meta, KEYSPACE_STATE_KEY, &map);
+        rc = lmdb_map_find(txn, k->meta, KEYSPACE_STATE_KEY, &map);
     for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++)
         rc = check_values(txn, k->trees[i].dbi, &map);
     if (rc == 0)

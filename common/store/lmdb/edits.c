@@ -4,7 +4,6 @@
  * The old counts are looked up and the tree of keys is edited in key order. The
  * edits of the tree of ranks (a row is removed from one place and inserted at
  * another) are then sorted by rank and applied. */
-#include "common/store/lmdb/env.h"
 #include "common/store/lmdb/keyspace_peek.h"
 
 #include <errno.h>
@@ -355,7 +354,7 @@ edits_make(struct edits *e)
     int rc;
 
     e->pages = 0;
-    rc = env_map_find(e->txn, e->keyspace->meta, KEYSPACE_STATE_KEY, &map);
+    rc = lmdb_map_find(e->txn, e->keyspace->meta, KEYSPACE_STATE_KEY, &map);
     for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++) {
         struct lmdb_pager pager = {.txn = e->txn, .map = &map};
         struct tree t = {

@@ -508,6 +508,13 @@ int marks_write(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *state,
  */
 int keyspace_file_lock(int dir_fd, const char *file, const char **why);
 
+/* Creates a durable %t file whose first transaction `fill` writes, through a
+ * map of `map` bytes; this process holds its flock.  Writes its name; returns
+ * its descriptor.  The caller renames it. */
+int keyspace_file_make(int dir_fd, size_t map,
+                       int (*fill)(void *ctx, MDB_txn *txn), void *ctx,
+                       char temp[KEYSPACE_FILE_SIZE]);
+
 /* Creates an empty keyspace file, durably.  -EEXIST if the file exists, or is
  * created meanwhile. */
 int keyspace_file_create(struct lmdb *s, const uint8_t *name, size_t name_size,

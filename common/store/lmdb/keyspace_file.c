@@ -7,15 +7,14 @@
  * other opens that file.  The creator holds a flock on its %t file; if the
  * flock of an old %t file can be taken, its creator is dead.
  */
-#include "common/base/folder.h"
-#include "common/store/lmdb/env.h"
-#include "common/store/lmdb/pages.h"
+#include "common/store/lmdb/keyspace.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -24,6 +23,7 @@
 #include "common/base/clock.h"
 #include "common/base/dirstream.h"
 #include "common/base/files.h"
+#include "common/base/folder.h"
 #include "common/setup/reserve.h"
 
 #define TEMP_PREFIX "%t"
@@ -160,8 +160,8 @@ make_file(struct lmdb *s, const uint8_t *name, size_t name_size,
 {
     struct empty e = {.store = s, .name = name, .name_size = name_size};
 
-    return env_make(s->options.keyspace_fd, KEYSPACE_MAP_FIRST, fill_empty, &e,
-                    temp);
+    return keyspace_file_make(s->options.keyspace_fd, KEYSPACE_MAP_FIRST,
+                              fill_empty, &e, temp);
 }
 
 int
@@ -210,6 +210,61 @@ keyspace_file_temp(int dir_fd, char temp[KEYSPACE_FILE_SIZE])
 
     for (int i = 0; i < LOCK_TRIES && rc == -EAGAIN; i++)
         rc = make_temp(dir_fd, temp);
+    return rc;
+}
+
+/* Writes the file through LMDB; the caller makes it durable. */
+static int
+fill_file(const char *path, size_t map, int (*fill)(void *ctx, MDB_txn *txn),
+          void *ctx)
+{
+    MDB_txn *txn = NULL;
+    MDB_env *env;
+    int rc;
+
+    rc = lmdb_error(mdb_env_create(&env));
+    if (rc < 0)
+        return rc;
+    rc = lmdb_error(mdb_env_set_maxdbs(env, 8));
+    if (rc == 0)
+        rc = lmdb_error(mdb_env_set_mapsize(env, map));
+
+    /* No other process knows this file yet: it needs no lock file, and the
+     * caller's one fsync replaces LMDB's. */
+    if (rc == 0)
+        rc = lmdb_error(mdb_env_open(
+            env, path, MDB_NOSUBDIR | MDB_NOTLS | MDB_NOLOCK | MDB_NOSYNC,
+            0600));
+    if (rc == 0)
+        rc = lmdb_error(mdb_txn_begin(env, NULL, 0, &txn));
+    if (rc == 0)
+        rc = fill(ctx, txn);
+    if (rc == 0)
+        rc = lmdb_error(mdb_txn_commit(txn));
+    else if (txn != NULL)
+        mdb_txn_abort(txn);
+    mdb_env_close(env);
+    return rc;
+}
+
+int
+keyspace_file_make(int dir_fd, size_t map, int (*fill)(void *ctx, MDB_txn *txn),
+                   void *ctx, char temp[KEYSPACE_FILE_SIZE])
+{
+    char path[KEYSPACE_PATH_SIZE];
+    int fd, rc;
+
+    fd = keyspace_file_temp(dir_fd, temp);
+    if (fd < 0)
+        return fd;
+    keyspace_path(dir_fd, temp, path);
+    rc = fill_file(path, map, fill, ctx);
+    if (rc == 0 && fsync(fd) < 0)
+        rc = -errno;
+    if (rc == 0)
+        return fd;
+    (void)unlinkat(dir_fd, temp, 0); /* clean-up removes it later */
+    (void)close(fd);
     return rc;
 }
 
@@ -336,6 +391,24 @@ keyspace_file_replace(struct lmdb *s, const uint8_t *name, size_t name_size,
     return rc;
 }
 
+/* Creates the same file in memory; returns its descriptor. */
+static int
+make_in_memory(size_t map, int (*fill)(void *ctx, MDB_txn *txn), void *ctx)
+{
+    char path[KEYSPACE_PATH_SIZE];
+    int fd, rc;
+
+    fd = memfd_create("countd", MFD_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    rc = fill_file(path, map, fill, ctx);
+    if (rc == 0)
+        return fd;
+    (void)close(fd);
+    return rc;
+}
+
 /* Writes the file in memory into the reserve, whose blocks are allocated, and
  * truncates it. */
 static int
@@ -378,9 +451,9 @@ keyspace_file_vacate(struct lmdb *s, const struct keyspace *k, MDB_txn *txn,
     reserve = reserve_take(data_fd);
     if (reserve < 0)
         return reserve == -ENOENT ? -ENOSPC : reserve;
-    memory = env_make_in_memory(KEYSPACE_MAP_FIRST +
-                                    state->marks * KEYSPACE_MARK_SIZE * 2,
-                                fill_empty, &e);
+    memory = make_in_memory(KEYSPACE_MAP_FIRST +
+                                state->marks * KEYSPACE_MARK_SIZE * 2,
+                            fill_empty, &e);
     rc = memory;
     if (memory >= 0) {
         rc = fill_reserve(reserve, memory);

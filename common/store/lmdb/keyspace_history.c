@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/store/lmdb/env.h"
 #include "common/store/lmdb/keyspace_peek.h"
 
 #define KEY_BLOCK                                                              \
@@ -134,7 +133,7 @@ keyspace_history_kv_write(struct keyspace_history_kv *p,
 
     *p = (struct keyspace_history_kv){
         .kv = {after, before, put_value, del_value, p}, .txn = txn};
-    rc = env_map_find(txn, k->meta, KEYSPACE_STATE_KEY, &p->map);
+    rc = lmdb_map_find(txn, k->meta, KEYSPACE_STATE_KEY, &p->map);
     if (rc == 0)
         rc = lmdb_error(mdb_cursor_open(txn, k->history, &p->cursor));
     return rc;

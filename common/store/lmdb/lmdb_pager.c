@@ -38,6 +38,25 @@ lmdb_val(const void *bytes, size_t size)
     return v;
 }
 
+int
+lmdb_map_find(MDB_txn *txn, MDB_dbi dbi, const char *key, struct pages_map *map)
+{
+    MDB_val k = lmdb_val(key, strlen(key)), v;
+    MDB_env *env = mdb_txn_env(txn);
+    MDB_envinfo info;
+    MDB_stat st;
+    int rc;
+
+    rc = lmdb_error(mdb_env_info(env, &info));
+    if (rc == 0)
+        rc = lmdb_error(mdb_env_stat(env, &st));
+    if (rc == 0)
+        rc = lmdb_error(mdb_get(txn, dbi, &k, &v));
+    if (rc == 0)
+        pages_map_find(map, v.mv_data, st.ms_psize, info.me_mapsize);
+    return rc;
+}
+
 static int
 get(void *ctx, uint64_t key, const uint8_t **bytes, size_t *size)
 {

@@ -14,7 +14,7 @@ struct lmdb_pager {
     MDB_txn *txn;
     MDB_cursor *cursor; /* of the database; borrowed */
     bool renew;         /* the cursor must follow the transaction first */
-    const struct pages_map *map; /* to put and remove; see env_map_find() */
+    const struct pages_map *map; /* to put and remove; see lmdb_map_find() */
 };
 
 /* Makes a pager of it.  A value's LMDB key is its number, big-endian. */
@@ -28,5 +28,10 @@ int lmdb_error(int code);
 
 /* Bytes that LMDB only reads, though it takes no const. */
 MDB_val lmdb_val(const void *bytes, size_t size);
+
+/* Finds where LMDB has mapped the file, for pages_value_ok(), from the small
+ * value that `key` has in `dbi`, in a transaction that has not written yet. */
+int lmdb_map_find(MDB_txn *txn, MDB_dbi dbi, const char *key,
+                  struct pages_map *map);
 
 #endif

@@ -12,14 +12,15 @@
  * a process that has the old file open notices soon and closes it, and LMDB
  * then creates the lock file anew.  (Removing it instead would let two
  * processes write at once.) */
-#include "common/store/lmdb/env.h"
 #include "common/store/lmdb/keyspace_peek.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "common/base/clock.h"
 
@@ -41,18 +42,49 @@ keyspace_close(struct keyspace *k)
     *k = (struct keyspace){.env = NULL};
 }
 
+/* Adopts a map that another process has grown; none of this process's
+ * transactions is active.  Returns LMDB's code. */
+static int
+adopt_map(struct keyspace *k)
+{
+    k->snapshot = 0;
+    return mdb_env_set_mapsize(k->env, 0);
+}
+
 int
 keyspace_begin(struct keyspace *k, unsigned flags, MDB_txn **out)
 {
-    bool moved = false;
-    const int rc = env_begin(k->env, flags, out, &moved);
+    int code = MDB_MAP_RESIZED, dead;
 
-    if (moved)
-        k->snapshot = 0;
-    return rc;
+    for (int i = 0; i < OPEN_TRIES && code != 0; i++) {
+        code = mdb_txn_begin(k->env, NULL, flags, out);
+        if (code == MDB_READERS_FULL) {
+            if (mdb_reader_check(k->env, &dead) != 0 || dead == 0)
+                return -EMFILE;
+        } else if (code != MDB_MAP_RESIZED) {
+            break;
+        } else {
+            const int resized = adopt_map(k);
+
+            if (resized != 0)
+                return lmdb_error(resized);
+        }
+    }
+    return lmdb_error(code);
 }
 
 /* ---- replaced files ---------------------------------------------------- */
+
+/* The inode of a file's lock file; 0: there is none. */
+static ino_t
+lock_inode(int dir_fd, const char *file)
+{
+    char lock[KEYSPACE_LOCK_SIZE];
+    struct stat st;
+
+    (void)snprintf(lock, sizeof lock, "%s-lock", file);
+    return fstatat(dir_fd, lock, &st, AT_SYMLINK_NOFOLLOW) < 0 ? 0 : st.st_ino;
+}
 
 bool
 keyspace_replaced(const struct lmdb *s, const struct keyspace *k)
@@ -62,7 +94,7 @@ keyspace_replaced(const struct lmdb *s, const struct keyspace *k)
     if (fstatat(s->options.keyspace_fd, k->file, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT;
     return st.st_ino != k->inode || st.st_dev != k->device ||
-           env_lock_inode(s->options.keyspace_fd, k->file) != k->lock_inode;
+           lock_inode(s->options.keyspace_fd, k->file) != k->lock_inode;
 }
 
 /* Records the inodes of the open files. */
@@ -77,7 +109,7 @@ note_files(const struct lmdb *s, struct keyspace *k)
         return -errno;
     k->device = st.st_dev;
     k->inode = st.st_ino;
-    k->lock_inode = env_lock_inode(s->options.keyspace_fd, k->file);
+    k->lock_inode = lock_inode(s->options.keyspace_fd, k->file);
     return 0;
 }
 
@@ -98,6 +130,43 @@ check_newest(const struct keyspace *k, MDB_txn *txn)
 }
 
 /* ---- opening ----------------------------------------------------------- */
+
+/* Opens a file that has been checked.  Another process that opens or closes it
+ * at the same moment can make that fail briefly, so it is tried several times.
+ *
+ * -EBADMSG, -EPROTONOSUPPORT: its lock file is damaged */
+static int
+open_env(int dir_fd, const char *file, bool writable, MDB_env **out)
+{
+    const unsigned flags =
+        MDB_NOSUBDIR | MDB_NOTLS | (writable ? 0 : MDB_RDONLY);
+    char path[KEYSPACE_PATH_SIZE];
+    int rc = 0;
+
+    keyspace_path(dir_fd, file, path);
+    for (int i = 0; i < OPEN_TRIES; i++) {
+        const struct timespec pause = {.tv_nsec = 1000000L << i};
+        MDB_env *env;
+
+        rc = lmdb_error(mdb_env_create(&env));
+        if (rc < 0)
+            return rc;
+        rc = lmdb_error(mdb_env_set_maxdbs(env, 8));
+        if (rc == 0)
+            rc = lmdb_error(mdb_env_set_maxreaders(env, KEYSPACE_READERS));
+        if (rc == 0)
+            rc = lmdb_error(mdb_env_open(env, path, flags, 0600));
+        if (rc == 0) {
+            *out = env;
+            return 0;
+        }
+        mdb_env_close(env);
+        if (rc != -EINVAL && rc != -EAGAIN && rc != -EACCES)
+            return rc;
+        (void)nanosleep(&pause, NULL); /* a shorter pause is harmless */
+    }
+    return rc;
+}
 
 /* Opens databases and checks the header, in the reader transaction. */
 static int
@@ -158,7 +227,7 @@ open_files(struct lmdb *s, struct keyspace *k, const char **why)
         rc = keyspace_file_lock(s->options.keyspace_fd, k->file, why);
     if (rc == 0) {
         *why = "open";
-        rc = env_open(s->options.keyspace_fd, k->file, s->options.writable,
+        rc = open_env(s->options.keyspace_fd, k->file, s->options.writable,
                       &k->env);
 
         /* The data file is good; LMDB creates the lock file anew once no
@@ -227,10 +296,7 @@ renew_reader(struct keyspace *k)
         if (code != MDB_MAP_RESIZED)
             break;
 
-        /* Another process has grown the map; none of our transactions is
-         * active. */
-        k->snapshot = 0;
-        code = mdb_env_set_mapsize(k->env, 0);
+        code = adopt_map(k);
         if (code != 0)
             break;
     }
@@ -278,7 +344,21 @@ keyspace_read_end(struct keyspace *k)
 int
 keyspace_grow(struct keyspace *k, size_t least)
 {
+    MDB_envinfo info;
+    size_t size;
+    int rc;
+
     assert(!k->reading);
     k->snapshot = 0;
-    return env_grow(k->env, least);
+    rc = lmdb_error(mdb_env_info(k->env, &info));
+    if (rc < 0)
+        return rc;
+    size = info.me_mapsize < KEYSPACE_MAP_FIRST ? KEYSPACE_MAP_FIRST
+                                                : info.me_mapsize;
+    do {
+        if (size > KEYSPACE_MAP_MAX / 2)
+            return -EFBIG;
+        size *= 2;
+    } while (size < least);
+    return lmdb_error(mdb_env_set_mapsize(k->env, size));
 }

@@ -6,7 +6,6 @@
  * their rows, and history and the marks are copied record by record.  It
  * replaces the old one under the old one's flock, when it is durable: a crash
  * leaves one of the two complete. */
-#include "common/store/lmdb/env.h"
 #include "common/store/lmdb/keyspace_peek.h"
 
 #include <errno.h>
@@ -196,10 +195,10 @@ make_file(struct rebuild *b, char temp[KEYSPACE_FILE_SIZE])
         rc = lmdb_error(mdb_env_stat(env, &st));
     if (rc < 0)
         return rc;
-    return env_make(b->store->options.keyspace_fd,
-                    (info.me_last_pgno + 1) * st.ms_psize * 4 +
-                        KEYSPACE_MAP_FIRST,
-                    fill_rebuilt, b, temp);
+    return keyspace_file_make(b->store->options.keyspace_fd,
+                              (info.me_last_pgno + 1) * st.ms_psize * 4 +
+                                  KEYSPACE_MAP_FIRST,
+                              fill_rebuilt, b, temp);
 }
 
 static int
@@ -210,8 +209,8 @@ rebuild_file(struct lmdb *s, struct rebuild *b)
 
     rc = keyspace_state_get(b->from, b->keyspace->meta, &b->state);
     if (rc == 0)
-        rc = env_map_find(b->from, b->keyspace->meta, KEYSPACE_STATE_KEY,
-                          &b->from_map);
+        rc = lmdb_map_find(b->from, b->keyspace->meta, KEYSPACE_STATE_KEY,
+                           &b->from_map);
     if (rc < 0)
         return rc;
     b->state.change++;

@@ -6,12 +6,12 @@
  * the environment is closed, and when this process opens the keyspace again it
  * first commits a change of nothing, which writes the other meta page
  * (keyspace_resolve_commit()). */
-#include "common/store/lmdb/env.h"
-#include "common/store/lmdb/pages.h"
+#include "common/store/lmdb/keyspace.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <sys/file.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -23,7 +23,13 @@
 int
 keyspace_disk_error(const struct lmdb *s, int rc, uint64_t size)
 {
-    return env_disk_error(s->options.keyspace_fd, rc, size);
+    struct statvfs fs;
+
+    if (rc != -EIO || fstatvfs(s->options.keyspace_fd, &fs) < 0)
+        return rc;
+    return (uint64_t)fs.f_bavail * fs.f_frsize < size + KEYSPACE_MAP_FIRST
+               ? -ENOSPC
+               : rc;
 }
 
 void
