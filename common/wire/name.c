@@ -9,6 +9,7 @@
 #include "common/base/bytes.h"
 #include "common/base/hash.h"
 #include "common/base/hex.h"
+#include "common/wire/utf8.h"
 
 #define PLAIN_SIZE_MAX 120 /* bytes of a name that is its own file name */
 #define HEX_SIZE_MAX   60  /* bytes of a name spelt in hex */
@@ -29,62 +30,16 @@ is_shown(uint32_t code)
     return !(code >= 0x2060 && code <= 0x206f) && code != 0xfeff;
 }
 
-/* Bytes of the character of UTF-8 that starts at `at`, and its code point; 0:
- * there is none. */
-static size_t
-read_character(const uint8_t *at, size_t size, uint32_t *out)
-{
-    static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
-    const uint8_t c = at[0];
-    uint32_t code;
-    size_t n;
-
-    *out = c;
-    if (c < 0x80)
-        return 1;
-    if (c < 0xc2 || c > 0xf4)
-        return 0;
-    n = c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
-    if (size < n)
-        return 0;
-    code = c & (0x7fu >> n);
-    for (size_t i = 1; i < n; i++) {
-        if ((at[i] & 0xc0) != 0x80)
-            return 0;
-        code = code << 6 | (at[i] & 0x3fu);
-    }
-    /* Overlong forms, surrogates and what lies above Unicode are not valid. */
-    if (code < least[n] || (code >= 0xd800 && code <= 0xdfff) ||
-        code > 0x10ffff)
-        return 0;
-    *out = code;
-    return n;
-}
-
-bool
-name_is_utf8(const uint8_t *name, size_t size)
-{
-    uint32_t code;
-    size_t n;
-
-    for (size_t i = 0; i < size; i += n) {
-        n = read_character(name + i, size - i, &code);
-        if (n == 0)
-            return false;
-    }
-    return true;
-}
-
-/* Bytes of the character that starts at `at` when it may be shown as it is,
- * else 0. */
+/* Bytes of the character above ASCII that starts at `at` when it may be shown
+ * as it is, else 0. */
 static size_t
 shown_size(const uint8_t *at, size_t size)
 {
-    uint32_t code;
-    const size_t n = read_character(at, size, &code);
+    const size_t n = at[0] < 0x80 ? 0 : utf8_size(at, at + size);
+    uint32_t code = at[0] & (0x7fu >> n);
 
-    if (n == 1)
-        return code >= 0x20 && code < 0x7f && code != '\\';
+    for (size_t i = 1; i < n; i++)
+        code = code << 6 | (at[i] & 0x3fu);
     return n > 0 && is_shown(code) ? n : 0;
 }
 
@@ -281,49 +236,13 @@ name_from_file(const char *file, uint8_t name[NAME_MAX_SIZE])
     return (int)size;
 }
 
-/* ---- SipHash ----------------------------------------------------------- */
-
-static void
-sip_rounds(struct hash_state *s, unsigned rounds)
-{
-    for (unsigned i = 0; i < rounds; i++)
-        hash_round(s);
-}
-
-static void
-sip_word(struct hash_state *s, uint64_t word)
-{
-    s->v3 ^= word;
-    sip_rounds(s, 2);
-    s->v0 ^= word;
-}
-
 void
 name_siphash128(const uint8_t key[16], const void *bytes, size_t size,
                 uint8_t out[16])
 {
-    const uint64_t k0 = get_le64(key);
-    const uint64_t k1 = get_le64(key + 8);
-    const uint8_t *at = bytes;
-    struct hash_state s = {
-        .v0 = k0 ^ 0x736f6d6570736575,
-        .v1 = k1 ^ 0x646f72616e646f6d ^ 0xee,
-        .v2 = k0 ^ 0x6c7967656e657261,
-        .v3 = k1 ^ 0x7465646279746573,
-    };
-    uint64_t last = (uint64_t)size << 56;
-    size_t left = size;
+    const struct hash_key k = {get_le64(key), get_le64(key + 8)};
+    const struct hash_wide hash = hash_bytes_wide(&k, bytes, size);
 
-    for (; left >= 8; left -= 8, at += 8)
-        sip_word(&s, get_le64(at));
-    for (size_t i = 0; i < left; i++)
-        last |= (uint64_t)at[i] << (8 * i);
-    sip_word(&s, last);
-
-    s.v2 ^= 0xee;
-    sip_rounds(&s, 4);
-    put_le64(out, s.v0 ^ s.v1 ^ s.v2 ^ s.v3);
-    s.v1 ^= 0xdd;
-    sip_rounds(&s, 4);
-    put_le64(out + 8, s.v0 ^ s.v1 ^ s.v2 ^ s.v3);
+    put_le64(out, hash.low);
+    put_le64(out + 8, hash.high);
 }

@@ -13,7 +13,6 @@
 #ifndef COUNTD_COMMON_WIRE_NAME_H
 #define COUNTD_COMMON_WIRE_NAME_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,9 +23,6 @@
 /* Writes the text form and a NUL; `text` holds 4 * size + 1 bytes.
  * Returns its length. */
 size_t name_escape(const uint8_t *name, size_t size, char *text);
-
-/* Whether a name is valid UTF-8. */
-bool name_is_utf8(const uint8_t *name, size_t size);
 
 /* Reads the text form of `length` bytes into at most `max` bytes.
  * Returns the size, -EINVAL for a bad escape, -ENAMETOOLONG. */

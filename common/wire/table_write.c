@@ -9,6 +9,7 @@
 #include "common/base/hex.h"
 #include "common/wire/json_plain.h"
 #include "common/wire/query.h"
+#include "common/wire/utf8.h"
 
 /* A member of a row that is a number, or a name without escapes. */
 #define PLAIN_MAX (TABLE_LABEL_MAX + NAME_MAX_SIZE + sizeof "\"\"" - 1)
@@ -27,7 +28,7 @@ put_raw_name(struct table_writer *t, const char *key, const struct cell *c)
     char text[2 * NAME_MAX_SIZE + 1], member[MEMBER_SIZE];
     const uint8_t *bytes = c->bytes;
 
-    if (name_is_utf8(bytes, c->size)) {
+    if (utf8_is_valid(bytes, c->size)) {
         json_string(&t->out, bytes, c->size);
         return;
     }
