@@ -5,6 +5,7 @@
 
 #include "common/base/byte_word.h"
 #include "common/base/bytes.h"
+#include "common/wire/increment_line.h"
 
 enum { LINE_WHOLE, LINE_CUT, LINE_BAD };
 
@@ -443,19 +444,8 @@ http_parameter(const struct http_request *r, const char *name,
 bool
 http_number(struct http_text text, int64_t *value)
 {
-    uint64_t n = 0;
-
-    if (text.size < 1 || text.size > 19)
-        return false;
-    for (size_t i = 0; i < text.size; i++) {
-        if (text.at[i] < '0' || text.at[i] > '9')
-            return false;
-        n = 10 * n + (uint64_t)(text.at[i] - '0');
-    }
-    if (n > INT64_MAX)
-        return false;
-    *value = (int64_t)n;
-    return true;
+    return text.size > 0 && text.size <= 19 && *text.at >= '0' &&
+           increment_number_parse((const char *)text.at, text.size, value) == 0;
 }
 
 struct http_text

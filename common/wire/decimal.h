@@ -18,11 +18,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/bytes.h"
+
 #define DECIMAL_TEXT_MAX   32 /* bytes of one number */
 #define DECIMAL_MILLIONTHS 1000000
-
-__extension__ typedef __int128 int128;
-__extension__ typedef unsigned __int128 uint128;
 
 /* (negative ? -1 : 1) * digits * 10^exponent.  `digits` has no trailing zero;
  * zero is 0 * 10^0, never negative. */

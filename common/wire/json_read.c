@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "common/base/hex.h"
 #include "common/wire/utf8.h"
 
 #define IS_MAX 32 /* bytes that json_is() compares */
@@ -51,14 +52,11 @@ read_hex(const uint8_t *at, const uint8_t *end)
     if (end - at < 4)
         return -1;
     for (int i = 0; i < 4; i++) {
-        const uint8_t c = at[i] | 0x20;
+        const int digit = hex_value(at[i]);
 
-        if (is_digit(at[i]))
-            value = value << 4 | (at[i] - '0');
-        else if (c >= 'a' && c <= 'f')
-            value = value << 4 | (c - 'a' + 10);
-        else
+        if (digit < 0)
             return -1;
+        value = value << 4 | digit;
     }
     return value;
 }

@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/wire/cell.h"
 #include "common/wire/json_plain.h"
-#include "common/wire/name.h"
 
 void
 json_write_init(struct json_writer *w, void *buffer, size_t size)
@@ -137,20 +137,10 @@ json_integer(struct json_writer *w, int64_t number)
 void
 json_wide(struct json_writer *w, int128 number)
 {
-    char digits[40], *at = digits + sizeof digits;
-    uint128 rest = number < 0 ? 0 - (uint128)number : (uint128)number;
+    char text[CELL_SUM_SIZE];
 
-    if (number >= INT64_MIN && number <= INT64_MAX) {
-        json_integer(w, (int64_t)number);
-        return;
-    }
-    do
-        *--at = (char)('0' + (int)(rest % 10));
-    while ((rest /= 10) > 0);
-    if (number < 0)
-        *--at = '-'; /* 39 digits at most stand behind it */
     put_separator(w, ", ");
-    json_bytes(w, at, (size_t)(digits + sizeof digits - at));
+    put_text(w, cell_sum_text(number, text));
 }
 
 void

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/base/bytes.h"
+#include "common/wire/increment_line.h"
 
 #define LENGTH_MAX 24 /* bytes of a length with CR LF */
 #define DIGITS_MAX 20 /* of an int64, with its sign */
@@ -38,23 +39,13 @@ has_end(const uint8_t *at)
 bool
 resp_integer(const struct resp_arg *arg, int64_t *out)
 {
-    const bool negative = arg->size > 0 && arg->at[0] == '-';
-    const uint64_t most = (uint64_t)INT64_MAX + (negative ? 1 : 0);
-    uint64_t value = 0;
-    size_t at = negative ? 1 : 0;
+    const char *text = (const char *)arg->at;
+    const size_t first = arg->size > 0 && text[0] == '-' ? 1 : 0;
 
-    if (arg->size == at || arg->size > DIGITS_MAX ||
-        (arg->at[at] == '0' && arg->size > 1))
-        return false;
-    for (; at < arg->size; at++) {
-        const uint64_t digit = (uint64_t)arg->at[at] - '0';
-
-        if (arg->at[at] < '0' || digit > 9 || value > (most - digit) / 10)
-            return false;
-        value = value * 10 + digit;
-    }
-    *out = negative ? (int64_t)-value : (int64_t)value;
-    return true;
+    /* Not "+1", "-0" or "007", as Redis. */
+    return arg->size > first && text[first] != '+' &&
+           (text[first] != '0' || arg->size == 1) &&
+           increment_number_parse(text, arg->size, out) == 0;
 }
 
 bool
