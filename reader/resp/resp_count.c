@@ -21,8 +21,8 @@ put_value(const struct resp_call *call, uint8_t *out, enum value_form form,
 
 /* An increment of 0 makes no key, and is not forwarded. */
 static enum conn_next
-answer_zero(struct resp_call *call, const struct resp_name *keyspace,
-            const struct resp_name *key, enum value_form form)
+answer_zero(struct resp_call *call, const struct resp_arg *keyspace,
+            const struct resp_arg *key, enum value_form form)
 {
     struct last_answers_read read;
     uint8_t *out = resp_space(call, 2 * RESP_NUMBER_SIZE);
@@ -54,8 +54,8 @@ forward_increment(struct resp_call *call, const struct message *m, uint8_t *out,
 }
 
 static enum conn_next
-increment_key(struct resp_call *call, const struct resp_name *keyspace,
-              const struct resp_name *key, int64_t by, enum value_form form)
+increment_key(struct resp_call *call, const struct resp_arg *keyspace,
+              const struct resp_arg *key, int64_t by, enum value_form form)
 {
     struct resp_service *r = call->service;
     const struct message m = {.increment = by,
@@ -85,29 +85,20 @@ increment_key(struct resp_call *call, const struct resp_name *keyspace,
     return forward_increment(call, &m, out, &read, form);
 }
 
-/* Checks the names and increments args[key] of args[keyspace]; a keyspace of 0:
- * the strings. */
+/* Checks the names and increments args[key] of args[1]; of the strings: args[1]
+ * itself. */
 static enum conn_next
-increment_args(struct resp_call *call, size_t keyspace, size_t key, int64_t by,
+increment_args(struct resp_call *call, size_t key, int64_t by,
                enum value_form form)
 {
-    const struct resp_arg *args = call->args;
-    const struct resp_name key_name = {.at = args[key].at,
-                                       .size = args[key].size};
-    struct resp_name name = resp_strings(call);
-    char text[RESP_ERROR_MAX];
-    const char *error = NULL;
+    const struct resp_arg strings = resp_strings(call);
+    enum conn_next answer;
 
-    if (keyspace > 0) {
-        name = (struct resp_name){.at = args[keyspace].at,
-                                  .size = args[keyspace].size};
-        error = resp_keyspace_error(call, &args[keyspace], text, sizeof text);
-    }
-    if (!error)
-        error = resp_name_error(call, &args[key], true, text, sizeof text);
-    if (error)
-        return resp_error(call, "%s", error);
-    return increment_key(call, &name, &key_name, by, form);
+    if ((key > 1 && !resp_check_keyspace(call, false, &answer)) ||
+        !resp_check_keys(call, key, key + 1, &answer))
+        return answer;
+    return increment_key(call, key > 1 ? &call->args[1] : &strings,
+                         &call->args[key], by, form);
 }
 
 /* INCR, DECR, INCRBY, DECRBY: the option is the sign. */
@@ -120,7 +111,7 @@ resp_do_incr(struct resp_call *call)
         return resp_not_integer(call);
     if (call->command->option < 0 && by == INT64_MIN)
         return resp_error(call, "decrement would overflow");
-    return increment_args(call, 0, 1, call->command->option < 0 ? -by : by,
+    return increment_args(call, 1, call->command->option < 0 ? -by : by,
                           ANSWER_INTEGER);
 }
 
@@ -131,7 +122,7 @@ resp_do_hincrby(struct resp_call *call)
 
     if (!resp_integer(&call->args[3], &by))
         return resp_not_integer(call);
-    return increment_args(call, 1, 2, by, ANSWER_INTEGER);
+    return increment_args(call, 2, by, ANSWER_INTEGER);
 }
 
 /* An increment of a score: a decimal that is a whole number. */
@@ -146,7 +137,7 @@ increment_score(struct resp_call *call, size_t value, size_t member)
         return resp_error(call, "value is not a valid float");
     if (decimal_whole(&d, &by) < 0)
         return resp_not_integer(call);
-    return increment_args(call, 1, member, by, ANSWER_SCORE);
+    return increment_args(call, member, by, ANSWER_SCORE);
 }
 
 enum conn_next

@@ -71,12 +71,6 @@ resp_command_by_name(const struct resp_command_place *places,
 
 size_t resp_command_count(void);
 
-/* A name from the network as a keyspace or key. */
-struct resp_name {
-    const uint8_t *at;
-    size_t size;
-};
-
 static inline bool
 resp_is_3(const struct resp_call *call)
 {
@@ -127,35 +121,42 @@ const char *resp_show(const struct resp_arg *arg, size_t max, char *text);
 
 /* ---- resp_read.c ---- */
 
-/* NULL: the name may be one; else the error's text. */
-const char *resp_name_error(const struct resp_call *call,
-                            const struct resp_arg *arg, bool is_key, char *text,
-                            size_t text_size);
+/* Whether args[1] may name a keyspace; one that ends in a period may only where
+ * the command reads periods, or where there is a keyspace of that very name.
+ * False: *answer has the error. */
+bool resp_check_keyspace(struct resp_call *call, bool takes_period,
+                         enum conn_next *answer);
 
-/* As that for a keyspace of a command that reads no periods: a period is an
- * error, unless there is a keyspace of its very name. */
-const char *resp_keyspace_error(struct resp_call *call,
-                                const struct resp_arg *arg, char *text,
-                                size_t text_size);
+/* The same for keys, from args[first] up to args[end]. */
+bool resp_check_keys(struct resp_call *call, size_t first, size_t end,
+                     enum conn_next *answer);
 
 /* The keyspace of strings. */
-struct resp_name resp_strings(const struct resp_call *call);
+struct resp_arg resp_strings(const struct resp_call *call);
 
 /* What the snapshot says of a key; negative: it cannot be read. */
-int resp_read_key(struct resp_call *call, const struct resp_name *keyspace,
-                  const struct resp_name *key, struct last_answers_read *out);
+int resp_read_key(struct resp_call *call, const struct resp_arg *keyspace,
+                  const struct resp_arg *key, struct last_answers_read *out);
 
 /* What a read of a key answers, increments on their way included. */
-int resp_read_count(struct resp_call *call, const struct resp_name *keyspace,
-                    const struct resp_name *key, struct last_answers_read *out);
+int resp_read_count(struct resp_call *call, const struct resp_arg *keyspace,
+                    const struct resp_arg *key, struct last_answers_read *out);
 
 /* One query to the store, after as_of was read; negative: not -ENOENT. */
 int resp_query(struct resp_call *call, struct store_query *q, uint8_t *rows,
                size_t size);
 
 /* Keys of a keyspace, 0 without one; negative: it cannot be read. */
-int64_t resp_count_keys(struct resp_call *call, const uint8_t *name,
-                        size_t size);
+int64_t resp_count_keys(struct resp_call *call,
+                        const struct resp_arg *keyspace);
+
+/* How many of the first `count` rows of a keyspace are before a bound, in the
+ * order of `op`; negative: it cannot be read. */
+int64_t resp_count_before(struct resp_call *call, enum store_op op,
+                          const struct resp_arg *keyspace, int64_t count,
+                          bool (*is_before)(const uint8_t *row,
+                                            const void *bound),
+                          const void *bound);
 
 enum conn_next resp_do_get(struct resp_call *call);
 enum conn_next resp_do_mget(struct resp_call *call);
@@ -169,6 +170,14 @@ enum conn_next resp_do_exists(struct resp_call *call);
 enum resp_member { RESP_MEMBER_TEXT, RESP_MEMBER_SCORE, RESP_MEMBER_EXISTS };
 
 /* ---- resp_range.c ---- */
+
+/* Writes the head of `count` rows, and a row, which RESP3 has in pairs. */
+size_t resp_put_rows(const struct resp_call *call, uint8_t *out,
+                     bool with_scores, int64_t count);
+size_t resp_put_row(const struct resp_call *call, uint8_t *out,
+                    bool with_scores, const uint8_t *key, size_t key_size,
+                    int64_t count);
+enum conn_next resp_too_many_rows(struct resp_call *call);
 enum conn_next resp_do_range(struct resp_call *call);
 enum conn_next resp_do_getall(struct resp_call *call);
 enum conn_next resp_do_count(struct resp_call *call);

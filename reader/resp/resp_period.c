@@ -8,74 +8,40 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/setup/time_text.h"
+#include "common/wire/increment_line.h"
 
 #define STEP_NS    UINT64_C(1000000)
-#define DAY_S      86400
+#define DAY_S      INT64_C(86400)
 #define DIGITS_MAX 6
-#define DATE_SIZE  10 /* 2026-11-20 */
 
 /* ---- names --------------------------------------------------------------- */
 
-/* `count` digits; false: something else is among them. */
+/* The beginning of a day, 2026-11-20; false: it is not one. */
 static bool
-parse_digits(const uint8_t *text, size_t count, int64_t *out)
+parse_date(const uint8_t *text, size_t size, int64_t *from)
 {
-    int64_t value = 0;
+    static const uint8_t form[] = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]";
+    char date[] = "2026-11-20";
+    uint64_t ms;
 
-    for (size_t i = 0; i < count; i++) {
-        if (text[i] < '0' || text[i] > '9')
-            return false;
-        value = value * 10 + text[i] - '0';
-    }
-    *out = value;
-    return count > 0;
-}
-
-/* Days since 1970-01-01; false: there is no such day (Hinnant's algorithm). */
-static bool
-parse_date(const uint8_t *text, int64_t *days)
-{
-    static const int8_t lengths[] = {31, 28, 31, 30, 31, 30,
-                                     31, 31, 30, 31, 30, 31};
-    int64_t year, month, day, shifted, of_era;
-    bool is_leap;
-
-    if (text[4] != '-' || text[7] != '-' || !parse_digits(text, 4, &year) ||
-        !parse_digits(text + 5, 2, &month) || !parse_digits(text + 8, 2, &day))
+    if (!resp_matches(form, sizeof form - 1, text, size))
         return false;
-    is_leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
-    if (year < 1970 || month < 1 || month > 12 || day < 1 ||
-        day > lengths[month - 1] + (month == 2 && is_leap))
+    memcpy(date, text, size);
+    if (time_text_parse(date, 0, true, &ms) < 0)
         return false;
-    shifted = year - (month <= 2);
-    of_era = shifted % 400;
-    *days = shifted / 400 * 146097 + of_era * 365 + of_era / 4 - of_era / 100 +
-            (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1 - 719468;
+    *from = (int64_t)(ms / 1000);
     return true;
-}
-
-static int64_t
-unit_seconds(uint8_t unit)
-{
-    switch (unit) {
-    case 'm':
-        return 60;
-    case 'h':
-        return 3600;
-    case 'd':
-        return DAY_S;
-    case 'w':
-        return 7 * (int64_t)DAY_S;
-    default:
-        return 0;
-    }
 }
 
 bool
 resp_period_parse(const uint8_t *name, size_t size, int64_t now_s,
                   struct resp_period *out)
 {
+    static const int64_t units[] = {60, 3600, DAY_S, 7 * DAY_S};
+    static const char letters[] = "mhdw";
     const uint8_t *at = memrchr(name, '@', size);
+    const char *letter;
     size_t left;
     int64_t value, unit;
 
@@ -84,16 +50,16 @@ resp_period_parse(const uint8_t *name, size_t size, int64_t now_s,
     out->name_size = (size_t)(at - name);
     left = size - out->name_size - 1;
     at++;
-    if (left == DATE_SIZE && parse_date(at, &value)) {
-        out->from = value * DAY_S;
+    if (parse_date(at, left, &out->from)) {
         out->to = out->from + DAY_S;
         return true;
     }
-    if (left < 2 || left > DIGITS_MAX + 1 ||
-        !parse_digits(at, left - 1, &value) || value == 0)
+    if (left < 2 || left > DIGITS_MAX + 1 || *at == '+' ||
+        increment_number_parse((const char *)at, left - 1, &value) < 0)
         return false;
-    unit = unit_seconds(at[left - 1]);
-    if (unit == 0 || value > now_s / unit)
+    letter = memchr(letters, at[left - 1], sizeof units / sizeof units[0]);
+    unit = letter ? units[letter - letters] : INT64_MAX;
+    if (value <= 0 || value > now_s / unit)
         return false;
     out->to = now_s + 1; /* the current second is in it */
     out->from = now_s - value * unit;
@@ -107,18 +73,17 @@ now_seconds(void)
 }
 
 bool
-resp_period_is_name(const struct resp_call *call, const struct resp_name *name)
+resp_period_is_name(const struct resp_arg *name)
 {
     struct resp_period period;
 
-    (void)call;
     return resp_period_parse(name->at, name->size, now_seconds(), &period);
 }
 
 /* ---- the job ------------------------------------------------------------- */
 
 enum conn_next
-resp_period_range(struct resp_call *call, const struct resp_name *name,
+resp_period_range(struct resp_call *call, const struct resp_arg *name,
                   int64_t first, int64_t last, bool with_scores)
 {
     struct resp_service *r = call->service;
@@ -161,24 +126,17 @@ answer_rows(struct resp_call *call)
 
     if (rows == RESP_ROWS_MAX &&
         (job->first < 0 || job->last < 0 || job->last >= rows))
-        return resp_error(call, "more than %d rows: ask for fewer at a time",
-                          RESP_ROWS_MAX);
+        return resp_too_many_rows(call);
     (void)resp_range_cut(job->first, job->last, rows, &from, &count);
-    out = resp_space(call, RESP_NUMBER_SIZE +
-                               (size_t)count *
-                                   (QUERY_NAME_SIZE + 4 * RESP_NUMBER_SIZE));
+    out = resp_space(call, RESP_ROWS_SIZE(count));
     if (!out)
         return CONN_FULL;
-    size = resp_put_number(
-        out, '*', job->with_scores && !resp_is_3(call) ? 2 * count : count);
+    size = resp_put_rows(call, out, job->with_scores, count);
     for (int64_t i = from; i < from + count; i++) {
         const struct store_top *top = &r->period.q.top[i];
 
-        if (job->with_scores && resp_is_3(call))
-            size += resp_put_number(out + size, '*', 2);
-        size += resp_put_bulk(out + size, top->key, top->key_size);
-        if (job->with_scores)
-            size += resp_put_score(call, out + size, cut_sum(&top->sum));
+        size += resp_put_row(call, out + size, job->with_scores, top->key,
+                             top->key_size, cut_sum(&top->sum));
     }
     resp_put(call, size);
     return CONN_MORE;

@@ -23,12 +23,11 @@ struct resp_period {
 bool resp_period_parse(const uint8_t *name, size_t size, int64_t now_s,
                        struct resp_period *out);
 
-bool resp_period_is_name(const struct resp_call *call,
-                         const struct resp_name *name);
+bool resp_period_is_name(const struct resp_arg *name);
 
 /* Rows `first` to `last` of the period. */
 enum conn_next resp_period_range(struct resp_call *call,
-                                 const struct resp_name *name, int64_t first,
+                                 const struct resp_arg *name, int64_t first,
                                  int64_t last, bool with_scores);
 
 /* A step of that. */

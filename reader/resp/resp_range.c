@@ -25,32 +25,41 @@ struct rows {
 
 /* ---- answering ----------------------------------------------------------- */
 
-static size_t
-put_head(const struct resp_call *call, uint8_t *out, const struct rows *rows,
-         uint64_t count)
+size_t
+resp_put_rows(const struct resp_call *call, uint8_t *out, bool with_scores,
+              int64_t count)
 {
-    if (rows->is_map)
-        return resp_put_map(call, out, (size_t)count);
-    if (rows->with_scores && !resp_is_3(call))
-        count *= 2;
-    return resp_put_number(out, '*', (int64_t)count);
+    return resp_put_number(out, '*',
+                           with_scores && !resp_is_3(call) ? 2 * count : count);
+}
+
+size_t
+resp_put_row(const struct resp_call *call, uint8_t *out, bool with_scores,
+             const uint8_t *key, size_t key_size, int64_t count)
+{
+    size_t size = 0;
+
+    if (with_scores && resp_is_3(call))
+        size += resp_put_number(out, '*', 2);
+    size += resp_put_bulk(out + size, key, key_size);
+    if (with_scores)
+        size += resp_put_score(call, out + size, count);
+    return size;
 }
 
 static size_t
 put_row(const struct resp_call *call, uint8_t *out, const struct rows *rows,
         const uint8_t *row)
 {
+    const uint8_t *key = row + QUERY_ROW_SIZE;
     const uint16_t key_size = get_le16(row + 8);
-    size_t size = 0;
+    size_t size;
 
-    if (rows->with_scores && !rows->is_map && resp_is_3(call))
-        size += resp_put_number(out, '*', 2);
-    size += resp_put_bulk(out + size, row + QUERY_ROW_SIZE, key_size);
-    if (rows->is_map)
-        size += resp_put_number_bulk(out + size, get_le64s(row));
-    else if (rows->with_scores)
-        size += resp_put_score(call, out + size, get_le64s(row));
-    return size;
+    if (!rows->is_map)
+        return resp_put_row(call, out, rows->with_scores, key, key_size,
+                            get_le64s(row));
+    size = resp_put_bulk(out, key, key_size);
+    return size + resp_put_number_bulk(out + size, get_le64s(row));
 }
 
 /* Writes the rows that the store gave, of `bytes` bytes. */
@@ -59,7 +68,9 @@ put_rows(struct resp_call *call, uint8_t *out, const struct rows *rows,
          const struct store_query *q)
 {
     const uint8_t *starts[RESP_ROWS_MAX];
-    size_t size = put_head(call, out, rows, q->rows);
+    size_t size = rows->is_map ? resp_put_map(call, out, (size_t)q->rows)
+                               : resp_put_rows(call, out, rows->with_scores,
+                                               (int64_t)q->rows);
     const uint8_t *at = q->bytes;
 
     for (uint64_t i = 0; i < q->rows; i++) {
@@ -72,8 +83,15 @@ put_rows(struct resp_call *call, uint8_t *out, const struct rows *rows,
     return size;
 }
 
+enum conn_next
+resp_too_many_rows(struct resp_call *call)
+{
+    return resp_error(call, "more than %d rows: ask for fewer at a time",
+                      RESP_ROWS_MAX);
+}
+
 static enum conn_next
-answer_rows(struct resp_call *call, const struct resp_name *keyspace,
+answer_rows(struct resp_call *call, const struct resp_arg *keyspace,
             const struct rows *rows)
 {
     struct resp_service *r = call->service;
@@ -86,11 +104,8 @@ answer_rows(struct resp_call *call, const struct resp_name *keyspace,
     int rc = -ENOENT;
 
     if (rows->count > RESP_ROWS_MAX)
-        return resp_error(call, "more than %d rows: ask for fewer at a time",
-                          RESP_ROWS_MAX);
-    out = resp_space(call, RESP_NUMBER_SIZE +
-                               (size_t)rows->count *
-                                   (QUERY_NAME_SIZE + 4 * RESP_NUMBER_SIZE));
+        return resp_too_many_rows(call);
+    out = resp_space(call, RESP_ROWS_SIZE(rows->count));
     if (!out)
         return CONN_FULL;
     if (rows->count > 0)
@@ -173,54 +188,45 @@ parse_options(struct resp_call *call, unsigned taken, struct options *o,
 static enum conn_next
 answer_rank_range(struct resp_call *call, const struct options *o)
 {
-    const struct resp_arg *args = call->args;
-    const struct resp_name keyspace = {.at = args[1].at, .size = args[1].size};
+    const struct resp_arg *args = call->args, *keyspace = &args[1];
     struct rows rows = {.ascending = !o->is_reversed,
                         .with_scores = o->with_scores};
     int64_t first, last, keys, from, count;
-    char text[RESP_ERROR_MAX];
-    const char *error;
+    enum conn_next answer;
 
     if (o->has_limit)
         return resp_error(call, "syntax error, LIMIT is only supported in "
                                 "combination with BYSCORE");
     if (!resp_integer(&args[2], &first) || !resp_integer(&args[3], &last))
         return resp_not_integer(call);
-    error = rows.ascending
-                ? resp_keyspace_error(call, &args[1], text, sizeof text)
-                : resp_name_error(call, &args[1], false, text, sizeof text);
-    if (error)
-        return resp_error(call, "%s", error);
-    keys = resp_count_keys(call, keyspace.at, keyspace.size);
+    if (!resp_check_keyspace(call, o->is_reversed, &answer))
+        return answer;
+    keys = resp_count_keys(call, keyspace);
     if (keys < 0)
         return resp_unreadable(call);
-    if (keys == 0 && resp_period_is_name(call, &keyspace))
-        return resp_period_range(call, &keyspace, first, last,
-                                 rows.with_scores);
+    if (keys == 0 && resp_period_is_name(keyspace))
+        return resp_period_range(call, keyspace, first, last, rows.with_scores);
     (void)resp_range_cut(first, last, keys, &from, &count);
     rows.count = (uint64_t)count;
     rows.first = (uint64_t)(rows.ascending ? keys - from - count : from);
-    return answer_rows(call, &keyspace, &rows);
+    return answer_rows(call, keyspace, &rows);
 }
 
 enum conn_next
 resp_do_getall(struct resp_call *call)
 {
-    const struct resp_name keyspace = {.at = call->args[1].at,
-                                       .size = call->args[1].size};
+    const struct resp_arg *keyspace = &call->args[1];
     struct rows rows = {.is_map = true};
-    char text[RESP_ERROR_MAX];
-    const char *error;
+    enum conn_next answer;
     int64_t keys;
 
-    error = resp_keyspace_error(call, &call->args[1], text, sizeof text);
-    if (error)
-        return resp_error(call, "%s", error);
-    keys = resp_count_keys(call, keyspace.at, keyspace.size);
+    if (!resp_check_keyspace(call, false, &answer))
+        return answer;
+    keys = resp_count_keys(call, keyspace);
     if (keys < 0)
         return resp_unreadable(call);
     rows.count = (uint64_t)keys;
-    return answer_rows(call, &keyspace, &rows);
+    return answer_rows(call, keyspace, &rows);
 }
 
 /* ---- by score ------------------------------------------------------------ */
@@ -268,44 +274,28 @@ parse_bound(const struct resp_arg *arg, bool is_low, int64_t *value, bool *none)
     return true;
 }
 
+static bool
+has_at_least(const uint8_t *row, const void *bound)
+{
+    return get_le64s(row) >= *(const int64_t *)bound;
+}
+
 /* Keys whose count is at least `value`; negative: the keyspace cannot be
  * read. */
 static int64_t
-count_at_least(struct resp_call *call, const struct resp_name *keyspace,
-               int64_t keys, int64_t value)
+count_at_least(struct resp_call *call, int64_t keys, int64_t value)
 {
-    uint8_t row[QUERY_ROW_SIZE + STORE_NAME_MAX];
-    int64_t from = 0, to = keys;
-
-    while (from < to) {
-        const int64_t middle = from + (to - from) / 2;
-        struct store_query q = {.op = STORE_RANGE,
-                                .name = keyspace->at,
-                                .name_size = keyspace->size,
-                                .offset = middle,
-                                .length = 1};
-        const int rc = resp_query(call, &q, row, sizeof row);
-
-        if (rc < 0 && rc != -ENOENT)
-            return rc;
-        if (q.rows == 1 && get_le64s(q.bytes) >= value)
-            from = middle + 1;
-        else
-            to = middle;
-    }
-    return from;
+    return resp_count_before(call, STORE_RANGE, &call->args[1], keys,
+                             has_at_least, &value);
 }
 
 /* The rows of args[low] to args[high].  True: *rows has them; else *answer. */
 static bool
-find_rows(struct resp_call *call, size_t low, size_t high,
-          const struct resp_name *keyspace, struct rows *rows,
+find_rows(struct resp_call *call, size_t low, size_t high, struct rows *rows,
           enum conn_next *answer)
 {
     struct bounds b;
     bool none = false;
-    char text[RESP_ERROR_MAX];
-    const char *error;
     int64_t keys, above, within;
 
     if (!parse_bound(&call->args[low], true, &b.low, &none) ||
@@ -313,20 +303,15 @@ find_rows(struct resp_call *call, size_t low, size_t high,
         *answer = resp_error(call, "min or max is not a float");
         return false;
     }
-    error = resp_keyspace_error(call, &call->args[1], text, sizeof text);
-    if (error) {
-        *answer = resp_error(call, "%s", error);
+    if (!resp_check_keyspace(call, false, answer))
         return false;
-    }
     rows->first = rows->count = 0;
     if (none || b.low > b.high)
         return true;
-    keys = resp_count_keys(call, keyspace->at, keyspace->size);
-    above = keys < 0 || b.high == INT64_MAX
-                ? 0
-                : count_at_least(call, keyspace, keys, b.high + 1);
-    within = keys < 0 ? keys : count_at_least(call, keyspace, keys, b.low);
-    if (keys < 0 || above < 0 || within < 0) {
+    keys = resp_count_keys(call, &call->args[1]);
+    above = b.high == INT64_MAX ? 0 : count_at_least(call, keys, b.high + 1);
+    within = count_at_least(call, keys, b.low);
+    if (above < 0 || within < 0) {
         *answer = resp_unreadable(call);
         return false;
     }
@@ -338,12 +323,10 @@ find_rows(struct resp_call *call, size_t low, size_t high,
 enum conn_next
 resp_do_count(struct resp_call *call)
 {
-    const struct resp_name keyspace = {.at = call->args[1].at,
-                                       .size = call->args[1].size};
     struct rows rows = {.ascending = false};
     enum conn_next answer;
 
-    if (!find_rows(call, 2, 3, &keyspace, &rows, &answer))
+    if (!find_rows(call, 2, 3, &rows, &answer))
         return answer;
     return resp_answer_number(call, (int64_t)rows.count);
 }
@@ -351,15 +334,13 @@ resp_do_count(struct resp_call *call)
 static enum conn_next
 answer_score_range(struct resp_call *call, const struct options *o)
 {
-    const struct resp_name keyspace = {.at = call->args[1].at,
-                                       .size = call->args[1].size};
     struct rows rows = {.ascending = !o->is_reversed,
                         .with_scores = o->with_scores};
     enum conn_next answer;
     uint64_t left;
 
-    if (!find_rows(call, o->is_reversed ? 3 : 2, o->is_reversed ? 2 : 3,
-                   &keyspace, &rows, &answer))
+    if (!find_rows(call, o->is_reversed ? 3 : 2, o->is_reversed ? 2 : 3, &rows,
+                   &answer))
         return answer;
     left = o->offset < 0 || (uint64_t)o->offset >= rows.count
                ? 0
@@ -371,7 +352,7 @@ answer_score_range(struct resp_call *call, const struct options *o)
     else
         rows.first += rows.count - (uint64_t)o->offset - left;
     rows.count = left;
-    return answer_rows(call, &keyspace, &rows);
+    return answer_rows(call, &call->args[1], &rows);
 }
 
 /* ---- commands ------------------------------------------------------------ */

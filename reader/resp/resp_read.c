@@ -13,59 +13,69 @@
 
 /* ---- names --------------------------------------------------------------- */
 
-const char *
-resp_name_error(const struct resp_call *call, const struct resp_arg *arg,
-                bool is_key, char *text, size_t text_size)
-{
-    const struct config *c = call->service->config;
-    const unsigned max = (unsigned)(is_key ? c->key_size : c->keyspace_size);
-
-    if (arg->size == 0)
-        return "a name is empty";
-    if (memchr(arg->at, '\0', arg->size))
-        return "a name has a NUL byte";
-    if (arg->size <= max)
-        return NULL;
-    (void)snprintf(text, text_size, "a name is longer than %u bytes", max);
-    return text;
-}
-
-/* The names of arguments: of a keyspace, or of a key of the strings. */
+/* Whether an argument may name a keyspace, or a key. */
 static bool
 is_name(const struct resp_call *call, const struct resp_arg *arg, bool is_key)
 {
-    char text[RESP_ERROR_MAX];
+    const struct config *c = call->service->config;
 
-    return resp_name_error(call, arg, is_key, text, sizeof text) == NULL;
+    return arg->size > 0 &&
+           arg->size <= (is_key ? c->key_size : c->keyspace_size) &&
+           !memchr(arg->at, '\0', arg->size);
 }
 
-const char *
-resp_keyspace_error(struct resp_call *call, const struct resp_arg *arg,
-                    char *text, size_t text_size)
+static bool
+check_name(struct resp_call *call, const struct resp_arg *arg, bool is_key,
+           enum conn_next *answer)
 {
-    const struct resp_name name = {.at = arg->at, .size = arg->size};
-    const char *error = resp_name_error(call, arg, false, text, text_size);
+    const struct config *c = call->service->config;
 
-    if (error || !resp_period_is_name(call, &name) ||
-        resp_count_keys(call, name.at, name.size) != 0)
-        return error;
-    return "a period of a keyspace is only read by ZREVRANGE, or ZRANGE with "
-           "REV";
+    if (is_name(call, arg, is_key))
+        return true;
+    if (arg->size == 0)
+        *answer = resp_error(call, "a name is empty");
+    else if (memchr(arg->at, '\0', arg->size))
+        *answer = resp_error(call, "a name has a NUL byte");
+    else
+        *answer =
+            resp_error(call, "a name is longer than %u bytes",
+                       (unsigned)(is_key ? c->key_size : c->keyspace_size));
+    return false;
 }
 
-struct resp_name
+bool
+resp_check_keyspace(struct resp_call *call, bool takes_period,
+                    enum conn_next *answer)
+{
+    const struct resp_arg *name = &call->args[1];
+
+    if (!check_name(call, name, false, answer))
+        return false;
+    if (takes_period || !resp_period_is_name(name) ||
+        resp_count_keys(call, name) != 0)
+        return true;
+    *answer = resp_error(call, "a period of a keyspace is only read by "
+                               "ZREVRANGE, or ZRANGE with REV");
+    return false;
+}
+
+bool
+resp_check_keys(struct resp_call *call, size_t first, size_t end,
+                enum conn_next *answer)
+{
+    for (size_t i = first; i < end; i++)
+        if (!check_name(call, &call->args[i], true, answer))
+            return false;
+    return true;
+}
+
+struct resp_arg
 resp_strings(const struct resp_call *call)
 {
     const struct resp_service *r = call->service;
 
-    return (struct resp_name){.at = (const uint8_t *)r->config->resp_keyspace,
-                              .size = r->keyspace_size};
-}
-
-static struct resp_name
-name_of(const struct resp_arg *arg)
-{
-    return (struct resp_name){.at = arg->at, .size = arg->size};
+    return (struct resp_arg){.at = (const uint8_t *)r->config->resp_keyspace,
+                             .size = r->keyspace_size};
 }
 
 /* ---- the store ----------------------------------------------------------- */
@@ -91,8 +101,8 @@ resp_query(struct resp_call *call, struct store_query *q, uint8_t *rows,
 }
 
 int
-resp_read_key(struct resp_call *call, const struct resp_name *keyspace,
-              const struct resp_name *key, struct last_answers_read *out)
+resp_read_key(struct resp_call *call, const struct resp_arg *keyspace,
+              const struct resp_arg *key, struct last_answers_read *out)
 {
     uint8_t row[QUERY_ROW_SIZE + STORE_NAME_MAX];
     struct store_query q = {.op = STORE_GET,
@@ -114,8 +124,8 @@ resp_read_key(struct resp_call *call, const struct resp_name *keyspace,
 }
 
 int
-resp_read_count(struct resp_call *call, const struct resp_name *keyspace,
-                const struct resp_name *key, struct last_answers_read *out)
+resp_read_count(struct resp_call *call, const struct resp_arg *keyspace,
+                const struct resp_arg *key, struct last_answers_read *out)
 {
     const struct last_answers *a = &call->service->answers;
     struct hash_wide hash;
@@ -131,15 +141,44 @@ resp_read_count(struct resp_call *call, const struct resp_name *keyspace,
 }
 
 int64_t
-resp_count_keys(struct resp_call *call, const uint8_t *name, size_t size)
+resp_count_keys(struct resp_call *call, const struct resp_arg *keyspace)
 {
     uint8_t row[QUERY_ROW_SIZE + STORE_NAME_MAX];
-    struct store_query q = {.op = STORE_TOTAL, .name = name, .name_size = size};
+    struct store_query q = {
+        .op = STORE_TOTAL, .name = keyspace->at, .name_size = keyspace->size};
     const int rc = resp_query(call, &q, row, sizeof row);
 
     if (rc == -ENOENT)
         return 0;
     return rc < 0 ? rc : (int64_t)q.totals.keys;
+}
+
+int64_t
+resp_count_before(struct resp_call *call, enum store_op op,
+                  const struct resp_arg *keyspace, int64_t count,
+                  bool (*is_before)(const uint8_t *row, const void *bound),
+                  const void *bound)
+{
+    uint8_t row[QUERY_ROW_SIZE + STORE_NAME_MAX];
+    int64_t from = 0, to = count;
+
+    while (from < to) {
+        const int64_t middle = from + (to - from) / 2;
+        struct store_query q = {.op = op,
+                                .name = keyspace->at,
+                                .name_size = keyspace->size,
+                                .offset = middle,
+                                .length = 1};
+        const int rc = resp_query(call, &q, row, sizeof row);
+
+        if (rc < 0 && rc != -ENOENT)
+            return rc;
+        if (q.rows == 1 && is_before(q.bytes, bound))
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return to < 0 ? to : from;
 }
 
 /* ---- GET, HGET, ZSCORE ... ----------------------------------------------- */
@@ -157,47 +196,27 @@ put_member(const struct resp_call *call, uint8_t *out,
     return resp_put_number_bulk(out, read->count);
 }
 
-/* The first error of the names args[first] and later, of which one may be of a
- * keyspace; CONN_MORE with *bad: it was answered. */
-static enum conn_next
-check_names(struct resp_call *call, size_t first_key, bool *bad)
-{
-    char text[RESP_ERROR_MAX];
-    const char *error = NULL;
-
-    for (size_t i = 1; i < call->count && !error; i++)
-        error = i < first_key ? resp_keyspace_error(call, &call->args[i], text,
-                                                    sizeof text)
-                              : resp_name_error(call, &call->args[i], true,
-                                                text, sizeof text);
-    *bad = error != NULL;
-    return error ? resp_error(call, "%s", error) : CONN_MORE;
-}
-
 /* The keys args[first] and later: one alone, or an array of them. */
 static enum conn_next
-answer_members(struct resp_call *call, const struct resp_name *keyspace,
+answer_members(struct resp_call *call, const struct resp_arg *keyspace,
                size_t first, bool is_array)
 {
     const size_t keys = call->count - first;
     struct last_answers_read read;
-    enum conn_next next;
+    enum conn_next answer;
     size_t size = 0;
     uint8_t *out;
-    bool bad;
 
-    next = check_names(call, first, &bad);
-    if (bad)
-        return next;
+    if ((first > 1 && !resp_check_keyspace(call, false, &answer)) ||
+        !resp_check_keys(call, first, call->count, &answer))
+        return answer;
     out = resp_space(call, (keys + is_array) * 2 * RESP_NUMBER_SIZE);
     if (!out)
         return CONN_FULL;
     if (is_array)
         size = resp_put_number(out, '*', (int64_t)keys);
     for (size_t i = first; i < call->count; i++) {
-        const struct resp_name key = name_of(&call->args[i]);
-
-        if (resp_read_count(call, keyspace, &key, &read) < 0)
+        if (resp_read_count(call, keyspace, &call->args[i], &read) < 0)
             return resp_unreadable(call);
         size += put_member(call, out + size, &read);
     }
@@ -208,7 +227,7 @@ answer_members(struct resp_call *call, const struct resp_name *keyspace,
 enum conn_next
 resp_do_get(struct resp_call *call)
 {
-    const struct resp_name strings = resp_strings(call);
+    const struct resp_arg strings = resp_strings(call);
 
     return answer_members(call, &strings, 1, false);
 }
@@ -216,7 +235,7 @@ resp_do_get(struct resp_call *call)
 enum conn_next
 resp_do_mget(struct resp_call *call)
 {
-    const struct resp_name strings = resp_strings(call);
+    const struct resp_arg strings = resp_strings(call);
 
     return answer_members(call, &strings, 1, true);
 }
@@ -224,17 +243,13 @@ resp_do_mget(struct resp_call *call)
 enum conn_next
 resp_do_member(struct resp_call *call)
 {
-    const struct resp_name keyspace = name_of(&call->args[1]);
-
-    return answer_members(call, &keyspace, 2, false);
+    return answer_members(call, &call->args[1], 2, false);
 }
 
 enum conn_next
 resp_do_members(struct resp_call *call)
 {
-    const struct resp_name keyspace = name_of(&call->args[1]);
-
-    return answer_members(call, &keyspace, 2, true);
+    return answer_members(call, &call->args[1], 2, true);
 }
 
 /* ---- of a keyspace ------------------------------------------------------- */
@@ -242,14 +257,12 @@ resp_do_members(struct resp_call *call)
 enum conn_next
 resp_do_card(struct resp_call *call)
 {
-    enum conn_next next;
+    enum conn_next answer;
     int64_t keys;
-    bool bad;
 
-    next = check_names(call, 2, &bad);
-    if (bad)
-        return next;
-    keys = resp_count_keys(call, call->args[1].at, call->args[1].size);
+    if (!resp_check_keyspace(call, false, &answer))
+        return answer;
+    keys = resp_count_keys(call, &call->args[1]);
     return keys < 0 ? resp_unreadable(call) : resp_answer_number(call, keys);
 }
 
@@ -276,32 +289,31 @@ answer_rank(struct resp_call *call, bool with_score, int64_t rank,
 enum conn_next
 resp_do_rank(struct resp_call *call)
 {
-    const struct resp_name keyspace = name_of(&call->args[1]);
+    const struct resp_arg *keyspace = &call->args[1];
     struct store_query q = {.op = STORE_RANK,
-                            .name = keyspace.at,
-                            .name_size = keyspace.size,
+                            .name = keyspace->at,
+                            .name_size = keyspace->size,
                             .key = call->args[2].at,
                             .key_size = call->args[2].size};
     const bool with_score = call->count > 3;
     uint8_t row[QUERY_ROW_SIZE + STORE_NAME_MAX];
-    enum conn_next next;
+    enum conn_next answer;
     int64_t keys = 0;
-    bool bad;
     int rc;
 
     if (with_score &&
         (call->count > 4 || !resp_is_word(&call->args[3], "withscore")))
         return resp_syntax_error(call);
-    next = check_names(call, 2, &bad);
-    if (bad)
-        return next;
+    if (!resp_check_keyspace(call, false, &answer) ||
+        !resp_check_keys(call, 2, 3, &answer))
+        return answer;
     rc = resp_query(call, &q, row, sizeof row);
     if (rc == -ENOENT && with_score && !resp_is_3(call))
         return resp_answer(call, "*-1\r\n");
     if (rc == -ENOENT)
         return resp_answer_nil(call);
     if (rc == 0 && call->command->option == 0)
-        keys = resp_count_keys(call, keyspace.at, keyspace.size);
+        keys = resp_count_keys(call, keyspace);
     if (rc < 0 || keys < 0)
         return resp_unreadable(call);
     return answer_rank(call, with_score,
@@ -317,19 +329,18 @@ enum kind { KIND_NONE, KIND_KEYSPACE, KIND_STRING };
 static int
 find_kind(struct resp_call *call, const struct resp_arg *arg)
 {
-    const struct resp_name strings = resp_strings(call);
-    const struct resp_name name = name_of(arg);
+    const struct resp_arg strings = resp_strings(call);
     struct last_answers_read read;
     int64_t keys = 0;
     int rc;
 
     if (is_name(call, arg, false))
-        keys = resp_count_keys(call, name.at, name.size);
+        keys = resp_count_keys(call, arg);
     if (keys != 0)
         return keys < 0 ? (int)keys : KIND_KEYSPACE;
     if (!is_name(call, arg, true))
         return KIND_NONE;
-    rc = resp_read_count(call, &strings, &name, &read);
+    rc = resp_read_count(call, &strings, arg, &read);
     if (rc < 0)
         return rc;
     return read.exists ? KIND_STRING : KIND_NONE;

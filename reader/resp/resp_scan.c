@@ -184,49 +184,34 @@ literal_size(const struct resp_job *job)
     return size;
 }
 
-/* The first position whose key is not before the query's prefix; negative: the
- * keyspace cannot be read.  Positions between two snapshots may be too low,
- * never too high, unless keys are deleted. */
-static int64_t
-find_prefix(struct resp_call *call, const struct store_query *q)
+/* Whether the row's key is before the query's prefix. */
+static bool
+is_before_prefix(const uint8_t *row, const void *bound)
 {
-    uint8_t row[QUERY_ROW_SIZE + STORE_NAME_MAX];
-    int64_t from = 0, to = resp_count_keys(call, q->name, q->name_size);
+    const struct store_query *q = bound;
 
-    while (from < to) {
-        const int64_t middle = from + (to - from) / 2;
-        struct store_query at = {.op = STORE_KEYS,
-                                 .name = q->name,
-                                 .name_size = q->name_size,
-                                 .offset = middle,
-                                 .length = 1};
-        const int rc = resp_query(call, &at, row, sizeof row);
-
-        if (rc < 0 && rc != -ENOENT)
-            return rc;
-        if (at.rows == 1 &&
-            bytes_compare(at.bytes + QUERY_ROW_SIZE, get_le16(at.bytes + 8),
-                          q->prefix, q->prefix_size) < 0)
-            from = middle + 1;
-        else
-            to = middle;
-    }
-    return to < 0 ? to : from;
+    return bytes_compare(row + QUERY_ROW_SIZE, get_le16(row + 8), q->prefix,
+                         q->prefix_size) < 0;
 }
 
 /* Lets the query begin where keys with the pattern's literal beginning do, if
- * the cursor is before them.  0, or negative: it cannot be read. */
+ * the cursor is before them.  Positions between two snapshots may be too low,
+ * never too high, unless keys are deleted.  0, or negative: it cannot be read.
+ */
 static int
 seek_prefix(struct resp_call *call, const struct resp_job *job,
             struct store_query *q)
 {
+    const struct resp_arg *keyspace = &call->args[1];
     int64_t first;
 
     q->prefix = job->pattern;
     q->prefix_size = job->has_pattern ? literal_size(job) : 0;
     if (q->prefix_size == 0)
         return 0;
-    first = find_prefix(call, q);
+    first =
+        resp_count_before(call, STORE_KEYS, keyspace,
+                          resp_count_keys(call, keyspace), is_before_prefix, q);
     if (first > q->offset)
         q->offset = first;
     return first < 0 ? (int)first : 0;
@@ -241,9 +226,7 @@ answer_keys(struct resp_call *call, const struct resp_job *job,
     size_t size;
     int rc;
 
-    out = resp_space(call, 4 * RESP_NUMBER_SIZE +
-                               (size_t)q->length *
-                                   (QUERY_NAME_SIZE + 4 * RESP_NUMBER_SIZE));
+    out = resp_space(call, RESP_ROWS_SIZE(q->length));
     if (!out)
         return CONN_FULL;
     rc = seek_prefix(call, job, q);
@@ -268,17 +251,14 @@ resp_do_scan_keys(struct resp_call *call)
     struct store_query q = {.op = STORE_KEYS,
                             .name = call->args[1].at,
                             .name_size = call->args[1].size};
-    char text[RESP_ERROR_MAX];
     enum conn_next answer;
-    const char *error;
 
     if (!parse_cursor(&call->args[2], &job.skip))
         return resp_error(call, "invalid cursor");
     if (!parse_scan(call, &job, 3, &answer))
         return answer;
-    error = resp_keyspace_error(call, &call->args[1], text, sizeof text);
-    if (error)
-        return resp_error(call, "%s", error);
+    if (!resp_check_keyspace(call, false, &answer))
+        return answer;
     q.offset = (int64_t)job.skip;
     q.length = job.left < RESP_ROWS_MAX ? job.left : RESP_ROWS_MAX;
     return answer_keys(call, &job, &q);
@@ -289,7 +269,7 @@ resp_do_scan_keys(struct resp_call *call)
 static bool
 is_strings(const struct resp_call *call, const struct store_listed *found)
 {
-    const struct resp_name strings = resp_strings(call);
+    const struct resp_arg strings = resp_strings(call);
 
     return found->name_size == strings.size &&
            memcmp(found->name, strings.at, strings.size) == 0;
@@ -375,8 +355,8 @@ answer_scan(struct resp_call *call)
 static enum conn_next
 answer_dbsize(struct resp_call *call)
 {
-    const struct resp_name strings = resp_strings(call);
-    const int64_t keys = resp_count_keys(call, strings.at, strings.size);
+    const struct resp_arg strings = resp_strings(call);
+    const int64_t keys = resp_count_keys(call, &strings);
 
     if (keys < 0)
         return resp_unreadable(call);

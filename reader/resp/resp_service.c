@@ -376,7 +376,8 @@ resp_service_init(struct resp_service *r, struct loop *loop,
                                .store = store,
                                .as_of = as_of,
                                .config = config,
-                               .keyspace_size = strlen(config->resp_keyspace)};
+                               .keyspace_size =
+                                   (uint32_t)strlen(config->resp_keyspace)};
     r->forward.source.fd = -1;
     resp_commands_index(r->commands_by_name);
     waiting_line_init(&r->line);

@@ -42,10 +42,11 @@
 #define RESP_ROWS_BYTES                                                        \
     ((size_t)RESP_ROWS_MAX * (QUERY_ROW_SIZE + STORE_NAME_MAX))
 
-/* The largest answer: rows of the longest keys with their scores. */
-#define RESP_ANSWER_MAX                                                        \
+/* An answer of rows of the longest keys with their scores, and the largest. */
+#define RESP_ROWS_SIZE(count)                                                  \
     (4 * RESP_NUMBER_SIZE +                                                    \
-     (size_t)RESP_ROWS_MAX * (QUERY_NAME_SIZE + 4 * RESP_NUMBER_SIZE))
+     (size_t)(count) * (QUERY_NAME_SIZE + 4 * RESP_NUMBER_SIZE))
+#define RESP_ANSWER_MAX RESP_ROWS_SIZE(RESP_ROWS_MAX)
 
 /* Where a SCAN ended: the next one goes on behind that name. */
 struct resp_scan_end {
@@ -118,7 +119,7 @@ struct resp_service {
     uint64_t commands;
     int read_error;      /* the last one, of resp_unreadable() */
     uint64_t unreadable; /* answers that a keyspace cannot be read */
-    size_t keyspace_size;
+    uint32_t keyspace_size;
     bool in_turn;
     struct resp_request request;
 };

@@ -44,7 +44,8 @@ TEST(a_date_is_that_day)
 TEST(other_names_have_no_period)
 {
     static const char *const names[] = {
-        "a", "@7d", "a@", "a@7", "a@d", "a@0d", "a@7x", "a@-7d", "a@2001-1-2"};
+        "a",    "@7d",   "a@",    "a@7",          "a@d",          "a@0d",
+        "a@7x", "a@-7d", "a@+7d", "a@2001-02-29", "a@2001- 1- 2", "a@2001-1-2"};
     struct resp_period p;
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
