@@ -176,7 +176,7 @@ map_is_small(int fd)
     struct pages_meta meta;
     const char *why;
 
-    return pages_meta(fd, 0, &meta, &why) == 0 &&
+    return pages_meta(fd, &meta, &why) == 0 &&
            meta.map_size <= (uint64_t)1 << 32 &&
            meta.last_page <= (uint64_t)1 << 20;
 }

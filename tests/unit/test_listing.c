@@ -338,18 +338,21 @@ CASE(a_deep_tree_of_marks_is_followed_without_lmdb, d)
 
     for (unsigned i = 0; i < COMMITS; i++)
         assert_rc(apply(s, "pages", i), 0);
-    assert_rc(keyspace_peek(&s->options, &k, &found, &why), 0);
+    assert_rc(keyspace_peek(&s->options, &k, &found, NULL, NULL, &why), 0);
     assert_int_equal(found.roots[TREE_KEYS].count, COMMITS);
     assert_int_equal(k.name_size, 5);
     assert_memory_equal(k.name, "pages", 5);
 
     k = (struct keyspace){.file = "pages.mdb", .name_size = 5, .name = "pagex"};
-    assert_rc(keyspace_peek(&s->options, &k, &found, &why), -EBADMSG);
+    assert_rc(keyspace_peek(&s->options, &k, &found, NULL, NULL, &why),
+              -EBADMSG);
     k = (struct keyspace){.file = "none.mdb"};
-    assert_rc(keyspace_peek(&s->options, &k, &found, &why), -ENOENT);
+    assert_rc(keyspace_peek(&s->options, &k, &found, NULL, NULL, &why),
+              -ENOENT);
     assert_rc(mkfifoat(d->fd, "fifo.mdb", 0600), 0);
     k = (struct keyspace){.file = "fifo.mdb"};
-    assert_rc(keyspace_peek(&s->options, &k, &found, &why), -EBADMSG);
+    assert_rc(keyspace_peek(&s->options, &k, &found, NULL, NULL, &why),
+              -EBADMSG);
     store_close(&s->store);
 }
 
@@ -378,7 +381,7 @@ CASE(a_damaged_file_never_tells_a_number_that_was_not_committed, d)
         assert_int_equal(pread(fd, &byte, 1, at), 1);
         bad = (uint8_t)(byte ^ (1 + random_below(&r, 255)));
         assert_int_equal(pwrite(fd, &bad, 1, at), 1);
-        rc = keyspace_peek(&s->options, &k, &found, &why);
+        rc = keyspace_peek(&s->options, &k, &found, NULL, NULL, &why);
         assert_int_equal(pwrite(fd, &byte, 1, at), 1);
         if (rc < 0) {
             refused++;

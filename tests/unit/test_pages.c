@@ -300,7 +300,7 @@ CASE(pages_that_commit_0_gave_free_are_damage, f)
     for (uint64_t id = 0; id < 4; id++)
         put_one(f, id, 8, 700);
     assert_rc(pages_check_file(fd, PAGES_FOR_WRITING, &why), 0);
-    assert_rc(pages_meta(fd, 0, &meta, &why), 0);
+    assert_rc(pages_meta(fd, &meta, &why), 0);
     memcpy(&root, meta.free + PAGES_DB_SIZE - sizeof root, sizeof root);
 
     /* The first node's key. */
@@ -431,47 +431,6 @@ CASE(what_lmdb_would_give_free_with_a_value_is_checked, f)
     value = value_of(f, txn, 2, &size);
     assert_true(pages_value_ok(&map, value, size));
     mdb_txn_abort(txn);
-    close(fd);
-}
-
-/* ---- finding ----------------------------------------------------------- */
-
-CASE(a_value_is_found_as_of_either_commit, f)
-{
-    const int fd = file_open(f);
-    static uint8_t page[PAGES_SIZE_MAX];
-    struct pages_meta metas[2];
-    uint8_t *value;
-    const char *why;
-    MDB_txn *txn;
-    size_t size;
-
-    for (int n = 1; n <= 5; n++) {
-        MDB_val k = {.mv_size = 5, .mv_data = (char[]){"count"}};
-        MDB_val v = {.mv_size = sizeof n, .mv_data = &n};
-
-        assert_int_equal(mdb_txn_begin(f->env, NULL, 0, &txn), 0);
-        assert_int_equal(mdb_put(txn, f->dbi[1], &k, &v, 0), 0);
-        for (uint64_t id = 0; id < 200; id++) /* so that it has branches */
-            put(txn, f->dbi[1], 1000 * (uint64_t)n + id, 200, 300);
-        assert_int_equal(mdb_txn_commit(txn), 0);
-    }
-    assert_rc(pages_metas(fd, metas, &why), 0);
-
-    for (unsigned i = 0; i < 2; i++) {
-        assert_rc(
-            pages_find(fd, &metas[i], "two", "count", page, &value, &size), 0);
-        assert_int_equal(size, sizeof(int));
-        assert_int_equal(value[0], i == pages_newest(metas) ? 5 : 4);
-        assert_rc(pages_find(fd, &metas[i], "two", "coun", page, &value, &size),
-                  -ENOENT);
-        assert_rc(
-            pages_find(fd, &metas[i], "one", "count", page, &value, &size),
-            -ENOENT);
-        assert_rc(
-            pages_find(fd, &metas[i], "three", "count", page, &value, &size),
-            -ENOENT);
-    }
     close(fd);
 }
 

@@ -177,12 +177,6 @@ each_record(const struct keyspace *k,
 }
 
 static bool
-is_mark(const MDB_val *key)
-{
-    return key->mv_size == 17 && *(const uint8_t *)key->mv_data == 'm';
-}
-
-static bool
 is_text(const MDB_val *key, const char *text)
 {
     return key->mv_size == strlen(text) &&
@@ -196,7 +190,7 @@ check_record(void *ctx, const MDB_val *key, const MDB_val *value)
     struct keyspace_mark m;
     uint64_t hash;
 
-    if (is_mark(key)) {
+    if (keyspace_is_mark(key)) {
         c->result->marks++;
         if (keyspace_mark_parse(key, value, &m, &hash) < 0)
             report_fault(c, "meta: a mark is damaged");

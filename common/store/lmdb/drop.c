@@ -76,7 +76,7 @@ is_of_another(struct lmdb *s, const struct keyspace *named)
     const char *why; /* keyspace_file_check() has reported it */
 
     found.name_size = 0;
-    return keyspace_peek(&s->options, &found, &state, &why) == 0 &&
+    return keyspace_peek(&s->options, &found, &state, NULL, NULL, &why) == 0 &&
            (found.name_size != named->name_size ||
             memcmp(found.name, named->name, found.name_size) != 0);
 }

@@ -184,8 +184,6 @@ struct keyspace_refused {
     uint64_t at_ms;  /* monotonic */
     dev_t device;
     ino_t inode;
-    off_t size;
-    struct timespec written;
     struct timespec changed;
 };
 
@@ -448,6 +446,13 @@ int keyspace_state_get(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *out);
 int keyspace_state_put(MDB_txn *txn, MDB_dbi meta,
                        const struct keyspace_state *state);
 
+/* Whether this is the key of a mark. */
+static inline bool
+keyspace_is_mark(const MDB_val *key)
+{
+    return key->mv_size == 17 && *(const uint8_t *)key->mv_data == 'm';
+}
+
 /* Parses a mark of the meta database; *hash is its share of the state's hash.
  * -EBADMSG: damaged. */
 int keyspace_mark_parse(const MDB_val *key, const MDB_val *value,
@@ -482,13 +487,15 @@ struct marks {
 int marks_init(struct marks *m, const struct store_fill *marks, size_t count);
 void marks_fini(struct marks *m);
 
+/* Gets a mark; `hash` is its share of the state's hash. */
+typedef int keyspace_mark_fn(void *ctx, const uint8_t uuid[16],
+                             const struct keyspace_mark *m, uint64_t hash);
+
 /* Calls mark(), if there is one, for every mark, ordered by uuid; stops on
  * non-zero.  -EBADMSG: one is damaged or, after all were given, their number or
  * hash differs from the state's. */
 int marks_each(MDB_txn *txn, MDB_dbi meta, const struct keyspace_state *state,
-               int (*mark)(void *ctx, const uint8_t uuid[16],
-                           const struct keyspace_mark *m, uint64_t hash),
-               void *ctx);
+               keyspace_mark_fn *mark, void *ctx);
 
 /* Reads all marks and sets m->found. */
 int marks_read(MDB_txn *txn, MDB_dbi meta, const struct keyspace_state *state,

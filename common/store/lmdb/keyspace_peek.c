@@ -67,20 +67,14 @@ open_file(int dir_fd, const char *file, struct stat *st, const char **why)
     return rc;
 }
 
-static bool
-same_time(const struct timespec *a, const struct timespec *b)
-{
-    return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
-}
-
 /* Whether this file was found damaged recently and has not changed since. */
 static bool
 is_refused(const struct keyspace_refused *r, const struct stat *st)
 {
     return r->why != NULL && clock_ms() - r->at_ms < REFUSED_MS &&
            r->inode == st->st_ino && r->device == st->st_dev &&
-           r->size == st->st_size && same_time(&r->written, &st->st_mtim) &&
-           same_time(&r->changed, &st->st_ctim);
+           r->changed.tv_sec == st->st_ctim.tv_sec &&
+           r->changed.tv_nsec == st->st_ctim.tv_nsec;
 }
 
 int
@@ -109,8 +103,6 @@ keyspace_file_check(struct lmdb *s, const char *file, bool own_failed,
                                              .at_ms = clock_ms(),
                                              .device = st.st_dev,
                                              .inode = st.st_ino,
-                                             .size = st.st_size,
-                                             .written = st.st_mtim,
                                              .changed = st.st_ctim};
 
 close_fd:
@@ -118,102 +110,124 @@ close_fd:
     return rc;
 }
 
-/* ---- name and state ---------------------------------------------------- */
+/* ---- records ------------------------------------------------------------ */
 
-/* Reads both records as of one meta page. */
-static int
-read_records(int fd, const struct pages_meta *m,
-             const struct lmdb_options *options, struct keyspace *k,
-             struct keyspace_state *state, const char **why)
+/* The records of a file, as they are read. */
+struct peeking {
+    const struct lmdb_options *options;
+    struct keyspace *keyspace;
+    struct keyspace_state *state;
+    keyspace_mark_fn *mark;
+    void *ctx;
+    const char **why;
+    uint64_t marks, marks_hash;
+    bool has_name, has_state;
+};
+
+static bool
+is_key(const MDB_val *key, const char *text)
 {
-    uint8_t page[PAGES_SIZE_MAX], *value;
-    MDB_val v;
-    int rc;
-
-    *why = "its name is not there";
-    rc = pages_find(fd, m, "meta", KEYSPACE_NAME_KEY, page, &value, &v.mv_size);
-    if (rc < 0)
-        return rc;
-    v.mv_data = value;
-    rc = keyspace_header_parse(&v, options, k, why);
-    if (rc < 0)
-        return rc;
-    *why = "its state is damaged";
-    rc =
-        pages_find(fd, m, "meta", KEYSPACE_STATE_KEY, page, &value, &v.mv_size);
-    if (rc < 0)
-        return rc;
-    v.mv_data = value;
-    return keyspace_state_parse(&v, state);
+    return bytes_equal(key->mv_data, key->mv_size, text, strlen(text));
 }
 
 static int
-peek_file(int fd, const struct lmdb_options *options, struct keyspace *k,
-          struct keyspace_state *state, const char **why)
+peek_record(void *ctx, uint8_t *key_bytes, size_t key_size,
+            uint8_t *value_bytes, size_t size)
 {
+    const MDB_val key = {.mv_size = key_size, .mv_data = key_bytes};
+    const MDB_val value = {.mv_size = size, .mv_data = value_bytes};
+    struct peeking *p = ctx;
+    struct keyspace_mark m;
+    uint64_t hash;
+    int rc;
+
+    if (is_key(&key, KEYSPACE_NAME_KEY)) {
+        p->has_name = true;
+        return keyspace_header_parse(&value, p->options, p->keyspace, p->why);
+    }
+    *p->why = "its state is damaged";
+    if (is_key(&key, KEYSPACE_STATE_KEY)) {
+        p->has_state = true;
+        return keyspace_state_parse(&value, p->state);
+    }
+    if (!keyspace_is_mark(&key))
+        return 0;
+    rc = keyspace_mark_parse(&key, &value, &m, &hash);
+    if (rc < 0)
+        return rc;
+    p->marks++;
+    p->marks_hash += hash;
+    return p->mark == NULL ? 0 : p->mark(p->ctx, key_bytes + 1, &m, hash);
+}
+
+/* Reads all records as of one meta page. */
+static int
+read_records(int fd, const struct pages_meta *m, struct peeking *p)
+{
+    int rc;
+
+    *p->why = "its records are damaged";
+    rc = pages_each(fd, m, "meta", p->mark == NULL ? KEYSPACE_NAME_KEY : NULL,
+                    peek_record, p);
+    if (rc != 0)
+        return rc == -ENOENT ? -EBADMSG : rc;
+    *p->why = p->has_name ? "its state is damaged" : "its name is not there";
+    if (!p->has_name || !p->has_state)
+        return -EBADMSG;
+    return p->mark == NULL || (p->marks == p->state->marks &&
+                               p->marks_hash == p->state->marks_hash)
+               ? 0
+               : -EBADMSG;
+}
+
+static int
+peek_file(int fd, const struct peeking *p)
+{
+    int tries = p->mark == NULL ? PEEK_TRIES : 1;
     struct pages_meta m, now;
     int rc;
 
-    rc = pages_meta(fd, 0, &m, why);
-    for (int i = 0; rc == 0 && i < PEEK_TRIES; i++) {
-        struct keyspace found = *k;
+    rc = pages_meta(fd, &m, p->why);
+    for (; rc == 0 && tries > 0; tries--) {
+        struct keyspace found = *p->keyspace;
+        struct peeking once = *p;
         const char *unseen;
-        int read = read_records(fd, &m, options, &found, state, why);
+        int read;
 
+        once.keyspace = &found;
+        read = read_records(fd, &m, &once);
         if (read == 0)
-            read = pages_check_newest(fd, &keyspace_change_counter, why);
-        rc = pages_meta(fd, 0, &now, &unseen);
+            read = pages_check_newest(fd, &keyspace_change_counter, p->why);
+        rc = pages_meta(fd, &now, &unseen);
         if (rc == 0 && now.txn == m.txn) {
             if (read == 0)
-                *k = found;
-            return read == -ENOENT ? -EBADMSG : read;
+                *p->keyspace = found;
+            return read;
         }
         m = now;
     }
-    *why = "look at it";
+    *p->why = "look at it";
     return rc < 0 ? rc : -EAGAIN;
 }
 
 int
 keyspace_peek(const struct lmdb_options *options, struct keyspace *k,
-              struct keyspace_state *state, const char **why)
+              struct keyspace_state *state, keyspace_mark_fn *mark, void *ctx,
+              const char **why)
 {
+    const struct peeking p = {.options = options,
+                              .keyspace = k,
+                              .state = state,
+                              .mark = mark,
+                              .ctx = ctx,
+                              .why = why};
     struct stat st;
     int fd, rc;
 
     fd = open_file(options->keyspace_fd, k->file, &st, why);
     if (fd < 0)
         return fd;
-    rc = peek_file(fd, options, k, state, why);
-    (void)close(fd);
-    return rc;
-}
-
-int
-keyspace_peek_each(const struct lmdb_options *options, const char *file,
-                   int (*each)(void *ctx, uint8_t *key, size_t key_size,
-                               uint8_t *value, size_t size),
-                   void *ctx, const char **why)
-{
-    struct pages_meta m, now;
-    struct stat st;
-    int fd, rc;
-
-    fd = open_file(options->keyspace_fd, file, &st, why);
-    if (fd < 0)
-        return fd;
-    rc = pages_meta(fd, 0, &m, why);
-    if (rc == 0) {
-        *why = "its records are damaged";
-        rc = pages_each(fd, &m, "meta", each, ctx);
-        rc = rc == -ENOENT ? -EBADMSG : rc;
-    }
-    if (rc == 0)
-        rc = pages_check_newest(fd, &keyspace_change_counter, why);
-    if (rc == 0)
-        rc = pages_meta(fd, 0, &now, why);
-    if (rc == 0 && now.txn != m.txn)
-        rc = -EAGAIN;
+    rc = peek_file(fd, &p);
     (void)close(fd);
     return rc;
 }

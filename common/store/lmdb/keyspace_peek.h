@@ -1,10 +1,10 @@
 /* common/store/lmdb/keyspace_peek.h - a keyspace's file read without LMDB: the
- * check before LMDB opens it, and its name and state.  Internal to
+ * check before LMDB opens it, and its records.  Internal to
  * common/store/lmdb.
  *
  * Opening an environment, checking its pages and closing it again takes a
  * hundred times as long as a peek, a slot in the cache, and a lock file; a list
- * of thousands of keyspaces needs two records of each. */
+ * of thousands of keyspaces needs a few records of each. */
 #ifndef COUNTD_COMMON_STORE_LMDB_KEYSPACE_PEEK_H
 #define COUNTD_COMMON_STORE_LMDB_KEYSPACE_PEEK_H
 
@@ -27,24 +27,16 @@ int keyspace_file_check(struct lmdb *s, const char *file, bool own_failed,
 /* Each commit of a keyspace has a higher counter than the one before. */
 extern const struct pages_counter keyspace_change_counter;
 
-/* Reads name and state of the file k->file.  If `k` has a name, the file must
- * have the same.
+/* Reads name and state of the file k->file, as of the newest commit.  If `k`
+ * has a name, the file must have the same.  Calls mark(), if there is one, for
+ * every mark, ordered by uuid.
  *
  * -ENOENT, or another error with *why
- *   -EAGAIN  other processes committed to it during every try */
+ *   -EAGAIN  other processes committed to it during every try: mark() may have
+ *            seen records of two commits */
 int keyspace_peek(const struct lmdb_options *options, struct keyspace *k,
-                  struct keyspace_state *state, const char **why);
-
-/* Calls each() for every record of the meta database of a file, as of the
- * newest commit.
- *
- * -ENOENT: no such file, or another error with *why
- *   -EAGAIN  other processes committed to it meanwhile: each() may have seen
- *            records of two commits */
-int keyspace_peek_each(const struct lmdb_options *options, const char *file,
-                       int (*each)(void *ctx, uint8_t *key, size_t key_size,
-                                   uint8_t *value, size_t size),
-                       void *ctx, const char **why);
+                  struct keyspace_state *state, keyspace_mark_fn *mark,
+                  void *ctx, const char **why);
 
 /* Whether an entry of the directory is a keyspace's file; then writes its name
  * without the suffix. */

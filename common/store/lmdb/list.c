@@ -162,7 +162,7 @@ hashed_name(struct lmdb_listing *l, const char *stem, struct listed *out)
     int rc;
 
     set_file(&k, stem);
-    rc = keyspace_peek(&s->options, &k, &state, &why);
+    rc = keyspace_peek(&s->options, &k, &state, NULL, NULL, &why);
     if (rc == -ENOENT)
         return rc;
     if (rc < 0) {
@@ -246,7 +246,7 @@ count_keys(struct lmdb_listing *l, const struct listed *name)
 
     memcpy(k.name, name->name, name->size);
     keyspace_file_name(name->name, name->size, k.file);
-    rc = keyspace_peek(&s->options, &k, &state, &why);
+    rc = keyspace_peek(&s->options, &k, &state, NULL, NULL, &why);
     if (rc == 0)
         return (int64_t)state.roots[TREE_KEYS].count;
     if (rc != -ENOENT)

@@ -10,8 +10,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define MARK_KEY_SIZE 17
-
 static int
 by_uuid(const void *a, const void *b, void *ctx)
 {
@@ -49,9 +47,7 @@ marks_fini(struct marks *m)
 
 int
 marks_each(MDB_txn *txn, MDB_dbi meta, const struct keyspace_state *state,
-           int (*mark)(void *ctx, const uint8_t uuid[16],
-                       const struct keyspace_mark *m, uint64_t hash),
-           void *ctx)
+           keyspace_mark_fn *mark, void *ctx)
 {
     uint8_t prefix[1] = {'m'};
     MDB_val key = {.mv_size = sizeof prefix, .mv_data = prefix}, value;
@@ -63,8 +59,7 @@ marks_each(MDB_txn *txn, MDB_dbi meta, const struct keyspace_state *state,
     if (rc < 0)
         return rc;
     code = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
-    while (code == 0 && rc == 0 && key.mv_size == MARK_KEY_SIZE &&
-           *(const uint8_t *)key.mv_data == 'm') {
+    while (code == 0 && rc == 0 && keyspace_is_mark(&key)) {
         struct keyspace_mark m;
         uint64_t hash;
 
@@ -150,75 +145,21 @@ marks_read(MDB_txn *txn, MDB_dbi meta, const struct keyspace_state *state,
     return marks_each(txn, meta, state, read_one, &r);
 }
 
-/* ---- reading without LMDB ------------------------------------------------ */
-
-/* The records of a file, as they are peeked. */
-struct peeking {
-    const struct lmdb_options *options;
-    struct keyspace keyspace; /* with its name */
-    struct keyspace_state state;
-    struct reading reading;
-    uint64_t marks, marks_hash;
-    bool has_name, has_state;
-};
-
-static bool
-is_key(const MDB_val *key, const char *text)
-{
-    return key->mv_size == strlen(text) &&
-           memcmp(key->mv_data, text, key->mv_size) == 0;
-}
-
-static int
-peek_record(void *ctx, uint8_t *key_bytes, size_t key_size,
-            uint8_t *value_bytes, size_t size)
-{
-    const MDB_val key = {.mv_size = key_size, .mv_data = key_bytes};
-    const MDB_val value = {.mv_size = size, .mv_data = value_bytes};
-    struct peeking *p = ctx;
-    const char *unused;
-    struct keyspace_mark m;
-    uint64_t hash;
-    int rc;
-
-    if (is_key(&key, KEYSPACE_NAME_KEY)) {
-        p->has_name = true;
-        return keyspace_header_parse(&value, p->options, &p->keyspace, &unused);
-    }
-    if (is_key(&key, KEYSPACE_STATE_KEY)) {
-        p->has_state = true;
-        return keyspace_state_parse(&value, &p->state);
-    }
-    if (key_size != MARK_KEY_SIZE || key_bytes[0] != 'm')
-        return 0;
-    rc = keyspace_mark_parse(&key, &value, &m, &hash);
-    if (rc < 0)
-        return rc;
-    p->marks++;
-    p->marks_hash += hash;
-    return read_one(&p->reading, key_bytes + 1, &m, hash);
-}
-
 /* Reads the marks of a file that is not open without opening it.  Any error but
  * -ENOENT only says that it must be opened. */
 static int
 peek_marks(const struct lmdb *s, const uint8_t *name, size_t name_size,
            struct marks *m)
 {
-    struct peeking p = {.options = &s->options, .reading.m = m};
+    struct keyspace k = {.name_size = name_size};
+    struct reading r = {.m = m};
+    struct keyspace_state state;
     const char *unused;
-    int rc;
 
     clear_found(m);
-    p.keyspace.name_size = name_size;
-    memcpy(p.keyspace.name, name, name_size);
-    keyspace_file_name(name, name_size, p.keyspace.file);
-    rc = keyspace_peek_each(&s->options, p.keyspace.file, peek_record, &p,
-                            &unused);
-    if (rc == 0 && (!p.has_name || !p.has_state || p.marks != p.state.marks ||
-                    p.marks_hash != p.state.marks_hash))
-        rc = -EBADMSG;
-    return rc;
+    memcpy(k.name, name, name_size);
+    keyspace_file_name(name, name_size, k.file);
+    return keyspace_peek(&s->options, &k, &state, read_one, &r, &unused);
 }
 
 /* ---- writing ----------------------------------------------------------- */

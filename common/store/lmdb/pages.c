@@ -1,4 +1,4 @@
-/* common/store/lmdb/pages.c - see pages.h: pages_metas(), pages_find(),
+/* common/store/lmdb/pages.c - see pages.h: pages_meta(), pages_each(),
  * pages_check_newest(), pages_undo_commit(), pages_value_ok(). */
 #include "common/store/lmdb/pages.h"
 
@@ -59,14 +59,16 @@ txns_ok(const struct pages_meta metas[2])
            (metas[1].txn % 2 == 1 || (metas[0].txn == 0 && metas[1].txn == 0));
 }
 
-unsigned
-pages_newest(const struct pages_meta metas[2])
+/* The index of the meta page that LMDB uses. */
+static unsigned
+newest_of(const struct pages_meta metas[2])
 {
     return metas[0].txn < metas[1].txn ? 1 : 0;
 }
 
-int
-pages_metas(int fd, struct pages_meta metas[2], const char **why)
+/* Reads both meta pages. */
+static int
+read_metas(int fd, struct pages_meta metas[2], const char **why)
 {
     const struct pages_meta *newest;
     int rc;
@@ -84,7 +86,7 @@ pages_metas(int fd, struct pages_meta metas[2], const char **why)
         return -EBADMSG;
 
     /* The next commit overwrites the other one. */
-    newest = &metas[pages_newest(metas)];
+    newest = &metas[newest_of(metas)];
     *why = "its size is damaged";
     return newest->map_size > MAP_SIZE_MAX || newest->last_page < 1 ||
                    newest->last_page >= MAP_SIZE_MAX / newest->page_size
@@ -93,175 +95,25 @@ pages_metas(int fd, struct pages_meta metas[2], const char **why)
 }
 
 int
-pages_meta(int fd, uint64_t txn, struct pages_meta *out, const char **why)
+pages_meta(int fd, struct pages_meta *out, const char **why)
 {
     struct pages_meta metas[2];
-    unsigned which;
-    int rc;
+    const int rc = read_metas(fd, metas, why);
 
-    rc = pages_metas(fd, metas, why);
-    if (rc < 0)
-        return rc;
-    which = txn == 0 ? pages_newest(metas) : (unsigned)(txn % 2);
-    if (txn != 0 && metas[which].txn != txn)
-        return -EAGAIN;
-    *out = metas[which];
-    return 0;
-}
-
-/* ---- finding ----------------------------------------------------------- */
-
-/* A search in one snapshot, with the buffer for the page it is at. */
-struct finder {
-    int fd;
-    const struct pages_meta *meta;
-    const char *key;
-    uint8_t *page;
-};
-
-/* Reads a branch or leaf page; returns its number of nodes. */
-static int
-read_page(const struct finder *f, uint64_t number, bool leaf)
-{
-    const size_t page_size = f->meta->page_size;
-    unsigned count;
-    ssize_t size;
-
-    if (number < 2 || number > f->meta->last_page ||
-        number >= MAP_SIZE_MAX / page_size)
-        return -EBADMSG;
-    size = pread(f->fd, f->page, page_size, (off_t)(number * page_size));
-    if (size < 0)
-        return -errno;
-    if (size != (ssize_t)page_size)
-        return -EBADMSG;
-    count = page_count(f->page, page_size, number, leaf);
-    return count > 0 ? (int)count : -EBADMSG;
-}
-
-static int
-compare_key(const struct page_node *node, const char *key)
-{
-    return bytes_compare(node->key, node->key_size, key, strlen(key));
-}
-
-/* Goes from a branch to the child that may contain the key. */
-static int
-branch_find(const struct finder *f, uint64_t *number)
-{
-    const int count = read_page(f, *number, false);
-    uint64_t child = 0;
-
-    if (count < 0)
-        return count;
-    /* The first node of a branch has no key: its child contains all keys below
-     * the second node's. */
-    for (int i = 0; i < count; i++) {
-        struct page_node node;
-
-        if (!page_node(f->page, f->meta->page_size, false, (size_t)i, &node))
-            return -EBADMSG;
-        if (i > 0 && compare_key(&node, f->key) > 0)
-            break;
-        child = node.child;
-    }
-    *number = child;
-    return 0;
-}
-
-static int
-leaf_find(const struct finder *f, uint64_t number, struct page_node *out)
-{
-    const int count = read_page(f, number, true);
-
-    if (count < 0)
-        return count;
-    for (int i = 0; i < count; i++) {
-        if (!page_node(f->page, f->meta->page_size, true, (size_t)i, out))
-            return -EBADMSG;
-        if (compare_key(out, f->key) == 0)
-            return 0;
-    }
-    return -ENOENT;
-}
-
-/* Reads the root of a database's record; -ENOENT: the database is empty. */
-static int
-database_root(const uint8_t db[PAGES_DB_SIZE], uint64_t *number,
-              unsigned *depth)
-{
-    *number = native64(db + DB_ROOT_AT);
-    *depth = native16(db + DB_DEPTH_AT);
-    if (native16(db + DB_FLAGS_AT) != 0 || *depth > DEPTH_MAX)
-        return -EBADMSG;
-    if (*depth == 0)
-        return *number == DB_ROOT_NONE ? -ENOENT : -EBADMSG;
-    return 0;
-}
-
-/* Finds the node of f->key in a database's leaf; it must have these flags. */
-static int
-database_find(const struct finder *f, const uint8_t db[PAGES_DB_SIZE],
-              unsigned flags, struct page_node *out)
-{
-    uint64_t number;
-    unsigned depth;
-    int rc;
-
-    rc = database_root(db, &number, &depth);
-    if (rc < 0)
-        return rc;
-    for (unsigned i = 1; i < depth; i++) {
-        rc = branch_find(f, &number);
-        if (rc < 0)
-            return rc;
-    }
-    rc = leaf_find(f, number, out);
-    return rc == 0 && out->flags != flags ? -EBADMSG : rc;
-}
-
-/* Finds the record of the database that f->key names. */
-static int
-find_database(const struct finder *f, uint8_t record[PAGES_DB_SIZE])
-{
-    struct page_node node;
-    int rc;
-
-    rc = database_find(f, f->meta->main, NODE_SUB, &node);
-    if (rc == 0 && node.size != PAGES_DB_SIZE)
-        rc = -EBADMSG;
     if (rc == 0)
-        memcpy(record, node.data, PAGES_DB_SIZE);
+        *out = metas[newest_of(metas)];
     return rc;
 }
 
-int
-pages_find(int fd, const struct pages_meta *meta, const char *db,
-           const char *key, uint8_t *page, uint8_t **value, size_t *size)
-{
-    struct finder f = {.fd = fd, .meta = meta, .key = db, .page = page};
-    struct page_node node;
-    uint8_t record[PAGES_DB_SIZE];
-    int rc;
+/* ---- records ------------------------------------------------------------ */
 
-    rc = find_database(&f, record);
-    if (rc < 0)
-        return rc;
-    f.key = key;
-    rc = database_find(&f, record, 0, &node);
-    if (rc < 0)
-        return rc;
-    *value = page + (node.data - page);
-    *size = node.size;
-    return 0;
-}
-
-/* ---- all records --------------------------------------------------------- */
-
-/* A walk over the leaves of a database: its path from the root, and at each
- * branch the next node. */
+/* A walk over the leaves of a database, as of a meta page: its path from the
+ * root, and at each branch the next node. */
 struct walk {
-    struct finder f;
+    int fd;
+    const struct pages_meta *meta;
+    unsigned flags;   /* of the nodes that are wanted */
+    const char *from; /* leaves before this key are left out; NULL: none are */
     uint64_t number[DEPTH_MAX];
     int next[DEPTH_MAX];
     unsigned depth;
@@ -270,50 +122,93 @@ struct walk {
     int (*each)(void *ctx, uint8_t *key, size_t key_size, uint8_t *value,
                 size_t size);
     void *ctx;
+    uint8_t page[PAGES_SIZE_MAX]; /* the one at the end of the path */
 };
 
+/* Reads a branch or leaf page; returns its number of nodes. */
 static int
-visit_leaf(const struct walk *w, int count)
+read_page(struct walk *w, uint64_t number, bool leaf)
 {
-    uint8_t *page = w->f.page;
+    const size_t page_size = w->meta->page_size;
+    unsigned count;
+    ssize_t size;
 
+    if (number < 2 || number > w->meta->last_page ||
+        number >= MAP_SIZE_MAX / page_size)
+        return -EBADMSG;
+    size = pread(w->fd, w->page, page_size, (off_t)(number * page_size));
+    if (size < 0)
+        return -errno;
+    if (size != (ssize_t)page_size)
+        return -EBADMSG;
+    count = page_count(w->page, page_size, number, leaf);
+    return count > 0 ? (int)count : -EBADMSG;
+}
+
+static int
+visit_leaf(struct walk *w, int count)
+{
     for (int i = 0; i < count; i++) {
         struct page_node node;
         int rc;
 
-        if (!page_node(page, w->f.meta->page_size, true, (size_t)i, &node))
+        if (!page_node(w->page, w->meta->page_size, true, (size_t)i, &node))
             return -EBADMSG;
-        if (node.flags != 0)
+        if (node.flags != w->flags)
             continue;
-        rc = w->each(w->ctx, page + (node.key - page), node.key_size,
-                     page + (node.data - page), node.size);
+        rc = w->each(w->ctx, w->page + (node.key - w->page), node.key_size,
+                     w->page + (node.data - w->page), node.size);
         if (rc != 0)
             return rc;
     }
     return 0;
 }
 
-/* Reads the page at the end of the path, and goes on to the next one.  Returns
- * 1 after the last. */
+/* Skips the children of a branch that end before the first key wanted: each
+ * has the keys below the next one's. */
 static int
-walk_page(struct walk *w)
+skip_children(struct walk *w, int count)
+{
+    int *next = &w->next[w->level];
+    struct page_node node;
+
+    while (*next + 1 < count) {
+        if (!page_node(w->page, w->meta->page_size, false, (size_t)*next + 1,
+                       &node))
+            return -EBADMSG;
+        if (bytes_compare(node.key, node.key_size, w->from, strlen(w->from)) >
+            0)
+            return 0;
+        ++*next;
+    }
+    return 0;
+}
+
+/* Reads the page at the end of the path, and goes on to the next one.  *end:
+ * it was the last. */
+static int
+walk_page(struct walk *w, bool *end)
 {
     const bool is_leaf = w->level + 1 == w->depth;
     struct page_node node;
     int count, rc = 0;
 
-    if (w->reads++ > 2 * w->f.meta->last_page)
+    if (w->reads++ > 2 * w->meta->last_page)
         return -EBADMSG;
-    count = read_page(&w->f, w->number[w->level], is_leaf);
+    count = read_page(w, w->number[w->level], is_leaf);
     if (count < 0)
         return count;
     if (is_leaf)
         rc = visit_leaf(w, count);
+    else if (w->from != NULL && w->next[w->level] == 0)
+        rc = skip_children(w, count);
     if (rc != 0)
         return rc;
-    if (is_leaf || w->next[w->level] == count)
-        return w->level-- == 0;
-    if (!page_node(w->f.page, w->f.meta->page_size, false,
+    if (is_leaf || w->next[w->level] == count) {
+        *end = w->level-- == 0;
+        return 0;
+    }
+    if (!page_node(w->page, w->meta->page_size, false,
                    (size_t)w->next[w->level]++, &node))
         return -EBADMSG;
     w->level++;
@@ -322,41 +217,102 @@ walk_page(struct walk *w)
     return 0;
 }
 
+/* Walks the database of this record. */
+static int
+walk_database(struct walk *w, const uint8_t db[PAGES_DB_SIZE])
+{
+    bool end = false;
+    int rc = 0;
+
+    w->number[0] = native64(db + DB_ROOT_AT);
+    w->depth = native16(db + DB_DEPTH_AT);
+    w->next[0] = 0;
+    w->level = 0;
+    w->reads = 0;
+    if (native16(db + DB_FLAGS_AT) != 0 || w->depth > DEPTH_MAX)
+        return -EBADMSG;
+    if (w->depth == 0)
+        return w->number[0] == DB_ROOT_NONE ? 0 : -EBADMSG;
+    while (rc == 0 && !end)
+        rc = walk_page(w, &end);
+    return rc;
+}
+
+struct named {
+    const char *name;
+    uint8_t record[PAGES_DB_SIZE];
+};
+
+/* Stops at the record of the database that has the name. */
+static int
+take_database(void *ctx, uint8_t *key, size_t key_size, uint8_t *value,
+              size_t size)
+{
+    struct named *n = ctx;
+
+    if (!bytes_equal(key, key_size, n->name, strlen(n->name)))
+        return 0;
+    if (size != sizeof n->record)
+        return -EBADMSG;
+    memcpy(n->record, value, size);
+    return 1;
+}
+
 int
 pages_each(int fd, const struct pages_meta *meta, const char *db,
+           const char *from,
            int (*each)(void *ctx, uint8_t *key, size_t key_size, uint8_t *value,
                        size_t size),
            void *ctx)
 {
-    uint8_t page[PAGES_SIZE_MAX], record[PAGES_DB_SIZE];
-    struct walk w = {
-        .f = {.fd = fd, .meta = meta, .key = db, .page = page},
-        .each = each,
-        .ctx = ctx,
-    };
+    struct named named = {.name = db};
+    struct walk w = {.fd = fd,
+                     .meta = meta,
+                     .flags = NODE_SUB,
+                     .from = db,
+                     .each = take_database,
+                     .ctx = &named};
     int rc;
 
-    rc = find_database(&w.f, record);
-    if (rc == 0)
-        rc = database_root(record, &w.number[0], &w.depth);
-    while (rc == 0)
-        rc = walk_page(&w);
-    return rc == 1 ? 0 : rc;
+    rc = walk_database(&w, meta->main);
+    if (rc <= 0)
+        return rc < 0 ? rc : -ENOENT;
+    w.flags = 0;
+    w.from = from;
+    w.each = each;
+    w.ctx = ctx;
+    return walk_database(&w, named.record);
 }
 
 /* ---- the newest commit --------------------------------------------------- */
+
+struct counting {
+    const struct pages_counter *counter;
+    uint64_t *out;
+};
+
+/* Stops at the record of the counter. */
+static int
+take_counter(void *ctx, uint8_t *key, size_t key_size, uint8_t *value,
+             size_t size)
+{
+    const struct counting *c = ctx;
+
+    if (!bytes_equal(key, key_size, c->counter->key, strlen(c->counter->key)))
+        return 0;
+    return c->counter->get(value, size, c->out) ? 1 : -EBADMSG;
+}
 
 /* Reads the counter as of a meta page; -ENODATA if the page leads to none. */
 static int
 counter_read(int fd, const struct pages_meta *meta,
              const struct pages_counter *counter, uint64_t *out)
 {
-    uint8_t page[PAGES_SIZE_MAX], *value;
-    size_t size;
-    int rc;
+    struct counting c = {.counter = counter, .out = out};
+    const int rc =
+        pages_each(fd, meta, counter->db, counter->key, take_counter, &c);
 
-    rc = pages_find(fd, meta, counter->db, counter->key, page, &value, &size);
-    if (rc == 0 && counter->get(value, size, out))
+    if (rc == 1)
         return 0;
     return rc == 0 || rc == -ENOENT || rc == -EBADMSG ? -ENODATA : rc;
 }
@@ -376,16 +332,16 @@ pages_check_newest(int fd, const struct pages_counter *counter,
     struct pages_meta metas[2], now[2];
     int rc;
 
-    rc = pages_metas(fd, metas, why);
+    rc = read_metas(fd, metas, why);
     for (int i = 0; rc == 0 && i < CHECK_TRIES; i++) {
-        const unsigned newest = pages_newest(metas);
+        const unsigned newest = newest_of(metas);
         uint64_t used = 0, other = 0;
         int looked;
 
         looked = counter_read(fd, &metas[newest], counter, &used);
         if (looked == 0)
             looked = counter_read(fd, &metas[1 - newest], counter, &other);
-        rc = pages_metas(fd, now, why);
+        rc = read_metas(fd, now, why);
         if (rc < 0)
             break;
         if (looked < 0 || other <= used)
@@ -408,10 +364,10 @@ pages_undo_commit(int fd, uint64_t txn)
     unsigned newest;
     int rc;
 
-    rc = pages_metas(fd, metas, &why);
+    rc = read_metas(fd, metas, &why);
     if (rc < 0)
         return rc;
-    newest = pages_newest(metas);
+    newest = newest_of(metas);
     if (metas[newest].txn + 1 != txn)
         return 0; /* it happened after all */
     if (pread(fd, bytes, sizeof bytes,

@@ -31,7 +31,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Bytes of a page at most, and of a buffer for one. */
+/* Bytes of a page at most. */
 #define PAGES_SIZE_MAX 32768
 
 /* Bytes of a database's record. */
@@ -50,28 +50,19 @@ struct pages_meta {
     uint8_t main[PAGES_DB_SIZE]; /* the names of the others */
 };
 
-/* Reads both meta pages. */
-int pages_metas(int fd, struct pages_meta metas[2], const char **why);
+/* Reads the one that LMDB uses. */
+int pages_meta(int fd, struct pages_meta *out, const char **why);
 
-/* The index of the meta page that LMDB uses. */
-unsigned pages_newest(const struct pages_meta metas[2]);
-
-/* Reads the meta page of transaction `txn` (0: the newest).
- *   -EAGAIN  a later transaction has overwritten it */
-int pages_meta(int fd, uint64_t txn, struct pages_meta *out, const char **why);
-
-/* ---- finding (pages.c) ------------------------------------------------- */
-
-/* Finds the value of `key` in the named database `db`, as of a meta page, in
- * `page`, a buffer of PAGES_SIZE_MAX bytes. -ENOENT   no such database or key
- *   -EBADMSG  damaged, or not a value in a leaf of a plain database */
-int pages_find(int fd, const struct pages_meta *meta, const char *db,
-               const char *key, uint8_t *page, uint8_t **value, size_t *size);
+/* ---- records (pages.c) ------------------------------------------------- */
 
 /* Calls each() for every record of the named database `db`, by key, as of a
- * meta page; values in pages of their own are left out.  Stops on non-zero and
- * returns that.  The bytes live until each() returns. */
+ * meta page; values in pages of their own are left out, and so are leaves
+ * before the key `from` (NULL: none).  Stops on non-zero and returns that.  The
+ * bytes live until each() returns.
+ *   -ENOENT   no such database
+ *   -EBADMSG  damaged, or not a plain database */
 int pages_each(int fd, const struct pages_meta *meta, const char *db,
+               const char *from,
                int (*each)(void *ctx, uint8_t *key, size_t key_size,
                            uint8_t *value, size_t size),
                void *ctx);

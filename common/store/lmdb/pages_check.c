@@ -496,12 +496,12 @@ pages_check(int fd, struct pages_check *check)
     /* Pages of a snapshot without a reader may be overwritten meanwhile: faults
      * count only if there was no commit during the walk. */
     for (unsigned i = 0; i < CHECK_TRIES; i++) {
-        rc = pages_meta(fd, 0, &m, &why);
+        rc = pages_meta(fd, &m, &why);
         if (rc == 0)
             rc = walk_file(fd, &m, &quiet);
         if (rc < 0 || quiet.faults == 0)
             break;
-        rc = pages_meta(fd, 0, &now, &why);
+        rc = pages_meta(fd, &now, &why);
         if (rc < 0)
             break;
         /* Report faults only from a walk for which the transaction id stayed
@@ -523,7 +523,7 @@ pages_check_file(int fd, enum pages_use use, const char **why)
     bool whole;
     int rc;
 
-    rc = pages_meta(fd, 0, &m, why);
+    rc = pages_meta(fd, &m, why);
     if (rc < 0)
         return rc;
     *why = "read its pages";
