@@ -93,6 +93,7 @@ queue_read(struct queue *q, uint64_t id, const uint8_t **bytes, size_t *size)
 
     if (i == q->items.count || item->id != id || item->segment == 0)
         return -ENOENT;
+    *size = item->size;
     all = QUEUE_ENTRY + (size_t)item->size + 7;
     if (queue_grow(&q->record, &q->record_capacity, all, 1) < 0)
         return -ENOMEM;
@@ -107,7 +108,6 @@ queue_read(struct queue *q, uint64_t id, const uint8_t **bytes, size_t *size)
         get_le64(q->record + 8) != id)
         return -EBADMSG;
     *bytes = q->record + QUEUE_ENTRY;
-    *size = item->size;
     return 0;
 }
 

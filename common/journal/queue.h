@@ -147,12 +147,14 @@ uint64_t queue_next(const struct queue *q, uint64_t stream, uint64_t after);
 
 /* Its bytes, until the next call.
  *   -ENOENT it waits no more, or was copied by another process: refresh
- *   -EBADMSG damaged */
+ *   -EBADMSG damaged; *size is written */
 int queue_read(struct queue *q, uint64_t id, const uint8_t **bytes,
                size_t *size);
 
+#define QUEUE_ENTRY 32u /* bytes that a record takes beside its own */
+
 struct queue_stats {
-    uint64_t records, bytes; /* that wait */
+    uint64_t records, bytes; /* that wait, with QUEUE_ENTRY for each */
     uint64_t file_bytes;     /* of all segments */
     uint64_t damaged;        /* times that damage was reported */
     uint64_t bad_segments;   /* segments that have damage */

@@ -27,7 +27,6 @@
 
 #define QUEUE_LINE      64u   /* bytes; groups begin at a multiple */
 #define QUEUE_FIRST     1024u /* byte of the first group of a segment */
-#define QUEUE_ENTRY     32u   /* bytes of an entry before its own */
 #define QUEUE_NOTE      64u   /* bytes of the note */
 #define QUEUE_NAME_SIZE 20u   /* of a file's name */
 #define QUEUE_FILE_NAME "lock"

@@ -22,23 +22,13 @@
 #define WAITS         200 /* for another process: a second */
 #define WAITS_BRIEF   10  /* the same of a caller that comes again */
 
-/* A record of the queue. */
-struct batch {
-    uint64_t id;
-    uint32_t count;
-    uint32_t newest_s;
-};
-
 struct requests {
     struct mark_store store;
     int data_fd, dir_fd;
     bool writable;
-    uint64_t damaged;      /* times that damage was reported */
-    struct queue *queue;   /* NULL: not open */
-    uint64_t max;          /* 0: nothing is forgotten */
-    struct batch *batches; /* those from `first` on, by id */
-    size_t first, count, capacity;
-    uint64_t total; /* requests in them */
+    uint64_t damaged;    /* times that damage was reported */
+    struct queue *queue; /* NULL: not open */
+    uint64_t max;        /* 0: nothing is forgotten */
 };
 
 /* ---- what the queue has -------------------------------------------------- */
@@ -54,101 +44,6 @@ get_request(const uint8_t *b, struct counted_request *out)
     out->at_s = get_le32(b + 52);
 }
 
-/* The place of the first batch with this id or a higher one. */
-static size_t
-find_batch(const struct requests *r, uint64_t id)
-{
-    size_t low = r->first, high = r->count;
-
-    while (low < high) {
-        const size_t middle = (low + high) / 2;
-
-        if (r->batches[middle].id < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-static int
-reserve_batch(struct requests *r)
-{
-    const size_t capacity = 2 * r->capacity + 64;
-    struct batch *more;
-
-    if (r->count < r->capacity)
-        return 0;
-    more = realloc(r->batches, capacity * sizeof *more);
-    if (!more)
-        return -ENOMEM;
-    r->batches = more;
-    r->capacity = capacity;
-    return 0;
-}
-
-/* A record that was copied to a later segment comes after younger ones, or
- * again. */
-static int
-add_batch(void *ctx, uint64_t id, uint64_t stream, const uint8_t *bytes,
-          size_t size)
-{
-    struct requests *r = ctx;
-    struct batch b = {.id = id, .count = (uint32_t)(size / REQUEST_SIZE)};
-    const size_t at = find_batch(r, id);
-
-    (void)stream; /* there is one */
-    if (at < r->count && r->batches[at].id == id)
-        return 0;
-    if (b.count > 0)
-        b.newest_s =
-            get_le32(bytes + (size_t)(b.count - 1) * REQUEST_SIZE + 52);
-    if (reserve_batch(r) < 0)
-        return -ENOMEM;
-    memmove(r->batches + at + 1, r->batches + at,
-            (r->count - at) * sizeof *r->batches);
-    r->batches[at] = b;
-    r->count++;
-    r->total += b.count;
-    return 0;
-}
-
-/* Gives back the places before the first batch once they are half of all. */
-static void
-drop_first(struct requests *r)
-{
-    r->first++;
-    if (r->first <= r->count / 2)
-        return;
-    r->count -= r->first;
-    memmove(r->batches, r->batches + r->first, r->count * sizeof *r->batches);
-    r->first = 0;
-}
-
-static void
-remove_batch(void *ctx, uint64_t id)
-{
-    struct requests *r = ctx;
-    size_t at;
-
-    if (id == 0) {
-        r->first = r->count = 0;
-        r->total = 0;
-        return;
-    }
-    at = find_batch(r, id);
-    if (at == r->count || r->batches[at].id != id)
-        return;
-    r->total -= r->batches[at].count;
-    if (at == r->first) {
-        drop_first(r);
-        return;
-    }
-    r->count--;
-    memmove(r->batches + at, r->batches + at + 1,
-            (r->count - at) * sizeof *r->batches);
-}
-
 static void
 report_damage(void *ctx, const char *text)
 {
@@ -158,6 +53,20 @@ report_damage(void *ctx, const char *text)
                          "that were recorded there and are sent again count "
                          "again",
          text);
+}
+
+/* Reads a record of *count requests.  -EBADMSG is reported. */
+static int
+read_record(struct requests *r, uint64_t id, const uint8_t **bytes,
+            size_t *count)
+{
+    size_t size = 0;
+    const int rc = queue_read(r->queue, id, bytes, &size);
+
+    *count = size / REQUEST_SIZE;
+    if (rc == -EBADMSG)
+        report_damage(r, "a record is lost");
+    return rc;
 }
 
 /* ---- opening ------------------------------------------------------------- */
@@ -194,7 +103,6 @@ close_queue(struct requests *r)
         (void)close(r->dir_fd);
     r->queue = NULL;
     r->dir_fd = -1;
-    remove_batch(r, 0);
 }
 
 void
@@ -203,7 +111,6 @@ requests_close(struct requests *r)
     if (!r)
         return;
     close_queue(r);
-    free(r->batches);
     free(r);
 }
 
@@ -231,8 +138,6 @@ open_queue(struct requests *r)
 {
     struct queue_options options = {.writable = r->writable,
                                     .segment_size = SEGMENT_SIZE,
-                                    .added = add_batch,
-                                    .removed = remove_batch,
                                     .report = report_damage,
                                     .ctx = r};
     int rc;
@@ -331,22 +236,30 @@ format_marks(const struct log_header *fill, const struct marked *marks,
 }
 
 /* Adds to the group that the oldest records are gone which the window has
- * passed, with `more` to come. */
+ * passed, with `more` requests to come, or which are damaged. */
 static int
 forget_old(struct requests *r, size_t more)
 {
     const uint64_t now_s = clock_unix_ms() / 1000;
-    uint64_t total = r->total + more;
+    const uint8_t *bytes;
+    struct queue_stats s;
+    uint64_t total, id = 0;
+    size_t count;
     int rc = 0;
 
-    for (size_t i = r->first; rc == 0 && r->max > 0 && i < r->count; i++) {
-        const struct batch *b = &r->batches[i];
-
-        if (total - b->count < r->max &&
-            b->newest_s + (uint64_t)REQUESTS_KEEP_S >= now_s)
+    queue_stats(r->queue, &s);
+    total = (s.bytes - s.records * QUEUE_ENTRY) / REQUEST_SIZE + more;
+    while (rc == 0 && r->max > 0 && (id = queue_next(r->queue, 0, id)) != 0) {
+        rc = read_record(r, id, &bytes, &count);
+        if (rc < 0 && rc != -EBADMSG)
             break;
-        total -= b->count;
-        rc = queue_remove(r->queue, b->id);
+        if (rc == 0 && count > 0 && total - count < r->max &&
+            get_le32(bytes + (count - 1) * REQUEST_SIZE + 52) +
+                    (uint64_t)REQUESTS_KEEP_S >=
+                now_s)
+            break;
+        total -= count;
+        rc = queue_remove(r->queue, id);
     }
     return rc;
 }
@@ -404,23 +317,21 @@ requests_each(struct requests *r,
               void (*visit)(void *ctx, const struct counted_request *q),
               void *ctx)
 {
+    uint64_t id = 0;
     int rc = use_queue(r);
 
-    for (size_t i = r->first; rc == 0 && i < r->count; i++) {
+    while (rc == 0 && (id = queue_next(r->queue, 0, id)) != 0) {
         struct counted_request q;
         const uint8_t *bytes;
-        size_t size;
+        size_t count;
 
-        rc = queue_read(r->queue, r->batches[i].id, &bytes, &size);
-        for (size_t at = 0; rc == 0 && at + REQUEST_SIZE <= size;
-             at += REQUEST_SIZE) {
-            get_request(bytes + at, &q);
+        rc = read_record(r, id, &bytes, &count);
+        for (size_t i = 0; rc == 0 && i < count; i++) {
+            get_request(bytes + i * REQUEST_SIZE, &q);
             visit(ctx, &q);
         }
-        if (rc == -EBADMSG) {
-            report_damage(r, "a record is lost");
+        if (rc == -EBADMSG)
             rc = 0;
-        }
     }
     return rc;
 }

@@ -23,7 +23,7 @@
  *     48  increments u32         52  Unix time in seconds u32
  *
  * Ownership: the caller's, from open to close.  One thread at a time.  Memory:
- * 48 bytes a record, and the marks of one fill while they are stored.
+ * 32 bytes a record, and the marks of one fill while they are used.
  * Errors: 0 or a negative errno; damage is reported through diag.
  */
 #ifndef COUNTD_COMMON_JOURNAL_REQUESTS_H
