@@ -35,7 +35,6 @@ queue_open(struct queue **out, const struct queue_options *options)
         return -ENOMEM;
     q->options = *options;
     q->tail_fd = q->stream_fd = -1;
-    queue_read_boot(q->boot);
     q->lock_fd = openat(q->options.dir_fd, QUEUE_FILE_NAME,
                         (q->options.writable ? O_RDWR | O_CREAT : O_RDONLY) |
                             O_NOFOLLOW | O_CLOEXEC,
@@ -65,7 +64,6 @@ queue_close(struct queue *q)
     free(q->items.at);
     free(q->done.at);
     free(q->streams);
-    free(q->slots);
     free(q->record);
     free(q);
 }
@@ -95,7 +93,7 @@ queue_read(struct queue *q, uint64_t id, const uint8_t **bytes, size_t *size)
         return -ENOENT;
     *size = item->size;
     all = QUEUE_ENTRY + (size_t)item->size + 7;
-    if (queue_grow(&q->record, &q->record_capacity, all, 1) < 0)
+    if (array_grow(&q->record, &q->record_capacity, all, 1) < 0)
         return -ENOMEM;
     fd = queue_segment_open(q, item->segment, O_RDONLY);
     if (fd < 0)

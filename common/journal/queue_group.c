@@ -79,7 +79,7 @@ queue_append(struct queue *q, enum queue_kind kind, uint64_t id,
     uint8_t *e;
 
     /* A line more, so that queue_begin() can fill the last one. */
-    if (queue_grow(&g->bytes, &g->capacity, at + all + QUEUE_LINE, 1) < 0)
+    if (array_grow(&g->bytes, &g->capacity, at + all + QUEUE_LINE, 1) < 0)
         return -ENOMEM;
     e = g->bytes + at;
     memset(e, 0, QUEUE_ENTRY);
@@ -146,18 +146,17 @@ static int
 take_record(struct queue *q, const uint8_t *e, uint32_t segment, uint64_t at)
 {
     const struct queue_item item = {.id = get_le64(e + 8),
+                                    .stream = get_le64(e + 16),
                                     .segment = segment,
                                     .at = (uint32_t)(at / 8),
                                     .size = get_le32(e + 4)};
-    const uint64_t stream = get_le64(e + 16);
     bool is_new;
     int rc;
 
-    rc = queue_item_add(q, &item, stream, get_le32(e + 28) == QUEUE_COPY,
-                        &is_new);
+    rc = queue_item_add(q, &item, get_le32(e + 28) == QUEUE_COPY, &is_new);
     if (rc == 0 && is_new && q->options.added != NULL)
-        rc = q->options.added(q->options.ctx, item.id, stream, e + QUEUE_ENTRY,
-                              item.size);
+        rc = q->options.added(q->options.ctx, item.id, item.stream,
+                              e + QUEUE_ENTRY, item.size);
     return rc;
 }
 

@@ -4,22 +4,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
-
-int
-queue_grow(void *at, size_t *capacity, size_t need, size_t item_size)
-{
-    void **where = at, *moved;
-    const size_t larger = *capacity * 2 > need ? *capacity * 2 : need + 16;
-
-    if (need <= *capacity)
-        return 0;
-    moved = realloc(*where, larger * item_size);
-    if (moved == NULL)
-        return -ENOMEM;
-    *where = moved;
-    *capacity = larger;
-    return 0;
-}
+#include <string.h>
 
 size_t
 queue_items_find(const struct queue *q, uint64_t id)
@@ -39,114 +24,97 @@ queue_items_find(const struct queue *q, uint64_t id)
 
 /* ---- streams ------------------------------------------------------------ */
 
-/* The slot of a stream, or the free one where it belongs. */
-static uint32_t *
-find_slot(const struct queue *q, uint64_t name)
+/* The place of a stream, or the one where it belongs. */
+static size_t
+find_stream(const struct queue *q, uint64_t name)
 {
-    size_t i = (size_t)(name * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+    size_t low = 0, high = q->stream_count;
 
-    for (;; i++) {
-        uint32_t *slot = &q->slots[i & (2 * (size_t)q->stream_capacity - 1)];
+    while (low < high) {
+        const size_t middle = (low + high) / 2;
 
-        if (*slot == 0 || q->streams[*slot - 1].name == name)
-            return slot;
+        if (q->streams[middle].name < name)
+            low = middle + 1;
+        else
+            high = middle;
     }
+    return low;
+}
+
+static bool
+is_stream(const struct queue *q, size_t i, uint64_t name)
+{
+    return i < q->stream_count && q->streams[i].name == name;
 }
 
 static int
-grow_streams(struct queue *q)
+add_stream(struct queue *q, uint64_t name)
 {
-    const uint32_t capacity = q->stream_count > 0 ? 2 * q->stream_capacity : 16;
-    void *moved = realloc(q->streams, capacity * sizeof *q->streams);
-    uint32_t *slots = calloc(2 * (size_t)capacity, sizeof *slots);
+    const size_t i = find_stream(q, name);
 
-    if (moved != NULL)
-        q->streams = moved;
-    if (moved == NULL || slots == NULL) {
-        free(slots);
+    if (is_stream(q, i, name))
+        return 0;
+    if (array_grow(&q->streams, &q->stream_capacity, q->stream_count + 1,
+                   sizeof *q->streams) < 0)
         return -ENOMEM;
-    }
-    free(q->slots);
-    q->slots = slots;
-    q->stream_capacity = capacity;
-    for (uint32_t i = 0; i < q->stream_count; i++)
-        *find_slot(q, q->streams[i].name) = i + 1;
-    return 0;
-}
-
-/* The stream's index in slots; *out is 1 + its index.  -ENOMEM */
-static int
-add_stream(struct queue *q, uint64_t name, uint32_t *out)
-{
-    if (q->stream_count == q->stream_capacity && grow_streams(q) < 0)
-        return -ENOMEM;
-    if (*find_slot(q, name) == 0) {
-        q->streams[q->stream_count++] = (struct queue_stream){.name = name};
-        *find_slot(q, name) = q->stream_count;
-    }
-    *out = *find_slot(q, name);
+    memmove(q->streams + i + 1, q->streams + i,
+            (q->stream_count++ - i) * sizeof *q->streams);
+    q->streams[i] = (struct queue_stream){.name = name};
     return 0;
 }
 
 uint64_t
 queue_next(const struct queue *q, uint64_t stream, uint64_t after)
 {
-    const uint32_t s = q->stream_capacity > 0 ? *find_slot(q, stream) : 0;
+    const size_t s = find_stream(q, stream), i = queue_items_find(q, after);
     const struct queue_item *items = q->items.at;
-    const size_t i = queue_items_find(q, after);
     uint32_t n;
 
-    if (s == 0)
+    if (!is_stream(q, s, stream))
         return 0;
-    n = q->streams[s - 1].first;
-    if (i < q->items.count && items[i].id == after && items[i].segment > 0 &&
-        items[i].stream == s)
+    n = q->streams[s].first;
+    if (i < q->items.count && items[i].id == after && items[i].stream == stream)
         n = items[i].next;
-    while (n > 0 && items[n - 1].id <= after)
+    while (n > 0 && (items[n - 1].id <= after || items[n - 1].segment == 0))
         n = items[n - 1].next;
     return n > 0 ? items[n - 1].id : 0;
 }
 
 /* ---- items -------------------------------------------------------------- */
 
+/* Of a stream that was added. */
 static void
 link_item(struct queue *q, size_t i)
 {
     struct queue_item *item = &q->items.at[i];
-    struct queue_stream *s = &q->streams[item->stream - 1];
+    struct queue_stream *s = &q->streams[find_stream(q, item->stream)];
 
     item->next = 0;
-    item->prev = s->last;
-    if (s->last > 0)
+    if (s->first > 0)
         q->items.at[s->last - 1].next = (uint32_t)i + 1;
     else
         s->first = (uint32_t)i + 1;
     s->last = (uint32_t)i + 1;
-    s->count++;
-    s->bytes += item->size;
     q->stats.records++;
     q->stats.bytes += item->size + QUEUE_ENTRY;
     queue_segment_of(q, item->segment)->live += item->size + QUEUE_ENTRY;
 }
 
+/* It stays in the list, so that queue_next() finds what follows it. */
 static void
-unlink_item(struct queue *q, size_t i)
+mark_gone(struct queue *q, size_t i)
 {
     struct queue_item *item = &q->items.at[i];
-    struct queue_stream *s = &q->streams[item->stream - 1];
+    struct queue_stream *s = &q->streams[find_stream(q, item->stream)];
 
-    *(item->prev > 0 ? &q->items.at[item->prev - 1].next : &s->first) =
-        item->next;
-    *(item->next > 0 ? &q->items.at[item->next - 1].prev : &s->last) =
-        item->prev;
-    s->count--;
-    s->bytes -= item->size;
     q->stats.records--;
     q->stats.bytes -= item->size + QUEUE_ENTRY;
     if (item->segment >= q->lowest)
         queue_segment_of(q, item->segment)->live -= item->size + QUEUE_ENTRY;
     item->segment = 0;
     q->items.gone++;
+    while (s->first > 0 && q->items.at[s->first - 1].segment == 0)
+        s->first = q->items.at[s->first - 1].next;
 }
 
 static bool
@@ -173,28 +141,26 @@ move_item(struct queue *q, const struct queue_item *item)
 }
 
 int
-queue_item_add(struct queue *q, const struct queue_item *place, uint64_t stream,
-               bool is_copy, bool *is_new)
+queue_item_add(struct queue *q, const struct queue_item *item, bool is_copy,
+               bool *is_new)
 {
     struct queue_items *items = &q->items;
-    struct queue_item item = *place;
     int rc;
 
     *is_new = false;
-    rc = add_stream(q, stream, &item.stream);
-    if (rc < 0)
-        return rc;
     if (is_copy && q->loaded) {
-        move_item(q, &item);
+        move_item(q, item);
         return 0;
     }
-    rc = queue_grow(&items->at, &items->capacity, items->count + 1,
-                    sizeof *items->at);
+    rc = add_stream(q, item->stream);
+    if (rc == 0)
+        rc = array_grow(&items->at, &items->capacity, items->count + 1,
+                        sizeof *items->at);
     if (rc < 0)
         return rc;
-    if (items->count > 0 && items->at[items->count - 1].id >= item.id)
+    if (items->count > 0 && items->at[items->count - 1].id >= item->id)
         items->unsorted = true;
-    items->at[items->count++] = item;
+    items->at[items->count++] = *item;
     *is_new = true;
     if (q->loaded)
         link_item(q, items->count - 1);
@@ -211,12 +177,12 @@ queue_item_done(struct queue *q, uint64_t id)
         i = queue_items_find(q, id);
         if (!is_item(q, i, id))
             return 0;
-        unlink_item(q, i);
+        mark_gone(q, i);
         if (q->options.removed != NULL)
             q->options.removed(q->options.ctx, id);
         return 0;
     }
-    rc = queue_grow(&q->done.at, &q->done.capacity, q->done.count + 1,
+    rc = array_grow(&q->done.at, &q->done.capacity, q->done.count + 1,
                     sizeof *q->done.at);
     if (rc == 0)
         q->done.at[q->done.count++] = id;
@@ -252,7 +218,7 @@ clear_index(struct queue *q)
         qsort(q->items.at, q->items.count, sizeof *q->items.at, compare_items);
     if (q->done.count > 1)
         qsort(q->done.at, q->done.count, sizeof *q->done.at, compare_ids);
-    for (uint32_t i = 0; i < q->stream_count; i++)
+    for (size_t i = 0; i < q->stream_count; i++)
         q->streams[i] = (struct queue_stream){.name = q->streams[i].name};
     for (uint32_t n = q->lowest; q->tail > 0 && n <= q->tail; n++)
         queue_segment_of(q, n)->live = 0;

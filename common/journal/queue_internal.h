@@ -22,6 +22,7 @@
 #ifndef COUNTD_COMMON_JOURNAL_QUEUE_INTERNAL_H
 #define COUNTD_COMMON_JOURNAL_QUEUE_INTERNAL_H
 
+#include "common/base/array.h"
 #include "common/base/bytes.h"
 #include "common/journal/queue.h"
 
@@ -34,16 +35,17 @@
 enum queue_kind { QUEUE_PUT = 1, QUEUE_COPY, QUEUE_DONE };
 
 struct queue_item { /* a record that waits */
-    uint64_t id;
+    uint64_t id, stream;
     uint32_t segment; /* 0: gone */
     uint32_t at;      /* in units of 8 bytes */
     uint32_t size;
-    uint32_t stream, next, prev; /* 1 + index; 0: none */
+    uint32_t next; /* of its stream, gone or not: 1 + index; 0: none */
 };
 
 struct queue_stream {
-    uint64_t name, bytes;
-    uint32_t first, last, count;
+    uint64_t name;
+    uint32_t first; /* that waits: 1 + index; 0: none */
+    uint32_t last;  /* in its list */
 };
 
 struct queue_segment {
@@ -79,7 +81,7 @@ struct queue {
     bool locked, in_flight, erased;
     bool must_roll; /* what follows the end in the file is unknown */
     long holder;
-    uint8_t uuid[16], boot[16], note[QUEUE_NOTE];
+    uint8_t uuid[16], note[QUEUE_NOTE];
 
     uint32_t tail, lowest; /* last and first segment; 0: none */
     uint32_t oldest;       /* segment that is needed, as the groups say */
@@ -92,17 +94,13 @@ struct queue {
     unsigned collecting;
 
     struct queue_items items;
-    struct queue_ids done; /* while loading */
-    struct queue_stream *streams;
-    uint32_t *slots; /* hash table: 1 + index of the stream */
-    uint32_t stream_count, stream_capacity;
+    struct queue_ids done;        /* while loading */
+    struct queue_stream *streams; /* by name */
+    size_t stream_count, stream_capacity;
 
     uint8_t *record; /* that was read last */
     size_t record_capacity;
 };
-
-/* Grows the array *at for `need` items.  -ENOMEM */
-int queue_grow(void *at, size_t *capacity, size_t need, size_t item_size);
 
 /* Reports damage. */
 void queue_report_damage(struct queue *q, uint32_t segment, uint64_t at,
@@ -119,9 +117,9 @@ queue_segment_of(struct queue *q, uint32_t number)
 /* Index of the first item with this id or a higher one. */
 size_t queue_items_find(const struct queue *q, uint64_t id);
 
-/* An entry of a group that counts.  `place` lacks its stream. */
-int queue_item_add(struct queue *q, const struct queue_item *place,
-                   uint64_t stream, bool is_copy, bool *is_new);
+/* An entry of a group that counts. */
+int queue_item_add(struct queue *q, const struct queue_item *item, bool is_copy,
+                   bool *is_new);
 int queue_item_done(struct queue *q, uint64_t id);
 
 /* Builds the index again, without items that have gone; after loading, with
@@ -181,7 +179,6 @@ void queue_segments_remove(struct queue *q, uint32_t oldest);
 
 /* ---- the note (queue_note.c) -------------------------------------------- */
 
-void queue_read_boot(uint8_t boot[16]);
 bool queue_note_read(const struct queue *q, uint8_t note[QUEUE_NOTE]);
 
 /* Says that groups are durable up to the end of `g`, of which `size` bytes are

@@ -3,44 +3,15 @@
 #include "common/journal/queue_internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/boot_id.h"
 #include "common/base/crc.h"
 #include "common/base/files.h"
 
 #define TRIES 8
-
-void
-queue_read_boot(uint8_t boot[16])
-{
-    char text[40] = "", hex[40] = "";
-    const int fd =
-        open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    size_t n = 0;
-
-    memset(boot, 0, 16);
-    if (fd < 0)
-        return; /* never this boot */
-    (void)read_at(fd, text, sizeof text - 1, 0);
-    (void)close(fd);
-    for (size_t i = 0; text[i] != '\0'; i++)
-        if (text[i] != '-' && text[i] != '\n')
-            hex[n++] = text[i];
-    for (n = 0; n < 16; n++) {
-        const char digits[] = {hex[2 * n], hex[2 * n + 1], '\0'};
-
-        boot[n] = (uint8_t)strtoul(digits, NULL, 16);
-    }
-}
-
-static bool
-is_this_boot(const struct queue *q, const uint8_t boot[16])
-{
-    return !queue_is_zero(boot, 16) && memcmp(boot, q->boot, 16) == 0;
-}
 
 bool
 queue_note_read(const struct queue *q, uint8_t note[QUEUE_NOTE])
@@ -66,7 +37,7 @@ queue_note_write(struct queue *q, const struct queue_group *g, uint64_t size)
     uint8_t b[QUEUE_NOTE] = "COUNTDJL";
 
     memcpy(b + 8, q->uuid, 16);
-    memcpy(b + 24, q->boot, 16);
+    memcpy(b + 24, boot_id_get(), BOOT_ID_SIZE);
     put_le32(b + 40, g->segment);
     put_le64(b + 48, g->at + size);
     put_le64(b + 56, g->number);
@@ -96,7 +67,7 @@ static int
 read_segments(struct queue *q, const uint32_t *numbers, size_t count,
               const uint8_t *note, uint32_t *missing)
 {
-    const bool exact = note != NULL && is_this_boot(q, note + 24);
+    const bool exact = note != NULL && boot_id_is_this(note + 24);
     const uint32_t at = note != NULL ? get_le32(note + 40) : 0;
     int rc = 0;
 
@@ -121,7 +92,7 @@ read_segments(struct queue *q, const uint32_t *numbers, size_t count,
 static int
 load_segments(struct queue *q, const uint8_t *note)
 {
-    const bool exact = note != NULL && is_this_boot(q, note + 24);
+    const bool exact = note != NULL && boot_id_is_this(note + 24);
     const uint32_t at = note != NULL ? get_le32(note + 40) : 0;
     uint32_t *numbers, missing = 0;
     size_t count;
@@ -157,7 +128,7 @@ follow_note(struct queue *q, const uint8_t *note)
     int rc = 0;
 
     if (!q->loaded || q->tail == 0 || to < q->tail ||
-        !is_this_boot(q, note + 24) || !is_this_boot(q, q->note + 24) ||
+        !boot_id_is_this(note + 24) || !boot_id_is_this(q->note + 24) ||
         memcmp(note + 8, q->uuid, 16) != 0)
         return -ENOENT;
     for (uint32_t n = q->tail; rc == 0 && n <= to; n++) {

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/boot_id.h"
 #include "common/base/crc.h"
 #include "common/base/dirstream.h"
 #include "common/base/files.h"
@@ -37,7 +38,7 @@ queue_segments_reach(struct queue *q, uint32_t number)
 
     if (q->tail == 0)
         q->lowest = number;
-    rc = queue_grow(&q->segments, &q->segment_capacity, number - q->lowest + 1,
+    rc = array_grow(&q->segments, &q->segment_capacity, number - q->lowest + 1,
                     sizeof *q->segments);
     for (uint32_t n = from; rc == 0 && n <= number; n++)
         *queue_segment_of(q, n) = (struct queue_segment){.end = 0};
@@ -279,7 +280,7 @@ queue_segments_list(const struct queue *q, uint32_t **out, size_t *count)
         if (*end != '\0' || n == 0 || n > UINT32_MAX || name[0] < '1' ||
             name[0] > '9')
             continue;
-        rc = queue_grow(out, &capacity, *count + 1, sizeof **out);
+        rc = array_grow(out, &capacity, *count + 1, sizeof **out);
         if (rc < 0)
             break;
         (*out)[(*count)++] = (uint32_t)n;
@@ -313,7 +314,7 @@ write_segment(const struct queue *q, int fd, uint32_t number)
 
     memcpy(head, magic, sizeof magic);
     memcpy(head + 8, q->uuid, 16);
-    memcpy(head + 24, q->boot, 16);
+    memcpy(head + 24, boot_id_get(), BOOT_ID_SIZE);
     put_le32(head + 40, number);
     put_le32(head + 44, crc_of(head, 44));
     memcpy(head + HEADER_COPY, head, HEADER_SIZE);

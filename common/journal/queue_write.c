@@ -65,11 +65,9 @@ queue_acquire(struct queue *q)
     int rc;
 
     assert(q->options.writable);
-    if (!q->locked && flock(q->lock_fd, LOCK_EX | LOCK_NB) < 0) {
-        rc = errno == EWOULDBLOCK ? -EAGAIN : -errno;
-        q->holder = rc == -EAGAIN ? lock_holder(q->lock_fd) : 0;
+    rc = q->locked ? 0 : lock_take(q->lock_fd, &q->holder);
+    if (rc < 0)
         return rc;
-    }
     q->locked = true;
     rc = queue_refresh(q);
     if (rc < 0)
@@ -127,7 +125,7 @@ queue_begin(struct queue *q, uint64_t *first)
         return rc;
     rc = open_tail(q, &size);
     if (rc == 0 && g->size == 0)
-        rc = queue_grow(&g->bytes, &g->capacity, QUEUE_LINE, 1);
+        rc = array_grow(&g->bytes, &g->capacity, QUEUE_LINE, 1);
     if (rc < 0) {
         queue_release(q);
         return rc;
@@ -318,8 +316,8 @@ copy_oldest(struct queue *q, uint64_t *copied)
             continue;
         }
         if (rc == 0)
-            rc = queue_append(q, QUEUE_COPY, item->id,
-                              q->streams[item->stream - 1].name, bytes, size);
+            rc = queue_append(q, QUEUE_COPY, item->id, item->stream, bytes,
+                              size);
         *copied += rc == 0 ? size + QUEUE_ENTRY : 0;
     }
     return rc;

@@ -47,7 +47,6 @@ static struct {
     struct simdisk_file *file;
     int process;
 } fds[FILES];
-static struct simdisk_file boot_file;
 static uint64_t random_state;
 static int boot;
 
@@ -257,19 +256,19 @@ new_fd(struct simdisk_file *f)
     abort();
 }
 
-/* The boot id. */
-int
-simdisk_open(const char *path, int flags)
+const uint8_t *
+simdisk_boot_id(void)
 {
-    static uint8_t text[64];
+    static uint8_t id[16];
 
-    (void)path;
-    (void)flags;
-    (void)snprintf((char *)text, sizeof text,
-                   "%08x-1111-2222-3333-444455556666\n", (unsigned)boot);
-    boot_file.cached = text;
-    boot_file.cached_size = 37;
-    return new_fd(&boot_file);
+    id[0] = (uint8_t)boot;
+    return id;
+}
+
+bool
+simdisk_boot_id_is_this(const uint8_t id[16])
+{
+    return memcmp(id, simdisk_boot_id(), 16) == 0;
 }
 
 int
@@ -450,12 +449,19 @@ simdisk_flock(int fd, int operation)
     return 0;
 }
 
+int
+simdisk_lock_take(int fd, long *holder)
+{
+    *holder = 0;
+    return simdisk_flock(fd, LOCK_EX) == 0 ? 0 : -errno;
+}
+
 ssize_t
 simdisk_read_at(int fd, void *bytes, size_t size, uint64_t at)
 {
     const struct simdisk_file *f = fds[fd].file;
 
-    if (f != &boot_file && is_killed())
+    if (is_killed())
         die();
     if (at >= f->cached_size)
         return 0;

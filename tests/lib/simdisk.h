@@ -14,6 +14,7 @@
 
 #include <dirent.h>
 #include <setjmp.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
@@ -54,7 +55,10 @@ void simdisk_power_cut(int tears);
 struct simdisk_file *simdisk_file(size_t number);
 struct simdisk_file *simdisk_find(const char *name);
 
-int simdisk_open(const char *path, int flags);
+/* The boot; a power cut begins another. */
+const uint8_t *simdisk_boot_id(void);
+bool simdisk_boot_id_is_this(const uint8_t id[16]);
+
 int simdisk_openat(int dir_fd, const char *name, int flags, ...);
 int simdisk_close(int fd);
 int simdisk_fsync(int fd);
@@ -63,6 +67,7 @@ int simdisk_ftruncate(int fd, off_t size);
 int simdisk_unlinkat(int dir_fd, const char *name, int flags);
 int simdisk_renameat(int from_fd, const char *from, int to_fd, const char *to);
 int simdisk_flock(int fd, int operation);
+int simdisk_lock_take(int fd, long *holder);
 ssize_t simdisk_read_at(int fd, void *bytes, size_t size, uint64_t at);
 int simdisk_write_at(int fd, const void *bytes, size_t size, uint64_t at);
 int simdisk_write_zeros(int fd, uint64_t size, uint64_t at);

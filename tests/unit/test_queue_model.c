@@ -19,13 +19,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/boot_id.h"
 #include "common/base/dirstream.h"
 #include "common/base/files.h"
 #include "tests/lib/random.h"
 #include "tests/lib/simdisk.h"
 
 /* The queue on this disk.  flock is a structure's name as well. */
-#define open            simdisk_open
+#define boot_id_get     simdisk_boot_id
+#define boot_id_is_this simdisk_boot_id_is_this
 #define openat          simdisk_openat
 #define close           simdisk_close
 #define fsync           simdisk_fsync
@@ -42,7 +44,7 @@
 #define dirstream_next  simdisk_dirstream_next
 #define closedir        simdisk_closedir
 #define getrandom       simdisk_getrandom
-#define lock_holder(fd) ((long)(fd)*0)
+#define lock_take       simdisk_lock_take
 #include "common/journal/queue.c"
 #include "common/journal/queue_group.c"
 #include "common/journal/queue_index.c"
