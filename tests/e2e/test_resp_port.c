@@ -1,8 +1,8 @@
 /* tests/e2e/test_resp_port.c - Redis clients count and read: countd-read's RESP
  * port, with the daemons.
  *
- *     exchange(), expect_answer()   whole commands and answers, by hand
- *     struct load                   increments on a connection, counted */
+ *     talk()        commands, and their answers as text
+ *     struct load   increments on a connection, counted */
 #include "tests/lib/test.h"
 
 #include <errno.h>
@@ -57,22 +57,6 @@ teardown(void **state)
 
 #define CASE(name, x) TEST_IN(name, struct fixture *x, setup, teardown)
 
-/* Sends bytes and reads as many as the answer has. */
-static void
-exchange(int fd, const char *send, const char *answer)
-{
-    const size_t size = strlen(answer);
-    static char got[ANSWER_MAX];
-    size_t n;
-
-    assert_true(size < sizeof got);
-    client_send(fd, send, strlen(send));
-    n = client_read(fd, got, size);
-    got[n] = '\0';
-    if (strcmp(got, answer) != 0)
-        fail_msg("sent:\n%s\nanswered:\n%s\nexpected:\n%s", send, got, answer);
-}
-
 /* Reads one answer that is a line. */
 static void
 read_line(int fd, char *line, size_t size)
@@ -86,197 +70,203 @@ read_line(int fd, char *line, size_t size)
     line[at] = '\0';
 }
 
+/* Reads an answer as text: [an array], {a map}, bulks as they are, nil, and
+ * what is a line with its type: +OK :1 ,1 -ERR ... */
+static char *
+read_answer(int fd, char *at)
+{
+    char line[512];
+    long count;
+
+    read_line(fd, line, sizeof line);
+    line[strcspn(line, "\r")] = '\0';
+    count = strtol(line + 1, NULL, 10);
+    if (line[0] == '$' && count >= 0) {
+        assert_int_equal(client_read(fd, at, (size_t)count + 2), count + 2);
+        return count > 0 ? at + count : stpcpy(at, "''");
+    }
+    if (line[0] == '$')
+        return stpcpy(at, "nil");
+    if ((line[0] != '*' && line[0] != '%') || count < 0)
+        return stpcpy(at, line);
+    count *= line[0] == '%' ? 2 : 1;
+    at = stpcpy(at, line[0] == '%' ? "{" : "[");
+    for (long i = 0; i < count; i++)
+        at = read_answer(fd, i > 0 ? stpcpy(at, " ") : at);
+    return stpcpy(at, line[0] == '%' ? "}" : "]");
+}
+
+/* The next `count` answers, to what was sent before. */
+static void
+hear(int fd, unsigned count, const char *sent, const char *want)
+{
+    char got[ANSWER_MAX], *at = got;
+
+    *at = '\0';
+    for (unsigned i = 0; i < count; i++)
+        at = read_answer(fd, i > 0 ? stpcpy(at, " ") : at);
+    *at = '\0';
+    if (strcmp(got, want) != 0)
+        fail_msg("sent:\n%s\nanswered:\n%s\nexpected:\n%s", sent, got, want);
+}
+
+/* Sends commands, parted by "; ", and hears their answers. */
+static void
+talk(int fd, const char *commands, const char *answers)
+{
+    const char *at = commands;
+    unsigned count = 0;
+
+    for (size_t size; *at != '\0'; at += size + strspn(at + size, "; ")) {
+        size = strcspn(at, ";");
+        client_send(fd, at, size);
+        client_send(fd, "\r\n", 2);
+        count++;
+    }
+    hear(fd, count, commands, answers);
+}
+
 static void
 await_merge(int fd)
 {
     char command[64];
 
-    (void)snprintf(command, sizeof command, "WAIT 1 %u\r\n",
+    (void)snprintf(command, sizeof command, "WAIT 1 %u",
                    MERGED_MS * test_slow());
-    exchange(fd, command, ":1\r\n");
+    talk(fd, command, ":1");
 }
+
+#define NOT_INTEGER "-ERR value is not an integer or out of range"
+#define SYNTAX      "-ERR syntax error"
+#define ABORTED     "-EXECABORT Transaction discarded because of previous errors."
 
 /* ---- commands ------------------------------------------------------------ */
 
 CASE(increments_answer_the_new_value, x)
 {
-    exchange(x->fd, "GET k\r\n", "$-1\r\n");
-    exchange(x->fd, "INCR k\r\nINCR k\r\nINCRBY k 40\r\nGET k\r\n",
-             ":1\r\n:2\r\n:42\r\n$2\r\n42\r\n");
-    exchange(x->fd, "DECR k\r\nDECRBY k 50\r\nGET k\r\n",
-             ":41\r\n:-9\r\n$2\r\n-9\r\n");
-    exchange(x->fd, "ZINCRBY z 2 m\r\nHINCRBY z m 3\r\nzadd z incr 1e1 m\r\n",
-             "$1\r\n2\r\n:5\r\n$2\r\n15\r\n");
-    exchange(x->fd, "ZSCORE z m\r\nHGET z m\r\nHEXISTS z m\r\nHEXISTS z n\r\n",
-             "$2\r\n15\r\n$2\r\n15\r\n:1\r\n:0\r\n");
-    exchange(x->fd, "MGET k none\r\nHMGET z m n\r\n",
-             "*2\r\n$2\r\n-9\r\n$-1\r\n*2\r\n$2\r\n15\r\n$-1\r\n");
+    talk(x->fd, "GET k; INCR k; INCR k; INCRBY k 40; GET k",
+         "nil :1 :2 :42 42");
+    talk(x->fd, "DECR k; DECRBY k 50; GET k", ":41 :-9 -9");
+    talk(x->fd, "ZINCRBY z 2 m; HINCRBY z m 3; zadd z incr 1e1 m", "2 :5 15");
+    talk(x->fd, "ZSCORE z m; HGET z m; HEXISTS z m; HEXISTS z n",
+         "15 15 :1 :0");
+    talk(x->fd, "MGET k none; HMGET z m n", "[-9 nil] [15 nil]");
     await_merge(x->fd);
-    exchange(x->fd, "GET k\r\nINCR k\r\n", "$2\r\n-9\r\n:-8\r\n");
+    talk(x->fd, "GET k; INCR k", "-9 :-8");
 }
 
 CASE(an_increment_of_0_makes_no_key, x)
 {
-    exchange(x->fd, "INCRBY k 0\r\nGET k\r\nZINCRBY z 0.0 m\r\nZSCORE z m\r\n",
-             ":0\r\n$-1\r\n$1\r\n0\r\n$-1\r\n");
-    exchange(x->fd, "WAIT 0 0\r\n", ":1\r\n");
+    talk(x->fd, "INCRBY k 0; GET k; ZINCRBY z 0.0 m; ZSCORE z m; WAIT 0 0",
+         ":0 nil 0 nil :1");
 }
 
 CASE(bad_values_and_names_are_errors, x)
 {
     char command[400], answer[200], name[258];
 
-    exchange(x->fd, "INCRBY k 1.0\r\nINCRBY k +1\r\nHINCRBY z m 01\r\n",
-             "-ERR value is not an integer or out of range\r\n"
-             "-ERR value is not an integer or out of range\r\n"
-             "-ERR value is not an integer or out of range\r\n");
-    exchange(x->fd, "DECRBY k -9223372036854775808\r\n",
-             "-ERR decrement would overflow\r\n");
-    exchange(x->fd,
-             "ZINCRBY z 1.5 m\r\nZINCRBY z inf m\r\nZINCRBY z 1e400 m\r\n",
-             "-ERR value is not an integer or out of range\r\n"
-             "-ERR value is not a valid float\r\n"
-             "-ERR value is not an integer or out of range\r\n");
-    exchange(x->fd, "*2\r\n$4\r\nINCR\r\n$0\r\n\r\n",
-             "-ERR a name is empty\r\n");
+    talk(x->fd, "INCRBY k 1.0; INCRBY k +1; HINCRBY z m 01",
+         NOT_INTEGER " " NOT_INTEGER " " NOT_INTEGER);
+    talk(x->fd, "DECRBY k -9223372036854775808",
+         "-ERR decrement would overflow");
+    talk(x->fd, "ZINCRBY z 1.5 m; ZINCRBY z inf m; ZINCRBY z 1e400 m",
+         NOT_INTEGER " -ERR value is not a valid float " NOT_INTEGER);
+    talk(x->fd, "ZADD z 5 m",
+         "-ERR countd adds and does not set: ZADD is only ZADD key INCR "
+         "increment member");
+    talk(x->fd, "incr; SET a 1",
+         "-ERR wrong number of arguments for 'incr' command "
+         "-ERR unknown command 'SET'");
+    client_send(x->fd, "*2\r\n$4\r\nINCR\r\n$0\r\n\r\n", 20);
+    hear(x->fd, 1, "INCR ''", "-ERR a name is empty");
     client_send(x->fd, "*2\r\n$4\r\nINCR\r\n$3\r\na\0b\r\n", 23);
-    exchange(x->fd, "", "-ERR a name has a NUL byte\r\n");
+    hear(x->fd, 1, "INCR a\\0b", "-ERR a name has a NUL byte");
     memset(name, 'n', 257);
     name[257] = '\0';
-    (void)snprintf(command, sizeof command, "INCR %s\r\n", name);
-    exchange(x->fd, command, "-ERR a name is longer than 256 bytes\r\n");
-    exchange(x->fd, "ZADD z 5 m\r\n",
-             "-ERR countd adds and does not set: ZADD is only ZADD key INCR "
-             "increment member\r\n");
-    exchange(x->fd, "incr\r\nSET a 1\r\n",
-             "-ERR wrong number of arguments for 'incr' command\r\n"
-             "-ERR unknown command 'SET'\r\n");
-    (void)snprintf(answer, sizeof answer, "-ERR unknown command '%.128s'\r\n",
+    (void)snprintf(command, sizeof command, "INCR %s", name);
+    talk(x->fd, command, "-ERR a name is longer than 256 bytes");
+    (void)snprintf(answer, sizeof answer, "-ERR unknown command '%.128s' :0",
                    name);
-    (void)snprintf(command, sizeof command, "%s\r\nDBSIZE\r\n", name);
-    client_send(x->fd, command, strlen(command));
-    exchange(x->fd, "", answer);
-    exchange(x->fd, "", ":0\r\n");
+    (void)snprintf(command, sizeof command, "%s; DBSIZE", name);
+    talk(x->fd, command, answer);
 }
 
 CASE(ranges_and_ranks_are_those_of_the_merge, x)
 {
-    exchange(x->fd,
-             "ZINCRBY b 6 ann\r\nZINCRBY b 3 bob\r\nZINCRBY b 9 cid\r\n"
-             "ZINCRBY b 3 abe\r\n",
-             "$1\r\n6\r\n$1\r\n3\r\n$1\r\n9\r\n$1\r\n3\r\n");
+    talk(x->fd, "ZINCRBY b 6 ann; ZINCRBY b 3 bob; ZINCRBY b 9 cid", "6 3 9");
+    talk(x->fd, "ZINCRBY b 3 abe", "3");
     await_merge(x->fd);
-    exchange(x->fd, "ZREVRANGE b 0 1 WITHSCORES\r\n",
-             "*4\r\n$3\r\ncid\r\n$1\r\n9\r\n$3\r\nann\r\n$1\r\n6\r\n");
-    exchange(x->fd, "ZRANGE b 0 -1\r\n",
-             "*4\r\n$3\r\nbob\r\n$3\r\nabe\r\n$3\r\nann\r\n$3\r\ncid\r\n");
-    exchange(x->fd, "ZRANGE b -2 9 REV\r\nZREVRANGE b 4 9\r\nZRANGE c 0 9\r\n",
-             "*2\r\n$3\r\nabe\r\n$3\r\nbob\r\n*0\r\n*0\r\n");
-    exchange(x->fd, "ZREVRANK b bob\r\nZRANK b bob\r\nZRANK b x\r\nZCARD b\r\n",
-             ":3\r\n:0\r\n$-1\r\n:4\r\n");
-    exchange(x->fd,
-             "ZREVRANK b ann WITHSCORE\r\nZRANK b ann withscore\r\n"
-             "ZRANK b x WITHSCORE\r\nZRANK none x WITHSCORE\r\n"
-             "ZRANK b ann SCORE\r\nZRANK b ann WITHSCORE 1\r\n",
-             "*2\r\n:1\r\n$1\r\n6\r\n*2\r\n:2\r\n$1\r\n6\r\n"
-             "*-1\r\n*-1\r\n"
-             "-ERR syntax error\r\n-ERR syntax error\r\n");
-    exchange(x->fd, "ZRANGE b 0 1 LIMIT 0 1\r\nZREVRANGE b a 1\r\n",
-             "-ERR syntax error, LIMIT is only supported in combination with "
-             "BYSCORE\r\n"
-             "-ERR value is not an integer or out of range\r\n");
-    exchange(x->fd, "HGETALL b\r\n",
-             "*8\r\n$3\r\ncid\r\n$1\r\n9\r\n$3\r\nann\r\n$1\r\n6\r\n"
-             "$3\r\nabe\r\n$1\r\n3\r\n$3\r\nbob\r\n$1\r\n3\r\n");
+    talk(x->fd, "ZREVRANGE b 0 1 WITHSCORES", "[cid 9 ann 6]");
+    talk(x->fd, "ZRANGE b 0 -1", "[bob abe ann cid]");
+    talk(x->fd, "ZRANGE b -2 9 REV; ZREVRANGE b 4 9; ZRANGE c 0 9",
+         "[abe bob] [] []");
+    talk(x->fd, "ZREVRANK b bob; ZRANK b bob; ZRANK b x; ZCARD b",
+         ":3 :0 nil :4");
+    talk(x->fd, "ZREVRANK b ann WITHSCORE; ZRANK b ann withscore",
+         "[:1 6] [:2 6]");
+    talk(x->fd, "ZRANK b x WITHSCORE; ZRANK none x WITHSCORE", "*-1 *-1");
+    talk(x->fd, "ZRANK b ann SCORE; ZRANK b ann WITHSCORE 1",
+         SYNTAX " " SYNTAX);
+    talk(x->fd, "ZRANGE b 0 1 LIMIT 0 1; ZREVRANGE b a 1",
+         SYNTAX
+         ", LIMIT is only supported in combination with BYSCORE " NOT_INTEGER);
+    talk(x->fd, "HGETALL b", "[cid 9 ann 6 abe 3 bob 3]");
 }
 
 CASE(scores_bound_ranges, x)
 {
-    exchange(x->fd, "ZINCRBY b 3 a\r\nZINCRBY b 5 b\r\nZINCRBY b -2 c\r\n",
-             "$1\r\n3\r\n$1\r\n5\r\n$2\r\n-2\r\n");
+    talk(x->fd, "ZINCRBY b 3 a; ZINCRBY b 5 b; ZINCRBY b -2 c", "3 5 -2");
     await_merge(x->fd);
-    exchange(x->fd,
-             "ZCOUNT b -inf +inf\r\nZCOUNT b (3 5\r\nZCOUNT b 3 (5\r\n"
-             "ZCOUNT b 2.5 4.5\r\nZCOUNT b 6 9\r\nZCOUNT b 5 3\r\n"
-             "ZCOUNT b -1e30 -2\r\nZCOUNT none 0 1\r\n"
-             "ZCOUNT b -1e19 1e19\r\nZCOUNT b 1e19 1e30\r\n"
-             "ZCOUNT b x 1\r\n",
-             ":3\r\n:1\r\n:1\r\n:1\r\n:0\r\n:0\r\n:1\r\n:0\r\n"
-             ":3\r\n:0\r\n"
-             "-ERR min or max is not a float\r\n");
-    exchange(x->fd, "ZRANGEBYSCORE b -inf 4 WITHSCORES\r\n",
-             "*4\r\n$1\r\nc\r\n$2\r\n-2\r\n$1\r\na\r\n$1\r\n3\r\n");
-    exchange(x->fd, "ZREVRANGEBYSCORE b +inf -inf LIMIT 1 1\r\n",
-             "*1\r\n$1\r\na\r\n");
-    exchange(x->fd, "ZRANGEBYSCORE b -inf +inf LIMIT 2 9\r\n",
-             "*1\r\n$1\r\nb\r\n");
-    exchange(x->fd, "ZRANGEBYSCORE b -inf +inf LIMIT 3 9\r\n", "*0\r\n");
-    exchange(x->fd,
-             "ZRANGE b -inf +inf BYSCORE LIMIT 0 2 WITHSCORES\r\n"
-             "ZRANGE b +inf (-2 BYSCORE REV LIMIT 1 -1\r\n",
-             "*4\r\n$1\r\nc\r\n$2\r\n-2\r\n$1\r\na\r\n$1\r\n3\r\n"
-             "*1\r\n$1\r\na\r\n");
-    exchange(x->fd,
-             "ZREVRANGE b 0 1 BYSCORE\r\nZRANGE b 0 1 LIMIT 1 x\r\n"
-             "ZRANGE b [a [b BYLEX\r\n",
-             "-ERR syntax error\r\n"
-             "-ERR value is not an integer or out of range\r\n"
-             "-ERR BYLEX is not supported: ZSCAN gives members in the order of "
-             "their names\r\n");
+    talk(x->fd, "ZCOUNT b -inf +inf; ZCOUNT b (3 5; ZCOUNT b 3 (5", ":3 :1 :1");
+    talk(x->fd, "ZCOUNT b 2.5 4.5; ZCOUNT b 6 9; ZCOUNT b 5 3", ":1 :0 :0");
+    talk(x->fd, "ZCOUNT b -1e30 -2; ZCOUNT none 0 1", ":1 :0");
+    talk(x->fd, "ZCOUNT b -1e19 1e19; ZCOUNT b 1e19 1e30", ":3 :0");
+    talk(x->fd, "ZCOUNT b x 1", "-ERR min or max is not a float");
+    talk(x->fd, "ZRANGEBYSCORE b -inf 4 WITHSCORES", "[c -2 a 3]");
+    talk(x->fd, "ZREVRANGEBYSCORE b +inf -inf LIMIT 1 1", "[a]");
+    talk(x->fd, "ZRANGEBYSCORE b -inf +inf LIMIT 2 9", "[b]");
+    talk(x->fd, "ZRANGEBYSCORE b -inf +inf LIMIT 3 9", "[]");
+    talk(x->fd, "ZRANGE b -inf +inf BYSCORE LIMIT 0 2 WITHSCORES",
+         "[c -2 a 3]");
+    talk(x->fd, "ZRANGE b +inf (-2 BYSCORE REV LIMIT 1 -1", "[a]");
+    talk(x->fd, "ZREVRANGE b 0 1 BYSCORE; ZRANGE b 0 1 LIMIT 1 x",
+         SYNTAX " " NOT_INTEGER);
+    talk(x->fd, "ZRANGE b [a [b BYLEX",
+         "-ERR BYLEX is not supported: ZSCAN gives members in the order of "
+         "their names");
 }
 
 CASE(keyspaces_are_listed_by_position, x)
 {
-    exchange(x->fd, "ZINCRBY a:1 1 m\r\nZINCRBY a:2 1 m\r\nZINCRBY b 1 m\r\n",
-             "$1\r\n1\r\n$1\r\n1\r\n$1\r\n1\r\n");
-    exchange(x->fd, "INCR k\r\nINCR l\r\n", ":1\r\n:1\r\n");
+    talk(x->fd, "ZINCRBY a:1 1 m; ZINCRBY a:2 1 m; ZINCRBY b 1 m", "1 1 1");
+    talk(x->fd, "INCR k; INCR l", ":1 :1");
     await_merge(x->fd);
-    exchange(x->fd, "SCAN 0\r\n",
-             "*2\r\n$1\r\n0\r\n*3\r\n$3\r\na:1\r\n$3\r\na:2\r\n$1\r\nb\r\n");
-    exchange(x->fd, "SCAN 0 COUNT 1\r\nSCAN 1 COUNT 1\r\n",
-             "*2\r\n$1\r\n1\r\n*1\r\n$3\r\na:1\r\n"
-             "*2\r\n$1\r\n2\r\n*1\r\n$3\r\na:2\r\n");
-    exchange(x->fd, "SCAN 0 MATCH a:* COUNT 100\r\nSCAN 0 TYPE string\r\n",
-             "*2\r\n$1\r\n0\r\n*2\r\n$3\r\na:1\r\n$3\r\na:2\r\n"
-             "*2\r\n$1\r\n0\r\n*0\r\n");
-    exchange(x->fd,
-             "DBSIZE\r\nTYPE b\r\nTYPE k\r\nTYPE x\r\nEXISTS b k x k\r\n",
-             ":5\r\n+zset\r\n+string\r\n+none\r\n:3\r\n");
-    exchange(x->fd, "SCAN x\r\nSCAN 0 COUNT 0\r\nSCAN 0 FOO\r\n",
-             "-ERR invalid cursor\r\n-ERR syntax error\r\n"
-             "-ERR syntax error\r\n");
+    talk(x->fd, "SCAN 0", "[0 [a:1 a:2 b]]");
+    talk(x->fd, "SCAN 0 COUNT 1; SCAN 1 COUNT 1", "[1 [a:1]] [2 [a:2]]");
+    talk(x->fd, "SCAN 0 MATCH a:* COUNT 100; SCAN 0 TYPE string",
+         "[0 [a:1 a:2]] [0 []]");
+    talk(x->fd, "DBSIZE; TYPE b; TYPE k; TYPE x; EXISTS b k x k",
+         ":5 +zset +string +none :3");
+    talk(x->fd, "SCAN x; SCAN 0 COUNT 0; SCAN 0 FOO",
+         "-ERR invalid cursor " SYNTAX " " SYNTAX);
 }
 
 CASE(members_are_listed_by_position, x)
 {
-    exchange(x->fd,
-             "ZINCRBY b -1 u:2\r\nZINCRBY b 9 u:1\r\nZINCRBY b 5 a\r\n"
-             "INCR k\r\n",
-             "$2\r\n-1\r\n$1\r\n9\r\n$1\r\n5\r\n:1\r\n");
+    talk(x->fd, "ZINCRBY b -1 u:2; ZINCRBY b 9 u:1; ZINCRBY b 5 a; INCR k",
+         "-1 9 5 :1");
     await_merge(x->fd);
-    exchange(x->fd, "ZSCAN b 0\r\n",
-             "*2\r\n$1\r\n0\r\n*6\r\n$1\r\na\r\n$1\r\n5\r\n"
-             "$3\r\nu:1\r\n$1\r\n9\r\n$3\r\nu:2\r\n$2\r\n-1\r\n");
-    exchange(x->fd, "HSCAN b 0 COUNT 2\r\nHSCAN b 2 COUNT 2\r\n",
-             "*2\r\n$1\r\n2\r\n*4\r\n$1\r\na\r\n$1\r\n5\r\n"
-             "$3\r\nu:1\r\n$1\r\n9\r\n"
-             "*2\r\n$1\r\n0\r\n*2\r\n$3\r\nu:2\r\n$2\r\n-1\r\n");
-    exchange(x->fd,
-             "ZSCAN b 2 COUNT 9223372036854775807\r\n"
-             "ZSCAN b 0 MATCH u:* COUNT 2\r\nZSCAN b 3\r\nZSCAN b "
-             "9223372036854775807\r\nZSCAN none 0\r\nZSCAN default 0\r\n",
-             "*2\r\n$1\r\n0\r\n*2\r\n$3\r\nu:2\r\n$2\r\n-1\r\n"
-             "*2\r\n$1\r\n3\r\n*4\r\n$3\r\nu:1\r\n$1\r\n9\r\n"
-             "$3\r\nu:2\r\n$2\r\n-1\r\n"
-             "*2\r\n$1\r\n0\r\n*0\r\n*2\r\n$1\r\n0\r\n*0\r\n"
-             "*2\r\n$1\r\n0\r\n*0\r\n"
-             "*2\r\n$1\r\n0\r\n*2\r\n$1\r\nk\r\n$1\r\n1\r\n");
-    exchange(x->fd,
-             "ZSCAN b x\r\nZSCAN b 0 COUNT 0\r\nZSCAN b 0 TYPE zset\r\n"
-             "ZSCAN b 0 MATCH\r\nZSCAN b -1\r\n",
-             "-ERR invalid cursor\r\n-ERR syntax error\r\n"
-             "-ERR syntax error\r\n-ERR syntax error\r\n"
-             "-ERR invalid cursor\r\n");
+    talk(x->fd, "ZSCAN b 0", "[0 [a 5 u:1 9 u:2 -1]]");
+    talk(x->fd, "HSCAN b 0 COUNT 2; HSCAN b 2 COUNT 2",
+         "[2 [a 5 u:1 9]] [0 [u:2 -1]]");
+    talk(x->fd, "ZSCAN b 2 COUNT 9223372036854775807", "[0 [u:2 -1]]");
+    talk(x->fd, "ZSCAN b 0 MATCH u:* COUNT 2", "[3 [u:1 9 u:2 -1]]");
+    talk(x->fd, "ZSCAN b 3; ZSCAN b 9223372036854775807", "[0 []] [0 []]");
+    talk(x->fd, "ZSCAN none 0; ZSCAN default 0", "[0 []] [0 [k 1]]");
+    talk(x->fd, "ZSCAN b 0 COUNT 0; ZSCAN b 0 TYPE zset; ZSCAN b 0 MATCH",
+         SYNTAX " " SYNTAX " " SYNTAX);
+    talk(x->fd, "ZSCAN b x; ZSCAN b -1",
+         "-ERR invalid cursor -ERR invalid cursor");
 }
 
 /* A COUNT of 1 looks at one key: those before the pattern's literal beginning
@@ -286,149 +276,120 @@ CASE(a_pattern_is_sought_by_its_beginning, x)
     char line[64];
 
     for (int i = 0; i < 300; i++) {
-        (void)snprintf(line, sizeof line, "ZINCRBY b 1 a%03d\r\n", i);
-        exchange(x->fd, line, "$1\r\n1\r\n");
+        (void)snprintf(line, sizeof line, "ZINCRBY b 1 a%03d", i);
+        talk(x->fd, line, "1");
     }
-    exchange(x->fd, "ZINCRBY b 2 u:1\r\nZINCRBY b 3 u:2\r\nZINCRBY b 4 v\r\n",
-             "$1\r\n2\r\n$1\r\n3\r\n$1\r\n4\r\n");
+    talk(x->fd, "ZINCRBY b 2 u:1; ZINCRBY b 3 u:2; ZINCRBY b 4 v", "2 3 4");
     await_merge(x->fd);
-    exchange(x->fd,
-             "ZSCAN b 0 MATCH u:* COUNT 1\r\nZSCAN b 301 MATCH u:* COUNT 1\r\n"
-             "ZSCAN b 302 MATCH u:* COUNT 1\r\n",
-             "*2\r\n$3\r\n301\r\n*2\r\n$3\r\nu:1\r\n$1\r\n2\r\n"
-             "*2\r\n$3\r\n302\r\n*2\r\n$3\r\nu:2\r\n$1\r\n3\r\n"
-             "*2\r\n$1\r\n0\r\n*0\r\n");
-    exchange(x->fd,
-             "ZSCAN b 0 MATCH u:?\r\nZSCAN b 0 MATCH u:2 COUNT 2\r\n"
-             "ZSCAN b 0 MATCH [u]* COUNT 1\r\nZSCAN b 0 MATCH w*\r\n"
-             "ZSCAN b 0 MATCH A* COUNT 1\r\nZSCAN none 0 MATCH u*\r\n",
-             "*2\r\n$1\r\n0\r\n*4\r\n$3\r\nu:1\r\n$1\r\n2\r\n"
-             "$3\r\nu:2\r\n$1\r\n3\r\n"
-             "*2\r\n$1\r\n0\r\n*2\r\n$3\r\nu:2\r\n$1\r\n3\r\n"
-             "*2\r\n$1\r\n1\r\n*0\r\n*2\r\n$1\r\n0\r\n*0\r\n"
-             "*2\r\n$1\r\n0\r\n*0\r\n*2\r\n$1\r\n0\r\n*0\r\n");
+    talk(x->fd, "ZSCAN b 0 MATCH u:* COUNT 1", "[301 [u:1 2]]");
+    talk(x->fd, "ZSCAN b 301 MATCH u:* COUNT 1", "[302 [u:2 3]]");
+    talk(x->fd, "ZSCAN b 302 MATCH u:* COUNT 1", "[0 []]");
+    talk(x->fd, "ZSCAN b 0 MATCH u:?", "[0 [u:1 2 u:2 3]]");
+    talk(x->fd, "ZSCAN b 0 MATCH u:2 COUNT 2", "[0 [u:2 3]]");
+    talk(x->fd, "ZSCAN b 0 MATCH [u]* COUNT 1", "[1 []]");
+    talk(x->fd, "ZSCAN b 0 MATCH w*; ZSCAN b 0 MATCH A* COUNT 1",
+         "[0 []] [0 []]");
+    talk(x->fd, "ZSCAN none 0 MATCH u*", "[0 []]");
 }
 
 CASE(resp3_has_doubles_maps_pairs_and_nulls, x)
 {
-    char line[64];
-
-    client_send(x->fd, "HELLO 3\r\n", 9);
-    do
-        read_line(x->fd, line, sizeof line);
-    while (strcmp(line, "*0\r\n") != 0);
-    exchange(x->fd,
-             "ZINCRBY b 9007199254740993 m\r\nZSCORE b m\r\nZSCORE b n\r\n",
-             ",9007199254740993\r\n,9007199254740993\r\n_\r\n");
-    exchange(x->fd, "GET x\r\nZREVRANK b n\r\n", "_\r\n_\r\n");
+    talk(x->fd, "HELLO 3",
+         "{server redis version 7.0.0 proto :3 id :1 mode standalone role "
+         "master modules []}");
+    talk(x->fd, "ZINCRBY b 9007199254740993 m; ZSCORE b m; ZSCORE b n",
+         ",9007199254740993 ,9007199254740993 _");
+    talk(x->fd, "GET x; ZREVRANK b n", "_ _");
     await_merge(x->fd);
-    exchange(x->fd, "ZRANGE b 0 -1 WITHSCORES\r\nHGETALL b\r\n",
-             "*1\r\n*2\r\n$1\r\nm\r\n,9007199254740993\r\n"
-             "%1\r\n$1\r\nm\r\n$16\r\n9007199254740993\r\n");
-    exchange(x->fd, "RESET\r\nZSCORE b m\r\n",
-             "+RESET\r\n$16\r\n9007199254740993\r\n");
+    talk(x->fd, "ZRANGE b 0 -1 WITHSCORES; HGETALL b",
+         "[[m ,9007199254740993]] {m 9007199254740993}");
+    talk(x->fd, "RESET; ZSCORE b m", "+RESET 9007199254740993");
 }
 
 CASE(what_libraries_send_first_is_answered, x)
 {
-    exchange(x->fd, "PING\r\nPING hi\r\nECHO hi\r\nSELECT 0\r\nSELECT 1\r\n",
-             "+PONG\r\n$2\r\nhi\r\n$2\r\nhi\r\n+OK\r\n"
-             "-ERR DB index is out of range\r\n");
-    exchange(x->fd, "COMMAND DOCS\r\nCONFIG GET save appendonly\r\n",
-             "*0\r\n*4\r\n$4\r\nsave\r\n$0\r\n\r\n$10\r\nappendonly\r\n"
-             "$3\r\nyes\r\n");
-    exchange(x->fd,
-             "CLIENT SETINFO LIB-NAME x\r\nCLIENT GETNAME\r\n"
-             "CLIENT SETNAME n\r\nCLIENT GETNAME\r\nCLIENT NOSUCH\r\n",
-             "+OK\r\n$-1\r\n+OK\r\n$1\r\nn\r\n"
-             "-ERR unknown subcommand 'NOSUCH'. Try CLIENT HELP.\r\n");
-    exchange(x->fd, "HELLO 4\r\nAUTH secret\r\n",
-             "-NOPROTO unsupported protocol version\r\n"
-             "-ERR AUTH <password> called without any password configured for "
-             "the default user. Are you sure your configuration is "
-             "correct?\r\n");
-    exchange(x->fd, "CLUSTER INFO\r\n",
-             "-ERR This instance has cluster support disabled\r\n");
-    exchange(x->fd, "QUIT\r\n", "+OK\r\n");
+    talk(x->fd, "PING; PING hi; ECHO hi; SELECT 0; SELECT 1",
+         "+PONG hi hi +OK -ERR DB index is out of range");
+    talk(x->fd, "COMMAND DOCS; CONFIG GET save appendonly",
+         "[] [save '' appendonly yes]");
+    talk(x->fd,
+         "CLIENT SETINFO LIB-NAME x; CLIENT GETNAME; CLIENT SETNAME n; "
+         "CLIENT GETNAME; CLIENT NOSUCH",
+         "+OK nil +OK n -ERR unknown subcommand 'NOSUCH'. Try CLIENT HELP.");
+    talk(x->fd, "HELLO 4; AUTH secret",
+         "-NOPROTO unsupported protocol version -ERR AUTH <password> called "
+         "without any password configured for the default user. Are you sure "
+         "your configuration is correct?");
+    talk(x->fd, "CLUSTER INFO; QUIT",
+         "-ERR This instance has cluster support disabled +OK");
     client_expect_end(x->fd);
 }
 
 CASE(a_transaction_is_done_at_exec, x)
 {
-    exchange(x->fd, "MULTI\r\nINCR k\r\nZINCRBY z 2 m\r\nGET k\r\nEXEC\r\n",
-             "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n"
-             "*3\r\n:1\r\n$1\r\n2\r\n$1\r\n1\r\n");
-    exchange(x->fd, "MULTI\r\nINCR k\r\nFOO\r\nEXEC\r\nGET k\r\n",
-             "+OK\r\n+QUEUED\r\n-ERR unknown command 'FOO'\r\n-EXECABORT "
-             "Transaction discarded because of previous errors.\r\n"
-             "$1\r\n1\r\n");
-    exchange(x->fd, "MULTI\r\nINCR k\r\nMULTI\r\nDISCARD\r\nGET k\r\n",
-             "+OK\r\n+QUEUED\r\n-ERR MULTI calls can not be nested\r\n+OK\r\n"
-             "$1\r\n1\r\n");
-    exchange(
-        x->fd, "MULTI\r\nINCRBY k x\r\nINCR k\r\nDBSIZE\r\nEXEC\r\nPING\r\n",
-        "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n"
-        "*3\r\n-ERR value is not an integer or out of range\r\n:2\r\n:0\r\n"
-        "+PONG\r\n");
-    exchange(x->fd, "EXEC\r\nDISCARD\r\nMULTI\r\nEXEC\r\n",
-             "-ERR EXEC without MULTI\r\n-ERR DISCARD without MULTI\r\n"
-             "+OK\r\n*0\r\n");
+    talk(x->fd, "MULTI; INCR k; ZINCRBY z 2 m; GET k; EXEC",
+         "+OK +QUEUED +QUEUED +QUEUED [:1 2 1]");
+    talk(x->fd, "MULTI; INCR k; FOO; EXEC; GET k",
+         "+OK +QUEUED -ERR unknown command 'FOO' " ABORTED " 1");
+    talk(x->fd, "MULTI; INCR k; MULTI; DISCARD; GET k",
+         "+OK +QUEUED -ERR MULTI calls can not be nested +OK 1");
+    talk(x->fd, "MULTI; INCRBY k x; INCR k; DBSIZE; EXEC; PING",
+         "+OK +QUEUED +QUEUED +QUEUED [" NOT_INTEGER " :2 :0] +PONG");
+    talk(x->fd, "EXEC; DISCARD; MULTI; EXEC",
+         "-ERR EXEC without MULTI -ERR DISCARD without MULTI +OK []");
 }
 
 CASE(a_transaction_of_thousands_is_answered_whole, x)
 {
     enum { COUNT = 10000 };
-    char line[64];
+    char line[64], want[32];
 
+    talk(x->fd, "MULTI", "+OK");
     for (int i = 0; i < COUNT; i++)
-        client_send(x->fd, i == 0 ? "MULTI\r\nINCR k\r\n" : "INCR k\r\n",
-                    i == 0 ? 15 : 8);
+        client_send(x->fd, "INCR k\r\n", 8);
     client_send(x->fd, "EXEC\r\n", 6);
-    read_line(x->fd, line, sizeof line);
     for (int i = 0; i < COUNT; i++)
-        read_line(x->fd, line, sizeof line);
-    exchange(x->fd, "", "*10000\r\n");
+        hear(x->fd, 1, "INCR k", "+QUEUED");
+    read_line(x->fd, line, sizeof line);
+    assert_string_equal(line, "*10000\r\n");
     for (int i = 1; i <= COUNT; i++) {
-        char want[32];
-
-        (void)snprintf(want, sizeof want, ":%d\r\n", i);
-        exchange(x->fd, "", want);
+        (void)snprintf(want, sizeof want, ":%d", i);
+        hear(x->fd, 1, "EXEC", want);
     }
-    client_send(x->fd, "MULTI\r\n", 7);
+    talk(x->fd, "MULTI", "+OK");
     for (int i = 0; i < COUNT; i++)
         client_send(x->fd, "GET k\r\n", 7);
-    exchange(x->fd, "", "+OK\r\n");
     for (int i = 0; i < COUNT; i++)
-        exchange(x->fd, "", "+QUEUED\r\n");
-    exchange(x->fd, "GET k\r\nEXEC\r\n",
-             "-ERR transaction too long\r\n-EXECABORT Transaction discarded "
-             "because of previous errors.\r\n");
+        hear(x->fd, 1, "GET k", "+QUEUED");
+    talk(x->fd, "GET k; EXEC", "-ERR transaction too long " ABORTED);
 }
 
 CASE(malformed_frames_and_browsers_are_closed, x)
 {
     static const struct {
         const char *send, *answer;
+        unsigned answers;
     } cases[] = {
         {"PING\r\n*x\r\n",
-         "+PONG\r\n-ERR Protocol error: invalid multibulk length\r\n"},
-        {"*1\r\n$x\r\n", "-ERR Protocol error: invalid bulk length\r\n"},
-        {"*1\r\n+OK\r\n", "-ERR Protocol error: expected '$', got '+'\r\n"},
+         "+PONG -ERR Protocol error: invalid multibulk length", 2},
+        {"*1\r\n$x\r\n", "-ERR Protocol error: invalid bulk length", 1},
+        {"*1\r\n+OK\r\n", "-ERR Protocol error: expected '$', got '+'", 1},
         {"INCR k\r\n*1\r\n$4\r\nPINGxx",
-         ":1\r\n-ERR Protocol error: expected CRLF after bulk\r\n"},
-        {"POST / HTTP/1.1\r\nHost: x\r\n\r\nINCR k\r\n", ""},
+         ":1 -ERR Protocol error: expected CRLF after bulk", 2},
+        {"POST / HTTP/1.1\r\nHost: x\r\n\r\nINCR k\r\n", "", 0},
         {"\x16\x03\x01\x02\x01\x01\r\nINCR k\r\n",
-         "-ERR Protocol error: control byte in an inline command\r\n"},
+         "-ERR Protocol error: control byte in an inline command", 1},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const int fd = client_connect(resp_port(x));
 
-        exchange(fd, cases[i].send, cases[i].answer);
+        client_send(fd, cases[i].send, strlen(cases[i].send));
+        hear(fd, cases[i].answers, cases[i].send, cases[i].answer);
         client_expect_end(fd);
         client_close(fd);
     }
-    exchange(x->fd, "GET k\r\n", "$1\r\n1\r\n");
+    talk(x->fd, "GET k", "1");
 }
 
 CASE(a_request_longer_than_the_buffer_is_refused, x)
@@ -443,31 +404,26 @@ CASE(a_request_longer_than_the_buffer_is_refused, x)
         client_send(x->fd, "\r\n", 2);
     }
     client_send(x->fd, "$65536\r\n", 8);
-    exchange(x->fd, "",
-             "-ERR Protocol error: request longer than 200704 bytes\r\n");
+    hear(x->fd, 1, "MGET xxx",
+         "-ERR Protocol error: request longer than 200704 bytes");
     client_expect_end(x->fd);
 }
 
 CASE(wait_ends_at_its_time, x)
 {
     fleet_stop(&x->fleet, FLEET_WORKER); /* nothing is merged any more */
-    exchange(x->fd, "INCR k\r\nWAIT 1 20\r\nWAIT 0 0\r\nWAIT 1 -1\r\n",
-             ":1\r\n:0\r\n:0\r\n-ERR timeout is negative\r\n");
+    talk(x->fd, "INCR k; WAIT 1 20; WAIT 0 0; WAIT 1 -1",
+         ":1 :0 :0 -ERR timeout is negative");
 }
 
 CASE(a_period_is_a_keyspace_of_its_sums, x)
 {
-    exchange(x->fd, "ZINCRBY b 3 a\r\nZINCRBY b 5 b\r\n",
-             "$1\r\n3\r\n$1\r\n5\r\n");
+    talk(x->fd, "ZINCRBY b 3 a; ZINCRBY b 5 b", "3 5");
     await_merge(x->fd);
-    exchange(x->fd, "ZREVRANGE b@7d 0 -1 WITHSCORES\r\n",
-             "*4\r\n$1\r\nb\r\n$1\r\n5\r\n$1\r\na\r\n$1\r\n3\r\n");
-    exchange(x->fd, "ZREVRANGE b@1h 1 1\r\nZREVRANGE b@2001-01-01 0 9\r\n",
-             "*1\r\n$1\r\na\r\n*0\r\n");
-    exchange(x->fd, "ZREVRANGE x@7d 0 -1\r\nZREVRANGE b@7x 0 -1\r\n",
-             "*0\r\n*0\r\n");
-    exchange(x->fd, "ZRANGE b@1h 1 1 REV\r\nTYPE b@1h\r\n",
-             "*1\r\n$1\r\na\r\n+none\r\n");
+    talk(x->fd, "ZREVRANGE b@7d 0 -1 WITHSCORES", "[b 5 a 3]");
+    talk(x->fd, "ZREVRANGE b@1h 1 1; ZREVRANGE b@2001-01-01 0 9", "[a] []");
+    talk(x->fd, "ZREVRANGE x@7d 0 -1; ZREVRANGE b@7x 0 -1", "[] []");
+    talk(x->fd, "ZRANGE b@1h 1 1 REV; TYPE b@1h", "[a] +none");
 }
 
 /* Such answers are made in steps, and what is behind them is not forgotten;
@@ -476,18 +432,15 @@ CASE(a_transaction_goes_on_behind_its_periods, x)
 {
     static const char ask[] = "MULTI\r\nZREVRANGE b@7d 0 -1\r\nINCR k\r\n"
                               "DBSIZE\r\nZREVRANGE b@7d 0 0\r\nPING\r\n"
-                              "EXEC\r\n";
-    static const char answer[] =
-        "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n"
-        "*5\r\n*1\r\n$1\r\na\r\n:1\r\n:1\r\n*1\r\n$1\r\na\r\n+PONG\r\n";
+                              "EXEC\r\nRESET\r\n";
 
-    exchange(x->fd, "ZINCRBY b 3 a\r\n", "$1\r\n3\r\n");
+    talk(x->fd, "ZINCRBY b 3 a", "3");
     await_merge(x->fd);
     client_send(x->fd, ask, sizeof ask - 1);
-    client_send(x->fd, "RESET\r\n", 7);
     assert_int_equal(shutdown(x->fd, SHUT_WR), 0);
-    exchange(x->fd, "", answer);
-    exchange(x->fd, "", "+RESET\r\n");
+    hear(x->fd, 8, ask,
+         "+OK +QUEUED +QUEUED +QUEUED +QUEUED +QUEUED "
+         "[[a] :1 :1 [a] +PONG] +RESET");
     client_expect_end(x->fd);
 }
 
@@ -502,15 +455,11 @@ CASE(other_commands_of_a_period_are_errors, x)
         "ZINCRBY b@7d 1 a",       "HINCRBY b@7d a 1",
         "ZRANGEBYSCORE b@7d 0 9", "ZRANGE b@7d 0 9 BYSCORE"};
 
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
-        char line[64];
-
-        (void)snprintf(line, sizeof line, "%s\r\n", commands[i]);
-        exchange(x->fd, line,
-                 "-ERR a period of a keyspace is only read by ZREVRANGE, or "
-                 "ZRANGE with REV\r\n");
-    }
-    exchange(x->fd, "ZSCORE b@7x a\r\nZCARD b@\r\n", "$-1\r\n:0\r\n");
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        talk(x->fd, commands[i],
+             "-ERR a period of a keyspace is only read by ZREVRANGE, or ZRANGE "
+             "with REV");
+    talk(x->fd, "ZSCORE b@7x a; ZCARD b@", "nil :0");
 }
 
 /* ---- load ---------------------------------------------------------------- */
@@ -611,7 +560,7 @@ CASE(many_connections_get_each_number_once, x)
     for (size_t n = 0; n < (size_t)LOADS * COUNT; n++)
         assert_int_equal(values[n / COUNT][n % COUNT], n + 1);
     await_merge(x->fd);
-    exchange(x->fd, "GET k\r\n", "$4\r\n6000\r\n");
+    talk(x->fd, "GET k", "6000");
 }
 
 /* Runs increments on several connections, and `kill` meanwhile, until all have
@@ -687,7 +636,7 @@ CASE(without_a_writer_increments_are_refused, x)
     uint64_t until_ms;
     char line[128];
 
-    exchange(x->fd, "INCR k\r\n", ":1\r\n");
+    talk(x->fd, "INCR k", ":1");
     daemon_kill(fleet_daemon(&x->fleet, FLEET_WRITE));
     do {
         client_send(x->fd, "INCR k\r\n", 8);
@@ -696,9 +645,9 @@ CASE(without_a_writer_increments_are_refused, x)
     assert_string_equal(
         line,
         "-MASTERDOWN countd-write cannot be reached: nothing was counted\r\n");
-    exchange(x->fd, "PING\r\nMULTI\r\nINCR k\r\nEXEC\r\n",
-             "+PONG\r\n+OK\r\n+QUEUED\r\n*1\r\n-MASTERDOWN countd-write cannot "
-             "be reached: nothing was counted\r\n");
+    talk(x->fd, "PING; MULTI; INCR k; EXEC",
+         "+PONG +OK +QUEUED [-MASTERDOWN countd-write cannot be reached: "
+         "nothing was counted]");
     fleet_start(&x->fleet, FLEET_WRITE);
     until_ms = clock_ms() + (uint64_t)MERGED_MS * test_slow();
     do {
@@ -706,10 +655,7 @@ CASE(without_a_writer_increments_are_refused, x)
         read_line(x->fd, line, sizeof line);
     } while (line[0] != ':' && clock_ms() < until_ms);
     await_merge(x->fd);
-    client_send(x->fd, "GET k\r\n", 7);
-    read_line(x->fd, line, sizeof line);
-    assert_string_equal(line, "$1\r\n");
-    exchange(x->fd, "", "2\r\n");
+    talk(x->fd, "GET k", "2");
 }
 
 /* A process of its own at the same directory. */
@@ -727,17 +673,15 @@ CASE(two_readers_count_together, x)
     for (int i = 0; i < COUNT; i++) {
         client_send(x->fd, "INCR k\r\n", 8);
         client_send(fd, "INCR k\r\n", 8);
-        read_line(x->fd, line, sizeof line);
-        assert_true(strtoll(line + 1, NULL, 10) >= i + 1);
-        assert_true(strtoll(line + 1, NULL, 10) <= 2 * i + 2);
-        read_line(fd, line, sizeof line);
-        assert_true(strtoll(line + 1, NULL, 10) >= i + 1);
-        assert_true(strtoll(line + 1, NULL, 10) <= 2 * i + 2);
+        for (int n = 0; n < 2; n++) {
+            read_line(n == 0 ? x->fd : fd, line, sizeof line);
+            assert_in_range(strtoll(line + 1, NULL, 10), i + 1, 2 * i + 2);
+        }
     }
     await_merge(x->fd);
     await_merge(fd);
-    exchange(x->fd, "GET k\r\n", "$4\r\n1000\r\n");
-    exchange(fd, "GET k\r\n", "$4\r\n1000\r\n");
+    talk(x->fd, "GET k", "1000");
+    talk(fd, "GET k", "1000");
     client_close(fd);
     assert_int_equal(daemon_stop(&second), 0);
     daemon_fini(&second);
