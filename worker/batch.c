@@ -58,7 +58,7 @@ batch_close(struct log_batch *b)
 static int
 by_age(const void *a, const void *b)
 {
-    const struct logdir_entry *x = a, *y = b;
+    const struct logfile *x = a, *y = b;
 
     if (x->mtime_ms != y->mtime_ms)
         return x->mtime_ms < y->mtime_ms ? -1 : 1;
@@ -70,7 +70,7 @@ by_age(const void *a, const void *b)
 static int
 find_ready(struct log_batch *b)
 {
-    struct logdir_entry *more;
+    struct logfile *more;
     size_t i, n = 0;
 
     if (b->dir.count > b->ready_max) {
@@ -81,9 +81,9 @@ find_ready(struct log_batch *b)
         b->ready_max = b->dir.count;
     }
     for (i = 0; i < b->dir.count; i++) {
-        const struct logdir_entry *e = &b->dir.entries[i];
+        const struct logfile *e = &b->dir.entries[i];
 
-        if (e->present && !e->locked && e->mode == LOG_MODE_FULL)
+        if (!e->locked && e->mode == LOG_MODE_FULL)
             b->ready[n++] = *e;
     }
     if (n > 1)
@@ -140,7 +140,7 @@ defer_log(struct log_batch *b, uint64_t index, uint64_t inode)
 
 /* Whether a log that failed is still deferred. */
 static bool
-is_deferred(struct log_batch *b, const struct logdir_entry *e)
+is_deferred(struct log_batch *b, const struct logfile *e)
 {
     const struct batch_retry *r = retry_place(b, e->index);
 
@@ -328,7 +328,7 @@ batch_fold(struct log_batch *b)
 /* ---- claiming ------------------------------------------------------------ */
 
 static void
-report_claim(struct log_batch *b, const struct logdir_entry *entry, int rc)
+report_claim(struct log_batch *b, const struct logfile *entry, int rc)
 {
     static struct diag_repeat repeat;
 
@@ -357,7 +357,7 @@ has_other_sizes(const struct log_batch *b, const struct log *log)
 /* Claims one log and makes it number b->count.  False if another process has
  * it, or it must not be merged. */
 static bool
-claim_log(struct log_batch *b, const struct logdir_entry *entry)
+claim_log(struct log_batch *b, const struct logfile *entry)
 {
     struct batch_log *l = &b->logs[b->count];
     int rc;
@@ -392,7 +392,7 @@ claim_log(struct log_batch *b, const struct logdir_entry *entry)
 
 /* Adds one log to the batch.  1: more may be added, 0: no more. */
 static int
-take_log(struct log_batch *b, const struct logdir_entry *entry)
+take_log(struct log_batch *b, const struct logfile *entry)
 {
     int rc, again;
 

@@ -75,7 +75,7 @@ struct log_batch {
     bool has_recovered;     /* once, at the start */
     bool other_sizes;       /* a log was written with other message sizes */
     struct batch_stats stats;
-    struct logdir_entry *ready; /* full logs of the last scan, sorted */
+    struct logfile *ready; /* full logs of the last scan, sorted */
     size_t ready_max;
 };
 

@@ -5,12 +5,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/array.h"
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
 #include "common/log/inspect.h"
@@ -49,119 +46,11 @@ logdir_close(struct logdir *dir)
 {
     (void)closedir(dir->stream);
     (void)close(dir->fd);
-    free(dir->entries);
+    logfile_list_free(&dir->files);
     *dir = (struct logdir){.fd = -1};
 }
 
 /* ---- scan --------------------------------------------------------------- */
-
-static int
-add_entry(struct logdir *dir, uint64_t index, bool lock)
-{
-    if (array_grow(&dir->entries, &dir->capacity, dir->count + 1,
-                   sizeof *dir->entries) < 0)
-        return -ENOMEM;
-    dir->entries[dir->count++] =
-        (struct logdir_entry){.index = index, .locked = lock, .present = !lock};
-    return 0;
-}
-
-/* Whether the file is countd's and needs no report: its own files, among them
- * salvaged logs. */
-static bool
-is_known(const char *name)
-{
-    return name[0] == '.' || strcmp(name, "writer") == 0 ||
-           strcmp(name, "merged") == 0 || strncmp(name, "salvaged-", 9) == 0;
-}
-
-/* Reads the names in the order of the directory.  A name that exists during the
- * whole scan is always returned. */
-static int
-read_names(struct logdir *dir, char foreign[NAME_MAX_SIZE])
-{
-    const char *name;
-    uint64_t index;
-    bool lock;
-    int rc;
-
-    dir->count = dir->bad = dir->foreign = 0;
-    rewinddir(dir->stream);
-    while ((rc = dirstream_next(dir->stream, &name)) > 0) {
-        if (log_parse_name(name, &index, &lock) == 0) {
-            rc = add_entry(dir, index, lock);
-            if (rc < 0)
-                break;
-        } else if (strncmp(name, "bad-", 4) == 0) {
-            dir->bad++;
-        } else if (!is_known(name)) {
-            if (dir->foreign++ == 0)
-                snprintf(foreign, NAME_MAX_SIZE, "%s", name);
-        }
-    }
-    return rc;
-}
-
-static int
-by_index(const void *a, const void *b)
-{
-    const struct logdir_entry *x = a, *y = b;
-
-    return x->index < y->index ? -1 : x->index > y->index;
-}
-
-/* Sorts the entries and joins each log with its lock. */
-static void
-join_entries(struct logdir *dir)
-{
-    struct logdir_entry *to = dir->entries, *e;
-    size_t i;
-
-    if (dir->count < 2)
-        return;
-    qsort(dir->entries, dir->count, sizeof *dir->entries, by_index);
-    for (i = 1; i < dir->count; i++) {
-        e = &dir->entries[i];
-        if (e->index == to->index) {
-            to->locked |= e->locked;
-            to->present |= e->present;
-        } else {
-            *++to = *e;
-        }
-    }
-    dir->count = (size_t)(to - dir->entries) + 1;
-}
-
-/* Reads the status of each log; drops those removed meanwhile. */
-static int
-stat_entries(struct logdir *dir)
-{
-    struct logdir_entry *to = dir->entries, *e;
-    char name[LOG_NAME_SIZE];
-    struct stat st;
-    size_t i;
-
-    for (i = 0; i < dir->count; i++) {
-        e = &dir->entries[i];
-        if (e->present) {
-            log_name(e->index, name);
-            if (fstatat(dir->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
-                e->mode = st.st_mode & LOG_OWNER_MODE_MASK;
-                e->mtime_ms = log_owner_mtime_ms(&st);
-                e->inode = st.st_ino;
-                e->ours = S_ISREG(st.st_mode) && st.st_uid == geteuid();
-            } else if (errno == ENOENT) {
-                e->present = false;
-            } else {
-                return -errno;
-            }
-        }
-        if (e->present || e->locked)
-            *to++ = *e;
-    }
-    dir->count = (size_t)(to - dir->entries);
-    return 0;
-}
 
 /* Reports quarantined and foreign files once, and again if there are more. */
 static void
@@ -186,17 +75,21 @@ report_other_files(struct logdir *dir, const char *foreign)
 int
 logdir_scan(struct logdir *dir)
 {
-    char foreign[NAME_MAX_SIZE] = "";
+    const char *foreign = NULL;
     int rc;
 
-    rc = read_names(dir, foreign);
-    if (rc == 0) {
-        join_entries(dir);
-        rc = stat_entries(dir);
-    }
-    if (rc < 0) {
-        dir->count = 0;
+    dir->count = dir->bad = dir->foreign = 0;
+    rc = logfile_list_scan(&dir->files, dir->stream);
+    if (rc < 0)
         return rc;
+    dir->entries = dir->files.files;
+    for (size_t i = 0; i < dir->files.count; i++) {
+        const struct logfile *f = &dir->files.files[i];
+
+        dir->count += f->kind <= LOGFILE_LOCK;
+        dir->bad += f->kind == LOGFILE_BAD;
+        if (f->kind == LOGFILE_OTHER && dir->foreign++ == 0)
+            foreign = f->name;
     }
     report_other_files(dir, foreign);
     return 0;
@@ -255,9 +148,9 @@ report_outcome(int rc, uint64_t index, const char *doing)
 }
 
 static bool
-is_at_rest(const struct logdir_entry *e)
+is_at_rest(const struct logfile *e)
 {
-    return e->present && !e->locked &&
+    return !e->locked &&
            (e->mode == LOG_MODE_EMPTY || e->mode == LOG_MODE_FULL);
 }
 
@@ -323,7 +216,7 @@ int
 logdir_recover(struct logdir *dir)
 {
     const bool first = !dir->reconciled;
-    const struct logdir_entry *e;
+    const struct logfile *e;
     int rc, done = 0;
     size_t i;
 
@@ -381,7 +274,7 @@ int
 logdir_claim(struct logdir *dir, mode_t want_mode, uint64_t *hint,
              struct log *log)
 {
-    const struct logdir_entry *e;
+    const struct logfile *e;
     size_t first = 0, i;
     int rc, failure = -EAGAIN;
 
@@ -392,7 +285,7 @@ logdir_claim(struct logdir *dir, mode_t want_mode, uint64_t *hint,
         first++;
     for (i = 0; i < dir->count; i++) {
         e = &dir->entries[(first + i) % dir->count];
-        if (!e->ours || !e->present || e->locked || e->mode != want_mode)
+        if (!e->ours || e->locked || e->mode != want_mode)
             continue;
         rc = claim_one(dir, e->index, want_mode, log);
         switch (rc) {

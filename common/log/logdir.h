@@ -10,23 +10,12 @@
 #ifndef COUNTD_COMMON_LOG_LOGDIR_H
 #define COUNTD_COMMON_LOG_LOGDIR_H
 
-#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "common/log/log.h"
-
-struct logdir_entry {
-    uint64_t index;
-    mode_t mode;  /* permission bits */
-    bool locked;  /* lock-N exists */
-    bool present; /* N exists (false: a lock without its log) */
-    bool ours; /* N is a regular file of this user; else it is left unchanged */
-    uint64_t mtime_ms; /* first_ms of a full log */
-    uint64_t inode;
-};
+#include "common/log/logfile.h"
 
 struct logdir {
     int fd; /* data/log, owned */
@@ -34,13 +23,13 @@ struct logdir {
     uint32_t slots;           /* of logs created here */
     struct mark_store *marks; /* for recovery, borrowed; set by the caller;
                                  NULL: a log with marks is not recovered */
-    struct logdir_entry *entries;
-    size_t count; /* entries, by ascending index */
-    size_t capacity;
+    struct logfile *entries;  /* logs, and locks without a log, by index */
+    size_t count;
     size_t bad;     /* quarantined files seen by the last scan */
     size_t foreign; /* names that are not countd's */
 
-    DIR *stream;         /* the rest is private */
+    DIR *stream; /* the rest is private */
+    struct logfile_list files;
     size_t bad_reported; /* value of `bad` when it was last reported */
     size_t foreign_reported;
     bool reconciled; /* modes were compared with headers since the start */

@@ -16,6 +16,7 @@
 #include "common/base/files.h"
 #include "common/base/folder.h"
 #include "common/log/inspect.h"
+#include "common/log/log_owner.h"
 #include "common/log/slot.h"
 
 #define SLOTS_AT_ONCE 512
@@ -58,17 +59,20 @@ logfile_parse(const char *name, uint64_t *index)
 
 /* ---- the list ---------------------------------------------------------- */
 
+/* Each log stands right before its lock. */
 static int
 compare_files(const void *a, const void *b)
 {
-    const struct logfile *x = a;
-    const struct logfile *y = b;
+    const struct logfile *x = a, *y = b;
+    const bool x_log = x->kind <= LOGFILE_LOCK, y_log = y->kind <= LOGFILE_LOCK;
 
-    if (x->kind != y->kind)
+    if (x_log != y_log)
+        return x_log ? -1 : 1;
+    if (!x_log && x->kind != y->kind)
         return x->kind < y->kind ? -1 : 1;
     if (x->index != y->index)
         return x->index < y->index ? -1 : 1;
-    return strcmp(x->name, y->name);
+    return x_log ? (int)x->kind - (int)y->kind : strcmp(x->name, y->name);
 }
 
 static int
@@ -82,15 +86,14 @@ add_file(struct logfile_list *list, int log_fd, const char *name)
         return -ENOMEM;
     if (fstatat(log_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0 : -errno; /* gone meanwhile */
-    f = &list->files[list->count];
-    *f = (struct logfile){
-        .mode = st.st_mode & 07777,
-        .mtime_ms = (uint64_t)st.st_mtim.tv_sec * 1000 +
-                    (uint64_t)st.st_mtim.tv_nsec / 1000000,
-    };
+    f = &list->files[list->count++];
+    *f = (struct logfile){.mode = st.st_mode & LOG_OWNER_MODE_MASK,
+                          .mtime_ms = log_owner_mtime_ms(&st),
+                          .inode = st.st_ino};
     memcpy(f->name, name, strnlen(name, sizeof f->name - 1));
     f->kind = logfile_parse(f->name, &f->index);
-    list->count++;
+    f->locked = f->kind == LOGFILE_LOCK;
+    f->ours = f->kind == LOGFILE_LOG && log_owner_check(&st) == 0;
     return 0;
 }
 
@@ -99,31 +102,46 @@ static void
 join_locks(struct logfile_list *list)
 {
     size_t kept = 0;
-    size_t log = 0;
 
-    /* Sorted: logs by index, then locks by index. */
     for (size_t i = 0; i < list->count; i++) {
-        struct logfile *f = &list->files[i];
+        const struct logfile *f = &list->files[i];
 
-        if (f->kind == LOGFILE_LOCK) {
-            while (log < kept && list->files[log].kind == LOGFILE_LOG &&
-                   list->files[log].index < f->index)
-                log++;
-            if (log < kept && list->files[log].kind == LOGFILE_LOG &&
-                list->files[log].index == f->index) {
-                list->files[log].locked = true;
-                continue;
-            }
-        }
-        list->files[kept++] = *f;
+        if (f->kind == LOGFILE_LOCK && kept > 0 &&
+            list->files[kept - 1].index == f->index)
+            list->files[kept - 1].locked = true;
+        else
+            list->files[kept++] = *f;
     }
     list->count = kept;
 }
 
 int
-logfile_list_read(struct logfile_list *list, int log_fd)
+logfile_list_scan(struct logfile_list *list, DIR *dir)
 {
     const char *name;
+    int rc;
+
+    list->count = 0;
+    rewinddir(dir);
+    while ((rc = dirstream_next(dir, &name)) > 0) {
+        if (name[0] == '.' || strcmp(name, "writer") == 0 ||
+            strcmp(name, "merged") == 0)
+            continue;
+        rc = add_file(list, dirfd(dir), name);
+        if (rc < 0)
+            break;
+    }
+    if (rc < 0)
+        return rc;
+    if (list->count > 0)
+        qsort(list->files, list->count, sizeof *list->files, compare_files);
+    join_locks(list);
+    return 0;
+}
+
+int
+logfile_list_read(struct logfile_list *list, int log_fd)
+{
     DIR *dir;
     int rc;
 
@@ -131,23 +149,11 @@ logfile_list_read(struct logfile_list *list, int log_fd)
     rc = dirstream_open(log_fd, ".", &dir);
     if (rc < 0)
         return rc;
-    while ((rc = dirstream_next(dir, &name)) > 0) {
-        if (name[0] == '.' || strcmp(name, "writer") == 0 ||
-            strcmp(name, "merged") == 0)
-            continue;
-        rc = add_file(list, log_fd, name);
-        if (rc < 0)
-            break;
-    }
+    rc = logfile_list_scan(list, dir);
     (void)closedir(dir);
-    if (rc < 0) {
+    if (rc < 0)
         logfile_list_free(list);
-        return rc;
-    }
-    if (list->count > 0)
-        qsort(list->files, list->count, sizeof *list->files, compare_files);
-    join_locks(list);
-    return 0;
+    return rc;
 }
 
 void

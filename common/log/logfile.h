@@ -7,6 +7,7 @@
 #ifndef COUNTD_COMMON_LOG_LOGFILE_H
 #define COUNTD_COMMON_LOG_LOGFILE_H
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -30,17 +31,25 @@ struct logfile {
     enum logfile_kind kind;
     uint64_t index; /* UINT64_MAX for LOGFILE_OTHER */
     mode_t mode;    /* permission bits */
-    bool locked;    /* a log whose lock-N is there */
-    uint64_t mtime_ms;
+    bool locked;    /* lock-N is there */
+    bool ours;      /* a log, and a regular file of this user; else it is left
+                       unchanged */
+    uint64_t mtime_ms; /* first_ms of a full log */
+    uint64_t inode;
 };
 
 struct logfile_list {
-    struct logfile *files; /* by kind, then index, then name */
+    struct logfile *files; /* logs, and locks without a log, by index; then
+                              the others by kind, index, name */
     size_t count;
     size_t capacity;
 };
 
 int logfile_list_read(struct logfile_list *list, int log_fd);
+
+/* Reads the list anew from an open directory.  A name that is there throughout
+ * is in it. */
+int logfile_list_scan(struct logfile_list *list, DIR *dir);
 void logfile_list_free(struct logfile_list *list);
 
 /* What kind of file a name is, and its index. */

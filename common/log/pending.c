@@ -165,7 +165,7 @@ int
 pending_each(struct logdir *dir,
              int (*each)(void *ctx, const struct pending_log *p), void *ctx)
 {
-    const struct logdir_entry *e;
+    const struct logfile *e;
     struct pending_log p;
     bool modes_true = true;
     size_t i;
@@ -178,7 +178,7 @@ pending_each(struct logdir *dir,
         return rc;
     for (i = 0; i < dir->count; i++) {
         e = &dir->entries[i];
-        if (!e->present || !e->ours)
+        if (!e->ours)
             continue;
         p = (struct pending_log){.index = e->index,
                                  .first_ms = e->mtime_ms,

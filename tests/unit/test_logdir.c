@@ -50,14 +50,14 @@ IN_MEMORY(a_scan_tells_each_log_once_in_order, d)
     assert_int_equal(dir.count, 4);
     assert_int_equal(dir.entries[0].index, 0);
     assert_int_equal(dir.entries[0].mode, 0400);
-    assert_true(dir.entries[0].present && !dir.entries[0].locked);
+    assert_true(dir.entries[0].kind == LOGFILE_LOG && !dir.entries[0].locked);
     assert_int_equal(dir.entries[1].index, 2);
-    assert_true(!dir.entries[1].present && dir.entries[1].locked);
+    assert_true(dir.entries[1].kind == LOGFILE_LOCK && dir.entries[1].locked);
     assert_int_equal(dir.entries[2].index, 4);
     assert_int_equal(dir.entries[2].mode, 0200);
     assert_true(dir.entries[2].mtime_ms == FIRST_MS);
     assert_int_equal(dir.entries[3].index, 9);
-    assert_true(dir.entries[3].present && dir.entries[3].locked);
+    assert_true(dir.entries[3].kind == LOGFILE_LOG && dir.entries[3].locked);
     assert_int_equal(dir.entries[3].mode, 0600);
 
     log_abandon(&log);
