@@ -1,8 +1,8 @@
 /* tests/e2e/test_counter_protocol.c - the counter and semaphore protocols of
  * countd-write.
  *
- * What one after another says and hears is in tests/lib/live_client_talk.c,
- * what any may say in test_counter_model.c; here are the settings. */
+ * What clients say and hear is in tests/lib/live_client_talk.c, played by
+ * unit/test_live_server.c; here are the settings. */
 #include "tests/lib/test.h"
 
 #include <stdio.h>
@@ -110,10 +110,4 @@ CASE(what_is_idle_goes_at_the_boundary_that_is_set, r)
         live_client_await(&a, "idle", -LIVE_CLIENT_NOT_FOUND);
     }
     live_client_close(&a);
-}
-
-int
-main(int argc, char **argv)
-{
-    return dialogue_main(BOTH, &live_daemon_play, argc, argv);
 }

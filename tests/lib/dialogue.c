@@ -31,7 +31,7 @@ struct actor {
 };
 
 struct play {
-    const struct dialogue_stage *stage;
+    unsigned kind;
     struct actor actors[ACTORS];
     uint32_t serial;
 };
@@ -114,7 +114,7 @@ heard_value(const struct play *p, const char *hear)
 {
     const uint32_t taken = take_number(&hear);
 
-    if (*hear == '\0' || p->stage->kind == COUNTERS)
+    if (*hear == '\0' || p->kind == COUNTERS)
         return taken;
     return take_number(&hear) - taken;
 }
@@ -417,18 +417,19 @@ dialogue_tell(void)
 }
 
 void
-dialogue_run(const struct dialogue *d, const struct dialogue_stage *stage)
+dialogue_run(const struct dialogue_case *c,
+             void (*open)(void *ctx, struct live_client *t), void *ctx)
 {
-    struct play p = {.stage = stage};
+    struct play p = {.kind = c->kind};
     const struct dialogue_row *row;
     struct actor *a;
     size_t i;
 
-    for (row = d->rows; row->who; row++) {
+    for (row = c->dialogue->rows; row->who; row++) {
         a = &p.actors[row->who[0] - 'a'];
         doing = row;
         if (!a->open)
-            stage->open(stage->ctx, &a->client);
+            open(ctx, &a->client);
         a->open = true;
         if (row->say && say_it(&p, a, row))
             continue;
@@ -458,20 +459,16 @@ cases_of(unsigned kind, struct dialogue_case *at)
 }
 
 int
-dialogue_main(unsigned kinds, const struct CMUnitTest *play, int argc,
-              char **argv)
+dialogue_main(const struct CMUnitTest *play, int argc, char **argv)
 {
     struct dialogue_case *cases = calloc(2 * live_talk_count, sizeof *cases);
-    struct dialogue_case *end = cases;
+    struct dialogue_case *end;
     struct CMUnitTest test = *play;
     int rc;
 
     if (!cases)
         abort();
-    if (kinds & COUNTERS)
-        end = cases_of(COUNTERS, end);
-    if (kinds & SEMAPHORES)
-        end = cases_of(SEMAPHORES, end);
+    end = cases_of(SEMAPHORES, cases_of(COUNTERS, cases));
     for (struct dialogue_case *c = cases; c < end; c++) {
         test.name = c->name;
         test.initial_state = c;

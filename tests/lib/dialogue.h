@@ -1,6 +1,5 @@
 /* tests/lib/dialogue.h - what clients of the counter and semaphore protocols
- * say and what they hear: one table that a loop inside a test and a daemon
- * have to pass alike.
+ * say and what they hear.
  *
  *     {"the maximum belongs to the request", COUNTERS,
  *      ROWS({"a", "ACQUIRE doors 5/5", "OK"},
@@ -66,14 +65,6 @@ struct dialogue {
 extern const struct dialogue live_talk[];
 extern const size_t live_talk_count;
 
-/* Where a dialogue takes place: a server of one kind, with nothing in it. */
-struct dialogue_stage {
-    void *ctx;
-    unsigned kind; /* COUNTERS or SEMAPHORES */
-    /* Connects; fails the test itself. */
-    void (*open)(void *ctx, struct live_client *t);
-};
-
 /* A dialogue with a server of one kind: the initial state of its test, which
  * the fixture's setup finds in *state. */
 struct dialogue_case {
@@ -82,13 +73,14 @@ struct dialogue_case {
     char name[96];
 };
 
-/* As test_main() with one more test for each dialogue and each of `kinds`:
- * `play`, with its setup and teardown. */
-int dialogue_main(unsigned kinds, const struct CMUnitTest *play, int argc,
-                  char **argv);
+/* As test_main() with one more test for each dialogue and each kind: `play`,
+ * with its setup and teardown. */
+int dialogue_main(const struct CMUnitTest *play, int argc, char **argv);
 
-/* Fails the test unless all of it is as it should be. */
-void dialogue_run(const struct dialogue *d, const struct dialogue_stage *stage);
+/* Fails the test unless all of it is as it should be, with a server that has
+ * nothing in it; `open` connects. */
+void dialogue_run(const struct dialogue_case *c,
+                  void (*open)(void *ctx, struct live_client *t), void *ctx);
 
 /* For teardowns: names the row at which dialogue_run() failed, if it did. */
 void dialogue_tell(void);

@@ -21,17 +21,12 @@
 /* ---- connections -------------------------------------------------------- */
 
 void
-live_client_take(struct live_client *t, int fd)
-{
-    *t = (struct live_client){.fd = fd, .in = malloc(IN_SIZE)};
-    if (!t->in)
-        fail_msg("no memory");
-}
-
-void
 live_client_open(struct live_client *t, uint16_t port)
 {
-    live_client_take(t, client_connect(port));
+    *t =
+        (struct live_client){.fd = client_connect(port), .in = malloc(IN_SIZE)};
+    if (!t->in)
+        fail_msg("no memory");
 }
 
 static void
@@ -354,17 +349,6 @@ live_client_expect_digits(struct live_client *t, const char *answer)
     show("got     ", t->in + t->at,
          t->have - t->at < size ? t->have - t->at : size);
     fail_msg("another answer than expected");
-}
-
-void
-live_client_exchange(struct live_client *t, const char *request,
-                     const char *answer)
-{
-    uint8_t bytes[EXCHANGE_SIZE];
-
-    live_client_send(t, bytes,
-                     live_client_from_hex(request, bytes, sizeof bytes));
-    live_client_expect_digits(t, answer);
 }
 
 /* ---- round trips -------------------------------------------------------- */

@@ -58,9 +58,6 @@ struct live_client {
 
 void live_client_open(struct live_client *t, uint16_t port);
 
-/* The same over a socket that is connected already. */
-void live_client_take(struct live_client *t, int fd);
-
 /* Three ways to go.  The first fails when an answer has not been looked at;
  * the second is a reset, the third closes whatever there may be to read. */
 void live_client_close(struct live_client *t);
@@ -119,11 +116,6 @@ size_t live_client_from_hex(const char *text, uint8_t *bytes, size_t max);
 
 /* The next bytes are these. */
 void live_client_expect_digits(struct live_client *t, const char *answer);
-
-/* Sends bytes and expects bytes, both as hexadecimal digits; blanks are
- * skipped. */
-void live_client_exchange(struct live_client *t, const char *request,
-                          const char *answer);
 
 /* ---- round trips -------------------------------------------------------- */
 

@@ -16,6 +16,11 @@
 #define NOT_HELD  "4e6f74206163717569726564"
 #define INVALID   "496e76616c696420617267756d656e7473"
 #define UNKNOWN   "556e6b6e6f776e20636f6d6d616e64"
+#define ONE_OF_TWO                                                             \
+    "90 02 0000 00000010 00000000 00000001 00000002 0006 2f736c6f772f"
+#define ONE_BACK "90 03 0000 0000000c 00000000 00000001 0006 2f736c6f772f"
+#define GOT_ONE  "91 02 0000 00000004 00000000 00000001"
+#define GIVEN    "91 03 0000 00000000 00000000"
 
 /* A header with too large a body ends the connection, which gives back. */
 #define TOO_LONG(head)                                                         \
@@ -327,6 +332,37 @@ const struct dialogue live_talk[] = {
         {"a", NULL, "UNKNOWN"},
         {"a", NULL, "OK"},
         {"a", NULL, "1/2"}), 0},
+    /* The command yc-cnt of libyrmcds as seen on the wire: a connection for
+     * each request, with a serial number in the order of x86's bytes. */
+    {"each command of yc-cnt has its answer", COUNTERS, ROWS(
+        {"a", "90 02 0000 0000000e 01000000 00000003 0000000a 0004 79633a61",
+         "91 02 0000 00000004 01000000 00000003"},
+        {"a", "CLOSE", NULL},
+        {"b", "AWAIT yc:a", "0"},
+        {"a", "90 01 0000 00000006 01000000 0004 79633a61",
+         "91 01 0000 00000004 01000000 00000000"},
+        {"a", "CLOSE", NULL},
+        {"a", "90 03 0000 0000000a 01000000 00000003 0004 79633a61",
+         "91 03 2200 0000000c 01000000" NOT_HELD},
+        {"a", "CLOSE", NULL},
+        {"a", "90 11 0000 00000000 01000000",
+         "91 11 0000 0000000e 01000000 00000000 00000003 0004 79633a61"
+         "91 11 0000 00000000 01000000"}), 0},
+    /* A module of nginx, from its source and its run: connections that are
+     * kept, every opaque is 0, and a byte more than it reads is an error. */
+    {"an nginx holds one for each request that it serves", COUNTERS, ROWS(
+        {"a", ONE_OF_TWO, GOT_ONE},
+        {"b", ONE_OF_TWO, GOT_ONE},
+        {"c", ONE_OF_TWO, "91 02 2100 00000016 00000000" FULL},
+        {"a", ONE_BACK, GIVEN},
+        {"c", ONE_OF_TWO, GOT_ONE},
+        {"a", "JOIN", "SILENCE"},
+        {"b", "RESET", NULL},
+        {"a", "AWAIT /slow/", "1"},
+        {"a", ONE_OF_TWO, GOT_ONE},
+        {"a", ONE_BACK, GIVEN},
+        {"c", ONE_BACK, GIVEN},
+        {"c", "GET /slow/", "0"}), 0},
     {"a Dump keeps its place in a pipeline", COUNTERS, ROWS(
         {"a", "ACQUIRE gate 2/2", NULL},
         {"a", "DUMP gate", NULL},

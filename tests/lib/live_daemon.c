@@ -20,7 +20,6 @@ live_daemon_setup(void **state)
     if (!r)
         return -1;
     tmpdir_make_in_memory(&r->dir);
-    r->dialogue = *state;
     *state = r;
     return 0;
 }
@@ -30,7 +29,6 @@ live_daemon_teardown(void **state)
 {
     struct live_daemon *r = *state;
 
-    dialogue_tell();
     daemon_fini(&r->writer);
     tmpdir_remove(&r->dir);
     free(r);
@@ -73,35 +71,6 @@ live_daemon_start(struct live_daemon *r, ...)
     r->ack = daemon_port(&r->writer, "ack");
     r->silent = daemon_port(&r->writer, "silent");
 }
-
-static void
-open_listener(void *ctx, struct live_client *t)
-{
-    const struct live_daemon *r = ctx;
-
-    live_client_open(t,
-                     r->dialogue->kind == COUNTERS ? r->counter : r->semaphore);
-}
-
-static void
-play(void **state)
-{
-    struct live_daemon *r = *state;
-    const unsigned kind = r->dialogue->kind;
-    const unsigned most = r->dialogue->dialogue->connections;
-    char option[64];
-
-    (void)snprintf(option, sizeof option, "%s.max_connections=%u",
-                   kind == COUNTERS ? "counter" : "semaphore", most);
-    live_daemon_start(r, most > 0 ? option : NULL, NULL);
-    dialogue_run(r->dialogue->dialogue,
-                 &(struct dialogue_stage){
-                     .ctx = r, .kind = kind, .open = open_listener});
-    live_daemon_stop(r);
-}
-
-const struct CMUnitTest live_daemon_play = cmocka_unit_test_setup_teardown(
-    play, live_daemon_setup, live_daemon_teardown);
 
 void
 live_daemon_stop(struct live_daemon *r)

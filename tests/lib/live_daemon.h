@@ -17,7 +17,6 @@
 #include <stdint.h>
 
 #include "tests/lib/daemon.h"
-#include "tests/lib/dialogue.h"
 #include "tests/lib/test.h"
 #include "tests/lib/tmpdir.h"
 
@@ -25,7 +24,6 @@ struct live_daemon {
     struct tmpdir dir;
     struct daemon writer;
     uint16_t counter, semaphore, ack, silent; /* ports */
-    const struct dialogue_case *dialogue;     /* of live_daemon_play() */
 };
 
 /* cmocka's setup and teardown. */
@@ -34,9 +32,6 @@ int live_daemon_teardown(void **state);
 
 /* KEY=VALUE more, a later one rules; ends with NULL. */
 void live_daemon_start(struct live_daemon *r, ...);
-
-/* For dialogue_main(): a dialogue with the daemon. */
-extern const struct CMUnitTest live_daemon_play;
 
 /* SIGTERM; fails the test unless it ends well. */
 void live_daemon_stop(struct live_daemon *r);

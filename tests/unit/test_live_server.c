@@ -263,8 +263,7 @@ play(void **state)
         r, (struct live_server_options){
                .kind = kind == COUNTERS ? LIVE_COUNTER : LIVE_SEMAPHORE,
                .connections = d->connections});
-    dialogue_run(d, &(struct dialogue_stage){
-                        .ctx = r, .kind = kind, .open = open_listener});
+    dialogue_run(r->dialogue, open_listener, r);
 }
 
 int
@@ -272,5 +271,5 @@ main(int argc, char **argv)
 {
     const struct CMUnitTest one = {NULL, play, set_up, tear_down, NULL};
 
-    return dialogue_main(BOTH, &one, argc, argv);
+    return dialogue_main(&one, argc, argv);
 }
