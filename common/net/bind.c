@@ -79,7 +79,7 @@ bind_socket(struct binding *b, size_t i, const struct listener_config *row)
     int rc = -ENOENT;
 
     if (f->fd >= 0 && row->socket)
-        rc = local_listen(f, row->socket, &b->sockets[i]);
+        rc = local_open(f, row->socket, SOCK_STREAM, &b->sockets[i]);
     if (rc == 0 || (!alone && (f->fd < 0 || !row->socket)))
         return 0;
     if (rc == -EBUSY)

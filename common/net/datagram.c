@@ -100,8 +100,8 @@ bind_socket(struct datagrams *d, const struct local_folder *folder)
         d->folder = *folder;
         d->folder.fd = fcntl(folder->fd, F_DUPFD_CLOEXEC, 0);
         rc = d->folder.fd < 0 ? -errno
-                              : local_bind_datagrams(
-                                    &d->folder, d->config->socket, &d->local);
+                              : local_open(&d->folder, d->config->socket,
+                                           SOCK_DGRAM, &d->local);
     }
     if (rc == 0) {
         d->sources[LISTENER_SOCKET].fd = d->local.fd;

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #define FOLDER_PATH_SIZE (PATH_MAX + sizeof "/" LOCAL_FOLDER)
@@ -18,17 +17,13 @@ void
 local_address(int fd, const char *path, const char *name,
               struct net_address *out)
 {
-    struct sockaddr_un sa = {.sun_family = AF_UNIX};
-    int size;
+    char *const to = out->local.sun_path;
+    const size_t max = sizeof out->local.sun_path;
 
-    static_assert(sizeof sa <= sizeof out->sa, "fits into any address");
-    size = snprintf(sa.sun_path, sizeof sa.sun_path, "%s/%s", path, name);
-    if (size < 0 || (size_t)size >= sizeof sa.sun_path)
-        (void)snprintf(sa.sun_path, sizeof sa.sun_path, "/proc/self/fd/%d/%s",
-                       fd, name); /* fits: names are short */
-    memset(out, 0, sizeof *out);
-    memcpy(&out->sa, &sa, sizeof sa);
-    out->size = sizeof sa;
+    *out = (struct net_address){.local = {.sun_family = AF_UNIX},
+                                .size = sizeof out->local};
+    if ((size_t)snprintf(to, max, "%s/%s", path, name) >= max)
+        (void)snprintf(to, max, "/proc/self/fd/%d/%s", fd, name);
 }
 
 /* ---- serving ------------------------------------------------------------ */
@@ -95,9 +90,9 @@ make_socket(const struct local_folder *f, const char *name, int type, int fd)
     return rc;
 }
 
-static int
-open_socket(const struct local_folder *f, const char *name, int type,
-            struct local *out)
+int
+local_open(const struct local_folder *f, const char *name, int type,
+           struct local *out)
 {
     struct local l = {.fd = -1, .lock_fd = take_lock(f, name)};
     int rc;
@@ -116,19 +111,6 @@ open_socket(const struct local_folder *f, const char *name, int type,
         (void)close(l.fd);  /* no client has connected */
     (void)close(l.lock_fd); /* the lock goes with it */
     return rc;
-}
-
-int
-local_listen(const struct local_folder *f, const char *name, struct local *out)
-{
-    return open_socket(f, name, SOCK_STREAM, out);
-}
-
-int
-local_bind_datagrams(const struct local_folder *f, const char *name,
-                     struct local *out)
-{
-    return open_socket(f, name, SOCK_DGRAM, out);
 }
 
 void

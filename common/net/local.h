@@ -52,13 +52,10 @@ struct local {
 void local_address(int fd, const char *path, const char *name,
                    struct net_address *out);
 
-/* Listens.  -EBUSY: another process serves this socket. */
-int local_listen(const struct local_folder *f, const char *name,
-                 struct local *out);
-
-/* Makes a socket that takes datagrams.  -EBUSY: another process serves it. */
-int local_bind_datagrams(const struct local_folder *f, const char *name,
-                         struct local *out);
+/* Makes a socket that listens (SOCK_STREAM) or takes datagrams (SOCK_DGRAM).
+ * -EBUSY: another process serves it. */
+int local_open(const struct local_folder *f, const char *name, int type,
+               struct local *out);
 
 /* Removes the socket, so that clients know that no process serves it, and gives
  * up its flock; closes what was not handed over. */

@@ -6,10 +6,12 @@
 #ifndef COUNTD_COMMON_NET_NET_H
 #define COUNTD_COMMON_NET_NET_H
 
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include "common/net/loop.h"
 
@@ -18,7 +20,12 @@
 #define NET_BACKLOG      4096 /* the kernel cuts it to net.core.somaxconn */
 
 struct net_address {
-    struct sockaddr_storage sa;
+    union {
+        struct sockaddr_storage sa;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+        struct sockaddr_un local;
+    };
     socklen_t size;
 };
 

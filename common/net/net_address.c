@@ -6,24 +6,22 @@
 #include <assert.h>
 #include <errno.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 #include "common/net/net.h"
+#include "common/wire/increment_line.h"
 
 #define LABEL_MAX 63 /* between dots */
 
 static int
 parse_port(const char *text, in_port_t *port)
 {
-    unsigned long value = 0;
-    size_t i;
+    int64_t value;
 
-    for (i = 0; text[i] >= '0' && text[i] <= '9' && i < 6; i++)
-        value = value * 10 + (unsigned long)(text[i] - '0');
-    if (i == 0 || text[i] != '\0' || value > 65535)
+    if (*text < '0' || *text > '9' || strlen(text) > 6 ||
+        increment_number_parse(text, strlen(text), &value) < 0 || value > 65535)
         return -EINVAL;
     *port = htons((uint16_t)value);
     return 0;
@@ -32,28 +30,26 @@ parse_port(const char *text, in_port_t *port)
 static int
 parse_v6(const char *host, in_port_t port, struct net_address *out)
 {
-    struct sockaddr_in6 sa = {.sin6_family = AF_INET6, .sin6_port = port};
+    struct net_address a = {.v6 = {.sin6_family = AF_INET6, .sin6_port = port},
+                            .size = sizeof a.v6};
 
-    if (inet_pton(AF_INET6, host, &sa.sin6_addr) != 1)
+    if (inet_pton(AF_INET6, host, &a.v6.sin6_addr) != 1)
         return -EINVAL;
-    memset(out, 0, sizeof *out);
-    memcpy(&out->sa, &sa, sizeof sa);
-    out->size = sizeof sa;
+    *out = a;
     return 0;
 }
 
 static int
 parse_v4(const char *host, in_port_t port, struct net_address *out)
 {
-    struct sockaddr_in sa = {.sin_family = AF_INET, .sin_port = port};
+    struct net_address a = {.v4 = {.sin_family = AF_INET, .sin_port = port},
+                            .size = sizeof a.v4};
 
     if (strcmp(host, "localhost") == 0)
         host = "127.0.0.1";
-    if (inet_pton(AF_INET, host, &sa.sin_addr) != 1)
+    if (inet_pton(AF_INET, host, &a.v4.sin_addr) != 1)
         return -EINVAL;
-    memset(out, 0, sizeof *out);
-    memcpy(&out->sa, &sa, sizeof sa);
-    out->size = sizeof sa;
+    *out = a;
     return 0;
 }
 
@@ -210,36 +206,25 @@ net_resolve_error(int rc)
 void
 net_format(const struct net_address *a, char text[NET_ADDRESS_SIZE])
 {
+    const bool is_v6 = a->sa.ss_family == AF_INET6;
     char host[INET6_ADDRSTRLEN] = "?";
-    struct sockaddr_in6 v6;
-    struct sockaddr_in v4;
 
     /* inet_ntop cannot fail: the family is known and the buffer fits. */
-    if (a->sa.ss_family == AF_INET6) {
-        memcpy(&v6, &a->sa, sizeof v6);
-        (void)inet_ntop(AF_INET6, &v6.sin6_addr, host, sizeof host);
-        snprintf(text, NET_ADDRESS_SIZE, "[%s]:%u", host,
-                 (unsigned)ntohs(v6.sin6_port));
-        return;
-    }
-    memcpy(&v4, &a->sa, sizeof v4);
-    (void)inet_ntop(AF_INET, &v4.sin_addr, host, sizeof host);
-    snprintf(text, NET_ADDRESS_SIZE, "%s:%u", host,
-             (unsigned)ntohs(v4.sin_port));
+    if (is_v6)
+        (void)inet_ntop(AF_INET6, &a->v6.sin6_addr, host, sizeof host);
+    else
+        (void)inet_ntop(AF_INET, &a->v4.sin_addr, host, sizeof host);
+    snprintf(text, NET_ADDRESS_SIZE, is_v6 ? "[%s]:%u" : "%s:%u", host,
+             (unsigned)ntohs(is_v6 ? a->v6.sin6_port : a->v4.sin_port));
 }
 
 bool
 net_is_loopback(const struct net_address *a)
 {
-    struct sockaddr_in6 v6;
-    struct sockaddr_in v4;
+    const struct in6_addr *v6 = &a->v6.sin6_addr;
 
-    if (a->sa.ss_family == AF_INET6) {
-        memcpy(&v6, &a->sa, sizeof v6);
-        if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr))
-            return v6.sin6_addr.s6_addr[12] == 127;
-        return IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr);
-    }
-    memcpy(&v4, &a->sa, sizeof v4);
-    return ntohl(v4.sin_addr.s_addr) >> 24 == 127;
+    if (a->sa.ss_family != AF_INET6)
+        return ntohl(a->v4.sin_addr.s_addr) >> 24 == 127;
+    return IN6_IS_ADDR_V4MAPPED(v6) ? v6->s6_addr[12] == 127
+                                    : IN6_IS_ADDR_LOOPBACK(v6);
 }

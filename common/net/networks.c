@@ -3,8 +3,9 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <string.h>
+
+#include "common/wire/increment_line.h"
 
 #define BLANKS    " \t"
 #define MAPPED_AT 12 /* bytes of ::ffff:0:0 in front of an IPv4 address */
@@ -21,16 +22,12 @@ map_v4(const struct in_addr *v4, uint8_t bytes[16])
 static int
 parse_bits(const char *text, int max)
 {
-    int bits = 0;
+    int64_t bits;
 
-    if (*text == '\0' || strlen(text) > 3)
+    if (*text < '0' || *text > '9' || strlen(text) > 3 ||
+        increment_number_parse(text, strlen(text), &bits) < 0 || bits > max)
         return -EINVAL;
-    for (; *text != '\0'; text++) {
-        if (*text < '0' || *text > '9')
-            return -EINVAL;
-        bits = bits * 10 + (*text - '0');
-    }
-    return bits <= max ? bits : -EINVAL;
+    return (int)bits;
 }
 
 /* Whether the first `bits` bits are equal. */
@@ -104,19 +101,14 @@ networks_parse(const char *text, struct networks *out, const char **wrong,
 bool
 networks_contain(const struct networks *n, const struct net_address *a)
 {
-    struct sockaddr_in6 v6;
-    struct sockaddr_in v4;
     uint8_t bytes[16];
 
-    if (a->sa.ss_family == AF_INET6) {
-        memcpy(&v6, &a->sa, sizeof v6);
-        memcpy(bytes, &v6.sin6_addr, sizeof bytes);
-    } else if (a->sa.ss_family == AF_INET) {
-        memcpy(&v4, &a->sa, sizeof v4);
-        map_v4(&v4.sin_addr, bytes);
-    } else {
+    if (a->sa.ss_family == AF_INET6)
+        memcpy(bytes, &a->v6.sin6_addr, sizeof bytes);
+    else if (a->sa.ss_family == AF_INET)
+        map_v4(&a->v4.sin_addr, bytes);
+    else
         return false;
-    }
     for (size_t i = 0; i < n->count; i++)
         if (is_prefix(n->list[i].bytes, bytes, n->list[i].bits))
             return true;

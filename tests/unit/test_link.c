@@ -34,7 +34,7 @@ setup(void **state)
     f->folder.fd =
         openat(f->dir.fd, LOCAL_FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_true(f->folder.fd >= 0);
-    assert_rc(local_listen(&f->folder, LOCAL_ACK, &f->socket), 0);
+    assert_rc(local_open(&f->folder, LOCAL_ACK, SOCK_STREAM, &f->socket), 0);
     *state = f;
     return 0;
 }

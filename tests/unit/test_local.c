@@ -98,7 +98,7 @@ CASE(a_socket_is_there_while_it_is_served, f)
 
     assert_rc(local_connect(f->path, "ack"), -ENOENT);
     f->folder.mode = 0660;
-    assert_rc(local_listen(&f->folder, "ack", &l), 0);
+    assert_rc(local_open(&f->folder, "ack", SOCK_STREAM, &l), 0);
     expect_connection(f, &l);
     assert_int_equal(fstatat(f->folder.fd, "ack", &st, 0), 0);
     assert_true(S_ISSOCK(st.st_mode));
@@ -114,12 +114,12 @@ CASE(a_socket_has_one_server, f)
 {
     struct local first, second, other;
 
-    assert_rc(local_listen(&f->folder, "read", &first), 0);
-    assert_rc(local_listen(&f->folder, "read", &second), -EBUSY);
+    assert_rc(local_open(&f->folder, "read", SOCK_STREAM, &first), 0);
+    assert_rc(local_open(&f->folder, "read", SOCK_STREAM, &second), -EBUSY);
     expect_connection(f, &first);
-    assert_rc(local_listen(&f->folder, "ack", &other), 0);
+    assert_rc(local_open(&f->folder, "ack", SOCK_STREAM, &other), 0);
     local_close(&f->folder, &first);
-    assert_rc(local_listen(&f->folder, "read", &second), 0);
+    assert_rc(local_open(&f->folder, "read", SOCK_STREAM, &second), 0);
     expect_connection(f, &second);
     local_close(&f->folder, &second);
     local_close(&f->folder, &other);
@@ -131,7 +131,7 @@ CASE(what_a_server_that_died_has_left_is_replaced, f)
     struct local dead, next;
     int fd;
 
-    assert_rc(local_listen(&f->folder, "count", &dead), 0);
+    assert_rc(local_open(&f->folder, "count", SOCK_STREAM, &dead), 0);
     close(dead.fd);
     close(dead.lock_fd);
     assert_rc(local_connect(f->path, "count"), -ECONNREFUSED);
@@ -140,7 +140,7 @@ CASE(what_a_server_that_died_has_left_is_replaced, f)
     assert_true(fd >= 0);
     close(fd);
 
-    assert_rc(local_listen(&f->folder, "count", &next), 0);
+    assert_rc(local_open(&f->folder, "count", SOCK_STREAM, &next), 0);
     expect_connection(f, &next);
     local_close(&f->folder, &next);
 }
@@ -157,7 +157,7 @@ CASE(a_path_of_any_length_is_reached, f)
     local_address(f->folder.fd, f->path, "ack", &a);
     memcpy(&sa, &a.sa, sizeof sa);
     assert_memory_equal(sa.sun_path, "/proc/self/fd/", 14);
-    assert_rc(local_listen(&f->folder, "ack", &l), 0);
+    assert_rc(local_open(&f->folder, "ack", SOCK_STREAM, &l), 0);
     expect_connection(f, &l);
     local_close(&f->folder, &l);
 }
@@ -189,11 +189,11 @@ CASE(a_call_that_fails_leaves_no_lock_and_no_name, f)
 
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         fault_inject(calls[i], 1, EIO);
-        assert_rc(local_listen(&f->folder, "ack", &l), -EIO);
+        assert_rc(local_open(&f->folder, "ack", SOCK_STREAM, &l), -EIO);
         assert_false(is_there(f, "ack"));
         assert_false(is_there(f, "ack.new"));
     }
-    assert_rc(local_listen(&f->folder, "ack", &l), 0);
+    assert_rc(local_open(&f->folder, "ack", SOCK_STREAM, &l), 0);
     expect_connection(f, &l);
     local_close(&f->folder, &l);
 }
