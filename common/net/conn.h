@@ -243,6 +243,12 @@ struct listener_stats {
 /* A listener has a port, a socket in the data directory, or both. */
 enum { LISTENER_PORT, LISTENER_SOCKET, LISTENER_ACCEPTORS };
 
+struct acceptor {
+    struct loop_source source;
+    struct listener *listener;
+    bool paused; /* its peers wait in the backlog */
+};
+
 struct listener {
     const struct listener_config *row;
     struct conns *conns;
@@ -255,6 +261,7 @@ struct listener {
     size_t open;    /* with a socket */
     size_t late_at; /* number of the connection that serve_late() checks next */
     uint8_t index;
+    bool accepts; /* there is a place, or a connection that yields one */
     bool blocked; /* true while input_limit() is 0 */
     bool stopping;
     uint64_t moved_ms;     /* clock of its last byte in */

@@ -303,7 +303,8 @@ tick_due(struct loop_timer *timer)
         end_ending(d, (uint32_t)now);
         end_idle(d, (uint32_t)now);
         serve_late(d);
-        if (d->row->yield_s > 0 && listener_is_paused(d))
+        /* A connection may yield by now, or there are descriptors again. */
+        if (listener_is_paused(d))
             listener_update_accepting(d);
     }
     end_hunger(cs, now);
@@ -412,8 +413,7 @@ conns_fini(struct conns *cs)
     for (size_t i = 0; i < cs->count; i++) {
         struct listener *d = listener_at(cs, i);
 
-        for (size_t k = 0; k < LISTENER_ACCEPTORS; k++)
-            acceptor_stop(&d->acceptors[k]);
+        listener_stop_accepting(d);
         for (size_t n = 0; n < d->touched; n++)
             if (listener_conn(d, n)->source.fd >= 0)
                 conn_close(listener_conn(d, n));

@@ -6,11 +6,12 @@
 #include "common/net/conn_internal.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
-#define KEEP_PROBES 9
+#define KEEP_PROBES  9
+#define ACCEPT_BATCH 64 /* connections taken per event */
 
 /* ---- places ------------------------------------------------------------ */
 
@@ -54,23 +55,31 @@ find_yielding(const struct listener *d)
                : NULL;
 }
 
+static void
+pause_accepting(struct acceptor *a, bool paused)
+{
+    a->paused = paused;
+    /* Cannot fail: the descriptor is registered and no memory is needed. */
+    (void)loop_change(a->listener->conns->loop, &a->source,
+                      paused ? 0 : EPOLLIN);
+}
+
 /* Accepts as long as there is a place for one more, or one who makes way. */
 void
 listener_update_accepting(struct listener *d)
 {
     const bool open =
         d->row->close_over || has_place(d) || find_yielding(d) != NULL;
-    bool was_open = false;
 
-    for (size_t i = 0; i < LISTENER_ACCEPTORS; i++)
-        was_open |= d->acceptors[i].allowed;
-    if (!open && was_open)
+    if (!open && d->accepts)
         diag_repeating(&d->full_warning, DIAG_WARNING,
                        "%s: full with connections=%zu, more wait: %s, or the "
                        "limit of descriptors, allows no more",
                        d->row->name, d->open, d->row->max_key);
+    d->accepts = open;
     for (size_t i = 0; i < LISTENER_ACCEPTORS; i++)
-        acceptor_allow(&d->acceptors[i], open);
+        if (open && d->acceptors[i].paused)
+            pause_accepting(&d->acceptors[i], false);
 }
 
 void
@@ -130,12 +139,12 @@ conns_take(struct conns *cs, size_t listener, int fd)
 /* Whether the peer is of a network that may connect; says when not.  Who may
  * use a socket of the data directory its mode says. */
 static bool
-is_allowed(struct listener *d, const struct acceptor *l, int fd)
+is_allowed(struct listener *d, const struct acceptor *a, int fd)
 {
     struct net_address peer = {.size = sizeof peer.sa};
     char where[NET_ADDRESS_SIZE] = "-";
 
-    if (d->allow.count == 0 || l == &d->acceptors[LISTENER_SOCKET])
+    if (d->allow.count == 0 || a == &d->acceptors[LISTENER_SOCKET])
         return true;
     if (getpeername(fd, (struct sockaddr *)&peer.sa, &peer.size) == 0) {
         if (networks_contain(&d->allow, &peer))
@@ -151,17 +160,16 @@ is_allowed(struct listener *d, const struct acceptor *l, int fd)
 }
 
 static void
-take_accepted(struct acceptor *l, int fd)
+take_accepted(struct acceptor *a, int fd)
 {
-    struct listener *d = l->ctx;
+    struct listener *d = a->listener;
     struct conn *c;
     int rc = -EMFILE;
 
-    if (!is_allowed(d, l, fd)) {
+    if (!is_allowed(d, a, fd)) {
         (void)close(fd);
         return;
     }
-
     if (!has_place(d)) {
         c = find_yielding(d);
         if (c) {
@@ -180,6 +188,42 @@ take_accepted(struct acceptor *l, int fd)
         (void)close(fd);
     }
     listener_update_accepting(d);
+}
+
+/* True for errors of the one connection that was in the queue. */
+static bool
+is_passing(int error)
+{
+    return error == ECONNABORTED || error == EINTR || error == EPROTO ||
+           error == EPERM || error == ENETDOWN || error == ENETUNREACH ||
+           error == EHOSTDOWN || error == EHOSTUNREACH || error == ENONET ||
+           error == ENOPROTOOPT || error == EOPNOTSUPP;
+}
+
+static void
+accept_ready(struct loop_source *source, uint32_t events)
+{
+    struct acceptor *a = LOOP_OWNER(source, struct acceptor, source);
+
+    (void)events; /* accept4() reports errors, too */
+    for (int i = 0; i < ACCEPT_BATCH && source->fd >= 0; i++) {
+        int fd;
+
+        if (!a->listener->accepts) {
+            pause_accepting(a, true);
+            return;
+        }
+        fd = accept4(source->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0) {
+            take_accepted(a, fd);
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            return;
+        } else if (!is_passing(errno)) {
+            /* No descriptors or no memory: the tick looks again. */
+            pause_accepting(a, true);
+            return;
+        }
+    }
 }
 
 /* Accepted sockets inherit all of it: one call fewer for each. */
@@ -210,20 +254,34 @@ int
 conns_listen(struct conns *cs, size_t listener, int fd)
 {
     struct listener *d = conns_listener(cs, listener);
-    struct acceptor *l;
+    struct acceptor *a;
     int domain, rc;
 
     if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain,
                    &(socklen_t){sizeof domain}) < 0)
         return -errno;
-    l = &d->acceptors[domain == AF_UNIX ? LISTENER_SOCKET : LISTENER_PORT];
+    a = &d->acceptors[domain == AF_UNIX ? LISTENER_SOCKET : LISTENER_PORT];
     rc = domain == AF_UNIX ? 0 : keep_alive(d->row, fd);
     if (rc < 0)
         return rc;
-    l->accepted = take_accepted;
-    l->ctx = d;
-    rc = acceptor_start(l, cs->loop, fd);
+    a->listener = d;
+    a->source.ready = accept_ready;
+    rc = loop_add(cs->loop, &a->source, fd, EPOLLIN);
     if (rc == 0)
         listener_update_accepting(d);
     return rc;
+}
+
+void
+listener_stop_accepting(struct listener *d)
+{
+    for (size_t i = 0; i < LISTENER_ACCEPTORS; i++) {
+        struct acceptor *a = &d->acceptors[i];
+        const int fd = a->source.fd;
+
+        loop_remove(d->conns->loop, &a->source);
+        a->paused = false;
+        if (fd >= 0)
+            (void)close(fd); /* a listening socket has nothing to lose */
+    }
 }

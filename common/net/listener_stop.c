@@ -18,7 +18,7 @@ accept_rest(struct listener *d, struct acceptor *l)
 
     do {
         before = d->stats.accepted;
-        if (l->paused)
+        if (l->paused || l->source.fd < 0)
             break;
         l->source.ready(&l->source, EPOLLIN);
     } while (d->stats.accepted > before);
@@ -142,13 +142,10 @@ conns_stop(struct conns *cs, uint64_t ms, void (*done)(void *ctx), void *ctx)
     for (size_t i = 0; i < cs->count; i++) {
         struct listener *d = listener_at(cs, i);
 
-        for (size_t k = 0; k < LISTENER_ACCEPTORS; k++) {
-            struct acceptor *l = &d->acceptors[k];
-
-            if (l->source.fd >= 0 && d->row->protocol->stop != STOP_CUT)
-                accept_rest(d, l);
-            acceptor_stop(l);
-        }
+        for (size_t k = 0; k < LISTENER_ACCEPTORS; k++)
+            if (d->row->protocol->stop != STOP_CUT)
+                accept_rest(d, &d->acceptors[k]);
+        listener_stop_accepting(d);
         d->moved_ms = now;
         if (d->row->protocol->stop == STOP_ANSWER)
             answer_rest(d);

@@ -1,4 +1,4 @@
-/* common/net/net.h - addresses, listening sockets, accepting under pressure.
+/* common/net/net.h - addresses and listening sockets.
  *
  * Errors: 0 or a negative errno.  Descriptors are non-blocking and
  * close-on-exec.
@@ -12,8 +12,6 @@
 #include <stdint.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-
-#include "common/net/loop.h"
 
 #define NET_ADDRESS_SIZE 64   /* "[v6]:port" and NUL */
 #define NET_HOST_SIZE    256  /* longest host name and NUL */
@@ -59,25 +57,5 @@ int net_listen(const struct net_address *a, uint64_t wait_ms,
  * port of the ephemeral range again and again can meet itself, and would be
  * answered what it sends. */
 bool net_is_self(int fd);
-
-/* A listening socket in a loop.  Accepts in batches, as long as it is allowed
- * to; else peers wait in the backlog.  Out of descriptors it pauses, and looks
- * again by itself. */
-struct acceptor {
-    struct loop_source source;
-    struct loop_timer retry;
-    struct loop *loop;
-    bool allowed;
-    bool paused;
-    /* Takes the descriptor (non-blocking, TCP_NODELAY). */
-    void (*accepted)(struct acceptor *l, int fd);
-    void *ctx; /* of accepted() */
-};
-
-int acceptor_start(struct acceptor *l, struct loop *loop, int fd);
-void acceptor_stop(struct acceptor *l); /* closes the socket */
-
-/* From now on it accepts, or it does not. */
-void acceptor_allow(struct acceptor *l, bool allowed);
 
 #endif

@@ -3,6 +3,8 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -686,6 +688,53 @@ CASE(a_client_waits_at_a_full_port_until_another_leaves, f)
     echo_hear_nothing(f, b);
     assert_int_equal(shutdown(a, SHUT_RDWR), 0);
     echo_hear(f, b, "in");
+}
+
+CASE(a_port_that_cannot_accept_for_now_does_so_later, f)
+{
+    static const int errors[] = {ECONNABORTED, EMFILE};
+    struct net_address at;
+    int a;
+
+    echo_start(f);
+    at = open_listener(f, ECHO);
+    for (size_t i = 0; i < 2; i++) {
+        fault_inject("accept4", 1, errors[i]);
+        a = knock(f, &at);
+        echo_ask(a, 'e', "in");
+        echo_hear(f, a, "in");
+        assert_true(fault_hit());
+    }
+}
+
+CASE(an_accepted_connection_does_not_block_and_does_not_delay, f)
+{
+    struct net_address at;
+    const struct conn *c;
+    socklen_t size = sizeof(int);
+    int no_delay = 0;
+
+    echo_start(f);
+    at = open_listener(f, ECHO);
+    (void)knock(f, &at);
+    c = listener_open_conn(conns_listener(f->conns, ECHO), 0);
+    assert_non_null(c);
+    assert_true((fcntl(c->source.fd, F_GETFL) & O_NONBLOCK) != 0);
+    assert_int_equal(
+        getsockopt(c->source.fd, IPPROTO_TCP, TCP_NODELAY, &no_delay, &size),
+        0);
+    assert_int_not_equal(no_delay, 0);
+}
+
+CASE(a_stopped_port_refuses, f)
+{
+    struct net_address at;
+
+    echo_start(f);
+    at = open_listener(f, ECHO);
+    (void)knock(f, &at);
+    echo_stop(f, 1000);
+    assert_rc(client_connect_to(&at), -ECONNREFUSED);
 }
 
 CASE(at_a_full_port_the_longest_idle_connection_yields, f)

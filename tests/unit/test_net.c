@@ -1,4 +1,4 @@
-/* tests/unit/test_net.c - addresses, listening and accepting. */
+/* tests/unit/test_net.c - addresses and listening. */
 #include "tests/lib/test.h"
 
 #include <errno.h>
@@ -6,7 +6,6 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,8 +17,6 @@
 #include "common/net/net.h"
 #include "tests/lib/client.h"
 #include "tests/lib/fault.h"
-
-#define TAKEN_MAX 512
 
 /* ---- addresses --------------------------------------------------------- */
 
@@ -359,152 +356,4 @@ TEST(every_failing_call_of_listen_is_reported_and_leaks_nothing)
         fault_clear();
         assert_int_equal(fault_open_fds(), fds);
     }
-}
-
-/* ---- the listener ------------------------------------------------------ */
-
-struct fixture {
-    struct loop *loop;
-    struct net_address bound;
-    struct acceptor listener;
-    int taken[TAKEN_MAX];
-    size_t taken_count;
-    struct loop_timer limit;
-    int clients[TAKEN_MAX];
-    size_t client_count;
-    size_t stop_at;   /* connections taken */
-    size_t forbid_at; /* the same; 0: never */
-};
-
-static void
-take(struct acceptor *l, int fd)
-{
-    struct fixture *r = LOOP_OWNER(l, struct fixture, listener);
-
-    r->taken[r->taken_count++] = fd;
-    if (r->taken_count == r->forbid_at)
-        acceptor_allow(l, false);
-    if (r->taken_count >= r->stop_at)
-        loop_stop(r->loop);
-}
-
-static void
-limit_due(struct loop_timer *timer)
-{
-    loop_stop(LOOP_OWNER(timer, struct fixture, limit)->loop);
-}
-
-static int
-set_up(void **state)
-{
-    struct fixture *r = calloc(1, sizeof *r);
-    int fd;
-
-    assert_non_null(r);
-    r->loop = loop_new();
-    assert_non_null(r->loop);
-    fd = listen_somewhere(&r->bound);
-    r->listener.accepted = take;
-    r->limit = (struct loop_timer){.slot = -1, .due = limit_due};
-    assert_rc(acceptor_start(&r->listener, r->loop, fd), 0);
-    *state = r;
-    return 0;
-}
-
-static int
-tear_down(void **state)
-{
-    struct fixture *r = *state;
-
-    fault_clear();
-    while (r->client_count > 0)
-        close(r->clients[--r->client_count]);
-    while (r->taken_count > 0)
-        close(r->taken[--r->taken_count]);
-    acceptor_stop(&r->listener);
-    loop_free(r->loop);
-    free(r);
-    return 0;
-}
-
-#define ON_FIXTURE(name, r) TEST_IN(name, struct fixture *r, set_up, tear_down)
-
-static void
-connect_clients(struct fixture *r, size_t count)
-{
-    for (; count > 0; count--) {
-        r->clients[r->client_count] = client_connect_to(&r->bound);
-        assert_true(r->clients[r->client_count] >= 0);
-        r->client_count++;
-    }
-}
-
-/* Runs until `stop_at` connections were taken in all, or for a while. */
-static void
-run_until(struct fixture *r, size_t stop_at, uint64_t ms)
-{
-    r->stop_at = stop_at;
-    assert_rc(loop_arm(r->loop, &r->limit, clock_ms() + ms), 0);
-    assert_rc(loop_run(r->loop), 0);
-    loop_disarm(r->loop, &r->limit);
-}
-
-ON_FIXTURE(it_pauses_when_it_may_not_accept_and_resumes_when_it_may, r)
-{
-    connect_clients(r, 4);
-    r->forbid_at = 2;
-    run_until(r, 3, 50);
-    assert_int_equal(r->taken_count, 2);
-    assert_true(r->listener.paused);
-
-    r->forbid_at = 0;
-    acceptor_allow(&r->listener, true);
-    run_until(r, 4, 10000);
-
-    assert_int_equal(r->taken_count, 4);
-}
-
-ON_FIXTURE(out_of_descriptors_it_pauses_and_looks_again_by_itself, r)
-{
-    connect_clients(r, 1);
-    fault_inject("accept4", 1, EMFILE);
-    run_until(r, 1, 10000);
-
-    assert_int_equal(r->taken_count, 1);
-    assert_false(r->listener.paused);
-}
-
-ON_FIXTURE(an_error_of_one_connection_is_passed_over, r)
-{
-    connect_clients(r, 1);
-    fault_inject("accept4", 1, ECONNABORTED);
-    run_until(r, 1, 10000);
-
-    assert_int_equal(r->taken_count, 1);
-}
-
-ON_FIXTURE(taken_connections_do_not_block_and_do_not_delay, r)
-{
-    int no_delay = 0;
-    socklen_t size = sizeof no_delay;
-    char byte;
-
-    connect_clients(r, 1);
-    run_until(r, 1, 10000);
-
-    assert_int_equal(recv(r->taken[0], &byte, 1, 0), -1);
-    assert_int_equal(errno, EAGAIN);
-    assert_int_equal(
-        getsockopt(r->taken[0], IPPROTO_TCP, TCP_NODELAY, &no_delay, &size), 0);
-    assert_int_not_equal(no_delay, 0);
-}
-
-ON_FIXTURE(a_stopped_listener_refuses_and_can_be_stopped_again, r)
-{
-    connect_clients(r, 3);
-    run_until(r, 3, 20);
-    acceptor_stop(&r->listener);
-    acceptor_stop(&r->listener);
-
-    assert_rc(client_connect_to(&r->bound), -ECONNREFUSED);
 }
