@@ -331,7 +331,7 @@ main(int argc, char **argv)
     rc = datadir_open(&r.datadir, r.config.data_dir, DATADIR_READ);
     if (rc < 0)
         return datadir_exit_status(rc, DATADIR_READ);
-    rc = tokens_open(&r.tokens, r.config.http_tokens);
+    rc = tokens_open(&r.tokens, r.config.http_tokens, false);
     r.http.site.tokens = r.tokens;
     if (rc == 0)
         rc = serve_until_stopped(&r);

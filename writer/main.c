@@ -460,7 +460,7 @@ main(int argc, char **argv)
     diag(DIAG_INFO, "starting data_dir=%s", w.config.data_dir);
     rc = bind_ports(&w);
     if (rc == 0)
-        rc = tokens_open(&w.tokens, w.config.http_tokens);
+        rc = tokens_open(&w.tokens, w.config.http_tokens, false);
     if (rc == 0)
         rc = serve_until_stopped(&w);
     statsd_close(&w.statsd);

@@ -11,6 +11,10 @@
 
 static_assert(sizeof(struct http_state) % 8 == 0, "as protocols want it");
 static_assert(HTTP_PAD <= CONN_PAD, "may be read behind the input");
+static_assert(offsetof(struct http_request, versions) -
+                      offsetof(struct http_request, target) ==
+                  (HTTP_TEXTS - 1) * sizeof(struct http_text),
+              "texts has all of them");
 static_assert(HTTP_HEAD_MAX + HTTP_CHUNKS_MAX < CONN_NEED_MAX,
               "a request can be kept");
 
@@ -174,41 +178,25 @@ recall_request(struct http_site *s, const struct input *in)
                : NULL;
 }
 
-static struct http_text
-move_text(struct http_text t, const uint8_t *from, const uint8_t *to)
+static void
+move_text(struct http_text *t, const uint8_t *from, const uint8_t *to)
 {
-    if (t.at)
-        t.at = to + (t.at - from);
-    return t;
+    if (t->at)
+        t->at = to + (t->at - from);
 }
 
 static void
 remember_request(struct http_site *s, const uint8_t *at,
                  const struct http_asked *a)
 {
-    const uint8_t *to = s->last_head;
-    struct http_request *r = &s->last.request;
-
     if (a->size > sizeof s->last_head || !a->route)
         return;
     memcpy(s->last_head, at, a->size);
     s->last = *a;
-    s->last.rest = move_text(a->rest, at, to);
-    s->last.value = move_text(a->value, at, to);
-    r->target = move_text(r->target, at, to);
-    r->authority = move_text(r->authority, at, to);
-    r->path = move_text(r->path, at, to);
-    r->query = move_text(r->query, at, to);
-    r->host = move_text(r->host, at, to);
-    r->key = move_text(r->key, at, to);
-    r->type = move_text(r->type, at, to);
-    r->encoding = move_text(r->encoding, at, to);
-    r->origin = move_text(r->origin, at, to);
-    r->accept = move_text(r->accept, at, to);
-    r->codings = move_text(r->codings, at, to);
-    r->versions = move_text(r->versions, at, to);
-    r->authorization = move_text(r->authorization, at, to);
-    r->head = move_text(r->head, at, to);
+    move_text(&s->last.rest, at, s->last_head);
+    move_text(&s->last.value, at, s->last_head);
+    for (size_t i = 0; i < HTTP_TEXTS; i++)
+        move_text(&s->last.request.texts[i], at, s->last_head);
 }
 
 /* ---- one by one --------------------------------------------------------- */

@@ -446,62 +446,59 @@ refuse_in_text(struct http_call *x, enum http_status status, unsigned allow,
     return end_answer(x, status, allow, size);
 }
 
-static enum conn_next
-refuse_in_json(struct http_call *x, enum http_status status, unsigned allow,
-               const struct http_problem *problem)
+static void
+write_problem(struct json_writer *w, const struct http_call *x,
+              enum http_status status, const struct http_problem *problem)
 {
-    const struct http_problem *usual = find_usual_problem(x, status);
-    struct json_writer w;
-    uint8_t *body;
-
-    x->type = "application/problem+json";
-    x->cache = NULL;
-    body = http_body(x, PROBLEM_MAX);
-    if (!body)
-        return CONN_FULL;
-    json_write_init(&w, body, PROBLEM_MAX);
-    json_object_begin(&w);
-    json_member(&w, "title");
-    json_text(&w, text_of(status));
-    json_member(&w, "status");
-    json_integer(&w, status);
-    json_member(&w, "code");
-    json_text(&w, problem->code ? problem->code : usual->code);
-    json_member(&w, "detail");
-    json_text(&w, problem->detail ? problem->detail : usual->detail);
+    json_member(w, "title");
+    json_text(w, text_of(status));
+    json_member(w, "status");
+    json_integer(w, status);
+    json_member(w, "code");
+    json_text(w, problem->code);
+    json_member(w, "detail");
+    json_text(w, problem->detail);
     if (problem->line > 0) {
-        json_member(&w, "line");
-        json_integer(&w, problem->line);
+        json_member(w, "line");
+        json_integer(w, problem->line);
     }
     if (x->as_of_ms > 0) {
-        json_member(&w, "as_of_ms");
-        json_integer(&w, x->as_of_ms);
+        json_member(w, "as_of_ms");
+        json_integer(w, x->as_of_ms);
     }
-    json_object_end(&w);
-    json_bytes(&w, "\n", 1);
-    assert(json_write_size(&w) > 0);
-    return end_answer(x, status, allow, json_write_size(&w));
 }
 
-/* {"message":"..."}: Grafana shows it. */
+/* As a problem; `is_message`: {"message":"..."}, which Grafana shows. */
 static enum conn_next
-refuse_in_message(struct http_call *x, enum http_status status, unsigned allow,
-                  const char *detail)
+refuse_in_json(struct http_call *x, enum http_status status, unsigned allow,
+               const struct http_problem *problem, bool is_message)
 {
+    const struct http_problem *usual = find_usual_problem(x, status);
+    struct http_problem p = *problem;
     struct json_writer w;
     uint8_t *body;
 
-    x->type = "application/json";
+    if (!p.code)
+        p.code = usual->code;
+    if (!p.detail)
+        p.detail = usual->detail;
+    x->type = is_message ? "application/json" : "application/problem+json";
     x->cache = NULL;
     body = http_body(x, PROBLEM_MAX);
     if (!body)
         return CONN_FULL;
     json_write_init(&w, body, PROBLEM_MAX);
-    w.is_compact = true;
+    w.is_compact = is_message;
     json_object_begin(&w);
-    json_member(&w, "message");
-    json_text(&w, detail);
+    if (is_message) {
+        json_member(&w, "message");
+        json_text(&w, p.detail);
+    } else {
+        write_problem(&w, x, status, &p);
+    }
     json_object_end(&w);
+    json_bytes(&w, "\n", is_message ? 0 : 1);
+    assert(json_write_size(&w) > 0);
     return end_answer(x, status, allow, json_write_size(&w));
 }
 
@@ -509,14 +506,12 @@ static enum conn_next
 refuse_in_form(struct http_call *x, enum http_status status, unsigned allow,
                const struct http_problem *problem)
 {
-    if ((x->flags & HTTP_MESSAGES) != 0 && status != HTTP_NOT_FOUND &&
-        status != HTTP_METHOD_NOT_ALLOWED)
-        return refuse_in_message(x, status, allow,
-                                 problem->detail
-                                     ? problem->detail
-                                     : find_usual_problem(x, status)->detail);
-    return http_is_versioned(x->request)
-               ? refuse_in_json(x, status, allow, problem)
+    const bool is_message = (x->flags & HTTP_MESSAGES) != 0 &&
+                            status != HTTP_NOT_FOUND &&
+                            status != HTTP_METHOD_NOT_ALLOWED;
+
+    return is_message || http_is_versioned(x->request)
+               ? refuse_in_json(x, status, allow, problem, is_message)
                : refuse_in_text(x, status, allow, problem->detail);
 }
 

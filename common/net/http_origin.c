@@ -188,14 +188,26 @@ refuse_token(struct http_call *x)
 static enum conn_next
 refuse_right(struct http_call *x, unsigned right)
 {
-    const char *detail =
-        right == TOKENS_READ    ? "this token lacks the right read"
-        : right == TOKENS_COUNT ? "this token lacks the right count"
-        : right == TOKENS_QUOTA ? "this token lacks the right quota"
-                                : "this token lacks the right admin";
+    const char *name = right == TOKENS_READ    ? "read"
+                       : right == TOKENS_COUNT ? "count"
+                       : right == TOKENS_QUOTA ? "quota"
+                                               : "admin";
+    char detail[HTTP_DETAIL_SIZE];
     const struct http_problem problem = {"no-right", detail, 0};
 
+    (void)snprintf(detail, sizeof detail, "this token lacks the right %s",
+                   name);
     return http_refuse(x, HTTP_FORBIDDEN, &problem);
+}
+
+bool
+http_needs_right(struct http_call *x, enum tokens_right right,
+                 enum conn_next *next)
+{
+    if ((x->rights & right) != 0)
+        return true;
+    *next = refuse_right(x, right);
+    return false;
 }
 
 bool
@@ -209,23 +221,9 @@ http_is_authorized(struct http_call *x, unsigned right, enum conn_next *next)
         return true;
     token = find_token(x->request);
     x->rights = tokens_check(site->tokens, token.at, token.size);
-    if (x->rights == 0) {
-        *next = refuse_token(x);
-        return false;
-    }
-    if (right == 0 || (x->rights & right) != 0)
-        return true;
-    *next = refuse_right(x, right);
-    return false;
-}
-
-bool
-http_needs_right(struct http_call *x, enum tokens_right right,
-                 enum conn_next *next)
-{
-    if ((x->rights & right) != 0)
-        return true;
-    *next = refuse_right(x, right);
+    if (x->rights != 0)
+        return right == 0 || http_needs_right(x, right, next);
+    *next = refuse_token(x);
     return false;
 }
 

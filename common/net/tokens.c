@@ -180,28 +180,30 @@ parse_lines(struct tokens *t, size_t size, char why[WHY_SIZE])
 static int
 check_file(const struct tokens *t, const struct stat *st, char why[WHY_SIZE])
 {
-    int rc = 0;
-
-    if (!S_ISREG(st->st_mode)) {
-        rc = -EINVAL;
+    if (!S_ISREG(st->st_mode))
         (void)snprintf(why, WHY_SIZE, "is not a regular file");
-    } else if ((st->st_mode & 0177) != 0) {
-        rc = -EPERM;
+    else if ((st->st_mode & 0177) != 0)
         (void)snprintf(why, WHY_SIZE,
                        "has mode %04o: other users may use its tokens; set "
                        "mode 0600 and give out new tokens",
                        (unsigned)(st->st_mode & 07777));
-    } else if (!t->any_user && st->st_uid != geteuid() && st->st_uid != 0) {
-        rc = -EPERM;
+    else if (!t->any_user && st->st_uid != geteuid() && st->st_uid != 0)
         (void)snprintf(why, WHY_SIZE,
                        "belongs to uid %lu: give it to the daemon's user, uid "
                        "%lu",
                        (unsigned long)st->st_uid, (unsigned long)geteuid());
-    } else if (st->st_size > TOKENS_FILE_SIZE) {
-        rc = -EINVAL;
+    else if (st->st_size > TOKENS_FILE_SIZE)
         (void)snprintf(why, WHY_SIZE, "is larger than %d bytes",
                        TOKENS_FILE_SIZE);
-    }
+    else
+        return 0;
+    return -EINVAL;
+}
+
+static int
+report_call(int rc, char why[WHY_SIZE])
+{
+    (void)snprintf(why, WHY_SIZE, "%s", diag_text(rc));
     return rc;
 }
 
@@ -212,19 +214,14 @@ read_tokens(struct tokens *t, int fd, struct stat *seen, char why[WHY_SIZE])
     ssize_t size;
     int rc;
 
-    if (fstat(fd, seen) < 0) {
-        rc = -errno;
-        (void)snprintf(why, WHY_SIZE, "%s", diag_text(rc));
-        return rc;
-    }
+    if (fstat(fd, seen) < 0)
+        return report_call(-errno, why);
     rc = check_file(t, seen, why);
     if (rc < 0)
         return rc;
     size = read_at(fd, t->text, TOKENS_FILE_SIZE, 0);
-    if (size < 0) {
-        (void)snprintf(why, WHY_SIZE, "%s", diag_text((int)size));
-        return (int)size;
-    }
+    if (size < 0)
+        return report_call((int)size, why);
     rc = parse_lines(t, (size_t)size, why);
     explicit_bzero(t->text, (size_t)size);
     return rc;
@@ -239,13 +236,10 @@ read_file(struct tokens *t, char why[WHY_SIZE])
     struct stat seen;
     int rc;
 
-    if (fd < 0) {
-        rc = -errno;
-        if (rc == -EACCES && t->any_user)
-            return stat(t->path, &seen) == 0 ? check_file(t, &seen, why) : 0;
-        (void)snprintf(why, WHY_SIZE, "%s", diag_text(rc));
-        return rc;
-    }
+    if (fd < 0 && errno == EACCES && t->any_user)
+        return stat(t->path, &seen) == 0 ? check_file(t, &seen, why) : 0;
+    if (fd < 0)
+        return report_call(-errno, why);
     rc = read_tokens(t, fd, &seen, why);
     (void)close(fd);
     if (rc < 0)
@@ -296,8 +290,8 @@ is_of_system(int rc)
     return rc == -ENOMEM || rc == -EIO || rc == -EMFILE || rc == -ENFILE;
 }
 
-static int
-open_tokens(struct tokens **out, const char *path, bool any_user)
+int
+tokens_open(struct tokens **out, const char *path, bool any_user)
 {
     struct tokens *t;
     char why[WHY_SIZE];
@@ -311,41 +305,25 @@ open_tokens(struct tokens **out, const char *path, bool any_user)
         t->path = strdup(path);
     if (!t || !t->path) {
         diag_errno(DIAG_ERROR, rc, "http.tokens");
-        tokens_close(t);
-        return rc;
+        goto fail;
     }
+    rc = -EIO;
     if (getrandom(&t->key, sizeof t->key, 0) != (ssize_t)sizeof t->key) {
-        rc = -EIO;
         diag_errno(DIAG_ERROR, rc, "http.tokens: random bytes");
-        tokens_close(t);
-        return rc;
+        goto fail;
     }
     t->any_user = any_user;
     t->polled_ms = clock_ms();
     rc = read_file(t, why);
-    if (rc < 0) {
-        diag(DIAG_ERROR, "http.tokens: %s: %s", path, why);
-        tokens_close(t);
-        return is_of_system(rc) ? rc : -EINVAL;
+    if (rc == 0) {
+        *out = t;
+        return 0;
     }
-    *out = t;
-    return 0;
-}
+    diag(DIAG_ERROR, "http.tokens: %s: %s", path, why);
 
-int
-tokens_open(struct tokens **out, const char *path)
-{
-    return open_tokens(out, path, false);
-}
-
-int
-tokens_test(const char *path, bool any_user)
-{
-    struct tokens *t;
-    const int rc = open_tokens(&t, path, any_user);
-
+fail:
     tokens_close(t);
-    return rc;
+    return is_of_system(rc) ? rc : -EINVAL;
 }
 
 void

@@ -45,14 +45,11 @@ enum tokens_right {
 struct tokens;
 
 /* Reads the file.  An empty path is none: *out is then NULL, and no client
- * needs a token. -EINVAL  the file cannot be used -ENOMEM, -EIO, -EMFILE,
- * -ENFILE  the system failed */
-int tokens_open(struct tokens **out, const char *path);
-
-/* Reports what is wrong with the file, as tokens_open(), which it returns as.
- * With `any_user` the daemon's user is not known: the file may then be
- * unreadable for this one, and belong to any. */
-int tokens_test(const char *path, bool any_user);
+ * needs a token.  With `any_user` the daemon's user is not known: the file may
+ * then be unreadable for this one, and belong to any.
+ *   -EINVAL  the file cannot be used
+ *   -ENOMEM, -EIO, -EMFILE, -ENFILE  the system failed */
+int tokens_open(struct tokens **out, const char *path, bool any_user);
 
 /* Frees it; NULL does nothing. */
 void tokens_close(struct tokens *t);

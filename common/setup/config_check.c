@@ -227,6 +227,7 @@ static int
 test_tokens(const struct config *c)
 {
     const bool is_user_known = c->user[0] != '\0' && geteuid() == 0;
+    struct tokens *t;
     int status, rc;
 
     if (c->http_tokens[0] == '\0')
@@ -236,7 +237,8 @@ test_tokens(const struct config *c)
         if (status != 0)
             return status;
     }
-    rc = tokens_test(c->http_tokens, !is_user_known);
+    rc = tokens_open(&t, c->http_tokens, !is_user_known);
+    tokens_close(t);
     if (rc < 0)
         return rc == -EINVAL ? CONFIG_EXIT_USAGE : CONFIG_EXIT_SYSTEM;
     return CONFIG_EXIT_OK;

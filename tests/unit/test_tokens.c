@@ -36,7 +36,7 @@ open_file(const struct tmpdir *d, struct tokens **t)
 
     snprintf(path, sizeof path, "%s/tokens", d->path);
     *t = NULL;
-    return tokens_open(t, path);
+    return tokens_open(t, path, false);
 }
 
 static unsigned
@@ -123,36 +123,45 @@ CASE(a_file_that_others_may_read_is_refused, d)
     assert_rc(open_file(d, &t), -EINVAL);
 }
 
+static int
+test_file(const char *path, bool any_user, int error)
+{
+    struct tokens *t;
+    int rc;
+
+    if (error != 0)
+        fault_inject("open", 1, error);
+    rc = tokens_open(&t, path, any_user);
+    fault_clear();
+    tokens_close(t);
+    return rc;
+}
+
 /* Starts by a supervisor are as a user that a check does not know. */
 CASE(a_test_of_the_file_reports_what_is_wrong_for_every_user, d)
 {
     char path[600];
 
     snprintf(path, sizeof path, "%s/tokens", d->path);
-    assert_rc(tokens_test("", false), 0);
-    assert_rc(tokens_test(path, true), -EINVAL);
+    assert_rc(test_file("", false, 0), 0);
+    assert_rc(test_file(path, true, 0), -EINVAL);
     put_file(d, good, 0644);
     assert_int_equal(fchmodat(d->fd, "tokens", 0644, 0), 0);
-    assert_rc(tokens_test(path, true), -EINVAL);
-    fault_inject("open", 1, EACCES);
-    assert_rc(tokens_test(path, true), -EINVAL);
-    fault_clear();
+    assert_rc(test_file(path, true, 0), -EINVAL);
+    assert_rc(test_file(path, true, EACCES), -EINVAL);
 
     assert_int_equal(fchmodat(d->fd, "tokens", 0600, 0), 0);
-    assert_rc(tokens_test(path, true), 0);
-    fault_inject("open", 1, EACCES);
-    assert_rc(tokens_test(path, true), 0);
-    fault_inject("open", 1, EACCES);
-    assert_rc(tokens_test(path, false), -EINVAL);
-    fault_clear();
+    assert_rc(test_file(path, true, 0), 0);
+    assert_rc(test_file(path, true, EACCES), 0);
+    assert_rc(test_file(path, false, EACCES), -EINVAL);
     put_file(d, "boss\n", 0600);
-    assert_rc(tokens_test(path, true), -EINVAL);
+    assert_rc(test_file(path, true, 0), -EINVAL);
     if (geteuid() != 0)
         return;
     put_file(d, good, 0600);
     assert_int_equal(fchownat(d->fd, "tokens", 65534, 65534, 0), 0);
-    assert_rc(tokens_test(path, true), 0);
-    assert_rc(tokens_test(path, false), -EINVAL);
+    assert_rc(test_file(path, true, 0), 0);
+    assert_rc(test_file(path, false, 0), -EINVAL);
 }
 
 CASE(a_changed_file_is_read_again, d)
