@@ -42,3 +42,24 @@ dirstream_next(DIR *dir, const char **name)
     *name = entry->d_name;
     return 1;
 }
+
+int
+dirstream_each(int parent_fd, const char *folder,
+               int (*each)(void *ctx, int folder_fd, const char *name),
+               void *ctx)
+{
+    const char *name;
+    DIR *dir;
+    int rc;
+
+    rc = dirstream_open(parent_fd, folder, &dir);
+    if (rc < 0)
+        return rc == -ENOENT ? 0 : rc;
+    while ((rc = dirstream_next(dir, &name)) > 0) {
+        rc = each(ctx, dirfd(dir), name);
+        if (rc != 0)
+            break;
+    }
+    (void)closedir(dir);
+    return rc;
+}

@@ -23,4 +23,11 @@ int dirstream_open(int dirfd, const char *folder, DIR **out);
  * until the next call. */
 int dirstream_next(DIR *dir, const char **name);
 
+/* Calls `each` for the names in a folder, which is open as `folder_fd`; stops
+ * when it returns non-zero, and returns that.  A folder that does not exist has
+ * none. */
+int dirstream_each(int parent_fd, const char *folder,
+                   int (*each)(void *ctx, int folder_fd, const char *name),
+                   void *ctx);
+
 #endif

@@ -78,12 +78,11 @@ parse_numbers(struct acquire_holding *h)
             line, "w", cmd_value(line, "wait") ? UINT64_MAX : 0, &h->wait_ms);
     if (status != 0)
         return status;
-    if (resources > max) {
-        diag(DIAG_ERROR,
-             "%" PRId64 " of %" PRId64 " can never be had; N is at most MAX",
-             resources, max);
-        return CONFIG_EXIT_USAGE;
-    }
+    if (resources > max)
+        return cmd_fail(CONFIG_EXIT_USAGE,
+                        "%" PRId64 " of %" PRId64
+                        " can never be had; N is at most MAX",
+                        resources, max);
     h->resources = (uint32_t)resources;
     h->bound = (uint32_t)max;
     h->refused = (int)refused;
@@ -279,10 +278,8 @@ run_command(struct acquire_holding *h)
     int rc;
 
     rc = start_command(h);
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "start %s", h->line->args[3]);
-        return CONFIG_EXIT_SYSTEM;
-    }
+    if (rc < 0)
+        return cmd_failed(rc, "start %s", h->line->args[3]);
     status = await_command(h);
     status = WIFEXITED(status) ? WEXITSTATUS(status)
                                : EXIT_SIGNAL + WTERMSIG(status);
@@ -292,10 +289,10 @@ run_command(struct acquire_holding *h)
     if (!h->lost || !h->kill_on_loss)
         return status;
     /* The command may have caught SIGTERM and still exit with 0. */
-    diag(DIAG_ERROR,
-         "the command ended after the loss of what it had acquired, status=%d",
-         status);
-    return CONFIG_EXIT_SYSTEM;
+    return cmd_fail(
+        CONFIG_EXIT_SYSTEM,
+        "the command ended after the loss of what it had acquired, status=%d",
+        status);
 }
 
 /* ---- the subcommand ---------------------------------------------------- */

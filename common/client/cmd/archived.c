@@ -94,27 +94,26 @@ add_file(struct archived_list *list, const char *path,
     return 0;
 }
 
+struct folder {
+    struct archived_list *list;
+    const char *path;
+};
+
 static int
-add_folder(struct archived_list *list, const char *folder, DIR *dir)
+add_listed(void *ctx, int folder_fd, const char *name)
 {
-    const char *name;
+    const struct folder *f = ctx;
+    struct archive_name n;
+    char *path;
     int rc;
 
-    while ((rc = dirstream_next(dir, &name)) > 0) {
-        struct archive_name n;
-        char *path;
-
-        if (archive_name_parse(name, &n) < 0) {
-            list->others++;
-            continue;
-        }
-        if (asprintf(&path, "%s/%s", folder, name) < 0)
-            return -ENOMEM;
-        rc = add_file(list, path, &n);
-        free(path);
-        if (rc < 0)
-            return rc;
-    }
+    (void)folder_fd;
+    if (archive_name_parse(name, &n) < 0)
+        return 0;
+    if (asprintf(&path, "%s/%s", f->path, name) < 0)
+        return -ENOMEM;
+    rc = add_file(f->list, path, &n);
+    free(path);
     return rc;
 }
 
@@ -122,32 +121,23 @@ static int
 add_path(struct archived_list *list, const char *path)
 {
     const char *slash = strrchr(path, '/');
+    struct folder folder = {.list = list, .path = path};
     struct archive_name n;
+    struct stat st;
     char *inner;
-    DIR *dir;
     int rc;
 
-    rc = dirstream_open(AT_FDCWD, path, &dir);
-    if (rc == -ENOTDIR) {
-        if (archive_name_parse(slash ? slash + 1 : path, &n) < 0)
-            return -EINVAL;
-        return add_file(list, path, &n);
-    }
-    if (rc < 0)
-        return rc;
-    (void)closedir(dir);
+    if (stat(path, &st) < 0)
+        return -errno;
+    if (!S_ISDIR(st.st_mode))
+        return archive_name_parse(slash ? slash + 1 : path, &n) < 0
+                   ? -EINVAL
+                   : add_file(list, path, &n);
     if (asprintf(&inner, "%s/%s", path, ARCHIVE_FOLDER) < 0)
         return -ENOMEM;
-    rc = dirstream_open(AT_FDCWD, inner, &dir);
-    if (rc == 0) {
-        path = inner; /* a data directory */
-    } else if (rc == -ENOENT) {
-        rc = dirstream_open(AT_FDCWD, path, &dir);
-    }
-    if (rc == 0) {
-        rc = add_folder(list, path, dir);
-        (void)closedir(dir);
-    }
+    if (access(inner, F_OK) == 0)
+        folder.path = inner; /* of a data directory */
+    rc = dirstream_each(AT_FDCWD, folder.path, add_listed, &folder);
     free(inner);
     return rc;
 }

@@ -55,20 +55,13 @@ struct backup {
 
 /* ---- the new directory ------------------------------------------------- */
 
-/* 1: empty, 0: not empty. */
 static int
-is_empty(int dirfd)
+refuse_file(void *ctx, int folder_fd, const char *name)
 {
-    const char *name;
-    DIR *dir;
-    int rc;
-
-    rc = dirstream_open(dirfd, ".", &dir);
-    if (rc < 0)
-        return rc;
-    rc = dirstream_next(dir, &name);
-    (void)closedir(dir);
-    return rc < 0 ? rc : rc == 0;
+    (void)ctx;
+    (void)folder_fd;
+    (void)name;
+    return -ENOTEMPTY;
 }
 
 /* log/ is empty in a copy; daemons and countd check expect it. */
@@ -117,14 +110,20 @@ make_copy_dir(struct backup *b)
     b->top_fd = folder_make(AT_FDCWD, b->path);
     if (b->top_fd < 0)
         return b->top_fd;
-    rc = is_empty(b->top_fd);
+    rc = dirstream_each(b->top_fd, ".", refuse_file, NULL);
     if (rc == 0)
-        rc = -ENOTEMPTY;
-    if (rc > 0)
         rc = make_folders(b);
     if (rc < 0)
         (void)close(b->top_fd);
     return rc;
+}
+
+static int
+move_part(void *ctx, int folder_fd, const char *name)
+{
+    const struct backup *b = ctx;
+
+    return renameat(folder_fd, name, b->top_fd, name) < 0 ? -errno : 0;
 }
 
 /* Moves the copy, which is whole and synced, to its place.  No program uses the
@@ -133,19 +132,9 @@ make_copy_dir(struct backup *b)
 static int
 publish_copy(struct backup *b)
 {
-    const char *name;
-    DIR *dir;
     int rc;
 
-    rc = dirstream_open(b->top_fd, DATADIR_PARTIAL, &dir);
-    if (rc < 0)
-        return rc;
-    while ((rc = dirstream_next(dir, &name)) > 0)
-        if (renameat(b->fd, name, b->top_fd, name) < 0) {
-            rc = -errno;
-            break;
-        }
-    (void)closedir(dir);
+    rc = dirstream_each(b->top_fd, DATADIR_PARTIAL, move_part, b);
     if (rc == 0 && fsync(b->top_fd) < 0)
         rc = -errno;
     if (rc == 0 && unlinkat(b->top_fd, DATADIR_PARTIAL, AT_REMOVEDIR) < 0)
@@ -302,28 +291,17 @@ copy_waiting(struct backup *b)
     return rc;
 }
 
-/* The check of the copies left lock files, which are of this moment only. */
+/* The check of the copies left lock files, which are of this moment only.  One
+ * that stays does no harm. */
 static int
-remove_locks(int dirfd)
+remove_lock(void *ctx, int folder_fd, const char *name)
 {
-    static const char suffix[] = ".mdb-lock";
-    const char *name;
-    DIR *dir;
-    int rc;
+    const char *suffix = strrchr(name, '.');
 
-    rc = dirstream_open(dirfd, ".", &dir);
-    if (rc < 0)
-        return rc;
-    while ((rc = dirstream_next(dir, &name)) > 0) {
-        const size_t size = strlen(name);
-
-        /* One that stays does no harm. */
-        if (size > sizeof suffix - 1 &&
-            strcmp(name + size - (sizeof suffix - 1), suffix) == 0)
-            (void)unlinkat(dirfd, name, 0);
-    }
-    (void)closedir(dir);
-    return rc;
+    (void)ctx;
+    if (suffix != NULL && strcmp(suffix, ".mdb-lock") == 0)
+        (void)unlinkat(folder_fd, name, 0);
+    return 0;
 }
 
 static int
@@ -372,9 +350,9 @@ copy_all(struct backup *b)
         rc =
             b->line->config.store_cluster ? copy_cluster(b) : copy_keyspaces(b);
     if (rc == 0)
-        rc = remove_locks(b->keyspace_fd);
+        rc = dirstream_each(b->keyspace_fd, ".", remove_lock, NULL);
     if (rc == 0)
-        rc = remove_locks(b->fd);
+        rc = dirstream_each(b->fd, ".", remove_lock, NULL);
     if (rc == 0)
         rc = merge_note_put(b->keyspace_fd, note.keyspace_ms);
     if (rc == 0)
@@ -399,21 +377,19 @@ flush_logs(struct backup *b)
         return status;
     rc = wait_merged(b->line, &b->in.dir, timeout_ms);
     if (rc == 0 && b->line->config.store_cluster &&
-        backup_cluster_wait(b->in.store, timeout_ms) < 0) {
-        diag(DIAG_ERROR, "batches are not in the cluster in time; countd store "
-                         "shows what waits; --no-flush copies what is there");
-        return CONFIG_EXIT_SYSTEM;
-    }
+        backup_cluster_wait(b->in.store, timeout_ms) < 0)
+        return cmd_fail(CONFIG_EXIT_SYSTEM,
+                        "batches are not in the cluster in time; countd store "
+                        "shows what waits; --no-flush copies what is there");
     if (rc == 0)
         return 0;
-    if (rc == -ETIMEDOUT && wait_report_cause(b->line))
+    if (rc == -EAGAIN && wait_report_cause(b->line))
         return CONFIG_EXIT_SYSTEM;
-    if (rc == -ETIMEDOUT)
-        diag(DIAG_ERROR, "logs are not merged in time; is countd-worker "
-                         "running? --no-flush copies what is merged");
-    else
-        diag_errno(DIAG_ERROR, rc, "wait for the logs to be merged");
-    return CONFIG_EXIT_SYSTEM;
+    if (rc == -EAGAIN)
+        return cmd_fail(CONFIG_EXIT_SYSTEM,
+                        "logs are not merged in time; is countd-worker "
+                        "running? --no-flush copies what is merged");
+    return cmd_failed(rc, "wait for the logs to be merged");
 }
 
 /* ---- the subcommand ---------------------------------------------------- */
@@ -462,12 +438,10 @@ run_backup(struct backup *b)
     (void)close(b->keyspace_fd); /* synced, or failed already */
     (void)close(b->fd);
     (void)close(b->top_fd);
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc,
-                   "copy to %s (what is in it is not a backup; remove it)",
-                   b->path);
-        return CONFIG_EXIT_SYSTEM;
-    }
+    if (rc < 0)
+        return cmd_failed(
+            rc, "copy to %s (what is in it is not a backup; remove it)",
+            b->path);
     rc = unmerged_read(&b->in.dir, b->in.held, &unmerged);
     if (!b->line->config.store_cluster)
         unmerged.held = 0; /* it is in the copy */

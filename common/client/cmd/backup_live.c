@@ -74,24 +74,16 @@ copy_file(int from_fd, int to_fd, const char *name)
     return to;
 }
 
+/* For dirstream_each(): copies a file to the folder *ctx. */
 static int
-copy_entries(DIR *dir, int to_fd, bool (*is_left_out)(const char *name))
+copy_entry(void *ctx, int folder_fd, const char *name)
 {
-    const int from_fd = dirfd(dir);
-    const char *name;
-    int rc;
+    const int *to_fd = ctx;
+    struct stat st;
 
-    while ((rc = dirstream_next(dir, &name)) > 0) {
-        struct stat st;
-
-        if (fstatat(from_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-            rc = errno == ENOENT ? 0 : -errno;
-        else if (S_ISREG(st.st_mode) && !is_left_out(name))
-            rc = copy_file(from_fd, to_fd, name);
-        if (rc < 0)
-            break;
-    }
-    return rc;
+    if (fstatat(folder_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : -errno;
+    return S_ISREG(st.st_mode) ? copy_file(folder_fd, *to_fd, name) : 0;
 }
 
 /* ---- the quota journal and its note ------------------------------------ */
@@ -238,13 +230,6 @@ copy_quotas(int from_fd, int to_fd)
 
 /* ---- requests with an Idempotency-Key ---------------------------------- */
 
-static bool
-is_none_left_out(const char *name)
-{
-    (void)name;
-    return false;
-}
-
 /* Copies live/requests, which must be that of one moment: no process stores
  * meanwhile.  The keyspaces are copied before, so each request with a key that
  * the copy counts is known there. */
@@ -252,30 +237,19 @@ static int
 copy_requests(int from_fd, int to_fd)
 {
     struct requests *requests;
-    int to = -1, rc;
-    DIR *dir;
+    int to, rc;
 
     rc = requests_open(&requests, from_fd);
     if (rc < 0)
         return rc;
     rc = requests_lock(requests);
-    if (rc < 0)
-        goto close_requests;
-    rc = dirstream_open(from_fd, REQUESTS_FOLDER, &dir);
-    if (rc < 0)
-        goto unlock;
-    to = folder_make(to_fd, REQUESTS_FOLDER);
-    rc = to < 0 ? to : copy_entries(dir, to, is_none_left_out);
-    if (rc == 0 && fsync(to) < 0)
-        rc = -errno;
-    if (to >= 0)
-        (void)close(to); /* synced, or failed already */
-    (void)closedir(dir);
-
-unlock:
-    requests_unlock(requests);
-
-close_requests:
+    if (rc == 0) {
+        to = folder_make(to_fd, REQUESTS_FOLDER);
+        rc = to < 0 ? to
+                    : finish_file(to, dirstream_each(from_fd, REQUESTS_FOLDER,
+                                                     copy_entry, &to));
+        requests_unlock(requests);
+    }
     requests_close(requests);
     return rc == -ENOKEY ? 0 : rc; /* there are none */
 }
@@ -285,36 +259,30 @@ close_requests:
 /* The quota journal and its note are copied together; the second note and
  * unfinished files are not: the note may be ahead of the copy, which would then
  * be refused as an older one. */
-static bool
-is_of_quotas(const char *name)
+static int
+copy_other(void *ctx, int folder_fd, const char *name)
 {
-    return strncmp(name, QUOTA_PREFIX, strlen(QUOTA_PREFIX)) == 0;
+    return strncmp(name, QUOTA_PREFIX, strlen(QUOTA_PREFIX)) == 0
+               ? 0
+               : copy_entry(ctx, folder_fd, name);
 }
 
 int
 backup_live(int from_fd, int to_fd)
 {
-    DIR *dir;
-    int to, rc;
+    int from, to, rc;
 
-    rc = dirstream_open(from_fd, "live", &dir);
-    if (rc < 0)
-        return rc == -ENOENT ? 0 : rc;
+    from = folder_open(from_fd, "live");
+    if (from < 0)
+        return from == -ENOENT ? 0 : from;
     to = folder_make(to_fd, "live");
-    if (to < 0) {
-        rc = to;
-        goto close_dir;
-    }
-    rc = copy_quotas(dirfd(dir), to);
+    rc = to < 0 ? to : copy_quotas(from, to);
     if (rc == 0)
-        rc = copy_entries(dir, to, is_of_quotas);
+        rc = dirstream_each(from, ".", copy_other, &to);
     if (rc == 0)
         rc = copy_requests(from_fd, to_fd);
-    if (rc == 0 && fsync(to) < 0)
-        rc = -errno;
-    (void)close(to); /* synced, or failed already */
-
-close_dir:
-    (void)closedir(dir);
+    if (to >= 0)
+        rc = finish_file(to, rc);
+    (void)close(from);
     return rc;
 }

@@ -11,6 +11,7 @@
 
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd_terminal.h"
+#include "common/wire/increment_line.h"
 
 #define PATH_TEXT  1024 /* of a message about a path */
 #define NAMES_MAX  ((size_t)2 * COUNTD_BOARD_VALUES_MAX)
@@ -22,13 +23,11 @@
 static int
 report_failure(const char *what, int rc)
 {
-    if (rc == -ESTALE) {
-        diag(DIAG_ERROR,
-             "%s: stale: the slot has changed since that "
-             "generation",
-             what);
-        return CONFIG_EXIT_NEGATIVE;
-    }
+    if (rc == -ESTALE)
+        return cmd_fail(CONFIG_EXIT_NEGATIVE,
+                        "%s: stale: the slot has changed since that "
+                        "generation",
+                        what);
     if (rc == -EBUSY)
         diag(DIAG_ERROR,
              "%s: busy: a process is stopped in the middle of an update", what);
@@ -48,8 +47,7 @@ report_failure(const char *what, int rc)
 static int
 report_misuse(const char *text)
 {
-    diag(DIAG_ERROR, "%s; see countd board -h", text);
-    return CONFIG_EXIT_USAGE;
+    return cmd_fail(CONFIG_EXIT_USAGE, "%s; see countd board -h", text);
 }
 
 static int
@@ -61,8 +59,7 @@ attach_board(const char *path, unsigned flags, struct countd_board **out)
 
     if (rc == 0)
         return 0;
-    diag(DIAG_ERROR, "%s", error);
-    return CONFIG_EXIT_SYSTEM;
+    return cmd_fail(CONFIG_EXIT_SYSTEM, "%s", error);
 }
 
 /* ---- lists ------------------------------------------------------------- */
@@ -76,7 +73,8 @@ parse_list(const char *text, int64_t *out, size_t max)
     for (;;) {
         const size_t size = strcspn(text, ",");
 
-        if (count == max || cmd_parse_number(text, size, &out[count]) < 0) {
+        if (count == max ||
+            increment_number_parse(text, size, &out[count]) < 0) {
             (void)report_misuse(
                 "--shared: give as many numbers as the shared part "
                 "has, with commas between them");
@@ -100,10 +98,10 @@ parse_pairs(const char *text, struct countd_board_value *out, size_t max)
         int64_t index;
 
         if (count == max || at >= size ||
-            cmd_parse_number(text, at, &index) < 0 || index < 0 ||
+            increment_number_parse(text, at, &index) < 0 || index < 0 ||
             index >= COUNTD_BOARD_VALUES_MAX ||
-            cmd_parse_number(text + at + 1, size - at - 1, &out[count].value) <
-                0) {
+            increment_number_parse(text + at + 1, size - at - 1,
+                                   &out[count].value) < 0) {
             (void)report_misuse(
                 "--private: give INDEX=VALUE, with commas between "
                 "them");

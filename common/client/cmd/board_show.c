@@ -97,8 +97,7 @@ board_show_slots(const struct cmd_line *line, struct countd_board *b,
     status = output_fini(&out);
     if (rc == 0)
         return status;
-    diag_errno(DIAG_ERROR, rc, "read the board");
-    return CONFIG_EXIT_SYSTEM;
+    return cmd_failed(rc, "read the board");
 }
 
 int

@@ -6,6 +6,7 @@
  * run.  Read from the end: cmd_check(), run_check(). */
 #include <errno.h>
 #include <inttypes.h>
+#include <search.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 
 #include "common/base/bytes.h"
 #include "common/base/diag.h"
+#include "common/base/dirstream.h"
 #include "common/client/cmd/cmd_data.h"
 #include "common/client/cmd/cmd_terminal.h"
 #include "common/journal/requests.h"
@@ -21,11 +23,8 @@
 #include "common/log/logfile.h"
 #include "common/setup/merge_note.h"
 
-#define TEXT_SIZE 512
-
 /* The highest epoch any keyspace has of one log. */
 struct known {
-    bool used;
     struct store_fill mark;
     struct cmd_name keyspace; /* that has it */
 };
@@ -38,14 +37,12 @@ struct check {
 
     char where[NAME_TEXT_SIZE + 16]; /* what is being looked at */
     struct cmd_name keyspace;
-    struct known *known;                /* open addressing by uuid */
-    size_t known_count, known_capacity; /* a power of two, or 0 */
+    void *known; /* struct known, as tsearch(3) has them */
 
     uint64_t keyspaces, keys, blocks, logs, held;
     uint64_t waiting;   /* full logs */
     uint64_t saturated; /* keys that are flagged */
     uint64_t faults;
-    int error; /* the check itself could not go on */
 };
 
 static const struct table_column columns[] = {
@@ -55,58 +52,28 @@ static const struct table_column columns[] = {
 
 /* ---- findings ---------------------------------------------------------- */
 
-static void report_note(struct check *c, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static void report_fault(struct check *c, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+#define FAULT "FAULT: " /* what begins the text of a fault */
 
-static void report_text(struct check *c, const char *prefix, const char *format,
-                        va_list args) __attribute__((format(printf, 3, 0)));
+static void report(struct check *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 static void
-report_text(struct check *c, const char *prefix, const char *format,
-            va_list args)
+report(struct check *c, const char *format, ...)
 {
-    const size_t size = strlen(prefix);
-    char text[TEXT_SIZE];
-    int length;
+    char *text = NULL;
+    va_list args;
 
-    memcpy(text, prefix, size);
-    length = vsnprintf(text + size, sizeof text - size, format, args);
-    /* A cut text may end inside of a character: take that off. */
-    if (length >= (int)(sizeof text - size)) {
-        size_t end = sizeof text - 1;
-
-        while (end > 0 && ((unsigned char)text[end - 1] & 0xc0) == 0x80)
-            end--;
-        if (end > 0 && (unsigned char)text[end - 1] >= 0xc0)
-            end--;
-        text[end] = '\0';
-    }
+    c->faults += strncmp(format, FAULT, strlen(FAULT)) == 0;
+    va_start(args, format);
+    if (vasprintf(&text, format, args) < 0)
+        text = NULL;
+    va_end(args);
     progress_clear(&c->progress);
-    output_row(&c->out,
-               (const struct cell[]){cell_text(c->where), cell_text(text)});
-}
-
-static void
-report_note(struct check *c, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    report_text(c, "", format, args);
-    va_end(args);
-}
-
-static void
-report_fault(struct check *c, const char *format, ...)
-{
-    va_list args;
-
-    c->faults++;
-    va_start(args, format);
-    report_text(c, "FAULT: ", format, args);
-    va_end(args);
+    output_row(&c->out, (const struct cell[]){
+                            cell_text(c->where),
+                            cell_text(text != NULL ? text : format),
+                        });
+    free(text);
 }
 
 static void
@@ -123,33 +90,12 @@ check_name(struct check *c, const char *kind, const uint8_t *name, size_t size)
 
 /* ---- marks ------------------------------------------------------------- */
 
-static struct known *
-find_known(const struct check *c, const uint8_t uuid[16])
-{
-    size_t at = get_le64(uuid) & (c->known_capacity - 1);
-
-    while (c->known[at].used && memcmp(c->known[at].mark.uuid, uuid, 16) != 0)
-        at = (at + 1) & (c->known_capacity - 1);
-    return &c->known[at];
-}
-
 static int
-grow_known(struct check *c)
+compare_known(const void *a, const void *b)
 {
-    struct known *old = c->known;
-    const size_t old_capacity = c->known_capacity;
-    const size_t capacity = old_capacity ? 2 * old_capacity : 256;
-    struct known *larger = calloc(capacity, sizeof *larger);
+    const struct known *x = a, *y = b;
 
-    if (larger == NULL)
-        return -ENOMEM;
-    c->known = larger;
-    c->known_capacity = capacity;
-    for (size_t i = 0; i < old_capacity; i++)
-        if (old[i].used)
-            *find_known(c, old[i].mark.uuid) = old[i];
-    free(old);
-    return 0;
+    return memcmp(x->mark.uuid, y->mark.uuid, sizeof x->mark.uuid);
 }
 
 static int
@@ -157,20 +103,24 @@ keep_mark(void *ctx, const struct store_fill *m,
           const struct store_mark_info *info)
 {
     struct check *c = ctx;
-    struct known *k;
+    struct known *k = malloc(sizeof *k), **at;
 
-    if (2 * c->known_count >= c->known_capacity && grow_known(c) < 0)
+    if (k == NULL)
         return -ENOMEM;
-    k = find_known(c, m->uuid);
-    if (!k->used)
-        c->known_count++;
-    if (!k->used || m->epoch > k->mark.epoch)
-        *k = (struct known){.used = true, .mark = *m, .keyspace = c->keyspace};
+    *k = (struct known){.mark = *m, .keyspace = c->keyspace};
+    at = tsearch(k, &c->known, compare_known);
+    if (at == NULL || *at != k) {
+        if (at != NULL && m->epoch > (*at)->mark.epoch)
+            **at = *k;
+        free(k);
+    }
+    if (at == NULL)
+        return -ENOMEM;
     if (info->state == STORE_MARK_PARTIAL)
-        report_note(
-            c,
-            "a log is merged in part; a worker will go on (epoch=%" PRIu64 ")",
-            m->epoch);
+        report(c,
+               "a log is merged in part; a worker will go on (epoch=%" PRIu64
+               ")",
+               m->epoch);
     return 0;
 }
 
@@ -179,7 +129,7 @@ keep_mark(void *ctx, const struct store_fill *m,
 static void
 keyspace_fault(void *ctx, const char *text)
 {
-    report_fault(ctx, "%s", text);
+    report(ctx, FAULT "%s", text);
 }
 
 static void
@@ -198,20 +148,20 @@ check_keyspace(struct check *c, const uint8_t *name, size_t size)
     c->blocks += result.blocks;
     if (rc == -ENOENT) {
         if (c->line->arg_count > 0)
-            report_fault(c, "there is no such keyspace");
+            report(c, FAULT "there is no such keyspace");
         else if (size > 2 && memcmp(name, "%h", 2) == 0)
-            report_fault(c,
-                         "a file in which its keyspace's name is damaged, or "
+            report(c,
+                   FAULT "a file in which its keyspace's name is damaged, or "
                          "another's: it was renamed or copied");
         return; /* or it was removed since it was listed */
     }
     if (rc < 0) {
-        report_fault(c, "cannot be checked: %s", diag_text(rc));
+        report(c, FAULT "cannot be checked: %s", diag_text(rc));
         return;
     }
     rc = store_each_mark(c->in.store, name, size, keep_mark, c);
     if (rc < 0)
-        report_fault(c, "its marks cannot be read: %s", diag_text(rc));
+        report(c, FAULT "its marks cannot be read: %s", diag_text(rc));
     progress_show(&c->progress, 0, c->keyspaces, "keyspace");
 }
 
@@ -252,56 +202,56 @@ static void
 check_mark(struct check *c, const struct log_header *h)
 {
     char keyspace[NAME_TEXT_SIZE];
+    struct known wanted, *const *at;
     const struct known *k;
 
-    if (c->known_capacity == 0)
-        return;
-    k = find_known(c, h->uuid);
-    if (!k->used || k->mark.epoch < h->epoch)
+    memcpy(wanted.mark.uuid, h->uuid, sizeof wanted.mark.uuid);
+    at = tfind(&wanted, &c->known, compare_known);
+    k = at != NULL ? *at : NULL;
+    if (k == NULL || k->mark.epoch < h->epoch)
         return;
     if (k->mark.epoch == h->epoch) {
         if (h->state == LOG_SEALED && k->mark.first_ms != h->first_ms)
-            report_note(
-                c, "%s",
-                "another fill of its epoch is merged: the directory was put "
-                "together from copies of different times; a worker will "
-                "merge this one too");
+            report(c,
+                   "another fill of its epoch is merged: the directory was put "
+                   "together from copies of different times; a worker will "
+                   "merge this one too");
         return;
     }
     (void)name_escape(k->keyspace.bytes, k->keyspace.size, keyspace);
-    report_fault(c,
-                 "%s, epoch %" PRIu64 ", but keyspace %s has epoch %" PRIu64
+    report(c,
+           FAULT "%s, epoch %" PRIu64 ", but keyspace %s has epoch %" PRIu64
                  " of it merged: was the directory put together from copies of "
                  "different times?",
-                 states[h->state], h->epoch, keyspace, k->mark.epoch);
+           states[h->state], h->epoch, keyspace, k->mark.epoch);
 }
 
 static void
 check_report(struct check *c, const struct logfile *f, const struct inspect *r)
 {
     if (r->headers_rc == -EPROTONOSUPPORT) {
-        report_fault(c, "written by a newer version of countd");
+        report(c, FAULT "written by a newer version of countd");
         return;
     }
     if (r->headers_rc < 0) {
-        report_fault(c, "both headers are damaged; a daemon will set it aside");
+        report(c, FAULT "both headers are damaged; a daemon will set it aside");
         return;
     }
     if (r->damaged > 0)
-        report_fault(c,
-                     "slots damaged: %" PRIu32 " of %" PRIu32
+        report(c,
+               FAULT "slots damaged: %" PRIu32 " of %" PRIu32
                      "; a daemon will set it aside",
-                     r->damaged, r->valid + r->damaged);
+               r->damaged, r->valid + r->damaged);
     if (!r->header_ok[0] || !r->header_ok[1])
-        report_note(c, "header block %d is not valid; the other one rules",
-                    r->header_ok[0] ? 1 : 0);
+        report(c, "header block %d is not valid; the other one rules",
+               r->header_ok[0] ? 1 : 0);
     check_mark(c, &r->header);
     if (r->header.state != LOG_SEALED)
         return;
     c->waiting++;
-    report_note(c, "%s: %" PRIu64 " increment%s to be merged",
-                f->locked ? "owned" : "full", r->header.count - r->header.marks,
-                output_plural(r->header.count - r->header.marks));
+    report(c, "%s: %" PRIu64 " increment%s to be merged",
+           f->locked ? "owned" : "full", r->header.count - r->header.marks,
+           output_plural(r->header.count - r->header.marks));
 }
 
 static void
@@ -315,13 +265,13 @@ check_log(struct check *c, const struct logfile *f)
     if (fd == -ENOENT)
         return; /* gone meanwhile: its owner set it aside */
     if (fd < 0) {
-        report_fault(c, "cannot be opened: %s", diag_text(fd));
+        report(c, FAULT "cannot be opened: %s", diag_text(fd));
         return;
     }
     rc = log_inspect(fd, f->index, &r);
     (void)close(fd);
     if (rc < 0)
-        report_fault(c, "cannot be read: %s", diag_text(rc));
+        report(c, FAULT "cannot be read: %s", diag_text(rc));
     else
         check_report(c, f, &r);
 }
@@ -335,22 +285,21 @@ check_file(struct check *c, const struct logfile *f)
         check_log(c, f);
         break;
     case LOGFILE_LOCK:
-        report_note(c,
-                    "a lock without its log: being made, or its maker died; a "
-                    "daemon removes it");
+        report(c, "a lock without its log: being made, or its maker died; a "
+                  "daemon removes it");
         break;
     case LOGFILE_BAD:
-        report_fault(
-            c,
-            "a damaged log that was quarantined; countd log salvage %s "
-            "merges what is valid in it",
-            f->name);
+        report(c,
+               FAULT
+               "a damaged log that was quarantined; countd log salvage %s "
+               "merges what is valid in it",
+               f->name);
         break;
     case LOGFILE_SALVAGED:
-        report_note(c, "was quarantined and salvaged; it may be removed");
+        report(c, "was quarantined and salvaged; it may be removed");
         break;
     case LOGFILE_OTHER:
-        report_note(c, "is not countd's, left alone");
+        report(c, "is not countd's, left alone");
         break;
     }
 }
@@ -369,7 +318,7 @@ check_merge_note(struct check *c)
     check_name(c, "keyspaces", (const uint8_t *)"keyspace/",
                strlen("keyspace/"));
     merge_note_explain(&n, text);
-    report_fault(c, "%s", text);
+    report(c, FAULT "%s", text);
     return 0;
 }
 
@@ -396,24 +345,27 @@ note_held(void *ctx, const struct held_summary *s)
 
     c->held += s->records;
     check_name(c, "keyspace", s->name, s->name_size);
-    report_note(c,
-                "records held because it could not take them: %" PRIu64
-                "; a worker merges them when it can, countd held says more",
-                s->records);
+    report(c,
+           "records held because it could not take them: %" PRIu64
+           "; a worker merges them when it can, countd held says more",
+           s->records);
     return 0;
 }
 
 static int
-check_damaged_file(void *ctx, const char *file)
+check_damaged_file(void *ctx, int folder_fd, const char *file)
 {
     struct check *c = ctx;
 
+    (void)folder_fd;
+    if (strncmp(file, HELD_BAD_PREFIX, strlen(HELD_BAD_PREFIX)) != 0)
+        return 0;
     check_name(c, "held", (const uint8_t *)file, strlen(file));
-    report_fault(
-        c,
-        "a damaged segment of held records: what was damaged in it is lost; "
-        "remove held/%s when you have no use for it",
-        file);
+    report(c,
+           FAULT
+           "a damaged segment of held records: what was damaged in it is lost; "
+           "remove held/%s when you have no use for it",
+           file);
     return 0;
 }
 
@@ -429,8 +381,9 @@ check_held(struct check *c)
     check_name(c, "held", (const uint8_t *)HELD_FOLDER, strlen(HELD_FOLDER));
     if (rc == 0)
         rc = held_check(c->in.held, keyspace_fault, c, &result);
-    return rc < 0 ? rc
-                  : unmerged_each_damaged(&c->in.dir, check_damaged_file, c);
+    if (rc == 0)
+        rc = dirstream_each(c->in.dir.fd, HELD_FOLDER, check_damaged_file, c);
+    return rc;
 }
 
 /* ---- requests with an Idempotency-Key ------------------------------------ */
@@ -455,7 +408,7 @@ check_requests(struct check *c)
     check_name(c, "requests", (const uint8_t *)REQUESTS_FOLDER,
                strlen(REQUESTS_FOLDER));
     if (requests_damaged(r) > 0)
-        report_fault(c, "damaged: a request with an Idempotency-Key that was "
+        report(c, FAULT "damaged: a request with an Idempotency-Key that was "
                         "recorded there and is sent again counts again");
     requests_close(r);
     return rc == -ENOKEY ? 0 : rc; /* there are none */
@@ -489,6 +442,18 @@ print_summary(struct check *c)
     return output_fini(&c->out);
 }
 
+static int
+check_rest(struct check *c)
+{
+    int rc = check_merge_note(c);
+
+    if (rc == 0)
+        rc = check_logs(c);
+    if (rc == 0)
+        rc = check_held(c);
+    return rc == 0 ? check_requests(c) : rc;
+}
+
 /* Checks the named keyspaces; without names, the whole open directory. */
 static int
 run_check(struct check *c)
@@ -499,19 +464,11 @@ run_check(struct check *c)
     progress_init(&c->progress, "checking", 0);
     rc = check_keyspaces(c);
     if (rc == 0 && c->line->arg_count == 0)
-        rc = check_merge_note(c);
-    if (rc == 0 && c->line->arg_count == 0)
-        rc = check_logs(c);
-    if (rc == 0 && c->line->arg_count == 0)
-        rc = check_held(c);
-    if (rc == 0 && c->line->arg_count == 0)
-        rc = check_requests(c);
+        rc = check_rest(c);
     progress_clear(&c->progress);
     status = print_summary(c);
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "check %s", c->line->config.data_dir);
-        return CONFIG_EXIT_SYSTEM;
-    }
+    if (rc < 0)
+        return cmd_failed(rc, "check %s", c->line->config.data_dir);
     return status == 0 && c->faults > 0 ? CONFIG_EXIT_NEGATIVE : status;
 }
 
@@ -530,6 +487,6 @@ cmd_check(struct cmd_line *line)
         return status;
     status = run_check(&c);
     store_session_close(&c.in);
-    free(c.known);
+    tdestroy(c.known, free);
     return status;
 }

@@ -83,6 +83,14 @@ int cmd_printed(void);
  * given. */
 const char *cmd_value(const struct cmd_line *line, const char *option);
 
+/* Reports an error.  Returns `status`. */
+int cmd_fail(int status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Reports an error with what the errno means.  Returns CONFIG_EXIT_SYSTEM. */
+int cmd_failed(int rc, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
 /* ---- arguments --------------------------------------------------------- */
 
 /* These say what is wrong and return CONFIG_EXIT_USAGE, or 0. */
@@ -111,9 +119,6 @@ int cmd_option_number(const struct cmd_line *line, const char *option,
                       int64_t min, int64_t max, int64_t def, int64_t *out);
 int cmd_option_ms(const struct cmd_line *line, const char *option, uint64_t def,
                   uint64_t *out);
-
-/* Strictly an int64 with optional sign: 0, -EINVAL, -ERANGE. */
-int cmd_parse_number(const char *text, size_t size, int64_t *out);
 
 /* ---- the servers ------------------------------------------------------- */
 

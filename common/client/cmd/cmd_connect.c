@@ -45,12 +45,11 @@ cmd_set_host(struct config *c, const char *host)
     char text[NET_HOST_SIZE], why[512];
 
     if (!host_text(host, text) ||
-        config_set(c, "live.address", text, why, sizeof why) < 0) {
-        diag(DIAG_ERROR,
-             "-H: give an address or host name without a port, such as db1 "
-             "or 192.0.2.7");
-        return CONFIG_EXIT_USAGE;
-    }
+        config_set(c, "live.address", text, why, sizeof why) < 0)
+        return cmd_fail(
+            CONFIG_EXIT_USAGE,
+            "-H: give an address or host name without a port, such as db1 "
+            "or 192.0.2.7");
     set_host(c->write_listen, text);
     set_host(c->write_ack_listen, text);
     set_host(c->read_listen, text);
@@ -211,13 +210,11 @@ cmd_connect(const struct cmd_line *line, enum cmd_peer peer, size_t buffer_size,
         options.write = place.address;
     colon = strrchr(place.address, ':');
     if (!place.directory &&
-        (colon == NULL || strspn(colon + 1, "0") == strlen(colon + 1))) {
-        diag(DIAG_ERROR,
-             "%s is \"%s\": no port to connect to; give -o "
-             "%s=ADDRESS:PORT",
-             place.setting, place.address, place.setting);
-        return CONFIG_EXIT_USAGE;
-    }
+        (colon == NULL || strspn(colon + 1, "0") == strlen(colon + 1)))
+        return cmd_fail(CONFIG_EXIT_USAGE,
+                        "%s is \"%s\": no port to connect to; give -o "
+                        "%s=ADDRESS:PORT",
+                        place.setting, place.address, place.setting);
     rc = countd_open(out, &options);
     return rc < 0 ? cmd_peer_failed(line, peer, rc) : 0;
 }

@@ -81,18 +81,18 @@ bool wait_has_datadir(const struct cmd_line *line);
  * to set.  Returns an exit status. */
 int wait_sizes(const struct cmd_line *line, const struct datadir *d);
 
-/* Has the writer of this directory, if there is one, hand its log on, but only
- * when WAIT_AGAIN_MS have passed since *last_ms (monotonic; 0: never).  To be
- * called while waiting: a writer that has just been started may not have heard
- * of the first.  0 or -errno. */
-#define WAIT_AGAIN_MS 200
-int wait_rotate_again(const struct datadir *d, uint64_t *last_ms);
+/* Waits until `is_done` returns 1.  Has the writer of this directory, if there
+ * is one, hand its log on meanwhile, and warns once when the disk is full.
+ *   -EAGAIN  not in time   -EPERM  the writer runs as another user
+ *   or what `is_done` returned below 0 */
+int wait_until(const struct datadir *d, uint64_t timeout_ms,
+               int (*is_done)(void *ctx), void *ctx);
 
 /* An opened view of the logs, for wait_logs(). */
 int wait_logs_open(const struct cmd_line *line, int log_fd, struct logdir *out);
 
-/* Has the logs handed on until all that was in one when it was called is
- * merged.  -ETIMEDOUT, or an error. */
+/* Waits until all that was in a log when it was called is merged, as
+ * wait_until(). */
 int wait_logs(const struct datadir *d, struct logdir *logs,
               uint64_t timeout_ms);
 
@@ -107,11 +107,6 @@ bool wait_is_disk_full(const struct cmd_line *line);
 /* Reports why no worker merges, and what to do: the disk is full, or keyspace/
  * is older than log/.  False: neither, nothing is reported. */
 bool wait_report_cause(const struct cmd_line *line);
-
-/* To be called while waiting since `since_ms` (clock_ms()): a merge that is
- * late because the disk is full is explained once, and not only at the end. */
-void wait_warn_full_disk(const struct datadir *d, uint64_t since_ms,
-                         bool *warned);
 
 /* Waiting until another process has written: {.deadline_ms = clock_ms() + ...}
  *
@@ -160,16 +155,8 @@ struct unmerged {
 int unmerged_read(const struct datadir *d, struct held *h,
                   struct unmerged *out);
 
-/* Calls held_refresh(), and waits for a process that is writing, at most
- * LOOK_MS. */
+/* Calls held_refresh(), and waits for a process that is writing. */
 int unmerged_snapshot_begin(struct held *h);
-
-/* Whether anything is held, in a snapshot of its own. */
-int unmerged_any_held(struct held *h, bool *any);
-
-/* Calls `file` for each held/bad-N; stops on non-zero and returns that. */
-int unmerged_each_damaged(const struct datadir *d,
-                          int (*file)(void *ctx, const char *file), void *ctx);
 
 /* A warning for each kind there is; `what` begins it: "not readable". */
 void unmerged_warn(const struct unmerged *k, const char *what);
@@ -200,7 +187,6 @@ struct archived_list {
     struct archived *logs;
     size_t count, capacity;
     uint64_t size; /* of all files */
-    size_t others; /* number of other files in the folders */
 };
 
 /* Adds the file `path`, or the archived logs in the folder `path`.

@@ -1,7 +1,9 @@
-/* common/client/cmd/cmd_failure.c - see cmd.h: what an error of libcountd means
- * for a command: cmd_peer_failed() finds it in the table. */
+/* common/client/cmd/cmd_failure.c - see cmd.h: errors of commands.  What an
+ * error of libcountd means for a command cmd_peer_failed() finds in the table.
+ */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -76,8 +78,7 @@ static const struct failure {
 
     {COUNTS, -EHOSTDOWN, CONFIG_EXIT_SYSTEM,
      "%d cannot read the keyspace now: a server of the cluster does not "
-     "answer; "
-     "its messages say which"},
+     "answer; its messages say which"},
 
     {COUNTS, -EOPNOTSUPP, CONFIG_EXIT_USAGE,
      "the keyspace was made with store.key_order = off"},
@@ -198,6 +199,32 @@ report_failure(const struct failure *f, const struct cmd_line *line,
 }
 
 int
+cmd_fail(int status, const char *format, ...)
+{
+    char text[TEXT_SIZE];
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    diag(DIAG_ERROR, "%s", text);
+    return status;
+}
+
+int
+cmd_failed(int rc, const char *format, ...)
+{
+    char text[TEXT_SIZE];
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    diag_errno(DIAG_ERROR, rc, "%s", text);
+    return CONFIG_EXIT_SYSTEM;
+}
+
+int
 cmd_peer_failed(const struct cmd_line *line, enum cmd_peer peer, int rc)
 {
     const struct failure *f;
@@ -208,10 +235,8 @@ cmd_peer_failed(const struct cmd_line *line, enum cmd_peer peer, int rc)
     if (rc == -ETIMEDOUT && (WRITER & 1u << peer) != 0 &&
         wait_has_datadir(line) && wait_report_cause(line))
         return CONFIG_EXIT_SYSTEM;
-    if (!f) {
-        diag_errno(DIAG_ERROR, rc, "%s at %s", place.daemon, place.text);
-        return CONFIG_EXIT_SYSTEM;
-    }
+    if (!f)
+        return cmd_failed(rc, "%s at %s", place.daemon, place.text);
     /* No history is an answer, like no key. */
     report_failure(f, line, &place,
                    peer == CMD_HISTORY && f->status == CONFIG_EXIT_NEGATIVE

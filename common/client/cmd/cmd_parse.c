@@ -66,10 +66,9 @@ cmd_misuse(const struct cmd_line *line, const char *text, const char *what)
     char shown[4 * SHOWN_SIZE + 1];
 
     (void)name_escape((const uint8_t *)text, strnlen(text, SHOWN_SIZE), shown);
-    diag(DIAG_ERROR, "%s: %s; see countd%s%s -h",
-         text[0] != '\0' ? shown : "\"\"", what, line->cmd ? " " : "",
-         line->cmd ? line->cmd->name : "");
-    return CONFIG_EXIT_USAGE;
+    return cmd_fail(CONFIG_EXIT_USAGE, "%s: %s; see countd%s%s -h",
+                    text[0] != '\0' ? shown : "\"\"", what,
+                    line->cmd ? " " : "", line->cmd ? line->cmd->name : "");
 }
 
 int
@@ -77,9 +76,9 @@ cmd_usage(const struct cmd_line *line)
 {
     const struct cmd *c = line->cmd;
 
-    diag(DIAG_ERROR, "usage: countd %s [options]%s%s; see countd %s -h",
-         c->name, c->arguments.text[0] ? " " : "", c->arguments.text, c->name);
-    return CONFIG_EXIT_USAGE;
+    return cmd_fail(
+        CONFIG_EXIT_USAGE, "usage: countd %s [options]%s%s; see countd %s -h",
+        c->name, c->arguments.text[0] ? " " : "", c->arguments.text, c->name);
 }
 
 static int
@@ -324,10 +323,8 @@ cmd_main(int argc, char **argv)
         rc = check_formats(&line);
     if (rc != 0)
         return rc;
-    if (config_load(&line.config, &line.sources, why, sizeof why) < 0) {
-        diag(DIAG_ERROR, "%s", why);
-        return CONFIG_EXIT_USAGE;
-    }
+    if (config_load(&line.config, &line.sources, why, sizeof why) < 0)
+        return cmd_fail(CONFIG_EXIT_USAGE, "%s", why);
     rc = line.host ? cmd_set_host(&line.config, line.host) : 0;
     return rc != 0 ? rc : line.cmd->run(&line);
 }

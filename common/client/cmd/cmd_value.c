@@ -33,24 +33,14 @@ cmd_name(const struct cmd_line *line, const char *text, const char *what,
         out->size = (size_t)size;
         return 0;
     }
-    if (size == -ENAMETOOLONG)
-        diag(DIAG_ERROR, "the %s is too long; names have 1 to %d bytes", what,
-             NAME_MAX_SIZE);
-    else if (size == 0)
-        diag(DIAG_ERROR, "the %s is empty; names have 1 to %d bytes", what,
-             NAME_MAX_SIZE);
-    else
-        diag(DIAG_ERROR,
-             "the %s has a bad escape; write a backslash as \\\\, a byte as "
-             "\\xHH (not 00)",
-             what);
-    return CONFIG_EXIT_USAGE;
-}
-
-int
-cmd_parse_number(const char *text, size_t size, int64_t *out)
-{
-    return increment_number_parse(text, size, out);
+    if (size == -ENAMETOOLONG || size == 0)
+        return cmd_fail(CONFIG_EXIT_USAGE,
+                        "the %s is %s; names have 1 to %d bytes", what,
+                        size == 0 ? "empty" : "too long", NAME_MAX_SIZE);
+    return cmd_fail(CONFIG_EXIT_USAGE,
+                    "the %s has a bad escape; write a backslash as \\\\, a "
+                    "byte as \\xHH (not 00)",
+                    what);
 }
 
 int
@@ -59,14 +49,14 @@ cmd_number(const char *text, const char *what, int64_t min, int64_t max,
 {
     char shown[4 * SHOWN_SIZE + 1];
 
-    if (cmd_parse_number(text, strlen(text), out) == 0 && *out >= min &&
+    if (increment_number_parse(text, strlen(text), out) == 0 && *out >= min &&
         *out <= max)
         return 0;
     (void)name_escape((const uint8_t *)text, strnlen(text, SHOWN_SIZE), shown);
-    diag(DIAG_ERROR,
-         "%s: \"%s\" is wrong; give a number, %" PRId64 " to %" PRId64, what,
-         shown, min, max);
-    return CONFIG_EXIT_USAGE;
+    return cmd_fail(CONFIG_EXIT_USAGE,
+                    "%s: \"%s\" is wrong; give a number, %" PRId64
+                    " to %" PRId64,
+                    what, shown, min, max);
 }
 
 int

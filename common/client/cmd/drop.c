@@ -122,11 +122,11 @@ report_unmerged(struct drop *d)
              "running?");
     if (wait_report_cause(d->line) || d->vacated)
         return CONFIG_EXIT_NEGATIVE;
-    diag(DIAG_ERROR,
-         "nothing is changed: logs are not merged in time, and what is in them "
-         "would come back; is countd-worker running? countd log list shows "
-         "what waits");
-    return CONFIG_EXIT_NEGATIVE;
+    return cmd_fail(
+        CONFIG_EXIT_NEGATIVE,
+        "nothing is changed: logs are not merged in time, and what is in them "
+        "would come back; is countd-worker running? countd log list shows "
+        "what waits");
 }
 
 /* Steps 1 and 2.  Returns an exit status. */
@@ -142,10 +142,9 @@ await_logs(struct drop *d)
         rc = sync_logs(d->in.dir.log_fd);
     if (rc == 0)
         return 0;
-    if (rc == -ETIMEDOUT)
+    if (rc == -EAGAIN)
         return report_unmerged(d);
-    diag_errno(DIAG_ERROR, rc, "wait for the logs to be merged");
-    return CONFIG_EXIT_SYSTEM;
+    return cmd_failed(rc, "wait for the logs to be merged");
 }
 
 /* ---- what there is ----------------------------------------------------- */
@@ -199,9 +198,9 @@ read_totals(struct drop *d, const struct cmd_name *name, struct found *f)
 static int
 report_unknown(const char *keyspace)
 {
-    diag(DIAG_ERROR, "there is no keyspace %s; countd keyspaces lists them",
-         keyspace);
-    return CONFIG_EXIT_NEGATIVE;
+    return cmd_fail(CONFIG_EXIT_NEGATIVE,
+                    "there is no keyspace %s; countd keyspaces lists them",
+                    keyspace);
 }
 
 /* ---- drop -------------------------------------------------------------- */
@@ -253,10 +252,8 @@ drop_one(struct drop *d, const struct cmd_name *name, struct found *f)
         rc = -ENOENT;
     if (rc == -ENOENT)
         return report_unknown(f->text);
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "drop keyspace %s", f->text);
-        return CONFIG_EXIT_SYSTEM;
-    }
+    if (rc < 0)
+        return cmd_failed(rc, "drop keyspace %s", f->text);
     print_found(d, f);
     return CONFIG_EXIT_OK;
 }
@@ -342,10 +339,8 @@ begin_drop(struct drop *d, const char *what)
     d->names = calloc(count, sizeof *d->names);
     d->found = calloc(count, sizeof *d->found);
     d->keys = calloc(count, sizeof *d->keys);
-    if (d->names == NULL || d->found == NULL || d->keys == NULL) {
-        diag_errno(DIAG_ERROR, ENOMEM, "read the arguments");
-        return CONFIG_EXIT_SYSTEM;
-    }
+    if (d->names == NULL || d->found == NULL || d->keys == NULL)
+        return cmd_failed(ENOMEM, "read the arguments");
     for (size_t i = 0; status == 0 && i < count; i++)
         status = cmd_name(line, line->args[i], what, &d->names[i]);
     if (status == 0)
@@ -410,12 +405,10 @@ purge_keys(struct drop *d, const struct cmd_name *keyspace,
         rc = store_purge(d->in.store, keyspace->bytes, keyspace->size);
     while (wait_turn(&d->turn, rc == -ESTALE ? -EAGAIN : rc,
                      store_session_holder(&d->in)));
-    if (rc < 0 && rc != -ENOENT) {
-        diag_errno(DIAG_ERROR, rc,
-                   "purge the keyspace: the keys are deleted, their bytes are "
-                   "left");
-        return CONFIG_EXIT_SYSTEM;
-    }
+    if (rc < 0 && rc != -ENOENT)
+        return cmd_failed(
+            rc, "purge the keyspace: the keys are deleted, their bytes are "
+                "left");
     wait_ms(NOTICED_MS);
     return purge_files(&d->in.dir, keyspace, keys, count);
 }
@@ -430,13 +423,12 @@ delete_keys(struct drop *d, const struct cmd_name *keyspace,
     int rc;
 
     rc = read_totals(d, keyspace, &f);
-    if (rc == 0 && f.held > 0) {
-        diag(DIAG_ERROR,
-             "nothing is deleted: records=%" PRIu64 " are held for keyspace %s "
-             "and may bring the keys back; countd held says why",
-             f.held, f.text);
-        return CONFIG_EXIT_NEGATIVE;
-    }
+    if (rc == 0 && f.held > 0)
+        return cmd_fail(CONFIG_EXIT_NEGATIVE,
+                        "nothing is deleted: records=%" PRIu64
+                        " are held for keyspace %s "
+                        "and may bring the keys back; countd held says why",
+                        f.held, f.text);
     if (rc == 0)
         do
             rc = store_del(d->in.store, keyspace->bytes, keyspace->size, keys,
@@ -447,10 +439,8 @@ delete_keys(struct drop *d, const struct cmd_name *keyspace,
         return purge_keys(d, keyspace, keys, count);
     if (rc == -ENOENT)
         return report_unknown(f.text);
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "delete from keyspace %s", f.text);
-        return CONFIG_EXIT_SYSTEM;
-    }
+    if (rc < 0)
+        return cmd_failed(rc, "delete from keyspace %s", f.text);
     (void)printf("deleted keyspace=%s keys=%" PRIu64 " of %zu\n", f.text,
                  deleted, count);
     warn_quarantined(d);

@@ -390,10 +390,8 @@ explain_count(struct explain *e)
     int rc, status;
 
     rc = read_count(e);
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "read the count");
-        return CONFIG_EXIT_SYSTEM;
-    }
+    if (rc < 0)
+        return cmd_failed(rc, "read the count");
     output_init(&e->out, e->line, columns, sizeof columns / sizeof columns[0]);
     output_fact(&e->out, "keyspace",
                 cell_name(e->keyspace.bytes, e->keyspace.size));
@@ -408,10 +406,8 @@ explain_count(struct explain *e)
     if (e->out.format == OUTPUT_PEOPLE)
         print_sentences(e);
     status = output_fini(&e->out);
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "read the archive");
-        return CONFIG_EXIT_SYSTEM;
-    }
+    if (rc < 0)
+        return cmd_failed(rc, "read the archive");
     print_warnings(e);
     if (status == 0 && (e->damaged > 0 || (!e->found && e->logs == 0)))
         return CONFIG_EXIT_NEGATIVE;

@@ -45,9 +45,7 @@ struct flush {
     struct pending_set fills; /* what is waited for; see pending_set.h */
     uint64_t timeout_ms;
     int64_t as_of_ms, start_ms;
-    uint64_t
-        stuck_ms; /* since then nothing but held records is in the way; 0 */
-    bool held_up; /* for HELD_WAIT_MS: waiting any longer is useless */
+    uint64_t stuck_ms; /* when held records alone began to be missing; or 0 */
 };
 
 /* Checks the logs, then held records: records move from one to the other. 1:
@@ -57,58 +55,40 @@ static int
 check_merged(struct flush *f)
 {
     const uint64_t now = clock_ms();
-    bool held = false;
     int rc;
 
     rc = pending_set_drop_merged(&f->fills, &f->logs);
     if (rc == 0)
-        rc = unmerged_any_held(f->held, &held);
+        rc = unmerged_snapshot_begin(f->held);
     if (rc < 0)
         return rc;
     if (f->fills.count > 0)
         f->stuck_ms = 0;
-    else if (!held)
+    else if (!held_any(f->held))
         return 1;
     else if (f->stuck_ms == 0)
         f->stuck_ms = now;
-    f->held_up = f->stuck_ms != 0 && now - f->stuck_ms >= HELD_WAIT_MS;
-    return 0;
+    return f->stuck_ms != 0 && now - f->stuck_ms >= HELD_WAIT_MS ? -EBUSY : 0;
 }
 
-/* Has the log sealed until all that was in a log is merged, and thus in every
- * later answer of the reader.  Time stamps of increments cannot show that: the
- * clock may have been set back.
- *   -EAGAIN  not in time; -EPERM  the writer runs as another user
- *   -EBUSY   only held records are missing, and they stay held */
+/* 1: all that was in a log is merged, and thus in every later answer of the
+ * reader.  Time stamps of increments cannot show that: the clock may have been
+ * set back.
+ *   -EBUSY  only held records are missing, and they stay held */
 static int
-await_reader(struct flush *f)
+is_readable(void *ctx)
 {
-    const uint64_t since_ms = clock_ms();
-    uint64_t rotated_ms = 0;
-    unsigned pause_ms = 0;
-    bool warned = false;
+    struct flush *f = ctx;
+    int rc;
 
-    for (;;) {
-        int rc = wait_rotate_again(&f->dir, &rotated_ms);
-
-        if (rc == 0)
-            rc = ask_as_of(f->c, &f->as_of_ms);
-        if (rc == 0)
-            rc = check_merged(f);
-        /* Merged is on its way into a cluster: time stamps alone show that it
-         * has arrived. */
-        if (rc == 1 && f->line->config.store_cluster &&
-            f->as_of_ms < f->start_ms)
-            rc = 0;
-        if (rc != 0)
-            return rc < 0 ? rc : 0;
-        if (f->held_up)
-            return -EBUSY;
-        if (clock_ms() - since_ms >= f->timeout_ms)
-            return -EAGAIN;
-        wait_warn_full_disk(&f->dir, since_ms, &warned);
-        wait_pause(&pause_ms);
-    }
+    rc = ask_as_of(f->c, &f->as_of_ms);
+    if (rc == 0)
+        rc = check_merged(f);
+    /* Merged is on its way into a cluster: time stamps alone show that it has
+     * arrived. */
+    return rc == 1 && f->line->config.store_cluster && f->as_of_ms < f->start_ms
+               ? 0
+               : rc;
 }
 
 /* Why increments are not readable that the logs have no more. */
@@ -142,19 +122,10 @@ too_late(const struct cmd_line *line, int64_t as_of_ms)
     if (line->config.store_cluster)
         return too_late_cluster(line);
     output_age((int64_t)clock_unix_ms() - as_of_ms, age);
-    diag(DIAG_ERROR,
-         "not merged in time: readable as of %s ago; is "
-         "countd-worker running? countd log list shows what waits",
-         age);
-    return CONFIG_EXIT_NEGATIVE;
-}
-
-static int
-not_ours(void)
-{
-    diag(DIAG_ERROR, "cannot signal countd-write: it runs as another user; "
-                     "run this command as that user");
-    return CONFIG_EXIT_SYSTEM;
+    return cmd_fail(CONFIG_EXIT_NEGATIVE,
+                    "not merged in time: readable as of %s ago; is "
+                    "countd-worker running? countd log list shows what waits",
+                    age);
 }
 
 /* Returns an exit status. */
@@ -163,10 +134,8 @@ read_unmerged(const struct flush *f, struct unmerged *out)
 {
     const int rc = unmerged_read(&f->dir, f->held, out);
 
-    if (rc == 0)
-        return 0;
-    diag_errno(DIAG_ERROR, rc, "read quarantined logs and held records");
-    return CONFIG_EXIT_SYSTEM;
+    return rc == 0 ? 0
+                   : cmd_failed(rc, "read quarantined logs and held records");
 }
 
 /* Reports increments that no reader returns although there is nothing left to
@@ -200,7 +169,7 @@ run_flush(struct flush *f)
         return status;
     rc = pending_set_note(&f->fills, &f->logs);
     if (rc == 0)
-        rc = await_reader(f);
+        rc = wait_until(&f->dir, f->timeout_ms, is_readable, f);
     switch (rc) {
     case 0:
     case -EBUSY:
@@ -210,26 +179,31 @@ run_flush(struct flush *f)
             unmerged_warn(&now, "not readable");
         return too_late(f->line, f->as_of_ms);
     case -EPERM:
-        return not_ours();
+        return cmd_fail(CONFIG_EXIT_SYSTEM,
+                        "cannot signal countd-write: it runs as another user; "
+                        "run this command as that user");
     default:
         return cmd_peer_failed(f->line, CMD_READER, rc);
     }
 }
 
 static int
-with_dir(struct flush *f)
+flush_dir(struct flush *f)
 {
-    int rc, status = CONFIG_EXIT_SYSTEM;
+    int rc, status;
 
+    status = wait_datadir(f->line, &f->dir);
+    if (status != 0)
+        return status;
     rc = store_session_held(f->dir.fd, false, &f->held);
     if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "open %s/" HELD_FOLDER,
-                   f->line->config.data_dir);
-        return status;
+        status =
+            cmd_failed(rc, "open %s/" HELD_FOLDER, f->line->config.data_dir);
+        goto close_dir;
     }
     rc = wait_logs_open(f->line, f->dir.log_fd, &f->logs);
     if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "read the logs");
+        status = cmd_failed(rc, "read the logs");
         goto close_held;
     }
     status = run_flush(f);
@@ -238,6 +212,9 @@ with_dir(struct flush *f)
 
 close_held:
     held_close(f->held);
+
+close_dir:
+    datadir_close(&f->dir);
     return status;
 }
 
@@ -252,9 +229,9 @@ wait_afar(struct flush *f)
         return CONFIG_EXIT_OK;
     if (rc != -ETIMEDOUT)
         return cmd_peer_failed(f->line, CMD_READER, rc);
-    diag(DIAG_ERROR, "not readable in time; is countd-worker running there, "
-                     "and is nothing held (countd held)?");
-    return CONFIG_EXIT_NEGATIVE;
+    return cmd_fail(CONFIG_EXIT_NEGATIVE,
+                    "not readable in time; is countd-worker running there, "
+                    "and is nothing held (countd held)?");
 }
 
 int
@@ -268,16 +245,7 @@ cmd_flush(struct cmd_line *line)
         status = cmd_connect(line, CMD_READER, 0, &f.c);
     if (status != 0)
         return status;
-    if (!wait_has_datadir(line)) {
-        status = wait_afar(&f);
-        countd_close(f.c);
-        return status;
-    }
-    status = wait_datadir(line, &f.dir);
-    if (status == 0) {
-        status = with_dir(&f);
-        datadir_close(&f.dir);
-    }
+    status = wait_has_datadir(line) ? flush_dir(&f) : wait_afar(&f);
     countd_close(f.c);
     return status;
 }

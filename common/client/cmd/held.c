@@ -96,10 +96,8 @@ drop_one(const struct cmd_line *line, struct store_session *in,
     do
         rc = held_drop(in->held, name.bytes, name.size, &records);
     while (wait_turn(turn, rc, held_holder(in->held)));
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "drop what is held of keyspace %s", text);
-        return CONFIG_EXIT_SYSTEM;
-    }
+    if (rc < 0)
+        return cmd_failed(rc, "drop what is held of keyspace %s", text);
     (void)printf("dropped keyspace=%s held=%" PRIu64 "\n", text,
                  records); /* output_fini() reports errors of stdout */
     return records > 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_NEGATIVE;

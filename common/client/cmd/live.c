@@ -8,6 +8,7 @@
 
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd.h"
+#include "common/wire/increment_line.h"
 
 /* What a server's own words are cut to. */
 #define WORD_MAX 128
@@ -134,7 +135,7 @@ print_stat(void *ctx, const char *name, const char *value)
     (void)name_escape((const uint8_t *)value, strnlen(value, WORD_MAX),
                       value_text);
     cells[0] = cell_text(name_text);
-    cells[1] = cmd_parse_number(value, strlen(value), &number) == 0
+    cells[1] = increment_number_parse(value, strlen(value), &number) == 0
                    ? cell_number(number)
                    : cell_text(value_text);
     if (out->format == OUTPUT_JSON)
@@ -191,12 +192,11 @@ live_dump(struct cmd_line *line)
     struct countd_live *l;
     int rc, status;
 
-    if (live_is_semaphore(line)) {
-        diag(DIAG_ERROR,
-             "the semaphore protocol has no Dump; countd live get --semaphore "
-             "NAME shows one");
-        return CONFIG_EXIT_USAGE;
-    }
+    if (live_is_semaphore(line))
+        return cmd_fail(
+            CONFIG_EXIT_USAGE,
+            "the semaphore protocol has no Dump; countd live get --semaphore "
+            "NAME shows one");
     p.text = malloc(LIVE_TEXT_SIZE);
     if (p.text == NULL)
         return cmd_peer_failed(line, live_peer(line), -ENOMEM);

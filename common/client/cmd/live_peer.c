@@ -26,10 +26,8 @@ live_name(const char *text, struct live_name *out)
     uint8_t *bytes = malloc(length + 1);
     int size;
 
-    if (bytes == NULL) {
-        diag_errno(DIAG_ERROR, ENOMEM, "a name of %zu characters", length);
-        return CONFIG_EXIT_SYSTEM;
-    }
+    if (bytes == NULL)
+        return cmd_failed(ENOMEM, "a name of %zu characters", length);
     size = name_unescape_any(text, length, bytes, LIVE_NAME_MAX);
     if (size > 0) {
         *out = (struct live_name){.bytes = bytes, .size = (size_t)size};
@@ -37,12 +35,12 @@ live_name(const char *text, struct live_name *out)
     }
     free(bytes);
     if (size == -EINVAL)
-        diag(DIAG_ERROR, "the name has a bad escape; write a backslash as "
-                         "\\\\, a byte as \\xHH");
-    else
-        diag(DIAG_ERROR, "the name is %s; here names have 1 to %d bytes",
-             size == 0 ? "empty" : "too long", LIVE_NAME_MAX);
-    return CONFIG_EXIT_USAGE;
+        return cmd_fail(CONFIG_EXIT_USAGE,
+                        "the name has a bad escape; write a backslash as "
+                        "\\\\, a byte as \\xHH");
+    return cmd_fail(CONFIG_EXIT_USAGE,
+                    "the name is %s; here names have 1 to %d bytes",
+                    size == 0 ? "empty" : "too long", LIVE_NAME_MAX);
 }
 
 enum cmd_peer
@@ -63,12 +61,11 @@ live_connect(const struct cmd_line *line, struct countd_live **out)
     options.directory = place.directory;
     if (!place.directory)
         options.address = place.address;
-    if (!place.directory && strcmp(strrchr(place.address, ':'), ":0") == 0) {
-        diag(DIAG_ERROR,
-             "%s.port is 0: no port to connect to; give -o %s.port=PORT",
-             live_word(line), live_word(line));
-        return CONFIG_EXIT_USAGE;
-    }
+    if (!place.directory && strcmp(strrchr(place.address, ':'), ":0") == 0)
+        return cmd_fail(
+            CONFIG_EXIT_USAGE,
+            "%s.port is 0: no port to connect to; give -o %s.port=PORT",
+            live_word(line), live_word(line));
     rc = countd_live_open(out, &options);
     return rc < 0 ? cmd_peer_failed(line, live_peer(line), rc) : 0;
 }

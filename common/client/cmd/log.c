@@ -20,6 +20,7 @@
 #include "common/log/mark.h"
 #include "common/log/slot.h"
 #include "common/setup/merge_note.h"
+#include "common/wire/increment_line.h"
 
 #define UUID_SHOWN     8     /* digits that people see */
 #define ACCEPT_WAIT_MS 30000 /* for a worker that is writing a note */
@@ -51,10 +52,8 @@ list_logs(const struct cmd_line *line, const struct datadir *d)
     int rc;
 
     rc = logfile_list_read(&list, d->log_fd);
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "read %s/log", line->config.data_dir);
-        return CONFIG_EXIT_SYSTEM;
-    }
+    if (rc < 0)
+        return cmd_failed(rc, "read %s/log", line->config.data_dir);
     output_init(&out, line, log_columns, LOG_COLUMNS);
     for (size_t i = 0; i < list.count; i++)
         list_row(&out, d->log_fd, &list.files[i]);
@@ -85,8 +84,8 @@ log_argument(const char *text, char name[LOGFILE_NAME_SIZE])
         text += 4;
     else if (strncmp(text, "archive/", 8) == 0)
         text += 8;
-    if (cmd_parse_number(text, strlen(text), &number) == 0 && number >= 0 &&
-        number <= (int64_t)LOG_INDEX_MAX) {
+    if (increment_number_parse(text, strlen(text), &number) == 0 &&
+        number >= 0 && number <= (int64_t)LOG_INDEX_MAX) {
         log_name((uint64_t)number, name);
         return 0;
     }
@@ -95,11 +94,10 @@ log_argument(const char *text, char name[LOGFILE_NAME_SIZE])
         memcpy(name, text, strlen(text) + 1);
         return 0;
     }
-    diag(DIAG_ERROR,
-         "%s: give the number of a log or the name of a file in "
-         "log/ or archive/; countd log list shows them",
-         text);
-    return CONFIG_EXIT_USAGE;
+    return cmd_fail(CONFIG_EXIT_USAGE,
+                    "%s: give the number of a log or the name of a file in "
+                    "log/ or archive/; countd log list shows them",
+                    text);
 }
 
 static int
@@ -235,10 +233,8 @@ dump_archived(const struct cmd_line *line, const struct datadir *d,
     status = output_fini(&dump.out);
     archive_reader_close(from);
     (void)close(fd);
-    if (count < 0) {
-        diag_errno(DIAG_ERROR, count, "read archive/%s", name);
-        return CONFIG_EXIT_SYSTEM;
-    }
+    if (count < 0)
+        return cmd_failed(count, "read archive/%s", name);
     return status;
 }
 
@@ -303,12 +299,9 @@ accept_older(const struct datadir *d)
         do
             rc = merge_note_accept(d, clock_unix_ms());
         while (wait_turn(&turn, rc, 0));
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc,
-                   "write keyspace/" MERGE_NOTE_FILE
-                   " and log/" MERGE_NOTE_FILE);
-        return CONFIG_EXIT_SYSTEM;
-    }
+    if (rc < 0)
+        return cmd_failed(rc, "write keyspace/" MERGE_NOTE_FILE
+                              " and log/" MERGE_NOTE_FILE);
     merge_note_lacks(&n, text);
     diag(DIAG_INFO, "accepted: %s; workers merge again", text);
     return CONFIG_EXIT_OK;

@@ -270,12 +270,10 @@ output_fini(struct output *o)
     }
     free(o->text);
     o->text = NULL;
-    if (failed) {
-        diag(DIAG_ERROR, "no memory for the table; try --tsv");
-        return CONFIG_EXIT_SYSTEM;
-    }
+    if (failed)
+        return cmd_fail(CONFIG_EXIT_SYSTEM,
+                        "no memory for the table; try --tsv");
     if (fflush(stdout) == 0 && !ferror(stdout))
         return CONFIG_EXIT_OK;
-    diag(DIAG_ERROR, "stdout cannot be written");
-    return CONFIG_EXIT_SYSTEM;
+    return cmd_fail(CONFIG_EXIT_SYSTEM, "stdout cannot be written");
 }

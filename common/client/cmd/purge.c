@@ -1,7 +1,7 @@
 /* common/client/cmd/purge.c - countd del --purge: removes the bytes of deleted
  * keys from log/ and archive/; see cmd_data.h.  Read from the end:
- * purge_files(), which calls purge_archive(), purge_logs() and
- * search_folder(). The end of the command reports errors of stdout.
+ * purge_files(), which calls purge_archive() and purge_logs(). The end of the
+ * command reports errors of stdout.
  *
  * Slots of an empty log keep what was in them until the next fill: they are
  * overwritten with zeros, while the log is claimed.  An archived log with one
@@ -105,12 +105,11 @@ find_key(const struct purge *p, int fd)
     return (int)got;
 }
 
+/* `fd`: the file, or an error. */
 static void
-search_file(struct purge *p, int dirfd, const char *folder, const char *name,
+search_file(struct purge *p, int fd, const char *folder, const char *name,
             const char *why)
 {
-    const int fd = strcmp(folder, "log") == 0 ? logfile_open(dirfd, name)
-                                              : folder_open_file(dirfd, name);
     int rc;
 
     if (fd == -ENOENT)
@@ -118,33 +117,26 @@ search_file(struct purge *p, int dirfd, const char *folder, const char *name,
     rc = fd < 0 ? fd : find_key(p, fd);
     if (fd >= 0)
         (void)close(fd);
-    if (rc == 1)
-        report_left(p, folder, name, why);
-    else if (rc < 0)
-        report_left(p, folder, name, "it cannot be read");
+    if (rc != 0)
+        report_left(p, folder, name, rc > 0 ? why : "it cannot be read");
 }
 
-/* Held records: those of other keyspaces, and damaged ones; entries for a
- * cluster that stay for a while after they were sent. */
 static int
-search_folder(struct purge *p, const char *folder, const char *why)
+search_held(void *ctx, int folder_fd, const char *name)
 {
-    const char *name;
-    DIR *dir;
-    int fd, rc;
+    search_file(ctx, folder_open_file(folder_fd, name), HELD_FOLDER, name,
+                "held records may have a key");
+    return 0;
+}
 
-    fd = openat(p->dir->fd, folder,
-                O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        return errno == ENOENT ? 0 : -errno;
-    rc = dirstream_open(fd, ".", &dir);
-    if (rc == 0) {
-        while ((rc = dirstream_next(dir, &name)) > 0)
-            search_file(p, fd, folder, name, why);
-        (void)closedir(dir);
-    }
-    (void)close(fd);
-    return rc;
+/* Entries for a cluster stay for a while after they were sent. */
+static int
+search_outbox(void *ctx, int folder_fd, const char *name)
+{
+    search_file(ctx, folder_open_file(folder_fd, name), OUTBOX_FOLDER, name,
+                "entries for the cluster have a key, until later ones take "
+                "their place");
+    return 0;
 }
 
 /* ---- logs -------------------------------------------------------------- */
@@ -201,7 +193,7 @@ purge_log(struct purge *p, const struct logfile *f)
     if (rc == -ENOENT)
         return 0;
     if (rc < 0) {
-        search_file(p, p->dir->log_fd, "log", f->name,
+        search_file(p, logfile_open(p->dir->log_fd, f->name), "log", f->name,
                     "it is in use; its slots may have a key until they are "
                     "written again");
         return 0;
@@ -227,8 +219,8 @@ purge_logs(struct purge *p)
         if (f->kind == LOGFILE_LOG)
             rc = purge_log(p, f);
         else if (f->kind == LOGFILE_BAD || f->kind == LOGFILE_SALVAGED)
-            search_file(p, p->dir->log_fd, "log", f->name,
-                        "it is quarantined and may have a key");
+            search_file(p, logfile_open(p->dir->log_fd, f->name), "log",
+                        f->name, "it is quarantined and may have a key");
     }
     logfile_list_free(&list);
     return rc;
@@ -301,17 +293,18 @@ replace_archived(struct purge *p, const char *name, int from, uint64_t found)
 }
 
 static int
-purge_archived(struct purge *p, const char *name)
+purge_archived(void *ctx, int folder_fd, const char *name)
 {
+    struct purge *p = ctx;
     struct archive_name n;
     uint64_t found;
     int fd, rc;
 
     if (strncmp(name, TEMPORARY, strlen(TEMPORARY)) == 0)
-        return unlinkat(p->dir->archive_fd, name, 0) < 0 ? -errno : 0;
+        return unlinkat(folder_fd, name, 0) < 0 ? -errno : 0;
     if (archive_name_parse(name, &n) < 0 || n.missing)
         return 0;
-    fd = folder_open_file(p->dir->archive_fd, name);
+    fd = folder_open_file(folder_fd, name);
     if (fd < 0)
         return fd == -ENOENT ? 0 : fd;
     rc = pass_records(p, fd, NULL, &found);
@@ -331,8 +324,6 @@ purge_archived(struct purge *p, const char *name)
 static int
 purge_archive(struct purge *p)
 {
-    const char *name;
-    DIR *dir;
     int rc;
 
     if (p->dir->archive_fd < 0)
@@ -341,15 +332,7 @@ purge_archive(struct purge *p)
         return -errno;
     rc = archive_writer_new(&p->writer);
     if (rc == 0)
-        rc = dirstream_open(p->dir->archive_fd, ".", &dir);
-    if (rc == 0) {
-        while ((rc = dirstream_next(dir, &name)) > 0) {
-            rc = purge_archived(p, name);
-            if (rc < 0)
-                break;
-        }
-        (void)closedir(dir);
-    }
+        rc = dirstream_each(p->dir->archive_fd, ".", purge_archived, p);
     if (rc == 0 && fsync(p->dir->archive_fd) < 0)
         rc = -errno;
     archive_writer_free(p->writer);
@@ -370,22 +353,17 @@ purge_files(const struct datadir *d, const struct cmd_name *keyspace,
     if (rc == 0)
         rc = purge_logs(&p);
     if (rc == 0)
-        rc = search_folder(&p, HELD_FOLDER, "held records may have a key");
+        rc = dirstream_each(d->fd, HELD_FOLDER, search_held, &p);
     if (rc == 0)
-        rc = search_folder(&p, OUTBOX_FOLDER,
-                           "entries for the cluster have a key, until later "
-                           "ones take their place");
+        rc = dirstream_each(d->fd, OUTBOX_FOLDER, search_outbox, &p);
     free(p.chunk);
-    if (rc == -EWOULDBLOCK) {
-        diag(DIAG_ERROR, "another countd del --purge is running: not finished; "
-                         "repeat the command");
-        return CONFIG_EXIT_SYSTEM;
-    }
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc,
-                   "purge log/ and archive/: not finished; repeat the command");
-        return CONFIG_EXIT_SYSTEM;
-    }
+    if (rc == -EWOULDBLOCK)
+        return cmd_fail(CONFIG_EXIT_SYSTEM,
+                        "another countd del --purge is running: not finished; "
+                        "repeat the command");
+    if (rc < 0)
+        return cmd_failed(
+            rc, "purge log/ and archive/: not finished; repeat the command");
     (void)printf("purged logs=%" PRIu64 " archived=%" PRIu64 " left=%" PRIu64
                  "\n",
                  p.logs, p.archived, p.left);

@@ -166,10 +166,8 @@ static int
 report_damaged(struct replay *r, const struct archived *a, int rc)
 {
     progress_clear(&r->progress);
-    if (rc == -ENOMEM) {
-        diag_errno(DIAG_ERROR, rc, "read %s", a->path);
-        return CONFIG_EXIT_SYSTEM;
-    }
+    if (rc == -ENOMEM)
+        return cmd_failed(rc, "read %s", a->path);
     r->damaged++;
     if (rc == -EBADMSG)
         diag(DIAG_ERROR, "%s is damaged: nothing of it is applied", a->path);
@@ -182,9 +180,9 @@ report_damaged(struct replay *r, const struct archived *a, int rc)
         diag_errno(DIAG_ERROR, rc, "read %s", a->path);
     if (r->skip)
         return 0;
-    diag(DIAG_ERROR, "stopped before it: later fills would hide it for ever; "
-                     "mend it, or give --skip-damaged");
-    return CONFIG_EXIT_NEGATIVE;
+    return cmd_fail(CONFIG_EXIT_NEGATIVE,
+                    "stopped before it: later fills would hide it for ever; "
+                    "mend it, or give --skip-damaged");
 }
 
 static int
@@ -195,11 +193,11 @@ wrong_sizes(const struct replay *r, const struct archived *a)
     if (a->error < 0 || (h->keyspace_size == r->line->config.keyspace_size &&
                          h->key_size == r->line->config.key_size))
         return 0;
-    diag(DIAG_ERROR,
-         "%s was written with message.keyspace_size=%u and "
-         "message.key_size=%u: set these with -o, for another directory",
-         a->path, h->keyspace_size, h->key_size);
-    return CONFIG_EXIT_USAGE;
+    return cmd_fail(
+        CONFIG_EXIT_USAGE,
+        "%s was written with message.keyspace_size=%u and "
+        "message.key_size=%u: set these with -o, for another directory",
+        a->path, h->keyspace_size, h->key_size);
 }
 
 /* Reads one file of the list and applies when enough is read. Returns an exit
@@ -364,8 +362,7 @@ list_logs(struct replay *r)
     archived_sort(&r->list);
     if (r->list.count > 0)
         return 0;
-    diag(DIAG_ERROR, "no archived logs there");
-    return CONFIG_EXIT_NEGATIVE;
+    return cmd_fail(CONFIG_EXIT_NEGATIVE, "no archived logs there");
 }
 
 int

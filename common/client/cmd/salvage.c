@@ -435,23 +435,19 @@ run_salvage(struct salvage *s)
     int rc, status;
 
     rc = read_log(s);
-    if (rc == -ENOENT) {
-        diag(DIAG_ERROR, "there is no log %s; countd log list shows them",
-             s->name);
-        return CONFIG_EXIT_NEGATIVE;
-    }
-    if (rc < 0) {
-        if (rc != -EBUSY)
-            diag_errno(DIAG_ERROR, rc, "read %s", s->name);
-        return CONFIG_EXIT_SYSTEM;
-    }
-    if (s->report.headers_rc < 0) {
-        diag(DIAG_ERROR,
-             "%s: both headers are damaged or newer; without a "
-             "header current and old slots look alike: nothing can be merged",
-             s->name);
-        return CONFIG_EXIT_NEGATIVE;
-    }
+    if (rc == -ENOENT)
+        return cmd_fail(CONFIG_EXIT_NEGATIVE,
+                        "there is no log %s; countd log list shows them",
+                        s->name);
+    if (rc < 0)
+        return rc == -EBUSY ? CONFIG_EXIT_SYSTEM /* reported */
+                            : cmd_failed(rc, "read %s", s->name);
+    if (s->report.headers_rc < 0)
+        return cmd_fail(
+            CONFIG_EXIT_NEGATIVE,
+            "%s: both headers are damaged or newer; without a "
+            "header current and old slots look alike: nothing can be merged",
+            s->name);
     if (!begin_merge(s))
         return CONFIG_EXIT_SYSTEM;
     rc = record_requests(s);
@@ -459,10 +455,8 @@ run_salvage(struct salvage *s)
         rc = apply_all(s);
     if (rc == 0)
         rc = remove_salvaged(s);
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "salvage %s", s->name);
-        return CONFIG_EXIT_SYSTEM;
-    }
+    if (rc < 0)
+        return cmd_failed(rc, "salvage %s", s->name);
     status = print_result(s);
     return status == 0 && s->result.failed > 0 ? CONFIG_EXIT_SYSTEM : status;
 }
@@ -479,17 +473,13 @@ cmd_salvage(struct cmd_line *line, const char *file)
     uint64_t index;
     int status;
 
-    if (logfile_parse(file, &index) != LOGFILE_BAD) {
-        diag(DIAG_ERROR,
-             "%s: only quarantined logs, bad-N-EPOCH, are "
-             "salvaged; daemons take care of the others",
-             file);
-        return CONFIG_EXIT_USAGE;
-    }
-    if (cmd_value(line, "keep") && cmd_value(line, "remove")) {
-        diag(DIAG_ERROR, "give --keep or --remove, not both");
-        return CONFIG_EXIT_USAGE;
-    }
+    if (logfile_parse(file, &index) != LOGFILE_BAD)
+        return cmd_fail(CONFIG_EXIT_USAGE,
+                        "%s: only quarantined logs, bad-N-EPOCH, are "
+                        "salvaged; daemons take care of the others",
+                        file);
+    if (cmd_value(line, "keep") && cmd_value(line, "remove"))
+        return cmd_fail(CONFIG_EXIT_USAGE, "give --keep or --remove, not both");
     status = store_session_open(line, true, &s.in);
     if (status != 0)
         return status;

@@ -59,10 +59,9 @@ screen_open(struct screen *s)
     int rc;
 
     *s = (struct screen){.signals = -1};
-    if (isatty(STDOUT_FILENO) == 0) {
-        diag(DIAG_ERROR, "stdout is not a terminal; this command needs one");
-        return CONFIG_EXIT_USAGE;
-    }
+    if (isatty(STDOUT_FILENO) == 0)
+        return cmd_fail(CONFIG_EXIT_USAGE,
+                        "stdout is not a terminal; this command needs one");
     s->capacity = (size_t)SCREEN_LINES_MAX * LINE_ROOM;
     s->text = malloc(s->capacity);
     rc = s->text ? take_signals(s) : -ENOMEM;

@@ -23,13 +23,11 @@ explain_number(const struct cmd_line *line, const char *text)
     tzset();
     if (sequence_parse(text, strlen(text), &p))
         size = sequence_explain(&p, words);
-    if (size == 0) {
-        diag(DIAG_ERROR,
-             "%s is not a sequence number (16 characters, as "
-             "countd seq prints)",
-             text);
-        return CONFIG_EXIT_NEGATIVE;
-    }
+    if (size == 0)
+        return cmd_fail(CONFIG_EXIT_NEGATIVE,
+                        "%s is not a sequence number (16 characters, as "
+                        "countd seq prints)",
+                        text);
     output_init(&out, line, NULL, 0);
     output_count(&out, "reserve", p.reserve);
     output_count(&out, "server_no", p.server_no);

@@ -436,10 +436,8 @@ set_user(struct cmd_line *line)
     }
     if (user == NULL)
         return 0;
-    if (config_set(&line->config, "user", user, why, sizeof why) < 0) {
-        diag(DIAG_ERROR, "%s", why);
-        return CONFIG_EXIT_USAGE;
-    }
+    if (config_set(&line->config, "user", user, why, sizeof why) < 0)
+        return cmd_fail(CONFIG_EXIT_USAGE, "%s", why);
     return config_source_add(&line->sources, 'u', user);
 }
 
@@ -462,8 +460,7 @@ check_settings(const struct cmd_line *line)
 
     if (config_check(&line->config, why, sizeof why) == 0)
         return 0;
-    diag(DIAG_ERROR, "%s", why);
-    return CONFIG_EXIT_USAGE;
+    return cmd_fail(CONFIG_EXIT_USAGE, "%s", why);
 }
 
 int
@@ -483,10 +480,8 @@ cmd_serve(struct cmd_line *line)
     if (cmd_value(line, "t") != NULL)
         return config_test(&line->config);
     rc = open_signals(&s);
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "block signals");
-        return CONFIG_EXIT_SYSTEM;
-    }
+    if (rc < 0)
+        return cmd_failed(rc, "block signals");
 
     add_child(&s, writer);
     for (int64_t i = 0; i < workers; i++)

@@ -32,8 +32,7 @@ struct store_list {
 static int
 report_failure(const char *what, int rc)
 {
-    diag_errno(DIAG_ERROR, rc, "%s", what);
-    return CONFIG_EXIT_SYSTEM;
+    return cmd_failed(rc, "%s", what);
 }
 
 /* ---- parts ------------------------------------------------------------- */
@@ -177,16 +176,16 @@ accept_loss(struct cmd_line *line, const struct store_words *words,
         return CONFIG_EXIT_OK;
     if (rc != -ENOENT && rc != -EALREADY && rc != -EPERM && rc != -EAGAIN)
         return report_failure("change the part's mark", rc);
-    diag(DIAG_ERROR, "nothing was changed: %s",
-         rc == -ENOENT     ? "this directory never counted into such a part; "
-                             "countd store lists them"
-         : rc == -EALREADY ? "the part has lost nothing that is not sent again"
-         : rc == -EAGAIN
-             ? "the part is closed by countd store move or countd backup, or "
-               "changed just now; try again"
-             : "the part's mark is not of this directory: one of both is an "
-               "older copy");
-    return CONFIG_EXIT_NEGATIVE;
+    return cmd_fail(
+        CONFIG_EXIT_NEGATIVE, "nothing was changed: %s",
+        rc == -ENOENT     ? "this directory never counted into such a part; "
+                            "countd store lists them"
+        : rc == -EALREADY ? "the part has lost nothing that is not sent again"
+        : rc == -EAGAIN
+            ? "the part is closed by countd store move or countd backup, or "
+              "changed just now; try again"
+            : "the part's mark is not of this directory: one of both is an "
+              "older copy");
 }
 
 static int
@@ -214,11 +213,11 @@ forget_sender(struct cmd_line *line, const struct store_words *words,
         return CONFIG_EXIT_OK;
     if (rc != -ENOENT && rc != -EBUSY)
         return report_failure("remove the sender", rc);
-    diag(DIAG_ERROR, "nothing was changed: %s",
-         rc == -ENOENT ? "there is no such sender; countd store senders lists "
-                         "them"
-                       : "that is this directory");
-    return CONFIG_EXIT_NEGATIVE;
+    return cmd_fail(CONFIG_EXIT_NEGATIVE, "nothing was changed: %s",
+                    rc == -ENOENT
+                        ? "there is no such sender; countd store senders lists "
+                          "them"
+                        : "that is this directory");
 }
 
 /* ---- moving ------------------------------------------------------------ */
@@ -398,18 +397,15 @@ cmd_store(struct cmd_line *line)
 
     if (command == NULL)
         return cmd_usage(line);
-    if (!line->config.store_cluster && command->args > 0) {
-        diag(DIAG_ERROR, "store = lmdb: countd store %s needs store = cluster",
-             command->name);
-        return CONFIG_EXIT_USAGE;
-    }
-    if (!line->config.store_cluster) {
-        diag(DIAG_ERROR,
-             "store = lmdb: the counters are files of %s; countd "
-             "status and countd check are about these",
-             line->config.data_dir);
-        return CONFIG_EXIT_USAGE;
-    }
+    if (!line->config.store_cluster && command->args > 0)
+        return cmd_fail(CONFIG_EXIT_USAGE,
+                        "store = lmdb: countd store %s needs store = cluster",
+                        command->name);
+    if (!line->config.store_cluster)
+        return cmd_fail(CONFIG_EXIT_USAGE,
+                        "store = lmdb: the counters are files of %s; countd "
+                        "status and countd check are about these",
+                        line->config.data_dir);
     if (command->parse != NULL)
         status = command->parse(line, &words);
     if (status == 0)

@@ -51,11 +51,13 @@ note_held(void *ctx, const struct held_summary *s)
 }
 
 static int
-note_damaged(void *ctx, const char *file)
+note_damaged(void *ctx, int folder_fd, const char *file)
 {
     struct unmerged *out = ctx;
 
-    if (out->damaged++ == 0)
+    (void)folder_fd;
+    if (strncmp(file, HELD_BAD_PREFIX, strlen(HELD_BAD_PREFIX)) == 0 &&
+        out->damaged++ == 0)
         get_name_text(file, strlen(file), out->file);
     return 0;
 }
@@ -72,48 +74,6 @@ unmerged_snapshot_begin(struct held *h)
     return rc;
 }
 
-static int
-read_held(struct held *h, struct unmerged *out)
-{
-    int rc;
-
-    rc = unmerged_snapshot_begin(h);
-    if (rc == 0)
-        rc = held_each(h, note_held, out);
-    return rc;
-}
-
-int
-unmerged_any_held(struct held *h, bool *any)
-{
-    const int rc = unmerged_snapshot_begin(h);
-
-    *any = rc == 0 && held_any(h);
-    return rc;
-}
-
-int
-unmerged_each_damaged(const struct datadir *d,
-                      int (*file)(void *ctx, const char *file), void *ctx)
-{
-    const char *name;
-    DIR *dir;
-    int rc;
-
-    rc = dirstream_open(d->fd, HELD_FOLDER, &dir);
-    if (rc < 0)
-        return rc == -ENOENT ? 0 : rc;
-    while ((rc = dirstream_next(dir, &name)) > 0) {
-        rc = 0;
-        if (strncmp(name, HELD_BAD_PREFIX, strlen(HELD_BAD_PREFIX)) == 0)
-            rc = file(ctx, name);
-        if (rc != 0)
-            break;
-    }
-    (void)closedir(dir);
-    return rc;
-}
-
 int
 unmerged_read(const struct datadir *d, struct held *h, struct unmerged *out)
 {
@@ -122,9 +82,11 @@ unmerged_read(const struct datadir *d, struct held *h, struct unmerged *out)
     *out = (struct unmerged){0};
     rc = read_logs(d, out);
     if (rc == 0)
-        rc = read_held(h, out);
+        rc = unmerged_snapshot_begin(h);
     if (rc == 0)
-        rc = unmerged_each_damaged(d, note_damaged, out);
+        rc = held_each(h, note_held, out);
+    if (rc == 0)
+        rc = dirstream_each(d->fd, HELD_FOLDER, note_damaged, out);
     return rc;
 }
 

@@ -1,5 +1,5 @@
 /* common/client/cmd/wait_merged.c - see cmd_data.h: wait_logs_open() opens
- * the logs, wait_merged() rotates and waits, wait_turn() waits for another
+ * the logs, wait_until() rotates and waits, wait_turn() waits for another
  * process that is writing. */
 #include "common/client/cmd/cmd_data.h"
 
@@ -20,6 +20,7 @@
 #include "common/setup/privilege.h"
 #include "common/wire/message.h"
 
+#define AGAIN_MS       200 /* between two requests to hand the log on */
 #define PAUSE_MAX_MS   50
 #define OPEN_TRIES     50
 #define TURN_MS        5    /* between two tries */
@@ -82,17 +83,6 @@ rotate_log(const struct datadir *d)
 }
 
 int
-wait_rotate_again(const struct datadir *d, uint64_t *last_ms)
-{
-    const uint64_t now = clock_ms();
-
-    if (*last_ms != 0 && now - *last_ms < WAIT_AGAIN_MS)
-        return 0;
-    *last_ms = now;
-    return rotate_log(d);
-}
-
-int
 wait_logs_open(const struct cmd_line *line, int log_fd, struct logdir *out)
 {
     struct layout layout;
@@ -112,10 +102,8 @@ wait_sizes(const struct cmd_line *line, const struct datadir *d)
     int rc;
 
     rc = wait_logs_open(line, d->log_fd, &logs);
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "read %s/log", line->config.data_dir);
-        return CONFIG_EXIT_SYSTEM;
-    }
+    if (rc < 0)
+        return cmd_failed(rc, "read %s/log", line->config.data_dir);
     rc = logdir_check_sizes(&logs);
     logdir_close(&logs);
     return rc == 0 ? 0 : rc == -EPROTO ? CONFIG_EXIT_USAGE : CONFIG_EXIT_SYSTEM;
@@ -129,12 +117,14 @@ is_full(const struct statvfs *fs)
            (fs->f_files > 0 && fs->f_favail == 0);
 }
 
-void
-wait_warn_full_disk(const struct datadir *d, uint64_t since_ms, bool *warned)
+/* A merge that is late because the disk is full is explained once, and not only
+ * at the end. */
+static void
+warn_full_disk(const struct datadir *d, uint64_t since_ms, bool *warned)
 {
     struct statvfs fs;
 
-    if (*warned || clock_ms() - since_ms < WAIT_AGAIN_MS ||
+    if (*warned || clock_ms() - since_ms < AGAIN_MS ||
         fstatvfs(d->fd, &fs) < 0 || !is_full(&fs))
         return;
     *warned = true;
@@ -145,40 +135,59 @@ wait_warn_full_disk(const struct datadir *d, uint64_t since_ms, bool *warned)
          (uint64_t)fs.f_bavail * fs.f_frsize / 1000000, (uint64_t)fs.f_favail);
 }
 
-/* Goes on until none of the noted fills is left. */
-static int
-wait_fills(const struct datadir *d, struct logdir *logs,
-           struct pending_set *fills, uint64_t timeout_ms)
+int
+wait_until(const struct datadir *d, uint64_t timeout_ms,
+           int (*is_done)(void *ctx), void *ctx)
 {
     const uint64_t since_ms = clock_ms();
     uint64_t rotated_ms = 0;
     unsigned pause_ms = 0;
     bool warned = false;
+    int rc = 0;
 
     for (;;) {
-        int rc = wait_rotate_again(d, &rotated_ms);
+        const uint64_t now_ms = clock_ms();
 
+        /* A writer that has just been started may not have heard the first. */
+        if (rotated_ms == 0 || now_ms - rotated_ms >= AGAIN_MS) {
+            rotated_ms = now_ms;
+            rc = rotate_log(d);
+        }
         if (rc == 0)
-            rc = pending_set_drop_merged(fills, logs);
-        if (rc < 0 || fills->count == 0)
-            return rc;
+            rc = is_done(ctx);
+        if (rc != 0)
+            return rc < 0 ? rc : 0;
         if (clock_ms() - since_ms >= timeout_ms)
-            return -ETIMEDOUT;
-        wait_warn_full_disk(d, since_ms, &warned);
+            return -EAGAIN;
+        warn_full_disk(d, since_ms, &warned);
         wait_pause(&pause_ms);
     }
+}
+
+struct fills {
+    struct pending_set set; /* noted, and not merged yet */
+    struct logdir *logs;
+};
+
+static int
+are_merged(void *ctx)
+{
+    struct fills *f = ctx;
+    const int rc = pending_set_drop_merged(&f->set, f->logs);
+
+    return rc < 0 ? rc : f->set.count == 0;
 }
 
 int
 wait_logs(const struct datadir *d, struct logdir *logs, uint64_t timeout_ms)
 {
-    struct pending_set fills = {.count = 0};
+    struct fills fills = {.logs = logs};
     int rc;
 
-    rc = pending_set_note(&fills, logs);
+    rc = pending_set_note(&fills.set, logs);
     if (rc == 0)
-        rc = wait_fills(d, logs, &fills, timeout_ms);
-    pending_set_fini(&fills);
+        rc = wait_until(d, timeout_ms, are_merged, &fills);
+    pending_set_fini(&fills.set);
     return rc;
 }
 
