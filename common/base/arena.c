@@ -15,7 +15,7 @@
 #define INVERSE_BITS 40 /* exact: offsets and sizes are below 2^18 */
 
 static_assert(ARENA_SLAB / PAGE < UINT8_MAX, "pages of a slab fit");
-static_assert(ARENA_SLAB / 16 < ARENA_NO_RECORD, "records of a slab fit");
+static_assert(ARENA_SLAB / 16 < UINT16_MAX, "records of a slab fit");
 
 bool
 budget_take(struct budget *b, uint64_t bytes)
@@ -209,8 +209,7 @@ open_slab(struct arena *a, unsigned class)
         return UINT32_MAX;
     }
     memset(slab_base(a, slab), 0, c->first);
-    *s = (struct arena_slab){
-        .free = ARENA_NO_RECORD, .class = (uint8_t) class, .pages = s->pages};
+    *s = (struct arena_slab){.class = (uint8_t) class, .pages = s->pages};
     return slab;
 }
 
@@ -218,15 +217,6 @@ static uint32_t
 number_of(const struct arena_class *c, uint32_t slab, uint32_t index)
 {
     return slab * SLAB_UNITS + (c->first + index * c->size) / ARENA_UNIT;
-}
-
-/* The first 2 bytes of a record given back: the next such one. */
-static uint16_t *
-free_link(const struct arena *a, const struct arena_class *c, uint32_t slab,
-          uint32_t index)
-{
-    return (uint16_t *)(void *)(slab_base(a, slab) + c->first +
-                                (size_t)index * c->size);
 }
 
 static void
@@ -256,36 +246,38 @@ unlink_partly_free(struct arena *a, struct arena_class *c, uint32_t slab)
 static bool
 is_full(const struct arena_class *c, const struct arena_slab *s)
 {
-    return s->free == ARENA_NO_RECORD && s->fresh == c->count;
+    return s->used == c->count;
 }
 
-/* The index of a free record of a slab; UINT32_MAX: no memory. */
+/* Takes the first free record of a slab, which has one: its index.  UINT32_MAX:
+ * no memory. */
 static uint32_t
 take_index(struct arena *a, const struct arena_class *c, uint32_t slab)
 {
     struct arena_slab *s = &a->slabs[slab];
-    const uint32_t index = s->free == ARENA_NO_RECORD ? s->fresh : s->free;
+    uint64_t *bitmap = slab_bitmap(a, slab);
+    uint32_t index;
 
-    if (s->free != ARENA_NO_RECORD) {
-        s->free = *free_link(a, c, slab, index);
-        return index;
-    }
+    while (bitmap[s->word] == UINT64_MAX)
+        s->word++;
+    index = s->word * 64u + (uint32_t)__builtin_ctzll(~bitmap[s->word]);
     if (!charge_slab(a, slab, c->first + (index + 1) * c->size))
         return UINT32_MAX;
-    s->fresh++;
+    bitmap[s->word] |= UINT64_C(1) << index % 64;
+    s->used++;
     return index;
 }
 
 /* Of the slabs with a free record one at most has records that were never
  * taken, and it is the last in the list: it was opened when the list was empty.
- * So records that cost no memory are taken first. */
+ * Those are the last of its records.  So what costs no memory is taken first.
+ */
 uint32_t
 arena_take(struct arena *a, size_t size)
 {
     const unsigned class = class_of(size);
     struct arena_class *c = &a->classes[class];
     uint32_t slab, index;
-    uint64_t *word;
 
     if (c->partly_free == 0) {
         slab = open_slab(a, class);
@@ -299,10 +291,6 @@ arena_take(struct arena *a, size_t size)
         return 0;
     if (is_full(c, &a->slabs[slab]))
         unlink_partly_free(a, c, slab);
-    word = &slab_bitmap(a, slab)[index / 64];
-    assert((*word >> index % 64 & 1) == 0);
-    *word |= UINT64_C(1) << index % 64;
-    a->slabs[slab].used++;
     a->records++;
     return number_of(c, slab, index);
 }
@@ -313,8 +301,7 @@ close_slab(struct arena *a, struct arena_class *c, uint32_t slab)
 {
     struct arena_slab *s = &a->slabs[slab];
 
-    if (!is_full(c, s))
-        unlink_partly_free(a, c, slab);
+    unlink_partly_free(a, c, slab);
     s->class = ARENA_CLASS_NONE;
     if (a->warm_count == ARENA_WARM) {
         free_slab_pages(a, slab);
@@ -344,15 +331,13 @@ arena_give(struct arena *a, uint32_t record)
     assert((*word >> index % 64 & 1) == 1);
     *word &= ~(UINT64_C(1) << index % 64);
     a->records--;
-    s->used--;
-    if (s->used == 0) {
-        close_slab(a, c, slab);
-        return;
-    }
     if (is_full(c, s))
         link_partly_free(a, c, slab);
-    *free_link(a, c, slab, index) = s->free;
-    s->free = (uint16_t)index;
+    if (index / 64 < s->word)
+        s->word = (uint16_t)(index / 64);
+    s->used--;
+    if (s->used == 0)
+        close_slab(a, c, slab);
 }
 
 /* The index of the first record that starts at or behind `offset`, which may
@@ -391,7 +376,7 @@ find_in_slab(const struct arena *a, uint32_t *at, uint32_t most,
         return false;
     c = &a->classes[s->class];
     index = index_from(c, offset);
-    if (index >= s->fresh)
+    if (index >= c->count)
         return false;
     word = slab_bitmap(a, slab)[index / 64] >> index % 64;
     if (word != 0) {
@@ -405,7 +390,7 @@ find_in_slab(const struct arena *a, uint32_t *at, uint32_t most,
         return true;
     }
     index = (index / 64 + 1) * 64;
-    if (index < s->fresh)
+    if (index < c->count)
         *at = number_of(c, slab, index);
     return false;
 }

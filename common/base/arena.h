@@ -38,7 +38,6 @@ void budget_give(struct budget *b, uint64_t bytes);
 #define ARENA_WARM    2 /* empty slabs that are not given back at once */
 #define ARENA_PAGE    4096
 
-#define ARENA_NO_RECORD  UINT16_MAX /* no slab has as many */
 #define ARENA_CLASS_NONE UINT8_MAX
 
 /* The layout of the slabs of one class.  A slab begins with a bitmap of the
@@ -55,8 +54,7 @@ struct arena_class {
 struct arena_slab {
     uint32_t next, prev; /* of its class with a free record; warm; cold */
     uint16_t used;       /* records in use */
-    uint16_t fresh;      /* records ever taken since it was opened */
-    uint16_t free;       /* the first of those given back, or ARENA_NO_RECORD */
+    uint16_t word;       /* words of the bitmap before it are full */
     uint8_t class;       /* ARENA_CLASS_NONE: not in use */
     uint8_t pages;       /* from its start that were taken of the budget */
 };

@@ -10,17 +10,7 @@
 
 /* ---- arenas ------------------------------------------------------------ */
 
-/* The first 2 bytes of a record given back: the next such one. */
-static uint32_t
-next_free(const uint8_t *slab, const struct arena_class *c, uint32_t index)
-{
-    uint16_t next;
-
-    memcpy(&next, slab + c->first + (size_t)index * c->size, sizeof next);
-    return next;
-}
-
-/* A slab in use: its bitmap, its records given back. */
+/* A slab in use: its bitmap. */
 static bool
 check_slab(const struct arena *a, uint32_t slab)
 {
@@ -28,26 +18,23 @@ check_slab(const struct arena *a, uint32_t slab)
     const struct arena_class *c = &a->classes[s->class];
     const uint8_t *base = a->base + (size_t)slab * ARENA_SLAB;
     const uint64_t *bits = (const uint64_t *)(const void *)base;
-    uint32_t used = 0, unused = 0, index;
+    uint32_t used = 0, last = 0, index;
 
     for (index = 0; index < c->count; index++)
-        if (bits[index / 64] >> index % 64 & 1)
+        if (bits[index / 64] >> index % 64 & 1) {
             used++;
-    for (index = s->free; index != ARENA_NO_RECORD;
-         index = next_free(base, c, index)) {
-        if (index >= s->fresh || bits[index / 64] >> index % 64 & 1 ||
-            ++unused > c->count)
+            last = index;
+        } else if (index < s->word * 64u) {
             return false;
-    }
-    return used > 0 && used == s->used && used + unused == s->fresh &&
-           s->fresh <= c->count &&
-           (uint32_t)s->pages * ARENA_PAGE >= c->first + s->fresh * c->size;
+        }
+    return used > 0 && used == s->used &&
+           (uint32_t)s->pages * ARENA_PAGE >= c->first + (last + 1) * c->size;
 }
 
 static bool
 has_room(const struct arena *a, const struct arena_slab *s)
 {
-    return s->free != ARENA_NO_RECORD || s->fresh < a->classes[s->class].count;
+    return s->used < a->classes[s->class].count;
 }
 
 /* Slabs in the lists of those with room. */
@@ -63,9 +50,7 @@ check_room(const struct arena *a, size_t expected)
         for (; link != 0; before = link, link = a->slabs[link - 1].next) {
             const struct arena_slab *s = &a->slabs[link - 1];
 
-            /* Only the last has records that were never taken. */
             if (s->class != i || !has_room(a, s) || s->prev != before ||
-                (s->fresh < a->classes[i].count && s->next != 0) ||
                 ++seen > expected)
                 return false;
         }
