@@ -83,28 +83,18 @@ files_left(void)
  *
  * A process that waits has "->" before the kind. */
 static long
-holder_in(char *line, const struct stat *st)
+holder_in(const char *line, const struct stat *st)
 {
-    char *rest = NULL, *word[6], *at;
     unsigned long long inode;
-    unsigned long device[2];
+    unsigned device[2];
     long pid;
 
-    for (size_t i = 0; i < sizeof word / sizeof word[0]; i++) {
-        word[i] = strtok_r(i == 0 ? line : NULL, " ", &rest);
-        if (word[i] == NULL)
-            return 0;
-    }
-    if (strcmp(word[1], "FLOCK") != 0)
+    if (sscanf(line, "%*u: FLOCK %*s %*s %ld %x:%x:%llu", &pid, &device[0],
+               &device[1], &inode) != 4 ||
+        inode != st->st_ino || device[0] != major(st->st_dev) ||
+        device[1] != minor(st->st_dev) || pid < 0)
         return 0;
-    pid = strtol(word[4], NULL, 10);
-    device[0] = strtoul(word[5], &at, 16);
-    device[1] = *at == ':' ? strtoul(at + 1, &at, 16) : 0;
-    inode = *at == ':' ? strtoull(at + 1, NULL, 10) : 0;
-    return pid > 0 && inode == st->st_ino && device[0] == major(st->st_dev) &&
-                   device[1] == minor(st->st_dev)
-               ? pid
-               : 0;
+    return pid;
 }
 
 long

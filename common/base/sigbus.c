@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/hex.h"
+
 #define LINE_SIZE 1024
 #define NAME_SIZE 256
 
@@ -38,16 +40,10 @@ struct mapping {
 static uint64_t
 parse_hex(const char **at)
 {
-    static const char digits[] = "0123456789abcdef";
     uint64_t n = 0;
 
-    for (; **at != '\0'; ++*at) {
-        const char *digit = strchr(digits, **at);
-
-        if (digit == NULL)
-            break;
-        n = n * 16 + (uint64_t)(digit - digits);
-    }
+    for (; hex_value((uint8_t) * *at) >= 0; ++*at)
+        n = n * 16 + (uint64_t)hex_value((uint8_t) * *at);
     return n;
 }
 

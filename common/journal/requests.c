@@ -4,16 +4,15 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
+#include "common/base/folder.h"
 #include "common/journal/queue.h"
 
 #define SEGMENT_SIZE  (1u << 20)
@@ -142,10 +141,10 @@ open_queue(struct requests *r)
                                     .ctx = r};
     int rc;
 
-    r->dir_fd = openat(r->data_fd, REQUESTS_FOLDER,
-                       O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (r->dir_fd < 0)
-        return errno == ENOENT ? -ENOKEY : -errno;
+    rc = folder_open(r->data_fd, REQUESTS_FOLDER);
+    if (rc < 0)
+        return rc == -ENOENT ? -ENOKEY : rc;
+    r->dir_fd = rc;
     options.dir_fd = r->dir_fd;
     rc = queue_open(&r->queue, &options);
     if (rc < 0) {
@@ -182,18 +181,17 @@ requests_secret(struct requests *r, uint8_t secret[REQUESTS_KEY_SIZE])
 static int
 make_folder(const struct requests *r)
 {
-    const int live = openat(r->data_fd, "live",
-                            O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    int rc = 0;
+    const int live = folder_open(r->data_fd, "live");
+    int fd;
 
     if (live < 0)
-        return -errno;
-    if (mkdirat(r->data_fd, REQUESTS_FOLDER, 0700) < 0 && errno != EEXIST)
-        rc = -errno;
-    if (rc == 0 && fsync(live) < 0)
-        rc = -errno;
-    (void)close(live); /* synced, or failed */
-    return rc;
+        return live;
+    fd = folder_make(live, "requests");
+    (void)close(live);
+    if (fd < 0)
+        return fd;
+    (void)close(fd);
+    return 0;
 }
 
 int

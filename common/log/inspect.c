@@ -11,6 +11,7 @@
 
 #include "common/base/bytes.h"
 #include "common/base/files.h"
+#include "common/base/folder.h"
 #include "common/log/mark.h"
 #include "common/log/slot.h"
 
@@ -105,6 +106,21 @@ inspect_headers(int fd, uint64_t index, struct inspect *look)
                         look->header.key_size);
     assert(rc[0] == 0);
     return 0;
+}
+
+int
+inspect_log(int dirfd, uint64_t index, struct inspect *look)
+{
+    char name[LOG_NAME_SIZE];
+    int fd, rc;
+
+    log_name(index, name);
+    fd = folder_open_file(dirfd, name);
+    if (fd < 0)
+        return fd;
+    rc = inspect_headers(fd, index, look);
+    (void)close(fd);
+    return rc;
 }
 
 /* What one pass over the slots finds. */

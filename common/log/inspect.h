@@ -49,6 +49,9 @@ int log_inspect(int fd, uint64_t index, struct inspect *look);
  * if reading failed. */
 int inspect_headers(int fd, uint64_t index, struct inspect *look);
 
+/* As inspect_headers(), of the log `index` in the folder `dirfd`. */
+int inspect_log(int dirfd, uint64_t index, struct inspect *look);
+
 /* ---- for common/log ------------------------------------------------------ */
 
 /* Reads all slots after inspect_headers() has set headers_rc to 0.  A header

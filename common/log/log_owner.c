@@ -113,12 +113,6 @@ log_owner_sync(int fd)
 
 /* ---- headers ------------------------------------------------------------ */
 
-bool
-log_owner_is_of_this_boot(const struct log_header *h)
-{
-    return boot_id_is_this(h->boot_id);
-}
-
 int
 log_owner_write_header(struct log *log, struct log_header h)
 {

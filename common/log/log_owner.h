@@ -59,10 +59,6 @@ int log_owner_sync(int fd);
  * a torn write leaves the other block valid. */
 int log_owner_write_header(struct log *log, struct log_header h);
 
-/* True if the header was written since this machine started; false also if that
- * is unknown. */
-bool log_owner_is_of_this_boot(const struct log_header *h);
-
 /* Copies header, layout and counts from an inspection into the log. */
 void log_owner_adopt(struct log *log, const struct inspect *look);
 

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/boot_id.h"
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/log/inspect.h"
@@ -85,7 +86,7 @@ judge_tail(int fd, const struct inspect *look)
     rc = read_tail(fd, look, &tail);
     if (rc < 0)
         return rc;
-    if (log_owner_is_of_this_boot(&look->header) &&
+    if (boot_id_is_this(look->header.boot_id) &&
         (behind > 0 || tail == TAIL_WHOLE))
         return -EBADMSG;
     return (int)behind + (tail != TAIL_NONE);

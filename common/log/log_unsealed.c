@@ -2,8 +2,6 @@
 #include "common/log/log_unsealed.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <unistd.h>
 
 #include "common/log/inspect.h"
 #include "common/log/log.h"
@@ -15,18 +13,11 @@
 static int
 read_header(int dirfd, uint64_t index, struct log_unsealed *out)
 {
-    char name[LOG_NAME_SIZE];
     struct inspect look;
-    int fd, rc;
+    const int rc = inspect_log(dirfd, index, &look);
 
-    log_name(index, name);
-    fd = openat(dirfd, name, O_RDONLY | LOG_OWNER_OPEN_FLAGS);
-    if (fd < 0)
-        return errno == ENOENT ? 0 : -errno;
-    rc = inspect_headers(fd, index, &look);
-    (void)close(fd);
     if (rc < 0)
-        return rc;
+        return rc == -ENOENT ? 0 : rc;
     if (look.headers_rc < 0)
         return 1;
     out->epoch = look.header.epoch;

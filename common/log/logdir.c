@@ -154,22 +154,6 @@ is_at_rest(const struct logfile *e)
            (e->mode == LOG_MODE_EMPTY || e->mode == LOG_MODE_FULL);
 }
 
-/* Reads the headers of a log, whether it is owned or not. */
-static int
-read_headers(const struct logdir *dir, uint64_t index, struct inspect *look)
-{
-    char name[LOG_NAME_SIZE];
-    int fd, rc;
-
-    log_name(index, name);
-    fd = openat(dir->fd, name, O_RDONLY | LOG_OWNER_OPEN_FLAGS);
-    if (fd < 0)
-        return -errno;
-    rc = inspect_headers(fd, index, look);
-    (void)close(fd);
-    return rc;
-}
-
 /* Whether a log with the mode of an empty one is empty.  Reads it without
  * owning it: if it changes hands meanwhile, the claim that follows fails. */
 static int
@@ -178,7 +162,7 @@ is_empty(const struct logdir *dir, uint64_t index, bool *empty)
     struct inspect look;
     int rc;
 
-    rc = read_headers(dir, index, &look);
+    rc = inspect_log(dir->fd, index, &look);
     if (rc < 0)
         return rc;
     *empty = look.headers_rc == 0 && look.header.state == LOG_EMPTY &&
@@ -345,7 +329,7 @@ check_size(const struct logdir *dir, uint64_t index)
     struct inspect look;
     int rc;
 
-    rc = read_headers(dir, index, &look);
+    rc = inspect_log(dir->fd, index, &look);
     if (rc == -EACCES || rc == -ENOENT)
         return 0; /* a full log: the worker that claims it compares */
     l = &look.layout;

@@ -1,5 +1,5 @@
 /* common/log/pending.c - see pending.h: pending_each() judges every log
- * (judge_log()); pending_oldest_ms() and pending_span_ms() use it. */
+ * (judge_log()); pending_oldest_ms() uses it. */
 #include "common/log/pending.h"
 
 #include <assert.h>
@@ -125,43 +125,6 @@ judge_log(struct logdir *dir, uint64_t index, struct pending_log *p)
 }
 
 int
-pending_oldest_ms(struct logdir *dir, uint64_t *oldest_ms)
-{
-    uint64_t newest_ms;
-
-    return pending_span_ms(dir, oldest_ms, &newest_ms);
-}
-
-struct span {
-    uint64_t oldest_ms, newest_ms;
-};
-
-static int
-widen_span(void *ctx, const struct pending_log *p)
-{
-    struct span *s = ctx;
-
-    if (p->first_ms < s->oldest_ms)
-        s->oldest_ms = p->first_ms;
-    if (p->first_ms > s->newest_ms)
-        s->newest_ms = p->first_ms;
-    return 0;
-}
-
-int
-pending_span_ms(struct logdir *dir, uint64_t *oldest_ms, uint64_t *newest_ms)
-{
-    struct span s = {.oldest_ms = UINT64_MAX};
-    const int rc = pending_each(dir, widen_span, &s);
-
-    if (rc < 0)
-        return rc;
-    *oldest_ms = s.oldest_ms;
-    *newest_ms = s.newest_ms;
-    return 0;
-}
-
-int
 pending_each(struct logdir *dir,
              int (*each)(void *ctx, const struct pending_log *p), void *ctx)
 {
@@ -203,4 +166,25 @@ pending_each(struct logdir *dir,
     }
     dir->modes_true |= modes_true;
     return 0;
+}
+
+static int
+take_oldest(void *ctx, const struct pending_log *p)
+{
+    uint64_t *oldest_ms = ctx;
+
+    if (p->first_ms < *oldest_ms)
+        *oldest_ms = p->first_ms;
+    return 0;
+}
+
+int
+pending_oldest_ms(struct logdir *dir, uint64_t *oldest_ms)
+{
+    uint64_t oldest = UINT64_MAX;
+    const int rc = pending_each(dir, take_oldest, &oldest);
+
+    if (rc == 0)
+        *oldest_ms = oldest;
+    return rc;
 }

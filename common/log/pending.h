@@ -18,12 +18,6 @@
  * log could not be judged) an earlier result still holds. */
 int pending_oldest_ms(struct logdir *dir, uint64_t *oldest_ms);
 
-/* Also sets *newest_ms to the latest time at which a fill with such increments
- * began (0: there is none).  If that is in the future, the clock was set back,
- * and times of such fills cannot be compared with the clock. */
-int pending_span_ms(struct logdir *dir, uint64_t *oldest_ms,
-                    uint64_t *newest_ms);
-
 /* Calls each() for every such log; stops on non-zero and returns that. */
 struct pending_log {
     uint64_t index;

@@ -359,26 +359,6 @@ IN_MEMORY(the_oldest_of_several_logs_counts, d)
     logdir_close(&dir);
 }
 
-IN_MEMORY(the_newest_of_several_logs_is_told_too, d)
-{
-    struct logdir dir = open_dir(d);
-    const struct timespec times[2] = {{.tv_sec = FIRST_MS / 1000 + 3600},
-                                      {.tv_sec = FIRST_MS / 1000 + 3600}};
-    uint64_t old, new;
-
-    assert_rc(pending_span_ms(&dir, &old, &new), 0);
-    assert_true(old == UINT64_MAX && new == 0);
-    create(d->fd, 0);
-    make_full(d->fd, 0, 2);
-    assert_int_equal(utimensat(d->fd, "0000000000", times, 0), 0);
-    create(d->fd, 1);
-    make_full(d->fd, 1, 2);
-    assert_rc(pending_span_ms(&dir, &old, &new), 0);
-    assert_true(old == FIRST_MS);
-    assert_true(new == (FIRST_MS / 1000 + 3600) * 1000);
-    logdir_close(&dir);
-}
-
 IN_MEMORY(quarantined_logs_hold_nothing_back, d)
 {
     struct logdir dir = open_dir(d);
