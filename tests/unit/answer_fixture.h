@@ -6,8 +6,10 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/bytes.h"
 #include "reader/answer.h"
@@ -64,6 +66,19 @@ teardown(void **state)
     return 0;
 }
 
-#define CASE(name, f) TEST_IN(name, struct fixture *f, setup, teardown)
+/* Has every read of the keyspace fail. */
+static inline void
+break_keyspace(struct fixture *f, const char *name)
+{
+    char file[32];
+    int fd;
+
+    (void)snprintf(file, sizeof file, "%s.mdb", name); /* it fits */
+    fd = openat(f->datadir.keyspace_fd, file,
+                O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_rc(ftruncate(fd, 8192), 0);
+    assert_rc(close(fd), 0);
+}
 
 #endif

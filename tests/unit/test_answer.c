@@ -1,10 +1,8 @@
 /* tests/unit/test_answer.c - requests in, the bytes of their answers out. */
 #include "tests/unit/answer_fixture.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include "common/base/clock.h"
+#include "tests/lib/fault.h"
 
 #define OUT_SIZE ((size_t)1 << 20)
 
@@ -25,6 +23,8 @@ setup(void **state)
     *state = fixture_make(NULL, put_words, OUT_SIZE);
     return 0;
 }
+
+#define CASE(name, f) TEST_IN(name, struct fixture *f, setup, teardown)
 
 /* ---- requests and answers ---------------------------------------------- */
 
@@ -250,21 +250,6 @@ CASE(as_of_alone_is_asked_for_alone, f)
 
 /* ---- what cannot be read ----------------------------------------------- */
 
-/* Has every read of the keyspace fail. */
-static void
-break_keyspace(struct fixture *f, const char *name)
-{
-    char file[32];
-    int fd;
-
-    (void)snprintf(file, sizeof file, "%s.mdb", name); /* it fits */
-    fd = openat(f->datadir.keyspace_fd, file,
-                O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    assert_true(fd >= 0);
-    assert_rc(ftruncate(fd, 8192), 0);
-    assert_rc(close(fd), 0);
-}
-
 CASE(a_keyspace_that_cannot_be_read_is_the_last_answer, f)
 {
     const uint8_t *at = f->out, *end;
@@ -469,4 +454,20 @@ CASE(a_listing_that_cannot_be_made_says_so, f)
     assert_true(failed);
     expect_rows(&at, -EIO, "");
     f->answer.list.from->engine = real;
+}
+
+CASE(a_start_without_memory_leaks_nothing, f)
+{
+    struct answer another;
+    bool hit = true;
+    int rc;
+
+    for (unsigned n = 1; hit; n++) {
+        fault_inject("memory", n, ENOMEM);
+        rc = answer_init(&another, f->store, &f->as_of);
+        hit = fault_hit();
+        fault_clear();
+        assert_rc(rc, hit ? -ENOMEM : 0);
+    }
+    answer_fini(&another);
 }

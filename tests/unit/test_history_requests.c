@@ -59,6 +59,8 @@ setup(void **state)
     return 0;
 }
 
+#define CASE(name, f) TEST_IN(name, struct fixture *f, setup, teardown)
+
 /* ---- asking ------------------------------------------------------------ */
 
 /* From and to in minutes before now. */

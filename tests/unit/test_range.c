@@ -3,35 +3,22 @@
  *
  * The server runs in a thread of this test, over a real store; what it holds
  * is asked for through a pipe that its loop watches. */
-#include "tests/lib/test.h"
+#include "tests/unit/answer_fixture.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/net/conn_internal.h"
-#include "common/store/lmdb/lmdb_store.h"
 #include "reader/range.h"
 #include "tests/lib/client.h"
-#include "tests/lib/engines.h"
 #include "tests/lib/fault.h"
-#include "tests/lib/stored.h"
-#include "tests/lib/tmpdir.h"
 
-#define CONNECTIONS 600
-#define GREEDY_MAX  120
+#define CONNECTIONS 100
 #define BIG_ROWS    QUERY_ROWS_MAX
 #define BIG_SIZE    (QUERY_REPLY_SIZE + (size_t)BIG_ROWS * (10 + 256))
-#define SHORT_ROWS  1004
 #define MANY        60 /* more keyspaces, where a test wants them */
 #define POOL_SIZE   ((size_t)32 << 20)
 #define STOP_MS     2000
@@ -40,18 +27,12 @@
  * connections before. */
 #define SOCKET_ROOM (64 * 1024)
 
-struct fixture {
-    struct tmpdir dir;
-    struct datadir datadir;
-    struct layout layout;
-    struct store *store;
-    struct as_of as_of;
-    struct answer answer;
+struct server {
+    struct fixture *site;
     struct loop *loop;
     struct range range;
     struct listener_config row;
     struct conns *conns;
-    uint32_t stall_ms; /* 0: as it is */
     struct loop_source control;
     int ask; /* the test's end */
     uint16_t port;
@@ -109,11 +90,11 @@ spy_on(struct store *s)
 static void
 stopped(void *ctx)
 {
-    loop_stop(((struct fixture *)ctx)->loop);
+    loop_stop(((struct server *)ctx)->loop);
 }
 
 static struct state
-look(struct fixture *f)
+look(struct server *f)
 {
     struct listener *d = conns_listener(f->conns, 0);
     struct state now = {.open = d->open,
@@ -140,7 +121,7 @@ look(struct fixture *f)
 static void
 control_ready(struct loop_source *source, uint32_t events)
 {
-    struct fixture *f = LOOP_OWNER(source, struct fixture, control);
+    struct server *f = LOOP_OWNER(source, struct server, control);
     struct state now;
     char byte;
 
@@ -152,14 +133,14 @@ control_ready(struct loop_source *source, uint32_t events)
         return;
     }
     if (byte == '1')
-        f->answer.step_ms = 0; /* one keyspace at a step */
+        f->site->answer.step_ms = 0; /* one keyspace at a step */
     now = look(f);
     /* A test that does not get it fails. */
     (void)!send(source->fd, &now, sizeof now, MSG_NOSIGNAL);
 }
 
 static struct state
-tell(struct fixture *f, char what)
+tell(struct server *f, char what)
 {
     struct state now;
 
@@ -169,14 +150,14 @@ tell(struct fixture *f, char what)
 }
 
 static struct state
-ask(struct fixture *f)
+ask(struct server *f)
 {
     return tell(f, '?');
 }
 
 /* Asks until so many connections are in a state. */
 static void
-await(struct fixture *f, enum conn_state state, size_t count)
+await(struct server *f, enum conn_state state, size_t count)
 {
     const uint64_t until = clock_ms() + 20000;
 
@@ -186,7 +167,7 @@ await(struct fixture *f, enum conn_state state, size_t count)
 
 /* Asks until none is left. */
 static void
-await_none(struct fixture *f)
+await_none(struct server *f)
 {
     const uint64_t until = clock_ms() + 20000;
 
@@ -197,7 +178,7 @@ await_none(struct fixture *f)
 
 /* Asks until a connection has answers that its peer does not take. */
 static void
-await_draining(struct fixture *f)
+await_draining(struct server *f)
 {
     const uint64_t until = clock_ms() + 20000;
 
@@ -208,37 +189,33 @@ await_draining(struct fixture *f)
 static bool
 after_turn(void *ctx)
 {
-    return conn_turn(((struct fixture *)ctx)->conns);
+    return conn_turn(((struct server *)ctx)->conns);
 }
 
 static void *
 serve(void *ctx)
 {
-    struct fixture *f = ctx;
+    struct server *f = ctx;
 
     return loop_run(f->loop) == 0 ? f : NULL;
 }
 
 static void
-start(struct fixture *f)
+start(struct server *f)
 {
     const struct conns_options options = {.rows = &f->row,
                                           .count = 1,
                                           .shared = CONNECTIONS,
                                           .pool_size = POOL_SIZE,
-                                          .answer_max = ANSWER_SIZE_MAX,
-                                          .stall_ms = f->stall_ms};
+                                          .answer_max = ANSWER_SIZE_MAX};
     char text[NET_ADDRESS_SIZE];
     const int room = SOCKET_ROOM;
     struct net_address a;
     int pair[2], fd;
 
-    assert_rc(as_of_init(&f->as_of, f->store, &f->datadir, &f->layout, 1 << 20),
-              0);
     f->loop = loop_new();
     assert_non_null(f->loop);
-    assert_rc(answer_init(&f->answer, f->store, &f->as_of), 0);
-    range_init(&f->range, f->loop, &f->answer);
+    range_init(&f->range, f->loop, &f->site->answer);
     f->row = (struct listener_config){.name = "read",
                                       .max_key = "read.max_connections",
                                       .protocol = &range_protocol,
@@ -266,7 +243,7 @@ start(struct fixture *f)
 
 /* Stops as SIGTERM does, and waits. */
 static void
-stop(struct fixture *f)
+stop(struct server *f)
 {
     void *rc;
 
@@ -302,61 +279,35 @@ fill(struct store *s, const char *name, size_t keys, uint16_t key_size)
     free(deltas);
 }
 
-/* Both ends of each connection are here. */
 static void
-allow_files(rlim_t count)
+fill_some(struct fixture *f)
 {
-    struct rlimit limit;
-
-    assert_rc(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    assert_true(limit.rlim_max >= count);
-    if (limit.rlim_cur < count)
-        limit.rlim_cur = count;
-    assert_rc(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    fill(f->store, "small", 10, 6);
+    fill(f->store, "other", 3, 6);
+    fill(f->store, "big", BIG_ROWS, 256);
 }
 
-/* One file may be open once in a process: the server's handle is another. */
+/* With keyspaces k00, k01 and so on. */
 static void
-open_for_reading(struct fixture *f)
+fill_many(struct fixture *f)
 {
-    const struct lmdb_options o = {
-        .keyspace_fd = f->datadir.keyspace_fd,
-        .keyspace_size = 256,
-        .key_size = 256,
-        .open_max = 16,
-    };
+    char name[16];
 
-    store_close(f->store);
-    assert_rc(lmdb_store_open(&f->store, &o), 0);
-    spy_on(f->store);
+    fill_some(f);
+    for (int i = 0; i < MANY; i++) {
+        (void)snprintf(name, sizeof name, "k%02d", i); /* it fits */
+        fill(f->store, name, 1, 6);
+    }
 }
 
-static void
-begin(struct fixture *f)
-{
-    allow_files(2 * CONNECTIONS + 100);
-    *f = (struct fixture){.ask = -1};
-    tmpdir_make(&f->dir);
-    assert_rc(layout_init(&f->layout, 256, 256), 0);
-    assert_rc(datadir_open(&f->datadir, f->dir.path, DATADIR_WRITE), 0);
-    f->store = engine_open(f->datadir.keyspace_fd);
-}
-
-/* 0: peers stall after as long as they do; else with a keyspace whose rows
- * take far less than they might. */
 static int
-setup_stall(void **state, uint32_t stall_ms)
+setup_with(void **state, void (*put)(struct fixture *f))
 {
-    static struct fixture f;
+    static struct server f;
 
-    begin(&f);
-    f.stall_ms = stall_ms;
-    fill(f.store, "small", 10, 6);
-    fill(f.store, "other", 3, 6);
-    if (stall_ms > 0)
-        fill(f.store, "short", SHORT_ROWS, 6);
-    fill(f.store, "big", BIG_ROWS, 256);
-    open_for_reading(&f);
+    f = (struct server){.site = fixture_make(NULL, put, 1)};
+    answer_end_turn(&f.site->answer);
+    spy_on(f.site->store);
     start(&f);
     *state = &f;
     return 0;
@@ -365,47 +316,21 @@ setup_stall(void **state, uint32_t stall_ms)
 static int
 setup(void **state)
 {
-    return setup_stall(state, 0);
+    return setup_with(state, fill_some);
 }
 
-static int
-setup_patient(void **state)
-{
-    return setup_stall(state, 3600000);
-}
-
-static int
-setup_impatient(void **state)
-{
-    return setup_stall(state, 300);
-}
-
-/* With keyspaces k00, k01 and so on. */
 static int
 setup_many(void **state)
 {
-    static struct fixture f;
-    char name[16];
-
-    begin(&f);
-    fill(f.store, "small", 10, 6);
-    fill(f.store, "other", 3, 6);
-    fill(f.store, "big", 5, 6);
-    for (int i = 0; i < MANY; i++) {
-        (void)snprintf(name, sizeof name, "k%02d", i); /* it fits */
-        fill(f.store, name, 1, 6);
-    }
-    open_for_reading(&f);
-    start(&f);
-    *state = &f;
-    return 0;
+    return setup_with(state, fill_many);
 }
 
 static int
-teardown(void **state)
+end(void **state)
 {
-    struct fixture *f = *state;
+    struct server *f = *state;
     const int control = f->control.fd;
+    void *site = f->site;
 
     if (f->running)
         stop(f);
@@ -413,22 +338,12 @@ teardown(void **state)
     (void)close(control); /* sockets of a test */
     (void)close(f->ask);
     conns_fini(f->conns);
-    answer_fini(&f->answer);
-    as_of_fini(&f->as_of);
     loop_free(f->loop);
-    store_close(f->store);
-    datadir_close(&f->datadir);
-    tmpdir_remove(&f->dir);
-    return 0;
+    return teardown(&site);
 }
 
-#define CASE(name, f) TEST_IN(name, struct fixture *f, setup, teardown)
-#define CASE_MANY(name, f)                                                     \
-    TEST_IN(name, struct fixture *f, setup_many, teardown)
-#define CASE_PATIENT(name, f)                                                  \
-    TEST_IN(name, struct fixture *f, setup_patient, teardown)
-#define CASE_IMPATIENT(name, f)                                                \
-    TEST_IN(name, struct fixture *f, setup_impatient, teardown)
+#define CASE(name, f)      TEST_IN(name, struct server *f, setup, end)
+#define CASE_MANY(name, f) TEST_IN(name, struct server *f, setup_many, end)
 
 /* ---- clients ----------------------------------------------------------- */
 
@@ -471,7 +386,7 @@ request(int fd, const char *keyspace, int64_t offset, int64_t length)
 
 /* A connection whose kernel takes little that nobody reads. */
 static int
-connect_small(struct fixture *f)
+connect_small(struct server *f)
 {
     const struct sockaddr_in to = {.sin_family = AF_INET,
                                    .sin_port = htons(f->port),
@@ -487,7 +402,7 @@ connect_small(struct fixture *f)
 
 /* A connection that asks for much and takes nothing. */
 static int
-connect_greedy(struct fixture *f, unsigned requests)
+connect_greedy(struct server *f, unsigned requests)
 {
     const int fd = connect_small(f);
 
@@ -587,41 +502,6 @@ CASE(a_half_closed_connection_gets_all_its_answers, f)
     await_none(f);
 }
 
-CASE(extended_requests_are_answered, f)
-{
-    struct client_rows r;
-    int64_t count;
-    int fd = client_connect(f->port);
-
-    assert_true(client_get(fd, "small", "000003", &count));
-    assert_int_equal(count, 7);
-    assert_false(client_get(fd, "small", "no such", &count));
-    assert_false(client_get(fd, "none", "000003", &count));
-    client_extended(fd, QUERY_RANK, "small", "000003", &r);
-    assert_int_equal(r.rows, 1);
-    assert_int_equal(r.row[0].count, 3);
-    client_rows_free(&r);
-    client_extended(fd, QUERY_RANK, "small", "no such", &r);
-    assert_int_equal(r.rows, 0);
-    client_rows_free(&r);
-    client_extended(fd, QUERY_TOTAL, "small", "", &r);
-    assert_int_equal(r.rows, 1);
-    assert_int_equal(r.row[0].count, 55);
-    assert_int_equal(r.row[0].key_size, 0);
-    client_rows_free(&r);
-    client_extended(fd, QUERY_TOTAL, "none", "", &r);
-    assert_int_equal(r.rows, 0);
-    client_rows_free(&r);
-    client_extended(fd, QUERY_KEYSPACES, "big", "", &r);
-    assert_int_equal(r.rows, 2);
-    assert_string_equal(r.row[0].key, "other");
-    assert_int_equal(r.row[0].count, 3);
-    assert_string_equal(r.row[1].key, "small");
-    assert_int_equal(r.row[1].count, 10);
-    client_rows_free(&r);
-    client_close(fd);
-}
-
 CASE_MANY(a_listing_is_made_in_steps_and_others_are_served_between, f)
 {
     uint8_t bytes[QUERY_EXTENDED_SIZE];
@@ -703,56 +583,6 @@ CASE_MANY(the_top_of_a_period_stands_in_line_with_listings, f)
     client_close(fd);
 }
 
-/* Asks for the keyspaces after the last name there can be. */
-static void
-expect_as_of_only(int fd)
-{
-    uint8_t bytes[QUERY_EXTENDED_SIZE];
-    char last[QUERY_NAME_SIZE + 1] = "";
-    struct client_rows r;
-    struct query q;
-
-    memset(last, 0xff, QUERY_NAME_SIZE);
-    client_send(fd, bytes,
-                client_extended_request(bytes, QUERY_KEYSPACES, last, ""));
-    assert_rc(query_parse(bytes, &q), 0);
-    assert_false(answer_is_long(&q)); /* no look at any keyspace */
-    client_reply(fd, &r);
-    assert_int_equal(r.rows, 0);
-    assert_int_equal(r.size, 0);
-    assert_true(r.as_of_ms > 0);
-    client_rows_free(&r);
-}
-
-CASE_MANY(as_of_is_told_without_a_listing_and_while_one_is_made, f)
-{
-    uint8_t bytes[QUERY_EXTENDED_SIZE];
-    const struct query before_last = {.op = QUERY_KEYSPACES,
-                                      .keyspace = (const uint8_t *)"\xff",
-                                      .keyspace_size = 1};
-    struct client_rows r;
-    bool seen = false;
-    int list, fd;
-
-    assert_true(answer_is_long(&before_last)); /* names may come after it */
-    (void)tell(f, '1'); /* what it answers does not matter */
-    list = client_connect(f->port);
-    fd = client_connect(f->port);
-    await(f, CONN_IDLE, 2);
-    for (int i = 0; i < 5000 && !seen; i++) { /* as above */
-        client_send(list, bytes,
-                    client_extended_request(bytes, QUERY_KEYSPACES, "", ""));
-        expect_as_of_only(fd);
-        seen = ask(f).listing == 1;
-        client_reply(list, &r);
-        assert_int_equal(r.rows, 3 + MANY);
-        client_rows_free(&r);
-    }
-    assert_true(seen);
-    client_close(list);
-    client_close(fd);
-}
-
 CASE(fifty_listings_in_a_row_are_all_answered_and_others_between, f)
 {
     enum { LISTINGS = 50 };
@@ -777,24 +607,13 @@ CASE(fifty_listings_in_a_row_are_all_answered_and_others_between, f)
     client_close(fd);
 }
 
-/* A keyspace that nobody can read, which is enough to be listed. */
-static void
-put_unreadable(struct fixture *f, const char *file)
-{
-    const int fd = openat(f->datadir.keyspace_fd, file,
-                          O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-
-    assert_true(fd >= 0);
-    assert_rc(close(fd), 0);
-}
-
 CASE(who_leaves_during_a_listing_makes_way, f)
 {
     uint8_t bytes[3 * QUERY_EXTENDED_SIZE];
     struct client_rows r;
     const uint64_t until = clock_ms() + 60000;
     uint8_t byte;
-    char file[16];
+    char name[16];
     size_t size = 0;
     unsigned fds;
     int fd;
@@ -803,8 +622,8 @@ CASE(who_leaves_during_a_listing_makes_way, f)
     for (int i = 0; i < 3; i++)
         size += client_extended_request(bytes + size, QUERY_KEYSPACES, "", "");
     for (int i = 0; i < 200; i++) {
-        (void)snprintf(file, sizeof file, "k%03d.mdb", i % 1000); /* fits */
-        put_unreadable(f, file);
+        (void)snprintf(name, sizeof name, "k%03d", i); /* it fits */
+        break_keyspace(f->site, name);
     }
     fds = fault_open_fds();
     for (int i = 0; i < 50; i++) {
@@ -945,7 +764,7 @@ CASE(a_keyspace_that_cannot_be_read_ends_the_connection, f)
     static uint8_t rest[1 << 18];
     int fd = client_connect(f->port);
 
-    put_unreadable(f, "sick.mdb");
+    break_keyspace(f->site, "sick");
     request(fd, "small", 0, 3);
     request(fd, "sick", 0, 3);
     request(fd, "small", 0, 3);
@@ -987,37 +806,6 @@ CASE(a_request_must_be_whole_in_time, f)
     fault_clear();
 }
 
-CASE(a_browser_is_refused, f)
-{
-    static const char *const heads[] = {"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
-                                        "ANY-TOKEN /x HTTP/1.1\r\n"};
-    uint8_t bytes[2 * QUERY_SIZE], byte;
-    int fd;
-
-    for (size_t i = 0; i < 2; i++) {
-        (void)client_range_request(bytes + QUERY_SIZE, "small", 0, 3);
-        memset(bytes, 0, QUERY_SIZE);
-        memcpy(bytes, heads[i], strlen(heads[i]));
-        fd = client_connect(f->port);
-        client_send(fd, bytes, sizeof bytes);
-        assert_int_equal(client_read(fd, &byte, 1), 0);
-        client_close(fd);
-    }
-    await_none(f);
-    assert_int_equal(ask(f).stats.browsers, 2);
-}
-
-CASE(a_reset_closes_the_connection, f)
-{
-    int fd = client_connect(f->port);
-
-    request(fd, "small", 0, 1);
-    expect_rows(fd, 10, 0, 1);
-    client_reset(fd);
-
-    await_none(f);
-}
-
 /* ---- pressure ---------------------------------------------------------- */
 
 CASE(a_peer_that_takes_nothing_holds_little_and_harms_nobody, f)
@@ -1041,151 +829,6 @@ CASE(a_peer_that_takes_nothing_holds_little_and_harms_nobody, f)
     await_none(f);
 }
 
-/* Asks until their sockets have taken what they will. */
-static struct state
-settle(struct fixture *f)
-{
-    struct state now = ask(f), before;
-    int same = 0;
-
-    while (same < 50) {
-        before = now;
-        now = ask(f);
-        same = now.stats.sent == before.stats.sent ? same + 1 : 0;
-    }
-    return now;
-}
-
-/*
- * Has greedy peers use up the memory, until so many of them wait.  An impatient
- * server may have closed one of them for another by the time that we look.
- */
-static size_t
-use_up(struct fixture *f, int *greedy, size_t max, size_t waiting)
-{
-    size_t count = 0;
-    struct state now = {.open = 0};
-
-    while (count < max && now.accepted == now.open &&
-           now.counts[CONN_PAUSED] < waiting) {
-        greedy[count++] = connect_greedy(f, 8);
-        do
-            now = settle(f);
-        while (now.accepted == now.open &&
-               now.draining + now.counts[CONN_PAUSED] < count);
-    }
-    assert_true(now.accepted > now.open || now.counts[CONN_PAUSED] >= waiting);
-    return count;
-}
-
-CASE_PATIENT(when_memory_is_used_up_small_answers_go_on, f)
-{
-    int greedy[GREEDY_MAX], fd;
-    size_t count;
-
-    count = use_up(f, greedy, GREEDY_MAX, 1);
-    fd = client_connect(f->port);
-    for (int i = 0; i < 1000; i++) {
-        request(fd, "small", i % 10, 1);
-        expect_rows(fd, 10, i % 10, 1);
-    }
-    client_close(fd);
-
-    /* The one that waits gets all its answers when the others have gone. */
-    for (size_t i = 0; i + 1 < count; i++)
-        client_close(greedy[i]);
-    take_greedy(greedy[count - 1], 8);
-    await_none(f);
-}
-
-CASE_IMPATIENT(a_stalled_peer_is_closed_when_another_waits_for_its_memory, f)
-{
-    int greedy[GREEDY_MAX], fd;
-    size_t count;
-
-    count = use_up(f, greedy, GREEDY_MAX, 1);
-
-    fd = client_connect(f->port);
-    request(fd, "big", 0, BIG_ROWS);
-
-    expect_rows(fd, BIG_ROWS, 0, BIG_ROWS);
-    client_close(fd);
-    for (size_t i = 0; i < count; i++)
-        client_close(greedy[i]);
-    await_none(f);
-}
-
-CASE_PATIENT(requests_that_wait_for_memory_do_not_use_it_up, f)
-{
-    enum { WAITERS = 400 };
-    static int waiters[WAITERS];
-    uint8_t bytes[4 * QUERY_SIZE];
-    const uint64_t until = clock_ms() + 20000;
-    int greedy[GREEDY_MAX], fd;
-    size_t count;
-
-    count = use_up(f, greedy, GREEDY_MAX, 5); /* some may go on */
-
-    for (int i = 0; i < WAITERS; i++) {
-        waiters[i] = client_connect(f->port);
-        for (int j = 0; j < 4; j++)
-            (void)client_range_request(bytes + j * QUERY_SIZE, "short", j,
-                                       BIG_ROWS);
-        client_send(waiters[i], bytes, sizeof bytes);
-    }
-    while (ask(f).counts[CONN_PAUSED] <= WAITERS)
-        assert_true(clock_ms() < until);
-
-    fd = client_connect(f->port);
-    request(fd, "small", 0, 1);
-    expect_rows(fd, 10, 0, 1);
-    client_close(fd);
-
-    /* With the memory free again, each gets its answers. */
-    for (size_t i = 0; i < count; i++)
-        client_close(greedy[i]);
-    for (int i = 0; i < WAITERS; i++) {
-        for (int j = 0; j < 4; j++)
-            expect_rows(waiters[i], SHORT_ROWS, j, SHORT_ROWS - j);
-        client_close(waiters[i]);
-    }
-    await_none(f);
-}
-
-CASE_PATIENT(a_peer_that_resets_while_it_waits_is_closed, f)
-{
-    int greedy[GREEDY_MAX];
-    size_t count;
-
-    count = use_up(f, greedy, GREEDY_MAX, 1);
-
-    client_reset(greedy[count - 1]);
-
-    await(f, CONN_PAUSED, 0);
-    assert_int_equal(ask(f).open, count - 1);
-    for (size_t i = 0; i + 1 < count; i++)
-        client_close(greedy[i]);
-}
-
-CASE(connections_above_the_limit_wait_in_the_backlog, f)
-{
-    int fds[CONNECTIONS + 1];
-
-    for (int i = 0; i < CONNECTIONS + 1; i++) {
-        fds[i] = client_connect(f->port);
-        request(fds[i], "small", 0, 1);
-    }
-    for (int i = 0; i < CONNECTIONS; i++)
-        expect_rows(fds[i], 10, 0, 1);
-    assert_int_equal(ask(f).open, CONNECTIONS);
-
-    client_close(fds[0]);
-
-    expect_rows(fds[CONNECTIONS], 10, 0, 1);
-    for (int i = 1; i < CONNECTIONS + 1; i++)
-        client_close(fds[i]);
-}
-
 CASE(a_clean_stop_answers_what_has_arrived, f)
 {
     int idle = client_connect(f->port), busy = client_connect(f->port);
@@ -1205,19 +848,6 @@ CASE(a_clean_stop_answers_what_has_arrived, f)
     assert_rc(client_try_connect(f->port), -ECONNREFUSED);
 }
 
-CASE(a_clean_stop_does_not_wait_for_ever, f)
-{
-    const uint64_t before = clock_ms();
-    int slow = connect_greedy(f, 20);
-
-    await_draining(f);
-
-    stop(f);
-
-    assert_true(clock_ms() - before < 30 * STOP_MS);
-    client_close(slow);
-}
-
 CASE(a_snapshot_ends_with_its_turn, f)
 {
     int fd = client_connect(f->port);
@@ -1228,40 +858,4 @@ CASE(a_snapshot_ends_with_its_turn, f)
         assert_false(ask(f).snapshot_kept);
     }
     client_close(fd);
-}
-
-CASE(a_start_without_memory_leaks_nothing, f)
-{
-    const struct conns_options options = {.rows = &f->row,
-                                          .count = 1,
-                                          .shared = 16,
-                                          .pool_size = POOL_SIZE,
-                                          .answer_max = ANSWER_SIZE_MAX};
-    struct loop *loop;
-    struct answer answer;
-    struct conns *conns = NULL;
-    bool hit = true;
-    unsigned fds;
-    int rc;
-
-    stop(f); /* this is another server */
-    fds = fault_open_fds();
-    loop = loop_new();
-    assert_non_null(loop);
-    for (unsigned n = 1; hit; n++) {
-        fault_inject("memory", n, ENOMEM);
-        rc = answer_init(&answer, f->store, &f->as_of);
-        if (rc == 0) {
-            rc = conns_init(&conns, loop, &options);
-            if (rc < 0)
-                answer_fini(&answer);
-        }
-        hit = fault_hit();
-        fault_clear();
-        assert_rc(rc, hit ? -ENOMEM : 0);
-    }
-    conns_fini(conns);
-    answer_fini(&answer);
-    loop_free(loop);
-    assert_int_equal(fault_open_fds(), fds);
 }

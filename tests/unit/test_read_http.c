@@ -1,32 +1,22 @@
 /* tests/unit/test_read_http.c - connections of countd-read's HTTP port, above
  * all while answers are made in steps. */
-#include "tests/lib/test.h"
+#include "tests/unit/answer_fixture.h"
 
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "common/net/conn_internal.h"
 #include "reader/read_http.h"
 #include "tests/lib/client.h"
-#include "tests/lib/engines.h"
 #include "tests/lib/fault.h"
-#include "tests/lib/stored.h"
-#include "tests/lib/tmpdir.h"
 #include "tests/lib/turns.h"
 
 #define ROWS       2000 /* make an answer that is packed in steps */
 #define WAITS_NS   UINT64_C(2000000000)
 #define ANSWER_MAX ((size_t)256 << 10)
 
-struct fixture {
-    struct tmpdir dir;
-    struct datadir datadir;
-    struct layout layout;
+struct server {
+    struct fixture *site;
     struct config config;
-    struct store *store;
-    struct as_of as_of;
-    struct answer answer;
     struct loop *loop;
     struct read_http http;
     struct listener_config row;
@@ -42,7 +32,7 @@ struct fixture {
 
 /* Whether the answer has come up to its last words. */
 static bool
-has_heard(struct fixture *f)
+has_heard(struct server *f)
 {
     const ssize_t n =
         recv(f->peer, f->heard + f->size, ANSWER_MAX - f->size, MSG_DONTWAIT);
@@ -55,7 +45,7 @@ has_heard(struct fixture *f)
 static bool
 after_turn(void *ctx)
 {
-    struct fixture *f = ctx;
+    struct server *f = ctx;
     const bool more = conn_turn(f->conns);
     const bool in_steps = read_http_end_turn(&f->http);
 
@@ -83,29 +73,29 @@ put_rows(struct store *s, const char *keyspace, unsigned count, int digits,
     assert_rc(stored_apply(s, keyspace, NULL, rows, count), 0);
 }
 
+static void
+fill(struct fixture *f)
+{
+    assert_rc(stored_add(f->store, "a", NULL, "key", 1), 0);
+    put_rows(f->store, "b", ROWS, 4, " of so many keys here");
+}
+
 static int
 setup(void **state)
 {
-    static struct fixture f;
+    static struct server f;
     const struct conns_options options = {.rows = &f.row,
                                           .count = 1,
                                           .shared = 4,
                                           .pool_size = (size_t)64 << 20,
                                           .answer_max = READ_HTTP_LONGEST};
 
-    f = (struct fixture){.peer = -1};
-    tmpdir_make(&f.dir);
+    f = (struct server){.site = fixture_make(NULL, fill, 1), .peer = -1};
     config_defaults(&f.config);
-    assert_rc(layout_init(&f.layout, 256, 256), 0);
-    assert_rc(datadir_open(&f.datadir, f.dir.path, DATADIR_WRITE), 0);
-    f.store = engine_open(f.datadir.keyspace_fd);
-    assert_rc(stored_add(f.store, "a", NULL, "key", 1), 0);
-    put_rows(f.store, "b", ROWS, 4, " of so many keys here");
-    assert_rc(as_of_init(&f.as_of, f.store, &f.datadir, &f.layout, 1 << 20), 0);
     f.loop = loop_new();
     assert_non_null(f.loop);
-    assert_rc(answer_init(&f.answer, f.store, &f.as_of), 0);
-    assert_rc(read_http_open(&f.http, f.loop, &f.answer, &f.datadir, &f.config),
+    assert_rc(read_http_open(&f.http, f.loop, &f.site->answer, &f.site->datadir,
+                             &f.config),
               0);
     f.row = (struct listener_config){.name = "read-http",
                                      .max_key = "read.max_connections",
@@ -119,23 +109,19 @@ setup(void **state)
 }
 
 static int
-teardown(void **state)
+end(void **state)
 {
-    struct fixture *f = *state;
+    struct server *f = *state;
+    void *site = f->site;
 
     fault_clear();
     conns_fini(f->conns);
     read_http_close(&f->http);
-    answer_fini(&f->answer);
-    as_of_fini(&f->as_of);
-    store_close(f->store);
     loop_free(f->loop);
-    datadir_close(&f->datadir);
-    tmpdir_remove(&f->dir);
-    return 0;
+    return teardown(&site);
 }
 
-#define CASE(name) TEST_IN(name, struct fixture *f, setup, teardown)
+#define CASE(name) TEST_IN(name, struct server *f, setup, end)
 
 /* ---- peers --------------------------------------------------------------- */
 
@@ -152,7 +138,7 @@ ask_on(int fd, const char *target, const char *more)
 
 /* A connection that has asked. */
 static int
-ask(struct fixture *f, const char *target, const char *more)
+ask(struct server *f, const char *target, const char *more)
 {
     int pair[2];
 
@@ -167,7 +153,7 @@ ask(struct fixture *f, const char *target, const char *more)
 /* Asks on a connection that ends when its answer is made and not yet sent; the
  * next one gets its place. */
 static void
-ask_and_go(struct fixture *f, const char *target, const char *more)
+ask_and_go(struct server *f, const char *target, const char *more)
 {
     const int fd = ask(f, target, more);
 
@@ -179,7 +165,7 @@ ask_and_go(struct fixture *f, const char *target, const char *more)
 }
 
 static void
-hear(struct fixture *f, int fd, const char *last)
+hear(struct server *f, int fd, const char *last)
 {
     assert_ptr_equal(f->http.job_of,
                      listener_open_conn(conns_listener(f->conns, 0), 0));
@@ -265,7 +251,7 @@ CASE(a_large_answer_is_made_after_the_small_one_of_another)
 
 CASE(an_answer_of_a_mib_is_packed)
 {
-    put_rows(f->store, "long", 4000, 250, "");
+    put_rows(f->site->store, "long", 4000, 250, "");
     f->peer =
         ask(f, "/v1/top?keyspace=long&n=4000", "Accept-Encoding: gzip\r\n");
     f->last = "\r\n\r\n";
