@@ -16,7 +16,7 @@
  *   anything else            drop it; slices committed before stay, and their
  *                            marks say how far they went
  */
-#include "common/store/lmdb/keyspace_history.h"
+#include "common/store/lmdb/keyspace.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -37,7 +37,6 @@ struct apply_call {
     uint64_t nonce; /* of the last commit that was tried */
     struct store_applied slice;
     struct store_applied total;
-    struct keyspace_history history;
 };
 
 /* ---- where the batch stands -------------------------------------------- */
@@ -140,35 +139,6 @@ next_change(const struct store_batch *given, size_t *i, struct change *c)
     *i = (size_t)(d - given->deltas);
 }
 
-/* Sums as many deltas from b->at on as fit into changes.  Sums of 0 stay:
- * whether +5 and -5 arrive in one batch or in two must not change which keys
- * exist. */
-static int
-fill_slice(struct apply_call *b, MDB_txn *txn, size_t *least)
-{
-    struct slice *sl = &b->store->slice;
-    const size_t key_size = b->given->deltas[b->at].key_size;
-    uint64_t groups[KEYSPACE_TREES];
-    int rc;
-
-    rc = edits_groups(txn, b->keyspace, groups);
-    if (rc < 0)
-        return rc;
-    if (b->limit == 0)
-        b->limit = edits_limit(b->store, groups, b->given->delta_count - b->at,
-                               key_size);
-    rc = slice_reserve(sl, b->limit);
-    if (rc < 0)
-        return rc;
-    b->end = b->at;
-    while (b->end < b->given->delta_count && sl->count < b->limit)
-        next_change(b->given, &b->end, &sl->changes[sl->count++]);
-    return edits_check_map(b->keyspace,
-                           edits_pages(groups, sl->count, key_size) +
-                               keyspace_history_pages(b->end - b->at, key_size),
-                           least);
-}
-
 /* Refuses a batch that would create too many keys, before any of it is applied.
  */
 static int
@@ -218,36 +188,38 @@ write_marks(struct apply_call *b, MDB_txn *txn, struct keyspace_state *state)
 #endif
 }
 
-/* Edits both trees and adds to history. */
+/* Makes the next slice: sums as many deltas from b->at on as fit into changes,
+ * edits both trees and adds to history.  Sums of 0 stay: whether +5 and -5
+ * arrive in one batch or in two must not change which keys exist. */
 static int
 make_edits(struct apply_call *b, MDB_txn *txn, struct keyspace_state *state,
            size_t *least)
 {
-    struct keyspace_history *history = &b->history;
+    const struct store_batch *given = b->given;
+    struct slice *sl = &b->store->slice;
     struct edits e = {
         .store = b->store,
         .keyspace = b->keyspace,
         .txn = txn,
         .state = state,
+        .limit = b->limit,
+        .key_size = given->deltas[b->at].key_size,
+        .deltas = &given->deltas[b->at],
         .veto = check_quota,
         .ctx = b,
         .applied = &b->slice,
     };
     int rc;
 
-    rc = keyspace_history_begin(history, b->store, b->keyspace, txn, state);
-    if (rc == 0)
-        rc = fill_slice(b, txn, least);
-    e.limit = b->limit;
-    if (rc == 0)
-        rc = edits_make(&e);
-    history->deltas = &b->given->deltas[b->at];
-    history->delta_count = b->end - b->at;
-    history->pages = e.pages;
-    if (rc == 0)
-        rc = keyspace_history_change(history, txn, state);
-    keyspace_history_end(history);
-    b->pages = history->pages;
+    rc = edits_begin(&e, given->delta_count - b->at);
+    if (rc < 0)
+        return rc;
+    b->limit = e.limit;
+    while (b->end < given->delta_count && sl->count < e.limit)
+        next_change(given, &b->end, &sl->changes[sl->count++]);
+    e.delta_count = b->end - b->at;
+    rc = edits_make(&e, least);
+    b->pages = e.pages;
     return rc;
 }
 

@@ -231,26 +231,7 @@ struct deletion {
     size_t limit; /* keys of the transaction; 0: not computed yet */
     struct store_applied applied;
     uint64_t pages;
-    struct keyspace_history past;
 };
-
-/* Edits both trees and history. */
-static int
-delete_slice(struct deletion *d, struct edits *e)
-{
-    int rc;
-
-    rc = keyspace_history_begin(&d->past, d->store, d->keyspace, e->txn,
-                                e->state);
-    if (rc == 0)
-        rc = edits_make(e);
-    d->past.pages = e->pages;
-    if (rc == 0)
-        rc = keyspace_history_change(&d->past, e->txn, e->state);
-    keyspace_history_end(&d->past);
-    d->pages = d->past.pages;
-    return rc;
-}
 
 static int
 make_deletion(void *ctx, MDB_txn *txn, struct keyspace_state *state,
@@ -263,34 +244,30 @@ make_deletion(void *ctx, MDB_txn *txn, struct keyspace_state *state,
         .keyspace = d->keyspace,
         .txn = txn,
         .state = state,
+        .limit = d->limit,
         .applied = &d->applied,
     };
-    const size_t key_size = d->count > 0 ? d->keys[d->at].key_size : 0;
-    uint64_t groups[KEYSPACE_TREES];
     int rc;
 
     d->applied = (struct store_applied){.keys = 0};
-    rc = edits_groups(txn, d->keyspace, groups);
+    d->pages = 0;
+    sl->count = 0;
+    if (d->at == d->count)
+        return 0;
+    e.key_size = d->keys[d->at].key_size;
+    rc = edits_begin(&e, d->count - d->at);
     if (rc < 0)
         return rc;
-    if (d->limit == 0)
-        d->limit = edits_limit(d->store, groups, d->count - d->at, key_size);
-    rc = slice_reserve(sl, d->limit);
-    if (rc < 0)
-        return rc;
-    while (sl->count < d->limit && d->at + sl->count < d->count) {
+    d->limit = e.limit;
+    while (sl->count < e.limit && d->at + sl->count < d->count) {
         const struct store_key *key = &d->keys[d->at + sl->count];
 
         sl->changes[sl->count++] = (struct change){
             .key = key->key, .key_size = (uint16_t)key->key_size, .gone = true};
     }
-    rc = edits_check_map(d->keyspace,
-                         edits_pages(groups, sl->count, key_size) +
-                             keyspace_history_pages(sl->count, key_size),
-                         least);
-    e.limit = d->limit;
-    d->pages = 0;
-    return rc == 0 && sl->count > 0 ? delete_slice(d, &e) : rc;
+    rc = edits_make(&e, least);
+    d->pages = e.pages;
+    return rc;
 }
 
 /* Deletes all keys, in as few transactions as possible.  At least one commits,

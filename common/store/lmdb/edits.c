@@ -4,6 +4,7 @@
  * The old counts are looked up and the tree of keys is edited in key order. The
  * edits of the tree of ranks (a row is removed from one place and inserted at
  * another) are then sorted by rank and applied. */
+#include "common/store/lmdb/keyspace_history.h"
 #include "common/store/lmdb/keyspace_peek.h"
 
 #include <errno.h>
@@ -26,7 +27,8 @@ slice_free(struct slice *sl)
     *sl = (struct slice){.capacity = 0};
 }
 
-int
+/* Empties the slice and reserves memory for n changes. */
+static int
 slice_reserve(struct slice *sl, size_t n)
 {
     sl->count = 0;
@@ -76,14 +78,23 @@ pages_of_edits(uint64_t groups, uint64_t edits, size_t row)
            (GROUP_TARGET + 2) * (folds < groups ? folds : groups);
 }
 
-uint64_t
-edits_pages(const uint64_t groups[KEYSPACE_TREES], size_t changes,
-            size_t key_size)
+/* Estimates the pages that `changes` changes of keys of `key_size` bytes dirty.
+ */
+static uint64_t
+tree_pages(const uint64_t groups[KEYSPACE_TREES], size_t changes,
+           size_t key_size)
 {
     const size_t row = BLOCK_ROW_HEAD + key_size;
 
     return pages_of_edits(groups[TREE_KEYS], changes, row) +
            pages_of_edits(groups[TREE_RANKS], 2 * changes, row);
+}
+
+/* Estimates the pages that the history of `changes` changes takes. */
+static uint64_t
+history_pages(size_t changes, size_t key_size)
+{
+    return 8 + changes * (key_size + 8) / ROWS_SIZE_MAX;
 }
 
 /* The memory of the changes themselves counts, too. */
@@ -100,16 +111,16 @@ edits_budget(const struct lmdb *s, size_t changes)
                                : pages;
 }
 
-/* Slices of equal size: each touches most of the tree of ranks, whatever its
- * keys. */
-size_t
-edits_limit(const struct lmdb *s, const uint64_t groups[KEYSPACE_TREES],
-            size_t rest, size_t key_size)
+/* The most of the `rest` changes left that one transaction should make. Slices
+ * are of equal size: each touches most of the tree of ranks, whatever its keys.
+ */
+static size_t
+compute_limit(const struct edits *e, size_t rest)
 {
     size_t n = rest, slices;
 
     while (n > SLICE_MIN &&
-           edits_pages(groups, n, key_size) > edits_budget(s, n))
+           tree_pages(e->groups, n, e->key_size) > edits_budget(e->store, n))
         n -= n / 8 + 1;
     if (n < SLICE_MIN)
         return rest < SLICE_MIN ? rest : SLICE_MIN;
@@ -118,33 +129,42 @@ edits_limit(const struct lmdb *s, const uint64_t groups[KEYSPACE_TREES],
 }
 
 int
-edits_groups(MDB_txn *txn, const struct keyspace *k,
-             uint64_t groups[KEYSPACE_TREES])
+edits_begin(struct edits *e, size_t rest)
 {
     for (int i = 0; i < KEYSPACE_TREES; i++) {
         MDB_stat st;
-        const int rc = lmdb_error(mdb_stat(txn, k->trees[i].dbi, &st));
+        const int rc =
+            lmdb_error(mdb_stat(e->txn, e->keyspace->trees[i].dbi, &st));
 
         if (rc < 0)
             return rc;
-        groups[i] = st.ms_entries / GROUP_TARGET + 1;
+        e->groups[i] = st.ms_entries / GROUP_TARGET + 1;
     }
-    return 0;
+    if (e->limit == 0)
+        e->limit = compute_limit(e, rest);
+    return slice_reserve(&e->store->slice, e->limit);
 }
 
-int
-edits_check_map(const struct keyspace *k, uint64_t pages, size_t *least)
+/* Returns -EXFULL if the map cannot hold what the changes need; then *least is
+ * the size that it needs. */
+static int
+check_map(const struct edits *e, size_t *least)
 {
+    const size_t count = e->store->slice.count;
+    const size_t times = e->deltas != NULL ? e->delta_count : count;
+    MDB_env *env = e->keyspace->env;
     MDB_envinfo info;
     MDB_stat st;
     int rc;
 
-    rc = lmdb_error(mdb_env_info(k->env, &info));
+    rc = lmdb_error(mdb_env_info(env, &info));
     if (rc == 0)
-        rc = lmdb_error(mdb_env_stat(k->env, &st));
+        rc = lmdb_error(mdb_env_stat(env, &st));
     if (rc < 0)
         return rc;
-    *least = (64 + pages + info.me_last_pgno) * st.ms_psize;
+    *least = (64 + tree_pages(e->groups, count, e->key_size) +
+              history_pages(times, e->key_size) + info.me_last_pgno) *
+             st.ms_psize;
     return *least > info.me_mapsize ? -EXFULL : 0;
 }
 
@@ -346,8 +366,8 @@ edit_tree(struct edits *e, int i, struct tree *t)
     return tree_apply(t, sl->rows, keys_edits(e));
 }
 
-int
-edits_make(struct edits *e)
+static int
+edit_trees(struct edits *e)
 {
     const uint64_t budget = edits_budget(e->store, e->limit);
     struct pages_map map;
@@ -377,5 +397,28 @@ edits_make(struct edits *e)
         e->pages = t.pages;
         mdb_cursor_close(pager.cursor);
     }
+    return rc;
+}
+
+int
+edits_make(struct edits *e, size_t *least)
+{
+    struct keyspace_history history;
+    int rc;
+
+    rc = check_map(e, least);
+    if (rc < 0)
+        return rc;
+    rc = keyspace_history_begin(&history, e->store, e->keyspace, e->txn,
+                                e->state);
+    if (rc == 0)
+        rc = edit_trees(e);
+    history.deltas = e->deltas;
+    history.delta_count = e->delta_count;
+    history.pages = e->pages;
+    if (rc == 0)
+        rc = keyspace_history_change(&history, e->txn, e->state);
+    keyspace_history_end(&history);
+    e->pages = history.pages;
     return rc;
 }

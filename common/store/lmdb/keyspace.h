@@ -383,36 +383,22 @@ int keyspace_disk_error(const struct lmdb *s, int rc, uint64_t size);
 
 #define SLICE_CHANGE_COST 256 /* bytes of memory of one change */
 
-/* Empties the slice and reserves memory for n changes. */
-int slice_reserve(struct slice *sl, size_t n);
 void slice_free(struct slice *sl);
-
-/* Estimates the pages that `changes` changes of keys of `key_size` bytes dirty.
- */
-uint64_t edits_pages(const uint64_t groups[KEYSPACE_TREES], size_t changes,
-                     size_t key_size);
 
 /* Pages that a transaction of `changes` changes may dirty. */
 uint64_t edits_budget(const struct lmdb *s, size_t changes);
-
-/* The most of the `rest` changes left that one transaction should make. */
-size_t edits_limit(const struct lmdb *s, const uint64_t groups[KEYSPACE_TREES],
-                   size_t rest, size_t key_size);
-
-/* Estimates how many groups of blocks each tree has, for edits_pages(). */
-int edits_groups(MDB_txn *txn, const struct keyspace *k,
-                 uint64_t groups[KEYSPACE_TREES]);
-
-/* Returns -EXFULL if the map cannot hold `pages` more pages; then *least is the
- * size that it needs. */
-int edits_check_map(const struct keyspace *k, uint64_t pages, size_t *least);
 
 struct edits {
     struct lmdb *store;
     const struct keyspace *keyspace;
     MDB_txn *txn;
     struct keyspace_state *state; /* its sum, saturated, roots change */
-    size_t limit; /* changes; with 1 the number of pages is not limited */
+    size_t limit;    /* changes; 0: edits_begin() computes it; with 1 the number
+                        of pages is not limited */
+    size_t key_size; /* of one of the keys, to estimate pages */
+    /* What history adds; none for a deletion. */
+    const struct store_delta *deltas;
+    size_t delta_count;
     /* May refuse before anything is changed; or NULL.  Gets the tree of keys.
      */
     int (*veto)(void *ctx, struct tree *keys);
@@ -420,12 +406,19 @@ struct edits {
     struct store_applied
         *applied;   /* its keys, created and saturated are added to */
     uint64_t pages; /* pages dirtied, estimated; a result */
+
+    uint64_t groups[KEYSPACE_TREES]; /* of each tree, estimated; private */
 };
 
-/* Looks up and makes the changes of s->slice, in both trees.
+/* Empties s->slice and reserves memory for as many of the `rest` changes left
+ * as one transaction should make, e->limit.  The caller then adds so many. */
+int edits_begin(struct edits *e, size_t rest);
+
+/* Looks up and makes the changes of s->slice, in both trees and in history.
  *
- * -EXFULL, -E2BIG  try again, with a larger map or with fewer changes */
-int edits_make(struct edits *e);
+ * -EXFULL, -E2BIG  try again, with a larger map (*least or doubled) or with
+ * fewer changes */
+int edits_make(struct edits *e, size_t *least);
 
 /* Reads the row that a change is about. */
 int edits_find(struct tree *keys, struct change *c, struct tree_finder *f);

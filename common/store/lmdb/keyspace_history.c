@@ -233,12 +233,6 @@ close_history(struct keyspace_history *p, MDB_txn *txn,
 
 /* ---- what a transaction adds ------------------------------------------- */
 
-uint64_t
-keyspace_history_pages(size_t changes, size_t key_size)
-{
-    return 8 + changes * (key_size + 8) / ROWS_SIZE_MAX;
-}
-
 int
 keyspace_history_begin(struct keyspace_history *p, struct lmdb *s,
                        const struct keyspace *k, MDB_txn *txn,

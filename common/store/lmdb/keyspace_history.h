@@ -50,9 +50,6 @@ int keyspace_history_change(struct keyspace_history *p, MDB_txn *txn,
                             struct keyspace_state *state);
 void keyspace_history_end(struct keyspace_history *p);
 
-/* Estimates the pages that the history of `changes` changes takes. */
-uint64_t keyspace_history_pages(size_t changes, size_t key_size);
-
 /* Removes all history, in a transaction that has not written yet. */
 int keyspace_history_clear(const struct keyspace *k, MDB_txn *txn,
                            struct keyspace_state *state);
