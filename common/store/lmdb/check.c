@@ -151,31 +151,6 @@ check_history(struct check *c)
     return 0;
 }
 
-/* Calls `record` for each record of the meta database. */
-static int
-each_record(const struct keyspace *k,
-            int (*record)(void *ctx, const MDB_val *key, const MDB_val *value),
-            void *ctx)
-{
-    MDB_cursor *cursor;
-    MDB_val key, value;
-    int rc, code;
-
-    rc = lmdb_error(mdb_cursor_open(k->reader, k->meta, &cursor));
-    if (rc < 0)
-        return rc;
-    code = mdb_cursor_get(cursor, &key, &value, MDB_FIRST);
-    while (code == 0 && rc == 0) {
-        rc = record(ctx, &key, &value);
-        if (rc == 0)
-            code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
-    }
-    mdb_cursor_close(cursor);
-    if (rc != 0)
-        return rc;
-    return code == MDB_NOTFOUND ? 0 : lmdb_error(code);
-}
-
 static bool
 is_text(const MDB_val *key, const char *text)
 {
@@ -210,7 +185,7 @@ check_records(struct check *c)
 {
     int rc;
 
-    rc = each_record(c->keyspace, check_record, c);
+    rc = lmdb_each(c->keyspace->reader, c->keyspace->meta, check_record, c);
     if (rc == -EBADMSG) {
         report_fault(c, "meta: its records cannot be read");
         return 0;

@@ -18,23 +18,13 @@
 
 /* ---- drop -------------------------------------------------------------- */
 
-/* Checks that LMDB can free the pages of a database: freeing by a damaged page
+/* Checks that LMDB can free the pages of a value: freeing by a damaged page
  * would spread the damage. */
 static int
-check_values(MDB_txn *txn, MDB_dbi dbi, const struct pages_map *map)
+check_value(void *ctx, const MDB_val *key, const MDB_val *value)
 {
-    MDB_val key, value;
-    MDB_cursor *c;
-    int rc, code;
-
-    rc = lmdb_error(mdb_cursor_open(txn, dbi, &c));
-    if (rc < 0)
-        return rc;
-    code = mdb_cursor_get(c, &key, &value, MDB_FIRST);
-    while (code == 0 && pages_value_ok(map, value.mv_data, value.mv_size))
-        code = mdb_cursor_get(c, &key, &value, MDB_NEXT);
-    mdb_cursor_close(c);
-    return code == 0 ? -EBADMSG : code == MDB_NOTFOUND ? 0 : lmdb_error(code);
+    (void)key;
+    return pages_value_ok(ctx, value->mv_data, value->mv_size) ? 0 : -EBADMSG;
 }
 
 static int
@@ -50,9 +40,9 @@ make_empty(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
     if (rc == 0)
         rc = lmdb_map_find(txn, k->meta, KEYSPACE_STATE_KEY, &map);
     for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++)
-        rc = check_values(txn, k->trees[i].dbi, &map);
+        rc = lmdb_each(txn, k->trees[i].dbi, check_value, &map);
     if (rc == 0)
-        rc = check_values(txn, k->history, &map);
+        rc = lmdb_each(txn, k->history, check_value, &map);
     if (rc == 0)
         rc = keyspace_history_clear(k, txn, state);
     for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++) {

@@ -484,6 +484,23 @@ void marks_fini(struct marks *m);
 typedef int keyspace_mark_fn(void *ctx, const uint8_t uuid[16],
                              const struct keyspace_mark *m, uint64_t hash);
 
+/* Number and hash of all marks, as they are read. */
+struct marks_sum {
+    keyspace_mark_fn *mark; /* or NULL */
+    void *ctx;
+    uint64_t count, hash;
+};
+
+/* Adds a record of the meta database, if it is a mark, and calls mark(). */
+int marks_count(void *ctx, const MDB_val *key, const MDB_val *value);
+
+/* Whether they are those of the state. */
+static inline bool
+marks_sum_ok(const struct marks_sum *sum, const struct keyspace_state *state)
+{
+    return sum->count == state->marks && sum->hash == state->marks_hash;
+}
+
 /* Calls mark(), if there is one, for every mark, ordered by uuid; stops on
  * non-zero.  -EBADMSG: one is damaged or, after all were given, their number or
  * hash differs from the state's. */

@@ -117,10 +117,8 @@ struct peeking {
     const struct lmdb_options *options;
     struct keyspace *keyspace;
     struct keyspace_state *state;
-    keyspace_mark_fn *mark;
-    void *ctx;
+    struct marks_sum marks;
     const char **why;
-    uint64_t marks, marks_hash;
     bool has_name, has_state;
 };
 
@@ -137,9 +135,6 @@ peek_record(void *ctx, uint8_t *key_bytes, size_t key_size,
     const MDB_val key = {.mv_size = key_size, .mv_data = key_bytes};
     const MDB_val value = {.mv_size = size, .mv_data = value_bytes};
     struct peeking *p = ctx;
-    struct keyspace_mark m;
-    uint64_t hash;
-    int rc;
 
     if (is_key(&key, KEYSPACE_NAME_KEY)) {
         p->has_name = true;
@@ -150,14 +145,7 @@ peek_record(void *ctx, uint8_t *key_bytes, size_t key_size,
         p->has_state = true;
         return keyspace_state_parse(&value, p->state);
     }
-    if (!keyspace_is_mark(&key))
-        return 0;
-    rc = keyspace_mark_parse(&key, &value, &m, &hash);
-    if (rc < 0)
-        return rc;
-    p->marks++;
-    p->marks_hash += hash;
-    return p->mark == NULL ? 0 : p->mark(p->ctx, key_bytes + 1, &m, hash);
+    return marks_count(&p->marks, &key, &value);
 }
 
 /* Reads all records as of one meta page. */
@@ -167,15 +155,15 @@ read_records(int fd, const struct pages_meta *m, struct peeking *p)
     int rc;
 
     *p->why = "its records are damaged";
-    rc = pages_each(fd, m, "meta", p->mark == NULL ? KEYSPACE_NAME_KEY : NULL,
+    rc = pages_each(fd, m, "meta",
+                    p->marks.mark == NULL ? KEYSPACE_NAME_KEY : NULL,
                     peek_record, p);
     if (rc != 0)
         return rc == -ENOENT ? -EBADMSG : rc;
     *p->why = p->has_name ? "its state is damaged" : "its name is not there";
     if (!p->has_name || !p->has_state)
         return -EBADMSG;
-    return p->mark == NULL || (p->marks == p->state->marks &&
-                               p->marks_hash == p->state->marks_hash)
+    return p->marks.mark == NULL || marks_sum_ok(&p->marks, p->state)
                ? 0
                : -EBADMSG;
 }
@@ -183,7 +171,7 @@ read_records(int fd, const struct pages_meta *m, struct peeking *p)
 static int
 peek_file(int fd, const struct peeking *p)
 {
-    int tries = p->mark == NULL ? PEEK_TRIES : 1;
+    int tries = p->marks.mark == NULL ? PEEK_TRIES : 1;
     struct pages_meta m, now;
     int rc;
 
@@ -218,8 +206,7 @@ keyspace_peek(const struct lmdb_options *options, struct keyspace *k,
     const struct peeking p = {.options = options,
                               .keyspace = k,
                               .state = state,
-                              .mark = mark,
-                              .ctx = ctx,
+                              .marks = {.mark = mark, .ctx = ctx},
                               .why = why};
     struct stat st;
     int fd, rc;

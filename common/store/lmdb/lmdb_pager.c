@@ -39,6 +39,28 @@ lmdb_val(const void *bytes, size_t size)
 }
 
 int
+lmdb_each(MDB_txn *txn, MDB_dbi dbi,
+          int (*item)(void *ctx, const MDB_val *key, const MDB_val *value),
+          void *ctx)
+{
+    MDB_val key, value;
+    MDB_cursor *c;
+    int rc, code;
+
+    rc = lmdb_error(mdb_cursor_open(txn, dbi, &c));
+    if (rc < 0)
+        return rc;
+    code = mdb_cursor_get(c, &key, &value, MDB_FIRST);
+    while (code == 0 && rc == 0) {
+        rc = item(ctx, &key, &value);
+        if (rc == 0)
+            code = mdb_cursor_get(c, &key, &value, MDB_NEXT);
+    }
+    mdb_cursor_close(c);
+    return rc != 0 || code == MDB_NOTFOUND ? rc : lmdb_error(code);
+}
+
+int
 lmdb_map_find(MDB_txn *txn, MDB_dbi dbi, const char *key, struct pages_map *map)
 {
     MDB_val k = lmdb_val(key, strlen(key)), v;

@@ -29,6 +29,12 @@ int lmdb_error(int code);
 /* Bytes that LMDB only reads, though it takes no const. */
 MDB_val lmdb_val(const void *bytes, size_t size);
 
+/* Calls item() for each item of a database, by key; stops on non-zero and
+ * returns that. */
+int lmdb_each(MDB_txn *txn, MDB_dbi dbi,
+              int (*item)(void *ctx, const MDB_val *key, const MDB_val *value),
+              void *ctx);
+
 /* Finds where LMDB has mapped the file, for pages_value_ok(), from the small
  * value that `key` has in `dbi`, in a transaction that has not written yet. */
 int lmdb_map_find(MDB_txn *txn, MDB_dbi dbi, const char *key,

@@ -46,39 +46,35 @@ marks_fini(struct marks *m)
 /* ---- reading ----------------------------------------------------------- */
 
 int
+marks_count(void *ctx, const MDB_val *key, const MDB_val *value)
+{
+    struct marks_sum *c = ctx;
+    struct keyspace_mark m;
+    uint64_t hash;
+    int rc;
+
+    if (!keyspace_is_mark(key))
+        return 0;
+    rc = keyspace_mark_parse(key, value, &m, &hash);
+    if (rc < 0)
+        return rc;
+    c->count++;
+    c->hash += hash;
+    if (c->mark == NULL)
+        return 0;
+    return c->mark(c->ctx, (const uint8_t *)key->mv_data + 1, &m, hash);
+}
+
+int
 marks_each(MDB_txn *txn, MDB_dbi meta, const struct keyspace_state *state,
            keyspace_mark_fn *mark, void *ctx)
 {
-    uint8_t prefix[1] = {'m'};
-    MDB_val key = {.mv_size = sizeof prefix, .mv_data = prefix}, value;
-    uint64_t count = 0, sum = 0;
-    MDB_cursor *cursor;
-    int rc, code;
+    struct marks_sum sum = {.mark = mark, .ctx = ctx};
+    const int rc = lmdb_each(txn, meta, marks_count, &sum);
 
-    rc = lmdb_error(mdb_cursor_open(txn, meta, &cursor));
-    if (rc < 0)
-        return rc;
-    code = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
-    while (code == 0 && rc == 0 && keyspace_is_mark(&key)) {
-        struct keyspace_mark m;
-        uint64_t hash;
-
-        rc = keyspace_mark_parse(&key, &value, &m, &hash);
-        if (rc < 0)
-            break;
-        count++;
-        sum += hash;
-        if (mark != NULL)
-            rc = mark(ctx, (const uint8_t *)key.mv_data + 1, &m, hash);
-        if (rc == 0)
-            code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
-    }
-    mdb_cursor_close(cursor);
     if (rc != 0)
         return rc;
-    if (code != 0 && code != MDB_NOTFOUND)
-        return lmdb_error(code);
-    return count == state->marks && sum == state->marks_hash ? 0 : -EBADMSG;
+    return marks_sum_ok(&sum, state) ? 0 : -EBADMSG;
 }
 
 static void

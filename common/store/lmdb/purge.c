@@ -133,28 +133,29 @@ load_tree(struct rebuild *b, int i, MDB_txn *txn, MDB_dbi dbi)
 
 /* ---- the records ------------------------------------------------------- */
 
+struct copying {
+    const struct pages_map *from_map;
+    MDB_txn *txn;
+    MDB_dbi to;
+};
+
+static int
+copy_record(void *ctx, const MDB_val *key, const MDB_val *value)
+{
+    const struct copying *c = ctx;
+    MDB_val k = *key, v = *value;
+
+    if (!pages_value_ok(c->from_map, v.mv_data, v.mv_size))
+        return -EBADMSG;
+    return lmdb_error(mdb_put(c->txn, c->to, &k, &v, MDB_APPEND));
+}
+
 static int
 copy_records(const struct rebuild *b, MDB_dbi from, MDB_txn *txn, MDB_dbi to)
 {
-    MDB_val key, value;
-    MDB_cursor *c;
-    int rc, code;
+    struct copying c = {.from_map = &b->from_map, .txn = txn, .to = to};
 
-    rc = lmdb_error(mdb_cursor_open(b->from, from, &c));
-    if (rc < 0)
-        return rc;
-    code = mdb_cursor_get(c, &key, &value, MDB_FIRST);
-    while (code == 0) {
-        if (!pages_value_ok(&b->from_map, value.mv_data, value.mv_size)) {
-            code = MDB_CORRUPTED;
-            break;
-        }
-        code = mdb_put(txn, to, &key, &value, MDB_APPEND);
-        if (code == 0)
-            code = mdb_cursor_get(c, &key, &value, MDB_NEXT);
-    }
-    mdb_cursor_close(c);
-    return code == MDB_NOTFOUND ? 0 : lmdb_error(code);
+    return lmdb_each(b->from, from, copy_record, &c);
 }
 
 /* Writes the new file. */
