@@ -114,24 +114,6 @@ closed_for_files(struct lmdb *s, int rc)
     return true;
 }
 
-/* Opens the file k->file; reports a failure. */
-static int
-open_keyspace(struct lmdb *s, struct keyspace *k)
-{
-    const struct keyspace named = *k;
-    const char *why;
-    int rc;
-
-    rc = keyspace_open(s, k, &why);
-    for (int i = 0; i < CLOSE_TRIES && closed_for_files(s, rc); i++) {
-        *k = named;
-        rc = keyspace_open(s, k, &why);
-    }
-    if (rc == 0 || rc == -ENOENT)
-        return rc;
-    return keyspace_report(s, named.name, named.name_size, why, rc);
-}
-
 static uint64_t
 name_hash(const uint8_t *name, size_t size)
 {
@@ -242,23 +224,20 @@ is_near_limit(const struct lmdb *s)
 }
 
 static int
-create_below_limit(struct lmdb *s, const struct keyspace *k)
+create_below_limit(struct lmdb *s, const struct keyspace *k, const char **why)
 {
     int rc;
 
+    *why = NULL; /* that is not reported here */
     rc = check_limit(s);
-    for (int i = 0; i < CLOSE_TRIES && closed_for_files(s, rc); i++)
-        rc = check_limit(s);
     if (rc < 0)
         return rc;
+    *why = "create";
     rc = keyspace_file_create(s, k->name, k->name_size, k->file);
-    for (int i = 0; i < CLOSE_TRIES && closed_for_files(s, rc); i++)
-        rc = keyspace_file_create(s, k->name, k->name_size, k->file);
     if (rc == -EEXIST)
         return 0; /* another process created it first */
     if (rc < 0)
-        return keyspace_report(s, k->name, k->name_size, "create",
-                               keyspace_disk_error(s, rc, KEYSPACE_MAP_FIRST));
+        return keyspace_disk_error(s, rc, KEYSPACE_MAP_FIRST);
     s->created_since++;
     return 0;
 }
@@ -266,7 +245,7 @@ create_below_limit(struct lmdb *s, const struct keyspace *k)
 /* Lanes create side by side, but for the last keyspaces below the limit: these
  * are counted before each. */
 static int
-create_keyspace(struct lmdb *s, const struct keyspace *k)
+create_keyspace(struct lmdb *s, const struct keyspace *k, const char **why)
 {
     static pthread_mutex_t last_ones = PTHREAD_MUTEX_INITIALIZER;
     const bool near = is_near_limit(s);
@@ -274,9 +253,31 @@ create_keyspace(struct lmdb *s, const struct keyspace *k)
 
     if (near)
         (void)pthread_mutex_lock(&last_ones); /* a plain mutex cannot fail */
-    rc = create_below_limit(s, k);
+    rc = create_below_limit(s, k, why);
     if (near)
         (void)pthread_mutex_unlock(&last_ones);
+    return rc;
+}
+
+/* Opens the keyspace, which has its name and file only.  *why: what failed;
+ * NULL if that is not to be reported. */
+static int
+open_keyspace(struct lmdb *s, const struct keyspace *named,
+              enum keyspace_need need, struct keyspace *opened,
+              const char **why)
+{
+    int rc;
+
+    *opened = *named;
+    rc = keyspace_open(s, opened, why);
+    if (rc == -ENOENT && need == KEYSPACE_CREATE) {
+        rc = create_keyspace(s, named, why);
+        *opened = *named;
+        if (rc == 0)
+            rc = keyspace_open(s, opened, why);
+    } else if (rc == -ENOENT) {
+        *why = NULL;
+    }
     return rc;
 }
 
@@ -287,7 +288,8 @@ keyspace_get(struct lmdb *s, const uint8_t *name, size_t name_size,
     const uint64_t hash = name_hash(name, name_size);
     struct keyspace named = {.env = NULL}, opened;
     struct keyspace *k;
-    int rc;
+    int tries = CLOSE_TRIES, rc;
+    const char *why;
 
     assert(name_size >= 1 && name_size <= NAME_MAX_SIZE);
     sigbus_note(name, name_size);
@@ -299,16 +301,12 @@ keyspace_get(struct lmdb *s, const uint8_t *name, size_t name_size,
         named.hash = hash;
         named.name_size = name_size;
         memcpy(named.name, name, name_size);
-        opened = named;
-        rc = open_keyspace(s, &opened);
-        if (rc == -ENOENT && need == KEYSPACE_CREATE) {
-            rc = create_keyspace(s, &named);
-            opened = named;
-            if (rc == 0)
-                rc = open_keyspace(s, &opened);
-        }
+        do
+            rc = open_keyspace(s, &named, need, &opened, &why);
+        while (tries-- > 0 && closed_for_files(s, rc));
         if (rc < 0)
-            return rc;
+            return why == NULL ? rc
+                               : keyspace_report(s, name, name_size, why, rc);
         k = table_slot(s);
         *k = opened;
         if (hash == s->failed) {
