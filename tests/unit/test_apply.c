@@ -16,42 +16,26 @@
 
 #define CASE(name, d) TEST_IN(name, struct tmpdir *d, in_memory, remove_dir)
 
-CASE(a_log_counts_once, d)
+CASE(a_log_that_is_in_is_committed_again_and_counts_once, d)
 {
     struct store *s = open_store(d, 1 << 24, true);
-    struct store_applied applied;
-    struct log_batch log, later;
     struct model m = {.counters = NULL};
+    struct store_applied applied;
+    struct log_batch log;
 
     rng = 1;
     log_make(&log, 1, 7, 500, 400);
-    assert_int_equal(mark_state(s, &log.mark), STORE_MARK_NONE);
     assert_rc(apply_logs(s, &log, 1), 0);
     model_apply(&m, &log.keys);
-    assert_int_equal(mark_state(s, &log.mark), STORE_MARK_DONE);
 
-    assert_rc(apply_logs(s, &log, 1), 0); /* all of it is left out */
-    compare_all(s, &m);
     assert_rc(apply_deltas(s, KS, &log.mark, 1, log.keys.deltas, log.keys.count,
                            &applied),
               0);
+
     assert_int_equal(applied.keys, 0);
     assert_int_equal(applied.commits, 1); /* it is durable now, too */
     compare_all(s, &m);
-
-    later = log;
-    later.mark.epoch++;
-    assert_int_equal(mark_state(s, &later.mark), STORE_MARK_NONE);
-    assert_rc(apply_logs(s, &later, 1), 0);
-    model_apply(&m, &later.keys);
-    compare_all(s, &m);
-    assert_int_equal(mark_state(s, &log.mark), STORE_MARK_AHEAD);
-    assert_rc(apply_deltas(s, KS, &log.mark, 1, log.keys.deltas, log.keys.count,
-                           &applied),
-              -EOVERFLOW);
-    compare_all(s, &m);
     check_clean(s);
-
     store_close(s);
     batch_free(&log.keys);
     free(m.counters);
@@ -71,29 +55,6 @@ CASE(marks_without_records_are_kept, d)
     assert_rc(apply_deltas(s, KS, &mark, 1, NULL, 0, &applied), 0);
 
     assert_int_equal(mark_state(s, &mark), STORE_MARK_DONE);
-    store_close(s);
-}
-
-/* Such a fill comes of a log that was put back to an earlier state. */
-CASE(another_fill_of_an_epoch_is_not_taken_for_the_one_that_is_in, d)
-{
-    const struct store_fill first = {.uuid = "u", .epoch = 3, .first_ms = 10};
-    const struct store_fill second = {.uuid = "u", .epoch = 3, .first_ms = 20};
-    struct store *s = open_store(d, 1 << 24, true);
-    const struct store_delta k = delta("k", 1);
-    struct store_applied applied;
-    struct store_mark_info other;
-
-    assert_rc(apply_deltas(s, KS, &first, 1, &k, 1, &applied), 0);
-    assert_int_equal(mark_state(s, &first), STORE_MARK_DONE);
-
-    assert_rc(store_marks(s, KS, &second, 1, &other), 0);
-    assert_int_equal(other.state, STORE_MARK_OTHER);
-    assert_rc(apply_deltas(s, KS, &second, 1, &k, 1, &applied), 0);
-
-    assert_int_equal(mark_state(s, &second), STORE_MARK_DONE);
-    assert_int_equal(mark_state(s, &first), STORE_MARK_OTHER);
-    assert_true(get_one(s, "pages", "k") == 2);
     store_close(s);
 }
 

@@ -70,68 +70,10 @@ count_fault(void *ctx, const char *text)
 
 /* ---- marks -------------------------------------------------------------- */
 
-/* Where the key of a mark lies in the file, whose pages begin with their
- * number: in front of its value. */
-static off_t
-place_of_mark(struct store *s, const struct store_fill *log)
-{
-    char key[17] = "m";
-    MDB_val k = {.mv_size = sizeof key, .mv_data = key}, v;
-    struct keyspace *ks;
-    uintptr_t at;
-    uint64_t page;
-
-    memcpy(key + 1, log->uuid, 16);
-    assert_rc(keyspace_get(lmdb_of(s), KS, KEYSPACE_FIND, &ks), 0);
-    assert_rc(keyspace_read(ks), 0);
-    assert_int_equal(mdb_get(ks->reader, ks->meta, &k, &v), 0);
-    at = (uintptr_t)v.mv_data;
-    memcpy(&page, (const uint8_t *)v.mv_data - at % 4096, sizeof page);
-    keyspace_read_end(ks);
-    return (off_t)(page * 4096 + at % 4096 - sizeof key);
-}
-
-static void
-flip(int fd, off_t at, unsigned bit)
-{
-    uint8_t byte;
-
-    assert_int_equal(pread(fd, &byte, 1, at), 1);
-    byte = (uint8_t)(byte ^ 1u << bit);
-    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
-}
-
 static const struct store_fill counted_log = {.uuid = "one of the logs",
                                               .epoch = 7};
 static const struct store_fill other_log = {.uuid = "two of the logs",
                                             .epoch = 3};
-
-/* The record is there, whole, but LMDB does not come to it: the log would count
- * a second time. */
-CASE(a_hidden_mark_is_no_mark_that_is_not_there, d)
-{
-    struct store *s = open_store(d, 1 << 20, true);
-    off_t at;
-    int fd;
-
-    assert_rc(stored_add(s, KS_NAME, &counted_log, "k", 2), 0);
-    at = place_of_mark(s, &counted_log);
-    fd = openat(d->fd, "pages.mdb", O_RDWR | O_CLOEXEC);
-    assert_true(fd >= 0);
-
-    flip(fd, at + 3, 2); /* in the uuid; this process goes on */
-
-    assert_rc(stored_add(s, KS_NAME, &counted_log, "k", 2), -EBADMSG);
-    assert_rc(stored_add(s, KS_NAME, &other_log, "k", 2), -EBADMSG);
-    assert_rc(store_marks(s, KS, &counted_log, 1,
-                          &(struct store_mark_info){.progress = 0}),
-              -EBADMSG);
-    flip(fd, at + 3, 2);
-    assert_rc(stored_add(s, KS_NAME, &counted_log, "k", 2), 0);
-    assert_int_equal(get_one(s, KS_NAME, "k"), 2);
-    assert_int_equal(close(fd), 0);
-    store_close(s);
-}
 
 /* As a branch page that leads elsewhere would have it: marks that are whole,
  * but one is missing, or is of an earlier commit. */
@@ -177,51 +119,6 @@ CASE(marks_that_are_not_those_of_the_state_are_damage, d)
         assert_int_equal(mark_state(s, &later), STORE_MARK_NONE);
     }
     store_close(s);
-}
-
-/* Sets one bit of both meta pages, or of every leaf page. */
-static void
-set_bit(const struct tmpdir *d, bool meta, size_t byte, uint8_t bit)
-{
-    static uint8_t page[4096];
-    int fd = openat(d->fd, "pages.mdb", O_RDWR);
-    struct stat st;
-    off_t at;
-
-    assert_true(fd >= 0 && fstat(fd, &st) == 0);
-    for (at = 0; at < st.st_size; at += 4096) {
-        assert_int_equal(pread(fd, page, 4096, at), 4096);
-        if ((at < 8192) != meta || (!meta && page[10] != 0x02))
-            continue;
-        page[byte] |= bit;
-        assert_int_equal(pwrite(fd, page, 4096, at), 4096);
-    }
-    assert_true(close(fd) == 0);
-}
-
-/* LMDB itself would stop the process for each of these. */
-CASE(flags_that_would_stop_lmdb_are_refused, d)
-{
-    static const struct {
-        bool meta;
-        size_t byte;
-        uint8_t bit;
-    } flips[] = {{true, 44, 0x04}, {true, 92, 0x04}, {false, 10, 0x20}};
-    struct store *s;
-    size_t i;
-
-    for (i = 0; i < sizeof flips / sizeof flips[0]; i++) {
-        s = open_store(d, 1 << 24, true);
-        assert_rc(apply_one(s, "pages", "k", 1), 0);
-        store_close(s);
-        set_bit(d, flips[i].meta, flips[i].byte, flips[i].bit);
-
-        s = open_store(d, 1 << 24, true);
-        assert_rc(apply_one(s, "pages", "k", 1), -EBADMSG);
-        assert_rc(apply_one(s, "others", "k", 1), 0);
-        store_close(s);
-        tmpdir_empty(d);
-    }
 }
 
 CASE(check_finds_what_contradicts_itself, d)

@@ -76,18 +76,6 @@ CASE(a_dropped_keyspace_is_empty_and_its_logs_stay_in, d)
     store_close(s);
 }
 
-CASE(what_is_not_there_cannot_be_dropped, d)
-{
-    const struct store_key key = {.key = (const uint8_t *)"k", .key_size = 1};
-    struct store *s = open_store(d, 1 << 20, true);
-    uint64_t deleted;
-
-    assert_rc(store_drop(s, KS), -ENOENT);
-    assert_rc(store_del(s, KS, &key, 1, &deleted), -ENOENT);
-    assert_int_equal(tmpdir_count(d, "."), 0);
-    store_close(s);
-}
-
 /* Keys 0 to n - 1, one each. */
 static void
 add_many(struct store *s, unsigned n)

@@ -329,33 +329,6 @@ CASE(keys_are_of_whole_commits_while_a_worker_writes, d)
     store_close(&s->store);
 }
 
-CASE(a_deep_tree_of_marks_is_followed_without_lmdb, d)
-{
-    struct keyspace k = {.file = "pages.mdb"};
-    struct lmdb *s = open_store(d, true);
-    struct keyspace_state found;
-    const char *why;
-
-    for (unsigned i = 0; i < COMMITS; i++)
-        assert_rc(apply(s, "pages", i), 0);
-    assert_rc(keyspace_peek(&s->options, &k, &found, NULL, NULL, &why), 0);
-    assert_int_equal(found.roots[TREE_KEYS].count, COMMITS);
-    assert_int_equal(k.name_size, 5);
-    assert_memory_equal(k.name, "pages", 5);
-
-    k = (struct keyspace){.file = "pages.mdb", .name_size = 5, .name = "pagex"};
-    assert_rc(keyspace_peek(&s->options, &k, &found, NULL, NULL, &why),
-              -EBADMSG);
-    k = (struct keyspace){.file = "none.mdb"};
-    assert_rc(keyspace_peek(&s->options, &k, &found, NULL, NULL, &why),
-              -ENOENT);
-    assert_rc(mkfifoat(d->fd, "fifo.mdb", 0600), 0);
-    k = (struct keyspace){.file = "fifo.mdb"};
-    assert_rc(keyspace_peek(&s->options, &k, &found, NULL, NULL, &why),
-              -EBADMSG);
-    store_close(&s->store);
-}
-
 CASE(a_damaged_file_never_tells_a_number_that_was_not_committed, d)
 {
     struct random r = {.state = 7};

@@ -591,46 +591,6 @@ KEYSPACE(a_copy_with_a_flipped_bit_in_a_meta_page_is_right_or_reported, f)
     every_bit_of_the_meta_pages_is_right_or_reported(f, 0, 6);
 }
 
-/* Fault: the keyspace went back by a commit, silently. */
-KEYSPACE(an_older_commit_is_not_taken_for_the_newest, f)
-{
-    const int fd = keyspace(f, 4); /* the last is transaction 5, on page 1 */
-    struct store_check_result checked;
-    const uint64_t damaged = 5 ^ 4;
-    char fault[200] = "";
-    struct store *s;
-
-    assert_int_equal(pwrite(fd, &damaged, 8, PAGE + 144), 8);
-
-    s = store(f, false);
-    assert_true(count(s) == -EBADMSG);
-    assert_rc(store_check(s, ks, 5, count_fault, fault, &checked), 0);
-    assert_int_equal(checked.faults, 1);
-    assert_string_equal(fault, "an older commit would be taken for the "
-                               "newest: a meta page is damaged");
-    store_close(s);
-    close(fd);
-}
-
-/* What LMDB leaves when it cannot write a meta page: the new root under the
- * number that was there before. */
-KEYSPACE(a_commit_that_failed_elsewhere_is_reported_too, f)
-{
-    int fd = keyspace(f, 4);
-    struct store *s;
-    uint64_t number;
-
-    assert_int_equal(pread(fd, &number, 8, 144), 8);
-    close(fd);
-    fd = keyspace(f, 1);
-    assert_int_equal(pwrite(fd, &number, 8, 144), 8);
-
-    s = store(f, false);
-    assert_true(count(s) == -EBADMSG);
-    store_close(s);
-    close(fd);
-}
-
 /* ---- keyspaces: what is refused ---------------------------------------- */
 
 KEYSPACE(a_damaged_file_is_not_read_again_until_it_changes, f)

@@ -468,21 +468,6 @@ insert_run(struct fixture *f, unsigned from, unsigned to, unsigned prefix)
     return edit_run(f, from, to, prefix, BLOCK_INSERT);
 }
 
-TEST(a_directory_of_many_levels_holds_together)
-{
-    struct fixture f;
-
-    start(&f, BLOCK_KEYS);
-
-    /* Long common beginnings make separators long: 14 children per node. */
-    for (unsigned at = 0; at < 60000; at += 6000)
-        assert_rc(insert_run(&f, at, at + 6000, 240), 0);
-
-    assert_true(f.tree.root.level >= 3);
-    check_clean(&f, 60000);
-    stop(&f);
-}
-
 TEST(what_is_loaded_in_order_is_packed_full)
 {
     struct fixture f;
@@ -515,21 +500,6 @@ TEST(a_tree_that_is_emptied_leaves_nothing)
     assert_int_equal(f.pager.count, 0);
     assert_rc(insert_run(&f, 0, 10, 0), 0);
     check_clean(&f, 10);
-    stop(&f);
-}
-
-TEST(a_tree_that_loses_its_first_nodes_holds_together)
-{
-    struct fixture f;
-
-    start(&f, BLOCK_KEYS);
-    assert_rc(insert_run(&f, 0, 20000, 240), 0);
-    assert_true(f.tree.root.level >= 2);
-
-    for (unsigned gone = 0; gone < 20000; gone += 2000) {
-        assert_rc(edit_run(&f, gone, gone + 2000, 240, BLOCK_DELETE), 0);
-        check_clean(&f, 18000 - gone);
-    }
     stop(&f);
 }
 
