@@ -3,7 +3,7 @@
  *
  * Entry points: functions_bind(), functions_start(), functions_step(),
  * functions_describe(). */
-#include "reader/graphite/functions_internal.h"
+#include "reader/graphite/functions.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -16,6 +16,20 @@
 static const struct {
     const char *name, *function;
 } synonyms[] = {{"sum", "sumSeries"}};
+
+/* As /functions has them, and what an argument of another type is not. */
+static const struct {
+    const char *name, *wanted;
+} types[] = {
+    [FUNCTION_SERIES] = {"seriesList", "a path or a call of a function"},
+    [FUNCTION_STRING] = {"string", "a string in quotes"},
+    [FUNCTION_NODE] = {"node", "the number of a node"},
+    [FUNCTION_COUNT] = {"integer", "an integer of at least 0"},
+    [FUNCTION_NUMBER] = {"float", "a number"},
+    [FUNCTION_INTERVAL] = {"interval",
+                           "an interval such as \"5min\" or \"1h\""},
+    [FUNCTION_AGGREGATE] = {"aggFunc", "a word in quotes, such as \"sum\""},
+    [FUNCTION_BOOL] = {"boolean", "true or false"}};
 
 #define NODES_MAX 512 /* a path has fewer nodes */
 
@@ -60,9 +74,9 @@ count_params(const struct function *f, bool with_optional, bool *is_multiple)
     unsigned count = 0;
 
     *is_multiple = false;
-    for (unsigned i = 0; i < FUNCTIONS_PARAMS && f->params[i].name; i++) {
-        count += with_optional || !f->params[i].is_optional ? 1 : 0;
-        *is_multiple |= f->params[i].is_multiple;
+    for (unsigned i = 0; f->params[i]; i++) {
+        count += with_optional || !f->params[i]->is_optional ? 1 : 0;
+        *is_multiple |= f->params[i]->is_multiple;
     }
     return count;
 }
@@ -92,54 +106,47 @@ is_option(const struct function_param *p, struct target_text text)
     return false;
 }
 
-/* Whether an argument is what a parameter takes; else says what that is. */
+/* Whether an argument is what a parameter takes. */
+static bool
+is_taken(const struct function_param *p, const struct target_node *v,
+         struct function_call *call)
+{
+    const bool is_integer = v->kind == TARGET_NUMBER && v->is_whole;
+
+    switch (p->type) {
+    case FUNCTION_SERIES:
+        return v->kind == TARGET_CALL || v->kind == TARGET_PATH;
+    case FUNCTION_STRING:
+        return v->kind == TARGET_STRING;
+    case FUNCTION_NODE:
+        return is_integer && v->whole <= NODES_MAX && v->whole >= -NODES_MAX;
+    case FUNCTION_COUNT:
+        return is_integer && v->whole >= 0;
+    case FUNCTION_NUMBER:
+        return v->kind == TARGET_NUMBER;
+    case FUNCTION_INTERVAL:
+        return v->kind == TARGET_STRING &&
+               moment_interval(v->text.at, v->text.size, &call->interval) == 0;
+    case FUNCTION_AGGREGATE:
+        return v->kind == TARGET_STRING && is_option(p, v->text);
+    case FUNCTION_BOOL:
+        return v->kind == TARGET_BOOL;
+    }
+    return false;
+}
+
 static int
 check_value(const struct function *f, const struct function_param *p,
             const struct target_node *v, struct function_call *call, char *why)
 {
-    const bool is_number = v->kind == TARGET_NUMBER;
-    const char *wanted = NULL;
+    const bool is_word =
+        p->type == FUNCTION_AGGREGATE && v->kind == TARGET_STRING;
 
-    switch (p->type) {
-    case FUNCTION_SERIES:
-        if (v->kind != TARGET_CALL && v->kind != TARGET_PATH)
-            wanted = "a path or a call of a function";
-        break;
-    case FUNCTION_STRING:
-        if (v->kind != TARGET_STRING)
-            wanted = "a string in quotes";
-        break;
-    case FUNCTION_NODE:
-        if (!is_number || !v->is_whole || v->whole > NODES_MAX ||
-            v->whole < -NODES_MAX)
-            wanted = "the number of a node";
-        break;
-    case FUNCTION_COUNT:
-        if (!is_number || !v->is_whole || v->whole < 0)
-            wanted = "an integer of at least 0";
-        break;
-    case FUNCTION_NUMBER:
-        if (!is_number)
-            wanted = "a number";
-        break;
-    case FUNCTION_INTERVAL:
-        if (v->kind != TARGET_STRING ||
-            moment_interval(v->text.at, v->text.size, &call->interval) < 0)
-            wanted = "an interval such as \"5min\" or \"1h\"";
-        break;
-    case FUNCTION_AGGREGATE:
-        if (v->kind != TARGET_STRING)
-            wanted = "a word in quotes, such as \"sum\"";
-        else if (!is_option(p, v->text))
-            wanted = "a value that /functions lists";
-        break;
-    case FUNCTION_BOOL:
-        if (v->kind != TARGET_BOOL)
-            wanted = "true or false";
-        break;
-    }
-    return wanted ? fail_call(why, "%s: %s is %s", f->name, p->name, wanted)
-                  : 0;
+    if (is_taken(p, v, call))
+        return 0;
+    return fail_call(why, "%s: %s is %s", f->name, p->name,
+                     is_word ? "a value that /functions lists"
+                             : types[p->type].wanted);
 }
 
 /* The parameter that an argument is for, by its keyword or its place. */
@@ -147,8 +154,8 @@ static int
 find_param(const struct function *f, const struct target_node *v,
            unsigned place, unsigned *out, char *why)
 {
-    for (unsigned i = 0; i < FUNCTIONS_PARAMS && f->params[i].name; i++) {
-        const struct function_param *p = &f->params[i];
+    for (unsigned i = 0; f->params[i]; i++) {
+        const struct function_param *p = f->params[i];
 
         *out = i;
         if (v->keyword.size > 0 ? target_text_is(v->keyword, p->name)
@@ -170,12 +177,12 @@ bind_arguments(const struct function *f, struct function_call *call,
     for (const struct target_node *v = node->args; v; v = v->next) {
         rc = find_param(f, v, place++, &param, why);
         if (rc == 0)
-            rc = check_value(f, &f->params[param], v, call, why);
+            rc = check_value(f, f->params[param], v, call, why);
         if (rc < 0)
             return rc;
-        if (call->values[param] && !f->params[param].is_multiple)
+        if (call->values[param] && !f->params[param]->is_multiple)
             return fail_call(why, "%s: %s is there twice", f->name,
-                             f->params[param].name);
+                             f->params[param]->name);
         if (!call->values[param])
             call->values[param] = v;
     }
@@ -211,10 +218,10 @@ functions_bind(struct scratch *scratch, struct target_node *node,
     rc = bind_arguments(f, call, node, why);
     if (rc < 0)
         return rc;
-    for (unsigned i = 0; i < FUNCTIONS_PARAMS && f->params[i].name; i++)
-        if (!call->values[i] && !f->params[i].is_optional)
+    for (unsigned i = 0; f->params[i]; i++)
+        if (!call->values[i] && !f->params[i]->is_optional)
             return fail_call(why, "%s: %s is missing", f->name,
-                             f->params[i].name);
+                             f->params[i]->name);
     wrong = f->check ? f->check(call) : NULL;
     return wrong ? fail_call(why, "%s: %s", f->name, wrong) : 0;
 }
@@ -292,17 +299,11 @@ describe_default(struct json_writer *w, const struct function_param *p)
 static void
 describe_param(struct json_writer *w, const struct function_param *p)
 {
-    static const char *const types[] = {
-        [FUNCTION_SERIES] = "seriesList", [FUNCTION_STRING] = "string",
-        [FUNCTION_NODE] = "node",         [FUNCTION_COUNT] = "integer",
-        [FUNCTION_NUMBER] = "float",      [FUNCTION_INTERVAL] = "interval",
-        [FUNCTION_AGGREGATE] = "aggFunc", [FUNCTION_BOOL] = "boolean"};
-
     json_object_begin(w);
     json_member(w, "name");
     json_text(w, p->name);
     json_member(w, "type");
-    json_text(w, types[p->type]);
+    json_text(w, types[p->type].name);
     if (!p->is_optional) {
         json_member(w, "required");
         json_bool(w, true);
@@ -329,10 +330,10 @@ describe_function(struct json_writer *w, const char *name,
     char text[256];
     size_t size = (size_t)snprintf(text, sizeof text, "%s(", name);
 
-    for (unsigned i = 0; i < FUNCTIONS_PARAMS && f->params[i].name; i++)
+    for (unsigned i = 0; f->params[i]; i++)
         size += (size_t)snprintf(
             text + size, sizeof text - size, "%s%s%s", i > 0 ? ", " : "",
-            f->params[i].is_multiple ? "*" : "", f->params[i].name);
+            f->params[i]->is_multiple ? "*" : "", f->params[i]->name);
     (void)snprintf(text + size, sizeof text - size, ")"); /* short names fit */
     json_member(w, name);
     json_object_begin(w);
@@ -348,8 +349,8 @@ describe_function(struct json_writer *w, const char *name,
     json_text(w, f->group);
     json_member(w, "params");
     json_array_begin(w);
-    for (unsigned i = 0; i < FUNCTIONS_PARAMS && f->params[i].name; i++)
-        describe_param(w, &f->params[i]);
+    for (unsigned i = 0; f->params[i]; i++)
+        describe_param(w, f->params[i]);
     json_array_end(w);
     json_object_end(w);
 }

@@ -29,7 +29,7 @@ enum function_type {
 };
 
 struct function_param {
-    const char *name; /* NULL: there are no more */
+    const char *name;
     enum function_type type;
     bool is_optional;
     bool is_multiple;           /* the last one: one or more of it */
@@ -58,14 +58,18 @@ struct function_call {
 
 struct function {
     const char *name, *group, *description;
-    struct function_param params[FUNCTIONS_PARAMS];
+    const struct function_param *const *params; /* NULL behind the last */
     /* Computes for one series, and then for all.  NULL: nothing to do.
      * -EINVAL with call->why, -ENOMEM. */
     int (*each)(struct function_call *call, struct series *s);
     int (*finish)(struct function_call *call);
     /* Checks values that have the right types.  NULL, or what is wrong. */
     const char *(*check)(const struct function_call *call);
+    enum series_aggregate rated_by; /* of what chooses series */
 };
+
+extern const struct function functions_table[];
+extern const size_t functions_count;
 
 /* Finds the function of a call and gives its arguments to its parameters.
  *   -EINVAL  `why` says what is wrong
