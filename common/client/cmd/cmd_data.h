@@ -205,17 +205,16 @@ void archived_close(struct archive_reader *r, int fd);
 
 /* ---- log apply --------------------------------------------------------- */
 
-/* The increments of some logs, summed by keyspace, key and minute, and put
- * into a store once.
+/* The increments of a log, summed by keyspace, key and minute, and put into a
+ * store once.
  *
- *     rc = log_apply_log(&s, &mark);             one or more
+ *     log_apply_begin(&s, &mark);
  *     rc = log_apply_add(&s, &message, received_ms);
  *     ...
  *     rc = log_apply_apply(&s, store, &how);
  *
- * A worker does the same (worker/fold.h) at fifty times the speed, in bounded
- * memory.  This one is for commands and has no limit: the caller bounds what it
- * adds.
+ * A worker does the same (worker/fold.h) for many logs at once, at fifty times
+ * the speed and in bounded memory.
  *
  * Ownership: struct log_apply is the caller's; all zeros is an empty one.
  * Errors: 0 or a negative errno. */
@@ -225,13 +224,11 @@ struct log_apply_record {
     uint16_t keyspace_size;
     uint16_t key_size;
     uint32_t minute;
-    uint32_t log; /* that it is of */
     int64_t increment;
 };
 
 struct log_apply {
-    struct store_fill *marks; /* of the logs */
-    size_t log_count, log_capacity;
+    struct store_fill mark; /* of the log */
     struct log_apply_record *records;
     size_t count, capacity;
     uint8_t *bytes;
@@ -239,10 +236,9 @@ struct log_apply {
 };
 
 void log_apply_fini(struct log_apply *s);
-void log_apply_clear(struct log_apply *s); /* keeps the memory */
 
-/* The next records are of this fill.  -ENOMEM */
-int log_apply_log(struct log_apply *s, const struct store_fill *mark);
+/* No records, and the next ones are of this fill. */
+void log_apply_begin(struct log_apply *s, const struct store_fill *mark);
 
 /* Increments of 0 are left out.  -ENOMEM */
 int log_apply_add(struct log_apply *s, const struct message *m,
@@ -272,10 +268,10 @@ struct log_apply_how {
     void (*refused)(void *ctx, const uint8_t *name, size_t name_size, int rc);
 };
 
-/* Sees to it that all records are in, under the marks of their logs: what is
- * in already is not put in again, also where some of it is.  Where something is
+/* Sees to it that all records are in, under the mark of their log: what is in
+ * already is not put in again, also where some of it is.  Where something is
  * held for a keyspace, its records are held behind that, as a worker does it:
- * applied at once they would bring the marks of their logs past those of what
+ * applied at once they would bring the mark of their log past those of what
  * is held; only a fill before all that is held of its log is applied.  So the
  * caller lists its logs first and calls this then.  `store` NULL: a dry run
  * against nothing.  Adds to *result. what a keyspace said, unless it goes on

@@ -11,7 +11,7 @@
  * A log is taken as a whole or not at all: --from and --to go by its first
  * increment.  Nothing of it is applied before all of it has been checked.
  *
- * Read from the end: cmd_replay(), replay_log(), apply_read(). */
+ * Read from the end: cmd_replay(), replay_log(), apply_log(). */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,9 +24,7 @@
 #include "common/client/cmd/cmd_data.h"
 #include "common/client/cmd/cmd_terminal.h"
 
-#define LOGS_AT_ONCE    64
-#define RECORDS_AT_ONCE 400000
-#define WAIT_MS         30000
+#define WAIT_MS 30000
 
 struct replay {
     const struct cmd_line *line;
@@ -67,9 +65,9 @@ holder(void *ctx)
     return store_session_holder(&r->in);
 }
 
-/* Applies the logs that were read so far. */
+/* Applies the log that was read. */
 static int
-apply_read(struct replay *r)
+apply_log(struct replay *r)
 {
     const struct log_apply_how how = {
         .held = r->opened ? r->in.held : NULL,
@@ -80,24 +78,9 @@ apply_read(struct replay *r)
         .refused = refused,
         .ctx = r,
     };
-    int rc;
 
-    rc = log_apply_apply(&r->sums, r->opened ? r->in.store : NULL, &how,
-                         &r->result);
-    log_apply_clear(&r->sums);
-    return rc;
-}
-
-/* One batch has one fill of a log at most, as its mark has. */
-static bool
-must_flush(const struct replay *r, const struct archive_header *h)
-{
-    if (r->sums.log_count == LOGS_AT_ONCE || r->sums.count >= RECORDS_AT_ONCE)
-        return true;
-    for (size_t i = 0; i < r->sums.log_count; i++)
-        if (memcmp(r->sums.marks[i].uuid, h->uuid, sizeof h->uuid) == 0)
-            return true;
-    return false;
+    return log_apply_apply(&r->sums, r->opened ? r->in.store : NULL, &how,
+                           &r->result);
 }
 
 /* ---- reading ----------------------------------------------------------- */
@@ -127,21 +110,18 @@ add_records(struct replay *r, struct archive_reader *from)
     const struct archive_header *h = archive_reader_header(from);
     struct store_fill mark = {.epoch = h->epoch, .first_ms = h->first_ms};
     const struct archive_record *records;
-    int count, rc;
+    int count, rc = 0;
 
     memcpy(mark.uuid, h->uuid, sizeof mark.uuid);
-    rc = log_apply_log(&r->sums, &mark);
+    log_apply_begin(&r->sums, &mark);
     while (rc == 0 && (count = archive_reader_next(from, &records)) != 0)
         rc = count < 0 ? count : add_block(r, records, count);
     return rc;
 }
 
-/* Adds a log; when it turns out to be damaged nothing of it stays. */
 static int
 read_log(struct replay *r, const struct archived *a)
 {
-    const size_t count = r->sums.count, size = r->sums.bytes_size;
-    const size_t logs = r->sums.log_count;
     const uint64_t records = r->records;
     struct archive_reader *from;
     int fd, rc;
@@ -151,12 +131,8 @@ read_log(struct replay *r, const struct archived *a)
         return rc;
     rc = add_records(r, from);
     archived_close(from, fd);
-    if (rc < 0) {
-        r->sums.count = count;
-        r->sums.bytes_size = size;
-        r->sums.log_count = logs;
+    if (rc < 0)
         r->records = records;
-    }
     return rc;
 }
 
@@ -200,8 +176,7 @@ wrong_sizes(const struct replay *r, const struct archived *a)
         a->path, h->keyspace_size, h->key_size);
 }
 
-/* Reads one file of the list and applies when enough is read. Returns an exit
- * status. */
+/* Reads one file of the list and applies it.  Returns an exit status. */
 static int
 replay_log(struct replay *r, const struct archived *a)
 {
@@ -217,14 +192,12 @@ replay_log(struct replay *r, const struct archived *a)
     status = wrong_sizes(r, a);
     if (status != 0)
         return status;
-    if (must_flush(r, &a->header) && apply_read(r) < 0)
-        return CONFIG_EXIT_SYSTEM;
     rc = read_log(r, a);
     r->done += a->size;
     if (rc < 0)
         return report_damaged(r, a, rc);
     r->logs++;
-    return 0;
+    return apply_log(r) < 0 ? CONFIG_EXIT_SYSTEM : 0;
 }
 
 static int
@@ -242,9 +215,6 @@ take_all(struct replay *r)
             r->done += a->size;
         }
     }
-    /* Apply the logs read so far even if a later one cannot be read. */
-    if (status != CONFIG_EXIT_SYSTEM && apply_read(r) < 0)
-        status = CONFIG_EXIT_SYSTEM;
     progress_clear(&r->progress);
     return status;
 }

@@ -307,7 +307,7 @@ read_log(struct salvage *s)
         memcpy(s->mark.uuid, s->report.header.uuid, sizeof s->mark.uuid);
         s->mark.epoch = s->report.header.epoch;
         s->mark.first_ms = s->report.header.first_ms;
-        rc = log_apply_log(&s->sums, &s->mark);
+        log_apply_begin(&s->sums, &s->mark);
     }
     if (rc == 0 && s->report.headers_rc == 0)
         rc = read_slots(s, fd);
