@@ -1,10 +1,10 @@
 /* common/client/cmd/backup.c - countd backup: a copy that is a data directory.
  *
  * First everything received so far is merged or held, so the copy needs no
- * logs.  Held records are copied first, then the keyspaces they are held for,
- * under a lock that keeps workers from applying them: if a worker applied a
- * record in between, and later fills of its logs were merged, the copy would
- * contain a record that can neither be applied nor be recognized as applied.
+ * logs.  Held records are copied first, then the keyspaces, under a lock that
+ * keeps workers from applying them: if a worker applied a record in between,
+ * and later fills of its logs were merged, the copy would contain a record that
+ * can neither be applied nor be recognized as applied.
  * Each keyspace is copied as one snapshot.  Every copy is checked before the
  * command reports success.
  *
@@ -23,8 +23,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/base/array.h"
-#include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
@@ -47,10 +45,6 @@ struct backup {
     struct progress progress;
     uint64_t keyspaces, keys, faults;
     char name[NAME_TEXT_SIZE]; /* being copied or checked */
-
-    /* Keyspaces that are copied with what is held for them, by name. */
-    struct cmd_name *first;
-    size_t first_count, first_capacity;
 };
 
 /* ---- the new directory ------------------------------------------------- */
@@ -192,16 +186,15 @@ copy_held(struct backup *b)
 
 /* Copies one keyspace and reads the whole copy back. */
 static int
-copy_keyspace(struct backup *b, const uint8_t *name, size_t size,
-              bool may_be_missing)
+copy_keyspace(void *ctx, const uint8_t *name, size_t size, int64_t keys)
 {
     struct store_check_result result = {0};
+    struct backup *b = ctx;
     int rc;
 
+    (void)keys; /* the check counts them */
     (void)name_escape(name, size, b->name);
     rc = store_copy(b->in.store, name, size, b->keyspace_fd);
-    if (rc == -ENOENT && may_be_missing)
-        return 0;
     if (rc == 0)
         rc = store_check(b->copy, name, size, copy_fault, b, &result);
     if (rc < 0) {
@@ -215,80 +208,6 @@ copy_keyspace(struct backup *b, const uint8_t *name, size_t size,
     b->keys += result.keys;
     progress_show(&b->progress, 0, b->keyspaces, "keyspace");
     return 0;
-}
-
-static int
-compare_names(const void *a, const void *b)
-{
-    const struct cmd_name *x = a, *y = b;
-
-    return bytes_compare(x->bytes, x->size, y->bytes, y->size);
-}
-
-/* Copies a keyspace of the list, unless it was copied with what is held. */
-static int
-copy_listed(void *ctx, const uint8_t *name, size_t size, int64_t keys)
-{
-    struct backup *b = ctx;
-    struct cmd_name key = {.size = size};
-
-    (void)keys; /* the check counts them */
-    memcpy(key.bytes, name, size);
-    if (b->first_count > 0 && bsearch(&key, b->first, b->first_count,
-                                      sizeof *b->first, compare_names) != NULL)
-        return 0;
-    return copy_keyspace(b, name, size, false);
-}
-
-static int
-add_first(void *ctx, const struct held_summary *s)
-{
-    struct backup *b = ctx;
-
-    if (array_grow(&b->first, &b->first_capacity, b->first_count + 1,
-                   sizeof *b->first) < 0)
-        return -ENOMEM;
-    b->first[b->first_count].size = s->name_size;
-    memcpy(b->first[b->first_count++].bytes, s->name, s->name_size);
-    return 0;
-}
-
-/* Copies the keyspaces for which something is held.  One that does not exist
- * yet, since all that came for it is held, is skipped. */
-static int
-copy_first(struct backup *b)
-{
-    int rc;
-
-    rc = unmerged_snapshot_begin(b->in.held);
-    if (rc == 0)
-        rc = held_each(b->in.held, add_first, b);
-    if (b->first_count > 1)
-        qsort(b->first, b->first_count, sizeof *b->first, compare_names);
-    for (size_t i = 0; rc == 0 && i < b->first_count; i++)
-        rc = copy_keyspace(b, b->first[i].bytes, b->first[i].size, true);
-    return rc;
-}
-
-/* Copies what is held, and the keyspaces that it is held for. */
-static int
-copy_waiting(struct backup *b)
-{
-    struct wait_turn turn = {.deadline_ms = clock_ms() + HELD_WAIT_MS};
-    int rc;
-
-    do
-        rc = held_lock_all(b->in.held);
-    while (wait_turn(&turn, rc, 0));
-    if (rc == -ENOENT)
-        return 0; /* nothing is held */
-    if (rc < 0)
-        return rc;
-    rc = copy_held(b);
-    if (rc == 0)
-        rc = copy_first(b);
-    held_unlock(b->in.held);
-    return rc;
 }
 
 /* The check of the copies left lock files, which are of this moment only.  One
@@ -305,19 +224,44 @@ remove_lock(void *ctx, int folder_fd, const char *name)
 }
 
 static int
-copy_keyspaces(struct backup *b)
+list_keyspaces(struct backup *b)
 {
     static const uint8_t first[1];
+
+    return store_list(b->in.store, first, 0, copy_keyspace, b);
+}
+
+/* Copies what is held and then the keyspaces, while no worker applies it. */
+static int
+copy_held_and_keyspaces(struct backup *b)
+{
+    struct wait_turn turn = {.deadline_ms = clock_ms() + HELD_WAIT_MS};
+    int rc;
+
+    do
+        rc = held_lock_all(b->in.held);
+    while (wait_turn(&turn, rc, 0));
+    if (rc == -ENOENT)
+        return list_keyspaces(b); /* nothing is held */
+    if (rc < 0)
+        return rc;
+    rc = copy_held(b);
+    if (rc == 0)
+        rc = list_keyspaces(b);
+    held_unlock(b->in.held);
+    return rc;
+}
+
+static int
+copy_keyspaces(struct backup *b)
+{
     int rc;
 
     rc = store_session_store(b->line, b->keyspace_fd, false, &b->copy);
     if (rc < 0)
         return rc;
     progress_init(&b->progress, "copying", 0);
-    rc = copy_waiting(b);
-    if (rc == 0)
-        rc = store_list(b->in.store, first, 0, copy_listed, b);
-    free(b->first);
+    rc = copy_held_and_keyspaces(b);
     progress_clear(&b->progress);
     store_close(b->copy);
     return rc;
