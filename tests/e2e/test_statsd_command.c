@@ -2,6 +2,7 @@
  * lines in countd status. */
 #include "tests/e2e/statsd_fixture.h"
 
+#include <signal.h>
 #include <string.h>
 
 #include "tests/lib/expect.h"

@@ -83,6 +83,17 @@ int cmd_printed(void);
  * given. */
 const char *cmd_value(const struct cmd_line *line, const char *option);
 
+/* What a command does by its first argument. */
+struct cmd_verb {
+    const char *word; /* "": there is none */
+    int min, max;     /* arguments with the word; max -1: any number */
+    int (*run)(struct cmd_line *line);
+};
+
+/* Runs the verb that the line has, or prints the usage. */
+int cmd_run_verb(struct cmd_line *line, const struct cmd_verb *verbs,
+                 size_t count);
+
 /* Reports an error.  Returns `status`. */
 int cmd_fail(int status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -44,6 +44,18 @@ cmd_name(const struct cmd_line *line, const char *text, const char *what,
 }
 
 int
+cmd_run_verb(struct cmd_line *line, const struct cmd_verb *verbs, size_t count)
+{
+    const char *word = line->arg_count > 0 ? line->args[0] : "";
+
+    for (const struct cmd_verb *v = verbs; v < verbs + count; v++)
+        if (strcmp(word, v->word) == 0 && line->arg_count >= v->min &&
+            (v->max < 0 || line->arg_count <= v->max))
+            return v->run(line);
+    return cmd_usage(line);
+}
+
+int
 cmd_number(const char *text, const char *what, int64_t min, int64_t max,
            int64_t *out)
 {

@@ -129,16 +129,11 @@ held_drop_named(struct cmd_line *line)
     return fflush(stdout) == 0 ? status : CONFIG_EXIT_SYSTEM;
 }
 
-/* ---- which ------------------------------------------------------------- */
-
 int
 cmd_held(struct cmd_line *line)
 {
-    const char *what = line->arg_count > 0 ? line->args[0] : "";
+    static const struct cmd_verb verbs[] = {{"", 0, 0, held_list},
+                                            {"drop", 2, -1, held_drop_named}};
 
-    if (line->arg_count == 0)
-        return held_list(line);
-    if (strcmp(what, "drop") == 0 && line->arg_count > 1)
-        return held_drop_named(line);
-    return cmd_usage(line);
+    return cmd_run_verb(line, verbs, sizeof verbs / sizeof verbs[0]);
 }

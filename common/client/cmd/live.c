@@ -272,24 +272,12 @@ live_who(struct cmd_line *line)
 int
 cmd_live(struct cmd_line *line)
 {
-    static const struct {
-        const char *word;
-        int min, max; /* arguments, the word too; -1: any */
-        int (*run)(struct cmd_line *line);
-    } table[] = {
+    static const struct cmd_verb verbs[] = {
         {"get", 2, -1, live_get},
         {"stats", 1, 1, live_stats},
         {"dump", 1, 1, live_dump},
         {"who", 2, 2, live_who},
     };
 
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        if (strcmp(line->args[0], table[i].word) != 0)
-            continue;
-        if (line->arg_count >= table[i].min &&
-            (table[i].max < 0 || line->arg_count <= table[i].max))
-            return table[i].run(line);
-        break;
-    }
-    return cmd_usage(line);
+    return cmd_run_verb(line, verbs, sizeof verbs / sizeof verbs[0]);
 }

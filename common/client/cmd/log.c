@@ -45,18 +45,23 @@ list_row(struct output *out, int log_fd, const struct logfile *f)
 }
 
 static int
-list_logs(const struct cmd_line *line, const struct datadir *d)
+list_logs(struct cmd_line *line)
 {
     struct logfile_list list;
     struct output out;
-    int rc;
+    struct datadir d;
+    int rc, status;
 
-    rc = logfile_list_read(&list, d->log_fd);
+    status = wait_datadir(line, &d);
+    if (status != 0)
+        return status;
+    rc = logfile_list_read(&list, d.log_fd);
+    output_init(&out, line, log_columns, LOG_COLUMNS);
+    for (size_t i = 0; rc == 0 && i < list.count; i++)
+        list_row(&out, d.log_fd, &list.files[i]);
+    datadir_close(&d);
     if (rc < 0)
         return cmd_failed(rc, "read %s/log", line->config.data_dir);
-    output_init(&out, line, log_columns, LOG_COLUMNS);
-    for (size_t i = 0; i < list.count; i++)
-        list_row(&out, d->log_fd, &list.files[i]);
     output_rows_end(&out);
     logfile_list_free(&list);
     return output_fini(&out);
@@ -100,58 +105,24 @@ log_argument(const char *text, char name[LOGFILE_NAME_SIZE])
                     text);
 }
 
+/* Reports an error; that there is no such file, or that it is damaged, is an
+ * answer. */
 static int
-open_log(const struct datadir *d, const char *name)
+report_archived(int rc, const char *name)
 {
-    const int fd = wait_open_log(d->log_fd, name);
-
-    if (fd == -ENOENT)
-        diag(DIAG_ERROR, "there is no log %s; countd log list shows them",
-             name);
-    else if (fd < 0)
-        diag_errno(DIAG_ERROR, fd, "open log %s", name);
-    return fd;
-}
-
-/* That there is no such log, or that it is damaged, is an answer. */
-static int
-open_status(int rc)
-{
-    return rc == -ENOENT || rc == -EBADMSG || rc == -EPROTONOSUPPORT
-               ? CONFIG_EXIT_NEGATIVE
-               : CONFIG_EXIT_SYSTEM;
-}
-
-/* Opens and checks an archived log; *fd is closed with it. */
-static int
-open_archived(const struct datadir *d, const char *name,
-              struct archive_reader **out, int *fd)
-{
-    char path[sizeof ARCHIVE_FOLDER + LOGFILE_NAME_SIZE];
-    int rc;
-
-    (void)snprintf(path, sizeof path, "%s/%s", ARCHIVE_FOLDER, name);
-    *fd = folder_open_file(d->fd, path);
-    rc = *fd < 0 ? *fd : archive_reader_open(out, *fd);
-    if (rc < 0 && *fd >= 0)
-        (void)close(*fd);
     if (rc == -ENOENT)
-        diag(DIAG_ERROR, "there is no %s in archive/", name);
-    else if (rc == -EBADMSG)
-        diag(DIAG_ERROR, "archive/%s is damaged: nothing of it is shown", name);
-    else if (rc == -EPROTONOSUPPORT)
-        diag(DIAG_ERROR,
-             "archive/%s has the format of another version: use the countd "
-             "that wrote it",
-             name);
-    else if (rc < 0)
-        diag_errno(DIAG_ERROR, rc, "read archive/%s", name);
-    return rc;
+        return cmd_fail(CONFIG_EXIT_NEGATIVE, "there is no %s in archive/",
+                        name);
+    if (rc == -EBADMSG)
+        return cmd_fail(CONFIG_EXIT_NEGATIVE,
+                        "archive/%s is damaged: nothing of it is shown", name);
+    if (rc == -EPROTONOSUPPORT)
+        return cmd_fail(CONFIG_EXIT_NEGATIVE,
+                        "archive/%s has the format of another version: use "
+                        "the countd that wrote it",
+                        name);
+    return cmd_failed(rc, "read archive/%s", name);
 }
-
-struct dump {
-    struct output out;
-};
 
 static const struct table_column dump_columns[] = {
     {"slot", "slot", true},
@@ -165,17 +136,15 @@ static int
 dump_slot(void *ctx, uint32_t number, const struct message *m,
           const struct slot_stamp *stamp)
 {
-    struct dump *dump = ctx;
-
     if (mark_is(m))
         return 0; /* no increment */
-    output_row(&dump->out, (const struct cell[]){
-                               cell_number(number),
-                               cell_number((int64_t)stamp->received_ms),
-                               cell_number(m->increment),
-                               cell_name(m->keyspace, m->keyspace_size),
-                               cell_name(m->key, m->key_size),
-                           });
+    output_row(ctx, (const struct cell[]){
+                        cell_number(number),
+                        cell_number((int64_t)stamp->received_ms),
+                        cell_number(m->increment),
+                        cell_name(m->keyspace, m->keyspace_size),
+                        cell_name(m->key, m->key_size),
+                    });
     return 0;
 }
 
@@ -199,84 +168,105 @@ used_end(int fd, const struct log_header *h, uint32_t *end)
 }
 
 static void
-begin_dump(const struct cmd_line *line, struct dump *dump)
+begin_dump(const struct cmd_line *line, struct output *out)
 {
-    output_init(&dump->out, line, dump_columns,
+    output_init(out, line, dump_columns,
                 sizeof dump_columns / sizeof dump_columns[0]);
     /* Tab-separated is what this is for; --json is the other choice. */
-    if (dump->out.format == OUTPUT_PEOPLE)
-        dump->out.format = OUTPUT_TSV;
+    if (out->format == OUTPUT_PEOPLE)
+        out->format = OUTPUT_TSV;
 }
 
 static int
-dump_archived(const struct cmd_line *line, const struct datadir *d,
-              const char *name)
+dump_archived(const struct cmd_line *line, const char *name)
 {
+    char path[CONFIG_TEXT_SIZE + sizeof "/" ARCHIVE_FOLDER "/" +
+              LOGFILE_NAME_SIZE];
+    const struct archived file = {.path = path};
     const struct archive_record *records;
     struct archive_reader *from;
     uint32_t number = 0;
-    struct dump dump;
+    struct output out;
     int count, fd, rc, status;
 
-    rc = open_archived(d, name, &from, &fd);
+    (void)snprintf(path, sizeof path, "%s/" ARCHIVE_FOLDER "/%s",
+                   line->config.data_dir, name);
+    rc = archived_open(&file, &from, &fd);
     if (rc < 0)
-        return open_status(rc);
-    begin_dump(line, &dump);
+        return report_archived(rc, name);
+    begin_dump(line, &out);
     while ((count = archive_reader_next(from, &records)) > 0)
         for (int i = 0; i < count; i++) {
             const struct slot_stamp stamp = {.received_ms =
                                                  records[i].received_ms};
 
-            (void)dump_slot(&dump, number++, &records[i].m, &stamp); /* 0 */
+            (void)dump_slot(&out, number++, &records[i].m, &stamp); /* 0 */
         }
-    output_rows_end(&dump.out);
-    status = output_fini(&dump.out);
-    archive_reader_close(from);
-    (void)close(fd);
-    if (count < 0)
-        return cmd_failed(count, "read archive/%s", name);
-    return status;
+    output_rows_end(&out);
+    status = output_fini(&out);
+    archived_close(from, fd);
+    return count < 0 ? cmd_failed(count, "read archive/%s", name) : status;
 }
 
 static int
-run_dump(struct cmd_line *line, const struct datadir *d, const char *name)
+dump_slots(const struct cmd_line *line, int fd, const char *name)
 {
     struct log_header header;
-    uint32_t skipped = 0;
-    struct dump dump;
-    uint32_t end = 0;
-    int fd, rc, status;
+    uint32_t skipped = 0, end = 0;
+    struct output out;
+    int rc, status;
 
-    if (is_archived(name))
-        return dump_archived(line, d, name);
-    fd = open_log(d, name);
-    if (fd < 0)
-        return open_status(fd);
     rc = logfile_header(fd, &header);
     if (rc == 0)
         rc = used_end(fd, &header, &end);
-    if (rc < 0) {
-        diag(DIAG_ERROR, "log %s: %s; nothing can be read", name,
-             rc == -EPROTONOSUPPORT ? "of a newer version"
-                                    : "its headers are damaged");
-        (void)close(fd);
-        return CONFIG_EXIT_NEGATIVE;
-    }
-    begin_dump(line, &dump);
-    rc = logfile_each(fd, &header, end, dump_slot, &dump, &skipped);
-    output_rows_end(&dump.out);
-    status = output_fini(&dump.out);
-    (void)close(fd);
     if (rc < 0)
-        diag_errno(DIAG_ERROR, rc, "read log %s", name);
+        return cmd_fail(CONFIG_EXIT_NEGATIVE, "log %s: %s; nothing can be read",
+                        name,
+                        rc == -EPROTONOSUPPORT ? "of a newer version"
+                                               : "its headers are damaged");
+    begin_dump(line, &out);
+    rc = logfile_each(fd, &header, end, dump_slot, &out, &skipped);
+    output_rows_end(&out);
+    status = output_fini(&out);
     if (skipped > 0)
         diag(DIAG_WARNING,
              "log %s: slots left out because they are not "
              "valid: %" PRIu32,
              name, skipped);
     if (rc < 0)
-        return CONFIG_EXIT_SYSTEM;
+        return cmd_failed(rc, "read log %s", name);
     return status == 0 && skipped > 0 ? CONFIG_EXIT_NEGATIVE : status;
+}
+
+static int
+dump_log(struct cmd_line *line)
+{
+    char name[LOGFILE_NAME_SIZE];
+    struct datadir d;
+    int fd, status;
+
+    status = log_argument(line->args[1], name);
+    if (status == 0)
+        status = wait_datadir(line, &d);
+    if (status != 0)
+        return status;
+    if (is_archived(name)) {
+        status = dump_archived(line, name);
+    } else {
+        fd = wait_open_log(d.log_fd, name);
+        if (fd == -ENOENT)
+            status = cmd_fail(CONFIG_EXIT_NEGATIVE,
+                              "there is no log %s; countd log list shows them",
+                              name);
+        else if (fd < 0)
+            status = cmd_failed(fd, "open log %s", name);
+        else
+            status = dump_slots(line, fd, name);
+        if (fd >= 0)
+            (void)close(fd);
+    }
+    datadir_close(&d);
+    return status;
 }
 
 /* ---- accept ------------------------------------------------------------- */
@@ -307,52 +297,39 @@ accept_older(const struct datadir *d)
     return CONFIG_EXIT_OK;
 }
 
+static int
+accept_log(struct cmd_line *line)
+{
+    struct datadir d;
+    int status;
+
+    status = wait_datadir(line, &d);
+    if (status == 0) {
+        status = accept_older(&d);
+        datadir_close(&d);
+    }
+    return status;
+}
+
 /* ---- the subcommand ---------------------------------------------------- */
 
-/* The subcommands; the last two have an argument. */
-enum log_command { LOG_LIST, LOG_ACCEPT, LOG_DUMP, LOG_SALVAGE, LOG_COMMANDS };
-
-static enum log_command
-parse_command(const struct cmd_line *line)
+static int
+salvage_log(struct cmd_line *line)
 {
-    static const char *const names[LOG_COMMANDS] = {"list", "accept", "dump",
-                                                    "salvage"};
-    int i = 0;
+    char name[LOGFILE_NAME_SIZE];
+    const int status = log_argument(line->args[1], name);
 
-    if (line->arg_count == 0)
-        return LOG_LIST;
-    while (i < LOG_COMMANDS && strcmp(line->args[0], names[i]) != 0)
-        i++;
-    return i < LOG_COMMANDS && line->arg_count == (i >= LOG_DUMP ? 2 : 1)
-               ? (enum log_command)i
-               : LOG_COMMANDS;
+    return status == 0 ? cmd_salvage(line, name) : status;
 }
 
 int
 cmd_log(struct cmd_line *line)
 {
-    const enum log_command command = parse_command(line);
-    char name[LOGFILE_NAME_SIZE] = "";
-    struct datadir d;
-    int status = 0;
+    static const struct cmd_verb verbs[] = {
+        {"", 0, 0, list_logs},          {"list", 1, 1, list_logs},
+        {"accept", 1, 1, accept_log},   {"dump", 2, 2, dump_log},
+        {"salvage", 2, 2, salvage_log},
+    };
 
-    if (command == LOG_COMMANDS)
-        return cmd_usage(line);
-    if (command >= LOG_DUMP)
-        status = log_argument(line->args[1], name);
-    if (status != 0)
-        return status;
-    if (command == LOG_SALVAGE)
-        return cmd_salvage(line, name);
-    status = wait_datadir(line, &d);
-    if (status != 0)
-        return status;
-    if (command == LOG_LIST)
-        status = list_logs(line, &d);
-    else if (command == LOG_DUMP)
-        status = run_dump(line, &d, name);
-    else
-        status = accept_older(&d);
-    datadir_close(&d);
-    return status;
+    return cmd_run_verb(line, verbs, sizeof verbs / sizeof verbs[0]);
 }

@@ -15,6 +15,8 @@
 #include "common/client/cmd/cmd.h"
 #include "common/wire/query.h"
 
+#define FIELDS_MAX 16
+
 static const struct table_column columns[] = {
     {"protocol", "protocol", false},
     {"figure", "figure", false},
@@ -31,7 +33,7 @@ static const struct table_column sender_columns[] = {
 static const struct {
     const char *name;
     const char *keyspace;
-    const char *fields[16];
+    const char *fields[FIELDS_MAX];
 } protocols[] = {
     {"statsd",
      "countd.statsd",
@@ -57,96 +59,74 @@ struct sender_row {
 
 struct statsd_command {
     struct countd *c;
-    struct countd_rows **pages; /* of countd.statsd and countd.graphite */
-    size_t page_count, page_capacity;
-    size_t starts[PROTOCOLS + 1]; /* the first page of each */
     size_t rows[PROTOCOLS];
+    int64_t counts[PROTOCOLS][FIELDS_MAX]; /* of the fields */
+    int64_t as_of_ms;
     struct sender_row *senders;
-    size_t sender_count;
+    size_t sender_count, sender_capacity;
     struct output out;
 };
 
 /* ---- what there is ------------------------------------------------------ */
 
-static int
-keep_page(struct statsd_command *s, struct countd_rows *rows)
-{
-    if (array_grow(&s->pages, &s->page_capacity, s->page_count + 1,
-                   sizeof(void *)) < 0) {
-        countd_rows_free(rows);
-        return -ENOMEM;
-    }
-    s->pages[s->page_count++] = rows;
-    return 0;
-}
-
-/* All rows of a keyspace; one that does not exist has none. */
-static int
-read_keyspace(struct statsd_command *s, const char *keyspace, size_t *rows_read)
-{
-    int64_t offset = 0;
-    size_t got;
-
-    do {
-        struct countd_rows *rows;
-        int rc = countd_range(s->c, keyspace, strlen(keyspace), offset,
-                              QUERY_ROWS_MAX, &rows);
-
-        if (rc < 0)
-            return rc;
-        got = rows->count;
-        *rows_read += got;
-        offset += (int64_t)got;
-        rc = keep_page(s, rows);
-        if (rc < 0)
-            return rc;
-    } while (got == QUERY_ROWS_MAX);
-    return 0;
-}
-
-static int
-read_all(struct statsd_command *s)
-{
-    int rc = 0;
-
-    for (size_t p = 0; rc == 0 && p < PROTOCOLS; p++) {
-        rc = read_keyspace(s, protocols[p].keyspace, &s->rows[p]);
-        s->starts[p + 1] = s->page_count;
-    }
-    return rc;
-}
-
-static int64_t
-find_count(const struct statsd_command *s, size_t protocol, const char *figure)
-{
-    for (size_t i = s->starts[protocol]; i < s->starts[protocol + 1]; i++)
-        for (size_t j = 0; j < s->pages[i]->count; j++) {
-            const struct countd_row *row = &s->pages[i]->rows[j];
-
-            if (bytes_equal(row->key, row->key_size, figure, strlen(figure)))
-                return row->count;
-        }
-    return 0;
-}
-
-/* ---- senders ------------------------------------------------------------ */
-
 /* Takes a row that is a figure of a sender. */
-static void
-note_sender(struct statsd_command *s, const struct countd_row *row)
+static int
+add_sender(struct statsd_command *s, const struct countd_row *row)
 {
     for (int i = 0; i < SENDER_COUNTS; i++) {
         const size_t size = strlen(prefixes[i]);
-        struct sender_row *one = &s->senders[s->sender_count];
+        struct sender_row *one;
 
         if (row->key_size <= size || row->key_size - size > NAME_MAX_SIZE ||
             memcmp(row->key, prefixes[i], size) != 0)
             continue;
+        if (array_grow(&s->senders, &s->sender_capacity, s->sender_count + 1,
+                       sizeof *s->senders) < 0)
+            return -ENOMEM;
+        one = &s->senders[s->sender_count++];
         *one = (struct sender_row){.name = {.size = row->key_size - size}};
         memcpy(one->name.bytes, row->key + size, one->name.size);
         one->counts[i] = row->count;
-        s->sender_count++;
     }
+    return 0;
+}
+
+static int
+take_row(struct statsd_command *s, size_t protocol,
+         const struct countd_row *row)
+{
+    const char *const *fields = protocols[protocol].fields;
+
+    for (size_t i = 0; fields[i]; i++)
+        if (bytes_equal(row->key, row->key_size, fields[i], strlen(fields[i])))
+            s->counts[protocol][i] = row->count;
+    return protocol == 0 ? add_sender(s, row) : 0;
+}
+
+/* All rows of a keyspace; one that does not exist has none. */
+static int
+read_keyspace(struct statsd_command *s, size_t protocol)
+{
+    const char *keyspace = protocols[protocol].keyspace;
+    size_t got;
+    int rc;
+
+    do {
+        struct countd_rows *rows;
+
+        rc = countd_range(s->c, keyspace, strlen(keyspace),
+                          (int64_t)s->rows[protocol], QUERY_ROWS_MAX, &rows);
+        if (rc < 0)
+            return rc;
+        if (s->as_of_ms == 0)
+            s->as_of_ms = rows->as_of_ms;
+        got = rows->count;
+        s->rows[protocol] += got;
+        for (size_t i = 0; rc == 0 && i < got; i++)
+            rc = take_row(s, protocol, &rows->rows[i]);
+        countd_rows_free(rows);
+    } while (rc == 0 && got == QUERY_ROWS_MAX);
+    return rc;
 }
 
 static int
@@ -159,20 +139,13 @@ compare_senders(const void *a, const void *b)
 }
 
 /* One row for each sender, in the order of names. */
-static int
-collect_senders(struct statsd_command *s)
+static void
+join_senders(struct statsd_command *s)
 {
-    size_t rows = 1, used = 0;
+    size_t used = 0;
 
-    for (size_t i = 0; i < s->starts[1]; i++)
-        rows += s->pages[i]->count;
-    s->senders = calloc(rows, sizeof *s->senders);
-    if (s->senders == NULL)
-        return -ENOMEM;
-    for (size_t i = 0; i < s->starts[1]; i++)
-        for (size_t j = 0; j < s->pages[i]->count; j++)
-            note_sender(s, &s->pages[i]->rows[j]);
-    qsort(s->senders, s->sender_count, sizeof *s->senders, compare_senders);
+    if (s->sender_count > 0)
+        qsort(s->senders, s->sender_count, sizeof *s->senders, compare_senders);
     for (size_t i = 0; i < s->sender_count; i++) {
         if (used == 0 ||
             compare_senders(&s->senders[used - 1], &s->senders[i]) != 0) {
@@ -183,7 +156,6 @@ collect_senders(struct statsd_command *s)
             s->senders[used - 1].counts[j] += s->senders[i].counts[j];
     }
     s->sender_count = used;
-    return 0;
 }
 
 /* ---- printing ----------------------------------------------------------- */
@@ -195,10 +167,9 @@ print_protocol(struct statsd_command *s, size_t protocol)
 
     for (size_t i = 0; fields[i]; i++)
         output_row(&s->out,
-                   (const struct cell[]){
-                       cell_text(protocols[protocol].name),
-                       cell_text(fields[i]),
-                       cell_number(find_count(s, protocol, fields[i]))});
+                   (const struct cell[]){cell_text(protocols[protocol].name),
+                                         cell_text(fields[i]),
+                                         cell_number(s->counts[protocol][i])});
 }
 
 static int
@@ -224,7 +195,7 @@ print_all(struct statsd_command *s, const struct cmd_line *line)
         output_rows_end(&s->out);
     }
     if (s->rows[0] + s->rows[1] > 0 || s->out.format == OUTPUT_JSON)
-        output_as_of(&s->out, s->pages[0]->as_of_ms);
+        output_as_of(&s->out, s->as_of_ms);
     return output_fini(&s->out);
 }
 
@@ -237,17 +208,15 @@ cmd_statsd(struct cmd_line *line)
     status = cmd_connect(line, CMD_READER, 0, &s.c);
     if (status != 0)
         return status;
-    rc = read_all(&s);
+    rc = read_keyspace(&s, 0);
     if (rc == 0)
-        rc = collect_senders(&s);
+        rc = read_keyspace(&s, 1);
+    join_senders(&s);
     status = rc == 0 ? print_all(&s, line) : 0;
     if (rc == 0 && status == 0 && s.rows[0] + s.rows[1] == 0) {
         diag(DIAG_INFO, "nothing was received, or statsd.self is off");
         status = CONFIG_EXIT_NEGATIVE;
     }
-    for (size_t i = 0; i < s.page_count; i++)
-        countd_rows_free(s.pages[i]);
-    free(s.pages);
     free(s.senders);
     countd_close(s.c);
     return rc < 0 ? cmd_peer_failed(line, CMD_READER, rc) : status;
