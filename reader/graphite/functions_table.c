@@ -272,8 +272,7 @@ find_group(const struct function_call *call, struct target_text name)
     size_t i = 0;
 
     while (i < call->made.count &&
-           (call->made.items[i]->name.size != name.size ||
-            memcmp(call->made.items[i]->name.at, name.at, name.size) != 0))
+           !target_text_equals(call->made.items[i]->name, name))
         i++;
     return i;
 }

@@ -48,13 +48,6 @@ put_completion(struct json_writer *w, const struct path_found *f)
     json_object_end(w);
 }
 
-static bool
-is_same_path(const struct path_found *a, const struct path_found *b)
-{
-    return a->path.size == b->path.size &&
-           memcmp(a->path.at, b->path.at, a->path.size) == 0;
-}
-
 /* The nodes that were found.  Those of one path and kind come once: several
  * keys may have one path; and in an expansion each path comes once. */
 static int
@@ -66,7 +59,7 @@ put_nodes(struct graphite *g)
 
     for (const struct path_found *f = g->search.found; f; f = f->next) {
         const bool is_again =
-            before && is_same_path(before, f) &&
+            before && target_text_equals(before->path, f->path) &&
             (g->kind == GRAPHITE_EXPAND || before->is_leaf == f->is_leaf);
 
         if (is_again || (g->only_leaves && !f->is_leaf))
@@ -115,24 +108,13 @@ put_lookup(struct graphite *g)
 int
 graphite_lookup_step(struct graphite *g, uint64_t until_ns)
 {
-    struct render *r = &g->render;
     int rc = path_search_step(&g->search, until_ns);
 
     if (rc == 1)
         rc = put_lookup(g) < 0 ? -ENOMEM : 1;
     if (rc >= 0)
         return rc;
-    if (rc == -ENOMEM)
-        (void)render_fail_memory(r);
-    else if (rc == -E2BIG)
-        (void)render_fail(r, HTTP_BAD_REQUEST,
-                          "more than %zu nodes: give a narrower path "
-                          "(graphite.max_nodes)",
-                          g->max_nodes);
-    else
-        (void)render_fail_keyspace(r, g->search.keyspace.bytes,
-                                   g->search.keyspace.size, rc);
-    return -1;
+    return render_fail_search(&g->render, rc, "nodes", g->max_nodes);
 }
 
 void

@@ -3,41 +3,21 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <time.h>
 
-#define DAY  ((int64_t)86400)
-#define YEAR (365 * DAY)
+#define DAY ((int64_t)86400)
 
 static const struct {
-    const char *name;
+    const char *names;
     int64_t seconds;
-} units[] = {{"s", 1},
-             {"sec", 1},
-             {"secs", 1},
-             {"second", 1},
-             {"seconds", 1},
-             {"m", 60},
-             {"min", 60},
-             {"mins", 60},
-             {"minute", 60},
-             {"minutes", 60},
-             {"h", 3600},
-             {"hour", 3600},
-             {"hours", 3600},
-             {"d", DAY},
-             {"day", DAY},
-             {"days", DAY},
-             {"w", 7 * DAY},
-             {"week", 7 * DAY},
-             {"weeks", 7 * DAY},
-             {"mon", 30 * DAY},
-             {"month", 30 * DAY},
-             {"months", 30 * DAY},
-             {"y", YEAR},
-             {"year", YEAR},
-             {"years", YEAR}};
+} units[] = {
+    {" s sec secs second seconds ", 1}, {" m min mins minute minutes ", 60},
+    {" h hour hours ", 3600},           {" d day days ", DAY},
+    {" w week weeks ", 7 * DAY},        {" mon month months ", 30 * DAY},
+    {" y year years ", 365 * DAY}};
 
 /* Reads digits; returns how many there are, 0 if the number is too large. */
 static size_t
@@ -57,14 +37,15 @@ int
 moment_interval(const char *text, size_t size, int64_t *out)
 {
     const size_t digits = read_digits(text, size, out);
+    char unit[16];
 
-    if (digits == 0 || *out == 0)
+    if (digits == 0 || *out == 0 || size == digits ||
+        memchr(text, ' ', size) != NULL)
         return -EINVAL;
-    text += digits;
-    size -= digits;
+    (void)snprintf(unit, sizeof unit, " %.*s ", (int)(size - digits),
+                   text + digits); /* one that is cut is in no list */
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
-        if (size == strlen(units[i].name) &&
-            strncasecmp(text, units[i].name, size) == 0) {
+        if (strcasestr(units[i].names, unit)) {
             if (*out > MOMENT_MAX / units[i].seconds)
                 return -EINVAL;
             *out *= units[i].seconds;

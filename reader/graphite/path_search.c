@@ -75,10 +75,26 @@ jump_before(struct path_search *s, const uint8_t *bytes, size_t size)
 
 /* ---- what is found ------------------------------------------------------ */
 
-static size_t
-add_escaped(char *to, const uint8_t *name, size_t size)
+struct path_found *
+path_found_new(struct scratch *scratch, const struct path_found *like)
 {
-    return size > 0 ? pattern_escape(name, size, to) : 0;
+    char path[2 * PATTERN_ESCAPED_MAX + 1];
+    struct path_found *f = scratch_take(scratch, sizeof *f);
+    size_t size = pattern_escape(like->keyspace, like->keyspace_size, path);
+
+    if (!f)
+        return NULL;
+    *f = *like;
+    if (f->key_size > 0) {
+        path[size++] = '.';
+        size += pattern_escape(f->key, f->key_size, path + size);
+    }
+    f->path.at = scratch_copy(scratch, path, size);
+    f->path.size = size;
+    f->keyspace =
+        (const uint8_t *)scratch_copy(scratch, f->keyspace, f->keyspace_size);
+    f->key = (const uint8_t *)scratch_copy(scratch, f->key, f->key_size);
+    return f->path.at && f->keyspace && f->key ? f : NULL;
 }
 
 /* Adds the node KEYSPACE.KEY, or with key_size 0 KEYSPACE. */
@@ -86,96 +102,61 @@ static int
 add_found(struct path_search *s, size_t keyspace_size, const uint8_t *key,
           size_t key_size, bool is_leaf)
 {
-    char path[2 * PATTERN_ESCAPED_MAX + 1];
+    const struct path_found node = {.is_leaf = is_leaf,
+                                    .keyspace = s->keyspace.bytes,
+                                    .keyspace_size = (uint16_t)keyspace_size,
+                                    .key = key,
+                                    .key_size = (uint16_t)key_size,
+                                    .next = s->found};
     struct path_found *f;
-    size_t size = add_escaped(path, s->keyspace.bytes, keyspace_size);
-    const char *copy;
 
-    if (key_size > 0)
-        path[size++] = '.';
-    size += add_escaped(path + size, key, key_size);
+    f = path_found_new(s->scratch, &node);
+    if (!f)
+        return -ENOMEM;
     if (s->found && !is_leaf && !s->found->is_leaf &&
-        s->found->path.size == size &&
-        memcmp(s->found->path.at, path, size) == 0)
+        target_text_equals(s->found->path, f->path))
         return 0;
     if (s->count == s->max)
         return -E2BIG;
-    f = scratch_take(s->scratch, sizeof *f);
-    copy = scratch_copy(s->scratch, path, size);
-    if (!f || !copy)
-        return -ENOMEM;
-    f->path = (struct target_text){copy, size};
-    f->is_leaf = is_leaf;
-    if (is_leaf) {
-        f->keyspace_size = (uint16_t)keyspace_size;
-        f->key_size = (uint16_t)key_size;
-        f->keyspace = (const uint8_t *)scratch_copy(
-            s->scratch, s->keyspace.bytes, keyspace_size);
-        f->key = (const uint8_t *)scratch_copy(s->scratch, key, key_size);
-        if (!f->keyspace || !f->key)
-            return -ENOMEM;
-    }
-    f->next = s->found;
     s->found = f;
     s->count++;
     return 0;
 }
 
 static int
-compare_found(const struct path_found *a, const struct path_found *b)
+compare_found(const void *x, const void *y)
 {
+    const struct path_found *a = *(struct path_found *const *)x;
+    const struct path_found *b = *(struct path_found *const *)y;
     const int order =
         bytes_compare(a->path.at, a->path.size, b->path.at, b->path.size);
 
     return order != 0 ? order : (int)b->is_leaf - (int)a->is_leaf;
 }
 
-/* Merges two sorted lists.  Of nodes that are no leaves and
- * equal, one stays. */
-static struct path_found *
-merge_lists(struct path_found *a, struct path_found *b, size_t *gone)
-{
-    struct path_found *first = NULL, **end = &first;
-
-    while (a && b) {
-        const int order = compare_found(a, b);
-        struct path_found **least = order <= 0 ? &a : &b;
-
-        if (order == 0 && !a->is_leaf) {
-            b = b->next;
-            ++*gone;
-            continue;
-        }
-        *end = *least;
-        end = &(*end)->next;
-        *least = (*least)->next;
-    }
-    *end = a ? a : b;
-    return first;
-}
-
-/* Sorts by merging ever longer lists: lists[i] has 2^i nodes, or none. */
-static void
+/* Sorts what was found.  Of nodes that are no leaves and equal, one stays. */
+static int
 sort_found(struct path_search *s)
 {
-    struct path_found *lists[32] = {NULL}, *list = s->found;
-    size_t gone = 0, i;
+    struct path_found **all, **end = &s->found, *last = NULL;
+    size_t count = 0;
 
-    while (list) {
-        struct path_found *one = list;
-
-        list = list->next;
-        one->next = NULL;
-        for (i = 0; i < 31 && lists[i]; i++) {
-            one = merge_lists(lists[i], one, &gone);
-            lists[i] = NULL;
-        }
-        lists[i] = one;
+    all = scratch_take(s->scratch, (s->count + 1) * sizeof *all);
+    if (!all)
+        return -ENOMEM;
+    for (struct path_found *f = s->found; f; f = f->next)
+        all[count++] = f;
+    qsort(all, count, sizeof *all, compare_found);
+    s->count = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (last && !last->is_leaf && compare_found(&last, &all[i]) == 0)
+            continue;
+        last = *end = all[i];
+        end = &last->next;
+        s->count++;
     }
-    for (i = 0; i < 32; i++)
-        list = lists[i] ? merge_lists(lists[i], list, &gone) : list;
-    s->found = list;
-    s->count -= gone;
+    *end = NULL;
+    return 1;
 }
 
 /* ---- keys --------------------------------------------------------------- */
@@ -419,10 +400,8 @@ path_search_step(struct path_search *s, uint64_t until_ns)
             path_search_stop(s);
             return rc;
         }
-        if (s->phase == PATH_SEARCH_END && !s->is_in_keyspace) {
-            sort_found(s);
-            return 1;
-        }
+        if (s->phase == PATH_SEARCH_END && !s->is_in_keyspace)
+            return sort_found(s);
     } while (clock_ns() < until_ns);
     return 0;
 }

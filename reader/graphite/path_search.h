@@ -23,11 +23,15 @@
 /* A node of the last level of the pattern. */
 struct path_found {
     struct target_text path;
-    bool is_leaf;                  /* it is a key; else keys are below it */
-    const uint8_t *keyspace, *key; /* of a leaf */
+    bool is_leaf; /* it is a key; else keys are below it */
+    const uint8_t *keyspace, *key;
     uint16_t keyspace_size, key_size;
     struct path_found *next;
 };
+
+/* Returns one as the given one is, with its path; NULL: no memory. */
+struct path_found *path_found_new(struct scratch *scratch,
+                                  const struct path_found *like);
 
 /* A name and what is known of it. */
 struct path_name {

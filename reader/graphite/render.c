@@ -60,6 +60,21 @@ render_fail_keyspace(struct render *r, const uint8_t *name, size_t size,
                        text);
 }
 
+int
+render_fail_search(struct render *r, int error, const char *what, size_t max)
+{
+    const struct path_name *keyspace = &r->search->keyspace;
+
+    if (error == -ENOMEM)
+        return render_fail_memory(r);
+    if (error == -E2BIG)
+        return render_fail(r, HTTP_BAD_REQUEST,
+                           "more than %zu %s: give a narrower path "
+                           "(graphite.max_%s)",
+                           max, what, what);
+    return render_fail_keyspace(r, keyspace->bytes, keyspace->size, error);
+}
+
 /* A fault whose text is in r->why. */
 static int
 fail_target(struct render *r, int error)
@@ -93,21 +108,21 @@ static int
 set_top(struct render *r, struct render_leaf *leaf)
 {
     const struct target_text name = functions_call(leaf->node)->values[0]->text;
-    const int size = pattern_unescape(name.at, name.size, r->top_keyspace,
-                                      sizeof r->top_keyspace);
+    uint8_t *keyspace = scratch_take(r->scratch, STORE_NAME_MAX);
+    int size;
 
+    leaf->is_top = true;
+    leaf->found = scratch_take(r->scratch, sizeof *leaf->found);
+    if (!leaf->found || !keyspace)
+        return render_fail_memory(r);
+    size = pattern_unescape(name.at, name.size, keyspace, STORE_NAME_MAX);
     if (size <= 0)
         return render_fail(r, HTTP_BAD_REQUEST,
                            "topKeys: the keyspace has 1 to 256 bytes, and "
                            "two hexadecimal digits after %%");
-    leaf->is_top = true;
-    leaf->found = scratch_take(r->scratch, sizeof *leaf->found);
-    if (!leaf->found)
-        return render_fail_memory(r);
-    leaf->found->keyspace = (const uint8_t *)scratch_copy(
-        r->scratch, r->top_keyspace, (size_t)size);
+    leaf->found->keyspace = keyspace;
     leaf->found->keyspace_size = (uint16_t)size;
-    return leaf->found->keyspace ? 0 : render_fail_memory(r);
+    return 0;
 }
 
 static int
@@ -123,8 +138,8 @@ add_leaf(struct render *r, struct render_target *t, struct target_node *node,
     leaf->grid = find_grid(r, t, interval);
     if (!leaf->grid)
         return render_fail_memory(r);
-    leaf->next = t->leaves;
-    t->leaves = leaf;
+    *t->leaves_end = leaf;
+    t->leaves_end = &leaf->next;
     if (node->kind == TARGET_CALL)
         return set_top(r, leaf);
     node->result = leaf;
@@ -152,22 +167,6 @@ add_leaves(struct render *r, struct render_target *t, struct target_node *node,
     return rc;
 }
 
-/* Leaves are added at the front of the list: the first one is to be first. */
-static void
-reverse_leaves(struct render_target *t)
-{
-    struct render_leaf *list = t->leaves;
-
-    t->leaves = NULL;
-    while (list) {
-        struct render_leaf *leaf = list;
-
-        list = list->next;
-        leaf->next = t->leaves;
-        t->leaves = leaf;
-    }
-}
-
 bool
 render_add_target(struct render *r, const char *text, size_t size)
 {
@@ -177,6 +176,7 @@ render_add_target(struct render *r, const char *text, size_t size)
 
     if (!t || !copy)
         return render_fail_memory(r) == 0;
+    t->leaves_end = &t->leaves;
     if (++r->target_count > r->limits.max_series)
         return render_fail(r, HTTP_BAD_REQUEST,
                            "more than %zu targets (graphite.max_series)",
@@ -195,7 +195,6 @@ render_add_target(struct render *r, const char *text, size_t size)
                            "a target is a path or a call of a function") == 0;
     if (add_leaves(r, t, t->target.root, 0) < 0)
         return false;
-    reverse_leaves(t);
     *r->targets_end = t;
     r->targets_end = &t->next;
     return true;
@@ -249,8 +248,7 @@ count_paths(const struct path_found *f)
     size_t count = 0;
 
     for (; f; f = f->next)
-        count += !f->next || f->path.size != f->next->path.size ||
-                 memcmp(f->path.at, f->next->path.at, f->path.size) != 0;
+        count += !f->next || !target_text_equals(f->path, f->next->path);
     return count;
 }
 
@@ -279,15 +277,8 @@ search_step(struct render *r, uint64_t until_ns)
         r->has_begun = true;
     }
     rc = path_search_step(s, until_ns);
-    if (rc == -ENOMEM)
-        return render_fail_memory(r);
-    if (rc == -E2BIG)
-        return render_fail(r, HTTP_BAD_REQUEST,
-                           "more than %zu series: give a narrower path "
-                           "(graphite.max_series)",
-                           r->limits.max_series);
     if (rc < 0)
-        return render_fail_keyspace(r, s->keyspace.bytes, s->keyspace.size, rc);
+        return render_fail_search(r, rc, "series", r->limits.max_series);
     if (rc == 1) {
         r->leaf->found = s->found;
         r->leaf->count = count_paths(s->found);

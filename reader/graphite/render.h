@@ -53,7 +53,7 @@ struct render_leaf {
 
 struct render_target {
     struct target target;
-    struct render_leaf *leaves;
+    struct render_leaf *leaves, **leaves_end;
     struct render_grid *grids;
     struct render_target *next;
 };
@@ -107,7 +107,6 @@ struct render {
     struct store_history_query query;
     struct store_bucket buckets[STORE_BUCKETS_MAX];
     struct store_top top[FUNCTIONS_TOP_MAX];
-    uint8_t top_keyspace[STORE_NAME_MAX];
     struct target_node *node;
     size_t written; /* series of the target, and points of the series */
     size_t points;
@@ -135,10 +134,13 @@ int render_step(struct render *r, uint64_t until_ns);
 int render_fail(struct render *r, enum http_status status, const char *format,
                 ...) __attribute__((format(printf, 3, 4)));
 
-/* The same for a keyspace that cannot be read, and for memory. */
+/* The same for a keyspace that cannot be read, for memory, and for a search, of
+ * at most `max` series or nodes. */
 int render_fail_keyspace(struct render *r, const uint8_t *name, size_t size,
                          int error);
 int render_fail_memory(struct render *r);
+int render_fail_search(struct render *r, int error, const char *what,
+                       size_t max);
 
 /* Chooses the step of r->grid, looking at one keyspace.  1: it is chosen; 0:
  * there is more to do; below 0: as render_step(). */

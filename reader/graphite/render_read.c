@@ -24,8 +24,7 @@ find_series(struct render *r)
         return NULL;
     if (list->count > 0) {
         s = list->items[list->count - 1];
-        if (s->path.size == f->path.size &&
-            memcmp(s->path.at, f->path.at, f->path.size) == 0)
+        if (target_text_equals(s->path, f->path))
             return s;
     }
     s = series_new(r->scratch, g->count);
@@ -133,24 +132,14 @@ set_found(struct render *r)
 
     for (uint64_t i = 0; i < r->query.rows; i++) {
         const struct store_top *t = &r->top[i];
-        struct path_found *f = scratch_take(r->scratch, sizeof *f);
-        char path[2 * PATTERN_ESCAPED_MAX + 1];
-        size_t size;
+        const struct path_found key = {.is_leaf = true,
+                                       .keyspace = keyspace->keyspace,
+                                       .keyspace_size = keyspace->keyspace_size,
+                                       .key = t->key,
+                                       .key_size = t->key_size};
+        struct path_found *f = path_found_new(r->scratch, &key);
 
-        size =
-            pattern_escape(keyspace->keyspace, keyspace->keyspace_size, path);
-        path[size++] = '.';
-        size += pattern_escape(t->key, t->key_size, path + size);
         if (!f)
-            return render_fail_memory(r);
-        f->path.at = scratch_copy(r->scratch, path, size);
-        f->path.size = size;
-        f->is_leaf = true;
-        f->keyspace = keyspace->keyspace;
-        f->keyspace_size = keyspace->keyspace_size;
-        f->key = (const uint8_t *)scratch_copy(r->scratch, t->key, t->key_size);
-        f->key_size = t->key_size;
-        if (!f->path.at || !f->key)
             return render_fail_memory(r);
         *end = f;
         end = &f->next;

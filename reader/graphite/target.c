@@ -9,8 +9,6 @@
 #include <string.h>
 #include <strings.h>
 
-#define NUMBER_MAX 63 /* bytes of a number */
-
 struct parser {
     struct scratch *scratch;
     const char *begin, *at, *end;
@@ -163,61 +161,28 @@ pass_word(struct parser *p)
     return !in_braces;
 }
 
-static const char *
-pass_digits(const char *at, const char *end)
-{
-    while (at < end && is_digit(*at))
-        at++;
-    return at;
-}
-
-/* Whether the word is [+-]digits[.digits][e[+-]digits], or has no digit before
- * or none after the point. */
+/* Sets the number that the word is: false if it is none. */
 static bool
-is_number(struct target_text word)
+read_number(struct parser *p, struct target_node *node)
 {
-    const char *at = word.at, *end = word.at + word.size, *digits;
-    size_t count;
-
-    if (at < end && (*at == '-' || *at == '+'))
-        at++;
-    digits = at;
-    at = pass_digits(at, end);
-    count = (size_t)(at - digits);
-    if (at < end && *at == '.') {
-        digits = ++at;
-        at = pass_digits(at, end);
-        count += (size_t)(at - digits);
-    }
-    if (count == 0)
-        return false;
-    if (at < end && (*at == 'e' || *at == 'E')) {
-        at++;
-        if (at < end && (*at == '-' || *at == '+'))
-            at++;
-        digits = at;
-        at = pass_digits(at, end);
-        if (at == digits)
-            return false;
-    }
-    return at == end;
-}
-
-static bool
-set_number(struct target_node *node, struct target_text word)
-{
-    char text[NUMBER_MAX + 1];
+    const char *text;
     char *end;
 
-    if (word.size > NUMBER_MAX)
+    for (size_t i = 0; i < node->text.size; i++)
+        if (!is_digit(node->text.at[i]) && !strchr("+-.eE", node->text.at[i]))
+            return false;
+    text = scratch_copy(p->scratch, node->text.at, node->text.size);
+    if (!text) {
+        p->error = -ENOMEM;
         return false;
-    memcpy(text, word.at, word.size);
-    text[word.size] = '\0';
-    node->number = strtod(text, NULL);
+    }
+    node->number = strtod(text, &end);
+    if (end == text || *end != '\0')
+        return false;
     errno = 0;
     node->whole = strtoll(text, &end, 10);
     node->is_whole = errno == 0 && *end == '\0';
-    return isfinite(node->number);
+    return true;
 }
 
 static struct target_node *
@@ -233,11 +198,12 @@ parse_word(struct parser *p, const char *begin)
     node->truth = truth;
     if (truth || (word.size == 5 && strncasecmp(begin, "false", 5) == 0))
         node->kind = TARGET_BOOL;
-    if (is_number(word)) {
+    if (read_number(p, node))
         node->kind = TARGET_NUMBER;
-        if (!set_number(node, word))
-            return fail_here(p, "a number that is too large");
-    }
+    if (p->error < 0)
+        return NULL;
+    if (node->kind == TARGET_NUMBER && !isfinite(node->number))
+        return fail_here(p, "a number that is too large");
     return complete_node(p, node, begin);
 }
 

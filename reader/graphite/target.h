@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "reader/graphite/scratch.h"
 
@@ -77,6 +78,12 @@ target_text_is(struct target_text text, const char *what)
     while (i < text.size && what[i] != '\0' && text.at[i] == what[i])
         i++;
     return i == text.size && what[i] == '\0';
+}
+
+static inline bool
+target_text_equals(struct target_text a, struct target_text b)
+{
+    return a.size == b.size && memcmp(a.at, b.at, a.size) == 0;
 }
 
 #endif
