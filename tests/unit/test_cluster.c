@@ -12,17 +12,24 @@
 
 static struct cluster *cluster;
 
+static void
+open_cluster(uint64_t timeout_ms)
+{
+    const struct cluster_options options = {.nodes = servers.nodes,
+                                            .timeout_ms = timeout_ms};
+
+    cluster_close(cluster);
+    assert_rc(cluster_open(&cluster, &options), 0);
+}
+
 static int
 setup(void **state)
 {
-    const struct cluster_options options = {.nodes = servers.nodes,
-                                            .timeout_ms = 3000};
-
     (void)state;
     if (!has_servers)
         return 0;
     cluster_servers_flush(&servers);
-    assert_rc(cluster_open(&cluster, &options), 0);
+    open_cluster(3000);
     return 0;
 }
 
@@ -39,52 +46,33 @@ teardown(void **state)
 
 /* ---- one command --------------------------------------------------------- */
 
-struct words {
-    size_t count;
-    const char *argv[40];
-    size_t sizes[40];
-};
-
-static void
-add_word(struct words *w, const void *bytes, size_t size)
-{
-    w->argv[w->count] = bytes;
-    w->sizes[w->count++] = size;
-}
-
-static struct words
-split_text(const char *text)
-{
-    static char copies[4][512]; /* the last four are the callers' */
-    static unsigned next;
-    char *copy = copies[next++ % 4];
-    struct words w = {.count = 0};
-
-    (void)snprintf(copy, sizeof copies[0], "%s", text);
-    for (char *at = strtok(copy, " "); at; at = strtok(NULL, " "))
-        add_word(&w, at, strlen(at));
-    return w;
-}
-
+/* Runs words in the slot of a key. */
 static struct cluster_command
-run_words(const struct words *w, const char *key)
+run_text(const char *text, const char *key)
 {
-    struct cluster_command m = {.slot = cluster_slot(key, strlen(key)),
-                                .node = CLUSTER_NO_NODE,
-                                .argc = w->count,
-                                .argv = w->argv,
-                                .sizes = w->sizes};
+    struct cluster_command m;
 
+    cluster_begin(&m, cluster_slot(key, strlen(key)), text);
     cluster_run(cluster, &m, 1);
     return m;
+}
+
+/* The error that ends a command. */
+static int
+error_of(const char *text, const char *key)
+{
+    struct cluster_command m = run_text(text, key);
+    const int error = m.error;
+
+    cluster_end(&m, 1);
+    return error;
 }
 
 /* Runs words and compares the reply, a text or a number, with `expected`. */
 static void
 assert_reply(const char *text, const char *key, const char *expected)
 {
-    const struct words w = split_text(text);
-    struct cluster_command m = run_words(&w, key);
+    struct cluster_command m = run_text(text, key);
     char got[64];
 
     if (m.error != 0)
@@ -94,7 +82,7 @@ assert_reply(const char *text, const char *key, const char *expected)
     else
         (void)snprintf(got, sizeof got, "%s", m.reply->str ? m.reply->str : "");
     assert_string_equal(got, expected);
-    cluster_free_replies(&m, 1);
+    cluster_end(&m, 1);
 }
 
 CASE(slots_are_those_of_the_servers)
@@ -129,23 +117,16 @@ TEST(nodes_that_are_not_addresses_are_refused)
 
 CASE(commands_go_to_the_masters_of_their_slots)
 {
-    struct words w[64];
     struct cluster_command m[64];
-    char keys[64][8];
     unsigned masters = 0;
 
     for (unsigned i = 0; i < 64; i++) {
-        (void)snprintf(keys[i], sizeof keys[i], "k%u", i);
-        w[i] = (struct words){.count = 0};
-        add_word(&w[i], "INCRBY", 6);
-        add_word(&w[i], keys[i], strlen(keys[i]));
-        add_word(&w[i], "3", 1);
-        m[i] = (struct cluster_command){
-            .slot = cluster_slot(keys[i], strlen(keys[i])),
-            .node = CLUSTER_NO_NODE,
-            .argc = 3,
-            .argv = w[i].argv,
-            .sizes = w[i].sizes};
+        char key[8];
+
+        (void)snprintf(key, sizeof key, "k%u", i);
+        cluster_begin(&m[i], cluster_slot(key, strlen(key)), "INCRBY");
+        cluster_add_text(&m[i], key);
+        cluster_add_number(&m[i], 3);
     }
     cluster_run(cluster, m, 64);
     for (unsigned i = 0; i < 64; i++) {
@@ -154,30 +135,21 @@ CASE(commands_go_to_the_masters_of_their_slots)
         assert_int_equal(m[i].tries, 1);
         masters |= 1u << cluster_node_of(cluster, m[i].slot);
     }
-    cluster_free_replies(m, 64);
+    cluster_end(m, 64);
     assert_int_equal(__builtin_popcount(masters), 3);
 }
 
 CASE(an_error_ends_its_command_only)
 {
-    const struct words set = split_text("SET k text");
-    const struct words add = split_text("INCRBY k 1");
     struct cluster_command m[2];
 
-    for (unsigned i = 0; i < 2; i++) {
-        const struct words *w = i == 0 ? &set : &add;
-
-        m[i] = (struct cluster_command){.slot = cluster_slot("k", 1),
-                                        .node = CLUSTER_NO_NODE,
-                                        .argc = w->count,
-                                        .argv = w->argv,
-                                        .sizes = w->sizes};
-    }
+    cluster_begin(&m[0], cluster_slot("k", 1), "SET k text");
+    cluster_begin(&m[1], cluster_slot("k", 1), "INCRBY k 1");
     cluster_run(cluster, m, 2);
     assert_rc(m[0].error, 0);
     assert_rc(m[1].error, -EPROTO);
     assert_non_null(strstr(cluster_text(cluster), "not an integer"));
-    cluster_free_replies(m, 2);
+    cluster_end(m, 2);
 }
 
 /* ---- redirects ----------------------------------------------------------- */
@@ -233,39 +205,27 @@ CASE(a_broken_connection_is_made_again)
 CASE(a_master_that_stops_costs_one_timeout)
 {
     const unsigned slot = cluster_slot("a", 1);
-    const struct words w = split_text("GET a");
-    struct cluster_command m;
     unsigned server;
 
     assert_reply("SET a 1", "a", "OK");
     server = cluster_servers_master(&servers, 0, slot);
-    cluster_close(cluster);
-    {
-        const struct cluster_options options = {.nodes = servers.nodes,
-                                                .timeout_ms = 200};
-
-        assert_rc(cluster_open(&cluster, &options), 0);
-    }
+    open_cluster(200);
     assert_reply("GET a", "a", "1");
     daemon_signal(&servers.servers[server], SIGSTOP);
-    m = run_words(&w, "a");
-    assert_rc(m.error, -ETIMEDOUT);
-    m = run_words(&w, "a");
-    assert_rc(m.error, -EHOSTDOWN);
+    assert_rc(error_of("GET a", "a"), -ETIMEDOUT);
+    assert_rc(error_of("GET a", "a"), -EHOSTDOWN);
     daemon_signal(&servers.servers[server], SIGCONT);
 }
 
 CASE(a_full_memory_is_no_space)
 {
-    const struct words w = split_text("SET a 2");
-    const unsigned server =
-        has_servers ? cluster_servers_master(&servers, 0, 15495) : 0;
-    struct cluster_command m;
+    const unsigned server = cluster_servers_master(&servers, 0, 15495);
+    int rc;
 
     (void)cluster_servers_run(&servers, server, "CONFIG SET maxmemory 1");
-    m = run_words(&w, "a");
+    rc = error_of("SET a 2", "a");
     (void)cluster_servers_run(&servers, server, "CONFIG SET maxmemory 0");
-    assert_rc(m.error, -ENOSPC);
+    assert_rc(rc, -ENOSPC);
 }
 
 /* ---- functions ----------------------------------------------------------- */
@@ -282,60 +242,48 @@ struct row_delta {
     uint32_t low;
 };
 
-/* Runs a function that changes something and returns its reply. */
-static struct cluster_command
-run_change(const char *function, const char *sender, unsigned prev,
-           const char *prev_digest, unsigned seq, const char *digest,
-           const struct row_delta *rows, size_t count)
-{
-    struct words w = {.count = 0};
-    char prev_text[16], seq_text[16], count_text[16];
-    uint8_t deltas[12][12];
-
-    (void)snprintf(prev_text, sizeof prev_text, "%u", prev);
-    (void)snprintf(seq_text, sizeof seq_text, "%u", seq);
-    add_word(&w, "FCALL", 5);
-    add_word(&w, function, strlen(function));
-    add_word(&w, "2", 1);
-    add_word(&w, C_KEY, strlen(C_KEY));
-    add_word(&w, Z_KEY, strlen(Z_KEY));
-    add_word(&w, sender, 8);
-    add_word(&w, prev_text, strlen(prev_text));
-    add_word(&w, prev == 0 ? "\0\0\0\0\0\0\0\0" : prev_digest, 8);
-    add_word(&w, seq_text, strlen(seq_text));
-    add_word(&w, digest, 8);
-    if (strcmp(function, "countd1_apply") == 0) {
-        /* Rows, no bound, no tiers, now, the first minute. */
-        (void)snprintf(count_text, sizeof count_text, "%zu", count);
-        add_word(&w, count_text, strlen(count_text));
-        add_word(&w, most, strlen(most));
-        add_word(&w, "", 0);
-        add_word(&w, "1", 1);
-        add_word(&w, "1", 1);
-    }
-    for (size_t i = 0; i < count; i++) {
-        put_be64(deltas[i], (uint64_t)rows[i].high);
-        put_be32(deltas[i] + 8, rows[i].low);
-        add_word(&w, rows[i].key, strlen(rows[i].key));
-        if (strcmp(function, "countd1_apply") == 0)
-            add_word(&w, deltas[i], 12);
-    }
-    return run_words(&w, C_KEY);
-}
-
-/* The first number that a change answers, and one of the others. */
+/* Runs a function of a change, and returns the number at `at` of its answer. */
 static long long
-answer_of(struct cluster_command m, size_t at)
+change(const char *function, const char *sender, unsigned prev,
+       const char *prev_digest, unsigned seq, const char *digest,
+       const struct row_delta *rows, size_t count, size_t at)
 {
+    const bool is_apply = strcmp(function, "apply") == 0;
+    struct cluster_command m;
+    char words[64];
     long long n = -1;
 
+    (void)snprintf(words, sizeof words, "FCALL countd1_%s 2 " C_KEY " " Z_KEY,
+                   function);
+    cluster_begin(&m, cluster_slot(C_KEY, strlen(C_KEY)), words);
+    cluster_add_word(&m, sender, 8);
+    cluster_add_number(&m, prev);
+    cluster_add_word(&m, prev == 0 ? "\0\0\0\0\0\0\0\0" : prev_digest, 8);
+    cluster_add_number(&m, seq);
+    cluster_add_word(&m, digest, 8);
+    if (is_apply) {
+        /* Rows, a bound, no tiers, now, the first minute. */
+        cluster_add_number(&m, (int64_t)count);
+        cluster_add_text(&m, most);
+        cluster_add_text(&m, "");
+        cluster_add_text(&m, "1");
+        cluster_add_text(&m, "1");
+    }
+    for (size_t i = 0; i < count; i++) {
+        uint8_t delta[12];
+
+        put_be64(delta, (uint64_t)rows[i].high);
+        put_be32(delta + 8, rows[i].low);
+        cluster_add_text(&m, rows[i].key);
+        if (is_apply)
+            cluster_add_word(&m, delta, sizeof delta);
+    }
+    cluster_run(cluster, &m, 1);
     if (m.error != 0)
         fail_msg("%s", cluster_text(cluster));
     if (at < m.reply->elements)
-        n = m.reply->element[at]->type == REDIS_REPLY_INTEGER
-                ? m.reply->element[at]->integer
-                : atoll(m.reply->element[at]->str);
-    cluster_free_replies(&m, 1);
+        n = (long long)cluster_reply_number(m.reply->element[at]);
+    cluster_end(&m, 1);
     return n;
 }
 
@@ -345,9 +293,8 @@ apply_one(unsigned prev, unsigned seq, const char *key, int64_t high,
 {
     const struct row_delta row = {key, high, low};
 
-    return answer_of(run_change("countd1_apply", "sender-1", prev, "digest-1",
-                                seq, "digest-1", &row, 1),
-                     0);
+    return change("apply", "sender-1", prev, "digest-1", seq, "digest-1", &row,
+                  1, 0);
 }
 
 /* The rows of the part as "count key" lines. */
@@ -355,9 +302,8 @@ static const char *
 read_rows(void)
 {
     static char text[1024];
-    struct words w =
-        split_text("FCALL_RO countd1_rows 2 " C_KEY " " Z_KEY " 0 100");
-    struct cluster_command m = run_words(&w, C_KEY);
+    struct cluster_command m =
+        run_text("FCALL_RO countd1_rows 2 " C_KEY " " Z_KEY " 0 100", C_KEY);
     char *at = text;
 
     *at = '\0';
@@ -368,7 +314,7 @@ read_rows(void)
 
         at += sprintf(at, "%lld %s\n", (long long)count, row->str + 8);
     }
-    cluster_free_replies(&m, 1);
+    cluster_end(&m, 1);
     return text;
 }
 
@@ -387,15 +333,12 @@ CASE(another_timeline_is_refused)
     const struct row_delta row = {"a", 0, 1};
 
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
-    assert_int_equal(answer_of(run_change("countd1_apply", "sender-1", 1,
-                                          "digest-2", 2, "digest-3", &row, 1),
-                               0),
-                     5);
+    assert_int_equal(
+        change("apply", "sender-1", 1, "digest-2", 2, "digest-3", &row, 1, 0),
+        5);
     /* Another sender has a chain of its own. */
-    assert_int_equal(answer_of(run_change("countd1_apply", "sender-2", 0, "", 1,
-                                          "digest-2", &row, 1),
-                               0),
-                     0);
+    assert_int_equal(
+        change("apply", "sender-2", 0, "", 1, "digest-2", &row, 1, 0), 0);
     assert_string_equal(read_rows(), "6 a\n");
 }
 
@@ -436,15 +379,13 @@ CASE(removing_is_part_of_the_chain)
 
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
     assert_int_equal(apply_one(1, 2, "b", 0, 6), 0);
-    assert_int_equal(answer_of(run_change("countd1_delete", "sender-1", 2,
-                                          "digest-1", 3, "digest-1", keys, 2),
-                               3),
-                     1);
+    assert_int_equal(
+        change("delete", "sender-1", 2, "digest-1", 3, "digest-1", keys, 2, 3),
+        1);
     assert_string_equal(read_rows(), "6 b\n");
-    assert_int_equal(answer_of(run_change("countd1_drop", "sender-1", 3,
-                                          "digest-1", 4, "digest-1", NULL, 0),
-                               0),
-                     0);
+    assert_int_equal(
+        change("drop", "sender-1", 3, "digest-1", 4, "digest-1", NULL, 0, 0),
+        0);
     assert_string_equal(read_rows(), "");
     assert_int_equal(apply_one(1, 2, "b", 0, 6), 1);
     assert_int_equal(apply_one(4, 5, "c", 0, 1), 0);
@@ -454,9 +395,8 @@ CASE(removing_is_part_of_the_chain)
 static long long
 accept_loss(unsigned have, unsigned number)
 {
-    return answer_of(run_change("countd1_accept", "sender-1", have, "digest-1",
-                                number, "digest-1", NULL, 0),
-                     0);
+    return change("accept", "sender-1", have, "digest-1", number, "digest-1",
+                  NULL, 0, 0);
 }
 
 /* One that comes late must not put the mark back: entries would count twice. */
@@ -486,19 +426,22 @@ CASE(no_loss_is_accepted_while_the_part_is_closed)
     assert_int_equal(apply_one(4, 5, "a", 0, 5), 3);
 }
 
-static struct cluster_command
-run_rebuild(const char *token, const char *rows)
+/* Makes the order again, a slice of it: the number that is answered first. */
+static uint64_t
+rebuild(const char *token, const char *rows)
 {
-    struct words w = {.count = 0};
+    struct cluster_command m;
+    uint64_t answer;
+    char words[96];
 
-    add_word(&w, "FCALL", 5);
-    add_word(&w, "countd1_rebuild", 15);
-    add_word(&w, "2", 1);
-    add_word(&w, C_KEY, strlen(C_KEY));
-    add_word(&w, Z_KEY, strlen(Z_KEY));
-    add_word(&w, token, 8);
-    add_word(&w, rows, strlen(rows));
-    return run_words(&w, C_KEY);
+    (void)snprintf(words, sizeof words,
+                   "FCALL countd1_rebuild 2 " C_KEY " " Z_KEY " %s %s", token,
+                   rows);
+    m = run_text(words, C_KEY);
+    assert_rc(m.error, 0);
+    answer = cluster_reply_number(m.reply->element[0]);
+    cluster_end(&m, 1);
+    return answer;
 }
 
 /* Between two slices the part is closed to all but the one that makes it. */
@@ -513,9 +456,9 @@ CASE(a_torn_part_is_made_again_in_slices)
     }
     assert_reply("DEL " Z_KEY, C_KEY, "1");
     assert_int_equal(apply_one(600, 601, "a", 0, 5), 3);
-    while (answer_of(run_rebuild("sender-1", "10"), 0) == 0) {
+    while (rebuild("sender-1", "10") == 0) {
         assert_int_equal(apply_one(600, 601, "a", 0, 5), 4);
-        assert_int_equal(answer_of(run_rebuild("sender-2", "10"), 0), 2);
+        assert_int_equal(rebuild("sender-2", "10"), 2);
         slices++;
     }
     assert_true(slices > 10);
@@ -530,19 +473,14 @@ CASE(a_drop_forgets_no_sender)
     const struct row_delta row = {"a", 0, 1};
 
     assert_int_equal(apply_one(0, 1, "a", 0, 5), 0);
-    assert_int_equal(answer_of(run_change("countd1_apply", "sender-2", 0, "", 1,
-                                          "digest-2", &row, 1),
-                               0),
-                     0);
-    assert_int_equal(answer_of(run_change("countd1_drop", "sender-1", 1,
-                                          "digest-1", 2, "digest-1", NULL, 0),
-                               0),
-                     0);
+    assert_int_equal(
+        change("apply", "sender-2", 0, "", 1, "digest-2", &row, 1, 0), 0);
+    assert_int_equal(
+        change("drop", "sender-1", 1, "digest-1", 2, "digest-1", NULL, 0, 0),
+        0);
     /* It came before the drop. */
-    assert_int_equal(answer_of(run_change("countd1_apply", "sender-2", 0, "", 1,
-                                          "digest-2", &row, 1),
-                               0),
-                     1);
+    assert_int_equal(
+        change("apply", "sender-2", 0, "", 1, "digest-2", &row, 1, 0), 1);
     assert_string_equal(read_rows(), "");
 }
 
@@ -552,7 +490,7 @@ CASE(a_torn_part_is_made_again)
     assert_int_equal(apply_one(1, 2, "b", 0, 6), 0);
     assert_reply("DEL " Z_KEY, C_KEY, "1");
     assert_int_equal(apply_one(2, 3, "a", 0, 5), 3);
-    assert_int_equal(answer_of(run_rebuild("sender-1", "1000"), 0), 1);
+    assert_int_equal(rebuild("sender-1", "1000"), 1);
     assert_int_equal(apply_one(2, 3, "a", 0, 5), 0);
     assert_string_equal(read_rows(), "10 a\n6 b\n");
 }
@@ -592,19 +530,14 @@ load_other(const char *revision)
 static bool
 is_other(void)
 {
-    const struct cluster_options options = {.nodes = servers.nodes,
-                                            .timeout_ms = 3000};
-    const struct words w =
-        split_text("FCALL_RO countd1_totals 2 " C_KEY " " Z_KEY);
     struct cluster_command m;
     bool is_text;
 
-    cluster_close(cluster);
-    assert_rc(cluster_open(&cluster, &options), 0);
-    m = run_words(&w, C_KEY);
+    open_cluster(3000);
+    m = run_text("FCALL_RO countd1_totals 2 " C_KEY " " Z_KEY, C_KEY);
     assert_rc(m.error, 0);
     is_text = m.reply->type == REDIS_REPLY_STRING;
-    cluster_free_replies(&m, 1);
+    cluster_end(&m, 1);
     return is_text;
 }
 
@@ -621,51 +554,34 @@ CASE(an_older_library_is_replaced_and_a_newer_one_stays)
     assert_false(is_other());
 }
 
-/* For the rest of the tests: no replica takes the place of a silent master. */
-static void
-forbid_failover(void)
+/* Longer than a silent node is left alone, twice: each GET of its slot must
+ * have ended at once, and none been sent. */
+CASE(a_silent_master_gets_no_command_until_it_answers_a_probe)
 {
+    const unsigned server =
+        cluster_servers_master(&servers, 0, cluster_slot("a", 1));
+    uint64_t end_ms;
+
+    assert_true(server !=
+                cluster_servers_master(&servers, 0, cluster_slot("b", 1)));
+    assert_reply("SET a 1", "a", "OK");
+    assert_reply("SET b 2", "b", "OK");
+    /* For the rest of the tests no replica takes the place of a master. */
     for (unsigned i = 0; i < CLUSTER_SERVERS_SERVERS; i++)
         assert_string_equal(
             cluster_servers_run(&servers, i,
                                 "CONFIG SET cluster-node-timeout 600000"),
             "OK");
-}
-
-/* Longer than a silent node is left alone, twice: each GET of its slot must
- * have ended at once, and none been sent. */
-CASE(a_silent_master_gets_no_command_until_it_answers_a_probe)
-{
-    const struct cluster_options options = {.nodes = servers.nodes,
-                                            .timeout_ms = 500 * test_slow()};
-    const unsigned silent = cluster_slot("a", 1);
-    const struct words w = split_text("GET a"), other = split_text("GET b");
-    struct cluster_command m;
-    uint64_t end_ms;
-    unsigned server;
-
-    server = cluster_servers_master(&servers, 0, silent);
-    assert_true(server !=
-                cluster_servers_master(&servers, 0, cluster_slot("b", 1)));
-    assert_reply("SET a 1", "a", "OK");
-    assert_reply("SET b 2", "b", "OK");
-    forbid_failover();
-    cluster_close(cluster);
-    assert_rc(cluster_open(&cluster, &options), 0);
+    open_cluster(500 * test_slow());
     assert_reply("GET a", "a", "1");
     daemon_signal(&servers.servers[server], SIGSTOP);
-    m = run_words(&w, "a");
-    assert_rc(m.error, -ETIMEDOUT);
+    assert_rc(error_of("GET a", "a"), -ETIMEDOUT);
     for (end_ms = clock_ms() + 2500; clock_ms() < end_ms;) {
-        m = run_words(&w, "a");
-        assert_rc(m.error, -EHOSTDOWN);
-        m = run_words(&other, "b");
-        assert_rc(m.error, 0);
-        cluster_free_replies(&m, 1);
+        assert_rc(error_of("GET a", "a"), -EHOSTDOWN);
+        assert_rc(error_of("GET b", "b"), 0);
     }
     daemon_signal(&servers.servers[server], SIGCONT);
-    for (end_ms = clock_ms() + 20000; (m = run_words(&w, "a")).error != 0;)
+    for (end_ms = clock_ms() + 20000; error_of("GET a", "a") != 0;)
         assert_true(clock_ms() < end_ms);
-    assert_string_equal(m.reply->str, "1");
-    cluster_free_replies(&m, 1);
+    assert_reply("GET a", "a", "1");
 }

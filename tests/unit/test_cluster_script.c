@@ -1,7 +1,7 @@
 /* tests/unit/test_cluster_script.c - the engine on a Redis Cluster before
  * servers of a few lines, which answer as real ones do while slots move,
- * masters change or replicas are missing: each time exactly what the test says.
- */
+ * masters change or replicas are missing: each time exactly what the test says,
+ * also every error, replies that are cut at any byte, and none. */
 #include "tests/lib/test.h"
 
 #include <arpa/inet.h>
@@ -18,6 +18,7 @@
 #include "common/base/clock.h"
 #include "common/base/hash.h"
 #include "common/setup/datadir.h"
+#include "common/store/cluster/cluster.h"
 #include "common/store/cluster/cluster_key.h"
 #include "common/store/cluster/cluster_store.h"
 #include "common/store/cluster/functions.h"
@@ -37,7 +38,11 @@ static struct server {
     int listener, port, wake[2];
     struct pollfd fds[2 + CONNECTIONS];
     const char *error, *info;
-    unsigned times, refused, asking, reads, applied;
+    unsigned times, asking, reads, applied;
+    const char *raw; /* to every GET, cut at `raw_size`; empty: nothing */
+    size_t raw_size;
+    bool cuts; /* the connection is closed then */
+    unsigned gets;
 } servers[SERVERS];
 
 static char have[24], digest[8]; /* of the part's last entry */
@@ -146,7 +151,6 @@ call_function(struct server *s, const struct command *m, char *out)
                                "\r\n");
     if (s->times > 0) {
         s->times--;
-        s->refused++;
         return (size_t)sprintf(out, "-%s\r\n", s->error);
     }
     if (is_word(m, 1, "countd1_apply"))
@@ -160,6 +164,11 @@ call_function(struct server *s, const struct command *m, char *out)
 static size_t
 answer_command(struct server *s, const struct command *m, char *out)
 {
+    if (is_word(m, 0, "GET")) {
+        s->gets++;
+        memcpy(out, s->raw, s->raw_size);
+        return s->raw_size;
+    }
     if (is_word(m, 0, "CLUSTER"))
         return put_map(out);
     if (is_word(m, 0, "FCALL") || is_word(m, 0, "FCALL_RO"))
@@ -184,16 +193,18 @@ serve(struct server *s, struct pollfd *at)
     struct command m;
     size_t size = 0;
     const ssize_t got = recv(at->fd, text, sizeof text - 1, 0);
+    bool ends = got <= 0;
 
-    if (got <= 0) {
-        (void)close(at->fd);
-        at->fd = -1;
-        return;
-    }
-    text[got] = '\0';
-    while (next < text + got && cut_command(&next, &m))
+    text[ends ? 0 : got] = '\0';
+    while (!ends && next < text + got && cut_command(&next, &m)) {
         size += answer_command(s, &m, out + size);
+        ends = s->cuts && is_word(&m, 0, "GET");
+    }
     (void)send(at->fd, out, size, MSG_NOSIGNAL);
+    if (!ends)
+        return;
+    (void)close(at->fd);
+    at->fd = -1;
 }
 
 static void
@@ -319,7 +330,6 @@ set_error(unsigned server, const char *error, unsigned times)
     (void)pthread_mutex_lock(&mutex);
     servers[server].error = error;
     servers[server].times = times;
-    servers[server].refused = 0;
     (void)pthread_mutex_unlock(&mutex);
 }
 
@@ -466,6 +476,116 @@ CASE(an_entry_follows_its_slot, x)
     assert_int_equal(servers[0].applied, 1);
     assert_int_equal(servers[1].applied, 1);
     assert_int_equal(servers[1].asking, 1);
+}
+
+/* ---- commands ------------------------------------------------------------ */
+
+/* Runs GET on new connections while server 0 answers it so, and returns its
+ * error. */
+static int
+run_get(const char *reply, size_t size, bool cuts, uint64_t timeout_ms)
+{
+    char nodes[32];
+    const struct cluster_options options = {.nodes = nodes,
+                                            .timeout_ms = timeout_ms};
+    struct cluster *cluster;
+    struct cluster_command m;
+    int rc;
+
+    (void)pthread_mutex_lock(&mutex);
+    servers[0].raw = reply;
+    servers[0].raw_size = size;
+    servers[0].cuts = cuts;
+    servers[0].gets = 0;
+    (void)pthread_mutex_unlock(&mutex);
+    (void)snprintf(nodes, sizeof nodes, "127.0.0.1:%d", servers[0].port);
+    assert_rc(cluster_open(&cluster, &options), 0);
+    cluster_begin(&m, 0, "GET a");
+    cluster_run(cluster, &m, 1);
+    rc = m.error;
+    cluster_end(&m, 1);
+    cluster_close(cluster);
+    return rc;
+}
+
+CASE(each_error_has_its_meaning, x)
+{
+    static const struct {
+        const char *reply;
+        int error;
+    } cases[] = {
+        {"+OK\r\n", 0},
+        {":12\r\n", 0},
+        {"$-1\r\n", 0},
+        {"-ERR no\r\n", -EPROTO},
+        {"-\r\n", -EPROTO},
+        {"-OOM command not allowed\r\n", -ENOSPC},
+        {"-TRYAGAIN Multiple keys\r\n", -EAGAIN},
+        {"-CLUSTERDOWN The cluster is down\r\n", -EAGAIN},
+        {"-LOADING Redis\r\n", -EAGAIN},
+        {"-MASTERDOWN Link\r\n", -EAGAIN},
+        {"-NOREPLICAS Not enough\r\n", -EAGAIN},
+        {"-READONLY You\r\n", -EAGAIN},
+        {"-BUSY Redis is busy running a script\r\n", -EAGAIN},
+        {"-MISCONF Redis is configured to save RDB snapshots\r\n", -ENOSPC},
+        {"-WRONGPASS invalid username-password pair\r\n", -EACCES},
+        {"-WRONGTYPE Operation against a key\r\n", -EPROTO},
+        {"-NOSCRIPT No matching script\r\n", -EPROTO},
+        {"-CROSSSLOT Keys in request\r\n", -EPROTO},
+        {"-OOMX is another word\r\n", -EPROTO},
+        {"-NOAUTH Authentication\r\n", -EACCES},
+        {"-NOPERM this user\r\n", -EACCES},
+        {"-MOVED\r\n", -EPROTO},
+        {"-MOVED \r\n", -EPROTO},
+        {"-MOVED x\r\n", -EPROTO},
+        {"-MOVED 1\r\n", -EPROTO},
+        {"-MOVED 99999 127.0.0.1:1\r\n", -EPROTO},
+        {"-MOVED 1 127.0.0.1:0\r\n", -EPROTO},
+        {"-MOVED 1 127.0.0.1:99999\r\n", -EPROTO},
+        {"-MOVED 1 127.0.0.1\r\n", -EPROTO},
+        {"-ASK\r\n", -EPROTO},
+        {"-ASK 1 :\r\n", -EPROTO},
+        {"-ASK 16384 127.0.0.1:1\r\n", -EPROTO},
+        {"-ASK 1 127.0.0.1:1\r\n", -EHOSTDOWN},
+        {"?\r\n", -EIO},
+        {"$x\r\n", -EIO},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int rc =
+            run_get(cases[i].reply, strlen(cases[i].reply), false, 2000);
+
+        if (rc != cases[i].error)
+            fail_msg("%s: %d, not %d", cases[i].reply, rc, cases[i].error);
+    }
+}
+
+CASE(redirects_without_an_end_end, x)
+{
+    char text[64];
+
+    (void)snprintf(text, sizeof text, "-MOVED 0 127.0.0.1:%d\r\n",
+                   servers[0].port);
+    assert_rc(run_get(text, strlen(text), false, 2000), -EPROTO);
+    assert_in_range(servers[0].gets, 2, 9);
+    assert_rc(run_get("-ERR Function not found\r\n", 25, false, 2000), -EPROTO);
+}
+
+CASE(a_reply_that_is_cut_is_a_broken_connection, x)
+{
+    static const char reply[] = "*2\r\n$3\r\nabc\r\n*2\r\n:1\r\n$-1\r\n";
+
+    for (size_t size = 1; size < sizeof reply - 1; size++) {
+        assert_rc(run_get(reply, size, true, 2000), -EIO);
+        assert_int_equal(servers[0].gets, 2);
+    }
+    assert_rc(run_get(reply, sizeof reply - 1, true, 2000), 0);
+}
+
+CASE(silence_is_a_timeout, x)
+{
+    assert_rc(run_get("", 0, false, 50), -ETIMEDOUT);
+    assert_rc(run_get("*2\r\n$3\r\n", 8, false, 50), -ETIMEDOUT);
 }
 
 /* ---- versions ------------------------------------------------------------ */

@@ -28,7 +28,7 @@ head_size_of(const uint8_t *bytes, size_t size)
     case BACKUP_END:
         return size; /* no fields */
     case BACKUP_PERIOD:
-        return 1 + 16;
+        return 1 + CLUSTER_PERIOD_HEAD;
     case BACKUP_COUNTS:
         return 1;
     default:

@@ -16,6 +16,10 @@
 
 #define BACKUP_BLOCK_ENOUGH ((size_t)64 << 10) /* a block is written then */
 
+/* Bytes of the heads of blocks: of the file without its name, of a period. */
+#define CLUSTER_FILE_HEAD   24
+#define CLUSTER_PERIOD_HEAD 16
+
 enum backup_block {
     BACKUP_HEAD = 'H',
     BACKUP_COUNTS = 'C',

@@ -4,9 +4,12 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/array.h"
 #include "common/base/bytes.h"
 #include "common/store/cluster/functions.h"
 
@@ -81,12 +84,10 @@ is_slow(const redisContext *link)
 static void
 check_functions(struct cluster *c, int node)
 {
-    static const char *const argv[3] = {"FCALL_RO", "countd1_revision", "0"};
-    static const size_t sizes[3] = {8, 16, 1};
     static const char name[] = "local REVISION = ";
     const char *at = strstr(functions_text, name);
     struct cluster_node *n = &c->nodes[node];
-    redisReply *reply = cluster_call(c, node, 3, argv, sizes);
+    redisReply *reply = cluster_call(c, node, "FCALL_RO countd1_revision 0");
 
     assert(at != NULL);
     if (reply == NULL) {
@@ -109,9 +110,8 @@ check_functions(struct cluster *c, int node)
 static void
 load_functions(struct cluster *c, int node)
 {
-    const char *argv[4] = {"FUNCTION", "LOAD", "REPLACE", functions_text};
-    const size_t sizes[4] = {8, 4, 7, strlen(functions_text)};
-    redisReply *reply = cluster_call(c, node, 4, argv, sizes);
+    redisReply *reply =
+        cluster_call(c, node, "FUNCTION LOAD REPLACE %s", functions_text);
 
     c->nodes[node].wants_functions = false;
     if (reply == NULL) {
@@ -228,7 +228,7 @@ connect_command(struct cluster *c, struct cluster_command *m)
     if (rc < 0) {
         c->wants_map = true;
         end_command(m, rc);
-    } else if (strncmp(m->argv[0], "FCALL", 5) == 0)
+    } else if (m->is_call)
         c->nodes[node].needs_functions = true;
 }
 
@@ -237,13 +237,15 @@ static void
 append_command(struct cluster *c, struct cluster_command *m)
 {
     redisContext *link = c->nodes[m->sent_to].link;
+    char head[32];
 
     if (link == NULL)
         return;
     if (m->ask != CLUSTER_NO_NODE)
         (void)redisAppendCommand(link, "ASKING");
-    (void)redisAppendCommandArgv(link, (int)m->argc,
-                                 (const char **)(uintptr_t)m->argv, m->sizes);
+    (void)snprintf(head, sizeof head, "*%zu\r\n", m->words);
+    (void)redisAppendFormattedCommand(link, head, strlen(head));
+    (void)redisAppendFormattedCommand(link, (const char *)m->bytes, m->size);
 }
 
 /* Writes what the connections were given, so that all masters work at once. */
@@ -310,9 +312,23 @@ run_round(struct cluster *c, struct cluster_command *commands, size_t count)
 void
 cluster_add_word(struct cluster_command *m, const void *bytes, size_t size)
 {
-    assert(m->argc < m->words);
-    ((const char **)(uintptr_t)m->argv)[m->argc] = bytes;
-    ((size_t *)(uintptr_t)m->sizes)[m->argc++] = size;
+    char head[32];
+    const size_t head_size =
+        (size_t)snprintf(head, sizeof head, "$%zu\r\n", size);
+
+    if (m->error == 0)
+        m->error = array_grow(&m->bytes, &m->capacity,
+                              m->size + head_size + size + 2, 1);
+    if (m->error != 0)
+        return;
+    memcpy(m->bytes + m->size, head, head_size);
+    m->size += head_size;
+    if (size > 0)
+        memcpy(m->bytes + m->size, bytes, size);
+    m->size += size;
+    memcpy(m->bytes + m->size, "\r\n", 2);
+    m->size += 2;
+    m->words++;
 }
 
 void
@@ -322,16 +338,37 @@ cluster_add_text(struct cluster_command *m, const char *text)
 }
 
 void
+cluster_add_number(struct cluster_command *m, int64_t number)
+{
+    char text[32];
+
+    (void)snprintf(text, sizeof text, "%" PRId64, number);
+    cluster_add_text(m, text);
+}
+
+void
+cluster_begin(struct cluster_command *m, uint16_t slot, const char *words)
+{
+    *m = (struct cluster_command){.slot = slot,
+                                  .node = CLUSTER_NO_NODE,
+                                  .is_call = has_prefix(words, "FCALL")};
+    while (*words != '\0') {
+        const size_t size = strcspn(words, " ");
+
+        cluster_add_word(m, words, size);
+        words += size;
+        words += strspn(words, " ");
+    }
+}
+
+void
 cluster_run(struct cluster *c, struct cluster_command *commands, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         struct cluster_command *m = &commands[i];
 
-        m->error = 0;
-        m->reply = NULL;
-        m->tries = 0;
         m->ask = CLUSTER_NO_NODE;
-        m->is_waiting = true;
+        m->is_waiting = m->error == 0;
     }
     do
         cluster_refresh_map(c);
@@ -339,12 +376,13 @@ cluster_run(struct cluster *c, struct cluster_command *commands, size_t count)
 }
 
 void
-cluster_free_replies(struct cluster_command *commands, size_t count)
+cluster_end(struct cluster_command *commands, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         if (commands[i].reply != NULL)
             freeReplyObject(commands[i].reply);
-        commands[i].reply = NULL;
+        free(commands[i].bytes);
+        commands[i] = (struct cluster_command){.words = 0};
     }
 }
 

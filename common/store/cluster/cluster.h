@@ -27,8 +27,8 @@
  * second.  Commands for its slots end at once with -EHOSTDOWN meanwhile, or go
  * to the new master when the map has one.
  *
- * Ownership: the handle is the caller's; one thread.  Commands, their arguments
- * and replies are the caller's; replies are freed by cluster_free_replies().
+ * Ownership: the handle is the caller's; one thread.  So are commands, which
+ * cluster_begin() begins and cluster_end() frees with their replies.
  * Errors: 0 or a negative errno.
  *   -EHOSTDOWN  the slot has no master that can be reached
  *   -ETIMEDOUT  no reply in time: the outcome is unknown
@@ -67,13 +67,11 @@ struct cluster_options {
 
 struct cluster_command {
     uint16_t slot;
-    int node; /* CLUSTER_NO_NODE: the slot's master; else this one, as
-                 cluster_node_of() says */
-    size_t argc;
-    const char *const *argv;
-    const size_t *sizes;
-    size_t words; /* for cluster_add_word(): the capacity of both arrays, which
-                     are then not const; else 0 */
+    int node;       /* CLUSTER_NO_NODE: the slot's master; else this one, as
+                       cluster_node_of() says */
+    uint8_t *bytes; /* its words, as the protocol has them */
+    size_t size, capacity, words;
+    bool is_call; /* of a function */
 
     int error;                /* after cluster_run() */
     struct redisReply *reply; /* NULL with an error */
@@ -91,15 +89,18 @@ int cluster_open(struct cluster **out, const struct cluster_options *options);
 /* NULL is fine. */
 void cluster_close(struct cluster *c);
 
-/* Add a word, which is borrowed, to a command; assert that there is space. */
+/* Begins a command with words that blanks separate; the others are added.  They
+ * are copied; without memory for them cluster_run() says -ENOMEM. */
+void cluster_begin(struct cluster_command *m, uint16_t slot, const char *words);
 void cluster_add_word(struct cluster_command *m, const void *bytes,
                       size_t size);
 void cluster_add_text(struct cluster_command *m, const char *text);
+void cluster_add_number(struct cluster_command *m, int64_t number);
 
 /* Runs all commands; each says how it ended. */
 void cluster_run(struct cluster *c, struct cluster_command *commands,
                  size_t count);
-void cluster_free_replies(struct cluster_command *commands, size_t count);
+void cluster_end(struct cluster_command *commands, size_t count);
 
 /* A number of a reply: an integer, or a text; else 0. */
 uint64_t cluster_reply_number(const struct redisReply *reply);

@@ -75,6 +75,31 @@ judge_part(const struct cluster_store *s, const struct outbox_part *p,
                                                : CLUSTER_PART_MOVING;
 }
 
+/* Begins a call about a part, with this sender as first word. */
+static struct cluster_command *
+begin_part(struct cluster_store *s, const struct outbox_keyspace *k,
+           uint32_t generation, uint32_t part, const char *words)
+{
+    struct cluster_command *m = cluster_next_call(s);
+    struct cluster_part_keys keys;
+    uint8_t sender[CLUSTER_MARK_SIZE];
+
+    cluster_part_keys(&keys, k->name, k->name_size, generation, part);
+    cluster_begin_part(m, &keys, words);
+    put_le64(sender, outbox_sender(s->outbox));
+    cluster_add_word(m, sender, sizeof sender);
+    return m;
+}
+
+static void
+add_digest(struct cluster_command *m, uint64_t digest)
+{
+    uint8_t bytes[CLUSTER_MARK_SIZE];
+
+    put_le64(bytes, digest);
+    cluster_add_word(m, bytes, sizeof bytes);
+}
+
 /* Asks for the state of a part and judges it by the outbox. */
 static int
 read_part(struct cluster_store *s, const struct outbox_keyspace *k,
@@ -82,15 +107,11 @@ read_part(struct cluster_store *s, const struct outbox_keyspace *k,
           struct cluster_part_info *out)
 {
     const struct outbox_part *p = find_chain(k, place, part);
-    uint8_t sender[CLUSTER_MARK_SIZE];
+    struct cluster_command *m =
+        begin_part(s, k, place->generation, part, "FCALL_RO countd1_state 2");
     const redisReply *reply;
-    size_t call;
     int rc;
 
-    put_le64(sender, outbox_sender(s->outbox));
-    call = cluster_call_begin(s, "countd1_state", k->name, k->name_size,
-                              place->generation, part);
-    cluster_call_word(s, call, sender, sizeof sender);
     cluster_call_run(s);
     *out = (struct cluster_part_info){.name = k->name,
                                       .name_size = k->name_size,
@@ -99,9 +120,9 @@ read_part(struct cluster_store *s, const struct outbox_keyspace *k,
                                       .state = CLUSTER_PART_SILENT,
                                       .last = p->last,
                                       .retained = p->count};
-    out->node = cluster_node_name(
-        s->cluster, cluster_node_of(s->cluster, s->slots[call].keys.slot));
-    reply = cluster_call_reply(s, call, 6, &rc);
+    out->node =
+        cluster_node_name(s->cluster, cluster_node_of(s->cluster, m->slot));
+    reply = cluster_call_reply(s, m, 6, &rc);
     if (reply != NULL && reply->element[1]->type == REDIS_REPLY_STRING &&
         reply->element[1]->len == CLUSTER_MARK_SIZE) {
         out->have = cluster_reply_number(reply->element[0]);
@@ -147,25 +168,18 @@ static int
 change_mark(struct cluster_store *s, const struct outbox_part *p,
             const struct cluster_part_info *info)
 {
-    uint8_t sender[CLUSTER_MARK_SIZE], digests[2][CLUSTER_MARK_SIZE];
+    struct cluster_command *m = begin_part(
+        s, p->keyspace, info->generation, info->part, "FCALL countd1_accept 2");
     const redisReply *reply;
-    size_t call;
     int rc;
 
-    put_le64(sender, outbox_sender(s->outbox));
-    put_le64(digests[0], info->digest);
-    put_le64(digests[1],
-             p->count > 0 ? p->entries[p->first].prev_digest : p->last_digest);
-    call = cluster_call_begin(s, "countd1_accept", info->name, info->name_size,
-                              info->generation, info->part);
-    cluster_call_change(s, call);
-    cluster_call_word(s, call, sender, sizeof sender);
-    cluster_call_number(s, call, 0, (int64_t)info->have);
-    cluster_call_word(s, call, digests[0], CLUSTER_MARK_SIZE);
-    cluster_call_number(s, call, 1, (int64_t)outbox_first(p) - 1);
-    cluster_call_word(s, call, digests[1], CLUSTER_MARK_SIZE);
+    cluster_add_number(m, (int64_t)info->have);
+    add_digest(m, info->digest);
+    cluster_add_number(m, (int64_t)outbox_first(p) - 1);
+    add_digest(m, p->count > 0 ? p->entries[p->first].prev_digest
+                               : p->last_digest);
     cluster_call_run(s);
-    reply = cluster_call_reply(s, call, 1, &rc);
+    reply = cluster_call_reply(s, m, 1, &rc);
     /* 0 and 1: it has that mark. */
     if (reply != NULL && cluster_reply_number(reply->element[0]) > 1)
         rc = -EAGAIN;
@@ -242,14 +256,14 @@ cluster_admin_senders(struct store *store,
                       void *ctx)
 {
     struct cluster_store *s = cluster_store_of(store);
+    const struct cluster_command *m;
     const redisReply *reply;
-    size_t call;
     int rc;
 
     (void)open_outbox(s); /* without it none is this directory */
-    call = cluster_call_plain(s, "HGETALL", CLUSTER_SENDERS);
+    m = cluster_call_lists(s, "HGETALL " CLUSTER_SENDERS);
     cluster_call_run(s);
-    reply = cluster_call_reply(s, call, 0, &rc);
+    reply = cluster_call_reply(s, m, 0, &rc);
     for (size_t i = 0; rc == 0 && reply != NULL && i + 1 < reply->elements;
          i += 2)
         rc =
@@ -263,17 +277,17 @@ cluster_admin_forget(struct store *store, uint64_t id)
 {
     struct cluster_store *s = cluster_store_of(store);
     char text[CLUSTER_NUMBER];
-    size_t call;
+    struct cluster_command *m;
     int rc;
 
     if (open_outbox(s) == 0 && id == outbox_sender(s->outbox))
         return -EBUSY;
     (void)snprintf(text, sizeof text, "%016" PRIx64, id);
-    call = cluster_call_plain(s, "HDEL", CLUSTER_SENDERS);
-    cluster_call_word(s, call, text, strlen(text));
+    m = cluster_call_lists(s, "HDEL " CLUSTER_SENDERS);
+    cluster_add_text(m, text);
     cluster_call_run(s);
-    rc = s->commands[call].error;
-    if (rc == 0 && cluster_reply_number(s->commands[call].reply) == 0)
+    rc = m->error;
+    if (rc == 0 && cluster_reply_number(m->reply) == 0)
         rc = -ENOENT;
     cluster_call_end(s);
     return rc;

@@ -129,12 +129,13 @@ check_replicas(const struct cluster_store *s, int node, const char *info)
 }
 
 static void
-begin_get(struct cluster_store *s, int node, const char *name)
+begin_at(struct cluster_store *s, int node, const char *words, const char *name)
 {
-    const size_t call = cluster_call_plain(s, "CONFIG", "GET");
+    struct cluster_command *m = cluster_next_call(s);
 
-    s->commands[call].node = node;
-    cluster_call_word(s, call, name, strlen(name));
+    cluster_begin(m, 0, words);
+    cluster_add_text(m, name);
+    m->node = node;
 }
 
 static int
@@ -144,10 +145,10 @@ check_node(struct cluster_store *s, int node)
     int rc = 0;
 
     for (size_t i = 0; i < RULES; i++)
-        begin_get(s, node, rules[i].name);
+        begin_at(s, node, "CONFIG GET", rules[i].name);
     for (size_t i = 0; i < PROMOTIONS; i++)
-        begin_get(s, node, promotions[i]);
-    s->commands[cluster_call_plain(s, "INFO", "default")].node = node;
+        begin_at(s, node, "CONFIG GET", promotions[i]);
+    begin_at(s, node, "INFO", "default");
     cluster_call_run(s);
     for (size_t i = 0; i < RULES; i++) {
         /* Some services hide CONFIG from their users. */

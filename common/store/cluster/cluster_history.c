@@ -16,7 +16,6 @@
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/store/cluster/outbox_record.h"
-#include "common/store/history/history_top.h"
 
 #define RECORD_HEAD 4
 #define RECORD_TIER 16
@@ -125,17 +124,21 @@ read_tier(struct cluster_history_call *h, uint32_t step)
     if (step == 0 || q->from > q->to || (q->to - q->from) % step != 0)
         return -EINVAL;
     for (uint32_t i = 0; i < h->known.parts; i++) {
-        const size_t call = cluster_call_counts(
-            s, "HMGET", q->name, q->name_size, h->known.generation, i);
+        struct cluster_command *m = cluster_next_call(s);
+        struct cluster_part_keys keys;
 
-        cluster_call_word(s, call, "\0v", 2);
-        cluster_call_word(s, call, "\0h", 2);
-        cluster_call_word(s, call, "\0k", 2);
-        cluster_call_word(s, call, "\0g", 2);
+        cluster_part_keys(&keys, q->name, q->name_size, h->known.generation, i);
+        cluster_begin(m, keys.slot, "HMGET");
+        cluster_add_word(m, keys.counts, keys.size);
+        cluster_add_word(m, "\0v", 2);
+        cluster_add_word(m, "\0h", 2);
+        cluster_add_word(m, "\0k", 2);
+        cluster_add_word(m, "\0g", 2);
     }
     cluster_call_run(s);
     for (size_t i = 0; rc == 0 && i < s->count; i++) {
-        const redisReply *reply = cluster_call_reply(s, i, 4, &rc);
+        const redisReply *reply =
+            cluster_call_reply(s, &s->commands[i], 4, &rc);
 
         if (reply != NULL && reply->element[3]->type != REDIS_REPLY_NIL)
             rc = -ESTALE;
@@ -182,12 +185,6 @@ get_cell(const redisReply *field, size_t *end, uint32_t *cell, int128 *sum)
     return true;
 }
 
-static void
-add_to_bucket(struct store_bucket *b, int128 sum)
-{
-    *b = history_bucket(store_bucket_sum(b) + sum);
-}
-
 /* Adds the sums of a field of the period that begins at `begin`. */
 static int
 add_field(struct cluster_history_call *h, const redisReply *field,
@@ -226,22 +223,25 @@ read_fields(struct cluster_history_call *h, uint64_t count, uint32_t first_part)
     int rc = 0;
 
     for (uint64_t i = q->done; i < q->done + count; i++) {
-        const size_t call = cluster_call_period(
-            s, "HGET", q->name, q->name_size, h->known.generation,
-            first_part + (uint32_t)(i / periods),
-            &(struct cluster_period){h->tier.step, h->tier.length,
-                                     first + (uint32_t)(i % periods) *
-                                                 h->tier.length});
+        const struct cluster_period period = {h->tier.step, h->tier.length,
+                                              first + (uint32_t)(i % periods) *
+                                                          h->tier.length};
+        struct cluster_command *m = cluster_next_call(s);
+        char key[CLUSTER_PERIOD_KEY_SIZE];
+        struct cluster_part_keys keys;
 
-        cluster_call_word(s, call, all ? (const uint8_t *)"" : q->key,
-                          all ? 0 : q->key_size);
+        cluster_part_keys(&keys, q->name, q->name_size, h->known.generation,
+                          first_part + (uint32_t)(i / periods));
+        cluster_begin(m, keys.slot, "HGET");
+        cluster_add_word(m, key, cluster_period_key(key, &keys, &period));
+        cluster_add_word(m, q->key, all ? 0 : q->key_size);
     }
     cluster_call_run(s);
     for (uint64_t i = 0; rc == 0 && i < count; i++) {
         const uint64_t period = (q->done + i) % periods;
 
         if (s->commands[i].error != 0)
-            (void)cluster_call_reply(s, i, 0, &rc);
+            rc = cluster_read_error(s, s->commands[i].error);
         else
             rc = add_field(h, s->commands[i].reply,
                            first + (uint32_t)period * h->tier.length);

@@ -5,6 +5,7 @@
 #define COUNTD_COMMON_STORE_CLUSTER_CLUSTER_HISTORY_H
 
 #include "common/store/cluster/cluster_store_internal.h"
+#include "common/store/history/history_top.h"
 
 /* The tier that answers, in minutes. */
 struct cluster_tier {
@@ -20,6 +21,12 @@ struct cluster_history_call {
     struct cluster_tier tier;
     uint64_t until_ns;
 };
+
+static inline void
+add_to_bucket(struct store_bucket *b, int128 sum)
+{
+    *b = history_bucket(store_bucket_sum(b) + sum);
+}
 
 /* The periods that a span touches. */
 static inline uint64_t

@@ -65,10 +65,9 @@ void cluster_disconnect(struct cluster *c, int node, bool is_silent);
 bool cluster_probe(struct cluster *c, int node);
 void cluster_end_probe(struct cluster_node *n);
 
-/* Sends one command to a connected node and waits for its reply, which is the
- * caller's; NULL: the connection broke. */
-redisReply *cluster_call(struct cluster *c, int node, size_t argc,
-                         const char *const *argv, const size_t *sizes);
+/* Sends one command to a connected node, by a format of hiredis, and waits for
+ * its reply, which is the caller's; NULL: the connection broke. */
+redisReply *cluster_call(struct cluster *c, int node, const char *format, ...);
 
 /* Asks for the map when that is wanted and was not just done. */
 void cluster_refresh_map(struct cluster *c);

@@ -47,6 +47,21 @@ cluster_period_key(char out[CLUSTER_PERIOD_KEY_SIZE],
     return size + name_size;
 }
 
+void
+cluster_begin_lists(struct cluster_command *m, const char *words)
+{
+    cluster_begin(m, cluster_slot(CLUSTER_PARTS, strlen(CLUSTER_PARTS)), words);
+}
+
+void
+cluster_begin_part(struct cluster_command *m,
+                   const struct cluster_part_keys *keys, const char *words)
+{
+    cluster_begin(m, keys->slot, words);
+    cluster_add_word(m, keys->counts, keys->size);
+    cluster_add_word(m, keys->order, keys->size);
+}
+
 bool
 cluster_period_parse(const char *key, struct cluster_period *out)
 {

@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/store/cluster/cluster.h"
 #include "common/store/store.h"
 
 #define CLUSTER_KEY_SIZE  (STORE_NAME_MAX + 48)
@@ -51,6 +52,13 @@ void cluster_part_keys(struct cluster_part_keys *out, const uint8_t *name,
 size_t cluster_period_key(char out[CLUSTER_PERIOD_KEY_SIZE],
                           const struct cluster_part_keys *keys,
                           const struct cluster_period *period);
+
+/* Begins a command about the lists of all keyspaces, or a call of a function
+ * that begins with the two keys of a part. */
+void cluster_begin_lists(struct cluster_command *m, const char *words);
+void cluster_begin_part(struct cluster_command *m,
+                        const struct cluster_part_keys *keys,
+                        const char *words);
 
 /* Reads the period out of the name of such a hash. */
 bool cluster_period_parse(const char *key, struct cluster_period *out);

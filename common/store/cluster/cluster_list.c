@@ -77,17 +77,18 @@ static int
 read_names(struct cluster_listing *l)
 {
     struct cluster_store *s = l->store;
-    const size_t call = cluster_call_plain(s, "ZRANGEBYLEX", CLUSTER_NAMES);
+    struct cluster_command *m =
+        cluster_call_lists(s, "ZRANGEBYLEX " CLUSTER_NAMES);
     const redisReply *reply;
     int rc;
 
-    cluster_call_word(s, call, l->after, l->after_size);
-    cluster_call_word(s, call, "+", 1);
-    cluster_call_word(s, call, "LIMIT", 5);
-    cluster_call_number(s, call, 0, 0);
-    cluster_call_number(s, call, 1, PIECE);
+    cluster_add_word(m, l->after, l->after_size);
+    cluster_add_text(m, "+");
+    cluster_add_text(m, "LIMIT");
+    cluster_add_number(m, 0);
+    cluster_add_number(m, PIECE);
     cluster_call_run(s);
-    reply = cluster_call_reply(s, call, 0, &rc);
+    reply = cluster_call_reply(s, m, 0, &rc);
     l->count = l->at = 0;
     for (size_t i = 0; reply != NULL && i < reply->elements && i < PIECE; i++) {
         const redisReply *name = reply->element[i];
@@ -109,7 +110,6 @@ read_names(struct cluster_listing *l)
 static int64_t
 read_keys(struct cluster_store *s, const struct cluster_known *name)
 {
-    const struct store_query q = {.name = name->name, .name_size = name->size};
     struct store_totals totals = {.keys = 0};
     struct cluster_known k;
     int rc = -ESTALE;
@@ -117,7 +117,7 @@ read_keys(struct cluster_store *s, const struct cluster_known *name)
     for (int i = 0; rc == -ESTALE && i < 2; i++) {
         rc = cluster_find_parts(s, name->name, name->size, &k);
         if (rc == 0)
-            rc = cluster_read_totals(s, &k, &q, &totals);
+            rc = cluster_read_totals(s, &k, &totals);
         if (rc == -ESTALE)
             cluster_forget_parts(s, name->name, name->size);
     }
@@ -158,13 +158,14 @@ uint64_t
 cluster_as_of(struct store *store)
 {
     struct cluster_store *s = cluster_store_of(store);
-    const size_t call = cluster_call_plain(s, "HVALS", CLUSTER_SENDERS);
+    const struct cluster_command *m =
+        cluster_call_lists(s, "HVALS " CLUSTER_SENDERS);
     const redisReply *reply;
     uint64_t least = UINT64_MAX;
     int rc;
 
     cluster_call_run(s);
-    reply = cluster_call_reply(s, call, 0, &rc);
+    reply = cluster_call_reply(s, m, 0, &rc);
     for (size_t i = 0; reply != NULL && i < reply->elements; i++) {
         const uint64_t as_of = cluster_reply_number(reply->element[i]);
 

@@ -178,20 +178,19 @@ cluster_disconnect(struct cluster *c, int node, bool is_silent)
 }
 
 redisReply *
-cluster_call(struct cluster *c, int node, size_t argc, const char *const *argv,
-             const size_t *sizes)
+cluster_call(struct cluster *c, int node, const char *format, ...)
 {
     redisContext *link = c->nodes[node].link;
-    void *reply = NULL;
+    redisReply *reply;
+    va_list args;
 
     assert(link != NULL);
-    /* hiredis takes arrays of texts that it does not change. */
-    if (redisAppendCommandArgv(link, (int)argc, (const char **)(uintptr_t)argv,
-                               sizes) == REDIS_OK &&
-        redisGetReply(link, &reply) == REDIS_OK)
-        return reply;
-    cluster_note(c, "%s: %s", c->nodes[node].name, link->errstr);
-    return NULL;
+    va_start(args, format);
+    reply = redisvCommand(link, format, args);
+    va_end(args);
+    if (reply == NULL)
+        cluster_note(c, "%s: %s", c->nodes[node].name, link->errstr);
+    return reply;
 }
 
 /* Says who is asking, where a password is set. */
@@ -200,18 +199,14 @@ authenticate_node(struct cluster *c, int node)
 {
     const char *user = c->options.user ? c->options.user : "";
     const char *password = c->options.password ? c->options.password : "";
-    const char *argv[3] = {"AUTH", user, password};
-    size_t sizes[3] = {4, strlen(user), strlen(password)};
     redisReply *reply;
     int rc = 0;
 
     if (password[0] == '\0')
         return 0;
-    if (user[0] == '\0') {
-        argv[1] = password;
-        sizes[1] = sizes[2];
-    }
-    reply = cluster_call(c, node, user[0] == '\0' ? 2 : 3, argv, sizes);
+    reply = user[0] == '\0'
+                ? cluster_call(c, node, "AUTH %s", password)
+                : cluster_call(c, node, "AUTH %s %s", user, password);
     if (reply == NULL)
         return -EHOSTDOWN;
     if (reply->type == REDIS_REPLY_ERROR) {
@@ -318,14 +313,12 @@ take_map(struct cluster *c, int asked, const redisReply *map)
 static bool
 request_map(struct cluster *c, int node)
 {
-    static const char *const argv[2] = {"CLUSTER", "SLOTS"};
-    static const size_t sizes[2] = {7, 5};
     redisReply *reply;
     bool is_known;
 
     if (cluster_connect(c, node) < 0)
         return false;
-    reply = cluster_call(c, node, 2, argv, sizes);
+    reply = cluster_call(c, node, "CLUSTER SLOTS");
     if (reply == NULL) {
         cluster_disconnect(c, node, true);
         return false;

@@ -3,10 +3,7 @@
 #include "common/store/cluster/cluster_move_internal.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
 #include <time.h>
 
@@ -37,10 +34,12 @@ renew_parts(struct move *m)
     int rc = 0;
 
     for (uint32_t i = 0; rc == 0 && i < m->place.parts; i++) {
-        move_begin(&m->call, m->k, m->place.generation, i, "countd1_close",
-                   m->place.token);
-        cluster_add_text(&m->call.command, "1");
-        rc = move_do(m->c, &m->call);
+        struct cluster_command close;
+
+        move_begin(&close, m->k, m->place.generation, i,
+                   "FCALL countd1_close 2", m->place.token);
+        cluster_add_text(&close, "1");
+        rc = move_do(m->c, &close);
     }
     return rc;
 }
@@ -94,6 +93,7 @@ hold_part(struct move *m, uint32_t part)
 {
     const struct timespec pace = {.tv_nsec = 50000000};
     struct move_totals *t = &m->old[part];
+    struct cluster_command hold;
     uint64_t code = HOLD_BUSY;
     int rc = 0;
 
@@ -103,18 +103,16 @@ hold_part(struct move *m, uint32_t part)
         rc = i > 0 ? renew_place(m) : 0;
         if (rc < 0)
             return rc;
-        move_begin(&m->call, m->k, m->place.generation, part, "countd1_hold",
-                   m->place.token);
-        rc = move_run(m->c, &m->call, 6, &code);
+        move_begin(&hold, m->k, m->place.generation, part,
+                   "FCALL countd1_hold 2", m->place.token);
+        rc = move_run(m->c, &hold, 6, &code);
         if (rc == 0 && code == HOLD_DONE) {
-            t->version =
-                cluster_reply_number(m->call.command.reply->element[1]);
-            t->has_keys =
-                cluster_reply_number(m->call.command.reply->element[5]) == 1;
-            rc = take_totals(m->call.command.reply, 2, t);
+            t->version = cluster_reply_number(hold.reply->element[1]);
+            t->has_keys = cluster_reply_number(hold.reply->element[5]) == 1;
+            rc = take_totals(hold.reply, 2, t);
             m->of_rows += t->rows;
         }
-        move_end(&m->call);
+        cluster_end(&hold, 1);
     }
     return rc == 0 && code != HOLD_DONE ? -ESTALE : rc;
 }
@@ -136,15 +134,14 @@ hold_parts(struct move *m)
 static int
 seal_parts(struct move *m)
 {
-    char version[CLUSTER_NUMBER];
+    struct cluster_command seal;
     int rc = 0;
 
     for (uint32_t i = 0; rc == 0 && i < m->place.parts; i++) {
-        (void)snprintf(version, sizeof version, "%" PRIu64, m->old[i].version);
-        move_begin(&m->call, m->k, m->place.generation, i, "countd1_seal",
+        move_begin(&seal, m->k, m->place.generation, i, "FCALL countd1_seal 2",
                    m->place.token);
-        cluster_add_text(&m->call.command, version);
-        rc = move_do(m->c, &m->call);
+        cluster_add_number(&seal, (int64_t)m->old[i].version);
+        rc = move_do(m->c, &seal);
     }
     return rc;
 }
@@ -157,18 +154,17 @@ static int
 make_parts(struct move *m)
 {
     const uint32_t fan = m->place.other_parts / m->place.parts;
-    char version[CLUSTER_NUMBER];
+    struct cluster_command make;
     int rc = 0;
 
     for (uint32_t i = 0; rc == 0 && i < m->place.other_parts; i++) {
-        (void)snprintf(version, sizeof version, "%" PRIu64,
-                       m->old[i / fan].version);
-        move_begin(&m->call, m->k, m->place.other, i, "countd1_make",
+        const struct move_totals *old = &m->old[i / fan];
+
+        move_begin(&make, m->k, m->place.other, i, "FCALL countd1_make 2",
                    m->place.token);
-        cluster_add_text(&m->call.command, version);
-        cluster_add_text(&m->call.command,
-                         m->old[i / fan].has_keys ? "1" : "0");
-        rc = move_do(m->c, &m->call);
+        cluster_add_number(&make, (int64_t)old->version);
+        cluster_add_number(&make, old->has_keys);
+        rc = move_do(m->c, &make);
         if (rc == 0)
             rc = move_renew(m);
     }
@@ -189,21 +185,21 @@ copy_parts(struct move *m)
 static int
 finish_part(struct move *m, uint32_t part, struct move_totals *sum)
 {
+    struct cluster_command finish;
     struct move_totals t;
     uint64_t code = 0;
     int rc;
 
-    move_begin(&m->call, m->k, m->place.other, part, "countd1_finish",
+    move_begin(&finish, m->k, m->place.other, part, "FCALL countd1_finish 2",
                m->place.token);
-    rc = move_run(m->c, &m->call, 5, &code);
+    rc = move_run(m->c, &finish, 5, &code);
     if (rc == 0 && code != 0)
         rc = -ESTALE;
     if (rc == 0)
-        rc = take_totals(m->call.command.reply, 1, &t);
-    if (rc == 0 &&
-        cluster_reply_number(m->call.command.reply->element[4]) != t.rows)
+        rc = take_totals(finish.reply, 1, &t);
+    if (rc == 0 && cluster_reply_number(finish.reply->element[4]) != t.rows)
         rc = -ESTALE;
-    move_end(&m->call);
+    cluster_end(&finish, 1);
     if (rc < 0)
         return rc;
     sum->rows += t.rows;

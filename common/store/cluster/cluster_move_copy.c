@@ -7,22 +7,19 @@
 #include "common/store/cluster/cluster_move_internal.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "common/store/cluster/cluster_scan.h"
 #include "common/store/cluster/outbox_record.h"
 
-#define SLICE_FIELDS "500"
+#define MOVE_ROWS 1000 /* in one command */
 
-/* A hash that is being read: the part's counts, or a period of its history. */
-struct move_hash {
+/* What is being copied of a part: the counts, or a period of its history. */
+struct copy {
+    struct move *m;
     uint32_t part;
+    bool is_counts;
     struct cluster_period period;
-    const char *expiry; /* NULL: counts */
-    const char *key;
-    size_t key_size;
-    char cursor[CLUSTER_NUMBER];
+    uint64_t expiry_s;
 };
 
 /* Fields of countd's own that every new part gets: marks, their list, the
@@ -48,150 +45,90 @@ belongs_to(const struct move *m, const redisReply *field, uint32_t part)
 
 /* Begins a command that adds fields to a new part. */
 static void
-begin_copy(struct move *m, const struct move_hash *h, uint32_t part,
-           char period[CLUSTER_PERIOD_KEY_SIZE])
+begin_copy(const struct copy *c, uint32_t part, struct cluster_command *add)
 {
-    struct move_call *w = &m->call;
+    const struct move *m = c->m;
+    uint8_t token[CLUSTER_MARK_SIZE];
+    char period[CLUSTER_PERIOD_KEY_SIZE];
+    struct cluster_part_keys keys;
 
-    move_begin(w, m->k, m->place.other, part,
-               h->expiry ? "countd1_copy_period" : "countd1_copy",
-               m->place.token);
-    if (h->expiry == NULL)
+    if (c->is_counts) {
+        move_begin(add, m->k, m->place.other, part, "FCALL countd1_copy 2",
+                   m->place.token);
         return;
+    }
     /* The second key is the period in place of the order. */
-    w->argv[4] = period;
-    w->sizes[4] = cluster_period_key(period, &w->keys, &h->period);
-    cluster_add_text(&w->command, h->expiry);
+    cluster_part_keys(&keys, m->k->name, m->k->name_size, m->place.other, part);
+    cluster_begin(add, keys.slot, "FCALL countd1_copy_period 2");
+    cluster_add_word(add, keys.counts, keys.size);
+    cluster_add_word(add, period,
+                     cluster_period_key(period, &keys, &c->period));
+    put_be64(token, m->place.token);
+    cluster_add_word(add, token, sizeof token);
+    cluster_add_number(add, (int64_t)c->expiry_s);
 }
 
 /* Adds the fields of a slice that belong to a new part. */
 static int
-copy_slice(struct move *m, const struct move_hash *h, const redisReply *list,
-           uint32_t part)
+copy_fields(const struct copy *c, const redisReply *list, uint32_t part)
 {
-    char period[CLUSTER_PERIOD_KEY_SIZE];
+    struct cluster_command add;
     size_t count = 0;
     int rc = 0;
 
-    for (size_t i = 0; rc == 0 && i + 1 < list->elements; i += 2) {
+    for (size_t i = 0; rc == 0 && i < list->elements; i += 2) {
         const redisReply *field = list->element[i],
                          *value = list->element[i + 1];
 
-        if (!belongs_to(m, field, part))
+        if (!belongs_to(c->m, field, part))
             continue;
         if (count++ == 0)
-            begin_copy(m, h, part, period);
-        cluster_add_word(&m->call.command, field->str, (size_t)field->len);
-        cluster_add_word(&m->call.command, value->str, (size_t)value->len);
-        if (h->expiry == NULL && field->str[0] != '\0')
-            m->rows++;
+            begin_copy(c, part, &add);
+        cluster_add_word(&add, field->str, (size_t)field->len);
+        cluster_add_word(&add, value->str, (size_t)value->len);
+        c->m->rows += c->is_counts && field->str[0] != '\0';
         if (count == MOVE_ROWS) {
-            rc = move_do(m->c, &m->call);
+            rc = move_do(c->m->c, &add);
             count = 0;
         }
     }
-    return rc == 0 && count > 0 ? move_do(m->c, &m->call) : rc;
-}
-
-static bool
-is_slice(const redisReply *reply)
-{
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 2 ||
-        reply->element[0]->type != REDIS_REPLY_STRING ||
-        reply->element[0]->len >= CLUSTER_NUMBER ||
-        reply->element[1]->type != REDIS_REPLY_ARRAY)
-        return false;
-    for (size_t i = 0; i < reply->element[1]->elements; i++)
-        if (reply->element[1]->element[i]->type != REDIS_REPLY_STRING)
-            return false;
-    return true;
-}
-
-/* Reads a slice; the caller frees it.  NULL with *error. */
-static redisReply *
-read_slice(struct move *m, struct move_hash *h, int *error)
-{
-    struct move_call *w = &m->call;
-    redisReply *reply;
-    uint64_t code;
-
-    move_begin_plain(w, m->k, m->place.generation, h->part, "HSCAN");
-    cluster_add_word(&w->command, h->key ? h->key : w->keys.counts,
-                     h->key ? h->key_size : w->keys.size);
-    cluster_add_text(&w->command, h->cursor);
-    cluster_add_text(&w->command, "COUNT");
-    cluster_add_text(&w->command, SLICE_FIELDS);
-    *error = move_run(m->c, w, 0, &code);
-    if (*error != 0)
-        return NULL;
-    if (!is_slice(w->command.reply)) {
-        move_end(w);
-        *error = -EBADMSG;
-        return NULL;
-    }
-    reply = w->command.reply; /* further commands follow */
-    (void)snprintf(h->cursor, sizeof h->cursor, "%s", reply->element[0]->str);
-    return reply;
+    return rc == 0 && count > 0 ? move_do(c->m->c, &add) : rc;
 }
 
 static int
-copy_hash(struct move *m, struct move_hash *h)
+copy_slice(void *ctx, const redisReply *list)
 {
-    const uint32_t fan = m->place.other_parts / m->place.parts;
+    const struct copy *c = ctx;
+    const uint32_t fan = c->m->place.other_parts / c->m->place.parts;
     int rc;
 
-    (void)snprintf(h->cursor, sizeof h->cursor, "0");
-    do {
-        redisReply *slice;
-
-        rc = move_renew(m);
-        slice = rc == 0 ? read_slice(m, h, &rc) : NULL;
-        for (uint32_t i = 0; rc == 0 && i < fan; i++)
-            rc = copy_slice(m, h, slice->element[1], h->part * fan + i);
-        if (slice != NULL)
-            freeReplyObject(slice);
-        if (rc == 0 && !move_report(m, CLUSTER_MOVE_COPYING))
-            rc = -ECANCELED;
-    } while (rc == 0 && strcmp(h->cursor, "0") != 0);
-    return rc;
+    rc = move_renew(c->m);
+    for (uint32_t i = 0; rc == 0 && i < fan; i++)
+        rc = copy_fields(c, list, c->part * fan + i);
+    return rc == 0 && !move_report(c->m, CLUSTER_MOVE_COPYING) ? -ECANCELED
+                                                               : rc;
 }
 
 static int
-copy_history(struct move *m, uint32_t part)
+begin_hash(void *ctx, const struct cluster_period *period, uint64_t expiry_s)
 {
-    struct move_hash h = {.part = part};
-    struct move_call *w = &m->call;
-    redisReply *list;
-    uint64_t code;
-    int rc;
+    struct copy *c = ctx;
 
-    move_begin(w, m->k, m->place.generation, part, "countd1_periods",
-               m->place.token);
-    rc = move_run(m->c, w, 0, &code);
-    if (rc < 0)
-        return rc;
-    list = w->command.reply;
-    for (size_t i = 0; rc == 0 && i + 1 < list->elements; i += 2) {
-        const redisReply *key = list->element[i];
-
-        h.key = key->str;
-        h.key_size = (size_t)key->len;
-        h.expiry = list->element[i + 1]->str;
-        rc = key->type == REDIS_REPLY_STRING &&
-                     cluster_period_parse(key->str, &h.period)
-                 ? copy_hash(m, &h)
-                 : -EBADMSG;
-    }
-    freeReplyObject(list);
-    return rc;
+    c->is_counts = period == NULL;
+    if (period != NULL)
+        c->period = *period;
+    c->expiry_s = expiry_s;
+    return 0;
 }
 
 int
 move_copy_part(struct move *m, uint32_t part)
 {
-    struct move_hash h = {.part = part};
-    int rc;
+    struct copy c = {.m = m, .part = part};
+    struct cluster_scan scan = {
+        .cluster = m->c, .begin = begin_hash, .take = copy_slice, .ctx = &c};
 
-    rc = copy_hash(m, &h);
-    return rc == 0 ? copy_history(m, part) : rc;
+    cluster_part_keys(&scan.keys, m->k->name, m->k->name_size,
+                      m->place.generation, part);
+    return cluster_scan_part(&scan);
 }

@@ -10,19 +10,6 @@
 #include "common/base/bytes.h"
 #include "common/store/cluster/cluster_move.h"
 
-#define MOVE_ROWS      1000 /* in one command */
-#define MOVE_WORDS     (2 * MOVE_ROWS + 16)
-#define MOVE_ASK_WORDS 5
-
-/* A command about a part, with its memory. */
-struct move_call {
-    struct cluster_command command;
-    struct cluster_part_keys keys;
-    const char *argv[MOVE_WORDS];
-    size_t sizes[MOVE_WORDS];
-    uint8_t token[CLUSTER_MARK_SIZE];
-};
-
 /* What a part has. */
 struct move_totals {
     uint64_t version, rows, flagged;
@@ -39,35 +26,24 @@ struct move {
     uint64_t renewed_ms;
     uint64_t rows, of_rows;
     struct move_totals *old; /* of the parts of the old generation */
-    struct move_call call;
 };
 
 /* Begins a call of a function about a part, with the token as first word. */
-void move_begin(struct move_call *w, const struct cluster_move_keyspace *k,
-                uint32_t generation, uint32_t part, const char *function,
-                uint64_t token);
+void move_begin(struct cluster_command *m,
+                const struct cluster_move_keyspace *k, uint32_t generation,
+                uint32_t part, const char *words, uint64_t token);
 
-/* Begins another command about the counts of a part. */
-void move_begin_plain(struct move_call *w,
-                      const struct cluster_move_keyspace *k,
-                      uint32_t generation, uint32_t part, const char *verb);
-
-/* Runs it; *code is the integer reply, or the first of an array reply.
- * move_end() frees the reply, which has at least `elements`. */
-int move_run(struct cluster *c, struct move_call *w, size_t elements,
+/* Runs it; *code is the integer reply, or the first of an array reply, which
+ * has at least `elements`. */
+int move_run(struct cluster *c, struct cluster_command *m, size_t elements,
              uint64_t *code);
-void move_end(struct move_call *w);
 
 /* Runs and ends a command that answers 0 where it was done.  -ESTALE: it was
  * not. */
-int move_do(struct cluster *c, struct move_call *w);
+int move_do(struct cluster *c, struct cluster_command *m);
 
-/* Runs a command at a node: up to MOVE_ASK_WORDS words, ended by NULL if there
- * are fewer.  *out is a reply of that type, which the caller frees, or NULL
- * with an error. */
-int move_ask(struct cluster *c, int node,
-             const char *const words[MOVE_ASK_WORDS], int type,
-             redisReply **out);
+/* Runs a command at a node.  -EBADMSG: the reply is not of this type */
+int move_ask(struct cluster *c, int node, struct cluster_command *m, int type);
 
 /* The number of the next generation, above `used`: one whose parts are all at
  * options.to, which is given slots where that needs to be.

@@ -16,85 +16,55 @@
 /* ---- commands ----------------------------------------------------------- */
 
 void
-move_begin_plain(struct move_call *w, const struct cluster_move_keyspace *k,
-                 uint32_t generation, uint32_t part, const char *verb)
-{
-    cluster_part_keys(&w->keys, k->name, k->name_size, generation, part);
-    w->command = (struct cluster_command){.slot = w->keys.slot,
-                                          .node = CLUSTER_NO_NODE,
-                                          .argv = w->argv,
-                                          .sizes = w->sizes,
-                                          .words = MOVE_WORDS};
-    cluster_add_text(&w->command, verb);
-}
-
-void
-move_begin(struct move_call *w, const struct cluster_move_keyspace *k,
-           uint32_t generation, uint32_t part, const char *function,
+move_begin(struct cluster_command *m, const struct cluster_move_keyspace *k,
+           uint32_t generation, uint32_t part, const char *words,
            uint64_t token)
 {
-    move_begin_plain(w, k, generation, part, "FCALL");
-    cluster_add_text(&w->command, function);
-    cluster_add_text(&w->command, "2");
-    cluster_add_word(&w->command, w->keys.counts, w->keys.size);
-    cluster_add_word(&w->command, w->keys.order, w->keys.size);
-    put_be64(w->token, token);
-    cluster_add_word(&w->command, w->token, sizeof w->token);
+    struct cluster_part_keys keys;
+    uint8_t bytes[CLUSTER_MARK_SIZE];
+
+    cluster_part_keys(&keys, k->name, k->name_size, generation, part);
+    cluster_begin_part(m, &keys, words);
+    put_be64(bytes, token);
+    cluster_add_word(m, bytes, sizeof bytes);
 }
 
 int
-move_run(struct cluster *c, struct move_call *w, size_t elements,
+move_run(struct cluster *c, struct cluster_command *m, size_t elements,
          uint64_t *code)
 {
-    const redisReply *reply;
+    const redisReply *reply, *first;
 
-    cluster_run(c, &w->command, 1);
-    reply = w->command.reply;
-    if (w->command.error != 0)
-        return w->command.error;
+    cluster_run(c, m, 1);
+    if (m->error != 0)
+        return m->error;
+    first = reply = m->reply;
     if (reply->type == REDIS_REPLY_ARRAY && reply->elements > 0)
-        reply = reply->element[0];
-    *code = reply->type == REDIS_REPLY_INTEGER ? (uint64_t)reply->integer : 0;
-    reply = w->command.reply;
+        first = reply->element[0];
+    *code = first->type == REDIS_REPLY_INTEGER ? (uint64_t)first->integer : 0;
     if (*code == 0 && elements > 0 &&
         (reply->type != REDIS_REPLY_ARRAY || reply->elements < elements))
         return -EBADMSG;
     return 0;
 }
 
-void
-move_end(struct move_call *w)
-{
-    cluster_free_replies(&w->command, 1);
-}
-
 int
-move_do(struct cluster *c, struct move_call *w)
+move_do(struct cluster *c, struct cluster_command *m)
 {
     uint64_t code = 0;
     int rc;
 
-    rc = move_run(c, w, 0, &code);
-    move_end(w);
+    rc = move_run(c, m, 0, &code);
+    cluster_end(m, 1);
     return rc == 0 && code != 0 ? -ESTALE : rc;
 }
 
 int
-move_ask(struct cluster *c, int node, const char *const words[MOVE_ASK_WORDS],
-         int type, redisReply **out)
+move_ask(struct cluster *c, int node, struct cluster_command *m, int type)
 {
-    size_t sizes[MOVE_ASK_WORDS];
-    struct cluster_command m = {.node = node, .argv = words, .sizes = sizes};
-
-    for (; m.argc < MOVE_ASK_WORDS && words[m.argc] != NULL; m.argc++)
-        sizes[m.argc] = strlen(words[m.argc]);
-    cluster_run(c, &m, 1);
-    if (m.error == 0 && m.reply->type != type) {
-        m.error = -EBADMSG;
-        cluster_free_replies(&m, 1);
-    }
-    *out = m.reply;
-    return m.error;
+    m->node = node;
+    cluster_run(c, m, 1);
+    return m->error == 0 && m->reply->type != type ? -EBADMSG : m->error;
 }
 
 /* ---- replicas ----------------------------------------------------------- */
@@ -102,7 +72,6 @@ move_ask(struct cluster *c, int node, const char *const words[MOVE_ASK_WORDS],
 int
 move_await_replicas(struct cluster *c, uint64_t replicas)
 {
-    static const char *const argv[MOVE_ASK_WORDS] = {"INFO", "replication"};
     const struct timespec pace = {.tv_nsec = 10000000};
     const uint64_t end_ms = clock_ms() + REPLICAS_MS;
     int node = CLUSTER_NO_NODE;
@@ -113,15 +82,16 @@ move_await_replicas(struct cluster *c, uint64_t replicas)
         bool has_all = false;
 
         while (!has_all && clock_ms() < end_ms) {
-            redisReply *info;
+            struct cluster_command m;
 
-            (void)move_ask(c, node, argv, REDIS_REPLY_STRING, &info);
-            if (info != NULL && offset == 0)
-                offset = cluster_replicas_offset(info->str);
-            has_all = info != NULL &&
-                      cluster_replicas_count(info->str, offset) >= replicas;
-            if (info != NULL)
-                freeReplyObject(info);
+            cluster_begin(&m, 0, "INFO replication");
+            if (move_ask(c, node, &m, REDIS_REPLY_STRING) == 0) {
+                if (offset == 0)
+                    offset = cluster_replicas_offset(m.reply->str);
+                has_all =
+                    cluster_replicas_count(m.reply->str, offset) >= replicas;
+            }
+            cluster_end(&m, 1);
             if (!has_all)
                 (void)nanosleep(&pace, NULL);
         }
@@ -136,17 +106,17 @@ move_await_replicas(struct cluster *c, uint64_t replicas)
 /* Calls a function about each part of a generation. */
 static int
 call_each(struct cluster *c, const struct cluster_move_keyspace *k,
-          uint32_t generation, uint32_t parts, const char *function,
+          uint32_t generation, uint32_t parts, const char *words,
           uint64_t token)
 {
-    struct move_call w;
+    struct cluster_command m;
     uint64_t code;
     int rc = 0;
 
     for (uint32_t i = 0; rc == 0 && i < parts; i++) {
-        move_begin(&w, k, generation, i, function, token);
-        rc = move_run(c, &w, 0, &code);
-        move_end(&w);
+        move_begin(&m, k, generation, i, words, token);
+        rc = move_run(c, &m, 0, &code);
+        cluster_end(&m, 1);
     }
     return rc;
 }
@@ -180,7 +150,8 @@ retire(struct cluster *c, const struct cluster_move_keyspace *k,
 
     rc = move_await_replicas(c, k->replicas);
     if (rc == 0)
-        rc = call_each(c, k, place->other, place->other_parts, "countd1_retire",
+        rc = call_each(c, k, place->other, place->other_parts,
+                       "FCALL countd1_retire 2",
                        (uint64_t)place->parts << 32 | place->generation);
     if (rc == 0)
         rc = cluster_place_replace(c, k->name, k->name_size, place, &next);
@@ -215,7 +186,8 @@ find_traces(struct cluster *c, const struct cluster_move_keyspace *k,
             uint64_t *token)
 {
     const redisReply *next;
-    struct move_call w;
+    struct cluster_part_keys keys;
+    struct cluster_command m;
     int rc = 0;
 
     *after = 0;
@@ -223,20 +195,21 @@ find_traces(struct cluster *c, const struct cluster_move_keyspace *k,
     for (uint32_t i = 0; rc == 0 && *after == 0 && i < place->parts; i++) {
         uint64_t code = 0, seal = 0;
 
-        move_begin_plain(&w, k, place->generation, i, "HMGET");
-        cluster_add_word(&w.command, w.keys.counts, w.keys.size);
-        cluster_add_word(&w.command, "\0w", 2);
-        cluster_add_word(&w.command, "\0g", 2);
-        rc = move_run(c, &w, 2, &code);
+        cluster_part_keys(&keys, k->name, k->name_size, place->generation, i);
+        cluster_begin(&m, keys.slot, "HMGET");
+        cluster_add_word(&m, keys.counts, keys.size);
+        cluster_add_word(&m, "\0w", 2);
+        cluster_add_word(&m, "\0g", 2);
+        rc = move_run(c, &m, 2, &code);
         if (rc == 0) {
-            seal = token_of_dead(w.command.reply->element[0], now_ms);
-            next = w.command.reply->element[1];
+            seal = token_of_dead(m.reply->element[0], now_ms);
+            next = m.reply->element[1];
             if (next->type == REDIS_REPLY_STRING &&
                 next->len == CLUSTER_MARK_SIZE)
                 *after = get_be64(next->str);
         }
         *token = seal != 0 ? seal : *token;
-        move_end(&w);
+        cluster_end(&m, 1);
     }
     return rc;
 }
@@ -254,11 +227,11 @@ undo(struct cluster *c, const struct cluster_move_keyspace *k,
         rc = cluster_place_replace(c, k->name, k->name_size, place, &next);
     *place = next;
     if (rc == 0)
-        rc = call_each(c, k, place->generation, place->parts, "countd1_open",
-                       place->token);
+        rc = call_each(c, k, place->generation, place->parts,
+                       "FCALL countd1_open 2", place->token);
     if (rc == 0)
         rc = call_each(c, k, place->other, place->other_parts,
-                       "countd1_discard", place->token);
+                       "FCALL countd1_discard 2", place->token);
     next = (struct cluster_place){.generation = place->generation,
                                   .parts = place->parts,
                                   .other = place->other};
@@ -327,10 +300,10 @@ settle_still(struct cluster *c, const struct cluster_move_keyspace *k,
         is.generation != place->generation)
         return rc;
     /* The token is the only trace of the new parts: it goes last. */
-    rc = call_each(c, k, (uint32_t)token, OUTBOX_PARTS_MAX, "countd1_discard",
-                   token);
+    rc = call_each(c, k, (uint32_t)token, OUTBOX_PARTS_MAX,
+                   "FCALL countd1_discard 2", token);
     return rc == 0 ? call_each(c, k, place->generation, place->parts,
-                               "countd1_open", token)
+                               "FCALL countd1_open 2", token)
                    : rc;
 }
 

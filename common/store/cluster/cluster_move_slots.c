@@ -17,7 +17,6 @@
 #include <string.h>
 
 #define ID_SIZE     41 /* of a node, with NUL */
-#define SLOT_SIZE   8  /* its number, with NUL */
 #define OWN_TRIES   64
 #define EMPTY_TRIES 256
 
@@ -32,18 +31,16 @@ struct target {
 static int
 read_id(struct cluster *c, int node, char id[ID_SIZE])
 {
-    static const char *const words[MOVE_ASK_WORDS] = {"CLUSTER", "MYID"};
-    redisReply *reply;
+    struct cluster_command m;
     int rc;
 
-    rc = move_ask(c, node, words, REDIS_REPLY_STRING, &reply);
-    if (rc < 0)
-        return rc;
-    if (reply->len == ID_SIZE - 1)
-        memcpy(id, reply->str, ID_SIZE);
-    else
+    cluster_begin(&m, 0, "CLUSTER MYID");
+    rc = move_ask(c, node, &m, REDIS_REPLY_STRING);
+    if (rc == 0 && m.reply->len != ID_SIZE - 1)
         rc = -EBADMSG;
-    freeReplyObject(reply);
+    if (rc == 0)
+        memcpy(id, m.reply->str, ID_SIZE);
+    cluster_end(&m, 1);
     return rc;
 }
 
@@ -63,19 +60,18 @@ find_in_map(struct cluster *c, struct target *t)
 }
 
 static int
-count_keys(struct cluster *c, int node, const char *slot, uint64_t *out)
+count_keys(struct cluster *c, int node, uint16_t slot, uint64_t *out)
 {
-    const char *const words[MOVE_ASK_WORDS] = {"CLUSTER", "COUNTKEYSINSLOT",
-                                               slot};
-    redisReply *reply;
+    struct cluster_command m;
     int rc;
 
-    rc = move_ask(c, node, words, REDIS_REPLY_INTEGER, &reply);
-    if (rc < 0)
-        return rc;
-    *out = cluster_reply_number(reply);
-    freeReplyObject(reply);
-    return 0;
+    cluster_begin(&m, 0, "CLUSTER COUNTKEYSINSLOT");
+    cluster_add_number(&m, slot);
+    rc = move_ask(c, node, &m, REDIS_REPLY_INTEGER);
+    if (rc == 0)
+        *out = cluster_reply_number(m.reply);
+    cluster_end(&m, 1);
+    return rc;
 }
 
 /* "ID host:port@bus FLAGS ..." is a line of CLUSTER NODES. */
@@ -96,41 +92,61 @@ is_master(const char *nodes, const struct target *t)
 /* Whether a slot is on its way from its master to another one than the target:
  * keys may be there.  -ENXIO: the target is none that this master knows. */
 static int
-find_open(struct cluster *c, const struct target *t, int node, const char *slot,
+find_open(struct cluster *c, const struct target *t, int node, uint16_t slot,
           bool *is_open)
 {
-    static const char *const words[MOVE_ASK_WORDS] = {"CLUSTER", "NODES"};
+    struct cluster_command m;
     char mark[16];
     const char *at;
-    redisReply *reply;
     int rc;
 
-    rc = move_ask(c, node, words, REDIS_REPLY_STRING, &reply);
-    if (rc < 0)
-        return rc;
-    (void)snprintf(mark, sizeof mark, "[%s->-", slot);
-    at = strstr(reply->str, mark);
-    *is_open =
-        at != NULL && strncmp(at + strlen(mark), t->id, ID_SIZE - 1) != 0;
-    rc = is_master(reply->str, t) ? 0 : -ENXIO;
-    freeReplyObject(reply);
+    (void)snprintf(mark, sizeof mark, "[%u->-", slot);
+    cluster_begin(&m, 0, "CLUSTER NODES");
+    rc = move_ask(c, node, &m, REDIS_REPLY_STRING);
+    if (rc == 0) {
+        at = strstr(m.reply->str, mark);
+        *is_open =
+            at != NULL && strncmp(at + strlen(mark), t->id, ID_SIZE - 1) != 0;
+        rc = is_master(m.reply->str, t) ? 0 : -ENXIO;
+    }
+    cluster_end(&m, 1);
     return rc;
 }
 
-/* -ESTALE: it is not as the map said. */
+static void
+begin_set(struct cluster_command *m, int node, uint16_t slot, const char *how,
+          const char *id)
+{
+    cluster_begin(m, 0, "CLUSTER SETSLOT");
+    cluster_add_number(m, slot);
+    cluster_add_text(m, how);
+    if (id != NULL)
+        cluster_add_text(m, id);
+    m->node = node;
+}
+
+/* Runs and ends commands that set a slot.  -ESTALE: it is not as the map said.
+ */
 static int
-set_slot(struct cluster *c, int node, const char *slot, const char *how,
+set_slots(struct cluster *c, struct cluster_command *m, size_t count)
+{
+    int rc = 0;
+
+    cluster_run(c, m, count);
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        rc = m[i].error;
+    cluster_end(m, count);
+    return rc == -EPROTO ? -ESTALE : rc;
+}
+
+static int
+set_slot(struct cluster *c, int node, uint16_t slot, const char *how,
          const char *id)
 {
-    const char *const words[MOVE_ASK_WORDS] = {"CLUSTER", "SETSLOT", slot, how,
-                                               id};
-    redisReply *reply;
-    int rc;
+    struct cluster_command m;
 
-    rc = move_ask(c, node, words, REDIS_REPLY_STATUS, &reply);
-    if (rc == 0)
-        freeReplyObject(reply);
-    return rc == -EPROTO ? -ESTALE : rc;
+    begin_set(&m, node, slot, how, id);
+    return set_slots(c, &m, 1);
 }
 
 /* ---- a slot ------------------------------------------------------------- */
@@ -141,17 +157,15 @@ judge_slot(struct cluster *c, const struct target *t, uint16_t slot,
            bool *may_give)
 {
     const int owner = cluster_node_of(c, slot);
-    char text[SLOT_SIZE];
     uint64_t keys = 0;
     bool is_open = false;
     int rc;
 
     if (owner == CLUSTER_NO_NODE)
         return -EHOSTDOWN;
-    (void)snprintf(text, sizeof text, "%u", slot);
-    rc = count_keys(c, owner, text, &keys);
+    rc = count_keys(c, owner, slot, &keys);
     if (rc == 0 && keys == 0)
-        rc = find_open(c, t, owner, text, &is_open);
+        rc = find_open(c, t, owner, slot, &is_open);
     *may_give = keys == 0 && !is_open;
     return rc;
 }
@@ -159,35 +173,20 @@ judge_slot(struct cluster *c, const struct target *t, uint16_t slot,
 /* Both commands are in one write: a master at which a slot is said to be
  * imported learns of no other owner, and is down when the old one is gone. */
 static int
-take_slot(struct cluster *c, const struct target *t, const char *slot,
+take_slot(struct cluster *c, const struct target *t, uint16_t slot,
           const char *from)
 {
-    const char *const words[2][MOVE_ASK_WORDS] = {
-        {"CLUSTER", "SETSLOT", slot, "IMPORTING", from},
-        {"CLUSTER", "SETSLOT", slot, "NODE", t->id}};
-    size_t sizes[2][MOVE_ASK_WORDS];
     struct cluster_command m[2];
-    int rc;
 
-    for (unsigned i = 0; i < 2; i++) {
-        for (unsigned j = 0; j < MOVE_ASK_WORDS; j++)
-            sizes[i][j] = strlen(words[i][j]);
-        m[i] = (struct cluster_command){.node = t->node,
-                                        .argc = MOVE_ASK_WORDS,
-                                        .argv = words[i],
-                                        .sizes = sizes[i]};
-    }
-    cluster_run(c, m, 2);
-    rc = m[0].error != 0 ? m[0].error : m[1].error;
-    cluster_free_replies(m, 2);
-    return rc == -EPROTO ? -ESTALE : rc;
+    begin_set(&m[0], t->node, slot, "IMPORTING", from);
+    begin_set(&m[1], t->node, slot, "NODE", t->id);
+    return set_slots(c, m, 2);
 }
 
 /* From the first step on no master takes a new key for the slot, and at the end
  * the new one does. */
 static int
-run_steps(struct move *m, const struct target *t, uint16_t slot,
-          const char *text)
+run_steps(struct move *m, const struct target *t, uint16_t slot)
 {
     const int owner = cluster_node_of(m->c, slot);
     char id[ID_SIZE];
@@ -198,43 +197,41 @@ run_steps(struct move *m, const struct target *t, uint16_t slot,
     if (rc == 0 && !move_report(m, CLUSTER_MOVE_GIVING))
         return -ECANCELED;
     if (rc == 0)
-        rc = set_slot(m->c, owner, text, "MIGRATING", t->id);
+        rc = set_slot(m->c, owner, slot, "MIGRATING", t->id);
     if (rc == 0 && !move_report(m, CLUSTER_MOVE_GIVING))
         return -ECANCELED;
     if (rc == 0)
         rc = judge_slot(m->c, t, slot, &may_give);
     if (rc == 0)
-        rc = may_give ? take_slot(m->c, t, text, id) : -ESTALE;
+        rc = may_give ? take_slot(m->c, t, slot, id) : -ESTALE;
     if (rc == 0 && !move_report(m, CLUSTER_MOVE_GIVING))
         return -ECANCELED;
-    return rc == 0 ? set_slot(m->c, owner, text, "NODE", t->id) : rc;
+    return rc == 0 ? set_slot(m->c, owner, slot, "NODE", t->id) : rc;
 }
 
 static int
 give_slot(struct move *m, const struct target *t, uint16_t slot)
 {
     const int owner = cluster_node_of(m->c, slot);
-    char text[SLOT_SIZE];
     int rc;
 
-    (void)snprintf(text, sizeof text, "%u", slot);
-    rc = run_steps(m, t, slot, text);
+    rc = run_steps(m, t, slot);
     if (rc < 0 && rc != -ECANCELED) {
-        (void)set_slot(m->c, owner, text, "STABLE", NULL);
-        (void)set_slot(m->c, t->node, text, "STABLE", NULL);
+        (void)set_slot(m->c, owner, slot, "STABLE", NULL);
+        (void)set_slot(m->c, t->node, slot, "STABLE", NULL);
     }
     return rc;
 }
 
 /* ---- a generation ------------------------------------------------------- */
 
-static uint16_t
-find_slot(const struct move *m, uint32_t generation, uint32_t part)
+static struct cluster_part_keys
+find_keys(const struct move *m, uint32_t generation, uint32_t part)
 {
-    struct cluster_part_keys keys = {.size = 0};
+    struct cluster_part_keys keys;
 
     cluster_part_keys(&keys, m->k->name, m->k->name_size, generation, part);
-    return keys.slot;
+    return keys;
 }
 
 /* Whether the target has all parts of a generation. */
@@ -243,7 +240,7 @@ has_all(const struct move *m, const struct target *t, uint32_t generation,
         uint32_t parts)
 {
     for (uint32_t i = 0; i < parts; i++)
-        if (cluster_node_of(m->c, find_slot(m, generation, i)) != t->node)
+        if (cluster_node_of(m->c, find_keys(m, generation, i).slot) != t->node)
             return false;
     return true;
 }
@@ -257,7 +254,7 @@ may_have_all(const struct move *m, const struct target *t, uint32_t generation,
 
     *may = true;
     for (uint32_t i = 0; rc == 0 && *may && i < m->parts; i++) {
-        const uint16_t slot = find_slot(m, generation, i);
+        const uint16_t slot = find_keys(m, generation, i).slot;
 
         if (cluster_node_of(m->c, slot) != t->node)
             rc = judge_slot(m->c, t, slot, may);
@@ -273,20 +270,20 @@ give_slots(struct move *m, struct target *t, uint32_t generation)
     int rc = 0;
 
     for (uint32_t i = 0; rc == 0 && i < m->parts; i++) {
-        const uint16_t slot = find_slot(m, generation, i);
+        const struct cluster_part_keys keys = find_keys(m, generation, i);
+        struct cluster_command exists;
 
-        if (cluster_node_of(m->c, slot) == t->node)
+        if (cluster_node_of(m->c, keys.slot) == t->node)
             continue;
-        rc = give_slot(m, t, slot);
+        rc = give_slot(m, t, keys.slot);
         if (rc < 0)
             break;
-        move_begin_plain(&m->call, m->k, generation, i, "EXISTS");
-        cluster_add_word(&m->call.command, m->call.keys.counts,
-                         m->call.keys.size);
-        rc = move_do(m->c, &m->call);
-        if (rc == 0 && cluster_node_of(m->c, slot) != t->node)
+        cluster_begin(&exists, keys.slot, "EXISTS");
+        cluster_add_word(&exists, keys.counts, keys.size);
+        rc = move_do(m->c, &exists);
+        if (rc == 0 && cluster_node_of(m->c, keys.slot) != t->node)
             find_in_map(m->c, t);
-        if (rc == 0 && cluster_node_of(m->c, slot) != t->node)
+        if (rc == 0 && cluster_node_of(m->c, keys.slot) != t->node)
             rc = -ESTALE;
     }
     return rc;

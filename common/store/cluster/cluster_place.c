@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/store/cluster/cluster_slot.h"
 #include "common/store/cluster/outbox_record.h"
 
 static const char states[] = {[CLUSTER_PLACE_STILL] = 's',
@@ -54,60 +53,53 @@ cluster_place_format(const struct cluster_place *p,
                        p->other_parts, p->token, p->until_ms);
 }
 
-/* Calls countd1_place; `text` gets what is said now. */
-static int
-call_place(struct cluster *c, const uint8_t *name, size_t name_size,
-           const char *old, const char *new_text, char text[CLUSTER_PLACE_SIZE],
-           uint64_t *now_ms)
+void
+cluster_place_begin(struct cluster_command *m, const uint8_t *name,
+                    size_t name_size, const struct cluster_place *old,
+                    const struct cluster_place *next)
 {
-    const char *argv[7];
-    size_t sizes[7];
-    struct cluster_command m = {
-        .slot = cluster_slot(CLUSTER_PARTS, strlen(CLUSTER_PARTS)),
-        .node = CLUSTER_NO_NODE,
-        .argv = argv,
-        .sizes = sizes,
-        .words = 7};
-    const redisReply *reply;
-    int rc;
+    char text[CLUSTER_PLACE_SIZE] = "";
 
-    cluster_add_text(&m, "FCALL");
-    cluster_add_text(&m, "countd1_place");
-    cluster_add_text(&m, "1");
-    cluster_add_text(&m, CLUSTER_PARTS);
-    cluster_add_word(&m, name, name_size);
-    if (new_text != NULL) {
-        cluster_add_text(&m, old);
-        cluster_add_text(&m, new_text);
-    }
-    cluster_run(c, &m, 1);
-    rc = m.error;
-    reply = m.reply;
-    if (rc == 0 && (reply->type != REDIS_REPLY_ARRAY || reply->elements < 3 ||
-                    reply->element[1]->type != REDIS_REPLY_STRING ||
-                    reply->element[1]->len >= CLUSTER_PLACE_SIZE ||
-                    reply->element[2]->type != REDIS_REPLY_STRING))
-        rc = -EBADMSG;
-    if (rc == 0) {
-        memcpy(text, reply->element[1]->str,
-               (size_t)reply->element[1]->len + 1);
-        *now_ms = cluster_reply_number(reply->element[2]);
-    }
-    cluster_free_replies(&m, 1);
-    return rc;
+    cluster_begin_lists(m, "FCALL countd1_place 1 " CLUSTER_PARTS);
+    cluster_add_word(m, name, name_size);
+    if (next == NULL)
+        return;
+    if (old != NULL)
+        cluster_place_format(old, text);
+    cluster_add_text(m, text);
+    cluster_place_format(next, text);
+    cluster_add_text(m, text);
+}
+
+int
+cluster_place_take(const struct cluster_command *m, struct cluster_place *out,
+                   uint64_t *now_ms)
+{
+    const redisReply *reply = m->reply;
+
+    if (m->error != 0)
+        return m->error;
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 3 ||
+        reply->element[1]->type != REDIS_REPLY_STRING)
+        return -EBADMSG;
+    if (reply->element[1]->len == 0)
+        return -ENOENT;
+    *now_ms = cluster_reply_number(reply->element[2]);
+    return cluster_place_parse(reply->element[1]->str, out) ? 0 : -EBADMSG;
 }
 
 int
 cluster_place_read(struct cluster *c, const uint8_t *name, size_t name_size,
                    struct cluster_place *out, uint64_t *now_ms)
 {
-    char text[CLUSTER_PLACE_SIZE];
+    struct cluster_command m;
     int rc;
 
-    rc = call_place(c, name, name_size, NULL, NULL, text, now_ms);
-    if (rc == 0 && text[0] == '\0')
-        rc = -ENOENT;
-    return rc == 0 && !cluster_place_parse(text, out) ? -EBADMSG : rc;
+    cluster_place_begin(&m, name, name_size, NULL, NULL);
+    cluster_run(c, &m, 1);
+    rc = cluster_place_take(&m, out, now_ms);
+    cluster_end(&m, 1);
+    return rc;
 }
 
 int
@@ -115,14 +107,20 @@ cluster_place_replace(struct cluster *c, const uint8_t *name, size_t name_size,
                       const struct cluster_place *old,
                       const struct cluster_place *new_place)
 {
-    char before[CLUSTER_PLACE_SIZE], after[CLUSTER_PLACE_SIZE];
-    char text[CLUSTER_PLACE_SIZE];
+    char wanted[CLUSTER_PLACE_SIZE], found[CLUSTER_PLACE_SIZE];
+    struct cluster_command m;
+    struct cluster_place is;
     uint64_t now_ms;
     int rc;
 
-    cluster_place_format(old, before);
-    cluster_place_format(new_place, after);
-    rc = call_place(c, name, name_size, before, after, text, &now_ms);
+    cluster_place_begin(&m, name, name_size, old, new_place);
+    cluster_run(c, &m, 1);
+    rc = cluster_place_take(&m, &is, &now_ms);
+    cluster_end(&m, 1);
+    if (rc < 0)
+        return rc == -ENOENT ? -ESTALE : rc;
     /* The command may have been sent twice: what counts is what is said now. */
-    return rc == 0 && strcmp(text, after) != 0 ? -ESTALE : rc;
+    cluster_place_format(new_place, wanted);
+    cluster_place_format(&is, found);
+    return strcmp(found, wanted) != 0 ? -ESTALE : 0;
 }

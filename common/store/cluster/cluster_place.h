@@ -45,6 +45,14 @@ bool cluster_place_parse(const char *text, struct cluster_place *out);
 void cluster_place_format(const struct cluster_place *p,
                           char text[CLUSTER_PLACE_SIZE]);
 
+/* Begins the command that reads the place and, with `next`, puts that where the
+ * place is `old` (NULL: none yet); and takes its reply.  -ENOENT, -EBADMSG */
+void cluster_place_begin(struct cluster_command *m, const uint8_t *name,
+                         size_t name_size, const struct cluster_place *old,
+                         const struct cluster_place *next);
+int cluster_place_take(const struct cluster_command *m,
+                       struct cluster_place *out, uint64_t *now_ms);
+
 /* Reads the place, and the server's time.  -ENOENT, -EBADMSG */
 int cluster_place_read(struct cluster *c, const uint8_t *name, size_t name_size,
                        struct cluster_place *out, uint64_t *now_ms);

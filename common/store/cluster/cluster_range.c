@@ -31,6 +31,12 @@
 #define SLACK      16 /* rows between the bounds for each row that is asked for */
 #define MEMBER_MAX (8 + STORE_NAME_MAX)
 
+/* A limit of keys as Redis' ZLEXCOUNT takes it. */
+struct key_limit {
+    uint8_t bytes[1 + STORE_NAME_MAX];
+    size_t size;
+};
+
 struct sample {
     uint64_t rank;
     uint16_t size;
@@ -51,7 +57,7 @@ struct range_search {
     struct store_query *q;
     uint64_t offset;
     bool is_by_key;
-    struct cluster_key_limit first, last; /* by key: after all wanted ones */
+    struct key_limit first, last; /* by key: after all wanted ones */
     struct part_bounds parts[OUTBOX_PARTS_MAX];
 };
 
@@ -150,15 +156,17 @@ count_between(const struct range_search *r)
 }
 
 /* Begins a call about a part's order. */
-static size_t
-begin_call(const struct range_search *r, const char *function, uint32_t part)
+static struct cluster_command *
+begin_call(const struct range_search *r, const char *words, uint32_t part)
 {
-    const size_t call = cluster_call_begin(
-        r->s, function, r->q->name, r->q->name_size, r->k->generation, part);
+    struct cluster_command *m = cluster_next_call(r->s);
+    struct cluster_part_keys keys;
 
+    cluster_part_keys(&keys, r->k->name, r->k->size, r->k->generation, part);
     if (r->is_by_key)
-        cluster_call_order_keys(r->s, call);
-    return call;
+        ((char *)memchr(keys.order, '}', keys.size))[1] = 'k';
+    cluster_begin_part(m, &keys, words);
+    return m;
 }
 
 /* ---- samples ------------------------------------------------------------ */
@@ -190,15 +198,17 @@ read_samples(struct range_search *r)
     int rc = 0;
 
     for (uint32_t i = 0; i < r->k->parts; i++) {
-        const size_t call = begin_call(r, "countd1_sample", i);
+        struct cluster_command *m =
+            begin_call(r, "FCALL_RO countd1_sample 2", i);
 
-        cluster_call_number(s, call, 0, (int64_t)r->parts[i].low);
-        cluster_call_number(s, call, 1, (int64_t)r->parts[i].high);
-        cluster_call_number(s, call, 2, SAMPLES);
+        cluster_add_number(m, (int64_t)r->parts[i].low);
+        cluster_add_number(m, (int64_t)r->parts[i].high);
+        cluster_add_number(m, SAMPLES);
     }
     cluster_call_run(s);
     for (uint32_t i = 0; rc == 0 && i < r->k->parts; i++) {
-        const redisReply *reply = cluster_call_reply(s, i, 4, &rc);
+        const redisReply *reply =
+            cluster_call_reply(s, &s->commands[i], 4, &rc);
 
         for (size_t j = 0; reply != NULL && j < reply->element[2]->elements &&
                            j < reply->element[3]->elements && j < SAMPLES;
@@ -221,10 +231,11 @@ read_sizes(struct range_search *r, uint64_t *all)
 
     *all = 0;
     for (uint32_t i = 0; i < r->k->parts; i++)
-        (void)begin_call(r, "countd1_totals", i);
+        (void)begin_call(r, "FCALL_RO countd1_totals 2", i);
     cluster_call_run(r->s);
     for (uint32_t i = 0; rc == 0 && i < r->k->parts; i++) {
-        const redisReply *reply = cluster_call_reply(r->s, i, 4, &rc);
+        const redisReply *reply =
+            cluster_call_reply(r->s, &r->s->commands[i], 4, &rc);
 
         if (reply == NULL)
             break;
@@ -288,16 +299,16 @@ request_rows(const struct range_search *r, uint32_t part)
 {
     const struct part_bounds *p = &r->parts[part];
     const uint64_t most = p->high - p->low + r->q->length;
-    const size_t call =
-        begin_call(r, r->is_by_key ? "countd1_keys" : "countd1_rows", part);
+    struct cluster_command *m = begin_call(
+        r, r->is_by_key ? "FCALL_RO countd1_keys 2" : "FCALL_RO countd1_rows 2",
+        part);
 
     if (r->is_by_key) {
-        cluster_call_word(r->s, call, r->first.bytes, r->first.size);
-        cluster_call_word(r->s, call, r->last.bytes, r->last.size);
+        cluster_add_word(m, r->first.bytes, r->first.size);
+        cluster_add_word(m, r->last.bytes, r->last.size);
     }
-    cluster_call_number(r->s, call, 0, (int64_t)p->low);
-    cluster_call_number(r->s, call, 1,
-                        (int64_t)(most < INT32_MAX ? most : INT32_MAX));
+    cluster_add_number(m, (int64_t)p->low);
+    cluster_add_number(m, (int64_t)(most < INT32_MAX ? most : INT32_MAX));
 }
 
 /* Takes the rows of a part; *from is the rank of the first. */
@@ -331,8 +342,8 @@ read_rows(struct range_search *r, size_t capacity)
         request_rows(r, i);
     cluster_call_run(r->s);
     for (uint32_t i = 0; rc == 0 && i < r->k->parts; i++) {
-        const redisReply *reply =
-            cluster_call_reply(r->s, i, r->is_by_key ? 4 : 3, &rc);
+        const redisReply *reply = cluster_call_reply(r->s, &r->s->commands[i],
+                                                     r->is_by_key ? 4 : 3, &rc);
 
         if (reply != NULL)
             rc = take_rows(&r->parts[i], reply, r->is_by_key, &from);
@@ -365,7 +376,7 @@ search_cut(struct range_search *r)
 /* The first key that is not before the wanted ones, as ZLEXCOUNT takes it: the
  * later of `prefix` itself and what comes after `after`. */
 static void
-set_first(struct cluster_key_limit *limit, const struct store_query *q)
+set_first(struct key_limit *limit, const struct store_query *q)
 {
     const bool is_after =
         q->after_size > 0 &&
@@ -383,7 +394,7 @@ set_first(struct cluster_key_limit *limit, const struct store_query *q)
 /* After all keys that begin with `prefix`: before the next string of its size
  * that is not one of 0xff alone. */
 static void
-set_last(struct cluster_key_limit *limit, const struct store_query *q)
+set_last(struct key_limit *limit, const struct store_query *q)
 {
     size_t size = q->prefix_size;
 

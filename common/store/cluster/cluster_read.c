@@ -3,7 +3,6 @@
  * see cluster_store.h. */
 #include "common/store/cluster/cluster_store_internal.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,18 +31,15 @@ is_known(const struct cluster_known *k, const uint8_t *name, size_t name_size)
 /* Remembers what {countd}p says of a keyspace.  -ENOENT, -EBADMSG */
 static int
 take_parts(struct cluster_store *s, const uint8_t *name, size_t name_size,
-           size_t call)
+           const struct cluster_command *m)
 {
     struct cluster_known *k = place_of(s, name, name_size);
-    const redisReply *reply = s->commands[call].reply;
+    const redisReply *reply = m->reply;
     unsigned long generation, parts;
     char *end;
-    int rc;
 
-    if (s->commands[call].error != 0) {
-        (void)cluster_call_reply(s, call, 0, &rc);
-        return rc;
-    }
+    if (m->error != 0)
+        return cluster_read_error(s, m->error);
     if (reply->type == REDIS_REPLY_NIL)
         return -ENOENT;
     if (reply->type != REDIS_REPLY_STRING)
@@ -69,12 +65,12 @@ cluster_find_parts(struct cluster_store *s, const uint8_t *name,
     if (name_size < 1 || name_size > STORE_NAME_MAX)
         return -ENOENT;
     if (!is_known(k, name, name_size)) {
-        const size_t call = cluster_call_plain(s, "HGET", CLUSTER_PARTS);
+        struct cluster_command *m =
+            cluster_call_lists(s, "HGET " CLUSTER_PARTS);
 
-        assert(call == 0);
-        cluster_call_word(s, call, name, name_size);
+        cluster_add_word(m, name, name_size);
         cluster_call_run(s);
-        rc = take_parts(s, name, name_size, call);
+        rc = take_parts(s, name, name_size, m);
         cluster_call_end(s);
     }
     if (rc == 0)
@@ -107,11 +103,29 @@ cluster_put_member(uint8_t *at, size_t capacity, const redisReply *member)
         (const uint8_t *)member->str + 8, (uint16_t)(size - 8));
 }
 
-static int
-put_rows(struct store_query *q, size_t capacity, const redisReply *reply)
+static void
+begin_rows(struct cluster_store *s, const struct cluster_known *k,
+           const struct store_query *q)
 {
-    const redisReply *list = reply->element[2];
+    struct cluster_command *m =
+        cluster_call_part(s, k, 0, "FCALL_RO countd1_rows 2");
 
+    cluster_add_number(m, q->offset);
+    cluster_add_number(
+        m, (int64_t)(q->length < INT32_MAX ? q->length : INT32_MAX));
+}
+
+static int
+take_rows(struct cluster_store *s, const struct cluster_command *m,
+          struct store_query *q, size_t capacity)
+{
+    const redisReply *reply, *list;
+    int rc;
+
+    reply = cluster_call_reply(s, m, 3, &rc);
+    if (reply == NULL)
+        return rc;
+    list = reply->element[2];
     if (cluster_reply_number(reply->element[1]) == 0)
         return -ENOENT;
     if (list->type != REDIS_REPLY_ARRAY)
@@ -128,18 +142,27 @@ put_rows(struct store_query *q, size_t capacity, const redisReply *reply)
     return 0;
 }
 
-/* Puts one row: the count of the query's key, or its rank. */
 static void
-put_key_row(struct store_query *q, int64_t count)
+begin_key(struct cluster_store *s, const struct cluster_known *k,
+          const struct store_query *q)
 {
-    q->size = query_row_put(q->bytes, count, q->key, (uint16_t)q->key_size);
-    q->rows = 1;
+    const uint32_t part = outbox_part_of(q->key, q->key_size, k->parts);
+
+    cluster_add_word(cluster_call_part(s, k, part, "FCALL_RO countd1_get 2"),
+                     q->key, q->key_size);
 }
 
-/* Takes count, flag and rank of a key from the reply of countd1_get. */
+/* Takes count, flag and rank of a key. */
 static int
-take_key(struct store_query *q, const redisReply *reply)
+take_key(struct cluster_store *s, const struct cluster_command *m,
+         struct store_query *q)
 {
+    const redisReply *reply;
+    int rc;
+
+    reply = cluster_call_reply(s, m, 2, &rc);
+    if (reply == NULL)
+        return rc;
     if (reply->elements < 5)
         return -ENOENT;
     if (reply->element[2]->type != REDIS_REPLY_STRING ||
@@ -151,6 +174,16 @@ take_key(struct store_query *q, const redisReply *reply)
     q->row.saturated = cluster_reply_number(reply->element[3]) != 0;
     q->rank = cluster_reply_number(reply->element[4]);
     return 0;
+}
+
+/* Puts one row: the count of the query's key, or its rank. */
+static void
+put_key_row(struct store_query *q)
+{
+    q->size = query_row_put(
+        q->bytes, q->op == STORE_GET ? q->row.count : (int64_t)q->rank, q->key,
+        (uint16_t)q->key_size);
+    q->rows = 1;
 }
 
 static void
@@ -168,17 +201,17 @@ add_totals(struct store_totals *t, const redisReply *reply)
 
 int
 cluster_read_totals(struct cluster_store *s, const struct cluster_known *k,
-                    const struct store_query *q, struct store_totals *out)
+                    struct store_totals *out)
 {
     int rc = 0;
 
     *out = (struct store_totals){.keys = 0};
     for (uint32_t i = 0; i < k->parts; i++)
-        (void)cluster_call_begin(s, "countd1_totals", q->name, q->name_size,
-                                 k->generation, i);
+        (void)cluster_call_part(s, k, i, "FCALL_RO countd1_totals 2");
     cluster_call_run(s);
     for (uint32_t i = 0; rc == 0 && i < k->parts; i++) {
-        const redisReply *reply = cluster_call_reply(s, i, 4, &rc);
+        const redisReply *reply =
+            cluster_call_reply(s, &s->commands[i], 4, &rc);
 
         if (reply != NULL && (reply->element[2]->type != REDIS_REPLY_STRING ||
                               reply->element[2]->len != CLUSTER_SUM_SIZE))
@@ -200,51 +233,33 @@ read_key(struct cluster_store *s, const struct cluster_known *k,
 {
     const uint32_t own = outbox_part_of(q->key, q->key_size, k->parts);
     uint8_t member[8 + STORE_NAME_MAX];
-    const redisReply *reply;
-    size_t call;
     int rc;
 
     if (q->key_size < 1 || q->key_size > STORE_NAME_MAX)
         return -ENOENT;
-    call = cluster_call_begin(s, "countd1_get", q->name, q->name_size,
-                              k->generation, own);
-    cluster_call_word(s, call, q->key, q->key_size);
+    begin_key(s, k, q);
     cluster_call_run(s);
-    reply = cluster_call_reply(s, call, 2, &rc);
-    rc = reply ? take_key(q, reply) : rc;
+    rc = take_key(s, &s->commands[0], q);
     cluster_call_end(s);
     if (rc < 0 || !wants_rank || k->parts == 1)
         return rc;
     put_be64(member, ~(uint64_t)q->row.count ^ (uint64_t)1 << 63);
     memcpy(member + 8, q->key, q->key_size);
-    for (uint32_t i = 0; i < k->parts; i++) {
-        if (i == own)
-            continue;
-        call = cluster_call_begin(s, "countd1_before", q->name, q->name_size,
-                                  k->generation, i);
-        cluster_call_word(s, call, member, 8 + q->key_size);
-    }
+    for (uint32_t i = 0; i < k->parts; i++)
+        if (i != own)
+            cluster_add_word(
+                cluster_call_part(s, k, i, "FCALL_RO countd1_before 2"), member,
+                8 + q->key_size);
     cluster_call_run(s);
     for (size_t i = 0; rc == 0 && i < s->count; i++) {
-        reply = cluster_call_reply(s, i, 3, &rc);
+        const redisReply *reply =
+            cluster_call_reply(s, &s->commands[i], 3, &rc);
+
         if (reply != NULL)
             q->rank += cluster_reply_number(reply->element[2]);
     }
     cluster_call_end(s);
     return rc;
-}
-
-static size_t
-begin_rows(struct cluster_store *s, const struct cluster_known *k,
-           const struct store_query *q)
-{
-    const size_t call = cluster_call_begin(s, "countd1_rows", q->name,
-                                           q->name_size, k->generation, 0);
-    const uint64_t most = q->length < INT32_MAX ? q->length : INT32_MAX;
-
-    cluster_call_number(s, call, 0, q->offset);
-    cluster_call_number(s, call, 1, (int64_t)most);
-    return call;
 }
 
 /* Reads rows by count from q->offset on. */
@@ -253,22 +268,19 @@ read_rows(struct cluster_store *s, const struct cluster_known *k,
           struct store_query *q, size_t capacity)
 {
     struct store_totals totals = {.keys = 0};
-    const redisReply *reply;
     uint64_t offset = (uint64_t)q->offset;
-    size_t call;
     int rc = 0;
 
     if (k->parts > 1) {
         if (q->offset < 0) {
-            rc = cluster_read_totals(s, k, q, &totals);
+            rc = cluster_read_totals(s, k, &totals);
             offset = totals.keys > 0 - offset ? totals.keys + offset : 0;
         }
         return rc < 0 ? rc : cluster_range(s, k, q, offset, capacity);
     }
-    call = begin_rows(s, k, q);
+    begin_rows(s, k, q);
     cluster_call_run(s);
-    reply = cluster_call_reply(s, call, 3, &rc);
-    rc = reply ? put_rows(q, capacity, reply) : rc;
+    rc = take_rows(s, &s->commands[0], q, capacity);
     cluster_call_end(s);
     return rc;
 }
@@ -289,11 +301,10 @@ read_known(struct cluster_store *s, struct store_query *q, size_t capacity)
     case STORE_RANK:
         rc = read_key(s, &k, q, q->op == STORE_RANK);
         if (rc == 0)
-            put_key_row(q,
-                        q->op == STORE_GET ? q->row.count : (int64_t)q->rank);
+            put_key_row(q);
         return rc;
     case STORE_TOTAL:
-        rc = cluster_read_totals(s, &k, q, &q->totals);
+        rc = cluster_read_totals(s, &k, &q->totals);
         if (rc == 0) {
             q->size = query_row_put(q->bytes, store_total(&q->totals), NULL, 0);
             q->rows = 1;
@@ -360,8 +371,8 @@ find_all_parts(struct cluster_store *s, const struct store_reads *reads)
             is_known(place_of(s, q->name, q->name_size), q->name, q->name_size))
             continue;
         asked[s->count] = i;
-        cluster_call_word(s, cluster_call_plain(s, "HGET", CLUSTER_PARTS),
-                          q->name, q->name_size);
+        cluster_add_word(cluster_call_lists(s, "HGET " CLUSTER_PARTS), q->name,
+                         q->name_size);
     }
     if (s->count == 0)
         return;
@@ -370,44 +381,9 @@ find_all_parts(struct cluster_store *s, const struct store_reads *reads)
     for (size_t i = 0; i < s->count; i++) {
         const struct store_query *q = &reads->queries[asked[i]];
 
-        (void)take_parts(s, q->name, q->name_size, i);
+        (void)take_parts(s, q->name, q->name_size, &s->commands[i]);
     }
     cluster_call_end(s);
-}
-
-/* Begins the command of a query that one command answers. */
-static void
-begin_single(struct cluster_store *s, const struct store_query *q)
-{
-    const struct cluster_known *k = place_of(s, q->name, q->name_size);
-    size_t call;
-
-    if (q->op == STORE_RANGE) {
-        (void)begin_rows(s, k, q);
-        return;
-    }
-    call = cluster_call_begin(s, "countd1_get", q->name, q->name_size,
-                              k->generation,
-                              outbox_part_of(q->key, q->key_size, k->parts));
-    cluster_call_word(s, call, q->key, q->key_size);
-}
-
-static int
-take_single(struct cluster_store *s, struct store_query *q, size_t call,
-            size_t capacity)
-{
-    const redisReply *reply;
-    int rc;
-
-    reply = cluster_call_reply(s, call, q->op == STORE_RANGE ? 3 : 2, &rc);
-    if (reply == NULL)
-        return rc;
-    if (q->op == STORE_RANGE)
-        return put_rows(q, capacity, reply);
-    rc = take_key(q, reply);
-    if (rc == 0)
-        put_key_row(q, q->op == STORE_GET ? q->row.count : (int64_t)q->rank);
-    return rc;
 }
 
 /* How many of the first queries one command answers each, and there is space
@@ -436,8 +412,15 @@ static int
 answer_single(void *ctx, struct store_query *q, size_t capacity)
 {
     struct single_ctx *x = ctx;
+    const struct cluster_command *m = &x->s->commands[x->next++];
+    int rc;
 
-    return take_single(x->s, q, x->next++, capacity);
+    if (q->op == STORE_RANGE)
+        return take_rows(x->s, m, q, capacity);
+    rc = take_key(x->s, m, q);
+    if (rc == 0)
+        put_key_row(q);
+    return rc;
 }
 
 static int
@@ -475,8 +458,15 @@ cluster_read(struct store *store, struct store_reads *reads)
         some.count = 1;
         return store_read_each(&some, answer_query, s);
     }
-    for (size_t i = 0; i < some.count; i++)
-        begin_single(s, &reads->queries[i]);
+    for (size_t i = 0; i < some.count; i++) {
+        const struct store_query *q = &reads->queries[i];
+        const struct cluster_known *k = place_of(s, q->name, q->name_size);
+
+        if (q->op == STORE_RANGE)
+            begin_rows(s, k, q);
+        else
+            begin_key(s, k, q);
+    }
     cluster_call_run(s);
     if (forget_gone(s, &some)) {
         /* None is known now to be answered by one command: it ends. */

@@ -11,13 +11,12 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
 #include "common/base/bytes.h"
 #include "common/store/cluster/backup_file.h"
-#include "common/store/cluster/cluster_backup_internal.h"
+#include "common/store/cluster/cluster_store_internal.h"
 #include "common/store/cluster/outbox_record.h"
 
 #define FIELDS_MAX 500 /* in one command */
@@ -30,8 +29,6 @@ struct restore {
     struct backup_file file;
     char counts[CLUSTER_KEY_SIZE]; /* the key that becomes the part's */
     char period[CLUSTER_PERIOD_KEY_SIZE];
-    const char *argv[2 * FIELDS_MAX + 2];
-    size_t sizes[2 * FIELDS_MAX + 2];
 };
 
 /* ---- reading ------------------------------------------------------------ */
@@ -99,6 +96,7 @@ cluster_backup_check(int dir_fd, const char *file,
 
 /* ---- writing ------------------------------------------------------------ */
 
+/* Runs and ends a command; *number is its reply, or the first of it. */
 static int
 run_command(struct restore *r, struct cluster_command *m, uint64_t *number)
 {
@@ -111,21 +109,17 @@ run_command(struct restore *r, struct cluster_command *m, uint64_t *number)
                                                m->reply->elements > 0
                                            ? m->reply->element[0]
                                            : m->reply);
-    cluster_free_replies(m, 1);
+    cluster_end(m, 1);
     return rc;
 }
 
-static struct cluster_command
-begin_command(struct restore *r, const char *verb)
+/* Begins a command about a key of the part. */
+static void
+begin_command(struct restore *r, struct cluster_command *m, const char *verb,
+              const char *key, size_t key_size)
 {
-    struct cluster_command m = {.slot = r->keys.slot,
-                                .node = CLUSTER_NO_NODE,
-                                .argv = r->argv,
-                                .sizes = r->sizes,
-                                .words = 2 * FIELDS_MAX + 2};
-
-    cluster_add_text(&m, verb);
-    return m;
+    cluster_begin(m, r->keys.slot, verb);
+    cluster_add_word(m, key, key_size);
 }
 
 /* Writes the fields of a block into a hash. */
@@ -138,10 +132,10 @@ restore_fields(struct restore *r, const char *key, size_t key_size)
     int rc = 0;
 
     while (rc == 0 && is_more) {
-        struct cluster_command m = begin_command(r, "HSET");
+        struct cluster_command m;
         size_t count = 0;
 
-        cluster_add_word(&m, key, key_size);
+        begin_command(r, &m, "HSET", key, key_size);
         while (count < FIELDS_MAX &&
                (is_more = backup_file_field(&r->file, &at, &f))) {
             cluster_add_word(&m, f.field, f.field_size);
@@ -150,6 +144,8 @@ restore_fields(struct restore *r, const char *key, size_t key_size)
         }
         if (count > 0)
             rc = run_command(r, &m, NULL);
+        else
+            cluster_end(&m, 1);
     }
     return rc;
 }
@@ -161,15 +157,14 @@ restore_period(struct restore *r, const uint8_t *head)
                                           get_le32(head + 8)};
     const size_t size = cluster_period_key(r->period, &r->keys, &period);
     struct cluster_command m;
-    char expiry[CLUSTER_NUMBER];
     int rc;
 
     rc = restore_fields(r, r->period, size);
-    m = begin_command(r, "EXPIREAT");
-    cluster_add_word(&m, r->period, size);
-    (void)snprintf(expiry, sizeof expiry, "%" PRIu32, get_le32(head + 12));
-    cluster_add_text(&m, expiry);
-    return rc == 0 ? run_command(r, &m, NULL) : rc;
+    if (rc < 0)
+        return rc;
+    begin_command(r, &m, "EXPIREAT", r->period, size);
+    cluster_add_number(&m, get_le32(head + 12));
+    return run_command(r, &m, NULL);
 }
 
 static int
@@ -189,35 +184,22 @@ restore_blocks(struct restore *r)
     return rc;
 }
 
-static struct cluster_command
-begin_function(struct restore *r, const char *function, const char *keys)
-{
-    struct cluster_command m = begin_command(r, "FCALL");
-
-    cluster_add_text(&m, function);
-    cluster_add_text(&m, keys);
-    cluster_add_word(&m, r->keys.counts, r->keys.size);
-    cluster_add_word(&m, r->keys.order, r->keys.size);
-    return m;
-}
-
 /* Makes the order.  Where another process makes it, this one is done. */
 static int
 make_order(struct restore *r)
 {
     uint8_t token[CLUSTER_MARK_SIZE];
-    char rows[CLUSTER_NUMBER];
     uint64_t reply = 0;
     int rc = 0;
 
     if (getrandom(token, sizeof token, 0) != sizeof token)
         return -EIO;
-    (void)snprintf(rows, sizeof rows, "%d", ROWS_MAX);
     while (rc == 0 && reply == 0) {
-        struct cluster_command m = begin_function(r, "countd1_rebuild", "2");
+        struct cluster_command m;
 
+        cluster_begin_part(&m, &r->keys, "FCALL countd1_rebuild 2");
         cluster_add_word(&m, token, sizeof token);
-        cluster_add_text(&m, rows);
+        cluster_add_number(&m, ROWS_MAX);
         rc = run_command(r, &m, &reply);
     }
     return rc;
@@ -230,17 +212,16 @@ enter_name(struct restore *r)
     struct cluster_store *s = r->s;
     char parts[2 * CLUSTER_NUMBER];
     struct cluster_known known;
-    size_t call;
+    struct cluster_command *m;
     int rc;
 
     (void)snprintf(parts, sizeof parts, "%" PRIu32 " %" PRIu32,
                    r->info->generation, r->info->parts);
-    call = cluster_call_plain(s, "ZADD", CLUSTER_NAMES);
-    cluster_call_word(s, call, "0", 1);
-    cluster_call_word(s, call, r->info->name, r->info->name_size);
-    call = cluster_call_plain(s, "HSETNX", CLUSTER_PARTS);
-    cluster_call_word(s, call, r->info->name, r->info->name_size);
-    cluster_call_word(s, call, parts, strlen(parts));
+    m = cluster_call_lists(s, "ZADD " CLUSTER_NAMES " 0");
+    cluster_add_word(m, r->info->name, r->info->name_size);
+    m = cluster_call_lists(s, "HSETNX " CLUSTER_PARTS);
+    cluster_add_word(m, r->info->name, r->info->name_size);
+    cluster_add_text(m, parts);
     cluster_call_run(s);
     rc =
         s->commands[0].error != 0 ? s->commands[0].error : s->commands[1].error;
@@ -257,11 +238,11 @@ enter_name(struct restore *r)
 static int
 refuse_part(struct restore *r)
 {
-    struct cluster_command m = begin_command(r, "EXISTS");
+    struct cluster_command m;
     uint64_t count = 0;
     int rc;
 
-    cluster_add_word(&m, r->keys.counts, r->keys.size);
+    begin_command(r, &m, "EXISTS", r->keys.counts, r->keys.size);
     rc = run_command(r, &m, &count);
     return rc == 0 && count > 0 ? -EEXIST : rc;
 }
@@ -276,15 +257,15 @@ restore_part(struct restore *r)
     rc = refuse_part(r);
     if (rc == 0)
         rc = enter_name(r);
-    m = begin_command(r, "UNLINK");
-    cluster_add_word(&m, r->counts, r->keys.size);
-    if (rc == 0)
-        rc = run_command(r, &m, NULL);
+    if (rc < 0)
+        return rc;
+    begin_command(r, &m, "UNLINK", r->counts, r->keys.size);
+    rc = run_command(r, &m, NULL);
     if (rc == 0)
         rc = restore_blocks(r);
     if (rc < 0)
         return rc;
-    m = begin_function(r, "countd1_restore", "3");
+    cluster_begin_part(&m, &r->keys, "FCALL countd1_restore 3");
     cluster_add_word(&m, r->counts, r->keys.size);
     rc = run_command(r, &m, &reply);
     if (rc == 0 && reply != 0)

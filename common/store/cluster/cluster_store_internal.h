@@ -13,18 +13,8 @@
 #include "common/store/cluster/cluster_store.h"
 #include "common/store/cluster/sender.h"
 
-#define CLUSTER_CALLS 256 /* commands of one round, at most */
-#define CLUSTER_WORDS 10
+#define CLUSTER_CALLS 256  /* commands of one round, at most */
 #define CLUSTER_KNOWN 1024 /* keyspaces whose number of parts is remembered */
-
-/* A command of a read, with its memory. */
-struct cluster_call_slot {
-    struct cluster_part_keys keys;
-    char period[CLUSTER_PERIOD_KEY_SIZE];
-    const char *argv[CLUSTER_WORDS];
-    size_t sizes[CLUSTER_WORDS];
-    char numbers[3][CLUSTER_NUMBER];
-};
 
 /* Generation and parts of a keyspace: a part that is gone says -ESTALE, and
  * they are to be asked for again. */
@@ -41,7 +31,6 @@ struct cluster_store {
     struct outbox *outbox;         /* NULL: none, or only read */
     struct cluster_sender *sender; /* NULL: not in this process */
     struct cluster *cluster;
-    struct cluster_call_slot slots[CLUSTER_CALLS];
     struct cluster_command commands[CLUSTER_CALLS];
     size_t count; /* of commands that are being made */
     struct cluster_known *known;
@@ -59,45 +48,28 @@ int cluster_need_outbox(struct cluster_store *s);
 
 /* ---- commands ----------------------------------------------------------- */
 
-/* Begins a call of a reading function about a part; asserts that there is
- * space.  Returns its index. */
-size_t cluster_call_begin(struct cluster_store *s, const char *function,
-                          const uint8_t *name, size_t name_size,
-                          uint32_t generation, uint32_t part);
+/* The next command of the round, which is to be begun; asserts that there is
+ * space. */
+struct cluster_command *cluster_next_call(struct cluster_store *s);
 
-/* Puts the part's order of keys in the place of its order of counts. */
-void cluster_call_order_keys(struct cluster_store *s, size_t call);
-
-/* Makes a call one of a function that changes something. */
-void cluster_call_change(struct cluster_store *s, size_t call);
-
-/* Begins another command whose key is the counts of a part, or the period of
- * its history. */
-size_t cluster_call_counts(struct cluster_store *s, const char *verb,
-                           const uint8_t *name, size_t name_size,
-                           uint32_t generation, uint32_t part);
-size_t cluster_call_period(struct cluster_store *s, const char *verb,
-                           const uint8_t *name, size_t name_size,
-                           uint32_t generation, uint32_t part,
-                           const struct cluster_period *period);
-
-/* Begins any other command with the slot of `key`. */
-size_t cluster_call_plain(struct cluster_store *s, const char *verb,
-                          const char *key);
-void cluster_call_word(struct cluster_store *s, size_t call, const void *bytes,
-                       size_t size);
-void cluster_call_number(struct cluster_store *s, size_t call, unsigned at,
-                         int64_t number);
+/* Begin commands of the round: a call of a function about a part, and a command
+ * about the lists of keyspaces. */
+struct cluster_command *cluster_call_part(struct cluster_store *s,
+                                          const struct cluster_known *k,
+                                          uint32_t part, const char *words);
+struct cluster_command *cluster_call_lists(struct cluster_store *s,
+                                           const char *words);
 void cluster_call_run(struct cluster_store *s);
 void cluster_call_end(struct cluster_store *s);
 
-/* What a reading command's error is to a caller of the store: -EHOSTDOWN where
- * a later try may work. */
-int cluster_read_error(int error);
+/* Reports an error of a reading command, and returns what it is to a caller of
+ * the store: -EHOSTDOWN where a later try may work. */
+int cluster_read_error(struct cluster_store *s, int error);
 
-/* The reply of a call as an array of at least `elements`; otherwise NULL, and
- * *error says why. */
-const redisReply *cluster_call_reply(struct cluster_store *s, size_t call,
+/* The reply of a command as an array of at least `elements`; otherwise NULL,
+ * and *error says why. */
+const redisReply *cluster_call_reply(struct cluster_store *s,
+                                     const struct cluster_command *m,
                                      size_t elements, int *error);
 
 /* ---- keyspaces ---------------------------------------------------------- */
@@ -114,12 +86,6 @@ void cluster_forget_parts(struct cluster_store *s, const uint8_t *name,
 size_t cluster_read(struct store *store, struct store_reads *reads);
 void cluster_read_end(struct store *store);
 
-/* A limit of keys as Redis' ZLEXCOUNT takes it. */
-struct cluster_key_limit {
-    uint8_t bytes[1 + STORE_NAME_MAX];
-    size_t size;
-};
-
 /* Rows of a keyspace from `offset` (not below 0) on, by count or as STORE_KEYS.
  */
 int cluster_range(struct cluster_store *s, const struct cluster_known *k,
@@ -132,7 +98,7 @@ size_t cluster_put_member(uint8_t *at, size_t capacity,
 
 /* Totals of all parts. */
 int cluster_read_totals(struct cluster_store *s, const struct cluster_known *k,
-                        const struct store_query *q, struct store_totals *out);
+                        struct store_totals *out);
 
 int cluster_history(struct store *store, struct store_history_query *q,
                     uint64_t until_ns);

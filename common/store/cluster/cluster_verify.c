@@ -65,14 +65,14 @@ read_rows(struct cluster_store *s, const struct cluster_known *k, uint32_t part,
     for (bool is_first = true;
          rc == 0 && (is_first || strcmp(out->cursor, "0") != 0);
          is_first = false) {
-        const size_t call = cluster_call_begin(s, "countd1_verify", k->name,
-                                               k->size, k->generation, part);
+        struct cluster_command *m =
+            cluster_call_part(s, k, part, "FCALL_RO countd1_verify 2");
         const redisReply *reply;
 
-        cluster_call_word(s, call, out->cursor, strlen(out->cursor));
-        cluster_call_number(s, call, 0, SLICE_ROWS);
+        cluster_add_text(m, out->cursor);
+        cluster_add_number(m, SLICE_ROWS);
         cluster_call_run(s);
-        reply = cluster_call_reply(s, call, 8, &rc);
+        reply = cluster_call_reply(s, m, 8, &rc);
         if (reply != NULL)
             rc = take_slice(out, reply, is_first);
         cluster_call_end(s);
@@ -90,14 +90,14 @@ read_totals(struct cluster_store *s, const struct cluster_known *k,
             uint32_t part, struct part_totals *out)
 {
     static const char no_sender[8];
-    const size_t totals = cluster_call_begin(s, "countd1_totals", k->name,
-                                             k->size, k->generation, part);
-    const size_t state = cluster_call_begin(s, "countd1_state", k->name,
-                                            k->size, k->generation, part);
+    const struct cluster_command *totals =
+        cluster_call_part(s, k, part, "FCALL_RO countd1_totals 2");
+    struct cluster_command *state =
+        cluster_call_part(s, k, part, "FCALL_RO countd1_state 2");
     const redisReply *reply;
     int rc;
 
-    cluster_call_word(s, state, no_sender, sizeof no_sender);
+    cluster_add_word(state, no_sender, sizeof no_sender);
     cluster_call_run(s);
     reply = cluster_call_reply(s, totals, 4, &rc);
     if (reply != NULL && (reply->element[2]->type != REDIS_REPLY_STRING ||

@@ -226,11 +226,8 @@ run_thread(void *ctx)
 static void
 free_sender(struct cluster_sender *s)
 {
-    for (size_t i = 0; i < SENDER_COMMANDS; i++) {
+    for (size_t i = 0; i < SENDER_COMMANDS; i++)
         sender_batch_fini(&s->slots[i].batch);
-        free((void *)(uintptr_t)s->slots[i].argv);
-        free(s->slots[i].sizes);
-    }
     outbox_close(s->outbox);
     cluster_close(s->cluster);
     if (s->held != NULL)
@@ -241,21 +238,6 @@ free_sender(struct cluster_sender *s)
         (void)close(s->wake_fd);
     (void)pthread_mutex_destroy(&s->mutex);
     free(s);
-}
-
-static int
-make_slots(struct cluster_sender *s)
-{
-    for (size_t i = 0; i < SENDER_COMMANDS; i++) {
-        struct sender_slot *w = &s->slots[i];
-
-        w->words = 2 * OUTBOX_ROWS + SENDER_WORDS;
-        w->argv = calloc(w->words, sizeof *w->argv);
-        w->sizes = calloc(w->words, sizeof *w->sizes);
-        if (w->argv == NULL || w->sizes == NULL)
-            return -ENOMEM;
-    }
-    return 0;
 }
 
 /* Starts the thread with all signals blocked: they are for its starter. */
@@ -286,8 +268,6 @@ sender_start(struct cluster_sender **out, const struct sender_options *options)
     (void)pthread_mutex_init(&s->mutex, NULL);
     s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     rc = s->wake_fd < 0 ? -errno : cluster_open(&s->cluster, &options->cluster);
-    if (rc == 0)
-        rc = make_slots(s);
     if (rc == 0 && options->log_fd >= 0) {
         rc = logdir_open(&s->logs, options->log_fd, options->layout,
                          options->log_size);

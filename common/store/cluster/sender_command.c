@@ -1,38 +1,23 @@
 /* common/store/cluster/sender_command.c - the commands of the sender: one of a
  * part's entries, or of several that are summed; see sender_internal.h.
  *
- * Entry points: sender_begin(), sender_begin_call(), sender_begin_entries(),
+ * Entry points: sender_next(), sender_begin_call(), sender_begin_entries(),
  * sender_end(). */
 #include "common/store/cluster/sender_internal.h"
 
-#include <assert.h>
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 
-#include "common/base/array.h"
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 
-struct sender_slot *
-sender_begin(struct cluster_sender *s, uint16_t slot)
+struct cluster_command *
+sender_next(struct cluster_sender *s)
 {
-    struct sender_slot *w;
-
     if (s->count == SENDER_COMMANDS)
         return NULL;
-    w = &s->slots[s->count];
-    w->part = NULL;
-    w->number = 0;
-    w->number_count = 0;
-    w->command = &s->commands[s->count++];
-    *w->command = (struct cluster_command){.slot = slot,
-                                           .node = CLUSTER_NO_NODE,
-                                           .argv = w->argv,
-                                           .sizes = w->sizes,
-                                           .words = w->words};
-    return w;
+    s->slots[s->count].part = NULL;
+    return &s->commands[s->count++];
 }
 
 void
@@ -41,103 +26,66 @@ sender_end(struct cluster_sender *s)
     for (size_t i = 0; i < s->count; i++)
         if (s->commands[i].error != 0)
             s->error = s->commands[i].error;
-    cluster_free_replies(s->commands, s->count);
+    cluster_end(s->commands, s->count);
     s->count = 0;
 }
 
-void
-sender_add_number(struct sender_slot *w, uint64_t number)
+static void
+add_mark(struct cluster_command *m, uint64_t mark)
 {
-    char *text = w->numbers[w->number_count++];
+    uint8_t bytes[CLUSTER_MARK_SIZE];
 
-    assert(w->number_count <= SENDER_NUMBERS);
-    (void)snprintf(text, CLUSTER_NUMBER, "%" PRIu64, number);
-    cluster_add_text(w->command, text);
+    put_le64(bytes, mark);
+    cluster_add_word(m, bytes, sizeof bytes);
 }
 
-struct sender_slot *
+struct cluster_command *
 sender_begin_call(struct cluster_sender *s, struct sender_part *p,
-                  const char *verb, const char *function, size_t sections)
+                  const char *words)
 {
-    struct sender_slot *w = sender_begin(s, p->keys.slot);
+    struct cluster_command *m = sender_next(s);
 
-    if (w == NULL)
+    if (m == NULL)
         return NULL;
-    w->part = p;
-    cluster_add_text(w->command, verb);
-    cluster_add_text(w->command, function);
-    sender_add_number(w, 2 + sections);
-    cluster_add_word(w->command, p->keys.counts, p->keys.size);
-    cluster_add_word(w->command, p->keys.order, p->keys.size);
-    return w;
+    s->slots[s->count - 1].part = p;
+    cluster_begin_part(m, &p->keys, words);
+    add_mark(m, outbox_sender(s->outbox));
+    return m;
 }
 
 /* ---- entries ------------------------------------------------------------ */
 
-/* Makes space for the words of a command that is yet to be begun. */
-static int
-reserve_words(struct sender_slot *w, size_t words)
-{
-    size_t capacity = w->words;
-
-    if (words <= capacity)
-        return 0;
-    if (array_grow(&w->argv, &capacity, words, sizeof *w->argv) < 0)
-        return -ENOMEM;
-    capacity = w->words;
-    if (array_grow(&w->sizes, &capacity, words, sizeof *w->sizes) < 0)
-        return -ENOMEM;
-    w->words = words;
-    return 0;
-}
-
-/* Adds what every change begins with: the sender, the entry that the change
- * follows, and the one that it brings the part to. */
+/* Adds what every change begins with after the sender: the entry that the
+ * change follows, and the one that it brings the part to. */
 static void
-add_chain(struct cluster_sender *s, struct sender_slot *w,
+add_chain(struct sender_slot *w, struct cluster_command *m,
           const struct outbox_entry *first, const struct outbox_entry *last)
 {
-    struct cluster_command *m = w->command;
-
-    w->number = last->number;
     w->entries = last->number - first->number + 1;
-    put_le64(w->digests[0], first->prev_digest);
-    put_le64(w->digests[1], last->digest);
-    put_le64(w->sender, outbox_sender(s->outbox));
-    cluster_add_word(m, w->sender, sizeof w->sender);
-    sender_add_number(w, first->number - 1);
-    cluster_add_word(m, w->digests[0], CLUSTER_MARK_SIZE);
-    sender_add_number(w, last->number);
-    cluster_add_word(m, w->digests[1], CLUSTER_MARK_SIZE);
+    cluster_add_number(m, (int64_t)first->number - 1);
+    add_mark(m, first->prev_digest);
+    cluster_add_number(m, (int64_t)last->number);
+    add_mark(m, last->digest);
 }
 
-/* Makes the command of an entry that removes keys, or all of them.  Its keys
- * are copied into the batch's bytes: reading the next entry reuses those of the
- * outbox. */
-static int
+/* Makes the command of an entry that removes keys, or all of them. */
+static void
 begin_removal(struct cluster_sender *s, struct sender_part *p,
-              const struct outbox_entry *e, struct outbox_entry_head *head)
+              const struct outbox_entry *e,
+              const struct outbox_entry_head *head)
 {
     struct sender_slot *w = &s->slots[s->count];
-    struct sender_batch *b = &w->batch;
+    struct cluster_command *m =
+        sender_begin_call(s, p,
+                          head->type == OUTBOX_DELETE ? "FCALL countd1_delete 2"
+                                                      : "FCALL countd1_drop 2");
     struct outbox_row row;
     size_t at = 0;
 
-    if (array_grow(&b->bytes, &b->byte_capacity, head->row_bytes_size + 1, 1) <
-            0 ||
-        reserve_words(w, head->rows + SENDER_WORDS) < 0)
-        return -ENOMEM;
-    if (head->row_bytes_size > 0)
-        memcpy(b->bytes, head->row_bytes, head->row_bytes_size);
-    head->row_bytes = b->bytes;
-    w = sender_begin_call(
-        s, p, "FCALL",
-        head->type == OUTBOX_DELETE ? "countd1_delete" : "countd1_drop", 0);
-    add_chain(s, w, e, e);
-    while (w->command->argc < w->words && outbox_row_next(head, &at, &row))
-        if (sender_batch_wants(b, &row))
-            cluster_add_word(w->command, row.key, row.key_size);
-    return 0;
+    add_chain(w, m, e, e);
+    while (outbox_row_next(head, &at, &row))
+        if (sender_batch_wants(&w->batch, &row))
+            cluster_add_word(m, row.key, row.key_size);
 }
 
 /* Makes the command of entries whose rows are in the batch of its slot. */
@@ -156,20 +104,23 @@ begin_addition(struct cluster_sender *s, struct sender_part *p,
     struct sender_batch *b = &w->batch;
     struct cluster_command *m;
 
-    if (sender_batch_finish(b, &p->keys, tiers, now) < 0 ||
-        reserve_words(w, 2 * b->row_count + 2 * b->section_count +
-                             SENDER_WORDS) < 0)
+    if (sender_batch_finish(b, &p->keys, tiers, now) < 0)
         return -ENOMEM;
-    w = sender_begin_call(s, p, "FCALL", "countd1_apply", b->section_count);
-    m = w->command;
+    m = sender_next(s);
+    w->part = p;
+    cluster_begin(m, p->keys.slot, "FCALL countd1_apply");
+    cluster_add_number(m, 2 + (int64_t)b->section_count);
+    cluster_add_word(m, p->keys.counts, p->keys.size);
+    cluster_add_word(m, p->keys.order, p->keys.size);
     for (size_t i = 0; i < b->section_count; i++)
         cluster_add_word(m, b->sections[i].key, b->sections[i].key_size);
-    add_chain(s, w, first, last);
-    sender_add_number(w, b->row_count);
-    sender_add_number(w, (s->options.keys_max + parts - 1) / parts);
+    add_mark(m, outbox_sender(s->outbox));
+    add_chain(w, m, first, last);
+    cluster_add_number(m, (int64_t)b->row_count);
+    cluster_add_number(m, (int64_t)((s->options.keys_max + parts - 1) / parts));
     cluster_add_word(m, b->tiers, b->tiers_size);
-    sender_add_number(w, now);
-    sender_add_number(w, b->is_untimed ? 0 : b->first < now ? b->first : now);
+    cluster_add_number(m, now);
+    cluster_add_number(m, b->is_untimed ? 0 : b->first < now ? b->first : now);
     for (size_t i = 0; i < b->row_count; i++) {
         cluster_add_word(m, b->rows[i].key, b->rows[i].key_size);
         cluster_add_word(m, b->rows[i].delta, CLUSTER_SUM_SIZE);
@@ -199,7 +150,7 @@ sender_begin_entries(struct cluster_sender *s, struct sender_part *p,
     b->part = p->number;
     rc = outbox_read(s->outbox, first, &head);
     if (rc == 0 && head.type != OUTBOX_ADD)
-        rc = begin_removal(s, p, first, &head);
+        begin_removal(s, p, first, &head);
     else if (rc == 0) {
         rc = sender_batch_add(b, &head);
         for (uint64_t i = 1; rc == 0 && !p->is_full && i < SENDER_ENTRIES;

@@ -17,8 +17,6 @@
 #define SENDER_COMMANDS 32 /* in one cluster_run() */
 #define SENDER_DEPTH    2  /* commands of a part in one cluster_run() */
 #define SENDER_ENTRIES  64 /* that are summed into one command, at most */
-#define SENDER_WORDS    16 /* of a command besides keys and rows */
-#define SENDER_NUMBERS  8
 
 enum sender_state {
     SENDER_UNKNOWN, /* to be audited */
@@ -62,19 +60,11 @@ struct sender_node {
     char run_id[48];
 };
 
-/* One command with its memory. */
+/* A command about a part. */
 struct sender_slot {
     struct sender_part *part;
-    uint64_t number;  /* of the last entry; 0: another command */
     uint64_t entries; /* of how many it is the sum */
-    struct cluster_command *command;
     struct sender_batch batch;
-    const char **argv;
-    size_t *sizes;
-    size_t words; /* capacity of both */
-    char numbers[SENDER_NUMBERS][CLUSTER_NUMBER];
-    size_t number_count;
-    uint8_t digests[2][CLUSTER_MARK_SIZE], sender[CLUSTER_MARK_SIZE];
 };
 
 struct cluster_sender {
@@ -130,20 +120,18 @@ bool sender_is_replicated(const struct cluster_sender *s,
 
 /* ---- sender_command.c --------------------------------------------------- */
 
-/* Begins a command; NULL: there are SENDER_COMMANDS. */
-struct sender_slot *sender_begin(struct cluster_sender *s, uint16_t slot);
+/* The next command of the round, which is to be begun; NULL: there are
+ * SENDER_COMMANDS. */
+struct cluster_command *sender_next(struct cluster_sender *s);
 
-/* Frees the replies and forgets what was begun. */
+/* Ends the commands. */
 void sender_end(struct cluster_sender *s);
 
-/* Begins a call of a function with the keys of a part; those of `sections` are
- * the caller's to add.  NULL: there are SENDER_COMMANDS. */
-struct sender_slot *sender_begin_call(struct cluster_sender *s,
-                                      struct sender_part *p, const char *verb,
-                                      const char *function, size_t sections);
-
-/* Adds a number, in decimal. */
-void sender_add_number(struct sender_slot *w, uint64_t number);
+/* Begins a call about a part, with this sender as first word.  NULL: there are
+ * SENDER_COMMANDS. */
+struct cluster_command *sender_begin_call(struct cluster_sender *s,
+                                          struct sender_part *p,
+                                          const char *words);
 
 /* Makes the command of entry `number` of a part, and of those after it that can
  * be summed with it.  Returns the number of the last one; 0: there is none, it

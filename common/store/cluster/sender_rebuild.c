@@ -7,7 +7,6 @@
 
 #include <stdlib.h>
 
-#include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 
@@ -52,16 +51,14 @@ sender_rebuild(struct cluster_sender *s, uint64_t now_ms)
 
         for (uint32_t j = 0; k != NULL && j < k->place.parts; j++) {
             struct sender_part *p = &k->parts[j];
-            struct sender_slot *w;
+            struct cluster_command *m;
 
             if (!p->needs_rebuild || p->retry_ms > now_ms)
                 continue;
-            w = sender_begin_call(s, p, "FCALL", "countd1_rebuild", 0);
-            if (w == NULL)
+            m = sender_begin_call(s, p, "FCALL countd1_rebuild 2");
+            if (m == NULL)
                 break;
-            put_le64(w->sender, outbox_sender(s->outbox));
-            cluster_add_word(w->command, w->sender, sizeof w->sender);
-            sender_add_number(w, SLICE_ROWS);
+            cluster_add_number(m, SLICE_ROWS);
         }
     }
     if (s->count == 0)

@@ -13,7 +13,6 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/store/cluster/cluster_move.h"
-#include "common/store/cluster/cluster_slot.h"
 #include "common/wire/name.h"
 
 #define AUDIT_MS    60000
@@ -68,7 +67,6 @@ digest_of(const redisReply *reply)
 /* The answer to begin_name(). */
 struct sender_place {
     struct outbox_keyspace *keyspace;
-    char text[CLUSTER_PLACE_SIZE]; /* the first place of it */
     int error;
     struct cluster_place place;
     uint64_t now_ms; /* of the server */
@@ -76,34 +74,16 @@ struct sender_place {
 
 /* Two commands that enter a keyspace into the cluster's lists and ask for its
  * place. */
-static bool
-begin_name(struct cluster_sender *s, const struct outbox_keyspace *k,
-           char text[CLUSTER_PLACE_SIZE])
+static void
+begin_name(struct cluster_sender *s, const struct outbox_keyspace *k)
 {
     const struct cluster_place first = {.generation = k->generation,
                                         .parts = k->part_count};
-    struct sender_keyspace *sk = k->sender;
-    const uint16_t slot = cluster_slot(CLUSTER_NAMES, strlen(CLUSTER_NAMES));
-    struct sender_slot *w;
+    struct cluster_command *m = sender_next(s);
 
-    if (s->count + 2 > SENDER_COMMANDS)
-        return false;
-    cluster_place_format(&first, text);
-    w = sender_begin(s, slot);
-    cluster_add_text(w->command, "ZADD");
-    cluster_add_text(w->command, CLUSTER_NAMES);
-    cluster_add_text(w->command, "0");
-    cluster_add_word(w->command, k->name, k->name_size);
-    w = sender_begin(s, slot);
-    cluster_add_text(w->command, "FCALL");
-    cluster_add_text(w->command, "countd1_place");
-    cluster_add_text(w->command, "1");
-    cluster_add_text(w->command, CLUSTER_PARTS);
-    cluster_add_word(w->command, k->name, k->name_size);
-    cluster_add_text(w->command, "");
-    cluster_add_text(w->command, text);
-    w->part = &sk->parts[0];
-    return true;
+    cluster_begin_lists(m, "ZADD " CLUSTER_NAMES " 0");
+    cluster_add_word(m, k->name, k->name_size);
+    cluster_place_begin(sender_next(s), k->name, k->name_size, NULL, &first);
 }
 
 /* The lists are audited as the parts are: a failover can lose a name whose
@@ -158,17 +138,6 @@ take_place(struct cluster_sender *s, struct outbox_keyspace *k,
     return 0;
 }
 
-static bool
-parse_place(const redisReply *reply, struct cluster_place *out,
-            uint64_t *now_ms)
-{
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 3 ||
-        reply->element[1]->type != REDIS_REPLY_STRING)
-        return false;
-    *now_ms = cluster_reply_number(reply->element[2]);
-    return cluster_place_parse(reply->element[1]->str, out);
-}
-
 static void
 report_place(struct sender_part *p, const struct cluster_place *place)
 {
@@ -221,17 +190,6 @@ take_name(struct cluster_sender *s, struct outbox_keyspace *k,
     sk->parts[0].backoff_ms = 0;
 }
 
-/* Reads the replies of begin_name(): settling needs further commands. */
-static void
-read_place(struct cluster_sender *s, size_t at, struct sender_place *out)
-{
-    out->error = s->commands[at].error != 0 ? s->commands[at].error
-                                            : s->commands[at + 1].error;
-    if (out->error == 0 &&
-        !parse_place(s->commands[at + 1].reply, &out->place, &out->now_ms))
-        out->error = -EBADMSG;
-}
-
 bool
 sender_name_keyspaces(struct cluster_sender *s)
 {
@@ -245,17 +203,23 @@ sender_name_keyspaces(struct cluster_sender *s)
 
         if (!needs_name(s, k, now_ms))
             continue;
-        if (count == SENDER_COMMANDS / 2 ||
-            !begin_name(s, k, places[count].text))
+        if (count == SENDER_COMMANDS / 2)
             break;
+        begin_name(s, k);
         places[count++].keyspace = k;
     }
     if (count == 0)
         return false;
     cluster_run(s->cluster, s->commands, s->count);
-    for (size_t i = 0; i < count; i++)
-        read_place(s, 2 * i, &places[i]);
-    sender_end(s);
+    for (size_t i = 0; i < count; i++) {
+        const struct cluster_command *m = &s->commands[2 * i];
+
+        places[i].error = m[0].error;
+        if (m[0].error == 0)
+            places[i].error =
+                cluster_place_take(&m[1], &places[i].place, &places[i].now_ms);
+    }
+    sender_end(s); /* settling needs further commands */
     for (size_t i = 0; i < count; i++)
         take_name(s, places[i].keyspace, &places[i], changes);
     return true;
@@ -394,11 +358,9 @@ take_audit(struct cluster_sender *s, size_t at, uint64_t changes,
 bool
 sender_audit(struct cluster_sender *s, uint64_t now_ms)
 {
-    uint8_t sender[CLUSTER_MARK_SIZE];
     uint64_t changes;
     size_t i = 0;
 
-    put_le64(sender, outbox_sender(s->outbox));
     /* The first connections are made before the changes are counted. */
     if (cluster_need_map(s->cluster) < 0)
         return false;
@@ -407,17 +369,11 @@ sender_audit(struct cluster_sender *s, uint64_t now_ms)
         struct sender_keyspace *k =
             sender_keyspace_of(outbox_keyspace_at(s->outbox, i));
 
-        for (uint32_t j = 0; k && k->is_named && j < k->place.parts; j++) {
-            struct sender_slot *w;
-
-            if (!needs_audit(s, &k->parts[j], now_ms))
-                continue;
-            w = sender_begin_call(s, &k->parts[j], "FCALL_RO", "countd1_state",
-                                  0);
-            if (w == NULL)
+        for (uint32_t j = 0; k && k->is_named && j < k->place.parts; j++)
+            if (needs_audit(s, &k->parts[j], now_ms) &&
+                sender_begin_call(s, &k->parts[j],
+                                  "FCALL_RO countd1_state 2") == NULL)
                 break;
-            cluster_add_word(w->command, sender, sizeof sender);
-        }
         if (s->count == SENDER_COMMANDS)
             break;
     }

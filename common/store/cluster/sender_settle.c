@@ -21,7 +21,6 @@
 #include "common/base/version.h"
 #include "common/log/pending.h"
 #include "common/store/cluster/cluster_replicas.h"
-#include "common/store/cluster/cluster_slot.h"
 
 #define PUBLISH_MS  50
 #define PUBLISH_MAX 1000 /* written this often though nothing has changed */
@@ -62,8 +61,6 @@ take_info(struct cluster_sender *s, int node, const char *text,
 static void
 poll_replicas(struct cluster_sender *s)
 {
-    static const char *const argv[2] = {"INFO", "replication"};
-    static const size_t sizes[2] = {4, 11};
     int nodes[SENDER_COMMANDS], node = CLUSTER_NO_NODE;
     const uint64_t asked_ms = clock_ms();
     size_t count;
@@ -75,15 +72,15 @@ poll_replicas(struct cluster_sender *s)
             if (node == CLUSTER_NO_NODE)
                 break;
             nodes[count] = node;
-            s->commands[count] = (struct cluster_command){
-                .node = node, .argc = 2, .argv = argv, .sizes = sizes};
+            cluster_begin(&s->commands[count], 0, "INFO replication");
+            s->commands[count].node = node;
         }
         cluster_run(s->cluster, s->commands, count);
         for (size_t i = 0; i < count; i++)
             if (s->commands[i].error == 0 &&
                 s->commands[i].reply->type == REDIS_REPLY_STRING)
                 take_info(s, nodes[i], s->commands[i].reply->str, asked_ms);
-        cluster_free_replies(s->commands, count);
+        cluster_end(s->commands, count);
     } while (node != CLUSTER_NO_NODE);
 }
 
@@ -260,22 +257,17 @@ find_as_of(struct cluster_sender *s, struct sender_stats *stats)
 /* Runs HSET of this sender's field with `text`, or HGET with NULL, and asks how
  * many senders there are. */
 static void
-run_senders(struct cluster_sender *s, const char *verb, const char *text)
+run_senders(struct cluster_sender *s, const char *words, const char *text)
 {
-    const uint16_t slot =
-        cluster_slot(CLUSTER_SENDERS, strlen(CLUSTER_SENDERS));
     char id[CLUSTER_NUMBER];
-    struct cluster_command *m = sender_begin(s, slot)->command;
+    struct cluster_command *m = sender_next(s);
 
     (void)snprintf(id, sizeof id, "%016" PRIx64, outbox_sender(s->outbox));
-    cluster_add_text(m, verb);
-    cluster_add_text(m, CLUSTER_SENDERS);
+    cluster_begin_lists(m, words);
     cluster_add_text(m, id);
     if (text != NULL)
         cluster_add_text(m, text);
-    m = sender_begin(s, slot)->command;
-    cluster_add_text(m, "HLEN");
-    cluster_add_text(m, CLUSTER_SENDERS);
+    cluster_begin_lists(sender_next(s), "HLEN " CLUSTER_SENDERS);
     cluster_run(s->cluster, s->commands, s->count);
     if (s->commands[1].error == 0 &&
         s->commands[1].reply->type == REDIS_REPLY_INTEGER)
@@ -286,7 +278,7 @@ run_senders(struct cluster_sender *s, const char *verb, const char *text)
 static void
 read_as_of(struct cluster_sender *s)
 {
-    run_senders(s, "HGET", NULL);
+    run_senders(s, "HGET " CLUSTER_SENDERS, NULL);
     if (s->commands[0].error == 0) {
         s->is_resumed = true;
         s->resumed_ms = cluster_reply_number(s->commands[0].reply);
@@ -303,7 +295,7 @@ write_as_of(struct cluster_sender *s, uint64_t as_of_ms)
 
     (void)snprintf(text, sizeof text, "%" PRIu64 " %" PRIu64 " %s", as_of_ms,
                    clock_unix_ms(), VERSION);
-    run_senders(s, "HSET", text);
+    run_senders(s, "HSET " CLUSTER_SENDERS, text);
     if (s->commands[0].error == 0) {
         s->as_of_ms = as_of_ms;
         s->published_ms = clock_ms();
