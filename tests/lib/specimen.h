@@ -5,7 +5,7 @@
  *     specimen_restore(&s);
  *     specimen_flip(&s, file, at, 1, 0x20);
  *     ... daemons, or their parts in this process ...
- *     if (specimen_compare(store, SPECIMEN_SMALL, want) != SPECIMEN_RIGHT) ...
+ *     if (!specimen_is_right(store, SPECIMEN_SMALL, want)) ...
  *     specimen_fini(&s);
  *
  * When all is merged each count is one that is known.  A failure to make it
@@ -14,6 +14,7 @@
 #ifndef COUNTD_TESTS_LIB_SPECIMEN_H
 #define COUNTD_TESTS_LIB_SPECIMEN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -39,7 +40,7 @@ enum specimen_keyspace {
 #define SPECIMEN_ALL (2 * SPECIMEN_LOGS - 1)
 
 #define SPECIMEN_FILES 24
-#define SPECIMEN_KEYS  600
+#define SPECIMEN_KEYS  900
 
 struct specimen_file {
     char path[200]; /* below the data directory */
@@ -66,7 +67,7 @@ void specimen_fini(struct specimen *s);
 int specimen_find(const struct specimen *s, const char *path);
 
 /* Puts every file back and removes those that were not there. */
-void specimen_restore(const struct specimen *s);
+void specimen_restore(struct specimen *s);
 
 /* Puts one file back that nobody has replaced. */
 void specimen_restore_file(const struct specimen *s, int file);
@@ -88,17 +89,10 @@ struct store *specimen_store(const struct specimen *s, bool writable);
 int specimen_add(struct store *store, enum specimen_keyspace k, uint8_t log,
                  size_t first, size_t last, int64_t sum);
 
-enum specimen_verdict {
-    SPECIMEN_RIGHT,
-    SPECIMEN_WRONG,  /* a count or a total is not what it should be */
-    SPECIMEN_REFUSED /* an error instead */
-};
-
-/* Reads all rows of a keyspace, by count and by key, its totals and its
- * history: whether its keys have the counts `want`, all of which came in its
- * days. */
-enum specimen_verdict specimen_compare(struct store *store,
-                                       enum specimen_keyspace k,
-                                       const int64_t *want);
+/* Whether all rows of a keyspace, by count and by key, its totals and its
+ * history can be read, and its keys have the counts `want`, all of which came
+ * in its days. */
+bool specimen_is_right(struct store *store, enum specimen_keyspace k,
+                       const int64_t *want);
 
 #endif

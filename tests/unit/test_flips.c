@@ -144,8 +144,7 @@ read_all(unsigned parts)
 
     for (int i = 0; i < SPECIMEN_NAMES; i++)
         if ((parts & 1u << i) != 0 &&
-            specimen_compare(store, (enum specimen_keyspace)i, want[i]) !=
-                SPECIMEN_RIGHT)
+            !specimen_is_right(store, (enum specimen_keyspace)i, want[i]))
             right = false;
     if ((parts & 1u << SPECIMEN_SICK) != 0) {
         assert_rc(held_open(&held, &options), 0);
@@ -490,10 +489,26 @@ add_page(int file, enum page_kind kind, const char *keyspace)
     add_dense(file, at + end, 4096 - end);
 }
 
-/* Adds the smallest node in a live leaf page that is wanted. */
+/* What a node has in common with others of its kind. */
+struct node_kind {
+    const char *what;
+    const char *key; /* how its key begins */
+    size_t key_size; /* 0: any */
+    int byte4;       /* of its value: a block's type, or done; -1: any */
+};
+
+static bool
+is_of_kind(const struct page_node *n, const struct node_kind *kind)
+{
+    return n->flags == 0 && n->key_size >= strlen(kind->key) &&
+           (kind->key_size == 0 || n->key_size == kind->key_size) &&
+           memcmp(n->key, kind->key, strlen(kind->key)) == 0 &&
+           (kind->byte4 < 0 || (n->size > 4 && n->data[4] == kind->byte4));
+}
+
+/* Adds the smallest node of the kind in a live leaf page. */
 static void
-add_node(int file, const char *keyspace,
-         bool (*wanted)(const struct page_node *node))
+add_node(int file, const char *keyspace, const struct node_kind *kind)
 {
     const struct specimen_file *f = &specimen.files[file];
     size_t best = 0, least = 4097;
@@ -504,8 +519,9 @@ add_node(int file, const char *keyspace,
         const unsigned count = page_count(page, 4096, at / 4096, true);
 
         for (unsigned i = 0; i < count; i++) {
-            if (!page_node(page, 4096, true, i, &node) || !wanted(&node) ||
-                node.end - node.at >= least || !page_lives(file, at, keyspace))
+            if (!page_node(page, 4096, true, i, &node) ||
+                !is_of_kind(&node, kind) || node.end - node.at >= least ||
+                !page_lives(file, at, keyspace))
                 continue;
             least = node.end - node.at;
             best = at + node.at;
@@ -513,68 +529,6 @@ add_node(int file, const char *keyspace,
     }
     assert_true(best > 0);
     add_dense(file, best, least);
-}
-
-static bool
-is_group(const struct page_node *n)
-{
-    return n->flags == 0 && n->size > BLOCK_HEAD && n->data[4] == 3;
-}
-
-static bool
-is_tree_node(const struct page_node *n)
-{
-    return n->flags == 0 && n->size > BLOCK_HEAD && n->data[4] == 4;
-}
-
-static bool
-is_text(const struct page_node *n, const char *text)
-{
-    return n->key_size == strlen(text) &&
-           memcmp(n->key, text, n->key_size) == 0;
-}
-
-static bool
-is_name(const struct page_node *n)
-{
-    return is_text(n, "name");
-}
-
-static bool
-is_state(const struct page_node *n)
-{
-    return is_text(n, "state");
-}
-
-static bool
-is_history(const struct page_node *n)
-{
-    return is_text(n, "history") && n->flags == 0;
-}
-
-/* Of a tier that has few. */
-static bool
-is_period(const struct page_node *n)
-{
-    return n->key_size == 5 && n->key[0] == 1 && n->flags == 0;
-}
-
-static bool
-is_run(const struct page_node *n)
-{
-    return n->key_size == RUN_KEY_HEAD && n->key[0] == 1 && n->flags == 0;
-}
-
-static bool
-is_done(const struct page_node *n)
-{
-    return n->key_size == 17 && *n->key == 'm' && n->data[4] == 1;
-}
-
-static bool
-is_partial(const struct page_node *n)
-{
-    return n->key_size == 17 && *n->key == 'm' && n->data[4] == 0;
 }
 
 /* Both meta pages of a file of LMDB's. */
@@ -674,13 +628,12 @@ FLIPS(no_bit_of_a_keyspace_is_wrong_and_silent)
                  {"leaf of marks", KIND_MARKS}, {"leaf of values", KIND_VALUES},
                  {"leaf of free", KIND_FREE},   {"base block", KIND_BASE},
                  {"buffer", KIND_BUFFER}};
-    static const struct {
-        const char *what;
-        bool (*wanted)(const struct page_node *node);
-    } nodes[] = {{"name", is_name},       {"state", is_state},
-                 {"done mark", is_done},  {"partial mark", is_partial},
-                 {"history", is_history}, {"period", is_period},
-                 {"run", is_run},         {"group", is_group}};
+    /* The period and the run are of a tier that has few. */
+    static const struct node_kind nodes[] = {
+        {"name", "name", 4, -1},         {"state", "state", 5, -1},
+        {"done mark", "m", 17, 1},       {"partial mark", "m", 17, 0},
+        {"history", "history", 7, -1},   {"period", "\1", 5, -1},
+        {"run", "\1", RUN_KEY_HEAD, -1}, {"group", "", 0, BLOCK_GROUP}};
     int file;
 
     make(1u << SPECIMEN_SMALL, SPECIMEN_SMALL);
@@ -693,7 +646,7 @@ FLIPS(no_bit_of_a_keyspace_is_wrong_and_silent)
         try_all(pages[i].what, SPECIMEN_SMALL);
     }
     for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++) {
-        add_node(file, "small", nodes[i].wanted);
+        add_node(file, "small", &nodes[i]);
         try_all(nodes[i].what, SPECIMEN_SMALL);
     }
 }
@@ -705,22 +658,24 @@ FLIPS(no_bit_of_a_node_is_wrong_and_silent)
     make(1u << SPECIMEN_NODES, SPECIMEN_NODES);
     file = specimen_find(&specimen, "keyspace/nodes.mdb");
     assert_sound(SPECIMEN_NODES, file);
-    add_node(file, "nodes", is_tree_node);
+    add_node(file, "nodes", &(struct node_kind){"node", "", 8, BLOCK_NODE});
     try_all("node", SPECIMEN_NODES);
 }
 
 FLIPS(no_bit_of_a_hashed_name_is_wrong_and_silent)
 {
+    static const struct node_kind kinds[] = {{"hashed name", "name", 4, -1},
+                                             {"its state", "state", 5, -1}};
     int file = 0;
 
     make(1u << SPECIMEN_LONG, WHOLE);
     assert_sound(WHOLE, 0);
     while (strncmp(specimen.files[file].path, "keyspace/%h", 11) != 0)
         file++;
-    add_node(file, specimen_name(SPECIMEN_LONG), is_name);
-    try_all("hashed name", WHOLE);
-    add_node(file, specimen_name(SPECIMEN_LONG), is_state);
-    try_all("its state", WHOLE);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        add_node(file, specimen_name(SPECIMEN_LONG), &kinds[i]);
+        try_all(kinds[i].what, WHOLE);
+    }
 }
 
 FLIPS(a_keyspace_with_a_flipped_bit_can_be_dropped)
