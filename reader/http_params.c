@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,27 +33,16 @@ struct value {
     bool is_hex; /* a name is in hexadecimal digits */
 };
 
-static bool
-set_fault(struct http_params_fault *f, const char *code, const char *what,
-          const char *why)
+__attribute__((format(printf, 3, 4))) static bool
+set_fault(struct http_params_fault *f, const char *code, const char *format,
+          ...)
 {
-    f->code = code;
-    (void)snprintf(f->detail, sizeof f->detail, "%s%s", what, why); /* cut */
-    return false;
-}
+    va_list args;
 
-/* Behind the parameter's name a colon, the words, and the value. */
-static bool
-fail_value(struct http_params_fault *f, const char *code, const struct value *v,
-           const char *words)
-{
-    char shown[4 * SHOWN_MAX + 1];
-
-    (void)name_escape((const uint8_t *)v->text,
-                      v->size < SHOWN_MAX ? v->size : SHOWN_MAX, shown);
     f->code = code;
-    (void)snprintf(f->detail, sizeof f->detail, "%s: %s: %s", v->name, words,
-                   shown); /* cut, if ever */
+    va_start(args, format);
+    (void)vsnprintf(f->detail, sizeof f->detail, format, args); /* cut */
+    va_end(args);
     return false;
 }
 
@@ -71,12 +61,7 @@ read_name(const struct value *v, struct increment_name *out,
             ? increment_name_read_hex(v->text, v->size, NAME_MAX_SIZE, out)
             : increment_name_read(&form, v->text, v->size, NAME_MAX_SIZE, out);
 
-    if (!fault)
-        return true;
-    f->code = fault->code;
-    (void)snprintf(f->detail, sizeof f->detail, "%s: %s", v->name,
-                   fault->text); /* short words */
-    return false;
+    return !fault || set_fault(f, fault->code, "%s: %s", v->name, fault->text);
 }
 
 /* An empty one is none at all. */
@@ -95,22 +80,25 @@ read_number(const struct value *v, int64_t min, int64_t max, int64_t *out,
     if (increment_number_parse(v->text, v->size, out) == 0 && *out >= min &&
         *out <= max)
         return true;
-    f->code = "bad-number";
-    (void)snprintf(f->detail, sizeof f->detail, "%s: %" PRId64 " to %" PRId64,
-                   v->name, min, max);
-    return false;
+    return set_fault(f, "bad-number", "%s: %" PRId64 " to %" PRId64, v->name,
+                     min, max);
 }
 
 static bool
 read_time(const struct value *v, uint64_t now_ms, uint64_t *out,
           struct http_params_fault *f)
 {
+    char shown[4 * SHOWN_MAX + 1];
+
     if (strlen(v->text) == v->size &&
         time_text_parse(v->text, now_ms, true, out) == 0)
         return true;
-    return fail_value(f, "bad-time", v,
-                      "a time is 2026-11-20, 2026-11-20T14:30, -2h, now, or "
-                      "Unix seconds, and this is none");
+    (void)name_escape((const uint8_t *)v->text,
+                      v->size < SHOWN_MAX ? v->size : SHOWN_MAX, shown);
+    return set_fault(f, "bad-time",
+                     "%s: a time is 2026-11-20, 2026-11-20T14:30, -2h, now, or "
+                     "Unix seconds, and this is none: %s",
+                     v->name, shown);
 }
 
 static bool
@@ -120,7 +108,17 @@ read_step(const struct value *v, uint64_t *out, struct http_params_fault *f)
         *out > 0 && *out % 60000 == 0 && *out <= YEAR_MS)
         return true;
     return set_fault(f, "bad-duration",
-                     "step: whole minutes, a year at most: 5m, 1h, 1d", "");
+                     "step: whole minutes, a year at most: 5m, 1h, 1d");
+}
+
+/* The index of the word that the value is; -1: none of the `count`. */
+static int
+find_word(const struct value *v, const char *const *words, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(v->text, words[i]) == 0)
+            return i;
+    return -1;
 }
 
 static bool
@@ -128,20 +126,17 @@ read_format(const struct value *v, enum table_format *out,
             struct http_params_fault *f)
 {
     static const char *const formats[] = {"json", "tsv", "csv"};
+    const int i = find_word(v, formats, 3);
 
-    for (int i = 0; i < 3; i++)
-        if (strcmp(v->text, formats[i]) == 0) {
-            *out = (enum table_format)i;
-            return true;
-        }
-    return set_fault(f, "bad-format", "format: json, tsv or csv", "");
+    *out = i < 0 ? *out : (enum table_format)i;
+    return i >= 0 || set_fault(f, "bad-format", "format: json, tsv or csv");
 }
 
 static bool
 read_numbers(const struct value *v, bool *out, struct http_params_fault *f)
 {
     *out = strcmp(v->text, "string") == 0;
-    return *out || set_fault(f, "bad-numbers", "numbers: string", "");
+    return *out || set_fault(f, "bad-numbers", "numbers: string");
 }
 
 /* What of an ETag follows its two numbers: the minutes of a period, of which
@@ -172,7 +167,7 @@ read_version(const struct value *v, struct http_params *p,
             v->size)
         return set_fault(
             f, "bad-version",
-            "version: NONCE-CHANGE, as the ETag of an answer has it", "");
+            "version: NONCE-CHANGE, as the ETag of an answer has it");
     p->nonce = strtoull(v->text, NULL, 16);
     p->change = strtoull(v->text + nonce + 1, NULL, 16);
     return true;
@@ -186,25 +181,20 @@ read_sort(const struct value *v, enum http_params_sort *out,
                                         [SORT_SIZE] = "size",
                                         [SORT_KEYS] = "keys",
                                         [SORT_TOTAL] = "total"};
+    const int i = find_word(v, words, SORT_TOTAL + 1);
 
-    for (int i = SORT_NAME; i <= SORT_TOTAL; i++)
-        if (strcmp(v->text, words[i]) == 0) {
-            *out = (enum http_params_sort)i;
-            return true;
-        }
-    return set_fault(f, "bad-sort", "sort: name, size, keys or total", "");
+    *out = i < 0 ? *out : (enum http_params_sort)i;
+    return i >= 0 ||
+           set_fault(f, "bad-sort", "sort: name, size, keys or total");
 }
 
 static bool
 read_key(struct http_params *p, const struct http_params_spec *spec,
          const struct value *v, struct http_params_fault *f)
 {
-    if (p->key_count == spec->keys_max) {
-        f->code = "too-many";
-        (void)snprintf(f->detail, sizeof f->detail,
-                       "key: %zu at most in one request", spec->keys_max);
-        return false;
-    }
+    if (p->key_count == spec->keys_max)
+        return set_fault(f, "too-many", "key: %zu at most in one request",
+                         spec->keys_max);
     return read_name(v, &p->keys[p->key_count++], f);
 }
 
@@ -243,7 +233,7 @@ read_value(struct http_params *p, const struct http_params_spec *spec,
     case PARAM_NUMBERS:
         return read_numbers(v, &p->are_numbers_texts, f);
     case PARAM_NAMES: /* read before all others */
-        return p->are_names_raw || set_fault(f, "bad-names", "names: raw", "");
+        return p->are_names_raw || set_fault(f, "bad-names", "names: raw");
     case PARAM_VERSION:
         return read_version(v, p, f);
     case PARAM_SORT:
@@ -313,7 +303,7 @@ fail_name(struct http_params_fault *f, const char *name)
     char shown[4 * HTTP_QUERY_NAME_SIZE];
 
     (void)name_escape((const uint8_t *)name, strlen(name), shown);
-    return set_fault(f, "unknown-parameter", "unknown parameter: ", shown);
+    return set_fault(f, "unknown-parameter", "unknown parameter: %s", shown);
 }
 
 static bool
@@ -322,16 +312,16 @@ check_all(const struct http_params *p, const struct http_params_spec *spec,
 {
     for (unsigned i = 0; i < HTTP_PARAMS; i++)
         if ((spec->required & PARAM_BIT(i) & ~p->given) != 0)
-            return set_fault(f, "missing-parameter", names[i], " is missing");
+            return set_fault(f, "missing-parameter", "%s is missing", names[i]);
     if (p->sort != SORT_NAME && p->after.size > 0)
         return set_fault(f, "bad-sort",
-                         "after: goes on in the order of names only", "");
+                         "after: goes on in the order of names only");
     if ((spec->allowed & PARAM_BIT(PARAM_FROM)) == 0)
         return true;
     if (p->to_ms <= p->from_ms)
-        return set_fault(f, "bad-time", "the end is not after the start", "");
+        return set_fault(f, "bad-time", "the end is not after the start");
     return p->to_ms < LAST_MS ||
-           set_fault(f, "bad-time", "to: there is no time so late", "");
+           set_fault(f, "bad-time", "to: there is no time so late");
 }
 
 bool
@@ -355,7 +345,7 @@ http_params_read(struct http_params *p, const struct http_params_spec *spec,
         if (which == HTTP_PARAMS)
             return fail_name(f, name);
         if (http_params_has(p, which) && which != PARAM_KEY)
-            return set_fault(f, "twice", name, " is there twice");
+            return set_fault(f, "twice", "%s is there twice", name);
         p->given |= PARAM_BIT(which);
         if (!read_value(p, spec, which, &v, now_ms, f))
             return false;
@@ -364,10 +354,10 @@ http_params_read(struct http_params *p, const struct http_params_spec *spec,
         find_param(spec, p->are_names_raw, name, &is_hex) == HTTP_PARAMS)
         return fail_name(f, name);
     if (rc == -ENAMETOOLONG)
-        return set_fault(f, "bad-name", name, ": names have 1 to 256 bytes");
+        return set_fault(f, "bad-name", "%s: names have 1 to 256 bytes", name);
     if (rc < 0)
         return set_fault(f, "bad-query",
-                         "% without two hexadecimal digits in the query", "");
+                         "%% without two hexadecimal digits in the query");
     return check_all(p, spec, f);
 }
 

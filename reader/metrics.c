@@ -18,8 +18,6 @@ struct metric {
     const char *name, *help;
     enum status_kind kind; /* of the rows that have it */
     size_t value;          /* of them */
-    enum scale scale;      /* to whole units */
-    bool is_counter;
 };
 
 struct sink {
@@ -57,12 +55,12 @@ ends_with(const char *name, size_t size, const char *end)
 /* In OpenMetrics a family's name has no _total and no _info, and has a
  * unit. */
 static void
-begin_family(struct sink *s, const char *name, const char *help,
-             bool is_counter)
+begin_family(struct sink *s, const char *name, const char *help)
 {
     static const char *const units[] = {"seconds", "bytes"};
-    const char *type = is_counter ? "counter" : "gauge";
     size_t size = strlen(name);
+    const bool is_counter = ends_with(name, size, "_total");
+    const char *type = is_counter ? "counter" : "gauge";
 
     if (s->is_open && is_counter)
         size -= sizeof "_total" - 1;
@@ -96,7 +94,7 @@ static void
 put_one(struct sink *s, const char *name, const char *help, int64_t value,
         enum scale scale)
 {
-    begin_family(s, name, help, false);
+    begin_family(s, name, help);
     put_text(s, "%s", name);
     put_value(s, value, scale);
 }
@@ -105,89 +103,89 @@ put_one(struct sink *s, const char *name, const char *help, int64_t value,
 
 static const struct metric metrics[] = {
     {"countd_increments_total", "Increments taken by countd-write",
-     STATUS_WRITER, STATUS_W_MESSAGES, SCALE_ONE, true},
+     STATUS_WRITER, STATUS_W_MESSAGES},
     {"countd_increment_bytes_total", "Bytes of increments received",
-     STATUS_WRITER, STATUS_W_BYTES, SCALE_ONE, true},
+     STATUS_WRITER, STATUS_W_BYTES},
     {"countd_acknowledgements_total",
      "Increments acknowledged on the acknowledging port", STATUS_WRITER,
-     STATUS_W_REPLIES, SCALE_ONE, true},
+     STATUS_W_REPLIES},
     {"countd_log_appends_total", "Writes to commit logs", STATUS_WRITER,
-     STATUS_W_APPENDS, SCALE_ONE, true},
+     STATUS_W_APPENDS},
     {"countd_log_syncs_total", "Syncs of commit logs", STATUS_WRITER,
-     STATUS_W_SYNCS, SCALE_ONE, true},
+     STATUS_W_SYNCS},
     {"countd_log_sync_seconds_total", "Time spent in syncs of commit logs",
-     STATUS_WRITER, STATUS_W_SYNC_US, SCALE_US, true},
+     STATUS_WRITER, STATUS_W_SYNC_US},
     {"countd_logs_handed_on_total", "Commit logs handed on to workers",
-     STATUS_WRITER, STATUS_W_LOGS, SCALE_ONE, true},
+     STATUS_WRITER, STATUS_W_LOGS},
     {"countd_log_waits_total", "Times that there was no log to write to",
-     STATUS_WRITER, STATUS_W_PUSHED_BACK, SCALE_ONE, true},
+     STATUS_WRITER, STATUS_W_PUSHED_BACK},
     {"countd_live_refused_total", "Live names refused for want of memory",
-     STATUS_WRITER, STATUS_W_NO_MEMORY, SCALE_ONE, true},
+     STATUS_WRITER, STATUS_W_NO_MEMORY},
     {"countd_http_requests_deduplicated_total",
      "Counting requests answered from their Idempotency-Key", STATUS_WRITER,
-     STATUS_W_HTTP_REPLAYED, SCALE_ONE, true},
+     STATUS_W_HTTP_REPLAYED},
     {"countd_sequence_numbers_total", "Sequence numbers given", STATUS_WRITER,
-     STATUS_W_SEQUENCE_GIVEN, SCALE_ONE, true},
+     STATUS_W_SEQUENCE_GIVEN},
     {"countd_sequence_waits_total",
      "Requests for numbers that waited for the clock or the disk",
-     STATUS_WRITER, STATUS_W_SEQUENCE_WAITED, SCALE_ONE, true},
+     STATUS_WRITER, STATUS_W_SEQUENCE_WAITED},
     {"countd_quota_failures_total",
      "Writes or syncs of the journal of quotas that failed", STATUS_WRITER,
-     STATUS_W_QUOTA_FAILURES, SCALE_ONE, true},
+     STATUS_W_QUOTA_FAILURES},
     {"countd_merged_logs_total", "Logs merged and emptied", STATUS_WORKER,
-     STATUS_M_LOGS, SCALE_ONE, true},
+     STATUS_M_LOGS},
     {"countd_merged_increments_total",
      "Increments in the logs taken, those of 0 left out", STATUS_WORKER,
-     STATUS_M_RECORDS, SCALE_ONE, true},
+     STATUS_M_RECORDS},
     {"countd_merged_zero_increments_total", "Increments of 0 in the logs taken",
-     STATUS_WORKER, STATUS_M_ZEROS, SCALE_ONE, true},
+     STATUS_WORKER, STATUS_M_ZEROS},
     {"countd_merged_keyspaces_total", "Keyspaces applied to, once per batch",
-     STATUS_WORKER, STATUS_M_KEYSPACES, SCALE_ONE, true},
+     STATUS_WORKER, STATUS_M_KEYSPACES},
     {"countd_merged_keys_total", "Keys whose counts changed, once per batch",
-     STATUS_WORKER, STATUS_M_KEYS, SCALE_ONE, true},
+     STATUS_WORKER, STATUS_M_KEYS},
     {"countd_keys_created_total", "Keys that were new", STATUS_WORKER,
-     STATUS_M_CREATED, SCALE_ONE, true},
+     STATUS_M_CREATED},
     {"countd_keys_saturated_total",
      "Keys whose sum left the range of int64 for the first time", STATUS_WORKER,
-     STATUS_M_SATURATED, SCALE_ONE, true},
+     STATUS_M_SATURATED},
     {"countd_merge_seconds_total", "Time spent in merges", STATUS_WORKER,
-     STATUS_M_MERGE_US, SCALE_US, true},
+     STATUS_M_MERGE_US},
     {"countd_held_batches_total", "Batches put into data/held", STATUS_WORKER,
-     STATUS_M_HELD, SCALE_ONE, true},
+     STATUS_M_HELD},
     {"countd_unheld_records_total",
      "Records of data/held applied to their keyspaces", STATUS_WORKER,
-     STATUS_M_UNHELD, SCALE_ONE, true},
+     STATUS_M_UNHELD},
     {"countd_held_damaged_total", "Damaged records of data/held", STATUS_WORKER,
-     STATUS_M_HELD_DAMAGED, SCALE_ONE, true},
+     STATUS_M_HELD_DAMAGED},
     {"countd_logs_quarantined_total", "Damaged logs quarantined by workers",
-     STATUS_WORKER, STATUS_M_QUARANTINED, SCALE_ONE, true},
+     STATUS_WORKER, STATUS_M_QUARANTINED},
     {"countd_logs_recovered_total", "Logs of dead owners made usable",
-     STATUS_WORKER, STATUS_M_RECOVERED, SCALE_ONE, true},
+     STATUS_WORKER, STATUS_M_RECOVERED},
     {"countd_logs_archived_total", "Logs kept in archive/", STATUS_WORKER,
-     STATUS_M_ARCHIVED, SCALE_ONE, true},
+     STATUS_M_ARCHIVED},
     {"countd_worker_waiting", "1 while the worker can write nothing",
-     STATUS_WORKER, STATUS_M_WAITING, SCALE_ONE, false},
+     STATUS_WORKER, STATUS_M_WAITING},
     {"countd_worker_older", "1 while keyspace/ is older than log/",
-     STATUS_WORKER, STATUS_M_OLDER, SCALE_ONE, false},
+     STATUS_WORKER, STATUS_M_OLDER},
     {"countd_worker_last_errno", "The last error number of the system; 0: none",
-     STATUS_WORKER, STATUS_M_LAST_ERROR, SCALE_ONE, false},
+     STATUS_WORKER, STATUS_M_LAST_ERROR},
     {"countd_read_requests_total", "Well-formed requests to countd-read",
-     STATUS_READER, STATUS_R_REQUESTS, SCALE_ONE, true},
+     STATUS_READER, STATUS_R_REQUESTS},
     {"countd_read_listings_total", "Of these, lists of keyspaces",
-     STATUS_READER, STATUS_R_LISTINGS, SCALE_ONE, true},
+     STATUS_READER, STATUS_R_LISTINGS},
     {"countd_read_unreadable_total", "Answers that a keyspace cannot be read",
-     STATUS_READER, STATUS_R_UNREADABLE, SCALE_ONE, true},
+     STATUS_READER, STATUS_R_UNREADABLE},
     {"countd_as_of_time_seconds",
      "Unix time up to which everything is readable", STATUS_READER,
-     STATUS_R_AS_OF_MS, SCALE_MS, false},
+     STATUS_R_AS_OF_MS},
     {"countd_port_connections", "Connections open now", STATUS_LISTENER,
-     STATUS_L_OPEN, SCALE_ONE, false},
+     STATUS_L_OPEN},
     {"countd_port_accepted_total", "Connections accepted", STATUS_LISTENER,
-     STATUS_L_CONNECTIONS, SCALE_ONE, true},
+     STATUS_L_CONNECTIONS},
     {"countd_port_received_bytes_total", "Bytes received", STATUS_LISTENER,
-     STATUS_L_RECEIVED, SCALE_ONE, true},
+     STATUS_L_RECEIVED},
     {"countd_port_sent_bytes_total", "Bytes sent", STATUS_LISTENER,
-     STATUS_L_SENT, SCALE_ONE, true},
+     STATUS_L_SENT},
 };
 
 static void
@@ -202,6 +200,21 @@ put_labels(struct sink *s, const struct overview_row *r)
         put_text(s, "{slot=\"%u\"", r->slot);
 }
 
+static void
+put_sample(struct sink *s, const struct metric *m, const struct overview_row *r)
+{
+    const char *figure = status_name(m->kind, m->value);
+    const size_t size = strlen(figure);
+
+    put_text(s, "%s", m->name);
+    put_labels(s, r);
+    put_text(s, "}");
+    put_value(s, r->values[m->value],
+              ends_with(figure, size, "_us")   ? SCALE_US
+              : ends_with(figure, size, "_ms") ? SCALE_MS
+                                               : SCALE_ONE);
+}
+
 /* A family of which no row has a sample is left out. */
 static void
 put_metric(struct sink *s, const struct overview *o, const struct metric *m)
@@ -212,12 +225,9 @@ put_metric(struct sink *s, const struct overview *o, const struct metric *m)
         if (o->rows[i].kind != m->kind)
             continue;
         if (!is_headed)
-            begin_family(s, m->name, m->help, m->is_counter);
+            begin_family(s, m->name, m->help);
         is_headed = true;
-        put_text(s, "%s", m->name);
-        put_labels(s, &o->rows[i]);
-        put_text(s, "}");
-        put_value(s, o->rows[i].values[m->value], m->scale);
+        put_sample(s, m, &o->rows[i]);
     }
 }
 
@@ -253,7 +263,7 @@ has_samples(const struct split *f, const struct overview_row *r)
 static void
 put_split(struct sink *s, const struct overview *o, const struct split *f)
 {
-    begin_family(s, f->name, f->help, true);
+    begin_family(s, f->name, f->help);
     for (size_t i = 0; i < o->count; i++) {
         const struct overview_row *r = &o->rows[i];
 
@@ -281,7 +291,7 @@ put_processes(struct sink *s, const struct overview *o)
          "Unix time when the process last wrote to the board", STATUS_BEAT_MS}};
 
     for (size_t f = 0; f < sizeof families / sizeof families[0]; f++) {
-        begin_family(s, families[f].name, families[f].help, false);
+        begin_family(s, families[f].name, families[f].help);
         for (size_t i = 0; i < o->count; i++) {
             const struct overview_row *r = &o->rows[i];
 
@@ -309,7 +319,7 @@ ignore_trouble(void *ctx, const char *text)
 static void
 put_logs(struct sink *s, const struct overview *o)
 {
-    begin_family(s, "countd_logs", "Commit logs by state", false);
+    begin_family(s, "countd_logs", "Commit logs by state");
     for (int i = STATUS_LOG_EMPTY; i < STATUS_LOG_STATES; i++)
         put_text(s, "countd_logs{state=\"%s\"} %zu\n", status_log_name(i),
                  o->by_state[i]);
@@ -353,25 +363,25 @@ put_outbox(struct sink *s, const struct overview *o)
 {
     static const struct metric families[] = {
         {"countd_outbox_entries", "Entries that are not in the cluster",
-         STATUS_WORKER, STATUS_M_OUTBOX_WAITING, SCALE_ONE, false},
+         STATUS_WORKER, STATUS_M_OUTBOX_WAITING},
         {"countd_outbox_entries_bytes", "Bytes of these", STATUS_WORKER,
-         STATUS_M_OUTBOX_WAITING_BYTES, SCALE_ONE, false},
+         STATUS_M_OUTBOX_WAITING_BYTES},
         {"countd_outbox_size_bytes", "Bytes of the outbox with what it retains",
-         STATUS_WORKER, STATUS_M_OUTBOX_BYTES, SCALE_ONE, false},
+         STATUS_WORKER, STATUS_M_OUTBOX_BYTES},
         {"countd_outbox_sent_total", "Entries that the cluster acknowledged",
-         STATUS_WORKER, STATUS_M_OUTBOX_SENT, SCALE_ONE, true},
+         STATUS_WORKER, STATUS_M_OUTBOX_SENT},
         {"countd_outbox_sent_again_total",
          "Entries that the cluster lost after it had acknowledged them",
-         STATUS_WORKER, STATUS_M_OUTBOX_SENT_AGAIN, SCALE_ONE, true},
+         STATUS_WORKER, STATUS_M_OUTBOX_SENT_AGAIN},
         {"countd_outbox_lost_parts",
          "Parts older than what is retained, or of another directory",
-         STATUS_WORKER, STATUS_M_OUTBOX_LOST, SCALE_ONE, false},
+         STATUS_WORKER, STATUS_M_OUTBOX_LOST},
         {"countd_outbox_senders",
          "Data directories that count into the cluster", STATUS_WORKER,
-         STATUS_M_OUTBOX_SENDERS, SCALE_ONE, false},
+         STATUS_M_OUTBOX_SENDERS},
         {"countd_outbox_last_errno",
          "The last error of a command to the cluster; 0: nothing waits",
-         STATUS_WORKER, STATUS_M_OUTBOX_ERROR, SCALE_ONE, false},
+         STATUS_WORKER, STATUS_M_OUTBOX_ERROR},
     };
     const struct overview_row *r = overview_sender(o);
 
@@ -381,10 +391,8 @@ put_outbox(struct sink *s, const struct overview *o)
             "Age of the oldest increment that is not in the cluster",
             overview_outbox_lag_ms(o, r), SCALE_MS);
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
-        begin_family(s, families[i].name, families[i].help,
-                     families[i].is_counter);
-        put_text(s, "%s{slot=\"%u\"}", families[i].name, r->slot);
-        put_value(s, r->values[families[i].value], families[i].scale);
+        begin_family(s, families[i].name, families[i].help);
+        put_sample(s, &families[i], r);
     }
 }
 
@@ -402,7 +410,7 @@ put_users(struct sink *s, const struct user_metrics *u)
         put_one(s, "countd_keyspaces", "Keyspaces there are", u->keyspaces,
                 SCALE_ONE);
     for (size_t f = 0; u->count > 0 && f < 2; f++) {
-        begin_family(s, names[f], help[f], false);
+        begin_family(s, names[f], help[f]);
         for (size_t i = 0; i < u->count; i++) {
             const struct user_keyspace *k = &u->rows[i];
 
@@ -412,8 +420,7 @@ put_users(struct sink *s, const struct user_metrics *u)
         }
     }
     if (u->text_size > 0) {
-        begin_family(s, "countd_key_value", "Counts of the largest keys",
-                     false);
+        begin_family(s, "countd_key_value", "Counts of the largest keys");
         put_text(s, "%.*s", (int)u->text_size, u->text);
     }
     if (u->pattern_count > 0)
@@ -429,7 +436,7 @@ metrics_put(const struct overview *o, const struct user_metrics *u,
     struct sink s = {.text = text, .is_open = is_open};
 
     begin_family(&s, "countd_build_info",
-                 "Version of countd-read; the value is 1", false);
+                 "Version of countd-read; the value is 1");
     put_text(&s, "countd_build_info{version=\"%s\"} 1\n", VERSION);
     if (o) {
         put_processes(&s, o);

@@ -526,5 +526,6 @@ const struct read_command read_commands[] = {
      .spec = {BIT(KEYSPACE), 0, 0, 0, 0},
      .answer = answer_now},
 };
-const size_t read_command_count =
-    sizeof read_commands / sizeof read_commands[0];
+
+static_assert(sizeof read_commands / sizeof read_commands[0] == READ_COMMANDS,
+              "each has a route");

@@ -38,8 +38,7 @@ struct read_command {
     const struct read_problem *(*answer)(struct read_request *a);
 };
 
-extern const struct read_command read_commands[];
-extern const size_t read_command_count;
+extern const struct read_command read_commands[READ_COMMANDS];
 
 /* ---- for the commands ---------------------------------------------------- */
 

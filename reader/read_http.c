@@ -11,7 +11,6 @@
 #include "common/base/clock.h"
 #include "common/base/text_put.h"
 #include "reader/read_commands.h"
-#include "reader/read_request.h"
 #include "reader/request_hash.h"
 #include "reader/scrape.h"
 
@@ -19,12 +18,105 @@
 #define PACKED_LEAST   4096  /* bytes of an answer that is packed */
 #define PACKED_AT_ONCE 65536 /* in a millisecond; more is packed in steps */
 #define LOOK_MS        100   /* those who wait for as_of_ms look so often */
-#define DONE_MS        1000  /* an answer that nobody takes is kept so long */
+#define DAY_MS         ((uint64_t)86400000)
+#define DONE_MS        1000 /* an answer that nobody takes is kept so long */
 
 static_assert(READ_HTTP_ANSWER_MAX >= ANSWER_SIZE_MAX, "answer_max is of all");
 static_assert(READ_HTTP_LONGEST > 2 * READ_HTTP_TEXT_MAX, "gzip may add bytes");
 static_assert(HTTP_MORE_MAX > 1024 + READ_LINK_MAX, "a link has room");
 static_assert(HTTP_HOSTS_SIZE >= CONFIG_HOSTS_SIZE, "all names fit");
+
+/* ---- requests ----------------------------------------------------------- */
+
+static enum conn_next
+refuse(struct http_call *x, enum http_status status, const char *code,
+       const char *detail)
+{
+    const struct http_problem problem = {.code = code, .detail = detail};
+
+    x->more = status == HTTP_GATEWAY_TIMEOUT || status == HTTP_UNAVAILABLE
+                  ? "Retry-After: 1\r\n"
+                  : NULL;
+    return http_refuse(x, status, &problem);
+}
+
+static bool
+is_in_steps(const struct read_request *a)
+{
+    const struct read_command *q = a->command;
+
+    return q->next && (!q->is_long || q->is_long(a));
+}
+
+/* Reads the query into h->now.  False: *next is the answer. */
+static bool
+read_parameters(struct http_call *x, const struct read_command *command,
+                uint64_t now_ms, enum conn_next *next)
+{
+    struct read_http *h = x->ctx;
+    struct http_params *p = &h->now.params;
+    struct http_params_fault fault;
+
+    p->given = 0;
+    p->key_count = 0;
+    p->keyspace.size = p->after.size = p->prefix.size = 0;
+    p->n = command->n;
+    p->length = command->length;
+    p->from_ms = now_ms - DAY_MS;
+    p->to_ms = now_ms;
+    p->step_ms = 0;
+    p->as_of_ms = p->wait_s = 0;
+    p->are_numbers_texts = false;
+    p->sort = SORT_NAME;
+    if (!http_params_read(p, &command->spec, x->request->query, now_ms,
+                          &fault)) {
+        *next = refuse(x, HTTP_BAD_REQUEST, fault.code, fault.detail);
+        return false;
+    }
+    if (http_params_has(p, PARAM_FORMAT) ||
+        http_params_choose_format(x->request, &p->format))
+        return true;
+    *next = refuse(x, HTTP_NOT_ACCEPTABLE, "not-acceptable",
+                   "application/json, text/tab-separated-values and text/csv "
+                   "are there");
+    return false;
+}
+
+/* The check() of the routes: parses the parameters, and notes the number of
+ * that reading, by which read_request() recognizes that they are still in
+ * http->now.
+ */
+static bool
+check_request(struct http_call *x, enum conn_next *next)
+{
+    struct read_http *h = x->ctx;
+    const struct read_command *command = read_commands;
+
+    while (!http_text_is(x->request->path, command->path))
+        command++; /* there is a route for each */
+    h->now.http = h;
+    h->now.command = command;
+    h->read_ms = clock_unix_ms();
+    x->note = ++h->readings;
+    return read_parameters(x, command, h->read_ms, next);
+}
+
+/* Has the request in http->now.  False: *next is the answer. */
+static bool
+read_request(struct http_call *x, enum conn_next *next)
+{
+    struct read_http *h = x->ctx;
+    struct read_request *a = &h->now;
+
+    a->as_of_ms = 0;
+    a->phase = 0;
+    a->next_page.is_there = a->has_state = false;
+    if (x->note != h->readings)
+        return check_request(x, next);
+    /* A span of time may end now. */
+    return !is_in_steps(a) || h->read_ms == clock_unix_ms() ||
+           check_request(x, next);
+}
 
 /* ---- waiting ------------------------------------------------------------ */
 
@@ -39,8 +131,8 @@ wait_longer(struct http_call *x, enum conn_next *next)
     if (h->is_stopping || waited_ms >= (uint64_t)h->now.params.wait_s * 1000)
         return false;
     if (waited_ms == 0 && h->waiting.count >= READ_HTTP_WAITERS) {
-        *next = read_refuse(x, HTTP_UNAVAILABLE, "too-many-waiting",
-                            "1024 requests wait already; ask without wait");
+        *next = refuse(x, HTTP_UNAVAILABLE, "too-many-waiting",
+                       "1024 requests wait already; ask without wait");
         return true;
     }
     if (h->timer.deadline_ms == 0) /* one of few: there is a place */
@@ -67,8 +159,8 @@ is_readable(struct http_call *x, enum conn_next *next)
     if (wait_longer(x, next))
         return false;
     if (h->is_stopping) {
-        *next = read_refuse(x, HTTP_UNAVAILABLE, "stopping",
-                            "countd-read is stopping: ask again");
+        *next = refuse(x, HTTP_UNAVAILABLE, "stopping",
+                       "countd-read is stopping: ask again");
         return false;
     }
     (void)snprintf(detail, sizeof detail,
@@ -76,7 +168,7 @@ is_readable(struct http_call *x, enum conn_next *next)
                    ": ask again, or wait longer (wait=1 to 60)",
                    as_of_ms); /* fits */
     x->as_of_ms = as_of_ms;
-    *next = read_refuse(x, HTTP_GATEWAY_TIMEOUT, "not-readable-yet", detail);
+    *next = refuse(x, HTTP_GATEWAY_TIMEOUT, "not-readable-yet", detail);
     return false;
 }
 
@@ -135,7 +227,7 @@ set_version(struct read_request *a)
                   "it fits");
     at = text_put_number(text_put(at, "W/\""), a->nonce, 16);
     at = text_put_number(text_put(at, "-"), a->change, 16);
-    if (read_is_in_steps(a)) {
+    if (is_in_steps(a)) {
         at = text_put_number(text_put(at, "-"), p->from_ms / 60000, 10);
         at = text_put_number(text_put(at, "-"), (p->to_ms + 59999) / 60000, 10);
     }
@@ -158,7 +250,7 @@ has_changed(struct http_call *x, struct read_request *a, enum conn_next *next)
                    "-%" PRIx64,
                    a->nonce, a->change);
     x->as_of_ms = a->as_of_ms;
-    *next = read_refuse(x, HTTP_PRECONDITION_FAILED, "changed", detail);
+    *next = refuse(x, HTTP_PRECONDITION_FAILED, "changed", detail);
     return true;
 }
 
@@ -269,7 +361,7 @@ answer(struct http_call *x, struct read_request *a)
     problem = a->command->answer(a);
     if (problem) {
         x->as_of_ms = a->as_of_ms;
-        return read_refuse(x, problem->status, problem->code, problem->detail);
+        return refuse(x, problem->status, problem->code, problem->detail);
     }
     /* `*` asks whether there is an answer at all, which is known only now. */
     if (a->version[0] != '\0' && http_has_any_version(x->request))
@@ -437,7 +529,7 @@ answer_command(struct http_call *x)
     answer_start_turn(h->answer, loop_now_ms(h->loop));
     if (!is_readable(x, &next))
         return next;
-    in_steps = read_is_in_steps(&h->now);
+    in_steps = is_in_steps(&h->now);
     if (!(in_steps && is_job_of(h, x)) && is_known(x, &next))
         return next;
     if (in_steps)
@@ -465,32 +557,13 @@ answer_count(struct http_call *x)
                          "/v1/count at http.listen of countd-write";
 
     if (x->request->method == HTTP_GET || x->request->method == HTTP_HEAD)
-        return read_refuse(x, HTTP_NOT_FOUND, "no-such-path",
-                           "no such path; counting is POST /v1/count at "
-                           "http.listen of countd-write");
+        return refuse(x, HTTP_NOT_FOUND, "no-such-path",
+                      "no such path; counting is POST /v1/count at "
+                      "http.listen of countd-write");
     return http_not_allowed(x, HTTP_GET | HTTP_HEAD, detail);
 }
 
-#define COMMAND(path)                                                          \
-    {                                                                          \
-        path, "*", HTTP_GET | HTTP_HEAD, answer_command, 0, read_request_check \
-    }
-
 static const struct http_route routes[] = {
-    COMMAND("/v1/get"),
-    COMMAND("/v1/top"),
-    COMMAND("/v1/range"),
-    COMMAND("/v1/rank"),
-    COMMAND("/v1/around"),
-    COMMAND("/v1/total"),
-    COMMAND("/v1/history"),
-    COMMAND("/v1/distinct"),
-    COMMAND("/v1/keys"),
-    COMMAND("/v1/keyspaces"),
-    COMMAND("/v1/now"),
-    COMMAND("/v1/status"),
-    COMMAND("/v1/held"),
-    COMMAND("/v1/logs"),
     {"/v1/count", "*",
      HTTP_GET | HTTP_HEAD | HTTP_POST | HTTP_PUT | HTTP_DELETE, answer_count, 0,
      NULL},
@@ -530,6 +603,13 @@ read_http_open(struct read_http *h, struct loop *loop, struct answer *answer,
     memcpy(h->site.hosts, config->http_hosts, sizeof config->http_hosts);
     h->site.only_reads = true;
     h->site.origins = config->read_cors;
+    for (size_t i = 0; i < READ_COMMANDS; i++)
+        h->commands[i] = (struct http_route){.path = read_commands[i].path,
+                                             .query = "*",
+                                             .methods = HTTP_GET | HTTP_HEAD,
+                                             .answer = answer_command,
+                                             .check = check_request};
+    http_site_add(&h->site, h->commands, READ_COMMANDS, h, TOKENS_READ);
     http_site_add(&h->site, routes, sizeof routes / sizeof routes[0], h,
                   TOKENS_READ);
     rc = config->read_page ? page_open(&h->page) : 0;

@@ -42,6 +42,7 @@
     (READ_HTTP_ANSWER_MAX > GRAPHITE_ANSWER_MAX ? READ_HTTP_ANSWER_MAX         \
                                                 : GRAPHITE_ANSWER_MAX)
 
+#define READ_COMMANDS     14
 #define READ_VERSION_SIZE 96
 #define READ_LISTED_MAX   QUERY_ROWS_MAX
 #define READ_FILE_SIZE    (NAME_FILE_SIZE + sizeof ".mdb")
@@ -103,6 +104,7 @@ enum read_job_state {
 
 struct read_http {
     struct http_site site;
+    struct http_route commands[READ_COMMANDS];
     struct page page;
     struct loop *loop;
     struct answer *answer; /* for what is answered at once */

@@ -2,51 +2,9 @@
 #include "reader/read_link.h"
 
 #include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
-struct link_text {
-    char *at, *end;
-    char separator; /* before the next parameter */
-};
-
-static void
-put_text(struct link_text *l, const char *text)
-{
-    const size_t size = strlen(text);
-
-    assert((size_t)(l->end - l->at) > size);
-    memcpy(l->at, text, size + 1);
-    l->at += size;
-}
-
-static void
-begin_parameter(struct link_text *l, const char *name)
-{
-    const char text[] = {l->separator, '\0'};
-
-    put_text(l, text);
-    put_text(l, name);
-    put_text(l, "=");
-    l->separator = '&';
-}
-
-static void
-put_word(struct link_text *l, const char *name, const char *value)
-{
-    begin_parameter(l, name);
-    put_text(l, value);
-}
-
-static void
-put_number(struct link_text *l, const char *name, int64_t number)
-{
-    char digits[24];
-
-    (void)snprintf(digits, sizeof digits, "%" PRId64, number);
-    put_word(l, name, digits);
-}
+#include "common/base/text_put.h"
 
 static bool
 is_unreserved(char c)
@@ -57,68 +15,76 @@ is_unreserved(char c)
 }
 
 /* The name as the request gives names, each byte that is not plain as %HH. */
-static void
-put_name(struct link_text *l, const struct http_params *p, const char *name,
+static char *
+put_name(char *at, const struct http_params *p, const char *parameter,
          const struct increment_name *value)
 {
-    char text[NAME_TEXT_SIZE], encoded[4];
+    static const char digits[] = "0123456789ABCDEF";
+    char text[NAME_TEXT_SIZE];
     size_t size = value->size;
 
     if (p->are_names_raw)
         memcpy(text, value->bytes, size);
     else
         size = name_escape(value->bytes, size, text);
-    begin_parameter(l, name);
+    at = text_put(at, parameter);
     for (size_t i = 0; i < size; i++) {
+        const uint8_t byte = (uint8_t)text[i];
+        const char encoded[] = {'%', digits[byte >> 4], digits[byte & 15], 0};
+
         if (is_unreserved(text[i]))
-            (void)snprintf(encoded, sizeof encoded, "%c", text[i]);
+            *at++ = text[i];
         else
-            (void)snprintf(encoded, sizeof encoded, "%%%02X",
-                           (unsigned)(uint8_t)text[i]);
-        put_text(l, encoded);
+            at = text_put(at, encoded);
     }
+    return at;
+}
+
+static char *
+put_number(char *at, const char *parameter, int64_t number)
+{
+    return text_put_number(text_put(at, parameter), (uint64_t)number, 10);
 }
 
 /* What the request said about the form of its answer, and its version. */
-static void
-put_form(struct link_text *l, const struct http_params *p)
+static char *
+put_form(char *at, const struct http_params *p)
 {
-    static const char *const formats[] = {
-        [TABLE_JSON] = "json", [TABLE_TSV] = "tsv", [TABLE_CSV] = "csv"};
-    char version[40];
+    static const char *const formats[] = {[TABLE_JSON] = "&format=json",
+                                          [TABLE_TSV] = "&format=tsv",
+                                          [TABLE_CSV] = "&format=csv"};
 
     if (http_params_has(p, PARAM_FORMAT))
-        put_word(l, "format", formats[p->format]);
+        at = text_put(at, formats[p->format]);
     if (p->are_numbers_texts)
-        put_word(l, "numbers", "string");
+        at = text_put(at, "&numbers=string");
     if (p->are_names_raw)
-        put_word(l, "names", "raw");
+        at = text_put(at, "&names=raw");
     if (!http_params_has(p, PARAM_VERSION))
-        return;
-    (void)snprintf(version, sizeof version, "%" PRIx64 "-%" PRIx64, p->nonce,
-                   p->change);
-    put_word(l, "version", version);
+        return at;
+    at = text_put_number(text_put(at, "&version="), p->nonce, 16);
+    return text_put_number(text_put(at, "-"), p->change, 16);
 }
 
 void
 read_link_put(const char *path, const struct http_params *p,
               const struct read_page *next, char *to)
 {
-    struct link_text l = {to, to + READ_LINK_MAX, '?'};
+    char *const query = text_put(text_put(to, "Link: <"), path);
+    char *at = query;
 
-    put_text(&l, "Link: <");
-    put_text(&l, path);
     if (p->keyspace.size > 0)
-        put_name(&l, p, "keyspace", &p->keyspace);
+        at = put_name(at, p, "&keyspace=", &p->keyspace);
     if (p->prefix.size > 0)
-        put_name(&l, p, "prefix", &p->prefix);
+        at = put_name(at, p, "&prefix=", &p->prefix);
     if (next->has_offset) {
-        put_number(&l, "offset", next->offset);
-        put_number(&l, "length", p->length);
+        at = put_number(at, "&offset=", next->offset);
+        at = put_number(at, "&length=", p->length);
     } else {
-        put_name(&l, p, "after", &next->after);
-        put_number(&l, "n", p->n);
+        at = put_name(at, p, "&after=", &next->after);
+        at = put_number(at, "&n=", p->n);
     }
-    put_form(&l, p);
-    put_text(&l, ">; rel=\"next\"\r\n");
+    at = text_put(put_form(at, p), ">; rel=\"next\"\r\n");
+    *query = '?';
+    assert(at < to + READ_LINK_MAX);
 }
