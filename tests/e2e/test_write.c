@@ -34,34 +34,6 @@ ON_FIXTURE(a_half_close_gets_the_wins_owed_and_the_end, r)
     await_output(r, "partial_disconnects=1");
 }
 
-/* One more than a log of 4032 takes, all answered though nobody reads until
- * the end. */
-ON_FIXTURE(a_full_log_is_followed_by_the_next, r)
-{
-    const size_t count = 4033;
-    uint8_t *bytes = malloc(count * SIZE);
-    char size[32];
-    size_t i;
-    int fd;
-
-    assert_non_null(bytes);
-    (void)snprintf(size, sizeof size, "%d", 8192 + 4032 * 544); /* fits */
-    start(r, size, NULL, NULL);
-    fd = ack(r);
-    for (i = 0; i < count; i++)
-        client_message(bytes + i * SIZE, "fill", "k", 1);
-    client_send(fd, bytes, count * SIZE);
-    client_wins(fd, count);
-    await_logs(r, LOG_MODE_FULL, 1);
-    client_close(fd);
-    free(bytes);
-    stop(r);
-
-    assert_int_equal(r->records.count, count);
-    assert_int_equal(records_sum(&r->records, "fill", "k", NULL), count);
-    assert_int_equal(r->records.states[LOG_SEALED], 2);
-}
-
 ON_FIXTURE(many_small_logs_keep_every_message_once, r)
 {
     const size_t count = 3000;
@@ -195,32 +167,6 @@ ON_FIXTURE(a_stop_ends_live_connections_at_once, r)
     assert_int_equal(daemon_wait(&r->writer), 0);
     await_output(r, "counter: objects=1 created=1 ");
     await_output(r, " open=0 connections=1 noop=0 get=0 acquire=1 ");
-}
-
-ON_FIXTURE(live_history_is_in_the_logs_after_a_stop, r)
-{
-    struct live_client client;
-
-    start(r, "64K", "live.history=on", NULL);
-    live_client_open(&client, daemon_port(&r->writer, "counter"));
-    assert_int_equal(live_client_acquire(&client, "a", 3, 4), LIVE_CLIENT_OK);
-    assert_int_equal(live_client_acquire(&client, "a", 2, 4), LIVE_CLIENT_FULL);
-    assert_int_equal(live_client_release(&client, "a", 1), LIVE_CLIENT_OK);
-    assert_int_equal(live_client_acquire_bytes(&client, "b\0c", 3, 5, 5),
-                     LIVE_CLIENT_OK);
-    daemon_signal(&r->writer, SIGTERM);
-    live_client_expect_end(&client);
-    live_client_drop(&client);
-    assert_int_equal(daemon_wait(&r->writer), 0);
-    read_logs(r);
-
-    assert_int_equal(r->records.states[LOG_OPEN], 0);
-    assert_int_equal(r->records.count, 5);
-    assert_int_equal(records_sum(&r->records, "live.acquired", "a", NULL), 3);
-    /* One by request, two as the connection ended. */
-    assert_int_equal(records_sum(&r->records, "live.released", "a", NULL), 3);
-    assert_int_equal(records_sum(&r->records, "live.refused", "a", NULL), 2);
-    await_output(r, "history: rounds=1 increments=5 waits=0");
 }
 
 ON_FIXTURE(without_a_log_live_requests_go_on, r)

@@ -54,20 +54,6 @@ ON_FIXTURE(sigusr2_hands_the_log_on_and_an_empty_one_stays, r)
     assert_int_equal(r->records.states[LOG_SEALED], 2);
 }
 
-ON_FIXTURE(sigusr1_prints_the_figures, r)
-{
-    int fd;
-
-    start(r, "64K", NULL, NULL);
-    fd = ack(r);
-    client_increment(fd, "usr1", "k", 1);
-    client_wins(fd, 1);
-    daemon_signal(&r->writer, SIGUSR1);
-    await_output(r, "messages=1 bytes=520");
-    client_close(fd);
-    stop(r);
-}
-
 /* Every NAME= of a line of figures is in STATISTICS of countd-write.8. */
 ON_FIXTURE(every_figure_is_in_the_manual, r)
 {
@@ -162,70 +148,6 @@ ON_FIXTURE(a_stop_does_not_wait_for_ever_for_a_client_that_goes_on, r)
     client_close(fd);
     read_logs(r);
     assert_int_equal(r->records.states[LOG_OPEN], 0);
-}
-
-/* Waits until the writer has begun the log: one of its headers is OPEN. */
-static void
-await_begun(int log_fd, const char *name)
-{
-    const uint64_t end_ms = clock_ms() + LIMIT_MS;
-    uint8_t states[2] = {0};
-
-    while (states[0] != LOG_OPEN && states[1] != LOG_OPEN) {
-        const int fd = openat(log_fd, name, O_RDONLY | O_CLOEXEC);
-
-        assert_true(clock_ms() < end_ms);
-        if (fd < 0)
-            continue; /* not made yet */
-        (void)pread(fd, &states[0], 1, 56);
-        (void)pread(fd, &states[1], 1, 4096 + 56);
-        close(fd);
-    }
-}
-
-ON_FIXTURE(a_stopped_process_keeps_its_logs, r)
-{
-    int fd, log_fd;
-    uint8_t reply[3];
-
-    start(r, "64K", NULL, NULL);
-    fd = ack(r);
-    client_increment(fd, "cont", "k", 1);
-    client_wins(fd, 1);
-    log_fd = open_logs(r);
-    await_begun(log_fd, "0000000001");
-    daemon_signal(&r->writer, SIGSTOP);
-    client_increment(fd, "cont", "k", 1);
-    assert_rc(client_try_read(fd, reply, 3, 50), -EAGAIN);
-    assert_rc(log_recover(log_fd, 0, NULL), -EBUSY);
-    assert_rc(log_recover(log_fd, 1, NULL), -EBUSY);
-    close(log_fd);
-    daemon_signal(&r->writer, SIGCONT);
-    client_wins(fd, 1);
-    client_close(fd);
-    stop(r);
-
-    assert_int_equal(r->records.count, 2);
-}
-
-ON_FIXTURE(after_a_kill_what_was_acknowledged_is_there, r)
-{
-    int fd, i;
-
-    for (i = 0; i < 5; i++) {
-        start(r, "64K", NULL, NULL);
-        fd = ack(r);
-        client_increment(fd, "kill", "k", 1);
-        client_wins(fd, 1);
-        daemon_kill(&r->writer);
-        client_close(fd);
-        daemon_fini(&r->writer);
-    }
-    start(r, "64K", NULL, NULL);
-    stop(r);
-
-    assert_int_equal(records_sum(&r->records, "kill", "k", NULL), 5);
-    assert_int_equal(r->records.states[LOG_SEALED], 5);
 }
 
 /* Asks for the figures until they have this one. */

@@ -23,7 +23,6 @@
 
 #define SIZE     CLIENT_MESSAGE_SIZE
 #define LIMIT_MS 20000
-#define CLIENTS  20000 /* as many as the machine lets us have */
 
 struct fixture {
     struct tmpdir dir;

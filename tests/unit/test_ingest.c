@@ -212,30 +212,6 @@ ON_FIXTURE(a_malformed_message_ends_a_silent_connection_without_a_byte, r)
     assert_int_equal(r->records.count, BAD_WAYS);
 }
 
-ON_FIXTURE(one_bad_client_does_not_disturb_another, r)
-{
-    uint8_t message[SIZE];
-    int good, bad;
-
-    start(r, 100, 4);
-    good = connect_pair(r, LISTENER_ACK);
-    bad = connect_pair(r, LISTENER_ACK);
-    put(message, 0);
-    client_send(good, message, 100);
-    put_bad(message, 2);
-    client_send(bad, message, SIZE);
-    run(r, took_bytes, SIZE + 100);
-    put(message, 0);
-    client_send(good, message + 100, SIZE - 100);
-    run(r, sent, 4 + 3);
-    client_wins(good, 1);
-    client_close(bad);
-    client_close(good);
-    finish(r);
-
-    expect_messages(r, 1);
-}
-
 /* ---- ends -------------------------------------------------------------- */
 
 ON_FIXTURE(a_fragment_at_the_end_leaves_no_trace, r)

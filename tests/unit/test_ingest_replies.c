@@ -7,43 +7,6 @@
 
 /* ---- replies ----------------------------------------------------------- */
 
-ON_FIXTURE(a_client_that_never_reads_is_read_from_and_not_dropped, r)
-{
-    const size_t count = 30000; /* 90000 bytes: more than the buffer takes */
-    uint8_t *bytes = malloc(100 * SIZE), reply[3];
-    int fd, small = 1;
-    size_t i;
-
-    assert_non_null(bytes);
-    start(r, 40000, 8);
-    fd = connect_pair(r, LISTENER_ACK);
-    /* Before anything is sent: the daemon's side of the pair. */
-    assert_int_equal(
-        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
-    for (i = 0; i < 100; i++)
-        client_message(bytes + i * SIZE, "space", "deaf", 1);
-    for (i = 0; i < count; i += 100) {
-        client_send(fd, bytes, 100 * SIZE);
-        run(r, took, i + 100);
-    }
-    assert_false(has_ended(r));
-
-    /* It wakes up, and gets every one of them. */
-    for (i = 0; i < count; i++) {
-        if (client_try_read(fd, reply, 3, 0) == -EAGAIN) {
-            run(r, replied, i + 1);
-            client_wins(fd, 1);
-        } else {
-            assert_memory_equal(reply, "WIN", 3);
-        }
-    }
-    free(bytes);
-    client_close(fd);
-    finish(r);
-
-    assert_int_equal(records_sum(&r->records, "space", "deaf", NULL), count);
-}
-
 ON_FIXTURE(a_failed_sync_is_not_acknowledged_and_ends_the_writer, r)
 {
     uint8_t message[SIZE], reply[3];
