@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,33 +25,10 @@
 
 #define OPEN_TRIES 100 /* of a file that is being replaced */
 
-struct error_text {
-    const char *path;
-    char *error;
-    size_t size;
-};
-
-static int report_error(const struct error_text *t, int rc, const char *format,
-                        ...) __attribute__((format(printf, 3, 4)));
-
 static int
-report_error(const struct error_text *t, int rc, const char *format, ...)
+report_errno(const struct board_error *e, int rc, const char *what)
 {
-    char text[COUNTD_BOARD_ERROR_SIZE];
-    va_list args;
-
-    va_start(args, format);
-    (void)vsnprintf(text, sizeof text, format, args); /* cut is good enough */
-    va_end(args);
-    if (t->error && t->size > 0)
-        (void)snprintf(t->error, t->size, "board (%s) %s", t->path, text);
-    return rc;
-}
-
-static int
-report_errno(const struct error_text *t, int rc, const char *what)
-{
-    return report_error(t, rc, "%s: %s", what, strerror(-rc));
+    return board_fail(e, rc, "%s: %s", what, strerror(-rc));
 }
 
 /* ---- handles ----------------------------------------------------------- */
@@ -73,29 +49,27 @@ update_attempts(void)
 }
 
 /* A handle of a file whose header has been checked, or is being made.  Takes
- * the descriptor.  NULL with errno. */
-static struct countd_board *
-new_handle(int fd, const struct board_header *h, bool read_only)
+ * the descriptor. */
+static int
+new_handle(int fd, const struct board_header *h, bool read_only,
+           struct countd_board **out)
 {
     struct countd_board *b;
     void *map;
+    int rc;
 
-    if (board_forks_watch() < 0) {
-        errno = ENOMEM;
-        return NULL;
-    }
+    if (board_forks_watch() < 0)
+        return -ENOMEM;
     b = calloc(1, sizeof *b);
     if (!b)
-        return NULL;
+        return -ENOMEM;
     map =
         mmap(NULL, (size_t)h->file_size,
              read_only ? PROT_READ : PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED) {
-        const int error = errno;
-
+        rc = -errno;
         free(b);
-        errno = error;
-        return NULL;
+        return rc;
     }
     b->header = map;
     b->slots = (uint8_t *)map + h->header_size;
@@ -112,7 +86,8 @@ new_handle(int fd, const struct board_header *h, bool read_only)
     b->read_only = read_only;
     b->forks = board_forks();
     b->tries = update_attempts();
-    return b;
+    *out = b;
+    return 0;
 }
 
 void
@@ -142,54 +117,53 @@ is_still_at(int fd, const char *path)
 /* Opens what has the name, which may be nothing, and locks it: who has that is
  * master to be. */
 static int
-lock_old(const struct error_text *t, unsigned mode, int *out)
+lock_old(const struct board_error *e, unsigned mode, int *out)
 {
     struct stat st;
     int fd, rc;
 
     for (int i = 0; i < OPEN_TRIES; i++) {
-        fd = open(t->path,
+        fd = open(e->path,
                   O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, mode);
         if (fd < 0)
-            return report_errno(t, -errno, "cannot be opened");
+            return report_errno(e, -errno, "cannot be opened");
         if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
             (void)close(fd); /* not ours */
-            return report_error(t, -EINVAL, "is not a regular file");
+            return board_fail(e, -EINVAL, "is not a regular file");
         }
         rc = board_lock_try(fd, BOARD_LOCK_MASTER);
-        if (rc == 0 && is_still_at(fd, t->path)) {
+        if (rc == 0 && is_still_at(fd, e->path)) {
             *out = fd;
             return 0;
         }
         (void)close(fd); /* and with it the lock */
         if (rc < 0 && rc != -EBUSY)
-            return report_errno(t, rc, "cannot be locked");
+            return report_errno(e, rc, "cannot be locked");
         if (rc < 0)
-            return report_error(
-                t, rc,
-                "is owned by some other process, cannot lock it "
-                "exclusively");
+            return board_fail(e, rc,
+                              "is owned by some other process, cannot lock it "
+                              "exclusively");
     }
-    return report_error(t, -EBUSY,
-                        "is owned by some other process: it keeps changing");
+    return board_fail(e, -EBUSY,
+                      "is owned by some other process: it keeps changing");
 }
 
 /* Marks the old board as retired, for all processes that have it mapped. */
 static int
-retire_board(const struct error_text *t, int fd)
+retire_board(const struct board_error *e, int fd)
 {
     const uint64_t one = 1;
     struct board_header h;
     const ssize_t n = pread(fd, &h, sizeof h, 0);
 
     if (n < 0)
-        return report_errno(t, -errno, "cannot be read");
+        return report_errno(e, -errno, "cannot be read");
     if (n == 0)
         return 0;
     if ((size_t)n < sizeof h.magic ||
         memcmp(h.magic, BOARD_MAGIC, sizeof h.magic) != 0)
-        return report_error(
-            t, -EBADMSG,
+        return board_fail(
+            e, -EBADMSG,
             "is not a board and was not overwritten; remove it if it "
             "is not needed");
     if ((size_t)n < sizeof h)
@@ -197,7 +171,7 @@ retire_board(const struct error_text *t, int fd)
     BOARD_STEP();
     if (pwrite(fd, &one, sizeof one, offsetof(struct board_header, retired)) !=
         sizeof one)
-        return report_error(t, -EIO, "cannot be retired");
+        return board_fail(e, -EIO, "cannot be retired");
     return 0;
 }
 
@@ -226,28 +200,28 @@ write_header(struct board_header *h, const struct countd_board_shape *shape,
 /* Makes the new file beside the old one, with all its blocks: a full disk is an
  * error now and not a signal later. */
 static int
-make_new(const struct error_text *t, const char *path,
+make_new(const struct board_error *e, const char *path,
          const struct countd_board_shape *shape, struct board_header *h,
          struct countd_board **out)
 {
     int fd, rc;
 
     if (unlink(path) < 0 && errno != ENOENT)
-        return report_errno(t, -errno, "cannot be made: remove an old one");
+        return report_errno(e, -errno, "cannot be made: remove an old one");
     fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
-        return report_errno(t, -errno, "cannot be made");
+        return report_errno(e, -errno, "cannot be made");
     rc = -posix_fallocate(fd, 0, (off_t)h->file_size);
     if (rc == 0)
         rc = board_lock_try(fd, BOARD_LOCK_MASTER);
     if (rc == 0 && fchmod(fd, shape->mode != 0 ? shape->mode : 0600) < 0)
         rc = -errno;
-    *out = rc == 0 ? new_handle(fd, h, false) : NULL;
-    if (!*out) {
-        rc = rc == 0 ? -errno : rc;
+    if (rc == 0)
+        rc = new_handle(fd, h, false, out);
+    if (rc < 0) {
         (void)close(fd);
         (void)unlink(path); /* the next one removes it, too */
-        return report_errno(t, rc, "cannot be made");
+        return report_errno(e, rc, "cannot be made");
     }
     (*out)->master = true;
     write_header(h, shape, (uint8_t *)(*out)->header);
@@ -259,28 +233,29 @@ countd_board_create(struct countd_board **out, const char *path,
                     const struct countd_board_shape *shape, char *error,
                     size_t error_size)
 {
-    const struct error_text t = {path, error, error_size};
-    char text[COUNTD_BOARD_ERROR_SIZE], temp[PATH_MAX];
+    const struct board_error e = {path, error, error_size};
+    char temp[PATH_MAX];
     struct countd_board *b = NULL;
     struct board_header h;
     int old = -1, rc;
 
     if (shape->size != sizeof *shape)
-        return report_error(&t, -EINVAL, "cannot be made: size of the shape");
-    if (board_format(shape, &h, text, sizeof text) < 0)
-        return report_error(&t, -EINVAL, "cannot be made: %s", text);
-    if ((size_t)snprintf(temp, sizeof temp, "%s.new", path) >= sizeof temp)
-        return report_error(&t, -ENAMETOOLONG, "has too long a name");
-    rc = lock_old(&t, shape->mode != 0 ? shape->mode : 0600, &old);
+        return board_fail(&e, -EINVAL, "cannot be made: size of the shape");
+    rc = board_format(&e, shape, &h);
     if (rc < 0)
         return rc;
-    rc = make_new(&t, temp, shape, &h, &b);
+    if ((size_t)snprintf(temp, sizeof temp, "%s.new", path) >= sizeof temp)
+        return board_fail(&e, -ENAMETOOLONG, "has too long a name");
+    rc = lock_old(&e, shape->mode != 0 ? shape->mode : 0600, &old);
+    if (rc < 0)
+        return rc;
+    rc = make_new(&e, temp, shape, &h, &b);
     if (rc < 0)
         goto close_old;
     assert(b);
-    rc = retire_board(&t, old);
+    rc = retire_board(&e, old);
     if (rc == 0 && rename(temp, path) < 0)
-        rc = report_errno(&t, -errno, "cannot take its name");
+        rc = report_errno(&e, -errno, "cannot take its name");
     if (rc < 0) {
         (void)unlink(temp); /* the next one removes it, too */
         countd_board_close(b);
@@ -307,72 +282,68 @@ has_master(int fd, const struct board_header *h)
 }
 
 static int
-report_abandoned(const struct error_text *t, const char *why)
+report_abandoned(const struct board_error *e, const char *why)
 {
-    return report_error(t, -ESRCH, "is abandoned, cannot attach to it (%s)",
-                        why);
+    return board_fail(e, -ESRCH, "is abandoned, cannot attach to it (%s)", why);
 }
 
 /* Whether a file with this header may be attached to. */
 static int
-check_board(const struct error_text *t, int fd, const struct board_header *h,
+check_board(const struct board_error *e, int fd, const struct board_header *h,
             uint64_t file_size, const struct countd_board_shape *shape,
             unsigned flags)
 {
-    char text[COUNTD_BOARD_ERROR_SIZE];
-    int rc;
+    int rc = board_format_check(e, h, file_size);
 
-    rc = board_format_check(h, file_size, text, sizeof text);
     if (rc == 0 && shape)
-        rc = board_format_compare(h, shape, text, sizeof text);
+        rc = board_format_compare(e, h, shape);
     if (rc < 0)
-        return report_error(t, rc, "%s", text);
+        return rc;
     if (atomic_load_explicit(&h->retired, memory_order_relaxed) != 0)
         return board_lock_is_held(fd, BOARD_LOCK_MASTER)
-                   ? report_error(t, -EAGAIN, "is being replaced: try again")
-                   : report_abandoned(t, "it is retired");
+                   ? board_fail(e, -EAGAIN, "is being replaced: try again")
+                   : report_abandoned(e, "it is retired");
     if ((flags & COUNTD_BOARD_ORPHAN) == 0 && !has_master(fd, h))
-        return report_abandoned(t, "it has no master");
+        return report_abandoned(e, "it has no master");
     return 0;
 }
 
 static int
-attach_to(const struct error_text *t, int fd,
+attach_to(const struct board_error *e, int fd,
           const struct countd_board_shape *shape, unsigned flags,
           struct countd_board **out)
 {
     const bool read_only = (flags & COUNTD_BOARD_READ_ONLY) != 0;
-    char text[COUNTD_BOARD_ERROR_SIZE];
     struct board_header h;
     struct stat st;
     ssize_t n;
     int rc;
 
     if (fstat(fd, &st) < 0)
-        return report_errno(t, -errno, "cannot be looked at");
+        return report_errno(e, -errno, "cannot be looked at");
     if (!S_ISREG(st.st_mode))
-        return report_error(t, -EBADMSG, "is not a regular file");
+        return board_fail(e, -EBADMSG, "is not a regular file");
     if (st.st_size == 0)
         return board_lock_is_held(fd, BOARD_LOCK_MASTER)
-                   ? report_error(t, -EAGAIN, "is being made: try again")
-                   : report_abandoned(t, "it is empty");
+                   ? board_fail(e, -EAGAIN, "is being made: try again")
+                   : report_abandoned(e, "it is empty");
     memset(&h, 0, sizeof h);
     n = pread(fd, &h, sizeof h, 0);
     if (n < 0)
-        return report_errno(t, -errno, "cannot be read");
-    rc = check_board(t, fd, &h, (uint64_t)st.st_size, shape, flags);
+        return report_errno(e, -errno, "cannot be read");
+    rc = check_board(e, fd, &h, (uint64_t)st.st_size, shape, flags);
     if (rc < 0)
         return rc;
-    *out = new_handle(fd, &h, read_only);
-    if (!*out)
-        return report_errno(t, -errno, "cannot be mapped");
-    rc = board_format_check_names(
-        &h, (uint8_t *)(*out)->header + BOARD_NAMES_AT, text, sizeof text);
+    rc = new_handle(fd, &h, read_only, out);
+    if (rc < 0)
+        return report_errno(e, rc, "cannot be mapped");
+    rc = board_format_check_names(e, &h,
+                                  (uint8_t *)(*out)->header + BOARD_NAMES_AT);
     if (rc == 0)
         return 0;
     (void)munmap((*out)->header, (size_t)h.file_size); /* it is mapped */
     free(*out);
-    return report_error(t, rc, "%s", text);
+    return rc;
 }
 
 int
@@ -380,23 +351,23 @@ countd_board_attach(struct countd_board **out, const char *path,
                     const struct countd_board_shape *shape, unsigned flags,
                     char *error, size_t error_size)
 {
-    const struct error_text t = {path, error, error_size};
+    const struct board_error e = {path, error, error_size};
     struct countd_board *b;
     int fd, rc;
 
     if (shape && shape->size != sizeof *shape)
-        return report_error(&t, -EINVAL,
-                            "cannot be attached to: size of the shape");
+        return board_fail(&e, -EINVAL,
+                          "cannot be attached to: size of the shape");
     fd =
         open(path, ((flags & COUNTD_BOARD_READ_ONLY) != 0 ? O_RDONLY : O_RDWR) |
                        O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT) {
-        (void)report_abandoned(&t, "file not exists"); /* for the text */
+        (void)report_abandoned(&e, "file not exists"); /* for the text */
         return -ENOENT;
     }
     if (fd < 0)
-        return report_errno(&t, -errno, "cannot be opened");
-    rc = attach_to(&t, fd, shape, flags, &b);
+        return report_errno(&e, -errno, "cannot be opened");
+    rc = attach_to(&e, fd, shape, flags, &b);
     if (rc < 0)
         (void)close(fd);
     else

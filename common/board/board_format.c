@@ -7,10 +7,25 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #define CRC_SIZE offsetof(struct board_header, crc)
+
+int
+board_fail(const struct board_error *e, int rc, const char *format, ...)
+{
+    char text[COUNTD_BOARD_ERROR_SIZE];
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args); /* cut is good enough */
+    va_end(args);
+    if (e->text && e->size > 0)
+        (void)snprintf(e->text, e->size, "board (%s) %s", e->path, text);
+    return rc;
+}
 
 /* As zlib's, bit by bit: a header is checked when a board is attached to, and
  * users of the library need no zlib for that. */
@@ -80,8 +95,8 @@ is_name(const char *name)
 }
 
 int
-board_format(const struct countd_board_shape *shape, struct board_header *out,
-             char *error, size_t error_size)
+board_format(const struct board_error *e,
+             const struct countd_board_shape *shape, struct board_header *out)
 {
     struct board_header *h = out;
 
@@ -94,30 +109,26 @@ board_format(const struct countd_board_shape *shape, struct board_header *out,
     h->private_count = shape->private_count;
     h->cells = shape->cells;
     h->processes = BOARD_PROCESSES;
-    if (!in_limits(h)) {
-        (void)snprintf(error, error_size,
-                       "a board has 1 to %d slots of 1 to %d shared integers, "
-                       "and up to %d cells of up to %d, both or neither",
-                       COUNTD_BOARD_SLOTS_MAX, COUNTD_BOARD_VALUES_MAX,
-                       COUNTD_BOARD_CELLS_MAX, COUNTD_BOARD_VALUES_MAX);
-        return -EINVAL;
-    }
+    if (!in_limits(h))
+        return board_fail(
+            e, -EINVAL,
+            "cannot be made: a board has 1 to %d slots of 1 to %d shared "
+            "integers, and up to %d cells of up to %d, both or neither",
+            COUNTD_BOARD_SLOTS_MAX, COUNTD_BOARD_VALUES_MAX,
+            COUNTD_BOARD_CELLS_MAX, COUNTD_BOARD_VALUES_MAX);
     set_sizes(h);
-    if (h->file_size > COUNTD_BOARD_FILE_MAX) {
-        (void)snprintf(error, error_size,
-                       "a board of %" PRIu64 " bytes is too large",
-                       h->file_size);
-        return -EINVAL;
-    }
+    if (h->file_size > COUNTD_BOARD_FILE_MAX)
+        return board_fail(e, -EINVAL,
+                          "cannot be made: a board of %" PRIu64
+                          " bytes is too large",
+                          h->file_size);
     for (uint32_t i = 0; shape->names && i < h->shared_count + h->private_count;
          i++)
-        if (!is_name(shape->names[i])) {
-            (void)snprintf(error, error_size,
-                           "a name has at most %d printable characters and no "
-                           "space",
-                           COUNTD_BOARD_NAME_SIZE - 1);
-            return -EINVAL;
-        }
+        if (!is_name(shape->names[i]))
+            return board_fail(e, -EINVAL,
+                              "cannot be made: a name has at most %d printable "
+                              "characters and no space",
+                              COUNTD_BOARD_NAME_SIZE - 1);
     return 0;
 }
 
@@ -155,48 +166,38 @@ find_fault(const struct board_header *h)
 }
 
 int
-board_format_check(const struct board_header *h, uint64_t file_size,
-                   char *error, size_t error_size)
+board_format_check(const struct board_error *e, const struct board_header *h,
+                   uint64_t file_size)
 {
-    const char *text = find_fault(h);
+    const char *fault = find_fault(h);
 
-    if (text) {
-        (void)snprintf(error, error_size, "%s", text);
-        return -EBADMSG;
-    }
-    if (h->file_size != file_size) {
-        (void)snprintf(error, error_size,
-                       "has a wrong size: %" PRIu64
-                       " bytes instead of %" PRIu64,
-                       file_size, h->file_size);
-        return -EBADMSG;
-    }
+    if (fault)
+        return board_fail(e, -EBADMSG, "%s", fault);
+    if (h->file_size != file_size)
+        return board_fail(e, -EBADMSG,
+                          "has a wrong size: %" PRIu64
+                          " bytes instead of %" PRIu64,
+                          file_size, h->file_size);
     return 0;
 }
 
 int
-board_format_check_names(const struct board_header *h, const uint8_t *names,
-                         char *error, size_t error_size)
+board_format_check_names(const struct board_error *e,
+                         const struct board_header *h, const uint8_t *names)
 {
-    const char *name = (const char *)names;
+    bool good = board_crc(names, names_size(h)) == h->names_crc;
 
-    if (board_crc(names, names_size(h)) == h->names_crc) {
-        for (uint32_t i = 0; i < h->shared_count + h->private_count; i++)
-            if (!is_name(name + (size_t)i * COUNTD_BOARD_NAME_SIZE))
-                goto bad;
-        return 0;
-    }
-bad:
-    (void)snprintf(error, error_size,
-                   "is a damaged board: the names of its "
-                   "columns");
-    return -EBADMSG;
+    for (uint32_t i = 0; good && i < h->shared_count + h->private_count; i++)
+        good =
+            is_name((const char *)names + (size_t)i * COUNTD_BOARD_NAME_SIZE);
+    return good ? 0
+                : board_fail(e, -EBADMSG,
+                             "is a damaged board: the names of its columns");
 }
 
 int
-board_format_compare(const struct board_header *h,
-                     const struct countd_board_shape *shape, char *error,
-                     size_t error_size)
+board_format_compare(const struct board_error *e, const struct board_header *h,
+                     const struct countd_board_shape *shape)
 {
     const struct {
         const char *what;
@@ -211,11 +212,9 @@ board_format_compare(const struct board_header *h,
     };
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (all[i].has != all[i].expected) {
-            (void)snprintf(error, error_size,
-                           "%s: it has %" PRIu32 ", %" PRIu32 " are expected",
-                           all[i].what, all[i].has, all[i].expected);
-            return -EPROTO;
-        }
+        if (all[i].has != all[i].expected)
+            return board_fail(
+                e, -EPROTO, "%s: it has %" PRIu32 ", %" PRIu32 " are expected",
+                all[i].what, all[i].has, all[i].expected);
     return 0;
 }

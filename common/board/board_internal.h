@@ -231,25 +231,39 @@ board_is_retired(const struct countd_board *b)
 
 /* ---- board_format.c ----------------------------------------------------- */
 
-/* What a shape makes of a file.  -EINVAL with a text. */
-int board_format(const struct countd_board_shape *shape,
-                 struct board_header *out, char *error, size_t error_size);
+/* Who called wants a text, unless that is NULL: "board (PATH) ...". */
+struct board_error {
+    const char *path;
+    char *text;
+    size_t size;
+};
+
+/* Returns rc. */
+int board_fail(const struct board_error *e, int rc, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* What a shape makes of a file.  -EINVAL. */
+int board_format(const struct board_error *e,
+                 const struct countd_board_shape *shape,
+                 struct board_header *out);
 
 uint32_t board_crc(const void *bytes, size_t size);
 
 /* Writes the checksums. */
 void board_format_seal(struct board_header *h, const uint8_t *names);
 
-/* Whether the first bytes of a file are a header: -EBADMSG with a text. */
-int board_format_check(const struct board_header *h, uint64_t file_size,
-                       char *error, size_t error_size);
-int board_format_check_names(const struct board_header *h, const uint8_t *names,
-                             char *error, size_t error_size);
+/* Whether the first bytes of a file are a header, and its names names:
+ * -EBADMSG. */
+int board_format_check(const struct board_error *e,
+                       const struct board_header *h, uint64_t file_size);
+int board_format_check_names(const struct board_error *e,
+                             const struct board_header *h,
+                             const uint8_t *names);
 
 /* -EPROTO with a text that names the difference. */
-int board_format_compare(const struct board_header *h,
-                         const struct countd_board_shape *shape, char *error,
-                         size_t error_size);
+int board_format_compare(const struct board_error *e,
+                         const struct board_header *h,
+                         const struct countd_board_shape *shape);
 
 /* ---- board_locks.c: what the kernel gives back when a process dies ------ */
 
