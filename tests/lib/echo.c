@@ -324,6 +324,19 @@ echo_free(struct echo *f)
     free(f);
 }
 
+void
+echo_commit(struct gate *g)
+{
+    gate_close_group(g);
+    gate_release(g);
+}
+
+const struct listener_stats *
+echo_stats(const struct echo *f, size_t listener)
+{
+    return &conns_listener(f->conns, listener)->stats;
+}
+
 int
 echo_join(struct echo *f, size_t listener)
 {

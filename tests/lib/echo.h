@@ -78,6 +78,11 @@ void echo_free(struct echo *f);
 void echo_run(struct echo *f, bool (*enough)(struct echo *f));
 void echo_turns(struct echo *f, size_t count);
 
+/* The group that collects at the gate becomes durable. */
+void echo_commit(struct gate *g);
+
+const struct listener_stats *echo_stats(const struct echo *f, size_t listener);
+
 /* A connected peer of a listener. */
 int echo_join(struct echo *f, size_t listener);
 

@@ -15,9 +15,17 @@
 #include "tests/lib/fault.h"
 
 static int
-setup(void **state)
+setup_unstarted(void **state)
 {
     *state = echo_new();
+    return 0;
+}
+
+static int
+setup(void **state)
+{
+    (void)setup_unstarted(state);
+    echo_start(*state);
     return 0;
 }
 
@@ -31,16 +39,18 @@ teardown(void **state)
 
 #define CASE(name, f) TEST_IN(name, struct echo *f, setup, teardown)
 
+/* Changes options before it starts. */
+#define UNSTARTED(name, f)                                                     \
+    TEST_IN(name, struct echo *f, setup_unstarted, teardown)
+
 /* ---- tests ------------------------------------------------------------- */
 
 CASE(answers_come_in_order_wherever_requests_are_split, f)
 {
     uint8_t bytes[64];
     size_t size, split;
-    int a;
+    const int a = echo_join(f, ECHO);
 
-    echo_start(f);
-    a = echo_join(f, ECHO);
     size = echo_request(bytes, 'e', "one,");
     size +=
         echo_request(bytes + size, 'e', "a longer body than is kept small,");
@@ -52,34 +62,11 @@ CASE(answers_come_in_order_wherever_requests_are_split, f)
     }
 }
 
-CASE(many_requests_at_once_are_all_answered, f)
-{
-    const size_t count = 20000;
-    uint8_t bytes[64], *all;
-    size_t size;
-    int a;
-
-    echo_start(f);
-    a = echo_join(f, ECHO);
-    size = echo_request(bytes, 'e', "0123456789");
-    all = malloc(count * size);
-    assert_non_null(all);
-    for (size_t i = 0; i < count; i++)
-        memcpy(all + i * size, bytes, size);
-    for (size_t i = 0; i < count; i += 1000) {
-        echo_say(a, all + i * size, 1000 * size);
-        echo_hear_size(f, a, 10000);
-    }
-    free(all);
-}
-
 CASE(gated_answers_wait_for_the_commit_and_so_does_what_is_behind, f)
 {
-    int a, b;
+    const int a = echo_join(f, ECHO);
+    const int b = echo_join(f, ECHO);
 
-    echo_start(f);
-    a = echo_join(f, ECHO);
-    b = echo_join(f, ECHO);
     echo_ask(a, 'e', "free,");
     echo_ask(a, 'g', "first,");
     echo_ask(a, 'e', "behind,");
@@ -94,26 +81,21 @@ CASE(gated_answers_wait_for_the_commit_and_so_does_what_is_behind, f)
     gate_release(&f->own);
     echo_hear(f, a, "first,behind,");
     echo_hear_nothing(f, a);
-    gate_close_group(&f->own);
-    gate_release(&f->own);
+    echo_commit(&f->own);
     echo_hear(f, a, "second,");
 }
 
 CASE(a_gated_connection_that_ends_frees_its_number_when_the_gate_opens, f)
 {
-    struct listener *d;
-    int a;
+    struct listener *d = conns_listener(f->conns, ECHO);
+    const int a = echo_join(f, ECHO);
 
-    echo_start(f);
-    a = echo_join(f, ECHO);
-    d = conns_listener(f->conns, ECHO);
     echo_ask(a, 'g', "never heard");
     echo_ask(a, 'c', "");
     echo_hear_end(f, a, "");
     assert_int_equal(d->open, 0);
     assert_int_equal(d->used, 1);
-    gate_close_group(&f->own);
-    gate_release(&f->own);
+    echo_commit(&f->own);
     assert_int_equal(d->used, 0);
 }
 
@@ -121,10 +103,8 @@ CASE(surplus_is_thrown_away_without_memory, f)
 {
     uint8_t head[ECHO_HEAD + 1] = {0xff, 0xff, 's', '!'};
     static uint8_t rest[65534];
-    int a;
+    const int a = echo_join(f, ECHO);
 
-    echo_start(f);
-    a = echo_join(f, ECHO);
     echo_say(a, head, sizeof head);
     echo_turns(f, 2);
     for (size_t i = 0; i < sizeof rest; i += 8191)
@@ -135,26 +115,21 @@ CASE(surplus_is_thrown_away_without_memory, f)
 
 CASE(a_half_closed_peer_gets_its_answers, f)
 {
-    int a;
+    const int a = echo_join(f, ECHO);
 
-    echo_start(f);
-    a = echo_join(f, ECHO);
     echo_ask(a, 'e', "one,");
     echo_ask(a, 'g', "two");
     assert_int_equal(shutdown(a, SHUT_WR), 0);
     echo_hear(f, a, "one,");
-    gate_close_group(&f->own);
-    gate_release(&f->own);
+    echo_commit(&f->own);
     echo_hear_end(f, a, "two");
 }
 
 CASE(malformed_input_gets_the_last_word_though_more_is_sent, f)
 {
     static uint8_t more[1 << 20];
-    int a;
+    const int a = echo_join(f, ECHO);
 
-    echo_start(f);
-    a = echo_join(f, ECHO);
     echo_ask(a, 'e', "well, ");
     echo_ask(a, 'x', "");
     (void)send(a, more, sizeof more,
@@ -163,7 +138,7 @@ CASE(malformed_input_gets_the_last_word_though_more_is_sent, f)
     assert_memory_equal(f->heard, "well, NO", 8);
     assert_int_equal(shutdown(a, SHUT_WR), 0);
     echo_hear_end(f, a, "");
-    assert_int_equal(conns_listener(f->conns, ECHO)->stats.malformed, 1);
+    assert_int_equal(echo_stats(f, ECHO)->malformed, 1);
 }
 
 CASE(a_browser_is_refused_however_its_bytes_come, f)
@@ -174,7 +149,6 @@ CASE(a_browser_is_refused_however_its_bytes_come, f)
         "\x00\x03\x00\x08\x21\x12\xa4\x42\x00\x00\x00"};
     int a;
 
-    echo_start(f);
     for (size_t i = 0; i < 5; i++)
         for (size_t first = 0; first <= 8; first++) {
             a = echo_join(f, RAW);
@@ -183,15 +157,13 @@ CASE(a_browser_is_refused_however_its_bytes_come, f)
             (void)send(a, starts[i] + first, 11 - first, MSG_NOSIGNAL);
             echo_hear_end(f, a, "");
         }
-    assert_int_equal(conns_listener(f->conns, RAW)->stats.browsers, 45);
+    assert_int_equal(echo_stats(f, RAW)->browsers, 45);
 }
 
 CASE(large_and_long_answers_arrive_whole, f)
 {
-    int a;
+    const int a = echo_join(f, ECHO);
 
-    echo_start(f);
-    a = echo_join(f, ECHO);
     echo_ask_number(a, 'b', 1000);
     echo_ask_number(a, 'l', 3000);
     echo_ask(a, 'e', "end");
@@ -204,11 +176,9 @@ CASE(large_and_long_answers_arrive_whole, f)
 CASE(a_peer_that_does_not_read_is_not_read_from_and_others_are_served, f)
 {
     size_t i;
-    int a, b;
+    const int a = echo_join(f, ECHO);
+    const int b = echo_join(f, ECHO);
 
-    echo_start(f);
-    a = echo_join(f, ECHO);
-    b = echo_join(f, ECHO);
     for (i = 0; i < 40; i++)
         echo_ask_number(a, 'b', 500);
     for (i = 0; i < 100; i++) {
@@ -225,7 +195,6 @@ CASE(who_keeps_most_ends_when_memory_is_used_up, f)
     static uint8_t body[60000];
     int large, small;
 
-    echo_start(f);
     small = echo_join(f, ECHO);
     echo_say(small, head, sizeof head);
     echo_say(small, body, 2000);
@@ -236,28 +205,14 @@ CASE(who_keeps_most_ends_when_memory_is_used_up, f)
         echo_turns(f, 4);
     }
     /* 35 times 60 KB fit. */
-    assert_in_range(conns_listener(f->conns, CUT)->stats.evicted, 20, 30);
-    assert_int_equal(conns_listener(f->conns, ECHO)->stats.evicted, 0);
+    assert_in_range(echo_stats(f, CUT)->evicted, 20, 30);
+    assert_int_equal(echo_stats(f, ECHO)->evicted, 0);
     memset(body, 'z', sizeof body);
     echo_say(small, body, sizeof body);
     echo_say(small, body, 65535 - 2000 - 10 - sizeof body);
     echo_say(small, "0123456789", 10);
     echo_hear_size(f, small, 65535);
     assert_memory_equal(f->heard + 65525, "0123456789", 10);
-}
-
-CASE(a_held_request_goes_on_when_it_is_woken, f)
-{
-    int a;
-
-    echo_start(f);
-    a = echo_join(f, ECHO);
-    echo_ask(a, 'h', "held,");
-    echo_ask(a, 'e', "behind");
-    echo_hear_nothing(f, a);
-    assert_non_null(f->held);
-    conn_wake(f->held);
-    echo_hear(f, a, "held,behind");
 }
 
 /* Ends a peer's connection with a reset; the descriptor stays the fixture's. */
@@ -271,10 +226,8 @@ reset_peer(int fd)
 
 CASE(a_held_connection_ends_when_its_peer_has_gone, f)
 {
-    const struct listener *d;
+    const struct listener *d = conns_listener(f->conns, ECHO);
 
-    echo_start(f);
-    d = conns_listener(f->conns, ECHO);
     for (int before = 0; before < 2; before++) { /* the request is taken */
         const int a = echo_join(f, ECHO);
 
@@ -291,10 +244,8 @@ CASE(a_held_connection_ends_when_its_peer_has_gone, f)
 
 CASE(a_half_closed_peer_that_is_held_gets_its_answer, f)
 {
-    int a;
+    const int a = echo_join(f, ECHO);
 
-    echo_start(f);
-    a = echo_join(f, ECHO);
     echo_ask(a, 'h', "held");
     assert_int_equal(shutdown(a, SHUT_WR), 0);
     echo_hear_nothing(f, a);
@@ -307,12 +258,11 @@ CASE(without_room_no_byte_leaves_the_kernel, f)
 {
     int a;
 
-    echo_start(f);
     f->room = 0;
     a = echo_join(f, ECHO);
     echo_ask(a, 'e', "later");
     echo_hear_nothing(f, a);
-    assert_int_equal(conns_listener(f->conns, ECHO)->stats.received, 0);
+    assert_int_equal(echo_stats(f, ECHO)->received, 0);
     f->room = SIZE_MAX;
     listener_wake(conns_listener(f->conns, ECHO));
     echo_hear(f, a, "later");
@@ -329,7 +279,6 @@ CASE(what_a_connection_leaves_is_done_in_steps_before_its_number_is_free, f)
     struct listener *d;
     int a;
 
-    echo_start(f);
     f->ends = 5;
     a = echo_join(f, CUT);
     d = conns_listener(f->conns, CUT);
@@ -344,7 +293,6 @@ CASE(places_are_reserved_for_each_listener, f)
     size_t i;
     int fds[2];
 
-    echo_start(f);
     for (i = 0; i < ECHO_PEERS - 4 * (ECHO_LISTENERS - 1); i++)
         (void)echo_join(f, ECHO);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds),
@@ -383,7 +331,7 @@ ask_size(int fd, char kind, uint16_t size)
     echo_say(fd, bytes, ECHO_HEAD + (size_t)size);
 }
 
-CASE(who_waits_for_memory_and_for_its_peer_goes_on_after_both, f)
+UNSTARTED(who_waits_for_memory_and_for_its_peer_goes_on_after_both, f)
 {
     int a, b;
 
@@ -395,15 +343,14 @@ CASE(who_waits_for_memory_and_for_its_peer_goes_on_after_both, f)
     }
     echo_ask_number(a, 'b', 1000);
     echo_turns(f, 4);
-    gate_close_group(&f->own);
-    gate_release(&f->own);
+    echo_commit(&f->own);
     echo_turns(f, 4);
     echo_hear_size(f, a, 240000);
     echo_hear_size(f, b, 1000 * 1024);
     echo_hear_size(f, a, 1000 * 1024);
 }
 
-CASE(who_waits_for_room_and_for_its_peer_goes_on_after_both, f)
+UNSTARTED(who_waits_for_room_and_for_its_peer_goes_on_after_both, f)
 {
     int a;
 
@@ -417,8 +364,7 @@ CASE(who_waits_for_room_and_for_its_peer_goes_on_after_both, f)
     f->room = 0;
     echo_ask(a, 'e', "later");
     echo_turns(f, 4);
-    gate_close_group(&f->own);
-    gate_release(&f->own);
+    echo_commit(&f->own);
     echo_turns(f, 4);
     f->room = SIZE_MAX;
     listener_wake(conns_listener(f->conns, ECHO));
@@ -429,7 +375,7 @@ CASE(who_waits_for_room_and_for_its_peer_goes_on_after_both, f)
     echo_hear(f, a, "and more");
 }
 
-CASE(a_long_answer_waits_for_memory, f)
+UNSTARTED(a_long_answer_waits_for_memory, f)
 {
     int a, b;
 
@@ -443,7 +389,7 @@ CASE(a_long_answer_waits_for_memory, f)
     echo_hear(f, a, "behind");
 }
 
-CASE(small_answers_pass_those_that_wait_for_memory, f)
+UNSTARTED(small_answers_pass_those_that_wait_for_memory, f)
 {
     int a, c;
 
@@ -456,7 +402,7 @@ CASE(small_answers_pass_those_that_wait_for_memory, f)
     echo_hear_nothing(f, a);
 }
 
-CASE(who_reads_nothing_ends_for_those_who_wait_for_memory, f)
+UNSTARTED(who_reads_nothing_ends_for_those_who_wait_for_memory, f)
 {
     int a;
 
@@ -467,10 +413,10 @@ CASE(who_reads_nothing_ends_for_those_who_wait_for_memory, f)
     echo_hear_nothing(f, a);
     fault_pass_ns(UINT64_C(540) * 1000000000);
     echo_hear_nothing(f, a);
-    assert_int_equal(conns_listener(f->conns, CUT)->stats.evicted, 0);
+    assert_int_equal(echo_stats(f, CUT)->evicted, 0);
     fault_pass_ns(UINT64_C(60) * 1000000000);
     echo_hear_size(f, a, 1000 * 1024);
-    assert_int_equal(conns_listener(f->conns, CUT)->stats.evicted, 1);
+    assert_int_equal(echo_stats(f, CUT)->evicted, 1);
 }
 
 /* Not even a commit that never ends. */
@@ -478,7 +424,6 @@ CASE(nobody_keeps_memory_for_ever, f)
 {
     int a, b;
 
-    echo_start(f);
     for (int i = 0; i < 20; i++) {
         b = echo_join(f, ECHO);
         ask_size(b, 'g', 60000);
@@ -492,38 +437,33 @@ CASE(nobody_keeps_memory_for_ever, f)
         echo_turns(f, 2);
     }
     echo_hear_size(f, a, 1000 * 1024);
-    assert_in_range(conns_listener(f->conns, ECHO)->stats.evicted, 1, 9);
+    assert_in_range(echo_stats(f, ECHO)->evicted, 1, 9);
 }
 
 CASE(who_owes_much_behind_a_gate_is_not_received_from, f)
 {
-    const struct listener_stats *d;
+    const struct listener_stats *d = &conns_listener(f->conns, WINS)->stats;
     const size_t all = 100 * (size_t)UINT16_MAX * 3;
     int a;
 
-    echo_start(f);
-    d = &conns_listener(f->conns, WINS)->stats;
     a = echo_join(f, WINS);
     for (int i = 0; i < 100; i++) {
         echo_ask_number(a, 'o', UINT16_MAX);
         echo_turns(f, 1);
     }
     assert_in_range(d->received, 5 * (size_t)86, 5 * (size_t)87);
-    gate_close_group(&f->own);
-    gate_release(&f->own);
+    echo_commit(&f->own);
     echo_hear_size(f, a, 86 * (size_t)UINT16_MAX * 3);
-    gate_close_group(&f->own);
-    gate_release(&f->own);
+    echo_commit(&f->own);
     echo_hear_size(f, a, all - 86 * (size_t)UINT16_MAX * 3);
     assert_memory_equal(f->heard + f->heard_size - 6, "WINWIN", 6);
 }
 
 CASE(the_refusal_comes_behind_whatever_is_owed, f)
 {
-    int a, b;
+    const int a = echo_join(f, ECHO);
+    int b;
 
-    echo_start(f);
-    a = echo_join(f, ECHO);
     echo_ask_number(a, 'b', 130);
     echo_ask(a, 'x', "");
     echo_hear_size(f, a, 130 * 1024 + 2);
@@ -533,38 +473,31 @@ CASE(the_refusal_comes_behind_whatever_is_owed, f)
     echo_ask_number(b, 'o', 2);
     echo_ask(b, 'x', "");
     echo_hear_nothing(f, b);
-    gate_close_group(&f->own);
-    gate_release(&f->own);
+    echo_commit(&f->own);
     assert_true(conns_have_work(f->conns));
     echo_hear(f, b, "WINWINFAIL");
 }
 
 CASE(bytes_behind_another_gate_wait_for_the_first, f)
 {
-    int a;
+    const int a = echo_join(f, ECHO);
 
-    echo_start(f);
-    a = echo_join(f, ECHO);
     echo_ask(a, 'g', "one,");
     echo_ask(a, 'G', "two");
     echo_hear_nothing(f, a);
     assert_false(gate_has_waiters(&f->other));
-    gate_close_group(&f->own);
-    gate_release(&f->own);
+    echo_commit(&f->own);
     echo_hear(f, a, "one,");
     assert_true(gate_has_waiters(&f->other));
-    gate_close_group(&f->other);
-    gate_release(&f->other);
+    echo_commit(&f->other);
     echo_hear(f, a, "two");
 }
 
 CASE(a_peer_that_leaves_a_full_port_is_noticed_but_not_before_its_bytes, f)
 {
-    struct listener *d;
+    struct listener *d = conns_listener(f->conns, ECHO);
     int a, b;
 
-    echo_start(f);
-    d = conns_listener(f->conns, ECHO);
     f->room = 0;
     a = echo_join(f, ECHO);
     b = echo_join(f, ECHO);
@@ -589,11 +522,9 @@ CASE(a_peer_that_leaves_a_full_port_is_noticed_but_not_before_its_bytes, f)
 
 CASE(connections_that_end_within_a_request_are_counted, f)
 {
-    struct listener *d;
+    struct listener *d = conns_listener(f->conns, ECHO);
     int a, b;
 
-    echo_start(f);
-    d = conns_listener(f->conns, ECHO);
     a = echo_join(f, ECHO);
     b = echo_join(f, ECHO);
     echo_say(a, "\0", 1);
@@ -644,7 +575,7 @@ count_of(const char *text, const char *what)
     return n;
 }
 
-CASE(each_full_port_reports_it_and_what_to_set, f)
+UNSTARTED(each_full_port_reports_it_and_what_to_set, f)
 {
     struct net_address at[2];
     struct capture c;
@@ -666,15 +597,15 @@ CASE(each_full_port_reports_it_and_what_to_set, f)
     text = capture_stop(&c);
     assert_int_equal(conns_listener(f->conns, ECHO)->open, 2);
     assert_int_equal(conns_listener(f->conns, CUT)->open, 2);
-    assert_int_equal(conns_listener(f->conns, CUT)->stats.turned_away, 3);
-    assert_int_equal(conns_listener(f->conns, ECHO)->stats.turned_away, 0);
+    assert_int_equal(echo_stats(f, CUT)->turned_away, 3);
+    assert_int_equal(echo_stats(f, ECHO)->turned_away, 0);
     assert_int_equal(count_of(text, "echo: full"), 1);
     assert_int_equal(count_of(text, "echo.max"), 1);
     assert_int_equal(count_of(text, "cut: a connection is turned away"), 1);
     assert_int_equal(count_of(text, "cut.max"), 1);
 }
 
-CASE(a_client_waits_at_a_full_port_until_another_leaves, f)
+UNSTARTED(a_client_waits_at_a_full_port_until_another_leaves, f)
 {
     struct net_address at;
     int a, b;
@@ -696,7 +627,6 @@ CASE(a_port_that_cannot_accept_for_now_does_so_later, f)
     struct net_address at;
     int a;
 
-    echo_start(f);
     at = open_listener(f, ECHO);
     for (size_t i = 0; i < 2; i++) {
         fault_inject("accept4", 1, errors[i]);
@@ -714,7 +644,6 @@ CASE(an_accepted_connection_does_not_block_and_does_not_delay, f)
     socklen_t size = sizeof(int);
     int no_delay = 0;
 
-    echo_start(f);
     at = open_listener(f, ECHO);
     (void)knock(f, &at);
     c = listener_open_conn(conns_listener(f->conns, ECHO), 0);
@@ -730,14 +659,13 @@ CASE(a_stopped_port_refuses, f)
 {
     struct net_address at;
 
-    echo_start(f);
     at = open_listener(f, ECHO);
     (void)knock(f, &at);
     echo_stop(f, 1000);
     assert_rc(client_connect_to(&at), -ECONNREFUSED);
 }
 
-CASE(at_a_full_port_the_longest_idle_connection_yields, f)
+UNSTARTED(at_a_full_port_the_longest_idle_connection_yields, f)
 {
     struct net_address at;
     struct listener *d;
@@ -767,7 +695,7 @@ CASE(at_a_full_port_the_longest_idle_connection_yields, f)
     echo_hear(f, a[0], "still");
 }
 
-CASE(no_connection_yields_while_there_is_room_or_without_yield_s, f)
+UNSTARTED(no_connection_yields_while_there_is_room_or_without_yield_s, f)
 {
     struct net_address at[2];
     int b;
@@ -786,7 +714,7 @@ CASE(no_connection_yields_while_there_is_room_or_without_yield_s, f)
     b = knock(f, &at[CUT]);
     echo_ask(b, 'e', "");
     echo_hear_nothing(f, b);
-    assert_int_equal(conns_listener(f->conns, CUT)->stats.yielded, 0);
+    assert_int_equal(echo_stats(f, CUT)->yielded, 0);
 }
 
 /* ---- fairness ------------------------------------------------------------ */
@@ -809,7 +737,8 @@ start_wide(struct echo *f)
     echo_start(f);
 }
 
-CASE(listeners_with_work_get_equal_parts_of_a_turn_in_the_order_of_the_table, f)
+UNSTARTED(
+    listeners_with_work_get_equal_parts_of_a_turn_in_the_order_of_the_table, f)
 {
     start_wide(f);
     bring_work(f, CUT, 12);
@@ -831,7 +760,7 @@ CASE(listeners_with_work_get_equal_parts_of_a_turn_in_the_order_of_the_table, f)
     assert_int_equal(f->served[18], CUT * 1000 + 11);
 }
 
-CASE(a_listener_that_alone_has_work_gets_no_more_than_its_part, f)
+UNSTARTED(a_listener_that_alone_has_work_gets_no_more_than_its_part, f)
 {
     start_wide(f);
     bring_work(f, CUT, 100);
@@ -841,7 +770,7 @@ CASE(a_listener_that_alone_has_work_gets_no_more_than_its_part, f)
         assert_int_equal(f->served[i], CUT * 1000 + i);
 }
 
-CASE(who_comes_again_stands_behind_those_who_wait, f)
+UNSTARTED(who_comes_again_stands_behind_those_who_wait, f)
 {
     static uint8_t many[50 * ECHO_HEAD];
     int a;
@@ -862,7 +791,7 @@ CASE(who_comes_again_stands_behind_those_who_wait, f)
     assert_int_equal(f->served[65], ECHO * 1000);
 }
 
-CASE(who_waits_for_an_answer_waits_no_longer_than_a_part_for_200_others, f)
+UNSTARTED(who_waits_for_an_answer_waits_no_longer_than_a_part_for_200_others, f)
 {
     int a;
 
@@ -891,7 +820,7 @@ flood_with(int peer, size_t count)
         echo_say(peer, bytes, sizeof bytes);
 }
 
-CASE(who_sends_little_is_served_before_200_that_flood_its_port, f)
+UNSTARTED(who_sends_little_is_served_before_200_that_flood_its_port, f)
 {
     int a, flood[200];
 
@@ -913,7 +842,8 @@ CASE(who_sends_little_is_served_before_200_that_flood_its_port, f)
     }
 }
 
-CASE(who_floods_a_port_is_served_in_each_turn_beside_many_that_send_little, f)
+UNSTARTED(who_floods_a_port_is_served_in_each_turn_beside_many_that_send_little,
+          f)
 {
     int peers[50], flood;
 
@@ -938,12 +868,10 @@ CASE(who_floods_a_port_is_served_in_each_turn_beside_many_that_send_little, f)
 
 CASE(a_stop_answers_what_has_arrived_and_waits_for_the_commit, f)
 {
-    int a, b, c;
+    const int a = echo_join(f, ECHO);
+    const int b = echo_join(f, CUT);
+    const int c = echo_join(f, ECHO);
 
-    echo_start(f);
-    a = echo_join(f, ECHO);
-    b = echo_join(f, CUT);
-    c = echo_join(f, ECHO);
     echo_ask(a, 'e', "one,");
     echo_ask(a, 'g', "two");
     echo_ask(b, 'h', "cut");
@@ -955,18 +883,15 @@ CASE(a_stop_answers_what_has_arrived_and_waits_for_the_commit, f)
     echo_hear_end(f, c, "three");
     assert_false(f->stopped);
     assert_int_equal(conns_listener(f->conns, ECHO)->open, 1);
-    gate_close_group(&f->own);
-    gate_release(&f->own);
+    echo_commit(&f->own);
     echo_run(f, echo_has_stopped);
     echo_hear_end(f, a, "two");
 }
 
 CASE(a_stop_gives_a_peer_all_its_time_to_take_its_answers, f)
 {
-    int a;
+    const int a = echo_join(f, ECHO);
 
-    echo_start(f);
-    a = echo_join(f, ECHO);
     for (size_t i = 0; i < 40; i++)
         echo_ask_number(a, 'b', 500);
     echo_turns(f, 50);
@@ -981,7 +906,7 @@ CASE(a_stop_gives_a_peer_all_its_time_to_take_its_answers, f)
     (void)a; /* it never reads */
 }
 
-CASE(a_start_without_memory_leaks_nothing, f)
+UNSTARTED(a_start_without_memory_leaks_nothing, f)
 {
     const struct conns_options o = {.rows = f->rows,
                                     .count = ECHO_LISTENERS,
