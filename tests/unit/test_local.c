@@ -1,5 +1,5 @@
 /* tests/unit/test_local.c - sockets in a directory: made, taken over, reached
- * by paths of any length. */
+ * by paths of any length, and by libcountd. */
 #include "tests/lib/test.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "common/net/local.h"
+#include "common/client/lib/link.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/tmpdir.h"
 
@@ -196,4 +196,71 @@ CASE(a_call_that_fails_leaves_no_lock_and_no_name, f)
     assert_rc(local_open(&f->folder, "ack", SOCK_STREAM, &l), 0);
     expect_connection(f, &l);
     local_close(&f->folder, &l);
+}
+
+/* ---- libcountd ---------------------------------------------------------- */
+
+CASE(a_relative_directory_is_found_after_the_process_has_moved, f)
+{
+    const int here = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct local socket;
+    struct link l;
+
+    assert_rc(local_open(&f->folder, LOCAL_ACK, SOCK_STREAM, &socket), 0);
+    assert_int_equal(fchdir(f->dir.fd), 0);
+    assert_rc(link_init(&l, NULL, ".", LOCAL_ACK, 1000), 0);
+    assert_int_equal(chdir("/"), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_rc(link_connect(&l), 0);
+        assert_rc(link_connect(&l), 0);
+        link_drop(&l);
+    }
+    local_close(&f->folder, &socket);
+    assert_int_equal(fchdir(here), 0);
+    close(here);
+}
+
+TEST(a_directory_that_cannot_be_is_refused)
+{
+    static char path[LINK_DIRECTORY_SIZE + 1];
+    struct link l;
+
+    assert_rc(link_init(&l, NULL, "", LOCAL_ACK, 1000), -EINVAL);
+    memset(path, '/', LINK_DIRECTORY_SIZE);
+    assert_rc(link_init(&l, NULL, path, LOCAL_ACK, 1000), -ENAMETOOLONG);
+    path[0] = 'x';
+    path[LINK_DIRECTORY_SIZE - 2] = '\0';
+    assert_rc(link_init(&l, NULL, path, LOCAL_ACK, 1000), -ENAMETOOLONG);
+}
+
+/* Codes that mean something else to those who ask for a key or a quota. */
+CASE(a_socket_that_cannot_be_had_has_errors_of_its_own, f)
+{
+    struct local socket;
+    struct link l;
+
+    assert_rc(local_open(&f->folder, LOCAL_ACK, SOCK_STREAM, &socket), 0);
+    assert_rc(link_init(&l, NULL, f->path, LOCAL_READ, 1000), 0);
+    assert_rc(link_connect(&l), -ECONNREFUSED);
+    assert_rc(link_init(&l, NULL, "/dev/null", LOCAL_READ, 1000), 0);
+    assert_rc(link_connect(&l), -ECONNREFUSED);
+    assert_rc(link_init(&l, NULL, f->path, LOCAL_ACK, 1000), 0);
+    fault_inject("connect", 1, EACCES);
+    assert_rc(link_connect(&l), -EPERM);
+    fault_inject("connect", 1, EMFILE);
+    assert_rc(link_connect(&l), -EMFILE);
+    assert_rc(link_connect(&l), 0);
+    link_drop(&l);
+
+    /* A full backlog is tried again for a while. */
+    assert_rc(link_init(&l, NULL, f->path, LOCAL_ACK, 1000), 0);
+    fault_inject("connect", 1, EAGAIN);
+    assert_rc(link_connect(&l), 0);
+    link_drop(&l);
+    fault_inject_from("connect", 1, EAGAIN);
+    assert_rc(link_connect(&l), -ETIMEDOUT);
+    fault_clear();
+    assert_rc(link_connect(&l), 0);
+    link_drop(&l);
+    local_close(&f->folder, &socket);
 }
