@@ -34,9 +34,10 @@ setup(void **state)
 #define CASE(name, x)                                                          \
     TEST_IN(name, struct service_site *x, setup, service_site_teardown)
 
-/* Fills log `index` once more, a minute later than the fill before. */
-static inline void
-fill_log(const struct service_site *x, uint64_t index)
+/* Fills log `index` once more, a minute later than the fill before; `third` is
+ * the key of a slot that counts nothing, or NULL.  Returns the epoch. */
+static inline uint64_t
+fill_log_with(const struct service_site *x, uint64_t index, const char *third)
 {
     struct filler f;
     char key[16];
@@ -46,44 +47,67 @@ fill_log(const struct service_site *x, uint64_t index)
     snprintf(key, sizeof key, "f%u", ++fills);
     filler_add(&f, "words", key, 1);
     filler_add(&f, "words", "all", 1);
+    if (third != NULL)
+        filler_add(&f, "words", third, 0);
     filler_seal(&f);
+    return f.log.header.epoch;
+}
+
+static inline void
+fill_log(const struct service_site *x, uint64_t index)
+{
+    (void)fill_log_with(x, index, NULL);
+}
+
+/* Runs a script in a directory; returns its status. */
+static inline int
+run_shell(const char *path, const char *script)
+{
+    char line[2048];
+
+    snprintf(line, sizeof line, "cd '%s' && %s", path, script);
+    return daemon_run(text, sizeof text, "/bin/sh", "-c", line, NULL);
 }
 
 static inline void
 shell(struct service_site *x, const char *script)
 {
-    char line[2048];
+    assert_int_equal(run_shell(x->fleet.path, script), 0);
+}
 
-    snprintf(line, sizeof line, "cd '%s' && %s", x->fleet.path, script);
-    assert_int_equal(daemon_run(text, sizeof text, "/bin/sh", "-c", line, NULL),
-                     0);
+/* What a directory counts of a key; 0: it has none. */
+static inline int64_t
+count_in(const char *path, const char *key)
+{
+    struct lmdb_options options = {
+        .keyspace_size = 256, .key_size = 256, .open_max = 4};
+    struct store_row row = {.count = 0};
+    struct datadir dir;
+    struct store *s;
+
+    assert_rc(datadir_open(&dir, path, DATADIR_READ), 0);
+    options.keyspace_fd = dir.keyspace_fd;
+    assert_rc(lmdb_store_open(&s, &options), 0);
+    if (stored_get(s, "words", key, &row) < 0)
+        row.count = 0;
+    store_close(s);
+    datadir_close(&dir);
+    return row.count;
 }
 
 /* Every fill made so far counts once in this directory. */
 static inline void
 assert_counts(const char *path)
 {
-    struct lmdb_options options = {
-        .keyspace_size = 256, .key_size = 256, .open_max = 4};
-    struct store_row row;
-    struct datadir dir;
-    struct store *s;
     char key[16];
 
-    assert_rc(datadir_open(&dir, path, DATADIR_READ), 0);
-    options.keyspace_fd = dir.keyspace_fd;
-    assert_rc(lmdb_store_open(&s, &options), 0);
     for (unsigned i = 1; i <= fills; i++) {
         snprintf(key, sizeof key, "f%u", i);
-        row.count = 0;
-        if (stored_get(s, "words", key, &row) < 0 || row.count != 1)
+        if (count_in(path, key) != 1)
             fail_msg("%s/words: %s counts %lld", path, key,
-                     (long long)row.count);
+                     (long long)count_in(path, key));
     }
-    assert_rc(stored_get(s, "words", "all", &row), 0);
-    assert_int_equal(row.count, fills);
-    store_close(s);
-    datadir_close(&dir);
+    assert_int_equal(count_in(path, "all"), fills);
 }
 
 #endif

@@ -83,8 +83,6 @@ damage_log(struct service_site *x, const char *name)
 
 CASE(salvage_holds_a_log_behind_what_is_held_of_earlier_fills, x)
 {
-    struct filler f;
-
     fill_log(x, 0);
     merge_logs(x);
     shell(x, BREAK);
@@ -92,12 +90,7 @@ CASE(salvage_holds_a_log_behind_what_is_held_of_earlier_fills, x)
         fill_log(x, 0);
         merge_logs(x);
     }
-    filler_open(&f, x->dir.log_fd, 0, SLOTS);
-    filler_add(&f, "words", "f5", 1);
-    filler_add(&f, "words", "all", 1);
-    filler_add(&f, "words", "lost", 0);
-    filler_seal(&f);
-    fills++;
+    (void)fill_log_with(x, 0, "lost");
     damage_log(x, "0000000000");
     merge_logs(x);
     shell(x, REPAIR);
@@ -273,21 +266,14 @@ fill_any_log(void)
 {
     const uint64_t index = random_below(&world.random, 3);
     struct fill *f = &world.fills[fills];
-    char name[16], key[16];
-    struct filler filler;
+    char name[16];
 
     if (find_full(index) != NULL || is_locked(index) ||
         (mode_of(world.site, index) != LOG_MODE_EMPTY &&
          mode_of(world.site, index) != 0))
         return;
-    filler_open(&filler, world.site->dir.log_fd, index, SLOTS);
-    filler.received_ms = FIRST + fills * UINT64_C(60000);
-    *f = (struct fill){.index = index, .epoch = filler.log.header.epoch};
-    snprintf(key, sizeof key, "f%u", ++fills);
-    filler_add(&filler, "words", key, 1);
-    filler_add(&filler, "words", "all", 1);
-    filler_add(&filler, "words", "lost", 0);
-    filler_seal(&filler);
+    *f = (struct fill){.index = index,
+                       .epoch = fill_log_with(world.site, index, "lost")};
     if (chance(12) && !is_bad(f)) {
         f->is_damaged = true;
         snprintf(name, sizeof name, "%010u", (unsigned)index);
@@ -298,21 +284,9 @@ fill_any_log(void)
 static void
 make_sick(struct place *p, bool sick)
 {
-    char line[1600];
-    const char *path = p->fleet->path;
-
-    if (p->is_sick == sick)
-        return;
-    if (sick)
-        snprintf(line, sizeof line,
-                 "cd '%s' && test -f keyspace/words.mdb && "
-                 "mv keyspace/words.mdb good && "
-                 "yes junk | head -c 8192 > keyspace/words.mdb",
-                 path);
-    else
-        snprintf(line, sizeof line, "cd '%s' && mv good keyspace/words.mdb",
-                 path);
-    if (daemon_run(NULL, 0, "/bin/sh", "-c", line, NULL) == 0)
+    if (p->is_sick != sick &&
+        run_shell(p->fleet->path,
+                  sick ? "test -f keyspace/words.mdb && " BREAK : REPAIR) == 0)
         p->is_sick = sick;
 }
 
@@ -400,27 +374,14 @@ replay(struct place *p, bool whole)
 
 /* ---- counts ------------------------------------------------------------- */
 
-/* What a directory counts of fill `i`, -1: of all. */
+/* What a directory counts of fill `i`. */
 static int64_t
-count_fill(const char *path, int i)
+count_fill(const char *path, unsigned i)
 {
-    struct lmdb_options options = {
-        .keyspace_size = 256, .key_size = 256, .open_max = 4};
-    struct store_row row = {.count = 0};
-    struct datadir dir;
-    struct store *s;
-    char key[16] = "all";
+    char key[16];
 
-    if (i >= 0)
-        snprintf(key, sizeof key, "f%d", i + 1);
-    assert_rc(datadir_open(&dir, path, DATADIR_READ), 0);
-    options.keyspace_fd = dir.keyspace_fd;
-    assert_rc(lmdb_store_open(&s, &options), 0);
-    if (stored_get(s, "words", key, &row) < 0)
-        row.count = 0;
-    store_close(s);
-    datadir_close(&dir);
-    return row.count;
+    snprintf(key, sizeof key, "f%u", i + 1);
+    return count_in(path, key);
 }
 
 /* ---- an older keyspace/ ------------------------------------------------- */
@@ -448,7 +409,7 @@ has_salvaged(void)
 {
     for (unsigned i = 0; i < fills; i++)
         if (world.fills[i].state == SALVAGED &&
-            count_fill(world.live.fleet->path, (int)i) == 0)
+            count_fill(world.live.fleet->path, i) == 0)
             return false; /* it is held */
     return true;
 }
@@ -499,7 +460,7 @@ compare_place(const struct place *p, const char *what)
         const struct fill *f = &world.fills[i];
         const int64_t want =
             p == &world.live || f->in_backup || f->state == MERGED;
-        const int64_t got = count_fill(p->fleet->path, (int)i);
+        const int64_t got = count_fill(p->fleet->path, i);
 
         if (got != want)
             fail_msg("%s: fill %u of log %u, %s, counts %lld, not %lld", what,
@@ -508,7 +469,7 @@ compare_place(const struct place *p, const char *what)
                      (long long)want);
         sum += want;
     }
-    assert_int_equal(count_fill(p->fleet->path, -1), sum);
+    assert_int_equal(count_in(p->fleet->path, "all"), sum);
 }
 
 /* ---- backup ------------------------------------------------------------- */
@@ -516,8 +477,6 @@ compare_place(const struct place *p, const char *what)
 static void
 back_up(void)
 {
-    char line[2000];
-
     if (world.has_backup || world.live.is_sick || fills < 4 || is_older())
         return;
     salvage(true);
@@ -532,15 +491,12 @@ back_up(void)
         struct fill *f = &world.fills[i];
 
         f->in_backup = f->state == MERGED || f->state == SALVAGED;
-        f->was_held = f->in_backup && count_fill(world.copy_path, (int)i) == 0;
+        f->was_held = f->in_backup && count_fill(world.copy_path, i) == 0;
         world.has_parts = world.has_parts || f->was_held;
     }
     world.holds += world.has_parts;
-    if (world.has_parts) {
-        snprintf(line, sizeof line, "mkdir '%s' && cp -r '%s/held' '%s/held'",
-                 world.parts_path, world.copy_path, world.parts_path);
-        assert_int_equal(daemon_run(NULL, 0, "/bin/sh", "-c", line, NULL), 0);
-    }
+    if (world.has_parts)
+        shell(world.site, "mkdir parts && cp -r copy/held parts/held");
 }
 
 /* A directory put together from copies of different times: what was held in
@@ -551,28 +507,24 @@ check_mixture(void)
 {
     unsigned last = 0, missing = 0, held = 0;
     struct fleet parts;
-    char from[32], line[2000];
+    char from[32];
 
     for (unsigned i = 0; i < fills; i++)
         if (world.fills[i].was_held)
             last = i;
     snprintf(from, sizeof from, "%llu",
              (unsigned long long)(FIRST / 1000 + (last + 1) * UINT64_C(60)));
-    snprintf(line, sizeof line, "mv '%s/held' '%s-held'", world.parts_path,
-             world.parts_path);
-    assert_int_equal(daemon_run(NULL, 0, "/bin/sh", "-c", line, NULL), 0);
+    shell(world.site, "mv parts/held parts-held");
     fleet_init_at(&parts, world.parts_path);
     if (FLEET_RUN(&parts, "replay", "--from", from, world.archive) != 0)
         fail_msg("replay --from %s: %s", from, text);
-    snprintf(line, sizeof line, "mv '%s-held' '%s/held'", world.parts_path,
-             world.parts_path);
-    assert_int_equal(daemon_run(NULL, 0, "/bin/sh", "-c", line, NULL), 0);
+    shell(world.site, "mv parts-held parts/held");
     fleet_start(&parts, FLEET_WORKER);
     (void)poll(NULL, 0, 100); /* what it applies is not needed */
     fleet_stop(&parts, FLEET_WORKER);
     for (unsigned i = 0; i < fills; i++)
-        missing += world.fills[i].was_held &&
-                   count_fill(world.parts_path, (int)i) == 0;
+        missing +=
+            world.fills[i].was_held && count_fill(world.parts_path, i) == 0;
     (void)FLEET_RUN(&parts, "held", "--tsv"); /* records, fills, ... */
     (void)sscanf(strstr(text, "\t") != NULL ? strstr(text, "\t") : "", "%u",
                  &held);

@@ -33,25 +33,6 @@ merge_fills(struct service_site *x, unsigned count)
 #define SAVE     "cp -a keyspace saved"
 #define PUT_BACK "rm -r keyspace && cp -a saved keyspace"
 
-static int64_t
-count_of(const struct service_site *x, const char *key)
-{
-    struct lmdb_options options = {
-        .keyspace_size = 256, .key_size = 256, .open_max = 4};
-    struct store_row row = {.count = 0};
-    struct datadir dir;
-    struct store *s;
-
-    assert_rc(datadir_open(&dir, x->fleet.path, DATADIR_READ), 0);
-    options.keyspace_fd = dir.keyspace_fd;
-    assert_rc(lmdb_store_open(&s, &options), 0);
-    if (stored_get(s, "words", key, &row) < 0)
-        row.count = 0;
-    store_close(s);
-    datadir_close(&dir);
-    return row.count;
-}
-
 /* Waits until the board says that the worker found the older copy. */
 static void
 await_refusal(struct service_site *x)
@@ -79,12 +60,12 @@ CASE(no_worker_merges_into_an_older_copy, x)
     expect(FLEET_RUN(&x->fleet, "check"), 1, "keyspace/ is older than log/");
     expect(FLEET_RUN(&x->fleet, "backup", "--timeout", "1ms", "/nowhere/copy"),
            111, "keyspace/ is older than log/");
-    assert_int_equal(count_of(x, "all"), 2);
+    assert_int_equal(count_in(x->fleet.path, "all"), 2);
 
     /* The worker goes on by itself, in the right order. */
     expect(FLEET_RUN(&x->fleet, "replay", x->fleet.path), 0,
            "8 increments merged, 4 merged already");
-    assert_int_equal(count_of(x, "all"), 6);
+    assert_int_equal(count_in(x->fleet.path, "all"), 6);
     expect(FLEET_RUN(&x->fleet, "log", "accept"), 0, "workers merge again");
     fleet_await_drained(&x->fleet, WAIT_MS);
     fleet_stop(&x->fleet, FLEET_WORKER);
@@ -172,7 +153,7 @@ CASE(no_log_is_salvaged_into_an_older_copy, x)
     shell(x, PUT_BACK);
     expect(FLEET_RUN(&x->fleet, "log", "salvage", "bad-0000000001-4"), 111,
            "keyspace/ is older than log/");
-    assert_int_equal(count_of(x, "all"), 2);
+    assert_int_equal(count_in(x->fleet.path, "all"), 2);
     expect(FLEET_RUN(&x->fleet, "replay", x->fleet.path), 0,
            "8 increments merged, 4 merged already");
     expect(FLEET_RUN(&x->fleet, "log", "accept"), 0, "workers merge again");
@@ -216,7 +197,7 @@ CASE(what_is_held_waits_for_the_fills_before_it, x)
     fleet_start(&x->fleet, FLEET_WORKER);
     await_refusal(x);
     fleet_stop(&x->fleet, FLEET_WORKER);
-    assert_int_equal(count_of(x, "all"), 2);
+    assert_int_equal(count_in(x->fleet.path, "all"), 2);
 
     expect(FLEET_RUN(&x->fleet, "replay", x->fleet.path), 0,
            "8 increments merged, 4 merged already, 4 held");
