@@ -52,20 +52,6 @@ resident(const struct arena *a)
     return sum;
 }
 
-TEST(the_first_record_costs_a_few_pages)
-{
-    struct fixture *r = fixture_open(MIB);
-    uint32_t record;
-
-    record = arena_take(&r->arena, 46);
-
-    assert_int_not_equal(record, 0);
-    assert_true(r->budget.used <= 8192);
-    assert_int_equal((uintptr_t)arena_at(&r->arena, record) % ARENA_UNIT, 0);
-    arena_give(&r->arena, record);
-    fixture_close(r);
-}
-
 TEST(any_size_up_to_the_largest_can_be_had)
 {
     struct fixture *r = fixture_open(2048 * MIB);
@@ -88,34 +74,6 @@ TEST(any_size_up_to_the_largest_can_be_had)
     assert_int_not_equal(arena_take(&r->arena, ARENA_RECORD_MAX), 0);
     assert_true(arena_check(&r->arena));
     assert_true(resident(&r->arena) <= r->arena.taken);
-    fixture_close(r);
-}
-
-TEST(a_slab_of_the_largest_or_smallest_can_be_filled)
-{
-    static const size_t sizes[] = {1, 16, 17, 128, 129, 46, 65561, 131072};
-    static uint32_t records[40000];
-    struct fixture *r = fixture_open(64 * MIB);
-    size_t i, n, count;
-
-    for (i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        count = 2 * ARENA_SLAB / sizes[i] < 40000 ? 2 * ARENA_SLAB / sizes[i]
-                                                  : 40000;
-        for (n = 0; n < count; n++) {
-            records[n] = arena_take(&r->arena, sizes[i]);
-            assert_int_not_equal(records[n], 0);
-            memset(arena_at(&r->arena, records[n]), (int)(n % 251), sizes[i]);
-        }
-        assert_true(arena_check(&r->arena));
-        for (n = 0; n < count; n++) {
-            const uint8_t *at = arena_at(&r->arena, records[n]);
-
-            assert_int_equal(at[0], n % 251);
-            assert_int_equal(at[sizes[i] - 1], n % 251);
-            arena_give(&r->arena, records[n]);
-        }
-        assert_int_equal(r->arena.records, 0);
-    }
     fixture_close(r);
 }
 
@@ -322,42 +280,13 @@ TEST(memory_goes_back_to_the_kernel)
     }
     assert_true(r->arena.taken >= 200000 * 48);
     assert_true(r->arena.taken <= 200000 * 49);
-    for (i = 0; i < 200000; i++)
+    for (i = 0; i < 200000; i++) {
         arena_give(&r->arena, records[UINT64_C(77773) * i % 200000]);
+        if (i % 1000 == 0)
+            assert_true(arena_check(&r->arena));
+    }
 
     assert_true(r->arena.taken <= ARENA_WARM * ARENA_SLAB);
     assert_true(resident(&r->arena) <= ARENA_WARM * ARENA_SLAB);
-    fixture_close(r);
-}
-
-TEST(coming_and_going_does_not_move_memory)
-{
-    struct fixture *r = fixture_open(MIB);
-    uint32_t first, i;
-    uint64_t taken;
-
-    first = arena_take(&r->arena, 24);
-    arena_give(&r->arena, first);
-    taken = r->arena.taken;
-
-    for (i = 0; i < 1000; i++) {
-        assert_int_equal(arena_take(&r->arena, 24), first);
-        arena_give(&r->arena, first);
-    }
-    assert_int_equal(r->arena.taken, taken);
-    assert_true(taken > 0);
-    fixture_close(r);
-}
-
-TEST(a_budget_is_shared)
-{
-    struct fixture *r = fixture_open(MIB);
-    struct arena other;
-
-    assert_rc(arena_init(&other, &r->budget), 0);
-    while (arena_take(&r->arena, 1000) != 0)
-        ;
-    assert_int_equal(arena_take(&other, 20), 0);
-    arena_fini(&other);
     fixture_close(r);
 }

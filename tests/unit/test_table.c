@@ -88,17 +88,6 @@ resident(const struct table_part *p)
     return sum;
 }
 
-TEST(an_empty_one_has_nothing)
-{
-    struct fixture *r = fixture_open(MIB, 0);
-
-    assert_int_equal(run(&r->table, 0), 0);
-    assert_int_equal(run(&r->table, 1), 0);
-    assert_int_equal(run(&r->table, UINT32_MAX), 0);
-    assert_int_equal(table_displaced(&r->table), 0);
-    fixture_close(r);
-}
-
 /* ---- against a model ----------------------------------------------------- */
 
 #define NUMBERS 3000
@@ -190,48 +179,6 @@ TEST(it_has_what_the_model_has)
     }
 }
 
-TEST(each_operation_works_at_each_moment_of_growing)
-{
-    struct fixture *r = fixture_open(64 * MIB, 4000);
-    uint32_t n, i, moments = 0;
-
-    for (n = 1; n <= 3250; n++)
-        assert_rc(table_insert(&r->table, spread(n), n), 0);
-    assert_null(r->table.old.slots);
-    for (; n <= 3250 || r->table.old.slots != NULL; n++, moments++) {
-        assert_rc(table_insert(&r->table, spread(n), n), 0);
-        assert_true(table_check(&r->table));
-        for (i = 1; i <= n; i++)
-            assert_true(has(&r->table, spread(i), i));
-        table_remove(&r->table, spread(n / 2), n / 2);
-        assert_false(has(&r->table, spread(n / 2), n / 2));
-        assert_rc(table_insert(&r->table, spread(n / 2), n / 2), 0);
-        assert_true(table_check(&r->table));
-        assert_false(has(&r->table, spread(n + 1), n + 1));
-    }
-    fixture_close(r);
-}
-
-TEST(a_number_used_again_is_not_taken_for_what_has_moved_away)
-{
-    struct fixture *r = fixture_open(64 * MIB, 1000);
-    uint32_t n;
-
-    /* Neighbours, so that looking for one passes where the others were. */
-    for (n = 1; r->table.old.slots == NULL || r->table.old.moved < 2; n++)
-        assert_rc(table_insert(&r->table, 2 * n, n), 0);
-    table_remove(&r->table, 2, 1);
-    assert_rc(table_insert(&r->table, 2 * n + 1, 1), 0);
-    assert_non_null(r->table.old.slots);
-
-    table_remove(&r->table, 2 * n + 1, 1);
-
-    assert_false(has(&r->table, 2, 1));
-    assert_false(has(&r->table, 2 * n + 1, 1));
-    assert_true(table_check(&r->table));
-    fixture_close(r);
-}
-
 TEST(it_grows_in_small_steps_and_bounded_memory)
 {
     struct fixture *r = fixture_open(64 * MIB, 1000);
@@ -302,38 +249,6 @@ TEST(any_number_may_have_one_hash)
     for (n = 1; n <= 40; n++)
         table_remove(&r->table, hashes[1], n);
     assert_int_equal(run(&r->table, hashes[1]), 0);
-    fixture_close(r);
-}
-
-/* Who knows the key may fill one end.  That is refused at some time, too. */
-TEST(chosen_hashes_do_no_harm)
-{
-    struct fixture *r = fixture_open(64 * MIB, 16);
-    uint32_t n, in = 0, i;
-
-    for (n = 1; n <= 12000; n++) {
-        const int rc = table_insert(&r->table, UINT32_MAX - n / 8, n);
-
-        if (rc == 0)
-            in++;
-        else
-            assert_rc(rc, -ENOMEM);
-        if (n % 100 == 0)
-            assert_true(table_check(&r->table));
-    }
-    assert_true(in > 1000);
-    assert_int_equal(r->table.entries, in);
-    for (n = 1, i = 0; n <= 12000; n++)
-        i += has(&r->table, UINT32_MAX - n / 8, n);
-    assert_int_equal(i, in);
-
-    for (n = 1; n <= 12000; n++) {
-        if (has(&r->table, UINT32_MAX - n / 8, n))
-            table_remove(&r->table, UINT32_MAX - n / 8, n);
-        if (n % 100 == 0)
-            assert_true(table_check(&r->table));
-    }
-    assert_int_equal(r->table.entries, 0);
     fixture_close(r);
 }
 
