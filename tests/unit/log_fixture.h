@@ -75,6 +75,14 @@ append(struct log *log, uint32_t count, uint32_t synced)
                       FIRST_MS + log->count + count - 1);
 }
 
+static inline bool
+exists(int dirfd, const char *name)
+{
+    struct stat st;
+
+    return fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 static inline void
 create(int dirfd, uint64_t index)
 {
@@ -83,12 +91,16 @@ create(int dirfd, uint64_t index)
     assert_rc(log_create(dirfd, index, &l, SLOTS), 0);
 }
 
-/* Claims an empty log and begins it. */
+/* Claims an empty log, which is made if there is none, and begins it. */
 static inline struct log
 begin(int dirfd, uint64_t index)
 {
+    char name[LOG_NAME_SIZE];
     struct log log;
 
+    log_name(index, name);
+    if (!exists(dirfd, name))
+        create(dirfd, index);
     assert_rc(log_claim(&log, dirfd, index, LOG_MODE_EMPTY), 0);
     assert_rc(log_begin(&log), 0);
     return log;
@@ -160,11 +172,12 @@ merge(int dirfd, uint64_t index)
     return count;
 }
 
+/* A log that was filled with `count` increments and merged. */
 static inline void
-paths(uint64_t index, char name[LOG_NAME_SIZE], char lock[LOG_LOCK_SIZE])
+make_merged(int dirfd, uint64_t index, uint32_t count)
 {
-    log_name(index, name);
-    log_lock_name(index, lock);
+    make_full(dirfd, index, count);
+    assert_int_equal(merge(dirfd, index), count);
 }
 
 static inline mode_t
@@ -176,14 +189,6 @@ mode_of(int dirfd, uint64_t index)
     log_name(index, name);
     assert_int_equal(fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW), 0);
     return st.st_mode & 07777;
-}
-
-static inline bool
-exists(int dirfd, const char *name)
-{
-    struct stat st;
-
-    return fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 static inline bool
@@ -201,31 +206,17 @@ show(int dirfd, uint64_t index, mode_t mode, bool lock)
 {
     char name[LOG_NAME_SIZE], lock_name[LOG_LOCK_SIZE];
 
-    paths(index, name, lock_name);
+    log_name(index, name);
+    log_lock_name(index, lock_name);
     (void)unlinkat(dirfd, lock_name, 0); /* it may not be there */
     if (lock)
         assert_int_equal(linkat(dirfd, name, dirfd, lock_name, 0), 0);
     assert_int_equal(fchmodat(dirfd, name, mode, 0), 0);
 }
 
-/* Reads or writes bytes of a log behind everybody's back. */
-static inline void
-peek(int dirfd, const char *name, void *bytes, size_t size, uint64_t at)
-{
-    struct stat st;
-    int fd;
-
-    assert_int_equal(fstatat(dirfd, name, &st, 0), 0);
-    assert_int_equal(fchmodat(dirfd, name, 0600, 0), 0);
-    fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC);
-    assert_true(fd >= 0);
-    assert_int_equal(pread(fd, bytes, size, (off_t)at), size);
-    assert_int_equal(fchmod(fd, st.st_mode & 07777), 0);
-    assert_int_equal(close(fd), 0);
-}
-
-static inline void
-poke(int dirfd, const char *name, const void *bytes, size_t size, uint64_t at)
+/* Opens a log whatever its mode, behind everybody's back. */
+static inline int
+open_hidden(int dirfd, const char *name)
 {
     struct stat st;
     int fd;
@@ -234,8 +225,25 @@ poke(int dirfd, const char *name, const void *bytes, size_t size, uint64_t at)
     assert_int_equal(fchmodat(dirfd, name, 0600, 0), 0);
     fd = openat(dirfd, name, O_RDWR | O_CLOEXEC);
     assert_true(fd >= 0);
-    assert_int_equal(pwrite(fd, bytes, size, (off_t)at), size);
     assert_int_equal(fchmod(fd, st.st_mode & 07777), 0);
+    return fd;
+}
+
+static inline void
+peek(int dirfd, const char *name, void *bytes, size_t size, uint64_t at)
+{
+    const int fd = open_hidden(dirfd, name);
+
+    assert_int_equal(pread(fd, bytes, size, (off_t)at), size);
+    assert_int_equal(close(fd), 0);
+}
+
+static inline void
+poke(int dirfd, const char *name, const void *bytes, size_t size, uint64_t at)
+{
+    const int fd = open_hidden(dirfd, name);
+
+    assert_int_equal(pwrite(fd, bytes, size, (off_t)at), size);
     assert_int_equal(close(fd), 0);
 }
 

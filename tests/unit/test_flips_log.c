@@ -20,9 +20,7 @@ make_bytes(const struct tmpdir *d, enum kind kind, uint8_t bytes[FILE_SIZE])
 {
     struct log log;
 
-    create(d->fd, 0);
-    make_full(d->fd, 0, FORMER);
-    assert_int_equal(merge(d->fd, 0), FORMER);
+    make_merged(d->fd, 0, FORMER);
     if (kind != MERGED) {
         log = begin_with(d->fd, 0, COUNT);
         if (kind == SEALED)

@@ -52,9 +52,8 @@ put_fill(int dirfd, uint64_t index, enum fill fill)
     create(dirfd, index);
     if (fill == NEW)
         return 0;
-    make_full(dirfd, index,
-              7); /* an earlier fill, whose slots must not count */
-    assert_int_equal(merge(dirfd, index), 7);
+    make_merged(dirfd, index,
+                7); /* an earlier fill, whose slots must not count */
     if (fill == MERGED)
         return 0;
     log = begin(dirfd, index);
@@ -93,8 +92,7 @@ assert_recovered(const struct tmpdir *d, uint64_t index, int count)
         assert_int_equal(merge(d->fd, index), count);
     }
     assert_int_equal(mode_of(d->fd, index), LOG_MODE_EMPTY);
-    make_full(d->fd, index, 2); /* it goes round again */
-    assert_int_equal(merge(d->fd, index), 2);
+    make_merged(d->fd, index, 2); /* it goes round again */
 }
 
 /* Every row of the crash table: whatever the header, with mode and lock of any
@@ -138,7 +136,6 @@ IN_MEMORY(a_full_log_that_shows_itself_empty_is_not_written_to, d)
 {
     struct log log;
 
-    create(d->fd, 0);
     make_full(d->fd, 0, 3);
     show(d->fd, 0, 0400, false);
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), -ESTALE);
@@ -148,9 +145,7 @@ IN_MEMORY(a_full_log_that_shows_itself_empty_is_not_written_to, d)
 
 IN_MEMORY(an_empty_log_that_shows_itself_full_is_not_merged, d)
 {
-    create(d->fd, 0);
-    make_full(d->fd, 0, 3);
-    assert_int_equal(merge(d->fd, 0), 3);
+    make_merged(d->fd, 0, 3);
     show(d->fd, 0, 0200, false);
     assert_rc(merge(d->fd, 0), -ESTALE);
     assert_int_equal(mode_of(d->fd, 0), LOG_MODE_EMPTY);
@@ -280,7 +275,6 @@ IN_MEMORY(a_living_owner_keeps_its_log_and_its_lock, d)
     struct log log;
     uint64_t generation;
 
-    create(d->fd, 0);
     log = begin_with(d->fd, 0, 2);
     generation = log.header.generation;
     assert_rc(log_recover(d->fd, 0, NULL), -EBUSY);
@@ -345,7 +339,6 @@ recover_broken(const struct tmpdir *d, uint64_t index, uint32_t number,
     char name[LOG_NAME_SIZE];
     struct log log;
 
-    create(d->fd, index);
     log = begin(d->fd, index);
     assert_rc(append(&log, 4, 0), 0);
     assert_rc(append(&log, 4, 4), 0);
@@ -389,7 +382,6 @@ IN_MEMORY(the_epoch_of_the_last_record_is_not_damaged_unseen, d)
     uint8_t epoch = 3;
     struct log log;
 
-    create(d->fd, 0);
     log = begin_with(d->fd, 0, 4);
     log_abandon(&log);
     poke(d->fd, "0000000000", &epoch, 1, LOG_SLOTS_AT + 3 * SLOT_SIZE + 24);
@@ -429,7 +421,6 @@ IN_MEMORY(an_invalid_slot_that_was_durable_is_damage, d)
 {
     struct log log;
 
-    create(d->fd, 0);
     log = begin(d->fd, 0);
     assert_rc(append(&log, 4, 0), 0);
     assert_rc(append(&log, 4, 4), 0);
@@ -446,7 +437,6 @@ IN_MEMORY(a_log_without_a_valid_header_is_set_aside, d)
     static const uint8_t zeros[LOG_SLOTS_AT];
     struct log log;
 
-    create(d->fd, 0);
     make_full(d->fd, 0, 3);
     poke(d->fd, "0000000000", zeros, sizeof zeros, 0);
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), -EBADMSG);
@@ -461,23 +451,32 @@ IN_MEMORY(a_log_without_a_valid_header_is_set_aside, d)
 /* In any state: to append would grow it, and meet the full disk then. */
 IN_MEMORY(a_log_that_was_cut_short_is_set_aside, d)
 {
+    static const off_t sizes[] = {FILE_SIZE - 1,       FILE_SIZE - SLOT_SIZE,
+                                  LOG_SLOTS_AT,        LOG_SLOTS_AT - 1,
+                                  LOG_BLOCK_SIZE + 1,  LOG_BLOCK_SIZE,
+                                  LOG_HEADER_SIZE - 1, 0};
+    uint64_t index = 0;
     char name[LOG_NAME_SIZE];
     enum fill fill;
-    uint64_t index;
-    int fd;
 
     for (fill = NEW; fill < FILL_END; fill++) {
-        index = (uint64_t)fill;
-        (void)put_fill(d->fd, index, fill); /* nothing of it will come out */
-        show(d->fd, index, 0600, true);
-        log_name(index, name);
-        fd = openat(d->fd, name, O_WRONLY | O_CLOEXEC);
-        assert_int_equal(ftruncate(fd, FILE_SIZE - 1), 0);
-        assert_int_equal(close(fd), 0);
-        assert_rc(log_recover(d->fd, index, NULL), -EBADMSG);
-        assert_false(is_locked(d->fd, index));
+        for (size_t i = 0; i < LENGTH(sizes); i++, index++) {
+            struct inspect r;
+            int fd;
+
+            (void)put_fill(d->fd, index, fill); /* nothing of it comes out */
+            show(d->fd, index, 0600, true);
+            log_name(index, name);
+            fd = openat(d->fd, name, O_RDWR | O_CLOEXEC);
+            assert_int_equal(ftruncate(fd, sizes[i]), 0);
+            assert_rc(log_inspect(fd, index, &r), 0);
+            assert_true(r.headers_rc < 0 || r.damaged > 0);
+            assert_int_equal(close(fd), 0);
+            assert_rc(log_recover(d->fd, index, NULL), -EBADMSG);
+            assert_false(is_locked(d->fd, index));
+        }
     }
-    assert_int_equal(tmpdir_count(d, "."), FILL_END);
+    assert_int_equal(tmpdir_count(d, "."), index);
 }
 
 IN_MEMORY(a_log_under_another_name_is_set_aside, d)
@@ -500,7 +499,6 @@ IN_MEMORY(logs_set_aside_with_one_index_and_epoch_keep_apart, d)
     size_t i;
 
     for (i = 0; i < LENGTH(names); i++) {
-        create(d->fd, 0);
         make_full(d->fd, 0, 1);
         assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), 0);
         assert_rc(log_quarantine(&log), 0);
@@ -510,39 +508,55 @@ IN_MEMORY(logs_set_aside_with_one_index_and_epoch_keep_apart, d)
 }
 
 static void
-zero_block(const struct tmpdir *d, int block)
+zero_block(const struct tmpdir *d, uint64_t index, int block)
 {
     static const uint8_t zeros[LOG_BLOCK_SIZE];
+    char name[LOG_NAME_SIZE];
 
-    poke(d->fd, "0000000000", zeros, sizeof zeros,
-         (uint64_t)block * LOG_BLOCK_SIZE);
+    log_name(index, name);
+    poke(d->fd, name, zeros, sizeof zeros, (uint64_t)block * LOG_BLOCK_SIZE);
 }
 
-/* OPEN was durable and got lost later: what it covered must not be. */
-IN_MEMORY(empty_beside_a_lost_open_header_is_open, d)
+/* What the last header written said is lost: it was torn, or rotted later.  A
+ * slot of OPEN must not be lost with it, and marks tell an EMPTY that is back.
+ */
+IN_MEMORY(a_lost_header_leaves_the_state_before_it_or_what_slots_tell, d)
 {
-    struct log log;
-    int lost;
+    static const struct {
+        const char *name;
+        uint32_t former, count; /* increments of the fill before, of this one */
+        enum { OPEN_LOST, SEAL_LOST, EMPTY_LOST } lost;
+        int left;
+    } cases[] = {{"OPEN with slots", 7, 3, OPEN_LOST, 3},
+                 {"OPEN without slots", 7, 0, OPEN_LOST, 0},
+                 {"SEALED", 0, 6, SEAL_LOST, 6},
+                 {"EMPTY, once more under its mark", 0, 6, EMPTY_LOST, 6}};
 
-    create(d->fd, 0);
-    make_full(d->fd, 0, 7);
-    assert_int_equal(merge(d->fd, 0), 7);
-    log = begin_with(d->fd, 0, 3);
-    lost = !log.next_block; /* the block just written */
-    log_abandon(&log);
-    zero_block(d, lost);
-    assert_rc(log_recover(d->fd, 0, NULL), 0);
-    assert_recovered(d, 0, 3);
+    for (uint64_t i = 0; i < LENGTH(cases); i++) {
+        struct log log;
+
+        print_message("%s\n", cases[i].name);
+        if (cases[i].former > 0)
+            make_merged(d->fd, i, cases[i].former);
+        log = begin_with(d->fd, i, cases[i].count);
+        if (cases[i].lost != OPEN_LOST)
+            assert_rc(log_seal(&log), 0);
+        if (cases[i].lost == EMPTY_LOST)
+            assert_rc(log_empty(&log), 0);
+        zero_block(d, i, !log.next_block);
+        log_abandon(&log);
+        assert_rc(log_recover(d->fd, i, NULL), 0);
+        assert_recovered(d, i, cases[i].left);
+    }
 }
 
-/* The same with mode and lock lost too: the claim of a writer finds out. */
+/* Mode and lock are lost, too: the claim of a writer finds out. */
 IN_MEMORY(empty_beside_a_lost_open_header_is_not_claimed, d)
 {
     struct log log;
 
-    create(d->fd, 0);
     log = begin_with(d->fd, 0, 3);
-    zero_block(d, !log.next_block);
+    zero_block(d, 0, !log.next_block);
     log_abandon(&log);
     show(d->fd, 0, 0400, false);
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), -ESTALE);
@@ -555,110 +569,27 @@ IN_MEMORY(an_empty_log_with_a_lost_header_can_be_claimed_after_recovery, d)
 {
     struct log log;
 
-    create(d->fd, 0);
-    make_full(d->fd, 0, 3);
-    assert_int_equal(merge(d->fd, 0), 3);
-    zero_block(d, 1);
+    make_merged(d->fd, 0, 3);
+    zero_block(d, 0, 1);
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), -ESTALE);
     assert_rc(log_recover(d->fd, 0, NULL), 0);
-    make_full(d->fd, 0, 2);
-    assert_int_equal(merge(d->fd, 0), 2);
-}
-
-IN_MEMORY(a_torn_open_header_leaves_the_log_empty, d)
-{
-    struct log log;
-
-    create(d->fd, 0);
-    make_full(d->fd, 0, 7);
-    assert_int_equal(merge(d->fd, 0), 7);
-    log = begin(d->fd, 0);
-    zero_block(d, !log.next_block);
-    log_abandon(&log);
-    assert_rc(log_recover(d->fd, 0, NULL), 0);
-    assert_recovered(d, 0, 0);
-}
-
-IN_MEMORY(a_torn_seal_leaves_the_log_open, d)
-{
-    struct log log;
-
-    create(d->fd, 0);
-    log = begin_with(d->fd, 0, 6);
-    assert_rc(log_seal(&log), 0);
-    zero_block(d, !log.next_block);
-    log_abandon(&log);
-    assert_rc(log_recover(d->fd, 0, NULL), 0);
-    assert_recovered(d, 0, 6);
-}
-
-/* A torn EMPTY header brings the log back; the marks say that it is in. */
-IN_MEMORY(a_torn_empty_header_leaves_the_log_sealed_with_its_epoch, d)
-{
-    struct log log;
-
-    create(d->fd, 0);
-    make_full(d->fd, 0, 6);
-    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), 0);
-    assert_rc(log_empty(&log), 0);
-    zero_block(d, !log.next_block);
-    log_abandon(&log);
-    assert_rc(log_recover(d->fd, 0, NULL), 0);
-    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), 0);
-    assert_int_equal(log.header.epoch, 1);
-    assert_int_equal(log.count, 6);
-    log_abandon(&log);
-}
-
-/* ---- each length -------------------------------------------------------- */
-
-/* A log as bytes in memory: of 5 slots the last two say that 3 are durable. */
-static void
-make_bytes(const struct tmpdir *d, bool sealed, uint8_t bytes[FILE_SIZE])
-{
-    struct log log;
-
-    create(d->fd, 0);
-    make_full(d->fd, 0, 9);
-    assert_int_equal(merge(d->fd, 0), 9);
-    log = begin(d->fd, 0);
-    assert_rc(append(&log, 3, 0), 0);
-    assert_rc(append(&log, 2, 3), 0);
-    if (sealed)
-        assert_rc(log_seal(&log), 0);
-    assert_int_equal(pread(log.fd, bytes, FILE_SIZE, 0), FILE_SIZE);
-    log_abandon(&log);
-    assert_int_equal(unlinkat(d->fd, "0000000000", 0), 0);
-    assert_int_equal(unlinkat(d->fd, "lock-0000000000", 0), 0);
-}
-
-static bool
-is_whole(const struct inspect *r)
-{
-    return r->headers_rc == 0 && r->damaged == 0;
-}
-
-IN_MEMORY(a_log_cut_at_any_length_is_damaged, d)
-{
-    uint8_t bytes[FILE_SIZE];
-    struct inspect r;
-    int fd = memfd_create("log", MFD_CLOEXEC);
-    size_t size;
-    int sealed;
-
-    for (sealed = 0; sealed < 2; sealed++) {
-        make_bytes(d, sealed, bytes);
-        for (size = 0; size <= FILE_SIZE; size++) {
-            assert_int_equal(ftruncate(fd, 0), 0);
-            assert_int_equal(pwrite(fd, bytes, size, 0), size);
-            assert_rc(log_inspect(fd, 0, &r), 0);
-            assert_int_equal(is_whole(&r), size == FILE_SIZE);
-        }
-    }
-    assert_int_equal(close(fd), 0);
+    make_merged(d->fd, 0, 2);
 }
 
 /* ---- each system call fails ---------------------------------------------- */
+
+enum act {
+    CREATE,
+    CLAIM_EMPTY,
+    CLAIM_FULL,
+    RECOVER,
+    RELEASE,
+    BEGIN,
+    FILL,
+    MERGE,
+    QUARANTINE,
+    INSPECT
+};
 
 struct step {
     const char *name;
@@ -666,61 +597,17 @@ struct step {
     mode_t mode; /* shown before; 0: at rest as made */
     bool lock;
     mode_t claim; /* claimed before the fault; 0: not */
-    int (*act)(int dirfd, uint64_t index, struct log *log);
+    enum act act;
     bool still_claimed; /* after a failure */
     int least, most;    /* increments that come out in the end */
     bool bad;           /* it may end quarantined */
 };
 
 static int
-act_create(int dirfd, uint64_t index, struct log *log)
+fill_and_seal(struct log *log)
 {
-    struct layout l = small_layout();
+    int rc = log_begin(log);
 
-    (void)log;
-    return log_create(dirfd, index, &l, SLOTS);
-}
-
-static int
-act_claim_empty(int dirfd, uint64_t index, struct log *log)
-{
-    return log_claim(log, dirfd, index, LOG_MODE_EMPTY);
-}
-
-static int
-act_claim_full(int dirfd, uint64_t index, struct log *log)
-{
-    return log_claim(log, dirfd, index, LOG_MODE_FULL);
-}
-
-static int
-act_recover(int dirfd, uint64_t index, struct log *log)
-{
-    (void)log;
-    return log_recover(dirfd, index, NULL);
-}
-
-static int
-act_release(int dirfd, uint64_t index, struct log *log)
-{
-    (void)dirfd, (void)index;
-    return log_release(log);
-}
-
-static int
-act_begin(int dirfd, uint64_t index, struct log *log)
-{
-    (void)dirfd, (void)index;
-    return log_begin(log);
-}
-
-static int
-act_fill(int dirfd, uint64_t index, struct log *log)
-{
-    int rc;
-
-    (void)dirfd, (void)index;
-    rc = log_begin(log);
     if (rc == 0)
         rc = append(log, 3, 0);
     if (rc == 0)
@@ -729,54 +616,57 @@ act_fill(int dirfd, uint64_t index, struct log *log)
 }
 
 static int
-act_merge(int dirfd, uint64_t index, struct log *log)
+do_act(enum act act, int dirfd, uint64_t index, struct log *log)
 {
+    const struct layout l = small_layout();
+    struct inspect r;
     int rc;
 
-    (void)dirfd, (void)index;
-    rc = read_count(log);
-    return rc < 0 ? rc : log_empty(log);
-}
-
-static int
-act_quarantine(int dirfd, uint64_t index, struct log *log)
-{
-    (void)dirfd, (void)index;
-    return log_quarantine(log);
-}
-
-static int
-act_inspect(int dirfd, uint64_t index, struct log *log)
-{
-    struct inspect r;
-
-    (void)dirfd;
-    return log_inspect(log->fd, index, &r);
+    switch (act) {
+    case CREATE:
+        return log_create(dirfd, index, &l, SLOTS);
+    case CLAIM_EMPTY:
+        return log_claim(log, dirfd, index, LOG_MODE_EMPTY);
+    case CLAIM_FULL:
+        return log_claim(log, dirfd, index, LOG_MODE_FULL);
+    case RECOVER:
+        return log_recover(dirfd, index, NULL);
+    case RELEASE:
+        return log_release(log);
+    case BEGIN:
+        return log_begin(log);
+    case FILL:
+        return fill_and_seal(log);
+    case MERGE:
+        rc = read_count(log);
+        return rc < 0 ? rc : log_empty(log);
+    case QUARANTINE:
+        return log_quarantine(log);
+    case INSPECT:
+        return log_inspect(log->fd, index, &r);
+    }
+    return -EINVAL;
 }
 
 static const struct step steps[] = {
-    {"create", FILL_END, 0, false, 0, act_create, false, 0, 0, false},
-    {"claim empty", MERGED, 0, false, 0, act_claim_empty, false, 0, 0, false},
-    {"claim full", SEALED, 0200, false, 0, act_claim_full, false, 3, 3, false},
-    {"claim lying", SEALED, 0400, false, 0, act_claim_empty, false, 3, 3,
-     false},
-    {"claim open", OPEN_TORN, 0400, false, 0, act_claim_empty, false, 3, 3,
-     false},
-    {"recover empty", MERGED, 0600, true, 0, act_recover, false, 0, 0, false},
-    {"recover open", OPEN_TORN, 0600, true, 0, act_recover, false, 3, 3, false},
-    {"recover none", OPEN_NONE, 0600, true, 0, act_recover, false, 0, 0, false},
-    {"recover sealed", SEALED, 0600, true, 0, act_recover, false, 3, 3, false},
-    {"recover full", SEALED, 0200, true, 0, act_recover, false, 3, 3, false},
-    {"release empty", MERGED, 0, false, 0400, act_release, false, 0, 0, false},
-    {"release full", SEALED, 0200, false, 0200, act_release, false, 3, 3,
-     false},
-    {"begin", MERGED, 0, false, 0400, act_begin, true, 0, 0, false},
-    {"begin new", NEW, 0, false, 0400, act_begin, true, 0, 0, false},
-    {"fill", MERGED, 0, false, 0400, act_fill, true, 0, 3, false},
-    {"merge", SEALED, 0200, false, 0200, act_merge, true, 0, 3, false},
-    {"quarantine", SEALED, 0200, false, 0200, act_quarantine, false, 0, 3,
-     true},
-    {"inspect", SEALED, 0200, false, 0200, act_inspect, true, 3, 3, false},
+    {"create", FILL_END, 0, false, 0, CREATE, false, 0, 0, false},
+    {"claim empty", MERGED, 0, false, 0, CLAIM_EMPTY, false, 0, 0, false},
+    {"claim full", SEALED, 0200, false, 0, CLAIM_FULL, false, 3, 3, false},
+    {"claim lying", SEALED, 0400, false, 0, CLAIM_EMPTY, false, 3, 3, false},
+    {"claim open", OPEN_TORN, 0400, false, 0, CLAIM_EMPTY, false, 3, 3, false},
+    {"recover empty", MERGED, 0600, true, 0, RECOVER, false, 0, 0, false},
+    {"recover open", OPEN_TORN, 0600, true, 0, RECOVER, false, 3, 3, false},
+    {"recover none", OPEN_NONE, 0600, true, 0, RECOVER, false, 0, 0, false},
+    {"recover sealed", SEALED, 0600, true, 0, RECOVER, false, 3, 3, false},
+    {"recover full", SEALED, 0200, true, 0, RECOVER, false, 3, 3, false},
+    {"release empty", MERGED, 0, false, 0400, RELEASE, false, 0, 0, false},
+    {"release full", SEALED, 0200, false, 0200, RELEASE, false, 3, 3, false},
+    {"begin", MERGED, 0, false, 0400, BEGIN, true, 0, 0, false},
+    {"begin new", NEW, 0, false, 0400, BEGIN, true, 0, 0, false},
+    {"fill", MERGED, 0, false, 0400, FILL, true, 0, 3, false},
+    {"merge", SEALED, 0200, false, 0200, MERGE, true, 0, 3, false},
+    {"quarantine", SEALED, 0200, false, 0200, QUARANTINE, false, 0, 3, true},
+    {"inspect", SEALED, 0200, false, 0200, INSPECT, true, 3, 3, false},
 };
 
 /* Brings the log to rest as the daemons would, and counts what is in it. */
@@ -829,11 +719,11 @@ run_step(const struct tmpdir *d, const struct step *s, uint64_t index,
         assert_rc(log_claim(&log, d->fd, index, s->claim), 0);
 
     fault_inject("disk", nth, error);
-    rc = s->act(d->fd, index, &log);
+    rc = do_act(s->act, d->fd, index, &log);
     *hit = fault_hit();
     fault_clear();
 
-    if (rc == 0 && !*hit && s->act == act_create)
+    if (rc == 0 && !*hit && s->act == CREATE)
         assert_int_equal(mode_of(d->fd, index), LOG_MODE_EMPTY);
     if (rc == 0 || s->still_claimed)
         log_abandon(&log); /* as if we died now */
@@ -966,8 +856,7 @@ assert_kept(const struct tmpdir *d, struct known *k)
     if (!exists(d->fd, "0000000000"))
         create(d->fd, 0);
     assert_int_equal(mode_of(d->fd, 0), LOG_MODE_EMPTY);
-    make_full(d->fd, 0, 2);
-    assert_int_equal(merge(d->fd, 0), 2);
+    make_merged(d->fd, 0, 2);
     assert_int_equal(tmpdir_count(d, "."), 1);
     assert_int_equal(unlinkat(d->fd, "0000000000", 0), 0);
 }

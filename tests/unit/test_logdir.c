@@ -12,36 +12,54 @@
 
 #define LENGTH(a) (sizeof(a) / sizeof((a)[0]))
 
+/* For a test: closed at its end. */
+static struct logdir dir;
+
 static struct logdir
 open_dir(const struct tmpdir *d)
 {
     struct layout l = small_layout();
-    struct logdir dir;
+    struct logdir opened;
 
-    assert_rc(logdir_open(&dir, d->fd, &l, FILE_SIZE), 0);
-    assert_int_equal(dir.slots, SLOTS);
-    return dir;
+    assert_rc(logdir_open(&opened, d->fd, &l, FILE_SIZE), 0);
+    assert_int_equal(opened.slots, SLOTS);
+    return opened;
 }
 
 static uint64_t
-oldest(struct logdir *dir)
+oldest(void)
 {
     uint64_t ms;
 
-    assert_rc(pending_oldest_ms(dir, &ms), 0);
+    assert_rc(pending_oldest_ms(&dir, &ms), 0);
     return ms;
 }
 
+static int
+setup(void **state)
+{
+    (void)in_memory_setup(state);
+    dir = open_dir(*state);
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    logdir_close(&dir);
+    return in_memory_teardown(state);
+}
+
+#define CASE(name, d) TEST_IN(name, struct tmpdir *d, setup, teardown)
+
 /* ---- scan --------------------------------------------------------------- */
 
-IN_MEMORY(a_scan_tells_each_log_once_in_order, d)
+CASE(a_scan_tells_each_log_once_in_order, d)
 {
-    struct logdir dir = open_dir(d);
     struct log log;
 
     create(d->fd, 9);
     create(d->fd, 0);
-    create(d->fd, 4);
     make_full(d->fd, 4, 2);
     assert_rc(log_claim(&log, d->fd, 9, LOG_MODE_EMPTY), 0);
     tmpdir_put(d, "lock-0000000002", "", 0, 0600);
@@ -61,13 +79,10 @@ IN_MEMORY(a_scan_tells_each_log_once_in_order, d)
     assert_int_equal(dir.entries[3].mode, 0600);
 
     log_abandon(&log);
-    logdir_close(&dir);
 }
 
-IN_MEMORY(a_scan_counts_what_is_no_log, d)
+CASE(a_scan_counts_what_is_no_log, d)
 {
-    struct logdir dir = open_dir(d);
-
     tmpdir_put(d, "writer", "", 0, 0600);
     tmpdir_put(d, ".probe-1", "", 0, 0600);
     tmpdir_put(d, "bad-0000000000-7", "", 0, 0400);
@@ -78,12 +93,10 @@ IN_MEMORY(a_scan_counts_what_is_no_log, d)
     assert_int_equal(dir.count, 0);
     assert_int_equal(dir.bad, 1);
     assert_int_equal(dir.foreign, 2);
-    logdir_close(&dir);
 }
 
-IN_MEMORY(many_logs_are_scanned, d)
+CASE(many_logs_are_scanned, d)
 {
-    struct logdir dir = open_dir(d);
     char name[LOG_NAME_SIZE];
     uint64_t i;
 
@@ -95,29 +108,25 @@ IN_MEMORY(many_logs_are_scanned, d)
     assert_int_equal(dir.count, 300);
     for (i = 1; i < dir.count; i++)
         assert_true(dir.entries[i - 1].index < dir.entries[i].index);
-    logdir_close(&dir);
 }
 
 IN_MEMORY(a_log_size_without_room_for_a_slot_is_refused, d)
 {
     struct layout l = small_layout();
-    struct logdir dir;
+    struct logdir none;
 
-    assert_rc(logdir_open(&dir, d->fd, &l, LOG_SLOTS_AT + SLOT_SIZE - 1),
+    assert_rc(logdir_open(&none, d->fd, &l, LOG_SLOTS_AT + SLOT_SIZE - 1),
               -ERANGE);
 }
 
 /* ---- recover ------------------------------------------------------------ */
 
-IN_MEMORY(a_quiet_directory_needs_no_recovery, d)
+CASE(a_quiet_directory_needs_no_recovery, d)
 {
-    struct logdir dir = open_dir(d);
     struct log log;
 
     create(d->fd, 0);
-    create(d->fd, 1);
     make_full(d->fd, 1, 3);
-    create(d->fd, 2);
     log = begin_with(d->fd, 2, 1);
     assert_rc(logdir_recover(&dir), 0);
 
@@ -130,15 +139,12 @@ IN_MEMORY(a_quiet_directory_needs_no_recovery, d)
     assert_int_equal(fault_calls("flock"), 1);
     assert_int_equal(fault_calls("openat"), 1);
     log_abandon(&log);
-    logdir_close(&dir);
 }
 
-IN_MEMORY(recovery_mends_all_that_the_dead_left, d)
+CASE(recovery_mends_all_that_the_dead_left, d)
 {
-    struct logdir dir = open_dir(d);
     struct log log;
 
-    create(d->fd, 0);
     log = begin_with(d->fd, 0, 3);
     log_abandon(&log);
     create(d->fd, 1);
@@ -156,19 +162,15 @@ IN_MEMORY(recovery_mends_all_that_the_dead_left, d)
     assert_int_equal(dir.bad, 1);
     assert_rc(logdir_recover(&dir), 0);
     assert_int_equal(merge(d->fd, 0), 3);
-    logdir_close(&dir);
 }
 
 /* A worker must see it without waiting for a writer to come by. */
-IN_MEMORY(the_first_recovery_mends_modes_that_a_power_loss_brought_back, d)
+CASE(the_first_recovery_mends_modes_that_a_power_loss_brought_back, d)
 {
-    struct logdir dir = open_dir(d);
     struct log log;
 
-    create(d->fd, 0);
     make_full(d->fd, 0, 3);
     show(d->fd, 0, 0400, false);
-    create(d->fd, 1);
     log = begin_with(d->fd, 1, 2);
     log_abandon(&log);
     show(d->fd, 1, 0400, false);
@@ -180,35 +182,30 @@ IN_MEMORY(the_first_recovery_mends_modes_that_a_power_loss_brought_back, d)
     assert_int_equal(mode_of(d->fd, 2), LOG_MODE_EMPTY);
     assert_int_equal(merge(d->fd, 0), 3);
     assert_int_equal(merge(d->fd, 1), 2);
-    logdir_close(&dir);
 }
 
-IN_MEMORY(what_is_no_file_of_ours_stops_nothing, d)
+CASE(what_is_no_file_of_ours_stops_nothing, d)
 {
-    struct logdir dir = open_dir(d);
     struct log log;
     uint64_t hint = 0;
 
     assert_int_equal(symlinkat("/etc/passwd", d->fd, "0000000000"), 0);
     assert_int_equal(mkdirat(d->fd, "0000000001", 0400), 0);
     assert_int_equal(mkdirat(d->fd, "lock-0000000002", 0700), 0);
-    create(d->fd, 3);
     log = begin_with(d->fd, 3, 1);
     log_abandon(&log);
 
     assert_rc(logdir_recover(&dir), 1);
-    assert_true(oldest(&dir) == FIRST_MS);
+    assert_true(oldest() == FIRST_MS);
     assert_rc(logdir_claim(&dir, LOG_MODE_EMPTY, &hint, &log), -EAGAIN);
     assert_rc(logdir_claim(&dir, LOG_MODE_FULL, &hint, &log), 0);
     log_abandon(&log);
-    logdir_close(&dir);
 }
 
 /* ---- choose and create -------------------------------------------------- */
 
-IN_MEMORY(claims_go_round, d)
+CASE(claims_go_round, d)
 {
-    struct logdir dir = open_dir(d);
     uint64_t hint = 1, i;
     struct log logs[3], log;
 
@@ -223,12 +220,10 @@ IN_MEMORY(claims_go_round, d)
     assert_rc(logdir_claim(&dir, LOG_MODE_FULL, &hint, &log), -EAGAIN);
     for (i = 0; i < 3; i++)
         assert_rc(log_release(&logs[i]), 0);
-    logdir_close(&dir);
 }
 
-IN_MEMORY(the_lowest_free_index_is_created, d)
+CASE(the_lowest_free_index_is_created, d)
 {
-    struct logdir dir = open_dir(d);
     uint64_t index;
 
     create(d->fd, 0);
@@ -242,24 +237,20 @@ IN_MEMORY(the_lowest_free_index_is_created, d)
     assert_int_equal(unlinkat(d->fd, "lock-0000000001", 0), 0);
     assert_rc(logdir_create(&dir, 5, &index), 0);
     assert_int_equal(index, 1);
-    logdir_close(&dir);
 }
 
-IN_MEMORY(a_full_disk_is_told_and_leaves_nothing, d)
+CASE(a_full_disk_is_told_and_leaves_nothing, d)
 {
-    struct logdir dir = open_dir(d);
     uint64_t index;
 
     fault_inject("pwrite", 1, ENOSPC);
     assert_rc(logdir_create(&dir, 5, &index), -ENOSPC);
     fault_clear();
     assert_int_equal(tmpdir_count(d, "."), 0);
-    logdir_close(&dir);
 }
 
-IN_MEMORY(creation_that_others_got_in_the_way_of_may_be_tried_again, d)
+CASE(creation_that_others_got_in_the_way_of_may_be_tried_again, d)
 {
-    struct logdir dir = open_dir(d);
     struct layout l = small_layout();
     uint64_t index;
 
@@ -267,12 +258,10 @@ IN_MEMORY(creation_that_others_got_in_the_way_of_may_be_tried_again, d)
     assert_rc(log_create(d->fd, 7, &l, SLOTS), -EAGAIN);
     assert_rc(logdir_create(&dir, 5, &index), -EAGAIN); /* not: all in use */
     fault_clear();
-    logdir_close(&dir);
 }
 
-IN_MEMORY(logs_of_other_message_sizes_are_refused, d)
+CASE(logs_of_other_message_sizes_are_refused, d)
 {
-    struct logdir dir = open_dir(d);
     struct layout other;
     uint64_t hint = 0;
     struct log log;
@@ -288,60 +277,52 @@ IN_MEMORY(logs_of_other_message_sizes_are_refused, d)
     assert_rc(logdir_claim(&dir, LOG_MODE_EMPTY, &hint, &log), -EAGAIN);
     assert_int_equal(mode_of(d->fd, 1), LOG_MODE_EMPTY);
     assert_false(is_locked(d->fd, 1));
-    logdir_close(&dir);
 }
 
 /* ---- how far the merge is behind ---------------------------------------- */
 
-IN_MEMORY(without_increments_nothing_is_behind, d)
+CASE(without_increments_nothing_is_behind, d)
 {
-    struct logdir dir = open_dir(d);
     struct log log;
 
-    assert_true(oldest(&dir) == UINT64_MAX);
+    assert_true(oldest() == UINT64_MAX);
     create(d->fd, 0);
     create(d->fd, 1);
-    assert_true(oldest(&dir) == UINT64_MAX);
-    make_full(d->fd, 0, 3);
-    assert_int_equal(merge(d->fd, 0), 3);
+    assert_true(oldest() == UINT64_MAX);
+    make_merged(d->fd, 0, 3);
     log = begin(d->fd, 0); /* over the slots of the fill before */
-    assert_true(oldest(&dir) == UINT64_MAX);
+    assert_true(oldest() == UINT64_MAX);
     tmpdir_put(d, "lock-0000000005", "", 0, 0600);
-    assert_true(oldest(&dir) == UINT64_MAX);
+    assert_true(oldest() == UINT64_MAX);
     log_abandon(&log);
-    logdir_close(&dir);
 }
 
-IN_MEMORY(an_increment_counts_from_its_append_until_its_merge, d)
+CASE(an_increment_counts_from_its_append_until_its_merge, d)
 {
-    struct logdir dir = open_dir(d);
     struct log log;
 
-    create(d->fd, 0);
     log = begin(d->fd, 0);
-    assert_true(oldest(&dir) == UINT64_MAX);
+    assert_true(oldest() == UINT64_MAX);
     assert_rc(append(&log, 3, 0), 0);
-    assert_true(oldest(&dir) == FIRST_MS);
+    assert_true(oldest() == FIRST_MS);
     assert_rc(append(&log, 3, 0), 0);
-    assert_true(oldest(&dir) == FIRST_MS);
+    assert_true(oldest() == FIRST_MS);
     assert_rc(log_seal(&log), 0);
-    assert_true(oldest(&dir) == FIRST_MS);
+    assert_true(oldest() == FIRST_MS);
     assert_rc(log_release(&log), 0);
-    assert_true(oldest(&dir) == FIRST_MS);
+    assert_true(oldest() == FIRST_MS);
 
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), 0);
-    assert_true(oldest(&dir) == FIRST_MS);
+    assert_true(oldest() == FIRST_MS);
     assert_int_equal(read_count(&log), 6);
     assert_rc(log_empty(&log), 0);
-    assert_true(oldest(&dir) == UINT64_MAX);
+    assert_true(oldest() == UINT64_MAX);
     assert_rc(log_release(&log), 0);
-    assert_true(oldest(&dir) == UINT64_MAX);
-    logdir_close(&dir);
+    assert_true(oldest() == UINT64_MAX);
 }
 
-IN_MEMORY(the_oldest_of_several_logs_counts, d)
+CASE(the_oldest_of_several_logs_counts, d)
 {
-    struct logdir dir = open_dir(d);
     struct log log;
 
     create(d->fd, 0);
@@ -353,28 +334,23 @@ IN_MEMORY(the_oldest_of_several_logs_counts, d)
     log.first_ms = FIRST_MS + 5;
     assert_rc(log_seal(&log), 0);
     assert_rc(log_release(&log), 0);
-    assert_true(oldest(&dir) == FIRST_MS + 5);
+    assert_true(oldest() == FIRST_MS + 5);
     make_full(d->fd, 1, 1);
-    assert_true(oldest(&dir) == FIRST_MS);
-    logdir_close(&dir);
+    assert_true(oldest() == FIRST_MS);
 }
 
-IN_MEMORY(quarantined_logs_hold_nothing_back, d)
+CASE(quarantined_logs_hold_nothing_back, d)
 {
-    struct logdir dir = open_dir(d);
     struct log log;
 
-    create(d->fd, 0);
     make_full(d->fd, 0, 1);
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), 0);
     assert_rc(log_quarantine(&log), 0);
-    assert_true(oldest(&dir) == UINT64_MAX);
-    logdir_close(&dir);
+    assert_true(oldest() == UINT64_MAX);
 }
 
-IN_MEMORY(a_mode_that_a_power_loss_brought_back_hides_nothing, d)
+CASE(a_mode_that_a_power_loss_brought_back_hides_nothing, d)
 {
-    struct logdir dir = open_dir(d);
     struct log log;
 
     create(d->fd, 0);
@@ -384,39 +360,35 @@ IN_MEMORY(a_mode_that_a_power_loss_brought_back_hides_nothing, d)
     log = begin_with(d->fd, 1, 2);
     log_abandon(&log);
     show(d->fd, 1, 0400, false);
-    assert_true(oldest(&dir) == FIRST_MS);
-    assert_true(oldest(&dir) == FIRST_MS);
+    assert_true(oldest() == FIRST_MS);
+    assert_true(oldest() == FIRST_MS);
 
     assert_rc(logdir_recover(&dir), 2);
     assert_int_equal(merge(d->fd, 0), 3);
-    assert_true(oldest(&dir) == FIRST_MS);
+    assert_true(oldest() == FIRST_MS);
     assert_int_equal(merge(d->fd, 1), 2);
-    assert_true(oldest(&dir) == UINT64_MAX);
+    assert_true(oldest() == UINT64_MAX);
 
     /* From here on an empty log is not opened for it. */
     fault_clear();
-    assert_true(oldest(&dir) == UINT64_MAX);
+    assert_true(oldest() == UINT64_MAX);
     assert_int_equal(fault_calls("openat"), 0);
-    logdir_close(&dir);
 }
 
-IN_MEMORY(a_lost_open_header_hides_nothing, d)
+CASE(a_lost_open_header_hides_nothing, d)
 {
     static const uint8_t zeros[LOG_BLOCK_SIZE];
-    struct logdir dir = open_dir(d);
     struct log log;
 
-    create(d->fd, 0);
     log = begin_with(d->fd, 0, 2);
     poke(d->fd, "0000000000", zeros, sizeof zeros,
          (uint64_t)!log.next_block * LOG_BLOCK_SIZE);
-    assert_true(oldest(&dir) == FIRST_MS);
+    assert_true(oldest() == FIRST_MS);
     log_abandon(&log);
-    logdir_close(&dir);
 }
 
 /* Whatever cannot be judged is an error or an early time, never a late one. */
-IN_MEMORY(a_failing_look_is_never_too_late, d)
+CASE(a_failing_look_is_never_too_late, d)
 {
     static const int errors[] = {EIO, EMFILE, EACCES};
     struct log owned;
@@ -432,14 +404,13 @@ IN_MEMORY(a_failing_look_is_never_too_late, d)
     owned = begin_with(d->fd, 0, 2);
     for (e = 0; e < LENGTH(errors); e++) {
         for (nth = 1, hit = true; hit; nth++) {
-            struct logdir dir = open_dir(d);
-
             fault_inject("disk", nth, errors[e]);
             rc = pending_oldest_ms(&dir, &ms);
             hit = fault_hit();
             fault_clear();
             assert_true(rc < 0 || ms == FIRST_MS);
             logdir_close(&dir);
+            dir = open_dir(d);
         }
     }
     log_abandon(&owned);
@@ -478,11 +449,10 @@ go_round(int dirfd, struct turns *t)
     _exit(0);
 }
 
-IN_MEMORY(a_log_that_changes_hands_is_never_overlooked, d)
+CASE(a_log_that_changes_hands_is_never_overlooked, d)
 {
     struct turns *t = mmap(NULL, sizeof *t, PROT_READ | PROT_WRITE,
                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    struct logdir dir = open_dir(d);
     unsigned looks, seen = 0;
     uint64_t before, ms;
     int status;
@@ -499,7 +469,7 @@ IN_MEMORY(a_log_that_changes_hands_is_never_overlooked, d)
     }
     for (looks = 0; looks < 200000 && seen < 2000; looks++) {
         before = t->there;
-        ms = oldest(&dir);
+        ms = oldest();
         if (before != 0 && t->there == before) {
             seen++;
             if (ms != FIRST_MS)
@@ -512,89 +482,57 @@ IN_MEMORY(a_log_that_changes_hands_is_never_overlooked, d)
     assert_true(looks < 200000);
     assert_int_equal(seen, 2000);
     assert_int_equal(munmap(t, sizeof *t), 0);
-    logdir_close(&dir);
 }
 
 /* ---- each system call fails ---------------------------------------------- */
 
-static int
-act_open(struct logdir *dir, const struct tmpdir *d)
+enum act { OPEN, RECOVER, CLAIM, CREATE, SIZES, ACTS };
+
+static void
+do_act(enum act act, struct logdir *logs, const struct tmpdir *d)
 {
     struct layout l = small_layout();
     struct logdir other;
-    int rc;
-
-    (void)dir;
-    rc = logdir_open(&other, d->fd, &l, FILE_SIZE);
-    if (rc == 0)
-        logdir_close(&other);
-    return rc;
-}
-
-static int
-act_recover(struct logdir *dir, const struct tmpdir *d)
-{
-    (void)d;
-    return logdir_recover(dir);
-}
-
-static int
-act_claim(struct logdir *dir, const struct tmpdir *d)
-{
-    uint64_t hint = 0;
+    uint64_t number = 0;
     struct log log;
-    int rc;
 
-    (void)d;
-    rc = logdir_claim(dir, LOG_MODE_FULL, &hint, &log);
-    if (rc == 0)
+    if (act == OPEN && logdir_open(&other, d->fd, &l, FILE_SIZE) == 0)
+        logdir_close(&other);
+    else if (act == RECOVER)
+        (void)logdir_recover(logs);
+    else if (act == CLAIM &&
+             logdir_claim(logs, LOG_MODE_FULL, &number, &log) == 0)
         log_abandon(&log);
-    return rc;
-}
-
-static int
-act_create(struct logdir *dir, const struct tmpdir *d)
-{
-    uint64_t index;
-
-    (void)d;
-    return logdir_create(dir, 100, &index);
-}
-
-static int
-act_sizes(struct logdir *dir, const struct tmpdir *d)
-{
-    (void)d;
-    return logdir_check_sizes(dir);
+    else if (act == CREATE)
+        (void)logdir_create(logs, 100, &number);
+    else if (act == SIZES)
+        (void)logdir_check_sizes(logs);
 }
 
 IN_MEMORY(any_failing_call_leaks_nothing_and_loses_nothing, d)
 {
-    static int (*const acts[])(struct logdir *, const struct tmpdir *) = {
-        act_open, act_recover, act_claim, act_create, act_sizes};
     static const char *const groups[] = {"disk", "memory"};
-    struct logdir dir, after;
+    struct logdir logs, after;
     unsigned nth, fds;
     struct log log;
-    size_t i, g;
+    enum act act;
+    size_t g;
     bool hit;
 
-    for (i = 0; i < LENGTH(acts); i++) {
+    for (act = OPEN; act < ACTS; act++) {
         for (g = 0; g < LENGTH(groups); g++) {
             for (nth = 1, hit = true; hit; nth++) {
-                create(d->fd, 0);
                 make_full(d->fd, 0, 3);
-                create(d->fd, 1);
                 log = begin_with(d->fd, 1, 2);
                 log_abandon(&log);
                 fds = fault_open_fds();
-                dir = open_dir(d);
+                logs = open_dir(d);
 
                 fault_inject(groups[g], nth, g ? ENOMEM : EIO);
-                (void)acts[i](&dir, d); /* the fault may be passed over */
+                do_act(act, &logs, d); /* the fault may be passed over */
                 hit = fault_hit();
                 fault_clear();
-                logdir_close(&dir);
+                logdir_close(&logs);
                 assert_int_equal(fault_open_fds(), fds);
 
                 after = open_dir(d);
