@@ -69,27 +69,25 @@ listen_at(const struct listener_config *row, struct net_address *bound)
     return fd;
 }
 
-/* The socket in the data directory.  Only a listener that has no port cannot do
- * without. */
-static int
-bind_socket(struct binding *b, size_t i, const struct listener_config *row)
+int
+bind_socket(const struct local_folder *f, const char *name, const char *listen,
+            int type, struct local *out)
 {
-    const bool alone = strcmp(row->listen, LISTENER_NO_PORT) == 0;
-    const struct local_folder *f = &b->folder;
+    const bool alone = strcmp(listen, LISTENER_NO_PORT) == 0;
     int rc = -ENOENT;
 
-    if (f->fd >= 0 && row->socket)
-        rc = local_open(f, row->socket, SOCK_STREAM, &b->sockets[i]);
-    if (rc == 0 || (!alone && (f->fd < 0 || !row->socket)))
+    if (f->fd >= 0 && name)
+        rc = local_open(f, name, type, out);
+    if (rc == 0 || (!alone && (f->fd < 0 || !name)))
         return 0;
     if (rc == -EBUSY)
         diag(alone ? DIAG_ERROR : DIAG_INFO,
              "%s/" LOCAL_FOLDER "/%s is served by another process%s", f->path,
-             row->socket,
+             name,
              alone ? ": stop that one" : "; this one serves its port alone");
     else
         diag_errno(alone ? DIAG_ERROR : DIAG_WARNING, rc,
-                   "listen at %s/" LOCAL_FOLDER "/%s%s", f->path, row->socket,
+                   "listen at %s/" LOCAL_FOLDER "/%s%s", f->path, name,
                    alone ? "" : "; its port serves alone");
     return alone ? rc : 0;
 }
@@ -101,7 +99,8 @@ bind_listener(struct binding *b, size_t i, const struct listener_config *row)
     char where[NET_ADDRESS_SIZE];
     int fd;
 
-    fd = bind_socket(b, i, row);
+    fd = bind_socket(&b->folder, row->socket, row->listen, SOCK_STREAM,
+                     &b->sockets[i]);
     if (fd < 0)
         return fd;
     b->on++;

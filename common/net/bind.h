@@ -37,6 +37,12 @@ int bind_listeners(struct binding *b, const struct listener_config *rows,
 int bind_resolve(const char *listen, const char *listen_key, const char *allow,
                  const char *allow_key, struct net_address *out);
 
+/* Makes the socket of a setting in the data directory; *out stays as it is
+ * where the port serves alone.  Below 0: the setting wants no port, and has
+ * none. */
+int bind_socket(const struct local_folder *f, const char *name,
+                const char *listen, int type, struct local *out);
+
 /* Gives the sockets to the listeners. */
 int bind_serve(struct binding *b, struct conns *cs);
 

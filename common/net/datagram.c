@@ -88,31 +88,23 @@ bind_port(struct datagrams *d)
     return 0;
 }
 
-/* The socket in the data directory.  Only a port that is off cannot do without
- * it. */
 static int
-bind_socket(struct datagrams *d, const struct local_folder *folder)
+bind_local(struct datagrams *d, const struct local_folder *folder)
 {
-    const bool alone = strcmp(d->config->listen, LISTENER_NO_PORT) == 0;
-    int rc = -ENOENT;
+    int rc;
 
+    d->folder = *folder;
     if (folder->fd >= 0) {
-        d->folder = *folder;
         d->folder.fd = fcntl(folder->fd, F_DUPFD_CLOEXEC, 0);
-        rc = d->folder.fd < 0 ? -errno
-                              : local_open(&d->folder, d->config->socket,
-                                           SOCK_DGRAM, &d->local);
+        if (d->folder.fd < 0)
+            return -errno;
     }
-    if (rc == 0) {
-        d->sources[LISTENER_SOCKET].fd = d->local.fd;
+    rc = bind_socket(&d->folder, d->config->socket, d->config->listen,
+                     SOCK_DGRAM, &d->local);
+    d->sources[LISTENER_SOCKET].fd = d->local.fd;
+    if (d->local.fd >= 0)
         set_buffer(d, d->local.fd);
-        return 0;
-    }
-    if (folder->fd >= 0 || alone)
-        diag_errno(alone ? DIAG_ERROR : DIAG_WARNING, rc,
-                   "listen at %s/" LOCAL_FOLDER "/%s%s", folder->path,
-                   d->config->socket, alone ? "" : "; its port serves alone");
-    return alone ? rc : 0;
+    return rc;
 }
 
 void
@@ -141,7 +133,7 @@ datagram_bind(struct datagrams *d, const struct datagram_config *config,
     if (config->allow)
         rc = networks_parse(config->allow, &d->allow, &wrong, &size);
     if (rc == 0)
-        rc = bind_socket(d, folder);
+        rc = bind_local(d, folder);
     if (rc == 0 && strcmp(config->listen, LISTENER_NO_PORT) != 0)
         rc = bind_port(d);
     if (rc < 0)

@@ -47,20 +47,26 @@ is_match(const char *pattern, size_t size, struct word path, struct word *name)
     return true;
 }
 
+/* Passes the blanks before the next pattern; returns its size, 0: there is
+ * none.
+ */
+static size_t
+next_pattern(const char **patterns)
+{
+    *patterns += strspn(*patterns, " \t");
+    return strcspn(*patterns, " \t");
+}
+
 /* The patterns were checked when the settings were read. */
 static bool
 find_match(const char *patterns, struct word path, struct word *name)
 {
-    for (;;) {
-        const size_t blanks = strspn(patterns, " \t");
-        const size_t size = strcspn(patterns + blanks, " \t");
+    size_t size;
 
-        if (size == 0)
-            return false;
-        if (is_match(patterns + blanks, size, path, name))
+    for (; (size = next_pattern(&patterns)) > 0; patterns += size)
+        if (is_match(patterns, size, path, name))
             return true;
-        patterns += blanks + size;
-    }
+    return false;
 }
 
 int
@@ -96,19 +102,13 @@ carbon_line(const char *patterns, const uint8_t *line, size_t size,
 int
 carbon_check_patterns(const char *patterns, const char **wrong, size_t *size)
 {
-    for (;;) {
-        const size_t blanks = strspn(patterns, " \t");
-        const char *star;
+    for (; (*size = next_pattern(&patterns)) > 0; patterns += *size) {
+        const char *star = memchr(patterns, '*', *size);
 
-        patterns += blanks;
-        *size = strcspn(patterns, " \t");
-        if (*size == 0)
-            return 0;
-        star = memchr(patterns, '*', *size);
         *wrong = patterns;
         if (!star ||
             memchr(star + 1, '*', *size - (size_t)(star + 1 - patterns)))
             return -EINVAL;
-        patterns += *size;
     }
+    return 0;
 }
