@@ -52,6 +52,14 @@ attach(struct fixture *r, unsigned flags, struct countd_board **out)
                                sizeof r->error);
 }
 
+static void
+close_master(struct fixture *r)
+{
+    if (r->master)
+        countd_board_close(r->master);
+    r->master = NULL;
+}
+
 static int
 setup(void **state)
 {
@@ -70,8 +78,7 @@ teardown(void **state)
 {
     struct fixture *r = *state;
 
-    if (r->master)
-        countd_board_close(r->master);
+    close_master(r);
     tmpdir_remove(&r->dir);
     return 0;
 }
@@ -96,13 +103,11 @@ static void
 user_reads(struct user *u, int64_t s0, int64_t s1, int64_t s2, int64_t s3,
            int64_t p0, int64_t p1)
 {
+    const int64_t shared[] = {s0, s1, s2, s3}, values[] = {p0, p1};
+
     assert_rc(countd_board_last_read(&u->last, 0, u->shared, u->values), 0);
-    assert_int_equal(u->shared[0], s0);
-    assert_int_equal(u->shared[1], s1);
-    assert_int_equal(u->shared[2], s2);
-    assert_int_equal(u->shared[3], s3);
-    assert_int_equal(u->values[0], p0);
-    assert_int_equal(u->values[1], p1);
+    assert_memory_equal(u->shared, shared, sizeof shared);
+    assert_memory_equal(u->values, values, sizeof values);
 }
 
 static int
@@ -147,37 +152,41 @@ CASE(two_users_take_turns_as_the_contract_says, r)
 CASE(what_the_contract_forbids_has_no_effect_and_its_words, r)
 {
     static const int64_t five[5] = {5, 5, 5, 5, 5};
+    static const struct {
+        int64_t slot;
+        size_t shared; /* values; 0: none */
+        int64_t index; /* of a private value; 9: none */
+        const char *text;
+    } all[] = {
+        {1, 4, 9, "update for only last read index is allowed"},
+        {1, 0, 0, "update for only last read index is allowed"},
+        {-1, 4, 9, "wrong index"},
+        {2, 4, 9, "wrong index"},
+        {0, 4, -1, "wrong private index"},
+        {0, 4, 2, "wrong private index"},
+        {0, 3, 9, "values size mismatch slot size"},
+        {0, 5, 9, "values size mismatch slot size"},
+    };
     struct user u;
 
     user_attach(r, &u);
-
     /* Nothing has been read. */
     assert_rc(user_updates(&u, 0, SHARED(1, 1, 1, 1), NO_PAIR), -EINVAL);
-    assert_string_equal(u.last.text,
-                        "update for only last read index is allowed");
+    assert_string_equal(u.last.text, all[0].text);
 
     user_reads(&u, 0, 0, 0, 0, 0, 0);
-    assert_rc(user_updates(&u, 1, SHARED(1, 1, 1, 1), NO_PAIR), -EINVAL);
-    assert_string_equal(u.last.text,
-                        "update for only last read index is allowed");
-    assert_rc(user_updates(&u, 1, NO_SHARED, PAIR(0, 1)), -EINVAL);
-    assert_string_equal(u.last.text,
-                        "update for only last read index is allowed");
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        const struct countd_board_pair pair = {all[i].index, 1};
+
+        assert_rc(user_updates(&u, all[i].slot, all[i].shared ? five : NULL,
+                               all[i].shared, &pair, all[i].index != 9),
+                  -EINVAL);
+        assert_string_equal(u.last.text, all[i].text);
+    }
     for (int64_t slot = -1; slot <= 2; slot += 3) {
         assert_rc(countd_board_last_read(&u.last, slot, u.shared, u.values),
                   -EINVAL);
         assert_string_equal(u.last.text, "wrong index");
-        assert_rc(user_updates(&u, slot, SHARED(1, 1, 1, 1), NO_PAIR), -EINVAL);
-        assert_string_equal(u.last.text, "wrong index");
-    }
-    for (int64_t index = -1; index <= 2; index += 3) {
-        assert_rc(user_updates(&u, 0, SHARED(5, 6, 7, 8), PAIR(index, 1)),
-                  -EINVAL);
-        assert_string_equal(u.last.text, "wrong private index");
-    }
-    for (size_t n = 3; n <= 5; n += 2) {
-        assert_rc(user_updates(&u, 0, five, n, NO_PAIR), -EINVAL);
-        assert_string_equal(u.last.text, "values size mismatch slot size");
     }
 
     user_reads(&u, 0, 0, 0, 0, 0, 0);
@@ -210,32 +219,6 @@ CASE(a_locked_row_is_refused_with_a_warning_and_private_values_written, r)
     user_reads(&u, 0, 0, 0, 0, 0, 3); /* readers do not wait */
     atomic_store(k.word, 0);
     countd_board_close(u.last.board);
-}
-
-/* Values of one generation with the number of the next would make an update of
- * old data pass. */
-CASE(an_update_from_stale_values_is_refused, r)
-{
-    int64_t values[4];
-    struct user a, b;
-
-    user_attach(r, &a);
-    user_attach(r, &b);
-    user_reads(&b, 0, 0, 0, 0, 0, 0);
-
-    /* What a reads is interrupted by an update: values, then b, then the
-     * generation. */
-    for (int i = 0; i < 4; i++)
-        values[i] = board_load(board_copy(board_shared(r->master, 0), 0) + i);
-    assert_rc(user_updates(&b, 0, SHARED(2, 2, 2, 2), NO_PAIR), 1);
-    user_reads(&a, 2, 2, 2, 2, 0, 0); /* what it gets is of its generation */
-    assert_int_equal(a.last.generation, 1);
-    a.last.generation = 0; /* that of the values it had at first */
-
-    assert_rc(user_updates(&a, 0, values, 4, NO_PAIR), 0);
-    user_reads(&b, 2, 2, 2, 2, 0, 0);
-    countd_board_close(a.last.board);
-    countd_board_close(b.last.board);
 }
 
 /* ---- explicit generations, cells --------------------------------------- */
@@ -472,8 +455,7 @@ CASE(a_board_has_one_master_and_is_made_anew_after_it, r)
     user_reads(&u, 0, 0, 0, 0, 0, 0);
     assert_rc(user_updates(&u, 0, SHARED(1, 2, 3, 4), NO_PAIR), 1);
 
-    countd_board_close(r->master);
-    r->master = NULL;
+    close_master(r);
     assert_rc(countd_board_master_alive(u.last.board), 0);
     assert_rc(attach(r, 0, &old), -ESRCH);
     assert_non_null(strstr(r->error, "is abandoned, cannot attach to it"));
@@ -501,8 +483,7 @@ CASE(a_board_that_is_not_there_or_empty_is_abandoned, r)
 {
     struct countd_board *b;
 
-    countd_board_close(r->master);
-    r->master = NULL;
+    close_master(r);
     assert_int_equal(unlink(r->path), 0);
     assert_rc(attach(r, 0, &b), -ENOENT);
     assert_non_null(strstr(r->error, "(file not exists)"));
@@ -517,8 +498,7 @@ CASE(a_killed_master_is_noticed, r)
     char ready;
     pid_t pid;
 
-    countd_board_close(r->master);
-    r->master = NULL;
+    close_master(r);
     assert_int_equal(pipe(pipes), 0);
     pid = fork();
     assert_true(pid >= 0);
@@ -577,8 +557,7 @@ CASE(impossible_shapes_make_no_file, r)
     };
     struct countd_board *b;
 
-    countd_board_close(r->master);
-    r->master = NULL;
+    close_master(r);
     assert_int_equal(unlink(r->path), 0);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         const struct countd_board_shape s =
@@ -598,8 +577,7 @@ CASE(a_file_that_is_no_board_is_not_overwritten, r)
     char got[64] = "";
     int fd;
 
-    countd_board_close(r->master);
-    r->master = NULL;
+    close_master(r);
     tmpdir_put(&r->dir, "board", text, sizeof text, 0600);
 
     assert_rc(create(r, &b), -EBADMSG);
@@ -678,8 +656,7 @@ CASE(a_board_of_another_length_is_refused, r)
     fd = open(r->path, O_RDONLY);
     assert_int_equal(read(fd, bytes, sizeof bytes), st.st_size);
     assert_int_equal(close(fd), 0);
-    countd_board_close(r->master);
-    r->master = NULL;
+    close_master(r);
     for (int i = 0; i < 4; i++) {
         const size_t sizes[] = {1, 100, (size_t)st.st_size - 1,
                                 (size_t)st.st_size + 1};

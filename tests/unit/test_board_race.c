@@ -240,6 +240,23 @@ start(struct fixture *r, int64_t who)
 }
 
 static void
+start_all(struct fixture *r, pid_t pids[WRITERS])
+{
+    for (int i = 0; i < WRITERS; i++)
+        pids[i] = start(r, i + 1);
+}
+
+static void
+stop_all(struct fixture *r, const pid_t pids[WRITERS])
+{
+    atomic_store(&r->between->stop, true);
+    for (int i = 0; i < WRITERS; i++)
+        assert_int_equal(waitpid(pids[i], NULL, 0), pids[i]);
+    assert_int_equal(r->between->failed, 0);
+    assert_int_equal(r->between->torn, 0);
+}
+
+static void
 await_updates(const struct fixture *r, uint64_t more)
 {
     const uint64_t until = atomic_load(&r->between->updated) + more;
@@ -252,9 +269,7 @@ CASE(killed_writers_stop_nobody, r)
 {
     pid_t pids[WRITERS];
 
-    for (int i = 0; i < WRITERS; i++)
-        pids[i] = start(r, i + 1);
-
+    start_all(r, pids);
     for (int i = 0; i < 200; i++) {
         const int k = i % WRITERS;
 
@@ -263,21 +278,14 @@ CASE(killed_writers_stop_nobody, r)
         assert_int_equal(waitpid(pids[k], NULL, 0), pids[k]);
         pids[k] = start(r, k + 1);
     }
-
-    atomic_store(&r->between->stop, true);
-    for (int i = 0; i < WRITERS; i++)
-        assert_int_equal(waitpid(pids[i], NULL, 0), pids[i]);
-    assert_int_equal(r->between->failed, 0);
-    assert_int_equal(r->between->torn, 0);
+    stop_all(r, pids);
 }
 
 CASE(a_master_restarts_under_load, r)
 {
     pid_t pids[WRITERS];
 
-    for (int i = 0; i < WRITERS; i++)
-        pids[i] = start(r, i + 1);
-
+    start_all(r, pids);
     for (int i = 0; i < 50; i++) {
         await_updates(r, 200);
         countd_board_close(r->b);
@@ -285,10 +293,5 @@ CASE(a_master_restarts_under_load, r)
         assert_rc(create(r), 0);
     }
     await_updates(r, 200);
-
-    atomic_store(&r->between->stop, true);
-    for (int i = 0; i < WRITERS; i++)
-        assert_int_equal(waitpid(pids[i], NULL, 0), pids[i]);
-    assert_int_equal(r->between->failed, 0);
-    assert_int_equal(r->between->torn, 0);
+    stop_all(r, pids);
 }
