@@ -41,59 +41,46 @@ extended_of(enum query_op op, const char *keyspace, const char *key)
                           .key_size = (uint16_t)strlen(key)};
 }
 
-TEST(a_range_request_is_272_little_endian_bytes)
+/* Puts a request, and reads it again. */
+static void
+put_and_parse(const struct query *q, int size, uint8_t bytes[QUERY_SIZE_MAX],
+              struct query *got)
 {
-    const struct query q = range_of("words", -2, 100);
-    uint8_t bytes[QUERY_SIZE_MAX], want[QUERY_SIZE] = {0};
-
-    memset(want, 0xff, 8);
-    want[0] = 0xfe;
-    want[8] = 100;
-    memcpy(want + 16, "words", 5);
-    memset(bytes, 0xaa, sizeof bytes);
-
-    assert_rc(query_put(&q, bytes), QUERY_SIZE);
-
-    assert_memory_equal(bytes, want, QUERY_SIZE);
-    assert_int_equal(bytes[QUERY_SIZE], 0xaa);
+    assert_rc(query_put(q, bytes), size);
+    assert_rc(query_parse(bytes, got), 0);
 }
 
-TEST(an_extended_request_is_528_bytes_marked_by_its_offset)
+TEST(requests_are_these_little_endian_bytes)
 {
-    const struct query q = extended_of(QUERY_RANK, "words", "the");
-    uint8_t bytes[QUERY_SIZE_MAX], want[QUERY_EXTENDED_SIZE] = {0};
+    const struct query all[] = {range_of("words", -2, 100),
+                                extended_of(QUERY_RANK, "words", "the"),
+                                past_of(QUERY_HISTORY, "the")};
+    static const int sizes[] = {QUERY_SIZE, QUERY_EXTENDED_SIZE,
+                                QUERY_HISTORY_SIZE};
+    uint8_t want[3][QUERY_SIZE_MAX] = {{0}}, bytes[QUERY_SIZE_MAX];
 
-    want[7] = 0x80;
-    want[8] = 2;
-    memcpy(want + 16, "words", 5);
-    memcpy(want + 272, "the", 3);
-    memset(bytes, 0xaa, sizeof bytes);
-
-    assert_rc(query_put(&q, bytes), QUERY_EXTENDED_SIZE);
-
-    assert_memory_equal(bytes, want, sizeof want);
-}
-
-TEST(a_request_about_the_past_is_560_bytes)
-{
-    const struct query q = past_of(QUERY_HISTORY, "the");
-    uint8_t bytes[QUERY_SIZE_MAX], want[QUERY_HISTORY_SIZE] = {0};
-
-    want[7] = 0x80;
-    want[8] = 7;
-    memcpy(want + 16, "words", 5);
-    memcpy(want + 272, "the", 3);
-    put_le64s(want + 528, 1763596800);
-    put_le64s(want + 536, 1763600400);
-    want[544] = 60;
-    want[552] = 7;
-
-    assert_rc(query_put(&q, bytes), QUERY_HISTORY_SIZE);
-
-    assert_memory_equal(bytes, want, sizeof want);
-    assert_int_equal(query_size(bytes, 16), QUERY_HISTORY_SIZE);
-    assert_true(query_size(bytes, 15) >
-                15); /* it is not whole, whatever it is */
+    memset(want[0], 0xff, 8);
+    want[0][0] = 0xfe;
+    want[0][8] = 100;
+    want[1][7] = want[2][7] = 0x80;
+    want[1][8] = 2;
+    want[2][8] = 7;
+    put_le64s(want[2] + 528, 1763596800);
+    put_le64s(want[2] + 536, 1763600400);
+    want[2][544] = 60;
+    want[2][552] = 7;
+    for (size_t i = 0; i < 3; i++) {
+        memcpy(want[i] + 16, "words", 5);
+        if (i > 0)
+            memcpy(want[i] + 272, "the", 3);
+        memset(bytes, 0xaa, sizeof bytes);
+        assert_rc(query_put(&all[i], bytes), sizes[i]);
+        assert_memory_equal(bytes, want[i], (size_t)sizes[i]);
+        assert_int_equal(bytes[sizes[i]], 0xaa);
+        assert_int_equal(query_size(bytes, 16), sizes[i]);
+        /* It is not whole, whatever it is. */
+        assert_true(query_size(bytes, 15) > 15);
+    }
 }
 
 TEST(a_request_for_keys_is_816_bytes)
@@ -123,24 +110,24 @@ TEST(a_request_for_keys_is_816_bytes)
 
     q = past_of(QUERY_KEYS, "");
     q.length = INT64_MAX;
-    assert_rc(query_put(&q, bytes), QUERY_KEYS_SIZE);
-    assert_rc(query_parse(bytes, &got), 0);
+    put_and_parse(&q, QUERY_KEYS_SIZE, bytes, &got);
     assert_int_equal(got.key_size, 0);
     assert_int_equal(got.prefix_size, 0);
     assert_int_equal(got.length, QUERY_ROWS_MAX);
-    q.length = -1;
-    assert_rc(query_put(&q, bytes), -EINVAL);
 }
 
 TEST(times_come_through_and_lengths_are_cut)
 {
-    struct query q = past_of(QUERY_PERIOD_TOP, ""), got;
+    struct query q = range_of("k", 0, INT64_MAX), got;
     uint8_t bytes[QUERY_SIZE_MAX];
 
+    put_and_parse(&q, QUERY_SIZE, bytes, &got);
+    assert_int_equal(got.length, QUERY_ROWS_MAX);
+
+    q = past_of(QUERY_PERIOD_TOP, "");
     q.length = INT64_MAX;
     q.from = INT64_MIN;
-    assert_rc(query_put(&q, bytes), QUERY_HISTORY_SIZE);
-    assert_rc(query_parse(bytes, &got), 0);
+    put_and_parse(&q, QUERY_HISTORY_SIZE, bytes, &got);
     assert_int_equal(got.op, QUERY_PERIOD_TOP);
     assert_true(got.from == INT64_MIN);
     assert_int_equal(got.to, q.to);
@@ -149,14 +136,8 @@ TEST(times_come_through_and_lengths_are_cut)
 
     q = past_of(QUERY_AROUND, "key");
     q.length = INT64_MAX;
-    assert_rc(query_put(&q, bytes), QUERY_HISTORY_SIZE);
-    assert_rc(query_parse(bytes, &got), 0);
+    put_and_parse(&q, QUERY_HISTORY_SIZE, bytes, &got);
     assert_int_equal(got.length, QUERY_ROWS_MAX - 1);
-
-    put_le64s(bytes + 552, -1);
-    assert_rc(query_parse(bytes, &got), -EINVAL);
-    q.length = -1;
-    assert_rc(query_put(&q, bytes), -EINVAL);
 }
 
 TEST(rows_of_the_past_round_trip)
@@ -243,32 +224,25 @@ TEST(fewer_than_eight_bytes_do_not_tell_the_size)
     assert_int_equal(query_size(bytes, 8), QUERY_SIZE);
 }
 
-TEST(a_length_above_4096_is_cut)
-{
-    const struct query q = range_of("k", 0, INT64_MAX);
-    uint8_t bytes[QUERY_SIZE_MAX];
-    struct query got;
-
-    assert_rc(query_put(&q, bytes), QUERY_SIZE);
-
-    assert_rc(query_parse(bytes, &got), 0);
-
-    assert_int_equal(got.length, QUERY_ROWS_MAX);
-}
-
 TEST(a_negative_length_is_malformed)
 {
-    struct query q = range_of("k", 0, -1);
+    static const int64_t bad[] = {-1, INT64_MIN};
+    struct query all[] = {range_of("k", 0, 1), past_of(QUERY_AROUND, "key"),
+                          past_of(QUERY_KEYS, "")};
+    static const size_t at[] = {8, 552, 552};
     uint8_t bytes[QUERY_SIZE_MAX];
     struct query got;
 
-    assert_rc(query_put(&q, bytes), -EINVAL);
-    q.length = 1;
-    assert_rc(query_put(&q, bytes), QUERY_SIZE);
-    put_le64s(bytes + 8, -1);
-    assert_rc(query_parse(bytes, &got), -EINVAL);
-    put_le64s(bytes + 8, INT64_MIN);
-    assert_rc(query_parse(bytes, &got), -EINVAL);
+    for (size_t i = 0; i < 6; i++) {
+        struct query *q = &all[i / 2];
+
+        q->length = 1;
+        assert_true(query_put(q, bytes) > 0);
+        put_le64s(bytes + at[i / 2], bad[i % 2]);
+        assert_rc(query_parse(bytes, &got), -EINVAL);
+        q->length = bad[i % 2];
+        assert_rc(query_put(q, bytes), -EINVAL);
+    }
 }
 
 TEST(names_of_256_bytes_need_no_nul)
@@ -281,9 +255,7 @@ TEST(names_of_256_bytes_need_no_nul)
     name[QUERY_NAME_SIZE] = 0;
     q = extended_of(QUERY_GET, name, name);
 
-    assert_rc(query_put(&q, bytes), QUERY_EXTENDED_SIZE);
-    assert_rc(query_parse(bytes, &got), 0);
-
+    put_and_parse(&q, QUERY_EXTENDED_SIZE, bytes, &got);
     assert_int_equal(got.keyspace_size, QUERY_NAME_SIZE);
     assert_int_equal(got.key_size, QUERY_NAME_SIZE);
 }
@@ -382,9 +354,7 @@ TEST(the_smallest_offset_is_put_as_the_start)
     uint8_t bytes[QUERY_SIZE_MAX];
     struct query got;
 
-    assert_rc(query_put(&q, bytes), QUERY_SIZE);
-    assert_rc(query_parse(bytes, &got), 0);
-
+    put_and_parse(&q, QUERY_SIZE, bytes, &got);
     assert_int_equal(got.op, QUERY_RANGE);
     assert_true(got.offset == -INT64_MAX);
 }
