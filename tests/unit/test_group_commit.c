@@ -139,10 +139,9 @@ let_sync(struct fixture *r)
 
 CASE(an_answer_leaves_when_its_sync_is_done, r)
 {
-    int a;
+    const int a = echo_join(r->echo, ECHO);
 
     r->file.waits = true;
-    a = echo_join(r->echo, ECHO);
     echo_ask(a, 'e', "free,");
     echo_ask(a, 'g', "durable");
     echo_hear(r->echo, a, "free,");
@@ -157,12 +156,11 @@ CASE(an_answer_leaves_when_its_sync_is_done, r)
 
 CASE(who_comes_while_a_sync_runs_is_in_the_next_which_departs_at_once, r)
 {
-    int a, b, c;
+    const int a = echo_join(r->echo, ECHO);
+    const int b = echo_join(r->echo, ECHO);
+    const int c = echo_join(r->echo, WINS);
 
     r->file.waits = true;
-    a = echo_join(r->echo, ECHO);
-    b = echo_join(r->echo, ECHO);
-    c = echo_join(r->echo, WINS);
     echo_ask(a, 'g', "one");
     echo_hear_nothing(r->echo, a);
     echo_ask(b, 'g', "two");
@@ -183,10 +181,9 @@ CASE(who_comes_while_a_sync_runs_is_in_the_next_which_departs_at_once, r)
 
 CASE(the_next_sync_begins_before_answers_are_sent, r)
 {
-    int a;
+    const int a = echo_join(r->echo, ECHO);
 
     r->file.waits = true;
-    a = echo_join(r->echo, ECHO);
     echo_ask(a, 'g', "one");
     echo_turns(r->echo, 2);
     echo_ask(a, 'g', "two");
@@ -199,13 +196,13 @@ CASE(the_next_sync_begins_before_answers_are_sent, r)
     echo_hear(r->echo, a, "two");
 }
 
-CASE(after_a_failed_sync_no_answer_ever_leaves, r)
+static void
+fail_sync(struct fixture *r)
 {
-    int a, b;
+    const int a = echo_join(r->echo, ECHO);
+    const int b = echo_join(r->echo, ECHO);
 
     r->file.rc = -EIO;
-    a = echo_join(r->echo, ECHO);
-    b = echo_join(r->echo, ECHO);
     echo_ask(a, 'g', "one");
     /* The answer of the thread comes when it comes; a turn is a millisecond. */
     for (int i = 0; i < 30000 && !r->commit.failed; i++)
@@ -221,12 +218,22 @@ CASE(after_a_failed_sync_no_answer_ever_leaves, r)
     assert_int_equal(r->file.begun, 1);
 }
 
+CASE(after_a_failed_sync_no_answer_ever_leaves, r)
+{
+    fail_sync(r);
+}
+
+CASE(after_a_failed_sync_in_the_loop_no_answer_ever_leaves, r)
+{
+    r->file.small = true;
+    fail_sync(r);
+}
+
 CASE(a_small_sync_is_done_in_the_loop_when_it_delays_nobody, r)
 {
-    int a;
+    const int a = echo_join(r->echo, ECHO);
 
     r->file.small = true;
-    a = echo_join(r->echo, ECHO);
     for (unsigned i = 1; i <= 5; i++) {
         echo_ask(a, 'g', "here");
         echo_hear(r->echo, a, "here");
@@ -241,11 +248,10 @@ CASE(a_small_sync_is_done_in_the_loop_when_it_delays_nobody, r)
 
 CASE(a_sync_in_the_loop_takes_what_comes_while_answers_are_sent, r)
 {
-    int a, b;
+    const int a = echo_join(r->echo, ECHO);
+    const int b = echo_join(r->echo, ECHO);
 
     r->file.small = true;
-    a = echo_join(r->echo, ECHO);
-    b = echo_join(r->echo, ECHO);
     echo_ask(a, 'g', "one");
     echo_turns(r->echo, 1);
     assert_int_equal(r->file.begun, 1);
@@ -260,11 +266,10 @@ CASE(a_sync_in_the_loop_takes_what_comes_while_answers_are_sent, r)
 
 CASE(syncs_come_back_to_the_loop_though_answers_always_wait, r)
 {
-    int a, b;
+    const int a = echo_join(r->echo, ECHO);
+    const int b = echo_join(r->echo, ECHO);
 
     r->file.small = r->file.loop_is_shared = r->file.waits = true;
-    a = echo_join(r->echo, ECHO);
-    b = echo_join(r->echo, ECHO);
     echo_ask(a, 'g', "there");
     echo_turns(r->echo, 1);
     r->file.loop_is_shared = false;
@@ -281,11 +286,10 @@ CASE(syncs_come_back_to_the_loop_though_answers_always_wait, r)
 
 CASE(a_slow_sync_takes_the_next_ones_out_of_the_loop, r)
 {
-    int a;
+    const int a = echo_join(r->echo, ECHO);
 
     r->file.small = true;
     r->commit.brief_ns = 0;
-    a = echo_join(r->echo, ECHO);
     for (int i = 0; i < COMMIT_QUICK_RUNS; i++) {
         echo_ask(a, 'g', "slow");
         echo_hear(r->echo, a, "slow");
@@ -298,22 +302,6 @@ CASE(a_slow_sync_takes_the_next_ones_out_of_the_loop, r)
     echo_ask(a, 'g', "here");
     echo_hear(r->echo, a, "here");
     assert_int_equal(r->commit.syncs_here, 2);
-}
-
-CASE(a_small_sync_that_fails_lets_nobody_go, r)
-{
-    int a;
-
-    r->file.small = true;
-    r->file.rc = -EIO;
-    a = echo_join(r->echo, ECHO);
-    echo_ask(a, 'g', "one");
-    /* The answer of the thread comes when it comes; a turn is a millisecond. */
-    for (int i = 0; i < 30000 && !r->commit.failed; i++)
-        echo_turns(r->echo, 1);
-    assert_true(r->commit.failed);
-    echo_hear_nothing(r->echo, a);
-    assert_int_equal(r->file.synced, 1);
 }
 
 CASE(what_is_due_is_synced_though_nobody_waits, r)
@@ -329,10 +317,9 @@ CASE(what_is_due_is_synced_though_nobody_waits, r)
 
 CASE(where_there_is_nothing_to_sync_the_group_waits_on, r)
 {
-    int a;
+    const int a = echo_join(r->echo, ECHO);
 
     r->file.nothing = true;
-    a = echo_join(r->echo, ECHO);
     echo_ask(a, 'g', "one");
     echo_hear_nothing(r->echo, a);
     r->file.nothing = false;
@@ -341,10 +328,9 @@ CASE(where_there_is_nothing_to_sync_the_group_waits_on, r)
 
 CASE(a_stop_waits_for_the_sync, r)
 {
-    int a;
+    const int a = echo_join(r->echo, ECHO);
 
     r->file.waits = true;
-    a = echo_join(r->echo, ECHO);
     echo_ask(a, 'g', "one");
     echo_turns(r->echo, 2);
     echo_stop(r->echo, 0);

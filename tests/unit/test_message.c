@@ -101,22 +101,12 @@ put_slot(const struct layout *l, uint8_t *slot, const struct message *from,
     slot_put(l, slot, &m, uuid, number, stamp);
 }
 
-TEST(the_default_layout_is_520_and_544_bytes)
+TEST(a_layout_has_names_of_1_to_256_bytes)
 {
+    const struct layout want = {256, 256, 264, 520, 528, 536, 540, 544};
     struct layout l = make_layout(256, 256);
 
-    assert_int_equal(l.key_at, 264);
-    assert_int_equal(l.message_size, 520);
-    assert_int_equal(l.received_at, 528);
-    assert_int_equal(l.synced_at, 536);
-    assert_int_equal(l.crc_at, 540);
-    assert_int_equal(l.slot_size, 544);
-}
-
-TEST(name_sizes_are_1_to_256)
-{
-    struct layout l;
-
+    assert_memory_equal(&l, &want, sizeof l);
     assert_rc(layout_init(&l, 1, 1), 0);
     assert_int_equal(l.slot_size, 34);
     assert_rc(layout_init(&l, 0, 1), -ERANGE);
@@ -202,13 +192,12 @@ TEST(an_empty_name_is_malformed)
     struct message m = make_message(1, "a", "b"), out;
     uint8_t bytes[520];
 
-    assert_rc(message_put(&l, &m, bytes), 0);
-    bytes[8] = 0;
-    assert_rc(parse(&l, bytes, &out), -EBADMSG);
-    bytes[8] = 'a';
-    assert_rc(parse(&l, bytes, &out), 0);
-    bytes[264] = 0;
-    assert_rc(parse(&l, bytes, &out), -EBADMSG);
+    for (size_t at = 8; at <= 264; at += 256) {
+        assert_rc(message_put(&l, &m, bytes), 0);
+        assert_rc(parse(&l, bytes, &out), 0);
+        bytes[at] = 0;
+        assert_rc(parse(&l, bytes, &out), -EBADMSG);
+    }
 }
 
 /* Whatever the name's length and wherever the byte: wide compares have edges.
@@ -242,22 +231,24 @@ TEST(a_byte_after_the_first_nul_is_malformed)
 
 TEST(names_that_do_not_fit_are_refused)
 {
+    static const struct {
+        const char *keyspace, *key;
+        int rc;
+    } cases[] = {{"abcd", "abcd", 0},
+                 {"abcde", "a", -ENAMETOOLONG},
+                 {"a", "abcde", -ENAMETOOLONG},
+                 {"", "a", -EINVAL},
+                 {"a", "", -EINVAL}};
     struct layout l = make_layout(4, 4);
-    struct message good = make_message(1, "abcd", "abcd"), m;
+    struct message m;
     uint8_t bytes[16];
 
-    assert_rc(message_put(&l, &good, bytes), 0);
-    m = make_message(1, "abcde", "a");
-    assert_rc(message_put(&l, &m, bytes), -ENAMETOOLONG);
-    m = make_message(1, "a", "abcde");
-    assert_rc(message_put(&l, &m, bytes), -ENAMETOOLONG);
-    m = make_message(1, "", "a");
-    assert_rc(message_put(&l, &m, bytes), -EINVAL);
-    m = make_message(1, "a", "");
-    assert_rc(message_put(&l, &m, bytes), -EINVAL);
-    m = good;
-    m.key = (const uint8_t *)"a\0b";
-    m.key_size = 3;
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        m = make_message(1, cases[i].keyspace, cases[i].key);
+        assert_rc(message_put(&l, &m, bytes), cases[i].rc);
+    }
+    m = make_message(1, "abcd", "abcd");
+    m.key = (const uint8_t *)"a\0bc";
     assert_rc(message_put(&l, &m, bytes), -EINVAL);
 }
 
@@ -309,40 +300,7 @@ TEST(the_checksum_is_the_one_of_the_format)
     }
 }
 
-TEST(a_slot_says_what_was_put)
-{
-    struct layout l = make_layout(256, 256);
-    struct message m = make_message(INT64_MAX, "keyspace", "key"), out;
-    struct slot_stamp stamp = {.epoch = 9, .received_ms = 8, .synced = 7}, got;
-    uint8_t slot[544];
-
-    put_slot(&l, slot, &m, 42, &stamp);
-    assert_rc(slot_parse(&l, slot, uuid, 42, 9, &out, &got), 0);
-    assert_true(out.increment == INT64_MAX);
-    assert_int_equal(out.keyspace_size, 8);
-    assert_memory_equal(out.key, "key", 3);
-    assert_int_equal(got.epoch, 9);
-    assert_int_equal(got.received_ms, 8);
-    assert_int_equal(got.synced, 7);
-}
-
-TEST(a_slot_of_another_epoch_never_counts)
-{
-    struct layout l = make_layout(16, 16);
-    struct message m = make_message(1, "a", "b"), out;
-    struct slot_stamp stamp = {.epoch = 9}, got;
-    uint8_t slot[64];
-
-    put_slot(&l, slot, &m, 0, &stamp);
-    assert_rc(slot_parse(&l, slot, uuid, 0, 8, &out, &got), -ENOENT);
-    assert_rc(slot_parse(&l, slot, uuid, 0, 10, &out, &got), -ENOENT);
-
-    /* Nor when its epoch alone was torn into this one. */
-    put_le64(slot + l.message_size, 10);
-    assert_rc(slot_parse(&l, slot, uuid, 0, 10, &out, &got), -EBADMSG);
-}
-
-TEST(a_slot_of_another_place_or_log_never_counts)
+TEST(a_slot_of_another_epoch_place_or_log_never_counts)
 {
     static const uint8_t other[MESSAGE_UUID_SIZE] = "0123456789abcdf";
     struct layout l = make_layout(16, 16);
@@ -351,9 +309,15 @@ TEST(a_slot_of_another_place_or_log_never_counts)
     uint8_t slot[64];
 
     put_slot(&l, slot, &m, 5, &stamp);
+    assert_rc(slot_parse(&l, slot, uuid, 5, 8, &out, &got), -ENOENT);
+    assert_rc(slot_parse(&l, slot, uuid, 5, 10, &out, &got), -ENOENT);
     assert_rc(slot_parse(&l, slot, uuid, 4, 9, &out, &got), -EBADMSG);
     assert_rc(slot_parse(&l, slot, uuid, 6, 9, &out, &got), -EBADMSG);
     assert_rc(slot_parse(&l, slot, other, 5, 9, &out, &got), -EBADMSG);
+
+    /* Nor when its epoch alone was torn into this one. */
+    put_le64(slot + l.message_size, 10);
+    assert_rc(slot_parse(&l, slot, uuid, 5, 10, &out, &got), -EBADMSG);
 }
 
 TEST(any_flipped_bit_makes_a_slot_invalid)
@@ -427,7 +391,9 @@ TEST(a_run_of_slots_is_put_and_checked_as_each_alone)
             assert_int_equal(out[i].increment, i);
             assert_int_equal(out[i].keyspace_size, m[i].keyspace_size);
             assert_int_equal(out[i].key_size, m[i].key_size);
+            assert_int_equal(got[i].epoch, 3);
             assert_int_equal(got[i].received_ms, 2);
+            assert_int_equal(got[i].synced, 1);
         }
     }
 }
