@@ -61,6 +61,19 @@ cluster_admin_accept(struct store *s, const uint8_t *name, size_t name_size,
 }
 
 int
+cluster_admin_move(struct store *s, const uint8_t *name, size_t name_size,
+                   const struct cluster_move_options *options,
+                   struct cluster_move_result *out)
+{
+    (void)s;
+    (void)name;
+    (void)name_size;
+    (void)options;
+    (void)out;
+    return -ENOTSUP;
+}
+
+int
 cluster_admin_forget(struct store *s, uint64_t id)
 {
     (void)s;
