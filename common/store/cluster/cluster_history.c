@@ -22,12 +22,8 @@
 
 /* ---- tiers -------------------------------------------------------------- */
 
-struct tier_record {
-    uint32_t step, length, keep, began;
-};
-
 static bool
-get_tier(const redisReply *record, size_t index, struct tier_record *out)
+get_tier(const redisReply *record, size_t index, struct cluster_tier *out)
 {
     const size_t at = RECORD_HEAD + index * RECORD_TIER;
 
@@ -37,7 +33,7 @@ get_tier(const redisReply *record, size_t index, struct tier_record *out)
     out->step = get_be32(record->str + at);
     out->length = get_be32(record->str + at + 4);
     out->keep = get_be32(record->str + at + 8);
-    out->began = get_be32(record->str + at + 12);
+    out->since = get_be32(record->str + at + 12);
     return out->step > 0 && out->length > 0 && out->length % out->step == 0;
 }
 
@@ -46,14 +42,14 @@ static int
 choose_tier(struct cluster_history_call *h, const redisReply *record,
             uint32_t step)
 {
-    struct tier_record t;
+    struct cluster_tier t;
     int rc = -EINVAL;
 
     for (size_t i = 0; get_tier(record, i, &t); i++) {
         if (h->q->from % t.step != 0 || step % t.step != 0)
             continue;
-        h->tier = (struct cluster_tier){
-            .step = t.step, .length = t.length, .keep = t.keep};
+        h->tier = t;
+        h->tier.since = 0;
         rc = 0;
     }
     return rc;
@@ -73,10 +69,10 @@ find_since(const struct cluster_tier *tier, const redisReply *record,
 {
     const uint32_t kept = now > tier->keep ? now - tier->keep : 0;
     const uint32_t floor = kept - kept % tier->length;
-    struct tier_record t;
+    struct cluster_tier t;
 
     for (size_t i = 0; get_tier(record, i, &t); i++) {
-        const uint32_t began = round_up(t.began, t.step);
+        const uint32_t began = round_up(t.since, t.step);
 
         if (t.step == tier->step && t.length == tier->length)
             return get_be32(record->str) < floor && floor > began ? floor

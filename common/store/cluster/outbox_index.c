@@ -5,60 +5,46 @@
 #include "common/store/cluster/outbox_internal.h"
 
 #include <errno.h>
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/array.h"
 #include "common/base/bytes.h"
-#include "common/base/hash.h"
 
 /* ---- keyspaces ---------------------------------------------------------- */
 
-static size_t
-find_slot(const struct outbox *o, const uint8_t *name, size_t name_size)
+/* Orders the names of keyspaces. */
+static int
+compare_names(const void *a, const void *b)
 {
-    static const struct hash_key key = {.k0 = 0};
-    size_t at = hash_name(&key, 0, name, name_size) & (o->slot_count - 1);
+    const struct outbox_keyspace *x = a, *y = b;
 
-    while (o->slots[at] != 0) {
-        const struct outbox_keyspace *k = o->keyspaces[o->slots[at] - 1];
-
-        if (bytes_compare(k->name, k->name_size, name, name_size) == 0)
-            break;
-        at = (at + 1) & (o->slot_count - 1);
-    }
-    return at;
+    return bytes_compare(x->name, x->name_size, y->name, y->name_size);
 }
 
 struct outbox_keyspace *
 outbox_find(struct outbox *o, const uint8_t *name, size_t name_size)
 {
-    size_t at;
+    struct outbox_keyspace key = {.name_size = name_size};
+    struct outbox_keyspace **found;
 
-    if (o->slot_count == 0)
+    if (name_size > sizeof key.name)
         return NULL;
-    at = find_slot(o, name, name_size);
-    return o->slots[at] == 0 ? NULL : o->keyspaces[o->slots[at] - 1];
+    memcpy(key.name, name, name_size);
+    found = tfind(&key, &o->names, compare_names);
+    return found ? *found : NULL;
 }
 
-static int
-grow_slots(struct outbox *o)
+static void
+free_keyspace(struct outbox_keyspace *k)
 {
-    const size_t count = o->slot_count > 0 ? 2 * o->slot_count : 64;
-    uint32_t *slots;
-
-    if (2 * (o->keyspace_count + 1) <= o->slot_count)
-        return 0;
-    slots = calloc(count, sizeof *slots);
-    if (slots == NULL)
-        return -ENOMEM;
-    free(o->slots);
-    o->slots = slots;
-    o->slot_count = count;
-    for (size_t i = 0; i < o->keyspace_count; i++)
-        o->slots[find_slot(o, o->keyspaces[i]->name,
-                           o->keyspaces[i]->name_size)] = (uint32_t)i + 1;
-    return 0;
+    for (uint32_t i = 0; i < k->part_count; i++)
+        free(k->parts[i].entries);
+    free(k->sender);
+    free(k->parts);
+    free(k->marks);
+    free(k);
 }
 
 static struct outbox_keyspace *
@@ -91,14 +77,16 @@ outbox_make(struct outbox *o, const uint8_t *name, size_t name_size,
 
     if (k != NULL)
         return k;
-    if (grow_slots(o) < 0 ||
-        array_grow(&o->keyspaces, &o->keyspace_capacity, o->keyspace_count + 1,
+    if (array_grow(&o->keyspaces, &o->keyspace_capacity, o->keyspace_count + 1,
                    sizeof(struct outbox_keyspace *)) < 0)
         return NULL;
     k = new_keyspace(name, name_size, parts);
     if (k == NULL)
         return NULL;
-    o->slots[find_slot(o, name, name_size)] = (uint32_t)o->keyspace_count + 1;
+    if (tsearch(k, &o->names, compare_names) == NULL) {
+        free_keyspace(k);
+        return NULL;
+    }
     o->keyspaces[o->keyspace_count++] = k;
     return k;
 }
@@ -175,9 +163,7 @@ take_entry(struct outbox *o, uint64_t id, const uint8_t *bytes, size_t size)
         return 0;
     p = &k->parts[head.part];
     if (array_grow(&p->entries, &p->capacity, p->first + p->count + 1,
-                   sizeof *p->entries) < 0 ||
-        array_grow(&o->places, &o->place_capacity, o->place_count + 1,
-                   sizeof *o->places) < 0)
+                   sizeof *p->entries) < 0)
         return -ENOMEM;
     for (at = p->first + p->count; at > p->first; at--)
         if (p->entries[at - 1].number <= head.number)
@@ -193,9 +179,6 @@ take_entry(struct outbox *o, uint64_t id, const uint8_t *bytes, size_t size)
                                            .first_ms = head.first_ms,
                                            .size = (uint32_t)size};
     p->count++;
-    o->is_unsorted = o->is_unsorted || (o->place_count > 0 &&
-                                        o->places[o->place_count - 1].id > id);
-    o->places[o->place_count++] = (struct outbox_place){id, p};
     o->last = id > o->last ? id : o->last;
     return 0;
 }
@@ -218,50 +201,29 @@ outbox_index_added(void *ctx, uint64_t id, uint64_t stream,
 }
 
 static int
-compare_places(const void *a, const void *b)
+compare_ids(const void *a, const void *b)
 {
-    const struct outbox_place *x = a, *y = b;
+    const struct outbox_entry *x = a, *y = b;
 
     return (x->id > y->id) - (x->id < y->id);
 }
 
-static struct outbox_place *
-find_place(struct outbox *o, uint64_t id)
-{
-    const struct outbox_place key = {.id = id};
-
-    /* Ids rise but while all is read again. */
-    if (o->is_unsorted)
-        qsort(o->places, o->place_count, sizeof *o->places, compare_places);
-    o->is_unsorted = false;
-    return bsearch(&key, o->places, o->place_count, sizeof *o->places,
-                   compare_places);
-}
-
-/* Forgets places that are gone once they are most. */
-static void
-pack_places(struct outbox *o)
-{
-    size_t kept = 0;
-
-    if (o->places_gone < 1024 || 2 * o->places_gone < o->place_count)
-        return;
-    for (size_t i = 0; i < o->place_count; i++)
-        if (o->places[i].part != NULL)
-            o->places[kept++] = o->places[i];
-    o->place_count = kept;
-    o->places_gone = 0;
-}
-
-static void
+/* Removes an entry from its part, in which ids rise.  False: it is of another
+ * one. */
+static bool
 remove_entry(struct outbox_part *p, uint64_t id)
 {
-    size_t i = 0;
+    const struct outbox_entry key = {.id = id};
+    const struct outbox_entry *first, *found;
+    size_t i;
 
-    while (i < p->count && p->entries[p->first + i].id != id)
-        i++;
-    if (i == p->count)
-        return;
+    if (p->count == 0)
+        return false;
+    first = p->entries + p->first;
+    found = bsearch(&key, first, p->count, sizeof key, compare_ids);
+    if (found == NULL)
+        return false;
+    i = (size_t)(found - first);
     if (i == 0)
         p->first++;
     else
@@ -273,47 +235,52 @@ remove_entry(struct outbox_part *p, uint64_t id)
                 p->count * sizeof *p->entries);
         p->first = 0;
     }
+    return true;
+}
+
+static bool
+remove_from(struct outbox_keyspace *k, uint64_t id)
+{
+    for (uint32_t i = 0; i < k->part_count; i++)
+        if (remove_entry(&k->parts[i], id))
+            return true;
+    return false;
 }
 
 void
 outbox_index_removed(void *ctx, uint64_t id)
 {
     struct outbox *o = ctx;
-    struct outbox_place *place;
 
-    if (id == 0) {
-        for (size_t i = 0; i < o->keyspace_count; i++) {
-            o->keyspaces[i]->state_id = 0;
-            for (uint32_t j = 0; j < o->keyspaces[i]->part_count; j++)
-                o->keyspaces[i]->parts[j].count =
-                    o->keyspaces[i]->parts[j].first = 0;
-        }
-        o->place_count = o->places_gone = 0;
-        return;
+    for (size_t i = 0; id == 0 && i < o->keyspace_count; i++) {
+        o->keyspaces[i]->state_id = 0;
+        for (uint32_t j = 0; j < o->keyspaces[i]->part_count; j++)
+            o->keyspaces[i]->parts[j].count = o->keyspaces[i]->parts[j].first =
+                0;
     }
-    place = o->place_count > 0 ? find_place(o, id) : NULL;
-    if (place == NULL || place->part == NULL)
-        return;
-    remove_entry(place->part, id);
-    place->part = NULL;
-    o->places_gone++;
-    pack_places(o);
+    /* Entries are removed in the order of keyspaces: the next one is mostly of
+     * the same. */
+    for (size_t i = 0; id != 0 && i < o->keyspace_count; i++) {
+        const size_t at = (o->removing + i) % o->keyspace_count;
+
+        if (remove_from(o->keyspaces[at], id)) {
+            o->removing = at;
+            break;
+        }
+    }
+}
+
+static void
+keep_keyspace(void *k)
+{
+    (void)k; /* the list frees it */
 }
 
 void
 outbox_index_fini(struct outbox *o)
 {
-    for (size_t i = 0; i < o->keyspace_count; i++) {
-        struct outbox_keyspace *k = o->keyspaces[i];
-
-        for (uint32_t j = 0; j < k->part_count; j++)
-            free(k->parts[j].entries);
-        free(k->sender);
-        free(k->parts);
-        free(k->marks);
-        free(k);
-    }
+    tdestroy(o->names, keep_keyspace);
+    for (size_t i = 0; i < o->keyspace_count; i++)
+        free_keyspace(o->keyspaces[i]);
     free(o->keyspaces);
-    free(o->slots);
-    free(o->places);
 }

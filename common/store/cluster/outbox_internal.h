@@ -7,12 +7,6 @@
 #include "common/journal/queue.h"
 #include "common/store/cluster/outbox.h"
 
-/* Where a record is: finds the part of an entry that was removed. */
-struct outbox_place {
-    uint64_t id;
-    struct outbox_part *part; /* NULL: gone */
-};
-
 /* An entry that is being made for a part. */
 struct outbox_builder {
     uint8_t *bytes;
@@ -28,12 +22,9 @@ struct outbox {
     uint64_t sender;
     struct outbox_keyspace **keyspaces; /* in the order in which they came */
     size_t keyspace_count, keyspace_capacity;
-    uint32_t *slots; /* hash table: 1 + index of the keyspace */
-    size_t slot_count;
-    struct outbox_place *places; /* by id */
-    size_t place_count, place_capacity, places_gone;
-    bool is_unsorted;
-    uint64_t last; /* id of the last entry */
+    void *names;     /* the same, a tree of tsearch() */
+    size_t removing; /* the keyspace of which an entry was removed last */
+    uint64_t last;   /* id of the last entry */
     struct outbox_builder builders[OUTBOX_PARTS_MAX];
     uint8_t *state; /* the record of a keyspace that is being made */
     size_t state_capacity;

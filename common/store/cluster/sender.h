@@ -52,12 +52,9 @@ struct sender_stats {
     int error;          /* the last one while entries wait; 0: none; -ENOLINK:
                            none waits, and a master lacks replicas */
     bool is_sender;     /* this process is the directory's sender */
-    uint64_t retained;  /* acknowledged, not settled */
     uint64_t sent;      /* entries that were acknowledged, ever */
     uint64_t again;     /* of these, lost by the cluster and sent again */
-    uint64_t rebuilt;   /* parts whose order was made again */
     uint64_t lost;      /* parts that nothing is sent to, now */
-    uint64_t as_of_ms;  /* that was written last */
     uint64_t last;      /* id of the last entry it knows of */
 };
 

@@ -88,6 +88,7 @@ struct cluster_sender {
     uint64_t senders;    /* of the cluster; 0: not known */
     int error;           /* of the last command that failed; 0: nothing waits */
     bool lacks_replicas; /* a master has fewer than options.replicas */
+    struct sender_stats counted; /* what sender_stats() is to report next */
 
     pthread_t thread;
     int wake_fd;

@@ -36,9 +36,6 @@ take_reply(struct cluster_sender *s, size_t at)
     diag(DIAG_WARNING,
          "%s: its order did not fit its counts and was made again from them",
          sender_format_part(p, text));
-    (void)pthread_mutex_lock(&s->mutex);
-    s->stats.rebuilt++;
-    (void)pthread_mutex_unlock(&s->mutex);
 }
 
 bool

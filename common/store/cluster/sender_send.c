@@ -272,9 +272,7 @@ take_have(struct cluster_sender *s, struct sender_part *p, uint64_t have,
              "%s: the cluster lost %" PRIu64
              " entries that it had acknowledged; they are sent again",
              sender_format_part(p, text), before - have);
-        (void)pthread_mutex_lock(&s->mutex);
-        s->stats.again += before - have;
-        (void)pthread_mutex_unlock(&s->mutex);
+        s->counted.again += before - have;
     }
     p->state = SENDER_GOOD;
     p->acked = have;
@@ -442,9 +440,7 @@ take_reply(struct cluster_sender *s, size_t at)
         take_have(s, p, have, digest);
     if (code == 0) {
         p->is_full = false;
-        (void)pthread_mutex_lock(&s->mutex);
-        s->stats.sent += s->slots[at].entries;
-        (void)pthread_mutex_unlock(&s->mutex);
+        s->counted.sent += s->slots[at].entries;
     }
 }
 

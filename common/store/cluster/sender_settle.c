@@ -113,56 +113,51 @@ count_settled(const struct cluster_sender *s, struct outbox_part *p,
     return count;
 }
 
-/* Whether a part has anything to remove, before the journal is acquired. */
-static bool
-has_settled(struct cluster_sender *s, uint64_t now_ms)
-{
-    for (size_t i = 0; i < outbox_keyspace_count(s->outbox); i++) {
-        struct outbox_keyspace *k = outbox_keyspace_at(s->outbox, i);
-
-        for (uint32_t j = 0; j < k->part_count; j++)
-            if (count_settled(s, &k->parts[j], now_ms) > 0)
-                return true;
-    }
-    return false;
-}
-
-static void
+/* Removes what is settled.  The journal is acquired for the first of it;
+ * -EAGAIN: another process is writing. */
+static int
 remove_settled(struct cluster_sender *s, uint64_t now_ms)
 {
-    static struct diag_repeat repeat;
     size_t left = REMOVE_MAX;
-    int rc;
+    bool is_begun = false;
+    int rc = 0;
 
-    if (outbox_begin(s->outbox) < 0)
-        return; /* another process is writing: soon again */
     for (size_t i = 0; i < outbox_keyspace_count(s->outbox); i++) {
         struct outbox_keyspace *k = outbox_keyspace_at(s->outbox, i);
 
         for (uint32_t j = 0; j < k->part_count; j++) {
             size_t count = count_settled(s, &k->parts[j], now_ms);
 
+            if (count > 0 && !is_begun) {
+                rc = outbox_begin(s->outbox);
+                if (rc < 0)
+                    return rc;
+                is_begun = true;
+                count = count_settled(s, &k->parts[j], now_ms);
+            }
             count = count < left ? count : left;
             if (outbox_remove(s->outbox, &k->parts[j], count) == 0)
                 left -= count;
         }
     }
-    rc = outbox_commit(s->outbox);
-    if (rc < 0)
-        diag_repeating(&repeat, DIAG_ERROR,
-                       "remove settled entries from data/" OUTBOX_FOLDER ": %s",
-                       diag_text(rc));
+    return is_begun ? outbox_commit(s->outbox) : 0;
 }
 
 void
 sender_settle(struct cluster_sender *s, uint64_t now_ms)
 {
+    static struct diag_repeat repeat;
+    int rc;
+
     if (outbox_sender(s->outbox) == 0)
         return;
     if (s->options.replicas > 0)
         poll_replicas(s);
-    if (has_settled(s, now_ms))
-        remove_settled(s, now_ms);
+    rc = remove_settled(s, now_ms);
+    if (rc < 0 && rc != -EAGAIN)
+        diag_repeating(&repeat, DIAG_ERROR,
+                       "remove settled entries from data/" OUTBOX_FOLDER ": %s",
+                       diag_text(rc));
 }
 
 /* ---- as_of -------------------------------------------------------------- */
@@ -199,18 +194,6 @@ sender_read_logs(struct cluster_sender *s)
     s->logs_ms = oldest < now_ms ? oldest : now_ms;
 }
 
-static void
-count_waiting(const struct outbox_part *p, const struct outbox_entry *e,
-              struct sender_stats *stats)
-{
-    if (sender_is_acked(p, e))
-        return;
-    stats->waiting++;
-    stats->waiting_bytes += e->size;
-    if (stats->oldest_ms == 0 || e->first_ms < stats->oldest_ms)
-        stats->oldest_ms = e->first_ms;
-}
-
 /* Whether replicas had an entry before this sender started, and the cluster has
  * it still: what was said of it then is not taken back. */
 static bool
@@ -220,36 +203,49 @@ was_replicated(const struct cluster_sender *s, const struct outbox_part *p,
     return e->first_ms <= s->resumed_ms && sender_is_acked(p, e);
 }
 
-/* The time before which everything is in the cluster, and counts for
- * sender_stats(). */
+/* Notes what waits of a chain, and lets *oldest be the time of its first entry
+ * that the cluster and replicas may not have. */
+static void
+look_at_chain(struct cluster_sender *s, const struct outbox_part *p,
+              uint64_t *oldest)
+{
+    struct sender_stats *c = &s->counted;
+
+    /* Most of what is retained was replicated long ago. */
+    for (size_t i = p->count; i > 0; i--) {
+        const struct outbox_entry *e = &p->entries[p->first + i - 1];
+
+        if (!sender_is_acked(p, e)) {
+            c->waiting++;
+            c->waiting_bytes += e->size;
+            if (c->oldest_ms == 0 || e->first_ms < c->oldest_ms)
+                c->oldest_ms = e->first_ms;
+        }
+        if (sender_is_replicated(s, p, e))
+            return;
+        if (!was_replicated(s, p, e) && e->first_ms < *oldest)
+            *oldest = e->first_ms;
+    }
+}
+
+/* Counts what waits; returns the time before which everything is in the
+ * cluster.
+ */
 static uint64_t
-find_as_of(struct cluster_sender *s, struct sender_stats *stats)
+find_as_of(struct cluster_sender *s)
 {
     uint64_t oldest = s->logs_ms;
 
+    s->counted.waiting = s->counted.waiting_bytes = 0;
+    s->counted.oldest_ms = s->counted.lost = 0;
     for (size_t i = 0; i < outbox_keyspace_count(s->outbox); i++) {
-        struct outbox_keyspace *k = outbox_keyspace_at(s->outbox, i);
+        const struct outbox_keyspace *k = outbox_keyspace_at(s->outbox, i);
+        const struct sender_keyspace *sk = k->sender;
 
-        for (uint32_t j = 0; j < k->part_count; j++) {
-            const struct outbox_part *p = &k->parts[j];
-            uint32_t parts;
-            const struct sender_part *sp = sender_parts_of(p, &parts);
-
-            for (uint32_t n = 0; n < parts; n++)
-                stats->lost += sp[n].state >= SENDER_LOST;
-            /* Most of what is retained was replicated long ago. */
-            for (size_t n = p->count; n > 0; n--) {
-                const struct outbox_entry *e = &p->entries[p->first + n - 1];
-
-                count_waiting(p, e, stats);
-                if (sender_is_replicated(s, p, e)) {
-                    stats->retained += n;
-                    break;
-                }
-                if (!was_replicated(s, p, e))
-                    oldest = e->first_ms < oldest ? e->first_ms : oldest;
-            }
-        }
+        for (uint32_t j = 0; sk != NULL && j < sk->place.parts; j++)
+            s->counted.lost += sk->parts[j].state >= SENDER_LOST;
+        for (uint32_t j = 0; j < k->part_count; j++)
+            look_at_chain(s, &k->parts[j], &oldest);
     }
     return oldest > 0 ? oldest - 1 : 0;
 }
@@ -303,24 +299,18 @@ write_as_of(struct cluster_sender *s, uint64_t as_of_ms)
     sender_end(s);
 }
 
-/* Makes what sender_stats() reports; counters that rise stay. */
 static void
-put_stats(struct cluster_sender *s, const struct sender_stats *counted)
+put_stats(struct cluster_sender *s)
 {
-    if (counted->waiting == 0)
+    if (s->counted.waiting == 0)
         s->error = s->lacks_replicas ? -ENOLINK : 0;
+    s->counted.bytes = outbox_bytes(s->outbox);
+    s->counted.last = outbox_last(s->outbox);
+    s->counted.senders = s->senders;
+    s->counted.error = s->error;
+    s->counted.is_sender = true;
     (void)pthread_mutex_lock(&s->mutex);
-    s->stats.waiting = counted->waiting;
-    s->stats.waiting_bytes = counted->waiting_bytes;
-    s->stats.oldest_ms = counted->oldest_ms;
-    s->stats.retained = counted->retained;
-    s->stats.lost = counted->lost;
-    s->stats.bytes = outbox_bytes(s->outbox);
-    s->stats.last = outbox_last(s->outbox);
-    s->stats.as_of_ms = s->as_of_ms;
-    s->stats.senders = s->senders;
-    s->stats.error = s->error;
-    s->stats.is_sender = true;
+    s->stats = s->counted;
     (void)pthread_mutex_unlock(&s->mutex);
 }
 
@@ -329,18 +319,14 @@ static bool
 is_audited(struct cluster_sender *s)
 {
     for (size_t i = 0; i < outbox_keyspace_count(s->outbox); i++) {
-        struct outbox_keyspace *k = outbox_keyspace_at(s->outbox, i);
+        const struct outbox_keyspace *k = outbox_keyspace_at(s->outbox, i);
+        const struct sender_keyspace *sk = k->sender;
 
-        for (uint32_t j = 0; j < k->part_count; j++) {
-            uint32_t parts;
-            const struct sender_part *p = sender_parts_of(&k->parts[j], &parts);
-            bool is_known = parts > 0;
-
-            for (uint32_t n = 0; n < parts; n++)
-                is_known = is_known && p[n].audit_ms != 0;
-            if (!is_known && k->parts[j].count > 0)
+        if (sk == NULL)
+            return false;
+        for (uint32_t j = 0; j < sk->place.parts; j++)
+            if (sk->parts[j].chain->count > 0 && sk->parts[j].audit_ms == 0)
                 return false;
-        }
     }
     return true;
 }
@@ -348,7 +334,6 @@ is_audited(struct cluster_sender *s)
 void
 sender_publish(struct cluster_sender *s, uint64_t now_ms)
 {
-    struct sender_stats stats = {.waiting = 0};
     uint64_t as_of_ms;
 
     if (outbox_sender(s->outbox) == 0 || now_ms < s->publish_ms)
@@ -356,11 +341,11 @@ sender_publish(struct cluster_sender *s, uint64_t now_ms)
     s->publish_ms = now_ms + PUBLISH_MS;
     if (!s->is_resumed)
         read_as_of(s);
-    as_of_ms = find_as_of(s, &stats);
+    as_of_ms = find_as_of(s);
     /* What was written before stands until the first audit is over. */
     if (s->is_resumed &&
         (s->published_ms > 0 || s->resumed_ms == 0 || is_audited(s)) &&
         (as_of_ms != s->as_of_ms || now_ms - s->published_ms > PUBLISH_MAX))
         write_as_of(s, as_of_ms);
-    put_stats(s, &stats);
+    put_stats(s);
 }
