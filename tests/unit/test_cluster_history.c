@@ -1,29 +1,18 @@
 /* tests/unit/test_cluster_history.c - history in a Redis Cluster: the answers
  * are those of a plain table, in one part and in several. */
-#include "tests/unit/cluster_fixture.h"
-
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "tests/lib/random.h"
-#include "tests/lib/stored.h"
+#include "tests/unit/cluster_parts.h"
 
 #define KEYS    300
-#define STEPS   4096
 #define MINUTES 1301 /* as long before is still kept by the minute */
-
-static uint64_t epoch;
 
 /* A batch of random keys and minutes of the last days, to both. */
 static void
-apply_both(struct fixture *x, struct random *seed)
+apply_both(struct site *x, struct random *seed)
 {
     static struct store_delta deltas[KEYS * 4];
     static char keys[KEYS][16];
     const struct store_fill fill = {
-        .uuid = {1}, .epoch = ++epoch, .first_ms = 1};
+        .uuid = {1}, .epoch = ++x->rounds, .first_ms = 1};
     size_t count = 0;
 
     for (unsigned i = 0; i < KEYS; i++) {
@@ -52,69 +41,9 @@ apply_both(struct fixture *x, struct random *seed)
     assert_rc(stored_apply(x->oracle, "words", &fill, deltas, count), 0);
 }
 
-/* Asks as a reader that has no time does: each call says to go on. */
-static int
-ask_store(struct store *s, struct store_history_query *q)
-{
-    int rc;
-
-    q->name = (const uint8_t *)"words";
-    q->name_size = 5;
-    do
-        rc = store_history(s, q, 1);
-    while (rc == -EAGAIN);
-    store_read_end(s);
-    return rc;
-}
-
-/* Steps of all keys together whose keys were all deleted have the sum 0. */
-static void
-compare_buckets(const struct store_bucket *a, const struct store_bucket *b,
-                size_t count, bool all)
-{
-    for (size_t i = 0; i < count; i++)
-        if (a[i].sum_high != b[i].sum_high || a[i].sum_low != b[i].sum_low ||
-            (all ? a[i].any < b[i].any : a[i].any != b[i].any))
-            fail_msg(
-                "bucket %zu of %zu: %lld:%llu any=%d, not %lld:%llu any=%d", i,
-                count, (long long)a[i].sum_high,
-                (unsigned long long)a[i].sum_low, a[i].any,
-                (long long)b[i].sum_high, (unsigned long long)b[i].sum_low,
-                b[i].any);
-}
-
-static void
-compare_answers(struct fixture *x, struct store_history_query q)
-{
-    static struct store_bucket buckets[2][STEPS];
-    static struct store_top top[2][STEPS];
-    struct store_history_query mine = q;
-
-    q.buckets = buckets[0];
-    q.top = top[0];
-    mine.buckets = buckets[1];
-    mine.top = top[1];
-    assert_rc(ask_store(x->oracle, &q), 0);
-    assert_rc(ask_store(x->s, &mine), 0);
-    if (q.op == STORE_HISTORY_KEY || q.op == STORE_HISTORY_KEYSPACE)
-        compare_buckets(mine.buckets, q.buckets, (q.to - q.from) / q.step,
-                        q.op == STORE_HISTORY_KEYSPACE);
-    assert_int_equal(mine.rows, q.rows);
-    assert_int_equal(mine.rank, q.rank);
-    assert_int_equal(mine.keys, q.keys);
-    compare_buckets(&mine.sum, &q.sum, q.op == STORE_HISTORY_RANK,
-                    q.key_size == 0);
-    for (uint64_t i = 0; i < q.rows; i++) {
-        assert_int_equal(mine.top[i].key_size, q.top[i].key_size);
-        assert_memory_equal(mine.top[i].key, q.top[i].key, q.top[i].key_size);
-        compare_buckets(&mine.top[i].sum, &q.top[i].sum, 1, false);
-        compare_buckets(&mine.top[i].before, &q.top[i].before, 1, false);
-    }
-}
-
 /* Every question about a span. */
 static void
-compare_span(struct fixture *x, uint32_t from, uint32_t to, uint32_t step)
+compare_span(struct site *x, uint32_t from, uint32_t to, uint32_t step)
 {
     char key[16];
     struct store_history_query q = {
@@ -124,22 +53,22 @@ compare_span(struct fixture *x, uint32_t from, uint32_t to, uint32_t step)
         q.key = (const uint8_t *)key;
         q.key_size = (size_t)snprintf(key, sizeof key, "key%05u", i);
         q.op = STORE_HISTORY_KEY;
-        compare_answers(x, q);
+        compare_history(x, q);
         q.op = STORE_HISTORY_RANK;
-        compare_answers(x, q);
+        compare_history(x, q);
     }
     q.key_size = 0;
-    compare_answers(x, q);
+    compare_history(x, q);
     q.op = STORE_HISTORY_KEYSPACE;
-    compare_answers(x, q);
+    compare_history(x, q);
     q.op = STORE_HISTORY_TOP;
-    compare_answers(x, q);
+    compare_history(x, q);
     q.length = KEYS;
-    compare_answers(x, q);
+    compare_history(x, q);
 }
 
 static void
-compare_all(struct fixture *x)
+compare_spans(struct site *x)
 {
     const uint32_t day = x->hour / 1440 * 1440;
 
@@ -157,7 +86,7 @@ BOTH(answers_are_those_of_a_table, x)
 
     for (unsigned i = 0; i < 5; i++)
         apply_both(x, &seed);
-    compare_all(x);
+    compare_spans(x);
 }
 
 /* One that was deleted is in no sum of past times, either. */
@@ -171,11 +100,8 @@ BOTH(deleted_keys_leave_history, x)
     apply_both(x, &seed);
     apply_both(x, &seed);
     await_sent(x->s);
-    assert_rc(store_del(x->s, (const uint8_t *)"words", 5, gone, 2, &deleted),
-              0);
-    assert_rc(
-        store_del(x->oracle, (const uint8_t *)"words", 5, gone, 2, &deleted),
-        0);
+    assert_rc(store_del(x->s, NAME, gone, 2, &deleted), 0);
+    assert_rc(store_del(x->oracle, NAME, gone, 2, &deleted), 0);
     await_sent(x->s);
     for (unsigned i = 37; i <= 74; i += 37) {
         struct store_bucket b[1];
@@ -189,7 +115,7 @@ BOTH(deleted_keys_leave_history, x)
             .step = 6000,
             .buckets = b};
 
-        assert_rc(ask_store(x->s, &q), 0);
+        assert_rc(ask_history(x->s, &q), 0);
         assert_false(b[0].any);
     }
     apply_both(x, &seed);
@@ -210,18 +136,18 @@ PARTS(a_dropped_keyspace_has_no_past, x)
                                   .sum_low = 3};
 
     apply_both(x, &seed);
-    assert_rc(store_drop(x->s, (const uint8_t *)"words", 5), 0);
+    assert_rc(store_drop(x->s, NAME), 0);
     await_sent(x->s);
-    assert_rc(ask_store(x->s, &q), -ENODATA);
+    assert_rc(ask_history(x->s, &q), -ENODATA);
     assert_rc(stored_apply(x->s, "words", NULL, &d, 1), 0);
     await_sent(x->s);
-    assert_rc(ask_store(x->s, &q), 0);
+    assert_rc(ask_history(x->s, &q), 0);
     assert_int_equal(q.keys, 0);
     assert_int_equal(q.since, 0);
     /* What came without a time is missing from then on. */
     assert_rc(stored_add(x->s, "words", NULL, "a", 3), 0);
     await_sent(x->s);
-    assert_rc(ask_store(x->s, &q), 0);
+    assert_rc(ask_history(x->s, &q), 0);
     assert_in_range(q.since, d.minute, d.minute + 3 + 60);
 }
 
@@ -245,13 +171,13 @@ CASE(history_that_begins_later_says_since_when, x)
     open_store(x);
     assert_rc(stored_apply(x->s, "words", NULL, &d, 1), 0);
     await_sent(x->s);
-    assert_rc(ask_store(x->s, &q), -ENODATA);
+    assert_rc(ask_history(x->s, &q), -ENODATA);
     store_close(x->s);
     x->config.history = rules;
     open_store(x);
     assert_rc(stored_apply(x->s, "words", NULL, &d, 1), 0);
     await_sent(x->s);
-    assert_rc(ask_store(x->s, &q), 0);
+    assert_rc(ask_history(x->s, &q), 0);
     assert_int_equal(q.sum.sum_low, 2);
     assert_in_range(q.since, now, now + 2);
 }
@@ -267,8 +193,8 @@ CASE(spans_that_no_tier_divides_are_refused, x)
 
     assert_rc(stored_add(x->s, "words", NULL, "a", 3), 0);
     await_sent(x->s);
-    assert_rc(ask_store(x->s, &q), -EINVAL);
+    assert_rc(ask_history(x->s, &q), -EINVAL);
     q.to = 5000;
     q.step = 1;
-    assert_rc(ask_store(x->s, &q), -E2BIG);
+    assert_rc(ask_history(x->s, &q), -E2BIG);
 }

@@ -13,9 +13,9 @@ CASE(a_purge_waits_until_a_move_has_ended, x)
     x->is_quiet = true;
     x->stop = CLUSTER_MOVE_MADE;
     assert_rc(move_to(x, 4, &result), -ECANCELED);
-    assert_rc(store_purge(x->s, words.name, words.name_size), -EAGAIN);
+    assert_rc(store_purge(x->site.s, NAME), -EAGAIN);
     end_lease(x);
-    assert_rc(store_purge(x->s, words.name, words.name_size), 0);
+    assert_rc(store_purge(x->site.s, NAME), 0);
 }
 
 CASE(answers_are_the_same_in_any_number_of_parts, x)
@@ -25,16 +25,16 @@ CASE(answers_are_the_same_in_any_number_of_parts, x)
     struct cluster_place place;
 
     for (unsigned i = 0; i < 3; i++)
-        count_both(x, x->s);
-    compare_all(x);
+        count_both(&x->site, x->site.s, false);
+    compare_all(&x->site);
     for (uint32_t i = 0; i < 3; i++) {
         assert_rc(move_to(x, parts[i], &result), 0);
         assert_int_equal(result.to.generation, i + 1);
         assert_int_equal(result.to.parts, parts[i]);
         read_place(x, &place);
         assert_int_equal(place.parts, parts[i]);
-        count_both(x, x->s);
-        compare_all(x);
+        count_both(&x->site, x->site.s, false);
+        compare_all(&x->site);
     }
 }
 
@@ -52,7 +52,7 @@ CASE(as_of_does_not_go_back, x)
     assert_rc(move_to(x, 4, &result), 0);
     for (uint64_t until_ms = clock_unix_ms(); x->as_of_ms < until_ms;)
         check_as_of(x);
-    compare_all(x);
+    compare_all(&x->site);
 }
 
 /* What is retained was replicated before the sender started. */
@@ -63,9 +63,9 @@ CASE(as_of_does_not_go_back_when_a_sender_starts, x)
     count_and_send(x);
     while (x->as_of_ms < start_ms)
         check_as_of(x);
-    store_close(x->s);
+    store_close(x->site.s);
     start_ms = clock_unix_ms();
-    open_store(x);
+    open_store(&x->site);
     while (x->as_of_ms < start_ms)
         check_as_of(x);
 }
@@ -81,7 +81,7 @@ CASE(a_keyspace_only_gets_more_parts, x)
     assert_rc(move_to(x, 2, &result), -EINVAL);
     assert_rc(move_to(x, 6, &result), -EINVAL);
     assert_rc(move_to(x, 512, &result), -EINVAL);
-    compare_all(x);
+    compare_all(&x->site);
 }
 
 CASE(a_mover_killed_at_any_step_loses_and_doubles_nothing, x)
@@ -95,17 +95,17 @@ CASE(a_mover_killed_at_any_step_loses_and_doubles_nothing, x)
         read_place(x, &place);
         assert_rc(move_to(x, 2 * place.parts, &result), -ECANCELED);
         end_lease(x);
-        count_both(x, x->s);
-        compare_all(x);
+        count_both(&x->site, x->site.s, false);
+        compare_all(&x->site);
         if (x->stop == CLUSTER_MOVE_BEGUN) /* nothing was closed yet */
-            assert_rc(store_purge(x->s, words.name, words.name_size), 0);
+            assert_rc(store_purge(x->site.s, NAME), 0);
         await_still(x);
-        compare_all(x);
+        compare_all(&x->site);
         read_place(x, &place);
         assert_int_equal(place.parts, x->stop < CLUSTER_MOVE_SWITCHED ? 1 : 2);
     }
     assert_rc(move_to(x, 4, &result), 0);
-    compare_all(x);
+    compare_all(&x->site);
 }
 
 /* No entry is refused before a part is closed. */
@@ -120,7 +120,7 @@ CASE(a_sender_that_saw_a_lease_looks_again_at_its_end, x)
     for (unsigned i = 0; i < CLUSTER_SERVERS_MASTERS; i++)
         (void)cluster_servers_run(&servers, i, "CLIENT KILL TYPE normal");
     await_still(x);
-    compare_all(x);
+    compare_all(&x->site);
 }
 
 /* The master of the places comes back with an older file: nothing says that a
@@ -135,10 +135,10 @@ CASE(a_mover_whose_place_is_lost_leaves_no_part_closed, x)
     x->stop = CLUSTER_MOVE_SEALED;
     assert_rc(move_to(x, 4, &result), -ECANCELED);
     put_place(x, &place);
-    compare_all(x);
+    compare_all(&x->site);
     x->stop = CLUSTER_MOVE_SWITCHED + 1;
     assert_rc(move_to(x, 2, &result), 0);
-    compare_all(x);
+    compare_all(&x->site);
 }
 
 /* As before, but the mover dies before: its lease of the part ends by itself,
@@ -159,20 +159,20 @@ CASE(a_mover_whose_place_is_lost_leaves_no_new_part, x)
     put_place(x, &place);
     put_be64(closed, lost.token);
     put_be64(closed + 8, 1);
-    cluster_part_keys(&keys, words.name, words.name_size, 0, 0);
-    (void)cluster_servers_run(&servers, master_of(0, 0), "HSET %b %b %b",
-                              keys.counts, keys.size, "\0w", (size_t)2, closed,
-                              sizeof closed);
+    cluster_part_keys(&keys, NAME, 0, 0);
+    (void)cluster_servers_run(&servers, master_of(0, "words", 0, 0),
+                              "HSET %b %b %b", keys.counts, keys.size, "\0w",
+                              (size_t)2, closed, sizeof closed);
     assert_rc(cluster_move_settle(x->cluster, &words, &place), 0);
     for (uint32_t i = 0; i < 4; i++) {
-        cluster_part_keys(&keys, words.name, words.name_size, lost.other, i);
+        cluster_part_keys(&keys, NAME, lost.other, i);
         assert_string_equal(
-            cluster_servers_run(&servers, master_of(lost.other, i),
+            cluster_servers_run(&servers, master_of(0, "words", lost.other, i),
                                 "EXISTS %b %b", keys.counts, keys.size,
                                 keys.order, keys.size),
             "0");
     }
-    compare_all(x);
+    compare_all(&x->site);
 }
 
 /* The sender that knew is gone, too: parts that are gone say what followed. */
@@ -184,12 +184,12 @@ CASE(a_place_that_is_lost_after_a_move_is_found_again, x)
     count_and_send(x);
     read_place(x, &place);
     assert_rc(move_to(x, 4, &result), 0);
-    await_sent(x->s);
-    store_close(x->s);
+    await_sent(x->site.s);
+    store_close(x->site.s);
     put_place(x, &place);
-    open_store(x);
-    count_both(x, x->s);
-    compare_all(x);
+    open_store(&x->site);
+    count_both(&x->site, x->site.s, false);
+    compare_all(&x->site);
     read_place(x, &place);
     assert_int_equal(place.generation, 1);
     assert_int_equal(place.parts, 4);
@@ -207,7 +207,7 @@ CASE(a_second_mover_waits_for_the_lease_of_the_first, x)
     end_lease(x);
     await_still(x);
     assert_rc(move_to(x, 2, &result), 0);
-    compare_all(x);
+    compare_all(&x->site);
 }
 
 CASE(a_mover_that_lost_its_lease_changes_nothing, x)
@@ -224,32 +224,32 @@ CASE(a_mover_that_lost_its_lease_changes_nothing, x)
         assert_rc(move_to(x, 4, &result), -ESTALE);
         read_place(x, &place);
         assert_int_equal(place.parts, 1);
-        compare_all(x);
+        compare_all(&x->site);
     }
     x->is_slow = false;
     x->stop = CLUSTER_MOVE_SWITCHED + 1;
     assert_rc(move_to(x, 4, &result), 0);
-    compare_all(x);
+    compare_all(&x->site);
 }
 
 /* Its entries wait in its outbox, and it was counting when the keyspace had
  * one part. */
 CASE(a_directory_that_was_away_goes_on_in_the_new_parts, x)
 {
-    struct fixture y = *x;
+    struct site y = x->site;
     struct cluster_move_result result;
 
     open_directory(&y);
-    count_both(x, x->s);
-    count_both(x, y.s);
-    await_sent(x->s);
+    count_both(&x->site, x->site.s, false);
+    count_both(&x->site, y.s, false);
+    await_sent(x->site.s);
     await_sent(y.s);
     store_close(y.s);
     assert_rc(move_to(x, 2, &result), 0);
     assert_rc(move_to(x, 8, &result), 0);
     open_store(&y);
-    count_both(x, y.s);
+    count_both(&x->site, y.s, false);
     await_sent(y.s);
-    compare_all(x);
+    compare_all(&x->site);
     close_directory(&y);
 }

@@ -11,7 +11,7 @@ CASE(a_master_killed_meanwhile_loses_nothing, x)
     count_and_send(x);
     for (unsigned i = 0; i < CLUSTER_SERVERS_MASTERS; i++) {
         cluster_faults_init(&faults, &servers);
-        x->master = cluster_fault_master(&faults, &x->random);
+        x->master = cluster_fault_master(&faults, &x->site.random);
         x->stop = i == 0   ? CLUSTER_MOVE_MADE
                   : i == 1 ? CLUSTER_MOVE_COPIED
                            : CLUSTER_MOVE_WHOLE;
@@ -20,12 +20,12 @@ CASE(a_master_killed_meanwhile_loses_nothing, x)
             parts *= 2;
         cluster_faults_heal(&faults, pause_shortly, NULL);
         await_still(x);
-        count_both(x, x->s); /* whatever was lost is found */
-        compare_all(x);
+        count_both(&x->site, x->site.s, false); /* whatever was lost is found */
+        compare_all(&x->site);
     }
     x->master = CLUSTER_SERVERS_SERVERS;
     assert_rc(move_to(x, 16, &result), 0);
-    compare_all(x);
+    compare_all(&x->site);
 }
 
 static int
@@ -46,7 +46,7 @@ await_settled(struct fixture *x)
         assert_true(clock_ms() < end_ms);
         (void)poll(NULL, 0, 5);
         retained = 0;
-        assert_rc(cluster_admin_parts(x->s, add_retained, &retained), 0);
+        assert_rc(cluster_admin_parts(x->site.s, add_retained, &retained), 0);
     } while (retained > 0);
 }
 
@@ -60,8 +60,9 @@ move_to_dying(struct fixture *x, enum cluster_move_step step)
     cluster_faults_init(&x->faults, &servers);
     read_place(x, &place);
     for (uint32_t i = 0; i < 8; i++)
-        if (master_of(place.other + 1, i) != master_of(0, 0))
-            x->target = master_of(place.other + 1, i);
+        if (master_of(0, "words", place.other + 1, i) !=
+            master_of(0, "words", 0, 0))
+            x->target = master_of(0, "words", place.other + 1, i);
     assert_int_not_equal(x->target, CLUSTER_SERVERS_SERVERS);
     x->replica = cluster_fault_replica_of(&x->faults, x->target);
     x->dies = step;
@@ -71,7 +72,7 @@ move_to_dying(struct fixture *x, enum cluster_move_step step)
     await_still(x);
     read_place(x, &place);
     assert_int_equal(place.parts, 1);
-    compare_all(x);
+    compare_all(&x->site);
 }
 
 /* The outbox has nothing that it could send again.  The second one does not
@@ -80,14 +81,14 @@ CASE(a_target_that_dies_before_its_replica_has_the_part_loses_nothing, x)
 {
     struct cluster_move_result result;
 
-    store_close(x->s);
-    x->config.store_retain_ms = 0;
-    open_store(x);
+    store_close(x->site.s);
+    x->site.config.store_retain_ms = 0;
+    open_store(&x->site);
     count_and_send(x);
     await_settled(x);
     move_to_dying(x, CLUSTER_MOVE_WHOLE);
     await_settled(x);
     move_to_dying(x, CLUSTER_MOVE_REPLICATED);
     assert_rc(move_to(x, 8, &result), 0);
-    compare_all(x);
+    compare_all(&x->site);
 }

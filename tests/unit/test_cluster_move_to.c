@@ -13,7 +13,7 @@ find_server(struct fixture *x, uint32_t part)
     struct cluster_place place;
 
     read_place(x, &place);
-    return master_of(place.generation, part);
+    return master_of(0, "words", place.generation, part);
 }
 
 /* Another master than that of the first part. */
@@ -61,8 +61,7 @@ find_wanted(struct fixture *x, unsigned server)
     read_place(x, &place);
     do {
         assert_true(part < 4);
-        cluster_part_keys(&keys, words.name, words.name_size,
-                          place.generation + 1, part++);
+        cluster_part_keys(&keys, NAME, place.generation + 1, part++);
     } while (cluster_servers_master(&servers, 0, keys.slot) == server);
     return keys;
 }
@@ -143,7 +142,7 @@ CASE(a_part_goes_from_master_to_master, x)
         assert_int_equal(result.to.parts, 1);
         check_all_at(x, server);
         assert_rc(move_to(x, 0, &result), -EALREADY);
-        compare_all(x);
+        compare_all(&x->site);
     }
 }
 
@@ -161,7 +160,7 @@ CASE(a_master_may_be_named_otherwise_than_in_the_map, x)
     assert_rc(move_to(x, 0, &result), 0);
     check_all_at(x, server);
     assert_rc(move_to(x, 0, &result), -EALREADY);
-    compare_all(x);
+    compare_all(&x->site);
 }
 
 CASE(more_parts_go_to_a_master_at_once, x)
@@ -175,7 +174,7 @@ CASE(more_parts_go_to_a_master_at_once, x)
     assert_rc(move_to(x, 8, &result), 0);
     assert_int_equal(result.to.parts, 8);
     check_all_at(x, server);
-    compare_all(x);
+    compare_all(&x->site);
 }
 
 CASE(a_slot_with_keys_is_not_given, x)
@@ -193,7 +192,7 @@ CASE(a_slot_with_keys_is_not_given, x)
     assert_rc(move_to(x, 4, &result), 0);
     check_all_at(x, server);
     check_key(&keys, owner);
-    compare_all(x);
+    compare_all(&x->site);
 }
 
 static struct cluster_part_keys wanted;
@@ -219,11 +218,11 @@ CASE(a_slot_that_gets_a_key_meanwhile_is_kept, x)
     x->meanwhile = put_wanted;
     assert_rc(move_to(x, 4, &result), -ESTALE);
     check_key(&wanted, owner);
-    compare_all(x);
+    compare_all(&x->site);
     assert_rc(move_to(x, 4, &result), 0);
     check_all_at(x, server);
     check_key(&wanted, owner);
-    compare_all(x);
+    compare_all(&x->site);
 }
 
 CASE(a_server_that_is_no_master_gets_nothing, x)
@@ -245,7 +244,7 @@ CASE(a_server_that_is_no_master_gets_nothing, x)
     assert_rc(move_to(x, 0, &result), -EHOSTUNREACH);
     read_place(x, &after);
     assert_memory_equal(&before, &after, sizeof before);
-    compare_all(x);
+    compare_all(&x->site);
 }
 
 /* Each try gives some slots; the next one goes on. */
@@ -262,7 +261,7 @@ CASE(a_mover_killed_while_it_gives_slots_loses_nothing, x)
         x->stop = CLUSTER_MOVE_GIVING;
         x->skip = tries++;
         rc = move_anew(x, 4, &result);
-        compare_all(x);
+        compare_all(&x->site);
     } while (rc == -ECANCELED || rc == -ESTALE);
     assert_rc(rc, 0);
     assert_true(tries > 3); /* each step of a slot */
@@ -292,7 +291,7 @@ CASE(a_slot_that_is_on_its_way_to_another_master_is_not_given, x)
     assert_rc(move_anew(x, 4, &result), 0);
     check_all_at(x, server);
     assert_int_equal(cluster_servers_master(&servers, 0, keys.slot), owner);
-    compare_all(x);
+    compare_all(&x->site);
 }
 
 CASE(a_mover_killed_at_any_step_to_a_master_loses_nothing, x)
@@ -307,12 +306,12 @@ CASE(a_mover_killed_at_any_step_to_a_master_loses_nothing, x)
         aim_at(x, to);
         assert_rc(move_to(x, 0, &result), -ECANCELED);
         end_lease(x);
-        count_both(x, x->s);
-        compare_all(x);
+        count_both(&x->site, x->site.s, false);
+        compare_all(&x->site);
         if (x->stop == CLUSTER_MOVE_BEGUN) /* nothing was closed yet */
-            assert_rc(store_purge(x->s, words.name, words.name_size), 0);
+            assert_rc(store_purge(x->site.s, NAME), 0);
         await_still(x);
-        compare_all(x);
+        compare_all(&x->site);
         check_all_at(x, x->stop < CLUSTER_MOVE_SWITCHED ? from : to);
     }
 }
@@ -332,7 +331,7 @@ CASE(a_mover_whose_place_is_lost_leaves_nothing_at_the_master, x)
     count_first(x);
     read_place(x, &place);
     while (server == find_server(x, 0) ||
-           server == master_of(place.generation + 1, 0))
+           server == master_of(0, "words", place.generation + 1, 0))
         server++;
     aim_at(x, server);
     x->stop = CLUSTER_MOVE_SEALED;
@@ -340,8 +339,8 @@ CASE(a_mover_whose_place_is_lost_leaves_nothing_at_the_master, x)
     read_place(x, &lost);
     assert_true(lost.other > place.generation + 1);
     put_place(x, &place);
-    compare_all(x);
-    cluster_part_keys(&keys, words.name, words.name_size, lost.other, 0);
+    compare_all(&x->site);
+    cluster_part_keys(&keys, NAME, lost.other, 0);
     assert_string_equal(cluster_servers_run(&servers, server, "EXISTS %b",
                                             keys.counts, keys.size),
                         "0");
@@ -359,7 +358,7 @@ await_map(struct fixture *x)
 
     read_place(x, &place);
     for (uint32_t i = 0; i < place.other_parts; i++) {
-        cluster_part_keys(&keys, words.name, words.name_size, place.other, i);
+        cluster_part_keys(&keys, NAME, place.other, i);
         for (unsigned s = 0; s < CLUSTER_SERVERS_SERVERS; s++)
             while (cluster_servers_master(&servers, s, keys.slot) !=
                    cluster_servers_master(&servers, victim, keys.slot))
@@ -401,13 +400,13 @@ CASE(a_master_killed_while_parts_go_to_another_loses_nothing, x)
         assert_true(x->faults.is_dead[victim]);
         cluster_faults_heal(&x->faults, pause_shortly, NULL);
         end_lease(x);
-        count_both(x, x->s); /* whatever was lost is found */
+        count_both(&x->site, x->site.s, false); /* whatever was lost is found */
         await_still(x);
-        compare_all(x);
+        compare_all(&x->site);
     }
     aim_at(x, find_other(x));
     assert_rc(move_anew(x, 0, &result), 0);
-    compare_all(x);
+    compare_all(&x->site);
 }
 
 static void
@@ -433,10 +432,10 @@ CASE(parts_are_not_switched_before_replicas_have_them, x)
     assert_rc(move_to(x, 0, &result), -EAGAIN);
     check_all_at(x, from);
     cluster_faults_heal(&x->faults, pause_shortly, NULL);
-    compare_all(x);
+    compare_all(&x->site);
     assert_rc(move_to(x, 0, &result), 0);
     check_all_at(x, to);
-    compare_all(x);
+    compare_all(&x->site);
 }
 
 /* As an increment does that comes while the part is not closed. */
@@ -447,7 +446,7 @@ change_version(struct fixture *x)
     struct cluster_part_keys keys;
 
     read_place(x, &place);
-    cluster_part_keys(&keys, words.name, words.name_size, place.generation, 0);
+    cluster_part_keys(&keys, NAME, place.generation, 0);
     assert_int_not_equal(
         strtol(cluster_servers_run(
                    &servers, cluster_servers_master(&servers, 0, keys.slot),
@@ -468,5 +467,5 @@ CASE(parts_are_not_switched_if_a_count_came_between, x)
     x->meanwhile = change_version;
     assert_rc(move_to(x, 0, &result), -ESTALE);
     check_all_at(x, from);
-    compare_all(x);
+    compare_all(&x->site);
 }

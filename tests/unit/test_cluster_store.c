@@ -1,30 +1,11 @@
 /* tests/unit/test_cluster_store.c - the engine on a Redis Cluster: the same
  * batches as the engine of the tests gives the same answers, in one part and in
  * several; and nothing counts twice or is lost when servers die. */
-#include "tests/unit/cluster_fixture.h"
-
-#include <errno.h>
-#include <poll.h>
-#include <signal.h>
-#include <stdio.h>
-#include <string.h>
+#include "tests/unit/cluster_parts.h"
 
 #include "common/base/bytes.h"
-#include "common/store/cluster/cluster_key.h"
 #include "common/store/cluster/cluster_slot.h"
 #include "common/store/cluster/sender_internal.h"
-#include "common/wire/query.h"
-#include "tests/lib/cluster_faults.h"
-#include "tests/lib/random.h"
-#include "tests/lib/stored.h"
-
-/* The same with other settings. */
-static void
-reopen_store(struct fixture *x)
-{
-    store_close(x->s);
-    open_store(x);
-}
 
 static size_t
 count_entries(struct outbox *o, const char *name)
@@ -35,7 +16,7 @@ count_entries(struct outbox *o, const char *name)
 /* Waits until no entry of a keyspace is left in the outbox: replicas have them.
  * Returns how many of "words" are. */
 static size_t
-await_settled(struct fixture *x, const char *name)
+await_settled(struct site *x, const char *name)
 {
     const struct outbox_options options = {.data_fd = x->dir.fd, .parts = 1};
     const uint64_t end_ms = clock_ms() + (uint64_t)WAIT_MS * test_slow();
@@ -54,7 +35,7 @@ await_settled(struct fixture *x, const char *name)
 }
 
 static int64_t
-count_of(struct fixture *x, const char *key)
+count_of(struct site *x, const char *key)
 {
     struct store_row row = {.count = -1};
 
@@ -64,63 +45,6 @@ count_of(struct fixture *x, const char *key)
 }
 
 static const struct store_fill fill3 = {.uuid = {7}, .epoch = 3, .first_ms = 5};
-
-CASE(a_batch_given_twice_counts_once, x)
-{
-    struct store_mark_info info;
-
-    assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
-    assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
-    assert_int_equal(count_of(x, "the"), 4);
-    store_close(x->s);
-    open_store(x);
-    assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
-    assert_int_equal(count_of(x, "the"), 4);
-    assert_rc(store_marks(x->s, (const uint8_t *)"words", 5, &fill3, 1, &info),
-              0);
-    assert_int_equal(info.state, STORE_MARK_DONE);
-}
-
-static enum store_mark_state
-mark_state(struct fixture *x, uint64_t epoch, uint64_t first_ms)
-{
-    struct store_fill fill = fill3;
-    struct store_mark_info info;
-
-    fill.epoch = epoch;
-    fill.first_ms = first_ms;
-    assert_rc(store_marks(x->s, (const uint8_t *)"words", 5, &fill, 1, &info),
-              0);
-    return info.state;
-}
-
-CASE(marks_order_the_fills_of_a_log, x)
-{
-    const struct store_fill two[2] = {fill3, {.uuid = {8}, .epoch = 1}};
-    const struct store_delta d = {
-        .key = (const uint8_t *)"the", .key_size = 3, .sum_low = 9};
-    const struct store_batch b = {.name = (const uint8_t *)"words",
-                                  .name_size = 5,
-                                  .marks = two,
-                                  .mark_count = 2,
-                                  .deltas = &d,
-                                  .delta_count = 1};
-    struct store_fill fill = fill3;
-    struct store_applied applied;
-
-    assert_int_equal(mark_state(x, 3, 5), STORE_MARK_NONE);
-    assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
-    assert_int_equal(mark_state(x, 3, 6), STORE_MARK_OTHER);
-    assert_int_equal(mark_state(x, 2, 5), STORE_MARK_AHEAD);
-    assert_int_equal(mark_state(x, 4, 5), STORE_MARK_NONE);
-    assert_rc(store_apply(x->s, &b, &applied), -ESTALE);
-    fill.epoch = 2;
-    assert_rc(stored_add(x->s, "words", &fill, "the", 100), -EOVERFLOW);
-    fill.epoch = 3;
-    fill.first_ms = 6;
-    assert_rc(stored_add(x->s, "words", &fill, "the", 10), 0);
-    assert_int_equal(count_of(x, "the"), 14);
-}
 
 static int
 count_mark(void *ctx, const struct store_fill *m,
@@ -134,107 +58,34 @@ count_mark(void *ctx, const struct store_fill *m,
 
 CASE(a_keyspace_of_another_directory_has_no_marks, x)
 {
-    struct fixture y = *x;
+    struct site y = *x;
     unsigned count = 0;
 
     assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
-    tmpdir_make_in_memory(&y.tmp);
-    assert_rc(datadir_open(&y.dir, y.tmp.path, DATADIR_WRITE), 0);
-    open_store(&y);
-    assert_rc(
-        store_each_mark(y.s, (const uint8_t *)"words", 5, count_mark, &count),
-        0);
+    open_directory(&y);
+    assert_rc(store_each_mark(y.s, NAME, count_mark, &count), 0);
     assert_int_equal(count, 0);
-    assert_rc(
-        store_each_mark(x->s, (const uint8_t *)"words", 5, count_mark, &count),
-        0);
+    assert_rc(store_each_mark(x->s, NAME, count_mark, &count), 0);
     assert_int_equal(count, 1);
-    store_close(y.s);
-    datadir_close(&y.dir);
-    tmpdir_remove(&y.tmp);
+    close_directory(&y);
 }
 
 /* ---- the same as the engine of the tests --------------------------------- */
 
-#define KEYS 3000
-
+/* Rows by key: from a position, a beginning of keys and another key on; and by
+ * rank from the end. */
 static void
-apply_both(struct fixture *x, struct random *seed, unsigned round,
-           bool saturates)
-{
-    static struct store_delta deltas[KEYS];
-    static char keys[KEYS][16];
-    const struct store_fill fill = {
-        .uuid = {1}, .epoch = round + 1, .first_ms = 1};
-    size_t count = 0;
-
-    for (unsigned i = 0; i < KEYS; i++) {
-        const uint64_t r = random_next(seed);
-        int64_t sum = (int64_t)(r % 2001) - 1000;
-
-        if (r % 3 == 0 && round > 0)
-            continue;
-        if (saturates && r % 101 == 0)
-            sum = (int64_t)random_next(seed);
-        (void)snprintf(keys[i], sizeof keys[i], "key%05u", i);
-        deltas[count++] =
-            (struct store_delta){.key = (const uint8_t *)keys[i],
-                                 .key_size = (uint16_t)strlen(keys[i]),
-                                 .sum_high = sum < 0 ? -1 : 0,
-                                 .sum_low = (uint64_t)sum};
-    }
-    assert_rc(stored_apply(x->s, "words", &fill, deltas, count), 0);
-    assert_rc(stored_apply(x->oracle, "words", &fill, deltas, count), 0);
-}
-
-static int
-ask_store(struct store *s, struct store_query *q, uint8_t *bytes, size_t size)
-{
-    struct store_reads reads = {
-        .queries = q, .count = 1, .at = bytes, .capacity = size};
-
-    q->name = (const uint8_t *)"words";
-    q->name_size = 5;
-    (void)store_read(s, &reads);
-    store_read_end(s);
-    return q->error;
-}
-
-/* Asks both and compares the bytes of the answers. */
-static void
-compare_answers(struct fixture *x, struct store_query q)
-{
-    static uint8_t bytes[2][QUERY_ROW_SIZE * 4096];
-    struct store_query mine = q;
-    int rc;
-
-    rc = ask_store(x->oracle, &q, bytes[0], sizeof bytes[0]);
-    assert_rc(ask_store(x->s, &mine, bytes[1], sizeof bytes[1]), rc);
-    if (rc < 0)
-        return;
-    if (mine.rows != q.rows || mine.size != q.size ||
-        memcmp(mine.bytes, q.bytes, q.size) != 0)
-        fail_msg("op=%d offset=%lld length=%llu: %llu rows, not %llu", q.op,
-                 (long long)q.offset, (unsigned long long)q.length,
-                 (unsigned long long)mine.rows, (unsigned long long)q.rows);
-    assert_int_equal(mine.row.count, q.row.count);
-    assert_int_equal(mine.row.saturated, q.row.saturated);
-    if (q.op == STORE_RANK || q.op == STORE_AROUND)
-        assert_int_equal(mine.rank, q.rank);
-}
-
-/* Rows by key: from a position, a beginning of keys and another key on. */
-static void
-compare_keys(struct fixture *x)
+compare_keys(struct site *x)
 {
     static const char *const prefixes[] = {
         "", "k", "key01", "key0123", "key02999", "none", "\xff"};
     static const char *const afters[] = {
         "", "key", "key00999", "key01", "key0102", "key02998", "zz"};
 
+    await_sent(x->s);
     for (unsigned i = 0; i < 7; i++)
         for (unsigned j = 0; j < 7; j++)
-            for (int64_t offset = 0; offset < KEYS + 10; offset += 397)
+            for (int64_t offset = 0; offset < KEYS_MAX + 10; offset += 397)
                 compare_answers(x, (struct store_query){
                                        .op = STORE_KEYS,
                                        .offset = offset,
@@ -243,44 +94,10 @@ compare_keys(struct fixture *x)
                                        .prefix_size = strlen(prefixes[i]),
                                        .after = (const uint8_t *)afters[j],
                                        .after_size = strlen(afters[j])});
-    compare_answers(x, (struct store_query){.op = STORE_KEYS, .length = 2000});
-}
-
-static void
-compare_all(struct fixture *x)
-{
-    struct store_totals a, b;
-    char key[16];
-
-    await_sent(x->s);
-    compare_keys(x);
-    for (int64_t offset = 0; offset < KEYS + 10; offset += 97)
-        compare_answers(x, (struct store_query){.op = STORE_RANGE,
-                                                .offset = offset,
-                                                .length = 40});
-    for (int64_t offset = -KEYS - 5; offset < 0; offset += 599)
+    for (int64_t offset = -KEYS_MAX - 5; offset < 0; offset += 599)
         compare_answers(x, (struct store_query){.op = STORE_RANGE,
                                                 .offset = offset,
                                                 .length = 7});
-    for (unsigned i = 0; i < KEYS; i += 41) {
-        const struct store_query q = {
-            .key = (const uint8_t *)key,
-            .key_size = (size_t)snprintf(key, sizeof key, "key%05u", i),
-            .length = 5};
-
-        for (enum store_op op = STORE_GET; op <= STORE_AROUND; op++) {
-            struct store_query one = q;
-
-            one.op = op;
-            compare_answers(x, one);
-        }
-    }
-    assert_rc(stored_totals(x->s, "words", &a), 0);
-    assert_rc(stored_totals(x->oracle, "words", &b), 0);
-    assert_int_equal(a.keys, b.keys);
-    assert_int_equal(a.sum_high, b.sum_high);
-    assert_int_equal(a.sum_low, b.sum_low);
-    assert_int_equal(a.saturated, b.saturated);
 }
 
 BOTH(answers_are_those_of_the_other_engine, x)
@@ -288,23 +105,21 @@ BOTH(answers_are_those_of_the_other_engine, x)
     struct store_key gone[3] = {{(const uint8_t *)"key00000", 8},
                                 {(const uint8_t *)"key00001", 8},
                                 {(const uint8_t *)"none", 4}};
-    struct random seed = {.state = 22};
     uint64_t deleted, deleted_there;
 
     for (unsigned round = 0; round < 3; round++)
-        apply_both(x, &seed, round, true);
+        count_both(x, x->s, true);
     compare_all(x);
-    assert_rc(store_del(x->s, (const uint8_t *)"words", 5, gone, 3, &deleted),
-              0);
-    assert_rc(store_del(x->oracle, (const uint8_t *)"words", 5, gone, 3,
-                        &deleted_there),
-              0);
+    compare_keys(x);
+    assert_rc(store_del(x->s, NAME, gone, 3, &deleted), 0);
+    assert_rc(store_del(x->oracle, NAME, gone, 3, &deleted_there), 0);
     assert_int_equal(deleted, deleted_there);
     compare_all(x);
+    compare_keys(x);
 }
 
 static int
-list_words(struct fixture *x)
+list_words(struct site *x)
 {
     uint8_t bytes[1024];
 
@@ -322,7 +137,7 @@ CASE(keys_have_an_order_if_their_keyspace_was_made_with_one, x)
     reopen_store(x);
     assert_rc(stored_add(x->s, "words", NULL, "b", 1), 0);
     assert_rc(list_words(x), -EOPNOTSUPP);
-    assert_rc(store_drop(x->s, (const uint8_t *)"words", 5), 0);
+    assert_rc(store_drop(x->s, NAME), 0);
     assert_int_equal(list_words(x), -ENOENT);
     assert_rc(stored_add(x->s, "words", NULL, "b", 1), 0);
     assert_int_equal(list_words(x), 1);
@@ -342,46 +157,12 @@ add_name(void *ctx, const uint8_t *name, size_t name_size, int64_t keys)
     return 0;
 }
 
-BOTH(keyspaces_are_listed_and_dropped, x)
-{
-    char text[128] = "";
-    struct store_row row;
-
-    assert_rc(stored_add(x->s, "b", NULL, "k", 1), 0);
-    assert_rc(stored_add(x->s, "ab", NULL, "k", 1), 0);
-    assert_rc(stored_add(x->s, "ab", NULL, "l", 1), 0);
-    assert_rc(stored_add(x->s, "c", NULL, "k", 1), 0);
-    await_sent(x->s);
-    assert_rc(store_list(x->s, (const uint8_t *)"", 0, add_name, text), 0);
-    assert_string_equal(text, "ab2 b1 c1 ");
-    assert_rc(store_drop(x->s, (const uint8_t *)"ab", 2), 0);
-    assert_rc(store_drop(x->s, (const uint8_t *)"zz", 2), -ENOENT);
-    await_sent(x->s);
-    text[0] = '\0';
-    assert_rc(store_list(x->s, (const uint8_t *)"a", 1, add_name, text), 0);
-    assert_string_equal(text, "b1 c1 ");
-    assert_rc(stored_get(x->s, "ab", "k", &row), -ENOENT);
-    assert_rc(stored_add(x->s, "ab", NULL, "k", 5), 0);
-    await_sent(x->s);
-    assert_rc(stored_get(x->s, "ab", "k", &row), 0);
-    assert_int_equal(row.count, 5);
-}
-
 /* ---- faults -------------------------------------------------------------- */
-
-static unsigned
-master_of(const char *name)
-{
-    struct cluster_part_keys keys;
-
-    cluster_part_keys(&keys, (const uint8_t *)name, strlen(name), 0, 0);
-    return cluster_servers_master(&servers, 1, keys.slot);
-}
 
 static unsigned
 master_of_words(void)
 {
-    return master_of("words");
+    return master_of(1, "words", 0, 0);
 }
 
 /* The name of the order of keys of "words". */
@@ -390,7 +171,7 @@ key_order_of_words(void)
 {
     struct cluster_part_keys keys;
 
-    cluster_part_keys(&keys, (const uint8_t *)"words", 5, 0, 0);
+    cluster_part_keys(&keys, NAME, 0, 0);
     ((char *)memchr(keys.order, '}', keys.size))[1] = 'k';
     return keys;
 }
@@ -409,7 +190,7 @@ CASE(a_part_whose_order_is_gone_is_made_again, x)
         assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
         assert_int_equal(count_of(x, "a"), 2 * i + 2);
         assert_int_equal(list_words(x), 1);
-        cluster_part_keys(&keys, (const uint8_t *)"words", 5, 0, 0);
+        cluster_part_keys(&keys, NAME, 0, 0);
     }
 }
 
@@ -433,7 +214,7 @@ CASE(a_part_without_one_of_its_keys_is_whole_again, x)
         assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
         assert_rc(stored_add(x->s, "words", NULL, "b", 10), 0);
         await_sent(x->s);
-        cluster_part_keys(&keys, (const uint8_t *)"words", 5, 0, 0);
+        cluster_part_keys(&keys, NAME, 0, 0);
         ((char *)memchr(keys.order, '}', keys.size))[1] = kinds[i];
         assert_string_equal(cluster_servers_run(&servers, master_of_words(),
                                                 "DEL %b", keys.order,
@@ -444,22 +225,18 @@ CASE(a_part_without_one_of_its_keys_is_whole_again, x)
         assert_int_equal(count_of(x, "a"), i + 1);
         assert_int_equal(count_of(x, "b"), 10 * (i + 1));
         assert_int_equal(list_words(x), 3);
-        assert_rc(store_check(x->s, (const uint8_t *)"words", 5, count_fault,
-                              &faults, &result),
-                  0);
+        assert_rc(store_check(x->s, NAME, count_fault, &faults, &result), 0);
         assert_int_equal(faults, 0);
     }
 }
 
 static unsigned
-count_faults(struct fixture *x)
+count_faults(struct site *x)
 {
     struct store_check_result result;
     unsigned faults = 0;
 
-    assert_rc(store_check(x->s, (const uint8_t *)"words", 5, count_fault,
-                          &faults, &result),
-              0);
+    assert_rc(store_check(x->s, NAME, count_fault, &faults, &result), 0);
     assert_int_equal(result.faults, faults);
     return faults;
 }
@@ -467,12 +244,11 @@ count_faults(struct fixture *x)
 CASE(a_check_finds_rows_that_others_changed, x)
 {
     struct cluster_part_keys keys;
-    struct random seed = {.state = 1};
 
-    apply_both(x, &seed, 0, true);
+    count_both(x, x->s, true);
     await_sent(x->s);
     assert_int_equal(count_faults(x), 0);
-    cluster_part_keys(&keys, (const uint8_t *)"words", 5, 0, 0);
+    cluster_part_keys(&keys, NAME, 0, 0);
     (void)cluster_servers_run(&servers, master_of_words(), "ZPOPMIN %b",
                               keys.order, keys.size);
     /* Not in the order, and not as many. */
@@ -490,7 +266,8 @@ CASE(a_check_finds_rows_that_others_changed, x)
     assert_int_equal(count_faults(x), 1);
     (void)cluster_servers_run(&servers, master_of_words(),
                               "HSET %b none 12345678", keys.counts, keys.size);
-    assert_int_equal(count_faults(x), 2);
+    /* And no history has it. */
+    assert_int_equal(count_faults(x), 3);
 }
 
 static char last_fault[1024];
@@ -504,7 +281,7 @@ keep_fault(void *ctx, const char *text)
 
 /* Adds now: a batch without a time has no history. */
 static void
-add_now(struct fixture *x, const char *key, int64_t sum)
+add_now(struct site *x, const char *key, int64_t sum)
 {
     const struct store_delta d = {.key = (const uint8_t *)key,
                                   .key_size = (uint16_t)strlen(key),
@@ -521,7 +298,7 @@ alter_count(void)
 {
     struct cluster_part_keys keys;
 
-    cluster_part_keys(&keys, (const uint8_t *)"words", 5, 0, 0);
+    cluster_part_keys(&keys, NAME, 0, 0);
     (void)cluster_servers_run(&servers, master_of_words(), "HSET %b the %b",
                               keys.counts, keys.size, "\0\0\0\0\0\0\0\7",
                               (size_t)8);
@@ -550,18 +327,15 @@ CASE(a_check_names_a_count_that_was_altered, x)
     }
     add_now(x, "gone", 7);
     add_now(x, "the", 6);
-    assert_rc(store_del(x->s, (const uint8_t *)"words", 5, &gone, 1, &deleted),
-              0);
+    assert_rc(store_del(x->s, NAME, &gone, 1, &deleted), 0);
     add_now(x, "gone", 1);
     add_now(x, "minus", -1);
     await_sent(x->s);
     assert_int_equal(count_faults(x), 0);
 
     alter_count();
-    cluster_part_keys(&keys, (const uint8_t *)"words", 5, 0, 0);
-    assert_rc(store_check(x->s, (const uint8_t *)"words", 5, keep_fault,
-                          &faults, &result),
-              0);
+    cluster_part_keys(&keys, NAME, 0, 0);
+    assert_rc(store_check(x->s, NAME, keep_fault, &faults, &result), 0);
     assert_int_equal(faults, 2); /* totals, too */
     /* The rebuilding of an order makes the totals fit. */
     (void)cluster_servers_run(&servers, master_of_words(), "DEL %b", keys.order,
@@ -569,9 +343,7 @@ CASE(a_check_names_a_count_that_was_altered, x)
     add_now(x, "key1", 1);
     await_sent(x->s);
     faults = 0;
-    assert_rc(store_check(x->s, (const uint8_t *)"words", 5, keep_fault,
-                          &faults, &result),
-              0);
+    assert_rc(store_check(x->s, NAME, keep_fault, &faults, &result), 0);
     assert_int_equal(faults, 1);
     assert_string_equal(last_fault,
                         "part 0: rows with another count than the sum of their "
@@ -596,9 +368,7 @@ BOTH(a_key_that_is_sent_during_its_deletion_is_deleted, x)
     for (unsigned i = 0; i < 20; i++) {
         await_sent(x->s);
         add_now(x, "key0", 1);
-        assert_rc(
-            store_del(x->s, (const uint8_t *)"words", 5, keys, 64, &deleted),
-            0);
+        assert_rc(store_del(x->s, NAME, keys, 64, &deleted), 0);
         await_sent(x->s);
         assert_rc(stored_get(x->s, "words", "key0", &row), -ENOENT);
     }
@@ -702,10 +472,9 @@ CASE(an_entry_stays_until_a_replica_has_it, x)
     char other[2] = "a";
     unsigned replica;
 
-    store_close(x->s);
     x->config.store_retain_ms = 0;
-    open_store(x);
-    while (master_of(other) == master_of_words())
+    reopen_store(x);
+    while (master_of(1, other, 0, 0) == master_of_words())
         other[0]++;
     replica = master_of_words() + CLUSTER_SERVERS_MASTERS;
     assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
@@ -745,9 +514,8 @@ CASE(what_is_no_longer_retained_is_reported_and_not_counted, x)
     struct store_row row;
     unsigned server;
 
-    store_close(x->s);
     x->config.store_retain_ms = 0;
-    open_store(x);
+    reopen_store(x);
     for (unsigned i = 0; i < 5; i++)
         assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
     assert_int_equal(count_of(x, "a"), 5);
@@ -763,7 +531,7 @@ CASE(what_is_no_longer_retained_is_reported_and_not_counted, x)
 }
 
 static void
-copy_outbox(struct fixture *x, const char *from, const char *to)
+copy_outbox(struct site *x, const char *from, const char *to)
 {
     char a[600], b[600];
 
@@ -871,17 +639,10 @@ do_fault(struct random *r)
     }
 }
 
-static void
-pause_shortly(void *ctx)
-{
-    (void)ctx;
-    (void)poll(NULL, 0, 5);
-}
-
 /* Waits until the cluster is whole and answers: a read in the middle of a
  * failover may fail. */
 static void
-await_answers(struct fixture *x)
+await_answers(struct site *x)
 {
     const uint64_t end_ms = clock_ms() + (uint64_t)WAIT_MS * test_slow();
     struct cluster_faults faults;
@@ -900,30 +661,26 @@ await_answers(struct fixture *x)
 /* Saturation would depend on the order of the directories. */
 PARTS(two_directories_count_once_whatever_fails, x)
 {
-    struct fixture y = *x;
-    struct random random = {.state = random_seed(__func__)};
+    struct site y = *x;
 
-    tmpdir_make_in_memory(&y.tmp);
-    assert_rc(datadir_open(&y.dir, y.tmp.path, DATADIR_WRITE), 0);
-    open_store(&y);
+    x->random.state = random_seed(__func__);
+    open_directory(&y);
     for (unsigned round = 0; round < 24; round++) {
-        apply_both(round % 2 ? x : &y, &random, round, false);
+        count_both(x, round % 2 ? x->s : y.s, false);
         if (round % 3 == 2)
-            do_fault(&random);
+            do_fault(&x->random);
     }
     await_sent(y.s);
     await_sent(x->s);
     await_answers(x);
     compare_all(x);
-    store_close(y.s);
-    datadir_close(&y.dir);
-    tmpdir_remove(&y.tmp);
+    close_directory(&y);
 }
 
 /* A read may fail until every server knows the new master: it is asked again.
  */
 static int64_t
-count_after_failover(struct fixture *x, const char *key)
+count_after_failover(struct site *x, const char *key)
 {
     const uint64_t end_ms = clock_ms() + (uint64_t)WAIT_MS * test_slow();
     struct store_row row = {.count = -1};
