@@ -8,6 +8,24 @@
 #include "tests/lib/client.h"
 #include "tests/lib/test.h"
 
+int
+answer_join(struct fleet *f)
+{
+    return client_connect(
+        daemon_port(fleet_daemon(f, FLEET_READ), "read-http"));
+}
+
+void
+answer_request(int fd, const char *method, const char *target, const char *more)
+{
+    char head[2048];
+    const int n = snprintf(head, sizeof head,
+                           "%s %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n",
+                           method, target, more);
+
+    client_send(fd, head, (size_t)n);
+}
+
 void
 answer_read_head(int fd, struct answer *a)
 {

@@ -2,6 +2,14 @@
 #ifndef COUNTD_TESTS_LIB_ANSWER_H
 #define COUNTD_TESTS_LIB_ANSWER_H
 
+#include "tests/lib/fleet.h"
+
+/* Connects to the HTTP port of the reader; sends a request, with lines of
+ * `more` that end in CR LF. */
+int answer_join(struct fleet *f);
+void answer_request(int fd, const char *method, const char *target,
+                    const char *more);
+
 struct answer {
     int status;
     char head[4096], body[2 << 20];

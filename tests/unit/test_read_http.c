@@ -249,15 +249,19 @@ CASE(a_large_answer_is_made_after_the_small_one_of_another)
     client_close(large);
 }
 
+/* And the one after it. */
 CASE(an_answer_of_a_mib_is_packed)
 {
     put_rows(f->site->store, "long", 4000, 250, "");
-    f->peer =
-        ask(f, "/v1/top?keyspace=long&n=4000", "Accept-Encoding: gzip\r\n");
     f->last = "\r\n\r\n";
-    turns_run(f->loop);
-    assert_non_null(strstr(f->heard, "Content-Encoding: gzip"));
-    client_close(f->peer);
+    for (int i = 0; i < 2; i++) {
+        f->size = 0;
+        f->peer =
+            ask(f, "/v1/top?keyspace=long&n=4000", "Accept-Encoding: gzip\r\n");
+        turns_run(f->loop);
+        assert_non_null(strstr(f->heard, "Content-Encoding: gzip"));
+        client_close(f->peer);
+    }
 }
 
 /* The second time the server knows the head again. */
