@@ -103,36 +103,6 @@ stop_server(struct storm *s)
 }
 
 static bool
-change_master(struct storm *s)
-{
-    return cluster_fault_change_master(&s->faults, pick_server(s));
-}
-
-static bool
-forget_functions(struct storm *s)
-{
-    return cluster_fault_forget_functions(&s->faults, pick_server(s));
-}
-
-static bool
-break_connections(struct storm *s)
-{
-    return cluster_fault_break_connections(&s->faults, pick_server(s));
-}
-
-static bool
-fill_server(struct storm *s)
-{
-    return cluster_fault_fill(&s->faults, pick_server(s));
-}
-
-static bool
-want_replicas(struct storm *s)
-{
-    return cluster_fault_want_replicas(&s->faults, pick_server(s));
-}
-
-static bool
 kill_daemon(struct storm *s)
 {
     struct node *n = &s->nodes[random_below(&s->random, NODES)];
@@ -189,22 +159,23 @@ flush_server(struct storm *s)
 
 static const struct fault {
     const char *name;
-    bool (*run)(struct storm *s);
+    bool (*run)(struct storm *s); /* NULL: a command does it */
     bool loses; /* more than one server's unreplicated writes */
+    const char *command;
 } faults[] = {
-    {"kill", kill_server, false},
-    {"restart", restart_server, false},
-    {"stop", stop_server, false},
-    {"change of master", change_master, false},
-    {"functions gone", forget_functions, false},
-    {"connections broken", break_connections, false},
-    {"memory full", fill_server, false},
-    {"too few replicas", want_replicas, false},
-    {"daemon killed", kill_daemon, false},
-    {"daemon killed", kill_daemon, false},
-    {"stale replica promoted", promote_stale, true},
-    {"files cut", cut_files, true},
-    {"server emptied", flush_server, true},
+    {"kill", kill_server, false, NULL},
+    {"restart", restart_server, false, NULL},
+    {"stop", stop_server, false, NULL},
+    {"change of master", NULL, false, "CLUSTER FAILOVER"},
+    {"functions gone", NULL, false, "FUNCTION FLUSH"},
+    {"connections broken", NULL, false, CLUSTER_FAULT_BREAK},
+    {"memory full", NULL, false, CLUSTER_FAULT_FILL},
+    {"too few replicas", NULL, false, CLUSTER_FAULT_ALONE},
+    {"daemon killed", kill_daemon, false, NULL},
+    {"daemon killed", kill_daemon, false, NULL},
+    {"stale replica promoted", promote_stale, true, NULL},
+    {"files cut", cut_files, true, NULL},
+    {"server emptied", flush_server, true, NULL},
 };
 #define FAULTS (sizeof faults / sizeof *faults)
 
@@ -212,12 +183,16 @@ static void
 strike(struct storm *s, bool loses)
 {
     const struct fault *f;
+    bool is_done;
 
     do
         f = &faults[random_below(&s->random, FAULTS)];
     while (f->loses && !loses);
+    is_done = f->run
+                  ? f->run(s)
+                  : cluster_fault_run(&s->faults, pick_server(s), f->command);
     printf("%llu ms: %s%s\n", (unsigned long long)clock_ms() % 10000000,
-           f->name, f->run(s) ? "" : " (not done)");
+           f->name, is_done ? "" : " (not done)");
     send_for(s, 1500);
 }
 

@@ -1,29 +1,14 @@
 /* tests/e2e/test_cluster_service.c - writer, worker, reader and the command
  * with counters in a Redis Cluster, while processes and servers are killed. */
-#include "tests/lib/test.h"
+#include "tests/lib/cluster_main.h"
 
-#include <poll.h>
-#include <signal.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "common/base/clock.h"
 #include "common/store/cluster/cluster_key.h"
 #include "common/store/cluster/cluster_slot.h"
 #include "tests/lib/client.h"
-#include "tests/lib/cluster_servers.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/service.h"
-
-static struct cluster_servers servers;
-static bool has_servers;
-
-static int
-start_servers(void)
-{
-    has_servers = cluster_servers_start(&servers);
-    return 0;
-}
 
 static int
 setup(void **state)
@@ -40,11 +25,15 @@ setup(void **state)
     return 0;
 }
 
-#define CASE(name, f) TEST_IN(name, struct fleet *f, setup, service_teardown)
+static int
+teardown(void **state)
+{
+    if (has_servers)
+        fleet_stop_all(*state);
+    return service_teardown(state);
+}
 
-#define NEED_SERVERS()                                                         \
-    if (!has_servers)                                                          \
-    test_skip("redis-server is not installed")
+#define CASE(name, f) CLUSTER_TEST_IN(name, struct fleet *f, setup, teardown)
 
 static unsigned
 master_of(const char *keyspace)
@@ -61,13 +50,41 @@ flush_all(struct fleet *f)
     expect_text(FLEET_RUN(f, "flush"), 0, "");
 }
 
+/* Counts a key of "words", and waits until that is readable. */
+static void
+count_key(struct fleet *f, const char *key, int64_t increment)
+{
+    service_add(f, "words", key, increment);
+    flush_all(f);
+}
+
+/* Starts the daemons and counts a key. */
+static void
+start_with(struct fleet *f, const char *key, int64_t increment)
+{
+    service_start(f);
+    count_key(f, key, increment);
+}
+
 /* Starts the daemons and counts 3 of a key and 4 of "cluster". */
 static void
 count_two_keys(struct fleet *f, const char *key)
 {
+    start_with(f, key, 3);
+    count_key(f, "cluster", 4);
+}
+
+/* Starts the daemons and counts the keys k0 to k29, 1 to 30. */
+static void
+count_thirty_keys(struct fleet *f)
+{
     service_start(f);
-    service_add(f, "words", key, 3);
-    service_add(f, "words", "cluster", 4);
+    for (unsigned i = 0; i < 30; i++) {
+        char key[8];
+
+        (void)snprintf(key, sizeof key, "k%u", i);
+        service_add(f, "words", key, i + 1);
+    }
     flush_all(f);
 }
 
@@ -107,12 +124,10 @@ read_http(struct fleet *f, const char *path)
 
 CASE(increments_are_read_from_the_cluster, f)
 {
-    NEED_SERVERS();
     service_start(f);
     service_add(f, "words", "the", 3);
     service_add(f, "words", "cluster", 4);
-    service_add(f, "words", "the", 3);
-    flush_all(f);
+    count_key(f, "the", 3);
     assert_int_equal(service_count(f, "words", "the"), 6);
     assert_int_equal(service_total(f, "words"), 10);
     expect(FLEET_RUN(f, "top", "words"), 0,
@@ -124,7 +139,6 @@ CASE(increments_are_read_from_the_cluster, f)
            0, "\t6\n");
     expect(FLEET_RUN(f, "top", "words", "--from", "-1h", "--tsv"), 0,
            "0\t6\t0\t6\tthe\n1\t4\t0\t4\tcluster\n");
-    fleet_stop_all(f);
 }
 
 /* Sends Redis commands, and expects these answers. */
@@ -143,15 +157,13 @@ expect_resp(struct fleet *f, const char *commands, const char *answers)
 
 CASE(keys_are_read_in_order, f)
 {
-    NEED_SERVERS();
     fleet_option(f, "resp.listen=127.0.0.1:0");
     fleet_option(f, "read.http=127.0.0.1:0");
     fleet_option(f, "store.parts.words=4");
     service_start(f);
     service_add(f, "words", "this", 2);
     service_add(f, "words", "cluster", 7);
-    service_add(f, "words", "the", 3);
-    flush_all(f);
+    count_key(f, "the", 3);
     expect_text(FLEET_RUN(f, "keys", "words", "--tsv"), 0,
                 "7\tcluster\n3\tthe\n2\tthis\n");
     expect_text(FLEET_RUN(f, "keys", "words", "th", "--tsv"), 0,
@@ -170,14 +182,12 @@ CASE(keys_are_read_in_order, f)
     assert_non_null(strstr(text, "after=the"));
     read_http(f, "/metrics/expand?query=words.th*");
     assert_non_null(strstr(text, "[\"words.the\",\"words.this\"]"));
-    fleet_stop_all(f);
 }
 
 /* The totals of all keyspaces, and several keys, are requested at once: some of
  * these take a command of their own. */
 CASE(requests_that_come_together_are_all_answered, f)
 {
-    NEED_SERVERS();
     fleet_option(f, "store.parts.parted=4");
     service_start(f);
     service_add(f, "words", "the", 3);
@@ -190,18 +200,14 @@ CASE(requests_that_come_together_are_all_answered, f)
     expect(FLEET_RUN(f, "store", "move", "parted", "--parts", "8"), 0, "");
     expect_text(FLEET_RUN(f, "get", "parted", "b", "a", "--tsv"), 0,
                 "2\tb\n1\ta\n");
-    fleet_stop_all(f);
 }
 
 CASE(keys_without_an_order_are_refused, f)
 {
-    NEED_SERVERS();
     fleet_option(f, "resp.listen=127.0.0.1:0");
     fleet_option(f, "read.http=127.0.0.1:0");
     fleet_option(f, "store.key_order=off");
-    service_start(f);
-    service_add(f, "words", "the", 3);
-    flush_all(f);
+    start_with(f, "the", 3);
     expect_resp(f, "ZSCAN words 0\r\n",
                 "-ERR the keyspace was made with store.key_order = off; use "
                 "ZREVRANGE\r\n");
@@ -210,12 +216,10 @@ CASE(keys_without_an_order_are_refused, f)
     assert_non_null(strstr(text, "\"no-key-order\""));
     expect(FLEET_RUN(f, "keys", "words"), 100,
            "the keyspace was made with store.key_order = off");
-    fleet_stop_all(f);
 }
 
 CASE(history_is_read_over_http, f)
 {
-    NEED_SERVERS();
     fleet_option(f, "read.http=127.0.0.1:0");
     count_two_keys(f, "the");
     read_http(f, "/v1/history?keyspace=words&key=the&from=-1h&step=2h"
@@ -229,23 +233,18 @@ CASE(history_is_read_over_http, f)
                                  "1\t3\t0\t3\tthe\n"));
     read_http(f, "/v1/rank?keyspace=words&key=the&from=-1h");
     assert_non_null(strstr(text, "\"rank\": 1"));
-    fleet_stop_all(f);
 }
 
 CASE(keys_and_keyspaces_are_removed, f)
 {
-    NEED_SERVERS();
     count_two_keys(f, "the");
     expect(FLEET_RUN(f, "del", "words", "the"), 0, "");
-    service_add(f, "words", "last", 1);
-    flush_all(f);
+    count_key(f, "last", 1);
     expect(FLEET_RUN(f, "top", "words"), 0,
            "   0      4  cluster\n   1      1  last\n");
     expect(FLEET_RUN(f, "drop", "words"), 0, "");
-    service_add(f, "words", "new", 1);
-    flush_all(f);
+    count_key(f, "new", 1);
     expect(FLEET_RUN(f, "top", "words"), 0, "   0      1  new\n");
-    fleet_stop_all(f);
 }
 
 /* Purges a key, of which only the outbox has bytes then. */
@@ -262,7 +261,6 @@ purge_key(struct fleet *f, const char *key)
 
 CASE(a_purged_key_is_in_no_file_but_the_outbox, f)
 {
-    NEED_SERVERS();
     fleet_option(f, "archive.keep=1d");
     count_two_keys(f, "secret-key");
     assert_int_equal(FLEET_RUN(f, "del", "words", "secret-key", "--purge"), 1);
@@ -271,7 +269,6 @@ CASE(a_purged_key_is_in_no_file_but_the_outbox, f)
     purge_key(f, "secret-key");
     assert_int_equal(service_total(f, "words"), 4);
     expect(FLEET_RUN(f, "check"), 0, "");
-    fleet_stop_all(f);
 }
 
 /* Whatever call it was killed in, the next run ends it. */
@@ -282,7 +279,6 @@ CASE(a_killed_purge_is_done_again, f)
     char script[2000], path[700], key[32];
     unsigned killed = 0;
 
-    NEED_SERVERS();
     service_start(f);
     daemon_path("countd", path, sizeof path);
     for (unsigned i = 0; i < 12; i++) {
@@ -308,7 +304,6 @@ CASE(a_killed_purge_is_done_again, f)
     print_message("%u of 12 were killed\n", killed);
     assert_true(killed >= 4);
     expect(FLEET_RUN(f, "check"), 0, "");
-    fleet_stop_all(f);
 }
 
 /* The cluster loses everything after a backup; what was counted since then is
@@ -318,22 +313,13 @@ CASE(a_backup_that_is_put_back_gets_the_rest, f)
     struct tmpdir tmp;
     char copy[sizeof tmp.path + 8];
 
-    NEED_SERVERS();
     tmpdir_make_in_memory(&tmp);
     (void)snprintf(copy, sizeof copy, "%s/copy", tmp.path);
     fleet_option(f, "store.parts=4");
-    service_start(f);
-    for (unsigned i = 0; i < 30; i++) {
-        char key[8];
-
-        (void)snprintf(key, sizeof key, "k%u", i);
-        service_add(f, "words", key, i + 1);
-    }
-    flush_all(f);
+    count_thirty_keys(f);
     expect(FLEET_RUN(f, "backup", copy), 0, "keyspaces=1 keys=30 faults=0");
     expect(FLEET_RUN(f, "store", "restore", copy), 1, "already-there=4");
-    service_add(f, "words", "k29", 1000);
-    flush_all(f);
+    count_key(f, "k29", 1000);
     /* The worker would fill the cluster again by itself: all is retained. */
     fleet_stop(f, FLEET_WORKER);
     cluster_servers_flush(&servers);
@@ -366,15 +352,7 @@ read_sender(struct fleet *f, char id[17])
 
 CASE(a_keyspace_gets_more_parts_while_it_is_counted, f)
 {
-    NEED_SERVERS();
-    service_start(f);
-    for (unsigned i = 0; i < 30; i++) {
-        char key[8];
-
-        (void)snprintf(key, sizeof key, "k%u", i);
-        service_add(f, "words", key, i + 1);
-    }
-    flush_all(f);
+    count_thirty_keys(f);
     expect(FLEET_RUN(f, "get", "words", "k29"), 0, "30");
     expect(FLEET_RUN(f, "store", "move", "none", "--parts", "4"), 1,
            "no such keyspace");
@@ -387,13 +365,11 @@ CASE(a_keyspace_gets_more_parts_while_it_is_counted, f)
            "as many parts");
     expect(FLEET_RUN(f, "store", "move", "words", "--parts", "2"), 1,
            "multiple");
-    service_add(f, "words", "k29", 1000);
-    flush_all(f);
+    count_key(f, "k29", 1000);
     expect(FLEET_RUN(f, "store", "--tsv"), 0, "\t1\t3\twords\n");
     expect(FLEET_RUN(f, "get", "words", "k29"), 0, "1030");
     expect(FLEET_RUN(f, "total", "words"), 0, "1465");
     expect(FLEET_RUN(f, "check"), 0, "");
-    fleet_stop_all(f);
 }
 
 /* A mover's lease is good until it is ended. */
@@ -401,12 +377,9 @@ CASE(a_second_mover_is_refused, f)
 {
     unsigned master;
 
-    NEED_SERVERS();
     master = cluster_servers_master(
         &servers, 1, cluster_slot(CLUSTER_PARTS, strlen(CLUSTER_PARTS)));
-    service_start(f);
-    service_add(f, "words", "the", 3);
-    flush_all(f);
+    start_with(f, "the", 3);
     (void)cluster_servers_run(&servers, master, "HSET %s words %s",
                               CLUSTER_PARTS,
                               "0 1 m 1 4 0000000000000001 "
@@ -416,17 +389,13 @@ CASE(a_second_mover_is_refused, f)
     (void)cluster_servers_run(&servers, master, "HSET %s words %s",
                               CLUSTER_PARTS, "0 1 m 1 4 0000000000000001 1");
     expect(FLEET_RUN(f, "store", "move", "words", "--parts", "2"), 0, "");
-    fleet_stop_all(f);
 }
 
 CASE(a_keyspace_goes_to_another_master, f)
 {
     char to[32], listed[40];
 
-    NEED_SERVERS();
-    service_start(f);
-    service_add(f, "words", "the", 3);
-    flush_all(f);
+    start_with(f, "the", 3);
     for (unsigned i = 0; i < CLUSTER_SERVERS_MASTERS; i++) {
         (void)snprintf(to, sizeof to, "127.0.0.1:%d", servers.ports[i]);
         (void)snprintf(listed, sizeof listed, "\t%s\t", to);
@@ -443,7 +412,6 @@ CASE(a_keyspace_goes_to_another_master, f)
     expect(FLEET_RUN(f, "store", "move", "words", "--to", "127.0.0.1:1"), 111,
            "nothing was changed: 127.0.0.1:1 does not answer");
     expect(FLEET_RUN(f, "get", "words", "the"), 0, "6");
-    fleet_stop_all(f);
 }
 
 CASE(parts_and_senders_are_listed, f)
@@ -452,10 +420,7 @@ CASE(parts_and_senders_are_listed, f)
                                         "-23456789abcdef0", "0x3456789abcdef0"};
     char id[17];
 
-    NEED_SERVERS();
-    service_start(f);
-    service_add(f, "words", "the", 3);
-    flush_all(f);
+    start_with(f, "the", 3);
     expect(FLEET_RUN(f, "store"), 0, "good");
     expect(FLEET_RUN(f, "store", "accept", "words", "0"), 1, "lost nothing");
     expect(FLEET_RUN(f, "store", "accept", "words", "1"), 1, "never counted");
@@ -468,7 +433,6 @@ CASE(parts_and_senders_are_listed, f)
     expect_text(FLEET_RUN(f, "-o", "store.nodes=", "store"), 100,
                 "countd: error: store.nodes=: give at least one address and "
                 "port of a node, such as 10.0.0.1:6379\n");
-    fleet_stop_all(f);
 }
 
 /* Closes the part as a move does, or opens it. */
@@ -487,11 +451,8 @@ call_closing(const char *function)
 
 CASE(a_loss_is_reported_until_it_is_accepted, f)
 {
-    NEED_SERVERS();
     fleet_option(f, "store.retain=0");
-    service_start(f);
-    service_add(f, "words", "the", 3);
-    flush_all(f);
+    start_with(f, "the", 3);
     expect(FLEET_RUN(f, "store"), 0, "      0         0  good");
     cluster_servers_flush(&servers);
     service_add(f, "words", "the", 4);
@@ -509,16 +470,12 @@ CASE(a_loss_is_reported_until_it_is_accepted, f)
     fleet_start(f, FLEET_WORKER);
     flush_all(f);
     assert_int_equal(service_count(f, "words", "the"), 4);
-    fleet_stop_all(f);
 }
 
 CASE(a_full_keyspace_waits_until_it_may_have_more_keys, f)
 {
-    NEED_SERVERS();
     fleet_option(f, "keyspace.max_keys=1");
-    service_start(f);
-    service_add(f, "words", "the", 3);
-    flush_all(f);
+    start_with(f, "the", 3);
     service_add(f, "words", "new", 4);
     assert_int_equal(FLEET_RUN(f, "flush", "--timeout", "300ms"), 1);
     expect(FLEET_RUN(f, "store"), 1, "full");
@@ -530,14 +487,12 @@ CASE(a_full_keyspace_waits_until_it_may_have_more_keys, f)
     flush_all(f);
     expect(FLEET_RUN(f, "store"), 0, "good");
     expect(FLEET_RUN(f, "top", "words"), 0, "   0      4  new\n");
-    fleet_stop_all(f);
 }
 
 CASE(a_worker_killed_at_any_time_counts_once, f)
 {
     int64_t sum = 0;
 
-    NEED_SERVERS();
     service_start(f);
     for (int i = 0; i < 12; i++) {
         for (int j = 0; j < 20; j++)
@@ -550,17 +505,13 @@ CASE(a_worker_killed_at_any_time_counts_once, f)
     }
     flush_all(f);
     assert_int_equal(service_total(f, "words"), sum);
-    fleet_stop_all(f);
 }
 
 CASE(a_cluster_that_is_away_delays_and_loses_nothing, f)
 {
     unsigned server;
 
-    NEED_SERVERS();
-    service_start(f);
-    service_add(f, "words", "the", 1);
-    flush_all(f);
+    start_with(f, "the", 1);
     server = master_of("words");
     daemon_signal(&servers.servers[server], SIGSTOP);
     service_add(f, "words", "the", 1);
@@ -568,7 +519,6 @@ CASE(a_cluster_that_is_away_delays_and_loses_nothing, f)
     daemon_signal(&servers.servers[server], SIGCONT);
     flush_all(f);
     assert_int_equal(service_count(f, "words", "the"), 2);
-    fleet_stop_all(f);
 }
 
 /* Starts a worker while a server has a setting, and returns its status; what it
@@ -611,7 +561,6 @@ CASE(servers_that_would_lose_counters_are_refused_or_reported, f)
     };
     char words[64];
 
-    NEED_SERVERS();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         expect(start_with_setting(f, cases[i].name, cases[i].value,
                                   cases[i].usual),
@@ -640,20 +589,16 @@ CASE(servers_that_would_lose_counters_are_refused_or_reported, f)
 /* A setting of servers is hidden from some users: that is no error. */
 CASE(a_server_that_hides_its_settings_is_used, f)
 {
-    NEED_SERVERS();
     for (unsigned i = 0; i < CLUSTER_SERVERS_SERVERS; i++)
         assert_string_equal(
             cluster_servers_run(&servers, i, "ACL SETUSER default -config"),
             "OK");
-    service_start(f);
-    service_add(f, "words", "the", 3);
-    flush_all(f);
+    start_with(f, "the", 3);
     assert_int_equal(service_count(f, "words", "the"), 3);
     for (unsigned i = 0; i < CLUSTER_SERVERS_SERVERS; i++)
         assert_string_equal(
             cluster_servers_run(&servers, i, "ACL SETUSER default +config"),
             "OK");
-    fleet_stop_all(f);
 }
 
 /* ---- what waits --------------------------------------------------------- */
@@ -662,12 +607,9 @@ CASE(status_knows_what_waits_for_the_cluster, f)
 {
     unsigned server;
 
-    NEED_SERVERS();
     fleet_option(f, "read.http=127.0.0.1:0");
     fleet_option(f, "store.timeout=200ms");
-    service_start(f);
-    service_add(f, "words", "the", 1);
-    flush_all(f);
+    start_with(f, "the", 1);
     await_status(f, "\"outbox_entries\": 0, \"outbox_bytes\": 0, "
                     "\"outbox_lag_ms\": 0, \"outbox_senders\": 1, "
                     "\"outbox_error\": \"\"");
@@ -693,13 +635,11 @@ CASE(status_knows_what_waits_for_the_cluster, f)
     flush_all(f);
     await_status(f, "\"outbox_entries\": 0,");
     await_status(f, "\"outbox_error\": \"\"");
-    fleet_stop_all(f);
 }
 
 /* Each master of the servers has one. */
 CASE(too_few_replicas_are_named_by_flush_and_status, f)
 {
-    NEED_SERVERS();
     fleet_option(f, "store.replicas=2");
     service_start(f);
     service_add(f, "words", "the", 1);
@@ -710,7 +650,6 @@ CASE(too_few_replicas_are_named_by_flush_and_status, f)
     assert_non_null(strstr(text, "set store.replicas = 0; countd store "));
     expect(FLEET_RUN(f, "status"), 1, "! a master has fewer replicas than ");
     assert_int_equal(service_count(f, "words", "the"), 1);
-    fleet_stop_all(f);
 }
 
 /* From here on masters and replicas change places. */
@@ -718,10 +657,7 @@ CASE(a_master_killed_while_counting_loses_nothing, f)
 {
     unsigned server;
 
-    NEED_SERVERS();
-    service_start(f);
-    service_add(f, "words", "the", 1);
-    flush_all(f);
+    start_with(f, "the", 1);
     server = master_of("words");
     for (int i = 0; i < 200; i++) {
         service_add(f, "words", "the", 1);
@@ -732,7 +668,6 @@ CASE(a_master_killed_while_counting_loses_nothing, f)
     cluster_servers_restart(&servers, server);
     flush_all(f);
     assert_int_equal(service_count(f, "words", "the"), 201);
-    fleet_stop_all(f);
 }
 
 /* A keyspace of another master than that of "words". */
@@ -790,7 +725,6 @@ CASE(reads_of_other_masters_go_on_while_one_is_silent, f)
     const char *other;
     unsigned server;
 
-    NEED_SERVERS();
     for (unsigned i = 0; i < CLUSTER_SERVERS_SERVERS; i++)
         (void)cluster_servers_run(&servers, i,
                                   "CONFIG SET cluster-node-timeout 600000");
@@ -819,16 +753,4 @@ CASE(reads_of_other_masters_go_on_while_one_is_silent, f)
         assert_true(clock_ms() < end_ms);
         read_http(f, "/v1/get?keyspace=words&key=the");
     } while (strstr(text, " 200 ") == NULL);
-    fleet_stop_all(f);
-}
-
-int
-main(int argc, char **argv)
-{
-    int failed;
-
-    (void)start_servers();
-    failed = test_main(argc, argv);
-    cluster_servers_stop(&servers);
-    return failed;
 }

@@ -182,8 +182,9 @@ cluster_fault_cut(struct cluster_faults *f, unsigned server, unsigned percent)
     return true;
 }
 
-static bool
-run_where_alive(struct cluster_faults *f, unsigned server, const char *command)
+bool
+cluster_fault_run(struct cluster_faults *f, unsigned server,
+                  const char *command)
 {
     if (!is_running(f, server))
         return false;
@@ -192,40 +193,10 @@ run_where_alive(struct cluster_faults *f, unsigned server, const char *command)
 }
 
 bool
-cluster_fault_break_connections(struct cluster_faults *f, unsigned server)
-{
-    return run_where_alive(f, server, "CLIENT KILL TYPE normal");
-}
-
-bool
 cluster_fault_flush(struct cluster_faults *f, unsigned server)
 {
-    return run_where_alive(f, server, "FLUSHALL") &&
-           cluster_fault_break_connections(f, server);
-}
-
-bool
-cluster_fault_fill(struct cluster_faults *f, unsigned server)
-{
-    return run_where_alive(f, server, "CONFIG SET maxmemory 1");
-}
-
-bool
-cluster_fault_want_replicas(struct cluster_faults *f, unsigned server)
-{
-    return run_where_alive(f, server, "CONFIG SET min-replicas-to-write 2");
-}
-
-bool
-cluster_fault_forget_functions(struct cluster_faults *f, unsigned server)
-{
-    return run_where_alive(f, server, "FUNCTION FLUSH");
-}
-
-bool
-cluster_fault_change_master(struct cluster_faults *f, unsigned server)
-{
-    return run_where_alive(f, server, "CLUSTER FAILOVER");
+    return cluster_fault_run(f, server, "FLUSHALL") &&
+           cluster_fault_run(f, server, CLUSTER_FAULT_BREAK);
 }
 
 /* ---- moving a slot ------------------------------------------------------- */
@@ -350,7 +321,7 @@ fix_slots(struct cluster_faults *f, unsigned server)
     /* Whether it helped is what the next look at the servers shows. */
     (void)!system(command);
     for (unsigned i = 0; i < CLUSTER_SERVERS_SERVERS; i++)
-        (void)cluster_fault_break_connections(f, i);
+        (void)cluster_fault_run(f, i, CLUSTER_FAULT_BREAK);
 }
 
 void

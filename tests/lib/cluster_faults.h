@@ -54,16 +54,13 @@ bool cluster_fault_cut(struct cluster_faults *f, unsigned server,
  * the next entry or the audit of each minute finds the loss. */
 bool cluster_fault_flush(struct cluster_faults *f, unsigned server);
 
-/* Memory is full, or more replicas are wanted than there are, until
- * cluster_faults_heal(). */
-bool cluster_fault_fill(struct cluster_faults *f, unsigned server);
-bool cluster_fault_want_replicas(struct cluster_faults *f, unsigned server);
-
-/* The library is gone; connections are broken; a replica takes its master's
- * place in agreement with it. */
-bool cluster_fault_forget_functions(struct cluster_faults *f, unsigned server);
-bool cluster_fault_break_connections(struct cluster_faults *f, unsigned server);
-bool cluster_fault_change_master(struct cluster_faults *f, unsigned server);
+/* Runs a command on a server: breaks its connections; lets its memory be full,
+ * or want more replicas than there are, both until cluster_faults_heal(). */
+bool cluster_fault_run(struct cluster_faults *f, unsigned server,
+                       const char *command);
+#define CLUSTER_FAULT_BREAK "CLIENT KILL TYPE normal"
+#define CLUSTER_FAULT_FILL  "CONFIG SET maxmemory 1"
+#define CLUSTER_FAULT_ALONE "CONFIG SET min-replicas-to-write 2"
 
 /* Moves a slot with all its keys to another master, key by key as Redis' own
  * tools do; each(ctx) is called between two of them. */

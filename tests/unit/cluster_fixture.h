@@ -4,7 +4,7 @@
 #ifndef COUNTD_TESTS_UNIT_CLUSTER_FIXTURE_H
 #define COUNTD_TESTS_UNIT_CLUSTER_FIXTURE_H
 
-#include "tests/unit/cluster_main.h"
+#include "tests/lib/cluster_main.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* tests/unit/test_cluster.c - commands to a real Redis Cluster, and what the
  * functions in it do: slots, redirects, lost connections, counting, reading. */
-#include "tests/unit/cluster_main.h"
+#include "tests/lib/cluster_main.h"
 
 #include <errno.h>
 #include <hiredis/hiredis.h>

@@ -1,7 +1,7 @@
-/* tests/unit/cluster_main.h - the main() of tests that need the real servers of
+/* tests/lib/cluster_main.h - the main() of tests that need the real servers of
  * a Redis Cluster, and cases that are skipped where there are none. */
-#ifndef COUNTD_TESTS_UNIT_CLUSTER_MAIN_H
-#define COUNTD_TESTS_UNIT_CLUSTER_MAIN_H
+#ifndef COUNTD_TESTS_LIB_CLUSTER_MAIN_H
+#define COUNTD_TESTS_LIB_CLUSTER_MAIN_H
 
 #include "tests/lib/test.h"
 
