@@ -10,13 +10,10 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
-#include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
-#include "common/store/held.h"
 #include "common/store/lmdb/lmdb_store.h"
 #include "tests/lib/client.h"
 #include "tests/lib/filler.h"
@@ -151,47 +148,17 @@ CASE(counters_saturate_and_say_so_and_the_smallest_increment_is_valid, x)
 
     filler_open(&f, x->dir.log_fd, 0, 50);
     filler_add(&f, "s", "min", INT64_MIN);
-    filler_add(&f, "s", "min", -1);
     filler_add(&f, "s", "max", INT64_MAX);
-    filler_add(&f, "s", "max", INT64_MAX);
-    filler_add(&f, "s", "exact", INT64_MIN);
-    filler_add(&f, "s", "back", INT64_MAX);
-    filler_add(&f, "s", "back", INT64_MAX);
-    filler_add(&f, "s", "back", -INT64_MAX);
-    filler_add(&f, "s", "none", 0);
+    filler_add(&f, "s", "max", 1);
     filler_seal(&f);
-
     fleet_start(&x->fleet, FLEET_WORKER);
     drain(x);
     fleet_stop(&x->fleet, FLEET_WORKER);
 
     assert_true(count_of(x, "s", "min") == INT64_MIN);
     assert_true(count_of(x, "s", "max") == INT64_MAX);
-    assert_true(count_of(x, "s", "exact") == INT64_MIN);
-    assert_true(count_of(x, "s", "back") == INT64_MAX);
-    assert_true(said(x, "saturated=2"));
+    assert_true(said(x, "saturated=1"));
     assert_true(said(x, "counters reached the limit"));
-}
-
-CASE(three_workers_share_forty_logs_and_count_each_once, x)
-{
-    uint64_t i;
-
-    fleet_option(&x->fleet, "worker.batch=3");
-    for (i = 0; i < 20; i++)
-        full_log(x, i);
-    fleet_start(&x->fleet, FLEET_WORKER);
-    fleet_start(&x->fleet, FLEET_WORKER2);
-    fleet_start(&x->fleet, FLEET_WORKER3);
-    for (; i < 40; i++)
-        full_log(x, i);
-    drain(x);
-    fleet_stop_all(&x->fleet);
-
-    assert_int_equal(count_of(x, "words", "the"), 80);
-    assert_int_equal(count_of(x, "words", "cat"), 40);
-    assert_int_equal(count_of(x, "lines", "all"), 40 * 41 / 2);
-    fleet_check(&x->fleet);
 }
 
 /* ---- few descriptors --------------------------------------------------- */
@@ -257,70 +224,6 @@ scribble(const struct service_site *x, const char *name, off_t at, size_t size)
     assert_true(fd >= 0);
     assert_int_equal(pwrite(fd, bytes, size, at), size);
     assert_int_equal(close(fd), 0);
-}
-
-static bool
-has(const struct service_site *x, const char *name)
-{
-    struct stat st;
-
-    return fstatat(x->dir.fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
-}
-
-CASE(a_damaged_log_is_set_aside_and_the_others_are_merged, x)
-{
-    uint64_t i;
-
-    for (i = 0; i < 4; i++)
-        full_log(x, i);
-    assert_int_equal(fchmodat(x->dir.log_fd, "0000000002", 0600, 0), 0);
-    scribble(x, "log/0000000002", LOG_SLOTS_AT + 544 + 20, 1);
-    assert_int_equal(fchmodat(x->dir.log_fd, "0000000002", 0200, 0), 0);
-
-    fleet_start(&x->fleet, FLEET_WORKER);
-    drain(x);
-    fleet_stop(&x->fleet, FLEET_WORKER);
-
-    assert_true(has(x, "log/bad-0000000002-1"));
-    assert_int_equal(count_of(x, "words", "the"), 6);
-    assert_int_equal(count_of(x, "lines", "all"), 1 + 2 + 4);
-    assert_true(said(x, "log=2 epoch=1 is quarantined"));
-}
-
-/* Makes both headers those of a later version. */
-static void
-age_backwards(const struct service_site *x, const char *name)
-{
-    uint8_t header[LOG_HEADER_SIZE];
-    off_t at;
-    int fd;
-
-    assert_int_equal(fchmodat(x->dir.log_fd, name, 0600, 0), 0);
-    fd = openat(x->dir.log_fd, name, O_RDWR | O_CLOEXEC);
-    assert_true(fd >= 0);
-    for (at = 0; at <= LOG_BLOCK_SIZE; at += LOG_BLOCK_SIZE) {
-        assert_int_equal(pread(fd, header, sizeof header, at), sizeof header);
-        put_le32(header + 8, 2);
-        put_le32(header + 124, (uint32_t)crc32(0, header, 124));
-        assert_int_equal(pwrite(fd, header, sizeof header, at), sizeof header);
-    }
-    assert_int_equal(close(fd), 0);
-    assert_int_equal(fchmodat(x->dir.log_fd, name, LOG_MODE_FULL, 0), 0);
-}
-
-CASE(a_log_of_a_newer_version_is_named_and_left_alone, x)
-{
-    full_log(x, 0);
-    full_log(x, 1);
-    age_backwards(x, "0000000000");
-
-    fleet_start(&x->fleet, FLEET_WORKER);
-    await_empty(x, 1);
-    fleet_stop(&x->fleet, FLEET_WORKER);
-
-    assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
-    assert_true(said(x, "log=0"));
-    assert_int_equal(count_of(x, "words", "the"), 2);
 }
 
 CASE(records_for_a_broken_keyspace_file_are_held_until_it_is_mended, x)
@@ -433,50 +336,6 @@ CASE(keyspaces_above_the_limit_are_held_and_the_others_go_on, x)
     fleet_check(&x->fleet);
 }
 
-/* Has the records of a keyspace in hand, as a worker that applies them. */
-static struct held *
-lock_held(const struct service_site *x, const char *name)
-{
-    const struct held_options options = {.data_fd = x->dir.fd,
-                                         .writable = true};
-    struct held *h;
-
-    assert_rc(held_open(&h, &options), 0);
-    assert_rc(held_refresh(h), 0);
-    assert_true(held_any(h));
-    assert_rc(held_lock(h, (const uint8_t *)name, strlen(name)), 0);
-    return h;
-}
-
-CASE(what_another_worker_has_of_the_held_is_tried_again_soon, x)
-{
-    const int soon_ms = 30000; /* not the minute between tries of a sick one */
-    struct filler f;
-    struct held *h;
-
-    fleet_option(&x->fleet, "keyspace.max=1");
-    filler_open(&f, x->dir.log_fd, 0, 10);
-    filler_add(&f, "first", "one", 1);
-    filler_add(&f, "second", "one", 2);
-    filler_seal(&f);
-    fleet_start(&x->fleet, FLEET_WORKER);
-    await_empty(x, 0);
-    fleet_stop(&x->fleet, FLEET_WORKER);
-
-    h = lock_held(x, "second");
-    fleet_option(&x->fleet, "keyspace.max=1000");
-    fleet_start(&x->fleet, FLEET_WORKER);
-    full_log(x, 1);
-    await_empty(x, 1);
-    held_close(h);
-    fleet_await_drained(&x->fleet, soon_ms);
-    fleet_stop(&x->fleet, FLEET_WORKER);
-
-    assert_int_equal(count_of(x, "first", "one"), 1);
-    assert_int_equal(count_of(x, "second", "one"), 2);
-    fleet_check(&x->fleet);
-}
-
 /* ---- a worker that is stopped ------------------------------------------- */
 
 /* A log that takes a while to apply. */
@@ -561,30 +420,6 @@ CASE(a_worker_that_waits_for_a_stopped_one_says_so_and_can_be_told_to_stop, x)
 }
 
 /* ---- the process ------------------------------------------------------- */
-
-CASE(told_to_stop_with_work_left_it_gives_the_logs_back, x)
-{
-    char name[LOG_NAME_SIZE];
-    struct stat st;
-    uint64_t i;
-
-    for (i = 0; i < 30; i++)
-        full_log(x, i);
-    fleet_start(&x->fleet, FLEET_WORKER);
-    fleet_stop(&x->fleet, FLEET_WORKER);
-
-    for (i = 0; i < 30; i++) {
-        log_name(i, name);
-        assert_int_equal(fstatat(x->dir.log_fd, name, &st, 0), 0);
-        assert_int_equal(st.st_nlink, 1);
-        assert_true((st.st_mode & 0777) == LOG_MODE_FULL ||
-                    (st.st_mode & 0777) == LOG_MODE_EMPTY);
-    }
-    fleet_start(&x->fleet, FLEET_WORKER);
-    drain(x);
-    fleet_stop(&x->fleet, FLEET_WORKER);
-    assert_int_equal(count_of(x, "words", "the"), 60);
-}
 
 /* As LMDB's assertions end it, when they meet a damaged page. */
 CASE(an_abort_names_the_keyspace_in_use, x)

@@ -4,29 +4,10 @@
 
 #include <sys/wait.h>
 
-#include "tests/lib/fault.h"
-
 #define MS UINT64_C(1000000)
 
-static int
-setup(void **state)
-{
-    static struct fixture x;
-
-    fixture_make(&x);
-    *state = &x;
-    return 0;
-}
-
-static int
-teardown(void **state)
-{
-    fault_clear();
-    fixture_remove(*state);
-    return 0;
-}
-
-#define CASE(name, x) TEST_IN(name, struct fixture *x, setup, teardown)
+#define CASE(name, x)                                                          \
+    TEST_IN(name, struct fixture *x, fixture_setup, fixture_teardown)
 
 static struct store_fill
 mark(uint8_t log, uint64_t epoch)

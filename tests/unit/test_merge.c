@@ -3,64 +3,29 @@
 #include "tests/unit/commit_fixture.h"
 
 #include "common/base/clock.h"
-#include "tests/lib/fault.h"
 
-static int
-setup(void **state)
-{
-    static struct fixture x;
-
-    fixture_make(&x);
-    *state = &x;
-    return 0;
-}
-
-static int
-teardown(void **state)
-{
-    fault_clear();
-    fixture_remove(*state);
-    return 0;
-}
-
-#define CASE(name, x) TEST_IN(name, struct fixture *x, setup, teardown)
+#define CASE(name, x)                                                          \
+    TEST_IN(name, struct fixture *x, fixture_setup, fixture_teardown)
 
 /* ---- the happy path ---------------------------------------------------- */
 
 CASE(full_logs_are_summed_applied_once_and_emptied, x)
 {
-    unsigned i;
-
-    for (i = 0; i < 5; i++)
-        full_log(x, i);
+    full_logs(x, 5);
 
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
 
     assert_counts(x, 5);
-    for (i = 0; i < 5; i++)
-        assert_int_equal(mode_of(x, i), LOG_MODE_EMPTY);
+    assert_emptied(x, 5);
     assert_int_equal(merge_run(&x->merge), MERGE_IDLE);
     assert_int_equal(x->merge.stats.logs, 5);
     assert_int_equal(x->merge.stats.keyspaces, 3);
     assert_false(tmpdir_has(&x->tmp, HELD_FOLDER));
 }
 
-CASE(a_log_filled_again_counts_again, x)
-{
-    full_log(x, 0);
-    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
-    full_log(x, 0);
-    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
-
-    assert_int_equal(count_of(x, "a", "two"), 4);
-}
-
 CASE(no_more_logs_are_taken_than_a_batch_may_have, x)
 {
-    unsigned i;
-
-    for (i = 0; i < 9; i++)
-        full_log(x, i);
+    full_logs(x, 9);
 
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
     assert_int_equal(count_of(x, "a", "one"), 8);
@@ -100,35 +65,35 @@ CASE(the_log_of_a_writer_that_died_is_recovered_and_merged, x)
 
 /* ---- what is in already ------------------------------------------------ */
 
-CASE(what_a_keyspace_has_already_is_not_counted_again, x)
+/* One batch of a keyspace can hold only logs that it has, or such that it has
+ * not. */
+CASE(what_keyspaces_have_already_is_not_counted_again, x)
 {
-    const struct store_fill mark = full_log(x, 0);
+    static const struct {
+        const char *had[3];   /* keyspaces that have the log */
+        unsigned logs, first; /* emptied by the first merge */
+    } cases[] = {{{"ab"}, 1, 1}, {{"a", ""}, 2, 1}, {{"ac", "ac", "ac"}, 3, 3}};
+    unsigned logs = 0;
 
-    assert_rc(had(x, "a", &mark), 0);
-    assert_rc(had(x, "b", &mark), 0);
+    for (unsigned i = 0; i < 3; i++) {
+        print_message("case %u\n", i);
+        logs += cases[i].logs;
+        for (unsigned k = 0; k < cases[i].logs; k++) {
+            const struct store_fill mark = full_log(x, k);
 
-    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
-
-    assert_counts(x, 1);
-    assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
-}
-
-/* One batch of "a" can hold but one of these two logs. */
-CASE(logs_that_a_keyspace_tells_apart_are_merged_one_after_the_other, x)
-{
-    const struct store_fill mark = full_log(x, 0);
-
-    full_log(x, 1);
-    assert_rc(had(x, "a", &mark), 0);
-
-    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
-    assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
-    assert_int_equal(mode_of(x, 1), LOG_MODE_FULL);
-    assert_false(tmpdir_has(&x->tmp, "log/lock-0000000001"));
-
-    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
-    assert_int_equal(mode_of(x, 1), LOG_MODE_EMPTY);
-    assert_counts(x, 2);
+            for (const char *at = cases[i].had[k]; *at != '\0'; at++)
+                assert_rc(had(x, (const char[2]){*at}, &mark), 0);
+        }
+        assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+        assert_emptied(x, cases[i].first);
+        for (unsigned k = cases[i].first; k < cases[i].logs; k++) {
+            assert_int_equal(mode_of(x, k), LOG_MODE_FULL);
+            assert_false(tmpdir_has(&x->tmp, "log/lock-0000000001"));
+            assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+        }
+        assert_emptied(x, cases[i].logs);
+        assert_counts(x, logs);
+    }
 }
 
 CASE(logs_that_share_no_keyspace_are_merged_together_whatever_is_in, x)
@@ -146,24 +111,6 @@ CASE(logs_that_share_no_keyspace_are_merged_together_whatever_is_in, x)
     assert_counts(x, 1);
     assert_int_equal(count_of(x, "z", "one"), 7);
     assert_int_equal(mode_of(x, 1), LOG_MODE_EMPTY);
-}
-
-CASE(logs_that_all_keyspaces_have_are_merged_together, x)
-{
-    unsigned i;
-
-    for (i = 0; i < 3; i++) {
-        const struct store_fill mark = full_log(x, i);
-
-        assert_rc(had(x, "a", &mark), 0);
-        assert_rc(had(x, "c", &mark), 0);
-    }
-
-    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
-
-    assert_counts(x, 3);
-    for (i = 0; i < 3; i++)
-        assert_int_equal(mode_of(x, i), LOG_MODE_EMPTY);
 }
 
 CASE(a_log_that_is_in_everywhere_is_made_durable_before_it_is_emptied, x)
@@ -276,10 +223,7 @@ CASE(a_keyspace_that_refuses_stops_nobody_and_gets_its_records_later, x)
 
 CASE(what_several_keyspaces_refuse_is_held_in_one_step, x)
 {
-    unsigned i;
-
-    for (i = 0; i < 8; i++)
-        full_log(x, i);
+    full_logs(x, 8);
     refuse("a", -EBADMSG);
     refuse("b", -EDQUOT);
     refuse("c", -EIO);
@@ -287,8 +231,7 @@ CASE(what_several_keyspaces_refuse_is_held_in_one_step, x)
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
 
     assert_int_equal(held_count(x), 3);
-    for (i = 0; i < 8; i++)
-        assert_int_equal(mode_of(x, i), LOG_MODE_EMPTY);
+    assert_emptied(x, 8);
     refuse("a", 0);
     refuse("b", 0);
     refuse("c", 0);
@@ -383,8 +326,7 @@ CASE(logs_of_a_keyspace_that_cannot_be_read_are_held_one_by_one, x)
                                                .times = STORE_FAULTS_ALWAYS});
     for (i = 0; i < 2; i++)
         assert_int_equal(merge_run(&x->merge), MERGE_DONE);
-    for (i = 0; i < 2; i++)
-        assert_int_equal(mode_of(x, i), LOG_MODE_EMPTY);
+    assert_emptied(x, 2);
 
     refuse("a", 0);
     drain_dry(x);
@@ -528,16 +470,19 @@ CASE(a_log_that_fails_waits_and_the_others_are_merged_meanwhile, x)
 
 /* ---- damage, the archive ----------------------------------------------- */
 
-CASE(a_damaged_log_is_quarantined_and_the_others_merged, x)
+static void
+damage_log_1(struct fixture *x)
 {
-    int fd;
+    const int fd = openat(x->tmp.fd, "log/0000000001", O_WRONLY | O_CLOEXEC);
 
-    full_log(x, 0);
-    full_log(x, 1);
-    full_log(x, 2);
-    fd = openat(x->tmp.fd, "log/0000000001", O_WRONLY | O_CLOEXEC);
     assert_int_equal(pwrite(fd, "!", 1, LOG_SLOTS_AT + 2 * 544 + 300), 1);
     assert_int_equal(close(fd), 0);
+}
+
+CASE(a_damaged_log_is_quarantined_and_the_others_merged, x)
+{
+    full_logs(x, 3);
+    damage_log_1(x);
 
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
 
@@ -551,15 +496,13 @@ CASE(a_damaged_log_is_quarantined_and_the_others_merged, x)
 CASE(nothing_but_a_damaged_log_behind_a_merge_is_no_trouble, x)
 {
     enum merge_outcome outcome = MERGE_DONE;
-    int fd, turns;
+    int turns;
 
     full_log(x, 0);
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
 
     full_log(x, 1);
-    fd = openat(x->tmp.fd, "log/0000000001", O_WRONLY | O_CLOEXEC);
-    assert_int_equal(pwrite(fd, "!", 1, LOG_SLOTS_AT + 2 * 544 + 300), 1);
-    assert_int_equal(close(fd), 0);
+    damage_log_1(x);
     for (turns = 0; outcome != MERGE_IDLE; turns++) {
         assert_true(turns < 4);
         outcome = merge_run(&x->merge);
@@ -665,8 +608,7 @@ CASE(merged_logs_are_archived_before_they_are_emptied, x)
     unsigned i;
 
     archive_on(x);
-    for (i = 0; i < 5; i++)
-        full_log(x, i);
+    full_logs(x, 5);
     fault_inject("renameat", 1000, EIO); /* counts */
 
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);

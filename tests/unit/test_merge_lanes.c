@@ -23,25 +23,18 @@ open_lanes(struct fixture *x)
 static int
 set_up(void **state)
 {
-    static struct fixture x;
+    struct fixture *x;
 
-    fixture_make(&x);
-    fixture_close_worker(&x);
-    store_close(x.store);
-    open_lanes(&x);
-    fixture_open_worker(&x);
-    *state = &x;
+    (void)fixture_setup(state);
+    x = *state;
+    fixture_close_worker(x);
+    store_close(x->store);
+    open_lanes(x);
+    fixture_open_worker(x);
     return 0;
 }
 
-static int
-tear_down(void **state)
-{
-    fixture_remove(*state);
-    return 0;
-}
-
-#define CASE(name, x) TEST_IN(name, struct fixture *x, set_up, tear_down)
+#define CASE(name, x) TEST_IN(name, struct fixture *x, set_up, fixture_teardown)
 
 static const char *
 name_of(unsigned i, char name[24])
@@ -72,23 +65,35 @@ log_of_all(struct fixture *x, uint64_t index)
     return mark;
 }
 
-/* Reads through a handle of its own, as another process would: LMDB must not
+/* Between these two others can read, as another process would: LMDB must not
  * have a file open twice, so the worker's are closed meanwhile. */
+static void
+begin_reading(struct fixture *x)
+{
+    fixture_close_worker(x);
+    store_close(x->store);
+    x->store = engine_open(x->dir.keyspace_fd);
+}
+
+static void
+end_reading(struct fixture *x)
+{
+    store_close(x->store);
+    open_lanes(x);
+    fixture_open_worker(x);
+}
+
 static void
 expect_counts(struct fixture *x, int64_t count, unsigned but)
 {
     char name[24];
 
-    fixture_close_worker(x);
-    store_close(x->store);
-    x->store = engine_open(x->dir.keyspace_fd);
+    begin_reading(x);
     for (unsigned i = 0; i < KEYSPACES; i++)
         if (i != but)
             assert_int_equal(count_of(x, name_of(i, name), "one"), count);
     assert_int_equal(count_of(x, "keyspace-0", "key-299"), count);
-    store_close(x->store);
-    open_lanes(x);
-    fixture_open_worker(x);
+    end_reading(x);
 }
 
 CASE(each_record_of_many_keyspaces_counts_once, x)
@@ -218,14 +223,10 @@ CASE(a_log_of_few_keyspaces_does_not_wait_for_a_batch_of_many, x)
     assert_int_equal(x->merge.batch.stats.records,
                      KEYSPACES + BIG_KEYS + MERGE_QUICK_NAMES);
 
-    fixture_close_worker(x);
-    store_close(x->store);
-    x->store = engine_open(x->dir.keyspace_fd);
+    begin_reading(x);
     assert_int_equal(count_of(x, "keyspace-63", "one"), 2);
     assert_int_equal(count_of(x, "keyspace-64", "one"), 1);
-    store_close(x->store);
-    open_lanes(x);
-    fixture_open_worker(x);
+    end_reading(x);
 }
 
 CASE(a_log_of_many_keyspaces_waits_for_the_batch_before, x)
@@ -261,13 +262,9 @@ CASE(wherever_it_is_stopped_each_record_counts_once, x)
     }
     assert_in_range(stopped, ROUNDS / 4, ROUNDS - 1); /* the others ended */
     assert_int_equal(x->merge.stats.logs, 2 * ROUNDS);
-    fixture_close_worker(x);
-    store_close(x->store);
-    x->store = engine_open(x->dir.keyspace_fd);
+    begin_reading(x);
     assert_int_equal(count_of(x, "keyspace-0", "key-7"), ROUNDS);
     assert_int_equal(count_of(x, "keyspace-49", "one"), 2 * ROUNDS);
     assert_int_equal(count_of(x, "keyspace-50", "one"), ROUNDS);
-    store_close(x->store);
-    open_lanes(x);
-    fixture_open_worker(x);
+    end_reading(x);
 }

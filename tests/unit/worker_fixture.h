@@ -18,6 +18,7 @@
 #include "common/base/diag.h"
 #include "common/store/held.h"
 #include "tests/lib/engines.h"
+#include "tests/lib/fault.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/store_faults.h"
 #include "tests/lib/stored.h"
@@ -120,6 +121,24 @@ fixture_remove(struct fixture *x)
     tmpdir_remove(&x->tmp);
 }
 
+static inline int
+fixture_setup(void **state)
+{
+    static struct fixture x;
+
+    fixture_make(&x);
+    *state = &x;
+    return 0;
+}
+
+static inline int
+fixture_teardown(void **state)
+{
+    fault_clear();
+    fixture_remove(*state);
+    return 0;
+}
+
 /* ---- logs -------------------------------------------------------------- */
 
 /* A full log of one record each of "a", "b" and "c", and a second key in "a".
@@ -140,6 +159,14 @@ full_log(struct fixture *x, uint64_t index)
     mark.first_ms = f.log.first_ms;
     filler_seal(&f);
     return mark;
+}
+
+/* Logs 0 to count - 1. */
+static inline void
+full_logs(struct fixture *x, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++)
+        full_log(x, i);
 }
 
 /* The records that each of those logs has for a keyspace. */
@@ -198,6 +225,14 @@ mode_of(const struct fixture *x, uint64_t index)
 
     (void)snprintf(name, sizeof name, "log/%010u", (unsigned)index); /* fits */
     return tmpdir_mode(&x->tmp, name);
+}
+
+/* Logs 0 to count - 1 are. */
+static inline void
+assert_emptied(const struct fixture *x, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++)
+        assert_int_equal(mode_of(x, i), LOG_MODE_EMPTY);
 }
 
 static inline bool
