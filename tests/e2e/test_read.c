@@ -6,13 +6,13 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/setup/config.h"
-#include "common/store/lmdb/lmdb_store.h"
+#include "common/wire/query.h"
 #include "tests/lib/client.h"
+#include "tests/lib/engines.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/service.h"
 #include "tests/lib/stored.h"
@@ -20,11 +20,6 @@
 #define WAIT_MS  20000
 #define KEYS     5000 /* of keyspace "many" */
 #define ROWS_MAX 4096
-#define MEMORY   ((uint64_t)64 << 20)
-
-#define OP_GET       1
-#define OP_RANK      2
-#define OP_KEYSPACES 3
 
 /* ---- what there is to read --------------------------------------------- */
 
@@ -44,12 +39,6 @@ static void
 put(struct service_site *x, const char *keyspace, struct pair *pairs,
     size_t count)
 {
-    const struct lmdb_options options = {.keyspace_fd = x->dir.keyspace_fd,
-                                         .keyspace_size = 256,
-                                         .key_size = 256,
-                                         .writable = true,
-                                         .open_max = 4,
-                                         .txn_memory = 64 << 20};
     struct store_delta *deltas = calloc(count, sizeof *deltas);
     struct store *s;
 
@@ -61,7 +50,7 @@ put(struct service_site *x, const char *keyspace, struct pair *pairs,
         deltas[i].sum_high = pairs[i].count < 0 ? -1 : 0;
         deltas[i].sum_low = (uint64_t)pairs[i].count;
     }
-    assert_rc(lmdb_store_open(&s, &options), 0);
+    s = engine_open(x->dir.keyspace_fd);
     assert_rc(stored_apply(s, keyspace, NULL, deltas, count), 0);
     store_close(s);
     free(deltas);
@@ -183,33 +172,39 @@ CASE(ranges_begin_and_end_where_they_should, x)
     stop(x, fd);
 }
 
+/* The largest row of a keyspace. */
+static int64_t
+read_first(int fd, const char *keyspace, char key[CLIENT_NAME_SIZE + 1])
+{
+    struct client_rows r;
+    int64_t count;
+
+    client_range(fd, keyspace, 0, 1, &r);
+    assert_int_equal(r.rows, 1);
+    count = r.row[0].count;
+    memcpy(key, r.row[0].key, CLIENT_NAME_SIZE + 1);
+    client_rows_free(&r);
+    return count;
+}
+
 CASE(names_of_256_bytes_and_of_any_bytes_are_found, x)
 {
     static const char *const odd[] = {
         "..", "/etc/passwd", "a/b", "\xff\xfe\x01", "%x41", "UPPER", " "};
-    char longest[257];
+    char longest[257] = "", key[CLIENT_NAME_SIZE + 1];
     struct pair pair = {longest, 9};
-    struct client_rows r;
     int fd;
 
     memset(longest, '/', 256);
-    longest[256] = 0;
     put(x, longest, &pair, 1);
     for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++)
         put_one(x, odd[i], (int64_t)i + 1);
     fd = start_and_connect(x);
 
-    client_range(fd, longest, 0, 1, &r);
-    assert_int_equal(r.rows, 1);
-    assert_int_equal(r.row[0].key_size, 256);
-    assert_string_equal(r.row[0].key, longest);
-    client_rows_free(&r);
-    for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
-        client_range(fd, odd[i], 0, 1, &r);
-        assert_int_equal(r.rows, 1);
-        assert_int_equal(r.row[0].count, i + 1);
-        client_rows_free(&r);
-    }
+    assert_int_equal(read_first(fd, longest, key), 9);
+    assert_string_equal(key, longest);
+    for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++)
+        assert_int_equal(read_first(fd, odd[i], key), i + 1);
     stop(x, fd);
 }
 
@@ -225,7 +220,7 @@ CASE(an_unknown_keyspace_and_an_empty_directory_have_no_rows, x)
     assert_int_equal(r.size, 0);
     assert_in_range(r.as_of_ms, before - 1, clock_unix_ms() - 1);
     client_rows_free(&r);
-    client_extended(fd, OP_KEYSPACES, "", "", &r);
+    client_extended(fd, QUERY_KEYSPACES, "", "", &r);
     assert_int_equal(r.rows, 0);
     client_rows_free(&r);
     assert_false(client_get(fd, "nothing", "key", &count));
@@ -234,8 +229,8 @@ CASE(an_unknown_keyspace_and_an_empty_directory_have_no_rows, x)
 
 CASE(more_keyspaces_than_are_kept_open_are_served, x)
 {
+    char name[16], key[CLIENT_NAME_SIZE + 1];
     struct client_rows r;
-    char name[16];
     int fd;
 
     for (int i = 0; i < 300; i++) {
@@ -246,11 +241,9 @@ CASE(more_keyspaces_than_are_kept_open_are_served, x)
 
     for (int i = 0; i < 900; i++) {
         (void)snprintf(name, sizeof name, "k%03d", i * 7 % 300); /* as above */
-        client_range(fd, name, 0, 1, &r);
-        assert_int_equal(r.row[0].count, i * 7 % 300 + 1);
-        client_rows_free(&r);
+        assert_int_equal(read_first(fd, name, key), i * 7 % 300 + 1);
     }
-    client_extended(fd, OP_KEYSPACES, "k009", "", &r);
+    client_extended(fd, QUERY_KEYSPACES, "k009", "", &r);
     assert_int_equal(r.rows, 290);
     for (int i = 0; i < 290; i++) {
         (void)snprintf(name, sizeof name, "k%03d", i + 10); /* as above */
@@ -275,7 +268,7 @@ CASE(get_rank_and_total_answer_for_one_key_and_for_all, x)
     assert_true(client_get(fd, "many", "000123", &count));
     assert_int_equal(count, KEYS - 123);
     assert_false(client_get(fd, "many", "00012", &count));
-    client_extended(fd, OP_RANK, "many", "000123", &r);
+    client_extended(fd, QUERY_RANK, "many", "000123", &r);
     assert_int_equal(r.row[0].count, 123);
     assert_string_equal(r.row[0].key, "000123");
     client_rows_free(&r);
@@ -314,7 +307,7 @@ CASE(a_damaged_file_is_an_error_of_its_keyspace_only, x)
         fd = client_connect(port);
     }
 
-    client_extended(fd, OP_KEYSPACES, "", "", &r);
+    client_extended(fd, QUERY_KEYSPACES, "", "", &r);
     assert_int_equal(r.rows, 2);
     assert_string_equal(r.row[0].key, "broken");
     assert_int_equal(r.row[0].count, -1);
@@ -376,46 +369,6 @@ CASE(other_message_sizes_are_refused, x)
     assert_non_null(strstr(text, "message.key_size=256"));
 }
 
-/* ---- many and slow ----------------------------------------------------- */
-
-CASE(two_thousand_connections_are_served, x)
-{
-    enum { COUNT = 2000 };
-    static int fds[COUNT];
-    struct rlimit limit;
-    uint8_t bytes[272];
-    struct client_rows r;
-    uint16_t port;
-
-    assert_rc(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    if (limit.rlim_max < COUNT + 100)
-        test_skip("fewer than 2100 descriptors allowed");
-    if (limit.rlim_cur < COUNT + 100) {
-        limit.rlim_cur = COUNT + 100;
-        assert_rc(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    }
-    put_many(x, "many", 100);
-    fleet_start(&x->fleet, FLEET_READ);
-    port = fleet_read_port(&x->fleet);
-    for (int i = 0; i < COUNT; i++)
-        fds[i] = client_connect(port);
-
-    for (int round = 0; round < 3; round++) {
-        for (int i = 0; i < COUNT; i++)
-            client_send(fds[i], bytes,
-                        client_range_request(bytes, "many", i % 90, 10));
-        for (int i = 0; i < COUNT; i++) {
-            client_reply(fds[i], &r);
-            expect_many(&r, 100, i % 90, 10);
-            client_rows_free(&r);
-        }
-    }
-    assert_true(daemon_memory(fleet_daemon(&x->fleet, FLEET_READ)) < MEMORY);
-    for (int i = 0; i < COUNT; i++)
-        client_close(fds[i]);
-    fleet_stop(&x->fleet, FLEET_READ);
-}
-
 /* ---- as_of ------------------------------------------------------------- */
 
 static int64_t
@@ -453,66 +406,6 @@ CASE(an_acknowledged_increment_holds_as_of_until_it_is_merged, x)
     assert_true(client_get(fd, "words", "the", &count));
     assert_int_equal(count, 7);
     client_close(ack);
-    client_close(fd);
-    fleet_stop_all(&x->fleet);
-}
-
-CASE(what_as_of_claims_is_always_there, x)
-{
-    struct client_rows r;
-    int64_t sent_ms[400];
-    int fd, ack;
-
-    fleet_start(&x->fleet, FLEET_WRITE);
-    fleet_start(&x->fleet, FLEET_WORKER);
-    fd = start_and_connect(x);
-    ack = client_connect(fleet_ack_port(&x->fleet));
-
-    for (int i = 0; i < 400; i++) {
-        client_increment(ack, "words", "the", 1);
-        client_wins(ack, 1);
-        sent_ms[i] = (int64_t)clock_unix_ms(); /* acknowledged before */
-        for (int asks = 0; asks < 3; asks++) {
-            client_range(fd, "words", 0, 1, &r);
-            for (int j = r.rows ? (int)r.row[0].count : 0; j <= i; j++)
-                assert_true(r.as_of_ms < sent_ms[j]);
-            client_rows_free(&r);
-        }
-    }
-    client_await_merge(fd, "words", (int64_t)clock_unix_ms(), WAIT_MS);
-    client_close(ack);
-    client_close(fd);
-    fleet_stop_all(&x->fleet);
-}
-
-CASE(held_records_hold_back_their_keyspace_only, x)
-{
-    static const char damage[8192] = "this is no keyspace";
-    const uint64_t first = clock_unix_ms() - 60000;
-    struct client_rows r;
-    struct filler log;
-    int fd, file;
-
-    put_many(x, "broken", 10);
-    file = openat(x->dir.keyspace_fd, "broken.mdb", O_WRONLY | O_CLOEXEC);
-    assert_true(file >= 0);
-    assert_int_equal(pwrite(file, damage, sizeof damage, 0), sizeof damage);
-    assert_rc(close(file), 0);
-    filler_open(&log, x->dir.log_fd, 0, 10);
-    log.received_ms = first;
-    filler_add(&log, "broken", "key", 1);
-    filler_add(&log, "whole", "key", 1);
-    filler_seal(&log);
-    fd = start_and_connect(x);
-    assert_int_equal(as_of(fd, "whole"), first - 1);
-    fleet_start(&x->fleet, FLEET_WORKER);
-
-    client_await_merge(fd, "whole", (int64_t)first + 1, WAIT_MS);
-
-    client_extended(fd, OP_KEYSPACES, "", "", &r);
-    assert_int_equal(r.as_of_ms, first - 1);
-    client_rows_free(&r);
-    assert_true(as_of(fd, "whole") > (int64_t)first + 30000);
     client_close(fd);
     fleet_stop_all(&x->fleet);
 }

@@ -14,6 +14,7 @@
 #include "common/base/bytes.h"
 #include "reader/answer.h"
 #include "tests/lib/engines.h"
+#include "tests/lib/fault.h"
 #include "tests/lib/stored.h"
 #include "tests/lib/tmpdir.h"
 
@@ -26,29 +27,33 @@ struct fixture {
     struct store *store;
     struct as_of as_of;
     struct answer answer;
-    uint8_t *out; /* room for the answers of a test, then what must stay */
+    uint64_t now_ms; /* monotonic, as the loop would say; the test's own */
+    uint8_t *out;    /* room for the answers of a test, then what must stay */
 };
 
-/* Opens the store, which `fill` fills.  With a clock the store has history. */
+/* Opens the store, which `fill` fills, and begins a turn; without it no turn
+ * has begun.  With a clock the store has history. */
 static struct fixture *
 fixture_make(uint64_t (*now_ms)(void), void (*fill)(struct fixture *f),
              size_t out_size)
 {
     static struct fixture f;
 
-    f = (struct fixture){.out = NULL};
+    f = (struct fixture){.now_ms = TURN_MS};
     tmpdir_make(&f.dir);
     assert_rc(datadir_open(&f.datadir, f.dir.path, DATADIR_WRITE), 0);
     assert_rc(layout_init(&f.layout, 256, 256), 0);
     f.store = now_ms == NULL ? engine_open(f.datadir.keyspace_fd)
                              : engine_open_history(f.datadir.keyspace_fd,
                                                    ENGINE_TIERS, now_ms);
-    fill(&f);
+    if (fill)
+        fill(&f);
     assert_rc(as_of_init(&f.as_of, f.store, &f.datadir, &f.layout, 1 << 20), 0);
     assert_rc(answer_init(&f.answer, f.store, &f.as_of), 0);
     f.out = malloc(out_size);
     assert_non_null(f.out);
-    answer_start_turn(&f.answer, TURN_MS);
+    if (fill)
+        answer_start_turn(&f.answer, TURN_MS);
     return &f;
 }
 
@@ -57,6 +62,7 @@ teardown(void **state)
 {
     struct fixture *f = *state;
 
+    fault_clear();
     answer_fini(&f->answer);
     as_of_fini(&f->as_of);
     store_close(f->store);

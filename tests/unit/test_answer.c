@@ -2,7 +2,6 @@
 #include "tests/unit/answer_fixture.h"
 
 #include "common/base/clock.h"
-#include "tests/lib/fault.h"
 
 #define OUT_SIZE ((size_t)1 << 20)
 

@@ -1,58 +1,18 @@
 /* tests/unit/test_as_of.c - as_of_ms never claims too much, and never goes
  * back.
  */
-#include "tests/lib/test.h"
+#include "tests/unit/answer_fixture.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/store/held.h"
-#include "reader/as_of.h"
-#include "tests/lib/engines.h"
-#include "tests/lib/fault.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/random.h"
-#include "tests/lib/tmpdir.h"
-
-struct fixture {
-    struct tmpdir dir;
-    struct datadir datadir;
-    struct layout layout;
-    struct store *store;
-    struct as_of as_of;
-    uint64_t now_ms; /* monotonic, as the loop would say; the test's own */
-};
 
 static int
 setup(void **state)
 {
-    static struct fixture f;
-
-    f = (struct fixture){.now_ms = 1000};
-    tmpdir_make(&f.dir);
-    assert_rc(datadir_open(&f.datadir, f.dir.path, DATADIR_WRITE), 0);
-    assert_rc(layout_init(&f.layout, 256, 256), 0);
-    f.store = engine_open(f.datadir.keyspace_fd);
-    assert_rc(as_of_init(&f.as_of, f.store, &f.datadir, &f.layout, 1 << 20), 0);
-    *state = &f;
-    return 0;
-}
-
-static int
-teardown(void **state)
-{
-    struct fixture *f = *state;
-
-    fault_clear();
-    as_of_fini(&f->as_of);
-    store_close(f->store);
-    datadir_close(&f->datadir);
-    tmpdir_remove(&f->dir);
+    *state = fixture_make(NULL, NULL, 1);
     return 0;
 }
 
@@ -260,21 +220,12 @@ begin_merge(struct fixture *f, struct log *log, uint64_t index,
 static void
 apply_to(struct fixture *f, const struct log *log, const char *keyspace)
 {
-    const struct store_delta delta = {
-        .key = (const uint8_t *)"k", .key_size = 1, .sum_low = 1};
     struct store_fill mark = {.epoch = log->header.epoch,
                               .first_ms = log->header.first_ms};
-    const struct store_batch b = {.name = (const uint8_t *)keyspace,
-                                  .name_size = strlen(keyspace),
-                                  .marks = &mark,
-                                  .mark_count = 1,
-                                  .deltas = &delta,
-                                  .delta_count = 1};
-    struct store_applied applied;
 
     memcpy(mark.uuid, log->header.uuid, sizeof mark.uuid);
     store_read_end(f->store);
-    assert_rc(store_apply(f->store, &b, &applied), 0);
+    assert_rc(stored_add(f->store, keyspace, &mark, "k", 1), 0);
 }
 
 static void

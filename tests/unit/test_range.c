@@ -14,7 +14,6 @@
 #include "common/net/conn_internal.h"
 #include "reader/range.h"
 #include "tests/lib/client.h"
-#include "tests/lib/fault.h"
 
 #define CONNECTIONS 100
 #define BIG_ROWS    QUERY_ROWS_MAX

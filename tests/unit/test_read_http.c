@@ -7,7 +7,6 @@
 #include "common/net/conn_internal.h"
 #include "reader/read_http.h"
 #include "tests/lib/client.h"
-#include "tests/lib/fault.h"
 #include "tests/lib/turns.h"
 
 #define ROWS       2000 /* make an answer that is packed in steps */
