@@ -74,34 +74,6 @@ CASE(without_a_worker_waiting_ends_at_its_timeout, f)
     assert_int_equal(countd_close(c), 0);
 }
 
-CASE(a_counter_that_left_the_range_is_told_to_be_saturated, f)
-{
-    struct countd_facts facts;
-    struct countd *c;
-
-    open_client(f, &c);
-    assert_rc(countd_incr(c, "pages", 5, "/a", 2, INT64_MAX), 0);
-    assert_rc(countd_incr(c, "pages", 5, "/b", 2, 7), 0);
-    assert_rc(countd_wait_readable(c, "pages", 5, WAIT_MS), 0);
-    assert_rc(countd_about(c, "pages", 5, "/a", 2, &facts), 0);
-    assert_int_equal(facts.saturated, 0);
-    assert_rc(countd_incr(c, "pages", 5, "/a", 2, 1), 0);
-    assert_rc(countd_wait_readable(c, "pages", 5, WAIT_MS), 0);
-    assert_rc(countd_incr(c, "pages", 5, "/a", 2, -10), 0);
-    assert_rc(countd_wait_readable(c, "pages", 5, WAIT_MS), 0);
-
-    assert_rc(countd_about(c, "pages", 5, "/a", 2, &facts), 0);
-    assert_int_equal(facts.count, INT64_MAX - 10);
-    assert_int_equal(facts.rank, 0);
-    assert_int_equal(facts.saturated, 1);
-    assert_true(facts.as_of_ms > 0);
-    assert_rc(countd_about(c, "pages", 5, NULL, 0, &facts), 0);
-    assert_int_equal(facts.keys, 2);
-    assert_int_equal(facts.saturated, 1);
-    assert_rc(countd_about(c, "pages", 5, "/c", 2, &facts), -ENOENT);
-    assert_int_equal(countd_close(c), 0);
-}
-
 /* ---- other languages --------------------------------------------------- */
 
 /* Runs a script with the ports in $1 and $2. */

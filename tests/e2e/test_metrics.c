@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "tests/lib/answer.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/service.h"
 
@@ -43,20 +44,6 @@ tear_down(void **state)
 }
 
 #define CASE(name, f) TEST_IN(name, struct fleet *f, set_up, tear_down)
-
-/* Runs a shell command; what it prints is in `text`. */
-static void
-expect_shell(const char *command)
-{
-    FILE *from = popen(command, "r");
-    size_t size;
-
-    assert_non_null(from);
-    size = fread(text, 1, sizeof text - 1, from);
-    text[size] = '\0';
-    if (pclose(from) != 0)
-        fail_msg("%s: %s", command, text);
-}
 
 /* ---- prometheus ---------------------------------------------------------- */
 
@@ -121,7 +108,7 @@ await_answer(struct fleet *f, unsigned port, const char *request,
                    request);
     do {
         service_add(f, "pages", "/index", 1);
-        expect_shell(command);
+        answer_shell(f, command);
         if (clock_ms() > deadline)
             fail_msg("%s has no %s: %s", request, words, text);
     } while (!strstr(text, words));
@@ -195,17 +182,6 @@ restart_reader(struct fleet *f, const char *one, const char *two)
     fleet_start(f, FLEET_READ);
 }
 
-static void
-scrape(struct fleet *f)
-{
-    char command[128];
-
-    (void)snprintf(
-        command, sizeof command, "curl -sSf http://127.0.0.1:%u/metrics",
-        (unsigned)daemon_port(fleet_daemon(f, FLEET_READ), "read-http"));
-    expect_shell(command);
-}
-
 CASE(counters_of_users_are_shown_where_they_are_named, f)
 {
     static const char *const lines[] = {
@@ -228,18 +204,18 @@ CASE(counters_of_users_are_shown_where_they_are_named, f)
     service_add(f, "a2", "x", -1);
     service_add(f, "o\xff", "\"q\"\\", 5);
     expect_text(FLEET_RUN(f, "flush"), 0, "");
-    scrape(f);
+    answer_shell(f, "curl -sSf $U/metrics");
     assert_non_null(strstr(text, lines[0]));
     assert_null(strstr(text, "countd_keyspace_keys"));
 
     restart_reader(f, "metrics.keyspaces=a* nosuch o\\xff a1", "metrics.top=2");
-    scrape(f);
+    answer_shell(f, "curl -sSf $U/metrics");
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
         if (!strstr(text, lines[i]))
             fail_msg("no %s in:\n%s", lines[i], text);
 
     restart_reader(f, "metrics.max_series=5", "metrics.top=1");
-    scrape(f);
+    answer_shell(f, "curl -sSf $U/metrics");
     assert_non_null(strstr(text, "\ncountd_user_series_left_out 3\n"));
     assert_non_null(strstr(text, "\ncountd_keyspace_keys{keyspace=\"a2\"} 1\n"
                                  "# HELP"));

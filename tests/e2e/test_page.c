@@ -15,6 +15,7 @@
 
 #include "common/base/clock.h"
 #include "reader/page.h"
+#include "tests/lib/answer.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/service.h"
 
@@ -267,25 +268,6 @@ put_counts(struct fleet *f)
     expect_text(FLEET_RUN(f, "flush"), 0, "");
 }
 
-/* Runs a shell command in which U is the address; what it prints is in `text`.
- */
-static void
-expect_shell(struct fleet *f, const char *command)
-{
-    char url[64], line[1024];
-    FILE *from;
-    size_t size;
-
-    url_of(f, url);
-    (void)snprintf(line, sizeof line, "U=%s; %s", url, command);
-    from = popen(line, "r");
-    assert_non_null(from);
-    size = fread(text, 1, sizeof text - 1, from);
-    text[size] = '\0';
-    if (pclose(from) != 0)
-        fail_msg("%s: %s", line, text);
-}
-
 /* ---- tests --------------------------------------------------------------- */
 
 TEST(the_page_is_small_and_loads_nothing_from_elsewhere)
@@ -313,9 +295,9 @@ TEST(the_page_is_small_and_loads_nothing_from_elsewhere)
 CASE(the_page_is_served_packed_and_unpacked_with_its_hashes, f)
 {
     service_start(f);
-    expect_shell(f, "curl -sSf $U | cmp - reader/page.html");
-    expect_shell(f, "curl -sSf --compressed $U | cmp - reader/page.html");
-    expect_shell(f, "curl -sSfD - -o /dev/null -H 'Accept-Encoding: gzip' $U");
+    answer_shell(f, "curl -sSf $U/ | cmp - reader/page.html");
+    answer_shell(f, "curl -sSf --compressed $U/ | cmp - reader/page.html");
+    answer_shell(f, "curl -sSfD - -o /dev/null -H 'Accept-Encoding: gzip' $U/");
     assert_non_null(strstr(text, "\r\nContent-Encoding: gzip\r\n"));
     assert_non_null(strstr(text, "\r\nVary: Accept-Encoding\r\n"));
     assert_non_null(strstr(text, "\r\nX-Content-Type-Options: nosniff\r\n"));
@@ -327,16 +309,16 @@ CASE(the_page_is_served_packed_and_unpacked_with_its_hashes, f)
 
         (void)snprintf(
             command, sizeof command,
-            "h=$(curl -sSfI $U | sed -n \"s/.*%s-src 'sha256-\\([^']*\\)'.*/"
+            "h=$(curl -sSfI $U/ | sed -n \"s/.*%s-src 'sha256-\\([^']*\\)'.*/"
             "\\1/p\" | base64 -d | od -An -v -tx1 | tr -d ' \\n'); "
             "s=$(awk 'index($0, \"</%s>\") == 1 { on = 0 } on { print } "
             "$0 == \"<%s>\" { on = 1; print \"\" }' reader/page.html | "
             "sha256sum); test \"$h  -\" = \"$s\"",
             i ? "script" : "style", i ? "script" : "style",
             i ? "script" : "style");
-        expect_shell(f, command);
+        answer_shell(f, command);
     }
-    expect_shell(f, "t=$(curl -sSfI $U | sed -n 's/^ETag: \\(.*\\)\\r/\\1/p');"
+    answer_shell(f, "t=$(curl -sSfI $U/ | sed -n 's/^ETag: \\(.*\\)\\r/\\1/p');"
                     " curl -sSfo /dev/null -w '%{http_code} %{size_download}'"
                     " -H \"If-None-Match: $t\" $U");
     assert_string_equal(text, "304 0");
@@ -346,7 +328,7 @@ CASE(the_page_can_be_turned_off, f)
 {
     fleet_option(f, "read.page=off");
     service_start(f);
-    expect_shell(f, "curl -so /dev/null -w '%{http_code}' $U");
+    answer_shell(f, "curl -so /dev/null -w '%{http_code}' $U/");
     assert_string_equal(text, "404");
 }
 

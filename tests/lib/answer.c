@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tests/lib/client.h"
+#include "tests/lib/expect.h"
 #include "tests/lib/test.h"
 
 int
@@ -24,6 +25,23 @@ answer_request(int fd, const char *method, const char *target, const char *more)
                            method, target, more);
 
     client_send(fd, head, (size_t)n);
+}
+
+void
+answer_shell(struct fleet *f, const char *command)
+{
+    char line[2048];
+    FILE *from;
+
+    (void)snprintf(
+        line, sizeof line, "U=http://127.0.0.1:%u; %s",
+        (unsigned)daemon_port(fleet_daemon(f, FLEET_READ), "read-http"),
+        command);
+    from = popen(line, "r");
+    assert_non_null(from);
+    text[fread(text, 1, sizeof text - 1, from)] = '\0';
+    if (pclose(from) != 0)
+        fail_msg("%s: %s", line, text);
 }
 
 void

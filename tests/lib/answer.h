@@ -10,6 +10,10 @@ int answer_join(struct fleet *f);
 void answer_request(int fd, const char *method, const char *target,
                     const char *more);
 
+/* Runs a shell command in which $U is the address of that port; what it prints is
+ * in `text` (tests/lib/expect.h). */
+void answer_shell(struct fleet *f, const char *command);
+
 struct answer {
     int status;
     char head[4096], body[2 << 20];
