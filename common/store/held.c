@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/base/folder.h"
@@ -104,25 +105,27 @@ held_refresh(struct held *h)
 }
 
 bool
-held_any(const struct held *h)
+held_any(struct held *h)
 {
-    return h->index.count > h->index.gone;
+    return held_index_find(&h->index, (const uint8_t *)"", 0, 0) != NULL;
 }
 
-struct held_entry *
-held_next_entry(struct held *h, const struct held_keyspace *k, uint64_t after)
+static bool
+is_of(const struct held *h, const struct held_entry *e, const uint8_t *name,
+      size_t name_size)
 {
-    const size_t keyspace = (size_t)(k - h->index.keyspaces);
-    uint64_t id = after;
+    return bytes_equal(held_entry_name(&h->index, e), e->name_size, name,
+                       name_size);
+}
 
-    /* Another keyspace may have the same hash. */
-    while ((id = queue_next(h->queue, k->stream, id)) != 0) {
-        struct held_entry *e = held_index_find(&h->index, id);
+const struct held_entry *
+held_next_entry(struct held *h, const uint8_t *name, size_t name_size,
+                uint64_t after)
+{
+    const struct held_entry *e =
+        held_index_find(&h->index, name, name_size, after + 1);
 
-        if (e != NULL && e->keyspace == keyspace)
-            return e;
-    }
-    return NULL;
+    return e != NULL && is_of(h, e, name, name_size) ? e : NULL;
 }
 
 int
@@ -137,8 +140,6 @@ held_read(struct held *h, uint64_t id, struct held_head *head)
         /* Compacted by another process, unless it was deleted. */
         if (rc == -ENOENT && queue_refresh(h->queue) < 0)
             return -EIO;
-        if (rc == -ENOENT && held_index_find(&h->index, id) == NULL)
-            return -ENOENT;
     }
     if (rc == 0 && !held_head_parse(bytes, size, head))
         rc = -EBADMSG;
@@ -162,6 +163,27 @@ reserve_batch(struct held *h, size_t marks, size_t deltas)
     return marks > h->mark_capacity || deltas > h->delta_capacity ? -ENOMEM : 0;
 }
 
+/* Reads a record's head and marks, into h->marks, and has room for its deltas.
+ */
+static int
+read_marks(struct held *h, uint64_t id, struct held_head *head)
+{
+    int rc;
+
+    rc = held_read(h, id, head);
+    if (rc == 0)
+        rc = reserve_batch(h, head->marks, head->deltas);
+    if (rc == 0)
+        held_marks_parse(head, h->marks);
+    return rc;
+}
+
+static bool
+is_same_log(const struct store_fill *a, const struct store_fill *b)
+{
+    return memcmp(a->uuid, b->uuid, sizeof a->uuid) == 0;
+}
+
 /* Whether the record of an entry names exactly this fill; a record that cannot
  * be read names none, so its log is not given up for it. */
 static int
@@ -172,37 +194,34 @@ names_fill(struct held *h, uint64_t id, const struct store_fill *mark,
     int rc;
 
     *same = false;
-    rc = held_read(h, id, &head);
-    if (rc == 0)
-        rc = reserve_batch(h, head.marks, 0);
+    rc = read_marks(h, id, &head);
     if (rc < 0)
         return rc == -EBADMSG || rc == -ENOENT ? 0 : rc;
-    held_marks_parse(&head, h->marks);
     for (uint32_t i = 0; i < head.marks; i++)
-        *same = *same ||
-                (memcmp(h->marks[i].uuid, mark->uuid, sizeof mark->uuid) == 0 &&
-                 h->marks[i].epoch == mark->epoch &&
-                 h->marks[i].first_ms == mark->first_ms);
+        *same = *same || (is_same_log(&h->marks[i], mark) &&
+                          h->marks[i].epoch == mark->epoch &&
+                          h->marks[i].first_ms == mark->first_ms);
     return 0;
 }
 
 static int
-find_fill(struct held *h, const struct held_keyspace *k,
+find_fill(struct held *h, const uint8_t *name, size_t name_size,
           const struct store_fill *mark, enum held_state *state)
 {
     const uint64_t hash = held_fill_hash(mark);
-    struct held_entry *e;
+    const struct held_entry *e;
     uint64_t after = 0;
     int rc = 0;
 
-    *state = HELD_OTHER;
-    while (rc == 0 && *state == HELD_OTHER &&
-           (e = held_next_entry(h, k, after)) != NULL) {
+    *state = HELD_NONE;
+    while (rc == 0 && *state != HELD_SAME &&
+           (e = held_next_entry(h, name, name_size, after)) != NULL) {
         bool same = false;
 
+        *state = HELD_OTHER;
         after = e->id;
-        for (uint32_t i = 0; i < e->fills && !same; i++)
-            same = h->index.fills[e->fill_at + i] == hash;
+        for (uint32_t i = 0; i < e->fill_count && !same; i++)
+            same = h->index.words[e->at + i] == hash;
         if (same)
             rc = names_fill(h, after, mark, &same);
         if (rc == 0 && same)
@@ -216,15 +235,10 @@ held_states(struct held *h, const uint8_t *name, size_t name_size,
             const struct store_fill *marks, size_t count,
             enum held_state *states)
 {
-    const struct held_keyspace *k =
-        held_index_keyspace(&h->index, name, name_size);
     int rc = 0;
 
-    for (size_t i = 0; rc == 0 && i < count; i++) {
-        states[i] = HELD_NONE;
-        if (k != NULL)
-            rc = find_fill(h, k, &marks[i], &states[i]);
-    }
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        rc = find_fill(h, name, name_size, &marks[i], &states[i]);
     return rc;
 }
 
@@ -237,18 +251,14 @@ compare_fills(struct held *h, uint64_t id, const struct store_fill *marks,
     struct held_head head;
     int rc;
 
-    rc = held_read(h, id, &head);
-    if (rc == 0)
-        rc = reserve_batch(h, head.marks, 0);
+    rc = read_marks(h, id, &head);
     if (rc == -EBADMSG)
         memset(earlier, 0, count * sizeof *earlier);
     if (rc < 0)
         return rc == -EBADMSG || rc == -ENOENT ? 0 : rc;
-    held_marks_parse(&head, h->marks);
     for (uint32_t k = 0; k < head.marks; k++)
         for (size_t i = 0; i < count; i++) {
-            if (memcmp(h->marks[k].uuid, marks[i].uuid, sizeof marks[i].uuid) !=
-                0)
+            if (!is_same_log(&h->marks[k], &marks[i]))
                 continue;
             some[i] = true;
             earlier[i] = earlier[i] && h->marks[k].epoch > marks[i].epoch;
@@ -260,17 +270,16 @@ int
 held_find_earlier(struct held *h, const uint8_t *name, size_t name_size,
                   const struct store_fill *marks, size_t count, bool *earlier)
 {
-    const struct held_keyspace *k =
-        held_index_keyspace(&h->index, name, name_size);
     bool *some = calloc(count + 1, sizeof *some);
-    struct held_entry *e;
+    const struct held_entry *e;
     uint64_t after = 0;
     int rc = 0;
 
     if (some == NULL)
         return -ENOMEM;
     memset(earlier, 1, count * sizeof *earlier);
-    while (rc == 0 && k != NULL && (e = held_next_entry(h, k, after)) != NULL) {
+    while (rc == 0 &&
+           (e = held_next_entry(h, name, name_size, after)) != NULL) {
         after = e->id;
         rc = compare_fills(h, after, marks, count, some, earlier);
     }
@@ -284,20 +293,15 @@ int
 held_span(struct held *h, const uint8_t *name, size_t name_size,
           uint64_t *oldest_ms, uint64_t *newest_ms)
 {
-    const struct held_keyspace *k =
-        name_size > 0 ? held_index_keyspace(&h->index, name, name_size) : NULL;
-    struct held_index *x = &h->index;
+    const struct held_entry *e = held_index_find(
+        &h->index, name_size > 0 ? name : (const uint8_t *)"", name_size, 0);
+    const struct held_entry *end = h->index.entries + h->index.count;
 
     *oldest_ms = UINT64_MAX;
     *newest_ms = 0;
-    if (name_size > 0 && k == NULL)
-        return 0;
-    (void)held_index_find(x, 0); /* one entry for each id */
-    for (size_t i = 0; i < x->count; i++) {
-        const struct held_entry *e = &x->entries[i];
-
-        if (e->fills == 0 || (k != NULL && &x->keyspaces[e->keyspace] != k))
-            continue;
+    for (; e != NULL && e < end; e++) {
+        if (name_size > 0 && !is_of(h, e, name, name_size))
+            break;
         *oldest_ms = e->oldest_ms < *oldest_ms ? e->oldest_ms : *oldest_ms;
         *newest_ms = e->newest_ms > *newest_ms ? e->newest_ms : *newest_ms;
     }
@@ -308,13 +312,13 @@ int
 held_next_name(struct held *h, const uint8_t *name, size_t name_size,
                uint8_t *next, size_t *next_size)
 {
-    const struct held_keyspace *k =
-        h->queue != NULL ? held_index_next(&h->index, name, name_size) : NULL;
+    const struct held_entry *e = held_index_find(
+        &h->index, name, name_size, name_size > 0 ? UINT64_MAX : 0);
 
-    if (k == NULL)
+    if (e == NULL)
         return -ENOENT;
-    memcpy(next, k->name, k->name_size);
-    *next_size = k->name_size;
+    memcpy(next, held_entry_name(&h->index, e), e->name_size);
+    *next_size = e->name_size;
     return 0;
 }
 
@@ -322,23 +326,16 @@ int
 held_next(struct held *h, const uint8_t *name, size_t name_size, uint64_t after,
           struct held_record *out)
 {
-    const struct held_keyspace *k =
-        h->queue != NULL ? held_index_keyspace(&h->index, name, name_size)
-                         : NULL;
-    const struct held_entry *e =
-        k != NULL ? held_next_entry(h, k, after) : NULL;
+    const struct held_entry *e = held_next_entry(h, name, name_size, after);
     struct held_head head;
     int rc;
 
     if (e == NULL)
         return -ENOENT;
     *out = (struct held_record){.id = e->id};
-    rc = held_read(h, out->id, &head);
-    if (rc == 0)
-        rc = reserve_batch(h, head.marks, head.deltas);
+    rc = read_marks(h, out->id, &head);
     if (rc < 0)
         return rc;
-    held_marks_parse(&head, h->marks);
     if (!held_deltas_parse(&head, h->deltas))
         return -EBADMSG;
     out->batch = (struct store_batch){.name = head.name,
@@ -499,14 +496,12 @@ held_drop(struct held *h, const uint8_t *name, size_t name_size,
     if (rc < 0)
         return rc == -ENOENT ? 0 : rc;
     do {
-        const struct held_keyspace *k =
-            held_index_keyspace(&h->index, name, name_size);
-        const struct held_entry *e;
+        const struct held_entry *e = held_next_entry(h, name, name_size, 0);
+        const struct held_entry *end = h->index.entries + h->index.count;
 
-        count = 0;
-        while (k != NULL && count < DROP_STEP &&
-               (e = held_next_entry(h, k, count > 0 ? ids[count - 1] : 0)) !=
-                   NULL)
+        for (count = 0; e != NULL && e < end && count < DROP_STEP &&
+                        is_of(h, e, name, name_size);
+             e++)
             ids[count++] = e->id;
         if (count > 0)
             rc = held_delete(h, ids, count);

@@ -21,7 +21,7 @@
  * is deleted after store_apply() of it was durable, and before a later fill of
  * one of its logs is applied.
  *
- * Bytes: data/FORMAT.md.  Memory: about 110 bytes for each record.
+ * Bytes: data/FORMAT.md.  Memory: about 150 bytes for each record.
  *
  * Any number of processes and handles.  A process that writes holds the queue's
  * flock, which is not waited for.
@@ -66,7 +66,7 @@ void held_close(struct held *h);
 int held_refresh(struct held *h);
 
 /* Whether anything at all is held. */
-bool held_any(const struct held *h);
+bool held_any(struct held *h);
 
 enum held_state {
     HELD_NONE, /* nothing is held for this keyspace */

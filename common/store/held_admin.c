@@ -14,42 +14,35 @@
 
 /* ---- listing ------------------------------------------------------------ */
 
-static struct held_summary
-summarize_keyspace(struct held *h, const struct held_keyspace *k)
+static void
+add_entry(struct held_summary *s, const struct held_entry *e)
 {
-    struct held_summary s = {.name = k->name,
-                             .name_size = k->name_size,
-                             .oldest_ms = UINT64_MAX,
-                             .since_ms = UINT64_MAX};
-    const struct held_entry *e;
-    uint64_t after = 0;
-
-    while ((e = held_next_entry(h, k, after)) != NULL) {
-        after = e->id;
-        s.records++;
-        s.fills += e->fills;
-        s.bytes += e->size;
-        s.oldest_ms = e->oldest_ms < s.oldest_ms ? e->oldest_ms : s.oldest_ms;
-        s.since_ms = e->held_ms < s.since_ms ? e->held_ms : s.since_ms;
-        s.error = s.error != 0 ? s.error : e->error;
-    }
-    return s;
+    s->records++;
+    s->fills += e->fill_count;
+    s->bytes += e->size;
+    s->oldest_ms = e->oldest_ms < s->oldest_ms ? e->oldest_ms : s->oldest_ms;
+    s->since_ms = e->held_ms < s->since_ms ? e->held_ms : s->since_ms;
+    s->error = s->error != 0 ? s->error : e->error;
 }
 
 int
 held_each(struct held *h, int (*row)(void *ctx, const struct held_summary *s),
           void *ctx)
 {
-    const struct held_keyspace *k = NULL;
-    struct held_summary s;
+    uint8_t name[STORE_NAME_MAX];
+    size_t size = 0;
     int rc = 0;
 
-    if (h->queue == NULL)
-        return 0;
-    for (k = held_index_next(&h->index, (const uint8_t *)"", 0);
-         rc == 0 && k != NULL;
-         k = held_index_next(&h->index, k->name, k->name_size)) {
-        s = summarize_keyspace(h, k);
+    while (rc == 0 && held_next_name(h, name, size, name, &size) == 0) {
+        struct held_summary s = {.name = name,
+                                 .name_size = size,
+                                 .oldest_ms = UINT64_MAX,
+                                 .since_ms = UINT64_MAX};
+        const struct held_entry *e = NULL;
+
+        while ((e = held_next_entry(h, name, size, e != NULL ? e->id : 0)) !=
+               NULL)
+            add_entry(&s, e);
         rc = row(ctx, &s);
     }
     return rc;
@@ -155,24 +148,28 @@ ignore_report(void *ctx, const char *text)
     (void)text; /* the copy is new; it is checked afterwards */
 }
 
+/* Copies the first record that is not before this id of this keyspace; both
+ * become those of the next.  1: there was none. */
 static int
-copy_keyspace(struct held *h, const struct held_keyspace *k, struct queue *to)
+copy_record(struct held *h, struct queue *to, uint8_t *name, size_t *name_size,
+            uint64_t *id)
 {
-    const struct held_entry *e;
-    uint64_t after = 0;
-    int rc = 0;
+    const struct held_entry *e =
+        held_index_find(&h->index, name, *name_size, *id);
+    struct held_head head;
+    int rc;
 
-    while (rc == 0 && (e = held_next_entry(h, k, after)) != NULL) {
-        struct held_head head;
-
-        after = e->id;
-        rc = held_read(h, after, &head);
-        if (rc == 0)
-            rc = queue_put(to, k->stream, head.name - HELD_HEAD_SIZE,
-                           (size_t)head.size);
-        if (rc == 0 && queue_collected(to) >= HELD_GROUP_SIZE)
-            rc = queue_commit(to, NULL);
-    }
+    if (e == NULL)
+        return 1;
+    *id = e->id + 1;
+    *name_size = e->name_size;
+    memcpy(name, held_entry_name(&h->index, e), e->name_size);
+    rc = held_read(h, e->id, &head);
+    if (rc == 0)
+        rc = queue_put(to, held_stream(head.name, head.name_size),
+                       head.name - HELD_HEAD_SIZE, (size_t)head.size);
+    if (rc == 0 && queue_collected(to) >= HELD_GROUP_SIZE)
+        rc = queue_commit(to, NULL);
     return rc;
 }
 
@@ -183,18 +180,18 @@ copy_records(struct held *h, int dir_fd)
                                           .writable = true,
                                           .segment_size = HELD_SEGMENT_SIZE,
                                           .report = ignore_report};
-    const struct held_keyspace *k;
+    uint8_t name[STORE_NAME_MAX];
+    size_t name_size = 0;
     struct queue *to;
+    uint64_t id = 0;
     int rc;
 
     rc = queue_open(&to, &options);
     if (rc < 0)
         return rc;
-    for (k = held_index_next(&h->index, (const uint8_t *)"", 0);
-         rc == 0 && k != NULL;
-         k = held_index_next(&h->index, k->name, k->name_size))
-        rc = copy_keyspace(h, k, to);
-    if (rc == 0)
+    while (rc == 0)
+        rc = copy_record(h, to, name, &name_size, &id);
+    if (rc == 1)
         rc = queue_commit(to, NULL);
     if (rc == 0)
         rc = queue_rest(to);

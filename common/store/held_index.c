@@ -1,8 +1,10 @@
 /* common/store/held_index.c - what is known in memory of the records of
- * data/held.
+ * data/held, ordered by keyspace and id.
  *
- * Entry points: held_stream(), held_fill_hash(), held_index_keyspace(),
- * held_index_next(), held_index_find(). */
+ * The queue's callbacks only note what came and went; the order is made when it
+ * is asked for.
+ *
+ * Entry points: held_stream(), held_fill_hash(), held_index_find(). */
 #include "common/store/held_internal.h"
 
 #include <errno.h>
@@ -34,146 +36,85 @@ held_fill_hash(const struct store_fill *mark)
     return hash_name(&zeros, 0, bytes, sizeof bytes);
 }
 
-/* ---- keyspaces ----------------------------------------------------------- */
+/* ---- order -------------------------------------------------------------- */
 
-/* The slot of a keyspace, or the free one where it belongs. */
-static uint32_t *
-find_slot(struct held_index *x, uint64_t stream, const uint8_t *name,
-          size_t name_size)
+static int
+compare_entry(const struct held_index *x, const struct held_entry *e,
+              const uint8_t *name, size_t name_size, uint64_t id)
 {
-    for (size_t i = (size_t)stream;; i++) {
-        uint32_t *slot = &x->slots[i & (x->slot_count - 1)];
-        const struct held_keyspace *k =
-            *slot > 0 ? &x->keyspaces[*slot - 1] : NULL;
+    const int d =
+        bytes_compare(held_entry_name(x, e), e->name_size, name, name_size);
 
-        if (k == NULL ||
-            (k->stream == stream &&
-             bytes_compare(k->name, k->name_size, name, name_size) == 0))
-            return slot;
+    return d != 0 ? d : (e->id > id) - (e->id < id);
+}
+
+static int
+compare_entries(const void *a, const void *b, void *ctx)
+{
+    const struct held_entry *e = b;
+
+    return compare_entry(ctx, a, held_entry_name(ctx, e), e->name_size, e->id);
+}
+
+static int
+compare_ids(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+static size_t
+words_of(uint32_t fill_count, size_t name_size)
+{
+    return fill_count + (name_size + 7) / 8;
+}
+
+/* Closes the gaps that dropped entries left, if they are more than what is
+ * used. Words move to new memory, since they are not in the order of the
+ * entries; without it the gaps stay. */
+static void
+close_gaps(struct held_index *x)
+{
+    size_t used = 0, to = 0;
+    uint64_t *words;
+
+    for (size_t i = 0; i < x->count; i++)
+        used += words_of(x->entries[i].fill_count, x->entries[i].name_size);
+    if (x->word_count < 2 * used + 1024)
+        return;
+    words = malloc(used * sizeof *words + 1);
+    if (words == NULL)
+        return;
+    for (size_t i = 0; i < x->count; i++) {
+        struct held_entry *e = &x->entries[i];
+        const size_t n = words_of(e->fill_count, e->name_size);
+
+        memcpy(&words[to], &x->words[e->at], n * sizeof *words);
+        e->at = to;
+        to += n;
     }
+    free(x->words);
+    x->words = words;
+    x->word_count = x->word_capacity = used;
 }
 
-static int
-grow_slots(struct held_index *x)
+/* Drops the entries of records that are gone. */
+static void
+drop_gone(struct held_index *x)
 {
-    const size_t count = x->slot_count > 0 ? 2 * x->slot_count : 64;
-    uint32_t *slots = calloc(count, sizeof *slots);
+    size_t to = 0;
 
-    if (slots == NULL)
-        return -ENOMEM;
-    free(x->slots);
-    x->slots = slots;
-    x->slot_count = count;
-    for (size_t i = 0; i < x->keyspace_count; i++) {
-        const struct held_keyspace *k = &x->keyspaces[i];
-
-        *find_slot(x, k->stream, k->name, k->name_size) = (uint32_t)i + 1;
-    }
-    return 0;
-}
-
-static int
-add_keyspace(struct held_index *x, uint64_t stream, const uint8_t *name,
-             size_t name_size, uint32_t *index)
-{
-    struct held_keyspace k = {.name_size = name_size, .stream = stream};
-    uint32_t *slot;
-    int rc = 0;
-
-    if (2 * (x->keyspace_count + 1) > x->slot_count)
-        rc = grow_slots(x);
-    if (rc == 0)
-        rc = array_grow(&x->keyspaces, &x->keyspace_capacity,
-                        x->keyspace_count + 1, sizeof *x->keyspaces);
-    if (rc < 0)
-        return rc;
-    slot = find_slot(x, stream, name, name_size);
-    if (*slot == 0) {
-        k.name = malloc(name_size);
-        if (k.name == NULL)
-            return -ENOMEM;
-        memcpy(k.name, name, name_size);
-        x->keyspaces[x->keyspace_count++] = k;
-        *slot = (uint32_t)x->keyspace_count;
-        x->names_sorted = false;
-    }
-    *index = *slot - 1;
-    return 0;
-}
-
-struct held_keyspace *
-held_index_keyspace(struct held_index *x, const uint8_t *name, size_t name_size)
-{
-    const uint32_t slot =
-        x->slot_count > 0
-            ? *find_slot(x, held_stream(name, name_size), name, name_size)
-            : 0;
-
-    return slot > 0 && x->keyspaces[slot - 1].records > 0
-               ? &x->keyspaces[slot - 1]
-               : NULL;
-}
-
-static int
-compare_keyspaces(const void *a, const void *b, void *ctx)
-{
-    const struct held_keyspace *all = ctx;
-    const struct held_keyspace *x = &all[*(const uint32_t *)a];
-    const struct held_keyspace *y = &all[*(const uint32_t *)b];
-
-    return bytes_compare(x->name, x->name_size, y->name, y->name_size);
-}
-
-static int
-sort_names(struct held_index *x)
-{
-    uint32_t *moved;
-
-    if (x->names_sorted || x->keyspace_count == 0)
-        return 0;
-    moved = realloc(x->by_name, x->keyspace_count * sizeof *moved);
-    if (moved == NULL)
-        return -ENOMEM;
-    x->by_name = moved;
-    for (size_t i = 0; i < x->keyspace_count; i++)
-        x->by_name[i] = (uint32_t)i;
-    qsort_r(x->by_name, x->keyspace_count, sizeof *x->by_name,
-            compare_keyspaces, x->keyspaces);
-    x->names_sorted = true;
-    return 0;
-}
-
-struct held_keyspace *
-held_index_next(struct held_index *x, const uint8_t *name, size_t name_size)
-{
-    size_t low = 0, high = x->keyspace_count;
-
-    if (sort_names(x) < 0)
-        return NULL;
-    while (low < high) {
-        const size_t middle = (low + high) / 2;
-        const struct held_keyspace *k = &x->keyspaces[x->by_name[middle]];
-
-        if (name_size > 0 &&
-            bytes_compare(k->name, k->name_size, name, name_size) <= 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    while (low < x->keyspace_count &&
-           x->keyspaces[x->by_name[low]].records == 0)
-        low++;
-    return low < x->keyspace_count ? &x->keyspaces[x->by_name[low]] : NULL;
-}
-
-/* ---- entries ------------------------------------------------------------ */
-
-static int
-compare_entries(const void *a, const void *b)
-{
-    const struct held_entry *x = a, *y = b;
-
-    return (x->id > y->id) - (x->id < y->id);
+    if (x->gone_count == 0)
+        return;
+    qsort(x->gone, x->gone_count, sizeof *x->gone, compare_ids);
+    for (size_t i = 0; i < x->count; i++)
+        if (bsearch(&x->entries[i].id, x->gone, x->gone_count, sizeof *x->gone,
+                    compare_ids) == NULL)
+            x->entries[to++] = x->entries[i];
+    x->count = to;
+    x->gone_count = 0;
+    close_gaps(x);
 }
 
 /* Sorts the entries; one that was added again under its id is one. */
@@ -182,21 +123,21 @@ sort_entries(struct held_index *x)
 {
     size_t to = 0;
 
+    drop_gone(x);
     if (!x->unsorted)
         return;
-    qsort(x->entries, x->count, sizeof *x->entries, compare_entries);
-    for (size_t i = 0; i < x->count; i++) {
-        if (to > 0 && x->entries[to - 1].id == x->entries[i].id)
-            x->keyspaces[x->entries[i].keyspace].records--;
-        else
+    qsort_r(x->entries, x->count, sizeof *x->entries, compare_entries, x);
+    for (size_t i = 0; i < x->count; i++)
+        if (to == 0 ||
+            compare_entries(&x->entries[to - 1], &x->entries[i], x) != 0)
             x->entries[to++] = x->entries[i];
-    }
     x->count = to;
     x->unsorted = false;
 }
 
-struct held_entry *
-held_index_find(struct held_index *x, uint64_t id)
+const struct held_entry *
+held_index_find(struct held_index *x, const uint8_t *name, size_t name_size,
+                uint64_t id)
 {
     size_t low = 0, high;
 
@@ -205,38 +146,39 @@ held_index_find(struct held_index *x, uint64_t id)
     while (low < high) {
         const size_t middle = (low + high) / 2;
 
-        if (x->entries[middle].id < id)
+        if (compare_entry(x, &x->entries[middle], name, name_size, id) < 0)
             low = middle + 1;
         else
             high = middle;
     }
-    return low < x->count && x->entries[low].id == id &&
-                   x->entries[low].fills > 0
-               ? &x->entries[low]
-               : NULL;
+    return low < x->count ? &x->entries[low] : NULL;
 }
 
-/* The fills of a record: hashes, oldest and newest. */
+/* ---- callbacks of the queue --------------------------------------------- */
+
+/* The fills of a record: hashes, oldest and newest; then its name. */
 static int
-add_fills(struct held_index *x, const struct held_head *head,
-          struct held_entry *e)
+copy_fills(struct held_index *x, const struct held_head *head,
+           struct held_entry *e)
 {
+    const size_t n = words_of(head->marks, head->name_size);
     const uint8_t *at = head->body;
     int rc;
 
-    rc = array_grow(&x->fills, &x->fill_capacity, x->fill_count + head->marks,
-                    sizeof *x->fills);
+    rc = array_grow(&x->words, &x->word_capacity, x->word_count + n,
+                    sizeof *x->words);
     if (rc < 0)
         return rc;
-    e->fill_at = x->fill_count;
-    e->oldest_ms = UINT64_MAX;
+    e->at = x->word_count;
     for (uint32_t i = 0; i < head->marks; i++, at += MARK_SIZE) {
         const uint64_t first_ms = get_le64(at + 24);
 
-        x->fills[x->fill_count++] = hash_name(&zeros, 0, at, MARK_SIZE);
+        x->words[e->at + i] = hash_name(&zeros, 0, at, MARK_SIZE);
         e->oldest_ms = first_ms < e->oldest_ms ? first_ms : e->oldest_ms;
         e->newest_ms = first_ms > e->newest_ms ? first_ms : e->newest_ms;
     }
+    memcpy(&x->words[e->at + head->marks], head->name, head->name_size);
+    x->word_count += n;
     return 0;
 }
 
@@ -245,95 +187,51 @@ held_index_added(void *ctx, uint64_t id, uint64_t stream, const uint8_t *bytes,
                  size_t size)
 {
     struct held_index *x = &((struct held *)ctx)->index;
-    struct held_entry e = {.id = id, .size = (uint32_t)size};
     struct held_head head;
+    struct held_entry e;
     int rc;
 
     if (!held_head_parse(bytes, size, &head) ||
         held_stream(head.name, head.name_size) != stream)
         return 0; /* not a record of this program's: it stays in the queue */
-    e.fills = head.marks;
-    e.held_ms = head.held_ms;
-    e.error = head.error;
-    rc = add_keyspace(x, stream, head.name, head.name_size, &e.keyspace);
+    e = (struct held_entry){.id = id,
+                            .oldest_ms = UINT64_MAX,
+                            .held_ms = head.held_ms,
+                            .fill_count = head.marks,
+                            .size = (uint32_t)size,
+                            .error = head.error,
+                            .name_size = (uint16_t)head.name_size};
+    drop_gone(x); /* the id may have been another record's */
+    rc =
+        array_grow(&x->entries, &x->capacity, x->count + 1, sizeof *x->entries);
     if (rc == 0)
-        rc = array_grow(&x->entries, &x->capacity, x->count + 1,
-                        sizeof *x->entries);
-    if (rc == 0)
-        rc = add_fills(x, &head, &e);
+        rc = copy_fills(x, &head, &e);
     if (rc < 0)
         return rc;
-    if (x->count > 0 && x->entries[x->count - 1].id >= id)
+    if (x->count > 0 && compare_entries(&x->entries[x->count - 1], &e, x) >= 0)
         x->unsorted = true;
     x->entries[x->count++] = e;
-    x->keyspaces[e.keyspace].records++;
     return 0;
-}
-
-/* Closes the gaps that removed entries left.  Fills move to new memory, since
- * they are not in the order of the entries; without it the gaps stay. */
-static void
-close_gaps(struct held_index *x)
-{
-    uint64_t *fills = malloc(x->fill_capacity * sizeof *fills);
-    size_t to = 0, fill = 0;
-
-    if (fills == NULL)
-        return;
-    for (size_t i = 0; i < x->count; i++) {
-        struct held_entry e = x->entries[i];
-
-        if (e.fills == 0)
-            continue;
-        memcpy(&fills[fill], &x->fills[e.fill_at], e.fills * sizeof *fills);
-        e.fill_at = fill;
-        fill += e.fills;
-        x->entries[to++] = e;
-    }
-    free(x->fills);
-    x->fills = fills;
-    x->count = to;
-    x->fill_count = fill;
-    x->gone = 0;
-}
-
-static void
-clear_index(struct held_index *x)
-{
-    for (size_t i = 0; i < x->keyspace_count; i++)
-        x->keyspaces[i].records = 0;
-    x->count = x->gone = x->fill_count = 0;
-    x->unsorted = false;
 }
 
 void
 held_index_removed(void *ctx, uint64_t id)
 {
     struct held_index *x = &((struct held *)ctx)->index;
-    struct held_entry *e;
 
     if (id == 0) {
-        clear_index(x);
+        x->count = x->word_count = x->gone_count = 0;
+        x->unsorted = false;
         return;
     }
-    e = held_index_find(x, id);
-    if (e == NULL)
-        return;
-    x->keyspaces[e->keyspace].records--;
-    e->fills = 0;
-    x->gone++;
-    if (x->gone > x->count / 2 + 64)
-        close_gaps(x);
+    if (x->gone_count == HELD_GONE_MAX)
+        drop_gone(x);
+    x->gone[x->gone_count++] = id;
 }
 
 void
 held_index_fini(struct held_index *x)
 {
-    for (size_t i = 0; i < x->keyspace_count; i++)
-        free(x->keyspaces[i].name);
-    free(x->keyspaces);
     free(x->entries);
-    free(x->fills);
-    free(x->slots);
-    free(x->by_name);
+    free(x->words);
 }

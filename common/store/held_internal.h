@@ -13,36 +13,27 @@
 /* The index entry of a record. */
 struct held_entry {
     uint64_t id;
-    uint32_t keyspace;  /* index */
-    uint32_t fills;     /* 0: gone */
-    size_t fill_at;     /* of its hashes in fills */
     uint64_t oldest_ms; /* first_ms of its fills */
     uint64_t newest_ms;
     uint64_t held_ms;
+    size_t at; /* in words: hashes of its fills, the name of its keyspace */
+    uint32_t fill_count;
     uint32_t size;
     int error;
+    uint16_t name_size;
 };
 
-struct held_keyspace {
-    uint8_t *name; /* on the heap */
-    size_t name_size;
-    uint64_t stream;
-    uint64_t records;
-};
+#define HELD_GONE_MAX 1024
 
 /* An index of all records: made by the queue's callbacks. */
 struct held_index {
-    struct held_entry *entries; /* by id once sorted */
-    size_t count, capacity, gone;
+    struct held_entry *entries; /* by keyspace, then id, once sorted */
+    size_t count, capacity;
     bool unsorted;
-    uint64_t *fills; /* hashes of the fills of entries */
-    size_t fill_count, fill_capacity;
-    struct held_keyspace *keyspaces;
-    size_t keyspace_count, keyspace_capacity;
-    uint32_t *slots; /* hash table: 1 + index of the keyspace */
-    size_t slot_count;
-    uint32_t *by_name; /* indices of keyspaces by name, when sorted */
-    bool names_sorted;
+    uint64_t *words;
+    size_t word_count, word_capacity;
+    size_t gone_count; /* records whose entries are to be dropped */
+    uint64_t gone[HELD_GONE_MAX];
 };
 
 struct held {
@@ -71,23 +62,23 @@ void held_index_removed(void *ctx, uint64_t id);
 
 void held_index_fini(struct held_index *x);
 
-/* The entry of an id, or NULL. */
-struct held_entry *held_index_find(struct held_index *x, uint64_t id);
+static inline const uint8_t *
+held_entry_name(const struct held_index *x, const struct held_entry *e)
+{
+    return (const uint8_t *)&x->words[e->at + e->fill_count];
+}
 
-/* The keyspace of this name of which something is held, or NULL. */
-struct held_keyspace *held_index_keyspace(struct held_index *x,
-                                          const uint8_t *name,
-                                          size_t name_size);
-
-/* The keyspace after this name (size 0: the first), or NULL. */
-struct held_keyspace *held_index_next(struct held_index *x, const uint8_t *name,
-                                      size_t name_size);
+/* The first entry that is not before this id of this keyspace, or NULL.
+ * Entries stay where they are until the handle is used again. */
+const struct held_entry *held_index_find(struct held_index *x,
+                                         const uint8_t *name, size_t name_size,
+                                         uint64_t id);
 
 /* ---- held.c ------------------------------------------------------------- */
 
 /* The entry after this id of a keyspace, or NULL. */
-struct held_entry *
-held_next_entry(struct held *h, const struct held_keyspace *k, uint64_t after);
+const struct held_entry *held_next_entry(struct held *h, const uint8_t *name,
+                                         size_t name_size, uint64_t after);
 
 /* Reads a record's bytes and head.  -EBADMSG */
 int held_read(struct held *h, uint64_t id, struct held_head *head);
