@@ -5,7 +5,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/un.h>
 
 #include "common/base/clock.h"
 #include "tests/lib/client.h"
@@ -114,14 +113,13 @@ CASE(a_token_that_is_taken_back_ends_its_rights, f)
 /* The mode of the socket says who may connect. */
 CASE(the_socket_of_the_directory_needs_no_token, f)
 {
-    struct net_address a = {.size = sizeof(struct sockaddr_un)};
-    struct sockaddr_un un = {.sun_family = AF_UNIX};
+    struct net_address a = {.local = {.sun_family = AF_UNIX},
+                            .size = sizeof a.local};
     int fd;
 
-    assert_in_range(
-        snprintf(un.sun_path, sizeof un.sun_path, "%s/socket/resp", f->path), 1,
-        sizeof un.sun_path - 1);
-    memcpy(&a.sa, &un, sizeof un);
+    assert_in_range(snprintf(a.local.sun_path, sizeof a.local.sun_path,
+                             "%s/socket/resp", f->path),
+                    1, sizeof a.local.sun_path - 1);
     fd = client_connect_to(&a);
     assert_true(fd >= 0);
     exchange(fd, "INCR k\r\nRESET\r\nGET k\r\n", ":1\r\n+RESET\r\n$1\r\n1\r\n");

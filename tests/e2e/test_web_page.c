@@ -7,9 +7,7 @@
  * the first byte of the connection. */
 #include "tests/lib/test.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -60,16 +58,13 @@ struct site {
 static int
 listen_somewhere(uint16_t *port)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET,
-                            .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t size = sizeof a;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    struct net_address any, bound;
+    int fd;
 
+    assert_rc(net_parse("127.0.0.1:0", &any), 0);
+    fd = net_listen(&any, 0, &bound);
     assert_true(fd >= 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&a, size), 0);
-    assert_int_equal(listen(fd, PEERS_MAX), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &size), 0);
-    *port = ntohs(a.sin_port);
+    *port = ntohs(bound.v4.sin_port);
     return fd;
 }
 

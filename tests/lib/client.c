@@ -3,7 +3,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
@@ -21,40 +20,18 @@
 #define EXTENDED_SIZE 528
 #define REPLY_SIZE    24
 
-static bool
-is_self(int fd)
-{
-    struct sockaddr_in self = {0}, peer = {0};
-    socklen_t self_size = sizeof self, peer_size = sizeof peer;
-
-    return getsockname(fd, (struct sockaddr *)&self, &self_size) == 0 &&
-           getpeername(fd, (struct sockaddr *)&peer, &peer_size) == 0 &&
-           self.sin_port == peer.sin_port &&
-           self.sin_addr.s_addr == peer.sin_addr.s_addr;
-}
-
 int
 client_try_connect(uint16_t port)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET,
-                             .sin_port = htons(port),
-                             .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    int fd, rc, on = 1;
+    const struct net_address a = {.v4 = {.sin_family = AF_INET,
+                                         .sin_port = htons(port),
+                                         .sin_addr = {htonl(INADDR_LOOPBACK)}},
+                                  .size = sizeof a.v4};
+    const int fd = client_connect_to(&a), off = 0;
 
-    fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return -errno;
-    if (connect(fd, (struct sockaddr *)&to, sizeof to) < 0)
-        rc = -errno;
-    else if (is_self(fd))
-        rc = -ECONNREFUSED;
-    else {
-        /* Only a matter of speed. */
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-        return fd;
-    }
-    (void)close(fd); /* never used */
-    return rc;
+    if (fd >= 0)
+        assert_int_equal(ioctl(fd, FIONBIO, &off), 0);
+    return fd;
 }
 
 int
@@ -72,12 +49,15 @@ client_connect_to(const struct net_address *a)
 {
     const int fd = socket(a->sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const int on = 1;
+    int rc = fd < 0 ? -errno : 0;
 
-    assert_true(fd >= 0);
-    if (connect(fd, (const struct sockaddr *)&a->sa, a->size) < 0) {
-        const int rc = -errno;
-
-        (void)close(fd); /* never used */
+    if (rc == 0 && connect(fd, (const struct sockaddr *)&a->sa, a->size) < 0)
+        rc = -errno;
+    else if (rc == 0 && net_is_self(fd))
+        rc = -ECONNREFUSED;
+    if (rc < 0) {
+        if (fd >= 0)
+            (void)close(fd); /* never used */
         return rc;
     }
     assert_int_equal(ioctl(fd, FIONBIO, &on), 0);
