@@ -275,19 +275,6 @@ CASE(a_second_reader_serves_its_port_only, f)
            111, "/a/socket/read is served by another process: stop that one");
 }
 
-CASE(the_socket_of_a_killed_writer_is_replaced, f)
-{
-    for (int i = 0; i < 3; i++) {
-        daemon_start(&f->first, "countd-write", "-d", f->a, NO_PORTS, "-o",
-                     user_setting(), NULL);
-        expect_text(COUNTD("-d", f->a, "incr", "k", "x"), 0, "");
-        daemon_kill(&f->first);
-        expect(COUNTD("-d", f->a, "incr", "k", "x"), 111, "does not serve ");
-        daemon_fini(&f->first);
-        f->first.output = -1;
-    }
-}
-
 /* ---- who may connect ---------------------------------------------------- */
 
 static void

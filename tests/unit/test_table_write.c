@@ -264,19 +264,6 @@ TEST(counts_are_put_at_once_in_plain_json_only)
     assert_ptr_equal(at, row);
 }
 
-TEST(what_does_not_fit_is_told_by_the_size)
-{
-    const struct cell cell = cell_number(12345);
-    struct table_writer t;
-
-    table_begin(&t, TABLE_TSV, text, 5, columns, 1);
-    table_row(&t, &cell);
-    assert_int_equal(table_size(&t), 0);
-    table_begin(&t, TABLE_TSV, text, 6, columns, 1);
-    table_row(&t, &cell);
-    assert_int_equal(table_size(&t), 6);
-}
-
 /* Rows that are put at once, and rows that are not, at the end of a buffer of
  * each size; nothing behind it is written to. */
 TEST(a_buffer_of_each_size_has_all_of_a_document_or_none)
