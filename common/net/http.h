@@ -78,7 +78,6 @@
 #define HTTP_INPUT_MAX   (HTTP_HEAD_MAX + HTTP_LONG_BODY_MAX) /* of a request */
 #define HTTP_CLASSES     4    /* of statuses: 2.. to 5.. */
 #define HTTP_LAST_MAX    512  /* bytes of a head that is remembered */
-#define HTTP_FRONT_MAX   320  /* bytes of an answer's head that are, too */
 #define HTTP_HOSTS_SIZE  1024 /* text of http_site.hosts, with its end */
 
 enum http_status {
@@ -137,8 +136,10 @@ struct http_call {
     const char *type, *cache, *more;
     int64_t as_of_ms; /* of a problem: the moment of which it is true; 0: none
                        */
-    uint8_t *out;     /* http.c's: where the answer begins */
-    size_t head_size; /* http.c's: bytes left for its head */
+    /* http_answer.c's: where the answer begins, bytes left there for its head,
+     * and of these those that are the same whatever its length is. */
+    uint8_t *out;
+    size_t head_size, front_size;
     const struct http_stream *stream; /* http_begin_long() sets it */
 };
 
@@ -190,17 +191,6 @@ struct http_asked {
     unsigned note;   /* http_call.note then */
 };
 
-/* What the last head of an answer began with, up to http_call.more. */
-struct http_front {
-    const char *type, *cache; /* as http_call's, which are constants */
-    uint64_t date_s;          /* of its Date, if it has a type */
-    uint16_t status;
-    uint16_t size; /* 0: there is none */
-    uint8_t minor;
-    bool keep;
-    uint8_t text[HTTP_FRONT_MAX];
-};
-
 struct http_stats {
     uint64_t requests; /* answered by a route, or with 404 or 405 */
     uint64_t refused;  /* of these: 404 or 405 */
@@ -229,7 +219,6 @@ struct http_site {
     uint8_t joined[HTTP_BODY_MAX]; /* a body that came in chunks */
     uint64_t date_s;               /* of `date`; 0: there is none yet */
     char date[40];
-    struct http_front front;
 };
 
 /* The protocol of a listener whose ctx is a struct http_site.  Its row has

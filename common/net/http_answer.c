@@ -211,73 +211,6 @@ format_front(uint8_t *to, const struct http_call *x, enum http_status status,
     return (size_t)(at - to);
 }
 
-/* Whether the last front is that of this answer. */
-static bool
-is_front_of(const struct http_site *site, const struct http_call *x,
-            enum http_status status)
-{
-    const struct http_front *f = &site->front;
-
-    return f->size > 0 && f->status == status && f->type == x->type &&
-           f->cache == x->cache && f->keep == x->request->keep &&
-           f->minor == x->request->minor &&
-           (!has_date(site, x) || f->date_s == conn_unix_ms(x->conn) / 1000);
-}
-
-static void
-keep_front(struct http_site *site, const struct http_call *x,
-           enum http_status status, const uint8_t *text, size_t size)
-{
-    struct http_front *f = &site->front;
-
-    if (size > sizeof f->text)
-        return;
-    *f = (struct http_front){.type = x->type,
-                             .cache = x->cache,
-                             .date_s = site->date_s,
-                             .status = (uint16_t)status,
-                             .size = (uint16_t)size,
-                             .minor = x->request->minor,
-                             .keep = x->request->keep};
-    memcpy(f->text, text, size);
-}
-
-/* The same as format_front().  Answers are alike but for their bodies, so the
- * last one is kept. */
-static size_t
-put_front(uint8_t *to, const struct http_call *x, enum http_status status,
-          unsigned allow)
-{
-    struct http_site *site = conn_ctx(x->conn);
-    const struct http_front *f = &site->front;
-    size_t size;
-
-    if (allow != 0 || has_origins(site))
-        return format_front(to, x, status, allow);
-    if (is_front_of(site, x, status)) {
-        memcpy(to, f->text, f->size);
-        return f->size;
-    }
-    size = format_front(to, x, status, 0);
-    keep_front(site, x, status, to, size);
-    return size;
-}
-
-/* The head of an answer; returns its size. */
-static size_t
-put_head(uint8_t *to, const struct http_call *x, enum http_status status,
-         unsigned allow, size_t size)
-{
-    uint8_t *at = to + put_front(to, x, status, allow);
-
-    if (x->more)
-        at = put_text(at, x->more);
-    if (status == HTTP_NO_CONTENT || status == HTTP_NOT_MODIFIED)
-        return (size_t)(put_text(at, "\r\n") - to);
-    at = put_number(put_text(at, "Content-length: "), size);
-    return (size_t)(put_text(at, "\r\n\r\n") - to);
-}
-
 /* Room for the head of an answer. */
 static size_t
 head_size_max(const struct http_call *x)
@@ -285,20 +218,20 @@ head_size_max(const struct http_call *x)
     return HTTP_ANSWER_HEAD + (x->more ? strlen(x->more) : 0);
 }
 
-/* Bytes of the head of a usual answer. */
+/* Bytes between the front of an answer and its body. */
 static size_t
-usual_head(const struct http_call *x, size_t size)
+back_size(const struct http_call *x, size_t size)
 {
-    static const char behind[] = "Content-length: \r\n\r\n";
-    uint8_t head[HTTP_ANSWER_HEAD];
+    static const char text[] = "Content-length: \r\n\r\n";
     size_t digits = 1;
 
     for (; size >= 10; size /= 10)
         digits++;
-    return put_front(head, x, HTTP_OK, 0) + (x->more ? strlen(x->more) : 0) +
-           sizeof behind - 1 + digits;
+    return (x->more ? strlen(x->more) : 0) + sizeof text - 1 + digits;
 }
 
+/* Most answers are 200 with a length of as many digits as the longest: their
+ * front stands before the body from here on, and nothing is moved. */
 uint8_t *
 http_body(struct http_call *x, size_t max)
 {
@@ -306,28 +239,50 @@ http_body(struct http_call *x, size_t max)
     x->out = conn_space(x->conn, head_size_max(x) + max);
     if (!x->out)
         return NULL;
-    x->head_size = max > 0 ? usual_head(x, max) : 0; /* nothing to be moved */
+    x->front_size = format_front(x->out, x, HTTP_OK, 0);
+    x->head_size = x->front_size + back_size(x, max);
     return x->out + x->head_size;
+}
+
+/* Puts an answer, of whose body `size` bytes are there, and which is `length`
+ * bytes long. */
+static void
+put_answer(struct http_call *x, enum http_status status, unsigned allow,
+           size_t size, size_t length)
+{
+    const bool is_usual = status == HTTP_OK && allow == 0;
+    const size_t front = is_usual ? x->front_size : 0;
+    uint8_t head[HTTP_ANSWER_HEAD + HTTP_MORE_MAX], *at = head;
+    size_t head_size;
+
+    if (!is_usual)
+        at += format_front(head, x, status, allow);
+    if (x->more)
+        at = put_text(at, x->more);
+    if (status != HTTP_NO_CONTENT && status != HTTP_NOT_MODIFIED)
+        at = put_text(put_number(put_text(at, "Content-length: "), length),
+                      "\r\n");
+    at = put_text(at, "\r\n");
+    head_size = front + (size_t)(at - head);
+    assert(x->out && head_size <= head_size_max(x));
+    if (head_size != x->head_size)
+        memmove(x->out + head_size, x->out + x->head_size, size);
+    memcpy(x->out + front, head, (size_t)(at - head));
+    conn_put(x->conn, head_size + size);
+    x->out = NULL;
 }
 
 static enum conn_next
 end_answer(struct http_call *x, enum http_status status, unsigned allow,
            size_t size)
 {
-    uint8_t head[HTTP_ANSWER_HEAD + HTTP_MORE_MAX];
-    const size_t head_size = put_head(head, x, status, allow, size);
     struct http_site *site = conn_ctx(x->conn);
 
-    assert(x->out && head_size <= head_size_max(x));
     if ((x->flags & HTTP_IS_OPEN) == 0)
         site->stats.by_class[(unsigned)status / 100 - 2]++;
-    if (x->request->method == HTTP_HEAD)
-        size = 0; /* the length is that of the body of a GET */
-    else if (head_size != x->head_size)
-        memmove(x->out + head_size, x->out + x->head_size, size);
-    memcpy(x->out, head, head_size);
-    conn_put(x->conn, head_size + size);
-    x->out = NULL;
+    /* The length is that of the body of a GET. */
+    put_answer(x, status, allow, x->request->method == HTTP_HEAD ? 0 : size,
+               size);
     return CONN_MORE;
 }
 
@@ -361,16 +316,9 @@ enum conn_next
 http_begin_long(struct http_call *x, size_t size,
                 const struct http_stream *stream)
 {
-    uint8_t head[HTTP_ANSWER_HEAD + HTTP_MORE_MAX];
-    size_t head_size;
-
     if (!http_body(x, 0))
         return CONN_FULL;
-    head_size = put_head(head, x, HTTP_OK, 0, size);
-    assert(head_size <= head_size_max(x));
-    memcpy(x->out, head, head_size);
-    conn_put(x->conn, head_size);
-    x->out = NULL;
+    put_answer(x, HTTP_OK, 0, 0, size);
     x->stream = stream;
     return CONN_LONG;
 }
