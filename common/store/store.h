@@ -48,9 +48,7 @@ struct store {
 };
 
 enum store_trait {
-    STORE_SNAPSHOT = 1, /* the queries of one store_read() that follow each
-                           other and name one keyspace see one moment of it */
-    STORE_FILES = 2,    /* a file per keyspace: store_check(), store_copy() */
+    STORE_FILES = 1, /* a file per keyspace: store_check(), store_copy() */
 };
 
 /* ---- applying (worker) ------------------------------------------------- */

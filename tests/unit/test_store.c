@@ -462,7 +462,7 @@ CLUSTER(what_needs_a_file_is_refused, x)
 
     NEED_STORE(x);
     add_four(x);
-    assert_false(store_traits(x->s) & (STORE_FILES | STORE_SNAPSHOT));
+    assert_false(store_traits(x->s) & STORE_FILES);
     assert_rc(store_copy(x->s, name, 5, x->tmp.fd), -EOPNOTSUPP);
     assert_rc(store_vacate(x->s, name, 5, x->tmp.fd), -EOPNOTSUPP);
     assert_rc(store_purge(x->s, name, 5), 0);

@@ -1,9 +1,8 @@
-/* common/store/lmdb/copy.c - copy_env(): copying one snapshot of a file, safe
+/* common/store/lmdb/copy.c - lmdb_copy(): copying one snapshot of a file, safe
  * while other processes write. */
 #include "common/store/lmdb/keyspace.h"
 
 #include <errno.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "common/base/files.h"
@@ -12,49 +11,17 @@
  * flock of a write transaction, this process never waits for that mutex and no
  * writer waits for this process in LMDB. */
 static int
-copy_pages(MDB_env *env, int fd, int to, long *holder)
+copy_pages(struct lmdb *s, const struct keyspace *k, int to)
 {
     int rc;
 
     if (ftruncate(to, 0) < 0 || lseek(to, 0, SEEK_SET) < 0)
         return -errno;
-    rc = lock_take(fd, holder);
+    rc = lock_take(k->fd, &s->holder);
     if (rc < 0)
         return rc;
-    rc = lmdb_error(mdb_env_copyfd2(env, to, 0));
-    (void)flock(fd, LOCK_UN);
-    return rc;
-}
-
-/* Copies one snapshot of the file into the directory `to_fd` under this name,
- * durably.  If the copy needs writers to stop, it takes the flock of the file
- * through `fd`.
- *
- * -EEXIST: a file of this name exists; -EAGAIN: *holder is writing to the file
- */
-static int
-copy_env(MDB_env *env, int fd, int to_fd, const char *file, long *holder)
-{
-    char temp[KEYSPACE_FILE_SIZE];
-    int to, code, rc;
-
-    to = keyspace_file_temp(to_fd, temp);
-    if (to < 0)
-        return to;
-    /* LMDB refuses to compact files in which pages were lost.  (A compact copy
-     * only needs a reader transaction.) */
-    code = mdb_env_copyfd2(env, to, MDB_CP_COMPACT);
-    rc = code == MDB_INCOMPATIBLE ? copy_pages(env, fd, to, holder)
-                                  : lmdb_error(code);
-    if (rc == 0 && fsync(to) < 0)
-        rc = -errno;
-    if (rc == 0)
-        rc = keyspace_file_rename(to_fd, temp, file);
-    if (rc < 0)
-        (void)unlinkat(to_fd, temp, 0); /* clean-up removes it later */
-    if (rc == 0 && fsync(to_fd) < 0)
-        rc = -errno;
-    (void)close(to); /* synced above */
+    rc = lmdb_error(mdb_env_copyfd2(k->env, to, 0));
+    keyspace_unlock(k);
     return rc;
 }
 
@@ -62,11 +29,30 @@ int
 lmdb_copy(struct store *store, const uint8_t *name, size_t name_size, int to_fd)
 {
     struct lmdb *s = lmdb_of(store);
+    char temp[KEYSPACE_FILE_SIZE];
     struct keyspace *k;
-    int rc;
+    int to, code, rc;
 
     if (!keyspace_name_ok(name, name_size))
         return -EINVAL;
     rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
-    return rc < 0 ? rc : copy_env(k->env, k->fd, to_fd, k->file, &s->holder);
+    if (rc < 0)
+        return rc;
+    to = keyspace_file_temp(to_fd, temp);
+    if (to < 0)
+        return to;
+    /* LMDB refuses to compact files in which pages were lost.  (A compact copy
+     * only needs a reader transaction.) */
+    code = mdb_env_copyfd2(k->env, to, MDB_CP_COMPACT);
+    rc = code == MDB_INCOMPATIBLE ? copy_pages(s, k, to) : lmdb_error(code);
+    if (rc == 0 && fsync(to) < 0)
+        rc = -errno;
+    if (rc == 0)
+        rc = keyspace_file_rename(to_fd, temp, k->file);
+    if (rc < 0)
+        (void)unlinkat(to_fd, temp, 0); /* clean-up removes it later */
+    if (rc == 0 && fsync(to_fd) < 0)
+        rc = -errno;
+    (void)close(to); /* synced above */
+    return rc;
 }

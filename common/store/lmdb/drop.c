@@ -294,7 +294,7 @@ lmdb_sweep(struct lmdb *s, const uint8_t *name, size_t name_size)
     while (rc == 0 && more) {
         rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
         if (rc == 0)
-            rc = keyspace_history_sweep(s, k, &more);
+            rc = keyspace_history_compact(s, k, true, &more);
     }
     return rc;
 }

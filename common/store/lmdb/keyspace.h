@@ -129,9 +129,10 @@ struct keyspace {
     uint64_t nonce;
 };
 
+/* A snapshot of one keyspace, shared by the queries of a turn. */
 struct lmdb_view {
-    struct lmdb *store;
-    struct keyspace *keyspace; /* NULL: closed */
+    struct keyspace *keyspace; /* NULL: there is none */
+    unsigned uses;             /* queries */
     struct keyspace_state state;
     struct lmdb_pager pagers[KEYSPACE_TREES];
     struct tree trees[KEYSPACE_TREES];
@@ -207,9 +208,6 @@ struct lmdb {
     uint64_t full_until_ms; /* keyspace_max was reached; monotonic */
     struct diag_repeat trouble;
     struct lmdb_view view;
-    struct lmdb_view
-        *shared_view; /* shared by the queries of a turn; or NULL */
-    unsigned view_uses;
     uint64_t snapshots;
     struct tree_cache cache;
     uint64_t forgot_ms; /* when the cache was last cleared; monotonic */
@@ -312,7 +310,7 @@ int keyspace_report(struct lmdb *s, const uint8_t *name, size_t name_size,
 
 /* ---- views (snapshot.c) ---- */
 
-/* Makes s->shared_view a view of this keyspace, until lmdb_read_end(). -ENOENT,
+/* Makes s->view one of this keyspace, until lmdb_read_end(). -ENOENT,
  * ... */
 int keyspace_use_view(struct lmdb *s, const uint8_t *name, size_t name_size);
 

@@ -1,6 +1,7 @@
 /* common/store/lmdb/keyspace_history.c - see keyspace_history.h: the kv; then
  * keyspace_history_begin(), _change() and _end(), called by a transaction that
- * changes counts; then compaction in transactions of its own. */
+ * changes counts; then compaction in transactions of its own, and queries
+ * (lmdb_history()). */
 #include "common/store/lmdb/keyspace_history.h"
 
 #include <errno.h>
@@ -435,34 +436,47 @@ make_compaction(void *ctx, MDB_txn *txn, struct keyspace_state *state,
     return rc;
 }
 
-static int
-run_compaction(struct lmdb *s, struct keyspace *k, bool sweep, bool *more)
+int
+keyspace_history_compact(struct lmdb *s, struct keyspace *k, bool sweep,
+                         bool *more)
 {
-    struct history_maintenance *t = malloc(sizeof *t);
-    struct work w = {.make = make_compaction, .ctx = t};
+    struct history_maintenance t = {.sweep = sweep};
+    struct work w = {.make = make_compaction, .ctx = &t};
     int rc;
 
-    *more = false;
-    if (t == NULL)
-        return -ENOMEM;
-    t->history.store = s;
-    t->history.keyspace = k;
-    t->sweep = sweep;
-    t->more = false;
+    t.history.store = s;
+    t.history.keyspace = k;
     rc = keyspace_change(s, k, &w);
-    *more = t->more;
-    free(t);
+    *more = t.more;
     return rc;
 }
 
-int
-keyspace_history_compact(struct lmdb *s, struct keyspace *k, bool *more)
-{
-    return run_compaction(s, k, false, more);
-}
+/* ---- queries ----------------------------------------------------------- */
 
 int
-keyspace_history_sweep(struct lmdb *s, struct keyspace *k, bool *more)
+lmdb_history(struct store *store, struct store_history_query *q,
+             uint64_t until_ns)
 {
-    return run_compaction(s, k, true, more);
+    struct lmdb *s = lmdb_of(store);
+    struct keyspace_history_kv kv;
+    struct history h;
+    int rc;
+
+    if ((q->op == STORE_HISTORY_KEY && q->key_size < 1) ||
+        q->key_size > BLOCK_KEY_MAX)
+        return -EINVAL;
+    rc = keyspace_use_view(s, q->name, q->name_size);
+    if (rc < 0)
+        return rc;
+    if (!s->view.state.has_history)
+        return -ENODATA;
+    rc = keyspace_history_get(s->view.keyspace->reader, s->view.keyspace->meta,
+                              &h);
+    keyspace_history_kv_read(&kv, s->view.keyspace);
+    if (rc == 0)
+        rc = history_answer(&h, &kv.kv, q, until_ns);
+    if (rc != -EBADMSG)
+        return rc;
+    lmdb_read_end(store);
+    return keyspace_report(s, q->name, q->name_size, "history", rc);
 }

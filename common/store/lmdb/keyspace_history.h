@@ -54,12 +54,10 @@ void keyspace_history_end(struct keyspace_history *p);
 int keyspace_history_clear(const struct keyspace *k, MDB_txn *txn,
                            struct keyspace_state *state);
 
-/* Compacts one slice in a transaction of its own; *more: there is more to do.
- */
-int keyspace_history_compact(struct lmdb *s, struct keyspace *k, bool *more);
-
-/* Only removes blocks of runs that no tier refers to. */
-int keyspace_history_sweep(struct lmdb *s, struct keyspace *k, bool *more);
+/* Compacts one slice in a transaction of its own, or (sweep) only removes
+ * blocks of runs that no tier refers to; *more: there is more to do. */
+int keyspace_history_compact(struct lmdb *s, struct keyspace *k, bool sweep,
+                             bool *more);
 
 /* The current minute. */
 uint32_t keyspace_history_now(const struct lmdb *s);

@@ -44,7 +44,7 @@ engine_close(struct store *store)
 }
 
 static const struct store_engine engine = {
-    .traits = STORE_SNAPSHOT | STORE_FILES,
+    .traits = STORE_FILES,
     .close = engine_close,
     .marks = lmdb_marks,
     .apply = lmdb_apply,

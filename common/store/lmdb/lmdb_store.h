@@ -1,7 +1,7 @@
 /* common/store/lmdb/lmdb_store.h - the default engine of common/store/store.h:
  * one LMDB file per keyspace in data/keyspace.
  *
- * Traits: STORE_SNAPSHOT, STORE_FILES.  Listing takes about 1.2 MB. */
+ * Traits: STORE_FILES.  Listing takes about 1.2 MB. */
 #ifndef COUNTD_COMMON_STORE_LMDB_LMDB_STORE_H
 #define COUNTD_COMMON_STORE_LMDB_LMDB_STORE_H
 

@@ -95,7 +95,7 @@ maintain_file(struct lmdb *s, struct store_maintenance *t, const char *entry)
         strcmp(k->file, peek.file) != 0)
         return false;
     if (state.history_due <= keyspace_history_now(s) &&
-        keyspace_history_compact(s, k, &more) == 0 && more)
+        keyspace_history_compact(s, k, false, &more) == 0 && more)
         return true;
     if (state.roots[TREE_KEYS].count == 0 && t->is_dead_fill != NULL &&
         k->env != NULL)

@@ -103,10 +103,10 @@ int pages_undo_commit(int fd, uint64_t txn);
  * the right type, holds its nodes inside itself, with keys in order, and is
  * reached once; free pages are not in use.
  *
- * Of overflow pages only the numbers are checked, but FOR_DELETING also reads
- * them.  A large file that is not truncated passes FOR_READING unread: a crash
- * of a process that only reads costs less than the time. */
-enum pages_use { PAGES_FOR_READING, PAGES_FOR_WRITING, PAGES_FOR_DELETING };
+ * Of overflow pages only the numbers are checked.  A large file that is not
+ * truncated passes FOR_READING unread: a crash of a process that only reads
+ * costs less than the time. */
+enum pages_use { PAGES_FOR_READING, PAGES_FOR_WRITING };
 
 int pages_check_file(int fd, enum pages_use use, const char **why);
 

@@ -517,7 +517,7 @@ pages_check(int fd, struct pages_check *check)
 int
 pages_check_file(int fd, enum pages_use use, const char **why)
 {
-    struct pages_check check = {.quick = use != PAGES_FOR_DELETING};
+    struct pages_check check = {.quick = true};
     struct pages_meta m;
     struct stat st;
     bool whole;

@@ -3,7 +3,6 @@
  * (keyspace_use_view()). */
 #include "common/store/lmdb/keyspace.h"
 
-#include <assert.h>
 #include <errno.h>
 
 #include "common/wire/query.h"
@@ -15,34 +14,32 @@
 /* ---- views ------------------------------------------------------------- */
 
 static void
-view_tree(struct lmdb_view *v, int i)
+view_tree(struct lmdb *s, int i)
 {
-    const struct keyspace *k = v->keyspace;
+    const struct keyspace *k = s->view.keyspace;
 
-    v->pagers[i] = (struct lmdb_pager){
+    s->view.pagers[i] = (struct lmdb_pager){
         .txn = k->reader,
         .cursor = k->trees[i].cursor,
         .renew = true, /* cursors follow the snapshot when they are used */
     };
-    v->trees[i] = (struct tree){
-        .pager = lmdb_pager(&v->pagers[i]),
+    s->view.trees[i] = (struct tree){
+        .pager = lmdb_pager(&s->view.pagers[i]),
         .kind = tree_kind(i),
-        .root = v->state.roots[i],
-        .cache = &v->store->cache,
+        .root = s->view.state.roots[i],
+        .cache = &s->cache,
         .snapshot = k->snapshot,
     };
 }
 
-/* Opens a view.  -ENOENT: no such keyspace. */
+/* Opens the view.  -ENOENT: no such keyspace. */
 static int
-view_open(struct lmdb *s, const uint8_t *name, size_t name_size,
-          struct lmdb_view **out)
+open_view(struct lmdb *s, const uint8_t *name, size_t name_size)
 {
-    struct lmdb_view *v = &s->view;
+    struct keyspace_state *state = &s->view.state;
     struct keyspace *k;
     int rc;
 
-    assert(v->keyspace == NULL); /* one view per handle */
     if (name_size < 1 || name_size > NAME_MAX_SIZE)
         return -ENOENT;
     rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
@@ -51,24 +48,23 @@ view_open(struct lmdb *s, const uint8_t *name, size_t name_size,
     rc = keyspace_read(k);
     if (rc < 0)
         return keyspace_report(s, name, name_size, "begin", rc);
-    rc = keyspace_state_get(k->reader, k->meta, &v->state);
+    rc = keyspace_state_get(k->reader, k->meta, state);
     if (rc < 0) {
         keyspace_read_end(k);
         return keyspace_report(s, name, name_size, "state", rc);
     }
 
     /* The same commit of the same file is the same snapshot to the cache. */
-    if (k->snapshot == 0 || k->change != v->state.change ||
-        k->nonce != v->state.nonce) {
+    if (k->snapshot == 0 || k->change != state->change ||
+        k->nonce != state->nonce) {
         k->snapshot = ++s->snapshots;
-        k->change = v->state.change;
-        k->nonce = v->state.nonce;
+        k->change = state->change;
+        k->nonce = state->nonce;
     }
-    v->store = s;
-    v->keyspace = k;
+    s->view.keyspace = k;
+    s->view.uses = 1;
     for (int i = 0; i < KEYSPACE_TREES; i++)
-        view_tree(v, i);
-    *out = v;
+        view_tree(s, i);
     return 0;
 }
 
@@ -77,92 +73,85 @@ lmdb_read_end(struct store *store)
 {
     struct lmdb *s = lmdb_of(store);
 
-    if (s->shared_view != NULL) {
-        keyspace_read_end(s->shared_view->keyspace);
-        s->shared_view->keyspace = NULL;
-    }
-    s->shared_view = NULL;
+    if (s->view.keyspace != NULL)
+        keyspace_read_end(s->view.keyspace);
+    s->view.keyspace = NULL;
 }
+
+int
+keyspace_use_view(struct lmdb *s, const uint8_t *name, size_t name_size)
+{
+    const struct keyspace *k = s->view.keyspace;
+
+    if (k != NULL && s->view.uses < VIEW_USES_MAX &&
+        bytes_equal(k->name, k->name_size, name, name_size)) {
+        s->view.uses++;
+        return 0;
+    }
+    lmdb_read_end(&s->store);
+    return open_view(s, name, name_size);
+}
+
+/* ---- queries ----------------------------------------------------------- */
 
 /* Reports a damaged file; -ENOENT is just an answer. */
 static int
-report_failure(struct lmdb_view *v, const char *what, int rc)
+report_failure(struct lmdb *s, const char *what, int rc)
 {
+    const struct keyspace *k = s->view.keyspace;
+
     if (rc >= 0 || rc == -ENOENT)
         return rc;
-    return keyspace_report(v->store, v->keyspace->name, v->keyspace->name_size,
-                           what, rc);
+    return keyspace_report(s, k->name, k->name_size, what, rc);
 }
 
 static void
-view_totals(const struct lmdb_view *v, struct store_totals *out)
+view_totals(const struct lmdb *s, struct store_totals *out)
 {
     *out = (struct store_totals){
-        .nonce = v->state.nonce,
-        .change = v->state.change,
+        .nonce = s->view.state.nonce,
+        .change = s->view.state.change,
 
-        .keys = v->state.roots[TREE_KEYS].count,
-        .sum_high = (int64_t)(v->state.sum >> 64),
-        .sum_low = (uint64_t)v->state.sum,
-        .saturated = v->state.saturated,
+        .keys = s->view.state.roots[TREE_KEYS].count,
+        .sum_high = (int64_t)(s->view.state.sum >> 64),
+        .sum_low = (uint64_t)s->view.state.sum,
+        .saturated = s->view.state.saturated,
     };
 }
 
 static int
-view_get(struct lmdb_view *v, const struct store_query *q,
-         struct store_row *out)
+view_get(struct lmdb *s, const struct store_query *q, struct store_row *out)
 {
     const struct row r = {.key = q->key, .key_size = (uint16_t)q->key_size};
     struct tree_finder finder;
     struct row found;
     int rc;
 
-    tree_finder_init(&finder);
+    finder.valid = false; /* the rest of it need not be zeros */
     if (q->key_size < 1 || q->key_size > BLOCK_KEY_MAX)
         return -ENOENT;
-    rc = tree_find(&v->trees[TREE_KEYS], &r, &finder, &found);
+    rc = tree_find(&s->view.trees[TREE_KEYS], &r, &finder, &found);
     if (rc < 0)
-        return report_failure(v, "get", rc);
+        return report_failure(s, "get", rc);
     out->count = found.count;
     out->saturated = (found.flags & BLOCK_SATURATED) != 0;
     return 0;
 }
 
 static int
-view_rank(struct lmdb_view *v, struct store_query *q)
+view_rank(struct lmdb *s, struct store_query *q)
 {
     struct row r = {.key = q->key, .key_size = (uint16_t)q->key_size};
     int rc;
 
-    rc = view_get(v, q, &q->row);
+    rc = view_get(s, q, &q->row);
     if (rc < 0)
         return rc;
     r.count = q->row.count;
-    rc = tree_rank(&v->trees[TREE_RANKS], &r, &q->rank);
+    rc = tree_rank(&s->view.trees[TREE_RANKS], &r, &q->rank);
 
     /* The tree of keys has the key, so the tree of ranks must. */
-    return report_failure(v, "rank", rc == -ENOENT ? -EBADMSG : rc);
-}
-
-/* ---- queries ----------------------------------------------------------- */
-
-int
-keyspace_use_view(struct lmdb *s, const uint8_t *name, size_t name_size)
-{
-    int rc;
-
-    if (s->shared_view != NULL && s->view_uses < VIEW_USES_MAX &&
-        bytes_equal(s->shared_view->keyspace->name,
-                    s->shared_view->keyspace->name_size, name, name_size)) {
-        s->view_uses++;
-        return 0;
-    }
-    lmdb_read_end(&s->store);
-    s->view_uses = 1;
-    rc = view_open(s, name, name_size, &s->shared_view);
-    if (rc < 0)
-        s->shared_view = NULL;
-    return rc;
+    return report_failure(s, "rank", rc == -ENOENT ? -EBADMSG : rc);
 }
 
 static void
@@ -176,23 +165,23 @@ put_row(struct store_query *q, int64_t count)
 }
 
 static int
-read_range(struct lmdb_view *v, struct store_query *q, size_t size_max)
+read_range(struct lmdb *s, struct store_query *q, size_t size_max)
 {
     uint64_t offset = (uint64_t)q->offset;
     int64_t size;
 
     if (q->offset < 0) {
-        view_totals(v, &q->totals);
+        view_totals(s, &q->totals);
         offset = 0;
         if (q->totals.keys > 0 - (uint64_t)q->offset)
             offset = q->totals.keys + (uint64_t)q->offset;
     }
     if (q->length == 0)
         return 0;
-    size = tree_range(&v->trees[TREE_RANKS], offset, q->length, q->bytes,
+    size = tree_range(&s->view.trees[TREE_RANKS], offset, q->length, q->bytes,
                       size_max, &q->rows);
     if (size < 0)
-        return report_failure(v, "range", (int)size);
+        return report_failure(s, "range", (int)size);
     q->size = (size_t)size;
     return 0;
 }
@@ -200,7 +189,7 @@ read_range(struct lmdb_view *v, struct store_query *q, size_t size_max)
 /* Reads rows in key order.  A prefix that is longer than a key can be has no
  * rows; an `after` that is longer is cut: no key lies between the two. */
 static int
-read_keys(struct lmdb_view *v, struct store_query *q, size_t size_max)
+read_keys(struct lmdb *s, struct store_query *q, size_t size_max)
 {
     static const uint8_t empty[1];
     const struct tree_keys keys = {
@@ -215,25 +204,26 @@ read_keys(struct lmdb_view *v, struct store_query *q, size_t size_max)
 
     if (q->prefix_size > BLOCK_KEY_MAX)
         return 0;
-    size = tree_keys(&v->trees[TREE_KEYS], &keys, q->bytes, size_max, &q->rows);
+    size = tree_keys(&s->view.trees[TREE_KEYS], &keys, q->bytes, size_max,
+                     &q->rows);
     if (size < 0)
-        return report_failure(v, "keys", (int)size);
+        return report_failure(s, "keys", (int)size);
     q->size = (size_t)size;
     return 0;
 }
 
 /* Reads the rows around a key. */
 static int
-read_around(struct lmdb_view *v, struct store_query *q, size_t size_max)
+read_around(struct lmdb *s, struct store_query *q, size_t size_max)
 {
     int rc;
 
-    rc = view_rank(v, q);
+    rc = view_rank(s, q);
     if (rc < 0)
         return rc;
     q->offset =
         q->rank > q->length / 2 ? (int64_t)(q->rank - q->length / 2) : 0;
-    return read_range(v, q, size_max);
+    return read_range(s, q, size_max);
 }
 
 static int
@@ -246,27 +236,27 @@ read_query(struct lmdb *s, struct store_query *q, size_t size_max)
         return rc;
     switch (q->op) {
     case STORE_GET:
-        rc = view_get(s->shared_view, q, &q->row);
+        rc = view_get(s, q, &q->row);
         if (rc == 0)
             put_row(q, q->row.count);
         return rc;
     case STORE_RANK:
-        rc = view_rank(s->shared_view, q);
+        rc = view_rank(s, q);
         if (rc == 0)
             put_row(q, (int64_t)q->rank);
         return rc;
     case STORE_TOTAL:
-        view_totals(s->shared_view, &q->totals);
+        view_totals(s, &q->totals);
         put_row(q, store_total(&q->totals));
         return 0;
     case STORE_AROUND:
-        return read_around(s->shared_view, q, size_max);
+        return read_around(s, q, size_max);
     case STORE_KEYS:
-        return read_keys(s->shared_view, q, size_max);
+        return read_keys(s, q, size_max);
     case STORE_RANGE:
         break;
     }
-    return read_range(s->shared_view, q, size_max);
+    return read_range(s, q, size_max);
 }
 
 static int

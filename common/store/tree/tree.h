@@ -105,13 +105,6 @@ struct tree_finder {
 
 /* ---- reading (find.c, scan.c) ---- */
 
-/* A finder that has found nothing; the rest of it need not be zeros. */
-static inline void
-tree_finder_init(struct tree_finder *f)
-{
-    f->valid = false;
-}
-
 /* Looks up a row: in the keys order by its key, in the rank order by both.
  * -ENOENT when it is not there. */
 int tree_find(struct tree *t, const struct row *r, struct tree_finder *f,
