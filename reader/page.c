@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
 #include "common/base/bytes.h"
+#include "common/wire/gunzip.h"
 
 /* Of page_data.S: the packed page, and its policy with a NUL. */
 extern const uint8_t page_packed[], page_packed_end[];
@@ -75,19 +75,17 @@ const size_t page_route_count = sizeof page_routes / sizeof page_routes[0];
 static int
 unpack_page(struct page *p)
 {
-    z_stream z = {.next_in = (uint8_t *)(uintptr_t)page_packed,
-                  .avail_in = (uInt)packed_size(),
-                  .next_out = p->html,
-                  .avail_out = (uInt)PAGE_SIZE_MAX};
+    struct gunzip *g;
     int rc;
 
-    if (inflateInit2(&z, 15 + 16) != Z_OK)
-        return -ENOMEM;
-    rc = inflate(&z, Z_FINISH);
-    p->size = z.total_out;
-    (void)inflateEnd(&z);
-    assert(rc == Z_STREAM_END || rc == Z_MEM_ERROR); /* it is our own page */
-    return rc == Z_STREAM_END ? 0 : -ENOMEM;
+    rc = gunzip_open(&g);
+    if (rc < 0)
+        return rc;
+    rc = gunzip_run(g, page_packed, packed_size(), p->html, PAGE_SIZE_MAX);
+    gunzip_close(g);
+    assert(rc > 0); /* it is our own page */
+    p->size = (size_t)rc;
+    return 0;
 }
 
 int

@@ -105,7 +105,6 @@ enum read_next read_period_next(struct read_request *a, struct query *q);
 bool read_is_period(const struct read_request *a);
 const struct read_problem *read_period_top(struct read_request *a);
 const struct read_problem *read_period_rank(struct read_request *a);
-enum read_next read_distinct_next(struct read_request *a, struct query *q);
 const struct read_problem *read_distinct(struct read_request *a);
 enum read_next read_keyspaces_next(struct read_request *a, struct query *q);
 const struct read_problem *read_keyspaces(struct read_request *a);

@@ -145,12 +145,14 @@ read_is_period(const struct read_request *a)
 enum read_next
 read_period_next(struct read_request *a, struct query *q)
 {
+    const bool is_top =
+        a->params.key_count == 0 && a->command->answer != read_distinct;
+
     if (a->phase++ > 0)
         return READ_READY;
     a->span = span_of(&a->params);
-    *q = read_query(a, a->params.key_count > 0 ? QUERY_PERIOD_RANK
-                                               : QUERY_PERIOD_TOP);
-    q->length = a->params.key_count > 0 ? 0 : a->params.n;
+    *q = read_query(a, is_top ? QUERY_PERIOD_TOP : QUERY_PERIOD_RANK);
+    q->length = is_top ? a->params.n : 0;
     return READ_QUERY;
 }
 
@@ -232,18 +234,6 @@ read_period_rank(struct read_request *a)
     read_put_numbers(a, columns, cells, 3);
     read_end_facts(a);
     return NULL;
-}
-
-enum read_next
-read_distinct_next(struct read_request *a, struct query *q)
-{
-    const enum read_next next = read_period_next(a, q);
-
-    if (next == READ_QUERY) {
-        *q = read_query(a, QUERY_PERIOD_RANK);
-        q->length = 0;
-    }
-    return next;
 }
 
 const struct read_problem *

@@ -133,61 +133,35 @@ read_keyspaces_next(struct read_request *a, struct query *q)
 
 /* ---- the answer ---------------------------------------------------------- */
 
-static int
-compare_numbers(bool has_a, int64_t a, bool has_b, int64_t b)
-{
-    if (has_a != has_b)
-        return has_a ? -1 : 1;
-    return a == b ? 0 : a > b ? -1 : 1;
-}
-
-static int
-compare_names(const struct read_listed *a, const struct read_listed *b)
-{
-    return a->index < b->index ? -1 : 1;
-}
-
 /* The largest first, what is not known last, ties by name. */
 static int
-compare_keys(const void *x, const void *y)
+compare_listed(const void *x, const void *y)
 {
     const struct read_listed *a = x, *b = y;
-    const int d = compare_numbers(a->row.count >= 0, a->row.count,
-                                  b->row.count >= 0, b->row.count);
 
-    return d != 0 ? d : compare_names(a, b);
-}
-
-static int
-compare_totals(const void *x, const void *y)
-{
-    const struct read_listed *a = x, *b = y;
-    const int d =
-        compare_numbers(a->has_total, a->total, b->has_total, b->total);
-
-    return d != 0 ? d : compare_names(a, b);
-}
-
-static int
-compare_sizes(const void *x, const void *y)
-{
-    const struct read_listed *a = x, *b = y;
-    const int d = compare_numbers(a->has_file, a->size, b->has_file, b->size);
-
-    return d != 0 ? d : compare_names(a, b);
+    if (a->has_rank != b->has_rank)
+        return a->has_rank ? -1 : 1;
+    if (a->has_rank && a->rank != b->rank)
+        return a->rank > b->rank ? -1 : 1;
+    return a->index < b->index ? -1 : 1;
 }
 
 static void
 sort_listed(struct read_request *a)
 {
-    static int (*const orders[])(const void *,
-                                 const void *) = {[SORT_KEYS] = compare_keys,
-                                                  [SORT_TOTAL] = compare_totals,
-                                                  [SORT_SIZE] = compare_sizes};
+    for (size_t i = 0; i < a->count; i++) {
+        struct read_listed *l = &a->http->listed[i];
 
+        l->has_rank = a->params.sort == SORT_KEYS    ? l->row.count >= 0
+                      : a->params.sort == SORT_TOTAL ? l->has_total
+                                                     : l->has_file;
+        l->rank = a->params.sort == SORT_KEYS    ? l->row.count
+                  : a->params.sort == SORT_TOTAL ? l->total
+                                                 : l->size;
+    }
     if (!is_by_name(a))
         qsort(a->http->listed, a->count, sizeof *a->http->listed,
-              orders[a->params.sort]);
+              compare_listed);
 }
 
 static void

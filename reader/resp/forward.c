@@ -380,31 +380,32 @@ forward_add(struct forward *f, struct conn *c, const struct message *m,
 }
 
 int
-forward_init(struct forward *f, const struct forward_options *options)
+forward_init(struct forward *f, struct loop *loop, const struct layout *layout,
+             struct last_answers *answers, const struct config *config,
+             size_t connections)
 {
     int rc;
 
-    *f = (struct forward){.loop = options->loop,
-                          .layout = options->layout,
-                          .answers = options->answers,
-                          .data_dir = options->data_dir,
+    *f = (struct forward){.loop = loop,
+                          .layout = layout,
+                          .answers = answers,
+                          .data_dir = config->data_dir,
                           .pause_ms = FORWARD_RETRY_MS,
                           .state = FORWARD_DOWN};
     f->source.fd = -1;
     f->retry = (struct loop_timer){.slot = -1, .due = on_retry};
-    if (options->writer[0] != '\0') {
-        rc = net_resolve(options->writer, &f->writer, 1);
+    if (config->resp_writer[0] != '\0') {
+        rc = net_resolve(config->resp_writer, &f->writer, 1);
         if (rc < 0) {
-            diag(DIAG_ERROR, "resp.writer=%s %s", options->writer,
+            diag(DIAG_ERROR, "resp.writer=%s %s", config->resp_writer,
                  net_resolve_error(rc));
             return rc;
         }
     }
     f->records = calloc(FORWARD_MAX, sizeof *f->records);
     f->messages = malloc((size_t)FORWARD_MAX * f->layout->message_size);
-    rc = f->records && f->messages
-             ? gate_init(&f->gate, options->connections, 0)
-             : -ENOMEM;
+    rc = f->records && f->messages ? gate_init(&f->gate, connections, 0)
+                                   : -ENOMEM;
     if (rc < 0) {
         free(f->records);
         free(f->messages);

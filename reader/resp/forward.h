@@ -23,6 +23,7 @@
 #define COUNTD_READER_RESP_FORWARD_H
 
 #include "common/net/conn.h"
+#include "common/setup/config.h"
 #include "common/wire/message.h"
 #include "reader/resp/last_answers.h"
 
@@ -60,15 +61,6 @@ struct forward_stats {
     uint64_t unsure;    /* answered -UNSURE */
 };
 
-struct forward_options {
-    struct loop *loop;
-    const struct layout *layout;
-    struct last_answers *answers;
-    const char *data_dir; /* where the socket is */
-    const char *writer;   /* host:port; empty: the socket */
-    size_t connections;   /* that may wait */
-};
-
 struct forward {
     struct loop *loop;
     const struct layout *layout;
@@ -94,11 +86,14 @@ struct forward {
     struct forward_stats stats;
 };
 
-/* Begins to connect.
- *   -EINVAL         `writer` is not an address; reported
+/* Begins to connect to resp.writer, else to the socket in the data directory;
+ * `connections` may wait.
+ *   -EINVAL         resp.writer is not an address; reported
  *   -EADDRNOTAVAIL  its name is not known; reported
  *   -ENOMEM */
-int forward_init(struct forward *f, const struct forward_options *options);
+int forward_init(struct forward *f, struct loop *loop,
+                 const struct layout *layout, struct last_answers *answers,
+                 const struct config *config, size_t connections);
 void forward_fini(struct forward *f);
 
 /* NULL: increments may be added; else the error that answers one. */

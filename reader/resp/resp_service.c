@@ -364,12 +364,6 @@ resp_service_init(struct resp_service *r, struct loop *loop,
                   const struct config *config, const struct layout *layout,
                   size_t connections)
 {
-    const struct forward_options options = {.loop = loop,
-                                            .layout = layout,
-                                            .answers = &r->answers,
-                                            .data_dir = config->data_dir,
-                                            .writer = config->resp_writer,
-                                            .connections = connections};
     int rc;
 
     *r = (struct resp_service){.loop = loop,
@@ -384,7 +378,8 @@ resp_service_init(struct resp_service *r, struct loop *loop,
     resp_wait_init(r);
     rc = allocate_memory(r);
     if (rc == 0)
-        rc = forward_init(&r->forward, &options);
+        rc = forward_init(&r->forward, loop, layout, &r->answers, config,
+                          connections);
     if (rc < 0)
         resp_service_fini(r);
     return rc;
