@@ -51,27 +51,6 @@ ask(struct fleet *f, const char *method, const char *target, const char *key,
 #define expect(f, target, body)                                                \
     assert_string_equal(ask(f, "POST", target, NULL, 200), body)
 
-CASE(all_is_there_after_a_kill, f)
-{
-    fleet_start(f, FLEET_WRITE);
-    expect(f, "/apply?amt=10", "1 990\n");
-    assert_string_equal(ask(f, "POST", "/quota/tea?limit=50", NULL, 201),
-                        "50\n");
-    expect(f, "/quota/tea/apply?amt=20", "1 30\n");
-    assert_string_equal(ask(f, "POST", "/apply?amt=5", "key", 200), "2 985\n");
-    daemon_kill(fleet_daemon(f, FLEET_WRITE));
-    fleet_start(f, FLEET_WRITE);
-    assert_string_equal(ask(f, "POST", "/apply?amt=5", "key", 200), "2 985\n");
-    (void)ask(f, "POST", "/apply?amt=6", "key", 422);
-    expect(f, "/cancel?jnlsno=1", "3 995\n");
-    expect(f, "/quota/tea/cancel?jnlsno=1", "2 50\n");
-    fleet_stop(f, FLEET_WRITE);
-    fleet_start(f, FLEET_WRITE);
-    assert_string_equal(ask(f, "GET", "/quota", NULL, 200),
-                        "-\t1000\t995\ntea\t50\t50\n");
-    fleet_stop(f, FLEET_WRITE);
-}
-
 CASE(another_limit_is_refused_with_what_to_do, f)
 {
     char text[2048];

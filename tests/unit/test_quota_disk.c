@@ -208,28 +208,6 @@ CASE(a_full_disk_refuses_changes_only, r)
     fixture_stop(r);
 }
 
-CASE(a_damaged_journal_is_not_served, r)
-{
-    uint8_t byte;
-    int fd;
-
-    fixture_start(r);
-    fixture_expect(r, "/apply?amt=1", 200, "1 999999\n");
-    fixture_expect(r, "/apply?amt=1", 200, "2 999998\n");
-    fixture_stop(r);
-    fd = openat(r->dir.fd, JOURNAL_NAME, O_RDWR | O_CLOEXEC);
-    assert_true(fd >= 0);
-    assert_int_equal(pread(fd, &byte, 1, RECORDS_AT + 30), 1);
-    byte ^= 4;
-    assert_int_equal(pwrite(fd, &byte, 1, RECORDS_AT + 30), 1);
-    assert_int_equal(close(fd), 0);
-    fixture_start(r);
-    assert_int_equal(r->service.state, QUOTA_DAMAGED);
-    fixture_expect(r, "/query", 503, "Service Unavailable");
-    fixture_expect(r, "/apply?amt=1", 503, "Service Unavailable");
-    fixture_stop(r);
-}
-
 /* ---- an older copy ------------------------------------------------------ */
 
 #define COPY_MOST ((size_t)1 << 24)

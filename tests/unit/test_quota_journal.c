@@ -351,30 +351,6 @@ CASE(any_bit_of_the_note_is_reported_and_harmless, d)
 
 /* ---- faults ------------------------------------------------------ */
 
-CASE(a_failed_write_or_sync_leaves_nothing_of_its_group, d)
-{
-    static const char *const calls[] = {"pwrite", "fdatasync"};
-    static const int errors[] = {EIO, ENOSPC};
-    struct book b;
-
-    book_open(&b, d->fd);
-    assert_pair(book_do(&b, NULL, JOURNAL_RECORD_APPLY, 1), 1, 999);
-    for (size_t i = 0; i < 4; i++) {
-        (void)book_put(&b, NULL, JOURNAL_RECORD_APPLY, 2);
-        fault_inject(calls[i % 2], 1, errors[i / 2]);
-        assert_rc(book_sync(&b), -errors[i / 2]);
-        assert_true(fault_hit());
-        fault_clear();
-        assert_true(b.journal.erased);
-        book_close(&b);
-        book_open(&b, d->fd);
-        assert_int_equal(book_quota(&b, NULL)->remaining, 999);
-        assert_int_equal(b.journal.cut, 0);
-    }
-    assert_pair(book_do(&b, NULL, JOURNAL_RECORD_APPLY, 1), 2, 998);
-    book_close(&b);
-}
-
 /* It was written, and nobody can know whether it is durable: the note does not
  * cover it. */
 CASE(a_group_that_is_not_noted_is_cut, d)
@@ -474,35 +450,6 @@ CASE(a_short_write_is_gone_on_with, d)
     book_open(&b, d->fd);
     assert_int_equal(b.journal.cut, 0);
     assert_int_equal(book_quota(&b, "tea")->remaining, 37);
-    book_close(&b);
-}
-
-CASE(room_ends_before_the_file_does_and_grows, d)
-{
-    int64_t left = LIMIT;
-    struct book b;
-
-    book_open(&b, d->fd);
-    assert_true(journal_is_short(&b.journal));
-    while (journal_free(&b.journal) >= JOURNAL_CHANGE) {
-        (void)book_put(&b, NULL, JOURNAL_RECORD_INCREASE, 1);
-        left++;
-        if (journal_free(&b.journal) % 1000 == 0)
-            assert_rc(book_sync(&b), 0);
-    }
-    if (!journal_is_durable(&b.journal))
-        assert_rc(book_sync(&b), 0);
-    fault_inject("pwrite", 2, ENOSPC);
-    assert_rc(journal_extend(d->fd, b.journal.size), -ENOSPC);
-    fault_clear();
-    assert_rc(journal_extend(d->fd, b.journal.size), 0);
-    b.journal.size += JOURNAL_STEP;
-    assert_true(journal_free(&b.journal) > JOURNAL_CHANGE);
-    assert_form(book_do(&b, NULL, JOURNAL_RECORD_INCREASE, 1), ANSWER_REMAINING,
-                left + 1);
-    book_close(&b);
-    book_open(&b, d->fd);
-    assert_int_equal(book_quota(&b, NULL)->remaining, left + 1);
     book_close(&b);
 }
 

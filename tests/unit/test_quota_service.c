@@ -14,6 +14,9 @@
 
 /* ---- answers ----------------------------------------------------- */
 
+#define LONGEST                                                                \
+    "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz-is.a_name_of-all-the-64-bytes.z"
+
 static const struct {
     const char *method, *target;
     int status;
@@ -71,6 +74,15 @@ static const struct {
     {"DELETE", "/quota/tea", 200, "0\n"},
     {"DELETE", "/quota/tea", 404, "Not Found"},
     {"GET", "/quota", 200, "-\t1000000\t0\n"},
+    {"POST", "/increase?amt=9223372036854775807", 200, "9223372036854775807\n"},
+    {"POST", "/cancel?jnlsno=1", 200, "-1\n"},
+    {"POST", "/empty", 200, "0\n"},
+    /* Made anew it begins anew. */
+    {"POST", "/quota/tea?limit=2", 201, "2\n"},
+    {"POST", "/quota/tea/apply?amt=2", 200, "1 0\n"},
+    {"POST", "/quota/" LONGEST "?limit=3", 201, "3\n"},
+    {"POST", "/quota/" LONGEST "x?limit=3", 400, "Bad Request"},
+    {"POST", "/quota/bag?limit=4", 201, "4\n"},
 };
 
 #define CASE(name, r)                                                          \
@@ -84,30 +96,28 @@ CASE(every_path_answers_as_documented, r)
                              cases[i].status, cases[i].body);
     fixture_restart(r);
     fixture_expect(r, "/query", 200, "0\n");
+    fixture_expect(r, "/cancel?jnlsno=2", 200, "0\n");
     fixture_expect(r, "/cancel?jnlsno=1", 200, "5 1\n");
+    fixture_expect_keyed(r, "GET", "/quota/" LONGEST "/query", NULL, 200,
+                         "3\n");
+    fixture_expect_keyed(r, "GET", "/quota/tea/query", NULL, 200, "0\n");
     fixture_stop(r);
 }
 
-CASE(there_are_as_many_quotas_as_allowed, r)
+CASE(there_are_as_many_quotas_as_allowed_and_all_that_there_were, r)
 {
-    r->config.quota_max = 1;
+    r->config.quota_max = 2;
     fixture_start(r);
-    fixture_expect(r, "/quota/a?limit=1", 201, "1\n");
-    fixture_expect(r, "/quota/b?limit=1", 507, "Insufficient Storage");
-    fixture_expect_keyed(r, "DELETE", "/quota/a", NULL, 200, "1\n");
     fixture_expect(r, "/quota/b?limit=1", 201, "1\n");
-    fixture_stop(r);
-}
-
-CASE(another_limit_than_that_of_the_journal_is_refused, r)
-{
-    fixture_start(r);
-    fixture_stop(r);
-    r->config.quota_limit = FIXTURE_LIMIT + 1;
-    assert_rc(fixture_try_start(r), -EINVAL);
-    fixture_stop(r);
-    r->config.quota_limit = FIXTURE_LIMIT;
-    fixture_start(r);
+    fixture_expect(r, "/quota/a?limit=1", 201, "1\n");
+    fixture_expect(r, "/quota/c?limit=1", 507, "Insufficient Storage");
+    fixture_expect_keyed(r, "DELETE", "/quota/a", NULL, 200, "1\n");
+    fixture_expect(r, "/quota/c?limit=1", 201, "1\n");
+    r->config.quota_max = 1;
+    fixture_restart(r);
+    fixture_expect_keyed(r, "GET", "/quota", NULL, 200,
+                         "-\t1000000\t1000000\nb\t1\t1\nc\t1\t1\n");
+    fixture_expect(r, "/quota/d?limit=1", 507, "Insufficient Storage");
     fixture_stop(r);
 }
 

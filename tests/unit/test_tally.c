@@ -232,16 +232,6 @@ acquire(struct live *l, uint32_t holder, const char *name, uint32_t resources,
     return live_acquire(l, holder, live_hash(l, ask.name, ask.name_size), &ask);
 }
 
-static enum frame_status
-release(struct live *l, uint32_t holder, const char *name, uint32_t resources)
-{
-    const struct frame_ask ask = {.resources = resources,
-                                  .name_size = (uint16_t)strlen(name),
-                                  .name = (const uint8_t *)name};
-
-    return live_release(l, holder, live_hash(l, ask.name, ask.name_size), &ask);
-}
-
 static void
 acquire_many(struct fixture *r, unsigned count)
 {
@@ -315,64 +305,7 @@ TEST(other_names_are_cut_and_end_in_their_hash)
         "#0123456789abcdef0123456789abcdef#2d05d4cc4a54b586684ea1e8a8cd212d");
 }
 
-TEST(names_that_are_alike_have_keys_of_their_own)
-{
-    static char long_a[70000], long_b[70000];
-    uint8_t keys[6][ROOM];
-    size_t sizes[6];
-
-    memset(long_a, 'a', sizeof long_a);
-    memset(long_b, 'a', sizeof long_b);
-    long_b[65534] = 'b';
-    sizes[0] = tally_key((uint8_t *)long_a, 65535, ROOM, keys[0]);
-    sizes[1] = tally_key((uint8_t *)long_b, 65535, ROOM, keys[1]);
-    sizes[2] = tally_key((uint8_t *)long_a, 257, ROOM, keys[2]);
-    sizes[3] = tally_key((const uint8_t *)"a\0", 2, ROOM, keys[3]);
-    sizes[4] = tally_key((const uint8_t *)"a_", 2, ROOM, keys[4]);
-    /* A short name that is the key of a long one. */
-    sizes[5] = tally_key(keys[0], sizes[0], ROOM, keys[5]);
-    for (size_t i = 0; i < 6; i++)
-        for (size_t j = 0; j < i; j++)
-            if (sizes[i] == sizes[j])
-                assert_memory_not_equal(keys[i], keys[j], sizes[i]);
-    assert_int_equal(sizes[0], ROOM);
-    assert_int_equal(sizes[5], ROOM);
-}
-
 /* ---- rounds ------------------------------------------------------------ */
-
-ON_FIXTURE(a_round_tells_what_happened_to_both_kinds, r)
-{
-    size_t times;
-
-    start(r, INTERVAL_MS);
-    assert_int_equal(acquire(&r->counters, 0, "a", 7, 10), FRAME_OK);
-    assert_int_equal(acquire(&r->counters, 1, "a", 4, 10), FRAME_NOT_AVAILABLE);
-    assert_int_equal(acquire(&r->counters, 1, "a", 2, 10), FRAME_OK);
-    assert_int_equal(release(&r->counters, 0, "a", 6), FRAME_OK);
-    assert_int_equal(release(&r->counters, 0, "a", 6), FRAME_NOT_ACQUIRED);
-    assert_int_equal(acquire(&r->counters, 0, "b", 1, 1), FRAME_OK);
-    assert_int_equal(acquire(&r->semaphores, 0, "a", 5, 8), FRAME_OK);
-    assert_int_equal(acquire(&r->semaphores, 1, "a", 4, 8),
-                     FRAME_NOT_AVAILABLE);
-    assert_true(live_drop(&r->semaphores, 0, 10));
-    run(r, has_rounds, 1);
-    assert_int_equal(r->tally.stats.increments, 7);
-    finish(r);
-
-    assert_int_equal(r->records.count, 7);
-    assert_int_equal(records_sum(&r->records, "live.acquired", "a", &times), 9);
-    assert_int_equal(times, 1);
-    assert_int_equal(records_sum(&r->records, "live.released", "a", NULL), 6);
-    assert_int_equal(records_sum(&r->records, "live.refused", "a", NULL), 4);
-    assert_int_equal(records_sum(&r->records, "live.acquired", "b", NULL), 1);
-    assert_int_equal(
-        records_sum(&r->records, "live.semaphore.acquired", "a", NULL), 5);
-    assert_int_equal(
-        records_sum(&r->records, "live.semaphore.released", "a", NULL), 5);
-    assert_int_equal(
-        records_sum(&r->records, "live.semaphore.refused", "a", NULL), 4);
-}
 
 ON_FIXTURE(each_round_tells_only_what_is_new, r)
 {
@@ -521,38 +454,7 @@ ON_FIXTURE(a_stop_waits_for_room, r)
     assert_int_equal(r->tally.stats.increments, 2 * slots + 5);
 }
 
-ON_FIXTURE(a_stop_does_not_wait_for_ever, r)
-{
-    const uint64_t slots = (16384 - LOG_SLOTS_AT) / 544;
-
-    r->config.log_size = 16384;
-    r->config.log_max = 2;
-    start(r, INTERVAL_MS);
-    acquire_many(r, (unsigned)(2 * slots + 5));
-    /* Before the stop: the second log may take longer than its patience. */
-    run(r, is_stuck, 2 * slots);
-    tally_stop(&r->tally, 50, on_stopped, r);
-    run(r, has_stopped, 0);
-
-    assert_int_equal(r->tally.stats.increments, 2 * slots);
-}
-
 /* ---- stopping ---------------------------------------------------------- */
-
-ON_FIXTURE(a_stop_tells_all_there_is_without_an_interval, r)
-{
-    start(r, NEVER_MS);
-    acquire_many(r, 500);
-    assert_int_equal(acquire(&r->semaphores, 0, "s", 1, 1), FRAME_OK);
-    assert_true(live_drop(&r->counters, 0, 1000));
-    finish(r);
-
-    assert_int_equal(r->records.count, 1001);
-    assert_told_many(r, 500);
-    assert_int_equal(records_sum(&r->records, "live.released", "n9", NULL), 10);
-    assert_int_equal(
-        records_sum(&r->records, "live.semaphore.acquired", "s", NULL), 1);
-}
 
 /* The second kind is owed when the stop comes, and is not told as the first. */
 ON_FIXTURE(a_stop_in_the_middle_of_a_round_tells_the_rest, r)
