@@ -1,21 +1,19 @@
 /* tests/bench/bench_beside.c - how old the answers of one keyspace are that is
  * counted all the time, while 9,000 others get one increment each.
  *
- *     bench_beside [--quick] [BUILD_DIR]      (or $BUILD); 900 keyspaces
+ *     bench_beside [--quick]     900 keyspaces
  *
  * The daemons as they are by default.  The age of an answer is the time since
- * its as_of_ms.  In the temporary directory, which should be on a disk. */
+ * its as_of_ms. */
 #include "tests/lib/test.h"
 
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "common/base/clock.h"
 #include "common/wire/query.h"
-#include "tests/bench/report.h"
-#include "tests/bench/series.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/figures.h"
 #include "tests/lib/client.h"
 #include "tests/lib/service.h"
 
@@ -23,7 +21,7 @@
 #define EACH_MS 20
 #define GOAL    2.0 /* seconds */
 
-static unsigned keyspaces = 9000;
+static unsigned keyspaces;
 
 struct fixture {
     struct fleet *fleet;
@@ -115,11 +113,7 @@ main(int argc, char **argv)
     struct fixture f;
     void *state;
 
-    for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "--quick") == 0)
-            keyspaces = 900;
-        else
-            assert_int_equal(setenv("BUILD", argv[i], 1), 0);
+    keyspaces = bench_begin(argc, argv) ? 900 : 9000;
     assert_int_equal(service_setup(&state), 0);
     f.fleet = state;
     fleet_option(f.fleet, "log.size=32M");

@@ -14,21 +14,19 @@
  * Least: a word that is odd during an update and one compare-and-swap, in one
  * cache line, inlined.  Nothing is checked, and a process that dies in the
  * middle leaves half an update and blocks its row for ever.
- *
- * Prints, judges nothing. */
+ */
+#include "tests/lib/test.h"
+
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/board/countd_board.h"
-#include "tests/bench/report.h"
-#include "tests/bench/series.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/figures.h"
 
 #define SHARED  4
 #define PRIVATE 2
@@ -42,10 +40,7 @@ struct outcome {
 };
 
 /* Reads and updates a row; true: accepted. */
-struct way {
-    const char *name;
-    bool (*update)(void *board, uint32_t row);
-};
+typedef bool (*update_row)(void *board, uint32_t row);
 
 /* ---- this board -------------------------------------------------------- */
 
@@ -132,7 +127,7 @@ update_least(void *board, uint32_t row)
 /* ---- running ----------------------------------------------------------- */
 
 static void
-run_one(const struct way *way, void *board, uint32_t rows, uint64_t seed,
+run_one(update_row update, void *board, uint32_t rows, uint64_t seed,
         uint64_t ns, struct outcome *out)
 {
     const uint64_t since = clock_ns();
@@ -143,8 +138,7 @@ run_one(const struct way *way, void *board, uint32_t rows, uint64_t seed,
             seed ^= seed << 13;
             seed ^= seed >> 7;
             seed ^= seed << 17;
-            accepted +=
-                way->update(board, (uint32_t)((seed >> 32) * rows >> 32));
+            accepted += update(board, (uint32_t)((seed >> 32) * rows >> 32));
         }
         tried += RUN;
         now = clock_ns();
@@ -153,21 +147,29 @@ run_one(const struct way *way, void *board, uint32_t rows, uint64_t seed,
                             (double)(now - since) / 1e9};
 }
 
+/* Memory that processes share. */
+static void *
+share(size_t size)
+{
+    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    assert_true(at != MAP_FAILED);
+    return at;
+}
+
 /* Accepted per second of all, in millions; *refused is a share. */
 static double
-run(const struct way *way, void *board, unsigned processes, uint32_t rows,
+run(update_row update, void *board, unsigned processes, uint32_t rows,
     uint64_t ns, double *refused)
 {
-    struct outcome *all = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
-                               MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct outcome *all = share(4096);
     uint64_t accepted = 0, tried = 0;
     double rate = 0;
 
-    if (all == MAP_FAILED)
-        exit(1);
     for (unsigned i = 0; i < processes; i++)
-        if (fork() == 0) {
-            run_one(way, board, rows, 0x9e3779b97f4a7c15u + i, ns, &all[i]);
+        if (bench_fork() == 0) {
+            run_one(update, board, rows, 0x9e3779b97f4a7c15u + i, ns, &all[i]);
             _exit(0);
         }
     for (unsigned i = 0; i < processes; i++)
@@ -194,79 +196,59 @@ make_board(char path[64])
     struct countd_board *b;
 
     (void)snprintf(path, 64, "/dev/shm/bench-board-%d", (int)getpid());
-    if (countd_board_create(&b, path, &s, error, sizeof error) < 0) {
-        (void)fprintf(stderr, "%s\n", error);
-        exit(1);
-    }
+    if (countd_board_create(&b, path, &s, error, sizeof error) < 0)
+        fail_msg("%s", error);
     return b;
 }
 
-static void *
-make_rows(size_t size)
-{
-    void *rows = mmap(NULL, ROWS * size, PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+enum { BOARD, BEFORE, LEAST, WAYS };
 
-    if (rows == MAP_FAILED)
-        exit(1);
-    return rows;
-}
-
-#define WAYS 3
-
-static const struct way ways[WAYS] = {{"board", update_board},
-                                      {"before", update_before},
-                                      {"least", update_least}};
+static const update_row ways[WAYS] = {
+    [BOARD] = update_board, [BEFORE] = update_before, [LEAST] = update_least};
 
 static void
-compare(void *boards[WAYS], unsigned processes, uint32_t rows, uint64_t ns,
-        int rounds)
+compare(void *boards[WAYS], unsigned processes, uint32_t rows, bool is_quick)
 {
-    struct series s[WAYS] = {{.count = 0}};
+    static const char *const names[WAYS] = {"board", "a lock and copies",
+                                            "least"};
+    static const struct table table = {names, WAYS, "M/s", 1};
+    struct figures f[WAYS] = {{.value = {.count = 0}}};
     double refused[WAYS] = {0};
     char row[64];
 
-    for (int i = 0; i < rounds; i++)
+    for (int i = 0; i < (is_quick ? 1 : 7); i++)
         for (int w = 0; w < WAYS; w++)
-            series_add(&s[w], run(&ways[w], boards[w], processes, rows, ns,
-                                  &refused[w]));
-    (void)printf("%u process%s, %4u row%s", processes,
-                 processes == 1 ? "  " : "es", rows, rows == 1 ? " " : "s");
-    for (int w = 0; w < WAYS; w++)
-        (void)printf("  %s %.1f (%.1f..%.1f), %.1f%% refused", ways[w].name,
-                     series_median(&s[w]), series_min(&s[w]), series_max(&s[w]),
-                     100 * refused[w]);
-    (void)printf("  board to before %.1f, to least %.2f\n",
-                 series_ratio(&s[0], &s[1]), series_ratio(&s[0], &s[2]));
+            figures_add(&f[w],
+                        run(ways[w], boards[w], processes, rows,
+                            is_quick ? 50000000 : 400000000, &refused[w]),
+                        NULL);
     (void)snprintf(row, sizeof row, "board, %u process%s, %u row%s", processes,
-                   processes == 1 ? "" : "es", rows,
-                   rows == 1 ? "" : "s"); /* fits */
-    for (int w = 1; w < WAYS; w++)
-        report_row(row, "M/s", series_median(&s[0]),
-                   w == 1 ? "a lock and copies" : "least", series_median(&s[w]),
-                   series_ratio(&s[0], &s[w]));
+                   processes == 1 ? "" : "es", rows, rows == 1 ? "" : "s");
+    figures_report(row, &table, f);
+    printf("  refused:");
+    for (int w = 0; w < WAYS; w++)
+        printf(" %.1f %%", 100 * refused[w]);
+    printf("\n");
 }
 
 int
 main(int argc, char **argv)
 {
-    const bool quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
-    const uint64_t ns = quick ? 50000000 : 400000000;
-    const int rounds = quick ? 1 : 7;
+    const bool is_quick = bench_begin(argc, argv);
     void *boards[WAYS];
     char path[64];
 
-    boards[0] = make_board(path);
-    boards[1] = make_rows(sizeof(struct before_row));
-    boards[2] = make_rows(sizeof(struct least_row));
-    (void)printf("a read and an update of %d integers, millions of both "
-                 "accepted a second: median (min..max)\n",
-                 SHARED);
-    compare(boards, 1, ROWS, ns, rounds);
-    compare(boards, 2, ROWS, ns, rounds);
-    compare(boards, 1, 1, ns, rounds);
-    compare(boards, 2, 1, ns, rounds);
-    countd_board_close(boards[0]);
+    boards[BOARD] = make_board(path);
+    boards[BEFORE] = share(ROWS * sizeof(struct before_row));
+    boards[LEAST] = share(ROWS * sizeof(struct least_row));
+    printf("a read and an update of %d integers, millions of both accepted a "
+           "second\n",
+           SHARED);
+    compare(boards, 1, ROWS, is_quick);
+    compare(boards, 2, ROWS, is_quick);
+    compare(boards, 1, 1, is_quick);
+    compare(boards, 2, 1, is_quick);
+    countd_board_close(boards[BOARD]);
     (void)unlink(path); /* it was made here */
     return 0;
 }

@@ -3,35 +3,34 @@
  * beside what users of Redis do: HINCRBY and ZINCRBY of each key, pipelined.
  * Then ranges of the three, and the memory of a counter.
  *
- *     bench_cluster [--quick] [KEYS [BATCH [ROUNDS]]]
+ *     bench_cluster [--quick] [--keys N] [--batch N] [--rounds N]
  *
  * Six servers run on this machine (tests/lib/cluster_servers.h; appendfsync
  * everysec), and share its processors with the client.  Plain commands go to
  * one master of the same cluster, whose replica takes them, too.  The three
- * sides take the same batch in turn; medians.  Processor time is that of all
+ * sides take the same batch in turn.  Processor time is that of all
  * servers. */
+#include "tests/lib/test.h"
+
 #include <hiredis/hiredis.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/store/cluster/cluster_slot.h"
 #include "common/store/cluster/cluster_store.h"
 #include "common/store/lmdb/lmdb_store.h"
 #include "common/wire/query.h"
-#include "tests/bench/report.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/figures.h"
 #include "tests/lib/cluster_servers.h"
 #include "tests/lib/random.h"
 #include "tests/lib/stored.h"
-#include "tests/lib/test.h"
 
 #define KEY_SIZE   20
 #define PIPELINE   1000 /* plain commands without waiting for replies */
-#define ROUNDS_MAX 100
 #define RANGES     200
 #define RANGE_ROWS 100
 #define PLAIN_HASH "{plain}h"
@@ -54,7 +53,6 @@ static struct bench {
     struct store_delta *deltas;
     char (*names)[KEY_SIZE + 1];
     uint64_t *ids, count;
-    double ms[SIDES][ROUNDS_MAX], cpu_us[SIDES][ROUNDS_MAX];
 } b;
 
 /* ---- sides --------------------------------------------------------------- */
@@ -133,32 +131,14 @@ apply_side(int side)
 
 /* ---- batches ------------------------------------------------------------- */
 
-/* User and system time of all servers. */
 static double
 servers_cpu_us(void)
 {
-    double ticks = 0;
+    double us = 0;
 
-    for (unsigned i = 0; i < CLUSTER_SERVERS_SERVERS; i++) {
-        char path[64], text[512] = "";
-        unsigned long user = 0, kernel = 0;
-        const char *at;
-        FILE *f;
-
-        (void)snprintf(path, sizeof path, "/proc/%d/stat",
-                       (int)b.servers.servers[i].pid);
-        f = fopen(path, "re");
-        if (f != NULL && fgets(text, sizeof text, f) != NULL &&
-            (at = strrchr(text, ')')) != NULL)
-            (void)sscanf(at,
-                         ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u "
-                         "%lu %lu",
-                         &user, &kernel);
-        if (f != NULL)
-            (void)fclose(f);
-        ticks += (double)(user + kernel);
-    }
-    return ticks * 1e6 / (double)sysconf(_SC_CLK_TCK);
+    for (unsigned i = 0; i < CLUSTER_SERVERS_SERVERS; i++)
+        us += bench_cpu_ns(b.servers.servers[i].pid) / 1e3;
+    return us;
 }
 
 static void
@@ -204,22 +184,13 @@ load_sides(void)
     }
 }
 
-static double
-find_median(double *values, uint64_t count)
-{
-    for (uint64_t i = 1; i < count; i++)
-        for (uint64_t j = i; j > 0 && values[j] < values[j - 1]; j--) {
-            const double v = values[j];
-
-            values[j] = values[j - 1];
-            values[j - 1] = v;
-        }
-    return values[count / 2];
-}
-
 static void
 run_rounds(void)
 {
+    static const struct table times = {side_names, SIDES, "ms", 1};
+    static const struct table cpus = {side_names, SIDES, "us", 1};
+    static struct figures ms[SIDES], cpu[SIDES];
+
     for (uint64_t r = 0; r < b.rounds; r++) {
         make_batch();
         for (int n = 0; n < SIDES; n++) {
@@ -228,21 +199,14 @@ run_rounds(void)
             const uint64_t start_ns = clock_ns();
 
             apply_side(side);
-            b.ms[side][r] = (double)(clock_ns() - start_ns) / 1e6;
-            b.cpu_us[side][r] = (servers_cpu_us() - cpu_us) / (double)b.count;
+            figures_add(&ms[side], (double)(clock_ns() - start_ns) / 1e6, NULL);
+            figures_add(&cpu[side],
+                        (servers_cpu_us() - cpu_us) / (double)b.count, NULL);
         }
     }
-    for (int side = 0; side < SIDES; side++)
-        printf("%-20s %8.0f keys/s   servers %5.1f us a key\n",
-               side_names[side],
-               (double)b.count / find_median(b.ms[side], b.rounds) * 1e3,
-               find_median(b.cpu_us[side], b.rounds));
-    for (int side = FILES; side < SIDES; side++)
-        report_row("cluster: batch until readable", "ms",
-                   find_median(b.ms[CLUSTER], b.rounds), side_names[side],
-                   find_median(b.ms[side], b.rounds),
-                   find_median(b.ms[CLUSTER], b.rounds) /
-                       find_median(b.ms[side], b.rounds));
+    printf("%llu keys a batch\n", (unsigned long long)b.count);
+    figures_report("cluster: batch until readable", &times, ms);
+    figures_print("processor time of the servers, a key", &cpus, cpu);
 }
 
 /* ---- ranges and memory --------------------------------------------------- */
@@ -269,16 +233,15 @@ range_side(int side, uint64_t offset)
 }
 
 static void
-compare_ranges(const char *where, uint64_t offset)
+compare_ranges(const char *title, uint64_t offset)
 {
-    double us[SIDES][5];
+    static const struct table table = {side_names, SIDES, "us", 1};
+    struct figures us[SIDES] = {{.value = {.count = 0}}};
 
     for (unsigned r = 0; r < 5; r++)
         for (int side = 0; side < SIDES; side++)
-            us[side][r] = range_side(side, offset);
-    for (int side = 0; side < SIDES; side++)
-        printf("%-20s %8.1f us a range of %d rows, %s\n", side_names[side],
-               find_median(us[side], 5), RANGE_ROWS, where);
+            figures_add(&us[side], range_side(side, offset), NULL);
+    figures_print(title, &table, us);
 }
 
 static double
@@ -318,45 +281,28 @@ compare_memory(void)
            (memory_of(PLAIN_HASH) + memory_of(PLAIN_ZSET)) / (double)b.keys);
 }
 
-static void
-take_arguments(int argc, char **argv)
-{
-    const bool is_quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
-    const int at = is_quick ? 2 : 1;
-
-    b.keys = argc > at ? strtoull(argv[at], NULL, 10)
-                       : (is_quick ? 100000 : 1000000);
-    b.batch = argc > at + 1 ? strtoull(argv[at + 1], NULL, 10)
-                            : (is_quick ? 20000 : 100000);
-    b.rounds =
-        argc > at + 2 ? strtoull(argv[at + 2], NULL, 10) : (is_quick ? 5 : 9);
-    if (b.keys < RANGE_ROWS || b.batch == 0 || b.rounds == 0 ||
-        b.rounds > ROUNDS_MAX) {
-        (void)fprintf(stderr, "usage: bench_cluster [--quick] [KEYS [BATCH "
-                              "[ROUNDS]]]\n");
-        exit(100);
-    }
-}
-
 int
 main(int argc, char **argv)
 {
-    take_arguments(argc, argv);
+    const bool is_quick = bench_begin(argc, argv);
+
+    b.keys = bench_number("--keys", is_quick ? 100000 : 1000000);
+    b.batch = bench_number("--batch", is_quick ? 20000 : 100000);
+    b.rounds = bench_number("--rounds", is_quick ? 5 : 9);
     (void)signal(SIGPIPE, SIG_IGN);
     if (!cluster_servers_start(&b.servers)) {
         printf("redis-server is not installed: nothing is measured\n");
         return 0;
     }
     b.random.state = 22;
-    b.deltas = calloc(b.batch, sizeof *b.deltas);
-    b.names = calloc(b.batch, sizeof *b.names);
-    b.ids = calloc(b.batch, sizeof *b.ids);
-    assert_true(b.deltas && b.names && b.ids);
+    b.deltas = need(b.batch, sizeof *b.deltas);
+    b.names = need(b.batch, sizeof *b.names);
+    b.ids = need(b.batch, sizeof *b.ids);
     open_sides();
     load_sides();
     run_rounds();
-    compare_ranges("from the first", 0);
-    compare_ranges("in the middle", b.keys / 2);
+    compare_ranges("ranges of 100 rows, from the first", 0);
+    compare_ranges("ranges of 100 rows, in the middle", b.keys / 2);
     compare_memory();
     close_sides();
     cluster_servers_stop(&b.servers);

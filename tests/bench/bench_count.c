@@ -1,226 +1,127 @@
 /* tests/bench/bench_count.c - counting over HTTP with an Idempotency-Key in
  * each request, beside the same without.
  *
- *   bench_count [--quick] [BUILD_DIR]      (or $BUILD)
+ *   bench_count [--quick]
  *
  *   1 line       50 connections, a request at a time on each
  *   100 lines    8 connections
  *   1000 lines   8 connections
  *
  * One countd-write takes both in turns, a worker merges meanwhile, and each
- * request has a key of its own.  Printed: medians of the rounds in increments a
- * second, smallest and largest, and the median of the rounds' ratios; the
- * writer's time on a processor for a request, of all rounds, which says more
- * where other programs run.  Prints, judges nothing. */
+ * request has a key of its own.  Printed: requests a second and their times;
+ * the writer's time on a processor for a request, of all rounds, which says
+ * more where other programs run. */
 #include "tests/lib/test.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "common/base/clock.h"
-#include "tests/bench/await_logs.h"
-#include "tests/bench/report.h"
-#include "tests/bench/series.h"
-#include "tests/lib/client.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/http_load.h"
 #include "tests/lib/fleet.h"
 
-#define CONNS_MAX 50
-#define LINES_MAX 1000
-#define LINE_SIZE 32
+#define LINES_MAX   1000
+#define LINE_SIZE   32
+#define REQUEST_MAX (512 + LINES_MAX * LINE_SIZE)
 
-static const struct {
-    const char *title;
+enum { KEYED, PLAIN, WAYS };
+
+static const char *const ways[WAYS] = {"with keys", "without keys"};
+
+static const struct shape {
+    const char *row;
     unsigned conns, lines;
-} cases[] = {{"1 line, 50 connections", 50, 1},
-             {"100 lines, 8 connections", 8, 100},
-             {"1000 lines, 8 connections", 8, 1000}};
+} shapes[] = {{"HTTP count with keys, 1 line, 50 connections", 50, 1},
+              {"HTTP count with keys, 100 lines, 8 connections", 8, 100},
+              {"HTTP count with keys, 1000 lines, 8 connections", 8, 1000}};
 
-enum { PLAIN, KEYED, WAYS };
+#define SHAPES (sizeof shapes / sizeof shapes[0])
 
-struct conn_load {
-    int fd;
-    char in[1024];
-    size_t size;
+struct request {
+    unsigned lines;
+    bool is_keyed;
 };
 
-struct way {
-    struct series rate;
-    double cpu_s;
-    uint64_t requests;
-};
-
-static char request[512 + LINES_MAX * LINE_SIZE];
-static uint64_t next_key;
-
-/* Formats the next request; the lines stay, and the key has a fixed size. */
+/* The lines stay, and the key has a fixed size. */
 static size_t
-format_request(unsigned lines, bool keyed)
+put_request(const struct load *l, unsigned conn, uint64_t sent, uint8_t *to)
 {
-    char key[64] = "";
+    static uint64_t next_key;
+    const struct request *r = l->ctx;
+    char key[64] = "", *text = (char *)to;
     size_t size;
 
-    if (keyed)
+    (void)conn; /* all are alike */
+    (void)sent;
+    if (r->is_keyed)
         (void)snprintf(key, sizeof key, "Idempotency-Key: %020llu\r\n",
                        (unsigned long long)++next_key);
-    size = (size_t)sprintf(request,
+    size = (size_t)sprintf(text,
                            "POST /v1/count HTTP/1.1\r\nHost: localhost\r\n"
                            "Content-Type: text/tab-separated-values\r\n"
                            "%sContent-Length: %u\r\n\r\n",
-                           key, lines * LINE_SIZE);
-    for (unsigned i = 0; i < lines; i++)
-        size += (size_t)sprintf(request + size, "bench\tkey-%08u\t%012u\n",
-                                (unsigned)(i % 977), 1u);
+                           key, r->lines * LINE_SIZE);
+    for (unsigned i = 0; i < r->lines; i++)
+        size += (size_t)sprintf(text + size, "bench\tkey-%08u\t%012u\n",
+                                i % 977, 1u);
     return size;
 }
 
 static void
-send_request(const struct conn_load *c, unsigned lines, bool keyed)
+measure(const struct daemon *d, const struct shape *shape, bool is_keyed,
+        uint64_t ms, struct figures *f, struct series *cpu_us)
 {
-    client_send(c->fd, request, format_request(lines, keyed));
-}
+    static struct times times;
+    const struct request request = {shape->lines, is_keyed};
+    const struct load load = {.conns = shape->conns,
+                              .depth = 1,
+                              .ms = ms,
+                              .put = put_request,
+                              .take = http_load_take,
+                              .request_max = REQUEST_MAX,
+                              .ctx = &request};
+    const double cpu_ns = bench_cpu_ns(d->pid);
+    const double rate = load_run(&load, daemon_port(d, "http"), &times);
 
-/* Whether a whole answer has come. */
-static bool
-read_answer(struct conn_load *c)
-{
-    const long n =
-        client_try_read(c->fd, c->in + c->size, sizeof c->in - 1 - c->size, 0);
-    const char *body;
-
-    if (n == -EAGAIN)
-        return false;
-    assert_true(n > 0);
-    c->size += (size_t)n;
-    c->in[c->size] = '\0';
-    body = strstr(c->in, "\r\n\r\n");
-    if (!body || !strchr(body + 4, '\n'))
-        return false;
-    if (strncmp(c->in, "HTTP/1.1 200", 12) != 0)
-        fail_msg("%s", c->in);
-    c->size = 0;
-    return true;
-}
-
-/* Seconds on a processor. */
-static double
-cpu_of(const struct daemon *d)
-{
-    unsigned long user = 0, system = 0;
-    char path[64], line[1024] = "";
-    const char *at;
-    FILE *f;
-
-    (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)d->pid);
-    f = fopen(path, "re");
-    assert_non_null(f);
-    assert_non_null(fgets(line, sizeof line, f));
-    assert_int_equal(fclose(f), 0);
-    at = strrchr(line, ')');
-    assert_non_null(at);
-    assert_int_equal(sscanf(at + 2,
-                            "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u "
-                            "%lu %lu",
-                            &user, &system),
-                     2);
-    return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
-}
-
-static void
-run_load(const struct daemon *d, unsigned conns, unsigned lines, bool keyed,
-         uint64_t ms, struct way *out)
-{
-    const uint16_t port = daemon_port(d, "http");
-    const double cpu_s = cpu_of(d);
-    static struct conn_load c[CONNS_MAX];
-    struct pollfd p[CONNS_MAX];
-    uint64_t answers = 0, begin_ns, end_ns;
-
-    for (unsigned i = 0; i < conns; i++) {
-        c[i] = (struct conn_load){.fd = client_connect(port)};
-        p[i] = (struct pollfd){.fd = c[i].fd, .events = POLLIN};
-        send_request(&c[i], lines, keyed);
-    }
-    begin_ns = clock_ns();
-    do {
-        (void)poll(p, conns, 1000); /* EINTR: go on */
-        for (unsigned i = 0; i < conns; i++)
-            if (p[i].revents != 0 && read_answer(&c[i])) {
-                answers++;
-                send_request(&c[i], lines, keyed);
-            }
-        end_ns = clock_ns();
-    } while (end_ns < begin_ns + ms * 1000000);
-    for (unsigned i = 0; i < conns; i++)
-        client_close(c[i].fd);
-    series_add(&out->rate,
-               (double)(answers * lines) * 1e9 / (double)(end_ns - begin_ns));
-    out->cpu_s += cpu_of(d) - cpu_s;
-    out->requests += answers;
-}
-
-static void
-print_case(const char *title, const struct way w[WAYS])
-{
-    static const char *const ways[WAYS] = {"without keys", "with keys"};
-
-    char row[80];
-
-    printf("\n%s\n", title);
-    for (int i = 0; i < WAYS; i++)
-        printf("  %-14s %8.1f k/s  (%.1f to %.1f)   %8.1f us a request\n",
-               ways[i], series_median(&w[i].rate) / 1e3,
-               series_min(&w[i].rate) / 1e3, series_max(&w[i].rate) / 1e3,
-               w[i].cpu_s * 1e6 / (double)w[i].requests);
-    (void)snprintf(row, sizeof row, "HTTP count with keys, %s",
-                   title); /* fits */
-    printf("  with to without %7.3f\n",
-           series_ratio(&w[KEYED].rate, &w[PLAIN].rate));
-    report_row(row, "/s", series_median(&w[KEYED].rate), "without keys",
-               series_median(&w[PLAIN].rate),
-               series_ratio(&w[KEYED].rate, &w[PLAIN].rate));
+    figures_add(f, rate * shape->lines, &times);
+    series_add(cpu_us,
+               (bench_cpu_ns(d->pid) - cpu_ns) / 1e3 / (double)times.count);
 }
 
 int
 main(int argc, char **argv)
 {
-    static struct way w[sizeof cases / sizeof cases[0]][WAYS];
-    const size_t count = sizeof cases / sizeof cases[0];
-    static struct fleet f;
-    size_t rounds = 7;
-    uint64_t ms = 300;
+    static const struct table table = {ways, WAYS, "k/s", 1e-3};
+    static struct figures f[SHAPES][WAYS];
+    static struct series cpu_us[SHAPES][WAYS];
+    static struct fleet fleet;
+    const bool is_quick = bench_begin(argc, argv);
 
-    for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "--quick") == 0) {
-            rounds = 3;
-            ms = 100;
-        } else if (setenv("BUILD", argv[i], 1) < 0) {
-            return 111;
-        }
-    (void)setvbuf(stdout, NULL, _IOLBF, 0); /* only looks */
-    fleet_init(&f);
-    fleet_option(&f, "counter.enable=off");
-    fleet_option(&f, "http.listen=127.0.0.1:0");
-    fleet_option(&f, "log.size=32M");
-    fleet_option(&f, "log.rotate_after=1s");
-    fleet_option(&f, "count.wait=60s");
-    fleet_start(&f, FLEET_WRITE);
-    fleet_start(&f, FLEET_WORKER);
-    await_logs(f.path, 4);
-    for (size_t round = 0; round < rounds; round++)
-        for (size_t c = 0; c < count; c++)
+    fleet_init(&fleet);
+    fleet_option(&fleet, "counter.enable=off");
+    fleet_option(&fleet, "http.listen=127.0.0.1:0");
+    fleet_option(&fleet, "log.size=32M");
+    fleet_option(&fleet, "log.rotate_after=1s");
+    fleet_option(&fleet, "count.wait=60s");
+    fleet_start(&fleet, FLEET_WRITE);
+    fleet_start(&fleet, FLEET_WORKER);
+    await_logs(fleet.path, 4);
+    for (size_t round = 0; round < (is_quick ? 3 : 7); round++)
+        for (size_t s = 0; s < SHAPES; s++)
             for (size_t i = 0; i < WAYS; i++) {
                 const size_t way = (i + round) % WAYS;
 
-                run_load(fleet_daemon(&f, FLEET_WRITE), cases[c].conns,
-                         cases[c].lines, way == KEYED, ms, &w[c][way]);
+                measure(fleet_daemon(&fleet, FLEET_WRITE), &shapes[s],
+                        way == KEYED, is_quick ? 100 : 300, &f[s][way],
+                        &cpu_us[s][way]);
             }
-    for (size_t c = 0; c < count; c++)
-        print_case(cases[c].title, w[c]);
-    fleet_stop_all(&f);
-    fleet_fini(&f);
+    for (size_t s = 0; s < SHAPES; s++) {
+        figures_report(shapes[s].row, &table, f[s]);
+        printf("  processor time of the writer: %.1f us a request with keys, "
+               "%.1f without\n",
+               series_median(&cpu_us[s][KEYED]),
+               series_median(&cpu_us[s][PLAIN]));
+    }
+    fleet_stop_all(&fleet);
+    fleet_fini(&fleet);
     return 0;
 }

@@ -5,13 +5,11 @@
  *     bench_fold [--quick]
  *
  * The logs are in memory; log_read() copies, as reading from the page cache
- * does.  Times are of this thread's CPU, so other load disturbs them less.
- * Prints, judges nothing. */
-#include <assert.h>
+ * does.  Times are of this process's CPU, so other load disturbs them less. */
+#include "tests/lib/test.h"
+
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/log/log.h"
 
@@ -21,12 +19,14 @@ int bench_log_read(const struct log *log, uint32_t from, uint32_t count,
 #include "common/log/slot.h"
 #include "worker/fold.c"
 #undef log_read
+#include "tests/bench/bench.h"
+#include "tests/lib/random.h"
 
 #define SLOTS  60000u /* a log of 32 MB */
 #define MEMORY ((size_t)192 << 20)
 
 static uint8_t *file;
-static uint64_t random_state = 1;
+static struct random numbers = {1};
 
 int
 bench_log_read(const struct log *log, uint32_t from, uint32_t count,
@@ -38,23 +38,6 @@ bench_log_read(const struct log *log, uint32_t from, uint32_t count,
     return 0;
 }
 
-static uint64_t
-cpu_ns(void)
-{
-    struct timespec t;
-
-    /* Cannot fail: the clock id is valid and the address is ours. */
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
-static unsigned
-uniform(unsigned n)
-{
-    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-    return (unsigned)(random_state >> 33) % n;
-}
-
 static void
 fill(const struct log *log, unsigned keys, unsigned keyspaces, uint64_t ms)
 {
@@ -63,11 +46,9 @@ fill(const struct log *log, unsigned keys, unsigned keyspaces, uint64_t ms)
                                      .received_ms = ms};
     char keyspace[32], key[32];
     struct message m, in;
-    uint32_t i;
-    int rc;
 
-    for (i = 0; i < SLOTS; i++) {
-        const unsigned number = uniform(keys);
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        const unsigned number = (unsigned)random_below(&numbers, keys);
         uint8_t *slot = file + (size_t)i * l->slot_size;
 
         m.increment = 1;
@@ -77,10 +58,8 @@ fill(const struct log *log, unsigned keys, unsigned keyspaces, uint64_t ms)
             keyspace, sizeof keyspace, "keyspace-%010u", number % keyspaces);
         m.key_size = (uint16_t)snprintf(key, sizeof key, "key-%08u-abcd",
                                         number / keyspaces);
-        rc = message_put(l, &m, slot);
-        assert(rc == 0);
-        rc = message_parse(l, slot, &in);
-        assert(rc == 0);
+        assert_rc(message_put(l, &m, slot), 0);
+        assert_rc(message_parse(l, slot, &in), 0);
         slot_put(l, slot, &in, log->header.uuid, i, &stamp);
     }
 }
@@ -92,48 +71,39 @@ bench(struct fold *f, unsigned keys, unsigned keyspaces, unsigned logs)
         .header = {
             .slots = SLOTS, .count = SLOTS, .state = LOG_SEALED, .epoch = 5}};
     const struct fold_keyspace *k;
-    uint64_t fold_ns = 0, sort_ns = 0, since;
+    double fold_ns = 0, sort_ns, since;
     size_t entries = 0, count;
     struct store_delta *deltas;
-    unsigned i;
-    int rc;
 
-    rc = layout_init(&log.layout, 256, 256);
-    assert(rc == 0);
-    for (i = 0; i < logs; i++) {
+    assert_rc(layout_init(&log.layout, 256, 256), 0);
+    for (unsigned i = 0; i < logs; i++) {
         fill(&log, keys, keyspaces, 1700000000000 + i * 100);
-        since = cpu_ns();
-        rc = fold_add(f, &log, i);
-        fold_ns += cpu_ns() - since;
-        assert(rc == 0);
+        since = bench_cpu_ns(0);
+        assert_rc(fold_add(f, &log, i), 0);
+        fold_ns += bench_cpu_ns(0) - since;
     }
-    since = cpu_ns();
+    since = bench_cpu_ns(0);
     for (k = f->first; k; k = k->next) {
         fold_deltas(f, k, &deltas, &count);
         entries += count;
     }
-    sort_ns = cpu_ns() - since;
+    sort_ns = bench_cpu_ns(0) - since;
     printf("fold  keys=%u keyspaces=%u logs=%u: %.0f ns a slot, %.2f M/s; "
            "sort %.0f ns a key; %zu MB\n",
-           keys, keyspaces, logs, (double)fold_ns / logs / SLOTS,
-           1e3 * logs * SLOTS / (double)fold_ns,
-           (double)sort_ns / (double)entries, fold_memory(f) >> 20);
-    rc = fold_clear(f);
-    assert(rc == 0);
+           keys, keyspaces, logs, fold_ns / logs / SLOTS,
+           1e3 * logs * SLOTS / fold_ns, sort_ns / (double)entries,
+           fold_memory(f) >> 20);
+    assert_rc(fold_clear(f), 0);
 }
 
 int
 main(int argc, char **argv)
 {
-    const bool quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
-    const unsigned logs = quick ? 4 : 32;
+    const unsigned logs = bench_begin(argc, argv) ? 4 : 32;
     struct fold f;
-    int rc;
 
-    file = calloc(SLOTS, 544);
-    assert(file);
-    rc = fold_open(&f, MEMORY, 64);
-    assert(rc == 0);
+    file = need(SLOTS, 544);
+    assert_rc(fold_open(&f, MEMORY, 64), 0);
     bench(&f, 1000000, 100, logs);
     bench(&f, 1000000, 1, logs);
     bench(&f, 10000, 10, logs);

@@ -1,22 +1,20 @@
 /* tests/bench/bench_graphite.c - what Grafana asks of countd-read.
  *
- *   bench_graphite [--quick] [BUILD_DIR]      (or $BUILD)
+ *   bench_graphite [--quick]
  *
  * A keyspace has 100,000 keys, and 10 of them increments in each minute of the
  * last 24 hours.  One connection asks, a request at a time; printed are medians
- * of the times of single requests, smallest and largest.  Prints, judges
- * nothing. */
+ * of the times of single requests, smallest and largest. */
 #include "tests/lib/test.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/clock.h"
 #include "common/setup/datadir.h"
 #include "common/store/lmdb/lmdb_store.h"
-#include "tests/bench/series.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/figures.h"
 #include "tests/lib/client.h"
 #include "tests/lib/fleet.h"
 
@@ -40,15 +38,6 @@ static const struct {
     {"nodes below a node", "/metrics/find?query=web.*"},
     {"1000 nodes of 100,000", "/metrics/find?query=web.page.000*"},
 };
-
-static void
-check(int rc, const char *what)
-{
-    if (rc < 0) {
-        (void)fprintf(stderr, "bench_graphite: %s: %s\n", what, strerror(-rc));
-        exit(111);
-    }
-}
 
 /* ---- the keyspace -------------------------------------------------------- */
 
@@ -90,7 +79,7 @@ fill(struct store *store)
                                      .sum_low = 1000 + m % 97};
     }
     qsort(deltas, batch.delta_count, sizeof deltas[0], compare_deltas);
-    check(store_apply(store, &batch, &applied), "apply");
+    assert_rc(store_apply(store, &batch, &applied), 0);
     while (store_maintain(store, &forever))
         continue;
 }
@@ -109,11 +98,10 @@ make_keyspace(const struct fleet *f)
     struct store *store;
     const char *why;
 
-    check(datadir_open(&dir, f->path, DATADIR_WRITE), "make the directory");
+    assert_rc(datadir_open(&dir, f->path, DATADIR_WRITE), 0);
     options.keyspace_fd = dir.keyspace_fd;
-    check(tiers_rules_set(&history, NULL, "1m:2d,1h:90d,1d:10y", &why),
-          "history");
-    check(lmdb_store_open(&store, &options), "open the store");
+    assert_rc(tiers_rules_set(&history, NULL, "1m:2d,1h:90d,1d:10y", &why), 0);
+    assert_rc(lmdb_store_open(&store, &options), 0);
     fill(store);
     store_close(store);
     datadir_close(&dir);
@@ -136,31 +124,24 @@ ask(int fd, const char *path, size_t *size)
     client_send(fd, head, n);
     n = 0;
     do {
-        if (client_read(fd, head + n, 1) != 1)
-            check(-EPIPE, "read the answer");
+        assert_int_equal(client_read(fd, head + n, 1), 1);
         head[++n] = '\0';
     } while (n < 4 || strcmp(head + n - 4, "\r\n\r\n") != 0);
     length = strstr(head, "Content-length: ");
     *size = length ? strtoul(length + 16, NULL, 10) : 0;
-    if (strncmp(head, "HTTP/1.1 200", 12) != 0 || *size > BODY_MAX ||
-        client_read(fd, body, *size) != *size)
-        check(-EPROTO, path);
+    assert_memory_equal(head, "HTTP/1.1 200", 12);
+    assert_true(*size <= BODY_MAX);
+    assert_int_equal(client_read(fd, body, *size), *size);
     return (double)(clock_ns() - begin_ns) / 1e3;
 }
 
 int
 main(int argc, char **argv)
 {
-    size_t rounds = SERIES_MAX;
+    const size_t rounds = bench_begin(argc, argv) ? 5 : 32;
     struct fleet f;
     int fd;
 
-    for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "--quick") == 0)
-            rounds = 5;
-        else if (setenv("BUILD", argv[i], 1) < 0)
-            return 111;
-    (void)setvbuf(stdout, NULL, _IOLBF, 0); /* only looks */
     fleet_init(&f);
     fleet_option(&f, "read.http=127.0.0.1:0");
     make_keyspace(&f);

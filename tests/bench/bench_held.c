@@ -2,7 +2,7 @@
  *
  *     bench_held [--quick]
  *
- * Two data directories on a disk (/var/tmp): one with a healthy keyspace, one
+ * Two data directories: one with a healthy keyspace, one
  * with the same and 100,000 records held for another that is damaged.  A worker
  * and a reader in this process, as the daemons run them, take turns on the two:
  * the same full logs for the healthy keyspace, then the same ranges of it.
@@ -10,25 +10,23 @@
  * keyspace well and prints how long it takes until nothing is held, with logs
  * waiting all the time and without; then the same with ten thousand names that
  * there is no room for (keyspace.max).  Judges nothing. */
+#include "tests/lib/test.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
-#include "common/log/log_create.h"
-#include "common/log/slot.h"
-#include "common/store/lmdb/lmdb_store.h"
 #include "reader/as_of.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/worker.h"
+#include "tests/lib/filler.h"
 #include "tests/lib/random.h"
 #include "tests/lib/stored.h"
-#include "tests/lib/tmpdir.h"
 #include "worker/drain.h"
-#include "worker/merge.h"
 
 #define HELD       100000
 #define NAMES      10000
@@ -41,12 +39,7 @@
 #define RANGE_ROWS 100
 
 struct side {
-    struct tmpdir tmp;
-    struct datadir dir;
-    struct config config;
-    struct store *store; /* the worker's */
-    struct held *held;
-    struct merge merge;
+    struct worker worker;
     struct drain drain;
     struct store *read;
     struct as_of as_of;
@@ -55,30 +48,10 @@ struct side {
     double merge_ns, drain_ns, range_ns; /* in all */
     double work_cpu_ns, range_cpu_ns;
     double behind_ms, behind_most_ms;
-    unsigned rounds;
 };
 
 static struct side sides[2];
 static uint64_t held_records, names, rounds;
-
-static void
-check(int rc, const char *what)
-{
-    if (rc >= 0)
-        return;
-    (void)fprintf(stderr, "bench_held: %s: %s\n", what, strerror(-rc));
-    exit(111);
-}
-
-/* Time that this process had: others may use the machine as well. */
-static uint64_t
-cpu_ns(void)
-{
-    struct timespec t;
-
-    check(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) < 0 ? -errno : 0, "time");
-    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 static double
 seconds(uint64_t since_ns)
@@ -88,110 +61,46 @@ seconds(uint64_t since_ns)
 
 /* ---- logs -------------------------------------------------------------- */
 
-/* Makes log 0 if need be, and fills it: `name(i)` and key of record i. */
+/* Increments of any keys of the healthy keyspace. */
 static void
-fill_log(struct side *s, uint64_t count,
-         void (*record)(struct side *s, uint64_t i, struct message *m))
+fill_log(struct side *s)
 {
-    struct layout layout;
-    struct log log;
-    uint8_t *slots;
-    const uint64_t now = clock_unix_ms();
-    int rc;
+    struct filler f;
+    char key[32];
 
-    check(layout_init(&layout, 256, 256), "layout");
-    rc = log_create(s->dir.log_fd, 0, &layout, RECORDS);
-    if (rc != -EEXIST)
-        check(rc, "make a log");
-    check(log_claim(&log, s->dir.log_fd, 0, LOG_MODE_EMPTY), "claim a log");
-    check(log_begin(&log), "begin a log");
-    slots = malloc(count * layout.slot_size);
-    if (slots == NULL)
-        check(-ENOMEM, "malloc");
-    for (uint64_t i = 0; i < count; i++) {
-        const struct slot_stamp stamp = {.epoch = log.header.epoch,
-                                         .received_ms = now};
-        uint8_t *slot = slots + i * layout.slot_size;
-        struct message m = {.increment = 1}, in;
-
-        record(s, i, &m);
-        check(message_put(&layout, &m, slot), "put a message");
-        check(message_parse(&layout, slot, &in), "parse it");
-        slot_put(&layout, slot, &in, log.header.uuid, (uint32_t)i, &stamp);
+    filler_open(&f, s->worker.dir.log_fd, 0, RECORDS);
+    f.received_ms = clock_unix_ms();
+    for (uint64_t i = 0; i < RECORDS; i++) {
+        (void)snprintf(key, sizeof key, "key:%08llu",
+                       (unsigned long long)random_below(&s->random, KEYS));
+        filler_add(&f, "well", key, 1);
     }
-    check(log_append(&log, slots, (uint32_t)count, now, now), "append");
-    free(slots);
-    check(log_seal(&log), "seal");
-    check(log_release(&log), "release");
+    filler_seal(&f);
 }
 
-static char record_name[32], record_key[32];
-
+/* An increment of each of some keyspaces that there is no room for. */
 static void
-set_record(struct message *m)
+fill_log_of_names(struct side *s)
 {
-    m->keyspace = (const uint8_t *)record_name;
-    m->keyspace_size = (uint16_t)strlen(record_name);
-    m->key = (const uint8_t *)record_key;
-    m->key_size = (uint16_t)strlen(record_key);
-}
+    struct filler f;
+    char name[32];
 
-static void
-well_record(struct side *s, uint64_t i, struct message *m)
-{
-    (void)i; /* any key */
-    (void)snprintf(record_name, sizeof record_name, "well");
-    (void)snprintf(record_key, sizeof record_key, "key:%08llu",
-                   (unsigned long long)random_below(&s->random, KEYS));
-    set_record(m);
-}
-
-static void
-name_record(struct side *s, uint64_t i, struct message *m)
-{
-    (void)s; /* the same on both sides */
-    (void)snprintf(record_name, sizeof record_name, "no-room-%06llu",
-                   (unsigned long long)i);
-    (void)snprintf(record_key, sizeof record_key, "key");
-    set_record(m);
+    filler_open(&f, s->worker.dir.log_fd, 0, RECORDS);
+    for (uint64_t i = 0; i < names; i++) {
+        (void)snprintf(name, sizeof name, "no-room-%06llu",
+                       (unsigned long long)i);
+        filler_add(&f, name, "key", 1);
+    }
+    filler_seal(&f);
 }
 
 /* ---- a side ------------------------------------------------------------ */
 
-static struct store *
-open_store(const struct side *s, bool writable)
-{
-    const struct lmdb_options o = {.keyspace_fd = s->dir.keyspace_fd,
-                                   .keyspace_size = 256,
-                                   .key_size = 256,
-                                   .writable = writable,
-                                   .open_max = 64,
-                                   .txn_memory = (size_t)64 << 20,
-                                   .keyspace_max = KEYSPACES};
-    struct store *store;
-
-    check(lmdb_store_open(&store, &o), "open the store");
-    return store;
-}
-
 static void
 open_worker(struct side *s)
 {
-    const struct held_options held = {.data_fd = s->dir.fd, .writable = true};
-
-    s->store = open_store(s, true);
-    check(held_open(&s->held, &held), "open data/held");
-    check(merge_open(&s->merge, &s->config, &s->dir, s->store, s->held),
-          "make room");
-    drain_init(&s->drain, s->store, s->held);
-}
-
-static void
-close_worker(struct side *s)
-{
-    merge_close(&s->merge);
-    held_close(s->held);
-    store_close(s->store);
+    worker_open(&s->worker, 1);
+    drain_init(&s->drain, s->worker.store, s->worker.held);
 }
 
 static void
@@ -199,15 +108,14 @@ open_side(struct side *s)
 {
     struct layout layout;
 
-    tmpdir_make(&s->tmp);
-    config_defaults(&s->config);
-    s->config.keyspace_max = KEYSPACES;
-    check(datadir_open(&s->dir, s->tmp.path, DATADIR_WRITE), "open it");
-    check(layout_init(&layout, 256, 256), "layout");
+    worker_make(&s->worker);
+    s->worker.config.keyspace_max = KEYSPACES;
+    assert_rc(layout_init(&layout, 256, 256), 0);
     s->random.state = 1;
     open_worker(s);
-    s->read = open_store(s, false);
-    check(as_of_init(&s->as_of, s->read, &s->dir, &layout, 32 << 20), "as of");
+    s->read = worker_store(&s->worker, false, 1);
+    assert_rc(as_of_init(&s->as_of, s->read, &s->worker.dir, &layout, 32 << 20),
+              0);
 }
 
 static void
@@ -215,9 +123,8 @@ close_side(struct side *s)
 {
     as_of_fini(&s->as_of);
     store_close(s->read);
-    close_worker(s);
-    datadir_close(&s->dir);
-    tmpdir_remove(&s->tmp);
+    worker_close(&s->worker);
+    worker_remove(&s->worker);
 }
 
 /* Every key of the healthy keyspace, and one of the other. */
@@ -234,23 +141,23 @@ load(struct side *s)
                                          .key_size = 12,
                                          .sum_low = 1 + i * 7919 % KEYS};
     }
-    check(stored_apply(s->store, "well", NULL, deltas, KEYS), "load");
-    check(stored_add(s->store, "sick", NULL, "key", 1), "load");
+    assert_rc(stored_apply(s->worker.store, "well", NULL, deltas, KEYS), 0);
+    assert_rc(stored_add(s->worker.store, "sick", NULL, "key", 1), 0);
 }
 
-/* Overwrites the first bytes of a page of every file of the keyspace. */
+/* Overwrites the first page of the keyspace's file, or puts it back. */
 static void
 spoil(struct side *s, bool spoilt)
 {
     static uint8_t was[4096];
     static const uint8_t zeros[4096];
-    const int fd = openat(s->dir.keyspace_fd, "sick.mdb", O_RDWR | O_CLOEXEC);
+    const int fd = (int)must(
+        openat(s->worker.dir.keyspace_fd, "sick.mdb", O_RDWR | O_CLOEXEC),
+        "sick.mdb");
 
-    check(fd < 0 ? -errno : 0, "open sick.mdb");
-    if (spoilt && pread(fd, was, sizeof was, 0) != sizeof was)
-        check(-EIO, "read");
-    if (pwrite(fd, spoilt ? zeros : was, sizeof was, 0) != sizeof was)
-        check(-EIO, "write");
+    if (spoilt)
+        must(pread(fd, was, sizeof was, 0), "read");
+    must(pwrite(fd, spoilt ? zeros : was, sizeof was, 0), "write");
     (void)close(fd); /* its writes are in the page cache */
 }
 
@@ -258,8 +165,8 @@ static void
 hold(struct side *s)
 {
     for (uint64_t i = 0; i < held_records;) {
-        check(held_refresh(s->held), "look");
-        check(held_begin(s->held), "begin");
+        assert_rc(held_refresh(s->worker.held), 0);
+        assert_rc(held_begin(s->worker.held), 0);
         for (uint64_t n = 0; n < 1000 && i < held_records; n++, i++) {
             const struct store_fill mark = {
                 .uuid = {1}, .epoch = i + 1, .first_ms = 1700000000000 + i};
@@ -279,9 +186,9 @@ hold(struct side *s)
                                                  .key_size = 10,
                                                  .sum_low = 1};
             }
-            check(held_put(s->held, &b, -EBADMSG), "hold");
+            assert_rc(held_put(s->worker.held, &b, -EBADMSG), 0);
         }
-        check(held_commit(s->held), "commit");
+        assert_rc(held_commit(s->worker.held), 0);
     }
 }
 
@@ -292,14 +199,14 @@ static void
 work(struct side *s)
 {
     for (;;) {
-        const uint64_t since = clock_ns(), held = s->merge.stats.held;
-        const enum merge_outcome did = merge_run(&s->merge);
+        const uint64_t since = clock_ns(), held = s->worker.merge.stats.held;
+        const enum merge_outcome did = merge_run(&s->worker.merge);
         uint64_t at = clock_ns();
 
         s->merge_ns += (double)(at - since);
         if (did != MERGE_IDLE)
             drain_merged(&s->drain, at - since);
-        if (s->merge.stats.held > held)
+        if (s->worker.merge.stats.held > held)
             drain_held(&s->drain);
         if (did == MERGE_IDLE)
             return;
@@ -330,7 +237,7 @@ ask(struct side *s)
         as_of_refresh(&s->as_of, clock_ms());
         as_of = as_of_get(&s->as_of, q.name, q.name_size);
         (void)store_read(s->read, &r); /* one is always answered */
-        check(q.error, "range");
+        assert_rc(q.error, 0);
         store_read_end(s->read);
         as_of_end_turn(&s->as_of);
         behind = (int64_t)clock_unix_ms() - as_of;
@@ -346,15 +253,15 @@ static void
 warm(const char *what)
 {
     for (int i = 0; i < 2; i++) {
-        uint64_t at;
+        double at;
 
-        fill_log(&sides[i], RECORDS, well_record);
-        at = cpu_ns();
+        fill_log(&sides[i]);
+        at = bench_cpu_ns(0);
         work(&sides[i]);
-        sides[i].work_cpu_ns = (double)(cpu_ns() - at);
-        at = cpu_ns();
+        sides[i].work_cpu_ns = bench_cpu_ns(0) - at;
+        at = bench_cpu_ns(0);
         ask(&sides[i]);
-        sides[i].range_cpu_ns = (double)(cpu_ns() - at);
+        sides[i].range_cpu_ns = bench_cpu_ns(0) - at;
     }
     (void)printf("%s: opening costs a worker %.0f ms and a reader %.0f ms of "
                  "processor time\n",
@@ -373,15 +280,15 @@ measure(const char *what)
     for (uint64_t n = 0; n < rounds; n++) {
         for (unsigned i = 0; i < 2; i++) {
             struct side *s = &sides[(n + i) % 2];
-            uint64_t at;
+            double at;
 
-            fill_log(s, RECORDS, well_record);
-            at = cpu_ns();
+            fill_log(s);
+            at = bench_cpu_ns(0);
             work(s);
-            s->work_cpu_ns += (double)(cpu_ns() - at);
-            at = cpu_ns();
+            s->work_cpu_ns += bench_cpu_ns(0) - at;
+            at = bench_cpu_ns(0);
             ask(s);
-            s->range_cpu_ns += (double)(cpu_ns() - at);
+            s->range_cpu_ns += bench_cpu_ns(0) - at;
         }
     }
     (void)printf("%s: merge %.0f k/s without, %.0f k/s with: %.3f; with the "
@@ -406,16 +313,6 @@ measure(const char *what)
                  sides[1].behind_most_ms);
 }
 
-static bool
-anything_held(struct side *s)
-{
-    bool any;
-
-    check(held_refresh(s->held), "look");
-    any = held_any(s->held);
-    return any;
-}
-
 /* The keyspace is well again, and a worker starts. */
 static void
 drain(struct side *s)
@@ -423,13 +320,13 @@ drain(struct side *s)
     uint64_t since, first;
     double took;
 
-    close_worker(s);
+    worker_close(&s->worker);
     spoil(s, false);
     open_worker(s);
     s->drain_ms = 0;
     s->merge_ns = s->drain_ns = 0;
     for (uint64_t n = 0; n < rounds; n++) {
-        fill_log(s, RECORDS, well_record);
+        fill_log(s);
         work(s);
     }
     first = s->drain.stats.records;
@@ -438,8 +335,10 @@ drain(struct side *s)
                  (unsigned long long)first, (s->merge_ns + s->drain_ns) / 1e9,
                  100 * s->drain_ns / (s->merge_ns + s->drain_ns));
     since = clock_ns();
-    while (clock_ns() - since < IDLE_NS && anything_held(s))
+    while (clock_ns() - since < IDLE_NS && held_any(s->worker.held)) {
         (void)drain_run(&s->drain, false);
+        assert_rc(held_refresh(s->worker.held), 0);
+    }
     took = seconds(since);
     (void)printf("drain when idle: %llu records in %.1f s: %.1f s for all\n",
                  (unsigned long long)(s->drain.stats.records - first), took,
@@ -450,17 +349,13 @@ drain(struct side *s)
 int
 main(int argc, char **argv)
 {
-    const bool quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
+    const bool quick = bench_begin(argc, argv);
     uint64_t since;
 
     diag_init("bench_held", DIAG_ERROR);
-    (void)setvbuf(stdout, NULL, _IOLBF, 0); /* each line when it is known */
     held_records = quick ? HELD / 50 : HELD;
     names = quick ? NAMES / 10 : NAMES;
     rounds = quick ? 4 : ROUNDS;
-    /* A disk: /tmp may be memory. */
-    if (setenv("TMPDIR", "/var/tmp", 0) < 0)
-        return 111;
     for (int i = 0; i < 2; i++) {
         open_side(&sides[i]);
         load(&sides[i]);
@@ -470,13 +365,13 @@ main(int argc, char **argv)
     hold(&sides[1]);
     (void)printf("holding %llu records: %.1f s\n",
                  (unsigned long long)held_records, seconds(since));
-    close_worker(&sides[1]); /* LMDB trusts what it has open */
+    worker_close(&sides[1].worker); /* LMDB trusts what it has open */
     spoil(&sides[1], true);
     open_worker(&sides[1]);
     measure("sick keyspace");
     drain(&sides[1]);
     since = clock_ns();
-    fill_log(&sides[1], names, name_record);
+    fill_log_of_names(&sides[1]);
     work(&sides[1]);
     (void)printf("holding %llu names: %.2f s\n", (unsigned long long)names,
                  seconds(since));

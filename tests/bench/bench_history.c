@@ -1,14 +1,15 @@
 /* tests/bench/bench_history.c - what history costs a merge, and what its
  * answers take.
  *
- *     bench_history [--quick] [--answers] [DIR]
+ *     bench_history [--quick] [--merges 0]
  *
- * Merges: the same batches go to a store that keeps the default history and to
- * one that keeps none, in turn, a second of a driven clock apart: 100k uniform
- * keys into 10M; 1k keys to each of 100 keyspaces of 10k; the same 10k keys
- * each second.  All of history's care is in the times.  Beside the last one,
- * where they are installed: a table (key, hour, sum) in SQLite, and Redis with
- * a hash for each key and day (HINCRBY of the hour), both synced like ours.
+ * Merges (left out with --merges 0): the same batches go to a store that keeps
+ * the default history and to one that keeps none, in turn, a second of a driven
+ * clock apart: 100k uniform keys into 10M; 1k keys to each of 100 keyspaces of
+ * 10k; the same 10k keys each second.  All of history's care is in the times.
+ * Beside the last one, where they are installed: a table (key, hour, sum) in
+ * SQLite, and Redis with a hash for each key and day (HINCRBY of the hour),
+ * both synced like ours.
  *
  * Sizes: bytes for a key and a day of which each hour has increments, here and
  * there; and the file of a keyspace whose tiers are full: hours later, after
@@ -16,23 +17,20 @@
  * again hours later.
  *
  * Answers: of a key with ten years of days and ninety days of hours; the top
- * 100 of a day among 1M keys, closed and running.  DIR (default: a new one in
- * /var/tmp) should be on a disk; what is made there is removed.  Prints, judges
- * nothing. */
-#include <errno.h>
+ * 100 of a day among 1M keys, closed and running. */
+#include "tests/lib/test.h"
+
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
-#include "tests/bench/report.h"
-#include "tests/bench/series.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/figures.h"
 #include "tests/bench/sides.h"
 
-static bool quick, answers;
+static bool quick;
 
 /* ---- merges ------------------------------------------------------------ */
 
@@ -52,7 +50,7 @@ load(struct side *s, const struct shape *p)
         for (uint64_t at = 0; at < p->keys; at += SIDES_BATCH) {
             const uint64_t left = p->keys - at;
 
-            (void)snprintf(name, sizeof name, "k%u", k); /* fits */
+            (void)snprintf(name, sizeof name, "k%u", k);
             (void)side_apply(
                 s, name,
                 sides_batch(left < SIDES_BATCH ? left : SIDES_BATCH, 0, at,
@@ -70,7 +68,7 @@ round_of(struct side *s, const struct shape *p, uint64_t seed, struct beside *b)
     for (unsigned k = 0; k < p->keyspaces; k++) {
         const size_t n = sides_batch(p->batch, p->keys, 0, !p->hot);
 
-        (void)snprintf(name, sizeof name, "k%u", k); /* fits */
+        (void)snprintf(name, sizeof name, "k%u", k);
         ms += side_apply(s, name, n);
         if (b != NULL)
             beside_apply(b, n);
@@ -90,17 +88,19 @@ report_beside(const struct beside *b, unsigned rounds)
 }
 
 static void
-time_merges(const char *dir, const struct shape *p)
+time_merges(const struct shape *p)
 {
     double with = 0, without = 0, most = 0;
     struct side on, off;
     struct beside b;
 
     sides_minute = 29000000;
-    side_open(&on, dir, SIDES_TIERS);
-    side_open(&off, dir, "off");
+    side_make(&on);
+    side_open(&on, SIDES_TIERS);
+    side_make(&off);
+    side_open(&off, "off");
     if (p->hot)
-        beside_open(&b, on.dir);
+        beside_open(&b, on.tmp.path);
     load(&on, p);
     load(&off, p);
     for (unsigned i = 0; i < p->rounds; i++) {
@@ -164,14 +164,16 @@ size_beside(const char *dir, uint64_t count)
 
 /* Minutes, hours and days: the minutes are of the last two days only. */
 static void
-size_keys(const char *dir)
+size_keys(void)
 {
     const uint64_t count = quick ? 2000 : 10000;
     const unsigned days = quick ? 10 : 30;
     struct side on, off;
 
-    side_open(&on, dir, SIDES_TIERS);
-    side_open(&off, dir, "off");
+    side_make(&on);
+    side_open(&on, SIDES_TIERS);
+    side_make(&off);
+    side_open(&off, "off");
     fill_days(&on, count, days);
     fill_days(&off, count, 1);
     (void)printf("%-28s %9.1f bytes, over %u days of 24 increments; all of the "
@@ -180,12 +182,12 @@ size_keys(const char *dir)
                  (side_used(&on, "k") - side_used(&off, "k")) /
                      (double)(count * days),
                  days, side_used(&off, "k") / (double)count);
-    size_beside(on.dir, count);
+    size_beside(on.tmp.path, count);
     side_close(&on);
     side_close(&off);
 }
 
-/* A process that reads a commit and stays there. */
+/* A process that reads a commit of a store and stays there. */
 struct pinned {
     pid_t pid;
     int go[2], done[2];
@@ -194,7 +196,7 @@ struct pinned {
 static void
 tell(const int fds[2])
 {
-    sides_check(write(fds[1], "", 1) == 1 ? 0 : -EPIPE, "tell");
+    assert_int_equal(write(fds[1], "", 1), 1);
 }
 
 static void
@@ -202,27 +204,27 @@ await(const int fds[2])
 {
     char byte;
 
-    sides_check(read(fds[0], &byte, 1) == 1 ? 0 : -EPIPE, "await");
+    assert_int_equal(read(fds[0], &byte, 1), 1);
 }
 
 /* Before the store is opened: LMDB wants a file opened once in a process. */
 static void
-pinned_start(struct pinned *p, const char *dir)
+pinned_start(struct pinned *p, struct side *s)
 {
-    struct side s;
-
-    sides_check(pipe(p->go) < 0 || pipe(p->done) < 0 ? -errno : 0, "pipe");
-    p->pid = fork();
-    sides_check(p->pid < 0 ? -errno : 0, "fork");
-    if (p->pid > 0)
+    must(pipe(p->go), "pipe");
+    must(pipe(p->done), "pipe");
+    p->pid = bench_fork();
+    if (p->pid > 0) {
+        (void)close(p->go[0]); /* the child's */
+        (void)close(p->done[1]);
         return;
+    }
     await(p->go);
-    side_read(&s, dir);
-    side_pin(&s);
+    side_pin(s);
     tell(p->done);
     await(p->go);
-    store_read_end(s.store);
-    store_close(s.store);
+    store_read_end(s->store);
+    store_close(s->store);
     _exit(0);
 }
 
@@ -230,11 +232,9 @@ static void
 pinned_end(struct pinned *p)
 {
     tell(p->go);
-    sides_check(waitpid(p->pid, NULL, 0) < 0 ? -errno : 0, "wait");
-    for (int i = 0; i < 2; i++) {
-        (void)close(p->go[i]);   /* pipes */
-        (void)close(p->done[i]); /* likewise */
-    }
+    must(waitpid(p->pid, NULL, 0), "wait");
+    (void)close(p->go[1]);
+    (void)close(p->done[0]);
 }
 
 /* So many merges of all keys, a minute apart or a second. */
@@ -250,7 +250,7 @@ go_on(struct side *s, uint64_t count, unsigned merges, unsigned in_a_minute)
 
 /* Tiers that are soon full. */
 static void
-size_retention(const char *dir)
+size_retention(void)
 {
     static const char tiers[] = "1m:1h,1h:6h,1d:10d";
     const uint64_t count = quick ? 500 : 2000;
@@ -258,9 +258,10 @@ size_retention(const char *dir)
     struct pinned p;
     struct side s;
 
-    pinned_start(&p, dir);
+    side_make(&s);
+    pinned_start(&p, &s);
     sides_minute = 29000160 / SIDES_DAY * SIDES_DAY;
-    side_open(&s, dir, tiers);
+    side_open(&s, tiers);
     go_on(&s, count, 12 * SIDES_DAY / 10, 1);
     full = side_file_mb(&s, "k");
     go_on(&s, count, 6 * 60, 1);
@@ -291,7 +292,7 @@ ask(struct side *s, const struct store_history_query *zero)
         const uint64_t start = clock_ns();
 
         q = *zero;
-        sides_check(store_history(s->store, &q, 0), "ask");
+        assert_rc(store_history(s->store, &q, 0), 0);
         store_read_end(s->store);
         series_add(&t, (double)(clock_ns() - start) / 1e6);
     }
@@ -299,7 +300,7 @@ ask(struct side *s, const struct store_history_query *zero)
 }
 
 static void
-time_key(const char *dir)
+time_key(void)
 {
     static struct store_bucket buckets[STORE_BUCKETS_MAX];
     const unsigned days = quick ? 400 : 3650;
@@ -313,7 +314,8 @@ time_key(const char *dir)
         .buckets = buckets};
 
     sides_minute = 29000160 / SIDES_DAY * SIDES_DAY;
-    side_open(&s, dir, SIDES_TIERS);
+    side_make(&s);
+    side_open(&s, SIDES_TIERS);
     for (unsigned day = 0; day < days; day++)
         for (unsigned hour = 0; hour < (day + 90 < days ? 1 : 24); hour++) {
             (void)side_apply(&s, "k", sides_batch(200, 0, 0, false));
@@ -335,7 +337,7 @@ time_key(const char *dir)
 }
 
 static void
-time_top(const char *dir)
+time_top(void)
 {
     static struct store_top top[100];
     const uint64_t count = quick ? 100000 : 1000000;
@@ -350,7 +352,8 @@ time_top(const char *dir)
 
     sides_minute = 29000160 / SIDES_DAY * SIDES_DAY;
     day = sides_minute;
-    side_open(&s, dir, SIDES_TIERS);
+    side_make(&s);
+    side_open(&s, SIDES_TIERS);
     for (unsigned hour = 0; hour < 24 + 14; hour++)
         for (unsigned i = 0; i < 6; i++) {
             /* Zipf, as it were: some keys come each time. */
@@ -380,18 +383,9 @@ main(int argc, char **argv)
         {"1k keys to each of 100", 10000, 1000, 100, 20, false},
         {"10k hot keys each second", 10000, 10000, 1, 300, true},
     };
-    char dir[256] = "/var/tmp/countd-bench-XXXXXX";
 
+    quick = bench_begin(argc, argv);
     diag_init("bench", DIAG_ERROR);
-    for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "--quick") == 0)
-            quick = true;
-        else if (strcmp(argv[i], "--answers") == 0)
-            answers = true;
-        else
-            (void)snprintf(dir, sizeof dir, "%s", argv[i]); /* cut: fails */
-    if (strstr(dir, "XXXXXX") != NULL && mkdtemp(dir) == NULL)
-        return 1;
     if (quick) {
         shapes[0] =
             (struct shape){"20k keys into 500k", 500000, 20000, 1, 20, false};
@@ -399,12 +393,11 @@ main(int argc, char **argv)
         shapes[2].rounds = 130;
     }
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        if (!answers)
-            time_merges(dir, &shapes[i]);
-    size_keys(dir);
-    size_retention(dir);
-    time_key(dir);
-    time_top(dir);
-    (void)rmdir(dir); /* a given one may have more in it */
+        if (bench_number("--merges", 1) > 0)
+            time_merges(&shapes[i]);
+    size_keys();
+    size_retention();
+    time_key();
+    time_top();
     return 0;
 }

@@ -1,7 +1,7 @@
 /* tests/bench/bench_live.c - counters of countd-write, beside yrmcds where it
  * is installed and a server that parses, answers and knows nothing.
  *
- *   bench_live [--quick] [BUILD_DIR]      (or $BUILD)
+ *   bench_live [--quick]
  *
  *   pairs    Acquire of 1 and Release of 1, of one of a thousand names
  *   Get      of one of a thousand counters that are held
@@ -14,32 +14,25 @@
  *
  * The servers take turns, so that what else the machine does meets all of
  * them, and everything is done twice: where the scheduler places the
- * processes, and with all of them on one CPU.  Printed: medians of the rounds,
- * smallest and largest, and the median of the rounds' ratios; times are those
- * of single requests.  Prints, judges nothing. */
+ * processes, and with all of them on one CPU; times are those of single
+ * requests. */
 #include "tests/lib/test.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "tests/bench/live_ceiling.h"
+#include "tests/bench/bench.h"
 #include "tests/bench/live_load.h"
-#include "tests/bench/report.h"
-#include "tests/bench/series.h"
-#include "tests/lib/daemon.h"
-#include "tests/lib/tmpdir.h"
+#include "tests/lib/client.h"
+#include "tests/lib/fleet.h"
 #include "tests/lib/yrmcds.h"
 
-#define KNOWN   1000 /* names of pairs and Get */
 #define BUCKETS 1000000
 #define ALONE   100 /* ms that a probe runs without a Dump */
 
@@ -52,30 +45,18 @@ struct server {
     bool there;
     pid_t pid;
     uint16_t port;
-    struct daemon writer;
-    struct tmpdir dir;
+    struct fleet fleet;
     struct yrmcds yrmcds;
 };
 
-struct bench {
+static struct bench {
     struct server servers[SERVERS];
     size_t rounds, name_rounds;
     uint64_t round_ms;
     uint64_t names; /* to create; and a tenth more */
-    cpu_set_t all;  /* we may run on */
     cpu_set_t place;
     const char *place_name;
-    char row[96]; /* what print_rows() prints, for the table */
-};
-
-static struct bench bench;
-
-static void
-die(const char *what)
-{
-    (void)fprintf(stderr, "bench_live: %s: %s\n", what, strerror(errno));
-    exit(111);
-}
+} bench;
 
 /* ---- servers ------------------------------------------------------------ */
 
@@ -87,28 +68,27 @@ place(pid_t pid, const cpu_set_t *set)
     struct dirent *e;
     DIR *dir;
 
-    (void)snprintf(path, sizeof path, "/proc/%ld/task", (long)pid); /* fits */
+    (void)snprintf(path, sizeof path, "/proc/%ld/task", (long)pid);
     dir = opendir(path);
-    if (!dir)
-        die(path);
+    assert_non_null(dir);
     while ((e = readdir(dir)))
         if (e->d_name[0] != '.' &&
-            sched_setaffinity((pid_t)atol(e->d_name), sizeof *set, set) < 0 &&
-            errno != ESRCH)
-            die("sched_setaffinity");
+            sched_setaffinity((pid_t)atol(e->d_name), sizeof *set, set) < 0)
+            assert_int_equal(errno, ESRCH);
     (void)closedir(dir); /* read only */
 }
 
 static void
 start_countd(struct server *s)
 {
-    tmpdir_make(&s->dir);
-    daemon_start(&s->writer, "countd-write", "-d", s->dir.path, "-o",
-                 "write.listen=127.0.0.1:0", "-o", "write.ack_listen=", "-o",
-                 "log.size=1M", "-o", "log.count=2", "-o", "counter.port=0",
-                 NULL);
-    s->pid = s->writer.pid;
-    s->port = daemon_port(&s->writer, "counter");
+    fleet_init(&s->fleet);
+    fleet_option(&s->fleet, "write.ack_listen=");
+    fleet_option(&s->fleet, "log.size=1M");
+    fleet_option(&s->fleet, "log.count=2");
+    fleet_option(&s->fleet, "counter.port=0");
+    fleet_start(&s->fleet, FLEET_WRITE);
+    s->pid = fleet_daemon(&s->fleet, FLEET_WRITE)->pid;
+    s->port = daemon_port(fleet_daemon(&s->fleet, FLEET_WRITE), "counter");
 }
 
 static void
@@ -135,90 +115,28 @@ end(struct bench *b, enum which w)
 {
     struct server *s = &b->servers[w];
 
-    if (!s->there || s->pid == 0)
+    if (!s->there)
         return;
     if (w == COUNTD) {
-        if (daemon_stop(&s->writer) != 0)
-            die("countd-write did not end well");
-        daemon_fini(&s->writer);
-        tmpdir_remove(&s->dir);
+        fleet_stop_all(&s->fleet);
+        fleet_fini(&s->fleet);
     } else if (w == YRMCDS) {
         yrmcds_end(&s->yrmcds);
     } else {
-        (void)kill(s->pid, SIGKILL);    /* our child, */
-        (void)waitpid(s->pid, NULL, 0); /* and not waited for */
-    }
-    s->pid = 0;
-}
-
-/* Resident memory in bytes. */
-static double
-memory_of(pid_t pid)
-{
-    char path[64], line[256];
-    unsigned long kib = 0;
-    FILE *f;
-
-    (void)snprintf(path, sizeof path, "/proc/%ld/status", (long)pid); /* fits */
-    f = fopen(path, "re");
-    if (!f)
-        die(path);
-    while (fgets(line, sizeof line, f))
-        if (sscanf(line, "VmRSS: %lu kB", &kib) == 1)
-            break;
-    (void)fclose(f); /* read only */
-    return (double)kib * 1024;
-}
-
-/* ---- results ------------------------------------------------------------ */
-
-struct row {
-    struct series value, p50, p99, max;
-};
-
-static void
-print_title(struct bench *b, const char *what)
-{
-    printf("%s, %s\n", what, b->place_name);
-    (void)snprintf(b->row, sizeof b->row, "%s, %s", what,
-                   b->place_name); /* fits */
-}
-
-/* One line per server that is there; `scale` makes the unit. */
-static void
-print_rows(const struct bench *b, const struct row rows[SERVERS], double scale,
-           const char *unit)
-{
-    for (int i = 0; i < SERVERS; i++) {
-        const struct row *r = &rows[i];
-
-        if (!b->servers[i].there || r->value.count == 0)
-            continue;
-        printf("  %-12s %9.3f %s  (%.3f..%.3f)", titles[i],
-               series_median(&r->value) * scale, unit,
-               series_min(&r->value) * scale, series_max(&r->value) * scale);
-        if (r->p50.count > 0)
-            printf("  p50 %.1f  p99 %.1f us", series_median(&r->p50),
-                   series_median(&r->p99));
-        if (r->max.count > 0)
-            printf("  max %.0f us", series_median(&r->max));
-        if (i != COUNTD) {
-            const double ratio = series_ratio(&rows[COUNTD].value, &r->value);
-
-            printf("  countd/this %.3g", ratio);
-            report_row(b->row, unit, series_median(&rows[COUNTD].value) * scale,
-                       titles[i], series_median(&r->value) * scale, ratio);
-        }
-        printf("\n");
+        bench_kill(s->pid);
     }
 }
 
+/* Adds the place to the name of the row. */
 static void
-add(struct row *r, const struct live_figures *f)
+report(const struct bench *b, const char *what, const struct figures f[SERVERS],
+       const char *unit, double scale)
 {
-    series_add(&r->value, f->per_second);
-    series_add(&r->p50, f->p50_us);
-    series_add(&r->p99, f->p99_us);
+    const struct table table = {titles, SERVERS, unit, scale};
+    char row[96];
+
+    (void)snprintf(row, sizeof row, "%s, %s", what, b->place_name);
+    figures_report(row, &table, f);
 }
 
 /* ---- loads -------------------------------------------------------------- */
@@ -226,36 +144,31 @@ add(struct row *r, const struct live_figures *f)
 static void
 run_load(struct bench *b, enum live_work work, unsigned conns, unsigned depth)
 {
-    const struct live_load load = {.work = work,
-                                   .conns = conns,
-                                   .depth = depth,
-                                   .names = KNOWN,
-                                   .ms = b->round_ms};
-    static struct row rows[SERVERS];
-    struct live_figures f;
+    static struct figures f[SERVERS];
+    static struct times times;
     int holders[SERVERS];
     char what[80];
 
-    memset(rows, 0, sizeof rows);
+    memset(f, 0, sizeof f);
     for (int i = 0; i < SERVERS; i++)
         if (b->servers[i].there && work == LIVE_GETS) {
-            holders[i] = live_load_connect(b->servers[i].port);
-            (void)live_load_fill(holders[i], 0, KNOWN); /* not measured */
+            holders[i] = client_connect(b->servers[i].port);
+            (void)live_load_fill(holders[i], 0, LIVE_KNOWN); /* not measured */
         }
     for (size_t round = 0; round < b->rounds; round++)
         for (int i = 0; i < SERVERS; i++)
-            if (b->servers[i].there) {
-                live_load_run(&load, b->servers[i].port, &f);
-                add(&rows[i], &f);
-            }
+            if (b->servers[i].there)
+                figures_add(&f[i],
+                            live_load_run(work, conns, depth, b->round_ms,
+                                          b->servers[i].port, &times),
+                            &times);
     for (int i = 0; i < SERVERS; i++)
         if (b->servers[i].there && work == LIVE_GETS)
-            (void)close(holders[i]); /* a socket */
+            client_close(holders[i]);
     (void)snprintf(what, sizeof what, "%s, %u connection%s, depth %u",
                    work == LIVE_PAIRS ? "pairs" : "Get", conns,
-                   conns == 1 ? "" : "s", depth); /* fits */
-    print_title(b, what);
-    print_rows(b, rows, 1e-6, work == LIVE_PAIRS ? "M pairs/s" : "M/s");
+                   conns == 1 ? "" : "s", depth);
+    report(b, what, f, work == LIVE_PAIRS ? "M pairs/s" : "M/s", 1e-6);
 }
 
 static void
@@ -274,76 +187,68 @@ run_loads(struct bench *b)
 /* ---- names -------------------------------------------------------------- */
 
 struct names {
-    struct row create[SERVERS], dump[SERVERS], loaded[SERVERS];
-    struct row alone[SERVERS], others[SERVERS];
-    struct row base[SERVERS], worst[SERVERS], million[SERVERS];
+    struct figures create[SERVERS], dump[SERVERS], loaded[SERVERS];
+    struct figures alone[SERVERS], others[SERVERS];
+    struct figures base[SERVERS], worst[SERVERS], million[SERVERS];
 };
 
 struct probe {
     pid_t pid;
-    int stop_fd;   /* closing it ends the probe */
-    int answer_fd; /* and its figures come here */
+    int stop[2];   /* closing it ends the probe */
+    int answer[2]; /* and its figures come here */
 };
 
 /* A client in a process of its own. */
 static void
 start_probe(struct probe *p, uint16_t port)
 {
-    int stop[2], answer[2];
-    struct live_figures f;
+    static struct times times;
+    struct figures f = {.value = {.count = 0}};
 
-    if (pipe(stop) < 0 || pipe(answer) < 0)
-        die("pipe");
-    (void)fflush(NULL); /* or the child would print it again */
-    p->pid = fork();
-    if (p->pid < 0)
-        die("fork");
+    must(pipe(p->stop), "pipe");
+    must(pipe(p->answer), "pipe");
+    p->pid = bench_fork();
     if (p->pid == 0) {
-        if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
-            _exit(111);
-        (void)close(stop[1]); /* the parent's */
-        live_load_probe(live_load_connect(port), stop[0], &f);
-        _exit(write(answer[1], &f, sizeof f) == sizeof f ? 0 : 111);
+        (void)close(p->stop[1]); /* the parent's */
+        figures_add(&f, live_load_probe(port, p->stop[0], &times), &times);
+        _exit(write(p->answer[1], &f, sizeof f) == sizeof f ? 0 : 111);
     }
-    (void)close(stop[0]);   /* the child's */
-    (void)close(answer[1]); /* likewise */
-    p->stop_fd = stop[1];
-    p->answer_fd = answer[0];
+    (void)close(p->stop[0]);   /* the child's */
+    (void)close(p->answer[1]); /* likewise */
 }
 
 static void
-end_probe(struct probe *p, struct row *r)
+end_probe(struct probe *p, struct figures *out)
 {
-    struct live_figures f;
+    struct figures f;
 
-    (void)close(p->stop_fd); /* that is the sign */
-    if (read(p->answer_fd, &f, sizeof f) != sizeof f)
-        die("a probe");
-    (void)close(p->answer_fd);      /* read only */
-    (void)waitpid(p->pid, NULL, 0); /* our child, it ends by itself */
-    add(r, &f);
-    series_add(&r->max, f.max_us);
+    (void)close(p->stop[1]); /* that is the sign */
+    assert_int_equal(read(p->answer[0], &f, sizeof f), sizeof f);
+    (void)close(p->answer[0]);
+    must(waitpid(p->pid, NULL, 0), "wait");
+    series_add(&out->value, f.value.at[0]);
+    series_add(&out->p50, f.p50.at[0]);
+    series_add(&out->p99, f.p99.at[0]);
+    series_add(&out->max, f.max.at[0]);
 }
 
 static void
 run_dumps(struct bench *b, enum which w, struct names *n)
 {
     const uint16_t port = b->servers[w].port;
-    const int fd = live_load_connect(port);
+    const int fd = client_connect(port);
     struct probe probe;
     uint64_t records;
 
-    series_add(&n->dump[w].value, live_load_dump(fd, &records));
-    errno = EPROTO;
-    if (records != b->names)
-        die("records of a Dump");
+    figures_add(&n->dump[w], live_load_dump(fd, &records), NULL);
+    assert_int_equal(records, b->names);
     start_probe(&probe, port);
     (void)usleep(ALONE * 1000); /* cut short: a shorter look */
     end_probe(&probe, &n->alone[w]);
     start_probe(&probe, port);
-    series_add(&n->loaded[w].value, live_load_dump(fd, &records));
+    figures_add(&n->loaded[w], live_load_dump(fd, &records), NULL);
     end_probe(&probe, &n->others[w]);
-    (void)close(fd); /* a socket */
+    client_close(fd);
 }
 
 /* A fresh server: one holder of more and more names. */
@@ -356,23 +261,24 @@ run_server(struct bench *b, enum which w, struct names *n)
     int fd;
 
     start(b, w);
-    fd = live_load_connect(b->servers[w].port);
-    base = memory_of(b->servers[w].pid);
+    fd = client_connect(b->servers[w].port);
+    base = bench_memory(b->servers[w].pid, "VmRSS:");
     while (taken < b->names + b->names / 10) {
         seconds += live_load_fill(fd, taken, taken + step);
         taken += step;
-        grown = (memory_of(b->servers[w].pid) - base) / (double)taken;
+        grown =
+            (bench_memory(b->servers[w].pid, "VmRSS:") - base) / (double)taken;
         if (taken >= b->names / 2 && grown > worst)
             worst = grown;
         if (taken != b->names)
             continue;
-        series_add(&n->create[w].value, (double)b->names / seconds);
-        series_add(&n->million[w].value, grown);
+        figures_add(&n->create[w], (double)b->names / seconds, NULL);
+        figures_add(&n->million[w], grown, NULL);
         run_dumps(b, w, n);
     }
-    series_add(&n->base[w].value, base);
-    series_add(&n->worst[w].value, worst);
-    (void)close(fd); /* a socket */
+    figures_add(&n->base[w], base, NULL);
+    figures_add(&n->worst[w], worst, NULL);
+    client_close(fd);
     end(b, w);
 }
 
@@ -390,22 +296,16 @@ run_names(struct bench *b)
     memset(&n.others[CEILING], 0, sizeof n.others[CEILING]);
     memset(&n.worst[CEILING], 0, sizeof n.worst[CEILING]);
     memset(&n.million[CEILING], 0, sizeof n.million[CEILING]);
-    print_title(b, "create names");
-    print_rows(b, n.create, 1e-6, "M/s");
-    print_title(b, "memory of a server without names");
-    print_rows(b, n.base, 1.0 / (1 << 20), "MiB");
-    print_title(b, "memory of a name, all of them held");
-    print_rows(b, n.million, 1, "bytes");
-    print_title(b, "the same, the worst of half as many to a tenth more");
-    print_rows(b, n.worst, 1, "bytes");
-    print_title(b, "Dump of all");
-    print_rows(b, n.dump, 1e3, "ms");
-    print_title(b, "Dump of all, while another client asks");
-    print_rows(b, n.loaded, 1e3, "ms");
-    print_title(b, "that other client without a Dump: Gets");
-    print_rows(b, n.alone, 1e-3, "k/s");
-    print_title(b, "that other client during the Dump: Gets");
-    print_rows(b, n.others, 1e-3, "k/s");
+    report(b, "create names", n.create, "M/s", 1e-6);
+    report(b, "memory of a server without names", n.base, "MiB",
+           1.0 / (1 << 20));
+    report(b, "memory of a name, all of them held", n.million, "bytes", 1);
+    report(b, "the same, the worst of half as many to a tenth more", n.worst,
+           "bytes", 1);
+    report(b, "Dump of all", n.dump, "ms", 1e3);
+    report(b, "Dump of all, while another client asks", n.loaded, "ms", 1e3);
+    report(b, "that other client without a Dump: Gets", n.alone, "k/s", 1e-3);
+    report(b, "that other client during the Dump: Gets", n.others, "k/s", 1e-3);
 }
 
 /* ---- start -------------------------------------------------------------- */
@@ -415,8 +315,7 @@ run_place(struct bench *b, const char *name, const cpu_set_t *set)
 {
     b->place = *set;
     b->place_name = name;
-    if (sched_setaffinity(0, sizeof *set, set) < 0)
-        die("sched_setaffinity");
+    must(sched_setaffinity(0, sizeof *set, set), "sched_setaffinity");
     run_loads(b);
     run_names(b);
 }
@@ -425,38 +324,25 @@ int
 main(int argc, char **argv)
 {
     struct bench *b = &bench;
-    const char *build = getenv("BUILD");
+    const bool is_quick = bench_begin(argc, argv);
     const uint64_t begin_ms = clock_ms();
-    cpu_set_t one;
+    cpu_set_t all, one;
     size_t cpu = 0;
 
-    b->rounds = 7;
-    b->name_rounds = 3;
-    b->round_ms = 300;
-    b->names = 1000000;
-    for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "--quick") == 0) {
-            b->rounds = 3;
-            b->name_rounds = 1;
-            b->round_ms = 100;
-            b->names = 100000;
-        } else {
-            build = argv[i];
-        }
-    if (build && setenv("BUILD", build, 1) < 0)
-        die("environment");
-    if (sched_getaffinity(0, sizeof b->all, &b->all) < 0)
-        die("sched_getaffinity");
-    while (!CPU_ISSET(cpu, &b->all))
+    b->rounds = is_quick ? 3 : 7;
+    b->name_rounds = is_quick ? 1 : 3;
+    b->round_ms = is_quick ? 100 : 300;
+    b->names = is_quick ? 100000 : 1000000;
+    must(sched_getaffinity(0, sizeof all, &all), "sched_getaffinity");
+    while (!CPU_ISSET(cpu, &all))
         cpu++;
     CPU_ZERO(&one);
     CPU_SET(cpu, &one);
-    (void)setvbuf(stdout, NULL, _IOLBF, 0); /* only looks */
     b->servers[COUNTD].there = b->servers[CEILING].there = true;
     b->servers[YRMCDS].there = yrmcds_installed();
     if (!b->servers[YRMCDS].there)
         printf("yrmcds is not installed: no comparison with it\n");
-    run_place(b, "free", &b->all);
+    run_place(b, "free", &all);
     run_place(b, "one CPU", &one);
     printf("%.0f seconds\n", (double)(clock_ms() - begin_ms) / 1e3);
     return 0;

@@ -1,46 +1,44 @@
 /* tests/bench/bench_merge.c - merging uniform batches into a large keyspace,
  * against plain LMDB entries, and ranges of the result.
  *
- *     bench_merge [--quick] [DIR [KEYS [BATCH [ROUNDS]]]]
+ *     bench_merge [--quick] [--keys N] [--batch N] [--rounds N]
  *
- * Both sides hold the same KEYS counters of 20-byte keys and distinct counts,
- * in both orders.  ROUNDS times both get the same BATCH of uniform keys, in
+ * Both sides hold the same counters of 20-byte keys and distinct counts, in
+ * both orders.  In each round both get the same batch of uniform keys, in
  * turn: ours through store_apply, plain LMDB as two databases (key -> count,
  * ~count key -> nothing) with deletes and inserts each sorted by rank; both
- * with LMDB's default sync.  DIR (default: a new one in /var/tmp) should be on
- * a disk; what is made there is removed.  Prints, judges nothing. */
-#include <errno.h>
-#include <fcntl.h>
+ * with LMDB's default sync. */
+#include "tests/lib/test.h"
+
 #include <lmdb.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/store/lmdb/lmdb_store.h"
-#include "tests/bench/report.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/figures.h"
+#include "tests/lib/random.h"
+#include "tests/lib/tmpdir.h"
 
 #define KEY_SIZE   20
 #define RANK_SIZE  28
 #define LOAD_BATCH 500000
 #define TXN_MEMORY ((size_t)256 << 20)
-#define ROUNDS_MAX 1000
 #define RANGE_ROWS 100
 
 static const uint8_t *const keyspace = (const uint8_t *)"bench";
 
 struct bench {
-    char dir[256];
-    int dir_fd;
+    struct tmpdir dir;
     uint64_t keys, batch, rounds;
-    uint64_t rng;
+    struct random random;
     struct store *store;
     MDB_env *env;
     MDB_dbi by_key, by_rank;
@@ -51,37 +49,13 @@ struct bench {
     uint8_t *key_bytes;
     struct store_delta *deltas;
     uint8_t *old_ranks, *new_ranks;
-    double ours_ms[ROUNDS_MAX], plain_ms[ROUNDS_MAX];
 };
 
 static void
 check(int rc, const char *what)
 {
-    if (rc == 0)
-        return;
-    (void)fprintf(stderr, "bench_merge: %s: %s\n", what,
-                  rc < 0 && rc > -4096 ? strerror(-rc) : mdb_strerror(rc));
-    exit(111);
-}
-
-static void *
-need(size_t size)
-{
-    void *p = malloc(size);
-
-    if (p == NULL)
-        check(-ENOMEM, "malloc");
-    return p;
-}
-
-static uint64_t
-random_next(uint64_t *state)
-{
-    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
+    if (rc != 0)
+        fail_msg("%s: %s", what, mdb_strerror(rc));
 }
 
 static void
@@ -121,21 +95,20 @@ shuffled(uint64_t i, uint64_t n)
 /* ---- loading ---- */
 
 static void
-apply_batch(struct bench *b, struct store_applied *applied)
+apply_batch(struct bench *b)
 {
+    struct store_applied applied;
     const struct store_batch batch = {.name = keyspace,
                                       .name_size = 5,
                                       .deltas = b->deltas,
                                       .delta_count = b->count};
 
-    check(store_apply(b->store, &batch, applied), "store_apply");
+    assert_rc(store_apply(b->store, &batch, &applied), 0);
 }
 
 static void
 load_ours(struct bench *b)
 {
-    struct store_applied applied;
-
     for (uint64_t at = 0; at < b->keys; at += LOAD_BATCH) {
         const uint64_t n =
             b->keys - at < LOAD_BATCH ? b->keys - at : LOAD_BATCH;
@@ -151,17 +124,17 @@ load_ours(struct bench *b)
             };
         }
         b->count = n;
-        apply_batch(b, &applied);
+        apply_batch(b);
     }
 }
 
 static void
 open_plain(struct bench *b)
 {
-    char path[300];
+    char path[600];
     MDB_txn *txn;
 
-    (void)snprintf(path, sizeof path, "%s/plain.mdb", b->dir);
+    (void)snprintf(path, sizeof path, "%s/plain.mdb", b->dir.path);
     check(mdb_env_create(&b->env), "mdb_env_create");
     check(mdb_env_set_maxdbs(b->env, 4), "mdb_env_set_maxdbs");
     check(mdb_env_set_mapsize(b->env, (size_t)64 << 30), "mapsize");
@@ -175,7 +148,7 @@ open_plain(struct bench *b)
 static void
 load_plain(struct bench *b)
 {
-    uint32_t *at_rank = need(b->keys * sizeof *at_rank);
+    uint32_t *at_rank = need(b->keys, sizeof *at_rank);
     uint8_t key[KEY_SIZE], rank[RANK_SIZE];
     MDB_txn *txn;
 
@@ -218,14 +191,14 @@ make_batch(struct bench *b)
     uint64_t n = 0;
 
     for (uint64_t i = 0; i < b->batch; i++)
-        b->ids[i] = random_next(&b->rng) % b->keys;
+        b->ids[i] = random_below(&b->random, b->keys);
     qsort(b->ids, b->batch, sizeof *b->ids, compare_ids);
     for (uint64_t i = 0; i < b->batch; i++) {
         uint8_t *key = b->key_bytes + n * KEY_SIZE;
 
         if (i > 0 && b->ids[i] == b->ids[i - 1])
             continue;
-        b->adds[n] = 1 + (int64_t)(random_next(&b->rng) % 1000);
+        b->adds[n] = 1 + (int64_t)random_below(&b->random, 1000);
         key_put(key, b->ids[i]);
         b->deltas[n] = (struct store_delta){
             .key = key,
@@ -252,23 +225,12 @@ written_mb(void)
     return (double)bytes / 1e6;
 }
 
-/* Processor time of this process in ms. */
 static double
-cpu_ms(void)
-{
-    struct timespec ts;
-
-    check(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts) < 0 ? -errno : 0,
-          "clock_gettime");
-    return (double)ts.tv_sec * 1e3 + (double)ts.tv_nsec / 1e6;
-}
-
-static double
-apply_ours(struct bench *b, struct store_applied *applied)
+apply_ours(struct bench *b)
 {
     const uint64_t start = clock_ns();
 
-    apply_batch(b, applied);
+    apply_batch(b);
     return (double)(clock_ns() - start) / 1e6;
 }
 
@@ -342,30 +304,14 @@ disk_mb(const struct bench *b, const char *file)
 {
     struct stat st;
 
-    if (fstatat(b->dir_fd, file, &st, 0) < 0)
+    if (fstatat(b->dir.fd, file, &st, 0) < 0)
         return 0;
     return (double)st.st_blocks * 512 / 1e6;
 }
 
-static long
-status_kb(const char *field)
-{
-    FILE *f = fopen("/proc/self/status", "re");
-    char line[128];
-    long kb = 0;
-
-    if (f == NULL)
-        return 0;
-    while (fgets(line, sizeof line, f) != NULL)
-        if (strncmp(line, field, strlen(field)) == 0)
-            kb = strtol(line + strlen(field), NULL, 10);
-    (void)fclose(f); /* only read */
-    return kb;
-}
-
 struct watch {
     atomic_bool stop;
-    long peak_kb;
+    double peak; /* bytes */
 };
 
 static void *
@@ -374,10 +320,9 @@ watch_memory(void *arg)
     struct watch *w = arg;
 
     while (!atomic_load(&w->stop)) {
-        const long kb = status_kb("RssAnon:");
+        const double now = bench_memory(0, "RssAnon:");
 
-        if (kb > w->peak_kb)
-            w->peak_kb = kb;
+        w->peak = now > w->peak ? now : w->peak;
         (void)usleep(2000);
     }
     return NULL;
@@ -387,7 +332,7 @@ static void
 open_ours(struct bench *b)
 {
     const struct lmdb_options options = {
-        .keyspace_fd = b->dir_fd,
+        .keyspace_fd = b->dir.fd,
         .keyspace_size = 256,
         .key_size = 256,
         .writable = true,
@@ -395,7 +340,7 @@ open_ours(struct bench *b)
         .txn_memory = TXN_MEMORY,
     };
 
-    check(lmdb_store_open(&b->store, &options), "store_open");
+    assert_rc(lmdb_store_open(&b->store, &options), 0);
 }
 
 /* One more batch, not timed, to see its memory. */
@@ -403,9 +348,8 @@ static void
 measure_memory(struct bench *b)
 {
     struct watch w = {.stop = false};
-    struct store_applied applied;
     pthread_t thread;
-    long before;
+    double before;
 
     /* What LMDB has kept must not hide what it takes. */
     store_close(b->store);
@@ -414,30 +358,13 @@ measure_memory(struct bench *b)
     open_plain(b);
     open_ours(b);
     make_batch(b);
-    before = status_kb("RssAnon:");
-    check(-pthread_create(&thread, NULL, watch_memory, &w), "pthread_create");
-    (void)apply_ours(b, &applied);
+    before = bench_memory(0, "RssAnon:");
+    assert_int_equal(pthread_create(&thread, NULL, watch_memory, &w), 0);
+    (void)apply_ours(b);
     atomic_store(&w.stop, true);
     (void)pthread_join(thread, NULL); /* it ends at once */
-    printf("anonymous memory of one batch: %ld MB above %ld MB before it\n",
-           (w.peak_kb - before) / 1024, before / 1024);
-}
-
-static int
-compare_doubles(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static double
-print_times(const char *name, double *ms, uint64_t n)
-{
-    qsort(ms, n, sizeof *ms, compare_doubles);
-    printf("%-20s  median %8.1f ms   min %8.1f   max %8.1f\n", name, ms[n / 2],
-           ms[0], ms[n - 1]);
-    return ms[n / 2];
+    printf("anonymous memory of one batch: %.0f MB above %.0f MB before it\n",
+           (w.peak - before) / (1 << 20), before / (1 << 20));
 }
 
 /* ---- ranges ---- */
@@ -454,16 +381,17 @@ time_ranges(struct bench *b, const char *name, uint64_t offset, bool random,
     struct store_reads reads = {
         .queries = &q, .count = 1, .at = bytes, .capacity = sizeof bytes};
     const unsigned views = 20000 / per_view;
-    uint64_t start, total = 0, state = 1;
+    struct random state = {1};
+    uint64_t start, total = 0;
 
     start = clock_ns();
     for (unsigned i = 0; i < views; i++) {
         for (unsigned n = 0; n < per_view; n++) {
             if (random)
-                offset = random_next(&state) % (b->keys - RANGE_ROWS);
+                offset = random_below(&state, b->keys - RANGE_ROWS);
             q.offset = (int64_t)offset;
             (void)store_read(b->store, &reads); /* one: always answered */
-            check(q.error, "store_read");
+            assert_rc(q.error, 0);
             total += q.rows;
         }
         store_read_end(b->store);
@@ -493,44 +421,41 @@ open_all(struct bench *b)
 
     open_ours(b);
     open_plain(b);
-    b->ids = need(b->batch * sizeof *b->ids);
-    b->adds = need(b->batch * sizeof *b->adds);
-    b->key_bytes = need(room * KEY_SIZE);
-    b->deltas = need(room * sizeof *b->deltas);
-    b->old_ranks = need(b->batch * RANK_SIZE);
-    b->new_ranks = need(b->batch * RANK_SIZE);
+    b->ids = need(b->batch, sizeof *b->ids);
+    b->adds = need(b->batch, sizeof *b->adds);
+    b->key_bytes = need(room, KEY_SIZE);
+    b->deltas = need(room, sizeof *b->deltas);
+    b->old_ranks = need(b->batch, RANK_SIZE);
+    b->new_ranks = need(b->batch, RANK_SIZE);
+}
+
+/* Does it to one side: milliseconds, and says what it cost. */
+static double
+measure(struct bench *b, double (*apply)(struct bench *), const char *name)
+{
+    const double mb = written_mb(), cpu_ns = bench_cpu_ns(0);
+    const double ms = apply(b);
+
+    printf("  %s %8.1f ms (%.1f MB, %.0f ms of a CPU)", name, ms,
+           written_mb() - mb, (bench_cpu_ns(0) - cpu_ns) / 1e6);
+    return ms;
 }
 
 static void
 run_rounds(struct bench *b)
 {
-    struct store_applied applied = {.keys = 0};
-    double ours, plain;
+    static const char *const names[2] = {"blocks", "plain LMDB entries"};
+    static const struct table table = {names, 2, "ms", 1};
+    static struct figures f[2];
 
     for (uint64_t i = 0; i < b->rounds; i++) {
-        double mb[3], cpu[3];
-
         make_batch(b);
-        mb[0] = written_mb();
-        cpu[0] = cpu_ms();
-        b->ours_ms[i] = apply_ours(b, &applied);
-        mb[1] = written_mb();
-        cpu[1] = cpu_ms();
-        b->plain_ms[i] = apply_plain(b);
-        mb[2] = written_mb();
-        cpu[2] = cpu_ms();
-        printf("round %2llu: ours %8.1f ms (%llu commits, %.1f MB, %.0f ms of "
-               "a CPU), plain %8.1f ms (%.1f MB, %.0f)\n",
-               (unsigned long long)i + 1, b->ours_ms[i],
-               (unsigned long long)applied.commits, mb[1] - mb[0],
-               cpu[1] - cpu[0], b->plain_ms[i], mb[2] - mb[1], cpu[2] - cpu[1]);
-        (void)fflush(stdout); /* somebody may be watching */
+        printf("round %2llu:", (unsigned long long)i + 1);
+        figures_add(&f[0], measure(b, apply_ours, "ours"), NULL);
+        figures_add(&f[1], measure(b, apply_plain, "plain"), NULL);
+        printf("\n");
     }
-    ours = print_times("blocks", b->ours_ms, b->rounds);
-    plain = print_times("plain LMDB entries", b->plain_ms, b->rounds);
-    printf("ratio of medians      %8.3f\n", ours / plain);
-    report_row("merge of 100 k keys", "ms", ours, "plain LMDB entries", plain,
-               ours / plain);
+    figures_report("merge of 100 k keys", &table, f);
 }
 
 static void
@@ -544,81 +469,31 @@ print_sizes(const struct bench *b)
     report_row("file", "MB", ours, "packed rows", packed, ours / packed);
 }
 
-static void
-remove_all(const struct bench *b, bool log_owner_dir)
-{
-    static const char *const files[] = {"bench.mdb", "bench.mdb-lock",
-                                        "plain.mdb", "plain.mdb-lock"};
-
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-        (void)unlinkat(b->dir_fd, files[i], 0); /* best effort */
-    if (log_owner_dir)
-        (void)rmdir(b->dir); /* best effort */
-}
-
-static void
-run(struct bench *b)
-{
-    uint64_t start = clock_ns();
-
-    open_all(b);
-    load_ours(b);
-    printf("load: blocks %.1f s, ", (double)(clock_ns() - start) / 1e9);
-    start = clock_ns();
-    load_plain(b);
-    printf("plain LMDB %.1f s\n", (double)(clock_ns() - start) / 1e9);
-    print_sizes(b);
-    run_rounds(b);
-    print_sizes(b);
-    measure_memory(b);
-    time_all_ranges(b);
-    store_close(b->store);
-    mdb_env_close(b->env);
-    free(b->ids);
-    free(b->adds);
-    free(b->key_bytes);
-    free(b->deltas);
-    free(b->old_ranks);
-    free(b->new_ranks);
-}
-
 int
 main(int argc, char **argv)
 {
-    static struct bench b = {
-        .keys = 10000000, .batch = 100000, .rounds = 10, .rng = 1};
-    int at = 1;
-    bool log_owner_dir;
+    static struct bench b = {.random = {1}};
+    const bool is_quick = bench_begin(argc, argv);
+    uint64_t start;
 
-    if (argc > at && strcmp(argv[at], "--quick") == 0) {
-        b.keys = 100000;
-        b.batch = 2000;
-        b.rounds = 3;
-        at++;
-    }
-    log_owner_dir = argc <= at;
-    (void)snprintf(b.dir, sizeof b.dir, "%s",
-                   log_owner_dir ? "/var/tmp/bench_merge.XXXXXX" : argv[at++]);
-    if (argc > at)
-        b.keys = strtoull(argv[at++], NULL, 10);
-    if (argc > at)
-        b.batch = strtoull(argv[at++], NULL, 10);
-    if (argc > at)
-        b.rounds = strtoull(argv[at++], NULL, 10);
-    if (b.keys < 2 * RANGE_ROWS || b.keys > UINT32_MAX || b.batch < 1 ||
-        b.rounds < 1 || b.rounds > ROUNDS_MAX) {
-        (void)fprintf(stderr, "usage: bench_merge [--quick] [DIR [KEYS "
-                              "[BATCH [ROUNDS]]]]\n");
-        return 100;
-    }
-    if (log_owner_dir)
-        check(mkdtemp(b.dir) == NULL ? -errno : 0, b.dir);
-    else if (mkdir(b.dir, 0700) < 0 && errno != EEXIST)
-        check(-errno, b.dir);
-    b.dir_fd = open(b.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (b.dir_fd < 0)
-        check(-errno, b.dir);
-    run(&b);
-    remove_all(&b, log_owner_dir);
+    b.keys = bench_number("--keys", is_quick ? 100000 : 10000000);
+    b.batch = bench_number("--batch", is_quick ? 2000 : 100000);
+    b.rounds = bench_number("--rounds", is_quick ? 3 : 10);
+    tmpdir_make(&b.dir);
+    open_all(&b);
+    start = clock_ns();
+    load_ours(&b);
+    printf("load: blocks %.1f s, ", (double)(clock_ns() - start) / 1e9);
+    start = clock_ns();
+    load_plain(&b);
+    printf("plain LMDB %.1f s\n", (double)(clock_ns() - start) / 1e9);
+    print_sizes(&b);
+    run_rounds(&b);
+    print_sizes(&b);
+    measure_memory(&b);
+    time_all_ranges(&b);
+    store_close(b.store);
+    mdb_env_close(b.env);
+    tmpdir_remove(&b.dir);
     return 0;
 }

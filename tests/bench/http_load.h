@@ -1,17 +1,11 @@
 /* tests/bench/http_load.h - load for HTTP servers, and one that answers all
- * requests alike: what a server of this shape could do at most.
- *
- * One thread keeps `depth` requests under way on each of `conns` connections
- * and notes how long each answer took.  Any trouble ends the program with a
- * message.
- */
+ * requests alike. */
 #ifndef COUNTD_TESTS_BENCH_HTTP_LOAD_H
 #define COUNTD_TESTS_BENCH_HTTP_LOAD_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/types.h>
+
+#include "tests/bench/load.h"
 
 struct http_load {
     const char *target; /* "/fetch" */
@@ -22,22 +16,25 @@ struct http_load {
     const char *body;    /* of a POST; NULL: a GET */
 };
 
-struct http_figures {
-    double per_second;
-    double p50_us, p99_us, max_us;
-};
-
+/* Adds requests a second and their times to what a side did. */
 void http_load_run(const struct http_load *l, uint16_t port,
-                   struct http_figures *out);
+                   struct figures *out);
+
+/* A load's take(): answers, which must be 200 or 304. */
+size_t http_load_take(const struct load *l, const uint8_t *in, size_t have,
+                      uint64_t *answers);
 
 /* A process that answers the same bytes to each request, until it is killed;
- * NULL: a number of 17 bytes.  Requests with `Connection: close`, which must
- * come alone, always get that. */
+ * NULL: a number of 17 bytes.  It closes after a request with `Connection:
+ * close`. */
 pid_t http_ceiling_start(uint16_t *port, const char *answer, size_t size);
 
 /* The same, but what has come of a round is written to a file in `folder`, a
- * slot of `slot` bytes for each request, and synced before it is answered. */
-pid_t http_ceiling_start_durable(uint16_t *port, const char *answer,
-                                 size_t size, const char *folder, size_t slot);
+ * slot of `slot` bytes for each request, and synced before it is answered.
+ * What comes to the silent port, if there is one, is written to another file
+ * without a look. */
+pid_t http_ceiling_start_durable(uint16_t *port, uint16_t *silent_port,
+                                 const char *answer, size_t size,
+                                 const char *folder, size_t slot);
 
 #endif

@@ -1,26 +1,25 @@
-/* tests/bench/redis.h - history as users of Redis keep it: a hash for each key
- * and day, in which HINCRBY counts its hours.
- *
- * The server of the PATH is started on a socket in a folder; it appends every
- * command to a file and syncs that before it answers, as countd does.  What
- * fails ends the bench. */
+/* tests/bench/redis.h - redis-servers, where they are installed, and history as
+ * users of Redis keep it: a hash for each key and day, in which HINCRBY counts
+ * its hours. */
 #ifndef COUNTD_TESTS_BENCH_REDIS_H
 #define COUNTD_TESTS_BENCH_REDIS_H
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <sys/types.h>
 
 #include "common/store/store.h"
+#include "tests/lib/daemon.h"
 
 struct redis {
-    pid_t pid;
-    int fd;
-    char *text; /* commands, or an answer */
+    struct daemon daemon;
+    uint16_t port; /* 0: not there */
+    int fd;        /* a connection, of what follows */
 };
 
-/* False: redis-server is not installed. */
-bool redis_open(struct redis *r, const char *dir);
+/* Starts one on a free port, with its files in a folder.  `sync`: it appends
+ * every command to a file and syncs that, "always" before it answers, or
+ * "everysec"; NULL: it keeps nothing.  False: not installed. */
+bool redis_open(struct redis *r, const char *dir, const char *sync);
 void redis_close(struct redis *r);
 
 /* Sends increments and waits for all answers; milliseconds. */

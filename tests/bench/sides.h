@@ -15,6 +15,7 @@
 #include "tests/bench/redis.h"
 #include "tests/bench/sqlite.h"
 #include "tests/lib/random.h"
+#include "tests/lib/tmpdir.h"
 
 #define SIDES_KEY   20
 #define SIDES_DAY   1440u
@@ -24,25 +25,20 @@
 extern uint32_t sides_minute; /* the time */
 extern struct random sides_rng;
 
-void sides_check(int rc, const char *what);
-
 /* A store in a folder of its own. */
 struct side {
-    char dir[300];
-    int fd;
+    struct tmpdir tmp;
     struct store *store;
     struct tiers_rules rules;
     uint64_t epoch;
 };
 
-/* Tiers "off" go to the folder off, others to on. */
-void side_open(struct side *s, const char *dir, const char *tiers);
+void side_make(struct side *s);
+void side_open(struct side *s, const char *tiers);
 void side_close(struct side *s); /* and remove it */
 
-/* The store of a side that another process has open. */
-void side_read(struct side *s, const char *dir);
-
-/* Reads a commit, and stays there until store_read_end(). */
+/* In a process that was forked before the store was opened: opens the store,
+ * reads a commit, and stays there until store_read_end(). */
 void side_pin(struct side *s);
 
 /* The batch: `n` keys of `of`, those from `first` on or random ones.  Returns

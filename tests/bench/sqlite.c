@@ -1,13 +1,14 @@
 /* tests/bench/sqlite.c - see sqlite.h. */
 #include "tests/bench/sqlite.h"
 
-#include <assert.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "common/base/clock.h"
+#include "tests/bench/bench.h"
+#include "tests/lib/test.h"
 
 /* A function of the library: ISO C has no other way to say it. */
 static void
@@ -15,7 +16,7 @@ take(void *library, const char *name, void *function)
 {
     void *at = dlsym(library, name);
 
-    assert(at != NULL);
+    assert_non_null(at);
     memcpy(function, &at, sizeof at);
 }
 
@@ -25,7 +26,6 @@ sqlite_open(struct sqlite *q, const char *dir)
     void *library = dlopen("libsqlite3.so.0", RTLD_NOW);
     int (*open_db)(const char *path, void **db);
     int (*prepare)(void *db, const char *sql, int size, void **s, void *tail);
-    int rc;
 
     if (library == NULL)
         return false;
@@ -39,19 +39,20 @@ sqlite_open(struct sqlite *q, const char *dir)
     take(library, "sqlite3_finalize", &q->finalize);
     take(library, "sqlite3_close", &q->close);
     (void)snprintf(q->path, sizeof q->path, "%s/sqlite", dir); /* fits */
-    rc = open_db(q->path, &q->db);
-    assert(rc == 0);
-    rc = q->exec(q->db,
-                 "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
-                 "CREATE TABLE h (key TEXT, hour INT, sum INT,"
-                 " PRIMARY KEY (key, hour)) WITHOUT ROWID",
-                 NULL, NULL, NULL);
-    assert(rc == 0);
-    rc = prepare(q->db,
-                 "INSERT INTO h VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET "
-                 "sum = sum + excluded.sum",
-                 -1, &q->insert, NULL);
-    assert(rc == 0);
+    assert_int_equal(open_db(q->path, &q->db), 0);
+    assert_int_equal(
+        q->exec(q->db,
+                "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
+                "CREATE TABLE h (key TEXT, hour INT, sum INT,"
+                " PRIMARY KEY (key, hour)) WITHOUT ROWID",
+                NULL, NULL, NULL),
+        0);
+    assert_int_equal(
+        prepare(q->db,
+                "INSERT INTO h VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET "
+                "sum = sum + excluded.sum",
+                -1, &q->insert, NULL),
+        0);
     return true;
 }
 
@@ -84,10 +85,8 @@ double
 sqlite_size(struct sqlite *q)
 {
     struct stat st;
-    int rc;
 
     q->exec(q->db, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL);
-    rc = stat(q->path, &st);
-    assert(rc == 0);
+    must(stat(q->path, &st), q->path);
     return (double)st.st_size;
 }

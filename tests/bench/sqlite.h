@@ -11,7 +11,7 @@
 #include "common/store/store.h"
 
 struct sqlite {
-    char path[400];
+    char path[600];
     void *db, *insert;
     int (*exec)(void *db, const char *sql, void *f, void *ctx, char **error);
     int (*bind_text)(void *s, int i, const char *text, int size, void *free);

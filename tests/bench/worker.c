@@ -1,0 +1,57 @@
+/* tests/bench/worker.c - see worker.h. */
+#include "tests/bench/worker.h"
+
+#include "common/base/files.h"
+#include "tests/lib/test.h"
+
+void
+worker_make(struct worker *w)
+{
+    tmpdir_make(&w->tmp);
+    config_defaults(&w->config);
+    assert_rc(datadir_open(&w->dir, w->tmp.path, DATADIR_WRITE), 0);
+}
+
+struct store *
+worker_store(const struct worker *w, bool writable, unsigned threads)
+{
+    const struct lmdb_options options = {.keyspace_fd = w->dir.keyspace_fd,
+                                         .keyspace_size = 256,
+                                         .key_size = 256,
+                                         .writable = writable,
+                                         .open_max = files_keyspaces(),
+                                         .txn_memory = (size_t)128 << 20,
+                                         .keyspace_max =
+                                             w->config.keyspace_max};
+    struct store *store;
+
+    assert_rc(threads == 1 ? lmdb_store_open(&store, &options)
+                           : lmdb_lanes_open(&store, &options, threads),
+              0);
+    return store;
+}
+
+void
+worker_open(struct worker *w, unsigned threads)
+{
+    const struct held_options held = {.data_fd = w->dir.fd, .writable = true};
+
+    w->store = worker_store(w, true, threads);
+    assert_rc(held_open(&w->held, &held), 0);
+    assert_rc(merge_open(&w->merge, &w->config, &w->dir, w->store, w->held), 0);
+}
+
+void
+worker_close(struct worker *w)
+{
+    merge_close(&w->merge);
+    held_close(w->held);
+    store_close(w->store);
+}
+
+void
+worker_remove(struct worker *w)
+{
+    datadir_close(&w->dir);
+    tmpdir_remove(&w->tmp);
+}
