@@ -21,7 +21,6 @@ queue_report_damage(struct queue *q, uint32_t segment, uint64_t at,
 
     (void)snprintf(text, sizeof text, "segment=%u byte=%llu: %s", segment,
                    (unsigned long long)at, what);
-    q->stats.damaged++;
     q->options.report(q->options.ctx, text);
 }
 
@@ -58,11 +57,9 @@ queue_close(struct queue *q)
         (void)close(q->tail_fd);
     if (q->lock_fd >= 0)
         (void)close(q->lock_fd);
-    for (unsigned i = 0; i < 2; i++)
-        free(q->groups[i].bytes);
+    free(q->group.bytes);
     free(q->segments);
     free(q->items.at);
-    free(q->done.at);
     free(q->streams);
     free(q->record);
     free(q);

@@ -2,13 +2,11 @@
  * until they are done.
  *
  *     queue_put, queue_remove ... -> queue_commit
- *     queue_put, queue_remove ... -> queue_begin -> queue_sync (any thread)
- *                                 -> queue_end              group commit
  *
  * A queue is a folder of its own: segments "1", "2", ... and the note "lock".
  * Only the last segment is written to; only the oldest one is ever removed.
  * A group is one write and one sync of the records that were put and removed
- * between two calls of queue_begin(): it is in as a whole or not at all.
+ * between two calls of queue_commit(): it is in as a whole or not at all.
  *
  * A record has an id, which is never given twice and always above the ids
  * before it, and a stream (any 64 bits: the hash of a keyspace, a part of an
@@ -28,9 +26,9 @@
  *                are read.  Groups are numbered, so a missing one is reported
  *                as well.  The segment is kept as "bad-N" when its turn to be
  *                removed comes.
- *   failed write or sync   queue_sync() returns the error.  In this boot
+ *   failed write or sync   queue_commit() returns the error.  In this boot
  *                nothing of the group counts for any process.  After a power
- *                loss it may come back, unless `erased` says that it cannot.
+ *                loss it may come back, where it could not be cut off.
  *                The next group begins a new segment once the old one is cut
  *                and synced; until that works each begin fails.
  *
@@ -39,14 +37,13 @@
  * (ids stay) and removes that segment.
  *
  * Processes: any number, each with a handle.  A writer has a flock on "lock"
- * from begin to end, which is not waited for.  Readers take no lock: they read
+ * while it commits, which is not waited for.  Readers take no lock: they read
  * up to where the note says.  queue_lock() is an OFD lock of a stream on the
  * same file, which is never replaced, for the process that works its records
  * off.  Local file systems only.
  *
- * Memory: 32 bytes a waiting record, 48 a stream; the group; one record.
- * Ownership: the handle is the caller's from open to close.  One thread, but
- * queue_sync() may run in another one beside put and remove.
+ * Memory: 32 bytes a waiting record, 16 a stream; the group; one record.
+ * Ownership: the handle is the caller's from open to close.  One thread.
  * Errors: 0 or a negative errno.
  *   -EAGAIN another process is writing   -ENOSPC, -EIO as above
  */
@@ -65,7 +62,7 @@ struct queue_options {
     uint32_t segment_size; /* bytes, written as zeros ahead */
     uint64_t max;          /* bytes of records that wait; 0: any number */
 
-    /* A record was met: in queue_open(), queue_refresh(), queue_end().  While
+    /* A record was met: in queue_open(), queue_refresh(), queue_commit(). While
      * all segments are read again, a record may be added again under its id.
      * Non-zero stops and becomes the result.  NULL: not needed. */
     int (*added)(void *ctx, uint64_t id, uint64_t stream, const uint8_t *bytes,
@@ -108,19 +105,13 @@ void queue_discard(struct queue *q);
 size_t queue_collected(const struct queue *q);
 
 /* Takes the writer's flock and refreshes, so that what others wrote is known
- * before a group is collected; queue_begin() goes on with it, and
+ * before a group is collected; queue_commit() goes on with it, and it or
  * queue_release() gives it back. */
 int queue_acquire(struct queue *q);
 void queue_release(struct queue *q);
 
-/* Closes the group and opens the next; *first (or NULL) becomes the id of its
- * first record, the others follow it.  After an error the group collects on. */
-int queue_begin(struct queue *q, uint64_t *first);
-int queue_sync(struct queue *q);
-/* Takes what sync returned.  *erased (or NULL): a group that failed is gone
- * for ever. */
-void queue_end(struct queue *q, int rc, bool *erased);
-/* All three; after an error the group is discarded. */
+/* Makes the group durable; *first (or NULL) becomes the id of its first record,
+ * the others follow it.  After an error the group is discarded. */
 int queue_commit(struct queue *q, uint64_t *first);
 
 /* Gives back space above the bound; copies about `bytes` at most.  1: there is
@@ -156,9 +147,7 @@ int queue_read(struct queue *q, uint64_t id, const uint8_t **bytes,
 struct queue_stats {
     uint64_t records, bytes; /* that wait, with QUEUE_ENTRY for each */
     uint64_t file_bytes;     /* of all segments */
-    uint64_t damaged;        /* times that damage was reported */
-    uint64_t bad_segments;   /* segments that have damage */
-    uint64_t copied;         /* bytes, by this handle */
+    uint64_t bad_segments;   /* that have damage */
 };
 void queue_stats(const struct queue *q, struct queue_stats *out);
 

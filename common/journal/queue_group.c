@@ -73,12 +73,12 @@ int
 queue_append(struct queue *q, enum queue_kind kind, uint64_t id,
              uint64_t stream, const void *bytes, size_t size)
 {
-    struct queue_group *g = &q->groups[q->collecting];
+    struct queue_group *g = &q->group;
     const size_t at = g->size > 0 ? g->size : QUEUE_LINE;
     const size_t all = (QUEUE_ENTRY + size + 7) / 8 * 8;
     uint8_t *e;
 
-    /* A line more, so that queue_begin() can fill the last one. */
+    /* A line more, so that queue_commit() can fill the last one. */
     if (array_grow(&g->bytes, &g->capacity, at + all + QUEUE_LINE, 1) < 0)
         return -ENOMEM;
     e = g->bytes + at;
@@ -96,10 +96,11 @@ queue_append(struct queue *q, enum queue_kind kind, uint64_t id,
 }
 
 void
-queue_encode(const struct queue *q, struct queue_group *g)
+queue_encode(struct queue *q)
 {
     static const uint8_t begin_magic[] = {'J', 'G', 'R', 'P'};
     static const uint8_t end_magic[] = {'P', 'R', 'G', 'J'};
+    struct queue_group *g = &q->group;
     uint8_t *head = g->bytes;
     uint32_t id = g->first;
     size_t at = QUEUE_LINE;

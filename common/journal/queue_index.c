@@ -170,23 +170,21 @@ queue_item_add(struct queue *q, const struct queue_item *item, bool is_copy,
 int
 queue_item_done(struct queue *q, uint64_t id)
 {
-    size_t i;
-    int rc;
+    struct queue_items *items = &q->items;
+    const size_t i = q->loaded ? queue_items_find(q, id) : items->count;
 
-    if (q->loaded) {
-        i = queue_items_find(q, id);
-        if (!is_item(q, i, id))
-            return 0;
+    if (q->loaded && is_item(q, i, id)) {
         mark_gone(q, i);
         if (q->options.removed != NULL)
             q->options.removed(q->options.ctx, id);
-        return 0;
     }
-    rc = array_grow(&q->done.at, &q->done.capacity, q->done.count + 1,
-                    sizeof *q->done.at);
-    if (rc == 0)
-        q->done.at[q->done.count++] = id;
-    return rc;
+    if (q->loaded)
+        return 0;
+    if (array_grow(&items->at, &items->capacity, i + 1, sizeof *items->at) < 0)
+        return -ENOMEM;
+    items->at[items->count++] = (struct queue_item){.id = id};
+    items->unsorted = true;
+    return 0;
 }
 
 /* ---- building it again -------------------------------------------------- */
@@ -198,17 +196,9 @@ compare_items(const void *a, const void *b)
 
     if (x->id != y->id)
         return x->id < y->id ? -1 : 1;
-    if (x->segment != y->segment)
+    if (x->segment != y->segment) /* 0 first */
         return x->segment < y->segment ? -1 : 1;
     return x->at < y->at ? -1 : x->at > y->at;
-}
-
-static int
-compare_ids(const void *a, const void *b)
-{
-    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-    return x < y ? -1 : x > y;
 }
 
 static void
@@ -216,8 +206,6 @@ clear_index(struct queue *q)
 {
     if (q->items.unsorted)
         qsort(q->items.at, q->items.count, sizeof *q->items.at, compare_items);
-    if (q->done.count > 1)
-        qsort(q->done.at, q->done.count, sizeof *q->done.at, compare_ids);
     for (size_t i = 0; i < q->stream_count; i++)
         q->streams[i] = (struct queue_stream){.name = q->streams[i].name};
     for (uint32_t n = q->lowest; q->tail > 0 && n <= q->tail; n++)
@@ -225,39 +213,29 @@ clear_index(struct queue *q)
     q->stats.records = q->stats.bytes = 0;
 }
 
-/* The owner knows it, and it waits no more. */
-static void
-report_removed(struct queue *q, const struct queue_item *item)
-{
-    if (item->segment > 0 && q->options.removed != NULL)
-        q->options.removed(q->options.ctx, item->id);
-}
-
 void
 queue_rebuild(struct queue *q)
 {
     struct queue_items *items = &q->items;
-    size_t to = 0, d = 0;
+    size_t to = 0, next;
 
     clear_index(q);
-    for (size_t i = 0; i < items->count; i++) {
-        const struct queue_item item = items->at[i];
+    for (size_t i = 0; i < items->count; i = next) {
+        const bool is_done = items->at[i].segment == 0;
+        struct queue_item last;
 
-        while (d < q->done.count && q->done.at[d] < item.id)
-            d++;
-        if (i + 1 < items->count && items->at[i + 1].id == item.id)
-            continue; /* a later copy follows */
-        if ((d < q->done.count && q->done.at[d] == item.id) ||
-            item.segment < q->oldest) {
-            report_removed(q, &item);
-            continue;
+        for (next = i + 1;
+             next < items->count && items->at[next].id == items->at[i].id;)
+            next++;
+        last = items->at[next - 1];
+        if (!is_done && last.segment >= q->oldest) {
+            items->at[to] = last;
+            link_item(q, to++);
+        } else if (last.segment > 0 && q->options.removed != NULL) {
+            q->options.removed(q->options.ctx, last.id); /* it was added */
         }
-        if (item.segment == 0)
-            continue;
-        items->at[to] = item;
-        link_item(q, to++);
     }
     items->count = to;
-    items->gone = q->done.count = 0;
+    items->gone = 0;
     items->unsorted = false;
 }

@@ -36,7 +36,7 @@ enum queue_kind { QUEUE_PUT = 1, QUEUE_COPY, QUEUE_DONE };
 
 struct queue_item { /* a record that waits */
     uint64_t id, stream;
-    uint32_t segment; /* 0: gone */
+    uint32_t segment; /* 0: gone; while loading: that it is done */
     uint32_t at;      /* in units of 8 bytes */
     uint32_t size;
     uint32_t next; /* of its stream, gone or not: 1 + index; 0: none */
@@ -68,17 +68,13 @@ struct queue_items { /* by id, and of each stream a list */
     bool unsorted;
 };
 
-struct queue_ids {
-    uint64_t *at;
-    size_t count, capacity;
-};
-
 struct queue {
     struct queue_options options;
     struct queue_stats stats;
     int lock_fd, tail_fd, stream_fd;
     bool loaded; /* the index is that of the note */
-    bool locked, in_flight, erased;
+    bool locked;
+    bool erased;    /* the last group, if it failed, is gone for ever */
     bool must_roll; /* what follows the end in the file is unknown */
     long holder;
     uint8_t uuid[16], note[QUEUE_NOTE];
@@ -90,11 +86,8 @@ struct queue {
     struct queue_segment *segments; /* from `lowest` to `tail` */
     size_t segment_capacity;
 
-    struct queue_group groups[2];
-    unsigned collecting;
-
+    struct queue_group group; /* that collects */
     struct queue_items items;
-    struct queue_ids done;        /* while loading */
     struct queue_stream *streams; /* by name */
     size_t stream_count, stream_capacity;
 
@@ -122,8 +115,7 @@ int queue_item_add(struct queue *q, const struct queue_item *item, bool is_copy,
                    bool *is_new);
 int queue_item_done(struct queue *q, uint64_t id);
 
-/* Builds the index again, without items that have gone; after loading, with
- * the last copy of each that is not done. */
+/* Builds the index again, with the last copy of each item that waits. */
 void queue_rebuild(struct queue *q);
 
 /* ---- groups in memory (queue_group.c) ----------------------------------- */
@@ -142,8 +134,8 @@ uint32_t queue_good_entries(const struct queue *q, const uint8_t *b,
 int queue_append(struct queue *q, enum queue_kind kind, uint64_t id,
                  uint64_t stream, const void *bytes, size_t size);
 
-/* Writes the ids, checksums and header of a group that was begun. */
-void queue_encode(const struct queue *q, struct queue_group *g);
+/* Writes the ids, checksums and header of the group. */
+void queue_encode(struct queue *q);
 
 /* Takes the good entries of a group that counts into the index. */
 int queue_take_group(struct queue *q, const uint8_t *b, uint64_t at);
@@ -181,9 +173,8 @@ void queue_segments_remove(struct queue *q, uint32_t oldest);
 
 bool queue_note_read(const struct queue *q, uint8_t note[QUEUE_NOTE]);
 
-/* Says that groups are durable up to the end of `g`, of which `size` bytes are
- * written. */
-int queue_note_write(struct queue *q, const struct queue_group *g,
-                     uint64_t size);
+/* Says that groups are durable up to the one that collects, of which `size`
+ * bytes are written. */
+int queue_note_write(struct queue *q, uint64_t size);
 
 #endif

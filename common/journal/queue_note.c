@@ -32,8 +32,9 @@ queue_note_read(const struct queue *q, uint8_t note[QUEUE_NOTE])
 }
 
 int
-queue_note_write(struct queue *q, const struct queue_group *g, uint64_t size)
+queue_note_write(struct queue *q, uint64_t size)
 {
+    const struct queue_group *g = &q->group;
     uint8_t b[QUEUE_NOTE] = "COUNTDJL";
 
     memcpy(b + 8, q->uuid, 16);
@@ -55,10 +56,24 @@ reset_queue(struct queue *q)
     memset(q->uuid, 0, sizeof q->uuid);
     q->tail = q->oldest = 0;
     q->number = q->end = 0;
-    q->items.count = q->items.gone = q->done.count = 0;
+    q->items.count = q->items.gone = 0;
     q->stats.records = q->stats.bytes = 0;
     if (q->options.removed != NULL)
         q->options.removed(q->options.ctx, 0);
+}
+
+/* What the note says of a segment; `last`: none follows it. */
+static struct queue_bounds
+bounds_of(const uint8_t *note, uint32_t number, bool last)
+{
+    const bool noted = note != NULL && get_le32(note + 40) == number;
+    const uint64_t end = noted ? get_le64(note + 48) : 0;
+    const bool exact = noted && last && boot_id_is_this(note + 24);
+
+    return (struct queue_bounds){.durable = end,
+                                 .limit = exact ? end : UINT64_MAX,
+                                 .last = last,
+                                 .closed = !last && !noted};
 }
 
 /* Reads these segments; *missing becomes the last one that is not there,
@@ -67,17 +82,11 @@ static int
 read_segments(struct queue *q, const uint32_t *numbers, size_t count,
               const uint8_t *note, uint32_t *missing)
 {
-    const bool exact = note != NULL && boot_id_is_this(note + 24);
-    const uint32_t at = note != NULL ? get_le32(note + 40) : 0;
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < count; i++) {
-        const bool last = i + 1 == count, noted = numbers[i] == at;
-        const struct queue_bounds bounds = {
-            .durable = noted ? get_le64(note + 48) : 0,
-            .limit = exact && last && noted ? get_le64(note + 48) : UINT64_MAX,
-            .last = last,
-            .closed = !last && !noted};
+        const struct queue_bounds bounds =
+            bounds_of(note, numbers[i], i + 1 == count);
 
         if (i > 0 && numbers[i] != numbers[i - 1] + 1) {
             *missing = numbers[i] - 1;
@@ -132,10 +141,7 @@ follow_note(struct queue *q, const uint8_t *note)
         memcmp(note + 8, q->uuid, 16) != 0)
         return -ENOENT;
     for (uint32_t n = q->tail; rc == 0 && n <= to; n++) {
-        const struct queue_bounds bounds = {
-            .durable = n == to ? get_le64(note + 48) : 0,
-            .limit = n == to ? get_le64(note + 48) : UINT64_MAX,
-            .closed = n < to};
+        const struct queue_bounds bounds = bounds_of(note, n, n == to);
 
         rc = queue_segment_read(q, n, n == q->tail ? q->end : 0, &bounds);
     }

@@ -260,34 +260,38 @@ compare_numbers(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+struct numbers {
+    uint32_t *at;
+    size_t count, capacity;
+};
+
+static int
+take_number(void *ctx, int dir_fd, const char *name)
+{
+    struct numbers *l = ctx;
+    char *end;
+    const unsigned long n = strtoul(name, &end, 10);
+
+    (void)dir_fd;
+    if (*end != '\0' || n == 0 || n > UINT32_MAX || name[0] < '1' ||
+        name[0] > '9')
+        return 0;
+    if (array_grow(&l->at, &l->capacity, l->count + 1, sizeof *l->at) < 0)
+        return -ENOMEM;
+    l->at[l->count++] = (uint32_t)n;
+    return 0;
+}
+
 int
 queue_segments_list(const struct queue *q, uint32_t **out, size_t *count)
 {
-    const char *name;
-    size_t capacity = 0;
-    DIR *dir;
-    int rc;
+    struct numbers l = {.at = NULL};
+    const int rc = dirstream_each(q->options.dir_fd, ".", take_number, &l);
 
-    *out = NULL;
-    *count = 0;
-    rc = dirstream_open(q->options.dir_fd, ".", &dir);
-    if (rc < 0)
-        return rc;
-    while ((rc = dirstream_next(dir, &name)) > 0) {
-        char *end;
-        const unsigned long n = strtoul(name, &end, 10);
-
-        if (*end != '\0' || n == 0 || n > UINT32_MAX || name[0] < '1' ||
-            name[0] > '9')
-            continue;
-        rc = array_grow(out, &capacity, *count + 1, sizeof **out);
-        if (rc < 0)
-            break;
-        (*out)[(*count)++] = (uint32_t)n;
-    }
-    (void)closedir(dir);
-    if (*count > 1)
-        qsort(*out, *count, sizeof **out, compare_numbers);
+    if (l.count > 1)
+        qsort(l.at, l.count, sizeof *l.at, compare_numbers);
+    *out = l.at;
+    *count = l.count;
     return rc;
 }
 

@@ -1,5 +1,5 @@
 /* common/journal/queue_write.c - collecting groups and making them durable:
- * queue_put(), queue_begin(), queue_sync(), queue_end(), queue_compact(). */
+ * queue_put(), queue_commit(), queue_compact(). */
 #include "common/journal/queue_internal.h"
 
 #include <assert.h>
@@ -17,11 +17,10 @@
 int
 queue_put(struct queue *q, uint64_t stream, const void *bytes, size_t size)
 {
-    const struct queue_group *g = &q->groups[q->collecting];
-
     if (size > UINT32_MAX / 2)
         return -EFBIG;
-    if (q->options.max > 0 && q->stats.bytes + g->size + size > q->options.max)
+    if (q->options.max > 0 &&
+        q->stats.bytes + q->group.size + size > q->options.max)
         return -EDQUOT;
     return queue_append(q, QUEUE_PUT, 0, stream, bytes, size);
 }
@@ -38,15 +37,13 @@ queue_remove(struct queue *q, uint64_t id)
 void
 queue_discard(struct queue *q)
 {
-    struct queue_group *g = &q->groups[q->collecting];
-
-    g->size = g->entries = 0;
+    q->group.size = q->group.entries = 0;
 }
 
 size_t
 queue_collected(const struct queue *q)
 {
-    return q->groups[q->collecting].size;
+    return q->group.size;
 }
 
 /* ---- the writer's lock -------------------------------------------------- */
@@ -112,24 +109,19 @@ find_oldest(struct queue *q)
     return n > q->oldest ? n : q->oldest;
 }
 
-int
-queue_begin(struct queue *q, uint64_t *first)
+/* Where the group goes, in whole lines. */
+static int
+place_group(struct queue *q)
 {
-    struct queue_group *g = &q->groups[q->collecting];
+    struct queue_group *g = &q->group;
     uint64_t size;
     int rc;
 
-    assert(!q->in_flight);
-    rc = queue_acquire(q);
-    if (rc < 0)
-        return rc;
     rc = open_tail(q, &size);
     if (rc == 0 && g->size == 0)
         rc = array_grow(&g->bytes, &g->capacity, QUEUE_LINE, 1);
-    if (rc < 0) {
-        queue_release(q);
+    if (rc < 0)
         return rc;
-    }
     g->size = g->size == 0
                   ? QUEUE_LINE
                   : (g->size + QUEUE_LINE - 1) / QUEUE_LINE * QUEUE_LINE;
@@ -139,11 +131,6 @@ queue_begin(struct queue *q, uint64_t *first)
     g->first = g->rolls ? 1 : q->next;
     g->oldest = q->tail == 0 ? 1 : find_oldest(q);
     g->number = q->number > 0 ? q->number : 1;
-    if (first != NULL)
-        *first = (uint64_t)g->segment << 32 | g->first;
-    q->in_flight = true;
-    q->collecting = 1 - q->collecting;
-    queue_discard(q);
     return 0;
 }
 
@@ -157,27 +144,26 @@ is_noted(const struct queue *q)
     return queue_note_read(q, note) && memcmp(note, q->note, QUEUE_NOTE) == 0;
 }
 
-int
-queue_sync(struct queue *q)
+static int
+sync_group(struct queue *q)
 {
-    struct queue_group *g = &q->groups[1 - q->collecting];
+    struct queue_group *g = &q->group;
     bool synced;
     int rc = 0;
 
-    q->erased = true;
     if (g->rolls)
         rc = queue_roll(q, g->segment);
     if (rc == 0 && g->rolls) /* from here on the end is exact */
-        rc = queue_note_write(q, g, 0);
+        rc = queue_note_write(q, 0);
     if (rc < 0)
         return rc;
-    queue_encode(q, g);
+    queue_encode(q);
     rc = write_at(q->tail_fd, g->bytes, g->size, g->at);
     if (rc == 0 && fdatasync(q->tail_fd) < 0)
         rc = -errno;
     synced = rc == 0;
     if (rc == 0)
-        rc = queue_note_write(q, g, g->size);
+        rc = queue_note_write(q, g->size);
     if (rc < 0 && synced && is_noted(q))
         rc = 0;
     if (rc < 0) /* it is unknown what reached the disk: cut it off */
@@ -186,46 +172,55 @@ queue_sync(struct queue *q)
     return rc;
 }
 
-void
-queue_end(struct queue *q, int rc, bool *erased)
+static void
+close_tail(struct queue *q)
 {
-    struct queue_group *g = &q->groups[1 - q->collecting];
+    if (q->tail_fd >= 0)
+        (void)close(q->tail_fd);
+    q->tail_fd = -1;
+}
 
-    assert(q->in_flight);
-    q->in_flight = false;
-    if (erased != NULL)
-        *erased = q->erased;
-    if (rc == 0 && queue_segments_reach(q, g->segment) == 0) {
-        q->tail = g->segment;
-        q->must_roll = false;
-        q->end = queue_segment_of(q, q->tail)->end = g->at + g->size;
-        q->loaded = queue_take_group(q, g->bytes, g->at) == 0;
-        queue_segments_remove(q, g->oldest);
-        if (q->items.gone > q->items.count / 2 + 64)
-            queue_rebuild(q);
-    } else { /* the file is read again, and a new segment begun */
-        q->loaded = q->loaded && rc < 0;
-        if (q->tail_fd >= 0)
-            (void)close(q->tail_fd);
-        q->tail_fd = -1;
-        q->must_roll = true;
-    }
-    g->size = g->entries = 0;
-    queue_release(q);
+/* A group that is durable counts. */
+static void
+take_group(struct queue *q)
+{
+    const struct queue_group *g = &q->group;
+
+    q->tail = g->segment;
+    q->must_roll = false;
+    q->end = queue_segment_of(q, q->tail)->end = g->at + g->size;
+    q->loaded = queue_take_group(q, g->bytes, g->at) == 0;
+    queue_segments_remove(q, g->oldest);
+    if (q->items.gone > q->items.count / 2 + 64)
+        queue_rebuild(q);
 }
 
 int
 queue_commit(struct queue *q, uint64_t *first)
 {
+    struct queue_group *g = &q->group;
     int rc;
 
-    rc = queue_begin(q, first);
-    if (rc < 0) {
-        queue_discard(q);
-        return rc;
+    q->erased = true;
+    rc = queue_acquire(q);
+    if (rc == 0)
+        rc = place_group(q);
+    if (rc < 0)
+        goto discard;
+    if (first != NULL)
+        *first = (uint64_t)g->segment << 32 | g->first;
+    rc = sync_group(q);
+    if (rc == 0 && queue_segments_reach(q, g->segment) == 0) {
+        take_group(q);
+    } else { /* the file is read again, and a new segment begun */
+        q->loaded = q->loaded && rc < 0;
+        close_tail(q);
+        q->must_roll = true;
     }
-    rc = queue_sync(q);
-    queue_end(q, rc, NULL);
+
+discard:
+    queue_discard(q);
+    queue_release(q);
     return rc;
 }
 
@@ -361,6 +356,5 @@ queue_compact(struct queue *q, uint64_t bytes)
             queue_segment_of(q, q->lowest)->live == 0)
             rc = queue_commit(q, NULL);
     }
-    q->stats.copied += copied;
     return rc == 0 && copied > bytes ? 1 : rc;
 }

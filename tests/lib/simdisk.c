@@ -42,7 +42,7 @@ static struct simdisk_file *files[FILES];
 static size_t file_count;
 static struct folder cached, stored;
 static struct change changes[ENTRIES];
-static size_t change_count, listed;
+static size_t change_count;
 static struct {
     struct simdisk_file *file;
     int process;
@@ -522,32 +522,18 @@ simdisk_write_zeros(int fd, uint64_t size, uint64_t at)
 }
 
 int
-simdisk_dirstream_open(int dir_fd, const char *name, DIR **out)
+simdisk_dirstream_each(int dir_fd, const char *folder,
+                       int (*each)(void *ctx, int fd, const char *name),
+                       void *ctx)
 {
-    (void)dir_fd;
-    (void)name;
+    int rc = 0;
+
+    (void)folder;
     if (is_killed())
         die();
-    listed = 0;
-    *out = NULL;
-    return 0;
-}
-
-int
-simdisk_dirstream_next(DIR *dir, const char **name)
-{
-    (void)dir;
-    if (listed >= cached.count)
-        return 0;
-    *name = cached.at[listed++].name;
-    return 1;
-}
-
-int
-simdisk_closedir(DIR *dir)
-{
-    (void)dir;
-    return 0;
+    for (size_t i = 0; rc == 0 && i < cached.count; i++)
+        rc = each(ctx, dir_fd, cached.at[i].name);
+    return rc;
 }
 
 ssize_t

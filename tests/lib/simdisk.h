@@ -12,7 +12,6 @@
 #ifndef COUNTD_TESTS_LIB_SIMDISK_H
 #define COUNTD_TESTS_LIB_SIMDISK_H
 
-#include <dirent.h>
 #include <setjmp.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -71,9 +70,9 @@ int simdisk_lock_take(int fd, long *holder);
 ssize_t simdisk_read_at(int fd, void *bytes, size_t size, uint64_t at);
 int simdisk_write_at(int fd, const void *bytes, size_t size, uint64_t at);
 int simdisk_write_zeros(int fd, uint64_t size, uint64_t at);
-int simdisk_dirstream_open(int dir_fd, const char *name, DIR **out);
-int simdisk_dirstream_next(DIR *dir, const char **name);
-int simdisk_closedir(DIR *dir);
+int simdisk_dirstream_each(int dir_fd, const char *folder,
+                           int (*each)(void *ctx, int fd, const char *name),
+                           void *ctx);
 ssize_t simdisk_getrandom(void *bytes, size_t size, unsigned flags);
 
 #endif

@@ -40,9 +40,7 @@
 #define read_at         simdisk_read_at
 #define write_at        simdisk_write_at
 #define write_zeros     simdisk_write_zeros
-#define dirstream_open  simdisk_dirstream_open
-#define dirstream_next  simdisk_dirstream_next
-#define closedir        simdisk_closedir
+#define dirstream_each  simdisk_dirstream_each
 #define getrandom       simdisk_getrandom
 #define lock_take       simdisk_lock_take
 #include "common/journal/queue.c"
@@ -331,26 +329,16 @@ group_is_not_in(void)
 static void
 commit_group(struct queue *q, bool faults)
 {
-    bool erased = false;
     uint64_t first;
     int rc;
 
     collect_group(q);
-    rc = queue_begin(q, &first);
-    if (rc < 0) {
-        if (!faults)
-            WRONG("begin: rc %d", rc);
-        queue_discard(q);
-        group_is_not_in();
-        return;
-    }
-    rc = queue_sync(q);
-    queue_end(q, rc, &erased);
+    rc = queue_commit(q, &first);
     if (rc == 0)
         group_is_in(first);
     else if (!faults)
-        WRONG("sync: rc %d", rc);
-    else if (erased)
+        WRONG("commit: rc %d", rc);
+    else if (q->erased)
         group_is_not_in();
 }
 
