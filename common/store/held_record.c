@@ -25,14 +25,9 @@ static_assert(_Alignof(struct head_wire) == 1, "may sit at any address");
 static bool
 is_after(const struct store_delta *a, const struct store_delta *b)
 {
-    const size_t size = a->key_size < b->key_size ? a->key_size : b->key_size;
-    const int order = memcmp(a->key, b->key, size);
+    const int order = bytes_compare(a->key, a->key_size, b->key, b->key_size);
 
-    if (order != 0)
-        return order < 0;
-    if (a->key_size != b->key_size)
-        return a->key_size < b->key_size;
-    return a->minute < b->minute;
+    return order != 0 ? order < 0 : a->minute < b->minute;
 }
 
 static bool

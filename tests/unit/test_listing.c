@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/store/lmdb/keyspace_peek.h"
+#include "common/store/lmdb/keyspace.h"
 #include "tests/lib/engines.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/random.h"

@@ -1,10 +1,8 @@
 /* common/store/lmdb/check.c - lmdb_check(): everything in a keyspace against
  * its checksums, and its parts against each other. */
 #include "common/store/lmdb/keyspace_history.h"
-#include "common/store/lmdb/keyspace_peek.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -221,6 +219,35 @@ check_contents(struct check *c)
     return rc;
 }
 
+/* Checks the file: that it is a regular one and that LMDB would use its newest
+ * commit, then its pages.  1: there are faults. */
+static int
+check_file(struct check *c, const char *file)
+{
+    struct pages_check pages = {.fault = report_fault, .ctx = c};
+    struct stat st = {.st_size = 0};
+    const char *why;
+    int fd, rc;
+
+    fd = rc =
+        keyspace_file_open(c->store->options.keyspace_fd, file, &st, &why);
+    if (fd >= 0) {
+        rc = pages_check_newest(fd, &keyspace_change_counter, &why);
+        if (rc == 0)
+            rc = pages_check(fd, &pages);
+        if (rc == 0 && fstat(fd, &st) < 0) /* it may have grown */
+            rc = -errno;
+        (void)close(fd);
+    }
+    if (rc == -EBADMSG)
+        report_fault(c, why);
+    else if (rc < 0)
+        return rc;
+    c->result->file_size = (uint64_t)st.st_size;
+    c->result->used_size = pages.used_size;
+    return c->result->faults > 0;
+}
+
 int
 lmdb_check(struct store *store, const uint8_t *name, size_t name_size,
            void (*fault)(void *ctx, const char *text), void *ctx,
@@ -228,7 +255,6 @@ lmdb_check(struct store *store, const uint8_t *name, size_t name_size,
 {
     struct lmdb *s = lmdb_of(store);
     struct check c = {.store = s, .result = out, .fault = fault, .ctx = ctx};
-    struct pages_check pages = {.fault = report_fault, .ctx = &c};
     char file[KEYSPACE_FILE_SIZE];
     int rc;
 
@@ -240,9 +266,7 @@ lmdb_check(struct store *store, const uint8_t *name, size_t name_size,
      * (getrandom fails) it still finds accidental damage. */
     (void)!getrandom(c.hash, sizeof c.hash, 0);
     keyspace_file_name(name, name_size, file);
-    rc = pages_check_named(s->options.keyspace_fd, file,
-                           &keyspace_change_counter, &pages, &out->file_size);
-    out->used_size = pages.used_size;
+    rc = check_file(&c, file);
     if (rc != 0)
         return rc < 0 ? rc : 0;
     rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &c.keyspace);

@@ -7,7 +7,6 @@
  */
 #include "common/base/folder.h"
 #include "common/store/lmdb/keyspace_history.h"
-#include "common/store/lmdb/keyspace_peek.h"
 
 #include <errno.h>
 #include <fcntl.h>

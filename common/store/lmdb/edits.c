@@ -5,7 +5,6 @@
  * edits of the tree of ranks (a row is removed from one place and inserted at
  * another) are then sorted by rank and applied. */
 #include "common/store/lmdb/keyspace_history.h"
-#include "common/store/lmdb/keyspace_peek.h"
 
 #include <errno.h>
 #include <stdlib.h>

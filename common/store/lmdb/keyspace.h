@@ -42,7 +42,7 @@
 
 #include <dirent.h>
 #include <lmdb.h>
-#include <sys/types.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "common/base/diag.h"
@@ -50,6 +50,7 @@
 #include "common/store/history/history.h"
 #include "common/store/lmdb/lmdb_pager.h"
 #include "common/store/lmdb/lmdb_store.h"
+#include "common/store/lmdb/pages.h"
 #include "common/store/tree/tree.h"
 #include "common/wire/name.h"
 
@@ -64,6 +65,10 @@
 #define KEYSPACE_PAGE_COST  4352 /* a dirty page, LMDB's record of it */
 #define KEYSPACE_STATE_SIZE 136
 #define KEYSPACE_MARK_SIZE  (24 + BLOCK_KEY_MAX)
+
+#define KEYSPACE_NAME_KEY    "name" /* in the meta database */
+#define KEYSPACE_STATE_KEY   "state"
+#define KEYSPACE_HISTORY_KEY "history"
 
 /* The two trees of a keyspace, as places in arrays. */
 enum { TREE_KEYS, TREE_RANKS, KEYSPACE_TREES };
@@ -573,5 +578,49 @@ void keyspace_file_clean(int dir_fd, uint64_t age_ms);
 /* Writes the path that LMDB gets: it is relative to the directory's descriptor.
  */
 void keyspace_path(int dir_fd, const char *file, char path[KEYSPACE_PATH_SIZE]);
+
+/* ---- reading without LMDB (keyspace_peek.c) ---- */
+
+/* Opening an environment, checking its pages and closing it again takes a
+ * hundred times as long as a peek, a slot in the cache, and a lock file; a list
+ * of thousands of keyspaces needs a few records of each. */
+
+/* Checks a file before LMDB opens it: a regular file, valid meta pages, pages
+ * that LMDB can follow, and the newest commit is the one LMDB would use.
+ * `own_failed`: a commit of this process to the file failed and it is about to
+ * commit again, so the newest commit may be that one.  A file found damaged is
+ * refused without another check until it changes, for a minute.  -ENOENT,
+ * -EBADMSG with *why, or an error. */
+int keyspace_file_check(struct lmdb *s, const char *file, bool own_failed,
+                        const char **why);
+
+/* Opens a file of the directory for reading; its descriptor, or an error with
+ * *why.  -EBADMSG: it is not a regular file. */
+int keyspace_file_open(int dir_fd, const char *file, struct stat *st,
+                       const char **why);
+
+/* Each commit of a keyspace has a higher counter than the one before. */
+extern const struct pages_counter keyspace_change_counter;
+
+/* Reads name and state of the file k->file, as of the newest commit.  If `k`
+ * has a name, the file must have the same.  Calls mark(), if there is one, for
+ * every mark, ordered by uuid.
+ *
+ * -ENOENT, or another error with *why
+ *   -EAGAIN  other processes committed to it during every try: mark() may have
+ *            seen records of two commits */
+int keyspace_peek(const struct lmdb_options *options, struct keyspace *k,
+                  struct keyspace_state *state, keyspace_mark_fn *mark,
+                  void *ctx, const char **why);
+
+/* Whether an entry of the directory is a keyspace's file; then writes its name
+ * without the suffix. */
+bool keyspace_file_stem(const char *entry, char stem[NAME_FILE_SIZE]);
+
+/* Parse records of the meta database (meta.c); errors as
+ * keyspace_header_check() and keyspace_state_get(). */
+int keyspace_header_parse(const MDB_val *v, const struct lmdb_options *options,
+                          struct keyspace *k, const char **why);
+int keyspace_state_parse(const MDB_val *v, struct keyspace_state *out);
 
 #endif

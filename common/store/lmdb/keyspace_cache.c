@@ -3,7 +3,7 @@
  *
  * LMDB must not have a file open twice in a process: closing one drops the
  * locks of both.  So every keyspace is opened here. */
-#include "common/store/lmdb/keyspace_peek.h"
+#include "common/store/lmdb/keyspace.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -325,27 +325,10 @@ remove_lock(int dir_fd, const char *file)
                    0); /* a leftover lock file serves the next data file */
 }
 
-int
-keyspace_file_remove(const struct lmdb *s, const char *file)
-{
-    const int dir_fd = s->options.keyspace_fd;
-    int rc;
-
-    rc = keyspace_dir_lock(s, LOCK_EX);
-    if (rc < 0)
-        return rc;
-    if (unlinkat(dir_fd, file, 0) < 0)
-        rc = -errno;
-    else
-        remove_lock(dir_fd, file);
-    keyspace_dir_unlock(s);
-    if (rc == 0 && fsync(dir_fd) < 0)
-        rc = -errno;
-    return rc;
-}
-
-/* Renames a durable file to `file`, which it replaces.  Rename does that in one
- * step: a crash leaves one of the two complete. */
+/* Renames a durable file to `file`, which it replaces, or (from: NULL) removes
+ * `file`.  Rename does that in one step: a crash leaves one of the two
+ * complete.
+ */
 static int
 put_file(const struct lmdb *s, int from_fd, const char *from, const char *file)
 {
@@ -355,7 +338,8 @@ put_file(const struct lmdb *s, int from_fd, const char *from, const char *file)
     rc = keyspace_dir_lock(s, LOCK_EX);
     if (rc < 0)
         return rc;
-    if (renameat(from_fd, from, dir_fd, file) < 0)
+    if ((from != NULL ? renameat(from_fd, from, dir_fd, file)
+                      : unlinkat(dir_fd, file, 0)) < 0)
         rc = -errno;
     else
         remove_lock(dir_fd, file);
@@ -363,6 +347,12 @@ put_file(const struct lmdb *s, int from_fd, const char *from, const char *file)
     if (rc == 0 && fsync(dir_fd) < 0)
         rc = -errno;
     return rc;
+}
+
+int
+keyspace_file_remove(const struct lmdb *s, const char *file)
+{
+    return put_file(s, -1, NULL, file);
 }
 
 int

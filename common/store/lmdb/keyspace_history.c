@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/store/lmdb/keyspace_peek.h"
 
 #define KEY_BLOCK                                                              \
     10 /* only the keys of records are shorter; records are replaced, blocks   \

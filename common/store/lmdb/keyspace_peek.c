@@ -1,17 +1,16 @@
-/* common/store/lmdb/keyspace_peek.c - see keyspace_peek.h:
- * keyspace_peek().
+/* common/store/lmdb/keyspace_peek.c - keyspace_file_check(),
+ * keyspace_peek(): a file read without LMDB.
  *
  * Records are those of the newest commit: LMDB does not overwrite the pages of
  * that commit before the next one is in its meta page, which is read again
  * afterwards.  Records carry checksums. */
-#include "common/store/lmdb/keyspace_peek.h"
+#include "common/store/lmdb/keyspace.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/folder.h"
 
 #define PEEK_TRIES 100 /* other processes may commit meanwhile */
 #define REFUSED_MS 60000
@@ -37,25 +36,18 @@ state_change(const uint8_t *value, size_t size, uint64_t *out)
 const struct pages_counter keyspace_change_counter = {
     .db = "meta", .key = KEYSPACE_STATE_KEY, .get = state_change};
 
-/* Opens the file, which must be a regular one. */
-static int
-open_file(int dir_fd, const char *file, struct stat *st, const char **why)
+int
+keyspace_file_open(int dir_fd, const char *file, struct stat *st,
+                   const char **why)
 {
     int fd, rc;
 
-    *why = "cannot open it";
-    /* O_NONBLOCK: opening a FIFO would wait for a writer. */
-    fd = openat(dir_fd, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0 && errno == ELOOP) {
-        *why = "it is a symbolic link";
-        return -EBADMSG;
-    }
-    if (fd < 0 && errno == ENXIO) {
-        *why = "it is a socket";
-        return -EBADMSG;
-    }
+    fd = folder_open_file(dir_fd, file);
+    *why = fd == -ELOOP   ? "it is a symbolic link"
+           : fd == -ENXIO ? "it is a socket"
+                          : "cannot open it";
     if (fd < 0)
-        return -errno;
+        return fd == -ELOOP || fd == -ENXIO ? -EBADMSG : fd;
     rc = fstat(fd, st) < 0 ? -errno : 0;
     if (rc == 0 && !S_ISREG(st->st_mode)) {
         *why = "it is not a regular file";
@@ -85,7 +77,7 @@ keyspace_file_check(struct lmdb *s, const char *file, bool own_failed,
     struct stat st;
     int fd, rc;
 
-    fd = open_file(s->options.keyspace_fd, file, &st, why);
+    fd = keyspace_file_open(s->options.keyspace_fd, file, &st, why);
     if (fd < 0)
         return fd;
     refused = &s->refused[st.st_ino % KEYSPACE_REFUSED];
@@ -211,7 +203,7 @@ keyspace_peek(const struct lmdb_options *options, struct keyspace *k,
     struct stat st;
     int fd, rc;
 
-    fd = open_file(options->keyspace_fd, k->file, &st, why);
+    fd = keyspace_file_open(options->keyspace_fd, k->file, &st, why);
     if (fd < 0)
         return fd;
     rc = peek_file(fd, &p);

@@ -10,7 +10,7 @@
  *
  * Uses about 1.2 MB; once a listing is open, only the directory stream is
  * allocated. */
-#include "common/store/lmdb/keyspace_peek.h"
+#include "common/store/lmdb/keyspace.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -115,20 +115,13 @@ keyspace_file_stem(const char *entry, char stem[NAME_FILE_SIZE])
     return true;
 }
 
-static void
-set_file(struct keyspace *k, const char *stem)
-{
-    (void)snprintf(k->file, sizeof k->file, "%s" KEYSPACE_SUFFIX, stem);
-}
-
 /* Lists a damaged file by its file name, which is not a keyspace's name: an
  * attempt to read or check that name reports the damage. */
-static int
+static void
 name_after_file(const char *stem, struct listed *out)
 {
     out->size = strlen(stem);
     memcpy(out->name, stem, out->size);
-    return 0;
 }
 
 /* Reports a file that contains a keyspace of another name: a lookup by that
@@ -148,7 +141,7 @@ report_misplaced(const char *stem, struct listed *name)
                    "belongs in keyspace/%s" KEYSPACE_SUFFIX ": it was "
                    "renamed or copied",
                    stem, text, file);
-    (void)name_after_file(stem, name);
+    name_after_file(stem, name);
 }
 
 /* Reads the name from a %h file. */
@@ -161,14 +154,16 @@ hashed_name(struct lmdb_listing *l, const char *stem, struct listed *out)
     const char *why;
     int rc;
 
-    set_file(&k, stem);
+    (void)snprintf(k.file, sizeof k.file, "%s" KEYSPACE_SUFFIX, stem);
     rc = keyspace_peek(&s->options, &k, &state, NULL, NULL, &why);
     if (rc == -ENOENT)
         return rc;
     if (rc < 0) {
         (void)keyspace_report(s, (const uint8_t *)k.file, strlen(k.file), why,
                               rc);
-        return rc == -EBADMSG ? name_after_file(stem, out) : rc;
+        if (rc == -EBADMSG)
+            name_after_file(stem, out);
+        return rc == -EBADMSG ? 0 : rc;
     }
     out->size = k.name_size;
     memcpy(out->name, k.name, k.name_size);

@@ -9,7 +9,6 @@
  * creates a new one when increments arrive.  After a power loss the old file
  * may be back, unchanged. */
 #include "common/store/lmdb/keyspace_history.h"
-#include "common/store/lmdb/keyspace_peek.h"
 
 #include <errno.h>
 #include <stdio.h>

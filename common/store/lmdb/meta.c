@@ -1,7 +1,7 @@
 /* common/store/lmdb/meta.c - the records of the meta database:
  * keyspace_header_put(), keyspace_state_put(), keyspace_mark_put(), their
  * readers, and keyspace_history_put(). */
-#include "common/store/lmdb/keyspace_peek.h"
+#include "common/store/lmdb/keyspace.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -123,19 +123,25 @@ keyspace_header_parse(const MDB_val *v, const struct lmdb_options *options,
     return 0;
 }
 
+static int
+get_record(MDB_txn *txn, MDB_dbi meta, const char *name, MDB_val *v)
+{
+    MDB_val key = text_key(name);
+
+    return lmdb_error(mdb_get(txn, meta, &key, v));
+}
+
 int
 keyspace_header_check(MDB_txn *txn, MDB_dbi meta,
                       const struct lmdb_options *options, struct keyspace *k,
                       const char **why)
 {
-    MDB_val key = text_key(NAME_KEY), v;
+    MDB_val v;
     int rc;
 
     *why = "its header is damaged";
-    rc = lmdb_error(mdb_get(txn, meta, &key, &v));
-    if (rc < 0)
-        return rc;
-    return keyspace_header_parse(&v, options, k, why);
+    rc = get_record(txn, meta, NAME_KEY, &v);
+    return rc < 0 ? rc : keyspace_header_parse(&v, options, k, why);
 }
 
 static void
@@ -213,10 +219,9 @@ keyspace_state_parse(const MDB_val *v, struct keyspace_state *out)
 int
 keyspace_state_get(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *out)
 {
-    MDB_val key = text_key(STATE_KEY), v;
-    int rc;
+    MDB_val v;
+    const int rc = get_record(txn, meta, STATE_KEY, &v);
 
-    rc = lmdb_error(mdb_get(txn, meta, &key, &v));
     return rc < 0 ? rc : keyspace_state_parse(&v, out);
 }
 

@@ -12,7 +12,7 @@
  * a process that has the old file open notices soon and closes it, and LMDB
  * then creates the lock file anew.  (Removing it instead would let two
  * processes write at once.) */
-#include "common/store/lmdb/keyspace_peek.h"
+#include "common/store/lmdb/keyspace.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -123,13 +123,6 @@ struct pages_check {
  * faults. */
 int pages_check(int fd, struct pages_check *check);
 
-/* Checks a file by its name: first that it is a regular file and that LMDB
- * would use its newest commit, then its pages. *size: bytes of it.  1: there
- * are faults.  -ENOENT. */
-int pages_check_named(int dir_fd, const char *file,
-                      const struct pages_counter *counter,
-                      struct pages_check *check, uint64_t *size);
-
 /* ---- before a value is replaced (pages.c) ------------------------------- */
 
 /* Reading all overflow pages takes too long for large files, so

@@ -1,12 +1,10 @@
 /* common/store/lmdb/pages_check.c - see pages.h: pages_check(),
- * pages_check_file(), pages_check_named() read a file page by page, before LMDB
- * opens it.
+ * pages_check_file() read a file page by page, before LMDB opens it.
  *
  * One walk over the databases of the newest commit, from the roots in its meta
  * page down, with a buffer per level.  A bit per page records that it is in use
  * or free, so no page is read twice, and the walk ends. */
 #include "common/base/bytes.h"
-#include "common/base/folder.h"
 #include "common/store/lmdb/pages.h"
 
 #include <errno.h>
@@ -537,33 +535,4 @@ pages_check_file(int fd, enum pages_use use, const char **why)
         return rc;
     *why = whole ? "its pages are damaged" : "it is shorter than it says it is";
     return -EBADMSG;
-}
-
-int
-pages_check_named(int dir_fd, const char *file,
-                  const struct pages_counter *counter,
-                  struct pages_check *check, uint64_t *size)
-{
-    const char *why = "it is not a regular file";
-    struct stat st;
-    int fd, rc;
-
-    fd = folder_open_file(dir_fd, file);
-    if (fd < 0)
-        return fd;
-    rc = fstat(fd, &st) < 0 ? -errno : 0;
-    if (rc == 0)
-        rc = S_ISREG(st.st_mode) ? pages_check_newest(fd, counter, &why)
-                                 : -EBADMSG;
-    if (rc == -EBADMSG) {
-        check->fault(check->ctx, why);
-        rc = 1;
-    }
-    if (rc == 0)
-        rc = pages_check(fd, check);
-    if (rc == 0 && fstat(fd, &st) < 0) /* it may have grown */
-        rc = -errno;
-    (void)close(fd);
-    *size = (uint64_t)st.st_size;
-    return rc == 0 ? check->faults > 0 : rc;
 }
