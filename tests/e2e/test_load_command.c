@@ -198,7 +198,7 @@ WITH_SITE(a_load_whose_server_is_killed_goes_on_behind_the_line_that_it_named,
              (int)(known + unsure));
     expect(0, 0, unsure > 0 ? from : "");
 
-    serve_fixture_serve(s);
+    serve_fixture_serve(s, NULL);
     expect_text(RUN(s, "flush"), 0, "");
     expect(RUN(s, "get", "w", "k"), 0, "");
     counted = strtoll(text, NULL, 10);

@@ -3,12 +3,9 @@
 
 #include "tests/lib/test.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/pidfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -34,12 +31,13 @@ find_children(struct serve_fixture *s)
 }
 
 void
-serve_fixture_serve(struct serve_fixture *s)
+serve_fixture_serve(struct serve_fixture *s, const char *option)
 {
-    daemon_start(
-        &s->serve, "countd", "serve", "-d", s->data, "-o", "log.size=64K", "-o",
-        "log.rotate_after=1h", "-o", "write.listen=127.0.0.1:0", "-o",
-        "write.ack_listen=127.0.0.1:0", "-o", "read.listen=127.0.0.1:0", NULL);
+    daemon_start(&s->serve, "countd", "serve", "-d", s->data, "-o",
+                 "log.size=64K", "-o", "log.rotate_after=1h", "-o",
+                 "write.listen=127.0.0.1:0", "-o",
+                 "write.ack_listen=127.0.0.1:0", "-o",
+                 "read.listen=127.0.0.1:0", option ? "-o" : NULL, option, NULL);
     snprintf(s->silent, sizeof s->silent, "write.listen=127.0.0.1:%u",
              daemon_port(&s->serve, "silent"));
     snprintf(s->ack, sizeof s->ack, "write.ack_listen=127.0.0.1:%u",
@@ -70,7 +68,7 @@ int
 serve_fixture_setup(void **state)
 {
     (void)serve_fixture_setup_empty(state); /* fails the test by itself */
-    serve_fixture_serve(*state);
+    serve_fixture_serve(*state, NULL);
     return 0;
 }
 
@@ -82,21 +80,6 @@ serve_fixture_teardown(void **state)
     daemon_fini(&s->serve);
     tmpdir_remove(&s->dir);
     return 0;
-}
-
-/* Waits for the end of a process that need not be our child. */
-void
-serve_fixture_await_end(pid_t pid)
-{
-    const int fd = pidfd_open(pid, 0);
-    struct pollfd p = {.fd = fd, .events = POLLIN};
-
-    if (fd < 0) {
-        assert_int_equal(errno, ESRCH); /* it has ended and was waited for */
-        return;
-    }
-    assert_int_equal(poll(&p, 1, (int)(20000 * test_slow())), 1);
-    assert_int_equal(close(fd), 0);
 }
 
 /* Runs countd on the site; its words are left in `text`. */

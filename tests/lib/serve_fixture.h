@@ -47,8 +47,8 @@ int serve_fixture_teardown(void **state);
     TEST_IN(name, struct serve_fixture *s, serve_fixture_setup_empty,          \
             serve_fixture_teardown)
 
-/* Starts countd serve on it. */
-void serve_fixture_serve(struct serve_fixture *s);
+/* Starts countd serve on it, with a setting more, or NULL. */
+void serve_fixture_serve(struct serve_fixture *s, const char *option);
 
 /* Runs countd on the site and returns its status; its words are left in
  * `text`.  `uid` not 0: as this user.  `words` is NULL-terminated. */
@@ -63,8 +63,5 @@ const char *serve_fixture_put(struct serve_fixture *s, const char *name,
 
 /* Overwrites some bytes of a file below the data directory. */
 void serve_fixture_damage(struct serve_fixture *s, const char *name, off_t at);
-
-/* Waits for the end of a process that need not be our child. */
-void serve_fixture_await_end(pid_t pid);
 
 #endif
