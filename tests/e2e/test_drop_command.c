@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "tests/lib/client.h"
@@ -17,8 +16,6 @@
 #include "tests/lib/random.h"
 #include "tests/lib/service.h"
 #include "tests/lib/transcript.h"
-
-#define WAIT_MS 60000
 
 /* ---- the directory ----------------------------------------------------- */
 
@@ -267,30 +264,6 @@ CASE(drop_killed_at_any_system_call_is_repeated, f)
     client_close(fd);
     fleet_stop_all(f);
     fleet_check(f);
-}
-
-/* ---- another process writes -------------------------------------------- */
-
-CASE(who_waits_for_another_process_says_for_whom, f)
-{
-    char path[700], words[64];
-    int fd;
-
-    service_start(f);
-    service_add(f, "words", "the", 3);
-    flush(f);
-    fleet_stop_all(f);
-    snprintf(path, sizeof path, "%s/keyspace/words.mdb", f->path);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    assert_true(fd >= 0);
-    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
-    snprintf(words, sizeof words, "waiting for process %d, which is writing",
-             (int)getpid());
-    expect(FLEET_RUN(f, "drop", "--timeout", "1500ms", "words"), 111, words);
-    expect(FLEET_RUN(f, "del", "--timeout", "1500ms", "words", "the"), 111,
-           words);
-    assert_int_equal(close(fd), 0);
-    expect(FLEET_RUN(f, "drop", "words"), 0, "keys=1 total=3 held=0\n");
 }
 
 int
