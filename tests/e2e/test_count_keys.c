@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/lib/answer.h"
 #include "tests/lib/client.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/service.h"
@@ -32,7 +33,7 @@ set_up(void **state)
 struct reply {
     int status, counted;
     bool replayed;
-    char text[2048]; /* head and body */
+    char text[8192]; /* head and body */
 };
 
 static int
@@ -56,23 +57,13 @@ static struct reply
 read_reply(int fd)
 {
     struct reply r = {.counted = -1};
-    const char *length;
-    size_t size = 0;
+    static struct answer a;
 
-    do {
-        assert_true(size + 1 < sizeof r.text);
-        assert_int_equal(client_read(fd, r.text + size, 1), 1);
-        r.text[++size] = '\0';
-    } while (size < 4 || strcmp(r.text + size - 4, "\r\n\r\n") != 0);
-    assert_int_equal(sscanf(r.text, "HTTP/1.1 %d", &r.status), 1);
-    r.replayed = strstr(r.text, "\r\nIdempotency-Replayed: true\r\n") != NULL;
-    length = strstr(r.text, "Content-length: ");
-    assert_non_null(length);
-    assert_true(size + strtoul(length + 16, NULL, 10) < sizeof r.text);
-    assert_int_equal(
-        client_read(fd, r.text + size, strtoul(length + 16, NULL, 10)),
-        strtoul(length + 16, NULL, 10));
-    (void)sscanf(r.text + size, "{\"counted\": %d,", &r.counted);
+    answer_read(fd, &a);
+    r.status = a.status;
+    r.replayed = strstr(a.head, "\r\nIdempotency-Replayed: true\r\n") != NULL;
+    (void)sscanf(a.body, "{\"counted\": %d,", &r.counted);
+    (void)snprintf(r.text, sizeof r.text, "%s%.4000s", a.head, a.body);
     return r;
 }
 

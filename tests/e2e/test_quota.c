@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/client/lib/countd.h"
+#include "tests/lib/answer.h"
 #include "tests/lib/client.h"
 #include "tests/lib/service.h"
 
@@ -25,31 +26,21 @@ set_up(void **state)
 
 /* One request of a connection of its own; its body. */
 static const char *
-ask(struct fleet *f, const char *method, const char *target, const char *key,
-    int status)
+ask(struct fleet *f, const char *method, const char *target, int status)
 {
-    static char text[1024];
+    static struct answer a;
     const int fd =
         client_connect(daemon_port(fleet_daemon(f, FLEET_WRITE), "http"));
-    int size, got;
 
-    size = snprintf(text, sizeof text,
-                    "%s %s HTTP/1.1\r\nHost: localhost\r\n"
-                    "Connection: close\r\n%s%s%s\r\n",
-                    method, target, key ? "Idempotency-Key: " : "",
-                    key ? key : "", key ? "\r\n" : "");
-    client_send(fd, text, (size_t)size);
-    size = (int)client_read(fd, text, sizeof text - 1);
-    text[size] = '\0';
+    answer_request(fd, method, target, "");
+    answer_read(fd, &a);
     client_close(fd);
-    assert_int_equal(sscanf(text, "HTTP/1.1 %d", &got), 1);
-    assert_int_equal(got, status);
-    assert_non_null(strstr(text, "\r\n\r\n"));
-    return strstr(text, "\r\n\r\n") + 4;
+    assert_int_equal(a.status, status);
+    return a.body;
 }
 
 #define expect(f, target, body)                                                \
-    assert_string_equal(ask(f, "POST", target, NULL, 200), body)
+    assert_string_equal(ask(f, "POST", target, 200), body)
 
 CASE(another_limit_is_refused_with_what_to_do, f)
 {
@@ -87,8 +78,8 @@ CASE(damage_is_told_and_stops_nothing_else, f)
     assert_int_equal(pwrite(fd, &byte, 1, 4096 + 32), 1);
     client_close(fd);
     fleet_start(f, FLEET_WRITE);
-    (void)ask(f, "GET", "/query", NULL, 503);
-    (void)ask(f, "POST", "/apply?amt=1", NULL, 503);
+    (void)ask(f, "GET", "/query", 503);
+    (void)ask(f, "POST", "/apply?amt=1", 503);
     (void)daemon_output(fleet_daemon(f, FLEET_WRITE), text, sizeof text);
     assert_non_null(strstr(text, "live/quota record=1 byte=4120"));
     fd = client_connect(fleet_ack_port(f));
@@ -155,7 +146,7 @@ CASE(what_was_applied_can_be_read_as_counts, f)
     expect(f, "/cancel?jnlsno=1", "3 995\n");
     expect(f, "/apply?amt=2000", "0\n");
     expect(f, "/increase?amt=1", "996\n");
-    (void)ask(f, "POST", "/quota/tea?limit=50", NULL, 201);
+    (void)ask(f, "POST", "/quota/tea?limit=50", 201);
     expect(f, "/quota/tea/apply?amt=7", "1 43\n");
     fleet_stop(f, FLEET_WRITE);
     fleet_start(f, FLEET_WORKER);

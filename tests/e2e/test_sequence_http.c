@@ -29,49 +29,56 @@ static const char *const env[] = {"TZ=CST-8", NULL};
 
 /* Recorded exchanges; the answers' surplus bytes are left out. */
 static const struct {
-    const char *target, *answer;
+    const char *line, *answer;
 } exchanges[] = {
-    {"/explain?sequence=aR2011o_cWG00002", EXAMPLE},
-    {"/explain?sequence=aR2011o_cWG00002XYZ", EXAMPLE},
-    {"/explain?sequence=aR2011o_cWG00002&x=1", EXAMPLE},
-    {"/explain?sequence=aR2011o_cWG00002#frag", EXAMPLE},
-    {"/explain?sequence=aR2001pe_LT00004",
+    {"GET /explain?sequence=aR2011o_cWG00002", EXAMPLE},
+    {"GET /explain?sequence=aR2011o_cWG00002XYZ", EXAMPLE},
+    {"GET /explain?sequence=aR2011o_cWG00002&x=1", EXAMPLE},
+    {"GET /explain?sequence=aR2011o_cWG00002#frag", EXAMPLE},
+    {"GET /explain?sequence=aR2001pe_LT00004",
      "HTTP/1.1 200 OK\r\n" KEPT "Content-length: 86\r\n\r\n"
      "reserve: 2  server_no: 0  secondstamp: 1497103351 "
      "(2017-06-10 22:02:31)  serial_no: 4\n"},
-    {"/explain?sequence=aR______________",
+    {"GET /explain?sequence=aR______________",
      "HTTP/1.1 200 OK\r\n" KEPT "Content-length: 100\r\n\r\n"
      "reserve: 63  server_no: 4095  secondstamp: 68719476735 "
      "(4147-08-20 15:32:15)  serial_no: 1073741823\n"},
-    {"/explain?sequence=aR00000000000000",
+    {"GET /explain?sequence=aR00000000000000",
      "HTTP/1.1 200 OK\r\n" KEPT "Content-length: 77\r\n\r\n"
      "reserve: 0  server_no: 0  secondstamp: 0 (1970-01-01 08:00:00)  "
      "serial_no: 0\n"},
-    {"/explain?sequence=00",
+    {"GET /explain?sequence=00",
      "HTTP/1.1 200 OK\r\n" KEPT "Content-length: 77\r\n\r\n"
      "reserve: 0  server_no: 0  secondstamp: 0 (1970-01-01 08:00:00)  "
      "serial_no: 0\n"},
-    {"/explain?sequence=9b______",
+    {"GET /explain?sequence=9b______",
      "HTTP/1.1 200 OK\r\n" KEPT "Content-length: 85\r\n\r\n"
      "reserve: 63  server_no: 63  secondstamp: 63 (1970-01-01 08:01:03)  "
      "serial_no: 262143\n"},
-    {"/explain?sequence=aR_____________", BAD},
-    {"/explain?sequence=aR2011o_cWG0000+", BAD},
-    {"/explain?sequence=!R2011o_cWG00002", BAD},
-    {"/explain?sequence=aR2011o%5FcWG00002", BAD},
-    {"/explain?sequence=aR2011o.cWG00002", BAD},
-    {"/explain?sequence=", BAD},
-    {"/", NONE},
-    {"/fetch/", NONE},
-    {"/fetchx", NONE},
-    {"/Fetch", NONE},
-    {"/fetch?x=1", NONE},
-    {"/explain", NONE},
-    {"/explain?", NONE},
-    {"/explain?seq=aR2011o_cWG00002", NONE},
-    {"/explain?x=1&sequence=aR2011o_cWG00002", NONE},
-    {"/query", NONE},
-    {"http://127.0.0.1/fetch", NONE},
+    {"GET /explain?sequence=aR_____________", BAD},
+    {"GET /explain?sequence=aR2011o_cWG0000+", BAD},
+    {"GET /explain?sequence=!R2011o_cWG00002", BAD},
+    {"GET /explain?sequence=aR2011o%5FcWG00002", BAD},
+    {"GET /explain?sequence=aR2011o.cWG00002", BAD},
+    {"GET /explain?sequence=", BAD},
+    {"GET /", NONE},
+    {"GET /fetch/", NONE},
+    {"GET /fetchx", NONE},
+    {"GET /Fetch", NONE},
+    {"GET /fetch?x=1", NONE},
+    {"GET /explain", NONE},
+    {"GET /explain?", NONE},
+    {"GET /explain?seq=aR2011o_cWG00002", NONE},
+    {"GET /explain?x=1&sequence=aR2011o_cWG00002", NONE},
+    {"GET /query", NONE},
+    {"GET http://127.0.0.1/fetch", NONE},
+    {"HEAD /fetch", "HTTP/1.1 405 Method Not Allowed\r\n" KEPT
+                    "Allow: GET, POST\r\nContent-length: 18\r\n\r\n"},
+    {"OPTIONS /fetch",
+     "HTTP/1.1 200 OK\r\n" KEPT
+     "Allow: GET, POST, OPTIONS\r\nContent-length: 0\r\n\r\n"},
+    {"HEAD /explain?sequence=aR2011o_cWG00002",
+     "HTTP/1.1 200 OK\r\n" KEPT "Content-length: 86\r\n\r\n"},
 };
 
 #define CASE(name, r)                                                          \
@@ -86,8 +93,8 @@ CASE(answers_are_those_that_were_recorded, r)
     http_fixture_start(r, env, NULL);
     fd = client_connect(r->port);
     for (size_t i = 0; i < sizeof exchanges / sizeof exchanges[0]; i++) {
-        (void)snprintf(text, sizeof text, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n",
-                       exchanges[i].target);
+        (void)snprintf(text, sizeof text, "%s HTTP/1.1\r\nHost: x\r\n\r\n",
+                       exchanges[i].line);
         http_say(fd, text);
         http_hear(fd, exchanges[i].answer);
     }
@@ -95,6 +102,7 @@ CASE(answers_are_those_that_were_recorded, r)
     http_fixture_stop(r);
 }
 
+/* All other ports are off. */
 CASE(the_first_number_has_serial_1_and_the_next_goes_on, r)
 {
     struct sequence_parts n;
@@ -102,7 +110,7 @@ CASE(the_first_number_has_serial_1_and_the_next_goes_on, r)
     int fd;
 
     http_fixture_start(r, NULL, "sequence.reserve=63",
-                       "sequence.server_no=4095", NULL);
+                       "sequence.server_no=4095", "write.ack_listen=", NULL);
     fd = client_connect(r->port);
     for (uint64_t serial = 1; serial <= 3; serial++) {
         http_ask_number(fd);
@@ -110,22 +118,6 @@ CASE(the_first_number_has_serial_1_and_the_next_goes_on, r)
         assert_memory_equal(line, "aR___", 5);
         assert_int_equal(n.serial, serial);
     }
-    client_close(fd);
-    http_fixture_stop(r);
-}
-
-CASE(an_old_client_gets_its_number_and_the_end, r)
-{
-    const char *head = "HTTP/1.0 200 OK\r\nContent-length: 17\r\n\r\naR201";
-    char rest[HTTP_FIXTURE_LINE - 5];
-    int fd;
-
-    http_fixture_start(r, NULL, NULL);
-    fd = client_connect(r->port);
-    http_say(fd, "GET /fetch HTTP/1.0\n\n");
-    http_hear(fd, head);
-    assert_int_equal(client_read(fd, rest, sizeof rest), sizeof rest);
-    client_expect_end(fd);
     client_close(fd);
     http_fixture_stop(r);
 }
@@ -284,29 +276,6 @@ CASE(at_a_loopback_address_a_get_needs_a_loopback_host, r)
     http_fixture_stop(r);
 }
 
-CASE(head_and_options_take_no_number, r)
-{
-    struct sequence_parts n;
-    char line[HTTP_FIXTURE_LINE];
-    int fd;
-
-    http_fixture_start(r, env, NULL);
-    fd = client_connect(r->port);
-    http_say(fd, "HEAD /fetch HTTP/1.1\r\n\r\n");
-    http_hear(fd, "HTTP/1.1 405 Method Not Allowed\r\n" KEPT
-                  "Allow: GET, POST\r\nContent-length: 18\r\n\r\n");
-    http_say(fd, "OPTIONS /fetch HTTP/1.1\r\n\r\n");
-    http_hear(fd, "HTTP/1.1 200 OK\r\n" KEPT
-                  "Allow: GET, POST, OPTIONS\r\nContent-length: 0\r\n\r\n");
-    http_say(fd, "HEAD /explain?sequence=aR2011o_cWG00002 HTTP/1.1\r\n\r\n");
-    http_hear(fd, "HTTP/1.1 200 OK\r\n" KEPT "Content-length: 86\r\n\r\n");
-    http_ask_number(fd);
-    assert_true(http_take_number(fd, line, &n));
-    assert_int_equal(n.serial, 1);
-    client_close(fd);
-    http_fixture_stop(r);
-}
-
 /* ---- starting ----------------------------------------------------------- */
 
 static int
@@ -339,47 +308,6 @@ CASE(without_a_setting_there_is_no_http_port, r)
                  NULL);
     for (size_t i = 0; i < r->writer.port_count; i++)
         assert_string_not_equal(r->writer.ports[i].name, "http");
-    http_fixture_stop(r);
-}
-
-/* Only sequences: no increments are taken, and no live counters. */
-CASE(it_serves_with_all_other_ports_off, r)
-{
-    struct sequence_parts n;
-    char line[HTTP_FIXTURE_LINE];
-    int fd;
-
-    http_fixture_start(r, NULL, "write.ack_listen=", NULL);
-    fd = client_connect(r->port);
-    http_ask_number(fd);
-    assert_true(http_take_number(fd, line, &n));
-    client_close(fd);
-    http_fixture_stop(r);
-}
-
-CASE(a_damaged_mark_stops_numbers_and_nothing_else, r)
-{
-    static const uint8_t damage[8192] = {1};
-    char text[4096];
-    int fd;
-
-    http_fixture_start(r, env, NULL);
-    http_fixture_stop(r);
-    tmpdir_put(&r->dir, "live/sequence-2-1", damage, sizeof damage, 0600);
-    http_fixture_start(r, env, NULL);
-    (void)daemon_output(&r->writer, text, sizeof text);
-    assert_non_null(strstr(text, "live/sequence-2-1 is damaged"));
-    fd = client_connect(r->port);
-    http_say(fd, "GET /fetch HTTP/1.1\r\n\r\n");
-    http_hear(fd, "HTTP/1.1 503 Service Unavailable\r\n" KEPT
-                  "Content-length: 19\r\n\r\nService Unavailable");
-    http_say(fd, "GET /explain?sequence=aR2011o_cWG00002 HTTP/1.1\r\n\r\n");
-    http_hear(fd, EXAMPLE);
-    client_close(fd);
-    fd = client_connect(daemon_port(&r->writer, "ack"));
-    client_increment(fd, "pages", "/", 1);
-    client_wins(fd, 1);
-    client_close(fd);
     http_fixture_stop(r);
 }
 

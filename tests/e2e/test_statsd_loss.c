@@ -1,7 +1,6 @@
 /* tests/e2e/test_statsd_loss.c - limits and losses of StatsD lines: long names,
  * rests, drops of the kernel, floods, SIGTERM, SIGKILL, full logs.
- *
- *     TEST_SEED */
+ */
 #include "tests/e2e/statsd_fixture.h"
 
 #include <errno.h>
@@ -10,8 +9,6 @@
 #include <string.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-
-#include "tests/lib/random.h"
 
 /* ---- names and limits --------------------------------------------------- */
 
@@ -181,91 +178,6 @@ ON_FIXTURE(gaps_and_repeats_of_a_sender_are_counted, r)
     assert_int_equal(counted(r, C, "a"), 7);
 }
 
-/* ---- a model ------------------------------------------------------------ */
-
-#define NAMES  40
-#define ROUNDS 25
-
-/* Millionths, as the page of the protocol defines them. */
-struct model_name {
-    int64_t exact;
-    unsigned lines;
-};
-
-/* One random line of a counter; what it adds is exact in millionths, or is
- * rounded as each quotient is. */
-static void
-make_line(struct random *rng, struct model_name *names, char *text, size_t size)
-{
-    static const struct {
-        const char *text;
-        int64_t per; /* value millionths are multiplied by `per` / `parts` */
-        int64_t parts;
-    } rates[] = {{"", 1, 1},        {"|@0.5", 2, 1},    {"|@.3", 10, 3},
-                 {"|@7e-1", 10, 7}, {"|@1", 1, 1},      {"|@0.125", 8, 1},
-                 {"|#t:1", 1, 1},   {"|@0.9|#x", 10, 9}};
-    const size_t rate = random_below(rng, sizeof rates / sizeof rates[0]);
-    const size_t name = random_below(rng, NAMES);
-    const int64_t thousandths = (int64_t)random_below(rng, 20001) - 10000;
-    const int64_t size_of = thousandths < 0 ? -thousandths : thousandths;
-    int64_t millionths = size_of * 1000 * rates[rate].per * 2;
-
-    millionths = (millionths + rates[rate].parts) / (2 * rates[rate].parts);
-    names[name].exact += thousandths < 0 ? -millionths : millionths;
-    names[name].lines++;
-    (void)snprintf(text, size, "n%zu:%s%lld.%03lld|c%s", name,
-                   thousandths < 0 ? "-" : "", (long long)(size_of / 1000),
-                   (long long)(size_of % 1000), rates[rate].text);
-}
-
-ON_FIXTURE(rests_stay_with_their_names_over_many_flushes, r)
-{
-    struct random rng = {random_seed("test_statsd")};
-    struct model_name names[NAMES] = {{0}};
-    size_t slots = 0;
-    char text[1024], key[16];
-    int fd, turn;
-
-    BEGIN(r, "log.size=256K", "log.count=40", "log.rotate_after=1h",
-          "statsd.flush=60s");
-    fd = udp(&r->writer);
-    turn = ack(r);
-    for (size_t round = 1; round <= ROUNDS; round++) {
-        for (size_t i = random_below(&rng, 30) + 1; i > 0; i--) {
-            size_t used = 0;
-
-            for (size_t j = random_below(&rng, 10) + 1; j > 0; j--) {
-                make_line(&rng, names, text + used, sizeof text - used);
-                used += strlen(text + used);
-                text[used++] = '\n';
-            }
-            assert_int_equal(send(fd, text, used, 0), used);
-        }
-        /* Flushes what has been read, and hands the log on. */
-        client_increment(turn, "turn", "k", 1);
-        client_wins(turn, 1);
-        daemon_signal(&r->writer, SIGUSR2);
-        await_logs(r, LOG_MODE_FULL, round);
-    }
-    client_close(turn);
-    client_close(fd);
-    stop(r);
-    for (size_t i = 0; i < NAMES; i++) {
-        int64_t off;
-        size_t count;
-
-        (void)snprintf(key, sizeof key, "n%zu", i);
-        off = (int64_t)records_sum(&r->records, C, key, &count) * 1000000 -
-              names[i].exact;
-        slots += count;
-        if (off > 500000 || off < -500000)
-            fail_msg("%s is off by %lld millionths after %u lines", key,
-                     (long long)off, names[i].lines);
-    }
-    assert_true(slots > 2 * NAMES); /* of several flushes */
-    assert_int_equal(told(r, "bad"), 0);
-}
-
 /* ---- loss --------------------------------------------------------------- */
 
 ON_FIXTURE(drops_of_the_kernel_are_told_to_the_number, r)
@@ -422,33 +334,4 @@ ON_FIXTURE(full_logs_push_back_and_nothing_is_lost, r)
     assert_int_equal(daemon_stop(&worker), 0);
     daemon_fini(&reader);
     daemon_fini(&worker);
-}
-
-/* The sums wait in memory, and go on growing, until there is space. */
-ON_FIXTURE(a_full_disk_loses_no_line, r)
-{
-    const size_t names = (size_t)3000 * NAME_LINE; /* 1.5 MB of a log */
-    int64_t sum = 0;
-    char path[600];
-    int fd;
-
-    if (!mount_small(r))
-        test_skip("needs root and the right to mount");
-    BEGIN(r, "log.size=256K", "statsd.flush=20ms");
-    fd = client_connect(daemon_port(&r->writer, "statsd-tcp"));
-    assert_int_equal(send_names(fd, 0, names, PATIENCE_MS), names);
-    await_output(r, "cannot get an empty log");
-    assert_int_equal(send_names(fd, 0, names, PATIENCE_MS), names);
-    client_close(fd);
-    (void)snprintf(path, sizeof path, "%s/disk", r->dir.path); /* fits */
-    assert_int_equal(mount("countd", path, "tmpfs", MS_REMOUNT, "size=16m"), 0);
-    await_output(r, "there is an empty log again");
-    stop(r);
-
-    for (size_t i = 0; i < r->records.count; i++)
-        if (strcmp(r->records.at[i].keyspace, C) == 0)
-            sum += r->records.at[i].increment;
-    assert_int_equal(sum, 6000);
-    assert_int_equal(told(r, "lines"), 6000);
-    assert_int_equal(umount(path), 0);
 }
