@@ -1,7 +1,7 @@
 /* writer/count.c - see count.h.
  *
- * answer_count() is the route, count_check_head() (count_head.c) looks at its
- * head before the body is awaited, wait_for_log() answers or holds it while
+ * answer_count() is the route, check_head() looks at its head before the body
+ * is awaited, wait_for_log() answers or holds it while
  * there is no log. */
 #include "writer/count.h"
 
@@ -12,10 +12,10 @@
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
+#include "common/net/http_query.h"
 #include "common/wire/json_write.h"
 #include "common/wire/name.h"
 #include "writer/count_body.h"
-#include "writer/count_internal.h"
 
 #define ANSWER_MAX  96    /* bytes of an answer's body */
 #define BEHIND_TIME "}\n" /* of readable_ms, its last member */
@@ -32,6 +32,142 @@ struct content {
     size_t size;
 };
 
+/* What check_head() notes for the route, below the format. */
+#define NOTE_RAW    2u /* names are bytes */
+#define NOTE_PACKED 1u /* by gzip */
+
+/* ---- the head ----------------------------------------------------------- */
+
+/* Refuses a request, and counts that once it is answered. */
+static enum conn_next
+refuse_request(struct http_call *x, enum http_status status, const char *code,
+               const char *detail)
+{
+    struct count *s = x->ctx;
+    const struct http_problem problem = {code, detail, 0};
+    const enum conn_next next = http_refuse(x, status, &problem);
+
+    s->stats.refused += next == CONN_MORE;
+    return next;
+}
+
+/* False: none that is known. */
+static bool
+find_format(const struct http_request *r, enum count_format *format)
+{
+    static const struct {
+        const char *type;
+        enum count_format format;
+    } types[] = {{"application/json", COUNT_JSON},
+                 {"application/x-ndjson", COUNT_NDJSON},
+                 {"application/jsonl", COUNT_NDJSON},
+                 {"text/tab-separated-values", COUNT_TSV}};
+    const struct http_text type = http_media_type(r->type);
+
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (http_text_is_like(type, types[i].type)) {
+            *format = types[i].format;
+            return true;
+        }
+    return false;
+}
+
+static bool
+is_plain(const struct http_request *r)
+{
+    return r->encoding.size == 0 || http_text_is_like(r->encoding, "identity");
+}
+
+/* Whether `names=raw` is all of the query, or there is none.  False: *next is
+ * the answer. */
+static bool
+read_query(struct http_call *x, bool *is_raw, enum conn_next *next)
+{
+    struct http_text query = x->request->query;
+    char name[HTTP_QUERY_NAME_SIZE], shown[HTTP_QUERY_SHOWN];
+    char detail[HTTP_DETAIL_SIZE];
+    uint8_t value[3];
+    size_t size = 0;
+    int rc;
+
+    *is_raw = false;
+    for (;;) {
+        const struct http_text rest = query;
+
+        rc = http_query_next(&query, name, value, sizeof value, &size);
+        if (rc == 0)
+            return true;
+        if (strcmp(name, "names") != 0) {
+            (void)http_query_shows(rest, shown);
+            (void)snprintf(detail, sizeof detail, "unknown parameter: %s",
+                           shown);
+            *next = refuse_request(x, HTTP_BAD_REQUEST, "unknown-parameter",
+                                   detail);
+            return false;
+        }
+        if (rc < 0 || *is_raw || size != 3 || memcmp(value, "raw", 3) != 0) {
+            *next = refuse_request(
+                x, HTTP_BAD_REQUEST, *is_raw ? "twice" : "bad-names",
+                *is_raw ? "names is there twice" : "names: raw");
+            return false;
+        }
+        *is_raw = true;
+    }
+}
+
+/* An Idempotency-Key is never ignored. */
+static bool
+check_key(struct http_call *x, enum conn_next *next)
+{
+    const struct count *s = x->ctx;
+    const size_t size = x->request->key.size;
+
+    if (s->ingest->logs->keys.state == KEYS_OFF)
+        *next = refuse_request(
+            x, HTTP_BAD_REQUEST, "no-keys",
+            mark_fits(&s->ingest->logs->layout)
+                ? "this server keeps no Idempotency-Key (count.keys = 0): send "
+                  "the request without one"
+                : "this server keeps no Idempotency-Key (message.key_size is "
+                  "below 48): send the request without one");
+    else if (size == 0 || size > KEYS_KEY_MAX)
+        *next = refuse_request(x, HTTP_BAD_REQUEST, "bad-key",
+                               "Idempotency-Key must have 1 to 255 bytes");
+    else
+        return true;
+    return false;
+}
+
+/* What a browser sends for a page without asking first has none of these types
+ * (Fetch, "CORS-safelisted request-header"). */
+static bool
+check_head(struct http_call *x, enum conn_next *next)
+{
+    const struct http_request *r = x->request;
+    enum count_format format;
+    bool is_raw;
+
+    if (!find_format(r, &format))
+        *next =
+            refuse_request(x, HTTP_MEDIA_TYPE, "media-type",
+                           "Content-Type must be application/json, "
+                           "application/x-ndjson or text/tab-separated-values; "
+                           "with curl: --json, or -H 'Content-Type: ...'");
+    else if (!is_plain(r) && !http_text_is_like(r->encoding, "gzip"))
+        *next = refuse_request(x, HTTP_MEDIA_TYPE, "encoding",
+                               "Content-Encoding must be gzip, or none");
+    else if (!r->has_length && !r->is_chunked)
+        *next =
+            refuse_request(x, HTTP_LENGTH_REQUIRED, "length",
+                           "Content-Length, or a body in chunks, is needed");
+    else if (read_query(x, &is_raw, next)) {
+        x->note = (unsigned)format << 2 | (is_raw ? NOTE_RAW : 0) |
+                  (is_plain(r) ? 0 : NOTE_PACKED);
+        return !r->key.at || check_key(x, next);
+    }
+    return false;
+}
+
 /* ---- the body ----------------------------------------------------------- */
 
 /* Inflates what is to be inflated.  False: *next is the answer. */
@@ -41,11 +177,11 @@ open_content(struct http_call *x, struct content *content, enum conn_next *next)
     struct count *s = x->ctx;
     int size;
 
-    content->format = count_noted_format(x->note);
-    content->is_raw = count_noted_raw(x->note);
+    content->format = (enum count_format)(x->note >> 2);
+    content->is_raw = (x->note & NOTE_RAW) != 0;
     content->at = x->body.at;
     content->size = x->body.size;
-    if (!count_noted_packed(x->note))
+    if ((x->note & NOTE_PACKED) == 0)
         return true;
     size = gunzip_run(s->gunzip, x->body.at, x->body.size, s->inflated,
                       sizeof s->inflated);
@@ -53,14 +189,14 @@ open_content(struct http_call *x, struct content *content, enum conn_next *next)
     content->size = size > 0 ? (size_t)size : 0;
     if (size >= 0)
         return true;
-    *next = size == -EFBIG
-                ? count_refuse(x, HTTP_TOO_LARGE, "too-large",
-                               "a body of more than 262144 bytes when inflated")
-            : size == -ENODATA
-                ? count_refuse(x, HTTP_BAD_REQUEST, "bad-gzip",
-                               "the gzip of the body is cut short")
-                : count_refuse(x, HTTP_BAD_REQUEST, "bad-gzip",
-                               "the body is no gzip");
+    *next =
+        size == -EFBIG
+            ? refuse_request(x, HTTP_TOO_LARGE, "too-large",
+                             "a body of more than 262144 bytes when inflated")
+        : size == -ENODATA ? refuse_request(x, HTTP_BAD_REQUEST, "bad-gzip",
+                                            "the gzip of the body is cut short")
+                           : refuse_request(x, HTTP_BAD_REQUEST, "bad-gzip",
+                                            "the body is no gzip");
     return false;
 }
 
@@ -104,7 +240,7 @@ refuse_many(struct http_call *x, uint32_t most)
                                                      "(log.size)"
                                                    : "",
                    x->request->key.at ? " with an Idempotency-Key" : "");
-    return count_refuse(x, HTTP_TOO_LARGE, "too-many", detail);
+    return refuse_request(x, HTTP_TOO_LARGE, "too-many", detail);
 }
 
 /* Parses the body to its end.  False: *next is the answer. */
@@ -293,7 +429,7 @@ put_answer(struct http_call *x, uint8_t *body, uint32_t count, bool gated)
 {
     struct count *s = x->ctx;
     uint64_t now_ms = loop_unix_ms(s->loop);
-    const bool later = gated && count_times_have_place(&s->times) &&
+    const bool later = gated && s->times.count < COUNT_TIMES_MAX &&
                        now_ms >= TIME_MIN && now_ms <= TIME_MAX;
     enum conn_next next;
 
@@ -303,19 +439,31 @@ put_answer(struct http_call *x, uint8_t *body, uint32_t count, bool gated)
     }
     next = http_end(x, HTTP_OK, write_answer(body, count, now_ms));
     if (later)
-        count_times_add(&s->times, x->conn,
-                        conn_gated_at(x->conn) - COUNT_TIME_SIZE -
-                            (uint32_t)(sizeof BEHIND_TIME - 1));
+        s->times.places[s->times.count++] = (struct count_place){
+            x->conn, conn_gated_at(x->conn) - COUNT_TIME_SIZE -
+                         (uint32_t)(sizeof BEHIND_TIME - 1)};
     return next;
 }
 
 void
 count_turn(struct count *s)
 {
+    struct gate_cursor cursor = {0};
+    char digits[COUNT_TIME_SIZE];
+    uint64_t now_ms;
+
     if (s->times.count == 0)
         return;
     logs_file.flush(s->ingest->logs);
-    count_times_fill(&s->times, clock_unix_ms());
+    now_ms = clock_unix_ms();
+    /* A clock that was set to before 2001 just now gives leading blanks. */
+    memset(digits, ' ', sizeof digits);
+    for (size_t i = sizeof digits; i-- > 0 && now_ms > 0; now_ms /= 10)
+        digits[i] = (char)('0' + now_ms % 10);
+    for (size_t i = 0; i < s->times.count; i++)
+        gate_overwrite(&cursor, s->times.places[i].conn, s->times.places[i].at,
+                       digits, sizeof digits);
+    s->times.count = 0;
 }
 
 static enum conn_next
@@ -345,7 +493,7 @@ replay_answer(struct http_call *x, const struct key_entry *e,
     uint8_t *body;
 
     if (e->request != mark->body)
-        return count_refuse(
+        return refuse_request(
             x, HTTP_UNPROCESSABLE, "key-reused",
             "another request came with this Idempotency-Key: each new request "
             "needs a new one");
@@ -447,8 +595,7 @@ answer_count(struct http_call *x)
 }
 
 const struct http_route count_routes[] = {
-    {"/v1/count", "*", HTTP_POST, answer_count, HTTP_READS_BODY,
-     count_check_head},
+    {"/v1/count", "*", HTTP_POST, answer_count, HTTP_READS_BODY, check_head},
 };
 const size_t count_route_count = sizeof count_routes / sizeof count_routes[0];
 

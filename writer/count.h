@@ -31,7 +31,6 @@
 #include "common/net/loop.h"
 #include "common/wire/gunzip.h"
 #include "common/wire/increment_line.h"
-#include "writer/count_times.h"
 #include "writer/ingest.h"
 
 #define COUNT_INCREMENTS_MAX 4096
@@ -40,6 +39,19 @@
 #define COUNT_FEW            4 /* increments that are parsed once, not twice */
 
 static_assert(COUNT_BODY_MAX == HTTP_BODY_MAX, "as countd(5) has it");
+
+#define COUNT_TIMES_MAX 4096
+#define COUNT_TIME_SIZE 13 /* digits of a time from 2001 to 2286 */
+
+/* The answers of a turn whose readable_ms is to be overwritten: after the write
+ * of the log's file, and before the group of the gate is closed. */
+struct count_times {
+    size_t count;
+    struct count_place {
+        const struct conn *conn;
+        uint32_t at; /* conn_gated_at() of the time's first digit */
+    } places[COUNT_TIMES_MAX];
+};
 
 struct count_stats {
     uint64_t requests;   /* answered with 200 */
