@@ -110,13 +110,12 @@ start(uint8_t flags)
                                          .shared = PEERS + 1,
                                          .pool_size = 1 << 20,
                                          .answer_max = LIVE_PROTOCOL_OUT_SIZE};
-    struct live_server_options o = {.kind = flags & 1 ? LIVE_SEMAPHORE
-                                                      : LIVE_COUNTER,
-                                    .connections = PEERS + 1,
-                                    .slots = 1,
-                                    .interval_s = 86400,
-                                    .budget = &budget,
-                                    .history = (flags & 4) != 0};
+    struct live_options o = {.kind = flags & 1 ? LIVE_SEMAPHORE : LIVE_COUNTER,
+                             .holders = PEERS + 1,
+                             .slots = 1,
+                             .window_s = 86400,
+                             .budget = &budget,
+                             .history = (flags & 4) != 0};
 
     semaphores = (flags & 1) != 0;
     little = (flags & 2) != 0;

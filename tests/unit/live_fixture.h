@@ -194,9 +194,9 @@ kept(const struct fixture *r)
     return sum;
 }
 
-/* `o.connections` are the most, where it is not 0; r->row may say more. */
+/* `o.holders` are the most, where it is not 0; r->row may say more. */
 static inline void
-start(struct fixture *r, struct live_server_options o)
+start(struct fixture *r, struct live_options o)
 {
     const struct conns_options conns = {
         .rows = &r->row,
@@ -207,18 +207,18 @@ start(struct fixture *r, struct live_server_options o)
 
     if (r->budget.max == 0)
         r->budget.max = 256 * MIB;
-    if (o.connections == 0)
-        o.connections = 64;
+    if (o.holders == 0)
+        o.holders = 64;
     if (o.slots == 0)
         o.slots = 1000;
-    if (o.interval_s == 0)
-        o.interval_s = 86400;
+    if (o.window_s == 0)
+        o.window_s = 86400;
     o.budget = &r->budget;
     r->row.name = "counter";
     r->row.max_key = "counter.max_connections";
     r->row.protocol = &live_protocol;
     r->row.ctx = &r->server;
-    r->row.max = o.connections;
+    r->row.max = o.holders;
     r->row.keep_alive_s = LIVE_KEEP_ALIVE_S;
     r->loop = loop_new();
     assert_non_null(r->loop);
@@ -232,12 +232,12 @@ start(struct fixture *r, struct live_server_options o)
 static inline void
 start_counter(struct fixture *r)
 {
-    start(r, (struct live_server_options){.kind = LIVE_COUNTER});
+    start(r, (struct live_options){.kind = LIVE_COUNTER});
 }
 
 /* As start(), on a port. */
 static inline void
-start_listening(struct fixture *r, struct live_server_options o)
+start_listening(struct fixture *r, struct live_options o)
 {
     struct net_address address, bound;
     char text[NET_ADDRESS_SIZE];

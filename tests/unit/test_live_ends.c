@@ -15,7 +15,7 @@ CASE(a_reset_releases_in_the_same_turn, r)
 {
     struct peer *p, *q;
 
-    start_listening(r, (struct live_server_options){.kind = LIVE_COUNTER});
+    start_listening(r, (struct live_options){.kind = LIVE_COUNTER});
     p = join_tcp(r);
     q = join_tcp(r);
     acquire(r, p, "n", 3, 5);
@@ -30,8 +30,7 @@ CASE(many_holdings_are_released_in_steps, r)
     const size_t count = 300000;
     struct peer *p, *q;
 
-    start(r,
-          (struct live_server_options){.kind = LIVE_COUNTER, .connections = 2});
+    start(r, (struct live_options){.kind = LIVE_COUNTER, .holders = 2});
     p = join(r);
     q = join(r);
     acquire_many(r, p, count);
@@ -79,8 +78,7 @@ CASE(many_ends_in_one_turn_are_worked_off, r)
     size_t size;
     int i;
 
-    start(r, (struct live_server_options){.kind = LIVE_COUNTER,
-                                          .connections = ENDS});
+    start(r, (struct live_options){.kind = LIVE_COUNTER, .holders = ENDS});
     for (i = 0; i < ENDS; i++) {
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends[i]), 0);
         assert_int_equal(fcntl(ends[i][1], F_SETFL, O_NONBLOCK), 0);
@@ -117,7 +115,7 @@ CASE(a_stop_releases_everything, r)
     struct live_walk walk = {.steps = UINT32_MAX};
     size_t seen = 0;
 
-    start_listening(r, (struct live_server_options){.kind = LIVE_COUNTER});
+    start_listening(r, (struct live_options){.kind = LIVE_COUNTER});
     p = join_tcp(r);
     q = join_tcp(r);
     acquire_many(r, p, 5000);
@@ -142,8 +140,7 @@ CASE(a_stop_closes_many_connections, r)
     int fds[MANY], ends[2];
     size_t i;
 
-    start(r, (struct live_server_options){.kind = LIVE_COUNTER,
-                                          .connections = MANY});
+    start(r, (struct live_options){.kind = LIVE_COUNTER, .holders = MANY});
     for (i = 0; i < MANY; i++) {
         assert_int_equal(
             socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
@@ -168,8 +165,7 @@ CASE(unused_counters_are_removed_after_their_window, r)
     uint8_t bytes[64];
     struct peer *p;
 
-    start(r, (struct live_server_options){.kind = LIVE_COUNTER,
-                                          .interval_s = 3600});
+    start(r, (struct live_options){.kind = LIVE_COUNTER, .window_s = 3600});
     p = join(r);
     r->want = 1; /* one at the start */
     run(r, is_swept);
@@ -192,8 +188,7 @@ CASE(the_clock_may_be_set_back, r)
 {
     struct peer *p;
 
-    start(r,
-          (struct live_server_options){.kind = LIVE_COUNTER, .interval_s = 10});
+    start(r, (struct live_options){.kind = LIVE_COUNTER, .window_s = 10});
     p = join(r);
     acquire(r, p, "n", 1, 2);
     fault_clock(-3600 * 1000);
@@ -208,8 +203,7 @@ CASE(unused_semaphores_are_removed_at_each_interval, r)
     uint8_t bytes[64];
     struct peer *p;
 
-    start(r, (struct live_server_options){.kind = LIVE_SEMAPHORE,
-                                          .interval_s = 1});
+    start(r, (struct live_options){.kind = LIVE_SEMAPHORE, .window_s = 1});
     p = join(r);
     r->want = 1;
     run(r, is_swept);

@@ -230,7 +230,7 @@ CASE(a_reset_in_the_middle_of_a_dump_is_survived, r)
     uint8_t bytes[64];
     struct peer *p, *q;
 
-    start_listening(r, (struct live_server_options){.kind = LIVE_COUNTER});
+    start_listening(r, (struct live_options){.kind = LIVE_COUNTER});
     p = join_tcp(r);
     q = join_tcp(r);
     acquire_many(r, p, 300000); /* more than the sockets hold */

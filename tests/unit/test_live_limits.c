@@ -18,8 +18,8 @@ CASE(a_number_in_use_by_holdings_is_not_given_out, r)
 {
     struct peer *p, *q;
 
-    start_listening(r, (struct live_server_options){.kind = LIVE_COUNTER,
-                                                    .connections = 1});
+    start_listening(r,
+                    (struct live_options){.kind = LIVE_COUNTER, .holders = 1});
     p = join_tcp(r);
     acquire_many(r, p, 200000);
     leave(r, p);
@@ -65,8 +65,7 @@ static void
 start_short_of_memory(struct fixture *r)
 {
     r->pool_size = 160 << 10;
-    start(r, (struct live_server_options){.kind = LIVE_COUNTER,
-                                          .connections = PEERS_MAX});
+    start(r, (struct live_options){.kind = LIVE_COUNTER, .holders = PEERS_MAX});
 }
 
 /* The first `size` bytes of a request that announces a long name. */
@@ -244,7 +243,7 @@ CASE(vanished_peers_are_found_by_keepalive, r)
     struct peer *p;
     int fd;
 
-    start_listening(r, (struct live_server_options){.kind = LIVE_COUNTER});
+    start_listening(r, (struct live_options){.kind = LIVE_COUNTER});
     p = join_tcp(r);
     noop(r, p);
     fd = other_end(p);
@@ -323,8 +322,7 @@ CASE(what_is_not_taken_stays_the_callers, r)
 {
     int ends[2];
 
-    start(r,
-          (struct live_server_options){.kind = LIVE_COUNTER, .connections = 1});
+    start(r, (struct live_options){.kind = LIVE_COUNTER, .holders = 1});
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
 
@@ -368,7 +366,7 @@ CASE(a_connection_that_cannot_be_watched_is_not_taken, r)
     struct peer *p;
 
     diag_init("test_live_server", DIAG_ERROR);
-    start_listening(r, (struct live_server_options){.kind = LIVE_COUNTER});
+    start_listening(r, (struct live_options){.kind = LIVE_COUNTER});
     fault_inject("epoll_ctl", 1, ENOSPC);
     p = join_tcp(r);
     expect_end(r, p);
@@ -380,11 +378,11 @@ CASE(a_connection_that_cannot_be_watched_is_not_taken, r)
 
 CASE(a_budget_that_is_too_small_is_no_start, r)
 {
-    struct live_server_options o = {.kind = LIVE_COUNTER,
-                                    .connections = 10,
-                                    .slots = 1000,
-                                    .interval_s = 10,
-                                    .budget = &r->budget};
+    struct live_options o = {.kind = LIVE_COUNTER,
+                             .holders = 10,
+                             .slots = 1000,
+                             .window_s = 10,
+                             .budget = &r->budget};
     struct loop *loop = loop_new();
     uint64_t max;
 

@@ -259,10 +259,10 @@ play(void **state)
     const unsigned kind = r->dialogue->kind;
 
     r->row.close_over = d->connections > 0;
-    start_listening(
-        r, (struct live_server_options){
-               .kind = kind == COUNTERS ? LIVE_COUNTER : LIVE_SEMAPHORE,
-               .connections = d->connections});
+    start_listening(r, (struct live_options){.kind = kind == COUNTERS
+                                                         ? LIVE_COUNTER
+                                                         : LIVE_SEMAPHORE,
+                                             .holders = d->connections});
     dialogue_run(r->dialogue, open_listener, r);
 }
 

@@ -280,11 +280,11 @@ check_stats(const char *text, enum live_kind kind)
 {
     const uint8_t request[FRAME_HEADER] = {FRAME_REQUEST, FRAME_STATS};
     struct budget budget = {.max = UINT64_C(64) << 20};
-    const struct live_server_options options = {.kind = kind,
-                                                .connections = 1,
-                                                .slots = 16,
-                                                .interval_s = 10,
-                                                .budget = &budget};
+    const struct live_options options = {.kind = kind,
+                                         .holders = 1,
+                                         .slots = 16,
+                                         .window_s = 10,
+                                         .budget = &budget};
     static uint8_t out[LIVE_PROTOCOL_OUT_SIZE];
     struct live_protocol r = {
         .in = request, .in_size = sizeof request, .out = out};

@@ -124,7 +124,7 @@ put_stats(struct live_server *s, const uint8_t *header, struct live_protocol *r)
     put_pair(&p, "command:acquire", f->acquire);
     put_pair(&p, "command:release", f->release);
     put_pair(&p, "command:stats", f->stats);
-    if (s->options.kind == LIVE_COUNTER)
+    if (s->live.options.kind == LIVE_COUNTER)
         put_pair(&p, "command:dump", f->dump);
     assert(p.at - start <= ANSWER_MAX - FRAME_HEADER);
     put_header(r, header, FRAME_OK, (uint32_t)(p.at - start));
@@ -149,7 +149,7 @@ is_known(const struct live_server *s, const uint8_t *bytes)
 
     return opcode <= FRAME_RELEASE || opcode == FRAME_STATS ||
            (opcode == FRAME_WHO && bytes[2] == FRAME_WHO_FLAGS) ||
-           (opcode == FRAME_DUMP && s->options.kind == LIVE_COUNTER);
+           (opcode == FRAME_DUMP && s->live.options.kind == LIVE_COUNTER);
 }
 
 /* `body_size` bytes of the body are there, which are all that it needs. */

@@ -181,12 +181,12 @@ const struct protocol live_protocol = {.state_size = sizeof(struct dump),
 static uint64_t
 sweep_wait_ms(const struct live_server *s)
 {
-    const uint64_t interval_ms = (uint64_t)s->options.interval_s * 1000;
+    const uint64_t interval_ms = (uint64_t)s->live.options.window_s * 1000;
     const uint64_t unix_ms = loop_unix_ms(s->loop);
     const uint64_t next_ms = s->live.swept_ms + interval_ms + 1;
     uint64_t wait_ms;
 
-    if (s->options.kind == LIVE_COUNTER)
+    if (s->live.options.kind == LIVE_COUNTER)
         wait_ms = interval_ms - unix_ms % interval_ms;
     else
         wait_ms = next_ms > unix_ms ? next_ms - unix_ms : 1;
@@ -218,22 +218,13 @@ live_server_turn(struct live_server *s)
 
 int
 live_server_init(struct live_server *s, struct loop *loop,
-                 const struct live_server_options *options)
+                 const struct live_options *options)
 {
-    const struct live_options live = {.kind = options->kind,
-                                      .budget = options->budget,
-                                      .slots = options->slots,
-                                      .holders = (uint32_t)options->connections,
-                                      .window_s = options->interval_s,
-                                      .history = options->history};
     int rc;
 
-    assert(options->connections > 0 && options->connections < UINT32_MAX);
-    assert(options->interval_s > 0);
-    *s = (struct live_server){.options = *options,
-                              .loop = loop,
+    *s = (struct live_server){.loop = loop,
                               .sweep_timer = {.slot = -1, .due = sweep_due}};
-    rc = live_init(&s->live, &live);
+    rc = live_init(&s->live, options);
     if (rc < 0)
         return rc;
     update_window(s);

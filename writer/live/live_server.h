@@ -27,22 +27,12 @@
 #define LIVE_SWEEP_STEP   512 /* objects looked at in one turn */
 #define LIVE_KEEP_ALIVE_S 345 /* a vanished peer is found after */
 
-struct live_server_options {
-    enum live_kind kind;
-    size_t connections;    /* that may hold something, at most */
-    size_t slots;          /* of the index at start */
-    uint32_t interval_s;   /* of the window, or between sweeps */
-    struct budget *budget; /* borrowed */
-    bool history;
-};
-
 /* Requests that passed the check of their arguments. */
 struct live_server_stats {
     uint64_t noop, get, acquire, release, stats, dump;
 };
 
 struct live_server {
-    struct live_server_options options;
     struct loop *loop;
     struct live live;
     struct live_server_stats stats;
@@ -60,9 +50,10 @@ bool live_server_peer(const struct live_server *s, uint32_t holder,
 /* The protocol of a listener whose ctx is a struct live_server. */
 extern const struct protocol live_protocol;
 
-/* Takes the memory.  -ENOMEM, -ENOSPC (no timer). */
+/* Takes the memory; each connection is a holder.  -ENOMEM, -ENOSPC (no timer).
+ */
 int live_server_init(struct live_server *s, struct loop *loop,
-                     const struct live_server_options *options);
+                     const struct live_options *options);
 
 /* All its connections have ended before. */
 void live_server_fini(struct live_server *s);

@@ -40,13 +40,12 @@ open_kind(struct live_service *l, struct loop *loop,
           const struct config *config, enum live_kind kind, size_t connections)
 {
     const struct live_service_settings s = live_service_settings(config, kind);
-    const struct live_server_options options = {
-        .kind = kind,
-        .connections = connections,
-        .slots = (size_t)(s.buckets + 1) / 2,
-        .interval_s = (uint32_t)s.interval_s,
-        .budget = &l->budget,
-        .history = config->live_history};
+    const struct live_options options = {.kind = kind,
+                                         .holders = (uint32_t)connections,
+                                         .slots = (size_t)(s.buckets + 1) / 2,
+                                         .window_s = (uint32_t)s.interval_s,
+                                         .budget = &l->budget,
+                                         .history = config->live_history};
     int rc;
 
     if (!s.enable)
