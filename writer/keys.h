@@ -42,7 +42,6 @@ enum keys_state { KEYS_OFF, KEYS_LOADING, KEYS_READY };
 struct mark_list {
     struct marked *at;
     uint32_t count, capacity;
-    bool taken;
 };
 
 /* A log that may be OPEN, of a writer before this one. */

@@ -85,11 +85,11 @@ store_marks(struct retired *r)
 {
     int rc = 0;
 
-    if (!r->marks || r->stored)
+    if (r->marks.count == 0 || r->stored)
         return 0;
 #ifndef COUNTD_MUTANT_MARKS_IN_MEMORY
-    rc = requests_put(owner_of(r)->keys.journal, &r->log.header, r->marks->at,
-                      r->marks->count);
+    rc = requests_put(owner_of(r)->keys.journal, &r->log.header, r->marks.at,
+                      r->marks.count);
 #endif
     r->stored = rc == 0;
     return rc;
@@ -150,7 +150,6 @@ defer_seal(struct logs *l, struct retired *r)
                    l->finishing ? "the next start does it" : "trying again");
     if (l->finishing) {
         log_abandon(&r->log);
-        r->marks->taken = false;
         r->state = RETIRED_FREE;
         logs_finish_some(l);
         return;
@@ -170,7 +169,7 @@ retire_unused(struct logs *l, const struct log *log)
     assert(log->count == 0);
     r->log = *log;
     r->index = log->header.index;
-    r->marks = NULL;
+    r->marks.count = 0;
     logs_seal(l, r);
 }
 
@@ -179,18 +178,21 @@ static void
 retire_log(struct logs *l)
 {
     struct retired *r = free_place(l);
+    struct mark_list list;
 
     assert(r);
+    /* The list of a log before has the memory for the next one. */
+    list = r->marks;
+    list.count = 0;
     assert(l->has_current);
     assert(l->staged == 0);
     assert(l->current.count > 0);
     r->log = l->current;
     r->index = l->current.header.index;
     r->synced_slots = l->synced_slots;
-    r->marks = l->current.marks > 0 ? l->marks : NULL;
+    r->marks = l->marks;
+    l->marks = list;
     r->stored = r->deferred = false;
-    if (r->marks)
-        l->marks = NULL;
     r->state = RETIRED_DIRTY;
     l->retired_dirty = true;
     l->has_current = false;
@@ -309,12 +311,10 @@ seal_done(struct io_job *job)
     struct retired *r = LOOP_OWNER(job, struct retired, job);
     struct logs *l = owner_of(r);
 
-    if (r->rc < 0 && r->marks && !r->stored) {
+    if (r->rc < 0 && r->marks.count > 0 && !r->stored) {
         defer_seal(l, r);
         return;
     }
-    if (r->marks)
-        r->marks->taken = false;
     r->state = RETIRED_FREE;
     if (r->rc < 0) {
         logs_fail(l, r->rc, "seal", r->log.header.index);
@@ -345,8 +345,9 @@ static void
 free_memory(struct logs *l)
 {
     keys_close(&l->keys);
-    for (size_t i = 0; i < sizeof l->lists / sizeof l->lists[0]; i++)
-        free(l->lists[i].at);
+    for (size_t i = 0; i < LOGS_RETIRED; i++)
+        free(l->retired[i].marks.at);
+    free(l->marks.at);
     free(l->slots);
     free(l->names);
 }

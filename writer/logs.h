@@ -78,9 +78,9 @@ struct retired {
     uint64_t index; /* of the log, which is the file thread's while sealed */
     struct log log;
     uint32_t synced_slots;
-    struct mark_list *marks; /* NULL: it has none */
-    bool stored;             /* they are in live/requests */
-    bool deferred;           /* until seal_timer: they could not be stored */
+    struct mark_list marks; /* the file thread's while sealed */
+    bool stored;            /* they are in live/requests */
+    bool deferred;          /* until seal_timer: they could not be stored */
     int rc;
 };
 
@@ -100,10 +100,7 @@ struct log_sync {
 
 struct spare_job {
     struct io_job job;
-    struct logdir *dir; /* lent to the job */
-    bool may_create;    /* there is no other spare */
-    size_t log_count;
-    size_t log_max;
+    bool may_create;  /* there is no other spare */
     bool takes_marks; /* of the logs that are begun */
     struct log log;
     int rc;
@@ -113,16 +110,12 @@ struct spare_job {
 /* Creates one of the logs that are missing up to log.count. */
 struct create_job {
     struct io_job job;
-    struct logdir *dir; /* lent to the job */
-    size_t log_count;
-    size_t log_max;
     int rc; /* 1: one was created, 0: none is missing, or -errno */
 };
 
 struct recover_job {
     struct io_job job;
-    struct logdir *dir; /* lent to the job */
-    struct keys *keys;  /* to be loaded; NULL: they are, or are off */
+    struct keys *keys; /* to be loaded; NULL: they are, or are off */
 };
 
 struct logs_events {
@@ -164,9 +157,8 @@ struct logs {
     uint64_t last_ms; /* received_ms never goes back in a log */
 
     struct keys keys;
-    struct mark_list lists[LOGS_RETIRED + 1];
-    struct mark_list *marks; /* of the current log; NULL: none yet */
-    uint64_t durable; /* logs_position() that the last sync has covered */
+    struct mark_list marks; /* of the current log */
+    uint64_t durable;       /* logs_position() that the last sync has covered */
 
     struct retired retired[LOGS_RETIRED];
     bool retired_dirty; /* one of them is RETIRED_DIRTY */

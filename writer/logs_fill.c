@@ -181,26 +181,10 @@ logs_put_message(struct logs *l, const struct message *m)
     logs_put(l, bytes, &parsed);
 }
 
-/* A list for the current log: there is one more than logs on their way. */
-static struct mark_list *
-take_list(struct logs *l)
-{
-    size_t i = 0;
-
-    while (l->lists[i].taken)
-        i++;
-    assert(i < sizeof l->lists / sizeof l->lists[0]);
-    l->lists[i].taken = true;
-    l->lists[i].count = 0;
-    return &l->lists[i];
-}
-
 int
 logs_reserve_mark(struct logs *l)
 {
-    if (!l->marks)
-        l->marks = take_list(l);
-    return keys_reserve(l->marks);
+    return keys_reserve(&l->marks);
 }
 
 void
@@ -212,7 +196,7 @@ logs_put_mark(struct logs *l, const struct request_mark *mark)
     mark_put(&l->layout, mark, bytes, &m);
     logs_put(l, bytes, &m);
     l->current.marks++;
-    keys_list_add(l->marks, mark, l->last_ms);
+    keys_list_add(&l->marks, mark, l->last_ms);
 }
 
 uint64_t

@@ -22,15 +22,15 @@
  * which takes as much as in a log, and LMDB writes changed pages to new places
  * before it frees the old ones. */
 static bool
-has_disk_space(const struct spare_job *s)
+has_disk_space(const struct logs *l)
 {
-    const struct logdir *dir = s->dir;
+    const struct logdir *dir = &l->dir;
     uint64_t need = LOG_SLOTS_AT + (uint64_t)dir->slots * dir->layout.slot_size;
     struct statvfs fs;
 
     if (fstatvfs(dir->fd, &fs) < 0)
         return true; /* creating will say what is wrong */
-    if (dir->count >= s->log_count)
+    if (dir->count >= l->config->log_count)
         need *= 2 * (dir->count + 1);
     return (uint64_t)fs.f_bavail * fs.f_frsize >= need;
 }
@@ -38,47 +38,48 @@ has_disk_space(const struct spare_job *s)
 /* Claims the lowest empty log: the fewer are used, the more of them stay in
  * the caches. */
 static int
-claim_spare(struct spare_job *s)
+claim_spare(struct logs *l)
 {
     uint64_t hint = 0;
 
-    return logdir_claim(s->dir, LOG_MODE_EMPTY, &hint, &s->log);
+    return logdir_claim(&l->dir, LOG_MODE_EMPTY, &hint, &l->make.log);
 }
 
 /* Claims an empty log; recovers, then creates, when there is none. */
 static int
-claim_or_create(struct spare_job *s)
+claim_or_create(struct logs *l)
 {
     uint64_t index;
     int rc;
 
-    rc = claim_spare(s);
-    if (rc != -EAGAIN || !s->may_create)
+    rc = claim_spare(l);
+    if (rc != -EAGAIN || !l->make.may_create)
         return rc;
-    if (logdir_recover(s->dir) > 0) {
-        rc = claim_spare(s);
+    if (logdir_recover(&l->dir) > 0) {
+        rc = claim_spare(l);
         if (rc != -EAGAIN)
             return rc;
     }
-    if (s->dir->count < s->log_max && !has_disk_space(s))
+    if (l->dir.count < l->config->log_max && !has_disk_space(l))
         return -ENOSPC;
-    rc = logdir_create(s->dir, s->log_max, &index);
+    rc = logdir_create(&l->dir, l->config->log_max, &index);
     if (rc < 0)
         return rc;
-    return claim_spare(s);
+    return claim_spare(l);
 }
 
 static void
 make_run(struct io_job *job)
 {
-    struct spare_job *s = LOOP_OWNER(job, struct spare_job, job);
+    struct logs *l = LOOP_OWNER(job, struct logs, make.job);
+    struct spare_job *s = &l->make;
 
     s->began = false;
-    s->rc = claim_or_create(s);
+    s->rc = claim_or_create(l);
     if (s->rc < 0)
         return;
-    if (s->log.layout.slot_size != s->dir->layout.slot_size ||
-        s->log.layout.key_at != s->dir->layout.key_at) {
+    if (s->log.layout.slot_size != l->dir.layout.slot_size ||
+        s->log.layout.key_at != l->dir.layout.key_at) {
         /* It was put there while this process runs; the next start refuses it.
          */
         (void)log_release(&s->log); /* recovery tidies what this leaves */
@@ -177,15 +178,15 @@ make_done(struct io_job *job)
 static void
 run_create(struct io_job *job)
 {
-    struct create_job *c = LOOP_OWNER(job, struct create_job, job);
+    struct logs *l = LOOP_OWNER(job, struct logs, create.job);
     uint64_t index;
+    int rc = logdir_scan(&l->dir);
 
-    c->rc = logdir_scan(c->dir);
-    if (c->rc < 0 || c->dir->count >= c->log_count)
+    l->create.rc = rc;
+    if (rc < 0 || l->dir.count >= l->config->log_count)
         return;
-    c->rc = logdir_create(c->dir, c->log_max, &index);
-    if (c->rc == 0)
-        c->rc = 1;
+    rc = logdir_create(&l->dir, l->config->log_max, &index);
+    l->create.rc = rc == 0 ? 1 : rc;
 }
 
 static void
@@ -199,7 +200,7 @@ create_done(struct io_job *job)
     } else if (l->create.rc < 0 && l->create.rc != -EMFILE) {
         diag_errno(DIAG_WARNING, l->create.rc,
                    "cannot create log.count=%zu logs; serving with fewer",
-                   l->create.log_count);
+                   (size_t)l->config->log_count);
     }
 }
 
@@ -241,12 +242,12 @@ logs_begin_first(struct logs *l)
 static void
 recover_run(struct io_job *job)
 {
-    struct recover_job *r = LOOP_OWNER(job, struct recover_job, job);
+    struct logs *l = LOOP_OWNER(job, struct logs, recover.job);
 
     /* Failures are reported through diag; the next round tries again. */
-    (void)logdir_recover(r->dir);
-    if (r->keys)
-        keys_load(r->keys, r->dir);
+    (void)logdir_recover(&l->dir);
+    if (l->recover.keys)
+        keys_load(l->recover.keys, &l->dir);
 }
 
 static void
@@ -287,15 +288,8 @@ void
 logs_set_up_spares(struct logs *l)
 {
     l->make.job = (struct io_job){make_run, make_done, NULL};
-    l->make.dir = &l->dir;
-    l->make.log_count = l->config->log_count;
-    l->make.log_max = l->config->log_max;
     l->create.job = (struct io_job){run_create, create_done, NULL};
-    l->create.dir = &l->dir;
-    l->create.log_count = l->config->log_count;
-    l->create.log_max = l->config->log_max;
     l->recover.job = (struct io_job){recover_run, recover_done, NULL};
-    l->recover.dir = &l->dir;
     l->retry_timer = (struct loop_timer){.slot = -1, .due = retry_due};
     l->recover_timer = (struct loop_timer){.slot = -1, .due = recover_due};
 }
