@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/base/bytes.h"
+#include "common/base/files.h"
 
 #define LINE_MAX_SIZE 64u /* three numbers, blanks, the end */
 
@@ -21,12 +22,11 @@ put_number(char *to, uint64_t n, char after)
     return to + 1;
 }
 
-/* The lines of `count` numbers from e->next_number on; returns their size. */
+/* Puts the lines of `count` numbers from `number` on; returns their size. */
 static size_t
-put_lines(const struct quota_export *e, const struct number *n, int count,
-          char *to)
+put_lines(const struct quota_export *e, uint64_t number, const struct number *n,
+          int count, char *to)
 {
-    uint64_t number = e->next_number;
     char *at = to;
 
     for (int i = 0; i < count && number <= e->until; i++, number++) {
@@ -42,35 +42,28 @@ put_lines(const struct quota_export *e, const struct number *n, int count,
     return (size_t)(at - to);
 }
 
+/* Writes the lines of all numbers, unless it is stopped: -ECANCELED. */
 static int
-write_all(int fd, const char *bytes, size_t size)
-{
-    while (size > 0) {
-        const ssize_t n = write(fd, bytes, size);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        bytes += n;
-        size -= (size_t)n;
-    }
-    return 0;
-}
-
-static int
-write_lines(struct quota_export *e)
+write_lines(const struct quota_export *e, int fd)
 {
     struct number n[JOURNAL_NUMBERS_TAIL];
     char text[JOURNAL_NUMBERS_TAIL * LINE_MAX_SIZE];
-    int count, rc;
+    uint64_t number = 1, at = 0;
+    int count, rc = 0;
+    size_t size;
 
-    count = journal_numbers_read(e->numbers, e->next_number, n,
-                                 JOURNAL_NUMBERS_TAIL);
-    if (count < 0)
-        return count;
-    rc = write_all(e->fd, text, put_lines(e, n, count, text));
-    e->next_number += (uint64_t)count;
+    while (rc == 0 && number <= e->until) {
+        if (e->stopped)
+            return -ECANCELED;
+        count =
+            journal_numbers_read(e->numbers, number, n, JOURNAL_NUMBERS_TAIL);
+        if (count < 0)
+            return count;
+        size = put_lines(e, number, n, count, text);
+        rc = write_at(fd, text, size, at);
+        at += size;
+        number += (uint64_t)count;
+    }
     return rc;
 }
 
@@ -96,47 +89,22 @@ sync_folder(const char *path)
     return rc;
 }
 
-static int
-finish_file(struct quota_export *e)
-{
-    if (fsync(e->fd) < 0)
-        return -errno;
-    if (rename(e->temp, e->path) < 0)
-        return -errno;
-    return sync_folder(e->path);
-}
-
-static int
-begin_file(struct quota_export *e)
-{
-    const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
-
-    e->fd = open(e->temp, flags, 0644);
-    return e->fd < 0 ? -errno : 0;
-}
-
 static void
 run(struct io_job *job)
 {
+    const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
     struct quota_export *e = LOOP_OWNER(job, struct quota_export, job);
+    const int fd = open(e->temp, flags, 0644);
 
-    e->rc = e->fd < 0 ? begin_file(e) : 0;
-    for (int i = 0;
-         e->rc == 0 && i < QUOTA_EXPORT_PIECE && e->next_number <= e->until;
-         i++)
-        e->rc = write_lines(e);
-    e->finished = e->next_number > e->until;
-    if (e->rc == 0 && e->finished)
-        e->rc = finish_file(e);
-}
-
-static void
-end_run(struct quota_export *e)
-{
-    if (e->fd >= 0)
-        (void)close(e->fd); /* synced, or of no use */
-    e->fd = -1;
-    e->running = false;
+    e->rc = fd < 0 ? -errno : write_lines(e, fd);
+    if (e->rc == 0 && fsync(fd) < 0)
+        e->rc = -errno;
+    if (fd >= 0)
+        (void)close(fd);
+    if (e->rc == 0 && rename(e->temp, e->path) < 0)
+        e->rc = -errno;
+    if (e->rc == 0)
+        e->rc = sync_folder(e->path);
 }
 
 static void
@@ -158,7 +126,6 @@ start_if_due(struct quota_export *e)
     e->last_ms = now_ms;
     e->numbers = e->next;
     e->until = e->bound;
-    e->next_number = 1;
     io_push(e->io, &e->job);
 }
 
@@ -167,18 +134,14 @@ done(struct io_job *job)
 {
     struct quota_export *e = LOOP_OWNER(job, struct quota_export, job);
 
-    if (e->rc == 0 && !e->finished && !e->stopped) {
-        io_push(e->io, &e->job);
-        return;
-    }
-    if (e->rc < 0) {
+    e->running = false;
+    e->written += e->rc == 0;
+    if (e->rc < 0 && e->rc != -ECANCELED) {
         diag_repeating(&e->warning, DIAG_WARNING,
                        "quota.export=%s: %s; tried again each second", e->path,
                        diag_text(e->rc));
         e->wanted = true;
     }
-    e->written += e->rc == 0 && e->finished;
-    end_run(e);
     start_if_due(e);
 }
 
@@ -196,7 +159,6 @@ quota_export_init(struct quota_export *e, struct loop *loop, struct io *io,
                                .io = io,
                                .path = path,
                                .job = {.run = run, .done = done},
-                               .fd = -1,
                                .timer = {.slot = -1, .due = due}};
     (void)snprintf(e->temp, sizeof e->temp, "%s.tmp", path);
 }
@@ -206,7 +168,6 @@ quota_export_fini(struct quota_export *e)
 {
     if (e->loop)
         loop_disarm(e->loop, &e->timer);
-    end_run(e);
 }
 
 void

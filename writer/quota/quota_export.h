@@ -16,6 +16,7 @@
 #ifndef COUNTD_WRITER_QUOTA_QUOTA_EXPORT_H
 #define COUNTD_WRITER_QUOTA_QUOTA_EXPORT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -26,7 +27,6 @@
 #include "writer/quota/journal_numbers.h"
 
 #define QUOTA_EXPORT_PAUSE_MS 1000
-#define QUOTA_EXPORT_PIECE    16 /* reads of numbers in one job */
 
 struct quota_export {
     struct loop *loop;
@@ -36,10 +36,9 @@ struct quota_export {
     struct io_job job;
     struct journal_numbers *numbers;
     uint64_t until; /* the last number that it has lines for */
-    uint64_t next_number;
-    int fd;
     int rc;
-    bool wanted, running, finished, stopped;
+    bool wanted, running;
+    _Atomic bool stopped;
     bool began;       /* once: last_ms holds */
     uint64_t last_ms; /* clock: when the last one began */
     uint64_t bound;   /* `until` of the next one */
@@ -62,8 +61,8 @@ void quota_export_want(struct quota_export *e);
 void quota_export_turn(struct quota_export *e, struct journal_numbers *n,
                        uint64_t until);
 
-/* Begins no more piece.  The one that is being written ends before any job that
- * is pushed to its I/O thread from now on. */
+/* Begins no other one.  The one that is being written ends before any job that
+ * is pushed to its I/O thread from now on, if need be without all of it. */
 void quota_export_stop(struct quota_export *e);
 
 #endif
