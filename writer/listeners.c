@@ -30,103 +30,82 @@ connections_left(uint64_t want, const struct config *c)
     return (size_t)(limit > 2 * kept ? limit - kept : limit / 2);
 }
 
-static void
-fill_ingest(struct listener_config *row, const char *listen,
-            const struct config *c, struct ingest *ingest)
+/* Where a port of the live names is to listen. */
+static const char *
+format_port(char text[LISTEN_TEXT_SIZE], const struct config *c, uint64_t port)
 {
-    row->listen = listen;
-    row->enable_key = row->listen_key;
-    row->allow = c->write_allow;
-    row->allow_key = "write.allow";
-    row->max_key = "write.max_connections";
-    row->ctx = ingest;
-    row->max = connections_wanted(c->write_max_connections);
-    row->yield_s = LISTENERS_YIELD_S;
-    row->request_s = (uint32_t)c->request_timeout_s;
-    row->request_key = "request_timeout";
+    if (port == CONFIG_PORT_SOCKET)
+        return LISTENER_NO_PORT;
+    (void)snprintf(text, LISTEN_TEXT_SIZE, "%s:%u", c->live_address,
+                   (unsigned)port);
+    return text;
 }
 
-static void
-fill_live(struct listeners *d, const struct config *c, enum live_kind kind,
-          struct live_server *server)
-{
-    struct listener_config *row =
-        &d->rows[kind == LIVE_COUNTER ? LISTENER_COUNTER : LISTENER_SEMAPHORE];
-    const struct live_service_settings s = live_service_settings(c, kind);
-
-    if (s.port == CONFIG_PORT_SOCKET)
-        (void)snprintf(d->live_listen[kind], sizeof d->live_listen[kind],
-                       LISTENER_NO_PORT);
-    else
-        (void)snprintf(d->live_listen[kind], sizeof d->live_listen[kind],
-                       "%s:%u", c->live_address, (unsigned)s.port);
-    *row = (struct listener_config){
-        .name = s.name,
-        .socket = kind == LIVE_COUNTER ? LOCAL_COUNTER : LOCAL_SEMAPHORE,
-        .listen = s.enable ? d->live_listen[kind] : NULL,
-        .listen_key = s.port_key,
-        .allow = c->live_allow,
-        .allow_key = "live.allow",
-        .enable_key = s.enable_key,
-        .max_key = s.max_key,
-        .protocol = &live_protocol,
-        .ctx = server,
-        .max = connections_wanted(s.max_connections),
-        .keep_alive_s = LIVE_KEEP_ALIVE_S,
-        .request_s = (uint32_t)c->request_timeout_s,
-        .request_key = "request_timeout",
-        .close_over = s.max_connections > 0};
-}
-
-static void
-fill_http(struct listener_config *row, const struct config *c,
-          struct http_site *site)
-{
-    *row = (struct listener_config){
-        .name = "http",
-        .socket = LOCAL_HTTP,
-        .listen = http_is_on(c) ? c->http_listen : NULL,
-        .listen_key = "http.listen",
-        .allow = c->http_allow,
-        .allow_key = "http.allow",
-        .enable_key = "http.listen",
-        .max_key = "http.max_connections",
-        .protocol = &http_protocol,
-        .ctx = site,
-        .max = connections_wanted(c->http_max_connections),
-        .idle_s = HTTP_IDLE_S,
-        .request_s = HTTP_IDLE_S,
-        .yield_s = HTTP_YIELD_S};
-}
-
-static void
-fill_lines(struct listeners *d, const struct config *c, struct statsd *statsd)
-{
-    d->rows[LISTENER_STATSD] =
-        (struct listener_config){.name = "statsd-tcp",
-                                 .listen = c->statsd_tcp_listen,
-                                 .listen_key = "statsd.tcp_listen",
-                                 .allow = c->statsd_allow,
-                                 .allow_key = "statsd.allow",
-                                 .ctx = &statsd->ports[STATSD_LINE_PROTOCOL]};
-    d->rows[LISTENER_GRAPHITE] =
-        (struct listener_config){.name = "graphite",
-                                 .socket = LOCAL_GRAPHITE,
-                                 .listen = c->graphite_listen,
-                                 .listen_key = "graphite.listen",
-                                 .allow = c->graphite_allow,
-                                 .allow_key = "graphite.allow",
-                                 .ctx = &statsd->ports[GRAPHITE_LINE_PROTOCOL]};
-    for (size_t i = LISTENER_STATSD; i <= LISTENER_GRAPHITE; i++) {
-        d->rows[i].enable_key = d->rows[i].listen_key;
-        d->rows[i].max_key = "write.max_connections";
-        d->rows[i].protocol = &statsd_lines;
-        d->rows[i].max = connections_wanted(c->write_max_connections);
-        d->rows[i].yield_s = LISTENERS_YIELD_S;
-        d->rows[i].request_s = (uint32_t)c->request_timeout_s;
-        d->rows[i].request_key = "request_timeout";
-    }
-}
+/* What no setting changes. */
+static const struct listener_config fixed[LISTENERS] = {
+    [LISTENER_COUNTER] = {.name = "counter",
+                          .socket = LOCAL_COUNTER,
+                          .listen_key = "counter.port",
+                          .allow_key = "live.allow",
+                          .enable_key = "counter.enable",
+                          .max_key = "counter.max_connections",
+                          .request_key = "request_timeout",
+                          .protocol = &live_protocol,
+                          .keep_alive_s = LIVE_KEEP_ALIVE_S},
+    [LISTENER_SEMAPHORE] = {.name = "semaphore",
+                            .socket = LOCAL_SEMAPHORE,
+                            .listen_key = "semaphore.port",
+                            .allow_key = "live.allow",
+                            .enable_key = "semaphore.enable",
+                            .max_key = "semaphore.max_connections",
+                            .request_key = "request_timeout",
+                            .protocol = &live_protocol,
+                            .keep_alive_s = LIVE_KEEP_ALIVE_S},
+    [LISTENER_HTTP] = {.name = "http",
+                       .socket = LOCAL_HTTP,
+                       .listen_key = "http.listen",
+                       .allow_key = "http.allow",
+                       .enable_key = "http.listen",
+                       .max_key = "http.max_connections",
+                       .protocol = &http_protocol,
+                       .idle_s = HTTP_IDLE_S,
+                       .request_s = HTTP_IDLE_S,
+                       .yield_s = HTTP_YIELD_S},
+    [LISTENER_ACK] = {.name = "ack",
+                      .socket = LOCAL_ACK,
+                      .listen_key = "write.ack_listen",
+                      .allow_key = "write.allow",
+                      .enable_key = "write.ack_listen",
+                      .max_key = "write.max_connections",
+                      .request_key = "request_timeout",
+                      .protocol = &ingest_ack,
+                      .yield_s = LISTENERS_YIELD_S},
+    [LISTENER_SILENT] = {.name = "silent",
+                         .socket = LOCAL_COUNT,
+                         .listen_key = "write.listen",
+                         .allow_key = "write.allow",
+                         .enable_key = "write.listen",
+                         .max_key = "write.max_connections",
+                         .request_key = "request_timeout",
+                         .protocol = &ingest_silent,
+                         .yield_s = LISTENERS_YIELD_S},
+    [LISTENER_STATSD] = {.name = "statsd-tcp",
+                         .listen_key = "statsd.tcp_listen",
+                         .allow_key = "statsd.allow",
+                         .enable_key = "statsd.tcp_listen",
+                         .max_key = "write.max_connections",
+                         .request_key = "request_timeout",
+                         .protocol = &statsd_lines,
+                         .yield_s = LISTENERS_YIELD_S},
+    [LISTENER_GRAPHITE] = {.name = "graphite",
+                           .socket = LOCAL_GRAPHITE,
+                           .listen_key = "graphite.listen",
+                           .allow_key = "graphite.allow",
+                           .enable_key = "graphite.listen",
+                           .max_key = "write.max_connections",
+                           .request_key = "request_timeout",
+                           .protocol = &statsd_lines,
+                           .yield_s = LISTENERS_YIELD_S}};
 
 /* The limit of open files allows less than a setting says. */
 static void
@@ -174,26 +153,51 @@ listeners_init(struct listeners *d, const struct config *c,
                struct ingest *ingest, struct live_service *lives,
                struct http_site *site, struct statsd *statsd)
 {
+    const struct {
+        const char *listen, *allow;
+        void *ctx;
+        uint64_t max;
+    } set[LISTENERS] = {
+        [LISTENER_COUNTER] = {c->counter_enable
+                                  ? format_port(d->counter_listen, c,
+                                                c->counter_port)
+                                  : NULL,
+                              c->live_allow, &lives->servers[LIVE_COUNTER],
+                              c->counter_max_connections},
+        [LISTENER_SEMAPHORE] = {c->semaphore_enable
+                                    ? format_port(d->semaphore_listen, c,
+                                                  c->semaphore_port)
+                                    : NULL,
+                                c->live_allow, &lives->servers[LIVE_SEMAPHORE],
+                                c->semaphore_max_connections},
+        [LISTENER_HTTP] = {http_is_on(c) ? c->http_listen : NULL, c->http_allow,
+                           site, c->http_max_connections},
+        [LISTENER_ACK] = {c->write_ack_listen, c->write_allow, ingest,
+                          c->write_max_connections},
+        [LISTENER_SILENT] = {c->write_listen, c->write_allow, ingest,
+                             c->write_max_connections},
+        [LISTENER_STATSD] = {c->statsd_tcp_listen, c->statsd_allow,
+                             &statsd->ports[STATSD_LINE_PROTOCOL],
+                             c->write_max_connections},
+        [LISTENER_GRAPHITE] = {c->graphite_listen, c->graphite_allow,
+                               &statsd->ports[GRAPHITE_LINE_PROTOCOL],
+                               c->write_max_connections}};
     uint64_t want = 0;
 
-    *d = (struct listeners){
-        .rows = {[LISTENER_ACK] = {.name = "ack",
-                                   .socket = LOCAL_ACK,
-                                   .listen_key = "write.ack_listen",
-                                   .protocol = &ingest_ack},
-                 [LISTENER_SILENT] = {.name = "silent",
-                                      .socket = LOCAL_COUNT,
-                                      .listen_key = "write.listen",
-                                      .protocol = &ingest_silent}}};
-    fill_ingest(&d->rows[LISTENER_ACK], c->write_ack_listen, c, ingest);
-    fill_ingest(&d->rows[LISTENER_SILENT], c->write_listen, c, ingest);
-    for (int kind = 0; kind < LIVE_SERVICE_KINDS; kind++)
-        fill_live(d, c, (enum live_kind)kind, &lives->servers[kind]);
-    fill_http(&d->rows[LISTENER_HTTP], c, site);
-    fill_lines(d, c, statsd);
-    for (size_t i = 0; i < LISTENERS; i++)
-        if (d->rows[i].listen && d->rows[i].listen[0] != '\0')
-            want += d->rows[i].max;
+    for (size_t i = 0; i < LISTENERS; i++) {
+        struct listener_config *row = &d->rows[i];
+
+        *row = fixed[i];
+        row->listen = set[i].listen;
+        row->allow = set[i].allow;
+        row->ctx = set[i].ctx;
+        row->max = connections_wanted(set[i].max);
+        row->close_over = row->protocol == &live_protocol && set[i].max > 0;
+        if (row->request_key)
+            row->request_s = (uint32_t)c->request_timeout_s;
+        if (row->listen && row->listen[0] != '\0')
+            want += row->max;
+    }
     d->shared = connections_left(want, c);
     report_too_few(d);
     share_descriptors(d);

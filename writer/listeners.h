@@ -34,9 +34,11 @@ enum {
 /* For what waits; memory never touched is free. */
 #define LISTENERS_POOL ((size_t)64 << 20)
 
+#define LISTEN_TEXT_SIZE (CONFIG_TEXT_SIZE + 8)
+
 struct listeners {
     struct listener_config rows[LISTENERS];
-    char live_listen[LIVE_SERVICE_KINDS][CONFIG_TEXT_SIZE + 8];
+    char counter_listen[LISTEN_TEXT_SIZE], semaphore_listen[LISTEN_TEXT_SIZE];
     size_t shared; /* connections of all listeners together */
 };
 

@@ -1,5 +1,5 @@
-/* writer/live/live_service.c - see live_service.h: live_service_settings(),
- * live_service_turn(), live_service_add_tally(), live_service_print(). */
+/* writer/live/live_service.c - see live_service.h: live_service_turn(),
+ * live_service_add_tally(), live_service_print(). */
 #include "writer/live/live_service.h"
 
 #include <assert.h>
@@ -7,55 +7,34 @@
 
 #include "common/base/diag.h"
 
-struct live_service_settings
-live_service_settings(const struct config *c, enum live_kind kind)
-{
-    if (kind == LIVE_COUNTER)
-        return (struct live_service_settings){
-            .name = "counter",
-            .port_key = "counter.port",
-            .enable_key = "counter.enable",
-            .max_key = "counter.max_connections",
-            .enable = c->counter_enable,
-            .port = c->counter_port,
-            .max_connections = c->counter_max_connections,
-            .buckets = c->counter_buckets,
-            .interval_s = c->counter_stats_interval_s};
-    return (struct live_service_settings){
-        .name = "semaphore",
-        .port_key = "semaphore.port",
-        .enable_key = "semaphore.enable",
-        .max_key = "semaphore.max_connections",
-        .enable = c->semaphore_enable,
-        .port = c->semaphore_port,
-        .max_connections = c->semaphore_max_connections,
-        .buckets = c->semaphore_buckets,
-        .interval_s = c->semaphore_gc_interval_s};
-}
+        /* ---- open and close
+           ------------------------------------------------------ */
 
-/* ---- open and close ------------------------------------------------------ */
-
-static int
-open_kind(struct live_service *l, struct loop *loop,
-          const struct config *config, enum live_kind kind, size_t connections)
+        static int open_kind(struct live_service *l, struct loop *loop,
+                             const struct config *config, enum live_kind kind,
+                             size_t connections)
 {
-    const struct live_service_settings s = live_service_settings(config, kind);
-    const struct live_options options = {.kind = kind,
-                                         .holders = (uint32_t)connections,
-                                         .slots = (size_t)(s.buckets + 1) / 2,
-                                         .window_s = (uint32_t)s.interval_s,
-                                         .budget = &l->budget,
-                                         .history = config->live_history};
+    const bool counts = kind == LIVE_COUNTER;
+    const uint64_t buckets =
+        counts ? config->counter_buckets : config->semaphore_buckets;
+    const struct live_options options = {
+        .kind = kind,
+        .holders = (uint32_t)connections,
+        .slots = (size_t)(buckets + 1) / 2,
+        .window_s = (uint32_t)(counts ? config->counter_stats_interval_s
+                                      : config->semaphore_gc_interval_s),
+        .budget = &l->budget,
+        .history = config->live_history};
     int rc;
 
-    if (!s.enable)
+    if (!(counts ? config->counter_enable : config->semaphore_enable))
         return 0;
     rc = live_server_init(&l->servers[kind], loop, &options);
     if (rc < 0)
         diag_errno(DIAG_ERROR, rc,
                    "%s: memory for %zu connections (lower counter.max_memory, "
                    "or raise ulimit -v)",
-                   s.name, connections);
+                   counts ? "counter" : "semaphore", connections);
     l->on[kind] = rc == 0;
     return rc;
 }

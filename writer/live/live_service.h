@@ -18,23 +18,12 @@
 
 #define LIVE_SERVICE_KINDS 2 /* enum live_kind */
 
-/* What the settings say of one kind. */
-struct live_service_settings {
-    const char *name;
-    const char *port_key, *enable_key, *max_key;
-    bool enable;
-    uint64_t port, max_connections, buckets, interval_s;
-};
-
 struct live_service {
     struct budget budget; /* of both kinds */
     uint64_t no_memory;   /* requests refused for it, as far as it was said */
     struct live_server servers[LIVE_SERVICE_KINDS];
     bool on[LIVE_SERVICE_KINDS];
 };
-
-struct live_service_settings live_service_settings(const struct config *c,
-                                                   enum live_kind kind);
 
 /* Allocates what is enabled, for the given number of connections of each kind.
  */
