@@ -322,17 +322,13 @@ open_http(struct writer *w)
 
     w->http.site.tokens = w->tokens;
     rc = http_open(&w->http, w->loop, &w->dir, &w->config, &w->ingest);
-
-    quota_init(&w->quota);
     if (rc < 0 || !w->config.quota_enable)
         return rc;
     rc = datadir_live(&w->dir);
     if (rc == 0)
         rc = quota_open(&w->quota, w->loop, w->dir.live_fd, &w->config,
                         w->listeners.rows[LISTENER_HTTP].max);
-    if (rc < 0)
-        http_close(&w->http);
-    else
+    if (rc == 0)
         http_site_add(&w->http.site, quota_routes, quota_route_count, &w->quota,
                       TOKENS_QUOTA);
     return rc;
@@ -362,14 +358,15 @@ run_loop(struct writer *w)
 
     open_status(w);
     rc = bind_serve(&w->binding, w->conns);
-    if (rc < 0)
-        return rc;
-    report_ready(w);
-    rc = loop_run(w->loop);
-    if (rc < 0)
-        diag_errno(DIAG_ERROR, rc, "event loop");
-    if (w->stop_signal != SIGINT) /* ^C, and how countd serve stops it */
-        print_stats(w);
+    if (rc == 0) {
+        report_ready(w);
+        rc = loop_run(w->loop);
+        if (rc < 0)
+            diag_errno(DIAG_ERROR, rc, "event loop");
+        if (w->stop_signal != SIGINT) /* ^C, and how countd serve stops it */
+            print_stats(w);
+    }
+    writer_status_end(&w->status);
     return w->failed ? -EIO : rc;
 }
 
@@ -380,37 +377,30 @@ serve_until_stopped(struct writer *w)
                                        logs_have_failed};
     int rc;
 
+    quota_init(&w->quota);
     rc = open_conns(w);
-    if (rc < 0)
-        goto fini_conns;
-    rc = logs_open(&w->logs, w->loop, &w->dir, &w->config, &events);
+    if (rc == 0)
+        rc = logs_open(&w->logs, w->loop, &w->dir, &w->config, &events);
     if (rc < 0)
         goto fini_conns;
     rc = open_lives(w);
-    if (rc < 0)
-        goto close_logs;
-    rc = open_http(w);
-    if (rc < 0)
-        goto close_lives;
-    rc = open_tally(w);
+    if (rc == 0)
+        rc = open_http(w);
+    if (rc == 0)
+        rc = open_tally(w);
     if (rc == 0)
         rc = statsd_open(&w->statsd, w->loop, &w->logs,
                          conns_listener(w->conns, LISTENER_STATSD),
                          conns_listener(w->conns, LISTENER_GRAPHITE));
     if (rc == 0)
         rc = run_loop(w);
-    writer_status_end(&w->status);
     conns_fini(w->conns);
     w->conns = NULL;
     statsd_close(&w->statsd);
     tally_fini(&w->tally);
     quota_close(&w->quota);
     http_close(&w->http);
-close_lives:
-    conns_fini(w->conns);
-    w->conns = NULL;
     live_service_close(&w->lives);
-close_logs:
     logs_close(&w->logs);
     writer_status_close(&w->status);
 fini_conns:

@@ -336,7 +336,7 @@ quota_oracle_is_kept(const struct quota_oracle *t, const char *data,
     assert_non_null(l.lines);
     (void)snprintf(path, sizeof path, "%s/live", data); /* fits */
     fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    rc = fd < 0 ? 0 : journal_exists(fd, &exists);
+    rc = fd < 0 ? 0 : journal_file_exists(fd, JOURNAL_NAME, &exists);
     assert_rc(rc, 0);
     if (fd >= 0 && exists) {
         rc = journal_open(&j, fd, begin_ledger, quotas_take, &l.quotas);

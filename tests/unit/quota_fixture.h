@@ -39,15 +39,9 @@ book_begin(void *ctx, const struct journal *j)
 }
 
 static inline int
-book_save(void *ctx, int fd, uint64_t at, uint64_t *size, uint32_t *crc)
-{
-    return checkpoint_write(ctx, fd, at, size, crc);
-}
-
-static inline int
 book_checkpoint(struct book *b)
 {
-    return journal_checkpoint(&b->journal, b->journal.durable, book_save,
+    return journal_checkpoint(&b->journal, b->journal.durable, checkpoint_write,
                               &b->quotas);
 }
 
@@ -66,7 +60,7 @@ book_try_open(struct book *b, int dirfd)
     int rc;
 
     *b = (struct book){.journal.fd = -1, .journal.note.fd = -1};
-    rc = journal_exists(dirfd, &exists);
+    rc = journal_file_exists(dirfd, JOURNAL_NAME, &exists);
     if (rc == 0 && !exists)
         rc = journal_make(dirfd, LIMIT);
     if (rc == 0)

@@ -114,10 +114,10 @@ put_keys(struct stream *s, const struct idempotency *k)
 }
 
 int
-checkpoint_write(struct quotas *q, int fd, uint64_t at, uint64_t *size,
-                 uint32_t *crc)
+checkpoint_write(void *ctx, int fd, uint64_t at, uint64_t *size, uint32_t *crc)
 {
     static struct stream s; /* one thread at a time */
+    struct quotas *q = ctx;
 
     s = (struct stream){.fd = fd, .at = at};
     put_varint(&s, q->count + 1);

@@ -22,8 +22,9 @@
 
 #include "writer/quota/quotas.h"
 
-/* Writes the quotas from byte `at` of a file on. */
-int checkpoint_write(struct quotas *q, int fd, uint64_t at, uint64_t *size,
+/* journal_save: writes the quotas, which ctx points to, from byte `at` of a
+ * file on. */
+int checkpoint_write(void *ctx, int fd, uint64_t at, uint64_t *size,
                      uint32_t *crc);
 
 /* Reads them into quotas that were just made. -EBADMSG: damaged */

@@ -89,7 +89,6 @@ journal_end(struct journal *j, int rc)
     j->in_flight = false;
     if (rc < 0)
         return; /* the caller reads the file again */
-    j->groups_written += g->count > 0;
     j->durable = g->first + g->count;
     g->count = 0;
 }

@@ -62,18 +62,15 @@ struct journal {
     unsigned collecting;
     bool in_flight;
     bool erased;
-    uint64_t durable;             /* records */
-    uint64_t size;                /* bytes that are there */
-    uint64_t groups_written, cut; /* statistics; 1: cut at the start */
+    uint64_t durable; /* records */
+    uint64_t size;    /* bytes that are there */
+    uint64_t cut;     /* statistics; 1: cut at the start */
 };
 
 /* Each record but GROUP, in order; ms is that of its group.  Below 0: it cannot
  * be: the file is damaged, or what else it is. */
 typedef int journal_take(void *ctx, const struct journal_record *r,
                          uint64_t ms);
-
-/* Whether there is one. */
-int journal_exists(int dirfd, bool *exists);
 
 /* Makes one with this limit. */
 int journal_make(int dirfd, int64_t limit);

@@ -19,7 +19,7 @@
 static const uint8_t magic[8] = {'C', 'O', 'U', 'N', 'T', 'D', 'E', '1'};
 
 int
-journal_note_exists(int dirfd, const char *name, bool *exists)
+journal_file_exists(int dirfd, const char *name, bool *exists)
 {
     struct stat st;
 

@@ -48,8 +48,8 @@ struct journal_note {
     bool is_synced;
 };
 
-/* Whether there is a note of this name. */
-int journal_note_exists(int dirfd, const char *name, bool *exists);
+/* Whether there is a file of this name: the journal, or a note. */
+int journal_file_exists(int dirfd, const char *name, bool *exists);
 
 /* Opens or makes the note of the journal behind `journal_fd`, and reads it. A
  * note that is damaged, or of another journal, is reported and taken for none.

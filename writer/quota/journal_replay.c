@@ -1,7 +1,7 @@
 /* writer/quota/journal_replay.c - the start of a journal: it is made, read and
  * repaired; see journal.h.
  *
- * Entry points: journal_exists(), journal_make(), journal_open().
+ * Entry points: journal_make(), journal_open().
  *
  * The note of the end (journal_record.h) decides where the journal ends.
  * In the boot in which it was written it is exact: the records before it must
@@ -23,7 +23,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/bytes.h"
@@ -33,17 +32,6 @@
 
 #define BLOCK     ((size_t)8192) /* records read at once */
 #define TEMP_NAME JOURNAL_NAME ".tmp"
-
-int
-journal_exists(int dirfd, bool *exists)
-{
-    struct stat st;
-
-    *exists = fstatat(dirfd, JOURNAL_NAME, &st, AT_SYMLINK_NOFOLLOW) == 0;
-    if (*exists || errno == ENOENT)
-        return 0;
-    return -errno;
-}
 
 /* ---- making ------------------------------------------------------ */
 

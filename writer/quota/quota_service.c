@@ -67,9 +67,9 @@ export_nothing(struct quota_service *s)
 static void
 reload_run(struct io_job *job)
 {
-    struct quota_reload *r = LOOP_OWNER(job, struct quota_reload, job);
+    struct quota_service *s = LOOP_OWNER(job, struct quota_service, reload.job);
 
-    r->rc = quota_store_open(r->dirfd, r->config, &r->store);
+    s->reload.rc = quota_store_open(s->dirfd, s->config, &s->reload.store);
 }
 
 static void
@@ -222,9 +222,9 @@ static const struct commit_file quota_file = {.flush = flush,
 static void
 extend_run(struct io_job *job)
 {
-    struct quota_extend *e = LOOP_OWNER(job, struct quota_extend, job);
+    struct quota_service *s = LOOP_OWNER(job, struct quota_service, extend.job);
 
-    e->rc = journal_extend(e->dirfd, e->from);
+    s->extend.rc = journal_extend(s->dirfd, s->extend.from);
 }
 
 static void
@@ -419,11 +419,8 @@ quota_open(struct quota_service *s, struct loop *loop, int live_fd,
         .dirfd = live_fd,
         .retry = {.slot = -1, .due = retry_due},
         .mark = {.slot = -1, .due = mark_due},
-        .extend = {.job = {.run = extend_run, .done = extend_done},
-                   .dirfd = live_fd},
-        .reload = {.job = {.run = reload_run, .done = reload_done},
-                   .config = config,
-                   .dirfd = live_fd}};
+        .extend.job = {.run = extend_run, .done = extend_done},
+        .reload.job = {.run = reload_run, .done = reload_done}};
     http_line_init(&s->line);
     quota_export_init(&s->export, loop, &s->file_io, config->quota_export);
     rc = open_first(s);

@@ -46,15 +46,12 @@ enum quota_state { QUOTA_READY, QUOTA_LOADING, QUOTA_DAMAGED };
 
 struct quota_extend {
     struct io_job job;
-    int dirfd;
     uint64_t from;
     int rc;
 };
 
 struct quota_reload {
     struct io_job job;
-    const struct config *config;
-    int dirfd;
     struct quota_store *store; /* new */
     int rc;
 };

@@ -19,16 +19,11 @@ begin_store(void *ctx, const struct journal *j)
                                  j->checkpoint_crc);
 }
 
-static int
-save_store(void *ctx, int fd, uint64_t at, uint64_t *size, uint32_t *crc)
-{
-    return checkpoint_write(ctx, fd, at, size, crc);
-}
-
 int
 quota_store_checkpoint(struct quota_store *store, uint64_t end)
 {
-    return journal_checkpoint(&store->journal, end, save_store, &store->quotas);
+    return journal_checkpoint(&store->journal, end, checkpoint_write,
+                              &store->quotas);
 }
 
 void
@@ -66,9 +61,9 @@ make_journal(int dirfd, const struct config *c)
     bool noted = false, seen = false;
     int rc;
 
-    rc = journal_note_exists(dirfd, JOURNAL_NOTE_NAME, &noted);
+    rc = journal_file_exists(dirfd, JOURNAL_NOTE_NAME, &noted);
     if (rc == 0)
-        rc = journal_note_exists(dirfd, JOURNAL_SEEN_NAME, &seen);
+        rc = journal_file_exists(dirfd, JOURNAL_SEEN_NAME, &seen);
     if (rc < 0)
         return rc;
     if (!noted && !seen)
@@ -139,7 +134,7 @@ quota_store_open(int dirfd, const struct config *c, struct quota_store **out)
     bool exists;
     int rc;
 
-    rc = journal_exists(dirfd, &exists);
+    rc = journal_file_exists(dirfd, JOURNAL_NAME, &exists);
     if (rc == 0 && !exists)
         rc = make_journal(dirfd, c);
     if (rc < 0)

@@ -282,9 +282,3 @@ aggregate_age(struct aggregate *s)
     s->young = 1 - s->young;
     return 0;
 }
-
-uint64_t
-aggregate_forgotten(const struct aggregate *s)
-{
-    return s->forgotten;
-}

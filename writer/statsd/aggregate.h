@@ -9,7 +9,7 @@
  * `statsd.idle`, or when the young half is full, aggregate_age() clears the old
  * half and exchanges the two.  A name thus leaves after one to two idle times
  * without an increment, and at most half a unit is lost with it
- * (aggregate_forgotten() counts such names).  Nothing is ever moved or freed
+ * (`forgotten` counts such names).  Nothing is ever moved or freed
  * one by one, so a flood of names costs no more than its bytes.
  *
  * An entry that waits for a flush is never cleared: aggregate_age() refuses.
@@ -79,7 +79,5 @@ bool aggregate_take(struct aggregate *s, struct aggregate_name *name,
 /* Clears the old half, which becomes the young one.  -EBUSY: a name in it
  * waits for a flush. */
 int aggregate_age(struct aggregate *s);
-
-uint64_t aggregate_forgotten(const struct aggregate *s);
 
 #endif

@@ -81,7 +81,6 @@ struct statsd {
     uint64_t counts[STATSD_PROTOCOLS][STATSD_COUNTS];
     uint64_t reported[STATSD_PROTOCOLS]
                      [STATSD_COUNTS]; /* of these, in the log */
-    uint64_t increments;              /* slots put */
     struct diag_repeat bad_warning, drop_warning;
     uint64_t warned_drops;
 
@@ -146,8 +145,5 @@ bool statsd_has_memory(struct statsd *s, size_t bytes);
 
 /* Puts the counts that have changed into the log.  False: no slot is free. */
 bool statsd_put_counts(struct statsd *s);
-
-/* Puts an increment.  A slot must be free. */
-void statsd_put(struct statsd *s, const struct message *m);
 
 #endif

@@ -29,14 +29,6 @@ static const char *const sender_names[SENDER_COUNTS] = {
 static const char *const keyspaces[STATSD_PROTOCOLS] = {STATSD_KEYSPACE,
                                                         GRAPHITE_KEYSPACE};
 
-void
-statsd_put(struct statsd *s, const struct message *m)
-{
-    /* The settings and the parser keep names short enough. */
-    logs_put_message(s->logs, m);
-    s->increments++;
-}
-
 /* Puts `change` for a key.  False: no slot is free. */
 static bool
 put_change(struct statsd *s, const char *keyspace, const uint8_t *key,
@@ -50,7 +42,7 @@ put_change(struct statsd *s, const char *keyspace, const uint8_t *key,
 
     if (logs_free_slots(s->logs) == 0)
         return false;
-    statsd_put(s, &m);
+    logs_put_message(s->logs, &m);
     return true;
 }
 
@@ -110,7 +102,7 @@ statsd_read_counts(struct statsd *s)
     counts[STATSD_DROPPED] = s->datagrams.stats.dropped;
     counts[STATSD_NOT_ALLOWED] = s->datagrams.stats.not_allowed;
     counts[STATSD_TOO_LONG] = s->datagrams.stats.too_long;
-    counts[STATSD_ROUNDED] = aggregate_forgotten(&s->sums);
+    counts[STATSD_ROUNDED] = s->sums.forgotten;
     if (counts[STATSD_DROPPED] > s->warned_drops)
         diag_repeating(&s->drop_warning, DIAG_WARNING,
                        "statsd: the kernel dropped datagrams=%llu so far; "
