@@ -343,25 +343,6 @@ expect_messages(struct fixture *r, size_t count)
     }
 }
 
-/* Reads the WINs that are there; a socket pair holds only some hundred. */
-static inline size_t
-read_wins(int fd)
-{
-    char bytes[3 * 64];
-    ssize_t n = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);
-    ssize_t i;
-
-    if (n < 0) {
-        assert_int_equal(errno, EAGAIN);
-        return 0;
-    }
-    /* Each send is of whole ones until the socket is full. */
-    assert_int_equal(n % 3, 0);
-    for (i = 0; i < n; i++)
-        assert_int_equal(bytes[i], "WIN"[i % 3]);
-    return (size_t)n / 3;
-}
-
 #define ON_FIXTURE(name, r) TEST_IN(name, struct fixture *r, set_up, tear_down)
 
 #endif

@@ -168,12 +168,6 @@ is_sent(struct fixture *r)
 }
 
 static inline bool
-is_empty(struct fixture *r)
-{
-    return r->listener->used == 0;
-}
-
-static inline bool
 is_swept(struct fixture *r)
 {
     return r->server.live.stats.swept >= r->want;

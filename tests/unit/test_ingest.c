@@ -29,50 +29,6 @@ ON_FIXTURE(a_message_may_be_cut_anywhere, r)
     expect_messages(r, SIZE - 1);
 }
 
-/* Whatever the sizes of the pieces, the same messages come out. */
-ON_FIXTURE(glued_messages_are_taken_apart, r)
-{
-    static const size_t pieces[] = {1, 7, 519, 520, 521, 1040, 4097, 65536};
-    const size_t count = 400;
-    uint8_t *bytes = malloc(count * SIZE);
-    size_t i, n, at, size, wins, replies = 0;
-    int fd;
-
-    assert_non_null(bytes);
-    start(r, 5000, 8);
-    for (i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
-        fd = connect_pair(r, LISTENER_ACK);
-        for (n = 0; n < count; n++)
-            client_message(bytes + n * SIZE, "space", "glued", 1);
-        if (pieces[i] == 1)
-            at = count * SIZE - 3 * SIZE; /* three messages will do */
-        else
-            at = 0;
-        wins = (count * SIZE - at) / SIZE;
-        replies += wins;
-        for (; at < count * SIZE; at += size) {
-            size = count * SIZE - at;
-            if (size > pieces[i])
-                size = pieces[i];
-            n = received(r);
-            client_send(fd, bytes + at, size);
-            run(r, took_bytes, n + size);
-            wins -= read_wins(fd);
-        }
-        while (wins > 0) {
-            run(r, always, 0);
-            wins -= read_wins(fd);
-        }
-        client_close(fd);
-        run(r, has_ended, 0);
-    }
-    free(bytes);
-    finish(r);
-
-    assert_int_equal(r->records.count, replies);
-    assert_int_equal(records_sum(&r->records, "space", "glued", NULL), replies);
-}
-
 ON_FIXTURE(names_at_their_limits_are_kept_whole, r)
 {
     uint8_t message[SIZE];

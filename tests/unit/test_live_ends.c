@@ -2,11 +2,6 @@
  * and with them what they hold, windows, objects that nobody uses. */
 #include "tests/unit/live_requests.h"
 
-#include <fcntl.h>
-#include <stdio.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 /* ---- ends -------------------------------------------------------------- */
 
 #define CASE(name, r) TEST_IN(name, struct fixture *r, set_up, tear_down)
@@ -67,35 +62,6 @@ CASE(ten_thousand_holdings_take_few_turns, r)
     expect_get(r, q, "many:9999", 0);
 }
 
-#define ENDS 200
-#define MANY 600
-
-CASE(many_ends_in_one_turn_are_worked_off, r)
-{
-    int ends[ENDS][2];
-    uint8_t bytes[64];
-    char name[16];
-    size_t size;
-    int i;
-
-    start(r, (struct live_options){.kind = LIVE_COUNTER, .holders = ENDS});
-    for (i = 0; i < ENDS; i++) {
-        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends[i]), 0);
-        assert_int_equal(fcntl(ends[i][1], F_SETFL, O_NONBLOCK), 0);
-        assert_rc(conns_take(r->conns, 0, ends[i][1]), 0);
-        size = (size_t)snprintf(name, sizeof name, "n%d", i % 7);
-        size = live_client_put_acquire(bytes, 1, name, size, 1, 100);
-        assert_int_equal(write(ends[i][0], bytes, size), size);
-    }
-    turns(r, 3);
-    assert_int_equal(r->server.stats.acquire, ENDS);
-    for (i = 0; i < ENDS; i++)
-        close(ends[i][0]);
-    run(r, is_empty);
-
-    expect_get(r, join(r), "n6", 0);
-}
-
 static void
 note_stopped(void *ctx)
 {
@@ -132,30 +98,6 @@ CASE(a_stop_releases_everything, r)
     }
     assert_int_equal(seen, 5000);
     assert_int_equal(kept(r), 0);
-}
-
-/* More than are closed in one turn, some of them long gone. */
-CASE(a_stop_closes_many_connections, r)
-{
-    int fds[MANY], ends[2];
-    size_t i;
-
-    start(r, (struct live_options){.kind = LIVE_COUNTER, .holders = MANY});
-    for (i = 0; i < MANY; i++) {
-        assert_int_equal(
-            socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-        assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
-        assert_rc(conns_take(r->conns, 0, ends[1]), 0);
-        fds[i] = ends[0];
-    }
-    close(fds[0]);
-    turns(r, 3);
-    conns_stop(r->conns, 1000, note_stopped, r);
-    run(r, has_stopped);
-    assert_int_equal(r->listener->used, 0);
-
-    for (i = 1; i < MANY; i++)
-        close(fds[i]);
 }
 
 /* ---- windows and sweeps ------------------------------------------------ */

@@ -1,5 +1,5 @@
 /* tests/unit/test_live_flow.c - counters and semaphores: peers that do not
- * read, many that send much, and answers of any length (Dump). */
+ * read, and answers of any length (Dump). */
 #include "tests/unit/live_requests.h"
 
 #include <string.h>
@@ -45,67 +45,6 @@ CASE(who_does_not_read_is_not_read_from, r)
     noop(r, p);
     free(bytes);
     free(answers);
-}
-
-CASE(who_does_not_read_and_goes_is_forgotten, r)
-{
-    uint8_t *bytes = malloc(SLOW_REQUESTS * 32), *at = bytes;
-    struct peer *p, *q;
-    uint32_t i;
-
-    assert_non_null(bytes);
-    start_counter(r);
-    p = join(r);
-    q = join(r);
-    acquire(r, p, "n", 5, 5);
-    for (i = 0; i < SLOW_REQUESTS; i++)
-        at += live_client_put(at, LIVE_CLIENT_STATS, i, NULL, 0);
-    go_deaf(p);
-    send_later(p, bytes, (size_t)(at - bytes));
-    turns(r, QUIET);
-    /* Answers and requests. */
-    assert_in_range(kept(r), CONN_SLICE / 2,
-                    LIVE_PROTOCOL_OUT_SIZE + 2 * CONN_SLICE);
-    leave(r, p);
-
-    r->peer = q;
-    expect_get(r, q, "n", 0);
-    assert_int_equal(kept(r), 0);
-    free(bytes);
-}
-
-/* ---- many who send much ------------------------------------------------ */
-
-#define FLOODERS 50
-
-/* What is longer than the part that each may send of a turn comes through. */
-CASE(long_requests_of_many_are_put_together, r)
-{
-    enum { EACH = LONG_NAME + 22 + 200000 + 12 };
-    uint8_t *bytes = calloc(1, EACH), *at = bytes;
-    uint8_t answers[64], *to = answers;
-    static uint8_t name[LONG_NAME];
-    size_t i;
-
-    assert_non_null(bytes);
-    start_counter(r);
-    memset(name, 'x', sizeof name);
-    at += live_client_put_acquire(at, 1, name, sizeof name, 1, FLOODERS);
-    put_be32(bytes + 4, LONG_NAME + 10 + 200000);
-    at += 200000; /* surplus */
-    at += live_client_put(at, LIVE_CLIENT_NOOP, 2, NULL, 0);
-    to += value(to, LIVE_CLIENT_ACQUIRE, 1, 1);
-    to += answer(to, LIVE_CLIENT_NOOP, LIVE_CLIENT_OK, 2, NULL, 0);
-    for (i = 0; i < FLOODERS; i++)
-        send_later(join(r), bytes, (size_t)(at - bytes));
-    for (i = 0; i < FLOODERS; i++)
-        expect(r, &r->peers[i], answers, (size_t)(to - answers));
-
-    at = bytes + live_client_put_get(bytes, 3, name, sizeof name);
-    send_later(&r->peers[0], bytes, (size_t)(at - bytes));
-    expect_number(r, &r->peers[0], LIVE_CLIENT_GET, 3, FLOODERS);
-    assert_int_equal(kept(r), 0);
-    free(bytes);
 }
 
 /* ---- Dump -------------------------------------------------------------- */

@@ -81,34 +81,13 @@ join_half(struct fixture *r, size_t size)
 }
 
 static size_t
-ended_from(const struct fixture *r, size_t first)
+ended(const struct fixture *r)
 {
     size_t i, count = 0;
 
-    for (i = first; i < r->peer_count; i++)
+    for (i = 0; i < r->peer_count; i++)
         count += r->peers[i].ended;
     return count;
-}
-
-/* It holds LOCK; then its Release is cut in two, with others between. */
-static void
-begin_release(struct fixture *r, struct peer *p)
-{
-    uint8_t bytes[128];
-
-    live_client_put_release(bytes, 5, LOCK, strlen(LOCK), 1);
-    say(r, p, bytes, LIVE_CLIENT_HEADER + 40);
-}
-
-static void
-end_release(struct fixture *r, struct peer *p)
-{
-    uint8_t bytes[128];
-    size_t size;
-
-    size = live_client_put_release(bytes, 5, LOCK, strlen(LOCK), 1);
-    say(r, p, bytes + LIVE_CLIENT_HEADER + 40, size - LIVE_CLIENT_HEADER - 40);
-    expect_done(r, p, LIVE_CLIENT_RELEASE, 5);
 }
 
 /* It reads nothing, and its socket takes little: `count` answers wait. */
@@ -166,31 +145,7 @@ CASE(a_long_name_that_is_announced_takes_no_memory, r)
     for (i = 0; i < 100; i++)
         (void)join_half(r, 64); /* they stay */
     assert_int_equal(kept(r), 6400);
-    assert_int_equal(ended_from(r, 0), 0);
-}
-
-CASE(those_who_waste_memory_end_each_other_and_not_a_release_in_pieces, r)
-{
-    struct peer *p, *q;
-    size_t i;
-
-    start_short_of_memory(r);
-    p = join(r);
-    q = join(r);
-    acquire(r, p, LOCK, 1, 1);
-    begin_release(r, p);
-    for (i = 0; i < 100; i++)
-        (void)join_half(r, 3000);
-    for (i = 0; i < 20; i++)
-        (void)join_stuck(r, 100, NULL);
-    turns(r, 3);
-    assert_in_range(ended_from(r, 0), 20, 119);
-
-    assert_false(p->ended);
-    expect_get(r, q, LOCK, 1);
-    end_release(r, p);
-    expect_get(r, q, LOCK, 0);
-    acquire(r, q, LOCK, 1, 1);
+    assert_int_equal(ended(r), 0);
 }
 
 CASE(where_memory_is_short_answers_still_come, r)
