@@ -1,140 +1,79 @@
 /* tests/unit/test_tally.c - activity of live objects in logs; real objects,
  * logs and I/O threads. */
-#include "tests/lib/test.h"
+#include "tests/unit/ingest_fixture.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/base/diag.h"
-#include "tests/lib/records.h"
-#include "tests/lib/tmpdir.h"
-#include "tests/lib/turns.h"
-#include "writer/commit.h"
 #include "writer/live/live.h"
 #include "writer/tally.h"
 
-#define LIMIT_MS    20000
 #define INTERVAL_MS 20
 #define ENDLESS_MS  3600000
-#define NEVER_MS    3600000
 #define ROOM        MESSAGE_NAME_MAX
 
-struct fixture {
-    struct tmpdir dir;
-    struct config config;
-    struct datadir data;
-    struct loop *loop;
-    struct logs logs;
-    struct commit commit;
-    struct budget budget;
-    struct live counters, semaphores;
-    struct tally tally;
-    bool (*until)(struct fixture *r);
-    uint64_t want;
-    uint64_t most; /* increments of one turn */
-    uint64_t told; /* as of the turn before */
-    bool finished, failed, stopped;
-    struct records records;
-};
+static struct budget budget;
+static struct live counters, semaphores;
+static struct tally tally;
+static uint64_t most; /* increments of one turn */
+static uint64_t told; /* as of the turn before */
+static bool stopped;
 
-/* ---- the fixture -----------------------------------------------------------
- */
+/* ---- the fixture -------------------------------------------------------- */
 
 static void
-on_ready(void *ctx)
+tally_logs_ready(void *ctx)
 {
-    tally_ready(&((struct fixture *)ctx)->tally);
+    (void)ctx;
+    tally_ready(&tally);
 }
 
 static void
-on_finished(void *ctx)
+note_stopped(void *ctx)
 {
-    ((struct fixture *)ctx)->finished = true;
-}
-
-static void
-on_failed(void *ctx)
-{
-    ((struct fixture *)ctx)->failed = true;
-}
-
-static void
-on_stopped(void *ctx)
-{
-    ((struct fixture *)ctx)->stopped = true;
+    (void)ctx;
+    stopped = true;
 }
 
 static bool
-after_turn(void *ctx)
+after_turn_of_tally(void *ctx)
 {
     struct fixture *r = ctx;
-    const uint64_t told = r->tally.stats.increments - r->told;
+    const uint64_t now = tally.stats.increments - told;
 
-    r->told += told;
-    if (told > r->most)
-        r->most = told;
+    told += now;
+    if (now > most)
+        most = now;
     commit_turn(&r->commit, false);
     if (r->until(r))
         loop_stop(r->loop);
     return false;
 }
 
-static void
-run(struct fixture *r, bool (*until)(struct fixture *r), uint64_t want)
-{
-    r->until = until;
-    r->want = want;
-    turns_run(r->loop);
-    assert_false(r->failed);
-}
-
 static bool
 has_rounds(struct fixture *r)
 {
-    return r->tally.stats.rounds >= r->want;
+    return tally.stats.rounds >= r->want;
 }
 
 /* All logs are full, and there is more to tell. */
 static bool
 is_stuck(struct fixture *r)
 {
-    return r->tally.waiting && r->tally.stats.increments >= r->want;
+    return tally.waiting && tally.stats.increments >= r->want;
 }
 
 static bool
 has_told(struct fixture *r)
 {
-    return r->tally.stats.increments >= r->want;
+    return tally.stats.increments >= r->want;
 }
 
 static bool
 has_stopped(struct fixture *r)
 {
-    return r->stopped;
-}
-
-static bool
-has_finished(struct fixture *r)
-{
-    return r->finished;
-}
-
-static int
-set_up(void **state)
-{
-    struct fixture *r = calloc(1, sizeof *r);
-
-    assert_non_null(r);
-    diag_init("test_tally", DIAG_ERROR);
-    tmpdir_make(&r->dir);
-    config_defaults(&r->config);
-    r->config.log_size = 1 << 20;
-    r->config.log_rotate_after_ms = 60000;
-    r->config.log_count = 2;
-    r->budget.max = 64 << 20;
-    *state = r;
-    return 0;
+    (void)r;
+    return stopped;
 }
 
 static int
@@ -149,68 +88,58 @@ next_active(void *ctx, uint32_t *from, uint32_t *steps, struct tally_item *out)
 }
 
 static void
-start(struct fixture *r, uint64_t interval_ms)
+start_tally(struct fixture *r, unsigned slots, unsigned log_max,
+            uint64_t interval_ms)
 {
-    const struct logs_events events = {r, on_ready, on_finished, on_failed};
-    const struct tally_source sources[] = {
+    static const struct tally_source sources[] = {
         {{"live.acquired", "live.released", "live.refused"},
          next_active,
-         &r->counters},
+         &counters},
         {{"live.semaphore.acquired", "live.semaphore.released",
           "live.semaphore.refused"},
          next_active,
-         &r->semaphores}};
+         &semaphores}};
     struct live_options o = {.kind = LIVE_COUNTER,
-                             .budget = &r->budget,
+                             .budget = &budget,
                              .slots = 64,
                              .holders = 4,
                              .window_s = 1000000000,
                              .history = true};
 
-    assert_rc(datadir_open(&r->data, r->dir.path, DATADIR_WRITE), 0);
-    r->loop = loop_new();
-    assert_non_null(r->loop);
-    loop_after_turn(r->loop, after_turn, r);
-    assert_rc(
-        commit_init(&r->commit, &logs_file, &r->logs, &r->logs.sync_io, 1, 0),
-        0);
-    assert_rc(logs_open(&r->logs, r->loop, &r->data, &r->config, &events), 0);
-    assert_rc(live_init(&r->counters, &o), 0);
+    budget = (struct budget){.max = 64 << 20};
+    most = told = 0;
+    stopped = false;
+    start(r, slots, log_max);
+    r->logs.events.ready = tally_logs_ready;
+    loop_after_turn(r->loop, after_turn_of_tally, r);
+    assert_rc(live_init(&counters, &o), 0);
     o.kind = LIVE_SEMAPHORE;
-    assert_rc(live_init(&r->semaphores, &o), 0);
-    (void)live_clock(&r->counters, clock_unix_ms());   /* nothing to sweep */
-    (void)live_clock(&r->semaphores, clock_unix_ms()); /* likewise */
-    tally_init(&r->tally, r->loop, &r->logs, interval_ms);
-    assert_rc(tally_add(&r->tally, &sources[0]), 0);
-    assert_rc(tally_add(&r->tally, &sources[1]), 0);
+    assert_rc(live_init(&semaphores, &o), 0);
+    (void)live_clock(&counters, clock_unix_ms()); /* nothing to sweep */
+    (void)live_clock(&semaphores, clock_unix_ms());
+    tally_init(&tally, r->loop, &r->logs, interval_ms);
+    assert_rc(tally_add(&tally, &sources[0]), 0);
+    assert_rc(tally_add(&tally, &sources[1]), 0);
 }
 
 static int
-tear_down(void **state)
+end_tally(void **state)
 {
-    struct fixture *r = *state;
-
-    tally_fini(&r->tally);
-    live_fini(&r->counters);
-    live_fini(&r->semaphores);
-    assert_int_equal(r->budget.used, 0);
-    logs_close(&r->logs);
-    commit_fini(&r->commit);
-    loop_free(r->loop);
-    datadir_close(&r->data);
-    tmpdir_remove(&r->dir);
-    records_free(&r->records);
-    free(r);
-    return 0;
+    tally_fini(&tally);
+    live_fini(&counters);
+    live_fini(&semaphores);
+    assert_int_equal(budget.used, 0);
+    close_all(*state);
+    return tear_down(state);
 }
 
-#define ON_FIXTURE(name, r) TEST_IN(name, struct fixture *r, set_up, tear_down)
+#define ON_TALLY(name, r) TEST_IN(name, struct fixture *r, set_up, end_tally)
 
 /* Stops, hands the logs on and reads them. */
 static void
-finish(struct fixture *r)
+finish_tally(struct fixture *r)
 {
-    tally_stop(&r->tally, LIMIT_MS, on_stopped, r);
+    tally_stop(&tally, LIMIT_MS, note_stopped, NULL);
     run(r, has_stopped, 0);
     logs_finish(&r->logs);
     run(r, has_finished, 0);
@@ -233,13 +162,13 @@ acquire(struct live *l, uint32_t holder, const char *name, uint32_t resources,
 }
 
 static void
-acquire_many(struct fixture *r, unsigned count)
+acquire_many(unsigned count)
 {
     char name[16];
 
     for (unsigned i = 0; i < count; i++) {
         (void)snprintf(name, sizeof name, "n%u", i); /* fits */
-        assert_int_equal(acquire(&r->counters, 0, name, i + 1, UINT32_MAX), 0);
+        assert_int_equal(acquire(&counters, 0, name, i + 1, UINT32_MAX), 0);
     }
 }
 
@@ -307,17 +236,17 @@ TEST(other_names_are_cut_and_end_in_their_hash)
 
 /* ---- rounds ------------------------------------------------------------ */
 
-ON_FIXTURE(each_round_tells_only_what_is_new, r)
+ON_TALLY(each_round_tells_only_what_is_new, r)
 {
     size_t times;
 
-    start(r, INTERVAL_MS);
-    assert_int_equal(acquire(&r->counters, 0, "a", 1, 100), FRAME_OK);
+    start_tally(r, 1900, 2, INTERVAL_MS);
+    assert_int_equal(acquire(&counters, 0, "a", 1, 100), FRAME_OK);
     run(r, has_rounds, 1);
     run(r, has_rounds, 3);
-    assert_int_equal(acquire(&r->counters, 0, "a", 10, 100), FRAME_OK);
+    assert_int_equal(acquire(&counters, 0, "a", 10, 100), FRAME_OK);
     run(r, has_told, 2);
-    finish(r);
+    finish_tally(r);
 
     assert_int_equal(r->records.count, 2);
     assert_int_equal(records_sum(&r->records, "live.acquired", "a", &times),
@@ -325,36 +254,35 @@ ON_FIXTURE(each_round_tells_only_what_is_new, r)
     assert_int_equal(times, 2);
 }
 
-ON_FIXTURE(a_round_of_many_objects_goes_in_pieces, r)
+ON_TALLY(a_round_of_many_objects_goes_in_pieces, r)
 {
-    start(r, INTERVAL_MS);
-    acquire_many(r, 1000);
+    start_tally(r, 1900, 2, INTERVAL_MS);
+    acquire_many(1000);
     run(r, has_told, 1000);
-    assert_in_range(r->most, 1, TALLY_PIECE);
-    assert_in_range(r->tally.stats.rounds, 0, 1);
-    finish(r);
+    assert_in_range(most, 1, TALLY_PIECE);
+    assert_in_range(tally.stats.rounds, 0, 1);
+    finish_tally(r);
 
     assert_int_equal(r->records.count, 1000);
     assert_told_many(r, 1000);
 }
 
-ON_FIXTURE(a_round_that_a_sweep_waits_for_begins_at_once_but_not_twice_a_second,
-           r)
+ON_TALLY(a_round_that_a_sweep_waits_for_begins_at_once_but_not_twice_a_second,
+         r)
 {
-    start(r, ENDLESS_MS);
-    acquire_many(r, 1000);
-    r->counters.skipped = true; /* as by a sweep */
-    tally_soon(&r->tally);
+    start_tally(r, 1900, 2, ENDLESS_MS);
+    acquire_many(1000);
+    counters.skipped = true; /* as by a sweep */
+    tally_soon(&tally);
     run(r, has_rounds, 1);
-    assert_int_equal(r->tally.stats.increments, 1000);
-    assert_false(r->counters.skipped);
-    assert_true(r->counters.wants_sweep);
+    assert_int_equal(tally.stats.increments, 1000);
+    assert_false(counters.skipped);
+    assert_true(counters.wants_sweep);
 
-    assert_int_equal(acquire(&r->counters, 0, "late", 1, 1), 0);
-    tally_soon(&r->tally);
-    assert_int_equal(r->tally.timer.deadline_ms,
-                     r->tally.round_ms + TALLY_SOON_MS);
-    finish(r);
+    assert_int_equal(acquire(&counters, 0, "late", 1, 1), 0);
+    tally_soon(&tally);
+    assert_int_equal(tally.timer.deadline_ms, tally.round_ms + TALLY_SOON_MS);
+    finish_tally(r);
 
     assert_int_equal(r->records.count, 1001);
     assert_told_many(r, 1000);
@@ -365,21 +293,21 @@ ON_FIXTURE(a_round_that_a_sweep_waits_for_begins_at_once_but_not_twice_a_second,
 static bool
 stirs_until_rounds(struct fixture *r)
 {
-    acquire_many(r, BUSY);
-    return r->tally.stats.rounds >= r->want;
+    acquire_many(BUSY);
+    return tally.stats.rounds >= r->want;
 }
 
-ON_FIXTURE(a_round_ends_though_there_is_always_something_to_tell, r)
+ON_TALLY(a_round_ends_though_there_is_always_something_to_tell, r)
 {
     uint32_t held;
 
-    start(r, INTERVAL_MS);
+    start_tally(r, 1900, 2, INTERVAL_MS);
     run(r, stirs_until_rounds, 3);
-    assert_int_equal(live_get(&r->counters,
-                              live_hash(&r->counters, (const uint8_t *)"n1", 2),
+    assert_int_equal(live_get(&counters,
+                              live_hash(&counters, (const uint8_t *)"n1", 2),
                               (const uint8_t *)"n1", 2, &held),
                      FRAME_OK);
-    finish(r);
+    finish_tally(r);
 
     assert_int_equal(records_sum(&r->records, "live.acquired", "n1", NULL),
                      held);
@@ -412,23 +340,21 @@ merge_one(struct fixture *r)
     return sum;
 }
 
-ON_FIXTURE(without_room_it_waits_and_nothing_is_lost, r)
+ON_TALLY(without_room_it_waits_and_nothing_is_lost, r)
 {
-    const uint64_t slots = (16384 - LOG_SLOTS_AT) / 544;
+    const unsigned slots = 15;
     int64_t before, sum = 0;
 
-    r->config.log_size = 16384;
-    r->config.log_max = 2;
-    start(r, INTERVAL_MS);
-    acquire_many(r, (unsigned)(2 * slots + 5));
+    start_tally(r, slots, 2, INTERVAL_MS);
+    acquire_many(2 * slots + 5);
     run(r, is_stuck, 2 * slots);
-    assert_int_equal(r->tally.stats.increments, 2 * slots);
-    assert_true(r->tally.stats.waits > 0);
-    assert_int_equal(acquire(&r->counters, 0, "n0", 100, UINT32_MAX), 0);
+    assert_int_equal(tally.stats.increments, 2 * slots);
+    assert_true(tally.stats.waits > 0);
+    assert_int_equal(acquire(&counters, 0, "n0", 100, UINT32_MAX), 0);
 
     before = merge_one(r);
     run(r, has_told, 2 * slots + 6);
-    finish(r);
+    finish_tally(r);
 
     assert_int_equal(r->records.count, slots + 6);
     for (size_t i = 0; i < r->records.count; i++)
@@ -437,47 +363,43 @@ ON_FIXTURE(without_room_it_waits_and_nothing_is_lost, r)
     assert_int_equal(before + sum, (2 * slots + 5) * (2 * slots + 6) / 2 + 100);
 }
 
-ON_FIXTURE(a_stop_waits_for_room, r)
+ON_TALLY(a_stop_waits_for_room, r)
 {
-    const uint64_t slots = (16384 - LOG_SLOTS_AT) / 544;
+    const unsigned slots = 15;
 
-    r->config.log_size = 16384;
-    r->config.log_max = 2;
-    start(r, NEVER_MS);
-    acquire_many(r, (unsigned)(2 * slots + 5));
-    tally_stop(&r->tally, LIMIT_MS, on_stopped, r);
+    start_tally(r, slots, 2, ENDLESS_MS);
+    acquire_many(2 * slots + 5);
+    tally_stop(&tally, LIMIT_MS, note_stopped, NULL);
     run(r, is_stuck, 2 * slots);
-    assert_false(r->stopped);
+    assert_false(stopped);
     (void)merge_one(r); /* only its room is wanted */
     run(r, has_stopped, 0);
 
-    assert_int_equal(r->tally.stats.increments, 2 * slots + 5);
+    assert_int_equal(tally.stats.increments, 2 * slots + 5);
 }
 
 /* ---- stopping ---------------------------------------------------------- */
 
 /* The second kind is owed when the stop comes, and is not told as the first. */
-ON_FIXTURE(a_stop_in_the_middle_of_a_round_tells_the_rest, r)
+ON_TALLY(a_stop_in_the_middle_of_a_round_tells_the_rest, r)
 {
-    const uint64_t slots = (16384 - LOG_SLOTS_AT) / 544;
+    const unsigned slots = 15;
     char name[16];
 
-    r->config.log_size = 16384;
-    r->config.log_max = 2;
-    start(r, INTERVAL_MS);
+    start_tally(r, slots, 2, INTERVAL_MS);
     for (unsigned i = 0; i < 2 * slots + 5; i++) {
         (void)snprintf(name, sizeof name, "n%u", i); /* fits */
-        assert_int_equal(acquire(&r->semaphores, 0, name, 1, 1), FRAME_OK);
+        assert_int_equal(acquire(&semaphores, 0, name, 1, 1), FRAME_OK);
     }
     run(r, is_stuck, 2 * slots);
-    assert_int_equal(acquire(&r->counters, 0, "late", 1, 1), FRAME_OK);
+    assert_int_equal(acquire(&counters, 0, "late", 1, 1), FRAME_OK);
     (void)merge_one(r); /* only its room is wanted */
-    finish(r);
+    finish_tally(r);
 
     assert_int_equal(r->records.count, slots + 6);
     assert_int_equal(records_sum(&r->records, "live.acquired", "late", NULL),
                      1);
-    (void)snprintf(name, sizeof name, "n%u", (unsigned)(2 * slots)); /* fits */
+    (void)snprintf(name, sizeof name, "n%u", 2 * slots); /* fits */
     assert_int_equal(
         records_sum(&r->records, "live.semaphore.acquired", name, NULL), 1);
     assert_int_equal(records_sum(&r->records, "live.acquired", name, NULL), 0);
