@@ -175,8 +175,8 @@ begin(void *ctx, const struct journal *j)
 {
     struct book *b = ctx;
 
-    assert(memcmp(j->uuid, good_header(b->file) + 8, 16) == 0);
-    return quotas_init(&b->quotas, j->dirfd, j->limit);
+    assert(memcmp(j->head.uuid, good_header(b->file) + 8, 16) == 0);
+    return quotas_init(&b->quotas, j->dirfd, j->head.limit);
 }
 
 static int

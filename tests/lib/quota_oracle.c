@@ -245,12 +245,12 @@ static int
 begin_ledger(void *ctx, const struct journal *j)
 {
     struct quotas *q = ctx;
-    const int rc = quotas_init(q, j->dirfd, j->limit);
+    const int rc = quotas_init(q, j->dirfd, j->head.limit);
 
-    return rc < 0 || j->checkpoint_size == 0
+    return rc < 0 || j->head.checkpoint_size == 0
                ? rc
-               : checkpoint_read(q, j->fd, RECORDS_AT, j->checkpoint_size,
-                                 j->checkpoint_crc);
+               : checkpoint_read(q, j->fd, RECORDS_AT, j->head.checkpoint_size,
+                                 j->head.checkpoint_crc);
 }
 
 /* What remained after a number follows from those before it. */

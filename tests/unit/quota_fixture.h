@@ -30,12 +30,13 @@ struct book {
 static inline int
 book_begin(void *ctx, const struct journal *j)
 {
-    const int rc = quotas_init(ctx, j->dirfd, j->limit);
+    const int rc = quotas_init(ctx, j->dirfd, j->head.limit);
 
-    return rc < 0 || j->checkpoint_size == 0
+    return rc < 0 || j->head.checkpoint_size == 0
                ? rc
-               : checkpoint_read(ctx, j->fd, RECORDS_AT, j->checkpoint_size,
-                                 j->checkpoint_crc);
+               : checkpoint_read(ctx, j->fd, RECORDS_AT,
+                                 j->head.checkpoint_size,
+                                 j->head.checkpoint_crc);
 }
 
 static inline int

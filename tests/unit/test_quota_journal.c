@@ -496,8 +496,8 @@ CASE(a_checkpoint_has_all_that_the_records_had, d)
     assert_rc(book_sync(&b), 0);
     for (int i = 0; i < 3; i++) {
         assert_rc(book_checkpoint(&b), 0);
-        assert_int_equal(b.journal.first, b.journal.durable);
-        assert_true(b.journal.checkpoint_size < 5000);
+        assert_int_equal(b.journal.head.first, b.journal.durable);
+        assert_true(b.journal.head.checkpoint_size < 5000);
         /* Records go on, and the next one begins with both. */
         assert_pair(book_do(&b, "tea", JOURNAL_RECORD_APPLY, 1), i + 2, 34 - i);
         book_open(&c, d->fd);
@@ -525,7 +525,7 @@ CASE(any_bit_of_a_checkpoint_is_reported, d)
     book_open(&b, d->fd);
     write_groups(&b, &h);
     assert_rc(book_checkpoint(&b), 0);
-    end = RECORDS_AT + b.journal.checkpoint_size;
+    end = RECORDS_AT + b.journal.head.checkpoint_size;
     book_close(&b);
     (void)load(d, whole, FILE_MOST);
     for (size_t bit = 0; bit < 8 * end; bit++) {
@@ -570,7 +570,7 @@ CASE(a_checkpoint_that_fails_leaves_one_file_or_the_other, d)
         book_open(&b, d->fd);
         assert_true(is_same(before, state_of(&b)));
         assert_int_equal(b.journal.cut, 0);
-        assert_true(hit || b.journal.first == b.journal.durable);
+        assert_true(hit || b.journal.head.first == b.journal.durable);
         book_close(&b);
     }
 }
@@ -590,7 +590,7 @@ CASE(a_checkpoint_on_a_full_disk_does_with_few_zeros, d)
     assert_rc(book_checkpoint(&b), 0);
     assert_true(fault_hit());
     fault_clear();
-    assert_int_equal(b.journal.first, b.journal.durable);
+    assert_int_equal(b.journal.head.first, b.journal.durable);
     assert_int_equal(fstatat(d->fd, JOURNAL_NAME, &st, 0), 0);
     assert_int_equal(st.st_size, b.journal.size);
     assert_in_range(b.journal.size, b.journal.records_at, JOURNAL_STEP);

@@ -16,7 +16,7 @@ journal_free(const struct journal *j)
 {
     const struct journal_group *g = &j->groups[j->collecting];
     const uint64_t end =
-        j->first + (j->size - j->records_at) / JOURNAL_RECORD_SIZE;
+        j->head.first + (j->size - j->records_at) / JOURNAL_RECORD_SIZE;
     const uint64_t used = g->first + (g->count == 0 ? 1 : g->count);
     const size_t left = JOURNAL_GROUP - g->count;
 
@@ -33,7 +33,7 @@ journal_put(struct journal *j, const struct journal_record *r)
     assert(journal_free(j) > 0);
     if (g->count == 0)
         g->count = 1; /* GROUP: when it is whole */
-    journal_record_put(r, j->uuid, g->first + g->count,
+    journal_record_put(r, j->head.uuid, g->first + g->count,
                        g->bytes + g->count * JOURNAL_RECORD_SIZE);
     g->count++;
 }
@@ -48,7 +48,7 @@ journal_begin(struct journal *j, uint64_t now_ms)
 
     assert(!j->in_flight);
     if (g->count > 0)
-        journal_record_put(&r, j->uuid, g->first, g->bytes);
+        journal_record_put(&r, j->head.uuid, g->first, g->bytes);
     j->in_flight = true;
     j->collecting = 1 - j->collecting;
     j->groups[j->collecting].first = g->first + g->count;

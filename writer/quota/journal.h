@@ -51,12 +51,8 @@ struct journal_group {
 struct journal {
     int dirfd; /* borrowed */
     int fd;
-    uint8_t uuid[16];
-    int64_t limit;
-    uint64_t first;      /* number of the first record in the file */
-    uint64_t records_at; /* its byte */
-    uint64_t made_ms, checkpoint_size;
-    uint32_t generation, checkpoint_crc;
+    struct journal_header head;
+    uint64_t records_at; /* byte of the first record in the file */
     struct journal_note note;
     struct journal_group groups[2];
     unsigned collecting;
@@ -132,7 +128,7 @@ int journal_extend(int dirfd, uint64_t from);
 static inline uint64_t
 journal_byte(const struct journal *j, uint64_t record)
 {
-    return j->records_at + (record - j->first) * JOURNAL_RECORD_SIZE;
+    return j->records_at + (record - j->head.first) * JOURNAL_RECORD_SIZE;
 }
 
 /* The byte where records begin after a checkpoint of this size. */

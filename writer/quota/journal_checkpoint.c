@@ -16,8 +16,8 @@
 bool
 journal_needs_checkpoint(const struct journal *j)
 {
-    return (j->durable - j->first) * JOURNAL_RECORD_SIZE >
-           JOURNAL_GROWTH + j->checkpoint_size;
+    return (j->durable - j->head.first) * JOURNAL_RECORD_SIZE >
+           JOURNAL_GROWTH + j->head.checkpoint_size;
 }
 
 /* Writes the zeros behind a checkpoint that ends at byte `end`; *size is the
@@ -39,13 +39,12 @@ write_ahead(int fd, uint64_t end, uint64_t records_at, uint64_t *size)
 
 /* The header is written last, and the file is synced as a whole. */
 static int
-write_file(const struct journal *j, int fd, struct journal_header *h,
-           uint64_t *size, journal_save *save, void *ctx)
+write_file(int fd, struct journal_header *h, uint64_t *size, journal_save *save,
+           void *ctx)
 {
     uint8_t head[RECORDS_AT];
     int rc;
 
-    memcpy(h->uuid, j->uuid, sizeof h->uuid);
     rc = save(ctx, fd, RECORDS_AT, &h->checkpoint_size, &h->checkpoint_crc);
     if (rc < 0)
         return rc;
@@ -77,17 +76,16 @@ journal_checkpoint(struct journal *j, uint64_t end, journal_save *save,
                    void *ctx)
 {
     const int flags = O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
-    struct journal_header h = {.limit = j->limit,
-                               .made_ms = j->made_ms,
-                               .generation = j->generation + 1,
-                               .first = end};
+    struct journal_header h = j->head;
     const int fd = openat(j->dirfd, TEMP_NAME, flags, 0600);
     uint64_t size;
     int rc;
 
     if (fd < 0)
         return report_failure(j, -errno);
-    rc = write_file(j, fd, &h, &size, save, ctx);
+    h.generation++;
+    h.first = end;
+    rc = write_file(fd, &h, &size, save, ctx);
     if (rc == 0 && renameat(j->dirfd, TEMP_NAME, j->dirfd, JOURNAL_NAME) < 0)
         rc = -errno;
     if (rc < 0) {
@@ -96,10 +94,7 @@ journal_checkpoint(struct journal *j, uint64_t end, journal_save *save,
     }
     (void)close(j->fd);
     j->fd = fd;
-    j->first = end;
-    j->generation = h.generation;
-    j->checkpoint_size = h.checkpoint_size;
-    j->checkpoint_crc = h.checkpoint_crc;
+    j->head = h;
     j->records_at = journal_records_at(h.checkpoint_size);
     j->size = size;
     if (fsync(j->dirfd) < 0)

@@ -129,7 +129,7 @@ take_record(struct replay *p, const struct journal_record *r,
         p->ms = (uint64_t)r->value;
         p->j->groups[0].first = p->at;
         p->j->groups[0].count = 0;
-    } else if (p->at == p->j->first) {
+    } else if (p->at == p->j->head.first) {
         return report_damage(p, p->at, "no group begins it");
     }
     if (!store_bytes(p, bytes))
@@ -163,7 +163,7 @@ check_rest(struct replay *p, uint64_t number, const uint8_t *bytes)
         return 0;
     p->dirty = number + 1;
     if ((noted && number == p->at) ||
-        journal_record_get(bytes, p->j->uuid, number, &r) < 0 ||
+        journal_record_get(bytes, p->j->head.uuid, number, &r) < 0 ||
         r.type != JOURNAL_RECORD_GROUP)
         return 0;
     return report_damage(
@@ -183,7 +183,7 @@ take_block(struct replay *p, uint64_t first, size_t count)
         const uint8_t *bytes = p->block + i * JOURNAL_RECORD_SIZE;
 
         if (!p->ended && !is_noted_end(p, first + i) &&
-            journal_record_get(bytes, p->j->uuid, first + i, &r) == 0) {
+            journal_record_get(bytes, p->j->head.uuid, first + i, &r) == 0) {
             rc = take_record(p, &r, bytes);
             continue;
         }
@@ -196,7 +196,7 @@ take_block(struct replay *p, uint64_t first, size_t count)
 static int
 read_records(struct replay *p)
 {
-    uint64_t first = p->j->first;
+    uint64_t first = p->j->head.first;
     ssize_t got;
     int rc;
 
@@ -307,19 +307,13 @@ read_header(struct journal *j)
         diag(DIAG_WARNING,
              "one copy of the header of data_dir/live/" JOURNAL_NAME
              " is damaged; the other is good");
-    memcpy(j->uuid, h.uuid, sizeof j->uuid);
-    j->limit = h.limit;
-    j->first = h.first;
-    j->made_ms = h.made_ms;
-    j->generation = h.generation;
-    j->checkpoint_size = h.checkpoint_size;
-    j->checkpoint_crc = h.checkpoint_crc;
+    j->head = h;
     /* A size that a file cannot have, which no checksum vouches for. */
     if (h.checkpoint_size > INT64_MAX / 2)
         return report_damage(&(struct replay){.j = j}, h.first, "its header");
     j->records_at = journal_records_at(h.checkpoint_size);
     return journal_note_open(&j->note, j->dirfd, JOURNAL_NOTE_NAME, j->fd,
-                             j->uuid, h.generation);
+                             j->head.uuid, h.generation);
 }
 
 /* ---- repairing --------------------------------------------------- */
@@ -390,8 +384,8 @@ replay_journal(struct journal *j,
     if (rc == -EBADMSG)
         diag(DIAG_ERROR, "the quota journal is damaged: its checkpoint: "
                          "data_dir/live/" JOURNAL_NAME);
-    p.at = p.change = p.group = p.next = j->first;
-    j->groups[0].first = j->first;
+    p.at = p.change = p.group = p.next = j->head.first;
+    j->groups[0].first = j->head.first;
     if (rc == 0)
         rc = read_records(&p);
     if (rc == 0)

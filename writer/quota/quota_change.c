@@ -20,52 +20,41 @@ static_assert(NAME_PARTS + 4 <= JOURNAL_CHANGE,
 
 /* ---- answers ----------------------------------------------------- */
 
-static enum conn_next
-send_answer(struct http_call *x, enum http_status status, uint8_t *body,
-            const struct key_answer *a)
+enum conn_next
+quota_send(struct http_call *x, uint8_t *body, const struct key_answer *a)
 {
+    static const enum http_status statuses[] = {
+        [ANSWER_PAIR] = HTTP_OK,
+        [ANSWER_REMAINING] = HTTP_OK,
+        [ANSWER_REFUSED] = HTTP_OK,
+        [ANSWER_IMPOSSIBLE] = HTTP_OK,
+        [ANSWER_CREATED] = HTTP_CREATED,
+        [ANSWER_UNKNOWN] = HTTP_NOT_FOUND,
+        [ANSWER_EXISTS] = HTTP_CONFLICT,
+        [ANSWER_NO_MORE] = HTTP_NO_SPACE,
+        [ANSWER_UNAVAILABLE] = HTTP_UNAVAILABLE,
+        [ANSWER_OTHER] = HTTP_UNPROCESSABLE};
+    struct quota_service *s = x->ctx;
+    /* A checkpoint may have any number. */
+    const uint32_t form =
+        a->form > 0 && a->form <= ANSWER_OTHER ? a->form : ANSWER_UNAVAILABLE;
     size_t size = 0;
 
-    if (a->form == ANSWER_PAIR) {
+    s->stats.unavailable += form == ANSWER_UNAVAILABLE;
+    if (form > ANSWER_CREATED)
+        return http_fail(x, statuses[form]);
+    if (form == ANSWER_PAIR) {
         size = put_decimal(body, a->number);
         body[size++] = ' ';
     }
-    if (a->form == ANSWER_IMPOSSIBLE) {
+    if (form == ANSWER_IMPOSSIBLE) {
         body[size++] = '-';
         body[size++] = '1';
     } else {
         size += put_decimal(body + size, (uint64_t)a->remaining);
     }
     body[size++] = '\n';
-    return http_end(x, status, size);
-}
-
-enum conn_next
-quota_send(struct http_call *x, uint8_t *body, const struct key_answer *a)
-{
-    struct quota_service *s = x->ctx;
-
-    switch (a->form) {
-    case ANSWER_PAIR:
-    case ANSWER_REMAINING:
-    case ANSWER_REFUSED:
-    case ANSWER_IMPOSSIBLE:
-        return send_answer(x, HTTP_OK, body, a);
-    case ANSWER_CREATED:
-        return send_answer(x, HTTP_CREATED, body, a);
-    case ANSWER_UNKNOWN:
-        return http_fail(x, HTTP_NOT_FOUND);
-    case ANSWER_EXISTS:
-        return http_fail(x, HTTP_CONFLICT);
-    case ANSWER_NO_MORE:
-        return http_fail(x, HTTP_NO_SPACE);
-    case ANSWER_OTHER:
-        return http_fail(x, HTTP_UNPROCESSABLE);
-    case ANSWER_UNAVAILABLE:
-        break;
-    }
-    s->stats.unavailable++;
-    return http_fail(x, HTTP_UNAVAILABLE);
+    return http_end(x, statuses[form], size);
 }
 
 /* Sends an answer that depends only on the request. */
@@ -103,7 +92,8 @@ static uint64_t
 hash_request(const struct journal *j, const struct quota_request *r,
              const struct quota_name *name)
 {
-    const struct hash_key key = {get_le64(j->uuid), get_le64(j->uuid + 8)};
+    const struct hash_key key = {get_le64(j->head.uuid),
+                                 get_le64(j->head.uuid + 8)};
     uint8_t bytes[1 + 8 + QUOTA_NAME_MAX];
 
     bytes[0] = (uint8_t)r->type;
@@ -121,7 +111,7 @@ key_of(struct http_call *x, const struct quota_request *r,
     struct keyed k = {.is = key.at != NULL};
 
     if (k.is) {
-        name_siphash128(j->uuid, key.at, key.size, k.hash);
+        name_siphash128(j->head.uuid, key.at, key.size, k.hash);
         k.request = hash_request(j, r, name);
     }
     return k;

@@ -11,12 +11,13 @@
 static int
 begin_store(void *ctx, const struct journal *j)
 {
-    const int rc = quotas_init(ctx, j->dirfd, j->limit);
+    const int rc = quotas_init(ctx, j->dirfd, j->head.limit);
 
-    return rc < 0 || j->checkpoint_size == 0
+    return rc < 0 || j->head.checkpoint_size == 0
                ? rc
-               : checkpoint_read(ctx, j->fd, RECORDS_AT, j->checkpoint_size,
-                                 j->checkpoint_crc);
+               : checkpoint_read(ctx, j->fd, RECORDS_AT,
+                                 j->head.checkpoint_size,
+                                 j->head.checkpoint_crc);
 }
 
 int
@@ -40,7 +41,7 @@ quota_store_free(struct quota_store *store)
 static int
 check_limit(const struct quota_store *store, const struct config *c)
 {
-    const int64_t limit = store->journal.limit;
+    const int64_t limit = store->journal.head.limit;
 
     if ((uint64_t)limit == c->quota_limit)
         return 0;
@@ -109,7 +110,7 @@ check_seen(struct quota_store *store)
     int rc;
 
     rc = journal_note_open(&store->seen, j->dirfd, JOURNAL_SEEN_NAME, j->fd,
-                           j->uuid, j->generation);
+                           j->head.uuid, j->head.generation);
     if (rc < 0)
         return rc;
     if (j->durable >= store->seen.end) {
