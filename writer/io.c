@@ -36,22 +36,6 @@ pop_job(struct io_queue *q)
 }
 
 static void
-lock_io(struct io *io)
-{
-    int rc = pthread_mutex_lock(&io->mutex);
-
-    assert(rc == 0);
-}
-
-static void
-unlock_io(struct io *io)
-{
-    int rc = pthread_mutex_unlock(&io->mutex);
-
-    assert(rc == 0);
-}
-
-static void
 wake_loop(struct io *io)
 {
     const uint64_t one = 1;
@@ -71,7 +55,7 @@ run_jobs(void *arg)
     struct io_job *job;
     bool first;
 
-    lock_io(io);
+    (void)pthread_mutex_lock(&io->mutex);
     for (;;) {
         job = pop_job(&io->todo);
         if (!job) {
@@ -80,18 +64,18 @@ run_jobs(void *arg)
             pthread_cond_wait(&io->wake, &io->mutex);
             continue;
         }
-        unlock_io(io);
+        (void)pthread_mutex_unlock(&io->mutex);
         job->run(job);
-        lock_io(io);
+        (void)pthread_mutex_lock(&io->mutex);
         first = !io->finished.head;
         push_job(&io->finished, job);
         if (first) {
-            unlock_io(io);
+            (void)pthread_mutex_unlock(&io->mutex);
             wake_loop(io);
-            lock_io(io);
+            (void)pthread_mutex_lock(&io->mutex);
         }
     }
-    unlock_io(io);
+    (void)pthread_mutex_unlock(&io->mutex);
     return NULL;
 }
 
@@ -106,10 +90,10 @@ take_finished(struct loop_source *source, uint32_t events)
     /* Only resets the counter; the queue says what is finished. */
     if (read(source->fd, &count, sizeof count) < 0)
         return;
-    lock_io(io);
+    (void)pthread_mutex_lock(&io->mutex);
     job = io->finished.head;
     io->finished = (struct io_queue){NULL, NULL};
-    unlock_io(io);
+    (void)pthread_mutex_unlock(&io->mutex);
     for (; job; job = next) {
         next = job->next;
         job->done(job);
@@ -184,10 +168,10 @@ io_push(struct io *io, struct io_job *job)
 
     assert(job->run);
     assert(job->done);
-    lock_io(io);
+    (void)pthread_mutex_lock(&io->mutex);
     idle = !io->todo.head;
     push_job(&io->todo, job);
-    unlock_io(io);
+    (void)pthread_mutex_unlock(&io->mutex);
     if (idle)
         pthread_cond_signal(&io->wake);
 }
@@ -198,9 +182,9 @@ io_stop(struct io *io)
     const int fd = io->source.fd;
     int rc;
 
-    lock_io(io);
+    (void)pthread_mutex_lock(&io->mutex);
     io->stopping = true;
-    unlock_io(io);
+    (void)pthread_mutex_unlock(&io->mutex);
     pthread_cond_signal(&io->wake);
     rc = pthread_join(io->thread, NULL);
     assert(rc == 0);

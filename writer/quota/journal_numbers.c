@@ -53,22 +53,6 @@ open_file(struct journal_numbers *n)
     return 0;
 }
 
-static void
-lock_numbers(struct journal_numbers *n)
-{
-    const int rc = pthread_mutex_lock(&n->mutex);
-
-    assert(rc == 0);
-}
-
-static void
-unlock_numbers(struct journal_numbers *n)
-{
-    const int rc = pthread_mutex_unlock(&n->mutex);
-
-    assert(rc == 0);
-}
-
 static uint64_t
 byte_of(uint64_t number)
 {
@@ -113,9 +97,9 @@ journal_numbers_reserve(struct journal_numbers *n)
 
     if (n->count - n->in_file < JOURNAL_NUMBERS_TAIL)
         return 0;
-    lock_numbers(n);
+    (void)pthread_mutex_lock(&n->mutex);
     rc = move_tail(n);
-    unlock_numbers(n);
+    (void)pthread_mutex_unlock(&n->mutex);
     return rc;
 }
 
@@ -147,13 +131,13 @@ journal_numbers_cancel(struct journal_numbers *n, uint64_t number, uint64_t by)
     int rc = 0;
 
     assert(number > 0 && number <= n->count);
-    lock_numbers(n);
+    (void)pthread_mutex_lock(&n->mutex);
     if (number > n->in_file)
         in_tail(n, number)->other = by;
     else
         rc = write_at(n->fd, &by, sizeof by,
                       byte_of(number) + offsetof(struct number, other));
-    unlock_numbers(n);
+    (void)pthread_mutex_unlock(&n->mutex);
     return rc;
 }
 
@@ -164,7 +148,7 @@ journal_numbers_read(struct journal_numbers *n, uint64_t first,
     uint64_t end;
     int rc = 0;
 
-    lock_numbers(n);
+    (void)pthread_mutex_lock(&n->mutex);
     end = first <= n->in_file ? n->in_file : n->count;
     if (end + 1 - first < max)
         max = (size_t)(end + 1 - first);
@@ -172,6 +156,6 @@ journal_numbers_read(struct journal_numbers *n, uint64_t first,
         rc = read_file(n, first, out, max);
     else if (max > 0)
         memcpy(out, in_tail(n, first), max * sizeof *out);
-    unlock_numbers(n);
+    (void)pthread_mutex_unlock(&n->mutex);
     return rc < 0 ? rc : (int)max;
 }
