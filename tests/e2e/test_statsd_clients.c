@@ -46,9 +46,17 @@ is_installed(const char *program, const char *option, const char *script)
     return system(command) == 0;
 }
 
+/* What each client is to send: the same calls of its interface. */
 static void
-check_counts(struct fixture *r)
+count_with(struct fixture *r, const char *name, const char *program,
+           const char *option, const char *probe, const char *script)
 {
+    if (!is_installed(program, option, probe)) {
+        test_say_skip(name, "the client is not installed");
+        skip();
+    }
+    BEGIN(r, "log.size=1M");
+    assert_int_equal(run_client(r, program, option, script), 0);
     stop(r);
     assert_int_equal(counted(r, C, "p.hits"), 6);
     assert_int_equal(counted(r, C, "p.down"), -2);
@@ -61,62 +69,42 @@ check_counts(struct fixture *r)
 
 ON_FIXTURE(python3_statsd, r)
 {
-    if (!is_installed("/usr/bin/python3", "-c", "import statsd"))
-        test_skip("python3-statsd is not installed");
-    BEGIN(r, "log.size=1M");
-    assert_int_equal(
-        run_client(r, "/usr/bin/python3", "-c",
-                   "import statsd, sys\n"
-                   "c = statsd.StatsClient('127.0.0.1', int(sys.argv[1]), "
-                   "prefix='p')\n"
-                   "c.incr('hits')\n"
-                   "with c.pipeline() as p:\n"
-                   "    p.incr('hits', 5)\n"
-                   "    p.decr('down', 2)\n"
-                   "    p.timing('time', 12)\n"
-                   "    p.gauge('g', 3)\n"
-                   "c.set('s', 'bob')\n"),
-        0);
-    check_counts(r);
+    count_with(r, __func__, "/usr/bin/python3", "-c", "import statsd",
+               "import statsd, sys\n"
+               "c = statsd.StatsClient('127.0.0.1', int(sys.argv[1]), "
+               "prefix='p')\n"
+               "c.incr('hits')\n"
+               "with c.pipeline() as p:\n"
+               "    p.incr('hits', 5)\n"
+               "    p.decr('down', 2)\n"
+               "    p.timing('time', 12)\n"
+               "    p.gauge('g', 3)\n"
+               "c.set('s', 'bob')\n");
 }
-
-/* What both clients of npm know; `close` ends the program. */
-#define NODE_CALLS                                                             \
-    "c.increment('hits'); c.increment('hits', 5); c.decrement('down', 2);"     \
-    "c.timing('time', 12); c.gauge('g', 3); c.unique('s', 'bob');"
 
 ON_FIXTURE(hot_shots, r)
 {
-    if (!is_installed("node", "-e", "require('hot-shots')"))
-        test_skip("npm's hot-shots is not installed");
-    BEGIN(r, "log.size=1M");
-    assert_int_equal(
-        run_client(r, "node", "-e",
-                   "const S = require('hot-shots');"
-                   "const c = new S({host: '127.0.0.1', prefix: 'p.',"
-                   " port: +process.argv[1], maxBufferSize: 1000});" NODE_CALLS
-                   "c.close(() => process.exit(0));"),
-        0);
-    check_counts(r);
+    count_with(r, __func__, "node", "-e", "require('hot-shots')",
+               "const S = require('hot-shots');"
+               "const c = new S({host: '127.0.0.1', prefix: 'p.',"
+               " port: +process.argv[1], maxBufferSize: 1000});"
+               "c.increment('hits'); c.increment('hits', 5);"
+               "c.decrement('down', 2); c.timing('time', 12);"
+               "c.gauge('g', 3); c.unique('s', 'bob');"
+               "c.close(() => process.exit(0));");
 }
 
 ON_FIXTURE(node_statsd, r)
 {
-    if (!is_installed("node", "-e", "require('node-statsd')"))
-        test_skip("npm's node-statsd is not installed");
-    BEGIN(r, "log.size=1M");
-    assert_int_equal(
-        run_client(r, "node", "-e",
-                   "const S = require('node-statsd');"
-                   "const c = new S({host: '127.0.0.1', prefix: 'p.',"
-                   " port: +process.argv[1]});"
-                   "let left = 6; const end = () => { if (--left == 0)"
-                   " c.close(); };"
-                   "c.increment('hits', 1, end); c.increment('hits', 5, end);"
-                   "c.decrement('down', 2, end); c.timing('time', 12, end);"
-                   "c.gauge('g', 3, end); c.unique('s', 'bob', end);"),
-        0);
-    check_counts(r);
+    count_with(r, __func__, "node", "-e", "require('node-statsd')",
+               "const S = require('node-statsd');"
+               "const c = new S({host: '127.0.0.1', prefix: 'p.',"
+               " port: +process.argv[1]});"
+               "let left = 6; const end = () => { if (--left == 0)"
+               " c.close(); };"
+               "c.increment('hits', 1, end); c.increment('hits', 5, end);"
+               "c.decrement('down', 2, end); c.timing('time', 12, end);"
+               "c.gauge('g', 3, end); c.unique('s', 'bob', end);");
 }
 
 /* ---- npm's statsd ------------------------------------------------------- */

@@ -38,8 +38,7 @@ struct fixture {
     struct http_site *site; /* of the HTTP listener; NULL: there is none */
     struct conns *conns;
     bool (*until)(struct fixture *r);
-    size_t want;         /* what `until` compares with */
-    bool loop_is_shared; /* the loop serves others, too */
+    size_t want; /* what `until` compares with */
     bool finished;
     bool failed;
     uint64_t cut_off, malformed; /* at the end */
@@ -89,7 +88,7 @@ after_turn(void *ctx)
     struct fixture *r = ctx;
 
     (void)conn_turn(r->conns); /* asked again below */
-    commit_turn(&r->commit, !r->loop_is_shared);
+    commit_turn(&r->commit, true);
     if (r->until(r))
         loop_stop(r->loop);
     return conns_have_work(r->conns);

@@ -55,40 +55,6 @@ ping_pong(struct fixture *r, int fd, size_t from, size_t to)
     }
 }
 
-ON_FIXTURE(where_syncs_are_quick_the_loop_does_small_ones_itself, r)
-{
-    int fd;
-
-    start(r, 100, 4);
-    brief_syncs(r);
-    fd = connect_pair(r, LISTENER_ACK);
-    ping_pong(r, fd, 0, 50);
-    assert_int_equal(r->commit.syncs, 50);
-    /* All but the first few, from which it learns. */
-    assert_in_range(r->commit.syncs_here, 40, 49);
-    assert_int_equal(r->logs.synced_slots, 50);
-    client_close(fd);
-    finish(r);
-
-    expect_messages(r, 50);
-}
-
-ON_FIXTURE(no_sync_is_done_in_a_loop_that_serves_others, r)
-{
-    int fd;
-
-    start(r, 100, 4);
-    brief_syncs(r);
-    r->loop_is_shared = true;
-    fd = connect_pair(r, LISTENER_ACK);
-    ping_pong(r, fd, 0, 40);
-    assert_int_equal(r->commit.syncs_here, 0);
-    client_close(fd);
-    finish(r);
-
-    expect_messages(r, 40);
-}
-
 /* Sends messages `from` to `to` at once, and awaits their replies. */
 static void
 send_group(struct fixture *r, int fd, size_t from, size_t to)
