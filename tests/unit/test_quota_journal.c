@@ -436,23 +436,6 @@ CASE(opening_fails_clean_at_every_call, d)
     fail_each(d, "disk", errors[1]);
 }
 
-CASE(a_short_write_is_gone_on_with, d)
-{
-    struct book b;
-
-    book_open(&b, d->fd);
-    put_group(&b, 1);
-    fault_short("pwrite", 1, 31);
-    assert_rc(book_sync(&b), 0);
-    assert_true(fault_hit());
-    fault_clear();
-    book_close(&b);
-    book_open(&b, d->fd);
-    assert_int_equal(b.journal.cut, 0);
-    assert_int_equal(book_quota(&b, "tea")->remaining, 37);
-    book_close(&b);
-}
-
 /* ---- checkpoints ------------------------------------------------- */
 
 /* Every number, as it is cancelled now. */

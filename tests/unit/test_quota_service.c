@@ -217,21 +217,26 @@ load(const char *path, char *text, size_t size)
 }
 
 static bool
-is_exported_once(struct quota_server *r)
+is_exported(struct quota_server *r)
 {
-    return r->service.export.written >= 1;
+    return r->service.export.written >= r->want;
 }
 
-static bool
-is_exported_twice(struct quota_server *r)
+/* Until so many exports were written since the start. */
+static void
+await_export(struct quota_server *r, size_t count)
 {
-    return r->service.export.written >= 2;
+    r->want = count;
+    fixture_run(r, is_exported);
 }
 
-static bool
-is_exported_three_times(struct quota_server *r)
+/* Sets quota.export to this file of the directory. */
+static void
+set_export(struct quota_server *r, char path[600])
 {
-    return r->service.export.written >= 3;
+    (void)snprintf(path, 600, "%s/export", r->dir.path); /* fits */
+    (void)snprintf(r->config.quota_export, sizeof r->config.quota_export, "%s",
+                   path); /* fits */
 }
 
 CASE(what_was_applied_is_exported_when_it_runs_out, r)
@@ -239,12 +244,10 @@ CASE(what_was_applied_is_exported_when_it_runs_out, r)
     char path[600], text[256];
     struct stat st;
 
-    (void)snprintf(path, sizeof path, "%s/export", r->dir.path); /* fits */
-    (void)snprintf(r->config.quota_export, sizeof r->config.quota_export, "%s",
-                   path); /* fits */
+    set_export(r, path);
     tmpdir_put(&r->dir, "export", "of before\n", 10, 0600);
     fixture_start(r);
-    fixture_run(r, is_exported_once);
+    await_export(r, 1);
     (void)load(path, text, sizeof text);
     assert_string_equal(text, ""); /* it was of another journal */
     fixture_expect(r, "/apply?amt=1", 200, "1 999999\n");
@@ -253,7 +256,7 @@ CASE(what_was_applied_is_exported_when_it_runs_out, r)
     (void)load(path, text, sizeof text);
     assert_string_equal(text, "");
     fixture_expect(r, "/apply?amt=999998", 200, "4 0\n");
-    fixture_run(r, is_exported_twice);
+    await_export(r, 2);
     (void)load(path, text, sizeof text);
     assert_string_equal(text, "1 1 3\n2 2\n4 999998\n");
     /* The next one comes a second later, and tells of all until then. */
@@ -262,7 +265,7 @@ CASE(what_was_applied_is_exported_when_it_runs_out, r)
     fixture_expect(r, "/cancel?jnlsno=4", 200, "6 999998\n");
     fixture_expect(r, "/empty", 200, "0\n");
     assert_int_equal(r->service.export.written, 2);
-    fixture_run(r, is_exported_three_times);
+    await_export(r, 3);
     (void)load(path, text, sizeof text);
     assert_string_equal(text, "1 1 3\n2 2 5\n4 999998 6\n");
     fixture_stop(r);
@@ -283,11 +286,9 @@ CASE(a_long_export_is_of_one_moment, r)
     const char *at = text;
     unsigned lines = 0, total = 0;
 
-    (void)snprintf(path, sizeof path, "%s/export", r->dir.path); /* fits */
-    (void)snprintf(r->config.quota_export, sizeof r->config.quota_export, "%s",
-                   path); /* fits */
+    set_export(r, path);
     fixture_start(r);
-    fixture_run(r, is_exported_once);
+    await_export(r, 1);
     for (int i = 0; i < 60; i++) {
         p = fixture_join(r, 1);
         for (int k = 0; k < 200; k++)
@@ -305,7 +306,7 @@ CASE(a_long_export_is_of_one_moment, r)
     r->waits = p;
     r->want = 201;
     fixture_run(r, fixture_is_heard);
-    fixture_run(r, is_exported_twice);
+    await_export(r, 2);
     assert_true(load(path, text, sizeof text) < sizeof text - 1);
     for (; *at != '\0'; at = strchr(at, '\n') + 1) {
         unsigned number, amount;
@@ -337,14 +338,12 @@ CASE(the_export_of_another_journal_is_emptied_when_the_disk_is_well_again, r)
     static const char *const calls[] = {"openat", "open"};
     char path[600], text[256];
 
-    (void)snprintf(path, sizeof path, "%s/export", r->dir.path); /* fits */
-    (void)snprintf(r->config.quota_export, sizeof r->config.quota_export, "%s",
-                   path); /* fits */
+    set_export(r, path);
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         tmpdir_put(&r->dir, "export", "of before\n", 10, 0600);
         fault_inject(calls[i], 1, EIO);
         fixture_start(r);
-        fixture_run(r, is_exported_once);
+        await_export(r, 1);
         assert_true(fault_hit());
         fault_clear();
         assert_int_equal(load(path, text, sizeof text), 0);
