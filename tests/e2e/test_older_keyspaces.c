@@ -33,7 +33,8 @@ merge_fills(struct service_site *x, unsigned count)
 #define SAVE     "cp -a keyspace saved"
 #define PUT_BACK "rm -r keyspace && cp -a saved keyspace"
 
-/* Waits until the board says that the worker found the older copy. */
+/* Runs the writer, which makes the board, and a worker until the board says
+ * that it found the older copy. */
 static void
 await_refusal(struct service_site *x)
 {
@@ -46,6 +47,23 @@ await_refusal(struct service_site *x)
     }
 }
 
+/* The writer makes the board. */
+static void
+start_refused(struct service_site *x)
+{
+    fleet_start(&x->fleet, FLEET_WRITE);
+    fleet_start(&x->fleet, FLEET_WORKER);
+    await_refusal(x);
+}
+
+/* What countd(7) says to do. */
+static void
+replay_and_accept(struct service_site *x, const char *merged)
+{
+    expect(FLEET_RUN(&x->fleet, "replay", x->fleet.path), 0, merged);
+    expect(FLEET_RUN(&x->fleet, "log", "accept"), 0, "workers merge again");
+}
+
 CASE(no_worker_merges_into_an_older_copy, x)
 {
     merge_fills(x, 2);
@@ -54,9 +72,7 @@ CASE(no_worker_merges_into_an_older_copy, x)
     shell(x, PUT_BACK);
     fill_log(x, 0);
 
-    fleet_start(&x->fleet, FLEET_WRITE); /* which makes the board */
-    fleet_start(&x->fleet, FLEET_WORKER);
-    await_refusal(x);
+    start_refused(x);
     expect(FLEET_RUN(&x->fleet, "check"), 1, "keyspace/ is older than log/");
     expect(FLEET_RUN(&x->fleet, "backup", "--timeout", "1ms", "/nowhere/copy"),
            111, "keyspace/ is older than log/");
@@ -90,9 +106,7 @@ CASE(an_empty_folder_beside_logs_that_were_merged_is_older, x)
     merge_fills(x, 2);
     shell(x, "mv keyspace saved && mkdir -m 700 keyspace");
     fill_log(x, 0);
-    fleet_start(&x->fleet, FLEET_WRITE);
-    fleet_start(&x->fleet, FLEET_WORKER);
-    await_refusal(x);
+    start_refused(x);
     fleet_stop(&x->fleet, FLEET_WORKER);
     shell(x, "rmdir keyspace 2>/dev/null || rm -r keyspace; mv saved keyspace");
     merge_logs(x);
@@ -117,9 +131,7 @@ CASE(a_backup_is_older_beside_the_logs_and_whole_elsewhere, x)
 
     shell(x, "mv keyspace newer && mv copy/keyspace keyspace");
     expect(FLEET_RUN(&x->fleet, "check"), 1, "keyspace/ is older than log/");
-    expect(FLEET_RUN(&x->fleet, "replay", x->fleet.path), 0,
-           "4 increments merged, 4 merged already");
-    expect(FLEET_RUN(&x->fleet, "log", "accept"), 0, "workers merge again");
+    replay_and_accept(x, "4 increments merged, 4 merged already");
     merge_fills(x, 1);
     assert_counts(x->fleet.path);
 }
@@ -135,9 +147,7 @@ CASE(a_file_of_a_backup_is_older_with_the_note_of_its_backup, x)
     shell(x, "rm keyspace/words.mdb-lock; cp copy/keyspace/words.mdb "
              "copy/keyspace/merged keyspace/");
     expect(FLEET_RUN(&x->fleet, "check"), 1, "keyspace/ is older than log/");
-    expect(FLEET_RUN(&x->fleet, "replay", x->fleet.path), 0,
-           "4 increments merged, 4 merged already");
-    expect(FLEET_RUN(&x->fleet, "log", "accept"), 0, "workers merge again");
+    replay_and_accept(x, "4 increments merged, 4 merged already");
     merge_fills(x, 1);
     assert_counts(x->fleet.path);
 }
@@ -154,9 +164,7 @@ CASE(no_log_is_salvaged_into_an_older_copy, x)
     expect(FLEET_RUN(&x->fleet, "log", "salvage", "bad-0000000001-4"), 111,
            "keyspace/ is older than log/");
     assert_int_equal(count_in(x->fleet.path, "all"), 2);
-    expect(FLEET_RUN(&x->fleet, "replay", x->fleet.path), 0,
-           "8 increments merged, 4 merged already");
-    expect(FLEET_RUN(&x->fleet, "log", "accept"), 0, "workers merge again");
+    replay_and_accept(x, "8 increments merged, 4 merged already");
     expect(FLEET_RUN(&x->fleet, "log", "salvage", "bad-0000000001-4"), 0,
            "2 increments merged");
     merge_logs(x);
@@ -193,15 +201,11 @@ CASE(what_is_held_waits_for_the_fills_before_it, x)
     fleet_stop(&x->fleet, FLEET_WORKER);
     shell(x, PUT_BACK);
 
-    fleet_start(&x->fleet, FLEET_WRITE);
-    fleet_start(&x->fleet, FLEET_WORKER);
-    await_refusal(x);
+    start_refused(x);
     fleet_stop(&x->fleet, FLEET_WORKER);
     assert_int_equal(count_in(x->fleet.path, "all"), 2);
 
-    expect(FLEET_RUN(&x->fleet, "replay", x->fleet.path), 0,
-           "8 increments merged, 4 merged already, 4 held");
-    expect(FLEET_RUN(&x->fleet, "log", "accept"), 0, "workers merge again");
+    replay_and_accept(x, "8 increments merged, 4 merged already, 4 held");
     merge_logs(x);
     assert_counts(x->fleet.path);
     expect_text(FLEET_RUN(&x->fleet, "held", "--tsv"), 0, "");

@@ -58,58 +58,50 @@ CASE(marks_without_records_are_kept, d)
     store_close(s);
 }
 
-/* In a child: applies logs until the file may not grow any more. */
-static void
-apply_until_the_file_is_full(const struct tmpdir *d,
-                             const struct log_batch *logs, size_t n,
-                             rlim_t size)
+/* Applies the log in a child until the file may not grow any more, which may be
+ * in the middle of it; *info: how far it came.  Returns the handle of the next
+ * process. */
+static struct store *
+apply_in_part(const struct tmpdir *d, const struct log_batch *log, rlim_t size,
+              struct store_mark_info *info, bool *failed)
 {
     const struct rlimit limit = {.rlim_cur = size, .rlim_max = size};
     struct store *s;
+    pid_t child;
+    int status;
 
-    (void)signal(SIGXFSZ, SIG_IGN);
-    assert_rc(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    s = open_store(d, 1, true);
-    _exit(apply_logs(s, logs, n) == 0 ? 0 : 1);
-}
-
-/* Applies a log until the file may not grow any more, which is in the middle of
- * it; returns the handle of the next process. */
-static struct store *
-apply_in_part(const struct tmpdir *d, const struct log_batch *log,
-              struct store_mark_info *info)
-{
-    for (rlim_t size = 100000; size < 900000; size += 50000) {
-        struct store *s;
-        pid_t child;
-
-        (void)unlinkat(d->fd, "pages.mdb", 0); /* of the last round */
-        (void)unlinkat(d->fd, "pages.mdb-lock", 0);
-        child = fork();
-        assert_true(child >= 0);
-        if (child == 0)
-            apply_until_the_file_is_full(d, log, 1, size);
-        assert_int_equal(waitpid(child, NULL, 0), child);
-        s = open_store(d, 1 << 24, true);
-        assert_rc(store_marks(s, KS, &log->mark, 1, info), 0);
-        if (info->state == STORE_MARK_PARTIAL)
-            return s;
-        store_close(s);
+    tmpdir_empty(d); /* of the last round */
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        (void)signal(SIGXFSZ, SIG_IGN);
+        assert_rc(setrlimit(RLIMIT_FSIZE, &limit), 0);
+        s = open_store(d, 1, true);
+        _exit(apply_logs(s, log, 1) == 0 ? 0 : 1);
     }
-    fail_msg("no commit failed in the middle of the log");
-    return NULL;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    *failed = WEXITSTATUS(status) != 0;
+    s = open_store(d, 1 << 24, true);
+    assert_rc(store_marks(s, KS, &log->mark, 1, info), 0);
+    return s;
 }
 
 CASE(a_log_that_is_in_partly_goes_on_there_after_its_keyspace_is_vacated, d)
 {
     struct store_mark_info before, after;
+    rlim_t size = 100000;
     struct log_batch log;
     struct store_totals t;
     struct store *s;
+    bool failed;
 
     rng = 17;
     log_make(&log, 1, 17, 3000, 20000);
-    s = apply_in_part(d, &log, &before);
+    while (s = apply_in_part(d, &log, size += 50000, &before, &failed),
+           before.state != STORE_MARK_PARTIAL) {
+        assert_true(size < 900000);
+        store_close(s);
+    }
     assert_rc(reserve_make(d->fd), 0);
 
     assert_rc(store_vacate(s, KS, d->fd), 0);
@@ -129,43 +121,34 @@ CASE(a_log_that_is_in_partly_goes_on_there_after_its_keyspace_is_vacated, d)
 
 CASE(a_failed_commit_leaves_a_state_to_go_on_from, d)
 {
-    unsigned partial = 0, failed = 0;
+    unsigned partial = 0, failures = 0;
 
     for (rlim_t size = 100000; size < 900000; size += 50000) {
         struct model m = {.counters = NULL};
-        struct log_batch logs[2];
         struct store_mark_info info;
+        struct log_batch logs[2];
         struct store *s;
-        pid_t child;
-        int status;
+        bool failed;
 
         rng = size;
         log_make(&logs[0], 1, size, 3000, 20000);
         log_make(&logs[1], 2, size, 3000, 20000);
-        (void)unlinkat(d->fd, "pages.mdb", 0);      /* of the last round */
-        (void)unlinkat(d->fd, "pages.mdb-lock", 0); /* likewise */
-        child = fork();
-        assert_true(child >= 0);
-        if (child == 0)
-            apply_until_the_file_is_full(d, logs, 1, size);
-        assert_int_equal(waitpid(child, &status, 0), child);
-        failed += WEXITSTATUS(status) != 0 ? 1 : 0;
+        s = apply_in_part(d, logs, size, &info, &failed);
+        failures += failed;
+        partial += info.state == STORE_MARK_PARTIAL;
 
         /* The first log may be in by half; both are applied together now. */
-        s = open_store(d, 1 << 24, true);
-        assert_rc(store_marks(s, KS, &logs[0].mark, 1, &info), 0);
-        partial += info.state == STORE_MARK_PARTIAL ? 1 : 0;
         assert_rc(apply_logs(s, logs, 2), 0);
-        model_apply(&m, &logs[0].keys);
-        model_apply(&m, &logs[1].keys);
+        for (unsigned i = 0; i < 2; i++) {
+            model_apply(&m, &logs[i].keys);
+            batch_free(&logs[i].keys);
+        }
         compare_all(s, &m);
         check_clean(s);
         store_close(s);
         free(m.counters);
-        batch_free(&logs[0].keys);
-        batch_free(&logs[1].keys);
     }
-    assert_true(failed > 0 && partial > 0);
+    assert_true(failures > 0 && partial > 0);
 }
 
 /* In a child: applies and says nothing. */

@@ -121,6 +121,17 @@ CASE(marks_that_are_not_those_of_the_state_are_damage, d)
     store_close(s);
 }
 
+static void
+put_state(struct store *s, struct keyspace *k, const struct keyspace_state *st)
+{
+    MDB_txn *txn;
+
+    assert_rc(keyspace_write(lmdb_of(s), k, &txn), 0);
+    assert_rc(keyspace_state_put(txn, k->meta, st), 0);
+    assert_int_equal(mdb_txn_commit(txn), 0);
+    keyspace_unlock(k);
+}
+
 CASE(check_finds_what_contradicts_itself, d)
 {
     struct store *s = open_store(d, 1 << 24, true);
@@ -139,33 +150,20 @@ CASE(check_finds_what_contradicts_itself, d)
 
     for (unsigned i = 0; i < 7; i++) {
         st = good;
-        if (i == 0)
-            st.sum++;
-        if (i == 1)
-            st.saturated++;
-        if (i == 2)
-            st.roots[0].count = ++st.roots[1].count;
-        if (i == 3)
-            st.roots[0].level++;
-        if (i == 4)
-            st.roots[1].id++;
-        if (i == 5)
-            st.marks++;
-        if (i == 6)
-            st.marks_hash++;
-        assert_rc(keyspace_write(lmdb_of(s), k, &txn), 0);
-        assert_rc(keyspace_state_put(txn, k->meta, &st), 0);
-        assert_int_equal(mdb_txn_commit(txn), 0);
-        keyspace_unlock(k);
+        st.sum += i == 0;
+        st.saturated += i == 1;
+        st.roots[0].count = st.roots[1].count += i == 2;
+        st.roots[0].level = (uint16_t)(st.roots[0].level + (i == 3));
+        st.roots[1].id += i == 4;
+        st.marks += i == 5;
+        st.marks_hash += i == 6;
+        put_state(s, k, &st);
         faults = 0;
         assert_rc(store_check(s, KS, count_fault, &faults, &r), 0);
         assert_true(faults > 0);
         assert_int_equal(r.faults, faults);
     }
-    assert_rc(keyspace_write(lmdb_of(s), k, &txn), 0);
-    assert_rc(keyspace_state_put(txn, k->meta, &good), 0);
-    assert_int_equal(mdb_txn_commit(txn), 0);
-    keyspace_unlock(k);
+    put_state(s, k, &good);
     check_clean(s);
     assert_rc(
         store_check(s, (const uint8_t *)"nope", 4, count_fault, &faults, &r),

@@ -14,33 +14,31 @@
 
 #define FILES 300 /* more than one read of the kernel gives */
 
-static struct tmpdir tmp;
-
 static int
 setup(void **state)
 {
+    static struct tmpdir tmp;
     char name[16];
 
-    (void)state; /* there is one folder */
     tmpdir_make(&tmp);
     assert_int_equal(mkdirat(tmp.fd, "in", 0700), 0);
     for (int i = 0; i < FILES; i++) {
         snprintf(name, sizeof name, "in/%03d", i);
         assert_int_equal(mkdirat(tmp.fd, name, 0700), 0);
     }
+    *state = &tmp;
     return 0;
 }
 
 static int
 teardown(void **state)
 {
-    (void)state; /* as above */
     fault_clear();
-    tmpdir_remove(&tmp);
+    tmpdir_remove(*state);
     return 0;
 }
 
-#define DIR_TEST(name) TEST_IN(name, void *unused, setup, teardown)
+#define CASE(name, d) TEST_IN(name, struct tmpdir *d, setup, teardown)
 
 /* Reads up to `max` names, each of which has to be a new one. */
 static int
@@ -62,12 +60,12 @@ count_names(DIR *dir, bool seen[FILES], int max)
     return count;
 }
 
-DIR_TEST(each_name_comes_once_without_the_dots)
+CASE(each_name_comes_once_without_the_dots, d)
 {
     bool seen[FILES] = {false}, again[FILES] = {false};
     DIR *dir;
 
-    assert_rc(dirstream_open(tmp.fd, "in", &dir), 0);
+    assert_rc(dirstream_open(d->fd, "in", &dir), 0);
     assert_int_equal(count_names(dir, seen, FILES + 1), FILES);
     assert_int_equal(count_names(dir, seen, 1), 0);
 
@@ -76,9 +74,9 @@ DIR_TEST(each_name_comes_once_without_the_dots)
     assert_int_equal(closedir(dir), 0);
 }
 
-DIR_TEST(two_streams_of_one_descriptor_do_not_disturb_each_other)
+CASE(two_streams_of_one_descriptor_do_not_disturb_each_other, d)
 {
-    const int fd = openat(tmp.fd, "in", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int fd = openat(d->fd, "in", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     bool seen[2][FILES] = {{false}};
     DIR *one, *two;
 
@@ -93,25 +91,25 @@ DIR_TEST(two_streams_of_one_descriptor_do_not_disturb_each_other)
     assert_int_equal(close(fd), 0);
 }
 
-DIR_TEST(what_cannot_be_opened_says_why)
+CASE(what_cannot_be_opened_says_why, d)
 {
     DIR *dir = NULL;
 
-    tmpdir_put(&tmp, "file", "", 0, 0600);
-    assert_rc(dirstream_open(tmp.fd, "none", &dir), -ENOENT);
-    assert_rc(dirstream_open(tmp.fd, "file", &dir), -ENOTDIR);
+    tmpdir_put(d, "file", "", 0, 0600);
+    assert_rc(dirstream_open(d->fd, "none", &dir), -ENOENT);
+    assert_rc(dirstream_open(d->fd, "file", &dir), -ENOTDIR);
     assert_rc(dirstream_open(-1, ".", &dir), -EBADF);
     fault_inject("openat", 1, EMFILE);
-    assert_rc(dirstream_open(tmp.fd, ".", &dir), -EMFILE);
+    assert_rc(dirstream_open(d->fd, ".", &dir), -EMFILE);
     assert_null(dir);
 }
 
-DIR_TEST(an_error_is_not_the_end)
+CASE(an_error_is_not_the_end, d)
 {
     const char *name;
     DIR *dir;
 
-    assert_rc(dirstream_open(tmp.fd, "in", &dir), 0);
+    assert_rc(dirstream_open(d->fd, "in", &dir), 0);
     /* The stream's descriptor is no folder any more. */
     assert_true(dup2(STDERR_FILENO, dirfd(dir)) >= 0);
     assert_true(dirstream_next(dir, &name) < 0);

@@ -11,45 +11,21 @@
 #include <unistd.h>
 
 #include "common/store/lmdb/keyspace.h"
-#include "tests/lib/engines.h"
+#include "tests/lib/counted.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/random.h"
 #include "tests/lib/stored.h"
-#include "tests/lib/tmpdir.h"
 
 /* What no file name can hold as it is, nor in hex. */
 #define LONG_NAME                                                              \
     "http://Example.com/a/rather/long/path/as/names/of/keyspaces/may/be/"
 
-/* Hundreds of commits, and none has to outlive the test. */
-static int
-setup(void **state)
-{
-    static struct tmpdir dir;
-
-    tmpdir_make_in_memory(&dir);
-    *state = &dir;
-    return 0;
-}
-
-static int
-teardown(void **state)
-{
-    tmpdir_remove(*state);
-    return 0;
-}
-
-#define CASE(name, d) TEST_IN(name, struct tmpdir *d, setup, teardown)
+#define CASE(name, d) TEST_IN(name, struct tmpdir *d, in_memory, remove_dir)
 
 static struct lmdb *
-open_store(const struct tmpdir *d, bool writable)
+open_lmdb(const struct tmpdir *d, bool writable)
 {
-    struct lmdb_options options = engine_lmdb_options(d->fd);
-    struct lmdb *s;
-
-    options.writable = writable;
-    assert_rc(lmdb_store_open((struct store **)(void *)&s, &options), 0);
-    return s;
+    return lmdb_of(open_store(d, 1 << 20, writable));
 }
 
 /* Adds a key, and the mark of a log of its own. */
@@ -68,7 +44,7 @@ apply(struct lmdb *s, const char *name, unsigned key)
 static void
 make_keyspaces(const struct tmpdir *d, const char *prefix, unsigned count)
 {
-    struct lmdb *s = open_store(d, true);
+    struct lmdb *s = open_lmdb(d, true);
     char name[NAME_MAX_SIZE];
 
     for (unsigned i = 0; i < count; i++) {
@@ -120,7 +96,7 @@ CASE(the_smallest_steps_list_the_same_with_one_look_at_each_file, d)
     struct lmdb *s;
 
     make_keyspaces(d, "k", COUNT);
-    s = open_store(d, false);
+    s = open_lmdb(d, false);
     assert_rc(store_listing_open(&s->store, &l), 0);
 
     store_listing_start(l, NULL, 0);
@@ -144,7 +120,7 @@ CASE(the_names_of_hashed_files_are_read_without_lmdb, d)
     struct lmdb *s;
 
     make_keyspaces(d, LONG_NAME, COUNT);
-    s = open_store(d, false);
+    s = open_lmdb(d, false);
     assert_rc(store_listing_open(&s->store, &l), 0);
 
     for (int i = 0; i < 2; i++) {
@@ -176,7 +152,7 @@ CASE(a_hashed_file_under_another_name_is_listed_by_that, d)
     strcat(from, ".mdb");
     (void)snprintf(to, sizeof to, "%s.mdb", moved); /* fits */
     assert_int_equal(renameat(d->fd, from, d->fd, to), 0);
-    s = open_store(d, false);
+    s = open_lmdb(d, false);
     assert_rc(store_listing_open(&s->store, &l), 0);
 
     store_listing_start(l, NULL, 0);
@@ -193,7 +169,7 @@ CASE(a_hashed_file_under_another_name_is_listed_by_that, d)
 CASE(more_names_than_a_batch_take_a_pass_for_each, d)
 {
     enum { COUNT = 2 * LISTING_BATCH + 100 };
-    struct lmdb *s = open_store(d, false);
+    struct lmdb *s = open_lmdb(d, false);
     struct store_listing *l;
     struct store_listed row;
     char file[32];
@@ -228,7 +204,7 @@ CASE(more_names_than_a_batch_take_a_pass_for_each, d)
 
 CASE(a_listing_that_is_given_up_leaves_nothing_open, d)
 {
-    struct lmdb *s = open_store(d, false);
+    struct lmdb *s = open_lmdb(d, false);
     const unsigned fds = fault_open_fds();
     struct store_listing *l;
     struct store_listed row;
@@ -258,7 +234,7 @@ CASE(a_directory_that_cannot_be_read_is_an_error_and_the_next_try_is_whole, d)
     struct lmdb *s;
 
     make_keyspaces(d, "k", COUNT);
-    s = open_store(d, false);
+    s = open_lmdb(d, false);
     assert_rc(store_listing_open(&s->store, &l), 0);
     store_listing_start(l, NULL, 0);
     fault_inject("openat", 1, EMFILE);
@@ -300,7 +276,7 @@ list_one(struct lmdb *s)
 
 CASE(keys_are_of_whole_commits_while_a_worker_writes, d)
 {
-    struct lmdb *s = open_store(d, true);
+    struct lmdb *s = open_lmdb(d, true);
     int64_t keys = 0, now;
     int status = 0;
     pid_t pid;
@@ -310,15 +286,13 @@ CASE(keys_are_of_whole_commits_while_a_worker_writes, d)
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        struct lmdb *writer;
-        struct lmdb_options options = engine_lmdb_options(d->fd);
-        int rc = lmdb_store_open((struct store **)(void *)&writer, &options);
-
-        for (unsigned i = 1; rc == 0 && i < COMMITS; i++)
-            rc = apply(writer, "pages", i);
-        _exit(rc < 0);
+        s = open_lmdb(d, true);
+        for (unsigned i = 1; i < COMMITS; i++)
+            if (apply(s, "pages", i) < 0)
+                _exit(1);
+        _exit(0);
     }
-    s = open_store(d, false);
+    s = open_lmdb(d, false);
     while (waitpid(pid, &status, WNOHANG) == 0) {
         now = list_one(s);
         assert_true(now >= keys && now <= COMMITS);
@@ -332,7 +306,7 @@ CASE(keys_are_of_whole_commits_while_a_worker_writes, d)
 CASE(a_damaged_file_never_tells_a_number_that_was_not_committed, d)
 {
     struct random r = {.state = 7};
-    struct lmdb *s = open_store(d, true);
+    struct lmdb *s = open_lmdb(d, true);
     uint8_t byte, bad;
     unsigned whole = 0, refused = 0;
     struct keyspace_state found;
@@ -343,7 +317,7 @@ CASE(a_damaged_file_never_tells_a_number_that_was_not_committed, d)
     for (unsigned i = 0; i < 200; i++)
         assert_rc(apply(s, "pages", i), 0);
     store_close(&s->store);
-    s = open_store(d, false);
+    s = open_lmdb(d, false);
     fd = openat(d->fd, "pages.mdb", O_RDWR | O_CLOEXEC);
     assert_true(fd >= 0 && fstat(fd, &st) == 0);
     for (unsigned i = 0; i < 20000; i++) {

@@ -414,7 +414,7 @@ struct edits {
 };
 
 /* Empties s->slice and reserves memory for as many of the `rest` changes left
- * as one transaction should make, e->limit.  The caller then adds so many. */
+ * as one transaction should make: the caller adds at most e->limit changes. */
 int edits_begin(struct edits *e, size_t rest);
 
 /* Looks up and makes the changes of s->slice, in both trees and in history.
