@@ -15,11 +15,10 @@
 #include "common/base/diag.h"
 #include "common/store/lmdb/lmdb_store.h"
 #include "common/store/lmdb/pages.h"
-#include "tests/lib/engines.h"
+#include "tests/lib/counted.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/random.h"
 #include "tests/lib/stored.h"
-#include "tests/lib/tmpdir.h"
 
 #define PAGE 4096
 
@@ -136,13 +135,6 @@ file_write(int fd, const uint8_t *bytes, size_t size)
 {
     assert_int_equal(pwrite(fd, bytes, size, 0), size);
     assert_int_equal(ftruncate(fd, (off_t)size), 0);
-}
-
-static void
-print_fault(void *ctx, const char *text)
-{
-    (void)ctx;
-    print_error("%s\n", text);
 }
 
 static void
@@ -441,13 +433,7 @@ static const uint8_t *const ks = (const uint8_t *)"pages";
 static struct store *
 store(struct fixture *f, bool writable)
 {
-    struct lmdb_options options = engine_lmdb_options(f->dir.fd);
-    struct store *s;
-
-    options.writable = writable;
-    options.txn_memory = 1 << 22;
-    assert_rc(lmdb_store_open(&s, &options), 0);
-    return s;
+    return open_store(&f->dir, 1 << 22, writable);
 }
 
 static int
