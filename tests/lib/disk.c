@@ -6,9 +6,9 @@
  */
 #include "tests/lib/disk.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fts.h>
 #include <glob.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/files.h"
 #include "tests/crash/powerloss.h"
 #include "tests/lib/random.h"
 #include "tests/lib/test.h"
@@ -130,112 +131,70 @@ put_name(struct name *names, uint32_t *count, uint32_t dir, const char *text,
     return &names[i];
 }
 
-static void
-read_whole(int fd, size_t size, uint8_t *bytes)
+/* Reads a whole file; *size becomes its size. */
+static uint8_t *
+read_whole(const char *path, size_t *size)
 {
-    size_t have = 0;
-    ssize_t n;
-
-    while (have < size) {
-        n = pread(fd, bytes + have, size - have, (off_t)have);
-        if (n <= 0)
-            fail_msg("read: %s", n < 0 ? strerror(errno) : "end of file");
-        have += (size_t)n;
-    }
-}
-
-static void
-snapshot_file(struct disk *d, int dir_fd, uint32_t dir, const char *name)
-{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    uint8_t *bytes;
     struct stat st;
-    struct node *n;
-    uint32_t node;
-    int fd;
 
-    if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        fail_msg("stat %s: %s", name, strerror(errno));
-    node = S_ISDIR(st.st_mode) || st.st_nlink > 1 ? find_node(d, st.st_ino)
-                                                  : NO_NODE;
-    if (node == NO_NODE) {
-        node = add_node(d, st.st_ino, S_ISDIR(st.st_mode), st.st_mode & 07777);
-        n = &d->nodes[node];
-        n->mtime_ns = st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-        if (!n->folder) {
-            /* A full log is not for reading, but it is ours. */
-            if (S_ISREG(st.st_mode) && fchmodat(dir_fd, name, 0600, 0) < 0)
-                fail_msg("open up %s: %s", name, strerror(errno));
-            fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-            if (fd < 0)
-                fail_msg("open %s: %s", name, strerror(errno));
-            n->size = (size_t)st.st_size;
-            n->bytes = must(malloc(n->size + 1));
-            read_whole(fd, n->size, n->bytes);
-            if (fchmod(fd, n->mode) < 0)
-                fail_msg("mode of %s: %s", name, strerror(errno));
-            (void)close(fd); /* read only */
-        }
-    }
-    (void)put_name(d->names, &d->name_count, dir, name, strlen(name), node);
-}
-
-/* A path of `node` below `base`, through the names as they are. */
-static void
-path_of(const struct name *names, uint32_t count, const char *base,
-        uint32_t node, char *path, size_t size)
-{
-    char below[1024] = "", longer[1024];
-    uint32_t i;
-    int steps, n;
-
-    for (steps = 0; node != 0 && steps < 16; steps++) {
-        for (i = 0; i < count && names[i].node != node; i++)
-            ;
-        if (i == count)
-            fail_msg("a folder without a name");
-        n = snprintf(longer, sizeof longer, "/%s%s", names[i].text, below);
-        if (n < 0 || (size_t)n >= sizeof longer)
-            fail_msg("a path is too long");
-        strcpy(below, longer);
-        node = names[i].dir;
-    }
-    n = snprintf(path, size, "%s%s", base, below);
-    if (n < 0 || (size_t)n >= size)
-        fail_msg("a path is too long");
-}
-
-static void
-snapshot_folder(struct disk *d, const char *base, uint32_t folder)
-{
-    char path[1024];
-    struct dirent *e;
-    DIR *dir;
-
-    path_of(d->names, d->name_count, base, folder, path, sizeof path);
-    dir = opendir(path);
-    if (!dir)
+    if (fd < 0 || fstat(fd, &st) < 0)
         fail_msg("open %s: %s", path, strerror(errno));
-    while ((e = readdir(dir)))
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-            snapshot_file(d, dirfd(dir), folder, e->d_name);
-    (void)closedir(dir); /* read only */
+    *size = (size_t)st.st_size;
+    bytes = must(malloc(*size + 1));
+    if (read_at(fd, bytes, *size, 0) != (ssize_t)*size)
+        fail_msg("read %s: %s", path, strerror(errno));
+    (void)close(fd); /* read only */
+    return bytes;
+}
+
+static uint32_t
+snapshot_file(struct disk *d, const char *path, const struct stat *st)
+{
+    const mode_t mode = st->st_mode & 07777;
+    struct node *n;
+    uint32_t node = find_node(d, st->st_ino);
+
+    if (node != NO_NODE && st->st_nlink > 1)
+        return node;
+    node = add_node(d, st->st_ino, S_ISDIR(st->st_mode), mode);
+    n = &d->nodes[node];
+    n->mtime_ns = st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
+    if (n->folder)
+        return node;
+    /* A full log is not for reading, but it is ours. */
+    if (chmod(path, 0600) < 0)
+        fail_msg("open up %s: %s", path, strerror(errno));
+    n->bytes = read_whole(path, &n->size);
+    if (chmod(path, mode) < 0)
+        fail_msg("mode of %s: %s", path, strerror(errno));
+    return node;
 }
 
 struct disk *
 disk_snapshot(const char *path)
 {
     struct disk *d = must(calloc(1, sizeof *d));
-    struct stat st;
-    uint32_t i;
+    char *roots[] = {must(strdup(path)), NULL};
+    FTS *walk = must(fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL));
+    FTSENT *e;
 
     d->nodes = must(calloc(NODES_MAX, sizeof *d->nodes));
     d->names = must(calloc(NAMES_MAX, sizeof *d->names));
-    if (stat(path, &st) < 0)
-        fail_msg("stat %s: %s", path, strerror(errno));
-    (void)add_node(d, st.st_ino, true, st.st_mode & 07777); /* is node 0 */
-    /* Folders found are added behind, and so are read in their turn. */
-    for (i = 0; i < d->node_count; i++)
-        if (d->nodes[i].folder)
-            snapshot_folder(d, path, i);
+    while ((e = fts_read(walk)) != NULL) {
+        if (e->fts_info == FTS_DP)
+            continue;
+        if (e->fts_info != FTS_D && e->fts_info != FTS_F)
+            fail_msg("%s: %s", e->fts_path, strerror(e->fts_errno));
+        e->fts_number = snapshot_file(d, e->fts_path, e->fts_statp);
+        if (e->fts_level > 0) /* the other is node 0 */
+            (void)put_name(d->names, &d->name_count,
+                           (uint32_t)e->fts_parent->fts_number, e->fts_name,
+                           e->fts_namelen, (uint32_t)e->fts_number);
+    }
+    (void)fts_close(walk); /* read only */
+    free(roots[0]);
     return d;
 }
 
@@ -254,19 +213,10 @@ add_call(struct disk *d, const struct call *c)
 static void
 load_log(struct disk *d, const char *path)
 {
-    struct call c;
-    struct stat st;
     size_t at = 0, size, left;
-    char *bytes;
-    int fd;
+    char *bytes = (char *)read_whole(path, &size);
+    struct call c;
 
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) < 0)
-        fail_msg("open %s: %s", path, strerror(errno));
-    size = (size_t)st.st_size;
-    bytes = must(malloc(size + 1));
-    read_whole(fd, size, (uint8_t *)bytes);
-    (void)close(fd); /* read only */
     d->logs = must(realloc(d->logs, (d->log_count + 1) * sizeof *d->logs));
     d->logs[d->log_count++] = bytes;
     while (at < size) {
@@ -657,61 +607,64 @@ finish_node(const struct node *n, const char *path)
         fail_msg("mode of %s: %s", path, strerror(errno));
 }
 
-/* True when a folder's names lead up to the root. */
+/* The path of a name below `base`, through the names of its folders as they
+ * are; false: these do not lead up to the root. */
 static bool
-reachable(const struct state *s, uint32_t dir)
+path_of(const struct state *s, const char *base, const struct name *name,
+        char *path, size_t size)
 {
+    char below[1024] = "", longer[1024];
+    const struct name *n = name;
     uint32_t i;
-    int steps;
+    int used;
 
-    for (steps = 0; dir != 0 && steps < 16; steps++) {
-        for (i = 0; i < s->name_count && s->names[i].node != dir; i++)
+    for (int steps = 0; steps < 16; steps++) {
+        used = snprintf(longer, sizeof longer, "/%s%s", n->text, below);
+        if (used < 0 || (size_t)used >= sizeof longer)
+            fail_msg("a path is too long");
+        strcpy(below, longer);
+        if (n->dir == 0) {
+            used = snprintf(path, size, "%s%s", base, below);
+            if (used < 0 || (size_t)used >= size)
+                fail_msg("a path is too long");
+            return true;
+        }
+        for (i = 0; i < s->name_count && s->names[i].node != n->dir; i++)
             ;
         if (i == s->name_count)
             return false;
-        dir = s->names[i].dir;
+        n = &s->names[i];
     }
-    return dir == 0;
+    return false;
 }
 
 static void
 write_state(struct state *s, const char *base)
 {
+    uint32_t *seen = must(calloc(s->disk->node_count, sizeof *seen));
     char path[1024], first[1024];
-    uint32_t i, k, *seen;
+    uint32_t i;
 
-    seen = must(calloc(s->disk->node_count, sizeof *seen));
     /* Folders come before what is in them: they were made first. */
     for (i = 0; i < s->name_count; i++) {
         struct name *n = &s->names[i];
 
-        if (n->node == NO_NODE || !s->nodes[n->node].folder ||
-            !reachable(s, n->dir))
-            continue;
-        path_of(s->names, s->name_count, base, n->node, path, sizeof path);
-        if (mkdir(path, 0700) < 0)
+        if (n->node != NO_NODE && s->nodes[n->node].folder &&
+            path_of(s, base, n, path, sizeof path) && mkdir(path, 0700) < 0)
             fail_msg("mkdir %s: %s", path, strerror(errno));
     }
     for (i = 0; i < s->name_count; i++) {
         struct name *n = &s->names[i];
 
         if (n->node == NO_NODE || s->nodes[n->node].folder ||
-            !reachable(s, n->dir))
+            !path_of(s, base, n, path, sizeof path))
             continue;
-        path_of(s->names, s->name_count, base, n->dir, path, sizeof path);
-        strncat(path, "/", sizeof path - strlen(path) - 1);
-        strncat(path, n->text, sizeof path - strlen(path) - 1);
         if (seen[n->node] == 0)
             write_node(&s->nodes[n->node], path);
-        else {
-            k = seen[n->node] - 1;
-            path_of(s->names, s->name_count, base, s->names[k].dir, first,
-                    sizeof first);
-            strncat(first, "/", sizeof first - strlen(first) - 1);
-            strncat(first, s->names[k].text, sizeof first - strlen(first) - 1);
-            if (link(first, path) < 0)
-                fail_msg("link %s: %s", path, strerror(errno));
-        }
+        else if (!path_of(s, base, &s->names[seen[n->node] - 1], first,
+                          sizeof first) ||
+                 link(first, path) < 0)
+            fail_msg("link %s: %s", path, strerror(errno));
         finish_node(&s->nodes[n->node], path);
         seen[n->node] = i + 1;
     }
