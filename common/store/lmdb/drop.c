@@ -1,4 +1,4 @@
-/* common/store/lmdb/drop.c - emptying a keyspace (lmdb_drop, lmdb_vacate()),
+/* common/store/lmdb/drop.c - emptying a keyspace (lmdb_drop()),
  * and removing keys (lmdb_del()).
  *
  * A dropped increment stays dropped: the marks stay, so a merged log is not
@@ -166,47 +166,6 @@ lmdb_drop(struct store *store, const uint8_t *name, size_t name_size)
         }
     }
     return report_failure(s, name, name_size, "drop", rc);
-}
-
-/* Replaces the file under its flock, so that no process commits to it
- * meanwhile. */
-static int
-vacate_keyspace(struct lmdb *s, const uint8_t *name, size_t name_size,
-                int data_fd)
-{
-    struct keyspace_state state;
-    struct keyspace *k;
-    MDB_txn *txn;
-    int rc;
-
-    rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
-    if (rc == 0)
-        rc = keyspace_write(s, k, &txn);
-    if (rc < 0)
-        return rc;
-    rc = keyspace_state_get(txn, k->meta, &state);
-    if (rc == 0)
-        rc = keyspace_file_vacate(s, k, txn, &state, data_fd);
-    keyspace_abort(k, txn);
-    keyspace_close(k); /* an open file would keep its blocks allocated */
-    return rc;
-}
-
-int
-lmdb_vacate(struct store *store, const uint8_t *name, size_t name_size,
-            int data_fd)
-{
-    struct lmdb *s = lmdb_of(store);
-    int rc = -ESTALE;
-
-    if (!keyspace_name_ok(name, name_size))
-        return -EINVAL;
-    lmdb_read_end(store);
-    for (int i = 0; i < 2 && rc == -ESTALE; i++)
-        rc = vacate_keyspace(s, name, name_size, data_fd);
-    return rc == -ENOSPC || rc == -EBUSY
-               ? rc
-               : report_failure(s, name, name_size, "vacate", rc);
 }
 
 /* ---- del --------------------------------------------------------------- */

@@ -528,6 +528,15 @@ int marks_write(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *state,
  */
 int keyspace_file_lock(int dir_fd, const char *file, const char **why);
 
+/* Makes the databases of a file. */
+enum { META = KEYSPACE_TREES + 1, KEYSPACE_DATABASES };
+int keyspace_file_databases(MDB_txn *txn, MDB_dbi dbis[KEYSPACE_DATABASES]);
+
+/* Writes a file through LMDB, whose first transaction `fill` writes, through a
+ * map of `map` bytes; the caller makes it durable. */
+int keyspace_file_fill(const char *path, size_t map,
+                       int (*fill)(void *ctx, MDB_txn *txn), void *ctx);
+
 /* Creates a durable %t file whose first transaction `fill` writes, through a
  * map of `map` bytes; this process holds its flock.  Writes its name; returns
  * its descriptor.  The caller renames it. */
@@ -544,24 +553,16 @@ int keyspace_file_create(struct lmdb *s, const uint8_t *name, size_t name_size,
  * Returns its descriptor. */
 int keyspace_file_temp(int dir_fd, char temp[KEYSPACE_FILE_SIZE]);
 
-/* Renames a durable %t file to `file`, which it replaces, durably.  The caller
- * holds the old file's flock.  On failure the %t file is removed. */
-int keyspace_file_put(const struct lmdb *s, const char *temp, const char *file);
+/* Renames a durable file to `file`, which it replaces, or (from: NULL) removes
+ * `file` and its lock file, durably.  The caller holds the old file's flock.
+ * -EAGAIN: an environment is being opened. */
+int keyspace_file_put(const struct lmdb *s, int from_fd, const char *from,
+                      const char *file);
 
 /* Replaces the file of this name by that of an empty keyspace without marks.
  * The caller holds the old file's flock. */
 int keyspace_file_replace(struct lmdb *s, const uint8_t *name, size_t name_size,
                           const char *file);
-
-/* Replaces the keyspace's file by one without rows that has the marks shown by
- * `txn`, written into the reserve of the data directory, so no free block is
- * needed.  -ENOSPC: there is no reserve, or the marks do not fit into it. */
-int keyspace_file_vacate(struct lmdb *s, const struct keyspace *k, MDB_txn *txn,
-                         const struct keyspace_state *state, int data_fd);
-
-/* Removes a keyspace's files, durably.  The caller holds the flock of the data
- * file, and a transaction on it.  -EAGAIN: an environment is being opened. */
-int keyspace_file_remove(const struct lmdb *s, const char *file);
 
 /* Takes the flock on the directory (LOCK_SH, LOCK_EX), trying for some
  * milliseconds; -EAGAIN.  keyspace_dir_unlock() releases it. */

@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -24,7 +23,6 @@
 #include "common/base/dirstream.h"
 #include "common/base/files.h"
 #include "common/base/folder.h"
-#include "common/setup/reserve.h"
 
 #define TEMP_PREFIX "%t"
 #define LOCK_TRIES  5
@@ -93,63 +91,40 @@ keyspace_file_lock(int dir_fd, const char *file, const char **why)
 
 /* ---- making files ------------------------------------------------------ */
 
-/* The contents of a keyspace without rows: no marks, or those of another file.
- */
 struct empty {
     struct lmdb *store;
     const uint8_t *name;
     size_t name_size;
-    MDB_txn *from; /* NULL: none */
-    MDB_dbi from_meta;
-    const struct keyspace_state *from_state;
 };
 
-struct mark_copy {
-    MDB_txn *txn;
-    MDB_dbi meta;
-};
-
-static int
-copy_mark(void *ctx, const uint8_t uuid[16], const struct keyspace_mark *mark,
-          uint64_t hash)
+int
+keyspace_file_databases(MDB_txn *txn, MDB_dbi dbis[KEYSPACE_DATABASES])
 {
-    const struct mark_copy *c = ctx;
-    uint64_t same;
+    static const char *const names[KEYSPACE_DATABASES] = {"keys", "ranks",
+                                                          "history", "meta"};
+    int rc = 0;
 
-    (void)hash;
-    return keyspace_mark_put(c->txn, c->meta, uuid, mark, &same);
+    for (size_t i = 0; rc == 0 && i < KEYSPACE_DATABASES; i++)
+        rc = lmdb_error(mdb_dbi_open(txn, names[i], MDB_CREATE, &dbis[i]));
+    return rc;
 }
 
-static int
-copy_marks(const struct empty *e, MDB_txn *txn, MDB_dbi meta,
-           struct keyspace_state *state)
-{
-    struct mark_copy c = {.txn = txn, .meta = meta};
-
-    state->marks = e->from_state->marks;
-    state->marks_hash = e->from_state->marks_hash;
-    return marks_each(e->from, e->from_meta, e->from_state, copy_mark, &c);
-}
-
+/* Writes a keyspace without rows and marks. */
 static int
 fill_empty(void *ctx, MDB_txn *txn)
 {
-    static const char *const names[] = {"keys", "ranks", "history", "meta"};
     struct keyspace_state state = {.change = 1, .history_due = HISTORY_NEVER};
+    MDB_dbi dbis[KEYSPACE_DATABASES];
     const struct empty *e = ctx;
-    MDB_dbi dbi = 0;
-    int rc = 0;
+    int rc;
 
-    for (size_t i = 0; rc == 0 && i < sizeof names / sizeof *names; i++)
-        rc = lmdb_error(mdb_dbi_open(txn, names[i], MDB_CREATE, &dbi));
+    rc = keyspace_file_databases(txn, dbis);
     for (int i = 0; i < KEYSPACE_TREES; i++)
         state.roots[i].next_id = 1;
     if (rc == 0)
-        rc = keyspace_header_put(txn, dbi, &e->store->options, e->name,
+        rc = keyspace_header_put(txn, dbis[META], &e->store->options, e->name,
                                  e->name_size);
-    if (rc == 0 && e->from != NULL)
-        rc = copy_marks(e, txn, dbi, &state);
-    return rc < 0 ? rc : keyspace_state_put(txn, dbi, &state);
+    return rc < 0 ? rc : keyspace_state_put(txn, dbis[META], &state);
 }
 
 /* Creates a durable %t file of a keyspace without rows; returns its descriptor.
@@ -213,10 +188,9 @@ keyspace_file_temp(int dir_fd, char temp[KEYSPACE_FILE_SIZE])
     return rc;
 }
 
-/* Writes the file through LMDB; the caller makes it durable. */
-static int
-fill_file(const char *path, size_t map, int (*fill)(void *ctx, MDB_txn *txn),
-          void *ctx)
+int
+keyspace_file_fill(const char *path, size_t map,
+                   int (*fill)(void *ctx, MDB_txn *txn), void *ctx)
 {
     MDB_txn *txn = NULL;
     MDB_env *env;
@@ -258,7 +232,7 @@ keyspace_file_make(int dir_fd, size_t map, int (*fill)(void *ctx, MDB_txn *txn),
     if (fd < 0)
         return fd;
     keyspace_path(dir_fd, temp, path);
-    rc = fill_file(path, map, fill, ctx);
+    rc = keyspace_file_fill(path, map, fill, ctx);
     if (rc == 0 && fsync(fd) < 0)
         rc = -errno;
     if (rc == 0)
@@ -325,12 +299,10 @@ remove_lock(int dir_fd, const char *file)
                    0); /* a leftover lock file serves the next data file */
 }
 
-/* Renames a durable file to `file`, which it replaces, or (from: NULL) removes
- * `file`.  Rename does that in one step: a crash leaves one of the two
- * complete.
- */
-static int
-put_file(const struct lmdb *s, int from_fd, const char *from, const char *file)
+/* Rename replaces in one step: a crash leaves one of the two complete. */
+int
+keyspace_file_put(const struct lmdb *s, int from_fd, const char *from,
+                  const char *file)
 {
     const int dir_fd = s->options.keyspace_fd;
     int rc;
@@ -350,23 +322,6 @@ put_file(const struct lmdb *s, int from_fd, const char *from, const char *file)
 }
 
 int
-keyspace_file_remove(const struct lmdb *s, const char *file)
-{
-    return put_file(s, -1, NULL, file);
-}
-
-int
-keyspace_file_put(const struct lmdb *s, const char *temp, const char *file)
-{
-    const int dir_fd = s->options.keyspace_fd;
-    const int rc = put_file(s, dir_fd, temp, file);
-
-    if (rc < 0)
-        (void)unlinkat(dir_fd, temp, 0); /* clean-up removes it later */
-    return rc;
-}
-
-int
 keyspace_file_replace(struct lmdb *s, const uint8_t *name, size_t name_size,
                       const char *file)
 {
@@ -376,84 +331,11 @@ keyspace_file_replace(struct lmdb *s, const uint8_t *name, size_t name_size,
     fd = make_file(s, name, name_size, temp);
     if (fd < 0)
         return fd;
-    rc = keyspace_file_put(s, temp, file);
-    (void)close(fd); /* synced when it was made */
-    return rc;
-}
-
-/* Creates the same file in memory; returns its descriptor. */
-static int
-make_in_memory(size_t map, int (*fill)(void *ctx, MDB_txn *txn), void *ctx)
-{
-    char path[KEYSPACE_PATH_SIZE];
-    int fd, rc;
-
-    fd = memfd_create("countd", MFD_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    rc = fill_file(path, map, fill, ctx);
-    if (rc == 0)
-        return fd;
-    (void)close(fd);
-    return rc;
-}
-
-/* Writes the file in memory into the reserve, whose blocks are allocated, and
- * truncates it. */
-static int
-fill_reserve(int reserve, int memory)
-{
-    uint8_t block[65536];
-    struct stat st;
-    ssize_t n = 0;
-    int rc;
-
-    if (fstat(memory, &st) < 0)
-        return -errno;
-    if (st.st_size > RESERVE_BYTES)
-        return -ENOSPC;
-    for (off_t at = 0; at < st.st_size; at += n) {
-        n = read_at(memory, block, sizeof block, (uint64_t)at);
-        if (n <= 0)
-            return n < 0 ? (int)n : -EIO;
-        rc = write_at(reserve, block, (size_t)n, (uint64_t)at);
-        if (rc < 0)
-            return rc;
-    }
-    if (ftruncate(reserve, st.st_size) < 0 || fsync(reserve) < 0)
-        return -errno;
-    return 0;
-}
-
-int
-keyspace_file_vacate(struct lmdb *s, const struct keyspace *k, MDB_txn *txn,
-                     const struct keyspace_state *state, int data_fd)
-{
-    struct empty e = {.store = s,
-                      .name = k->name,
-                      .name_size = k->name_size,
-                      .from = txn,
-                      .from_meta = k->meta,
-                      .from_state = state};
-    int memory, reserve, rc;
-
-    reserve = reserve_take(data_fd);
-    if (reserve < 0)
-        return reserve == -ENOENT ? -ENOSPC : reserve;
-    memory = make_in_memory(KEYSPACE_MAP_FIRST +
-                                state->marks * KEYSPACE_MARK_SIZE * 2,
-                            fill_empty, &e);
-    rc = memory;
-    if (memory >= 0) {
-        rc = fill_reserve(reserve, memory);
-        (void)close(memory);
-    }
-    if (rc == 0)
-        rc = put_file(s, data_fd, RESERVE_FILE, k->file);
-    if (rc == 0 && fsync(data_fd) < 0)
-        rc = -errno;
-    (void)close(reserve);
+    rc = keyspace_file_put(s, s->options.keyspace_fd, temp, file);
+    if (rc < 0)
+        (void)unlinkat(s->options.keyspace_fd, temp,
+                       0); /* clean-up tries again */
+    (void)close(fd);       /* synced when it was made */
     return rc;
 }
 

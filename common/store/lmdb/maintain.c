@@ -60,7 +60,7 @@ remove_empty(struct lmdb *s, struct store_maintenance *t, struct keyspace *k)
         t->has_held_records(t->ctx, k->name, k->name_size))
         rc = -EEXIST;
     if (rc == 0)
-        rc = keyspace_file_remove(s, k->file);
+        rc = keyspace_file_put(s, -1, NULL, k->file);
     keyspace_abort(k, txn);
     if (rc != 0)
         return;

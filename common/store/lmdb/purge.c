@@ -1,4 +1,5 @@
-/* common/store/lmdb/purge.c - rewrites a keyspace's file from its rows.
+/* common/store/lmdb/purge.c - rewrites a keyspace's file: from its rows
+ * (lmdb_purge()), or without them (lmdb_vacate()).
  *
  * What lmdb_del() deletes is in no row, but its bytes stay: in unused parts of
  * pages, in separators of nodes and groups, in buffered edits.  A copy of the
@@ -9,9 +10,14 @@
 #include "common/store/lmdb/keyspace.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
+
+#include "common/base/files.h"
+#include "common/setup/reserve.h"
 
 #define ROWS_AT_ONCE 4096
 
@@ -30,6 +36,7 @@ struct rebuild {
     MDB_txn *from;
     struct pages_map from_map;
     struct keyspace_state state; /* of the new file, in the end */
+    bool is_empty;               /* the new file has no rows */
     struct loader loader;
 };
 
@@ -158,27 +165,43 @@ copy_records(const struct rebuild *b, MDB_dbi from, MDB_txn *txn, MDB_dbi to)
     return lmdb_each(b->from, from, copy_record, &c);
 }
 
+/* Writes what a keyspace without rows has beside its marks. */
+static int
+clear_rows(struct rebuild *b, MDB_txn *txn, MDB_dbi meta)
+{
+    struct keyspace_state *state = &b->state;
+    const bool had_history = state->has_history;
+
+    state->sum = 0;
+    state->saturated = 0;
+    state->has_history = false;
+    state->history_due = HISTORY_NEVER;
+    for (int i = 0; i < KEYSPACE_TREES; i++)
+        state->roots[i] = (struct tree_root){.next_id = 1};
+    return had_history ? keyspace_history_del(txn, meta) : 0;
+}
+
 /* Writes the new file. */
 static int
 fill_rebuilt(void *ctx, MDB_txn *txn)
 {
-    static const char *const names[] = {"keys", "ranks", "history", "meta"};
     struct rebuild *b = ctx;
     const struct keyspace *k = b->keyspace;
-    MDB_dbi dbis[4] = {0};
-    int rc = 0;
+    MDB_dbi dbis[KEYSPACE_DATABASES];
+    int rc;
 
-    for (size_t i = 0; rc == 0 && i < 4; i++)
-        rc = lmdb_error(mdb_dbi_open(txn, names[i], MDB_CREATE, &dbis[i]));
+    rc = keyspace_file_databases(txn, dbis);
     if (rc == 0)
         rc = marks_each(b->from, k->meta, &b->state, NULL, NULL);
     if (rc == 0)
-        rc = copy_records(b, k->meta, txn, dbis[3]);
-    if (rc == 0)
-        rc = copy_records(b, k->history, txn, dbis[2]);
-    for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++)
+        rc = copy_records(b, k->meta, txn, dbis[META]);
+    if (rc == 0 && b->is_empty)
+        rc = clear_rows(b, txn, dbis[META]);
+    if (rc == 0 && !b->is_empty)
+        rc = copy_records(b, k->history, txn, dbis[META - 1]);
+    for (int i = 0; rc == 0 && !b->is_empty && i < KEYSPACE_TREES; i++)
         rc = load_tree(b, i, txn, dbis[i]);
-    return rc < 0 ? rc : keyspace_state_put(txn, dbis[3], &b->state);
+    return rc < 0 ? rc : keyspace_state_put(txn, dbis[META], &b->state);
 }
 
 /* ---- the file ---------------------------------------------------------- */
@@ -203,28 +226,99 @@ make_file(struct rebuild *b, char temp[KEYSPACE_FILE_SIZE])
 }
 
 static int
-rebuild_file(struct lmdb *s, struct rebuild *b)
+replace_file(struct rebuild *b)
 {
+    const int dir_fd = b->store->options.keyspace_fd;
     char temp[KEYSPACE_FILE_SIZE];
     int fd, rc;
 
-    rc = keyspace_state_get(b->from, b->keyspace->meta, &b->state);
-    if (rc == 0)
-        rc = lmdb_map_find(b->from, b->keyspace->meta, KEYSPACE_STATE_KEY,
-                           &b->from_map);
-    if (rc < 0)
-        return rc;
-    b->state.change++;
     fd = make_file(b, temp);
     if (fd < 0)
         return fd;
-    rc = keyspace_file_put(s, temp, b->keyspace->file);
-    (void)close(fd); /* durable */
+    rc = keyspace_file_put(b->store, dir_fd, temp, b->keyspace->file);
+    if (rc < 0)
+        (void)unlinkat(dir_fd, temp, 0); /* clean-up removes it later */
+    (void)close(fd);                     /* durable */
     return rc;
 }
 
+/* Creates the new file in memory; returns its descriptor. */
 static int
-purge_keyspace(struct lmdb *s, const uint8_t *name, size_t name_size)
+make_in_memory(struct rebuild *b)
+{
+    char path[KEYSPACE_PATH_SIZE];
+    int fd, rc;
+
+    fd = memfd_create("countd", MFD_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    rc = keyspace_file_fill(
+        path, KEYSPACE_MAP_FIRST + b->state.marks * KEYSPACE_MARK_SIZE * 2,
+        fill_rebuilt, b);
+    if (rc == 0)
+        return fd;
+    (void)close(fd);
+    return rc;
+}
+
+/* Writes the file in memory into the reserve, whose blocks are allocated, and
+ * truncates it. */
+static int
+fill_reserve(int reserve, int memory)
+{
+    uint8_t block[65536];
+    struct stat st;
+    ssize_t n = 0;
+    int rc;
+
+    if (fstat(memory, &st) < 0)
+        return -errno;
+    if (st.st_size > RESERVE_BYTES)
+        return -ENOSPC;
+    for (off_t at = 0; at < st.st_size; at += n) {
+        n = read_at(memory, block, sizeof block, (uint64_t)at);
+        if (n <= 0)
+            return n < 0 ? (int)n : -EIO;
+        rc = write_at(reserve, block, (size_t)n, (uint64_t)at);
+        if (rc < 0)
+            return rc;
+    }
+    if (ftruncate(reserve, st.st_size) < 0 || fsync(reserve) < 0)
+        return -errno;
+    return 0;
+}
+
+/* Writes the new file into the reserve of the data directory, so no free block
+ * is needed. */
+static int
+replace_by_reserve(struct rebuild *b, int data_fd)
+{
+    int memory, reserve, rc;
+
+    reserve = reserve_take(data_fd);
+    if (reserve < 0)
+        return reserve == -ENOENT ? -ENOSPC : reserve;
+    memory = make_in_memory(b);
+    rc = memory;
+    if (memory >= 0) {
+        rc = fill_reserve(reserve, memory);
+        (void)close(memory);
+    }
+    if (rc == 0)
+        rc = keyspace_file_put(b->store, data_fd, RESERVE_FILE,
+                               b->keyspace->file);
+    if (rc == 0 && fsync(data_fd) < 0)
+        rc = -errno;
+    (void)close(reserve);
+    return rc;
+}
+
+/* Replaces the file under its flock, so that no process commits to it
+ * meanwhile: by one with the same rows, or (data_fd >= 0) without rows. */
+static int
+rebuild_keyspace(struct lmdb *s, const uint8_t *name, size_t name_size,
+                 int data_fd)
 {
     struct rebuild *b;
     struct keyspace *k;
@@ -238,11 +332,18 @@ purge_keyspace(struct lmdb *s, const uint8_t *name, size_t name_size)
         return -ENOMEM;
     b->store = s;
     b->keyspace = k;
+    b->is_empty = data_fd >= 0;
     rc = keyspace_write(s, k, &b->from);
     if (rc == 0) {
-        rc = rebuild_file(s, b);
+        rc = keyspace_state_get(b->from, k->meta, &b->state);
+        b->state.change++;
+        if (rc == 0)
+            rc = lmdb_map_find(b->from, k->meta, KEYSPACE_STATE_KEY,
+                               &b->from_map);
+        if (rc == 0)
+            rc = b->is_empty ? replace_by_reserve(b, data_fd) : replace_file(b);
         keyspace_abort(k, b->from);
-        keyspace_close(k); /* the open file is the old one */
+        keyspace_close(k); /* an open file would keep its blocks allocated */
     }
     free(b);
     return rc;
@@ -262,9 +363,27 @@ lmdb_purge(struct store *store, const uint8_t *name, size_t name_size)
     for (int i = 0; i < 2 && rc == -ESTALE; i++) {
         rc = lmdb_sweep(s, name, name_size);
         if (rc == 0)
-            rc = purge_keyspace(s, name, name_size);
+            rc = rebuild_keyspace(s, name, name_size, -1);
     }
     if (rc == 0 || rc == -ENOENT || rc == -EAGAIN || rc == -ENOSPC)
         return rc;
     return keyspace_report(s, name, name_size, "purge", rc);
+}
+
+int
+lmdb_vacate(struct store *store, const uint8_t *name, size_t name_size,
+            int data_fd)
+{
+    struct lmdb *s = lmdb_of(store);
+    int rc = -ESTALE;
+
+    if (!keyspace_name_ok(name, name_size))
+        return -EINVAL;
+    lmdb_read_end(store);
+    for (int i = 0; i < 2 && rc == -ESTALE; i++)
+        rc = rebuild_keyspace(s, name, name_size, data_fd);
+    if (rc == 0 || rc == -ENOENT || rc == -EAGAIN || rc == -ENOSPC ||
+        rc == -EBUSY)
+        return rc;
+    return keyspace_report(s, name, name_size, "vacate", rc);
 }
