@@ -529,7 +529,7 @@ int marks_write(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *state,
 int keyspace_file_lock(int dir_fd, const char *file, const char **why);
 
 /* Makes the databases of a file. */
-enum { META = KEYSPACE_TREES + 1, KEYSPACE_DATABASES };
+enum { KEYSPACE_META = KEYSPACE_TREES + 1, KEYSPACE_DATABASES };
 int keyspace_file_databases(MDB_txn *txn, MDB_dbi dbis[KEYSPACE_DATABASES]);
 
 /* Writes a file through LMDB, whose first transaction `fill` writes, through a

@@ -122,9 +122,9 @@ fill_empty(void *ctx, MDB_txn *txn)
     for (int i = 0; i < KEYSPACE_TREES; i++)
         state.roots[i].next_id = 1;
     if (rc == 0)
-        rc = keyspace_header_put(txn, dbis[META], &e->store->options, e->name,
-                                 e->name_size);
-    return rc < 0 ? rc : keyspace_state_put(txn, dbis[META], &state);
+        rc = keyspace_header_put(txn, dbis[KEYSPACE_META], &e->store->options,
+                                 e->name, e->name_size);
+    return rc < 0 ? rc : keyspace_state_put(txn, dbis[KEYSPACE_META], &state);
 }
 
 /* Creates a durable %t file of a keyspace without rows; returns its descriptor.

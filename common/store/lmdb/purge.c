@@ -194,14 +194,15 @@ fill_rebuilt(void *ctx, MDB_txn *txn)
     if (rc == 0)
         rc = marks_each(b->from, k->meta, &b->state, NULL, NULL);
     if (rc == 0)
-        rc = copy_records(b, k->meta, txn, dbis[META]);
+        rc = copy_records(b, k->meta, txn, dbis[KEYSPACE_META]);
     if (rc == 0 && b->is_empty)
-        rc = clear_rows(b, txn, dbis[META]);
+        rc = clear_rows(b, txn, dbis[KEYSPACE_META]);
     if (rc == 0 && !b->is_empty)
-        rc = copy_records(b, k->history, txn, dbis[META - 1]);
+        rc = copy_records(b, k->history, txn, dbis[KEYSPACE_TREES]);
     for (int i = 0; rc == 0 && !b->is_empty && i < KEYSPACE_TREES; i++)
         rc = load_tree(b, i, txn, dbis[i]);
-    return rc < 0 ? rc : keyspace_state_put(txn, dbis[META], &b->state);
+    return rc < 0 ? rc
+                  : keyspace_state_put(txn, dbis[KEYSPACE_META], &b->state);
 }
 
 /* ---- the file ---------------------------------------------------------- */
