@@ -462,57 +462,9 @@ CASE(any_call_may_fail_and_nothing_is_left_open, d)
 
 static const uint8_t *const golden = (const uint8_t *)"golden";
 
-/* One of the three logs of the golden file. */
-static void
-golden_log(struct store *s, unsigned log)
-{
-    static char keys[GOLDEN_KEYS][8];
-    static struct store_delta d[GOLDEN_KEYS];
-    struct store_fill mark = {.epoch = log + 10, .first_ms = log + 1000};
-    struct store_applied applied;
-    size_t n = 0;
-
-    memset(mark.uuid, 'a' + (int)log, sizeof mark.uuid);
-    for (unsigned i = log; i < GOLDEN_KEYS; i += log == 0 ? 1 : 71) {
-        (void)snprintf(keys[n], sizeof keys[n], "k%05u", i % 100000);
-        d[n] = delta(keys[n],
-                     i == 0 ? INT64_MAX : (int64_t)(i * (log + 1)) - 7001);
-        d[n].minute = GOLDEN_MIN + 70 * log;
-        n++;
-    }
-    assert_rc(apply_deltas(s, golden, 6, &mark, 1, d, n, &applied), 0);
-}
-
-static uint64_t
-golden_now(void)
-{
-    return (uint64_t)(GOLDEN_MIN + 3 * 70) * 60000;
-}
-
-/* Counts of all kinds, one saturated, and edits that are not folded in; history
+/* What three logs counted, the first each key and each other one key of 71:
+ * counts of all kinds, one saturated, and edits that are not folded in; history
  * with hours that are rolled up, and one that is not. */
-static void
-golden_write(const struct tmpdir *d)
-{
-    struct store *s = open_store(d, 1 << 24, true);
-    const int to = open("tests/golden", O_RDONLY | O_DIRECTORY);
-    struct tiers_rules rules = {.count = 0};
-    const char *why;
-
-    assert_true(to >= 0);
-    assert_rc(tiers_rules_set(&rules, NULL, "1m:2d,1h:90d,1d:10y", &why), 0);
-    lmdb_of(s)->options.history = &rules;
-    lmdb_of(s)->options.now_ms = golden_now;
-    for (unsigned log = 0; log < 3; log++)
-        golden_log(s, log);
-    assert_rc(apply_one(s, "golden", "k00000", 1), 0);
-    assert_rc(store_copy(s, golden, 6, to), 0);
-    assert_int_equal(renameat(to, "golden.mdb", AT_FDCWD, GOLDEN), 0);
-    assert_int_equal(close(to), 0);
-    store_close(s);
-    tmpdir_empty(d);
-}
-
 static int64_t
 golden_count(unsigned i)
 {
@@ -579,14 +531,11 @@ golden_put(const struct tmpdir *d)
     free(bytes);
 }
 
-/* TEST_GOLDEN=1 writes the file anew, which only a new format may ask for. */
 CASE(a_keyspace_of_the_first_version_still_opens, d)
 {
     struct store_check_result r;
     struct store *s;
 
-    if (getenv("TEST_GOLDEN") != NULL)
-        golden_write(d);
     golden_put(d);
 
     s = open_store(d, 1 << 24, true);
