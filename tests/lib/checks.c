@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "common/store/tree/find.h"
+#include "common/store/tree/scan.h"
 #include "common/store/tree/scan.h"
 #include "writer/live/live_object.h"
 

@@ -1,7 +1,7 @@
 /* tests/lib/mempager.h - the values of a tree in memory, with transactions,
  * damage and calls that fail.
  *
- * It holds its caller to the contract of common/store/tree/pager.h: at each put
+ * It holds its caller to the contract of common/store/tree/tree.h: at each put
  * and remove all bytes that were handed out move, and what was in their place
  * is scribbled over and freed.
  */
@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-#include "common/store/tree/pager.h"
+#include "common/store/tree/tree.h"
 
 #define MEMPAGER_SLOTS 65536
 

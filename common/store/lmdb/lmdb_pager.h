@@ -1,5 +1,5 @@
 /* common/store/lmdb/lmdb_pager.h - one LMDB database as the values of a tree
- * (common/store/tree/pager.h), and LMDB's errors as negative errnos. */
+ * (common/store/tree/tree.h), and LMDB's errors as negative errnos. */
 #ifndef COUNTD_COMMON_STORE_LMDB_LMDB_PAGER_H
 #define COUNTD_COMMON_STORE_LMDB_LMDB_PAGER_H
 
@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 #include "common/store/lmdb/pages.h"
-#include "common/store/tree/pager.h"
+#include "common/store/tree/tree.h"
 
 /* Lives as long as the tree that uses it. */
 struct lmdb_pager {

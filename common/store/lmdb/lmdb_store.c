@@ -2,6 +2,7 @@
  * engine's table of functions. */
 #include "common/store/lmdb/keyspace.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -74,6 +75,8 @@ lmdb_store_holder(struct store *store)
 
 /* Files are read as LMDB 0.9 writes them on 64-bit machines, and
  * pages_check_newest() relies on how that version numbers transactions. */
+static_assert(sizeof(size_t) == 8, "a machine of 64 bits");
+
 static int
 check_lmdb_version(void)
 {
@@ -84,10 +87,6 @@ check_lmdb_version(void)
         diag(DIAG_ERROR,
              "%s is installed: countd needs LMDB 0.9, whose files it reads",
              version);
-        return -EPROTONOSUPPORT;
-    }
-    if (sizeof(size_t) != 8) {
-        diag(DIAG_ERROR, "countd needs a machine of 64 bits");
         return -EPROTONOSUPPORT;
     }
     return 0;

@@ -38,7 +38,7 @@ struct lmdb_options {
 };
 
 /* Opens the engine.  Errors as in store.h; -EPROTONOSUPPORT: the installed LMDB
- * is not 0.9, or the machine is not a 64-bit one. */
+ * is not 0.9. */
 int lmdb_store_open(struct store **out, const struct lmdb_options *options);
 
 /* Opens the engine with `lanes` lanes (store_lane) for a worker that applies

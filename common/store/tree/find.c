@@ -3,7 +3,7 @@
  * Down the nodes to a group, and there by its buffer and one of its base
  * blocks.  Everything points into the pager's bytes.
  */
-#include "common/store/tree/find.h"
+#include "common/store/tree/scan.h"
 
 #include <errno.h>
 

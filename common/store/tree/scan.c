@@ -9,8 +9,6 @@
 #include <assert.h>
 #include <errno.h>
 
-#include "common/store/tree/find.h"
-
 /* Consecutive rows: those of `block` from `from` to `to`, or one edit. */
 struct run {
     const struct block *block; /* NULL: the edit */

@@ -1,5 +1,5 @@
 /* common/store/tree/tree.h - an ordered set of rows with order statistics, kept
- * as values of a pager (common/store/tree/pager.h).
+ * as values of a pager.
  *
  * A B-epsilon tree whose buffers sit at the leaf groups:
  *
@@ -31,7 +31,31 @@
 
 #include "common/store/tree/block.h"
 #include "common/store/tree/group.h"
-#include "common/store/tree/pager.h"
+
+/* Where a tree keeps its values: three functions over numbered values of at
+ * most BLOCK_SIZE bytes.
+ *
+ * The caller opens a tree with a pager, and begins and ends the transaction.  A
+ * change that fails leaves the values half changed, and the caller drops the
+ * transaction.
+ *
+ * Errors, which the tree hands on as they are: 0 or a negative errno.
+ *   -EBADMSG  there is no such value (to a tree that is damage), or damage
+ *   -EXFULL   no room: make some and start again */
+struct pager {
+    /* Finds a value.  Its bytes are the pager's, and good until the next put
+     * or remove of any value, or the end of the transaction. */
+    int (*get)(void *ctx, uint64_t key, const uint8_t **bytes, size_t *size);
+
+    /* Stores a value in place of the one that may be there.  `bytes` are not
+     * the pager's own. */
+    int (*put)(void *ctx, uint64_t key, const uint8_t *bytes, size_t size);
+
+    /* Removes a value that is there. */
+    int (*remove)(void *ctx, uint64_t key);
+
+    void *ctx;
+};
 
 #define TREE_LEVELS 12
 #define TREE_CACHE  8192
