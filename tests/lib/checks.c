@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "common/store/tree/scan.h"
-#include "common/store/tree/scan.h"
 #include "writer/live/live_object.h"
 
 /* ---- arenas ------------------------------------------------------------ */
