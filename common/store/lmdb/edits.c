@@ -417,7 +417,7 @@ edits_make(struct edits *e, size_t *least)
     history.pages = e->pages;
     if (rc == 0)
         rc = keyspace_history_change(&history, e->txn, e->state);
-    keyspace_history_end(&history);
+    keyspace_history_kv_end(&history.kv);
     e->pages = history.pages;
     return rc;
 }

@@ -53,32 +53,35 @@ close_replaced(const struct lmdb *s, struct keyspace *k)
     keyspace_close(k);
 }
 
-/* Closes `k` if it was replaced; a process that only reads checks rarely. */
+/* Closes `k` if it was replaced. */
 static bool
 closed_replaced(struct lmdb *s, struct keyspace *k)
 {
-    const uint64_t now = clock_ms();
-
-    if (k->reading ||
-        (!s->options.writable && now - k->looked_ms < STORE_REPLACED_MS))
-        return false;
-    k->looked_ms = now;
-    if (!k->stale && !keyspace_replaced(s, k))
+    if (k->reading || (!k->stale && !keyspace_replaced(s, k)))
         return false;
     close_replaced(s, k);
     return true;
 }
 
+/* The same for a keyspace that is needed now; a process that only reads checks
+ * rarely. */
+static bool
+closed_when_needed(struct lmdb *s, struct keyspace *k)
+{
+    const uint64_t now = clock_ms();
+
+    if (!s->options.writable && now - k->looked_ms < STORE_REPLACED_MS)
+        return false;
+    k->looked_ms = now;
+    return closed_replaced(s, k);
+}
+
 void
 keyspace_close_replaced(struct lmdb *s)
 {
-    for (unsigned i = 0; i < s->touched; i++) {
-        struct keyspace *k = &s->slots[i];
-
-        if (k->hash != 0 && !k->reading &&
-            (k->stale || keyspace_replaced(s, k)))
-            close_replaced(s, k);
-    }
+    for (unsigned i = 0; i < s->touched; i++)
+        if (s->slots[i].hash != 0)
+            (void)closed_replaced(s, &s->slots[i]);
 }
 
 /* ---- opening ----------------------------------------------------------- */
@@ -294,7 +297,7 @@ keyspace_get(struct lmdb *s, const uint8_t *name, size_t name_size,
     assert(name_size >= 1 && name_size <= NAME_MAX_SIZE);
     sigbus_note(name, name_size);
     k = table_find(s, hash, name, name_size);
-    if (k != NULL && closed_replaced(s, k))
+    if (k != NULL && closed_when_needed(s, k))
         k = NULL;
     if (k == NULL) {
         keyspace_file_name(name, name_size, named.file);

@@ -1,5 +1,5 @@
 /* common/store/lmdb/keyspace_history.c - see keyspace_history.h: the kv; then
- * keyspace_history_begin(), _change() and _end(), called by a transaction that
+ * keyspace_history_begin() and _change(), called by a transaction that
  * changes counts; then compaction in transactions of its own, and queries
  * (lmdb_history()). */
 #include "common/store/lmdb/keyspace_history.h"
@@ -247,12 +247,6 @@ keyspace_history_begin(struct keyspace_history *p, struct lmdb *s,
     return keyspace_history_kv_write(&p->kv, k, txn);
 }
 
-void
-keyspace_history_end(struct keyspace_history *p)
-{
-    keyspace_history_kv_end(&p->kv);
-}
-
 /* Adds what int64 could not hold to `clipped`; returns how many keys are
  * deleted. */
 static size_t
@@ -431,7 +425,7 @@ make_compaction(void *ctx, MDB_txn *txn, struct keyspace_state *state,
             state->history_due = done.more ? 0 : now + 60;
     }
     t->more = done.more;
-    keyspace_history_end(p);
+    keyspace_history_kv_end(&p->kv);
     return rc;
 }
 

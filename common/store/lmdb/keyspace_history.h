@@ -41,14 +41,13 @@ struct keyspace_history {
     struct history h; /* the record that is being changed */
 };
 
-/* Called before and after the counts change; keyspace_history_end() also after
- * an error. */
+/* Called before and after the counts change; then, and after an error, the
+ * caller ends p->kv. */
 int keyspace_history_begin(struct keyspace_history *p, struct lmdb *s,
                            const struct keyspace *k, MDB_txn *txn,
                            const struct keyspace_state *state);
 int keyspace_history_change(struct keyspace_history *p, MDB_txn *txn,
                             struct keyspace_state *state);
-void keyspace_history_end(struct keyspace_history *p);
 
 /* Removes all history, in a transaction that has not written yet. */
 int keyspace_history_clear(const struct keyspace *k, MDB_txn *txn,
