@@ -259,7 +259,7 @@ tree_scan(struct tree *t, const struct row *after,
     if (t->root.id == 0)
         return 0;
     for (;;) {
-        rc = find_group(t, &from, &f);
+        rc = scan_find_group(t, &from, &f);
         if (rc == 0)
             rc = scan_group(t, &f.group, &f.buffer, scan_row, &s);
         if (rc != 0 || !f.has_upper)

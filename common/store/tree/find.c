@@ -41,7 +41,7 @@ seek_row(struct tree *t, const struct row *r, struct tree_finder *f)
 }
 
 int
-find_group(struct tree *t, const struct row *r, struct tree_finder *f)
+scan_find_group(struct tree *t, const struct row *r, struct tree_finder *f)
 {
     int rc;
 
@@ -88,7 +88,7 @@ tree_find(struct tree *t, const struct row *r, struct tree_finder *f,
     bool found;
     int rc;
 
-    rc = find_group(t, r, f);
+    rc = scan_find_group(t, r, f);
     if (rc < 0)
         return rc;
     block = group_block_of(&f->group, t->kind, r);
@@ -156,7 +156,7 @@ tree_rank(struct tree *t, const struct row *r, uint64_t *rank)
     unsigned block;
     int rc;
 
-    rc = find_group(t, r, &f);
+    rc = scan_find_group(t, r, &f);
     if (rc < 0)
         return rc;
     block = group_block_of(&f.group, t->kind, r);
@@ -171,7 +171,8 @@ tree_rank(struct tree *t, const struct row *r, uint64_t *rank)
 }
 
 int
-find_offset(struct tree *t, uint64_t offset, struct group *g, uint64_t *before)
+scan_find_offset(struct tree *t, uint64_t offset, struct group *g,
+                 uint64_t *before)
 {
     uint64_t id = t->root.id, rows = t->root.count;
 

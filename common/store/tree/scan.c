@@ -195,7 +195,7 @@ tree_range(struct tree *t, uint64_t offset, uint64_t length, uint8_t *bytes,
         uint64_t before;
         int rc;
 
-        rc = find_offset(t, offset, &g, &before);
+        rc = scan_find_offset(t, offset, &g, &before);
         if (rc < 0)
             return rc;
         if (g.count == 0)
@@ -303,7 +303,7 @@ find_row_at(struct tree *t, uint64_t offset, struct row *out)
     unsigned i = 0;
     int rc;
 
-    rc = find_offset(t, offset, &g, &skip);
+    rc = scan_find_offset(t, offset, &g, &skip);
     if (rc == 0)
         rc = group_buffer(t, &g, NULL, &buffer);
     if (rc < 0)
@@ -371,7 +371,7 @@ tree_keys(struct tree *t, const struct tree_keys *keys, uint8_t *bytes,
     if (rc == 0)
         rc = 1;
     while (rc > 0 && s.left > 0) {
-        rc = find_group(t, &next, &f);
+        rc = scan_find_group(t, &next, &f);
         if (rc == 0)
             rc = copy_key_group(t, &f, &s);
         next = f.upper;

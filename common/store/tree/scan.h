@@ -7,11 +7,11 @@
 
 /* Brings the finder to the group that would hold `r`, with its buffer.  -ENOENT
  * when the tree is empty. */
-int find_group(struct tree *t, const struct row *r, struct tree_finder *f);
+int scan_find_group(struct tree *t, const struct row *r, struct tree_finder *f);
 
 /* The group with row `offset`, which exists; *before: rows before it. */
-int find_offset(struct tree *t, uint64_t offset, struct group *g,
-                uint64_t *before);
+int scan_find_offset(struct tree *t, uint64_t offset, struct group *g,
+                     uint64_t *before);
 
 /* Calls `row` for each row of a group, in order; stops when it returns non-zero
  * and returns that. */
