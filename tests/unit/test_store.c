@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/wire/query.h"
 #include "tests/lib/cluster_engine.h"
+#include "tests/lib/counted.h"
 #include "tests/lib/engines.h"
 #include "tests/lib/stored.h"
 #include "tests/lib/tmpdir.h"
@@ -18,6 +19,8 @@ struct fixture {
     struct tmpdir tmp;
     struct store *s; /* NULL: this machine has no servers for it */
 };
+
+#define WORDS (const uint8_t *)"words", 5
 
 #define NEED_STORE(x)                                                          \
     if ((x)->s == NULL)                                                        \
@@ -67,25 +70,15 @@ teardown(void **state)
 
 static const struct store_fill fill3 = {.uuid = {7}, .epoch = 3, .first_ms = 5};
 
-static int64_t
-count(struct fixture *x, const char *name, const char *key)
-{
-    struct store_row row;
-
-    assert_rc(stored_get(x->s, name, key, &row), 0);
-    return row.count;
-}
-
 static enum store_mark_state
-mark_state(struct fixture *x, uint64_t epoch, uint64_t first_ms)
+state_of(struct fixture *x, uint64_t epoch, uint64_t first_ms)
 {
     struct store_fill mark = fill3;
     struct store_mark_info info;
 
     mark.epoch = epoch;
     mark.first_ms = first_ms;
-    assert_rc(store_marks(x->s, (const uint8_t *)"words", 5, &mark, 1, &info),
-              0);
+    assert_rc(store_marks(x->s, WORDS, &mark, 1, &info), 0);
     return info.state;
 }
 
@@ -120,15 +113,15 @@ ask_key(struct fixture *x, enum store_op op, const char *key, uint8_t *bytes)
 BOTH(a_batch_given_twice_counts_once, x)
 {
     NEED_STORE(x);
-    assert_int_equal(mark_state(x, 3, 5), STORE_MARK_NONE);
+    assert_int_equal(state_of(x, 3, 5), STORE_MARK_NONE);
     assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
     assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
 
-    assert_int_equal(count(x, "words", "the"), 4);
-    assert_int_equal(mark_state(x, 3, 5), STORE_MARK_DONE);
-    assert_int_equal(mark_state(x, 3, 6), STORE_MARK_OTHER);
-    assert_int_equal(mark_state(x, 2, 5), STORE_MARK_AHEAD);
-    assert_int_equal(mark_state(x, 4, 5), STORE_MARK_NONE);
+    assert_int_equal(get_one(x->s, "words", "the"), 4);
+    assert_int_equal(state_of(x, 3, 5), STORE_MARK_DONE);
+    assert_int_equal(state_of(x, 3, 6), STORE_MARK_OTHER);
+    assert_int_equal(state_of(x, 2, 5), STORE_MARK_AHEAD);
+    assert_int_equal(state_of(x, 4, 5), STORE_MARK_NONE);
 }
 
 BOTH(an_earlier_fill_is_refused_and_another_fill_counts, x)
@@ -143,27 +136,20 @@ BOTH(an_earlier_fill_is_refused_and_another_fill_counts, x)
     mark.epoch = 3;
     mark.first_ms = 6;
     assert_rc(stored_add(x->s, "words", &mark, "the", 10), 0);
-    assert_int_equal(count(x, "words", "the"), 14);
+    assert_int_equal(get_one(x->s, "words", "the"), 14);
 }
 
 BOTH(marks_that_do_not_agree_are_no_batch, x)
 {
     const struct store_fill marks[2] = {fill3, {.uuid = {8}, .epoch = 1}};
-    const struct store_delta d = {
-        .key = (const uint8_t *)"the", .key_size = 3, .sum_low = 9};
-    const struct store_batch b = {.name = (const uint8_t *)"words",
-                                  .name_size = 5,
-                                  .marks = marks,
-                                  .mark_count = 2,
-                                  .deltas = &d,
-                                  .delta_count = 1};
+    const struct store_delta the = delta("the", 9);
     struct store_applied applied;
 
     NEED_STORE(x);
     assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
 
-    assert_rc(store_apply(x->s, &b, &applied), -ESTALE);
-    assert_int_equal(count(x, "words", "the"), 4);
+    assert_rc(apply_deltas(x->s, WORDS, marks, 2, &the, 1, &applied), -ESTALE);
+    assert_int_equal(get_one(x->s, "words", "the"), 4);
 }
 
 BOTH(rows_come_by_count_then_key, x)
@@ -298,7 +284,7 @@ BOTH(a_row_is_found_by_key_by_rank_and_around_it, x)
         assert_memory_equal(q.bytes + QUERY_ROW_SIZE, order[i > 0 ? i - 1 : i],
                             1);
         q = ask_key(x, STORE_GET, order[i], bytes);
-        assert_int_equal(q.row.count, count(x, "words", order[i]));
+        assert_int_equal(q.row.count, get_one(x->s, "words", order[i]));
     }
     assert_rc(ask_key(x, STORE_RANK, "e", bytes).error, -ENOENT);
     assert_rc(ask_key(x, STORE_AROUND, "e", bytes).error, -ENOENT);
@@ -342,8 +328,7 @@ BOTH(deleted_keys_are_gone_and_begin_again, x)
     NEED_STORE(x);
     add_four(x);
 
-    assert_rc(store_del(x->s, (const uint8_t *)"words", 5, gone, 3, &deleted),
-              0);
+    assert_rc(store_del(x->s, WORDS, gone, 3, &deleted), 0);
     assert_int_equal(deleted, 2);
     assert_rc(stored_get(x->s, "words", "a", &row), -ENOENT);
     assert_int_equal(stored_range(x->s, "words", 0, 9, bytes, sizeof bytes), 2);
@@ -351,7 +336,7 @@ BOTH(deleted_keys_are_gone_and_begin_again, x)
     assert_int_equal(t.keys, 2);
     assert_int_equal(t.sum_low, 9);
     assert_rc(stored_add(x->s, "words", NULL, "a", 5), 0);
-    assert_int_equal(count(x, "words", "a"), 5);
+    assert_int_equal(get_one(x->s, "words", "a"), 5);
     assert_rc(store_del(x->s, (const uint8_t *)"none", 4, gone, 1, &deleted),
               -ENOENT);
 }
@@ -363,13 +348,13 @@ BOTH(a_drop_removes_rows_and_keeps_marks, x)
     NEED_STORE(x);
     assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
 
-    assert_rc(store_drop(x->s, (const uint8_t *)"words", 5), 0);
+    assert_rc(store_drop(x->s, WORDS), 0);
     assert_rc(stored_get(x->s, "words", "the", &row), -ENOENT);
-    assert_int_equal(mark_state(x, 3, 5), STORE_MARK_DONE);
+    assert_int_equal(state_of(x, 3, 5), STORE_MARK_DONE);
     assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
     assert_rc(stored_get(x->s, "words", "the", &row), -ENOENT);
     assert_rc(stored_add(x->s, "words", NULL, "the", 9), 0);
-    assert_int_equal(count(x, "words", "the"), 9);
+    assert_int_equal(get_one(x->s, "words", "the"), 9);
     assert_rc(store_drop(x->s, (const uint8_t *)"none", 4), -ENOENT);
 }
 
@@ -391,21 +376,7 @@ ask_history(struct fixture *x, struct store_history_query *q)
 BOTH(history_has_each_increment_in_its_minute, x)
 {
     const uint32_t hour = (uint32_t)(clock_unix_ms() / 3600000) * 60;
-    const struct store_delta d[] = {
-        {.key = (const uint8_t *)"a",
-         .key_size = 1,
-         .minute = hour - 60,
-         .sum_low = 2},
-        {.key = (const uint8_t *)"a",
-         .key_size = 1,
-         .minute = hour - 58,
-         .sum_high = -1,
-         .sum_low = (uint64_t)-9},
-        {.key = (const uint8_t *)"b",
-         .key_size = 1,
-         .minute = hour - 58,
-         .sum_low = 30},
-    };
+    struct store_delta d[] = {delta("a", 2), delta("a", -9), delta("b", 30)};
     struct store_bucket b[3];
     struct store_top top[4];
     struct store_history_query q = {.op = STORE_HISTORY_KEY,
@@ -418,6 +389,8 @@ BOTH(history_has_each_increment_in_its_minute, x)
                                     .top = top};
 
     NEED_STORE(x);
+    d[0].minute = hour - 60;
+    d[1].minute = d[2].minute = hour - 58;
     assert_rc(stored_apply(x->s, "words", &fill3, d, 3), 0);
     assert_rc(stored_apply(x->s, "words", &fill3, d, 3), 0);
 
@@ -466,7 +439,7 @@ CLUSTER(what_needs_a_file_is_refused, x)
     assert_rc(store_copy(x->s, name, 5, x->tmp.fd), -EOPNOTSUPP);
     assert_rc(store_vacate(x->s, name, 5, x->tmp.fd), -EOPNOTSUPP);
     assert_rc(store_purge(x->s, name, 5), 0);
-    assert_int_equal(count(x, "words", "c"), 7);
+    assert_int_equal(get_one(x->s, "words", "c"), 7);
 }
 
 int
