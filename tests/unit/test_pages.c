@@ -48,16 +48,25 @@ open_env(struct fixture *f)
 }
 
 static int
-setup(void **state)
+setup_keyspace(void **state)
 {
     static struct fixture f;
 
     f = (struct fixture){.random = {.state = random_seed("test_pages")}};
-    tmpdir_make(&f.dir);
-    (void)snprintf(f.path, sizeof f.path, "%s/file.mdb", f.dir.path);
-    open_env(&f);
+    tmpdir_make_in_memory(&f.dir);
+    (void)snprintf(f.path, sizeof f.path, "%s/pages.mdb", f.dir.path);
+    diag_init("test_pages", DIAG_ERROR);
     *state = &f;
     return 0;
+}
+
+static int
+setup(void **state)
+{
+    const int rc = setup_keyspace(state);
+
+    open_env(*state);
+    return rc;
 }
 
 static int
@@ -434,19 +443,6 @@ static struct store *
 store(struct fixture *f, bool writable)
 {
     return open_store(&f->dir, 1 << 22, writable);
-}
-
-static int
-setup_keyspace(void **state)
-{
-    static struct fixture f;
-
-    f = (struct fixture){.random = {.state = random_seed("test_pages")}};
-    tmpdir_make_in_memory(&f.dir);
-    (void)snprintf(f.path, sizeof f.path, "%s/pages.mdb", f.dir.path);
-    diag_init("test_pages", DIAG_ERROR);
-    *state = &f;
-    return 0;
 }
 
 #define KEYSPACE(name, f)                                                      \
