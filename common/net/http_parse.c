@@ -3,6 +3,8 @@
  * http_parse() is the entry; `headers` has those that matter. */
 #include "common/net/http_parse.h"
 
+#include <strings.h>
+
 #include "common/base/byte_word.h"
 #include "common/base/bytes.h"
 #include "common/wire/increment_line.h"
@@ -50,21 +52,11 @@ is_token(uint8_t c)
     return (set[c >> 5] >> (c & 31) & 1) != 0;
 }
 
-static uint8_t
-lower_case(uint8_t c)
-{
-    return c >= 'A' && c <= 'Z' ? (uint8_t)(c | 0x20) : c;
-}
-
 bool
 http_text_is_like(struct http_text text, const char *what)
 {
-    if (text.size != strlen(what))
-        return false;
-    for (size_t i = 0; i < text.size; i++)
-        if (lower_case(text.at[i]) != (uint8_t)what[i])
-            return false;
-    return true;
+    return text.size == strlen(what) &&
+           strncasecmp((const char *)text.at, what, text.size) == 0;
 }
 
 static bool

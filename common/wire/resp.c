@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "common/base/bytes.h"
 #include "common/wire/increment_line.h"
@@ -51,17 +52,8 @@ resp_integer(const struct resp_arg *arg, int64_t *out)
 bool
 resp_is_word(const struct resp_arg *arg, const char *word)
 {
-    size_t i;
-
-    for (i = 0; i < arg->size && word[i] != '\0'; i++) {
-        uint8_t byte = arg->at[i];
-
-        if (byte >= 'A' && byte <= 'Z')
-            byte = (uint8_t)(byte + 'a' - 'A');
-        if (byte != (uint8_t)word[i])
-            return false;
-    }
-    return i == arg->size && word[i] == '\0';
+    return arg->size == strlen(word) &&
+           strncasecmp((const char *)arg->at, word, arg->size) == 0;
 }
 
 /* ---- requests ------------------------------------------------------------ */
