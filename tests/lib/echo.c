@@ -14,7 +14,8 @@
 #include "tests/lib/test.h"
 #include "tests/lib/turns.h"
 
-#define WORK_NS 100000
+#define WORK_NS    100000
+#define HEARD_SIZE ((size_t)20 << 20)
 
 static struct echo *
 echo_of(struct conn *c)
@@ -30,6 +31,7 @@ echo_room(struct listener *d)
     return ((struct echo *)listener_ctx(d))->room;
 }
 
+/* `bytes` NULL: as many b. */
 static enum conn_next
 put(struct conn *c, const uint8_t *bytes, size_t size)
 {
@@ -37,19 +39,10 @@ put(struct conn *c, const uint8_t *bytes, size_t size)
 
     if (!at)
         return CONN_FULL;
-    memcpy(at, bytes, size);
-    conn_put(c, size);
-    return CONN_MORE;
-}
-
-static enum conn_next
-put_large(struct conn *c, size_t size)
-{
-    uint8_t *at = conn_space(c, size);
-
-    if (!at)
-        return CONN_FULL;
-    memset(at, 'b', size);
+    if (bytes)
+        memcpy(at, bytes, size);
+    else
+        memset(at, 'b', size);
     conn_put(c, size);
     return CONN_MORE;
 }
@@ -61,7 +54,7 @@ echo_more(struct conn *c)
     const uint16_t part = s->whole ? s->left : 1;
 
     while (s->left > 0) {
-        if (put_large(c, (size_t)part * 1024) == CONN_FULL)
+        if (put(c, NULL, (size_t)part * 1024) == CONN_FULL)
             return CONN_FULL;
         s->left = (uint16_t)(s->left - part);
     }
@@ -76,12 +69,6 @@ begin_long(struct conn *c, uint16_t kib, bool whole)
     s->left = kib;
     s->whole = whole;
     return CONN_LONG;
-}
-
-static enum conn_next
-put_gated(struct conn *c, struct gate *g, const uint8_t *bytes, size_t size)
-{
-    return conn_gate(c, g) ? put(c, bytes, size) : CONN_FULL;
 }
 
 static enum conn_next
@@ -128,11 +115,11 @@ one(struct conn *c, const uint8_t *at, size_t size, bool skipped)
     case 'e':
         return put(c, body, size);
     case 'g':
-        return put_gated(c, f->gate, body, size);
+        return conn_gate(c, f->gate) ? put(c, body, size) : CONN_FULL;
     case 'G':
-        return put_gated(c, &f->other, body, size);
+        return conn_gate(c, &f->other) ? put(c, body, size) : CONN_FULL;
     case 'b':
-        return put_large(c, (size_t)get_be16(body) * 1024);
+        return put(c, NULL, (size_t)get_be16(body) * 1024);
     case 'l':
     case 'L':
         return begin_long(c, get_be16(body), at[2] == 'L');
@@ -197,36 +184,34 @@ echo_ended(struct conn *c)
     return true;
 }
 
-static const struct protocol echo = {.state_size = sizeof(struct echo_state),
-                                     .flags = CONN_ANSWERS_EOF,
-                                     .stop = STOP_ANSWER,
-                                     .refusal = "NO",
-                                     .input_limit = echo_room,
-                                     .take = echo_take,
-                                     .more = echo_more,
-                                     .ended = echo_ended};
-
-static const struct protocol raw = {.state_size = sizeof(struct echo_state),
-                                    .flags = CONN_REFUSES_BROWSERS,
-                                    .stop = STOP_CUT,
-                                    .input_limit = echo_room,
-                                    .take = echo_take,
-                                    .ended = echo_ended};
-
-static const struct protocol cut = {.state_size = sizeof(struct echo_state),
-                                    .stop = STOP_CUT,
-                                    .input_limit = echo_room,
-                                    .take = echo_take,
-                                    .more = echo_more,
-                                    .ended = echo_ended};
-
-static const struct protocol wins = {.state_size = sizeof(struct echo_state),
-                                     .flags = CONN_ANSWERS_EOF,
-                                     .stop = STOP_DRAIN,
-                                     .ack = "WIN",
-                                     .refusal = "FAIL",
-                                     .input_limit = echo_room,
-                                     .take = echo_take};
+static const struct protocol protocols[ECHO_LISTENERS] = {
+    {.flags = CONN_ANSWERS_EOF,
+     .stop = STOP_ANSWER,
+     .refusal = "NO",
+     .more = echo_more,
+     .ended = echo_ended,
+     .state_size = sizeof(struct echo_state),
+     .input_limit = echo_room,
+     .take = echo_take},
+    {.stop = STOP_CUT,
+     .more = echo_more,
+     .ended = echo_ended,
+     .state_size = sizeof(struct echo_state),
+     .input_limit = echo_room,
+     .take = echo_take},
+    {.flags = CONN_ANSWERS_EOF,
+     .stop = STOP_DRAIN,
+     .ack = "WIN",
+     .refusal = "FAIL",
+     .state_size = sizeof(struct echo_state),
+     .input_limit = echo_room,
+     .take = echo_take},
+    {.flags = CONN_REFUSES_BROWSERS,
+     .stop = STOP_CUT,
+     .ended = echo_ended,
+     .state_size = sizeof(struct echo_state),
+     .input_limit = echo_room,
+     .take = echo_take}};
 
 /* ---- the fixture -----------------------------------------------------------
  */
@@ -270,22 +255,19 @@ struct echo *
 echo_new(void)
 {
     static const char *const names[] = {"echo", "cut", "wins", "raw"};
-    static const struct protocol *const protocols[] = {&echo, &cut, &wins,
-                                                       &raw};
     struct echo *f = calloc(1, sizeof *f);
 
     assert_non_null(f);
     f->room = SIZE_MAX;
     f->gate = &f->own;
-    f->heard_max = (size_t)20 << 20;
-    f->heard = malloc(f->heard_max);
+    f->heard = malloc(HEARD_SIZE);
     assert_non_null(f->heard);
     f->loop = loop_new();
     assert_non_null(f->loop);
     for (size_t i = 0; i < ECHO_LISTENERS; i++)
         f->rows[i] = (struct listener_config){.name = names[i],
                                               .max_key = "max",
-                                              .protocol = protocols[i],
+                                              .protocol = &protocols[i],
                                               .ctx = f,
                                               .max = ECHO_PEERS,
                                               .reserved = 4};
@@ -412,63 +394,46 @@ echo_ask_number(int fd, char kind, uint16_t number)
     echo_say(fd, bytes, sizeof bytes);
 }
 
-static void
-listen_to(struct echo *f)
+static bool
+heard_enough(struct echo *f)
 {
-    while (f->heard_size < f->heard_max) {
+    while (f->heard_size < f->heard_max && !f->heard_end) {
         const ssize_t n = recv(f->fd, f->heard + f->heard_size,
                                f->heard_max - f->heard_size, MSG_DONTWAIT);
 
         if (n < 0 && errno == EAGAIN)
-            return;
-        if (n <= 0) {
-            f->heard_end = true;
-            return;
-        }
-        f->heard_size += (size_t)n;
+            break;
+        if (n > 0)
+            f->heard_size += (size_t)n;
+        f->heard_end = n <= 0;
     }
+    return f->heard_end || f->heard_size >= f->want;
 }
 
-static bool
-heard_enough(struct echo *f)
-{
-    listen_to(f);
-    return f->heard_size >= f->want;
-}
-
-static bool
-heard_the_end(struct echo *f)
-{
-    listen_to(f);
-    return f->heard_end;
-}
-
+/* Hears until `want` bytes or the end, at most `max`. */
 static void
-listen_for(struct echo *f, int fd, size_t size)
+hear(struct echo *f, int fd, size_t want, size_t max)
 {
     f->fd = fd;
     f->heard_size = 0;
     f->heard_end = false;
-    f->want = size;
+    f->heard_max = max;
+    f->want = want;
+    echo_run(f, heard_enough);
 }
 
 void
 echo_hear_size(struct echo *f, int fd, size_t size)
 {
-    const size_t max = f->heard_max;
-
-    assert_true(size <= max);
-    listen_for(f, fd, size);
-    f->heard_max = size;
-    echo_run(f, heard_enough);
-    f->heard_max = max;
+    assert_true(size <= HEARD_SIZE);
+    hear(f, fd, size, size);
+    assert_int_equal(f->heard_size, size);
 }
 
 void
 echo_hear(struct echo *f, int fd, const char *text)
 {
-    listen_for(f, fd, strlen(text));
-    echo_run(f, heard_enough);
+    hear(f, fd, strlen(text), HEARD_SIZE);
     assert_int_equal(f->heard_size, strlen(text));
     assert_memory_equal(f->heard, text, strlen(text));
 }
@@ -476,8 +441,8 @@ echo_hear(struct echo *f, int fd, const char *text)
 void
 echo_hear_end(struct echo *f, int fd, const char *text)
 {
-    listen_for(f, fd, 0);
-    echo_run(f, heard_the_end);
+    hear(f, fd, SIZE_MAX, HEARD_SIZE);
+    assert_true(f->heard_end);
     assert_int_equal(f->heard_size, strlen(text));
     assert_memory_equal(f->heard, text, strlen(text));
 }
