@@ -13,6 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/wire/first_bytes.h"
+
 /* ---- states ------------------------------------------------------------ */
 
 void
@@ -117,6 +119,7 @@ take_input(struct conn *c, size_t size)
     struct conns *cs = c->listener->conns;
     struct input in = {
         .at = cs->in, .size = size, .skipped = (c->flags & F_SKIPPING) != 0};
+    const char *browser;
     enum conn_next next;
 
     if ((c->flags & F_FRESH) != 0 && (p->flags & CONN_REFUSES_BROWSERS) != 0) {
@@ -124,14 +127,27 @@ take_input(struct conn *c, size_t size)
             in.need = FIRST_BYTES_SIZE;
             return conn_keep_rest(c, &in, CONN_MORE);
         }
-        if (conn_is_browser(c, cs->in))
+        browser = first_bytes_browser(cs->in);
+        if (browser) {
+            (void)conn_refuse_browser(c, browser);
             return false;
+        }
     }
     c->flags &= (uint16_t)~F_FRESH;
     next = p->take(c, &in);
     if (next != CONN_END && next != CONN_CUT && !conn_keep_rest(c, &in, next))
         return false;
     return apply_next(c, next);
+}
+
+/* Whether nothing at all can be received any more, without receiving. */
+static bool
+has_ended(const struct conn *c)
+{
+    uint8_t byte;
+
+    return (c->flags & F_EOF) != 0 &&
+           recv(c->source.fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
 }
 
 /* Pauses a connection whose listener is blocked.  False: its input has ended.
@@ -141,7 +157,7 @@ pause_without_capacity(struct conn *c)
 {
     struct listener *d = c->listener;
 
-    if (conn_has_ended(c))
+    if (has_ended(c))
         return false;
     c->flags |= F_BLOCKED;
     if (!d->blocked)

@@ -2,8 +2,7 @@
  * request that is not whole, dropped, refused.
  *
  * conn_gather() receives; conn_keep_rest() keeps what take() left;
- * conn_is_late() and conn_is_browser() judge it; conn_refuse() and conn_last()
- * are for protocols. */
+ * conn_is_late() judges it; conn_refuse() and conn_last() are for protocols. */
 #include "common/net/conn_internal.h"
 
 #include <errno.h>
@@ -237,15 +236,6 @@ conn_give_rest(struct conn *c)
         p->rest(c, &in);
 }
 
-bool
-conn_has_ended(const struct conn *c)
-{
-    uint8_t byte;
-
-    return (c->flags & F_EOF) != 0 &&
-           recv(c->source.fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
-}
-
 /* ---- refusing ----------------------------------------------------------- */
 
 /* A process of this machine, as it was when it connected. */
@@ -287,16 +277,6 @@ conn_refuse_browser(struct conn *c, const char *words)
                    "not; it is closed, and nothing is counted",
                    d->row->name, peer, words);
     return conn_last(c);
-}
-
-bool
-conn_is_browser(struct conn *c, const uint8_t first[FIRST_BYTES_SIZE])
-{
-    const char *protocol = first_bytes_browser(first);
-
-    if (protocol)
-        (void)conn_refuse_browser(c, protocol); /* the caller closes it */
-    return protocol != NULL;
 }
 
 enum conn_next

@@ -15,8 +15,6 @@
 
 #include <sys/types.h>
 
-#include "common/wire/first_bytes.h"
-
 #define CONN_DISCARDS 16 /* receives thrown away in one service */
 
 /* Bytes behind a gate from which on a connection is not received from, so that
@@ -81,12 +79,6 @@ struct conns {
     void (*done)(void *ctx);
     void *ctx;
 };
-
-static inline struct listener *
-listener_at(struct conns *cs, size_t i)
-{
-    return &cs->listeners[i];
-}
 
 static inline bool
 listener_accepts(const struct listener *d)
@@ -176,13 +168,6 @@ bool conn_is_late(const struct conn *c);
 
 /* Drops what is kept. */
 void conn_forget(struct conn *c);
-
-/* Returns true, counts and reports it if a browser sent the first bytes of the
- * connection. */
-bool conn_is_browser(struct conn *c, const uint8_t first[FIRST_BYTES_SIZE]);
-
-/* Whether nothing at all can be received any more, without receiving. */
-bool conn_has_ended(const struct conn *c);
 
 /* ---- conn_out.c ---- */
 

@@ -50,7 +50,7 @@ conns_evict(struct conns *cs, bool stalled)
     uint32_t most = 0;
 
     for (size_t i = 0; i < cs->count; i++) {
-        struct listener *d = listener_at(cs, i);
+        struct listener *d = conns_listener(cs, i);
 
         for (size_t n = 0; n < d->touched; n++) {
             struct conn *c = listener_conn(d, n);

@@ -58,24 +58,10 @@ text_of(enum http_status status)
     return texts[i].text;
 }
 
-/* memcpy(), and not mempcpy(): a few bytes that are known are then no call. */
-static inline uint8_t *
-put_bytes(uint8_t *to, const void *bytes, size_t size)
-{
-    memcpy(to, bytes, size);
-    return to + size;
-}
-
 static inline uint8_t *
 put_text(uint8_t *to, const char *text)
 {
-    return put_bytes(to, text, strlen(text));
-}
-
-static uint8_t *
-put_number(uint8_t *to, size_t n)
-{
-    return to + put_decimal(to, n);
+    return bytes_append(to, text, strlen(text));
 }
 
 /* `GET, POST` */
@@ -168,7 +154,7 @@ put_origin(uint8_t *to, const struct http_call *x, bool is_preflight)
     if (!http_is_listed_origin(site, x->request))
         return to;
     to = put_text(to, "Access-Control-Allow-Origin: ");
-    to = put_text(put_bytes(to, origin.at, origin.size), "\r\n");
+    to = put_text(bytes_append(to, origin.at, origin.size), "\r\n");
     if (!is_preflight)
         return put_text(to, "Access-Control-Expose-Headers: ETag, Link, "
                             "X-Countd-As-Of\r\n");
@@ -190,7 +176,7 @@ format_front(uint8_t *to, const struct http_call *x, enum http_status status,
     if (status == HTTP_OK) {
         at = put_text(at, "HTTP/1.1 200 OK\r\n");
     } else {
-        at = put_number(put_text(at, "HTTP/1.1 "), (size_t)status);
+        at = decimal_put(put_text(at, "HTTP/1.1 "), (size_t)status);
         at = put_text(put_text(put_text(at, " "), text_of(status)), "\r\n");
     }
     to[VERSION_AT] = (uint8_t)('0' + x->request->minor);
@@ -260,7 +246,7 @@ put_answer(struct http_call *x, enum http_status status, unsigned allow,
     if (x->more)
         at = put_text(at, x->more);
     if (status != HTTP_NO_CONTENT && status != HTTP_NOT_MODIFIED)
-        at = put_text(put_number(put_text(at, "Content-length: "), length),
+        at = put_text(decimal_put(put_text(at, "Content-length: "), length),
                       "\r\n");
     at = put_text(at, "\r\n");
     head_size = front + (size_t)(at - head);

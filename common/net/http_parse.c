@@ -77,6 +77,18 @@ trim_blanks(struct http_text text)
     return text;
 }
 
+struct http_text
+http_cut(struct http_text *t, char stop)
+{
+    const uint8_t *at = memchr(t->at, stop, t->size);
+    const struct http_text p = {t->at, at ? (size_t)(at - t->at) : t->size};
+    const size_t used = at ? p.size + 1 : p.size;
+
+    t->at += used;
+    t->size -= used;
+    return p;
+}
+
 /* ---- lines -------------------------------------------------------------- */
 
 /* The next line, without its end. */
@@ -155,12 +167,14 @@ split_target(struct http_request *r)
 {
     const struct http_text t = skip_authority(r);
     const uint8_t *mark = memchr(t.at, '?', t.size);
+    struct http_text rest;
 
     r->path = t;
     if (!mark)
         return;
     r->path.size = (size_t)(mark - t.at);
-    r->query = (struct http_text){mark + 1, t.size - r->path.size - 1};
+    rest = (struct http_text){mark + 1, t.size - r->path.size - 1};
+    r->query = http_cut(&rest, '#');
 }
 
 static bool
@@ -195,26 +209,13 @@ parse_request_line(struct http_request *r, struct http_text line)
 
 /* ---- headers ------------------------------------------------------------ */
 
-/* The bytes before the first `stop`; `t` then begins behind it. */
-static struct http_text
-cut_part(struct http_text *t, char stop)
-{
-    const uint8_t *at = memchr(t->at, stop, t->size);
-    const struct http_text p = {t->at, at ? (size_t)(at - t->at) : t->size};
-    const size_t used = at ? p.size + 1 : p.size;
-
-    t->at += used;
-    t->size -= used;
-    return p;
-}
-
 /* A list with commas: `close` ends, whatever else there is; `keep-alive` keeps
  * where it has to be asked for. */
 static int
 parse_connection(struct http_request *r, struct http_text list)
 {
     while (list.size > 0) {
-        const struct http_text t = trim_blanks(cut_part(&list, ','));
+        const struct http_text t = trim_blanks(http_cut(&list, ','));
 
         r->closes |= http_text_is_like(t, "close");
         r->keep |= http_text_is_like(t, "keep-alive");
@@ -422,11 +423,10 @@ http_parameter(const struct http_request *r, const char *name,
 
     if (!rest.at)
         return false;
-    rest = cut_part(&rest, '#');
     while (rest.size > 0) {
-        p = cut_part(&rest, '&');
+        p = http_cut(&rest, '&');
         *value = p;
-        if (http_text_is(cut_part(value, '='), name) && value->at > p.at &&
+        if (http_text_is(http_cut(value, '='), name) && value->at > p.at &&
             value->at[-1] == '=')
             return true;
     }
@@ -443,7 +443,7 @@ http_number(struct http_text text, int64_t *value)
 struct http_text
 http_media_type(struct http_text type)
 {
-    return type.at ? trim_blanks(cut_part(&type, ';')) : type;
+    return type.at ? trim_blanks(http_cut(&type, ';')) : type;
 }
 
 /* A weight of 0 to 1 with at most three decimals, in thousandths; 1000 for what
@@ -469,13 +469,13 @@ static int
 weight_in_line(struct http_text list, const char *what)
 {
     while (list.size > 0) {
-        struct http_text parts = trim_blanks(cut_part(&list, ',')), part;
+        struct http_text parts = trim_blanks(http_cut(&list, ',')), part;
 
         if (parts.size == 0 ||
-            !http_text_is_like(trim_blanks(cut_part(&parts, ';')), what))
+            !http_text_is_like(trim_blanks(http_cut(&parts, ';')), what))
             continue;
         while (parts.size > 0) {
-            part = trim_blanks(cut_part(&parts, ';'));
+            part = trim_blanks(http_cut(&parts, ';'));
             if (part.size < 2 || (part.at[0] | 0x20) != 'q' ||
                 part.at[1] != '=')
                 continue;
@@ -500,12 +500,12 @@ next_of_list(const struct http_request *r, const char *name,
         return false;
     rest.size -= (size_t)(value->at - rest.at);
     rest.at = value->at;
-    (void)cut_part(&rest, '\n');
+    (void)http_cut(&rest, '\n');
     while (rest.size > 0) {
-        line = cut_part(&rest, '\n');
-        if (!http_text_is_like(cut_part(&line, ':'), name))
+        line = http_cut(&rest, '\n');
+        if (!http_text_is_like(http_cut(&line, ':'), name))
             continue;
-        *value = trim_blanks(cut_part(&line, '\r'));
+        *value = trim_blanks(http_cut(&line, '\r'));
         return true;
     }
     return false;

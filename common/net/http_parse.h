@@ -53,7 +53,7 @@ struct http_request {
             /* Values of headers are without the blanks around them. */
             struct http_text target;    /* as it was sent: path, "?", query */
             struct http_text path;      /* up to "?", behind `authority` */
-            struct http_text query;     /* behind it; NULL: there is no "?" */
+            struct http_text query;     /* behind it, up to "#"; NULL: no "?" */
             struct http_text authority; /* of a target in absolute form; NULL:
                                            it is none */
             struct http_text host; /* as it was sent, with its port; that of the
@@ -80,6 +80,11 @@ struct http_request {
  * negative, the status to refuse it with (minor and method are set). */
 int http_parse(const uint8_t *at, size_t size, struct http_request *r,
                size_t *line);
+
+/* Cuts off the bytes before the first `stop`, or all; `t` then begins behind
+ * it.
+ */
+struct http_text http_cut(struct http_text *t, char stop);
 
 /* The value of a parameter of the query.  False: it is not there. */
 bool http_parameter(const struct http_request *r, const char *name,

@@ -32,50 +32,26 @@ decode_part(struct http_text text, uint8_t *to, size_t max, size_t *size)
     return 0;
 }
 
-/* The next part that is not empty.  False: there is none. */
-static bool
-cut_part(struct http_text *query, struct http_text *part)
-{
-    while (query->size > 0 && query->at[0] != '#') {
-        size_t n = 0;
-
-        while (n < query->size && query->at[n] != '&' && query->at[n] != '#')
-            n++;
-        *part = (struct http_text){query->at, n};
-        if (n < query->size && query->at[n] == '&')
-            n++;
-        query->at += n;
-        query->size -= n;
-        if (part->size > 0)
-            return true;
-    }
-    return false;
-}
-
 int
 http_query_next(struct http_text *query, char name[HTTP_QUERY_NAME_SIZE],
                 uint8_t *value, size_t max, size_t *size)
 {
-    struct http_text left, right = {NULL, 0};
-    const uint8_t *equals;
+    struct http_text part = {NULL, 0};
     size_t name_size;
     int rc;
 
-    if (!cut_part(query, &left))
-        return 0;
-    equals = memchr(left.at, '=', left.size);
-    if (equals) {
-        right.at = equals + 1;
-        right.size = left.size - (size_t)(equals + 1 - left.at);
-        left.size = (size_t)(equals - left.at);
+    while (part.size == 0) {
+        if (query->size == 0)
+            return 0;
+        part = http_cut(query, '&');
     }
-    rc = decode_part(left, (uint8_t *)name, HTTP_QUERY_NAME_SIZE - 1,
-                     &name_size);
+    rc = decode_part(http_cut(&part, '='), (uint8_t *)name,
+                     HTTP_QUERY_NAME_SIZE - 1, &name_size);
     name[name_size] = '\0';
     if (rc == 0 && strlen(name) < name_size)
         rc = -EINVAL;
     if (rc == 0)
-        rc = decode_part(right, value, max, size);
+        rc = decode_part(part, value, max, size);
     return rc < 0 ? rc : 1;
 }
 

@@ -3,7 +3,7 @@
  *     ?keyspace=pages&key=%2Findex+1      keyspace "pages", key "/index 1"
  *
  * `+` is a blank and %HH a byte, in names, too.  A part without "=" has an
- * empty value; empty parts are passed over; "#" ends the query.  Pure.
+ * empty value; empty parts are passed over.  Pure.
  */
 #ifndef COUNTD_COMMON_NET_HTTP_QUERY_H
 #define COUNTD_COMMON_NET_HTTP_QUERY_H

@@ -29,14 +29,12 @@ static bool
 begins_with(struct http_text query, const char *name, struct http_text *value)
 {
     const size_t size = strlen(name);
-    size_t i = size + 1;
 
     if (query.size <= size || memcmp(query.at, name, size) != 0 ||
         query.at[size] != '=')
         return false;
-    while (i < query.size && query.at[i] != '&' && query.at[i] != '#')
-        i++;
-    *value = (struct http_text){query.at + size + 1, i - size - 1};
+    *value = (struct http_text){query.at + size + 1, query.size - size - 1};
+    *value = http_cut(value, '&');
     return true;
 }
 

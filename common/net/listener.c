@@ -21,7 +21,7 @@ struct listener *
 conns_listener(struct conns *cs, size_t index)
 {
     assert(index < cs->count);
-    return listener_at(cs, index);
+    return &cs->listeners[index];
 }
 
 uint32_t
@@ -199,7 +199,7 @@ conn_turn(struct conns *cs)
     feed_starved(cs);
     while ((listeners = (cs->with_work | cs->with_closed) & after)) {
         struct listener *d =
-            listener_at(cs, (size_t)__builtin_ctzll(listeners));
+            conns_listener(cs, (size_t)__builtin_ctzll(listeners));
 
         more |= serve_some(d);
         after = ~UINT64_C(1) << d->index;
@@ -298,7 +298,7 @@ tick_due(struct loop_timer *timer)
     const uint64_t now = loop_now_ms(cs->loop);
 
     for (size_t i = 0; i < cs->count; i++) {
-        struct listener *d = listener_at(cs, i);
+        struct listener *d = conns_listener(cs, i);
 
         end_ending(d, (uint32_t)now);
         end_idle(d, (uint32_t)now);
@@ -411,7 +411,7 @@ conns_fini(struct conns *cs)
         return;
     cs->stopping = true;
     for (size_t i = 0; i < cs->count; i++) {
-        struct listener *d = listener_at(cs, i);
+        struct listener *d = conns_listener(cs, i);
 
         listener_stop_accepting(d);
         for (size_t n = 0; n < d->touched; n++)

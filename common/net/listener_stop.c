@@ -140,7 +140,7 @@ conns_stop(struct conns *cs, uint64_t ms, void (*done)(void *ctx), void *ctx)
     cs->done = done;
     cs->ctx = ctx;
     for (size_t i = 0; i < cs->count; i++) {
-        struct listener *d = listener_at(cs, i);
+        struct listener *d = conns_listener(cs, i);
 
         for (size_t k = 0; k < LISTENER_ACCEPTORS; k++)
             if (d->row->protocol->stop != STOP_CUT)

@@ -43,29 +43,19 @@ shown_size(const uint8_t *at, size_t size)
     return n > 0 && is_shown(code) ? n : 0;
 }
 
+static const char letters[4] = "tnr\\", bytes_of[4] = "\t\n\r\\";
+
 /* Writes the escape of one byte and returns its length. */
 static size_t
 escape_byte(uint8_t c, char *text)
 {
+    const char *at = memchr(bytes_of, c, sizeof bytes_of);
+
     text[0] = '\\';
-    switch (c) {
-    case '\t':
-        text[1] = 't';
-        return 2;
-    case '\n':
-        text[1] = 'n';
-        return 2;
-    case '\r':
-        text[1] = 'r';
-        return 2;
-    case '\\':
-        text[1] = '\\';
-        return 2;
-    default:
-        text[1] = 'x';
+    text[1] = at ? letters[at - bytes_of] : 'x';
+    if (!at)
         (void)hex_put(text + 2, &c, 1);
-        return 4;
-    }
+    return at ? 2 : 4;
 }
 
 size_t
@@ -102,35 +92,24 @@ name_escape(const uint8_t *name, size_t size, char *text)
 static size_t
 unescape_byte(const char *text, size_t length, uint8_t *out)
 {
+    const char *at;
     int high, low;
 
     if (length == 0)
         return 0;
-    switch (text[0]) {
-    case 't':
-        *out = '\t';
+    at = memchr(letters, text[0], sizeof letters);
+    if (at) {
+        *out = (uint8_t)bytes_of[at - letters];
         return 1;
-    case 'n':
-        *out = '\n';
-        return 1;
-    case 'r':
-        *out = '\r';
-        return 1;
-    case '\\':
-        *out = '\\';
-        return 1;
-    case 'x':
-        if (length < 3)
-            return 0;
-        high = hex_value((uint8_t)text[1]);
-        low = hex_value((uint8_t)text[2]);
-        if (high < 0 || low < 0)
-            return 0;
-        *out = (uint8_t)(high << 4 | low);
-        return 3;
-    default:
-        return 0;
     }
+    if (text[0] != 'x' || length < 3)
+        return 0;
+    high = hex_value((uint8_t)text[1]);
+    low = hex_value((uint8_t)text[2]);
+    if (high < 0 || low < 0)
+        return 0;
+    *out = (uint8_t)(high << 4 | low);
+    return 3;
 }
 
 int

@@ -21,13 +21,9 @@ sequence_prefix(char to[SEQUENCE_PREFIX], unsigned reserve, unsigned server_no)
 static int
 value_of(char c)
 {
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'z')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'Z')
-        return c - 'A' + 36;
-    return c == '-' ? 62 : c == '_' ? 63 : -1;
+    const char *at = memchr(sequence_alphabet, c, 64);
+
+    return at ? (int)(at - sequence_alphabet) : -1;
 }
 
 static bool

@@ -37,15 +37,15 @@ struct sequence_parts {
 void sequence_prefix(char to[SEQUENCE_PREFIX], unsigned reserve,
                      unsigned server_no);
 
+static const char sequence_alphabet[] = "0123456789abcdefghijklmnopqrstuvwxyz"
+                                        "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_";
+
 /* `count` characters of a number. */
 static inline void
 sequence_digits(char *to, uint64_t value, int count)
 {
-    static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyz"
-                                 "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_";
-
     while (count-- > 0) {
-        to[count] = digits[value & 63];
+        to[count] = sequence_alphabet[value & 63];
         value >>= 6;
     }
 }
