@@ -246,13 +246,6 @@ query_row_put(uint8_t *at, int64_t count, const uint8_t *key, uint16_t key_size)
 #define HISTORY_AT_FLAGS    32
 #define HISTORY_AT_KEY_SIZE 34
 
-static void
-put_sum(uint8_t *at, int64_t high, uint64_t low)
-{
-    put_le64(at, low);
-    put_le64s(at + 8, high);
-}
-
 void
 query_history_get(const uint8_t bytes[QUERY_HISTORY_HEAD],
                   struct query_history_head *out)
@@ -280,8 +273,9 @@ query_history_put(const struct query_history_head *p,
 size_t
 query_history_row_put(uint8_t *at, const struct query_history_row *row)
 {
-    put_sum(at, row->sum_high, row->sum_low);
-    put_sum(at + HISTORY_AT_BEFORE, row->before_high, row->before_low);
+    put_le128(at, int128_of(row->sum_high, row->sum_low));
+    put_le128(at + HISTORY_AT_BEFORE,
+              int128_of(row->before_high, row->before_low));
     put_le16(at + HISTORY_AT_FLAGS, row->flags);
     put_le16(at + HISTORY_AT_KEY_SIZE, row->key_size);
     if (row->key_size > 0)

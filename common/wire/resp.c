@@ -366,16 +366,6 @@ resp_matches(const uint8_t *pattern, size_t pattern_size, const uint8_t *name,
 
 /* ---- answers ------------------------------------------------------------- */
 
-/* Writes the digits; returns their number. */
-static inline size_t
-put_digits(uint8_t *out, int64_t value)
-{
-    if (value >= 0)
-        return put_decimal(out, (uint64_t)value);
-    *out = '-';
-    return 1 + put_decimal(out + 1, -(uint64_t)value);
-}
-
 static inline uint8_t *
 put_end(uint8_t *at)
 {
@@ -387,17 +377,8 @@ put_end(uint8_t *at)
 size_t
 resp_put_number(uint8_t *out, char type, int64_t value)
 {
-    uint8_t *at = out;
-
-    *at++ = (uint8_t)type;
-    if (value >= 0 && value <= 99) { /* the sizes of most names and counts */
-        if (value > 9)
-            *at++ = (uint8_t)('0' + value / 10);
-        *at++ = (uint8_t)('0' + value % 10);
-    } else {
-        at += put_digits(at, value);
-    }
-    return (size_t)(put_end(at) - out);
+    out[0] = (uint8_t)type;
+    return (size_t)(put_end(decimal_put_signed(out + 1, value)) - out);
 }
 
 size_t
@@ -414,7 +395,7 @@ size_t
 resp_put_number_bulk(uint8_t *out, int64_t value)
 {
     uint8_t digits[DIGITS_MAX];
-    const size_t size = put_digits(digits, value);
 
-    return resp_put_bulk(out, digits, size);
+    return resp_put_bulk(out, digits,
+                         (size_t)(decimal_put_signed(digits, value) - digits));
 }
