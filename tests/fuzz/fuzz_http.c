@@ -157,26 +157,6 @@ hear(int fd, struct heard *h)
         h->end |= n == 0 || errno != EAGAIN;
 }
 
-/* The second may have changed from one talk to the next. */
-static void
-leave_dates_out(struct heard *h)
-{
-    static const char name[] = "\r\nDate: ";
-    uint8_t *at = h->bytes, *end;
-
-    while ((at = memmem(at, h->size - (size_t)(at - h->bytes), name,
-                        sizeof name - 1)) != NULL) {
-        const size_t left = h->size - (size_t)(at - h->bytes);
-
-        end = memmem(at + 2, left - 2, "\r\n", 2);
-        assert(end || h->size == HEARD_MAX);
-        if (!end)
-            return;
-        memmove(at, end, left - (size_t)(end - at));
-        h->size -= (size_t)(end - at);
-    }
-}
-
 /* Sends the bytes in pieces of so many, and hears all that is answered. */
 static void
 talk(const uint8_t *bytes, size_t size, size_t piece, struct heard *h)
@@ -201,7 +181,6 @@ talk(const uint8_t *bytes, size_t size, size_t piece, struct heard *h)
         assert(loop_run(loop) == 0);
         hear(fds[1], h);
     }
-    leave_dates_out(h);
     (void)close(fds[1]); /* nothing more is told */
     while (conns_listener(conns, 0)->open > 0)
         assert(loop_run(loop) == 0);
@@ -252,11 +231,8 @@ check_parser(const uint8_t *bytes, size_t size)
 
     assert(rc <= (int)size);
     if (rc > 0) {
-        lies_within(r.target, copy, head);
-        lies_within(r.path, copy, head);
-        lies_within(r.query, copy, head);
-        lies_within(r.host, copy, head);
-        lies_within(r.key, copy, head);
+        for (size_t i = 0; i < HTTP_TEXTS; i++)
+            lies_within(r.texts[i], copy, head);
         (void)http_weight(&r, "a/b"); /* they look at the head again */
         (void)http_takes_gzip(&r);
         (void)http_has_version(&r, "\"a\"");
@@ -264,10 +240,9 @@ check_parser(const uint8_t *bytes, size_t size)
         assert(r.method == again.method && r.body == again.body &&
                r.keep == again.keep && r.foreign == again.foreign &&
                r.is_chunked == again.is_chunked &&
-               r.has_expected == again.has_expected &&
-               is_same(copy, r.target, part, again.target) &&
-               is_same(copy, r.query, part, again.query) &&
-               is_same(copy, r.key, part, again.key));
+               r.has_expected == again.has_expected);
+        for (size_t i = 0; i < HTTP_TEXTS; i++)
+            assert(is_same(copy, r.texts[i], part, again.texts[i]));
         free(part);
     }
     for (size_t n = 0; n < head && n < PREFIX_MAX; n++) {
@@ -324,11 +299,27 @@ check_query(const uint8_t *bytes, size_t size)
     }
 }
 
+static struct heard one, other;
+
+/* In one piece and in such pieces the answers are the same, but for the second
+ * of a Date, which is another one at most once in three talks. */
+static void
+talk_in_pieces(const uint8_t *bytes, size_t size, size_t piece)
+{
+    bool is_same_talk = false;
+
+    for (int i = 0; i < 3 && !is_same_talk; i++) {
+        talk(bytes, size, size + 1, &one);
+        talk(bytes, size, piece, &other);
+        is_same_talk = one.size == other.size &&
+                       memcmp(one.bytes, other.bytes, one.size) == 0;
+    }
+    assert(is_same_talk);
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-    static struct heard one, other;
-
     if (!conns) {
         start();
         one.bytes = malloc(HEARD_MAX);
@@ -339,13 +330,8 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         return 0;
     check_parser(bytes + 1, size - 1);
     check_query(bytes + 1, size - 1);
-    talk(bytes + 1, size - 1, size, &one);
+    talk_in_pieces(bytes + 1, size - 1, 1);
     check_answers(&one, !memmem(bytes, size, "HEAD", 4));
-    talk(bytes + 1, size - 1, 1, &other);
-    assert(one.size == other.size &&
-           memcmp(one.bytes, other.bytes, one.size) == 0);
-    talk(bytes + 1, size - 1, 2 + bytes[0], &other);
-    assert(one.size == other.size &&
-           memcmp(one.bytes, other.bytes, one.size) == 0);
+    talk_in_pieces(bytes + 1, size - 1, 2 + bytes[0]);
     return 0;
 }

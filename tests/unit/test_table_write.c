@@ -11,18 +11,34 @@ static const struct table_column columns[] = {
 
 static char text[4096];
 
+static struct table_writer t;
+
+static void
+begin(enum table_format format, const struct table_column *of, size_t count)
+{
+    table_begin(&t, format, text, sizeof text, of, count);
+}
+
 /* The bytes of the table as a string. */
 static const char *
-end_text(const struct table_writer *t)
+end_text(void)
 {
-    text[table_size(t)] = '\0';
+    text[table_size(&t)] = '\0';
     return text;
+}
+
+static const char *
+end_rows(void)
+{
+    table_rows_end(&t);
+    table_end(&t);
+    return end_text();
 }
 
 /* Two rows between two facts: a name of any bytes, a number and a sum that
  * int64 does not have. */
 static const char *
-write_all(struct table_writer *t)
+write_all(void)
 {
     static const char name[] = "a,\"\tb\xff";
     char sum[CELL_SUM_SIZE];
@@ -31,22 +47,21 @@ write_all(struct table_writer *t)
     const struct cell second[] = {cell_sum(int128_of(1, 0), sum), cell_none(),
                                   cell_bool(true)};
 
-    table_fact(t, "keyspace", cell_name("caf\xc3\xa9", 5));
-    table_row(t, first);
-    table_row(t, second);
-    table_rows_end(t);
-    table_fact(t, "as_of_ms", cell_number(7));
-    table_end(t);
-    return end_text(t);
+    table_fact(&t, "keyspace", cell_name("caf\xc3\xa9", 5));
+    table_row(&t, first);
+    table_row(&t, second);
+    table_rows_end(&t);
+    table_fact(&t, "as_of_ms", cell_number(7));
+    table_end(&t);
+    return end_text();
 }
 
 TEST(json_has_facts_around_its_rows)
 {
-    struct table_writer t;
 
-    table_begin(&t, TABLE_JSON, text, sizeof text, columns, 3);
+    begin(TABLE_JSON, columns, 3);
     assert_string_equal(
-        write_all(&t),
+        write_all(),
         "{\"keyspace\": \"caf\xc3\xa9\", \"rows\": [\n"
         " {\"count\": -5, \"key\": \"a,\\\"\\\\tb\\\\xff\"},\n"
         " {\"count\": \"18446744073709551616\", \"key\": null, \"note\": "
@@ -55,30 +70,26 @@ TEST(json_has_facts_around_its_rows)
 
 TEST(numbers_are_strings_for_readers_with_doubles)
 {
-    struct table_writer t;
 
-    table_begin(&t, TABLE_JSON, text, sizeof text, columns, 1);
+    begin(TABLE_JSON, columns, 1);
     t.has_numbers_as_texts = true;
     table_row(&t,
               &(const struct cell){.kind = CELL_NUMBER, .number = INT64_MIN});
-    table_rows_end(&t);
-    table_end(&t);
-    assert_string_equal(end_text(&t),
+    assert_string_equal(end_rows(),
                         "{\"rows\": [\n"
                         " {\"count\": \"-9223372036854775808\"}]}\n");
 }
 
 TEST(columns_have_the_text_form_of_names)
 {
-    struct table_writer t;
 
-    table_begin(&t, TABLE_TSV, text, sizeof text, columns, 3);
-    assert_string_equal(write_all(&t), "-5\ta,\"\\tb\\xff\t-\n"
-                                       "18446744073709551616\t-\tyes\n");
-    table_begin(&t, TABLE_CSV, text, sizeof text, columns, 3);
-    assert_string_equal(write_all(&t), "count,key,note\r\n"
-                                       "-5,\"a,\"\"\\tb\\xff\",\r\n"
-                                       "18446744073709551616,,yes\r\n");
+    begin(TABLE_TSV, columns, 3);
+    assert_string_equal(write_all(), "-5\ta,\"\\tb\\xff\t-\n"
+                                     "18446744073709551616\t-\tyes\n");
+    begin(TABLE_CSV, columns, 3);
+    assert_string_equal(write_all(), "count,key,note\r\n"
+                                     "-5,\"a,\"\"\\tb\\xff\",\r\n"
+                                     "18446744073709551616,,yes\r\n");
 }
 
 TEST(raw_names_are_as_they_are_or_in_hexadecimal_digits)
@@ -86,64 +97,51 @@ TEST(raw_names_are_as_they_are_or_in_hexadecimal_digits)
     static const char good[] = "\\\t\xc3\xa9", bad[] = "\xc3(";
     const struct cell first[] = {cell_number(1), cell_name(good, 4)};
     const struct cell second[] = {cell_number(2), cell_name(bad, 2)};
-    struct table_writer t;
 
-    table_begin(&t, TABLE_JSON, text, sizeof text, columns, 2);
+    begin(TABLE_JSON, columns, 2);
     t.is_raw = true;
     table_fact(&t, "keyspace", cell_name(bad, 2));
     table_row(&t, first);
     table_row(&t, second);
-    table_rows_end(&t);
-    table_end(&t);
     assert_string_equal(
-        end_text(&t),
+        end_rows(),
         "{\"keyspace\": null, \"keyspace_hex\": \"c328\", \"rows\": [\n"
         " {\"count\": 1, \"key\": \"\\\\\\u0009\xc3\xa9\"},\n"
         " {\"count\": 2, \"key\": null, \"key_hex\": \"c328\"}]}\n");
 
-    table_begin(&t, TABLE_TSV, text, sizeof text, columns, 2);
+    begin(TABLE_TSV, columns, 2);
     t.is_raw = true;
     table_row(&t, first);
-    assert_string_equal(end_text(&t), "1\t\\\t\xc3\xa9\n");
-    table_begin(&t, TABLE_CSV, text, sizeof text, columns, 2);
+    assert_string_equal(end_text(), "1\t\\\t\xc3\xa9\n");
+    begin(TABLE_CSV, columns, 2);
     t.is_raw = true;
     table_row(&t, second);
-    assert_string_equal(end_text(&t), "count,key\r\n2,\xc3(\r\n");
+    assert_string_equal(end_text(), "count,key\r\n2,\xc3(\r\n");
 }
 
 TEST(a_table_without_rows_is_still_a_table)
 {
-    struct table_writer t;
 
-    table_begin(&t, TABLE_JSON, text, sizeof text, columns, 2);
-    table_rows_end(&t);
-    table_end(&t);
-    assert_string_equal(end_text(&t), "{\"rows\": []}\n");
-    table_begin(&t, TABLE_CSV, text, sizeof text, columns, 2);
-    table_rows_end(&t);
-    table_end(&t);
-    assert_string_equal(end_text(&t), "count,key\r\n");
-    table_begin(&t, TABLE_TSV, text, sizeof text, columns, 2);
-    table_rows_end(&t);
-    table_end(&t);
-    assert_string_equal(end_text(&t), "");
+    begin(TABLE_JSON, columns, 2);
+    assert_string_equal(end_rows(), "{\"rows\": []}\n");
+    begin(TABLE_CSV, columns, 2);
+    assert_string_equal(end_rows(), "count,key\r\n");
+    begin(TABLE_TSV, columns, 2);
+    assert_string_equal(end_rows(), "");
 }
 
 TEST(other_rows_follow_under_a_name_of_their_own)
 {
     static const struct table_column other = {"pid", "pid", true};
-    struct table_writer t;
     struct cell cell = cell_number(3);
 
-    table_begin(&t, TABLE_JSON, text, sizeof text, columns, 1);
+    begin(TABLE_JSON, columns, 1);
     table_row(&t, &cell);
     table_rows_end(&t);
     table_next_rows(&t, "processes", &other, 1);
     table_row(&t, &cell);
-    table_rows_end(&t);
-    table_end(&t);
-    assert_string_equal(end_text(&t), "{\"rows\": [\n {\"count\": 3}], "
-                                      "\"processes\": [\n {\"pid\": 3}]}\n");
+    assert_string_equal(end_rows(), "{\"rows\": [\n {\"count\": 3}], "
+                                    "\"processes\": [\n {\"pid\": 3}]}\n");
 }
 
 /* In a small buffer there may be no room for a row at once. */
@@ -152,7 +150,6 @@ TEST(a_row_put_at_once_is_the_row_put_by_member)
     static const struct table_column three[] = {
         {"", "rank", true}, {"", "key", false}, {"", "at_limit", false}};
     char at_once[256], by_member[256];
-    struct table_writer t;
 
     for (int is_small = 0; is_small <= 1; is_small++) {
         table_begin(&t, TABLE_JSON, text, is_small ? 220 : sizeof text, three,
@@ -167,7 +164,7 @@ TEST(a_row_put_at_once_is_the_row_put_by_member)
         table_rows_end(&t);
         table_end(&t);
         assert_true(table_size(&t) < sizeof at_once);
-        strcpy(is_small ? by_member : at_once, end_text(&t));
+        strcpy(is_small ? by_member : at_once, end_text());
     }
     assert_string_equal(at_once, by_member);
     assert_string_equal(at_once,
@@ -192,7 +189,7 @@ static const struct table_column ranked[] = {
 
 /* All of them, each at once or, with is_by_cell, by its cells. */
 static void
-put_counts(struct table_writer *t, bool has_rank, bool is_by_cell)
+put_counts(bool has_rank, bool is_by_cell)
 {
     const size_t first = has_rank ? 0 : 1;
     uint8_t bytes[256], *end = bytes;
@@ -203,37 +200,36 @@ put_counts(struct table_writer *t, bool has_rank, bool is_by_cell)
         end +=
             query_row_put(end, counts[n].count, (const uint8_t *)counts[n].key,
                           (uint16_t)strlen(counts[n].key));
-    table_next_rows(t, "rows", ranked + first, 3 - first);
+    table_next_rows(&t, "rows", ranked + first, 3 - first);
     while (i < (int64_t)COUNTS) {
         const int64_t done =
             is_by_cell
                 ? 0
-                : table_plain_counts(t, has_rank, i, &at, (int64_t)COUNTS - i);
+                : table_plain_counts(&t, has_rank, i, &at, (int64_t)COUNTS - i);
         const struct cell cells[] = {
             cell_number(i + done), cell_number(counts[i + done].count),
             cell_name(counts[i + done].key, strlen(counts[i + done].key))};
 
         assert_int_equal(done, is_by_cell ? 0 : i == 1 ? 1 : i == 4 ? 2 : 0);
-        table_row(t, cells + first);
+        table_row(&t, cells + first);
         at += QUERY_ROW_SIZE + strlen(counts[i + done].key);
         i += done + 1;
     }
-    table_rows_end(t);
-    table_end(t);
+    table_rows_end(&t);
+    table_end(&t);
 }
 
 TEST(counts_put_at_once_are_those_put_by_cell)
 {
     char want[2048];
-    struct table_writer t;
 
     for (int has_rank = 0; has_rank <= 1; has_rank++) {
-        table_begin(&t, TABLE_JSON, text, sizeof text, NULL, 0);
-        put_counts(&t, has_rank != 0, true);
-        strcpy(want, end_text(&t));
-        table_begin(&t, TABLE_JSON, text, sizeof text, NULL, 0);
-        put_counts(&t, has_rank != 0, false);
-        assert_string_equal(end_text(&t), want);
+        begin(TABLE_JSON, NULL, 0);
+        put_counts(has_rank != 0, true);
+        strcpy(want, end_text());
+        begin(TABLE_JSON, NULL, 0);
+        put_counts(has_rank != 0, false);
+        assert_string_equal(end_text(), want);
     }
     assert_non_null(strstr(want, "\n {\"rank\": 4, \"count\": 0, \"key\": "
                                  "\"/b\"},\n {\"rank\": 5"));
@@ -244,7 +240,6 @@ TEST(counts_are_put_at_once_in_plain_json_only)
 {
     static const uint8_t row[] = {5, 0, 0, 0, 0, 0, 0, 0, 1, 0, 'a'};
     const uint8_t *at = row;
-    struct table_writer t;
 
     for (size_t size = sizeof text; size-- > 0;) {
         table_begin(&t, TABLE_JSON, text, size, ranked, 3);
@@ -255,9 +250,9 @@ TEST(counts_are_put_at_once_in_plain_json_only)
         at = row;
     }
     assert_ptr_equal(at, row); /* there was no room for the longest */
-    table_begin(&t, TABLE_TSV, text, sizeof text, ranked, 3);
+    begin(TABLE_TSV, ranked, 3);
     assert_int_equal(table_plain_counts(&t, true, 0, &at, 1), 0);
-    table_begin(&t, TABLE_JSON, text, sizeof text, ranked, 3);
+    begin(TABLE_JSON, ranked, 3);
     assert_int_equal(table_plain_counts(&t, true, 0, &at, 0), 0);
     t.has_numbers_as_texts = true;
     assert_int_equal(table_plain_counts(&t, true, 0, &at, 1), 0);
@@ -274,7 +269,6 @@ TEST(a_buffer_of_each_size_has_all_of_a_document_or_none)
         {"", "key", false}};
     static const char name[] = "0123456789abcdef0123456789",
                       *names[] = {"\t", "\xff"};
-    struct table_writer t;
     char want[4096];
     size_t whole = 0;
 
