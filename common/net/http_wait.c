@@ -63,17 +63,6 @@ http_waited_ms(struct http_call *x)
     return s->held_ms == 0 ? 0 : elapsed_ms(s->held_ms);
 }
 
-void
-http_wake(struct http_line *line)
-{
-    while (!list_alone(&line->link)) {
-        struct list_link *link = line->link.next;
-
-        list_remove(link);
-        conn_wake(conn_of_state(LOOP_OWNER(link, struct http_state, waits)));
-    }
-}
-
 uint64_t
 http_wake_late(struct http_line *line, uint64_t waited_ms)
 {
@@ -88,4 +77,10 @@ http_wake_late(struct http_line *line, uint64_t waited_ms)
         conn_wake(conn_of_state(s));
     }
     return 0;
+}
+
+void
+http_wake(struct http_line *line)
+{
+    (void)http_wake_late(line, 0);
 }

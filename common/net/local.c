@@ -14,7 +14,7 @@
 #define FOLDER_PATH_SIZE (PATH_MAX + sizeof "/" LOCAL_FOLDER)
 
 void
-local_address(int fd, const char *path, const char *name,
+local_address(int fd, const char *dir, const char *name,
               struct net_address *out)
 {
     char *const to = out->local.sun_path;
@@ -22,7 +22,7 @@ local_address(int fd, const char *path, const char *name,
 
     *out = (struct net_address){.local = {.sun_family = AF_UNIX},
                                 .size = sizeof out->local};
-    if ((size_t)snprintf(to, max, "%s/%s", path, name) >= max)
+    if ((size_t)snprintf(to, max, "%s/" LOCAL_FOLDER "/%s", dir, name) >= max)
         (void)snprintf(to, max, "/proc/self/fd/%d/%s", fd, name);
 }
 
@@ -67,15 +67,12 @@ set_access(const struct local_folder *f, const char *name)
 static int
 make_socket(const struct local_folder *f, const char *name, int type, int fd)
 {
-    char path[FOLDER_PATH_SIZE], new[LOCAL_NAME_SIZE];
+    char new[LOCAL_NAME_SIZE];
     struct net_address a;
     int rc;
 
     (void)snprintf(new, sizeof new, "%s.new", name);
-    if (snprintf(path, sizeof path, "%s/" LOCAL_FOLDER, f->path) >=
-        (int)sizeof path)
-        return -ENAMETOOLONG;
-    local_address(f->fd, path, new, &a);
+    local_address(f->fd, f->path, new, &a);
     if (unlinkat(f->fd, new, 0) < 0 && errno != ENOENT)
         return -errno;
     if (bind(fd, (const struct sockaddr *)&a.sa, a.size) < 0)
@@ -141,7 +138,7 @@ local_connect(const char *dir, const char *name)
     folder = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0)
         return -errno;
-    local_address(folder, path, name, &a);
+    local_address(folder, dir, name, &a);
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0 || connect(fd, (const struct sockaddr *)&a.sa, a.size) < 0)
         rc = -errno;

@@ -48,8 +48,8 @@ struct local {
     char name[LOCAL_NAME_SIZE];
 };
 
-/* The address of `name` in the folder `fd`, whose path is `path`. */
-void local_address(int fd, const char *path, const char *name,
+/* The address of DIR/socket/NAME; `fd` is that folder. */
+void local_address(int fd, const char *dir, const char *name,
                    struct net_address *out);
 
 /* Makes a socket that listens (SOCK_STREAM) or takes datagrams (SOCK_DGRAM).

@@ -42,22 +42,18 @@ struct loop {
 struct loop *
 loop_new(void)
 {
-    struct loop *loop;
-    int saved;
+    const int fd = epoll_create1(EPOLL_CLOEXEC);
+    struct loop *loop = fd < 0 ? NULL : calloc(1, sizeof *loop);
 
-    loop = calloc(1, sizeof *loop);
-    if (!loop)
+    if (!loop) {
+        if (fd >= 0)
+            (void)close(fd); /* errno stays ENOMEM */
         return NULL;
+    }
+    loop->epoll_fd = fd;
     loop->signals.fd = -1;
     loop->first_ms = UINT64_MAX;
     loop->now_ms = clock_ms();
-    loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (loop->epoll_fd < 0) {
-        saved = errno;
-        free(loop);
-        errno = saved;
-        return NULL;
-    }
     return loop;
 }
 

@@ -23,25 +23,15 @@ listen_once(const struct net_address *a, struct net_address *bound)
     fd = socket(a->sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
-    /* Accepted sockets inherit TCP_NODELAY: one call fewer for each. */
-    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) < 0 ||
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) < 0 ||
-        bind(fd, (const struct sockaddr *)&a->sa, a->size) < 0) {
-        rc = -errno;
-        goto close_fd;
-    }
-    if (listen(fd, NET_BACKLOG) < 0) {
-        rc = -errno;
-        goto close_fd;
-    }
     bound->size = sizeof bound->sa;
-    if (getsockname(fd, (struct sockaddr *)&bound->sa, &bound->size) < 0) {
-        rc = -errno;
-        goto close_fd;
-    }
-    return fd;
-
-close_fd:
+    /* Accepted sockets inherit TCP_NODELAY: one call fewer for each. */
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0 &&
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) == 0 &&
+        bind(fd, (const struct sockaddr *)&a->sa, a->size) == 0 &&
+        listen(fd, NET_BACKLOG) == 0 &&
+        getsockname(fd, (struct sockaddr *)&bound->sa, &bound->size) == 0)
+        return fd;
+    rc = -errno;
     (void)close(fd);
     return rc;
 }

@@ -66,27 +66,23 @@ chain_push(struct pool *p, struct chain *c, const void *bytes, size_t size)
     const uint8_t *from = bytes;
 
     while (size > 0) {
-        const size_t end = (c->at + (size_t)c->size) % POOL_CHUNK_SIZE;
-        const size_t left = POOL_CHUNK_SIZE - end;
-        const size_t part = size < left ? size : left;
+        size_t end = (c->at + (size_t)c->size) % POOL_CHUNK_SIZE, part;
 
-        if (c->size == 0) {
-            c->at = 0;
-            c->first = c->last = take_chunk(p);
-            memcpy(chunk_at(p, c->last), from,
-                   size < POOL_CHUNK_SIZE ? size : POOL_CHUNK_SIZE);
-            c->size =
-                (uint32_t)(size < POOL_CHUNK_SIZE ? size : POOL_CHUNK_SIZE);
-            from += c->size;
-            size -= c->size;
-            continue;
-        }
-        if (end == 0) {
+        if (c->size == 0 || end == 0) {
             const uint32_t chunk = take_chunk(p);
 
-            p->next[c->last] = chunk;
+            if (c->size == 0) {
+                c->first = chunk;
+                c->at = 0;
+                end = 0;
+            } else {
+                p->next[c->last] = chunk;
+            }
             c->last = chunk;
         }
+        part = POOL_CHUNK_SIZE - end;
+        if (part > size)
+            part = size;
         memcpy(chunk_at(p, c->last) + end, from, part);
         c->size += (uint32_t)part;
         from += part;
