@@ -68,6 +68,7 @@ new_handle(int fd, const struct board_header *h, bool read_only,
              read_only ? PROT_READ : PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED) {
         rc = -errno;
+        assert(rc < 0);
         free(b);
         return rc;
     }
@@ -218,7 +219,7 @@ make_new(const struct board_error *e, const char *path,
         rc = -errno;
     if (rc == 0)
         rc = new_handle(fd, h, false, out);
-    if (rc < 0) {
+    if (rc != 0) {
         (void)close(fd);
         (void)unlink(path); /* the next one removes it, too */
         return report_errno(e, rc, "cannot be made");

@@ -212,7 +212,7 @@ bool conn_flush(struct conn *c);
 /* Accepts while there is a place, or a connection that yields one. */
 void listener_update_accepting(struct listener *d);
 
-void listener_stop_accepting(struct listener *d);
+void conns_stop_accepting(struct listener *d);
 
 /* A connection has closed its socket, or given up its number. */
 void listener_closed(struct listener *d);

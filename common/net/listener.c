@@ -413,7 +413,7 @@ conns_fini(struct conns *cs)
     for (size_t i = 0; i < cs->count; i++) {
         struct listener *d = conns_listener(cs, i);
 
-        listener_stop_accepting(d);
+        conns_stop_accepting(d);
         for (size_t n = 0; n < d->touched; n++)
             if (listener_conn(d, n)->source.fd >= 0)
                 conn_close(listener_conn(d, n));

@@ -273,7 +273,7 @@ conns_listen(struct conns *cs, size_t listener, int fd)
 }
 
 void
-listener_stop_accepting(struct listener *d)
+conns_stop_accepting(struct listener *d)
 {
     for (size_t i = 0; i < LISTENER_ACCEPTORS; i++) {
         struct acceptor *a = &d->acceptors[i];

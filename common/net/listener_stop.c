@@ -145,7 +145,7 @@ conns_stop(struct conns *cs, uint64_t ms, void (*done)(void *ctx), void *ctx)
         for (size_t k = 0; k < LISTENER_ACCEPTORS; k++)
             if (d->row->protocol->stop != STOP_CUT)
                 accept_rest(d, &d->acceptors[k]);
-        listener_stop_accepting(d);
+        conns_stop_accepting(d);
         d->moved_ms = now;
         if (d->row->protocol->stop == STOP_ANSWER)
             answer_rest(d);

@@ -21,7 +21,7 @@ sequence_prefix(char to[SEQUENCE_PREFIX], unsigned reserve, unsigned server_no)
 static int
 value_of(char c)
 {
-    const char *at = memchr(sequence_alphabet, c, 64);
+    const char *at = c != '\0' ? strchr(sequence_alphabet, c) : NULL;
 
     return at ? (int)(at - sequence_alphabet) : -1;
 }
