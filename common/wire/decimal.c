@@ -7,6 +7,8 @@
 #include <assert.h>
 #include <errno.h>
 
+#include "common/wire/increment_line.h"
+
 #define EXPONENT_DIGITS 3
 #define POWER_MAX       38 /* 10^38 is the largest power below 2^128 */
 
@@ -44,18 +46,13 @@ parse_digits(const uint8_t *text, size_t size, struct decimal *d)
 static int
 parse_exponent(const uint8_t *text, size_t size, int *exponent)
 {
-    const bool negative = size > 0 && text[0] == '-';
     const size_t sign = size > 0 && (text[0] == '-' || text[0] == '+') ? 1 : 0;
-    int value = 0;
+    int64_t value;
 
-    if (size == sign || size - sign > EXPONENT_DIGITS)
+    if (size - sign > EXPONENT_DIGITS ||
+        increment_number_parse((const char *)text, size, &value) < 0)
         return -EINVAL;
-    for (size_t i = sign; i < size; i++) {
-        if (!is_digit(text[i]))
-            return -EINVAL;
-        value = value * 10 + (text[i] - '0');
-    }
-    *exponent += negative ? -value : value;
+    *exponent += (int)value;
     return 0;
 }
 
