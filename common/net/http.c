@@ -30,6 +30,13 @@ make_call(struct conn *c, const struct http_asked *a)
                               .value = a->value};
 }
 
+/* Whether the request has a route with one of these flags. */
+static bool
+has_flag(const struct http_asked *a, unsigned flags)
+{
+    return a->route && (a->route->flags & flags) != 0;
+}
+
 /* The answer to a request without a route. */
 static enum conn_next
 answer_no_route(struct http_call *x, unsigned allow)
@@ -63,15 +70,13 @@ answer_no_route(struct http_call *x, unsigned allow)
 static bool
 is_admitted(struct http_call *x, struct http_asked *a, enum conn_next *next)
 {
-    const unsigned open = HTTP_IS_OPEN | HTTP_IS_PUBLIC;
-
     /* A browser sends no token with the preflight of a page. */
     if (!a->route && x->request->method == HTTP_OPTIONS &&
         http_is_listed_origin(conn_ctx(x->conn), x->request)) {
         *next = answer_no_route(x, a->allow);
         return false;
     }
-    if (!(a->route && (a->route->flags & open) != 0) &&
+    if (!has_flag(a, HTTP_IS_OPEN | HTTP_IS_PUBLIC) &&
         !http_is_authorized(x, a->route ? a->right : 0, next))
         return false;
     if (!a->route) {
@@ -219,18 +224,10 @@ parse_head(struct http_state *s, const struct input *in, struct http_request *r)
     return rc;
 }
 
-static bool
-is_open(const struct http_asked *a)
-{
-    return a->route && (a->route->flags & HTTP_IS_OPEN) != 0;
-}
-
 static uint32_t
 body_max(const struct http_asked *a)
 {
-    return a->route && (a->route->flags & HTTP_LONG_BODY) != 0
-               ? HTTP_LONG_BODY_MAX
-               : HTTP_BODY_MAX;
+    return has_flag(a, HTTP_LONG_BODY) ? HTTP_LONG_BODY_MAX : HTTP_BODY_MAX;
 }
 
 /* The next request, as http_parse(): its size, 0, or a status below 0.  What
@@ -251,7 +248,7 @@ next_request(struct conn *c, const struct input *in, struct http_asked *a)
     if (size < 0)
         return size;
     a->size = (size_t)size;
-    may_recall = is_open(a) || http_is_ours(site, &a->request);
+    may_recall = has_flag(a, HTTP_IS_OPEN) || http_is_ours(site, &a->request);
     if (!may_recall && (http_is_foreign(site, &a->request) ||
                         http_end_of(c) != HTTP_END_SOCKET))
         return -HTTP_FORBIDDEN;
@@ -263,12 +260,6 @@ next_request(struct conn *c, const struct input *in, struct http_asked *a)
     if (may_recall)
         remember_request(site, in->at, a);
     return size;
-}
-
-static bool
-reads_body(const struct http_asked *a)
-{
-    return a->route && (a->route->flags & HTTP_READS_BODY) != 0;
 }
 
 /* Whether the body of a request has come, too; else `in` says what is to come,
@@ -292,7 +283,7 @@ has_body(struct http_state *s, struct input *in, const struct http_asked *a,
     if (a->size + a->request.body <= in->size)
         return true;
     in->need = (uint32_t)a->size;
-    if (reads_body(a))
+    if (has_flag(a, HTTP_READS_BODY))
         in->need += a->request.body;
     else
         in->skip = a->request.body;
@@ -306,7 +297,7 @@ body_of(struct conn *c, const struct input *in, const struct http_asked *a)
     const struct http_state *s = conn_state(c);
     struct http_site *site = conn_ctx(c);
 
-    if (!reads_body(a))
+    if (!has_flag(a, HTTP_READS_BODY))
         return (struct http_text){NULL, 0};
     if (!a->request.is_chunked)
         return (struct http_text){in->at + a->size, a->request.body};

@@ -57,10 +57,11 @@ find_line(const uint8_t *at, size_t size, size_t *length, int *status)
     return *status == 0;
 }
 
-/* Passes over one chunk, or one line behind the last.  False: over nothing. */
+/* Passes over one chunk, or one line behind the last, and copies its data where
+ * `to` is not NULL.  False: over nothing. */
 static bool
 pass_chunk(struct http_chunks *k, const uint8_t *at, size_t size, size_t max,
-           uint32_t *need, int *status)
+           uint8_t *to, uint32_t *need, int *status)
 {
     size_t length, digits, end;
     uint32_t chunk;
@@ -90,6 +91,8 @@ pass_chunk(struct http_chunks *k, const uint8_t *at, size_t size, size_t max,
         *status = 400;
         return false;
     }
+    if (to)
+        memcpy(to + k->size, at + end - chunk, chunk);
     k->is_last = chunk == 0;
     k->size += chunk;
     k->at = (uint32_t)(chunk > 0 ? end + 2 : end);
@@ -105,7 +108,7 @@ http_chunks_read(struct http_chunks *k, const uint8_t *at, size_t size,
     *need = 0;
     if (size > HTTP_CHUNKS_MAX)
         size = HTTP_CHUNKS_MAX;
-    while (!k->is_whole && pass_chunk(k, at, size, max, need, status))
+    while (!k->is_whole && pass_chunk(k, at, size, max, NULL, need, status))
         continue;
     if (k->is_whole || *status != 0)
         return k->is_whole;
@@ -119,17 +122,11 @@ http_chunks_read(struct http_chunks *k, const uint8_t *at, size_t size,
 void
 http_chunks_join(const struct http_chunks *k, const uint8_t *at, uint8_t *to)
 {
-    const uint8_t *end = at + k->at;
-    size_t done = 0, digits;
-    uint32_t chunk;
+    struct http_chunks again = {.at = 0};
+    uint32_t need = 0;
+    int status = 0;
 
-    while (done < k->size) {
-        const uint8_t *lf = memchr(at, '\n', (size_t)(end - at));
-
-        if (!lf || !read_size(at, (size_t)(lf - at), &chunk, &digits))
-            break; /* http_chunks_read() has seen that there is one */
-        memcpy(to + done, lf + 1, chunk);
-        done += chunk;
-        at = lf + 1 + chunk + 2;
-    }
+    while (again.at < k->at &&
+           pass_chunk(&again, at, k->at, HTTP_CHUNKS_MAX, to, &need, &status))
+        continue;
 }
