@@ -237,15 +237,17 @@ listener_wake(struct listener *d)
 
 /* ---- time -------------------------------------------------------------- */
 
+/* Closes the connections of a list, the oldest first, that moved no byte for so
+ * long. */
 static void
-end_idle(struct listener *d, uint32_t now)
+close_old(struct listener *d, enum conn_state state, uint32_t now, uint32_t ms)
 {
-    struct list_link *list = &d->lists[CONN_IDLE];
+    struct list_link *list = &d->lists[state];
 
-    while (d->row->idle_s > 0 && !list_alone(list)) {
+    while (!list_alone(list)) {
         struct conn *c = LOOP_OWNER(list->next, struct conn, link);
 
-        if (now - c->moved_ms < d->row->idle_s * 1000)
+        if (now - c->moved_ms < ms)
             return;
         conn_close(c);
     }
@@ -278,20 +280,6 @@ serve_late(struct listener *d)
 }
 
 static void
-end_ending(struct listener *d, uint32_t now)
-{
-    struct list_link *list = &d->lists[CONN_ENDING];
-
-    while (!list_alone(list)) {
-        struct conn *c = LOOP_OWNER(list->next, struct conn, link);
-
-        if (now - c->moved_ms < CONN_ENDING_MS)
-            return;
-        conn_close(c);
-    }
-}
-
-static void
 tick_due(struct loop_timer *timer)
 {
     struct conns *cs = LOOP_OWNER(timer, struct conns, tick);
@@ -300,8 +288,9 @@ tick_due(struct loop_timer *timer)
     for (size_t i = 0; i < cs->count; i++) {
         struct listener *d = conns_listener(cs, i);
 
-        end_ending(d, (uint32_t)now);
-        end_idle(d, (uint32_t)now);
+        close_old(d, CONN_ENDING, (uint32_t)now, CONN_ENDING_MS);
+        if (d->row->idle_s > 0)
+            close_old(d, CONN_IDLE, (uint32_t)now, d->row->idle_s * 1000);
         serve_late(d);
         /* A connection may yield by now, or there are descriptors again. */
         if (listener_is_paused(d))

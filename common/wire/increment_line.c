@@ -166,14 +166,9 @@ increment_number_parse(const char *text, size_t size, int64_t *out)
 static const struct increment_fault *
 read_count(const char *field, size_t size, int64_t *out)
 {
-    switch (increment_number_parse(field, size, out)) {
-    case 0:
-        return NULL;
-    case -ERANGE:
-        return &too_large;
-    default:
-        return &no_number;
-    }
+    const int rc = increment_number_parse(field, size, out);
+
+    return rc == 0 ? NULL : rc == -ERANGE ? &too_large : &no_number;
 }
 
 const struct increment_fault *

@@ -39,18 +39,11 @@ put_raw_name(struct table_writer *t, const char *key, const struct cell *c)
     json_string(&t->out, text, 2 * c->size);
 }
 
-/* A number for readers with doubles. */
-static void
-put_number_as_text(struct table_writer *t, const struct cell *c)
-{
-    char text[NAME_TEXT_SIZE];
-
-    json_text(&t->out, cell_plain(c, false, text));
-}
-
 static void
 put_json(struct table_writer *t, const char *key, const struct cell *c)
 {
+    char text[NAME_TEXT_SIZE];
+
     json_member(&t->out, key);
     switch (c->kind) {
     case CELL_NONE:
@@ -68,7 +61,7 @@ put_json(struct table_writer *t, const char *key, const struct cell *c)
         break;
     case CELL_NUMBER:
         if (t->has_numbers_as_texts)
-            put_number_as_text(t, c);
+            json_text(&t->out, cell_plain(c, false, text));
         else
             json_integer(&t->out, c->number);
         break;
