@@ -277,12 +277,6 @@ listener_ctx(const struct listener *d)
     return d->row->ctx;
 }
 
-static inline struct listener *
-conn_listener(const struct conn *c)
-{
-    return c->listener;
-}
-
 uint32_t conn_number(const struct conn *c); /* in its listener, from 0 */
 
 /* loop_unix_ms() of its loop. */
@@ -297,7 +291,7 @@ void conn_peer(const struct conn *c, char text[NET_ADDRESS_SIZE]);
 static inline void *
 conn_ctx(const struct conn *c)
 {
-    return listener_ctx(conn_listener(c));
+    return c->listener->row->ctx;
 }
 
 /* ---- for protocols, within take(), more() and ended() ------------------- */

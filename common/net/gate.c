@@ -31,7 +31,7 @@ gate_fini(struct gate *g)
 bool
 conn_gate(struct conn *c, struct gate *g)
 {
-    struct conns *cs = conn_listener(c)->conns;
+    struct conns *cs = c->listener->conns;
     const unsigned group = g->collecting;
     const uint16_t bit = (uint16_t)(F_GATE_0 << group);
 
@@ -79,7 +79,7 @@ leave_group(struct conn *c, unsigned group)
 static void
 release_gated(struct conn *c, unsigned group)
 {
-    const struct protocol *p = conn_listener(c)->row->protocol;
+    const struct protocol *p = c->listener->row->protocol;
 
     if (!leave_group(c, group))
         return;
@@ -103,10 +103,10 @@ gate_release(struct gate *g)
 static void
 replace_gated(struct conn *c, const char *words)
 {
-    struct conns *cs = conn_listener(c)->conns;
+    struct conns *cs = c->listener->conns;
     const size_t size = strlen(words);
 
-    assert(!cs->served && !conn_listener(c)->row->protocol->ack);
+    assert(!cs->served && !c->listener->row->protocol->ack);
     chain_trim(&cs->pool, &c->out, conn_gated(c));
     c->gated[0] = c->gated[1] = 0;
     conn_starve(c, false);
@@ -162,7 +162,7 @@ static bool
 replace_answers(struct conn *c, bool (*next)(struct conn *c, uint32_t gated,
                                              struct gate_answer *out))
 {
-    struct pool *p = &conn_listener(c)->conns->pool;
+    struct pool *p = &c->listener->conns->pool;
     const uint32_t gated = conn_gated(c);
     const size_t begin = c->out.size - gated;
     struct chain from = c->out, to = {.size = 0};
@@ -197,7 +197,7 @@ gate_replace(struct gate *g, bool (*next)(struct conn *c, uint32_t gated,
         for (size_t i = 0; i < g->count[group]; i++) {
             struct conn *c = g->waiting[group][i];
 
-            assert(!conn_listener(c)->conns->served);
+            assert(!c->listener->conns->served);
             if (!leave_group(c, group))
                 continue;
             if (conn_gated(c) == 0 || replace_answers(c, next))
@@ -214,7 +214,7 @@ gate_replace(struct gate *g, bool (*next)(struct conn *c, uint32_t gated,
 uint32_t
 conn_gated_at(const struct conn *c)
 {
-    const struct conns *cs = conn_listener(c)->conns;
+    const struct conns *cs = c->listener->conns;
 
     assert(cs->served == c);
     if (conn_gated(c) > 0)
@@ -227,7 +227,7 @@ void
 gate_overwrite(struct gate_cursor *cursor, const struct conn *c, uint32_t at,
                const void *bytes, size_t size)
 {
-    const struct conns *cs = conn_listener(c)->conns;
+    const struct conns *cs = c->listener->conns;
 
     assert(!cs->served);
     if (c->state == CONN_CLOSED)

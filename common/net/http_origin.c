@@ -6,6 +6,7 @@
 #include "common/net/http_internal.h"
 
 #include <stdio.h>
+#include <strings.h>
 #include <sys/socket.h>
 
 #include "common/wire/name.h"
@@ -56,17 +57,13 @@ host_name(struct http_text host)
 static bool
 is_listed(const char *names, struct http_text host)
 {
-    char name[HTTP_HOSTS_SIZE];
     size_t size;
 
     for (names += strspn(names, " "); *names != '\0';
          names += size + strspn(names + size, " ")) {
         size = strcspn(names, " ");
-        if (size >= sizeof name)
-            return false;
-        memcpy(name, names, size);
-        name[size] = '\0';
-        if (http_text_is_like(host, name))
+        if (size == host.size &&
+            strncasecmp(names, (const char *)host.at, size) == 0)
             return true;
     }
     return false;

@@ -252,7 +252,7 @@ resp_do_info(struct resp_call *call)
         "countd_forwarded:%" PRIu64 "\r\ncountd_unsure:%" PRIu64 "\r\n"
         "countd_as_of_ms:%" PRIi64 "\r\n"
         "\r\n# Replication\r\nrole:master\r\nconnected_slaves:0\r\n",
-        conn_listener(call->conn)->open, r->commands, f->stats.forwarded,
+        call->conn->listener->open, r->commands, f->stats.forwarded,
         f->stats.unsure, as_of_get(r->as_of, NULL, 0));
     assert(size > 0 && (size_t)size < sizeof text);
     return resp_answer_bulk(call, text, (size_t)size);

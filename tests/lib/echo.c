@@ -92,7 +92,7 @@ work(struct conn *c)
     fault_pass_ns(WORK_NS);
     if (f->served_count < ECHO_SERVED)
         f->served[f->served_count++] =
-            conn_listener(c)->index * 1000u + conn_number(c);
+            c->listener->index * 1000u + conn_number(c);
     return CONN_MORE;
 }
 
