@@ -62,7 +62,7 @@ static void
 turn(struct listener *d, bool begins)
 {
     if (!begins)
-        end_turn(listener_ctx(d));
+        end_turn(d->row->ctx);
 }
 
 /* ---- long answers ------------------------------------------------------ */

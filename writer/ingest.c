@@ -17,7 +17,7 @@ static const char malformed[] =
 static size_t
 input_limit(struct listener *d)
 {
-    const struct ingest *in = listener_ctx(d);
+    const struct ingest *in = d->row->ctx;
     const size_t size = in->logs->layout.message_size;
     const size_t count = logs_free_slots(in->logs), most = SLICE / size;
 

@@ -213,7 +213,7 @@ struct listener_config {
                                listen_key where an empty one does */
     const char *max_key;    /* the setting of `max`, for messages */
     const struct protocol *protocol;
-    void *ctx;          /* listener_ctx() */
+    void *ctx;          /* conn_ctx() */
     size_t max;         /* connections */
     size_t reserved;    /* of these no other listener can have */
     uint32_t idle_s;    /* closed after; 0: never */
@@ -270,12 +270,6 @@ struct listener {
     struct diag_repeat allow_warning, late_warning, full_warning,
         browser_warning, malformed_warning, memory_warning;
 };
-
-static inline void *
-listener_ctx(const struct listener *d)
-{
-    return d->row->ctx;
-}
 
 uint32_t conn_number(const struct conn *c); /* in its listener, from 0 */
 

@@ -243,7 +243,7 @@ begin_turn(struct resp_service *r)
 static void
 turn(struct listener *d, bool begins)
 {
-    struct resp_service *r = listener_ctx(d);
+    struct resp_service *r = d->row->ctx;
 
     if (begins)
         return;

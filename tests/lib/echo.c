@@ -28,7 +28,7 @@ echo_of(struct conn *c)
 static size_t
 echo_room(struct listener *d)
 {
-    return ((struct echo *)listener_ctx(d))->room;
+    return ((struct echo *)d->row->ctx)->room;
 }
 
 /* `bytes` NULL: as many b. */

@@ -264,7 +264,7 @@ is_http(const uint8_t *line, size_t size)
 static size_t
 lines_limit(struct listener *d)
 {
-    struct statsd *s = ((struct statsd_port *)listener_ctx(d))->statsd;
+    struct statsd *s = ((struct statsd_port *)d->row->ctx)->statsd;
 
     return statsd_has_memory(s, CONN_SLICE + STATSD_LINE_MAX) ? SIZE_MAX : 0;
 }
