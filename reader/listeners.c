@@ -74,16 +74,16 @@ reader_listeners_init(struct reader_listeners *l, const struct config *c,
 }
 
 bool
-reader_listener_is_on(const struct reader_listeners *l, size_t index)
+reader_listener_is_on(const struct listener_config *row)
 {
-    return l->rows[index].listen[0] != '\0';
+    return row->listen[0] != '\0';
 }
 
 bool
 reader_listeners_are_on(const struct reader_listeners *l)
 {
     for (size_t i = 0; i < READER_LISTENERS; i++)
-        if (reader_listener_is_on(l, i))
+        if (reader_listener_is_on(&l->rows[i]))
             return true;
     return false;
 }

@@ -26,7 +26,7 @@ int reader_listeners_init(struct reader_listeners *l, const struct config *c,
                           struct read_http *http);
 
 /* Whether the listener is on. */
-bool reader_listener_is_on(const struct reader_listeners *l, size_t index);
+bool reader_listener_is_on(const struct listener_config *row);
 
 /* Whether any is. */
 bool reader_listeners_are_on(const struct reader_listeners *l);

@@ -200,7 +200,7 @@ start_serving(struct reader *r)
     if (rc < 0)
         return rc;
     range_init(&r->range, r->loop, &r->answer);
-    if (reader_listener_is_on(&r->listeners, LISTENER_RESP))
+    if (reader_listener_is_on(&r->listeners.rows[LISTENER_RESP]))
         rc = resp_service_init(&r->resp, r->loop, r->store, &r->as_of,
                                &r->config, &r->layout, r->listeners.shared);
     r->resp.tokens = r->tokens;

@@ -1,13 +1,6 @@
 /* reader/reader_status.c - see reader_status.h. */
 #include "reader/reader_status.h"
 
-/* One that serves no port has no statistics of it. */
-static bool
-is_on(const struct reader_status *s, size_t listener)
-{
-    return conns_listener(s->conns, listener)->row->listen[0] != '\0';
-}
-
 static void
 fill_resp(int64_t *v, struct resp_service *r, uint64_t as_of_ms)
 {
@@ -32,7 +25,7 @@ fill_row(struct reader_status *s)
     v[STATUS_R_LISTINGS] = (int64_t)s->range->listings;
     v[STATUS_R_UNREADABLE] = (int64_t)s->range->unreadable;
     v[STATUS_R_AS_OF_MS] = (int64_t)s->as_of->as_of_ms;
-    if (is_on(s, LISTENER_RESP))
+    if (reader_listener_is_on(conns_listener(s->conns, LISTENER_RESP)->row))
         fill_resp(v, s->resp, s->as_of->as_of_ms);
     for (size_t i = 0; i < READER_LISTENERS; i++)
         status_fill_listener(&s->listeners[i], conns_listener(s->conns, i));
@@ -65,7 +58,7 @@ reader_status_put(struct reader_status *s)
     fill_row(s);
     status_put(&s->status, &s->row);
     for (size_t i = 0; i < READER_LISTENERS; i++)
-        if (is_on(s, i))
+        if (reader_listener_is_on(conns_listener(s->conns, i)->row))
             status_put(&s->status, &s->listeners[i]);
 }
 
@@ -75,6 +68,6 @@ reader_status_print(struct reader_status *s)
     fill_row(s);
     status_print("", &s->row);
     for (size_t i = 0; i < READER_LISTENERS; i++)
-        if (is_on(s, i))
+        if (reader_listener_is_on(conns_listener(s->conns, i)->row))
             status_print("", &s->listeners[i]);
 }

@@ -54,42 +54,26 @@ moment_interval(const char *text, size_t size, int64_t *out)
     return -EINVAL;
 }
 
-/* Reads YYYYMMDD. */
+/* Reads YYYYMMDD or HH:MM_YYYYMMDD. */
 static int
 read_date(const char *text, size_t size, int64_t *out)
 {
+    const char *form = size == 8 ? "%Y%m%d" : "%H:%M_%Y%m%d";
+    char date[] = "HH:MM_YYYYMMDD";
     struct tm day = {0}, same;
-    int64_t number;
-    time_t t;
+    const char *end;
 
-    if (size != 8 || read_digits(text, size, &number) != 8)
+    if ((size != 8 && size != sizeof date - 1) || memchr(text, ' ', size))
         return -EINVAL;
-    day.tm_year = (int)(number / 10000) - 1900;
-    day.tm_mon = (int)(number / 100 % 100) - 1;
-    day.tm_mday = (int)(number % 100);
+    memcpy(date, text, size);
+    date[size] = '\0';
+    end = strptime(date, form, &day);
+    if (!end || *end != '\0' || day.tm_year < 70)
+        return -EINVAL;
     same = day;
-    t = timegm(&same);
+    *out = timegm(&same);
     /* The 31st of a month that has none is the first of the next. */
-    if (day.tm_year < 70 || same.tm_mon != day.tm_mon ||
-        same.tm_mday != day.tm_mday)
-        return -EINVAL;
-    *out = t;
-    return 0;
-}
-
-/* Reads HH:MM_YYYYMMDD. */
-static int
-read_time_of_day(const char *text, size_t size, int64_t *out)
-{
-    int64_t hours, minutes;
-
-    if (size != 14 || text[2] != ':' || text[5] != '_' ||
-        read_digits(text, 2, &hours) != 2 ||
-        read_digits(text + 3, 2, &minutes) != 2 || hours > 23 || minutes > 59 ||
-        read_date(text + 6, 8, out) < 0)
-        return -EINVAL;
-    *out += 3600 * hours + 60 * minutes;
-    return 0;
+    return same.tm_mday == day.tm_mday ? 0 : -EINVAL;
 }
 
 int
@@ -111,8 +95,7 @@ moment_parse(const char *text, size_t size, int64_t now, int64_t *out)
     } else {
         if (is_now || size == 0)
             return -EINVAL;
-        if (read_date(text, size, out) == 0 ||
-            read_time_of_day(text, size, out) == 0)
+        if (read_date(text, size, out) == 0)
             return 0;
         if (read_digits(text, size, out) != size)
             return -EINVAL;

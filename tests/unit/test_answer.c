@@ -273,23 +273,6 @@ CASE(a_keyspace_that_cannot_be_read_is_the_last_answer, f)
     assert_ptr_equal(at, end);
 }
 
-CASE(each_kind_of_request_says_that_the_keyspace_cannot_be_read, f)
-{
-    const struct query queries[] = {query(QUERY_GET, "broken", "key"),
-                                    query(QUERY_RANK, "broken", "key"),
-                                    query(QUERY_TOTAL, "broken", "")};
-
-    break_keyspace(f, "broken");
-    for (size_t i = 0; i < 3; i++) {
-        const uint8_t *at = f->out, *end;
-
-        add(f, queries[i]);
-        end = answer(f, true);
-        expect_rows(&at, -EIO, "");
-        assert_ptr_equal(at, end);
-    }
-}
-
 /* ---- snapshots --------------------------------------------------------- */
 
 static struct store_engine spied;

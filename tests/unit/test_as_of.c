@@ -151,19 +151,6 @@ CASE(with_nothing_unmerged_it_is_now, f)
     filler_die(&log);
 }
 
-CASE(an_increment_in_an_open_log_holds_it_back, f)
-{
-    const uint64_t first = clock_unix_ms() - 5000;
-    struct filler log;
-
-    begin_log(f, &log, 0, first);
-
-    assert_int_equal(as_of(f, "words"), first - 1);
-    assert_int_equal(as_of(f, "another"), first - 1);
-    filler_die(&log);
-    assert_int_equal(as_of(f, "words"), first - 1);
-}
-
 CASE(the_oldest_log_that_is_not_merged_counts, f)
 {
     const uint64_t now = clock_unix_ms();
@@ -391,22 +378,6 @@ CASE(records_held_for_one_keyspace_hold_back_that_one_only, f)
     expect_now(f, "");
 }
 
-CASE(however_many_keyspaces_are_held_each_is_known, f)
-{
-    enum { COUNT = AS_OF_CLAIMS + 100 };
-    const uint64_t now = clock_unix_ms();
-    char name[16];
-
-    hold_many(f, now - 5000, 1, COUNT);
-
-    for (int i = 0; i < COUNT; i++) {
-        (void)snprintf(name, sizeof name, "m%d", i); /* it fits */
-        assert_int_equal(as_of(f, name), now - 5001);
-    }
-    expect_now(f, "words");
-    assert_int_equal(as_of(f, ""), now - 5001);
-}
-
 CASE(many_keyspaces_are_told_apart_within_a_look, f)
 {
     enum { COUNT = 3 * AS_OF_CLAIMS };
@@ -531,21 +502,6 @@ CASE(a_newer_log_does_not_hide_one_of_before_the_clock_was_set_back, f)
     expect_now(f, "words");
 }
 
-CASE(a_log_of_before_the_clock_was_set_back_counts_when_its_time_comes_again, f)
-{
-    const uint64_t before = as_of(f, "words");
-    struct filler ahead;
-
-    begin_log(f, &ahead, 0, clock_unix_ms() + 5000); /* then set back */
-    filler_seal(&ahead);
-    assert_int_equal(as_of(f, "words"), before);
-
-    fault_clock(10000);
-    assert_int_equal(as_of(f, "words"), before);
-    filler_empty(f->datadir.log_fd, 0);
-    expect_now(f, "words");
-}
-
 /* Its own time tells the reader, where no stamp is in the future. */
 CASE(a_reader_notices_that_the_clock_was_set_back, f)
 {
@@ -646,47 +602,6 @@ CASE(a_record_stamped_before_a_look_takes_nothing_back, f)
     assert_int_equal(as_of(f, "words"), before);
     assert_int_equal(as_of(f, ""), before);
     expect_now(f, "others");
-}
-
-CASE(nor_while_records_of_another_keyspace_are_held, f)
-{
-    const uint64_t long_ago = clock_unix_ms() - 86400000;
-    uint64_t before;
-    struct filler log;
-
-    hold(f, "broken", long_ago, 1);
-    before = as_of(f, "words");
-    begin_log(f, &log, 0, before - 3);
-    filler_seal(&log);
-    hold(f, "words", before - 3, 2);
-    filler_empty(f->datadir.log_fd, 0);
-
-    assert_int_equal(as_of(f, "words"), before);
-    let_go(f, "broken");
-    assert_int_equal(as_of(f, "words"), before);
-    let_go(f, "words");
-    expect_now(f, "words");
-}
-
-CASE(logs_merged_out_of_order_take_nothing_back, f)
-{
-    static const uint64_t order[] = {2, 0, 3, 1};
-    const uint64_t now = clock_unix_ms();
-    uint64_t last = 0, got;
-    struct filler log;
-
-    for (uint64_t i = 0; i < 4; i++) {
-        begin_log(f, &log, i, now - 8000 + 1000 * i);
-        filler_seal(&log);
-    }
-    for (size_t i = 0; i < 4; i++) {
-        got = as_of(f, "words");
-        assert_true(got >= last);
-        last = got;
-        filler_empty(f->datadir.log_fd, order[i]);
-    }
-    assert_int_equal(last, now - 7001); /* of log 1 */
-    expect_now(f, "words");
 }
 
 /* Writers and workers of the test: what is where, and since when.  UINT64_MAX:

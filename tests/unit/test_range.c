@@ -374,6 +374,27 @@ expect_error(int fd, int error)
     client_rows_free(&r);
 }
 
+/* The reply is a listing of so many keyspaces. */
+static void
+expect_list(int fd, int64_t rows)
+{
+    struct client_rows r;
+
+    client_reply(fd, &r);
+    assert_int_equal(r.rows, rows);
+    client_rows_free(&r);
+}
+
+static void
+request_list(int fd, int times)
+{
+    uint8_t bytes[QUERY_EXTENDED_SIZE];
+
+    for (int i = 0; i < times; i++)
+        client_send(fd, bytes,
+                    client_extended_request(bytes, QUERY_KEYSPACES, "", ""));
+}
+
 static void
 request(int fd, const char *keyspace, int64_t offset, int64_t length)
 {
@@ -420,31 +441,6 @@ take_greedy(int fd, unsigned requests)
 }
 
 /* ---- order and splits -------------------------------------------------- */
-
-CASE(a_hundred_pipelined_requests_are_answered_in_order, f)
-{
-    static uint8_t bytes[100 * QUERY_SIZE];
-    size_t size = 0;
-    int fd = client_connect(f->port);
-
-    for (int i = 0; i < 100; i++)
-        size += client_range_request(bytes + size,
-                                     i % 3   ? "small"
-                                     : i % 2 ? "other"
-                                             : "none",
-                                     i % 4, 2);
-    client_send(fd, bytes, size);
-
-    for (int i = 0; i < 100; i++) {
-        if (i % 3)
-            expect_rows(fd, 10, i % 4, 2);
-        else if (i % 2)
-            expect_rows(fd, 3, i % 4, i % 4 == 1 ? 2 : 0);
-        else
-            expect_rows(fd, 0, 0, 0);
-    }
-    client_close(fd);
-}
 
 CASE(requests_may_be_split_at_every_byte, f)
 {
@@ -503,7 +499,6 @@ CASE(a_half_closed_connection_gets_all_its_answers, f)
 
 CASE_MANY(a_listing_is_made_in_steps_and_others_are_served_between, f)
 {
-    uint8_t bytes[QUERY_EXTENDED_SIZE];
     struct client_rows r;
     bool seen = false;
     int list, fd;
@@ -517,8 +512,7 @@ CASE_MANY(a_listing_is_made_in_steps_and_others_are_served_between, f)
      * connection is seen to be faster. */
     for (int i = 0; i < 5000 && !seen; i++) {
         request(list, "small", 0, 1);
-        client_send(list, bytes,
-                    client_extended_request(bytes, QUERY_KEYSPACES, "", ""));
+        request_list(list, 1);
         request(list, "small", 1, 1);
         expect_rows(list, 10, 0, 1);
         request(fd, "small", 2, 1);
@@ -551,15 +545,13 @@ CASE_MANY(the_top_of_a_period_stands_in_line_with_listings, f)
     uint8_t bytes[QUERY_SIZE_MAX], head[QUERY_REPLY_SIZE], rest[4096];
     struct query_reply reply;
     struct query_history_head facts;
-    struct client_rows r;
     int list, fd;
 
     (void)tell(f, '1'); /* what it answers does not matter */
     list = client_connect(f->port);
     fd = client_connect(f->port);
     for (int i = 0; i < 20; i++) {
-        client_send(list, bytes,
-                    client_extended_request(bytes, QUERY_KEYSPACES, "", ""));
+        request_list(list, 1);
         request(fd, "small", 0, 1);
         client_send(fd, bytes, (size_t)query_put(&top, bytes));
         request(fd, "small", 1, 1);
@@ -574,33 +566,7 @@ CASE_MANY(the_top_of_a_period_stands_in_line_with_listings, f)
         query_history_get(rest, &facts);
         assert_int_equal(facts.error, -ENODATA);
         expect_rows(fd, 10, 1, 1);
-        client_reply(list, &r);
-        assert_int_equal(r.rows, 3 + MANY);
-        client_rows_free(&r);
-    }
-    client_close(list);
-    client_close(fd);
-}
-
-CASE(fifty_listings_in_a_row_are_all_answered_and_others_between, f)
-{
-    enum { LISTINGS = 50 };
-    uint8_t bytes[LISTINGS * QUERY_EXTENDED_SIZE];
-    struct client_rows r;
-    size_t size = 0;
-    int list = client_connect(f->port), fd = client_connect(f->port);
-
-    for (int i = 0; i < LISTINGS; i++)
-        size += client_extended_request(bytes + size, QUERY_KEYSPACES, "", "");
-    client_send(list, bytes, size);
-    for (int i = 0; i < LISTINGS; i++) {
-        request(fd, "small", i % 10, 1);
-        expect_rows(fd, 10, i % 10, 1);
-    }
-    for (int i = 0; i < LISTINGS; i++) {
-        client_reply(list, &r);
-        assert_int_equal(r.rows, 3);
-        client_rows_free(&r);
+        expect_list(list, 3 + MANY);
     }
     client_close(list);
     client_close(fd);
@@ -608,18 +574,14 @@ CASE(fifty_listings_in_a_row_are_all_answered_and_others_between, f)
 
 CASE(who_leaves_during_a_listing_makes_way, f)
 {
-    uint8_t bytes[3 * QUERY_EXTENDED_SIZE];
     struct client_rows r;
     const uint64_t until = clock_ms() + 60000;
     uint8_t byte;
     char name[16];
-    size_t size = 0;
     unsigned fds;
     int fd;
 
     (void)tell(f, '1'); /* as above */
-    for (int i = 0; i < 3; i++)
-        size += client_extended_request(bytes + size, QUERY_KEYSPACES, "", "");
     for (int i = 0; i < 200; i++) {
         (void)snprintf(name, sizeof name, "k%03d", i); /* it fits */
         break_keyspace(f->site, name);
@@ -627,7 +589,7 @@ CASE(who_leaves_during_a_listing_makes_way, f)
     fds = fault_open_fds();
     for (int i = 0; i < 50; i++) {
         fd = client_connect(f->port);
-        client_send(fd, bytes, size);
+        request_list(fd, 3);
         /* In the middle of it, or of the next one. */
         while (ask(f).listing == 0 && client_try_read(fd, &byte, 1, 0) < 0)
             assert_true(clock_ms() < until);
@@ -637,14 +599,13 @@ CASE(who_leaves_during_a_listing_makes_way, f)
             assert_true(clock_ms() < until);
     }
     fd = client_connect(f->port);
-    client_send(fd, bytes, size);
+    request_list(fd, 3);
 
-    for (int i = 0; i < 3; i++) {
-        client_reply(fd, &r);
-        assert_int_equal(r.rows, 3 + 200);
-        assert_int_equal(r.row[1].count, -1);
-        client_rows_free(&r);
-    }
+    expect_list(fd, 3 + 200);
+    expect_list(fd, 3 + 200);
+    client_reply(fd, &r);
+    assert_int_equal(r.row[1].count, -1);
+    client_rows_free(&r);
     client_close(fd);
     await_none(f);
 }
@@ -652,17 +613,12 @@ CASE(who_leaves_during_a_listing_makes_way, f)
 CASE_MANY(many_listings_at_once_are_all_answered, f)
 {
     enum { PEERS = 30 };
-    uint8_t bytes[2 * QUERY_EXTENDED_SIZE];
-    struct client_rows r;
-    size_t size = 0;
     int fds[PEERS];
 
     (void)tell(f, '1'); /* as above */
-    for (int i = 0; i < 2; i++)
-        size += client_extended_request(bytes + size, QUERY_KEYSPACES, "", "");
     for (int i = 0; i < PEERS; i++) {
         fds[i] = client_connect(f->port);
-        client_send(fds[i], bytes, size);
+        request_list(fds[i], 2);
     }
     /* Some of those who wait for theirs leave. */
     for (int i = 1; i < PEERS; i += 3)
@@ -671,11 +627,8 @@ CASE_MANY(many_listings_at_once_are_all_answered, f)
     for (int i = 0; i < PEERS; i++) {
         if (i % 3 == 1)
             continue;
-        for (int j = 0; j < 2; j++) {
-            client_reply(fds[i], &r);
-            assert_int_equal(r.rows, 3 + MANY);
-            client_rows_free(&r);
-        }
+        expect_list(fds[i], 3 + MANY);
+        expect_list(fds[i], 3 + MANY);
         client_close(fds[i]);
     }
     await_none(f);
@@ -683,25 +636,18 @@ CASE_MANY(many_listings_at_once_are_all_answered, f)
 
 CASE(who_does_not_read_keeps_the_listing_from_nobody, f)
 {
-    uint8_t bytes[QUERY_EXTENDED_SIZE];
-    const size_t size = client_extended_request(bytes, QUERY_KEYSPACES, "", "");
     int fd, slow = connect_greedy(f, 4);
-    struct client_rows r;
 
-    client_send(slow, bytes, size);
+    request_list(slow, 1);
     await_draining(f);
     fd = client_connect(f->port);
-    client_send(fd, bytes, size);
+    request_list(fd, 1);
 
-    client_reply(fd, &r);
-    assert_int_equal(r.rows, 3);
-    client_rows_free(&r);
+    expect_list(fd, 3);
     client_close(fd);
     for (int i = 0; i < 4; i++)
         expect_rows(slow, BIG_ROWS, 0, BIG_ROWS);
-    client_reply(slow, &r);
-    assert_int_equal(r.rows, 3);
-    client_rows_free(&r);
+    expect_list(slow, 3);
     client_close(slow);
     await_none(f);
 }
@@ -728,34 +674,6 @@ CASE(a_malformed_request_ends_the_connection_after_what_was_owed, f)
     client_close(fd);
     await_none(f);
     assert_int_equal(ask(f).stats.malformed, 1);
-}
-
-CASE(each_way_to_be_malformed_is_refused, f)
-{
-    uint8_t bytes[QUERY_EXTENDED_SIZE];
-    size_t size;
-    int fd;
-
-    for (int i = 0; i < 5; i++) {
-        size = client_range_request(bytes, "small", 0, 1);
-        if (i == 0)
-            size = client_range_request(bytes, "", 0, 1);
-        if (i == 1)
-            bytes[16 + 200] = 'x';
-        if (i == 2)
-            size =
-                client_extended_request(bytes, QUERY_VERSION + 1, "small", "");
-        if (i == 3)
-            size = client_extended_request(bytes, QUERY_GET, "small", "");
-        if (i == 4)
-            size = client_extended_request(bytes, QUERY_TOTAL, "small", "key");
-        fd = client_connect(f->port);
-        client_send(fd, bytes, size);
-
-        expect_error(fd, -EINVAL);
-        client_expect_end(fd);
-        client_close(fd);
-    }
 }
 
 CASE(a_keyspace_that_cannot_be_read_ends_the_connection, f)
