@@ -244,14 +244,6 @@ set_up(void **state)
 #define CASE(name, f) TEST_IN(name, struct fleet *f, set_up, service_teardown)
 
 static void
-url_of(struct fleet *f, char url[64])
-{
-    (void)snprintf(
-        url, 64, "http://127.0.0.1:%u/",
-        (unsigned)daemon_port(fleet_daemon(f, FLEET_READ), "read-http"));
-}
-
-static void
 put_counts(struct fleet *f)
 {
     for (int i = 0; i < 120; i++) {
@@ -332,17 +324,26 @@ CASE(the_page_can_be_turned_off, f)
     assert_string_equal(text, "404");
 }
 
-CASE(a_browser_shows_what_is_counted, f)
+/* Shows the page. */
+static void
+open_page(struct fleet *f)
 {
     char url[64];
 
+    (void)snprintf(
+        url, sizeof url, "http://127.0.0.1:%u/",
+        (unsigned)daemon_port(fleet_daemon(f, FLEET_READ), "read-http"));
+    start_browser(&browser);
+    open_tab(&browser, url);
+}
+
+CASE(a_browser_shows_what_is_counted, f)
+{
     if (access(BROWSER, X_OK) != 0)
         test_skip("no chromium (Debian's package chromium)");
     service_start(f);
     put_counts(f);
-    start_browser(&browser);
-    url_of(f, url);
-    open_tab(&browser, url);
+    open_page(f);
     expect_checked(&browser, "check_views()");
     call(&browser, "Emulation.setDeviceMetricsOverride",
          "\"width\": 390, \"height\": 844, \"deviceScaleFactor\": 1, "
@@ -353,17 +354,13 @@ CASE(a_browser_shows_what_is_counted, f)
 
 CASE(a_browser_asks_for_a_token_where_one_is_needed, f)
 {
-    char url[64];
-
     if (access(BROWSER, X_OK) != 0)
         test_skip("no chromium (Debian's package chromium)");
     service_set_tokens(f, "boss admin " BOSS "\n");
     service_start(f);
     service_add(f, "pages", "/index", 1);
     expect_text(FLEET_RUN(f, "flush"), 0, "");
-    start_browser(&browser);
-    url_of(f, url);
-    open_tab(&browser, url);
+    open_page(f);
     expect_checked(&browser, "check_token('" BOSS "')");
     stop_browser(&browser);
 }

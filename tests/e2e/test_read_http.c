@@ -586,30 +586,17 @@ CASE(what_is_wrong_is_told, f)
     expect_problem(f, "/v1/top?keyspace=pages&nn=5", 400,
                    "\"unknown-parameter\", \"detail\": \"unknown parameter: "
                    "nn\"");
-    expect_problem(f, "/v1/top?keyspace=pages&n=4097", 400,
-                   "\"bad-number\", \"detail\": \"n: 0 to 4096\"");
-    expect_problem(f, "/v1/top?keyspace=pages&keyspace=z", 400, "\"twice\"");
-    expect_problem(f, "/v1/top", 400,
-                   "\"missing-parameter\", \"detail\": \"keyspace is missing");
-    expect_problem(f, "/v1/total?keyspace=a%5cqb", 400, "\"bad-escape\"");
-    expect_problem(f, "/v1/total?keyspace=a%zz", 400, "\"bad-query\"");
-    expect_problem(f, "/v1/total?keyspace=", 400, "\"bad-name\"");
-    expect_problem(f, "/v1/history?keyspace=z&from=tomorrow", 400,
-                   "\"bad-time\"");
     expect_problem(f, "/v1/history?keyspace=z&step=61s", 400,
                    "\"bad-duration\"");
     expect_problem(f, "/v1/history?keyspace=z&step=1m&from=-30d", 400,
                    "\"too-many-rows\"");
     expect_problem(f, "/v1/keys?keyspace=no", 404, "\"no-such-keyspace\"");
     expect_problem(f, "/v1/distinct?keyspace=no", 404, "no-such-keyspace");
-    expect_problem(f, "/v1/keys?keyspace=z&n=0", 400, "\"bad-number\"");
     expect_problem(f, "/v1/now?version=1-2", 400, "\"unknown-parameter\"");
     expect_problem(f, "/v1/nosuch", 404, "no-such-path");
     expect_problem(f, "/metrics?keyspace=z", 400,
                    "\"unknown-parameter\", \"detail\": \"unknown parameter: "
                    "keyspace\"");
-    expect_problem(f, "/v1/total?keyspace=z&version=1-2-3", 400,
-                   "\"bad-version\"");
     expect_problem(f, "/v1/get?keyspace=z&key=..&as_of=9999999999999&wait=1",
                    504, "\"not-readable-yet\"");
 }

@@ -60,6 +60,15 @@ begin_log(struct fixture *f, struct filler *log, uint64_t index,
     filler_add(log, "words", "cat", 1);
 }
 
+static void
+seal_log(struct fixture *f, uint64_t index, uint64_t first_ms)
+{
+    struct filler log;
+
+    begin_log(f, &log, index, first_ms);
+    filler_seal(&log);
+}
+
 /* Holds one record of each of so many keyspaces, or with `count` 0 drops what
  * is held of the first.  What a worker does, in a process of its own as it is:
  * one process has a file of LMDB open once. */
@@ -156,10 +165,8 @@ CASE(the_oldest_log_that_is_not_merged_counts, f)
     const uint64_t now = clock_unix_ms();
     struct filler log;
 
-    begin_log(f, &log, 0, now - 3000);
-    filler_seal(&log);
-    begin_log(f, &log, 1, now - 7000);
-    filler_seal(&log);
+    seal_log(f, 0, now - 3000);
+    seal_log(f, 1, now - 7000);
     begin_log(f, &log, 2, now - 1000);
     assert_int_equal(as_of(f, "words"), now - 7001);
 
@@ -174,11 +181,9 @@ CASE(the_oldest_log_that_is_not_merged_counts, f)
 
 CASE(a_quarantined_log_does_not_hold_it_back, f)
 {
-    struct filler filler;
     struct log log;
 
-    begin_log(f, &filler, 0, clock_unix_ms() - 5000);
-    filler_seal(&filler);
+    seal_log(f, 0, clock_unix_ms() - 5000);
     assert_rc(log_claim(&log, f->datadir.log_fd, 0, LOG_MODE_FULL), 0);
     assert_rc(log_quarantine(&log), 0);
 
@@ -417,10 +422,8 @@ CASE(records_that_left_since_the_look_are_in_a_snapshot_taken_now, f)
 CASE(a_look_is_good_for_some_milliseconds, f)
 {
     const uint64_t first = clock_unix_ms() - 5000;
-    struct filler log;
 
-    begin_log(f, &log, 0, first);
-    filler_seal(&log);
+    seal_log(f, 0, first);
     assert_int_equal(as_of(f, "words"), first - 1);
     filler_empty(f->datadir.log_fd, 0);
 
@@ -437,8 +440,7 @@ CASE(whatever_fails_it_claims_no_more_than_is_true, f)
     bool hit = true;
     uint64_t got;
 
-    begin_log(f, &open, 0, now - 6000);
-    filler_seal(&open);
+    seal_log(f, 0, now - 6000);
     begin_log(f, &open, 1, now - 5000);
     hold(f, "broken", now - 8000, 1);
 
@@ -487,10 +489,9 @@ CASE(increments_of_a_clock_that_was_set_back_are_not_claimed, f)
 CASE(a_newer_log_does_not_hide_one_of_before_the_clock_was_set_back, f)
 {
     const uint64_t before = as_of(f, "words");
-    struct filler ahead, newer;
+    struct filler newer;
 
-    begin_log(f, &ahead, 0, clock_unix_ms() + 3600000); /* then set back */
-    filler_seal(&ahead);
+    seal_log(f, 0, clock_unix_ms() + 3600000); /* then set back */
     begin_log(f, &newer, 1, clock_unix_ms() + 5000);
     fault_clock(10000);
 
@@ -506,13 +507,10 @@ CASE(a_newer_log_does_not_hide_one_of_before_the_clock_was_set_back, f)
 CASE(a_reader_notices_that_the_clock_was_set_back, f)
 {
     const uint64_t first = clock_unix_ms() + 2000;
-    struct filler older, newer;
 
     fault_clock(10000);
-    begin_log(f, &older, 0, first);
-    filler_seal(&older);
-    begin_log(f, &newer, 1, first + 3000);
-    filler_seal(&newer);
+    seal_log(f, 0, first);
+    seal_log(f, 1, first + 3000);
     assert_int_equal(as_of(f, "words"), first - 1);
 
     fault_clock(7000); /* set back, by less than the logs are old */
