@@ -209,12 +209,8 @@ start_serving(struct reader *r)
                             &r->config);
     if (rc == 0)
         rc = conns_init(&r->conns, r->loop, &options);
-    if (rc < 0) {
-        resp_service_fini(&r->resp);
-        read_http_close(&r->http);
-        answer_fini(&r->answer);
-        return rc;
-    }
+    if (rc < 0)
+        return rc; /* and the process ends */
     reader_status_init(&r->status, r->config.data_dir, &r->range, &r->resp,
                        &r->as_of, r->conns);
     return 0;

@@ -1,6 +1,7 @@
-/* reader/metrics.c - see metrics.h.
+/* reader/metrics.c - see metrics.h: metrics_check(), metrics_answer(),
+ * metrics_end_turn().
  *
- * metrics_put() writes family after family: put_processes(), put_logs(),
+ * put_all() writes family after family: put_processes(), put_logs(),
  * put_directory(), then the tables `metrics` and `splits`, then put_users(). */
 #include "reader/metrics.h"
 
@@ -11,6 +12,15 @@
 #include <string.h>
 
 #include "common/base/version.h"
+#include "common/net/http_query.h"
+#include "reader/read_commands.h"
+
+/* Bytes of the longest answer: a row for each place of the board, and the
+ * counters of users. */
+#define METRICS_MAX (((size_t)1 << 20) + USER_METRICS_TEXT)
+#define STEP_NS     1000000 /* of a turn, about */
+
+static_assert(METRICS_MAX <= READ_HTTP_TEXT_MAX, "the buffer is that of texts");
 
 enum scale { SCALE_ONE, SCALE_MS, SCALE_US };
 
@@ -429,9 +439,12 @@ put_users(struct sink *s, const struct user_metrics *u)
                 (int64_t)u->left_out, SCALE_ONE);
 }
 
-size_t
-metrics_put(const struct overview *o, const struct user_metrics *u,
-            bool is_open, char *text)
+/* Writes them into `text`, which has METRICS_MAX bytes; returns the size.
+ * `is_open`: OpenMetrics.  NULL: there is no board, and only what is known
+ * without it is written. */
+static size_t
+put_all(const struct overview *o, const struct user_metrics *u, bool is_open,
+        char *text)
 {
     struct sink s = {.text = text, .is_open = is_open};
 
@@ -455,4 +468,73 @@ metrics_put(const struct overview *o, const struct user_metrics *u,
     if (is_open)
         put_text(&s, "# EOF\n");
     return s.size;
+}
+
+/* ---- scrapes ------------------------------------------------------------ */
+
+static bool
+wants_openmetrics(const struct http_request *r)
+{
+    return http_weight(r, "application/openmetrics-text") > 0;
+}
+
+bool
+metrics_check(struct http_call *x, enum conn_next *next)
+{
+    char shown[HTTP_QUERY_SHOWN], detail[HTTP_DETAIL_SIZE];
+    const struct http_problem problem = {"unknown-parameter", detail, 0};
+
+    if (!http_query_shows(x->request->query, shown))
+        return true;
+    (void)snprintf(detail, sizeof detail, "unknown parameter: %s", shown);
+    *next = http_refuse(x, HTTP_BAD_REQUEST, &problem);
+    return false;
+}
+
+enum conn_next
+metrics_answer(struct http_call *x)
+{
+    struct read_http *h = x->ctx;
+    const uint64_t now_ms = loop_now_ms(h->loop);
+    const bool is_open = wants_openmetrics(x->request);
+    size_t size;
+    uint8_t *body;
+
+    if (!user_metrics_is_fresh(&h->users, now_ms)) {
+        user_metrics_start(&h->users, now_ms);
+        return http_hold(x, &h->scrapes);
+    }
+    x->type = is_open ? "application/openmetrics-text; version=1.0.0; "
+                        "charset=utf-8"
+                      : "text/plain; version=0.0.4; charset=utf-8";
+    size = put_all(read_board(h) ? &h->overview : NULL, &h->users, is_open,
+                   (char *)h->text);
+    body = http_body(x, size);
+    if (!body)
+        return CONN_FULL;
+    memcpy(body, h->text, size);
+    return http_end(x, HTTP_OK, size);
+}
+
+/* A step, if a scrape still waits for it. */
+static void
+step_users(struct read_http *h)
+{
+    const uint64_t now_ms = loop_now_ms(h->loop);
+
+    if (list_alone(&h->scrapes.link)) {
+        user_metrics_stop(&h->users);
+        return;
+    }
+    answer_start_turn(h->answer, now_ms);
+    if (user_metrics_step(&h->users, STEP_NS, now_ms))
+        http_wake(&h->scrapes);
+}
+
+bool
+metrics_end_turn(struct read_http *h)
+{
+    if (h->users.state != USER_METRICS_IDLE)
+        step_users(h);
+    return h->users.state != USER_METRICS_IDLE;
 }

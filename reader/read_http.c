@@ -10,9 +10,9 @@
 
 #include "common/base/clock.h"
 #include "common/base/text_put.h"
+#include "reader/metrics.h"
 #include "reader/read_commands.h"
 #include "reader/request_hash.h"
-#include "reader/scrape.h"
 
 #define ROWS_SMALL     100   /* answers of more come after those of others */
 #define PACKED_LEAST   4096  /* bytes of an answer that is packed */
@@ -500,7 +500,7 @@ read_http_end_turn(struct read_http *h)
     else if (h->state == READ_JOB_DONE && list_alone(&h->owner.link) &&
              loop_now_ms(h->loop) - h->done_ms > DONE_MS)
         end_job(h); /* who asked has gone, or has no memory for it */
-    scrapes = scrape_end_turn(h);
+    scrapes = metrics_end_turn(h);
     answer_end_turn(h->answer);
     return graphite_end_turn(&h->graphite) || scrapes || has_steps(h);
 }
@@ -567,7 +567,7 @@ static const struct http_route routes[] = {
     {"/v1/count", "*",
      HTTP_GET | HTTP_HEAD | HTTP_POST | HTTP_PUT | HTTP_DELETE, answer_count, 0,
      NULL},
-    {"/metrics", "*", HTTP_GET | HTTP_HEAD, scrape_answer, 0, scrape_check},
+    {"/metrics", "*", HTTP_GET | HTTP_HEAD, metrics_answer, 0, metrics_check},
     {"/healthz", NULL, HTTP_GET | HTTP_HEAD, http_answer_health, HTTP_IS_OPEN,
      NULL},
     {"/readyz", NULL, HTTP_GET | HTTP_HEAD, answer_ready, HTTP_IS_OPEN, NULL},

@@ -17,10 +17,11 @@
 #include "common/wire/utf8.h"
 #include "reader/request_hash.h"
 
-#define STEP_NS 1000000 /* of a job, in a turn */
-#define DONE_MS 1000    /* an answer that is not taken is freed after */
-#define DAY     86400
-#define WHY_MAX (6 * TARGET_WHY_SIZE + 64)
+#define STEP_NS      1000000 /* of a job, in a turn */
+#define DONE_MS      1000    /* an answer that is not taken is freed after */
+#define DAY          86400
+#define PACKED_LEAST 4096 /* bytes of an answer that is packed */
+#define WHY_MAX      (6 * TARGET_WHY_SIZE + 64)
 
 #define VERSION "1.1.8" /* of Graphite: the functions of the editor */
 
@@ -186,6 +187,61 @@ fail_job(struct graphite *g, enum http_status status, const char *why)
     g->why = why;
 }
 
+/* ---- packing ------------------------------------------------------------ */
+
+/* Whether the answer that is there is to be packed. */
+static bool
+wants_packing(const struct graphite *g)
+{
+    return g->status == HTTP_OK && g->takes_gzip && g->can_deflate &&
+           g->answer.size >= PACKED_LEAST;
+}
+
+static void
+start_packing(struct graphite *g)
+{
+    (void)deflateReset(&g->deflate);
+    chunks_init(&g->packed, &g->answers, g->limits.max_bytes);
+    g->pack_at = g->answer.first;
+}
+
+/* Packs one chunk.  False: there is no memory. */
+static bool
+pack_chunk(struct graphite *g, struct chunk *chunk)
+{
+    struct json_writer *to = &g->packed.json;
+    z_stream *z = &g->deflate;
+    int rc;
+
+    z->next_in = chunk->bytes;
+    z->avail_in = (uInt)chunk->size;
+    do {
+        if (chunks_reserve(&g->packed, 1) < 0)
+            return false;
+        z->next_out = to->at;
+        z->avail_out = (uInt)(to->end - to->at);
+        rc = deflate(z, chunk->next ? Z_NO_FLUSH : Z_FINISH);
+        to->at = z->next_out;
+    } while (z->avail_out == 0 && rc != Z_STREAM_END);
+    return true;
+}
+
+/* Returns whether it is over: then is_packed, or there was no memory for it. */
+static bool
+pack_some(struct graphite *g, uint64_t until_ns)
+{
+    while (g->pack_at && clock_ns() < until_ns) {
+        if (!pack_chunk(g, g->pack_at))
+            return true; /* it goes as it is */
+        g->pack_at = g->pack_at->next;
+    }
+    if (g->pack_at)
+        return false;
+    chunks_end(&g->packed);
+    g->is_packed = true;
+    return true;
+}
+
 /* ---- steps -------------------------------------------------------------- */
 
 static void
@@ -214,8 +270,8 @@ step_job(struct graphite *g)
         return;
     if (rc < 0)
         fail_job(g, g->render.status, g->render.why);
-    if (graphite_wants_packing(g)) {
-        graphite_start_packing(g);
+    if (wants_packing(g)) {
+        start_packing(g);
         g->state = GRAPHITE_PACKS;
     } else
         finish_job(g);
@@ -238,8 +294,7 @@ graphite_end_turn(struct graphite *g)
         end_job(g); /* the client that asked has gone */
     else if (g->state == GRAPHITE_RUNS)
         step_job(g);
-    else if (g->state == GRAPHITE_PACKS &&
-             graphite_pack_some(g, clock_ns() + STEP_NS))
+    else if (g->state == GRAPHITE_PACKS && pack_some(g, clock_ns() + STEP_NS))
         finish_job(g);
     return is_working(g);
 }

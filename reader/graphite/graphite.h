@@ -111,14 +111,4 @@ int graphite_check_parameters(struct graphite *g);
 void graphite_lookup_start(struct graphite *g);
 int graphite_lookup_step(struct graphite *g, uint64_t until_ns);
 
-/* ---- for graphite.c (graphite_pack.c) ------------------------------------ */
-
-/* Whether the answer that is there is to be packed. */
-bool graphite_wants_packing(const struct graphite *g);
-
-/* Begins that; goes on until that time, and returns whether it is over: then
- * is_packed, or there was no memory for it. */
-void graphite_start_packing(struct graphite *g);
-bool graphite_pack_some(struct graphite *g, uint64_t until_ns);
-
 #endif
