@@ -138,24 +138,26 @@ compare_found(const void *x, const void *y)
 static int
 sort_found(struct path_search *s)
 {
-    struct path_found **all, **end = &s->found, *last = NULL;
+    struct path_found **all;
     size_t count = 0;
 
-    all = scratch_take(s->scratch, (s->count + 1) * sizeof *all);
+    all =
+        scratch_take(s->scratch, (s->count + 1) * sizeof(struct path_found *));
     if (!all)
         return -ENOMEM;
     for (struct path_found *f = s->found; f; f = f->next)
         all[count++] = f;
-    qsort(all, count, sizeof *all, compare_found);
+    qsort(all, count, sizeof(struct path_found *), compare_found);
     s->count = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (last && !last->is_leaf && compare_found(&last, &all[i]) == 0)
+    s->found = NULL;
+    for (size_t i = count; i-- > 0;) { /* each goes to the front */
+        if (s->found && !all[i]->is_leaf &&
+            compare_found(&s->found, &all[i]) == 0)
             continue;
-        last = *end = all[i];
-        end = &last->next;
+        all[i]->next = s->found;
+        s->found = all[i];
         s->count++;
     }
-    *end = NULL;
     return 1;
 }
 

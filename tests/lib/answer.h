@@ -10,8 +10,8 @@ int answer_join(struct fleet *f);
 void answer_request(int fd, const char *method, const char *target,
                     const char *more);
 
-/* Runs a shell command in which $U is the address of that port; what it prints is
- * in `text` (tests/lib/expect.h). */
+/* Runs a shell command in which $U is the address of that port; what it prints
+ * is in `text` (tests/lib/expect.h). */
 void answer_shell(struct fleet *f, const char *command);
 
 struct answer {
