@@ -10,11 +10,9 @@
 /* Bytes that the answers of one batch may take, if it is not one answer. */
 #define BATCH_SIZE ((size_t)256 * 1024)
 
-struct range_state {
-    struct waiting_line_place place;
-};
-
-static_assert(sizeof(struct range_state) % 8 == 0, "as protocols want it");
+/* The state of a connection. */
+static_assert(sizeof(struct waiting_line_place) % 8 == 0,
+              "as protocols want it");
 
 void
 range_init(struct range *r, struct loop *loop, struct answer *answer)
@@ -72,9 +70,8 @@ static enum conn_next
 begin_long(struct conn *c, struct input *in, const struct query *q)
 {
     struct range *r = conn_ctx(c);
-    struct range_state *s = conn_state(c);
 
-    if (!waiting_line_enter(&r->line, c, &s->place))
+    if (!waiting_line_enter(&r->line, c, conn_state(c)))
         return CONN_PAUSE;
     /* A long answer must read a snapshot taken after it began, so end the
      * current turn first. */
@@ -90,7 +87,6 @@ static enum conn_next
 more(struct conn *c)
 {
     struct range *r = conn_ctx(c);
-    struct range_state *s = conn_state(c);
     uint8_t *out;
     bool failed;
 
@@ -105,7 +101,7 @@ more(struct conn *c)
     r->requests++;
     r->listings += !r->answer->is_history;
     r->unreadable += failed;
-    waiting_line_leave(&r->line, c, &s->place);
+    waiting_line_leave(&r->line, c, conn_state(c));
     return failed ? conn_last(c) : CONN_MORE;
 }
 
@@ -113,11 +109,10 @@ static bool
 ended(struct conn *c)
 {
     struct range *r = conn_ctx(c);
-    struct range_state *s = conn_state(c);
 
     if (r->line.served == c)
         answer_long_stop(r->answer);
-    waiting_line_leave(&r->line, c, &s->place);
+    waiting_line_leave(&r->line, c, conn_state(c));
     return true;
 }
 
@@ -204,7 +199,7 @@ take(struct conn *c, struct input *in)
 }
 
 const struct protocol range_protocol = {
-    .state_size = sizeof(struct range_state),
+    .state_size = sizeof(struct waiting_line_place),
     .flags = CONN_ANSWERS_EOF | CONN_REFUSES_BROWSERS,
     .stop = STOP_ANSWER,
     .slice = IN_SIZE,

@@ -45,26 +45,28 @@ resp_do_select(struct resp_call *call)
 
 /* ---- names of clients ---------------------------------------------------- */
 
-/* Sets the name of the connection; CONN_MORE with *bad: an error is the
- * answer. */
-static enum conn_next
-set_name(struct resp_call *call, const struct resp_arg *name, bool *bad)
+/* Sets the name of the connection; false: *answer has the error. */
+static bool
+set_name(struct resp_call *call, const struct resp_arg *name,
+         enum conn_next *answer)
 {
     struct resp_state *s = call->state;
 
-    *bad = true;
-    if (name->size > RESP_CLIENT_NAME_MAX)
-        return resp_error(call, "Client names are at most %d bytes",
-                          RESP_CLIENT_NAME_MAX);
+    if (name->size > RESP_CLIENT_NAME_MAX) {
+        *answer = resp_error(call, "Client names are at most %d bytes",
+                             RESP_CLIENT_NAME_MAX);
+        return false;
+    }
     for (size_t i = 0; i < name->size; i++)
-        if (name->at[i] < '!' || name->at[i] > '~')
-            return resp_error(call, "Client names cannot contain spaces, "
-                                    "newlines or special characters.");
-    *bad = false;
+        if (name->at[i] < '!' || name->at[i] > '~') {
+            *answer = resp_error(call, "Client names cannot contain spaces, "
+                                       "newlines or special characters.");
+            return false;
+        }
     if (name->size > 0)
         memcpy(s->name, name->at, name->size);
     s->name_size = (uint8_t)name->size;
-    return CONN_MORE;
+    return true;
 }
 
 static enum conn_next
@@ -94,7 +96,6 @@ resp_do_client(struct resp_call *call)
     const struct resp_arg *sub = &call->args[1];
     struct resp_state *s = call->state;
     enum conn_next next;
-    bool bad;
 
     if (resp_is_word(sub, "id"))
         return call->count == 2 ? resp_answer_number(call, (int64_t)s->id)
@@ -109,8 +110,9 @@ resp_do_client(struct resp_call *call)
     if (resp_is_word(sub, "setname")) {
         if (call->count != 3)
             return resp_wrong_arity(call, "client|setname");
-        next = set_name(call, &call->args[2], &bad);
-        return bad ? next : resp_answer(call, "+OK\r\n");
+        return set_name(call, &call->args[2], &next)
+                   ? resp_answer(call, "+OK\r\n")
+                   : next;
     }
     if (resp_is_word(sub, "setinfo"))
         return call->count == 4 ? set_info(call)
@@ -158,7 +160,6 @@ resp_do_hello(struct resp_call *call)
     const struct resp_arg *name = NULL, *token = NULL;
     char text[NAME_SHOWN + 1];
     enum conn_next next;
-    bool bad;
 
     if (call->count > 1 && !resp_integer(&call->args[1], &version))
         return resp_error(call,
@@ -179,11 +180,8 @@ resp_do_hello(struct resp_call *call)
     }
     if (token && !resp_auth_take(call, token, &next))
         return next;
-    if (name) {
-        next = set_name(call, name, &bad);
-        if (bad)
-            return next;
-    }
+    if (name && !set_name(call, name, &next))
+        return next;
     call->state->protocol = (uint8_t)version;
     return answer_hello(call);
 }
