@@ -107,61 +107,6 @@ TEST(the_clock_can_be_moved)
     assert_true(clock_unix_ms() >= now);
 }
 
-TEST(a_program_is_run_and_its_words_are_kept)
-{
-    char text[64];
-
-    assert_int_equal(daemon_run(text, sizeof text, "/bin/echo", "a", "b", NULL),
-                     0);
-    assert_string_equal(text, "a b\n");
-    assert_int_equal(daemon_run(text, sizeof text, "/bin/sh", "-c",
-                                "echo no >&2; exit 3", NULL),
-                     3);
-    assert_string_equal(text, "no\n");
-}
-
-TEST(a_daemon_is_ready_when_it_says_so)
-{
-    struct daemon d;
-    /* The words after the script are its $0 and what daemon_start adds. */
-    static const char script[] =
-        "echo started; printf 'a=127.0.0.1:81\\nb.c=127.0.0.1:82\\n\\n' >&3; "
-        "exec sleep 1000";
-
-    daemon_start(&d, "/bin/sh", "-c", script, "sh", NULL);
-    assert_int_equal(daemon_port(&d, "a"), 81);
-    assert_int_equal(daemon_port(&d, "b.c"), 82);
-    assert_true(daemon_alive(&d));
-    assert_int_equal(daemon_stop(&d), 128 + 15);
-    assert_false(daemon_alive(&d));
-    daemon_fini(&d);
-}
-
-TEST(a_daemon_may_run_as_another_user)
-{
-    static const char *const argv[] = {"-u", NULL};
-    struct daemon_how how = {.argv = argv, .uid = 65534};
-    char text[64];
-
-    if (getuid() != 0)
-        test_skip("needs root to become another user");
-    assert_int_equal(daemon_run_how(text, sizeof text, "/usr/bin/id", &how), 0);
-    assert_string_equal(text, "65534\n");
-}
-
-TEST(a_directory_goes_with_its_locked_folders)
-{
-    struct tmpdir dir;
-
-    tmpdir_make(&dir);
-    assert_int_equal(mkdirat(dir.fd, "locked", 0700), 0);
-    tmpdir_put(&dir, "locked/file", "x", 1, 0);
-    assert_int_equal(tmpdir_mode(&dir, "locked/file"), 0);
-    assert_int_equal(fchmodat(dir.fd, "locked", 0, 0), 0);
-    tmpdir_remove(&dir);
-    assert_int_equal(access(dir.path, F_OK), -1);
-}
-
 /* What cmocka prints, and what it cannot print any more. */
 static const char failing[] =
     "#!/bin/sh\n"

@@ -22,15 +22,14 @@ static struct {
     size_t size;
 } tty;
 
-/* Makes stderr a terminal of so many columns; 0: it does not say. */
+/* Makes stderr a terminal of 80 columns. */
 static int
-setup_columns(unsigned short columns)
+setup(void **state)
 {
-    const struct winsize size = {.ws_row = 24, .ws_col = columns};
+    const struct winsize size = {.ws_row = 24, .ws_col = 80};
     int slave;
 
-    tty.size = 0;
-    tty.text[0] = '\0';
+    (void)state; /* there is one terminal */
     tty.master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
     assert_true(tty.master >= 0);
     assert_int_equal(grantpt(tty.master), 0);
@@ -45,13 +44,6 @@ setup_columns(unsigned short columns)
     assert_int_equal(close(slave), 0);
     assert_int_equal(fcntl(tty.master, F_SETFL, O_NONBLOCK), 0);
     return 0;
-}
-
-static int
-setup(void **state)
-{
-    (void)state; /* there is one terminal */
-    return setup_columns(80);
 }
 
 static int
@@ -96,40 +88,39 @@ begun(uint64_t ago_ms, uint64_t total)
 
 /* ---- what is drawn ----------------------------------------------------- */
 
-TTY_TEST(a_bar_shows_the_part_that_is_done)
+/* What a bar shows, and what it does not. */
+TTY_TEST(a_bar_shows_the_part_that_is_done_and_what_is_known_of_the_rest)
 {
-    struct progress p = begun(0, 200);
+    static const struct {
+        uint64_t ago_ms, total, done, count;
+        const char *line, *lacks;
+    } rows[] = {
+        {0, 200, 50, 7, "loading [#######.....................]  25% 7 lines, ",
+         "left"},
+        {0, 200, 200, 1, "loading [############################] 100% 1 line, ",
+         "left"},
+        /* A file that grew meanwhile is full, not fuller. */
+        {5 * SECOND, 10, UINT64_MAX, 3,
+         "loading [############################] 100% 3 lines, ", "left"},
+        /* Without a total there is a count, and no bar. */
+        {5 * SECOND, 0, 50, 7, "loading 7 lines, ", "%"},
+        {5 * SECOND, 0, 50, 7, "loading 7 lines, ", "left"},
+        /* No time is foretold from nothing, or for days. */
+        {0, 1000, 0, 0,
+         "loading [............................]   0% 0 lines, 0/s", "left"},
+        {1000 * SECOND, UINT64_MAX, 1, 1,
+         "loading [............................]   0% 1 line, 0/s", "left"},
+    };
 
-    progress_show(&p, 50, 7, "line");
-    assert_ptr_equal(
-        strstr(drawn(),
-               HIDDEN "loading [#######.....................]  25% 7 lines, "),
-        tty.text);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct progress p = begun(rows[i].ago_ms, rows[i].total);
 
-    progress_due(&p);
-    progress_show(&p, 200, 1, "line");
-    assert_non_null(
-        strstr(drawn(), "[############################] 100% 1 line, "));
-}
-
-TTY_TEST(a_file_that_grew_meanwhile_is_full_and_not_fuller)
-{
-    struct progress p = begun(5 * SECOND, 10);
-
-    progress_show(&p, UINT64_MAX, 3, "line");
-    assert_non_null(
-        strstr(drawn(), "[############################] 100% 3 lines, "));
-    assert_null(strstr(tty.text, "left"));
-}
-
-TTY_TEST(without_a_total_there_is_a_count_and_no_bar)
-{
-    struct progress p = begun(5 * SECOND, 0);
-
-    progress_show(&p, 50, 7, "keyspace");
-    assert_ptr_equal(strstr(drawn(), HIDDEN "loading 7 keyspaces, "), tty.text);
-    assert_null(strchr(tty.text + strlen(HIDDEN), '['));
-    assert_null(strstr(tty.text, "left"));
+        progress_show(&p, rows[i].done, rows[i].count, "line");
+        if (strncmp(drawn(), HIDDEN, strlen(HIDDEN)) != 0 ||
+            strstr(tty.text, rows[i].line) != tty.text + strlen(HIDDEN) ||
+            strstr(tty.text, rows[i].lacks) != NULL)
+            fail_msg("row %zu: %s", i, tty.text);
+    }
 }
 
 TTY_TEST(the_rate_is_of_all_the_time_and_the_time_left_follows_from_it)
@@ -152,20 +143,6 @@ TTY_TEST(the_rate_is_of_all_the_time_and_the_time_left_follows_from_it)
     assert_int_equal(
         sscanf(drawn(), "%*[^,], 0/s, %" SCNu64 "s left", &seconds), 1);
     assert_in_range(seconds, 1, 59);
-}
-
-TTY_TEST(no_time_is_foretold_from_nothing_or_for_days)
-{
-    struct progress p = begun(0, 1000);
-
-    progress_show(&p, 0, 0, "line");
-    assert_non_null(strstr(drawn(), "0 lines, 0/s"));
-    assert_null(strstr(tty.text, "left"));
-
-    p = begun(1000 * SECOND, UINT64_MAX);
-    progress_show(&p, 1, 1, "line");
-    assert_non_null(strstr(drawn(), "  0% 1 line, 0/s"));
-    assert_null(strstr(tty.text, "left"));
 }
 
 /* ---- where ------------------------------------------------------------- */
