@@ -160,39 +160,47 @@ put(const char *name, const char *content, mode_t mode)
 static void
 write_settings(void)
 {
-    char conf[1024];
+    char text_of[2048];
 
-    (void)snprintf(
-        conf, sizeof conf,
-        "data_dir = %s/counts\nwrite.listen = 127.0.0.1:%u\n"
-        "write.ack_listen = 127.0.0.1:%u\n"
-        "read.listen = 127.0.0.1:%u\ncounter.port = %u\n"
-        "http.listen = 127.0.0.1:%u\n",
-        fixture.dir.path, daemon_port(&fixture.serve, "silent"),
-        daemon_port(&fixture.serve, "ack"), daemon_port(&fixture.serve, "read"),
-        daemon_port(&fixture.serve, "counter"),
-        daemon_port(&fixture.serve, "http")); /* fits: a short path */
-    put("countd.conf", conf, 0600);
+    snprintf(text_of, sizeof text_of,
+             "data_dir = %s/counts\nwrite.listen = 127.0.0.1:%u\n"
+             "write.ack_listen = 127.0.0.1:%u\n"
+             "read.listen = 127.0.0.1:%u\ncounter.port = %u\n"
+             "http.listen = 127.0.0.1:%u\n",
+             fixture.dir.path, daemon_port(&fixture.serve, "silent"),
+             daemon_port(&fixture.serve, "ack"),
+             daemon_port(&fixture.serve, "read"),
+             daemon_port(&fixture.serve, "counter"),
+             daemon_port(&fixture.serve, "http"));
+    put("countd.conf", text_of, 0600);
+    snprintf(text_of, sizeof text_of,
+             "Name: libcountd\nDescription: built\nVersion: 0\n"
+             "Libs: -L%s -lcountd\n"
+             "Cflags: -I%s/common/client/lib -I%s/common/board\n",
+             fixture.build, fixture.tree, fixture.tree);
+    put("libcountd.pc", text_of, 0600);
 }
 
-static void
-write_library_paper(void)
+/* Runs a line of shell in the directory, with what was built. */
+static int
+run_shell(const char *line, const char *shell)
 {
-    char paper[2048];
+    char limit[16];
 
-    (void)snprintf(paper, sizeof paper,
-                   "Name: libcountd\nDescription: built\nVersion: 0\n"
-                   "Libs: -L%s -lcountd\n"
-                   "Cflags: -I%s/common/client/lib -I%s/common/board\n",
-                   fixture.build, fixture.tree,
-                   fixture.tree); /* fits: short paths */
-    put("libcountd.pc", paper, 0600);
+    snprintf(limit, sizeof limit, "%u", LIMIT_S * test_slow());
+    return daemon_run(text, sizeof text, "/bin/sh", "-c",
+                      "cd \"$1\"; export PKG_CONFIG_PATH=$1 "
+                      "LD_LIBRARY_PATH=$2 PATH=$2:$1:$PATH BUILD=$2 "
+                      "COUNTD_CONF=$1/countd.conf\n"
+                      "exec timeout $4 $5 -c \"$3\"",
+                      "sh", fixture.dir.path, fixture.build, line, limit, shell,
+                      NULL);
 }
 
 static int
 setup(void **state)
 {
-    char data[600], board[600], address[64];
+    char data[600], board[600];
 
     (void)state; /* there is one fixture */
     tmpdir_make(&fixture.dir);
@@ -208,20 +216,11 @@ setup(void **state)
     daemon_start(&fixture.board, "countd", "board", "create", board, "-n", "4",
                  "-s", "2", NULL);
     write_settings();
-    write_library_paper();
-    snprintf(address, sizeof address, "write.ack_listen=127.0.0.1:%u",
-             daemon_port(&fixture.serve, "ack"));
     put("report", "#!/bin/sh\n", 0700);
     for (size_t i = 0; i < COUNT(texts); i++)
         words_read(&fixture.words, texts[i]);
     words_read_help(&fixture.words);
-    expect(daemon_run(text, sizeof text, "countd", "-o", address, "incr",
-                      "pages", "/index", NULL),
-           0, "");
-    expect(daemon_run(text, sizeof text, "/bin/sh", "-c",
-                      "COUNTD_CONF=$1/countd.conf exec \"$2/countd\" flush",
-                      "sh", fixture.dir.path, fixture.build, NULL),
-           0, "");
+    expect(run_shell("countd incr pages /index && countd flush", "sh"), 0, "");
     return 0;
 }
 
@@ -335,28 +334,22 @@ script_end(struct script *s, const char *where)
 static void
 change(char *example, size_t size)
 {
+    static const struct {
+        const char *word, *port;
+    } ports[] = {{"@ACK", "ack"},         {"@READ", "read"},
+                 {"@LIVE", "counter"},    {"@HTTP", "http"},
+                 {"@QUERY", "read-http"}, {"@STATSD", "statsd"}};
     char number[16];
-    size_t i;
 
-    for (i = 0; i < COUNT(changed); i++)
+    for (size_t i = 0; i < COUNT(changed); i++)
         words_replace(example, size, changed[i].from, changed[i].to);
     words_replace(example, size, "@DIR", fixture.dir.path);
     words_replace(example, size, "@TREE", fixture.tree);
-    snprintf(number, sizeof number, "%u", daemon_port(&fixture.serve, "ack"));
-    words_replace(example, size, "@ACK", number);
-    snprintf(number, sizeof number, "%u", daemon_port(&fixture.serve, "read"));
-    words_replace(example, size, "@READ", number);
-    snprintf(number, sizeof number, "%u",
-             daemon_port(&fixture.serve, "counter"));
-    words_replace(example, size, "@LIVE", number);
-    snprintf(number, sizeof number, "%u", daemon_port(&fixture.serve, "http"));
-    words_replace(example, size, "@HTTP", number);
-    snprintf(number, sizeof number, "%u",
-             daemon_port(&fixture.serve, "read-http"));
-    words_replace(example, size, "@QUERY", number);
-    snprintf(number, sizeof number, "%u",
-             daemon_port(&fixture.serve, "statsd"));
-    words_replace(example, size, "@STATSD", number);
+    for (size_t i = 0; i < COUNT(ports); i++) {
+        snprintf(number, sizeof number, "%u",
+                 daemon_port(&fixture.serve, ports[i].port));
+        words_replace(example, size, ports[i].word, number);
+    }
 }
 
 static bool
@@ -421,7 +414,7 @@ run_commands(const struct words_piece *p)
 {
     static struct script s;
     static char example[SCRIPT_SIZE];
-    char where[256], limit[16], *rest = example, *command;
+    char where[256], *rest = example, *command;
     unsigned line = p->line, begun;
 
     strcpy(example, p->text);
@@ -449,17 +442,11 @@ run_commands(const struct words_piece *p)
     snprintf(where, sizeof where, "%s:%u:", p->file, p->line);
     script_end(&s, where);
     put("script", s.text, 0600);
-    snprintf(limit, sizeof limit, "%u", LIMIT_S * test_slow());
-    return daemon_run(
-        text, sizeof text, "/bin/sh", "-c",
-        "cd \"$1\" && PATH=$2:$1:$PATH COUNTD_CONF=$1/countd.conf "
-        "BUILD=$2 exec timeout $4 $3 script",
-        "sh", fixture.dir.path, fixture.build,
-        strstr(p->text, "/dev/tcp/") || strstr(p->text, "/dev/udp/") ||
-                strstr(p->text, "<(")
-            ? "bash"
-            : "sh",
-        limit, NULL);
+    return run_shell(". ./script", strstr(p->text, "/dev/tcp/") ||
+                                           strstr(p->text, "/dev/udp/") ||
+                                           strstr(p->text, "<(")
+                                       ? "bash"
+                                       : "sh");
 }
 
 /* ---- other languages ---------------------------------------------------- */
@@ -470,7 +457,7 @@ has(const char *program)
     char script[64];
 
     snprintf(script, sizeof script, "command -v %s", program);
-    return daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL) == 0;
+    return run_shell(script, "sh") == 0;
 }
 
 /* Writes an example to a file of this name, and runs a script there. */
@@ -478,7 +465,6 @@ static int
 run_file(const char *example, const char *name, const char *script)
 {
     static char content[SCRIPT_SIZE];
-    char limit[16];
 
     if (begins(example, fragment))
         (void)snprintf(content, sizeof content, around_fragment,
@@ -487,13 +473,7 @@ run_file(const char *example, const char *name, const char *script)
         strcpy(content, example);
     change(content, sizeof content);
     put(name, content, 0600);
-    (void)snprintf(limit, sizeof limit, "%u", LIMIT_S * test_slow());
-    return daemon_run(text, sizeof text, "/bin/sh", "-euc",
-                      "cd \"$1\"\nexport PKG_CONFIG_PATH=$1 LD_LIBRARY_PATH=$2 "
-                      "PATH=$2:$PATH COUNTD_CONF=$1/countd.conf\n"
-                      "exec timeout $4 sh -euc \"$3\"",
-                      "sh", fixture.dir.path, fixture.build, script, limit,
-                      NULL);
+    return run_shell(script, "sh -eu");
 }
 
 static int
@@ -621,11 +601,7 @@ CASE(settings_in_the_texts_are_good)
 
 CASE(examples_of_the_help_run)
 {
-    expect(daemon_run(text, sizeof text, "/bin/sh", "-c",
-                      "COUNTD_CONF=$1/countd.conf exec \"$2/countd\" quota "
-                      "create 9 --name tea",
-                      "sh", fixture.dir.path, fixture.build, NULL),
-           0, "9");
+    expect(run_shell("countd quota create 9 --name tea", "sh"), 0, "9");
     run_all(is_help, run_commands);
 }
 
