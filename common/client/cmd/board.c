@@ -343,22 +343,6 @@ run_dump(struct cmd_line *line, struct countd_board *b,
     return board_show_slots(line, b, 0, shape->slots);
 }
 
-static int
-run_info(struct cmd_line *line, struct countd_board *b,
-         const struct countd_board_shape *shape)
-{
-    (void)shape; /* board_show_info() asks for more */
-    return board_show_info(line, b);
-}
-
-static int
-run_watch(struct cmd_line *line, struct countd_board *b,
-          const struct countd_board_shape *shape)
-{
-    (void)line; /* it has no options */
-    return board_show_live(b, shape);
-}
-
 static const struct verb {
     const char *name;
     int arguments; /* behind it */
@@ -366,11 +350,11 @@ static const struct verb {
     int (*run)(struct cmd_line *line, struct countd_board *b,
                const struct countd_board_shape *shape);
 } verbs[] = {
-    {"info", 1, COUNTD_BOARD_READ_ONLY | COUNTD_BOARD_ORPHAN, run_info},
+    {"info", 1, COUNTD_BOARD_READ_ONLY | COUNTD_BOARD_ORPHAN, board_show_info},
     {"read", 2, COUNTD_BOARD_READ_ONLY, run_read},
     {"update", 2, 0, run_update},
     {"add", 4, 0, run_add},
-    {"watch", 1, COUNTD_BOARD_READ_ONLY, run_watch},
+    {"watch", 1, COUNTD_BOARD_READ_ONLY, board_show_live},
     {"dump", 1, COUNTD_BOARD_READ_ONLY | COUNTD_BOARD_ORPHAN, run_dump},
 };
 

@@ -21,41 +21,23 @@ static const struct table_column slot_columns[] = {
 
 /* ---- slots ------------------------------------------------------------- */
 
+/* A row for each of `count` integers, the first of which has the name `name`.
+ */
 static void
-shared_rows(struct output *out, const struct countd_board *b, uint32_t slot,
-            uint64_t generation, const int64_t *values, uint32_t count)
+print_values(struct output *out, const struct countd_board *b, uint32_t slot,
+             struct cell generation, const char *part, struct cell owner,
+             uint32_t name, const int64_t *values, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
         output_row(out, (const struct cell[]){
                             cell_number(slot),
-                            cell_number((int64_t)generation),
-                            cell_text("shared"),
-                            cell_none(),
+                            generation,
+                            cell_text(part),
+                            owner,
                             cell_number(i),
-                            cell_text(countd_board_name(b, i)),
+                            cell_text(countd_board_name(b, name + i)),
                             cell_number(values[i]),
                         });
-}
-
-static void
-cell_rows(struct output *out, const struct countd_board *b,
-          const struct countd_board_shape *shape, uint32_t slot, uint32_t cell,
-          pid_t owner, const int64_t *values)
-{
-    char part[32];
-
-    (void)snprintf(part, sizeof part, "cell %" PRIu32, cell);
-    for (uint32_t i = 0; i < shape->private_count; i++)
-        output_row(out,
-                   (const struct cell[]){
-                       cell_number(slot),
-                       cell_none(),
-                       cell_text(part),
-                       owner == 0 ? cell_none() : cell_number(owner),
-                       cell_number(i),
-                       cell_text(countd_board_name(b, shape->shared_count + i)),
-                       cell_number(values[i]),
-                   });
 }
 
 static int
@@ -64,18 +46,23 @@ show_slot(struct output *out, struct countd_board *b,
 {
     int64_t values[COUNTD_BOARD_VALUES_MAX];
     uint64_t generation;
+    char part[32];
     pid_t owner;
     int rc;
 
     rc = countd_board_read(b, slot, values, &generation);
     if (rc < 0)
         return rc;
-    shared_rows(out, b, slot, generation, values, shape->shared_count);
+    print_values(out, b, slot, cell_number((int64_t)generation), "shared",
+                 cell_none(), 0, values, shape->shared_count);
     for (uint32_t c = 0; c < shape->cells; c++) {
         rc = countd_board_read_cell(b, slot, c, values, &owner);
         if (rc < 0)
             return rc;
-        cell_rows(out, b, shape, slot, c, owner, values);
+        (void)snprintf(part, sizeof part, "cell %" PRIu32, c);
+        print_values(out, b, slot, cell_none(), part,
+                     owner == 0 ? cell_none() : cell_number(owner),
+                     shape->shared_count, values, shape->private_count);
     }
     return 0;
 }
@@ -89,8 +76,7 @@ board_show_slots(const struct cmd_line *line, struct countd_board *b,
     int rc = 0, status;
 
     countd_board_info(b, &info);
-    output_init(&out, line, slot_columns,
-                sizeof slot_columns / sizeof slot_columns[0]);
+    output_init(&out, line, OUTPUT_COLUMNS(slot_columns));
     for (uint32_t i = first; i < end && rc == 0; i++)
         rc = show_slot(&out, b, &info.shape, i);
     output_rows_end(&out);
@@ -160,7 +146,8 @@ print_fact(struct output *out, const char *name, struct cell value)
 }
 
 int
-board_show_info(const struct cmd_line *line, struct countd_board *b)
+board_show_info(struct cmd_line *line, struct countd_board *b,
+                const struct countd_board_shape *shape)
 {
     struct countd_board_info i;
     struct checked c;
@@ -168,7 +155,7 @@ board_show_info(const struct cmd_line *line, struct countd_board *b)
     int status;
 
     countd_board_info(b, &i);
-    c = check_blocks(b, &i.shape);
+    c = check_blocks(b, shape);
     output_init(&out, line, NULL, 0);
     print_fact(&out, "slots", cell_number(i.shape.slots));
     print_fact(&out, "shared", cell_number(i.shape.shared_count));
@@ -225,12 +212,14 @@ live_slot(struct screen *s, struct countd_board *b,
 }
 
 int
-board_show_live(struct countd_board *b, const struct countd_board_shape *shape)
+board_show_live(struct cmd_line *line, struct countd_board *b,
+                const struct countd_board_shape *shape)
 {
     struct countd_board_info info;
     struct screen s;
     const int status = screen_open(&s);
 
+    (void)line; /* it has no options */
     if (status != 0)
         return status;
     do {
@@ -243,7 +232,7 @@ board_show_live(struct countd_board *b, const struct countd_board_shape *shape)
                                          : "dead");
         for (uint32_t i = 0; i < shape->slots && s.lines < s.height; i++)
             live_slot(&s, b, shape, i);
-        screen_end(&s);
+        screen_end();
     } while (screen_wait(&s, LIVE_MS));
     screen_close(&s);
     return CONFIG_EXIT_OK;

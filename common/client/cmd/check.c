@@ -460,7 +460,7 @@ run_check(struct check *c)
 {
     int rc, status;
 
-    output_init(&c->out, c->line, columns, sizeof columns / sizeof columns[0]);
+    output_init(&c->out, c->line, OUTPUT_COLUMNS(columns));
     progress_init(&c->progress, "checking", 0);
     rc = check_keyspaces(c);
     if (rc == 0 && c->line->arg_count == 0)

@@ -208,8 +208,9 @@ struct output {
     const struct table_column *columns;
     size_t column_count;
     int widths[TABLE_COLUMNS_MAX];
-    char *text; /* cells of a page of people's rows, each with its NUL */
-    size_t text_size, text_capacity;
+    FILE *page; /* the text: cells of people's rows, each with its NUL */
+    char *text;
+    size_t text_size;
     size_t row_count; /* of the page */
     bool headed;      /* the heading is out */
     bool raw;         /* names as they are */
@@ -218,6 +219,9 @@ struct output {
     struct table_writer table;
     char buffer[OUTPUT_BUFFER];
 };
+
+/* An array of columns, and how many. */
+#define OUTPUT_COLUMNS(columns) columns, sizeof(columns) / sizeof(columns)[0]
 
 /* The format is what --json or --tsv of the line says.  `columns` may be NULL
  * (facts only). */

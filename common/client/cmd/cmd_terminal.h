@@ -175,9 +175,9 @@ void chart_spark(const struct countd_bucket *buckets, size_t count,
 
 /* A terminal that shows one page, drawn anew now and then.
  *
- * A page is made whole in memory and written at once, line over line, so that
- * nothing flickers; what does not fit is cut.  The terminal's own page is there
- * again afterwards.
+ * A page is made whole in the buffer of stdout and written at once, line over
+ * line, so that nothing flickers; what does not fit is cut.  The terminal's own
+ * page is there again afterwards.
  *
  * Ownership: the caller's, between open and close.  One at a time. */
 
@@ -186,9 +186,7 @@ void chart_spark(const struct countd_bucket *buckets, size_t count,
 
 struct screen {
     unsigned width, height; /* of the terminal, as of screen_begin() */
-    char *text;             /* of the page */
-    size_t size, capacity;
-    unsigned lines; /* of the page until now */
+    unsigned lines;         /* of the page until now */
     struct termios before;
     sigset_t mask;
     int signals;
@@ -206,7 +204,7 @@ void screen_line(struct screen *s, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void screen_title(struct screen *s, const char *format, ...)
     __attribute__((format(printf, 2, 3))); /* inverse */
-void screen_end(struct screen *s);
+void screen_end(void);
 
 /* Waits that long, or until the terminal has another size: true.  False: a
  * signal or the key q ends it. */
@@ -220,7 +218,8 @@ bool screen_wait(struct screen *s, int ms);
 
 /* Its shape and master, and of all words how many are in an update, left by a
  * process that died, or damaged. */
-int board_show_info(const struct cmd_line *line, struct countd_board *b);
+int board_show_info(struct cmd_line *line, struct countd_board *b,
+                    const struct countd_board_shape *shape);
 int board_show_sum(const struct cmd_line *line, int64_t sum);
 
 /* A row for each integer of the slots from `first` up to `end`. */
@@ -228,7 +227,7 @@ int board_show_slots(const struct cmd_line *line, struct countd_board *b,
                      uint32_t first, uint32_t end);
 
 /* The slots that are not zero, again and again, until a key or a signal. */
-int board_show_live(struct countd_board *b,
+int board_show_live(struct cmd_line *line, struct countd_board *b,
                     const struct countd_board_shape *shape);
 
 /* ---- child ------------------------------------------------------------- */

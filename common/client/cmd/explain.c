@@ -392,7 +392,7 @@ explain_count(struct explain *e)
     rc = read_count(e);
     if (rc < 0)
         return cmd_failed(rc, "read the count");
-    output_init(&e->out, e->line, columns, sizeof columns / sizeof columns[0]);
+    output_init(&e->out, e->line, OUTPUT_COLUMNS(columns));
     output_fact(&e->out, "keyspace",
                 cell_name(e->keyspace.bytes, e->keyspace.size));
     output_fact(&e->out, "key", cell_name(e->key.bytes, e->key.size));

@@ -137,7 +137,7 @@ cmd_export(struct cmd_line *line)
         status = cmd_connect(line, CMD_READER, 0, &e.l.c);
     if (status != 0)
         return status;
-    output_init(&e.l.out, line, columns, sizeof columns / sizeof columns[0]);
+    output_init(&e.l.out, line, OUTPUT_COLUMNS(columns));
     e.l.out.format = OUTPUT_TSV;
     rc = e.is_named ? export_named(&e, line) : export_all(&e);
     status = output_fini(&e.l.out);

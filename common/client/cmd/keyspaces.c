@@ -158,7 +158,7 @@ cmd_keyspaces(struct cmd_line *line)
         (void)countd_close(l.c); /* nothing was sent to be counted */
         return status;
     }
-    output_init(&l.out, line, columns, sizeof columns / sizeof columns[0]);
+    output_init(&l.out, line, OUTPUT_COLUMNS(columns));
     rc = run_list(&l);
     if (l.answered)
         status = output_fini(&l.out);

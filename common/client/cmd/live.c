@@ -13,6 +13,8 @@
 /* What a server's own words are cut to. */
 #define WORD_MAX 128
 
+static char text[LIVE_TEXT_SIZE]; /* of the name that is printed */
+
 static const struct table_column dump_columns[] = {
     {"taken", "taken", true},
     {"maximum", "maximum", true},
@@ -49,7 +51,7 @@ free_ops(struct countd_live_op *ops, size_t count)
 /* Prints what was found.  1 when something was not, or an error. */
 static int
 print_values(const struct cmd_line *line, const struct countd_live_op *ops,
-             size_t count, char *text)
+             size_t count)
 {
     const char *word = live_is_semaphore(line) ? "available" : "taken";
     const struct table_column columns[] = {{word, word, true},
@@ -84,19 +86,14 @@ static int
 get_values(const struct cmd_line *line, struct countd_live *l,
            struct countd_live_op *ops, size_t count)
 {
-    char *text = malloc(LIVE_TEXT_SIZE);
-    int rc, status;
+    int rc;
 
-    if (text == NULL)
-        return cmd_peer_failed(line, live_peer(line), -ENOMEM);
     rc = countd_live_batch(l, ops, count);
     for (size_t i = 0; i < count && rc == 0; i++)
         if (ops[i].result != -ENOENT)
             rc = ops[i].result;
-    status = rc < 0 ? cmd_peer_failed(line, live_peer(line), rc)
-                    : print_values(line, ops, count, text);
-    free(text);
-    return status;
+    return rc < 0 ? cmd_peer_failed(line, live_peer(line), rc)
+                  : print_values(line, ops, count);
 }
 
 static int
@@ -166,21 +163,14 @@ live_stats(struct cmd_line *line)
 
 /* ---- dump --------------------------------------------------------------- */
 
-struct printing {
-    struct output out;
-    char *text; /* LIVE_TEXT_SIZE */
-};
-
 static int
 print_record(void *ctx, const void *name, size_t size, uint32_t current,
              uint32_t maximum)
 {
-    struct printing *p = ctx;
-    struct cell cells[3] = {cell_number(current), cell_number(maximum)};
-
-    (void)name_escape(name, size, p->text); /* its NUL ends it */
-    cells[2] = cell_text(p->text);
-    output_row(&p->out, cells);
+    (void)name_escape(name, size, text); /* its NUL ends it */
+    output_row(ctx,
+               (const struct cell[]){cell_number(current), cell_number(maximum),
+                                     cell_text(text)});
     return ferror(stdout) ? 1
                           : 0; /* stdout was closed: output_fini() reports it */
 }
@@ -188,30 +178,23 @@ print_record(void *ctx, const void *name, size_t size, uint32_t current,
 static int
 live_dump(struct cmd_line *line)
 {
-    struct printing p;
     struct countd_live *l;
+    struct output out;
     int rc, status;
 
     if (live_is_semaphore(line))
-        return cmd_fail(
-            CONFIG_EXIT_USAGE,
-            "the semaphore protocol has no Dump; countd live get --semaphore "
-            "NAME shows one");
-    p.text = malloc(LIVE_TEXT_SIZE);
-    if (p.text == NULL)
-        return cmd_peer_failed(line, live_peer(line), -ENOMEM);
+        return cmd_fail(CONFIG_EXIT_USAGE,
+                        "the semaphore protocol has no Dump; countd live get "
+                        "--semaphore NAME shows one");
     status = live_connect(line, &l);
-    if (status == 0) {
-        output_init(&p.out, line, dump_columns, 3);
-        rc = countd_live_dump(l, print_record, &p);
-        countd_live_close(l);
-        output_rows_end(&p.out);
-        status = output_fini(&p.out);
-        if (rc < 0)
-            status = cmd_peer_failed(line, live_peer(line), rc);
-    }
-    free(p.text);
-    return status;
+    if (status != 0)
+        return status;
+    output_init(&out, line, dump_columns, 3);
+    rc = countd_live_dump(l, print_record, &out);
+    countd_live_close(l);
+    output_rows_end(&out);
+    status = output_fini(&out);
+    return rc < 0 ? cmd_peer_failed(line, live_peer(line), rc) : status;
 }
 
 /* ---- who ---------------------------------------------------------------- */
@@ -220,15 +203,13 @@ static int
 print_holder(void *ctx, const char *address, uint32_t amount, uint32_t age_s)
 {
     struct output *out = ctx;
-    char text[4 * WORD_MAX + 1];
-    struct cell cells[3] = {cell_number(amount), cell_none(), cell_none()};
-
     (void)name_escape((const uint8_t *)address, strnlen(address, WORD_MAX),
                       text);
-    if (age_s != UINT32_MAX)
-        cells[1] = cell_number(age_s);
-    cells[2] = cell_text(text);
-    output_row(out, cells);
+    output_row(out, (const struct cell[]){
+                        cell_number(amount),
+                        age_s != UINT32_MAX ? cell_number(age_s) : cell_none(),
+                        cell_text(text),
+                    });
     return 0;
 }
 

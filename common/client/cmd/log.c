@@ -170,8 +170,7 @@ used_end(int fd, const struct log_header *h, uint32_t *end)
 static void
 begin_dump(const struct cmd_line *line, struct output *out)
 {
-    output_init(out, line, dump_columns,
-                sizeof dump_columns / sizeof dump_columns[0]);
+    output_init(out, line, OUTPUT_COLUMNS(dump_columns));
     /* Tab-separated is what this is for; --json is the other choice. */
     if (out->format == OUTPUT_PEOPLE)
         out->format = OUTPUT_TSV;

@@ -13,7 +13,7 @@
 /* A page is printed when it has PAGE_ROWS rows or PAGE_SIZE bytes of text, so
  * memory is bounded; later pages only widen columns. */
 #define PAGE_ROWS 4096
-#define PAGE_SIZE ((size_t)1 << 20)
+#define PAGE_SIZE (1L << 20)
 
 /* Errors of stdout are sticky: every print below is followed, at the end, by
  * the one check in output_fini(). */
@@ -44,8 +44,8 @@ output_init(struct output *o, const struct cmd_line *line,
     o->format = OUTPUT_PEOPLE;
     o->columns = columns;
     o->column_count = column_count;
-    o->text = NULL;
-    o->text_size = o->text_capacity = o->row_count = 0;
+    o->page = NULL;
+    o->row_count = 0;
     o->headed = o->failed = o->has_begun = false;
     o->raw = line->raw;
     for (int i = 0; i < CMD_OPTIONS_MAX && line->cmd->options[i].name; i++) {
@@ -95,27 +95,6 @@ output_next_rows(struct output *o, const char *key,
 
 /* ---- a page for people ------------------------------------------------- */
 
-static bool
-buffer_text(struct output *o, const char *text)
-{
-    const size_t size = strlen(text) + 1;
-
-    if (o->text_size + size > o->text_capacity) {
-        const size_t capacity = 2 * (o->text_capacity + size + 4096);
-        char *larger = realloc(o->text, capacity);
-
-        if (larger == NULL) {
-            o->failed = true;
-            return false;
-        }
-        o->text = larger;
-        o->text_capacity = capacity;
-    }
-    memcpy(o->text + o->text_size, text, size);
-    o->text_size += size;
-    return true;
-}
-
 static void
 print_cell(const struct output *o, size_t column, const char *text)
 {
@@ -135,37 +114,45 @@ print_cell(const struct output *o, size_t column, const char *text)
 static void
 print_page(struct output *o)
 {
-    const char *at = o->text;
+    const char *at;
 
-    if (o->row_count > 0 && !o->headed) {
-        o->headed = true;
-        for (size_t i = 0; i < o->column_count; i++)
-            print_cell(o, i, o->columns[i].title);
-    }
-    for (size_t row = 0; row < o->row_count; row++) {
+    if (o->page == NULL)
+        return;
+    o->failed |= ferror(o->page) != 0;
+    o->failed |= fclose(o->page) != 0;
+    o->page = NULL;
+    at = o->text;
+    for (size_t i = 0; !o->failed && !o->headed && i < o->column_count; i++)
+        print_cell(o, i, o->columns[i].title);
+    o->headed = true;
+    for (size_t row = 0; !o->failed && row < o->row_count; row++) {
         for (size_t i = 0; i < o->column_count; i++) {
             print_cell(o, i, at);
             at += strlen(at) + 1;
         }
     }
     o->row_count = 0;
-    o->text_size = 0;
+    free(o->text);
 }
 
 static void
 store_row(struct output *o, const struct cell *cells)
 {
-    for (size_t i = 0; i < o->column_count; i++) {
+    if (o->page == NULL && !o->failed) {
+        o->page = open_memstream(&o->text, &o->text_size);
+        o->failed = o->page == NULL;
+    }
+    for (size_t i = 0; !o->failed && i < o->column_count; i++) {
         char buffer[NAME_TEXT_SIZE];
         const char *text = cell_plain(&cells[i], o->raw, buffer);
         const int width = text_width(text);
 
-        if (o->failed || !buffer_text(o, text))
-            return;
+        (void)fwrite(text, 1, strlen(text) + 1, o->page);
         if (width > o->widths[i])
             o->widths[i] = width;
     }
-    if (++o->row_count == PAGE_ROWS || o->text_size > PAGE_SIZE)
+    if (++o->row_count == PAGE_ROWS ||
+        (o->page != NULL && ftell(o->page) > PAGE_SIZE))
         print_page(o);
 }
 
@@ -260,17 +247,13 @@ output_as_of(struct output *o, int64_t as_of_ms)
 int
 output_fini(struct output *o)
 {
-    const bool failed = o->failed;
-
     if (o->format == OUTPUT_PEOPLE)
         print_page(o);
     if (o->format == OUTPUT_JSON) {
         table_end(begin_table(o));
         flush_table(o);
     }
-    free(o->text);
-    o->text = NULL;
-    if (failed)
+    if (o->failed)
         return cmd_fail(CONFIG_EXIT_SYSTEM,
                         "no memory for the table; try --tsv");
     if (fflush(stdout) == 0 && !ferror(stdout))

@@ -15,26 +15,11 @@
 #include "common/base/diag.h"
 #include "common/setup/config.h"
 
-#define LINE_ROOM (SCREEN_WIDTH_MAX + 32) /* with what is around a line */
+/* A page, with what is around its lines. */
+#define PAGE_SIZE ((size_t)SCREEN_LINES_MAX * (SCREEN_WIDTH_MAX + 32))
 
 #define OPEN_PAGE  "\033[?1049h\033[?25l"
 #define CLOSE_PAGE "\033[?25h\033[?1049l"
-
-/* If the terminal is gone, its SIGHUP ends this process. */
-static void
-write_text(const char *text, size_t size)
-{
-    while (size > 0) {
-        const ssize_t n = write(STDOUT_FILENO, text, size);
-
-        if (n < 0 && errno != EINTR)
-            return;
-        if (n > 0) {
-            text += n;
-            size -= (size_t)n;
-        }
-    }
-}
 
 static int
 take_signals(struct screen *s)
@@ -55,6 +40,7 @@ take_signals(struct screen *s)
 int
 screen_open(struct screen *s)
 {
+    static char page[PAGE_SIZE];
     struct termios raw;
     int rc;
 
@@ -62,14 +48,10 @@ screen_open(struct screen *s)
     if (isatty(STDOUT_FILENO) == 0)
         return cmd_fail(CONFIG_EXIT_USAGE,
                         "stdout is not a terminal; this command needs one");
-    s->capacity = (size_t)SCREEN_LINES_MAX * LINE_ROOM;
-    s->text = malloc(s->capacity);
-    rc = s->text ? take_signals(s) : -ENOMEM;
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "open the screen");
-        free(s->text);
-        return CONFIG_EXIT_SYSTEM;
-    }
+    rc = take_signals(s);
+    if (rc < 0)
+        return cmd_failed(rc, "open the screen");
+    (void)setvbuf(stdout, page, _IOFBF, sizeof page);
     s->keys = tcgetattr(STDIN_FILENO, &s->before) == 0;
     if (s->keys) {
         raw = s->before;
@@ -78,30 +60,19 @@ screen_open(struct screen *s)
         raw.c_cc[VTIME] = 0;
         (void)tcsetattr(STDIN_FILENO, TCSANOW, &raw); /* else keys echo */
     }
-    write_text(OPEN_PAGE, strlen(OPEN_PAGE));
+    (void)fputs(OPEN_PAGE, stdout); /* if it is gone, SIGHUP ends us */
     return 0;
 }
 
 void
 screen_close(struct screen *s)
 {
-    write_text(CLOSE_PAGE, strlen(CLOSE_PAGE));
+    (void)fputs(CLOSE_PAGE, stdout);
+    (void)fflush(stdout);
     if (s->keys)
         (void)tcsetattr(STDIN_FILENO, TCSANOW, &s->before);
     (void)close(s->signals);
     (void)sigprocmask(SIG_SETMASK, &s->mask, NULL);
-    free(s->text);
-}
-
-static void
-add_text(struct screen *s, const char *text)
-{
-    const size_t size = strlen(text);
-
-    if (s->size + size > s->capacity)
-        return;
-    memcpy(s->text + s->size, text, size);
-    s->size += size;
 }
 
 void
@@ -116,9 +87,8 @@ screen_begin(struct screen *s)
         s->width = w.ws_col < SCREEN_WIDTH_MAX ? w.ws_col : SCREEN_WIDTH_MAX;
         s->height = w.ws_row < SCREEN_LINES_MAX ? w.ws_row : SCREEN_LINES_MAX;
     }
-    s->size = 0;
     s->lines = 0;
-    add_text(s, "\033[H");
+    (void)fputs("\033[H", stdout);
 }
 
 static void add_line(struct screen *s, const char *before, const char *format,
@@ -134,11 +104,8 @@ add_line(struct screen *s, const char *before, const char *format, va_list args)
         return;
     (void)vsnprintf(text, sizeof text, format, args); /* cut: meant */
     text[s->width] = '\0';
-    if (s->lines++ > 0)
-        add_text(s, "\r\n");
-    add_text(s, before);
-    add_text(s, text);
-    add_text(s, before[0] != '\0' ? "\033[0m\033[K" : "\033[K");
+    (void)printf("%s%s%s%s\033[K", s->lines++ > 0 ? "\r\n" : "", before, text,
+                 before[0] != '\0' ? "\033[0m" : "");
 }
 
 void
@@ -162,10 +129,10 @@ screen_title(struct screen *s, const char *format, ...)
 }
 
 void
-screen_end(struct screen *s)
+screen_end(void)
 {
-    add_text(s, "\033[J");
-    write_text(s->text, s->size);
+    (void)fputs("\033[J", stdout);
+    (void)fflush(stdout);
 }
 
 /* A signal that is there: 0 none, 1 another size, -1 the end. */

@@ -175,14 +175,13 @@ print_protocol(struct statsd_command *s, size_t protocol)
 static int
 print_all(struct statsd_command *s, const struct cmd_line *line)
 {
-    output_init(&s->out, line, columns, sizeof columns / sizeof columns[0]);
+    output_init(&s->out, line, OUTPUT_COLUMNS(columns));
     for (size_t p = 0; p < PROTOCOLS; p++)
         if (s->rows[p] > 0)
             print_protocol(s, p);
     output_rows_end(&s->out);
     if (s->sender_count > 0 || s->out.format == OUTPUT_JSON) {
-        output_next_rows(&s->out, "senders", sender_columns,
-                         sizeof sender_columns / sizeof sender_columns[0]);
+        output_next_rows(&s->out, "senders", OUTPUT_COLUMNS(sender_columns));
         for (size_t i = 0; i < s->sender_count; i++) {
             const struct sender_row *one = &s->senders[i];
 

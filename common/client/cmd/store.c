@@ -29,12 +29,6 @@ struct store_list {
     bool is_bad; /* an operator must act */
 };
 
-static int
-report_failure(const char *what, int rc)
-{
-    return cmd_failed(rc, "%s", what);
-}
-
 /* ---- parts ------------------------------------------------------------- */
 
 static const struct table_column part_columns[] = {
@@ -86,13 +80,12 @@ list_parts(struct cmd_line *line, const struct store_words *words,
     int rc, status;
 
     (void)words;
-    output_init(&l.out, line, part_columns,
-                sizeof part_columns / sizeof part_columns[0]);
+    output_init(&l.out, line, OUTPUT_COLUMNS(part_columns));
     rc = cluster_admin_parts(s, print_part, &l);
     output_rows_end(&l.out);
     status = output_fini(&l.out);
     if (rc < 0 && rc != -ENOENT)
-        return report_failure("read data/outbox", rc);
+        return cmd_failed(rc, "read data/outbox");
     return status == 0 && l.is_bad ? CONFIG_EXIT_NEGATIVE : status;
 }
 
@@ -141,12 +134,11 @@ list_senders(struct cmd_line *line, const struct store_words *words,
 
     (void)words;
     l.now_ms = clock_unix_ms();
-    output_init(&l.out, line, sender_columns,
-                sizeof sender_columns / sizeof sender_columns[0]);
+    output_init(&l.out, line, OUTPUT_COLUMNS(sender_columns));
     rc = cluster_admin_senders(s, print_sender, &l);
     output_rows_end(&l.out);
     status = output_fini(&l.out);
-    return rc < 0 ? report_failure("read the senders", rc) : status;
+    return rc < 0 ? cmd_failed(rc, "read the senders") : status;
 }
 
 /* ---- changes ----------------------------------------------------------- */
@@ -175,7 +167,7 @@ accept_loss(struct cmd_line *line, const struct store_words *words,
     if (rc == 0)
         return CONFIG_EXIT_OK;
     if (rc != -ENOENT && rc != -EALREADY && rc != -EPERM && rc != -EAGAIN)
-        return report_failure("change the part's mark", rc);
+        return cmd_failed(rc, "change the part's mark");
     return cmd_fail(
         CONFIG_EXIT_NEGATIVE, "nothing was changed: %s",
         rc == -ENOENT     ? "this directory never counted into such a part; "
@@ -212,7 +204,7 @@ forget_sender(struct cmd_line *line, const struct store_words *words,
     if (rc == 0)
         return CONFIG_EXIT_OK;
     if (rc != -ENOENT && rc != -EBUSY)
-        return report_failure("remove the sender", rc);
+        return cmd_failed(rc, "remove the sender");
     return cmd_fail(CONFIG_EXIT_NEGATIVE, "nothing was changed: %s",
                     rc == -ENOENT
                         ? "there is no such sender; countd store senders lists "
@@ -249,8 +241,7 @@ print_move(struct cmd_line *line, const struct cmd_name *name,
 {
     static struct output out;
 
-    output_init(&out, line, move_columns,
-                sizeof move_columns / sizeof move_columns[0]);
+    output_init(&out, line, OUTPUT_COLUMNS(move_columns));
     output_row(&out, (const struct cell[]){
                          cell_number((int64_t)result->rows),
                          cell_number(result->from.parts),

@@ -219,7 +219,7 @@ draw_page(struct screen *s, const struct watched *w)
     draw_ports(s, w);
     /* Its count is not needed: all of them are on the page. */
     (void)overview_troubles(o, draw_trouble, s);
-    screen_end(s);
+    screen_end();
 }
 
 int
