@@ -163,8 +163,12 @@ check(const char *keyspace)
 {
     static const struct cmd cmd = {.name = "check"};
     char name[257], *args[1] = {name};
-    struct cmd_line line = {
-        .cmd = &cmd, .config = config, .args = args, .arg_count = 0};
+    int status = 0;
+    struct cmd_line line = {.status = &status,
+                            .cmd = &cmd,
+                            .config = config,
+                            .args = args,
+                            .arg_count = 0};
 
     if (keyspace != NULL) {
         (void)snprintf(name, sizeof name, "%s", keyspace); /* fits */

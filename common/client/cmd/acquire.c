@@ -64,31 +64,24 @@ static int
 parse_numbers(struct acquire_holding *h)
 {
     const struct cmd_line *line = h->line;
-    int64_t resources, max, refused;
-    int status;
+    const int64_t resources =
+        cmd_number(line, line->args[1], "N", 1, UINT32_MAX);
+    const int64_t max = cmd_number(line, line->args[2], "MAX", 1, UINT32_MAX);
 
-    status = cmd_number(line->args[1], "N", 1, UINT32_MAX, &resources);
-    if (status == 0)
-        status = cmd_number(line->args[2], "MAX", 1, UINT32_MAX, &max);
-    if (status == 0)
-        status = cmd_option_number(line, "E", 0, 255, CONFIG_EXIT_NEGATIVE,
-                                   &refused);
-    if (status == 0)
-        status = cmd_option_ms(
-            line, "w", cmd_value(line, "wait") ? UINT64_MAX : 0, &h->wait_ms);
-    if (status != 0)
-        return status;
-    if (resources > max)
+    h->resources = (uint32_t)resources;
+    h->bound = (uint32_t)max;
+    h->refused =
+        (int)cmd_option_number(line, "E", 0, 255, CONFIG_EXIT_NEGATIVE);
+    h->wait_ms =
+        cmd_option_ms(line, "w", cmd_value(line, "wait") ? UINT64_MAX : 0);
+    h->kill_on_loss = cmd_value(line, "kill-on-loss") != NULL;
+    h->inherited = cmd_value(line, "close") == NULL;
+    if (*line->status == 0 && resources > max)
         return cmd_fail(CONFIG_EXIT_USAGE,
                         "%" PRId64 " of %" PRId64
                         " can never be had; N is at most MAX",
                         resources, max);
-    h->resources = (uint32_t)resources;
-    h->bound = (uint32_t)max;
-    h->refused = (int)refused;
-    h->kill_on_loss = cmd_value(line, "kill-on-loss") != NULL;
-    h->inherited = cmd_value(line, "close") == NULL;
-    return 0;
+    return *line->status;
 }
 
 /* ---- acquire ----------------------------------------------------------- */

@@ -313,12 +313,11 @@ copy_all(struct backup *b)
 static int
 flush_logs(struct backup *b)
 {
-    uint64_t timeout_ms;
-    int rc, status;
+    const uint64_t timeout_ms = cmd_option_ms(b->line, "timeout", 30000);
+    int rc;
 
-    status = cmd_option_ms(b->line, "timeout", 30000, &timeout_ms);
-    if (status != 0 || cmd_value(b->line, "no-flush") != NULL)
-        return status;
+    if (*b->line->status != 0 || cmd_value(b->line, "no-flush") != NULL)
+        return *b->line->status;
     rc = wait_merged(b->line, &b->in.dir, timeout_ms);
     if (rc == 0 && b->line->config.store_cluster &&
         backup_cluster_wait(b->in.store, timeout_ms) < 0)

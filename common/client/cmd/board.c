@@ -135,28 +135,20 @@ parse_names(const char *text, char *buffer, const char **names)
 static int
 parse_shape(const struct cmd_line *line, struct countd_board_shape *shape)
 {
-    int64_t slots, shared, values, cells;
-    int status;
+    int64_t values;
 
     if (!cmd_value(line, "n") || !cmd_value(line, "s"))
         return report_misuse("create: give -n SLOTS and -s SHARED");
-    status = cmd_option_number(line, "n", 1, COUNTD_BOARD_SLOTS_MAX, 0, &slots);
-    if (status == 0)
-        status = cmd_option_number(line, "s", 1, COUNTD_BOARD_VALUES_MAX, 0,
-                                   &shared);
-    if (status == 0)
-        status = cmd_option_number(line, "p", 0, COUNTD_BOARD_VALUES_MAX, 0,
-                                   &values);
-    if (status == 0)
-        status = cmd_option_number(line, "c", 0, COUNTD_BOARD_CELLS_MAX,
-                                   values > 0, &cells);
-    if (status == 0)
-        *shape = (struct countd_board_shape){.size = sizeof *shape,
-                                             .slots = (uint32_t)slots,
-                                             .shared_count = (uint32_t)shared,
-                                             .private_count = (uint32_t)values,
-                                             .cells = (uint32_t)cells};
-    return status;
+    *shape = (struct countd_board_shape){.size = sizeof *shape};
+    shape->slots =
+        (uint32_t)cmd_option_number(line, "n", 1, COUNTD_BOARD_SLOTS_MAX, 0);
+    shape->shared_count =
+        (uint32_t)cmd_option_number(line, "s", 1, COUNTD_BOARD_VALUES_MAX, 0);
+    values = cmd_option_number(line, "p", 0, COUNTD_BOARD_VALUES_MAX, 0);
+    shape->private_count = (uint32_t)values;
+    shape->cells = (uint32_t)cmd_option_number(
+        line, "c", 0, COUNTD_BOARD_CELLS_MAX, values > 0);
+    return *line->status;
 }
 
 static int
@@ -191,9 +183,9 @@ run_create(struct cmd_line *line)
     status = parse_shape(line, &shape);
     if (status == 0)
         status = name_columns(line, &shape);
+    ready_fd = cmd_option_number(line, "ready-fd", 0, INT32_MAX, -1);
     if (status == 0)
-        status =
-            cmd_option_number(line, "ready-fd", 0, INT32_MAX, -1, &ready_fd);
+        status = *line->status;
     if (status != 0)
         return status;
     rc = interrupt_init(&stop);
@@ -216,26 +208,19 @@ run_create(struct cmd_line *line)
 /* ---- update, add ------------------------------------------------------- */
 
 /* A slot or another index of the command line. */
-static int
-parse_index(const char *text, const char *what, uint32_t end, uint32_t *out)
+static uint32_t
+parse_index(const struct cmd_line *line, int arg, const char *what,
+            uint32_t end)
 {
-    int64_t n;
-    const int status = cmd_number(text, what, 0, (int64_t)end - 1, &n);
-
-    if (status == 0)
-        *out = (uint32_t)n;
-    return status;
+    return (uint32_t)cmd_number(line, line->args[arg], what, 0,
+                                (int64_t)end - 1);
 }
 
-static int
-parse_cell(const struct cmd_line *line, uint32_t *out)
+static uint32_t
+parse_cell(const struct cmd_line *line)
 {
-    int64_t n;
-    const int status =
-        cmd_option_number(line, "cell", 0, COUNTD_BOARD_CELLS_MAX - 1, 0, &n);
-
-    *out = (uint32_t)n;
-    return status;
+    return (uint32_t)cmd_option_number(line, "cell", 0,
+                                       COUNTD_BOARD_CELLS_MAX - 1, 0);
 }
 
 struct board_update {
@@ -251,7 +236,6 @@ parse_update(const struct cmd_line *line, struct board_update *u)
 {
     const char *shared = cmd_value(line, "shared");
     const char *values = cmd_value(line, "private");
-    int status;
 
     if (!shared && !values)
         return report_misuse("update: give --shared or --private");
@@ -259,11 +243,10 @@ parse_update(const struct cmd_line *line, struct board_update *u)
         return report_misuse(
             "update: --shared needs --gen, the generation that was "
             "read");
-    status = cmd_option_number(line, "gen", 0, INT64_MAX, 0, &u->generation);
-    if (status == 0)
-        status = parse_cell(line, &u->cell);
-    if (status != 0)
-        return status;
+    u->generation = cmd_option_number(line, "gen", 0, INT64_MAX, 0);
+    u->cell = parse_cell(line);
+    if (*line->status != 0)
+        return *line->status;
     if (shared)
         u->shared_count =
             parse_list(shared, u->shared, COUNTD_BOARD_VALUES_MAX);
@@ -280,9 +263,8 @@ run_update(struct cmd_line *line, struct countd_board *b,
     struct board_update u = {.shared_count = 0};
     int rc, cell_rc, status;
 
-    status = parse_index(line->args[2], "slot", shape->slots, &u.slot);
-    if (status == 0)
-        status = parse_update(line, &u);
+    u.slot = parse_index(line, 2, "slot", shape->slots);
+    status = *line->status != 0 ? *line->status : parse_update(line, &u);
     if (status != 0)
         return status;
     if (u.shared_count > 0 && u.shared_count != (int)shape->shared_count)
@@ -305,21 +287,16 @@ run_add(struct cmd_line *line, struct countd_board *b,
 {
     uint32_t slot, index, cell;
     int64_t delta, sum;
-    int rc, status;
+    int rc;
 
     if (shape->cells == 0)
         return report_misuse("add: this board has no private integers");
-    status = parse_index(line->args[2], "slot", shape->slots, &slot);
-    if (status == 0)
-        status =
-            parse_index(line->args[3], "index", shape->private_count, &index);
-    if (status == 0)
-        status =
-            cmd_number(line->args[4], "amount", INT64_MIN, INT64_MAX, &delta);
-    if (status == 0)
-        status = parse_cell(line, &cell);
-    if (status != 0)
-        return status;
+    slot = parse_index(line, 2, "slot", shape->slots);
+    index = parse_index(line, 3, "index", shape->private_count);
+    delta = cmd_number(line, line->args[4], "amount", INT64_MIN, INT64_MAX);
+    cell = parse_cell(line);
+    if (*line->status != 0)
+        return *line->status;
     rc = countd_board_add(b, slot, cell, index, delta, &sum);
     return rc < 0 ? report_failure("add", rc) : board_show_sum(line, sum);
 }
@@ -330,10 +307,10 @@ static int
 run_read(struct cmd_line *line, struct countd_board *b,
          const struct countd_board_shape *shape)
 {
-    uint32_t slot;
-    const int status = parse_index(line->args[2], "slot", shape->slots, &slot);
+    const uint32_t slot = parse_index(line, 2, "slot", shape->slots);
 
-    return status != 0 ? status : board_show_slots(line, b, slot, slot + 1);
+    return *line->status != 0 ? *line->status
+                              : board_show_slots(line, b, slot, slot + 1);
 }
 
 static int

@@ -182,9 +182,8 @@ check_keyspaces(struct check *c)
     if (c->line->arg_count == 0)
         return store_list(c->in.store, first, 0, listed_keyspace, c);
     for (int i = 0; i < c->line->arg_count; i++) {
-        /* Each was read once before, to refuse bad ones. */
-        if (cmd_name(c->line, c->line->args[i], "keyspace", &name) == 0)
-            check_keyspace(c, name.bytes, name.size);
+        name = cmd_name(c->line, c->line->args[i], "keyspace");
+        check_keyspace(c, name.bytes, name.size);
     }
     return 0;
 }
@@ -476,13 +475,11 @@ int
 cmd_check(struct cmd_line *line)
 {
     struct check c = {.line = line};
-    struct cmd_name name;
-    int status = 0;
+    int status;
 
-    for (int i = 0; status == 0 && i < line->arg_count; i++)
-        status = cmd_name(line, line->args[i], "keyspace", &name);
-    if (status == 0)
-        status = store_session_open(line, false, &c.in);
+    for (int i = 0; i < line->arg_count; i++)
+        (void)cmd_name(line, line->args[i], "keyspace"); /* refused at once */
+    status = store_session_open(line, false, &c.in);
     if (status != 0)
         return status;
     status = run_check(&c);

@@ -62,6 +62,7 @@ struct cmd_line {
     bool raw; /* --raw: names are given and printed as they are */
     char **args;
     int arg_count;
+    int *status; /* of the arguments that were looked at; 0: they are good */
 };
 
 /* The subcommands, ended by one without a name; and the options that stand
@@ -118,18 +119,22 @@ struct cmd_name {
     uint8_t bytes[NAME_MAX_SIZE];
 };
 
+/* The calls below return what an argument says.  The first that is wrong is
+ * reported, and line->status is CONFIG_EXIT_USAGE from then on: what opens a
+ * connection or the directory looks at that and returns it. */
+
 /* A name, in its text form unless the line says --raw; `what` is "keyspace" or
  * "key". */
-int cmd_name(const struct cmd_line *line, const char *text, const char *what,
-             struct cmd_name *out);
-int cmd_number(const char *text, const char *what, int64_t min, int64_t max,
-               int64_t *out);
+struct cmd_name cmd_name(const struct cmd_line *line, const char *text,
+                         const char *what);
+int64_t cmd_number(const struct cmd_line *line, const char *text,
+                   const char *what, int64_t min, int64_t max);
 
 /* The number or duration of an option; `def` when it was not given. */
-int cmd_option_number(const struct cmd_line *line, const char *option,
-                      int64_t min, int64_t max, int64_t def, int64_t *out);
-int cmd_option_ms(const struct cmd_line *line, const char *option, uint64_t def,
-                  uint64_t *out);
+int64_t cmd_option_number(const struct cmd_line *line, const char *option,
+                          int64_t min, int64_t max, int64_t def);
+uint64_t cmd_option_ms(const struct cmd_line *line, const char *option,
+                       uint64_t def);
 
 /* ---- the servers ------------------------------------------------------- */
 
@@ -272,10 +277,10 @@ void output_age(int64_t ms, char text[32]);
  *
  * A date is its first moment; local time, or UTC. */
 
-/* The time that an option of the line gives, `def` when it is not there; dates
- * are UTC with --utc.  Says what is wrong; an exit status. */
-int cmd_time_option(const struct cmd_line *line, const char *option,
-                    uint64_t now_ms, uint64_t def, uint64_t *ms);
+/* The time that an option of the line gives, `def` when it is not there, as
+ * cmd_option_ms(); dates are UTC with --utc. */
+uint64_t cmd_time_option(const struct cmd_line *line, const char *option,
+                         uint64_t now_ms, uint64_t def);
 
 /* "2026-11-20T14:30:05", with a Z behind it in UTC. */
 #define TIME_TEXT_SIZE 40

@@ -202,6 +202,8 @@ cmd_connect(const struct cmd_line *line, enum cmd_peer peer, size_t buffer_size,
     const char *colon;
     int rc;
 
+    if (*line->status != 0)
+        return *line->status;
     cmd_find_place(line, peer, &place);
     options.directory = place.directory;
     if (!place.directory && peer == CMD_READER)
@@ -227,6 +229,8 @@ cmd_http_open(const struct cmd_line *line, enum cmd_peer peer,
     struct cmd_place place;
     int rc;
 
+    if (*line->status != 0)
+        return *line->status;
     cmd_find_place(line, peer, &place);
     options.directory = place.directory;
     options.address = place.directory ? NULL : place.address;

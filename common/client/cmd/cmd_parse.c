@@ -293,7 +293,8 @@ check_count(const struct cmd_line *line)
 int
 cmd_main(int argc, char **argv)
 {
-    struct cmd_line line = {0};
+    int status = 0;
+    struct cmd_line line = {.status = &status};
     char why[512];
     int rc;
 

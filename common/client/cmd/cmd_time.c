@@ -7,19 +7,20 @@
 
 #define YEAR_MOST 9999
 
-int
+uint64_t
 cmd_time_option(const struct cmd_line *line, const char *option,
-                uint64_t now_ms, uint64_t def, uint64_t *ms)
+                uint64_t now_ms, uint64_t def)
 {
     const char *text = cmd_value(line, option);
+    uint64_t ms = def;
 
-    *ms = def;
-    if (text == NULL ||
-        time_text_parse(text, now_ms, cmd_value(line, "utc") != NULL, ms) == 0)
-        return 0;
-    return cmd_misuse(line, text,
-                      "give a time: 2026-11-20, 2026-11-20T14:30, -2h, now, or "
-                      "Unix seconds");
+    if (text != NULL && *line->status == 0 &&
+        time_text_parse(text, now_ms, cmd_value(line, "utc") != NULL, &ms) < 0)
+        *line->status = cmd_misuse(
+            line, text,
+            "give a time: 2026-11-20, 2026-11-20T14:30, -2h, now, or Unix "
+            "seconds");
+    return ms;
 }
 
 void

@@ -13,34 +13,37 @@
 #define SHOWN_SIZE 64 /* bytes of a bad argument that an error shows */
 #define DAY_MS     ((uint64_t)24 * 3600 * 1000)
 
-int
-cmd_name(const struct cmd_line *line, const char *text, const char *what,
-         struct cmd_name *out)
+struct cmd_name
+cmd_name(const struct cmd_line *line, const char *text, const char *what)
 {
     const size_t length = strlen(text);
+    struct cmd_name name = {.size = 0};
     int size;
 
+    if (*line->status != 0)
+        return name;
     if (!line->raw) {
-        size = name_unescape(text, length, out->bytes, sizeof out->bytes);
-    } else if (length > sizeof out->bytes) {
+        size = name_unescape(text, length, name.bytes, sizeof name.bytes);
+    } else if (length > sizeof name.bytes) {
         size = -ENAMETOOLONG;
     } else {
-        memcpy(out->bytes, text, length);
+        memcpy(name.bytes, text, length);
         size = (int)length;
     }
 
-    if (size > 0) {
-        out->size = (size_t)size;
-        return 0;
-    }
-    if (size == -ENAMETOOLONG || size == 0)
-        return cmd_fail(CONFIG_EXIT_USAGE,
-                        "the %s is %s; names have 1 to %d bytes", what,
-                        size == 0 ? "empty" : "too long", NAME_MAX_SIZE);
-    return cmd_fail(CONFIG_EXIT_USAGE,
-                    "the %s has a bad escape; write a backslash as \\\\, a "
-                    "byte as \\xHH (not 00)",
-                    what);
+    if (size > 0)
+        name.size = (size_t)size;
+    else if (size == -ENAMETOOLONG || size == 0)
+        *line->status = cmd_fail(
+            CONFIG_EXIT_USAGE, "the %s is %s; names have 1 to %d bytes", what,
+            size == 0 ? "empty" : "too long", NAME_MAX_SIZE);
+    else
+        *line->status = cmd_fail(
+            CONFIG_EXIT_USAGE,
+            "the %s has a bad escape; write a backslash as \\\\, a byte as "
+            "\\xHH (not 00)",
+            what);
+    return name;
 }
 
 int
@@ -55,45 +58,47 @@ cmd_run_verb(struct cmd_line *line, const struct cmd_verb *verbs, size_t count)
     return cmd_usage(line);
 }
 
-int
-cmd_number(const char *text, const char *what, int64_t min, int64_t max,
-           int64_t *out)
+int64_t
+cmd_number(const struct cmd_line *line, const char *text, const char *what,
+           int64_t min, int64_t max)
 {
     char shown[4 * SHOWN_SIZE + 1];
+    int64_t number = min;
 
-    if (increment_number_parse(text, strlen(text), out) == 0 && *out >= min &&
-        *out <= max)
-        return 0;
+    if (*line->status != 0 ||
+        (increment_number_parse(text, strlen(text), &number) == 0 &&
+         number >= min && number <= max))
+        return number;
     (void)name_escape((const uint8_t *)text, strnlen(text, SHOWN_SIZE), shown);
-    return cmd_fail(CONFIG_EXIT_USAGE,
-                    "%s: \"%s\" is wrong; give a number, %" PRId64
-                    " to %" PRId64,
-                    what, shown, min, max);
+    *line->status =
+        cmd_fail(CONFIG_EXIT_USAGE,
+                 "%s: \"%s\" is wrong; give a number, %" PRId64 " to %" PRId64,
+                 what, shown, min, max);
+    return min;
 }
 
-int
+int64_t
 cmd_option_number(const struct cmd_line *line, const char *option, int64_t min,
-                  int64_t max, int64_t def, int64_t *out)
+                  int64_t max, int64_t def)
 {
     const char *text = cmd_value(line, option);
     char what[32];
 
-    *out = def;
     (void)snprintf(what, sizeof what, "%s%s", option[1] == '\0' ? "-" : "--",
                    option);
-    return text ? cmd_number(text, what, min, max, out) : 0;
+    return text ? cmd_number(line, text, what, min, max) : def;
 }
 
-int
-cmd_option_ms(const struct cmd_line *line, const char *option, uint64_t def,
-              uint64_t *out)
+uint64_t
+cmd_option_ms(const struct cmd_line *line, const char *option, uint64_t def)
 {
     const char *text = cmd_value(line, option);
+    uint64_t ms = def;
 
-    *out = def;
-    if (text == NULL || (config_duration(text, out) == 0 && *out <= DAY_MS))
-        return 0;
-    return cmd_misuse(line, text,
-                      "give a duration of at most 1d, such as 10 (seconds), "
-                      "500ms or 2m");
+    if (text != NULL && *line->status == 0 &&
+        (config_duration(text, &ms) < 0 || ms > DAY_MS))
+        *line->status = cmd_misuse(line, text,
+                                   "give a duration of at most 1d, such as 10 "
+                                   "(seconds), 500ms or 2m");
+    return ms;
 }

@@ -334,20 +334,18 @@ begin_drop(struct drop *d, const char *what)
 {
     const struct cmd_line *line = d->line;
     const size_t count = (size_t)line->arg_count;
-    int status = 0;
+    int status;
 
     d->names = calloc(count, sizeof *d->names);
     d->found = calloc(count, sizeof *d->found);
     d->keys = calloc(count, sizeof *d->keys);
     if (d->names == NULL || d->found == NULL || d->keys == NULL)
         return cmd_failed(ENOMEM, "read the arguments");
-    for (size_t i = 0; status == 0 && i < count; i++)
-        status = cmd_name(line, line->args[i], what, &d->names[i]);
-    if (status == 0)
-        status = cmd_option_ms(line, "timeout", 30000, &d->timeout_ms);
+    for (size_t i = 0; i < count; i++)
+        d->names[i] = cmd_name(line, line->args[i], what);
+    d->timeout_ms = cmd_option_ms(line, "timeout", 30000);
     d->turn.deadline_ms = clock_ms() + d->timeout_ms;
-    if (status == 0)
-        status = store_session_open(line, !d->dry_run, &d->in);
+    status = store_session_open(line, !d->dry_run, &d->in);
     d->opened = status == 0;
     return status;
 }

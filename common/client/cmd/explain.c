@@ -443,11 +443,9 @@ cmd_explain(struct cmd_line *line)
     struct explain e = {.line = line, .utc = cmd_value(line, "utc") != NULL};
     int status;
 
-    status = cmd_name(line, line->args[0], "keyspace", &e.keyspace);
-    if (status == 0)
-        status = cmd_name(line, line->args[1], "key", &e.key);
-    if (status == 0)
-        status = store_session_open(line, false, &e.in);
+    e.keyspace = cmd_name(line, line->args[0], "keyspace");
+    e.key = cmd_name(line, line->args[1], "key");
+    status = store_session_open(line, false, &e.in);
     if (status != 0)
         return status;
     status = list_archive(&e);

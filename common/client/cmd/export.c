@@ -118,8 +118,7 @@ export_named(struct export *e, const struct cmd_line *line)
     int rc = 0;
 
     for (int i = 0; rc == 0 && i < line->arg_count; i++) {
-        (void)cmd_name(line, line->args[i], "keyspace",
-                       &e->l.keyspace); /* it was checked */
+        e->l.keyspace = cmd_name(line, line->args[i], "keyspace");
         rc = export_one(e);
     }
     return rc;
@@ -129,12 +128,11 @@ int
 cmd_export(struct cmd_line *line)
 {
     struct export e = {.l = {.line = line}, .is_named = line->arg_count > 0};
-    int rc, status = 0;
+    int rc, status;
 
-    for (int i = 0; status == 0 && i < line->arg_count; i++)
-        status = cmd_name(line, line->args[i], "keyspace", &e.l.keyspace);
-    if (status == 0)
-        status = cmd_connect(line, CMD_READER, 0, &e.l.c);
+    for (int i = 0; i < line->arg_count; i++)
+        (void)cmd_name(line, line->args[i], "keyspace"); /* refused at once */
+    status = cmd_connect(line, CMD_READER, 0, &e.l.c);
     if (status != 0)
         return status;
     output_init(&e.l.out, line, OUTPUT_COLUMNS(columns));

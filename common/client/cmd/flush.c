@@ -240,9 +240,8 @@ cmd_flush(struct cmd_line *line)
     struct flush f = {.line = line, .start_ms = (int64_t)clock_unix_ms()};
     int status;
 
-    status = cmd_option_ms(line, "timeout", 30000, &f.timeout_ms);
-    if (status == 0)
-        status = cmd_connect(line, CMD_READER, 0, &f.c);
+    f.timeout_ms = cmd_option_ms(line, "timeout", 30000);
+    status = cmd_connect(line, CMD_READER, 0, &f.c);
     if (status != 0)
         return status;
     status = wait_has_datadir(line) ? flush_dir(&f) : wait_afar(&f);

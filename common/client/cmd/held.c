@@ -86,13 +86,10 @@ static int
 drop_one(const struct cmd_line *line, struct store_session *in,
          const char *text, struct wait_turn *turn)
 {
-    struct cmd_name name;
+    const struct cmd_name name = cmd_name(line, text, "keyspace");
     uint64_t records;
-    int rc, status;
+    int rc;
 
-    status = cmd_name(line, text, "keyspace", &name);
-    if (status != 0)
-        return status;
     do
         rc = held_drop(in->held, name.bytes, name.size, &records);
     while (wait_turn(turn, rc, held_holder(in->held)));
@@ -106,17 +103,14 @@ drop_one(const struct cmd_line *line, struct store_session *in,
 static int
 held_drop_named(struct cmd_line *line)
 {
+    const uint64_t timeout_ms = cmd_option_ms(line, "timeout", 30000);
     struct wait_turn turn = {0};
-    struct cmd_name name;
-    uint64_t timeout_ms;
     struct store_session in;
     int status;
 
-    status = cmd_option_ms(line, "timeout", 30000, &timeout_ms);
-    for (int i = 1; status == 0 && i < line->arg_count; i++)
-        status = cmd_name(line, line->args[i], "keyspace", &name);
-    if (status == 0)
-        status = store_session_open(line, true, &in);
+    for (int i = 1; i < line->arg_count; i++)
+        (void)cmd_name(line, line->args[i], "keyspace"); /* refused at once */
+    status = store_session_open(line, true, &in);
     if (status != 0)
         return status;
     turn.deadline_ms = clock_ms() + timeout_ms;

@@ -34,14 +34,11 @@ static int
 read_span(const struct cmd_line *line, struct history_command *h)
 {
     const uint64_t now = clock_unix_ms();
-    uint64_t from, to;
-    int status;
+    const uint64_t from = cmd_time_option(line, "from", now, now - DAY_MS);
+    const uint64_t to = cmd_time_option(line, "to", now, now);
 
-    status = cmd_time_option(line, "from", now, now - DAY_MS, &from);
-    if (status == 0)
-        status = cmd_time_option(line, "to", now, now, &to);
-    if (status != 0)
-        return status;
+    if (*line->status != 0)
+        return *line->status;
     if (to <= from)
         return cmd_misuse(line, "--from --to",
                           "the end is not after the start");
@@ -147,11 +144,10 @@ print_history(struct history_command *h, const struct countd_buckets *b)
 static int
 read_step(const struct cmd_line *line, struct history_command *h)
 {
-    uint64_t step_ms;
-    const int status = cmd_option_ms(line, "step", STEP_MS, &step_ms);
+    const uint64_t step_ms = cmd_option_ms(line, "step", STEP_MS);
 
-    if (status != 0)
-        return status;
+    if (*line->status != 0)
+        return *line->status;
     if (step_ms == 0 || step_ms % 60000 != 0 || step_ms > STEP_MAX)
         return cmd_misuse(
             line, cmd_value(line, "step"),

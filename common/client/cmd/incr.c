@@ -7,22 +7,17 @@
 int
 cmd_incr(struct cmd_line *line)
 {
-    struct cmd_name keyspace, key;
-    int64_t increment = 1;
-    uint64_t timeout_ms;
+    const struct cmd_name keyspace = cmd_name(line, line->args[0], "keyspace");
+    const struct cmd_name key = cmd_name(line, line->args[1], "key");
+    const int64_t increment =
+        line->arg_count > 2
+            ? cmd_number(line, line->args[2], "increment", INT64_MIN, INT64_MAX)
+            : 1;
+    const uint64_t timeout_ms = cmd_option_ms(line, "timeout", 10000);
     struct countd *c;
     int rc, status;
 
-    status = cmd_name(line, line->args[0], "keyspace", &keyspace);
-    if (status == 0)
-        status = cmd_name(line, line->args[1], "key", &key);
-    if (status == 0 && line->arg_count > 2)
-        status = cmd_number(line->args[2], "increment", INT64_MIN, INT64_MAX,
-                            &increment);
-    if (status == 0)
-        status = cmd_option_ms(line, "timeout", 10000, &timeout_ms);
-    if (status == 0)
-        status = cmd_connect(line, CMD_WRITER, 0, &c);
+    status = cmd_connect(line, CMD_WRITER, 0, &c);
     if (status != 0)
         return status;
 

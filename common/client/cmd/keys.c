@@ -30,14 +30,12 @@ struct several {
 static int
 parse_keys(const struct cmd_line *line, struct several *s)
 {
-    int status = 0;
-
     if (line->arg_count - 1 > SINGLES_MAX)
         return cmd_misuse(line, line->args[SINGLES_MAX + 1],
                           "256 keys at most are read at once");
-    for (int i = 1; status == 0 && i < line->arg_count; i++)
-        status = cmd_name(line, line->args[i], "key", &s->names[s->count++]);
-    return status;
+    for (int i = 1; i < line->arg_count; i++)
+        s->names[s->count++] = cmd_name(line, line->args[i], "key");
+    return *line->status;
 }
 
 /* Reads all keys of one state of the keyspace: again while it changes between
@@ -117,26 +115,11 @@ struct keys_command {
 };
 
 /* An empty one is none at all. */
-static int
-parse_part(const struct cmd_line *line, const char *text, const char *what,
-           struct cmd_name *out)
+static struct cmd_name
+parse_part(const struct cmd_line *line, const char *text, const char *what)
 {
-    if (!text || text[0] == '\0')
-        return 0;
-    return cmd_name(line, text, what, out);
-}
-
-static int
-parse_line(const struct cmd_line *line, struct keys_command *k)
-{
-    int status =
-        cmd_option_number(line, "n", 1, INT64_MAX, KEYS_ROWS, &k->length);
-
-    if (status == 0 && line->arg_count > 1)
-        status = parse_part(line, line->args[1], "prefix", &k->prefix);
-    if (status == 0)
-        status = parse_part(line, cmd_value(line, "after"), "key", &k->after);
-    return status;
+    return text && text[0] != '\0' ? cmd_name(line, text, what)
+                                   : (struct cmd_name){.size = 0};
 }
 
 static void
@@ -203,9 +186,11 @@ cmd_keys(struct cmd_line *line)
     struct keys_command k = {0};
     int rc, status;
 
-    status = parse_line(line, &k);
-    if (status == 0)
-        status = lookup_open(&k.l, line, 1);
+    k.length = cmd_option_number(line, "n", 1, INT64_MAX, KEYS_ROWS);
+    if (line->arg_count > 1)
+        k.prefix = parse_part(line, line->args[1], "prefix");
+    k.after = parse_part(line, cmd_value(line, "after"), "key");
+    status = lookup_open(&k.l, line, 1);
     if (status != 0)
         return status;
     rc = countd_about(k.l.c, k.l.keyspace.bytes, k.l.keyspace.size, NULL, 0,

@@ -57,6 +57,8 @@ live_connect(const struct cmd_line *line, struct countd_live **out)
     struct cmd_place place;
     int rc;
 
+    if (*line->status != 0)
+        return *line->status;
     cmd_find_place(line, live_peer(line), &place);
     options.directory = place.directory;
     if (!place.directory)

@@ -401,9 +401,10 @@ cmd_load(struct cmd_line *line)
     };
     int status;
 
-    status = cmd_option_ms(line, "timeout", 60000, &l.timeout_ms);
-    if (status == 0 && cmd_value(line, "dry-run") == NULL)
-        status = cmd_connect(line, l.peer, BUFFER_SIZE, &l.c);
+    l.timeout_ms = cmd_option_ms(line, "timeout", 60000);
+    status = cmd_value(line, "dry-run") == NULL
+                 ? cmd_connect(line, l.peer, BUFFER_SIZE, &l.c)
+                 : *line->status;
     if (status != 0)
         return status;
     status = load_with_places(&l);

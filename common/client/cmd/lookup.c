@@ -15,14 +15,13 @@
 int
 lookup_open(struct lookup *l, const struct cmd_line *line, int names)
 {
-    int status = cmd_name(line, line->args[0], "keyspace", &l->keyspace);
-
     l->line = line;
-    l->key.size = 0;
     l->has_begun = false;
-    if (status == 0 && names > 1)
-        status = cmd_name(line, line->args[1], "key", &l->key);
-    return status == 0 ? cmd_connect(line, CMD_READER, 0, &l->c) : status;
+    l->keyspace = cmd_name(line, line->args[0], "keyspace");
+    l->key.size = 0;
+    if (names > 1)
+        l->key = cmd_name(line, line->args[1], "key");
+    return cmd_connect(line, CMD_READER, 0, &l->c);
 }
 
 void
@@ -236,12 +235,11 @@ cmd_around(struct cmd_line *line)
     int64_t length = AROUND_ROWS, first;
     struct countd_rows *rows;
     struct lookup l;
-    int rc, status = 0;
+    int rc, status;
 
     if (line->arg_count > 2)
-        status = cmd_number(line->args[2], "N", 1, QUERY_AROUND_MAX, &length);
-    if (status == 0)
-        status = lookup_open(&l, line, 2);
+        length = cmd_number(line, line->args[2], "N", 1, QUERY_AROUND_MAX);
+    status = lookup_open(&l, line, 2);
     if (status != 0)
         return status;
     rc = countd_around(l.c, l.keyspace.bytes, l.keyspace.size, l.key.bytes,
@@ -329,15 +327,12 @@ int
 cmd_top(struct cmd_line *line)
 {
     int64_t length;
-    int status;
 
     if (line->arg_count > 1 && cmd_value(line, "n") != NULL)
         return cmd_misuse(line, line->args[1], "give the rows once");
-    status = cmd_option_number(line, "n", 1, INT64_MAX, TOP_ROWS, &length);
-    if (status == 0 && line->arg_count > 1)
-        status = cmd_number(line->args[1], "N", 1, INT64_MAX, &length);
-    if (status != 0)
-        return status;
+    length = line->arg_count > 1
+                 ? cmd_number(line, line->args[1], "N", 1, INT64_MAX)
+                 : cmd_option_number(line, "n", 1, INT64_MAX, TOP_ROWS);
     return lookup_is_period(line) ? lookup_period_top(line, length)
                                   : run_range(line, 0, length);
 }
@@ -345,13 +340,11 @@ cmd_top(struct cmd_line *line)
 int
 cmd_range(struct cmd_line *line)
 {
-    int64_t offset, length;
-    int status;
-
     /* INT64_MIN marks an extended request on the wire. */
-    status =
-        cmd_number(line->args[1], "offset", -INT64_MAX, INT64_MAX, &offset);
-    if (status == 0)
-        status = cmd_number(line->args[2], "length", 0, INT64_MAX, &length);
-    return status != 0 ? status : run_range(line, offset, length);
+    const int64_t offset =
+        cmd_number(line, line->args[1], "offset", -INT64_MAX, INT64_MAX);
+    const int64_t length =
+        cmd_number(line, line->args[2], "length", 0, INT64_MAX);
+
+    return run_range(line, offset, length);
 }

@@ -95,7 +95,6 @@ cmd_quota(struct cmd_line *line)
     const char *word = line->args[0];
     const struct verb *verb = NULL;
     int64_t value = 0;
-    int status = 0;
 
     for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++)
         if (strcmp(word, verbs[i].word) == 0)
@@ -109,6 +108,6 @@ cmd_quota(struct cmd_line *line)
     if (verb && verb->name && !cmd_value(line, "name"))
         return cmd_misuse(line, word, "needs --name");
     if (verb && verb->value)
-        status = cmd_number(line->args[1], "N", 0, INT64_MAX, &value);
-    return status != 0 ? status : request_change(line, verb, value);
+        value = cmd_number(line, line->args[1], "N", 0, INT64_MAX);
+    return request_change(line, verb, value);
 }

@@ -299,24 +299,20 @@ open_target(struct replay *r)
     return status;
 }
 
-static int
+static void
 read_options(struct replay *r)
 {
     const struct cmd_line *line = r->line;
     const char *keyspace = cmd_value(line, "keyspace");
     const uint64_t now = clock_unix_ms();
-    int status;
 
     r->dry_run = cmd_value(line, "dry-run") != NULL;
     r->skip = cmd_value(line, "skip-damaged") != NULL;
-    status = cmd_time_option(line, "from", now, 0, &r->from_ms);
-    if (status == 0)
-        status = cmd_time_option(line, "to", now, UINT64_MAX, &r->to_ms);
-    if (status == 0)
-        status = cmd_option_ms(line, "timeout", WAIT_MS, &r->wait_ms);
-    if (status == 0 && keyspace != NULL)
-        status = cmd_name(line, keyspace, "keyspace", &r->keyspace);
-    return status;
+    r->from_ms = cmd_time_option(line, "from", now, 0);
+    r->to_ms = cmd_time_option(line, "to", now, UINT64_MAX);
+    r->wait_ms = cmd_option_ms(line, "timeout", WAIT_MS);
+    if (keyspace != NULL)
+        r->keyspace = cmd_name(line, keyspace, "keyspace");
 }
 
 static int
@@ -341,9 +337,8 @@ cmd_replay(struct cmd_line *line)
     struct replay r = {.line = line};
     int status;
 
-    status = read_options(&r);
-    if (status == 0)
-        status = list_logs(&r);
+    read_options(&r);
+    status = *line->status != 0 ? *line->status : list_logs(&r);
     if (status == 0)
         status = open_target(&r);
     if (status == 0) {

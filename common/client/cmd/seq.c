@@ -86,13 +86,12 @@ cmd_seq(struct cmd_line *line)
     const bool explains =
         line->arg_count > 0 && strcmp(line->args[0], "explain") == 0;
     int64_t count = 1;
-    int status = 0;
 
     if (explains && line->arg_count == 2)
         return explain_number(line, line->args[1]);
     if (explains || line->arg_count > 1)
         return cmd_usage(line);
     if (line->arg_count == 1)
-        status = cmd_number(line->args[0], "N", 1, COUNT_MAX, &count);
-    return status != 0 ? status : fetch_numbers(line, count);
+        count = cmd_number(line, line->args[0], "N", 1, COUNT_MAX);
+    return fetch_numbers(line, count);
 }

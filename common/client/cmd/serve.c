@@ -445,12 +445,12 @@ static int
 read_options(struct serve *s, int64_t *workers)
 {
     const char *text = cmd_value(s->line, "ready-fd");
-    int status;
+    const int *status = s->line->status;
 
     s->ready_fd = -1;
-    status = cmd_option_number(s->line, "workers", 1, WORKERS_MAX, 1, workers);
-    return status == 0 && text != NULL ? config_ready_fd(text, &s->ready_fd)
-                                       : status;
+    *workers = cmd_option_number(s->line, "workers", 1, WORKERS_MAX, 1);
+    return *status == 0 && text != NULL ? config_ready_fd(text, &s->ready_fd)
+                                        : *status;
 }
 
 static int

@@ -146,12 +146,9 @@ list_senders(struct cmd_line *line, const struct store_words *words,
 static int
 parse_accept(struct cmd_line *line, struct store_words *out)
 {
-    const int status =
-        cmd_name(line, line->args[1], "keyspace", &out->keyspace);
-
-    return status != 0 ? status
-                       : cmd_number(line->args[2], "part", 0, PARTS_MAX - 1,
-                                    &out->part);
+    out->keyspace = cmd_name(line, line->args[1], "keyspace");
+    out->part = cmd_number(line, line->args[2], "part", 0, PARTS_MAX - 1);
+    return *line->status;
 }
 
 static int
@@ -309,15 +306,14 @@ static int
 parse_move(struct cmd_line *line, struct store_words *out)
 {
     const char *text = cmd_value(line, "parts");
-    int status;
 
     if (text == NULL && cmd_value(line, "to") == NULL)
         return cmd_misuse(line, "move",
                           "give --parts N, --to HOST:PORT or both");
-    status = cmd_name(line, line->args[1], "keyspace", &out->keyspace);
-    return status != 0 || text == NULL
-               ? status
-               : cmd_number(text, "parts", 1, PARTS_MAX, &out->parts);
+    out->keyspace = cmd_name(line, line->args[1], "keyspace");
+    if (text != NULL)
+        out->parts = cmd_number(line, text, "parts", 1, PARTS_MAX);
+    return *line->status;
 }
 
 static int

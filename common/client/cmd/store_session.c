@@ -107,6 +107,8 @@ store_session_make(const struct cmd_line *line, struct store_session *out)
 {
     int rc;
 
+    if (*line->status != 0)
+        return *line->status;
     /* What root made would be in the daemons' way. */
     if (geteuid() == 0 && line->config.user[0] != '\0') {
         rc = privilege_become(&line->config, DATADIR_WRITE);

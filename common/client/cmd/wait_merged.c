@@ -45,6 +45,8 @@ wait_datadir(const struct cmd_line *line, struct datadir *d)
 {
     int rc;
 
+    if (*line->status != 0)
+        return *line->status;
     /* Files that root made here would be in the daemons' way. */
     if (geteuid() == 0 && line->config.user[0] != '\0') {
         rc = privilege_become(&line->config, DATADIR_READ);

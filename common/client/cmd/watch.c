@@ -227,11 +227,10 @@ cmd_watch(struct cmd_line *line)
 {
     static struct watched w;
     struct screen s;
-    uint64_t ms;
-    int status;
+    uint64_t ms = cmd_option_ms(line, "i", 1000);
+    int status = *line->status;
 
-    status = cmd_option_ms(line, "i", 1000, &ms);
-    if (status == 0 && ms < LEAST_MS)
+    if (ms < LEAST_MS)
         ms = LEAST_MS;
     if (status == 0)
         status = overview_open(&w.now, line->config.data_dir);
