@@ -20,19 +20,11 @@ uint64_t rng;
 /* ---- the model ---- */
 
 static int
-compare_bytes(const uint8_t *a, size_t an, const uint8_t *b, size_t bn)
-{
-    const int d = memcmp(a, b, an < bn ? an : bn);
-
-    return d != 0 ? d : (an > bn) - (an < bn);
-}
-
-static int
 by_key(const void *a, const void *b)
 {
     const struct counter *x = a, *y = b;
 
-    return compare_bytes(x->key, x->size, y->key, y->size);
+    return bytes_compare(x->key, x->size, y->key, y->size);
 }
 
 static int
@@ -48,21 +40,12 @@ by_rank(const void *a, const void *b)
 struct counter *
 model_find(struct model *m, const uint8_t *key, uint16_t size)
 {
-    size_t low = 0, high = m->count;
+    struct counter wanted = {.size = size};
 
-    while (low < high) {
-        const size_t mid = (low + high) / 2;
-        const int d = compare_bytes(m->counters[mid].key, m->counters[mid].size,
-                                    key, size);
-
-        if (d == 0)
-            return &m->counters[mid];
-        if (d < 0)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return NULL;
+    memcpy(wanted.key, key, size);
+    return m->count == 0
+               ? NULL
+               : bsearch(&wanted, m->counters, m->count, sizeof wanted, by_key);
 }
 
 /* One summed change, to be found in `m` or appended behind `sorted`. */
@@ -118,7 +101,7 @@ static int
 delta_compare(const void *a, const void *b)
 {
     const struct store_delta *x = a, *y = b;
-    const int d = compare_bytes(x->key, x->key_size, y->key, y->key_size);
+    const int d = bytes_compare(x->key, x->key_size, y->key, y->key_size);
 
     return d != 0 ? d : (x->minute > y->minute) - (x->minute < y->minute);
 }

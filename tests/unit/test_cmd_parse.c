@@ -159,18 +159,6 @@ TEST(an_option_for_some_arguments_is_refused_with_others)
             check_option(c, &c->options[i]);
 }
 
-TEST(completion_is_for_bash_and_zsh)
-{
-    char *args[] = {(char *)(uintptr_t) "countd",
-                    (char *)(uintptr_t) "completion",
-                    (char *)(uintptr_t) "fish", NULL};
-    struct capture said;
-
-    capture_start(&said);
-    assert_int_equal(cmd_main(3, args), CONFIG_EXIT_USAGE);
-    assert_non_null(strstr(capture_stop(&said), "give bash or zsh"));
-}
-
 TEST(a_directory_and_a_host_are_two_places)
 {
     static const char *const both[] = {"-d", "/nowhere", "-H", "otherhost",

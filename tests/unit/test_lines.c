@@ -56,19 +56,34 @@ join(struct lines *l, char *text, size_t size)
     return rc;
 }
 
+static char joined[8192]; /* the lines that were read, joined */
+
+/* Reads a file with these bytes; how many lines it has is in *number. */
+static int
+read_file(struct tmpdir *dir, const void *bytes, size_t size, uint64_t *number)
+{
+    struct lines l;
+    int rc;
+
+    put(dir, bytes, size);
+    rc = lines_open(&l, path);
+    if (rc < 0)
+        return rc;
+    rc = join(&l, joined, sizeof joined);
+    *number = l.number;
+    lines_close(&l);
+    return rc;
+}
+
 static void
 assert_lines(struct tmpdir *dir, const char *bytes, size_t size,
              const char *expected, uint64_t count)
 {
-    char text[4096];
-    struct lines l;
+    uint64_t number;
 
-    put(dir, bytes, size);
-    assert_rc(lines_open(&l, path), 0);
-    assert_rc(join(&l, text, sizeof text), 0);
-    assert_string_equal(text, expected);
-    assert_int_equal(l.number, count);
-    lines_close(&l);
+    assert_rc(read_file(dir, bytes, size, &number), 0);
+    assert_string_equal(joined, expected);
+    assert_int_equal(number, count);
 }
 
 #define WITH_DIR(name, dir)                                                    \
@@ -97,7 +112,6 @@ WITH_DIR(what_is_done_follows_the_lines_not_the_reads, dir)
 {
     uint8_t packed[512];
     const size_t packed_size = pack("ab\nc\n", 5, packed, sizeof packed);
-    char text[64];
     const char *line;
     size_t size;
     struct lines l;
@@ -116,7 +130,7 @@ WITH_DIR(what_is_done_follows_the_lines_not_the_reads, dir)
     assert_rc(lines_open(&l, path), 0);
     assert_rc(lines_fill(&l), 1);
     assert_int_equal(lines_done(&l), 0);
-    assert_rc(join(&l, text, sizeof text), 0);
+    assert_rc(join(&l, joined, sizeof joined), 0);
     assert_int_equal(lines_done(&l), packed_size);
     lines_close(&l);
 }
@@ -202,65 +216,39 @@ TEST(pieces_of_any_size_give_the_same_lines)
 WITH_DIR(damaged_gzip_is_an_error_wherever_it_is_cut, dir)
 {
     uint8_t packed[4096];
-    char text[8192];
+    uint64_t number;
     size_t size;
 
     for (size_t i = 0; i < 300; i++)
-        snprintf(text + 8 * i, 9, "%07zu\n", i * 7919);
-    size = pack(text, 2400, packed, sizeof packed);
-    for (size_t cut = 2; cut < size; cut += 1 + cut / 9) {
-        struct lines l;
-
-        put(dir, packed, cut);
-        assert_rc(lines_open(&l, path), 0);
-        assert_rc(join(&l, text, sizeof text), -ENODATA);
-        lines_close(&l);
-    }
+        snprintf(joined + 8 * i, 9, "%07zu\n", i * 7919);
+    size = pack(joined, 2400, packed, sizeof packed);
+    for (size_t cut = 2; cut < size; cut += 1 + cut / 9)
+        assert_rc(read_file(dir, packed, cut, &number), -ENODATA);
     packed[size / 2] ^= 0x55;
-    {
-        struct lines l;
-
-        put(dir, packed, size);
-        assert_rc(lines_open(&l, path), 0);
-        assert_rc(join(&l, text, sizeof text), -EBADMSG);
-        lines_close(&l);
-    }
+    assert_rc(read_file(dir, packed, size, &number), -EBADMSG);
 }
 
 WITH_DIR(every_failing_call_is_an_error_and_leaks_nothing, dir)
 {
-    char text[256];
-    bool hit;
+    static const struct {
+        const char *call;
+        int error;
+    } faults[] = {{"memory", ENOMEM}, {"read", EIO}};
 
-    put(dir, "a\nb\n", 4);
-    for (unsigned n = 1;; n++) {
-        struct lines l;
-        int rc;
+    for (size_t i = 0; i < 2; i++) {
+        bool hit = true;
 
-        fault_inject("memory", n, ENOMEM);
-        rc = lines_open(&l, path);
-        hit = fault_hit();
-        fault_clear();
-        assert_rc(rc, hit ? -ENOMEM : 0);
-        if (rc == 0)
-            lines_close(&l);
-        if (!hit)
-            break;
+        for (unsigned n = 1; hit; n++) {
+            uint64_t number;
+            int rc;
+
+            fault_inject(faults[i].call, n, faults[i].error);
+            rc = read_file(dir, "a\nb\n", 4, &number);
+            hit = fault_hit();
+            fault_clear();
+            assert_rc(rc, hit ? -faults[i].error : 0);
+        }
+        assert_string_equal(joined, "a|b|");
     }
-    for (unsigned n = 1;; n++) {
-        struct lines l;
-        int rc;
-
-        assert_rc(lines_open(&l, path), 0);
-        fault_inject("read", n, EIO);
-        rc = join(&l, text, sizeof text);
-        hit = fault_hit();
-        fault_clear();
-        assert_rc(rc, hit ? -EIO : 0);
-        lines_close(&l);
-        if (!hit)
-            break;
-    }
-    assert_string_equal(text, "a|b|");
     assert_rc(lines_open(&(struct lines){0}, "/does/not/exist"), -ENOENT);
 }

@@ -193,15 +193,11 @@ start_command(struct acquire_holding *h)
 static void
 report_loss(struct acquire_holding *h)
 {
-    char text[4 * 64 + 1];
-
     h->lost = true;
-    (void)name_escape(h->name.bytes, h->name.size < 64 ? h->name.size : 64,
-                      text);
     diag(DIAG_WARNING,
          "the connection to countd-write is lost: %s is not held any more, "
          "%s",
-         text,
+         cmd_text(h->name.bytes, h->name.size),
          h->kill_on_loss ? "the command gets SIGTERM"
                          : "while the command runs on");
     if (!h->kill_on_loss)
@@ -293,7 +289,6 @@ run_command(struct acquire_holding *h)
 static int
 acquire_and_run(struct acquire_holding *h)
 {
-    char text[4 * 64 + 1];
     int rc;
 
     rc = acquire_in_time(h);
@@ -303,10 +298,9 @@ acquire_and_run(struct acquire_holding *h)
         return cmd_peer_failed(h->line, live_peer(h->line), rc);
     if (cmd_value(h->line, "q") != NULL)
         return h->refused;
-    (void)name_escape(h->name.bytes, h->name.size < 64 ? h->name.size : 64,
-                      text);
-    diag(DIAG_INFO, "%s: %" PRIu32 " of %" PRIu32 " not available%s", text,
-         h->resources, h->bound, h->wait_ms > 0 ? " in time" : "");
+    diag(DIAG_INFO, "%s: %" PRIu32 " of %" PRIu32 " not available%s",
+         cmd_text(h->name.bytes, h->name.size), h->resources, h->bound,
+         h->wait_ms > 0 ? " in time" : "");
     return h->refused;
 }
 

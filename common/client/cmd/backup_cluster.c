@@ -37,14 +37,13 @@ static int
 save_keyspace(void *ctx, const uint8_t *name, size_t name_size, int64_t keys)
 {
     struct backup_cluster *b = ctx;
-    char text[NAME_TEXT_SIZE];
     int rc;
 
     (void)keys; /* the file has them of another moment */
     rc = cluster_backup_save(b->store, name, name_size, b->fd, &b->keys);
     if (rc < 0) {
-        (void)name_escape(name, name_size, text);
-        diag_errno(DIAG_ERROR, rc, "keyspace %s is not in the copy", text);
+        diag_errno(DIAG_ERROR, rc, "keyspace %s is not in the copy",
+                   cmd_text(name, name_size));
         b->faults++;
         /* The others are worth having; a full disk is the end of it. */
         return rc == -ENOSPC ? rc : 0;
@@ -97,11 +96,9 @@ restore_file(void *ctx, int folder_fd, const char *file)
 {
     struct restore_all *r = ctx;
     struct cluster_backup_info info = {.name_size = 0};
-    char text[NAME_TEXT_SIZE];
     int rc;
 
     rc = cluster_backup_restore(r->store, folder_fd, file, &info);
-    (void)name_escape(info.name, info.name_size, text);
     r->parts += rc == 0;
     r->rows += rc == 0 ? info.rows : 0;
     if (rc == 0)
@@ -116,7 +113,7 @@ restore_file(void *ctx, int folder_fd, const char *file)
              "keyspace=%s part=%" PRIu32
              ": the cluster has it in another number of parts; drop the "
              "keyspace's keys there first",
-             text, info.part);
+             cmd_text(info.name, info.name_size), info.part);
     else
         diag_errno(DIAG_ERROR, rc, "put %s of the backup back", file);
     return 0;

@@ -79,13 +79,8 @@ report(struct check *c, const char *format, ...)
 static void
 check_name(struct check *c, const char *kind, const uint8_t *name, size_t size)
 {
-    char text[NAME_TEXT_SIZE];
-
-    if (size > NAME_MAX_SIZE)
-        size = NAME_MAX_SIZE;
-    (void)name_escape(name, size, text);
     (void)snprintf(c->where, sizeof c->where, "%s %s", kind,
-                   text); /* a cut name still helps */
+                   cmd_text(name, size)); /* a cut name still helps */
 }
 
 /* ---- marks ------------------------------------------------------------- */
@@ -200,7 +195,6 @@ static const char *const states[] = {
 static void
 check_mark(struct check *c, const struct log_header *h)
 {
-    char keyspace[NAME_TEXT_SIZE];
     struct known wanted, *const *at;
     const struct known *k;
 
@@ -217,12 +211,12 @@ check_mark(struct check *c, const struct log_header *h)
                    "merge this one too");
         return;
     }
-    (void)name_escape(k->keyspace.bytes, k->keyspace.size, keyspace);
     report(c,
            FAULT "%s, epoch %" PRIu64 ", but keyspace %s has epoch %" PRIu64
                  " of it merged: was the directory put together from copies of "
                  "different times?",
-           states[h->state], h->epoch, keyspace, k->mark.epoch);
+           states[h->state], h->epoch,
+           cmd_text(k->keyspace.bytes, k->keyspace.size), k->mark.epoch);
 }
 
 static void

@@ -95,6 +95,10 @@ struct cmd_verb {
 int cmd_run_verb(struct cmd_line *line, const struct cmd_verb *verbs,
                  size_t count);
 
+/* The text form of bytes from outside, NAME_MAX_SIZE of them at most, for a
+ * message; valid until the next call. */
+const char *cmd_text(const void *bytes, size_t size);
+
 /* Reports an error.  Returns `status`. */
 int cmd_fail(int status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -120,16 +120,22 @@ is_given(const struct cmd_line *line, const char *key)
     return false;
 }
 
+static bool
+is_directory_given(const struct cmd_line *line)
+{
+    for (size_t i = 0; i < line->sources.count; i++)
+        if (line->sources.letters[i] == 'd')
+            return true;
+    return is_given(line, "data_dir");
+}
+
 bool
 cmd_names_directory(const struct cmd_line *line)
 {
     struct config defaults;
 
-    for (size_t i = 0; i < line->sources.count; i++)
-        if (line->sources.letters[i] == 'd')
-            return true;
     config_defaults(&defaults);
-    return is_given(line, "data_dir") ||
+    return is_directory_given(line) ||
            strcmp(line->config.data_dir, defaults.data_dir) != 0;
 }
 
@@ -159,10 +165,7 @@ uses_socket(const struct cmd_line *line, enum cmd_peer peer,
     if (line->host || is_given(line, peers[peer].keys[0]) ||
         is_given(line, peers[peer].keys[1]))
         return false;
-    for (size_t i = 0; i < line->sources.count; i++)
-        if (line->sources.letters[i] == 'd')
-            return true;
-    return is_given(line, "data_dir") || has_sockets(line);
+    return is_directory_given(line) || has_sockets(line);
 }
 
 void

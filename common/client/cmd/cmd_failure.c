@@ -198,6 +198,15 @@ report_failure(const struct failure *f, const struct cmd_line *line,
     diag(level, "%s", text);
 }
 
+const char *
+cmd_text(const void *bytes, size_t size)
+{
+    static char text[NAME_TEXT_SIZE];
+
+    (void)name_escape(bytes, size < NAME_MAX_SIZE ? size : NAME_MAX_SIZE, text);
+    return text;
+}
+
 int
 cmd_fail(int status, const char *format, ...)
 {

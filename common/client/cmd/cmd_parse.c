@@ -63,9 +63,8 @@ find_option(const struct cmd_option *options, const struct given *g)
 int
 cmd_misuse(const struct cmd_line *line, const char *text, const char *what)
 {
-    char shown[4 * SHOWN_SIZE + 1];
+    const char *shown = cmd_text(text, strnlen(text, SHOWN_SIZE));
 
-    (void)name_escape((const uint8_t *)text, strnlen(text, SHOWN_SIZE), shown);
     return cmd_fail(CONFIG_EXIT_USAGE, "%s: %s; see countd%s%s -h",
                     text[0] != '\0' ? shown : "\"\"", what,
                     line->cmd ? " " : "", line->cmd ? line->cmd->name : "");

@@ -62,18 +62,16 @@ int64_t
 cmd_number(const struct cmd_line *line, const char *text, const char *what,
            int64_t min, int64_t max)
 {
-    char shown[4 * SHOWN_SIZE + 1];
     int64_t number = min;
 
     if (*line->status != 0 ||
         (increment_number_parse(text, strlen(text), &number) == 0 &&
          number >= min && number <= max))
         return number;
-    (void)name_escape((const uint8_t *)text, strnlen(text, SHOWN_SIZE), shown);
     *line->status =
         cmd_fail(CONFIG_EXIT_USAGE,
                  "%s: \"%s\" is wrong; give a number, %" PRId64 " to %" PRId64,
-                 what, shown, min, max);
+                 what, cmd_text(text, strnlen(text, SHOWN_SIZE)), min, max);
     return min;
 }
 

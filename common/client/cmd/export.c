@@ -45,13 +45,10 @@ print_page(void *ctx, const struct countd_rows *rows)
 static void
 warn_torn(const struct cmd_name *keyspace)
 {
-    char text[NAME_TEXT_SIZE];
-
-    (void)name_escape(keyspace->bytes, keyspace->size, text);
     diag(DIAG_WARNING,
          "keyspace=%s: counts changed meanwhile, so rows may be missing or "
          "there twice; countd backup copies one moment",
-         text);
+         cmd_text(keyspace->bytes, keyspace->size));
 }
 
 static void

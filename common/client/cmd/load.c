@@ -55,15 +55,12 @@ struct load {
 static void
 bad_line(struct load *l, const struct lines *lines, const char *why)
 {
-    char path[NAME_TEXT_SIZE];
-
     l->stopped = l->strict;
     if (++l->bad > BAD_SHOWN_MAX)
         return;
-    (void)name_escape((const uint8_t *)l->path, strnlen(l->path, NAME_MAX_SIZE),
-                      path);
     progress_clear(&l->progress);
-    diag(DIAG_WARNING, "%s:%" PRIu64 ": %s", path, lines->number, why);
+    diag(DIAG_WARNING, "%s:%" PRIu64 ": %s", cmd_text(l->path, strlen(l->path)),
+         lines->number, why);
     if (l->bad == BAD_SHOWN_MAX && !l->strict)
         diag(DIAG_WARNING, "further bad lines are only counted");
 }
@@ -205,11 +202,9 @@ open_failed(struct load *l, int rc)
 static void
 file_failed(struct load *l, const struct lines *lines, int rc)
 {
-    char path[NAME_TEXT_SIZE];
+    const char *path = cmd_text(l->path, strlen(l->path));
 
     l->file_status = CONFIG_EXIT_SYSTEM;
-    (void)name_escape((const uint8_t *)l->path, strnlen(l->path, NAME_MAX_SIZE),
-                      path);
     progress_clear(&l->progress);
     if (rc == -EILSEQ)
         diag(DIAG_ERROR,

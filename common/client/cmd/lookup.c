@@ -39,10 +39,7 @@ lookup_begin(struct lookup *l, const struct table_column *columns,
 void
 lookup_report_missing(const char *what, const struct cmd_name *name)
 {
-    char text[NAME_TEXT_SIZE];
-
-    (void)name_escape(name->bytes, name->size, text);
-    diag(DIAG_INFO, "no such %s: %s", what, text);
+    diag(DIAG_INFO, "no such %s: %s", what, cmd_text(name->bytes, name->size));
 }
 
 /* Only JSON shows that there are no rows. */

@@ -50,11 +50,10 @@ static void
 refused(void *ctx, const uint8_t *name, size_t name_size, int rc)
 {
     struct replay *r = ctx;
-    char text[NAME_TEXT_SIZE];
 
     progress_clear(&r->progress);
-    (void)name_escape(name, name_size, text);
-    diag_errno(DIAG_ERROR, rc, "keyspace %s cannot take its records", text);
+    diag_errno(DIAG_ERROR, rc, "keyspace %s cannot take its records",
+               cmd_text(name, name_size));
 }
 
 static long

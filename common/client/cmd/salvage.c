@@ -320,10 +320,9 @@ read_log(struct salvage *s)
 static void
 refused(void *ctx, const uint8_t *name, size_t name_size, int rc)
 {
-    char text[NAME_TEXT_SIZE];
+    const char *text = cmd_text(name, name_size);
 
     (void)ctx; /* nothing of it is needed */
-    (void)name_escape(name, name_size, text);
     if (rc == -ERANGE)
         diag(DIAG_ERROR,
              "keyspace %s has a later or another fill of this log: "

@@ -12,14 +12,6 @@
 
 #define TURN_TIMEOUT_MS 3000
 
-static void
-get_name_text(const void *bytes, size_t size, char text[NAME_TEXT_SIZE])
-{
-    if (size > NAME_MAX_SIZE)
-        size = NAME_MAX_SIZE;
-    (void)name_escape(bytes, size, text);
-}
-
 static int
 read_logs(const struct datadir *d, struct unmerged *out)
 {
@@ -32,8 +24,8 @@ read_logs(const struct datadir *d, struct unmerged *out)
         if (list.files[i].kind != LOGFILE_BAD)
             continue;
         if (out->logs++ == 0)
-            get_name_text(list.files[i].name, strlen(list.files[i].name),
-                          out->log);
+            strcpy(out->log,
+                   cmd_text(list.files[i].name, strlen(list.files[i].name)));
     }
     logfile_list_free(&list);
     return 0;
@@ -45,7 +37,7 @@ note_held(void *ctx, const struct held_summary *s)
     struct unmerged *out = ctx;
 
     if (out->held == 0)
-        get_name_text(s->name, s->name_size, out->keyspace);
+        strcpy(out->keyspace, cmd_text(s->name, s->name_size));
     out->held += s->records;
     return 0;
 }
@@ -58,7 +50,7 @@ note_damaged(void *ctx, int folder_fd, const char *file)
     (void)folder_fd;
     if (strncmp(file, HELD_BAD_PREFIX, strlen(HELD_BAD_PREFIX)) == 0 &&
         out->damaged++ == 0)
-        get_name_text(file, strlen(file), out->file);
+        strcpy(out->file, cmd_text(file, strlen(file)));
     return 0;
 }
 
