@@ -26,6 +26,7 @@
 #include "common/wire/table_write.h"
 
 #define CMD_OPTIONS_MAX 12
+#define WORKERS_MAX     64 /* of countd serve */
 
 struct cmd_line;
 

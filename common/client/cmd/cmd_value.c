@@ -1,15 +1,16 @@
 /* common/client/cmd/cmd_value.c - see cmd.h: names, numbers and durations of a
  * command line. */
-#include "common/client/cmd/cmd.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/base/diag.h"
+#include "common/client/cmd/cmd.h"
 #include "common/wire/increment_line.h"
 
+#define YEAR_MOST  9999
 #define SHOWN_SIZE 64 /* bytes of a bad argument that an error shows */
 #define DAY_MS     ((uint64_t)24 * 3600 * 1000)
 
@@ -99,4 +100,36 @@ cmd_option_ms(const struct cmd_line *line, const char *option, uint64_t def)
                                    "give a duration of at most 1d, such as 10 "
                                    "(seconds), 500ms or 2m");
     return ms;
+}
+
+uint64_t
+cmd_time_option(const struct cmd_line *line, const char *option,
+                uint64_t now_ms, uint64_t def)
+{
+    const char *text = cmd_value(line, option);
+    uint64_t ms = def;
+
+    if (text != NULL && *line->status == 0 &&
+        time_text_parse(text, now_ms, cmd_value(line, "utc") != NULL, &ms) < 0)
+        *line->status = cmd_misuse(
+            line, text,
+            "give a time: 2026-11-20, 2026-11-20T14:30, -2h, now, or Unix "
+            "seconds");
+    return ms;
+}
+
+void
+cmd_time_format(uint64_t ms, bool utc, char text[TIME_TEXT_SIZE])
+{
+    const time_t t = (time_t)(ms / 1000);
+    struct tm day;
+
+    if ((utc ? gmtime_r(&t, &day) : localtime_r(&t, &day)) == NULL ||
+        day.tm_year + 1900 > YEAR_MOST) {
+        (void)snprintf(text, TIME_TEXT_SIZE, "%llu ms", (unsigned long long)ms);
+        return;
+    }
+    /* Fits: the year has four digits. */
+    (void)strftime(text, TIME_TEXT_SIZE,
+                   utc ? "%Y-%m-%dT%H:%M:%SZ" : "%Y-%m-%dT%H:%M:%S", &day);
 }
