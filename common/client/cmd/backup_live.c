@@ -104,7 +104,8 @@ copy_entry(void *ctx, int folder_fd, const char *name)
 /* What a header of the journal and a note say. */
 struct quota_end {
     uint8_t note[NOTE_SIZE];
-    uint64_t byte; /* where the records end that the note calls durable */
+    uint64_t byte; /* where the records end that the note calls durable;
+                      UINT64_MAX: the two do not fit */
 };
 
 /* Whether the last four bytes are the checksum of those before. */
@@ -150,17 +151,17 @@ find_end(const uint8_t *header, const uint8_t *note, uint64_t *byte)
 
 /* Opens the journal and reads the note of its end.  The note says that the
  * records before it are durable, and records are only added: a copy up to there
- * is the journal as it was at that moment.  *known is false when the two do not
- * fit, as for a moment while a checkpoint replaces the journal. */
+ * is the journal as it was at that moment.  For a moment the two do not fit,
+ * while a checkpoint replaces the journal. */
 static int
-open_journal(int from_fd, struct quota_end *end, bool *known)
+open_journal(int from_fd, struct quota_end *end)
 {
     const struct timespec pause = {.tv_nsec = QUOTA_WAIT_NS};
     uint8_t header[HEADER_COPY + HEADER_SIZE];
     int fd = -ENOENT;
 
-    *known = false;
-    for (int i = 0; !*known && i < QUOTA_TRIES; i++) {
+    end->byte = UINT64_MAX;
+    for (int i = 0; end->byte == UINT64_MAX && i < QUOTA_TRIES; i++) {
         if (i > 0) {
             (void)close(fd);
             (void)nanosleep(&pause, NULL); /* a signal only shortens it */
@@ -172,8 +173,8 @@ open_journal(int from_fd, struct quota_end *end, bool *known)
             break; /* there is none, so no process changes the journal */
         if (read_at(fd, header, sizeof header, 0) < (ssize_t)sizeof header)
             break;
-        *known = find_end(header, end->note, &end->byte) ||
-                 find_end(header + HEADER_COPY, end->note, &end->byte);
+        if (!find_end(header, end->note, &end->byte))
+            (void)find_end(header + HEADER_COPY, end->note, &end->byte);
     }
     return fd;
 }
@@ -210,22 +211,19 @@ static int
 copy_quotas(int from_fd, int to_fd)
 {
     struct quota_end end;
-    bool known;
-    int fd, rc;
+    int rc = 0;
+    const int fd = open_journal(from_fd, &end);
 
-    fd = open_journal(from_fd, &end, &known);
-    if (fd == -ENOENT || !known) {
-        rc = fd == -ENOENT ? 0 : copy_file(from_fd, to_fd, QUOTA_JOURNAL);
-        if (rc == 0)
-            rc = copy_file(from_fd, to_fd, QUOTA_NOTE);
-    } else {
-        rc = fd < 0 ? fd : copy_journal(fd, to_fd, end.byte);
-        if (rc == 0)
-            rc = write_note(to_fd, end.note);
-    }
-    if (fd >= 0)
+    if (fd < 0 && fd != -ENOENT)
+        return fd;
+    if (fd >= 0) {
+        rc = copy_journal(fd, to_fd, end.byte);
         (void)close(fd);
-    return rc;
+    }
+    if (rc < 0)
+        return rc;
+    return end.byte == UINT64_MAX ? copy_file(from_fd, to_fd, QUOTA_NOTE)
+                                  : write_note(to_fd, end.note);
 }
 
 /* ---- requests with an Idempotency-Key ---------------------------------- */

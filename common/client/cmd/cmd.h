@@ -342,6 +342,12 @@ int lookup_pages(struct lookup *l, int64_t length,
                  int (*page)(void *ctx, const struct countd_rows *rows),
                  void *ctx, const struct countd_facts *before, bool *changed);
 
+/* Calls `page` for the keyspaces and their numbers of keys, by name; stops when
+ * it returns non-zero, and returns that. */
+int lookup_keyspaces(struct countd *c,
+                     int (*page)(void *ctx, const struct countd_rows *rows),
+                     void *ctx);
+
 /* countd get of several keys; an exit status. */
 int lookup_keys(const struct cmd_line *line);
 

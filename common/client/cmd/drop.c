@@ -71,7 +71,6 @@ struct drop {
     bool vacated; /* some keyspace was, and is not dropped yet */
 
     /* A place for each argument. */
-    struct cmd_name *names;
     struct found *found;
     struct store_key *keys;
 };
@@ -150,8 +149,8 @@ await_logs(struct drop *d)
 /* ---- what there is ----------------------------------------------------- */
 
 struct found {
+    struct cmd_name name;
     char text[NAME_TEXT_SIZE];
-    const struct cmd_name *name;
     bool vacated;  /* keys and total were read before vacating */
     int error;     /* -ENOENT: no such keyspace; or it cannot be read */
     uint64_t keys; /* else */
@@ -164,14 +163,15 @@ add_held(void *ctx, const struct held_summary *s)
 {
     struct found *f = ctx;
 
-    if (bytes_equal(s->name, s->name_size, f->name->bytes, f->name->size))
+    if (bytes_equal(s->name, s->name_size, f->name.bytes, f->name.size))
         f->held = s->records;
     return 0;
 }
 
 static int
-read_totals(struct drop *d, const struct cmd_name *name, struct found *f)
+read_totals(struct drop *d, struct found *f)
 {
+    const struct cmd_name *name = &f->name;
     struct store_query q = {
         .op = STORE_TOTAL, .name = name->bytes, .name_size = name->size};
     uint8_t row[QUERY_ROW_SIZE] = {0};
@@ -179,7 +179,6 @@ read_totals(struct drop *d, const struct cmd_name *name, struct found *f)
         .queries = &q, .count = 1, .at = row, .capacity = sizeof row};
     int rc;
 
-    f->name = name;
     f->held = 0;
     (void)name_escape(name->bytes, name->size, f->text);
     (void)store_read(d->in.store, &reads); /* one: answered */
@@ -223,7 +222,7 @@ print_found(const struct drop *d, const struct found *f)
 static int
 empty_keyspace(struct drop *d, struct found *f)
 {
-    const struct cmd_name *n = f->name;
+    const struct cmd_name *n = &f->name;
     int rc;
 
     do
@@ -241,11 +240,11 @@ empty_keyspace(struct drop *d, struct found *f)
 }
 
 static int
-drop_one(struct drop *d, const struct cmd_name *name, struct found *f)
+drop_one(struct drop *d, struct found *f)
 {
     int rc;
 
-    rc = read_totals(d, name, f);
+    rc = read_totals(d, f);
     if (rc == 0 && !d->dry_run)
         rc = empty_keyspace(d, f);
     else if (rc == 0 && f->error == -ENOENT && f->held == 0)
@@ -261,16 +260,17 @@ drop_one(struct drop *d, const struct cmd_name *name, struct found *f)
 /* Frees the space of a keyspace before its logs are merged. If that fails, the
  * keyspace is dropped after the merge, as on a disk that is not full. */
 static void
-vacate_one(struct drop *d, const struct cmd_name *name, struct found *f)
+vacate_one(struct drop *d, struct found *f)
 {
     int rc;
 
-    if (read_totals(d, name, f) < 0 || f->error < 0 || f->keys == 0)
+    if (read_totals(d, f) < 0 || f->error < 0 || f->keys == 0)
         return;
     (void)reserve_make(d->in.dir.fd); /* store_vacate() says when there is none
                                        */
     do
-        rc = store_vacate(d->in.store, name->bytes, name->size, d->in.dir.fd);
+        rc = store_vacate(d->in.store, f->name.bytes, f->name.size,
+                          d->in.dir.fd);
     while (wait_turn(&d->turn, rc, store_session_holder(&d->in)));
     if (rc < 0) {
         diag_errno(DIAG_WARNING, rc, "free the space of keyspace %s", f->text);
@@ -312,12 +312,12 @@ drop_all(struct drop *d, int count)
 
     if (!d->dry_run && wait_is_disk_full(d->line))
         for (int i = 0; i < count; i++)
-            vacate_one(d, &d->names[i], &d->found[i]);
+            vacate_one(d, &d->found[i]);
     status = await_logs(d);
     if (status != 0)
         return status;
     for (int i = 0; i < count; i++) {
-        const int one = drop_one(d, &d->names[i], &d->found[i]);
+        const int one = drop_one(d, &d->found[i]);
 
         status = one > status ? one : status;
     }
@@ -336,13 +336,12 @@ begin_drop(struct drop *d, const char *what)
     const size_t count = (size_t)line->arg_count;
     int status;
 
-    d->names = calloc(count, sizeof *d->names);
     d->found = calloc(count, sizeof *d->found);
     d->keys = calloc(count, sizeof *d->keys);
-    if (d->names == NULL || d->found == NULL || d->keys == NULL)
+    if (d->found == NULL || d->keys == NULL)
         return cmd_failed(ENOMEM, "read the arguments");
     for (size_t i = 0; i < count; i++)
-        d->names[i] = cmd_name(line, line->args[i], what);
+        d->found[i].name = cmd_name(line, line->args[i], what);
     d->timeout_ms = cmd_option_ms(line, "timeout", 30000);
     d->turn.deadline_ms = clock_ms() + d->timeout_ms;
     status = store_session_open(line, !d->dry_run, &d->in);
@@ -357,7 +356,6 @@ end_drop(struct drop *d, int status)
         store_session_close(&d->in);
     free(d->keys);
     free(d->found);
-    free(d->names);
     return fflush(stdout) == 0 ? status : CONFIG_EXIT_SYSTEM;
 }
 
@@ -378,13 +376,13 @@ cmd_drop(struct cmd_line *line)
 
 /* Sorted and each once; returns their number. */
 static size_t
-sort_keys(const struct cmd_name *names, size_t count, struct store_key *keys)
+sort_keys(const struct found *found, size_t count, struct store_key *keys)
 {
     size_t kept = 0;
 
     for (size_t i = 0; i < count; i++)
-        keys[i] = (struct store_key){.key = names[i].bytes,
-                                     .key_size = names[i].size};
+        keys[i] = (struct store_key){.key = found[i].name.bytes,
+                                     .key_size = found[i].name.size};
     qsort(keys, count, sizeof *keys, purge_compare_keys);
     for (size_t i = 0; i < count; i++)
         if (kept == 0 || purge_compare_keys(&keys[kept - 1], &keys[i]) != 0)
@@ -412,21 +410,21 @@ purge_keys(struct drop *d, const struct cmd_name *keyspace,
 }
 
 static int
-delete_keys(struct drop *d, const struct cmd_name *keyspace,
-            const struct store_key *keys, size_t count)
+delete_keys(struct drop *d, struct found *f, const struct store_key *keys,
+            size_t count)
 {
     const bool purge = cmd_value(d->line, "purge") != NULL;
+    const struct cmd_name *keyspace = &f->name;
     uint64_t deleted = 0;
-    struct found f = {.keys = 0};
     int rc;
 
-    rc = read_totals(d, keyspace, &f);
-    if (rc == 0 && f.held > 0)
+    rc = read_totals(d, f);
+    if (rc == 0 && f->held > 0)
         return cmd_fail(CONFIG_EXIT_NEGATIVE,
                         "nothing is deleted: records=%" PRIu64
                         " are held for keyspace %s "
                         "and may bring the keys back; countd held says why",
-                        f.held, f.text);
+                        f->held, f->text);
     if (rc == 0)
         do
             rc = store_del(d->in.store, keyspace->bytes, keyspace->size, keys,
@@ -436,10 +434,10 @@ delete_keys(struct drop *d, const struct cmd_name *keyspace,
     if (rc == -ENOENT && purge)
         return purge_keys(d, keyspace, keys, count);
     if (rc == -ENOENT)
-        return report_unknown(f.text);
+        return report_unknown(f->text);
     if (rc < 0)
-        return cmd_failed(rc, "delete from keyspace %s", f.text);
-    (void)printf("deleted keyspace=%s keys=%" PRIu64 " of %zu\n", f.text,
+        return cmd_failed(rc, "delete from keyspace %s", f->text);
+    (void)printf("deleted keyspace=%s keys=%" PRIu64 " of %zu\n", f->text,
                  deleted, count);
     warn_quarantined(d);
     if (purge)
@@ -458,7 +456,7 @@ cmd_del(struct cmd_line *line)
     if (status == 0)
         status = await_logs(&d);
     if (status == 0)
-        status = delete_keys(&d, &d.names[0], d.keys,
-                             sort_keys(d.names + 1, count, d.keys));
+        status = delete_keys(&d, &d.found[0], d.keys,
+                             sort_keys(d.found + 1, count, d.keys));
     return end_drop(&d, status);
 }

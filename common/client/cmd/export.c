@@ -84,28 +84,18 @@ export_one(struct export *e)
     return rc;
 }
 
-/* Every keyspace there is, page by page of their names. */
 static int
-export_all(struct export *e)
+export_listed(void *ctx, const struct countd_rows *rows)
 {
+    struct export *e = ctx;
     struct cmd_name *name = &e->l.keyspace;
-    struct countd_rows *rows;
-    size_t got;
-    int rc;
+    int rc = 0;
 
-    name->size = 0;
-    do {
-        rc = countd_keyspaces(e->l.c, name->bytes, name->size, &rows);
-        if (rc < 0)
-            return rc;
-        got = rows->count;
-        for (size_t i = 0; rc == 0 && i < got && !ferror(stdout); i++) {
-            name->size = rows->rows[i].key_size;
-            memcpy(name->bytes, rows->rows[i].key, name->size);
-            rc = export_one(e);
-        }
-        countd_rows_free(rows);
-    } while (rc == 0 && got > 0 && !ferror(stdout));
+    for (size_t i = 0; rc == 0 && i < rows->count; i++) {
+        name->size = rows->rows[i].key_size;
+        memcpy(name->bytes, rows->rows[i].key, name->size);
+        rc = ferror(stdout) ? 1 : export_one(e);
+    }
     return rc;
 }
 
@@ -134,7 +124,8 @@ cmd_export(struct cmd_line *line)
         return status;
     output_init(&e.l.out, line, OUTPUT_COLUMNS(columns));
     e.l.out.format = OUTPUT_TSV;
-    rc = e.is_named ? export_named(&e, line) : export_all(&e);
+    rc = e.is_named ? export_named(&e, line)
+                    : lookup_keyspaces(e.l.c, export_listed, &e);
     status = output_fini(&e.l.out);
     if (status == 0 && e.lacks)
         status = CONFIG_EXIT_NEGATIVE;

@@ -3,7 +3,7 @@
  *
  * Names and keys arrive page by page; totals are requested a page at a time.
  * Size and file are shown only with access to the data directory.  Read from
- * the end: cmd_keyspaces(), run_list(), print_pages(). */
+ * the end: cmd_keyspaces(), run_list(), print_page(). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -68,11 +68,15 @@ print_keyspace(struct keyspaces_list *l, const struct countd_row *row,
 
 /* A keyspace that cannot be read, or that has gone, has no total. */
 static int
-print_page(struct keyspaces_list *l, const struct countd_rows *rows)
+print_page(void *ctx, const struct countd_rows *rows)
 {
     struct countd_key *totals = calloc(rows->count + 1, sizeof *totals);
+    struct keyspaces_list *l = ctx;
     int rc;
 
+    if (!l->answered)
+        l->as_of_ms = rows->as_of_ms;
+    l->answered = true;
     if (totals == NULL)
         return -ENOMEM;
     for (size_t i = 0; i < rows->count; i++) {
@@ -86,35 +90,6 @@ print_page(struct keyspaces_list *l, const struct countd_rows *rows)
         print_keyspace(l, &rows->rows[i], &totals[i]);
     free(totals);
     return rc;
-}
-
-/* Asks for those after the last one until none is left. */
-static int
-print_pages(struct keyspaces_list *l)
-{
-    struct cmd_name after = {0};
-    size_t got;
-
-    do {
-        struct countd_rows *rows;
-        int rc = countd_keyspaces(l->c, after.bytes, after.size, &rows);
-
-        if (rc < 0)
-            return rc;
-        if (!l->answered)
-            l->as_of_ms = rows->as_of_ms;
-        l->answered = true;
-        got = rows->count;
-        if (got > 0) {
-            after.size = rows->rows[got - 1].key_size;
-            memcpy(after.bytes, rows->rows[got - 1].key, after.size);
-        }
-        rc = print_page(l, rows);
-        countd_rows_free(rows);
-        if (rc < 0)
-            return rc;
-    } while (got > 0);
-    return 0;
 }
 
 /* ---- the subcommand ---------------------------------------------------- */
@@ -135,7 +110,7 @@ open_dir(const struct cmd_line *line, struct keyspaces_list *l)
 static int
 run_list(struct keyspaces_list *l)
 {
-    const int rc = print_pages(l);
+    const int rc = lookup_keyspaces(l->c, print_page, l);
 
     if (l->answered)
         output_rows_end(&l->out);

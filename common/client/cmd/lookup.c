@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <string.h>
 
 #include "common/base/diag.h"
 #include "common/wire/query.h"
@@ -114,6 +115,32 @@ lookup_pages(struct lookup *l, int64_t length,
     *changed = rc == -ENOENT || (rc == 0 && (after.count != before->count ||
                                              after.keys != before->keys));
     return rc == -ENOENT ? 0 : rc;
+}
+
+int
+lookup_keyspaces(struct countd *c,
+                 int (*page)(void *ctx, const struct countd_rows *rows),
+                 void *ctx)
+{
+    struct cmd_name after = {.size = 0};
+    size_t got;
+    int rc;
+
+    do {
+        struct countd_rows *rows;
+
+        rc = countd_keyspaces(c, after.bytes, after.size, &rows);
+        if (rc < 0)
+            return rc;
+        got = rows->count;
+        rc = page(ctx, rows);
+        if (got > 0) {
+            after.size = rows->rows[got - 1].key_size;
+            memcpy(after.bytes, rows->rows[got - 1].key, after.size);
+        }
+        countd_rows_free(rows);
+    } while (rc == 0 && got > 0);
+    return rc;
 }
 
 /* ---- one number --------------------------------------------------------- */
