@@ -18,10 +18,10 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "common/base/boot_id.h"
 #include "common/base/bytes.h"
 #include "common/log/inspect.h"
 #include "common/log/log.h"
-#include "common/log/log_create.h"
 #include "common/log/log_recover.h"
 #include "common/log/slot.h"
 
@@ -38,7 +38,6 @@ static char dir_path_else[] = "/tmp/countd-fuzz-XXXXXX";
 static char *dir;
 static DIR *stream;
 static int top_fd = -1; /* of `stream` */
-static uint8_t boot_id[16];
 
 /* Removes what the daemons would keep: logs set aside, newer versions. */
 static void
@@ -58,25 +57,6 @@ remove_dir(void)
     (void)rmdir(dir); /* empty unless a test failed */
 }
 
-/* The id of this boot, as a new log has it. */
-static void
-learn_boot_id(void)
-{
-    struct layout l;
-    int fd, rc;
-
-    rc = layout_init(&l, 1, 1);
-    assert(rc == 0);
-    rc = log_create(top_fd, INDEX, &l, 1);
-    assert(rc == 0);
-    fd = openat(top_fd, NAME, O_RDONLY | O_CLOEXEC);
-    assert(fd >= 0);
-    assert(pread(fd, boot_id, sizeof boot_id, BOOT_ID_AT) == sizeof boot_id);
-    rc = close(fd);
-    assert(rc == 0);
-    clean();
-}
-
 static void
 make_dir(void)
 {
@@ -88,7 +68,6 @@ make_dir(void)
     assert(stream);
     top_fd = dirfd(stream);
     assert(atexit(remove_dir) == 0);
-    learn_boot_id();
 }
 
 /* Gives every slot that is one the checksum it would have in this log. */
@@ -130,8 +109,8 @@ make_file(const uint8_t *bytes, size_t size, uint8_t flags, uint8_t *file)
         bytes += n;
         size -= n;
         if (flags & 8)
-            memcpy(file + i * LOG_BLOCK_SIZE + BOOT_ID_AT, boot_id,
-                   sizeof boot_id);
+            memcpy(file + i * LOG_BLOCK_SIZE + BOOT_ID_AT, boot_id_get(),
+                   BOOT_ID_SIZE);
         if (flags & (1u << i))
             put_le32(file + i * LOG_BLOCK_SIZE + 124,
                      (uint32_t)crc32(0, file + i * LOG_BLOCK_SIZE, 124));
@@ -176,7 +155,7 @@ check_full(const struct log *log, const struct inspect *before)
     assert(before->damaged == 0);
     assert(log->count <= before->valid);
     /* Nothing that is whole is cut off in the boot it was written in. */
-    if (memcmp(before->header.boot_id, boot_id, sizeof boot_id) == 0)
+    if (boot_id_is_this(before->header.boot_id))
         assert(log->count == before->valid);
     assert(log->header.epoch == before->header.epoch);
     for (i = 0; i < log->count; i++) {

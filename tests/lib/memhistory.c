@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-__extension__ typedef __int128 wide;
+#include "common/base/bytes.h"
 
 static void
 add(struct store_bucket *b, int64_t high, uint64_t low)
@@ -14,33 +14,19 @@ add(struct store_bucket *b, int64_t high, uint64_t low)
     b->sum_high += high + __builtin_add_overflow(b->sum_low, low, &b->sum_low);
 }
 
-static wide
-sum_of(const struct store_bucket *b)
-{
-    return (wide)b->sum_high * ((wide)1 << 64) + (wide)b->sum_low;
-}
-
-static int
-compare(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size)
-{
-    const int d = memcmp(a, b, a_size < b_size ? a_size : b_size);
-
-    return d != 0 ? d : (a_size > b_size) - (a_size < b_size);
-}
-
 static int
 by_key(const void *a, const void *b)
 {
     const struct store_top *x = a, *y = b;
 
-    return compare(x->key, x->key_size, y->key, y->key_size);
+    return bytes_compare(x->key, x->key_size, y->key, y->key_size);
 }
 
 static int
 by_sum(const void *a, const void *b)
 {
     const struct store_top *x = a, *y = b;
-    const wide p = sum_of(&x->sum), q = sum_of(&y->sum);
+    const int128 p = store_bucket_sum(&x->sum), q = store_bucket_sum(&y->sum);
 
     return p != q ? (p > q ? -1 : 1) : by_key(a, b);
 }
@@ -149,7 +135,7 @@ memhistory_answer(const struct memhistory *table, size_t count,
 
         if (p->minute >= q->from && p->minute < q->to &&
             (q->op == STORE_HISTORY_KEYSPACE ||
-             compare(p->key.bytes, p->key.size, q->key, q->key_size) == 0))
+             bytes_equal(p->key.bytes, p->key.size, q->key, q->key_size)))
             add(&q->buckets[(p->minute - q->from) / q->step], p->sum_high,
                 p->sum_low);
     }

@@ -1,122 +1,63 @@
 /* tests/lib/records.c - see records.h. */
 #include "tests/lib/records.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/array.h"
 #include "common/log/inspect.h"
-#include "common/log/slot.h"
+#include "common/log/logfile.h"
 #include "tests/lib/test.h"
 
-static void
-add(struct records *r, const struct message *m, uint64_t log, uint32_t slot,
+static int
+add(void *ctx, uint32_t slot, const struct message *m,
     const struct slot_stamp *stamp)
 {
+    struct records *r = ctx;
     struct record *to;
 
-    if ((r->count & (r->count - 1)) == 0) {
-        r->at = realloc(r->at, (r->count ? 2 * r->count : 1) * sizeof *r->at);
-        assert_non_null(r->at);
-    }
+    assert_rc(array_grow(&r->at, &r->capacity, r->count + 1, sizeof *r->at), 0);
     to = &r->at[r->count++];
-    memset(to, 0, sizeof *to);
+    *to = (struct record){.increment = m->increment,
+                          .log = r->log,
+                          .slot = slot,
+                          .stamp = *stamp};
     memcpy(to->keyspace, m->keyspace, m->keyspace_size);
     memcpy(to->key, m->key, m->key_size);
-    to->increment = m->increment;
-    to->log = log;
-    to->slot = slot;
-    to->stamp = *stamp;
-}
-
-/* A full log's mode forbids reading to all but root. */
-static int
-open_log(int log_fd, const char *name)
-{
-    struct stat st;
-    int fd;
-
-    fd = openat(log_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 && errno == EACCES &&
-        fstatat(log_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-        fchmodat(log_fd, name, 0600, 0) == 0) {
-        fd = openat(log_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-        assert_int_equal(fchmodat(log_fd, name, st.st_mode & 0777, 0), 0);
-    }
-    if (fd < 0)
-        fail_msg("open log %s: %s", name, strerror(errno));
-    return fd;
+    return 0;
 }
 
 static void
-read_log(struct records *r, int log_fd, uint64_t index)
+read_log(struct records *r, int log_fd, const struct logfile *f)
 {
-    char name[LOG_NAME_SIZE];
+    const int fd = logfile_open(log_fd, f->name);
     struct inspect report;
-    struct slot_stamp stamp;
-    struct message m;
-    struct layout l;
-    uint8_t *slot;
-    uint32_t i;
-    int fd;
+    uint32_t skipped;
 
-    log_name(index, name);
-    fd = open_log(log_fd, name);
-    assert_rc(log_inspect(fd, index, &report), 0);
+    assert_true(fd >= 0);
+    assert_rc(log_inspect(fd, f->index, &report), 0);
     assert_rc(report.headers_rc, 0);
+    r->log = f->index;
     r->logs++;
     r->states[report.header.state]++;
     r->damaged += report.damaged;
-    assert_rc(
-        layout_init(&l, report.header.keyspace_size, report.header.key_size),
-        0);
-    slot = malloc(l.slot_size);
-    assert_non_null(slot);
-    for (i = 0; i < report.end && report.header.state != LOG_EMPTY; i++) {
-        assert_int_equal(
-            pread(fd, slot, l.slot_size, LOG_SLOTS_AT + (off_t)i * l.slot_size),
-            l.slot_size);
-        if (slot_parse(&l, slot, report.header.uuid, i, report.header.epoch, &m,
-                       &stamp) == 0)
-            add(r, &m, index, i, &stamp);
-    }
-    free(slot);
-    close(fd);
-}
-
-static int
-compare(const void *a, const void *b)
-{
-    const struct record *x = a, *y = b;
-
-    if (x->log != y->log)
-        return x->log < y->log ? -1 : 1;
-    return x->slot < y->slot ? -1 : x->slot > y->slot;
+    if (report.header.state != LOG_EMPTY)
+        assert_rc(
+            logfile_each(fd, &report.header, report.end, add, r, &skipped), 0);
+    (void)close(fd);
 }
 
 void
 records_read(struct records *r, int log_fd)
 {
-    struct dirent *e;
-    uint64_t index;
-    bool lock;
-    DIR *dir;
-    int fd;
+    struct logfile_list list;
 
-    *r = (struct records){0};
-    fd = openat(log_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    assert_true(fd >= 0);
-    dir = fdopendir(fd);
-    assert_non_null(dir);
-    while ((e = readdir(dir)))
-        if (log_parse_name(e->d_name, &index, &lock) == 0 && !lock)
-            read_log(r, log_fd, index);
-    closedir(dir);
-    if (r->count > 0)
-        qsort(r->at, r->count, sizeof *r->at, compare);
+    *r = (struct records){.count = 0};
+    assert_rc(logfile_list_read(&list, log_fd), 0);
+    for (size_t i = 0; i < list.count; i++)
+        if (list.files[i].kind == LOGFILE_LOG)
+            read_log(r, log_fd, &list.files[i]);
+    logfile_list_free(&list);
 }
 
 void

@@ -23,7 +23,8 @@ struct record {
 
 struct records {
     struct record *at; /* by log, then slot */
-    size_t count;
+    size_t count, capacity;
+    uint64_t log; /* the last one */
     size_t logs;
     size_t states[3]; /* logs per enum log_state */
     size_t damaged;   /* slots */

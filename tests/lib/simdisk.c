@@ -73,6 +73,18 @@ die(void)
     longjmp(simdisk_killed, 1);
 }
 
+/* At a call that changes something: a process that is killed may die before it.
+ * 1: it dies after it. */
+static int
+begin_change(void)
+{
+    const int killed = is_killed();
+
+    if (killed && simdisk_random(2) > 0)
+        die();
+    return killed;
+}
+
 static int
 is_failing(void)
 {
@@ -339,13 +351,11 @@ sync_folder(int killed)
 int
 simdisk_fsync(int fd)
 {
-    const int killed = is_killed();
+    const int killed = begin_change();
     struct simdisk_file *f = fds[fd].file;
     size_t top;
     int fails;
 
-    if (killed && simdisk_random(2) > 0)
-        die();
     if (fd == SIMDISK_FOLDER)
         return sync_folder(killed);
     fails = is_failing();
@@ -370,11 +380,9 @@ simdisk_fsync(int fd)
 int
 simdisk_ftruncate(int fd, off_t size)
 {
-    const int killed = is_killed();
+    const int killed = begin_change();
     struct simdisk_file *f = fds[fd].file;
 
-    if (killed && simdisk_random(2) > 0)
-        die();
     if (is_failing()) {
         errno = EIO;
         return -1;
@@ -393,12 +401,10 @@ simdisk_ftruncate(int fd, off_t size)
 int
 simdisk_unlinkat(int dir_fd, const char *name, int flags)
 {
-    const int killed = is_killed();
+    const int killed = begin_change();
 
     (void)dir_fd;
     (void)flags;
-    if (killed && simdisk_random(2) > 0)
-        die();
     if (find_entry(&cached, name) == NULL) {
         errno = ENOENT;
         return -1;
@@ -412,13 +418,11 @@ simdisk_unlinkat(int dir_fd, const char *name, int flags)
 int
 simdisk_renameat(int from_fd, const char *from, int to_fd, const char *to)
 {
-    const int killed = is_killed();
+    const int killed = begin_change();
     struct simdisk_file *f = find_entry(&cached, from);
 
     (void)from_fd;
     (void)to_fd;
-    if (killed && simdisk_random(2) > 0)
-        die();
     if (is_failing() || f == NULL) {
         errno = f == NULL ? ENOENT : EIO;
         return -1;

@@ -18,12 +18,12 @@ fill(uint8_t *bytes, size_t size, uint32_t seed)
 
 TEST(any_size_at_any_address_gets_the_crc32_of_zlib)
 {
-    static uint8_t bytes[1200];
+    static uint8_t bytes[4200];
     size_t size, at;
 
     fill(bytes, sizeof bytes, 1);
 
-    for (size = 0; size <= 1100; size++)
+    for (size = 0; size <= 4080; size += size < 1100 ? 1 : 149)
         for (at = 0; at < 17; at++)
             assert_int_equal(crc_of(bytes + at, size),
                              crc32(0, bytes + at, (uInt)size));
@@ -57,21 +57,4 @@ TEST(zeros_and_ones_are_no_exception)
         assert_int_equal(crc_of(zeros, size), crc32(0, zeros, (uInt)size));
         assert_int_equal(crc_of(ones, size), crc32(0, ones, (uInt)size));
     }
-}
-
-TEST(every_flipped_bit_of_a_block_is_seen)
-{
-    static uint8_t bytes[4080];
-    uint32_t crc;
-    size_t bit;
-
-    fill(bytes, sizeof bytes, 2);
-    crc = crc_of(bytes, sizeof bytes);
-
-    for (bit = 0; bit < 8 * sizeof bytes; bit += 5) {
-        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
-        assert_int_not_equal(crc_of(bytes, sizeof bytes), crc);
-        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
-    }
-    assert_int_equal(crc_of(bytes, sizeof bytes), crc);
 }

@@ -10,7 +10,6 @@
 
 #include <signal.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 
 #define LENGTH(a) (sizeof(a) / sizeof((a)[0]))
 #define LATER_MS  2000 /* when a creator of now is dead or has its flock */
@@ -216,53 +215,17 @@ IN_MEMORY(a_dead_creators_lock_beside_the_log_is_removed, d)
     assert_recovered(d, 0, 3);
 }
 
-/* Waits until the child has written a byte. */
-static void
-wait_for_byte(int fd)
-{
-    char c;
-
-    assert_int_equal(read(fd, &c, 1), 1);
-}
-
-/* A child that holds a flock on the file until it is told to go. */
-static pid_t
-start_holder(int dirfd, const char *file, int go[2])
-{
-    int ready[2];
-    pid_t pid;
-    char c;
-
-    assert_int_equal(pipe(ready), 0);
-    assert_int_equal(pipe(go), 0);
-    pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        int fd = openat(dirfd, file, O_RDONLY | O_CLOEXEC);
-
-        (void)close(go[1]); /* so that the parent's end of life ends us */
-        if (fd < 0 || flock(fd, LOCK_EX) < 0 || write(ready[1], "", 1) != 1 ||
-            read(go[0], &c, 1) < 0)
-            _exit(1);
-        _exit(0);
-    }
-    wait_for_byte(ready[0]);
-    assert_int_equal(close(ready[0]) | close(ready[1]) | close(go[0]), 0);
-    return pid;
-}
-
 IN_MEMORY(a_living_creators_lock_stays, d)
 {
-    pid_t pid;
-    int go[2];
+    int creator;
 
     tmpdir_put(d, "lock-0000000000", "half", 4, 0600);
-    pid = start_holder(d->fd, "lock-0000000000", go);
+    creator = openat(d->fd, "lock-0000000000", O_RDONLY | O_CLOEXEC);
+    assert_int_equal(flock(creator, LOCK_EX), 0);
     fault_clock(LATER_MS);
     assert_rc(log_recover(d->fd, 0, NULL), -EBUSY);
     assert_true(exists(d->fd, "lock-0000000000"));
-    assert_int_equal(close(go[1]), 0);
-    assert_exits_well(pid);
+    assert_int_equal(close(creator), 0);
     assert_rc(log_recover(d->fd, 0, NULL), 0);
     assert_false(exists(d->fd, "lock-0000000000"));
 }
@@ -285,34 +248,6 @@ IN_MEMORY(a_living_owner_keeps_its_log_and_its_lock, d)
     assert_rc(append(&log, 2, 2), 0);
     assert_rc(log_seal(&log), 0);
     assert_rc(log_release(&log), 0);
-    assert_int_equal(merge(d->fd, 0), 4);
-}
-
-IN_MEMORY(a_stopped_owner_keeps_its_log, d)
-{
-    struct log log;
-    int status;
-    pid_t pid;
-
-    create(d->fd, 0);
-    pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        log = begin_with(d->fd, 0, 2);
-        (void)raise(SIGSTOP); /* seen by waitpid */
-        if (append(&log, 2, 2) == 0 && log_seal(&log) == 0 &&
-            log_release(&log) == 0)
-            _exit(0);
-        _exit(1);
-    }
-    assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
-    assert_true(WIFSTOPPED(status));
-    assert_rc(log_recover(d->fd, 0, NULL), -EBUSY);
-    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), -ESTALE);
-    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), -ESTALE);
-    assert_true(is_locked(d->fd, 0));
-    assert_int_equal(kill(pid, SIGCONT), 0);
-    assert_exits_well(pid);
     assert_int_equal(merge(d->fd, 0), 4);
 }
 
