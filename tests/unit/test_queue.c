@@ -103,6 +103,7 @@ CASE(records_of_a_stream_come_in_order_until_they_are_removed)
     assert_true(a < b && b < c);
     assert_true(queue_next(q, 1, 0) == a && queue_next(q, 1, a) == c);
     assert_true(queue_next(q, 1, c) == 0 && queue_next(q, 3, 0) == 0);
+    assert_true(queue_next(q, 1, b) == c);
     assert_text(q, c, "c");
     assert_rc(queue_remove(q, a), 0);
     assert_rc(queue_commit(q, NULL), 0);
