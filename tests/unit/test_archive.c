@@ -88,6 +88,22 @@ add(struct place *p, uint64_t index, uint64_t minutes)
     return rc;
 }
 
+/* As add(), while a call fails, or all of them. */
+static int
+add_failing(struct place *p, uint64_t index, uint64_t minutes, const char *call,
+            int error, bool lasting)
+{
+    struct log log = full_log(p, index, minutes);
+    int rc;
+
+    (lasting ? fault_inject_from : fault_inject)(call, 1, error);
+    rc = archive_add(&p->archive, &log);
+    assert_true(fault_hit());
+    fault_clear();
+    let_go(&log);
+    return rc;
+}
+
 static bool
 has(struct place *p, uint64_t index, uint64_t minutes, bool missing)
 {
@@ -137,13 +153,7 @@ CASE(names_are_read_as_they_are_written_and_no_others, p)
 
 CASE(a_log_has_its_name_only_when_all_of_it_is_durable, p)
 {
-    struct log log = full_log(p, 1, 0);
-
-    fault_inject("fdatasync", 1, EIO);
-    assert_rc(archive_add(&p->archive, &log), -EIO);
-    assert_true(fault_hit());
-    fault_clear();
-    let_go(&log);
+    assert_rc(add_failing(p, 1, 0, "fdatasync", EIO, false), -EIO);
     assert_false(has(p, 1, 0, false));
     assert_true(has(p, 1, 0, true));
     assert_int_equal(tmpdir_count(&p->tmp, "archive"), 1);
@@ -237,18 +247,11 @@ CASE(what_another_worker_removed_is_gone, p)
 
 CASE(on_a_full_disk_the_oldest_logs_make_room, p)
 {
-    struct log log;
-
     for (uint64_t i = 0; i < 4; i++)
         assert_rc(add(p, i, i), 0);
-    log = full_log(p, 4, 4);
-    fault_inject("pwrite", 1, ENOSPC);
 
-    assert_rc(archive_add(&p->archive, &log), 0);
+    assert_rc(add_failing(p, 4, 4, "pwrite", ENOSPC, false), 0);
 
-    assert_true(fault_hit());
-    fault_clear();
-    let_go(&log);
     assert_int_equal(p->archive.removed_early, 1);
     assert_false(has(p, 0, 0, false));
     for (uint64_t i = 1; i < 5; i++)
@@ -257,17 +260,11 @@ CASE(on_a_full_disk_the_oldest_logs_make_room, p)
 
 CASE(a_disk_that_stays_full_costs_a_few_logs_and_the_gap_is_shown, p)
 {
-    struct log log;
-
     for (uint64_t i = 0; i < ARCHIVE_ROOM + 4; i++)
         assert_rc(add(p, i, i), 0);
-    log = full_log(p, 40, 40);
-    fault_inject_from("pwrite", 1, ENOSPC);
 
-    assert_rc(archive_add(&p->archive, &log), -ENOSPC);
+    assert_rc(add_failing(p, 40, 40, "pwrite", ENOSPC, true), -ENOSPC);
 
-    fault_clear();
-    let_go(&log);
     assert_int_equal(p->archive.removed_early, ARCHIVE_ROOM);
     assert_false(has(p, 40, 40, false));
     assert_true(has(p, 40, 40, true));
@@ -277,14 +274,8 @@ CASE(a_disk_that_stays_full_costs_a_few_logs_and_the_gap_is_shown, p)
 /* Nothing but logs of later times is there: these stay. */
 CASE(a_newer_log_makes_no_room_for_an_older_one, p)
 {
-    struct log log;
-
     assert_rc(add(p, 0, 50), 0);
-    log = full_log(p, 1, 1);
-    fault_inject_from("pwrite", 1, ENOSPC);
-    assert_rc(archive_add(&p->archive, &log), -ENOSPC);
-    fault_clear();
-    let_go(&log);
+    assert_rc(add_failing(p, 1, 1, "pwrite", ENOSPC, true), -ENOSPC);
     assert_true(has(p, 0, 50, false));
 }
 

@@ -154,6 +154,15 @@ asked(struct fixture *f, const struct query *q)
     return t;
 }
 
+/* About the keyspace "many". */
+static struct query
+of_many(struct query q)
+{
+    q.keyspace = (const uint8_t *)"many";
+    q.keyspace_size = 4;
+    return q;
+}
+
 static struct query
 by_step(struct query q, uint32_t step)
 {
@@ -312,7 +321,7 @@ CASE(a_long_history_is_answered_in_steps, f)
 /* Others ask between the steps. */
 CASE(what_looks_at_all_keys_is_answered_in_steps, f)
 {
-    struct query q = query(QUERY_PERIOD_TOP, "", HOUR, 0);
+    struct query q = of_many(query(QUERY_PERIOD_TOP, "", HOUR, 0));
     const struct query other = query(QUERY_GET, "c", 0, 0);
     struct query_history_row row;
     struct query_reply reply;
@@ -320,8 +329,6 @@ CASE(what_looks_at_all_keys_is_answered_in_steps, f)
     bool failed;
 
     put_many(f);
-    q.keyspace = (const uint8_t *)"many";
-    q.keyspace_size = 4;
     f->answer.step_ms = 0;
     answer_long_start(&f->answer, &q, 1000);
     while (!answer_long_step(&f->answer)) {
@@ -353,14 +360,12 @@ CASE(what_looks_at_all_keys_is_answered_in_steps, f)
 
 CASE(neighbours_come_behind_the_rank_of_the_first, f)
 {
-    struct query q = query(QUERY_AROUND, "k00500", 0, 0);
+    struct query q = of_many(query(QUERY_AROUND, "k00500", 0, 0));
     struct query_reply reply;
     unsigned steps;
     const uint8_t *at = f->out + QUERY_REPLY_SIZE;
 
     put_many(f);
-    q.keyspace = (const uint8_t *)"many";
-    q.keyspace_size = 4;
     q.length = 3;
     (void)ask(f, &q, &steps); /* its size is looked at there */
     query_reply_get(f->out, &reply);
@@ -380,14 +385,12 @@ CASE(neighbours_come_behind_the_rank_of_the_first, f)
 
 CASE(keys_come_in_order_after_a_key_with_a_prefix, f)
 {
-    struct query q = query(QUERY_KEYS, "k00198", 0, 0);
+    struct query q = of_many(query(QUERY_KEYS, "k00198", 0, 0));
     const uint8_t *at = f->out + QUERY_REPLY_SIZE;
     struct query_reply reply;
     unsigned steps;
 
     put_many(f);
-    q.keyspace = (const uint8_t *)"many";
-    q.keyspace_size = 4;
     q.prefix = (const uint8_t *)"k001";
     q.prefix_size = 4;
     (void)ask(f, &q, &steps);

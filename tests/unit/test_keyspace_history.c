@@ -366,27 +366,6 @@ CASE(random_lives_are_as_the_table_says, x)
     }
 }
 
-CASE(neighbours_are_those_of_the_order, x)
-{
-    uint8_t bytes[4096];
-    struct store_query q = {.op = STORE_AROUND,
-                            .name = (const uint8_t *)"pages",
-                            .name_size = 5,
-                            .key = (const uint8_t *)"key004",
-                            .key_size = 6,
-                            .length = 3};
-    struct store_reads reads = {&q, 1, bytes, sizeof bytes, 0};
-
-    for (unsigned i = 0; i < 10; i++)
-        add(x, "pages", key_text(i), now, 100 - (int)i);
-    assert_int_equal(store_read(x->lmdb, &reads), 1);
-    store_read_end(x->lmdb);
-    assert_rc(q.error, 0);
-    assert_int_equal(q.rows, 3);
-    assert_int_equal(q.rank, 4);
-    assert_int_equal(q.offset, 3);
-}
-
 CASE(removed_and_saturated_counts_are_explained, x)
 {
     const struct store_key key = {(const uint8_t *)"key001", 6};
@@ -447,11 +426,13 @@ CASE(history_can_be_off_and_on, x)
     assert_int_equal(check(x, "pages.b"), 0);
 }
 
-/* Changes what history says, checksum and all. */
+/* Changes what the file says of itself, checksums and all: history has `more`
+ * than it should; is there, or not. */
 static void
-plant(struct fixture *x, void (*change)(struct history *h))
+plant(struct fixture *x, int more, bool there)
 {
     struct lmdb *s = lmdb_of(x->lmdb);
+    struct keyspace_state state;
     struct keyspace *k;
     struct history h;
     MDB_txn *txn;
@@ -459,55 +440,26 @@ plant(struct fixture *x, void (*change)(struct history *h))
     assert_rc(keyspace_get(s, (const uint8_t *)"pages", 5, KEYSPACE_FIND, &k),
               0);
     assert_rc(keyspace_write(s, k, &txn), 0);
+    assert_rc(keyspace_state_get(txn, k->meta, &state), 0);
+    state.has_history = there;
+    assert_rc(keyspace_state_put(txn, k->meta, &state), 0);
     assert_rc(keyspace_history_get(txn, k->meta, &h), 0);
-    change(&h);
+    h.added += more;
+    h.tier[0].in += more;
     assert_rc(keyspace_history_put(txn, k->meta, &h), 0);
     assert_int_equal(mdb_txn_commit(txn), 0);
     keyspace_unlock(k);
 }
 
-static void
-add_more(struct history *h)
-{
-    h->added++;
-    h->tier[0].in++;
-}
-
-static void
-take_it_back(struct history *h)
-{
-    h->added--;
-    h->tier[0].in--;
-}
-
 CASE(check_finds_what_does_not_agree, x)
 {
     add(x, "pages", "key000", now, 5);
-    plant(x, add_more);
+    plant(x, 1, true);
     assert_int_equal(check(x, "pages"), 3);
     assert_rc(stored_add(x->lmdb, "pages", NULL, "key000", 1), -EBADMSG);
-    plant(x, take_it_back);
+    plant(x, -1, true);
     assert_int_equal(check(x, "pages"), 0);
     assert_rc(stored_add(x->lmdb, "pages", NULL, "key000", 1), 0);
-}
-
-/* Says in the state whether there is history. */
-static void
-set_history(struct fixture *x, bool there)
-{
-    struct lmdb *s = lmdb_of(x->lmdb);
-    struct keyspace_state now_there;
-    struct keyspace *k;
-    MDB_txn *txn;
-
-    assert_rc(keyspace_get(s, (const uint8_t *)"pages", 5, KEYSPACE_FIND, &k),
-              0);
-    assert_rc(keyspace_write(s, k, &txn), 0);
-    assert_rc(keyspace_state_get(txn, k->meta, &now_there), 0);
-    now_there.has_history = there;
-    assert_rc(keyspace_state_put(txn, k->meta, &now_there), 0);
-    assert_int_equal(mdb_txn_commit(txn), 0);
-    keyspace_unlock(k);
 }
 
 /* Behind the back of history one key gives 3 to another: every sum is right,
@@ -525,10 +477,10 @@ CASE(check_finds_counts_that_history_cannot_explain, x)
     add(x, "pages", "key001", now, 8);
     assert_int_equal(check(x, "pages"), 0);
 
-    set_history(x, false);
+    plant(x, 0, false);
     lmdb_of(x->lmdb)->options.history = NULL; /* as it is: none */
     assert_rc(stored_apply(x->lmdb, "pages", NULL, d, 2), 0);
-    set_history(x, true);
+    plant(x, 0, true);
     assert_int_equal(check(x, "pages"), 1);
 }
 
