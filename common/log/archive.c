@@ -66,20 +66,6 @@ archive_name_parse(const char *text, struct archive_name *out)
     return 0;
 }
 
-static int
-compare_names(const struct archive_name *a, const struct archive_name *b)
-{
-    if (a->first_ms != b->first_ms)
-        return a->first_ms < b->first_ms ? -1 : 1;
-    if (a->index != b->index)
-        return a->index < b->index ? -1 : 1;
-    if (a->epoch != b->epoch)
-        return a->epoch < b->epoch ? -1 : 1;
-    if (a->missing != b->missing)
-        return (int)a->missing - (int)b->missing;
-    return (int)a->old - (int)b->old;
-}
-
 /* ---- open, close ------------------------------------------------------- */
 
 void
@@ -106,52 +92,49 @@ archive_close(struct archive *a)
 
 /* ---- the oldest -------------------------------------------------------- */
 
+/* As text: names sort by time. */
 static int
 by_time(const void *a, const void *b)
 {
-    return compare_names(a, b);
+    return strcmp(a, b);
 }
 
 /* Keeps the ARCHIVE_OLDEST oldest of all that it is given, unsorted until
  * they are full, the newest of them last then. */
-static void
-note_oldest(struct archive *a, const struct archive_name *n)
+static int
+note_oldest(void *ctx, int folder_fd, const char *name)
 {
-    struct archive_name *list = a->oldest;
+    struct archive *a = ctx;
     size_t at = a->oldest_count;
+    struct archive_name n;
 
+    (void)folder_fd;
+    if (archive_name_parse(name, &n) < 0)
+        return 0;
     if (at < ARCHIVE_OLDEST) {
-        list[a->oldest_count++] = *n;
-        if (a->oldest_count == ARCHIVE_OLDEST)
-            qsort(list, ARCHIVE_OLDEST, sizeof *list, by_time);
-        return;
+        a->oldest_count++;
+    } else {
+        if (strcmp(name, a->oldest[--at]) >= 0)
+            return 0;
+        for (; at > 0 && strcmp(name, a->oldest[at - 1]) < 0; at--)
+            memcpy(a->oldest[at], a->oldest[at - 1], ARCHIVE_NAME_SIZE);
     }
-    if (compare_names(n, &list[--at]) >= 0)
-        return;
-    for (; at > 0 && compare_names(n, &list[at - 1]) < 0; at--)
-        list[at] = list[at - 1];
-    list[at] = *n;
+    memcpy(a->oldest[at], name, strlen(name) + 1);
+    if (at + 1 == ARCHIVE_OLDEST)
+        qsort(a->oldest, ARCHIVE_OLDEST, sizeof a->oldest[0], by_time);
+    return 0;
 }
 
 /* Looks for the oldest logs, unless some are known. */
 static int
 find_oldest(struct archive *a)
 {
-    struct archive_name n;
-    const char *text;
-    DIR *dir;
     int rc;
 
     if (a->oldest_at < a->oldest_count)
         return 0;
     a->oldest_at = a->oldest_count = 0;
-    rc = dirstream_open(a->fd, ".", &dir);
-    if (rc < 0)
-        return rc;
-    while ((rc = dirstream_next(dir, &text)) > 0)
-        if (archive_name_parse(text, &n) == 0)
-            note_oldest(a, &n);
-    (void)closedir(dir);
+    rc = dirstream_each(a->fd, ".", note_oldest, a);
     if (a->oldest_count < ARCHIVE_OLDEST)
         qsort(a->oldest, a->oldest_count, sizeof a->oldest[0], by_time);
     if (rc < 0)
@@ -163,10 +146,7 @@ find_oldest(struct archive *a)
 static int
 remove_oldest(struct archive *a)
 {
-    char text[ARCHIVE_NAME_SIZE];
-
-    archive_name_put(&a->oldest[a->oldest_at], text);
-    if (unlinkat(a->fd, text, 0) < 0 && errno != ENOENT)
+    if (unlinkat(a->fd, a->oldest[a->oldest_at], 0) < 0 && errno != ENOENT)
         return -errno;
     a->oldest_at++;
     return 0;
@@ -175,6 +155,7 @@ remove_oldest(struct archive *a)
 int
 archive_remove_expired(struct archive *a, uint64_t now_ms)
 {
+    struct archive_name n;
     int removed = 0, rc;
 
     if (!archive_is_on(a) || a->keep_ms == 0)
@@ -184,7 +165,8 @@ archive_remove_expired(struct archive *a, uint64_t now_ms)
         if (rc < 0)
             return rc;
         if (a->oldest_count == 0 ||
-            a->oldest[a->oldest_at].first_ms + a->keep_ms > now_ms)
+            archive_name_parse(a->oldest[a->oldest_at], &n) < 0 ||
+            n.first_ms + a->keep_ms > now_ms)
             break;
         rc = remove_oldest(a);
         if (rc < 0)
@@ -198,8 +180,11 @@ archive_remove_expired(struct archive *a, uint64_t now_ms)
 static bool
 remove_oldest_before(struct archive *a, const struct archive_name *n)
 {
+    char name[ARCHIVE_NAME_SIZE];
+
+    archive_name_put(n, name);
     if (find_oldest(a) < 0 || a->oldest_count == 0 ||
-        compare_names(&a->oldest[a->oldest_at], n) >= 0 || remove_oldest(a) < 0)
+        strcmp(a->oldest[a->oldest_at], name) >= 0 || remove_oldest(a) < 0)
         return false;
     a->removed_early++;
     return true;

@@ -62,7 +62,7 @@ struct archive {
     uint64_t keep_ms;              /* 0: nothing expires; with archive.keep = 0
                                       no archive is opened */
     struct archive_writer *writer; /* NULL: off */
-    struct archive_name oldest[ARCHIVE_OLDEST]; /* of the last look, by time */
+    char oldest[ARCHIVE_OLDEST][ARCHIVE_NAME_SIZE]; /* of the last look */
     size_t oldest_count;
     size_t oldest_at; /* those before are gone */
     uint64_t

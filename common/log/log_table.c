@@ -32,14 +32,9 @@ struct described {
 static const char *
 state_by_mode(const struct logfile *f)
 {
-    switch (f->mode) {
-    case LOG_MODE_EMPTY:
-        return f->locked ? "owned" : "empty";
-    case LOG_MODE_FULL:
-        return f->locked ? "owned" : "full";
-    default:
+    if (f->locked || (f->mode != LOG_MODE_EMPTY && f->mode != LOG_MODE_FULL))
         return "owned";
-    }
+    return f->mode == LOG_MODE_EMPTY ? "empty" : "full";
 }
 
 /* ---- slots --------------------------------------------------------------- */

@@ -193,21 +193,6 @@ filter_rows(struct erase *e, struct erase_block *b, bool *moved)
     return rc < 0 ? rc : changed;
 }
 
-/* Writes all rows; the last one's key is the writer's. */
-static int
-copy_rows(struct erase *e, struct erase_block *b)
-{
-    int rc;
-
-    rows_begin(&b->writer);
-    while ((rc = rows_next(&b->reader)) > 0) {
-        take_row(e, b);
-        if (!rows_add(&b->writer, &e->row))
-            return -EBADMSG;
-    }
-    return rc;
-}
-
 /* ---- a block ----------------------------------------------------------- */
 
 /* The key of the first row that was written. */
@@ -234,13 +219,17 @@ static int
 link_block(struct erase *e, const struct run_key *from, bool any)
 {
     struct erase_block *b = &e->before;
+    const size_t at = e->at;
     uint8_t first[HISTORY_KEY_MAX];
+    bool moved;
     size_t size;
     int rc;
 
     rc = find_before(e, b, from);
+    e->at = e->count; /* all of its rows stay */
     if (rc == 0)
-        rc = copy_rows(e, b);
+        rc = filter_rows(e, b, &moved);
+    e->at = at;
     if (rc == 0)
         rc = remove_block(e, b);
     if (rc < 0 || !any)
