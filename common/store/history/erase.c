@@ -22,6 +22,8 @@ struct erase_block {
     size_t size;
     struct rows_reader reader;
     struct rows_writer writer;
+    uint8_t first[HISTORY_KEY_MAX]; /* key of the first row that stays */
+    size_t first_size;
     uint8_t copy[KV_VALUE_MAX];
 };
 
@@ -187,6 +189,9 @@ filter_rows(struct erase *e, struct erase_block *b, bool *moved)
             *moved |= first;
         } else if (!rows_add(&b->writer, &e->row)) {
             return -EBADMSG;
+        } else if (b->writer.rows == 1) {
+            memcpy(b->first, e->row.key, e->row.key_size);
+            b->first_size = e->row.key_size;
         }
         first = false;
     }
@@ -195,49 +200,26 @@ filter_rows(struct erase *e, struct erase_block *b, bool *moved)
 
 /* ---- a block ----------------------------------------------------------- */
 
-/* The key of the first row that was written. */
-static int
-read_first(const struct erase_block *b, uint8_t first[HISTORY_KEY_MAX],
-           size_t *size)
-{
-    const uint8_t *at = b->writer.bytes + ROWS_HEAD_SIZE;
-    size_t more = at[1];
-
-    at += 2;
-    if (more == 0xff)
-        more += *at++;
-    if (more > HISTORY_KEY_MAX)
-        return -EBADMSG;
-    memcpy(first, at, more);
-    *size = more;
-    return 0;
-}
-
 /* Links the block before `from` to the one that is written, by the shortest key
  * that separates it from the last row before; or to none. */
 static int
 link_block(struct erase *e, const struct run_key *from, bool any)
 {
     struct erase_block *b = &e->before;
-    const size_t at = e->at;
-    uint8_t first[HISTORY_KEY_MAX];
+    const uint8_t *first = e->block.first;
     bool moved;
     size_t size;
     int rc;
 
     rc = find_before(e, b, from);
-    e->at = e->count; /* all of its rows stay */
-    if (rc == 0)
+    if (rc == 0) /* all of its rows stay: keys to erase lie ahead */
         rc = filter_rows(e, b, &moved);
-    e->at = at;
     if (rc == 0)
         rc = remove_block(e, b);
     if (rc < 0 || !any)
         return rc < 0 ? rc : put_block(e, b, NULL, 0);
-    rc = read_first(&e->block, first, &size);
-    if (rc < 0)
-        return rc;
-    size = rows_apart(b->writer.last, b->writer.last_size, first, size);
+    size = rows_apart(b->writer.last, b->writer.last_size, first,
+                      e->block.first_size);
     set_at(e, &e->block.at, first, size);
     rc = put_block(e, b, first, size);
     return rc < 0 ? rc
