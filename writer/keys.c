@@ -10,7 +10,7 @@
 
 #include "common/base/bytes.h"
 #include "common/base/diag.h"
-#include "common/log/log_unsealed.h"
+#include "common/log/log_recover.h"
 
 #define LIST_MIN 64
 

@@ -10,9 +10,9 @@
  *     flock             held: owned, exactly; dies with its owner
  *
  * Only the holder of the flock may chmod the log, unlink its lock or write. The
- * format of the file: log_header.h, slot.h.  log_create.h creates a log,
- * log_recover.h recovers one whose owner died, inspect.h reads one without
- * owning it, logdir.h manages all of them.
+ * format of the file: log_header.h, slot.h.  log_recover.h recovers a log whose
+ * owner died, inspect.h reads one without owning it, logdir.h manages all of
+ * them.
  *
  * Ownership: struct log belongs to the caller, is open from log_claim() until
  * log_release() or log_abandon(), and is not copied meanwhile.  Nothing here
@@ -41,6 +41,17 @@ struct log {
     uint64_t first_ms;    /* received_ms of slot 0 once count > 0 */
     uint64_t last_ms;
 };
+
+/* ---- create ----------------------------------------------------------- */
+
+/* Creates log `index` EMPTY: zeros and headers are written and synced before
+ * the name appears, because only then may a record in it be acknowledged.
+ *   -EEXIST  the log or its lock exists (log_recover() removes a dead creator's
+ *             lock)
+ *   -EAGAIN  another process interfered: try again
+ *   -ENOSPC  the disk is full; the partial file was removed */
+int log_create(int dirfd, uint64_t index, const struct layout *l,
+               uint32_t slots);
 
 /* ---- claim and release ------------------------------------------------ */
 

@@ -1,5 +1,5 @@
-/* common/log/log_create.c - see log_create.h. */
-#include "common/log/log_create.h"
+/* common/log/log_create.c - see log.h. */
+#include "common/log/log.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -11,7 +11,6 @@
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
 #include "common/log/inspect.h"
-#include "common/log/log_create.h"
 #include "common/log/log_owner.h"
 #include "common/log/log_recover.h"
 #include "common/wire/name.h"

@@ -6,7 +6,6 @@
  *
  *     TEST_SEED
  */
-#include "common/log/log_create.h"
 #include "common/log/log_recover.h"
 #include "common/log/slot.h"
 #include "tests/lib/test.h"

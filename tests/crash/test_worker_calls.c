@@ -10,7 +10,7 @@
  * at each run; COUNTD_ALL_CALLS=1 runs all.  Memory files are used where there
  * are some: a kill loses nothing that a disk would have kept.
  */
-#include "common/log/log_create.h"
+#include "common/log/log.h"
 #include "common/log/log_recover.h"
 #include "common/log/slot.h"
 #include "tests/lib/test.h"

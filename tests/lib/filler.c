@@ -1,5 +1,5 @@
 /* tests/lib/filler.c - see filler.h. */
-#include "common/log/log_create.h"
+#include "common/log/log.h"
 #include "common/log/slot.h"
 #include "tests/lib/test.h"
 

@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 #include "common/log/log.h"
-#include "common/log/log_create.h"
 #include "common/log/slot.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/test.h"

@@ -16,7 +16,6 @@
 #include "common/base/bytes.h"
 #include "common/base/crc.h"
 #include "common/log/archive_file.h"
-#include "common/log/log_create.h"
 #include "common/log/slot.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/random.h"

@@ -2,7 +2,6 @@
  * empty to full and back, and the golden file.  What happens when somebody
  * dies is in test_log_recover.c. */
 #include "common/log/inspect.h"
-#include "common/log/log_create.h"
 #include "common/log/log_recover.h"
 #include "tests/unit/log_fixture.h"
 

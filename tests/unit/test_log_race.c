@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 
-#include "common/log/log_create.h"
 #include "common/log/log_owner.h"
 #include "common/log/log_recover.h"
 

@@ -1,6 +1,5 @@
 /* tests/unit/test_logdir.c - the directory of logs: scan, recovery, choosing,
  * creating, and how far the merge is behind. */
-#include "common/log/log_create.h"
 #include "common/log/pending.h"
 #include "tests/unit/log_fixture.h"
 

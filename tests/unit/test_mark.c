@@ -5,7 +5,6 @@
 #include "common/log/archive.h"
 #include "common/log/inspect.h"
 #include "common/log/log_recover.h"
-#include "common/log/log_unsealed.h"
 #include "common/log/mark.h"
 
 #define MARKED_GOLDEN "tests/golden/log-v1-marks"

@@ -28,7 +28,7 @@
 #include "common/client/cmd/cmd_data.h"
 #include "common/journal/requests.h"
 #include "common/log/inspect.h"
-#include "common/log/log_unsealed.h"
+#include "common/log/log_recover.h"
 #include "common/log/logdir.h"
 #include "common/log/logfile.h"
 #include "common/log/slot.h"
