@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "common/base/bytes.h"
-#include "tests/lib/random.h"
 
 #define SIZE_MAX_TRIED 40
 
@@ -63,25 +62,6 @@ TEST(strings_of_all_sizes_are_in_the_order_of_their_bytes)
                 b[i] = 0x7f;
             }
         }
-    }
-}
-
-/* Bytes of a few values, NUL among them, so that long beginnings are equal. */
-TEST(random_strings_are_in_the_order_of_their_bytes)
-{
-    struct random r = {.state = random_seed("test_bytes")};
-    uint8_t a[SIZE_MAX_TRIED], b[SIZE_MAX_TRIED];
-
-    for (int round = 0; round < 100000; round++) {
-        const size_t a_size = random_below(&r, sizeof a + 1);
-        const size_t b_size = random_below(&r, sizeof b + 1);
-        const uint64_t same = random_below(&r, sizeof a + 1);
-
-        for (size_t i = 0; i < sizeof a; i++) {
-            a[i] = (uint8_t)(random_below(&r, 2) * 255);
-            b[i] = i < same ? a[i] : (uint8_t)(random_below(&r, 2) * 255);
-        }
-        expect_same_order(a, a_size, b, b_size);
     }
 }
 
