@@ -82,7 +82,7 @@ queue_next(const struct queue *q, uint64_t stream, uint64_t after)
 
 /* ---- items -------------------------------------------------------------- */
 
-/* Of a stream that was added. */
+/* Appends an item to the list of its stream, which was added. */
 static void
 link_item(struct queue *q, size_t i)
 {
