@@ -231,69 +231,65 @@ expect_names_are_counts(struct scenario *s)
 
 /* ---- the variants -------------------------------------------------------- */
 
-TEST(one_at_a_time_over_one_connection)
-{
-    struct scenario s = {0};
-    size_t i;
-    int fd;
+/* A way for the increments to come. */
+struct variant {
+    const char *name;
+    unsigned keyspaces, keys, workers, connections;
+    size_t share; /* that a connection sends in its turn; 0: cut anywhere */
+    bool is_negative, is_nobody;
+};
 
-    begin(&s, __func__, 3, 60);
-    start_all(&s, 1);
-    fd = client_connect(fleet_ack_port(&s.fleet));
-    for (i = 0; i < s.count; i++)
-        send_batches(&s, fd, i, i + 1);
-    client_close(fd);
-    expect_names_are_counts(&s);
-    finish(&s);
-}
-
-TEST(over_several_connections_with_three_workers)
+static void
+run_variant(const struct variant *v)
 {
-    struct scenario s = {0};
+    struct scenario s = {.negative = v->is_negative};
     int fds[8];
-    size_t at, n, k;
 
-    begin(&s, __func__, 10, 1000);
-    start_all(&s, 3);
-    for (k = 0; k < 8; k++)
-        fds[k] = client_connect(fleet_ack_port(&s.fleet));
-    for (at = 0; at < s.count; at += n) {
-        n = s.count - at < 1000 ? s.count - at : 1000;
-        send_batches(&s, fds[at / 1000 % 8], at, at + n);
+    print_message("%s\n", v->name);
+    begin(&s, v->name, v->keyspaces, v->keys);
+    if (v->is_nobody) {
+        tmpdir_chown(&s.fleet.dir, NOBODY);
+        s.fleet.uid = NOBODY;
     }
-    for (k = 0; k < 8; k++)
-        client_close(fds[k]);
-    expect_names_are_counts(&s);
+    start_all(&s, v->workers);
+    for (unsigned i = 0; i < v->connections; i++)
+        fds[i] = client_connect(fleet_ack_port(&s.fleet));
+    if (v->share == 0)
+        send_cut(&s, fds[0]);
+    for (size_t i = 0; i * v->share < s.count && v->share > 0; i++)
+        send_batches(&s, fds[i % v->connections], i * v->share,
+                     (i + 1) * v->share < s.count ? (i + 1) * v->share
+                                                  : s.count);
+    for (unsigned i = 0; i < v->connections; i++)
+        client_close(fds[i]);
+    read_names_and_counts(&s);
+    fleet_stop_all(&s.fleet);
+    if (!v->is_nobody)
+        fleet_check(&s.fleet);
     finish(&s);
 }
 
-TEST(glued_and_cut_at_any_byte)
+TEST(names_are_counts_however_they_come)
 {
-    struct scenario s = {0};
-    int fd;
+    static const struct variant variants[] = {
+        {"one at a time", 3, 60, 1, 1, 1, false, false},
+        {"several connections", 10, 1000, 3, 8, 1000, false, false},
+        {"glued and cut at any byte", 10, 1000, 2, 1, 0, false, false},
+        {"negative parts", 4, 300, 3, 1, 1000000, true, false},
+    };
 
-    begin(&s, __func__, 10, 1000);
-    start_all(&s, 2);
-    fd = client_connect(fleet_ack_port(&s.fleet));
-    send_cut(&s, fd);
-    client_close(fd);
-    expect_names_are_counts(&s);
-    finish(&s);
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++)
+        run_variant(&variants[i]);
 }
 
-TEST(with_negative_parts)
+TEST(as_a_user_without_privileges)
 {
-    struct scenario s = {0};
-    int fd;
+    static const struct variant v = {
+        "a user without privileges", 10, 1000, 3, 1, 1000000, false, true};
 
-    s.negative = true;
-    begin(&s, __func__, 4, 300);
-    start_all(&s, 3);
-    fd = client_connect(fleet_ack_port(&s.fleet));
-    send_batches(&s, fd, 0, s.count);
-    client_close(fd);
-    expect_names_are_counts(&s);
-    finish(&s);
+    if (getuid() != 0)
+        test_skip("needs root to become another user");
+    run_variant(&v);
 }
 
 TEST(through_the_silent_port_and_a_clean_stop)
@@ -339,67 +335,7 @@ TEST(with_restarts_in_between)
     finish(&s);
 }
 
-TEST(as_a_user_without_privileges)
-{
-    struct scenario s = {0};
-    int fd;
-
-    if (getuid() != 0)
-        test_skip("needs root to become another user");
-    begin(&s, __func__, 10, 1000);
-    tmpdir_chown(&s.fleet.dir, NOBODY);
-    s.fleet.uid = NOBODY;
-    start_all(&s, 3);
-    fd = client_connect(fleet_ack_port(&s.fleet));
-    send_batches(&s, fd, 0, s.count);
-    client_close(fd);
-    read_names_and_counts(&s);
-    fleet_stop_all(&s.fleet);
-    finish(&s);
-}
-
 /* ---- what an answer promises --------------------------------------------- */
-
-TEST(ties_are_in_key_order)
-{
-    static const char *const keys[] = {"b", "a", "ab", "B", "aa", "\xff"};
-    static const char *const sorted[] = {"B", "a", "aa", "ab", "b", "\xff"};
-    struct client_rows rows;
-    struct fleet f;
-    int64_t now;
-    size_t i;
-    int fd;
-
-    fleet_init(&f);
-    fleet_start(&f, FLEET_WRITE);
-    fleet_start(&f, FLEET_WORKER);
-    fleet_start(&f, FLEET_READ);
-    fd = client_connect(fleet_ack_port(&f));
-    for (i = 0; i < 6; i++)
-        client_increment(fd, "ties", keys[i], 7);
-    client_increment(fd, "ties", "more", 8);
-    client_increment(fd, "ties", "less", -1);
-    client_increment(fd, "ties", "zero", 0);
-    client_wins(fd, 9);
-    client_close(fd);
-    now = (int64_t)clock_unix_ms();
-
-    fd = client_connect(fleet_read_port(&f));
-    client_await_merge(fd, "ties", now, 30000);
-    client_range(fd, "ties", 0, 100, &rows);
-    assert_int_equal(rows.rows, 8);
-    assert_string_equal(rows.row[0].key, "more");
-    for (i = 0; i < 6; i++) {
-        assert_string_equal(rows.row[i + 1].key, sorted[i]);
-        assert_int_equal(rows.row[i + 1].count, 7);
-    }
-    assert_string_equal(rows.row[7].key, "less");
-    assert_int_equal(rows.row[7].count, -1);
-    client_rows_free(&rows);
-    client_close(fd);
-    fleet_stop_all(&f);
-    fleet_fini(&f);
-}
 
 /* Whatever as_of an answer shows, it holds what was acknowledged before. */
 TEST(an_answer_holds_all_it_says_it_holds)

@@ -17,6 +17,7 @@ struct fixture {
     struct site site;
     struct cluster *cluster; /* the mover's */
     uint64_t as_of_ms;
+    struct cluster_move_result result;
     enum cluster_move_step stop; /* the mover dies after it */
     unsigned master;             /* is killed at the step; or none */
     struct cluster_faults faults;
@@ -185,7 +186,7 @@ take_step(void *ctx, enum cluster_move_step step, uint64_t rows,
 }
 
 static inline int
-move_to(struct fixture *x, uint32_t parts, struct cluster_move_result *out)
+move_to(struct fixture *x, uint32_t parts)
 {
     const struct cluster_move_options options = {.parts = parts,
                                                  .to = x->to,
@@ -194,7 +195,7 @@ move_to(struct fixture *x, uint32_t parts, struct cluster_move_result *out)
                                                  .ctx = x};
 
     x->is_past = false;
-    return cluster_move(x->cluster, &words, &options, out);
+    return cluster_move(x->cluster, &words, &options, &x->result);
 }
 
 #endif

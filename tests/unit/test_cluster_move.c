@@ -7,12 +7,10 @@
 /* The deleted keys are in the parts that are being left, too. */
 CASE(a_purge_waits_until_a_move_has_ended, x)
 {
-    struct cluster_move_result result;
-
     count_and_send(x);
     x->is_quiet = true;
     x->stop = CLUSTER_MOVE_MADE;
-    assert_rc(move_to(x, 4, &result), -ECANCELED);
+    assert_rc(move_to(x, 4), -ECANCELED);
     assert_rc(store_purge(x->site.s, NAME), -EAGAIN);
     end_lease(x);
     assert_rc(store_purge(x->site.s, NAME), 0);
@@ -21,16 +19,15 @@ CASE(a_purge_waits_until_a_move_has_ended, x)
 CASE(answers_are_the_same_in_any_number_of_parts, x)
 {
     static const uint32_t parts[] = {2, 16, 32};
-    struct cluster_move_result result;
     struct cluster_place place;
 
     for (unsigned i = 0; i < 3; i++)
         count_both(&x->site, x->site.s, false);
     compare_all(&x->site);
     for (uint32_t i = 0; i < 3; i++) {
-        assert_rc(move_to(x, parts[i], &result), 0);
-        assert_int_equal(result.to.generation, i + 1);
-        assert_int_equal(result.to.parts, parts[i]);
+        assert_rc(move_to(x, parts[i]), 0);
+        assert_int_equal(x->result.to.generation, i + 1);
+        assert_int_equal(x->result.to.parts, parts[i]);
         read_place(x, &place);
         assert_int_equal(place.parts, parts[i]);
         count_both(&x->site, x->site.s, false);
@@ -43,13 +40,11 @@ CASE(answers_are_the_same_in_any_number_of_parts, x)
 CASE(as_of_does_not_go_back, x)
 {
     const uint64_t start_ms = clock_unix_ms();
-    struct cluster_move_result result;
-
     count_and_send(x);
     while (x->as_of_ms < start_ms)
         check_as_of(x);
     x->is_quiet = true;
-    assert_rc(move_to(x, 4, &result), 0);
+    assert_rc(move_to(x, 4), 0);
     for (uint64_t until_ms = clock_unix_ms(); x->as_of_ms < until_ms;)
         check_as_of(x);
     compare_all(&x->site);
@@ -72,28 +67,25 @@ CASE(as_of_does_not_go_back_when_a_sender_starts, x)
 
 CASE(a_keyspace_only_gets_more_parts, x)
 {
-    struct cluster_move_result result;
-
-    assert_rc(move_to(x, 4, &result), -ENOENT);
+    assert_rc(move_to(x, 4), -ENOENT);
     count_and_send(x);
-    assert_rc(move_to(x, 4, &result), 0);
-    assert_rc(move_to(x, 4, &result), -EALREADY);
-    assert_rc(move_to(x, 2, &result), -EINVAL);
-    assert_rc(move_to(x, 6, &result), -EINVAL);
-    assert_rc(move_to(x, 512, &result), -EINVAL);
+    assert_rc(move_to(x, 4), 0);
+    assert_rc(move_to(x, 4), -EALREADY);
+    assert_rc(move_to(x, 2), -EINVAL);
+    assert_rc(move_to(x, 6), -EINVAL);
+    assert_rc(move_to(x, 512), -EINVAL);
     compare_all(&x->site);
 }
 
 CASE(a_mover_killed_at_any_step_loses_and_doubles_nothing, x)
 {
-    struct cluster_move_result result;
     struct cluster_place place;
 
     count_and_send(x);
     for (x->stop = CLUSTER_MOVE_BEGUN; x->stop <= CLUSTER_MOVE_SWITCHED;
          x->stop++) {
         read_place(x, &place);
-        assert_rc(move_to(x, 2 * place.parts, &result), -ECANCELED);
+        assert_rc(move_to(x, 2 * place.parts), -ECANCELED);
         end_lease(x);
         count_both(&x->site, x->site.s, false);
         compare_all(&x->site);
@@ -104,19 +96,17 @@ CASE(a_mover_killed_at_any_step_loses_and_doubles_nothing, x)
         read_place(x, &place);
         assert_int_equal(place.parts, x->stop < CLUSTER_MOVE_SWITCHED ? 1 : 2);
     }
-    assert_rc(move_to(x, 4, &result), 0);
+    assert_rc(move_to(x, 4), 0);
     compare_all(&x->site);
 }
 
 /* No entry is refused before a part is closed. */
 CASE(a_sender_that_saw_a_lease_looks_again_at_its_end, x)
 {
-    struct cluster_move_result result;
-
     count_and_send(x);
     x->stop = CLUSTER_MOVE_BEGUN;
     x->lease_ms = 1000;
-    assert_rc(move_to(x, 4, &result), -ECANCELED);
+    assert_rc(move_to(x, 4), -ECANCELED);
     for (unsigned i = 0; i < CLUSTER_SERVERS_MASTERS; i++)
         (void)cluster_servers_run(&servers, i, "CLIENT KILL TYPE normal");
     await_still(x);
@@ -127,17 +117,16 @@ CASE(a_sender_that_saw_a_lease_looks_again_at_its_end, x)
  * mover was there but the parts that it has closed for good. */
 CASE(a_mover_whose_place_is_lost_leaves_no_part_closed, x)
 {
-    struct cluster_move_result result;
     struct cluster_place place;
 
     count_and_send(x);
     read_place(x, &place);
     x->stop = CLUSTER_MOVE_SEALED;
-    assert_rc(move_to(x, 4, &result), -ECANCELED);
+    assert_rc(move_to(x, 4), -ECANCELED);
     put_place(x, &place);
     compare_all(&x->site);
     x->stop = CLUSTER_MOVE_SWITCHED + 1;
-    assert_rc(move_to(x, 2, &result), 0);
+    assert_rc(move_to(x, 2), 0);
     compare_all(&x->site);
 }
 
@@ -145,7 +134,6 @@ CASE(a_mover_whose_place_is_lost_leaves_no_part_closed, x)
  * and has its token still. */
 CASE(a_mover_whose_place_is_lost_leaves_no_new_part, x)
 {
-    struct cluster_move_result result;
     struct cluster_place place, lost;
     struct cluster_part_keys keys;
     uint8_t closed[16];
@@ -154,7 +142,7 @@ CASE(a_mover_whose_place_is_lost_leaves_no_new_part, x)
     read_place(x, &place);
     x->stop = CLUSTER_MOVE_COPIED;
     x->is_quiet = true;
-    assert_rc(move_to(x, 4, &result), -ECANCELED);
+    assert_rc(move_to(x, 4), -ECANCELED);
     read_place(x, &lost);
     put_place(x, &place);
     put_be64(closed, lost.token);
@@ -178,12 +166,11 @@ CASE(a_mover_whose_place_is_lost_leaves_no_new_part, x)
 /* The sender that knew is gone, too: parts that are gone say what followed. */
 CASE(a_place_that_is_lost_after_a_move_is_found_again, x)
 {
-    struct cluster_move_result result;
     struct cluster_place place;
 
     count_and_send(x);
     read_place(x, &place);
-    assert_rc(move_to(x, 4, &result), 0);
+    assert_rc(move_to(x, 4), 0);
     await_sent(x->site.s);
     store_close(x->site.s);
     put_place(x, &place);
@@ -197,22 +184,19 @@ CASE(a_place_that_is_lost_after_a_move_is_found_again, x)
 
 CASE(a_second_mover_waits_for_the_lease_of_the_first, x)
 {
-    struct cluster_move_result result;
-
     count_and_send(x);
     x->stop = CLUSTER_MOVE_SEALED;
-    assert_rc(move_to(x, 4, &result), -ECANCELED);
+    assert_rc(move_to(x, 4), -ECANCELED);
     x->stop = CLUSTER_MOVE_SWITCHED + 1;
-    assert_rc(move_to(x, 2, &result), -EBUSY);
+    assert_rc(move_to(x, 2), -EBUSY);
     end_lease(x);
     await_still(x);
-    assert_rc(move_to(x, 2, &result), 0);
+    assert_rc(move_to(x, 2), 0);
     compare_all(&x->site);
 }
 
 CASE(a_mover_that_lost_its_lease_changes_nothing, x)
 {
-    struct cluster_move_result result;
     struct cluster_place place;
 
     count_and_send(x);
@@ -221,14 +205,14 @@ CASE(a_mover_that_lost_its_lease_changes_nothing, x)
          x->stop++) {
         if (x->stop == CLUSTER_MOVE_COPYING)
             continue;
-        assert_rc(move_to(x, 4, &result), -ESTALE);
+        assert_rc(move_to(x, 4), -ESTALE);
         read_place(x, &place);
         assert_int_equal(place.parts, 1);
         compare_all(&x->site);
     }
     x->is_slow = false;
     x->stop = CLUSTER_MOVE_SWITCHED + 1;
-    assert_rc(move_to(x, 4, &result), 0);
+    assert_rc(move_to(x, 4), 0);
     compare_all(&x->site);
 }
 
@@ -237,16 +221,14 @@ CASE(a_mover_that_lost_its_lease_changes_nothing, x)
 CASE(a_directory_that_was_away_goes_on_in_the_new_parts, x)
 {
     struct site y = x->site;
-    struct cluster_move_result result;
-
     open_directory(&y);
     count_both(&x->site, x->site.s, false);
     count_both(&x->site, y.s, false);
     await_sent(x->site.s);
     await_sent(y.s);
     store_close(y.s);
-    assert_rc(move_to(x, 2, &result), 0);
-    assert_rc(move_to(x, 8, &result), 0);
+    assert_rc(move_to(x, 2), 0);
+    assert_rc(move_to(x, 8), 0);
     open_store(&y);
     count_both(&x->site, y.s, false);
     await_sent(y.s);

@@ -5,7 +5,6 @@
 CASE(a_master_killed_meanwhile_loses_nothing, x)
 {
     struct cluster_faults faults;
-    struct cluster_move_result result;
     uint32_t parts = 1;
 
     count_and_send(x);
@@ -16,7 +15,7 @@ CASE(a_master_killed_meanwhile_loses_nothing, x)
                   : i == 1 ? CLUSTER_MOVE_COPIED
                            : CLUSTER_MOVE_WHOLE;
         faults.is_dead[x->master] = true;
-        if (move_to(x, 2 * parts, &result) == 0)
+        if (move_to(x, 2 * parts) == 0)
             parts *= 2;
         cluster_faults_heal(&faults, pause_shortly, NULL);
         await_still(x);
@@ -24,7 +23,7 @@ CASE(a_master_killed_meanwhile_loses_nothing, x)
         compare_all(&x->site);
     }
     x->master = CLUSTER_SERVERS_SERVERS;
-    assert_rc(move_to(x, 16, &result), 0);
+    assert_rc(move_to(x, 16), 0);
     compare_all(&x->site);
 }
 
@@ -54,7 +53,6 @@ await_settled(struct fixture *x)
 static void
 move_to_dying(struct fixture *x, enum cluster_move_step step)
 {
-    struct cluster_move_result result;
     struct cluster_place place;
 
     cluster_faults_init(&x->faults, &servers);
@@ -66,7 +64,7 @@ move_to_dying(struct fixture *x, enum cluster_move_step step)
     assert_int_not_equal(x->target, CLUSTER_SERVERS_SERVERS);
     x->replica = cluster_fault_replica_of(&x->faults, x->target);
     x->dies = step;
-    assert_true(move_to(x, 8, &result) < 0);
+    assert_true(move_to(x, 8) < 0);
     x->target = CLUSTER_SERVERS_SERVERS;
     cluster_faults_heal(&x->faults, pause_shortly, NULL);
     await_still(x);
@@ -79,8 +77,6 @@ move_to_dying(struct fixture *x, enum cluster_move_step step)
  * come to the step: it waits for the replica. */
 CASE(a_target_that_dies_before_its_replica_has_the_part_loses_nothing, x)
 {
-    struct cluster_move_result result;
-
     store_close(x->site.s);
     x->site.config.store_retain_ms = 0;
     open_store(&x->site);
@@ -89,6 +85,6 @@ CASE(a_target_that_dies_before_its_replica_has_the_part_loses_nothing, x)
     move_to_dying(x, CLUSTER_MOVE_WHOLE);
     await_settled(x);
     move_to_dying(x, CLUSTER_MOVE_REPLICATED);
-    assert_rc(move_to(x, 8, &result), 0);
+    assert_rc(move_to(x, 8), 0);
     compare_all(&x->site);
 }

@@ -602,16 +602,21 @@ TEST(functions_of_a_revision_are_one_text)
                      0x0a0e5becf4536674);
 }
 
+/* What server 0 answers to INFO. */
+static void
+set_info(const char *info)
+{
+    (void)pthread_mutex_lock(&mutex);
+    servers[0].info = info;
+    (void)pthread_mutex_unlock(&mutex);
+}
+
 CASE(servers_older_than_functions_are_refused, x)
 {
     assert_rc(cluster_store_check(x->s), 0);
-    (void)pthread_mutex_lock(&mutex);
-    servers[0].info = "# Server\r\nredis_version:6.2.14\r\nredis_mode:cluster";
-    (void)pthread_mutex_unlock(&mutex);
+    set_info("# Server\r\nredis_version:6.2.14\r\nredis_mode:cluster");
     assert_rc(cluster_store_check(x->s), -EPERM);
-    (void)pthread_mutex_lock(&mutex);
-    servers[0].info = "# Server\r\nredis_version:8.0.1\r\nredis_mode:cluster";
-    (void)pthread_mutex_unlock(&mutex);
+    set_info("# Server\r\nredis_version:8.0.1\r\nredis_mode:cluster");
     assert_rc(cluster_store_check(x->s), 0);
 }
 
@@ -619,17 +624,13 @@ CASE(a_master_with_too_few_replicas_is_reported, x)
 {
     static struct capture c;
 
-    (void)pthread_mutex_lock(&mutex);
-    servers[0].info = "redis_version:7.0.0\r\nrole:master\r\n"
-                      "connected_slaves:0\r\n";
-    (void)pthread_mutex_unlock(&mutex);
+    set_info("redis_version:7.0.0\r\nrole:master\r\n"
+             "connected_slaves:0\r\n");
     capture_start(&c);
     assert_rc(cluster_store_check(x->s), 0);
     assert_non_null(
         strstr(capture_stop(&c), ": replicas=0, fewer than store.replicas=1"));
-    (void)pthread_mutex_lock(&mutex);
-    servers[0].info = "redis_version:7.0.0\r\nconnected_slaves:1\r\n";
-    (void)pthread_mutex_unlock(&mutex);
+    set_info("redis_version:7.0.0\r\nconnected_slaves:1\r\n");
     capture_start(&c);
     assert_rc(cluster_store_check(x->s), 0);
     assert_null(strstr(capture_stop(&c), "store.replicas"));

@@ -44,6 +44,22 @@ count_of(struct site *x, const char *key)
     return row.count;
 }
 
+static void
+add(struct site *x, const char *key, int64_t sum)
+{
+    assert_rc(stored_add(x->s, "words", NULL, key, sum), 0);
+}
+
+/* Adds 1 to "a" `count` times, in entries of their own, and waits until it is
+ * `sum`. */
+static void
+add_ones(struct site *x, unsigned count, int64_t sum)
+{
+    for (unsigned i = 0; i < count; i++)
+        add(x, "a", 1);
+    assert_int_equal(count_of(x, "a"), sum);
+}
+
 static const struct store_fill fill3 = {.uuid = {7}, .epoch = 3, .first_ms = 5};
 
 static int
@@ -131,19 +147,19 @@ CASE(keys_have_an_order_if_their_keyspace_was_made_with_one, x)
 {
     x->config.store_key_order = false;
     reopen_store(x);
-    assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
+    add(x, "a", 1);
     assert_rc(list_words(x), -EOPNOTSUPP);
     x->config.store_key_order = true;
     reopen_store(x);
-    assert_rc(stored_add(x->s, "words", NULL, "b", 1), 0);
+    add(x, "b", 1);
     assert_rc(list_words(x), -EOPNOTSUPP);
     assert_rc(store_drop(x->s, NAME), 0);
     assert_int_equal(list_words(x), -ENOENT);
-    assert_rc(stored_add(x->s, "words", NULL, "b", 1), 0);
+    add(x, "b", 1);
     assert_int_equal(list_words(x), 1);
     x->config.store_key_order = false;
     reopen_store(x);
-    assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
+    add(x, "a", 1);
     assert_int_equal(list_words(x), 2);
 }
 
@@ -165,33 +181,16 @@ master_of_words(void)
     return master_of(1, "words", 0, 0);
 }
 
-/* The name of the order of keys of "words". */
-static struct cluster_part_keys
-key_order_of_words(void)
+/* Runs a command about a hash or an order of "words": 'c', 'z' or 'k'. */
+static const char *
+run_part(char kind, const char *format, const void *word, size_t size)
 {
     struct cluster_part_keys keys;
 
     cluster_part_keys(&keys, NAME, 0, 0);
-    ((char *)memchr(keys.order, '}', keys.size))[1] = 'k';
-    return keys;
-}
-
-CASE(a_part_whose_order_is_gone_is_made_again, x)
-{
-    struct cluster_part_keys keys = key_order_of_words();
-
-    for (int i = 0; i < 2; i++) {
-        assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
-        assert_int_equal(count_of(x, "a"), 2 * i + 1);
-        assert_string_equal(cluster_servers_run(&servers, master_of_words(),
-                                                "DEL %b", keys.order,
-                                                keys.size),
-                            "1");
-        assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
-        assert_int_equal(count_of(x, "a"), 2 * i + 2);
-        assert_int_equal(list_words(x), 1);
-        cluster_part_keys(&keys, NAME, 0, 0);
-    }
+    ((char *)memchr(keys.order, '}', keys.size))[1] = kind;
+    return cluster_servers_run(&servers, master_of_words(), format, keys.order,
+                               keys.size, word, size);
 }
 
 static void
@@ -207,20 +206,14 @@ CASE(a_part_without_one_of_its_keys_is_whole_again, x)
 {
     static const char kinds[] = "czk";
     struct store_check_result result;
-    struct cluster_part_keys keys;
     unsigned faults = 0;
 
     for (unsigned i = 0; i < 3; i++) {
-        assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
-        assert_rc(stored_add(x->s, "words", NULL, "b", 10), 0);
+        add(x, "a", 1);
+        add(x, "b", 10);
         await_sent(x->s);
-        cluster_part_keys(&keys, NAME, 0, 0);
-        ((char *)memchr(keys.order, '}', keys.size))[1] = kinds[i];
-        assert_string_equal(cluster_servers_run(&servers, master_of_words(),
-                                                "DEL %b", keys.order,
-                                                keys.size),
-                            "1");
-        assert_rc(stored_add(x->s, "words", NULL, "c", 100), 0);
+        assert_string_equal(run_part(kinds[i], "DEL %b", NULL, 0), "1");
+        add(x, "c", 100);
         assert_int_equal(count_of(x, "c"), 100 * (i + 1));
         assert_int_equal(count_of(x, "a"), i + 1);
         assert_int_equal(count_of(x, "b"), 10 * (i + 1));
@@ -243,31 +236,30 @@ count_faults(struct site *x)
 
 CASE(a_check_finds_rows_that_others_changed, x)
 {
-    struct cluster_part_keys keys;
+    static const struct {
+        char kind;
+        const char *format, *word;
+        unsigned faults;
+    } changes[] = {
+        /* Not in the order, and not as many. */
+        {'z', "ZPOPMIN %b", "", 2},
+        {'z', "ZADD %b 0 %b", "123456789", 1},
+        /* The order of keys: one that is not in it. */
+        {'k', "ZREM %b %b", "key00007", 2},
+        {'k', "ZADD %b 0 %b", "key00007", 1},
+        /* Neither in the orders nor in the totals, nor in history. */
+        {'c', "HSET %b %b 12345678", "none", 3},
+    };
 
     count_both(x, x->s, true);
     await_sent(x->s);
     assert_int_equal(count_faults(x), 0);
-    cluster_part_keys(&keys, NAME, 0, 0);
-    (void)cluster_servers_run(&servers, master_of_words(), "ZPOPMIN %b",
-                              keys.order, keys.size);
-    /* Not in the order, and not as many. */
-    assert_int_equal(count_faults(x), 2);
-    (void)cluster_servers_run(&servers, master_of_words(),
-                              "ZADD %b 0 123456789", keys.order, keys.size);
-    assert_int_equal(count_faults(x), 1);
-    /* The order of keys: one that is not in it. */
-    keys = key_order_of_words();
-    (void)cluster_servers_run(&servers, master_of_words(), "ZREM %b key00007",
-                              keys.order, keys.size);
-    assert_int_equal(count_faults(x), 2);
-    (void)cluster_servers_run(&servers, master_of_words(), "ZADD %b 0 key00007",
-                              keys.order, keys.size);
-    assert_int_equal(count_faults(x), 1);
-    (void)cluster_servers_run(&servers, master_of_words(),
-                              "HSET %b none 12345678", keys.counts, keys.size);
-    /* And no history has it. */
-    assert_int_equal(count_faults(x), 3);
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        print_message("%s %s\n", changes[i].format, changes[i].word);
+        (void)run_part(changes[i].kind, changes[i].format, changes[i].word,
+                       strlen(changes[i].word));
+        assert_int_equal(count_faults(x), changes[i].faults);
+    }
 }
 
 static char last_fault[1024];
@@ -296,25 +288,17 @@ add_now(struct site *x, const char *key, int64_t sum)
 static void
 alter_count(void)
 {
-    struct cluster_part_keys keys;
-
-    cluster_part_keys(&keys, NAME, 0, 0);
-    (void)cluster_servers_run(&servers, master_of_words(), "HSET %b the %b",
-                              keys.counts, keys.size, "\0\0\0\0\0\0\0\7",
-                              (size_t)8);
-    (void)cluster_servers_run(
-        &servers, master_of_words(), "ZREM %b %b", keys.order, keys.size,
-        "\x7f\xff\xff\xff\xff\xff\xff\xf9the", (size_t)11);
-    (void)cluster_servers_run(
-        &servers, master_of_words(), "ZADD %b 0 %b", keys.order, keys.size,
-        "\x7f\xff\xff\xff\xff\xff\xff\xf8the", (size_t)11);
+    (void)run_part('c', "HSET %b the %b", "\0\0\0\0\0\0\0\7", 8);
+    (void)run_part('z', "ZREM %b %b", "\x7f\xff\xff\xff\xff\xff\xff\xf9the",
+                   11);
+    (void)run_part('z', "ZADD %b 0 %b", "\x7f\xff\xff\xff\xff\xff\xff\xf8the",
+                   11);
 }
 
 /* The orders and totals may fit it: history does not. */
 CASE(a_check_names_a_count_that_was_altered, x)
 {
     const struct store_key gone = {(const uint8_t *)"gone", 4};
-    struct cluster_part_keys keys;
     struct store_check_result result;
     unsigned faults = 0;
     uint64_t deleted;
@@ -334,12 +318,10 @@ CASE(a_check_names_a_count_that_was_altered, x)
     assert_int_equal(count_faults(x), 0);
 
     alter_count();
-    cluster_part_keys(&keys, NAME, 0, 0);
     assert_rc(store_check(x->s, NAME, keep_fault, &faults, &result), 0);
     assert_int_equal(faults, 2); /* totals, too */
     /* The rebuilding of an order makes the totals fit. */
-    (void)cluster_servers_run(&servers, master_of_words(), "DEL %b", keys.order,
-                              keys.size);
+    (void)run_part('z', "DEL %b", NULL, 0);
     add_now(x, "key1", 1);
     await_sent(x->s);
     faults = 0;
@@ -414,13 +396,10 @@ CASE(a_batch_that_waited_without_history_is_not_compared, x)
 
 CASE(what_the_cluster_lost_is_sent_again, x)
 {
-    for (unsigned i = 0; i < 20; i++)
-        assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
-    assert_int_equal(count_of(x, "a"), 20);
+    add_ones(x, 20, 20);
     /* An empty cluster is one that lost everything. */
     cluster_servers_flush(&servers);
-    assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
-    assert_int_equal(count_of(x, "a"), 21);
+    add_ones(x, 1, 21);
 }
 
 CASE(a_loss_is_found_without_another_increment, x)
@@ -429,9 +408,7 @@ CASE(a_loss_is_found_without_another_increment, x)
     const uint64_t end_ms = clock_ms() + WAIT_MS;
     struct store_row row = {.count = 0};
 
-    for (unsigned i = 0; i < 20; i++)
-        assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
-    assert_int_equal(count_of(x, "a"), 20);
+    add_ones(x, 20, 20);
     cluster_servers_flush(&servers);
     for (unsigned i = 0; i < CLUSTER_SERVERS_MASTERS; i++)
         (void)cluster_servers_run(&servers, i, "CLIENT KILL TYPE normal");
@@ -452,7 +429,7 @@ CASE(a_name_that_the_cluster_lost_is_entered_again, x)
             : 0;
     char text[64] = "";
 
-    assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
+    add(x, "a", 1);
     await_sent(x->s);
     (void)cluster_servers_run(&servers, server,
                               "DEL " CLUSTER_NAMES " " CLUSTER_PARTS);
@@ -477,11 +454,10 @@ CASE(an_entry_stays_until_a_replica_has_it, x)
     while (master_of(1, other, 0, 0) == master_of_words())
         other[0]++;
     replica = master_of_words() + CLUSTER_SERVERS_MASTERS;
-    assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
+    add(x, "a", 1);
     (void)await_settled(x, "words");
     daemon_signal(&servers.servers[replica], SIGSTOP);
-    assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
-    assert_int_equal(count_of(x, "a"), 2);
+    add_ones(x, 1, 2);
     /* Later entries are settled where replicas answer. */
     for (unsigned i = 0; i < 2; i++) {
         assert_rc(stored_add(x->s, other, NULL, "a", 1), 0);
@@ -516,14 +492,12 @@ CASE(what_is_no_longer_retained_is_reported_and_not_counted, x)
 
     x->config.store_retain_ms = 0;
     reopen_store(x);
-    for (unsigned i = 0; i < 5; i++)
-        assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
-    assert_int_equal(count_of(x, "a"), 5);
+    add_ones(x, 5, 5);
     (void)await_settled(x, "words");
     cluster_servers_flush(&servers);
     server = master_of_words();
     (void)cluster_servers_run(&servers, server, "CONFIG RESETSTAT");
-    assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
+    add(x, "a", 1);
     cluster_servers_await(&servers, server, "INFO commandstats",
                           "cmdstat_fcall:");
     assert_true(store_pending(x->s));
@@ -547,17 +521,16 @@ CASE(an_older_copy_of_a_directory_counts_nothing, x)
 {
     struct store_row row;
 
-    assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
-    assert_int_equal(count_of(x, "a"), 1);
+    add_ones(x, 1, 1);
     store_close(x->s);
     copy_outbox(x, OUTBOX_FOLDER, "copy");
     open_store(x);
-    assert_rc(stored_add(x->s, "words", NULL, "a", 2), 0);
+    add(x, "a", 2);
     assert_int_equal(count_of(x, "a"), 3);
     store_close(x->s);
     copy_outbox(x, "copy", OUTBOX_FOLDER);
     open_store(x);
-    assert_rc(stored_add(x->s, "words", NULL, "a", 4), 0);
+    add(x, "a", 4);
     store_close(x->s);
     /* The next sender finds this entry. It asks for the state once, maybe
      * before open_store() returns. */
@@ -570,22 +543,6 @@ CASE(an_older_copy_of_a_directory_counts_nothing, x)
     assert_int_equal(row.count, 3);
 }
 
-CASE(a_full_memory_delays_and_loses_nothing, x)
-{
-    unsigned server;
-
-    assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
-    assert_int_equal(count_of(x, "a"), 1);
-    server = master_of_words();
-    (void)cluster_servers_run(&servers, server, "CONFIG SET maxmemory 1");
-    for (unsigned i = 0; i < 10; i++)
-        assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
-    cluster_servers_await(&servers, server, "INFO errorstats", "errorstat_OOM");
-    assert_true(store_pending(x->s));
-    (void)cluster_servers_run(&servers, server, "CONFIG SET maxmemory 0");
-    assert_int_equal(count_of(x, "a"), 11);
-}
-
 /* ---- last: masters and replicas change places ---------------------------- */
 
 /* The replica of "words" is behind when it is promoted: what its master
@@ -594,17 +551,13 @@ CASE(a_promoted_replica_that_was_behind_gets_the_rest, x)
 {
     unsigned master, replica;
 
-    for (unsigned i = 0; i < 10; i++)
-        assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
-    assert_int_equal(count_of(x, "a"), 10);
+    add_ones(x, 10, 10);
     master = master_of_words();
     replica = (master + CLUSTER_SERVERS_MASTERS) % CLUSTER_SERVERS_SERVERS;
     daemon_signal(&servers.servers[replica], SIGSTOP);
     assert_string_equal(
         cluster_servers_run(&servers, master, "CLIENT KILL TYPE replica"), "1");
-    for (unsigned i = 0; i < 10; i++)
-        assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
-    assert_int_equal(count_of(x, "a"), 20);
+    add_ones(x, 10, 20);
     daemon_signal(&servers.servers[master], SIGSTOP);
     daemon_signal(&servers.servers[replica], SIGCONT);
     (void)cluster_servers_run(&servers, replica, "CLUSTER FAILOVER TAKEOVER");
@@ -612,100 +565,5 @@ CASE(a_promoted_replica_that_was_behind_gets_the_rest, x)
     daemon_signal(&servers.servers[master], SIGCONT);
     cluster_servers_await(&servers, master, "ROLE", "slave");
 
-    assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
-    assert_int_equal(count_of(x, "a"), 21);
-}
-
-/* Something goes wrong somewhere. */
-static void
-do_fault(struct random *r)
-{
-    const unsigned server = (unsigned)random_below(r, CLUSTER_SERVERS_SERVERS);
-
-    switch (random_below(r, 4)) {
-    case 0:
-        daemon_kill(&servers.servers[server]);
-        cluster_servers_restart(&servers, server);
-        break;
-    case 1:
-        (void)cluster_servers_run(&servers, server, "FUNCTION FLUSH");
-        break;
-    case 2:
-        (void)cluster_servers_run(&servers, server, "CLIENT KILL TYPE normal");
-        break;
-    default:
-        (void)cluster_servers_run(&servers, server, "CLUSTER FAILOVER");
-        break;
-    }
-}
-
-/* Waits until the cluster is whole and answers: a read in the middle of a
- * failover may fail. */
-static void
-await_answers(struct site *x)
-{
-    const uint64_t end_ms = clock_ms() + (uint64_t)WAIT_MS * test_slow();
-    struct cluster_faults faults;
-    struct store_totals totals;
-    int rc;
-
-    cluster_faults_init(&faults, &servers);
-    cluster_faults_heal(&faults, pause_shortly, NULL);
-    while ((rc = stored_totals(x->s, "words", &totals)) < 0) {
-        if (clock_ms() > end_ms)
-            assert_rc(rc, 0);
-        pause_shortly(NULL);
-    }
-}
-
-/* Saturation would depend on the order of the directories. */
-PARTS(two_directories_count_once_whatever_fails, x)
-{
-    struct site y = *x;
-
-    x->random.state = random_seed(__func__);
-    open_directory(&y);
-    for (unsigned round = 0; round < 24; round++) {
-        count_both(x, round % 2 ? x->s : y.s, false);
-        if (round % 3 == 2)
-            do_fault(&x->random);
-    }
-    await_sent(y.s);
-    await_sent(x->s);
-    await_answers(x);
-    compare_all(x);
-    close_directory(&y);
-}
-
-/* A read may fail until every server knows the new master: it is asked again.
- */
-static int64_t
-count_after_failover(struct site *x, const char *key)
-{
-    const uint64_t end_ms = clock_ms() + (uint64_t)WAIT_MS * test_slow();
-    struct store_row row = {.count = -1};
-
-    await_sent(x->s);
-    while (stored_get(x->s, "words", key, &row) < 0) {
-        assert_true(clock_ms() < end_ms);
-        (void)poll(NULL, 0, 10);
-    }
-    return row.count;
-}
-
-CASE(a_killed_master_loses_nothing, x)
-{
-    unsigned server;
-
-    assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
-    assert_int_equal(count_of(x, "a"), 1);
-    server = master_of_words();
-    for (unsigned i = 0; i < 200; i++) {
-        assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
-        if (i == 100)
-            daemon_kill(&servers.servers[server]);
-    }
-    assert_int_equal(count_after_failover(x, "a"), 201);
-    cluster_servers_restart(&servers, server);
-    assert_int_equal(count_after_failover(x, "a"), 201);
+    add_ones(x, 1, 21);
 }

@@ -203,41 +203,23 @@ CASE(a_keyspace_that_refuses_stops_nobody_and_gets_its_records_later, x)
         full_log(x, 0);
         full_log(x, 1);
         refuse("a", errors[i]);
+        refuse("c", i == 4 ? -EDQUOT : 0);
 
         assert_int_equal(merge_run(&x->merge), MERGE_DONE);
 
-        assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
-        assert_int_equal(mode_of(x, 1), LOG_MODE_EMPTY);
+        assert_emptied(x, 2);
         assert_int_equal(count_of(x, "b", "one"), -20 * (i + 1));
         assert_int_equal(count_of(x, "a", "one"), i ? 2 * i : INT64_MIN);
-        assert_int_equal(held_count(x), 1); /* of both logs */
+        assert_int_equal(held_count(x), i == 4 ? 2 : 1); /* of both logs */
 
         refuse("a", 0);
+        refuse("c", 0);
         drain_dry(x);
         assert_counts(x, 2 * (i + 1));
         assert_int_equal(held_count(x), 0);
     }
-    assert_int_equal(x->merge.stats.held, 5);
-    assert_int_equal(x->drain.stats.records, 5);
-}
-
-CASE(what_several_keyspaces_refuse_is_held_in_one_step, x)
-{
-    full_logs(x, 8);
-    refuse("a", -EBADMSG);
-    refuse("b", -EDQUOT);
-    refuse("c", -EIO);
-
-    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
-
-    assert_int_equal(held_count(x), 3);
-    assert_emptied(x, 8);
-    refuse("a", 0);
-    refuse("b", 0);
-    refuse("c", 0);
-    drain_dry(x);
-    assert_int_equal(held_count(x), 0);
-    assert_counts(x, 8);
+    assert_int_equal(x->merge.stats.held, 6);
+    assert_int_equal(x->drain.stats.records, 6);
 }
 
 CASE(nothing_is_held_of_a_log_that_stays_full, x)
@@ -358,46 +340,38 @@ stop_after(void *ctx)
     return *left == 0 || --*left == 0;
 }
 
-CASE(told_to_stop_it_ends_while_it_waits_and_gives_the_logs_back, x)
+CASE(told_to_stop_it_gives_the_logs_back, x)
 {
-    unsigned left = 8;
+    static const struct {
+        const char *when;
+        int error; /* of "a" */
+        unsigned asked;
+        int64_t a, b; /* that are in then */
+    } cases[] = {{"while it waits", -EAGAIN, 8, INT64_MIN, -10},
+                 {"after one keyspace", 0, 2, 2, -10}};
 
-    full_log(x, 0);
-    refuse("a", -EAGAIN);
-    x->merge.stop = stop_after;
-    x->merge.stop_ctx = &left;
+    for (unsigned i = 0; i < 2; i++) {
+        unsigned left = cases[i].asked;
 
-    assert_int_equal(merge_run(&x->merge), MERGE_STOPPED);
+        print_message("%s\n", cases[i].when);
+        full_log(x, 0);
+        refuse("a", cases[i].error);
+        x->merge.stop = stop_after;
+        x->merge.stop_ctx = &left;
 
-    assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
-    assert_false(tmpdir_has(&x->tmp, "log/lock-0000000000"));
-    assert_int_equal(count_of(x, "b", "one"), -10);
-    assert_int_equal(held_count(x), 0);
+        assert_int_equal(merge_run(&x->merge), MERGE_STOPPED);
 
-    x->merge.stop = NULL;
-    refuse("a", 0);
-    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
-    assert_counts(x, 1);
-}
+        assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
+        assert_false(tmpdir_has(&x->tmp, "log/lock-0000000000"));
+        assert_int_equal(count_of(x, "a", "one"), cases[i].a);
+        assert_int_equal(count_of(x, "b", "one"), cases[i].b);
+        assert_int_equal(held_count(x), 0);
 
-CASE(told_to_stop_it_finishes_one_keyspace_and_gives_the_logs_back, x)
-{
-    unsigned left = 2;
-
-    full_log(x, 0);
-    x->merge.stop = stop_after;
-    x->merge.stop_ctx = &left;
-
-    assert_int_equal(merge_run(&x->merge), MERGE_STOPPED);
-
-    assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
-    assert_false(tmpdir_has(&x->tmp, "log/lock-0000000000"));
-    assert_int_equal(count_of(x, "a", "one"), 1);
-    assert_int_equal(count_of(x, "b", "one"), INT64_MIN);
-
-    x->merge.stop = NULL;
-    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
-    assert_counts(x, 1);
+        x->merge.stop = NULL;
+        refuse("a", 0);
+        assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+        assert_counts(x, i + 1);
+    }
 }
 
 /* ---- the machine cannot now -------------------------------------------- */
