@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/array.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 
@@ -70,16 +71,11 @@ by_age(const void *a, const void *b)
 static int
 find_ready(struct log_batch *b)
 {
-    struct logfile *more;
     size_t i, n = 0;
 
-    if (b->dir.count > b->ready_max) {
-        more = realloc(b->ready, b->dir.count * sizeof *more);
-        if (!more)
-            return -ENOMEM;
-        b->ready = more;
-        b->ready_max = b->dir.count;
-    }
+    if (array_grow(&b->ready, &b->ready_max, b->dir.count, sizeof *b->ready) <
+        0)
+        return -ENOMEM;
     for (i = 0; i < b->dir.count; i++) {
         const struct logfile *e = &b->dir.entries[i];
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/array.h"
 #include "common/base/dirstream.h"
 #include "common/log/inspect.h"
 
@@ -54,22 +55,6 @@ open_log(const struct dead_fills *s, const struct dead_fills_log *log)
                   O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 }
 
-static bool
-reserve_log(struct dead_fills *s)
-{
-    const size_t capacity = s->capacity ? 2 * s->capacity : 64;
-    struct dead_fills_log *logs;
-
-    if (s->count < s->capacity)
-        return true;
-    logs = realloc(s->logs, capacity * sizeof *logs);
-    if (!logs)
-        return false;
-    s->logs = logs;
-    s->capacity = capacity;
-    return true;
-}
-
 /* Adds a log; false if it cannot be read. */
 static bool
 add_log(struct dead_fills *s, const char *name, bool quarantined)
@@ -78,7 +63,8 @@ add_log(struct dead_fills *s, const char *name, bool quarantined)
     bool good;
     int fd;
 
-    if (strlen(name) >= sizeof log->name || !reserve_log(s))
+    if (strlen(name) >= sizeof log->name ||
+        array_grow(&s->logs, &s->capacity, s->count + 1, sizeof *s->logs) < 0)
         return false;
     log = &s->logs[s->count];
     *log = (struct dead_fills_log){.quarantined = quarantined};

@@ -475,50 +475,36 @@ fold_add(struct fold *f, const struct log *log, unsigned number)
     return 0;
 }
 
-/* Merges two lists that are in order; of equal ones those of `a` come first. */
-static struct fold_keyspace *
-merge_lists(struct fold_keyspace *a, struct fold_keyspace *b)
+/* Most records first; of equal ones that which came first. */
+static int
+compare_keyspaces(const void *a, const void *b)
 {
-    struct fold_keyspace *first = NULL, **end = &first;
+    const struct fold_keyspace *x = *(struct fold_keyspace *const *)a,
+                               *y = *(struct fold_keyspace *const *)b;
 
-    while (a && b) {
-        struct fold_keyspace **next = a->records >= b->records ? &a : &b;
-
-        *end = *next;
-        end = &(*next)->next;
-        *next = (*next)->next;
-    }
-    *end = a ? a : b;
-    return first;
-}
-
-/* Sorts the first `count` of a list, at least one, and ends it behind them;
- * *rest is what followed. */
-static struct fold_keyspace *
-sort_list(struct fold_keyspace *list, size_t count, struct fold_keyspace **rest)
-{
-    struct fold_keyspace *half;
-
-    if (count == 1) {
-        *rest = list->next;
-        list->next = NULL;
-        return list;
-    }
-    list = sort_list(list, count / 2, &half);
-    half = sort_list(half, count - count / 2, rest);
-    return merge_lists(list, half);
+    if (x->records != y->records)
+        return x->records > y->records ? -1 : 1;
+    return (x > y) - (x < y); /* the arena only grows */
 }
 
 void
 fold_sort_keyspaces(struct fold *f)
 {
-    struct fold_keyspace *none;
+    struct fold_keyspace **list = (void *)f->scratch.at, *k;
+    const size_t size = f->keyspaces * sizeof(struct fold_keyspace *);
+    size_t count = 0;
 
-    if (f->keyspaces < 2)
-        return;
-    f->first = sort_list(f->first, f->keyspaces, &none);
-    for (f->last = f->first; f->last->next; f->last = f->last->next)
-        ;
+    assert(size <= f->scratch.size);
+    region_touch(&f->scratch, size);
+    for (k = f->first; k; k = k->next)
+        list[count++] = k;
+    qsort(list, count, sizeof *list, compare_keyspaces);
+    for (size_t i = 0; i < count; i++)
+        list[i]->next = i + 1 < count ? list[i + 1] : NULL;
+    if (count > 0) {
+        f->first = list[0];
+        f->last = list[count - 1];
+    }
 }
 
 void
