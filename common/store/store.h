@@ -32,6 +32,7 @@
 #ifndef COUNTD_COMMON_STORE_STORE_H
 #define COUNTD_COMMON_STORE_STORE_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -293,10 +294,11 @@ struct store_engine {
     int (*apply)(struct store *s, const struct store_batch *batch,
                  struct store_applied *applied);
     size_t (*read)(struct store *s, struct store_reads *reads);
-    void (*read_end)(struct store *s);
+    void (*read_end)(struct store *s); /* NULL: nothing is kept */
     int (*history)(struct store *s, struct store_history_query *q,
                    uint64_t until_ns);
-    bool (*maintain)(struct store *s, const struct store_maintenance *t);
+    bool (*maintain)(struct store *s,
+                     const struct store_maintenance *t); /* NULL: none */
     int (*listing_open)(struct store *s, struct store_listing **out);
     void (*listing_close)(struct store_listing *l);
     void (*listing_start)(struct store_listing *l, const uint8_t *after,
@@ -312,10 +314,10 @@ struct store_engine {
                                  const struct store_mark_info *info),
                      void *ctx);
     int (*copy)(struct store *s, const uint8_t *name, size_t name_size,
-                int to_fd);
+                int to_fd); /* NULL: -EOPNOTSUPP */
     int (*drop)(struct store *s, const uint8_t *name, size_t name_size);
     int (*vacate)(struct store *s, const uint8_t *name, size_t name_size,
-                  int data_fd);
+                  int data_fd); /* NULL: as well */
     int (*purge)(struct store *s, const uint8_t *name, size_t name_size);
     int (*del)(struct store *s, const uint8_t *name, size_t name_size,
                const struct store_key *keys, size_t count, uint64_t *deleted);
@@ -427,7 +429,8 @@ store_read(struct store *s, struct store_reads *reads)
 static inline void
 store_read_end(struct store *s)
 {
-    s->engine->read_end(s);
+    if (s->engine->read_end)
+        s->engine->read_end(s);
 }
 
 /* Answers a query about history.  Follow it with store_read_end() in the
@@ -449,7 +452,7 @@ store_history(struct store *s, struct store_history_query *q, uint64_t until_ns)
 static inline bool
 store_maintain(struct store *s, const struct store_maintenance *t)
 {
-    return s->engine->maintain(s, t);
+    return s->engine->maintain && s->engine->maintain(s, t);
 }
 
 /*   -ENOMEM */
@@ -526,7 +529,8 @@ store_each_mark(struct store *s, const uint8_t *name, size_t name_size,
 static inline int
 store_copy(struct store *s, const uint8_t *name, size_t name_size, int to_fd)
 {
-    return s->engine->copy(s, name, name_size, to_fd);
+    return s->engine->copy ? s->engine->copy(s, name, name_size, to_fd)
+                           : -EOPNOTSUPP;
 }
 
 /* Empties the keyspace, durably, in one step: rows and totals are removed; its
@@ -555,7 +559,8 @@ static inline int
 store_vacate(struct store *s, const uint8_t *name, size_t name_size,
              int data_fd)
 {
-    return s->engine->vacate(s, name, name_size, data_fd);
+    return s->engine->vacate ? s->engine->vacate(s, name, name_size, data_fd)
+                             : -EOPNOTSUPP;
 }
 
 /* Removes these keys, durably.  They are sorted and differ; *deleted counts

@@ -117,7 +117,7 @@ read_keys(struct cluster_store *s, const struct cluster_known *name)
     for (int i = 0; rc == -ESTALE && i < 2; i++) {
         rc = cluster_find_parts(s, name->name, name->size, &k);
         if (rc == 0)
-            rc = cluster_read_totals(s, &k, &totals);
+            rc = cluster_read_totals(s, &k, &totals, NULL);
         if (rc == -ESTALE)
             cluster_forget_parts(s, name->name, name->size);
     }

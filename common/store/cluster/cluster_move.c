@@ -52,13 +52,10 @@ renew_place(struct move *m)
     int rc;
 
     next.until_ms += now_ms - m->renewed_ms;
-    rc = cluster_place_replace(m->c, m->k->name, m->k->name_size, &m->place,
-                               &next);
-    if (rc < 0)
-        return rc;
-    m->place = next;
-    m->renewed_ms = now_ms;
-    return 0;
+    rc = move_set_place(m->c, m->k, &m->place, &next);
+    if (rc == 0)
+        m->renewed_ms = now_ms;
+    return rc;
 }
 
 int
@@ -290,8 +287,7 @@ give_up(struct move *m)
     struct cluster_place next = m->place;
 
     next.until_ms = 0;
-    if (cluster_place_replace(m->c, m->k->name, m->k->name_size, &m->place,
-                              &next) == 0)
+    if (move_set_place(m->c, m->k, &m->place, &next) == 0)
         (void)cluster_move_settle(m->c, m->k, &next);
 }
 

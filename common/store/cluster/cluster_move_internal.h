@@ -52,6 +52,11 @@ int move_ask(struct cluster *c, int node, struct cluster_command *m, int type);
 int move_choose(struct move *m, const struct cluster_place *from, uint32_t used,
                 uint32_t *number);
 
+/* Replaces *place by `next` in the cluster, and then here. */
+int move_set_place(struct cluster *c, const struct cluster_move_keyspace *k,
+                   struct cluster_place *place,
+                   const struct cluster_place *next);
+
 /* From state 3 to 4.  -ESTALE: the place is another one by now. */
 int move_switch(struct cluster *c, const struct cluster_move_keyspace *k,
                 struct cluster_place *place);

@@ -122,6 +122,17 @@ call_each(struct cluster *c, const struct cluster_move_keyspace *k,
 }
 
 int
+move_set_place(struct cluster *c, const struct cluster_move_keyspace *k,
+               struct cluster_place *place, const struct cluster_place *next)
+{
+    const int rc = cluster_place_replace(c, k->name, k->name_size, place, next);
+
+    if (rc == 0)
+        *place = *next;
+    return rc;
+}
+
+int
 move_switch(struct cluster *c, const struct cluster_move_keyspace *k,
             struct cluster_place *place)
 {
@@ -130,12 +141,8 @@ move_switch(struct cluster *c, const struct cluster_move_keyspace *k,
                                        .state = CLUSTER_PLACE_RETIRING,
                                        .other = place->generation,
                                        .other_parts = place->parts};
-    int rc;
 
-    rc = cluster_place_replace(c, k->name, k->name_size, place, &next);
-    if (rc == 0)
-        *place = next;
-    return rc;
+    return move_set_place(c, k, place, &next);
 }
 
 /* From state 4 to 5. */
@@ -153,11 +160,7 @@ retire(struct cluster *c, const struct cluster_move_keyspace *k,
         rc = call_each(c, k, place->other, place->other_parts,
                        "FCALL countd1_retire 2",
                        (uint64_t)place->parts << 32 | place->generation);
-    if (rc == 0)
-        rc = cluster_place_replace(c, k->name, k->name_size, place, &next);
-    if (rc == 0)
-        *place = next;
-    return rc;
+    return rc == 0 ? move_set_place(c, k, place, &next) : rc;
 }
 
 /* The token in what closes a part for good, or closed it long before `now_ms`:
@@ -224,8 +227,7 @@ undo(struct cluster *c, const struct cluster_move_keyspace *k,
 
     next.until_ms = 0;
     if (place->until_ms != 0)
-        rc = cluster_place_replace(c, k->name, k->name_size, place, &next);
-    *place = next;
+        rc = move_set_place(c, k, place, &next);
     if (rc == 0)
         rc = call_each(c, k, place->generation, place->parts,
                        "FCALL countd1_open 2", place->token);
@@ -235,11 +237,7 @@ undo(struct cluster *c, const struct cluster_move_keyspace *k,
     next = (struct cluster_place){.generation = place->generation,
                                   .parts = place->parts,
                                   .other = place->other};
-    if (rc == 0)
-        rc = cluster_place_replace(c, k->name, k->name_size, place, &next);
-    if (rc == 0)
-        *place = next;
-    return rc;
+    return rc == 0 ? move_set_place(c, k, place, &next) : rc;
 }
 
 static int
@@ -273,11 +271,8 @@ follow_place(struct cluster *c, const struct cluster_move_keyspace *k,
 
     if (next.parts == 0)
         return -EBADMSG;
-    rc = cluster_place_replace(c, k->name, k->name_size, place, &next);
-    if (rc < 0)
-        return rc;
-    *place = next;
-    return retire(c, k, place);
+    rc = move_set_place(c, k, place, &next);
+    return rc == 0 ? retire(c, k, place) : rc;
 }
 
 /* Ends what a mover did whose place a failover lost.  The place is read after

@@ -223,29 +223,6 @@ read_samples(struct range_search *r)
 
 /* ---- rows --------------------------------------------------------------- */
 
-/* Reads the number of rows of each part. */
-static int
-read_sizes(struct range_search *r, uint64_t *all)
-{
-    int rc = 0;
-
-    *all = 0;
-    for (uint32_t i = 0; i < r->k->parts; i++)
-        (void)begin_call(r, "FCALL_RO countd1_totals 2", i);
-    cluster_call_run(r->s);
-    for (uint32_t i = 0; rc == 0 && i < r->k->parts; i++) {
-        const redisReply *reply =
-            cluster_call_reply(r->s, &r->s->commands[i], 4, &rc);
-
-        if (reply == NULL)
-            break;
-        r->parts[i].rows = cluster_reply_number(reply->element[1]);
-        *all += r->parts[i].rows;
-    }
-    cluster_call_end(r->s);
-    return rc;
-}
-
 /* The part whose next row stands first; NULL: no part has one. */
 static struct part_bounds *
 find_next(struct range_search *r)
@@ -275,23 +252,17 @@ merge_rows(struct range_search *r, uint64_t skip, size_t capacity)
 {
     struct store_query *q = r->q;
     struct part_bounds *p;
+    int rc = 0;
 
-    while (q->rows < q->length && (p = find_next(r)) != NULL) {
+    while (rc == 0 && q->rows < q->length && (p = find_next(r)) != NULL) {
         const redisReply *member = p->list->element[p->at++];
-        size_t size;
 
-        if (skip > 0) {
+        if (skip > 0)
             skip--;
-            continue;
-        }
-        size =
-            cluster_put_member(q->bytes + q->size, capacity - q->size, member);
-        if (size == 0)
-            return -EBADMSG;
-        q->size += size;
-        q->rows++;
+        else
+            rc = cluster_put_member(q, capacity, member);
     }
-    return 0;
+    return rc;
 }
 
 static void
@@ -415,7 +386,8 @@ cluster_range(struct cluster_store *s, const struct cluster_known *k,
     struct range_search *r = calloc(1, sizeof *r);
     struct sample *samples =
         calloc((size_t)k->parts * SAMPLES * ROUNDS, sizeof *samples);
-    uint64_t all = 0;
+    uint64_t rows[OUTBOX_PARTS_MAX];
+    struct store_totals all = {.keys = 0};
     int rc = r && samples ? 0 : -ENOMEM;
 
     if (rc == 0) {
@@ -426,13 +398,15 @@ cluster_range(struct cluster_store *s, const struct cluster_known *k,
                                    .is_by_key = q->op == STORE_KEYS};
         set_first(&r->first, q);
         set_last(&r->last, q);
-        for (uint32_t i = 0; i < k->parts; i++)
-            r->parts[i].samples = samples + (size_t)i * SAMPLES * ROUNDS;
-        rc = read_sizes(r, &all);
+        rc = cluster_read_totals(s, k, &all, rows);
     }
-    if (rc == 0 && all == 0)
+    for (uint32_t i = 0; rc == 0 && i < k->parts; i++) {
+        r->parts[i].samples = samples + (size_t)i * SAMPLES * ROUNDS;
+        r->parts[i].rows = rows[i];
+    }
+    if (rc == 0 && all.keys == 0)
         rc = -ENOENT;
-    if (rc == 0 && offset < all && q->length > 0) {
+    if (rc == 0 && offset < all.keys && q->length > 0) {
         if (k->parts == 1)
             r->parts[0].low = r->parts[0].high = offset;
         else if (offset > NEAR_START)

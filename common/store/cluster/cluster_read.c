@@ -90,17 +90,22 @@ cluster_forget_parts(struct cluster_store *s, const uint8_t *name,
 
 /* ---- answers ------------------------------------------------------------ */
 
-size_t
-cluster_put_member(uint8_t *at, size_t capacity, const redisReply *member)
+int
+cluster_put_member(struct store_query *q, size_t capacity,
+                   const redisReply *member)
 {
     const size_t size = (size_t)member->len;
 
     if (member->type != REDIS_REPLY_STRING || size < 9 ||
-        size - 8 > STORE_NAME_MAX || capacity < QUERY_ROW_SIZE + size - 8)
-        return 0;
-    return query_row_put(
-        at, (int64_t)(~get_be64(member->str) ^ (uint64_t)1 << 63),
-        (const uint8_t *)member->str + 8, (uint16_t)(size - 8));
+        size - 8 > STORE_NAME_MAX ||
+        capacity - q->size < QUERY_ROW_SIZE + size - 8)
+        return -EBADMSG;
+    q->size +=
+        query_row_put(q->bytes + q->size,
+                      (int64_t)(~get_be64(member->str) ^ (uint64_t)1 << 63),
+                      (const uint8_t *)member->str + 8, (uint16_t)(size - 8));
+    q->rows++;
+    return 0;
 }
 
 static void
@@ -130,16 +135,10 @@ take_rows(struct cluster_store *s, const struct cluster_command *m,
         return -ENOENT;
     if (list->type != REDIS_REPLY_ARRAY)
         return -EBADMSG;
-    for (size_t i = 0; i < list->elements && q->rows < q->length; i++) {
-        const size_t size = cluster_put_member(
-            q->bytes + q->size, capacity - q->size, list->element[i]);
-
-        if (size == 0)
-            return -EBADMSG;
-        q->size += size;
-        q->rows++;
-    }
-    return 0;
+    for (size_t i = 0; rc == 0 && i < list->elements && q->rows < q->length;
+         i++)
+        rc = cluster_put_member(q, capacity, list->element[i]);
+    return rc;
 }
 
 static void
@@ -201,7 +200,7 @@ add_totals(struct store_totals *t, const redisReply *reply)
 
 int
 cluster_read_totals(struct cluster_store *s, const struct cluster_known *k,
-                    struct store_totals *out)
+                    struct store_totals *out, uint64_t *rows)
 {
     int rc = 0;
 
@@ -218,6 +217,8 @@ cluster_read_totals(struct cluster_store *s, const struct cluster_known *k,
             rc = -EBADMSG;
         else if (reply != NULL)
             add_totals(out, reply);
+        if (reply != NULL && rows != NULL)
+            rows[i] = cluster_reply_number(reply->element[1]);
     }
     cluster_call_end(s);
     return rc == 0 && out->change == 0 ? -ENOENT : rc;
@@ -273,7 +274,7 @@ read_rows(struct cluster_store *s, const struct cluster_known *k,
 
     if (k->parts > 1) {
         if (q->offset < 0) {
-            rc = cluster_read_totals(s, k, &totals);
+            rc = cluster_read_totals(s, k, &totals, NULL);
             offset = totals.keys > 0 - offset ? totals.keys + offset : 0;
         }
         return rc < 0 ? rc : cluster_range(s, k, q, offset, capacity);
@@ -304,7 +305,7 @@ read_known(struct cluster_store *s, struct store_query *q, size_t capacity)
             put_key_row(q);
         return rc;
     case STORE_TOTAL:
-        rc = cluster_read_totals(s, &k, &q->totals);
+        rc = cluster_read_totals(s, &k, &q->totals, NULL);
         if (rc == 0) {
             q->size = query_row_put(q->bytes, store_total(&q->totals), NULL, 0);
             q->rows = 1;
@@ -477,10 +478,4 @@ cluster_read(struct store *store, struct store_reads *reads)
     done = store_read_each(&some, answer_single, &x);
     cluster_call_end(s);
     return done;
-}
-
-void
-cluster_read_end(struct store *store)
-{
-    (void)store; /* nothing is kept between turns */
 }

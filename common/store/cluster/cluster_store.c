@@ -58,8 +58,7 @@ cluster_apply(struct store *store, const struct store_batch *batch,
     int rc;
 
     rc = outbox_apply(s->outbox, batch, applied);
-    if (s->sender != NULL)
-        sender_wake(s->sender);
+    sender_wake(s->sender);
     return rc;
 }
 
@@ -84,8 +83,7 @@ cluster_drop(struct store *store, const uint8_t *name, size_t name_size)
 
     if (rc == 0)
         rc = outbox_delete(s->outbox, name, name_size, NULL, 0);
-    if (s->sender != NULL)
-        sender_wake(s->sender);
+    sender_wake(s->sender);
     return rc;
 }
 
@@ -179,8 +177,7 @@ cluster_del(struct store *store, const uint8_t *name, size_t name_size,
      * would only bring them back into the outbox. */
     if (rc == 0 && is_any)
         rc = outbox_delete(s->outbox, name, name_size, keys, count);
-    if (s->sender != NULL)
-        sender_wake(s->sender);
+    sender_wake(s->sender);
     return rc;
 }
 
@@ -253,37 +250,6 @@ cluster_trouble(const struct store *store)
         ((const struct cluster_store *)(const void *)store)->cluster);
 }
 
-static bool
-cluster_maintain(struct store *store, const struct store_maintenance *t)
-{
-    (void)store;
-    (void)t;
-    return false;
-}
-
-/* ---- what there is not -------------------------------------------------- */
-
-static int
-cluster_copy(struct store *s, const uint8_t *name, size_t name_size, int to_fd)
-{
-    (void)s;
-    (void)name;
-    (void)name_size;
-    (void)to_fd;
-    return -EOPNOTSUPP;
-}
-
-static int
-cluster_vacate(struct store *s, const uint8_t *name, size_t name_size,
-               int data_fd)
-{
-    (void)s;
-    (void)name;
-    (void)name_size;
-    (void)data_fd;
-    return -EOPNOTSUPP;
-}
-
 /* ---- the handle --------------------------------------------------------- */
 
 static void
@@ -304,9 +270,7 @@ static const struct store_engine engine = {
     .marks = cluster_marks,
     .apply = cluster_apply,
     .read = cluster_read,
-    .read_end = cluster_read_end,
     .history = cluster_history,
-    .maintain = cluster_maintain,
     .listing_open = cluster_listing_open,
     .listing_close = cluster_listing_close,
     .listing_start = cluster_listing_start,
@@ -314,9 +278,7 @@ static const struct store_engine engine = {
     .listing_next = cluster_listing_next,
     .check = cluster_verify,
     .each_mark = cluster_each_mark,
-    .copy = cluster_copy,
     .drop = cluster_drop,
-    .vacate = cluster_vacate,
     .purge = cluster_purge,
     .del = cluster_del,
     .as_of = cluster_as_of,

@@ -84,21 +84,20 @@ void cluster_forget_parts(struct cluster_store *s, const uint8_t *name,
 /* ---- reading ------------------------------------------------------------ */
 
 size_t cluster_read(struct store *store, struct store_reads *reads);
-void cluster_read_end(struct store *store);
 
 /* Rows of a keyspace from `offset` (not below 0) on, by count or as STORE_KEYS.
  */
 int cluster_range(struct cluster_store *s, const struct cluster_known *k,
                   struct store_query *q, uint64_t offset, size_t capacity);
 
-/* Writes a member of the order as a row; returns its bytes, 0 when it is not
- * one, or has no place. */
-size_t cluster_put_member(uint8_t *at, size_t capacity,
-                          const redisReply *member);
+/* Puts a member of the order as the next row.  -EBADMSG: it is none, or has no
+ * place */
+int cluster_put_member(struct store_query *q, size_t capacity,
+                       const redisReply *member);
 
-/* Totals of all parts. */
+/* Totals of all parts; also the rows of each, unless `rows` is NULL. */
 int cluster_read_totals(struct cluster_store *s, const struct cluster_known *k,
-                        struct store_totals *out);
+                        struct store_totals *out, uint64_t *rows);
 
 int cluster_history(struct store *store, struct store_history_query *q,
                     uint64_t until_ns);

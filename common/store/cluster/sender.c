@@ -288,7 +288,8 @@ sender_wake(struct cluster_sender *s)
     const uint64_t one = 1;
 
     /* A full count wakes as well. */
-    (void)write(s->wake_fd, &one, sizeof one);
+    if (s != NULL)
+        (void)write(s->wake_fd, &one, sizeof one);
 }
 
 void

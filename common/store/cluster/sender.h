@@ -65,7 +65,7 @@ int sender_start(struct cluster_sender **out,
 /* Ends the thread, at once but for a reply that it waits for.  NULL is fine. */
 void sender_stop(struct cluster_sender *s);
 
-/* There are new entries. */
+/* There are new entries.  NULL is fine. */
 void sender_wake(struct cluster_sender *s);
 
 void sender_stats(struct cluster_sender *s, struct sender_stats *out);

@@ -38,7 +38,6 @@ sender_batch_fini(struct sender_batch *b)
     free(b->sections);
     free(b->bytes);
     free(b->cells);
-    free(b->rows);
 }
 
 /* ---- cells -------------------------------------------------------------- */
@@ -145,26 +144,21 @@ put_sum(uint8_t at[CLUSTER_SUM_SIZE], int128 sum, unsigned bits)
 #define COUNT_BITS   65
 #define HISTORY_BITS 84 /* sums there are exact to 2^85 */
 
-static int
-make_rows(struct sender_batch *b)
+void
+sender_batch_put_rows(const struct sender_batch *b, struct cluster_command *m)
 {
-    size_t row = 0;
-
-    if (array_grow(&b->rows, &b->row_capacity, b->row_count + 1,
-                   sizeof *b->rows) < 0)
-        return -ENOMEM;
-    for (size_t i = 0; i < b->cell_count; row++) {
+    for (size_t i = 0; i < b->cell_count;) {
         const struct sender_batch_cell *first = &b->cells[i];
+        uint8_t delta[CLUSTER_SUM_SIZE];
         int128 sum = 0;
 
         for (; i < b->cell_count && compare_keys(b, first, &b->cells[i]) == 0;
              i++)
             sum += b->cells[i].sum;
-        b->rows[row].key = b->bytes + first->key_at;
-        b->rows[row].key_size = first->key_size;
-        put_sum(b->rows[row].delta, sum, COUNT_BITS);
+        put_sum(delta, sum, COUNT_BITS);
+        cluster_add_word(m, b->bytes + first->key_at, first->key_size);
+        cluster_add_word(m, delta, sizeof delta);
     }
-    return 0;
 }
 
 static int
@@ -297,9 +291,8 @@ sender_batch_finish(struct sender_batch *b,
                     const struct cluster_part_keys *keys,
                     const struct tiers *tiers, uint32_t now)
 {
-    int rc;
+    int rc = 0;
 
-    rc = make_rows(b);
     for (unsigned i = 0; rc == 0 && i < tiers->count; i++) {
         const struct tier *t = &tiers->tier[i];
 

@@ -24,12 +24,6 @@ struct sender_batch_cell {
     int128 sum;
 };
 
-struct sender_batch_row {
-    const uint8_t *key;
-    uint16_t key_size;
-    uint8_t delta[CLUSTER_SUM_SIZE];
-};
-
 struct sender_batch_section {
     struct cluster_period period;
     char key[CLUSTER_PERIOD_KEY_SIZE];
@@ -47,8 +41,7 @@ struct sender_batch {
     size_t size, byte_capacity;
     struct sender_batch_cell *cells;
     size_t cell_count, cell_capacity;
-    struct sender_batch_row *rows;
-    size_t row_count, row_capacity;
+    size_t row_count; /* keys */
     struct sender_batch_section *sections;
     size_t section_count, section_capacity;
     uint8_t tiers[TIERS_MAX * 12]; /* as the functions take them */
@@ -69,11 +62,15 @@ bool sender_batch_wants(const struct sender_batch *b,
 int sender_batch_add(struct sender_batch *b,
                      const struct outbox_entry_head *head);
 
-/* Makes rows, and sections for the periods of `tiers` that are kept at minute
+/* Makes sections for the periods of `tiers` that are kept at minute
  * `now`.  -ENOMEM */
 int sender_batch_finish(struct sender_batch *b,
                         const struct cluster_part_keys *keys,
                         const struct tiers *tiers, uint32_t now);
+
+/* Adds the words of the rows to a command: each key and its sum. */
+void sender_batch_put_rows(const struct sender_batch *b,
+                           struct cluster_command *m);
 void sender_batch_fini(struct sender_batch *b);
 
 #endif

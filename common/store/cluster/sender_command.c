@@ -121,10 +121,7 @@ begin_addition(struct cluster_sender *s, struct sender_part *p,
     cluster_add_word(m, b->tiers, b->tiers_size);
     cluster_add_number(m, now);
     cluster_add_number(m, b->is_untimed ? 0 : b->first < now ? b->first : now);
-    for (size_t i = 0; i < b->row_count; i++) {
-        cluster_add_word(m, b->rows[i].key, b->rows[i].key_size);
-        cluster_add_word(m, b->rows[i].delta, CLUSTER_SUM_SIZE);
-    }
+    sender_batch_put_rows(b, m);
     for (size_t i = 0; i < b->section_count; i++)
         cluster_add_word(m, b->sections[i].bytes, b->sections[i].size);
     cluster_add_text(m, s->options.key_order ? "1" : "0");
