@@ -15,40 +15,32 @@
 #define MAP_SIZE       (1 << 20)
 
 void
-memory_open(struct memory *m)
+memory_init(void)
 {
     /* Settings libc does not know change nothing. */
     (void)mallopt(M_TRIM_THRESHOLD, TRIM_THRESHOLD);
     (void)mallopt(M_TOP_PAD, GROW_SIZE);
     (void)mallopt(M_MMAP_THRESHOLD, MAP_SIZE);
-    m->page_size = (size_t)sysconf(_SC_PAGESIZE);
-    m->fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     /* Where something else serves malloc(), as AddressSanitizer does, the first
      * call sets libc's heap up, which two threads cannot do at once. */
     (void)mallinfo2();
 }
 
-void
-memory_close(struct memory *m)
-{
-    if (m->fd >= 0)
-        (void)close(m->fd); /* opened for reading only */
-    m->fd = -1;
-}
-
 /* The three numbers that statm starts with are pages: in all, resident, and
  * resident of files. */
 size_t
-memory_in_use(const struct memory *m)
+memory_in_use(void)
 {
     unsigned long long resident, shared;
     size_t anonymous, unused;
+    const int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     char text[128], *at;
     ssize_t n;
 
-    if (m->fd < 0)
+    if (fd < 0)
         return 0;
-    n = pread(m->fd, text, sizeof text - 1, 0);
+    n = read(fd, text, sizeof text - 1);
+    (void)close(fd);
     if (n <= 0)
         return 0;
     text[n] = 0;
@@ -57,7 +49,7 @@ memory_in_use(const struct memory *m)
     shared = strtoull(at, &at, 10);
     if (shared > resident)
         return 0;
-    anonymous = (size_t)(resident - shared) * m->page_size;
+    anonymous = (size_t)(resident - shared) * (size_t)sysconf(_SC_PAGESIZE);
     unused = mallinfo2().fordblks;
     return unused < anonymous ? anonymous - unused : anonymous;
 }

@@ -9,18 +9,12 @@
 
 #include <stddef.h>
 
-struct memory {
-    int fd; /* /proc/self/statm; -1: not available */
-    size_t page_size;
-};
-
-/* Without /proc memory_in_use() returns 0. */
-void memory_open(struct memory *m);
-void memory_close(struct memory *m);
+/* Has malloc() keep what the store takes and returns for each keyspace. */
+void memory_init(void);
 
 /* Resident bytes that no file backs, less the free memory of malloc; 0:
- * unknown. */
-size_t memory_in_use(const struct memory *m);
+ * unknown, as without /proc. */
+size_t memory_in_use(void);
 
 /* Returns the free memory of malloc to the system. */
 void memory_trim(void);

@@ -40,7 +40,7 @@ size_t
 merge_memory_available(void *ctx)
 {
     const struct merge *m = ctx;
-    size_t used = memory_in_use(&m->memory);
+    size_t used = memory_in_use();
 
     if (used == 0)
         used = fold_memory(&m->batch.fold) + fold_memory(&m->quick.fold) +
@@ -63,7 +63,6 @@ merge_open(struct merge *m, const struct config *config,
                         .dir = dir,
                         .keyspace_max = config->keyspace_max,
                         .keys_max = config->keyspace_max_keys,
-                        .memory.fd = -1,
                         .current = &m->batch,
                         .slice_ns = MERGE_SLICE_NS,
                         .memory_most = (size_t)config->worker_memory + ON_TOP,
@@ -88,7 +87,7 @@ merge_open(struct merge *m, const struct config *config,
         goto close_quick;
     m->batch.dir.marks = requests_store(m->requests);
     m->quick.dir.marks = requests_store(m->requests);
-    memory_open(&m->memory);
+    memory_init();
     dead_fills_init(&m->dead_fills, dir->log_fd);
     rc = log_select_open(&m->select, store, held, max);
     if (rc < 0)
@@ -117,7 +116,6 @@ merge_close(struct merge *m)
     batch_close(&m->quick);
     batch_close(&m->batch);
     requests_close(m->requests);
-    memory_close(&m->memory);
 }
 
 /* ---- the merge note ------------------------------------------------------ */

@@ -85,7 +85,6 @@ struct merge {
     bool is_older;       /* keyspace/ is older than log/, or was replaced:
                             nothing is merged */
     uint64_t note_ms;    /* when the merge note is written next (clock_ms) */
-    struct memory memory;
     size_t memory_most;  /* anonymous, while a commit is made */
     size_t commit_least; /* what a commit may always take of it */
     const struct datadir *dir;

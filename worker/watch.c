@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/inotify.h>
 #include <unistd.h>
