@@ -218,23 +218,6 @@ CASE(keys_without_an_order_are_refused, f)
            "the keyspace was made with store.key_order = off");
 }
 
-CASE(history_is_read_over_http, f)
-{
-    fleet_option(f, "read.http=127.0.0.1:0");
-    count_two_keys(f, "the");
-    read_http(f, "/v1/history?keyspace=words&key=the&from=-1h&step=2h"
-                 "&format=tsv");
-    assert_non_null(strstr(text, "HTTP/1.1 200 "));
-    assert_non_null(strstr(text, "\t3\n"));
-    read_http(f, "/v1/history?keyspace=words&from=-1h&step=2h&format=tsv");
-    assert_non_null(strstr(text, "\t7\n"));
-    read_http(f, "/v1/top?keyspace=words&from=-1h&format=tsv");
-    assert_non_null(strstr(text, "\r\n\r\n0\t4\t0\t4\tcluster\n"
-                                 "1\t3\t0\t3\tthe\n"));
-    read_http(f, "/v1/rank?keyspace=words&key=the&from=-1h");
-    assert_non_null(strstr(text, "\"rank\": 1"));
-}
-
 CASE(keys_and_keyspaces_are_removed, f)
 {
     count_two_keys(f, "the");
@@ -487,38 +470,6 @@ CASE(a_full_keyspace_waits_until_it_may_have_more_keys, f)
     flush_all(f);
     expect(FLEET_RUN(f, "store"), 0, "good");
     expect(FLEET_RUN(f, "top", "words"), 0, "   0      4  new\n");
-}
-
-CASE(a_worker_killed_at_any_time_counts_once, f)
-{
-    int64_t sum = 0;
-
-    service_start(f);
-    for (int i = 0; i < 12; i++) {
-        for (int j = 0; j < 20; j++)
-            service_add(f, "words", j % 2 ? "odd" : "even", 1);
-        sum += 20;
-        if (i % 2 == 0)
-            (void)FLEET_RUN(f, "flush", "--timeout", "50ms");
-        daemon_kill(fleet_daemon(f, FLEET_WORKER));
-        fleet_start(f, FLEET_WORKER);
-    }
-    flush_all(f);
-    assert_int_equal(service_total(f, "words"), sum);
-}
-
-CASE(a_cluster_that_is_away_delays_and_loses_nothing, f)
-{
-    unsigned server;
-
-    start_with(f, "the", 1);
-    server = master_of("words");
-    daemon_signal(&servers.servers[server], SIGSTOP);
-    service_add(f, "words", "the", 1);
-    assert_int_equal(FLEET_RUN(f, "flush", "--timeout", "200ms"), 1);
-    daemon_signal(&servers.servers[server], SIGCONT);
-    flush_all(f);
-    assert_int_equal(service_count(f, "words", "the"), 2);
 }
 
 /* Starts a worker while a server has a setting, and returns its status; what it

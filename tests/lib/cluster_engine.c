@@ -16,17 +16,12 @@ cluster_engine_stop(void)
 
 #else
 
-#include <poll.h>
 #include <signal.h>
-#include <stdio.h>
 
-#include "common/base/clock.h"
 #include "common/setup/datadir.h"
 #include "common/store/cluster/cluster_store.h"
 #include "tests/lib/cluster_servers.h"
 #include "tests/lib/test.h"
-
-#define WAIT_MS 30000
 
 static struct {
     struct cluster_servers servers;
@@ -41,13 +36,7 @@ static struct {
 static int
 await_readable(struct store *s, int rc)
 {
-    const uint64_t end_ms = clock_ms() + (uint64_t)WAIT_MS * test_slow();
-
-    while (store_pending(s)) {
-        if (clock_ms() > end_ms)
-            fail_msg("entries still wait");
-        (void)poll(NULL, 0, 2);
-    }
+    cluster_servers_await_sent(s);
     return rc;
 }
 
@@ -108,10 +97,7 @@ cluster_engine_open(void)
     if (!engine.is_started)
         return NULL;
     cluster_servers_flush(&engine.servers);
-    config_defaults(&engine.config);
-    engine.config.store_cluster = true;
-    (void)snprintf(engine.config.store_nodes, sizeof engine.config.store_nodes,
-                   "%s", engine.servers.nodes);
+    cluster_servers_config(&engine.servers, &engine.config);
     tmpdir_make_in_memory(&engine.tmp);
     assert_rc(datadir_open(&engine.dir, engine.tmp.path, DATADIR_WRITE), 0);
     assert_rc(cluster_store_open(&s, &options), 0);

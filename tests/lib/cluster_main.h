@@ -39,9 +39,7 @@ static bool has_servers;
 static inline void
 set_cluster(struct config *c)
 {
-    config_defaults(c);
-    c->store_cluster = true;
-    (void)snprintf(c->store_nodes, sizeof c->store_nodes, "%s", servers.nodes);
+    cluster_servers_config(&servers, c);
     c->store_timeout_ms = 1000;
 }
 
@@ -49,13 +47,7 @@ set_cluster(struct config *c)
 static inline void
 await_sent(struct store *s)
 {
-    const uint64_t end_ms = clock_ms() + (uint64_t)WAIT_MS * test_slow();
-
-    while (store_pending(s)) {
-        if (clock_ms() > end_ms)
-            fail_msg("entries still wait");
-        (void)poll(NULL, 0, 5);
-    }
+    cluster_servers_await_sent(s);
 }
 
 int

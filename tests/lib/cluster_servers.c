@@ -121,6 +121,26 @@ cluster_servers_flush(struct cluster_servers *r)
             assert_string_equal(cluster_servers_run(r, i, "FLUSHALL"), "OK");
 }
 
+void
+cluster_servers_config(const struct cluster_servers *r, struct config *c)
+{
+    config_defaults(c);
+    c->store_cluster = true;
+    (void)snprintf(c->store_nodes, sizeof c->store_nodes, "%s", r->nodes);
+}
+
+void
+cluster_servers_await_sent(struct store *s)
+{
+    const uint64_t end_ms = clock_ms() + (uint64_t)30000 * test_slow();
+
+    while (store_pending(s)) {
+        if (clock_ms() > end_ms)
+            fail_msg("entries still wait");
+        (void)poll(NULL, 0, 2);
+    }
+}
+
 /* ---- starting ----------------------------------------------------------- */
 
 /* Finds free ports, below those that the kernel gives to connections.  The

@@ -13,6 +13,8 @@
 
 #include <stdbool.h>
 
+#include "common/setup/config.h"
+#include "common/store/store.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/tmpdir.h"
 
@@ -48,6 +50,11 @@ void cluster_servers_await(struct cluster_servers *r, unsigned server,
 /* The server that is master of a key's slot, as server `from` says. */
 unsigned cluster_servers_master(struct cluster_servers *r, unsigned from,
                                 unsigned slot);
+
+/* Settings for a store on the servers, and waiting until all that was applied
+ * to it is readable. */
+void cluster_servers_config(const struct cluster_servers *r, struct config *c);
+void cluster_servers_await_sent(struct store *s);
 
 /* Removes all keys of all masters. */
 void cluster_servers_flush(struct cluster_servers *r);

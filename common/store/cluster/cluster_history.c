@@ -10,7 +10,6 @@
 #include "common/store/cluster/cluster_history.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/bytes.h"

@@ -3,8 +3,6 @@
 #include "common/store/cluster/cluster_move_internal.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "common/base/clock.h"

@@ -11,7 +11,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/base/bytes.h"
 #include "common/base/diag.h"
 #include "common/base/folder.h"
 

@@ -218,7 +218,7 @@ put_state(struct outbox *o, const struct outbox_keyspace *k,
 static int
 put_sender(struct outbox *o)
 {
-    uint8_t bytes[OUTBOX_SENDER_SIZE];
+    uint8_t bytes[OUTBOX_SENDER_SIZE] = {OUTBOX_SENDER};
     uint64_t id = 0;
 
     if (o->sender != 0)
@@ -226,7 +226,7 @@ put_sender(struct outbox *o)
     while (id == 0)
         if (getrandom(&id, sizeof id, 0) != sizeof id)
             return -EIO;
-    outbox_sender_encode(id, bytes);
+    put_le64(bytes + 8, id);
     return queue_put(o->queue, 0, bytes, sizeof bytes);
 }
 

@@ -15,14 +15,6 @@ static const struct hash_key part_key = {0x702064746e756f63,
 static const struct hash_key entry_key = {0x612064746e756f63,
                                           0x2e7972746e65206e};
 
-void
-outbox_sender_encode(uint64_t id, uint8_t bytes[OUTBOX_SENDER_SIZE])
-{
-    memset(bytes, 0, OUTBOX_SENDER_SIZE);
-    bytes[0] = OUTBOX_SENDER;
-    put_le64(bytes + 8, id);
-}
-
 /* ---- keyspaces ---------------------------------------------------------- */
 
 bool

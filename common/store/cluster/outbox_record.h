@@ -86,8 +86,6 @@ struct outbox_mark {
     uint8_t last[STORE_NAME_MAX];
 };
 
-void outbox_sender_encode(uint64_t id, uint8_t bytes[OUTBOX_SENDER_SIZE]);
-
 /* False: these bytes are not such a record. */
 bool outbox_state_parse(const uint8_t *bytes, size_t size,
                         struct outbox_state_head *out);

@@ -5,8 +5,6 @@
  * process that finds it next. */
 #include "common/store/cluster/sender_internal.h"
 
-#include <stdlib.h>
-
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 

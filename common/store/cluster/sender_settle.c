@@ -12,10 +12,8 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/base/version.h"
