@@ -180,10 +180,10 @@ static bool
 do_turn(struct cluster_sender *s)
 {
     static struct diag_repeat repeat;
-    const uint64_t now_ms = clock_ms();
     bool is_busy;
     int rc;
 
+    s->turn_ms = clock_ms();
     sender_read_logs(s);
     rc = outbox_refresh(s->outbox);
     if (rc < 0) {
@@ -192,14 +192,14 @@ do_turn(struct cluster_sender *s)
         return false;
     }
     is_busy = sender_name_keyspaces(s);
-    is_busy = sender_audit(s, now_ms) || is_busy;
-    is_busy = sender_send(s, now_ms) || is_busy;
-    is_busy = sender_rebuild(s, now_ms) || is_busy;
-    if (now_ms >= s->poll_ms) {
-        s->poll_ms = now_ms + SETTLE_MS;
-        sender_settle(s, now_ms);
+    is_busy = sender_audit(s) || is_busy;
+    is_busy = sender_send(s) || is_busy;
+    is_busy = sender_rebuild(s) || is_busy;
+    if (s->turn_ms >= s->poll_ms) {
+        s->poll_ms = s->turn_ms + SETTLE_MS;
+        sender_settle(s, s->turn_ms);
     }
-    sender_publish(s, now_ms);
+    sender_publish(s, s->turn_ms);
     return is_busy;
 }
 

@@ -53,6 +53,31 @@ sender_begin_call(struct cluster_sender *s, struct sender_part *p,
     return m;
 }
 
+bool
+sender_run_round(struct cluster_sender *s,
+                 void (*begin)(struct cluster_sender *s, struct sender_part *p),
+                 void (*take)(struct cluster_sender *s, size_t at))
+{
+    const size_t keyspaces = outbox_keyspace_count(s->outbox);
+    size_t i;
+
+    for (i = 0; i < keyspaces && s->count < SENDER_COMMANDS; i++) {
+        struct sender_keyspace *k =
+            outbox_keyspace_at(s->outbox, (s->next + i) % keyspaces)->sender;
+
+        for (uint32_t j = 0; k && k->is_named && j < k->place.parts; j++)
+            begin(s, &k->parts[j]);
+    }
+    s->next += i;
+    if (s->count == 0)
+        return false;
+    cluster_run(s->cluster, s->commands, s->count);
+    for (i = 0; i < s->count; i++)
+        take(s, i);
+    sender_end(s);
+    return true;
+}
+
 /* ---- entries ------------------------------------------------------------ */
 
 /* Adds what every change begins with after the sender: the entry that the

@@ -79,6 +79,8 @@ struct cluster_sender {
     struct held *held; /* records that are yet to come; NULL: not open */
     struct logdir logs;
     bool logs_are_open;
+    uint64_t turn_ms;       /* when this turn began */
+    uint64_t audit_changes; /* cluster_changes() before the audit's commands */
     uint64_t poll_ms, publish_ms;
     uint64_t logs_ms; /* all that came before was in the outbox */
     uint64_t as_of_ms, published_ms;
@@ -134,6 +136,14 @@ struct cluster_command *sender_begin_call(struct cluster_sender *s,
                                           struct sender_part *p,
                                           const char *words);
 
+/* A round of commands about parts, from keyspace s->next on: begin() makes
+ * those that a part needs, and take() takes the reply of each.  Returns whether
+ * there was any. */
+bool sender_run_round(struct cluster_sender *s,
+                      void (*begin)(struct cluster_sender *s,
+                                    struct sender_part *p),
+                      void (*take)(struct cluster_sender *s, size_t at));
+
 /* Makes the command of entry `number` of a part, and of those after it that can
  * be summed with it.  Returns the number of the last one; 0: there is none, it
  * cannot be read, or there are SENDER_COMMANDS. */
@@ -148,12 +158,12 @@ void sender_back_off(struct cluster_sender *s, struct sender_part *p,
 
 /* Each returns true when it did something. */
 bool sender_name_keyspaces(struct cluster_sender *s);
-bool sender_audit(struct cluster_sender *s, uint64_t now_ms);
-bool sender_send(struct cluster_sender *s, uint64_t now_ms);
+bool sender_audit(struct cluster_sender *s);
+bool sender_send(struct cluster_sender *s);
 
 /* Makes the order of parts again whose order does not fit their counts: a slice
  * of each.  (sender_rebuild.c) */
-bool sender_rebuild(struct cluster_sender *s, uint64_t now_ms);
+bool sender_rebuild(struct cluster_sender *s);
 
 /* "keyspace=NAME part=N" for messages. */
 #define SENDER_PART_TEXT (NAME_TEXT_SIZE + 40)

@@ -36,31 +36,20 @@ take_reply(struct cluster_sender *s, size_t at)
          sender_format_part(p, text));
 }
 
-bool
-sender_rebuild(struct cluster_sender *s, uint64_t now_ms)
+static void
+begin_slice(struct cluster_sender *s, struct sender_part *p)
 {
-    const size_t keyspaces = outbox_keyspace_count(s->outbox);
+    struct cluster_command *m;
 
-    for (size_t i = 0; i < keyspaces; i++) {
-        struct sender_keyspace *k = outbox_keyspace_at(s->outbox, i)->sender;
+    if (!p->needs_rebuild || p->retry_ms > s->turn_ms)
+        return;
+    m = sender_begin_call(s, p, "FCALL countd1_rebuild 2");
+    if (m != NULL)
+        cluster_add_number(m, SLICE_ROWS);
+}
 
-        for (uint32_t j = 0; k != NULL && j < k->place.parts; j++) {
-            struct sender_part *p = &k->parts[j];
-            struct cluster_command *m;
-
-            if (!p->needs_rebuild || p->retry_ms > now_ms)
-                continue;
-            m = sender_begin_call(s, p, "FCALL countd1_rebuild 2");
-            if (m == NULL)
-                break;
-            cluster_add_number(m, SLICE_ROWS);
-        }
-    }
-    if (s->count == 0)
-        return false;
-    cluster_run(s->cluster, s->commands, s->count);
-    for (size_t i = 0; i < s->count; i++)
-        take_reply(s, i);
-    sender_end(s);
-    return true;
+bool
+sender_rebuild(struct cluster_sender *s)
+{
+    return sender_run_round(s, begin_slice, take_reply);
 }

@@ -313,9 +313,10 @@ heed_closed(struct sender_part *p)
 /* ---- the audit ---------------------------------------------------------- */
 
 static bool
-needs_audit(const struct cluster_sender *s, const struct sender_part *p,
-            uint64_t now_ms)
+needs_audit(const struct cluster_sender *s, const struct sender_part *p)
 {
+    const uint64_t now_ms = s->turn_ms;
+
 #ifdef COUNTD_MUTANT_NO_AUDIT
     if (p->state == SENDER_GOOD && now_ms - p->audit_ms <= AUDIT_MS)
         return false;
@@ -326,11 +327,10 @@ needs_audit(const struct cluster_sender *s, const struct sender_part *p,
             now_ms - p->audit_ms > AUDIT_MS);
 }
 
-/* Ends an audit.  `changes` is from before it: a connection that was made since
- * asks for another one. */
+/* Ends an audit.  A connection that was made since it began asks for another
+ * one. */
 static void
-take_audit(struct cluster_sender *s, size_t at, uint64_t changes,
-           uint64_t now_ms)
+take_audit(struct cluster_sender *s, size_t at)
 {
     struct sender_part *p = s->slots[at].part;
     const redisReply *reply = s->commands[at].reply;
@@ -345,42 +345,28 @@ take_audit(struct cluster_sender *s, size_t at, uint64_t changes,
         heed_closed(p);
         return;
     }
-    p->audit_ms = now_ms;
-    p->audit_changes = changes;
+    p->audit_ms = s->turn_ms;
+    p->audit_changes = s->audit_changes;
     heed_master(s, p);
     take_have(s, p, cluster_reply_number(reply->element[0]),
               digest_of(reply->element[1]));
 }
 
-bool
-sender_audit(struct cluster_sender *s, uint64_t now_ms)
+static void
+begin_audit(struct cluster_sender *s, struct sender_part *p)
 {
-    uint64_t changes;
-    size_t i = 0;
+    if (needs_audit(s, p))
+        (void)sender_begin_call(s, p, "FCALL_RO countd1_state 2");
+}
 
+bool
+sender_audit(struct cluster_sender *s)
+{
     /* The first connections are made before the changes are counted. */
     if (cluster_need_map(s->cluster) < 0)
         return false;
-    changes = cluster_changes(s->cluster);
-    for (; i < outbox_keyspace_count(s->outbox); i++) {
-        struct sender_keyspace *k =
-            sender_keyspace_of(outbox_keyspace_at(s->outbox, i));
-
-        for (uint32_t j = 0; k && k->is_named && j < k->place.parts; j++)
-            if (needs_audit(s, &k->parts[j], now_ms) &&
-                sender_begin_call(s, &k->parts[j],
-                                  "FCALL_RO countd1_state 2") == NULL)
-                break;
-        if (s->count == SENDER_COMMANDS)
-            break;
-    }
-    if (s->count == 0)
-        return false;
-    cluster_run(s->cluster, s->commands, s->count);
-    for (i = 0; i < s->count; i++)
-        take_audit(s, i, changes, now_ms);
-    sender_end(s);
-    return true;
+    s->audit_changes = cluster_changes(s->cluster);
+    return sender_run_round(s, begin_audit, take_audit);
 }
 
 /* ---- entries ------------------------------------------------------------ */
@@ -443,7 +429,7 @@ take_reply(struct cluster_sender *s, size_t at)
     }
 }
 
-/* Makes commands of the next entries of a part. */
+/* Makes commands of the next entries of a part, if it may have any. */
 static void
 begin_part(struct cluster_sender *s, struct sender_part *p)
 {
@@ -451,6 +437,9 @@ begin_part(struct cluster_sender *s, struct sender_part *p)
     uint64_t last = p->acked;
     char text[SENDER_PART_TEXT];
 
+    if (p->state != SENDER_GOOD || p->needs_rebuild ||
+        p->retry_ms > s->turn_ms || last >= p->chain->last)
+        return;
     if (outbox_find_entry(p->chain, last + 1) == NULL)
         diag_repeating(&repeat, DIAG_ERROR,
                        "%s: entry %" PRIu64
@@ -465,29 +454,7 @@ begin_part(struct cluster_sender *s, struct sender_part *p)
 }
 
 bool
-sender_send(struct cluster_sender *s, uint64_t now_ms)
+sender_send(struct cluster_sender *s)
 {
-    const size_t keyspaces = outbox_keyspace_count(s->outbox);
-    size_t i;
-
-    for (i = 0; i < keyspaces && s->count < SENDER_COMMANDS; i++) {
-        struct sender_keyspace *k =
-            outbox_keyspace_at(s->outbox, (s->next + i) % keyspaces)->sender;
-
-        for (uint32_t j = 0; k && k->is_named && j < k->place.parts; j++) {
-            struct sender_part *p = &k->parts[j];
-
-            if (p->state == SENDER_GOOD && !p->needs_rebuild &&
-                p->retry_ms <= now_ms && p->acked < p->chain->last)
-                begin_part(s, p);
-        }
-    }
-    s->next += i;
-    if (s->count == 0)
-        return false;
-    cluster_run(s->cluster, s->commands, s->count);
-    for (i = 0; i < s->count; i++)
-        take_reply(s, i);
-    sender_end(s);
-    return true;
+    return sender_run_round(s, begin_part, take_reply);
 }
