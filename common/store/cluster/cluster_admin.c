@@ -82,22 +82,11 @@ begin_part(struct cluster_store *s, const struct outbox_keyspace *k,
 {
     struct cluster_command *m = cluster_next_call(s);
     struct cluster_part_keys keys;
-    uint8_t sender[CLUSTER_MARK_SIZE];
 
     cluster_part_keys(&keys, k->name, k->name_size, generation, part);
     cluster_begin_part(m, &keys, words);
-    put_le64(sender, outbox_sender(s->outbox));
-    cluster_add_word(m, sender, sizeof sender);
+    cluster_add_mark(m, outbox_sender(s->outbox));
     return m;
-}
-
-static void
-add_digest(struct cluster_command *m, uint64_t digest)
-{
-    uint8_t bytes[CLUSTER_MARK_SIZE];
-
-    put_le64(bytes, digest);
-    cluster_add_word(m, bytes, sizeof bytes);
 }
 
 /* Asks for the state of a part and judges it by the outbox. */
@@ -174,10 +163,10 @@ change_mark(struct cluster_store *s, const struct outbox_part *p,
     int rc;
 
     cluster_add_number(m, (int64_t)info->have);
-    add_digest(m, info->digest);
+    cluster_add_mark(m, info->digest);
     cluster_add_number(m, (int64_t)outbox_first(p) - 1);
-    add_digest(m, p->count > 0 ? p->entries[p->first].prev_digest
-                               : p->last_digest);
+    cluster_add_mark(m, p->count > 0 ? p->entries[p->first].prev_digest
+                                     : p->last_digest);
     cluster_call_run(s);
     reply = cluster_call_reply(s, m, 1, &rc);
     /* 0 and 1: it has that mark. */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/bytes.h"
 #include "common/base/hash.h"
 #include "common/store/cluster/cluster_slot.h"
 
@@ -60,6 +61,15 @@ cluster_begin_part(struct cluster_command *m,
     cluster_begin(m, keys->slot, words);
     cluster_add_word(m, keys->counts, keys->size);
     cluster_add_word(m, keys->order, keys->size);
+}
+
+void
+cluster_add_mark(struct cluster_command *m, uint64_t mark)
+{
+    uint8_t bytes[CLUSTER_MARK_SIZE];
+
+    put_le64(bytes, mark);
+    cluster_add_word(m, bytes, sizeof bytes);
 }
 
 bool

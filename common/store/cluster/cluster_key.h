@@ -60,6 +60,9 @@ void cluster_begin_part(struct cluster_command *m,
                         const struct cluster_part_keys *keys,
                         const char *words);
 
+/* Adds a sender or a digest: CLUSTER_MARK_SIZE bytes. */
+void cluster_add_mark(struct cluster_command *m, uint64_t mark);
+
 /* Reads the period out of the name of such a hash. */
 bool cluster_period_parse(const char *key, struct cluster_period *out);
 

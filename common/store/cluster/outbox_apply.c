@@ -8,7 +8,6 @@
 #include "common/store/cluster/outbox_internal.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -31,10 +30,13 @@ outbox_progress(const uint8_t *last, size_t size)
 
 /* ---- entries ------------------------------------------------------------ */
 
-/* Begins with the last numbers of the index. */
+/* Begins a group of entries, with the last numbers of the index. */
 static void
-reset_builders(struct outbox *o, const struct outbox_keyspace *k)
+begin_group(struct outbox *o, const struct outbox_keyspace *k,
+            enum outbox_type type, uint64_t first_ms)
 {
+    o->type = type;
+    o->first_ms = first_ms;
     for (uint32_t i = 0; i < k->part_count; i++) {
         struct outbox_builder *b = &o->builders[i];
 
@@ -47,11 +49,10 @@ reset_builders(struct outbox *o, const struct outbox_keyspace *k)
 
 /* Adds what a builder has to the group as the next entry of its part. */
 static int
-put_entry(struct outbox *o, const struct outbox_keyspace *k, uint32_t part,
-          enum outbox_type type, uint64_t first_ms)
+put_entry(struct outbox *o, const struct outbox_keyspace *k, uint32_t part)
 {
     struct outbox_builder *b = &o->builders[part];
-    struct outbox_entry_head head = {.type = type,
+    struct outbox_entry_head head = {.type = o->type,
                                      .name_size = k->name_size,
                                      .part = part,
                                      .parts = k->part_count,
@@ -59,7 +60,7 @@ put_entry(struct outbox *o, const struct outbox_keyspace *k, uint32_t part,
                                      .rows = b->rows,
                                      .number = b->last + 1,
                                      .prev_digest = b->last_digest,
-                                     .first_ms = first_ms};
+                                     .first_ms = o->first_ms};
     int rc;
 
     outbox_entry_finish(b->bytes, b->size, &head);
@@ -92,13 +93,13 @@ begin_entry(struct outbox_builder *b, const struct outbox_keyspace *k,
 /* Makes space for a row; a full entry is put first. */
 static int
 begin_row(struct outbox *o, const struct outbox_keyspace *k, uint32_t part,
-          enum outbox_type type, size_t more, uint64_t first_ms)
+          size_t more)
 {
     struct outbox_builder *b = &o->builders[part];
     int rc = 0;
 
     if (b->rows == OUTBOX_ROWS || b->size >= OUTBOX_BYTES)
-        rc = put_entry(o, k, part, type, first_ms);
+        rc = put_entry(o, k, part);
     return rc == 0 ? begin_entry(b, k, more) : rc;
 }
 
@@ -113,66 +114,67 @@ put_key(struct outbox_builder *b, const uint8_t *key, size_t key_size)
 
 static int
 add_deletion(struct outbox *o, const struct outbox_keyspace *k,
-             const struct store_key *key, uint64_t first_ms)
+             const struct store_key *key)
 {
     const uint32_t part =
         outbox_part_of(key->key, key->key_size, k->part_count);
     int rc;
 
-    rc = begin_row(o, k, part, OUTBOX_DELETE, 2 + key->key_size, first_ms);
+    rc = begin_row(o, k, part, 2 + key->key_size);
     if (rc == 0)
         put_key(&o->builders[part], key->key, key->key_size);
     return rc;
 }
 
 static int
-put_rest(struct outbox *o, const struct outbox_keyspace *k,
-         enum outbox_type type, uint64_t first_ms)
+put_rest(struct outbox *o, const struct outbox_keyspace *k)
 {
     int rc = 0;
 
     for (uint32_t i = 0; rc == 0 && i < k->part_count; i++)
         if (o->builders[i].rows > 0)
-            rc = put_entry(o, k, i, type, first_ms);
+            rc = put_entry(o, k, i);
     return rc;
 }
 
 /* ---- the record of a keyspace ------------------------------------------- */
 
-/* Sets a mark, or adds it. */
-static void
-set_mark(struct outbox_mark *marks, size_t *count,
-         const struct store_fill *fill, const struct store_delta *last)
+static bool
+has_mark_of(const struct store_batch *b, const struct outbox_mark *m)
 {
-    size_t i = 0;
-
-    while (i < *count &&
-           memcmp(marks[i].fill.uuid, fill->uuid, sizeof fill->uuid) != 0)
-        i++;
-    *count += i == *count;
-    marks[i].fill = *fill;
-    marks[i].last_size = last ? last->key_size : 0;
-    if (last != NULL)
-        memcpy(marks[i].last, last->key, last->key_size);
+    for (size_t i = 0; b != NULL && i < b->mark_count; i++)
+        if (memcmp(b->marks[i].uuid, m->fill.uuid, sizeof m->fill.uuid) == 0)
+            return true;
+    return false;
 }
 
-/* The marks of the keyspace with those of the batch, on the heap.  `last` is
- * the delta up to which the batch is in; NULL: it is as a whole. */
-static struct outbox_mark *
-merge_marks(const struct outbox_keyspace *k, const struct store_batch *b,
-            const struct store_delta *last, size_t *count)
+/* Writes the marks of the keyspace, with those of the batch in the place of
+ * earlier ones.  `last` is the delta up to which the batch is in; NULL: it is
+ * as a whole.  Returns their bytes. */
+static size_t
+put_marks(uint8_t *at, const struct outbox_keyspace *k,
+          const struct store_batch *b, const struct store_delta *last,
+          uint32_t *count)
 {
-    const size_t more = b ? b->mark_count : 0;
-    struct outbox_mark *marks = calloc(k->mark_count + more + 1, sizeof *marks);
+    size_t size = 0;
 
-    if (marks == NULL)
-        return NULL;
-    *count = k->mark_count;
-    if (k->mark_count > 0)
-        memcpy(marks, k->marks, k->mark_count * sizeof *marks);
-    for (size_t i = 0; i < more; i++)
-        set_mark(marks, count, &b->marks[i], last);
-    return marks;
+    *count = 0;
+    for (size_t i = 0; i < k->mark_count; i++)
+        if (!has_mark_of(b, &k->marks[i])) {
+            size += outbox_mark_put(at + size, &k->marks[i]);
+            ++*count;
+        }
+    for (size_t i = 0; b != NULL && i < b->mark_count; i++) {
+        struct outbox_mark m = {.fill = b->marks[i]};
+
+        if (last != NULL) {
+            m.last_size = last->key_size;
+            memcpy(m.last, last->key, last->key_size);
+        }
+        size += outbox_mark_put(at + size, &m);
+        ++*count;
+    }
+    return size;
 }
 
 /* Puts the keyspace's new record into the group, in place of the old one. */
@@ -180,38 +182,33 @@ static int
 put_state(struct outbox *o, const struct outbox_keyspace *k,
           const struct store_batch *b, const struct store_delta *last)
 {
-    size_t count = 0, size = OUTBOX_STATE_HEAD;
-    struct outbox_mark *marks = merge_marks(k, b, last, &count);
-    int rc = marks ? 0 : -ENOMEM;
+    const size_t marks = k->mark_count + (b ? b->mark_count : 0);
+    size_t size = OUTBOX_STATE_HEAD + k->name_size;
+    uint32_t count;
+    int rc;
 
-    if (rc == 0)
-        rc = array_grow(&o->state, &o->state_capacity,
-                        size + k->name_size +
-                            k->part_count * (size_t)OUTBOX_LAST_SIZE +
-                            count * (OUTBOX_MARK_SIZE + STORE_NAME_MAX),
-                        1);
-    if (rc == 0) {
-        memset(o->state, 0, OUTBOX_STATE_HEAD);
-        o->state[0] = OUTBOX_STATE;
-        put_le16(o->state + 2, (uint16_t)k->name_size);
-        put_le32(o->state + 4, k->part_count);
-        put_le32(o->state + 8, k->generation);
-        put_le32(o->state + 12, (uint32_t)count);
-        memcpy(o->state + size, k->name, k->name_size);
-        size += k->name_size;
-        for (uint32_t i = 0; i < k->part_count; i++) {
-            put_le64(o->state + size, o->builders[i].last);
-            put_le64(o->state + size + 8, o->builders[i].last_digest);
-            size += OUTBOX_LAST_SIZE;
-        }
-        for (size_t i = 0; i < count; i++)
-            size += outbox_mark_put(o->state + size, &marks[i]);
-        rc = queue_put(o->queue, 0, o->state, size);
+    rc = array_grow(&o->state, &o->state_capacity,
+                    size + k->part_count * (size_t)OUTBOX_LAST_SIZE +
+                        marks * (OUTBOX_MARK_SIZE + STORE_NAME_MAX),
+                    1);
+    if (rc < 0)
+        return rc;
+    memset(o->state, 0, OUTBOX_STATE_HEAD);
+    o->state[0] = OUTBOX_STATE;
+    put_le16(o->state + 2, (uint16_t)k->name_size);
+    put_le32(o->state + 4, k->part_count);
+    put_le32(o->state + 8, k->generation);
+    memcpy(o->state + OUTBOX_STATE_HEAD, k->name, k->name_size);
+    for (uint32_t i = 0; i < k->part_count; i++) {
+        put_le64(o->state + size, o->builders[i].last);
+        put_le64(o->state + size + 8, o->builders[i].last_digest);
+        size += OUTBOX_LAST_SIZE;
     }
-    if (rc == 0 && k->state_id != 0)
-        rc = queue_remove(o->queue, k->state_id);
-    free(marks);
-    return rc;
+    size += put_marks(o->state + size, k, b, last, &count);
+    put_le32(o->state + 12, count);
+    rc = queue_put(o->queue, 0, o->state, size);
+    return rc == 0 && k->state_id != 0 ? queue_remove(o->queue, k->state_id)
+                                       : rc;
 }
 
 /* The first group of a directory names its sender. */
@@ -287,7 +284,6 @@ find_key_end(const struct store_batch *b, size_t from)
 struct cells_rule {
     bool has_history;
     uint32_t now; /* a clock that is far ahead is not believed */
-    uint64_t first_ms;
 };
 
 /* Adds the deltas of a key as a row. */
@@ -302,8 +298,7 @@ add_deltas(struct outbox *o, const struct outbox_keyspace *k,
     struct outbox_cell cell = {.sum = 0};
     int rc;
 
-    rc = begin_row(o, k, part, OUTBOX_ADD,
-                   4 + d->key_size + cells * OUTBOX_CELL_SIZE, rule->first_ms);
+    rc = begin_row(o, k, part, 4 + d->key_size + cells * OUTBOX_CELL_SIZE);
     if (rc < 0)
         return rc;
     put_key(b, d->key, d->key_size);
@@ -346,13 +341,12 @@ add_rows(struct outbox *o, const struct outbox_keyspace *k,
         .has_history =
             o->options.history != NULL &&
             tiers_of(o->options.history, k->name, k->name_size)->count > 0,
-        .now = (uint32_t)(clock_unix_ms() / 60000),
-        .first_ms = find_first_ms(b)};
+        .now = (uint32_t)(clock_unix_ms() / 60000)};
     const uint8_t *last = NULL;
     size_t last_size = 0;
     int rc = 0;
 
-    reset_builders(o, k);
+    begin_group(o, k, OUTBOX_ADD, find_first_ms(b));
     while (rc == 0 && from < b->delta_count) {
         const struct store_delta *d = &b->deltas[from];
         const size_t end = find_key_end(b, from);
@@ -369,7 +363,7 @@ add_rows(struct outbox *o, const struct outbox_keyspace *k,
         from = end;
     }
     *to = from;
-    return rc == 0 ? put_rest(o, k, OUTBOX_ADD, rule.first_ms) : rc;
+    return rc == 0 ? put_rest(o, k) : rc;
 }
 
 /* The parts of a keyspace that is yet to be made. */
@@ -459,14 +453,14 @@ outbox_apply(struct outbox *o, const struct store_batch *batch,
 
 /* An entry for each part that empties it. */
 static int
-add_drops(struct outbox *o, const struct outbox_keyspace *k, uint64_t now_ms)
+add_drops(struct outbox *o, const struct outbox_keyspace *k)
 {
     int rc = 0;
 
     for (uint32_t i = 0; rc == 0 && i < k->part_count; i++) {
         rc = begin_entry(&o->builders[i], k, 0);
         if (rc == 0)
-            rc = put_entry(o, k, i, OUTBOX_DROP, now_ms);
+            rc = put_entry(o, k, i);
     }
     return rc;
 }
@@ -475,17 +469,16 @@ static int
 delete_group(struct outbox *o, struct outbox_keyspace *k,
              const struct store_key *keys, size_t count)
 {
-    const uint64_t now_ms = clock_unix_ms();
     int rc;
 
-    reset_builders(o, k);
+    begin_group(o, k, count > 0 ? OUTBOX_DELETE : OUTBOX_DROP, clock_unix_ms());
     rc = put_sender(o);
     if (rc == 0 && count == 0)
-        rc = add_drops(o, k, now_ms);
+        rc = add_drops(o, k);
     for (size_t i = 0; rc == 0 && i < count; i++)
-        rc = add_deletion(o, k, &keys[i], now_ms);
+        rc = add_deletion(o, k, &keys[i]);
     if (rc == 0)
-        rc = put_rest(o, k, OUTBOX_DELETE, now_ms);
+        rc = put_rest(o, k);
     if (rc == 0)
         rc = put_state(o, k, NULL, NULL);
     return rc == 0 ? queue_commit(o->queue, NULL) : rc;

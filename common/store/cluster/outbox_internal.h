@@ -22,9 +22,11 @@ struct outbox {
     uint64_t sender;
     struct outbox_keyspace **keyspaces; /* in the order in which they came */
     size_t keyspace_count, keyspace_capacity;
-    void *names;     /* the same, a tree of tsearch() */
-    size_t removing; /* the keyspace of which an entry was removed last */
-    uint64_t last;   /* id of the last entry */
+    void *names;           /* the same, a tree of tsearch() */
+    size_t removing;       /* the keyspace of which an entry was removed last */
+    uint64_t last;         /* id of the last entry */
+    enum outbox_type type; /* of the entries that are being made */
+    uint64_t first_ms;     /* of them */
     struct outbox_builder builders[OUTBOX_PARTS_MAX];
     uint8_t *state; /* the record of a keyspace that is being made */
     size_t state_capacity;

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 
-#include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 
@@ -30,15 +29,6 @@ sender_end(struct cluster_sender *s)
     s->count = 0;
 }
 
-static void
-add_mark(struct cluster_command *m, uint64_t mark)
-{
-    uint8_t bytes[CLUSTER_MARK_SIZE];
-
-    put_le64(bytes, mark);
-    cluster_add_word(m, bytes, sizeof bytes);
-}
-
 struct cluster_command *
 sender_begin_call(struct cluster_sender *s, struct sender_part *p,
                   const char *words)
@@ -49,7 +39,7 @@ sender_begin_call(struct cluster_sender *s, struct sender_part *p,
         return NULL;
     s->slots[s->count - 1].part = p;
     cluster_begin_part(m, &p->keys, words);
-    add_mark(m, outbox_sender(s->outbox));
+    cluster_add_mark(m, outbox_sender(s->outbox));
     return m;
 }
 
@@ -88,9 +78,9 @@ add_chain(struct sender_slot *w, struct cluster_command *m,
 {
     w->entries = last->number - first->number + 1;
     cluster_add_number(m, (int64_t)first->number - 1);
-    add_mark(m, first->prev_digest);
+    cluster_add_mark(m, first->prev_digest);
     cluster_add_number(m, (int64_t)last->number);
-    add_mark(m, last->digest);
+    cluster_add_mark(m, last->digest);
 }
 
 /* Makes the command of an entry that removes keys, or all of them. */
@@ -139,7 +129,7 @@ begin_addition(struct cluster_sender *s, struct sender_part *p,
     cluster_add_word(m, p->keys.order, p->keys.size);
     for (size_t i = 0; i < b->section_count; i++)
         cluster_add_word(m, b->sections[i].key, b->sections[i].key_size);
-    add_mark(m, outbox_sender(s->outbox));
+    cluster_add_mark(m, outbox_sender(s->outbox));
     add_chain(w, m, first, last);
     cluster_add_number(m, (int64_t)b->row_count);
     cluster_add_number(m, (int64_t)((s->options.keys_max + parts - 1) / parts));
