@@ -75,7 +75,7 @@ LIBOBJS := $(call part,common/client/lib common/board)
 PAGE  := $(BUILD)/reader/page_data.o
 PARTS := $(PAGE) $(filter-out %/main.o,$(call part,$(ROOMS) $(CLUSTER) common/client/lib common/client/cmd writer writer/live writer/quota writer/statsd worker reader reader/resp reader/graphite))
 # Tests that need hiredis, and what only they use.
-NEEDS_HIREDIS := $(if $(HIREDIS),,%/cluster_servers.o %/cluster_faults.o %/bench_cluster %/test_cluster %/test_cluster_faults %/test_cluster_history %/test_cluster_move %/test_cluster_move_faults %/test_cluster_move_to %/test_cluster_outbox %/test_cluster_script %/test_cluster_store %/test_cluster_service)
+NEEDS_HIREDIS := $(if $(HIREDIS),,%/cluster_servers.o %/cluster_faults.o %/bench_cluster %/test_cluster %/test_cluster_faults %/test_cluster_history %/test_cluster_move %/test_cluster_move_to %/test_cluster_outbox %/test_cluster_script %/test_cluster_store %/test_cluster_service)
 TLIB  := $(filter-out $(NEEDS_HIREDIS),$(call part,tests/lib))
 BLIB  := $(filter-out %/fault.o,$(TLIB)) $(filter-out $(BUILD)/tests/bench/bench_%,$(call part,tests/bench))
 # The longest first, so that the last one does not run alone.

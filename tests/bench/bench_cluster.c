@@ -19,7 +19,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/store/cluster/cluster_slot.h"
+#include "common/store/cluster/cluster.h"
 #include "common/store/cluster/cluster_store.h"
 #include "common/store/lmdb/lmdb_store.h"
 #include "common/wire/query.h"

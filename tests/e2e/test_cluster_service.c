@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "common/store/cluster/cluster_key.h"
-#include "common/store/cluster/cluster_slot.h"
 #include "tests/lib/client.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/service.h"

@@ -39,39 +39,29 @@ append_reply(char *text, const redisReply *reply)
         }
 }
 
-static const char *
-run_command(struct cluster_servers *r, unsigned server, const char *format,
-            va_list args)
+const char *
+cluster_servers_run(struct cluster_servers *r, unsigned server,
+                    const char *format, ...)
 {
     static char text[CLUSTER_SERVERS_TEXT];
     const struct timeval wait = {.tv_sec = 5};
     redisContext *link =
         redisConnectWithTimeout("127.0.0.1", r->ports[server], wait);
     redisReply *reply = NULL;
+    va_list args;
 
     text[0] = '\0';
+    va_start(args, format);
     if (link != NULL && link->err == 0 &&
         redisSetTimeout(link, wait) == REDIS_OK)
         reply = redisvCommand(link, format, args);
+    va_end(args);
     if (reply != NULL) {
         append_reply(text, reply);
         freeReplyObject(reply);
     }
     if (link != NULL)
         redisFree(link);
-    return text;
-}
-
-const char *
-cluster_servers_run(struct cluster_servers *r, unsigned server,
-                    const char *format, ...)
-{
-    const char *text;
-    va_list args;
-
-    va_start(args, format);
-    text = run_command(r, server, format, args);
-    va_end(args);
     return text;
 }
 

@@ -19,7 +19,6 @@ struct fixture {
     uint64_t as_of_ms;
     struct cluster_move_result result;
     enum cluster_move_step stop; /* the mover dies after it */
-    unsigned master;             /* is killed at the step; or none */
     struct cluster_faults faults;
     unsigned target, replica; /* the first dies at the step, the other lacks
                                  what was written; or none */
@@ -49,7 +48,6 @@ setup(void **state)
 
     x = (struct fixture){.stop = CLUSTER_MOVE_SWITCHED + 1,
                          .lease_ms = CLUSTER_MOVE_LEASE_MS,
-                         .master = CLUSTER_SERVERS_SERVERS,
                          .target = CLUSTER_SERVERS_SERVERS};
     *state = &x;
     site_open(&x.site, 1);
@@ -170,11 +168,6 @@ take_step(void *ctx, enum cluster_move_step step, uint64_t rows,
         x->stop = CLUSTER_MOVE_SWITCHED + 1;
         x->is_past = true;
         x->meanwhile(x);
-        return true;
-    }
-    if (x->master < CLUSTER_SERVERS_SERVERS) {
-        daemon_kill(&servers.servers[x->master]);
-        x->stop = CLUSTER_MOVE_SWITCHED + 1;
         return true;
     }
     if (x->is_slow) {

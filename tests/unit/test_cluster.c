@@ -8,7 +8,6 @@
 
 #include "common/base/bytes.h"
 #include "common/store/cluster/cluster.h"
-#include "common/store/cluster/cluster_slot.h"
 
 static struct cluster *cluster;
 

@@ -3,7 +3,6 @@
  * several; and nothing counts twice or is lost when servers die. */
 #include "tests/unit/cluster_parts.h"
 
-#include "common/store/cluster/cluster_slot.h"
 #include "common/store/cluster/sender_internal.h"
 
 static size_t
