@@ -108,6 +108,17 @@ uint64_t cluster_reply_number(const struct redisReply *reply);
 /* A sum as the functions write it: CLUSTER_SUM_SIZE bytes. */
 int128 cluster_get_sum(const void *bytes);
 
+/* The slot of a key: CRC16 (XMODEM) of it, or of what stands between the first
+ * "{" and the next "}" when that is not empty, modulo 16384. */
+#define CLUSTER_SLOTS 16384u
+uint16_t cluster_slot(const void *key, size_t size);
+
+/* What a master says of its replicas in the text of INFO replication: how far
+ * it has written (0: it does not say), and how many are online and have that.
+ */
+uint64_t cluster_replicas_offset(const char *text);
+uint64_t cluster_replicas_count(const char *text, uint64_t offset);
+
 /* The node of a slot's master, by the map; CLUSTER_NO_NODE when it is not
  * known. */
 int cluster_node_of(const struct cluster *c, uint16_t slot);

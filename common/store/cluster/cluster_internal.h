@@ -7,7 +7,6 @@
 #include <hiredis/hiredis.h>
 
 #include "common/store/cluster/cluster.h"
-#include "common/store/cluster/cluster_slot.h"
 
 #define CLUSTER_HOST_SIZE 256
 #define CLUSTER_DOWN_MS   1000 /* a node that did not answer is left alone */

@@ -9,7 +9,6 @@
 
 #include "common/base/bytes.h"
 #include "common/base/hash.h"
-#include "common/store/cluster/cluster_slot.h"
 
 void
 cluster_part_keys(struct cluster_part_keys *out, const uint8_t *name,

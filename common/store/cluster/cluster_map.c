@@ -32,6 +32,39 @@ cluster_text(const struct cluster *c)
     return c->text;
 }
 
+/* ---- slots -------------------------------------------------------------- */
+
+#define CRC16_POLYNOMIAL 0x1021u
+
+/* A key is hashed once per command, beside a round trip: no table is worth its
+ * cache lines. */
+static uint16_t
+compute_crc16(const uint8_t *bytes, size_t size)
+{
+    uint32_t crc = 0;
+
+    for (size_t i = 0; i < size; i++) {
+        crc ^= (uint32_t)bytes[i] << 8;
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc & 0x8000u ? crc << 1 ^ CRC16_POLYNOMIAL : crc << 1;
+    }
+    return (uint16_t)crc;
+}
+
+uint16_t
+cluster_slot(const void *key, size_t size)
+{
+    const uint8_t *bytes = key;
+    const uint8_t *open = memchr(bytes, '{', size);
+    const uint8_t *close =
+        open ? memchr(open + 1, '}', size - (size_t)(open + 1 - bytes)) : NULL;
+
+    if (close != NULL && close > open + 1)
+        return compute_crc16(open + 1, (size_t)(close - open - 1)) %
+               CLUSTER_SLOTS;
+    return compute_crc16(bytes, size) % CLUSTER_SLOTS;
+}
+
 /* ---- nodes -------------------------------------------------------------- */
 
 int
@@ -356,4 +389,29 @@ cluster_need_map(struct cluster *c)
     if (!c->map_is_known)
         cluster_refresh_map(c);
     return c->map_is_known ? 0 : -EHOSTDOWN;
+}
+
+/* ---- replicas ----------------------------------------------------------- */
+
+uint64_t
+cluster_replicas_offset(const char *text)
+{
+    static const char name[] = "master_repl_offset:";
+    const char *at = strstr(text, name);
+
+    return at ? strtoull(at + sizeof name - 1, NULL, 10) : 0;
+}
+
+uint64_t
+cluster_replicas_count(const char *text, uint64_t offset)
+{
+    static const char name[] = "state=online,offset=";
+    uint64_t count = 0;
+
+    /* slave0:ip=10.0.0.2,port=6379,state=online,offset=1234,lag=0 */
+    while ((text = strstr(text, name)) != NULL) {
+        text += sizeof name - 1;
+        count += strtoull(text, NULL, 10) >= offset;
+    }
+    return count;
 }

@@ -6,7 +6,6 @@
 #include <time.h>
 
 #include "common/base/clock.h"
-#include "common/store/cluster/cluster_replicas.h"
 #include "common/store/cluster/outbox_record.h"
 
 #define REPLICAS_MS 5000 /* they have what is written, or it is tried again */

@@ -1,7 +1,7 @@
 /* common/store/cluster/sender_internal.h - what the files of sender.h share:
  * sender.c (the thread), sender_command.c (commands), sender_send.c (names,
- * audit, replies), sender_rebuild.c (orders that are made again),
- * sender_settle.c (replicas, what leaves the outbox, as_of). */
+ * audit, replies, orders), sender_settle.c (replicas, what leaves the outbox,
+ * as_of). */
 #ifndef COUNTD_COMMON_STORE_CLUSTER_SENDER_INTERNAL_H
 #define COUNTD_COMMON_STORE_CLUSTER_SENDER_INTERNAL_H
 
@@ -162,7 +162,7 @@ bool sender_audit(struct cluster_sender *s);
 bool sender_send(struct cluster_sender *s);
 
 /* Makes the order of parts again whose order does not fit their counts: a slice
- * of each.  (sender_rebuild.c) */
+ * of each. */
 bool sender_rebuild(struct cluster_sender *s);
 
 /* "keyspace=NAME part=N" for messages. */

@@ -18,7 +18,6 @@
 #include "common/base/diag.h"
 #include "common/base/version.h"
 #include "common/log/pending.h"
-#include "common/store/cluster/cluster_replicas.h"
 
 #define PUBLISH_MS  50
 #define PUBLISH_MAX 1000 /* written this often though nothing has changed */
