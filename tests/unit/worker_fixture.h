@@ -48,17 +48,6 @@ fixture_now(void)
     return fixture_ns;
 }
 
-static inline int
-fixture_directory(const struct fixture *x, const char *name)
-{
-    int fd;
-
-    assert_int_equal(mkdirat(x->tmp.fd, name, 0700), 0);
-    fd = openat(x->tmp.fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    assert_true(fd >= 0);
-    return fd;
-}
-
 static inline void
 fixture_open_store(struct fixture *x)
 {
@@ -95,10 +84,9 @@ fixture_make(struct fixture *x)
 {
     *x = (struct fixture){.archive = false};
     tmpdir_make_in_memory(&x->tmp);
-    x->dir.fd = x->tmp.fd;
-    x->dir.log_fd = fixture_directory(x, "log");
-    x->dir.archive_fd = fixture_directory(x, "archive");
-    x->dir.keyspace_fd = fixture_directory(x, "keyspace");
+    diag_init("test", DIAG_ERROR);
+    assert_rc(datadir_open(&x->dir, x->tmp.path, DATADIR_WRITE), 0);
+    assert_rc(datadir_archive(&x->dir), 0);
     x->config.keyspace_size = x->config.key_size = 256;
     x->config.log_size = 64 << 10;
     x->config.worker_batch = 8;
@@ -106,7 +94,6 @@ fixture_make(struct fixture *x)
     store_faults_begin();
     fixture_open_store(x);
     fixture_ns = (uint64_t)1000000000000;
-    diag_init("test", DIAG_ERROR);
     fixture_open_worker(x);
 }
 
@@ -115,9 +102,7 @@ fixture_remove(struct fixture *x)
 {
     fixture_close_worker(x);
     store_close(x->store);
-    assert_int_equal(close(x->dir.log_fd), 0);
-    assert_int_equal(close(x->dir.archive_fd), 0);
-    assert_int_equal(close(x->dir.keyspace_fd), 0);
+    datadir_close(&x->dir);
     tmpdir_remove(&x->tmp);
 }
 
