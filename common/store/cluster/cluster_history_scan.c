@@ -65,7 +65,8 @@ get_span_reply(struct cluster_store *s, const struct cluster_command *m,
 
     if (reply != NULL && (reply->elements - head) % 2 != 0)
         *error = -EBADMSG;
-    for (size_t i = 0; *error == 0 && i < reply->elements; i++) {
+    for (size_t i = 0; reply != NULL && *error == 0 && i < reply->elements;
+         i++) {
         const redisReply *e = reply->element[i];
         const bool is_sum = i >= head && (i - head) % 2 == 1;
 
