@@ -498,7 +498,7 @@ fold_sort_keyspaces(struct fold *f)
     region_touch(&f->scratch, size);
     for (k = f->first; k; k = k->next)
         list[count++] = k;
-    qsort(list, count, sizeof *list, compare_keyspaces);
+    qsort(list, count, sizeof(struct fold_keyspace *), compare_keyspaces);
     for (size_t i = 0; i < count; i++)
         list[i]->next = i + 1 < count ? list[i + 1] : NULL;
     if (count > 0) {
