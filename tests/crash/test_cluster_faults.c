@@ -206,8 +206,8 @@ move_part(struct storm *s)
         snprintf(name, sizeof name, "ks%u",
                  (unsigned)random_below(&s->random, s->model.keyspaces));
 
-    cluster_part_keys(&keys, (const uint8_t *)name, (size_t)size, 0,
-                      (uint32_t)random_below(&s->random, PARTS));
+    keys = cluster_part_keys((const uint8_t *)name, (size_t)size, 0,
+                             (uint32_t)random_below(&s->random, PARTS));
     printf("%llu ms: slot %u moves\n",
            (unsigned long long)clock_ms() % 10000000, keys.slot);
     cluster_fault_move_slot(&s->faults, keys.slot, send_once, s);

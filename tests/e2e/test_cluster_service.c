@@ -37,9 +37,9 @@ teardown(void **state)
 static unsigned
 master_of(const char *keyspace)
 {
-    struct cluster_part_keys keys;
+    struct cluster_part_keys keys =
+        cluster_part_keys((const uint8_t *)keyspace, strlen(keyspace), 0, 0);
 
-    cluster_part_keys(&keys, (const uint8_t *)keyspace, strlen(keyspace), 0, 0);
     return cluster_servers_master(&servers, 1, keys.slot);
 }
 
@@ -421,9 +421,9 @@ CASE(parts_and_senders_are_listed, f)
 static void
 call_closing(const char *function)
 {
-    struct cluster_part_keys keys;
+    struct cluster_part_keys keys =
+        cluster_part_keys((const uint8_t *)"words", 5, 0, 0);
 
-    cluster_part_keys(&keys, (const uint8_t *)"words", 5, 0, 0);
     assert_int_equal(*cluster_servers_run(&servers, master_of("words"),
                                           "FCALL %s 2 %b %b token-01", function,
                                           keys.counts, keys.size, keys.order,

@@ -134,10 +134,9 @@ pause_shortly(void *ctx)
 static inline unsigned
 master_of(unsigned from, const char *name, uint32_t generation, uint32_t part)
 {
-    struct cluster_part_keys keys;
+    struct cluster_part_keys keys = cluster_part_keys(
+        (const uint8_t *)name, strlen(name), generation, part);
 
-    cluster_part_keys(&keys, (const uint8_t *)name, strlen(name), generation,
-                      part);
     return cluster_servers_master(&servers, from, keys.slot);
 }
 

@@ -147,13 +147,13 @@ CASE(a_mover_whose_place_is_lost_leaves_no_new_part, x)
     put_place(x, &place);
     put_be64(closed, lost.token);
     put_be64(closed + 8, 1);
-    cluster_part_keys(&keys, NAME, 0, 0);
+    keys = cluster_part_keys(NAME, 0, 0);
     (void)cluster_servers_run(&servers, master_of(0, "words", 0, 0),
                               "HSET %b %b %b", keys.counts, keys.size, "\0w",
                               (size_t)2, closed, sizeof closed);
     assert_rc(cluster_move_settle(x->cluster, &words, &place), 0);
     for (uint32_t i = 0; i < 4; i++) {
-        cluster_part_keys(&keys, NAME, lost.other, i);
+        keys = cluster_part_keys(NAME, lost.other, i);
         assert_string_equal(
             cluster_servers_run(&servers, master_of(0, "words", lost.other, i),
                                 "EXISTS %b %b", keys.counts, keys.size,

@@ -4,7 +4,6 @@
  * mover, the old master or the new one dies. */
 #include "tests/unit/cluster_move_fixture.h"
 
-
 /* The server that has part `part` of the keyspace. */
 static unsigned
 find_server(struct fixture *x, uint32_t part)
@@ -60,7 +59,7 @@ find_wanted(struct fixture *x, unsigned server)
     read_place(x, &place);
     do {
         assert_true(part < 4);
-        cluster_part_keys(&keys, NAME, place.generation + 1, part++);
+        keys = cluster_part_keys(NAME, place.generation + 1, part++);
     } while (cluster_servers_master(&servers, 0, keys.slot) == server);
     return keys;
 }
@@ -294,7 +293,7 @@ CASE(a_mover_whose_place_is_lost_leaves_nothing_at_the_master, x)
     assert_true(lost.other > place.generation + 1);
     put_place(x, &place);
     compare_all(&x->site);
-    cluster_part_keys(&keys, NAME, lost.other, 0);
+    keys = cluster_part_keys(NAME, lost.other, 0);
     assert_string_equal(cluster_servers_run(&servers, server, "EXISTS %b",
                                             keys.counts, keys.size),
                         "0");
@@ -312,7 +311,7 @@ await_map(struct fixture *x)
 
     read_place(x, &place);
     for (uint32_t i = 0; i < place.other_parts; i++) {
-        cluster_part_keys(&keys, NAME, place.other, i);
+        keys = cluster_part_keys(NAME, place.other, i);
         for (unsigned s = 0; s < CLUSTER_SERVERS_SERVERS; s++)
             while (cluster_servers_master(&servers, s, keys.slot) !=
                    cluster_servers_master(&servers, victim, keys.slot))
@@ -397,7 +396,7 @@ change_version(struct fixture *x)
     struct cluster_part_keys keys;
 
     read_place(x, &place);
-    cluster_part_keys(&keys, NAME, place.generation, 0);
+    keys = cluster_part_keys(NAME, place.generation, 0);
     assert_int_not_equal(
         strtol(cluster_servers_run(
                    &servers, cluster_servers_master(&servers, 0, keys.slot),

@@ -269,7 +269,7 @@ send_rows(struct sender_batch *b, const struct outbox_cell *cells, size_t count,
     for (size_t i = 0; i < count; i++)
         outbox_cell_put(rows + 5 + i * OUTBOX_CELL_SIZE, &cells[i]);
     head.row_bytes_size = 5 + count * OUTBOX_CELL_SIZE;
-    cluster_part_keys(&part, (const uint8_t *)"words", 5, 0, 0);
+    part = cluster_part_keys((const uint8_t *)"words", 5, 0, 0);
     sender_batch_begin(b);
     assert_rc(sender_batch_add(b, &head), 0);
     assert_rc(sender_batch_add(b, &head), 0);

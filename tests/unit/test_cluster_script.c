@@ -338,9 +338,9 @@ static void
 redirect(const char *verb)
 {
     static char text[64];
-    struct cluster_part_keys keys;
+    struct cluster_part_keys keys =
+        cluster_part_keys((const uint8_t *)"words", 5, 0, 0);
 
-    cluster_part_keys(&keys, (const uint8_t *)"words", 5, 0, 0);
     (void)snprintf(text, sizeof text, "%s %u 127.0.0.1:%d", verb, keys.slot,
                    servers[1].port);
     set_error(0, text, 1);

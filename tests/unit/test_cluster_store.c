@@ -183,9 +183,8 @@ master_of_words(void)
 static const char *
 run_part(char kind, const char *format, const void *word, size_t size)
 {
-    struct cluster_part_keys keys;
+    struct cluster_part_keys keys = cluster_part_keys(NAME, 0, 0);
 
-    cluster_part_keys(&keys, NAME, 0, 0);
     ((char *)memchr(keys.order, '}', keys.size))[1] = kind;
     return cluster_servers_run(&servers, master_of_words(), format, keys.order,
                                keys.size, word, size);

@@ -81,9 +81,9 @@ begin_part(struct cluster_store *s, const struct outbox_keyspace *k,
            uint32_t generation, uint32_t part, const char *words)
 {
     struct cluster_command *m = cluster_next_call(s);
-    struct cluster_part_keys keys;
+    struct cluster_part_keys keys =
+        cluster_part_keys(k->name, k->name_size, generation, part);
 
-    cluster_part_keys(&keys, k->name, k->name_size, generation, part);
     cluster_begin_part(m, &keys, words);
     cluster_add_mark(m, outbox_sender(s->outbox));
     return m;

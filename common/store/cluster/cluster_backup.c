@@ -201,7 +201,7 @@ cluster_backup_save(struct store *store, const uint8_t *name, size_t name_size,
     if (rc == 0 && getrandom(v.token, sizeof v.token, 0) != sizeof v.token)
         rc = -EIO;
     for (v.part = 0; rc == 0 && v.part < v.known.parts; v.part++) {
-        cluster_part_keys(&v.keys, name, name_size, v.known.generation, v.part);
+        v.keys = cluster_part_keys(name, name_size, v.known.generation, v.part);
         rc = close_part(&v);
         if (rc == 0) {
             rc = save_closed(&v, to_fd);

@@ -19,9 +19,9 @@ cluster_call_part(struct cluster_store *s, const struct cluster_known *k,
                   uint32_t part, const char *words)
 {
     struct cluster_command *m = cluster_next_call(s);
-    struct cluster_part_keys keys;
+    struct cluster_part_keys keys =
+        cluster_part_keys(k->name, k->size, k->generation, part);
 
-    cluster_part_keys(&keys, k->name, k->size, k->generation, part);
     cluster_begin_part(m, &keys, words);
     return m;
 }

@@ -120,9 +120,9 @@ read_tier(struct cluster_history_call *h, uint32_t step)
         return -EINVAL;
     for (uint32_t i = 0; i < h->known.parts; i++) {
         struct cluster_command *m = cluster_next_call(s);
-        struct cluster_part_keys keys;
+        struct cluster_part_keys keys =
+            cluster_part_keys(q->name, q->name_size, h->known.generation, i);
 
-        cluster_part_keys(&keys, q->name, q->name_size, h->known.generation, i);
         cluster_begin(m, keys.slot, "HMGET");
         cluster_add_word(m, keys.counts, keys.size);
         cluster_add_word(m, "\0v", 2);
@@ -223,10 +223,10 @@ read_fields(struct cluster_history_call *h, uint64_t count, uint32_t first_part)
                                                           h->tier.length};
         struct cluster_command *m = cluster_next_call(s);
         char key[CLUSTER_PERIOD_KEY_SIZE];
-        struct cluster_part_keys keys;
+        struct cluster_part_keys keys =
+            cluster_part_keys(q->name, q->name_size, h->known.generation,
+                              first_part + (uint32_t)(i / periods));
 
-        cluster_part_keys(&keys, q->name, q->name_size, h->known.generation,
-                          first_part + (uint32_t)(i / periods));
         cluster_begin(m, keys.slot, "HGET");
         cluster_add_word(m, key, cluster_period_key(key, &keys, &period));
         cluster_add_word(m, q->key, all ? 0 : q->key_size);

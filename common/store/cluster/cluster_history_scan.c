@@ -37,8 +37,8 @@ begin_span(const struct cluster_history_call *h, const char *words,
     if (periods > PERIODS_MAX)
         return NULL;
     m = cluster_next_call(h->s);
-    cluster_part_keys(&keys, h->known.name, h->known.size, h->known.generation,
-                      part);
+    keys = cluster_part_keys(h->known.name, h->known.size, h->known.generation,
+                             part);
     cluster_begin(m, keys.slot, words);
     cluster_add_number(m, (int64_t)periods + 1);
     cluster_add_word(m, keys.counts, keys.size);

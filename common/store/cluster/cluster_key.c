@@ -10,23 +10,25 @@
 #include "common/base/bytes.h"
 #include "common/base/hash.h"
 
-void
-cluster_part_keys(struct cluster_part_keys *out, const uint8_t *name,
-                  size_t name_size, uint32_t generation, uint32_t part)
+struct cluster_part_keys
+cluster_part_keys(const uint8_t *name, size_t name_size, uint32_t generation,
+                  uint32_t part)
 {
     /* The bytes of "countd keyspace.": the same for all senders and readers. */
     static const struct hash_key key = {0x6b2064746e756f63, 0x2e65636170737965};
+    struct cluster_part_keys keys = {.slot = 0};
     int head;
 
     assert(name_size <= STORE_NAME_MAX);
     head =
-        snprintf(out->counts, sizeof out->counts, "{%016" PRIx64 ".%x.%x}c:",
+        snprintf(keys.counts, sizeof keys.counts, "{%016" PRIx64 ".%x.%x}c:",
                  hash_bytes_wide(&key, name, name_size).low, generation, part);
-    memcpy(out->counts + head, name, name_size);
-    out->size = (size_t)head + name_size;
-    memcpy(out->order, out->counts, out->size);
-    out->order[head - 2] = 'z';
-    out->slot = cluster_slot(out->counts, out->size);
+    memcpy(keys.counts + head, name, name_size);
+    keys.size = (size_t)head + name_size;
+    memcpy(keys.order, keys.counts, keys.size);
+    keys.order[head - 2] = 'z';
+    keys.slot = cluster_slot(keys.counts, keys.size);
+    return keys;
 }
 
 size_t

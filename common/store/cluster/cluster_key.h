@@ -45,8 +45,9 @@ struct cluster_period {
     uint32_t step, length, begin;
 };
 
-void cluster_part_keys(struct cluster_part_keys *out, const uint8_t *name,
-                       size_t name_size, uint32_t generation, uint32_t part);
+struct cluster_part_keys cluster_part_keys(const uint8_t *name,
+                                           size_t name_size,
+                                           uint32_t generation, uint32_t part);
 
 /* Writes the name of the hash of a period of a part; returns its size. */
 size_t cluster_period_key(char out[CLUSTER_PERIOD_KEY_SIZE],

@@ -58,7 +58,7 @@ begin_copy(const struct copy *c, uint32_t part, struct cluster_command *add)
         return;
     }
     /* The second key is the period in place of the order. */
-    cluster_part_keys(&keys, m->k->name, m->k->name_size, m->place.other, part);
+    keys = cluster_part_keys(m->k->name, m->k->name_size, m->place.other, part);
     cluster_begin(add, keys.slot, "FCALL countd1_copy_period 2");
     cluster_add_word(add, keys.counts, keys.size);
     cluster_add_word(add, period,
@@ -128,7 +128,7 @@ move_copy_part(struct move *m, uint32_t part)
     struct cluster_scan scan = {
         .cluster = m->c, .begin = begin_hash, .take = copy_slice, .ctx = &c};
 
-    cluster_part_keys(&scan.keys, m->k->name, m->k->name_size,
-                      m->place.generation, part);
+    scan.keys = cluster_part_keys(m->k->name, m->k->name_size,
+                                  m->place.generation, part);
     return cluster_scan_part(&scan);
 }

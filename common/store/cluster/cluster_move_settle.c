@@ -17,10 +17,10 @@ move_begin(struct cluster_command *m, const struct cluster_move_keyspace *k,
            uint32_t generation, uint32_t part, const char *words,
            uint64_t token)
 {
-    struct cluster_part_keys keys;
+    struct cluster_part_keys keys =
+        cluster_part_keys(k->name, k->name_size, generation, part);
     uint8_t bytes[CLUSTER_MARK_SIZE];
 
-    cluster_part_keys(&keys, k->name, k->name_size, generation, part);
     cluster_begin_part(m, &keys, words);
     put_be64(bytes, token);
     cluster_add_word(m, bytes, sizeof bytes);
@@ -195,7 +195,7 @@ find_traces(struct cluster *c, const struct cluster_move_keyspace *k,
     for (uint32_t i = 0; rc == 0 && *after == 0 && i < place->parts; i++) {
         uint64_t code = 0, seal = 0;
 
-        cluster_part_keys(&keys, k->name, k->name_size, place->generation, i);
+        keys = cluster_part_keys(k->name, k->name_size, place->generation, i);
         cluster_begin(&m, keys.slot, "HMGET");
         cluster_add_word(&m, keys.counts, keys.size);
         cluster_add_word(&m, "\0w", 2);

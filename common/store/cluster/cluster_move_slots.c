@@ -228,9 +228,9 @@ give_slot(struct move *m, const struct target *t, uint16_t slot)
 static struct cluster_part_keys
 find_keys(const struct move *m, uint32_t generation, uint32_t part)
 {
-    struct cluster_part_keys keys;
+    struct cluster_part_keys keys =
+        cluster_part_keys(m->k->name, m->k->name_size, generation, part);
 
-    cluster_part_keys(&keys, m->k->name, m->k->name_size, generation, part);
     return keys;
 }
 

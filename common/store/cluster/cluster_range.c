@@ -160,9 +160,9 @@ static struct cluster_command *
 begin_call(const struct range_search *r, const char *words, uint32_t part)
 {
     struct cluster_command *m = cluster_next_call(r->s);
-    struct cluster_part_keys keys;
+    struct cluster_part_keys keys =
+        cluster_part_keys(r->k->name, r->k->size, r->k->generation, part);
 
-    cluster_part_keys(&keys, r->k->name, r->k->size, r->k->generation, part);
     if (r->is_by_key)
         ((char *)memchr(keys.order, '}', keys.size))[1] = 'k';
     cluster_begin_part(m, &keys, words);

@@ -290,8 +290,8 @@ cluster_backup_restore(struct store *store, int dir_fd, const char *file,
         return -ENOMEM;
     r->s = cluster_store_of(store);
     r->info = out;
-    cluster_part_keys(&r->keys, out->name, out->name_size, out->generation,
-                      out->part);
+    r->keys = cluster_part_keys(out->name, out->name_size, out->generation,
+                                out->part);
     memcpy(r->counts, r->keys.counts, r->keys.size);
     ((char *)memchr(r->counts, '}', r->keys.size))[1] = 'r';
     rc = open_file(&r->file, dir_fd, file, out);

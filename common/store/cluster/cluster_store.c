@@ -218,7 +218,7 @@ cluster_pending(struct store *store)
     if (s->sender == NULL)
         return false;
     sender_stats(s->sender, &stats);
-    return stats.last < outbox_last(s->outbox) || stats.waiting > 0;
+    return stats.last < outbox_last(s->outbox) || stats.outbox.waiting > 0;
 }
 
 static bool
@@ -231,15 +231,7 @@ cluster_outbox(struct store *store, struct store_outbox *out)
         sender_stats(s->sender, &stats);
     if (!stats.is_sender)
         return false;
-    *out = (struct store_outbox){.waiting = stats.waiting,
-                                 .waiting_bytes = stats.waiting_bytes,
-                                 .oldest_ms = stats.oldest_ms,
-                                 .bytes = stats.bytes,
-                                 .sent = stats.sent,
-                                 .sent_again = stats.again,
-                                 .lost = stats.lost,
-                                 .senders = stats.senders,
-                                 .error = stats.error};
+    *out = stats.outbox;
     return true;
 }
 

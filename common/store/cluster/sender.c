@@ -34,8 +34,8 @@ new_keyspace(struct outbox_keyspace *k, const struct cluster_place *place)
         p->chain = &k->parts[i / sk->fan];
         p->number = i;
         p->node = CLUSTER_NO_NODE;
-        cluster_part_keys(&p->keys, k->name, k->name_size, place->generation,
-                          i);
+        p->keys =
+            cluster_part_keys(k->name, k->name_size, place->generation, i);
     }
     return sk;
 }

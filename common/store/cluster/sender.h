@@ -44,18 +44,10 @@ struct sender_options {
 struct cluster_sender;
 
 struct sender_stats {
-    uint64_t waiting; /* entries not acknowledged */
-    uint64_t waiting_bytes;
-    uint64_t oldest_ms; /* of the first increment in them; 0: none waits */
-    uint64_t bytes;     /* of the outbox */
-    uint64_t senders;   /* of the cluster; 0: not known */
-    int error;          /* the last one while entries wait; 0: none; -ENOLINK:
-                           none waits, and a master lacks replicas */
-    bool is_sender;     /* this process is the directory's sender */
-    uint64_t sent;      /* entries that were acknowledged, ever */
-    uint64_t again;     /* of these, lost by the cluster and sent again */
-    uint64_t lost;      /* parts that nothing is sent to, now */
-    uint64_t last;      /* id of the last entry it knows of */
+    struct store_outbox outbox; /* error -ENOLINK: none waits, and a master
+                                   lacks replicas */
+    bool is_sender;             /* this process is the directory's sender */
+    uint64_t last;              /* id of the last entry it knows of */
 };
 
 /*   -EINVAL  nodes are wrong   -EAGAIN, -ENOMEM */

@@ -24,7 +24,7 @@ sender_end(struct cluster_sender *s)
 {
     for (size_t i = 0; i < s->count; i++)
         if (s->commands[i].error != 0)
-            s->error = s->commands[i].error;
+            s->counted.outbox.error = s->commands[i].error;
     cluster_end(s->commands, s->count);
     s->count = 0;
 }

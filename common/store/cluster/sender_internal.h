@@ -87,10 +87,9 @@ struct cluster_sender {
     bool is_resumed;     /* what was written before the start was read */
     uint64_t resumed_ms; /* that; replicas had all before it.  0: nothing was,
                             or a master has changed since */
-    uint64_t senders;    /* of the cluster; 0: not known */
-    int error;           /* of the last command that failed; 0: nothing waits */
     bool lacks_replicas; /* a master has fewer than options.replicas */
-    struct sender_stats counted; /* what sender_stats() is to report next */
+    struct sender_stats counted; /* what sender_stats() is to report next; its
+                                    error is the last command's that failed */
 
     pthread_t thread;
     int wake_fd;

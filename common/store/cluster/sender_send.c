@@ -274,7 +274,7 @@ take_have(struct cluster_sender *s, struct sender_part *p, uint64_t have,
              "%s: the cluster lost %" PRIu64
              " entries that it had acknowledged; they are sent again",
              sender_format_part(p, text), before - have);
-        s->counted.again += before - have;
+        s->counted.outbox.sent_again += before - have;
     }
     p->state = SENDER_GOOD;
     p->acked = have;
@@ -428,7 +428,7 @@ take_reply(struct cluster_sender *s, size_t at)
         take_have(s, p, have, digest);
     if (code == 0) {
         p->is_full = false;
-        s->counted.sent += s->slots[at].entries;
+        s->counted.outbox.sent += s->slots[at].entries;
     }
 }
 

@@ -206,7 +206,7 @@ static void
 look_at_chain(struct cluster_sender *s, const struct outbox_part *p,
               uint64_t *oldest)
 {
-    struct sender_stats *c = &s->counted;
+    struct store_outbox *c = &s->counted.outbox;
 
     /* Most of what is retained was replicated long ago. */
     for (size_t i = p->count; i > 0; i--) {
@@ -231,16 +231,16 @@ look_at_chain(struct cluster_sender *s, const struct outbox_part *p,
 static uint64_t
 find_as_of(struct cluster_sender *s)
 {
+    struct store_outbox *c = &s->counted.outbox;
     uint64_t oldest = s->logs_ms;
 
-    s->counted.waiting = s->counted.waiting_bytes = 0;
-    s->counted.oldest_ms = s->counted.lost = 0;
+    c->waiting = c->waiting_bytes = c->oldest_ms = c->lost = 0;
     for (size_t i = 0; i < outbox_keyspace_count(s->outbox); i++) {
         const struct outbox_keyspace *k = outbox_keyspace_at(s->outbox, i);
         const struct sender_keyspace *sk = k->sender;
 
         for (uint32_t j = 0; sk != NULL && j < sk->place.parts; j++)
-            s->counted.lost += sk->parts[j].state >= SENDER_LOST;
+            c->lost += sk->parts[j].state >= SENDER_LOST;
         for (uint32_t j = 0; j < k->part_count; j++)
             look_at_chain(s, &k->parts[j], &oldest);
     }
@@ -264,7 +264,7 @@ run_senders(struct cluster_sender *s, const char *words, const char *text)
     cluster_run(s->cluster, s->commands, s->count);
     if (s->commands[1].error == 0 &&
         s->commands[1].reply->type == REDIS_REPLY_INTEGER)
-        s->senders = (uint64_t)s->commands[1].reply->integer;
+        s->counted.outbox.senders = (uint64_t)s->commands[1].reply->integer;
 }
 
 /* Reads what an earlier sender of the directory wrote. */
@@ -299,12 +299,10 @@ write_as_of(struct cluster_sender *s, uint64_t as_of_ms)
 static void
 put_stats(struct cluster_sender *s)
 {
-    if (s->counted.waiting == 0)
-        s->error = s->lacks_replicas ? -ENOLINK : 0;
-    s->counted.bytes = outbox_bytes(s->outbox);
+    if (s->counted.outbox.waiting == 0)
+        s->counted.outbox.error = s->lacks_replicas ? -ENOLINK : 0;
+    s->counted.outbox.bytes = outbox_bytes(s->outbox);
     s->counted.last = outbox_last(s->outbox);
-    s->counted.senders = s->senders;
-    s->counted.error = s->error;
     s->counted.is_sender = true;
     (void)pthread_mutex_lock(&s->mutex);
     s->stats = s->counted;
