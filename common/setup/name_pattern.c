@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
-int
-name_pattern_parse(const char *text, struct name_pattern *out, const char **why)
+static int
+parse_pattern(const char *text, struct name_pattern *out, const char **why)
 {
     size_t text_size = strlen(text);
     int rc;
@@ -22,19 +22,58 @@ name_pattern_parse(const char *text, struct name_pattern *out, const char **why)
     return 0;
 }
 
-bool
-name_pattern_equals(const struct name_pattern *a, const struct name_pattern *b)
+static bool
+is_equal(const struct name_pattern *a, const struct name_pattern *b)
 {
     return a->size == b->size && a->prefix == b->prefix &&
            memcmp(a->name, b->name, a->size) == 0;
 }
 
-size_t
-name_pattern_fit(const struct name_pattern *p, const uint8_t *name, size_t size)
+int
+name_patterns_add(struct name_patterns *p, const char *text, const char **why)
+{
+    struct name_pattern new;
+    const int rc = parse_pattern(text, &new, why);
+    size_t i = 0;
+
+    if (rc < 0)
+        return rc;
+    while (i < p->count && !is_equal(&p->at[i], &new))
+        i++;
+    if (i == NAME_PATTERNS_MAX) {
+        *why = "these are too many keyspaces and patterns; give at most 64";
+        return -E2BIG;
+    }
+    p->at[i] = new;
+    p->count += i == p->count;
+    return (int)i;
+}
+
+/* How well a pattern fits a name: 0, not at all; the more, the better. */
+static size_t
+measure_fit(const struct name_pattern *p, const uint8_t *name, size_t size)
 {
     if (p->size > size || memcmp(p->name, name, p->size) != 0)
         return 0;
     if (p->prefix)
         return 1 + (size_t)p->size;
     return p->size == size ? SIZE_MAX : 0;
+}
+
+int
+name_patterns_find(const struct name_patterns *p, const uint8_t *name,
+                   size_t size)
+{
+    size_t best_fit = 0;
+    int best = -1;
+
+    for (size_t i = 0; i < p->count; i++) {
+        const size_t fit = measure_fit(&p->at[i], name, size);
+
+        if (fit > best_fit) {
+            best_fit = fit;
+            best = (int)i;
+        }
+    }
+    return best;
 }

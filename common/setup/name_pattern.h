@@ -17,15 +17,21 @@ struct name_pattern {
     bool prefix;
 };
 
-/* Reads a name, escaped as everywhere.  -EINVAL with what is wrong in *why. */
-int name_pattern_parse(const char *text, struct name_pattern *out,
-                       const char **why);
+/* Those of one setting, each once. */
+#define NAME_PATTERNS_MAX 64
+struct name_patterns {
+    size_t count;
+    struct name_pattern at[NAME_PATTERNS_MAX];
+};
 
-bool name_pattern_equals(const struct name_pattern *a,
-                         const struct name_pattern *b);
+/* Reads a name, escaped as everywhere: the place of its pattern, which is
+ * added if it is new.  -EINVAL, -E2BIG with what is wrong in *why. */
+int name_patterns_add(struct name_patterns *p, const char *text,
+                      const char **why);
 
-/* How well a pattern fits a name: 0, not at all; the more, the better. */
-size_t name_pattern_fit(const struct name_pattern *p, const uint8_t *name,
-                        size_t size);
+/* The place of the pattern that fits a name best, that is, of its own, else of
+ * the longest; -1: none fits. */
+int name_patterns_find(const struct name_patterns *p, const uint8_t *name,
+                       size_t size);
 
 #endif

@@ -10,27 +10,17 @@ parts_rules_set(struct parts_rules *r, const char *name, const char *text,
 {
     char *end;
     const unsigned long parts = strtoul(text, &end, 10);
-    struct parts_rule new = {.parts = (uint32_t)parts};
-    size_t i = 0;
-    int rc;
+    int place;
 
     if (text[0] < '0' || text[0] > '9' || *end != '\0' || parts < 1 ||
         parts > PARTS_MAX) {
         *why = "give a number from 1 to 256";
         return -EINVAL;
     }
-    rc = name_pattern_parse(name, &new.pattern, why);
-    if (rc < 0)
-        return rc;
-    while (i < r->count &&
-           !name_pattern_equals(&r->rules[i].pattern, &new.pattern))
-        i++;
-    if (i == PARTS_RULES_MAX) {
-        *why = "these are too many keyspaces and patterns; give at most 64";
-        return -E2BIG;
-    }
-    r->rules[i] = new;
-    r->count += i == r->count;
+    place = name_patterns_add(&r->names, name, why);
+    if (place < 0)
+        return place;
+    r->parts[place] = (uint32_t)parts;
     return 0;
 }
 
@@ -38,15 +28,7 @@ uint32_t
 parts_of(const struct parts_rules *r, const uint8_t *name, size_t size,
          uint32_t parts)
 {
-    size_t best = 0;
+    const int place = name_patterns_find(&r->names, name, size);
 
-    for (size_t i = 0; i < r->count; i++) {
-        const size_t fit = name_pattern_fit(&r->rules[i].pattern, name, size);
-
-        if (fit > best) {
-            parts = r->rules[i].parts;
-            best = fit;
-        }
-    }
-    return parts;
+    return place < 0 ? parts : r->parts[place];
 }

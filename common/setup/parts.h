@@ -7,17 +7,11 @@
 
 #include "common/setup/name_pattern.h"
 
-#define PARTS_MAX       256
-#define PARTS_RULES_MAX 64
-
-struct parts_rule {
-    struct name_pattern pattern;
-    uint32_t parts;
-};
+#define PARTS_MAX 256
 
 struct parts_rules {
-    size_t count;
-    struct parts_rule rules[PARTS_RULES_MAX];
+    struct name_patterns names;
+    uint32_t parts[NAME_PATTERNS_MAX];
 };
 
 /* Sets the parts of a keyspace, or with a trailing * of those that begin so.

@@ -107,59 +107,31 @@ tiers_parse(const char *text, struct tiers *out, const char **why)
     return 0;
 }
 
-/* The rule of this name, or a new one, which is not counted yet. */
-static struct tiers_rule *
-rule_of(struct tiers_rules *r, const struct tiers_rule *named)
-{
-    for (size_t i = 0; i < r->count; i++) {
-        struct tiers_rule *old = &r->rules[i];
-
-        if (name_pattern_equals(&old->pattern, &named->pattern))
-            return old;
-    }
-    return r->count < TIERS_RULES_MAX ? &r->rules[r->count] : NULL;
-}
-
 int
 tiers_rules_set(struct tiers_rules *r, const char *name, const char *text,
                 const char **why)
 {
-    struct tiers_rule new, *to;
+    struct tiers new;
     int rc;
 
-    rc = tiers_parse(text, &new.tiers, why);
+    rc = tiers_parse(text, &new, why);
     if (rc < 0)
         return rc;
     if (name == NULL) {
-        r->all = new.tiers;
+        r->all = new;
         return 0;
     }
-    rc = name_pattern_parse(name, &new.pattern, why);
+    rc = name_patterns_add(&r->names, name, why);
     if (rc < 0)
         return rc;
-    to = rule_of(r, &new);
-    if (to == NULL) {
-        *why = "these are too many keyspaces and patterns; give at most 64";
-        return -E2BIG;
-    }
-    r->count += to == &r->rules[r->count];
-    *to = new;
+    r->tiers[rc] = new;
     return 0;
 }
 
 const struct tiers *
 tiers_of(const struct tiers_rules *r, const uint8_t *name, size_t size)
 {
-    const struct tiers *best = &r->all;
-    size_t best_fit = 0;
+    const int place = name_patterns_find(&r->names, name, size);
 
-    for (size_t i = 0; i < r->count; i++) {
-        const size_t fit = name_pattern_fit(&r->rules[i].pattern, name, size);
-
-        if (fit > best_fit) {
-            best = &r->rules[i].tiers;
-            best_fit = fit;
-        }
-    }
-    return best;
+    return place < 0 ? &r->all : &r->tiers[place];
 }

@@ -18,9 +18,6 @@
 
 #define TIERS_MAX       4
 #define TIERS_CELLS_MAX 64 /* steps in a period */
-#define TIERS_RULES_MAX                                                        \
-    64 /* keyspaces and patterns with settings of their own                    \
-        */
 
 struct tier {
     uint32_t step, period, keep; /* minutes */
@@ -35,16 +32,10 @@ struct tiers {
 /* Reads "1m:2d,1h:90d", or "off".  -EINVAL with what is wrong in *why. */
 int tiers_parse(const char *text, struct tiers *out, const char **why);
 
-/* For a keyspace, or for those whose names begin so. */
-struct tiers_rule {
-    struct name_pattern pattern;
-    struct tiers tiers;
-};
-
 struct tiers_rules {
     struct tiers all;
-    size_t count;
-    struct tiers_rule rules[TIERS_RULES_MAX];
+    struct name_patterns names;
+    struct tiers tiers[NAME_PATTERNS_MAX]; /* of these */
 };
 
 /* Sets what holds for all (`name` NULL), for the keyspace `name`, or with a

@@ -43,7 +43,7 @@ engine_open_history(int keyspace_fd, const char *tiers,
     static struct tiers_rules rules;
     const char *why;
 
-    rules = (struct tiers_rules){.count = 0};
+    rules = (struct tiers_rules){.all = {.count = 0}};
     assert_rc(tiers_rules_set(&rules, NULL, tiers, &why), 0);
     return open_with(keyspace_fd, &rules, now_ms);
 }

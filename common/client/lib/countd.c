@@ -10,7 +10,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/client/lib/coalesce.h"
 #include "common/client/lib/handle.h"
 
 #define BUFFER_SIZE        ((size_t)256 * 1024)
@@ -84,6 +83,19 @@ locks_init(struct handle_writing *w)
     return rc;
 }
 
+/* Places for sums: twice as many as messages. */
+static int
+sums_init(struct handle_writing *w)
+{
+    size_t count = 16;
+
+    while (count < 2 * w->capacity)
+        count *= 2;
+    w->sums = calloc(count, sizeof *w->sums);
+    w->sums_mask = count - 1;
+    return w->sums ? 0 : -ENOMEM;
+}
+
 static int
 writing_init(struct handle_writing *w, const struct countd_options *o)
 {
@@ -109,13 +121,13 @@ writing_init(struct handle_writing *w, const struct countd_options *o)
         rc = -errno;
         goto free_ring;
     }
-    rc = o->sum ? coalesce_init(&w->sums, w->capacity) : 0;
+    rc = o->sum ? sums_init(w) : 0;
     if (rc < 0)
         goto close_wake;
     rc = locks_init(w);
     if (rc == 0)
         return 0;
-    coalesce_fini(w->sums);
+    free(w->sums);
 
 close_wake:
     (void)close(w->wake_fd);
@@ -129,7 +141,7 @@ writing_fini(struct handle_writing *w)
 {
     link_drop(&w->link);
     free(w->ring);
-    coalesce_fini(w->sums);
+    free(w->sums);
     (void)close(w->wake_fd); /* neither holds anything */
     if (w->poll_fd >= 0)
         (void)close(w->poll_fd);

@@ -37,7 +37,10 @@ struct handle_writing {
     pthread_cond_t changed; /* it has woken; clock_ms() */
     int poll_fd;            /* epoll of the connection, for countd_fd(); -1 */
     bool silent;
-    struct coalesce *sums; /* NULL: equal keys are not summed */
+    uint64_t *sums; /* where the latest message of a name is: its number in the
+                       handle's life + 1, in the one place of that name, which
+                       another may take; NULL: equal keys are not summed */
+    size_t sums_mask; /* places - 1, a power of two */
     struct layout layout;
     uint8_t *ring;
     size_t capacity; /* messages */

@@ -26,7 +26,6 @@
 #include <unistd.h>
 
 #include "common/base/bytes.h"
-#include "common/client/lib/coalesce.h"
 #include "common/client/lib/handle.h"
 #include "common/wire/first_bytes.h"
 
@@ -361,17 +360,37 @@ needs_two_messages(int64_t increment)
     return first_bytes_browser(bytes) != NULL;
 }
 
+/* FNV-1a: who floods a place only wastes the sender's own messages. */
+static uint64_t
+hash_bytes(uint64_t h, const uint8_t *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        h = (h ^ bytes[i]) * UINT64_C(0x100000001b3);
+    return h;
+}
+
+/* The place of the names of a message in `sums`. */
+static uint64_t *
+find_place(const struct handle_writing *w, const struct message *m)
+{
+    uint64_t h =
+        hash_bytes(UINT64_C(0xcbf29ce484222325), m->keyspace, m->keyspace_size);
+
+    h = hash_bytes(h * 31, m->key, m->key_size);
+    return &w->sums[(h ^ h >> 32) & w->sums_mask];
+}
+
 /* Adds to a message with the same names that waits to be sent: true. */
 static bool
 add_to_equal(struct handle_writing *w, const struct message *m)
 {
     const size_t size = w->layout.message_size;
-    uint64_t number;
+    const uint64_t place = *find_place(w, m), number = place - 1;
     uint8_t *bytes;
     struct message found;
     size_t behind;
 
-    if (!coalesce_find(w->sums, m, &number) || number < first_whole(w))
+    if (place == 0 || number < first_whole(w))
         return false;
     behind = (size_t)(number - (w->taken - w->buffered));
     bytes = w->ring + (w->head + behind) % w->capacity * size;
@@ -424,7 +443,7 @@ buffer_message(struct handle_writing *w, const struct message *m)
     if (rc < 0)
         return rc;
     if (w->sums)
-        coalesce_put(w->sums, m, w->taken);
+        *find_place(w, m) = w->taken + 1;
     w->buffered++;
     w->taken++;
     return 0;
