@@ -5,7 +5,6 @@
  * in turn and does by hand what the case is about. */
 #include "tests/lib/test.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <malloc.h>
 #include <net/if.h>
@@ -30,6 +29,7 @@
 #include "common/wire/message.h"
 #include "common/wire/query.h"
 #include "tests/lib/fault.h"
+#include "tests/lib/hand.h"
 
 #define MESSAGE_SIZE 520
 #define FLUSH_MS     20000
@@ -40,123 +40,17 @@ struct asked {
 };
 
 struct server {
-    int listen_fd;
-    char address[32];
-    pthread_t thread;
-    bool running;
-    unsigned connections; /* to serve */
-    unsigned number;      /* of the one that is served, from 0 */
-    void (*serve)(struct server *s, int fd);
+    struct hand hand;
     uint64_t received; /* whole messages */
     int64_t sum;
     struct asked q;               /* the last query */
     uint8_t reply[(1 << 20) + 1]; /* the last reply */
-    int go[2];                    /* the test lets the server go on */
     atomic_bool enough;           /* a thread of the test may end */
     atomic_int finished;          /* threads that have counted all of theirs */
     struct countd *c;
 };
 
 /* ---- the server -------------------------------------------------------- */
-
-static void
-listen_on(struct server *s, uint16_t port)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET,
-                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-                            .sin_port = htons(port)};
-    socklen_t size = sizeof a;
-    const int one = 1;
-
-    s->listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(s->listen_fd >= 0);
-    assert_rc(
-        setsockopt(s->listen_fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one),
-        0);
-    assert_rc(bind(s->listen_fd, (struct sockaddr *)&a, sizeof a), 0);
-    assert_rc(listen(s->listen_fd, 16), 0);
-    assert_rc(getsockname(s->listen_fd, (struct sockaddr *)&a, &size), 0);
-    (void)snprintf(s->address, sizeof s->address, "127.0.0.1:%u",
-                   (unsigned)ntohs(a.sin_port)); /* it fits */
-}
-
-static void *
-server_main(void *ctx)
-{
-    struct server *s = ctx;
-    const struct timeval limit = {.tv_sec = 20};
-
-    for (s->number = 0; s->number < s->connections; s->number++) {
-        int fd = accept(s->listen_fd, NULL, NULL);
-
-        if (fd < 0)
-            break;
-        /* A test that hangs is to fail. */
-        (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-        (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-        s->serve(s, fd);
-        (void)close(fd); /* a socket */
-    }
-    return NULL;
-}
-
-static void
-start(struct server *s, unsigned connections,
-      void (*serve)(struct server *, int))
-{
-    s->connections = connections;
-    s->serve = serve;
-    assert_rc(pthread_create(&s->thread, NULL, server_main, s), 0);
-    s->running = true;
-}
-
-/* Waits until the server has served all its connections. */
-static void
-join(struct server *s)
-{
-    if (s->running)
-        assert_rc(pthread_join(s->thread, NULL), 0);
-    s->running = false;
-}
-
-static void
-let_go(struct server *s)
-{
-    assert_int_equal(write(s->go[1], "g", 1), 1);
-}
-
-static void
-await_go(struct server *s)
-{
-    struct pollfd p = {.fd = s->go[0], .events = POLLIN};
-    char byte;
-
-    if (poll(&p, 1, 20000) == 1)
-        (void)!read(s->go[0], &byte, 1); /* it is there */
-}
-
-/* Bytes read; fewer than asked for at the end. */
-static size_t
-get(int fd, void *bytes, size_t size)
-{
-    size_t have = 0;
-    ssize_t n;
-
-    while (have < size) {
-        n = recv(fd, (char *)bytes + have, size - have, 0);
-        if (n <= 0)
-            break;
-        have += (size_t)n;
-    }
-    return have;
-}
-
-static void
-put(int fd, const void *bytes, size_t size)
-{
-    /* A peer that has gone is part of some cases. */
-    (void)!send(fd, bytes, size, MSG_NOSIGNAL);
-}
 
 /* Takes one message, if one comes. */
 static bool
@@ -166,7 +60,7 @@ take_message(struct server *s, int fd)
     struct layout l;
     struct message m;
 
-    if (get(fd, bytes, sizeof bytes) < sizeof bytes)
+    if (hand_get(fd, bytes, sizeof bytes) < sizeof bytes)
         return false;
     if (layout_init(&l, 256, 256) < 0 || message_parse(&l, bytes, &m) < 0)
         abort();
@@ -180,7 +74,7 @@ static void
 acknowledge_all(struct server *s, int fd)
 {
     while (take_message(s, fd))
-        put(fd, "WIN", 3);
+        (void)hand_put(fd, "WIN", 3);
 }
 
 static void
@@ -197,8 +91,8 @@ open_client_as(struct server *s, int silent, size_t buffer_size,
                int nonblocking)
 {
     const struct countd_options o = {.size = sizeof o,
-                                     .write = s->address,
-                                     .read = s->address,
+                                     .write = s->hand.address,
+                                     .read = s->hand.address,
                                      .silent = silent,
                                      .buffer_size = buffer_size,
                                      .connect_timeout_ms = 20000,
@@ -218,7 +112,7 @@ static void
 begin(struct server *s, unsigned connections,
       void (*serve)(struct server *, int))
 {
-    start(s, connections, serve);
+    hand_start(&s->hand, connections, serve);
     open_client(s);
 }
 
@@ -227,7 +121,7 @@ close_client(struct server *s)
 {
     countd_close(s->c);
     s->c = NULL;
-    join(s);
+    hand_join(&s->hand);
 }
 
 static void
@@ -235,7 +129,7 @@ finish_client(struct server *s, int wanted)
 {
     assert_rc(countd_finish(s->c, FLUSH_MS), wanted);
     s->c = NULL;
-    join(s);
+    hand_join(&s->hand);
 }
 
 static int
@@ -243,10 +137,8 @@ setup(void **state)
 {
     static struct server s;
 
-    s = (struct server){.listen_fd = -1};
-    if (pipe(s.go) < 0)
-        return -1;
-    listen_on(&s, 0);
+    s = (struct server){.c = NULL};
+    hand_init(&s.hand);
     *state = &s;
     return 0;
 }
@@ -258,15 +150,7 @@ teardown(void **state)
 
     fault_clear();
     countd_close(s->c);
-    let_go(s);
-    if (s->listen_fd >= 0)
-        (void)shutdown(s->listen_fd, SHUT_RDWR); /* ends accept */
-    if (s->running)
-        (void)pthread_join(s->thread, NULL); /* the case has failed anyway */
-    if (s->listen_fd >= 0)
-        (void)close(s->listen_fd);
-    (void)close(s->go[0]);
-    (void)close(s->go[1]);
+    hand_fini(&s->hand);
     return 0;
 }
 
@@ -305,10 +189,10 @@ take_one_by_hand(struct server *s, int fd)
 
     memcpy(want + 8, "pages", 5);
     memcpy(want + 264, "/index", 6);
-    if (get(fd, bytes, sizeof bytes) == sizeof bytes &&
+    if (hand_get(fd, bytes, sizeof bytes) == sizeof bytes &&
         memcmp(bytes, want, sizeof want) == 0)
         s->received++;
-    put(fd, "WIN", 3);
+    (void)hand_put(fd, "WIN", 3);
 }
 
 CASE(an_increment_goes_out_as_520_bytes, s)
@@ -318,7 +202,7 @@ CASE(an_increment_goes_out_as_520_bytes, s)
     assert_rc(incr(s, "/index", -47), 0);
     assert_rc(countd_sync(s->c, FLUSH_MS), 0);
 
-    join(s);
+    hand_join(&s->hand);
     assert_int_equal(s->received, 1);
 }
 
@@ -338,7 +222,7 @@ CASE(flush_waits_for_every_win, s)
 
 CASE(nothing_is_connected_before_something_is_sent, s)
 {
-    struct pollfd p = {.fd = s->listen_fd, .events = POLLIN};
+    struct pollfd p = {.fd = s->hand.listen_fd, .events = POLLIN};
 
     open_client(s);
     incr_times(s, 1);
@@ -354,7 +238,7 @@ answer_byte_by_byte(struct server *s, int fd)
 {
     while (take_message(s, fd))
         for (int i = 0; i < 3; i++) {
-            put(fd, &"WIN"[i], 1);
+            (void)hand_put(fd, &"WIN"[i], 1);
             (void)sched_yield(); /* a chance to see it split */
         }
 }
@@ -364,12 +248,12 @@ refuse_browsers(struct server *s, int fd)
 {
     uint8_t bytes[MESSAGE_SIZE];
 
-    while (get(fd, bytes, sizeof bytes) == sizeof bytes) {
+    while (hand_get(fd, bytes, sizeof bytes) == sizeof bytes) {
         if (first_bytes_browser(bytes) != NULL)
             abort();
         s->received++;
         s->sum += get_le64s(bytes);
-        put(fd, "WIN", 3);
+        (void)hand_put(fd, "WIN", 3);
     }
 }
 
@@ -397,7 +281,7 @@ CASE(answers_may_come_byte_by_byte, s)
 static void
 wait_then_acknowledge(struct server *s, int fd)
 {
-    await_go(s);
+    hand_await(&s->hand);
     acknowledge_all(s, fd);
 }
 
@@ -405,7 +289,7 @@ CASE(a_server_that_takes_nothing_never_blocks_a_nonblocking_increment, s)
 {
     int64_t taken = 0;
 
-    start(s, 1, wait_then_acknowledge);
+    hand_start(&s->hand, 1, wait_then_acknowledge);
     open_client_as(s, 0, 10 * MESSAGE_SIZE, 1);
     while (incr(s, "k", 1) == 0 && taken < 1000000)
         taken++;
@@ -414,7 +298,7 @@ CASE(a_server_that_takes_nothing_never_blocks_a_nonblocking_increment, s)
     assert_rc(incr(s, "k", 1), -EAGAIN);
     assert_rc(countd_sync(s->c, 10), -ETIMEDOUT);
 
-    let_go(s);
+    hand_let_go(&s->hand);
     assert_rc(countd_sync(s->c, FLUSH_MS), 0);
     finish_client(s, -EAGAIN);
     assert_int_equal(s->sum, taken);
@@ -438,7 +322,7 @@ CASE(an_increment_waits_while_the_buffer_is_full, s)
 {
     pthread_t threads[3];
 
-    start(s, 1, wait_then_acknowledge);
+    hand_start(&s->hand, 1, wait_then_acknowledge);
     open_client_as(s, 0, 10 * MESSAGE_SIZE, 0);
     assert_rc(incr(s, "k", 1), 0); /* one waits, however late the threads are */
     for (int i = 0; i < 3; i++)
@@ -447,7 +331,7 @@ CASE(an_increment_waits_while_the_buffer_is_full, s)
     assert_rc(countd_sync(s->c, 50), -ETIMEDOUT);
     assert_int_equal(atomic_load(&s->finished), 0);
 
-    let_go(s);
+    hand_let_go(&s->hand);
 
     for (int i = 0; i < 3; i++)
         join_thread(s, threads[i]);
@@ -495,13 +379,13 @@ CASE(a_server_that_never_answers_times_out, s)
 static void
 acknowledge_three_of_five(struct server *s, int fd)
 {
-    if (s->number > 0) {
+    if (s->hand.number > 0) {
         acknowledge_all(s, fd);
         return;
     }
     for (int i = 0; i < 5; i++)
         (void)take_message(s, fd);
-    put(fd, "WINWINWINWI", 11);
+    (void)hand_put(fd, "WINWINWINWI", 11);
 }
 
 CASE(a_broken_connection_loses_what_was_not_acknowledged, s)
@@ -542,15 +426,15 @@ break_in_a_message(struct server *s, int fd)
     const struct linger reset = {.l_onoff = 1};
     uint8_t bytes[MESSAGE_SIZE / 2];
 
-    if (s->number > 0) {
+    if (s->hand.number > 0) {
         acknowledge_all(s, fd);
         return;
     }
     for (int i = 0; i < 100; i++)
         if (take_message(s, fd))
-            put(fd, "WIN", 3);
-    (void)get(fd, bytes, sizeof bytes);
-    await_go(s);
+            (void)hand_put(fd, "WIN", 3);
+    (void)hand_get(fd, bytes, sizeof bytes);
+    hand_await(&s->hand);
     /* Cannot fail for a socket. */
     (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
 }
@@ -561,12 +445,12 @@ CASE(what_was_not_sent_whole_goes_out_on_the_next_connection, s)
     int64_t put_in = 0;
     uint64_t lost, first;
 
-    start(s, 2, break_in_a_message);
+    hand_start(&s->hand, 2, break_in_a_message);
     open_client_as(s, 0, (size_t)capacity * MESSAGE_SIZE, 1);
     /* Until the kernel takes no more: its last message is cut somewhere. */
     while (incr(s, "k", 1) == 0)
         put_in++;
-    let_go(s);
+    hand_let_go(&s->hand);
     assert_rc(countd_sync(s->c, FLUSH_MS), -ENOTCONN);
     lost = countd_lost(s->c);
 
@@ -585,8 +469,8 @@ refuse_the_third(struct server *s, int fd)
 {
     for (int i = 0; i < 3; i++)
         (void)take_message(s, fd);
-    put(fd, "WINWINFA", 8);
-    put(fd, "IL", 2);
+    (void)hand_put(fd, "WINWINFA", 8);
+    (void)hand_put(fd, "IL", 2);
     /* Until the client closes: its unread bytes would reset the answer. */
     while (take_message(s, fd))
         continue;
@@ -609,7 +493,8 @@ answer_nonsense(struct server *s, int fd)
     static const char *const answers[] = {"WIX", "WINW", "FAIX"};
 
     (void)take_message(s, fd);
-    put(fd, answers[s->number], strlen(answers[s->number]));
+    (void)hand_put(fd, answers[s->hand.number],
+                   strlen(answers[s->hand.number]));
     while (take_message(s, fd))
         continue;
 }
@@ -633,19 +518,15 @@ CASE(anything_but_win_ends_the_connection, s)
 
 CASE(without_a_server_increments_wait, s)
 {
-    unsigned port;
-
     open_client(s);
-    assert_int_equal(sscanf(s->address, "127.0.0.1:%u", &port), 1);
-    assert_rc(close(s->listen_fd), 0);
-    s->listen_fd = -1;
+    hand_close(&s->hand);
     assert_rc(incr(s, "k", 7), 0);
     assert_rc(countd_sync(s->c, FLUSH_MS), -ECONNREFUSED);
     assert_rc(countd_poll(s->c), -ECONNREFUSED);
     assert_int_equal(countd_lost(s->c), 0);
 
-    listen_on(s, (uint16_t)port);
-    start(s, 1, acknowledge_all);
+    hand_listen(&s->hand, s->hand.port);
+    hand_start(&s->hand, 1, acknowledge_all);
 
     assert_rc(countd_sync(s->c, FLUSH_MS), 0);
     assert_int_equal(s->sum, 7);
@@ -653,7 +534,7 @@ CASE(without_a_server_increments_wait, s)
 
 CASE(a_silent_flush_waits_for_no_answer, s)
 {
-    start(s, 1, take_all_silently);
+    hand_start(&s->hand, 1, take_all_silently);
     open_client_as(s, 1, 0, 0);
     for (int i = 0; i < 1000; i++)
         while (incr(s, "k", 2) == -EAGAIN)
@@ -671,11 +552,11 @@ reset_the_first_silently(struct server *s, int fd)
 {
     const struct linger reset = {.l_onoff = 1};
 
-    if (s->number > 0) {
+    if (s->hand.number > 0) {
         take_all_silently(s, fd);
         return;
     }
-    await_go(s);
+    hand_await(&s->hand);
     /* Cannot fail for a socket. */
     (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
 }
@@ -685,11 +566,11 @@ CASE(a_silent_loss_is_what_the_peer_had_not_confirmed, s)
     int64_t put_in = 0;
     uint64_t lost;
 
-    start(s, 2, reset_the_first_silently);
+    hand_start(&s->hand, 2, reset_the_first_silently);
     open_client_as(s, 1, 1000 * MESSAGE_SIZE, 1);
     while (incr(s, "k", 1) == 0)
         put_in++;
-    let_go(s);
+    hand_let_go(&s->hand);
     assert_rc(countd_sync(s->c, FLUSH_MS), -ENOTCONN);
     lost = countd_lost(s->c);
     assert_rc(countd_sync(s->c, FLUSH_MS), 0);
@@ -787,7 +668,7 @@ static void
 hold_then_close(struct server *s, int fd)
 {
     (void)take_message(s, fd);
-    await_go(s);
+    hand_await(&s->hand);
 }
 
 CASE(an_increment_does_not_wait_for_anothers_flush, s)
@@ -801,7 +682,7 @@ CASE(an_increment_does_not_wait_for_anothers_flush, s)
 
     incr_times(s, 100);
 
-    let_go(s);
+    hand_let_go(&s->hand);
     join_thread(s, thread);
 }
 
@@ -822,8 +703,7 @@ CASE(closing_tells_what_went_with_the_handle, s)
 CASE(finishing_says_that_the_server_is_not_there, s)
 {
     open_client(s);
-    assert_int_equal(close(s->listen_fd), 0);
-    s->listen_fd = -1;
+    hand_close(&s->hand);
     incr_times(s, 1);
     finish_client(s, -ECONNREFUSED);
 }
@@ -834,7 +714,7 @@ CASE(a_descriptor_tells_when_to_go_on, s)
     struct pollfd p = {.events = POLLIN};
     int64_t left;
 
-    start(s, 1, acknowledge_all);
+    hand_start(&s->hand, 1, acknowledge_all);
     open_client_as(s, 0, 8 * 520, 1);
     p.fd = countd_fd(s->c);
     assert_true(p.fd >= 0);
@@ -852,17 +732,17 @@ CASE(a_descriptor_tells_when_to_go_on, s)
     assert_int_equal(countd_fd(s->c), p.fd);
     assert_int_equal(countd_close(s->c), 0);
     s->c = NULL;
-    join(s);
+    hand_join(&s->hand);
     assert_int_equal(s->received, 1000);
 }
 
 CASE(increments_of_a_key_leave_as_their_sum_when_that_is_wanted, s)
 {
     const struct countd_options o = {
-        .size = sizeof o, .write = s->address, .sum = 1};
+        .size = sizeof o, .write = s->hand.address, .sum = 1};
     uint64_t unsent, unanswered;
 
-    start(s, 1, acknowledge_all);
+    hand_start(&s->hand, 1, acknowledge_all);
     assert_rc(countd_open(&s->c, &o), 0);
     for (int i = 0; i < 1000; i++) {
         assert_rc(incr(s, "a", 2), 0);
@@ -893,7 +773,7 @@ CASE(another_thread_in_the_same_wait_is_told_so, s)
         countd_pending(s->c, &unsent, &unanswered);
     while (unsent > 0);
     assert_rc(countd_sync(s->c, 0), -EBUSY);
-    let_go(s);
+    hand_let_go(&s->hand);
     join_thread(s, thread);
 }
 
@@ -948,7 +828,8 @@ CASE(options_that_cannot_be_are_refused, s)
 
 CASE(opening_without_memory_leaks_nothing, s)
 {
-    const struct countd_options o = {.size = sizeof o, .write = s->address};
+    const struct countd_options o = {.size = sizeof o,
+                                     .write = s->hand.address};
     const unsigned fds = fault_open_fds();
     struct countd *c;
     bool hit = true;
@@ -980,13 +861,13 @@ take_query(struct server *s, int fd)
     uint8_t bytes[QUERY_SIZE_MAX];
     size_t rest;
 
-    if (get(fd, bytes, QUERY_SIZE) < QUERY_SIZE)
+    if (hand_get(fd, bytes, QUERY_SIZE) < QUERY_SIZE)
         return false;
     rest = query_size(bytes, QUERY_SIZE) - QUERY_SIZE;
     s->q = (struct asked){.offset = get_le64s(bytes),
                           .rows = get_le64s(bytes + 8),
                           .is_extended = rest > 0};
-    return get(fd, bytes + QUERY_SIZE, rest) == rest;
+    return hand_get(fd, bytes + QUERY_SIZE, rest) == rest;
 }
 
 static void
@@ -994,7 +875,7 @@ take_to_the_end(int fd)
 {
     uint8_t byte;
 
-    while (get(fd, &byte, 1) > 0)
+    while (hand_get(fd, &byte, 1) > 0)
         continue;
 }
 
@@ -1020,7 +901,7 @@ make_reply(struct server *s, int64_t rows, int64_t offset)
 static void
 answer(struct server *s, int fd)
 {
-    put(fd, s->reply, make_reply(s, s->q.rows, s->q.offset));
+    (void)hand_put(fd, s->reply, make_reply(s, s->q.rows, s->q.offset));
 }
 
 /* As many rows as were asked for; one for an extended request. */
@@ -1087,7 +968,7 @@ static void
 answer_nothing_found(struct server *s, int fd)
 {
     while (take_query(s, fd))
-        put(fd, s->reply, make_reply(s, 0, 0));
+        (void)hand_put(fd, s->reply, make_reply(s, 0, 0));
 }
 
 CASE(many_keys_are_asked_in_one_go_and_each_has_its_result, s)
@@ -1161,7 +1042,7 @@ answer_in_crumbs(struct server *s, int fd)
     while (take_query(s, fd)) {
         size = make_reply(s, s->q.rows, s->q.offset);
         for (size_t i = 0; i < size; i++) {
-            put(fd, s->reply + i, 1);
+            (void)hand_put(fd, s->reply + i, 1);
             (void)sched_yield(); /* a chance to see it split */
         }
     }
@@ -1192,10 +1073,10 @@ fail_at_13(struct server *s, int fd)
     const struct query_reply error = {.rows = -EIO};
 
     while (take_query(s, fd)) {
-        s->received = s->number + 1;
+        s->received = s->hand.number + 1;
         if (s->q.offset == 13) {
             query_reply_put(&error, s->reply);
-            put(fd, s->reply, QUERY_REPLY_SIZE);
+            (void)hand_put(fd, s->reply, QUERY_REPLY_SIZE);
             (void)shutdown(fd, SHUT_WR); /* the client may have gone */
             take_to_the_end(fd);
             return;
@@ -1269,7 +1150,7 @@ CASE(a_connection_that_died_idle_is_made_anew, s)
         check_rows(rows, 3, i);
         countd_rows_free(rows);
     }
-    join(s);
+    hand_join(&s->hand);
     assert_int_equal(s->received, 3);
 }
 
@@ -1279,7 +1160,7 @@ answer_one_and_a_half(struct server *s, int fd)
     if (take_query(s, fd))
         answer(s, fd);
     if (take_query(s, fd))
-        put(fd, s->reply, make_reply(s, s->q.rows, s->q.offset) - 1);
+        (void)hand_put(fd, s->reply, make_reply(s, s->q.rows, s->q.offset) - 1);
 }
 
 CASE(a_connection_that_breaks_in_an_answer_is_enotconn, s)
@@ -1327,14 +1208,15 @@ static const struct lie {
 static void
 lie(struct server *s, int fd)
 {
-    const struct lie *l = &lies[s->number];
+    const struct lie *l = &lies[s->hand.number];
     const struct query_reply r = {.rows = l->rows, .size = l->size};
 
     (void)take_query(s, fd); /* any */
     memset(s->reply, 0, 4096);
     put_le16(s->reply + QUERY_REPLY_SIZE + 8, l->key_size);
     query_reply_put(&r, s->reply);
-    put(fd, s->reply, QUERY_REPLY_SIZE + (r.size > 0 ? (size_t)r.size : 0));
+    (void)hand_put(fd, s->reply,
+                   QUERY_REPLY_SIZE + (r.size > 0 ? (size_t)r.size : 0));
     take_to_the_end(fd);
 }
 
@@ -1353,7 +1235,7 @@ static void
 answer_with_a_byte_more(struct server *s, int fd)
 {
     if (take_query(s, fd))
-        put(fd, s->reply, make_reply(s, 4096, s->q.offset) + 1);
+        (void)hand_put(fd, s->reply, make_reply(s, 4096, s->q.offset) + 1);
     take_to_the_end(fd);
 }
 
@@ -1399,12 +1281,12 @@ lie_about_the_top(struct server *s, int fd)
     query_history_put(&facts, at);
     at += QUERY_HISTORY_HEAD;
     for (unsigned i = 1; i <= 2; i++) {
-        row.sum_low = s->number == 0 ? i : 1; /* else the same key twice */
+        row.sum_low = s->hand.number == 0 ? i : 1; /* else the same key twice */
         at += query_history_row_put(at, &row);
     }
     reply.size = at - s->reply - QUERY_REPLY_SIZE;
     query_reply_put(&reply, s->reply);
-    put(fd, s->reply, (size_t)(at - s->reply));
+    (void)hand_put(fd, s->reply, (size_t)(at - s->reply));
     take_to_the_end(fd);
 }
 
@@ -1412,7 +1294,7 @@ CASE(a_top_that_is_out_of_order_is_refused, s)
 {
     struct countd_top *top;
 
-    start(s, 3, lie_about_the_top);
+    hand_start(&s->hand, 3, lie_about_the_top);
 
     for (unsigned i = 0; i < 3; i++) {
         open_client(s);
@@ -1430,7 +1312,7 @@ list_a_name_with_control_bytes(struct server *s, int fd)
                                  "\r\na\033[2Jb\t9\t5\n";
 
     if (recv(fd, s->reply, sizeof s->reply, 0) > 0)
-        put(fd, answer, sizeof answer - 1);
+        (void)hand_put(fd, answer, sizeof answer - 1);
 }
 
 static int
@@ -1446,11 +1328,11 @@ fail_on_quota(void *ctx, const char *name, int64_t limit, int64_t remaining)
 CASE(a_list_of_quotas_with_control_bytes_is_refused, s)
 {
     const struct countd_http_options o = {.size = sizeof o,
-                                          .address = s->address};
+                                          .address = s->hand.address};
     struct countd_http *h;
     bool called = false;
 
-    start(s, 1, list_a_name_with_control_bytes);
+    hand_start(&s->hand, 1, list_a_name_with_control_bytes);
     assert_rc(countd_http_open(&h, &o), 0);
 
     assert_rc(countd_quota_list(h, fail_on_quota, &called), -EPROTO);
@@ -1467,11 +1349,11 @@ CASE(reading_without_memory_leaks_nothing, s)
     pid_t pid;
     int rc;
 
-    s->connections = 3;
-    s->serve = answer_all;
+    s->hand.connections = 3;
+    s->hand.serve = answer_all;
     pid = fork();
     if (pid == 0) {
-        (void)server_main(s); /* until it is killed */
+        hand_run(&s->hand); /* until it is killed */
         _exit(0);
     }
     assert_true(pid > 0);

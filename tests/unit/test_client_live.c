@@ -2,11 +2,9 @@
  * that misbehaves on command.
  *
  * The server is a thread of this test: `serve` is called for the one
- * connection and does by hand what the case is about.  It uses read() and
- * write(), so that faults of recv() and send() hit the client alone. */
+ * connection and does by hand what the case is about. */
 #include "tests/lib/test.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -21,6 +19,7 @@
 #include "common/client/lib/countd.h"
 #include "common/wire/frame.h"
 #include "tests/lib/fault.h"
+#include "tests/lib/hand.h"
 #include "tests/lib/random.h"
 
 #define MANY        100000
@@ -28,70 +27,17 @@
 #define ANSWER_SIZE (FRAME_HEADER + 64)
 
 struct server {
-    int listen_fd;
-    char address[32];
-    pthread_t thread;
-    bool running;
-    void (*serve)(struct server *s, int fd);
+    struct hand hand;
     size_t requests;     /* that came whole */
     bool saw_end;        /* of the connection (serve_to_the_end) */
     uint8_t change;      /* which byte of an answer is spoilt, and how */
     uint8_t change_with; /* 0: none */
     size_t cut;          /* answers to give before the end; 0: all */
     struct random random;
-    int go[2]; /* the test lets the server go on */
     struct countd_live *l;
 };
 
 /* ---- the server -------------------------------------------------------- */
-
-static void
-await_go(struct server *s)
-{
-    struct pollfd p = {.fd = s->go[0], .events = POLLIN};
-    char byte;
-
-    if (poll(&p, 1, 20000) == 1)
-        (void)!read(s->go[0], &byte, 1); /* it is there */
-}
-
-static void
-let_go(struct server *s)
-{
-    assert_int_equal(write(s->go[1], "g", 1), 1);
-}
-
-/* Bytes read; fewer than asked for at the end. */
-static size_t
-get(int fd, void *bytes, size_t size)
-{
-    size_t have = 0;
-    ssize_t n;
-
-    while (have < size) {
-        n = read(fd, (char *)bytes + have, size - have);
-        if (n <= 0)
-            break;
-        have += (size_t)n;
-    }
-    return have;
-}
-
-/* False when the client has gone, which is part of some cases. */
-static bool
-put(int fd, const void *bytes, size_t size)
-{
-    size_t at = 0;
-    ssize_t n;
-
-    while (at < size) {
-        n = write(fd, (const char *)bytes + at, size - at);
-        if (n <= 0)
-            return false;
-        at += (size_t)n;
-    }
-    return true;
-}
 
 /* Takes a whole request; its body is in `body` (FRAME_NEED_MAX). */
 static bool
@@ -99,12 +45,12 @@ take(struct server *s, int fd, struct frame_header *h, uint8_t *body)
 {
     uint8_t bytes[FRAME_HEADER];
 
-    if (get(fd, bytes, sizeof bytes) < sizeof bytes)
+    if (hand_get(fd, bytes, sizeof bytes) < sizeof bytes)
         return false;
     frame_get_header(bytes, h);
     if (h->magic != FRAME_REQUEST || h->body_size > FRAME_NEED_MAX)
         abort();
-    if (get(fd, body, h->body_size) < h->body_size)
+    if (hand_get(fd, body, h->body_size) < h->body_size)
         return false;
     s->requests++;
     return true;
@@ -172,26 +118,9 @@ serve_all(struct server *s, int fd)
     while (take(s, fd, &h, body)) {
         if (s->cut > 0 && s->requests > s->cut)
             return;
-        if (!put(fd, bytes, answer(s, &h, body, bytes)))
+        if (!hand_put(fd, bytes, answer(s, &h, body, bytes)))
             return;
     }
-}
-
-static void *
-server_main(void *ctx)
-{
-    struct server *s = ctx;
-    const struct timeval limit = {.tv_sec = 20};
-    const int fd = accept(s->listen_fd, NULL, NULL);
-
-    if (fd < 0)
-        return NULL;
-    /* A test that hangs is to fail. */
-    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-    s->serve(s, fd);
-    (void)close(fd); /* a socket */
-    return NULL;
 }
 
 /* ---- fixture ----------------------------------------------------------- */
@@ -200,7 +129,7 @@ static int
 try_open(struct server *s, unsigned timeout_ms)
 {
     const struct countd_live_options o = {
-        .size = sizeof o, .address = s->address, .timeout_ms = timeout_ms};
+        .size = sizeof o, .address = s->hand.address, .timeout_ms = timeout_ms};
 
     return countd_live_open(&s->l, &o);
 }
@@ -208,9 +137,7 @@ try_open(struct server *s, unsigned timeout_ms)
 static void
 start(struct server *s, void (*serve)(struct server *, int))
 {
-    s->serve = serve;
-    assert_rc(pthread_create(&s->thread, NULL, server_main, s), 0);
-    s->running = true;
+    hand_start(&s->hand, 1, serve);
     assert_rc(try_open(s, 20000), 0);
 }
 
@@ -220,29 +147,16 @@ finish(struct server *s)
 {
     countd_live_close(s->l);
     s->l = NULL;
-    if (s->running)
-        assert_rc(pthread_join(s->thread, NULL), 0);
-    s->running = false;
+    hand_join(&s->hand);
 }
 
 static int
 setup(void **state)
 {
     static struct server s;
-    struct sockaddr_in a = {.sin_family = AF_INET,
-                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof a;
 
-    s = (struct server){.listen_fd = -1};
-    (void)signal(SIGPIPE, SIG_IGN); /* the server's; it looks at write() */
-    assert_rc(pipe(s.go), 0);
-    s.listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(s.listen_fd >= 0);
-    assert_rc(bind(s.listen_fd, (struct sockaddr *)&a, sizeof a), 0);
-    assert_rc(listen(s.listen_fd, 16), 0);
-    assert_rc(getsockname(s.listen_fd, (struct sockaddr *)&a, &size), 0);
-    snprintf(s.address, sizeof s.address, "127.0.0.1:%u",
-             (unsigned)ntohs(a.sin_port));
+    s = (struct server){.l = NULL};
+    hand_init(&s.hand);
     *state = &s;
     return 0;
 }
@@ -254,13 +168,7 @@ teardown(void **state)
 
     fault_clear();
     countd_live_close(s->l);
-    let_go(s);
-    (void)shutdown(s->listen_fd, SHUT_RDWR); /* ends accept */
-    if (s->running)
-        (void)pthread_join(s->thread, NULL); /* the case has failed anyway */
-    (void)close(s->listen_fd);
-    (void)close(s->go[0]);
-    (void)close(s->go[1]);
+    hand_fini(&s->hand);
     return 0;
 }
 
@@ -287,12 +195,12 @@ compare_and_answer(struct server *s, int fd)
     size_t at = 0;
 
     for (int i = 0; i < 3; i++) {
-        if (get(fd, bytes, asked[i]) < asked[i] ||
+        if (hand_get(fd, bytes, asked[i]) < asked[i] ||
             memcmp(bytes, golden + at, asked[i]) != 0)
             return;
         s->requests++;
         at += asked[i];
-        (void)put(fd, answers[i], answered[i]); /* the test notices */
+        (void)hand_put(fd, answers[i], answered[i]); /* the test notices */
     }
 }
 
@@ -446,7 +354,7 @@ say_too_little(struct server *s, int fd)
     struct frame_header h;
 
     while (take(s, fd, &h, body))
-        (void)put(fd, bytes, put_answer(s, &h, FRAME_OK, "abc", 3, bytes));
+        (void)hand_put(fd, bytes, put_answer(s, &h, FRAME_OK, "abc", 3, bytes));
 }
 
 LIVE_TEST(an_answer_without_its_number_ends_the_connection, s)
@@ -467,7 +375,7 @@ say_it_twice(struct server *s, int fd)
     while (take(s, fd, &h, body)) {
         size = answer(s, &h, body, bytes);
         memcpy(bytes + size, bytes, size);
-        (void)put(fd, bytes, 2 * size); /* the test notices */
+        (void)hand_put(fd, bytes, 2 * size); /* the test notices */
     }
 }
 
@@ -487,7 +395,7 @@ close_within_an_answer(struct server *s, int fd)
     struct frame_header h;
 
     if (take(s, fd, &h, body))
-        (void)put(fd, bytes, answer(s, &h, body, bytes) - 1);
+        (void)hand_put(fd, bytes, answer(s, &h, body, bytes) - 1);
 }
 
 LIVE_TEST(a_server_that_closes_within_an_answer_is_gone, s)
@@ -503,7 +411,7 @@ LIVE_TEST(a_server_that_closes_within_an_answer_is_gone, s)
 static void
 close_when_told(struct server *s, int fd)
 {
-    await_go(s);
+    hand_await(&s->hand);
     (void)shutdown(fd, SHUT_WR); /* the close follows */
 }
 
@@ -516,7 +424,7 @@ LIVE_TEST(the_descriptor_tells_that_the_server_has_gone, s)
     assert_int_equal(poll(&p, 1, 0), 0);
     assert_rc(countd_live_alive(s->l), 0);
 
-    let_go(s);
+    hand_let_go(&s->hand);
 
     assert_int_equal(poll(&p, 1, 20000), 1);
     assert_rc(countd_live_alive(s->l), -ENOTCONN);
@@ -530,25 +438,20 @@ say_nothing(struct server *s, int fd)
     char byte;
 
     (void)s; /* not needed */
-    while (get(fd, &byte, 1) == 1)
+    while (hand_get(fd, &byte, 1) == 1)
         continue;
 }
 
 LIVE_TEST(no_answer_in_time_gives_the_connection_up, s)
 {
-    start(s, say_nothing);
-    countd_live_close(s->l);
-    s->l = NULL;
-    assert_rc(pthread_join(s->thread, NULL), 0);
-    assert_rc(pthread_create(&s->thread, NULL, server_main, s), 0);
+    hand_start(&s->hand, 1, say_nothing);
     assert_rc(try_open(s, 50), 0);
 
     assert_rc(countd_acquire(s->l, "a", 1, 1, 1), -ETIMEDOUT);
 
     assert_rc(countd_acquire(s->l, "a", 1, 1, 1), -ENOTCONN);
     /* The server has seen the end, though the handle is still there. */
-    assert_rc(pthread_join(s->thread, NULL), 0);
-    s->running = false;
+    hand_join(&s->hand);
 }
 
 /* ---- batches ----------------------------------------------------------- */
@@ -569,9 +472,9 @@ start_narrowly(struct server *s)
 {
     const int small = 32768;
 
-    assert_rc(
-        setsockopt(s->listen_fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small),
-        0);
+    assert_rc(setsockopt(s->hand.listen_fd, SOL_SOCKET, SO_RCVBUF, &small,
+                         sizeof small),
+              0);
     start(s, serve_all_narrowly);
     assert_rc(setsockopt(countd_live_fd(s->l), SOL_SOCKET, SO_SNDBUF, &small,
                          sizeof small),
@@ -740,12 +643,12 @@ dump_many(struct server *s, int fd)
             size += put_record(s, &h, i, bytes + size);
             if (size + 2 * ANSWER_SIZE < MANY_SIZE)
                 continue;
-            if (!put(fd, bytes, size))
+            if (!hand_put(fd, bytes, size))
                 break;
             size = 0;
         }
         size += put_answer(s, &h, FRAME_OK, "", 0, bytes + size);
-        (void)put(fd, bytes, size); /* the test notices */
+        (void)hand_put(fd, bytes, size); /* the test notices */
         size = 0;
     }
     free(bytes);
@@ -797,10 +700,10 @@ dump_the_longest_name(struct server *s, int fd)
     put_be32(bytes + 16, UINT32_MAX);
     put_be16(bytes + 20, FRAME_NAME_MAX);
     memset(bytes + 22, 'x', FRAME_NAME_MAX);
-    (void)put(fd, bytes, sizeof bytes);
+    (void)hand_put(fd, bytes, sizeof bytes);
     h.body_size = 0;
     frame_put_header(bytes, &h);
-    (void)put(fd, bytes, FRAME_HEADER);
+    (void)hand_put(fd, bytes, FRAME_HEADER);
     say_nothing(s, fd);
 }
 
@@ -823,12 +726,12 @@ refuse_dump(struct server *s, int fd)
     while (take(s, fd, &h, body)) {
         if (h.opcode == FRAME_DUMP) {
             h.opcode = 0x12; /* as yrmcds does */
-            (void)put(
+            (void)hand_put(
                 fd, bytes,
                 put_answer(s, &h, FRAME_UNKNOWN, "Unknown command", 15, bytes));
             continue;
         }
-        (void)put(fd, bytes, answer(s, &h, body, bytes));
+        (void)hand_put(fd, bytes, answer(s, &h, body, bytes));
     }
 }
 
@@ -857,9 +760,9 @@ dump_badly(struct server *s, int fd)
     struct frame_header h;
 
     if (take(s, fd, &h, body))
-        (void)put(fd, bytes,
-                  put_answer(s, &h, FRAME_OK, spoilt_records[s->cut],
-                             spoilt_sizes[s->cut], bytes));
+        (void)hand_put(fd, bytes,
+                       put_answer(s, &h, FRAME_OK, spoilt_records[s->cut],
+                                  spoilt_sizes[s->cut], bytes));
     say_nothing(s, fd);
 }
 
@@ -903,9 +806,9 @@ give_stats(struct server *s, int fd)
     struct frame_header h;
 
     while (take(s, fd, &h, body))
-        (void)put(fd, bytes,
-                  put_answer(s, &h, FRAME_OK, stats_body,
-                             sizeof stats_body - 1 - s->cut, bytes));
+        (void)hand_put(fd, bytes,
+                       put_answer(s, &h, FRAME_OK, stats_body,
+                                  sizeof stats_body - 1 - s->cut, bytes));
 }
 
 LIVE_TEST(statistics_come_as_texts_in_their_order, s)
@@ -974,7 +877,7 @@ answer_wildly(struct server *s, int fd)
             (uint8_t)(random_chance(&s->random, 50)
                           ? random_below(&s->random, 4)
                           : random_next(&s->random));
-    (void)put(fd, bytes, random_below(&s->random, size + 1));
+    (void)hand_put(fd, bytes, random_below(&s->random, size + 1));
 }
 
 LIVE_TEST(nonsense_is_an_error_whatever_was_asked, s)
@@ -1056,15 +959,14 @@ LIVE_TEST(opening_says_why_it_cannot, s)
     struct countd_live_options o = {.size = sizeof o, .address = "nonsense"};
 
     assert_rc(countd_live_open(&s->l, &o), -EINVAL);
-    o.address = s->address;
+    o.address = s->hand.address;
     o.size = 0;
     assert_rc(countd_live_open(&s->l, &o), -EINVAL);
     o.size = sizeof o;
     o.timeout_ms = UINT32_MAX;
     assert_rc(countd_live_open(&s->l, &o), -EINVAL);
     o.timeout_ms = 0;
-    assert_rc(close(s->listen_fd), 0);
-    s->listen_fd = -1;
+    hand_close(&s->hand);
     assert_rc(countd_live_open(&s->l, &o), -ECONNREFUSED);
     assert_null(s->l);
 }
@@ -1074,7 +976,7 @@ LIVE_TEST(options_of_a_later_version_are_refused_when_they_ask_for_something, s)
     struct {
         struct countd_live_options o;
         char more[8];
-    } later = {.o = {.size = sizeof later, .address = s->address}};
+    } later = {.o = {.size = sizeof later, .address = s->hand.address}};
 
     assert_rc(countd_live_open(&s->l, &later.o), 0);
     countd_live_close(s->l);
@@ -1146,13 +1048,13 @@ LIVE_TEST(closing_ends_the_connection_though_a_child_has_a_copy, s)
     pid = fork();
     if (pid == 0) {
         (void)alarm(60); /* has no errors */
-        await_go(s);
+        hand_await(&s->hand);
         _exit(0);
     }
 
     finish(s);
 
-    let_go(s);
+    hand_let_go(&s->hand);
     check_end(pid);
     assert_true(s->saw_end);
     assert_int_equal(s->requests, 1);
