@@ -10,32 +10,65 @@
 #include "tests/lib/fault.h"
 #include "tests/lib/tmpdir.h"
 
+static struct config c; /* what the last call set */
+static char why[512];   /* and what it said */
+static struct config_command command;
+
 static int
-text(struct config *c, const char *bytes, char *why)
+set_text(const char *bytes)
 {
-    config_defaults(c);
-    return config_text(c, bytes, strlen(bytes), "t.conf", why, 512);
+    config_defaults(&c);
+    return config_text(&c, bytes, strlen(bytes), "t.conf", why, sizeof why);
+}
+
+static int
+set(const char *key, const char *value)
+{
+    return config_set(&c, key, value, why, sizeof why);
+}
+
+static int
+set_file(const char *path)
+{
+    return config_file(&c, path, why, sizeof why);
+}
+
+static int
+check(void)
+{
+    return config_check(&c, why, sizeof why);
+}
+
+static void
+assert_why(const char *expected)
+{
+    if (strcmp(why, expected) != 0)
+        print_error("%s\n", why);
+    assert_string_equal(why, expected);
 }
 
 static void
 assert_bad(const char *bytes, int rc, const char *expected)
 {
-    struct config c;
-    char why[512] = "";
+    assert_rc(set_text(bytes), rc);
+    assert_why(expected);
+}
 
-    assert_rc(text(&c, bytes, why), rc);
-    if (strcmp(why, expected) != 0)
-        print_error("%s\n", why);
-    assert_string_equal(why, expected);
+/* Lines that are good one by one, and what is said of them together: NULL,
+ * nothing. */
+static void
+assert_together(const char *bytes, const char *expected)
+{
+    assert_rc(set_text(bytes), 0);
+    assert_rc(check(), expected ? -EINVAL : 0);
+    if (expected)
+        assert_why(expected);
 }
 
 /* ---- values ------------------------------------------------------------ */
 
 TEST(the_defaults_are_those_of_the_design)
 {
-    struct config c;
-    char why[512];
-
     config_defaults(&c);
     assert_string_equal(c.data_dir, "data");
     assert_int_equal(c.log_size, 32 << 20);
@@ -82,41 +115,35 @@ TEST(the_defaults_are_those_of_the_design)
     assert_int_equal(c.quota_limit, 0);
     assert_int_equal(c.quota_max, 256);
     assert_string_equal(c.quota_export, "");
-    assert_rc(config_check(&c, why, sizeof why), 0);
+    assert_rc(check(), 0);
 }
 
 TEST(a_file_sets_keys_with_units_quotes_and_comments)
 {
-    struct config c;
-    char why[512];
-
-    assert_rc(text(&c,
-                   "# a comment\n"
-                   "\n"
-                   "  log.size = 64M  # behind a value\n"
-                   "log.count=8\r\n"
-                   "data_dir = \"/srv/a # b\" # c\n"
-                   "log.rotate_after = 1m\n"
-                   "\tlog.sync = 5ms\n"
-                   "write.drain = 0ms\n"
-                   "worker.memory = 1T\n"
-                   "write.listen =\n"
-                   "read.listen = \"\"\n"
-                   "archive.keep = 3d",
-                   why),
+    assert_rc(set_text("# a comment\n"
+                       "\n"
+                       "  log.size = 64M  # behind a value\n"
+                       "log.count=8\r\n"
+                       "data_dir = \"/srv/a # b\" # c\n"
+                       "log.rotate_after = 1m\n"
+                       "\tlog.sync = 5ms\n"
+                       "write.drain = 0ms\n"
+                       "worker.memory = 1T\n"
+                       "write.listen =\n"
+                       "read.listen = \"\"\n"
+                       "archive.keep = 3d"),
               -EINVAL);
-    assert_string_equal(why, "t.conf:9: worker.memory: \"1T\" is wrong; give a "
-                             "size: a number, or one with K, M or G, such as "
-                             "32M");
+    assert_why("t.conf:9: worker.memory: \"1T\" is wrong; give a "
+               "size: a number, or one with K, M or G, such as "
+               "32M");
     assert_int_equal(c.log_size, 64 << 20);
     assert_int_equal(c.log_count, 8);
     assert_string_equal(c.data_dir, "/srv/a # b");
     assert_int_equal(c.log_rotate_after_ms, 60000);
     assert_int_equal(c.log_sync_ms, 5);
     assert_int_equal(c.write_drain_ms, 0);
-    assert_rc(
-        text(&c, "write.listen =\nread.listen = \"\"\narchive.keep = 3d", why),
-        0);
+    assert_rc(set_text("write.listen =\nread.listen = \"\"\narchive.keep = 3d"),
+              0);
     assert_string_equal(c.write_listen, "");
     assert_string_equal(c.read_listen, "");
     assert_int_equal(c.archive_keep_ms, 3 * 86400000);
@@ -124,15 +151,13 @@ TEST(a_file_sets_keys_with_units_quotes_and_comments)
 
 TEST(every_unit_counts)
 {
-    struct config c;
-    char why[512];
     uint64_t ms;
 
-    assert_rc(text(&c, "log.size=16384", why), 0);
+    assert_rc(set_text("log.size=16384"), 0);
     assert_int_equal(c.log_size, 16384);
-    assert_rc(text(&c, "log.size=16K", why), 0);
+    assert_rc(set_text("log.size=16K"), 0);
     assert_int_equal(c.log_size, 16384);
-    assert_rc(text(&c, "log.size=1G", why), 0);
+    assert_rc(set_text("log.size=1G"), 0);
     assert_int_equal(c.log_size, 1 << 30);
     assert_rc(config_duration("7ms", &ms), 0);
     assert_int_equal(ms, 7);
@@ -153,12 +178,9 @@ TEST(every_unit_counts)
 
 TEST(log_sync_takes_words_or_a_duration)
 {
-    struct config c;
-    char why[512];
-
-    assert_rc(text(&c, "log.sync=always", why), 0);
+    assert_rc(set_text("log.sync=always"), 0);
     assert_true(c.log_sync_ms == CONFIG_SYNC_ALWAYS);
-    assert_rc(text(&c, "log.sync=never", why), 0);
+    assert_rc(set_text("log.sync=never"), 0);
     assert_true(c.log_sync_ms == CONFIG_SYNC_NEVER);
     assert_bad("log.sync=sometimes", -EINVAL,
                "t.conf:1: log.sync: \"sometimes\" is wrong; give always, "
@@ -170,13 +192,10 @@ TEST(log_sync_takes_words_or_a_duration)
 
 TEST(switches_take_true_and_false_and_on_and_off)
 {
-    struct config c;
-    char why[512];
-
-    assert_rc(text(&c, "live.history = on\ncounter.enable = \"off\"", why), 0);
+    assert_rc(set_text("live.history = on\ncounter.enable = \"off\""), 0);
     assert_true(c.live_history);
     assert_false(c.counter_enable);
-    assert_rc(text(&c, "live.history = true\ncounter.enable = false", why), 0);
+    assert_rc(set_text("live.history = true\ncounter.enable = false"), 0);
     assert_true(c.live_history);
     assert_false(c.counter_enable);
     assert_bad("semaphore.enable = yes", -EINVAL,
@@ -189,14 +208,11 @@ TEST(switches_take_true_and_false_and_on_and_off)
 
 TEST(seconds_need_no_unit_and_take_one)
 {
-    struct config c;
-    char why[512];
-
-    assert_rc(text(&c, "counter.stats_interval = 3600", why), 0);
+    assert_rc(set_text("counter.stats_interval = 3600"), 0);
     assert_int_equal(c.counter_stats_interval_s, 3600);
-    assert_rc(text(&c, "counter.stats_interval = 2d", why), 0);
+    assert_rc(set_text("counter.stats_interval = 2d"), 0);
     assert_int_equal(c.counter_stats_interval_s, 172800);
-    assert_rc(text(&c, "semaphore.gc_interval = 1s", why), 0);
+    assert_rc(set_text("semaphore.gc_interval = 1s"), 0);
     assert_int_equal(c.semaphore_gc_interval_s, 1);
     assert_bad("semaphore.gc_interval = 1000ms", -EINVAL,
                "t.conf:1: semaphore.gc_interval: \"1000ms\" is wrong; give "
@@ -211,15 +227,10 @@ TEST(seconds_need_no_unit_and_take_one)
 
 TEST(both_names_of_the_statistics_interval_are_one_setting)
 {
-    struct config c;
-    char why[512];
-
-    assert_rc(text(&c, "counter.stat_interval = 20", why), 0);
+    assert_rc(set_text("counter.stat_interval = 20"), 0);
     assert_int_equal(c.counter_stats_interval_s, 20);
-    assert_rc(text(&c,
-                   "counter.stat_interval = 20\n"
-                   "counter.stats_interval = 30",
-                   why),
+    assert_rc(set_text("counter.stat_interval = 20\n"
+                       "counter.stats_interval = 30"),
               0);
     assert_int_equal(c.counter_stats_interval_s, 30);
     assert_bad("counter.stat_interval = 5", -ERANGE,
@@ -233,20 +244,17 @@ TEST(the_live_address_has_no_port)
         "127.0.0.1", "0.0.0.0", "[::1]", "localhost", "db1", "db1.example.org"};
     static const char *const bad[] = {"127.0.0.1:11215", "::1",     "[::1]:1",
                                       "db1:11215",       "127.0.0", "db 1"};
-    struct config c;
-    char why[512];
 
     config_defaults(&c);
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
-        assert_rc(config_set(&c, "live.address", good[i], why, sizeof why), 0);
+        assert_rc(set("live.address", good[i]), 0);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        assert_rc(config_set(&c, "live.address", bad[i], why, sizeof why),
-                  -EINVAL);
+        assert_rc(set("live.address", bad[i]), -EINVAL);
     assert_bad("live.address = 127.0.0.1:1", -EINVAL,
                "t.conf:1: live.address: \"127.0.0.1:1\" is wrong; give an "
                "address or host name without a port, such as 127.0.0.1 or "
                "[::1]");
-    assert_rc(config_set(&c, "live.address", "", why, sizeof why), -ERANGE);
+    assert_rc(set("live.address", ""), -ERANGE);
 }
 
 /* ---- errors ------------------------------------------------------------ */
@@ -324,23 +332,18 @@ TEST(bytes_from_outside_are_shown_escaped_and_cut)
 TEST(a_value_that_does_not_fit_is_refused)
 {
     static char bytes[CONFIG_TEXT_SIZE + 64];
-    struct config c;
-    char why[512];
 
     memset(bytes, 'x', sizeof bytes - 1);
     memcpy(bytes, "data_dir=", 9);
     bytes[9 + CONFIG_TEXT_SIZE] = '\0';
-    assert_rc(text(&c, bytes, why), -ERANGE);
+    assert_rc(set_text(bytes), -ERANGE);
     bytes[9 + CONFIG_TEXT_SIZE - 1] = '\0';
-    assert_rc(text(&c, bytes, why), 0);
+    assert_rc(set_text(bytes), 0);
     assert_int_equal(strlen(c.data_dir), CONFIG_TEXT_SIZE - 1);
 }
 
 TEST(a_zero_byte_is_refused)
 {
-    struct config c;
-    char why[512];
-
     config_defaults(&c);
     assert_rc(config_text(&c, "data_dir=a\0b", 12, "t.conf", why, sizeof why),
               -EINVAL);
@@ -349,14 +352,13 @@ TEST(a_zero_byte_is_refused)
 
 TEST(a_failed_value_changes_nothing)
 {
-    struct config c, before;
-    char why[512];
+    struct config before;
 
     config_defaults(&c);
     before = c;
-    assert_rc(config_set(&c, "log.size", "3G", why, sizeof why), -ERANGE);
-    assert_rc(config_set(&c, "read.listen", "x", why, sizeof why), -EINVAL);
-    assert_rc(config_set(&c, "log.sync", "x", why, sizeof why), -EINVAL);
+    assert_rc(set("log.size", "3G"), -ERANGE);
+    assert_rc(set("read.listen", "x"), -EINVAL);
+    assert_rc(set("log.sync", "x"), -EINVAL);
     assert_memory_equal(&c, &before, sizeof c);
 }
 
@@ -364,164 +366,132 @@ TEST(a_failed_value_changes_nothing)
 
 TEST(settings_that_contradict_each_other_are_refused)
 {
-    struct config c;
-    char why[512];
-
     config_defaults(&c);
     c.log_count = 5;
     c.log_max = 4;
-    assert_rc(config_check(&c, why, sizeof why), -EINVAL);
-    assert_string_equal(
-        why, "log.count is 5 and log.max 4; give log.max at least log.count");
+    assert_rc(check(), -EINVAL);
+    assert_why("log.count is 5 and log.max 4; give log.max at least log.count");
 
-    assert_rc(text(&c, "read.listen = 127.0.0.1:48881", why), 0);
-    assert_rc(config_check(&c, why, sizeof why), -EINVAL);
-    assert_string_equal(why, "write.ack_listen and read.listen are both "
-                             "127.0.0.1:48881; give each its own port");
+    assert_rc(set_text("read.listen = 127.0.0.1:48881"), 0);
+    assert_rc(check(), -EINVAL);
+    assert_why("write.ack_listen and read.listen are both "
+               "127.0.0.1:48881; give each its own port");
 
     config_defaults(&c);
     c.log_size = 8192 + 543;
-    assert_rc(config_check(&c, why, sizeof why), -EINVAL);
+    assert_rc(check(), -EINVAL);
     c.log_size++;
-    assert_rc(config_check(&c, why, sizeof why), 0);
+    assert_rc(check(), 0);
 }
 
 TEST(a_site_that_no_browser_names_so_is_refused)
 {
     static const char *const bad[] = {"example.org", "https://example.org/",
                                       "https://", "://x", "*"};
-    struct config c;
-    char why[512];
 
     config_defaults(&c);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         snprintf(c.read_cors, sizeof c.read_cors, "https://a.b %s", bad[i]);
-        assert_rc(config_check(&c, why, sizeof why), -EINVAL);
+        assert_rc(check(), -EINVAL);
     }
-    assert_string_equal(why, "read.cors: \"*\" is not an origin; give origins "
-                             "without a path, such as https://example.org, or "
-                             "* alone");
+    assert_why("read.cors: \"*\" is not an origin; give origins "
+               "without a path, such as https://example.org, or "
+               "* alone");
     snprintf(c.read_cors, sizeof c.read_cors, " https://a.b  http://[::1]:80 ");
-    assert_rc(config_check(&c, why, sizeof why), 0);
+    assert_rc(check(), 0);
     snprintf(c.read_cors, sizeof c.read_cors, "*");
-    assert_rc(config_check(&c, why, sizeof why), 0);
+    assert_rc(check(), 0);
 }
 
 TEST(live_ports_that_meet_another_are_refused)
 {
-    struct config c;
-    char why[512];
+    assert_rc(set_text("semaphore.enable=on\nsemaphore.port=11215"), 0);
+    assert_rc(check(), -EINVAL);
+    assert_why("counter.port and semaphore.port are both "
+               "127.0.0.1:11215; give each its own port");
+    assert_rc(set("counter.enable", "false"), 0);
+    assert_rc(check(), 0);
 
-    assert_rc(text(&c, "semaphore.enable=on\nsemaphore.port=11215", why), 0);
-    assert_rc(config_check(&c, why, sizeof why), -EINVAL);
-    assert_string_equal(why, "counter.port and semaphore.port are both "
-                             "127.0.0.1:11215; give each its own port");
-    assert_rc(config_set(&c, "counter.enable", "false", why, sizeof why), 0);
-    assert_rc(config_check(&c, why, sizeof why), 0);
+    assert_rc(set_text("live.address=[::1]\nwrite.listen=[::1]:11215"), 0);
+    assert_rc(check(), -EINVAL);
+    assert_why("write.listen and counter.port are both "
+               "[::1]:11215; give each its own port");
 
-    assert_rc(text(&c, "live.address=[::1]\nwrite.listen=[::1]:11215", why), 0);
-    assert_rc(config_check(&c, why, sizeof why), -EINVAL);
-    assert_string_equal(why, "write.listen and counter.port are both "
-                             "[::1]:11215; give each its own port");
-
-    assert_rc(
-        text(&c, "semaphore.enable=on\nsemaphore.port=0\ncounter.port=0", why),
-        0);
-    assert_rc(config_check(&c, why, sizeof why), 0);
+    assert_rc(set_text("semaphore.enable=on\nsemaphore.port=0\ncounter.port=0"),
+              0);
+    assert_rc(check(), 0);
 }
 
 TEST(a_socket_alone_stands_for_any_address_or_port)
 {
-    struct config c;
-    char why[512];
-
-    assert_rc(text(&c,
-                   "write.listen=socket\nwrite.ack_listen=socket\n"
-                   "read.listen=socket\nhttp.listen=socket\n"
-                   "counter.port=socket\nsemaphore.port=socket\n"
-                   "semaphore.enable=on\nquota.enable=on",
-                   why),
+    assert_rc(set_text("write.listen=socket\nwrite.ack_listen=socket\n"
+                       "read.listen=socket\nhttp.listen=socket\n"
+                       "counter.port=socket\nsemaphore.port=socket\n"
+                       "semaphore.enable=on\nquota.enable=on"),
               0);
     assert_string_equal(c.read_listen, "socket");
     assert_true(c.counter_port == CONFIG_PORT_SOCKET);
     assert_true(c.semaphore_port == CONFIG_PORT_SOCKET);
-    assert_rc(config_check(&c, why, sizeof why), 0);
-    assert_rc(config_set(&c, "counter.port", "sockets", why, sizeof why),
-              -EINVAL);
+    assert_rc(check(), 0);
+    assert_rc(set("counter.port", "sockets"), -EINVAL);
 }
 
 TEST(live_history_needs_room_for_its_names)
 {
-    struct config c;
-    char why[512];
-
-    assert_rc(text(&c, "live.history=on\nmessage.keyspace_size=22", why), 0);
-    assert_rc(config_check(&c, why, sizeof why), -EINVAL);
-    assert_string_equal(why, "live.history: message.keyspace_size of 22 does "
-                             "not hold live.semaphore.acquired; give at least "
-                             "23, or live.history = off");
+    assert_rc(set_text("live.history=on\nmessage.keyspace_size=22"), 0);
+    assert_rc(check(), -EINVAL);
+    assert_why("live.history: message.keyspace_size of 22 does "
+               "not hold live.semaphore.acquired; give at least "
+               "23, or live.history = off");
     assert_int_equal(strlen("live.semaphore.acquired"),
                      CONFIG_HISTORY_KEYSPACE_MIN);
     c.keyspace_size = CONFIG_HISTORY_KEYSPACE_MIN;
     c.key_size = CONFIG_HISTORY_KEY_MIN - 1;
-    assert_rc(config_check(&c, why, sizeof why), -EINVAL);
-    assert_string_equal(why, "live.history: message.key_size of 33 does not "
-                             "hold the hash of a long name; give at least 34, "
-                             "or live.history = off");
+    assert_rc(check(), -EINVAL);
+    assert_why("live.history: message.key_size of 33 does not "
+               "hold the hash of a long name; give at least 34, "
+               "or live.history = off");
     c.key_size = CONFIG_HISTORY_KEY_MIN;
-    assert_rc(config_check(&c, why, sizeof why), 0);
+    assert_rc(check(), 0);
     c.key_size = 1;
     c.counter_enable = false;
-    assert_rc(config_check(&c, why, sizeof why), 0);
+    assert_rc(check(), 0);
     c.quota_enable = true;
-    assert_rc(config_check(&c, why, sizeof why), -EINVAL);
+    assert_rc(check(), -EINVAL);
     c.live_history = false;
-    assert_rc(config_check(&c, why, sizeof why), 0);
+    assert_rc(check(), 0);
 }
 
 TEST(ports_that_are_off_or_free_may_be_the_same)
 {
-    struct config c;
-    char why[512];
-
-    assert_rc(text(&c,
-                   "write.listen=127.0.0.1:0\nwrite.ack_listen=127.0.0.1:0\n"
-                   "read.listen=127.0.0.1:0",
-                   why),
-              0);
-    assert_rc(config_check(&c, why, sizeof why), 0);
-    assert_rc(text(&c, "write.listen=\nread.listen=", why), 0);
-    assert_rc(config_check(&c, why, sizeof why), 0);
+    assert_rc(
+        set_text("write.listen=127.0.0.1:0\nwrite.ack_listen=127.0.0.1:0\n"
+                 "read.listen=127.0.0.1:0"),
+        0);
+    assert_rc(check(), 0);
+    assert_together("write.listen=\nread.listen=", NULL);
 }
 
 TEST(a_cluster_needs_nodes_that_are_addresses)
 {
-    struct config c;
-    char why[512];
-
     config_defaults(&c);
     assert_false(c.store_cluster);
-    assert_rc(config_set(&c, "store", "redis", why, sizeof why), -EINVAL);
-    assert_rc(config_set(&c, "store", "cluster", why, sizeof why), 0);
-    assert_rc(config_check(&c, why, sizeof why), -EINVAL);
+    assert_rc(set("store", "redis"), -EINVAL);
+    assert_rc(set("store", "cluster"), 0);
+    assert_rc(check(), -EINVAL);
     assert_non_null(strstr(why, "store.nodes"));
-    assert_rc(config_set(&c, "store.nodes", "a:1 b", why, sizeof why), -EINVAL);
+    assert_rc(set("store.nodes", "a:1 b"), -EINVAL);
     assert_non_null(strstr(why, "\"b\""));
-    assert_rc(config_set(&c, "store.nodes", "a:1  [::1]:2", why, sizeof why),
-              0);
-    assert_rc(config_check(&c, why, sizeof why), 0);
+    assert_rc(set("store.nodes", "a:1  [::1]:2"), 0);
+    assert_rc(check(), 0);
 }
 
 TEST(parts_are_set_for_all_and_for_single_keyspaces)
 {
-    struct config c;
-    char why[512];
-
     config_defaults(&c);
-    assert_rc(config_set(&c, "store.parts", "4", why, sizeof why), 0);
-    assert_rc(config_set(&c, "store.parts.w*", "16", why, sizeof why), 0);
-    assert_rc(config_set(&c, "store.parts.words", "0", why, sizeof why),
-              -EINVAL);
+    assert_rc(set("store.parts", "4"), 0);
+    assert_rc(set("store.parts.w*", "16"), 0);
+    assert_rc(set("store.parts.words", "0"), -EINVAL);
     assert_non_null(strstr(why, "1 to 256"));
     assert_int_equal(c.store_parts, 4);
     assert_int_equal(parts_of(&c.store_parts_of, (const uint8_t *)"words", 5,
@@ -543,12 +513,11 @@ check_limits(void *ctx, const char *key, const char *type, const char *def,
 {
     struct limits *limits = ctx;
     const char *comma = strrchr(type, ',');
-    char min[32], max[32], why[512];
-    struct config c;
+    char min[32], max[32];
 
     limits->seen++;
     config_defaults(&c);
-    assert_rc(config_set(&c, key, def, why, sizeof why), 0);
+    assert_rc(set(key, def), 0);
     assert_true(strlen(help) > 8);
     if (strncmp(type, "an address", 10) == 0 ||
         strncmp(type, "a path", 6) == 0 || strncmp(type, "paths", 5) == 0 ||
@@ -563,11 +532,11 @@ check_limits(void *ctx, const char *key, const char *type, const char *def,
         return;
     assert_non_null(comma);
     assert_int_equal(sscanf(comma, ", %31s to %31s", min, max), 2);
-    assert_rc(config_set(&c, key, min, why, sizeof why), 0);
-    assert_rc(config_set(&c, key, max, why, sizeof why), 0);
+    assert_rc(set(key, min), 0);
+    assert_rc(set(key, max), 0);
     memmove(max + 1, max, strlen(max) + 1);
     max[0] = '9'; /* one digit more */
-    assert_rc(config_set(&c, key, max, why, sizeof why), -ERANGE);
+    assert_rc(set(key, max), -ERANGE);
 }
 
 TEST(each_limit_in_the_table_holds)
@@ -585,45 +554,43 @@ TEST(each_limit_in_the_table_holds)
 
 CASE(a_file_that_cannot_be_read_is_named, dir)
 {
-    struct config c;
-    char why[512], path[600];
+    char path[600];
 
     config_defaults(&c);
     snprintf(path, sizeof path, "%s/none.conf", dir->path);
-    assert_rc(config_file(&c, path, why, sizeof why), -ENOENT);
+    assert_rc(set_file(path), -ENOENT);
     assert_non_null(strstr(why, "No such file or directory"));
-    assert_rc(config_file(&c, dir->path, why, sizeof why), -EISDIR);
+    assert_rc(set_file(dir->path), -EISDIR);
 
     tmpdir_put(dir, "a.conf", "log.count = 7\n", 14, 0600);
     snprintf(path, sizeof path, "%s/a.conf", dir->path);
     fault_inject("read", 1, EIO);
-    assert_rc(config_file(&c, path, why, sizeof why), -EIO);
+    assert_rc(set_file(path), -EIO);
     fault_inject("malloc", 1, ENOMEM);
-    assert_rc(config_file(&c, path, why, sizeof why), -ENOMEM);
+    assert_rc(set_file(path), -ENOMEM);
     fault_clear();
-    assert_rc(config_file(&c, path, why, sizeof why), 0);
+    assert_rc(set_file(path), 0);
     assert_int_equal(c.log_count, 7);
 }
 
 CASE(a_file_of_more_than_a_mebibyte_is_refused, dir)
 {
     static char bytes[(1 << 20) + 1];
-    struct config c;
-    char why[512], path[600];
+    char path[600];
 
     memset(bytes, '\n', sizeof bytes);
     config_defaults(&c);
     snprintf(path, sizeof path, "%s/a.conf", dir->path);
     tmpdir_put(dir, "a.conf", bytes, sizeof bytes, 0600);
-    assert_rc(config_file(&c, path, why, sizeof why), -EFBIG);
+    assert_rc(set_file(path), -EFBIG);
     tmpdir_put(dir, "b.conf", bytes, sizeof bytes - 1, 0600);
     snprintf(path, sizeof path, "%s/b.conf", dir->path);
-    assert_rc(config_file(&c, path, why, sizeof why), 0);
+    assert_rc(set_file(path), 0);
 }
 
 /* getopt_long() may move the pointers of its copy; nobody writes the words. */
 static int
-run(struct config *c, struct config_command *command, const char *const *words)
+run(const char *const *words)
 {
     static char *argv[2 * CONFIG_SOURCES_MAX + 8];
     int argc = 0;
@@ -631,38 +598,31 @@ run(struct config *c, struct config_command *command, const char *const *words)
     for (; words[argc] != NULL; argc++)
         argv[argc] = (char *)(uintptr_t)words[argc];
     argv[argc] = NULL;
-    return config_daemon(c, command, argc, argv, "countd-test", "a test");
+    return config_daemon(&c, &command, argc, argv, "countd-test", "a test");
 }
 
 /* As systemd sets it for a unit with StateDirectory=. */
 CASE(the_state_directory_is_the_default_of_a_daemon, dir)
 {
-    struct config_command command;
-    struct config c;
     char file[600];
 
     tmpdir_put(dir, "empty", "", 0, 0600);
     tmpdir_put(dir, "sets", "data_dir = /set\n", 16, 0600);
     assert_int_equal(setenv("STATE_DIRECTORY", "/var/lib/here", 1), 0);
     snprintf(file, sizeof file, "%s/empty", dir->path);
-    assert_int_equal(run(&c, &command, (const char *[]){"x", "-f", file, NULL}),
-                     -1);
+    assert_int_equal(run((const char *[]){"x", "-f", file, NULL}), -1);
     assert_string_equal(c.data_dir, "/var/lib/here");
     snprintf(file, sizeof file, "%s/sets", dir->path);
-    assert_int_equal(run(&c, &command, (const char *[]){"x", "-f", file, NULL}),
-                     -1);
+    assert_int_equal(run((const char *[]){"x", "-f", file, NULL}), -1);
     assert_string_equal(c.data_dir, "/set");
     assert_int_equal(unsetenv("STATE_DIRECTORY"), 0);
     snprintf(file, sizeof file, "%s/empty", dir->path);
-    assert_int_equal(run(&c, &command, (const char *[]){"x", "-f", file, NULL}),
-                     -1);
+    assert_int_equal(run((const char *[]){"x", "-f", file, NULL}), -1);
     assert_string_equal(c.data_dir, "data");
 }
 
 CASE(the_command_line_overrides_the_file_wherever_it_stands, dir)
 {
-    struct config_command command;
-    struct config c;
     char path[600];
     const char *argv[] = {"x",  "-o", "log.count=3", "-f",        path,
                           "-d", "/y", "-o",          "log.max=9", NULL};
@@ -670,7 +630,7 @@ CASE(the_command_line_overrides_the_file_wherever_it_stands, dir)
 
     tmpdir_put(dir, "a.conf", file, sizeof file - 1, 0600);
     snprintf(path, sizeof path, "%s/a.conf", dir->path);
-    assert_int_equal(run(&c, &command, argv), -1);
+    assert_int_equal(run(argv), -1);
     assert_int_equal(c.log_count, 3);
     assert_int_equal(c.log_max, 9);
     assert_int_equal(c.keyspace_max, 5);
@@ -689,19 +649,17 @@ TEST(the_user_is_a_setting_and_a_flag)
     static const char *const none[] = {"x", "-u", "countd", "-u", "", NULL};
     static char name[CONFIG_USER_SIZE + 1];
     const char *const longest[] = {"x", "-u", name, NULL};
-    struct config_command command;
-    struct config c;
 
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
-        assert_int_equal(run(&c, &command, lines[i]), -1);
+        assert_int_equal(run(lines[i]), -1);
         assert_string_equal(c.user, "countd");
     }
-    assert_int_equal(run(&c, &command, none), -1);
+    assert_int_equal(run(none), -1);
     assert_string_equal(c.user, "");
     memset(name, 'n', CONFIG_USER_SIZE - 1);
-    assert_int_equal(run(&c, &command, longest), -1);
+    assert_int_equal(run(longest), -1);
     name[CONFIG_USER_SIZE - 1] = 'n';
-    assert_int_equal(run(&c, &command, longest), CONFIG_EXIT_USAGE);
+    assert_int_equal(run(longest), CONFIG_EXIT_USAGE);
 }
 
 TEST(bad_command_lines_exit_100)
@@ -721,27 +679,23 @@ TEST(bad_command_lines_exit_100)
         {"x", "--frobnicate", NULL},
         {"x", "-t", "-olog.count=0", NULL},
     };
-    struct config_command command;
-    struct config c;
 
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
-        assert_int_equal(run(&c, &command, lines[i]), CONFIG_EXIT_USAGE);
+        assert_int_equal(run(lines[i]), CONFIG_EXIT_USAGE);
 }
 
 TEST(too_many_overrides_are_refused)
 {
     static const char *argv[2 * CONFIG_SOURCES_MAX + 4];
-    struct config_command command;
-    struct config c;
 
     argv[0] = "x";
     for (size_t i = 0; i <= CONFIG_SOURCES_MAX; i++) {
         argv[1 + 2 * i] = "-d";
         argv[2 + 2 * i] = "/z";
     }
-    assert_int_equal(run(&c, &command, argv), CONFIG_EXIT_USAGE);
+    assert_int_equal(run(argv), CONFIG_EXIT_USAGE);
     argv[1 + 2 * CONFIG_SOURCES_MAX] = NULL;
-    assert_int_equal(run(&c, &command, argv), -1);
+    assert_int_equal(run(argv), -1);
 }
 
 TEST(the_ready_descriptor_gets_lines_and_an_empty_one)
@@ -769,8 +723,7 @@ TEST(the_environment_names_the_settings_file_or_forbids_one)
 {
     struct config_sources sources = {0};
     struct tmpdir dir;
-    struct config c;
-    char path[700], why[512];
+    char path[700];
 
     tmpdir_make(&dir);
     tmpdir_put(&dir, "a.conf", "log.count = 7\n", 14, 0600);
