@@ -254,28 +254,27 @@ find_row(const char *key)
 }
 
 int
-config_set(struct config *c, const char *key, const char *value, char *why,
-           size_t why_size)
+config_set(struct config *c, const char *key, const char *value,
+           char why[CONFIG_WHY_SIZE])
 {
     const struct config_row *row = find_row(key);
     char shown[CONFIG_SHOWN_TEXT];
 
     if (row == NULL)
         return config_fail(
-            why, why_size, -ENOENT,
-            "%s: no such setting; countd-write -h lists them all",
+            why, -ENOENT, "%s: no such setting; countd-write -h lists them all",
             config_show(key, strlen(key), shown));
-    return config_set_value(c, row, key, value, why, why_size);
+    return config_set_value(c, row, key, value, why);
 }
 
 void
 config_defaults(struct config *c)
 {
-    char why[256];
+    char why[CONFIG_WHY_SIZE];
 
     memset(c, 0, sizeof *c);
     for (size_t i = 0; i < ROW_COUNT; i++) {
-        const int rc = config_set(c, rows[i].key, rows[i].def, why, sizeof why);
+        const int rc = config_set(c, rows[i].key, rows[i].def, why);
 
         assert(rc == 0);
     }

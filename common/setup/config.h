@@ -152,22 +152,23 @@ struct config_command {
 
 void config_defaults(struct config *c);
 
+#define CONFIG_WHY_SIZE 512 /* of what is wrong with a setting */
+
 /* Sets one key.  -ENOENT unknown key, -EINVAL bad value, -ERANGE out of
- * range; `why` (at least 256 bytes) then says what was wrong and what is
- * right. */
-int config_set(struct config *c, const char *key, const char *value, char *why,
-               size_t why_size);
+ * range; `why` then says what was wrong and what is right. */
+int config_set(struct config *c, const char *key, const char *value,
+               char why[CONFIG_WHY_SIZE]);
 
 /* Reads a file; the error names file and line. */
-int config_file(struct config *c, const char *path, char *why, size_t why_size);
+int config_file(struct config *c, const char *path, char why[CONFIG_WHY_SIZE]);
 
 /* Reads settings from memory (the fuzz target and config_file use it). */
 int config_text(struct config *c, const char *text, size_t size,
-                const char *path, char *why, size_t why_size);
+                const char *path, char why[CONFIG_WHY_SIZE]);
 
 /* Checks what spans keys: one slot at least must fit log.size, both ports
  * not the same ... */
-int config_check(const struct config *c, char *why, size_t why_size);
+int config_check(const struct config *c, char why[CONFIG_WHY_SIZE]);
 
 /* A daemon's whole command line: -f FILE, -o KEY=VALUE, -d DIR, -u USER, -t,
  * -h, -V, --ready-fd N.  Prints help, version or the error itself.  Returns -1
@@ -212,8 +213,8 @@ int config_test(const struct config *c);
 /* Defaults, then sources, of which the file is that of config_find() when none
  * was given.  What spans keys is for those who serve: they call
  * config_check(), and a client does not, as it uses few of them. */
-int config_load(struct config *c, const struct config_sources *s, char *why,
-                size_t why_size);
+int config_load(struct config *c, const struct config_sources *s,
+                char why[CONFIG_WHY_SIZE]);
 
 /* Reads a duration as the file does: "200ms", "1m", "10" (seconds).  -EINVAL,
  * -ERANGE. */

@@ -72,7 +72,7 @@ may_be_shared(const char *address)
 }
 
 static int
-check_addresses(const struct config *c, char *why, size_t why_size)
+check_addresses(const struct config *c, char why[CONFIG_WHY_SIZE])
 {
     const size_t count = PLACES - 1; /* datagrams have ports of their own */
     struct places p;
@@ -86,7 +86,7 @@ check_addresses(const struct config *c, char *why, size_t why_size)
         for (size_t j = i + 1; j < count; j++)
             if (strcmp(a, p.rows[j].address) == 0)
                 return config_fail(
-                    why, why_size, -EINVAL,
+                    why, -EINVAL,
                     "%s and %s are both %s; give each its own port",
                     p.rows[i].key, p.rows[j].key, a);
     }
@@ -94,21 +94,21 @@ check_addresses(const struct config *c, char *why, size_t why_size)
 }
 
 static int
-check_history(const struct config *c, char *why, size_t why_size)
+check_history(const struct config *c, char why[CONFIG_WHY_SIZE])
 {
     if (!c->live_history ||
         (!c->counter_enable && !c->semaphore_enable && !c->quota_enable))
         return 0;
     if (c->keyspace_size < CONFIG_HISTORY_KEYSPACE_MIN)
         return config_fail(
-            why, why_size, -EINVAL,
+            why, -EINVAL,
             "live.history: message.keyspace_size of %" PRIu64
             " does not hold live.semaphore.acquired; give at least "
             "%d, or live.history = off",
             c->keyspace_size, CONFIG_HISTORY_KEYSPACE_MIN);
     if (c->key_size < CONFIG_HISTORY_KEY_MIN)
         return config_fail(
-            why, why_size, -EINVAL,
+            why, -EINVAL,
             "live.history: message.key_size of %" PRIu64
             " does not hold the hash of a long name; give at least "
             "%d, or live.history = off",
@@ -119,7 +119,7 @@ check_history(const struct config *c, char *why, size_t why_size)
 /* The keyspaces of StatsD and Graphite, and the keys of their statistics, must
  * fit into messages. */
 static int
-check_lines(const struct config *c, char *why, size_t why_size)
+check_lines(const struct config *c, char why[CONFIG_WHY_SIZE])
 {
     const size_t keyspace =
         strlen(c->statsd_keyspace) + sizeof ".timer.count" - 1;
@@ -131,14 +131,14 @@ check_lines(const struct config *c, char *why, size_t why_size)
         c->graphite_listen[0] == '\0')
         return 0;
     if (c->keyspace_size < least)
-        return config_fail(why, why_size, -EINVAL,
+        return config_fail(why, -EINVAL,
                            "message.keyspace_size: %" PRIu64
                            " bytes do not hold %s.timer.count and "
                            "countd.graphite; give at least %zu, or a shorter "
                            "statsd.keyspace",
                            c->keyspace_size, c->statsd_keyspace, least);
     if (c->key_size < key)
-        return config_fail(why, why_size, -EINVAL,
+        return config_fail(why, -EINVAL,
                            "message.key_size: %" PRIu64
                            " bytes do not hold ignored.gauge; give at least "
                            "%zu, or no statsd.listen and graphite.listen",
@@ -148,13 +148,13 @@ check_lines(const struct config *c, char *why, size_t why_size)
 
 /* The strings of Redis clients have a keyspace. */
 static int
-check_resp(const struct config *c, char *why, size_t why_size)
+check_resp(const struct config *c, char why[CONFIG_WHY_SIZE])
 {
     const size_t size = strlen(c->resp_keyspace);
 
     if (c->resp_listen[0] == '\0' || c->keyspace_size >= size)
         return 0;
-    return config_fail(why, why_size, -EINVAL,
+    return config_fail(why, -EINVAL,
                        "resp.keyspace: %s is longer than "
                        "message.keyspace_size=%" PRIu64 "; give a shorter name",
                        c->resp_keyspace, c->keyspace_size);
@@ -162,7 +162,7 @@ check_resp(const struct config *c, char *why, size_t why_size)
 
 /* Origins as browsers send them: a scheme, a host, perhaps a port. */
 static int
-check_origins(const struct config *c, char *why, size_t why_size)
+check_origins(const struct config *c, char why[CONFIG_WHY_SIZE])
 {
     const char *at = c->read_cors;
     char shown[CONFIG_SHOWN_TEXT];
@@ -175,7 +175,7 @@ check_origins(const struct config *c, char *why, size_t why_size)
             (!scheme || scheme == at || scheme + 3 == at + size ||
              memchr(scheme + 3, '/', size - (size_t)(scheme + 3 - at))))
             return config_fail(
-                why, why_size, -EINVAL,
+                why, -EINVAL,
                 "read.cors: \"%s\" is not an origin; give origins without a "
                 "path, such as https://example.org, or * alone",
                 config_show(at, size, shown));
@@ -186,38 +186,37 @@ check_origins(const struct config *c, char *why, size_t why_size)
 
 /* The engine on a cluster must know where that is. */
 static int
-check_store(const struct config *c, char *why, size_t why_size)
+check_store(const struct config *c, char why[CONFIG_WHY_SIZE])
 {
     if (!c->store_cluster || c->store_nodes[0] != '\0')
         return 0;
-    return config_fail(why, why_size, -EINVAL,
+    return config_fail(why, -EINVAL,
                        "store.nodes: empty; store = cluster needs the address "
                        "and port of at least one node");
 }
 
 int
-config_check(const struct config *c, char *why, size_t why_size)
+config_check(const struct config *c, char why[CONFIG_WHY_SIZE])
 {
     /* As layout_init() computes it: message, epoch, time, synced, crc32. */
     const uint64_t slot_size = 8 + c->keyspace_size + c->key_size + 24;
 
     if (c->log_size < LAYOUT_SLOTS_AT + slot_size)
-        return config_fail(why, why_size, -EINVAL,
+        return config_fail(why, -EINVAL,
                            "log.size: %" PRIu64
                            " bytes hold no message; give at "
                            "least %" PRIu64,
                            c->log_size, LAYOUT_SLOTS_AT + slot_size);
     if (c->log_count > c->log_max)
-        return config_fail(why, why_size, -EINVAL,
+        return config_fail(why, -EINVAL,
                            "log.count is %" PRIu64 " and log.max %" PRIu64
                            "; give log.max at least log.count",
                            c->log_count, c->log_max);
-    if (check_history(c, why, why_size) < 0 ||
-        check_lines(c, why, why_size) < 0 || check_resp(c, why, why_size) < 0 ||
-        check_origins(c, why, why_size) < 0 ||
-        check_store(c, why, why_size) < 0)
+    if (check_history(c, why) < 0 || check_lines(c, why) < 0 ||
+        check_resp(c, why) < 0 || check_origins(c, why) < 0 ||
+        check_store(c, why) < 0)
         return -EINVAL;
-    return check_addresses(c, why, why_size);
+    return check_addresses(c, why);
 }
 
 /* Checks the file of http.tokens as the daemon's user, where this process may

@@ -35,24 +35,24 @@ config_source_add(struct config_sources *s, int letter, const char *text)
 }
 
 static int
-set_override(struct config *c, const char *text, char *why, size_t why_size)
+set_override(struct config *c, const char *text, char why[CONFIG_WHY_SIZE])
 {
     const char *equals = strchr(text, '=');
     char key[CONFIG_KEY_SIZE + 1], shown[CONFIG_SHOWN_TEXT];
     size_t size;
 
     if (equals == NULL)
-        return config_fail(why, why_size, -EINVAL, "-o %s: give -o KEY=VALUE",
+        return config_fail(why, -EINVAL, "-o %s: give -o KEY=VALUE",
                            config_show(text, strlen(text), shown));
     size = (size_t)(equals - text);
     if (size == 0 || size >= sizeof key)
         return config_fail(
-            why, why_size, -ENOENT,
+            why, -ENOENT,
             "-o %s: no such setting; countd-write -h lists them all",
             config_show(text, strlen(text), shown));
     memcpy(key, text, size);
     key[size] = '\0';
-    return config_set(c, key, equals + 1, why, why_size);
+    return config_set(c, key, equals + 1, why);
 }
 
 const char *
@@ -66,24 +66,24 @@ config_find(const char *fallback)
 }
 
 int
-config_load(struct config *c, const struct config_sources *s, char *why,
-            size_t why_size)
+config_load(struct config *c, const struct config_sources *s,
+            char why[CONFIG_WHY_SIZE])
 {
     const char *file = s->file != NULL ? s->file : config_find(CONFIG_FILE);
     int rc = 0;
 
     config_defaults(c);
     if (s->state_dir != NULL)
-        rc = config_set(c, "data_dir", s->state_dir, why, why_size);
+        rc = config_set(c, "data_dir", s->state_dir, why);
     if (rc == 0 && file != NULL)
-        rc = config_file(c, file, why, why_size);
+        rc = config_file(c, file, why);
     for (size_t i = 0; rc == 0 && i < s->count; i++) {
         if (s->letters[i] == 'd')
-            rc = config_set(c, "data_dir", s->texts[i], why, why_size);
+            rc = config_set(c, "data_dir", s->texts[i], why);
         else if (s->letters[i] == 'u')
-            rc = config_set(c, "user", s->texts[i], why, why_size);
+            rc = config_set(c, "user", s->texts[i], why);
         else
-            rc = set_override(c, s->texts[i], why, why_size);
+            rc = set_override(c, s->texts[i], why);
     }
     return rc;
 }
@@ -196,7 +196,7 @@ config_daemon(struct config *c, struct config_command *command, int argc,
     };
     /* systemd sets it for the units, which have StateDirectory=. */
     struct config_sources sources = {.state_dir = getenv("STATE_DIRECTORY")};
-    char why[512];
+    char why[CONFIG_WHY_SIZE];
     int option;
 
     diag_init(program, DIAG_INFO);
@@ -216,8 +216,7 @@ config_daemon(struct config *c, struct config_command *command, int argc,
         diag(DIAG_ERROR, "%s: no argument was expected; see -h", argv[optind]);
         return CONFIG_EXIT_USAGE;
     }
-    if (config_load(c, &sources, why, sizeof why) < 0 ||
-        config_check(c, why, sizeof why) < 0) {
+    if (config_load(c, &sources, why) < 0 || config_check(c, why) < 0) {
         diag(DIAG_ERROR, "%s", why);
         return CONFIG_EXIT_USAGE;
     }

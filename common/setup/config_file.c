@@ -38,7 +38,7 @@ trim_piece(struct piece p)
 /* Takes the comment and the quotes off a value.  Between quotes every byte
  * but a quote stands for itself. */
 static int
-value_of(struct piece *p, char *why, size_t why_size)
+value_of(struct piece *p, char why[CONFIG_WHY_SIZE])
 {
     const char *end;
     struct piece rest;
@@ -47,14 +47,14 @@ value_of(struct piece *p, char *why, size_t why_size)
     if (p->size > 0 && p->at[0] == '"') {
         end = memchr(p->at + 1, '"', p->size - 1);
         if (end == NULL)
-            return config_fail(why, why_size, -EINVAL,
+            return config_fail(why, -EINVAL,
                                "a quote is not closed; give \" at both ends");
         rest.at = end + 1;
         rest.size = p->size - (size_t)(rest.at - p->at);
         rest = trim_piece(rest);
         if (rest.size > 0 && rest.at[0] != '#')
             return config_fail(
-                why, why_size, -EINVAL,
+                why, -EINVAL,
                 "something follows the closing quote; give key = "
                 "\"value\" only");
         p->at++;
@@ -71,7 +71,7 @@ value_of(struct piece *p, char *why, size_t why_size)
 
 /* One line: nothing, a comment, or key = value. */
 static int
-set_line(struct config *c, struct piece line, char *why, size_t why_size)
+set_line(struct config *c, struct piece line, char why[CONFIG_WHY_SIZE])
 {
     char key[CONFIG_KEY_SIZE + 1], value[CONFIG_TEXT_SIZE];
     char shown[CONFIG_SHOWN_TEXT];
@@ -83,27 +83,27 @@ set_line(struct config *c, struct piece line, char *why, size_t why_size)
     if (line.size == 0 || line.at[0] == '#')
         return 0;
     if (memchr(line.at, '\0', line.size) != NULL)
-        return config_fail(why, why_size, -EINVAL,
+        return config_fail(why, -EINVAL,
                            "a zero byte; settings are lines of text");
     equals = memchr(line.at, '=', line.size);
     if (equals == NULL)
-        return config_fail(why, why_size, -EINVAL,
+        return config_fail(why, -EINVAL,
                            "\"%s\" is no setting; give key = value",
                            config_show(line.at, line.size, shown));
 
     k = trim_piece((struct piece){line.at, (size_t)(equals - line.at)});
     if (k.size == 0 || k.size > CONFIG_KEY_SIZE)
         return config_fail(
-            why, why_size, -ENOENT,
+            why, -ENOENT,
             "\"%s\": no such setting; countd-write -h lists them all",
             config_show(k.at, k.size, shown));
     v.at = equals + 1;
     v.size = line.size - (size_t)(v.at - line.at);
-    rc = value_of(&v, why, why_size);
+    rc = value_of(&v, why);
     if (rc < 0)
         return rc;
     if (v.size >= sizeof value)
-        return config_fail(why, why_size, -ERANGE,
+        return config_fail(why, -ERANGE,
                            "a value of %zu bytes; give at most %zu", v.size,
                            sizeof value - 1);
 
@@ -111,25 +111,24 @@ set_line(struct config *c, struct piece line, char *why, size_t why_size)
     key[k.size] = '\0';
     memcpy(value, v.at, v.size);
     value[v.size] = '\0';
-    return config_set(c, key, value, why, why_size);
+    return config_set(c, key, value, why);
 }
 
 int
 config_text(struct config *c, const char *text, size_t size, const char *path,
-            char *why, size_t why_size)
+            char why[CONFIG_WHY_SIZE])
 {
-    char line_why[512], shown[CONFIG_SHOWN_TEXT];
+    char line_why[CONFIG_WHY_SIZE], shown[CONFIG_SHOWN_TEXT];
     size_t at = 0;
 
     for (size_t number = 1; at < size; number++) {
         const char *start = text + at;
         const char *end = memchr(start, '\n', size - at);
         const size_t length = end ? (size_t)(end - start) : size - at;
-        const int rc = set_line(c, (struct piece){start, length}, line_why,
-                                sizeof line_why);
+        const int rc = set_line(c, (struct piece){start, length}, line_why);
 
         if (rc < 0)
-            return config_fail(why, why_size, rc, "%s:%zu: %s",
+            return config_fail(why, rc, "%s:%zu: %s",
                                config_show(path, strlen(path), shown), number,
                                line_why);
         at += length + 1;
@@ -171,7 +170,7 @@ free_bytes:
 }
 
 int
-config_file(struct config *c, const char *path, char *why, size_t why_size)
+config_file(struct config *c, const char *path, char why[CONFIG_WHY_SIZE])
 {
     char shown[CONFIG_SHOWN_TEXT];
     char *text = NULL;
@@ -181,7 +180,7 @@ config_file(struct config *c, const char *path, char *why, size_t why_size)
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         rc = -errno;
-        return config_fail(why, why_size, rc,
+        return config_fail(why, rc,
                            "%s: %s; give a settings file that "
                            "can be read",
                            config_show(path, strlen(path), shown),
@@ -190,12 +189,12 @@ config_file(struct config *c, const char *path, char *why, size_t why_size)
     rc = read_whole(fd, &text, &size);
     (void)close(fd); /* only read: nothing can be lost */
     if (rc < 0)
-        return config_fail(why, why_size, rc,
+        return config_fail(why, rc,
                            "%s: %s; give a text file of at most "
                            "1 MiB",
                            config_show(path, strlen(path), shown),
                            strerror(-rc));
-    rc = config_text(c, text, size, path, why, why_size);
+    rc = config_text(c, text, size, path, why);
     free(text);
     return rc;
 }

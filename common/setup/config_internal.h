@@ -53,8 +53,8 @@ struct config_row {
 /* Sets the value of a row; `key` is the one that was given.  As config_set().
  */
 int config_set_value(struct config *c, const struct config_row *row,
-                     const char *key, const char *value, char *why,
-                     size_t why_size);
+                     const char *key, const char *value,
+                     char why[CONFIG_WHY_SIZE]);
 
 /* "a size, 16K to 1G": what a row takes, for config_each() and errors. */
 #define CONFIG_TYPE_TEXT 96
@@ -62,8 +62,8 @@ void config_describe_row(const struct config_row *row,
                          char text[CONFIG_TYPE_TEXT]);
 
 /* Says why not; returns rc. */
-int config_fail(char *why, size_t why_size, int rc, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+int config_fail(char why[CONFIG_WHY_SIZE], int rc, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Bytes from outside as they may be shown: escaped, and cut.  Returns text. */
 const char *config_show(const char *bytes, size_t size,

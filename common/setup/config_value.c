@@ -24,7 +24,6 @@ struct change {
     const char *key; /* as given: the row's, an alias, or history.NAME */
     const char *value;
     char *why;
-    size_t why_size;
 };
 
 struct unit {
@@ -46,12 +45,13 @@ static const struct kind kinds[KIND_END];
 /* ---- errors ------------------------------------------------------------ */
 
 int
-config_fail(char *why, size_t why_size, int rc, const char *format, ...)
+config_fail(char why[CONFIG_WHY_SIZE], int rc, const char *format, ...)
 {
     va_list args;
 
     va_start(args, format);
-    (void)vsnprintf(why, why_size, format, args); /* a cut text still helps */
+    (void)vsnprintf(why, CONFIG_WHY_SIZE, format,
+                    args); /* a cut text still helps */
     va_end(args);
     return rc;
 }
@@ -81,9 +81,9 @@ refuse_part(const struct change *ch, const char *wrong, size_t size)
 {
     char shown[CONFIG_SHOWN_TEXT];
 
-    return config_fail(ch->why, ch->why_size, -EINVAL,
-                       "%s: \"%s\" is wrong; give %s", ch->row->key,
-                       config_show(wrong, size, shown), example_of(ch));
+    return config_fail(ch->why, -EINVAL, "%s: \"%s\" is wrong; give %s",
+                       ch->row->key, config_show(wrong, size, shown),
+                       example_of(ch));
 }
 
 static int
@@ -127,11 +127,10 @@ check_networks(const struct change *ch)
     const int rc = networks_parse(ch->value, &parsed, &wrong, &size);
 
     if (rc == -E2BIG)
-        return config_fail(ch->why, ch->why_size, rc,
-                           "%s: more than %d networks", ch->row->key,
-                           NETWORKS_MAX);
+        return config_fail(ch->why, rc, "%s: more than %d networks",
+                           ch->row->key, NETWORKS_MAX);
     if (rc == -ERANGE)
-        return config_fail(ch->why, ch->why_size, rc,
+        return config_fail(ch->why, rc,
                            "%s: %s has bits set behind its prefix; give the "
                            "network's own address, such as 10.0.0.0/8",
                            ch->row->key, config_show(wrong, size, shown));
@@ -173,10 +172,10 @@ set_text(const struct change *ch)
     int rc = 0;
 
     if (size < row->min)
-        return config_fail(ch->why, ch->why_size, -ERANGE, "%s: empty; give %s",
-                           row->key, example_of(ch));
+        return config_fail(ch->why, -ERANGE, "%s: empty; give %s", row->key,
+                           example_of(ch));
     if (size > row->max)
-        return config_fail(ch->why, ch->why_size, -ERANGE,
+        return config_fail(ch->why, -ERANGE,
                            "%s: %zu bytes are too many; give at most %" PRIu64,
                            row->key, size, row->max);
     if (kinds[row->kind].check != NULL)
@@ -278,8 +277,8 @@ set_number(const struct change *ch)
     if (rc < 0) {
         config_describe_row(row, limits);
         return config_fail(
-            ch->why, ch->why_size, rc, "%s: %s is out of range; give %s",
-            row->key, config_show(ch->value, strlen(ch->value), shown), limits);
+            ch->why, rc, "%s: %s is out of range; give %s", row->key,
+            config_show(ch->value, strlen(ch->value), shown), limits);
     }
     memcpy((char *)ch->config + row->at, &number, sizeof number);
     return 0;
@@ -311,7 +310,7 @@ set_tiers(const struct change *ch)
     if (tiers_rules_set(&ch->config->history, name == NULL ? NULL : name + 1,
                         ch->value, &what) == 0)
         return 0;
-    return config_fail(ch->why, ch->why_size, -EINVAL, "%s: %s",
+    return config_fail(ch->why, -EINVAL, "%s: %s",
                        config_show(ch->key, strlen(ch->key), shown), what);
 }
 
@@ -328,7 +327,7 @@ set_parts(const struct change *ch)
     if (parts_rules_set(&ch->config->store_parts_of,
                         ch->key + sizeof prefix - 1, ch->value, &what) == 0)
         return 0;
-    return config_fail(ch->why, ch->why_size, -EINVAL, "%s: %s",
+    return config_fail(ch->why, -EINVAL, "%s: %s",
                        config_show(ch->key, strlen(ch->key), shown), what);
 }
 
@@ -406,9 +405,9 @@ static const struct kind kinds[KIND_END] = {
 
 int
 config_set_value(struct config *c, const struct config_row *row,
-                 const char *key, const char *value, char *why, size_t why_size)
+                 const char *key, const char *value, char why[CONFIG_WHY_SIZE])
 {
-    const struct change ch = {c, row, key, value, why, why_size};
+    const struct change ch = {c, row, key, value, why};
 
     return kinds[row->kind].set(&ch);
 }

@@ -11,12 +11,11 @@ int
 LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     static struct config c;
-    char why[512] = "";
+    char why[CONFIG_WHY_SIZE] = "";
     int rc;
 
     config_defaults(&c);
-    rc = config_text(&c, (const char *)bytes, size, "fuzz.conf", why,
-                     sizeof why);
+    rc = config_text(&c, (const char *)bytes, size, "fuzz.conf", why);
     assert(rc <= 0);
     assert((rc < 0) == (why[0] != '\0'));
     assert(strnlen(why, sizeof why) < sizeof why);
@@ -29,7 +28,7 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     assert(c.worker_batch >= 1 && c.worker_batch <= 1024);
     assert(memchr(c.data_dir, '\0', sizeof c.data_dir) != NULL);
     assert(memchr(c.write_listen, '\0', sizeof c.write_listen) != NULL);
-    rc = config_check(&c, why, sizeof why);
+    rc = config_check(&c, why);
     assert(rc <= 0);
     return 0;
 }

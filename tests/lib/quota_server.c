@@ -201,12 +201,12 @@ int
 fixture_setup(void **state)
 {
     static struct quota_server r;
-    char why[256];
+    char why[CONFIG_WHY_SIZE];
 
     memset(&r, 0, sizeof r);
     tmpdir_make_in_memory(&r.dir);
     config_defaults(&r.config);
-    assert_rc(config_set(&r.config, "quota.enable", "on", why, sizeof why), 0);
+    assert_rc(config_set(&r.config, "quota.enable", "on", why), 0);
     r.config.quota_limit = FIXTURE_LIMIT;
     *state = &r;
     return 0;

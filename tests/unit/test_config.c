@@ -10,33 +10,33 @@
 #include "tests/lib/fault.h"
 #include "tests/lib/tmpdir.h"
 
-static struct config c; /* what the last call set */
-static char why[512];   /* and what it said */
+static struct config c;           /* what the last call set */
+static char why[CONFIG_WHY_SIZE]; /* and what it said */
 static struct config_command command;
 
 static int
 set_text(const char *bytes)
 {
     config_defaults(&c);
-    return config_text(&c, bytes, strlen(bytes), "t.conf", why, sizeof why);
+    return config_text(&c, bytes, strlen(bytes), "t.conf", why);
 }
 
 static int
 set(const char *key, const char *value)
 {
-    return config_set(&c, key, value, why, sizeof why);
+    return config_set(&c, key, value, why);
 }
 
 static int
 set_file(const char *path)
 {
-    return config_file(&c, path, why, sizeof why);
+    return config_file(&c, path, why);
 }
 
 static int
 check(void)
 {
-    return config_check(&c, why, sizeof why);
+    return config_check(&c, why);
 }
 
 static void
@@ -345,8 +345,7 @@ TEST(a_value_that_does_not_fit_is_refused)
 TEST(a_zero_byte_is_refused)
 {
     config_defaults(&c);
-    assert_rc(config_text(&c, "data_dir=a\0b", 12, "t.conf", why, sizeof why),
-              -EINVAL);
+    assert_rc(config_text(&c, "data_dir=a\0b", 12, "t.conf", why), -EINVAL);
     assert_string_equal(c.data_dir, "data");
 }
 
@@ -734,17 +733,17 @@ TEST(the_environment_names_the_settings_file_or_forbids_one)
 
     assert_int_equal(setenv("COUNTD_CONF", path, 1), 0);
     assert_string_equal(config_find("/no/where"), path);
-    assert_rc(config_load(&c, &sources, why, sizeof why), 0);
+    assert_rc(config_load(&c, &sources, why), 0);
     assert_int_equal(c.log_count, 7);
     sources.file = "/no/where";
-    assert_rc(config_load(&c, &sources, why, sizeof why), -ENOENT);
+    assert_rc(config_load(&c, &sources, why), -ENOENT);
     sources.file = NULL;
     assert_int_equal(setenv("COUNTD_CONF", "/no/where", 1), 0);
-    assert_rc(config_load(&c, &sources, why, sizeof why), -ENOENT);
+    assert_rc(config_load(&c, &sources, why), -ENOENT);
 
     assert_int_equal(setenv("COUNTD_CONF", "", 1), 0);
     assert_null(config_find(path));
-    assert_rc(config_load(&c, &sources, why, sizeof why), 0);
+    assert_rc(config_load(&c, &sources, why), 0);
     assert_int_equal(c.log_count, 4);
     tmpdir_remove(&dir);
 }

@@ -140,10 +140,10 @@ without_setgid(void)
     struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {
         {.effective = CHOWN, .permitted = CHOWN}};
     struct config c;
-    char why[256];
+    char why[CONFIG_WHY_SIZE];
 
     config_defaults(&c);
-    if (config_set(&c, "user", "65534", why, sizeof why) < 0 ||
+    if (config_set(&c, "user", "65534", why) < 0 ||
         syscall(SYS_capset, &header, data) < 0)
         return 1;
     return privilege_become(&c, DATADIR_READ);
@@ -162,11 +162,11 @@ from_root(void)
     const gid_t groups[] = {4, 27};
     int death_signal = 0;
     struct config c;
-    char why[256];
+    char why[CONFIG_WHY_SIZE];
 
     config_defaults(&c);
     if (setgroups(2, groups) < 0 || prctl(PR_SET_PDEATHSIG, SIGTERM) < 0 ||
-        config_set(&c, "user", "65534", why, sizeof why) < 0 ||
+        config_set(&c, "user", "65534", why) < 0 ||
         privilege_become(&c, DATADIR_READ) != 0 || privilege_drop() < 0 ||
         prctl(PR_GET_PDEATHSIG, &death_signal) < 0)
         return 1;

@@ -94,10 +94,10 @@ TEST(the_name_counts_before_the_longest_pattern)
                                "history.a\\x20b = 1h:5d\n"
                                "history.web.* = 1h:6d\n";
     struct config c;
-    char why[512];
+    char why[CONFIG_WHY_SIZE];
 
     config_defaults(&c);
-    assert_rc(config_text(&c, text, strlen(text), "f", why, sizeof why), 0);
+    assert_rc(config_text(&c, text, strlen(text), "f", why), 0);
     assert_int_equal(keep_of(&c, "other"), 1);
     assert_int_equal(keep_of(&c, "web."), 6);
     assert_int_equal(keep_of(&c, "web.pages"), 6);
@@ -105,9 +105,9 @@ TEST(the_name_counts_before_the_longest_pattern)
     assert_int_equal(keep_of(&c, "web.pages.a"), 4);
     assert_int_equal(keep_of(&c, "tmp"), 0);
     assert_int_equal(keep_of(&c, "a b"), 5);
-    assert_rc(config_set(&c, "history.", "off", why, sizeof why), -EINVAL);
-    assert_rc(config_set(&c, "history.max", "1G", why, sizeof why), 0);
+    assert_rc(config_set(&c, "history.", "off", why), -EINVAL);
+    assert_rc(config_set(&c, "history.max", "1G", why), 0);
     assert_int_equal(c.history_max, 1 << 30);
-    assert_rc(config_set(&c, "history", "1x:2d", why, sizeof why), -EINVAL);
+    assert_rc(config_set(&c, "history", "1x:2d", why), -EINVAL);
     assert_non_null(strstr(why, "history"));
 }

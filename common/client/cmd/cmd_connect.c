@@ -42,10 +42,9 @@ set_host(char address[CONFIG_TEXT_SIZE], const char *host)
 int
 cmd_set_host(struct config *c, const char *host)
 {
-    char text[NET_HOST_SIZE], why[512];
+    char text[NET_HOST_SIZE], why[CONFIG_WHY_SIZE];
 
-    if (!host_text(host, text) ||
-        config_set(c, "live.address", text, why, sizeof why) < 0)
+    if (!host_text(host, text) || config_set(c, "live.address", text, why) < 0)
         return cmd_fail(
             CONFIG_EXIT_USAGE,
             "-H: give an address or host name without a port, such as db1 "

@@ -294,7 +294,7 @@ cmd_main(int argc, char **argv)
 {
     int status = 0;
     struct cmd_line line = {.status = &status};
-    char why[512];
+    char why[CONFIG_WHY_SIZE];
     int rc;
 
     diag_init("countd", DIAG_INFO);
@@ -323,7 +323,7 @@ cmd_main(int argc, char **argv)
         rc = check_formats(&line);
     if (rc != 0)
         return rc;
-    if (config_load(&line.config, &line.sources, why, sizeof why) < 0)
+    if (config_load(&line.config, &line.sources, why) < 0)
         return cmd_fail(CONFIG_EXIT_USAGE, "%s", why);
     rc = line.host ? cmd_set_host(&line.config, line.host) : 0;
     return rc != 0 ? rc : line.cmd->run(&line);

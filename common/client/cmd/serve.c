@@ -618,7 +618,7 @@ static int
 set_user(struct cmd_line *line)
 {
     const char *user = cmd_value(line, "u");
-    char why[512];
+    char why[CONFIG_WHY_SIZE];
 
     if (user == NULL && line->config.user[0] == '\0' && geteuid() == 0 &&
         cmd_value(line, "t") == NULL) {
@@ -627,7 +627,7 @@ set_user(struct cmd_line *line)
     }
     if (user == NULL)
         return 0;
-    if (config_set(&line->config, "user", user, why, sizeof why) < 0)
+    if (config_set(&line->config, "user", user, why) < 0)
         return cmd_fail(CONFIG_EXIT_USAGE, "%s", why);
     return config_source_add(&line->sources, 'u', user);
 }
@@ -647,9 +647,9 @@ read_options(struct serve *s, int64_t *workers)
 static int
 check_settings(const struct cmd_line *line)
 {
-    char why[512];
+    char why[CONFIG_WHY_SIZE];
 
-    if (config_check(&line->config, why, sizeof why) == 0)
+    if (config_check(&line->config, why) == 0)
         return 0;
     return cmd_fail(CONFIG_EXIT_USAGE, "%s", why);
 }
