@@ -1,7 +1,6 @@
 /* tests/bench/bench.c - see bench.h. */
 #include "tests/bench/bench.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -9,7 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -82,20 +80,6 @@ bench_kill(pid_t pid)
 {
     must(kill(pid, SIGKILL), "kill");
     must(waitpid(pid, NULL, 0), "wait");
-}
-
-uint16_t
-bench_free_port(void)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET,
-                            .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t size = sizeof a;
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    must(bind(fd, (struct sockaddr *)&a, size), "bind");
-    must(getsockname(fd, (struct sockaddr *)&a, &size), "a free port");
-    (void)close(fd);
-    return ntohs(a.sin_port);
 }
 
 double

@@ -29,9 +29,6 @@ void *need(size_t count, size_t size);
 pid_t bench_fork(void);
 void bench_kill(pid_t pid);
 
-/* A port that was free a moment ago: some servers take no port 0. */
-uint16_t bench_free_port(void);
-
 /* Processor time of a process; 0: this one. */
 double bench_cpu_ns(pid_t pid);
 

@@ -120,8 +120,8 @@ start_statsd(struct server *s)
     char path[700], text[256];
     int size;
 
-    *s =
-        (struct server){.udp = bench_free_port(), .console = bench_free_port()};
+    *s = (struct server){.udp = daemon_free_port(),
+                         .console = daemon_free_port()};
     fleet_init(&s->fleet); /* its folder */
     size = snprintf(text, sizeof text,
                     "{port: %u, mgmt_port: %u, address: '127.0.0.1', "

@@ -61,7 +61,7 @@ redis_open(struct redis *r, const char *dir, const char *sync)
     *r = (struct redis){.fd = -1};
     if (access(path, X_OK) < 0)
         return false;
-    r->port = bench_free_port();
+    r->port = daemon_free_port();
     (void)snprintf(port, sizeof port, "%u", r->port);
     (void)snprintf(folder, sizeof folder, "redis-%s", sync ? sync : "no");
     assert_rc(daemon_start_how(&r->daemon, path, &how), 0);

@@ -1,6 +1,7 @@
 /* tests/lib/daemon.c - see daemon.h. */
 #include "tests/lib/daemon.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -12,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -62,6 +64,21 @@ daemon_path(const char *program, char *path, size_t size)
     written = snprintf(path, size, "%s/%s", build, program);
     if (written < 0 || (size_t)written >= size)
         fail_msg("the path of %s is too long", program);
+}
+
+uint16_t
+daemon_free_port(void)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t size = sizeof a;
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0 || bind(fd, (struct sockaddr *)&a, size) < 0 ||
+        getsockname(fd, (struct sockaddr *)&a, &size) < 0)
+        fail_msg("a free port: %s", strerror(errno));
+    (void)close(fd); /* never listened */
+    return ntohs(a.sin_port);
 }
 
 size_t

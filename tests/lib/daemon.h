@@ -102,6 +102,10 @@ int daemon_run_how(char *text, size_t size, const char *program,
 /* The path of a built file, e.g. "countd-write"; an absolute one stays. */
 void daemon_path(const char *program, char *path, size_t size);
 
+/* A port that was free a moment ago, for servers that take no port 0: that
+ * another takes it meanwhile is unlikely, the kernel goes round. */
+uint16_t daemon_free_port(void);
+
 /* The multiplier of deadlines: $TEST_SLOW, or 1. */
 unsigned test_slow(void);
 

@@ -24,14 +24,15 @@ static const char *const programs[FLEET_ROLES] = {
     "countd-write", "countd-read", "countd-worker", "countd-worker",
     "countd-worker"};
 
-static void
-init(struct fleet *f)
+void
+fleet_init_at(struct fleet *f, const char *path)
 {
-    size_t i;
-
     memset(f, 0, sizeof *f);
-    for (i = 0; i < FLEET_ROLES; i++)
+    for (size_t i = 0; i < FLEET_ROLES; i++)
         f->daemons[i].output = -1;
+    if (strlen(path) >= sizeof f->path)
+        fail_msg("a path is too long");
+    strcpy(f->path, path);
     fleet_option(f, "log.size=64K");
     fleet_option(f, "log.rotate_after=100ms");
     fleet_option(f, "write.listen=127.0.0.1:0");
@@ -39,31 +40,31 @@ init(struct fleet *f)
     fleet_option(f, "read.listen=127.0.0.1:0");
 }
 
+/* On a directory that goes with it. */
+static void
+init_on(struct fleet *f, const struct tmpdir *dir)
+{
+    fleet_init_at(f, dir->path);
+    f->dir = *dir;
+    f->owns_dir = true;
+}
+
 void
 fleet_init(struct fleet *f)
 {
-    init(f);
-    tmpdir_make(&f->dir);
-    f->log_owner_dir = true;
-    strcpy(f->path, f->dir.path);
+    struct tmpdir dir;
+
+    tmpdir_make(&dir);
+    init_on(f, &dir);
 }
 
 void
 fleet_init_in_memory(struct fleet *f)
 {
-    init(f);
-    tmpdir_make_in_memory(&f->dir);
-    f->log_owner_dir = true;
-    strcpy(f->path, f->dir.path);
-}
+    struct tmpdir dir;
 
-void
-fleet_init_at(struct fleet *f, const char *path)
-{
-    init(f);
-    if (strlen(path) >= sizeof f->path)
-        fail_msg("a path is too long");
-    strcpy(f->path, path);
+    tmpdir_make_in_memory(&dir);
+    init_on(f, &dir);
 }
 
 void
@@ -74,7 +75,7 @@ fleet_fini(struct fleet *f)
     for (i = 0; i < FLEET_ROLES; i++)
         if (f->daemons[i].output >= 0)
             daemon_fini(&f->daemons[i]);
-    if (f->log_owner_dir)
+    if (f->owns_dir)
         tmpdir_remove(&f->dir);
 }
 

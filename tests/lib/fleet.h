@@ -37,7 +37,7 @@ enum fleet_role {
 struct fleet {
     char path[512]; /* the data directory */
     struct tmpdir dir;
-    bool log_owner_dir;
+    bool owns_dir;
     struct daemon daemons[FLEET_ROLES]; /* pid 0: not running */
     char options[FLEET_OPTIONS_MAX][FLEET_OPTION_SIZE];
     size_t option_count;

@@ -15,10 +15,10 @@
 #include "tests/lib/test.h"
 
 /* A failed test leaves without its clean-up: what it made goes at exit. */
-#define UNMERGED_MAX 64
+#define KEPT_MAX 64
 
-static char kept[UNMERGED_MAX][sizeof((struct tmpdir *)0)->path];
-static pid_t unmerged_by;
+static char kept[KEPT_MAX][sizeof((struct tmpdir *)0)->path];
+static pid_t kept_by;
 
 static void remove_all(const char *path);
 
@@ -27,7 +27,7 @@ remove_kept(void)
 {
     size_t i;
 
-    for (i = 0; i < UNMERGED_MAX && getpid() == unmerged_by; i++)
+    for (i = 0; i < KEPT_MAX && getpid() == kept_by; i++)
         if (kept[i][0])
             remove_all(kept[i]);
 }
@@ -37,10 +37,10 @@ keep(const char *path)
 {
     size_t i;
 
-    if (unmerged_by == 0 && atexit(remove_kept) != 0)
+    if (kept_by == 0 && atexit(remove_kept) != 0)
         fail_msg("atexit failed");
-    unmerged_by = unmerged_by ? unmerged_by : getpid();
-    for (i = 0; i < UNMERGED_MAX; i++)
+    kept_by = kept_by ? kept_by : getpid();
+    for (i = 0; i < KEPT_MAX; i++)
         if (!kept[i][0]) {
             strcpy(kept[i], path);
             return;
@@ -52,7 +52,7 @@ forget(const char *path)
 {
     size_t i;
 
-    for (i = 0; i < UNMERGED_MAX; i++)
+    for (i = 0; i < KEPT_MAX; i++)
         if (strcmp(kept[i], path) == 0)
             kept[i][0] = '\0';
 }

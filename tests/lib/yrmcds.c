@@ -1,13 +1,8 @@
 /* tests/lib/yrmcds.c - see yrmcds.h. */
 #include "tests/lib/yrmcds.h"
 
-#include <arpa/inet.h>
-#include <errno.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -37,37 +32,21 @@ yrmcds_installed(void)
     return find() != NULL;
 }
 
-/* It cannot choose one itself; that another takes it meanwhile is unlikely,
- * the kernel goes round. */
-static uint16_t
-free_port(void)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET,
-                            .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t size = sizeof a;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    if (fd < 0 || bind(fd, (struct sockaddr *)&a, size) < 0 ||
-        getsockname(fd, (struct sockaddr *)&a, &size) < 0)
-        fail_msg("a free port: %s", strerror(errno));
-    (void)close(fd); /* never listened */
-    return ntohs(a.sin_port);
-}
-
 static void
 configure(struct yrmcds *y, unsigned buckets)
 {
     char text[1024];
     int size;
 
-    y->port = free_port();
+    y->port = daemon_free_port();
     size = snprintf(text, sizeof text,
                     "virtual_ip = 127.0.0.1\nbind_ip = 127.0.0.2\n"
                     "port = %u\nrepl_port = %u\ntemp_dir = \"%s\"\n"
                     "workers = 10\ncounter.enable = true\ncounter.port = %u\n"
                     "counter.buckets = %u\n"
                     "counter.stat_interval = 1000000000\n",
-                    free_port(), free_port(), y->dir.path, y->port, buckets);
+                    daemon_free_port(), daemon_free_port(), y->dir.path,
+                    y->port, buckets);
     if (size < 0 || (size_t)size >= sizeof text)
         fail_msg("the settings of yrmcds do not fit");
     tmpdir_put(&y->dir, "yrmcds.conf", text, (size_t)size, 0644);
