@@ -6,6 +6,7 @@
  *     TEST_SEED    repeats the choice of kills, cuts and states
  *     TEST_KILLS   how many kills (60)
  *     TEST_STATES  how many states after a power loss (300)
+ *     TEST_KEEP    a folder that gets the state that failed
  */
 #include "tests/lib/test.h"
 
@@ -14,7 +15,6 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -23,8 +23,8 @@
 #include "common/base/bytes.h"
 #include "tests/crash/powerloss.h"
 #include "tests/lib/client.h"
-#include "tests/lib/disk.h"
 #include "tests/lib/fleet.h"
+#include "tests/lib/powercut.h"
 #include "tests/lib/quota_oracle.h"
 #include "writer/quota/journal.h"
 
@@ -264,65 +264,6 @@ TEST(a_bit_of_the_last_group_after_a_kill_forgets_no_answer)
 
 /* ---- power loss -------------------------------------------------- */
 
-struct recorder {
-    struct tmpdir data, side;
-    struct powerloss_shared *shared;
-    char text[6][700];
-    const char *env[7];
-};
-
-static void
-set_env(struct recorder *r)
-{
-    char library[600];
-    const char *asan = getenv("ASAN_OPTIONS");
-
-    daemon_path("tests/crash/powerloss.so", library, sizeof library);
-    (void)snprintf(r->text[0], sizeof r->text[0], "LD_PRELOAD=%s",
-                   library); /* fits */
-    (void)snprintf(r->text[1], sizeof r->text[1], "POWERLOSS_DIR=%s",
-                   r->data.path); /* fits */
-    (void)snprintf(r->text[2], sizeof r->text[2], "POWERLOSS_LOG=%s/calls",
-                   r->side.path); /* fits */
-    (void)snprintf(r->text[3], sizeof r->text[3], "POWERLOSS_SHARED=%s/shared",
-                   r->side.path); /* fits */
-    (void)snprintf(r->text[4], sizeof r->text[4],
-                   "POWERLOSS_DELAY=300"); /* fits */
-    (void)snprintf(r->text[5], sizeof r->text[5],
-                   "ASAN_OPTIONS=%s%sverify_asan_link_order=0",
-                   asan ? asan : "", asan ? ":" : ""); /* fits */
-    for (size_t i = 0; i < 6; i++)
-        r->env[i] = r->text[i];
-    r->env[6] = NULL;
-}
-
-static void
-record(struct recorder *r)
-{
-    int fd;
-
-    tmpdir_make_in_memory(&r->data);
-    tmpdir_make_in_memory(&r->side);
-    fd = openat(r->side.fd, "shared", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    assert_true(fd >= 0 && ftruncate(fd, sizeof *r->shared) == 0);
-    r->shared = mmap(NULL, sizeof *r->shared, PROT_READ | PROT_WRITE,
-                     MAP_SHARED, fd, 0);
-    assert_true(r->shared != MAP_FAILED);
-    client_close(fd);
-    set_env(r);
-}
-
-/* SIGKILL between two noted calls. */
-static void
-kill_cleanly(struct recorder *r, struct daemon *d)
-{
-    atomic_store(&r->shared->freeze, 1);
-    while (atomic_load(&r->shared->busy) > 0)
-        (void)sched_yield(); /* cannot fail on Linux */
-    daemon_kill(d);
-    atomic_store(&r->shared->freeze, 0);
-}
-
 static uint64_t
 pick_cut(struct quota_oracle *t, const struct disk *disk)
 {
@@ -339,47 +280,44 @@ pick_cut(struct quota_oracle *t, const struct disk *disk)
 }
 
 static void
-try_states(struct quota_oracle *t, const struct disk *disk, unsigned states)
+try_states(struct quota_oracle *t, const struct powercut *c, unsigned states)
 {
-    char why[256], how[128];
+    char why[256];
     struct tmpdir state;
 
     for (unsigned i = 0; i < states; i++) {
-        const uint64_t cut = pick_cut(t, disk), seed = random_next(&t->random);
+        const uint64_t cut = pick_cut(t, c->disk);
+        const uint64_t seed = random_next(&t->random);
         bool good;
 
         tmpdir_make_in_memory(&state);
-        disk_build(disk, cut, seed, state.path);
+        disk_build(c->disk, cut, seed, state.path);
         good = quota_oracle_is_kept(t, state.path, cut, why, sizeof why);
         tmpdir_remove(&state);
-        if (good)
-            continue;
-        disk_describe(seed, how, sizeof how);
-        fail_msg("state %u (cut %" PRIu64 " of %" PRIu64 ", seed %" PRIu64
-                 ": %s): %s",
-                 i, cut, disk_last(disk), seed, how, why);
+        if (!good)
+            powercut_fail(c, cut, seed, why);
     }
 }
 
 TEST(every_answer_holds_when_the_power_goes)
 {
     const unsigned states = number_of("TEST_STATES", STATES);
-    struct recorder r;
-    struct disk *disk;
-    struct fleet f;
     struct quota_oracle t;
+    struct powercut cut;
+    struct tmpdir data;
+    struct fleet f;
 
-    record(&r);
-    quota_oracle_init(&t, random_seed("quota power"), &r.shared->seq);
-    fleet_init_at(&f, r.data.path);
+    tmpdir_make_in_memory(&data);
+    fleet_init_at(&f, data.path);
     configure(&f);
-    f.env = r.env;
-    disk = disk_snapshot(r.data.path);
+    powercut_begin(&cut, data.path, 0);
+    powercut_record(&cut, &f, "calls");
+    quota_oracle_init(&t, random_seed("quota power"), &cut.shared->seq);
     for (int i = 0; i < 4; i++) {
         start(&t, &f);
         quota_oracle_ask_for(&t, 60);
         assert_true(daemon_alive(fleet_daemon(&f, FLEET_WRITE)));
-        kill_cleanly(&r, fleet_daemon(&f, FLEET_WRITE));
+        powercut_kill(&cut, fleet_daemon(&f, FLEET_WRITE));
         while (quota_oracle_waits(&t))
             quota_oracle_turn(&t, false);
         quota_oracle_break(&t);
@@ -387,16 +325,14 @@ TEST(every_answer_holds_when_the_power_goes)
     start(&t, &f);
     quota_oracle_settle(&t);
     fleet_stop(&f, FLEET_WRITE);
-    disk_load(disk, r.text[2] + strlen("POWERLOSS_LOG="));
+    powercut_load(&cut);
     assert_true(t.answered > 100);
-    try_states(&t, disk, states);
-    printf("%zu calls, %" PRIu64 " answered, %u states\n", disk_count(disk),
+    try_states(&t, &cut, states);
+    printf("%zu calls, %" PRIu64 " answered, %u states\n", disk_count(cut.disk),
            t.answered, states);
     fleet_fini(&f);
-    disk_free(disk);
-    assert_int_equal(munmap(r.shared, sizeof *r.shared), 0);
-    tmpdir_remove(&r.data);
-    tmpdir_remove(&r.side);
+    powercut_end(&cut);
+    tmpdir_remove(&data);
     free(t.asks);
 }
 
