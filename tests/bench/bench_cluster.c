@@ -23,13 +23,12 @@
 #include "common/store/cluster/cluster_store.h"
 #include "common/store/lmdb/lmdb_store.h"
 #include "common/wire/query.h"
+#include "tests/bench/batch.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/figures.h"
 #include "tests/lib/cluster_servers.h"
-#include "tests/lib/random.h"
 #include "tests/lib/stored.h"
 
-#define KEY_SIZE   20
 #define PIPELINE   1000 /* plain commands without waiting for replies */
 #define RANGES     200
 #define RANGE_ROWS 100
@@ -48,11 +47,9 @@ static struct bench {
     struct config config;
     struct store *stores[2]; /* CLUSTER, FILES */
     redisContext *plain;
-    uint64_t keys, batch, rounds;
-    struct random random;
-    struct store_delta *deltas;
-    char (*names)[KEY_SIZE + 1];
-    uint64_t *ids, count;
+    uint64_t keys, rounds;
+    size_t size; /* of a batch */
+    struct batch batch;
 } b;
 
 /* ---- sides --------------------------------------------------------------- */
@@ -97,17 +94,18 @@ close_sides(void)
 static void
 apply_plain(void)
 {
-    for (uint64_t at = 0; at < b.count; at += PIPELINE) {
-        const uint64_t n = b.count - at < PIPELINE ? b.count - at : PIPELINE;
+    for (uint64_t at = 0; at < b.batch.count; at += PIPELINE) {
+        const uint64_t n =
+            b.batch.count - at < PIPELINE ? b.batch.count - at : PIPELINE;
         void *reply;
 
         for (uint64_t i = at; i < at + n; i++) {
             (void)redisAppendCommand(b.plain, "HINCRBY " PLAIN_HASH " %s %lld",
-                                     b.names[i],
-                                     (long long)b.deltas[i].sum_low);
+                                     (const char *)b.batch.deltas[i].key,
+                                     (long long)b.batch.deltas[i].sum_low);
             (void)redisAppendCommand(b.plain, "ZINCRBY " PLAIN_ZSET " %lld %s",
-                                     (long long)b.deltas[i].sum_low,
-                                     b.names[i]);
+                                     (long long)b.batch.deltas[i].sum_low,
+                                     (const char *)b.batch.deltas[i].key);
         }
         for (uint64_t i = 0; i < 2 * n; i++) {
             assert_int_equal(redisGetReply(b.plain, &reply), REDIS_OK);
@@ -123,7 +121,8 @@ apply_side(int side)
         apply_plain();
         return;
     }
-    assert_rc(stored_apply(b.stores[side], "bench", NULL, b.deltas, b.count),
+    assert_rc(stored_apply(b.stores[side], "bench", NULL, b.batch.deltas,
+                           b.batch.count),
               0);
     while (store_pending(b.stores[side]))
         (void)poll(NULL, 0, 1);
@@ -141,44 +140,16 @@ servers_cpu_us(void)
     return us;
 }
 
-static void
-set_delta(uint64_t i, uint64_t id, uint64_t sum)
-{
-    (void)snprintf(b.names[i], sizeof b.names[i], "key:%016llu",
-                   (unsigned long long)id);
-    b.deltas[i] = (struct store_delta){.key = (const uint8_t *)b.names[i],
-                                       .key_size = KEY_SIZE,
-                                       .sum_low = sum};
-}
-
-static int
-compare_ids(const void *x, const void *y)
-{
-    const uint64_t p = *(const uint64_t *)x, q = *(const uint64_t *)y;
-
-    return (p > q) - (p < q);
-}
-
-static void
-make_batch(void)
-{
-    b.count = 0;
-    for (uint64_t i = 0; i < b.batch; i++)
-        b.ids[i] = random_below(&b.random, b.keys);
-    qsort(b.ids, b.batch, sizeof *b.ids, compare_ids);
-    for (uint64_t i = 0; i < b.batch; i++)
-        if (i == 0 || b.ids[i] != b.ids[i - 1])
-            set_delta(b.count++, b.ids[i], 1 + random_below(&b.random, 1000));
-}
-
 /* All keys, in batches; each side gets the same counts. */
 static void
 load_sides(void)
 {
-    for (uint64_t at = 0; at < b.keys; at += b.batch) {
-        b.count = b.keys - at < b.batch ? b.keys - at : b.batch;
-        for (uint64_t i = 0; i < b.count; i++)
-            set_delta(i, at + i, 1 + random_below(&b.random, 1000000));
+    for (uint64_t at = 0; at < b.keys; at += b.batch.count) {
+        batch_put_sequence(&b.batch, at,
+                           b.keys - at < b.size ? b.keys - at : b.size);
+        for (size_t i = 0; i < b.batch.count; i++)
+            b.batch.deltas[i].sum_low =
+                1 + random_below(&b.batch.random, 1000000);
         for (int side = 0; side < SIDES; side++)
             apply_side(side);
     }
@@ -192,7 +163,7 @@ run_rounds(void)
     static struct figures ms[SIDES], cpu[SIDES];
 
     for (uint64_t r = 0; r < b.rounds; r++) {
-        make_batch();
+        batch_put_random(&b.batch, b.size, b.keys, 1000);
         for (int n = 0; n < SIDES; n++) {
             const int side = (int)((r + (uint64_t)n) % SIDES);
             const double cpu_us = servers_cpu_us();
@@ -201,10 +172,11 @@ run_rounds(void)
             apply_side(side);
             figures_add(&ms[side], (double)(clock_ns() - start_ns) / 1e6, NULL);
             figures_add(&cpu[side],
-                        (servers_cpu_us() - cpu_us) / (double)b.count, NULL);
+                        (servers_cpu_us() - cpu_us) / (double)b.batch.count,
+                        NULL);
         }
     }
-    printf("%llu keys a batch\n", (unsigned long long)b.count);
+    printf("%llu keys a batch\n", (unsigned long long)b.batch.count);
     figures_report("cluster: batch until readable", &times, ms);
     figures_print("processor time of the servers, a key", &cpus, cpu);
 }
@@ -287,17 +259,14 @@ main(int argc, char **argv)
     const bool is_quick = bench_begin(argc, argv);
 
     b.keys = bench_number("--keys", is_quick ? 100000 : 1000000);
-    b.batch = bench_number("--batch", is_quick ? 20000 : 100000);
+    b.size = bench_number("--batch", is_quick ? 20000 : 100000);
     b.rounds = bench_number("--rounds", is_quick ? 5 : 9);
     (void)signal(SIGPIPE, SIG_IGN);
     if (!cluster_servers_start(&b.servers)) {
         printf("redis-server is not installed: nothing is measured\n");
         return 0;
     }
-    b.random.state = 22;
-    b.deltas = need(b.batch, sizeof *b.deltas);
-    b.names = need(b.batch, sizeof *b.names);
-    b.ids = need(b.batch, sizeof *b.ids);
+    batch_init(&b.batch, b.size);
     open_sides();
     load_sides();
     run_rounds();
@@ -306,8 +275,5 @@ main(int argc, char **argv)
     compare_memory();
     close_sides();
     cluster_servers_stop(&b.servers);
-    free(b.deltas);
-    free(b.names);
-    free(b.ids);
     return 0;
 }

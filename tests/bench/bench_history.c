@@ -51,10 +51,9 @@ load(struct side *s, const struct shape *p)
             const uint64_t left = p->keys - at;
 
             (void)snprintf(name, sizeof name, "k%u", k);
-            (void)side_apply(
-                s, name,
-                sides_batch(left < SIDES_BATCH ? left : SIDES_BATCH, 0, at,
-                            false));
+            batch_put_sequence(&sides_batch, at,
+                               left < SIDES_BATCH ? left : SIDES_BATCH);
+            (void)side_apply(s, name);
         }
 }
 
@@ -64,14 +63,16 @@ round_of(struct side *s, const struct shape *p, uint64_t seed, struct beside *b)
     double ms = 0;
     char name[16];
 
-    sides_rng.state = seed;
+    sides_batch.random.state = seed;
     for (unsigned k = 0; k < p->keyspaces; k++) {
-        const size_t n = sides_batch(p->batch, p->keys, 0, !p->hot);
-
+        if (p->hot)
+            batch_put_sequence(&sides_batch, 0, p->batch);
+        else
+            batch_put_random(&sides_batch, p->batch, p->keys, 9);
         (void)snprintf(name, sizeof name, "k%u", k);
-        ms += side_apply(s, name, n);
+        ms += side_apply(s, name);
         if (b != NULL)
-            beside_apply(b, n);
+            beside_apply(b);
     }
     return ms;
 }
@@ -94,7 +95,7 @@ time_merges(const struct shape *p)
     struct side on, off;
     struct beside b;
 
-    sides_minute = 29000000;
+    sides_batch.minute = 29000000;
     side_make(&on);
     side_open(&on, SIDES_TIERS);
     side_make(&off);
@@ -106,7 +107,7 @@ time_merges(const struct shape *p)
     for (unsigned i = 0; i < p->rounds; i++) {
         double ms;
 
-        sides_minute = 29000060 + i / 60;
+        sides_batch.minute = 29000060 + i / 60;
         ms = round_of(&on, p, i, p->hot ? &b : NULL);
         with += ms;
         most = ms > most ? ms : most;
@@ -132,9 +133,11 @@ time_merges(const struct shape *p)
 static void
 fill_days(struct side *s, uint64_t count, unsigned days)
 {
-    sides_minute = 29000160 / SIDES_DAY * SIDES_DAY;
-    for (unsigned hour = 0; hour < 24 * days; hour++, sides_minute += 60) {
-        (void)side_apply(s, "k", sides_batch(count, 0, 0, false));
+    sides_batch.minute = 29000160 / SIDES_DAY * SIDES_DAY;
+    for (unsigned hour = 0; hour < 24 * days;
+         hour++, sides_batch.minute += 60) {
+        batch_put_sequence(&sides_batch, 0, count);
+        (void)side_apply(s, "k");
         side_tend(s);
     }
 }
@@ -150,9 +153,11 @@ size_beside(const char *dir, uint64_t count)
         sqlite = sqlite_size(b.sqlite);
     if (b.redis)
         redis = redis_size(b.redis);
-    sides_minute = 29000160 / SIDES_DAY * SIDES_DAY;
-    for (unsigned hour = 0; hour < 24; hour++, sides_minute += 60)
-        beside_apply(&b, sides_batch(count, 0, 0, false));
+    sides_batch.minute = 29000160 / SIDES_DAY * SIDES_DAY;
+    for (unsigned hour = 0; hour < 24; hour++, sides_batch.minute += 60) {
+        batch_put_sequence(&sides_batch, 0, count);
+        beside_apply(&b);
+    }
     if (b.sqlite)
         (void)printf("%-28s %9.1f bytes of file\n", "  SQLite",
                      (sqlite_size(b.sqlite) - sqlite) / (double)count);
@@ -242,9 +247,10 @@ static void
 go_on(struct side *s, uint64_t count, unsigned merges, unsigned in_a_minute)
 {
     for (unsigned i = 1; i <= merges; i++) {
-        (void)side_apply(s, "k", sides_batch(count, 0, 0, false));
+        batch_put_sequence(&sides_batch, 0, count);
+        (void)side_apply(s, "k");
         side_tend(s);
-        sides_minute += i % in_a_minute == 0;
+        sides_batch.minute += i % in_a_minute == 0;
     }
 }
 
@@ -260,7 +266,7 @@ size_retention(void)
 
     side_make(&s);
     pinned_start(&p, &s);
-    sides_minute = 29000160 / SIDES_DAY * SIDES_DAY;
+    sides_batch.minute = 29000160 / SIDES_DAY * SIDES_DAY;
     side_open(&s, tiers);
     go_on(&s, count, 12 * SIDES_DAY / 10, 1);
     full = side_file_mb(&s, "k");
@@ -310,22 +316,23 @@ time_key(void)
         .name = (const uint8_t *)"k",
         .name_size = 1,
         .key = (const uint8_t *)"user:00000050:visits",
-        .key_size = SIDES_KEY,
+        .key_size = BATCH_KEY,
         .buckets = buckets};
 
-    sides_minute = 29000160 / SIDES_DAY * SIDES_DAY;
+    sides_batch.minute = 29000160 / SIDES_DAY * SIDES_DAY;
     side_make(&s);
     side_open(&s, SIDES_TIERS);
     for (unsigned day = 0; day < days; day++)
         for (unsigned hour = 0; hour < (day + 90 < days ? 1 : 24); hour++) {
-            (void)side_apply(&s, "k", sides_batch(200, 0, 0, false));
-            sides_minute += day + 90 < days ? SIDES_DAY : 60;
+            batch_put_sequence(&sides_batch, 0, 200);
+            (void)side_apply(&s, "k");
+            sides_batch.minute += day + 90 < days ? SIDES_DAY : 60;
         }
-    zero.to = sides_minute / 60 * 60;
+    zero.to = sides_batch.minute / 60 * 60;
     zero.from = zero.to - 89 * SIDES_DAY;
     zero.step = 60;
     (void)printf("%-28s %9.3f ms\n", "a key, 90 days by hour", ask(&s, &zero));
-    zero.to = sides_minute / SIDES_DAY * SIDES_DAY;
+    zero.to = sides_batch.minute / SIDES_DAY * SIDES_DAY;
     zero.from = zero.to - (days - 1) * SIDES_DAY;
     zero.step = SIDES_DAY;
     (void)printf("%-28s %9.3f ms\n",
@@ -350,17 +357,18 @@ time_top(void)
     uint32_t day;
     double ms;
 
-    sides_minute = 29000160 / SIDES_DAY * SIDES_DAY;
-    day = sides_minute;
+    sides_batch.minute = 29000160 / SIDES_DAY * SIDES_DAY;
+    day = sides_batch.minute;
     side_make(&s);
     side_open(&s, SIDES_TIERS);
     for (unsigned hour = 0; hour < 24 + 14; hour++)
         for (unsigned i = 0; i < 6; i++) {
             /* Zipf, as it were: some keys come each time. */
-            (void)side_apply(&s, "k", sides_batch(count / 50, count, 0, true));
-            (void)side_apply(&s, "k",
-                             sides_batch(count / 500, count / 50, 0, true));
-            sides_minute += 10;
+            batch_put_random(&sides_batch, count / 50, count, 9);
+            (void)side_apply(&s, "k");
+            batch_put_random(&sides_batch, count / 500, count / 50, 9);
+            (void)side_apply(&s, "k");
+            sides_batch.minute += 10;
         }
     zero.from = day;
     zero.to = day + SIDES_DAY;
@@ -385,6 +393,9 @@ main(int argc, char **argv)
     };
 
     quick = bench_begin(argc, argv);
+    batch_init(&sides_batch, SIDES_BATCH);
+    sides_batch.before = "user:";
+    sides_batch.after = ":visits";
     diag_init("bench", DIAG_ERROR);
     if (quick) {
         shapes[0] =

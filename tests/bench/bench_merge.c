@@ -22,12 +22,12 @@
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/store/lmdb/lmdb_store.h"
+#include "tests/bench/batch.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/figures.h"
-#include "tests/lib/random.h"
+#include "tests/lib/stored.h"
 #include "tests/lib/tmpdir.h"
 
-#define KEY_SIZE   20
 #define RANK_SIZE  28
 #define LOAD_BATCH 500000
 #define TXN_MEMORY ((size_t)256 << 20)
@@ -37,17 +37,12 @@ static const uint8_t *const keyspace = (const uint8_t *)"bench";
 
 struct bench {
     struct tmpdir dir;
-    uint64_t keys, batch, rounds;
-    struct random random;
+    uint64_t keys, rounds;
+    size_t size; /* of a batch */
     struct store *store;
     MDB_env *env;
     MDB_dbi by_key, by_rank;
-    /* the batch at hand */
-    uint64_t *ids;
-    int64_t *adds;
-    uint64_t count;
-    uint8_t *key_bytes;
-    struct store_delta *deltas;
+    struct batch batch; /* at hand */
     uint8_t *old_ranks, *new_ranks;
 };
 
@@ -59,18 +54,10 @@ check(int rc, const char *what)
 }
 
 static void
-key_put(uint8_t *at, uint64_t id)
-{
-    memcpy(at, "key:____", 8);
-    for (int i = KEY_SIZE - 1; i >= 8; i--, id /= 10)
-        at[i] = (uint8_t)('0' + id % 10);
-}
-
-static void
-rank_put(uint8_t *at, int64_t count, const uint8_t *key)
+rank_put(uint8_t *at, int64_t count, const void *key)
 {
     put_be64(at, ~((uint64_t)count ^ (uint64_t)1 << 63));
-    memcpy(at + 8, key, KEY_SIZE);
+    memcpy(at + 8, key, BATCH_KEY);
 }
 
 /* A permutation of 0 ... n - 1. */
@@ -97,33 +84,21 @@ shuffled(uint64_t i, uint64_t n)
 static void
 apply_batch(struct bench *b)
 {
-    struct store_applied applied;
-    const struct store_batch batch = {.name = keyspace,
-                                      .name_size = 5,
-                                      .deltas = b->deltas,
-                                      .delta_count = b->count};
-
-    assert_rc(store_apply(b->store, &batch, &applied), 0);
+    assert_rc(
+        stored_apply(b->store, "bench", NULL, b->batch.deltas, b->batch.count),
+        0);
 }
 
 static void
 load_ours(struct bench *b)
 {
-    for (uint64_t at = 0; at < b->keys; at += LOAD_BATCH) {
-        const uint64_t n =
-            b->keys - at < LOAD_BATCH ? b->keys - at : LOAD_BATCH;
+    for (uint64_t at = 0; at < b->keys; at += b->batch.count) {
+        const uint64_t left = b->keys - at;
 
-        for (uint64_t i = 0; i < n; i++) {
-            uint8_t *key = b->key_bytes + i * KEY_SIZE;
-
-            key_put(key, at + i);
-            b->deltas[i] = (struct store_delta){
-                .key = key,
-                .key_size = KEY_SIZE,
-                .sum_low = b->keys - shuffled(at + i, b->keys),
-            };
-        }
-        b->count = n;
+        batch_put_sequence(&b->batch, at,
+                           left < LOAD_BATCH ? left : LOAD_BATCH);
+        for (size_t i = 0; i < b->batch.count; i++)
+            b->batch.deltas[i].sum_low = b->keys - shuffled(at + i, b->keys);
         apply_batch(b);
     }
 }
@@ -149,17 +124,18 @@ static void
 load_plain(struct bench *b)
 {
     uint32_t *at_rank = need(b->keys, sizeof *at_rank);
-    uint8_t key[KEY_SIZE], rank[RANK_SIZE];
+    char key[BATCH_KEY + 1];
+    uint8_t rank[RANK_SIZE];
     MDB_txn *txn;
 
     check(mdb_txn_begin(b->env, NULL, 0, &txn), "mdb_txn_begin");
     for (uint64_t i = 0; i < b->keys; i++) {
         const uint64_t r = shuffled(i, b->keys);
         int64_t count = (int64_t)(b->keys - r);
-        MDB_val k = {KEY_SIZE, key}, v = {8, &count};
+        MDB_val k = {BATCH_KEY, key}, v = {8, &count};
 
         at_rank[r] = (uint32_t)i;
-        key_put(key, i);
+        batch_put_key(&b->batch, key, i);
         check(mdb_put(txn, b->by_key, &k, &v, MDB_APPEND), "mdb_put");
     }
     check(mdb_txn_commit(txn), "mdb_txn_commit");
@@ -167,7 +143,7 @@ load_plain(struct bench *b)
     for (uint64_t r = 0; r < b->keys; r++) {
         MDB_val k = {RANK_SIZE, rank}, v = {0, NULL};
 
-        key_put(key, at_rank[r]);
+        batch_put_key(&b->batch, key, at_rank[r]);
         rank_put(rank, (int64_t)(b->keys - r), key);
         check(mdb_put(txn, b->by_rank, &k, &v, MDB_APPEND), "mdb_put");
     }
@@ -176,39 +152,6 @@ load_plain(struct bench *b)
 }
 
 /* ---- one batch ---- */
-
-static int
-compare_ids(const void *a, const void *b)
-{
-    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-    return (x > y) - (x < y);
-}
-
-static void
-make_batch(struct bench *b)
-{
-    uint64_t n = 0;
-
-    for (uint64_t i = 0; i < b->batch; i++)
-        b->ids[i] = random_below(&b->random, b->keys);
-    qsort(b->ids, b->batch, sizeof *b->ids, compare_ids);
-    for (uint64_t i = 0; i < b->batch; i++) {
-        uint8_t *key = b->key_bytes + n * KEY_SIZE;
-
-        if (i > 0 && b->ids[i] == b->ids[i - 1])
-            continue;
-        b->adds[n] = 1 + (int64_t)random_below(&b->random, 1000);
-        key_put(key, b->ids[i]);
-        b->deltas[n] = (struct store_delta){
-            .key = key,
-            .key_size = KEY_SIZE,
-            .sum_low = (uint64_t)b->adds[n],
-        };
-        n++;
-    }
-    b->count = n;
-}
 
 /* Bytes that this process has written to files so far. */
 static double
@@ -246,15 +189,17 @@ plain_keys(struct bench *b, MDB_txn *txn)
     MDB_cursor *c;
 
     check(mdb_cursor_open(txn, b->by_key, &c), "mdb_cursor_open");
-    for (uint64_t i = 0; i < b->count; i++) {
-        uint8_t *key = b->key_bytes + i * KEY_SIZE;
-        MDB_val k = {KEY_SIZE, key}, v;
+    for (size_t i = 0; i < b->batch.count; i++) {
+        const struct store_delta *d = &b->batch.deltas[i];
+        uint8_t key[BATCH_KEY];
+        MDB_val k = {BATCH_KEY, key}, v;
         int64_t count;
 
+        memcpy(key, d->key, sizeof key);
         check(mdb_cursor_get(c, &k, &v, MDB_SET_KEY), "mdb_cursor_get");
         memcpy(&count, v.mv_data, sizeof count);
         rank_put(b->old_ranks + i * RANK_SIZE, count, key);
-        count += b->adds[i];
+        count += (int64_t)d->sum_low;
         rank_put(b->new_ranks + i * RANK_SIZE, count, key);
         v = (MDB_val){sizeof count, &count};
         check(mdb_cursor_put(c, &k, &v, MDB_CURRENT), "mdb_cursor_put");
@@ -268,15 +213,15 @@ plain_ranks(struct bench *b, MDB_txn *txn)
     MDB_cursor *c;
 
     check(mdb_cursor_open(txn, b->by_rank, &c), "mdb_cursor_open");
-    qsort(b->old_ranks, b->count, RANK_SIZE, compare_ranks);
-    qsort(b->new_ranks, b->count, RANK_SIZE, compare_ranks);
-    for (uint64_t i = 0; i < b->count; i++) {
+    qsort(b->old_ranks, b->batch.count, RANK_SIZE, compare_ranks);
+    qsort(b->new_ranks, b->batch.count, RANK_SIZE, compare_ranks);
+    for (uint64_t i = 0; i < b->batch.count; i++) {
         MDB_val k = {RANK_SIZE, b->old_ranks + i * RANK_SIZE}, v;
 
         check(mdb_cursor_get(c, &k, &v, MDB_SET_KEY), "mdb_cursor_get");
         check(mdb_cursor_del(c, 0), "mdb_cursor_del");
     }
-    for (uint64_t i = 0; i < b->count; i++) {
+    for (uint64_t i = 0; i < b->batch.count; i++) {
         MDB_val k = {RANK_SIZE, b->new_ranks + i * RANK_SIZE}, v = {0, NULL};
 
         check(mdb_cursor_put(c, &k, &v, 0), "mdb_cursor_put");
@@ -357,7 +302,7 @@ measure_memory(struct bench *b)
     (void)malloc_trim(0); /* returns memory when there is any */
     open_plain(b);
     open_ours(b);
-    make_batch(b);
+    batch_put_random(&b->batch, b->size, b->keys, 1000);
     before = bench_memory(0, "RssAnon:");
     assert_int_equal(pthread_create(&thread, NULL, watch_memory, &w), 0);
     (void)apply_ours(b);
@@ -417,16 +362,11 @@ time_all_ranges(struct bench *b)
 static void
 open_all(struct bench *b)
 {
-    const uint64_t room = b->batch > LOAD_BATCH ? b->batch : LOAD_BATCH;
-
     open_ours(b);
     open_plain(b);
-    b->ids = need(b->batch, sizeof *b->ids);
-    b->adds = need(b->batch, sizeof *b->adds);
-    b->key_bytes = need(room, KEY_SIZE);
-    b->deltas = need(room, sizeof *b->deltas);
-    b->old_ranks = need(b->batch, RANK_SIZE);
-    b->new_ranks = need(b->batch, RANK_SIZE);
+    batch_init(&b->batch, b->size > LOAD_BATCH ? b->size : LOAD_BATCH);
+    b->old_ranks = need(b->size, RANK_SIZE);
+    b->new_ranks = need(b->size, RANK_SIZE);
 }
 
 /* Does it to one side: milliseconds, and says what it cost. */
@@ -449,7 +389,7 @@ run_rounds(struct bench *b)
     static struct figures f[2];
 
     for (uint64_t i = 0; i < b->rounds; i++) {
-        make_batch(b);
+        batch_put_random(&b->batch, b->size, b->keys, 1000);
         printf("round %2llu:", (unsigned long long)i + 1);
         figures_add(&f[0], measure(b, apply_ours, "ours"), NULL);
         figures_add(&f[1], measure(b, apply_plain, "plain"), NULL);
@@ -472,12 +412,12 @@ print_sizes(const struct bench *b)
 int
 main(int argc, char **argv)
 {
-    static struct bench b = {.random = {1}};
+    static struct bench b;
     const bool is_quick = bench_begin(argc, argv);
     uint64_t start;
 
     b.keys = bench_number("--keys", is_quick ? 100000 : 10000000);
-    b.batch = bench_number("--batch", is_quick ? 2000 : 100000);
+    b.size = bench_number("--batch", is_quick ? 2000 : 100000);
     b.rounds = bench_number("--rounds", is_quick ? 3 : 10);
     tmpdir_make(&b.dir);
     open_all(&b);

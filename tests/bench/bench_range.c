@@ -22,6 +22,7 @@
 #include "common/setup/datadir.h"
 #include "common/store/lmdb/lmdb_store.h"
 #include "common/wire/query.h"
+#include "tests/bench/batch.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/ceiling.h"
 #include "tests/bench/load.h"
@@ -31,7 +32,6 @@
 #include "tests/lib/fleet.h"
 #include "tests/lib/stored.h"
 
-#define KEY_SIZE   20
 #define ROWS       100
 #define LOAD_BATCH 500000
 #define MEMBERS    1000 /* of one ZADD */
@@ -53,14 +53,9 @@ static struct server {
 
 static struct fleet fleet;
 static uint64_t keys;
+static struct batch batch;
 
 /* ---- the keyspace ------------------------------------------------------ */
-
-static void
-key_put(char at[KEY_SIZE + 1], uint64_t id)
-{
-    (void)snprintf(at, KEY_SIZE + 1, "key:____%012llu", (unsigned long long)id);
-}
 
 /* A count for each key: distinct (the factor is a prime above `keys`), and in
  * no order that the keys have. */
@@ -73,8 +68,6 @@ count_of(uint64_t id)
 static void
 fill_store(void)
 {
-    struct store_delta *deltas = need(LOAD_BATCH, sizeof *deltas);
-    char(*bytes)[KEY_SIZE + 1] = need(LOAD_BATCH, KEY_SIZE + 1);
     struct lmdb_options o = {.keyspace_size = 256,
                              .key_size = 256,
                              .writable = true,
@@ -82,25 +75,20 @@ fill_store(void)
                              .txn_memory = (size_t)256 << 20};
     struct datadir dir;
     struct store *s;
-    uint64_t n;
 
+    batch_init(&batch, LOAD_BATCH);
     assert_rc(datadir_open(&dir, fleet.path, DATADIR_WRITE), 0);
     o.keyspace_fd = dir.keyspace_fd;
     assert_rc(lmdb_store_open(&s, &o), 0);
-    for (uint64_t id = 0; id < keys; id += n) {
-        n = keys - id < LOAD_BATCH ? keys - id : LOAD_BATCH;
-        for (uint64_t i = 0; i < n; i++) {
-            key_put(bytes[i], id + i);
-            deltas[i] = (struct store_delta){.key = (uint8_t *)bytes[i],
-                                             .key_size = KEY_SIZE,
-                                             .sum_low = count_of(id + i)};
-        }
-        assert_rc(stored_apply(s, "bench", NULL, deltas, n), 0);
+    for (uint64_t id = 0; id < keys; id += batch.count) {
+        batch_put_sequence(&batch, id,
+                           keys - id < LOAD_BATCH ? keys - id : LOAD_BATCH);
+        for (uint64_t i = 0; i < batch.count; i++)
+            batch.deltas[i].sum_low = count_of(id + i);
+        assert_rc(stored_apply(s, "bench", NULL, batch.deltas, batch.count), 0);
     }
     store_close(s);
     datadir_close(&dir);
-    free(bytes);
-    free(deltas);
 }
 
 /* Many members at a time. */
@@ -109,7 +97,7 @@ put_members(const struct load *l, unsigned conn, uint64_t sent, uint8_t *to)
 {
     const uint64_t from = sent * MEMBERS;
     const uint64_t n = keys - from < MEMBERS ? keys - from : MEMBERS;
-    char *at = (char *)to, key[KEY_SIZE + 1], score[24];
+    char *at = (char *)to, key[BATCH_KEY + 1], score[24];
 
     (void)l; /* there is one connection */
     (void)conn;
@@ -119,9 +107,9 @@ put_members(const struct load *l, unsigned conn, uint64_t sent, uint8_t *to)
         const int digits = snprintf(score, sizeof score, "%llu",
                                     (unsigned long long)count_of(id));
 
-        key_put(key, id);
-        at += sprintf(at, "$%d\r\n%s\r\n$%d\r\n%s\r\n", digits, score, KEY_SIZE,
-                      key);
+        batch_put_key(&batch, key, id);
+        at += sprintf(at, "$%d\r\n%s\r\n$%d\r\n%s\r\n", digits, score,
+                      BATCH_KEY, key);
     }
     return (size_t)(at - (char *)to);
 }
@@ -314,13 +302,13 @@ run_starts(void)
     struct series ms = {.count = 0};
     struct datadir dir;
     struct filler f;
-    char key[KEY_SIZE + 1];
+    char key[BATCH_KEY + 1];
 
     assert_rc(datadir_open(&dir, fleet.path, DATADIR_WRITE), 0);
     for (uint64_t log = 0; log < LOGS; log++) {
         filler_open(&f, dir.log_fd, log, LOG_SLOTS);
         for (uint64_t i = 0; i < LOG_SLOTS; i++) {
-            key_put(key, log * LOG_SLOTS + i);
+            batch_put_key(&batch, key, log * LOG_SLOTS + i);
             filler_add(&f, "bench", key, 1);
         }
         filler_seal(&f);

@@ -22,7 +22,7 @@
 
 #include "common/base/clock.h"
 #include "tests/bench/bench.h"
-#include "tests/bench/load.h"
+#include "tests/bench/messages.h"
 #include "tests/bench/redis.h"
 #include "tests/lib/client.h"
 #include "tests/lib/fleet.h"
@@ -83,16 +83,6 @@ put_message(const struct load *l, unsigned conn, uint64_t sent, uint8_t *to)
     return CLIENT_MESSAGE_SIZE;
 }
 
-static size_t
-take_wins(const struct load *l, const uint8_t *in, size_t have,
-          uint64_t *answers)
-{
-    (void)l;
-    (void)in; /* their number says it */
-    *answers += have / 3;
-    return have / 3 * 3;
-}
-
 /* Waits until each keyspace has all that was in the logs at `unix_ms`: their
  * as_of_ms say nothing of each other.  Returns the sum of their counts. */
 static int64_t
@@ -136,7 +126,7 @@ run_countd(uint64_t count, bool silent)
                               .depth = AHEAD,
                               .count = count,
                               .put = put_message,
-                              .take = silent ? NULL : take_wins,
+                              .take = silent ? NULL : messages_take,
                               .request_max = CLIENT_MESSAGE_SIZE};
     const uint64_t start_ns = clock_ns();
 

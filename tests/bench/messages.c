@@ -42,9 +42,9 @@ put_message(const struct load *l, unsigned conn, uint64_t sent, uint8_t *to)
     return CLIENT_MESSAGE_SIZE;
 }
 
-static size_t
-take_wins(const struct load *l, const uint8_t *in, size_t have,
-          uint64_t *answers)
+size_t
+messages_take(const struct load *l, const uint8_t *in, size_t have,
+              uint64_t *answers)
 {
     (void)l;
     (void)in; /* their number says it */
@@ -60,7 +60,7 @@ messages_acked(uint16_t port, unsigned conns, unsigned depth, uint64_t ms,
                            .depth = depth,
                            .ms = ms,
                            .put = put_message,
-                           .take = take_wins,
+                           .take = messages_take,
                            .request_max = CLIENT_MESSAGE_SIZE};
 
     make_ring();

@@ -12,17 +12,13 @@
 #include "tests/lib/stored.h"
 #include "tests/lib/test.h"
 
-uint32_t sides_minute;
+struct batch sides_batch;
 
 static uint64_t
 now_ms(void)
 {
-    return (uint64_t)sides_minute * 60000;
+    return (uint64_t)sides_batch.minute * 60000;
 }
-
-static struct store_delta deltas[SIDES_BATCH];
-static uint8_t keys[SIDES_BATCH][SIDES_KEY + 1];
-struct random sides_rng = {7};
 
 /* ---- stores ------------------------------------------------------------ */
 
@@ -78,46 +74,16 @@ side_close(struct side *s)
     tmpdir_remove(&s->tmp);
 }
 
-static int
-by_key(const void *a, const void *b)
-{
-    const struct store_delta *x = a, *y = b;
-
-    return memcmp(x->key, y->key, SIDES_KEY);
-}
-
-size_t
-sides_batch(uint64_t n, uint64_t of, uint64_t first, bool random)
-{
-    size_t kept = 0;
-
-    assert_true(n <= SIDES_BATCH);
-    for (uint64_t i = 0; i < n; i++) {
-        const uint64_t id = random ? random_below(&sides_rng, of) : first + i;
-
-        (void)snprintf((char *)keys[i], sizeof keys[i], "user:%08llu:visits",
-                       (unsigned long long)id); /* 20 bytes and NUL */
-        deltas[i] = (struct store_delta){.key = keys[i],
-                                         .key_size = SIDES_KEY,
-                                         .minute = sides_minute,
-                                         .sum_low = 1 + id % 9};
-    }
-    if (random)
-        qsort(deltas, n, sizeof *deltas, by_key);
-    for (uint64_t i = 0; i < n; i++)
-        if (kept == 0 || by_key(&deltas[kept - 1], &deltas[i]) != 0)
-            deltas[kept++] = deltas[i];
-    return kept;
-}
-
 double
-side_apply(struct side *s, const char *name, size_t n)
+side_apply(struct side *s, const char *name)
 {
     const struct store_fill mark = {
         .uuid = {1}, .epoch = ++s->epoch, .first_ms = 1};
     const uint64_t start = clock_ns();
 
-    assert_rc(stored_apply(s->store, name, &mark, deltas, n), 0);
+    assert_rc(stored_apply(s->store, name, &mark, sides_batch.deltas,
+                           sides_batch.count),
+              0);
     return (double)(clock_ns() - start) / 1e6;
 }
 
@@ -170,12 +136,14 @@ beside_open(struct beside *b, const char *dir)
 }
 
 void
-beside_apply(struct beside *b, size_t n)
+beside_apply(struct beside *b)
 {
     if (b->sqlite)
-        b->sqlite_ms += sqlite_apply(b->sqlite, deltas, n);
+        b->sqlite_ms +=
+            sqlite_apply(b->sqlite, sides_batch.deltas, sides_batch.count);
     if (b->redis)
-        b->redis_ms += redis_apply(b->redis, deltas, n);
+        b->redis_ms +=
+            redis_apply(b->redis, sides_batch.deltas, sides_batch.count);
 }
 
 void

@@ -12,18 +12,17 @@
 
 #include "common/setup/tiers.h"
 #include "common/store/store.h"
+#include "tests/bench/batch.h"
 #include "tests/bench/redis.h"
 #include "tests/bench/sqlite.h"
-#include "tests/lib/random.h"
 #include "tests/lib/tmpdir.h"
 
-#define SIDES_KEY   20
 #define SIDES_DAY   1440u
-#define SIDES_BATCH 500000 /* keys at most */
+#define SIDES_BATCH 500000 /* keys of sides_batch, at most */
 #define SIDES_TIERS "1m:2d,1h:90d,1d:10y"
 
-extern uint32_t sides_minute; /* the time */
-extern struct random sides_rng;
+/* The batch that is applied; its minute is the time. */
+extern struct batch sides_batch;
 
 /* A store in a folder of its own. */
 struct side {
@@ -41,12 +40,8 @@ void side_close(struct side *s); /* and remove it */
  * reads a commit, and stays there until store_read_end(). */
 void side_pin(struct side *s);
 
-/* The batch: `n` keys of `of`, those from `first` on or random ones.  Returns
- * how many are different. */
-size_t sides_batch(uint64_t n, uint64_t of, uint64_t first, bool random);
-
-/* Its first `n` to a keyspace; milliseconds. */
-double side_apply(struct side *s, const char *name, size_t n);
+/* Applies the batch to a keyspace; milliseconds. */
+double side_apply(struct side *s, const char *name);
 
 /* A turn of the store's own work. */
 void side_tend(struct side *s);
@@ -62,7 +57,7 @@ struct beside {
 };
 
 void beside_open(struct beside *b, const char *dir);
-void beside_apply(struct beside *b, size_t n); /* of the batch */
+void beside_apply(struct beside *b);
 void beside_close(struct beside *b);
 
 #endif
