@@ -318,11 +318,12 @@ static const struct table_column rows_columns[] = {
 /* How many of rows_columns a row has. */
 enum rows_form { ROWS_BY_KEY = 2, ROWS_RANKED = 3, ROWS_WITH_LIMIT = 4 };
 
-/* Writes the rows that need no special treatment, all at once, and returns the
- * next one: it needs some, or is the last. */
+/* Writes all rows before the next one that needs put_rows()'s own treatment,
+ * such as a count at a limit, or before the last; reads that one into *row.
+ * Returns false if none is left. */
 static bool
-next_row(struct read_request *a, bool has_rank, int64_t *rank,
-         struct read_reply *reply, struct read_row *row)
+put_plain_rows(struct read_request *a, bool has_rank, int64_t *rank,
+               struct read_reply *reply, struct read_row *row)
 {
     const int64_t done = table_plain_counts(&a->table, has_rank, *rank,
                                             &reply->at, reply->rows - 1);
@@ -342,7 +343,7 @@ put_rows(struct read_request *a, enum rows_form form, int64_t rank,
     if (form == ROWS_WITH_LIMIT && a->table.format != TABLE_JSON)
         form = ROWS_RANKED;
     table_next_rows(&a->table, "rows", rows_columns + first, form);
-    while (next_row(a, first == 0, &rank, reply, row)) {
+    while (put_plain_rows(a, first == 0, &rank, reply, row)) {
         const bool is_at_limit =
             row->count == INT64_MIN || row->count == INT64_MAX;
         const struct cell cells[] = {

@@ -99,7 +99,7 @@ state_after(int rc)
  * name of its setting. */
 static void
 report_failure(const struct merge *m, const struct fold_keyspace *k,
-               bool over_quota)
+               bool at_keyspace_max)
 {
     static struct diag_repeat holds, waits;
     char text[NAME_TEXT_SIZE];
@@ -113,8 +113,9 @@ report_failure(const struct merge *m, const struct fold_keyspace *k,
         diag_repeating(&holds, DIAG_ERROR,
                        "keyspace=%s cannot take its records, they are held: "
                        "%s=%" PRIu64 " would be passed",
-                       text, over_quota ? "keyspace.max" : "keyspace.max_keys",
-                       over_quota ? m->keyspace_max : m->keys_max);
+                       text,
+                       at_keyspace_max ? "keyspace.max" : "keyspace.max_keys",
+                       at_keyspace_max ? m->keyspace_max : m->keys_max);
     else if (k->state == KEYSPACE_TO_HOLD)
         diag_repeating(&holds, DIAG_ERROR,
                        "keyspace=%s cannot take its records, they are held: "
@@ -175,7 +176,7 @@ apply_to_keyspace(struct applier *a, struct fold_keyspace *k)
     a->stats.saturated += applied.saturated;
     a->stats.keyspaces += k->state == KEYSPACE_APPLIED;
     a->waiting = a->waiting || is_machine_error(k->error);
-    report_failure(a->merge, k, applied.over_quota);
+    report_failure(a->merge, k, applied.at_keyspace_max);
     return applied.holder;
 }
 

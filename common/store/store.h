@@ -122,12 +122,12 @@ struct store_batch {
 };
 
 struct store_applied {
-    uint64_t keys;      /* changed */
-    uint64_t created;   /* of these, new */
-    uint64_t saturated; /* of these, newly flagged */
-    uint64_t commits;   /* transactions */
-    bool over_quota;    /* of -EDQUOT: keyspace.max forbids a new keyspace;
-                           otherwise keyspace.max_keys forbids new keys */
+    uint64_t keys;        /* changed */
+    uint64_t created;     /* of these, new */
+    uint64_t saturated;   /* of these, newly flagged */
+    uint64_t commits;     /* transactions */
+    bool at_keyspace_max; /* with -EDQUOT: keyspace.max forbids a new keyspace;
+                             false: keyspace.max_keys forbids new keys */
     long holder; /* -EAGAIN: pid of the process that is writing; 0: unknown */
 };
 

@@ -260,14 +260,14 @@ take_value(struct parser *p, const struct statsd_group *g, struct span text)
     if (decimal_millionths(&value, &g->rate, &sum) < 0)
         return refuse_line(p, "a value does not fit into 64 bits");
     if (g->kind == STATSD_COUNTER) {
-        add_increment(p, STATSD_COUNT, sum);
+        add_increment(p, STATSD_PART_COUNTER, sum);
         return 0;
     }
     if (decimal_millionths(&one, &g->rate, &count) < 0)
         return refuse_line(p, "a rate is too small");
     if (p->rules->timers) {
-        add_increment(p, STATSD_TIMER_COUNT, count);
-        add_increment(p, STATSD_TIMER_SUM, sum);
+        add_increment(p, STATSD_PART_TIMER_COUNT, count);
+        add_increment(p, STATSD_PART_TIMER_SUM, sum);
     }
     return 0;
 }
@@ -388,7 +388,7 @@ statsd_line(const struct statsd_rules *rules, const uint8_t *line, size_t size,
     rest = (struct span){colon + 1, size - name.size - 1};
     if (!parse_plain_count(rest, &sum))
         return parse_groups(rules, name, rest, sink, why);
-    sink->add(sink->ctx, STATSD_COUNT, name.at, name.size, sum);
+    sink->add(sink->ctx, STATSD_PART_COUNTER, name.at, name.size, sum);
     return STATSD_COUNTER;
 }
 

@@ -35,7 +35,12 @@ enum statsd_kind {
     STATSD_CHECK = 32  /* "_sc|": a service check of DogStatsD */
 };
 
-enum statsd_part { STATSD_COUNT, STATSD_TIMER_COUNT, STATSD_TIMER_SUM };
+/* Which sum of its key an increment belongs to: a timer has two. */
+enum statsd_part {
+    STATSD_PART_COUNTER,
+    STATSD_PART_TIMER_COUNT,
+    STATSD_PART_TIMER_SUM
+};
 
 struct statsd_rules {
     bool timers;      /* timers are counted, else ignored */

@@ -97,8 +97,8 @@ say_doing(void **state)
 
 struct program {
     const char *argv[16];
-    bool ends;       /* by itself; else SIGTERM ends it when all is merged */
-    bool over_quota; /* what it has no room for stays held */
+    bool ends; /* by itself; else SIGTERM ends it when all is merged */
+    bool at_keyspace_max; /* records of new keyspaces stay held */
 };
 
 /* Starts it under strace with `option` and `value` (NULL: without strace).
@@ -143,7 +143,7 @@ start(const struct program *p, const char *option, const char *value,
 static bool
 is_done(const struct program *p, const struct fleet *f)
 {
-    return p->over_quota ? fleet_logs_are_drained(f) : fleet_is_drained(f);
+    return p->at_keyspace_max ? fleet_logs_are_drained(f) : fleet_is_drained(f);
 }
 
 /* Waits for it: until it ends, or all is merged and SIGTERM ends it.  Returns
@@ -394,7 +394,7 @@ make_crowded(struct fixture *x)
     x->worker =
         (struct program){.argv = {x->worker_path, "-d", x->fleet.path, "-o",
                                   "log.size=64K", "-o", "keyspace.max=2"},
-                         .over_quota = true};
+                         .at_keyspace_max = true};
 }
 
 static void
@@ -614,12 +614,12 @@ crowded_point(const struct point *at, enum action action)
 }
 
 static void
-list_worker_calls(bool over_quota)
+list_worker_calls(bool at_keyspace_max)
 {
     struct fixture x;
 
     make_directory(&x);
-    if (over_quota)
+    if (at_keyspace_max)
         make_crowded(&x);
     trace(&x.worker, &x);
     await_lock_gone(&x);

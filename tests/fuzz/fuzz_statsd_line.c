@@ -33,10 +33,11 @@ see(void *ctx, enum statsd_part part, const uint8_t *key, size_t key_size,
     assert(key_size >= 1 && key_size <= s->rules->key_size);
     assert(memchr(key, '\0', key_size) == NULL || s->rules->append_tags);
     assert(millionths < bound && millionths > -bound);
-    assert(part == STATSD_COUNT || (s->rules->timers && millionths >= 0));
-    s->counts += part == STATSD_COUNT ? 1 : 0;
-    s->timers += part == STATSD_TIMER_COUNT ? 1 : 0;
-    s->sums += part == STATSD_TIMER_SUM ? 1 : 0;
+    assert(part == STATSD_PART_COUNTER ||
+           (s->rules->timers && millionths >= 0));
+    s->counts += part == STATSD_PART_COUNTER ? 1 : 0;
+    s->timers += part == STATSD_PART_TIMER_COUNT ? 1 : 0;
+    s->sums += part == STATSD_PART_TIMER_SUM ? 1 : 0;
     s->total += millionths;
 }
 

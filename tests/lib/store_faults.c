@@ -68,8 +68,8 @@ apply(struct store *s, const struct store_batch *b,
     k->applies++;
     if (f->error < 0 && f->times > 0) {
         f->times -= f->times != STORE_FAULTS_ALWAYS;
-        *applied = (struct store_applied){.over_quota = f->error == -EDQUOT,
-                                          .holder = f->holder};
+        *applied = (struct store_applied){
+            .at_keyspace_max = f->error == -EDQUOT, .holder = f->holder};
         return f->error;
     }
     is_applying = true;

@@ -153,12 +153,12 @@ CASE(limits_refuse_before_anything_is_applied, d)
     assert_rc(apply_deltas(s, (const uint8_t *)"three", 5, NULL, 0, three, 3,
                            &applied),
               -EDQUOT);
-    assert_true(applied.over_quota);
+    assert_true(applied.at_keyspace_max);
 
     assert_rc(
         apply_deltas(s, (const uint8_t *)"one", 3, NULL, 0, three, 3, &applied),
         -EDQUOT);
-    assert_false(applied.over_quota);
+    assert_false(applied.at_keyspace_max);
     assert_int_equal(get_one(s, "one", "k"), 1);
     assert_rc(get_one(s, "one", "a"), -ENOENT);
     assert_rc(

@@ -34,8 +34,9 @@
 #define STATSD_KEYSPACE   "countd.statsd"
 #define GRAPHITE_KEYSPACE "countd.graphite"
 
-/* Counts about the lines of one protocol, in a keyspace of its own. */
-enum statsd_count {
+/* Statistics about the lines of one protocol; each protocol writes them into a
+ * keyspace of its own. */
+enum statsd_stat {
     STATSD_DATAGRAMS,
     STATSD_CONNECTIONS,
     STATSD_LINES, /* without empty ones */
@@ -50,7 +51,7 @@ enum statsd_count {
     STATSD_IGNORED_EVENT,
     STATSD_IGNORED_CHECK,
     STATSD_IGNORED_TIMER,
-    STATSD_COUNTS
+    STATSD_STATS
 };
 
 enum statsd_protocol {
@@ -78,9 +79,9 @@ struct statsd {
     struct senders senders;
     bool on;
 
-    uint64_t counts[STATSD_PROTOCOLS][STATSD_COUNTS];
+    uint64_t counts[STATSD_PROTOCOLS][STATSD_STATS];
     uint64_t reported[STATSD_PROTOCOLS]
-                     [STATSD_COUNTS]; /* of these, in the log */
+                     [STATSD_STATS]; /* of `counts`: written into the log */
     struct diag_repeat bad_warning, drop_warning;
     uint64_t warned_drops;
 
@@ -125,7 +126,7 @@ void statsd_stop(struct statsd *s, uint64_t drain_ms, uint64_t give_up_ms,
                  void (*stopped)(void *ctx), void *ctx);
 
 /* Lines that were ignored, of the counts of a protocol. */
-uint64_t statsd_ignored(const uint64_t counts[STATSD_COUNTS]);
+uint64_t statsd_ignored(const uint64_t counts[STATSD_STATS]);
 
 /* Reads the counts that the kernel and others keep. */
 void statsd_read_counts(struct statsd *s);

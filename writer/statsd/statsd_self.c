@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static const char *const count_names[STATSD_COUNTS] = {
+static const char *const count_names[STATSD_STATS] = {
     [STATSD_DATAGRAMS] = "datagrams",
     [STATSD_CONNECTIONS] = "connections",
     [STATSD_LINES] = "lines",
@@ -83,11 +83,11 @@ put_senders(struct statsd *s)
 }
 
 uint64_t
-statsd_ignored(const uint64_t counts[STATSD_COUNTS])
+statsd_ignored(const uint64_t counts[STATSD_STATS])
 {
     uint64_t sum = 0;
 
-    for (int i = STATSD_IGNORED; i < STATSD_COUNTS; i++)
+    for (int i = STATSD_IGNORED; i < STATSD_STATS; i++)
         sum += counts[i];
     return sum;
 }
@@ -118,7 +118,7 @@ statsd_put_counts(struct statsd *s)
     if (!s->config->statsd_self)
         return true;
     for (int p = 0; p < STATSD_PROTOCOLS; p++)
-        for (int i = 0; i < STATSD_COUNTS; i++) {
+        for (int i = 0; i < STATSD_STATS; i++) {
             const char *key = count_names[i];
             const uint64_t now = s->counts[p][i];
 

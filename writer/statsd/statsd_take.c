@@ -43,9 +43,9 @@ find_split(const uint8_t *name, size_t size, uint64_t parts)
 static const char *
 suffix_of(enum statsd_part part)
 {
-    if (part == STATSD_COUNT)
+    if (part == STATSD_PART_COUNTER)
         return "";
-    return part == STATSD_TIMER_COUNT ? TIMER_COUNT : TIMER_SUM;
+    return part == STATSD_PART_TIMER_COUNT ? TIMER_COUNT : TIMER_SUM;
 }
 
 /* Adds to (keyspace, key) as statsd.keyspace and statsd.split say. */
@@ -119,7 +119,7 @@ take_statsd_line(struct statsd *s, const uint8_t *line, size_t size)
 {
     static const struct {
         enum statsd_kind kind;
-        enum statsd_count count;
+        enum statsd_stat stat;
     } ignored[] = {{STATSD_GAUGE, STATSD_IGNORED_GAUGE},
                    {STATSD_SET, STATSD_IGNORED_SET},
                    {STATSD_EVENT, STATSD_IGNORED_EVENT},
@@ -137,7 +137,7 @@ take_statsd_line(struct statsd *s, const uint8_t *line, size_t size)
         return;
     for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
         if ((kinds & (int)ignored[i].kind) != 0)
-            counts[ignored[i].count]++;
+            counts[ignored[i].stat]++;
     if ((kinds & STATSD_TIMER) != 0 && !s->rules.timers)
         counts[STATSD_IGNORED_TIMER]++;
 }
@@ -162,7 +162,7 @@ take_graphite_line(struct statsd *s, const uint8_t *line, size_t size)
     else if (rc == CARBON_IGNORED)
         s->counts[GRAPHITE_LINE_PROTOCOL][STATSD_IGNORED]++;
     else
-        add_increment(s, STATSD_COUNT, name, name_size, millionths);
+        add_increment(s, STATSD_PART_COUNTER, name, name_size, millionths);
 }
 
 /* Bytes of a line without the CR at its end. */

@@ -129,11 +129,11 @@ outbox_mark_info(const struct outbox_keyspace *k, const struct store_fill *fill)
         info.state = STORE_MARK_AHEAD;
     else if (m->fill.first_ms != fill->first_ms)
         info.state = STORE_MARK_OTHER;
-    else if (m->last_size == 0)
+    else if (m->last_key_size == 0)
         info.state = STORE_MARK_DONE;
     else {
         info.state = STORE_MARK_PARTIAL;
-        info.progress = outbox_progress(m->last, m->last_size);
+        info.progress = outbox_progress(m->last_key, m->last_key_size);
     }
     return info;
 }

@@ -57,7 +57,7 @@ struct outbox_part {
     uint32_t number;
     struct outbox_entry *entries; /* `count` from `first` on, in order */
     size_t first, count, capacity;
-    uint64_t last, last_digest; /* of all its entries ever */
+    uint64_t last, last_digest; /* number and digest of its newest entry */
     uint64_t acked; /* the sender's: the cluster has entries up to this one */
 };
 

@@ -168,8 +168,8 @@ put_marks(uint8_t *at, const struct outbox_keyspace *k,
         struct outbox_mark m = {.fill = b->marks[i]};
 
         if (last != NULL) {
-            m.last_size = last->key_size;
-            memcpy(m.last, last->key, last->key_size);
+            m.last_key_size = last->key_size;
+            memcpy(m.last_key, last->key, last->key_size);
         }
         size += outbox_mark_put(at + size, &m);
         ++*count;
@@ -188,7 +188,7 @@ put_state(struct outbox *o, const struct outbox_keyspace *k,
     int rc;
 
     rc = array_grow(&o->state, &o->state_capacity,
-                    size + k->part_count * (size_t)OUTBOX_LAST_SIZE +
+                    size + k->part_count * (size_t)OUTBOX_LAST_ENTRY_SIZE +
                         marks * (OUTBOX_MARK_SIZE + STORE_NAME_MAX),
                     1);
     if (rc < 0)
@@ -202,7 +202,7 @@ put_state(struct outbox *o, const struct outbox_keyspace *k,
     for (uint32_t i = 0; i < k->part_count; i++) {
         put_le64(o->state + size, o->builders[i].last);
         put_le64(o->state + size + 8, o->builders[i].last_digest);
-        size += OUTBOX_LAST_SIZE;
+        size += OUTBOX_LAST_ENTRY_SIZE;
     }
     size += put_marks(o->state + size, k, b, last, &count);
     put_le32(o->state + 12, count);
@@ -260,8 +260,9 @@ find_missing(const struct outbox_keyspace *k, const struct store_batch *b)
     for (size_t m = 0; m < k->mark_count; m++)
         if (memcmp(k->marks[m].fill.uuid, b->marks[0].uuid, 16) == 0)
             while (i < b->delta_count &&
-                   bytes_compare(k->marks[m].last, k->marks[m].last_size,
-                                 b->deltas[i].key, b->deltas[i].key_size) >= 0)
+                   bytes_compare(k->marks[m].last_key,
+                                 k->marks[m].last_key_size, b->deltas[i].key,
+                                 b->deltas[i].key_size) >= 0)
                 i++;
     return i;
 }
@@ -390,7 +391,7 @@ apply_group(struct outbox *o, const struct store_batch *b, size_t *from,
         return rc < 0 ? rc : 0;
     if (k == NULL && o->options.keyspace_max > 0 &&
         o->keyspace_count >= o->options.keyspace_max) {
-        applied->over_quota = true;
+        applied->at_keyspace_max = true;
         return -EDQUOT;
     }
     k = outbox_make(o, b->name, b->name_size,
@@ -419,7 +420,7 @@ report_full(const struct outbox *o, int rc, const struct store_applied *applied)
 {
     static struct diag_repeat repeat;
 
-    if (rc != -EDQUOT || (applied != NULL && applied->over_quota))
+    if (rc != -EDQUOT || (applied != NULL && applied->at_keyspace_max))
         return rc;
     diag_repeating(&repeat, DIAG_ERROR,
                    "data/" OUTBOX_FOLDER

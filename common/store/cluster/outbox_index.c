@@ -128,7 +128,8 @@ take_state(struct outbox *o, uint64_t id, const uint8_t *bytes, size_t size)
     k->state_id = id;
     k->generation = head.generation;
     for (uint32_t i = 0; i < head.parts; i++) {
-        const uint8_t *last = head.lasts + (size_t)i * OUTBOX_LAST_SIZE;
+        const uint8_t *last =
+            head.last_entries + (size_t)i * OUTBOX_LAST_ENTRY_SIZE;
 
         k->parts[i].last = get_le64(last);
         k->parts[i].last_digest = get_le64(last + 8);

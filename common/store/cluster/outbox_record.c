@@ -8,12 +8,12 @@
 
 #define DIGEST_AT 32
 
-/* Keys are the bytes of "countd part.name" and "countd an entry.": fixed, as
- * all senders and readers must find the same. */
-static const struct hash_key part_key = {0x702064746e756f63,
-                                         0x656d616e2e747261};
-static const struct hash_key entry_key = {0x612064746e756f63,
-                                          0x2e7972746e65206e};
+/* The keys of the two hashes, the bytes of "countd part.name" and "countd an
+ * entry.", are fixed: all senders and readers must compute the same hashes. */
+static const struct hash_key part_hash_key = {0x702064746e756f63,
+                                              0x656d616e2e747261};
+static const struct hash_key entry_hash_key = {0x612064746e756f63,
+                                               0x2e7972746e65206e};
 
 /* ---- keyspaces ---------------------------------------------------------- */
 
@@ -34,8 +34,8 @@ outbox_state_parse(const uint8_t *bytes, size_t size,
         return false;
     out->name = bytes + used;
     used += out->name_size;
-    out->lasts = bytes + used;
-    used += (size_t)out->parts * OUTBOX_LAST_SIZE;
+    out->last_entries = bytes + used;
+    used += (size_t)out->parts * OUTBOX_LAST_ENTRY_SIZE;
     if (used > size)
         return false;
     out->mark_bytes = bytes + used;
@@ -55,12 +55,12 @@ outbox_mark_next(const struct outbox_state_head *head, size_t *at,
     memcpy(out->fill.uuid, bytes, 16);
     out->fill.epoch = get_le64(bytes + 16);
     out->fill.first_ms = get_le64(bytes + 24);
-    out->last_size = get_le16(bytes + 32);
-    if (out->last_size > STORE_NAME_MAX ||
-        left < OUTBOX_MARK_SIZE + (size_t)out->last_size)
+    out->last_key_size = get_le16(bytes + 32);
+    if (out->last_key_size > STORE_NAME_MAX ||
+        left < OUTBOX_MARK_SIZE + (size_t)out->last_key_size)
         return false;
-    memcpy(out->last, bytes + OUTBOX_MARK_SIZE, out->last_size);
-    *at += OUTBOX_MARK_SIZE + (size_t)out->last_size;
+    memcpy(out->last_key, bytes + OUTBOX_MARK_SIZE, out->last_key_size);
+    *at += OUTBOX_MARK_SIZE + (size_t)out->last_key_size;
     return true;
 }
 
@@ -70,9 +70,9 @@ outbox_mark_put(uint8_t *at, const struct outbox_mark *mark)
     memcpy(at, mark->fill.uuid, 16);
     put_le64(at + 16, mark->fill.epoch);
     put_le64(at + 24, mark->fill.first_ms);
-    put_le16(at + 32, mark->last_size);
-    memcpy(at + OUTBOX_MARK_SIZE, mark->last, mark->last_size);
-    return OUTBOX_MARK_SIZE + (size_t)mark->last_size;
+    put_le16(at + 32, mark->last_key_size);
+    memcpy(at + OUTBOX_MARK_SIZE, mark->last_key, mark->last_key_size);
+    return OUTBOX_MARK_SIZE + (size_t)mark->last_key_size;
 }
 
 /* ---- entries ------------------------------------------------------------ */
@@ -165,14 +165,14 @@ outbox_entry_finish(uint8_t *bytes, size_t size, struct outbox_entry_head *head)
     put_le64(bytes + 24, head->prev_digest);
     put_le64(bytes + DIGEST_AT, 0);
     put_le64(bytes + 40, head->first_ms);
-    head->digest = hash_bytes_wide(&entry_key, bytes, size).low;
+    head->digest = hash_bytes_wide(&entry_hash_key, bytes, size).low;
     put_le64(bytes + DIGEST_AT, head->digest);
 }
 
 uint32_t
 outbox_part_of(const uint8_t *key, size_t key_size, uint32_t parts)
 {
-    const uint64_t hash = hash_bytes_wide(&part_key, key, key_size).low;
+    const uint64_t hash = hash_bytes_wide(&part_hash_key, key, key_size).low;
 
     return (uint32_t)((uint128)hash * parts >> 64);
 }

@@ -9,7 +9,8 @@
  *                      8 generation u32   12 marks u32   16 name
  *        for each part: last number u64 | its digest u64
  *        marks, each:   uuid[16] | epoch u64 | first_ms u64 |
- *                       key size u16 | key up to which it is in; size 0: all
+ *                       key size u16 | last key that entries
+ *                       contain; size 0: they contain the whole fill
  *   'E', an entry:     0 kind   1 type u8   2 name size u16   4 part u16
  *                      6 parts u16   8 generation u32   12 rows u32
  *                      16 number u64   24 digest of the entry before u64
@@ -31,13 +32,13 @@
 #include "common/base/bytes.h"
 #include "common/store/store.h"
 
-#define OUTBOX_SENDER_SIZE 16
-#define OUTBOX_STATE_HEAD  16
-#define OUTBOX_ENTRY_HEAD  48
-#define OUTBOX_LAST_SIZE   16 /* of a part, in a keyspace's record */
-#define OUTBOX_MARK_SIZE   34 /* without its key */
-#define OUTBOX_CELL_SIZE   20
-#define OUTBOX_PARTS_MAX   256
+#define OUTBOX_SENDER_SIZE     16
+#define OUTBOX_STATE_HEAD      16
+#define OUTBOX_ENTRY_HEAD      48
+#define OUTBOX_LAST_ENTRY_SIZE 16 /* of one part, in a keyspace's record */
+#define OUTBOX_MARK_SIZE       34 /* without its key */
+#define OUTBOX_CELL_SIZE       20
+#define OUTBOX_PARTS_MAX       256
 
 enum outbox_kind {
     OUTBOX_SENDER = 'S',
@@ -51,7 +52,7 @@ struct outbox_state_head {
     const uint8_t *name;
     size_t name_size;
     uint32_t parts, generation, marks;
-    const uint8_t *lasts; /* of the parts */
+    const uint8_t *last_entries; /* number and digest, for each part */
     const uint8_t *mark_bytes;
     size_t mark_bytes_size;
 };
@@ -79,11 +80,11 @@ struct outbox_cell {
     int128 sum;
 };
 
-/* A mark: the fill of a log, and up to which key it is in. */
+/* A mark: the fill of a log, and the last key of it that entries contain. */
 struct outbox_mark {
     struct store_fill fill;
-    uint16_t last_size; /* 0: all of it is in */
-    uint8_t last[STORE_NAME_MAX];
+    uint16_t last_key_size; /* 0: entries contain the whole fill */
+    uint8_t last_key[STORE_NAME_MAX];
 };
 
 /* False: these bytes are not such a record. */

@@ -340,7 +340,7 @@ apply_all(struct apply_call *b)
                       &b->keyspace);
     if (rc == -ENOENT && g->delta_count == 0)
         return 0;
-    b->total.over_quota = rc == -EDQUOT;
+    b->total.at_keyspace_max = rc == -EDQUOT;
     if (rc < 0)
         return rc;
     do {
