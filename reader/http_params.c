@@ -354,7 +354,8 @@ http_params_read(struct http_params *p, const struct http_params_spec *spec,
         find_param(spec, p->are_names_raw, name, &is_hex) == HTTP_PARAMS)
         return fail_name(f, name);
     if (rc == -ENAMETOOLONG)
-        return set_fault(f, "bad-name", "%s: names have 1 to 256 bytes", name);
+        return set_fault(f, "bad-name", "%s: a name is longer than 256 bytes",
+                         name);
     if (rc < 0)
         return set_fault(f, "bad-query",
                          "%% without two hexadecimal digits in the query");

@@ -126,7 +126,7 @@ take_name(struct count_body *b, const char *member, bool is_hex, size_t max,
     size = json_unescape(b->json.text, b->json.size, text, sizeof text);
     if (size < 0)
         return fail_detail(b, fault, "bad-name",
-                           "a name of more than 256 bytes");
+                           "a name is longer than 256 bytes");
     why = is_hex ? increment_name_read_hex((const char *)text, (size_t)size,
                                            max, out)
                  : increment_name_read(&b->form, (const char *)text,

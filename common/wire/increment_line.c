@@ -19,9 +19,9 @@ static const struct increment_fault
     bad_escape = {"bad-escape",
                   "a bad escape; use \\t \\n \\r \\\\ and \\xHH but \\x00"},
     bad_hex = {"bad-hex", "two hexadecimal digits for each byte"},
-    too_long = {"bad-name", "a name of more than 256 bytes"},
-    too_long_here = {"bad-name", "a name longer than the server's message "
-                                 "has room for"},
+    too_long = {"bad-name", "a name is longer than 256 bytes"},
+    too_long_here = {"bad-name", "a name is longer than message.keyspace_size "
+                                 "or message.key_size"},
     too_large = {"bad-number", "the increment does not fit 64 bits"},
     no_number = {"bad-number", "the increment is not a whole number"},
     empty_line = {"bad-line", "an empty line"},

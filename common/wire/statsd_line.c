@@ -151,8 +151,8 @@ format_key(struct parser *p, const struct statsd_group *g)
         if (i > 0 && compare_tags(&tags[i - 1], &tags[i]) == 0)
             continue;
         if (p->key_size + 1 + tags[i].size > p->rules->key_size)
-            return refuse_line(p,
-                               "the name and its tags are longer than a key");
+            return refuse_line(
+                p, "a name with its tags is longer than message.key_size");
         p->key[p->key_size++] = ';';
         memcpy(p->key + p->key_size, tags[i].text, tags[i].size);
         p->key_size += tags[i].size;
@@ -317,7 +317,7 @@ check_name(const struct statsd_rules *rules, size_t size, struct span name,
     if (name.size == 0)
         return "an empty name";
     if (name.size > rules->key_size)
-        return "a name longer than a key";
+        return "a name is longer than message.key_size";
     if (memchr(name.at, '\0', name.size))
         return "a name with a NUL byte";
     return NULL;

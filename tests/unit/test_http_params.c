@@ -184,10 +184,11 @@ TEST(a_name_has_at_most_256_bytes)
     query[at + 256] = 'x';
     assert_false(read_query(&all, query));
     assert_string_equal(fault.detail,
-                        "keyspace: a name of more than 256 bytes");
+                        "keyspace: a name is longer than 256 bytes");
     memset(query + at, 'x', 1500);
     assert_false(read_query(&all, query));
-    assert_string_equal(fault.detail, "keyspace: names have 1 to 256 bytes");
+    assert_string_equal(fault.detail,
+                        "keyspace: a name is longer than 256 bytes");
     memset(query, 'x', 1500);
     assert_false(read_query(&all, query));
     assert_string_equal(fault.code, "unknown-parameter");

@@ -155,7 +155,7 @@ take_graphite_line(struct statsd *s, const uint8_t *line, size_t size)
                      &millionths, &why);
     if (rc == CARBON_COUNTED && name_size > s->rules.key_size) {
         rc = -EBADMSG;
-        why = "a name longer than a key";
+        why = "a name is longer than message.key_size";
     }
     if (rc < 0)
         refuse_line(s, GRAPHITE_LINE_PROTOCOL, line, size, why);

@@ -34,10 +34,14 @@ cmd_name(const struct cmd_line *line, const char *text, const char *what)
 
     if (size > 0)
         name.size = (size_t)size;
-    else if (size == -ENAMETOOLONG || size == 0)
-        *line->status = cmd_fail(
-            CONFIG_EXIT_USAGE, "the %s is %s; names have 1 to %d bytes", what,
-            size == 0 ? "empty" : "too long", NAME_MAX_SIZE);
+    else if (size == 0)
+        *line->status = cmd_fail(CONFIG_EXIT_USAGE,
+                                 "the %s is empty; names have 1 to %d bytes",
+                                 what, NAME_MAX_SIZE);
+    else if (size == -ENAMETOOLONG)
+        *line->status =
+            cmd_fail(CONFIG_EXIT_USAGE, "the %s is longer than %d bytes", what,
+                     NAME_MAX_SIZE);
     else
         *line->status = cmd_fail(
             CONFIG_EXIT_USAGE,

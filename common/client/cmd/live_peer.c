@@ -38,9 +38,12 @@ live_name(const char *text, struct live_name *out)
         return cmd_fail(CONFIG_EXIT_USAGE,
                         "the name has a bad escape; write a backslash as "
                         "\\\\, a byte as \\xHH");
-    return cmd_fail(CONFIG_EXIT_USAGE,
-                    "the name is %s; here names have 1 to %d bytes",
-                    size == 0 ? "empty" : "too long", LIVE_NAME_MAX);
+    if (size == 0)
+        return cmd_fail(CONFIG_EXIT_USAGE,
+                        "the name is empty; names have 1 to %d bytes here",
+                        LIVE_NAME_MAX);
+    return cmd_fail(CONFIG_EXIT_USAGE, "the name is longer than %d bytes",
+                    LIVE_NAME_MAX);
 }
 
 enum cmd_peer
