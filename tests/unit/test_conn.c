@@ -193,12 +193,17 @@ CASE(who_keeps_most_ends_when_memory_is_used_up, f)
 {
     uint8_t head[ECHO_HEAD] = {0xff, 0xff, 'e'};
     static uint8_t body[60000];
-    int large, small;
+    int large, small, stalled;
 
+    stalled = echo_join(f, CUT);
+    echo_say(stalled, head, sizeof head);
+    echo_say(stalled, body, 30000);
+    echo_turns(f, 4);
+    fault_pass_ns(CONN_STALL_MS * UINT64_C(1000000));
     small = echo_join(f, ECHO);
     echo_say(small, head, sizeof head);
     echo_say(small, body, 2000);
-    for (size_t i = 0; i < ECHO_PEERS - 4; i++) {
+    for (size_t i = 0; i < ECHO_PEERS - 5; i++) {
         large = echo_join(f, CUT);
         echo_say(large, head, sizeof head);
         echo_say(large, body, sizeof body);
@@ -207,6 +212,7 @@ CASE(who_keeps_most_ends_when_memory_is_used_up, f)
     /* 35 times 60 KB fit. */
     assert_in_range(echo_stats(f, CUT)->evicted, 20, 30);
     assert_int_equal(echo_stats(f, ECHO)->evicted, 0);
+    echo_hear_end(f, stalled, "");
     memset(body, 'z', sizeof body);
     echo_say(small, body, sizeof body);
     echo_say(small, body, 65535 - 2000 - 10 - sizeof body);

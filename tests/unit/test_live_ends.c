@@ -23,6 +23,7 @@ CASE(a_reset_releases_in_the_same_turn, r)
 CASE(many_holdings_are_released_in_steps, r)
 {
     const size_t count = 300000;
+    uint8_t bytes[64];
     struct peer *p, *q;
 
     start(r, (struct live_options){.kind = LIVE_COUNTER, .holders = 2});
@@ -35,6 +36,11 @@ CASE(many_holdings_are_released_in_steps, r)
     /* The socket is closed, its number is not free. */
     assert_int_equal(r->listener->open, 1);
     assert_int_equal(r->listener->used, 2);
+    send_later(q, bytes, live_client_put(bytes, LIVE_CLIENT_STATS, 1, NULL, 0));
+    pump(q);
+    await(r, q, LIVE_CLIENT_HEADER);
+    assert_non_null(memmem(q->in, q->size, "curr_connections1", 17));
+    q->size = 0;
     noop(r, q);
     while (r->listener->used == 2)
         turns(r, 1);
