@@ -1,8 +1,7 @@
 /* writer/count.c - see count.h.
  *
  * answer_count() is the route, check_head() looks at its head before the body
- * is awaited, wait_for_log() answers or holds it while
- * there is no log. */
+ * is awaited, wait_for_log() answers or holds it while there is no log. */
 #include "writer/count.h"
 
 #include <assert.h>

@@ -3,18 +3,26 @@
  *
  * A segment, little-endian, starts with two copies of its header, at byte 0 and
  * 512:
- *      0  magic "COUNTDJ1"   8 uuid[16] of the queue   24 boot[16]
- *     40  number u32        44 crc32 of the 44 bytes before      48 zero
- * Groups follow from byte 1024 on, each on a line (64 bytes); then zeros.
- *      0  magic "JGRP"   4 crc32 of 8..63   8 size u64   16 number u64
- *     24  zero u64   32 segment u32   36 oldest segment needed u32
- *     40  entries u32   44 zero lines u32   48 first u32   52 salt u32   56
- * zero 60  "PRGJ", so a header that was written in part ends in zeros and their
- * entries, each at a multiple of 8: 0  crc32 of the rest   4 size u32   8 id
- * u64   16 stream u64 24  salt u32   28 kind u32   32 bytes An id is the
- * segment << 32 | a number that rises from 1 in each segment; the bytes of a
- * DONE entry are the ids that are done.  The salt is the first word of the
- * uuid, so no client can write what looks like an entry.
+ *
+ *      0  magic "COUNTDJ1"    8 uuid[16] of the queue    24 boot[16]
+ *     40  number u32         44 crc32 of the 44 bytes before       48 zero
+ *
+ * Groups follow from byte 1024 on, each on a line (64 bytes); then zeros.  A
+ * group has a header, whose last word shows that all of it was written:
+ *
+ *      0  magic "JGRP"        4 crc32 of 8..63     8 size u64   16 number u64
+ *     24  zero u64           32 segment u32       36 oldest segment needed u32
+ *     40  entries u32        44 zero lines u32    48 first u32
+ *     52  salt u32           56 zero              60 "PRGJ"
+ *
+ * and entries, each at a multiple of 8:
+ *
+ *      0  crc32 of the rest   4 size u32           8 id u64     16 stream u64
+ *     24  salt u32           28 kind u32          32 bytes
+ *
+ * An id is the segment << 32 | a number that rises from 1 in each segment; the
+ * bytes of a DONE entry are the ids that are done.  The salt is the first word
+ * of the uuid, so no client can write what looks like an entry.
  *
  * The note, file "lock": magic "COUNTDJL", uuid[16], boot[16], segment u32,
  * crc32 u32 (of the other 60 bytes), end u64, number u64 of the last group.

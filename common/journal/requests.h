@@ -7,11 +7,10 @@
  *     a seal begins                     its slots, and here: durable
  *     log SEALED, later EMPTY           here, until the window has passed it
  *
- * So the process that seals a log stores its marks here first: the
- * writer, or the process that recovers a dead writer's log, through
- * requests_store().  A start of the
- * writer has all logs recovered and reads this then: it knows each request that
- * counts.  A mark that is stored twice does no harm.
+ * So the process that seals a log stores its marks here first: the writer, or
+ * the process that recovers a dead writer's log, through requests_store().  At
+ * its start the writer has all logs recovered, then reads this queue: it knows
+ * each request that counts.  A mark that is stored twice does no harm.
  *
  * The secret that the marks are hashes under is the uuid of the queue.  It is
  * made once, before any log takes marks; without it the marks in a log mean

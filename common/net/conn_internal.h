@@ -1,13 +1,13 @@
 /* common/net/conn_internal.h - what the files of conn.h share; no other file
  * includes it.
  *
- *     conn.c       a connection's states and its service
- *     conn_in.c    what it receives, keeps, throws away and refuses
- *     conn_out.c   what it sends, and the memory for what waits
- *     gate.c       answers that wait for a commit
- *     listener.c         turns, time, memory
- *     listener_accept.c  places, networks
- *     listener_stop.c  the end of all */
+ *     conn.c             a connection's states and its service
+ *     conn_in.c          what it receives, keeps, throws away and refuses
+ *     conn_out.c         what it sends, and the memory for what waits
+ *     gate.c             answers that wait for a commit
+ *     listener.c         turns, timeouts, memory
+ *     listener_accept.c  which connections are accepted: places, networks
+ *     listener_stop.c    the end of all connections */
 #ifndef COUNTD_COMMON_NET_CONN_INTERNAL_H
 #define COUNTD_COMMON_NET_CONN_INTERNAL_H
 

@@ -4,9 +4,9 @@
  * Datagrams are received in batches (recvmmsg) into buffers that hold the
  * largest one whole.  The caller works through a batch at its own pace: while
  * it does not, the kernel queues what arrives, and drops what its buffer has no
- * space for.  datagram_dropped() reads that number from the kernel itself, so a
- * burst before silence is seen at once; the count attached to datagrams
- * (SO_RXQ_OVFL) comes with the next one only.
+ * space for.  datagram_count_dropped() reads the number of drops from the
+ * kernel itself, so that a burst before silence is seen at once: the count that
+ * is attached to datagrams (SO_RXQ_OVFL) arrives only with the next one.
  *
  * Networks: as for connections, an address that is not of loopback needs the
  * networks that may send; datagrams from others are counted and ignored.

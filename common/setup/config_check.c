@@ -1,5 +1,8 @@
-/* common/setup/config_check.c - whether settings fit one another: see
- * config_internal.h; config_check(), config_test(). */
+/* common/setup/config_check.c - whether settings fit one another; see
+ * config_internal.h.
+ *
+ * config_check() compares settings; config_test() also resolves addresses and
+ * reads the tokens. */
 #include "common/setup/config_internal.h"
 
 #include <errno.h>
@@ -15,16 +18,16 @@
 
 #define WHERE_SIZE (CONFIG_TEXT_SIZE + 24) /* an address and a port */
 
+/* An address that a daemon listens on. */
 struct place {
-    const char *key, *address; /* empty: off */
+    const char *key, *address; /* an empty address is off */
     const char *allow_key, *allow;
 };
 
 #define PLACES 11
 
-/* Where the daemons listen. */
 struct places {
-    struct place rows[PLACES]; /* the last is of datagrams */
+    struct place rows[PLACES]; /* the last is for datagrams */
     char counter[WHERE_SIZE], semaphore[WHERE_SIZE];
 };
 
@@ -53,7 +56,6 @@ list_places(const struct config *c, struct places *p)
             {"statsd.listen", c->statsd_listen, "statsd.allow",
              c->statsd_allow},
         }};
-    /* Both have room for any address and port. */
     if (c->counter_enable && c->counter_port != CONFIG_PORT_SOCKET)
         (void)snprintf(p->counter, sizeof p->counter, "%s:%" PRIu64,
                        c->live_address, c->counter_port);
@@ -67,7 +69,8 @@ may_be_shared(const char *address)
 {
     const char *colon = strrchr(address, ':');
 
-    /* Empty is off, and any number of ports may take a free one. */
+    /* An empty address is off.  Port 0 is a free port of the kernel's choice,
+     * so any number of settings may have it. */
     return colon == NULL || strspn(colon + 1, "0") == strlen(colon + 1);
 }
 
@@ -94,7 +97,7 @@ check_addresses(const struct config *c, char why[CONFIG_WHY_SIZE])
 }
 
 static int
-check_history(const struct config *c, char why[CONFIG_WHY_SIZE])
+check_live_history(const struct config *c, char why[CONFIG_WHY_SIZE])
 {
     if (!c->live_history ||
         (!c->counter_enable && !c->semaphore_enable && !c->quota_enable))
@@ -116,10 +119,10 @@ check_history(const struct config *c, char why[CONFIG_WHY_SIZE])
     return 0;
 }
 
-/* The keyspaces of StatsD and Graphite, and the keys of their statistics, must
- * fit into messages. */
+/* The keyspaces of StatsD and Graphite lines, and the keys of statistics about
+ * them, must fit into messages. */
 static int
-check_lines(const struct config *c, char why[CONFIG_WHY_SIZE])
+check_statsd(const struct config *c, char why[CONFIG_WHY_SIZE])
 {
     const size_t keyspace =
         strlen(c->statsd_keyspace) + sizeof ".timer.count" - 1;
@@ -146,7 +149,7 @@ check_lines(const struct config *c, char why[CONFIG_WHY_SIZE])
     return 0;
 }
 
-/* The strings of Redis clients have a keyspace. */
+/* All strings of Redis clients are keys of one keyspace, resp.keyspace. */
 static int
 check_resp(const struct config *c, char why[CONFIG_WHY_SIZE])
 {
@@ -160,7 +163,7 @@ check_resp(const struct config *c, char why[CONFIG_WHY_SIZE])
                        c->resp_keyspace, c->keyspace_size);
 }
 
-/* Origins as browsers send them: a scheme, a host, perhaps a port. */
+/* An origin is what browsers send: a scheme, a host, perhaps a port. */
 static int
 check_origins(const struct config *c, char why[CONFIG_WHY_SIZE])
 {
@@ -184,7 +187,7 @@ check_origins(const struct config *c, char why[CONFIG_WHY_SIZE])
     return 0;
 }
 
-/* The engine on a cluster must know where that is. */
+/* The engine on a Redis Cluster needs the address of a node. */
 static int
 check_store(const struct config *c, char why[CONFIG_WHY_SIZE])
 {
@@ -212,16 +215,17 @@ config_check(const struct config *c, char why[CONFIG_WHY_SIZE])
                            "log.count is %" PRIu64 " and log.max %" PRIu64
                            "; give log.max at least log.count",
                            c->log_count, c->log_max);
-    if (check_history(c, why) < 0 || check_lines(c, why) < 0 ||
+    if (check_live_history(c, why) < 0 || check_statsd(c, why) < 0 ||
         check_resp(c, why) < 0 || check_origins(c, why) < 0 ||
         check_store(c, why) < 0)
         return -EINVAL;
     return check_addresses(c, why);
 }
 
-/* Checks the file of http.tokens as the daemon's user, where this process may
- * become that user, as it ends soon; without `user`, a supervisor may start the
- * daemons as any.  Returns an exit status. */
+/* Checks the file of http.tokens.  If this process may become the daemon's user
+ * it does so for good, because it only tests and then ends.  Without the
+ * setting `user` a supervisor may start the daemons as any user, so the owner
+ * of the file is not checked.  Returns an exit status. */
 static int
 test_tokens(const struct config *c)
 {

@@ -1,6 +1,5 @@
-/* common/setup/config_daemon.c - config_daemon()
- * reads a daemon's command line, config_report_serving() reports that it
- * serves. */
+/* common/setup/config_daemon.c - the command line of a daemon, and its
+ * ready line: config_daemon(), config_report_serving(). */
 #include "common/setup/config_internal.h"
 
 #include <assert.h>

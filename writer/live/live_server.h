@@ -2,7 +2,7 @@
  * listener.
  *
  * One struct live_server serves one of the two kinds: its objects (live.h),
- * its figures, the clock of its windows.  live_protocol.h makes answers of
+ * its statistics, the clock of its windows.  live_protocol.h makes answers of
  * requests, memory to memory; common/net/conn.h owns the connections.
  *
  * However a connection ends, what it holds is released: some hundred holdings

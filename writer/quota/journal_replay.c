@@ -3,7 +3,7 @@
  *
  * Entry points: journal_make(), journal_open().
  *
- * The note of the end (journal_record.h) decides where the journal ends.
+ * The note of the end (journal_note.h) decides where the journal ends.
  * In the boot in which it was written it is exact: the records before it must
  * be whole, and what is after it is cut off, because no answer depends on it.
  * After a loss of power the journal ends at the first record that is not good,

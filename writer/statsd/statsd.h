@@ -4,8 +4,7 @@
  * Graphite's plaintext lines (graphite.listen) are summed by name in memory and
  * flushed to the log as ordinary increments every `statsd.flush`:
  *
- *     lines -> sums (aggregate.h) -> flush: one slot for each name -> commit
- * logs
+ *     lines -> sums (aggregate.h) -> flush: one slot for each name -> logs
  *
  * Nothing is acknowledged.  SIGKILL loses at most one flush interval; a clean
  * stop reads what the sockets have queued and flushes all of it.
@@ -17,7 +16,7 @@
  * Each flush also writes how many lines were received, ignored, malformed and
  * dropped, to the keyspaces countd.statsd and countd.graphite.
  *
- * Ownership: the caller's, from statsd_init() until statsd_close().  The
+ * Ownership: the caller's, from statsd_open() until statsd_close().  The
  * loop's thread.  Errors: 0 or a negative errno, reported through diag. */
 #ifndef COUNTD_WRITER_STATSD_H
 #define COUNTD_WRITER_STATSD_H

@@ -1,6 +1,5 @@
 /* writer/statsd/statsd_self.c - counts about lines and senders, as increments
- * in the keyspaces countd.statsd and countd.graphite; see
- * statsd.h. */
+ * in the keyspaces countd.statsd and countd.graphite; see statsd.h. */
 #include "writer/statsd/statsd.h"
 
 #include <string.h>

@@ -3,9 +3,8 @@
  *
  * Each subcommand is one row: name, arguments, options, example.  The row
  * drives parsing, -h, completion in shells, and a test that holds countd.1 to
- * it.  The function
- * behind it gets a parsed line with checked settings and returns the exit
- * status; it has said on stderr what went wrong.
+ * it.  The row's function gets a parsed line with checked settings, reports on
+ * stderr what went wrong, and returns the exit status.
  *
  *     0    done                100  misuse or bad settings
  *     1    a negative answer   111  the system failed

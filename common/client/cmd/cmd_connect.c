@@ -1,5 +1,5 @@
-/* common/client/cmd/cmd_connect.c - see cmd.h: connections to the
- * daemons.  cmd_find_place() decides socket or port, cmd_connect() connects. */
+/* common/client/cmd/cmd_connect.c - connections to the daemons; see cmd.h.
+ * cmd_find_place() decides between socket and port, cmd_connect() connects. */
 #include "common/client/cmd/cmd.h"
 
 #include <inttypes.h>
@@ -15,7 +15,8 @@
 #include "common/net/local.h"
 #include "common/net/net.h"
 
-/* "[::1]" for ::1, else as it is; false when it is too long. */
+/* Formats `host` for an address: ::1 becomes [::1], any other stays as it is.
+ * Returns false if it is too long. */
 static bool
 host_text(const char *host, char text[NET_HOST_SIZE])
 {
@@ -25,7 +26,8 @@ host_text(const char *host, char text[NET_HOST_SIZE])
     return size > 0 && size < NET_HOST_SIZE;
 }
 
-/* A port that is off stays so. */
+/* Replaces the host of `address`, and keeps its port.  An empty address is a
+ * port that is off, and stays empty. */
 static void
 set_host(char address[CONFIG_TEXT_SIZE], const char *host)
 {
@@ -34,9 +36,8 @@ set_host(char address[CONFIG_TEXT_SIZE], const char *host)
 
     if (colon == NULL)
         return;
-    (void)snprintf(port, sizeof port, "%s", colon); /* settings checked it */
-    (void)snprintf(address, CONFIG_TEXT_SIZE, "%s%s", host,
-                   port); /* NET_HOST_SIZE is less */
+    (void)snprintf(port, sizeof port, "%s", colon);
+    (void)snprintf(address, CONFIG_TEXT_SIZE, "%s%s", host, port);
 }
 
 int
@@ -56,16 +57,16 @@ cmd_set_host(struct config *c, const char *host)
     return 0;
 }
 
-/* ---- where ------------------------------------------------------------- */
+/* ---- place ------------------------------------------------------------- */
 
 #define AT(field) offsetof(struct config, field)
 
 static const struct {
     const char *socket;
     const char *word;
-    size_t address_at;   /* of the first key, or of the second */
-    const char *keys[2]; /* settings of its port */
-    size_t port_at;      /* of the first key; 0: the address has the port */
+    size_t address_at;   /* in struct config: host, or host and port */
+    const char *keys[2]; /* settings of its port, then of its host */
+    size_t port_at;      /* in struct config; 0: the address has the port */
 } peers[] = {
     [CMD_READER] = {LOCAL_READ, "read", AT(read_listen), {"read.listen"}, 0},
     [CMD_HISTORY] = {LOCAL_READ, "read", AT(read_listen), {"read.listen"}, 0},
@@ -138,9 +139,9 @@ cmd_names_directory(const struct cmd_line *line)
            strcmp(line->config.data_dir, defaults.data_dir) != 0;
 }
 
-/* Whether the data directory has sockets that this user may reach.  Those of
- * another user are not taken for the store of this one only because they are
- * where the process happens to be. */
+/* Whether the data directory has sockets that this user may reach.  Unless the
+ * directory was named, sockets of another user do not count: the default may be
+ * that user's directory only because the process was started there. */
 static bool
 has_sockets(const struct cmd_line *line)
 {
@@ -199,7 +200,7 @@ cmd_connect(const struct cmd_line *line, enum cmd_peer peer, size_t buffer_size,
         .buffer_size = buffer_size,
         .keyspace_size = (unsigned)line->config.keyspace_size,
         .key_size = (unsigned)line->config.key_size,
-        .nonblocking = 1, /* load sends again, and shows its progress */
+        .nonblocking = 1, /* so that load can retry and show its progress */
     };
     const char *colon;
     int rc;

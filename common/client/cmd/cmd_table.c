@@ -1,5 +1,5 @@
 /* common/client/cmd/cmd_table.c - see cmd.h: the table of all commands,
- * one row each; cmd_main() searches it. */
+ * one row each; cmd_main() in cmd_parse.c searches it. */
 #include "common/client/cmd/cmd.h"
 
 /* Of the options that all commands know: those of a command that asks the

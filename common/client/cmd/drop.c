@@ -6,10 +6,11 @@
  * in which it moves:
  *
  *   1. A log.  All fills that contain increments now are noted, the writer
- * seals its log, and the command waits until each of these fills is merged:
- * then its increments are in the keyspace, or held for it.  Later fills contain
- *      no earlier increments.  Without a worker this wait does not end; then
- *      nothing is dropped, because increments in the logs would return.
+ *      seals its log, and the command waits until each of these fills is
+ *      merged: then its increments are in the keyspace, or held for it.  Later
+ *      fills contain no earlier increments.  Without a worker this wait does
+ *      not end; then nothing is dropped, because increments in the logs would
+ *      return.
  *   2. A log that is empty, but whose emptiness is not durable: a power loss
  *      brings the fill back, and only the keyspace's mark shows that it is
  *      merged.  A damaged keyspace is replaced by an empty one without marks.
@@ -17,9 +18,9 @@
  *      file needs no marks.  (It must not have a mark of the log that is being
  *      filled: increments after the return would be taken for merged.)
  *   3. Held records, under the lock of the keyspace's records, so that no
- * worker is applying one.  A record that was applied meanwhile is in 4.
- *   4. The keyspace: one transaction of the store, which preserves the marks. A
- *      log that some worker merged and has not emptied is not counted again.
+ *      worker is applying one.  A record that was applied meanwhile is in 4.
+ *   4. The keyspace: one transaction of the store, which preserves the marks.
+ *      A log that some worker merged and has not emptied is not counted again.
  *      If the file was replaced, readers may still have the old one open: they
  *      check ten times a second.  Another drop, killed or concurrent, may have
  *      replaced it without a trace, so every drop waits a tenth of a second

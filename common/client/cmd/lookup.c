@@ -1,6 +1,6 @@
 /* common/client/cmd/lookup.c - countd get, rank, total, around, top, range; and
- * what commands that ask the reader share.  See cmd.h; cmd_get() and the
- * other commands are at the ends of their sections. */
+ * what commands that query the reader share (struct lookup of cmd.h).  Each
+ * section ends with its commands: cmd_total(), then cmd_range(). */
 #include "common/client/cmd/cmd.h"
 
 #include <errno.h>
@@ -223,10 +223,10 @@ static const struct table_column columns[] = {
     {"rank", "rank", true},
     {"count", "count", true},
     {"key", "key", false},
-    {"", "at_limit", false}, /* of top and range in JSON, where it is */
+    {"", "at_limit", false}, /* JSON of top and range: only if true */
 };
 
-#define COLUMNS 3 /* of all forms */
+#define COLUMNS 3 /* without at_limit */
 
 /* At a limit of int64 increments may have been lost; countd get shows whether
  * any were. */

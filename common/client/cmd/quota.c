@@ -8,8 +8,7 @@
 static const struct verb {
     const char *word;
     enum countd_quota_op op;
-    bool value; /* is needed */
-    bool name;
+    bool needs_value, needs_name;
 } verbs[] = {
     {"query", COUNTD_QUOTA_QUERY, false, false},
     {"apply", COUNTD_QUOTA_APPLY, true, false},
@@ -101,13 +100,13 @@ cmd_quota(struct cmd_line *line)
             verb = &verbs[i];
     if (!verb && strcmp(word, "list") != 0)
         return cmd_misuse(line, word, "no such thing to do with a quota");
-    if (line->arg_count != (verb && verb->value ? 2 : 1))
+    if (line->arg_count != (verb && verb->needs_value ? 2 : 1))
         return cmd_misuse(line, word,
-                          verb && verb->value ? "needs a number"
-                                              : "takes no number");
-    if (verb && verb->name && !cmd_value(line, "name"))
+                          verb && verb->needs_value ? "needs a number"
+                                                    : "takes no number");
+    if (verb && verb->needs_name && !cmd_value(line, "name"))
         return cmd_misuse(line, word, "needs --name");
-    if (verb && verb->value)
+    if (verb && verb->needs_value)
         value = cmd_number(line, line->args[1], "N", 0, INT64_MAX);
     return request_change(line, verb, value);
 }

@@ -2,7 +2,7 @@
  * cluster_store.h share: cluster_store.c (the handle, what changes),
  * cluster_call.c (commands), cluster_read.c (queries), cluster_range.c (rows of
  * several parts), cluster_history.c (history), cluster_verify.c (countd check),
- * cluster_list.c (keyspaces, the check of servers). */
+ * cluster_list.c (keyspaces), cluster_check.c (the check of servers). */
 #ifndef COUNTD_COMMON_STORE_CLUSTER_CLUSTER_STORE_INTERNAL_H
 #define COUNTD_COMMON_STORE_CLUSTER_CLUSTER_STORE_INTERNAL_H
 

@@ -13,7 +13,7 @@
  * up to which key it is in (STORE_MARK_PARTIAL).
  *
  * An entry stays until it is settled: outbox_remove() is for its sender, which
- * knows that replicas have it and that it is old enough (cluster/sender.h).
+ * knows that replicas have it and that it is old enough (sender.h).
  *
  * Memory: about 100 bytes an entry, and the marks.  Space: as common/journal,
  * at most `max` bytes of entries, then -ENOSPC: the logs stay full.
