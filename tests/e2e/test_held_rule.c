@@ -136,6 +136,43 @@ CASE(a_replay_into_a_backup_goes_behind_what_the_backup_holds, x)
     fleet_fini(&to);
 }
 
+/* Each rename into the copy's keyspace/ is a line of the trace, and so is each
+ * close of held/lock: of a look before, of the lock, and at the end. */
+CASE(a_backup_locks_what_is_held_only_while_it_copies_its_keyspaces, x)
+{
+    char script[1000], path[700];
+    struct filler f;
+    int status;
+
+    fill_log(x, 0);
+    filler_open(&f, x->dir.log_fd, 1, SLOTS);
+    filler_add(&f, "a", "k", 1);
+    filler_add(&f, "z", "k", 1);
+    filler_seal(&f);
+    merge_logs(x);
+    fleet_option(&x->fleet, "keyspace.max_keys=2");
+    fill_log(x, 0);
+    merge_logs(x);
+    expect(FLEET_RUN(&x->fleet, "held", "--tsv"), 1, "words");
+
+    daemon_path("countd", path, sizeof path);
+    snprintf(script, sizeof script,
+             "ASAN_OPTIONS=detect_leaks=0 strace -qq -y -o trace -e "
+             "trace=close,renameat2,linkat '%s' -d . backup --no-flush copy",
+             path);
+    status = run_shell(x->fleet.path, script);
+    if (status == 127)
+        test_skip("needs strace");
+    assert_int_equal(status, 0);
+    assert_int_equal(
+        run_shell(x->fleet.path,
+                  "grep -E '(close.*[^y]/held/lock|(rename|link)at.*mdb)' "
+                  "trace | grep -oE '(words|a|z)[.]mdb|/held/lock' | uniq"),
+        0);
+    assert_string_equal(text, "/held/lock\nwords.mdb\n/held/lock\na.mdb\n"
+                              "z.mdb\n/held/lock\n");
+}
+
 CASE(a_replay_that_was_killed_leaves_no_record_in_parts, x)
 {
     char copy[600], archive[600];

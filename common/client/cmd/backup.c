@@ -1,10 +1,11 @@
 /* common/client/cmd/backup.c - countd backup: a copy that is a data directory.
  *
  * First everything received so far is merged or held, so the copy needs no
- * logs.  Held records are copied first, then the keyspaces, under a lock that
- * keeps workers from applying them: if a worker applied a record in between,
- * and later fills of its logs were merged, the copy would contain a record that
- * can neither be applied nor be recognized as applied.
+ * logs.  Held records are copied first, then the keyspaces they are held for,
+ * under a lock that keeps workers from applying them: if a worker applied a
+ * record in between, and later fills of its logs were merged, the copy would
+ * contain a record that can neither be applied nor be recognized as applied.
+ * The other keyspaces, which may take hours, are copied without the lock.
  * Each keyspace is copied as one snapshot.  Every copy is checked before the
  * command reports success.
  *
@@ -44,6 +45,7 @@ struct backup {
     int keyspace_fd;    /* its keyspace/ */
     struct progress progress;
     uint64_t keyspaces, keys, faults;
+    bool copies_held;          /* those that something is held for */
     char name[NAME_TEXT_SIZE]; /* being copied or checked */
 };
 
@@ -186,13 +188,11 @@ copy_held(struct backup *b)
 
 /* Copies one keyspace and reads the whole copy back. */
 static int
-copy_keyspace(void *ctx, const uint8_t *name, size_t size, int64_t keys)
+copy_keyspace(struct backup *b, const uint8_t *name, size_t size)
 {
     struct store_check_result result = {0};
-    struct backup *b = ctx;
     int rc;
 
-    (void)keys; /* the check counts them */
     (void)name_escape(name, size, b->name);
     rc = store_copy(b->in.store, name, size, b->keyspace_fd);
     if (rc == 0)
@@ -223,17 +223,34 @@ remove_lock(void *ctx, int folder_fd, const char *name)
     return 0;
 }
 
+/* Copies a keyspace if it is one of those that are copied now.  The handle is
+ * not refreshed after what is held was copied, so both passes ask the copy's
+ * moment, and each keyspace is in one of them. */
 static int
-list_keyspaces(struct backup *b)
+copy_listed(void *ctx, const uint8_t *name, size_t size, int64_t keys)
+{
+    uint64_t oldest_ms, newest_ms;
+    struct backup *b = ctx;
+
+    (void)keys; /* the check counts them */
+    (void)held_span(b->in.held, name, size, &oldest_ms, &newest_ms);
+    if (b->copies_held != (oldest_ms != UINT64_MAX))
+        return 0;
+    return copy_keyspace(b, name, size);
+}
+
+static int
+list_keyspaces(struct backup *b, bool copies_held)
 {
     static const uint8_t first[1];
 
-    return store_list(b->in.store, first, 0, copy_keyspace, b);
+    b->copies_held = copies_held;
+    return store_list(b->in.store, first, 0, copy_listed, b);
 }
 
-/* Copies what is held and then the keyspaces, while no worker applies it. */
+/* Copies what is held, and the keyspaces that it is held for. */
 static int
-copy_held_and_keyspaces(struct backup *b)
+copy_waiting(struct backup *b)
 {
     struct wait_turn turn = {.deadline_ms = clock_ms() + HELD_WAIT_MS};
     int rc;
@@ -242,12 +259,12 @@ copy_held_and_keyspaces(struct backup *b)
         rc = held_lock_all(b->in.held);
     while (wait_turn(&turn, rc, 0));
     if (rc == -ENOENT)
-        return list_keyspaces(b); /* nothing is held */
+        return 0; /* nothing is held */
     if (rc < 0)
         return rc;
     rc = copy_held(b);
-    if (rc == 0)
-        rc = list_keyspaces(b);
+    if (rc == 0 && held_any(b->in.held))
+        rc = list_keyspaces(b, true);
     held_unlock(b->in.held);
     return rc;
 }
@@ -261,7 +278,9 @@ copy_keyspaces(struct backup *b)
     if (rc < 0)
         return rc;
     progress_init(&b->progress, "copying", 0);
-    rc = copy_held_and_keyspaces(b);
+    rc = copy_waiting(b);
+    if (rc == 0)
+        rc = list_keyspaces(b, false);
     progress_clear(&b->progress);
     store_close(b->copy);
     return rc;
