@@ -240,18 +240,18 @@ resp_do_info(struct resp_call *call)
     char text[INFO_SIZE];
     int size;
 
-    size = snprintf(
-        text, sizeof text,
-        "# Server\r\nredis_version:" REDIS_VERSION
-        "\r\nredis_mode:standalone\r\ncountd_version:" VERSION "\r\n"
-        "\r\n# Clients\r\nconnected_clients:%zu\r\n"
-        "\r\n# Persistence\r\nloading:0\r\n"
-        "\r\n# Stats\r\ntotal_commands_processed:%" PRIu64 "\r\n"
-        "countd_forwarded:%" PRIu64 "\r\ncountd_unsure:%" PRIu64 "\r\n"
-        "countd_as_of_ms:%" PRIi64 "\r\n"
-        "\r\n# Replication\r\nrole:master\r\nconnected_slaves:0\r\n",
-        call->conn->listener->open, r->commands, f->stats.forwarded,
-        f->stats.unsure, as_of_get(r->as_of, NULL, 0));
+    size =
+        snprintf(text, sizeof text,
+                 "# Server\r\nredis_version:" REDIS_VERSION
+                 "\r\nredis_mode:standalone\r\ncountd_version:" VERSION "\r\n"
+                 "\r\n# Clients\r\nconnected_clients:%zu\r\n"
+                 "\r\n# Persistence\r\nloading:0\r\n"
+                 "\r\n# Stats\r\ntotal_commands_processed:%" PRIu64 "\r\n"
+                 "countd_forwarded:%" PRIu64 "\r\ncountd_unsure:%" PRIu64 "\r\n"
+                 "countd_as_of_ms:%" PRIi64 "\r\n"
+                 "\r\n# Replication\r\nrole:master\r\nconnected_slaves:0\r\n",
+                 call->conn->listener->open, r->commands, f->stats.forwarded,
+                 f->stats.unsure, as_of_get(r->as_of, NULL, 0));
     assert(size > 0 && (size_t)size < sizeof text);
     return resp_answer_bulk(call, text, (size_t)size);
 }

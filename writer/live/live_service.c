@@ -7,12 +7,11 @@
 
 #include "common/base/diag.h"
 
-        /* ---- open and close
-           ------------------------------------------------------ */
+/* ---- open and close ------------------------------------------------------ */
 
-        static int open_kind(struct live_service *l, struct loop *loop,
-                             const struct config *config, enum live_kind kind,
-                             size_t connections)
+static int
+open_kind(struct live_service *l, struct loop *loop,
+          const struct config *config, enum live_kind kind, size_t connections)
 {
     const bool counts = kind == LIVE_COUNTER;
     const uint64_t buckets =
