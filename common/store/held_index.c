@@ -15,7 +15,8 @@
 #include "common/base/bytes.h"
 #include "common/base/hash.h"
 
-#define MARK_SIZE 32
+#define MARK_SIZE  32
+#define INSERT_MAX 64
 
 static const struct hash_key zeros;
 
@@ -103,46 +104,31 @@ close_gaps(struct held_index *x)
 static void
 drop_gone(struct held_index *x)
 {
-    size_t to = 0;
+    size_t to = 0, sorted = 0;
 
     if (x->gone_count == 0)
         return;
     qsort(x->gone, x->gone_count, sizeof *x->gone, compare_ids);
-    for (size_t i = 0; i < x->count; i++)
+    for (size_t i = 0; i < x->count; i++) {
         if (bsearch(&x->entries[i].id, x->gone, x->gone_count, sizeof *x->gone,
-                    compare_ids) == NULL)
-            x->entries[to++] = x->entries[i];
+                    compare_ids) != NULL)
+            continue;
+        x->entries[to++] = x->entries[i];
+        sorted += i < x->sorted_count;
+    }
     x->count = to;
+    x->sorted_count = sorted;
     x->gone_count = 0;
     close_gaps(x);
 }
 
-/* Sorts the entries; one that was added again under its id is one. */
-static void
-sort_entries(struct held_index *x)
+/* The place of the first sorted entry that is not before this id. */
+static size_t
+find_place(const struct held_index *x, const uint8_t *name, size_t name_size,
+           uint64_t id)
 {
-    size_t to = 0;
+    size_t low = 0, high = x->sorted_count;
 
-    drop_gone(x);
-    if (!x->unsorted)
-        return;
-    qsort_r(x->entries, x->count, sizeof *x->entries, compare_entries, x);
-    for (size_t i = 0; i < x->count; i++)
-        if (to == 0 ||
-            compare_entries(&x->entries[to - 1], &x->entries[i], x) != 0)
-            x->entries[to++] = x->entries[i];
-    x->count = to;
-    x->unsorted = false;
-}
-
-const struct held_entry *
-held_index_find(struct held_index *x, const uint8_t *name, size_t name_size,
-                uint64_t id)
-{
-    size_t low = 0, high;
-
-    sort_entries(x);
-    high = x->count;
     while (low < high) {
         const size_t middle = (low + high) / 2;
 
@@ -151,7 +137,54 @@ held_index_find(struct held_index *x, const uint8_t *name, size_t name_size,
         else
             high = middle;
     }
-    return low < x->count ? &x->entries[low] : NULL;
+    return low;
+}
+
+/* Puts an entry among the sorted ones, unless it is there already. */
+static void
+insert_sorted(struct held_index *x, struct held_entry e)
+{
+    const size_t at = find_place(x, held_entry_name(x, &e), e.name_size, e.id);
+
+    if (at < x->sorted_count && compare_entries(&x->entries[at], &e, x) == 0)
+        return;
+    memmove(&x->entries[at + 1], &x->entries[at],
+            (x->sorted_count - at) * sizeof e);
+    x->entries[at] = e;
+    x->sorted_count++;
+}
+
+/* Sorts the entries; one that was added again under its id is one.  A few that
+ * came are inserted, so that a batch that holds one more record does not sort
+ * all that are held. */
+static void
+sort_entries(struct held_index *x)
+{
+    drop_gone(x);
+    if (x->count - x->sorted_count > INSERT_MAX) {
+        qsort_r(x->entries, x->count, sizeof *x->entries, compare_entries, x);
+        x->sorted_count = 0;
+        for (size_t i = 0; i < x->count; i++)
+            if (x->sorted_count == 0 ||
+                compare_entries(&x->entries[x->sorted_count - 1],
+                                &x->entries[i], x) != 0)
+                x->entries[x->sorted_count++] = x->entries[i];
+        x->count = x->sorted_count;
+    }
+    for (size_t i = x->sorted_count; i < x->count; i++)
+        insert_sorted(x, x->entries[i]);
+    x->count = x->sorted_count;
+}
+
+const struct held_entry *
+held_index_find(struct held_index *x, const uint8_t *name, size_t name_size,
+                uint64_t id)
+{
+    size_t at;
+
+    sort_entries(x);
+    at = find_place(x, name, name_size, id);
+    return at < x->count ? &x->entries[at] : NULL;
 }
 
 /* ---- callbacks of the queue --------------------------------------------- */
@@ -208,8 +241,10 @@ held_index_added(void *ctx, uint64_t id, uint64_t stream, const uint8_t *bytes,
         rc = copy_fills(x, &head, &e);
     if (rc < 0)
         return rc;
-    if (x->count > 0 && compare_entries(&x->entries[x->count - 1], &e, x) >= 0)
-        x->unsorted = true;
+    if (x->sorted_count == x->count &&
+        (x->count == 0 ||
+         compare_entries(&x->entries[x->count - 1], &e, x) < 0))
+        x->sorted_count++;
     x->entries[x->count++] = e;
     return 0;
 }
@@ -220,8 +255,7 @@ held_index_removed(void *ctx, uint64_t id)
     struct held_index *x = &((struct held *)ctx)->index;
 
     if (id == 0) {
-        x->count = x->word_count = x->gone_count = 0;
-        x->unsorted = false;
+        x->count = x->sorted_count = x->word_count = x->gone_count = 0;
         return;
     }
     if (x->gone_count == HELD_GONE_MAX)

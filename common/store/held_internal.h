@@ -29,7 +29,7 @@ struct held_entry {
 struct held_index {
     struct held_entry *entries; /* by keyspace, then id, once sorted */
     size_t count, capacity;
-    bool unsorted;
+    size_t sorted_count; /* the first ones, which are in order */
     uint64_t *words;
     size_t word_count, word_capacity;
     size_t gone_count; /* records whose entries are to be dropped */
