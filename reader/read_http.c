@@ -1,4 +1,7 @@
-/* reader/read_http.c - see read_http.h. */
+/* reader/read_http.c - see read_http.h.
+ *
+ * Read from the end: read_http_open() has the routes, answer_command() answers
+ * a command at once or in steps, and read_http_end_turn() runs the steps. */
 #include "reader/read_http.h"
 
 #include <assert.h>
@@ -17,9 +20,9 @@
 #define ROWS_SMALL     100   /* answers of more come after those of others */
 #define PACKED_LEAST   4096  /* bytes of an answer that is packed */
 #define PACKED_AT_ONCE 65536 /* in a millisecond; more is packed in steps */
-#define LOOK_MS        100   /* those who wait for as_of_ms look so often */
+#define LOOK_MS        100 /* between checks of as_of_ms for requests that wait */
 #define DAY_MS         ((uint64_t)86400000)
-#define DONE_MS        1000 /* an answer that nobody takes is kept so long */
+#define DONE_MS        1000 /* how long an answer waits to be sent */
 
 static_assert(READ_HTTP_ANSWER_MAX >= ANSWER_SIZE_MAX, "answer_max is of all");
 static_assert(READ_HTTP_LONGEST > 2 * READ_HTTP_TEXT_MAX, "gzip may add bytes");
@@ -141,8 +144,8 @@ wait_longer(struct http_call *x, enum conn_next *next)
     return true;
 }
 
-/* Whether what is asked for is readable, or nobody asked for a moment.  False:
- * *next, which may be to wait. */
+/* Whether the request names no as_of_ms, or one that is readable.  If not,
+ * *next is set, and may be to wait. */
 static bool
 is_readable(struct http_call *x, enum conn_next *next)
 {
@@ -166,7 +169,7 @@ is_readable(struct http_call *x, enum conn_next *next)
     (void)snprintf(detail, sizeof detail,
                    "as_of_ms is still %" PRId64
                    ": ask again, or wait longer (wait=1 to 60)",
-                   as_of_ms); /* fits */
+                   as_of_ms);
     x->as_of_ms = as_of_ms;
     *next = refuse(x, HTTP_GATEWAY_TIMEOUT, "not-readable-yet", detail);
     return false;
@@ -317,7 +320,7 @@ put_answer(struct http_call *x, const struct read_request *a,
 
     describe(x, a);
     if (is_packed)
-        strcat(h->more, "Content-Encoding: gzip\r\n"); /* there is room */
+        strcat(h->more, "Content-Encoding: gzip\r\n");
     body = http_body(x, size);
     if (!body)
         return CONN_FULL;
@@ -331,7 +334,7 @@ put_packed(struct http_call *x, const struct read_request *a, size_t size)
 {
     struct read_http *h = x->ctx;
 
-    /* Who waits in line for the job is before it. */
+    /* Requests that wait in line for the job go first. */
     if (size > PACKED_AT_ONCE && a != &h->job &&
         (h->state != READ_JOB_NONE || h->line.count > 0))
         return put_answer(x, a, h->text, size, false);

@@ -65,7 +65,7 @@ read_pack_step(struct read_pack *p, uint64_t until_ns)
 
         z->avail_in = (uInt)(left < PIECE ? left : PIECE);
         rc = deflate(z, left <= PIECE ? Z_FINISH : Z_NO_FLUSH);
-        assert(rc == Z_OK || rc == Z_STREAM_END); /* there is room */
+        assert(rc == Z_OK || rc == Z_STREAM_END);
     } while (rc != Z_STREAM_END && clock_ns() < until_ns);
     if (rc != Z_STREAM_END)
         return false;

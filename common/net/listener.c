@@ -237,8 +237,8 @@ listener_wake(struct listener *d)
 
 /* ---- time -------------------------------------------------------------- */
 
-/* Closes the connections of a list, the oldest first, that moved no byte for so
- * long. */
+/* Closes the connections of a list, the oldest first, that moved no byte for
+ * `ms`. */
 static void
 close_old(struct listener *d, enum conn_state state, uint32_t now, uint32_t ms)
 {

@@ -176,7 +176,8 @@ parse_lines(struct tokens *t, size_t size, char why[WHY_SIZE])
 
 /* ---- the file ----------------------------------------------------------- */
 
-/* The mode is first: it is wrong whoever the daemon's user is. */
+/* The mode is checked first: a wrong one is wrong for any user of the daemon.
+ */
 static int
 check_file(const struct tokens *t, const struct stat *st, char why[WHY_SIZE])
 {

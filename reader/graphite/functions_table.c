@@ -391,7 +391,7 @@ check_top(const struct function_call *call)
 
 /* ---- values ------------------------------------------------------------- */
 
-/* Multiplies, and divides by so many seconds: exactly, unless a value overflows
+/* Multiplies, and divides by `seconds`: exactly, unless a value overflows
  * or is not divisible. */
 static int
 scale_by(struct function_call *call, struct series *s, int64_t seconds)

@@ -148,8 +148,8 @@ see_mark(void *ctx, const struct store_fill *m,
     return 0;
 }
 
-/* Determines what the keyspace has of the log.  Of two fills with the same
- * epoch the later one is that whose first increment is later. */
+/* Determines what the keyspace has of the log.  If two fills have
+ * the same epoch, the later one has the later first increment. */
 static int
 read_state(struct round *r, enum store_mark_state *state)
 {

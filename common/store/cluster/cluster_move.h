@@ -101,7 +101,7 @@ struct cluster_move_result {
  *   -ENOENT   there is no such keyspace
  *   -EALREADY it has as many parts, and they are there
  *   -EINVAL   it has more, or `parts` is not a multiple of them
- *   -EBUSY    another mover is at it
+ *   -EBUSY    another mover is changing it
  *   -ENXIO    `to` is not a master of the cluster
  *   -EHOSTUNREACH  it does not answer: nothing was changed
  *   -EADDRNOTAVAIL  its slots do not fit, and too many of the others have keys

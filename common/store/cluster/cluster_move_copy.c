@@ -13,7 +13,7 @@
 
 #define MOVE_ROWS 1000 /* in one command */
 
-/* What is being copied of a part: the counts, or a period of its history. */
+/* The piece of a part that is being copied: counts, or a period of history. */
 struct copy {
     struct move *m;
     uint32_t part;

@@ -51,8 +51,8 @@ sender_keyspace_of(struct outbox_keyspace *k)
     return k->sender;
 }
 
-/* What was acknowledged stays so, with the new parts' masters: they and their
- * replicas have it since before the change.  The audit asks them. */
+/* Entries that were acknowledged stay so: the masters of the new parts and
+ * their replicas had them before the change.  The audit asks them. */
 int
 sender_replace_keyspace(struct cluster_sender *s, struct outbox_keyspace *k,
                         const struct cluster_place *place)

@@ -89,7 +89,7 @@ begin_name(struct cluster_sender *s, const struct outbox_keyspace *k)
 }
 
 /* The lists are audited as the parts are: a failover can lose a name whose
- * counters are there, which nobody could read then. */
+ * counters are there: no reader would find them. */
 static bool
 needs_name(const struct cluster_sender *s, struct outbox_keyspace *k,
            uint64_t now_ms)

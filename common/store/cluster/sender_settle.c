@@ -337,7 +337,7 @@ sender_publish(struct cluster_sender *s, uint64_t now_ms)
     if (!s->is_resumed)
         read_as_of(s);
     as_of_ms = find_as_of(s);
-    /* What was written before stands until the first audit is over. */
+    /* An as_of that was written before stays until the first audit is over. */
     if (s->is_resumed &&
         (s->published_ms > 0 || s->resumed_ms == 0 || is_audited(s)) &&
         (as_of_ms != s->as_of_ms || now_ms - s->published_ms > PUBLISH_MAX))
