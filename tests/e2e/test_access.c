@@ -145,7 +145,7 @@ CASE(pages_of_listed_sites_may_ask, f)
     static const char total[] = "/v1/total?keyspace=k";
 
     fleet_stop(f, FLEET_READ);
-    fleet_option(f, "read.cors=http://a.b https://dash.example");
+    fleet_option(f, "read.cors=http://a.b https://Dash.example");
     fleet_start(f, FLEET_READ);
     assert_int_equal(ask(f, FLEET_READ, CLERK, total,
                          SITE "-H 'Sec-Fetch-Site: cross-site'"),

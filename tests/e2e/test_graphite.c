@@ -405,6 +405,15 @@ expect_long_answer(void)
     assert_string_equal(got.body, "[" SERIES("web.err", "web.err", "1") "]");
 }
 
+CASE_WITHOUT_LIMITS(an_expansion_lists_a_leaf_with_nodes_below_it_once, f)
+{
+    service_add(f, "twice", "a", 1);
+    service_add(f, "twice", "a.b", 1);
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    ask(f, "GET /metrics/expand?query=twice.*");
+    assert_string_equal(got.body, "{\"results\":[\"twice.a\"]}");
+}
+
 /* Who does not read one does not keep others from theirs. */
 CASE_WITHOUT_LIMITS(a_long_answer_goes_in_pieces, f)
 {

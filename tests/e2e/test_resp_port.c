@@ -31,18 +31,31 @@ resp_port(struct fixture *x)
 }
 
 static int
-setup(void **state)
+setup_with(void **state, const char *option)
 {
     static struct fixture x;
 
     fleet_init(&x.fleet);
     fleet_option(&x.fleet, "resp.listen=127.0.0.1:0");
+    fleet_option(&x.fleet, option);
     fleet_start(&x.fleet, FLEET_WRITE);
     fleet_start(&x.fleet, FLEET_WORKER);
     fleet_start(&x.fleet, FLEET_READ);
     x.fd = client_connect(resp_port(&x));
     *state = &x;
     return 0;
+}
+
+static int
+setup(void **state)
+{
+    return setup_with(state, "message.key_size=256");
+}
+
+static int
+setup_short(void **state)
+{
+    return setup_with(state, "message.key_size=8");
 }
 
 static int
@@ -211,6 +224,13 @@ CASE(ranges_and_ranks_are_those_of_the_merge, x)
          SYNTAX
          ", LIMIT is only supported in combination with BYSCORE " NOT_INTEGER);
     talk(x->fd, "HGETALL b", "[cid 9 ann 6 abe 3 bob 3]");
+}
+
+TEST_IN(options_may_be_longer_than_keys, struct fixture *x, setup_short,
+        teardown)
+{
+    talk(x->fd, "ZRANK b x WITHSCORE; ZRANK b 123456789",
+         "*-1 -ERR a name is longer than 8 bytes");
 }
 
 CASE(scores_bound_ranges, x)

@@ -167,7 +167,7 @@ setup(void **state)
     http_line_init(&w->line);
     http_site_add(&w->site, routes, sizeof routes / sizeof routes[0], w,
                   TOKENS_READ);
-    strcpy(w->site.hosts, "countd.example.org  other.example.org");
+    strcpy(w->site.hosts, "countd.Example.org  other.example.org");
     w->f->rows[ECHO].protocol = &http_protocol;
     w->f->rows[ECHO].ctx = &w->site;
     w->f->rows[ECHO].idle_s = HTTP_IDLE_S;
