@@ -40,7 +40,7 @@ moment_interval(const char *text, size_t size, int64_t *out)
     char unit[16];
 
     if (digits == 0 || *out == 0 || size == digits ||
-        memchr(text, ' ', size) != NULL)
+        strnlen(text, size) < size || memchr(text, ' ', size) != NULL)
         return -EINVAL;
     (void)snprintf(unit, sizeof unit, " %.*s ", (int)(size - digits),
                    text + digits); /* one that is cut is in no list */
@@ -63,7 +63,8 @@ read_date(const char *text, size_t size, int64_t *out)
     struct tm day = {0}, same;
     const char *end;
 
-    if ((size != 8 && size != sizeof date - 1) || memchr(text, ' ', size))
+    if ((size != 8 && size != sizeof date - 1) || strnlen(text, size) < size ||
+        memchr(text, ' ', size))
         return -EINVAL;
     memcpy(date, text, size);
     date[size] = '\0';

@@ -486,3 +486,11 @@ CASE(times_are_read, r)
             fail_msg("%s: %lld", rows[i].text, (long long)got);
     }
 }
+
+TEST(a_nul_byte_ends_neither_a_moment_nor_an_interval)
+{
+    int64_t got;
+
+    assert_rc(moment_interval("5min\0x", 6, &got), -EINVAL);
+    assert_rc(moment_parse("2026112\0", 8, NOW, &got), -EINVAL);
+}
