@@ -85,14 +85,19 @@ files_left(void)
 static long
 holder_in(const char *line, const struct stat *st)
 {
-    unsigned long long inode;
-    unsigned device[2];
+    unsigned long device[2];
+    int at = 0;
+    char *end;
     long pid;
 
-    if (sscanf(line, "%*u: FLOCK %*s %*s %ld %x:%x:%llu", &pid, &device[0],
-               &device[1], &inode) != 4 ||
-        inode != st->st_ino || device[0] != major(st->st_dev) ||
-        device[1] != minor(st->st_dev) || pid < 0)
+    (void)sscanf(line, "%*s FLOCK %*s %*s %n", &at);
+    if (at == 0)
+        return 0;
+    pid = strtol(line + at, &end, 10);
+    device[0] = strtoul(end, &end, 16);
+    device[1] = *end == ':' ? strtoul(end + 1, &end, 16) : 0;
+    if (device[0] != major(st->st_dev) || device[1] != minor(st->st_dev) ||
+        *end != ':' || strtoull(end + 1, NULL, 10) != st->st_ino || pid < 0)
         return 0;
     return pid;
 }

@@ -62,7 +62,7 @@ report_other_files(struct logdir *dir, const char *foreign)
              "damaged logs quarantined as log/bad-*: %zu; see countd log",
              dir->bad);
     dir->bad_reported = dir->bad;
-    if (dir->foreign > dir->foreign_reported) {
+    if (foreign != NULL && dir->foreign > dir->foreign_reported) {
         name_escape((const uint8_t *)foreign, strlen(foreign), text);
         diag(DIAG_WARNING,
              "log/%s is not a commit log and is left alone; such files: %zu",

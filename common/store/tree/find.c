@@ -45,6 +45,7 @@ scan_find_group(struct tree *t, const struct row *r, struct tree_finder *f)
 {
     int rc;
 
+    /* cppcheck-suppress ctuuninitvar ; a caller has set `valid` */
     if (f->valid && (!f->has_upper || row_compare(t->kind, r, &f->upper) < 0))
         return 0;
     rc = seek_row(t, r, f);
