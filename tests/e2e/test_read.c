@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -20,6 +21,7 @@
 #define WAIT_MS  20000
 #define KEYS     5000 /* of keyspace "many" */
 #define ROWS_MAX 4096
+#define MEMORY   ((uint64_t)64 << 20)
 
 /* ---- what there is to read --------------------------------------------- */
 
@@ -438,4 +440,70 @@ CASE(it_writes_nothing_but_lmdbs_locks_and_its_socket, x)
     assert_int_equal(tmpdir_count(&x->fleet.dir, "."), files + 1);
     assert_true(tmpdir_has(&x->fleet.dir, "log/lock-0000000000"));
     assert_false(tmpdir_has(&x->fleet.dir, "keyspace/none.mdb"));
+}
+
+CASE(two_thousand_connections_are_served, x)
+{
+    enum { COUNT = 2000 };
+    static int fds[COUNT];
+    struct rlimit limit;
+    uint8_t bytes[272];
+    struct client_rows r;
+    uint16_t port;
+
+    assert_rc(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    if (limit.rlim_max < COUNT + 100)
+        test_skip("fewer than 2100 descriptors allowed");
+    if (limit.rlim_cur < COUNT + 100) {
+        limit.rlim_cur = COUNT + 100;
+        assert_rc(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    }
+    put_many(x, "many", 100);
+    fleet_start(&x->fleet, FLEET_READ);
+    port = fleet_read_port(&x->fleet);
+    for (int i = 0; i < COUNT; i++)
+        fds[i] = client_connect(port);
+
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < COUNT; i++)
+            client_send(fds[i], bytes,
+                        client_range_request(bytes, "many", i % 90, 10));
+        for (int i = 0; i < COUNT; i++) {
+            client_reply(fds[i], &r);
+            expect_many(&r, 100, i % 90, 10);
+            client_rows_free(&r);
+        }
+    }
+    assert_true(daemon_memory(fleet_daemon(&x->fleet, FLEET_READ)) < MEMORY);
+    for (int i = 0; i < COUNT; i++)
+        client_close(fds[i]);
+    fleet_stop(&x->fleet, FLEET_READ);
+}
+
+CASE(what_as_of_claims_is_always_there, x)
+{
+    struct client_rows r;
+    int64_t sent_ms[400];
+    int fd, ack;
+
+    fleet_start(&x->fleet, FLEET_WRITE);
+    fleet_start(&x->fleet, FLEET_WORKER);
+    fd = start_and_connect(x);
+    ack = client_connect(fleet_ack_port(&x->fleet));
+
+    for (int i = 0; i < 400; i++) {
+        client_increment(ack, "words", "the", 1);
+        client_wins(ack, 1);
+        sent_ms[i] = (int64_t)clock_unix_ms(); /* acknowledged before */
+        for (int asks = 0; asks < 3; asks++) {
+            client_range(fd, "words", 0, 1, &r);
+            for (int j = r.rows ? (int)r.row[0].count : 0; j <= i; j++)
+                assert_true(r.as_of_ms < sent_ms[j]);
+            client_rows_free(&r);
+        }
+    }
+    client_await_merge(fd, "words", (int64_t)clock_unix_ms(), WAIT_MS);
+    client_close(ack);
+    client_close(fd);
+    fleet_stop_all(&x->fleet);
 }

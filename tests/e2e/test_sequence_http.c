@@ -335,3 +335,29 @@ CASE(curl_is_content, r)
     assert_true(http_order(&a, &b) < 0);
     http_fixture_stop(r);
 }
+
+CASE(a_damaged_mark_stops_numbers_and_nothing_else, r)
+{
+    static const uint8_t damage[8192] = {1};
+    char text[4096];
+    int fd;
+
+    http_fixture_start(r, env, NULL);
+    http_fixture_stop(r);
+    tmpdir_put(&r->dir, "live/sequence-2-1", damage, sizeof damage, 0600);
+    http_fixture_start(r, env, NULL);
+    (void)daemon_output(&r->writer, text, sizeof text);
+    assert_non_null(strstr(text, "live/sequence-2-1 is damaged"));
+    fd = client_connect(r->port);
+    http_say(fd, "GET /fetch HTTP/1.1\r\n\r\n");
+    http_hear(fd, "HTTP/1.1 503 Service Unavailable\r\n" KEPT
+                  "Content-length: 19\r\n\r\nService Unavailable");
+    http_say(fd, "GET /explain?sequence=aR2011o_cWG00002 HTTP/1.1\r\n\r\n");
+    http_hear(fd, EXAMPLE);
+    client_close(fd);
+    fd = client_connect(daemon_port(&r->writer, "ack"));
+    client_increment(fd, "pages", "/", 1);
+    client_wins(fd, 1);
+    client_close(fd);
+    http_fixture_stop(r);
+}

@@ -776,3 +776,80 @@ CASE(a_snapshot_ends_with_its_turn, f)
     }
     client_close(fd);
 }
+
+CASE(a_hundred_pipelined_requests_are_answered_in_order, f)
+{
+    static uint8_t bytes[100 * QUERY_SIZE];
+    size_t size = 0;
+    int fd = client_connect(f->port);
+
+    for (int i = 0; i < 100; i++)
+        size += client_range_request(bytes + size,
+                                     i % 3   ? "small"
+                                     : i % 2 ? "other"
+                                             : "none",
+                                     i % 4, 2);
+    client_send(fd, bytes, size);
+
+    for (int i = 0; i < 100; i++) {
+        if (i % 3)
+            expect_rows(fd, 10, i % 4, 2);
+        else if (i % 2)
+            expect_rows(fd, 3, i % 4, i % 4 == 1 ? 2 : 0);
+        else
+            expect_rows(fd, 0, 0, 0);
+    }
+    client_close(fd);
+}
+
+CASE(fifty_listings_in_a_row_are_all_answered_and_others_between, f)
+{
+    enum { LISTINGS = 50 };
+    uint8_t bytes[LISTINGS * QUERY_EXTENDED_SIZE];
+    struct client_rows r;
+    size_t size = 0;
+    int list = client_connect(f->port), fd = client_connect(f->port);
+
+    for (int i = 0; i < LISTINGS; i++)
+        size += client_extended_request(bytes + size, QUERY_KEYSPACES, "", "");
+    client_send(list, bytes, size);
+    for (int i = 0; i < LISTINGS; i++) {
+        request(fd, "small", i % 10, 1);
+        expect_rows(fd, 10, i % 10, 1);
+    }
+    for (int i = 0; i < LISTINGS; i++) {
+        client_reply(list, &r);
+        assert_int_equal(r.rows, 3);
+        client_rows_free(&r);
+    }
+    client_close(list);
+    client_close(fd);
+}
+
+CASE(each_way_to_be_malformed_is_refused, f)
+{
+    uint8_t bytes[QUERY_EXTENDED_SIZE];
+    size_t size;
+    int fd;
+
+    for (int i = 0; i < 5; i++) {
+        size = client_range_request(bytes, "small", 0, 1);
+        if (i == 0)
+            size = client_range_request(bytes, "", 0, 1);
+        if (i == 1)
+            bytes[16 + 200] = 'x';
+        if (i == 2)
+            size =
+                client_extended_request(bytes, QUERY_VERSION + 1, "small", "");
+        if (i == 3)
+            size = client_extended_request(bytes, QUERY_GET, "small", "");
+        if (i == 4)
+            size = client_extended_request(bytes, QUERY_TOTAL, "small", "key");
+        fd = client_connect(f->port);
+        client_send(fd, bytes, size);
+
+        expect_error(fd, -EINVAL);
+        client_expect_end(fd);
+        client_close(fd);
+    }
+}
