@@ -95,13 +95,18 @@ held_refresh(struct held *h)
     rc = open_queue(h, false);
     if (rc < 0)
         return rc == -ENOENT ? 0 : rc;
-    if (!h->options.writable)
-        return queue_refresh(h->queue);
+    if (!h->options.writable) {
+        rc = queue_refresh(h->queue);
+        held_index_sort(&h->index);
+        return rc;
+    }
     /* The caller is about to rely on what is not held, so no group of a process
      * that was killed may come back.  A process that writes at this moment
      * holds records of logs that it has claimed, or listed. */
     rc = queue_remove_unfinished(h->queue);
-    return rc == -EAGAIN ? queue_refresh(h->queue) : rc;
+    rc = rc == -EAGAIN ? queue_refresh(h->queue) : rc;
+    held_index_sort(&h->index);
+    return rc;
 }
 
 bool

@@ -157,9 +157,11 @@ insert_sorted(struct held_index *x, struct held_entry e)
 /* Sorts the entries; one that was added again under its id is one.  A few that
  * came are inserted, so that a batch that holds one more record does not sort
  * all that are held. */
-static void
-sort_entries(struct held_index *x)
+void
+held_index_sort(struct held_index *x)
 {
+    if (x->gone_count == 0 && x->sorted_count == x->count)
+        return; /* lanes of a worker look at once, and write nothing */
     drop_gone(x);
     if (x->count - x->sorted_count > INSERT_MAX) {
         qsort_r(x->entries, x->count, sizeof *x->entries, compare_entries, x);
@@ -182,7 +184,7 @@ held_index_find(struct held_index *x, const uint8_t *name, size_t name_size,
 {
     size_t at;
 
-    sort_entries(x);
+    held_index_sort(x);
     at = find_place(x, name, name_size, id);
     return at < x->count ? &x->entries[at] : NULL;
 }

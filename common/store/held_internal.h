@@ -60,6 +60,10 @@ int held_index_added(void *ctx, uint64_t id, uint64_t stream,
                      const uint8_t *bytes, size_t size);
 void held_index_removed(void *ctx, uint64_t id);
 
+/* Puts all entries in order.  After it, threads may look at the index at once
+ * until the next callback. */
+void held_index_sort(struct held_index *x);
+
 void held_index_fini(struct held_index *x);
 
 static inline const uint8_t *
