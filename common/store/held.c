@@ -95,16 +95,12 @@ held_refresh(struct held *h)
     rc = open_queue(h, false);
     if (rc < 0)
         return rc == -ENOENT ? 0 : rc;
-    if (!h->options.writable) {
-        rc = queue_refresh(h->queue);
-        held_index_sort(&h->index);
-        return rc;
-    }
-    /* The caller is about to rely on what is not held, so no group of a process
+    /* A writer is about to rely on what is not held, so no group of a process
      * that was killed may come back.  A process that writes at this moment
      * holds records of logs that it has claimed, or listed. */
-    rc = queue_remove_unfinished(h->queue);
-    rc = rc == -EAGAIN ? queue_refresh(h->queue) : rc;
+    rc = h->options.writable ? queue_remove_unfinished(h->queue) : -EAGAIN;
+    if (rc == -EAGAIN)
+        rc = queue_refresh(h->queue);
     held_index_sort(&h->index);
     return rc;
 }

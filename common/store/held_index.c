@@ -4,7 +4,8 @@
  * The queue's callbacks only note what came and went; the order is made when it
  * is asked for.
  *
- * Entry points: held_stream(), held_fill_hash(), held_index_find(). */
+ * Entry points: held_stream(), held_fill_hash(), held_index_sort(),
+ * held_index_find(). */
 #include "common/store/held_internal.h"
 
 #include <errno.h>
@@ -154,9 +155,9 @@ insert_sorted(struct held_index *x, struct held_entry e)
     x->sorted_count++;
 }
 
-/* Sorts the entries; one that was added again under its id is one.  A few that
- * came are inserted, so that a batch that holds one more record does not sort
- * all that are held. */
+/* An entry that was added again under its id stays once.  A few new entries are
+ * inserted, so that a batch that holds one more record does not sort all that
+ * are held. */
 void
 held_index_sort(struct held_index *x)
 {
