@@ -33,7 +33,7 @@ queue_open(struct queue **out, const struct queue_options *options)
     if (q == NULL)
         return -ENOMEM;
     q->options = *options;
-    q->tail_fd = q->stream_fd = -1;
+    q->tail_fd = q->part_fd = -1;
     q->lock_fd = openat(q->options.dir_fd, QUEUE_FILE_NAME,
                         (q->options.writable ? O_RDWR | O_CREAT : O_RDONLY) |
                             O_NOFOLLOW | O_CLOEXEC,
@@ -60,7 +60,6 @@ queue_close(struct queue *q)
     free(q->group.bytes);
     free(q->segments);
     free(q->items.at);
-    free(q->streams);
     free(q->record);
     free(q);
 }
@@ -106,7 +105,7 @@ queue_read(struct queue *q, uint64_t id, const uint8_t **bytes, size_t *size)
     return 0;
 }
 
-/* ---- locks of streams --------------------------------------------------- */
+/* ---- locks of parts ----------------------------------------------------- */
 
 /* A descriptor of its own, so that the lock is that open file's. */
 static int
@@ -118,12 +117,11 @@ lock_bytes(struct queue *q, off_t start, off_t count)
                          .l_len = count};
     int rc;
 
-    assert(q->stream_fd < 0);
-    q->stream_fd =
-        openat(q->options.dir_fd, QUEUE_FILE_NAME, O_RDWR | O_CLOEXEC);
-    if (q->stream_fd < 0)
+    assert(q->part_fd < 0);
+    q->part_fd = openat(q->options.dir_fd, QUEUE_FILE_NAME, O_RDWR | O_CLOEXEC);
+    if (q->part_fd < 0)
         return -errno;
-    rc = fcntl(q->stream_fd, F_OFD_SETLK, &lock) < 0 ? -errno : 0;
+    rc = fcntl(q->part_fd, F_OFD_SETLK, &lock) < 0 ? -errno : 0;
     if (rc == 0)
         rc = queue_refresh(q);
     if (rc < 0)
@@ -132,9 +130,9 @@ lock_bytes(struct queue *q, off_t start, off_t count)
 }
 
 int
-queue_lock(struct queue *q, uint64_t stream)
+queue_lock(struct queue *q, uint64_t part)
 {
-    return lock_bytes(q, (off_t)(stream & LOCK_BYTES), 1);
+    return lock_bytes(q, (off_t)(part & LOCK_BYTES), 1);
 }
 
 int
@@ -146,7 +144,7 @@ queue_lock_all(struct queue *q)
 void
 queue_unlock(struct queue *q)
 {
-    if (q->stream_fd >= 0)
-        (void)close(q->stream_fd);
-    q->stream_fd = -1;
+    if (q->part_fd >= 0)
+        (void)close(q->part_fd);
+    q->part_fd = -1;
 }

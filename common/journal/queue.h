@@ -9,8 +9,7 @@
  * between two calls of queue_commit(): it is in as a whole or not at all.
  *
  * A record has an id, which is never given twice and always above the ids
- * before it, and a stream (any 64 bits: the hash of a keyspace, a part of an
- * engine).  Records are read by stream in the order of their ids, from any id.
+ * before it.  Records are read in the order of their ids, from any id.
  *
  * What holds after each way to end:
  *   killed       The note says up to where groups are durable.  It is written
@@ -38,11 +37,11 @@
  *
  * Processes: any number, each with a handle.  A writer has a flock on "lock"
  * while it commits, which is not waited for.  Readers take no lock: they read
- * up to where the note says.  queue_lock() is an OFD lock of a stream on the
- * same file, which is never replaced, for the process that works its records
- * off.  Local file systems only.
+ * up to where the note says.  queue_lock() is an OFD lock on the same file,
+ * which is never replaced, for the process that works records off.  Local file
+ * systems only.
  *
- * Memory: 32 bytes a waiting record, 16 a stream; the group; one record.
+ * Memory: 24 bytes a waiting record; the group; one record.
  * Ownership: the handle is the caller's from open to close.  One thread.
  * Errors: 0 or a negative errno.
  *   -EAGAIN another process is writing   -ENOSPC, -EIO as above
@@ -65,8 +64,7 @@ struct queue_options {
     /* A record was met: in queue_open(), queue_refresh(), queue_commit(). While
      * all segments are read again, a record may be added again under its id.
      * Non-zero stops and becomes the result.  NULL: not needed. */
-    int (*added)(void *ctx, uint64_t id, uint64_t stream, const uint8_t *bytes,
-                 size_t size);
+    int (*added)(void *ctx, uint64_t id, const uint8_t *bytes, size_t size);
     /* A record that was added waits no more; id 0: all are forgotten, and
      * those that wait are added again.  NULL: not needed. */
     void (*removed)(void *ctx, uint64_t id);
@@ -92,7 +90,7 @@ int queue_refresh(struct queue *q);
 
 /* Adds a record to the group that collects.
  *   -EDQUOT  `max` would be passed   -EFBIG, -ENOMEM */
-int queue_put(struct queue *q, uint64_t stream, const void *bytes, size_t size);
+int queue_put(struct queue *q, const void *bytes, size_t size);
 
 /* Removes a record with the group that collects; an id that waits no more is
  * ignored. */
@@ -133,8 +131,8 @@ long queue_holder(const struct queue *q);
 
 /* ---- reading ------------------------------------------------------------- */
 
-/* The first record of a stream with an id above `after`; 0: there is none. */
-uint64_t queue_next(const struct queue *q, uint64_t stream, uint64_t after);
+/* The first record with an id above `after`; 0: there is none. */
+uint64_t queue_next(const struct queue *q, uint64_t after);
 
 /* Its bytes, until the next call.
  *   -ENOENT it waits no more, or was copied by another process: refresh
@@ -151,9 +149,10 @@ struct queue_stats {
 };
 void queue_stats(const struct queue *q, struct queue_stats *out);
 
-/* Locks the records of a stream, or of all: one process works them off.  At
- * most one lock a handle; refreshes.  -EAGAIN */
-int queue_lock(struct queue *q, uint64_t stream);
+/* Locks the part of the records that callers agree to call `part`, or all: one
+ * process works them off.  Parts with the same 30 low bits are one.  At most
+ * one lock a handle; refreshes.  -EAGAIN */
+int queue_lock(struct queue *q, uint64_t part);
 int queue_lock_all(struct queue *q);
 void queue_unlock(struct queue *q);
 

@@ -71,7 +71,7 @@ queue_good_entries(const struct queue *q, const uint8_t *b, size_t size)
 
 int
 queue_append(struct queue *q, enum queue_kind kind, uint64_t id,
-             uint64_t stream, const void *bytes, size_t size)
+             const void *bytes, size_t size)
 {
     struct queue_group *g = &q->group;
     const size_t at = g->size > 0 ? g->size : QUEUE_LINE;
@@ -86,7 +86,6 @@ queue_append(struct queue *q, enum queue_kind kind, uint64_t id,
     memset(e + all - 8, 0, 8);
     put_le32(e + 4, (uint32_t)size);
     put_le64(e + 8, id);
-    put_le64(e + 16, stream);
     put_le32(e + 28, kind);
     if (size > 0)
         memcpy(e + QUEUE_ENTRY, bytes, size);
@@ -147,7 +146,6 @@ static int
 take_record(struct queue *q, const uint8_t *e, uint32_t segment, uint64_t at)
 {
     const struct queue_item item = {.id = get_le64(e + 8),
-                                    .stream = get_le64(e + 16),
                                     .segment = segment,
                                     .at = (uint32_t)(at / 8),
                                     .size = get_le32(e + 4)};
@@ -156,8 +154,8 @@ take_record(struct queue *q, const uint8_t *e, uint32_t segment, uint64_t at)
 
     rc = queue_item_add(q, &item, get_le32(e + 28) == QUEUE_COPY, &is_new);
     if (rc == 0 && is_new && q->options.added != NULL)
-        rc = q->options.added(q->options.ctx, item.id, item.stream,
-                              e + QUEUE_ENTRY, item.size);
+        rc = q->options.added(q->options.ctx, item.id, e + QUEUE_ENTRY,
+                              item.size);
     return rc;
 }
 

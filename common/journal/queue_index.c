@@ -1,5 +1,5 @@
-/* common/journal/queue_index.c - the records that wait, by id and by stream:
- * queue_item_add(), queue_item_done(), queue_rebuild(), queue_next(). */
+/* common/journal/queue_index.c - the records that wait, by id: queue_next(),
+ * queue_item_add(), queue_item_done(), queue_rebuild(). */
 #include "common/journal/queue_internal.h"
 
 #include <errno.h>
@@ -22,99 +22,45 @@ queue_items_find(const struct queue *q, uint64_t id)
     return low;
 }
 
-/* ---- streams ------------------------------------------------------------ */
-
-/* The place of a stream, or the one where it belongs. */
-static size_t
-find_stream(const struct queue *q, uint64_t name)
-{
-    size_t low = 0, high = q->stream_count;
-
-    while (low < high) {
-        const size_t middle = (low + high) / 2;
-
-        if (q->streams[middle].name < name)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-static bool
-is_stream(const struct queue *q, size_t i, uint64_t name)
-{
-    return i < q->stream_count && q->streams[i].name == name;
-}
-
-static int
-add_stream(struct queue *q, uint64_t name)
-{
-    const size_t i = find_stream(q, name);
-
-    if (is_stream(q, i, name))
-        return 0;
-    if (array_grow(&q->streams, &q->stream_capacity, q->stream_count + 1,
-                   sizeof *q->streams) < 0)
-        return -ENOMEM;
-    memmove(q->streams + i + 1, q->streams + i,
-            (q->stream_count++ - i) * sizeof *q->streams);
-    q->streams[i] = (struct queue_stream){.name = name};
-    return 0;
-}
-
 uint64_t
-queue_next(const struct queue *q, uint64_t stream, uint64_t after)
+queue_next(const struct queue *q, uint64_t after)
 {
-    const size_t s = find_stream(q, stream), i = queue_items_find(q, after);
-    const struct queue_item *items = q->items.at;
-    uint32_t n;
+    const struct queue_items *items = &q->items;
+    size_t i = queue_items_find(q, after + 1);
 
-    if (!is_stream(q, s, stream))
-        return 0;
-    n = q->streams[s].first;
-    if (i < q->items.count && items[i].id == after && items[i].stream == stream)
-        n = items[i].next;
-    while (n > 0 && (items[n - 1].id <= after || items[n - 1].segment == 0))
-        n = items[n - 1].next;
-    return n > 0 ? items[n - 1].id : 0;
+    if (i < items->first)
+        i = items->first;
+    while (i < items->count && items->at[i].segment == 0)
+        i++;
+    return i < items->count ? items->at[i].id : 0;
 }
 
 /* ---- items -------------------------------------------------------------- */
 
-/* Appends an item to the list of its stream, which was added. */
+/* Counts an item that waits. */
 static void
-link_item(struct queue *q, size_t i)
+count_item(struct queue *q, const struct queue_item *item)
 {
-    struct queue_item *item = &q->items.at[i];
-    struct queue_stream *s = &q->streams[find_stream(q, item->stream)];
-
-    item->next = 0;
-    if (s->first > 0)
-        q->items.at[s->last - 1].next = (uint32_t)i + 1;
-    else
-        s->first = (uint32_t)i + 1;
-    s->last = (uint32_t)i + 1;
     q->stats.records++;
     q->stats.bytes += item->size + QUEUE_ENTRY;
     queue_segment_of(q, item->segment)->live += item->size + QUEUE_ENTRY;
 }
 
-/* It stays in the list, so that queue_next() finds what follows it. */
+/* It keeps its place until the index is built again. */
 static void
 mark_gone(struct queue *q, size_t i)
 {
-    struct queue_item *item = &q->items.at[i];
-    struct queue_stream *s = &q->streams[find_stream(q, item->stream)];
+    struct queue_items *items = &q->items;
+    struct queue_item *item = &items->at[i];
 
     q->stats.records--;
     q->stats.bytes -= item->size + QUEUE_ENTRY;
     if (item->segment >= q->lowest)
         queue_segment_of(q, item->segment)->live -= item->size + QUEUE_ENTRY;
     item->segment = 0;
-    q->items.gone++;
-    while (s->first > 0 && q->items.at[s->first - 1].segment == 0)
-        s->first = q->items.at[s->first - 1].next;
+    items->gone++;
+    while (items->first < items->count && items->at[items->first].segment == 0)
+        items->first++;
 }
 
 static bool
@@ -152,10 +98,8 @@ queue_item_add(struct queue *q, const struct queue_item *item, bool is_copy,
         move_item(q, item);
         return 0;
     }
-    rc = add_stream(q, item->stream);
-    if (rc == 0)
-        rc = array_grow(&items->at, &items->capacity, items->count + 1,
-                        sizeof *items->at);
+    rc = array_grow(&items->at, &items->capacity, items->count + 1,
+                    sizeof *items->at);
     if (rc < 0)
         return rc;
     if (items->count > 0 && items->at[items->count - 1].id >= item->id)
@@ -163,7 +107,7 @@ queue_item_add(struct queue *q, const struct queue_item *item, bool is_copy,
     items->at[items->count++] = *item;
     *is_new = true;
     if (q->loaded)
-        link_item(q, items->count - 1);
+        count_item(q, item);
     return 0;
 }
 
@@ -206,8 +150,6 @@ clear_index(struct queue *q)
 {
     if (q->items.unsorted)
         qsort(q->items.at, q->items.count, sizeof *q->items.at, compare_items);
-    for (size_t i = 0; i < q->stream_count; i++)
-        q->streams[i] = (struct queue_stream){.name = q->streams[i].name};
     for (uint32_t n = q->lowest; q->tail > 0 && n <= q->tail; n++)
         queue_segment_of(q, n)->live = 0;
     q->stats.records = q->stats.bytes = 0;
@@ -229,13 +171,13 @@ queue_rebuild(struct queue *q)
             next++;
         last = items->at[next - 1];
         if (!is_done && last.segment >= q->oldest) {
-            items->at[to] = last;
-            link_item(q, to++);
+            items->at[to++] = last;
+            count_item(q, &last);
         } else if (last.segment > 0 && q->options.removed != NULL) {
             q->options.removed(q->options.ctx, last.id); /* it was added */
         }
     }
     items->count = to;
-    items->gone = 0;
+    items->gone = items->first = 0;
     items->unsorted = false;
 }

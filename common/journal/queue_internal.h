@@ -17,7 +17,7 @@
  *
  * and entries, each at a multiple of 8:
  *
- *      0  crc32 of the rest   4 size u32           8 id u64     16 stream u64
+ *      0  crc32 of the rest   4 size u32           8 id u64     16 zero u64
  *     24  salt u32           28 kind u32          32 bytes
  *
  * An id is the segment << 32 | a number that rises from 1 in each segment; the
@@ -43,17 +43,10 @@
 enum queue_kind { QUEUE_PUT = 1, QUEUE_COPY, QUEUE_DONE };
 
 struct queue_item { /* a record that waits */
-    uint64_t id, stream;
+    uint64_t id;
     uint32_t segment; /* 0: gone; while loading: that it is done */
     uint32_t at;      /* in units of 8 bytes */
     uint32_t size;
-    uint32_t next; /* of its stream, gone or not: 1 + index; 0: none */
-};
-
-struct queue_stream {
-    uint64_t name;
-    uint32_t first; /* that waits: 1 + index; 0: none */
-    uint32_t last;  /* in its list */
 };
 
 struct queue_segment {
@@ -70,16 +63,17 @@ struct queue_group {
     bool rolls; /* begins a segment */
 };
 
-struct queue_items { /* by id, and of each stream a list */
+struct queue_items { /* by id */
     struct queue_item *at;
     size_t count, capacity, gone;
+    size_t first; /* none before it waits */
     bool unsorted;
 };
 
 struct queue {
     struct queue_options options;
     struct queue_stats stats;
-    int lock_fd, tail_fd, stream_fd;
+    int lock_fd, tail_fd, part_fd;
     bool loaded; /* the index is that of the note */
     bool locked;
     bool erased;    /* the last group, if it failed, is gone for ever */
@@ -96,8 +90,6 @@ struct queue {
 
     struct queue_group group; /* that collects */
     struct queue_items items;
-    struct queue_stream *streams; /* by name */
-    size_t stream_count, stream_capacity;
 
     uint8_t *record; /* that was read last */
     size_t record_capacity;
@@ -140,7 +132,7 @@ uint32_t queue_good_entries(const struct queue *q, const uint8_t *b,
 
 /* Appends an entry to the group that collects.  -ENOMEM */
 int queue_append(struct queue *q, enum queue_kind kind, uint64_t id,
-                 uint64_t stream, const void *bytes, size_t size);
+                 const void *bytes, size_t size);
 
 /* Writes the ids, checksums and header of the group. */
 void queue_encode(struct queue *q);

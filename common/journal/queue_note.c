@@ -56,7 +56,7 @@ reset_queue(struct queue *q)
     memset(q->uuid, 0, sizeof q->uuid);
     q->tail = q->oldest = 0;
     q->number = q->end = 0;
-    q->items.count = q->items.gone = 0;
+    q->items.count = q->items.gone = q->items.first = 0;
     q->stats.records = q->stats.bytes = 0;
     if (q->options.removed != NULL)
         q->options.removed(q->options.ctx, 0);

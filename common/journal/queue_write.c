@@ -15,14 +15,14 @@
 /* ---- collecting --------------------------------------------------------- */
 
 int
-queue_put(struct queue *q, uint64_t stream, const void *bytes, size_t size)
+queue_put(struct queue *q, const void *bytes, size_t size)
 {
     if (size > UINT32_MAX / 2)
         return -EFBIG;
     if (q->options.max > 0 &&
         q->stats.bytes + q->group.size + size > q->options.max)
         return -EDQUOT;
-    return queue_append(q, QUEUE_PUT, 0, stream, bytes, size);
+    return queue_append(q, QUEUE_PUT, 0, bytes, size);
 }
 
 int
@@ -31,7 +31,7 @@ queue_remove(struct queue *q, uint64_t id)
     uint8_t bytes[8];
 
     put_le64(bytes, id);
-    return queue_append(q, QUEUE_DONE, 0, 0, bytes, sizeof bytes);
+    return queue_append(q, QUEUE_DONE, 0, bytes, sizeof bytes);
 }
 
 void
@@ -311,8 +311,7 @@ copy_oldest(struct queue *q, uint64_t *copied)
             continue;
         }
         if (rc == 0)
-            rc = queue_append(q, QUEUE_COPY, item->id, item->stream, bytes,
-                              size);
+            rc = queue_append(q, QUEUE_COPY, item->id, bytes, size);
         *copied += rc == 0 ? size + QUEUE_ENTRY : 0;
     }
     return rc;

@@ -247,7 +247,7 @@ forget_old(struct requests *r, size_t more)
 
     queue_stats(r->queue, &s);
     total = (s.bytes - s.records * QUEUE_ENTRY) / REQUEST_SIZE + more;
-    while (rc == 0 && r->max > 0 && (id = queue_next(r->queue, 0, id)) != 0) {
+    while (rc == 0 && r->max > 0 && (id = queue_next(r->queue, id)) != 0) {
         rc = read_record(r, id, &bytes, &count);
         if (rc < 0 && rc != -EBADMSG)
             break;
@@ -293,7 +293,7 @@ requests_put(struct requests *r, const struct log_header *fill,
         return -ENOMEM;
     rc = acquire_queue(r);
     if (rc == 0) {
-        rc = queue_put(r->queue, 0, bytes, count * REQUEST_SIZE);
+        rc = queue_put(r->queue, bytes, count * REQUEST_SIZE);
         if (rc == 0)
             rc = forget_old(r, count);
         if (rc == 0)
@@ -318,7 +318,7 @@ requests_each(struct requests *r,
     uint64_t id = 0;
     int rc = use_queue(r);
 
-    while (rc == 0 && (id = queue_next(r->queue, 0, id)) != 0) {
+    while (rc == 0 && (id = queue_next(r->queue, id)) != 0) {
         struct counted_request q;
         const uint8_t *bytes;
         size_t count;

@@ -12,6 +12,7 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/base/folder.h"
+#include "common/base/hash.h"
 
 #define READ_TRIES    5
 #define COMPACT_BYTES ((uint64_t)8 << 20)
@@ -179,56 +180,34 @@ read_marks(struct held *h, uint64_t id, struct held_head *head)
     return rc;
 }
 
-static bool
-is_same_log(const struct store_fill *a, const struct store_fill *b)
-{
-    return memcmp(a->uuid, b->uuid, sizeof a->uuid) == 0;
-}
-
-/* Whether the record of an entry names exactly this fill; a record that cannot
- * be read names none, so its log is not given up for it. */
-static int
-names_fill(struct held *h, uint64_t id, const struct store_fill *mark,
-           bool *same)
-{
-    struct held_head head;
-    int rc;
-
-    *same = false;
-    rc = read_marks(h, id, &head);
-    if (rc < 0)
-        return rc == -EBADMSG || rc == -ENOENT ? 0 : rc;
-    for (uint32_t i = 0; i < head.marks; i++)
-        *same = *same || (is_same_log(&h->marks[i], mark) &&
-                          h->marks[i].epoch == mark->epoch &&
-                          h->marks[i].first_ms == mark->first_ms);
-    return 0;
-}
-
+/* Determines what is held for a keyspace beside this fill.  The index has the
+ * fills, but a record that cannot be read any more names none: the log is not
+ * given up for it. */
 static int
 find_fill(struct held *h, const uint8_t *name, size_t name_size,
-          const struct store_fill *mark, enum held_state *state)
+          const struct store_fill *fill, enum held_state *state)
 {
-    const uint64_t hash = held_fill_hash(mark);
-    const struct held_entry *e;
-    uint64_t after = 0;
-    int rc = 0;
+    const struct held_entry *e = held_next_entry(h, name, name_size, 0);
+    const struct held_entry *end = h->index.entries + h->index.count;
+    uint8_t mark[HELD_MARK_SIZE];
 
-    *state = HELD_NONE;
-    while (rc == 0 && *state != HELD_SAME &&
-           (e = held_next_entry(h, name, name_size, after)) != NULL) {
-        bool same = false;
+    held_mark_encode(fill, mark);
+    *state = e != NULL ? HELD_OTHER : HELD_NONE;
+    for (; e != NULL && e < end && is_of(h, e, name, name_size); e++)
+        for (uint32_t i = 0; i < e->fill_count; i++) {
+            struct held_head head;
+            int rc;
 
-        *state = HELD_OTHER;
-        after = e->id;
-        for (uint32_t i = 0; i < e->fill_count && !same; i++)
-            same = h->index.words[e->at + i] == hash;
-        if (same)
-            rc = names_fill(h, after, mark, &same);
-        if (rc == 0 && same)
-            *state = HELD_SAME;
-    }
-    return rc;
+            if (memcmp(held_entry_mark(&h->index, e, i), mark, sizeof mark) !=
+                0)
+                continue;
+            rc = held_read(h, e->id, &head);
+            if (rc == 0)
+                *state = HELD_SAME;
+            if (rc != -EBADMSG && rc != -ENOENT)
+                return rc;
+        }
+    return 0;
 }
 
 int
@@ -243,51 +222,25 @@ held_states(struct held *h, const uint8_t *name, size_t name_size,
     return rc;
 }
 
-/* Takes the fills that a record names into account: some[i] becomes true if one
- * is of the log of mark i, earlier[i] false if it is not later. */
-static int
-compare_fills(struct held *h, uint64_t id, const struct store_fill *marks,
-              size_t count, bool *some, bool *earlier)
+bool
+held_is_earlier(struct held *h, const uint8_t *name, size_t name_size,
+                const struct store_fill *fill)
 {
-    struct held_head head;
-    int rc;
+    const struct held_entry *e = held_next_entry(h, name, name_size, 0);
+    const struct held_entry *end = h->index.entries + h->index.count;
+    bool some = false;
 
-    rc = read_marks(h, id, &head);
-    if (rc == -EBADMSG)
-        memset(earlier, 0, count * sizeof *earlier);
-    if (rc < 0)
-        return rc == -EBADMSG || rc == -ENOENT ? 0 : rc;
-    for (uint32_t k = 0; k < head.marks; k++)
-        for (size_t i = 0; i < count; i++) {
-            if (!is_same_log(&h->marks[k], &marks[i]))
+    for (; e != NULL && e < end && is_of(h, e, name, name_size); e++)
+        for (uint32_t i = 0; i < e->fill_count; i++) {
+            const uint8_t *mark = held_entry_mark(&h->index, e, i);
+
+            if (memcmp(mark, fill->uuid, sizeof fill->uuid) != 0)
                 continue;
-            some[i] = true;
-            earlier[i] = earlier[i] && h->marks[k].epoch > marks[i].epoch;
+            if (get_le64(mark + sizeof fill->uuid) <= fill->epoch)
+                return false;
+            some = true;
         }
-    return 0;
-}
-
-int
-held_find_earlier(struct held *h, const uint8_t *name, size_t name_size,
-                  const struct store_fill *marks, size_t count, bool *earlier)
-{
-    bool *some = calloc(count + 1, sizeof *some);
-    const struct held_entry *e;
-    uint64_t after = 0;
-    int rc = 0;
-
-    if (some == NULL)
-        return -ENOMEM;
-    memset(earlier, 1, count * sizeof *earlier);
-    while (rc == 0 &&
-           (e = held_next_entry(h, name, name_size, after)) != NULL) {
-        after = e->id;
-        rc = compare_fills(h, after, marks, count, some, earlier);
-    }
-    for (size_t i = 0; i < count; i++)
-        earlier[i] = earlier[i] && some[i];
-    free(some);
-    return rc;
+    return some;
 }
 
 int
@@ -419,8 +372,7 @@ held_put(struct held *h, const struct store_batch *batch, int error)
             return -ENOMEM;
     }
     held_encode(batch, clock_unix_ms(), error, h->record);
-    return queue_put(h->queue, held_stream(batch->name, batch->name_size),
-                     h->record, (size_t)size);
+    return queue_put(h->queue, h->record, (size_t)size);
 }
 
 long
@@ -434,10 +386,12 @@ held_holder(const struct held *h)
 int
 held_lock(struct held *h, const uint8_t *name, size_t name_size)
 {
+    static const struct hash_key zeros;
     int rc;
 
     rc = open_queue(h, false);
-    return rc < 0 ? rc : queue_lock(h->queue, held_stream(name, name_size));
+    return rc < 0 ? rc
+                  : queue_lock(h->queue, hash_name(&zeros, 0, name, name_size));
 }
 
 int

@@ -21,7 +21,8 @@
  * is deleted after store_apply() of it was durable, and before a later fill of
  * one of its logs is applied.
  *
- * Bytes: data/FORMAT.md.  Memory: about 150 bytes for each record.
+ * Bytes: data/FORMAT.md.  Memory: about 110 bytes and the name for each record,
+ * 32 for each of its fills.
  *
  * Any number of processes and handles.  A process that writes holds the queue's
  * flock, which is not waited for.
@@ -79,13 +80,11 @@ int held_states(struct held *h, const uint8_t *name, size_t name_size,
                 const struct store_fill *marks, size_t count,
                 enum held_state *states);
 
-/* Determines for each fill whether it comes before what is held of its log for
- * this keyspace: at least one fill of the log is, and each of these has a later
- * epoch.  Such a fill must not be held behind them.  Reads the marks of all
- * records of the keyspace; one that cannot be read may name any fill. */
-int held_find_earlier(struct held *h, const uint8_t *name, size_t name_size,
-                      const struct store_fill *marks, size_t count,
-                      bool *earlier);
+/* Whether a fill comes before what is held of its log for this keyspace: at
+ * least one fill of the log is, and each of these has a later epoch.  Such a
+ * fill must not be held behind them. */
+bool held_is_earlier(struct held *h, const uint8_t *name, size_t name_size,
+                     const struct store_fill *fill);
 
 /* first_ms of the oldest and of the newest fill that is held for this keyspace,
  * for all with size 0; UINT64_MAX and 0 when nothing is. */

@@ -67,18 +67,14 @@ report_fault(void *ctx, const char *text)
 
 /* Whether a record is what held_next() can give. */
 static int
-check_record(void *ctx, uint64_t id, uint64_t stream, const uint8_t *bytes,
-             size_t size)
+check_record(void *ctx, uint64_t id, const uint8_t *bytes, size_t size)
 {
     struct check *c = ctx;
     struct store_delta *deltas;
     struct held_head head;
-    bool good;
 
     (void)id;
-    good = held_head_parse(bytes, size, &head) &&
-           held_stream(head.name, head.name_size) == stream;
-    if (!good) {
+    if (!held_head_parse(bytes, size, &head)) {
         report_fault(c, "a record is none of this version");
         return 0;
     }
@@ -166,8 +162,7 @@ copy_record(struct held *h, struct queue *to, uint8_t *name, size_t *name_size,
     memcpy(name, held_entry_name(&h->index, e), e->name_size);
     rc = held_read(h, e->id, &head);
     if (rc == 0)
-        rc = queue_put(to, held_stream(head.name, head.name_size),
-                       head.name - HELD_HEAD_SIZE, (size_t)head.size);
+        rc = queue_put(to, head.name - HELD_HEAD_SIZE, (size_t)head.size);
     if (rc == 0 && queue_collected(to) >= HELD_GROUP_SIZE)
         rc = queue_commit(to, NULL);
     return rc;

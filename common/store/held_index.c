@@ -4,8 +4,7 @@
  * The queue's callbacks only note what came and went; the order is made when it
  * is asked for.
  *
- * Entry points: held_stream(), held_fill_hash(), held_index_sort(),
- * held_index_find(). */
+ * Entry points: held_index_sort(), held_index_find(). */
 #include "common/store/held_internal.h"
 
 #include <errno.h>
@@ -14,29 +13,8 @@
 
 #include "common/base/array.h"
 #include "common/base/bytes.h"
-#include "common/base/hash.h"
 
-#define MARK_SIZE  32
 #define INSERT_MAX 64
-
-static const struct hash_key zeros;
-
-uint64_t
-held_stream(const uint8_t *name, size_t name_size)
-{
-    return hash_name(&zeros, 0, name, name_size);
-}
-
-uint64_t
-held_fill_hash(const struct store_fill *mark)
-{
-    uint8_t bytes[MARK_SIZE];
-
-    memcpy(bytes, mark->uuid, sizeof mark->uuid);
-    put_le64(bytes + 16, mark->epoch);
-    put_le64(bytes + 24, mark->first_ms);
-    return hash_name(&zeros, 0, bytes, sizeof bytes);
-}
 
 /* ---- order -------------------------------------------------------------- */
 
@@ -66,39 +44,39 @@ compare_ids(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
+/* Bytes of an entry's name and marks. */
 static size_t
-words_of(uint32_t fill_count, size_t name_size)
+entry_bytes(const struct held_entry *e)
 {
-    return fill_count + (name_size + 7) / 8;
+    return e->name_size + (size_t)e->fill_count * HELD_MARK_SIZE;
 }
 
 /* Closes the gaps that dropped entries left, if they are more than what is
- * used. Words move to new memory, since they are not in the order of the
+ * used. Bytes move to new memory, since they are not in the order of the
  * entries; without it the gaps stay. */
 static void
 close_gaps(struct held_index *x)
 {
     size_t used = 0, to = 0;
-    uint64_t *words;
+    uint8_t *bytes;
 
     for (size_t i = 0; i < x->count; i++)
-        used += words_of(x->entries[i].fill_count, x->entries[i].name_size);
-    if (x->word_count < 2 * used + 1024)
+        used += entry_bytes(&x->entries[i]);
+    if (x->byte_count < 2 * used + 8192)
         return;
-    words = malloc(used * sizeof *words + 1);
-    if (words == NULL)
+    bytes = malloc(used + 1);
+    if (bytes == NULL)
         return;
     for (size_t i = 0; i < x->count; i++) {
         struct held_entry *e = &x->entries[i];
-        const size_t n = words_of(e->fill_count, e->name_size);
 
-        memcpy(&words[to], &x->words[e->at], n * sizeof *words);
+        memcpy(bytes + to, x->bytes + e->at, entry_bytes(e));
         e->at = to;
-        to += n;
+        to += entry_bytes(e);
     }
-    free(x->words);
-    x->words = words;
-    x->word_count = x->word_capacity = used;
+    free(x->bytes);
+    x->bytes = bytes;
+    x->byte_count = x->byte_capacity = used;
 }
 
 /* Drops the entries of records that are gone. */
@@ -192,43 +170,38 @@ held_index_find(struct held_index *x, const uint8_t *name, size_t name_size,
 
 /* ---- callbacks of the queue --------------------------------------------- */
 
-/* The fills of a record: hashes, oldest and newest; then its name. */
+/* Copies the name and the marks of a record, which follow each other. */
 static int
-copy_fills(struct held_index *x, const struct held_head *head,
+copy_marks(struct held_index *x, const struct held_head *head,
            struct held_entry *e)
 {
-    const size_t n = words_of(head->marks, head->name_size);
-    const uint8_t *at = head->body;
+    const size_t size = entry_bytes(e);
     int rc;
 
-    rc = array_grow(&x->words, &x->word_capacity, x->word_count + n,
-                    sizeof *x->words);
+    rc = array_grow(&x->bytes, &x->byte_capacity, x->byte_count + size, 1);
     if (rc < 0)
         return rc;
-    e->at = x->word_count;
-    for (uint32_t i = 0; i < head->marks; i++, at += MARK_SIZE) {
-        const uint64_t first_ms = get_le64(at + 24);
+    e->at = x->byte_count;
+    x->byte_count += size;
+    memcpy(x->bytes + e->at, head->name, size);
+    for (uint32_t i = 0; i < e->fill_count; i++) {
+        const uint64_t first_ms = get_le64(held_entry_mark(x, e, i) + 24);
 
-        x->words[e->at + i] = hash_name(&zeros, 0, at, MARK_SIZE);
         e->oldest_ms = first_ms < e->oldest_ms ? first_ms : e->oldest_ms;
         e->newest_ms = first_ms > e->newest_ms ? first_ms : e->newest_ms;
     }
-    memcpy(&x->words[e->at + head->marks], head->name, head->name_size);
-    x->word_count += n;
     return 0;
 }
 
 int
-held_index_added(void *ctx, uint64_t id, uint64_t stream, const uint8_t *bytes,
-                 size_t size)
+held_index_added(void *ctx, uint64_t id, const uint8_t *bytes, size_t size)
 {
     struct held_index *x = &((struct held *)ctx)->index;
     struct held_head head;
     struct held_entry e;
     int rc;
 
-    if (!held_head_parse(bytes, size, &head) ||
-        held_stream(head.name, head.name_size) != stream)
+    if (!held_head_parse(bytes, size, &head))
         return 0; /* not a record of this program's: it stays in the queue */
     e = (struct held_entry){.id = id,
                             .oldest_ms = UINT64_MAX,
@@ -241,7 +214,7 @@ held_index_added(void *ctx, uint64_t id, uint64_t stream, const uint8_t *bytes,
     rc =
         array_grow(&x->entries, &x->capacity, x->count + 1, sizeof *x->entries);
     if (rc == 0)
-        rc = copy_fills(x, &head, &e);
+        rc = copy_marks(x, &head, &e);
     if (rc < 0)
         return rc;
     if (x->sorted_count == x->count &&
@@ -258,7 +231,7 @@ held_index_removed(void *ctx, uint64_t id)
     struct held_index *x = &((struct held *)ctx)->index;
 
     if (id == 0) {
-        x->count = x->sorted_count = x->word_count = x->gone_count = 0;
+        x->count = x->sorted_count = x->byte_count = x->gone_count = 0;
         return;
     }
     if (x->gone_count == HELD_GONE_MAX)
@@ -270,5 +243,5 @@ void
 held_index_fini(struct held_index *x)
 {
     free(x->entries);
-    free(x->words);
+    free(x->bytes);
 }

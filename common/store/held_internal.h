@@ -16,7 +16,7 @@ struct held_entry {
     uint64_t oldest_ms; /* first_ms of its fills */
     uint64_t newest_ms;
     uint64_t held_ms;
-    size_t at; /* in words: hashes of its fills, the name of its keyspace */
+    size_t at; /* in bytes: the name of its keyspace, its marks */
     uint32_t fill_count;
     uint32_t size;
     int error;
@@ -30,8 +30,8 @@ struct held_index {
     struct held_entry *entries; /* by keyspace, then id, once sorted */
     size_t count, capacity;
     size_t sorted_count; /* the first ones, which are in order */
-    uint64_t *words;
-    size_t word_count, word_capacity;
+    uint8_t *bytes;      /* names and marks, as the records have them */
+    size_t byte_count, byte_capacity;
     size_t gone_count; /* records whose entries are to be dropped */
     uint64_t gone[HELD_GONE_MAX];
 };
@@ -52,12 +52,8 @@ struct held {
 
 /* ---- held_index.c ------------------------------------------------------- */
 
-uint64_t held_stream(const uint8_t *name, size_t name_size);
-uint64_t held_fill_hash(const struct store_fill *mark);
-
 /* Callbacks of the queue; ctx is the struct held. */
-int held_index_added(void *ctx, uint64_t id, uint64_t stream,
-                     const uint8_t *bytes, size_t size);
+int held_index_added(void *ctx, uint64_t id, const uint8_t *bytes, size_t size);
 void held_index_removed(void *ctx, uint64_t id);
 
 /* Puts all entries in order.  After it, threads may look at the index at once
@@ -69,7 +65,14 @@ void held_index_fini(struct held_index *x);
 static inline const uint8_t *
 held_entry_name(const struct held_index *x, const struct held_entry *e)
 {
-    return (const uint8_t *)&x->words[e->at + e->fill_count];
+    return x->bytes + e->at;
+}
+
+static inline const uint8_t *
+held_entry_mark(const struct held_index *x, const struct held_entry *e,
+                uint32_t i)
+{
+    return x->bytes + e->at + e->name_size + (size_t)i * HELD_MARK_SIZE;
 }
 
 /* The first entry that is not before this id of this keyspace, or NULL.

@@ -6,7 +6,6 @@
 
 #include "common/base/bytes.h"
 
-#define MARK_SIZE  32
 #define DELTA_SIZE 22 /* without the key */
 
 struct head_wire {
@@ -62,20 +61,19 @@ uint64_t
 held_batch_size(const struct store_batch *batch)
 {
     uint64_t size = HELD_HEAD_SIZE + batch->name_size +
-                    (uint64_t)batch->mark_count * MARK_SIZE;
+                    (uint64_t)batch->mark_count * HELD_MARK_SIZE;
 
     for (size_t i = 0; i < batch->delta_count; i++)
         size += (uint64_t)DELTA_SIZE + batch->deltas[i].key_size;
     return size;
 }
 
-static uint8_t *
-put_mark(uint8_t *at, const struct store_fill *m)
+void
+held_mark_encode(const struct store_fill *mark, uint8_t *to)
 {
-    memcpy(at, m->uuid, sizeof m->uuid);
-    put_le64(at + 16, m->epoch);
-    put_le64(at + 24, m->first_ms);
-    return at + MARK_SIZE;
+    memcpy(to, mark->uuid, sizeof mark->uuid);
+    put_le64(to + 16, mark->epoch);
+    put_le64(to + 24, mark->first_ms);
 }
 
 static uint8_t *
@@ -104,8 +102,8 @@ held_encode(const struct store_batch *batch, uint64_t held_ms, int error,
     put_le16(w->name_size, (uint16_t)batch->name_size);
     memcpy(at, batch->name, batch->name_size);
     at += batch->name_size;
-    for (size_t i = 0; i < batch->mark_count; i++)
-        at = put_mark(at, &batch->marks[i]);
+    for (size_t i = 0; i < batch->mark_count; i++, at += HELD_MARK_SIZE)
+        held_mark_encode(&batch->marks[i], at);
     for (size_t i = 0; i < batch->delta_count; i++)
         at = put_delta(at, &batch->deltas[i]);
 }
@@ -122,8 +120,8 @@ head_ok(const struct held_head *h)
         !name_ok(h->name, h->name_size))
         return false;
     rest -= h->name_size;
-    return rest / MARK_SIZE >= h->marks &&
-           (rest - (uint64_t)h->marks * MARK_SIZE) / (DELTA_SIZE + 1) >=
+    return rest / HELD_MARK_SIZE >= h->marks &&
+           (rest - (uint64_t)h->marks * HELD_MARK_SIZE) / (DELTA_SIZE + 1) >=
                h->deltas;
 }
 
@@ -156,7 +154,7 @@ held_marks_parse(const struct held_head *head, struct store_fill *marks)
 {
     const uint8_t *at = head->body;
 
-    for (uint32_t i = 0; i < head->marks; i++, at += MARK_SIZE) {
+    for (uint32_t i = 0; i < head->marks; i++, at += HELD_MARK_SIZE) {
         memcpy(marks[i].uuid, at, sizeof marks[i].uuid);
         marks[i].epoch = get_le64(at + 16);
         marks[i].first_ms = get_le64(at + 24);
@@ -166,7 +164,7 @@ held_marks_parse(const struct held_head *head, struct store_fill *marks)
 bool
 held_deltas_parse(const struct held_head *head, struct store_delta *deltas)
 {
-    const uint8_t *at = head->body + (uint64_t)head->marks * MARK_SIZE;
+    const uint8_t *at = head->body + (uint64_t)head->marks * HELD_MARK_SIZE;
     const uint8_t *end =
         head->body + (head->size - HELD_HEAD_SIZE - head->name_size);
 

@@ -24,6 +24,7 @@
 #include "common/store/store.h"
 
 #define HELD_HEAD_SIZE 24 /* without the name */
+#define HELD_MARK_SIZE 32
 
 /* What a record says.  Pointers are into the value. */
 struct held_head {
@@ -49,6 +50,9 @@ uint64_t held_batch_size(const struct store_batch *batch);
  * sign. */
 void held_encode(const struct store_batch *batch, uint64_t held_ms, int error,
                  uint8_t *value);
+
+/* Writes the mark of a fill, HELD_MARK_SIZE bytes. */
+void held_mark_encode(const struct store_fill *mark, uint8_t *to);
 
 /* ---- reading ----------------------------------------------------------- */
 

@@ -136,6 +136,29 @@ CASE(a_replay_into_a_backup_goes_behind_what_the_backup_holds, x)
     fleet_fini(&to);
 }
 
+CASE(an_older_keyspace_gets_what_comes_before_the_held_fills_of_a_log, x)
+{
+    char archive[600];
+
+    snprintf(archive, sizeof archive, "%s/archive", x->fleet.path);
+    fill_log(x, 0);
+    merge_logs(x);
+    shell(x, "cp keyspace/words.mdb older");
+    fill_log(x, 0);
+    merge_logs(x);
+    shell(x, BREAK);
+    fill_log(x, 0);
+    merge_logs(x);
+    shell(x, "mv older keyspace/words.mdb");
+
+    expect(FLEET_RUN(&x->fleet, "replay", archive), 0,
+           "2 increments merged, 2 merged already, 2 held behind what is held "
+           "for their keyspace");
+
+    drain(&x->fleet);
+    assert_counts(x->fleet.path);
+}
+
 /* Each rename into the copy's keyspace/ is a line of the trace, and so is each
  * close of held/lock: of a look before, of the lock, and at the end. */
 CASE(a_backup_locks_what_is_held_only_while_it_copies_its_keyspaces, x)

@@ -69,11 +69,11 @@ open_queue(void)
 }
 
 static uint64_t
-put_text(struct queue *q, uint64_t stream, const char *text)
+put_text(struct queue *q, const char *text)
 {
     uint64_t id;
 
-    assert_rc(queue_put(q, stream, text, strlen(text)), 0);
+    assert_rc(queue_put(q, text, strlen(text)), 0);
     assert_rc(queue_commit(q, &id), 0);
     return id;
 }
@@ -91,39 +91,57 @@ assert_text(struct queue *q, uint64_t id, const char *text)
 
 /* ---- one process --------------------------------------------------------- */
 
-CASE(records_of_a_stream_come_in_order_until_they_are_removed)
+CASE(records_come_in_order_until_they_are_removed)
 {
     struct queue *q = open_queue();
     uint64_t a, b, c;
 
-    a = put_text(q, 1, "a");
-    b = put_text(q, 2, "b");
-    c = put_text(q, 1, "c");
+    a = put_text(q, "a");
+    b = put_text(q, "b");
+    c = put_text(q, "c");
 
     assert_true(a < b && b < c);
-    assert_true(queue_next(q, 1, 0) == a && queue_next(q, 1, a) == c);
-    assert_true(queue_next(q, 1, c) == 0 && queue_next(q, 3, 0) == 0);
-    assert_true(queue_next(q, 1, b) == c);
+    assert_true(queue_next(q, 0) == a && queue_next(q, a) == b);
+    assert_true(queue_next(q, b) == c && queue_next(q, c) == 0);
     assert_text(q, c, "c");
+    assert_rc(queue_remove(q, b), 0);
+    assert_rc(queue_commit(q, NULL), 0);
+    assert_true(queue_next(q, 0) == a && queue_next(q, a) == c);
     assert_rc(queue_remove(q, a), 0);
     assert_rc(queue_commit(q, NULL), 0);
-    assert_true(queue_next(q, 1, 0) == c);
+    assert_true(queue_next(q, 0) == c && queue_next(q, a) == c);
     queue_close(q);
     q = open_queue();
-    assert_true(queue_next(q, 1, 0) == c && queue_next(q, 2, 0) == b);
-    assert_text(q, b, "b");
+    assert_true(queue_next(q, 0) == c && queue_next(q, c) == 0);
+    assert_text(q, c, "c");
     queue_close(q);
     assert_int_equal(reports, 0);
+}
+
+CASE(those_that_wait_are_found_when_many_before_them_were_removed)
+{
+    struct queue *q = open_queue();
+    enum { N = 400 };
+    uint64_t ids[N];
+
+    for (size_t i = 0; i < N; i++)
+        ids[i] = put_text(q, "a");
+    for (size_t i = 0; i + 1 < N; i++) {
+        assert_rc(queue_remove(q, ids[i]), 0);
+        assert_rc(queue_commit(q, NULL), 0);
+        assert_true(queue_next(q, 0) == ids[i + 1]);
+    }
+    queue_close(q);
 }
 
 CASE(another_handle_sees_what_was_committed_and_no_more)
 {
     struct queue *q = open_queue(), *other = open_queue();
-    const uint64_t id = put_text(q, 1, "a");
+    const uint64_t id = put_text(q, "a");
 
-    assert_rc(queue_put(q, 1, "b", 1), 0);
+    assert_rc(queue_put(q, "b", 1), 0);
     assert_rc(queue_refresh(other), 0);
-    assert_true(queue_next(other, 1, 0) == id && queue_next(other, 1, id) == 0);
+    assert_true(queue_next(other, 0) == id && queue_next(other, id) == 0);
     assert_rc(queue_acquire(q), 0);
     assert_rc(queue_acquire(other), -EAGAIN);
     queue_release(q);
@@ -146,14 +164,14 @@ CASE(no_more_waits_than_is_allowed)
     struct queue *q;
 
     assert_rc(open_with(&q, true, 3000), 0);
-    assert_rc(queue_put(q, 1, bytes, sizeof bytes), 0);
-    assert_rc(queue_put(q, 1, bytes, sizeof bytes), 0);
-    assert_rc(queue_put(q, 1, bytes, sizeof bytes), -EDQUOT);
+    assert_rc(queue_put(q, bytes, sizeof bytes), 0);
+    assert_rc(queue_put(q, bytes, sizeof bytes), 0);
+    assert_rc(queue_put(q, bytes, sizeof bytes), -EDQUOT);
     assert_rc(queue_commit(q, NULL), 0);
-    assert_rc(queue_put(q, 1, bytes, sizeof bytes), -EDQUOT);
-    assert_rc(queue_remove(q, queue_next(q, 1, 0)), 0);
+    assert_rc(queue_put(q, bytes, sizeof bytes), -EDQUOT);
+    assert_rc(queue_remove(q, queue_next(q, 0)), 0);
     assert_rc(queue_commit(q, NULL), 0);
-    assert_rc(queue_put(q, 1, bytes, 500), 0);
+    assert_rc(queue_put(q, bytes, 500), 0);
     queue_close(q);
 }
 
@@ -164,9 +182,9 @@ CASE(space_of_what_was_removed_is_given_back)
     struct queue_stats stats;
     uint64_t id, kept;
 
-    kept = put_text(q, 2, "kept");
+    kept = put_text(q, "kept");
     for (int i = 0; i < 500; i++) {
-        assert_rc(queue_put(q, 1, bytes, sizeof bytes), 0);
+        assert_rc(queue_put(q, bytes, sizeof bytes), 0);
         assert_rc(queue_commit(q, &id), 0);
         assert_rc(queue_remove(q, id), 0);
         assert_rc(queue_commit(q, NULL), 0);
@@ -179,7 +197,7 @@ CASE(space_of_what_was_removed_is_given_back)
     queue_close(q);
 }
 
-CASE(a_stream_is_locked_by_one_and_all_streams_with_it)
+CASE(a_part_is_locked_by_one_and_all_parts_with_it)
 {
     struct queue *q = open_queue(), *other = open_queue();
 
@@ -224,7 +242,7 @@ put_some(struct queue *q, uint64_t me, struct shared *s, struct random *r)
         const size_t size = 8 + (size_t)random_below(r, 2000);
 
         make_record(me << 32 | (from + i), bytes, size);
-        if (queue_put(q, me, bytes, size) < 0)
+        if (queue_put(q, bytes, size) < 0)
             _exit(2);
     }
     s->begun[me] = from + count;
@@ -237,27 +255,42 @@ put_some(struct queue *q, uint64_t me, struct shared *s, struct random *r)
         _exit(3);
 }
 
-/* Reads and removes the oldest records of a stream: they follow each other. */
+/* Reads a record; false when another process has removed it. */
+static bool
+read_record(struct queue *q, uint64_t id, const uint8_t **bytes, size_t *size)
+{
+    int rc;
+
+    while ((rc = queue_read(q, id, bytes, size)) == -ENOENT) {
+        if (queue_refresh(q) < 0)
+            _exit(4);
+        if (queue_next(q, id - 1) != id)
+            return false;
+    }
+    if (rc < 0)
+        _exit(5);
+    return true;
+}
+
+/* Reads and removes the oldest records of a process: they follow each other. */
 static void
 remove_some(struct queue *q, struct shared *s, struct random *r)
 {
-    const uint64_t stream = random_below(r, PROCESSES);
-    uint64_t id = 0, last = 0, key;
+    const uint64_t of = random_below(r, PROCESSES);
+    uint64_t n = 1 + random_below(r, 8), id = 0, last = 0, key;
     uint8_t want[RECORD];
     const uint8_t *bytes;
     size_t size;
-    int rc;
 
-    if (queue_lock(q, stream) < 0)
+    if (queue_lock(q, of) < 0)
         return;
-    for (uint64_t n = 1 + random_below(r, 8);
-         n > 0 && (id = queue_next(q, stream, id)) != 0; n--) {
-        while ((rc = queue_read(q, id, &bytes, &size)) == -ENOENT)
-            if (queue_refresh(q) < 0)
-                _exit(4);
-        if (rc < 0)
-            _exit(5);
+    while (n > 0 && (id = queue_next(q, id)) != 0) {
+        if (!read_record(q, id, &bytes, &size))
+            continue;
         memcpy(&key, bytes, sizeof key);
+        if (key >> 32 != of)
+            continue;
+        n--;
         make_record(key, want, size);
         key &= UINT32_MAX;
         if (memcmp(bytes, want, size) != 0 || (last > 0 && key != last + 1))
@@ -267,7 +300,7 @@ remove_some(struct queue *q, struct shared *s, struct random *r)
             _exit(7);
     }
     if (last > 0 && queue_commit(q, NULL) == 0)
-        s->removed[stream] = last;
+        s->removed[of] = last;
     queue_unlock(q);
 }
 
@@ -293,28 +326,30 @@ work(uint64_t me, struct shared *s, uint64_t seed)
     }
 }
 
-/* Every stream has its records without a gap, up to the last acknowledged. */
+/* The records of each process are there without a gap, up to the last
+ * acknowledged. */
 static void
-check_streams(struct shared *s)
+check_records(struct shared *s)
 {
     struct queue *q = open_queue();
+    uint64_t last[PROCESSES] = {0}, key;
     const uint8_t *bytes;
-    uint64_t key;
     size_t size;
 
     assert_rc(queue_remove_unfinished(q), 0);
-    for (uint64_t p = 0; p < PROCESSES; p++) {
-        uint64_t last = 0;
+    for (uint64_t id = 0; (id = queue_next(q, id)) != 0;) {
+        uint64_t p;
 
-        for (uint64_t id = 0; (id = queue_next(q, p, id)) != 0;) {
-            assert_rc(queue_read(q, id, &bytes, &size), 0);
-            memcpy(&key, bytes, sizeof key);
-            key &= UINT32_MAX;
-            assert_true(last > 0 ? key == last + 1 : key > s->removed[p]);
-            last = key;
-        }
-        assert_true(last == 0 || last >= s->acked[p]);
-        s->acked[p] = s->begun[p] = last > 0 ? last : s->begun[p];
+        assert_rc(queue_read(q, id, &bytes, &size), 0);
+        memcpy(&key, bytes, sizeof key);
+        p = key >> 32;
+        key &= UINT32_MAX;
+        assert_true(last[p] > 0 ? key == last[p] + 1 : key > s->removed[p]);
+        last[p] = key;
+    }
+    for (uint64_t p = 0; p < PROCESSES; p++) {
+        assert_true(last[p] == 0 || last[p] >= s->acked[p]);
+        s->acked[p] = s->begun[p] = last[p] > 0 ? last[p] : s->begun[p];
     }
     queue_close(q);
     assert_int_equal(reports, 0);
@@ -346,7 +381,7 @@ CASE(processes_that_are_killed_lose_and_double_nothing)
             if (!WIFSIGNALED(status))
                 fail_msg("a process ended with %d", WEXITSTATUS(status));
         }
-        check_streams(s);
+        check_records(s);
     }
     assert_true(s->acked[0] + s->acked[1] > 0);
     assert_int_equal(munmap(s, sizeof *s), 0);

@@ -53,7 +53,6 @@
 #define KEYS    4096
 #define GROUPS  8192
 #define HANDLES 3
-#define STREAMS 4
 #define RECORD  8192 /* bytes, at most */
 #define SEGMENT 8192
 
@@ -65,7 +64,7 @@ static const char *const kinds[] = {"kill", "cut",      "fail", "tear",
 /* What was put: its record is made from its number. */
 struct key {
     enum { NOT_IN, WAITS, DONE_WITH } state;
-    uint64_t id, stream;
+    uint64_t id;
     uint32_t size;
     int put_group, done_group; /* in which it is in doubt; 0: none */
 };
@@ -160,7 +159,7 @@ is_in_doubt(int group)
 
 /* One record of the queue: it is what was put, and there once. */
 static void
-compare_record(struct queue *q, uint64_t stream, uint64_t id, bool lenient)
+compare_record(struct queue *q, uint64_t id, bool lenient)
 {
     uint8_t want[RECORD];
     const uint8_t *bytes;
@@ -177,8 +176,7 @@ compare_record(struct queue *q, uint64_t stream, uint64_t id, bool lenient)
     if (key >= model.count)
         WRONG("key %llu was never put", (unsigned long long)key);
     make_record(key, want, size);
-    if (size != model.keys[key].size || memcmp(bytes, want, size) != 0 ||
-        model.keys[key].stream != stream)
+    if (size != model.keys[key].size || memcmp(bytes, want, size) != 0)
         WRONG("key %llu has other bytes", (unsigned long long)key);
     if (seen[key]++ > 0)
         WRONG("key %llu is there twice", (unsigned long long)key);
@@ -217,9 +215,8 @@ compare(struct queue *q, bool lenient)
 
     memset(seen, 0, sizeof seen);
     memset(group_state, 0, sizeof group_state);
-    for (uint64_t s = 0; s < STREAMS; s++)
-        for (uint64_t id = 0; (id = queue_next(q, s, id)) != 0; count++)
-            compare_record(q, s, id, lenient);
+    for (uint64_t id = 0; (id = queue_next(q, id)) != 0; count++)
+        compare_record(q, id, lenient);
     if (count != q->stats.records)
         WRONG("%llu records, it says %llu", (unsigned long long)count,
               (unsigned long long)q->stats.records);
@@ -256,9 +253,9 @@ put_keys(struct queue *q)
 
         if (below(60) == 0)
             size = 8 + (uint32_t)below(8100);
-        *k = (struct key){.size = size, .stream = below(STREAMS)};
+        *k = (struct key){.size = size};
         make_record(model.count, bytes, size);
-        if (queue_put(q, k->stream, bytes, size) == 0)
+        if (queue_put(q, bytes, size) == 0)
             model.put[model.put_count++] = model.count;
         model.count++;
     }

@@ -255,10 +255,9 @@ apply_earlier(struct round *r, bool *applied)
     if (rc < 0)
         return rc == -ENOENT ? -ESTALE : rc; /* all of it was applied */
     rc = unmerged_snapshot_begin(h);
-    if (rc == 0)
-        rc = held_find_earlier(h, r->name, r->name_size, &r->s->mark, 1,
-                               applied);
-    if (rc == 0 && *applied)
+    *applied =
+        rc == 0 && held_is_earlier(h, r->name, r->name_size, &r->s->mark);
+    if (*applied)
         rc = apply_or_hold(r, false);
     if (!r->how->dry_run)
         held_unlock(h);

@@ -64,7 +64,7 @@ put_entry(struct outbox *o, const struct outbox_keyspace *k, uint32_t part)
     int rc;
 
     outbox_entry_finish(b->bytes, b->size, &head);
-    rc = queue_put(o->queue, 0, b->bytes, b->size);
+    rc = queue_put(o->queue, b->bytes, b->size);
     if (rc < 0)
         return rc;
     b->last = head.number;
@@ -206,7 +206,7 @@ put_state(struct outbox *o, const struct outbox_keyspace *k,
     }
     size += put_marks(o->state + size, k, b, last, &count);
     put_le32(o->state + 12, count);
-    rc = queue_put(o->queue, 0, o->state, size);
+    rc = queue_put(o->queue, o->state, size);
     return rc == 0 && k->state_id != 0 ? queue_remove(o->queue, k->state_id)
                                        : rc;
 }
@@ -224,7 +224,7 @@ put_sender(struct outbox *o)
         if (getrandom(&id, sizeof id, 0) != sizeof id)
             return -EIO;
     put_le64(bytes + 8, id);
-    return queue_put(o->queue, 0, bytes, sizeof bytes);
+    return queue_put(o->queue, bytes, sizeof bytes);
 }
 
 /* ---- applying ----------------------------------------------------------- */

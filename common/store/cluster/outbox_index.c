@@ -185,12 +185,10 @@ take_entry(struct outbox *o, uint64_t id, const uint8_t *bytes, size_t size)
 }
 
 int
-outbox_index_added(void *ctx, uint64_t id, uint64_t stream,
-                   const uint8_t *bytes, size_t size)
+outbox_index_added(void *ctx, uint64_t id, const uint8_t *bytes, size_t size)
 {
     struct outbox *o = ctx;
 
-    (void)stream;
     if (size >= 1 && bytes[0] == OUTBOX_STATE)
         return take_state(o, id, bytes, size);
     if (size >= 1 && bytes[0] == OUTBOX_ENTRY)

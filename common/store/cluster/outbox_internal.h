@@ -37,8 +37,8 @@ struct outbox_keyspace *outbox_make(struct outbox *o, const uint8_t *name,
                                     size_t name_size, uint32_t parts);
 
 /* Callbacks of the queue; ctx is the struct outbox. */
-int outbox_index_added(void *ctx, uint64_t id, uint64_t stream,
-                       const uint8_t *bytes, size_t size);
+int outbox_index_added(void *ctx, uint64_t id, const uint8_t *bytes,
+                       size_t size);
 void outbox_index_removed(void *ctx, uint64_t id);
 void outbox_index_fini(struct outbox *o);
 
