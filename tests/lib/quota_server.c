@@ -188,6 +188,7 @@ fixture_stop(struct quota_server *r)
     conns_fini(r->conns);
     quota_close(&r->service);
     loop_free(r->loop);
+    r->loop = NULL;
 }
 
 void
@@ -218,6 +219,8 @@ fixture_teardown(void **state)
     struct quota_server *r = *state;
 
     fault_clear();
+    if (r->loop != NULL) /* the test has failed */
+        fixture_stop(r);
     tmpdir_remove(&r->dir);
     return 0;
 }
