@@ -32,8 +32,8 @@ static_assert(HTTP_HOSTS_SIZE >= CONFIG_HOSTS_SIZE, "all names fit");
 /* ---- requests ----------------------------------------------------------- */
 
 static enum conn_next
-refuse(struct http_call *x, enum http_status status, const char *code,
-       const char *detail)
+refuse_request(struct http_call *x, enum http_status status, const char *code,
+               const char *detail)
 {
     const struct http_problem problem = {.code = code, .detail = detail};
 
@@ -73,15 +73,16 @@ read_parameters(struct http_call *x, const struct read_command *command,
     p->sort = SORT_NAME;
     if (!http_params_read(p, &command->spec, x->request->query, now_ms,
                           &fault)) {
-        *next = refuse(x, HTTP_BAD_REQUEST, fault.code, fault.detail);
+        *next = refuse_request(x, HTTP_BAD_REQUEST, fault.code, fault.detail);
         return false;
     }
     if (http_params_has(p, PARAM_FORMAT) ||
         http_params_choose_format(x->request, &p->format))
         return true;
-    *next = refuse(x, HTTP_NOT_ACCEPTABLE, "not-acceptable",
-                   "application/json, text/tab-separated-values and text/csv "
-                   "are there");
+    *next = refuse_request(
+        x, HTTP_NOT_ACCEPTABLE, "not-acceptable",
+        "application/json, text/tab-separated-values and text/csv "
+        "are there");
     return false;
 }
 
@@ -134,8 +135,8 @@ wait_longer(struct http_call *x, enum conn_next *next)
     if (h->is_stopping || waited_ms >= (uint64_t)h->now.params.wait_s * 1000)
         return false;
     if (waited_ms == 0 && h->waiting.count >= READ_HTTP_WAITERS) {
-        *next = refuse(x, HTTP_UNAVAILABLE, "too-many-waiting",
-                       "1024 requests wait already; ask without wait");
+        *next = refuse_request(x, HTTP_UNAVAILABLE, "too-many-waiting",
+                               "1024 requests wait already; ask without wait");
         return true;
     }
     if (h->timer.deadline_ms == 0) /* one of few: there is a place */
@@ -162,8 +163,8 @@ is_readable(struct http_call *x, enum conn_next *next)
     if (wait_longer(x, next))
         return false;
     if (h->is_stopping) {
-        *next = refuse(x, HTTP_UNAVAILABLE, "stopping",
-                       "countd-read is stopping: ask again");
+        *next = refuse_request(x, HTTP_UNAVAILABLE, "stopping",
+                               "countd-read is stopping: ask again");
         return false;
     }
     (void)snprintf(detail, sizeof detail,
@@ -171,7 +172,7 @@ is_readable(struct http_call *x, enum conn_next *next)
                    ": ask again, or wait longer (wait=1 to 60)",
                    as_of_ms);
     x->as_of_ms = as_of_ms;
-    *next = refuse(x, HTTP_GATEWAY_TIMEOUT, "not-readable-yet", detail);
+    *next = refuse_request(x, HTTP_GATEWAY_TIMEOUT, "not-readable-yet", detail);
     return false;
 }
 
@@ -184,7 +185,7 @@ static const char *const types[] = {
 
 /* What an answer has beside its type. */
 static void
-describe(struct http_call *x, const struct read_request *a)
+set_answer_headers(struct http_call *x, const struct read_request *a)
 {
     struct read_http *h = x->ctx;
     char *at = h->more;
@@ -253,7 +254,7 @@ has_changed(struct http_call *x, struct read_request *a, enum conn_next *next)
                    "-%" PRIx64,
                    a->nonce, a->change);
     x->as_of_ms = a->as_of_ms;
-    *next = refuse(x, HTTP_PRECONDITION_FAILED, "changed", detail);
+    *next = refuse_request(x, HTTP_PRECONDITION_FAILED, "changed", detail);
     return true;
 }
 
@@ -261,7 +262,7 @@ has_changed(struct http_call *x, struct read_request *a, enum conn_next *next)
 static enum conn_next
 answer_known(struct http_call *x, const struct read_request *a)
 {
-    describe(x, a);
+    set_answer_headers(x, a);
     x->type = NULL;
     return http_body(x, 0) ? http_end(x, HTTP_NOT_MODIFIED, 0) : CONN_FULL;
 }
@@ -318,7 +319,7 @@ put_answer(struct http_call *x, const struct read_request *a,
     struct read_http *h = x->ctx;
     uint8_t *body;
 
-    describe(x, a);
+    set_answer_headers(x, a);
     if (is_packed)
         strcat(h->more, "Content-Encoding: gzip\r\n");
     body = http_body(x, size);
@@ -351,7 +352,7 @@ put_packed(struct http_call *x, const struct read_request *a, size_t size)
 }
 
 static enum conn_next
-answer(struct http_call *x, struct read_request *a)
+answer_request(struct http_call *x, struct read_request *a)
 {
     struct read_http *h = x->ctx;
     const struct read_problem *problem;
@@ -364,7 +365,8 @@ answer(struct http_call *x, struct read_request *a)
     problem = a->command->answer(a);
     if (problem) {
         x->as_of_ms = a->as_of_ms;
-        return refuse(x, problem->status, problem->code, problem->detail);
+        return refuse_request(x, problem->status, problem->code,
+                              problem->detail);
     }
     /* `*` asks whether there is an answer at all, which is known only now. */
     if (a->version[0] != '\0' && http_has_any_version(x->request))
@@ -430,7 +432,7 @@ answer_job(struct http_call *x)
     if (http_params_has(&h->job.params, PARAM_VERSION))
         read_state(&h->job);
     if (!has_changed(x, &h->job, &next))
-        next = answer(x, &h->job);
+        next = answer_request(x, &h->job);
     if (next == CONN_MORE)
         end_job(h);
     return next;
@@ -539,7 +541,7 @@ answer_command(struct http_call *x)
         return answer_in_steps(x);
     if (is_large(&h->now.params) && conn_goes_first(x->conn))
         return CONN_FULL;
-    return answer(x, &h->now);
+    return answer_request(x, &h->now);
 }
 
 /* The directory is there: nothing is served before. */
@@ -560,9 +562,9 @@ answer_count(struct http_call *x)
                          "/v1/count at http.listen of countd-write";
 
     if (x->request->method == HTTP_GET || x->request->method == HTTP_HEAD)
-        return refuse(x, HTTP_NOT_FOUND, "no-such-path",
-                      "no such path; counting is POST /v1/count at "
-                      "http.listen of countd-write");
+        return refuse_request(x, HTTP_NOT_FOUND, "no-such-path",
+                              "no such path; counting is POST /v1/count at "
+                              "http.listen of countd-write");
     return http_not_allowed(x, HTTP_GET | HTTP_HEAD, detail);
 }
 

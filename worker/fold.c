@@ -515,5 +515,5 @@ fold_deltas(struct fold *f, const struct fold_keyspace *k,
 
     assert(size <= f->scratch.size);
     region_touch(&f->scratch, size);
-    *count = sort_deltas(f, k, f->scratch.at, deltas);
+    *count = fold_sort(f, k, f->scratch.at, deltas);
 }

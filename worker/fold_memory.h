@@ -109,7 +109,7 @@ struct sort_item {
 
 /* Sorts the entries of `k` by key, then minute, within `scratch` (two items and
  * a delta per entry).  Returns their number. */
-size_t sort_deltas(const struct fold *f, const struct fold_keyspace *k,
-                   void *scratch, struct store_delta **deltas);
+size_t fold_sort(const struct fold *f, const struct fold_keyspace *k,
+                 void *scratch, struct store_delta **deltas);
 
 #endif

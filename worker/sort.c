@@ -145,8 +145,8 @@ merge_sort(const struct fold *f, struct sort_item *items,
 }
 
 size_t
-sort_deltas(const struct fold *f, const struct fold_keyspace *k, void *scratch,
-            struct store_delta **deltas)
+fold_sort(const struct fold *f, const struct fold_keyspace *k, void *scratch,
+          struct store_delta **deltas)
 {
     struct sort_item *items = scratch;
     struct sort_item *spare = items + k->entry_count;

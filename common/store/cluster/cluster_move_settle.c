@@ -144,8 +144,8 @@ move_switch(struct cluster *c, const struct cluster_move_keyspace *k,
 
 /* From state 4 to 5. */
 static int
-retire(struct cluster *c, const struct cluster_move_keyspace *k,
-       struct cluster_place *place)
+finish_retiring(struct cluster *c, const struct cluster_move_keyspace *k,
+                struct cluster_place *place)
 {
     struct cluster_place next = {.generation = place->generation,
                                  .parts = place->parts,
@@ -216,8 +216,8 @@ find_traces(struct cluster *c, const struct cluster_move_keyspace *k,
 
 /* From state 2 or 3, whose mover has lost, back to 1. */
 static int
-undo(struct cluster *c, const struct cluster_move_keyspace *k,
-     struct cluster_place *place)
+undo_move(struct cluster *c, const struct cluster_move_keyspace *k,
+          struct cluster_place *place)
 {
     struct cluster_place next = *place;
     int rc = 0;
@@ -248,9 +248,9 @@ settle_moving(struct cluster *c, const struct cluster_move_keyspace *k,
     if (rc < 0)
         return rc;
     if (after == 0)
-        return undo(c, k, place);
+        return undo_move(c, k, place);
     rc = move_switch(c, k, place);
-    return rc == 0 ? retire(c, k, place) : rc;
+    return rc == 0 ? finish_retiring(c, k, place) : rc;
 }
 
 /* Goes on with the generation that was in force before a failover lost the
@@ -269,7 +269,7 @@ follow_place(struct cluster *c, const struct cluster_move_keyspace *k,
     if (next.parts == 0)
         return -EBADMSG;
     rc = move_set_place(c, k, place, &next);
-    return rc == 0 ? retire(c, k, place) : rc;
+    return rc == 0 ? finish_retiring(c, k, place) : rc;
 }
 
 /* Ends what a mover did whose place a failover lost.  The place is read after
@@ -312,6 +312,6 @@ cluster_move_settle(struct cluster *c, const struct cluster_move_keyspace *k,
     if (out->state == CLUSTER_PLACE_STILL)
         return settle_still(c, k, out, now_ms);
     if (out->state == CLUSTER_PLACE_RETIRING)
-        return retire(c, k, out);
+        return finish_retiring(c, k, out);
     return out->until_ms > now_ms ? -EBUSY : settle_moving(c, k, out, now_ms);
 }

@@ -21,7 +21,7 @@
 #define EMPTY_TRIES 256
 
 /* The master that gets the parts. */
-struct target {
+struct move_target {
     int node;
     char id[ID_SIZE];
 };
@@ -47,7 +47,7 @@ read_id(struct cluster *c, int node, char id[ID_SIZE])
 /* The target is the node by whose name the map knows it, if it is in the map:
  * the user may have named it otherwise. */
 static void
-find_in_map(struct cluster *c, struct target *t)
+find_in_map(struct cluster *c, struct move_target *t)
 {
     char id[ID_SIZE];
     int node = cluster_next_master(c, CLUSTER_NO_NODE);
@@ -76,7 +76,7 @@ count_keys(struct cluster *c, int node, uint16_t slot, uint64_t *out)
 
 /* "ID host:port@bus FLAGS ..." is a line of CLUSTER NODES. */
 static bool
-is_master(const char *nodes, const struct target *t)
+is_master(const char *nodes, const struct move_target *t)
 {
     const char *line = nodes;
     char flags[64];
@@ -92,8 +92,8 @@ is_master(const char *nodes, const struct target *t)
 /* Whether a slot is on its way from its master to another one than the target:
  * keys may be there.  -ENXIO: the target is none that this master knows. */
 static int
-find_open(struct cluster *c, const struct target *t, int node, uint16_t slot,
-          bool *is_open)
+find_open(struct cluster *c, const struct move_target *t, int node,
+          uint16_t slot, bool *is_open)
 {
     struct cluster_command m;
     char mark[16];
@@ -153,7 +153,7 @@ set_slot(struct cluster *c, int node, uint16_t slot, const char *how,
 
 /* Whether a slot may be given to the target. */
 static int
-judge_slot(struct cluster *c, const struct target *t, uint16_t slot,
+judge_slot(struct cluster *c, const struct move_target *t, uint16_t slot,
            bool *may_give)
 {
     const int owner = cluster_node_of(c, slot);
@@ -173,7 +173,7 @@ judge_slot(struct cluster *c, const struct target *t, uint16_t slot,
 /* Both commands are in one write: a master at which a slot is said to be
  * imported learns of no other owner, and is down when the old one is gone. */
 static int
-take_slot(struct cluster *c, const struct target *t, uint16_t slot,
+take_slot(struct cluster *c, const struct move_target *t, uint16_t slot,
           const char *from)
 {
     struct cluster_command m[2];
@@ -186,7 +186,7 @@ take_slot(struct cluster *c, const struct target *t, uint16_t slot,
 /* From the first step on no master takes a new key for the slot, and at the end
  * the new one does. */
 static int
-run_steps(struct move *m, const struct target *t, uint16_t slot)
+run_steps(struct move *m, const struct move_target *t, uint16_t slot)
 {
     const int owner = cluster_node_of(m->c, slot);
     char id[ID_SIZE];
@@ -210,7 +210,7 @@ run_steps(struct move *m, const struct target *t, uint16_t slot)
 }
 
 static int
-give_slot(struct move *m, const struct target *t, uint16_t slot)
+give_slot(struct move *m, const struct move_target *t, uint16_t slot)
 {
     const int owner = cluster_node_of(m->c, slot);
     int rc;
@@ -236,7 +236,7 @@ find_keys(const struct move *m, uint32_t generation, uint32_t part)
 
 /* Whether the target has all parts of a generation. */
 static bool
-has_all(const struct move *m, const struct target *t, uint32_t generation,
+has_all(const struct move *m, const struct move_target *t, uint32_t generation,
         uint32_t parts)
 {
     for (uint32_t i = 0; i < parts; i++)
@@ -247,8 +247,8 @@ has_all(const struct move *m, const struct target *t, uint32_t generation,
 
 /* Whether it has them, or may be given what is missing. */
 static int
-may_have_all(const struct move *m, const struct target *t, uint32_t generation,
-             bool *may)
+may_have_all(const struct move *m, const struct move_target *t,
+             uint32_t generation, bool *may)
 {
     int rc = 0;
 
@@ -265,7 +265,7 @@ may_have_all(const struct move *m, const struct target *t, uint32_t generation,
 /* A part is asked for after its slot was given: the map is right then, and the
  * target serves it. */
 static int
-give_slots(struct move *m, struct target *t, uint32_t generation)
+give_slots(struct move *m, struct move_target *t, uint32_t generation)
 {
     int rc = 0;
 
@@ -293,7 +293,7 @@ int
 move_choose(struct move *m, const struct cluster_place *from, uint32_t used,
             uint32_t *number)
 {
-    struct target t = {.node = cluster_find_named(m->c, m->options->to)};
+    struct move_target t = {.node = cluster_find_named(m->c, m->options->to)};
     bool may = false;
     int rc;
 

@@ -149,7 +149,7 @@ report_place(struct sender_part *p, const struct cluster_place *place)
     p->retry_ms = clock_ms() + BACKOFF_MAX;
     diag_repeating(&repeat, DIAG_ERROR,
                    "%s: another sender made it with parts=%" PRIu32
-                   ", which is no multiple of parts=%" PRIu32
+                   ", not a multiple of parts=%" PRIu32
                    " here: its entries wait; set store.parts as there before a "
                    "keyspace is made",
                    sender_format_part(p, text), place->parts,

@@ -10,15 +10,15 @@
 #include <string.h>
 
 /* Where a part of the deltas goes: those of minutes from `from` to `to`. */
-struct target {
+struct append_target {
     unsigned tier;
     uint32_t period;
     uint32_t from, to;
     struct history_row all; /* over all keys */
 };
 
-struct targets {
-    struct target *list;
+struct append_targets {
+    struct append_target *list;
     size_t count, capacity;
 };
 
@@ -46,7 +46,7 @@ minute_of(const struct append *a, const struct store_delta *d)
 /* Where a minute goes: into the finest tier that still keeps it.  False:
  * nowhere. */
 static bool
-target_of(const struct history *h, uint32_t minute, struct target *out)
+target_of(const struct history *h, uint32_t minute, struct append_target *out)
 {
     uint32_t to = UINT32_MAX;
 
@@ -70,8 +70,8 @@ target_of(const struct history *h, uint32_t minute, struct target *out)
 }
 
 /* The newest first: most deltas are of one time. */
-static struct target *
-find_target(const struct targets *l, uint32_t minute)
+static struct append_target *
+find_target(const struct append_targets *l, uint32_t minute)
 {
     for (size_t i = l->count; i > 0; i--)
         if (minute >= l->list[i - 1].from && minute < l->list[i - 1].to)
@@ -80,7 +80,7 @@ find_target(const struct targets *l, uint32_t minute)
 }
 
 static int
-add_target(struct targets *l, const struct target *t)
+add_target(struct append_targets *l, const struct append_target *t)
 {
     if (array_grow(&l->list, &l->capacity, l->count + 1, sizeof *l->list) < 0)
         return -ENOMEM;
@@ -100,17 +100,17 @@ add_cell(struct history_row *r, unsigned cell, int128 sum)
 }
 
 static unsigned
-cell_of(const struct append *a, const struct target *to, uint32_t minute)
+cell_of(const struct append *a, const struct append_target *to, uint32_t minute)
 {
     return (minute - to->period) / a->history->tier[to->tier].step;
 }
 
 /* All that the deltas go to; adds them up. */
 static int
-find_targets(struct append *a, struct targets *l, uint64_t *ahead)
+find_targets(struct append *a, struct append_targets *l, uint64_t *ahead)
 {
     struct history *h = a->history;
-    struct target t, *to;
+    struct append_target t, *to;
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < a->count; i++) {
@@ -138,7 +138,7 @@ find_targets(struct append *a, struct targets *l, uint64_t *ahead)
 
 /* Adds a delta to a row if it belongs to the target. */
 static void
-take_delta(const struct append *a, const struct target *to, size_t i,
+take_delta(const struct append *a, const struct append_target *to, size_t i,
            struct history_row *row)
 {
     const uint32_t minute = minute_of(a, &a->deltas[i]);
@@ -155,7 +155,7 @@ is_same_key(const struct store_delta *a, const struct store_delta *b)
 
 /* The row of all keys, then that of each. */
 static int
-add_rows(struct append *a, const struct target *to)
+add_rows(struct append *a, const struct append_target *to)
 {
     struct history_row *row = &a->row;
     int rc;
@@ -189,7 +189,7 @@ find_period(struct history *h, const struct kv *kv, unsigned tier,
 }
 
 static int
-add_run(struct append *a, const struct target *to)
+add_run(struct append *a, const struct append_target *to)
 {
     struct history *h = a->history;
     struct history_tier *t = &h->tier[to->tier];
@@ -220,7 +220,7 @@ history_append(struct history *h, const struct kv *kv,
                const struct store_delta *deltas, size_t count, uint32_t now,
                uint64_t *ahead)
 {
-    struct targets l = {.count = 0};
+    struct append_targets l = {.count = 0};
     struct append *a = malloc(sizeof *a);
     int rc;
 
