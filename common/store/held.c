@@ -180,6 +180,24 @@ read_marks(struct held *h, uint64_t id, struct held_head *head)
     return rc;
 }
 
+/* The first entry of a keyspace after an id that has this mark, or NULL; *some
+ * becomes true if there is any entry. */
+static const struct held_entry *
+find_mark(struct held *h, const uint8_t *name, size_t name_size, uint64_t after,
+          const uint8_t mark[HELD_MARK_SIZE], bool *some)
+{
+    const struct held_entry *e = held_next_entry(h, name, name_size, after);
+    const struct held_entry *end = h->index.entries + h->index.count;
+
+    *some = *some || e != NULL;
+    for (; e != NULL && e < end && is_of(h, e, name, name_size); e++)
+        for (uint32_t i = 0; i < e->fill_count; i++)
+            if (memcmp(held_entry_mark(&h->index, e, i), mark,
+                       HELD_MARK_SIZE) == 0)
+                return e;
+    return NULL;
+}
+
 /* Determines what is held for a keyspace beside this fill.  The index has the
  * fills, but a record that cannot be read any more names none: the log is not
  * given up for it. */
@@ -187,27 +205,22 @@ static int
 find_fill(struct held *h, const uint8_t *name, size_t name_size,
           const struct store_fill *fill, enum held_state *state)
 {
-    const struct held_entry *e = held_next_entry(h, name, name_size, 0);
-    const struct held_entry *end = h->index.entries + h->index.count;
     uint8_t mark[HELD_MARK_SIZE];
+    const struct held_entry *e;
+    bool some = false;
+    uint64_t id = 0;
+    int rc = -ENOENT;
 
     held_mark_encode(fill, mark);
-    *state = e != NULL ? HELD_OTHER : HELD_NONE;
-    for (; e != NULL && e < end && is_of(h, e, name, name_size); e++)
-        for (uint32_t i = 0; i < e->fill_count; i++) {
-            struct held_head head;
-            int rc;
+    while ((rc == -ENOENT || rc == -EBADMSG) &&
+           (e = find_mark(h, name, name_size, id, mark, &some)) != NULL) {
+        struct held_head head;
 
-            if (memcmp(held_entry_mark(&h->index, e, i), mark, sizeof mark) !=
-                0)
-                continue;
-            rc = held_read(h, e->id, &head);
-            if (rc == 0)
-                *state = HELD_SAME;
-            if (rc != -EBADMSG && rc != -ENOENT)
-                return rc;
-        }
-    return 0;
+        id = e->id;
+        rc = held_read(h, id, &head); /* may refresh: entries move */
+    }
+    *state = rc == 0 ? HELD_SAME : some ? HELD_OTHER : HELD_NONE;
+    return rc == -ENOENT || rc == -EBADMSG ? 0 : rc;
 }
 
 int

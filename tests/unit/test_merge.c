@@ -252,6 +252,26 @@ CASE(records_that_are_held_already_are_not_held_or_counted_again, x)
     assert_counts(x, 1);
 }
 
+CASE(a_log_is_not_given_up_for_a_held_record_that_was_damaged, x)
+{
+    const struct store_fill mark = full_log(x, 0);
+    enum held_state state;
+    int fd;
+
+    held_by_another(x, "a", &mark, 1);
+    assert_rc(held_refresh(x->held), 0);
+    assert_rc(held_states(x->held, (const uint8_t *)"a", 1, &mark, 1, &state),
+              0);
+    assert_int_equal(state, HELD_SAME);
+    fd = openat(x->tmp.fd, HELD_FOLDER "/1", O_WRONLY | O_CLOEXEC);
+    assert_int_equal(pwrite(fd, "damage", 6, 1024 + 64 + 32 + 24), 6);
+    assert_int_equal(close(fd), 0);
+
+    assert_rc(held_states(x->held, (const uint8_t *)"a", 1, &mark, 1, &state),
+              0);
+    assert_int_equal(state, HELD_OTHER);
+}
+
 CASE(a_log_that_is_held_and_one_that_is_not_are_merged_one_by_one, x)
 {
     const struct store_fill mark = full_log(x, 0);
