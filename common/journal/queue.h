@@ -41,7 +41,9 @@
  * which is never replaced, for the process that works records off.  Local file
  * systems only.
  *
- * Memory: 24 bytes a waiting record; the group; one record.
+ * Memory: 24 bytes for each record that waits, and for some that are gone; the
+ * group; one record.
+ *
  * Ownership: the handle is the caller's from open to close.  One thread.
  * Errors: 0 or a negative errno.
  *   -EAGAIN another process is writing   -ENOSPC, -EIO as above

@@ -30,7 +30,9 @@ queue_next(const struct queue *q, uint64_t after)
 
     if (i < items->first)
         i = items->first;
-    while (i < items->count && items->at[i].segment == 0)
+    /* Of a segment that is not needed a damaged record may be left. */
+    while (i < items->count &&
+           (items->at[i].segment == 0 || items->at[i].segment < q->oldest))
         i++;
     return i < items->count ? items->at[i].id : 0;
 }
@@ -180,4 +182,11 @@ queue_rebuild(struct queue *q)
     items->count = to;
     items->gone = items->first = 0;
     items->unsorted = false;
+}
+
+void
+queue_forget_gone(struct queue *q)
+{
+    if (q->items.gone > q->items.count / 2 + 64)
+        queue_rebuild(q);
 }

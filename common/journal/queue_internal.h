@@ -17,7 +17,7 @@
  *
  * and entries, each at a multiple of 8:
  *
- *      0  crc32 of the rest   4 size u32           8 id u64     16 zero u64
+ *      0  crc32 of the rest   4 size u32           8 id u64     16 unused u64
  *     24  salt u32           28 kind u32          32 bytes
  *
  * An id is the segment << 32 | a number that rises from 1 in each segment; the
@@ -117,6 +117,9 @@ int queue_item_done(struct queue *q, uint64_t id);
 
 /* Builds the index again, with the last copy of each item that waits. */
 void queue_rebuild(struct queue *q);
+
+/* The same when most items are gone. */
+void queue_forget_gone(struct queue *q);
 
 /* ---- groups in memory (queue_group.c) ----------------------------------- */
 

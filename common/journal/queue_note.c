@@ -165,6 +165,8 @@ queue_refresh(struct queue *q)
         if (rc == -ENOENT)
             rc = load_segments(q, good ? note : NULL);
         q->loaded = rc == 0; /* else only some of it may be in the index */
+        if (rc == 0)
+            queue_forget_gone(q);
         memcpy(q->note, note, QUEUE_NOTE);
         if (q->tail_fd >= 0)
             (void)close(q->tail_fd); /* the tail may be another one */

@@ -191,8 +191,7 @@ take_group(struct queue *q)
     q->end = queue_segment_of(q, q->tail)->end = g->at + g->size;
     q->loaded = queue_take_group(q, g->bytes, g->at) == 0;
     queue_segments_remove(q, g->oldest);
-    if (q->items.gone > q->items.count / 2 + 64)
-        queue_rebuild(q);
+    queue_forget_gone(q);
 }
 
 int

@@ -75,7 +75,8 @@ enum held_state {
     HELD_OTHER /* something else is: a log's records must go behind it */
 };
 
-/* Determines for each mark what is held for this keyspace. */
+/* Determines for each mark what is held for this keyspace.  Reads the record of
+ * a fill that is held, and takes a new snapshot if it is there no more. */
 int held_states(struct held *h, const uint8_t *name, size_t name_size,
                 const struct store_fill *marks, size_t count,
                 enum held_state *states);

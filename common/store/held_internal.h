@@ -76,7 +76,7 @@ held_entry_mark(const struct held_index *x, const struct held_entry *e,
 }
 
 /* The first entry that is not before this id of this keyspace, or NULL.
- * Entries stay where they are until the handle is used again. */
+ * Entries stay where they are until a record is read or a snapshot taken. */
 const struct held_entry *held_index_find(struct held_index *x,
                                          const uint8_t *name, size_t name_size,
                                          uint64_t id);
@@ -87,7 +87,7 @@ const struct held_entry *held_index_find(struct held_index *x,
 const struct held_entry *held_next_entry(struct held *h, const uint8_t *name,
                                          size_t name_size, uint64_t after);
 
-/* Reads a record's bytes and head.  -EBADMSG */
+/* Reads a record's bytes and head; may refresh, so entries move.  -EBADMSG */
 int held_read(struct held *h, uint64_t id, struct held_head *head);
 
 #endif

@@ -272,6 +272,48 @@ CASE(a_log_is_not_given_up_for_a_held_record_that_was_damaged, x)
     assert_int_equal(state, HELD_OTHER);
 }
 
+/* Holds so much that a segment of the queue is full. */
+static void
+fill_segment(struct fixture *x, const struct store_fill *mark)
+{
+    struct store_delta deltas[2];
+    const struct store_batch b = {.name = (const uint8_t *)"b",
+                                  .name_size = 1,
+                                  .marks = mark,
+                                  .mark_count = 1,
+                                  .deltas = deltas,
+                                  .delta_count = log_deltas("b", deltas)};
+
+    assert_rc(held_begin(x->held), 0);
+    for (int i = 0; i < 4000; i++)
+        assert_rc(held_put(x->held, &b, -EBADMSG), 0);
+    assert_rc(held_commit(x->held), 0);
+}
+
+/* Another process has applied it, and so much is held since that the index of
+ * the first one moves while it looks. */
+CASE(what_was_applied_before_it_is_looked_up_is_not_held, x)
+{
+    const struct held_options options = {.data_fd = x->tmp.fd,
+                                         .writable = true};
+    const struct store_fill mark = full_log(x, 0);
+    enum held_state state;
+    struct held *first;
+
+    held_by_another(x, "a", &mark, 1);
+    assert_rc(held_open(&first, &options), 0);
+    assert_rc(held_refresh(first), 0);
+    drain_dry(x);
+    fill_segment(x, &mark);
+    fill_segment(x, &mark);
+    assert_rc(held_maintain(x->held), 0);
+    assert_false(tmpdir_has(&x->tmp, HELD_FOLDER "/1"));
+
+    assert_rc(held_states(first, (const uint8_t *)"a", 1, &mark, 1, &state), 0);
+    assert_int_not_equal(state, HELD_SAME);
+    held_close(first);
+}
+
 CASE(a_log_that_is_held_and_one_that_is_not_are_merged_one_by_one, x)
 {
     const struct store_fill mark = full_log(x, 0);
