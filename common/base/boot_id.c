@@ -14,6 +14,7 @@ static uint8_t boot_id[BOOT_ID_SIZE];
 static void
 read_boot_id(void)
 {
+    uint8_t id[BOOT_ID_SIZE] = {0};
     char text[64];
     ssize_t size, i;
     int fd, digit, n = 0;
@@ -26,10 +27,12 @@ read_boot_id(void)
     for (i = 0; i < size && n < 2 * BOOT_ID_SIZE; i++) {
         digit = hex_value((uint8_t)text[i]);
         if (digit < 0)
-            continue;
-        boot_id[n / 2] = (uint8_t)(boot_id[n / 2] << 4 | digit);
+            continue; /* a dash */
+        id[n / 2] = (uint8_t)(id[n / 2] << 4 | digit);
         n++;
     }
+    if (n == 2 * BOOT_ID_SIZE)
+        memcpy(boot_id, id, sizeof boot_id);
 }
 
 const uint8_t *

@@ -1,7 +1,8 @@
 /* common/base/boot_id.h - which boot of the machine this is.
  *
- * What a process wrote in this boot is in the page cache however the process
- * ended; only a loss of power takes back what was not synced. Thread-safe.
+ * What a process wrote survives its death without a sync, but not the end of
+ * the boot (loss of power, a crash of the kernel).  So whoever recovers a log
+ * or a journal asks whether it was written in this boot.  Thread-safe.
  */
 #ifndef COUNTD_COMMON_BASE_BOOT_ID_H
 #define COUNTD_COMMON_BASE_BOOT_ID_H
@@ -14,7 +15,7 @@
 /* The id of this boot; all zero if /proc is not available. */
 const uint8_t *boot_id_get(void);
 
-/* Whether `id` is that of this boot. An unknown boot is another one. */
+/* Whether `id` is that of this boot; false if either is all zero. */
 bool boot_id_is_this(const uint8_t id[BOOT_ID_SIZE]);
 
 #endif

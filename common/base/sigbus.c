@@ -15,7 +15,7 @@
 #define NAME_SIZE 256
 
 static char prefix[64];
-static char line[LINE_SIZE]; /* of /proc/self/maps */
+static char line[LINE_SIZE]; /* of /proc/self/maps, then the report */
 /* Each thread's own: the handler runs in the thread that met the fault. */
 static _Thread_local struct {
     char name[NAME_SIZE];

@@ -4,9 +4,9 @@
  * cut short while it is open, a disk that cannot read a block or has none left,
  * a page number that a flipped bit made wrong: the access ends the process by
  * SIGBUS or SIGSEGV, or an assertion of LMDB ends it by SIGABRT.  The report
- * names the file, where the address lies in one, and the keyspace in use.
+ * names the keyspace that the thread used last and, for SIGBUS, the file.
  *
- * Threads: sigbus_note() belongs to the one thread that uses the store.
+ * Threads: each notes its own keyspace.
  */
 #ifndef COUNTD_COMMON_BASE_SIGBUS_H
 #define COUNTD_COMMON_BASE_SIGBUS_H
@@ -17,7 +17,7 @@
 /* From now on these signals are reported before they end the process. */
 void sigbus_init(const char *program);
 
-/* Notes the keyspace in use, for the report; size 0: none. */
+/* Notes the keyspace that this thread uses from now on; size 0: none. */
 void sigbus_note(const uint8_t *keyspace, size_t size);
 
 #endif

@@ -50,7 +50,7 @@ extern "C" {
 #define COUNTD_BOARD_VALUES_MAX 256 /* shared ones; private ones of a cell */
 #define COUNTD_BOARD_CELLS_MAX  1024
 #define COUNTD_BOARD_FILE_MAX   ((uint64_t)4 << 30) /* bytes */
-#define COUNTD_BOARD_NAME_SIZE  32                  /* with its NUL */
+#define COUNTD_BOARD_NAME_SIZE  32                  /* with its NUL; in files */
 #define COUNTD_BOARD_ERROR_SIZE 256
 
 struct countd_board;

@@ -1,6 +1,7 @@
 /* common/log/log.c - see log.h.
  *
- * How a log is reused when nothing fails:
+ * How a log is reused when nothing fails (e: its epoch, which counts the
+ * fills):
  *
  *     create   lock-N, flock, zeros, headers EMPTY, 0400, fsync, link N,
  *              unlink lock-N, fsync of the directory
@@ -11,16 +12,20 @@
  *     seal     sync the slots, then header SEALED, sync: with one sync, the
  *              header could reach the disk first and promise slots that are
  *              not there
- *     release  mtime, 0200, unlink lock-N, drop the flock
- *     claim    by a worker, which commits its records under marks
- *     empty    header EMPTY; not synced: the marks make a second merge harmless
+ *     release  mtime of the oldest increment, 0200, unlink lock-N, drop the
+ *              flock
+ *     claim    by a worker; each keyspace commits its records together with a
+ *              mark that names the fill
+ *     empty    header EMPTY; not synced: by these marks a second merge adds
+ *              nothing
  *     release  0400, unlink lock-N, drop the flock
  *
  * Each step leaves a state that determines the next, so a crash between any two
  * needs nothing but log_recover().  link(2) lets one claimant through and shows
  * that a log is in use; only the flock proves that its owner is alive.  A
- * process that has taken the flock checks the log again, because it may have
- * changed before. */
+ * process that has taken the flock checks the log again: it may have changed
+ * after the process found its name.  COUNTD_MUTANT_*: bugs that `make mutants`
+ * plants. */
 #include "common/log/log.h"
 
 #include <assert.h>
@@ -107,7 +112,8 @@ log_claim(struct log *log, int dirfd, uint64_t index, mode_t want_mode)
         return rc;
 
     /* From here the header decides, not the mode, which after a power loss may
-     * be an older one. */
+     * be an older one.  Where only the slots could decide, the log is left to
+     * log_recover(); where the mode is wrong, releasing repairs it. */
     rc = log_owner_read_headers(&mine, &look);
     if (rc == 0 && log_owner_is_doubtful(&look))
         rc = -ESTALE;
@@ -129,9 +135,9 @@ log_claim(struct log *log, int dirfd, uint64_t index, mode_t want_mode)
 void
 log_abandon(struct log *log)
 {
+    /* All that matters was synced, or is not trusted. */
     if (log->fd >= 0)
-        (void)close(
-            log->fd); /* all that matters was synced, or is not trusted */
+        (void)close(log->fd);
     if (log->lock_fd >= 0)
         (void)close(log->lock_fd);
     log->fd = -1;
@@ -199,7 +205,8 @@ log_quarantine(struct log *log)
     rc = fstat(log->lock_fd, &st) < 0 ? -errno : 0;
     if (rc == 0) {
         rc = log_owner_names_file(log->dirfd, name, &st);
-        rc = rc == 0 ? -ESTALE : rc;
+        if (rc == 0)
+            rc = -ESTALE; /* another file has the name */
     }
     if (rc < 0) {
         log_abandon(log);

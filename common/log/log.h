@@ -98,8 +98,9 @@ int log_append(struct log *log, const uint8_t *slots, uint32_t count,
 int log_sync(struct log *log);
 
 /* OPEN -> SEALED(count), durable; or -> EMPTY if nothing was appended. Two
- * syncs: the slots, then the header.  The marks of the log were stored before
- * (struct mark_store): from here on a worker may empty it.
+ * syncs: the slots, then the header.  The marks of its requests with an
+ * Idempotency-Key were stored before (struct mark_store): from here on a worker
+ * may empty it.
  *   -ESTALE  the file was removed or replaced by hand meanwhile */
 int log_seal(struct log *log);
 
@@ -111,7 +112,7 @@ int log_read(const struct log *log, uint32_t from, uint32_t count,
              uint8_t *slots);
 
 /* SEALED(e) -> EMPTY(e).  Needs no sync: if a power loss brings the fill back,
- * the marks of every keyspace show that it is merged. */
+ * the mark in each keyspace shows that it is merged. */
 int log_empty(struct log *log);
 
 #endif

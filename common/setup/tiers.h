@@ -5,7 +5,8 @@
  * period is what a tier is written and removed by: the hours of a day, the
  * minutes of an hour.  A step divides an hour or a day or is whole days, and
  * the step of the next tier is a multiple of it, so that a period lies in one
- * step of the next tier.  All times are minutes since 1970, of UTC.
+ * step of the next tier.  All times are minutes since 1970, of UTC, so weeks
+ * begin on a Thursday.
  *
  * Ownership: plain data.  Pure. */
 #ifndef COUNTD_COMMON_SETUP_TIERS_H

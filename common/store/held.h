@@ -97,7 +97,7 @@ struct held_summary {
     const uint8_t *name; /* until the next call */
     size_t name_size;
     uint64_t records;
-    uint64_t fills; /* marks in all of them */
+    uint64_t fills; /* marks in all of them; several may be of one log */
     uint64_t bytes;
     uint64_t oldest_ms; /* first_ms of the oldest fill */
     uint64_t since_ms;  /* when the first record was held (Unix) */

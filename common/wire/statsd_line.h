@@ -5,7 +5,8 @@
  *     field = "@" rate / "#" tags / "c:" any / "T" any / "e:" any / "card:" any
  *
  * The values of a group share its type and fields.  Types c and m are
- * counters; ms, h and d timers; g gauges; s sets.  A colon within a type or a
+ * counters; ms, h and d timers; g gauges; s sets.  A rate is a number of
+ * common/wire/decimal.h, above 0 and at most 1.  A colon within a type or a
  * rate begins the next group; within tags and the other fields it belongs to
  * the field.
  *

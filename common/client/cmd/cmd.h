@@ -164,7 +164,7 @@ enum cmd_peer {
 struct cmd_place {
     const char *directory; /* NULL: the address */
     const char *setting;   /* that says so, for messages */
-    const char *word;      /* what is served there: "quota" */
+    const char *word;      /* the service there: "quota" */
     const char *daemon;
     char address[CONFIG_TEXT_SIZE + 24];
     char text[CONFIG_TEXT_SIZE + 32]; /* the address, or DIR/socket/NAME */

@@ -1,5 +1,6 @@
 /* common/client/cmd/cmd_connect.c - connections to the daemons; see cmd.h.
- * cmd_find_place() decides between socket and port, cmd_connect() connects. */
+ * cmd_find_place() decides between socket and port by the rule at struct
+ * cmd_place, cmd_connect() connects. */
 #include "common/client/cmd/cmd.h"
 
 #include <inttypes.h>
@@ -18,18 +19,19 @@
 /* Formats `host` for an address: ::1 becomes [::1], any other stays as it is.
  * Returns false if it is too long. */
 static bool
-host_text(const char *host, char text[NET_HOST_SIZE])
+bracket_host(const char *host, char text[NET_HOST_SIZE])
 {
-    const bool bare = strchr(host, ':') != NULL && host[0] != '[';
-    const int size = snprintf(text, NET_HOST_SIZE, bare ? "[%s]" : "%s", host);
+    const bool needs_brackets = strchr(host, ':') != NULL && host[0] != '[';
+    const int size =
+        snprintf(text, NET_HOST_SIZE, needs_brackets ? "[%s]" : "%s", host);
 
     return size > 0 && size < NET_HOST_SIZE;
 }
 
-/* Replaces the host of `address`, and keeps its port.  An empty address is a
- * port that is off, and stays empty. */
+/* Replaces the host of `address`, and keeps its port.  What has no port (off,
+ * or only a socket) stays as it is. */
 static void
-set_host(char address[CONFIG_TEXT_SIZE], const char *host)
+replace_host(char address[CONFIG_TEXT_SIZE], const char *host)
 {
     const char *colon = strrchr(address, ':');
     char port[16];
@@ -45,15 +47,16 @@ cmd_set_host(struct config *c, const char *host)
 {
     char text[NET_HOST_SIZE], why[CONFIG_WHY_SIZE];
 
-    if (!host_text(host, text) || config_set(c, "live.address", text, why) < 0)
+    if (!bracket_host(host, text) ||
+        config_set(c, "live.address", text, why) < 0)
         return cmd_fail(
             CONFIG_EXIT_USAGE,
             "-H: give an address or host name without a port, such as db1 "
             "or 192.0.2.7");
-    set_host(c->write_listen, text);
-    set_host(c->write_ack_listen, text);
-    set_host(c->read_listen, text);
-    set_host(c->http_listen, text);
+    replace_host(c->write_listen, text);
+    replace_host(c->write_ack_listen, text);
+    replace_host(c->read_listen, text);
+    replace_host(c->http_listen, text);
     return 0;
 }
 
@@ -65,9 +68,10 @@ static const struct {
     const char *socket;
     const char *word;
     size_t address_at;   /* in struct config: host, or host and port */
-    const char *keys[2]; /* settings of its port, then of its host */
+    const char *keys[2]; /* settings of its port, and of its host or NULL: it is
+                          * in the first */
     size_t port_at;      /* in struct config; 0: the address has the port */
-} peers[] = {
+} places[] = {
     [CMD_READER] = {LOCAL_READ, "read", AT(read_listen), {"read.listen"}, 0},
     [CMD_HISTORY] = {LOCAL_READ, "read", AT(read_listen), {"read.listen"}, 0},
     [CMD_WRITER] =
@@ -93,12 +97,12 @@ static void
 format_address(const struct config *c, enum cmd_peer peer, char *text,
                size_t size)
 {
-    const char *address = (const char *)c + peers[peer].address_at;
+    const char *address = (const char *)c + places[peer].address_at;
     uint64_t port = 0;
 
-    if (peers[peer].port_at > 0)
-        memcpy(&port, (const char *)c + peers[peer].port_at, sizeof port);
-    if (peers[peer].port_at == 0)
+    if (places[peer].port_at > 0)
+        memcpy(&port, (const char *)c + places[peer].port_at, sizeof port);
+    if (places[peer].port_at == 0)
         (void)snprintf(text, size, "%s", address);
     else if (port == CONFIG_PORT_SOCKET)
         (void)snprintf(text, size, LISTENER_NO_PORT);
@@ -106,7 +110,7 @@ format_address(const struct config *c, enum cmd_peer peer, char *text,
         (void)snprintf(text, size, "%s:%" PRIu64, address, port);
 }
 
-/* Whether the command line has -o with this setting. */
+/* Whether the command line has -o with this setting; NULL: no. */
 static bool
 is_given(const struct cmd_line *line, const char *key)
 {
@@ -121,7 +125,7 @@ is_given(const struct cmd_line *line, const char *key)
 }
 
 static bool
-is_directory_given(const struct cmd_line *line)
+is_directory_on_line(const struct cmd_line *line)
 {
     for (size_t i = 0; i < line->sources.count; i++)
         if (line->sources.letters[i] == 'd')
@@ -135,13 +139,13 @@ cmd_names_directory(const struct cmd_line *line)
     struct config defaults;
 
     config_defaults(&defaults);
-    return is_directory_given(line) ||
+    return is_directory_on_line(line) ||
            strcmp(line->config.data_dir, defaults.data_dir) != 0;
 }
 
-/* Whether the data directory has sockets that this user may reach.  Unless the
- * directory was named, sockets of another user do not count: the default may be
- * that user's directory only because the process was started there. */
+/* Whether the data directory has sockets that this user may reach.  Sockets of
+ * another user count only if the directory was named: the default is relative,
+ * so the process may have been started in a stranger's directory. */
 static bool
 has_sockets(const struct cmd_line *line)
 {
@@ -162,18 +166,18 @@ uses_socket(const struct cmd_line *line, enum cmd_peer peer,
 {
     if (strcmp(address, LISTENER_NO_PORT) == 0)
         return line->host == NULL;
-    if (line->host || is_given(line, peers[peer].keys[0]) ||
-        is_given(line, peers[peer].keys[1]))
+    if (line->host || is_given(line, places[peer].keys[0]) ||
+        is_given(line, places[peer].keys[1]))
         return false;
-    return is_directory_given(line) || has_sockets(line);
+    return is_directory_on_line(line) || has_sockets(line);
 }
 
 void
 cmd_find_place(const struct cmd_line *line, enum cmd_peer peer,
                struct cmd_place *out)
 {
-    out->setting = peers[peer].keys[0];
-    out->word = peers[peer].word;
+    out->setting = places[peer].keys[0];
+    out->word = places[peer].word;
     out->daemon =
         strcmp(out->word, "read") == 0 ? "countd-read" : "countd-write";
     out->directory = NULL;
@@ -181,7 +185,7 @@ cmd_find_place(const struct cmd_line *line, enum cmd_peer peer,
     if (uses_socket(line, peer, out->address)) {
         out->directory = line->config.data_dir;
         (void)snprintf(out->text, sizeof out->text, "%s/" LOCAL_FOLDER "/%s",
-                       out->directory, peers[peer].socket);
+                       out->directory, places[peer].socket);
     } else {
         (void)snprintf(out->text, sizeof out->text, "%s", out->address);
     }
@@ -200,7 +204,7 @@ cmd_connect(const struct cmd_line *line, enum cmd_peer peer, size_t buffer_size,
         .buffer_size = buffer_size,
         .keyspace_size = (unsigned)line->config.keyspace_size,
         .key_size = (unsigned)line->config.key_size,
-        .nonblocking = 1, /* so that load can retry and show its progress */
+        .nonblocking = 1, /* for all; load retries and shows its progress */
     };
     const char *colon;
     int rc;

@@ -2,8 +2,8 @@
  * one row each; cmd_main() in cmd_parse.c searches it. */
 #include "common/client/cmd/cmd.h"
 
-/* Of the options that all commands know: those of a command that asks the
- * daemons, and of one that works in the data directory. */
+/* The letters of cmd_common_options that a command takes which asks the
+ * daemons, and one which works in the data directory.  Each takes -h. */
 #define CMD_ASKS         "fodH"
 #define CMD_WORKS_IN_DIR "fod"
 
@@ -21,8 +21,9 @@
     }
 
 #define PERIOD_OPTIONS                                                         \
-    {"from", "T", "of what came at T or later; default a day before now"},     \
-        {"to", "T", "of what came before T; default now"},                     \
+    {"from", "T",                                                              \
+     "increments received at T or later; default a day before now"},           \
+        {"to", "T", "increments received before T; default now"},              \
     {                                                                          \
         "utc", NULL, "dates are UTC, not local time"                           \
     }
@@ -36,6 +37,7 @@ const struct cmd_option cmd_common_options[] = {
     {NULL, NULL, NULL},
 };
 
+/* {arguments, least and most of them; -1: any number}. */
 const struct cmd cmd_table[] = {
     {"serve",
      {"", 0, 0},

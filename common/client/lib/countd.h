@@ -453,7 +453,7 @@ struct countd_http;
 struct countd_http_options {
     size_t size;           /* sizeof(struct countd_http_options) */
     const char *address;   /* NULL: 127.0.0.1:9527, if there is no directory */
-    unsigned timeout_ms;   /* for each answer; 0: 5000 */
+    unsigned timeout_ms;   /* to connect, and for each answer; 0: 5000 */
     const char *directory; /* data directory of the server */
     const char *token;     /* of its http.tokens; NULL: none */
 };

@@ -27,7 +27,7 @@
 #include "common/store/cluster/outbox_record.h"
 
 #define OUTBOX_FOLDER "outbox"
-#define OUTBOX_ROWS   1000u
+#define OUTBOX_ROWS   1000u               /* of an entry, and of a command */
 #define OUTBOX_BYTES  ((size_t)256 << 10) /* of an entry, about */
 #define OUTBOX_GROUP  ((size_t)4 << 20)
 

@@ -15,14 +15,14 @@
 #include "common/store/cluster/cluster_move.h"
 #include "common/wire/name.h"
 
-#define AUDIT_MS    60000
-#define BACKOFF_MIN 20
-#define BACKOFF_MAX 2000
-#define PART_GONE   2   /* by countd1_state */
-#define CLOSED_MS   100 /* a closed part is asked again after this */
-#define SLICE_ROWS  500
-#define REBUILD_MS  1000 /* another process has closed the part */
-#define REFUSED_MS  1000 /* what a mover may have left is looked for */
+#define AUDIT_MS     60000
+#define BACKOFF_MIN  20
+#define BACKOFF_MAX  2000
+#define PART_GONE    2   /* by countd1_state */
+#define CLOSED_MS    100 /* a closed part is asked again after this */
+#define REBUILD_ROWS 500
+#define REBUILD_MS   1000 /* another process has closed the part */
+#define REFUSED_MS   1000 /* what a mover may have left is looked for */
 
 /* ---- commands ----------------------------------------------------------- */
 
@@ -502,7 +502,7 @@ begin_slice(struct cluster_sender *s, struct sender_part *p)
         return;
     m = sender_begin_call(s, p, "FCALL countd1_rebuild 2");
     if (m != NULL)
-        cluster_add_number(m, SLICE_ROWS);
+        cluster_add_number(m, REBUILD_ROWS);
 }
 
 bool
