@@ -2,8 +2,8 @@
  * one row each; cmd_main() in cmd_parse.c searches it. */
 #include "common/client/cmd/cmd.h"
 
-/* The letters of cmd_common_options that a command takes which asks the
- * daemons, and one which works in the data directory.  Each takes -h. */
+/* Letters of cmd_common_options: of commands that ask the daemons, and of those
+ * that work in the data directory.  Every command has -h. */
 #define CMD_ASKS         "fodH"
 #define CMD_WORKS_IN_DIR "fod"
 
