@@ -114,10 +114,10 @@ is_of_log(const struct batch_retry *r, uint64_t index, uint64_t inode)
 }
 
 static void
-note_due(struct log_batch *b, const struct retry *r)
+note_due(struct log_batch *b, uint64_t due_ms)
 {
-    if (r->due_ms < b->retry_ms)
-        b->retry_ms = r->due_ms;
+    if (due_ms < b->retry_ms)
+        b->retry_ms = due_ms;
 }
 
 /* Defers the next try with a log that failed. */
@@ -131,7 +131,7 @@ defer_log(struct log_batch *b, uint64_t index, uint64_t inode)
     if (!is_of_log(r, index, inode))
         *r = (struct batch_retry){.index = index, .inode = inode};
     retry_failed(&r->retry, clock_ms(), BATCH_RETRY_FIRST_MS, b->retry_most_ms);
-    note_due(b, &r->retry);
+    note_due(b, r->retry.due_ms);
 }
 
 /* Whether a log that failed is still deferred. */
@@ -143,7 +143,7 @@ is_deferred(struct log_batch *b, const struct logfile *e)
     if (!is_of_log(r, e->index, e->inode) ||
         retry_is_due(&r->retry, clock_ms()))
         return false;
-    note_due(b, &r->retry);
+    note_due(b, r->retry.due_ms);
     return true;
 }
 
@@ -328,8 +328,10 @@ report_claim(struct log_batch *b, const struct logfile *entry, int rc)
 {
     static struct diag_repeat repeat;
 
+    if (rc == -EBUSY)
+        note_due(b, clock_ms() + BATCH_BUSY_MS);
     if (rc == -EBUSY || rc == -ESTALE || rc == -ENOENT)
-        return; /* another process has claimed it */
+        return; /* another process has it, or had it until now */
     if (rc == -EBADMSG) {
         b->stats.quarantined++;
         diag(DIAG_ERROR, "log=%" PRIu64 " is quarantined: no valid header",
@@ -406,6 +408,22 @@ take_log(struct log_batch *b, const struct logfile *entry)
     return rc != -ENOBUFS;
 }
 
+/* Sets the next scan if a log is full and still locked: its owner is between
+ * the chmod and the end of its flock, or has died there.  The end of a flock
+ * wakes no process, and log_recover() may repair only what no process holds. */
+static void
+note_busy(struct log_batch *b)
+{
+    size_t i;
+
+    for (i = 0; i < b->dir.count; i++) {
+        const struct logfile *e = &b->dir.entries[i];
+
+        if (e->ours && e->locked && e->mode == LOG_MODE_FULL)
+            note_due(b, clock_ms() + BATCH_BUSY_MS);
+    }
+}
+
 int
 batch_take(struct log_batch *b)
 {
@@ -427,6 +445,7 @@ batch_take(struct log_batch *b)
         diag(DIAG_INFO, "recovered logs=%d", rc);
     b->has_recovered = true;
     b->stats.recovered += (uint64_t)rc;
+    note_busy(b);
     ready = find_ready(b);
     if (ready < 0)
         return ready;

@@ -29,7 +29,9 @@
 
 #define BATCH_RETRY_FIRST_MS 50
 #define BATCH_RETRY_MOST_MS  5000
-#define BATCH_RETRIES        256 /* places for logs that failed, by index */
+#define BATCH_BUSY_MS                                                          \
+    10 /* until a full log whose owner lingers is tried again */
+#define BATCH_RETRIES 256 /* places for logs that failed, by index */
 
 struct batch_log {
     struct log log;
@@ -70,8 +72,8 @@ struct log_batch {
     bool limited;         /* the last batch ended because of that */
     struct batch_retry retries[BATCH_RETRIES];
     uint64_t retry_most_ms; /* BATCH_RETRY_MOST_MS; tests: 0, nothing waits */
-    uint64_t retry_ms;      /* when the next log that failed may be tried again
-                               (clock_ms); UINT64_MAX: none has */
+    uint64_t retry_ms;      /* when the next log that failed or was busy may be
+                               tried again (clock_ms); UINT64_MAX: none was */
     bool has_recovered;     /* once, at the start */
     bool other_sizes;       /* a log was written with other message sizes */
     struct batch_stats stats;

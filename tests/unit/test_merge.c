@@ -2,6 +2,8 @@
  * data/held beside it. */
 #include "tests/unit/commit_fixture.h"
 
+#include <sys/file.h>
+
 #include "common/base/clock.h"
 
 #define CASE(name, x)                                                          \
@@ -502,6 +504,27 @@ CASE(a_log_that_fails_waits_and_the_others_are_merged_meanwhile, x)
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
     assert_int_equal(count_of(x, "b", "one"), -10);
     assert_int_equal(x->merge.batch.retries[0].retry.wait_ms, 0);
+}
+
+/* An owner that was preempted between the unlink of lock-N, which wakes the
+ * worker, and the end of its flock, which wakes no process. */
+CASE(a_full_log_whose_owner_lingers_is_tried_again_in_10_ms, x)
+{
+    int fd, i;
+
+    full_log(x, 0);
+    fd = openat(x->tmp.fd, "log/0000000000", O_WRONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+    for (i = 0; i < 3; i++) { /* the claim that fails, then scans after it */
+        assert_int_equal(merge_run(&x->merge), MERGE_LATER);
+        assert_true(merge_retry_ms(&x->merge) <= clock_ms() + BATCH_BUSY_MS);
+    }
+
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    assert_counts(x, 1);
+    assert_int_equal(merge_run(&x->merge), MERGE_IDLE);
 }
 
 /* ---- damage, the archive ----------------------------------------------- */
