@@ -129,9 +129,11 @@ conns_have_stopped(void *ctx)
 }
 
 static void
-on_signal(void *ctx, int signo)
+on_signal(void *ctx, int signo, int value)
 {
     struct reader *r = ctx;
+
+    (void)value;
 
     if (signo == SIGUSR1)
         reader_status_print(&r->status);

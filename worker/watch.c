@@ -21,9 +21,11 @@
 /* ---- signals ----------------------------------------------------------- */
 
 static void
-on_signal(void *ctx, int signo)
+on_signal(void *ctx, int signo, int value)
 {
     struct watch *w = ctx;
+
+    (void)value;
 
     if (signo == SIGUSR1)
         watch_report(w);

@@ -106,6 +106,8 @@ seal_run(struct io_job *job)
         return; /* tried again */
 #endif
     r->rc = log_seal(&r->log);
+    if (r->rc == 0 && r->clear)
+        r->rc = log_clear(&r->log);
     if (r->rc < 0)
         log_abandon(&r->log);
     else
@@ -161,7 +163,7 @@ defer_seal(struct logs *l, struct retired *r)
 
 /* Seals a log that no sync needs to cover: nothing is in it. */
 static void
-retire_unused(struct logs *l, const struct log *log)
+retire_unused(struct logs *l, const struct log *log, bool clear)
 {
     struct retired *r = free_place(l);
 
@@ -170,6 +172,7 @@ retire_unused(struct logs *l, const struct log *log)
     r->log = *log;
     r->index = log->header.index;
     r->marks.count = 0;
+    r->clear = clear;
     logs_seal(l, r);
 }
 
@@ -192,7 +195,7 @@ retire_log(struct logs *l)
     r->synced_slots = l->synced_slots;
     r->marks = l->marks;
     l->marks = list;
-    r->stored = r->deferred = false;
+    r->stored = r->deferred = r->clear = false;
     r->state = RETIRED_DIRTY;
     l->retired_dirty = true;
     l->has_current = false;
@@ -246,6 +249,23 @@ logs_rotate(struct logs *l)
         logs_arm(l, &l->overdue_timer, SPARE_WAIT_MS);
 }
 
+void
+logs_clear(struct logs *l)
+{
+    logs_rotate(l);
+    if (l->failed || l->finishing)
+        return;
+    if (l->has_current && l->current.count + l->staged == 0 && !l->syncing &&
+        l->spare_count > 0 && free_place(l)) {
+        retire_unused(l, &l->current, true);
+        l->has_current = false;
+        logs_use_spare(l);
+    }
+    while (l->spare_count > 0 && free_place(l))
+        retire_unused(l, &l->spares[--l->spare_count], true);
+    logs_want_spare(l);
+}
+
 static void
 rotate_due(struct loop_timer *timer)
 {
@@ -267,12 +287,12 @@ logs_finish_some(struct logs *l)
     if (!l->finishing || l->failed)
         return;
     while (l->spare_count > 0 && free_place(l))
-        retire_unused(l, &l->spares[--l->spare_count]);
+        retire_unused(l, &l->spares[--l->spare_count], false);
     if (l->has_current && free_place(l)) {
         if (l->current.count > 0) {
             retire_log(l);
         } else {
-            retire_unused(l, &l->current);
+            retire_unused(l, &l->current, false);
             l->has_current = false;
         }
     }

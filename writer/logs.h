@@ -80,6 +80,7 @@ struct retired {
     uint32_t synced_slots;
     struct mark_list marks; /* the file thread's while sealed */
     bool stored;            /* they are in live/requests */
+    bool clear;             /* nothing is in it, and its slots are to be zero */
     bool deferred;          /* until seal_timer: they could not be stored */
     int rc;
 };
@@ -253,6 +254,12 @@ extern const struct commit_file logs_file;
 
 /* Hands the current log on, if there is anything in it. */
 void logs_rotate(struct logs *l);
+
+/* logs_rotate(), and releases the logs with nothing in them, the slots of
+ * earlier fills overwritten with zeros: countd del --purge asks for it.  An
+ * empty current log needs a spare to take its place; without one, or while a
+ * sync is in flight, the next call releases it. */
+void logs_clear(struct logs *l);
 
 /* Hands everything on; then calls `finished`. */
 void logs_finish(struct logs *l);

@@ -121,13 +121,16 @@ conns_have_stopped(void *ctx)
 }
 
 static void
-take_signal(void *ctx, int signo)
+take_signal(void *ctx, int signo, int value)
 {
     struct writer *w = ctx;
 
     if (signo == SIGUSR2) {
         statsd_flush(&w->statsd);
-        logs_rotate(&w->logs);
+        if (value == SIGNALS_CLEAR)
+            logs_clear(&w->logs);
+        else
+            logs_rotate(&w->logs);
     } else if (signo == SIGUSR1) {
         print_stats(w);
     } else if (w->stop_signal == 0) {

@@ -32,6 +32,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -40,6 +41,7 @@
 #include "common/log/log_owner.h"
 
 #define BAD_NAME_TRIES 1000
+#define CLEAR_SIZE     16384 /* bytes overwritten at a time */
 
 /* ---- claim -------------------------------------------------------------- */
 
@@ -360,4 +362,31 @@ log_empty(struct log *log)
     h.first_ms = 0;
     h.last_ms = 0;
     return log_owner_write_header(log, h);
+}
+
+int
+log_clear(const struct log *log)
+{
+    static const uint8_t zeros[CLEAR_SIZE];
+    const uint64_t end =
+        LOG_SLOTS_AT + (uint64_t)log->header.slots * log->header.slot_size;
+    uint8_t bytes[CLEAR_SIZE];
+    bool found = false;
+    uint64_t at;
+    size_t size;
+    int rc = 0;
+
+    assert(log->fd >= 0 && log->header.state == LOG_EMPTY);
+
+    for (at = LOG_SLOTS_AT; rc == 0 && at < end; at += size) {
+        size = end - at < CLEAR_SIZE ? (size_t)(end - at) : CLEAR_SIZE;
+        rc = inspect_read(log->fd, bytes, size, at);
+        if (rc < 0 || memcmp(bytes, zeros, size) == 0)
+            continue;
+        found = true;
+        rc = write_at(log->fd, zeros, size, at);
+    }
+    if (rc == 0 && found)
+        rc = log_owner_sync(log->fd);
+    return rc < 0 ? rc : found;
 }

@@ -111,6 +111,11 @@ int log_seal(struct log *log);
 int log_read(const struct log *log, uint32_t from, uint32_t count,
              uint8_t *slots);
 
+/* Overwrites the slots of a claimed EMPTY log with zeros, where they have
+ * anything, durably: slots of earlier fills keep their names until they are
+ * written again.  Returns 1 if anything was written, 0 if not. */
+int log_clear(const struct log *log);
+
 /* SEALED(e) -> EMPTY(e).  Needs no sync: if a power loss brings the fill back,
  * the mark in each keyspace shows that it is merged. */
 int log_empty(struct log *log);

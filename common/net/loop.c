@@ -32,7 +32,7 @@ struct loop {
     uint64_t first_ms; /* none is due before; UINT64_MAX: there is none */
 
     struct loop_source signals;
-    void (*signal)(void *ctx, int signo);
+    void (*signal)(void *ctx, int signo, int value);
     void *signal_ctx;
 
     bool (*after)(void *ctx);
@@ -162,12 +162,12 @@ deliver_signals(struct loop_source *source, uint32_t events)
 
     (void)events; /* readable is all it can be */
     while (read(source->fd, &info, sizeof info) == (ssize_t)sizeof info)
-        loop->signal(loop->signal_ctx, (int)info.ssi_signo);
+        loop->signal(loop->signal_ctx, (int)info.ssi_signo, info.ssi_int);
 }
 
 int
 loop_signals(struct loop *loop, const sigset_t *mask,
-             void (*signal)(void *ctx, int signo), void *ctx)
+             void (*signal)(void *ctx, int signo, int value), void *ctx)
 {
     int fd, rc;
 

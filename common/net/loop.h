@@ -49,9 +49,10 @@ void loop_remove(struct loop *loop, struct loop_source *source);
 int loop_arm(struct loop *loop, struct loop_timer *timer, uint64_t deadline_ms);
 void loop_disarm(struct loop *loop, struct loop_timer *timer);
 
-/* Blocks the signals of `mask` and delivers them as events. */
+/* Blocks the signals of `mask` and delivers them as events; `value` is that of
+ * sigqueue(3), and 0 after kill(2). */
 int loop_signals(struct loop *loop, const sigset_t *mask,
-                 void (*signal)(void *ctx, int signo), void *ctx);
+                 void (*signal)(void *ctx, int signo, int value), void *ctx);
 
 /* Called at the end of each turn; one per loop.  Return true to have the next
  * turn not wait. */

@@ -14,6 +14,10 @@
  * are threads. */
 void signals_take(sigset_t *mask);
 
+/* The value of a SIGUSR2 (sigqueue(3)) that has countd-write not only hand on
+ * its log but clear the unused slots of all its logs, too. */
+#define SIGNALS_CLEAR 1
+
 /* How a daemon ends that this signal has stopped, or 0: none has. */
 int signals_exit_status(int signo);
 

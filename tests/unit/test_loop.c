@@ -34,7 +34,7 @@ struct fixture {
     int turns;
     int stop_after; /* turns */
     bool again;
-    int signo;
+    int signo, value;
     int order[2 * LOOP_TIMERS_MAX]; /* timers, as they came due */
     int order_count;
 };
@@ -279,9 +279,10 @@ ON_FIXTURE(more_timers_than_the_limit_are_refused, r)
 }
 
 static void
-take_signal(void *ctx, int signo)
+take_signal(void *ctx, int signo, int value)
 {
     ((struct fixture *)ctx)->signo = signo;
+    ((struct fixture *)ctx)->value = value;
 }
 
 ON_FIXTURE(signals_arrive_as_events, r)
@@ -297,6 +298,12 @@ ON_FIXTURE(signals_arrive_as_events, r)
     assert_int_equal(raise(SIGUSR2), 0);
     run(r);
     assert_int_equal(r->signo, SIGUSR2);
+    assert_int_equal(r->value, 0);
+
+    assert_int_equal(
+        sigqueue(getpid(), SIGUSR2, (union sigval){.sival_int = 7}), 0);
+    run(r);
+    assert_int_equal(r->value, 7);
     assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
 }
 

@@ -82,10 +82,11 @@ bool wait_has_datadir(const struct cmd_line *line);
 int wait_sizes(const struct cmd_line *line, const struct datadir *d);
 
 /* Waits until `is_done` returns 1.  Has the writer of this directory, if there
- * is one, hand its log on meanwhile, and warns once when the disk is full.
+ * is one, hand its log on meanwhile (`value` 0) or clear its logs as well
+ * (SIGNALS_CLEAR), and warns once when the disk is full.
  *   -EAGAIN  not in time   -EPERM  the writer runs as another user
  *   or what `is_done` returned below 0 */
-int wait_until(const struct datadir *d, uint64_t timeout_ms,
+int wait_until(const struct datadir *d, int value, uint64_t timeout_ms,
                int (*is_done)(void *ctx), void *ctx);
 
 /* An opened view of the logs, for wait_logs(). */
@@ -288,11 +289,13 @@ int log_apply_apply(struct log_apply *s, struct store *store,
 int purge_compare_keys(const void *a, const void *b);
 
 /* Removes these keys of a keyspace, sorted and each once, from the archived
- * logs and from the unused slots of empty logs, and prints how many files it
- * changed and each file that it left and that may have one of them.  May be
- * repeated.  Returns an exit status: 1 when it left one. */
+ * logs and from the unused slots of logs, and prints how many files it changed
+ * and each file that it left and that may have one of them.  Waits for logs in
+ * use until `deadline_ms` (clock_ms()).  May be repeated.  Returns an exit
+ * status: 1 when it left one. */
 int purge_files(const struct datadir *d, const struct cmd_name *keyspace,
-                const struct store_key *keys, size_t count);
+                const struct store_key *keys, size_t count,
+                uint64_t deadline_ms);
 
 /* ---- backup cluster ---------------------------------------------------- */
 

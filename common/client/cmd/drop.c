@@ -407,7 +407,7 @@ purge_keys(struct drop *d, const struct cmd_name *keyspace,
             rc, "purge the keyspace: the keys are deleted, their bytes are "
                 "left");
     wait_ms(NOTICED_MS);
-    return purge_files(&d->in.dir, keyspace, keys, count);
+    return purge_files(&d->in.dir, keyspace, keys, count, d->turn.deadline_ms);
 }
 
 static int

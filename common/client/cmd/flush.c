@@ -169,7 +169,7 @@ run_flush(struct flush *f)
         return status;
     rc = pending_set_note(&f->fills, &f->logs);
     if (rc == 0)
-        rc = wait_until(&f->dir, f->timeout_ms, is_readable, f);
+        rc = wait_until(&f->dir, 0, f->timeout_ms, is_readable, f);
     switch (rc) {
     case 0:
     case -EBUSY:

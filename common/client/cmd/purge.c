@@ -4,13 +4,14 @@
  * command reports errors of stdout.
  *
  * Slots of an empty log keep what was in them until the next fill: they are
- * overwritten with zeros, while the log is claimed.  An archived log with one
- * of the keys is written again without its increments; the new file replaces
- * the old one when it is durable, so a crash leaves one of the two complete.
- * The archive's flock keeps another purge away, which would bring back what
- * this one removed.
+ * overwritten with zeros, while the log is claimed, by this process or, on its
+ * request, by the writer that has claimed the log ahead of need.  An archived
+ * log with one of the keys is written again without its increments; the new
+ * file replaces the old one when it is durable, so a crash leaves one of the
+ * two complete. The archive's flock keeps another purge away, which would bring
+ * back what this one removed.
  *
- * A log that a daemon owns, and a quarantined one, is only read. */
+ * A log that a daemon owns is waited for, a quarantined one only read. */
 #include "common/client/cmd/cmd_data.h"
 
 #include <errno.h>
@@ -23,18 +24,22 @@
 #include <unistd.h>
 
 #include "common/base/bytes.h"
+#include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
 #include "common/base/files.h"
 #include "common/base/folder.h"
 #include "common/log/archive.h"
+#include "common/log/inspect.h"
 #include "common/log/log_recover.h"
 #include "common/log/logfile.h"
+#include "common/setup/signals.h"
 #include "common/store/cluster/outbox.h"
 #include "common/store/held.h"
 
 #define TEMPORARY  "%p" /* and the name of the archived log */
 #define CHUNK_SIZE ((size_t)1 << 20)
+#define REPORT_MS  1000 /* until it is said what it waits for */
 
 struct purge {
     const struct datadir *dir;
@@ -43,6 +48,9 @@ struct purge {
     size_t count;
     uint8_t *chunk; /* CHUNK_SIZE */
     uint64_t logs, archived, left;
+    uint64_t busy;     /* logs in use that may have a key, in the last pass */
+    uint64_t since_ms; /* that it waits for logs, by clock_ms() */
+    bool reported;     /* that it does */
     struct archive_writer *writer;
 };
 
@@ -141,50 +149,69 @@ search_outbox(void *ctx, int folder_fd, const char *name)
 
 /* ---- logs -------------------------------------------------------------- */
 
-/* Whether a slot's names are those of a purged key, whatever else it has. */
-static bool
-is_purged_slot(const struct purge *p, const struct layout *l,
-               const uint8_t *slot)
+/* Whether a slot of a log, of whatever fill, has the names of a purged key: 1,
+ * 0, or an error. */
+static int
+find_slot(struct purge *p, int fd)
 {
-    struct message m;
+    struct inspect look;
+    int rc;
 
-    return message_parse(l, slot, &m) == 0 && is_purged(p, &m);
+    rc = inspect_headers(fd, UINT64_MAX, &look);
+    if (rc < 0 || look.headers_rc < 0)
+        return rc < 0 ? rc : find_key(p, fd);
+    const struct layout *l = &look.layout;
+    const size_t fit = CHUNK_SIZE / l->slot_size * l->slot_size;
+    uint64_t at = LOG_SLOTS_AT;
+    struct message m;
+    ssize_t got;
+
+    while ((got = read_at(fd, p->chunk, fit, at)) > 0) {
+        for (size_t i = 0; i + l->slot_size <= (size_t)got; i += l->slot_size)
+            if (message_parse(l, p->chunk + i, &m) == 0 && is_purged(p, &m))
+                return 1;
+        at += (uint64_t)got;
+    }
+    return (int)got;
 }
 
-/* Overwrites the slots of a claimed empty log.  How many, or an error. */
-static int64_t
-overwrite_slots(struct purge *p, const struct log *log)
+static void
+report_progress(struct purge *p, const char *name)
 {
-    static const uint8_t zeros[SLOT_SIZE_MAX];
-    const struct layout *l = &log->layout;
-    const uint32_t fit = (uint32_t)(CHUNK_SIZE / l->slot_size);
-    int64_t found = 0;
-    uint32_t count;
-    int rc = 0;
+    if (p->reported || clock_ms() - p->since_ms < REPORT_MS)
+        return;
+    p->reported = true;
+    diag(DIAG_INFO, "waiting for log/%s, which a daemon has in use", name);
+}
 
-    for (uint32_t from = 0; rc == 0 && from < log->header.slots;
-         from += count) {
-        count = log->header.slots - from < fit ? log->header.slots - from : fit;
-        rc = log_read(log, from, count, p->chunk);
-        for (uint32_t i = 0; rc == 0 && i < count; i++) {
-            if (!is_purged_slot(p, l, p->chunk + (size_t)i * l->slot_size))
-                continue;
-            rc = write_at(log->fd, zeros, l->slot_size,
-                          LOG_SLOTS_AT + (uint64_t)(from + i) * l->slot_size);
-            found++;
-        }
-    }
-    if (rc == 0 && found > 0 && fdatasync(log->fd) < 0)
-        rc = -errno;
-    return rc < 0 ? rc : found;
+/* A log that is not free for this process: it is one to wait for if it has a
+ * key, or cannot be read to find out. */
+static void
+note_busy(struct purge *p, const struct logfile *f, bool last)
+{
+    const int fd = logfile_open(p->dir->log_fd, f->name);
+    int rc;
+
+    if (fd == -ENOENT)
+        return;
+    rc = fd < 0 ? fd : find_slot(p, fd);
+    if (fd >= 0)
+        (void)close(fd);
+    if (rc == 0)
+        return;
+    p->busy++;
+    report_progress(p, f->name);
+    if (last)
+        report_left(p, "log", f->name,
+                    "a daemon has it in use, and it may have a key; repeat the "
+                    "command");
 }
 
 static int
-purge_log(struct purge *p, const struct logfile *f)
+purge_log(struct purge *p, const struct logfile *f, bool last)
 {
-    int64_t found;
     struct log log;
-    int rc;
+    int rc, cleared;
 
     rc = log_claim(&log, p->dir->log_fd, f->index, LOG_MODE_EMPTY);
     /* A purge that was killed may have owned it. */
@@ -193,19 +220,59 @@ purge_log(struct purge *p, const struct logfile *f)
     if (rc == -ENOENT)
         return 0;
     if (rc < 0) {
-        search_file(p, logfile_open(p->dir->log_fd, f->name), "log", f->name,
-                    "it is in use; its slots may have a key until they are "
-                    "written again");
+        note_busy(p, f, last);
         return 0;
     }
-    found = overwrite_slots(p, &log);
+    cleared = log_clear(&log);
     rc = log_release(&log);
-    p->logs += found > 0;
-    return found < 0 ? (int)found : rc;
+    p->logs += cleared > 0;
+    return cleared < 0 ? cleared : rc;
+}
+
+/* One pass over the logs: 1 if no log that is in use may have a key.  `last`:
+ * those that may are reported. */
+static int
+pass_logs(struct purge *p, bool last)
+{
+    struct logfile_list list;
+    int rc;
+
+    p->busy = 0;
+    rc = logfile_list_read(&list, p->dir->log_fd);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; rc == 0 && i < list.count; i++)
+        if (list.files[i].kind == LOGFILE_LOG)
+            rc = purge_log(p, &list.files[i], last);
+    logfile_list_free(&list);
+    return rc < 0 ? rc : p->busy == 0;
 }
 
 static int
-purge_logs(struct purge *p)
+try_logs(void *ctx)
+{
+    return pass_logs(ctx, false);
+}
+
+/* The writer of a quiet store owns every log that there is.  Each request of
+ * wait_until() has it clear and release those with nothing in them but one,
+ * which it releases at the next. */
+static int
+purge_logs(struct purge *p, uint64_t deadline_ms)
+{
+    const uint64_t now_ms = p->since_ms = clock_ms();
+    int rc;
+
+    rc = wait_until(p->dir, SIGNALS_CLEAR,
+                    deadline_ms > now_ms ? deadline_ms - now_ms : 0, try_logs,
+                    p);
+    if (rc == -EAGAIN || rc == -EPERM)
+        rc = pass_logs(p, true);
+    return rc < 0 ? rc : 0;
+}
+
+static int
+search_quarantined(struct purge *p)
 {
     struct logfile_list list;
     int rc;
@@ -213,17 +280,15 @@ purge_logs(struct purge *p)
     rc = logfile_list_read(&list, p->dir->log_fd);
     if (rc < 0)
         return rc;
-    for (size_t i = 0; rc == 0 && i < list.count; i++) {
+    for (size_t i = 0; i < list.count; i++) {
         const struct logfile *f = &list.files[i];
 
-        if (f->kind == LOGFILE_LOG)
-            rc = purge_log(p, f);
-        else if (f->kind == LOGFILE_BAD || f->kind == LOGFILE_SALVAGED)
+        if (f->kind == LOGFILE_BAD || f->kind == LOGFILE_SALVAGED)
             search_file(p, logfile_open(p->dir->log_fd, f->name), "log",
                         f->name, "it is quarantined and may have a key");
     }
     logfile_list_free(&list);
-    return rc;
+    return 0;
 }
 
 /* ---- the archive ------------------------------------------------------- */
@@ -342,7 +407,7 @@ purge_archive(struct purge *p)
 
 int
 purge_files(const struct datadir *d, const struct cmd_name *keyspace,
-            const struct store_key *keys, size_t count)
+            const struct store_key *keys, size_t count, uint64_t deadline_ms)
 {
     struct purge p = {
         .dir = d, .keyspace = keyspace, .keys = keys, .count = count};
@@ -351,7 +416,9 @@ purge_files(const struct datadir *d, const struct cmd_name *keyspace,
     p.chunk = malloc(CHUNK_SIZE);
     rc = p.chunk == NULL ? -ENOMEM : purge_archive(&p);
     if (rc == 0)
-        rc = purge_logs(&p);
+        rc = purge_logs(&p, deadline_ms);
+    if (rc == 0)
+        rc = search_quarantined(&p);
     if (rc == 0)
         rc = dirstream_each(d->fd, HELD_FOLDER, search_held, &p);
     if (rc == 0)

@@ -74,11 +74,12 @@ wait_has_datadir(const struct cmd_line *line)
 }
 
 static int
-rotate_log(const struct datadir *d)
+rotate_log(const struct datadir *d, int value)
 {
+    const union sigval v = {.sival_int = value};
     const long pid = datadir_writer_pid(d);
 
-    if (pid <= 0 || kill((pid_t)pid, SIGUSR2) == 0)
+    if (pid <= 0 || sigqueue((pid_t)pid, SIGUSR2, v) == 0)
         return 0;
     /* It stopped just now, and a clean stop hands the log on as well. */
     return errno == ESRCH ? 0 : -errno;
@@ -138,7 +139,7 @@ warn_full_disk(const struct datadir *d, uint64_t since_ms, bool *warned)
 }
 
 int
-wait_until(const struct datadir *d, uint64_t timeout_ms,
+wait_until(const struct datadir *d, int value, uint64_t timeout_ms,
            int (*is_done)(void *ctx), void *ctx)
 {
     const uint64_t since_ms = clock_ms();
@@ -153,7 +154,7 @@ wait_until(const struct datadir *d, uint64_t timeout_ms,
         /* A writer that has just been started may not have heard the first. */
         if (rotated_ms == 0 || now_ms - rotated_ms >= AGAIN_MS) {
             rotated_ms = now_ms;
-            rc = rotate_log(d);
+            rc = rotate_log(d, value);
         }
         if (rc == 0)
             rc = is_done(ctx);
@@ -188,7 +189,7 @@ wait_logs(const struct datadir *d, struct logdir *logs, uint64_t timeout_ms)
 
     rc = pending_set_note(&fills.set, logs);
     if (rc == 0)
-        rc = wait_until(d, timeout_ms, are_merged, &fills);
+        rc = wait_until(d, 0, timeout_ms, are_merged, &fills);
     pending_set_fini(&fills.set);
     return rc;
 }
