@@ -3,7 +3,9 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/bytes.h"
@@ -258,6 +260,56 @@ put_at_once(struct fixture *r, int count)
     for (i = 0; i < count; i++)
         put_one(r);
     logs_file.flush(&r->logs);
+}
+
+/* ---- stale slots -------------------------------------------------------- */
+
+#define STALE "a name of an earlier fill"
+
+/* Writes a slot of an earlier fill into a log that is at rest, or says whether
+ * its last slot still has it. */
+static bool
+stale_slot(struct fixture *r, uint64_t index, bool write)
+{
+    const off_t at = LOG_SLOTS_AT + (SLOTS - 1) * 544 + 8;
+    char name[LOG_NAME_SIZE], text[sizeof STALE];
+    int fd;
+
+    log_name(index, name);
+    if (write)
+        assert_int_equal(fchmodat(r->data.log_fd, name, 0600, 0), 0);
+    fd = openat(r->data.log_fd, name, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    if (write) {
+        assert_int_equal(pwrite(fd, STALE, sizeof STALE, at), sizeof STALE);
+        assert_int_equal(fchmod(fd, LOG_MODE_EMPTY), 0);
+    }
+    assert_int_equal(pread(fd, text, sizeof text, at), sizeof text);
+    assert_int_equal(close(fd), 0);
+    return memcmp(text, STALE, sizeof STALE) == 0;
+}
+
+/* Two logs: the current one and the spare. */
+ON_FIXTURE(logs_with_nothing_in_them_are_cleared_on_request, r)
+{
+    start(r);
+    finish(r);
+    assert_true(stale_slot(r, 0, true));
+    assert_true(stale_slot(r, 1, true));
+    r->finished = 0;
+    start(r);
+
+    logs_clear(&r->logs); /* the current one, as the spare replaces it */
+    run(r, has_spare, 0);
+    logs_clear(&r->logs);
+    run(r, has_spare, 0);
+
+    assert_false(stale_slot(r, 0, false));
+    assert_false(stale_slot(r, 1, false));
+    put(r, 1); /* they still take increments */
+    logs_clear(&r->logs);
+    finish(r);
+    assert_int_equal(r->records.count, 1);
 }
 
 /* ---- slots ------------------------------------------------------------- */
