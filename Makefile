@@ -1,9 +1,4 @@
-# countd: all test check bench cover faults fuzz lint mutants demo install uninstall deb clean
-#
-#   make                 programs and libraries into build/release
-#   make test            everything that is tested, in parallel, with a summary
-#   make check           the same under sanitizers, with -Werror and the linters
-#   make BUILD=build/x TESTS=build/x/tests/unit/test_log test    one test
+# countd: `make help` lists the targets, each from the line with ## above it.
 #
 # One file, one build folder per mode, nothing written among the sources.
 PREFIX     ?= /usr/local
@@ -29,6 +24,13 @@ VERSION := $(shell sed -n 's/^.define COUNTD_VERSION "\(.*\)"/\1/p' common/clien
 # As many jobs as there are processors, unless make was told.
 ifeq ($(MAKELEVEL),0)
 MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
+endif
+
+# Goals that compile say what to install before the compiler fails for the want
+# of it; the others install it by themselves.
+ifneq ($(filter-out setup test check lint bench cover fuzz faults mutants demo demo-cluster clean help format,$(or $(MAKECMDGOALS),all)),)
+MISSING := $(shell CC='$(CC)' CPPFLAGS='$(CPPFLAGS)' .ci/setup build 2>&1)
+$(if $(MISSING),$(error $(MISSING)))
 endif
 
 WARN := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wvla -Wundef -Wcast-qual -Wcast-align \
@@ -92,6 +94,7 @@ EXAMPLE := $(call bins,tests/e2e/example_*.c)
 MAN   := $(wildcard */*.[13578] common/*/*.[13578] common/client/*/*.[13578])
 UNITS := $(wildcard */*.service common/*/*.target)
 
+## make                   programs and libraries into build/release; installs nothing
 all: $(PROGS) $(LIBS) $(SAID)
 	@$(if $(HIREDIS),,echo 'hiredis is not installed (libhiredis-dev): built without store = cluster')
 
@@ -187,16 +190,19 @@ $(BUILD)/common/store/cluster/functions.o: $(BUILD)/common/store/cluster/functio
 	$(call say,CC)$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 
 # Packages first, in a make of their own: they change what is found above.
+## make test              every test, crash tests too, with a summary (installs what they need)
 test: setup
 	+@$(MAKE) --no-print-directory run-tests
 setup:
-	@.ci/setup build
+	@.ci/setup test
 test-programs: all $(TESTS) $(FUZZ) $(PRELOAD) $(STANDIN) $(EXAMPLE)
 bench-programs: $(BENCH)
+## make run-tests TESTS=build/release/tests/unit/test_log FUZZ=     one test
 run-tests: test-programs
 	@BUILD=$(abspath $(BUILD)) tests/lib/run $(TESTS) $(FUZZ)
 
 bench demo: export COUNTD_CONF =
+## make bench             measures speed beside other programs; no verdict
 # Every row of all benches, as a table; at the end those that fall short.
 bench: all $(BENCH)
 	@rm -f build/bench.tsv
@@ -222,6 +228,7 @@ TSAN_TESTS ?= $(patsubst %,tests/%.c,unit/test_io unit/test_merge_lanes unit/tes
   e2e/test_write e2e/test_system e2e/test_counter_protocol \
   e2e/test_sequence_http e2e/test_quota e2e/test_status e2e/test_live_history)
 
+## make check             linters, gcc and clang with -Werror, all tests under sanitizers
 check: setup
 	+@$(MAKE) --no-print-directory lint
 	+@$(MAKE) --no-print-directory test-programs bench-programs BUILD=build/werror MODE=-Werror
@@ -232,9 +239,13 @@ check: setup
 
 C_FILES := $(wildcard common/*/*.[ch] common/*/*/*.[ch] common/*/*/*/*.[ch] writer/*.[ch] writer/*/*.[ch] worker/*.[ch] reader/*.[ch] reader/*/*.[ch] tests/*/*.[ch])
 LINTS := lint-format lint-headers lint-layers lint-cppcheck lint-tidy lint-man lint-shell
+## make lint              only the linters
 lint: setup
 	@.ci/setup check
 	+@$(MAKE) --no-print-directory -k $(LINTS)
+## make format            formats the C files that differ from the last commit
+format:
+	@git diff --name-only --diff-filter=d HEAD -- '*.[ch]' | xargs -r clang-format -i
 lint-format:
 	@echo clang-format
 	@clang-format --dry-run -Werror $(C_FILES)
@@ -261,6 +272,7 @@ lint-man:
 lint-shell:
 	@for f in .ci/run .ci/setup tests/lib/run tests/lib/mutants tests/lib/layers tests/demo.sh tests/demo_cluster.sh tests/lib/demo.sh .packaging/deb reader/page_policy; do sh -n $$f || exit 1; done
 
+## make cover             coverage of the tests
 # As root some tests fail here: a daemon that became another user cannot write
 # its counts, and gcov says so into its output.
 cover: setup
@@ -268,7 +280,8 @@ cover: setup
 	+@TEST_COVER=1 TEST_SLOW=2 $(MAKE) --no-print-directory run-tests BUILD=build/cover CFLAGS='-O0 -g' MODE=--coverage; \
 	  rc=$$?; gcovr -r . -e tests --object-directory build/cover; exit $$rc
 
-# libFuzzer from the corpora; new findings stay in build/fuzz.
+## make fuzz              libFuzzer from the corpora; FUZZ_SECONDS=30 for each parser
+# New findings stay in build/fuzz.
 fuzz: setup
 	@.ci/setup fuzz
 	+@$(MAKE) --no-print-directory fuzz-run BUILD=build/fuzz CC=$(CLANG) CFLAGS='-O1 -g' \
@@ -289,19 +302,21 @@ faults: setup
 	+@$(MAKE) --no-print-directory all $(BUILD)/tests/crash/test_cluster_faults
 	@BUILD=$(abspath $(BUILD)) TEST_ROUNDS=$(FAULT_ROUNDS) $(BUILD)/tests/crash/test_cluster_faults
 
-# Each planted bug must be found.
+## make mutants           plants bugs that the tests must find
 mutants: setup
 	@tests/lib/mutants $(MUTANTS)
 
 demo-cluster: setup
 	+@$(MAKE) --no-print-directory all
 	@tests/demo_cluster.sh $(BUILD)
+## make demo              counts words and shows the top, on a temporary directory
 demo: setup
 	+@$(MAKE) --no-print-directory all
 	@tests/demo.sh $(BUILD)
 
 # ---- install -------------------------------------------------------------
 man = $(filter %.$(1),$(MAN))
+## make install           PREFIX=/usr/local, DESTDIR=; make uninstall
 install: all
 	$(INSTALL) -d $(addprefix $(DESTDIR),$(BINDIR) $(LIBDIR)/pkgconfig $(INCLUDEDIR) \
 	  $(MANDIR)/man1 $(MANDIR)/man3 $(MANDIR)/man5 $(MANDIR)/man7 $(MANDIR)/man8 $(UNITDIR) $(BASHDIR) $(ZSHDIR) $(DOCDIR))
@@ -329,13 +344,17 @@ uninstall:
 	  $(addprefix $(DESTDIR),$(MANDIR)/man5/countd.conf.5 $(addprefix $(DOCDIR)/,countd.conf README.md alerts.yml grafana.json data/FORMAT.md) $(BASHDIR)/countd $(ZSHDIR)/_countd) \
 	  $(addprefix $(DESTDIR)$(INCLUDEDIR)/,countd.h countd_board.h) $(addprefix $(DESTDIR)$(UNITDIR)/,$(notdir $(UNITS))) \
 	  $(foreach s,1 3 5 7 8,$(addprefix $(DESTDIR)$(MANDIR)/man$(s)/,$(notdir $(call man,$(s)))))
-# Debian packages of this build: .packaging/deb says which.
+## make deb               Debian packages into build/release/deb
+# .packaging/deb says which.
 deb: all
 	+@.packaging/deb $(BUILD) $(VERSION)
+## make clean             removes build/
 clean:
 	rm -rf build
+help:
+	@sed -n 's/^## //p' Makefile
 
-.PHONY: $(LINTS) all test setup test-programs bench-programs run-tests bench check lint cover faults fuzz fuzz-run mutants demo demo-cluster install \
+.PHONY: $(LINTS) all help format test setup test-programs bench-programs run-tests bench check lint cover faults fuzz fuzz-run mutants demo demo-cluster install \
         uninstall deb clean
 .SECONDARY:
 .DELETE_ON_ERROR:

@@ -40,9 +40,10 @@
  * (0: free; else the number of its process, from 1) and the private integers.
  * Each begins at a multiple of 64:
  *
- *      0     8  word: bit 0 busy, bits 1 to 47 generation, from 48 on the
- * writer (the number of its process, from 1), if busy 8   8*n  the integers of
- * even generations 8+8*n   8*n  of odd ones
+ *      0        8  word: bit 0 busy, bits 1 to 47 generation, from 48 on the
+ *                 writer (the number of its process, from 1), if busy
+ *      8      8*n  the integers of even generations
+ *      8+8*n  8*n  the integers of odd generations
  *
  * One step decides: who writes takes the word of generation g from idle to
  * busy, which only one can; fills the copy that g does not use; and stores the
@@ -131,8 +132,7 @@ struct countd_board {
     bool master;
     uint32_t forks;      /* of the process that opened it */
     atomic_bool claimed; /* something, perhaps: close looks for it */
-    _Atomic uint64_t
-        me; /* low half: number in the table of processes, 0: none
+    _Atomic uint64_t me; /* low half: number in the table of processes, 0: none
                yet; high half: forks of the process of that number */
     unsigned tries;
 };

@@ -74,7 +74,8 @@
 #define CONN_STALL_MS   5000
 
 #define CONN_NEED_MAX                                                          \
-    (3 * CONN_SLICE + 4096) /* bytes one request needs,                        \
+    (3 * CONN_SLICE +                                                          \
+     4096)                  /* bytes one request needs,                        \
                                unless input_max is more */
 #define CONN_REFUSAL_MAX 16 /* bytes of a refusal */
 

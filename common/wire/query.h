@@ -20,10 +20,12 @@
  * An extended request of the past, one for neighbours and one for keys in order
  * is longer:
  *
- *    528     8  from      int64, Unix seconds; of whole minutes, as the next
- * two 536     8  to        int64; `to` itself is not asked about 544     8 step
- * int64, seconds; of history 552     8  length    int64, rows; of the top, of
- * neighbours and of keys 560        end
+ *    528     8  from      int64, Unix seconds; a multiple of 60, as `to` and
+ *                         `step` are
+ *    536     8  to        int64, Unix seconds; the first second left out
+ *    544     8  step      int64, seconds; of history
+ *    552     8  length    int64, rows; of the top, of neighbours and of keys
+ *    560        end
  *
  * The one for keys goes on; its key is the one that the rows come after:
  *

@@ -35,7 +35,8 @@ enum specimen_keyspace {
 
 /* What a specimen has: keyspaces (1 << SPECIMEN_SMALL, ...), and */
 #define SPECIMEN_LOGS                                                          \
-    (1u << SPECIMEN_NAMES) /* one full, one open of a dead                     \
+    (1u                                                                        \
+     << SPECIMEN_NAMES) /* one full, one open of a dead                     \
                               owner, one empty */
 #define SPECIMEN_ALL (2 * SPECIMEN_LOGS - 1)
 

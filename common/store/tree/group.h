@@ -6,7 +6,8 @@
  *
  *     24     4  generation of the base blocks
  *     28     4  generation of the buffer blocks
- *     32     2  entries in the buffer     34  2  zero
+ *     32     2  entries in the buffer
+ *     34     2  zero
  *     36     8  per base block: rows u16 | first buffer entry that belongs to
  *               it u16 | rows the buffer adds, int16 | separator at u16
  *            separators: rows, keys cut short
