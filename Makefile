@@ -28,7 +28,7 @@ endif
 
 # Goals that compile say what to install before the compiler fails for the want
 # of it; the others install it by themselves.
-ifneq ($(filter-out setup test check lint bench cover fuzz faults mutants demo demo-cluster clean help format,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out setup test check lint bench cover fuzz mutants demo clean help format,$(or $(MAKECMDGOALS),all)),)
 MISSING := $(shell CC='$(CC)' CPPFLAGS='$(CPPFLAGS)' .ci/setup build 2>&1)
 $(if $(MISSING),$(error $(MISSING)))
 endif
@@ -40,10 +40,6 @@ override CPPFLAGS += -I. -D_GNU_SOURCE -MMD -MP
 override CFLAGS   += -std=c11 -fPIC -fno-semantic-interposition -pthread $(WARN) $(MODE)
 LDLIBS   := $(call pc,lmdb,-llmdb) $(call pc,zlib,-lz)
 CMOCKA   := $(call pc,cmocka,-lcmocka)
-# store = cluster stands on hiredis; without its header all else is built.
-comma := ,
-HIREDIS  := $(shell echo '\#include <hiredis/hiredis.h>' | $(CC) -E -x c - >/dev/null 2>&1 && echo yes)
-LDLIBS   += $(if $(HIREDIS),-Wl$(comma)--as-needed -lhiredis -Wl$(comma)--no-as-needed)
 
 # Calls that tests can make fail: the names of tests/lib/fault.c.
 WRAP := linkat unlinkat renameat renameat2 mkdirat fchmod fchmodat open openat read write pread pwrite \
@@ -59,10 +55,9 @@ say  = $(if $(V),,@printf '%-3s %s\n' $(1) '$(@:$(BUILD)/%=%)';)
 # ---- what there is -------------------------------------------------------
 # The layers of common/ from the ground up (tests/lib/layers).
 ROOMS := $(addprefix common/,base board wire net setup log journal store store/tree store/history store/lmdb)
-CLUSTER := common/store/cluster$(if $(HIREDIS),,/absent)
 objs = $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(1)))
 bins = $(patsubst %.c,$(BUILD)/%,$(wildcard $(1)))
-part = $(call objs,$(1:%=%/*.c)) $(if $(filter common/store/cluster,$(1)),$(BUILD)/common/store/cluster/functions.o)
+part = $(call objs,$(1:%=%/*.c))
 
 PROGS := $(if $(wildcard writer/main.c),$(BUILD)/countd-write) \
          $(if $(wildcard worker/main.c),$(BUILD)/countd-worker) \
@@ -75,16 +70,14 @@ LIBOBJS := $(call part,common/client/lib common/board)
 
 # Everything but the mains: tests take from it what they call.
 PAGE  := $(BUILD)/reader/page_data.o
-PARTS := $(PAGE) $(filter-out %/main.o,$(call part,$(ROOMS) $(CLUSTER) common/client/lib common/client/cmd writer writer/live writer/quota writer/statsd worker reader reader/resp reader/graphite))
-# Tests that need hiredis, and what only they use.
-NEEDS_HIREDIS := $(if $(HIREDIS),,%/cluster_servers.o %/cluster_faults.o %/bench_cluster %/test_cluster %/test_cluster_faults %/test_cluster_history %/test_cluster_move %/test_cluster_move_to %/test_cluster_outbox %/test_cluster_script %/test_cluster_store %/test_cluster_service)
-TLIB  := $(filter-out $(NEEDS_HIREDIS),$(call part,tests/lib))
+PARTS := $(PAGE) $(filter-out %/main.o,$(call part,$(ROOMS) common/client/lib common/client/cmd writer writer/live writer/quota writer/statsd worker reader reader/resp reader/graphite))
+TLIB  := $(call part,tests/lib)
 BLIB  := $(filter-out %/fault.o,$(TLIB)) $(filter-out $(BUILD)/tests/bench/bench_%,$(call part,tests/bench))
 # The longest first, so that the last one does not run alone.
 LONG  := $(call bins,tests/crash/test_worker_calls.c tests/crash/test_kill.c tests/crash/test_powerloss.c \
            tests/e2e/test_drop_command.c)
-TESTS := $(LONG) $(filter-out $(LONG) $(NEEDS_HIREDIS),$(call bins,tests/crash/test_*.c tests/e2e/test_*.c tests/unit/test_*.c))
-BENCH := $(filter-out $(NEEDS_HIREDIS),$(call bins,tests/bench/bench_*.c))
+TESTS := $(LONG) $(filter-out $(LONG),$(call bins,tests/crash/test_*.c tests/e2e/test_*.c tests/unit/test_*.c))
+BENCH := $(call bins,tests/bench/bench_*.c)
 FUZZ  := $(call bins,tests/fuzz/fuzz_*.c)
 # Helpers of the crash tests: a preload library and small stand-in programs.
 PRELOAD := $(if $(wildcard tests/crash/powerloss.c),$(BUILD)/tests/crash/powerloss.so)
@@ -96,13 +89,12 @@ UNITS := $(wildcard */*.service common/*/*.target)
 
 ## make                   programs and libraries into build/release; installs nothing
 all: $(PROGS) $(LIBS) $(SAID)
-	@$(if $(HIREDIS),,echo 'hiredis is not installed (libhiredis-dev): built without store = cluster')
 
 # ---- programs ------------------------------------------------------------
 $(BUILD)/countd-write:  $(call part,writer writer/live writer/quota writer/statsd $(ROOMS))
-$(BUILD)/countd-worker: $(call part,worker $(ROOMS) $(CLUSTER))
-$(BUILD)/countd-read:   $(PAGE) $(call part,reader reader/resp reader/graphite $(ROOMS) $(CLUSTER))
-$(BUILD)/countd:        $(call part,common/client/cmd common/client/lib $(ROOMS) $(CLUSTER))
+$(BUILD)/countd-worker: $(call part,worker $(ROOMS))
+$(BUILD)/countd-read:   $(PAGE) $(call part,reader reader/resp reader/graphite $(ROOMS))
+$(BUILD)/countd:        $(call part,common/client/cmd common/client/lib $(ROOMS))
 $(PROGS):
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) -o $@
 
@@ -178,15 +170,6 @@ $(BUILD)/tests/crash/powerloss.so: tests/crash/powerloss.c
 	$(call say,LD)$(CC) $(CPPFLAGS) $(filter-out -fsanitize% -fno-sanitize% --coverage,$(CFLAGS)) -shared $< -o $@
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
-	$(call say,CC)$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
-
-# The functions of the cluster's masters, as an array of C.  FUNCTIONS_EDIT is a
-# command of sed that plants a bug (tests/lib/mutants).
-$(BUILD)/common/store/cluster/functions.c: common/store/cluster/functions.lua
-	@mkdir -p $(@D)
-	$(Q){ echo '#include "common/store/cluster/functions.h"'; echo 'const char functions_text[] = {'; \
-	  sed '$(FUNCTIONS_EDIT)' $< | od -An -v -tx1 | sed 's/ \(..\)/0x\1,/g'; echo '0};'; } > $@
-$(BUILD)/common/store/cluster/functions.o: $(BUILD)/common/store/cluster/functions.c
 	$(call say,CC)$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 
 # Packages first, in a make of their own: they change what is found above.
@@ -270,7 +253,7 @@ lint-man:
 	@echo mandoc
 	@$(if $(MAN),mandoc -T lint -W warning $(MAN))
 lint-shell:
-	@for f in .ci/run .ci/setup tests/lib/run tests/lib/mutants tests/lib/layers tests/demo.sh tests/demo_cluster.sh tests/lib/demo.sh .packaging/deb reader/page_policy; do sh -n $$f || exit 1; done
+	@for f in .ci/run .ci/setup tests/lib/run tests/lib/mutants tests/lib/layers tests/demo.sh tests/lib/demo.sh .packaging/deb reader/page_policy; do sh -n $$f || exit 1; done
 
 ## make cover             coverage of the tests
 # As root some tests fail here: a daemon that became another user cannot write
@@ -296,19 +279,10 @@ fuzz-run: $(LIBFUZZ)
 	  awk -v n=$$n '/number_of_executed/ { e = $$2 } /DONE/ { sub(/.*DONE */, ""); d = $$0 } \
 	    END { printf "%-10s %d runs, no finding; %s\n", n, e, d }' $$log; done
 
-# Random faults of a Redis Cluster for long: about 8 seconds a round.
-FAULT_ROUNDS ?= 400
-faults: setup
-	+@$(MAKE) --no-print-directory all $(BUILD)/tests/crash/test_cluster_faults
-	@BUILD=$(abspath $(BUILD)) TEST_ROUNDS=$(FAULT_ROUNDS) $(BUILD)/tests/crash/test_cluster_faults
-
 ## make mutants           plants bugs that the tests must find
 mutants: setup
 	@tests/lib/mutants $(MUTANTS)
 
-demo-cluster: setup
-	+@$(MAKE) --no-print-directory all
-	@tests/demo_cluster.sh $(BUILD)
 ## make demo              counts words and shows the top, on a temporary directory
 demo: setup
 	+@$(MAKE) --no-print-directory all
@@ -354,7 +328,7 @@ clean:
 help:
 	@sed -n 's/^## //p' Makefile
 
-.PHONY: $(LINTS) all help format test setup test-programs bench-programs run-tests bench check lint cover faults fuzz fuzz-run mutants demo demo-cluster install \
+.PHONY: $(LINTS) all help format test setup test-programs bench-programs run-tests bench check lint cover fuzz fuzz-run mutants demo install \
         uninstall deb clean
 .SECONDARY:
 .DELETE_ON_ERROR:

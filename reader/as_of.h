@@ -21,9 +21,7 @@
  * It never goes back, of one keyspace: what was true once is true of every
  * later snapshot.  That the logs allow to claim less than before only means
  * that a record was stamped before the scan and written after it.  When a
- * refresh fails, the one before it remains valid.  store_ms is an exception: a
- * cluster takes it back while a new master or worker has yet to show which
- * entries are replicated.
+ * refresh fails, the one before it remains valid.
  *
  * Only the clock can take a claim away.  When it was set back, the same times
  * come twice; while a time may still come again, as_of_ms is 0, "unknown". That

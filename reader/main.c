@@ -16,7 +16,6 @@
 #include "common/setup/datadir.h"
 #include "common/setup/privilege.h"
 #include "common/setup/signals.h"
-#include "common/store/cluster/cluster_store.h"
 #include "common/store/lmdb/lmdb_store.h"
 #include "reader/listeners.h"
 #include "reader/reader_status.h"
@@ -83,8 +82,6 @@ await_directory(struct reader *r)
 static int
 open_store(struct reader *r)
 {
-    const struct cluster_store_options cluster = {.config = &r->config,
-                                                  .dir = &r->datadir};
     const struct lmdb_options options = {
         .keyspace_fd = r->datadir.keyspace_fd,
         .keyspace_size = (uint16_t)r->config.keyspace_size,
@@ -93,8 +90,7 @@ open_store(struct reader *r)
         .keyspace_max = r->config.keyspace_max,
     };
 
-    return r->config.store_cluster ? cluster_store_open(&r->store, &cluster)
-                                   : lmdb_store_open(&r->store, &options);
+    return lmdb_store_open(&r->store, &options);
 }
 
 static int

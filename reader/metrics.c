@@ -367,45 +367,6 @@ put_directory(struct sink *s, const struct overview *o)
             w->values[STATUS_W_OBJECTS], SCALE_ONE);
 }
 
-/* What waits for a cluster, as the worker that sends to it says. */
-static void
-put_outbox(struct sink *s, const struct overview *o)
-{
-    static const struct metric families[] = {
-        {"countd_outbox_entries", "Entries that are not in the cluster",
-         STATUS_WORKER, STATUS_M_OUTBOX_WAITING},
-        {"countd_outbox_entries_bytes", "Bytes of these", STATUS_WORKER,
-         STATUS_M_OUTBOX_WAITING_BYTES},
-        {"countd_outbox_size_bytes", "Bytes of the outbox with what it retains",
-         STATUS_WORKER, STATUS_M_OUTBOX_BYTES},
-        {"countd_outbox_sent_total", "Entries that the cluster acknowledged",
-         STATUS_WORKER, STATUS_M_OUTBOX_SENT},
-        {"countd_outbox_sent_again_total",
-         "Entries that the cluster lost after it had acknowledged them",
-         STATUS_WORKER, STATUS_M_OUTBOX_SENT_AGAIN},
-        {"countd_outbox_lost_parts",
-         "Parts older than what is retained, or of another directory",
-         STATUS_WORKER, STATUS_M_OUTBOX_LOST},
-        {"countd_outbox_senders",
-         "Data directories that count into the cluster", STATUS_WORKER,
-         STATUS_M_OUTBOX_SENDERS},
-        {"countd_outbox_last_errno",
-         "The last error of a command to the cluster; 0: nothing waits",
-         STATUS_WORKER, STATUS_M_OUTBOX_ERROR},
-    };
-    const struct overview_row *r = overview_sender(o);
-
-    if (r == NULL)
-        return;
-    put_one(s, "countd_outbox_lag_seconds",
-            "Age of the oldest increment that is not in the cluster",
-            overview_outbox_lag_ms(o, r), SCALE_MS);
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
-        begin_family(s, families[i].name, families[i].help);
-        put_sample(s, &families[i], r);
-    }
-}
-
 /* The counters of users. */
 static void
 put_users(struct sink *s, const struct user_metrics *u)
@@ -458,7 +419,6 @@ put_all(const struct overview *o, const struct user_metrics *u, bool is_open,
                 overview_troubles(o, ignore_trouble, NULL), SCALE_ONE);
         put_logs(&s, o);
         put_directory(&s, o);
-        put_outbox(&s, o);
         for (size_t i = 0; i < sizeof metrics / sizeof metrics[0]; i++)
             put_metric(&s, o, &metrics[i]);
         for (size_t i = 0; i < sizeof splits / sizeof splits[0]; i++)

@@ -64,12 +64,6 @@ read_failure(const struct read_request *a)
     static struct read_problem unavailable = {HTTP_UNAVAILABLE, "unavailable",
                                               NULL};
 
-    static const struct read_problem no_order = {
-        HTTP_BAD_REQUEST, "no-key-order",
-        "the keyspace was made with store.key_order = off"};
-
-    if (a->error == -EOPNOTSUPP)
-        return &no_order;
     if (a->error != -EHOSTDOWN)
         return &unreadable;
     unavailable.detail = store_trouble(a->http->answer->store);

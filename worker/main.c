@@ -2,17 +2,12 @@
  * directory, run_worker() opens the store, serve_until_stopped() runs the loop.
  */
 #include <assert.h>
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/base/diag.h"
-#include "common/base/dirstream.h"
 #include "common/base/files.h"
 #include "common/base/sigbus.h"
 #include "common/log/logdir.h"
@@ -21,8 +16,6 @@
 #include "common/setup/datadir.h"
 #include "common/setup/privilege.h"
 #include "common/setup/signals.h"
-#include "common/store/cluster/cluster_store.h"
-#include "common/store/cluster/outbox.h"
 #include "common/store/held.h"
 #include "common/store/lmdb/lmdb_store.h"
 #include "worker/drain.h"
@@ -33,7 +26,6 @@ struct worker {
     struct config config;
     struct config_command command;
     struct datadir dir;
-    struct layout layout;
     struct store *store;
     struct held *held;
     struct merge merge;
@@ -111,31 +103,6 @@ serve_until_stopped(struct worker *w)
 
 static_assert(LMDB_LANES_MAX <= PARALLEL_MAX, "each lane can have a thread");
 
-/* The engine on a cluster: this process sends to it, unless another one does.
- */
-static int
-open_cluster(struct worker *w)
-{
-    const struct cluster_store_options options = {.config = &w->config,
-                                                  .dir = &w->dir,
-                                                  .layout = &w->layout,
-                                                  .writable = true,
-                                                  .sends = true};
-    int rc;
-
-    rc = layout_init(&w->layout, (unsigned)w->config.keyspace_size,
-                     (unsigned)w->config.key_size);
-    if (rc == 0)
-        rc = cluster_store_open(&w->store, &options);
-    if (rc < 0)
-        return rc;
-    /* Merging goes on while the cluster cannot be reached. */
-    rc = cluster_store_check(w->store);
-    if (rc == -EPERM)
-        store_close(w->store);
-    return rc == -EPERM ? rc : 0;
-}
-
 /* The engine.  How much a commit may hold is the merge's to say. */
 static int
 open_store(struct worker *w)
@@ -155,10 +122,8 @@ open_store(struct worker *w)
         .spare_ctx = &w->merge,
     };
 
-    return w->config.store_cluster
-               ? open_cluster(w)
-               : lmdb_lanes_open(&w->store, &options,
-                                 (unsigned)w->config.worker_threads);
+    return lmdb_lanes_open(&w->store, &options,
+                           (unsigned)w->config.worker_threads);
 }
 
 static int
@@ -170,64 +135,16 @@ open_held(struct worker *w)
     return held_open(&w->held, &options);
 }
 
-/* Whether keyspace/ has a file of a keyspace: 1 or 0. */
-static int
-has_keyspace_files(const struct worker *w)
-{
-    const char *name;
-    DIR *dir;
-    int rc = dirstream_open(w->dir.keyspace_fd, ".", &dir);
-
-    if (rc < 0)
-        return rc;
-    while ((rc = dirstream_next(dir, &name)) > 0) {
-        const size_t size = strlen(name);
-
-        if (size > 4 && strcmp(name + size - 4, ".mdb") == 0)
-            break;
-    }
-    (void)closedir(dir);
-    return rc;
-}
-
-/* Refuses a directory whose counters are in the other engine: what came from
- * now on would be counted apart from them. */
-static bool
-is_other_engine(const struct worker *w)
-{
-    if (!w->config.store_cluster &&
-        faccessat(w->dir.fd, OUTBOX_FOLDER, F_OK, 0) == 0) {
-        diag(DIAG_ERROR,
-             "data_dir=%s counts into a cluster, as its folder " OUTBOX_FOLDER
-             " shows: set store = cluster, or another data_dir",
-             w->config.data_dir);
-        return true;
-    }
-    if (w->config.store_cluster && has_keyspace_files(w) == 1) {
-        diag(DIAG_ERROR,
-             "data_dir=%s has keyspaces in files: set store = lmdb, or "
-             "another data_dir, and load into that what countd export prints",
-             w->config.data_dir);
-        return true;
-    }
-    return false;
-}
-
 /* Opens the remaining parts in the order of need, serves, and closes them. */
 static int
 run_worker(struct worker *w)
 {
     int rc, status = CONFIG_EXIT_SYSTEM;
 
-    if (is_other_engine(w))
-        return CONFIG_EXIT_USAGE;
     rc = open_store(w);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "open the store");
-        /* A setting, here or of a server: starting again does not help. */
-        return rc == -EPERM || rc == -EINVAL || rc == -ENOTSUP
-                   ? CONFIG_EXIT_USAGE
-                   : status;
+        return status;
     }
     rc = open_held(w);
     if (rc < 0) {

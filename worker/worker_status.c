@@ -34,25 +34,6 @@ fill_row(struct worker_status *s)
     v[STATUS_M_LAST_ERROR] = diag_last_error();
 }
 
-/* All zero unless this process sends to a cluster. */
-static void
-fill_outbox(struct worker_status *s)
-{
-    struct store_outbox o = {.waiting = 0};
-    int64_t *v = s->row.values;
-
-    v[STATUS_M_OUTBOX_SENDER] = store_outbox(s->merge->store, &o);
-    v[STATUS_M_OUTBOX_WAITING] = (int64_t)o.waiting;
-    v[STATUS_M_OUTBOX_WAITING_BYTES] = (int64_t)o.waiting_bytes;
-    v[STATUS_M_OUTBOX_OLDEST_MS] = (int64_t)o.oldest_ms;
-    v[STATUS_M_OUTBOX_BYTES] = (int64_t)o.bytes;
-    v[STATUS_M_OUTBOX_SENT] = (int64_t)o.sent;
-    v[STATUS_M_OUTBOX_SENT_AGAIN] = (int64_t)o.sent_again;
-    v[STATUS_M_OUTBOX_LOST] = (int64_t)o.lost;
-    v[STATUS_M_OUTBOX_SENDERS] = (int64_t)o.senders;
-    v[STATUS_M_OUTBOX_ERROR] = -o.error;
-}
-
 /* Those of the batch; when they are emptied the writer sees it. */
 static void
 put_logs(struct worker_status *s)
@@ -99,7 +80,6 @@ worker_status_tick(struct worker_status *s)
         return;
     s->due_ms = now + STATUS_TICK_MS;
     fill_row(s);
-    fill_outbox(s);
     status_put(&s->status, &s->row);
     put_logs(s);
 }
@@ -108,6 +88,5 @@ void
 worker_status_print(struct worker_status *s)
 {
     fill_row(s);
-    fill_outbox(s);
     status_print("figures: ", &s->row);
 }

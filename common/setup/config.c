@@ -87,28 +87,6 @@ static const struct config_row rows[] = {
      "default", "keyspace of the keys of INCR and GET"},
     {"resp.writer", KIND_ADDRESS, TEXT(resp_writer), "",
      "where Redis clients' increments go; empty: socket/ack in data_dir"},
-    {"store", KIND_STORE, FLAG(store_cluster), "lmdb",
-     "where counters are: files in data_dir, or a Redis Cluster"},
-    {"store.nodes", KIND_NODES, TEXT(store_nodes), "",
-     "some nodes of the Redis Cluster; the others are asked for"},
-    {"store.user", KIND_USER, TEXT(store_user), "",
-     "user of the Redis Cluster; empty: the default one"},
-    {"store.password_file", KIND_PATH, TEXT(store_password_file), "",
-     "file with the password; empty: none"},
-    {"store.parts", KIND_PARTS, AT(store_parts), 1, PARTS_MAX, "1",
-     "parts of keyspaces yet to be made in the cluster; store.parts.NAME: of "
-     "one"},
-    {"store.key_order", KIND_BOOL, FLAG(store_key_order), "on",
-     "keyspaces yet to be made in the cluster can be listed by key"},
-    {"store.replicas", KIND_COUNT, AT(store_replicas), 0, 16, "1",
-     "replicas that must have an entry before it may leave the outbox"},
-    {"store.retain", KIND_TIME, AT(store_retain_ms), 0, 30 * DAY, "1h",
-     "how long an entry stays in the outbox after that"},
-    {"store.timeout", KIND_TIME, AT(store_timeout_ms), 10, MINUTE, "2s",
-     "longest time a node of the cluster may take to answer"},
-    {"store.outbox_size", KIND_SIZE, AT(store_outbox_size), 16 * MEGA,
-     1024 * GIGA, "16G",
-     "bytes that may wait for the cluster; then logs stay full"},
     {"worker.batch", KIND_COUNT, AT(worker_batch), 1, 1024, "64",
      "logs merged at once"},
     {"worker.threads", KIND_COUNT, AT(worker_threads), 1, 16, "8",
@@ -248,8 +226,6 @@ find_row(const char *key)
     for (size_t i = 0; i < ROW_COUNT; i++)
         if (strcmp(known, rows[i].key) == 0)
             return &rows[i];
-    if (strncmp(key, "store.parts.", 12) == 0)
-        return find_row("store.parts");
     return strncmp(key, "history.", 8) == 0 ? find_row("history") : NULL;
 }
 

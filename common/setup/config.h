@@ -16,7 +16,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "common/setup/parts.h"
 #include "common/setup/tiers.h"
 
 #define CONFIG_TEXT_SIZE     4096 /* longest path or address, with NUL */
@@ -25,7 +24,6 @@
 #define CONFIG_KEYSPACE_MAX  240  /* bytes of statsd.keyspace */
 #define CONFIG_PATTERNS_SIZE 1024 /* paths of graphite.count, with NUL */
 #define CONFIG_ALLOW_SIZE    1024 /* networks of X.allow, with NUL */
-#define CONFIG_NODES_SIZE    2048 /* addresses of store.nodes, with NUL */
 
 /* counter.port and semaphore.port: the socket in the data directory alone. */
 #define CONFIG_PORT_SOCKET UINT64_MAX
@@ -71,17 +69,6 @@ struct config {
     char resp_keyspace[CONFIG_KEYSPACE_MAX + 1]; /* resp.keyspace */
     char resp_writer[CONFIG_TEXT_SIZE];          /* resp.writer = */
     uint64_t worker_threads;                     /* worker.threads = 8 */
-    bool store_cluster;                          /* store = lmdb; cluster */
-    char store_nodes[CONFIG_NODES_SIZE];         /* store.nodes = */
-    char store_user[CONFIG_USER_SIZE];           /* store.user = */
-    char store_password_file[CONFIG_TEXT_SIZE];  /* store.password_file = */
-    uint64_t store_parts;                        /* store.parts = 1 */
-    struct parts_rules store_parts_of;           /* store.parts.NAME */
-    bool store_key_order;                        /* store.key_order = on */
-    uint64_t store_replicas;                     /* store.replicas = 1 */
-    uint64_t store_retain_ms;                    /* store.retain = 1h */
-    uint64_t store_timeout_ms;                   /* store.timeout = 2s */
-    uint64_t store_outbox_size;                  /* store.outbox_size = 16G */
     uint64_t worker_batch;                       /* worker.batch = 64, logs */
     uint64_t worker_memory;              /* worker.memory = 256M, bytes */
     uint64_t keyspace_max;               /* keyspace.max = 10000 */

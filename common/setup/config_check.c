@@ -187,17 +187,6 @@ check_origins(const struct config *c, char why[CONFIG_WHY_SIZE])
     return 0;
 }
 
-/* The engine on a Redis Cluster needs the address of a node. */
-static int
-check_store(const struct config *c, char why[CONFIG_WHY_SIZE])
-{
-    if (!c->store_cluster || c->store_nodes[0] != '\0')
-        return 0;
-    return config_fail(why, -EINVAL,
-                       "store.nodes: empty; store = cluster needs the address "
-                       "and port of at least one node");
-}
-
 int
 config_check(const struct config *c, char why[CONFIG_WHY_SIZE])
 {
@@ -216,8 +205,7 @@ config_check(const struct config *c, char why[CONFIG_WHY_SIZE])
                            "; give log.max at least log.count",
                            c->log_count, c->log_max);
     if (check_live_history(c, why) < 0 || check_statsd(c, why) < 0 ||
-        check_resp(c, why) < 0 || check_origins(c, why) < 0 ||
-        check_store(c, why) < 0)
+        check_resp(c, why) < 0 || check_origins(c, why) < 0)
         return -EINVAL;
     return check_addresses(c, why);
 }

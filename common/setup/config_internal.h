@@ -7,7 +7,7 @@
 #include "common/setup/config.h"
 #include "common/wire/name.h"
 
-/* No setting has a longer name than store.parts.NAME. */
+/* No setting has a longer name than history.NAME. */
 #define CONFIG_KEY_SIZE (NAME_TEXT_SIZE + 16)
 
 /* Bytes of a bad key or value shown in an error; and what they take escaped,
@@ -25,15 +25,12 @@ enum config_kind {
     KIND_NAMES,
     KIND_NETWORKS,
     KIND_KEYSPACE,
-    KIND_NODES,    /* addresses and ports */
     KIND_PATTERNS, /* of Graphite paths, with one * each */
     KIND_BOOL,
-    KIND_TAGS,  /* drop or append; true is append */
-    KIND_STORE, /* lmdb or cluster; true is cluster */
+    KIND_TAGS, /* drop or append; true is append */
     KIND_TIERS,
     KIND_PORT,
     KIND_COUNT,
-    KIND_PARTS, /* as KIND_COUNT, and store.parts.NAME */
     KIND_SIZE,
     KIND_TIME,
     KIND_SECONDS, /* whole ones; a number without a unit is seconds too */

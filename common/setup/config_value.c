@@ -149,22 +149,6 @@ check_patterns(const struct change *ch)
 }
 
 static int
-check_nodes(const struct change *ch)
-{
-    char node[NET_HOST_SIZE + 8];
-
-    for (const char *at = ch->value; *(at += strspn(at, " ")) != '\0';) {
-        const size_t size = strcspn(at, " ");
-
-        (void)snprintf(node, sizeof node, "%.*s", (int)size, at);
-        if (size >= sizeof node || net_check(node) < 0)
-            return refuse_part(ch, at, size);
-        at += size;
-    }
-    return 0;
-}
-
-static int
 set_text(const struct change *ch)
 {
     const struct config_row *row = ch->row;
@@ -314,23 +298,6 @@ set_tiers(const struct change *ch)
                        config_show(ch->key, strlen(ch->key), shown), what);
 }
 
-/* `store.parts`, or `store.parts.` and the name of a keyspace. */
-static int
-set_parts(const struct change *ch)
-{
-    static const char prefix[] = "store.parts.";
-    char shown[CONFIG_SHOWN_TEXT];
-    const char *what;
-
-    if (strncmp(ch->key, prefix, sizeof prefix - 1) != 0)
-        return set_number(ch);
-    if (parts_rules_set(&ch->config->store_parts_of,
-                        ch->key + sizeof prefix - 1, ch->value, &what) == 0)
-        return 0;
-    return config_fail(ch->why, -EINVAL, "%s: %s",
-                       config_show(ch->key, strlen(ch->key), shown), what);
-}
-
 /* ---- the kinds --------------------------------------------------------- */
 
 #define TEXT(type, example, check)                                             \
@@ -365,10 +332,6 @@ static const struct kind kinds[KIND_END] = {
         TEXT("paths with one * each, or empty",
              "paths with exactly one * each, such as stats_counts.*",
              check_patterns),
-    [KIND_NODES] = TEXT("addresses and ports with blanks between, or empty",
-                        "addresses and ports with blanks between, such as "
-                        "10.0.0.1:6379 10.0.0.2:6379",
-                        check_nodes),
     [KIND_NAMES] = TEXT("names with blanks between, or empty", NULL, NULL),
     [KIND_NETWORKS] =
         TEXT("networks with blanks between, or empty",
@@ -378,13 +341,10 @@ static const struct kind kinds[KIND_END] = {
     [KIND_BOOL] = WORD("true or false", "true or false, or on or off", "false",
                        "true", "off", "on"),
     [KIND_TAGS] = WORD("drop or append", NULL, "drop", "append"),
-    [KIND_STORE] = WORD("the engine, lmdb or cluster", "lmdb or cluster",
-                        "lmdb", "cluster"),
     [KIND_TIERS] = {.type = "step:keep, at most four, or off",
                     .set = set_tiers},
     [KIND_PORT] = NUMBER("socket or a number", "socket, or a number", no_units),
     [KIND_COUNT] = NUMBER("a number", NULL, no_units),
-    [KIND_PARTS] = {.type = "a number", .set = set_parts, .units = no_units},
     [KIND_SIZE] =
         NUMBER("a size", "a size: a number, or one with K, M or G, such as 32M",
                size_units),

@@ -1,5 +1,5 @@
 /* common/setup/name_pattern.h - the keyspaces that a setting of their own is
- * for: history.NAME, store.parts.NAME.  A name, or what names begin with and *.
+ * for: history.NAME.  A name, or what names begin with and *.
  *
  * Ownership: plain data.  Pure. */
 #ifndef COUNTD_COMMON_SETUP_NAME_PATTERN_H

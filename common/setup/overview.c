@@ -153,54 +153,6 @@ overview_writer(const struct overview *o)
     return NULL;
 }
 
-const struct overview_row *
-overview_sender(const struct overview *o)
-{
-    for (size_t i = 0; i < o->count; i++)
-        if (o->rows[i].kind == STATUS_WORKER && o->rows[i].pid > 0 &&
-            o->rows[i].values[STATUS_M_OUTBOX_SENDER] != 0)
-            return &o->rows[i];
-    return NULL;
-}
-
-int64_t
-overview_outbox_lag_ms(const struct overview *o,
-                       const struct overview_row *sender)
-{
-    const int64_t oldest = sender->values[STATUS_M_OUTBOX_OLDEST_MS];
-    const int64_t lag = (int64_t)o->now_ms - oldest;
-
-    return oldest > 0 && lag > 0 ? lag : 0;
-}
-
-const char *
-overview_outbox_error(const struct overview_row *sender)
-{
-    const int64_t error = sender->values[STATUS_M_OUTBOX_ERROR];
-
-    switch (error) {
-    case 0:
-        return "";
-    case EHOSTDOWN:
-        return "no master answers";
-    case ETIMEDOUT:
-    case EIO:
-        return "a master does not answer";
-    case EAGAIN:
-        return "a master cannot write now";
-    case ENOSPC:
-        return "the memory or disk of a master is full";
-    case ENOLINK:
-        return "a master has fewer replicas than store.replicas, and as_of_ms "
-               "stands still; start replicas, or set store.replicas = 0";
-    case EACCES:
-        return "store.user or store.password_file is refused";
-    default:
-        return error > 0 && error < 4096 ? diag_text((int)-error)
-                                         : "an unknown error";
-    }
-}
-
 void
 overview_port_name(const struct overview_row *row, char name[17])
 {
@@ -321,30 +273,6 @@ report_data_troubles(const struct overview *o, struct troubles *t)
                        w->values[STATUS_W_DISK_FREE] / 1000000);
 }
 
-static void
-report_outbox_troubles(const struct overview *o, struct troubles *t)
-{
-    const struct overview_row *r = overview_sender(o);
-    const char *error;
-    int64_t lag;
-
-    if (r == NULL)
-        return;
-    if (r->values[STATUS_M_OUTBOX_LOST] > 0)
-        report_trouble(t,
-                       "parts=%" PRId64 " of the cluster are older than what "
-                       "the outbox retains, or of another directory: countd "
-                       "store",
-                       r->values[STATUS_M_OUTBOX_LOST]);
-    lag = overview_outbox_lag_ms(o, r);
-    error = overview_outbox_error(r);
-    if (lag > OVERVIEW_LAG_MS)
-        report_trouble(t, "the cluster is %" PRId64 " s behind%s%s", lag / 1000,
-                       error[0] != '\0' ? ": " : "", error);
-    else if (r->values[STATUS_M_OUTBOX_ERROR] == ENOLINK)
-        report_trouble(t, "%s", error);
-}
-
 int
 overview_troubles(const struct overview *o,
                   void (*each)(void *ctx, const char *text), void *ctx)
@@ -353,7 +281,6 @@ overview_troubles(const struct overview *o,
 
     report_daemons_troubles(o, &t);
     report_data_troubles(o, &t);
-    report_outbox_troubles(o, &t);
     return t.count;
 }
 
@@ -395,24 +322,6 @@ report_row(const struct overview_row *r, const struct overview_sink *sink)
     }
 }
 
-static void
-report_outbox(const struct overview *o, const struct overview_sink *sink)
-{
-    const struct overview_row *r = overview_sender(o);
-
-    if (r == NULL)
-        return;
-    sink->fact(sink->ctx, "outbox_entries",
-               cell_number(r->values[STATUS_M_OUTBOX_WAITING]));
-    sink->fact(sink->ctx, "outbox_bytes",
-               cell_number(r->values[STATUS_M_OUTBOX_WAITING_BYTES]));
-    sink->fact(sink->ctx, "outbox_lag_ms",
-               cell_number(overview_outbox_lag_ms(o, r)));
-    sink->fact(sink->ctx, "outbox_senders",
-               cell_number(r->values[STATUS_M_OUTBOX_SENDERS]));
-    sink->fact(sink->ctx, "outbox_error", cell_text(overview_outbox_error(r)));
-}
-
 int
 overview_report(const struct overview *o, const struct overview_sink *sink)
 {
@@ -429,7 +338,6 @@ overview_report(const struct overview *o, const struct overview_sink *sink)
         (void)snprintf(name, sizeof name, "logs_%s", status_log_name(i));
         sink->fact(sink->ctx, name, cell_number((int64_t)o->by_state[i]));
     }
-    report_outbox(o, sink);
     for (size_t i = 0; i < o->count; i++)
         report_row(&o->rows[i], sink);
     return troubles;

@@ -60,17 +60,6 @@ int overview_read(struct overview *o);
 /* The row of the writer, or NULL. */
 const struct overview_row *overview_writer(const struct overview *o);
 
-/* The row of the worker that sends to a cluster, or NULL: the counters are
- * files, or no worker runs. */
-const struct overview_row *overview_sender(const struct overview *o);
-
-/* How long the oldest increment of its outbox waits; 0: none does. */
-int64_t overview_outbox_lag_ms(const struct overview *o,
-                               const struct overview_row *sender);
-
-/* Why its outbox waits, in words; "" if there is no error. */
-const char *overview_outbox_error(const struct overview_row *sender);
-
 /* What needs an operator: calls `each` for every such thing, in words.  Returns
  * how many. */
 int overview_troubles(const struct overview *o,

@@ -70,10 +70,8 @@ enum status_log {
  * is 1 while the machine cannot take a merge (full disk), "held_now" while
  * something is held; "held_bad" counts damaged files of held records; "older"
  * is 1 while keyspace/ is older than log/; "last_error" is the errno that the
- * worker waited for last, or 0.  Those that begin with "outbox" are of the
- * worker that sends to a cluster, of which "outbox_sender" is 1, and 0 of
- * others; "outbox_error" is an errno.  The name of a listener is bytes,
- * NUL-padded. */
+ * worker waited for last, or 0.  The name of a listener is bytes, NUL-padded.
+ */
 #define STATUS_WRITER_VALUES(X)                                                \
     X(STATUS_W_MESSAGES, "messages")                                           \
     X(STATUS_W_BYTES, "bytes")                                                 \
@@ -130,17 +128,7 @@ enum status_log {
     X(STATUS_M_HELD_NOW, "held_now")                                           \
     X(STATUS_M_HELD_BAD, "held_bad")                                           \
     X(STATUS_M_OLDER, "older")                                                 \
-    X(STATUS_M_LAST_ERROR, "last_error")                                       \
-    X(STATUS_M_OUTBOX_SENDER, "outbox_sender")                                 \
-    X(STATUS_M_OUTBOX_WAITING, "outbox_waiting")                               \
-    X(STATUS_M_OUTBOX_WAITING_BYTES, "outbox_waiting_bytes")                   \
-    X(STATUS_M_OUTBOX_OLDEST_MS, "outbox_oldest_ms")                           \
-    X(STATUS_M_OUTBOX_BYTES, "outbox_bytes")                                   \
-    X(STATUS_M_OUTBOX_SENT, "outbox_sent")                                     \
-    X(STATUS_M_OUTBOX_SENT_AGAIN, "outbox_sent_again")                         \
-    X(STATUS_M_OUTBOX_LOST, "outbox_lost")                                     \
-    X(STATUS_M_OUTBOX_SENDERS, "outbox_senders")                               \
-    X(STATUS_M_OUTBOX_ERROR, "outbox_error")
+    X(STATUS_M_LAST_ERROR, "last_error")
 
 #define STATUS_READER_VALUES(X)                                                \
     X(STATUS_R_REQUESTS, "requests")                                           \

@@ -1,11 +1,12 @@
 /* common/store/store.h - the stored counters, by keyspace: applied in batches
  * exactly once, read in either order.
  *
- * A store is an engine behind a handle.  There are two: LMDB files
- * (common/store/lmdb/lmdb_store.h opens one) and a Redis Cluster
- * (common/store/cluster/cluster_store.h); tests/unit/test_store.c runs over
- * both.  This interface has no transactions, files or views to close.  An
- * engine reports what else it can do as traits.
+ * A store is an engine behind a handle: LMDB files
+ * (common/store/lmdb/lmdb_store.h opens one).  An engine may also keep the
+ * counters on another machine, where several data directories count into one
+ * keyspace; tests/unit/test_store.c has what each promises.  This interface has
+ * no transactions, files or views to close.  An engine reports what else it can
+ * do as traits.
  *
  * Exactly once: a batch names the fills of the logs that it was summed from
  * (marks).  Its sums and its marks become visible and durable together; an
@@ -181,8 +182,7 @@ struct store_query {
     const uint8_t *after;
     size_t after_size;
 
-    int error;      /* 0, -ENOENT: no such keyspace or key; -EOPNOTSUPP: KEYS of
-                       an engine without an order by key; -EBADMSG, ... */
+    int error;      /* 0, -ENOENT: no such keyspace or key; -EBADMSG, ... */
     uint8_t *bytes; /* its rows, in the wire form of common/wire/query.h */
     size_t size;    /* of the rows */
     uint64_t rows;
@@ -269,19 +269,6 @@ struct store_maintenance {
 
 /* ---- an engine --------------------------------------------------------- */
 
-/* Entries that were applied and are on their way to a remote engine. */
-struct store_outbox {
-    uint64_t waiting, waiting_bytes; /* entries that were not acknowledged */
-    uint64_t
-        oldest_ms;  /* Unix time of the oldest increment in these; 0: none */
-    uint64_t bytes; /* of the outbox, with what is retained */
-    uint64_t sent;  /* entries that were acknowledged, ever */
-    uint64_t sent_again; /* of these, entries that were lost there */
-    uint64_t lost;       /* parts to which nothing can be sent */
-    uint64_t senders;    /* directories that send there; 0: not known */
-    int error;           /* the last one while entries wait; 0: none */
-};
-
 /* Each as the function of the same name below. */
 struct store_engine {
     unsigned traits;
@@ -322,8 +309,6 @@ struct store_engine {
     int (*del)(struct store *s, const uint8_t *name, size_t name_size,
                const struct store_key *keys, size_t count, uint64_t *deleted);
     uint64_t (*as_of)(struct store *s); /* NULL: applied is readable */
-    bool (*pending)(struct store *s);   /* NULL: as well */
-    bool (*outbox)(struct store *s, struct store_outbox *out); /* NULL: none */
     const char *(*trouble)(const struct store *s); /* NULL: none can be */
 };
 
@@ -390,21 +375,6 @@ static inline uint64_t
 store_as_of(struct store *s)
 {
     return s->engine->as_of ? s->engine->as_of(s) : UINT64_MAX;
-}
-
-/* Whether something that this handle applied may not be readable yet. */
-static inline bool
-store_pending(struct store *s)
-{
-    return s->engine->pending && s->engine->pending(s);
-}
-
-/* Reports what waits here for a remote engine.  False: the engine is local, or
- * another process of the directory sends to it. */
-static inline bool
-store_outbox(struct store *s, struct store_outbox *out)
-{
-    return s->engine->outbox && s->engine->outbox(s, out);
 }
 
 /* Which server the last -EHOSTDOWN was about, and why; valid until the next
@@ -573,10 +543,9 @@ store_del(struct store *s, const uint8_t *name, size_t name_size,
 }
 
 /* Rewrites what is stored of a keyspace, so that no byte of a deleted key is
- * left in it.  Rows, history and marks stay as they are.  A remote engine
- * has received the deletions when this returns 0.
+ * left in it.  Rows, history and marks stay as they are.
  *   -ENOENT           as above
- *   -EAGAIN           as above, or deletions are on their way: soon again
+ *   -EAGAIN           as above
  *   -ENOSPC           there is no space for a second copy
  *   -EBADMSG          it is damaged, and left as it is */
 static inline int

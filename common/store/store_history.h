@@ -77,8 +77,7 @@ struct store_history_query {
 
     /* Where the next piece begins; the engine's. */
     unsigned phase;
-    uint64_t generation; /* of the parts, in a cluster; 0: not begun */
-    uint32_t minutes;    /* of the span, for KEY, KEYSPACE, or one key's sum */
+    uint32_t minutes; /* of the span, for KEY, KEYSPACE, or one key's sum */
     uint64_t done;
     int64_t least_high;
     uint64_t least_low;

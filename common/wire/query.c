@@ -217,9 +217,7 @@ query_reply_get(const uint8_t bytes[QUERY_REPLY_SIZE], struct query_reply *out)
 int
 query_error(int error)
 {
-    return error == -EINVAL || error == -EHOSTDOWN || error == -EOPNOTSUPP
-               ? error
-               : -EIO;
+    return error == -EINVAL || error == -EHOSTDOWN ? error : -EIO;
 }
 
 void

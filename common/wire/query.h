@@ -36,9 +36,8 @@
  *
  *      0     8  rows      int64; below 0 an error, and the connection closes:
  *                         -EINVAL (-22) no such request, -EIO (-5) the keyspace
- *                         is damaged, -EHOSTDOWN (-112) servers of the cluster
- *                         do not answer: soon again, -EOPNOTSUPP (-95) the
- *                         keyspace has no order of keys
+ *                         is damaged, -EHOSTDOWN (-112) the server that
+ *                         holds it does not answer: soon again
  *      8     8  size      int64, bytes of rows that follow
  *     16     8  as_of_ms  int64, Unix time
  *     24  size  rows: count int64 | key_size uint16 | key

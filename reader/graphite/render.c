@@ -45,11 +45,6 @@ render_fail_keyspace(struct render *r, const uint8_t *name, size_t size,
     char text[NAME_TEXT_SIZE];
 
     name_escape(name, size, text);
-    if (error == -EOPNOTSUPP)
-        return render_fail(r, HTTP_BAD_REQUEST,
-                           "keyspace %.100s was made with store.key_order = "
-                           "off, and graphs need an order of keys",
-                           text);
     diag_repeating(&failures, DIAG_ERROR, "cannot read keyspace=%s: %s%s", text,
                    diag_text(error),
                    error == -EBADMSG ? "; countd check says where" : "");

@@ -90,7 +90,7 @@ resp_query(struct resp_call *call, struct store_query *q, uint8_t *rows,
     char name[NAME_TEXT_SIZE];
 
     (void)store_read(call->service->store, &reads); /* one is always answered */
-    if (q->error == 0 || q->error == -ENOENT || q->error == -EOPNOTSUPP)
+    if (q->error == 0 || q->error == -ENOENT)
         return q->error;
     call->service->read_error = q->error;
     name_escape(q->name, q->name_size, name);

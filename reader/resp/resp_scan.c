@@ -232,9 +232,6 @@ answer_keys(struct resp_call *call, const struct resp_job *job,
     rc = seek_prefix(call, job, q);
     if (rc == 0)
         rc = resp_query(call, q, r->rows, RESP_ROWS_BYTES);
-    if (rc == -EOPNOTSUPP)
-        return resp_error(call, "the keyspace was made with store.key_order = "
-                                "off; use ZREVRANGE");
     if (rc < 0 && rc != -ENOENT)
         return resp_unreadable(call);
     size = resp_put_number(out, '*', 2);

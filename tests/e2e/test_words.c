@@ -52,7 +52,6 @@ static const struct {
     {"redis-cli ", "needs a Redis client: test_resp_clients", false},
     {"countd watch", "draws until a key in a terminal: test_board_command",
      false},
-    {"countd store move", "needs a Redis Cluster: test_cluster_service", false},
     {"line  = name", "a grammar, not a command", true},
     {"read.listen = 0.0.0.0", "settings, not a command", true},
     {"  at   size  field", "bytes, not a command", true},

@@ -465,28 +465,6 @@ CASE(a_directory_of_other_message_sizes_is_refused, x)
     assert_non_null(strstr(text, "message.key_size=256"));
 }
 
-CASE(a_directory_of_the_other_engine_is_refused, x)
-{
-    char text[4096], path[600];
-
-    full_log(x, 0);
-    fleet_start(&x->fleet, FLEET_WORKER);
-    drain(x);
-    fleet_stop(&x->fleet, FLEET_WORKER);
-    assert_int_equal(daemon_run(text, sizeof text, "countd-worker", "-d",
-                                x->fleet.path, "-o", "store=cluster", "-o",
-                                "store.nodes=127.0.0.1:1", NULL),
-                     CONFIG_EXIT_USAGE);
-    assert_non_null(strstr(text, "has keyspaces in files: set store = lmdb"));
-
-    (void)snprintf(path, sizeof path, "%s/outbox", x->fleet.path);
-    assert_int_equal(mkdir(path, 0700), 0);
-    assert_int_equal(daemon_run(text, sizeof text, "countd-worker", "-d",
-                                x->fleet.path, NULL),
-                     CONFIG_EXIT_USAGE);
-    assert_non_null(strstr(text, "its folder outbox shows: set store = "));
-}
-
 CASE(bad_settings_are_misuse_and_good_ones_pass_the_test, x)
 {
     char text[4096];

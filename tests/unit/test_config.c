@@ -471,36 +471,6 @@ TEST(ports_that_are_off_or_free_may_be_the_same)
     assert_together("write.listen=\nread.listen=", NULL);
 }
 
-TEST(a_cluster_needs_nodes_that_are_addresses)
-{
-    config_defaults(&c);
-    assert_false(c.store_cluster);
-    assert_rc(set("store", "redis"), -EINVAL);
-    assert_rc(set("store", "cluster"), 0);
-    assert_rc(check(), -EINVAL);
-    assert_non_null(strstr(why, "store.nodes"));
-    assert_rc(set("store.nodes", "a:1 b"), -EINVAL);
-    assert_non_null(strstr(why, "\"b\""));
-    assert_rc(set("store.nodes", "a:1  [::1]:2"), 0);
-    assert_rc(check(), 0);
-}
-
-TEST(parts_are_set_for_all_and_for_single_keyspaces)
-{
-    config_defaults(&c);
-    assert_rc(set("store.parts", "4"), 0);
-    assert_rc(set("store.parts.w*", "16"), 0);
-    assert_rc(set("store.parts.words", "0"), -EINVAL);
-    assert_non_null(strstr(why, "1 to 256"));
-    assert_int_equal(c.store_parts, 4);
-    assert_int_equal(parts_of(&c.store_parts_of, (const uint8_t *)"words", 5,
-                              (uint32_t)c.store_parts),
-                     16);
-    assert_int_equal(parts_of(&c.store_parts_of, (const uint8_t *)"pages", 5,
-                              (uint32_t)c.store_parts),
-                     4);
-}
-
 struct limits {
     size_t seen;
 };

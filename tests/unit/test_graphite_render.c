@@ -438,9 +438,6 @@ CASE(a_keyspace_that_cannot_be_read_is_an_error, r)
     read_error = -EBADMSG;
     assert_string_equal(show(r, "web.*", SOME), "keyspace web cannot be read");
     assert_int_equal(r->render.status, HTTP_INTERNAL_ERROR);
-    read_error = -EOPNOTSUPP;
-    assert_non_null(strstr(show(r, "web.*", SOME), "store.key_order = off"));
-    assert_int_equal(r->render.status, HTTP_BAD_REQUEST);
 }
 
 CASE(functions_are_described, r)

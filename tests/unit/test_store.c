@@ -1,5 +1,5 @@
-/* tests/unit/test_store.c - what every engine of common/store/store.h promises,
- * and what the one on a cluster refuses. */
+/* tests/unit/test_store.c - what every engine of common/store/store.h promises.
+ */
 #include "tests/lib/test.h"
 
 #include <errno.h>
@@ -9,7 +9,6 @@
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/wire/query.h"
-#include "tests/lib/cluster_engine.h"
 #include "tests/lib/counted.h"
 #include "tests/lib/engines.h"
 #include "tests/lib/stored.h"
@@ -17,14 +16,10 @@
 
 struct fixture {
     struct tmpdir tmp;
-    struct store *s; /* NULL: this machine has no servers for it */
+    struct store *s;
 };
 
 #define WORDS (const uint8_t *)"words", 5
-
-#define NEED_STORE(x)                                                          \
-    if ((x)->s == NULL)                                                        \
-    test_skip("redis-server is not installed")
 
 static int
 setup(void **state)
@@ -33,17 +28,6 @@ setup(void **state)
 
     tmpdir_make_in_memory(&x.tmp);
     x.s = engine_open_history(x.tmp.fd, ENGINE_TIERS, NULL);
-    *state = &x;
-    return 0;
-}
-
-static int
-setup_cluster(void **state)
-{
-    static struct fixture x;
-
-    tmpdir_make_in_memory(&x.tmp);
-    x.s = cluster_engine_open();
     *state = &x;
     return 0;
 }
@@ -58,15 +42,7 @@ teardown(void **state)
     return 0;
 }
 
-#define LMDB(name, x) TEST_IN(name, struct fixture *x, setup, teardown)
-#define CLUSTER(name, x)                                                       \
-    TEST_IN(name, struct fixture *x, setup_cluster, teardown)
-#define BOTH(name, x)                                                          \
-    TEST_OF(name, struct fixture *x)                                           \
-    TEST_ADDED(name, #name, name##_run, setup, teardown, NULL)                 \
-    TEST_ADDED(name##_in_a_cluster, #name "_in_a_cluster", name##_run,         \
-               setup_cluster, teardown, NULL)                                  \
-    static void name(struct fixture *x)
+#define CASE(name, x) TEST_IN(name, struct fixture *x, setup, teardown)
 
 static const struct store_fill fill3 = {.uuid = {7}, .epoch = 3, .first_ms = 5};
 
@@ -110,9 +86,8 @@ ask_key(struct fixture *x, enum store_op op, const char *key, uint8_t *bytes)
     return q;
 }
 
-BOTH(a_batch_given_twice_counts_once, x)
+CASE(a_batch_given_twice_counts_once, x)
 {
-    NEED_STORE(x);
     assert_int_equal(state_of(x, 3, 5), STORE_MARK_NONE);
     assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
     assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
@@ -124,11 +99,10 @@ BOTH(a_batch_given_twice_counts_once, x)
     assert_int_equal(state_of(x, 4, 5), STORE_MARK_NONE);
 }
 
-BOTH(an_earlier_fill_is_refused_and_another_fill_counts, x)
+CASE(an_earlier_fill_is_refused_and_another_fill_counts, x)
 {
     struct store_fill mark = fill3;
 
-    NEED_STORE(x);
     assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
 
     mark.epoch = 2;
@@ -139,26 +113,24 @@ BOTH(an_earlier_fill_is_refused_and_another_fill_counts, x)
     assert_int_equal(get_one(x->s, "words", "the"), 14);
 }
 
-BOTH(marks_that_do_not_agree_are_no_batch, x)
+CASE(marks_that_do_not_agree_are_no_batch, x)
 {
     const struct store_fill marks[2] = {fill3, {.uuid = {8}, .epoch = 1}};
     const struct store_delta the = delta("the", 9);
     struct store_applied applied;
 
-    NEED_STORE(x);
     assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
 
     assert_rc(apply_deltas(x->s, WORDS, marks, 2, &the, 1, &applied), -ESTALE);
     assert_int_equal(get_one(x->s, "words", "the"), 4);
 }
 
-BOTH(rows_come_by_count_then_key, x)
+CASE(rows_come_by_count_then_key, x)
 {
     uint8_t bytes[1024];
     struct store_totals t;
     struct store_row row;
 
-    NEED_STORE(x);
     add_four(x);
 
     assert_int_equal(stored_range(x->s, "words", 0, 9, bytes, sizeof bytes), 4);
@@ -198,7 +170,7 @@ keys(struct fixture *x, int64_t offset, const char *prefix, const char *after,
     return text;
 }
 
-LMDB(rows_come_in_key_order, x)
+CASE(rows_come_in_key_order, x)
 {
     uint8_t bytes[1024];
     char past[STORE_NAME_MAX + 1];
@@ -248,11 +220,10 @@ note(void *ctx, const uint8_t *name, size_t name_size, int64_t keys)
     return 0;
 }
 
-BOTH(keyspaces_are_listed_by_name, x)
+CASE(keyspaces_are_listed_by_name, x)
 {
     char text[64] = "";
 
-    NEED_STORE(x);
     assert_rc(stored_add(x->s, "b", NULL, "k", 1), 0);
     assert_rc(stored_add(x->s, "ab", NULL, "k", 1), 0);
     assert_rc(stored_add(x->s, "c", NULL, "k", 1), 0);
@@ -264,12 +235,11 @@ BOTH(keyspaces_are_listed_by_name, x)
     assert_string_equal(text, "b1c1");
 }
 
-BOTH(a_row_is_found_by_key_by_rank_and_around_it, x)
+CASE(a_row_is_found_by_key_by_rank_and_around_it, x)
 {
     static const char *const order[] = {"c", "a", "b", "d"};
     uint8_t bytes[1024];
 
-    NEED_STORE(x);
     add_four(x);
 
     for (uint64_t i = 0; i < 4; i++) {
@@ -290,12 +260,11 @@ BOTH(a_row_is_found_by_key_by_rank_and_around_it, x)
     assert_rc(ask_key(x, STORE_AROUND, "e", bytes).error, -ENOENT);
 }
 
-BOTH(a_count_that_leaves_the_range_saturates_and_is_flagged, x)
+CASE(a_count_that_leaves_the_range_saturates_and_is_flagged, x)
 {
     struct store_totals t;
     struct store_row row;
 
-    NEED_STORE(x);
     assert_rc(stored_add(x->s, "words", NULL, "a", INT64_MAX), 0);
     assert_rc(stored_add(x->s, "words", NULL, "a", 1), 0);
     assert_rc(stored_add(x->s, "words", NULL, "b", INT64_MIN), 0);
@@ -315,7 +284,7 @@ BOTH(a_count_that_leaves_the_range_saturates_and_is_flagged, x)
     assert_int_equal(t.sum_low, 2);
 }
 
-BOTH(deleted_keys_are_gone_and_begin_again, x)
+CASE(deleted_keys_are_gone_and_begin_again, x)
 {
     const struct store_key gone[] = {{(const uint8_t *)"a", 1},
                                      {(const uint8_t *)"d", 1},
@@ -325,7 +294,6 @@ BOTH(deleted_keys_are_gone_and_begin_again, x)
     struct store_row row;
     uint64_t deleted;
 
-    NEED_STORE(x);
     add_four(x);
 
     assert_rc(store_del(x->s, WORDS, gone, 3, &deleted), 0);
@@ -341,11 +309,10 @@ BOTH(deleted_keys_are_gone_and_begin_again, x)
               -ENOENT);
 }
 
-BOTH(a_drop_removes_rows_and_keeps_marks, x)
+CASE(a_drop_removes_rows_and_keeps_marks, x)
 {
     struct store_row row;
 
-    NEED_STORE(x);
     assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
 
     assert_rc(store_drop(x->s, WORDS), 0);
@@ -373,7 +340,7 @@ ask_history(struct fixture *x, struct store_history_query *q)
     return rc;
 }
 
-BOTH(history_has_each_increment_in_its_minute, x)
+CASE(history_has_each_increment_in_its_minute, x)
 {
     const uint32_t hour = (uint32_t)(clock_unix_ms() / 3600000) * 60;
     struct store_delta d[] = {delta("a", 2), delta("a", -9), delta("b", 30)};
@@ -388,7 +355,6 @@ BOTH(history_has_each_increment_in_its_minute, x)
                                     .buckets = b,
                                     .top = top};
 
-    NEED_STORE(x);
     d[0].minute = hour - 60;
     d[1].minute = d[2].minute = hour - 58;
     assert_rc(stored_apply(x->s, "words", &fill3, d, 3), 0);
@@ -423,30 +389,4 @@ BOTH(history_has_each_increment_in_its_minute, x)
     assert_int_equal(q.rank, 1);
     assert_int_equal(q.keys, 2);
     assert_int_equal((int64_t)q.sum.sum_low, -7);
-}
-
-/* ---- what the engine on a cluster refuses ------------------------------- */
-
-/* There is no file that could be copied or replaced: countd backup
- * reads parts instead, and servers overwrite what they free. */
-CLUSTER(what_needs_a_file_is_refused, x)
-{
-    static const uint8_t name[] = "words";
-
-    NEED_STORE(x);
-    add_four(x);
-    assert_false(store_traits(x->s) & STORE_FILES);
-    assert_rc(store_copy(x->s, name, 5, x->tmp.fd), -EOPNOTSUPP);
-    assert_rc(store_vacate(x->s, name, 5, x->tmp.fd), -EOPNOTSUPP);
-    assert_rc(store_purge(x->s, name, 5), 0);
-    assert_int_equal(get_one(x->s, "words", "c"), 7);
-}
-
-int
-main(int argc, char **argv)
-{
-    const int failed = test_main(argc, argv);
-
-    cluster_engine_stop();
-    return failed;
 }

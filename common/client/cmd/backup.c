@@ -286,21 +286,6 @@ copy_keyspaces(struct backup *b)
     return rc;
 }
 
-/* Held records are not in the copy: they belong to this directory, and may be
- * in the cluster before the copy is put back. */
-static int
-copy_cluster(struct backup *b)
-{
-    struct backup_cluster c = {.store = b->in.store};
-    int rc;
-
-    rc = backup_cluster_save(&c, b->fd);
-    b->keyspaces = c.keyspaces;
-    b->keys = c.keys;
-    b->faults += c.faults;
-    return rc;
-}
-
 static int
 copy_all(struct backup *b)
 {
@@ -310,8 +295,7 @@ copy_all(struct backup *b)
     /* Before the first copy: what is merged from now on may be missing. */
     rc = merge_note_read(&b->in.dir, &note);
     if (rc == 0)
-        rc =
-            b->line->config.store_cluster ? copy_cluster(b) : copy_keyspaces(b);
+        rc = copy_keyspaces(b);
     if (rc == 0)
         rc = dirstream_each(b->keyspace_fd, ".", remove_lock, NULL);
     if (rc == 0)
@@ -338,11 +322,6 @@ flush_logs(struct backup *b)
     if (*b->line->status != 0 || cmd_value(b->line, "no-flush") != NULL)
         return *b->line->status;
     rc = wait_merged(b->line, &b->in.dir, timeout_ms);
-    if (rc == 0 && b->line->config.store_cluster &&
-        backup_cluster_wait(b->in.store, timeout_ms) < 0)
-        return cmd_fail(CONFIG_EXIT_SYSTEM,
-                        "batches are not in the cluster in time; countd store "
-                        "shows what waits; --no-flush copies what is there");
     if (rc == 0)
         return 0;
     if (rc == -EAGAIN && wait_report_cause(b->line))
@@ -405,8 +384,7 @@ run_backup(struct backup *b)
             rc, "copy to %s (what is in it is not a backup; remove it)",
             b->path);
     rc = unmerged_read(&b->in.dir, b->in.held, &unmerged);
-    if (!b->line->config.store_cluster)
-        unmerged.held = 0; /* it is in the copy */
+    unmerged.held = 0; /* it is in the copy */
     if (rc < 0)
         diag_errno(DIAG_WARNING, rc, "read quarantined logs and held records");
     else

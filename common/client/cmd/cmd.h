@@ -399,7 +399,6 @@ int cmd_keyspaces(struct cmd_line *line);
 int cmd_statsd(struct cmd_line *line);
 int cmd_flush(struct cmd_line *line);
 int cmd_held(struct cmd_line *line);
-int cmd_store(struct cmd_line *line);
 int cmd_drop(struct cmd_line *line);
 int cmd_del(struct cmd_line *line);
 int cmd_log(struct cmd_line *line);

@@ -297,31 +297,6 @@ int purge_files(const struct datadir *d, const struct cmd_name *keyspace,
                 const struct store_key *keys, size_t count,
                 uint64_t deadline_ms);
 
-/* ---- backup cluster ---------------------------------------------------- */
-
-/* The keyspaces of a store in a Redis Cluster in a backup, and back: a file
- * for each part (cluster_backup.h).
- *
- * Errors: 0 or a negative errno. */
-
-struct backup_cluster {
-    struct store *store;
-    int fd; /* the folder of the copy */
-    uint64_t keyspaces, keys, faults;
-};
-
-/* Waits until everything that was counted until now is in the cluster.
- * -ETIMEDOUT */
-int backup_cluster_wait(struct store *store, uint64_t timeout_ms);
-
-/* Writes all keyspaces to the folder CLUSTER_BACKUP_FOLDER of the copy, and
- * reads each file back.  A keyspace that is not in it is a fault. */
-int backup_cluster_save(struct backup_cluster *b, int to_fd);
-
-/* Puts all parts of a backup that the cluster does not have into it.  Returns
- * an exit status. */
-int backup_cluster_restore(const char *path, struct store *store);
-
 /* ---- backup live ------------------------------------------------------- */
 
 /* The copy of live/ in a backup: quotas, sequence marks and requests with an

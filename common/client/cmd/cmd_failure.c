@@ -77,11 +77,8 @@ static const struct failure {
      "where the file is damaged"},
 
     {COUNTS, -EHOSTDOWN, CONFIG_EXIT_SYSTEM,
-     "%d cannot read the keyspace now: a server of the cluster does not "
+     "%d cannot read the keyspace now: the server that holds it does not "
      "answer; its messages say which"},
-
-    {COUNTS, -EOPNOTSUPP, CONFIG_EXIT_USAGE,
-     "the keyspace was made with store.key_order = off"},
 
     {LIVE | HTTP, -ETIMEDOUT, CONFIG_EXIT_SYSTEM,
      "%d at %a did not answer in time"},

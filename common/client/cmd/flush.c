@@ -12,7 +12,6 @@
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd_data.h"
 #include "common/log/pending_set.h"
-#include "common/setup/overview.h"
 
 /* A worker tries again what it has come to hold after a twentieth of a second,
  * then less and less often; what goes in goes in at once. */
@@ -44,7 +43,7 @@ struct flush {
     struct logdir logs;
     struct pending_set fills; /* what is waited for; see pending_set.h */
     uint64_t timeout_ms;
-    int64_t as_of_ms, start_ms;
+    int64_t as_of_ms;
     uint64_t stuck_ms; /* when held records alone began to be missing; or 0 */
 };
 
@@ -79,37 +78,9 @@ static int
 is_readable(void *ctx)
 {
     struct flush *f = ctx;
-    int rc;
+    const int rc = ask_as_of(f->c, &f->as_of_ms);
 
-    rc = ask_as_of(f->c, &f->as_of_ms);
-    if (rc == 0)
-        rc = check_merged(f);
-    /* Merged is on its way into a cluster: time stamps alone show that it has
-     * arrived. */
-    return rc == 1 && f->line->config.store_cluster && f->as_of_ms < f->start_ms
-               ? 0
-               : rc;
-}
-
-/* Why increments are not readable that the logs have no more. */
-static int
-too_late_cluster(const struct cmd_line *line)
-{
-    static struct overview o;
-    const struct overview_row *sender = NULL;
-    const char *cause = "";
-
-    overview_init(&o, line->config.data_dir);
-    if (overview_read(&o) == 0)
-        sender = overview_sender(&o);
-    if (sender != NULL)
-        cause = overview_outbox_error(sender);
-    diag(DIAG_ERROR,
-         "not readable in time%s%s; countd store shows what waits for the "
-         "cluster",
-         cause[0] != '\0' ? ": " : "; is countd-worker running?", cause);
-    overview_close(&o);
-    return CONFIG_EXIT_NEGATIVE;
+    return rc < 0 ? rc : check_merged(f);
 }
 
 static int
@@ -119,8 +90,6 @@ too_late(const struct cmd_line *line, int64_t as_of_ms)
 
     if (wait_report_cause(line))
         return CONFIG_EXIT_NEGATIVE;
-    if (line->config.store_cluster)
-        return too_late_cluster(line);
     output_age((int64_t)clock_unix_ms() - as_of_ms, age);
     return cmd_fail(CONFIG_EXIT_NEGATIVE,
                     "not merged in time: readable as of %s ago; is "
@@ -237,7 +206,7 @@ wait_afar(struct flush *f)
 int
 cmd_flush(struct cmd_line *line)
 {
-    struct flush f = {.line = line, .start_ms = (int64_t)clock_unix_ms()};
+    struct flush f = {.line = line};
     int status;
 
     f.timeout_ms = cmd_option_ms(line, "timeout", 30000);

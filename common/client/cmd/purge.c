@@ -34,7 +34,6 @@
 #include "common/log/log_recover.h"
 #include "common/log/logfile.h"
 #include "common/setup/signals.h"
-#include "common/store/cluster/outbox.h"
 #include "common/store/held.h"
 
 #define TEMPORARY  "%p" /* and the name of the archived log */
@@ -134,16 +133,6 @@ search_held(void *ctx, int folder_fd, const char *name)
 {
     search_file(ctx, folder_open_file(folder_fd, name), HELD_FOLDER, name,
                 "held records may have a key");
-    return 0;
-}
-
-/* Entries for a cluster stay for a while after they were sent. */
-static int
-search_outbox(void *ctx, int folder_fd, const char *name)
-{
-    search_file(ctx, folder_open_file(folder_fd, name), OUTBOX_FOLDER, name,
-                "entries for the cluster have a key, until later ones take "
-                "their place");
     return 0;
 }
 
@@ -421,8 +410,6 @@ purge_files(const struct datadir *d, const struct cmd_name *keyspace,
         rc = search_quarantined(&p);
     if (rc == 0)
         rc = dirstream_each(d->fd, HELD_FOLDER, search_held, &p);
-    if (rc == 0)
-        rc = dirstream_each(d->fd, OUTBOX_FOLDER, search_outbox, &p);
     free(p.chunk);
     if (rc == -EWOULDBLOCK)
         return cmd_fail(CONFIG_EXIT_SYSTEM,

@@ -415,7 +415,7 @@ begin_merge(const struct salvage *s)
     char text[MERGE_NOTE_TEXT];
     struct merge_note n;
 
-    if (s->dry_run || s->line->config.store_cluster)
+    if (s->dry_run)
         return true;
     /* If the note cannot be written, or a worker is just writing it, an older
      * copy of keyspace/ may go undetected later, and nothing else is lost. */

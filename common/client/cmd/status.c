@@ -73,29 +73,9 @@ print_daemon(const struct overview *o, const struct overview_row *r)
         print_statsd(r->values);
 }
 
-/* What waits for a cluster. */
-static void
-print_outbox(const struct overview *o, const struct overview_row *r)
-{
-    const int64_t waiting = r->values[STATUS_M_OUTBOX_WAITING];
-    const char *error = overview_outbox_error(r);
-    char lag[32];
-
-    output_age(overview_outbox_lag_ms(o, r), lag);
-    if (waiting == 0)
-        (void)printf("outbox  all is in the cluster");
-    else
-        (void)printf("outbox  %" PRId64 " entries of %" PRId64
-                     " bytes not in the cluster, the oldest is %s old",
-                     waiting, r->values[STATUS_M_OUTBOX_WAITING_BYTES], lag);
-    (void)printf("%s%s; senders: %" PRId64 "\n", error[0] != '\0' ? "; " : "",
-                 error, r->values[STATUS_M_OUTBOX_SENDERS]);
-}
-
 static int
 print_people(const struct overview *o)
 {
-    const struct overview_row *sender = overview_sender(o);
     char lag[32];
     int troubles;
 
@@ -111,8 +91,6 @@ print_people(const struct overview *o)
         o->by_state[STATUS_LOG_EMPTY], o->by_state[STATUS_LOG_OPEN],
         o->by_state[STATUS_LOG_FULL], o->by_state[STATUS_LOG_MERGING],
         o->uncounted > 0 ? "at least " : "", o->messages, lag);
-    if (sender != NULL)
-        print_outbox(o, sender);
     troubles = overview_troubles(o, print_trouble, NULL);
     if (troubles == 0)
         (void)printf("nothing needs an operator\n");

@@ -6,7 +6,6 @@
 
 #include "common/base/diag.h"
 #include "common/setup/privilege.h"
-#include "common/store/cluster/cluster_store.h"
 #include "common/store/lmdb/lmdb_store.h"
 
 #define TXN_MEMORY ((size_t)64 << 20)
@@ -31,20 +30,6 @@ store_session_store(const struct cmd_line *line, int keyspace_fd, bool writable,
     };
 
     return lmdb_store_open(out, &options);
-}
-
-/* The engine that the settings name.  The worker sends what this puts into the
- * outbox of a cluster. */
-static int
-open_store(const struct cmd_line *line, const struct datadir *dir,
-           bool writable, struct store **out)
-{
-    const struct cluster_store_options cluster = {
-        .config = &line->config, .dir = dir, .writable = writable};
-
-    return line->config.store_cluster
-               ? cluster_store_open(out, &cluster)
-               : store_session_store(line, dir->keyspace_fd, writable, out);
 }
 
 long
@@ -72,11 +57,7 @@ open_rest(const struct cmd_line *line, bool writable, struct store_session *out)
     status = wait_sizes(line, &out->dir);
     if (status != 0)
         goto close_dir;
-    rc = open_store(line, &out->dir, writable, &out->store);
-    if (rc == -EINVAL && line->config.store_cluster) {
-        status = CONFIG_EXIT_USAGE; /* it named the setting */
-        goto close_dir;
-    }
+    rc = store_session_store(line, out->dir.keyspace_fd, writable, &out->store);
     status = CONFIG_EXIT_SYSTEM;
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "open %s/keyspace", line->config.data_dir);

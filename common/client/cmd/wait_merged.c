@@ -231,8 +231,7 @@ report_older(const struct cmd_line *line)
     struct datadir d;
     int rc;
 
-    if (line->config.store_cluster ||
-        datadir_open(&d, line->config.data_dir, DATADIR_READ) < 0)
+    if (datadir_open(&d, line->config.data_dir, DATADIR_READ) < 0)
         return false;
     rc = merge_note_read(&d, &n);
     datadir_close(&d);

@@ -162,7 +162,7 @@ struct countd_rows {
  * countd_rows_free() after success.
  *   -EINVAL, -ENAMETOOLONG  no such request
  *   -EIO        the keyspace's file cannot be read
- *   -EHOSTDOWN  a server of the cluster it is in does not answer: soon again
+ *   -EHOSTDOWN  the server that holds it does not answer: soon again
  *   -ETIMEDOUT, -ENOTCONN, -EPROTO (no countd there), what connecting said */
 int countd_range(struct countd *c, const void *keyspace, size_t keyspace_size,
                  int64_t offset, int64_t length, struct countd_rows **out);

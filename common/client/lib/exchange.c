@@ -144,8 +144,7 @@ cut_rows(struct exchange *x)
 static int
 take_refusal(struct exchange *x, int64_t rows)
 {
-    if (rows != -EINVAL && rows != -EIO && rows != -EHOSTDOWN &&
-        rows != -EOPNOTSUPP)
+    if (rows != -EINVAL && rows != -EIO && rows != -EHOSTDOWN)
         return -EPROTO;
     note_error(x, (int)rows);
     x->answered++;

@@ -52,9 +52,10 @@ sift_up(struct store_top *top, uint64_t at)
     }
 }
 
-bool
-history_top_wants(const struct store_history_query *q, const uint8_t *key,
-                  size_t size, int128 sum)
+/* Whether the top would change by a key. */
+static bool
+wants(const struct store_history_query *q, const uint8_t *key, size_t size,
+      int128 sum)
 {
     int128 least;
 
@@ -75,7 +76,7 @@ history_top_offer(struct store_history_query *q, const uint8_t *key,
     const bool full = q->rows == q->length;
     struct store_top *to = full ? q->top : &q->top[q->rows];
 
-    if (!history_top_wants(q, key, size, sum))
+    if (!wants(q, key, size, sum))
         return;
     to->sum = history_bucket(sum);
     to->before = (struct store_bucket){.any = false};

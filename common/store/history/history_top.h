@@ -15,10 +15,6 @@ history_bucket(int128 sum)
     return (struct store_bucket){(int64_t)(sum >> 64), (uint64_t)sum, true};
 }
 
-/* Whether the top would change by a key. */
-bool history_top_wants(const struct store_history_query *q, const uint8_t *key,
-                       size_t size, int128 sum);
-
 /* Adds a key, which was not offered before, if it belongs to the top. */
 void history_top_offer(struct store_history_query *q, const uint8_t *key,
                        size_t size, int128 sum);
