@@ -22,7 +22,6 @@
 #include "writer/live/live_service.h"
 #include "writer/logs.h"
 #include "writer/quota/quota_service.h"
-#include "writer/tally.h"
 #include "writer/writer_status.h"
 
 /* The largest answer of any listener here. */
@@ -47,7 +46,6 @@ struct writer {
     struct tokens *tokens; /* NULL: no client needs one */
     struct quota_service quota;
     struct statsd statsd;
-    struct tally tally; /* of lives and quota; live.history */
     struct listeners listeners;
     struct conns *conns;
     struct writer_status status;
@@ -74,7 +72,6 @@ logs_are_ready(void *ctx)
 
     listener_wake(conns_listener(w->conns, LISTENER_ACK));
     listener_wake(conns_listener(w->conns, LISTENER_SILENT));
-    tally_ready(&w->tally);
     http_logs_are_ready(&w->http);
     statsd_logs_ready(&w->statsd);
 }
@@ -95,22 +92,11 @@ logs_have_failed(void *ctx)
 }
 
 static void
-tally_has_stopped(void *ctx)
+lines_have_stopped(void *ctx)
 {
     logs_finish(&((struct writer *)ctx)->logs);
 }
 
-static void
-lines_have_stopped(void *ctx)
-{
-    struct writer *w = ctx;
-
-    tally_stop(&w->tally, w->config.write_drain_ms + PATIENCE_MS,
-               tally_has_stopped, w);
-}
-
-/* All connections have ended and their holdings are released: the last activity
- * that history has to record. */
 static void
 conns_have_stopped(void *ctx)
 {
@@ -152,8 +138,6 @@ after_turn(void *ctx)
     more = conn_turn(w->conns);
     more |= live_service_turn(&w->lives);
     more |= statsd_turn(&w->statsd);
-    if (live_service_awaits_tally(&w->lives))
-        tally_soon(&w->tally);
     /* Datagrams must not wait for a sync in the loop: the kernel drops them
      * when their socket is full. */
     more |= quota_turn(&w->quota, listeners_only_http(w->conns) &&
@@ -310,7 +294,6 @@ open_status(struct writer *w)
                                        .statsd = &w->statsd,
                                        .http = &w->http,
                                        .quota = &w->quota,
-                                       .tally = &w->tally,
                                        .conns = w->conns,
                                        .log_fd = w->dir.log_fd};
 
@@ -334,22 +317,6 @@ open_http(struct writer *w)
     if (rc == 0)
         http_site_add(&w->http.site, quota_routes, quota_route_count, &w->quota,
                       TOKENS_QUOTA);
-    return rc;
-}
-
-static int
-open_tally(struct writer *w)
-{
-    int rc;
-
-    tally_init(&w->tally, w->loop, &w->logs, TALLY_INTERVAL_MS);
-    if (!w->config.live_history)
-        return 0;
-    rc = live_service_add_tally(&w->lives, &w->tally);
-    if (rc == 0)
-        rc = quota_add_tally(&w->quota, &w->tally);
-    if (rc < 0)
-        diag_errno(DIAG_ERROR, rc, "live.history");
     return rc;
 }
 
@@ -390,8 +357,6 @@ serve_until_stopped(struct writer *w)
     if (rc == 0)
         rc = open_http(w);
     if (rc == 0)
-        rc = open_tally(w);
-    if (rc == 0)
         rc = statsd_open(&w->statsd, w->loop, &w->logs,
                          conns_listener(w->conns, LISTENER_STATSD),
                          conns_listener(w->conns, LISTENER_GRAPHITE));
@@ -400,7 +365,6 @@ serve_until_stopped(struct writer *w)
     conns_fini(w->conns);
     w->conns = NULL;
     statsd_close(&w->statsd);
-    tally_fini(&w->tally);
     quota_close(&w->quota);
     http_close(&w->http);
     live_service_close(&w->lives);

@@ -108,7 +108,6 @@ writer_status_print(struct writer_status *s)
         if (is_on(conns_listener(s->parts.conns, i)))
             status_print("", &s->listeners[i]);
     live_service_print(s->parts.lives);
-    tally_print(s->parts.tally);
 }
 
 /* ---- logs -------------------------------------------------------------- */

@@ -32,7 +32,6 @@ struct writer_parts {
     const struct statsd *statsd;
     const struct http *http;
     const struct quota_service *quota;
-    const struct tally *tally;
     struct conns *conns;
     int log_fd; /* of the directory */
 };

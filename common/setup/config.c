@@ -109,8 +109,6 @@ static const struct config_row rows[] = {
      "127.0.0.1", "address of the two live ports"},
     {"live.allow", KIND_NETWORKS, TEXT(live_allow), "",
      "networks that may connect to the live ports, needed beyond loopback"},
-    {"live.history", KIND_BOOL, FLAG(live_history), "off",
-     "what is acquired, released and refused is counted in live.*"},
     {"counter.enable", KIND_BOOL, FLAG(counter_enable), "true",
      "counters: acquire and release up to a maximum"},
     {"counter.port", KIND_PORT, AT(counter_port), 0, 65535, "11215",

@@ -31,11 +31,6 @@
 #define CONFIG_SYNC_ALWAYS 0
 #define CONFIG_SYNC_NEVER  UINT64_MAX
 
-/* What live.history needs of the two message sizes: the longest of its
- * keyspaces; a letter of a name, # and the 32 digits of its hash. */
-#define CONFIG_HISTORY_KEYSPACE_MIN 23
-#define CONFIG_HISTORY_KEY_MIN      34
-
 #define CONFIG_EXIT_OK       0
 #define CONFIG_EXIT_NEGATIVE 1
 #define CONFIG_EXIT_USAGE    100
@@ -79,7 +74,6 @@ struct config {
     uint64_t archive_keep_ms;            /* archive.keep = 0, none */
     char live_address[CONFIG_TEXT_SIZE]; /* live.address = 127.0.0.1 */
     char live_allow[CONFIG_ALLOW_SIZE];  /* live.allow = */
-    bool live_history;                   /* live.history = off */
     bool counter_enable;                 /* counter.enable = true */
     bool semaphore_enable;               /* semaphore.enable = false */
     uint64_t counter_port;               /* counter.port = 11215 */

@@ -96,29 +96,6 @@ check_addresses(const struct config *c, char why[CONFIG_WHY_SIZE])
     return 0;
 }
 
-static int
-check_live_history(const struct config *c, char why[CONFIG_WHY_SIZE])
-{
-    if (!c->live_history ||
-        (!c->counter_enable && !c->semaphore_enable && !c->quota_enable))
-        return 0;
-    if (c->keyspace_size < CONFIG_HISTORY_KEYSPACE_MIN)
-        return config_fail(
-            why, -EINVAL,
-            "live.history: message.keyspace_size of %" PRIu64
-            " does not hold live.semaphore.acquired; give at least "
-            "%d, or live.history = off",
-            c->keyspace_size, CONFIG_HISTORY_KEYSPACE_MIN);
-    if (c->key_size < CONFIG_HISTORY_KEY_MIN)
-        return config_fail(
-            why, -EINVAL,
-            "live.history: message.key_size of %" PRIu64
-            " does not hold the hash of a long name; give at least "
-            "%d, or live.history = off",
-            c->key_size, CONFIG_HISTORY_KEY_MIN);
-    return 0;
-}
-
 /* The keyspaces of StatsD and Graphite lines, and the keys of statistics about
  * them, must fit into messages. */
 static int
@@ -204,8 +181,8 @@ config_check(const struct config *c, char why[CONFIG_WHY_SIZE])
                            "log.count is %" PRIu64 " and log.max %" PRIu64
                            "; give log.max at least log.count",
                            c->log_count, c->log_max);
-    if (check_live_history(c, why) < 0 || check_statsd(c, why) < 0 ||
-        check_resp(c, why) < 0 || check_origins(c, why) < 0)
+    if (check_statsd(c, why) < 0 || check_resp(c, why) < 0 ||
+        check_origins(c, why) < 0)
         return -EINVAL;
     return check_addresses(c, why);
 }

@@ -17,7 +17,7 @@
 static int
 set_up(void **state)
 {
-    return service_setup_with(state, "live.history=on", "counter.enable=off",
+    return service_setup_with(state, "counter.enable=off",
                               "http.listen=127.0.0.1:0", "quota.enable=on",
                               "quota.limit=1000", NULL);
 }
@@ -113,7 +113,6 @@ CASE(a_backup_has_the_quotas_of_one_moment, f)
     char path[600], text[4096];
     uint8_t note[72];
 
-    fleet_option(f, "live.history=off");
     fleet_start(f, FLEET_WRITE);
     expect(f, "/apply?amt=10", "1 990\n");
     move_note(f, note, false);
@@ -133,38 +132,6 @@ CASE(a_backup_has_the_quotas_of_one_moment, f)
     fleet_fini(&copy);
     expect(f, "/apply?amt=1", "4 939\n");
     fleet_stop(f, FLEET_WRITE);
-}
-
-CASE(what_was_applied_can_be_read_as_counts, f)
-{
-    int64_t count;
-    int fd;
-
-    fleet_start(f, FLEET_WRITE);
-    expect(f, "/apply?amt=10", "1 990\n");
-    expect(f, "/apply?amt=5", "2 985\n");
-    expect(f, "/cancel?jnlsno=1", "3 995\n");
-    expect(f, "/apply?amt=2000", "0\n");
-    expect(f, "/increase?amt=1", "996\n");
-    (void)ask(f, "POST", "/quota/tea?limit=50", 201);
-    expect(f, "/quota/tea/apply?amt=7", "1 43\n");
-    fleet_stop(f, FLEET_WRITE);
-    fleet_start(f, FLEET_WORKER);
-    fleet_await_drained(f, 60000);
-    fleet_start(f, FLEET_READ);
-    fd = client_connect(fleet_read_port(f));
-    assert_true(client_get(fd, "quota.applied", "-", &count));
-    assert_int_equal(count, 15);
-    assert_true(client_get(fd, "quota.applied", "tea", &count));
-    assert_int_equal(count, 7);
-    assert_true(client_get(fd, "quota.cancelled", "-", &count));
-    assert_int_equal(count, 10);
-    assert_true(client_get(fd, "quota.refused", "-", &count));
-    assert_int_equal(count, 2000);
-    assert_false(client_get(fd, "quota.cancelled", "tea", &count));
-    client_close(fd);
-    fleet_stop_all(f);
-    fleet_check(f);
 }
 
 /* ---- the command, and the library behind it ---------------------- */

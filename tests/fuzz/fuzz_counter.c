@@ -1,8 +1,8 @@
 /* tests/fuzz/fuzz_counter.c - any bytes as requests of several connections,
  * with the objects behind them.
  *
- * The first byte chooses: 1 semaphores, 2 little memory, 4 the writer's history
- * is on.  Then come actions: a byte (two bits connection, three bits what),
+ * The first byte chooses: 1 semaphores, 2 little memory.
+ * Then come actions: a byte (two bits connection, three bits what),
  * and for some of them more:
  *
  *   0-3  send the bytes that follow, as many as the next byte says
@@ -114,8 +114,7 @@ start(uint8_t flags)
                              .holders = PEERS + 1,
                              .slots = 1,
                              .window_s = 86400,
-                             .budget = &budget,
-                             .history = (flags & 4) != 0};
+                             .budget = &budget};
 
     semaphores = (flags & 1) != 0;
     little = (flags & 2) != 0;
@@ -162,17 +161,6 @@ open_peer(struct peer *p)
     p->fd = -1;
 }
 
-/* What has something to tell is kept until it was heard. */
-static void
-tell(void)
-{
-    struct live_activity a;
-    uint32_t from = 0, steps = UINT32_MAX;
-
-    while (live_next_active(&server.live, &from, &steps, &a) == 1)
-        memset(a.sums, 0, LIVE_ACTIVITIES * sizeof *a.sums);
-}
-
 static void
 finish(void)
 {
@@ -180,7 +168,6 @@ finish(void)
     struct live_walk walk = {.steps = UINT32_MAX};
 
     conns_fini(conns);
-    tell();
     while (live_next(&server.live, &walk, &record) == 1)
         assert(record.current == 0);
     (void)live_clock(&server.live,
@@ -390,7 +377,6 @@ pass_time(uint8_t days)
     ahead_ms += (uint64_t)days * DAY_MS / 2;
     (void)live_clock(&server.live, server.clock_ms + ahead_ms); /* or not */
     (void)live_sweep(&server.live, days);                       /* a piece */
-    tell();
     pump();
 }
 

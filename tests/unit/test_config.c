@@ -93,7 +93,7 @@ TEST(the_defaults_are_those_of_the_design)
     assert_int_equal(c.archive_keep_ms, 0);
     assert_string_equal(c.user, "");
     assert_string_equal(c.live_address, "127.0.0.1");
-    assert_false(c.live_history);
+    assert_false(c.quota_enable);
     assert_true(c.counter_enable);
     assert_int_equal(c.counter_port, 11215);
     assert_int_equal(c.counter_max_connections, 0);
@@ -192,11 +192,11 @@ TEST(log_sync_takes_words_or_a_duration)
 
 TEST(switches_take_true_and_false_and_on_and_off)
 {
-    assert_rc(set_text("live.history = on\ncounter.enable = \"off\""), 0);
-    assert_true(c.live_history);
+    assert_rc(set_text("quota.enable = on\ncounter.enable = \"off\""), 0);
+    assert_true(c.quota_enable);
     assert_false(c.counter_enable);
-    assert_rc(set_text("live.history = true\ncounter.enable = false"), 0);
-    assert_true(c.live_history);
+    assert_rc(set_text("quota.enable = true\ncounter.enable = false"), 0);
+    assert_true(c.quota_enable);
     assert_false(c.counter_enable);
     assert_bad("semaphore.enable = yes", -EINVAL,
                "t.conf:1: semaphore.enable: \"yes\" is wrong; give true or "
@@ -433,32 +433,6 @@ TEST(a_socket_alone_stands_for_any_address_or_port)
     assert_true(c.semaphore_port == CONFIG_PORT_SOCKET);
     assert_rc(check(), 0);
     assert_rc(set("counter.port", "sockets"), -EINVAL);
-}
-
-TEST(live_history_needs_room_for_its_names)
-{
-    assert_rc(set_text("live.history=on\nmessage.keyspace_size=22"), 0);
-    assert_rc(check(), -EINVAL);
-    assert_why("live.history: message.keyspace_size of 22 does "
-               "not hold live.semaphore.acquired; give at least "
-               "23, or live.history = off");
-    assert_int_equal(strlen("live.semaphore.acquired"),
-                     CONFIG_HISTORY_KEYSPACE_MIN);
-    c.keyspace_size = CONFIG_HISTORY_KEYSPACE_MIN;
-    c.key_size = CONFIG_HISTORY_KEY_MIN - 1;
-    assert_rc(check(), -EINVAL);
-    assert_why("live.history: message.key_size of 33 does not "
-               "hold the hash of a long name; give at least 34, "
-               "or live.history = off");
-    c.key_size = CONFIG_HISTORY_KEY_MIN;
-    assert_rc(check(), 0);
-    c.key_size = 1;
-    c.counter_enable = false;
-    assert_rc(check(), 0);
-    c.quota_enable = true;
-    assert_rc(check(), -EINVAL);
-    c.live_history = false;
-    assert_rc(check(), 0);
 }
 
 TEST(ports_that_are_off_or_free_may_be_the_same)

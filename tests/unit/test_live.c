@@ -31,14 +31,13 @@ fixture_options(struct fixture *r, enum live_kind kind)
 }
 
 static struct fixture *
-fixture_open(enum live_kind kind, uint64_t memory, bool history)
+fixture_open(enum live_kind kind, uint64_t memory)
 {
     struct fixture *r = test_calloc(1, sizeof *r);
     struct live_options o;
 
     r->budget.max = memory;
     o = fixture_options(r, kind);
-    o.history = history;
     assert_rc(live_init(&r->live, &o), 0);
     (void)live_clock(&r->live, T0); /* the first sweep finds nothing */
     return r;
@@ -105,14 +104,12 @@ struct model_object {
     uint64_t held[HOLDERS];
     uint64_t maximum; /* or initial */
     uint64_t window;
-    uint64_t told[3];
     bool dumped;
 };
 
 struct model {
     struct random random;
     enum live_kind kind;
-    bool history;
     uint64_t now_ms;
     bool scarce; /* memory may run out */
     uint64_t created;
@@ -153,10 +150,8 @@ model_acquire(struct model *m, struct model_object *o, uint32_t holder,
     const uint64_t limit =
         m->kind == LIVE_COUNTER || !o->exists ? bound : o->maximum;
 
-    if (model_current(o) + resources > limit) {
-        o->told[2] += resources;
+    if (model_current(o) + resources > limit)
         return FRAME_NOT_AVAILABLE;
-    }
     if (!o->exists) {
         m->created++;
         o->exists = true;
@@ -165,7 +160,6 @@ model_acquire(struct model *m, struct model_object *o, uint32_t holder,
     }
     model_change(m, o);
     o->held[holder] += resources;
-    o->told[0] += resources;
     if (model_current(o) > o->maximum)
         o->maximum = model_current(o);
     return FRAME_OK;
@@ -181,19 +175,17 @@ model_release(struct model *m, struct model_object *o, uint32_t holder,
         return FRAME_NOT_ACQUIRED;
     model_change(m, o);
     o->held[holder] -= resources;
-    o->told[1] += resources;
     return FRAME_OK;
 }
 
 static void
-model_init(struct model *m, enum live_kind kind, bool history, uint64_t seed)
+model_init(struct model *m, enum live_kind kind, uint64_t seed)
 {
     size_t i, j;
 
     memset(m, 0, sizeof *m);
     m->random.state = seed;
     m->kind = kind;
-    m->history = history;
     m->now_ms = T0;
     m->count = 1 + random_below(&m->random, MODEL_MAX);
     for (i = 0; i < m->count; i++) {
@@ -285,8 +277,7 @@ do_sweep(struct fixture *r, struct model *m)
     for (i = 0; i < m->count; i++) {
         struct model_object *o = &m->objects[i];
 
-        if (model_current(o) > 0 ||
-            (m->history && (o->told[0] || o->told[1] || o->told[2])))
+        if (model_current(o) > 0)
             continue;
         if (m->kind == LIVE_SEMAPHORE || o->window != model_window(m))
             o->exists = false;
@@ -359,31 +350,6 @@ compare(struct fixture *r, struct model *m)
 }
 
 static void
-do_tally(struct fixture *r, struct model *m)
-{
-    struct live_activity t;
-    uint32_t from = 0;
-
-    for (;;) {
-        uint32_t steps = 1 + (uint32_t)random_below(&m->random, 5);
-        const int rc = live_next_active(&r->live, &from, &steps, &t);
-        struct model_object *o;
-
-        if (rc == 0)
-            return;
-        if (rc == -EAGAIN)
-            continue;
-        o = model_find(m, t.name, t.name_size);
-        for (int i = 0; i < LIVE_ACTIVITIES; i++)
-            assert_int_equal(t.sums[i], o->told[i]);
-        memset(t.sums, 0, LIVE_ACTIVITIES * sizeof *t.sums);
-        memset(o->told, 0, sizeof o->told);
-        if (random_chance(&m->random, 30))
-            return;
-    }
-}
-
-static void
 do_something(struct fixture *r, struct model *m)
 {
     struct model_object *o = &m->objects[random_below(&m->random, m->count)];
@@ -398,23 +364,21 @@ do_something(struct fixture *r, struct model *m)
         do_drop(r, m, holder);
     else if (dice < 975)
         do_clock(r, m);
-    else if (dice < 985)
-        do_sweep(r, m);
     else
-        do_tally(r, m);
+        do_sweep(r, m);
 }
 
 static void
-run_model(enum live_kind kind, bool history)
+run_model(enum live_kind kind)
 {
     const uint64_t seed = random_seed("live model");
     static struct model m;
     unsigned round, i;
 
     for (round = 0; round < 20; round++) {
-        struct fixture *r = fixture_open(kind, 16 << 20, history);
+        struct fixture *r = fixture_open(kind, 16 << 20);
 
-        model_init(&m, kind, history, seed + round);
+        model_init(&m, kind, seed + round);
         for (i = 0; i < 3000; i++) {
             do_something(r, &m);
             if (i % 8 == 0)
@@ -433,22 +397,12 @@ run_model(enum live_kind kind, bool history)
 
 TEST(counters_do_what_the_model_does)
 {
-    run_model(LIVE_COUNTER, false);
-}
-
-TEST(counters_with_history_do_what_the_model_does)
-{
-    run_model(LIVE_COUNTER, true);
+    run_model(LIVE_COUNTER);
 }
 
 TEST(semaphores_do_what_the_model_does)
 {
-    run_model(LIVE_SEMAPHORE, false);
-}
-
-TEST(semaphores_with_history_do_what_the_model_does)
-{
-    run_model(LIVE_SEMAPHORE, true);
+    run_model(LIVE_SEMAPHORE);
 }
 
 /* Each page more of memory lets one more step succeed; what comes after is
@@ -460,10 +414,10 @@ TEST(without_memory_an_acquire_is_refused_and_nothing_changes)
     unsigned pages, i;
 
     for (pages = 0; pages < 16; pages++) {
-        struct fixture *r = fixture_open(LIVE_COUNTER, 16 << 20, pages % 2);
+        struct fixture *r = fixture_open(LIVE_COUNTER, 16 << 20);
 
         r->budget.max = r->budget.used + pages * 4096;
-        model_init(&m, LIVE_COUNTER, pages % 2, seed + pages);
+        model_init(&m, LIVE_COUNTER, seed + pages);
         m.scarce = true;
         for (i = 0; i < 2000; i++) {
             do_something(r, &m);
@@ -479,7 +433,7 @@ TEST(without_memory_an_acquire_is_refused_and_nothing_changes)
 
 TEST(a_name_is_refused_when_the_index_is_full)
 {
-    struct fixture *r = fixture_open(LIVE_COUNTER, 1 << 20, false);
+    struct fixture *r = fixture_open(LIVE_COUNTER, 1 << 20);
     char name[2] = "A";
 
     assert_int_equal(acquire(r, 0, name, 1, 1), FRAME_OK);
@@ -500,7 +454,7 @@ TEST(a_name_is_refused_when_the_index_is_full)
 /* The index of holdings has room for one more, and a spill needs two. */
 TEST(half_a_spill_is_undone)
 {
-    struct fixture *r = fixture_open(LIVE_COUNTER, 1 << 20, false);
+    struct fixture *r = fixture_open(LIVE_COUNTER, 1 << 20);
     char name[2] = "A";
     unsigned i;
 
@@ -551,7 +505,7 @@ fill(struct fixture *r, uint32_t holder, uint32_t from)
 
 TEST(names_leave_memory_for_more_holders)
 {
-    struct fixture *r = fixture_open(LIVE_COUNTER, 4 << 20, false);
+    struct fixture *r = fixture_open(LIVE_COUNTER, 4 << 20);
     uint32_t i;
 
     assert_in_range(fill(r, 0, 0), 10000, 20000);
@@ -566,7 +520,7 @@ TEST(names_leave_memory_for_more_holders)
 
 TEST(idle_semaphores_make_room_when_it_is_short)
 {
-    struct fixture *r = fixture_open(LIVE_SEMAPHORE, 1 << 20, false);
+    struct fixture *r = fixture_open(LIVE_SEMAPHORE, 1 << 20);
     const uint32_t count = fill(r, 0, 0);
 
     while (!live_sweep(&r->live, 1000))
@@ -591,7 +545,7 @@ TEST(idle_semaphores_make_room_when_it_is_short)
 /* What an idle counter was is there to be asked for until its window ends. */
 TEST(idle_counters_stay_when_memory_is_short)
 {
-    struct fixture *r = fixture_open(LIVE_COUNTER, 1 << 20, false);
+    struct fixture *r = fixture_open(LIVE_COUNTER, 1 << 20);
     const uint32_t count = fill(r, 0, 0);
 
     while (!live_sweep(&r->live, 1000))
@@ -617,7 +571,7 @@ TEST(idle_counters_stay_when_memory_is_short)
 
 TEST(a_sweep_is_due_at_start_and_after_each_boundary)
 {
-    struct fixture *r = fixture_open(LIVE_COUNTER, 1 << 20, false);
+    struct fixture *r = fixture_open(LIVE_COUNTER, 1 << 20);
     struct live *l = &r->live;
 
     assert_true(live_clock(l, T0));
@@ -639,7 +593,7 @@ TEST(a_sweep_is_due_at_start_and_after_each_boundary)
 
 TEST(semaphores_are_swept_when_more_than_the_interval_has_passed)
 {
-    struct fixture *r = fixture_open(LIVE_SEMAPHORE, 1 << 20, false);
+    struct fixture *r = fixture_open(LIVE_SEMAPHORE, 1 << 20);
     struct live *l = &r->live;
 
     assert_true(live_clock(l, T0 + 5000));
@@ -658,7 +612,7 @@ TEST(semaphores_are_swept_when_more_than_the_interval_has_passed)
 
 TEST(a_name_acquired_during_a_sweep_is_not_lost)
 {
-    struct fixture *r = fixture_open(LIVE_COUNTER, 1 << 20, false);
+    struct fixture *r = fixture_open(LIVE_COUNTER, 1 << 20);
     char name[16];
     int i;
 
@@ -703,13 +657,12 @@ acquire_numbered(struct live *l, uint32_t holder, uint32_t number)
 }
 
 static int
-open_many(struct fixture *r, enum live_kind kind, uint64_t memory, bool history)
+open_many(struct fixture *r, enum live_kind kind, uint64_t memory)
 {
     struct live_options o = fixture_options(r, kind);
 
     r->budget.max = memory;
     o.slots = 500000;
-    o.history = history;
     return live_init(&r->live, &o);
 }
 
@@ -718,7 +671,7 @@ TEST(a_held_name_of_20_bytes_takes_64_at_most)
     struct fixture *r = test_calloc(1, sizeof *r);
     uint32_t n;
 
-    assert_rc(open_many(r, LIVE_COUNTER, 256 << 20, false), 0);
+    assert_rc(open_many(r, LIVE_COUNTER, 256 << 20), 0);
     for (n = 0; n < 1100000; n++) {
         assert_int_equal(acquire_numbered(&r->live, 0, n), FRAME_OK);
         if (n + 1 >= 500000)
@@ -734,7 +687,7 @@ TEST(what_a_million_names_took_is_given_back)
     uint64_t empty;
     uint32_t n, calls = 0;
 
-    assert_rc(open_many(r, LIVE_COUNTER, 256 << 20, false), 0);
+    assert_rc(open_many(r, LIVE_COUNTER, 256 << 20), 0);
     (void)live_clock(&r->live, T0);
     empty = live_memory(&r->live);
     for (n = 0; n < 1000000; n++)
@@ -761,7 +714,7 @@ TEST(a_dump_meets_all_that_stay_once_whatever_changes)
 {
     struct random random = {random_seed("live dump")};
     static uint8_t met[DUMPED];
-    struct fixture *r = fixture_open(LIVE_SEMAPHORE, 64 << 20, false);
+    struct fixture *r = fixture_open(LIVE_SEMAPHORE, 64 << 20);
     uint32_t n, others = 0;
     struct live_walk walk = {.steps = 0};
     struct live_record record;
@@ -799,31 +752,5 @@ TEST(a_dump_meets_all_that_stay_once_whatever_changes)
     for (n = 0; n < DUMPED; n++)
         assert_int_equal(met[n], 1);
     assert_true(others > 0);
-    fixture_close(r);
-}
-
-/* ---- history ------------------------------------------------------------- */
-
-TEST(an_object_with_activity_is_swept_once_it_is_taken)
-{
-    struct fixture *r = fixture_open(LIVE_COUNTER, 1 << 20, true);
-    struct live_activity t;
-    uint32_t from = 0, steps = 1000;
-
-    assert_int_equal(acquire(r, 0, "a", 3, 4), FRAME_OK);
-    assert_true(live_drop(&r->live, 0, 10));
-    (void)live_clock(&r->live, T0 + 100000);
-    assert_true(live_sweep(&r->live, 1000));
-    assert_int_equal(get(r, "a"), 0);
-    assert_true(r->live.skipped);
-    assert_false(live_clock(&r->live, T0 + 100001));
-
-    assert_int_equal(live_next_active(&r->live, &from, &steps, &t), 1);
-    memset(t.sums, 0, LIVE_ACTIVITIES * sizeof *t.sums);
-    assert_int_equal(live_next_active(&r->live, &from, &steps, &t), 0);
-    assert_true(live_clock(&r->live, T0 + 100002)); /* a sweep is due */
-    assert_true(live_sweep(&r->live, 1000));
-    assert_int_equal(get(r, "a"), -1);
-    assert_false(r->live.skipped);
     fixture_close(r);
 }

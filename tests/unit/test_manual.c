@@ -16,7 +16,6 @@
 #include "writer/listeners.h"
 #include "writer/live/live_protocol.h"
 #include "writer/live/live_server.h"
-#include "writer/tally.h"
 
 #define COUNTD_1 "common/client/cmd/countd.1"
 #define COUNTD_5 "common/setup/countd.5"
@@ -139,12 +138,6 @@ static const struct {
     {COUNTD_5, LIVE, "1 to ", FRAME_NAME_MAX, " bytes"},
     {COUNTD_5, LIVE, "above ", FRAME_BODY_MAX, " bytes closes"},
     {COUNTD_5, NULL, "at most ", LISTENERS_MOST, ";"},
-    {COUNTD_5, "LIVE HISTORY", "once in ", TALLY_INTERVAL_MS / 1000,
-     " seconds"},
-    {COUNTD_5, "LIVE HISTORY", "cut to ", TALLY_HASH_SIZE, " bytes less"},
-    {COUNTD_5, "LIVE HISTORY", "at least ", CONFIG_HISTORY_KEYSPACE_MIN,
-     " and\n"},
-    {COUNTD_5, "LIVE HISTORY", "\nat least ", CONFIG_HISTORY_KEY_MIN, "."},
     {WRITE_8, NULL, "at most ", LISTENERS_MOST, " each"},
     {WRITE_8, NULL, "; ", LISTENERS_FILES, " descriptors are for"},
     {WRITE_8, NULL, "when that was for ", LISTENERS_YIELD_S, " seconds"},
@@ -154,7 +147,6 @@ static const struct {
     {WRITE_8, NULL, "no byte for ", CONN_STALL_MS / 1000, " seconds"},
     {WRITE_8, NULL, "has ", LISTENERS_POOL >> 20, " MiB of memory"},
     {WRITE_8, NULL, "at most ", LIVE_SWEEP_STEP, " in a turn"},
-    {WRITE_8, NULL, "clean stop, ", TALLY_PIECE, " names at a time"},
     {WRITE_8, "DESCRIPTION", "at most ", CONFIG_SOURCES_MAX, " of"},
     {WORKER_8, "DESCRIPTION", "at most ", CONFIG_SOURCES_MAX, " of"},
     {READ_8, "DESCRIPTION", "at most ", CONFIG_SOURCES_MAX, " of"},

@@ -1,7 +1,6 @@
 /* writer/live/live.c - live objects: counters and semaphores in memory.
  *
- * Entry points: live_clock(), live_next_active(), live_get(), live_who(),
- * live_acquire(). */
+ * Entry points: live_clock(), live_get(), live_who(), live_acquire(). */
 #include "writer/live/live.h"
 
 #include <assert.h>
@@ -67,7 +66,6 @@ live_init(struct live *l, const struct live_options *options)
     assert(options->holders > 0 && options->holders < HOLDER_MANY);
     assert(options->window_s > 0);
     *l = (struct live){.options = *options};
-    l->before = options->history ? sizeof(struct live_counts) : 0;
     if (getrandom(&l->key, sizeof l->key, 0) != sizeof l->key)
         return -EIO;
     rc = map_held(l);
@@ -124,41 +122,6 @@ live_clock(struct live *l, uint64_t unix_ms)
         due |= unix_ms < l->swept_ms || unix_ms - l->swept_ms > window_ms;
     }
     return due || l->sweeping;
-}
-
-/* ---- history ------------------------------------------------------------- */
-
-static inline void
-note_activity(struct live *l, uint32_t number, enum live_activities what,
-              uint32_t amount)
-{
-    if (l->before != 0)
-        live_counts_at(l, number)->sums[what] += amount;
-}
-
-int
-live_next_active(struct live *l, uint32_t *from, uint32_t *steps,
-                 struct live_activity *out)
-{
-    uint32_t number;
-    const struct object *o;
-
-    do
-        number = arena_next(&l->objects, from, steps);
-    while (number != 0 && !is_active(l, number));
-    if (number == 0 && *steps == 0)
-        return -EAGAIN;
-    if (number == 0) {
-        l->wants_sweep |= l->skipped;
-        l->skipped = false;
-        return 0;
-    }
-    *from = number;
-    o = object_at(l, number);
-    *out = (struct live_activity){.sums = live_counts_at(l, number)->sums,
-                                  .name_size = o->name_size,
-                                  .name = o->name};
-    return 1;
 }
 
 /* ---- who holds what ------------------------------------------------------ */
@@ -392,7 +355,7 @@ new_object(struct live *l, uint32_t hash, size_t name_size)
 
     /* Meanwhile the budget is what names may have, or what is used already. */
     b->max = most > b->used ? most : b->used;
-    number = arena_take(&l->objects, l->before + OBJECT_SIZE + name_size);
+    number = arena_take(&l->objects, OBJECT_SIZE + name_size);
     if (number != 0 && table_insert(&l->names, hash, number) < 0) {
         arena_give(&l->objects, number);
         number = 0;
@@ -411,8 +374,6 @@ create_object(struct live *l, uint32_t holder, uint32_t hash,
 
     if (number == 0)
         return no_memory(l);
-    if (l->before != 0)
-        *live_counts_at(l, number) = (struct live_counts){0};
     o = object_at(l, number);
     o->current = ask->resources;
     o->maximum = l->options.kind == LIVE_COUNTER ? ask->resources : ask->bound;
@@ -421,7 +382,6 @@ create_object(struct live *l, uint32_t holder, uint32_t hash,
     o->name_size = ask->name_size;
     memcpy(o->name, ask->name, ask->name_size);
     link_object(l, number, holder);
-    note_activity(l, number, LIVE_ACQUIRED, ask->resources);
     l->count++;
     l->stats.created++;
     return FRAME_OK;
@@ -442,10 +402,8 @@ live_acquire(struct live *l, uint32_t holder, uint32_t hash,
         return create_object(l, holder, hash, ask);
     o = object_at(l, number);
     bound = l->options.kind == LIVE_COUNTER ? ask->bound : o->maximum;
-    if ((uint64_t)o->current + ask->resources > bound) {
-        note_activity(l, number, LIVE_REFUSED, ask->resources);
+    if ((uint64_t)o->current + ask->resources > bound)
         return FRAME_NOT_AVAILABLE;
-    }
     if (!join_object(l, number, holder, &holding))
         return no_memory(l);
     begin_change(l, o);
@@ -455,7 +413,6 @@ live_acquire(struct live *l, uint32_t holder, uint32_t hash,
         o->maximum = o->current;
     if (holding != 0)
         holding_at(l, holding)->amount += ask->resources;
-    note_activity(l, number, LIVE_ACQUIRED, ask->resources);
     return FRAME_OK;
 }
 
@@ -471,7 +428,6 @@ reduce_object(struct live *l, uint32_t number, uint32_t holding,
     begin_change(l, o);
     o->current -= amount;
     l->idle += o->current == 0;
-    note_activity(l, number, LIVE_RELEASED, amount);
     if (holding == 0) {
         if (o->current == 0)
             unlink_object(l, number);

@@ -16,10 +16,6 @@
  * counter when its last change is in an earlier window, a semaphore at every
  * sweep.
  *
- * History: when it is on, what was acquired, released and refused adds up per
- * object until the caller of live_next_active() takes it, and no sweep removes
- * the object before.
- *
  * All arithmetic is in 64 bits.  Names are hashed with a random key.  Memory
  * is that of the budget; above it live_acquire() says FRAME_NO_MEMORY and
  * nothing has changed.  Names get less than all of it, so that what there is
@@ -42,15 +38,6 @@
 
 enum live_kind { LIVE_COUNTER, LIVE_SEMAPHORE };
 
-/* What can happen to an object; refused adds up what refused requests
- * asked for. */
-enum live_activities {
-    LIVE_ACQUIRED,
-    LIVE_RELEASED,
-    LIVE_REFUSED,
-    LIVE_ACTIVITIES
-};
-
 struct live_options {
     enum live_kind kind;
     struct budget *budget; /* borrowed; may be shared with others */
@@ -58,7 +45,6 @@ struct live_options {
     uint32_t holders;      /* connections: numbers 0 to holders - 1 */
     uint32_t window_s;     /* counter: stats_interval; semaphore: from sweep to
                               sweep */
-    bool history;
 };
 
 struct live_stats {
@@ -82,12 +68,10 @@ struct live {
     struct live_stats stats;
     struct live_holder *held; /* by holder: the lists of what it has */
     uint64_t now_ms;
-    uint32_t before;       /* bytes of history before each object */
     uint32_t sweep_from;   /* where the sweep goes on */
     bool sweeping;         /* one has begun and is not through */
     bool swept;            /* one has begun, ever */
     bool wants_sweep;      /* one would free memory */
-    bool skipped;          /* a sweep left objects because of their activity */
     uint32_t swept_window; /* when the last one began */
     uint64_t swept_ms;
     uint64_t sweep_ns;   /* spent in this one so far */
@@ -125,8 +109,8 @@ live_prefetch_object(const struct live *l, uint32_t hash)
     const char *object = arena_at(&l->objects, number);
 
     /* Twice: many records lie on two cache lines. */
-    __builtin_prefetch(object + l->before, 1);
-    __builtin_prefetch(object + l->before + 47, 1);
+    __builtin_prefetch(object, 1);
+    __builtin_prefetch(object + 47, 1);
 }
 
 /* Consumption of a counter, what is available of a semaphore.
@@ -178,20 +162,6 @@ struct live_walk {
  * all done, -EAGAIN: steps used up. */
 int live_next(const struct live *l, struct live_walk *walk,
               struct live_record *out);
-
-/* The activity of one object since the caller last reduced its sums. */
-struct live_activity {
-    uint64_t *sums; /* by enum live_activities; the caller reduces them */
-    uint16_t name_size;
-    const uint8_t *name;
-};
-
-/* The first object at or after *from (0 at first) with activity; reads
- * at most `steps` places, as arena_next().  1: *out is it and *from its place,
- * 0: all done, -EAGAIN: steps used up, call again.  When all is done, objects
- * that a sweep left because of their activity are swept again. */
-int live_next_active(struct live *l, uint32_t *from, uint32_t *steps,
-                     struct live_activity *out);
 
 /* Estimates how many objects are not at their own place of the index; the
  * estimate is at most a tenth of a second old. */

@@ -30,14 +30,6 @@ struct object {
 #define OBJECT_SIZE offsetof(struct object, name)
 static_assert(OBJECT_SIZE == 26, "48 bytes with a name of 20");
 
-/* Before each object when history is on: activity that is not written yet. */
-struct live_counts {
-    uint64_t sums[LIVE_ACTIVITIES];
-};
-
-static_assert(sizeof(struct live_counts) % ARENA_UNIT == 0,
-              "objects stay aligned");
-
 struct holding {
     uint32_t object;
     uint32_t holder;
@@ -54,29 +46,7 @@ struct live_holder {
 static inline struct object *
 object_at(const struct live *l, uint32_t number)
 {
-    uint8_t *at = arena_at(&l->objects, number);
-
-    return (struct object *)(void *)(at + l->before);
-}
-
-static inline struct live_counts *
-live_counts_at(const struct live *l, uint32_t number)
-{
-    assert(l->before == sizeof(struct live_counts));
     return arena_at(&l->objects, number);
-}
-
-/* Whether the object has activity that is not written yet. */
-static inline bool
-is_active(const struct live *l, uint32_t number)
-{
-    const struct live_counts *c;
-
-    if (l->before == 0)
-        return false;
-    c = live_counts_at(l, number);
-    return (c->sums[LIVE_ACQUIRED] | c->sums[LIVE_RELEASED] |
-            c->sums[LIVE_REFUSED]) != 0;
 }
 
 static inline struct holding *

@@ -1,9 +1,6 @@
 /* writer/live/live_service.c - see live_service.h: live_service_turn(),
- * live_service_add_tally(), live_service_print(). */
+ * live_service_print(). */
 #include "writer/live/live_service.h"
-
-#include <assert.h>
-#include <string.h>
 
 #include "common/base/diag.h"
 
@@ -22,8 +19,7 @@ open_kind(struct live_service *l, struct loop *loop,
         .slots = (size_t)(buckets + 1) / 2,
         .window_s = (uint32_t)(counts ? config->counter_stats_interval_s
                                       : config->semaphore_gc_interval_s),
-        .budget = &l->budget,
-        .history = config->live_history};
+        .budget = &l->budget};
     int rc;
 
     if (!(counts ? config->counter_enable : config->semaphore_enable))
@@ -105,50 +101,6 @@ live_service_turn(struct live_service *l)
     }
     report_no_memory(l);
     return more;
-}
-
-/* ---- history ------------------------------------------------------------- */
-
-static int
-next_active(void *ctx, uint32_t *from, uint32_t *steps, struct tally_item *out)
-{
-    struct live_activity a;
-    const int rc = live_next_active(ctx, from, steps, &a);
-
-    if (rc == 1)
-        *out = (struct tally_item){a.sums, a.name, a.name_size};
-    return rc;
-}
-
-static_assert(LIVE_ACTIVITIES == TALLY_PARTS, "a keyspace for each");
-
-int
-live_service_add_tally(struct live_service *l, struct tally *t)
-{
-    static const char *const keyspaces[LIVE_SERVICE_KINDS][TALLY_PARTS] = {
-        [LIVE_COUNTER] = {"live.acquired", "live.released", "live.refused"},
-        [LIVE_SEMAPHORE] = {"live.semaphore.acquired",
-                            "live.semaphore.released",
-                            "live.semaphore.refused"},
-    };
-    int rc = 0;
-
-    for (int kind = 0; rc == 0 && kind < LIVE_SERVICE_KINDS; kind++) {
-        struct tally_source s = {.next = next_active,
-                                 .ctx = &l->servers[kind].live};
-
-        memcpy(s.keyspaces, keyspaces[kind], sizeof s.keyspaces);
-        if (l->on[kind])
-            rc = tally_add(t, &s);
-    }
-    return rc;
-}
-
-bool
-live_service_awaits_tally(const struct live_service *l)
-{
-    return (l->on[LIVE_COUNTER] && l->servers[LIVE_COUNTER].live.skipped) ||
-           (l->on[LIVE_SEMAPHORE] && l->servers[LIVE_SEMAPHORE].live.skipped);
 }
 
 /* ---- figures ------------------------------------------------------------- */

@@ -14,7 +14,6 @@
 #include "common/net/loop.h"
 #include "common/setup/config.h"
 #include "writer/live/live_server.h"
-#include "writer/tally.h"
 
 #define LIVE_SERVICE_KINDS 2 /* enum live_kind */
 
@@ -34,13 +33,6 @@ void live_service_close(struct live_service *l);
 
 /* At the end of each turn of the loop.  True: the next one should not wait. */
 bool live_service_turn(struct live_service *l);
-
-/* Adds the objects of both kinds, which were opened with live.history, to the
- * tally. */
-int live_service_add_tally(struct live_service *l, struct tally *t);
-
-/* Whether a sweep left objects because of activity that is not written yet. */
-bool live_service_awaits_tally(const struct live_service *l);
 
 /* Prints the statistics. */
 void live_service_print(const struct live_service *l);

@@ -47,10 +47,6 @@ sweep_batch(struct live *l, uint32_t *steps)
         number = arena_next(&l->objects, &l->sweep_from, steps);
         if (number == 0 || !is_removable(l, number))
             continue;
-        if (is_active(l, number)) {
-            l->skipped = true;
-            continue;
-        }
         o = object_at(l, number);
         numbers[count] = number;
         hashes[count] = live_hash(l, o->name, o->name_size);

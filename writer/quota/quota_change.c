@@ -166,8 +166,6 @@ count_answer(struct quota_service *s, const struct quota_request *r,
         s->stats.cancelled++;
     else
         s->stats.other++;
-    if (a->form == ANSWER_REFUSED && r->type == JOURNAL_RECORD_APPLY)
-        r->quota->activity[QUOTA_REFUSED] += (uint64_t)r->value;
 }
 
 /* The quota without a name has run out: quota.export. */

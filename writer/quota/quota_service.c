@@ -1,5 +1,5 @@
 /* writer/quota/quota_service.c - see quota_service.h: quota_can_change(),
- * quota_wait(), quota_turn(), quota_add_tally(), quota_print(). */
+ * quota_wait(), quota_turn(), quota_print(). */
 #include "writer/quota/quota_service.h"
 
 #include <assert.h>
@@ -286,50 +286,6 @@ quota_turn(struct quota_service *s, bool alone)
         return false;
     extend_some(s);
     return commit_turn(&s->commit, alone);
-}
-
-/* ---- history ----------------------------------------------------- */
-
-static int
-next_active(void *ctx, uint32_t *from, uint32_t *steps, struct tally_item *out)
-{
-    const struct quota_service *s = ctx;
-    const struct quotas *q;
-
-    if (s->state != QUOTA_READY)
-        return 0;
-    q = &s->store->quotas;
-    for (; *from <= q->count; (*from)++) {
-        struct quota *quota =
-            *from == 0 ? quotas_unnamed(q) : q->names[*from - 1];
-        const char *name = *from == 0 ? QUOTA_UNNAMED_NAME : quota->name;
-
-        if (*steps == 0)
-            return -EAGAIN;
-        (*steps)--;
-        if (tally_is_empty(quota->activity))
-            continue;
-        *out =
-            (struct tally_item){quota->activity, (const uint8_t *)name,
-                                *from == 0 ? strlen(name) : quota->name_size};
-        return 1;
-    }
-    return 0;
-}
-
-static_assert(QUOTA_ACTIVITIES == TALLY_PARTS, "a keyspace for each");
-
-int
-quota_add_tally(struct quota_service *s, struct tally *t)
-{
-    const struct tally_source source = {
-        .keyspaces = {[QUOTA_APPLIED] = "quota.applied",
-                      [QUOTA_CANCELLED] = "quota.cancelled",
-                      [QUOTA_REFUSED] = "quota.refused"},
-        .next = next_active,
-        .ctx = s};
-
-    return quota_is_on(s) ? tally_add(t, &source) : 0;
 }
 
 /* ---- open and close ---------------------------------------------- */

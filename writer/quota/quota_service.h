@@ -34,13 +34,12 @@
 #include "writer/io.h"
 #include "writer/quota/quota_export.h"
 #include "writer/quota/quota_store.h"
-#include "writer/tally.h"
 
 #define QUOTA_RETRY_MS 1000
 #define QUOTA_MARK_MS  200 /* of quiet: the note of the end is synced */
 #define QUOTA_KEY_SIZE 255 /* bytes of an Idempotency-Key */
 
-#define QUOTA_UNNAMED_NAME "-" /* in lists, and as a key of the history */
+#define QUOTA_UNNAMED_NAME "-" /* in lists */
 
 enum quota_state { QUOTA_READY, QUOTA_LOADING, QUOTA_DAMAGED };
 
@@ -113,9 +112,6 @@ size_t quota_answer_max(const struct config *config);
  * the loop delays only connections that use quotas or numbers.  Returns what
  * commit_turn() does. */
 bool quota_turn(struct quota_service *s, bool alone);
-
-/* Adds the quotas, if there are any, to the tally. */
-int quota_add_tally(struct quota_service *s, struct tally *t);
 
 void quota_print(const struct quota_service *s);
 

@@ -276,17 +276,6 @@ make_remove(struct quotas *q, struct quota *quota)
     free_quota(quota);
 }
 
-static void
-note_activity(struct quota_change *c)
-{
-    struct quota *quota = c->quota;
-
-    if (c->record.type == JOURNAL_RECORD_APPLY)
-        quota->activity[QUOTA_APPLIED] += (uint64_t)c->record.value;
-    if (c->record.type == JOURNAL_RECORD_CANCEL)
-        quota->activity[QUOTA_CANCELLED] += (uint64_t)c->amount;
-}
-
 int
 quotas_make(struct quotas *q, struct quota_change *c, struct key_answer *a)
 {
@@ -315,7 +304,6 @@ quotas_make(struct quotas *q, struct quota_change *c, struct key_answer *a)
         a->number = c->quota->numbers.count;
     }
     c->quota->remaining = c->record.after;
-    note_activity(c);
     return 0;
 }
 
@@ -426,9 +414,4 @@ quotas_taken(struct quotas *q, size_t max)
 {
     forget_parts(q);
     q->max = max;
-    /* Activity from before the start was written then, or lost with that
-     * process. */
-    memset(q->ids[0]->activity, 0, sizeof q->ids[0]->activity);
-    for (size_t i = 0; i < q->count; i++)
-        memset(q->names[i]->activity, 0, sizeof q->names[i]->activity);
 }

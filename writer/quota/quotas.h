@@ -52,21 +52,12 @@ enum answer_form {
 #define QUOTA_NAME_MAX 64u
 #define QUOTA_MAX      8192u /* with a name */
 
-/* What can happen to a quota. */
-enum quota_activities {
-    QUOTA_APPLIED,
-    QUOTA_CANCELLED,
-    QUOTA_REFUSED,
-    QUOTA_ACTIVITIES
-};
-
 struct quota {
     uint16_t id;
     uint8_t name_size; /* 0: that of id 0 */
     char name[QUOTA_NAME_MAX];
     int64_t limit; /* it was made with */
     int64_t remaining;
-    uint64_t activity[QUOTA_ACTIVITIES]; /* amounts that are not written yet */
     struct journal_numbers numbers;
 };
 
