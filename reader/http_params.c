@@ -29,8 +29,8 @@ struct value {
     const char *name; /* of the parameter */
     const char *text; /* its bytes, with a NUL behind */
     size_t size;
-    bool is_raw; /* a name is not in text form */
-    bool is_hex; /* a name is in hexadecimal digits */
+    enum name_form names; /* of all names, but: */
+    bool is_hex;          /* a name is in hexadecimal digits */
 };
 
 __attribute__((format(printf, 3, 4))) static bool
@@ -52,7 +52,8 @@ static bool
 read_name(const struct value *v, struct increment_name *out,
           struct http_params_fault *f)
 {
-    const struct increment_form form = {.raw = v->is_raw,
+    const struct increment_form form = {.raw =
+                                            name_form_is_raw(v->names, false),
                                         .control = true,
                                         .keyspace_max = NAME_MAX_SIZE,
                                         .key_max = NAME_MAX_SIZE};
@@ -233,7 +234,8 @@ read_value(struct http_params *p, const struct http_params_spec *spec,
     case PARAM_NUMBERS:
         return read_numbers(v, &p->are_numbers_texts, f);
     case PARAM_NAMES: /* read before all others */
-        return p->are_names_raw || set_fault(f, "bad-names", "names: raw");
+        return p->names != NAMES_USUAL ||
+               set_fault(f, "bad-names", "names: raw or text");
     case PARAM_VERSION:
         return read_version(v, p, f);
     case PARAM_SORT:
@@ -256,33 +258,33 @@ is_name(enum http_param which)
 /* Whether this is the parameter's name; with *is_hex the one behind which
  * hexadecimal digits come. */
 static bool
-has_name(enum http_param which, bool is_raw, const char *name, bool *is_hex)
+has_name(enum http_param which, const char *name, bool *is_hex)
 {
     const size_t size = strlen(names[which]);
 
     if (strncmp(name, names[which], size) != 0)
         return false;
-    *is_hex = is_raw && is_name(which) && strcmp(name + size, "_hex") == 0;
+    *is_hex = is_name(which) && strcmp(name + size, "_hex") == 0;
     return *is_hex || name[size] == '\0';
 }
 
 /* HTTP_PARAMS: there is none of that name here. */
 static enum http_param
-find_param(const struct http_params_spec *spec, bool is_raw, const char *name,
-           bool *is_hex)
+find_param(const struct http_params_spec *spec, const char *name, bool *is_hex)
 {
     for (unsigned i = 0; i < HTTP_PARAMS; i++)
         if (((spec->allowed | PARAMS_COMMON) & PARAM_BIT(i)) != 0 &&
-            has_name((enum http_param)i, is_raw, name, is_hex))
+            has_name((enum http_param)i, name, is_hex))
             return (enum http_param)i;
     return HTTP_PARAMS;
 }
 
-/* Whether names=raw is anywhere in the query: it says how the names before it
- * are to be read, too. */
-static bool
-has_raw_names(struct http_text query)
+/* The form of names that the query gives anywhere: it says how the names before
+ * it are to be read, too. */
+static enum name_form
+find_name_form(struct http_text query)
 {
+    enum name_form form = NAMES_USUAL;
     char name[HTTP_QUERY_NAME_SIZE];
     uint8_t text[VALUE_MAX];
     size_t size;
@@ -290,11 +292,13 @@ has_raw_names(struct http_text query)
     /* Nearly never. */
     if (query.size == 0 || (!memmem(query.at, query.size, "names", 5) &&
                             !memchr(query.at, '%', query.size)))
-        return false;
+        return form;
     while (http_query_next(&query, name, text, VALUE_MAX, &size) > 0)
-        if (strcmp(name, names[PARAM_NAMES]) == 0)
-            return size == 3 && memcmp(text, "raw", 3) == 0;
-    return false;
+        if (strcmp(name, names[PARAM_NAMES]) == 0) {
+            (void)name_form_read(text, size, &form); /* else it is refused */
+            break;
+        }
+    return form;
 }
 
 static bool
@@ -334,12 +338,11 @@ http_params_read(struct http_params *p, const struct http_params_spec *spec,
     size_t size;
     int rc;
 
-    p->are_names_raw = has_raw_names(query);
+    p->names = find_name_form(query);
     while ((rc = http_query_next(&query, name, (uint8_t *)text, VALUE_MAX,
                                  &size)) > 0) {
-        const enum http_param which =
-            find_param(spec, p->are_names_raw, name, &is_hex);
-        const struct value v = {name, text, size, p->are_names_raw, is_hex};
+        const enum http_param which = find_param(spec, name, &is_hex);
+        const struct value v = {name, text, size, p->names, is_hex};
 
         text[size] = '\0';
         if (which == HTTP_PARAMS)
@@ -350,8 +353,7 @@ http_params_read(struct http_params *p, const struct http_params_spec *spec,
         if (!read_value(p, spec, which, &v, now_ms, f))
             return false;
     }
-    if (rc == -ENAMETOOLONG &&
-        find_param(spec, p->are_names_raw, name, &is_hex) == HTTP_PARAMS)
+    if (rc == -ENAMETOOLONG && find_param(spec, name, &is_hex) == HTTP_PARAMS)
         return fail_name(f, name);
     if (rc == -ENAMETOOLONG)
         return set_fault(f, "bad-name", "%s: a name is longer than 256 bytes",

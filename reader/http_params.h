@@ -4,8 +4,8 @@
  * A parameter that is not known, missing or there twice is an error, so that
  * no client gets the answer to another query than it meant.
  *
- * Names are in text form behind the percent-encoding.  With names=raw they are
- * bytes, and NAME_hex=c328 is another way to give NAME.
+ * A name is the bytes behind the percent-encoding; NAME_hex=c328 is another way
+ * to give NAME.  With names=text it is in text form.
  *
  * Ownership: the caller's; nothing points into the request.  Pure.
  */
@@ -56,7 +56,7 @@ struct http_params {
     uint64_t from_ms, to_ms, step_ms;
     enum table_format format; /* if it is given */
     bool are_numbers_texts;
-    bool are_names_raw;     /* not in text form */
+    enum name_form names;
     uint64_t nonce, change; /* of `version` */
     enum http_params_sort sort;
 };

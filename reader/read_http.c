@@ -361,7 +361,7 @@ answer_request(struct http_call *x, struct read_request *a)
     table_begin(&a->table, a->params.format, h->text, READ_HTTP_TEXT_MAX, NULL,
                 0);
     a->table.has_numbers_as_texts = a->params.are_numbers_texts;
-    a->table.is_raw = a->params.are_names_raw;
+    a->table.names = a->params.names;
     problem = a->command->answer(a);
     if (problem) {
         x->as_of_ms = a->as_of_ms;

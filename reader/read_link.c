@@ -14,7 +14,7 @@ is_unreserved(char c)
            c == '~';
 }
 
-/* The name as the request gives names, each byte that is not plain as %HH. */
+/* The name as the request has names, each byte that is not plain as %HH. */
 static char *
 put_name(char *at, const struct http_params *p, const char *parameter,
          const struct increment_name *value)
@@ -23,7 +23,7 @@ put_name(char *at, const struct http_params *p, const char *parameter,
     char text[NAME_TEXT_SIZE];
     size_t size = value->size;
 
-    if (p->are_names_raw)
+    if (name_form_is_raw(p->names, false))
         memcpy(text, value->bytes, size);
     else
         size = name_escape(value->bytes, size, text);
@@ -58,8 +58,8 @@ put_form(char *at, const struct http_params *p)
         at = text_put(at, formats[p->format]);
     if (p->are_numbers_texts)
         at = text_put(at, "&numbers=string");
-    if (p->are_names_raw)
-        at = text_put(at, "&names=raw");
+    if (p->names != NAMES_USUAL)
+        at = text_put(at, p->names == NAMES_RAW ? "&names=raw" : "&names=text");
     if (!http_params_has(p, PARAM_VERSION))
         return at;
     at = text_put_number(text_put(at, "&version="), p->nonce, 16);

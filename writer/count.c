@@ -26,14 +26,15 @@
 /* The bytes of a request without its Content-Encoding. */
 struct content {
     enum count_format format;
-    bool is_raw;
+    enum name_form names;
     const uint8_t *at;
     size_t size;
 };
 
-/* What check_head() notes for the route, below the format. */
-#define NOTE_RAW    2u /* names are bytes */
+/* What check_head() notes for the route. */
 #define NOTE_PACKED 1u /* by gzip */
+#define NOTE_NAMES  1  /* bits before their form */
+#define NOTE_FORMAT 3
 
 /* ---- the head ----------------------------------------------------------- */
 
@@ -77,19 +78,18 @@ is_plain(const struct http_request *r)
     return r->encoding.size == 0 || http_text_is_like(r->encoding, "identity");
 }
 
-/* Whether `names=raw` is all of the query, or there is none.  False: *next is
- * the answer. */
+/* Reads `names`, of which all of the query is.  False: *next is the answer. */
 static bool
-read_query(struct http_call *x, bool *is_raw, enum conn_next *next)
+read_query(struct http_call *x, enum name_form *names, enum conn_next *next)
 {
     struct http_text query = x->request->query;
     char name[HTTP_QUERY_NAME_SIZE], shown[HTTP_QUERY_SHOWN];
     char detail[HTTP_DETAIL_SIZE];
-    uint8_t value[3];
+    uint8_t value[4];
     size_t size = 0;
     int rc;
 
-    *is_raw = false;
+    *names = NAMES_USUAL;
     for (;;) {
         const struct http_text rest = query;
 
@@ -104,13 +104,16 @@ read_query(struct http_call *x, bool *is_raw, enum conn_next *next)
                                    detail);
             return false;
         }
-        if (rc < 0 || *is_raw || size != 3 || memcmp(value, "raw", 3) != 0) {
-            *next = refuse_request(
-                x, HTTP_BAD_REQUEST, *is_raw ? "twice" : "bad-names",
-                *is_raw ? "names is there twice" : "names: raw");
+        if (*names != NAMES_USUAL) {
+            *next = refuse_request(x, HTTP_BAD_REQUEST, "twice",
+                                   "names is there twice");
             return false;
         }
-        *is_raw = true;
+        if (rc < 0 || !name_form_read(value, size, names)) {
+            *next = refuse_request(x, HTTP_BAD_REQUEST, "bad-names",
+                                   "names: raw or text");
+            return false;
+        }
     }
 }
 
@@ -144,7 +147,7 @@ check_head(struct http_call *x, enum conn_next *next)
 {
     const struct http_request *r = x->request;
     enum count_format format;
-    bool is_raw;
+    enum name_form names;
 
     if (!find_format(r, &format))
         *next =
@@ -159,8 +162,9 @@ check_head(struct http_call *x, enum conn_next *next)
         *next =
             refuse_request(x, HTTP_LENGTH_REQUIRED, "length",
                            "Content-Length, or a body in chunks, is needed");
-    else if (read_query(x, &is_raw, next)) {
-        x->note = (unsigned)format << 2 | (is_raw ? NOTE_RAW : 0) |
+    else if (read_query(x, &names, next)) {
+        x->note = (unsigned)format << NOTE_FORMAT |
+                  (unsigned)names << NOTE_NAMES |
                   (is_plain(r) ? 0 : NOTE_PACKED);
         return !r->key.at || check_key(x, next);
     }
@@ -176,8 +180,8 @@ open_content(struct http_call *x, struct content *content, enum conn_next *next)
     struct count *s = x->ctx;
     int size;
 
-    content->format = (enum count_format)(x->note >> 2);
-    content->is_raw = (x->note & NOTE_RAW) != 0;
+    content->format = (enum count_format)(x->note >> NOTE_FORMAT);
+    content->names = (enum name_form)(x->note >> NOTE_NAMES & 3);
     content->at = x->body.at;
     content->size = x->body.size;
     if ((x->note & NOTE_PACKED) == 0)
@@ -204,9 +208,10 @@ begin_body(const struct count *s, const struct content *content,
            struct count_body *body)
 {
     const struct layout *l = &s->ingest->logs->layout;
-    const struct increment_form form = {.raw = content->is_raw,
-                                        .keyspace_max = l->keyspace_size,
-                                        .key_max = l->key_size};
+    const struct increment_form form = {
+        .raw = name_form_is_raw(content->names, content->format == COUNT_TSV),
+        .keyspace_max = l->keyspace_size,
+        .key_max = l->key_size};
 
     count_body_init(body, content->format, content->at, content->size, &form);
 }
@@ -551,7 +556,7 @@ answer_keyed(struct http_call *x)
         return next;
     mark = keys_mark(&logs->keys, x->request->key.at, x->request->key.size,
                      content.at, content.size);
-    mark.body ^= content.is_raw; /* the same bytes are other names then */
+    mark.body ^= content.names; /* the same bytes may be other names then */
     e = keys_find(&logs->keys, &mark, clock_unix_ms());
     if (e)
         return replay_answer(x, e, &mark);

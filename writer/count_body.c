@@ -106,7 +106,7 @@ next_of_tsv(struct count_body *b, struct increment *out,
 
 /* ---- objects ------------------------------------------------------------ */
 
-/* A name: JSON's escapes first, then those of the text form.  A control
+/* A name: JSON's escapes first, then those of a text form.  A control
  * character that came through the first is one of the name. */
 static int
 take_name(struct count_body *b, const char *member, bool is_hex, size_t max,
@@ -168,9 +168,8 @@ find_member(const struct count_body *b)
                    {"n", HAS_N},
                    {"keyspace_hex", HAS_KEYSPACE_HEX},
                    {"key_hex", HAS_KEY_HEX}};
-    const size_t count = b->form.raw ? 5 : 3;
 
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
         if (json_is(&b->json, members[i].name))
             return members[i].bit;
     return 0;
@@ -193,7 +192,7 @@ take_member(struct count_body *b, struct increment *out, unsigned *has,
     b->token = json_next(&b->json);
     if (member == HAS_N)
         return take_count(b, &out->count, fault);
-    if (b->token == JSON_NULL && b->form.raw && !is_hex) {
+    if (b->token == JSON_NULL && !is_hex) {
         *has |= is_keyspace ? NULL_KEYSPACE : NULL_KEY;
         return 0;
     }

@@ -7,10 +7,11 @@
  *
  * An object has keyspace, key and, optional, n: an integer, or a string of one,
  * 1 without it.  Nothing else, and nothing twice: `count` for `n` would count 1
- * in silence.  Names are in text form, behind JSON's own escapes.  With
- * form.raw they are bytes: lines have them as they are, strings as UTF-8, and
- * keyspace_hex and key_hex in hexadecimal digits, beside which keyspace or key
- * is null or missing.
+ * in silence.  keyspace_hex and key_hex have a name's bytes in hexadecimal
+ * digits, and keyspace or key is null or missing then.
+ *
+ * A name is the text of its field or of its JSON string; without form.raw that
+ * is in text form.
  *
  * Pure; allocates nothing: a body is read twice, once to see that all of it is
  * well formed, and once to append it.

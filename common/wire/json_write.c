@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/hex.h"
 #include "common/wire/cell.h"
 #include "common/wire/json_plain.h"
 
@@ -216,6 +217,20 @@ void
 json_text(struct json_writer *w, const char *text)
 {
     json_string(w, text, strlen(text));
+}
+
+void
+json_hex(struct json_writer *w, const uint8_t *bytes, size_t size)
+{
+    char digits[2];
+
+    put_separator(w, ", ");
+    put_text(w, "\"");
+    for (size_t i = 0; i < size; i++) {
+        (void)hex_put(digits, bytes + i, 1);
+        json_bytes(w, digits, sizeof digits);
+    }
+    put_text(w, "\"");
 }
 
 void

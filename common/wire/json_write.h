@@ -58,6 +58,9 @@ void json_null(struct json_writer *w);
 void json_string(struct json_writer *w, const void *text, size_t size);
 void json_text(struct json_writer *w, const char *text);
 
+/* Bytes as a string of two hexadecimal digits each. */
+void json_hex(struct json_writer *w, const uint8_t *bytes, size_t size);
+
 /* A name of at most NAME_MAX_SIZE bytes, in its text form. */
 void json_name(struct json_writer *w, const uint8_t *name, size_t size);
 

@@ -145,6 +145,18 @@ name_unescape(const char *text, size_t length, uint8_t *name, size_t max)
     return size;
 }
 
+bool
+name_form_read(const void *word, size_t size, enum name_form *form)
+{
+    if (size == 3 && memcmp(word, "raw", 3) == 0)
+        *form = NAMES_RAW;
+    else if (size == 4 && memcmp(word, "text", 4) == 0)
+        *form = NAMES_TEXT;
+    else
+        return false;
+    return true;
+}
+
 /* ---- file names -------------------------------------------------------- */
 
 static bool

@@ -13,12 +13,26 @@
 #ifndef COUNTD_COMMON_WIRE_NAME_H
 #define COUNTD_COMMON_WIRE_NAME_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #define NAME_MAX_SIZE  256
 #define NAME_TEXT_SIZE (4 * NAME_MAX_SIZE + 1) /* escaped, with NUL */
 #define NAME_FILE_SIZE 132 /* longest file name without suffix, with NUL */
+
+/* How a request and its answer have names: as they are in JSON and in queries,
+ * in the text form in lines; or everywhere the one, or the other. */
+enum name_form { NAMES_USUAL, NAMES_RAW, NAMES_TEXT };
+
+/* The form that the word "raw" or "text" means.  False: it is neither. */
+bool name_form_read(const void *word, size_t size, enum name_form *form);
+
+static inline bool
+name_form_is_raw(enum name_form form, bool are_lines)
+{
+    return form == NAMES_RAW || (form == NAMES_USUAL && !are_lines);
+}
 
 /* Writes the text form and a NUL; `text` holds 4 * size + 1 bytes.
  * Returns its length. */

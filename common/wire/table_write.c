@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/hex.h"
 #include "common/wire/json_plain.h"
 #include "common/wire/query.h"
 #include "common/wire/utf8.h"
@@ -25,18 +24,17 @@ static_assert(NAME_MAX_SIZE >= JSON_DIGITS_MAX, "a number is no longer");
 static void
 put_raw_name(struct table_writer *t, const char *key, const struct cell *c)
 {
-    char text[2 * NAME_MAX_SIZE + 1], member[MEMBER_SIZE];
+    char member[MEMBER_SIZE];
     const uint8_t *bytes = c->bytes;
 
     if (utf8_is_valid(bytes, c->size)) {
         json_string(&t->out, bytes, c->size);
         return;
     }
-    (void)hex_put(text, bytes, c->size);
     (void)snprintf(member, sizeof member, "%s_hex", key);
     json_null(&t->out);
     json_member(&t->out, member);
-    json_string(&t->out, text, 2 * c->size);
+    json_hex(&t->out, bytes, c->size);
 }
 
 static void
@@ -51,7 +49,7 @@ put_json(struct table_writer *t, const char *key, const struct cell *c)
         json_null(&t->out);
         break;
     case CELL_NAME:
-        if (t->is_raw)
+        if (name_form_is_raw(t->names, false))
             put_raw_name(t, key, c);
         else
             json_name(&t->out, c->bytes, c->size);
@@ -232,7 +230,7 @@ put_tsv_row(struct table_writer *t, const struct cell *cells)
     for (size_t i = 0; i < t->column_count; i++) {
         if (i > 0)
             put_text(t, "\t");
-        put_text(t, cell_plain(&cells[i], t->is_raw, text));
+        put_text(t, cell_plain(&cells[i], t->names == NAMES_RAW, text));
     }
     put_text(t, "\n");
 }
@@ -268,7 +266,8 @@ put_csv_row(struct table_writer *t, const struct cell *cells)
     for (size_t i = 0; cells && i < t->column_count; i++) {
         put_text(t, i > 0 ? "," : "");
         if (cells[i].kind != CELL_NONE && cells[i].kind != CELL_ABSENT)
-            put_csv_field(t, cell_plain(&cells[i], t->is_raw, text));
+            put_csv_field(t,
+                          cell_plain(&cells[i], t->names == NAMES_RAW, text));
     }
     put_text(t, cells ? "\r\n" : "");
 }

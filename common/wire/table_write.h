@@ -6,10 +6,9 @@
  *     TSV   the rows, no heading
  *     CSV   the rows under a heading of the columns' keys (RFC 4180)
  *
- * Names are in the text form of common/wire/name.h in all three, so JSON is
- * valid whatever bytes a name has and every name can be sent back as it is.
- * With is_raw they are as they are: in JSON a name that is not UTF-8 is null
- * then, and a member with _hex behind its name has its bytes.
+ * Names are as they are in JSON and in the text form of common/wire/name.h in
+ * the other two, unless `names` says otherwise.  In JSON a name that is not
+ * UTF-8 is null, and a member with _hex behind its name has its bytes.
  *
  * Ownership: the buffer and the columns are the caller's.  Cells are only
  * looked at during the call.  Pure; allocates nothing.
@@ -50,7 +49,7 @@ struct table_writer {
     struct table_label labels[TABLE_COLUMNS_MAX]; /* JSON: of the columns */
     size_t plain_max;     /* of a row from these; SIZE_MAX: a key is too long */
     const char *rows_key; /* of the list in JSON */
-    bool is_raw;          /* names as they are */
+    enum name_form names; /* the caller's */
     bool has_numbers_as_texts; /* JSON: for readers with doubles */
     bool are_rows_open;        /* JSON: inside of rows */
     bool is_headed;            /* CSV: the heading is out */

@@ -91,6 +91,10 @@ async function check_names() {
     document.querySelector('.chart'));
   await visit('#/key/odd/%22%3A%201234567890123456%2C', '": 1234567890123456,');
   await visit('#/key/odd/less', '-7');
+  await visit('#/ks/odd?prefix=C%3A%5C%5C', 'C:\\\\temp');
+  const json = await (await fetch(all('a').find(a => a.textContent === 'JSON').href)).json();
+  if (json.rows.length !== 1 || json.rows[0].key !== 'C:\\temp')
+    throw new Error('the JSON of a link has ' + JSON.stringify(json.rows));
 }
 
 async function check_key() {

@@ -112,10 +112,12 @@ CASE(each_format_counts_and_is_readable_when_it_says, f)
     expect_count(f, ms, "p", "/a", 6);
     expect_count(f, ms, "p", "/b", -2);
     ms = count(fd, NDJSON,
+               "{\"keyspace\":\"q\",\"key_hex\":\"ff09\"}\n"
                "{\"keyspace\":\"q\",\"key\":\"\\\\xff\\\\t\"}\n"
                "{\"keyspace\":\"q\",\"key\":\"\\u00e9\"}\n",
-               2);
+               3);
     expect_count(f, ms, "q", "\xff\t", 1);
+    expect_count(f, ms, "q", "\\xff\\t", 1);
     expect_count(f, ms, "q", "\xc3\xa9", 1);
     ms = count(fd, TSV, "p\t/a\r\n\np\t/b\t2\nq\t\\xff\\t\t9", 3);
     expect_count(f, ms, "p", "/a", 7);
@@ -197,13 +199,16 @@ static const struct {
      "\"code\": \"bad-member\", \"detail\": \"key is missing\", "
      "\"line\": 2}\n",
      false},
-    {"POST /v1/count?names=text", NAMED "Content-Type: " TSV, "p\ta\n", 400,
+    {"POST /v1/count?names=bytes", NAMED "Content-Type: " TSV, "p\ta\n", 400,
      "\"code\": \"bad-names\"", false},
-    {"POST /v1/count?names=raw&names=raw", NAMED "Content-Type: " TSV, "p\ta\n",
-     400, "\"code\": \"twice\"", false},
+    {"POST /v1/count?names=raw&names=text", NAMED "Content-Type: " TSV,
+     "p\ta\n", 400, "\"code\": \"twice\"", false},
     {"POST /v1/count?names=raw&x%09=1", NAMED "Content-Type: " TSV, "p\ta\n",
      400, "\"detail\": \"unknown parameter: x\\\\t\"", false},
-    {"POST /v1/count?names=raw", NAMED "Content-Type: " JSON,
+    {"POST /v1/count?names=text", NAMED "Content-Type: " JSON,
+     "{\"keyspace\":\"p\",\"key\":\"C:\\\\u\"}", 400,
+     "\"code\": \"bad-escape\"", false},
+    {"POST /v1/count", NAMED "Content-Type: " JSON,
      "{\"keyspace\":\"p\",\"key\":null}", 400, "\"code\": \"bad-member\"",
      false},
     {"POST /v1/count", NAMED "Content-Type: application/x-www-form-urlencoded",
@@ -463,7 +468,7 @@ CASE(curl_counts, f)
         "'{\"keyspace\":\"c\",\"key\":\"a\",\"n\":100000}' "
         "http://localhost/v1/count\n"
         "curl -sSf -H \"$j\" -d '{\"keyspace\":\"c\",\"key\":null,"
-        "\"key_hex\":\"c328\"}' $u?names=raw\n"
+        "\"key_hex\":\"c328\"}' $u\n"
         "! curl -sSf -d a=b $u 2>&1\n",
         daemon_port(fleet_daemon(f, FLEET_WRITE), "http"), f->path);
     expect(daemon_run(output, sizeof output, "/bin/sh", "-c", script, NULL), 0,

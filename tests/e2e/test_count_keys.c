@@ -126,7 +126,7 @@ expect_no_keys(struct fleet *f)
 
 /* ---- tests --------------------------------------------------------------- */
 
-/* The same bytes name another counter with names=raw: an answer from the key
+/* The same line names another counter with names=raw: an answer from the key
  * would say that this one was counted. */
 CASE(a_key_is_of_one_reading_of_names, f)
 {

@@ -256,6 +256,7 @@ put_counts(struct fleet *f)
     service_add(f, "odd", "\"quoted\" <b>&", 30);
     service_add(f, "odd", "\xffraw\1bytes", 20);
     service_add(f, "odd", "\": 1234567890123456,", 10);
+    service_add(f, "odd", "C:\\temp", 8);
     service_add(f, "odd", "less", -7);
     expect_text(FLEET_RUN(f, "flush"), 0, "");
 }

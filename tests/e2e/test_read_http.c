@@ -144,8 +144,10 @@ CASE(answers_are_the_bytes_of_the_commands, f)
 {
     SAME(f, "/v1/get?keyspace=pages&key=/index", "get", "pages", "/index");
     SAME(f, "/v1/get?key=..&keyspace=z", "get", "z", "..");
-    SAME(f, "/v1/get?keyspace=pages&key=%5cxffraw+%22q%22%5Ct%5c%5c", "get",
-         "pages", "\\xffraw \"q\"\\t\\\\");
+    SAME(f, "/v1/get?keyspace=pages&key=%ffraw+%22q%22%09%5c", "get", "pages",
+         "\\xffraw \"q\"\\t\\\\");
+    SAME(f, "/v1/get?keyspace=pages&key=%ffraw+%22q%22%09%5c", "get", "--raw",
+         "pages", "\xffraw \"q\"\t\\");
     SAME(f, "/v1/total?keyspace=pages", "total", "pages");
     SAME(f, "/v1/top?keyspace=pages", "top", "pages");
     SAME(f, "/v1/top?keyspace=pages&n=2", "top", "pages", "2");
@@ -388,9 +390,9 @@ CASE(pages_of_one_version_end_when_the_keyspace_changes, f)
     expect_problem(f, target, 404, "\"no-such-keyspace\"");
 }
 
-CASE(raw_names_go_both_ways, f)
+CASE(names_are_bytes_both_ways, f)
 {
-    ask(f, "/v1/keys?keyspace=pages&names=raw", "");
+    ask(f, "/v1/keys?keyspace=pages", "");
     forget(got.body, MOMENT);
     assert_string_equal(
         got.body, "{\"keyspace\": \"pages\", \"prefix\": \"\", \"rows\": [\n"
@@ -400,9 +402,7 @@ CASE(raw_names_go_both_ways, f)
                   " {\"count\": 9223372036854775807, \"key\": \"x\"},\n"
                   " {\"count\": 12, \"key\": null, \"key_hex\": "
                   "\"ff72617720227122095c\"}], \"as_of_ms\": 0}\n");
-    ask(f,
-        "/v1/get?keyspace=pages&key_hex=ff72617720227122095c&names=raw&"
-        "format=tsv",
+    ask(f, "/v1/get?keyspace=pages&key_hex=ff72617720227122095c&format=tsv",
         "");
     assert_string_equal(got.body, "12\n");
     ask(f,
@@ -410,6 +410,12 @@ CASE(raw_names_go_both_ways, f)
         "format=tsv",
         "");
     assert_string_equal(got.body, "12\n");
+    ask(f,
+        "/v1/around?names=text&keyspace=pages&n=1&"
+        "key=%5cxffraw+%22q%22%5ct%5c%5c",
+        "");
+    assert_non_null(
+        strstr(got.body, "\"key\": \"\\\\xffraw \\\"q\\\"\\\\t\\\\\\\\\""));
 }
 
 /* ---- processes ----------------------------------------------------------- */

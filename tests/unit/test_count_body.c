@@ -80,7 +80,7 @@ static const struct body raw_bodies[] = {
 };
 
 static const struct body bodies[] = {
-    {COUNT_JSON, "{\"keyspace\":\"a\",\"key_hex\":\"61\"}", "unknown-member 1"},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key_hex\":\"5c\"}", "a.\\\\=1 "},
     {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":null}", "bad-member 1"},
     {COUNT_TSV, "", ""},
     {COUNT_TSV, "a\tb", "a.b=1 "},

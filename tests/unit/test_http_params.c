@@ -38,15 +38,16 @@ expect_name(const struct increment_name *name, const char *bytes)
 TEST(each_parameter_is_read)
 {
     assert_true(read_query(
-        &all, "keyspace=a+b&key=%2Fx&key=y&prefix=p&after=%5Ct&n=7&offset=-3&"
-              "length=4096&from=-2h&to=now&step=5m&as_of=12&wait=60&format=csv&"
-              "numbers=string&version=0-ff&sort=name"));
+        &all,
+        "keyspace=a+b&key=%2Fx&key=y&prefix=p&after=%5Ct%09&n=7&offset=-3&"
+        "length=4096&from=-2h&to=now&step=5m&as_of=12&wait=60&format=csv&"
+        "numbers=string&version=0-ff&sort=name"));
     expect_name(&p.keyspace, "a b");
     assert_int_equal(p.key_count, 2);
     expect_name(&p.keys[0], "/x");
     expect_name(&p.keys[1], "y");
     expect_name(&p.prefix, "p");
-    expect_name(&p.after, "\t");
+    expect_name(&p.after, "\\t\t");
     assert_int_equal(p.n, 7);
     assert_int_equal(p.offset, -3);
     assert_int_equal(p.length, 4096);
@@ -57,7 +58,7 @@ TEST(each_parameter_is_read)
     assert_int_equal(p.wait_s, 60);
     assert_int_equal(p.format, TABLE_CSV);
     assert_true(p.are_numbers_texts);
-    assert_false(p.are_names_raw);
+    assert_int_equal(p.names, NAMES_USUAL);
     assert_int_equal(p.nonce, 0);
     assert_int_equal(p.change, 255);
     assert_int_equal(p.sort, SORT_NAME);
@@ -74,13 +75,18 @@ TEST(what_is_not_given_stays_as_it_is)
     assert_int_equal(p.after.size, 0);
 }
 
-TEST(raw_names_are_bytes_wherever_names_stands)
+TEST(names_are_bytes_unless_the_query_says_text_anywhere)
 {
-    assert_true(read_query(&all, "key=%5Ct%ff&names=raw&key_hex=C328"));
-    assert_true(p.are_names_raw);
+    assert_true(read_query(&all, "key=%5Ct%ff&key_hex=C328"));
     expect_name(&p.keys[0], "\\t\xff");
     expect_name(&p.keys[1], "\xc3(");
-    assert_true(read_query(&all, "key=%5Ct&key=%5Cxff"));
+    assert_true(read_query(&all, "key=%5Ct%ff&names=raw"));
+    assert_int_equal(p.names, NAMES_RAW);
+    expect_name(&p.keys[0], "\\t\xff");
+    assert_true(read_query(&all, "names=text&key_hex=5c"));
+    expect_name(&p.keys[0], "\\");
+    assert_true(read_query(&all, "key=%5Ct&key=%5Cxff&names=text"));
+    assert_int_equal(p.names, NAMES_TEXT);
     expect_name(&p.keys[0], "\t");
     expect_name(&p.keys[1], "\xff");
     assert_true(read_query(&all, "key=%09")); /* no line is read here */
@@ -103,7 +109,7 @@ TEST(what_is_wrong_has_a_word_and_a_line)
         {"keyspace=a&keyspace=a", "twice", "keyspace is there twice"},
         {"keyspace=", "bad-name", "keyspace: an empty name"},
         {"keyspace=%00", "bad-name", "keyspace: a zero byte in a name"},
-        {"keyspace=%5Cq", "bad-escape",
+        {"keyspace=%5Cq&names=text", "bad-escape",
          "keyspace: a bad escape; use \\t \\n \\r \\\\ and \\xHH but \\x00"},
         {"keyspace=%f", "bad-query",
          "% without two hexadecimal digits in the query"},
@@ -119,18 +125,15 @@ TEST(what_is_wrong_has_a_word_and_a_line)
          "to: there is no time so late"},
         {"keyspace=a&format=xml", "bad-format", "format: json, tsv or csv"},
         {"keyspace=a&numbers=1", "bad-numbers", "numbers: string"},
-        {"keyspace=a&names=text", "bad-names", "names: raw"},
-        {"keyspace=a&key_hex=61", "unknown-parameter",
-         "unknown parameter: key_hex"},
-        {"keyspace=a&names=raw&key_hex=6", "bad-hex",
+        {"keyspace=a&names=byte", "bad-names", "names: raw or text"},
+        {"keyspace=a&names=", "bad-names", "names: raw or text"},
+        {"keyspace=a&key_hex=6", "bad-hex",
          "key_hex: two hexadecimal digits for each byte"},
-        {"keyspace=a&names=raw&key_hex=%106", "bad-hex",
+        {"keyspace=a&key_hex=%106", "bad-hex",
          "key_hex: two hexadecimal digits for each byte"},
-        {"keyspace=a&names=raw&key_hex=00", "bad-name",
-         "key_hex: a zero byte in a name"},
-        {"keyspace=a&names=raw&key_hex=", "bad-name", "key_hex: an empty name"},
-        {"keyspace=a&names=raw&n_hex=1", "unknown-parameter",
-         "unknown parameter: n_hex"},
+        {"keyspace=a&key_hex=00", "bad-name", "key_hex: a zero byte in a name"},
+        {"keyspace=a&key_hex=", "bad-name", "key_hex: an empty name"},
+        {"keyspace=a&n_hex=1", "unknown-parameter", "unknown parameter: n_hex"},
     };
 
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -216,7 +219,7 @@ expect_again(const char *path, const struct read_page *next, const char *want)
     assert_memory_equal(p.keyspace.bytes, before.keyspace.bytes,
                         p.keyspace.size);
     assert_int_equal(p.prefix.size, before.prefix.size);
-    assert_int_equal(p.are_names_raw, before.are_names_raw);
+    assert_int_equal(p.names, before.names);
     assert_int_equal(p.nonce, before.nonce);
     if (next->has_offset) {
         assert_int_equal(p.offset, next->offset);
@@ -238,10 +241,15 @@ TEST(a_link_asks_the_same_from_another_place_on)
     expect_again("/v1/range", &rows,
                  "Link: </v1/range?keyspace=a%2Fb&offset=40&length=20&"
                  "format=tsv&numbers=string&version=1f-2>; rel=\"next\"\r\n");
-    assert_true(read_query(&all, "keyspace=%5Cxff&prefix=%5Cxff&n=2"));
+    assert_true(
+        read_query(&all, "names=text&keyspace=%5Cxff&prefix=%5Cxff&n=2"));
     expect_again("/v1/keys", &keys,
                  "Link: </v1/keys?keyspace=%5Cxff&prefix=%5Cxff&after="
-                 "%5Cxff%3E%22%26%5Ct%5C%5C&n=2>; rel=\"next\"\r\n");
+                 "%5Cxff%3E%22%26%5Ct%5C%5C&n=2&names=text>; rel=\"next\"\r\n");
+    assert_true(read_query(&all, "keyspace=%ff&prefix=%ff&n=2"));
+    expect_again("/v1/keys", &keys,
+                 "Link: </v1/keys?keyspace=%FF&prefix=%FF&after="
+                 "%FF%3E%22%26%09%5C&n=2>; rel=\"next\"\r\n");
     assert_true(read_query(&all, "keyspace=%ff&prefix=%ff&n=2&names=raw"));
     expect_again("/v1/keys", &keys,
                  "Link: </v1/keys?keyspace=%FF&prefix=%FF&after="
@@ -253,8 +261,9 @@ TEST(the_longest_link_has_room)
     static struct read_page keys = {.after = {.size = NAME_MAX_SIZE}};
     char line[READ_LINK_MAX];
 
-    assert_true(read_query(&all, "n=4096&format=json&numbers=string&"
-                                 "version=ffffffffffffffff-ffffffffffffffff"));
+    assert_true(read_query(
+        &all, "n=4096&format=json&numbers=string&"
+              "names=text&version=ffffffffffffffff-ffffffffffffffff"));
     p.keyspace.size = p.prefix.size = NAME_MAX_SIZE;
     memset(p.keyspace.bytes, 0xff, NAME_MAX_SIZE);
     memset(p.prefix.bytes, 0xff, NAME_MAX_SIZE);

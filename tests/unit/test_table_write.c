@@ -63,7 +63,7 @@ TEST(json_has_facts_around_its_rows)
     assert_string_equal(
         write_all(),
         "{\"keyspace\": \"caf\xc3\xa9\", \"rows\": [\n"
-        " {\"count\": -5, \"key\": \"a,\\\"\\\\tb\\\\xff\"},\n"
+        " {\"count\": -5, \"key\": null, \"key_hex\": \"612c220962ff\"},\n"
         " {\"count\": \"18446744073709551616\", \"key\": null, \"note\": "
         "true}], \"as_of_ms\": 7}\n");
 }
@@ -80,6 +80,18 @@ TEST(numbers_are_strings_for_readers_with_doubles)
                         " {\"count\": \"-9223372036854775808\"}]}\n");
 }
 
+TEST(json_has_the_text_form_of_names_on_request)
+{
+    const struct cell row[] = {cell_number(-5), cell_name("a,\"\tb\xff", 6)};
+
+    begin(TABLE_JSON, columns, 2);
+    t.names = NAMES_TEXT;
+    table_row(&t, row);
+    assert_string_equal(
+        end_rows(), "{\"rows\": [\n"
+                    " {\"count\": -5, \"key\": \"a,\\\"\\\\tb\\\\xff\"}]}\n");
+}
+
 TEST(columns_have_the_text_form_of_names)
 {
 
@@ -92,14 +104,13 @@ TEST(columns_have_the_text_form_of_names)
                                      "18446744073709551616,,yes\r\n");
 }
 
-TEST(raw_names_are_as_they_are_or_in_hexadecimal_digits)
+TEST(names_are_as_they_are_or_in_hexadecimal_digits)
 {
     static const char good[] = "\\\t\xc3\xa9", bad[] = "\xc3(";
     const struct cell first[] = {cell_number(1), cell_name(good, 4)};
     const struct cell second[] = {cell_number(2), cell_name(bad, 2)};
 
     begin(TABLE_JSON, columns, 2);
-    t.is_raw = true;
     table_fact(&t, "keyspace", cell_name(bad, 2));
     table_row(&t, first);
     table_row(&t, second);
@@ -110,11 +121,11 @@ TEST(raw_names_are_as_they_are_or_in_hexadecimal_digits)
         " {\"count\": 2, \"key\": null, \"key_hex\": \"c328\"}]}\n");
 
     begin(TABLE_TSV, columns, 2);
-    t.is_raw = true;
+    t.names = NAMES_RAW;
     table_row(&t, first);
     assert_string_equal(end_text(), "1\t\\\t\xc3\xa9\n");
     begin(TABLE_CSV, columns, 2);
-    t.is_raw = true;
+    t.names = NAMES_RAW;
     table_row(&t, second);
     assert_string_equal(end_text(), "count,key\r\n2,\xc3(\r\n");
 }

@@ -200,17 +200,17 @@ int cmd_peer_failed(const struct cmd_line *line, enum cmd_peer peer, int rc);
  *     JSON    one document: {"fact": ..., "rows": [{...}, ...], "fact": ...}
  *     TSV     the rows, no heading
  *
- * Names are printed in the text form of common/wire/name.h in all three, so
- * JSON is valid whatever bytes a name has and every name can be typed back in.
+ * Names are as they are in JSON, and elsewhere in the text form of
+ * common/wire/name.h, so that they can be typed back in, or as --raw says.
  *
  * Ownership: struct output is the caller's between init and fini.  Cells are
  * only looked at during the call. */
 
 enum output_format { OUTPUT_PEOPLE, OUTPUT_JSON, OUTPUT_TSV };
 
-/* One row: the longest live name has 65,535 bytes, and a byte takes five in
- * JSON ("\\xff"). */
-#define OUTPUT_BUFFER (5 * 65535 + 4096)
+/* One row: the longest live name has 65,535 bytes, and a byte takes six in JSON
+ * ("\u0001"). */
+#define OUTPUT_BUFFER (6 * 65535 + 4096)
 
 struct output {
     enum output_format format;

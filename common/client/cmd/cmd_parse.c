@@ -193,7 +193,7 @@ parse_line(struct cmd_line *line, int argc, char **argv)
     return rc < 0 ? find_topic(line, argc, argv, at) : rc;
 }
 
-/* One form of output at a time, and JSON has no bytes but text. */
+/* One form of output at a time. */
 static int
 check_formats(struct cmd_line *line)
 {
@@ -205,8 +205,6 @@ check_formats(struct cmd_line *line)
         tsv |= line->values[i] && strcmp(options[i].name, "tsv") == 0;
         line->raw |= line->values[i] && strcmp(options[i].name, "raw") == 0;
     }
-    if (json && line->raw)
-        return cmd_misuse(line, "--json --raw", "give one of them");
     return json && tsv ? cmd_misuse(line, "--json --tsv", "give one of them")
                        : 0;
 }

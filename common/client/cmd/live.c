@@ -21,6 +21,16 @@ static const struct table_column dump_columns[] = {
     {"name", "name", false},
 };
 
+/* A name that is too long for cell_name(): in lines in its text form. */
+static struct cell
+cell_live_name(const struct output *o, const void *name, size_t size)
+{
+    (void)name_escape(name, size, text); /* its NUL ends it */
+    return o->format == OUTPUT_JSON
+               ? (struct cell){.kind = CELL_NAME, .bytes = name, .size = size}
+               : cell_text(text);
+}
+
 /* ---- get --------------------------------------------------------------- */
 
 /* The names of the line as a batch; free_ops() in any case. */
@@ -64,9 +74,8 @@ print_values(const struct cmd_line *line, const struct countd_live_op *ops,
         const bool found = ops[i].result == 0;
         struct cell cells[2];
 
-        (void)name_escape(ops[i].name, ops[i].size, text);
         cells[0] = found ? cell_number(ops[i].value) : cell_none();
-        cells[1] = cell_text(text);
+        cells[1] = cell_live_name(&out, ops[i].name, ops[i].size);
         if (!found) {
             diag(DIAG_INFO, "no such %s: %.*s", live_word(line), WORD_MAX,
                  text);
@@ -167,10 +176,9 @@ static int
 print_record(void *ctx, const void *name, size_t size, uint32_t current,
              uint32_t maximum)
 {
-    (void)name_escape(name, size, text); /* its NUL ends it */
     output_row(ctx,
                (const struct cell[]){cell_number(current), cell_number(maximum),
-                                     cell_text(text)});
+                                     cell_live_name(ctx, name, size)});
     return ferror(stdout) ? 1
                           : 0; /* stdout was closed: output_fini() reports it */
 }

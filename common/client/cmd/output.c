@@ -68,7 +68,7 @@ begin_table(struct output *o)
         table_begin(&o->table, o->format == OUTPUT_TSV ? TABLE_TSV : TABLE_JSON,
                     o->buffer, sizeof o->buffer, o->columns, o->column_count);
     o->has_begun = true;
-    o->table.is_raw = o->raw;
+    o->table.names = o->raw ? NAMES_RAW : NAMES_USUAL;
     return &o->table;
 }
 
