@@ -24,6 +24,7 @@
 #include "common/base/clock.h"
 
 #define OPEN_TRIES 100 /* of a file that is being replaced */
+#define OPEN_FLAGS (O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
 
 static int
 report_errno(const struct board_error *e, int rc, const char *what)
@@ -48,29 +49,55 @@ update_attempts(void)
     return *end == '\0' && n > 0 && n < INT_MAX ? (unsigned)n : BOARD_TRIES;
 }
 
+static bool
+is_same_file(int one, int other)
+{
+    struct stat a, b;
+
+    return fstat(one, &a) == 0 && fstat(other, &b) == 0 &&
+           a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+}
+
+/* Maps the file through an open file of its own: a mapping goes to the children
+ * of fork(), and keeps its open file, with the locks on that, until it ends.
+ *   -EAGAIN  the path has another file than `fd` by now */
+static int
+map_board(const char *path, int fd, const struct board_header *h,
+          bool read_only, void **out)
+{
+    const int prot = read_only ? PROT_READ : PROT_READ | PROT_WRITE;
+    const int map_fd = open(path, (read_only ? O_RDONLY : O_RDWR) | OPEN_FLAGS);
+    int rc = map_fd < 0 ? -errno : 0;
+
+    if (rc < 0)
+        return rc;
+    if (!is_same_file(fd, map_fd))
+        rc = -EAGAIN;
+    if (rc == 0)
+        *out = mmap(NULL, (size_t)h->file_size, prot, MAP_SHARED, map_fd, 0);
+    if (rc == 0 && *out == MAP_FAILED)
+        rc = -errno;
+    (void)close(map_fd); /* the mapping has it */
+    return rc;
+}
+
 /* A handle of a file whose header has been checked, or is being made.  Takes
  * the descriptor. */
 static int
-new_handle(int fd, const struct board_header *h, bool read_only,
-           struct countd_board **out)
+new_handle(const char *path, int fd, const struct board_header *h,
+           bool read_only, struct countd_board **out)
 {
     struct countd_board *b;
-    void *map;
+    void *map = MAP_FAILED;
     int rc;
 
-    if (board_forks_watch() < 0)
-        return -ENOMEM;
-    b = calloc(1, sizeof *b);
-    if (!b)
-        return -ENOMEM;
-    map =
-        mmap(NULL, (size_t)h->file_size,
-             read_only ? PROT_READ : PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (map == MAP_FAILED) {
-        rc = -errno;
-        assert(rc < 0);
-        free(b);
+    rc = map_board(path, fd, h, read_only, &map);
+    if (rc < 0)
         return rc;
+    b = calloc(1, sizeof *b);
+    if (!b) {
+        rc = -ENOMEM;
+        goto unmap;
     }
     b->header = map;
     b->slots = (uint8_t *)map + h->header_size;
@@ -87,21 +114,40 @@ new_handle(int fd, const struct board_header *h, bool read_only,
     b->read_only = read_only;
     b->forks = board_forks();
     b->tries = update_attempts();
-    *out = b;
-    return 0;
+    rc = board_handle_add(b);
+    if (rc == 0) {
+        *out = b;
+        return 0;
+    }
+    free(b);
+
+unmap:
+    (void)munmap(map, (size_t)h->file_size); /* it is mapped */
+    return rc;
+}
+
+/* Frees the handle, and leaves the descriptor to the caller. */
+static void
+free_handle(struct countd_board *b)
+{
+    board_handle_remove(b);
+    (void)munmap(b->header, (size_t)b->file_size); /* it is mapped */
+    free(b);
 }
 
 void
 countd_board_close(struct countd_board *b)
 {
+    const int fd = b->fd;
+
     board_unregister(b);
-    /* A forked child's copy of the descriptor has the lock, too: so it is given
-     * up, not only closed. */
+    /* Given up, not only closed: a child that was made without fork() may have
+     * the open file, too. */
     if (b->master && b->forks == board_forks())
-        board_lock_drop(b->fd, BOARD_LOCK_MASTER);
-    (void)munmap(b->header, (size_t)b->file_size); /* it is mapped */
-    (void)close(b->fd);
-    free(b);
+        board_lock_drop(fd, BOARD_LOCK_MASTER);
+    free_handle(b);
+    if (fd >= 0)
+        (void)close(fd);
 }
 
 /* ---- creating ---------------------------------------------------------- */
@@ -124,8 +170,7 @@ lock_old(const struct board_error *e, unsigned mode, int *out)
     int fd, rc;
 
     for (int i = 0; i < OPEN_TRIES; i++) {
-        fd = open(e->path,
-                  O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, mode);
+        fd = open(e->path, O_RDWR | O_CREAT | OPEN_FLAGS, mode);
         if (fd < 0)
             return report_errno(e, -errno, "cannot be opened");
         if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
@@ -181,15 +226,11 @@ write_header(struct board_header *h, const struct countd_board_shape *shape,
              uint8_t *to)
 {
     uint8_t *names = to + BOARD_NAMES_AT;
-    struct board_id own;
 
-    board_id_own(&own);
-    h->pid = own.pid;
-    h->start = own.start;
-    h->space = own.space;
+    h->pid = (uint32_t)getpid();
     h->created_ms = clock_unix_ms();
     if (getrandom(&h->epoch, sizeof h->epoch, 0) != sizeof h->epoch)
-        h->epoch = clock_ns() ^ own.pid; /* another than the last is enough */
+        h->epoch = clock_ns() ^ h->pid; /* another than the last is enough */
     for (uint32_t i = 0; shape->names && i < h->shared_count + h->private_count;
          i++)
         memcpy(names + (size_t)i * COUNTD_BOARD_NAME_SIZE, shape->names[i],
@@ -215,10 +256,12 @@ make_new(const struct board_error *e, const char *path,
     rc = -posix_fallocate(fd, 0, (off_t)h->file_size);
     if (rc == 0)
         rc = board_lock_try(fd, BOARD_LOCK_MASTER);
-    if (rc == 0 && fchmod(fd, shape->mode != 0 ? shape->mode : 0600) < 0)
-        rc = -errno;
     if (rc == 0)
-        rc = new_handle(fd, h, false, out);
+        rc = new_handle(path, fd, h, false, out);
+    if (rc == 0 && fchmod(fd, shape->mode != 0 ? shape->mode : 0600) < 0) {
+        rc = -errno;
+        free_handle(*out);
+    }
     if (rc != 0) {
         (void)close(fd);
         (void)unlink(path); /* the next one removes it, too */
@@ -271,17 +314,6 @@ close_old:
 
 /* ---- attaching --------------------------------------------------------- */
 
-static bool
-has_master(int fd, const struct board_header *h)
-{
-    const struct board_id id = {
-        .pid = h->pid, .start = h->start, .space = h->space};
-
-    /* The lock alone would do, but for children of a dead master that have its
-     * descriptor. */
-    return board_lock_is_held(fd, BOARD_LOCK_MASTER) && board_id_alive(&id);
-}
-
 static int
 report_abandoned(const struct board_error *e, const char *why)
 {
@@ -301,10 +333,11 @@ check_board(const struct board_error *e, int fd, const struct board_header *h,
     if (rc < 0)
         return rc;
     if (atomic_load_explicit(&h->retired, memory_order_relaxed) != 0)
-        return board_lock_is_held(fd, BOARD_LOCK_MASTER)
-                   ? board_fail(e, -EAGAIN, "is being replaced: try again")
-                   : report_abandoned(e, "it is retired");
-    if ((flags & COUNTD_BOARD_ORPHAN) == 0 && !has_master(fd, h))
+        return board_lock_life(fd, BOARD_LOCK_MASTER) == COUNTD_BOARD_DEAD
+                   ? report_abandoned(e, "it is retired")
+                   : board_fail(e, -EAGAIN, "is being replaced: try again");
+    if ((flags & COUNTD_BOARD_ORPHAN) == 0 &&
+        board_lock_life(fd, BOARD_LOCK_MASTER) == COUNTD_BOARD_DEAD)
         return report_abandoned(e, "it has no master");
     return 0;
 }
@@ -325,9 +358,9 @@ attach_to(const struct board_error *e, int fd,
     if (!S_ISREG(st.st_mode))
         return board_fail(e, -EBADMSG, "is not a regular file");
     if (st.st_size == 0)
-        return board_lock_is_held(fd, BOARD_LOCK_MASTER)
-                   ? board_fail(e, -EAGAIN, "is being made: try again")
-                   : report_abandoned(e, "it is empty");
+        return board_lock_life(fd, BOARD_LOCK_MASTER) == COUNTD_BOARD_DEAD
+                   ? report_abandoned(e, "it is empty")
+                   : board_fail(e, -EAGAIN, "is being made: try again");
     memset(&h, 0, sizeof h);
     n = pread(fd, &h, sizeof h, 0);
     if (n < 0)
@@ -335,15 +368,16 @@ attach_to(const struct board_error *e, int fd,
     rc = check_board(e, fd, &h, (uint64_t)st.st_size, shape, flags);
     if (rc < 0)
         return rc;
-    rc = new_handle(fd, &h, read_only, out);
+    rc = new_handle(e->path, fd, &h, read_only, out);
+    if (rc == -EAGAIN)
+        return board_fail(e, rc, "is being replaced: try again");
     if (rc < 0)
         return report_errno(e, rc, "cannot be mapped");
     rc = board_format_check_names(e, &h,
                                   (uint8_t *)(*out)->header + BOARD_NAMES_AT);
     if (rc == 0)
         return 0;
-    (void)munmap((*out)->header, (size_t)h.file_size); /* it is mapped */
-    free(*out);
+    free_handle(*out);
     return rc;
 }
 
@@ -361,7 +395,7 @@ countd_board_attach(struct countd_board **out, const char *path,
                           "cannot be attached to: size of the shape");
     fd =
         open(path, ((flags & COUNTD_BOARD_READ_ONLY) != 0 ? O_RDONLY : O_RDWR) |
-                       O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+                       OPEN_FLAGS);
     if (fd < 0 && errno == ENOENT) {
         (void)report_abandoned(&e, "file not exists"); /* for the text */
         return -ENOENT;
@@ -378,18 +412,21 @@ countd_board_attach(struct countd_board **out, const char *path,
 
 /* ---- about it ---------------------------------------------------------- */
 
+static enum countd_board_life
+master_life(const struct countd_board *b)
+{
+    /* On its own open file the master does not see its lock. */
+    return b->master && b->forks == board_forks()
+               ? COUNTD_BOARD_ALIVE
+               : board_lock_life(b->fd, BOARD_LOCK_MASTER);
+}
+
 int
 countd_board_master_alive(struct countd_board *b)
 {
-    const struct board_header *h = b->header;
-    const struct board_id id = {
-        .pid = h->pid, .start = h->start, .space = h->space};
-
     if (board_is_retired(b))
         return -ENOTCONN;
-    if (b->master) /* or a forked child of it, which has its descriptor */
-        return b->forks == board_forks() || board_id_alive(&id);
-    return has_master(b->fd, h);
+    return master_life(b) != COUNTD_BOARD_DEAD;
 }
 
 void
@@ -409,9 +446,9 @@ countd_board_info(struct countd_board *b, struct countd_board_info *out)
         .master = (pid_t)h->pid,
         .retired = board_is_retired(b),
     };
-    out->master_alive = countd_board_master_alive(b) == 1;
+    out->master_alive = out->retired ? COUNTD_BOARD_DEAD : master_life(b);
     for (uint32_t i = 1; i <= BOARD_PROCESSES; i++)
-        out->processes += board_process_alive(b, i);
+        out->processes += board_process_life(b, i) != COUNTD_BOARD_DEAD;
 }
 
 const char *

@@ -17,9 +17,8 @@
  *     40     8  file size     bytes
  *     48     8  epoch         random
  *     56     8  created_ms    Unix time
- *     64     8  start         of the master: field 22 of /proc/PID/stat
- *     72     8  pid namespace of the master: inode of /proc/PID/ns/pid
- *     80     4  pid           of the master
+ *     64    16  zero
+ *     80     4  pid           of the master, in its own namespace
  *     84     4  processes     entries of the table of processes: 256
  *     88    28  zero
  *    116     4  crc32 of the names
@@ -30,10 +29,9 @@
  *    144    48  zero
  *    192  8192  processes that write, 32 bytes each:
  *                  0  4  state       1: in use
- *                  4  4  pid
- *                  8  8  start
- *                 16  8  pid namespace
- *                 24  8  zero
+ *                  4  4  pid         in its own namespace
+ *                  8 16  zero
+ *                 24  8  locked      1: it holds the lock of its number
  *   8384        names of the columns, 32 bytes each, NUL-padded
  *
  * A slot is a block of the shared integers, then one for each cell of its owner
@@ -85,9 +83,8 @@
 struct board_process {
     _Atomic uint32_t state;
     _Atomic uint32_t pid;
-    _Atomic uint64_t start;
-    _Atomic uint64_t space;
-    uint64_t zero;
+    uint64_t zero[2];
+    _Atomic uint64_t locked;
 };
 
 struct board_header {
@@ -95,9 +92,9 @@ struct board_header {
     uint32_t order, version, header_size;
     uint32_t slots, shared_count, private_count, cells, stride;
     uint64_t file_size, epoch, created_ms;
-    uint64_t start, space;
+    uint64_t zero[2];
     uint32_t pid, processes;
-    uint8_t zero[28];
+    uint8_t zero1[28];
     uint32_t names_crc;
     uint32_t zero2;
     uint32_t crc;
@@ -114,13 +111,8 @@ static_assert(offsetof(struct board_header, table) == 192, "file format");
 static_assert(sizeof(_Atomic uint64_t) == 8, "file format");
 static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "atomics of processes");
 
-struct board_id {
-    uint64_t start; /* 0: unknown */
-    uint64_t space;
-    uint32_t pid;
-};
-
 struct countd_board {
+    struct countd_board *next;   /* of all handles of this process */
     struct board_header *header; /* the whole file */
     uint8_t *slots;              /* in it */
     uint32_t slot_count, shared_count, private_count, cells, stride;
@@ -267,47 +259,56 @@ int board_format_compare(const struct board_error *e,
 
 /* ---- board_locks.c: what the kernel gives back when a process dies ------ */
 
-enum board_lock { BOARD_LOCK_MASTER, BOARD_LOCK_TABLE };
+/* Bytes of the file: BOARD_LOCK_PROCESSES + n is of process n, from 1. */
+enum board_lock {
+    BOARD_LOCK_MASTER,
+    BOARD_LOCK_TABLE,
+    BOARD_LOCK_PROCESSES = 1
+};
 
 /* -EBUSY: another open file has it. */
-int board_lock_try(int fd, enum board_lock which);
-void board_lock_drop(int fd, enum board_lock which);
-bool board_lock_is_held(int fd, enum board_lock which); /* by another */
+int board_lock_try(int fd, unsigned which);
+void board_lock_drop(int fd, unsigned which);
 
-/* The table's lock, on a descriptor of its own so that threads and forked
- * children exclude each other: that one, or -EBUSY after a second, ... */
-int board_lock_table(const struct countd_board *b);
+/* Whether another open file has it: COUNTD_BOARD_ALIVE, COUNTD_BOARD_DEAD, or
+ * COUNTD_BOARD_UNKNOWN where the kernel does not say. */
+enum countd_board_life board_lock_life(int fd, unsigned which);
 
-/* ---- board_process.c ---------------------------------------------------- */
+/* The table's lock, against other processes, other handles and other threads,
+ * and against a fork() of another thread: -EBUSY after a second, ... */
+int board_lock_table(struct countd_board *b);
+void board_unlock_table(struct countd_board *b);
 
-/* Who this process is. */
-void board_id_own(struct board_id *out);
-
-/* False: it has certainly died. */
-bool board_id_alive(const struct board_id *id);
-
-/* Takes an entry of the table for this process, or says which it has: -ENOSPC,
- * -EBUSY, what a call said. */
-int board_register(struct countd_board *b, uint32_t *me);
+/* Handles are on a list, because a child of fork() shares the open files of its
+ * parent and with them the locks: it opens the file anew for each of them.
+ * -ENOMEM. */
+int board_handle_add(struct countd_board *b);
+void board_handle_remove(struct countd_board *b);
 
 /* fork()s between the process that asked first and this one. */
 extern atomic_uint board_forks_count;
-int board_forks_watch(void); /* counts them from now on; -ENOMEM */
 static inline uint32_t
 board_forks(void)
 {
     return atomic_load_explicit(&board_forks_count, memory_order_relaxed);
 }
 
+/* ---- board_process.c ---------------------------------------------------- */
+
+/* Takes an entry of the table for this process, or says which it has: -ENOSPC,
+ * -EBUSY, what a call said. */
+int board_register(struct countd_board *b, uint32_t *me);
+
 /* Gives the entry up, and its claims. */
 void board_unregister(struct countd_board *b);
 
-/* Whether the process of this number in the table may still be alive. */
-bool board_process_alive(struct countd_board *b, uint32_t process);
+/* Whether the process of this number in the table lives. */
+enum countd_board_life board_process_life(struct countd_board *b,
+                                          uint32_t process);
 pid_t board_process_pid(const struct countd_board *b, uint32_t process);
 
 /* Takes a busy word back from a writer that has died.  0: it is idle now, or
- * changed by itself; -EBUSY: its writer lives. */
+ * changed by itself; -EBUSY: its writer lives, for all that is known. */
 int board_recover(struct countd_board *b, _Atomic uint64_t *word);
 
 static inline int

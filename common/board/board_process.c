@@ -1,132 +1,21 @@
 /* common/board/board_process.c - the processes that write to a board, and
  * taking over from dead ones; see board_internal.h.
  *
- * A word that is busy names an entry of the table, and the entry names a
- * process.  Entries change hands, and words are taken back, only under the
- * table's lock: so a number cannot become another process between a check of it
- * and the step that relies on the check.
+ * A word that is busy names an entry of the table, and the process of an entry
+ * holds the lock of its number until it ends.  Entries change hands, and words
+ * are taken back, only under the table's lock: so a number cannot become
+ * another process between a check of it and the step that relies on the check.
  *
- * Entry points: board_forks_watch(), board_id_own(), board_id_alive(),
- * board_process_alive(), board_process_pid(). */
+ * Entry points: board_register(), board_unregister(), board_process_life(),
+ * board_process_pid(), board_recover(). */
 #include "common/board/board_internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define RELEASE_TRIES 100000 /* of a cell that another process is claiming */
 
 enum { ENTRY_FREE, ENTRY_USED };
-
-atomic_uint board_forks_count;
-
-/* Runs in a child that has but this thread: no locks here. */
-static void
-count_fork(void)
-{
-    atomic_fetch_add_explicit(&board_forks_count, 1, memory_order_relaxed);
-}
-
-int
-board_forks_watch(void)
-{
-    static atomic_bool watched;
-
-    /* Without a lock, which a fork could copy while it is held.  Two threads
-     * at once may make each fork count twice: that does no harm. */
-    if (atomic_load(&watched))
-        return 0;
-    if (pthread_atfork(NULL, NULL, count_fork) != 0)
-        return -ENOMEM;
-    atomic_store(&watched, true);
-    return 0;
-}
-
-/* ---- identity ---------------------------------------------------------- */
-
-struct found {
-    char state;
-    long threads;
-    uint64_t start;
-};
-
-/* Field `n` of /proc/PID/stat, from its third on, which is at `at`. */
-static const char *
-find_field(const char *at, unsigned n)
-{
-    for (; n > 3 && *at != '\0'; at++)
-        n -= *at == ' ';
-    return at;
-}
-
-/* -ENOENT, -ESRCH: no such process. */
-static int
-read_stat(uint32_t pid, struct found *out)
-{
-    char path[64], text[1024];
-    const char *rest;
-    ssize_t n;
-    int fd, rc;
-
-    (void)snprintf(path, sizeof path, "/proc/%u/stat", pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    n = read(fd, text, sizeof text - 1);
-    rc = n < 0 ? -errno : 0;
-    (void)close(fd);
-    if (rc < 0)
-        return rc;
-    text[n] = '\0';
-    rest = strrchr(text, ')'); /* the name before it may hold anything */
-    if (!rest || rest[1] != ' ')
-        return -EIO;
-    rest += 2;
-    out->state = *rest;
-    out->threads = strtol(find_field(rest, 20), NULL, 10);
-    out->start = strtoull(find_field(rest, 22), NULL, 10);
-    return 0;
-}
-
-void
-board_id_own(struct board_id *out)
-{
-    struct found f;
-    struct stat st;
-
-    *out = (struct board_id){.pid = (uint32_t)getpid()};
-    if (read_stat(out->pid, &f) == 0)
-        out->start = f.start;
-    if (stat("/proc/self/ns/pid", &st) == 0)
-        out->space = st.st_ino;
-}
-
-bool
-board_id_alive(const struct board_id *id)
-{
-    struct board_id own;
-    struct found f;
-    int rc;
-
-    board_id_own(&own);
-    if (id->space != own.space)
-        return true; /* for all that can be seen from here */
-    if (id->start == 0 || own.start == 0)
-        return kill((pid_t)id->pid, 0) == 0 || errno != ESRCH;
-    rc = read_stat(id->pid, &f);
-    if (rc < 0)
-        return rc != -ENOENT && rc != -ESRCH;
-    if (f.start != id->start)
-        return false;
-    /* Not waited for yet; or only its first thread has ended. */
-    return (f.state != 'Z' && f.state != 'X') || f.threads > 1;
-}
 
 static struct board_process *
 entry_of(const struct countd_board *b, uint32_t process)
@@ -134,21 +23,31 @@ entry_of(const struct countd_board *b, uint32_t process)
     return &b->header->table[process - 1];
 }
 
-bool
-board_process_alive(struct countd_board *b, uint32_t process)
+/* This process's number, or 0: on its own open file it does not see its lock.
+ */
+static uint32_t
+own_number(const struct countd_board *b)
 {
-    struct board_process *e;
-    struct board_id id;
+    const uint64_t known = atomic_load_explicit(&b->me, memory_order_relaxed);
+
+    return known >> 32 == board_forks() ? (uint32_t)known : 0;
+}
+
+enum countd_board_life
+board_process_life(struct countd_board *b, uint32_t process)
+{
+    const struct board_process *e;
 
     if (process == 0 || process > BOARD_PROCESSES)
-        return false;
+        return COUNTD_BOARD_DEAD;
     e = entry_of(b, process);
     if (atomic_load_explicit(&e->state, memory_order_acquire) != ENTRY_USED)
-        return false;
-    id.pid = atomic_load_explicit(&e->pid, memory_order_relaxed);
-    id.start = atomic_load_explicit(&e->start, memory_order_relaxed);
-    id.space = atomic_load_explicit(&e->space, memory_order_relaxed);
-    return board_id_alive(&id);
+        return COUNTD_BOARD_DEAD;
+    if (process == own_number(b))
+        return COUNTD_BOARD_ALIVE;
+    if (atomic_load_explicit(&e->locked, memory_order_relaxed) == 0)
+        return COUNTD_BOARD_UNKNOWN;
+    return board_lock_life(b->fd, BOARD_LOCK_PROCESSES + process);
 }
 
 pid_t
@@ -180,21 +79,21 @@ int
 board_recover(struct countd_board *b, _Atomic uint64_t *word)
 {
     const uint64_t seen = atomic_load(word);
-    int fd, rc = 0;
+    int rc;
 
     if (!board_is_busy(seen))
         return 0;
-    if (board_process_alive(b, board_writer(seen)))
+    if (board_process_life(b, board_writer(seen)) != COUNTD_BOARD_DEAD)
         return -EBUSY;
-    fd = board_lock_table(b);
-    if (fd < 0)
-        return fd;
+    rc = board_lock_table(b);
+    if (rc < 0)
+        return rc;
     /* Its number may be another's by now. */
-    if (board_process_alive(b, board_writer(seen)))
+    if (board_process_life(b, board_writer(seen)) != COUNTD_BOARD_DEAD)
         rc = atomic_load(word) == seen ? -EBUSY : 0;
     else
         (void)take_back(b, word, seen); /* else it changed: as good */
-    (void)close(fd);                    /* ends the lock */
+    board_unlock_table(b);
     return rc;
 }
 
@@ -252,13 +151,24 @@ release_all(struct countd_board *b, bool set[BOARD_PROCESSES + 1])
 
 /* ---- the table --------------------------------------------------------- */
 
-/* Under the lock: the number of a free entry, or 0. */
+/* Under the table's lock: the number of an entry that is free and whose lock
+ * this process has now, or 0.  *locked is false where a file has no locks.  A
+ * lock that is held without its entry is of a process that gives it up just
+ * now. */
 static uint32_t
-find_free(const struct countd_board *b)
+take_number(struct countd_board *b, bool *locked)
 {
-    for (uint32_t i = 1; i <= BOARD_PROCESSES; i++)
-        if (atomic_load(&entry_of(b, i)->state) != ENTRY_USED)
-            return i;
+    for (uint32_t i = 1; i <= BOARD_PROCESSES; i++) {
+        int rc;
+
+        if (atomic_load(&entry_of(b, i)->state) == ENTRY_USED)
+            continue;
+        rc = board_lock_try(b->fd, BOARD_LOCK_PROCESSES + i);
+        if (rc == -EBUSY)
+            continue;
+        *locked = rc == 0;
+        return i;
+    }
     return 0;
 }
 
@@ -276,7 +186,7 @@ free_dead(struct countd_board *b)
     bool dead[BOARD_PROCESSES + 1] = {false};
 
     for (uint32_t i = 1; i <= BOARD_PROCESSES; i++)
-        dead[i] = !board_process_alive(b, i);
+        dead[i] = board_process_life(b, i) == COUNTD_BOARD_DEAD;
     release_all(b, dead);
     for (uint32_t i = 1; i <= BOARD_PROCESSES; i++)
         if (dead[i])
@@ -284,17 +194,12 @@ free_dead(struct countd_board *b)
 }
 
 static void
-fill_entry(struct board_process *e)
+fill_entry(struct board_process *e, bool locked)
 {
-    struct board_id own;
-
-    board_id_own(&own);
     BOARD_STEP();
-    atomic_store(&e->pid, own.pid);
+    atomic_store(&e->pid, (uint32_t)getpid());
     BOARD_STEP();
-    atomic_store(&e->start, own.start);
-    BOARD_STEP();
-    atomic_store(&e->space, own.space);
+    atomic_store(&e->locked, locked);
     BOARD_STEP();
     atomic_store(&e->state, ENTRY_USED); /* the last */
 }
@@ -302,40 +207,37 @@ fill_entry(struct board_process *e)
 int
 board_register(struct countd_board *b, uint32_t *me)
 {
-    const uint64_t forks = board_forks();
-    const int fd = board_lock_table(b);
-    uint64_t known;
-    int rc = 0;
+    bool locked = false;
+    int rc;
 
-    if (fd < 0)
-        return fd;
-    known = atomic_load(&b->me); /* another thread may have been here */
-    *me = (uint32_t)known;
-    if (*me == 0 || known >> 32 != forks) {
-        *me = find_free(b);
+    rc = board_lock_table(b);
+    if (rc < 0)
+        return rc;
+    *me = own_number(b); /* another thread may have been here */
+    if (*me == 0) {
+        *me = take_number(b, &locked);
         if (*me == 0) {
             free_dead(b);
-            *me = find_free(b);
+            *me = take_number(b, &locked);
         }
         if (*me == 0) {
             rc = -ENOSPC;
         } else {
-            fill_entry(entry_of(b, *me));
-            atomic_store(&b->me, forks << 32 | *me);
+            fill_entry(entry_of(b, *me), locked);
+            atomic_store(&b->me, (uint64_t)board_forks() << 32 | *me);
         }
     }
-    (void)close(fd); /* ends the lock */
+    board_unlock_table(b);
     return rc;
 }
 
 void
 board_unregister(struct countd_board *b)
 {
-    const uint64_t known = atomic_load(&b->me);
-    const uint32_t me = (uint32_t)known;
+    const uint32_t me = own_number(b);
     bool set[BOARD_PROCESSES + 1] = {false};
 
-    if (me == 0 || known >> 32 != board_forks())
+    if (me == 0)
         return;
     set[me] = true;
     if (atomic_load(&b->claimed))
@@ -344,4 +246,5 @@ board_unregister(struct countd_board *b)
      * ended. */
     if (set[me])
         set_free(b, me);
+    board_lock_drop(b->fd, BOARD_LOCK_PROCESSES + me);
 }

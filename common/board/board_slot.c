@@ -120,8 +120,8 @@ countd_board_read(struct countd_board *b, uint32_t slot, int64_t *shared,
 }
 
 int
-countd_board_read_cell(struct countd_board *b, uint32_t slot, uint32_t cell,
-                       int64_t *values, pid_t *owner)
+countd_board_read_owned(struct countd_board *b, uint32_t slot, uint32_t cell,
+                        int64_t *values, struct countd_board_owner *owner)
 {
     int64_t all[COUNTD_BOARD_VALUES_MAX + 1];
     struct board_block k;
@@ -142,10 +142,22 @@ countd_board_read_cell(struct countd_board *b, uint32_t slot, uint32_t cell,
     if (!owner)
         return 0;
     process = all[0] > 0 && all[0] <= BOARD_PROCESSES ? (uint32_t)all[0] : 0;
-    *owner = board_process_pid(b, process);
-    if (process != 0 && !board_process_alive(b, process))
-        *owner = -*owner;
+    owner->pid = board_process_pid(b, process);
+    owner->life = board_process_life(b, process);
     return 0;
+}
+
+int
+countd_board_read_cell(struct countd_board *b, uint32_t slot, uint32_t cell,
+                       int64_t *values, pid_t *owner)
+{
+    struct countd_board_owner who;
+    int rc;
+
+    rc = countd_board_read_owned(b, slot, cell, values, owner ? &who : NULL);
+    if (rc == 0 && owner)
+        *owner = who.life == COUNTD_BOARD_DEAD ? -who.pid : who.pid;
+    return rc;
 }
 
 /* ---- writing ----------------------------------------------------------- */
@@ -354,7 +366,7 @@ claim_cell(struct countd_board *b, struct board_block k, uint32_t me)
         return rc;
     owner = board_load(board_copy(k, g));
     if (owner > 0 && owner <= BOARD_PROCESSES &&
-        board_process_alive(b, (uint32_t)owner)) {
+        board_process_life(b, (uint32_t)owner) != COUNTD_BOARD_DEAD) {
         board_store_word(k.word, board_word(g, 0));
         return -EPERM;
     }

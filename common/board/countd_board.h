@@ -28,9 +28,12 @@
  * again.
  *
  * A handle is thread-safe.  In a child of fork() it goes on working, as a
- * process of its own; the parent's claims stay the parent's.  All processes
- * must see each other in /proc: a process hidden by another pid namespace is
- * never assumed to be dead.
+ * process of its own; the parent's claims stay the parent's.
+ *
+ * A process that writes holds a lock on the file, which ends with it: so life
+ * and death are seen from every namespace.  A process whose lock cannot be seen
+ * is unknown, and is never assumed to be dead.  A pid is that of the process's
+ * own namespace.
  *
  * Arguments are checked before anything is changed: -EINVAL has no effect.
  * Errors: 0 or a negative errno.
@@ -94,13 +97,19 @@ void countd_board_close(struct countd_board *b);
 
 /* ---- about it ---------------------------------------------------------- */
 
+enum countd_board_life {
+    COUNTD_BOARD_UNKNOWN = -1,
+    COUNTD_BOARD_DEAD,
+    COUNTD_BOARD_ALIVE
+};
+
 struct countd_board_info {
     struct countd_board_shape shape; /* without names */
     uint64_t epoch;                  /* random; another one is another board */
     uint64_t created_ms;             /* Unix time */
     uint64_t recovered;              /* updates of the dead, undone */
     pid_t master;                    /* who made it */
-    int master_alive;
+    int master_alive;                /* enum countd_board_life */
     int retired;
     unsigned processes; /* that may write */
 };
@@ -110,7 +119,8 @@ void countd_board_info(struct countd_board *b, struct countd_board_info *out);
 /* Name of a shared integer, or behind those of a private one; "" for none. */
 const char *countd_board_name(const struct countd_board *b, uint32_t index);
 
-/* 1, or 0 when the master has gone, or -ENOTCONN when a new one has come. */
+/* 1, or 0 when the master has gone, or -ENOTCONN when a new one has come.  A
+ * master whose life cannot be seen has not gone. */
 int countd_board_master_alive(struct countd_board *b);
 
 /* ---- reading ----------------------------------------------------------- */
@@ -125,6 +135,16 @@ int countd_board_read(struct countd_board *b, uint32_t slot, int64_t *shared,
  * negated when it has died.  `owner` may be NULL. */
 int countd_board_read_cell(struct countd_board *b, uint32_t slot, uint32_t cell,
                            int64_t *values, pid_t *owner);
+
+/* The same, and what is known of its owner. */
+struct countd_board_owner {
+    pid_t pid; /* 0: none */
+    int life;  /* enum countd_board_life; without an owner: dead */
+};
+
+int countd_board_read_owned(struct countd_board *b, uint32_t slot,
+                            uint32_t cell, int64_t *values,
+                            struct countd_board_owner *owner);
 
 /* ---- writing ----------------------------------------------------------- */
 

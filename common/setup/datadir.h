@@ -71,7 +71,8 @@ int datadir_sockets(const struct datadir *d, const char *path,
  * -EBUSY when another countd-write has it (its pid in *pid). */
 int datadir_writer_lock(const struct datadir *d, int *fd, long *pid);
 
-/* The pid of the living countd-write of this directory, or 0. */
+/* The pid of the living countd-write of this directory, or 0.  Negative: the pid
+ * is one of another namespace, where another process has this number. */
 long datadir_writer_pid(const struct datadir *d);
 
 #endif

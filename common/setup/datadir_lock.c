@@ -7,18 +7,30 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/files.h"
 
 #define FILE_FLAGS (O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
 #define FILE_MODE  0600
-#define PID_SIZE   22 /* "%-20ld\n" and NUL */
+#define PID_SIZE   42 /* "%-20ld%-20llu\n" and NUL */
 
-/* The pid in the file; 0 when there is none yet. */
+/* Distinguishes this pid namespace from others; 0: not known. */
+static unsigned long long
+pid_namespace(void)
+{
+    struct stat st;
+
+    return stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
+}
+
+/* The pid in the file; 0 when there is none yet, and negated if it is one of
+ * another pid namespace. */
 static long
 read_pid(int fd)
 {
+    unsigned long long space;
     char text[PID_SIZE];
     ssize_t size;
     char *end;
@@ -29,7 +41,10 @@ read_pid(int fd)
         return 0;
     text[size] = '\0';
     pid = strtol(text, &end, 10);
-    return end != text && pid > 0 ? pid : 0;
+    if (end == text || pid <= 0)
+        return 0;
+    space = strtoull(end, NULL, 10);
+    return space == 0 || space == pid_namespace() ? pid : -pid;
 }
 
 /* Beside the flock, which says who is the writer, a lock that others can ask
@@ -56,11 +71,12 @@ datadir_writer_lock(const struct datadir *d, int *fd, long *pid)
     if (flock(file, LOCK_EX | LOCK_NB) < 0) {
         rc = errno == EWOULDBLOCK ? -EBUSY : -errno;
         if (rc == -EBUSY)
-            *pid = read_pid(file);
+            *pid = labs(read_pid(file));
         goto close_file;
     }
     /* One write of one length: a reader never sees half of two pids. */
-    snprintf(text, sizeof text, "%-20ld\n", (long)getpid());
+    snprintf(text, sizeof text, "%-20ld%-20llu\n", (long)getpid(),
+             pid_namespace());
     rc = write_at(file, text, sizeof text - 1, 0);
     if (rc == 0)
         rc = lock_visibly(file);

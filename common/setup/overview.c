@@ -115,7 +115,7 @@ read_all(struct overview *o)
     int rc;
 
     countd_board_info(o->board, &info);
-    o->alive = info.master_alive;
+    o->alive = info.master_alive != COUNTD_BOARD_DEAD;
     o->writer = info.master;
     o->created_ms = info.created_ms;
     o->now_ms = clock_unix_ms();

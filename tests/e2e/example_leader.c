@@ -1,7 +1,7 @@
 /* tests/e2e/example_leader.c - an example: several processes, one leader for
  * each row of a board.
  *
- *     countd board create /run/app/leaders -n 8 -s 2 --names pid,term &
+ *     countd board create /run/app/leaders -n 8 -s 2 -p 1 &
  *     example_leader /run/app/leaders &
  *     example_leader /run/app/leaders &
  *
@@ -12,7 +12,6 @@
  */
 #include "countd_board.h"
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -25,18 +24,19 @@ lead(struct countd_board *b, uint32_t row, int64_t *term)
 {
     int64_t shared[SHARED];
     uint64_t generation;
+    uint32_t cell;
     int rc;
 
+    /* Of all who come, one gets the row's cell, and keeps it until it ends. */
+    rc = countd_board_claim(b, row, &cell);
+    if (rc < 0)
+        return rc == -ENOSPC ? 0 : rc;
     do {
         rc = countd_board_read(b, row, shared, &generation);
         if (rc < 0)
             return rc;
-        if (shared[PID] != 0 &&
-            (kill((pid_t)shared[PID], 0) == 0 || errno != ESRCH))
-            return 0;
         shared[PID] = getpid();
         *term = ++shared[TERM];
-        /* Of all who have come so far with this generation, one succeeds. */
         rc = countd_board_update(b, row, generation, shared, 0, NULL, 0, NULL);
     } while (rc == -ESTALE);
     return rc < 0 ? rc : 1;

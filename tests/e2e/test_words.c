@@ -121,10 +121,10 @@ static const struct {
 };
 
 /* What makes a program of the part of one. */
-static const char fragment[] = "int64_t shared[2];";
+static const char fragment[] = "uint32_t cell;";
 static const char around_fragment[] =
     "#include <countd_board.h>\n"
-    "#include <errno.h>\n#include <signal.h>\n#include <unistd.h>\n"
+    "#include <errno.h>\n"
     "static int\nlead(struct countd_board *b, uint32_t row)\n{\n%s}\n"
     "int\nmain(void)\n{\n"
     "    struct countd_board *b;\n\n"

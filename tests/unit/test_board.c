@@ -4,8 +4,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -438,6 +440,157 @@ CASE(more_processes_than_entries_may_come_and_die, r)
     assert_true(owner < 0);
     countd_board_info(r->master, &info);
     assert_int_equal(info.processes, 0); /* this one has not written */
+}
+
+/* ---- life -------------------------------------------------------------- */
+
+/* Ends what a test has begun, whatever becomes of that: a process reads until
+ * the test closes its end. */
+struct far {
+    int report[2], until[2];
+    char said;
+};
+
+static pid_t
+start_far(struct fixture *r, void (*body)(struct fixture *r, struct far *f),
+          struct far *f)
+{
+    pid_t pid;
+
+    assert_int_equal(pipe2(f->report, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(f->until, O_CLOEXEC), 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        (void)close(f->until[1]);
+        body(r, f);
+        _exit(0);
+    }
+    assert_int_equal(close(f->report[1]), 0);
+    assert_int_equal(close(f->until[0]), 0);
+    assert_int_equal(read(f->report[0], &f->said, 1), 1);
+    return pid;
+}
+
+static void
+end_far(struct far *f)
+{
+    assert_int_equal(close(f->until[1]), 0);
+    assert_int_equal(close(f->report[0]), 0);
+}
+
+static void
+report_and_stay(struct far *f, const char *said)
+{
+    char byte;
+
+    if (write(f->report[1], said, 1) == 1 && read(f->until[0], &byte, 1) < 0)
+        abort();
+}
+
+static const char *
+claim_0(struct fixture *r)
+{
+    static struct countd_board *b;
+    uint32_t cell;
+
+    return attach(r, 0, &b) == 0 && countd_board_claim(b, 0, &cell) == 0 ? "1"
+                                                                         : "0";
+}
+
+static int
+life_in(struct countd_board *b)
+{
+    struct countd_board_owner owner;
+    int64_t values[2];
+
+    assert_rc(countd_board_read_owned(b, 0, 0, values, &owner), 0);
+    assert_true(owner.pid > 0);
+    return owner.life;
+}
+
+static void
+claim_in_namespaces(struct fixture *r, struct far *f)
+{
+    if (unshare(CLONE_NEWUSER | CLONE_NEWPID) < 0)
+        report_and_stay(f, "-");
+    else if (fork() == 0) /* is process 1 there */
+        report_and_stay(f, claim_0(r));
+    else
+        (void)wait(NULL); /* and then ends, too */
+}
+
+CASE(an_owner_in_other_namespaces_is_alive_until_it_ends, r)
+{
+    struct countd_board *reader;
+    uint32_t cell;
+    struct far f;
+    pid_t pid;
+
+    pid = start_far(r, claim_in_namespaces, &f);
+    if (f.said != '-') {
+        assert_int_equal(f.said, '1');
+        assert_rc(attach(r, COUNTD_BOARD_READ_ONLY, &reader), 0);
+        assert_int_equal(life_in(r->master), COUNTD_BOARD_ALIVE);
+        assert_int_equal(life_in(reader), COUNTD_BOARD_ALIVE);
+        assert_rc(countd_board_claim(r->master, 0, &cell), -ENOSPC);
+    }
+    end_far(&f);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    if (f.said == '-')
+        test_skip("no user namespaces");
+
+    assert_int_equal(life_in(r->master), COUNTD_BOARD_DEAD);
+    assert_int_equal(life_in(reader), COUNTD_BOARD_DEAD);
+    assert_rc(countd_board_claim(r->master, 0, &cell), 0);
+    countd_board_close(reader);
+}
+
+/* Its child has all its open files. */
+static void
+claim_and_leave_a_child(struct fixture *r, struct far *f)
+{
+    const char *said = claim_0(r);
+
+    if (fork() == 0)
+        report_and_stay(f, said);
+    else
+        (void)kill(getpid(), SIGSTOP);
+}
+
+CASE(a_child_that_outlives_its_parent_owns_nothing_of_it, r)
+{
+    struct far f;
+    pid_t pid;
+
+    pid = start_far(r, claim_and_leave_a_child, &f);
+    assert_int_equal(f.said, '1');
+    assert_int_equal(life_in(r->master), COUNTD_BOARD_ALIVE);
+
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+
+    assert_int_equal(life_in(r->master), COUNTD_BOARD_DEAD);
+    end_far(&f);
+}
+
+/* As on a file system without locks, or by an older library. */
+CASE(an_owner_that_has_no_lock_is_unknown_and_keeps_its_cell, r)
+{
+    struct countd_board_info info;
+    int64_t values[2];
+    uint32_t cell;
+    pid_t owner;
+
+    assert_int_equal(in_child(r, claim_and_die), 0);
+    atomic_store(&r->master->header->table[0].locked, 0);
+
+    assert_int_equal(life_in(r->master), COUNTD_BOARD_UNKNOWN);
+    assert_rc(countd_board_read_cell(r->master, 0, 0, values, &owner), 0);
+    assert_true(owner > 0);
+    assert_rc(countd_board_claim(r->master, 0, &cell), -ENOSPC);
+    countd_board_info(r->master, &info);
+    assert_int_equal(info.processes, 2); /* and this one */
 }
 
 /* ---- masters ----------------------------------------------------------- */

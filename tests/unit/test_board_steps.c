@@ -300,8 +300,7 @@ register_when_the_table_is_full(struct fixture *r)
         struct board_process *e = entry_of(r->b, i);
 
         atomic_store(&e->pid, 1);
-        atomic_store(&e->start, 1); /* another process than the first one */
-        atomic_store(&e->space, r->b->header->space);
+        atomic_store(&e->locked, 1); /* and nobody has the lock */
         atomic_store(&e->state, ENTRY_USED);
     }
     for (uint32_t i = 0; i < 2; i++) {

@@ -343,6 +343,26 @@ IN_TMPDIR(a_dead_writer_is_no_writer, d)
     datadir_close(&dir);
 }
 
+/* A pid of another namespace is never signalled. */
+IN_TMPDIR(a_writer_in_another_pid_namespace_is_there_and_has_no_pid_here, d)
+{
+    struct datadir dir = open_data(d);
+    int fd, file;
+    long pid;
+
+    assert_rc(datadir_writer_lock(&dir, &fd, &pid), 0);
+    file = openat(dir.log_fd, "writer", O_WRONLY);
+    assert_int_equal(pwrite(file, "7                   4026539999", 30, 0), 30);
+    assert_int_equal(datadir_writer_pid(&dir), -7);
+    /* What an older version wrote is believed. */
+    assert_int_equal(ftruncate(file, 21), 0);
+    assert_int_equal(pwrite(file, "\n", 1, 20), 1);
+    assert_int_equal(datadir_writer_pid(&dir), 7);
+    assert_int_equal(close(file), 0);
+    assert_int_equal(close(fd), 0);
+    datadir_close(&dir);
+}
+
 /* Who only asks must not make a starting writer believe in another. */
 IN_TMPDIR(asking_for_the_writer_takes_no_lock, d)
 {

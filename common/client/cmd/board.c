@@ -123,7 +123,8 @@ check_block(struct countd_board *b, struct board_block k, bool is_cell,
     if (board_is_busy(word) != (writer != 0) || writer > BOARD_PROCESSES ||
         owner < 0 || owner > (int64_t)BOARD_PROCESSES)
         c->damaged++;
-    else if (board_is_busy(word) && !board_process_alive(b, writer))
+    else if (board_is_busy(word) &&
+             board_process_life(b, writer) == COUNTD_BOARD_DEAD)
         c->abandoned++;
     else if (board_is_busy(word))
         c->busy++;
@@ -147,7 +148,9 @@ static void
 print_fact(struct output *out, const char *name, struct cell value)
 {
     output_fact(out, name, value);
-    if (value.kind == CELL_BOOL)
+    if (value.kind == CELL_NONE)
+        output_text(out, "%s\tunknown\n", name);
+    else if (value.kind == CELL_BOOL)
         output_text(out, "%s\t%s\n", name, value.number ? "yes" : "no");
     else
         output_text(out, "%s\t%" PRId64 "\n", name, value.number);
@@ -171,7 +174,10 @@ print_info(struct cmd_line *line, struct countd_board *b,
     print_fact(&out, "cells", cell_number(i.shape.cells));
     print_fact(&out, "created_ms", cell_number((int64_t)i.created_ms));
     print_fact(&out, "master", cell_number(i.master));
-    print_fact(&out, "master_alive", cell_bool(i.master_alive != 0));
+    print_fact(&out, "master_alive",
+               i.master_alive == COUNTD_BOARD_UNKNOWN
+                   ? cell_none()
+                   : cell_bool(i.master_alive == COUNTD_BOARD_ALIVE));
     print_fact(&out, "processes", cell_number(i.processes));
     print_fact(&out, "recovered", cell_number((int64_t)i.recovered));
     print_fact(&out, "busy", cell_number((int64_t)c.busy));
@@ -235,9 +241,10 @@ watch_slots(struct cmd_line *line, struct countd_board *b,
         screen_begin(&s);
         screen_title(&s, "%" PRIu32 " slots, %u writing, master %ld %s",
                      shape->slots, info.processes, (long)info.master,
-                     info.retired        ? "replaced: start again"
-                     : info.master_alive ? "alive"
-                                         : "dead");
+                     info.retired            ? "replaced: start again"
+                     : info.master_alive > 0 ? "alive"
+                     : info.master_alive < 0 ? "unknown"
+                                             : "dead");
         for (uint32_t i = 0; i < shape->slots && s.lines < s.height; i++)
             live_slot(&s, b, shape, i);
         screen_end();
