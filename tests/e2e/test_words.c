@@ -213,7 +213,7 @@ setup(void **state)
                  "quota.enable=true", "-o", "quota.limit=1000000", "-o",
                  "log.rotate_after=50ms", NULL);
     daemon_start(&fixture.board, "countd", "board", "create", board, "-n", "4",
-                 "-s", "2", NULL);
+                 "-s", "2", "-p", "1", NULL);
     write_settings();
     put("report", "#!/bin/sh\n", 0700);
     for (size_t i = 0; i < COUNT(texts); i++)
