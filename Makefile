@@ -221,7 +221,7 @@ check: setup
 	  MODE='$(TSAN)' TESTS='$(TSAN_TESTS:%.c=build/tsan/%)' FUZZ=)
 
 C_FILES := $(wildcard common/*/*.[ch] common/*/*/*.[ch] common/*/*/*/*.[ch] writer/*.[ch] writer/*/*.[ch] worker/*.[ch] reader/*.[ch] reader/*/*.[ch] tests/*/*.[ch])
-LINTS := lint-format lint-headers lint-layers lint-cppcheck lint-tidy lint-man lint-shell
+LINTS := lint-format lint-headers lint-layers lint-cppcheck lint-tidy lint-man lint-shell lint-deb
 ## make lint              only the linters
 lint: setup
 	@.ci/setup check
@@ -252,6 +252,9 @@ lint-tidy:
 lint-man:
 	@echo mandoc
 	@$(if $(MAN),mandoc -T lint -W warning $(MAN))
+lint-deb: deb
+	@echo lintian
+	@lintian --fail-on error,warning $(BUILD)/deb/*.deb
 lint-shell:
 	@for f in .ci/run .ci/setup tests/lib/run tests/lib/mutants tests/lib/layers tests/demo.sh tests/lib/demo.sh .packaging/deb reader/page_policy; do sh -n $$f || exit 1; done
 
@@ -309,13 +312,13 @@ install: all
 	$(foreach u,$(UNITS),sed 's|@BINDIR@|$(BINDIR)|' $(u) > $(BUILD)/$(notdir $(u)) && \
 	  $(INSTALL) -m 644 $(BUILD)/$(notdir $(u)) $(DESTDIR)$(UNITDIR) &&) true
 	$(INSTALL) -d $(DESTDIR)$(DOCDIR)/data
-	$(INSTALL) -m 644 README.md reader/alerts.yml reader/grafana.json $(DESTDIR)$(DOCDIR)
-	$(INSTALL) -m 644 data/FORMAT.md $(DESTDIR)$(DOCDIR)/data
+	$(INSTALL) -m 644 README.md CHANGELOG.md LICENSE reader/alerts.yml reader/grafana.json $(DESTDIR)$(DOCDIR)
+	$(INSTALL) -m 644 data/FORMAT.md data/sample.tsv.gz $(DESTDIR)$(DOCDIR)/data
 	$(if $(DESTDIR),,$(LDCONFIG) || true) # only root may; LD_LIBRARY_PATH does without
 uninstall:
 	rm -f $(addprefix $(DESTDIR)$(BINDIR)/,countd countd-write countd-worker countd-read) \
 	  $(addprefix $(DESTDIR)$(LIBDIR)/,libcountd.a libcountd.so libcountd.so.0 pkgconfig/libcountd.pc) \
-	  $(addprefix $(DESTDIR),$(MANDIR)/man5/countd.conf.5 $(addprefix $(DOCDIR)/,countd.conf README.md alerts.yml grafana.json data/FORMAT.md) $(BASHDIR)/countd $(ZSHDIR)/_countd) \
+	  $(addprefix $(DESTDIR),$(MANDIR)/man5/countd.conf.5 $(addprefix $(DOCDIR)/,countd.conf README.md CHANGELOG.md LICENSE alerts.yml grafana.json data/FORMAT.md data/sample.tsv.gz) $(BASHDIR)/countd $(ZSHDIR)/_countd) \
 	  $(addprefix $(DESTDIR)$(INCLUDEDIR)/,countd.h countd_board.h) $(addprefix $(DESTDIR)$(UNITDIR)/,$(notdir $(UNITS))) \
 	  $(foreach s,1 3 5 7 8,$(addprefix $(DESTDIR)$(MANDIR)/man$(s)/,$(notdir $(call man,$(s)))))
 ## make deb               Debian packages into build/release/deb

@@ -32,7 +32,7 @@ static const struct config_row rows[] = {
     {"data_dir", KIND_PATH, AT(data_dir), 1, CONFIG_TEXT_SIZE - 1, "data",
      "directory of all that is kept"},
     {"user", KIND_USER, TEXT(user), "",
-     "whom to become when started as root; empty: nobody else"},
+     "whom to become when started as root; empty: the owner of data_dir"},
     {"socket.group", KIND_GROUP, TEXT(socket_group), "",
      "group that may use the sockets in the data directory; empty: none"},
     {"request_timeout", KIND_SECONDS, AT(request_timeout_s), 1, HOUR / SECOND,

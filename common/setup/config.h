@@ -192,7 +192,8 @@ int config_ready_fd(const char *text, int *fd);
 int config_test(const struct config *c);
 
 /* Defaults, then sources, of which the file is that of config_find() when none
- * was given.  What spans keys is for those who serve: they call
+ * was given.  For root without `user` it is the owner of a data directory that
+ * is there.  What spans keys is for those who serve: they call
  * config_check(), and a client does not, as it uses few of them. */
 int config_load(struct config *c, const struct config_sources *s,
                 char why[CONFIG_WHY_SIZE]);

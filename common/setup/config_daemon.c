@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/diag.h"
@@ -64,6 +65,19 @@ config_find(const char *fallback)
     return access(fallback, R_OK) == 0 ? fallback : NULL;
 }
 
+/* Root acts as the owner of a data directory that is there: files that root
+ * made in it would be out of reach for its daemons. */
+static void
+adopt_owner(struct config *c)
+{
+    struct stat st;
+
+    if (c->user[0] == '\0' && geteuid() == 0 && stat(c->data_dir, &st) == 0 &&
+        st.st_uid != 0)
+        (void)snprintf(c->user, sizeof c->user, "%lu",
+                       (unsigned long)st.st_uid);
+}
+
 int
 config_load(struct config *c, const struct config_sources *s,
             char why[CONFIG_WHY_SIZE])
@@ -84,6 +98,8 @@ config_load(struct config *c, const struct config_sources *s,
         else
             rc = set_override(c, s->texts[i], why);
     }
+    if (rc == 0)
+        adopt_owner(c);
     return rc;
 }
 
