@@ -487,8 +487,10 @@ CASE(other_commands_of_a_period_are_errors, x)
 struct load {
     uint16_t port;
     unsigned pipeline, count;
-    int64_t *values; /* answered, in order */
-    uint64_t acked, unsure, down, open;
+    int64_t *values;        /* answered, in order */
+    _Atomic uint64_t acked; /* read meanwhile by the one that kills */
+    uint64_t unsure, down, open;
+    _Atomic bool ended;
     pthread_t thread;
 };
 
@@ -544,6 +546,7 @@ run_load(void *arg)
 close_fd:
     if (fd >= 0)
         client_close(fd);
+    l->ended = true;
     return NULL;
 }
 
@@ -583,8 +586,31 @@ CASE(many_connections_get_each_number_once, x)
     talk(x->fd, "GET k", "6000");
 }
 
-/* Runs increments on several connections, and `kill` meanwhile, until all have
- * ended.  The loads' sums are in *sum. */
+/* Waits until one load has `count` more acknowledged increments, or all have
+ * ended. */
+static void
+await_acked(const struct load *loads, size_t size, uint64_t count)
+{
+    uint64_t before = 0;
+
+    for (bool first = true;; first = false) {
+        uint64_t acked = 0;
+        bool ended = true;
+
+        for (size_t i = 0; i < size; i++) {
+            acked += loads[i].acked;
+            ended = ended && loads[i].ended;
+        }
+        if (first)
+            before = acked;
+        if (ended || acked >= before + count)
+            return;
+        (void)poll(NULL, 0, 1);
+    }
+}
+
+/* Runs increments on several connections, and kills the daemon in the middle of
+ * them.  The loads' sums are in *sum. */
 static void
 run_loads(struct fixture *x, enum fleet_role role, unsigned kills,
           struct load *sum)
@@ -600,7 +626,7 @@ run_loads(struct fixture *x, enum fleet_role role, unsigned kills,
             pthread_create(&loads[i].thread, NULL, run_load, &loads[i]), 0);
     }
     for (unsigned i = 0; i < kills; i++) {
-        (void)poll(NULL, 0, 50); /* under load: any moment is one */
+        await_acked(loads, LOADS, 500);
         daemon_kill(fleet_daemon(&x->fleet, role));
         fleet_start(&x->fleet, role);
     }
