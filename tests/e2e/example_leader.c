@@ -1,7 +1,7 @@
 /* tests/e2e/example_leader.c - an example: several processes, one leader for
  * each row of a board.
  *
- *     countd board create /run/app/leaders -n 8 -s 2 -p 1 &
+ *     example_master /run/app/leaders 8 2 1 pid term claimed &
  *     example_leader /run/app/leaders &
  *     example_leader /run/app/leaders &
  *

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/board/countd_board.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/tmpdir.h"
 #include "tests/lib/words.h"
@@ -141,8 +142,9 @@ static struct fixture {
     struct tmpdir dir;
     struct words words;
     char tree[512], build[512];
-    struct daemon serve, board;
-    unsigned own; /* directories given to other writers */
+    struct daemon serve;
+    struct countd_board *board; /* this process is its master */
+    unsigned own;               /* directories given to other writers */
 } fixture;
 
 #define PORTS                                                                  \
@@ -199,6 +201,11 @@ run_shell(const char *line, const char *shell)
 static int
 setup(void **state)
 {
+    const struct countd_board_shape shape = {.size = sizeof shape,
+                                             .slots = 4,
+                                             .shared_count = 2,
+                                             .private_count = 1,
+                                             .cells = 1};
     char data[600], board[600];
 
     (void)state; /* there is one fixture */
@@ -212,8 +219,7 @@ setup(void **state)
                  "archive.keep=1d", "-o", "sequence.enable=true", "-o",
                  "quota.enable=true", "-o", "quota.limit=1000000", "-o",
                  "log.rotate_after=50ms", NULL);
-    daemon_start(&fixture.board, "countd", "board", "create", board, "-n", "4",
-                 "-s", "2", "-p", "1", NULL);
+    assert_rc(countd_board_create(&fixture.board, board, &shape, NULL, 0), 0);
     write_settings();
     put("report", "#!/bin/sh\n", 0700);
     for (size_t i = 0; i < COUNT(texts); i++)
@@ -227,7 +233,7 @@ static int
 teardown(void **state)
 {
     (void)state; /* there is one fixture */
-    daemon_fini(&fixture.board);
+    countd_board_close(fixture.board);
     daemon_fini(&fixture.serve);
     words_fini(&fixture.words);
     tmpdir_remove(&fixture.dir);
