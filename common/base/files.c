@@ -18,6 +18,8 @@
 #include "common/base/bytes.h"
 #include "common/base/diag.h"
 
+#define FILES_USUAL 1024 /* the soft limit where nothing has changed it */
+
 int
 files_raise(uint64_t own, uint64_t least)
 {
@@ -55,8 +57,9 @@ files_limit(void)
 {
     struct rlimit limit;
 
-    /* Cannot fail: the resource is valid, and so is the place. */
-    return getrlimit(RLIMIT_NOFILE, &limit) < 0 ? 0 : limit.rlim_cur;
+    /* A kernel that does not say allows the usual number: at 0 nothing could
+     * be opened at all. */
+    return getrlimit(RLIMIT_NOFILE, &limit) < 0 ? FILES_USUAL : limit.rlim_cur;
 }
 
 unsigned
