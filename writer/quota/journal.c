@@ -69,8 +69,8 @@ journal_sync(struct journal *j)
     rc = write_at(j->fd, g->bytes, size, at);
     if (rc == 0 && fdatasync(j->fd) < 0)
         rc = -errno;
-    /* A note that cannot be written fails the group: the next start would cut
-     * off what it does not cover. */
+    /* A note that cannot be written fails the group: an older copy of the
+     * journal would not be recognised. */
     if (rc == 0)
         rc = journal_note_write(&j->note, g->first + g->count);
     if (rc == 0)

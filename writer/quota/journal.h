@@ -9,14 +9,14 @@
  * The file is zero ahead of what is written (journal_extend), so that a full
  * disk is met before anything is promised, and a sync writes no metadata.
  *
- * After each sync the note of the end (journal_note.h) is written: it
- * distinguishes a record that was durable from one that no answer depends on.
+ * After each sync the note of the end (journal_note.h) is written: a journal
+ * that has fewer records is damaged, or an older copy.
  *
  * When a write or sync fails, what is on disk is unknown. The group is then
  * overwritten with zeros and synced: if that works, it is certain that none of
  * it counts (`erased`), and its requests may be refused; otherwise they get no
  * answer. Either way the memory is ahead of the file: the caller opens a new
- * journal, which reads the file again and cuts off what is after the note.
+ * journal, which reads the file again and makes what it has durable.
  *
  * Ownership: the caller's, between open and close.  One thread at a time,
  * except that the sync runs in the I/O thread while records are put. Errors: 0
@@ -71,8 +71,8 @@ typedef int journal_take(void *ctx, const struct journal_record *r,
 /* Makes one with this limit. */
 int journal_make(int dirfd, int64_t limit);
 
-/* Opens and replays the journal.  Bytes after the last change that an answer
- * may depend on are cut off and reported; all records that were read are
+/* Opens and replays the journal.  The rest of a group that was torn is cut off
+ * and reported; all records that were read are
  * durable when this returns.  `begin` is called once, before the records, with
  * uuid and limit.
  *   -EBADMSG  the journal is damaged; the message says where */

@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/base/boot_id.h"
 #include "common/base/bytes.h"
 #include "common/base/crc.h"
 #include "common/base/diag.h"
@@ -48,7 +47,6 @@ parse_note(struct journal_note *n, const uint8_t *bytes, ssize_t size)
              n->name);
         return;
     }
-    n->is_this_boot = boot_id_is_this(bytes + 24);
     n->end = get_le64(bytes + 40);
     /* A crash may have come between a new generation and its note. */
     n->is_copy = memcmp(bytes + ID_AT, n->id, FILE_IDENTITY_SIZE) != 0 &&
@@ -101,7 +99,7 @@ journal_note_write(struct journal_note *n, uint64_t end)
 
     memcpy(bytes, magic, 8);
     memcpy(bytes + 8, n->uuid, 16);
-    memcpy(bytes + 24, boot_id_get(), BOOT_ID_SIZE);
+    memset(bytes + 24, 0, 16);
     put_le64(bytes + 40, end);
     memcpy(bytes + ID_AT, n->id, FILE_IDENTITY_SIZE);
     put_le32(bytes + 64, n->generation);

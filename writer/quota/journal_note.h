@@ -4,7 +4,7 @@
  *   at   size  field of live/quota-end; integers are little-endian
  *    0      8  magic "COUNTDE1"
  *    8     16  uuid of the journal
- *   24     16  id of the boot in which the note was written
+ *   24     16  0; a boot id in earlier versions
  *   40      8  end: records of the journal that are durable
  *   48      8  inode of the journal
  *   56      8  creation time of the journal in ns, 0 if it has none
@@ -13,10 +13,11 @@
  *   72         end
  *
  * The note is written after each sync of the journal and before any answer that
- * depends on it, so in the boot that it names it is exact: all records before
- * the end were durable, and no answer depends on a record after it. The note
- * itself is synced only when changes pause and at a stop: after a loss of power
- * it may be an older one, which is still true, or be missing.
+ * depends on it: all records before its end were durable.  The note itself is
+ * synced only when changes pause and at a stop: when the power or the disk was
+ * lost it may be an older one, which is still true, or be missing.  So it is
+ * never believed that nothing durable follows its end, not in the same boot
+ * either, which the page cache need not have survived.
  *
  * live/quota-seen is a second note with the same bytes, written and synced
  * after each sync of the first, at a start and at a stop.  It shows that the
@@ -42,9 +43,8 @@ struct journal_note {
     uint8_t uuid[16]; /* of the journal, as the next two */
     uint8_t id[FILE_IDENTITY_SIZE];
     uint32_t generation;
-    uint64_t end;      /* as it was found; 0: not known */
-    bool is_this_boot; /* the end is exact */
-    bool is_copy;      /* the journal was put in place of another */
+    uint64_t end; /* as it was found; 0: not known */
+    bool is_copy; /* the journal was put in place of another */
     bool is_synced;
 };
 

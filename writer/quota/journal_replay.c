@@ -3,13 +3,10 @@
  *
  * Entry points: journal_make(), journal_open().
  *
- * The note of the end (journal_note.h) decides where the journal ends.
- * In the boot in which it was written it is exact: the records before it must
- * be whole, and what is after it is cut off, because no answer depends on it.
- * After a loss of power the journal ends at the first record that is not good,
- * if that is not before the note, belongs to the last group, and a piece of
- * that group is missing: a loss of power leaves zeros, never other bytes.
- * Anything else is damage.
+ * The journal ends at the first record that is not good, if that is not before
+ * the noted end (journal_note.h), belongs to the last group, and a piece of
+ * that group is missing: a kill or a loss of power leaves zeros, never other
+ * bytes.  Anything else is damage.
  *
  * The last group is written and synced once more, because it may be in memory
  * only: the process before may have ended, or a sync may have failed.
@@ -144,33 +141,20 @@ take_record(struct replay *p, const struct journal_record *r,
     return rc;
 }
 
-/* Whether the end is known to be here. */
-static bool
-is_noted_end(const struct replay *p, uint64_t record)
-{
-    return p->j->note.is_this_boot && record >= p->j->note.end;
-}
-
 /* A record at or after the end.  A group is begun when the one before it is
- * noted, so a second one after the end of a note is not of its time. */
+ * durable. */
 static int
 check_rest(struct replay *p, uint64_t number, const uint8_t *bytes)
 {
-    const bool noted = is_noted_end(p, p->at);
     struct journal_record r;
 
     if (journal_record_is_blank(bytes))
         return 0;
     p->dirty = number + 1;
-    if ((noted && number == p->at) ||
-        journal_record_get(bytes, p->j->head.uuid, number, &r) < 0 ||
+    if (journal_record_get(bytes, p->j->head.uuid, number, &r) < 0 ||
         r.type != JOURNAL_RECORD_GROUP)
         return 0;
-    return report_damage(
-        p, p->at,
-        noted ? "data_dir/live/" JOURNAL_NOTE_NAME
-                " is older than what follows; without it, all is read"
-              : "records that were durable are not good");
+    return report_damage(p, p->at, "records that were durable are not good");
 }
 
 static int
@@ -182,7 +166,7 @@ take_block(struct replay *p, uint64_t first, size_t count)
     for (size_t i = 0; rc == 0 && i < count; i++) {
         const uint8_t *bytes = p->block + i * JOURNAL_RECORD_SIZE;
 
-        if (!p->ended && !is_noted_end(p, first + i) &&
+        if (!p->ended &&
             journal_record_get(bytes, p->j->head.uuid, first + i, &r) == 0) {
             rc = take_record(p, &r, bytes);
             continue;
@@ -234,8 +218,8 @@ has_gap(const struct replay *p, uint64_t from, uint64_t to, bool *gap)
     return 0;
 }
 
-/* Without an exact note: what is after the end must be the rest of a group that
- * a loss of power tore. */
+/* What is after the end must be the rest of a group that a kill or a loss of
+ * power tore. */
 static int
 check_torn(const struct replay *p)
 {
@@ -276,7 +260,7 @@ check_end(const struct replay *p)
              " was put in place of another: if that was newer, what was "
              "answered since is forgotten, and journal numbers are given "
              "again");
-    return note->is_this_boot ? 0 : check_torn(p);
+    return check_torn(p);
 }
 
 static int
