@@ -528,7 +528,8 @@ append_keyed(struct http_call *x, const struct content *content,
         return CONN_FULL;
     logs_put_mark(logs, mark);
     append_all(s, content, mark->count, mark->count);
-    keys_add(&logs->keys, mark, logs_position(logs), clock_unix_ms());
+    idempotency_forget(&logs->keys.table, clock_steady_unix_ms());
+    keys_add(&logs->keys, mark, logs_position(logs), clock_steady_unix_ms());
     return end_request(x, body, mark->count);
 }
 
@@ -557,7 +558,7 @@ answer_keyed(struct http_call *x)
     mark = keys_mark(&logs->keys, x->request->key.at, x->request->key.size,
                      content.at, content.size);
     mark.body ^= content.names; /* the same bytes may be other names then */
-    e = keys_find(&logs->keys, &mark, clock_unix_ms());
+    e = keys_find(&logs->keys, &mark, clock_steady_unix_ms());
     if (e)
         return replay_answer(x, e, &mark);
     if (!count_all(x, &content, &mark.count, &next))

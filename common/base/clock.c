@@ -1,6 +1,7 @@
 /* common/base/clock.c - see clock.h. */
 #include "common/base/clock.h"
 
+#include <stdatomic.h>
 #include <time.h>
 
 uint64_t
@@ -27,4 +28,17 @@ uint64_t
 clock_ms(void)
 {
     return clock_ns() / 1000000;
+}
+
+uint64_t
+clock_steady_unix_ms(void)
+{
+    static _Atomic uint64_t began; /* Unix time when clock_ms() was 0 */
+    const uint64_t ms = clock_ms();
+    uint64_t none = 0;
+
+    if (atomic_load(&began) == 0)
+        (void)atomic_compare_exchange_strong(
+            &began, &none, clock_unix_ms() - ms); /* or another thread did */
+    return atomic_load(&began) + ms;
 }

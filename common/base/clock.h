@@ -1,4 +1,4 @@
-/* common/base/clock.h - the two clocks, behind functions so that tests can wrap
+/* common/base/clock.h - the clocks, behind functions so that tests can wrap
  * them. */
 #ifndef COUNTD_COMMON_BASE_CLOCK_H
 #define COUNTD_COMMON_BASE_CLOCK_H
@@ -7,6 +7,10 @@
 
 /* Unix time in milliseconds; may step. */
 uint64_t clock_unix_ms(void);
+
+/* Unix time of the process's first call, and what has passed since: for ages,
+ * which a step of the clock does not change. */
+uint64_t clock_steady_unix_ms(void);
 
 /* Monotonic nanoseconds and milliseconds; for deadlines and rates. */
 uint64_t clock_ns(void);

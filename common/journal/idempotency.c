@@ -128,20 +128,26 @@ drop_first(struct idempotency *k)
 }
 
 void
+idempotency_forget(struct idempotency *k, uint64_t now_ms)
+{
+    while (k->first < k->next && is_old(&k->ring[k->first % k->max], now_ms))
+        drop_first(k);
+}
+
+void
 idempotency_add(struct idempotency *k, const uint8_t hash[IDEMPOTENCY_HASH],
-                uint64_t request, const struct key_answer *a, uint64_t now_ms)
+                uint64_t request, const struct key_answer *a, uint64_t at_ms)
 {
     const uint32_t place = (uint32_t)(k->next % k->max);
 
-    while (k->first < k->next && (k->next - k->first == k->max ||
-                                  is_old(&k->ring[k->first % k->max], now_ms)))
+    if (k->next - k->first == k->max)
         drop_first(k);
     k->slots[find_slot(k, hash)] = place + 1;
     k->ring[place] =
         (struct key_entry){.request = request,
                            .number = a->number,
                            .remaining = a->remaining,
-                           .at_s = (uint32_t)((now_ms + 999) / 1000),
+                           .at_s = (uint32_t)((at_ms + 999) / 1000),
                            .form = a->form};
     memcpy(k->ring[place].hash, hash, IDEMPOTENCY_HASH);
     k->next++;

@@ -163,6 +163,22 @@ CASE(a_key_repeats_the_first_answer, r)
     fixture_stop(r);
 }
 
+CASE(a_step_of_the_clock_does_not_forget_a_key, r)
+{
+    fixture_start(r);
+    fixture_expect_keyed(r, "POST", "/apply?amt=5", "k", 200, "1 999995\n");
+    fault_clock(2 * (int64_t)IDEMPOTENCY_MS);
+    fixture_expect_keyed(r, "POST", "/apply?amt=5", "k", 200, "1 999995\n");
+    fixture_expect_keyed(r, "POST", "/apply?amt=5", "l", 200, "2 999990\n");
+    fault_clock(0);
+    fixture_expect_keyed(r, "POST", "/apply?amt=5", "k", 200, "1 999995\n");
+    fixture_stop(r);
+    fixture_start(r);
+    fixture_expect_keyed(r, "POST", "/apply?amt=5", "k", 200, "1 999995\n");
+    fixture_expect_keyed(r, "POST", "/apply?amt=5", "l", 200, "2 999990\n");
+    fixture_stop(r);
+}
+
 CASE(a_repeat_waits_for_the_first, r)
 {
     struct quota_peer *a, *b;

@@ -238,8 +238,8 @@ TEST(a_key_is_known_for_a_day_and_among_the_last_million)
         assert_null(
             idempotency_find(&k, hash, now + i + IDEMPOTENCY_MS + 1000));
     }
-    /* The old ones go when one comes. */
     hash_of(6000, hash);
+    idempotency_forget(&k, now + 3000 + IDEMPOTENCY_MS);
     idempotency_add(&k, hash, 1, &a, now + 3000 + IDEMPOTENCY_MS);
     assert_true(idempotency_count(&k) > 1990 && idempotency_count(&k) < 2010);
     for (uint32_t i = 4000; i < 5000; i++) {
@@ -247,6 +247,27 @@ TEST(a_key_is_known_for_a_day_and_among_the_last_million)
         assert_non_null(
             idempotency_find(&k, hash, now + 3000 + IDEMPOTENCY_MS));
     }
+    idempotency_fini(&k);
+}
+
+/* The clock was two days ahead for a while. */
+TEST(a_key_of_a_time_to_come_makes_no_other_go)
+{
+    const struct key_answer a = {.form = ANSWER_PAIR};
+    const uint64_t now = 1700000000000;
+    uint8_t first[IDEMPOTENCY_HASH], second[IDEMPOTENCY_HASH];
+    struct idempotency k;
+
+    hash_of(1, first);
+    hash_of(2, second);
+    assert_rc(idempotency_init(&k, 10), 0);
+    idempotency_add(&k, first, 1, &a, now);
+    idempotency_add(&k, second, 2, &a, now + 2 * IDEMPOTENCY_MS);
+    assert_non_null(idempotency_find(&k, first, now + 1000));
+    assert_non_null(idempotency_find(&k, second, now + 1000));
+    idempotency_forget(&k, now + IDEMPOTENCY_MS + 1000);
+    assert_null(idempotency_find(&k, first, now));
+    assert_int_equal(idempotency_count(&k), 1);
     idempotency_fini(&k);
 }
 

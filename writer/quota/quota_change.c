@@ -200,9 +200,11 @@ make_change(struct quota_service *s, const struct quota_request *r,
         }
     }
     put_change(&s->store->journal, key, changes ? &c->record : &refusal, r);
-    if (key->is)
+    if (key->is) {
+        idempotency_forget(&s->store->quotas.keys, clock_steady_unix_ms());
         idempotency_add(&s->store->quotas.keys, key->hash, key->request, a,
-                        clock_unix_ms());
+                        clock_steady_unix_ms());
+    }
     if (changes && runs_out(&c->record))
         s->wants_export[0] = true;
 }
@@ -239,7 +241,7 @@ quota_change_asked(struct http_call *x, const struct quota_request *r,
     if (!body)
         return CONN_FULL;
     if (key.is) {
-        e = idempotency_find(&q->keys, key.hash, clock_unix_ms());
+        e = idempotency_find(&q->keys, key.hash, clock_steady_unix_ms());
         if (e)
             return repeat_answer(x, body, e, &key);
     }
