@@ -255,10 +255,7 @@ run_reader(struct reader *r)
         rc = datadir_sockets(&r->datadir, r->config.data_dir,
                              r->config.socket_group, &r->sockets);
     if (rc == 0 && reader_listeners_are_on(&r->listeners))
-        rc = bind_listeners(&r->binding, r->listeners.rows, READER_LISTENERS,
-                            &r->sockets, false);
-    if (rc == 0)
-        rc = privilege_drop();
+        rc = bind_listeners(&r->binding, &r->sockets, false);
     if (rc == 0)
         rc = bind_serve(&r->binding, r->conns);
     if (rc < 0)
@@ -269,6 +266,14 @@ run_reader(struct reader *r)
     if (rc < 0)
         diag_errno(DIAG_ERROR, rc, "wait for events");
     return rc;
+}
+
+static int
+exit_status(const struct reader *r, int rc)
+{
+    if (rc == -EINVAL || rc == -EACCES)
+        return CONFIG_EXIT_USAGE; /* no such host; a port below 1024 */
+    return rc < 0 ? CONFIG_EXIT_SYSTEM : signals_exit_status(r->stop_signal);
 }
 
 /* Serves with the directory open; returns the exit status. */
@@ -294,9 +299,7 @@ serve_until_stopped(struct reader *r)
     as_of_fini(&r->as_of);
     store_close(r->store);
     loop_free(r->loop);
-    if (rc == -EINVAL || rc == -EACCES)
-        return CONFIG_EXIT_USAGE; /* no such host; a port below 1024 */
-    return rc < 0 ? CONFIG_EXIT_SYSTEM : signals_exit_status(r->stop_signal);
+    return exit_status(r, rc);
 }
 
 int
@@ -318,6 +321,9 @@ main(int argc, char **argv)
                                &r.http);
     if (rc < 0)
         return CONFIG_EXIT_SYSTEM;
+    rc = bind_begin(&r.binding, r.listeners.rows, READER_LISTENERS);
+    if (rc < 0)
+        return exit_status(&r, rc);
     rc = privilege_become(&r.config, DATADIR_READ);
     if (rc != 0)
         return rc;

@@ -191,12 +191,9 @@ main(int argc, char **argv)
     rc = limit_files(&w);
     if (rc < 0)
         return CONFIG_EXIT_SYSTEM;
-    /* It has no port: both steps at once. */
     status = privilege_become(&w.config, DATADIR_WRITE);
     if (status != 0)
         return status;
-    if (privilege_drop() < 0)
-        return CONFIG_EXIT_SYSTEM;
     rc = datadir_open(&w.dir, w.config.data_dir, DATADIR_WRITE);
     if (rc < 0)
         return datadir_exit_status(rc, DATADIR_WRITE);

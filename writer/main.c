@@ -205,24 +205,30 @@ report_ready(const struct writer *w)
     config_report_serving(lines, count);
 }
 
-/* Sockets are bound before there are threads, each of which would keep the
- * right to bind. */
+/* While this may still be root. */
 static int
-bind_ports(struct writer *w)
+bind_low_ports(struct writer *w)
 {
     int rc;
 
-    datagram_init(&w->statsd.datagrams);
     listeners_init(&w->listeners, &w->config, &w->ingest, &w->lives,
                    &w->http.site, &w->statsd);
+    rc = statsd_begin(&w->statsd, &w->config);
+    return rc < 0 ? rc : bind_begin(&w->binding, w->listeners.rows, LISTENERS);
+}
+
+static int
+bind_all(struct writer *w)
+{
+    int rc;
+
     rc = datadir_sockets(&w->dir, w->config.data_dir, w->config.socket_group,
                          &w->sockets);
     if (rc == 0)
-        rc = statsd_bind(&w->statsd, &w->config, &w->sockets);
-    if (rc == 0)
-        rc = bind_listeners(&w->binding, w->listeners.rows, LISTENERS,
-                            &w->sockets, datagram_is_on(&w->statsd.datagrams));
-    return rc < 0 ? rc : privilege_drop();
+        rc = datagram_bind(&w->statsd.datagrams, &w->sockets);
+    return rc < 0 ? rc
+                  : bind_listeners(&w->binding, &w->sockets,
+                                   datagram_is_on(&w->statsd.datagrams));
 }
 
 static size_t
@@ -400,6 +406,9 @@ main(int argc, char **argv)
         "takes increments into commit logs; live counters and semaphores");
     if (status >= 0)
         return status;
+    rc = bind_low_ports(&w);
+    if (rc < 0)
+        return exit_status(&w, rc);
     status = privilege_become(&w.config, DATADIR_WRITE);
     if (status != 0)
         return status;
@@ -415,7 +424,7 @@ main(int argc, char **argv)
     if (rc < 0)
         goto free_loop;
     diag(DIAG_INFO, "starting data_dir=%s", w.config.data_dir);
-    rc = bind_ports(&w);
+    rc = bind_all(&w);
     if (rc == 0)
         rc = tokens_open(&w.tokens, w.config.http_tokens, false);
     if (rc == 0)

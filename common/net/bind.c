@@ -4,10 +4,12 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define BIND_WAIT_MS 3000 /* for a port that an outgoing connection has */
+#define LOW_PORTS    1024 /* those below are root's */
 
 static bool
 is_off(const struct listener_config *row)
@@ -92,28 +94,43 @@ bind_socket(const struct local_folder *f, const char *name, const char *listen,
     return alone ? rc : 0;
 }
 
+bool
+bind_is_now(const char *listen)
+{
+    const char *colon = strrchr(listen, ':');
+    const unsigned long port = colon ? strtoul(colon + 1, NULL, 10) : 0;
+
+    return port > 0 && port < LOW_PORTS && geteuid() == 0;
+}
+
 static int
-bind_listener(struct binding *b, size_t i, const struct listener_config *row)
+bind_port(struct binding *b, size_t i)
 {
     struct net_address bound;
     char where[NET_ADDRESS_SIZE];
-    int fd;
 
-    fd = bind_socket(&b->folder, row->socket, row->listen, SOCK_STREAM,
-                     &b->sockets[i]);
-    if (fd < 0)
-        return fd;
-    b->on++;
-    if (strcmp(row->listen, LISTENER_NO_PORT) == 0)
-        return 0;
-    fd = listen_at(row, &bound);
-    if (fd < 0)
-        return fd;
-    b->fds[i] = fd;
+    b->fds[i] = listen_at(&b->rows[i], &bound);
+    if (b->fds[i] < 0)
+        return b->fds[i];
     net_format(&bound, where);
     (void)snprintf(b->lines[b->line_count++], BIND_LINE_SIZE, "%s=%s",
-                   row->name, where);
+                   b->rows[i].name, where);
     return 0;
+}
+
+static int
+bind_listener(struct binding *b, size_t i)
+{
+    const struct listener_config *row = &b->rows[i];
+    const int rc = bind_socket(&b->folder, row->socket, row->listen,
+                               SOCK_STREAM, &b->sockets[i]);
+
+    if (rc < 0)
+        return rc;
+    b->on++;
+    return b->fds[i] >= 0 || strcmp(row->listen, LISTENER_NO_PORT) == 0
+               ? 0
+               : bind_port(b, i);
 }
 
 static void
@@ -132,21 +149,32 @@ nothing_to_do(const struct listener_config *rows, size_t count)
 }
 
 int
-bind_listeners(struct binding *b, const struct listener_config *rows,
-               size_t count, const struct local_folder *folder, bool other)
+bind_begin(struct binding *b, const struct listener_config *rows, size_t count)
 {
     int rc = 0;
 
     assert(count <= BIND_LISTENERS_MAX);
-    *b = (struct binding){.count = count, .folder = *folder};
+    *b = (struct binding){.rows = rows, .count = count, .folder = {.fd = -1}};
     for (size_t i = 0; i < count; i++)
         b->fds[i] = b->sockets[i].fd = b->sockets[i].lock_fd = -1;
     for (size_t i = 0; rc == 0 && i < count; i++)
-        if (!is_off(&rows[i]))
-            rc = bind_listener(b, i, &rows[i]);
+        if (!is_off(&rows[i]) && bind_is_now(rows[i].listen))
+            rc = bind_port(b, i);
+    return rc;
+}
+
+int
+bind_listeners(struct binding *b, const struct local_folder *folder, bool other)
+{
+    int rc = 0;
+
+    b->folder = *folder;
+    for (size_t i = 0; rc == 0 && i < b->count; i++)
+        if (!is_off(&b->rows[i]))
+            rc = bind_listener(b, i);
     if (rc < 0 || b->on > 0 || other)
         return rc;
-    nothing_to_do(rows, count);
+    nothing_to_do(b->rows, b->count);
     return -EINVAL;
 }
 

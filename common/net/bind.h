@@ -1,8 +1,9 @@
 /* common/net/bind.h - the listening sockets of a table of listeners: of each
  * its port, and its socket in the data directory.
  *
- * Sockets are bound before a daemon has threads and while it may still bind low
- * ports; who connects meanwhile is accepted when the listeners are open.
+ * Sockets are bound before a daemon has threads; who connects meanwhile is
+ * accepted when the listeners are open.  Only root may bind a port below 1024:
+ * a daemon that is about to become another user binds those first.
  *
  * Errors: 0 or a negative errno, said through diag. */
 #ifndef COUNTD_COMMON_NET_BIND_H
@@ -15,6 +16,7 @@
 #define BIND_LINE_SIZE     (NET_ADDRESS_SIZE + 32)
 
 struct binding {
+    const struct listener_config *rows;
     size_t count;
     int fds[BIND_LISTENERS_MAX]; /* -1: off, or handed over */
     struct local_folder folder;  /* of the sockets */
@@ -24,13 +26,21 @@ struct binding {
     size_t on; /* listeners */
 };
 
-/* Binds all listeners that are on, sockets in `folder`, whose descriptor
- * is the binding's from now on.  A socket that cannot be had is reported, and
- * its port serves alone.  -EINVAL: no listener is on, and no `other` port of
- * the daemon either, or an address is wrong;
- * -EADDRINUSE, -EACCES, ... */
-int bind_listeners(struct binding *b, const struct listener_config *rows,
-                   size_t count, const struct local_folder *folder, bool other);
+/* Whether the port of a setting has to be bound now: it is below 1024, and this
+ * process is root. */
+bool bind_is_now(const char *listen);
+
+/* Begins a binding, and binds what bind_is_now().  The rows are borrowed.
+ * -EINVAL: an address is wrong; -EADDRINUSE, ... */
+int bind_begin(struct binding *b, const struct listener_config *rows,
+               size_t count);
+
+/* Binds all else that is on, sockets in `folder`, whose descriptor is the
+ * binding's from now on.  A socket that cannot be had is reported, and its port
+ * serves alone.  -EINVAL: no listener is on, and no `other` port of the daemon
+ * either, or an address is wrong; -EADDRINUSE, -EACCES, ... */
+int bind_listeners(struct binding *b, const struct local_folder *folder,
+                   bool other);
 
 /* The address of a setting, which must be of loopback or have networks that may
  * use it. */

@@ -1,6 +1,6 @@
 /* common/net/datagram.c - see datagram.h.
  *
- *     datagram_bind()     sockets, while low ports may be bound
+ *     datagram_begin()    a port that only root may bind; datagram_bind() all else
  *     datagram_receive()  a batch; datagram_next() takes one of it
  *     find_next()         skips empty datagrams and those of other networks */
 #include "common/net/datagram.h"
@@ -118,23 +118,36 @@ datagram_init(struct datagrams *d)
     }
 }
 
-int
-datagram_bind(struct datagrams *d, const struct datagram_config *config,
-              const struct local_folder *folder)
+static bool
+is_set(const struct datagram_config *c)
 {
+    return c->listen && c->listen[0] != '\0';
+}
+
+int
+datagram_begin(struct datagrams *d, const struct datagram_config *config)
+{
+    datagram_init(d);
+    d->config = config;
+    return is_set(config) && bind_is_now(config->listen) ? bind_port(d) : 0;
+}
+
+int
+datagram_bind(struct datagrams *d, const struct local_folder *folder)
+{
+    const struct datagram_config *c = d->config;
     const char *wrong;
     size_t size;
     int rc = 0;
 
-    datagram_init(d);
-    d->config = config;
-    if (!config->listen || config->listen[0] == '\0')
+    if (!is_set(c))
         return 0;
-    if (config->allow)
-        rc = networks_parse(config->allow, &d->allow, &wrong, &size);
+    if (c->allow)
+        rc = networks_parse(c->allow, &d->allow, &wrong, &size);
     if (rc == 0)
         rc = bind_local(d, folder);
-    if (rc == 0 && strcmp(config->listen, LISTENER_NO_PORT) != 0)
+    if (rc == 0 && d->sources[LISTENER_PORT].fd < 0 &&
+        strcmp(c->listen, LISTENER_NO_PORT) != 0)
         rc = bind_port(d);
     if (rc < 0)
         datagram_close(d);

@@ -11,7 +11,7 @@
  * Networks: as for connections, an address that is not of loopback needs the
  * networks that may send; datagrams from others are counted and ignored.
  *
- * Ownership: struct datagrams is the caller's, from datagram_bind() until
+ * Ownership: struct datagrams is the caller's, from datagram_begin() until
  * datagram_close().  Errors: 0 or a negative errno, reported through diag. */
 #ifndef COUNTD_COMMON_NET_DATAGRAM_H
 #define COUNTD_COMMON_NET_DATAGRAM_H
@@ -73,10 +73,13 @@ struct datagrams {
 /* Off, and may be closed. */
 void datagram_init(struct datagrams *d);
 
-/* Binds, while low ports may be bound.  Nothing is received yet.  The folder's
- * descriptor stays the caller's.  -EINVAL for an address that cannot be. */
-int datagram_bind(struct datagrams *d, const struct datagram_config *config,
-                  const struct local_folder *folder);
+/* Begins, and binds the port if bind_is_now().  -EINVAL for an address that
+ * cannot be. */
+int datagram_begin(struct datagrams *d, const struct datagram_config *config);
+
+/* Binds all else.  Nothing is received yet.  The folder's descriptor stays the
+ * caller's.  -EINVAL as above. */
+int datagram_bind(struct datagrams *d, const struct local_folder *folder);
 bool datagram_is_on(const struct datagrams *d);
 
 /* Begins to watch the sockets.  -ENOMEM. */

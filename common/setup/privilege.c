@@ -1,18 +1,13 @@
-/* common/setup/privilege.c - see privilege.h: privilege_become(), then
- * privilege_drop(). */
+/* common/setup/privilege.c - see privilege.h: privilege_become(). */
 #include "common/setup/privilege.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <grp.h>
-#include <linux/capability.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/base/diag.h"
@@ -25,34 +20,6 @@ struct account {
     gid_t groups[1]; /* further ones */
     int group_count;
 };
-
-/* ---- capabilities -------------------------------------------------------- */
-
-#define BIND_BIT (UINT32_C(1) << CAP_NET_BIND_SERVICE)
-static_assert(CAP_NET_BIND_SERVICE < 32, "it is in the first word");
-
-/* Drops all capabilities of this thread but those in `keep`. */
-static int
-keep_capabilities(uint32_t keep)
-{
-    struct __user_cap_header_struct header = {.version =
-                                                  _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
-    uint32_t had = 0;
-
-    if (syscall(SYS_capget, &header, data) < 0)
-        return -errno;
-    for (size_t i = 0; i < _LINUX_CAPABILITY_U32S_3; i++)
-        had |= data[i].permitted | data[i].effective | data[i].inheritable;
-    /* The usual case; a filter of system calls may forbid capset(2). */
-    if (had == 0)
-        return 0;
-    keep &= data[0].permitted;
-    memset(data, 0, sizeof data);
-    data[0].permitted = keep;
-    data[0].effective = keep;
-    return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
-}
 
 /* ---- accounts ------------------------------------------------------------ */
 
@@ -125,11 +92,8 @@ set_ids(const struct account *a)
     if (prctl(PR_GET_PDEATHSIG, &death_signal) < 0)
         return -errno;
     if (setgroups((size_t)a->group_count, a->groups) < 0 ||
-        setresgid(a->gid, a->gid, a->gid) < 0)
-        return -errno;
-    if (prctl(PR_SET_KEEPCAPS, 1UL, 0UL, 0UL, 0UL) < 0 ||
-        setresuid(a->uid, a->uid, a->uid) < 0 ||
-        prctl(PR_SET_KEEPCAPS, 0UL, 0UL, 0UL, 0UL) < 0)
+        setresgid(a->gid, a->gid, a->gid) < 0 ||
+        setresuid(a->uid, a->uid, a->uid) < 0)
         return -errno;
     if (death_signal == 0)
         return 0;
@@ -160,8 +124,6 @@ switch_to(const char *user, const struct account *a)
     int rc;
 
     rc = set_ids(a);
-    if (rc == 0)
-        rc = keep_capabilities(BIND_BIT);
     if (rc == 0 && !is_become(a))
         rc = -EPERM;
     if (rc < 0) {
@@ -185,7 +147,7 @@ become_user(const struct config *c, enum datadir_need need)
     if (c->user[0] == '\0') {
         if (is_root)
             diag(DIAG_WARNING, PRIVILEGE_ROOT_WARNING);
-        return is_root ? 0 : keep_capabilities(BIND_BIT);
+        return 0;
     }
     if (find_account(c->user, &a) < 0) {
         diag(DIAG_ERROR,
@@ -195,7 +157,7 @@ become_user(const struct config *c, enum datadir_need need)
         return CONFIG_EXIT_USAGE;
     }
     if (a.uid == geteuid())
-        return is_root ? 0 : keep_capabilities(BIND_BIT);
+        return 0;
     if (!is_root) {
         diag(DIAG_ERROR,
              "user=%s, and this is user id %ld: only root can become another; "
@@ -220,27 +182,9 @@ become_user(const struct config *c, enum datadir_need need)
 int
 privilege_become(const struct config *c, enum datadir_need need)
 {
-    int rc;
-
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1UL, 0UL, 0UL, 0UL) < 0)
-        rc = -errno;
-    else
-        rc = become_user(c, need);
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "give up privileges");
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1UL, 0UL, 0UL, 0UL) < 0) {
+        diag_errno(DIAG_ERROR, errno, "give up privileges");
         return CONFIG_EXIT_SYSTEM;
     }
-    return rc;
-}
-
-int
-privilege_drop(void)
-{
-    int rc = 0;
-
-    if (geteuid() != 0)
-        rc = keep_capabilities(0);
-    if (rc < 0)
-        diag_errno(DIAG_ERROR, rc, "give up capabilities");
-    return rc;
+    return become_user(c, need);
 }

@@ -1,22 +1,21 @@
 /* common/setup/privilege.h - the user and the rights of a daemon.
  *
- * A daemon that is started as root with the setting `user` gives root up in
- * two steps, as only root may listen on a port below 1024:
+ * A daemon that is started as root with the setting `user` gives root up for
+ * good, once it has bound what only root may:
  *
  *     settings are read                   root
- *     privilege_become()                  user, may still bind such ports
- *     the data directory, the ports       so all files are the user's
- *     privilege_drop()                    user, may do nothing special
+ *     ports below 1024 (bind.h)           root
+ *     privilege_become()
+ *     the data directory, other ports     user, so all files are the user's
  *     threads, the first byte received
  *
- * Every daemon takes both steps, also when an ordinary user starts it: no
- * program that it executes can gain rights (no_new_privs), and inherited
- * capabilities are dropped.  Only root without `user` keeps them.
+ * No program that a daemon executes can gain rights (no_new_privs), also when
+ * an ordinary user started it.
  *
  * The group of `socket.group` is the one that the user keeps, so that the
  * sockets in the data directory can be given to it.
  *
- * Threads: both are called while there is one; later ones inherit the result.
+ * Threads: called while there is one; later ones inherit the result.
  */
 #ifndef COUNTD_COMMON_SETUP_PRIVILEGE_H
 #define COUNTD_COMMON_SETUP_PRIVILEGE_H
@@ -32,12 +31,9 @@
 /* The group with this name or number.  Reports when there is none: -ENOENT. */
 int privilege_find_group(const char *group, gid_t *gid);
 
-/* The first step.  As root with DATADIR_WRITE, first makes the data directory
+/* Becomes the user.  As root with DATADIR_WRITE, first makes the data directory
  * for the user if it is not there.  Says what is wrong and returns the status
  * to exit with, or 0. */
 int privilege_become(const struct config *c, enum datadir_need need);
-
-/* The second one: 0, or -errno, which it has said. */
-int privilege_drop(void);
 
 #endif

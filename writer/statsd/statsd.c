@@ -31,8 +31,7 @@ is_on(const struct config *c)
 }
 
 int
-statsd_bind(struct statsd *s, const struct config *config,
-            const struct local_folder *folder)
+statsd_begin(struct statsd *s, const struct config *config)
 {
     *s = (struct statsd){.config = config, .on = is_on(config)};
     s->datagram_config =
@@ -46,7 +45,7 @@ statsd_bind(struct statsd *s, const struct config *config,
                                  .buffer_key = "statsd.rcvbuf"};
     for (int i = 0; i < STATSD_PROTOCOLS; i++)
         s->ports[i] = (struct statsd_port){s, (enum statsd_protocol)i};
-    return datagram_bind(&s->datagrams, &s->datagram_config, folder);
+    return datagram_begin(&s->datagrams, &s->datagram_config);
 }
 
 /* ---- flushing ------------------------------------------------------------ */

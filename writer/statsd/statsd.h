@@ -100,9 +100,9 @@ struct statsd {
 
 extern const struct protocol statsd_lines;
 
-/* Binds the datagram port.  `config` must outlive it. */
-int statsd_bind(struct statsd *s, const struct config *config,
-                const struct local_folder *folder);
+/* Begins, as datagram_begin(); datagram_bind() follows.  `config` must outlive
+ * it. */
+int statsd_begin(struct statsd *s, const struct config *config);
 
 /* Begins to serve; the listeners for lines are those of the table. */
 int statsd_open(struct statsd *s, struct loop *loop, struct logs *logs,
