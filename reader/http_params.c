@@ -15,7 +15,6 @@
 #include "common/wire/query.h"
 
 #define VALUE_MAX (NAME_TEXT_SIZE - 1)
-#define SHOWN_MAX 24 /* bytes of a bad value that an error shows */
 #define WAIT_MAX  60
 #define YEAR_MS   ((uint64_t)366 * 86400000)
 #define LAST_MS   ((uint64_t)UINT32_MAX * 60000) /* of what a store can keep */
@@ -89,17 +88,15 @@ static bool
 read_time(const struct value *v, uint64_t now_ms, uint64_t *out,
           struct http_params_fault *f)
 {
-    char shown[4 * SHOWN_MAX + 1];
+    char shown[NAME_SHOWN_SIZE];
 
     if (strlen(v->text) == v->size &&
         time_text_parse(v->text, now_ms, true, out) == 0)
         return true;
-    (void)name_escape((const uint8_t *)v->text,
-                      v->size < SHOWN_MAX ? v->size : SHOWN_MAX, shown);
     return set_fault(f, "bad-time",
                      "%s: a time is 2026-11-20, 2026-11-20T14:30, -2h, now, or "
                      "Unix seconds, and this is none: %s",
-                     v->name, shown);
+                     v->name, name_show(v->text, v->size, shown));
 }
 
 static bool
@@ -304,10 +301,10 @@ find_name_form(struct http_text query)
 static bool
 fail_name(struct http_params_fault *f, const char *name)
 {
-    char shown[4 * HTTP_QUERY_NAME_SIZE];
+    char shown[NAME_SHOWN_SIZE];
 
-    (void)name_escape((const uint8_t *)name, strlen(name), shown);
-    return set_fault(f, "unknown-parameter", "unknown parameter: %s", shown);
+    return set_fault(f, "unknown-parameter", "unknown parameter: %s",
+                     name_show(name, strlen(name), shown));
 }
 
 static bool

@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MEMBER_SHOWN 40 /* bytes of a member's name, or a number, shown */
-
 /* What an object has; a name that is null is there, and is not one. */
 enum {
     HAS_KEYSPACE = 1,
@@ -60,12 +58,10 @@ static int
 fail_with(const struct count_body *b, struct count_fault *fault,
           const char *code, const char *text, const char *behind)
 {
-    const size_t size =
-        b->json.size < MEMBER_SHOWN ? b->json.size : MEMBER_SHOWN;
-    char shown[4 * MEMBER_SHOWN + 1], detail[COUNT_DETAIL_SIZE];
+    char shown[NAME_SHOWN_SIZE], detail[COUNT_DETAIL_SIZE];
 
-    (void)name_escape(b->json.text, size, shown);
-    (void)snprintf(detail, sizeof detail, "%s%s%s", text, shown, behind);
+    (void)snprintf(detail, sizeof detail, "%s%s%s", text,
+                   name_show(b->json.text, b->json.size, shown), behind);
     return fail_detail(b, fault, code, detail);
 }
 

@@ -11,8 +11,7 @@
 
 #include "common/wire/name.h"
 
-#define HOST_SHOWN_MAX 64  /* bytes of a Host that are shown */
-#define ORIGIN_MAX     512 /* bytes of an Origin that may be listed */
+#define ORIGIN_MAX 512 /* bytes of an Origin that may be listed */
 
 /* A name without a dot: no DNS gives a web page such a name. */
 static bool
@@ -115,15 +114,12 @@ void
 http_describe_host(const struct http_request *r, char text[HTTP_DETAIL_SIZE])
 {
     const struct http_text host = host_name(r->host);
-    const size_t shown =
-        host.size < HOST_SHOWN_MAX ? host.size : HOST_SHOWN_MAX;
-    char name[4 * HOST_SHOWN_MAX + 1];
+    char name[NAME_SHOWN_SIZE];
 
-    (void)name_escape(host.at, shown, name);
     (void)snprintf(text, HTTP_DETAIL_SIZE,
-                   "the Host %s%s is not known here; if it is this server's, "
+                   "the Host %s is not known here; if it is this server's, "
                    "add it to http.hosts",
-                   name, shown < host.size ? "..." : "");
+                   name_show(host.at, host.size, name));
 }
 
 static enum http_end_kind

@@ -232,12 +232,12 @@ config_set(struct config *c, const char *key, const char *value,
            char why[CONFIG_WHY_SIZE])
 {
     const struct config_row *row = find_row(key);
-    char shown[CONFIG_SHOWN_TEXT];
+    char shown[NAME_SHOWN_SIZE];
 
     if (row == NULL)
         return config_fail(
             why, -ENOENT, "%s: no such setting; countd-write -h lists them all",
-            config_show(key, strlen(key), shown));
+            name_show(key, strlen(key), shown));
     return config_set_value(c, row, key, value, why);
 }
 

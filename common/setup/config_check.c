@@ -145,7 +145,7 @@ static int
 check_origins(const struct config *c, char why[CONFIG_WHY_SIZE])
 {
     const char *at = c->read_cors;
-    char shown[CONFIG_SHOWN_TEXT];
+    char shown[NAME_SHOWN_SIZE];
 
     for (at += strspn(at, " "); *at != '\0'; at += strspn(at, " ")) {
         const size_t size = strcspn(at, " ");
@@ -158,7 +158,7 @@ check_origins(const struct config *c, char why[CONFIG_WHY_SIZE])
                 why, -EINVAL,
                 "read.cors: \"%s\" is not an origin; give origins without a "
                 "path, such as https://example.org, or * alone",
-                config_show(at, size, shown));
+                name_show(at, size, shown));
         at += size;
     }
     return 0;

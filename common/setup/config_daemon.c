@@ -38,18 +38,18 @@ static int
 set_override(struct config *c, const char *text, char why[CONFIG_WHY_SIZE])
 {
     const char *equals = strchr(text, '=');
-    char key[CONFIG_KEY_SIZE + 1], shown[CONFIG_SHOWN_TEXT];
+    char key[CONFIG_KEY_SIZE + 1], shown[NAME_SHOWN_SIZE];
     size_t size;
 
     if (equals == NULL)
         return config_fail(why, -EINVAL, "-o %s: give -o KEY=VALUE",
-                           config_show(text, strlen(text), shown));
+                           name_show(text, strlen(text), shown));
     size = (size_t)(equals - text);
     if (size == 0 || size >= sizeof key)
         return config_fail(
             why, -ENOENT,
             "-o %s: no such setting; countd-write -h lists them all",
-            config_show(text, strlen(text), shown));
+            name_show(text, strlen(text), shown));
     memcpy(key, text, size);
     key[size] = '\0';
     return config_set(c, key, equals + 1, why);

@@ -74,7 +74,7 @@ static int
 set_line(struct config *c, struct piece line, char why[CONFIG_WHY_SIZE])
 {
     char key[CONFIG_KEY_SIZE + 1], value[CONFIG_TEXT_SIZE];
-    char shown[CONFIG_SHOWN_TEXT];
+    char shown[NAME_SHOWN_SIZE];
     struct piece k, v;
     const char *equals;
     int rc;
@@ -89,14 +89,14 @@ set_line(struct config *c, struct piece line, char why[CONFIG_WHY_SIZE])
     if (equals == NULL)
         return config_fail(why, -EINVAL,
                            "\"%s\" is no setting; give key = value",
-                           config_show(line.at, line.size, shown));
+                           name_show(line.at, line.size, shown));
 
     k = trim_piece((struct piece){line.at, (size_t)(equals - line.at)});
     if (k.size == 0 || k.size > CONFIG_KEY_SIZE)
         return config_fail(
             why, -ENOENT,
             "\"%s\": no such setting; countd-write -h lists them all",
-            config_show(k.at, k.size, shown));
+            name_show(k.at, k.size, shown));
     v.at = equals + 1;
     v.size = line.size - (size_t)(v.at - line.at);
     rc = value_of(&v, why);
@@ -118,7 +118,7 @@ int
 config_text(struct config *c, const char *text, size_t size, const char *path,
             char why[CONFIG_WHY_SIZE])
 {
-    char line_why[CONFIG_WHY_SIZE], shown[CONFIG_SHOWN_TEXT];
+    char line_why[CONFIG_WHY_SIZE], shown[NAME_SHOWN_SIZE];
     size_t at = 0;
 
     for (size_t number = 1; at < size; number++) {
@@ -129,7 +129,7 @@ config_text(struct config *c, const char *text, size_t size, const char *path,
 
         if (rc < 0)
             return config_fail(why, rc, "%s:%zu: %s",
-                               config_show(path, strlen(path), shown), number,
+                               name_show(path, strlen(path), shown), number,
                                line_why);
         at += length + 1;
     }
@@ -172,7 +172,7 @@ free_bytes:
 int
 config_file(struct config *c, const char *path, char why[CONFIG_WHY_SIZE])
 {
-    char shown[CONFIG_SHOWN_TEXT];
+    char shown[NAME_SHOWN_SIZE];
     char *text = NULL;
     size_t size = 0;
     int fd, rc;
@@ -183,8 +183,7 @@ config_file(struct config *c, const char *path, char why[CONFIG_WHY_SIZE])
         return config_fail(why, rc,
                            "%s: %s; give a settings file that "
                            "can be read",
-                           config_show(path, strlen(path), shown),
-                           strerror(-rc));
+                           name_show(path, strlen(path), shown), strerror(-rc));
     }
     rc = read_whole(fd, &text, &size);
     (void)close(fd); /* only read: nothing can be lost */
@@ -192,8 +191,7 @@ config_file(struct config *c, const char *path, char why[CONFIG_WHY_SIZE])
         return config_fail(why, rc,
                            "%s: %s; give a text file of at most "
                            "1 MiB",
-                           config_show(path, strlen(path), shown),
-                           strerror(-rc));
+                           name_show(path, strlen(path), shown), strerror(-rc));
     rc = config_text(c, text, size, path, why);
     free(text);
     return rc;

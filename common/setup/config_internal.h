@@ -10,11 +10,6 @@
 /* No setting has a longer name than history.NAME. */
 #define CONFIG_KEY_SIZE (NAME_TEXT_SIZE + 16)
 
-/* Bytes of a bad key or value shown in an error; and what they take escaped,
- * with "..." and NUL. */
-#define CONFIG_SHOWN_SIZE 48
-#define CONFIG_SHOWN_TEXT (4 * CONFIG_SHOWN_SIZE + 4)
-
 /* What a value may be; those from KIND_PORT on are numbers. */
 enum config_kind {
     KIND_PATH,
@@ -61,10 +56,6 @@ void config_describe_row(const struct config_row *row,
 /* Says why not; returns rc. */
 int config_fail(char why[CONFIG_WHY_SIZE], int rc, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-
-/* Bytes from outside as they may be shown: escaped, and cut.  Returns text. */
-const char *config_show(const char *bytes, size_t size,
-                        char text[CONFIG_SHOWN_TEXT]);
 
 /* Reads a number without a unit.  -EINVAL, -ERANGE. */
 int config_count(const char *text, uint64_t *count);

@@ -56,17 +56,6 @@ config_fail(char why[CONFIG_WHY_SIZE], int rc, const char *format, ...)
     return rc;
 }
 
-const char *
-config_show(const char *bytes, size_t size, char text[CONFIG_SHOWN_TEXT])
-{
-    const size_t shown = size < CONFIG_SHOWN_SIZE ? size : CONFIG_SHOWN_SIZE;
-    const size_t length = name_escape((const uint8_t *)bytes, shown, text);
-
-    if (shown < size)
-        memcpy(text + length, "...", 4);
-    return text;
-}
-
 static const char *
 example_of(const struct change *ch)
 {
@@ -79,10 +68,10 @@ example_of(const struct change *ch)
 static int
 refuse_part(const struct change *ch, const char *wrong, size_t size)
 {
-    char shown[CONFIG_SHOWN_TEXT];
+    char shown[NAME_SHOWN_SIZE];
 
     return config_fail(ch->why, -EINVAL, "%s: \"%s\" is wrong; give %s",
-                       ch->row->key, config_show(wrong, size, shown),
+                       ch->row->key, name_show(wrong, size, shown),
                        example_of(ch));
 }
 
@@ -120,7 +109,7 @@ check_host(const struct change *ch)
 static int
 check_networks(const struct change *ch)
 {
-    char shown[CONFIG_SHOWN_TEXT];
+    char shown[NAME_SHOWN_SIZE];
     struct networks parsed;
     const char *wrong;
     size_t size;
@@ -133,7 +122,7 @@ check_networks(const struct change *ch)
         return config_fail(ch->why, rc,
                            "%s: %s has bits set behind its prefix; give the "
                            "network's own address, such as 10.0.0.0/8",
-                           ch->row->key, config_show(wrong, size, shown));
+                           ch->row->key, name_show(wrong, size, shown));
     return rc < 0 ? refuse_part(ch, wrong, size) : 0;
 }
 
@@ -246,7 +235,7 @@ is_word(const struct change *ch, uint64_t *number)
 static int
 set_number(const struct change *ch)
 {
-    char shown[CONFIG_SHOWN_TEXT], limits[CONFIG_TYPE_TEXT];
+    char shown[NAME_SHOWN_SIZE], limits[CONFIG_TYPE_TEXT];
     const struct config_row *row = ch->row;
     uint64_t number = 0;
     int rc = 0;
@@ -262,7 +251,7 @@ set_number(const struct change *ch)
         config_describe_row(row, limits);
         return config_fail(
             ch->why, rc, "%s: %s is out of range; give %s", row->key,
-            config_show(ch->value, strlen(ch->value), shown), limits);
+            name_show(ch->value, strlen(ch->value), shown), limits);
     }
     memcpy((char *)ch->config + row->at, &number, sizeof number);
     return 0;
@@ -288,14 +277,14 @@ static int
 set_tiers(const struct change *ch)
 {
     const char *name = strchr(ch->key, '.');
-    char shown[CONFIG_SHOWN_TEXT];
+    char shown[NAME_SHOWN_SIZE];
     const char *what;
 
     if (tiers_rules_set(&ch->config->history, name == NULL ? NULL : name + 1,
                         ch->value, &what) == 0)
         return 0;
     return config_fail(ch->why, -EINVAL, "%s: %s",
-                       config_show(ch->key, strlen(ch->key), shown), what);
+                       name_show(ch->key, strlen(ch->key), shown), what);
 }
 
 /* ---- the kinds --------------------------------------------------------- */

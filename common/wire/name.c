@@ -17,17 +17,29 @@
 /* ---- text form --------------------------------------------------------- */
 
 /* Code points that are valid and yet not shown as they are: a terminal obeys
- * C1 controls, and direction marks make a name look like another. */
+ * C1 controls, and what cannot be seen, as direction marks, or is no character
+ * makes a name look like another.  The variation selectors of emoji are not
+ * among them. */
 static bool
 is_shown(uint32_t code)
 {
-    if (code >= 0x80 && code <= 0x9f)
-        return false;
-    if (code == 0x61c || (code >= 0x200b && code <= 0x200f))
-        return false;
-    if (code >= 0x2028 && code <= 0x202e)
-        return false;
-    return !(code >= 0x2060 && code <= 0x206f) && code != 0xfeff;
+    static const struct {
+        uint32_t first, last;
+    } hidden[] = {
+        {0x80, 0x9f},       {0xad, 0xad},       {0x34f, 0x34f},
+        {0x61c, 0x61c},     {0x115f, 0x1160},   {0x17b4, 0x17b5},
+        {0x180b, 0x180f},   {0x200b, 0x200f},   {0x2028, 0x202e},
+        {0x2060, 0x206f},   {0x3164, 0x3164},   {0xfdd0, 0xfdef},
+        {0xfeff, 0xfeff},   {0xffa0, 0xffa0},   {0xfff0, 0xfffb},
+        {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff},
+    };
+
+    if ((code & 0xfffe) == 0xfffe)
+        return false; /* the last two of each plane */
+    for (size_t i = 0; i < sizeof hidden / sizeof hidden[0]; i++)
+        if (code <= hidden[i].last)
+            return code < hidden[i].first;
+    return true;
 }
 
 /* Bytes of the character above ASCII that starts at `at` when it may be shown
@@ -85,6 +97,17 @@ name_escape(const uint8_t *name, size_t size, char *text)
     }
     text[length] = '\0';
     return length;
+}
+
+const char *
+name_show(const void *bytes, size_t size, char text[NAME_SHOWN_SIZE])
+{
+    const size_t shown = size < NAME_SHOWN_MAX ? size : NAME_SHOWN_MAX;
+    const size_t length = name_escape(bytes, shown, text);
+
+    if (shown < size)
+        memcpy(text + length, "...", 4);
+    return text;
 }
 
 /* Reads what follows a backslash; returns the characters taken, 0 for a bad

@@ -3,7 +3,8 @@
  * A name is 1 to 256 bytes, any but NUL.  Two encodings:
  *
  *   text       for people, tables and `countd load`: printable ASCII and valid
- *              UTF-8 as they are, else \t \n \r \\ and \xHH; round-trips
+ *              UTF-8 that can be seen as they are, else \t \n \r \\ and \xHH;
+ *              round-trips
  *   file name  for data/keyspace: the name itself where it is [a-z0-9_.-], at
  *              most 120 bytes and does not start with a dot; else %x and its
  *              bytes in lower-case hex up to 60 bytes; else %h and 32 hex
@@ -37,6 +38,13 @@ name_form_is_raw(enum name_form form, bool are_lines)
 /* Writes the text form and a NUL; `text` holds 4 * size + 1 bytes.
  * Returns its length. */
 size_t name_escape(const uint8_t *name, size_t size, char *text);
+
+/* The text form of the first NAME_SHOWN_MAX bytes of what came from outside,
+ * for a message; "..." when there are more.  Returns text. */
+#define NAME_SHOWN_MAX  64
+#define NAME_SHOWN_SIZE (4 * NAME_SHOWN_MAX + 4)
+const char *name_show(const void *bytes, size_t size,
+                      char text[NAME_SHOWN_SIZE]);
 
 /* Reads the text form of `length` bytes into at most `max` bytes.
  * Returns the size, -EINVAL for a bad escape, -ENAMETOOLONG. */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/hex.h"
 #include "common/wire/json_plain.h"
 #include "common/wire/query.h"
 #include "common/wire/utf8.h"
@@ -252,6 +253,23 @@ put_csv_field(struct table_writer *t, const char *text)
     put_text(t, "\"");
 }
 
+/* A name that a spreadsheet would take for a formula has its first byte as
+ * \xHH. */
+static const char *
+csv_text(const struct table_writer *t, const struct cell *c,
+         char text[NAME_TEXT_SIZE])
+{
+    const char *plain = cell_plain(c, t->names == NAMES_RAW, text);
+
+    if (c->kind != CELL_NAME || t->names == NAMES_RAW || plain[0] == '\0' ||
+        !strchr("=+-@", plain[0]))
+        return plain;
+    memmove(text + 4, text + 1, strlen(text)); /* it has 4 for each byte */
+    memcpy(text, "\\x", 2);
+    (void)hex_put(text + 2, c->bytes, 1);
+    return text;
+}
+
 static void
 put_csv_row(struct table_writer *t, const struct cell *cells)
 {
@@ -266,8 +284,7 @@ put_csv_row(struct table_writer *t, const struct cell *cells)
     for (size_t i = 0; cells && i < t->column_count; i++) {
         put_text(t, i > 0 ? "," : "");
         if (cells[i].kind != CELL_NONE && cells[i].kind != CELL_ABSENT)
-            put_csv_field(t,
-                          cell_plain(&cells[i], t->names == NAMES_RAW, text));
+            put_csv_field(t, csv_text(t, &cells[i], text));
     }
     put_text(t, cells ? "\r\n" : "");
 }

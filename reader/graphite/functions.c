@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/wire/name.h"
 #include "reader/graphite/moment.h"
 
 /* Other names that functions are called by. */
@@ -154,6 +155,8 @@ static int
 find_param(const struct function *f, const struct target_node *v,
            unsigned place, unsigned *out, char *why)
 {
+    char shown[NAME_SHOWN_SIZE];
+
     for (unsigned i = 0; f->params[i]; i++) {
         const struct function_param *p = f->params[i];
 
@@ -162,9 +165,8 @@ find_param(const struct function *f, const struct target_node *v,
                                 : i == place || p->is_multiple)
             return 0;
     }
-    return fail_call(why, "%s: there is no parameter %.*s", f->name,
-                     v->keyword.size < 32 ? (int)v->keyword.size : 32,
-                     v->keyword.at);
+    return fail_call(why, "%s: there is no parameter %s", f->name,
+                     name_show(v->keyword.at, v->keyword.size, shown));
 }
 
 static int
@@ -197,14 +199,14 @@ functions_bind(struct scratch *scratch, struct target_node *node,
     struct function_call *call;
     bool is_multiple;
     const char *wrong;
+    char shown[NAME_SHOWN_SIZE];
     int rc;
 
     if (target_text_is(node->text, "seriesByTag"))
         return fail_call(why, "countd has no tags");
     if (!f)
-        return fail_call(why, "unknown function: %.*s",
-                         node->text.size < 64 ? (int)node->text.size : 64,
-                         node->text.at);
+        return fail_call(why, "unknown function: %s",
+                         name_show(node->text.at, node->text.size, shown));
     call = scratch_take(scratch, sizeof *call);
     if (!call)
         return -ENOMEM;

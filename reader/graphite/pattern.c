@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "common/base/hex.h"
+#include "common/wire/name.h"
 #include "common/wire/utf8.h"
 
 /* Places in a name, from before its first byte to after its last. */
@@ -278,8 +279,10 @@ pattern_matches(const struct pattern_node *node, const uint8_t *name,
 static int
 fail_pattern(char *why, struct target_text text, const char *what)
 {
-    (void)snprintf(why, TARGET_WHY_SIZE, "path %.*s: %s",
-                   text.size < 100 ? (int)text.size : 100, text.at, what);
+    char shown[NAME_SHOWN_SIZE];
+
+    (void)snprintf(why, TARGET_WHY_SIZE, "path %s: %s",
+                   name_show(text.at, text.size, shown), what);
     return -EINVAL;
 }
 

@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "common/base/version.h"
+#include "common/wire/name.h"
 
 #define REDIS_VERSION "7.0.0"
-#define NAME_SHOWN    128
 #define INFO_SIZE     1024
 
 enum conn_next
@@ -73,21 +73,22 @@ static enum conn_next
 set_info(struct resp_call *call)
 {
     const struct resp_arg *option = &call->args[2];
-    char text[NAME_SHOWN + 1];
+    char text[NAME_SHOWN_SIZE];
 
     if (!resp_is_word(option, "lib-name") && !resp_is_word(option, "lib-ver"))
         return resp_error(call, "Unrecognized option '%s'",
-                          resp_show(option, NAME_SHOWN, text));
+                          name_show(option->at, option->size, text));
     return resp_answer(call, "+OK\r\n");
 }
 
 static enum conn_next
 unknown_subcommand(struct resp_call *call, const char *command)
 {
-    char text[NAME_SHOWN + 1];
+    char text[NAME_SHOWN_SIZE];
 
     return resp_error(call, "unknown subcommand '%s'. Try %s HELP.",
-                      resp_show(&call->args[1], NAME_SHOWN, text), command);
+                      name_show(call->args[1].at, call->args[1].size, text),
+                      command);
 }
 
 enum conn_next
@@ -158,7 +159,7 @@ resp_do_hello(struct resp_call *call)
 {
     int64_t version = call->state->protocol;
     const struct resp_arg *name = NULL, *token = NULL;
-    char text[NAME_SHOWN + 1];
+    char text[NAME_SHOWN_SIZE];
     enum conn_next next;
 
     if (call->count > 1 && !resp_integer(&call->args[1], &version))
@@ -174,8 +175,9 @@ resp_do_hello(struct resp_call *call)
             continue;
         }
         if (!resp_is_word(&call->args[i], "setname") || left < 1)
-            return resp_error(call, "Syntax error in HELLO option '%s'",
-                              resp_show(&call->args[i], NAME_SHOWN, text));
+            return resp_error(
+                call, "Syntax error in HELLO option '%s'",
+                name_show(call->args[i].at, call->args[i].size, text));
         name = &call->args[++i];
     }
     if (token && !resp_auth_take(call, token, &next))

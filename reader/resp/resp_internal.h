@@ -116,9 +116,6 @@ enum conn_next resp_syntax_error(struct resp_call *call);
 enum conn_next resp_wrong_arity(struct resp_call *call, const char *name);
 enum conn_next resp_unreadable(struct resp_call *call);
 
-/* Bytes of a name for a message: at most `size` of them, control bytes as ?. */
-const char *resp_show(const struct resp_arg *arg, size_t max, char *text);
-
 /* ---- resp_read.c ---- */
 
 /* Whether args[1] may name a keyspace; one that ends in a period may only where

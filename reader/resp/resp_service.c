@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/wire/name.h"
+
 #define QUEUED_POOL     ((size_t)16 << 20)
-#define COMMAND_SHOWN   128 /* bytes of an unknown command in its error */
 #define ERROR_MAX       320
 #define PROTOCOL_ERRORS "-ERR Protocol error: "
 
@@ -132,18 +133,6 @@ resp_unreadable(struct resp_call *call)
     return resp_error(call, "keyspace cannot be read");
 }
 
-const char *
-resp_show(const struct resp_arg *arg, size_t max, char *text)
-{
-    const size_t size = arg->size < max ? arg->size : max;
-
-    for (size_t i = 0; i < size; i++)
-        text[i] =
-            arg->at[i] < 0x20 || arg->at[i] == 0x7f ? '?' : (char)arg->at[i];
-    text[size] = '\0';
-    return text;
-}
-
 /* ---- commands ------------------------------------------------------------ */
 
 const struct resp_command *
@@ -151,11 +140,12 @@ resp_find_command(struct resp_call *call, enum conn_next *answer)
 {
     const struct resp_command *found =
         resp_command_by_name(call->service->commands_by_name, &call->args[0]);
-    char name[COMMAND_SHOWN + 1];
+    char name[NAME_SHOWN_SIZE];
 
     if (!found) {
-        *answer = resp_error(call, "unknown command '%s'",
-                             resp_show(&call->args[0], COMMAND_SHOWN, name));
+        *answer =
+            resp_error(call, "unknown command '%s'",
+                       name_show(call->args[0].at, call->args[0].size, name));
         return NULL;
     }
     if (found->arity < 0 ? call->count < (size_t)-found->arity

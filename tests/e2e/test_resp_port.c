@@ -190,6 +190,7 @@ CASE(bad_values_and_names_are_errors, x)
     talk(x->fd, "incr; SET a 1",
          "-ERR wrong number of arguments for 'incr' command "
          "-ERR unknown command 'SET'");
+    talk(x->fd, "\xe2\x80\xae", "-ERR unknown command '\\xe2\\x80\\xae'");
     client_send(x->fd, "*2\r\n$4\r\nINCR\r\n$0\r\n\r\n", 20);
     hear(x->fd, 1, "INCR ''", "-ERR a name is empty");
     client_send(x->fd, "*2\r\n$4\r\nINCR\r\n$3\r\na\0b\r\n", 23);
@@ -198,7 +199,7 @@ CASE(bad_values_and_names_are_errors, x)
     name[257] = '\0';
     (void)snprintf(command, sizeof command, "INCR %s", name);
     talk(x->fd, command, "-ERR a name is longer than 256 bytes");
-    (void)snprintf(answer, sizeof answer, "-ERR unknown command '%.128s' :0",
+    (void)snprintf(answer, sizeof answer, "-ERR unknown command '%.64s...' :0",
                    name);
     (void)snprintf(command, sizeof command, "%s; DBSIZE", name);
     talk(x->fd, command, answer);

@@ -324,9 +324,11 @@ TEST(bytes_from_outside_are_shown_escaped_and_cut)
         "t.conf:1: a\\x1bb: no such setting; countd-write -h lists them all");
     memset(bytes, 'x', sizeof bytes);
     bytes[200] = '\0';
-    assert_bad(bytes, -EINVAL,
-               "t.conf:1: \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
-               "...\" is no setting; give key = value");
+    assert_bad(
+        bytes, -EINVAL,
+        "t.conf:1: "
+        "\"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+        "...\" is no setting; give key = value");
 }
 
 TEST(a_value_that_does_not_fit_is_refused)

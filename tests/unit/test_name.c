@@ -40,6 +40,50 @@ TEST(what_a_terminal_would_obey_is_escaped)
     assert_escapes_to("\xef\xbb\xbf", 3, "\\xef\\xbb\\xbf"); /* BOM */
 }
 
+TEST(what_cannot_be_seen_is_escaped)
+{
+    static const char *const hidden[] = {
+        "\xc2\xad",         /* U+00AD, a soft hyphen */
+        "\xcd\x8f",         /* U+034F, a joiner */
+        "\xd8\x9c",         /* U+061C, a mark of direction */
+        "\xe1\x85\x9f",     /* U+115F, a filler */
+        "\xe1\xa0\x8e",     /* U+180E, a vowel separator */
+        "\xe2\x80\x8b",     /* U+200B, no width */
+        "\xe2\x81\xa6",     /* U+2066, an isolate */
+        "\xef\xb7\x90",     /* U+FDD0, no character */
+        "\xef\xbf\xb9",     /* U+FFF9, an annotation */
+        "\xef\xbf\xbe",     /* U+FFFE, no character */
+        "\xf0\x9f\xbf\xbf", /* U+1FFFF, no character */
+        "\xf3\xa0\x80\x81", /* U+E0001, a tag */
+        "\xf3\xa0\x81\xbf", /* U+E007F, the last tag */
+    };
+    char escaped[32], *at;
+
+    for (size_t i = 0; i < sizeof hidden / sizeof hidden[0]; i++) {
+        at = escaped;
+        for (const char *c = hidden[i]; *c != '\0'; c++)
+            at += sprintf(at, "\\x%02x", (uint8_t)*c);
+        assert_escapes_to(hidden[i], strlen(hidden[i]), escaped);
+    }
+    /* Their neighbours, and a heart as an emoji. */
+    assert_escapes_to("\xc2\xac\xc2\xae", 4, "\xc2\xac\xc2\xae");
+    assert_escapes_to("\xef\xbf\xbd", 3, "\xef\xbf\xbd");
+    assert_escapes_to("\xe2\x9d\xa4\xef\xb8\x8f", 6,
+                      "\xe2\x9d\xa4\xef\xb8\x8f");
+}
+
+TEST(what_is_shown_in_a_message_is_cut_and_escaped)
+{
+    char text[NAME_SHOWN_SIZE];
+    uint8_t many[NAME_SHOWN_MAX + 1];
+
+    assert_string_equal(name_show("a\tb", 3, text), "a\\tb");
+    memset(many, 1, sizeof many);
+    assert_int_equal(strlen(name_show(many, sizeof many, text)),
+                     NAME_SHOWN_SIZE - 1);
+    assert_memory_equal(text + NAME_SHOWN_SIZE - 8, "\\x01...", 8);
+}
+
 TEST(what_is_not_utf8_is_escaped)
 {
     assert_escapes_to("\xff", 1, "\\xff");

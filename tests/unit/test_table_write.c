@@ -104,6 +104,24 @@ TEST(columns_have_the_text_form_of_names)
                                      "18446744073709551616,,yes\r\n");
 }
 
+TEST(no_cell_of_csv_is_a_formula)
+{
+    const struct cell name = cell_name("=1+2", 4), at = cell_name("@", 1);
+    const struct cell less = cell_name("-", 1), more = cell_name("+x", 2);
+
+    begin(TABLE_CSV, columns + 1, 1);
+    table_row(&t, &name);
+    table_row(&t, &at);
+    table_row(&t, &less);
+    table_row(&t, &more);
+    assert_string_equal(end_rows(), "key\r\n\\x3d1+2\r\n\\x40\r\n\\x2d\r\n"
+                                    "\\x2bx\r\n");
+    begin(TABLE_CSV, columns + 1, 1);
+    t.names = NAMES_RAW;
+    table_row(&t, &name);
+    assert_string_equal(end_rows(), "key\r\n=1+2\r\n");
+}
+
 TEST(names_are_as_they_are_or_in_hexadecimal_digits)
 {
     static const char good[] = "\\\t\xc3\xa9", bad[] = "\xc3(";

@@ -16,8 +16,7 @@
 
 #define TIMER_COUNT   ".timer.count"
 #define TIMER_SUM     ".timer.sum"
-#define SHOWN_SIZE    64 /* bytes of a malformed line in a message */
-#define SHORTEST_LINE 6  /* "a:1|c" and LF */
+#define SHORTEST_LINE 6 /* "a:1|c" and LF */
 
 /* ---- names --------------------------------------------------------------- */
 
@@ -104,14 +103,13 @@ static void
 refuse_line(struct statsd *s, enum statsd_protocol protocol,
             const uint8_t *line, size_t size, const char *why)
 {
-    char shown[4 * SHOWN_SIZE + 1];
+    char shown[NAME_SHOWN_SIZE];
 
     s->counts[protocol][STATSD_BAD]++;
-    (void)name_escape(line, size < SHOWN_SIZE ? size : SHOWN_SIZE, shown);
     diag_repeating(&s->bad_warning, DIAG_WARNING,
-                   "%s: a malformed line was not counted: %s: %s%s",
+                   "%s: a malformed line was not counted: %s: %s",
                    protocol == STATSD_LINE_PROTOCOL ? "statsd" : "graphite",
-                   why, shown, size > SHOWN_SIZE ? "..." : "");
+                   why, name_show(line, size, shown));
 }
 
 static void
