@@ -222,9 +222,9 @@ uint32_t logs_slots(const struct logs *l);
  * LOGS_WORD bytes behind the message are read, whatever they are. */
 void logs_put(struct logs *l, const uint8_t *bytes, const struct message *m);
 
-/* Takes the next slot for a message that was not parsed: its names must fit the
- * layout and have no NUL. */
-void logs_put_message(struct logs *l, const struct message *m);
+/* Takes the next slot for a message that was not parsed.  Takes none if a name
+ * is empty, too long or has a NUL: -EINVAL, -ENAMETOOLONG. */
+int logs_put_message(struct logs *l, const struct message *m);
 
 /* Whether `count` messages, at most half of logs_slots(), may be put now into
  * one log, without calling logs_free_slots() in between; rotates if needed.

@@ -167,7 +167,7 @@ logs_put(struct logs *l, const uint8_t *bytes, const struct message *m)
     l->staged++;
 }
 
-void
+int
 logs_put_message(struct logs *l, const struct message *m)
 {
     uint8_t bytes[MESSAGE_SIZE_MAX + LOGS_WORD] = {0};
@@ -175,10 +175,11 @@ logs_put_message(struct logs *l, const struct message *m)
     int rc;
 
     rc = message_put(&l->layout, m, bytes);
-    assert(rc == 0);
-    rc = message_parse(&l->layout, bytes, &parsed);
-    assert(rc == 0);
-    logs_put(l, bytes, &parsed);
+    if (rc == 0)
+        rc = message_parse(&l->layout, bytes, &parsed);
+    if (rc == 0)
+        logs_put(l, bytes, &parsed);
+    return rc;
 }
 
 int

@@ -113,10 +113,12 @@ take_signal(void *ctx, int signo, int value)
 
     if (signo == SIGUSR2) {
         statsd_flush(&w->statsd);
-        if (value == SIGNALS_CLEAR)
+        if (value == SIGNALS_CLEAR) {
+            statsd_forget(&w->statsd);
             logs_clear(&w->logs);
-        else
+        } else {
             logs_rotate(&w->logs);
+        }
     } else if (signo == SIGUSR1) {
         print_stats(w);
     } else if (w->stop_signal == 0) {
@@ -326,6 +328,19 @@ open_http(struct writer *w)
     return rc;
 }
 
+static int
+open_statsd(struct writer *w)
+{
+    struct listener *const lines[STATSD_PROTOCOLS] = {
+        [STATSD_LINE_PROTOCOL] = conns_listener(w->conns, LISTENER_STATSD),
+        [GRAPHITE_LINE_PROTOCOL] = conns_listener(w->conns, LISTENER_GRAPHITE)};
+
+    /* Without live/, which it reports, rests are lost at a stop. */
+    if (w->statsd.on)
+        (void)datadir_live(&w->dir);
+    return statsd_open(&w->statsd, w->loop, &w->logs, w->dir.live_fd, lines);
+}
+
 /* Everything is open: serves until a stop or a failure. */
 static int
 run_loop(struct writer *w)
@@ -363,9 +378,7 @@ serve_until_stopped(struct writer *w)
     if (rc == 0)
         rc = open_http(w);
     if (rc == 0)
-        rc = statsd_open(&w->statsd, w->loop, &w->logs,
-                         conns_listener(w->conns, LISTENER_STATSD),
-                         conns_listener(w->conns, LISTENER_GRAPHITE));
+        rc = open_statsd(w);
     if (rc == 0)
         rc = run_loop(w);
     conns_fini(w->conns);

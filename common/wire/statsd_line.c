@@ -26,7 +26,8 @@ struct statsd_group {
 
 struct parser {
     const struct statsd_rules *rules;
-    const struct statsd_sink *sink; /* NULL while the line is checked */
+    const struct statsd_sink *sink;
+    bool adding; /* else the line is checked */
     struct span name;
     const char *why;
     int kinds;
@@ -233,11 +234,23 @@ parse_group(struct parser *p, struct span *rest, struct statsd_group *g)
 
 /* ---- values ------------------------------------------------------------- */
 
-static void
-add_increment(const struct parser *p, enum statsd_part part, int128 millionths)
+static int
+refuse_room(const char **why)
 {
-    if (p->sink)
-        p->sink->add(p->sink->ctx, part, p->key, p->key_size, millionths);
+    *why = "statsd.memory has no room for it";
+    return -ENOMEM;
+}
+
+static int
+add_increment(struct parser *p, enum statsd_part part, int128 millionths)
+{
+    const struct statsd_sink *sink = p->sink;
+
+    if (p->adding)
+        sink->add(sink->ctx, part, p->key, p->key_size, millionths);
+    else if (!sink->fits(sink->ctx, part, p->key, p->key_size))
+        return refuse_room(&p->why);
+    return 0;
 }
 
 static int
@@ -246,6 +259,7 @@ take_value(struct parser *p, const struct statsd_group *g, struct span text)
     static const struct decimal one = {.digits = 1};
     struct decimal value;
     int128 sum, count;
+    int rc;
 
     if (text.size == 0)
         return refuse_line(p, "an empty value");
@@ -259,17 +273,14 @@ take_value(struct parser *p, const struct statsd_group *g, struct span text)
         return refuse_line(p, "a timer is below 0");
     if (decimal_millionths(&value, &g->rate, &sum) < 0)
         return refuse_line(p, "a value does not fit into 64 bits");
-    if (g->kind == STATSD_COUNTER) {
-        add_increment(p, STATSD_PART_COUNTER, sum);
-        return 0;
-    }
+    if (g->kind == STATSD_COUNTER)
+        return add_increment(p, STATSD_PART_COUNTER, sum);
     if (decimal_millionths(&one, &g->rate, &count) < 0)
         return refuse_line(p, "a rate is too small");
-    if (p->rules->timers) {
-        add_increment(p, STATSD_PART_TIMER_COUNT, count);
-        add_increment(p, STATSD_PART_TIMER_SUM, sum);
-    }
-    return 0;
+    if (!p->rules->timers)
+        return 0;
+    rc = add_increment(p, STATSD_PART_TIMER_COUNT, count);
+    return rc < 0 ? rc : add_increment(p, STATSD_PART_TIMER_SUM, sum);
 }
 
 static int
@@ -352,7 +363,8 @@ parse_groups(const struct statsd_rules *rules, struct span name,
     int rc;
 
     p.rules = rules;
-    p.sink = NULL;
+    p.sink = sink;
+    p.adding = false;
     p.name = name;
     p.kinds = 0;
     rc = take_groups(&p, rest);
@@ -360,7 +372,7 @@ parse_groups(const struct statsd_rules *rules, struct span name,
         *why = p.why;
         return rc;
     }
-    p.sink = sink;
+    p.adding = true;
     rc = take_groups(&p, rest); /* as before: it cannot fail now */
     return rc < 0 ? rc : p.kinds;
 }
@@ -388,34 +400,8 @@ statsd_line(const struct statsd_rules *rules, const uint8_t *line, size_t size,
     rest = (struct span){colon + 1, size - name.size - 1};
     if (!parse_plain_count(rest, &sum))
         return parse_groups(rules, name, rest, sink, why);
+    if (!sink->fits(sink->ctx, STATSD_PART_COUNTER, name.at, name.size))
+        return refuse_room(why);
     sink->add(sink->ctx, STATSD_PART_COUNTER, name.at, name.size, sum);
     return STATSD_COUNTER;
-}
-
-bool
-statsd_datagram_number(const uint8_t *line, size_t size, const uint8_t **sender,
-                       size_t *sender_size, uint64_t *number)
-{
-    static const char prefix[] = "countd.datagram.";
-    struct span rest = {line, size}, name, value;
-    uint64_t n = 0;
-
-    if (!begins_with(rest, prefix))
-        return false;
-    name = take_until(&rest, ':', ':');
-    if (name.size == sizeof prefix - 1 || rest.size < 4 ||
-        memcmp(rest.at + rest.size - 2, "|g", 2) != 0)
-        return false;
-    value = (struct span){rest.at + 1, rest.size - 3};
-    if (value.size > 19)
-        return false;
-    for (size_t i = 0; i < value.size; i++) {
-        if (value.at[i] < '0' || value.at[i] > '9')
-            return false;
-        n = n * 10 + (uint64_t)(value.at[i] - '0');
-    }
-    *sender = name.at + sizeof prefix - 1;
-    *sender_size = name.size - (sizeof prefix - 1);
-    *number = n;
-    return true;
 }

@@ -50,6 +50,10 @@ struct statsd_rules {
 };
 
 struct statsd_sink {
+    /* Asked for each increment of a line before the first is added.  False: the
+     * line is refused. */
+    bool (*fits)(void *ctx, enum statsd_part part, const uint8_t *key,
+                 size_t key_size);
     /* One increment for `key`, which is valid during the call only. */
     void (*add)(void *ctx, enum statsd_part part, const uint8_t *key,
                 size_t key_size, int128 millionths);
@@ -57,15 +61,10 @@ struct statsd_sink {
 };
 
 /* Takes a line without its LF; a CR at its end is dropped by the caller.
- * Returns its kinds (enum statsd_kind), or -EBADMSG if the line is malformed:
- * then *why says what is wrong, and nothing was added. */
+ * Returns its kinds (enum statsd_kind), -EBADMSG if the line is malformed, or
+ * -ENOMEM if the sink has no room for it: then *why says what is wrong, and
+ * nothing was added. */
 int statsd_line(const struct statsd_rules *rules, const uint8_t *line,
                 size_t size, const struct statsd_sink *sink, const char **why);
-
-/* A line that says "datagram NUMBER of SENDER": countd.datagram.SENDER:N|g.
- * True: *sender points into the line. */
-bool statsd_datagram_number(const uint8_t *line, size_t size,
-                            const uint8_t **sender, size_t *sender_size,
-                            uint64_t *number);
 
 #endif

@@ -151,31 +151,82 @@ ON_FIXTURE(datagrams_come_to_a_socket_with_a_long_path, r)
     assert_int_equal(told(r, "too_long"), 1);
 }
 
-/* ---- numbered datagrams ------------------------------------------------- */
+/* ---- names that no record can have --------------------------------------- */
 
-ON_FIXTURE(gaps_and_repeats_of_a_sender_are_counted, r)
+/* Whatever is within a line, the writer goes on. */
+ON_FIXTURE(a_nul_anywhere_is_a_malformed_line, r)
 {
-    static const int numbers[] = {7, 8, 8, 12, 10, 13};
-    char text[64];
+    static const char *const lines[] = {
+        "countd.datagram.a%b:1|g", "a%b:1|c", "a:1|c|#t%:1", "a:1%|c",
+        "countd.datagram.%:1|g",   "a:1|c|#%"};
     int fd;
 
-    BEGIN(r, "log.size=1M");
+    BEGIN(r, "log.size=1M", "statsd.tags=append");
     fd = udp(&r->writer);
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        (void)snprintf(text, sizeof text, "countd.datagram.web-1:%d|g\r\na:1|c",
-                       numbers[i]);
-        say(fd, text);
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        char text[64] = "long.enough.to.be.no.binary:1|g\n";
+        const size_t at = strlen(text), size = at + strlen(lines[i]);
+
+        memcpy(text + at, lines[i], strlen(lines[i]));
+        *(char *)memchr(text + at, '%', size - at) = '\0';
+        assert_int_equal(send(fd, text, size, 0), size);
     }
-    say(fd, "a:1|c\ncountd.datagram.web-2:5|g"); /* only in the first line */
+    say(fd, "a:1|c");
     client_close(fd);
     stop(r);
+    assert_int_equal(told(r, "lines"), 13);
+    assert_int_equal(told(r, "bad"), 6);
+    assert_int_equal(counted(r, C, "a"), 1);
+}
 
-    assert_int_equal(told(r, "numbered.web-1"), 6);
-    assert_int_equal(told(r, "missing.web-1"), 2); /* 9 and 11 */
-    assert_int_equal(told(r, "repeated.web-1"), 1);
-    assert_int_equal(told(r, "numbered.web-2"), 0);
-    assert_int_equal(told(r, "ignored.gauge"), 7);
-    assert_int_equal(counted(r, C, "a"), 7);
+/* A line may have a set of tags for each of its values, and so a long name for
+ * every few of its bytes. */
+ON_FIXTURE(lines_that_make_more_names_than_memory_has_are_lost_and_counted, r)
+{
+    static char line[8300];
+    size_t size;
+    int fd;
+
+    BEGIN(r, "log.size=1M", "statsd.tags=append", "statsd.memory=16M",
+          "statsd.flush=1m");
+    fd = client_connect(daemon_port(&r->writer, "statsd-tcp"));
+    for (unsigned i = 0; i < 100; i++) {
+        size = (size_t)snprintf(line, sizeof line, "%08u%0232d:", i, 0);
+        for (unsigned t = 0; size < 8150; t++)
+            size +=
+                (size_t)snprintf(line + size, sizeof line - size,
+                                 "1|h|#%c%c|@1:", 'a' + t % 26, 'A' + t / 26);
+        line[size - 1] = '\n';
+        client_send(fd, line, size);
+    }
+    client_send(fd, "a:1|c\n", 6);
+    client_close(fd);
+    stop(r);
+    assert_int_equal(told(r, "lines"), 101);
+    assert_int_equal(told(r, "bad"), 0);
+    assert_true(told(r, "no_memory") > 0);
+    assert_int_equal(counted(r, C, "a"), 1);
+}
+
+/* ---- rests --------------------------------------------------------------- */
+
+/* A timing of 0.4 now and then, and a stop after each. */
+ON_FIXTURE(rests_survive_stops, r)
+{
+    for (int i = 0; i < 10; i++) {
+        int fd;
+
+        BEGIN(r, "log.size=1M");
+        fd = udp(&r->writer);
+        say(fd, "slow.q:0.4|h\nb:1|c|@0.7");
+        client_close(fd);
+        stop(r);
+        daemon_fini(&r->writer);
+    }
+    assert_int_equal(counted(r, C ".timer.count", "slow.q"), 10);
+    assert_int_equal(counted(r, C ".timer.sum", "slow.q"), 4);
+    assert_int_equal(counted(r, C, "b"), 14); /* of 14.28571 */
+    assert_int_equal(told(r, "rounded"), 0);
 }
 
 /* ---- loss --------------------------------------------------------------- */

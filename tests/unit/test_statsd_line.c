@@ -2,6 +2,8 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,6 +18,18 @@ struct shown {
     char text[SHOWN];
     size_t size;
 };
+
+/* The room of the sink, in increments. */
+static unsigned room = UINT_MAX, asked;
+
+static bool
+fits(void *ctx, enum statsd_part part, const uint8_t *key, size_t key_size)
+{
+    (void)ctx;
+    (void)part;
+    assert_true(key_size > 0 && key != NULL);
+    return ++asked <= room;
+}
 
 static void
 show(void *ctx, enum statsd_part part, const uint8_t *key, size_t key_size,
@@ -38,7 +52,7 @@ static const struct statsd_rules append_tags = {
 static int
 take(const struct statsd_rules *rules, const char *line, struct shown *s)
 {
-    const struct statsd_sink sink = {show, s};
+    const struct statsd_sink sink = {fits, show, s};
     const char *why = NULL;
     int rc;
 
@@ -170,6 +184,24 @@ TEST(names_have_bounds)
         -EBADMSG);
 }
 
+TEST(a_line_that_the_sink_has_no_room_for_adds_nothing)
+{
+    static const char *const lines[] = {"a:1|c", "a:1:2:3|c", "a:1|c:2|c"};
+    static const unsigned increments[] = {1, 3, 2};
+    struct shown s;
+
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        asked = 0;
+        room = increments[i] - 1;
+        assert_rc(take(&drop_tags, lines[i], &s), -ENOMEM);
+        assert_string_equal(s.text, "");
+        asked = 0;
+        room = increments[i];
+        assert_int_equal(take(&drop_tags, lines[i], &s), STATSD_COUNTER);
+    }
+    room = UINT_MAX;
+}
+
 TEST(tags_are_sorted_into_the_key_when_asked_for)
 {
     static const struct line_case cases[] = {
@@ -185,28 +217,6 @@ TEST(tags_are_sorted_into_the_key_when_asked_for)
     };
 
     CHECK(&append_tags, cases);
-}
-
-TEST(a_datagram_may_be_numbered)
-{
-    static const char good[] = "countd.datagram.web-1:42|g";
-    static const char *const others[] = {
-        "countd.datagram.:1|g",   "countd.datagram.a:1|c",
-        "countd.datagram.a:-1|g", "countd.datagram.a:|g",
-        "countd.datagra.a:1|g",   "countd.datagram.a:18446744073709551616|g"};
-    const uint8_t *sender;
-    size_t size;
-    uint64_t number;
-
-    assert_true(statsd_datagram_number((const uint8_t *)good, strlen(good),
-                                       &sender, &size, &number));
-    assert_int_equal(size, 5);
-    assert_memory_equal(sender, "web-1", 5);
-    assert_int_equal(number, 42);
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        assert_false(statsd_datagram_number((const uint8_t *)others[i],
-                                            strlen(others[i]), &sender, &size,
-                                            &number));
 }
 
 TEST(graphite_lines_count_where_a_pattern_says_so)

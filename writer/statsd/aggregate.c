@@ -10,6 +10,7 @@
 #include <sys/random.h>
 
 #define AGGREGATE_UNIT   16 /* entries begin at multiples of this */
+#define PAGE             4096
 #define AGGREGATE_SPREAD 64 /* bytes of entries for one place of the index */
 
 struct aggregate_entry {
@@ -19,6 +20,7 @@ struct aggregate_entry {
     uint16_t keyspace_size;
     uint16_t key_size;
     bool waits;
+    bool has_fraction;
     uint8_t half;
     uint8_t names[]; /* keyspace, then key */
 };
@@ -129,6 +131,21 @@ find_entry(const struct aggregate *s, const struct aggregate_half *h,
     return NULL;
 }
 
+/* Enters `e`, which lies at h->used, into the index of its half. */
+static void
+add_to_half(struct aggregate *s, struct aggregate_half *h,
+            const struct aggregate_entry *e, size_t size)
+{
+    size_t i = e->hash & (s->index_count - 1);
+
+    while (h->index[i] != 0)
+        i = (i + 1) & (s->index_count - 1);
+    h->index[i] = (uint32_t)(h->used / AGGREGATE_UNIT) + 1;
+    h->names++;
+    h->used += size;
+    h->fractions += e->has_fraction ? 1 : 0;
+}
+
 /* Makes an entry in the young half; NULL: it is full. */
 static struct aggregate_entry *
 make_entry(struct aggregate *s, const struct aggregate_name *name,
@@ -137,25 +154,20 @@ make_entry(struct aggregate *s, const struct aggregate_name *name,
     struct aggregate_half *h = &s->halves[s->young];
     const size_t size =
         aggregate_name_size(name->keyspace_size, name->key_size);
-    size_t i = hash & (s->index_count - 1);
     struct aggregate_entry *e;
 
     if (s->half_size - h->used < size || free_places(s) == 0)
         return NULL;
-    while (h->index[i] != 0)
-        i = (i + 1) & (s->index_count - 1);
-    h->index[i] = (uint32_t)(h->used / AGGREGATE_UNIT) + 1;
-    h->names++;
     e = (struct aggregate_entry *)(void *)(h->bytes + h->used);
-    h->used += size;
     e->millionths = 0;
     e->hash = hash;
     e->keyspace_size = (uint16_t)name->keyspace_size;
     e->key_size = (uint16_t)name->key_size;
-    e->waits = false;
+    e->waits = e->has_fraction = false;
     e->half = (uint8_t)s->young;
     memcpy(e->names, name->keyspace, name->keyspace_size);
     memcpy(e->names + name->keyspace_size, name->key, name->key_size);
+    add_to_half(s, h, e, size);
     return e;
 }
 
@@ -192,10 +204,11 @@ take_entry(struct aggregate *s, const struct aggregate_name *name)
     if (before && before->waits)
         return before;
     e = make_entry(s, name, hash);
-    if (e && before && before->millionths != 0) {
+    if (e && before && before->has_fraction) {
         e->millionths = before->millionths;
+        e->has_fraction = true;
         s->halves[e->half].fractions++;
-        before->millionths = 0;
+        before->has_fraction = false;
         old->fractions--;
     }
     return e;
@@ -216,6 +229,21 @@ add_bounded(int128 a, int128 b)
     return sum < -bound ? -bound : sum;
 }
 
+/* 0 as long as no rest was forgotten; then from -0.499999 to 0.499999 of a
+ * unit.  Each age moves the offset of a name by
+ * the golden ratio, so that the offsets of one that is made anew and anew are
+ * spread evenly. */
+static int128
+choose_offset(const struct aggregate *s, uint32_t hash)
+{
+    const uint32_t x = hash + s->ages * UINT32_C(0x9e3779b9);
+    const int64_t span = DECIMAL_MILLIONTHS - 1;
+
+    if (s->forgotten == 0)
+        return 0;
+    return (int64_t)((uint64_t)x * (uint64_t)span >> 32) - span / 2;
+}
+
 int
 aggregate_add(struct aggregate *s, const struct aggregate_name *name,
               int128 millionths)
@@ -226,8 +254,12 @@ aggregate_add(struct aggregate *s, const struct aggregate_name *name,
     if (!e)
         return -ENOMEM;
     h = &s->halves[e->half];
+    if (!e->has_fraction && millionths % DECIMAL_MILLIONTHS != 0) {
+        e->has_fraction = true;
+        h->fractions++;
+        e->millionths = add_bounded(e->millionths, choose_offset(s, e->hash));
+    }
     if (!e->waits) {
-        h->fractions -= e->millionths != 0 ? 1 : 0;
         h->waiting++;
         e->waits = true;
         e->next = NULL;
@@ -256,7 +288,6 @@ aggregate_take(struct aggregate *s, struct aggregate_name *name,
     e->waits = false;
     h = &s->halves[e->half];
     h->waiting--;
-    h->fractions += rest != 0 ? 1 : 0;
     *name = (struct aggregate_name){.keyspace = e->names,
                                     .key = e->names + e->keyspace_size,
                                     .keyspace_size = e->keyspace_size,
@@ -264,21 +295,119 @@ aggregate_take(struct aggregate *s, struct aggregate_name *name,
     return true;
 }
 
+/* Moves the entries with a fraction, which lie between others up to `end`, to
+ * the beginning of a half whose index is clear. */
+static void
+keep_fractions(struct aggregate *s, struct aggregate_half *h, size_t end)
+{
+    size_t at = 0, size;
+
+    for (; at < end; at += size) {
+        const struct aggregate_entry *e =
+            (const struct aggregate_entry *)(void *)(h->bytes + at);
+
+        size = aggregate_name_size(e->keyspace_size, e->key_size);
+        if (!e->has_fraction)
+            continue;
+        if (h->used + size > s->half_size / 2) {
+            s->forgotten++;
+            continue;
+        }
+        e = memmove(h->bytes + h->used, e, size);
+        add_to_half(s, h, e, size);
+    }
+}
+
+/* Gives whole pages back to the kernel, which read as zeros then. */
+static void
+clear_bytes(uint8_t *bytes, size_t from, size_t size)
+{
+    from = (from + PAGE - 1) / PAGE * PAGE;
+    if (from < size)
+        (void)madvise(bytes + from, size - from, MADV_DONTNEED);
+}
+
 int
 aggregate_age(struct aggregate *s)
 {
     struct aggregate_half *old = &s->halves[1 - s->young];
+    const size_t end = old->fractions > 0 ? old->used : 0;
 
     if (old->waiting > 0)
         return -EBUSY;
-    s->forgotten += old->fractions;
-    /* The pages go back to the kernel and read as zeros again. */
-    (void)madvise(old->bytes, s->half_size, MADV_DONTNEED);
     if (madvise(old->index, s->index_count * sizeof(uint32_t), MADV_DONTNEED) <
         0)
         memset(old->index, 0, s->index_count * sizeof(uint32_t));
     old->used = old->names = 0;
     old->fractions = 0;
+    keep_fractions(s, old, end);
+    clear_bytes(old->bytes, old->used, s->half_size);
     s->young = 1 - s->young;
+    s->ages++;
     return 0;
+}
+
+void
+aggregate_forget(struct aggregate *s)
+{
+    for (int i = 0; i < 2; i++) {
+        struct aggregate_half *old = &s->halves[1 - s->young];
+        const uint64_t fractions = old->fractions;
+
+        old->fractions = 0; /* none is kept */
+        if (aggregate_age(s) < 0)
+            old->fractions = fractions;
+        else
+            s->forgotten += fractions;
+    }
+}
+
+uint64_t
+aggregate_fractions(const struct aggregate *s)
+{
+    return s->halves[0].fractions + s->halves[1].fractions;
+}
+
+void
+aggregate_each_rest(const struct aggregate *s,
+                    void (*rest)(void *ctx, const struct aggregate_name *name,
+                                 int64_t millionths),
+                    void *ctx)
+{
+    for (int half = 0; half < 2; half++) {
+        const struct aggregate_half *h = &s->halves[half];
+        size_t size;
+
+        for (size_t at = 0; at < h->used; at += size) {
+            const struct aggregate_entry *e =
+                (const struct aggregate_entry *)(void *)(h->bytes + at);
+            const struct aggregate_name name = {
+                .keyspace = e->names,
+                .key = e->names + e->keyspace_size,
+                .keyspace_size = e->keyspace_size,
+                .key_size = e->key_size};
+
+            size = aggregate_name_size(e->keyspace_size, e->key_size);
+            if (e->has_fraction && !e->waits && e->millionths != 0)
+                rest(ctx, &name, (int64_t)e->millionths);
+        }
+    }
+}
+
+void
+aggregate_set_rest(struct aggregate *s, const struct aggregate_name *name,
+                   int64_t millionths)
+{
+    struct aggregate_entry *e;
+
+    if (millionths <= -DECIMAL_MILLIONTHS || millionths >= DECIMAL_MILLIONTHS)
+        return;
+    e = take_entry(s, name);
+    if (e == NULL) {
+        s->forgotten++;
+        return;
+    }
+    s->halves[e->half].fractions += e->has_fraction ? 0 : 1;
+    e->has_fraction = true;
+    e->millionths = millionths;
 }

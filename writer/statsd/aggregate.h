@@ -2,15 +2,17 @@
  *
  * One entry for each (keyspace, key) sums millionths in 128 bits.  A flush
  * takes the whole part of every sum as one increment and leaves the rest, at
- * most half a unit, with the name for the next flush.
+ * most half a unit, with the name for the next flush: a count is always less than
+ * one away from the exact sum.  Once a rest had to be forgotten, the first
+ * fraction of a new entry brings an offset of up to half a unit, as that name may
+ * be the one: so counts stay right on average.
  *
  * Memory is two halves.  New names go to the young half; a name that is found
  * in the old one moves to the young one when something arrives for it.  After
  * `statsd.idle`, or when the young half is full, aggregate_age() clears the old
  * half and exchanges the two.  A name thus leaves after one to two idle times
- * without an increment, and at most half a unit is lost with it
- * (`forgotten` counts such names).  Nothing is ever moved or freed
- * one by one, so a flood of names costs no more than its bytes.
+ * without an increment.  A name with a fraction stays, as far as half of a half
+ * has room for such names; `forgotten` counts those that leave.
  *
  * An entry that waits for a flush is never cleared: aggregate_age() refuses.
  *
@@ -34,7 +36,7 @@ struct aggregate_half {
     size_t used;        /* bytes */
     size_t names;       /* entries in the index */
     uint64_t waiting;   /* entries that wait for a flush */
-    uint64_t fractions; /* entries whose rest is not 0 and that do not wait */
+    uint64_t fractions; /* entries that had a fraction */
 };
 
 struct aggregate {
@@ -45,10 +47,11 @@ struct aggregate {
     uint64_t keyspace_hash;
     struct aggregate_half halves[2];
     unsigned young;     /* index of the half that new names go to */
+    uint32_t ages;      /* calls of aggregate_age() that cleared a half */
     size_t half_size;   /* bytes of entries of a half */
     size_t index_count; /* of a half, a power of two */
     struct aggregate_entry *first, **last; /* those that wait for a flush */
-    uint64_t forgotten;                    /* names that left with a rest */
+    uint64_t forgotten;                    /* names that left with a fraction */
 };
 
 struct aggregate_name {
@@ -76,8 +79,26 @@ int aggregate_add(struct aggregate *s, const struct aggregate_name *name,
 bool aggregate_take(struct aggregate *s, struct aggregate_name *name,
                     int64_t *increment);
 
-/* Clears the old half, which becomes the young one.  -EBUSY: a name in it
- * waits for a flush. */
+/* Clears the old half of all but names with a fraction; it becomes the young
+ * one.  -EBUSY: a name in it waits for a flush. */
 int aggregate_age(struct aggregate *s);
+
+/* Clears both halves of all names, unless one waits for a flush. */
+void aggregate_forget(struct aggregate *s);
+
+/* Names in memory that had a fraction. */
+uint64_t aggregate_fractions(const struct aggregate *s);
+
+/* Calls `rest` for each of them that has one now and does not wait. */
+void aggregate_each_rest(const struct aggregate *s,
+                         void (*rest)(void *ctx,
+                                      const struct aggregate_name *name,
+                                      int64_t millionths),
+                         void *ctx);
+
+/* Gives a name the rest that it had before a stop; without memory for the name
+ * the rest is forgotten. */
+void aggregate_set_rest(struct aggregate *s, const struct aggregate_name *name,
+                        int64_t millionths);
 
 #endif

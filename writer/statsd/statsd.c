@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "common/base/clock.h"
 
@@ -122,20 +121,12 @@ put_names(struct statsd *s, uint32_t slice)
         m.key = name.key;
         m.keyspace_size = (uint16_t)name.keyspace_size;
         m.key_size = (uint16_t)name.key_size;
-        /* The settings and the parser keep names short enough. */
-        logs_put_message(s->logs, &m);
-        slots--;
+        if (logs_put_message(s->logs, &m) < 0)
+            s->counts[STATSD_LINE_PROTOCOL][STATSD_BAD]++;
+        else
+            slots--;
     }
     return slice;
-}
-
-/* The last flush leaves no name for a later one: both halves are cleared, and
- * the rests are counted. */
-static void
-forget_rests(struct statsd *s)
-{
-    (void)aggregate_age(&s->sums);
-    (void)aggregate_age(&s->sums);
 }
 
 /* A piece of a flush.  True: there is more that can be done now. */
@@ -146,8 +137,6 @@ flush_some(struct statsd *s)
         return false;
     if (put_names(s, FLUSH_SLICE) == 0)
         return true;
-    if (s->flush_left == 0 && s->drained && count_waiting(s) == 0)
-        forget_rests(s);
     if (s->flush_left > 0 || !statsd_put_counts(s)) {
         s->stuck = true;
         return false;
@@ -167,6 +156,13 @@ statsd_flush(struct statsd *s)
         while (flush_some(s))
             continue;
     }
+}
+
+void
+statsd_forget(struct statsd *s)
+{
+    if (s->on)
+        aggregate_forget(&s->sums);
 }
 
 void
@@ -240,6 +236,7 @@ stop_some(struct statsd *s, bool more)
     }
     if (s->drained && !s->flushing) {
         if (count_waiting(s) == 0) {
+            statsd_rests_write(s);
             end_stop(s);
             return false;
         }
@@ -275,8 +272,8 @@ statsd_turn(struct statsd *s)
 /* ---- lifecycle ----------------------------------------------------------- */
 
 int
-statsd_open(struct statsd *s, struct loop *loop, struct logs *logs,
-            struct listener *lines, struct listener *graphite)
+statsd_open(struct statsd *s, struct loop *loop, struct logs *logs, int live_fd,
+            struct listener *const lines[STATSD_PROTOCOLS])
 {
     const struct config *c = s->config;
     int rc;
@@ -285,17 +282,16 @@ statsd_open(struct statsd *s, struct loop *loop, struct logs *logs,
         return 0;
     s->loop = loop;
     s->logs = logs;
-    s->listeners[STATSD_LINE_PROTOCOL] = lines;
-    s->listeners[GRAPHITE_LINE_PROTOCOL] = graphite;
+    s->live_fd = live_fd;
+    memcpy(s->listeners, lines, sizeof s->listeners);
     s->rules = (struct statsd_rules){.timers = c->statsd_timers,
                                      .append_tags = c->statsd_tags,
                                      .key_size = c->key_size};
     s->age_ms = loop_now_ms(loop) + c->statsd_idle_ms;
     s->flush_timer = (struct loop_timer){.slot = -1, .due = flush_is_due};
     rc = aggregate_init(&s->sums, c->statsd_memory);
-    if (rc == 0 && getrandom(&s->senders.hash_key, sizeof s->senders.hash_key,
-                             0) != (ssize_t)sizeof s->senders.hash_key)
-        rc = -EIO;
+    if (rc == 0)
+        statsd_rests_read(s);
     if (rc == 0)
         rc = datagram_serve(&s->datagrams, loop);
     if (rc == 0)

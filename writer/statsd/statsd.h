@@ -7,7 +7,8 @@
  *     lines -> sums (aggregate.h) -> flush: one slot for each name -> logs
  *
  * Nothing is acknowledged.  SIGKILL loses at most one flush interval; a clean
- * stop reads what the sockets have queued and flushes all of it.
+ * stop reads what the sockets have queued, flushes all of it, and leaves what
+ * the sums have below one in live/statsd-rests for the next start.
  *
  * Back-pressure: while no log has a free slot, sums go on.  When their memory
  * is used up, too, no socket is read: the kernel then drops datagrams, which
@@ -28,7 +29,6 @@
 #include "common/wire/statsd_line.h"
 #include "writer/logs.h"
 #include "writer/statsd/aggregate.h"
-#include "writer/statsd/senders.h"
 
 #define STATSD_KEYSPACE   "countd.statsd"
 #define GRAPHITE_KEYSPACE "countd.graphite"
@@ -40,7 +40,8 @@ enum statsd_stat {
     STATSD_CONNECTIONS,
     STATSD_LINES, /* without empty ones */
     STATSD_BAD,
-    STATSD_DROPPED, /* datagrams, by the kernel */
+    STATSD_NO_MEMORY, /* lines that statsd.memory had no room for */
+    STATSD_DROPPED,   /* datagrams, by the kernel */
     STATSD_NOT_ALLOWED,
     STATSD_TOO_LONG, /* datagrams above DATAGRAM_MAX */
     STATSD_ROUNDED,  /* names that left with a rest */
@@ -69,19 +70,21 @@ struct statsd {
     struct loop *loop;
     struct logs *logs;
     const struct config *config;
+    int live_fd; /* live/, borrowed; -1: rests are lost at a stop */
     struct statsd_rules rules;
     struct datagram_config datagram_config;
     struct datagrams datagrams;
     struct statsd_port ports[STATSD_PROTOCOLS];
     struct listener *listeners[STATSD_PROTOCOLS];
     struct aggregate sums;
-    struct senders senders;
     bool on;
 
     uint64_t counts[STATSD_PROTOCOLS][STATSD_STATS];
     uint64_t reported[STATSD_PROTOCOLS]
                      [STATSD_STATS]; /* of `counts`: written into the log */
-    struct diag_repeat bad_warning, drop_warning;
+    struct diag_repeat bad_warning, drop_warning, memory_warning;
+    size_t
+        line_memory; /* bytes of sums that a line needs, while it is checked */
     uint64_t warned_drops;
 
     struct loop_timer flush_timer;
@@ -104,9 +107,10 @@ extern const struct protocol statsd_lines;
  * it. */
 int statsd_begin(struct statsd *s, const struct config *config);
 
-/* Begins to serve; the listeners for lines are those of the table. */
+/* Begins to serve; the listeners for lines are those of the table.  `live_fd` is
+ * borrowed until statsd_close(). */
 int statsd_open(struct statsd *s, struct loop *loop, struct logs *logs,
-                struct listener *lines, struct listener *graphite);
+                int live_fd, struct listener *const lines[STATSD_PROTOCOLS]);
 void statsd_close(struct statsd *s);
 
 /* At the end of each turn of the loop, before the commit.  True: do not wait
@@ -118,6 +122,9 @@ void statsd_logs_ready(struct statsd *s);
 
 /* Puts what has arrived into the log, as far as there are free slots. */
 void statsd_flush(struct statsd *s);
+
+/* Forgets all names and their rests, but those that wait for a flush. */
+void statsd_forget(struct statsd *s);
 
 /* Reads what the sockets have queued, for drain_ms at most, flushes it, waiting
  * at most until give_up_ms for free slots, and calls `stopped`. */
@@ -137,9 +144,21 @@ void statsd_take_line(struct statsd *s, enum statsd_protocol protocol,
                       const uint8_t *line, size_t size);
 void statsd_take_datagram(struct statsd *s, const uint8_t *bytes, size_t size);
 
-/* Whether sums have memory for any lines in `bytes` bytes; if not, a flush
- * begins and the sockets wait. */
+/* Whether sums have memory for lines in `bytes` bytes, as senders write them;
+ * if not, a flush begins and the sockets wait.  A line that needs more, as one
+ * with many names may, is checked when it is taken: where memory is short by
+ * then it is lost, and counted. */
 bool statsd_has_memory(struct statsd *s, size_t bytes);
+
+/* ---- statsd_rests.c ----------------------------------------------------- */
+
+#define STATSD_RESTS "statsd-rests" /* in live/ */
+
+/* Keeps the rests of all sums for the next start; reports why not. */
+void statsd_rests_write(const struct statsd *s);
+
+/* Takes the rests of the last stop, if it left any, and removes the file. */
+void statsd_rests_read(struct statsd *s);
 
 /* ---- statsd_self.c ------------------------------------------------------ */
 

@@ -1,4 +1,4 @@
-/* writer/statsd/statsd_self.c - counts about lines and senders, as increments
+/* writer/statsd/statsd_self.c - counts about lines, as increments
  * in the keyspaces countd.statsd and countd.graphite; see statsd.h. */
 #include "writer/statsd/statsd.h"
 
@@ -9,6 +9,7 @@ static const char *const count_names[STATSD_STATS] = {
     [STATSD_CONNECTIONS] = "connections",
     [STATSD_LINES] = "lines",
     [STATSD_BAD] = "bad",
+    [STATSD_NO_MEMORY] = "no_memory",
     [STATSD_DROPPED] = "dropped",
     [STATSD_NOT_ALLOWED] = "not_allowed",
     [STATSD_TOO_LONG] = "too_long",
@@ -19,11 +20,6 @@ static const char *const count_names[STATSD_STATS] = {
     [STATSD_IGNORED_EVENT] = "ignored.event",
     [STATSD_IGNORED_CHECK] = "ignored.check",
     [STATSD_IGNORED_TIMER] = "ignored.timer"};
-
-static const char *const sender_names[SENDER_COUNTS] = {
-    [SENDER_NUMBERED] = "numbered.",
-    [SENDER_MISSING] = "missing.",
-    [SENDER_REPEATED] = "repeated."};
 
 static const char *const keyspaces[STATSD_PROTOCOLS] = {STATSD_KEYSPACE,
                                                         GRAPHITE_KEYSPACE};
@@ -41,43 +37,8 @@ put_change(struct statsd *s, const char *keyspace, const uint8_t *key,
 
     if (logs_free_slots(s->logs) == 0)
         return false;
-    logs_put_message(s->logs, &m);
-    return true;
-}
-
-static bool
-put_sender(struct statsd *s, struct sender *one)
-{
-    for (int i = 0; i < SENDER_COUNTS; i++) {
-        uint8_t key[MESSAGE_NAME_MAX];
-        const size_t prefix = strlen(sender_names[i]);
-
-        if (one->changes[i] == 0)
-            continue;
-        memcpy(key, sender_names[i], prefix);
-        memcpy(key + prefix, one->name, one->name_size);
-        /* A name too long for the configured keys is left out: cut, it could be
-         * that of another sender. */
-        if (prefix + one->name_size <= s->rules.key_size &&
-            !put_change(s, STATSD_KEYSPACE, key, prefix + one->name_size,
-                        one->changes[i]))
-            return false;
-        one->changes[i] = 0;
-    }
-    return true;
-}
-
-static bool
-put_senders(struct statsd *s)
-{
-    struct sender *one;
-
-    while ((one = senders_take(&s->senders)) != NULL) {
-        if (!put_sender(s, one))
-            return false;
-        one->changed = false;
-        s->senders.changed--;
-    }
+    /* Without room for its names in the settings' sizes the count is left out. */
+    (void)logs_put_message(s->logs, &m);
     return true;
 }
 
@@ -128,5 +89,5 @@ statsd_put_counts(struct statsd *s)
                 return false;
             s->reported[p][i] = now;
         }
-    return put_senders(s);
+    return true;
 }

@@ -5,7 +5,6 @@
  *     statsd_take_line()      one line: parse, name, add to the sums */
 #include "writer/statsd/statsd.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -47,18 +46,14 @@ suffix_of(enum statsd_part part)
     return part == STATSD_PART_TIMER_COUNT ? TIMER_COUNT : TIMER_SUM;
 }
 
-/* Adds to (keyspace, key) as statsd.keyspace and statsd.split say. */
-static void
-add_increment(void *ctx, enum statsd_part part, const uint8_t *key,
-              size_t key_size, int128 millionths)
+/* The (keyspace, key) of a name as statsd.keyspace and statsd.split say.  The
+ * keyspace is written to `keyspace`. */
+static struct aggregate_name
+name_of(const struct config *c, enum statsd_part part, const uint8_t *key,
+        size_t key_size, uint8_t keyspace[2 * MESSAGE_NAME_MAX])
 {
-    struct statsd *s = ctx;
-    const struct config *c = s->config;
     const char *suffix = suffix_of(part);
-    uint8_t keyspace[2 * MESSAGE_NAME_MAX];
     size_t size = strlen(c->statsd_keyspace), split;
-    struct aggregate_name name;
-    int rc;
 
     split = find_split(key, key_size, c->statsd_split);
     if (split > 0 && split + strlen(suffix) <= c->keyspace_size) {
@@ -71,19 +66,52 @@ add_increment(void *ctx, enum statsd_part part, const uint8_t *key,
     }
     size = (size_t)(bytes_append(keyspace + size, suffix, strlen(suffix)) -
                     keyspace);
-    name = (struct aggregate_name){.keyspace = keyspace,
+    return (struct aggregate_name){.keyspace = keyspace,
                                    .key = key,
                                    .keyspace_size = size,
                                    .key_size = key_size};
-    rc = aggregate_add(&s->sums, &name, millionths);
-    assert(rc == 0); /* statsd_has_memory() was true for these bytes */
+}
+
+/* Whether the sums have room for one more name of the line that is checked. */
+static bool
+fits(void *ctx, enum statsd_part part, const uint8_t *key, size_t key_size)
+{
+    struct statsd *s = ctx;
+    uint8_t keyspace[2 * MESSAGE_NAME_MAX];
+    const struct aggregate_name name =
+        name_of(s->config, part, key, key_size, keyspace);
+
+    s->line_memory += aggregate_name_size(name.keyspace_size, name.key_size);
+    return aggregate_free(&s->sums) >= s->line_memory;
+}
+
+static void
+add_increment(void *ctx, enum statsd_part part, const uint8_t *key,
+              size_t key_size, int128 millionths)
+{
+    struct statsd *s = ctx;
+    uint8_t keyspace[2 * MESSAGE_NAME_MAX];
+    const struct aggregate_name name =
+        name_of(s->config, part, key, key_size, keyspace);
+
+    if (aggregate_add(&s->sums, &name, millionths) < 0)
+        s->counts[STATSD_LINE_PROTOCOL][STATSD_NO_MEMORY]++;
+}
+
+/* No more is read until a flush has made room. */
+static void
+press(struct statsd *s)
+{
+    s->pressed = true;
+    datagram_pause(&s->datagrams, true);
 }
 
 bool
 statsd_has_memory(struct statsd *s, size_t bytes)
 {
-    /* The costliest lines are the shortest timers: each has a name in two
-     * keyspaces.  What a line has beyond that adds its own bytes to both. */
+    /* Of plain lines the shortest timers cost most: each has a name in two
+     * keyspaces.  What a line has beyond that adds its own bytes to both.  Lines
+     * with several sets of tags may need more: fits(). */
     const size_t keyspace =
         strlen(s->config->statsd_keyspace) + sizeof TIMER_COUNT;
     const size_t needed =
@@ -92,8 +120,7 @@ statsd_has_memory(struct statsd *s, size_t bytes)
 
     if (aggregate_free(&s->sums) >= needed)
         return true;
-    s->pressed = true;
-    datagram_pause(&s->datagrams, true);
+    press(s);
     return false;
 }
 
@@ -113,6 +140,18 @@ refuse_line(struct statsd *s, enum statsd_protocol protocol,
 }
 
 static void
+lose_line(struct statsd *s, enum statsd_protocol protocol)
+{
+    s->counts[protocol][STATSD_NO_MEMORY]++;
+    diag_repeating(&s->memory_warning, DIAG_WARNING,
+                   "%s: statsd.memory=%llu has no room for the names of a "
+                   "line, which is not counted; raise it",
+                   protocol == STATSD_LINE_PROTOCOL ? "statsd" : "graphite",
+                   (unsigned long long)s->config->statsd_memory);
+    press(s);
+}
+
+static void
 take_statsd_line(struct statsd *s, const uint8_t *line, size_t size)
 {
     static const struct {
@@ -122,11 +161,15 @@ take_statsd_line(struct statsd *s, const uint8_t *line, size_t size)
                    {STATSD_SET, STATSD_IGNORED_SET},
                    {STATSD_EVENT, STATSD_IGNORED_EVENT},
                    {STATSD_CHECK, STATSD_IGNORED_CHECK}};
-    const struct statsd_sink sink = {add_increment, s};
+    const struct statsd_sink sink = {fits, add_increment, s};
     uint64_t *counts = s->counts[STATSD_LINE_PROTOCOL];
     const char *why;
     const int kinds = statsd_line(&s->rules, line, size, &sink, &why);
 
+    if (kinds == -ENOMEM) {
+        lose_line(s, STATSD_LINE_PROTOCOL);
+        return;
+    }
     if (kinds < 0) {
         refuse_line(s, STATSD_LINE_PROTOCOL, line, size, why);
         return;
@@ -159,6 +202,8 @@ take_graphite_line(struct statsd *s, const uint8_t *line, size_t size)
         refuse_line(s, GRAPHITE_LINE_PROTOCOL, line, size, why);
     else if (rc == CARBON_IGNORED)
         s->counts[GRAPHITE_LINE_PROTOCOL][STATSD_IGNORED]++;
+    else if (!fits(s, STATSD_PART_COUNTER, name, name_size))
+        lose_line(s, GRAPHITE_LINE_PROTOCOL);
     else
         add_increment(s, STATSD_PART_COUNTER, name, name_size, millionths);
 }
@@ -178,6 +223,7 @@ statsd_take_line(struct statsd *s, enum statsd_protocol protocol,
     if (size == 0)
         return;
     s->counts[protocol][STATSD_LINES]++;
+    s->line_memory = 0;
     if (protocol == STATSD_LINE_PROTOCOL)
         take_statsd_line(s, line, size);
     else
@@ -215,8 +261,6 @@ is_binary(const uint8_t *bytes, size_t size)
 void
 statsd_take_datagram(struct statsd *s, const uint8_t *bytes, size_t size)
 {
-    bool first = true;
-
     if (size > 0 && is_binary(bytes, size)) {
         s->counts[STATSD_LINE_PROTOCOL][STATSD_LINES]++;
         refuse_line(s, STATSD_LINE_PROTOCOL, bytes, size,
@@ -226,14 +270,7 @@ statsd_take_datagram(struct statsd *s, const uint8_t *bytes, size_t size)
     while (size > 0) {
         const uint8_t *lf = memchr(bytes, '\n', size);
         const size_t line = lf ? (size_t)(lf - bytes) : size;
-        const uint8_t *sender;
-        size_t sender_size;
-        uint64_t number;
 
-        if (first && statsd_datagram_number(bytes, line_end(bytes, line),
-                                            &sender, &sender_size, &number))
-            senders_note(&s->senders, sender, sender_size, number);
-        first = false;
         statsd_take_line(s, STATSD_LINE_PROTOCOL, bytes, line);
         bytes += lf ? line + 1 : line;
         size -= lf ? line + 1 : line;

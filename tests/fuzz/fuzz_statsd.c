@@ -1,0 +1,106 @@
+/* tests/fuzz/fuzz_statsd.c - any bytes as datagrams and lines, with the settings
+ * that change what they become.
+ *
+ * The first bytes choose: 1 timers are counted, 2 tags are part of the key, 4
+ * Graphite's lines; the sizes of names, less one; statsd.split and the length of
+ * statsd.keyspace; the memory of the sums, from next to nothing.  What follows
+ * is one datagram, or lines.
+ *
+ * Whatever the bytes: nothing ends the process; each name that is flushed makes
+ * a record; lines are counted, malformed, ignored or lost, and no more lines
+ * than there are. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/diag.h"
+#include "writer/statsd/statsd.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+#define CHOICES 6
+
+static struct config
+choose_config(const uint8_t *choice)
+{
+    struct config c = {.statsd_timers = (choice[0] & 1) != 0,
+                       .statsd_tags = (choice[0] & 2) != 0,
+                       .statsd_split = choice[3] & 3u,
+                       .key_size = choice[1] + 1u};
+    const size_t suffix = sizeof ".timer.count" - 1;
+    size_t keyspace = (choice[3] >> 2) + 1u;
+
+    /* As config_check() has it. */
+    c.keyspace_size = choice[2] + 1u;
+    if (c.keyspace_size < suffix + keyspace)
+        c.keyspace_size = suffix + keyspace;
+    memset(c.statsd_keyspace, 'k', keyspace);
+    c.statsd_keyspace[keyspace] = '\0';
+    (void)strcpy(c.graphite_count, "stats.*.count *");
+    return c;
+}
+
+/* Flushes all names: each makes a record. */
+static void
+flush(struct statsd *s, const struct layout *l)
+{
+    uint8_t bytes[MESSAGE_SIZE_MAX];
+    struct aggregate_name name;
+    struct message m, parsed;
+
+    while (aggregate_take(&s->sums, &name, &m.increment)) {
+        m.keyspace = name.keyspace;
+        m.key = name.key;
+        m.keyspace_size = (uint16_t)name.keyspace_size;
+        m.key_size = (uint16_t)name.key_size;
+        assert(message_put(l, &m, bytes) == 0);
+        assert(message_parse(l, bytes, &parsed) == 0);
+    }
+}
+
+static void
+take(struct statsd *s, bool graphite, const uint8_t *bytes, size_t size)
+{
+    while (graphite && size > 0) {
+        const uint8_t *lf = memchr(bytes, '\n', size);
+        const size_t line = lf ? (size_t)(lf - bytes) : size;
+
+        statsd_take_line(s, GRAPHITE_LINE_PROTOCOL, bytes, line);
+        bytes += lf ? line + 1 : line;
+        size -= lf ? line + 1 : line;
+    }
+    if (size > 0)
+        statsd_take_datagram(s, bytes, size);
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+    static struct statsd s;
+    struct config config;
+    struct layout layout;
+
+    if (size < CHOICES)
+        return 0;
+    diag_init("fuzz", DIAG_ERROR);
+    config = choose_config(bytes);
+    assert(layout_init(&layout, (unsigned)config.keyspace_size,
+                       (unsigned)config.key_size) == 0);
+    s = (struct statsd){.config = &config};
+    s.rules = (struct statsd_rules){.timers = config.statsd_timers,
+                                    .append_tags = config.statsd_tags,
+                                    .key_size = config.key_size};
+    datagram_init(&s.datagrams);
+    assert(aggregate_init(&s.sums, ((size_t)bytes[4] << 8 | bytes[5]) + 4096) ==
+           0);
+    for (int round = 0; round < 3; round++) {
+        take(&s, (bytes[0] & 4) != 0, bytes + CHOICES, size - CHOICES);
+        flush(&s, &layout);
+        assert(aggregate_age(&s.sums) == 0);
+    }
+    for (int p = 0; p < STATSD_PROTOCOLS; p++)
+        assert(s.counts[p][STATSD_BAD] + s.counts[p][STATSD_NO_MEMORY] <=
+               s.counts[p][STATSD_LINES]);
+    aggregate_fini(&s.sums);
+    return 0;
+}
