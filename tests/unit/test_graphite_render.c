@@ -350,46 +350,49 @@ CASE(answers_are_exact_integers, r)
                "[[null,1795219200],[null,1795219260]]"));
 }
 
-CASE(wrong_calls_are_refused_before_anything_is_read, r){
-    static const char *const rows[][2] =
-        {{"nosuch(web.a)", "unknown function: nosuch"},
-         "unknown function: no\\xe2\\x80\\xaesuch"},
-    {"seriesByTag('a=b')", "countd has no tags"},
-    {"scale(web.a)", "scale: 2 arguments, not 1"},
-    {"scale(web.a, 1, 2)", "scale: 2 arguments, not 3"},
-    {"absolute()", "absolute: 1 argument, not 0"},
-    {"summarize(web.a)", "summarize: 2 to 4 arguments, not 1"},
-    {"aliasByNode(web.a)", "aliasByNode: 2 or more arguments, not 1"},
-    {"scale(web.a, 'x')", "scale: factor is a number"},
-    {"scale(1, 2)", "scale: seriesList is a path or a call of a function"},
-    {"alias(web.a, web.b)", "alias: newName is a string in quotes"},
-    {"limit(web.a, -1)", "limit: n is an integer of at least 0"},
-    {"aliasByNode(web.a, 1.5)", "aliasByNode: nodes is the number of a node"},
-    {"summarize(web.a, '1 moon')", "summarize: intervalString is an interval"},
-    {"summarize(web.a, '1h', 'mode')",
-     "summarize: func is a value that /functions lists"},
-    {"summarize(web.a, '1h', 'sum', 1)",
-     "summarize: alignToFrom is true or false"},
-    {"aliasSub(web.a, 'w(.*)', 'x')", "aliasSub: only the search"},
-    {"scale(web.a, by=2)", "scale: there is no parameter by"},
-    {"scale(web.a, seriesList=web.b)", "scale: seriesList is there twice"},
-    {"topKeys('web', 101)", "topKeys: n is 1 to 100"},
-    {"topKeys('', 1)", "topKeys: the keyspace is empty"},
-    {"topKeys('%2', 1)", "topKeys: the keyspace has 1 to 256 bytes"},
-    {"web..a", "path web..a: an empty node"},
-    {"web..\xe2\x80\xae", "path web..\\xe2\\x80\\xae: an empty node"},
-    {"5", "a target is a path or a call of a function"},
-    {"alias(web.a, '\xff')", "a target is not UTF-8"},
-    {"sum(web.a, constantLine(1))", "sumSeries: series of different steps"}};
+CASE(wrong_calls_are_refused_before_anything_is_read, r)
+{
+    static const char *const rows[][2] = {
+        {"nosuch(web.a)", "unknown function: nosuch"},
+        {"seriesByTag('a=b')", "countd has no tags"},
+        {"scale(web.a)", "scale: 2 arguments, not 1"},
+        {"scale(web.a, 1, 2)", "scale: 2 arguments, not 3"},
+        {"absolute()", "absolute: 1 argument, not 0"},
+        {"summarize(web.a)", "summarize: 2 to 4 arguments, not 1"},
+        {"aliasByNode(web.a)", "aliasByNode: 2 or more arguments, not 1"},
+        {"scale(web.a, 'x')", "scale: factor is a number"},
+        {"scale(1, 2)", "scale: seriesList is a path or a call of a function"},
+        {"alias(web.a, web.b)", "alias: newName is a string in quotes"},
+        {"limit(web.a, -1)", "limit: n is an integer of at least 0"},
+        {"aliasByNode(web.a, 1.5)",
+         "aliasByNode: nodes is the number of a node"},
+        {"summarize(web.a, '1 moon')",
+         "summarize: intervalString is an interval"},
+        {"summarize(web.a, '1h', 'mode')",
+         "summarize: func is a value that /functions lists"},
+        {"summarize(web.a, '1h', 'sum', 1)",
+         "summarize: alignToFrom is true or false"},
+        {"aliasSub(web.a, 'w(.*)', 'x')", "aliasSub: only the search"},
+        {"scale(web.a, by=2)", "scale: there is no parameter by"},
+        {"scale(web.a, seriesList=web.b)", "scale: seriesList is there twice"},
+        {"topKeys('web', 101)", "topKeys: n is 1 to 100"},
+        {"topKeys('', 1)", "topKeys: the keyspace is empty"},
+        {"topKeys('%2', 1)", "topKeys: the keyspace has 1 to 256 bytes"},
+        {"web..a", "path web..a: an empty node"},
+        {"web..\xe2\x80\xae", "path web..\\xe2\\x80\\xae: an empty node"},
+        {"5", "a target is a path or a call of a function"},
+        {"alias(web.a, '\xff')", "a target is not UTF-8"},
+        {"sum(web.a, constantLine(1))",
+         "sumSeries: series of different steps"}};
 
-add_some(r);
-for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-    const char *got = show(r, rows[i][0], SOME);
+    add_some(r);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *got = show(r, rows[i][0], SOME);
 
-    if (strncmp(got, rows[i][1], strlen(rows[i][1])) != 0)
-        fail_msg("%s: %s, not %s", rows[i][0], got, rows[i][1]);
-    assert_int_equal(r->render.status, HTTP_BAD_REQUEST);
-}
+        if (strncmp(got, rows[i][1], strlen(rows[i][1])) != 0)
+            fail_msg("%s: %s, not %s", rows[i][0], got, rows[i][1]);
+        assert_int_equal(r->render.status, HTTP_BAD_REQUEST);
+    }
 }
 
 CASE(more_than_the_limits_is_refused, r)
