@@ -247,7 +247,18 @@ refuse_many(struct http_call *x, uint32_t most)
     return refuse_request(x, HTTP_TOO_LARGE, "too-many", detail);
 }
 
-/* Parses the body to its end.  False: *next is the answer. */
+static struct message
+message_of(const struct increment *i)
+{
+    return (struct message){.increment = i->count,
+                            .keyspace = i->keyspace.bytes,
+                            .key = i->key.bytes,
+                            .keyspace_size = (uint16_t)i->keyspace.size,
+                            .key_size = (uint16_t)i->key.size};
+}
+
+/* Parses the body to its end; each increment makes a record.  False: *next is
+ * the answer. */
 static bool
 count_all(struct http_call *x, const struct content *content, uint32_t *count,
           enum conn_next *next)
@@ -256,18 +267,27 @@ count_all(struct http_call *x, const struct content *content, uint32_t *count,
     const uint32_t most = increments_max(x);
     struct count_fault fault;
     struct count_body body;
-    struct increment i;
+    struct increment i, *to;
     int rc;
 
     begin_body(s, content, &body);
-    for (*count = 0;
-         (rc = count_body_next(&body, *count < COUNT_FEW ? &s->few[*count] : &i,
-                               &fault)) > 0;
-         ++*count)
+    for (*count = 0;; ++*count) {
+        to = *count < COUNT_FEW ? &s->few[*count] : &i;
+        rc = count_body_next(&body, to, &fault);
+        if (rc <= 0)
+            break;
+        const struct message m = message_of(to);
+
+        if (message_check(&s->ingest->logs->layout, &m) < 0) {
+            *next = refuse_request(x, HTTP_BAD_REQUEST, "bad-name",
+                                   "a name that no record can have");
+            return false;
+        }
         if (*count == most) {
             *next = refuse_many(x, most);
             return false;
         }
+    }
     if (rc == 0)
         return true;
     *next = http_refuse(
@@ -289,20 +309,13 @@ pad_name(struct increment_name *name)
            (LOGS_WORD - name->size % LOGS_WORD) % LOGS_WORD);
 }
 
-/* The body's parser has kept names to their sizes and free of NUL. */
+/* count_all() has checked the names. */
 static void
 append_one(struct logs *logs, struct increment *i)
 {
-    const struct message m = {.increment = i->count,
-                              .keyspace = i->keyspace.bytes,
-                              .key = i->key.bytes,
-                              .keyspace_size = (uint16_t)i->keyspace.size,
-                              .key_size = (uint16_t)i->key.size};
+    const struct message m = message_of(i);
     uint8_t count[8];
 
-    assert(m.keyspace_size > 0 &&
-           m.keyspace_size <= logs->layout.keyspace_size && m.key_size > 0 &&
-           m.key_size <= logs->layout.key_size);
     put_le64s(count, i->count);
     pad_name(&i->keyspace);
     pad_name(&i->key);

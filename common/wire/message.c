@@ -203,14 +203,18 @@ check_name(const uint8_t *name, size_t size, size_t field_size)
 }
 
 int
+message_check(const struct layout *l, const struct message *m)
+{
+    const int rc = check_name(m->keyspace, m->keyspace_size, l->keyspace_size);
+
+    return rc < 0 ? rc : check_name(m->key, m->key_size, l->key_size);
+}
+
+int
 message_put(const struct layout *l, const struct message *m, uint8_t *bytes)
 {
-    int rc;
+    const int rc = message_check(l, m);
 
-    rc = check_name(m->keyspace, m->keyspace_size, l->keyspace_size);
-    if (rc < 0)
-        return rc;
-    rc = check_name(m->key, m->key_size, l->key_size);
     if (rc < 0)
         return rc;
 

@@ -59,9 +59,13 @@ int layout_init(struct layout *l, unsigned keyspace_size, unsigned key_size);
 int message_parse(const struct layout *l, const uint8_t *bytes,
                   struct message *out);
 
-/* Writes one message, padded.
+/* Checks the names of a message that was not parsed: message_parse() and this are
+ * the only two checks that a record passes.
  *   -EINVAL        an empty name, or one with a NUL
  *   -ENAMETOOLONG  a name longer than its field */
+int message_check(const struct layout *l, const struct message *m);
+
+/* Writes one message, padded, after message_check(). */
 int message_put(const struct layout *l, const struct message *m,
                 uint8_t *bytes);
 

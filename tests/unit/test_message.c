@@ -17,18 +17,21 @@
 #undef __x86_64__
 #define layout_init     plain_layout_init
 #define message_parse   plain_message_parse
+#define message_check   plain_message_check
 #define message_put     plain_message_put
 #define message_is_zero plain_bytes_are_zero
 int plain_layout_init(struct layout *l, unsigned keyspace_size,
                       unsigned key_size);
 int plain_message_parse(const struct layout *l, const uint8_t *bytes,
                         struct message *out);
+int plain_message_check(const struct layout *l, const struct message *m);
 int plain_message_put(const struct layout *l, const struct message *m,
                       uint8_t *bytes);
 bool plain_bytes_are_zero(const uint8_t *at, size_t size);
 #include "common/wire/message.c"
 #undef layout_init
 #undef message_parse
+#undef message_check
 #undef message_put
 #undef message_is_zero
 
