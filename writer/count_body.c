@@ -27,12 +27,12 @@ count_body_init(struct count_body *b, enum count_format format,
     b->format = format;
     b->form = *form;
     b->form.control = format != COUNT_TSV;
-    b->at = bytes;
+    b->at = bytes + increment_text_begin(bytes, size);
     b->end = bytes + size;
     b->has_begun = b->is_array = false;
     b->line = 0;
     if (format == COUNT_JSON)
-        json_read_init(&b->json, bytes, size);
+        json_read_init(&b->json, b->at, (size_t)(b->end - b->at));
 }
 
 static int

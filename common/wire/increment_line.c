@@ -92,6 +92,12 @@ read_bytes(const struct increment_form *form, const char *field, size_t size,
     return (int)size;
 }
 
+size_t
+increment_text_begin(const void *text, size_t size)
+{
+    return size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+}
+
 const struct increment_fault *
 increment_name_read(const struct increment_form *form, const char *field,
                     size_t size, size_t max, struct increment_name *out)

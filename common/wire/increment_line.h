@@ -32,6 +32,10 @@ struct increment {
     int64_t count;
 };
 
+/* Bytes of the byte order mark that a text of increments may begin with: it is
+ * passed over. */
+size_t increment_text_begin(const void *text, size_t size);
+
 /* A fault: a stable word for programs, a text for people. */
 struct increment_fault {
     const char *code, *text;

@@ -176,6 +176,24 @@ TEST(a_body_has_its_increments_up_to_the_first_fault)
     assert_string_equal(text, "bad-name 1");
 }
 
+TEST(a_byte_order_mark_is_no_part_of_the_first_name)
+{
+    static const char tsv[] =
+        "\xef\xbb\xbfpages\t/a\t2\n\xef\xbb\xbfpages\t/b\n";
+    static const char json[] =
+        "\xef\xbb\xbf{\"keyspace\": \"pages\", \"key\": \"/a\", \"n\": 2}";
+    char said[TEXT_MAX];
+
+    spell(COUNT_TSV, tsv, sizeof tsv - 1, said);
+    assert_string_equal(said, "pages./a=2 \\xef\\xbb\\xbfpages./b=1 ");
+    spell(COUNT_JSON, json, sizeof json - 1, said);
+    assert_string_equal(said, "pages./a=2 ");
+    spell(COUNT_NDJSON, json, sizeof json - 1, said);
+    assert_string_equal(said, "pages./a=2 ");
+    spell(COUNT_TSV, tsv, 2, said); /* not a whole one */
+    assert_non_null(strstr(said, "bad-line"));
+}
+
 TEST(names_may_be_bytes_and_hexadecimal_digits)
 {
     const struct increment_form raw = {

@@ -1,6 +1,7 @@
 /* common/client/cmd/lines.c - see cmd_terminal.h: lines_open(), detect_format()
  * at the first bytes, then lines_next() and lines_fill() in turn. */
 #include "common/client/cmd/cmd_terminal.h"
+#include "common/wire/increment_line.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -211,6 +212,7 @@ give_piece(struct lines *l, size_t size, size_t taken, bool cut,
 {
     const bool rest = l->skipping;
     const char *from = l->text + l->at;
+    size_t begin;
 
     l->at += taken;
     l->skipping = cut && taken == size;
@@ -224,12 +226,9 @@ give_piece(struct lines *l, size_t size, size_t taken, bool cut,
         size--;
     l->cut = cut;
     l->number++;
-    if (l->number == 1 && size >= 3 && memcmp(from, "\xef\xbb\xbf", 3) == 0) {
-        from += 3; /* a byte order mark is none of the first name's bytes */
-        size -= 3;
-    }
-    *text = from;
-    *text_size = size;
+    begin = l->number == 1 ? increment_text_begin(from, size) : 0;
+    *text = from + begin;
+    *text_size = size - begin;
     return true;
 }
 
