@@ -1,7 +1,7 @@
 /* reader/resp/forward.c - see forward.h.
  *
  *     connect_writer() -> on_ready() -> finish_connecting()
- *     forward_add(), forward_send() -> send_messages(), close_group()
+ *     forward_add(), forward_send() -> close_group(), send_or_fail()
  *     on_ready() -> receive_acks() -> count_acks() -> release_groups()
  *     fail_connection() -> gate_replace() -> next_lost() */
 #include "reader/resp/forward.h"
@@ -27,7 +27,6 @@ static const char down_words[] =
     "-MASTERDOWN countd-write cannot be reached: nothing was counted\r\n";
 static const char unsure_words[] =
     "-UNSURE countd-write went away: counted once or not at all\r\n";
-static const char no_writer_words[] = "-READONLY countd-read has no writer\r\n";
 
 static struct diag_repeat failures;
 
@@ -97,7 +96,7 @@ retry_later(struct forward *f)
         loop_remove(f->loop, &f->source);
         (void)close(fd);
     }
-    f->state = f->state == FORWARD_NO_WRITER ? FORWARD_NO_WRITER : FORWARD_DOWN;
+    f->state = FORWARD_DOWN;
     if (loop_arm(f->loop, &f->retry, loop_now_ms(f->loop) + f->pause_ms) < 0)
         diag(DIAG_ERROR, "resp: no timer is left to connect to countd-write");
     f->pause_ms = f->pause_ms * 2 < FORWARD_RETRY_MAX ? f->pause_ms * 2
@@ -146,7 +145,6 @@ finish_connecting(struct forward *f)
         return;
     }
     f->state = FORWARD_UP;
-    f->was_up = true;
     f->pause_ms = FORWARD_RETRY_MS;
 }
 
@@ -185,9 +183,6 @@ connect_writer(struct forward *f)
             (void)close(fd);
     }
     if (rc < 0) {
-        f->state = rc == -ENOENT && !f->was_up && f->writer.size == 0
-                       ? FORWARD_NO_WRITER
-                       : FORWARD_DOWN;
         retry_later(f);
         return;
     }
@@ -234,22 +229,6 @@ send_messages(struct forward *f)
     return loop_change(f->loop, &f->source, EPOLLIN);
 }
 
-void
-forward_send(struct forward *f)
-{
-    int rc;
-
-    close_group(f);
-    if (f->state == FORWARD_UP) {
-        rc = send_messages(f);
-        if (rc < 0)
-            fail_connection(f, "broke");
-    } else if (f->state != FORWARD_CONNECTING && f->in_flight) {
-        /* Connections that waited for a place in the queue. */
-        release_groups(f);
-    }
-}
-
 /* ---- acknowledgements ---------------------------------------------------- */
 
 static void
@@ -271,7 +250,7 @@ count_acks(struct forward *f, uint64_t count)
     }
 }
 
-/* 0, or a negative errno. */
+/* 1: bytes came; 0: there are none; or a negative errno. */
 static int
 receive_acks(struct forward *f)
 {
@@ -294,7 +273,33 @@ receive_acks(struct forward *f)
         return -EPROTO;
     count_acks(f, count);
     release_groups(f);
-    return 0;
+    return 1;
+}
+
+/* Sends what was added.  A failed send does not end what can still be read:
+ * increments whose acknowledgement has arrived are counted, not unsure. */
+static void
+send_or_fail(struct forward *f)
+{
+    int rc;
+
+    if (send_messages(f) == 0)
+        return;
+    do
+        rc = receive_acks(f);
+    while (rc > 0);
+    fail_connection(f, "broke");
+}
+
+void
+forward_send(struct forward *f)
+{
+    close_group(f);
+    if (f->state == FORWARD_UP)
+        send_or_fail(f);
+    else if (f->state != FORWARD_CONNECTING && f->in_flight)
+        /* Connections that waited for a place in the queue. */
+        release_groups(f);
 }
 
 static void
@@ -310,11 +315,11 @@ on_ready(struct loop_source *source, uint32_t events)
         return;
     if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0)
         rc = receive_acks(f);
-    if (rc == 0)
-        rc = send_messages(f);
     if (rc < 0)
         fail_connection(f,
                         rc == -EPROTO ? "is not one to countd-write" : "broke");
+    else
+        send_or_fail(f);
 }
 
 /* ---- adding -------------------------------------------------------------- */
@@ -325,7 +330,7 @@ forward_refusal(struct forward *f)
     if (f->state == FORWARD_UP || f->state == FORWARD_CONNECTING)
         return NULL;
     f->stats.refused++;
-    return f->state == FORWARD_NO_WRITER ? no_writer_words : down_words;
+    return down_words;
 }
 
 bool

@@ -14,7 +14,8 @@
  *
  * If the connection breaks, each answer is replaced: by -UNSURE if its message
  * was sent, as it is then counted once or not at all; by -MASTERDOWN if it was
- * not, as it is then not counted.  The connection is tried again after 10 ms,
+ * not, as it is then not counted.  All acknowledgements that had arrived are read
+ * first, whichever way it broke.  The connection is tried again after 10 ms,
  * then with back-off up to 1 s; meanwhile forward_refusal() is the answer.
  *
  * Ownership: the caller's; loop, layout and the table of answers are borrowed.
@@ -31,12 +32,7 @@
 #define FORWARD_RETRY_MS  10
 #define FORWARD_RETRY_MAX 1000
 
-enum forward_state {
-    FORWARD_NO_WRITER, /* there is no socket, and never was one */
-    FORWARD_DOWN,
-    FORWARD_CONNECTING,
-    FORWARD_UP
-};
+enum forward_state { FORWARD_DOWN, FORWARD_CONNECTING, FORWARD_UP };
 
 /* What the state of a connection that forwards begins with: zero at first. */
 struct forward_place {
@@ -78,8 +74,7 @@ struct forward {
     uint64_t group_end;             /* of the group in flight */
     uint64_t lost;                  /* while it fails: the first not sent */
     uint32_t pause_ms;
-    bool in_flight; /* there is a group in flight */
-    bool was_up;
+    bool in_flight;    /* there is a group in flight */
     bool wants_output; /* the socket was full */
     uint8_t ack_phase; /* bytes received of the next WIN */
     enum forward_state state;
