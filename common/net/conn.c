@@ -103,6 +103,7 @@ apply_next(struct conn *c, enum conn_next next)
         c->flags |= F_HOLD;
     if (next == CONN_LONG)
         c->flags |= F_LONG;
+    cs->yields = next == CONN_YIELD;
     if (!conn_flush(c))
         return false;
     if (next == CONN_FULL && cs->wanted > 0) {
@@ -261,7 +262,8 @@ state_of(const struct conn *c, bool waits, bool gated)
     if ((c->flags & F_CLOSING) != 0)
         return waits ? CONN_BUSY : CONN_PAUSED;
     if ((c->flags & (F_HOLD | F_STARVED | F_BLOCKED)) != 0 ||
-        ((c->flags & F_AGAIN) != 0 && gated) || conn_gated(c) >= CONN_GATED_MAX)
+        ((c->flags & F_AGAIN) != 0 && gated && !c->listener->conns->yields) ||
+        conn_gated(c) >= CONN_GATED_MAX)
         return CONN_PAUSED;
     if ((waits && !stuck) || (c->flags & (F_AGAIN | F_LONG | F_READABLE)) != 0)
         return CONN_BUSY;
@@ -320,6 +322,7 @@ conn_serve(struct conn *c)
     assert(!cs->served && c->source.fd >= 0);
     cs->served = c;
     cs->out_used = cs->wanted = 0;
+    cs->yields = false;
     cs->gated_at = SIZE_MAX;
     good = conn_send_waiting(c);
     if (good && is_received_from(c) && (c->flags & (F_CLOSING | F_HOLD)) == 0 &&

@@ -143,6 +143,7 @@ conn_of_state(void *state)
 enum conn_next {
     CONN_MORE,  /* the rest is not a whole request: see need and skip */
     CONN_FULL,  /* conn_space() or conn_gate() failed: call again later */
+    CONN_YIELD, /* call take() again in the next slice: there is more to do */
     CONN_PAUSE, /* again after conn_wake(); it ends when its peer has gone */
     CONN_LONG,  /* call more(), not take(), until that says CONN_MORE; it ends
                    when its peer has gone */

@@ -61,6 +61,7 @@ struct conns {
     size_t out_used;
     size_t gated_at; /* bytes of `out` from here on are behind the gate */
     size_t wanted;   /* bytes that conn_space() had no memory for */
+    bool yields;     /* take() returned CONN_YIELD */
 
     uint32_t stall_ms;
     size_t starved;        /* connections with F_STARVED */

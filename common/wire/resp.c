@@ -1,7 +1,9 @@
 /* common/wire/resp.c - see resp.h.
  *
- *     resp_parse()     parse_array() -> parse_bulk(), or parse_inline()
- *     resp_matches()   the last * is tried again with one more byte */
+ *     resp_parse()            parse_array() -> parse_bulk(), or parse_inline()
+ *     resp_pattern_matches()  the last * is tried again with one more byte: so
+ *                             a name takes steps by the product of both sizes
+ *                             at most */
 #include "common/wire/resp.h"
 
 #include <stdio.h>
@@ -238,12 +240,111 @@ has_control_byte(const uint8_t *line, size_t length)
     return false;
 }
 
+/* The value of a hexadecimal digit; -1: it is none. */
+static int
+hex_value(uint8_t byte)
+{
+    const char *digits = "0123456789abcdef", *at;
+
+    at = byte == '\0' ? NULL : strchr(digits, byte | 0x20);
+    return !at || (byte < '0') ? -1 : (int)(at - digits);
+}
+
+/* Reads the escape behind a backslash in double quotes at line[*at]. */
+static uint8_t
+read_escape(const uint8_t *line, size_t length, size_t *at)
+{
+    static const char letters[] = "nrtba", bytes[] = "\n\r\t\b\a";
+    const uint8_t byte = line[(*at)++];
+    const char *letter = byte == '\0' ? NULL : strchr(letters, byte);
+
+    if (byte == 'x' && *at + 1 < length && hex_value(line[*at]) >= 0 &&
+        hex_value(line[*at + 1]) >= 0) {
+        *at += 2;
+        return (uint8_t)(hex_value(line[*at - 2]) << 4 |
+                         hex_value(line[*at - 1]));
+    }
+    return letter ? (uint8_t)bytes[letter - letters] : byte;
+}
+
+/* Reads a word with quotes in it at line[*at] into the request's own memory, as
+ * redis-cli writes it.  False: a quote is not closed, or not by the end of the
+ * word. */
+static bool
+parse_quoted_word(const uint8_t *line, size_t length, size_t *at,
+                  struct resp_request *out, size_t *used)
+{
+    struct resp_arg *arg = &out->args[out->count++];
+    uint8_t quote = 0;
+    size_t i = *at;
+
+    arg->at = out->unquoted + *used;
+    while (i < length && (quote != 0 || !is_blank(line[i]))) {
+        const uint8_t byte = line[i++];
+
+        if (quote != 0 && byte == quote) {
+            if (i < length && !is_blank(line[i]))
+                return false;
+            quote = 0;
+            break;
+        }
+        if (quote == 0 && (byte == '"' || byte == '\''))
+            quote = byte;
+        else if (quote == '"' && byte == '\\' && i < length)
+            out->unquoted[(*used)++] = read_escape(line, length, &i);
+        else if (quote == '\'' && byte == '\\' && i < length && line[i] == '\'')
+            out->unquoted[(*used)++] = line[i++];
+        else
+            out->unquoted[(*used)++] = byte;
+    }
+    arg->size = (uint32_t)(out->unquoted + *used - arg->at);
+    *at = i;
+    return quote == 0;
+}
+
+static size_t
+word_end(const uint8_t *line, size_t length, size_t at)
+{
+    while (at < length && !is_blank(line[at]))
+        at++;
+    return at;
+}
+
+/* Cuts a line into words.  With `quotes` one that has some is read by their
+ * rules. */
+static enum resp_parsed
+parse_words(const uint8_t *line, size_t length, bool quotes,
+            struct resp_request *out)
+{
+    size_t at = 0, used = 0, end;
+
+    for (out->count = 0;; at = end) {
+        while (at < length && is_blank(line[at]))
+            at++;
+        if (at == length)
+            return RESP_WHOLE;
+        if (out->count == RESP_ARGS_MAX)
+            return refuse_request(out, "too big inline request");
+        end = word_end(line, length, at);
+        if (quotes && (memchr(line + at, '"', end - at) ||
+                       memchr(line + at, '\'', end - at))) {
+            end = at;
+            if (!parse_quoted_word(line, length, &end, out, &used))
+                return refuse_request(out, "unbalanced quotes in request");
+            continue;
+        }
+        out->args[out->count].at = line + at;
+        out->args[out->count++].size = (uint32_t)(end - at);
+    }
+}
+
 static enum resp_parsed
 parse_inline(const uint8_t *bytes, size_t size, struct resp_request *out)
 {
     const size_t most = size < RESP_INLINE_MAX + 1 ? size : RESP_INLINE_MAX + 1;
     const uint8_t *end = memchr(bytes, '\n', most);
-    size_t length, at = 0;
+    enum resp_parsed parsed;
+    size_t length;
 
     if (!end)
         return most > RESP_INLINE_MAX
@@ -255,26 +356,14 @@ parse_inline(const uint8_t *bytes, size_t size, struct resp_request *out)
         length--;
     if (has_control_byte(bytes, length))
         return refuse_request(out, "control byte in an inline command");
-    while (at < length) {
-        const size_t begin = at;
-
-        while (at < length && !is_blank(bytes[at]))
-            at++;
-        if (at > begin && out->count == RESP_ARGS_MAX)
-            return refuse_request(out, "too big inline request");
-        if (at > begin) {
-            out->args[out->count].at = bytes + begin;
-            out->args[out->count++].size = (uint32_t)(at - begin);
-        } else {
-            at++;
-        }
-    }
-    if (is_http(out))
+    /* First without quotes: those of a web page do not hide that it is one. */
+    parsed = parse_words(bytes, length, false, out);
+    if (parsed == RESP_WHOLE && is_http(out))
         return RESP_HTTP;
-    if (memchr(bytes, '"', length) || memchr(bytes, '\'', length))
-        return refuse_request(out,
-                              "quotes are not supported in inline commands");
-    return RESP_WHOLE;
+    if (parsed == RESP_WHOLE &&
+        (memchr(bytes, '"', length) || memchr(bytes, '\'', length)))
+        return parse_words(bytes, length, true, out);
+    return parsed;
 }
 
 enum resp_parsed
@@ -290,78 +379,108 @@ resp_parse(const uint8_t *bytes, size_t size, struct resp_request *out)
 
 /* ---- patterns ------------------------------------------------------------ */
 
-/* Whether the set that begins at pattern[*at] (behind '[') has `byte`; *at
- * passes its ']'. */
-static bool
-is_in_set(const uint8_t *pattern, size_t size, size_t *at, uint8_t byte)
+/* Elements that are no literal byte; sets are numbered from ANY_SET on. */
+enum { ANY_BYTE = 256, ANY_BYTES, ANY_SET };
+
+static void
+add_range(uint64_t set[4], uint8_t low, uint8_t high)
 {
-    const bool negated = *at < size && pattern[*at] == '^';
-    bool found = false;
-    size_t i = *at + (negated ? 1 : 0);
-
-    while (i < size && pattern[i] != ']') {
-        uint8_t low, high;
-
-        if (pattern[i] == '\\' && i + 1 < size)
-            i++;
-        low = high = pattern[i];
-        if (i + 2 < size && pattern[i + 1] == '-') {
-            high = pattern[i + 2];
-            i += 2;
-        }
-        if (low > high) {
-            const uint8_t swap = low;
-
-            low = high;
-            high = swap;
-        }
-        found |= byte >= low && byte <= high;
-        i++;
-    }
-    *at = i < size ? i + 1 : size;
-    return found != negated;
+    for (unsigned byte = low; byte <= high; byte++)
+        set[byte / 64] |= UINT64_C(1) << byte % 64;
 }
 
-/* Whether the next element of the pattern, which is no *, matches `byte`. */
-static bool
-matches_one(const uint8_t *pattern, size_t size, size_t *at, uint8_t byte)
+/* Reads the set behind '[' at text[i]; returns what is behind its ']'. */
+static size_t
+compile_set(struct resp_pattern *out, const uint8_t *text, size_t size,
+            size_t i)
 {
-    const uint8_t p = pattern[(*at)++];
+    const bool negated = i < size && text[i] == '^';
+    uint64_t *set = out->sets[out->set_count];
 
-    if (p == '?')
-        return true;
-    if (p == '[')
-        return is_in_set(pattern, size, at, byte);
-    if (p == '\\' && *at < size)
-        return pattern[(*at)++] == byte;
-    return p == byte;
+    memset(set, 0, sizeof out->sets[0]);
+    for (i += negated ? 1 : 0; i < size && text[i] != ']'; i++) {
+        uint8_t low, high;
+
+        if (text[i] == '\\' && i + 1 < size)
+            i++;
+        low = high = text[i];
+        if (i + 2 < size && text[i + 1] == '-') {
+            high = text[i + 2];
+            i += 2;
+        }
+        add_range(set, low < high ? low : high, low < high ? high : low);
+    }
+    for (int k = 0; negated && k < 4; k++)
+        set[k] = ~set[k];
+    out->elements[out->count++] = (uint16_t)(ANY_SET + out->set_count++);
+    return i < size ? i + 1 : size;
 }
 
 bool
-resp_matches(const uint8_t *pattern, size_t pattern_size, const uint8_t *name,
-             size_t name_size)
+resp_pattern_compile(struct resp_pattern *out, const uint8_t *text, size_t size)
 {
+    bool is_literal = true;
+
+    if (size > RESP_PATTERN_MAX)
+        return false;
+    out->count = out->set_count = out->prefix_size = 0;
+    for (size_t i = 0; i < size;) {
+        const uint8_t byte = text[i++];
+        const bool is_star = byte == '*';
+
+        if (byte == '[') {
+            i = compile_set(out, text, size, i);
+        } else if (byte == '\\' && i < size) {
+            out->elements[out->count++] = text[i++];
+        } else if (!is_star || out->count == 0 ||
+                   out->elements[out->count - 1] != ANY_BYTES) {
+            out->elements[out->count++] = is_star       ? ANY_BYTES
+                                          : byte == '?' ? ANY_BYTE
+                                                        : byte;
+        }
+        is_literal &= out->elements[out->count - 1] < ANY_BYTE;
+        if (is_literal && out->prefix_size < sizeof out->prefix)
+            out->prefix[out->prefix_size++] =
+                (uint8_t)out->elements[out->count - 1];
+    }
+    return true;
+}
+
+static bool
+matches_byte(const struct resp_pattern *p, uint16_t element, uint8_t byte)
+{
+    if (element < ANY_BYTE)
+        return element == byte;
+    return element == ANY_BYTE ||
+           (element >= ANY_SET &&
+            (p->sets[element - ANY_SET][byte / 64] >> byte % 64 & 1) != 0);
+}
+
+bool
+resp_pattern_matches(const struct resp_pattern *pattern, const uint8_t *name,
+                     size_t size)
+{
+    const uint16_t *elements = pattern->elements;
     size_t p = 0, n = 0, star = SIZE_MAX, star_n = 0;
 
-    while (n < name_size) {
-        if (p < pattern_size && pattern[p] == '*') {
+    while (n < size) {
+        if (p < pattern->count && elements[p] == ANY_BYTES) {
             star = ++p;
             star_n = n;
-            continue;
-        }
-        if (p < pattern_size &&
-            matches_one(pattern, pattern_size, &p, name[n])) {
+        } else if (p < pattern->count &&
+                   matches_byte(pattern, elements[p], name[n])) {
+            p++;
             n++;
-            continue;
-        }
-        if (star == SIZE_MAX)
+        } else if (star == SIZE_MAX) {
             return false;
-        p = star;
-        n = ++star_n;
+        } else {
+            p = star;
+            n = ++star_n;
+        }
     }
-    while (p < pattern_size && pattern[p] == '*')
+    while (p < pattern->count && elements[p] == ANY_BYTES)
         p++;
-    return p == pattern_size;
+    return p == pattern->count;
 }
 
 /* ---- answers ------------------------------------------------------------- */

@@ -1,7 +1,8 @@
 /* common/wire/resp.h - requests and answers of Redis clients (RESP2, RESP3).
  *
  * A request is an array of bulks, or an inline command: words with blanks
- * between, on a line that ends in LF or CR LF.
+ * between, on a line that ends in LF or CR LF.  A word may be "quoted", with
+ * \n \r \t \b \a \xHH \\ and \" in it, or 'quoted', with \' in it.
  *
  *     *2 CR LF $4 CR LF ECHO CR LF $2 CR LF hi CR LF        ECHO hi LF
  *
@@ -20,10 +21,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RESP_ARGS_MAX   4100
-#define RESP_BULK_MAX   65536 /* bytes of one argument */
-#define RESP_INLINE_MAX 65536 /* bytes of an inline command */
-#define RESP_ERROR_MAX  64    /* bytes of `why`, with NUL */
+#define RESP_ARGS_MAX    4100
+#define RESP_BULK_MAX    65536 /* bytes of one argument */
+#define RESP_INLINE_MAX  65536 /* bytes of an inline command */
+#define RESP_PATTERN_MAX 4096  /* bytes of a pattern */
+#define RESP_ERROR_MAX   64    /* bytes of `why`, with NUL */
 #define RESP_NUMBER_SIZE                                                       \
     ((size_t)32) /* a number, or the head of a bulk or array */
 #define RESP_BULK_SIZE(size) ((size_t)(size) + RESP_NUMBER_SIZE)
@@ -45,7 +47,8 @@ struct resp_request {
     size_t need;  /* PARTIAL: bytes that must be there */
     size_t count; /* WHOLE: arguments; 0: nothing to do */
     char why[RESP_ERROR_MAX];
-    struct resp_arg args[RESP_ARGS_MAX]; /* point into the bytes parsed */
+    struct resp_arg args[RESP_ARGS_MAX]; /* in the bytes parsed, or in: */
+    uint8_t unquoted[RESP_INLINE_MAX];   /* words without their quotes */
 };
 
 /* Parses the request that `bytes` begin with. */
@@ -58,9 +61,24 @@ bool resp_integer(const struct resp_arg *arg, int64_t *out);
 /* Whether the argument is `word`, which is lower case, in any case. */
 bool resp_is_word(const struct resp_arg *arg, const char *word);
 
-/* Whether `name` matches a pattern of *, ?, [a-z], [^a] and backslash. */
-bool resp_matches(const uint8_t *pattern, size_t pattern_size,
-                  const uint8_t *name, size_t name_size);
+/* A pattern of *, ?, [a-z], [^a] and backslash, compiled. */
+struct resp_pattern {
+    size_t count;       /* of elements */
+    size_t set_count;   /* of sets */
+    size_t prefix_size; /* bytes that every name begins with which matches */
+    uint8_t prefix[256];
+    uint16_t elements[RESP_PATTERN_MAX];
+    uint64_t sets[(RESP_PATTERN_MAX + 1) / 2][4]; /* a bit for each byte */
+};
+
+/* False: the pattern is longer than RESP_PATTERN_MAX. */
+bool resp_pattern_compile(struct resp_pattern *out, const uint8_t *text,
+                          size_t size);
+
+/* In the worst case takes time by the product of the sizes of a name and of the
+ * pattern's part behind its last *. */
+bool resp_pattern_matches(const struct resp_pattern *pattern,
+                          const uint8_t *name, size_t size);
 
 /* A type byte, the number in decimal, CR LF: ':' integer, '*' array, '%' map,
  * ',' double, '$' bulk of that many bytes. */

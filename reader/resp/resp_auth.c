@@ -58,13 +58,21 @@ resp_auth_allows(struct resp_call *call, const struct resp_command *command,
 }
 
 bool
-resp_auth_take(struct resp_call *call, const struct resp_arg *token,
-               enum conn_next *answer)
+resp_auth_take(struct resp_call *call, const struct resp_arg *name,
+               const struct resp_arg *token, enum conn_next *answer)
 {
     struct tokens *tokens = call->service->tokens;
     struct resp_state *s = call->state;
     unsigned rights;
 
+    if (!tokens && name) {
+        /* As in Redis: the default user has any password. */
+        if (name->size == 7 && memcmp(name->at, "default", 7) == 0)
+            return true;
+        *answer = resp_answer(call, "-WRONGPASS invalid username-password pair "
+                                    "or user is disabled.\r\n");
+        return false;
+    }
     if (!tokens) {
         *answer = resp_error(
             call, "AUTH <password> called without any password configured for "
@@ -84,7 +92,7 @@ resp_auth_take(struct resp_call *call, const struct resp_arg *token,
     return true;
 }
 
-/* AUTH TOKEN, AUTH NAME TOKEN; the name says nothing. */
+/* AUTH TOKEN, AUTH NAME TOKEN; of a token the name says nothing. */
 enum conn_next
 resp_do_auth(struct resp_call *call)
 {
@@ -92,7 +100,8 @@ resp_do_auth(struct resp_call *call)
 
     if (call->count > 3)
         return resp_syntax_error(call);
-    if (!resp_auth_take(call, &call->args[call->count - 1], &answer))
+    if (!resp_auth_take(call, call->count == 3 ? &call->args[1] : NULL,
+                        &call->args[call->count - 1], &answer))
         return answer;
     return resp_answer(call, "+OK\r\n");
 }

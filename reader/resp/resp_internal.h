@@ -5,12 +5,15 @@
  *
  *     CONN_MORE   answered
  *     CONN_FULL   there is no memory now: the command is done again later
+ *     CONN_YIELD  gives way: the command is done again, and goes on where
+ *                 state->progress says
  *     CONN_PAUSE  waits in line: the command is done again later
  *     CONN_LONG   its answer is made in steps from now on
  *     CONN_END    answered, and that was the last answer */
 #ifndef COUNTD_READER_RESP_RESP_INTERNAL_H
 #define COUNTD_READER_RESP_RESP_INTERNAL_H
 
+#include "common/base/clock.h"
 #include "reader/resp/resp_service.h"
 
 #define RESP_CLIENT_NAME_MAX 64
@@ -19,19 +22,28 @@
 struct resp_state {
     struct forward_place place; /* first: forward.h */
     struct waiting_line_place line;
-    struct list_link waiting; /* for WAIT; NULL: never waited */
-    uint64_t wait_until_ms;   /* monotonic; 0: no end */
-    uint64_t id;              /* 0: not given yet */
-    struct chain queued;      /* requests of the transaction */
+    struct list_link waiting;        /* for WAIT; NULL: never waited */
+    uint64_t wait_until_ms;          /* monotonic; 0: no end */
+    uint64_t id;                     /* 0: not given yet */
+    uint64_t began_ms;               /* monotonic: its first request */
+    const struct resp_command *last; /* that was done */
+    uint32_t progress; /* arguments that the command has done; 0: it begins */
+    uint32_t found;    /* of these, for EXISTS */
+
+    struct list_link transaction; /* NULL: never queued */
+    uint64_t multi_ms;            /* monotonic: its first request */
+    struct chain queued;          /* requests of the transaction */
     uint32_t queued_count;
     uint8_t protocol;  /* 3, or 2 */
     bool is_queueing;  /* between MULTI and EXEC */
     bool is_replaying; /* EXEC is being done */
     bool is_aborted;   /* the transaction has a request that cannot be done */
-    bool is_waiting;   /* WAIT is being done */
-    bool is_trusted;   /* needs no token */
-    bool has_token;    /* `token` is one that was known */
-    uint8_t rights;    /* enum tokens_right, or-ed */
+    bool is_expired;   /* others needed its memory */
+    bool has_no_database; /* SELECT of another one than 0 was refused */
+    bool is_waiting;      /* WAIT is being done */
+    bool is_trusted;      /* needs no token */
+    bool has_token;       /* `token` is one that was known */
+    uint8_t rights;       /* enum tokens_right, or-ed */
     struct hash_wide token;
     uint8_t name_size;
     uint8_t name[RESP_CLIENT_NAME_MAX];
@@ -56,8 +68,10 @@ struct resp_command {
     uint8_t rights; /* enum tokens_right: one of these is needed; 0: no token */
 };
 
-/* Commands that take effect while a transaction queues. */
+/* Commands that take effect while a transaction queues, and commands that read
+ * no database. */
 #define RESP_IMMEDIATE INT64_C(64)
+#define RESP_SERVER    INT64_C(128)
 
 /* ---- resp_commands.c ---- */
 
@@ -70,6 +84,13 @@ resp_command_by_name(const struct resp_command_place *places,
                      const struct resp_arg *name);
 
 size_t resp_command_count(void);
+
+/* Whether the connection has to give way. */
+static inline bool
+resp_is_late(const struct resp_call *call)
+{
+    return clock_ns() >= call->service->until_ns;
+}
 
 static inline bool
 resp_is_3(const struct resp_call *call)
@@ -101,6 +122,10 @@ enum conn_next resp_error(struct resp_call *call, const char *format, ...)
 enum conn_next resp_answer_number(struct resp_call *call, int64_t value);
 enum conn_next resp_answer_nil(struct resp_call *call);
 enum conn_next resp_answer_bulk(struct resp_call *call, const void *bytes,
+                                size_t size);
+
+/* A text of lines: verbatim with RESP3, else a bulk. */
+enum conn_next resp_answer_text(struct resp_call *call, const void *text,
                                 size_t size);
 
 /* "*N", or "%N" of N pairs with RESP3 (else twice as many elements). */
@@ -162,6 +187,7 @@ enum conn_next resp_do_members(struct resp_call *call);
 enum conn_next resp_do_card(struct resp_call *call);
 enum conn_next resp_do_rank(struct resp_call *call);
 enum conn_next resp_do_type(struct resp_call *call);
+enum conn_next resp_do_ttl(struct resp_call *call);
 enum conn_next resp_do_exists(struct resp_call *call);
 
 enum resp_member { RESP_MEMBER_TEXT, RESP_MEMBER_SCORE, RESP_MEMBER_EXISTS };
@@ -176,6 +202,10 @@ size_t resp_put_row(const struct resp_call *call, uint8_t *out,
                     int64_t count);
 enum conn_next resp_too_many_rows(struct resp_call *call);
 enum conn_next resp_do_range(struct resp_call *call);
+
+/* What of a hash is answered. */
+enum resp_map { RESP_MAP_NONE, RESP_MAP_BOTH, RESP_MAP_KEYS, RESP_MAP_VALUES };
+
 enum conn_next resp_do_getall(struct resp_call *call);
 enum conn_next resp_do_count(struct resp_call *call);
 enum conn_next resp_do_score_range(struct resp_call *call);
@@ -192,12 +222,27 @@ enum conn_next resp_do_echo(struct resp_call *call);
 enum conn_next resp_do_hello(struct resp_call *call);
 enum conn_next resp_do_select(struct resp_call *call);
 enum conn_next resp_do_client(struct resp_call *call);
+enum conn_next resp_do_quit(struct resp_call *call);
+enum conn_next resp_do_reset(struct resp_call *call);
+
+/* A name and its value, as bulks. */
+size_t resp_put_pair(uint8_t *out, const char *name, const char *value);
+
+#define RESP_REDIS_VERSION "7.0.0"
+
+/* ---- resp_server.c ---- */
+enum conn_next resp_unknown_subcommand(struct resp_call *call,
+                                       const char *command);
+enum conn_next resp_client_help(struct resp_call *call);
+enum conn_next resp_client_info(struct resp_call *call);
+enum conn_next resp_client_list(struct resp_call *call);
+
+/* A step of CLIENT LIST. */
+enum conn_next resp_clients_step(struct resp_call *call);
 enum conn_next resp_do_config(struct resp_call *call);
 enum conn_next resp_do_command(struct resp_call *call);
 enum conn_next resp_do_cluster(struct resp_call *call);
 enum conn_next resp_do_info(struct resp_call *call);
-enum conn_next resp_do_quit(struct resp_call *call);
-enum conn_next resp_do_reset(struct resp_call *call);
 
 /* ---- resp_auth.c ---- */
 
@@ -212,14 +257,15 @@ bool resp_auth_allows(struct resp_call *call,
                       const struct resp_command *command,
                       enum conn_next *answer);
 
-/* Takes a token; false: *answer has the error. */
-bool resp_auth_take(struct resp_call *call, const struct resp_arg *token,
-                    enum conn_next *answer);
+/* Takes a token; name NULL: none was given.  False: *answer has the error. */
+bool resp_auth_take(struct resp_call *call, const struct resp_arg *name,
+                    const struct resp_arg *token, enum conn_next *answer);
 enum conn_next resp_do_auth(struct resp_call *call);
 
 /* ---- resp_scan.c ---- */
 enum conn_next resp_do_scan(struct resp_call *call);
 enum conn_next resp_do_scan_keys(struct resp_call *call);
+enum conn_next resp_do_keys(struct resp_call *call);
 enum conn_next resp_do_dbsize(struct resp_call *call);
 
 /* A step of the answer that is made in steps, which the connection is served
@@ -237,7 +283,10 @@ enum conn_next resp_queue(struct resp_call *call, const uint8_t *bytes,
                           size_t size);
 void resp_drop_transaction(struct resp_service *r, struct resp_state *s);
 
-/* Does what is queued; CONN_MORE: all of it. */
+/* One of its requests cannot be done: it queues no more, and EXEC says so. */
+void resp_abort_transaction(struct resp_service *r, struct resp_state *s);
+
+/* Does what is queued; CONN_MORE: all of it, or as much as fits the turn. */
 enum conn_next resp_replay(struct resp_call *call);
 
 /* WAIT: CONN_MORE when it is answered, else CONN_PAUSE or CONN_FULL. */

@@ -11,7 +11,6 @@
 #include "common/setup/time_text.h"
 #include "common/wire/increment_line.h"
 
-#define STEP_NS    UINT64_C(1000000)
 #define DAY_S      INT64_C(86400)
 #define DIGITS_MAX 6
 
@@ -21,12 +20,14 @@
 static bool
 parse_date(const uint8_t *text, size_t size, int64_t *from)
 {
-    static const uint8_t form[] = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]";
     char date[] = "2026-11-20";
     uint64_t ms;
 
-    if (!resp_matches(form, sizeof form - 1, text, size))
+    if (size != sizeof date - 1)
         return false;
+    for (size_t i = 0; i < size; i++)
+        if (date[i] == '-' ? text[i] != '-' : text[i] < '0' || text[i] > '9')
+            return false;
     memcpy(date, text, size);
     if (time_text_parse(date, 0, true, &ms) < 0)
         return false;
@@ -166,7 +167,7 @@ resp_period_step(struct resp_call *call)
     struct resp_job *job = &r->job;
 
     if (!job->is_done) {
-        job->is_done = history_query_step(&r->period, clock_ns() + STEP_NS);
+        job->is_done = history_query_step(&r->period, r->until_ns);
         store_read_end(r->store);
         if (!job->is_done)
             return CONN_LONG;

@@ -20,7 +20,7 @@ struct rows {
     uint64_t count;
     bool ascending;
     bool with_scores;
-    bool is_map; /* of names and counts */
+    enum resp_map map; /* of names and counts */
 };
 
 /* ---- answering ----------------------------------------------------------- */
@@ -55,11 +55,13 @@ put_row(const struct resp_call *call, uint8_t *out, const struct rows *rows,
     const uint16_t key_size = get_le16(row + 8);
     size_t size;
 
-    if (!rows->is_map)
+    if (rows->map == RESP_MAP_NONE)
         return resp_put_row(call, out, rows->with_scores, key, key_size,
                             get_le64s(row));
-    size = resp_put_bulk(out, key, key_size);
-    return size + resp_put_number_bulk(out + size, get_le64s(row));
+    size = rows->map == RESP_MAP_VALUES ? 0 : resp_put_bulk(out, key, key_size);
+    if (rows->map != RESP_MAP_KEYS)
+        size += resp_put_number_bulk(out + size, get_le64s(row));
+    return size;
 }
 
 /* Writes the rows that the store gave, of `bytes` bytes. */
@@ -68,9 +70,10 @@ put_rows(struct resp_call *call, uint8_t *out, const struct rows *rows,
          const struct store_query *q)
 {
     const uint8_t *starts[RESP_ROWS_MAX];
-    size_t size = rows->is_map ? resp_put_map(call, out, (size_t)q->rows)
-                               : resp_put_rows(call, out, rows->with_scores,
-                                               (int64_t)q->rows);
+    size_t size =
+        rows->map == RESP_MAP_BOTH
+            ? resp_put_map(call, out, (size_t)q->rows)
+            : resp_put_rows(call, out, rows->with_scores, (int64_t)q->rows);
     const uint8_t *at = q->bytes;
 
     for (uint64_t i = 0; i < q->rows; i++) {
@@ -216,7 +219,7 @@ enum conn_next
 resp_do_getall(struct resp_call *call)
 {
     const struct resp_arg *keyspace = &call->args[1];
-    struct rows rows = {.is_map = true};
+    struct rows rows = {.map = (enum resp_map)call->command->option};
     enum conn_next answer;
     int64_t keys;
 
@@ -236,6 +239,18 @@ struct bounds {
     int64_t low, high;
 };
 
+/* As strtod() has them, in any case. */
+static bool
+is_infinite(const struct resp_arg *number)
+{
+    const bool has_sign =
+        number->size > 0 && (number->at[0] == '-' || number->at[0] == '+');
+    const struct resp_arg word = {.at = number->at + (has_sign ? 1 : 0),
+                                  .size = number->size - (has_sign ? 1 : 0)};
+
+    return resp_is_word(&word, "inf") || resp_is_word(&word, "infinity");
+}
+
 /* Reads a bound; *value is the least count that is not below it (lowest), or
  * the greatest that is not above it.  False: it is not a number; *none: no
  * count is within it. */
@@ -249,8 +264,7 @@ parse_bound(const struct resp_arg *arg, bool is_low, int64_t *value, bool *none)
     struct decimal d;
     int128 scaled, whole;
 
-    if (resp_is_word(&number, "-inf") || resp_is_word(&number, "+inf") ||
-        resp_is_word(&number, "inf")) {
+    if (is_infinite(&number)) {
         *none |= (number.at[0] == '-') != is_low;
         *value = is_low ? INT64_MIN : INT64_MAX;
         return true;

@@ -196,31 +196,42 @@ put_member(const struct resp_call *call, uint8_t *out,
     return resp_put_number_bulk(out, read->count);
 }
 
-/* The keys args[first] and later: one alone, or an array of them. */
+/* The keys args[first] and later: one alone, or an array of them, which gives
+ * way between two. */
 static enum conn_next
 answer_members(struct resp_call *call, const struct resp_arg *keyspace,
                size_t first, bool is_array)
 {
-    const size_t keys = call->count - first;
+    struct resp_state *s = call->state;
     struct last_answers_read read;
-    enum conn_next answer;
-    size_t size = 0;
+    enum conn_next next = CONN_MORE;
     uint8_t *out;
 
-    if ((first > 1 && !resp_check_keyspace(call, false, &answer)) ||
-        !resp_check_keys(call, first, call->count, &answer))
-        return answer;
-    out = resp_space(call, (keys + is_array) * 2 * RESP_NUMBER_SIZE);
-    if (!out)
-        return CONN_FULL;
-    if (is_array)
-        size = resp_put_number(out, '*', (int64_t)keys);
-    for (size_t i = first; i < call->count; i++) {
-        if (resp_read_count(call, keyspace, &call->args[i], &read) < 0)
+    if (s->progress == 0 &&
+        ((first > 1 && !resp_check_keyspace(call, false, &next)) ||
+         !resp_check_keys(call, first, call->count, &next)))
+        return next;
+    for (size_t i = first + s->progress; i < call->count; i++) {
+        const bool begins = is_array && i == first;
+        const int rc = resp_read_count(call, keyspace, &call->args[i], &read);
+        size_t size = 0;
+
+        /* Of one that is read later the error stands in its place. */
+        if (rc < 0 && i == first)
             return resp_unreadable(call);
-        size += put_member(call, out + size, &read);
+        out = rc < 0 ? NULL : resp_space(call, 3 * RESP_NUMBER_SIZE);
+        next = rc < 0 ? resp_unreadable(call) : out ? CONN_MORE : CONN_FULL;
+        if (next != CONN_MORE)
+            return next;
+        if (begins)
+            size = resp_put_number(out, '*', (int64_t)(call->count - first));
+        if (rc == 0)
+            resp_put(call, size + put_member(call, out + size, &read));
+        s->progress++;
+        if (i + 1 < call->count && resp_is_late(call))
+            return CONN_YIELD;
     }
-    resp_put(call, size);
+    s->progress = 0;
     return CONN_MORE;
 }
 
@@ -357,17 +368,38 @@ resp_do_type(struct resp_call *call)
     return kind < 0 ? resp_unreadable(call) : resp_answer(call, words[kind]);
 }
 
+/* What exists has no time to live. */
+enum conn_next
+resp_do_ttl(struct resp_call *call)
+{
+    const int kind = find_kind(call, &call->args[1]);
+
+    return kind < 0 ? resp_unreadable(call)
+                    : resp_answer_number(call, kind == KIND_NONE ? -2 : -1);
+}
+
+/* Gives way between two names. */
 enum conn_next
 resp_do_exists(struct resp_call *call)
 {
-    int64_t count = 0;
+    struct resp_state *s = call->state;
+    enum conn_next next;
 
-    for (size_t i = 1; i < call->count; i++) {
+    for (size_t i = 1 + s->progress; i < call->count; i++) {
         const int kind = find_kind(call, &call->args[i]);
 
-        if (kind < 0)
-            return resp_unreadable(call);
-        count += kind != KIND_NONE;
+        if (kind < 0) {
+            next = resp_unreadable(call);
+            goto reset;
+        }
+        s->found += kind != KIND_NONE;
+        s->progress++;
+        if (i + 1 < call->count && resp_is_late(call))
+            return CONN_YIELD;
     }
-    return resp_answer_number(call, count);
+    next = resp_answer_number(call, s->found);
+reset:
+    if (next == CONN_MORE)
+        s->progress = s->found = 0;
+    return next;
 }

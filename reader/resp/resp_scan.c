@@ -1,4 +1,4 @@
-/* reader/resp/resp_scan.c - SCAN and DBSIZE, which look at every keyspace;
+/* reader/resp/resp_scan.c - SCAN, KEYS and DBSIZE, which look at every keyspace;
  * ZSCAN and HSCAN, which look at every key of one.
  *
  * The cursor of SCAN is the number of names listed before it, in byte order.
@@ -12,7 +12,7 @@
  * pattern that begins with literal bytes only looks at the keys that do.
  *
  *     resp_do_scan_keys()
- *     resp_do_scan() -> begin_job()
+ *     resp_do_scan(), resp_do_keys() -> begin_job()
  *     resp_step_job() -> step_list() -> list_some() -> add_name() */
 #include "reader/resp/resp_internal.h"
 
@@ -25,7 +25,6 @@
 #include "reader/resp/resp_period.h"
 
 #define SCAN_COUNT 10 /* without COUNT */
-#define STEP_NS    UINT64_C(1000000)
 
 /* ---- SCAN ---------------------------------------------------------------- */
 
@@ -41,6 +40,18 @@ parse_cursor(const struct resp_arg *arg, uint64_t *out)
     return true;
 }
 
+/* Compiles the pattern of a command; false: *answer has the error. */
+static bool
+compile_pattern(struct resp_call *call, const struct resp_arg *text,
+                enum conn_next *answer)
+{
+    if (resp_pattern_compile(&call->service->pattern, text->at, text->size))
+        return true;
+    *answer =
+        resp_error(call, "a pattern is longer than %d bytes", RESP_PATTERN_MAX);
+    return false;
+}
+
 /* Options, from args[first] on; false: *answer has the error. */
 static bool
 parse_scan(struct resp_call *call, struct resp_job *job, size_t first,
@@ -54,10 +65,9 @@ parse_scan(struct resp_call *call, struct resp_job *job, size_t first,
             *answer = resp_syntax_error(call);
             return false;
         }
-        if (resp_is_word(&call->args[i], "match") &&
-            value->size <= sizeof job->pattern) {
-            memcpy(job->pattern, value->at, value->size);
-            job->pattern_size = value->size;
+        if (resp_is_word(&call->args[i], "match")) {
+            if (!compile_pattern(call, value, answer))
+                return false;
             job->has_pattern = true;
         } else if (resp_is_word(&call->args[i], "count")) {
             if (!resp_integer(value, &count)) {
@@ -69,8 +79,7 @@ parse_scan(struct resp_call *call, struct resp_job *job, size_t first,
                 return false;
             }
             job->left = (uint64_t)count;
-        } else if (job->kind == RESP_JOB_SCAN &&
-                   resp_is_word(&call->args[i], "type")) {
+        } else if (first == 2 && resp_is_word(&call->args[i], "type")) {
             job->matches_type = resp_is_word(value, "zset");
         } else {
             *answer = resp_syntax_error(call);
@@ -113,6 +122,8 @@ begin_job(struct resp_call *call, const struct resp_job *job)
     if (!waiting_line_enter(&r->line, call->conn, &call->state->line))
         return CONN_PAUSE;
     r->job = *job;
+    if (job->has_pattern)
+        r->job_pattern = r->pattern;
     if (end) {
         r->job.position = job->skip;
         r->job.skip = 0;
@@ -144,43 +155,49 @@ resp_do_dbsize(struct resp_call *call)
     return begin_job(call, &job);
 }
 
+/* As SCAN has them, at once; too many are an error. */
+enum conn_next
+resp_do_keys(struct resp_call *call)
+{
+    const struct resp_job job = {.kind = RESP_JOB_KEYS,
+                                 .left = UINT64_MAX,
+                                 .matches_type = true,
+                                 .has_pattern = true};
+    enum conn_next answer;
+
+    if (!compile_pattern(call, &call->args[1], &answer))
+        return answer;
+    return begin_job(call, &job);
+}
+
 /* ---- ZSCAN, HSCAN ------------------------------------------------------- */
 
-/* Writes the keys that match, each with its count; returns the bytes. */
+/* Writes the keys that match, each with its count, until it is time to give
+ * way; returns the bytes.  *looked is how many rows it looked at, *found how
+ * many match. */
 static size_t
-put_keys(uint8_t *out, const struct resp_job *job, const struct store_query *q)
+put_keys(struct resp_call *call, uint8_t *out, const struct resp_pattern *p,
+         const struct store_query *q, int64_t counts[2])
 {
     const uint8_t *at = q->bytes;
-    uint8_t head[RESP_NUMBER_SIZE];
-    size_t size = RESP_NUMBER_SIZE, head_size;
-    int64_t found = 0;
+    int64_t *looked = &counts[0], *found = &counts[1];
+    size_t size = 0;
 
-    for (uint64_t i = 0; i < q->rows; i++) {
+    *looked = *found = 0;
+    while (*looked < (int64_t)q->rows) {
         const uint8_t *key = at + QUERY_ROW_SIZE;
         const uint16_t key_size = get_le16(at + 8);
 
-        if (!job->has_pattern ||
-            resp_matches(job->pattern, job->pattern_size, key, key_size)) {
+        if (!p || resp_pattern_matches(p, key, key_size)) {
             size += resp_put_bulk(out + size, key, key_size);
             size += resp_put_number_bulk(out + size, get_le64s(at));
-            found++;
+            ++*found;
         }
         at = key + key_size;
+        ++*looked;
+        if (resp_is_late(call))
+            break;
     }
-    head_size = resp_put_number(head, '*', 2 * found);
-    memcpy(out, head, head_size);
-    memmove(out + head_size, out + RESP_NUMBER_SIZE, size - RESP_NUMBER_SIZE);
-    return size - RESP_NUMBER_SIZE + head_size;
-}
-
-/* The bytes that every name begins with which matches. */
-static size_t
-literal_size(const struct resp_job *job)
-{
-    size_t size = 0;
-
-    while (size < job->pattern_size && !strchr("*?[\\", job->pattern[size]))
-        size++;
     return size;
 }
 
@@ -199,14 +216,14 @@ is_before_prefix(const uint8_t *row, const void *bound)
  * never too high, unless keys are deleted.  0, or negative: it cannot be read.
  */
 static int
-seek_prefix(struct resp_call *call, const struct resp_job *job,
+seek_prefix(struct resp_call *call, const struct resp_pattern *p,
             struct store_query *q)
 {
     const struct resp_arg *keyspace = &call->args[1];
     int64_t first;
 
-    q->prefix = job->pattern;
-    q->prefix_size = job->has_pattern ? literal_size(job) : 0;
+    q->prefix = p->prefix;
+    q->prefix_size = p->prefix_size;
     if (q->prefix_size == 0)
         return 0;
     first =
@@ -217,34 +234,44 @@ seek_prefix(struct resp_call *call, const struct resp_job *job,
     return first < 0 ? (int)first : 0;
 }
 
+/* The cursor comes back with fewer keys when it is time to give way. */
 static enum conn_next
-answer_keys(struct resp_call *call, const struct resp_job *job,
+answer_keys(struct resp_call *call, const struct resp_pattern *p,
             struct store_query *q)
 {
     struct resp_service *r = call->service;
-    uint8_t *out;
-    size_t size;
-    int rc;
+    uint8_t head[3 * RESP_NUMBER_SIZE], *out;
+    int64_t counts[2], *looked = &counts[0], *found = &counts[1];
+    size_t head_size, size;
+    int rc = 0;
 
     out = resp_space(call, RESP_ROWS_SIZE(q->length));
     if (!out)
         return CONN_FULL;
-    rc = seek_prefix(call, job, q);
+    if (p)
+        rc = seek_prefix(call, p, q);
     if (rc == 0)
         rc = resp_query(call, q, r->rows, RESP_ROWS_BYTES);
     if (rc < 0 && rc != -ENOENT)
         return resp_unreadable(call);
-    size = resp_put_number(out, '*', 2);
-    size += resp_put_number_bulk(
-        out + size, q->rows < q->length ? 0 : q->offset + (int64_t)q->rows);
-    resp_put(call, size + put_keys(out + size, job, q));
+    size = put_keys(call, out + sizeof head, p, q, counts);
+    head_size = resp_put_number(head, '*', 2);
+    head_size += resp_put_number_bulk(head + head_size,
+                                      *looked < (int64_t)q->length &&
+                                              *looked == (int64_t)q->rows
+                                          ? 0
+                                          : q->offset + *looked);
+    head_size += resp_put_number(head + head_size, '*', 2 * *found);
+    memcpy(out, head, head_size);
+    memmove(out + head_size, out + sizeof head, size);
+    resp_put(call, head_size + size);
     return CONN_MORE;
 }
 
 enum conn_next
 resp_do_scan_keys(struct resp_call *call)
 {
-    struct resp_job job = {.kind = RESP_JOB_KEYS, .left = SCAN_COUNT};
+    struct resp_job job = {.left = SCAN_COUNT};
     struct store_query q = {.op = STORE_KEYS,
                             .name = call->args[1].at,
                             .name_size = call->args[1].size};
@@ -258,7 +285,8 @@ resp_do_scan_keys(struct resp_call *call)
         return answer;
     q.offset = (int64_t)job.skip;
     q.length = job.left < RESP_ROWS_MAX ? job.left : RESP_ROWS_MAX;
-    return answer_keys(call, &job, &q);
+    return answer_keys(call, job.has_pattern ? &call->service->pattern : NULL,
+                       &q);
 }
 
 /* ---- steps --------------------------------------------------------------- */
@@ -291,13 +319,19 @@ add_name(struct resp_call *call, const struct store_listed *found)
         return;
     job->keyspaces++;
     if (job->kind == RESP_JOB_DBSIZE || !job->matches_type ||
-        (job->has_pattern && !resp_matches(job->pattern, job->pattern_size,
-                                           found->name, found->name_size)))
+        (job->has_pattern &&
+         !resp_pattern_matches(&r->job_pattern, found->name, found->name_size)))
         return;
+    if (job->count == RESP_ROWS_MAX) { /* of KEYS */
+        job->left = 0;
+        job->error = -E2BIG;
+        return;
+    }
     job->size +=
         resp_put_bulk(r->rows + job->size, found->name, found->name_size);
     job->count++;
-    if (job->count == RESP_ROWS_MAX && job->left > 0) {
+    if (job->kind == RESP_JOB_SCAN && job->count == RESP_ROWS_MAX &&
+        job->left > 0) {
         job->left = 0;
         remember_end(r, found->name, found->name_size);
     }
@@ -310,7 +344,7 @@ list_some(struct resp_call *call)
     static struct diag_repeat failures;
     struct resp_service *r = call->service;
     struct resp_job *job = &r->job;
-    const uint64_t until_ns = clock_ns() + STEP_NS;
+    const uint64_t until_ns = r->until_ns;
     struct store_listed found;
     int rc;
 
@@ -323,26 +357,30 @@ list_some(struct resp_call *call)
         return false;
     store_listing_stop(r->listing);
     job->at_end = rc == 0;
-    job->error = rc < 0 ? rc : 0;
+    if (rc < 0)
+        job->error = rc;
     if (rc < 0)
         diag_repeating(&failures, DIAG_ERROR, "cannot list keyspaces: %s",
                        diag_text(rc));
     return true;
 }
 
+/* SCAN, or KEYS. */
 static enum conn_next
-answer_scan(struct resp_call *call)
+answer_names(struct resp_call *call)
 {
     const struct resp_service *r = call->service;
     const struct resp_job *job = &r->job;
     uint8_t *out = resp_space(call, job->size + 4 * RESP_NUMBER_SIZE);
-    size_t size;
+    size_t size = 0;
 
     if (!out)
         return CONN_FULL;
-    size = resp_put_number(out, '*', 2);
-    size += resp_put_number_bulk(out + size,
-                                 job->at_end ? 0 : (int64_t)job->position);
+    if (job->kind == RESP_JOB_SCAN) {
+        size = resp_put_number(out, '*', 2);
+        size += resp_put_number_bulk(out + size,
+                                     job->at_end ? 0 : (int64_t)job->position);
+    }
     size += resp_put_number(out + size, '*', (int64_t)job->count);
     memcpy(out + size, r->rows, job->size);
     resp_put(call, size + job->size);
@@ -369,11 +407,14 @@ step_list(struct resp_call *call)
     if (!job->is_done && !list_some(call))
         return CONN_LONG;
     job->is_done = true;
+    if (job->error == -E2BIG)
+        return resp_too_many_rows(call);
     if (job->error < 0) {
         call->service->read_error = job->error;
         return resp_unreadable(call);
     }
-    return job->kind == RESP_JOB_SCAN ? answer_scan(call) : answer_dbsize(call);
+    return job->kind == RESP_JOB_DBSIZE ? answer_dbsize(call)
+                                        : answer_names(call);
 }
 
 enum conn_next
@@ -383,8 +424,9 @@ resp_step_job(struct resp_call *call)
     enum conn_next next;
 
     assert(r->line.served == call->conn);
-    next = r->job.kind == RESP_JOB_PERIOD ? resp_period_step(call)
-                                          : step_list(call);
+    next = r->job.kind == RESP_JOB_PERIOD    ? resp_period_step(call)
+           : r->job.kind == RESP_JOB_CLIENTS ? resp_clients_step(call)
+                                             : step_list(call);
     if (next == CONN_MORE)
         waiting_line_leave(&r->line, call->conn, &call->state->line);
     return next;

@@ -87,6 +87,22 @@ resp_answer_bulk(struct resp_call *call, const void *bytes, size_t size)
     return CONN_MORE;
 }
 
+enum conn_next
+resp_answer_text(struct resp_call *call, const void *text, size_t size)
+{
+    uint8_t *out, *at;
+
+    if (!resp_is_3(call))
+        return resp_answer_bulk(call, text, size);
+    out = resp_space(call, RESP_BULK_SIZE(size) + 4);
+    if (!out)
+        return CONN_FULL;
+    at = out + resp_put_number(out, '=', (int64_t)size + 4);
+    at = bytes_append(bytes_append(at, "txt:", 4), text, size);
+    resp_put(call, (size_t)(bytes_append(at, "\r\n", 2) - out));
+    return CONN_MORE;
+}
+
 size_t
 resp_put_map(const struct resp_call *call, uint8_t *out, size_t pairs)
 {
@@ -162,9 +178,16 @@ resp_run(struct resp_call *call)
     enum conn_next answer;
 
     call->command = resp_find_command(call, &answer);
-    if (call->command)
-        return call->command->run(call);
-    return answer;
+    if (!call->command)
+        return answer;
+    call->state->last = call->command;
+    /* A client that ignores the error must not count into another database. */
+    if (call->state->has_no_database && call->command->option != RESP_SERVER &&
+        (call->command->rights == TOKENS_READ ||
+         call->command->rights == TOKENS_COUNT))
+        return resp_error(call, "SELECT was refused: countd has only database "
+                                "0, which SELECT 0 or RESET selects");
+    return call->command->run(call);
 }
 
 /* Does or queues the request that was parsed. */
@@ -183,7 +206,8 @@ do_request(struct resp_call *call, const uint8_t *bytes)
         return resp_run(call);
     call->command = resp_find_command(call, &answer);
     if (!call->command) {
-        s->is_aborted |= answer == CONN_MORE;
+        if (answer == CONN_MORE)
+            resp_abort_transaction(r, s);
         return answer;
     }
     if (call->command->option == RESP_IMMEDIATE)
@@ -253,13 +277,22 @@ begin_call(struct conn *c)
 
     if (call.state->id == 0) {
         call.state->id = ++call.service->next_id;
+        call.state->began_ms = loop_now_ms(call.service->loop);
         call.state->protocol = 2;
         resp_auth_begin(&call);
     } else {
         resp_auth_refresh(&call);
     }
     begin_turn(call.service);
+    call.service->until_ns = clock_ns() + call.service->step_ns;
     return call;
+}
+
+/* After a command, so that each service does one. */
+static enum conn_next
+give_way(const struct resp_call *call, enum conn_next next)
+{
+    return next == CONN_MORE && resp_is_late(call) ? CONN_YIELD : next;
 }
 
 static enum conn_next
@@ -269,7 +302,7 @@ take(struct conn *c, struct input *in)
     struct resp_service *r = call.service;
     enum conn_next next = CONN_MORE;
 
-    while (next == CONN_MORE) {
+    for (; next == CONN_MORE; next = give_way(&call, next)) {
         if (call.state->is_replaying) {
             next = resp_replay(&call);
             continue;
@@ -287,7 +320,7 @@ take(struct conn *c, struct input *in)
             break;
         }
         next = do_request(&call, in->at);
-        if (next == CONN_FULL || next == CONN_PAUSE)
+        if (next == CONN_FULL || next == CONN_YIELD || next == CONN_PAUSE)
             return next;
         r->commands += r->request.count > 0;
         in->at += r->request.size;
@@ -311,7 +344,7 @@ ended(struct conn *c)
     struct resp_service *r = conn_ctx(c);
     struct resp_state *s = conn_state(c);
 
-    if (r->line.served == c && r->job.kind != RESP_JOB_PERIOD)
+    if (r->line.served == c)
         store_listing_stop(r->listing);
     waiting_line_leave(&r->line, c, &s->line);
     resp_leave_wait(s);
@@ -363,6 +396,9 @@ resp_service_init(struct resp_service *r, struct loop *loop,
                                .keyspace_size =
                                    (uint32_t)strlen(config->resp_keyspace)};
     r->forward.source.fd = -1;
+    r->started_ms = loop_now_ms(loop);
+    r->step_ns = RESP_STEP_NS;
+    list_init(&r->transactions);
     resp_commands_index(r->commands_by_name);
     waiting_line_init(&r->line);
     resp_wait_init(r);

@@ -11,10 +11,16 @@
  * (reader/resp/forward.h); what they answer is in reader/resp/last_answers.h.
  *
  * A transaction (MULTI) queues its requests as they came, and EXEC does them
- * one after the other, as many in a turn as there is memory for answers.  It is
- * not atomic.  SCAN, DBSIZE and ranges of a period are made in steps, one at a
- * time (reader/waiting_line.h).  WAIT lets its connection pause until the
- * snapshot has all that the connection wrote.
+ * one after the other.  It is not atomic.  WAIT lets its connection pause until
+ * the snapshot has all that the connection wrote.
+ *
+ * A service of a connection gives way after a millisecond (RESP_STEP_NS):
+ * between commands, also of an EXEC, and within those that look at many names.
+ * What takes longer than its connection's turn is either resumed at the
+ * argument where it gave way (MGET, EXISTS), or has a cursor that comes back
+ * earlier (ZSCAN), or is one of the jobs (SCAN, KEYS, DBSIZE, CLIENT LIST, a
+ * range of a period), which are made in steps, one at a time
+ * (reader/waiting_line.h).
  *
  * Ownership: the caller's; loop, store, as_of and settings are borrowed.  The
  * loop's thread.  Errors: 0 or a negative errno. */
@@ -37,6 +43,7 @@
 #define RESP_QUEUED_BYTES ((size_t)1 << 20)
 #define RESP_OWED_MAX     4096 /* acknowledgements due to one connection */
 #define RESP_REQUEST_MAX  CONN_NEED_MAX
+#define RESP_STEP_NS      UINT64_C(1000000) /* of work, before it gives way */
 
 /* What the store gives for them. */
 #define RESP_ROWS_BYTES                                                        \
@@ -69,8 +76,9 @@ struct resp_command_place {
 enum resp_job_kind {
     RESP_JOB_SCAN,
     RESP_JOB_DBSIZE,
-    RESP_JOB_PERIOD,
-    RESP_JOB_KEYS
+    RESP_JOB_KEYS,
+    RESP_JOB_CLIENTS,
+    RESP_JOB_PERIOD
 };
 
 /* The answer that is made in steps. */
@@ -78,16 +86,14 @@ struct resp_job {
     enum resp_job_kind kind;
     bool is_done;
     int error;
-    uint64_t position; /* names listed */
+    uint64_t position; /* names, or places of connections, listed */
     uint64_t skip;     /* of these, to be passed */
     uint64_t left;     /* names that may still be looked at */
     uint64_t keyspaces;
     bool at_end; /* of the list */
     bool matches_type, has_pattern;
-    size_t pattern_size;
-    uint8_t pattern[STORE_NAME_MAX]; /* of names */
-    size_t count;                    /* names found, as bulks in `rows` */
-    size_t size;                     /* of these, in bytes */
+    size_t count; /* names found, as bulks in `rows` */
+    size_t size;  /* of these, or of lines, in bytes */
 
     /* Rows of a period: */
     int64_t first, last;
@@ -102,13 +108,15 @@ struct resp_service {
     struct tokens *tokens; /* the caller's; NULL: no client needs one */
     struct last_answers answers;
     struct forward forward;
-    struct conns *conns; /* for INFO */
-    struct pool queued;  /* requests of transactions */
-    uint8_t *replay;     /* of the transaction that is done */
-    uint8_t *rows;       /* of a range, as the store gives them */
+    struct pool queued;            /* requests of transactions */
+    struct list_link transactions; /* that have some; the oldest first */
+    uint8_t *replay;               /* of the transaction that is done */
+    uint8_t *rows;                 /* of a range, as the store gives them */
     struct resp_command_place commands_by_name[RESP_COMMAND_PLACES];
     struct waiting_line line;
     struct resp_job job;
+    struct resp_pattern job_pattern; /* of names */
+    struct resp_pattern pattern;     /* of the command that is begun */
     struct store_listing *listing;
     struct history_query period;
     struct resp_scan_end ends[RESP_SCAN_ENDS];
@@ -120,6 +128,9 @@ struct resp_service {
     int read_error;      /* the last one, of resp_unreadable() */
     uint64_t unreadable; /* answers that a keyspace cannot be read */
     uint32_t keyspace_size;
+    uint64_t started_ms; /* monotonic */
+    uint64_t step_ns;    /* RESP_STEP_NS; a test has less */
+    uint64_t until_ns;   /* the service of a connection gives way then */
     bool in_turn;
     struct resp_request request;
 };

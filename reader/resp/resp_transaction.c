@@ -4,17 +4,39 @@
  *     resp_do_wait(), resp_step_wait() at each wake_waiting() */
 #include "reader/resp/resp_internal.h"
 
+#include <stdio.h>
+
+#define EXPIRE_MS    5000 /* since MULTI, while memory is short */
+#define SHARE        4    /* of the memory that is free: that part for one */
+#define ABORTED_SIZE 160
 #define WAIT_POLL_MS 5    /* as_of is read anew so often, while someone waits */
 #define PEER_POLL_MS 1000 /* a peer that has gone is noticed within */
 
 /* ---- transactions -------------------------------------------------------- */
 
-void
-resp_drop_transaction(struct resp_service *r, struct resp_state *s)
+/* Frees what is queued. */
+static void
+drop_queued(struct resp_service *r, struct resp_state *s)
 {
     chain_drop(&r->queued, &s->queued, s->queued.size);
     s->queued_count = 0;
-    s->is_queueing = s->is_replaying = s->is_aborted = false;
+    if (s->transaction.next)
+        list_remove(&s->transaction);
+}
+
+void
+resp_drop_transaction(struct resp_service *r, struct resp_state *s)
+{
+    drop_queued(r, s);
+    s->progress = s->found = 0;
+    s->is_queueing = s->is_replaying = s->is_aborted = s->is_expired = false;
+}
+
+void
+resp_abort_transaction(struct resp_service *r, struct resp_state *s)
+{
+    drop_queued(r, s);
+    s->is_aborted = true;
 }
 
 enum conn_next
@@ -42,6 +64,51 @@ resp_do_discard(struct resp_call *call)
     return next;
 }
 
+/* Aborts the oldest transaction, if it has queued requests for long.  False: it
+ * has not. */
+static bool
+expire_transaction(struct resp_service *r)
+{
+    struct list_link *oldest = r->transactions.next;
+    struct resp_state *s;
+
+    if (oldest == &r->transactions)
+        return false;
+    s = LOOP_OWNER(oldest, struct resp_state, transaction);
+    if (loop_now_ms(r->loop) - s->multi_ms < EXPIRE_MS)
+        return false;
+    resp_abort_transaction(r, s);
+    s->is_expired = true;
+    return true;
+}
+
+/* Whether a transaction may take the memory for another request.  It has a
+ * quarter of what is free at most: so there always is some for one more. */
+static bool
+has_memory(struct resp_service *r, const struct resp_state *s, size_t size)
+{
+    const uint32_t lacks = chain_lacks(&s->queued, size);
+
+    while (lacks > 0 &&
+           chain_chunks(&s->queued) + lacks > r->queued.free_count / SHARE)
+        if (!expire_transaction(r) || s->is_aborted)
+            return false;
+    return true;
+}
+
+static void
+push_request(struct resp_service *r, struct resp_state *s, const uint8_t *bytes,
+             size_t size)
+{
+    if (s->queued_count == 0) {
+        list_init(&s->transaction);
+        list_add(&r->transactions, &s->transaction);
+        s->multi_ms = loop_now_ms(r->loop);
+    }
+    chain_push(&r->queued, &s->queued, bytes, size);
+    s->queued_count++;
+}
+
 enum conn_next
 resp_queue(struct resp_call *call, const uint8_t *bytes, size_t size)
 {
@@ -50,17 +117,38 @@ resp_queue(struct resp_call *call, const uint8_t *bytes, size_t size)
     enum conn_next next;
 
     if (s->queued_count == RESP_QUEUED_MAX ||
-        s->queued.size + size > RESP_QUEUED_BYTES ||
-        chain_lacks(&s->queued, size) > r->queued.free_count) {
-        next = resp_error(call, "transaction too long");
-        s->is_aborted |= next == CONN_MORE;
+        s->queued.size + size > RESP_QUEUED_BYTES)
+        next = resp_error(call,
+                          "transaction too long: more than %d commands "
+                          "or %zu bytes",
+                          RESP_QUEUED_MAX, RESP_QUEUED_BYTES);
+    else if (!s->is_aborted && !has_memory(r, s, size))
+        next = resp_error(call, "the transactions of all clients need too much "
+                                "memory: send fewer commands in one, or this "
+                                "one again later");
+    else {
+        next = resp_answer(call, "+QUEUED\r\n");
+        if (next == CONN_MORE && !s->is_aborted)
+            push_request(r, s, bytes, size);
         return next;
     }
-    next = resp_answer(call, "+QUEUED\r\n");
-    if (next == CONN_MORE && !s->is_aborted) {
-        chain_push(&r->queued, &s->queued, bytes, size);
-        s->queued_count++;
-    }
+    if (next == CONN_MORE)
+        resp_abort_transaction(r, s);
+    return next;
+}
+
+/* The end of a transaction that is not done. */
+static enum conn_next
+answer_aborted(struct resp_call *call, const char *why)
+{
+    char text[ABORTED_SIZE];
+    enum conn_next next;
+
+    (void)snprintf(text, sizeof text,
+                   "-EXECABORT Transaction discarded because of%s\r\n", why);
+    next = resp_answer(call, text);
+    if (next == CONN_MORE)
+        resp_drop_transaction(call->service, call->state);
     return next;
 }
 
@@ -68,22 +156,23 @@ enum conn_next
 resp_do_exec(struct resp_call *call)
 {
     struct resp_state *s = call->state;
-    enum conn_next next;
     uint8_t *out;
 
+    if (call->count > 1)
+        return answer_aborted(call,
+                              ": wrong number of arguments for 'exec' command");
     if (!s->is_queueing)
         return resp_error(call, "EXEC without MULTI");
-    if (s->is_aborted) {
-        next = resp_answer(call, "-EXECABORT Transaction discarded because of "
-                                 "previous errors.\r\n");
-        if (next == CONN_MORE)
-            resp_drop_transaction(call->service, s);
-        return next;
-    }
+    if (s->is_expired)
+        return answer_aborted(call, " its age: others needed its memory.");
+    if (s->is_aborted)
+        return answer_aborted(call, " previous errors.");
     out = resp_space(call, RESP_NUMBER_SIZE);
     if (!out)
         return CONN_FULL;
     resp_put(call, resp_put_number(out, '*', s->queued_count));
+    if (s->transaction.next)
+        list_remove(&s->transaction);
     s->is_queueing = false;
     s->is_replaying = true;
     return CONN_MORE;
@@ -106,9 +195,11 @@ resp_replay(struct resp_call *call)
         call->args = r->request.args;
         call->count = r->request.count;
         next = resp_run(call);
-        if (next == CONN_FULL || next == CONN_PAUSE)
+        if (next == CONN_FULL || next == CONN_YIELD || next == CONN_PAUSE)
             break;
         at += r->request.size;
+        if (resp_is_late(call))
+            break;
     }
     chain_drop(&r->queued, &s->queued, at);
     if (s->queued.size == 0) {

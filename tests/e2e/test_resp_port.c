@@ -382,7 +382,9 @@ CASE(a_transaction_of_thousands_is_answered_whole, x)
         client_send(x->fd, "GET k\r\n", 7);
     for (int i = 0; i < COUNT; i++)
         hear(x->fd, 1, "GET k", "+QUEUED");
-    talk(x->fd, "GET k; EXEC", "-ERR transaction too long " ABORTED);
+    talk(x->fd, "GET k; EXEC",
+         "-ERR transaction too long: more than 10000 commands or 1048576 "
+         "bytes " ABORTED);
 }
 
 CASE(malformed_frames_and_browsers_are_closed, x)

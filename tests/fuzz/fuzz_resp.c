@@ -9,6 +9,23 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
+/* A name that matches begins as the pattern says. */
+static void
+check_pattern(const struct resp_arg *text, const struct resp_arg *name)
+{
+    static struct resp_pattern p;
+
+    if (!resp_pattern_compile(&p, text->at, text->size)) {
+        assert(text->size > RESP_PATTERN_MAX);
+        return;
+    }
+    assert(p.count <= text->size && p.prefix_size <= p.count);
+    if (resp_pattern_matches(&p, name->at, name->size)) {
+        assert(name->size >= p.prefix_size);
+        assert(memcmp(name->at, p.prefix, p.prefix_size) == 0);
+    }
+}
+
 static void
 check_request(const uint8_t *at, size_t size, const struct resp_request *r)
 {
@@ -17,8 +34,13 @@ check_request(const uint8_t *at, size_t size, const struct resp_request *r)
 
     assert(r->size > 0 && r->size <= size && r->count <= RESP_ARGS_MAX);
     for (size_t i = 0; i < r->count; i++) {
-        assert(r->args[i].at >= at);
-        assert(r->args[i].at + r->args[i].size <= at + r->size);
+        const uint8_t *word = r->args[i].at;
+        const bool is_quoted =
+            word >= r->unquoted && word <= r->unquoted + RESP_INLINE_MAX;
+
+        assert(is_quoted || word >= at);
+        assert(word + r->args[i].size <=
+               (is_quoted ? r->unquoted + RESP_INLINE_MAX : at + r->size));
         assert(r->args[i].size <= RESP_BULK_MAX);
         if (resp_integer(&r->args[i], &value)) {
             uint8_t out[RESP_NUMBER_SIZE];
@@ -29,8 +51,7 @@ check_request(const uint8_t *at, size_t size, const struct resp_request *r)
         }
     }
     if (r->count > 1)
-        (void)resp_matches(r->args[0].at, r->args[0].size, r->args[1].at,
-                           r->args[1].size);
+        check_pattern(&r->args[0], &r->args[1]);
     assert(resp_parse(at, r->size, &alone) == RESP_WHOLE);
     assert(alone.size == r->size && alone.count == r->count);
     assert(resp_parse(at, r->size - 1, &alone) != RESP_WHOLE);

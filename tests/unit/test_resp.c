@@ -59,6 +59,23 @@ TEST(arrays_and_lines_are_requests)
     expect_request("\n", 1, "");
 }
 
+static void
+expect_line(const char *text, const char *args)
+{
+    expect_request(text, strlen(text), args);
+}
+
+/* As redis-server 7.0 splits these lines. */
+TEST(words_of_a_line_may_be_quoted)
+{
+    expect_line("echo \"a b\"\r\n", "echo|a b|");
+    expect_line("echo 'a b' \"\" ''\r\n", "echo|a b|||");
+    expect_line("echo \"a\\\"b\\\\\\n\\x41\\q\" c\r\n", "echo|a\"b\\\nAq|c|");
+    expect_line("echo 'a\\'b\\n' x\r\n", "echo|a'b\\n|x|");
+    expect_line("echo a\"b c\" d\\\r\n", "echo|ab c|d\\|");
+    expect_line("echo \"\\xg1\\x4\" 'it\"s'\r\n", "echo|xg1x4|it\"s|");
+}
+
 TEST(a_request_is_partial_until_its_last_byte)
 {
     static const char *const whole[] = {
@@ -99,8 +116,10 @@ TEST(what_is_no_request_is_refused_with_its_reason)
     expect_bad("*1\r\n\x01", "expected '$', got '?'");
     expect_bad("*1\r\n$4\r\nPINGxx", "expected CRLF after bulk");
     expect_bad("*1\r\n$4\r\nPINGx", "expected CRLF after bulk");
-    expect_bad("set a \"b\"\r\n",
-               "quotes are not supported in inline commands");
+    expect_bad("set a \"b\r\n", "unbalanced quotes in request");
+    expect_bad("set a 'b\r\n", "unbalanced quotes in request");
+    expect_bad("set a \"b\"c\r\n", "unbalanced quotes in request");
+    expect_bad("set a \"b\\\"\r\n", "unbalanced quotes in request");
     expect_bad("\x16\x03\x01\r\nINCR k\r\n",
                "control byte in an inline command");
     expect_bad("INCR k\x01\r\n", "control byte in an inline command");
@@ -162,8 +181,11 @@ TEST(integers_are_strict)
 static bool
 matches(const char *pattern, const char *name)
 {
-    return resp_matches((const uint8_t *)pattern, strlen(pattern),
-                        (const uint8_t *)name, strlen(name));
+    static struct resp_pattern p;
+
+    assert_true(
+        resp_pattern_compile(&p, (const uint8_t *)pattern, strlen(pattern)));
+    return resp_pattern_matches(&p, (const uint8_t *)name, strlen(name));
 }
 
 TEST(patterns_match_as_in_redis)
@@ -176,6 +198,12 @@ TEST(patterns_match_as_in_redis)
     assert_true(matches("[c-a]x", "bx"));
     assert_true(matches("a\\*", "a*"));
     assert_true(matches("[\\]]", "]"));
+    assert_true(matches("a**c", "abc"));
+    assert_true(matches("[a-", "a"));
+    assert_true(matches("a[", "a") == matches("[", ""));
+    assert_true(matches("\\", "\\"));
+    assert_true(matches("[^]x", "bx"));
+    assert_false(matches("[]x", "bx"));
     assert_false(matches("", "a"));
     assert_false(matches("a*c", "abd"));
     assert_false(matches("a\\*", "ab"));

@@ -13,6 +13,7 @@
 #include "tests/lib/turns.h"
 
 #define HEARD_MAX ((size_t)4 << 20)
+#define PEERS     80
 #define DOWN                                                                   \
     "-MASTERDOWN countd-write cannot be reached: nothing was counted\r\n"
 #define UNSURE "-UNSURE countd-write went away: counted once or not at all\r\n"
@@ -109,7 +110,7 @@ setup(void **state)
     static struct server f;
     const struct conns_options options = {.rows = &f.row,
                                           .count = 1,
-                                          .shared = 8,
+                                          .shared = PEERS,
                                           .pool_size = (size_t)64 << 20,
                                           .answer_max = RESP_ANSWER_MAX};
 
@@ -121,13 +122,13 @@ setup(void **state)
     f.loop = loop_new();
     assert_non_null(f.loop);
     assert_rc(resp_service_init(&f.resp, f.loop, f.site->store, &f.site->as_of,
-                                &f.config, &f.site->layout, 8),
+                                &f.config, &f.site->layout, PEERS),
               0);
     f.row = (struct listener_config){.name = "resp",
                                      .max_key = "read.max_connections",
                                      .protocol = &resp_protocol,
                                      .ctx = &f.resp,
-                                     .max = 8};
+                                     .max = PEERS};
     assert_rc(conns_init(&f.conns, f.loop, &options), 0);
     loop_after_turn(f.loop, after_turn, &f);
     f.writer = accept4(f.socket.fd, NULL, NULL, SOCK_CLOEXEC);
@@ -187,6 +188,13 @@ talk(struct server *f, int fd, const char *sent, const char *want)
     hear(f, fd, want);
 }
 
+static void
+expect_begin(const struct server *f, const char *want)
+{
+    if (strncmp(f->heard, want, strlen(want)) != 0)
+        fail_msg("heard: %s", f->heard);
+}
+
 /* ---- countd-write -------------------------------------------------------- */
 
 CASE(what_was_acknowledged_before_a_send_failed_is_answered, f)
@@ -226,4 +234,334 @@ CASE(what_was_sent_and_not_acknowledged_is_unsure, f)
 
     client_close(one);
     client_close(two);
+}
+
+/* ---- giving way ---------------------------------------------------------- */
+
+/* A pattern that each key of "big" is compared with at each of its bytes. */
+#define HEAVY "ZSCAN big 0 COUNT 4000 MATCH *[b-z]*x\r\n"
+
+static void
+send_times(int fd, const char *text, unsigned times)
+{
+    for (unsigned i = 0; i < times; i++)
+        client_send(fd, text, strlen(text));
+}
+
+/* Answers in what the peer has heard, each of which begins with a cursor. */
+static unsigned
+count_answers(struct server *f, int fd)
+{
+    unsigned count = 0;
+
+    f->peer = fd;
+    f->size = 0;
+    (void)has_heard(f);
+    for (const char *at = f->heard; (at = strstr(at, "*2\r\n")); at++)
+        count++;
+    return count;
+}
+
+/* Another peer is answered before the 40 scans of one are done. */
+static void
+expect_to_give_way(struct server *f, int one)
+{
+    const int two = join(f);
+    unsigned done;
+
+    talk(f, two, "PING\r\n", "+PONG\r\n");
+    done = count_answers(f, one);
+    if (done >= 40)
+        fail_msg("%u scans were done first", done);
+    while (done < 40) {
+        talk(f, two, "PING\r\n", "+PONG\r\n");
+        done += count_answers(f, one);
+    }
+    assert_int_equal(done, 40);
+    client_close(two);
+}
+
+CASE(a_pipeline_gives_way_between_commands, f)
+{
+    const int one = join(f);
+
+    send_times(one, HEAVY, 40);
+    expect_to_give_way(f, one);
+    client_close(one);
+}
+
+CASE(a_transaction_gives_way_between_commands, f)
+{
+    const int one = join(f);
+
+    talk(f, one, "MULTI\r\n", "+OK\r\n");
+    for (int i = 0; i < 40; i++)
+        talk(f, one, HEAVY, "+QUEUED\r\n");
+    client_send(one, "EXEC\r\n", 6);
+    expect_to_give_way(f, one);
+    client_close(one);
+}
+
+/* Also while the answers before wait for countd-write. */
+CASE(increments_that_give_way_are_sent_without_an_acknowledgement, f)
+{
+    const size_t size = f->site->layout.message_size;
+    const int one = join(f), two = join(f);
+    uint8_t message[1024];
+
+    f->resp.step_ns = 0;
+    send_times(one, "INCR one\r\n", 3);
+    for (int i = 0; i < 3; i++) {
+        talk(f, two, "PING\r\n", "+PONG\r\n");
+        assert_int_equal(client_read(f->writer, message, size), size);
+    }
+    client_send(f->writer, "WINWINWIN", 9);
+    hear(f, one, ":1\r\n:2\r\n:3\r\n");
+    client_close(one);
+    client_close(two);
+}
+
+CASE(many_names_are_looked_up_in_several_turns, f)
+{
+    static char sent[64000], want[64000];
+    char *at = stpcpy(sent, "EXISTS"), *answer = stpcpy(want, "*4000\r\n");
+    const int one = join(f);
+
+    for (int i = 0; i < 4000; i++)
+        at += sprintf(at, " %s", i % 2 == 0 ? "small" : "none");
+    (void)stpcpy(at, "\r\n");
+    f->resp.step_ns = 0;
+    talk(f, one, sent, ":2000\r\n");
+    assert_true(f->turns >= 4000);
+
+    at = stpcpy(sent, "HMGET small");
+    for (int i = 0; i < 4000; i++) {
+        at = stpcpy(at, i % 2 == 0 ? " k" : " n");
+        answer = stpcpy(answer, i % 2 == 0 ? "$1\r\n7\r\n" : "$-1\r\n");
+    }
+    (void)stpcpy(at, "\r\n");
+    talk(f, one, sent, want);
+    assert_true(f->turns >= 4000);
+    talk(f, one, "MGET a b\r\n", "*2\r\n$-1\r\n$-1\r\n");
+    client_close(one);
+}
+
+/* A cursor comes back with what was looked at. */
+CASE(a_scan_of_members_gives_way_and_misses_none, f)
+{
+    const int one = join(f);
+
+    f->resp.step_ns = 0;
+    talk(f, one, "ZSCAN small 0 COUNT 4000\r\n",
+         "*2\r\n$1\r\n0\r\n*2\r\n$1\r\nk\r\n$1\r\n7\r\n");
+    talk(f, one, "HSCAN big 0 COUNT 4000 MATCH *00000001\r\n",
+         "*2\r\n$1\r\n1\r\n*0\r\n");
+    talk(f, one, "HSCAN big 3999 COUNT 4000 MATCH *9\r\n", NULL);
+    assert_non_null(strstr(f->heard, "*2\r\n$1\r\n0\r\n*2\r\n$203\r\naaa"));
+    talk(f, one, "HSCAN big 4000 COUNT 4000\r\n", "*2\r\n$1\r\n0\r\n*0\r\n");
+    client_close(one);
+}
+
+CASE(a_pattern_is_4_kib_at_most, f)
+{
+    static char sent[5000];
+    const int one = join(f);
+
+    (void)strcpy(sent, "KEYS ");
+    memset(sent + 5, '*', 4092);
+    (void)strcpy(sent + 5 + 4092, "mall\r\n");
+    talk(f, one, sent, "*1\r\n$5\r\nsmall\r\n");
+    (void)strcpy(sent + 5 + 4092, "*mall\r\n");
+    talk(f, one, sent, "-ERR a pattern is longer than 4096 bytes\r\n");
+    client_close(one);
+}
+
+/* ---- commands ------------------------------------------------------------ */
+
+/* The answers are those of redis-server 7.0 wherever it gives the command. */
+CASE(keys_and_fields_are_listed, f)
+{
+    const int one = join(f);
+
+    talk(f, one, "KEYS *\r\n", "*2\r\n$3\r\nbig\r\n$5\r\nsmall\r\n");
+    talk(f, one, "KEYS [a-f]*g\r\n", "*1\r\n$3\r\nbig\r\n");
+    talk(f, one, "KEYS none\r\n", "*0\r\n");
+    talk(f, one, "HKEYS small\r\n", "*1\r\n$1\r\nk\r\n");
+    talk(f, one, "HVALS small\r\n", "*1\r\n$1\r\n7\r\n");
+    talk(f, one, "HVALS none\r\n", "*0\r\n");
+    talk(f, one, "TTL small\r\n", ":-1\r\n");
+    talk(f, one, "PTTL none\r\n", ":-2\r\n");
+    talk(f, one, "ZMSCORE small k n\r\n", "*2\r\n$1\r\n7\r\n$-1\r\n");
+    talk(f, one, "ECHO \"a b\"\r\n", "$3\r\na b\r\n");
+    client_close(one);
+}
+
+#define NO_DATABASE                                                            \
+    "-ERR SELECT was refused: countd has only database 0, which SELECT 0 or "  \
+    "RESET selects\r\n"
+
+CASE(after_a_refused_select_no_database_is_counted_or_read, f)
+{
+    const int one = join(f);
+
+    talk(f, one, "SELECT x\r\n",
+         "-ERR value is not an integer or out of range\r\n");
+    talk(f, one, "ZSCORE small k\r\n", "$1\r\n7\r\n");
+    talk(f, one, "SELECT 1\r\n", "-ERR DB index is out of range\r\n");
+    talk(f, one, "INCR k\r\n", NO_DATABASE);
+    talk(f, one, "KEYS *\r\n", NO_DATABASE);
+    talk(f, one, "PING\r\n", "+PONG\r\n");
+    talk(f, one, "MULTI\r\nINCR k\r\nEXEC\r\n",
+         "+OK\r\n+QUEUED\r\n*1\r\n" NO_DATABASE);
+    talk(f, one, "INFO cluster\r\n",
+         "$30\r\n# Cluster\r\ncluster_enabled:0\r\n\r\n");
+    talk(f, one, "SELECT 0\r\nZCARD small\r\n", "+OK\r\n:1\r\n");
+    talk(f, one, "SELECT 7\r\nRESET\r\nZCARD small\r\n",
+         "-ERR DB index is out of range\r\n+RESET\r\n:1\r\n");
+    assert_int_equal(f->resp.forward.stats.forwarded, 0);
+    client_close(one);
+}
+
+CASE(bounds_are_infinite_in_any_case_and_sign, f)
+{
+    static const char *const all[][2] = {{"-Infinity", "Infinity"},
+                                         {"-inf", "+INFINITY"},
+                                         {"(-iNf", "(infinity"},
+                                         {"7", "+Inf"}},
+                             *const none[][2] = {{"Infinity", "+inf"},
+                                                 {"-inf", "-Infinity"}};
+    const int one = join(f);
+    char sent[64];
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        (void)sprintf(sent, "ZCOUNT small %s %s\r\n", all[i][0], all[i][1]);
+        talk(f, one, sent, ":1\r\n");
+    }
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
+        (void)sprintf(sent, "ZCOUNT small %s %s\r\n", none[i][0], none[i][1]);
+        talk(f, one, sent, ":0\r\n");
+    }
+    talk(f, one, "ZCOUNT small -infinit inf\r\n",
+         "-ERR min or max is not a float\r\n");
+    client_close(one);
+}
+
+CASE(exec_with_an_argument_ends_the_transaction, f)
+{
+    const int one = join(f);
+
+    talk(f, one, "MULTI\r\nECHO a\r\nEXEC x\r\nEXEC\r\n",
+         "+OK\r\n+QUEUED\r\n-EXECABORT Transaction discarded because of: "
+         "wrong number of arguments for 'exec' command\r\n"
+         "-ERR EXEC without MULTI\r\n");
+    client_close(one);
+}
+
+CASE(without_tokens_the_default_user_has_any_password, f)
+{
+    const int one = join(f);
+
+    talk(f, one, "AUTH default x\r\n", "+OK\r\n");
+    talk(f, one, "AUTH other x\r\n",
+         "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
+    talk(f, one, "HELLO 3 AUTH other x\r\n",
+         "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
+    talk(f, one, "HELLO 3 AUTH default x\r\n", NULL);
+    expect_begin(f, "%7\r\n$6\r\nserver\r\n");
+    client_close(one);
+}
+
+CASE(the_help_that_an_error_names_is_there, f)
+{
+    const int one = join(f);
+
+    talk(f, one, "CLIENT KILL x\r\n",
+         "-ERR unknown subcommand 'KILL'. Try CLIENT HELP.\r\n");
+    talk(f, one, "CLIENT HELP\r\n", NULL);
+    expect_begin(f, "*17\r\n+CLIENT <subcommand>");
+    talk(f, one, "CONFIG SET a b\r\n",
+         "-ERR unknown subcommand 'SET'. Try CONFIG HELP.\r\n");
+    talk(f, one, "CONFIG HELP\r\n", NULL);
+    expect_begin(f, "*5\r\n+CONFIG <sub");
+    client_close(one);
+}
+
+CASE(clients_are_listed_with_what_they_do, f)
+{
+    const int one = join(f), two = join(f);
+
+    talk(f, one, "CLIENT SETNAME me\r\n", "+OK\r\n");
+    talk(f, two, "MULTI\r\nECHO a\r\n", "+OK\r\n+QUEUED\r\n");
+    talk(f, one, "CLIENT INFO\r\n", NULL);
+    assert_non_null(strstr(f->heard, "\r\nid=1 addr=socket/resp:0 laddr="));
+    assert_non_null(strstr(f->heard, " name=me age=0 idle=0 flags=N db=0 "));
+    assert_null(strstr(f->heard, "id=2 "));
+    f->resp.step_ns = 0;
+    talk(f, one, "CLIENT LIST\r\n", NULL);
+    assert_true(f->turns >= PEERS);
+    assert_non_null(strstr(f->heard, " name=me "));
+    assert_non_null(strstr(f->heard, "\nid=2 "));
+    assert_non_null(strstr(f->heard, " flags=x db=0 sub=0 psub=0 multi=1 "));
+    talk(f, one, "CLIENT LIST TYPE pubsub\r\n", "$0\r\n\r\n");
+    client_close(one);
+    client_close(two);
+}
+
+/* ---- memory of transactions ---------------------------------------------- */
+
+/* Queues a request of `size` bytes, about. */
+static void
+queue(struct server *f, int fd, size_t size, const char *want)
+{
+    static char bytes[RESP_BULK_MAX + 64];
+    int head;
+
+    assert_true(size <= RESP_BULK_MAX);
+    head = snprintf(bytes, sizeof bytes, "*2\r\n$4\r\nECHO\r\n$%zu\r\n", size);
+    memset(bytes + head, 'e', size);
+    memcpy(bytes + (size_t)head + size, "\r\n", 3);
+    talk(f, fd, bytes, want);
+}
+
+static int
+begin_transaction(struct server *f, unsigned requests)
+{
+    const int fd = join(f);
+
+    talk(f, fd, "MULTI\r\n", "+OK\r\n");
+    for (unsigned i = 0; i < requests; i++)
+        queue(f, fd, 60000, NULL);
+    return fd;
+}
+
+#define SHORT                                                                  \
+    "-ERR the transactions of all clients need too much memory: send fewer "   \
+    "commands in one, or this one again later\r\n"
+
+CASE(idle_transactions_leave_memory_for_others, f)
+{
+    int idle[63], one;
+
+    for (int i = 0; i < 63; i++)
+        idle[i] = begin_transaction(f, 4);
+    one = begin_transaction(f, 1);
+    assert_string_equal(f->heard, "+QUEUED\r\n");
+    while (strcmp(f->heard, "+QUEUED\r\n") == 0)
+        queue(f, one, 60000, NULL);
+    assert_string_equal(f->heard, SHORT);
+    assert_true(f->resp.queued.free_count > 0);
+    talk(f, one, "EXEC\r\n",
+         "-EXECABORT Transaction discarded because of previous errors.\r\n");
+
+    fault_pass_ns(UINT64_C(6000000000));
+    talk(f, one, "MULTI\r\n", "+OK\r\n");
+    for (int i = 0; i < 15; i++)
+        queue(f, one, 65000, "+QUEUED\r\n");
+    talk(f, idle[0], "EXEC\r\n",
+         "-EXECABORT Transaction discarded because of its age: others needed "
+         "its memory.\r\n");
+    talk(f, idle[0], "PING\r\n", "+PONG\r\n");
+    for (int i = 0; i < 63; i++)
+        client_close(idle[i]);
+    client_close(one);
 }

@@ -1,0 +1,387 @@
+/* reader/resp/resp_server.c - what operators ask about the server and its
+ * clients.
+ *
+ *     resp_client_info()                       append_client()
+ *     resp_client_list() -> resp_clients_step()
+ *     resp_do_info()                           a function for each section */
+#include "reader/resp/resp_internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "common/base/version.h"
+#include "common/wire/name.h"
+
+#define CLIENT_LINE_MAX 512
+#define INFO_SIZE       6400
+#define SECTION_SIZE    768
+
+enum conn_next
+resp_unknown_subcommand(struct resp_call *call, const char *command)
+{
+    char text[NAME_SHOWN_SIZE];
+
+    return resp_error(call, "unknown subcommand '%s'. Try %s HELP.",
+                      name_show(call->args[1].at, call->args[1].size, text),
+                      command);
+}
+
+/* ---- clients ------------------------------------------------------------- */
+
+enum conn_next
+resp_client_help(struct resp_call *call)
+{
+    return resp_answer(
+        call, "*17\r\n"
+              "+CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands "
+              "are:\r\n"
+              "+GETNAME\r\n"
+              "+    Return the name of the current connection.\r\n"
+              "+ID\r\n"
+              "+    Return the ID of the current connection.\r\n"
+              "+INFO\r\n"
+              "+    Return information about the current client "
+              "connection.\r\n"
+              "+LIST [TYPE (NORMAL|MASTER|REPLICA|PUBSUB)]\r\n"
+              "+    Return information about client connections; all are "
+              "NORMAL.\r\n"
+              "+SETINFO (LIB-NAME|LIB-VER) <value>\r\n"
+              "+    Does nothing: for libraries that send it.\r\n"
+              "+SETNAME <name>\r\n"
+              "+    Assign the name <name> to the current connection.\r\n"
+              "+HELP\r\n"
+              "+    Print this help.\r\n"
+              "+See countd(5), RESP, for all commands.\r\n"
+              "+Others are errors.\r\n");
+}
+
+/* The address of an end of a connection, as Redis writes it. */
+static const char *
+format_end(int fd, int (*get)(int, struct sockaddr *, socklen_t *),
+           char text[NET_ADDRESS_SIZE])
+{
+    struct net_address a = {.size = sizeof a.sa};
+
+    if (get(fd, (struct sockaddr *)&a.sa, &a.size) < 0)
+        return "-"; /* it has gone */
+    if (a.sa.ss_family == AF_UNIX)
+        return "socket/resp:0";
+    net_format(&a, text);
+    return text;
+}
+
+/* Writes the line of a connection; returns its bytes. */
+static size_t
+append_client(const struct resp_service *r, struct conn *c,
+              char line[CLIENT_LINE_MAX])
+{
+    const struct resp_state *s = conn_state(c);
+    const uint64_t now_ms = loop_now_ms(r->loop);
+    char peer[NET_ADDRESS_SIZE], own[NET_ADDRESS_SIZE];
+    int size;
+
+    size =
+        snprintf(line, CLIENT_LINE_MAX,
+                 "id=%" PRIu64 " addr=%s laddr=%s fd=%d name=%.*s age=%" PRIu64
+                 " idle=%" PRIu32 " flags=%s db=0 sub=0 psub=0 multi=%" PRId64
+                 " qbuf=%" PRIu32 " multi-mem=%" PRIu32 " omem=%" PRIu32
+                 " cmd=%s user=default redir=-1 resp=%d\n",
+                 s->id, format_end(c->source.fd, getpeername, peer),
+                 format_end(c->source.fd, getsockname, own), c->source.fd,
+                 s->name_size, (const char *)s->name,
+                 s->began_ms == 0 ? 0 : (now_ms - s->began_ms) / 1000,
+                 ((uint32_t)now_ms - c->moved_ms) / 1000,
+                 s->is_waiting    ? "b"
+                 : s->is_queueing ? "x"
+                                  : "N",
+                 s->is_queueing ? (int64_t)s->queued_count : -1, c->in.size,
+                 s->queued.size, c->out.size, s->last ? s->last->name : "NULL",
+                 s->protocol == 3 ? 3 : 2);
+    assert(size > 0 && size < CLIENT_LINE_MAX);
+    return (size_t)size;
+}
+
+enum conn_next
+resp_client_info(struct resp_call *call)
+{
+    char line[CLIENT_LINE_MAX];
+
+    return resp_answer_text(call, line,
+                            append_client(call->service, call->conn, line));
+}
+
+enum conn_next
+resp_client_list(struct resp_call *call)
+{
+    struct resp_service *r = call->service;
+
+    if (call->count != 2 &&
+        (call->count != 4 || !resp_is_word(&call->args[2], "type")))
+        return resp_syntax_error(call);
+    if (call->count == 4 && !resp_is_word(&call->args[3], "normal"))
+        return resp_answer_text(call, "", 0);
+    if (!waiting_line_enter(&r->line, call->conn, &call->state->line))
+        return CONN_PAUSE;
+    r->job = (struct resp_job){.kind = RESP_JOB_CLIENTS};
+    return CONN_LONG;
+}
+
+enum conn_next
+resp_clients_step(struct resp_call *call)
+{
+    struct resp_service *r = call->service;
+    const struct listener *d = call->conn->listener;
+    struct resp_job *job = &r->job;
+
+    while (job->position < d->row->max) {
+        struct conn *c = listener_open_conn(d, (uint32_t)job->position);
+
+        if (c && job->size + CLIENT_LINE_MAX > RESP_ROWS_BYTES)
+            return resp_too_many_rows(call);
+        job->position++;
+        if (c)
+            job->size += append_client(r, c, (char *)r->rows + job->size);
+        if (job->position < d->row->max && resp_is_late(call))
+            return CONN_LONG;
+    }
+    return resp_answer_text(call, r->rows, job->size);
+}
+
+/* ---- CONFIG, COMMAND, CLUSTER -------------------------------------------- */
+
+static enum conn_next
+config_help(struct resp_call *call)
+{
+    return resp_answer(
+        call, "*5\r\n"
+              "+CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands "
+              "are:\r\n"
+              "+GET <name> [<name> ...]\r\n"
+              "+    Return the values of save and appendonly.\r\n"
+              "+HELP\r\n"
+              "+    Print this help.\r\n");
+}
+
+enum conn_next
+resp_do_config(struct resp_call *call)
+{
+    static const struct {
+        const char *name, *value;
+    } known[] = {{"save", ""}, {"appendonly", "yes"}};
+    size_t found = 0, size;
+    uint8_t *out;
+
+    if (resp_is_word(&call->args[1], "help"))
+        return config_help(call);
+    if (!resp_is_word(&call->args[1], "get"))
+        return resp_unknown_subcommand(call, "CONFIG");
+    if (call->count < 3)
+        return resp_wrong_arity(call, "config|get");
+    out = resp_space(call, 8 * RESP_NUMBER_SIZE);
+    if (!out)
+        return CONN_FULL;
+    for (size_t k = 0; k < 2; k++)
+        for (size_t i = 2; i < call->count; i++)
+            if (resp_is_word(&call->args[i], known[k].name)) {
+                found |= (size_t)1 << k;
+                break;
+            }
+    size = resp_put_map(call, out, (found & 1) + (found >> 1));
+    for (size_t k = 0; k < 2; k++)
+        if ((found >> k & 1) != 0)
+            size += resp_put_pair(out + size, known[k].name, known[k].value);
+    resp_put(call, size);
+    return CONN_MORE;
+}
+
+enum conn_next
+resp_do_command(struct resp_call *call)
+{
+    if (call->count > 1 && resp_is_word(&call->args[1], "count"))
+        return resp_answer_number(call, (int64_t)resp_command_count());
+    return resp_answer(call, "*0\r\n");
+}
+
+enum conn_next
+resp_do_cluster(struct resp_call *call)
+{
+    return resp_error(call, "This instance has cluster support disabled");
+}
+
+/* ---- INFO ---------------------------------------------------------------- */
+
+static int
+put_server(const struct resp_call *call, char *out)
+{
+    const uint64_t up_s =
+        (loop_now_ms(call->service->loop) - call->service->started_ms) / 1000;
+    struct net_address a = {.size = sizeof a.sa};
+    struct utsname os;
+    unsigned port = 0;
+
+    if (uname(&os) < 0)
+        return 0; /* cannot fail */
+    if (getsockname(call->conn->source.fd, (struct sockaddr *)&a.sa, &a.size) ==
+            0 &&
+        a.sa.ss_family != AF_UNIX)
+        port =
+            ntohs(a.sa.ss_family == AF_INET6 ? a.v6.sin6_port : a.v4.sin_port);
+    return snprintf(out, SECTION_SIZE,
+                    "redis_version:" RESP_REDIS_VERSION "\r\n"
+                    "redis_mode:standalone\r\n"
+                    "os:%s %s %s\r\narch_bits:%zu\r\n"
+                    "multiplexing_api:epoll\r\nprocess_id:%ld\r\n"
+                    "tcp_port:%u\r\nserver_time_usec:%" PRIu64 "\r\n"
+                    "uptime_in_seconds:%" PRIu64 "\r\n"
+                    "uptime_in_days:%" PRIu64 "\r\n"
+                    "countd_version:" VERSION "\r\n",
+                    os.sysname, os.release, os.machine, 8 * sizeof(void *),
+                    (long)getpid(), port, clock_unix_ms() * 1000, up_s,
+                    up_s / 86400);
+}
+
+static int
+put_clients(const struct resp_call *call, char *out)
+{
+    const struct listener *d = call->conn->listener;
+    size_t blocked = 0;
+
+    for (const struct list_link *l = call->service->waiting.next;
+         l != &call->service->waiting; l = l->next)
+        blocked++;
+    return snprintf(out, SECTION_SIZE,
+                    "connected_clients:%zu\r\nmaxclients:%zu\r\n"
+                    "blocked_clients:%zu\r\n",
+                    d->open, d->row->max, blocked);
+}
+
+static int
+put_memory(const struct resp_call *call, char *out)
+{
+    struct rusage used = {.ru_maxrss = 0};
+    const struct pool *queued = &call->service->queued;
+
+    /* Cannot fail: the arguments are good. */
+    (void)getrusage(RUSAGE_SELF, &used);
+    return snprintf(out, SECTION_SIZE,
+                    "used_memory_peak:%ld\r\nmaxmemory:0\r\n"
+                    "maxmemory_policy:noeviction\r\n"
+                    "countd_transactions_memory:%zu\r\n",
+                    used.ru_maxrss * 1024,
+                    (size_t)(queued->count - queued->free_count) *
+                        POOL_CHUNK_SIZE);
+}
+
+static int
+put_persistence(const struct resp_call *call, char *out)
+{
+    (void)call;
+    return snprintf(out, SECTION_SIZE,
+                    "loading:0\r\nasync_loading:0\r\n"
+                    "rdb_bgsave_in_progress:0\r\naof_enabled:1\r\n"
+                    "aof_rewrite_in_progress:0\r\n");
+}
+
+static int
+put_statistics(const struct resp_call *call, char *out)
+{
+    const struct resp_service *r = call->service;
+    const struct listener_stats *d = &call->conn->listener->stats;
+
+    return snprintf(out, SECTION_SIZE,
+                    "total_connections_received:%" PRIu64 "\r\n"
+                    "total_commands_processed:%" PRIu64 "\r\n"
+                    "total_net_input_bytes:%" PRIu64 "\r\n"
+                    "total_net_output_bytes:%" PRIu64 "\r\n"
+                    "rejected_connections:%" PRIu64 "\r\n"
+                    "expired_keys:0\r\nevicted_keys:0\r\n"
+                    "countd_forwarded:%" PRIu64 "\r\n"
+                    "countd_unsure:%" PRIu64 "\r\n"
+                    "countd_as_of_ms:%" PRIi64 "\r\n",
+                    d->accepted, r->commands, d->received, d->sent,
+                    d->turned_away + d->not_allowed, r->forward.stats.forwarded,
+                    r->forward.stats.unsure, as_of_get(r->as_of, NULL, 0));
+}
+
+static int
+put_replication(const struct resp_call *call, char *out)
+{
+    (void)call;
+    return snprintf(out, SECTION_SIZE,
+                    "role:master\r\nconnected_slaves:0\r\n"
+                    "master_repl_offset:0\r\n");
+}
+
+static int
+put_cpu(const struct resp_call *call, char *out)
+{
+    struct rusage used = {.ru_maxrss = 0};
+
+    (void)call;
+    /* Cannot fail: the arguments are good. */
+    (void)getrusage(RUSAGE_SELF, &used);
+    return snprintf(out, SECTION_SIZE,
+                    "used_cpu_sys:%ld.%06ld\r\nused_cpu_user:%ld.%06ld\r\n",
+                    (long)used.ru_stime.tv_sec, (long)used.ru_stime.tv_usec,
+                    (long)used.ru_utime.tv_sec, (long)used.ru_utime.tv_usec);
+}
+
+static int
+put_cluster(const struct resp_call *call, char *out)
+{
+    (void)call;
+    return snprintf(out, SECTION_SIZE, "cluster_enabled:0\r\n");
+}
+
+/* Whether the arguments name a section, or all. */
+static bool
+wants_section(const struct resp_call *call, const char *name)
+{
+    for (size_t i = 1; i < call->count; i++)
+        if (resp_is_word(&call->args[i], name) ||
+            resp_is_word(&call->args[i], "all") ||
+            resp_is_word(&call->args[i], "default") ||
+            resp_is_word(&call->args[i], "everything"))
+            return true;
+    return call->count == 1;
+}
+
+enum conn_next
+resp_do_info(struct resp_call *call)
+{
+    static const struct {
+        const char *name, *title;
+        int (*put)(const struct resp_call *call, char *out);
+    } sections[] = {
+        {"server", "Server", put_server},
+        {"clients", "Clients", put_clients},
+        {"memory", "Memory", put_memory},
+        {"persistence", "Persistence", put_persistence},
+        {"stats", "Stats", put_statistics},
+        {"replication", "Replication", put_replication},
+        {"cpu", "CPU", put_cpu},
+        {"cluster", "Cluster", put_cluster},
+    };
+    char text[INFO_SIZE], *at = text;
+    int size;
+
+    static_assert(sizeof sections / sizeof sections[0] * (SECTION_SIZE + 32) <=
+                      INFO_SIZE,
+                  "all fit, with their titles");
+    for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++) {
+        if (!wants_section(call, sections[i].name))
+            continue;
+        at =
+            stpcpy(stpcpy(at, at == text ? "# " : "\r\n# "), sections[i].title);
+        at = stpcpy(at, "\r\n");
+        size = sections[i].put(call, at);
+        assert(size >= 0 && size < SECTION_SIZE);
+        at += size;
+    }
+    return resp_answer_text(call, text, (size_t)(at - text));
+}
