@@ -185,8 +185,8 @@ int config_source_add(struct config_sources *s, int letter, const char *text);
 int config_ready_fd(const char *text, int *fd);
 
 /* -t, after config_check(): looks host names up, and checks, as a start does,
- * that each address is of loopback or has networks that may connect, and the
- * file of http.tokens as far as it may.  As root with `user` the process
+ * that each address is of loopback or has networks that may connect, that there
+ * are `user` and `socket.group`, and the file of http.tokens as far as it may.  As root with `user` the process
  * becomes that user.  Prints that the settings are good, or reports an error.
  * Returns an exit status. */
 int config_test(const struct config *c);

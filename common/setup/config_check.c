@@ -230,7 +230,9 @@ config_test(const struct config *c)
     }
     if (rc < 0)
         return rc == -EINVAL ? CONFIG_EXIT_USAGE : CONFIG_EXIT_SYSTEM;
-    status = test_tokens(c);
+    status = privilege_check(c);
+    if (status == CONFIG_EXIT_OK)
+        status = test_tokens(c);
     if (status != CONFIG_EXIT_OK)
         return status;
     (void)puts("settings are good");

@@ -58,6 +58,19 @@ find_account(const char *user, struct account *a)
     return rc;
 }
 
+/* As find_account(); reports when there is none. */
+static int
+find_user(const char *user, struct account *a)
+{
+    if (find_account(user, a) == 0)
+        return 0;
+    diag(DIAG_ERROR,
+         "user=%s: there is no such user; make one (useradd --system "
+         "--user-group %s), or set user to one that exists",
+         user, user);
+    return CONFIG_EXIT_USAGE;
+}
+
 int
 privilege_find_group(const char *group, gid_t *gid)
 {
@@ -77,6 +90,20 @@ privilege_find_group(const char *group, gid_t *gid)
     }
     *gid = a.gid;
     return 0;
+}
+
+int
+privilege_check(const struct config *c)
+{
+    struct account a;
+    gid_t group;
+
+    if (c->user[0] != '\0' && find_user(c->user, &a) != 0)
+        return CONFIG_EXIT_USAGE;
+    return c->socket_group[0] != '\0' &&
+                   privilege_find_group(c->socket_group, &group) < 0
+               ? CONFIG_EXIT_USAGE
+               : 0;
 }
 
 /* ---- becoming another ---------------------------------------------------- */
@@ -149,13 +176,8 @@ become_user(const struct config *c, enum datadir_need need)
             diag(DIAG_WARNING, PRIVILEGE_ROOT_WARNING);
         return 0;
     }
-    if (find_account(c->user, &a) < 0) {
-        diag(DIAG_ERROR,
-             "user=%s: there is no such user; make one (useradd --system "
-             "--user-group %s), or set user to one that exists",
-             c->user, c->user);
+    if (find_user(c->user, &a) != 0)
         return CONFIG_EXIT_USAGE;
-    }
     if (a.uid == geteuid())
         return 0;
     if (!is_root) {

@@ -31,6 +31,10 @@
 /* The group with this name or number.  Reports when there is none: -ENOENT. */
 int privilege_find_group(const char *group, gid_t *gid);
 
+/* Whether there are a user and a group of these names; reports when not, and
+ * returns the status to exit with, or 0. */
+int privilege_check(const struct config *c);
+
 /* Becomes the user.  As root with DATADIR_WRITE, first makes the data directory
  * for the user if it is not there.  Says what is wrong and returns the status
  * to exit with, or 0. */
