@@ -21,7 +21,6 @@
 
 #define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
 #define FOLDER_MODE  0700
-#define USER_SIZE    64
 #define PATH_SIZE    (CONFIG_TEXT_SIZE + 32)
 
 /* Reports why a function refuses, and returns `rc`. */
@@ -56,16 +55,15 @@ check_fs(int fd, const char *path)
 
 /* ---- folders ------------------------------------------------------------ */
 
-/* The name of a user as sudo -u takes it. */
-static const char *
-format_user(uid_t uid, char text[USER_SIZE])
+const char *
+datadir_format_user(uid_t uid, char text[DATADIR_USER_SIZE])
 {
     const struct passwd *entry = getpwuid(uid);
 
     if (entry != NULL)
-        snprintf(text, USER_SIZE, "%s", entry->pw_name);
+        snprintf(text, DATADIR_USER_SIZE, "%s", entry->pw_name);
     else
-        snprintf(text, USER_SIZE, "#%lu", (unsigned long)uid);
+        snprintf(text, DATADIR_USER_SIZE, "#%lu", (unsigned long)uid);
     return text;
 }
 
@@ -74,13 +72,13 @@ format_user(uid_t uid, char text[USER_SIZE])
 static int
 refuse_owner(uid_t owner, const char *path)
 {
-    char user[USER_SIZE], us[USER_SIZE];
+    char user[DATADIR_USER_SIZE], us[DATADIR_USER_SIZE];
 
-    format_user(owner, user);
+    datadir_format_user(owner, user);
     diag(DIAG_ERROR,
          "%s belongs to user %s and this process runs as %s; run it as that "
          "user: sudo -u '%s' %s ... (daemons: set user)",
-         path, user, format_user(geteuid(), us), user,
+         path, user, datadir_format_user(geteuid(), us), user,
          program_invocation_short_name);
     return -EPERM;
 }

@@ -54,6 +54,10 @@ int datadir_make_for(const char *path, uid_t uid, gid_t gid);
  * A directory that is not there yet may come for those who only read. */
 int datadir_exit_status(int rc, enum datadir_need need);
 
+/* The name of a user as sudo -u takes it.  Returns text. */
+#define DATADIR_USER_SIZE 64
+const char *datadir_format_user(uid_t uid, char text[DATADIR_USER_SIZE]);
+
 /* Makes archive/ if need be and sets archive_fd; says why not. */
 int datadir_archive(struct datadir *d);
 

@@ -18,10 +18,12 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <libgen.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -96,6 +98,16 @@ is_inside(const char *path, const char *data_dir)
     free(text);
     free(top);
     return is;
+}
+
+static bool
+has_parent(const char *path)
+{
+    char *text = strdup(path);
+    const bool has = !text || access(dirname(text), F_OK) == 0;
+
+    free(text);
+    return has;
 }
 
 static int
@@ -339,7 +351,7 @@ static int
 refuse_dir(const struct backup *b, int rc)
 {
     struct stat st;
-    char partial[CONFIG_TEXT_SIZE];
+    char partial[CONFIG_TEXT_SIZE], user[DATADIR_USER_SIZE];
 
     (void)snprintf(partial, sizeof partial, "%s/" DATADIR_PARTIAL, b->path);
     if (rc == -ENOTEMPTY && stat(partial, &st) == 0)
@@ -351,6 +363,11 @@ refuse_dir(const struct backup *b, int rc)
         diag(DIAG_ERROR, "%s is not empty; give a new directory", b->path);
     else if (rc == -ENOENT)
         diag(DIAG_ERROR, "make %s: its parent folder does not exist", b->path);
+    else if (rc == -EACCES || rc == -EPERM)
+        diag(DIAG_ERROR,
+             "make %s: %s; this runs as user %s: give a place where that user "
+             "may write",
+             b->path, diag_text(rc), datadir_format_user(geteuid(), user));
     else
         diag_errno(DIAG_ERROR, rc, "make %s", b->path);
     return rc == -ENOTEMPTY ? CONFIG_EXIT_USAGE
@@ -397,32 +414,64 @@ run_backup(struct backup *b)
     return b->faults > 0 ? CONFIG_EXIT_NEGATIVE : CONFIG_EXIT_OK;
 }
 
-/* Where only root may make the copy's directory, root makes it for the user of
- * the settings, before it becomes that user. */
 static int
-become_user(const struct backup *b)
+open_and_run(struct backup *b)
+{
+    int status = store_session_open(b->line, false, &b->in);
+
+    if (status != 0)
+        return status;
+    status = run_backup(b);
+    store_session_close(&b->in);
+    return status;
+}
+
+/* Waits for the process that is the user.  A directory that it left empty is
+ * removed, which only root may do there. */
+static int
+await_child(const struct backup *b, pid_t pid, bool is_new)
+{
+    int status;
+
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return cmd_failed(-errno, "wait for the copying process");
+    if (is_new)
+        (void)rmdir(b->path); /* fails if there is something in it */
+    return WIFEXITED(status) ? WEXITSTATUS(status) : CONFIG_EXIT_SYSTEM;
+}
+
+/* Where only root may make the copy's directory, root makes it for the user of
+ * the settings, and a process that becomes this user copies. */
+static int
+run_as_user(struct backup *b)
 {
     struct config c = b->line->config;
+    const bool is_new = access(b->path, F_OK) < 0 && errno == ENOENT;
+    pid_t pid;
+    int status;
 
-    if (geteuid() != 0 || c.user[0] == '\0')
-        return 0;
+    (void)signal(SIGINT, SIG_IGN); /* the child ends, then this */
+    pid = fork();
+    if (pid < 0)
+        return cmd_failed(-errno, "start a process");
+    if (pid > 0)
+        return await_child(b, pid, is_new);
+    (void)signal(SIGINT, SIG_DFL);
     (void)snprintf(c.data_dir, sizeof c.data_dir, "%s",
                    b->path); /* a cut path is none, and refused */
-    return privilege_become(&c, DATADIR_WRITE);
+    status = privilege_become(&c, DATADIR_WRITE);
+    return status != 0 ? status : open_and_run(b);
 }
 
 int
 cmd_backup(struct cmd_line *line)
 {
     struct backup b = {.line = line, .path = line->args[0]};
-    int status;
 
-    status = become_user(&b);
-    if (status == 0)
-        status = store_session_open(line, false, &b.in);
-    if (status != 0)
-        return status;
-    status = run_backup(&b);
-    store_session_close(&b.in);
-    return status;
+    if (geteuid() != 0 || line->config.user[0] == '\0')
+        return open_and_run(&b);
+    if (!has_parent(b.path))
+        return refuse_dir(&b, -ENOENT);
+    return run_as_user(&b);
 }
