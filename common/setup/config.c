@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/net/net.h"
+#include "common/wire/likeness.h"
 #include "common/wire/message.h"
 
 #define KILO ((uint64_t)1024)
@@ -227,18 +228,26 @@ find_row(const char *key)
     return strncmp(key, "history.", 8) == 0 ? find_row("history") : NULL;
 }
 
+static int
+fail_key(const char *key, char why[CONFIG_WHY_SIZE])
+{
+    struct likeness meant = likeness_of(key);
+    char shown[NAME_SHOWN_SIZE], hint[LIKENESS_HINT_SIZE];
+
+    for (size_t i = 0; i < ROW_COUNT; i++)
+        likeness_try(&meant, rows[i].key);
+    return config_fail(
+        why, -ENOENT, "%s: no such setting%s; countd-write -h lists them all",
+        name_show(key, strlen(key), shown), likeness_hint(&meant, hint));
+}
+
 int
 config_set(struct config *c, const char *key, const char *value,
            char why[CONFIG_WHY_SIZE])
 {
     const struct config_row *row = find_row(key);
-    char shown[NAME_SHOWN_SIZE];
 
-    if (row == NULL)
-        return config_fail(
-            why, -ENOENT, "%s: no such setting; countd-write -h lists them all",
-            name_show(key, strlen(key), shown));
-    return config_set_value(c, row, key, value, why);
+    return row ? config_set_value(c, row, key, value, why) : fail_key(key, why);
 }
 
 void

@@ -79,7 +79,8 @@ test_main(int argc, char **argv)
 
     /* What is set on this machine is not what is tested. */
     (void)umask(022);
-    if (setenv("COUNTD_CONF", "", 1) != 0)
+    if (setenv("COUNTD_CONF", "", 1) != 0 ||
+        setenv("SYSTEMD_UNIT_PATH", "", 1) != 0)
         return 1;
     set_build();
     if (argc > 1)

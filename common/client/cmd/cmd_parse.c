@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/diag.h"
+#include "common/wire/likeness.h"
 
 #define SHOWN_SIZE 64 /* bytes of a bad argument that an error shows */
 
@@ -81,12 +82,33 @@ cmd_usage(const struct cmd_line *line)
 }
 
 static int
+fail_like(const struct cmd_line *line, const char *text, const char *what,
+          const struct likeness *meant)
+{
+    char hint[LIKENESS_HINT_SIZE], why[128];
+
+    (void)snprintf(why, sizeof why, "%s%s", what,
+                   likeness_hint(meant, hint)); /* fits */
+    return cmd_misuse(line, text, why);
+}
+
+static int
 unknown_option(const struct cmd_line *line, const struct given *g)
 {
-    return cmd_misuse(line, g->text,
-                      line->cmd ? "no such option"
-                                : "no such option before a subcommand; its own "
-                                  "options stand behind it");
+    struct likeness meant = likeness_of(g->name);
+    char dashed[LIKENESS_WORD_MAX];
+
+    if (!line->cmd)
+        return cmd_misuse(line, g->text,
+                          "no such option before a subcommand; its own "
+                          "options stand behind it");
+    for (int i = 0; i < CMD_OPTIONS_MAX && line->cmd->options[i].name; i++)
+        likeness_try(&meant, line->cmd->options[i].name);
+    if (meant.word) {
+        (void)snprintf(dashed, sizeof dashed, "--%s", meant.word); /* fits */
+        meant.word = dashed;
+    }
+    return fail_like(line, g->text, "no such option", &meant);
 }
 
 /* -f, -o, -d, -H, and -h, the one without a value (-1 lets the caller print
@@ -140,13 +162,16 @@ take_option(struct cmd_line *line, int argc, char **argv, int *at)
 static int
 find_command(struct cmd_line *line, const char *text)
 {
+    struct likeness meant = likeness_of(text);
+
     for (const struct cmd *c = cmd_table; c->name != NULL; c++) {
         if (strcmp(c->name, text) == 0) {
             line->cmd = c;
             return 0;
         }
+        likeness_try(&meant, c->name);
     }
-    return cmd_misuse(line, text, "no such subcommand");
+    return fail_like(line, text, "no such subcommand", &meant);
 }
 
 /* -h and "help" may stand before what they are about. */
