@@ -259,7 +259,7 @@ answer_get(struct read_request *a)
         return explain_missing(a);
     read_begin_facts(a);
     put_answer(a, &column, f.number[0]);
-    table_fact(&a->table, "saturated", cell_bool(f.number[2] != 0));
+    table_fact(&a->table, "saturated", cell_number(f.number[2]));
     read_end_facts(a);
     return NULL;
 }
@@ -279,7 +279,7 @@ answer_rank(struct read_request *a)
     read_begin_facts(a);
     put_answer(a, &column, f.number[1]);
     table_fact(&a->table, "count", cell_number(f.number[0]));
-    table_fact(&a->table, "saturated", cell_bool(f.number[2] != 0));
+    table_fact(&a->table, "saturated", cell_number(f.number[2]));
     read_end_facts(a);
     return NULL;
 }

@@ -25,7 +25,7 @@ cell_sum(int128 sum, char text[CELL_SUM_SIZE])
 {
     if (sum >= INT64_MIN && sum <= INT64_MAX)
         return cell_number((int64_t)sum);
-    return cell_text(cell_sum_text(sum, text));
+    return (struct cell){.kind = CELL_SUM, .bytes = cell_sum_text(sum, text)};
 }
 
 const char *
@@ -36,6 +36,7 @@ cell_plain(const struct cell *c, bool raw, char text[NAME_TEXT_SIZE])
     case CELL_ABSENT:
         return "-";
     case CELL_TEXT:
+    case CELL_SUM:
         return c->bytes;
     case CELL_NAME:
         if (raw) {
@@ -46,6 +47,7 @@ cell_plain(const struct cell *c, bool raw, char text[NAME_TEXT_SIZE])
         (void)name_escape(c->bytes, c->size, text); /* its end is marked */
         return text;
     case CELL_NUMBER:
+    case CELL_RANK:
         (void)snprintf(text, NAME_TEXT_SIZE, "%" PRId64, c->number);
         return text;
     case CELL_BOOL:

@@ -21,12 +21,15 @@ enum cell_kind {
     CELL_NAME,
     CELL_TEXT,
     CELL_NUMBER,
+    CELL_RANK,
+    CELL_SUM,
     CELL_BOOL
 };
 
 struct cell {
     enum cell_kind kind;
-    const void *bytes; /* CELL_NAME: any bytes; CELL_TEXT: our own words */
+    const void *bytes; /* CELL_NAME: any bytes; CELL_TEXT: our own words;
+                        * CELL_SUM: digits */
     size_t size;
     int64_t number;
 };
@@ -66,14 +69,21 @@ cell_number(int64_t number)
     return (struct cell){.kind = CELL_NUMBER, .number = number};
 }
 
+/* Counted from 0; a table for people has it from 1. */
+static inline struct cell
+cell_rank(int64_t rank)
+{
+    return (struct cell){.kind = CELL_RANK, .number = rank};
+}
+
 static inline struct cell
 cell_bool(bool value)
 {
     return (struct cell){.kind = CELL_BOOL, .number = value};
 }
 
-/* A sum as decimal digits, from somewhere in `text` on; and as a cell: a number
- * where int64 has it, else text, as long as `text` is there. */
+/* A sum as decimal digits, from somewhere in `text` on; and as a cell, a number
+ * also where int64 does not have it, as long as `text` is there. */
 const char *cell_sum_text(int128 sum, char text[CELL_SUM_SIZE]);
 struct cell cell_sum(int128 sum, char text[CELL_SUM_SIZE]);
 

@@ -140,8 +140,14 @@ json_wide(struct json_writer *w, int128 number)
 {
     char text[CELL_SUM_SIZE];
 
+    json_digits(w, cell_sum_text(number, text));
+}
+
+void
+json_digits(struct json_writer *w, const char *digits)
+{
     put_separator(w, ", ");
-    put_text(w, cell_sum_text(number, text));
+    put_text(w, digits);
 }
 
 void

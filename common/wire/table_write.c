@@ -39,6 +39,15 @@ put_raw_name(struct table_writer *t, const char *key, const struct cell *c)
 }
 
 static void
+put_number(struct table_writer *t, const struct cell *c)
+{
+    if (c->kind == CELL_SUM)
+        json_digits(&t->out, c->bytes);
+    else
+        json_integer(&t->out, c->number);
+}
+
+static void
 put_json(struct table_writer *t, const char *key, const struct cell *c)
 {
     char text[NAME_TEXT_SIZE];
@@ -59,10 +68,12 @@ put_json(struct table_writer *t, const char *key, const struct cell *c)
         json_string(&t->out, c->bytes, c->size);
         break;
     case CELL_NUMBER:
+    case CELL_RANK:
+    case CELL_SUM:
         if (t->has_numbers_as_texts)
             json_text(&t->out, cell_plain(c, false, text));
         else
-            json_integer(&t->out, c->number);
+            put_number(t, c);
         break;
     case CELL_BOOL:
         json_bool(&t->out, c->number != 0);

@@ -566,7 +566,7 @@ print_facts(struct explain *e)
                     ? cell_none()
                     : cell_number((int64_t)(e->begins_ms / 1000)));
     output_count(o, "not_in_the_count", e->waiting);
-    output_fact(o, "saturated", cell_bool(e->found && e->row.saturated));
+    output_fact(o, "saturated", cell_number(e->found && e->row.saturated));
     output_count(o, "logs_missing", e->missing);
     output_count(o, "logs_damaged", e->damaged);
     output_count(o, "logs_not_archived", e->unarchived);

@@ -239,7 +239,7 @@ print_row(struct output *out, int64_t rank, const struct countd_top_row *row,
     char texts[3][CELL_SUM_SIZE];
     char bar[CHART_BAR_MAX + 1] = "";
     const struct cell cells[] = {
-        cell_number(rank),
+        cell_rank(rank),
         cell_sum(sum, texts[0]),
         known ? cell_sum(before, texts[1]) : cell_none(),
         known ? cell_sum(sum - before, texts[2]) : cell_none(),
@@ -320,7 +320,7 @@ print_period(struct history_command *h, const struct countd_period *r)
                              (const struct cell[]){keys, sum}, 2, true);
     return print_numbers(
         h, r, rank_columns,
-        (const struct cell[]){any ? cell_number(r->rank) : cell_none(),
+        (const struct cell[]){any ? cell_rank(r->rank) : cell_none(),
                               any ? sum : cell_none(), keys},
         3, any);
 }

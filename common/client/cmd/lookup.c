@@ -167,12 +167,12 @@ print_number(struct lookup *l, enum what what, const struct countd_facts *facts,
     if (found && what == WHAT_TOTAL)
         output_fact(&l->out, "keys", cell_number(facts->keys));
     if (found)
-        output_fact(&l->out, "saturated",
-                    what == WHAT_TOTAL ? cell_number(facts->saturated)
-                                       : cell_bool(facts->saturated != 0));
+        output_fact(&l->out, "saturated", cell_number(facts->saturated));
     output_fact(&l->out, "as_of_ms", cell_number(facts->as_of_ms));
     if (found)
-        output_text(&l->out, "%" PRId64 "\n", number);
+        output_text(&l->out, "%" PRId64 "\n",
+                    number +
+                        (what == WHAT_RANK && l->out.format == OUTPUT_PEOPLE));
     if (found && what == WHAT_COUNT && facts->saturated &&
         l->out.format == OUTPUT_PEOPLE)
         diag(DIAG_INFO, "saturated: a sum once left the range of 64 bits, so "
@@ -242,7 +242,7 @@ print_rows(struct lookup *l, int64_t first, const struct countd_rows *rows)
     for (size_t i = 0; i < rows->count; i++) {
         const struct countd_row *row = &rows->rows[i];
         const struct cell cells[] = {
-            cell_number(first + (int64_t)i),
+            cell_rank(first + (int64_t)i),
             cell_number(row->count),
             cell_name(row->key, row->key_size),
             is_at_limit(row->count) ? cell_bool(true) : cell_absent(),

@@ -144,7 +144,10 @@ store_row(struct output *o, const struct cell *cells)
     }
     for (size_t i = 0; !o->failed && i < o->column_count; i++) {
         char buffer[NAME_TEXT_SIZE];
-        const char *text = cell_plain(&cells[i], o->raw, buffer);
+        const struct cell cell = cells[i].kind == CELL_RANK
+                                     ? cell_number(cells[i].number + 1)
+                                     : cells[i];
+        const char *text = cell_plain(&cell, o->raw, buffer);
         const int width = text_width(text);
 
         (void)fwrite(text, 1, strlen(text) + 1, o->page);
