@@ -399,12 +399,13 @@ compile_set(struct resp_pattern *out, const uint8_t *text, size_t size,
 
     memset(set, 0, sizeof out->sets[0]);
     for (i += negated ? 1 : 0; i < size && text[i] != ']'; i++) {
+        const bool is_escaped = text[i] == '\\' && i + 1 < size;
         uint8_t low, high;
 
-        if (text[i] == '\\' && i + 1 < size)
-            i++;
+        i += is_escaped ? 1 : 0;
         low = high = text[i];
-        if (i + 2 < size && text[i + 1] == '-') {
+        /* An escaped byte begins no range. */
+        if (!is_escaped && i + 2 < size && text[i + 1] == '-') {
             high = text[i + 2];
             i += 2;
         }

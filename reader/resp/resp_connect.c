@@ -111,7 +111,8 @@ resp_do_client(struct resp_call *call)
     if (resp_is_word(sub, "list"))
         return resp_client_list(call);
     if (resp_is_word(sub, "help"))
-        return resp_client_help(call);
+        return call->count == 2 ? resp_client_help(call)
+                                : resp_wrong_arity(call, "client|help");
     return resp_unknown_subcommand(call, "CLIENT");
 }
 

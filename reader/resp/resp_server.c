@@ -118,13 +118,22 @@ resp_client_info(struct resp_call *call)
 enum conn_next
 resp_client_list(struct resp_call *call)
 {
+    static const char *const others[] = {"master", "replica", "slave",
+                                         "pubsub"};
     struct resp_service *r = call->service;
+    char text[NAME_SHOWN_SIZE];
 
     if (call->count != 2 &&
         (call->count != 4 || !resp_is_word(&call->args[2], "type")))
         return resp_syntax_error(call);
-    if (call->count == 4 && !resp_is_word(&call->args[3], "normal"))
-        return resp_answer_text(call, "", 0);
+    if (call->count == 4 && !resp_is_word(&call->args[3], "normal")) {
+        for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+            if (resp_is_word(&call->args[3], others[i]))
+                return resp_answer_text(call, "", 0);
+        return resp_error(
+            call, "Unknown client type '%s'",
+            name_show(call->args[3].at, call->args[3].size, text));
+    }
     if (!waiting_line_enter(&r->line, call->conn, &call->state->line))
         return CONN_PAUSE;
     r->job = (struct resp_job){.kind = RESP_JOB_CLIENTS};
@@ -177,7 +186,8 @@ resp_do_config(struct resp_call *call)
     uint8_t *out;
 
     if (resp_is_word(&call->args[1], "help"))
-        return config_help(call);
+        return call->count == 2 ? config_help(call)
+                                : resp_wrong_arity(call, "config|help");
     if (!resp_is_word(&call->args[1], "get"))
         return resp_unknown_subcommand(call, "CONFIG");
     if (call->count < 3)

@@ -199,6 +199,8 @@ TEST(patterns_match_as_in_redis)
     assert_true(matches("a\\*", "a*"));
     assert_true(matches("[\\]]", "]"));
     assert_true(matches("a**c", "abc"));
+    assert_true(matches("[\\a-c]", "-"));
+    assert_false(matches("[\\a-c]", "b"));
     assert_true(matches("[a-", "a"));
     assert_true(matches("a[", "a") == matches("[", ""));
     assert_true(matches("\\", "\\"));
