@@ -437,6 +437,7 @@ main(int argc, char **argv)
     if (rc < 0)
         goto free_loop;
     diag(DIAG_INFO, "starting data_dir=%s", w.config.data_dir);
+    datadir_warn(&w.dir, w.config.data_dir);
     rc = bind_all(&w);
     if (rc == 0)
         rc = tokens_open(&w.tokens, w.config.http_tokens, false);

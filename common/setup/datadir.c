@@ -43,8 +43,6 @@ check_fs(int fd, const char *path)
     if (fstatfs(fd, &fs) < 0)
         return report_refusal(-errno, "statfs", path);
     rc = disk_check_type((uint64_t)fs.f_type, &why);
-    if (rc == 1)
-        diag(DIAG_WARNING, "data directory %s is on %s", path, why);
     if (rc < 0)
         diag(DIAG_ERROR,
              "data directory %s is on a network file system (%s), where locks "
@@ -507,6 +505,17 @@ datadir_open(struct datadir *d, const char *path, enum datadir_need need)
     }
     *d = new;
     return 0;
+}
+
+void
+datadir_warn(const struct datadir *d, const char *path)
+{
+    const char *why;
+    struct statfs fs;
+
+    if (fstatfs(d->fd, &fs) == 0 &&
+        disk_check_type((uint64_t)fs.f_type, &why) == 1)
+        diag(DIAG_WARNING, "data directory %s is on %s", path, why);
 }
 
 bool

@@ -38,6 +38,10 @@ enum datadir_need { DATADIR_WRITE, DATADIR_READ };
 int datadir_open(struct datadir *d, const char *path, enum datadir_need need);
 void datadir_close(struct datadir *d);
 
+/* Warns of a file system that may lose the directory.  For countd-write alone:
+ * once is enough. */
+void datadir_warn(const struct datadir *d, const char *path);
+
 /* Whether the directory is complete, for a process that only reads and waits
  * for another to make it. Also true if waiting is useless: datadir_open() then
  * reports why. */
