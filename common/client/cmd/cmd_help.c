@@ -99,36 +99,104 @@ print_option_words(const struct cmd_option *options, const char *letters)
             (void)printf(" %s%s", option_dashes(&options[i]), options[i].name);
 }
 
+/* A setting, with which its value begins. */
+static void
+print_key(void *ctx, const char *key, const char *type, const char *def,
+          const char *help)
+{
+    (void)ctx;
+    (void)type;
+    (void)def;
+    (void)help;
+    (void)printf(" %s=", key);
+}
+
+static void
+print_commands(void)
+{
+    for (const struct cmd *c = cmd_table; c->name != NULL; c++)
+        (void)printf(" %s", c->name);
+}
+
+/* How many keyspaces a command takes as its first arguments. */
+static unsigned
+count_keyspaces(const struct cmd *c)
+{
+    const char *at = c->arguments.text;
+
+    if (strstr(at, "KEYSPACE]...") || strstr(at, "KEYSPACE..."))
+        return 9999;
+    return strncmp(at, "KEYSPACE", 8) == 0;
+}
+
+static void
+print_command(const struct cmd *c)
+{
+    (void)printf("    %s) list='", c->name);
+    print_option_words(c->options, NULL);
+    print_option_words(cmd_common_options, c->common);
+    each_word(c, print_word);
+    (void)printf("'");
+    if (count_keyspaces(c) > 0)
+        (void)printf(" names=%u", count_keyspaces(c));
+    (void)puts(" ;;");
+}
+
+/* Words are added with the blank behind them, as a setting has none; compgen -W
+ * would execute what a name contains. */
 static void
 print_function(void)
 {
-    (void)puts("_countd_words()\n"
-               "{\n"
-               "    local word=${COMP_WORDS[COMP_CWORD]} command= list= i\n"
-               "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
-               "        case ${COMP_WORDS[i]} in\n"
-               "        -[fodH]) ((i++)) ;;\n"
-               "        -*) ;;\n"
-               "        *) command=${COMP_WORDS[i]}; break ;;\n"
-               "        esac\n"
-               "    done\n"
-               "    case $command in");
+    (void)puts(
+        "_countd_words()\n"
+        "{\n"
+        "    local word=${COMP_WORDS[COMP_CWORD]} command= list= i at=0 "
+        "names=0 name\n"
+        "    local -a where\n"
+        "    where=()\n"
+        "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
+        "        case ${COMP_WORDS[i]} in\n"
+        "        -[fodH]) where+=(\"${COMP_WORDS[i]}\" "
+        "\"${COMP_WORDS[i + 1]}\"); ((++i)) ;;\n"
+        "        =) where[${#where[@]} - 1]+==${COMP_WORDS[i + 1]}; ((++i)) "
+        ";;\n"
+        "        -*) ;;\n"
+        "        *) [[ $command ]] && ((++at)) || command=${COMP_WORDS[i]} ;;\n"
+        "        esac\n"
+        "    done\n"
+        "    case $command in");
     (void)fputs("    '') list='", stdout);
     print_option_words(cmd_common_options, NULL);
-    for (const struct cmd *c = cmd_table; c->name != NULL; c++)
-        (void)printf(" %s", c->name);
+    print_commands();
+    (void)puts(" help' ;;");
+    (void)fputs("    help) list='", stdout);
+    print_commands();
     (void)puts("' ;;");
-    for (const struct cmd *c = cmd_table; c->name != NULL; c++) {
-        (void)printf("    %s) list='", c->name);
-        print_option_words(c->options, NULL);
-        print_option_words(cmd_common_options, c->common);
-        each_word(c, print_word);
-        (void)puts("' ;;");
-    }
-    (void)puts("    esac\n"
-               "    COMPREPLY=($(compgen -W \"$list\" -- \"$word\"))\n"
-               "}\n"
-               "complete -o default -F _countd_words countd");
+    for (const struct cmd *c = cmd_table; c->name != NULL; c++)
+        print_command(c);
+    (void)fputs("    esac\n"
+                "    [[ ${COMP_WORDS[COMP_CWORD - 1]} != -o ]] || names=0 "
+                "list='",
+                stdout);
+    config_each(print_key, NULL);
+    (void)puts(
+        "'\n"
+        "    COMPREPLY=()\n"
+        "    for name in $(printf '%s' \"$list\"); do\n"
+        "        [[ $name == \"$word\"* ]] || continue\n"
+        "        [[ $name == *= ]] || name+=' '\n"
+        "        COMPREPLY+=(\"$name\")\n"
+        "    done\n"
+        "    if ((at < names)) && [[ $word != -* ]]; then\n"
+        "        while IFS= read -r name; do\n"
+        "            [[ $name != \"$word\"* ]] ||\n"
+        "                COMPREPLY+=(\"$(printf %q \"$name\") \")\n"
+        "        done < <(\"${COMP_WORDS[0]}\" ${where[@]+\"${where[@]}\"} "
+        "keyspaces --tsv 2>/dev/null | cut -f 4)\n"
+        "    fi\n"
+        "    ((${#COMPREPLY[@]})) || compopt +o nospace 2>/dev/null || :\n"
+        "}\n"
+        "complete -o default -o nospace -F _countd_words countd");
 }
 
 /* zsh runs the function of bash.  The file is also loaded at the first
@@ -140,7 +208,7 @@ print_zsh(void)
                "autoload -U +X bashcompinit && bashcompinit");
     print_function();
     (void)puts("[[ ${funcstack[1]} != _countd ]] || "
-               "_bash_complete -o default -F _countd_words");
+               "_bash_complete -o default -o nospace -F _countd_words");
 }
 
 int
