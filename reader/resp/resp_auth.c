@@ -13,7 +13,25 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "common/base/bytes.h"
 #include "common/net/net.h"
+
+/* An address as a number.  Of IPv6 its first half: clients have a net. */
+static uint64_t
+client_of(const struct conn *c)
+{
+    struct net_address a = {.size = sizeof a.sa};
+
+    if (getpeername(c->source.fd, (struct sockaddr *)&a.sa, &a.size) < 0)
+        return 0; /* it has gone */
+    if (a.sa.ss_family == AF_INET)
+        return a.v4.sin_addr.s_addr;
+    if (a.sa.ss_family != AF_INET6)
+        return 0;
+    return IN6_IS_ADDR_V4MAPPED(&a.v6.sin6_addr)
+               ? get_be32(a.v6.sin6_addr.s6_addr + 12)
+               : get_be64(a.v6.sin6_addr.s6_addr);
+}
 
 void
 resp_auth_begin(struct resp_call *call)
@@ -21,6 +39,7 @@ resp_auth_begin(struct resp_call *call)
     struct resp_state *s = call->state;
     struct net_address a = {.size = sizeof a.sa};
 
+    s->client = client_of(call->conn);
     s->has_token = false;
     s->is_trusted = !call->service->tokens ||
                     (getsockname(call->conn->source.fd,

@@ -22,10 +22,11 @@
 struct resp_state {
     struct forward_place place; /* first: forward.h */
     struct waiting_line_place line;
-    struct list_link waiting;        /* for WAIT; NULL: never waited */
-    uint64_t wait_until_ms;          /* monotonic; 0: no end */
-    uint64_t id;                     /* 0: not given yet */
-    uint64_t began_ms;               /* monotonic: its first request */
+    struct list_link waiting; /* for WAIT; NULL: never waited */
+    uint64_t wait_until_ms;   /* monotonic; 0: no end */
+    uint64_t id;              /* 0: not given yet */
+    uint64_t client;          /* its address: an IPv6 one is that of its net */
+    uint64_t began_ms;        /* monotonic: its first request */
     const struct resp_command *last; /* that was done */
     uint32_t progress; /* arguments that the command has done; 0: it begins */
     uint32_t found;    /* of these, for EXISTS */
@@ -246,7 +247,7 @@ enum conn_next resp_do_info(struct resp_call *call);
 
 /* ---- resp_auth.c ---- */
 
-/* Determines what a new connection may do. */
+/* Determines who a new connection is, and what it may do. */
 void resp_auth_begin(struct resp_call *call);
 
 /* The rights of its token may have changed. */

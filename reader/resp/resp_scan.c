@@ -2,8 +2,8 @@
  * ZSCAN and HSCAN, which look at every key of one.
  *
  * The cursor of SCAN is the number of names listed before it, in byte order.
- * The last few ends are remembered with their name, so that the next SCAN goes
- * on behind it; other cursors are reached by listing the names before them.
+ * The last few ends of each client are remembered with their name, so that the
+ * next SCAN goes on behind it; other cursors are reached by listing the names before them.
  * Keyspaces only come, so no name that was there is missed.
  *
  * The cursor of ZSCAN is the position in key order from which it goes on.  A
@@ -98,17 +98,43 @@ find_end(const struct resp_service *r, uint64_t position)
     return NULL;
 }
 
-static void
-remember_end(struct resp_service *r, const uint8_t *name, size_t size)
+static struct resp_scan_end *
+older_end(struct resp_scan_end *a, struct resp_scan_end *b)
 {
-    struct resp_scan_end *end = NULL;
+    return !a || b->number < a->number ? b : a;
+}
 
-    for (size_t i = 0; i < RESP_SCAN_ENDS; i++)
-        if (r->ends[i].position == r->job.position)
-            end = &r->ends[i];
-    if (!end)
-        end = &r->ends[r->next_end++ % RESP_SCAN_ENDS];
+/* The end to be forgotten for one of `client`: the oldest of those that it has,
+ * if it has its share, else the oldest of all. */
+static struct resp_scan_end *
+choose_end(struct resp_service *r, uint64_t client)
+{
+    struct resp_scan_end *oldest = NULL, *oldest_own = NULL;
+    unsigned own = 0;
+
+    for (size_t i = 0; i < RESP_SCAN_ENDS; i++) {
+        struct resp_scan_end *end = &r->ends[i];
+
+        if (end->position == r->job.position)
+            return end;
+        oldest = older_end(oldest, end);
+        if (end->position == 0 || end->client != client)
+            continue;
+        oldest_own = older_end(oldest_own, end);
+        own++;
+    }
+    return own >= RESP_SCAN_SHARE ? oldest_own : oldest;
+}
+
+static void
+remember_end(struct resp_call *call, const uint8_t *name, size_t size)
+{
+    struct resp_service *r = call->service;
+    struct resp_scan_end *end = choose_end(r, call->state->client);
+
     end->position = r->job.position;
+    end->number = ++r->scans;
+    end->client = call->state->client;
     end->size = size;
     memcpy(end->name, name, size);
 }
@@ -314,7 +340,7 @@ add_name(struct resp_call *call, const struct store_listed *found)
     }
     job->left--;
     if (job->left == 0)
-        remember_end(r, found->name, found->name_size);
+        remember_end(call, found->name, found->name_size);
     if (found->keys == 0 || is_strings(call, found))
         return;
     job->keyspaces++;
@@ -333,7 +359,7 @@ add_name(struct resp_call *call, const struct store_listed *found)
     if (job->kind == RESP_JOB_SCAN && job->count == RESP_ROWS_MAX &&
         job->left > 0) {
         job->left = 0;
-        remember_end(r, found->name, found->name_size);
+        remember_end(call, found->name, found->name_size);
     }
 }
 

@@ -58,11 +58,14 @@
 /* Where a SCAN ended: the next one goes on behind that name. */
 struct resp_scan_end {
     uint64_t position; /* names listed until then; 0: none */
+    uint64_t number;   /* of the SCAN, in the order of all */
+    uint64_t client;
     size_t size;
     uint8_t name[STORE_NAME_MAX];
 };
 
-#define RESP_SCAN_ENDS 16
+#define RESP_SCAN_ENDS  64
+#define RESP_SCAN_SHARE 4 /* of these, for the connections of one client */
 
 /* A place of the table by which commands are found; NULL: it is free. */
 struct resp_command_place {
@@ -120,7 +123,7 @@ struct resp_service {
     struct store_listing *listing;
     struct history_query period;
     struct resp_scan_end ends[RESP_SCAN_ENDS];
-    size_t next_end;
+    uint64_t scans;           /* that ended before the end of the list */
     struct list_link waiting; /* for WAIT */
     struct loop_timer wait;
     uint64_t next_id; /* of connections */
