@@ -535,7 +535,7 @@ CASE(explain_tells_each_log_and_what_is_from_before, s)
            "\"history_since\": 0, \"not_in_history\": 0, "
            "\"increments\": 6, \"sum\": 300014, \"rest\": 100001, "
            "\"archive_begins\": 1700000060, \"not_in_the_count\": 0, "
-           "\"saturated\": false, \"logs_missing\": 0, \"logs_damaged\": 0, "
+           "\"saturated\": 0, \"logs_missing\": 0, \"logs_damaged\": 0, "
            "\"logs_not_archived\": 0, \"one_moment\": true}");
     expect(FLEET_RUN(&s->fleet, "explain", "words", "nobody"), 1,
            "count now: none");

@@ -7,12 +7,14 @@
  * gzip inflates to is within its limit, and a body, too.
  */
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/wire/gunzip.h"
 #include "common/wire/json_write.h"
 #include "common/wire/message.h"
+#include "common/wire/utf8.h"
 #include "writer/count_body.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
@@ -27,11 +29,31 @@ static const struct increment_form forms[] = {
     {.keyspace_max = NAME_MAX_SIZE, .key_max = NAME_MAX_SIZE},
     {.raw = true, .keyspace_max = NAME_MAX_SIZE, .key_max = NAME_MAX_SIZE}};
 
+/* Puts a name as answers have it in each form. */
+static void
+put_name(struct json_writer *w, const char *member,
+         const struct increment_name *name, bool is_raw)
+{
+    char hex[32];
+
+    (void)snprintf(hex, sizeof hex, "%s_hex", member);
+    json_member(w, member);
+    if (!is_raw)
+        json_name(w, name->bytes, name->size);
+    else if (utf8_is_valid(name->bytes, name->size))
+        json_string(w, name->bytes, name->size);
+    else {
+        json_null(w);
+        json_member(w, hex);
+        json_hex(w, name->bytes, name->size);
+    }
+}
+
 /* An increment in JSON is the same increment. */
 static void
-check_again(const struct increment *i)
+check_again(const struct increment *i, bool is_raw)
 {
-    char text[4 * NAME_TEXT_SIZE];
+    char text[8 * NAME_TEXT_SIZE];
     struct count_fault fault;
     struct json_writer w;
     struct count_body b;
@@ -39,16 +61,14 @@ check_again(const struct increment *i)
 
     json_write_init(&w, text, sizeof text);
     json_object_begin(&w);
-    json_member(&w, "keyspace");
-    json_name(&w, i->keyspace.bytes, i->keyspace.size);
-    json_member(&w, "key");
-    json_name(&w, i->key.bytes, i->key.size);
+    put_name(&w, "keyspace", &i->keyspace, is_raw);
+    put_name(&w, "key", &i->key, is_raw);
     json_member(&w, "n");
     json_integer(&w, i->count);
     json_object_end(&w);
     assert(json_write_size(&w) > 0);
     count_body_init(&b, COUNT_JSON, (const uint8_t *)text, json_write_size(&w),
-                    &forms[0]);
+                    &forms[is_raw]);
     assert(count_body_next(&b, &same, &fault) == 1);
     assert(same.count == i->count && same.key.size == i->key.size &&
            same.keyspace.size == i->keyspace.size &&
@@ -69,7 +89,8 @@ check_increment(const struct increment *i)
                               .key_size = (uint16_t)i->key.size};
 
     assert(message_put(&layout, &m, bytes) == 0);
-    check_again(i);
+    check_again(i, false);
+    check_again(i, true);
 }
 
 static void
