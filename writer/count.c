@@ -1,8 +1,8 @@
 /* writer/count.c - see count.h.
  *
- * answer_count() is the route, check_head() looks at its head before the body
- * is awaited, wait_for_log() answers or holds it while there is no log. */
-#include "writer/count.h"
+ * answer_count() is the route, whose head count_head.c looks at;
+ * wait_for_log() answers or holds it while there is no log. */
+#include "writer/count_internal.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -11,7 +11,6 @@
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
-#include "common/net/http_query.h"
 #include "common/wire/json_write.h"
 #include "common/wire/name.h"
 #include "writer/count_body.h"
@@ -30,146 +29,6 @@ struct content {
     const uint8_t *at;
     size_t size;
 };
-
-/* What check_head() notes for the route. */
-#define NOTE_PACKED 1u /* by gzip */
-#define NOTE_NAMES  1  /* bits before their form */
-#define NOTE_FORMAT 3
-
-/* ---- the head ----------------------------------------------------------- */
-
-/* Refuses a request, and counts that once it is answered. */
-static enum conn_next
-refuse_request(struct http_call *x, enum http_status status, const char *code,
-               const char *detail)
-{
-    struct count *s = x->ctx;
-    const struct http_problem problem = {code, detail, 0};
-    const enum conn_next next = http_refuse(x, status, &problem);
-
-    s->stats.refused += next == CONN_MORE;
-    return next;
-}
-
-/* False: none that is known. */
-static bool
-find_format(const struct http_request *r, enum count_format *format)
-{
-    static const struct {
-        const char *type;
-        enum count_format format;
-    } types[] = {{"application/json", COUNT_JSON},
-                 {"application/x-ndjson", COUNT_NDJSON},
-                 {"application/jsonl", COUNT_NDJSON},
-                 {"text/tab-separated-values", COUNT_TSV}};
-    const struct http_text type = http_media_type(r->type);
-
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        if (http_text_is_like(type, types[i].type)) {
-            *format = types[i].format;
-            return true;
-        }
-    return false;
-}
-
-static bool
-is_plain(const struct http_request *r)
-{
-    return r->encoding.size == 0 || http_text_is_like(r->encoding, "identity");
-}
-
-/* Reads `names`, of which all of the query is.  False: *next is the answer. */
-static bool
-read_query(struct http_call *x, enum name_form *names, enum conn_next *next)
-{
-    struct http_text query = x->request->query;
-    char name[HTTP_QUERY_NAME_SIZE], shown[HTTP_QUERY_SHOWN];
-    char detail[HTTP_DETAIL_SIZE];
-    uint8_t value[4];
-    size_t size = 0;
-    int rc;
-
-    *names = NAMES_USUAL;
-    for (;;) {
-        const struct http_text rest = query;
-
-        rc = http_query_next(&query, name, value, sizeof value, &size);
-        if (rc == 0)
-            return true;
-        if (strcmp(name, "names") != 0) {
-            (void)http_query_shows(rest, shown);
-            (void)snprintf(detail, sizeof detail, "unknown parameter: %s",
-                           shown);
-            *next = refuse_request(x, HTTP_BAD_REQUEST, "unknown-parameter",
-                                   detail);
-            return false;
-        }
-        if (*names != NAMES_USUAL) {
-            *next = refuse_request(x, HTTP_BAD_REQUEST, "twice",
-                                   "names is there twice");
-            return false;
-        }
-        if (rc < 0 || !name_form_read(value, size, names)) {
-            *next = refuse_request(x, HTTP_BAD_REQUEST, "bad-names",
-                                   "names: raw or text");
-            return false;
-        }
-    }
-}
-
-/* An Idempotency-Key is never ignored. */
-static bool
-check_key(struct http_call *x, enum conn_next *next)
-{
-    const struct count *s = x->ctx;
-    const size_t size = x->request->key.size;
-
-    if (s->ingest->logs->keys.state == KEYS_OFF)
-        *next = refuse_request(
-            x, HTTP_BAD_REQUEST, "no-keys",
-            mark_fits(&s->ingest->logs->layout)
-                ? "this server keeps no Idempotency-Key (count.keys = 0): send "
-                  "the request without one"
-                : "this server keeps no Idempotency-Key (message.key_size is "
-                  "below 48): send the request without one");
-    else if (size == 0 || size > KEYS_KEY_MAX)
-        *next = refuse_request(x, HTTP_BAD_REQUEST, "bad-key",
-                               "Idempotency-Key must have 1 to 255 bytes");
-    else
-        return true;
-    return false;
-}
-
-/* What a browser sends for a page without asking first has none of these types
- * (Fetch, "CORS-safelisted request-header"). */
-static bool
-check_head(struct http_call *x, enum conn_next *next)
-{
-    const struct http_request *r = x->request;
-    enum count_format format;
-    enum name_form names;
-
-    if (!find_format(r, &format))
-        *next =
-            refuse_request(x, HTTP_MEDIA_TYPE, "media-type",
-                           "Content-Type must be application/json, "
-                           "application/x-ndjson or text/tab-separated-values; "
-                           "with curl: --json, or -H 'Content-Type: ...'");
-    else if (!is_plain(r) && !http_text_is_like(r->encoding, "gzip"))
-        *next = refuse_request(x, HTTP_MEDIA_TYPE, "encoding",
-                               "Content-Encoding must be gzip, or none");
-    else if (!r->has_length && !r->is_chunked)
-        *next =
-            refuse_request(x, HTTP_LENGTH_REQUIRED, "length",
-                           "Content-Length, or a body in chunks, is needed");
-    else if (read_query(x, &names, next)) {
-        x->note = (unsigned)format << NOTE_FORMAT |
-                  (unsigned)names << NOTE_NAMES |
-                  (is_plain(r) ? 0 : NOTE_PACKED);
-        return !r->key.at || check_key(x, next);
-    }
-    return false;
-}
 
 /* ---- the body ----------------------------------------------------------- */
 
@@ -192,14 +51,14 @@ open_content(struct http_call *x, struct content *content, enum conn_next *next)
     content->size = size > 0 ? (size_t)size : 0;
     if (size >= 0)
         return true;
-    *next =
-        size == -EFBIG
-            ? refuse_request(x, HTTP_TOO_LARGE, "too-large",
-                             "a body of more than 262144 bytes when inflated")
-        : size == -ENODATA ? refuse_request(x, HTTP_BAD_REQUEST, "bad-gzip",
-                                            "the gzip of the body is cut short")
-                           : refuse_request(x, HTTP_BAD_REQUEST, "bad-gzip",
-                                            "the body is no gzip");
+    *next = size == -EFBIG
+                ? count_refuse(x, HTTP_TOO_LARGE, "too-large",
+                               "a body of more than 262144 bytes when inflated")
+            : size == -ENODATA
+                ? count_refuse(x, HTTP_BAD_REQUEST, "bad-gzip",
+                               "the gzip of the body is cut short")
+                : count_refuse(x, HTTP_BAD_REQUEST, "bad-gzip",
+                               "the body is no gzip");
     return false;
 }
 
@@ -244,7 +103,7 @@ refuse_many(struct http_call *x, uint32_t most)
                                                      "(log.size)"
                                                    : "",
                    x->request->key.at ? " with an Idempotency-Key" : "");
-    return refuse_request(x, HTTP_TOO_LARGE, "too-many", detail);
+    return count_refuse(x, HTTP_TOO_LARGE, "too-many", detail);
 }
 
 static struct message
@@ -267,20 +126,20 @@ count_all(struct http_call *x, const struct content *content, uint32_t *count,
     const uint32_t most = increments_max(x);
     struct count_fault fault;
     struct count_body body;
-    struct increment i, *to;
+    struct increment *to;
     int rc;
 
     begin_body(s, content, &body);
     for (*count = 0;; ++*count) {
-        to = *count < COUNT_FEW ? &s->few[*count] : &i;
+        to = &s->few[*count < COUNT_FEW ? *count : COUNT_FEW];
         rc = count_body_next(&body, to, &fault);
         if (rc <= 0)
             break;
         const struct message m = message_of(to);
 
         if (message_check(&s->ingest->logs->layout, &m) < 0) {
-            *next = refuse_request(x, HTTP_BAD_REQUEST, "bad-name",
-                                   "a name that no record can have");
+            *next = count_refuse(x, HTTP_BAD_REQUEST, "bad-name",
+                                 "a name that no record can have");
             return false;
         }
         if (*count == most) {
@@ -510,7 +369,7 @@ replay_answer(struct http_call *x, const struct key_entry *e,
     uint8_t *body;
 
     if (e->request != mark->body)
-        return refuse_request(
+        return count_refuse(
             x, HTTP_UNPROCESSABLE, "key-reused",
             "another request came with this Idempotency-Key: each new request "
             "needs a new one");
@@ -613,7 +472,8 @@ answer_count(struct http_call *x)
 }
 
 const struct http_route count_routes[] = {
-    {"/v1/count", "*", HTTP_POST, answer_count, HTTP_READS_BODY, check_head},
+    {"/v1/count", "*", HTTP_POST, answer_count, HTTP_READS_BODY,
+     count_check_head},
 };
 const size_t count_route_count = sizeof count_routes / sizeof count_routes[0];
 

@@ -69,7 +69,8 @@ struct count {
     struct loop_timer timer;
     uint64_t no_log_ms; /* monotonic: there is no log since; 0: there is one */
     struct count_times times;
-    struct increment few[COUNT_FEW]; /* the first of the request */
+    struct increment few[COUNT_FEW + 1]; /* the first of the request, and the
+                                          * last that was read */
     struct gunzip *gunzip;
     uint8_t inflated[COUNT_INFLATED_MAX];
     struct count_stats stats;

@@ -276,7 +276,8 @@ csv_text(const struct table_writer *t, const struct cell *c,
         !strchr("=+-@", plain[0]))
         return plain;
     memmove(text + 4, text + 1, strlen(text)); /* it has 4 for each byte */
-    memcpy(text, "\\x", 2);
+    text[0] = '\\';
+    text[1] = 'x';
     (void)hex_put(text + 2, c->bytes, 1);
     return text;
 }

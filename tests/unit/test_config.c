@@ -304,9 +304,9 @@ TEST(an_error_names_file_line_key_and_what_would_be_right)
 
 TEST(an_unknown_key_is_refused_by_its_name)
 {
-    assert_bad(
-        "log.siz = 1M", -ENOENT,
-        "t.conf:1: log.siz: no such setting (did you mean log.size?); countd-write -h lists them all");
+    assert_bad("log.siz = 1M", -ENOENT,
+               "t.conf:1: log.siz: no such setting (did you mean log.size?); "
+               "countd-write -h lists them all");
     assert_bad(
         "colour = red", -ENOENT,
         "t.conf:1: colour: no such setting; countd-write -h lists them all");
