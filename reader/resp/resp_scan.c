@@ -202,9 +202,10 @@ resp_do_keys(struct resp_call *call)
  * way; returns the bytes.  *looked is how many rows it looked at, *found how
  * many match. */
 static size_t
-put_keys(struct resp_call *call, uint8_t *out, const struct resp_pattern *p,
+put_keys(struct resp_call *call, uint8_t *out, bool has_pattern,
          const struct store_query *q, int64_t counts[2])
 {
+    const struct resp_pattern *p = &call->service->pattern;
     const uint8_t *at = q->bytes;
     int64_t *looked = &counts[0], *found = &counts[1];
     size_t size = 0;
@@ -214,7 +215,7 @@ put_keys(struct resp_call *call, uint8_t *out, const struct resp_pattern *p,
         const uint8_t *key = at + QUERY_ROW_SIZE;
         const uint16_t key_size = get_le16(at + 8);
 
-        if (!p || resp_pattern_matches(p, key, key_size)) {
+        if (!has_pattern || resp_pattern_matches(p, key, key_size)) {
             size += resp_put_bulk(out + size, key, key_size);
             size += resp_put_number_bulk(out + size, get_le64s(at));
             ++*found;
@@ -262,8 +263,7 @@ seek_prefix(struct resp_call *call, const struct resp_pattern *p,
 
 /* The cursor comes back with fewer keys when it is time to give way. */
 static enum conn_next
-answer_keys(struct resp_call *call, const struct resp_pattern *p,
-            struct store_query *q)
+answer_keys(struct resp_call *call, bool has_pattern, struct store_query *q)
 {
     struct resp_service *r = call->service;
     uint8_t head[3 * RESP_NUMBER_SIZE], *out;
@@ -274,13 +274,13 @@ answer_keys(struct resp_call *call, const struct resp_pattern *p,
     out = resp_space(call, RESP_ROWS_SIZE(q->length));
     if (!out)
         return CONN_FULL;
-    if (p)
-        rc = seek_prefix(call, p, q);
+    if (has_pattern)
+        rc = seek_prefix(call, &r->pattern, q);
     if (rc == 0)
         rc = resp_query(call, q, r->rows, RESP_ROWS_BYTES);
     if (rc < 0 && rc != -ENOENT)
         return resp_unreadable(call);
-    size = put_keys(call, out + sizeof head, p, q, counts);
+    size = put_keys(call, out + sizeof head, has_pattern, q, counts);
     head_size = resp_put_number(head, '*', 2);
     head_size += resp_put_number_bulk(head + head_size,
                                       *looked < (int64_t)q->length &&
@@ -311,8 +311,7 @@ resp_do_scan_keys(struct resp_call *call)
         return answer;
     q.offset = (int64_t)job.skip;
     q.length = job.left < RESP_ROWS_MAX ? job.left : RESP_ROWS_MAX;
-    return answer_keys(call, job.has_pattern ? &call->service->pattern : NULL,
-                       &q);
+    return answer_keys(call, job.has_pattern, &q);
 }
 
 /* ---- steps --------------------------------------------------------------- */
