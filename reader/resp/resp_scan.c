@@ -24,7 +24,8 @@
 #include "common/base/diag.h"
 #include "reader/resp/resp_period.h"
 
-#define SCAN_COUNT 10 /* without COUNT */
+#define SCAN_COUNT   10 /* without COUNT */
+#define LOOKED_LEAST 16 /* keys, however late: half a millisecond at worst */
 
 /* ---- SCAN ---------------------------------------------------------------- */
 
@@ -222,7 +223,7 @@ put_keys(struct resp_call *call, uint8_t *out, bool has_pattern,
         }
         at = key + key_size;
         ++*looked;
-        if (resp_is_late(call))
+        if (*looked >= LOOKED_LEAST && resp_is_late(call))
             break;
     }
     return size;

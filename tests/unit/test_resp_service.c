@@ -354,8 +354,8 @@ CASE(a_scan_of_members_gives_way_and_misses_none, f)
     f->resp.step_ns = 0;
     talk(f, one, "ZSCAN small 0 COUNT 4000\r\n",
          "*2\r\n$1\r\n0\r\n*2\r\n$1\r\nk\r\n$1\r\n7\r\n");
-    talk(f, one, "HSCAN big 0 COUNT 4000 MATCH *00000001\r\n",
-         "*2\r\n$1\r\n1\r\n*0\r\n");
+    talk(f, one, "HSCAN big 0 COUNT 4000 MATCH *00000016\r\n",
+         "*2\r\n$2\r\n16\r\n*0\r\n");
     talk(f, one, "HSCAN big 3999 COUNT 4000 MATCH *9\r\n", NULL);
     assert_non_null(strstr(f->heard, "*2\r\n$1\r\n0\r\n*2\r\n$203\r\naaa"));
     talk(f, one, "HSCAN big 4000 COUNT 4000\r\n", "*2\r\n$1\r\n0\r\n*0\r\n");
