@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -270,19 +271,35 @@ put_clients(const struct resp_call *call, char *out)
                     d->open, d->row->max, blocked);
 }
 
+/* Bytes of memory that this process has; 0: unknown. */
+static long
+used_memory(void)
+{
+    FILE *file = fopen("/proc/self/statm", "re");
+    char text[64] = "", *resident; /* SIZE RESIDENT ..., in pages */
+
+    if (!file)
+        return 0;
+    resident = fgets(text, sizeof text, file) ? strchr(text, ' ') : NULL;
+    (void)fclose(file);
+    return resident ? strtol(resident, NULL, 10) * sysconf(_SC_PAGESIZE) : 0;
+}
+
 static int
 put_memory(const struct resp_call *call, char *out)
 {
     struct rusage used = {.ru_maxrss = 0};
     const struct pool *queued = &call->service->queued;
+    const long rss = used_memory();
 
     /* Cannot fail: the arguments are good. */
     (void)getrusage(RUSAGE_SELF, &used);
     return snprintf(out, SECTION_SIZE,
+                    "used_memory:%ld\r\nused_memory_rss:%ld\r\n"
                     "used_memory_peak:%ld\r\nmaxmemory:0\r\n"
                     "maxmemory_policy:noeviction\r\n"
                     "countd_transactions_memory:%zu\r\n",
-                    used.ru_maxrss * 1024,
+                    rss, rss, used.ru_maxrss * 1024,
                     (size_t)(queued->count - queued->free_count) *
                         POOL_CHUNK_SIZE);
 }
