@@ -203,6 +203,7 @@ const struct protocol range_protocol = {
     .flags = CONN_ANSWERS_EOF | CONN_REFUSES_BROWSERS,
     .stop = STOP_ANSWER,
     .slice = IN_SIZE,
+    .takes = "requests",
     .take = take,
     .more = more,
     .ended = ended,

@@ -79,6 +79,7 @@ take_ack(struct conn *c, struct input *input)
 const struct protocol ingest_silent = {.flags = CONN_REFUSES_BROWSERS |
                                                 CONN_ANSWERS_EOF,
                                        .stop = STOP_DRAIN,
+                                       .takes = "increments",
                                        .slice = SLICE,
                                        .input_limit = input_limit,
                                        .take = take_silent};
@@ -86,6 +87,7 @@ const struct protocol ingest_silent = {.flags = CONN_REFUSES_BROWSERS |
 const struct protocol ingest_ack = {.flags = CONN_REFUSES_BROWSERS |
                                              CONN_ANSWERS_EOF,
                                     .stop = STOP_DRAIN,
+                                    .takes = "increments",
                                     .ack = "WIN",
                                     .refusal = "FAIL",
                                     .slice = SLICE,

@@ -176,6 +176,7 @@ struct protocol {
     uint16_t flags;
     uint8_t stop;        /* enum stop_way */
     uint32_t slice;      /* bytes received in one service; 0: CONN_SLICE */
+    const char *takes;   /* what its messages are, where it refuses text */
     const char *ack;     /* what conn_add_acks() counts: "WIN"; NULL: none */
     const char *refusal; /* sent after malformed input; NULL: nothing is, and
                             the connection is cut */
@@ -311,8 +312,8 @@ void conn_add_acks(struct conn *c, uint32_t count);
  * refusal after all answers.  Returns what take() returns then. */
 enum conn_next conn_refuse(struct conn *c, const char *why);
 
-/* A browser speaks to this port: counts and reports that; `words` names what
- * it speaks.  Returns what take() returns then. */
+/* A browser speaks to this port, or what sends text: counts and reports that;
+ * `words` are those of first_bytes.h.  Returns what take() returns then. */
 enum conn_next conn_refuse_browser(struct conn *c, const char *words);
 
 /* Ends the connection after the answers that were put.  Its peer gets them also

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "common/wire/first_bytes.h"
+
 /* ---- what is kept ------------------------------------------------------- */
 
 static size_t
@@ -267,15 +269,20 @@ conn_peer(const struct conn *c, char text[NET_ADDRESS_SIZE])
 enum conn_next
 conn_refuse_browser(struct conn *c, const char *words)
 {
+    const bool is_text = words == first_bytes_text;
     struct listener *d = c->listener;
     char peer[NET_ADDRESS_SIZE];
 
     d->stats.browsers++;
     conn_peer(c, peer);
     diag_repeating(&d->browser_warning, DIAG_WARNING,
-                   "%s: a connection from %s speaks %s, which this port does "
-                   "not; it is closed, and nothing is counted",
-                   d->row->name, peer, words);
+                   is_text ? "%s: a connection from %s sends text, not %s; it "
+                             "is closed, and nothing is counted"
+                           : "%s: a connection from %s speaks %s, which this "
+                             "port does not; it is closed, and nothing is "
+                             "counted",
+                   d->row->name, peer,
+                   is_text ? d->row->protocol->takes : words);
     return conn_last(c);
 }
 

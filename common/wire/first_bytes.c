@@ -7,13 +7,31 @@
 
 static const uint8_t stun_cookie[] = {0x21, 0x12, 0xa4, 0x42};
 
+const char first_bytes_text[] = "text";
+
+static bool
+is_text(const uint8_t *bytes)
+{
+    for (size_t i = 0; i < FIRST_BYTES_SIZE; i++)
+        if ((bytes[i] < 0x20 || bytes[i] > 0x7e) && bytes[i] != '\t' &&
+            bytes[i] != '\n' && bytes[i] != '\r')
+            return false;
+    return true;
+}
+
+/* Whether text is how requests of HTTP begin: capitals, a space, and a path, an
+ * asterisk or a URL. */
 static bool
 is_http(const uint8_t *bytes)
 {
-    for (size_t i = 0; i < FIRST_BYTES_SIZE; i++)
-        if (bytes[i] < 0x20 || bytes[i] > 0x7e)
-            return false;
-    return true;
+    size_t i = 0;
+
+    while (i < FIRST_BYTES_SIZE && bytes[i] >= 'A' && bytes[i] <= 'Z')
+        i++;
+    if (i == 0 || i == FIRST_BYTES_SIZE || bytes[i] != ' ')
+        return false;
+    return i + 1 == FIRST_BYTES_SIZE || bytes[i + 1] == '/' ||
+           bytes[i + 1] == '*' || bytes[i + 1] == 'h';
 }
 
 static bool
@@ -40,8 +58,8 @@ is_framed_stun(const uint8_t *bytes)
 const char *
 first_bytes_browser(const uint8_t bytes[FIRST_BYTES_SIZE])
 {
-    if (is_http(bytes))
-        return "HTTP";
+    if (is_text(bytes))
+        return is_http(bytes) ? "HTTP" : first_bytes_text;
     if (is_tls(bytes))
         return "TLS";
     if (is_stun(bytes) || is_framed_stun(bytes))

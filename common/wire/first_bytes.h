@@ -7,16 +7,17 @@
  * semaphores) therefore looks at FIRST_BYTES_SIZE bytes before its protocol
  * gets any, and refuses these:
  *
- *   HTTP  8 bytes 0x20 to 0x7e.  A request line is a token, a space, a target,
- *         a space and "HTTP/1.1": at least 12 printable bytes, whatever the
- *         token is.
+ *   text  8 bytes 0x20 to 0x7e, tabs or ends of lines.  An HTTP request line is
+ *         a token, a space, a target, a space and "HTTP/1.1": at least 12
+ *         printable bytes, whatever the token is.  It is called HTTP where it
+ *         begins as usual ones do; else a client has the wrong port.
  *   TLS   16 03 vv ss ss 01 00 nn, vv at most 4, nn 01 to 7f: a ClientHello of
  *         256 bytes or more.
  *   STUN  tt tt ss ss 21 12 a4 42 with tt below 0x40, or behind the length
  *         that RFC 4571 puts before it, ll ll 00 01 ss ss 21 12: WebRTC.
  *
  * As the increment or the offset of a first message all of these are above
- * 7 * 10^16, and all printable ones above 2 * 10^18.  No request of the
+ * 7 * 10^16, and all text above 6 * 10^17.  No request of the
  * counter and semaphore protocols is among them.
  */
 #ifndef COUNTD_COMMON_WIRE_FIRST_BYTES_H
@@ -26,8 +27,11 @@
 
 #define FIRST_BYTES_SIZE 8
 
+/* Text of which nobody knows who sends it. */
+extern const char first_bytes_text[];
+
 /* Returns the protocol of a browser that a connection begins with, as a word
- * for messages; NULL: none, the port's own protocol decides. */
+ * for messages, or first_bytes_text; NULL: the port's own protocol decides. */
 const char *first_bytes_browser(const uint8_t bytes[FIRST_BYTES_SIZE]);
 
 /* An increment that first_bytes_browser() refuses can be sent in two parts, the

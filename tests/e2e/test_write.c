@@ -301,6 +301,11 @@ ON_FIXTURE(who_sends_what_is_malformed_is_named, r)
     client_expect_end(fd);
     client_close(fd);
     await_output(r, "silent: malformed input from 127.0.0.1:");
+    fd = client_connect(daemon_port(&r->writer, "ack"));
+    client_send(fd, "version\r\n", 9);
+    client_expect_end(fd);
+    client_close(fd);
+    await_output(r, "sends text, not increments; it is closed");
     daemon_signal(&r->writer, SIGUSR1);
     await_output(r, "port=silent open=0 connections=1 received=520 sent=0 "
                     "malformed=1 browsers=0");

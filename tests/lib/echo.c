@@ -208,6 +208,7 @@ static const struct protocol protocols[ECHO_LISTENERS] = {
      .take = echo_take},
     {.flags = CONN_REFUSES_BROWSERS,
      .stop = STOP_CUT,
+     .takes = "bytes",
      .ended = echo_ended,
      .state_size = sizeof(struct echo_state),
      .input_limit = echo_room,

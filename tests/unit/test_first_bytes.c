@@ -29,8 +29,23 @@ TEST(every_request_line_begins_with_eight_printable_bytes)
                 memset(line, token[at], size);
                 (void)snprintf(line + size, sizeof line - size,
                                " %s HTTP/1.1\r\n", targets[t]);
-                assert_string_equal(browser_of(line), "HTTP");
+                assert_non_null(browser_of(line));
             }
+}
+
+TEST(only_what_begins_as_a_request_is_called_http)
+{
+    static const char *const http[] = {"GET / HTTP", "OPTIONS * HTTP",
+                                       "CONNECT h:1", "POST http://a",
+                                       "PRI * HTTP/2"};
+    static const char *const text[] = {
+        "version\r\n",   "PROXY TCP4 ::1", "get abcd\r\n",    "a.b.c:1|c\n",
+        "SSH-2.0-x\r\n", "pages\t/a\t1\n", "*1\r\n$4\r\nPING"};
+
+    for (size_t i = 0; i < sizeof http / sizeof http[0]; i++)
+        assert_string_equal(browser_of(http[i]), "HTTP");
+    for (size_t i = 0; i < sizeof text / sizeof text[0]; i++)
+        assert_ptr_equal(browser_of(text[i]), first_bytes_text);
 }
 
 TEST(tls_and_stun_are_known)
@@ -46,7 +61,6 @@ TEST(what_no_browser_sends_is_left_to_the_protocol)
     static const char *const others[] = {"\x90\x02\0\0\0\0\0\x10",
                                          "GET / H\0",
                                          "\0ET / HT",
-                                         "GET /\r\n\r",
                                          "\x7f\x7f\x7f\x7f    ",
                                          "\x10\x55\0\0\0\0\0\0",
                                          "\x16\x03\x01\0\0\0\0\0",

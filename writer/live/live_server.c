@@ -170,6 +170,7 @@ ended(struct conn *c)
 const struct protocol live_protocol = {.state_size = sizeof(struct dump),
                                        .flags = CONN_REFUSES_BROWSERS,
                                        .stop = STOP_CUT,
+                                       .takes = "requests",
                                        .take = take,
                                        .more = more,
                                        .began = began,
