@@ -33,6 +33,7 @@ struct parser {
     int kinds;
     uint8_t key[MESSAGE_NAME_MAX]; /* of the group, with tags */
     size_t key_size;
+    unsigned fit; /* parts of the key that the sink has room for, as bits */
 };
 
 static int
@@ -138,12 +139,16 @@ collect_tags(struct span from, struct tag *tags, size_t *count)
 static int
 format_key(struct parser *p, const struct statsd_group *g)
 {
+    const bool has_tags = p->rules->append_tags && g->tags.size > 0;
     struct tag tags[TAGS_MAX];
     size_t count;
 
+    if (!has_tags && p->key_size == p->name.size)
+        return 0; /* as of the group before */
     memcpy(p->key, p->name.at, p->name.size);
     p->key_size = p->name.size;
-    if (!p->rules->append_tags || g->tags.size == 0)
+    p->fit = 0;
+    if (!has_tags)
         return 0;
     if (collect_tags(g->tags, tags, &count) < 0)
         return refuse_line(p, "tags do not fit into a key");
@@ -248,8 +253,10 @@ add_increment(struct parser *p, enum statsd_part part, int128 millionths)
 
     if (p->adding)
         sink->add(sink->ctx, part, p->key, p->key_size, millionths);
-    else if (!sink->fits(sink->ctx, part, p->key, p->key_size))
+    else if ((p->fit & 1u << part) == 0 &&
+             !sink->fits(sink->ctx, part, p->key, p->key_size))
         return refuse_room(&p->why);
+    p->fit |= 1u << part;
     return 0;
 }
 
@@ -367,6 +374,8 @@ parse_groups(const struct statsd_rules *rules, struct span name,
     p.adding = false;
     p.name = name;
     p.kinds = 0;
+    p.key_size = 0;
+    p.fit = 0;
     rc = take_groups(&p, rest);
     if (rc < 0) {
         *why = p.why;

@@ -50,8 +50,8 @@ struct statsd_rules {
 };
 
 struct statsd_sink {
-    /* Asked for each increment of a line before the first is added.  False: the
-     * line is refused. */
+    /* Asked for each key and part of a line before the first is added, again
+     * where a key comes again behind another.  False: the line is refused. */
     bool (*fits)(void *ctx, enum statsd_part part, const uint8_t *key,
                  size_t key_size);
     /* One increment for `key`, which is valid during the call only. */

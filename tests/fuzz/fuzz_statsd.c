@@ -3,12 +3,13 @@
  *
  * The first bytes choose: 1 timers are counted, 2 tags are part of the key, 4
  * Graphite's lines; the sizes of names, less one; statsd.split and the length of
- * statsd.keyspace; the memory of the sums, from next to nothing.  What follows
- * is one datagram, or lines.
+ * statsd.keyspace; the memory of the sums, from next to nothing to 8 MB.  What
+ * follows is one datagram, or lines.
  *
  * Whatever the bytes: nothing ends the process; each name that is flushed makes
  * a record; lines are counted, malformed, ignored or lost, and no more lines
- * than there are. */
+ * than there are; none is lost where statsd_has_memory() has found room for all,
+ * and after an age it says yes again. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,6 +74,25 @@ take(struct statsd *s, bool graphite, const uint8_t *bytes, size_t size)
         statsd_take_datagram(s, bytes, size);
 }
 
+/* Takes the bytes, and counts lines that are lost without need: as much as 6
+ * bytes may need was free for each 6. */
+static uint64_t
+take_round(struct statsd *s, const uint8_t *bytes, size_t size)
+{
+    const bool graphite = (bytes[0] & 4) != 0;
+    const size_t one = aggregate_name_size(MESSAGE_NAME_MAX, MESSAGE_NAME_MAX);
+    const bool has_all =
+        aggregate_free(&s->sums) >= (size / 6 + 1) * 2 * one + 2 * size;
+
+    assert(statsd_has_memory(s, size - CHOICES));
+    s->counts[STATSD_LINE_PROTOCOL][STATSD_NO_MEMORY] = 0;
+    s->counts[GRAPHITE_LINE_PROTOCOL][STATSD_NO_MEMORY] = 0;
+    take(s, graphite, bytes + CHOICES, size - CHOICES);
+    return has_all ? s->counts[STATSD_LINE_PROTOCOL][STATSD_NO_MEMORY] +
+                         s->counts[GRAPHITE_LINE_PROTOCOL][STATSD_NO_MEMORY]
+                   : 0;
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
@@ -91,10 +111,10 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
                                     .append_tags = config.statsd_tags,
                                     .key_size = config.key_size};
     datagram_init(&s.datagrams);
-    assert(aggregate_init(&s.sums, ((size_t)bytes[4] << 8 | bytes[5]) + 4096) ==
-           0);
+    assert(aggregate_init(&s.sums, (((size_t)bytes[4] << 8 | bytes[5]) + 4096)
+                                       << (bytes[0] >> 5)) == 0);
     for (int round = 0; round < 3; round++) {
-        take(&s, (bytes[0] & 4) != 0, bytes + CHOICES, size - CHOICES);
+        assert(take_round(&s, bytes, size) == 0);
         flush(&s, &layout);
         assert(aggregate_age(&s.sums) == 0);
     }

@@ -179,6 +179,24 @@ CASE(a_full_table_refuses_and_an_age_empties_it, s)
     assert_int_equal(flush(s, "new"), 1);
 }
 
+/* Names as short as can be use up the places of the index before the bytes. */
+CASE(an_age_frees_its_least_whatever_names_it_keeps, s)
+{
+    char key[16];
+
+    for (int round = 0, count = 0; round < 3; round++) {
+        for (int rc = 0; rc == 0; count++) {
+            (void)snprintf(key, sizeof key, "%d", count);
+            rc = add(s, key, UNIT * 2 / 5);
+        }
+        (void)flush(s, key);
+        assert_rc(aggregate_age(s), 0);
+        (void)flush(s, key);
+        assert_true(aggregate_free(s) >= aggregate_free_least(s));
+    }
+    assert_true(aggregate_free_least(s) > MEMORY / 16);
+}
+
 CASE(sums_beyond_64_bits_are_cut_to_the_bound, s)
 {
     for (int i = 0; i < 100; i++)

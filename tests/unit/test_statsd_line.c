@@ -19,7 +19,7 @@ struct shown {
     size_t size;
 };
 
-/* The room of the sink, in increments. */
+/* The room of the sink, in keys and parts. */
 static unsigned room = UINT_MAX, asked;
 
 static bool
@@ -186,18 +186,24 @@ TEST(names_have_bounds)
 
 TEST(a_line_that_the_sink_has_no_room_for_adds_nothing)
 {
-    static const char *const lines[] = {"a:1|c", "a:1:2:3|c", "a:1|c:2|c"};
-    static const unsigned increments[] = {1, 3, 2};
+    static const char *const lines[] = {"a:1|c",
+                                        "a:1:2:3|c",
+                                        "a:1|c:2|c",
+                                        "a:1:2|h:3|h",
+                                        "a:1|c|#t|@1:2|c|#u|@1:3:4|c",
+                                        "a:1|c|#t|@1:2|c:3|c|#t"};
+    static const unsigned names[] = {1, 1, 1, 2, 3, 3};
     struct shown s;
 
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         asked = 0;
-        room = increments[i] - 1;
-        assert_rc(take(&drop_tags, lines[i], &s), -ENOMEM);
+        room = names[i] - 1;
+        assert_rc(take(&append_tags, lines[i], &s), -ENOMEM);
         assert_string_equal(s.text, "");
         asked = 0;
-        room = increments[i];
-        assert_int_equal(take(&drop_tags, lines[i], &s), STATSD_COUNTER);
+        room = names[i];
+        assert_in_range(take(&append_tags, lines[i], &s), STATSD_COUNTER,
+                        STATSD_TIMER);
     }
     room = UINT_MAX;
 }

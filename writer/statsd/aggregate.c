@@ -97,6 +97,21 @@ aggregate_free(const struct aggregate *s)
     return places < bytes / smallest ? places * smallest : bytes;
 }
 
+/* Names with a fraction may keep half of the bytes and of the places. */
+static size_t
+kept_places(const struct aggregate *s)
+{
+    return (s->index_count - s->index_count / 4) / 2;
+}
+
+size_t
+aggregate_free_least(const struct aggregate *s)
+{
+    const size_t places = kept_places(s) * aggregate_name_size(1, 1);
+
+    return places < s->half_size / 2 ? places : s->half_size / 2;
+}
+
 /* ---- names -------------------------------------------------------------- */
 
 static struct aggregate_entry *
@@ -309,7 +324,7 @@ keep_fractions(struct aggregate *s, struct aggregate_half *h, size_t end)
         size = aggregate_name_size(e->keyspace_size, e->key_size);
         if (!e->has_fraction)
             continue;
-        if (h->used + size > s->half_size / 2) {
+        if (h->used + size > s->half_size / 2 || h->names >= kept_places(s)) {
             s->forgotten++;
             continue;
         }

@@ -69,6 +69,9 @@ size_t aggregate_name_size(size_t keyspace_size, size_t key_size);
 /* Bytes that are free for new names. */
 size_t aggregate_free(const struct aggregate *s);
 
+/* The least that are free after aggregate_age(), whatever names it kept. */
+size_t aggregate_free_least(const struct aggregate *s);
+
 /* Adds to a name.  -ENOMEM: the young half is full, and nothing changed. */
 int aggregate_add(struct aggregate *s, const struct aggregate_name *name,
                   int128 millionths);

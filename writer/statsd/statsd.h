@@ -144,10 +144,9 @@ void statsd_take_line(struct statsd *s, enum statsd_protocol protocol,
                       const uint8_t *line, size_t size);
 void statsd_take_datagram(struct statsd *s, const uint8_t *bytes, size_t size);
 
-/* Whether sums have memory for lines in `bytes` bytes, as senders write them;
- * if not, a flush begins and the sockets wait.  A line that needs more, as one
- * with many names may, is checked when it is taken: where memory is short by
- * then it is lost, and counted. */
+/* Whether sums have memory for lines in `bytes` bytes, or as much as a flush
+ * can free; if not, a flush begins and the sockets wait.  A line that needs more
+ * than there is then is lost, and counted. */
 bool statsd_has_memory(struct statsd *s, size_t bytes);
 
 /* ---- statsd_rests.c ----------------------------------------------------- */

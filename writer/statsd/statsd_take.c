@@ -110,15 +110,17 @@ bool
 statsd_has_memory(struct statsd *s, size_t bytes)
 {
     /* Of plain lines the shortest timers cost most: each has a name in two
-     * keyspaces.  What a line has beyond that adds its own bytes to both.  Lines
-     * with several sets of tags may need more: fits(). */
+     * keyspaces.  What a line has beyond that adds its own bytes to both.  With
+     * several sets of tags, 7 bytes at least, a line has its name as often. */
     const size_t keyspace =
         strlen(s->config->statsd_keyspace) + sizeof TIMER_COUNT;
+    const size_t key = s->rules.append_tags ? s->rules.key_size : 1;
     const size_t needed =
-        (bytes / SHORTEST_LINE + 1) * 2 * aggregate_name_size(keyspace, 1) +
+        (bytes / SHORTEST_LINE + 1) * 2 * aggregate_name_size(keyspace, key) +
         2 * bytes;
+    const size_t least = aggregate_free_least(&s->sums);
 
-    if (aggregate_free(&s->sums) >= needed)
+    if (aggregate_free(&s->sums) >= (needed < least ? needed : least))
         return true;
     press(s);
     return false;
