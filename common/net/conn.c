@@ -89,13 +89,25 @@ conn_close(struct conn *c)
 
 /* ---- a service --------------------------------------------------------- */
 
+/* Whether no answer to a connection that pauses is waited for any more. */
+static bool
+has_left(const struct conn *c)
+{
+    const uint16_t ends =
+        (c->listener->row->protocol->flags & CONN_EOF_ENDS_PAUSE) != 0
+            ? F_GONE | F_EOF
+            : F_GONE;
+
+    return (c->flags & ends) != 0;
+}
+
 /* What the protocol said.  False: the connection is to be closed. */
 static bool
 apply_next(struct conn *c, enum conn_next next)
 {
     struct conns *cs = c->listener->conns;
 
-    if (next == CONN_CUT || (next == CONN_PAUSE && (c->flags & F_GONE) != 0))
+    if (next == CONN_CUT || (next == CONN_PAUSE && has_left(c)))
         return false;
     if (next == CONN_END)
         c->flags |= F_CLOSING;
@@ -356,8 +368,9 @@ conn_ready(struct loop_source *source, uint32_t events)
     }
     if (events & (EPOLLHUP | EPOLLERR))
         c->flags |= F_GONE;
-    /* The client has gone: nothing can be sent to it. */
-    if ((c->flags & F_GONE) != 0 && (c->flags & (F_STARVED | F_HOLD)) != 0)
+    /* The client has gone: nothing can be sent to it, or is waited for. */
+    if (((c->flags & F_GONE) != 0 && (c->flags & F_STARVED) != 0) ||
+        ((c->flags & F_HOLD) != 0 && has_left(c)))
         conn_close(c);
     else if (c->state == CONN_ENDING)
         discard_input(c);

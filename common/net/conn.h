@@ -10,8 +10,9 @@
  *   BUSY     the same, and has much to do: its last receive was of more than
  *            CONN_LITTLE bytes, or its last slice did not do all
  *   PAUSED   waits for conn_wake(), or for memory; it is not received from,
- *            and ends when its peer has gone (a reset; after a close that is
- *            no more than the end of its input it gets its answer)
+ *            and ends when its peer has gone (a reset; a close that is no more
+ *            than the end of its input, too, with CONN_EOF_ENDS_PAUSE, else it
+ *            gets its answer)
  *   ENDING   its last answer is sent and its side shut down; what still comes
  *            is thrown away, for 2 s and 16 MiB at most, so that no reset
  *            overtakes that answer
@@ -164,7 +165,10 @@ enum protocol_flags {
     CONN_ANSWERS_EOF = 1, /* a half-closed peer still gets its answers */
     /* A connection ends before take() gets its first bytes if a browser sent
      * them (common/wire/first_bytes.h). */
-    CONN_REFUSES_BROWSERS = 2
+    CONN_REFUSES_BROWSERS = 2,
+    /* The end of a peer's input ends a pause, as in Redis: a client that has
+     * closed looks the same as one that only half-closed. */
+    CONN_EOF_ENDS_PAUSE = 4
 };
 
 /* What a stop means for a connection: CUT ends it as it stands, ANSWER answers

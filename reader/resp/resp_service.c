@@ -353,7 +353,8 @@ ended(struct conn *c)
 }
 
 const struct protocol resp_protocol = {.state_size = sizeof(struct resp_state),
-                                       .flags = CONN_ANSWERS_EOF,
+                                       .flags = CONN_ANSWERS_EOF |
+                                                CONN_EOF_ENDS_PAUSE,
                                        .stop = STOP_ANSWER,
                                        .take = take,
                                        .more = more,

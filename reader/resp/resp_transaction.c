@@ -9,8 +9,7 @@
 #define EXPIRE_MS    5000 /* since MULTI, while memory is short */
 #define SHARE        4    /* of the memory that is free: that part for one */
 #define ABORTED_SIZE 160
-#define WAIT_POLL_MS 5    /* as_of is read anew so often, while someone waits */
-#define PEER_POLL_MS 1000 /* a peer that has gone is noticed within */
+#define WAIT_POLL_MS 5 /* as_of is read anew so often, while someone waits */
 
 /* ---- transactions -------------------------------------------------------- */
 
@@ -282,15 +281,12 @@ resp_leave_wait(struct resp_state *s)
     s->is_waiting = false;
 }
 
-/* Wakes those whose answer may be due, and now and then all of them: a peer
- * that has gone is noticed only in a service. */
+/* Wakes those whose answer may be due. */
 static void
 wake_waiting(struct loop_timer *timer)
 {
     struct resp_service *r = LOOP_OWNER(timer, struct resp_service, wait);
     const uint64_t now_ms = loop_now_ms(r->loop);
-    const bool all =
-        now_ms / PEER_POLL_MS != (now_ms - WAIT_POLL_MS) / PEER_POLL_MS;
 
     if (list_alone(&r->waiting))
         return;
@@ -300,7 +296,7 @@ wake_waiting(struct loop_timer *timer)
         struct resp_state *s = LOOP_OWNER(l, struct resp_state, waiting);
         const struct forward_place *place = &s->place;
 
-        if (all || (s->wait_until_ms != 0 && now_ms >= s->wait_until_ms) ||
+        if ((s->wait_until_ms != 0 && now_ms >= s->wait_until_ms) ||
             (place->owed == 0 && r->as_of->as_of_ms >= place->acked_ms))
             conn_wake(conn_of_state(s));
     }

@@ -236,6 +236,36 @@ CASE(what_was_sent_and_not_acknowledged_is_unsure, f)
     client_close(two);
 }
 
+/* Also one that had closed before its command was begun. */
+CASE(a_client_that_closes_while_it_waits_is_let_go, f)
+{
+    const struct listener *d = conns_listener(f->conns, 0);
+    const size_t size = f->site->layout.message_size;
+    const int two = join(f);
+    uint8_t message[1024];
+
+    for (int before = 0; before < 2; before++) {
+        const int one = join(f);
+
+        client_send(one, "INCR one\r\n", 10);
+        talk(f, two, "PING\r\n", "+PONG\r\n");
+        assert_int_equal(client_read(f->writer, message, size), size);
+        client_send(f->writer, "WIN", 3);
+        hear(f, one, before ? ":2\r\n" : ":1\r\n");
+        client_send(one, "WAIT 1 0\r\n", 10);
+        if (!before) {
+            talk(f, two, "PING\r\n", "+PONG\r\n");
+            assert_int_equal(d->open, 2);
+        }
+        assert_rc(shutdown(one, SHUT_WR), 0);
+        for (int i = 0; i < 3; i++) /* turns */
+            talk(f, two, "PING\r\n", "+PONG\r\n");
+        assert_int_equal(d->open, 1);
+        client_close(one);
+    }
+    client_close(two);
+}
+
 /* ---- giving way ---------------------------------------------------------- */
 
 /* A pattern that each key of "big" is compared with at each of its bytes. */
