@@ -21,6 +21,8 @@ struct aggregate_entry {
     uint16_t key_size;
     bool waits;
     bool has_fraction;
+    bool may_leave; /* with a fraction, since others may keep all memory */
+    bool has_offset;
     uint8_t half;
     uint8_t names[]; /* keyspace, then key */
 };
@@ -146,6 +148,14 @@ find_entry(const struct aggregate *s, const struct aggregate_half *h,
     return NULL;
 }
 
+/* Whether a name at the end of a half has room among those that are kept. */
+static bool
+has_kept_room(const struct aggregate *s, const struct aggregate_half *h,
+              size_t size)
+{
+    return h->used + size <= s->half_size / 2 && h->names < kept_places(s);
+}
+
 /* Enters `e`, which lies at h->used, into the index of its half. */
 static void
 add_to_half(struct aggregate *s, struct aggregate_half *h,
@@ -178,7 +188,8 @@ make_entry(struct aggregate *s, const struct aggregate_name *name,
     e->hash = hash;
     e->keyspace_size = (uint16_t)name->keyspace_size;
     e->key_size = (uint16_t)name->key_size;
-    e->waits = e->has_fraction = false;
+    e->waits = e->has_fraction = e->has_offset = false;
+    e->may_leave = !has_kept_room(s, h, size);
     e->half = (uint8_t)s->young;
     memcpy(e->names, name->keyspace, name->keyspace_size);
     memcpy(e->names + name->keyspace_size, name->key, name->key_size);
@@ -222,6 +233,7 @@ take_entry(struct aggregate *s, const struct aggregate_name *name)
     if (e && before && before->has_fraction) {
         e->millionths = before->millionths;
         e->has_fraction = true;
+        e->has_offset = before->has_offset;
         s->halves[e->half].fractions++;
         before->has_fraction = false;
         old->fractions--;
@@ -244,19 +256,21 @@ add_bounded(int128 a, int128 b)
     return sum < -bound ? -bound : sum;
 }
 
-/* 0 as long as no rest was forgotten; then from -0.499999 to 0.499999 of a
- * unit.  Each age moves the offset of a name by
- * the golden ratio, so that the offsets of one that is made anew and anew are
- * spread evenly. */
-static int128
-choose_offset(const struct aggregate *s, uint32_t hash)
+/* Adds -0.499999 to 0.499999 of a unit, once, to an entry whose rest may be
+ * forgotten.  Each age moves the offset of a name by the golden ratio, so that
+ * the offsets of one that is made anew and anew are spread evenly. */
+static void
+add_offset(const struct aggregate *s, struct aggregate_entry *e)
 {
-    const uint32_t x = hash + s->ages * UINT32_C(0x9e3779b9);
+    const uint32_t x = e->hash + s->ages * UINT32_C(0x9e3779b9);
     const int64_t span = DECIMAL_MILLIONTHS - 1;
 
-    if (s->forgotten == 0)
-        return 0;
-    return (int64_t)((uint64_t)x * (uint64_t)span >> 32) - span / 2;
+    if (e->has_offset || (!e->may_leave && !s->is_lossy))
+        return;
+    e->has_offset = true;
+    e->millionths =
+        add_bounded(e->millionths,
+                    (int64_t)((uint64_t)x * (uint64_t)span >> 32) - span / 2);
 }
 
 int
@@ -272,8 +286,9 @@ aggregate_add(struct aggregate *s, const struct aggregate_name *name,
     if (!e->has_fraction && millionths % DECIMAL_MILLIONTHS != 0) {
         e->has_fraction = true;
         h->fractions++;
-        e->millionths = add_bounded(e->millionths, choose_offset(s, e->hash));
     }
+    if (e->has_fraction)
+        add_offset(s, e);
     if (!e->waits) {
         h->waiting++;
         e->waits = true;
@@ -324,7 +339,7 @@ keep_fractions(struct aggregate *s, struct aggregate_half *h, size_t end)
         size = aggregate_name_size(e->keyspace_size, e->key_size);
         if (!e->has_fraction)
             continue;
-        if (h->used + size > s->half_size / 2 || h->names >= kept_places(s)) {
+        if (!has_kept_room(s, h, size)) {
             s->forgotten++;
             continue;
         }

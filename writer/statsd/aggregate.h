@@ -3,16 +3,16 @@
  * One entry for each (keyspace, key) sums millionths in 128 bits.  A flush
  * takes the whole part of every sum as one increment and leaves the rest, at
  * most half a unit, with the name for the next flush: a count is always less than
- * one away from the exact sum.  Once a rest had to be forgotten, the first
- * fraction of a new entry brings an offset of up to half a unit, as that name may
- * be the one: so counts stay right on average.
+ * one away from the exact sum.  Where a rest may be forgotten, for want of memory
+ * or since rests were lost before (`is_lossy`), the first fraction of an entry
+ * brings an offset of up to half a unit: so counts are right on average.
  *
  * Memory is two halves.  New names go to the young half; a name that is found
  * in the old one moves to the young one when something arrives for it.  After
  * `statsd.idle`, or when the young half is full, aggregate_age() clears the old
  * half and exchanges the two.  A name thus leaves after one to two idle times
- * without an increment.  A name with a fraction stays, as far as half of a half
- * has room for such names; `forgotten` counts those that leave.
+ * without an increment.  A name with a fraction stays, surely if it lies in the
+ * first half of a half; `forgotten` counts those that leave.
  *
  * An entry that waits for a flush is never cleared: aggregate_age() refuses.
  *
@@ -52,6 +52,7 @@ struct aggregate {
     size_t index_count; /* of a half, a power of two */
     struct aggregate_entry *first, **last; /* those that wait for a flush */
     uint64_t forgotten;                    /* names that left with a fraction */
+    bool is_lossy; /* rests were lost before init: offsets for all */
 };
 
 struct aggregate_name {

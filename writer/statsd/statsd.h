@@ -156,7 +156,7 @@ bool statsd_has_memory(struct statsd *s, size_t bytes);
 /* Keeps the rests of all sums for the next start; reports why not. */
 void statsd_rests_write(const struct statsd *s);
 
-/* Takes the rests of the last stop, if it left any, and removes the file. */
+/* Takes the rests of the last stop, if it left any, and empties the file. */
 void statsd_rests_read(struct statsd *s);
 
 /* ---- statsd_self.c ------------------------------------------------------ */

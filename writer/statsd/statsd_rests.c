@@ -2,11 +2,13 @@
  * statsd.h.
  *
  *     statsd_rests_write()  at a stop, after the last flush
- *     statsd_rests_read()   at the next start, which removes the file
+ *     statsd_rests_read()   at the next start, which empties the file
  *
  * live/statsd-rests has the lines of `countd export`, with millionths for
- * counts.  It is renamed into place, so it is whole or not there; without it
- * each name is less than one away once more. */
+ * counts, and is empty while countd-write runs.  It is renamed into place, or
+ * removed where there are no rests.  One that is empty at a start is of a writer
+ * that was killed: each name may be less than one away once more, and offsets
+ * keep that right on average (aggregate.h). */
 #include "writer/statsd/statsd.h"
 
 #include <errno.h>
@@ -56,8 +58,13 @@ statsd_rests_write(const struct statsd *s)
 {
     int fd, rc;
 
-    if (s->live_fd < 0 || aggregate_fractions(&s->sums) == 0)
+    if (s->live_fd < 0)
         return;
+    if (aggregate_fractions(&s->sums) == 0) {
+        /* One that stays brings offsets, which are right, too. */
+        (void)unlinkat(s->live_fd, STATSD_RESTS, 0);
+        return;
+    }
     fd = openat(s->live_fd, TEMPORARY,
                 O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     rc = fd < 0 ? -errno : write_rests(s, fd);
@@ -89,25 +96,42 @@ take_rest(struct statsd *s, const char *line, size_t size)
                        i.count);
 }
 
+/* From now on rests are in memory alone. */
+static void
+empty_file(struct statsd *s)
+{
+    const int fd =
+        openat(s->live_fd, STATSD_RESTS,
+               O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+    if (fd < 0) {
+        diag_errno(DIAG_WARNING, -errno, "open live/" STATSD_RESTS);
+        return;
+    }
+    (void)close(fd); /* a file that power loss brings back adds less than one */
+}
+
 void
 statsd_rests_read(struct statsd *s)
 {
-    const int fd =
-        s->live_fd < 0 ? -ENOENT : folder_open_file(s->live_fd, STATSD_RESTS);
-    FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+    FILE *file = NULL;
     char *line = NULL;
     size_t capacity = 0;
     ssize_t size;
+    int fd;
 
-    if (file == NULL) {
-        if (fd >= 0)
-            (void)close(fd);
+    if (s->live_fd < 0)
         return;
-    }
-    while ((size = getline(&line, &capacity, file)) > 0)
+    fd = folder_open_file(s->live_fd, STATSD_RESTS);
+    if (fd >= 0 && (file = fdopen(fd, "r")) == NULL)
+        (void)close(fd); /* its rests are lost */
+    s->sums.is_lossy = fd >= 0;
+    while (file != NULL && (size = getline(&line, &capacity, file)) > 0) {
+        s->sums.is_lossy = false;
         take_rest(s, line, (size_t)size - (line[size - 1] == '\n'));
+    }
     free(line);
-    (void)fclose(file);
-    /* A file that a power loss brings back adds less than one to a name. */
-    (void)unlinkat(s->live_fd, STATSD_RESTS, 0);
+    if (file != NULL)
+        (void)fclose(file);
+    empty_file(s);
 }
