@@ -73,6 +73,7 @@
 #define CONN_ENDING_MS  2000
 #define CONN_ENDING_MAX (16u << 20)
 #define CONN_STALL_MS   5000
+#define CONN_LEFT_MS    1000
 
 #define CONN_NEED_MAX                                                          \
     (3 * CONN_SLICE +                                                          \
@@ -167,7 +168,9 @@ enum protocol_flags {
      * them (common/wire/first_bytes.h). */
     CONN_REFUSES_BROWSERS = 2,
     /* The end of a peer's input ends a pause, as in Redis: a client that has
-     * closed looks the same as one that only half-closed. */
+     * closed looks the same as one that only half-closed.  An answer behind a
+     * gate is waited for CONN_LEFT_MS more: as a rule it comes at once, and a
+     * peer that half-closes behind its request is to get it. */
     CONN_EOF_ENDS_PAUSE = 4
 };
 

@@ -253,6 +253,25 @@ close_old(struct listener *d, enum conn_state state, uint32_t now, uint32_t ms)
     }
 }
 
+/* Closes the connections whose peers ended their input and whose answers have
+ * been behind a gate for long since. */
+static void
+close_left(struct listener *d, uint32_t now)
+{
+    struct list_link *list = &d->lists[CONN_PAUSED], *link, *next;
+
+    if ((d->row->protocol->flags & CONN_EOF_ENDS_PAUSE) == 0)
+        return;
+    for (link = list->next; link != list; link = next) {
+        struct conn *c = LOOP_OWNER(link, struct conn, link);
+
+        next = link->next;
+        if ((c->flags & F_EOF) != 0 && conn_gated(c) > 0 &&
+            now - c->moved_ms >= CONN_LEFT_MS)
+            conn_close(c);
+    }
+}
+
 /* Serves connections whose request is late: that receives what is there, and
  * ends those whose request is not whole then.  Each call looks at a part of the
  * connections, because a peer that sends byte by byte is at no known place in
@@ -291,6 +310,7 @@ tick_due(struct loop_timer *timer)
         close_old(d, CONN_ENDING, (uint32_t)now, CONN_ENDING_MS);
         if (d->row->idle_s > 0)
             close_old(d, CONN_IDLE, (uint32_t)now, d->row->idle_s * 1000);
+        close_left(d, (uint32_t)now);
         serve_late(d);
         /* A connection may yield by now, or there are descriptors again. */
         if (listener_is_paused(d))

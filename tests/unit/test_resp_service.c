@@ -266,6 +266,40 @@ CASE(a_client_that_closes_while_it_waits_is_let_go, f)
     client_close(two);
 }
 
+/* The connection has the number of its increment until that is acknowledged. */
+CASE(an_answer_is_awaited_for_a_second_after_its_client_closed, f)
+{
+    const struct listener *d = conns_listener(f->conns, 0);
+    const size_t size = f->site->layout.message_size;
+    const int one = join(f), two = join(f), three = join(f);
+    uint8_t message[1024];
+
+    client_send(one, "INCR one\r\n", 10);
+    assert_rc(shutdown(one, SHUT_WR), 0);
+    talk(f, two, "PING\r\n", "+PONG\r\n");
+    assert_int_equal(client_read(f->writer, message, size), size);
+    client_send(f->writer, "WIN", 3);
+    hear(f, one, ":1\r\n");
+
+    client_send(three, "INCR one\r\n", 10);
+    assert_rc(shutdown(three, SHUT_WR), 0);
+    talk(f, two, "PING\r\n", "+PONG\r\n");
+    assert_int_equal(client_read(f->writer, message, size), size);
+    for (int i = 0; i < 4; i++) { /* turns */
+        fault_pass_ns(UINT64_C(500000000));
+        talk(f, two, "PING\r\n", "+PONG\r\n");
+    }
+    assert_int_equal(d->open, 1);
+    assert_int_equal(d->used, 2);
+    client_send(f->writer, "WIN", 3);
+    for (int i = 0; i < 3; i++)
+        talk(f, two, "PING\r\n", "+PONG\r\n");
+    assert_int_equal(d->used, 1);
+    client_close(one);
+    client_close(two);
+    client_close(three);
+}
+
 /* ---- giving way ---------------------------------------------------------- */
 
 /* A pattern that each key of "big" is compared with at each of its bytes. */
