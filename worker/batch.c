@@ -245,8 +245,7 @@ add_log(struct log_batch *b, unsigned number)
         rc = fold_widen(&b->fold, b->scratch_fd, (uint32_t)log->header.count);
     if (rc == 0)
         rc = fold_add(&b->fold, log, 0);
-    assert(rc != -ENOBUFS);
-    return rc;
+    return rc == -ENOBUFS ? -EFBIG : rc; /* what it takes was estimated */
 }
 
 /* Adds a log to the logs folded before it, and counts its increments. */

@@ -344,7 +344,7 @@ add_message(struct forward *f, const struct message *m)
 {
     const uint32_t index = (uint32_t)(f->added % FORWARD_MAX);
 
-    /* Cannot fail: names have been checked, and fit. */
+    /* Cannot fail: message_check() has passed it. */
     (void)message_put(f->layout, m,
                       f->messages + (size_t)index * f->layout->message_size);
     f->added++;

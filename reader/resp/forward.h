@@ -98,7 +98,7 @@ const char *forward_refusal(struct forward *f);
 bool forward_is_full(const struct forward *f);
 
 /* Adds an increment, whose answer of `size` bytes is put next; it and all that
- * is put after it waits.  Names fit the layout. */
+ * is put after it waits.  message_check() has passed it. */
 void forward_add(struct forward *f, struct conn *c, const struct message *m,
                  uint32_t entry, uint32_t size);
 

@@ -69,6 +69,8 @@ increment_key(struct resp_call *call, const struct resp_arg *keyspace,
 
     if (by == 0)
         return answer_zero(call, keyspace, key, form);
+    if (message_check(r->forward.layout, &m) < 0)
+        return resp_error(call, "a name that no record can have");
     refusal = forward_refusal(&r->forward);
     if (refusal)
         return resp_answer(call, refusal);

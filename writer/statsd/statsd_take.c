@@ -52,10 +52,12 @@ static struct aggregate_name
 name_of(const struct config *c, enum statsd_part part, const uint8_t *key,
         size_t key_size, uint8_t keyspace[2 * MESSAGE_NAME_MAX])
 {
+    const uint8_t *tags = memchr(key, ';', key_size);
     const char *suffix = suffix_of(part);
     size_t size = strlen(c->statsd_keyspace), split;
 
-    split = find_split(key, key_size, c->statsd_split);
+    split = find_split(key, tags ? (size_t)(tags - key) : key_size,
+                       c->statsd_split);
     if (split > 0 && split + strlen(suffix) <= c->keyspace_size) {
         memcpy(keyspace, key, split);
         size = split;
