@@ -240,6 +240,8 @@ end_conn(struct conn *c)
     }
     c->need = 0; /* bytes thrown away */
     c->moved_ms = conns_now(cs);
+    if (c->in.size + c->small_size > 0)
+        c->listener->stats.cut_off++;
     conn_forget(c);
     conn_enter(c, CONN_ENDING);
 }
@@ -295,7 +297,9 @@ file_conn(struct conn *c)
     waits = conn_keeps_answers(c) && conn_has_waiting(c);
     gated = conn_gated(c) > 0 || (c->flags & F_GATES) != 0;
     if (has_finished(c))
-        c->flags |= F_CLOSING;
+        c->flags |= c->listener->row->protocol->stop == STOP_ANSWER
+                        ? F_CLOSING | F_LINGER
+                        : F_CLOSING;
     if ((c->flags & F_CLOSING) != 0 && !waits && !gated) {
         end_conn(c);
         return;

@@ -15,7 +15,8 @@
  *            gets its answer)
  *   ENDING   its last answer is sent and its side shut down; what still comes
  *            is thrown away, for 2 s and 16 MiB at most, so that no reset
- *            overtakes that answer
+ *            overtakes that answer; at a stop all connections of STOP_ANSWER
+ *            end so, for 250 ms
  *   CLOSED   the socket is gone; the protocol's ended() goes on in steps, or a
  *            gate still names the connection; its number is not free yet
  *

@@ -15,6 +15,8 @@
 
 #include <sys/types.h>
 
+#define CONN_QUIET_MS                                                          \
+    250 /* at a stop: TCP repeats after 200 ms what did not get through */
 #define CONN_DISCARDS 16 /* receives thrown away in one service */
 
 /* Bytes behind a gate from which on a connection is not received from, so that

@@ -307,7 +307,8 @@ tick_due(struct loop_timer *timer)
     for (size_t i = 0; i < cs->count; i++) {
         struct listener *d = conns_listener(cs, i);
 
-        close_old(d, CONN_ENDING, (uint32_t)now, CONN_ENDING_MS);
+        close_old(d, CONN_ENDING, (uint32_t)now,
+                  cs->stopping ? CONN_QUIET_MS : CONN_ENDING_MS);
         if (d->row->idle_s > 0)
             close_old(d, CONN_IDLE, (uint32_t)now, d->row->idle_s * 1000);
         close_left(d, (uint32_t)now);

@@ -3,8 +3,7 @@
 
 #include <sys/epoll.h>
 
-#define QUIET_MS     250 /* TCP repeats after 200 ms what did not get through */
-#define STOP_LONGEST 4   /* times the time to drain, while blocked */
+#define STOP_LONGEST 4 /* times the time to drain, while blocked */
 #define ANSWER_MS                                                              \
     1000 /* for answers, after the input of a listener that drains             \
           */
@@ -74,7 +73,8 @@ is_quiet(struct conns *cs, uint64_t now)
 
         if (d->row->protocol->stop != STOP_DRAIN || d->open == 0)
             continue;
-        if (d->blocked || listener_has_work(d) || now < d->moved_ms + QUIET_MS)
+        if (d->blocked || listener_has_work(d) ||
+            now < d->moved_ms + CONN_QUIET_MS)
             return false;
     }
     return true;

@@ -885,13 +885,32 @@ CASE(a_stop_answers_what_has_arrived_and_waits_for_the_commit, f)
     echo_say(c, "\0", 1);
     echo_stop(f, 1000);
     echo_hear(f, a, "one,");
-    /* Nobody who has his answers is waited for. */
+    /* Nobody who has closed behind his answers is waited for. */
     echo_hear_end(f, c, "three");
+    assert_int_equal(shutdown(c, SHUT_WR), 0);
+    echo_turns(f, 2);
     assert_false(f->stopped);
     assert_int_equal(conns_listener(f->conns, ECHO)->open, 1);
     echo_commit(&f->own);
     echo_run(f, echo_has_stopped);
     echo_hear_end(f, a, "two");
+}
+
+/* A reset would throw away answers that are on their way. */
+CASE(a_stop_does_not_reset_a_peer_that_sends_on, f)
+{
+    const int a = echo_join(f, ECHO);
+
+    echo_ask(a, 'e', "one");
+    echo_stop(f, 1000);
+    echo_hear(f, a, "one");
+    echo_turns(f, 2);
+    echo_ask(a, 'e', "late");
+    echo_hear_end(f, a, "");
+    assert_false(f->stopped);
+    fault_pass_ns(UINT64_C(300000000));
+    echo_turns(f, 3);
+    assert_true(f->stopped);
 }
 
 CASE(a_stop_gives_a_peer_all_its_time_to_take_its_answers, f)
