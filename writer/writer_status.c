@@ -59,6 +59,8 @@ fill_lines(int64_t *v, const struct statsd *s)
     v[STATUS_W_STATSD_LINES] = (int64_t)lines[STATSD_LINES];
     v[STATUS_W_STATSD_BAD] = (int64_t)lines[STATSD_BAD];
     v[STATUS_W_STATSD_IGNORED] = (int64_t)statsd_ignored(lines);
+    v[STATUS_W_STATSD_NO_MEMORY] =
+        (int64_t)(lines[STATSD_NO_MEMORY] + graphite[STATSD_NO_MEMORY]);
     v[STATUS_W_GRAPHITE_LINES] = (int64_t)graphite[STATSD_LINES];
     v[STATUS_W_GRAPHITE_BAD] = (int64_t)graphite[STATSD_BAD];
     v[STATUS_W_GRAPHITE_IGNORED] = (int64_t)statsd_ignored(graphite);

@@ -95,6 +95,7 @@ enum status_log {
     X(STATUS_W_STATSD_LINES, "statsd_lines")                                   \
     X(STATUS_W_STATSD_BAD, "statsd_bad")                                       \
     X(STATUS_W_STATSD_IGNORED, "statsd_ignored")                               \
+    X(STATUS_W_STATSD_NO_MEMORY, "statsd_no_memory")                           \
     X(STATUS_W_GRAPHITE_LINES, "graphite_lines")                               \
     X(STATUS_W_GRAPHITE_BAD, "graphite_bad")                                   \
     X(STATUS_W_GRAPHITE_IGNORED, "graphite_ignored")                           \

@@ -57,6 +57,7 @@ aggregate_init(struct aggregate *s, size_t size)
             return -ENOMEM;
         }
     }
+    s->free_aged = aggregate_free(s);
     return 0;
 }
 
@@ -89,16 +90,6 @@ free_places(const struct aggregate *s)
     return s->index_count - s->index_count / 4 - s->halves[s->young].names;
 }
 
-size_t
-aggregate_free(const struct aggregate *s)
-{
-    const size_t bytes = s->half_size - s->halves[s->young].used;
-    const size_t smallest = aggregate_name_size(1, 1);
-    const size_t places = free_places(s);
-
-    return places < bytes / smallest ? places * smallest : bytes;
-}
-
 /* Names with a fraction may keep half of the bytes and of the places. */
 static size_t
 kept_places(const struct aggregate *s)
@@ -107,11 +98,13 @@ kept_places(const struct aggregate *s)
 }
 
 size_t
-aggregate_free_least(const struct aggregate *s)
+aggregate_free(const struct aggregate *s)
 {
-    const size_t places = kept_places(s) * aggregate_name_size(1, 1);
+    const size_t bytes = s->half_size - s->halves[s->young].used;
+    const size_t smallest = aggregate_name_size(1, 1);
+    const size_t places = free_places(s);
 
-    return places < s->half_size / 2 ? places : s->half_size / 2;
+    return places < bytes / smallest ? places * smallest : bytes;
 }
 
 /* ---- names -------------------------------------------------------------- */
@@ -374,6 +367,7 @@ aggregate_age(struct aggregate *s)
     clear_bytes(old->bytes, old->used, s->half_size);
     s->young = 1 - s->young;
     s->ages++;
+    s->free_aged = aggregate_free(s);
     return 0;
 }
 

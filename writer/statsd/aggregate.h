@@ -46,10 +46,12 @@ struct aggregate {
     size_t keyspace_size;
     uint64_t keyspace_hash;
     struct aggregate_half halves[2];
-    unsigned young;     /* index of the half that new names go to */
-    uint32_t ages;      /* calls of aggregate_age() that cleared a half */
-    size_t half_size;   /* bytes of entries of a half */
-    size_t index_count; /* of a half, a power of two */
+    unsigned young; /* index of the half that new names go to */
+    uint32_t ages;  /* calls of aggregate_age() that cleared a half */
+    size_t
+        free_aged; /* aggregate_free() after the last of them: none is more */
+    size_t half_size;                      /* bytes of entries of a half */
+    size_t index_count;                    /* of a half, a power of two */
     struct aggregate_entry *first, **last; /* those that wait for a flush */
     uint64_t forgotten;                    /* names that left with a fraction */
     bool is_lossy; /* rests were lost before init: offsets for all */
@@ -69,9 +71,6 @@ size_t aggregate_name_size(size_t keyspace_size, size_t key_size);
 
 /* Bytes that are free for new names. */
 size_t aggregate_free(const struct aggregate *s);
-
-/* The least that are free after aggregate_age(), whatever names it kept. */
-size_t aggregate_free_least(const struct aggregate *s);
 
 /* Adds to a name.  -ENOMEM: the young half is full, and nothing changed. */
 int aggregate_add(struct aggregate *s, const struct aggregate_name *name,

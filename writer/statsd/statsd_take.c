@@ -120,9 +120,9 @@ statsd_has_memory(struct statsd *s, size_t bytes)
     const size_t needed =
         (bytes / SHORTEST_LINE + 1) * 2 * aggregate_name_size(keyspace, key) +
         2 * bytes;
-    const size_t least = aggregate_free_least(&s->sums);
+    const size_t most = s->sums.free_aged;
 
-    if (aggregate_free(&s->sums) >= (needed < least ? needed : least))
+    if (aggregate_free(&s->sums) >= (needed < most ? needed : most))
         return true;
     press(s);
     return false;

@@ -41,10 +41,11 @@ print_statsd(const int64_t *v)
 {
     (void)printf("statsd  %" PRId64 " datagrams, %" PRId64
                  " dropped by the kernel; %" PRId64 " lines, %" PRId64
-                 " malformed, %" PRId64 " ignored\n",
+                 " malformed, %" PRId64 " ignored, %" PRId64
+                 " without memory\n",
                  v[STATUS_W_STATSD_DATAGRAMS], v[STATUS_W_STATSD_DROPPED],
                  v[STATUS_W_STATSD_LINES], v[STATUS_W_STATSD_BAD],
-                 v[STATUS_W_STATSD_IGNORED]);
+                 v[STATUS_W_STATSD_IGNORED], v[STATUS_W_STATSD_NO_MEMORY]);
 }
 
 static void
