@@ -69,6 +69,8 @@ reader_listeners_init(struct reader_listeners *l, const struct config *c,
         row->yield_s = YIELD_S;
     }
     l->rows[LISTENER_READ_HTTP].idle_s = HTTP_IDLE_S;
+    l->rows[LISTENER_READ_HTTP].request_s = HTTP_IDLE_S;
+    l->rows[LISTENER_READ_HTTP].request_key = NULL;
     l->rows[LISTENER_READ_HTTP].yield_s = HTTP_YIELD_S;
     return rc;
 }
