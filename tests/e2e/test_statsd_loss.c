@@ -267,6 +267,30 @@ ON_FIXTURE(rests_that_kills_forget_are_right_on_average, r)
     assert_true(sum > NAMES * (KILLS + 1));
 }
 
+/* Names that no log has a slot for are not counted; the rests of others stay. */
+ON_FIXTURE(rests_survive_a_stop_with_full_logs, r)
+{
+    char path[sizeof r->data + 32], text[4096];
+    struct stat st;
+    size_t size;
+    int fd;
+
+    BEGIN(r, "log.size=16K", "log.count=2", "log.max=2", "statsd.self=off",
+          "statsd.flush=20ms", "write.drain=20ms");
+    size = (size_t)snprintf(text, sizeof text, "slow.q:0.4|c\n");
+    for (int n = 0; n < 200; n++)
+        size +=
+            (size_t)snprintf(text + size, sizeof text - size, "n%d:1|c\n", n);
+    fd = udp(&r->writer);
+    say(fd, text);
+    client_close(fd);
+    assert_int_equal(daemon_stop(&r->writer), 0);
+    await_output(r, "statsd: no log has a free slot; names=");
+    (void)snprintf(path, sizeof path, "%s/live/statsd-rests", r->data);
+    assert_rc(stat(path, &st), 0);
+    assert_int_equal(st.st_size, strlen("statsd\tslow.q\t400000\n"));
+}
+
 /* ---- loss --------------------------------------------------------------- */
 
 ON_FIXTURE(drops_of_the_kernel_are_told_to_the_number, r)

@@ -217,6 +217,7 @@ static void
 end_stop(struct statsd *s)
 {
     s->on = false;
+    statsd_rests_write(s);
     loop_disarm(s->loop, &s->flush_timer);
     s->stopped(s->stopped_ctx);
 }
@@ -236,7 +237,6 @@ stop_some(struct statsd *s, bool more)
     }
     if (s->drained && !s->flushing) {
         if (count_waiting(s) == 0) {
-            statsd_rests_write(s);
             end_stop(s);
             return false;
         }
