@@ -26,8 +26,12 @@
 #define ANSWER_ROW_MAX  ((size_t)(QUERY_ROW_SIZE + QUERY_NAME_SIZE))
 #define ANSWER_SIZE_MAX HISTORY_QUERY_SIZE_MAX
 
-#define ANSWER_BATCH   64 /* requests are answered together, at most */
-#define ANSWER_STEP_MS 1  /* a step of a long answer takes little more */
+#define ANSWER_BATCH 64 /* requests are answered together, at most */
+/* Why there is no answer to what takes longer than read.max_time. */
+#define ANSWER_TOO_LONG                                                        \
+    "the answer takes longer than read.max_time: ask for less, or for a "      \
+    "shorter time"
+#define ANSWER_STEP_MS 1 /* a step of a long answer takes little more */
 
 struct answer_list {
     int64_t as_of_ms;

@@ -7,6 +7,7 @@
 
 #define FILES_MIN 256 /* fewer are refused */
 #define YIELD_S   60  /* idle so long, a connection makes way for another */
+#define RESERVED  256 /* connections that each listener is sure of, at most */
 
 /* Connections: as many as the settings allow, or fewer where the limit of
  * descriptors stays too low. */
@@ -64,6 +65,11 @@ reader_listeners_init(struct reader_listeners *l, const struct config *c,
         row->enable_key = row->listen_key;
         row->max_key = "read.max_connections";
         row->max = l->shared;
+        if (reader_listener_is_on(row)) {
+            row->reserved = l->shared / 2 / READER_LISTENERS;
+            if (row->reserved > RESERVED)
+                row->reserved = RESERVED;
+        }
         row->request_s = (uint32_t)c->request_timeout_s;
         row->request_key = "request_timeout";
         row->yield_s = YIELD_S;

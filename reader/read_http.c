@@ -301,6 +301,8 @@ begin_job(struct http_call *x)
     h->job = h->now;
     h->job.has_state = false; /* it will be of the past */
     h->job_of = x->conn;
+    h->began_ms = loop_now_ms(h->loop);
+    h->is_late = false;
     h->job_request = hash_request(h, x);
 }
 
@@ -431,7 +433,9 @@ answer_job(struct http_call *x)
 
     if (http_params_has(&h->job.params, PARAM_VERSION))
         read_state(&h->job);
-    if (!has_changed(x, &h->job, &next))
+    if (h->is_late)
+        next = refuse_request(x, HTTP_UNAVAILABLE, "too-long", ANSWER_TOO_LONG);
+    else if (!has_changed(x, &h->job, &next))
         next = answer_request(x, &h->job);
     if (next == CONN_MORE)
         end_job(h);
@@ -446,7 +450,7 @@ answer_in_steps(struct http_call *x)
     if (is_job_of(h, x) && h->state == READ_JOB_DONE)
         return answer_job(x);
     if (h->state != READ_JOB_NONE)
-        return http_hold(x, &h->line);
+        return http_hold(x, is_job_of(h, x) ? &h->owner : &h->line);
     begin_job(x);
     h->state = READ_JOB_RUNS;
     advance_job(h);
@@ -480,6 +484,12 @@ step_job(struct read_http *h)
 {
     if (list_alone(&h->owner.link)) {
         end_job(h);
+    } else if (h->state == READ_JOB_RUNS &&
+               loop_now_ms(h->loop) - h->began_ms >= h->max_time_ms) {
+        if (h->job_has_query)
+            answer_long_stop(&h->steps);
+        h->is_late = true;
+        finish_job(h);
     } else if (h->state == READ_JOB_PACKS) {
         if (read_pack_step(&h->pack, clock_ns() + h->steps.step_ms * 1000000))
             finish_job(h);
@@ -597,6 +607,7 @@ read_http_open(struct read_http *h, struct loop *loop, struct answer *answer,
     h->loop = loop;
     h->answer = answer;
     h->dir = dir;
+    h->max_time_ms = config->read_max_time_ms;
     h->held_limits =
         (struct held_limits){config->keyspace_max, config->keyspace_max_keys};
     overview_init(&h->overview, config->data_dir);

@@ -119,7 +119,10 @@ struct read_http {
     enum read_job_state state; /* of the job */
     const struct conn *job_of;
     uint64_t job_request; /* request_hash() of its request */
-    uint64_t done_ms;     /* monotonic: when the job was done */
+    uint64_t began_ms;    /* monotonic: when the job began */
+    uint64_t done_ms;     /* monotonic: when it was done */
+    uint64_t max_time_ms; /* read.max_time */
+    bool is_late;         /* the job took longer, and has no answer */
     struct read_request now, job;
     unsigned readings;          /* requests that were read into `now` */
     uint64_t read_ms;           /* Unix time of the last */

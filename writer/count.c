@@ -57,6 +57,10 @@ open_content(struct http_call *x, struct content *content, enum conn_next *next)
             : size == -ENODATA
                 ? count_refuse(x, HTTP_BAD_REQUEST, "bad-gzip",
                                "the gzip of the body is cut short")
+            : size == -E2BIG
+                ? count_refuse(x, HTTP_BAD_REQUEST, "bad-gzip",
+                               "something follows the gzip of the body: a body "
+                               "is one gzip member")
                 : count_refuse(x, HTTP_BAD_REQUEST, "bad-gzip",
                                "the body is no gzip");
     return false;

@@ -91,7 +91,7 @@ conn_close(struct conn *c)
 
 /* Whether no answer to a connection that pauses is waited for any more. */
 static bool
-has_left(const struct conn *c)
+is_given_up(const struct conn *c)
 {
     const uint16_t ends =
         (c->listener->row->protocol->flags & CONN_EOF_ENDS_PAUSE) != 0
@@ -101,13 +101,19 @@ has_left(const struct conn *c)
     return (c->flags & ends) != 0;
 }
 
+bool
+conn_has_left(const struct conn *c)
+{
+    return (c->flags & (F_EOF | F_GONE)) != 0;
+}
+
 /* What the protocol said.  False: the connection is to be closed. */
 static bool
 apply_next(struct conn *c, enum conn_next next)
 {
     struct conns *cs = c->listener->conns;
 
-    if (next == CONN_CUT || (next == CONN_PAUSE && has_left(c)))
+    if (next == CONN_CUT || (next == CONN_PAUSE && is_given_up(c)))
         return false;
     if (next == CONN_END)
         c->flags |= F_CLOSING;
@@ -358,6 +364,9 @@ static void
 conn_ready(struct loop_source *source, uint32_t events)
 {
     struct conn *c = LOOP_OWNER(source, struct conn, source);
+    const bool wakes =
+        (c->flags & (F_HOLD | F_EOF)) == F_HOLD &&
+        (c->listener->row->protocol->flags & CONN_EOF_WAKES) != 0;
     bool held = c->state == CONN_PAUSED;
 
     if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
@@ -374,10 +383,12 @@ conn_ready(struct loop_source *source, uint32_t events)
         c->flags |= F_GONE;
     /* The client has gone: nothing can be sent to it, or is waited for. */
     if (((c->flags & F_GONE) != 0 && (c->flags & F_STARVED) != 0) ||
-        ((c->flags & F_HOLD) != 0 && has_left(c)))
+        ((c->flags & F_HOLD) != 0 && is_given_up(c)))
         conn_close(c);
     else if (c->state == CONN_ENDING)
         discard_input(c);
+    else if (wakes && (c->flags & F_EOF) != 0)
+        conn_wake(c);
     else if (!held)
         conn_queue(c);
 }

@@ -11,8 +11,8 @@
  *            CONN_LITTLE bytes, or its last slice did not do all
  *   PAUSED   waits for conn_wake(), or for memory; it is not received from,
  *            and ends when its peer has gone (a reset; a close that is no more
- *            than the end of its input, too, with CONN_EOF_ENDS_PAUSE, else it
- *            gets its answer)
+ *            than the end of its input, too, with CONN_EOF_ENDS_PAUSE or
+ *            CONN_EOF_WAKES, else it gets its answer)
  *   ENDING   its last answer is sent and its side shut down; what still comes
  *            is thrown away, for 2 s and 16 MiB at most, so that no reset
  *            overtakes that answer; at a stop all connections of STOP_ANSWER
@@ -172,7 +172,10 @@ enum protocol_flags {
      * closed looks the same as one that only half-closed.  An answer behind a
      * gate is waited for CONN_LEFT_MS more: as a rule it comes at once, and a
      * peer that half-closes behind its request is to get it. */
-    CONN_EOF_ENDS_PAUSE = 4
+    CONN_EOF_ENDS_PAUSE = 4,
+    /* The end of a peer's input wakes a pause once, so that what is due then is
+     * answered; a connection that pauses again has CONN_LEFT_MS, too. */
+    CONN_EOF_WAKES = 8
 };
 
 /* What a stop means for a connection: CUT ends it as it stands, ANSWER answers
@@ -323,6 +326,9 @@ enum conn_next conn_refuse(struct conn *c, const char *why);
 /* A browser speaks to this port, or what sends text: counts and reports that;
  * `words` are those of first_bytes.h.  Returns what take() returns then. */
 enum conn_next conn_refuse_browser(struct conn *c, const char *words);
+
+/* Whether the peer has ended its side, or is gone. */
+bool conn_has_left(const struct conn *c);
 
 /* Ends the connection after the answers that were put.  Its peer gets them also
  * if it goes on sending (ENDING).  Returns CONN_END. */

@@ -120,7 +120,7 @@ describe_refusal(int status)
 {
     switch (status) {
     case HTTP_FORBIDDEN:
-        return "a web page of another site asked for this";
+        return "a web page asked for this";
     case HTTP_TOO_LARGE:
         return "a body that is too large";
     case HTTP_EXPECTATION_FAILED:
@@ -395,6 +395,7 @@ take(struct conn *c, struct input *in)
     struct http_site *site = conn_ctx(c);
     bool answered = true;
 
+    list_remove(http_waits_of(c)); /* the end of its input may have woken it */
     while (in->size > 0 && answered) {
         struct http_asked *a = recall_request(site, in);
         struct http_asked fresh;
@@ -444,7 +445,8 @@ ended(struct conn *c)
 }
 
 const struct protocol http_protocol = {.state_size = sizeof(struct http_state),
-                                       .flags = CONN_ANSWERS_EOF,
+                                       .flags =
+                                           CONN_ANSWERS_EOF | CONN_EOF_WAKES,
                                        .stop = STOP_ANSWER,
                                        .take = take,
                                        .more = more,

@@ -304,7 +304,8 @@ void http_line_init(struct http_line *line);
 /* The request waits in the line.  Returns CONN_PAUSE. */
 enum conn_next http_hold(struct http_call *x, struct http_line *line);
 
-/* Milliseconds since it first did; 0: it has not. */
+/* Milliseconds since it first did; 0: it has not; UINT64_MAX: its client has
+ * closed, or half-closed, and is answered what is due now. */
 uint64_t http_waited_ms(struct http_call *x);
 
 /* All that wait in the line are called again; those that have waited for

@@ -112,7 +112,20 @@ put_date(uint8_t *to, const struct http_call *x)
     return put_text(to, site->date);
 }
 
-/* Whether an answer has a Date.  Those of coconut's paths have none. */
+/* `Keep-Alive: timeout=60`: a client that keeps a connection idle for less sends
+ * no request into its end. */
+static uint8_t *
+put_keep_alive(uint8_t *to, const struct http_call *x)
+{
+    const uint32_t idle_s = x->conn->listener->row->idle_s;
+
+    if (!x->request->keep || idle_s == 0)
+        return to;
+    to = decimal_put(put_text(to, "Keep-Alive: timeout="), idle_s);
+    return put_text(to, "\r\n");
+}
+
+/* Whether an answer has a Date and a Keep-Alive.  Those of coconut's paths have none. */
 static bool
 has_date(const struct http_site *site, const struct http_call *x)
 {
@@ -183,7 +196,7 @@ format_front(uint8_t *to, const struct http_call *x, enum http_status status,
     if (x->request->keep)
         at = put_text(at, "Connection: keep-alive\r\n");
     if (has_date(site, x))
-        at = put_date(at, x);
+        at = put_date(put_keep_alive(at, x), x);
     if (x->type)
         at = put_type(at, x);
     else if (status == HTTP_NOT_MODIFIED)
@@ -318,7 +331,8 @@ static const struct {
     struct http_problem problem;
 } usual_problems[] = {
     {HTTP_FORBIDDEN,
-     {"foreign-page", "a web page of another site asked for this", 0}},
+     {"foreign-page", "a web page asked for this: pages change nothing here",
+      0}},
     {HTTP_NOT_FOUND, {"no-such-path", "no such path", 0}},
     {HTTP_METHOD_NOT_ALLOWED, {"method", NULL, 0}}, /* http_not_allowed() */
     {HTTP_TOO_LARGE,

@@ -13,16 +13,21 @@
 
 #define ORIGIN_MAX 512 /* bytes of an Origin that may be listed */
 
-/* A name without a dot: no DNS gives a web page such a name. */
+/* A name of letters, digits, - and _, without a dot: no DNS gives a web page
+ * such a name.  Nothing is decoded: a browser asks a%2eb of the host a.b. */
 static bool
 is_short_name(struct http_text host)
 {
     bool is_number = true;
 
     for (size_t i = 0; i < host.size; i++) {
-        if (host.at[i] == '.' || host.at[i] == '[')
+        const uint8_t c = host.at[i], letter = c | 0x20;
+        const bool is_digit = c >= '0' && c <= '9';
+
+        if (!is_digit && !(letter >= 'a' && letter <= 'z') && c != '-' &&
+            c != '_')
             return false;
-        is_number &= host.at[i] >= '0' && host.at[i] <= '9';
+        is_number &= is_digit;
     }
     return !is_number;
 }
@@ -87,8 +92,8 @@ http_is_listed_origin(const struct http_site *s, const struct http_request *r)
            (strcmp(s->origins, "*") == 0 || is_listed(s->origins, r->origin));
 }
 
-/* A site that changes nothing serves its own page, and a link to it may be
- * followed from anywhere. */
+/* A site that changes nothing serves its own page at /, and a link to that may
+ * be followed from anywhere. */
 bool
 http_is_foreign(const struct http_site *s, const struct http_request *r)
 {
@@ -97,7 +102,7 @@ http_is_foreign(const struct http_site *s, const struct http_request *r)
     if (http_is_listed_origin(s, r))
         return false;
     return (r->origin.at && !is_own_origin(r)) ||
-           (r->is_cross_site && !r->navigates);
+           (r->is_cross_site && !(r->navigates && http_text_is(r->path, "/")));
 }
 
 bool

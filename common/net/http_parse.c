@@ -16,6 +16,7 @@ struct parser {
     size_t size;
     size_t next; /* where the next line begins */
     struct http_text line;
+    bool has_bare_end; /* a line ended with LF alone */
     struct http_request *r;
 };
 
@@ -104,6 +105,7 @@ next_line(struct parser *p)
         return LINE_CUT;
     if (p->at[lf] != '\n') /* is its end there at all? */
         return memchr(p->at + lf, '\n', p->size - lf) ? LINE_BAD : LINE_CUT;
+    p->has_bare_end |= lf == end;
     p->line = (struct http_text){p->at + p->next, end - p->next};
     p->next = lf + 1;
     return LINE_WHOLE;
@@ -400,13 +402,16 @@ http_parse(const uint8_t *at, size_t size, struct http_request *r, size_t *line)
         if (is == LINE_BAD)
             return -400;
         if (p.line.size == 0 && r->target.at) {
+            /* Another server may see another head, and so another body. */
+            if (p.has_bare_end && (r->has_length || r->is_chunked))
+                return -400;
             if (r->authority.at && (r->host.at || r->minor == 0))
                 r->host = r->authority;
             r->head = (struct http_text){at, p.next};
             return (int)p.next;
         }
-        /* One empty line may be left from the request before. */
-        if (p.line.size > 0 || i > 0)
+        /* Empty lines may be left from the request before. */
+        if (p.line.size > 0)
             status =
                 r->target.at ? parse_header(&p) : parse_request_line(r, p.line);
     }

@@ -60,6 +60,8 @@ http_waited_ms(struct http_call *x)
 {
     const struct http_state *s = conn_state(x->conn);
 
+    if (conn_has_left(x->conn))
+        return UINT64_MAX;
     return s->held_ms == 0 ? 0 : elapsed_ms(s->held_ms);
 }
 

@@ -254,19 +254,20 @@ close_old(struct listener *d, enum conn_state state, uint32_t now, uint32_t ms)
 }
 
 /* Closes the connections whose peers ended their input and whose answers have
- * been behind a gate for long since. */
+ * been behind a gate, or not there, for long since. */
 static void
 close_left(struct listener *d, uint32_t now)
 {
     struct list_link *list = &d->lists[CONN_PAUSED], *link, *next;
 
-    if ((d->row->protocol->flags & CONN_EOF_ENDS_PAUSE) == 0)
+    if ((d->row->protocol->flags & (CONN_EOF_ENDS_PAUSE | CONN_EOF_WAKES)) == 0)
         return;
     for (link = list->next; link != list; link = next) {
         struct conn *c = LOOP_OWNER(link, struct conn, link);
 
         next = link->next;
-        if ((c->flags & F_EOF) != 0 && conn_gated(c) > 0 &&
+        if ((c->flags & F_EOF) != 0 &&
+            (conn_gated(c) > 0 || (c->flags & F_HOLD) != 0) &&
             now - c->moved_ms >= CONN_LEFT_MS)
             conn_close(c);
     }

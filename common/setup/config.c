@@ -74,6 +74,8 @@ static const struct config_row rows[] = {
      "networks that may connect to both ports, needed beyond loopback"},
     {"read.max_connections", KIND_COUNT, AT(read_max_connections), 1, 1000000,
      "16384", "connections to the ports of countd-read; more wait"},
+    {"read.max_time", KIND_TIME, AT(read_max_time_ms), 1, HOUR, "10s",
+     "longest time the work on one answer takes; then 503"},
     {"metrics.keyspaces", KIND_NAMES, TEXT(metrics_keyspaces), "",
      "keyspaces shown in /metrics; a trailing *: all that begin so"},
     {"metrics.top", KIND_COUNT, AT(metrics_top), 0, 100, "0",

@@ -59,6 +59,7 @@ struct config {
     bool read_page;                          /* read.page = on */
     char read_allow[CONFIG_ALLOW_SIZE];      /* read.allow = */
     uint64_t read_max_connections;           /* read.max_connections = 16384 */
+    uint64_t read_max_time_ms;               /* read.max_time = 10s */
     char resp_listen[CONFIG_TEXT_SIZE];      /* resp.listen = */
     char resp_allow[CONFIG_ALLOW_SIZE];      /* resp.allow = */
     char resp_keyspace[CONFIG_KEYSPACE_MAX + 1]; /* resp.keyspace */

@@ -64,7 +64,9 @@ gunzip_run(struct gunzip *g, const uint8_t *at, size_t size, uint8_t *to,
     }
     if (rc == Z_BUF_ERROR)
         return -ENODATA;
-    if (rc != Z_STREAM_END || s->avail_in > 0)
+    if (rc != Z_STREAM_END)
         return -EBADMSG;
+    if (s->avail_in > 0)
+        return -E2BIG;
     return (int)(max - s->avail_out);
 }

@@ -15,7 +15,8 @@ int gunzip_open(struct gunzip **out); /* 0 or -ENOMEM */
 void gunzip_close(struct gunzip *g);  /* NULL: nothing */
 
 /* Returns the size of what was inflated, at most `max`.
- *   -EBADMSG  no gzip, a wrong check sum, or something behind the member
+ *   -EBADMSG  no gzip, or a wrong check sum
+ *   -E2BIG    something follows the member, such as another one
  *   -ENODATA  it is cut short
  *   -EFBIG    more than `max` bytes */
 int gunzip_run(struct gunzip *g, const uint8_t *at, size_t size, uint8_t *to,

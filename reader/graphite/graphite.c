@@ -15,6 +15,7 @@
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/wire/utf8.h"
+#include "reader/answer.h"
 #include "reader/request_hash.h"
 
 #define STEP_NS      1000000 /* of a job, in a turn */
@@ -260,6 +261,12 @@ step_job(struct graphite *g)
     const uint64_t until_ns = clock_ns() + STEP_NS;
     int rc;
 
+    if (loop_now_ms(g->loop) - g->began_ms >= g->max_time_ms) {
+        path_search_stop(&g->search);
+        fail_job(g, HTTP_UNAVAILABLE, ANSWER_TOO_LONG);
+        finish_job(g);
+        return;
+    }
     store_read_end(g->store);
     as_of_refresh(g->as_of, loop_now_ms(g->loop));
     rc = g->kind == GRAPHITE_RENDER ? render_step(&g->render, until_ns)
@@ -353,6 +360,7 @@ start_job(struct graphite *g, const struct http_call *x,
     int rc;
 
     g->kind = kind;
+    g->began_ms = loop_now_ms(g->loop);
     g->status = HTTP_OK;
     g->as_of_ms = INT64_MAX;
     g->is_completer = g->only_leaves = g->has_query = g->is_packed = false;
@@ -389,7 +397,7 @@ answer_job(struct http_call *x, enum graphite_kind kind)
         return http_fail(x, HTTP_NOT_FOUND);
     if (g->state != GRAPHITE_NONE &&
         (g->state != GRAPHITE_DONE || g->request != request))
-        return http_hold(x, &g->line);
+        return http_hold(x, g->request == request ? &g->owner : &g->line);
     if (g->state == GRAPHITE_NONE) {
         g->request = request;
         g->takes_gzip = takes_gzip;
@@ -491,6 +499,7 @@ graphite_open(struct graphite *g, struct http_site *site, struct loop *loop,
     if (getrandom(&g->hash_key, sizeof g->hash_key, 0) !=
         (ssize_t)sizeof g->hash_key)
         return -errno;
+    g->max_time_ms = config->read_max_time_ms;
     g->max_nodes = config->graphite_max_nodes;
     g->limits = (struct render_limits){
         .max_series = config->graphite_max_series,

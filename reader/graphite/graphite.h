@@ -61,8 +61,10 @@ struct graphite {
     struct http_line owner; /* who gets the job's answer */
     enum graphite_state state;
     enum graphite_kind kind;
-    uint64_t request; /* request_hash() of the one that the job is for */
-    uint64_t done_ms; /* monotonic: when it was done */
+    uint64_t request;     /* request_hash() of the one that the job is for */
+    uint64_t max_time_ms; /* read.max_time */
+    uint64_t began_ms;    /* monotonic: when the job began */
+    uint64_t done_ms;     /* monotonic: when it was done */
     bool is_completer, only_leaves;
     struct pattern pattern; /* of find and expand */
     bool has_query;

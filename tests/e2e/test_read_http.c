@@ -65,6 +65,15 @@ set_up_with_one_log(void **state)
     return set_up_as(state, "log.rotate_after=1h");
 }
 
+static int
+set_up_with_few_places(void **state)
+{
+    return set_up_as(state, "read.max_connections=12");
+}
+
+#define CASE_WITH_FEW_PLACES(name, f)                                          \
+    TEST_IN(name, struct fleet *f, set_up_with_few_places, service_teardown)
+
 #define CASE_WITH_ONE_LOG(name, f)                                             \
     TEST_IN(name, struct fleet *f, set_up_with_one_log, service_teardown)
 
@@ -654,13 +663,15 @@ CASE(only_its_own_pages_may_ask, f)
         {"Referer: http://evil.example/\r\n", 200},
         {"Sec-Fetch-Site: cross-site\r\n", 403},
         {"Sec-Fetch-Site: same-origin\r\n", 200},
-        {"Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n", 200}};
+        {"Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n", 403}};
 
     for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
         ask(f, "/v1/total?keyspace=z", asked[i].more);
         if (got.status != asked[i].status)
             fail_msg("%s: %d", asked[i].more, got.status);
     }
+    ask(f, "/", asked[6].more); /* a link to the page */
+    assert_int_equal(got.status, 200);
 }
 
 /* The same bytes, first on the unix socket and then at the port. */
@@ -696,6 +707,21 @@ CASE(a_question_is_answered_as_it_stands_whatever_came_before, f)
         ask(f, "/v1/get?keyspace=pages&key=/index", more);
         assert_non_null(strstr(got.body, "\"count\": 27"));
     }
+}
+
+/* Neither the port nor the socket of another listener has all places. */
+CASE_WITH_FEW_PLACES(idle_connections_of_one_port_leave_places_to_the_others, f)
+{
+    int fds[24];
+
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
+        assert_true((fds[i] = local_connect(f->path, "read")) >= 0);
+    ask(f, "/healthz", "");
+    assert_int_equal(got.status, 200);
+    ask(f, "/metrics", "");
+    assert_int_equal(got.status, 200);
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
+        client_close(fds[i]);
 }
 
 /* One more than may wait, each on a connection of its own. */

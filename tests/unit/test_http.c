@@ -15,10 +15,11 @@
 #include "tests/lib/echo.h"
 #include "tests/lib/fault.h"
 
-#define KEPT  "Connection: keep-alive\r\n"
-#define OK    "HTTP/1.1 200 OK\r\n" KEPT "Content-length: 3\r\n\r\nok\n"
-#define LAST  "HTTP/1.1 200 OK\r\nContent-length: 3\r\n\r\nok\n"
-#define OK_10 "HTTP/1.0 200 OK\r\nContent-length: 3\r\n\r\nok\n"
+#define KEPT    "Connection: keep-alive\r\n"
+#define KEPT_60 KEPT "Keep-Alive: timeout=60\r\n"
+#define OK      "HTTP/1.1 200 OK\r\n" KEPT "Content-length: 3\r\n\r\nok\n"
+#define LAST    "HTTP/1.1 200 OK\r\nContent-length: 3\r\n\r\nok\n"
+#define OK_10   "HTTP/1.0 200 OK\r\nContent-length: 3\r\n\r\nok\n"
 #define NONE                                                                   \
     "HTTP/1.1 404 Not Found\r\n" KEPT "Content-length: 9\r\n\r\nNot Found"
 #define BAD    "HTTP/1.1 400 Bad Request\r\nContent-length: 11\r\n\r\nBad Request"
@@ -125,6 +126,15 @@ answer_held(struct http_call *x)
     return w->open ? say(x, HTTP_OK, "ok\n", 3) : http_hold(x, &w->line);
 }
 
+static enum conn_next
+answer_when_waited(struct http_call *x)
+{
+    struct web *w = x->ctx;
+
+    return http_waited_ms(x) >= 60000 ? say(x, HTTP_OK, "ok\n", 3)
+                                      : http_hold(x, &w->line);
+}
+
 /* The body comes back; refused unless it is of the type a/b. */
 static enum conn_next
 answer_body(struct http_call *x)
@@ -152,6 +162,7 @@ static const struct http_route routes[] = {
     {"/large", "n", HTTP_GET | HTTP_POST, answer_large, 0, NULL},
     {"/any/", "*", HTTP_GET | HTTP_POST, answer_rest, 0, NULL},
     {"/held", NULL, HTTP_GET, answer_held, 0, NULL},
+    {"/wait", NULL, HTTP_GET, answer_when_waited, 0, NULL},
     {"/one", "*", HTTP_DELETE, answer_ok, 0, NULL},
     {"/one", "*", HTTP_POST, answer_ok, 0, NULL},
 };
@@ -237,6 +248,12 @@ static const struct dialogue dialogues[] = {
     {"POST /ok HTTP/1.1\r\nContent-Length: 65537\r\n\r\n", LARGE, true},
     {"POST /ok HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n", LARGE,
      true},
+
+    /* Another server may take the end of a line otherwise. */
+    {"POST /ok HTTP/1.1\nContent-Length: 5\r\n\r\n12345", BAD, true},
+    {"POST /ok HTTP/1.1\r\nTransfer-Encoding: chunked\n\r\n0\r\n\r\n", BAD,
+     true},
+    {"\r\n\n\r\n" GET("") "\r\n\r\n" GET(""), OK OK, false},
 
     /* A client that waits before it sends its body. */
     {"POST /ok HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
@@ -349,7 +366,7 @@ static const struct dialogue dialogues[] = {
     {"GET /ok http/1.1\r\n\r\n", BAD, true},
     {"GET /ok HTTP/1.11\r\n\r\n", BAD, true},
     {"hello\r\n", BAD, true},
-    {"\r\n\r\n", BAD, true},
+    {"\r\n\r\n", NULL, false},
     {"G(T /ok HTTP/1.1\r\n\r\n", BAD, true},
     {"GET /ok HTTP/2.0\r\n\r\n", VERSION, true},
     {"GET /ok HTTP/1.2\r\n\r\n", VERSION, true},
@@ -424,6 +441,7 @@ static const struct dialogue dialogues[] = {
     {GET("Host: 1.2.3.4.example.com\r\n"),
      NO_HOST("103", "1.2.3.4.example.com"), true},
     {GET("Host: org.\r\n"), NO_HOST("88", "org."), true},
+    {GET("Host: evil%2eexample\r\n"), NO_HOST("98", "evil%2eexample"), true},
     {GET("Host: a.\\b\r\n"), NO_HOST("89", "a.\\\\b"), true},
     {GET("Host: 127.0.0.1:9527\r\n"), OK, false},
     {GET("Host: [::1]:9527\r\n"), OK, false},
@@ -539,18 +557,18 @@ CASE(newer_paths_answer_problems_in_json, w)
         bool ends;
     } talks[] = {
         {"POST /v1/body HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
-         "HTTP/1.1 415 Unsupported Media Type\r\n" KEPT,
+         "HTTP/1.1 415 Unsupported Media Type\r\n" KEPT_60,
          "{\"title\": \"Unsupported Media Type\", \"status\": 415, \"code\": "
          "\"media-type\", \"detail\": \"only \\\"a/b\\\"\", \"line\": 7}\n",
          false},
         {"GET /v1/no HTTP/1.1\r\nHost: x\r\n\r\n",
-         "HTTP/1.1 404 Not Found\r\n" KEPT,
+         "HTTP/1.1 404 Not Found\r\n" KEPT_60,
          "{\"title\": \"Not Found\", \"status\": 404, \"code\": "
          "\"no-such-path\", \"detail\": \"no such path here; ask "
          "elsewhere\"}\n",
          false},
         {"OPTIONS /v1/body HTTP/1.1\r\nHost: x\r\n\r\n",
-         "HTTP/1.1 405 Method Not Allowed\r\n" KEPT,
+         "HTTP/1.1 405 Method Not Allowed\r\n" KEPT_60,
          "{\"title\": \"Method Not Allowed\", \"status\": 405, \"code\": "
          "\"method\", \"detail\": \"this path has only POST\"}\n",
          false},
@@ -890,6 +908,45 @@ CASE(a_connection_that_ends_while_it_is_held_leaves_the_line, w)
     conns_fini(w->f->conns);
     w->f->conns = NULL;
     assert_true(list_alone(&w->line.link));
+    assert_int_equal(w->line.count, 0);
+}
+
+/* One that only half-closed gets what is due by then. */
+CASE(the_end_of_a_peers_input_ends_its_wait, w)
+{
+    const char *ask = "GET /wait HTTP/1.1\r\n\r\n" GET("");
+    const int fd = echo_join(w->f, ECHO);
+
+    echo_say(fd, ask, strlen(ask));
+    echo_hear_nothing(w->f, fd);
+    assert_int_equal(w->line.count, 1);
+    assert_int_equal(shutdown(fd, SHUT_WR), 0);
+    echo_hear_end(w->f, fd, OK OK);
+    assert_int_equal(w->line.count, 0);
+}
+
+CASE(a_peer_that_has_left_what_is_not_there_is_waited_for_a_second, w)
+{
+    const char *ask = "GET /held HTTP/1.1\r\n\r\n";
+    const int half = echo_join(w->f, ECHO), left = echo_join(w->f, ECHO);
+
+    echo_say(half, ask, strlen(ask));
+    echo_say(left, ask, strlen(ask));
+    echo_hear_nothing(w->f, half);
+    assert_int_equal(shutdown(half, SHUT_WR), 0);
+    echo_hear_nothing(w->f, half);
+    w->open = true;
+    http_wake(&w->line);
+    echo_hear_end(w->f, half, OK);
+    echo_hear(w->f, left, OK);
+    w->open = false;
+    echo_say(left, ask, strlen(ask));
+    echo_hear_nothing(w->f, left);
+    assert_int_equal(shutdown(left, SHUT_WR), 0);
+    echo_hear_nothing(w->f, left);
+    assert_int_equal(w->line.count, 1);
+    fault_pass_ns(UINT64_C(1250000000));
+    echo_hear_end(w->f, left, "");
     assert_int_equal(w->line.count, 0);
 }
 

@@ -229,6 +229,25 @@ CASE(while_a_large_answer_is_packed_others_are_answered_in_their_turn)
 
 /* Both come in one turn, the large one first; `now` is the last one answered.
  */
+CASE(what_takes_longer_than_it_may_is_refused_and_the_next_is_answered)
+{
+    static const char *const targets[] = {"/v1/keyspaces",
+                                          "/render?target=*.*"};
+
+    f->last = "\r\n\r\n";
+    for (size_t i = 0; i < 4; i++) {
+        f->http.max_time_ms = f->http.graphite.max_time_ms = i < 2 ? 0 : 10000;
+        f->size = 0;
+        f->peer = ask(f, targets[i % 2], "");
+        turns_run(f->loop);
+        client_close(f->peer);
+
+        assert_int_equal(strstr(f->heard, " 503 ") != NULL, i < 2);
+        assert_int_equal(strstr(f->heard, "read.max_time") != NULL, i < 2);
+        assert_int_equal(strstr(f->heard, "Retry-After: ") != NULL, i < 2);
+    }
+}
+
 CASE(a_large_answer_is_made_after_the_small_one_of_another)
 {
     const int large = ask(f, "/v1/top?keyspace=b&n=2000", "");
