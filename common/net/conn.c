@@ -262,6 +262,15 @@ has_finished(const struct conn *c)
             (c->flags & (F_AGAIN | F_LONG | F_READABLE | F_HOLD)) == 0);
 }
 
+/* Whether a reset could throw away answers, or acks, that are on their way. */
+static bool
+has_answers(const struct conn *c)
+{
+    const struct protocol *p = c->listener->row->protocol;
+
+    return p->stop == STOP_ANSWER || p->ack;
+}
+
 /* A connection is not received from while its peer does not take its answers,
  * unless these are acks: they take no memory, so a peer may send all before it
  * reads. */
@@ -303,9 +312,7 @@ file_conn(struct conn *c)
     waits = conn_keeps_answers(c) && conn_has_waiting(c);
     gated = conn_gated(c) > 0 || (c->flags & F_GATES) != 0;
     if (has_finished(c))
-        c->flags |= c->listener->row->protocol->stop == STOP_ANSWER
-                        ? F_CLOSING | F_LINGER
-                        : F_CLOSING;
+        c->flags |= has_answers(c) ? F_CLOSING | F_LINGER : F_CLOSING;
     if ((c->flags & F_CLOSING) != 0 && !waits && !gated) {
         end_conn(c);
         return;

@@ -15,8 +15,8 @@
  *            CONN_EOF_WAKES, else it gets its answer)
  *   ENDING   its last answer is sent and its side shut down; what still comes
  *            is thrown away, for 2 s and 16 MiB at most, so that no reset
- *            overtakes that answer; at a stop all connections of STOP_ANSWER
- *            end so, for 250 ms
+ *            overtakes that answer; at a stop all connections with answers
+ *            or acks end so, for 250 ms
  *   CLOSED   the socket is gone; the protocol's ended() goes on in steps, or a
  *            gate still names the connection; its number is not free yet
  *
@@ -74,7 +74,7 @@
 #define CONN_ENDING_MS  2000
 #define CONN_ENDING_MAX (16u << 20)
 #define CONN_STALL_MS   5000
-#define CONN_LEFT_MS    1000
+#define CONN_LEFT_MS    500
 
 #define CONN_NEED_MAX                                                          \
     (3 * CONN_SLICE +                                                          \

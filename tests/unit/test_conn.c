@@ -913,6 +913,22 @@ CASE(a_stop_does_not_reset_a_peer_that_sends_on, f)
     assert_true(f->stopped);
 }
 
+CASE(a_stop_does_not_reset_a_peer_whose_acks_are_on_their_way, f)
+{
+    const int a = echo_join(f, WINS);
+
+    echo_ask_number(a, 'o', 2);
+    echo_hear_nothing(f, a);
+    echo_stop(f, 1000);
+    fault_pass_ns(UINT64_C(300000000)); /* it is quiet */
+    echo_turns(f, 3);
+    echo_commit(&f->own);
+    echo_turns(f, 3);
+    assert_int_equal(conns_listener(f->conns, WINS)->open, 1);
+    echo_ask_number(a, 'o', 1);
+    echo_hear_end(f, a, "WINWIN");
+}
+
 CASE(a_stop_gives_a_peer_all_its_time_to_take_its_answers, f)
 {
     const int a = echo_join(f, ECHO);

@@ -925,7 +925,7 @@ CASE(the_end_of_a_peers_input_ends_its_wait, w)
     assert_int_equal(w->line.count, 0);
 }
 
-CASE(a_peer_that_has_left_what_is_not_there_is_waited_for_a_second, w)
+CASE(what_is_not_there_is_waited_for_a_moment_after_its_peer_left, w)
 {
     const char *ask = "GET /held HTTP/1.1\r\n\r\n";
     const int half = echo_join(w->f, ECHO), left = echo_join(w->f, ECHO);
