@@ -112,6 +112,61 @@ put_one(struct sink *s, const char *name, const char *help, int64_t value,
 /* ---- rows of daemons ---------------------------------------------------- */
 
 static const struct metric metrics[] = {
+    {"countd_increment_connections_total",
+     "Connections accepted at the ports ack and silent", STATUS_WRITER,
+     STATUS_W_CONNECTIONS},
+    {"countd_increments_malformed_total",
+     "Increments refused as malformed at these ports", STATUS_WRITER,
+     STATUS_W_MALFORMED},
+    {"countd_increments_partial_total",
+     "Connections that ended within an increment", STATUS_WRITER,
+     STATUS_W_PARTIAL},
+    {"countd_log_syncs_here_total",
+     "Syncs so brief that no other thread did them", STATUS_WRITER,
+     STATUS_W_SYNCS_HERE},
+    {"countd_statsd_datagrams_total", "StatsD datagrams received",
+     STATUS_WRITER, STATUS_W_STATSD_DATAGRAMS},
+    {"countd_statsd_dropped_total",
+     "StatsD datagrams that the kernel dropped as statsd.rcvbuf was full",
+     STATUS_WRITER, STATUS_W_STATSD_DROPPED},
+    {"countd_statsd_dropped_time_seconds",
+     "Unix time when the last of these was seen; 0: none was", STATUS_WRITER,
+     STATUS_W_STATSD_DROPPED_MS},
+    {"countd_statsd_lines_total", "StatsD lines received", STATUS_WRITER,
+     STATUS_W_STATSD_LINES},
+    {"countd_statsd_bad_total", "Malformed StatsD lines", STATUS_WRITER,
+     STATUS_W_STATSD_BAD},
+    {"countd_statsd_ignored_total",
+     "StatsD lines of a kind that is not counted", STATUS_WRITER,
+     STATUS_W_STATSD_IGNORED},
+    {"countd_statsd_no_memory_total",
+     "What StatsD and Graphite lines lost for want of memory", STATUS_WRITER,
+     STATUS_W_STATSD_NO_MEMORY},
+    {"countd_graphite_lines_total", "Graphite lines received", STATUS_WRITER,
+     STATUS_W_GRAPHITE_LINES},
+    {"countd_graphite_bad_total", "Malformed Graphite lines", STATUS_WRITER,
+     STATUS_W_GRAPHITE_BAD},
+    {"countd_graphite_ignored_total",
+     "Graphite lines that match no pattern of graphite.count", STATUS_WRITER,
+     STATUS_W_GRAPHITE_IGNORED},
+    {"countd_held_damaged_files", "Damaged files in held/", STATUS_WORKER,
+     STATUS_M_HELD_BAD},
+    {"countd_resp_commands_total", "Commands of Redis clients that were done",
+     STATUS_READER, STATUS_R_COMMANDS},
+    {"countd_resp_forwarded_total",
+     "Increments of Redis clients forwarded to countd-write", STATUS_READER,
+     STATUS_R_FORWARDED},
+    {"countd_resp_acks_due", "Of these, those that are not acknowledged yet",
+     STATUS_READER, STATUS_R_ACKS_DUE},
+    {"countd_resp_refused_total",
+     "Increments of Redis clients answered with an error and not counted",
+     STATUS_READER, STATUS_R_REFUSED},
+    {"countd_resp_unsure_total",
+     "Increments of Redis clients answered with -UNSURE", STATUS_READER,
+     STATUS_R_UNSURE},
+    {"countd_resp_last_answers",
+     "Keys whose next answer continues from the last one", STATUS_READER,
+     STATUS_R_LAST_ANSWERS},
     {"countd_increments_total", "Increments taken by countd-write",
      STATUS_WRITER, STATUS_W_MESSAGES},
     {"countd_increment_bytes_total", "Bytes of increments received",
@@ -298,7 +353,10 @@ put_processes(struct sink *s, const struct overview *o)
         {"countd_process_start_time_seconds",
          "Unix time of the start of the process", STATUS_STARTED_MS},
         {"countd_process_beat_time_seconds",
-         "Unix time when the process last wrote to the board", STATUS_BEAT_MS}};
+         "Unix time when the process last wrote to the board", STATUS_BEAT_MS},
+        {"countd_process_silent_seconds",
+         "How long ago that was: one that is stopped or hangs is silent",
+         STATUS_FIRST}};
 
     for (size_t f = 0; f < sizeof families / sizeof families[0]; f++) {
         begin_family(s, families[f].name, families[f].help);
@@ -311,6 +369,8 @@ put_processes(struct sink *s, const struct overview *o)
                      status_kind_name(r->kind), r->slot);
             if (families[f].value == STATUS_KIND)
                 put_value(s, r->pid > 0, SCALE_ONE);
+            else if (families[f].value == STATUS_FIRST)
+                put_value(s, overview_silent_ms(o, r), SCALE_MS);
             else
                 put_value(s, r->values[families[f].value], SCALE_MS);
         }

@@ -558,10 +558,14 @@ answer_command(struct http_call *x)
 static enum conn_next
 answer_ready(struct http_call *x)
 {
-    const struct read_http *h = x->ctx;
+    struct read_http *h = x->ctx;
 
-    return h->is_stopping ? http_answer_text(x, HTTP_UNAVAILABLE, "stopping\n")
-                          : http_answer_text(x, HTTP_OK, "ok\n");
+    if (h->is_stopping)
+        return http_answer_text(x, HTTP_UNAVAILABLE, "stopping\n");
+    if (read_board(h) && !overview_writer_works(&h->overview))
+        return http_answer_text(x, HTTP_UNAVAILABLE,
+                                "countd-write is down, stopped or hangs\n");
+    return http_answer_text(x, HTTP_OK, "ok\n");
 }
 
 /* Counting is the writer's. */

@@ -8,6 +8,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
 
@@ -55,6 +56,8 @@ fill_lines(int64_t *v, const struct statsd *s)
     const uint64_t *graphite = s->counts[GRAPHITE_LINE_PROTOCOL];
 
     v[STATUS_W_STATSD_DATAGRAMS] = (int64_t)s->datagrams.stats.received;
+    if ((int64_t)s->datagrams.stats.dropped > v[STATUS_W_STATSD_DROPPED])
+        v[STATUS_W_STATSD_DROPPED_MS] = (int64_t)clock_unix_ms();
     v[STATUS_W_STATSD_DROPPED] = (int64_t)s->datagrams.stats.dropped;
     v[STATUS_W_STATSD_LINES] = (int64_t)lines[STATSD_LINES];
     v[STATUS_W_STATSD_BAD] = (int64_t)lines[STATSD_BAD];

@@ -153,6 +153,28 @@ overview_writer(const struct overview *o)
     return NULL;
 }
 
+int64_t
+overview_silent_ms(const struct overview *o, const struct overview_row *r)
+{
+    const int64_t ms = (int64_t)o->now_ms - r->values[STATUS_BEAT_MS];
+
+    return ms > 0 ? ms : 0;
+}
+
+static int64_t
+silent_max_ms(const struct overview_row *r)
+{
+    return r->kind == STATUS_WRITER ? OVERVIEW_HUNG_MS : OVERVIEW_SILENT_MS;
+}
+
+bool
+overview_writer_works(const struct overview *o)
+{
+    const struct overview_row *w = overview_writer(o);
+
+    return o->alive && (!w || overview_silent_ms(o, w) <= OVERVIEW_HUNG_MS);
+}
+
 void
 overview_port_name(const struct overview_row *row, char name[17])
 {
@@ -211,19 +233,20 @@ report_daemons_troubles(const struct overview *o, struct troubles *t)
         report_trouble(t, "no countd-read runs");
     for (size_t i = 0; i < o->count; i++) {
         const struct overview_row *r = &o->rows[i];
-        const int64_t silent = (int64_t)o->now_ms - r->values[STATUS_BEAT_MS];
+        const int64_t silent = overview_silent_ms(o, r);
+        const char *name = r->kind == STATUS_READER   ? "read"
+                           : r->kind == STATUS_WORKER ? "worker"
+                                                      : "write";
 
-        if (r->kind == STATUS_LISTENER || r->kind == STATUS_WRITER)
+        if (r->kind == STATUS_LISTENER)
             continue;
-        if (r->pid < 0)
-            report_trouble(t, "countd-%s died, pid %ld",
-                           r->kind == STATUS_READER ? "read" : "worker",
-                           (long)-r->pid);
-        else if (silent > OVERVIEW_SILENT_MS)
+        if (r->pid < 0 && r->kind != STATUS_WRITER)
+            report_trouble(t, "countd-%s died, pid %ld", name, (long)-r->pid);
+        else if (r->pid > 0 && silent > silent_max_ms(r))
             report_trouble(t,
-                           "countd-%s says nothing for %" PRId64 " s, pid %ld",
-                           r->kind == STATUS_READER ? "read" : "worker",
-                           silent / 1000, (long)r->pid);
+                           "countd-%s says nothing for %" PRId64
+                           " s, pid %ld: it is stopped or hangs",
+                           name, silent / 1000, (long)r->pid);
     }
 }
 
@@ -232,7 +255,7 @@ report_data_troubles(const struct overview *o, struct troubles *t)
 {
     const struct overview_row *w = overview_writer(o);
     int64_t damaged = 0;
-    bool held = false, waits = false, older = false;
+    bool held = false, waits = false, older = false, rests = false;
 
     for (size_t i = 0; i < o->count; i++)
         if (o->rows[i].kind == STATUS_WORKER && o->rows[i].pid > 0) {
@@ -242,6 +265,17 @@ report_data_troubles(const struct overview *o, struct troubles *t)
             waits |= o->rows[i].values[STATUS_M_WAITING] != 0;
             older |= o->rows[i].values[STATUS_M_OLDER] != 0;
         }
+    for (size_t i = 0; i < o->count; i++) {
+        const struct overview_row *r = &o->rows[i];
+
+        if (r->kind == STATUS_READER && r->pid > 0 &&
+            r->values[STATUS_R_AS_OF_MS] > 0 &&
+            (int64_t)o->now_ms - r->values[STATUS_R_AS_OF_MS] > OVERVIEW_LAG_MS)
+            rests = true;
+    }
+    if (rests)
+        report_trouble(t, "as_of_ms rests for more than a minute: what is read "
+                          "is old");
     if (o->lag_ms > OVERVIEW_LAG_MS)
         report_trouble(t, "the merge is %" PRId64 " s behind",
                        o->lag_ms / 1000);
@@ -262,6 +296,13 @@ report_data_troubles(const struct overview *o, struct troubles *t)
         report_trouble(t, "a worker cannot write now: see its messages");
     if (!w)
         return;
+    if ((int64_t)o->now_ms - w->values[STATUS_W_STATSD_DROPPED_MS] <
+        OVERVIEW_RECENT_MS)
+        report_trouble(t,
+                       "the kernel dropped StatsD datagrams within the last "
+                       "ten minutes, %" PRId64
+                       " since the start: raise statsd.rcvbuf",
+                       w->values[STATUS_W_STATSD_DROPPED]);
     if (w->values[STATUS_W_QUARANTINED] > 0)
         report_trouble(t, "%" PRId64 " damaged log%s quarantined: countd log",
                        w->values[STATUS_W_QUARANTINED],

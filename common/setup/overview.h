@@ -14,10 +14,12 @@
 #include "common/setup/status.h"
 #include "common/wire/table_write.h"
 
-#define OVERVIEW_LAG_MS     60000 /* more needs an operator */
-#define OVERVIEW_SILENT_MS  60000 /* a silent daemon needs one, too */
-#define OVERVIEW_GRACE_MS   3000  /* for daemons to find a new board */
-#define OVERVIEW_DISK_SHARE 20    /* a twentieth free is nearly full */
+#define OVERVIEW_LAG_MS     60000  /* more needs an operator */
+#define OVERVIEW_SILENT_MS  60000  /* a silent daemon needs one, too */
+#define OVERVIEW_HUNG_MS    5000   /* countd-write, which never waits so long */
+#define OVERVIEW_RECENT_MS  600000 /* a loss so recent needs one, too */
+#define OVERVIEW_GRACE_MS   3000   /* for daemons to find a new board */
+#define OVERVIEW_DISK_SHARE 20     /* a twentieth free is nearly full */
 #define OVERVIEW_TEXT       160
 
 /* A row of a daemon or a listener. */
@@ -56,6 +58,13 @@ void overview_close(struct overview *o);
 /* Reads it all; opens the board anew when the writer has made another.  0 or
  * -errno. */
 int overview_read(struct overview *o);
+
+/* How long a daemon has said nothing: it is stopped, hangs or is dead. */
+int64_t overview_silent_ms(const struct overview *o,
+                           const struct overview_row *r);
+
+/* Whether countd-write is there and at work. */
+bool overview_writer_works(const struct overview *o);
 
 /* The row of the writer, or NULL. */
 const struct overview_row *overview_writer(const struct overview *o);

@@ -92,6 +92,7 @@ enum status_log {
     X(STATUS_W_DISK_SIZE, "disk_size")                                         \
     X(STATUS_W_STATSD_DATAGRAMS, "statsd_datagrams")                           \
     X(STATUS_W_STATSD_DROPPED, "statsd_dropped")                               \
+    X(STATUS_W_STATSD_DROPPED_MS, "statsd_dropped_ms")                         \
     X(STATUS_W_STATSD_LINES, "statsd_lines")                                   \
     X(STATUS_W_STATSD_BAD, "statsd_bad")                                       \
     X(STATUS_W_STATSD_IGNORED, "statsd_ignored")                               \

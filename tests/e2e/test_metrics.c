@@ -17,7 +17,7 @@
 #define PROMETHEUS "/usr/bin/prometheus"
 #define WAIT_MS    60000
 #define PANELS     10
-#define ALERTS     11
+#define ALERTS     14
 
 static struct daemon prometheus;
 
