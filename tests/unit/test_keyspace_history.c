@@ -514,6 +514,33 @@ CASE(idle_keyspaces_are_tended, x)
                         now / DAY * DAY - 4 * DAY, now / DAY * DAY));
 }
 
+/* As an import in the order of keys does, or a clock that was wrong. */
+CASE(any_number_of_merges_may_touch_many_old_periods, x)
+{
+    enum { HOURS = 47, DAYS = 60, MERGES = 130 };
+    static struct store_delta d[HOURS + DAYS];
+
+    for (unsigned i = 0; i < MERGES; i++) {
+        const char *key = key_text(i % KEYS);
+        size_t n = 0;
+
+        for (unsigned day = DAYS; day > 0; day--)
+            d[n++] = (struct store_delta){.minute = now - (day + 2) * DAY + i};
+        for (unsigned hour = HOURS; hour > 0; hour--)
+            d[n++] = (struct store_delta){.minute = now - hour * 60 + i % 60};
+        for (size_t j = 0; j < n; j++) {
+            d[j].key = (const uint8_t *)key;
+            d[j].key_size = (uint16_t)strlen(key);
+            d[j].sum_low = j + 1;
+        }
+        apply(x, "pages", d, n);
+    }
+    assert_int_equal(check(x, "pages"), 0);
+    x->random.state = random_seed("periods");
+    for (unsigned i = 0; i < 50; i++)
+        compare_random(x);
+}
+
 CASE(the_limit_bounds_the_file, x)
 {
     struct store_check_result r;

@@ -676,6 +676,57 @@ TEST(runs_of_an_hour_become_few)
     life_end(&l);
 }
 
+/* Appends a run of one cell without asking whether the period has room. */
+static void
+append_run(struct life *l, unsigned tier, uint32_t start, const char *key)
+{
+    static struct run_writer w;
+    struct run_info run = {.run = ++l->h.run};
+    struct history_row row = {.key = (const uint8_t *)"", .cells = 1};
+    struct period p;
+
+    row.sums[0] = 1;
+    assert_rc(period_get(&l->h, &l->kv.kv, tier, start, &p), 0);
+    run_begin(&w, &l->kv.kv, tier, start, &run, row.key, 0);
+    assert_rc(run_add(&w, &row), 0); /* over all keys */
+    row.key = (const uint8_t *)key;
+    row.key_size = (uint16_t)strlen(key);
+    assert_rc(run_add(&w, &row), 0);
+    assert_rc(run_end(&w, NULL, 0), 0);
+    l->h.added += run.sum;
+    l->h.tier[tier].in += run.sum;
+    l->h.tier[tier].blocks += run.blocks;
+    l->h.tier[tier].bytes += run.bytes;
+    period_add(&l->h, &p, &run);
+    assert_rc(period_put(&l->h, &l->kv.kv, &p), 0);
+}
+
+/* Versions before left periods with 80 runs, to which nothing could be added
+ * and which nothing compacted. */
+TEST(a_period_that_is_full_of_runs_is_compacted_and_goes_on)
+{
+    struct store_delta d = {.key = (const uint8_t *)"key", .key_size = 3};
+    struct period p;
+    uint64_t ahead;
+    struct life l;
+
+    life_begin(&l, "1m:2d,1h:90d", 9);
+    d.minute = l.now;
+    d.sum_low = 1;
+    for (unsigned i = 0; i < HISTORY_RUNS_FULL; i++)
+        append_run(&l, 0, l.now / 60 * 60, "key");
+    l.h.tier[0].compact_from = HISTORY_NEVER; /* as it was left */
+
+    assert_rc(history_append(&l.h, &l.kv.kv, &d, 1, l.now, &ahead), -EAGAIN);
+    care(&l, 400, 0, true);
+    assert_rc(history_append(&l.h, &l.kv.kv, &d, 1, l.now, &ahead), 0);
+
+    assert_int_equal(period_after(&l.h, &l.kv.kv, 0, 0, &p), 1);
+    assert_in_range(p.count, 1, 20);
+    assert_true(l.h.tier[0].in == HISTORY_RUNS_FULL + 1);
+    life_end(&l);
+}
+
 /* ---- damage ------------------------------------------------------------ */
 
 #define SPAN_STEPS 40

@@ -15,12 +15,15 @@ struct append_target {
     uint32_t period;
     uint32_t from, to;
     struct history_row all; /* over all keys */
+    size_t first, count;    /* of its deltas in append.order */
 };
 
 struct append_targets {
     struct append_target *list;
     size_t count, capacity;
 };
+
+#define CACHE 8192 /* minutes whose target is remembered */
 
 static const uint8_t run_begins[1];
 
@@ -30,6 +33,9 @@ struct append {
     const struct store_delta *deltas;
     size_t count;
     uint32_t now;
+    uint32_t *target; /* of each delta; UINT32_MAX: none */
+    uint32_t *order;  /* the deltas, by target, then as they come */
+    uint32_t *cache;  /* of CACHE: the target found last for such a minute */
     struct run_writer writer;
     struct history_row row;
 };
@@ -61,6 +67,7 @@ target_of(const struct history *h, uint32_t minute, struct append_target *out)
             out->period = out->from = period;
             out->to = end > period && end < to ? end : to;
             out->all = (struct history_row){.key = run_begins};
+            out->count = 0;
             return true;
         }
         if (t->floor < to)
@@ -119,12 +126,20 @@ find_targets(struct append *a, struct append_targets *l, uint64_t *ahead)
 
         h->added += sum;
         *ahead += minute != a->deltas[i].minute;
-        to = find_target(l, minute);
+        const uint32_t guess = a->cache[minute % CACHE];
+
+        to = guess < l->count && minute >= l->list[guess].from &&
+                     minute < l->list[guess].to
+                 ? &l->list[guess]
+                 : find_target(l, minute);
         if (to == NULL && target_of(h, minute, &t)) {
             rc = add_target(l, &t);
             to = rc == 0 ? &l->list[l->count - 1] : NULL;
         }
+        a->target[i] = to == NULL ? UINT32_MAX : (uint32_t)(to - l->list);
         if (rc == 0 && to != NULL) {
+            a->cache[minute % CACHE] = a->target[i];
+            to->count++;
             add_cell(&to->all, cell_of(a, to, minute), sum);
         } else if (rc == 0) { /* older than all that is kept */
             h->tier[h->count - 1].in += sum;
@@ -136,15 +151,46 @@ find_targets(struct append *a, struct append_targets *l, uint64_t *ahead)
 
 /* ---- rows -------------------------------------------------------------- */
 
-/* Adds a delta to a row if it belongs to the target. */
+/* What is older than a tier retains goes to a coarser tier at once, if the tier
+ * has nothing as old: rolling it up period by period would take as long as
+ * retention takes to remove it. */
 static void
-take_delta(const struct append *a, const struct append_target *to, size_t i,
-           struct history_row *row)
+raise_floors(struct history *h, uint32_t now, uint32_t oldest)
 {
-    const uint32_t minute = minute_of(a, &a->deltas[i]);
+    for (unsigned i = 0; i + 1 < h->count; i++) {
+        struct history_tier *t = &h->tier[i];
+        uint32_t floor;
 
-    if (minute >= to->from && minute < to->to)
-        add_cell(row, cell_of(a, to, minute), store_delta_sum(&a->deltas[i]));
+        if (now <= t->keep + t->period)
+            continue;
+        floor = history_period(t, now - t->keep - t->period);
+        if (oldest >= floor)
+            continue;
+        for (unsigned j = 0; j <= i; j++)
+            if (h->tier[j].first < floor)
+                floor = history_period(t, h->tier[j].first);
+        if (floor > t->floor)
+            t->floor = floor;
+    }
+}
+
+/* Sorts the deltas by target. */
+static void
+order_deltas(struct append *a, struct append_targets *l)
+{
+    size_t at = 0;
+
+    for (size_t t = 0; t < l->count; t++) {
+        l->list[t].first = at;
+        at += l->list[t].count;
+        l->list[t].count = 0;
+    }
+    for (size_t i = 0; i < a->count; i++)
+        if (a->target[i] != UINT32_MAX) {
+            struct append_target *to = &l->list[a->target[i]];
+
+            a->order[to->first + to->count++] = (uint32_t)i;
+        }
 }
 
 static bool
@@ -161,15 +207,14 @@ add_rows(struct append *a, const struct append_target *to)
     int rc;
 
     rc = run_add(&a->writer, &to->all);
-    for (size_t i = 0; rc == 0 && i < a->count;) {
-        const struct store_delta *first = &a->deltas[i];
+    for (size_t i = to->first; rc == 0 && i < to->first + to->count;) {
+        const struct store_delta *first = &a->deltas[a->order[i]], *d = first;
 
         row->cells = 0;
         do
-            take_delta(a, to, i++, row);
-        while (i < a->count && is_same_key(&a->deltas[i], first));
-        if (row->cells == 0)
-            continue;
+            add_cell(row, cell_of(a, to, minute_of(a, d)), store_delta_sum(d));
+        while (++i < to->first + to->count &&
+               is_same_key(d = &a->deltas[a->order[i]], first));
         row->key = first->key;
         row->key_size = first->key_size;
         rc = run_add(&a->writer, row);
@@ -184,8 +229,8 @@ find_period(struct history *h, const struct kv *kv, unsigned tier,
 {
     int rc = period_get(h, kv, tier, start, p);
 
-    /* Care comes before a period is so full. */
-    return rc == 0 && p->count == HISTORY_RUNS_MAX ? -EBUSY : rc;
+    /* check_room() comes before a period is so full. */
+    return rc == 0 && p->count >= HISTORY_RUNS_FULL ? -EBUSY : rc;
 }
 
 static int
@@ -213,6 +258,34 @@ add_run(struct append *a, const struct append_target *to)
     return period_put(h, a->kv, &p);
 }
 
+/* Whether every period has room for a run.  If not, nothing was written, the
+ * history is as it was `before`, and compact_from lets the caller's compaction
+ * find the full periods: -EAGAIN. */
+static int
+check_room(struct append *a, const struct append_targets *l,
+           const struct history *before)
+{
+    struct history *h = a->history;
+    bool full = false;
+    struct period p;
+
+    for (size_t i = 0; i < l->count; i++) {
+        const struct append_target *to = &l->list[i];
+        const int rc = period_get(h, a->kv, to->tier, to->period, &p);
+
+        if (rc < 0)
+            return rc;
+        if (p.count <= HISTORY_RUNS_FULL * 3 / 4)
+            continue;
+        if (!full)
+            *h = *before;
+        full = true;
+        if (h->tier[to->tier].compact_from > to->period)
+            h->tier[to->tier].compact_from = to->period;
+    }
+    return full ? -EAGAIN : 0;
+}
+
 /* ---- deltas ------------------------------------------------------------ */
 
 int
@@ -222,6 +295,8 @@ history_append(struct history *h, const struct kv *kv,
 {
     struct append_targets l = {.count = 0};
     struct append *a = malloc(sizeof *a);
+    const struct history before = *h;
+    uint32_t oldest = UINT32_MAX;
     int rc;
 
     *ahead = 0;
@@ -232,10 +307,24 @@ history_append(struct history *h, const struct kv *kv,
     a->deltas = deltas;
     a->count = count;
     a->now = now;
-    rc = find_targets(a, &l, ahead);
+    for (size_t i = 0; i < count; i++)
+        oldest = deltas[i].minute < oldest ? deltas[i].minute : oldest;
+    raise_floors(h, now, oldest);
+    a->target = malloc((count + 1) * sizeof *a->target);
+    a->order = malloc((count + 1) * sizeof *a->order);
+    a->cache = calloc(CACHE, sizeof *a->cache);
+    rc = a->target && a->order && a->cache ? find_targets(a, &l, ahead)
+                                           : -ENOMEM;
+    if (rc == 0)
+        rc = check_room(a, &l, &before);
+    if (rc == 0)
+        order_deltas(a, &l);
     for (size_t i = 0; rc == 0 && i < l.count; i++)
         rc = add_run(a, &l.list[i]);
     free(l.list);
+    free(a->target);
+    free(a->order);
+    free(a->cache);
     free(a);
     return rc;
 }

@@ -1,8 +1,7 @@
 /* common/store/history/compact.c - which jobs there are: periods with many runs
  * of a level, periods that have ended, and those past their retention.
  *
- * Entry points: history_compact(), history_sweep(), history_is_full(),
- * history_due(). */
+ * Entry points: history_compact(), history_sweep(), history_due(). */
 #include "common/store/history/compact.h"
 
 #include <errno.h>
@@ -103,44 +102,70 @@ begin_job(struct compact_work *w, unsigned slot, enum history_job_kind kind,
 
 /* ---- crowds ------------------------------------------------------------ */
 
-/* Looks for eight runs of a level, in job 0 of level 0, in job 1 of others.  1:
- * a job has begun. */
+/* Whether a period has eight runs of a level, or is split; *level and *rolled
+ * are those that job `slot` takes, or it takes none (-1). */
+static bool
+is_crowded(const struct period *p, unsigned slot, int *level, uint8_t *rolled)
+{
+    const unsigned first = slot, last = slot == 0 ? 0 : HISTORY_CLOSED - 1;
+    bool crowded = false;
+
+    *level = -1;
+    *rolled = 0;
+    for (unsigned i = 0; i < HISTORY_CLOSED; i++)
+        for (unsigned r = 0; r <= RUN_ROLLED; r++) {
+            if (count_free(p, i, (uint8_t)r) < HISTORY_EIGHT)
+                continue;
+            crowded = true;
+            if (*level < 0 && i >= first && i <= last) {
+                *level = (int)i;
+                *rolled = (uint8_t)r;
+            }
+        }
+    if (period_is_split(p)) {
+        crowded = true;
+        if (*level < 0 && slot == 1)
+            *level = HISTORY_CLOSED;
+    }
+    return crowded;
+}
+
+/* Looks for a period with eight runs of a level: job 0 for those of level 0,
+ * job 1 for others.  No period before compact_from has any.  1: a job has
+ * begun. */
 static int
 choose_crowd(struct compact_work *w, unsigned slot, unsigned tier)
 {
     struct history_tier *t = &w->history->tier[tier];
-    const unsigned first = slot, last = slot == 0 ? 0 : HISTORY_CLOSED - 1;
+    uint32_t at = t->compact_from;
+    bool keep = false; /* compact_from */
     struct period p;
-    bool later = false;
     int rc;
 
-    if (t->compact_from == HISTORY_NEVER)
-        return 0;
-    rc = period_after(w->history, w->kv, tier, t->compact_from, &p);
-    if (rc < 0)
-        return rc;
-    if (rc == 0 || p.start != t->compact_from) {
-        t->compact_from = HISTORY_NEVER;
-        return 0;
-    }
-    for (unsigned i = 0; i < p.count; i++)
-        later = later || (p.runs[i].flags & (RUN_INPUTS | RUN_NEW)) != 0;
-    for (unsigned level = 0; level < HISTORY_CLOSED; level++)
-        for (unsigned rolled = 0; rolled <= RUN_ROLLED; rolled++) {
-            if (count_free(&p, level, (uint8_t)rolled) < HISTORY_EIGHT)
-                continue;
-            if (level >= first && level <= last && p.count < HISTORY_RUNS_MAX)
-                return begin_job(w, slot, HISTORY_COMPACT, &p, level,
-                                 (uint8_t)rolled);
-            later = true;
+    while (at != HISTORY_NEVER) {
+        bool crowded, busy = false;
+        uint8_t rolled;
+        int level;
+
+        rc = period_after(w->history, w->kv, tier, at, &p);
+        if (rc < 0)
+            return rc;
+        if (rc == 0) {
+            if (!keep)
+                t->compact_from = HISTORY_NEVER;
+            return 0;
         }
-    if (period_is_split(&p)) {
-        if (slot == 1 && p.count < HISTORY_RUNS_MAX)
-            return begin_job(w, slot, HISTORY_COMPACT, &p, HISTORY_CLOSED, 0);
-        later = true;
+        crowded = is_crowded(&p, slot, &level, &rolled);
+        for (unsigned i = 0; i < p.count; i++)
+            busy = busy || (p.runs[i].flags & (RUN_INPUTS | RUN_NEW)) != 0;
+        keep = keep || crowded || busy;
+        if (!keep)
+            t->compact_from = p.start + t->period;
+        if (level >= 0 && p.count < HISTORY_RUNS_MAX)
+            return begin_job(w, slot, HISTORY_COMPACT, &p, (unsigned)level,
+                             rolled);
+        at = p.start + t->period;
     }
-    if (!later)
-        t->compact_from = HISTORY_NEVER;
     return 0;
 }
 
@@ -387,19 +412,6 @@ history_sweep(struct history *h, const struct kv *kv, struct history_compact *c,
         out->more |= h->jobs[slot].kind == HISTORY_SWEEP;
     }
     return rc;
-}
-
-bool
-history_is_full(const struct history *h, const struct kv *kv)
-{
-    struct period p;
-
-    for (unsigned i = 0; i < h->count; i++)
-        if (h->tier[i].compact_from != HISTORY_NEVER &&
-            period_after(h, kv, i, h->tier[i].compact_from, &p) > 0 &&
-            p.count > HISTORY_RUNS_MAX * 3 / 4)
-            return true;
-    return false;
 }
 
 /* ---- when -------------------------------------------------------------- */

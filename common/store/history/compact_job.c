@@ -153,7 +153,8 @@ note_crowd(struct history *h, const struct period *p, unsigned level)
 
     for (unsigned i = 0; i < p->count; i++)
         n += run_counts(&p->runs[i]) && p->runs[i].level == level;
-    if (n >= HISTORY_EIGHT || period_is_split(p))
+    if ((n >= HISTORY_EIGHT || period_is_split(p)) &&
+        h->tier[p->tier].compact_from > p->start) /* NEVER is above all */
         h->tier[p->tier].compact_from = p->start;
 }
 

@@ -410,7 +410,8 @@ cancel_job(struct history *h, const struct kv *kv, unsigned slot)
             p.runs[i].flags = RUN_GONE;
     if (rc < 0)
         return rc;
-    if (j->kind == HISTORY_COMPACT && slot != COMPACT_CLOSING)
+    if (j->kind == HISTORY_COMPACT && slot != COMPACT_CLOSING &&
+        h->tier[j->tier].compact_from > j->period)
         h->tier[j->tier].compact_from = j->period;
     *j = compact_sweep_of(j->to_tier, j->to_period);
     return period_put(h, kv, &p);

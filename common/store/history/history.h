@@ -59,7 +59,7 @@
 #define HISTORY_NEVER        UINT32_MAX /* no period, no minute */
 #define HISTORY_CLOSED       15         /* level of a period's only run */
 #define HISTORY_EIGHT        8          /* runs of a level become one */
-#define HISTORY_RUNS_MAX     80         /* in a period */
+#define HISTORY_RUNS_FULL    80         /* of a period, that merges append */
 #define HISTORY_CLOSED_AFTER 2          /* minutes after its end */
 #define HISTORY_SMALL        16         /* blocks: not worth a commit */
 #define HISTORY_SLICE        400        /* blocks a job writes at a time */
@@ -85,6 +85,10 @@ struct history_tier {
 /* At a time one for new runs, one for those above, one for periods that are
  * over: a long one keeps no short one waiting. */
 #define HISTORY_JOBS 3
+
+/* Runs of a period: a full one still has a place for what each job makes of
+ * them, or it could never be compacted again. */
+#define HISTORY_RUNS_MAX (HISTORY_RUNS_FULL + HISTORY_JOBS)
 
 enum history_job_kind {
     HISTORY_REST,
@@ -142,7 +146,8 @@ history_is_whole(const struct history *h)
 /* ---- writing (append.c) ------------------------------------------------ */
 
 /* Appends deltas (sorted, as store.h says).  *ahead: how many were more than a
- * day in the future, and are counted now.  -EBUSY: a period is full. */
+ * day in the future, and are counted now.  -EAGAIN: a period is nearly full, and
+ * nothing was written: compact, then repeat.  -EBUSY: it is full. */
 int history_append(struct history *h, const struct kv *kv,
                    const struct store_delta *deltas, size_t count, uint32_t now,
                    uint64_t *ahead);
@@ -190,10 +195,6 @@ int history_compact(struct history *h, const struct kv *kv,
 int history_sweep(struct history *h, const struct kv *kv,
                   struct history_compact *c, size_t blocks,
                   struct history_compacted *out);
-
-/* Whether some period may have no room for more runs: care without bounds comes
- * before more is appended. */
-bool history_is_full(const struct history *h, const struct kv *kv);
 
 /* The minute at which there will be something to do, if nothing comes; small
  * periods may wait a day.  HISTORY_NEVER: nothing will. */

@@ -231,7 +231,7 @@ period_add(struct history *h, struct period *p, const struct run_info *run)
         t->open = p->start;
     for (unsigned i = 0; i < p->count; i++)
         level += run_counts(&p->runs[i]) && p->runs[i].level == run->level;
-    if (level >= HISTORY_EIGHT)
+    if (level >= HISTORY_EIGHT && t->compact_from > p->start)
         t->compact_from = p->start;
 }
 

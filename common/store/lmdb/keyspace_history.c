@@ -369,12 +369,18 @@ keyspace_history_change(struct keyspace_history *p, MDB_txn *txn,
     if (rc <= 0)
         return rc;
     rc = 0;
-    if (history_is_full(&p->h, &p->kv.kv))
-        rc = compact_some(p, now, SIZE_MAX);
     before_it = count_blocks(&p->h);
-    if (rc == 0)
-        rc = history_append(&p->h, &p->kv.kv, p->deltas, p->delta_count, now,
-                            &ahead);
+    rc = history_append(&p->h, &p->kv.kv, p->deltas, p->delta_count, now,
+                        &ahead);
+    if (rc == -EAGAIN) {
+        rc = compact_some(p, now, SIZE_MAX);
+        before_it = count_blocks(&p->h);
+        if (rc == 0)
+            rc = history_append(&p->h, &p->kv.kv, p->deltas, p->delta_count,
+                                now, &ahead);
+        if (rc == -EAGAIN)
+            rc = -EBUSY;
+    }
     if (rc == 0)
         rc = erase_deleted(p, count_clipped(p));
     if (rc < 0)
