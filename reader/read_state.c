@@ -28,6 +28,14 @@ put_figure(void *ctx, const struct cell *cells)
     table_row(ctx, cells);
 }
 
+static void
+put_sentence(void *ctx, const char *text)
+{
+    const struct cell cell = cell_text(text);
+
+    table_row(ctx, &cell);
+}
+
 bool
 read_board(struct read_http *h)
 {
@@ -47,6 +55,11 @@ read_status(struct read_request *a)
     table_next_rows(&a->table, "rows", overview_columns, OVERVIEW_COLUMNS);
     (void)overview_report(&a->http->overview, &sink); /* a fact says it */
     table_rows_end(&a->table);
+    if (a->table.format == TABLE_JSON) {
+        table_next_rows(&a->table, "sentences", overview_sentences, 1);
+        (void)overview_troubles(&a->http->overview, put_sentence, &a->table);
+        table_rows_end(&a->table);
+    }
     table_end(&a->table);
     return NULL;
 }

@@ -333,6 +333,9 @@ const struct table_column overview_columns[OVERVIEW_COLUMNS] = {
     {"value", "value", true},
 };
 
+const struct table_column overview_sentences[1] = {
+    {"sentence", "sentence", false}};
+
 static void
 count_trouble(void *ctx, const char *text)
 {

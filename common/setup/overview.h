@@ -80,6 +80,9 @@ int overview_troubles(const struct overview *o,
 #define OVERVIEW_COLUMNS 5
 extern const struct table_column overview_columns[OVERVIEW_COLUMNS];
 
+/* The list "sentences" behind the rows, in JSON: a row for each trouble. */
+extern const struct table_column overview_sentences[1];
+
 struct overview_sink {
     void (*fact)(void *ctx, const char *key, struct cell value);
     void (*row)(void *ctx, const struct cell *cells);

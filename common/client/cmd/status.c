@@ -26,6 +26,14 @@ put_row(void *ctx, const struct cell *cells)
     output_row(ctx, cells);
 }
 
+static void
+put_sentence(void *ctx, const char *text)
+{
+    const struct cell cell = cell_text(text);
+
+    output_row(ctx, &cell);
+}
+
 static int
 print_machine(struct output *out, const struct overview *o)
 {
@@ -33,6 +41,11 @@ print_machine(struct output *out, const struct overview *o)
     const int troubles = overview_report(o, &sink);
 
     output_rows_end(out);
+    if (out->format == OUTPUT_JSON) {
+        output_next_rows(out, "sentences", overview_sentences, 1);
+        (void)overview_troubles(o, put_sentence, out);
+        output_rows_end(out);
+    }
     return troubles;
 }
 
