@@ -218,14 +218,21 @@ take_key(struct path_search *s, const uint8_t *key, size_t size)
     return rc < 0 ? rc : 1;
 }
 
-/* Looks at the rows that were read.  As take_key(). */
+/* Looks at the rows that were read, until the time is up; *all is then false:
+ * the others are read again.  As take_key(). */
 static int
-take_rows(struct path_search *s, const struct store_query *q)
+take_rows(struct path_search *s, const struct store_query *q, uint64_t until_ns,
+          bool *all)
 {
     const uint8_t *at = q->bytes;
     int rc = 1;
 
+    *all = true;
     for (uint64_t i = 0; i < q->rows && rc > 0; i++) {
+        if (i > 0 && clock_ns() >= until_ns) {
+            *all = false;
+            return 1;
+        }
         const size_t size = get_le16(at + 8);
         const uint8_t *key = at + 10;
 
@@ -241,7 +248,7 @@ take_rows(struct path_search *s, const struct store_query *q)
 
 /* Reads some keys of the keyspace.  0, or an error. */
 static int
-search_keys(struct path_search *s)
+search_keys(struct path_search *s, uint64_t until_ns)
 {
     struct store_query q = {.op = STORE_KEYS,
                             .name = s->keyspace.bytes,
@@ -253,6 +260,7 @@ search_keys(struct path_search *s)
                             .length = PATH_SEARCH_ROWS};
     struct store_reads reads = {
         .queries = &q, .count = 1, .at = s->rows, .capacity = sizeof s->rows};
+    bool all;
     int rc;
 
     (void)store_read(s->store, &reads); /* there is room for it */
@@ -260,8 +268,8 @@ search_keys(struct path_search *s)
         q.rows = 0;
     else if (q.error < 0)
         return q.error;
-    rc = take_rows(s, &q);
-    s->is_in_keyspace = rc > 0 && q.rows == PATH_SEARCH_ROWS;
+    rc = take_rows(s, &q, until_ns, &all);
+    s->is_in_keyspace = rc > 0 && (!all || q.rows == PATH_SEARCH_ROWS);
     return rc < 0 ? rc : 0;
 }
 
@@ -393,7 +401,7 @@ path_search_step(struct path_search *s, uint64_t until_ns)
         int rc = 0;
 
         if (s->is_in_keyspace)
-            rc = search_keys(s);
+            rc = search_keys(s, until_ns);
         else if (s->phase == PATH_SEARCH_GIVEN)
             next_given(s);
         else if (s->phase == PATH_SEARCH_LISTED)

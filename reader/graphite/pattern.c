@@ -124,6 +124,7 @@ struct matching {
     const uint8_t *name;
     size_t size;
     const char *at, *end;
+    const struct pattern_class *class; /* the next one */
 };
 
 /* Reads one character of a class, which may be %HH. */
@@ -146,42 +147,33 @@ read_class_character(const char *at, const char *end, uint32_t *out)
     return at + size;
 }
 
-/* Whether a character of `size` bytes is in the class, which is without its
- * brackets.  Characters of several bytes compare as big-endian numbers, which
- * is their order. */
 static bool
-is_in_class(const char *at, const char *end, const uint8_t *character,
+is_in_class(const struct pattern_class *class, const uint8_t *character,
             size_t size)
 {
-    const bool is_negated = at < end && *at == '!';
     bool is_in = false;
-    uint32_t c = 0, low, high;
+    uint32_t c = 0;
 
     for (size_t i = 0; i < size; i++)
         c = c << 8 | character[i];
-    at += is_negated ? 1 : 0;
-    while (at < end) {
-        at = read_class_character(at, end, &low);
-        high = low;
-        if (end - at >= 2 && *at == '-')
-            at = read_class_character(at + 1, end, &high);
-        is_in |= c >= low && c <= high;
-    }
-    return is_in != is_negated;
+    if (c < 128)
+        return ((class->ascii[c / 64] >> c % 64 & 1) != 0) != class->is_negated;
+    for (size_t i = 0; i < class->count && !is_in; i++)
+        is_in = c >= class->ranges[i].low && c <= class->ranges[i].high;
+    return is_in != class->is_negated;
 }
 
 /* Moves over one character of the name that is in the class; NULL: any is. */
 static void
-match_character(const struct matching *m, const char *class,
-                const char *class_end, struct places *places)
+match_character(const struct matching *m, const struct pattern_class *class,
+                struct places *places)
 {
     struct places next = {{false}};
 
     for (size_t i = 0; i < m->size; i++) {
         const size_t size = character_size(m->name + i, m->name + m->size);
 
-        if (places->at[i] &&
-            (!class || is_in_class(class, class_end, m->name + i, size)))
+        if (places->at[i] && (!class || is_in_class(class, m->name + i, size)))
             next.at[i + size] = true;
     }
     *places = next;
@@ -193,6 +185,12 @@ match_byte(const struct matching *m, uint8_t c, struct places *places)
     for (size_t i = m->size; i > 0; i--)
         places->at[i] = places->at[i - 1] && m->name[i - 1] == c;
     places->at[0] = false;
+}
+
+static bool
+is_empty(const struct matching *m, const struct places *places)
+{
+    return memchr(places->at, true, m->size + 1) == NULL;
 }
 
 static void
@@ -207,22 +205,22 @@ static void
 match_part(struct matching *m, const char *until, struct places *places)
 {
     while (m->at < m->end && (*m->at == '\0' || !strchr(until, *m->at))) {
-        const char *class = m->at + 1;
         uint8_t c;
         size_t used;
 
         switch (*m->at) {
         case '*':
             match_any(m, places);
-            m->at++;
+            while (m->at < m->end && *m->at == '*')
+                m->at++;
             break;
         case '?':
-            match_character(m, NULL, NULL, places);
+            match_character(m, NULL, places);
             m->at++;
             break;
         case '[':
-            m->at = memchr(class, ']', (size_t)(m->end - class));
-            match_character(m, class, m->at, places);
+            match_character(m, m->class ++, places);
+            m->at = memchr(m->at, ']', (size_t)(m->end - m->at));
             m->at++;
             break;
         default:
@@ -255,7 +253,8 @@ bool
 pattern_matches(const struct pattern_node *node, const uint8_t *name,
                 size_t size)
 {
-    struct matching m = {name, size, node->text, node->text + node->size};
+    struct matching m = {name, size, node->text, node->text + node->size,
+                         node->classes};
     struct places places = {{true}};
 
     if (size > STORE_NAME_MAX || size < node->prefix_size ||
@@ -266,7 +265,7 @@ pattern_matches(const struct pattern_node *node, const uint8_t *name,
     if (node->size == 1) /* a single * */
         return node->text[0] == '*' ||
                size == character_size(name, name + size);
-    while (m.at < m.end) {
+    while (m.at < m.end && !is_empty(&m, &places)) {
         match_part(&m, "{", &places);
         if (m.at < m.end)
             match_braces(&m, &places);
@@ -358,16 +357,71 @@ check_escapes(struct target_text text)
     return NULL;
 }
 
+/* Compiles the class between `at` and `end`, without its brackets. */
+static int
+compile_class(struct scratch *scratch, const char *at, const char *end,
+              struct pattern_class *out)
+{
+    out->is_negated = at < end && *at == '!';
+    at += out->is_negated ? 1 : 0;
+    out->ranges =
+        scratch_take(scratch, (size_t)(end - at + 1) * sizeof *out->ranges);
+    if (!out->ranges)
+        return -ENOMEM;
+    while (at < end) {
+        struct pattern_range *r = &out->ranges[out->count];
+
+        at = read_class_character(at, end, &r->low);
+        r->high = r->low;
+        if (end - at >= 2 && *at == '-')
+            at = read_class_character(at + 1, end, &r->high);
+        for (uint32_t c = r->low; c <= r->high && c < 128; c++)
+            out->ascii[c / 64] |= (uint64_t)1 << c % 64;
+        out->count += r->high >= 128 ? 1 : 0;
+    }
+    return 0;
+}
+
+/* Compiles the classes of a node that read_node() has checked. */
+static int
+compile_classes(struct scratch *scratch, struct pattern_node *node)
+{
+    const char *const end = node->text + node->size;
+    const char *at = node->text;
+    size_t count = 0;
+    int rc = 0;
+
+    for (size_t i = 0; i < node->size; i++)
+        count += node->text[i] == '[' ? 1 : 0;
+    if (count == 0)
+        return 0;
+    node->classes = scratch_take(scratch, count * sizeof *node->classes);
+    if (!node->classes)
+        return -ENOMEM;
+    memset(node->classes, 0, count * sizeof *node->classes);
+    for (size_t i = 0;
+         rc == 0 && (at = memchr(at, '[', (size_t)(end - at))) != NULL; i++) {
+        const char *close = memchr(at + 1, ']', (size_t)(end - at - 1));
+
+        rc = compile_class(scratch, at + 1, close, &node->classes[i]);
+        at = close + 1;
+    }
+    return rc;
+}
+
 int
 pattern_parse(struct scratch *scratch, struct target_text text,
               struct pattern *out, char why[TARGET_WHY_SIZE])
 {
-    const char *wrong = check_escapes(text);
     const char *const end = text.at + text.size;
-    const char *at = text.at;
+    const char *at = text.at, *wrong;
     size_t count = 1;
     uint8_t *bytes;
+    int rc;
 
+    if (text.size > PATTERN_SIZE_MAX)
+        return fail_pattern(why, text, "longer than 4096 bytes");
+    wrong = check_escapes(text);
     for (size_t i = 0; i < text.size; i++)
         count += text.at[i] == '.' ? 1 : 0;
     *out = (struct pattern){.text = text};
@@ -387,6 +441,9 @@ pattern_parse(struct scratch *scratch, struct target_text text,
             (struct target_text){at, (size_t)((dot ? dot : end) - at)}, node);
         if (wrong)
             return fail_pattern(why, text, wrong);
+        rc = compile_classes(scratch, node);
+        if (rc < 0)
+            return rc;
         if (!node->is_literal && out->count < out->literals)
             out->literals = out->count;
         bytes += node->prefix_size;

@@ -10,7 +10,8 @@
  *
  *     *  any bytes    ?  one character    [ab] [a-c] [!a]    {x,y}
  *
- * Matching a node takes time proportional to the sizes of both.
+ * A pattern has at most PATTERN_SIZE_MAX bytes and is compiled once, and matching
+ * a node takes time proportional to the sizes of both: less than a millisecond.
  *
  * Ownership: a pattern is a piece of a scratch and points into its text.  Pure.
  */
@@ -26,12 +27,26 @@
 /* Bytes of a name in a path. */
 #define PATTERN_ESCAPED_MAX ((size_t)3 * STORE_NAME_MAX)
 
+#define PATTERN_SIZE_MAX 4096
+
+/* A [class]: which characters it has, several bytes of one as a big-endian
+ * number. */
+struct pattern_class {
+    uint64_t ascii[2]; /* bit c: the character c below 128 */
+    struct pattern_range {
+        uint32_t low, high;
+    } * ranges; /* of others, and of those */
+    size_t count;
+    bool is_negated;
+};
+
 struct pattern_node {
     const char *text;
     size_t size;
     uint8_t *prefix; /* the bytes of a name before the first wildcard */
     size_t prefix_size;
-    bool is_literal; /* there is no wildcard: the prefix is all */
+    bool is_literal;               /* there is no wildcard: the prefix is all */
+    struct pattern_class *classes; /* in the order of the text */
 };
 
 struct pattern {

@@ -146,6 +146,10 @@ CASE(nodes_match_patterns, r)
                 {"[a-c]x", "cx", "dx"},
                 {"[!a-c]x", "dx", "ax"},
                 {"[\xc3\xa9-\xc3\xab]", "\xc3\xaa", "e"},
+                {"[!\xc3\xa9z]", "\xc3\xaa", "\xc3\xa9"},
+                {"[x-\xc3\xa9]", "~", "w"},
+                {"[ab][c-e]*[!f]", "bdxg", "bdxf"},
+                {"**[a]**", "xxaxx", "xx"},
                 {"{ab,c*}d", "cxxd", "abcd"},
                 {"x{a,}y", "xy", "xby"},
                 {"{a,b}{c,d}", "bd", "ba"},
@@ -178,6 +182,25 @@ CASE(what_is_no_pattern_is_refused, r)
                           why) != -EINVAL)
             fail_msg("%s is a pattern", texts[i]);
     }
+}
+
+CASE(a_pattern_has_at_most_4096_bytes, r)
+{
+    static char text[PATTERN_SIZE_MAX + 2];
+    char why[TARGET_WHY_SIZE];
+    struct pattern p;
+
+    memset(text, '?', PATTERN_SIZE_MAX + 1);
+    assert_rc(pattern_parse(&r->scratch,
+                            (struct target_text){text, PATTERN_SIZE_MAX + 1},
+                            &p, why),
+              -EINVAL);
+    assert_non_null(strstr(why, "longer than 4096 bytes"));
+    assert_rc(pattern_parse(&r->scratch,
+                            (struct target_text){text, PATTERN_SIZE_MAX}, &p,
+                            why),
+              0);
+    assert_false(pattern_matches(&p.nodes[0], (const uint8_t *)"abcdefgh", 8));
 }
 
 CASE(every_name_is_read_back_from_its_path, r)
@@ -396,6 +419,34 @@ CASE(a_search_finds_what_matches_and_nothing_else, r)
         check_search(w, &p, i % 2 == 0);
     }
     free(w);
+}
+
+/* Each key is a step when the time is always up. */
+CASE(a_search_gives_way_after_each_key, r)
+{
+    static char keys[100][16];
+    const struct target_text text = {"web.*[c-z]*", 11};
+    char why[TARGET_WHY_SIZE];
+    struct pattern p;
+    int steps = 0, rc;
+
+    for (int i = 0; i < 100; i++) {
+        (void)snprintf(keys[i], sizeof keys[i], "%c%03d", i % 2 ? 'a' : 'd', i);
+        assert_rc(stored_add(r->store, "web", NULL, keys[i], 1), 0);
+    }
+    assert_rc(pattern_parse(&r->scratch, text, &p, why), 0);
+    r->search.pattern = &p;
+    r->search.only_leaves = true;
+    r->search.max = 100;
+    r->search.entered = NULL;
+    path_search_start(&r->search);
+    while ((rc = path_search_step(&r->search, 0)) == 0) {
+        store_read_end(r->store);
+        steps++;
+    }
+    assert_rc(rc, 1);
+    assert_int_equal(r->search.count, 50);
+    assert_in_range(steps, 100, 110);
 }
 
 static const struct store_engine *plain_engine;
