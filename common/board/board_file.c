@@ -258,18 +258,22 @@ make_new(const struct board_error *e, const char *path,
         rc = board_lock_try(fd, BOARD_LOCK_MASTER);
     if (rc == 0)
         rc = new_handle(path, fd, h, false, out);
-    if (rc == 0 && fchmod(fd, shape->mode != 0 ? shape->mode : 0600) < 0) {
+    if (rc != 0)
+        goto close_fd;
+    if (fchmod(fd, shape->mode != 0 ? shape->mode : 0600) < 0) {
         rc = -errno;
         free_handle(*out);
-    }
-    if (rc != 0) {
-        (void)close(fd);
-        (void)unlink(path); /* the next one removes it, too */
-        return report_errno(e, rc, "cannot be made");
+        *out = NULL;
+        goto close_fd;
     }
     (*out)->master = true;
     write_header(h, shape, (uint8_t *)(*out)->header);
     return 0;
+
+close_fd:
+    (void)close(fd);
+    (void)unlink(path); /* the next one removes it, too */
+    return report_errno(e, rc, "cannot be made");
 }
 
 int
@@ -373,6 +377,7 @@ attach_to(const struct board_error *e, int fd,
         return board_fail(e, rc, "is being replaced: try again");
     if (rc < 0)
         return report_errno(e, rc, "cannot be mapped");
+    assert(*out);
     rc = board_format_check_names(e, &h,
                                   (uint8_t *)(*out)->header + BOARD_NAMES_AT);
     if (rc == 0)
@@ -387,7 +392,7 @@ countd_board_attach(struct countd_board **out, const char *path,
                     char *error, size_t error_size)
 {
     const struct board_error e = {path, error, error_size};
-    struct countd_board *b;
+    struct countd_board *b = NULL;
     int fd, rc;
 
     if (shape && shape->size != sizeof *shape)

@@ -190,7 +190,7 @@ match_byte(const struct matching *m, uint8_t c, struct places *places)
 static bool
 is_empty(const struct matching *m, const struct places *places)
 {
-    return memchr(places->at, true, m->size + 1) == NULL;
+    return memchr(places->at, 1, m->size + 1) == NULL;
 }
 
 static void

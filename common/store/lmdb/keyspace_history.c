@@ -368,7 +368,6 @@ keyspace_history_change(struct keyspace_history *p, MDB_txn *txn,
     rc = open_history(p, txn, state);
     if (rc <= 0)
         return rc;
-    rc = 0;
     before_it = count_blocks(&p->h);
     rc = history_append(&p->h, &p->kv.kv, p->deltas, p->delta_count, now,
                         &ahead);
