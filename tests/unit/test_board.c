@@ -522,7 +522,7 @@ claim_in_namespaces(struct fixture *r, struct far *f)
 
 CASE(an_owner_in_other_namespaces_is_alive_until_it_ends, r)
 {
-    struct countd_board *reader;
+    struct countd_board *reader = NULL;
     uint32_t cell;
     struct far f;
     pid_t pid;
