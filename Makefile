@@ -1,4 +1,5 @@
 # countd: `make help` lists the targets, each from the line with ## above it.
+# SPDX-License-Identifier: BSD-2-Clause
 #
 # One file, one build folder per mode, nothing written among the sources.
 PREFIX     ?= /usr/local

@@ -1,5 +1,6 @@
 /* reader/answer.c - see answer.h: answer_start_turn(), answer_end_turn(),
  * answer_bound(), answer_error(), answer_add(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/answer.h"
 
 #include <assert.h>

@@ -13,6 +13,7 @@
  * Ownership: the caller's between answer_init() and answer_fini(); store and
  * fresh are borrowed.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_ANSWER_H
 #define COUNTD_READER_ANSWER_H
 

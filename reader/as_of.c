@@ -1,5 +1,6 @@
 /* reader/as_of.c - see as_of.h: as_of_refresh(), as_of_end_turn(), as_of_get().
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/as_of.h"
 
 #include <assert.h>

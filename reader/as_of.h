@@ -27,6 +27,7 @@
  * come twice; while a time may still come again, as_of_ms is 0, "unknown". That
  * ends when all that the logs contained at that moment is merged.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_AS_OF_H
 #define COUNTD_READER_AS_OF_H
 

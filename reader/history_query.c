@@ -1,6 +1,7 @@
 /* reader/history_query.c - see history_query.h: history_query_bound(),
  * history_query_start(), history_query_step(), history_query_size(),
  * history_query_put(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/history_query.h"
 
 #include <assert.h>

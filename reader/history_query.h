@@ -13,6 +13,7 @@
  * Ownership: the caller's between history_query_init() and
  * history_query_fini(); the store is borrowed.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_HISTORY_QUERY_H
 #define COUNTD_READER_HISTORY_QUERY_H
 

@@ -1,5 +1,6 @@
 /* reader/http_params.c - see http_params.h: http_params_read() is at the end.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/http_params.h"
 
 #include <errno.h>

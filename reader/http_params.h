@@ -9,6 +9,7 @@
  *
  * Ownership: the caller's; nothing points into the request.  Pure.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_HTTP_PARAMS_H
 #define COUNTD_READER_HTTP_PARAMS_H
 

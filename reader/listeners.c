@@ -1,4 +1,5 @@
 /* reader/listeners.c - see listeners.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/listeners.h"
 
 #include "common/base/diag.h"

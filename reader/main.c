@@ -1,6 +1,7 @@
 /* reader/main.c - countd-read: wiring only.
  *
  * Entry points: main(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <errno.h>
 #include <signal.h>

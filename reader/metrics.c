@@ -3,6 +3,7 @@
  *
  * put_all() writes family after family: put_processes(), put_logs(),
  * put_directory(), then the tables `metrics` and `splits`, then put_users(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/metrics.h"
 
 #include <assert.h>

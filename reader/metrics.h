@@ -6,6 +6,7 @@
  * unlike the pid.  A scrape waits until the counters of users (user_metrics.h)
  * have been read, in steps between turns of the loop.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_METRICS_H
 #define COUNTD_READER_METRICS_H
 

@@ -1,4 +1,5 @@
 /* reader/page.c - see page.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/page.h"
 
 #include <assert.h>

@@ -7,6 +7,7 @@
  *
  * Ownership: the caller's between page_open() and page_close().
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_PAGE_H
 #define COUNTD_READER_PAGE_H
 

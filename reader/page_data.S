@@ -1,5 +1,6 @@
 /* reader/page_data.S - the page as gzip packed it, and its policy; see page.c.
  * The Makefile makes both files from page.html. */
+/* SPDX-License-Identifier: BSD-2-Clause */
         .section .rodata
         .global page_packed
 page_packed:

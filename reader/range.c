@@ -1,4 +1,5 @@
 /* reader/range.c - see range.h: range_init(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/range.h"
 
 #include <errno.h>

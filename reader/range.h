@@ -15,6 +15,7 @@
  *
  * Ownership: the caller's; loop and answers are borrowed.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_RANGE_H
 #define COUNTD_READER_RANGE_H
 

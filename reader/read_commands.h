@@ -1,5 +1,6 @@
 /* reader/read_commands.h - the commands of GET /v1/COMMAND, for read_http.c
  * and the files that implement them. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_READ_COMMANDS_H
 #define COUNTD_READER_READ_COMMANDS_H
 

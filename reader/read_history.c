@@ -1,6 +1,7 @@
 /* reader/read_history.c - commands about history, which are answered in steps:
  * see read_commands.h; read_history(), read_period_top(), read_period_rank(),
  * read_distinct(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/read_commands.h"
 
 #include <assert.h>

@@ -2,6 +2,7 @@
  *
  * Read from the end: read_http_open() has the routes, answer_command() answers
  * a command at once or in steps, and read_http_end_turn() runs the steps. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/read_http.h"
 
 #include <assert.h>

@@ -11,6 +11,7 @@
  * Ownership: the caller's between read_http_open() and read_http_close(); loop,
  * store and the rest are borrowed.  One thread.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_READ_HTTP_H
 #define COUNTD_READER_READ_HTTP_H
 

@@ -4,6 +4,7 @@
  * It is made in steps: first the names with their numbers of keys, as the range
  * port lists them, then total and size of each, for as long as a step may take.
  * No turn of the loop opens many keyspaces. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/read_commands.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 /* reader/read_link.c - see read_link.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/read_link.h"
 
 #include <assert.h>

@@ -2,6 +2,7 @@
  *
  * The link asks what the request asked, from the place where the answer ends.
  * Pure. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_READ_LINK_H
 #define COUNTD_READER_READ_LINK_H
 

@@ -1,4 +1,5 @@
 /* reader/read_pack.c - see read_pack.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/read_pack.h"
 
 #include <assert.h>

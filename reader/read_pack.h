@@ -5,6 +5,7 @@
  * time.
  *
  * Ownership: the caller's between read_pack_open() and read_pack_close(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_READ_PACK_H
 #define COUNTD_READER_READ_PACK_H
 

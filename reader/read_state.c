@@ -2,6 +2,7 @@
  * processes, held records, commit logs; see read_commands.h.
  *
  * The logs are read in steps, a file or a few in each turn of the loop. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/read_commands.h"
 
 #include <errno.h>

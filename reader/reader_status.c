@@ -1,4 +1,5 @@
 /* reader/reader_status.c - see reader_status.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/reader_status.h"
 
 static void

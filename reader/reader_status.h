@@ -2,6 +2,7 @@
  *
  * Ownership: the caller's; what it reads is borrowed.  The loop's thread.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_READER_STATUS_H
 #define COUNTD_READER_READER_STATUS_H
 

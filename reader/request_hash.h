@@ -1,6 +1,7 @@
 /* reader/request_hash.h - a number by which a request is known again, when a
  * job for it is done: requests of the same target, body and `form`, which is
  * what else of the head decides the answer, have the same answer. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_REQUEST_HASH_H
 #define COUNTD_READER_REQUEST_HASH_H
 

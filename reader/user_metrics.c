@@ -2,6 +2,7 @@
  *
  * user_metrics_step() lists the keyspaces of each pattern (list_some), then
  * reads each of them (read_keyspace). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/user_metrics.h"
 
 #include <errno.h>

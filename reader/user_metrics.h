@@ -15,6 +15,7 @@
  * Ownership: the caller's between open and close; answer and buffer are
  * borrowed.  One thread.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_USER_METRICS_H
 #define COUNTD_READER_USER_METRICS_H
 

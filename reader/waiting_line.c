@@ -1,4 +1,5 @@
 /* reader/waiting_line.c - see waiting_line.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/waiting_line.h"
 
 void

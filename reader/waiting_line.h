@@ -7,6 +7,7 @@
  *
  * Ownership: the caller's.  `place` is in the state of its connection, zero at
  * first. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_WAITING_LINE_H
 #define COUNTD_READER_WAITING_LINE_H
 

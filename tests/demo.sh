@@ -1,5 +1,6 @@
 #!/bin/sh
 # tests/demo.sh - countd in a minute: counts the words of the texts on this machine.
+# SPDX-License-Identifier: BSD-2-Clause
 #
 #   tests/demo.sh [BUILD]      (make demo)
 #

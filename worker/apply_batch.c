@@ -1,5 +1,6 @@
 /* worker/apply_batch.c - see apply_batch.h: apply_batch_stopped(),
  * apply_batch_begin(), apply_batch_slice(), apply_batch_end(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "worker/apply_batch.h"
 
 #include <errno.h>

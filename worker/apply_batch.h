@@ -7,6 +7,7 @@
  *
  * Waits while another process writes to a keyspace or to held/, and reports
  * its pid.  For merge.c only. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WORKER_APPLY_BATCH_H
 #define COUNTD_WORKER_APPLY_BATCH_H
 

@@ -1,5 +1,6 @@
 /* worker/batch.c - see batch.h: batch_quarantine(), batch_release_one(),
  * batch_fold(), batch_take(), batch_release_unmerged(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "worker/batch.h"
 
 #include <assert.h>

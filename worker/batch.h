@@ -14,6 +14,7 @@
  * batch_release_unmerged() or batch_end().  Reports through diag.  Errors: 0 or
  * a negative errno.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WORKER_BATCH_H
 #define COUNTD_WORKER_BATCH_H
 

@@ -1,4 +1,5 @@
 /* worker/dead_fills.c - see dead_fills.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "worker/dead_fills.h"
 
 #include <fcntl.h>

@@ -22,6 +22,7 @@
  *
  * Ownership: the caller's between init and fini.  No output, one thread.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WORKER_DEAD_FILLS_H
 #define COUNTD_WORKER_DEAD_FILLS_H
 

@@ -1,4 +1,5 @@
 /* worker/drain.c - see drain.h: drain_merged(), drain_held(), drain_run(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "worker/drain.h"
 
 #include <errno.h>

@@ -24,6 +24,7 @@
  *
  * Ownership: struct drain belongs to the caller; store and held are borrowed.
  * One thread.  Reports through diag. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WORKER_DRAIN_H
 #define COUNTD_WORKER_DRAIN_H
 

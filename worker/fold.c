@@ -6,6 +6,7 @@
  * The memory waits of a group overlap, which is most of the speed.  Memory for
  * a whole group is reserved before it starts, so the loop itself cannot fail.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "worker/fold.h"
 
 #include <assert.h>

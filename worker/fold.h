@@ -17,6 +17,7 @@
  * the next fold_deltas().  No threads, no output.
  * Errors: 0 or a negative errno.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WORKER_FOLD_H
 #define COUNTD_WORKER_FOLD_H
 

@@ -1,4 +1,5 @@
 /* worker/fold_memory.c - see fold_memory.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "worker/fold_memory.h"
 
 #include <assert.h>

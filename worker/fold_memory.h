@@ -2,6 +2,7 @@
  * and the order of its sums.
  *
  * The public part is in fold.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WORKER_FOLD_MEMORY_H
 #define COUNTD_WORKER_FOLD_MEMORY_H
 

@@ -1,5 +1,6 @@
 /* worker/log_select.c - see log_select.h: log_select_touching(),
  * log_select_sort(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "worker/log_select.h"
 
 #include <assert.h>

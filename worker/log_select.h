@@ -22,6 +22,7 @@
  * batch when one lane says so.  While anything is held, one thread does it all.
  *
  * Reports through diag.  Errors: 0 or a negative errno. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WORKER_LOG_SELECT_H
 #define COUNTD_WORKER_LOG_SELECT_H
 

@@ -1,6 +1,7 @@
 /* worker/main.c - countd-worker: main() reads the settings and opens the data
  * directory, run_worker() opens the store, serve_until_stopped() runs the loop.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <errno.h>
 #include <signal.h>

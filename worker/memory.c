@@ -1,4 +1,5 @@
 /* worker/memory.c - see memory.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "worker/memory.h"
 
 #include <fcntl.h>

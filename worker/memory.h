@@ -4,6 +4,7 @@
  * bytes; what the store's engine keeps for later is not ours to count, but it
  * can be seen from here, and closing the store gives it back.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WORKER_MEMORY_H
 #define COUNTD_WORKER_MEMORY_H
 

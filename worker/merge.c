@@ -1,5 +1,6 @@
 /* worker/merge.c - see merge.h: merge_commit_least(), merge_memory_available(),
  * merge_archive(), merge_retry_ms(), merge_run(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "worker/merge.h"
 
 #include <errno.h>

@@ -27,6 +27,7 @@
  * and while it waits, the caller's thread calls stop(); if that returns true
  * the remaining logs are released unmerged.  Reports through diag.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WORKER_MERGE_H
 #define COUNTD_WORKER_MERGE_H
 

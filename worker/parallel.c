@@ -1,4 +1,5 @@
 /* worker/parallel.c - see parallel.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "worker/parallel.h"
 
 #include <assert.h>

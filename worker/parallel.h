@@ -2,6 +2,7 @@
  *
  * The threads live for one call: a merge of few keyspaces starts none, and
  * nothing has to be stopped or woken. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WORKER_PARALLEL_H
 #define COUNTD_WORKER_PARALLEL_H
 

@@ -1,4 +1,5 @@
 /* worker/region.c - see region.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "worker/region.h"
 
 #include <assert.h>

@@ -7,6 +7,7 @@
  *
  * Ownership: the caller's, between region_open() and region_close().
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WORKER_REGION_H
 #define COUNTD_WORKER_REGION_H
 

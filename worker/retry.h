@@ -6,6 +6,7 @@
  *
  * Pure: the caller brings the time.  All zeros: nothing failed.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WORKER_RETRY_H
 #define COUNTD_WORKER_RETRY_H
 

@@ -5,6 +5,7 @@
  * keys begin to differ.  A merge sort without recursion: runs of RUN by
  * insertion, then doubled from one array to the other and back.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "worker/fold_memory.h"
 
 #include "common/base/bytes.h"

@@ -1,4 +1,5 @@
 /* worker/watch.c - see watch.h: watch_start(), watch_stop(), watch_report(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "worker/watch.h"
 
 #include <errno.h>

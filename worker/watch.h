@@ -9,6 +9,7 @@
  *
  * Signals stop it as common/setup/signals.h says: the current transaction ends,
  * the remaining logs are released.  SIGUSR1 prints the statistics. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WORKER_WATCH_H
 #define COUNTD_WORKER_WATCH_H
 

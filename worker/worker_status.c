@@ -1,4 +1,5 @@
 /* worker/worker_status.c - see worker_status.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "worker/worker_status.h"
 
 #include <unistd.h>

@@ -3,6 +3,7 @@
  *
  * Ownership: the caller's; what it reads is borrowed.  One thread.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WORKER_WORKER_STATUS_H
 #define COUNTD_WORKER_WORKER_STATUS_H
 

@@ -1,4 +1,5 @@
 /* writer/commit.c - see commit.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/commit.h"
 
 #include "common/base/clock.h"

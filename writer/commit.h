@@ -24,6 +24,7 @@
  *
  * Ownership: struct commit is the caller's.  The loop's thread, but for `sync`.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_COMMIT_H
 #define COUNTD_WRITER_COMMIT_H
 

@@ -2,6 +2,7 @@
  *
  * answer_count() is the route, whose head count_head.c looks at;
  * wait_for_log() answers or holds it while there is no log. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/count_internal.h"
 
 #include <assert.h>

@@ -21,6 +21,7 @@
  * Ownership: the caller's, between open and close.  The loop's thread; nothing
  * allocates after count_open().
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_COUNT_H
 #define COUNTD_WRITER_COUNT_H
 

@@ -2,6 +2,7 @@
  *
  * count_body_next() is the entry: next_of_tsv(), next_of_json() and
  * next_of_ndjson() read one increment each. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/count_body.h"
 
 #include <errno.h>

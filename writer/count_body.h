@@ -16,6 +16,7 @@
  * Pure; allocates nothing: a body is read twice, once to see that all of it is
  * well formed, and once to append it.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_COUNT_BODY_H
 #define COUNTD_WRITER_COUNT_BODY_H
 

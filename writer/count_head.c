@@ -1,4 +1,5 @@
 /* writer/count_head.c - see count_internal.h: count_check_head(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/count_internal.h"
 
 #include <stdio.h>

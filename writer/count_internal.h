@@ -1,4 +1,5 @@
 /* writer/count_internal.h - what only count.c and count_head.c share. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_COUNT_INTERNAL_H
 #define COUNTD_WRITER_COUNT_INTERNAL_H
 

@@ -1,4 +1,5 @@
 /* writer/http_service.c - see http_service.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/http_service.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
 /* writer/ingest.c - see ingest.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/ingest.h"
 
 static_assert(CONN_PAD >= LOGS_WORD, "names are copied by whole words");

@@ -11,6 +11,7 @@
  *
  * Ownership: the caller's.  The loop's thread.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_INGEST_H
 #define COUNTD_WRITER_INGEST_H
 

@@ -1,4 +1,5 @@
 /* writer/io.c - see io.h: io_start(), io_push(), io_stop(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/io.h"
 
 #include <assert.h>

@@ -10,6 +10,7 @@
  * Ownership: struct io and the jobs are the caller's; nothing allocates.
  * Errors: 0 or a negative errno.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_IO_H
 #define COUNTD_WRITER_IO_H
 

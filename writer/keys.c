@@ -1,5 +1,6 @@
 /* writer/keys.c - see keys.h: keys_begin() and keys_load() at a start,
  * keys_mark(), keys_find() and keys_add() for a request. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/keys.h"
 
 #include <assert.h>

@@ -20,6 +20,7 @@
  * sealed; a list is used again, so it grows with the first logs only.
  * Errors: 0 or a negative errno; text goes to diag.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_KEYS_H
 #define COUNTD_WRITER_KEYS_H
 

@@ -1,5 +1,6 @@
 /* writer/listeners.c - see listeners.h: listeners_live(),
  * listeners_only_http(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/listeners.h"
 
 #include <stdio.h>

@@ -3,6 +3,7 @@
  * The rows drive what is bound, the ready lines, how many connections each may
  * have, the statistics and the warnings (common/net/conn.h).  Listeners whose
  * clients wait for an answer stand first. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_LISTENERS_H
 #define COUNTD_WRITER_LISTENERS_H
 

@@ -7,6 +7,7 @@
  * releases it.  Any error of the disk on a log that holds messages ends the
  * process: `failed`, no reply, and recovery decides from what the disk says.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/logs_internal.h"
 
 #include <assert.h>

@@ -29,6 +29,7 @@
  * logs_close().  Nothing allocates after logs_open().
  * Errors: 0 or a negative errno; text goes to diag.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_LOGS_H
 #define COUNTD_WRITER_LOGS_H
 

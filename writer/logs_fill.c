@@ -3,6 +3,7 @@
  * Entry points: logs_free_slots(), logs_have_slots(), logs_have_run(),
  * logs_slots(), logs_put(), logs_put_message(), logs_put_mark(), logs_flush().
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/logs_internal.h"
 
 #include <assert.h>

@@ -4,6 +4,7 @@
  *     logs_fill.c   messages into it
  *     logs_sync.c   what was put becomes durable
  *     logs_spare.c  the log that comes next, and logs of dead owners */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_LOGS_INTERNAL_H
 #define COUNTD_WRITER_LOGS_INTERNAL_H
 

@@ -3,6 +3,7 @@
  *
  * Entry points: logs_want_spare(), logs_create_next(), logs_begin_first(),
  * logs_set_up_spares(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/logs_internal.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* writer/logs_sync.c - what was put becomes durable; see logs.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/logs_internal.h"
 
 #include <errno.h>

@@ -2,6 +2,7 @@
  * counters and semaphores.
  *
  * Entry points: main(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <signal.h>
 #include <string.h>

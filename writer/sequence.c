@@ -3,6 +3,7 @@
  * Entry points: sequence_open(), the answer_*() of the routes, second_due(),
  * mark_moved(), sequence_close().
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/sequence.h"
 
 #include <assert.h>

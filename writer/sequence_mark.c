@@ -1,4 +1,5 @@
 /* writer/sequence_mark.c - see sequence_mark.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/sequence_mark.h"
 
 #include <assert.h>

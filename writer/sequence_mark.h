@@ -21,6 +21,7 @@
  * directory makes sure that no other process moves the mark.
  * Errors: 0 or a negative errno; text goes to diag.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_SEQUENCE_MARK_H
 #define COUNTD_WRITER_SEQUENCE_MARK_H
 

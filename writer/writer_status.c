@@ -1,5 +1,6 @@
 /* writer/writer_status.c - see writer_status.h: writer_status_print(),
  * writer_status_handed(), writer_status_end(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/writer_status.h"
 
 #include <fcntl.h>

@@ -8,6 +8,7 @@
  * Ownership: the caller's between open and close; the parts are
  * borrowed.  The loop's thread.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_WRITER_STATUS_H
 #define COUNTD_WRITER_WRITER_STATUS_H
 

@@ -2,6 +2,7 @@
  *
  * Entry points: budget_take(), budget_give(), arena_take(), arena_give(),
  * arena_next(), arena_next_run(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/base/arena.h"
 
 #include <assert.h>

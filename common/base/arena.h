@@ -13,6 +13,7 @@
  * initialised.  One thread.
  * Errors: 0 or a negative errno.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_BASE_ARENA_H
 #define COUNTD_COMMON_BASE_ARENA_H
 

@@ -1,4 +1,5 @@
 /* common/base/array.c - see array.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/base/array.h"
 
 #include <errno.h>

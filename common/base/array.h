@@ -1,4 +1,5 @@
 /* common/base/array.h - arrays that grow: array_grow(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_BASE_ARRAY_H
 #define COUNTD_COMMON_BASE_ARRAY_H
 

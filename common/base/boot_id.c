@@ -1,4 +1,5 @@
 /* common/base/boot_id.c - see boot_id.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/base/boot_id.h"
 
 #include <fcntl.h>

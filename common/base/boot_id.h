@@ -4,6 +4,7 @@
  * the boot (loss of power, a crash of the kernel).  So whoever recovers a log
  * or a journal asks whether it was written in this boot.  Thread-safe.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_BASE_BOOT_ID_H
 #define COUNTD_COMMON_BASE_BOOT_ID_H
 

@@ -3,6 +3,7 @@
  * Each function returns a word that is not 0 if a byte of `v` is as asked; its
  * lowest bit that is set is then in the first such byte, which the highest bits
  * of later bytes do not say. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_BASE_BYTE_WORD_H
 #define COUNTD_COMMON_BASE_BYTE_WORD_H
 

@@ -5,6 +5,7 @@
  * `le` is little-endian (increment messages, logs, keyspace files, ranges),
  * `be` big-endian (live protocols, keys that must sort as bytes).
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_BASE_BYTES_H
 #define COUNTD_COMMON_BASE_BYTES_H
 

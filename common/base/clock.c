@@ -1,4 +1,5 @@
 /* common/base/clock.c - see clock.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/base/clock.h"
 
 #include <stdatomic.h>

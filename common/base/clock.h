@@ -1,5 +1,6 @@
 /* common/base/clock.h - the clocks, behind functions so that tests can wrap
  * them. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_BASE_CLOCK_H
 #define COUNTD_COMMON_BASE_CLOCK_H
 

@@ -10,6 +10,7 @@
  *
  * Side by side on a busy Xeon at 2.5 GHz, medians of three: 65 bytes, as in a
  * usual slot, 61 ns and zlib 383; 4076, a block, 1.8 us and zlib 6.0. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/base/crc.h"
 
 #include <stdbool.h>

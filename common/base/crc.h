@@ -2,6 +2,7 @@
  *
  * Every slot and every block carries one, so it is the greatest part of the
  * work on a slot and a good part of that on a block.  Pure; no threads. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_BASE_CRC_H
 #define COUNTD_COMMON_BASE_CRC_H
 

@@ -4,6 +4,7 @@
  * Each function returns the end of what it wrote.  How long a number is follows
  * from comparisons, which a processor guesses: it need not know the digits to
  * go on behind them. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_BASE_DECIMAL_PUT_H
 #define COUNTD_COMMON_BASE_DECIMAL_PUT_H
 

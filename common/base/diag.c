@@ -1,5 +1,6 @@
 /* common/base/diag.c - see diag.h: diag(), diag_text(), diag_last_error(),
  * diag_errno(), diag_repeating(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/base/diag.h"
 
 #include <assert.h>

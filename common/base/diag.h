@@ -7,6 +7,7 @@
  * through name_escape().  Hot paths count and do not log.  Safe from threads
  * (one write(2) per line).
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_BASE_DIAG_H
 #define COUNTD_COMMON_BASE_DIAG_H
 

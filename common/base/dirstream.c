@@ -1,4 +1,5 @@
 /* common/base/dirstream.c - see dirstream.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/base/dirstream.h"
 
 #include <errno.h>

@@ -11,6 +11,7 @@
  * of its own; rewinddir(3) goes back.
  * Errors: 0 or a negative errno.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_BASE_DIRSTREAM_H
 #define COUNTD_COMMON_BASE_DIRSTREAM_H
 

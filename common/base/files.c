@@ -1,6 +1,7 @@
 /* common/base/files.c - see files.h: files_raise() and files_left() count
  * descriptors, lock_take() locks a file, read_at() and write_at() are its
  * bytes, file_identity() distinguishes it from a copy. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/base/files.h"
 
 #include <errno.h>

@@ -6,6 +6,7 @@
  *
  * Errors: 0 or a negative errno, said through diag.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_BASE_FILES_H
 #define COUNTD_COMMON_BASE_FILES_H
 

@@ -1,4 +1,5 @@
 /* common/base/folder.c - see folder.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/base/folder.h"
 
 #include <errno.h>

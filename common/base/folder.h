@@ -4,6 +4,7 @@
  * `dirfd` may be AT_FDCWD.  The last part of a folder's name may
  * be a link.
  * Errors: 0, a descriptor that is the caller's, or a negative errno. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_BASE_FOLDER_H
 #define COUNTD_COMMON_BASE_FOLDER_H
 

@@ -5,6 +5,7 @@
  * per process.  (Aumasson, Bernstein 2012; one and three rounds are what hash
  * tables use.)
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_BASE_HASH_H
 #define COUNTD_COMMON_BASE_HASH_H
 

@@ -1,4 +1,5 @@
 /* common/base/hex.h - bytes as hexadecimal digits, lower case, two a byte. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_BASE_HEX_H
 #define COUNTD_COMMON_BASE_HEX_H
 

@@ -3,6 +3,7 @@
  * A list is a struct list_link that points at itself when it is empty; so
  * does a link that is in no list.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_BASE_LIST_H
 #define COUNTD_COMMON_BASE_LIST_H
 

@@ -1,4 +1,5 @@
 /* common/base/sigbus.c - see sigbus.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/base/sigbus.h"
 
 #include <fcntl.h>

@@ -8,6 +8,7 @@
  *
  * Threads: each notes its own keyspace.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_BASE_SIGBUS_H
 #define COUNTD_COMMON_BASE_SIGBUS_H
 

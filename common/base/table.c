@@ -8,6 +8,7 @@
  * before were moved.
  *
  * Entry points: table_insert(), table_remove(), table_displaced(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/base/table.h"
 
 #include <assert.h>

@@ -14,6 +14,7 @@
  *
  * Ownership: the caller's, between init and fini.  One thread.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_BASE_TABLE_H
 #define COUNTD_COMMON_BASE_TABLE_H
 

@@ -3,6 +3,7 @@
  *
  * Each function writes to a buffer that the caller knows to be large enough,
  * ends the text with a NUL, and returns where that is. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_BASE_TEXT_PUT_H
 #define COUNTD_COMMON_BASE_TEXT_PUT_H
 

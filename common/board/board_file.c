@@ -8,6 +8,7 @@
  *
  * Entry points: countd_board_create(), countd_board_attach(),
  * countd_board_master_alive(), countd_board_info(), countd_board_name(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/board/board_internal.h"
 
 #include <errno.h>

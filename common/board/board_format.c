@@ -3,6 +3,7 @@
  *
  * Entry points: board_crc(), board_format(),
  * board_format_seal(), board_format_check(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/board/board_internal.h"
 
 #include <errno.h>

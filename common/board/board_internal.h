@@ -51,6 +51,7 @@
  * Orders: values are stored with release and loaded with acquire.  Who sees a
  * value of generation g + 2 in the copy of g has seen the word pass g.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_BOARD_BOARD_INTERNAL_H
 #define COUNTD_COMMON_BOARD_BOARD_INTERNAL_H
 

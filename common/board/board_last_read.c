@@ -1,6 +1,7 @@
 /* common/board/board_last_read.c - read before update, and only the row read
  * last; see countd_board.h.  The texts are those that users of such boards
  * know. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/board/board_internal.h"
 
 #include <errno.h>

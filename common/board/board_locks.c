@@ -5,6 +5,7 @@
  * table of processes, and knowing whether a process lives.  A lock is seen from
  * every namespace, whatever of /proc is hidden there.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/board/board_internal.h"
 
 #include <errno.h>

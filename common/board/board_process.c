@@ -8,6 +8,7 @@
  *
  * Entry points: board_register(), board_unregister(), board_process_life(),
  * board_process_pid(), board_recover(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/board/board_internal.h"
 
 #include <errno.h>

@@ -3,6 +3,7 @@
  *
  * Entry points: countd_board_read(), countd_board_read_cell(),
  * countd_board_update(), countd_board_add(), countd_board_claim(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/board/board_internal.h"
 
 #include <errno.h>

@@ -38,6 +38,7 @@
  * Arguments are checked before anything is changed: -EINVAL has no effect.
  * Errors: 0 or a negative errno.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_BOARD_COUNTD_BOARD_H
 #define COUNTD_COMMON_BOARD_COUNTD_BOARD_H
 

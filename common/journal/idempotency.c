@@ -3,6 +3,7 @@
  * Open addressing with linear probing over twice as many slots as there are
  * keys; what stands behind a place given up moves up into it.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/journal/idempotency.h"
 
 #include <assert.h>

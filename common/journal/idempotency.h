@@ -8,6 +8,7 @@
  * Ownership: the caller's, between init and fini.  Memory: 56 bytes a key that
  * was used, taken when it is touched; 56 MiB at most for IDEMPOTENCY_MAX.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_JOURNAL_IDEMPOTENCY_H
 #define COUNTD_COMMON_JOURNAL_IDEMPOTENCY_H
 

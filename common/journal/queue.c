@@ -1,4 +1,5 @@
 /* common/journal/queue.c - see queue.h: the handle, reading, locks. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/journal/queue_internal.h"
 
 #include <assert.h>

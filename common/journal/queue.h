@@ -48,6 +48,7 @@
  * Errors: 0 or a negative errno.
  *   -EAGAIN another process is writing   -ENOSPC, -EIO as above
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_JOURNAL_QUEUE_H
 #define COUNTD_COMMON_JOURNAL_QUEUE_H
 

@@ -1,5 +1,6 @@
 /* common/journal/queue_group.c - groups in memory: their bytes are in
  * queue_internal.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/journal/queue_internal.h"
 
 #include <errno.h>

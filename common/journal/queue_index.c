@@ -1,5 +1,6 @@
 /* common/journal/queue_index.c - the records that wait, by id: queue_next(),
  * queue_item_add(), queue_item_done(), queue_rebuild(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/journal/queue_internal.h"
 
 #include <errno.h>

@@ -27,6 +27,7 @@
  * The note, file "lock": magic "COUNTDJL", uuid[16], boot[16], segment u32,
  * crc32 u32 (of the other 60 bytes), end u64, number u64 of the last group.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_JOURNAL_QUEUE_INTERNAL_H
 #define COUNTD_COMMON_JOURNAL_QUEUE_INTERNAL_H
 

@@ -1,5 +1,6 @@
 /* common/journal/queue_note.c - what is durable, as "lock" says, and reading
  * all segments by it or what was added since. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/journal/queue_internal.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* common/journal/queue_segment.c - segment files: queue_segment_read() takes
  * their groups, queue_roll() begins one, queue_segments_remove() ends them. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/journal/queue_internal.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* common/journal/queue_write.c - collecting groups and making them durable:
  * queue_put(), queue_commit(), queue_compact(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/journal/queue_internal.h"
 
 #include <assert.h>

@@ -1,5 +1,6 @@
 /* common/journal/requests.c - see requests.h: requests_put() stores,
  * requests_each() reads, requests_secret() and requests_make() begin. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/journal/requests.h"
 
 #include <assert.h>

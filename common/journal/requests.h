@@ -25,6 +25,7 @@
  * 32 bytes a record, and the marks of one fill while they are used.
  * Errors: 0 or a negative errno; damage is reported through diag.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_JOURNAL_REQUESTS_H
 #define COUNTD_COMMON_JOURNAL_REQUESTS_H
 

@@ -1,5 +1,6 @@
 /* common/log/archive.c - see archive.h: archive_name_put(),
  * archive_name_parse(), archive_remove_expired(), archive_add(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/archive.h"
 
 #include <assert.h>

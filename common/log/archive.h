@@ -26,6 +26,7 @@
  * Ownership: struct archive is the caller's between open and close; the
  * folder's descriptor is borrowed.  One thread.  Errors: 0 or a negative errno.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_LOG_ARCHIVE_H
 #define COUNTD_COMMON_LOG_ARCHIVE_H
 

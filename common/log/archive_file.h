@@ -39,6 +39,7 @@
  * Ownership: writer and reader belong to their maker; the descriptors are
  * borrowed.  Errors: 0 or a negative errno.  Prints nothing.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_LOG_ARCHIVE_FILE_H
 #define COUNTD_COMMON_LOG_ARCHIVE_FILE_H
 

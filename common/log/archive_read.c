@@ -3,6 +3,7 @@
  *
  * A file is inflated twice: the first time nothing but its form and its
  * checksums are looked at, so that no record of a damaged file is returned. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/archive_file.h"
 
 #include <errno.h>

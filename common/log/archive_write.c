@@ -4,6 +4,7 @@
  *
  * One deflate stream serves all files: a new one would take and clear 260 KB
  * for each log. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/archive_file.h"
 
 #include <assert.h>

@@ -1,5 +1,6 @@
 /* common/log/inspect.c - see inspect.h: inspect_headers(), inspect_slots();
  * log_inspect() is both. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/inspect.h"
 
 #include <assert.h>

@@ -6,6 +6,7 @@
  *
  * Nothing is written; inspect_slots() has a buffer of 1 MiB while it runs.
  * Errors: 0 or a negative errno. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_LOG_INSPECT_H
 #define COUNTD_COMMON_LOG_INSPECT_H
 

@@ -26,6 +26,7 @@
  * process that has taken the flock checks the log again: it may have changed
  * after the process found its name.  COUNTD_MUTANT_*: bugs that `make mutants`
  * plants. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/log.h"
 
 #include <assert.h>

@@ -19,6 +19,7 @@
  * prints or allocates.  Errors: 0 or a negative errno. Threads: one log belongs
  * to one thread at a time.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_LOG_LOG_H
 #define COUNTD_COMMON_LOG_LOG_H
 

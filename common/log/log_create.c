@@ -1,4 +1,5 @@
 /* common/log/log_create.c - see log.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/log.h"
 
 #include <assert.h>

@@ -1,4 +1,5 @@
 /* common/log/log_header.c - see log_header.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/log_header.h"
 
 #include <assert.h>

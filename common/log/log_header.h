@@ -29,6 +29,7 @@
  *
  * No function here has effects.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_LOG_LOG_HEADER_H
 #define COUNTD_COMMON_LOG_LOG_HEADER_H
 

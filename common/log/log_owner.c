@@ -1,6 +1,7 @@
 /* common/log/log_owner.c - see log_owner.h: log_owner_open_locked(),
  * log_owner_take(), log_owner_read_headers(); then log_owner_release() or
  * log_owner_fail(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/log_owner.h"
 
 #include <assert.h>

@@ -3,6 +3,7 @@
  *
  * Errors: 0 or a negative errno.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_LOG_LOG_OWNER_H
 #define COUNTD_COMMON_LOG_LOG_OWNER_H
 

@@ -1,6 +1,7 @@
 /* common/log/log_recover.c - see log_recover.h: log_recover() recovers a log
  * (recover_log, recover_open()) or a lock without its log
  * (recover_lone_lock()); log_unsealed() asks a header. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/log_recover.h"
 
 #include <assert.h>

@@ -1,4 +1,5 @@
 /* common/log/log_table.c - see log_table.h: log_row_read(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/log_table.h"
 
 #include <errno.h>

@@ -5,6 +5,7 @@
  * log that this user may not open is shown with its mode and the time of its
  * first message only.  How many slots of an open log are used is found by
  * search, in a few reads; a quarantined or salvaged log is read in full. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_LOG_LOG_TABLE_H
 #define COUNTD_COMMON_LOG_LOG_TABLE_H
 

@@ -1,5 +1,6 @@
 /* common/log/logdir.c - see logdir.h: logdir_scan(), logdir_recover(),
  * logdir_claim(), logdir_create(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/logdir.h"
 
 #include <errno.h>

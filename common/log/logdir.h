@@ -7,6 +7,7 @@
  *
  * Ownership: struct logdir belongs to the caller, between logdir_open() and
  * logdir_close().  Prints through diag.  Errors: 0 or a negative errno. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_LOG_LOGDIR_H
 #define COUNTD_COMMON_LOG_LOGDIR_H
 

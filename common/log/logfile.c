@@ -1,5 +1,6 @@
 /* common/log/logfile.c - see logfile.h: logfile_list_read() lists a
  * folder, logfile_open() opens a log without disturbing the daemons. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/logfile.h"
 
 #include <assert.h>

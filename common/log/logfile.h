@@ -4,6 +4,7 @@
  * Ownership: a list belongs to the caller, read to free.  Errors: 0 or a
  * negative errno.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_LOG_LOGFILE_H
 #define COUNTD_COMMON_LOG_LOGFILE_H
 

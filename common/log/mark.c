@@ -1,4 +1,5 @@
 /* common/log/mark.c - see mark.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/mark.h"
 
 #include <assert.h>

@@ -16,6 +16,7 @@
  *             seals it
  *
  * Pure, but for what a mark_store does.  Errors: 0 or a negative errno. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_LOG_MARK_H
 #define COUNTD_COMMON_LOG_MARK_H
 

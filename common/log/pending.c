@@ -1,5 +1,6 @@
 /* common/log/pending.c - see pending.h: pending_each() judges every log
  * (judge_log()); pending_oldest_ms() uses it. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/pending.h"
 
 #include <assert.h>

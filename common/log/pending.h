@@ -2,6 +2,7 @@
  * has merged, and since when.
  *
  * Errors: 0 or a negative errno. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_LOG_PENDING_H
 #define COUNTD_COMMON_LOG_PENDING_H
 

@@ -1,4 +1,5 @@
 /* common/log/pending_set.c - see pending_set.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/pending_set.h"
 
 #include <errno.h>

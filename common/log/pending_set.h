@@ -13,6 +13,7 @@
  *
  * Ownership: struct pending_set belongs to the caller; { 0 } is an empty one;
  * pending_set_fini() frees its memory.  Errors: 0 or a negative errno. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_LOG_PENDING_SET_H
 #define COUNTD_COMMON_LOG_PENDING_SET_H
 

@@ -1,4 +1,5 @@
 /* common/log/slot.c - see slot.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/slot.h"
 
 #include <assert.h>

@@ -17,6 +17,7 @@
  * has a keyspace_size of 0, and mark_is() is true.
  *
  * The functions have no effects and allocate nothing. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_LOG_SLOT_H
 #define COUNTD_COMMON_LOG_SLOT_H
 

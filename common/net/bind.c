@@ -1,4 +1,5 @@
 /* common/net/bind.c - see bind.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/bind.h"
 
 #include <assert.h>

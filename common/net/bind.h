@@ -6,6 +6,7 @@
  * a daemon that is about to become another user binds those first.
  *
  * Errors: 0 or a negative errno, said through diag. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_NET_BIND_H
 #define COUNTD_COMMON_NET_BIND_H
 

@@ -5,6 +5,7 @@
  * give the input to the protocol, keep what it leaves, send what it put; then
  * file the connection by what it waits for now.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/conn_internal.h"
 
 #include <errno.h>

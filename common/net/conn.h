@@ -50,6 +50,7 @@
  * Ownership: all memory is taken in conns_init().  The loop's thread.
  * Errors: 0 or a negative errno.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_NET_CONN_H
 #define COUNTD_COMMON_NET_CONN_H
 

@@ -3,6 +3,7 @@
  *
  * conn_gather() receives; conn_keep_rest() keeps what take() left;
  * conn_is_late() judges it; conn_refuse() and conn_last() are for protocols. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/conn_internal.h"
 
 #include <errno.h>

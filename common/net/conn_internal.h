@@ -8,6 +8,7 @@
  *     listener.c         turns, timeouts, memory
  *     listener_accept.c  which connections are accepted: places, networks
  *     listener_stop.c    the end of all connections */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_NET_CONN_INTERNAL_H
 #define COUNTD_COMMON_NET_CONN_INTERNAL_H
 

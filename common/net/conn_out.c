@@ -9,6 +9,7 @@
  * counts bytes of acks for the one and bytes at the end of `out` for the other,
  * and the bytes that may be sent always come first.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/conn_internal.h"
 
 #include <errno.h>

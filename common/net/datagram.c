@@ -3,6 +3,7 @@
  *     datagram_begin()    a port that only root may bind; datagram_bind() all else
  *     datagram_receive()  a batch; datagram_next() takes one of it
  *     find_next()         skips empty datagrams and those of other networks */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/datagram.h"
 
 #include <assert.h>

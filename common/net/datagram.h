@@ -13,6 +13,7 @@
  *
  * Ownership: struct datagrams is the caller's, from datagram_begin() until
  * datagram_close().  Errors: 0 or a negative errno, reported through diag. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_NET_DATAGRAM_H
 #define COUNTD_COMMON_NET_DATAGRAM_H
 

@@ -1,5 +1,6 @@
 /* common/net/gate.c - see gate.h: conn_gate(), gate_close_group(),
  * gate_release(), gate_fail() and gate_replace(), gate_overwrite(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/conn_internal.h"
 
 #include <errno.h>

@@ -12,6 +12,7 @@
  * released, because the gate refers to it.
  * Threads: those of the loop.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_NET_GATE_H
 #define COUNTD_COMMON_NET_GATE_H
 

@@ -3,6 +3,7 @@
  * http_protocol's take() is the entry: it parses a head (next_request), or
  * knows it again by its bytes (recall_request), and serve_request() waits for
  * the body and calls the route. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/http_internal.h"
 
 #include <assert.h>

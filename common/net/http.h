@@ -57,6 +57,7 @@
  * points to is valid in the call only.  Nothing allocates.
  * Source: RFC 9110 and 9112, and what coconut, whose paths these are, answers.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_NET_HTTP_H
 #define COUNTD_COMMON_NET_HTTP_H
 

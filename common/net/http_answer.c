@@ -3,6 +3,7 @@
  *
  * http_body() and http_end() for routes, http_refuse() and http_fail() for
  * errors, in text or, below /v1/, in JSON. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/http_internal.h"
 
 #include <assert.h>

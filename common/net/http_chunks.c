@@ -1,4 +1,5 @@
 /* common/net/http_chunks.c - see http_chunks.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/http_chunks.h"
 
 #include <assert.h>

@@ -9,6 +9,7 @@
  * server would let its client smuggle one in.  Pure; nothing is copied until
  * the body is whole.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_NET_HTTP_CHUNKS_H
 #define COUNTD_COMMON_NET_HTTP_CHUNKS_H
 

@@ -7,6 +7,7 @@
  *     http_origin.c  whose requests, and where a GET may change something
  *     http_answer.c  answers, put where they are sent from
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_NET_HTTP_INTERNAL_H
 #define COUNTD_COMMON_NET_HTTP_INTERNAL_H
 

@@ -3,6 +3,7 @@
  *
  * http_is_ours() is asked of each head, http_is_authorized() before a route,
  * http_needs_right() and http_may_change() by routes. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/http_internal.h"
 
 #include <stdio.h>

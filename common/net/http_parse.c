@@ -1,6 +1,7 @@
 /* common/net/http_parse.c - see http_parse.h.
  *
  * http_parse() is the entry; `headers` has those that matter. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/http_parse.h"
 
 #include <strings.h>

@@ -4,6 +4,7 @@
  * the first that is wrong decides, so that an answer does not depend on how the
  * bytes arrive.  Nothing is decoded.  Pure.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_NET_HTTP_PARSE_H
 #define COUNTD_COMMON_NET_HTTP_PARSE_H
 

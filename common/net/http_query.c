@@ -1,4 +1,5 @@
 /* common/net/http_query.c - see http_query.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/http_query.h"
 
 #include <errno.h>

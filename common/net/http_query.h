@@ -5,6 +5,7 @@
  * `+` is a blank and %HH a byte, in names, too.  A part without "=" has an
  * empty value; empty parts are passed over.  Pure.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_NET_HTTP_QUERY_H
 #define COUNTD_COMMON_NET_HTTP_QUERY_H
 

@@ -1,4 +1,5 @@
 /* common/net/http_route.c - which route a request has: http_find_route(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/http_internal.h"
 
 #include <assert.h>

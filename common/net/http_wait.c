@@ -1,4 +1,5 @@
 /* common/net/http_wait.c - requests that wait: see http_hold() in http.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/http_internal.h"
 
 #include <assert.h>

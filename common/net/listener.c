@@ -3,6 +3,7 @@
  * conns_init() and conns_fini() are at the end; conn_turn() serves, and
  * tick_due() ends what is idle or late.  Accepting: listener_accept.c; a stop:
  * listener_stop.c. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/conn_internal.h"
 
 #include <errno.h>

@@ -3,6 +3,7 @@
  *
  * conns_listen() and conns_take() begin connections; listener_closed() and
  * listener_update_accepting() let others in when a place is free. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/conn_internal.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* common/net/listener_stop.c - the end of all connections; see conn.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/conn_internal.h"
 
 #include <sys/epoll.h>

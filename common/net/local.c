@@ -1,4 +1,5 @@
 /* common/net/local.c - see local.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/local.h"
 
 #include <assert.h>

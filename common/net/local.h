@@ -12,6 +12,7 @@
  * descriptor of its directory.
  *
  * Errors: 0 or a negative errno. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_NET_LOCAL_H
 #define COUNTD_COMMON_NET_LOCAL_H
 

@@ -1,6 +1,7 @@
 /* common/net/loop.c - see loop.h: loop_add(), loop_arm(), loop_signals(), and
  * at the end loop_run().  epoll is level-triggered unless a source asks
  * otherwise. Timers are few, so they are in a small array that is searched. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/loop.h"
 
 #include <assert.h>

@@ -9,6 +9,7 @@
  * outlive their registration.  Nothing allocates after loop_init.
  * Errors: 0 or a negative errno.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_NET_LOOP_H
 #define COUNTD_COMMON_NET_LOOP_H
 

@@ -1,4 +1,5 @@
 /* common/net/net.c - see net.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/net.h"
 
 #include <errno.h>

@@ -3,6 +3,7 @@
  * Errors: 0 or a negative errno.  Descriptors are non-blocking and
  * close-on-exec.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_NET_NET_H
 #define COUNTD_COMMON_NET_NET_H
 

@@ -2,6 +2,7 @@
  *
  * net_parse() and net_check() look nothing up; net_resolve() does;
  * net_format() is the reverse. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>

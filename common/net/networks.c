@@ -1,4 +1,5 @@
 /* common/net/networks.c - see networks.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/networks.h"
 
 #include <arpa/inet.h>

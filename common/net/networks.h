@@ -6,6 +6,7 @@
  * for both shows it, are one address.
  *
  * Ownership: struct networks is plain data. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_NET_NETWORKS_H
 #define COUNTD_COMMON_NET_NETWORKS_H
 

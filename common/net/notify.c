@@ -1,4 +1,5 @@
 /* common/net/notify.c - see notify.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/notify.h"
 
 #include <errno.h>

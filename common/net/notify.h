@@ -4,6 +4,7 @@
  * in $NOTIFY_SOCKET.  Without that variable there is no service manager, which
  * is usual and not an error.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_NET_NOTIFY_H
 #define COUNTD_COMMON_NET_NOTIFY_H
 

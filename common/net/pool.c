@@ -1,5 +1,6 @@
 /* common/net/pool.c - see pool.h: pool_init(), chain_push(), chain_pieces(),
  * chain_write_at(), chain_drop(), chain_trim(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/pool.h"
 
 #include <assert.h>

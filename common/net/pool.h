@@ -6,6 +6,7 @@
  * Ownership: the caller owns both; a chain is empty when all zero.  Nothing
  * allocates after pool_init(), and memory never touched costs nothing.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_NET_POOL_H
 #define COUNTD_COMMON_NET_POOL_H
 

@@ -2,6 +2,7 @@
  *
  * tokens_check() calls tokens_refresh(), which reads the file again where it
  * has changed; read_file() checks the file and parse_lines() its lines. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/tokens.h"
 
 #include <assert.h>

@@ -20,6 +20,7 @@
  * Ownership: the caller's between tokens_open() and tokens_close().  One
  * thread.  Errors: 0 or a negative errno, reported through diag.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_NET_TOKENS_H
 #define COUNTD_COMMON_NET_TOKENS_H
 

@@ -4,6 +4,7 @@
  * A row's default is text and is parsed like the file, so --help prints the
  * values in effect.  config_value.c knows what a value of each kind may be.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/setup/config_internal.h"
 
 #include <assert.h>

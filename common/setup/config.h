@@ -8,6 +8,7 @@
  *
  * Ownership: struct config is plain data; copy it freely.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_SETUP_CONFIG_H
 #define COUNTD_COMMON_SETUP_CONFIG_H
 

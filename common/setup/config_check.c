@@ -3,6 +3,7 @@
  *
  * config_check() compares settings; config_test() also resolves addresses and
  * reads the tokens. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/setup/config_internal.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* common/setup/config_daemon.c - the command line of a daemon, and its
  * ready line: config_daemon(), config_report_serving(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/setup/config_internal.h"
 
 #include <assert.h>

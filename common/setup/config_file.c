@@ -1,6 +1,7 @@
 /* common/setup/config_file.c - settings as text: key = value lines.
  * config_file() reads a file, config_text() a text.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/setup/config_internal.h"
 
 #include <errno.h>

@@ -3,6 +3,7 @@
  * `kinds` has a row for each: how it is set, which words or units it takes, and
  * what --help and errors say of it.  config_set_value() reads a value,
  * config_describe_row() describes what a row takes. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/setup/config_internal.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* common/setup/datadir.c - see datadir.h: datadir_open() makes and checks,
  * datadir_make_for() does it for another user while still root, and
  * datadir_sockets() opens the folder of the sockets. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/setup/datadir.h"
 
 #include <errno.h>

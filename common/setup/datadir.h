@@ -9,6 +9,7 @@
  *
  * Ownership: struct datadir is the caller's between open and close.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_SETUP_DATADIR_H
 #define COUNTD_COMMON_SETUP_DATADIR_H
 

@@ -1,5 +1,6 @@
 /* common/setup/datadir_lock.c - see datadir.h: the one countd-write of a data
  * directory, datadir_writer_lock() and datadir_writer_pid(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/setup/datadir.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* common/setup/disk.c - see disk.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/setup/disk.h"
 
 #include <errno.h>

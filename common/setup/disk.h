@@ -2,6 +2,7 @@
  *
  * Errors: 0 or a negative errno.  Nothing here prints.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_SETUP_DISK_H
 #define COUNTD_COMMON_SETUP_DISK_H
 

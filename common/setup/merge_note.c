@@ -1,5 +1,6 @@
 /* common/setup/merge_note.c - see merge_note.h: merge_note_read(),
  * merge_note_write() and merge_note_accept(), merge_note_explain(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/setup/merge_note.h"
 
 #include <errno.h>

@@ -30,6 +30,7 @@
  * A number that is damaged or missing counts as 0.  Writers hold a flock on
  * log/merged.  Errors: 0 or a negative errno; nothing is printed.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_SETUP_MERGE_NOTE_H
 #define COUNTD_COMMON_SETUP_MERGE_NOTE_H
 

@@ -1,4 +1,5 @@
 /* common/setup/name_pattern.c - see name_pattern.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/setup/name_pattern.h"
 
 #include <errno.h>

@@ -2,6 +2,7 @@
  * for: history.NAME.  A name, or what names begin with and *.
  *
  * Ownership: plain data.  Pure. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_SETUP_NAME_PATTERN_H
 #define COUNTD_COMMON_SETUP_NAME_PATTERN_H
 

@@ -1,5 +1,6 @@
 /* common/setup/overview.c - see overview.h: overview_open(),
  * overview_read(), then overview_troubles() or overview_report(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/setup/overview.h"
 
 #include <errno.h>

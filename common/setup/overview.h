@@ -4,6 +4,7 @@
  * Only the board is read: no daemon is contacted, and nothing is written.  The
  * board is readable after the writer has died; `alive` is then false.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_SETUP_OVERVIEW_H
 #define COUNTD_COMMON_SETUP_OVERVIEW_H
 

@@ -1,4 +1,5 @@
 /* common/setup/privilege.c - see privilege.h: privilege_become(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/setup/privilege.h"
 
 #include <errno.h>

@@ -17,6 +17,7 @@
  *
  * Threads: called while there is one; later ones inherit the result.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_SETUP_PRIVILEGE_H
 #define COUNTD_COMMON_SETUP_PRIVILEGE_H
 

@@ -1,4 +1,5 @@
 /* common/setup/reserve.c - see reserve.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/setup/reserve.h"
 
 #include <errno.h>

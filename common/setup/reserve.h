@@ -9,6 +9,7 @@
  * A process that allocates or uses the reserve holds a flock on it, and checks
  * under the flock that the file still has its name.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_SETUP_RESERVE_H
 #define COUNTD_COMMON_SETUP_RESERVE_H
 

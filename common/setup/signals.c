@@ -1,4 +1,5 @@
 /* common/setup/signals.c - see signals.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/setup/signals.h"
 
 #include <stddef.h>

@@ -4,6 +4,7 @@
  * A terminal that goes away sends SIGHUP: what nohup started has it ignored,
  * and goes on.  Else it stops and exits as if the system had failed, so that a
  * supervisor starts it again, with the settings as they are then. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_SETUP_SIGNALS_H
 #define COUNTD_COMMON_SETUP_SIGNALS_H
 

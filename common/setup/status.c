@@ -1,6 +1,7 @@
 /* common/setup/status.c - see status.h: status_create() makes the board,
  * status_put() and status_put_log() attach and put rows, status_print() prints
  * one. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/setup/status.h"
 
 #include <errno.h>

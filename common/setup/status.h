@@ -13,6 +13,7 @@
  *
  * Ownership: struct status is the caller's.  One thread.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_SETUP_STATUS_H
 #define COUNTD_COMMON_SETUP_STATUS_H
 

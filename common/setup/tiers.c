@@ -1,4 +1,5 @@
 /* common/setup/tiers.c - see tiers.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/setup/tiers.h"
 
 #include <errno.h>

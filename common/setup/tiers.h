@@ -9,6 +9,7 @@
  * begin on a Thursday.
  *
  * Ownership: plain data.  Pure. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_SETUP_TIERS_H
 #define COUNTD_COMMON_SETUP_TIERS_H
 

@@ -1,4 +1,5 @@
 /* common/setup/time_text.c - see time_text.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/setup/time_text.h"
 
 #include <errno.h>

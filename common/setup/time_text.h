@@ -3,6 +3,7 @@
  *
  * What history keeps is of whole steps, so a span is widened to some: -2h at
  * 10:07:12 by minutes begins at 08:07.  Pure but for the zone of local time. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_SETUP_TIME_TEXT_H
 #define COUNTD_COMMON_SETUP_TIME_TEXT_H
 

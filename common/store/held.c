@@ -1,5 +1,6 @@
 /* common/store/held.c - see held.h: the handle, snapshots (held_states(),
  * held_next()), steps (held_put()) and locks. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/held_internal.h"
 
 #include <assert.h>

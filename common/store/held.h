@@ -33,6 +33,7 @@
  *   -EAGAIN   another process is writing: try again soon
  *   -ENOSPC   the disk is full
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_HELD_H
 #define COUNTD_COMMON_STORE_HELD_H
 

@@ -1,6 +1,7 @@
 /* common/store/held_admin.c - lists, checks and copies what is held.
  *
  * Entry points: held_each(), held_check(), held_copy(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/held_internal.h"
 
 #include <errno.h>

@@ -5,6 +5,7 @@
  * is asked for.
  *
  * Entry points: held_index_sort(), held_index_find(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/held_internal.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* common/store/held_internal.h - what the files of held.h share: held.c,
  * held_index.c, held_admin.c. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_HELD_INTERNAL_H
 #define COUNTD_COMMON_STORE_HELD_INTERNAL_H
 

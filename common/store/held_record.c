@@ -1,4 +1,5 @@
 /* common/store/held_record.c - see held_record.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/held_record.h"
 
 #include <assert.h>

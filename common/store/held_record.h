@@ -14,6 +14,7 @@
  *        marks, each: uuid[16] | epoch u64 | first_ms u64
  *        deltas, each: minute u32 | key size u16 | sum i128 | key
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_HELD_RECORD_H
 #define COUNTD_COMMON_STORE_HELD_RECORD_H
 

@@ -1,4 +1,5 @@
 /* common/store/held_table.c - see held_table.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/held_table.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* common/store/held_table.h - what is held of each keyspace, as a row: `countd
  * held --json` and GET /v1/held have the same. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_HELD_TABLE_H
 #define COUNTD_COMMON_STORE_HELD_TABLE_H
 

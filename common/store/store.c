@@ -1,4 +1,5 @@
 /* common/store/store.c - what every engine shares; see store.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/store.h"
 
 #include <errno.h>

@@ -30,6 +30,7 @@
  *   -EIO      the outcome may be unknown; before it returns 0, an engine has
  *             read what is on disk
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_STORE_H
 #define COUNTD_COMMON_STORE_STORE_H
 

@@ -11,6 +11,7 @@
  * as it is in the snapshot that reaches it.
  *
  * Ownership: names and the arrays for the answer are the caller's.  Pure. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_STORE_HISTORY_H
 #define COUNTD_COMMON_STORE_STORE_HISTORY_H
 

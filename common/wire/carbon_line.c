@@ -1,4 +1,5 @@
 /* common/wire/carbon_line.c - see carbon_line.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/wire/carbon_line.h"
 
 #include <errno.h>

@@ -11,6 +11,7 @@
  * The time is checked and not used: an increment counts when it arrives.
  *
  * Everything here is pure. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_WIRE_CARBON_LINE_H
 #define COUNTD_COMMON_WIRE_CARBON_LINE_H
 

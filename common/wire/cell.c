@@ -1,4 +1,5 @@
 /* common/wire/cell.c - see cell.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/wire/cell.h"
 
 #include <inttypes.h>

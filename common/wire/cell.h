@@ -1,6 +1,7 @@
 /* common/wire/cell.h - one value of a table: a name, a text, a number, or none.
  *
  * Ownership: a cell points to the bytes of its maker. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_WIRE_CELL_H
 #define COUNTD_COMMON_WIRE_CELL_H
 

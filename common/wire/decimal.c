@@ -2,6 +2,7 @@
  *
  *     decimal_parse()       digits and exponent
  *     decimal_millionths()  divide_up() or divide_down(), by the exponent */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/wire/decimal.h"
 
 #include <assert.h>

@@ -11,6 +11,7 @@
  *
  * Everything here is pure.  Errors: 0 or a negative errno; results are written
  * on success only. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_WIRE_DECIMAL_H
 #define COUNTD_COMMON_WIRE_DECIMAL_H
 

@@ -1,4 +1,5 @@
 /* common/wire/first_bytes.c - see first_bytes.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/wire/first_bytes.h"
 
 #include <stdbool.h>

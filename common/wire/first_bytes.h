@@ -20,6 +20,7 @@
  * 7 * 10^16, and all text above 6 * 10^17.  No request of the
  * counter and semaphore protocols is among them.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_WIRE_FIRST_BYTES_H
 #define COUNTD_COMMON_WIRE_FIRST_BYTES_H
 

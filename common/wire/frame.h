@@ -33,6 +33,7 @@
  *
  * Source: the protocol documents of yrmcds (counter, semaphore).
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_WIRE_FRAME_H
 #define COUNTD_COMMON_WIRE_FRAME_H
 

@@ -1,4 +1,5 @@
 /* common/wire/gunzip.c - see gunzip.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/wire/gunzip.h"
 
 #include <errno.h>

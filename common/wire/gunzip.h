@@ -3,6 +3,7 @@
  * Ownership: between open and close it keeps zlib's window, so that a call
  * allocates nothing.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_WIRE_GUNZIP_H
 #define COUNTD_COMMON_WIRE_GUNZIP_H
 

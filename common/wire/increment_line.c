@@ -1,5 +1,6 @@
 /* common/wire/increment_line.c - see increment_line.h: increment_line_read()
  * reads a line by increment_name_read() and increment_number_parse(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/wire/increment_line.h"
 
 #include <errno.h>

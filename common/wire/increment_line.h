@@ -6,6 +6,7 @@
  * 1.  `countd load` and POST /v1/count read the same lines.  Pure; allocates
  * nothing.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_WIRE_INCREMENT_LINE_H
 #define COUNTD_COMMON_WIRE_INCREMENT_LINE_H
 

@@ -1,5 +1,6 @@
 /* common/wire/json_plain.h - strings of JSON without escapes, which nearly all
  * are: the piece of json_write.h that writers of many rows take inline. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_WIRE_JSON_PLAIN_H
 #define COUNTD_COMMON_WIRE_JSON_PLAIN_H
 

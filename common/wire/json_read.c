@@ -1,6 +1,7 @@
 /* common/wire/json_read.c - see json_read.h.
  *
  * json_next() is the entry; json_reader.wanted is what may come next. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/wire/json_read.h"
 
 #include <errno.h>

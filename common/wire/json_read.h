@@ -13,6 +13,7 @@
  * A token points into the input and is valid as long as that is.  Behind a bad
  * one nothing follows.  Pure; allocates nothing.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_WIRE_JSON_READ_H
 #define COUNTD_COMMON_WIRE_JSON_READ_H
 

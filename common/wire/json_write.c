@@ -2,6 +2,7 @@
  *
  * json_bytes() is what all others write through, but put_plain(), which copies
  * texts without escapes. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/wire/json_write.h"
 
 #include <assert.h>

@@ -11,6 +11,7 @@
  * json_write_size() is 0 then: the caller chooses a buffer that is large
  * enough. Pure; allocates nothing.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_WIRE_JSON_WRITE_H
 #define COUNTD_COMMON_WIRE_JSON_WRITE_H
 

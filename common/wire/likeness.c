@@ -1,4 +1,5 @@
 /* common/wire/likeness.c - see likeness.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/wire/likeness.h"
 
 #include <stdbool.h>

@@ -6,6 +6,7 @@
  *     likeness_hint(&l, text);             " (did you mean log.size?)"
  *
  * Pure; the words are the caller's. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_WIRE_LIKENESS_H
 #define COUNTD_COMMON_WIRE_LIKENESS_H
 

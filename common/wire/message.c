@@ -2,6 +2,7 @@
  *
  * layout_init(), message_parse() and message_put().  Parsing is hot: fields of
  * the default sizes are read 32 bytes at a time where the processor can. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/wire/message.h"
 
 #include <errno.h>

@@ -20,6 +20,7 @@
  * one struct layout, computed once.  Everything here is pure and allocates
  * nothing; parsed names point into the caller's bytes.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_WIRE_MESSAGE_H
 #define COUNTD_COMMON_WIRE_MESSAGE_H
 

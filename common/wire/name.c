@@ -1,5 +1,6 @@
 /* common/wire/name.c - see name.h: name_escape() and name_unescape() for text,
  * name_to_file() and name_from_file() for files, name_siphash128(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/wire/name.h"
 
 #include <assert.h>

@@ -11,6 +11,7 @@
  *              digits of SipHash-2-4-128, with a key that is public.
  *              '%' never starts a plain name, so the three cannot meet.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_WIRE_NAME_H
 #define COUNTD_COMMON_WIRE_NAME_H
 

@@ -3,6 +3,7 @@
  * query_history_put() and their readers.
  *
  * The client library links this file, so it needs nothing but bytes.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/wire/query.h"
 
 #include <assert.h>

@@ -57,6 +57,7 @@
  *     72        rows: sum int128 | before int128 | flags uint16 |
  *               key_size uint16 | key
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_WIRE_QUERY_H
 #define COUNTD_COMMON_WIRE_QUERY_H
 

@@ -4,6 +4,7 @@
  *     resp_pattern_matches()  the last * is tried again with one more byte: so
  *                             a name takes steps by the product of both sizes
  *                             at most */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/wire/resp.h"
 
 #include <stdio.h>

@@ -14,6 +14,7 @@
  * at most RESP_NUMBER_SIZE for numbers, RESP_BULK_SIZE() for a bulk.
  *
  * Everything here is pure. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_WIRE_RESP_H
 #define COUNTD_COMMON_WIRE_RESP_H
 

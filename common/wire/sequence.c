@@ -1,4 +1,5 @@
 /* common/wire/sequence.c - see sequence.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/wire/sequence.h"
 
 #include <inttypes.h>

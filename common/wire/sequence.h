@@ -13,6 +13,7 @@
  *
  * Pure; no threads.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_WIRE_SEQUENCE_H
 #define COUNTD_COMMON_WIRE_SEQUENCE_H
 

@@ -1,5 +1,6 @@
 /* common/wire/table_write.c - see table_write.h: table_begin(), table_fact()
  * and table_row(), table_end(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/wire/table_write.h"
 
 #include <assert.h>

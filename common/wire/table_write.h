@@ -13,6 +13,7 @@
  * Ownership: the buffer and the columns are the caller's.  Cells are only
  * looked at during the call.  Pure; allocates nothing.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_WIRE_TABLE_WRITE_H
 #define COUNTD_COMMON_WIRE_TABLE_WRITE_H
 

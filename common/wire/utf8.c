@@ -1,4 +1,5 @@
 /* common/wire/utf8.c - see utf8.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/wire/utf8.h"
 
 size_t

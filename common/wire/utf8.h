@@ -1,4 +1,5 @@
 /* common/wire/utf8.h - which bytes are characters of UTF-8.  Pure. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_WIRE_UTF8_H
 #define COUNTD_COMMON_WIRE_UTF8_H
 

@@ -1,4 +1,5 @@
 /* reader/graphite/chunks.c - see chunks.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/graphite/chunks.h"
 
 #include <errno.h>

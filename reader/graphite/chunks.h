@@ -5,6 +5,7 @@
  *     chunks_end(&c);                  c.size bytes; chunks_copy()
  *
  * Ownership: all memory is of the scratch. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_GRAPHITE_CHUNKS_H
 #define COUNTD_READER_GRAPHITE_CHUNKS_H
 

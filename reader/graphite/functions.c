@@ -3,6 +3,7 @@
  *
  * Entry points: functions_bind(), functions_start(), functions_step(),
  * functions_describe(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/graphite/functions.h"
 
 #include <errno.h>

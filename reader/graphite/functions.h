@@ -7,6 +7,7 @@
  *
  * Ownership: calls are pieces of a scratch and point into their target.  Pure.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_GRAPHITE_FUNCTIONS_H
 #define COUNTD_READER_GRAPHITE_FUNCTIONS_H
 

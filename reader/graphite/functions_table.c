@@ -3,6 +3,7 @@
  *
  * A function names its series, combines several, chooses some of many or
  * changes values; functions_table[] at the end has the slots. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/graphite/functions.h"
 
 #include <errno.h>

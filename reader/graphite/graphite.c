@@ -4,6 +4,7 @@
  * answer_job() serves the routes that need the store: the request waits in
  * line, then its parameters are read and its job begins; graphite_end_turn()
  * runs the job in steps; then answer_job() is called again, and answers. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/graphite/graphite.h"
 
 #include <errno.h>

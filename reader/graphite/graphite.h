@@ -13,6 +13,7 @@
  * Ownership: the caller's between graphite_open() and graphite_close(); loop,
  * store and as_of are borrowed.  One thread.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_GRAPHITE_GRAPHITE_H
 #define COUNTD_READER_GRAPHITE_GRAPHITE_H
 

@@ -1,5 +1,6 @@
 /* reader/graphite/graphite_lookup.c - /metrics/find and /metrics/expand: the
  * nodes that match a pattern; see graphite.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <string.h>
 

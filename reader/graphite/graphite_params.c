@@ -1,6 +1,7 @@
 /* reader/graphite/graphite_params.c - the parameters of a request, which the
  * URL and a form give: see graphite.h; graphite_read_parameters(),
  * graphite_check_parameters(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <string.h>
 

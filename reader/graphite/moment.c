@@ -1,4 +1,5 @@
 /* reader/graphite/moment.c - see moment.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/graphite/moment.h"
 
 #include <errno.h>

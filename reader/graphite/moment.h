@@ -6,6 +6,7 @@
  *
  * Units have their long forms, too: seconds, minute, ...; a lone m is minutes.
  * Pure. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_GRAPHITE_MOMENT_H
 #define COUNTD_READER_GRAPHITE_MOMENT_H
 

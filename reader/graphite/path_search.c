@@ -2,6 +2,7 @@
  *
  * path_search_step() goes over keyspaces: first those that the nodes without
  * wildcards name, then those listed; search_keys() over the keys of one. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/graphite/path_search.h"
 
 #include <errno.h>

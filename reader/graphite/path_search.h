@@ -11,6 +11,7 @@
  * Ownership: the caller's; what is found are pieces of the scratch.  The
  * listing is borrowed, and used by one search at a time.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_GRAPHITE_PATH_SEARCH_H
 #define COUNTD_READER_GRAPHITE_PATH_SEARCH_H
 

@@ -6,6 +6,7 @@
  *
  * Entry points: pattern_parse(), pattern_matches(), pattern_escape(),
  * pattern_unescape(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/graphite/pattern.h"
 
 #include <errno.h>

@@ -15,6 +15,7 @@
  *
  * Ownership: a pattern is a piece of a scratch and points into its text.  Pure.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_GRAPHITE_PATTERN_H
 #define COUNTD_READER_GRAPHITE_PATTERN_H
 

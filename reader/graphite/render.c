@@ -2,6 +2,7 @@
  * follow each other.
  *
  * Entry points: render_add_target(), render_start(), render_step(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/graphite/render.h"
 
 #include <errno.h>

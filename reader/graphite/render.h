@@ -18,6 +18,7 @@
  * Ownership: the caller's; all memory is of the scratch.  The store is
  * borrowed.  One thread.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_GRAPHITE_RENDER_H
 #define COUNTD_READER_GRAPHITE_RENDER_H
 

@@ -5,6 +5,7 @@
  * first point; if none is, that from which least is missing is chosen.  Under
  * summarize() steps that divide its interval come first, so that each interval
  * is the sum of whole steps. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <errno.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* reader/graphite/render_read.c - points, and the keys of topKeys; see
  * render.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
 /* reader/graphite/render_write.c - the answer of /render; see render.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 
 #include "common/base/clock.h"

@@ -1,4 +1,5 @@
 /* reader/graphite/scratch.c - see scratch.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/graphite/scratch.h"
 
 #include <stdlib.h>

@@ -4,6 +4,7 @@
  * Ownership: the caller's between scratch_init() and scratch_free(); pieces do
  * not move and live until scratch_free().  One thread.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_GRAPHITE_SCRATCH_H
 #define COUNTD_READER_GRAPHITE_SCRATCH_H
 

@@ -1,4 +1,5 @@
 /* reader/graphite/series.c - see series.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/graphite/series.h"
 
 struct series *

@@ -6,6 +6,7 @@
  *
  * Ownership: pieces of a scratch.  Pure.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_GRAPHITE_SERIES_H
 #define COUNTD_READER_GRAPHITE_SERIES_H
 

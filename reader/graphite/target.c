@@ -1,5 +1,6 @@
 /* reader/graphite/target.c - see target.h; the entry is target_parse(), at the
  * end. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/graphite/target.h"
 
 #include <errno.h>

@@ -14,6 +14,7 @@
  *
  * Ownership: nodes are pieces of the scratch and point into the text.  Pure.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_GRAPHITE_TARGET_H
 #define COUNTD_READER_GRAPHITE_TARGET_H
 

@@ -4,6 +4,7 @@
  *     forward_add(), forward_send() -> close_group(), send_or_fail()
  *     on_ready() -> receive_acks() -> count_acks() -> release_groups()
  *     fail_connection() -> gate_replace() -> next_lost() */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/forward.h"
 
 #include <errno.h>

@@ -20,6 +20,7 @@
  *
  * Ownership: the caller's; loop, layout and the table of answers are borrowed.
  * The loop's thread.  Errors: 0 or a negative errno. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_RESP_FORWARD_H
 #define COUNTD_READER_RESP_FORWARD_H
 

@@ -1,4 +1,5 @@
 /* reader/resp/last_answers.c - see last_answers.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/last_answers.h"
 
 #include <assert.h>

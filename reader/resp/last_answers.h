@@ -29,6 +29,7 @@
  * that is not infinite; a lost entry costs only the estimate.
  *
  * Ownership: the caller's. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_RESP_LAST_ANSWERS_H
 #define COUNTD_READER_RESP_LAST_ANSWERS_H
 

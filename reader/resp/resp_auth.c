@@ -8,6 +8,7 @@
  *
  *     resp_auth_begin(), resp_auth_refresh()   at each receive
  *     resp_auth_allows()                       at each command */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
 
 #include <string.h>

@@ -2,6 +2,7 @@
  *
  * A command is found by its name, which has at most 16 letters: as two words,
  * in a table of twice as many places as there are commands. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
 
 #include <assert.h>

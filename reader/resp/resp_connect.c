@@ -2,6 +2,7 @@
  *
  *     resp_do_hello()    protocol, name; answer_hello()
  *     resp_do_client()   SETNAME, SETINFO, ID, INFO, LIST, HELP */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
 
 #include <string.h>

@@ -4,6 +4,7 @@
  * of its key; see last_answers.h and forward.h.
  *
  *     resp_do_incr() ... -> increment_args() -> increment_key() */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
 
 #include "common/wire/decimal.h"

@@ -10,6 +10,7 @@
  *     CONN_PAUSE  waits in line: the command is done again later
  *     CONN_LONG   its answer is made in steps from now on
  *     CONN_END    answered, and that was the last answer */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_RESP_RESP_INTERNAL_H
 #define COUNTD_READER_RESP_RESP_INTERNAL_H
 

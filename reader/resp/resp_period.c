@@ -2,6 +2,7 @@
  *
  *     resp_period_range()   asks for the rows
  *     resp_period_step()    ... reads on, then answers */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_period.h"
 
 #include <errno.h>

@@ -6,6 +6,7 @@
  *
  * Only ZREVRANGE, and ZRANGE with REV, reads them: to others they are an error.
  * A keyspace of that very name comes first. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_RESP_RESP_PERIOD_H
 #define COUNTD_READER_RESP_RESP_PERIOD_H
 

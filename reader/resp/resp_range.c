@@ -6,6 +6,7 @@
  *
  *     resp_do_range()         parse_options(), resp_range_cut(), answer_rows()
  *     resp_do_score_range()   parse_options(), find_rows(), answer_rows() */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* reader/resp/resp_read.c - reads of single keys and of what a keyspace is.
  *
  *     resp_read_count()   resp_read_key() and the last answers */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
 
 #include <errno.h>

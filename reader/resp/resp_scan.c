@@ -14,6 +14,7 @@
  *     resp_do_scan_keys()
  *     resp_do_scan(), resp_do_keys() -> begin_job()
  *     resp_step_job() -> step_list() -> list_some() -> add_name() */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
 
 #include <errno.h>

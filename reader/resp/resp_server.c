@@ -4,6 +4,7 @@
  *     resp_client_info()                       append_client()
  *     resp_client_list() -> resp_clients_step()
  *     resp_do_info()                           a function for each section */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
 
 #include <inttypes.h>

@@ -2,6 +2,7 @@
  *
  *     take() -> do_request() -> resp_run() -> a function of resp_commands[]
  *     more() -> resp_step_wait(), resp_step_job() */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
 
 #include <errno.h>

@@ -24,6 +24,7 @@
  *
  * Ownership: the caller's; loop, store, as_of and settings are borrowed.  The
  * loop's thread.  Errors: 0 or a negative errno. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_RESP_RESP_SERVICE_H
 #define COUNTD_READER_RESP_RESP_SERVICE_H
 

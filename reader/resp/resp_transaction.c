@@ -2,6 +2,7 @@
  *
  *     resp_queue() ..., resp_do_exec(), resp_replay() until all is done
  *     resp_do_wait(), resp_step_wait() at each wake_waiting() */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* tests/bench/batch.c - see batch.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/bench/batch.h"
 
 #include <stdio.h>

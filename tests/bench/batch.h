@@ -1,5 +1,6 @@
 /* tests/bench/batch.h - deltas of keys that are numbers, in the order of keys.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_BENCH_BATCH_H
 #define COUNTD_TESTS_BENCH_BATCH_H
 

@@ -1,4 +1,5 @@
 /* tests/bench/bench.c - see bench.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/bench/bench.h"
 
 #include <errno.h>

@@ -5,6 +5,7 @@
  * numbers.  Programs come from $BUILD, or from the build folder of the bench
  * itself.  Directories are made in $TMPDIR, or /var/tmp: syncs count, and /tmp
  * may be memory.  Any trouble ends the bench with a message. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_BENCH_BENCH_H
 #define COUNTD_TESTS_BENCH_BENCH_H
 

@@ -7,6 +7,7 @@
  * and without.  The share is what the archive adds: by CPU, which other load
  * disturbs less, and by the clock, with the syncs of both.  Then reads all that
  * was archived.  --only: the Nth load, for a profiler. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <fcntl.h>

@@ -5,6 +5,7 @@
  *
  * The daemons as they are by default.  The age of an answer is the time since
  * its as_of_ms. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <poll.h>

@@ -15,6 +15,7 @@
  * cache line, inlined.  Nothing is checked, and a process that dies in the
  * middle leaves half an update and blocks its row for ever.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdatomic.h>

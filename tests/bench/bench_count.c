@@ -11,6 +11,7 @@
  * request has a key of its own.  Printed: requests a second and their times;
  * the writer's time on a processor for a request, of all rounds, which says
  * more where other programs run. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

@@ -10,6 +10,7 @@
  *             /apply of the same countd-write
  *
  * They take turns on one disk; times are those of single requests. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

@@ -6,6 +6,7 @@
  *
  * The logs are in memory; log_read() copies, as reading from the page cache
  * does.  Times are of this process's CPU, so other load disturbs them less. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

@@ -5,6 +5,7 @@
  * A keyspace has 100,000 keys, and 10 of them increments in each minute of the
  * last 24 hours.  One connection asks, a request at a time; printed are medians
  * of the times of single requests, smallest and largest. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

@@ -10,6 +10,7 @@
  * keyspace well and prints how long it takes until nothing is held, with logs
  * waiting all the time and without; then the same with ten thousand names that
  * there is no room for (keyspace.max).  Judges nothing. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -18,6 +18,7 @@
  *
  * Answers: of a key with ten years of days and ninety days of hours; the top
  * 100 of a day among 1M keys, closed and running. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

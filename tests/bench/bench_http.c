@@ -11,6 +11,7 @@
  *
  * The two take turns, so that what else the machine does meets both; times are
  * those of single requests. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

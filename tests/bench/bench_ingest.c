@@ -15,6 +15,7 @@
  * Daemon and ceilings take turns, so that what else the machine does meets
  * all of them.  The scheduler places the processes; run it under taskset for
  * another placement. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <fcntl.h>

@@ -4,6 +4,7 @@
  *     bench_keyspaces [--quick]     900 keyspaces
  *
  * In the temporary directory, which should be on a disk: the syncs count. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

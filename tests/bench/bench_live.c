@@ -16,6 +16,7 @@
  * them, and everything is done twice: where the scheduler places the
  * processes, and with all of them on one CPU; times are those of single
  * requests. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <dirent.h>

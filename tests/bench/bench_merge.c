@@ -8,6 +8,7 @@
  * turn: ours through store_apply, plain LMDB as two databases (key -> count,
  * ~count key -> nothing) with deletes and inserts each sorted by rank; both
  * with LMDB's default sync. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <lmdb.h>

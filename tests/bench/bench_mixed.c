@@ -11,6 +11,7 @@
  * the others.  A worker's part is done meanwhile, so that there are empty logs.
  * Printed: medians of the rounds.  A share is a kind's rate beside the others
  * by its rate alone; p99 is that of single requests. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <fcntl.h>

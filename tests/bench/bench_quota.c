@@ -13,6 +13,7 @@
  *
  * The servers take turns on the same disk, each with a fresh directory; times
  * are those of single requests. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

@@ -13,6 +13,7 @@
  * first answer with 100 full logs waiting.
  *
  * For both sides on one processor run it under `taskset -c 0`. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

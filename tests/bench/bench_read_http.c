@@ -5,6 +5,7 @@
  *
  * 50 connections, a request at a time on each.  The two take turns, so that
  * what else the machine does meets both; times are those of single requests. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

@@ -10,6 +10,7 @@
  *     ZREVRANGE 0 9 and ZSCORE of random members, 16 ahead
  *
  * Where redis-server is not installed, countd alone. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

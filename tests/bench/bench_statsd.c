@@ -14,6 +14,7 @@
  *
  * statsd is started with node from $STATSD_DIR/stats.js, or from
  * build/npm/node_modules/statsd, where .ci/setup check puts it. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <arpa/inet.h>

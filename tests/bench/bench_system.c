@@ -14,6 +14,7 @@
  *
  * $TMPDIR (or /var/tmp) takes some gigabytes.  For both sides on one processor
  * run it under `taskset -c 0`. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <signal.h>

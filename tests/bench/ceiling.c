@@ -1,4 +1,5 @@
 /* tests/bench/ceiling.c - see ceiling.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/bench/ceiling.h"
 
 #include <arpa/inet.h>

@@ -3,6 +3,7 @@
  *
  * One thread receives all that is ready, makes it durable at once, if at all,
  * and then answers each request with the same bytes. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_BENCH_CEILING_H
 #define COUNTD_TESTS_BENCH_CEILING_H
 

@@ -1,4 +1,5 @@
 /* tests/bench/figures.c - see figures.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/bench/figures.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
 /* tests/bench/figures.h - what several sides did in turn, round by round: their
  * medians, and what the first did in proportion to each of the others. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_BENCH_FIGURES_H
 #define COUNTD_TESTS_BENCH_FIGURES_H
 

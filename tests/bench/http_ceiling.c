@@ -1,5 +1,6 @@
 /* tests/bench/http_ceiling.c - a server that answers every request alike; see
  * http_load.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>

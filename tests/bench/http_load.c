@@ -1,4 +1,5 @@
 /* tests/bench/http_load.c - see http_load.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/bench/http_load.h"
 
 #include <stdio.h>

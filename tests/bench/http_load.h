@@ -1,5 +1,6 @@
 /* tests/bench/http_load.h - load for HTTP servers, and one that answers all
  * requests alike. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_BENCH_HTTP_LOAD_H
 #define COUNTD_TESTS_BENCH_HTTP_LOAD_H
 

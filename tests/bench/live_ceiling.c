@@ -1,5 +1,6 @@
 /* tests/bench/live_ceiling.c - the least a server of the counter protocol can
  * do; see live_load.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <string.h>
 #include <sys/socket.h>
 

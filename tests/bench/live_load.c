@@ -1,4 +1,5 @@
 /* tests/bench/live_load.c - see live_load.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/bench/live_load.h"
 
 #include <stdbool.h>

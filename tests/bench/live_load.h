@@ -1,6 +1,7 @@
 /* tests/bench/live_load.h - load for servers of the counter protocol, and the
  * least that one of them can do.  Names have 20 bytes.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_BENCH_LIVE_LOAD_H
 #define COUNTD_TESTS_BENCH_LIVE_LOAD_H
 

@@ -1,4 +1,5 @@
 /* tests/bench/load.c - see load.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/bench/load.h"
 
 #include <errno.h>

@@ -2,6 +2,7 @@
  *
  * One thread keeps `depth` requests under way on each of `conns` connections
  * and notes how long each answer took.  Any trouble ends the bench. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_BENCH_LOAD_H
 #define COUNTD_TESTS_BENCH_LOAD_H
 

@@ -1,4 +1,5 @@
 /* tests/bench/messages.c - see messages.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/bench/messages.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* tests/bench/messages.h - load of increments, of 100 keyspaces and a million
  * keys. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_BENCH_MESSAGES_H
 #define COUNTD_TESTS_BENCH_MESSAGES_H
 

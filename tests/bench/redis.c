@@ -1,4 +1,5 @@
 /* tests/bench/redis.c - see redis.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/bench/redis.h"
 
 #include <poll.h>

@@ -1,6 +1,7 @@
 /* tests/bench/redis.h - redis-servers, where they are installed, and history as
  * users of Redis keep it: a hash for each key and day, in which HINCRBY counts
  * its hours. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_BENCH_REDIS_H
 #define COUNTD_TESTS_BENCH_REDIS_H
 

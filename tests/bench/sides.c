@@ -1,4 +1,5 @@
 /* tests/bench/sides.c - see sides.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/bench/sides.h"
 
 #include <errno.h>

@@ -3,6 +3,7 @@
  *
  * All goes by a clock that the bench sets, and by one batch at a time.  What
  * fails ends the bench. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_BENCH_SIDES_H
 #define COUNTD_TESTS_BENCH_SIDES_H
 

@@ -1,4 +1,5 @@
 /* tests/bench/sqlite.c - see sqlite.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/bench/sqlite.h"
 
 #include <dlfcn.h>

@@ -2,6 +2,7 @@
  * hour, sum), WAL, every commit synced.
  *
  * The library is looked for when it runs.  What fails ends the bench. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_BENCH_SQLITE_H
 #define COUNTD_TESTS_BENCH_SQLITE_H
 

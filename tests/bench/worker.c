@@ -1,4 +1,5 @@
 /* tests/bench/worker.c - see worker.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/bench/worker.h"
 
 #include "common/base/files.h"

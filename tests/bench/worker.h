@@ -4,6 +4,7 @@
  *     w.config.keyspace_max = 2;
  *     worker_open(&w, 1);
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_BENCH_WORKER_H
 #define COUNTD_TESTS_BENCH_WORKER_H
 

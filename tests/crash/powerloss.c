@@ -12,6 +12,7 @@
  * makes anew after a crash; nothing else maps writable).  A process that
  * cannot note what it does is ended at once: the test would prove nothing.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/crash/powerloss.h"
 
 #include <dlfcn.h>

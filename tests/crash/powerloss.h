@@ -17,6 +17,7 @@
  *
  * The record is native bytes: it never leaves the machine.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_CRASH_POWERLOSS_H
 #define COUNTD_TESTS_CRASH_POWERLOSS_H
 

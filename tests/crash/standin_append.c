@@ -7,6 +7,7 @@
  * `nodirsync` leaves the new name to chance, `twice` appends one message in a
  * hundred twice, `noise` ignores it (any other word does).
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -3,6 +3,7 @@
  * was answered is counted exactly, and what was not by a beginning of its
  * lines; with an Idempotency-Key each it is sent again to the next
  * countd-write, and in the end all is answered, and counted exactly. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -4,6 +4,7 @@
  *
  * On a small tmpfs of its own, in a mount namespace of its own: needs root.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -9,6 +9,7 @@
  *
  *     TEST_SEED  repeats the choice of cuts and states
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

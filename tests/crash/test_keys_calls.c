@@ -3,6 +3,7 @@
  * stop.  Then a worker merges and another writer starts, in both orders, and
  * the client sends the request again: its increments are counted once, all of
  * them. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

@@ -5,6 +5,7 @@
  *
  *     TEST_SEED, TEST_STATES (60), TEST_KEEP   as of test_powerloss
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -5,6 +5,7 @@
  *     TEST_SEED   repeats the choice of kills (not their exact moments)
  *     TEST_KILLS  how many (300)
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <signal.h>

@@ -4,6 +4,7 @@
  * Whoever commits to the file next empties logs for it, so it must see to it
  * that the name survives a power loss first.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <signal.h>

@@ -10,6 +10,7 @@
  *     TEST_STATES  how many states (500)
  *     TEST_KEEP    a folder that gets the state that failed
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -8,6 +8,7 @@
  *     TEST_STATES  how many states after a power loss (300)
  *     TEST_KEEP    a folder that gets the state that failed
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <fcntl.h>

@@ -6,6 +6,7 @@
  *
  *     TEST_SEED
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/log_recover.h"
 #include "common/log/slot.h"
 #include "tests/lib/test.h"

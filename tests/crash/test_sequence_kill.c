@@ -8,6 +8,7 @@
  *     TEST_SEED   repeats the choice of moments and clocks
  *     TEST_KILLS  how many (200)
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <fcntl.h>

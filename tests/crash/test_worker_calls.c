@@ -10,6 +10,7 @@
  * at each run; COUNTD_ALL_CALLS=1 runs all.  Memory files are used where there
  * are some: a kill loses nothing that a disk would have kept.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/log_recover.h"
 #include "tests/lib/test.h"
 

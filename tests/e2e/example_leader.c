@@ -10,6 +10,7 @@
  *
  *     cc example_leader.c -lcountd
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "countd_board.h"
 #include <errno.h>
 #include <stdio.h>

@@ -8,6 +8,7 @@
  *
  *     cc example_master.c -lcountd
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "countd_board.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* tests/e2e/fills_fixture.h - a directory whose logs are filled by hand.  Every
  * fill adds 1 to a key of its own, "f1", "f2", ..., and to "all", of keyspace
  * "words": a count other than 1 names the fill that was lost or doubled. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_E2E_FILLS_FIXTURE_H
 #define COUNTD_TESTS_E2E_FILLS_FIXTURE_H
 

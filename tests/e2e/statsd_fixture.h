@@ -3,6 +3,7 @@
  *
  * Datagrams to a loopback address are in the socket's buffer, or dropped, when
  * send() returns, and a clean stop reads the buffer: no test waits for more. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_E2E_STATSD_FIXTURE_H
 #define COUNTD_TESTS_E2E_STATSD_FIXTURE_H
 

@@ -1,6 +1,7 @@
 /* tests/e2e/test_access.c - http.tokens and read.cors at the HTTP and RESP
  * ports of the built daemons: which requests are refused, and which need no
  * token. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* tests/e2e/test_board_command.c - countd board, and the example: the
  * transcript board_command.txt. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/transcript.h"
 
 int

@@ -1,4 +1,5 @@
 /* tests/e2e/test_command.c - the countd command: the transcript command.txt. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/transcript.h"
 
 int

@@ -1,6 +1,7 @@
 /* tests/e2e/test_count_http.c - POST /v1/count of the built daemons: what is
  * answered with 200 is counted, all of it and once, through kills; what is not
  * is not counted at all. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

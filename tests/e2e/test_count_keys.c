@@ -1,6 +1,7 @@
 /* tests/e2e/test_count_keys.c - POST /v1/count with an Idempotency-Key: a
  * request that is sent again is answered again and counts once, through stops,
  * kills, merges and a restored backup. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 /* tests/e2e/test_counter_load.c - live objects in large numbers and under
  * pressure: thousands of connections, memory that runs out. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

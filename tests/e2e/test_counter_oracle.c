@@ -14,6 +14,7 @@
  *   - what a reset connection held may take it a second  waited for
  *
  * TEST_SEED repeats a run. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <poll.h>

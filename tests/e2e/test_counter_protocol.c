@@ -3,6 +3,7 @@
  *
  * What clients say and hear is in tests/lib/live_client_talk.c, played by
  * unit/test_live_server.c; here are the settings. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

@@ -2,6 +2,7 @@
  * drop_command.txt, and what it promises whatever is going on meanwhile.
  *
  *     TEST_SEED   repeats the choice of kills */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <fcntl.h>

@@ -2,6 +2,7 @@
  * daemons run on it: they go on, and every count is right, or they say that
  * they are not and `countd check` finds a fault (tests/unit/test_flips.c has
  * the same for many more bits, without daemons).  TEST_SEED repeats a run. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

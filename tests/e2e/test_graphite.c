@@ -3,6 +3,7 @@
  *
  * The requests and the shape of answers were recorded from Grafana's two
  * clients and from graphite-web; where that is wrong, the answers are ours. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* tests/e2e/test_held_command.c - countd held: the transcript
  * held_command.txt. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/transcript.h"
 
 int

@@ -5,6 +5,7 @@
  * Every fill of a log adds 1 to a key of its own, "f1", "f2", ..., of keyspace
  * "words", so a count other than 1 names the fill that was lost or doubled.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/e2e/fills_fixture.h"
 
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 /* tests/e2e/test_history_queries.c - what was sent, asked for by time:
  * libcountd and the countd command with the real daemons. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

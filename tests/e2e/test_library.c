@@ -1,5 +1,6 @@
 /* tests/e2e/test_library.c - libcountd as its users meet it: linked from C++,
  * loaded by Python, and waiting for the real daemons. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

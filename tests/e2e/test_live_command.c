@@ -1,5 +1,6 @@
 /* tests/e2e/test_live_command.c - countd acquire and countd live: the
  * transcript live_command.txt. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/transcript.h"
 
 int

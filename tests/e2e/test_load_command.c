@@ -1,5 +1,6 @@
 /* tests/e2e/test_load_command.c - countd load and countd export: the transcript
  * load_command.txt, and what needs a terminal or a server that ends. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <arpa/inet.h>

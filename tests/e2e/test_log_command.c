@@ -1,5 +1,6 @@
 /* tests/e2e/test_log_command.c - countd log, check and backup: the transcript
  * log_command.txt, and what needs another user, a signal or a kill. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <signal.h>

@@ -2,6 +2,7 @@
  * it is scraped, the rules of the alerts are evaluated, and each panel of the
  * dashboard has a value.  Skipped where Debian's prometheus is not installed.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

@@ -5,6 +5,7 @@
  * Every fill of a log adds 1 to a key of its own, "f1", "f2", ..., and to
  * "all", of keyspace "words".
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/e2e/fills_fixture.h"
 
 #include <poll.h>

@@ -1,5 +1,6 @@
 /* tests/e2e/test_package.c - the Debian packages: the transcript package.txt.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/transcript.h"
 
 int

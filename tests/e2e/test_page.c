@@ -3,6 +3,7 @@
  *
  * The browser is talked to over --remote-debugging-pipe: JSON, each message
  * with a NUL behind it, on its descriptors 3 and 4. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 /* tests/e2e/test_privilege.c - daemons that root starts become another user:
  * the transcript privilege.txt. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/transcript.h"
 
 int

@@ -2,6 +2,7 @@
  * byte of the key, nothing else is changed, and it may be killed anywhere.
  *
  *     TEST_SEED   repeats the choice of kills */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <fcntl.h>

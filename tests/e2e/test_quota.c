@@ -1,6 +1,7 @@
 /* tests/e2e/test_quota.c - quotas of the built daemons: kept across kill and
  * restart, refused with another limit, set aside when damaged, and read as
  * counts. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* tests/e2e/test_read.c - countd-read on directories of keyspaces. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* tests/e2e/test_read_http.c - GET /v1/COMMAND of the built countd-read: the
  * bytes of `countd COMMAND --json`, and what is no question. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

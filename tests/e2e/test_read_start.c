@@ -1,5 +1,6 @@
 /* tests/e2e/test_read_start.c - how countd-read starts, refuses to and ends:
  * the transcript read_start.txt, and what needs sockets of the test. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* tests/e2e/test_replay.c - countd replay and countd explain: what a worker
  * archived gives the same counts in another directory, once, whatever happens
  * on the way; and tells where a count came from. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -3,6 +3,7 @@
  *
  * Each script increments, waits for the merge and reads; it prints "good" at
  * its end.  What is not installed is skipped: .ci/setup check installs it. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <dlfcn.h>

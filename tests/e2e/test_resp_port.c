@@ -3,6 +3,7 @@
  *
  *     talk()        commands, and their answers as text
  *     struct load   increments on a connection, counted */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

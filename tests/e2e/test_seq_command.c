@@ -1,5 +1,6 @@
 /* tests/e2e/test_seq_command.c - countd seq: the transcript seq_command.txt,
  * and a handle of libcountd. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

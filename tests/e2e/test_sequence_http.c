@@ -1,5 +1,6 @@
 /* tests/e2e/test_sequence_http.c - the built countd-write answers sequence
  * requests as its ancestor did, byte for byte. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,6 @@
 /* tests/e2e/test_serve_command.c - countd serve: the transcript
  * serve_command.txt, and the end of orphans. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <sys/prctl.h>

@@ -1,5 +1,6 @@
 /* tests/e2e/test_sockets.c - the data directory as the address: stores beside
  * each other, without ports, behind long names, for a group. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* tests/e2e/test_statsd.c - what StatsD and Graphite lines count: lines sent to
  * countd-write, the built program, and what its logs hold after a clean stop.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/e2e/statsd_fixture.h"
 
 #include <string.h>

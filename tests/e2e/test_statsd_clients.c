@@ -4,6 +4,7 @@
  *
  * npm packages are looked for in $NODE_PATH, or where .ci/setup check puts
  * them; a client that is not installed is skipped. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/e2e/statsd_fixture.h"
 
 #include <signal.h>

@@ -1,6 +1,7 @@
 /* tests/e2e/test_statsd_loss.c - limits and losses of StatsD lines: long names,
  * rests, drops of the kernel, floods, SIGTERM, SIGKILL, full logs.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/e2e/statsd_fixture.h"
 
 #include <errno.h>

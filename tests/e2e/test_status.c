@@ -1,5 +1,6 @@
 /* tests/e2e/test_status.c - countd status and countd watch: the transcript
  * status_command.txt, and a log that changes hands. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <string.h>

@@ -6,6 +6,7 @@
  *
  *     TEST_SEED
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <signal.h>

@@ -5,6 +5,7 @@
  * of such a request is, by one to a port of the test, and makes its body up
  * from there: behind that head whole increments follow, 520 bytes each from
  * the first byte of the connection. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

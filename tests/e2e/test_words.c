@@ -7,6 +7,7 @@
  * prints; and a command `in one terminal` runs while the ones below it do.
  * What cannot run here is in `not_run`, each with its reason.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

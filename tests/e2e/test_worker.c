@@ -1,4 +1,5 @@
 /* tests/e2e/test_worker.c - countd-worker on directories of full logs. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

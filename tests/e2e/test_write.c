@@ -1,5 +1,6 @@
 /* tests/e2e/test_write.c - countd-write, the built program, alone: what its
  * clients get and what its logs hold. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/e2e/write_fixture.h"
 
 #include <errno.h>

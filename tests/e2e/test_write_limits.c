@@ -1,5 +1,6 @@
 /* tests/e2e/test_write_limits.c - countd-write where connections, descriptors,
  * logs or the disk come to an end. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/e2e/write_fixture.h"
 
 #include <arpa/inet.h>

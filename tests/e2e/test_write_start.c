@@ -1,6 +1,7 @@
 /* tests/e2e/test_write_start.c - what countd-write refuses at the start, and
  * with what words: the transcript write_start.txt, and what needs sockets of
  * the test. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/e2e/write_fixture.h"
 
 #include <arpa/inet.h>

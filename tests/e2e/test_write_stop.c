@@ -1,5 +1,6 @@
 /* tests/e2e/test_write_stop.c - countd-write: when it hands its log on, what
  * signals do, and how it stops. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/e2e/write_fixture.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* tests/e2e/write_fixture.h - countd-write, the built program, alone on a
  * directory of its own; what its logs hold is read when it has stopped.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_E2E_WRITE_FIXTURE_H
 #define COUNTD_TESTS_E2E_WRITE_FIXTURE_H
 

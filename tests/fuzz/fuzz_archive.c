@@ -5,6 +5,7 @@
  * header's crc32 mended (few inputs would get past them).  What reads to its
  * end is written again, and reads the same.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>

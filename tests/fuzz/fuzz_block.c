@@ -1,5 +1,6 @@
 /* tests/fuzz/fuzz_block.c - any bytes as a block: what passes the checks can
  * be read in every way without leaving it, and is written again the same. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

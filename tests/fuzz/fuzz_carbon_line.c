@@ -6,6 +6,7 @@
  * that is counted is within the line, of one byte or more, without NUL or white
  * space; the increment is within 64 bits; and a line that the pattern * ignores
  * does not exist. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* tests/fuzz/fuzz_config.c - any bytes as a settings file.  What is taken is
  * within its limits; what is refused is said in one printable line. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <string.h>
 

@@ -6,6 +6,7 @@
  * element was read from is written as JSON again and read as the same; and what
  * gzip inflates to is within its limit, and a body, too.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>

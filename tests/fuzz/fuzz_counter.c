@@ -15,6 +15,7 @@
  * opcode and opaque; what cannot be a request is refused as it should be; the
  * objects agree with what is held of them after every action; when all have
  * gone nothing is held, and a sweep leaves nothing. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <errno.h>
 #include <stdbool.h>

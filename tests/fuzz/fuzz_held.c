@@ -1,5 +1,6 @@
 /* tests/fuzz/fuzz_held.c - any bytes as a held record: what passes the checks
  * is read without leaving it, and is written again the same. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,7 @@
  * that is parsed again is the same; a beginning of it is not whole, or is
  * refused as all of it is; and what is answered are answers and nothing else.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <errno.h>
 #include <stdbool.h>

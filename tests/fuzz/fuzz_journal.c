@@ -6,6 +6,7 @@
  * The first byte: 'r', the rest is the file; else the rest are records of 24
  * bytes each behind a good header, and are given their checksums, but for the
  * one whose number the first byte is. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>

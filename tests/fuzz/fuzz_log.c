@@ -7,6 +7,7 @@
  *
  * Whatever the bytes: recovery ends, leaves a log at rest whose slots all
  * check, or sets it aside, and a second one finds nothing to do. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>

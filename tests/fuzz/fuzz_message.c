@@ -3,6 +3,7 @@
  * The first two bytes choose the sizes of the names; the rest is a stream of
  * messages.  What is taken must come back byte by byte when it is written
  * again, and a slot must check in its place and in no other. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <errno.h>
 #include <stddef.h>

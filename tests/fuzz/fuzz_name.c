@@ -1,5 +1,6 @@
 /* tests/fuzz/fuzz_name.c - any bytes as a name, as text and as a file name:
  * what is encoded comes back, what is decoded was the one way to write it. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* tests/fuzz/fuzz_pages.c - any bytes as an LMDB file: what passes the check
  * can be opened, read to the last byte and written by LMDB itself; all else
  * that pages.h offers survives it. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <lmdb.h>
 #include <stdio.h>

@@ -4,6 +4,7 @@
  * Whatever the bytes: nothing outside is read; each name is read back from its
  * path, whose nodes are not empty and match themselves; a pattern of literal
  * nodes matches one name only. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>

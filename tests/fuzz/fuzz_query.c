@@ -1,5 +1,6 @@
 /* tests/fuzz/fuzz_query.c - any bytes as a request; what parses is put and
  * parsed again to the same bytes. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* tests/fuzz/fuzz_read_query.c - any bytes as the query of a question over
  * HTTP: it is refused with a word and a line, or what it gives is within
  * limits. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <string.h>
 

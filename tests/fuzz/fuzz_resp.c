@@ -1,6 +1,7 @@
 /* tests/fuzz/fuzz_resp.c - any bytes as requests of Redis clients: arguments
  * stay within the bytes, a request is the same however many follow it, and a
  * partial one is partial at every shorter length that has its beginning. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

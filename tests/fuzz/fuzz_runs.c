@@ -2,6 +2,7 @@
  * history, as tiers in the settings: the first byte says which.  What passes
  * can be read without leaving it, and says the same when it is written again.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -10,6 +10,7 @@
  * a record; lines are counted, malformed, ignored or lost, and no more lines
  * than there are; none is lost where statsd_has_memory() has found room for all,
  * and after an age it says yes again. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -7,6 +7,7 @@
  * nothing and says why; a line gives the same increments each time; keys are of
  * 1 to key_size bytes without NUL; increments are within 64 bits; what is added
  * for a timer is its number and its sum, which are not below 0. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>

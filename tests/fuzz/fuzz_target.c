@@ -4,6 +4,7 @@
  * says why; the arguments of a call are evaluated before it, all of them, and
  * are of less height; no tree is higher than the limit; calls that are bound
  * have a function. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>

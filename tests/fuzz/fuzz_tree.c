@@ -5,6 +5,7 @@
  * first is the root.  A value stands where its own header says, and checksum
  * and size in the header are made right, so that what is behind them gets
  * tested. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>

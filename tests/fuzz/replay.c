@@ -4,6 +4,7 @@
  * Arguments are files or folders.  Speaks like a test program: one test per
  * file; a crash is the failure.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>

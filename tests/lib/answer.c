@@ -1,4 +1,5 @@
 /* tests/lib/answer.c - see answer.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/answer.h"
 
 #include <stdio.h>

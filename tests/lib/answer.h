@@ -1,4 +1,5 @@
 /* tests/lib/answer.h - answers over HTTP, as a client reads them. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_ANSWER_H
 #define COUNTD_TESTS_LIB_ANSWER_H
 

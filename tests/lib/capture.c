@@ -1,4 +1,5 @@
 /* tests/lib/capture.c - see capture.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/capture.h"
 
 #include <sys/mman.h>

@@ -1,4 +1,5 @@
 /* tests/lib/capture.h - what this process says on stderr. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_CAPTURE_H
 #define COUNTD_TESTS_LIB_CAPTURE_H
 

@@ -1,4 +1,5 @@
 /* tests/lib/checks.c - see checks.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/checks.h"
 
 #include <errno.h>

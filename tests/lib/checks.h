@@ -1,5 +1,6 @@
 /* tests/lib/checks.h - does all that is in memory agree?  Each walks
  * everything; false: something contradicts itself.  For fuzz programs, too. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_CHECKS_H
 #define COUNTD_TESTS_LIB_CHECKS_H
 

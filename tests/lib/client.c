@@ -1,4 +1,5 @@
 /* tests/lib/client.c - see client.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/client.h"
 
 #include <arpa/inet.h>

@@ -5,6 +5,7 @@
  * expect, unless it says otherwise.  Names are C strings of at most 256
  * bytes; sizes on the wire are the default 256.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_CLIENT_H
 #define COUNTD_TESTS_LIB_CLIENT_H
 

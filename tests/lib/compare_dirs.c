@@ -1,4 +1,5 @@
 /* tests/lib/compare_dirs.c - see compare_dirs.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/compare_dirs.h"
 
 #include <stdio.h>

@@ -3,6 +3,7 @@
  *     compare_dirs_replay(&fleet, target);
  *     compare_dirs(fleet.path, target, true);
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_COMPARE_DIRS_H
 #define COUNTD_TESTS_LIB_COMPARE_DIRS_H
 

@@ -1,4 +1,5 @@
 /* tests/lib/counted.c - see counted.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/counted.h"
 
 #include <dirent.h>

@@ -3,6 +3,7 @@
  *
  * The keyspace is called "pages" (KS).  Random numbers come from `rng`, which a
  * test sets to have the same ones each time. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_COUNTED_H
 #define COUNTD_TESTS_LIB_COUNTED_H
 

@@ -1,4 +1,5 @@
 /* tests/lib/daemon.c - see daemon.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/daemon.h"
 
 #include <arpa/inet.h>

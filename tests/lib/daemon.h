@@ -19,6 +19,7 @@
  * Threads: start daemons from the test's main thread; they die with the
  * thread that started them.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_DAEMON_H
 #define COUNTD_TESTS_LIB_DAEMON_H
 

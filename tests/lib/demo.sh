@@ -1,4 +1,5 @@
 # tests/lib/demo.sh - what the demonstrations share; source it with $build set.
+# SPDX-License-Identifier: BSD-2-Clause
 #
 # Everything lives in $dir, and the processes in $pids end with the script.
 # shellcheck shell=sh disable=SC2154 -- build is the caller's

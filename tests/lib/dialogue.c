@@ -1,4 +1,5 @@
 /* tests/lib/dialogue.c - see dialogue.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/dialogue.h"
 
 #include <limits.h>

@@ -37,6 +37,7 @@
  *     SILENCE  nothing comes
  *     END      the server closes; `who` has no connection after it
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_DIALOGUE_H
 #define COUNTD_TESTS_LIB_DIALOGUE_H
 

@@ -4,6 +4,7 @@
  * again, nodes are not.  Every noted call is bound to its nodes once, when
  * loaded; a state is then built by going over the calls in order.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/disk.h"
 
 #include <errno.h>

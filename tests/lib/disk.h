@@ -13,6 +13,7 @@
  *
  * Ownership: struct disk belongs to the caller.  A failure fails the test.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_DISK_H
 #define COUNTD_TESTS_LIB_DISK_H
 

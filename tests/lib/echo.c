@@ -1,4 +1,5 @@
 /* tests/lib/echo.c - see echo.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/echo.h"
 
 #include <errno.h>

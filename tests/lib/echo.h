@@ -19,6 +19,7 @@
  * The listeners: ECHO answers half-closed peers and what has arrived before a
  * stop; CUT does none of that; WINS has a pattern; RAW refuses browsers.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_ECHO_H
 #define COUNTD_TESTS_LIB_ECHO_H
 

@@ -1,4 +1,5 @@
 /* tests/lib/engines.c - see engines.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/engines.h"
 
 #include "common/setup/tiers.h"

@@ -1,6 +1,7 @@
 /* tests/lib/engines.h - LMDB's engine of common/store/store.h for tests: keys
  * and names of up to 256 bytes, for writing, without limits.  A failure fails
  * the test. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_ENGINES_H
 #define COUNTD_TESTS_LIB_ENGINES_H
 

@@ -1,4 +1,5 @@
 /* tests/lib/expect.c - see expect.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/expect.h"
 
 #include <fcntl.h>

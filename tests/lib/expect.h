@@ -4,6 +4,7 @@
  *
  * What the last command printed, both streams, is left in `text`.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_EXPECT_H
 #define COUNTD_TESTS_LIB_EXPECT_H
 

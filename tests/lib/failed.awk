@@ -1,4 +1,5 @@
 # tests/lib/failed.awk - what matters of a failed test program's output.
+# SPDX-License-Identifier: BSD-2-Clause
 #
 #   awk -f failed.awk -v program=NAME -v status=N -v lines=FILE OUTPUT
 #

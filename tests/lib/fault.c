@@ -1,4 +1,5 @@
 /* tests/lib/fault.c - see fault.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/fault.h"
 
 #include <dirent.h>

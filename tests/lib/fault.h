@@ -27,6 +27,7 @@
  *
  * Threads: calls may come from any; the functions here from one.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_FAULT_H
 #define COUNTD_TESTS_LIB_FAULT_H
 

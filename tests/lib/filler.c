@@ -1,4 +1,5 @@
 /* tests/lib/filler.c - see filler.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/log.h"
 #include "common/log/slot.h"
 #include "tests/lib/test.h"

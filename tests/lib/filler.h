@@ -7,6 +7,7 @@
  * Makes log `index` when it is not there, then claims it, fills it through
  * the calls a writer uses, and leaves it full.  A failure fails the test.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_FILLER_H
 #define COUNTD_TESTS_LIB_FILLER_H
 

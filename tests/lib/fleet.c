@@ -1,4 +1,5 @@
 /* tests/lib/fleet.c - see fleet.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/fleet.h"
 
 #include <dirent.h>

@@ -11,6 +11,7 @@
  * Every daemon gets the same options, listens on port 0 of loopback, and can
  * be killed and started again any number of times.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_FLEET_H
 #define COUNTD_TESTS_LIB_FLEET_H
 

@@ -1,4 +1,5 @@
 /* tests/lib/hand.c - see hand.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/hand.h"
 
 #include <arpa/inet.h>

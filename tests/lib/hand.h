@@ -3,6 +3,7 @@
  * A thread calls `serve` for each connection in turn.  What it reads and writes
  * gives up after 20 seconds, so that a test that hangs fails.  Its calls are
  * read() and write(): faults of recv() and send() hit the client alone. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_HAND_H
 #define COUNTD_TESTS_LIB_HAND_H
 

@@ -1,4 +1,5 @@
 /* tests/lib/http_fixture.c - see http_fixture.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/http_fixture.h"
 
 #include <stdarg.h>

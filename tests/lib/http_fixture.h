@@ -1,5 +1,6 @@
 /* tests/lib/http_fixture.h - one countd-write that serves sequence numbers over
  * HTTP, on a data directory of its own, and requests by hand. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_HTTP_FIXTURE_H
 #define COUNTD_TESTS_LIB_HTTP_FIXTURE_H
 

@@ -1,4 +1,5 @@
 /* tests/lib/live_client.c - see live_client.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/live_client.h"
 
 #include <ctype.h>

@@ -13,6 +13,7 @@
  * Ownership: struct live_client is the caller's from live_client_open() to one
  * of the three ends.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_LIVE_CLIENT_H
 #define COUNTD_TESTS_LIB_LIVE_CLIENT_H
 

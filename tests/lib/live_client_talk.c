@@ -1,5 +1,6 @@
 /* tests/lib/live_client_talk.c - what clients of the counter and semaphore
  * protocols say and hear; the words are in dialogue.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/dialogue.h"
 
 #define ROWS(...)                                                              \

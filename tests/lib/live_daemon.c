@@ -1,4 +1,5 @@
 /* tests/lib/live_daemon.c - see live_daemon.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/live_daemon.h"
 
 #include <arpa/inet.h>

@@ -11,6 +11,7 @@
  * Windows and sweeps do not end while a test runs, unless it asks for that:
  * stats_interval and gc_interval are thirty years.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_LIVE_DAEMON_H
 #define COUNTD_TESTS_LIB_LIVE_DAEMON_H
 

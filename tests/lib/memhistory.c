@@ -1,4 +1,5 @@
 /* tests/lib/memhistory.c - see memhistory.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/memhistory.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* tests/lib/memhistory.h - the questions of common/store/store.h about history,
  * answered from a plain table: what is right, for engines to be compared with.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_MEMHISTORY_H
 #define COUNTD_TESTS_LIB_MEMHISTORY_H
 

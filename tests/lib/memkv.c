@@ -1,4 +1,5 @@
 /* tests/lib/memkv.c - see memkv.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/memkv.h"
 
 #include <assert.h>

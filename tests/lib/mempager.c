@@ -1,4 +1,5 @@
 /* tests/lib/mempager.c - the values of a tree in memory. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include "tests/lib/mempager.h"

@@ -5,6 +5,7 @@
  * and remove all bytes that were handed out move, and what was in their place
  * is scribbled over and freed.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_MEMPAGER_H
 #define COUNTD_TESTS_LIB_MEMPAGER_H
 

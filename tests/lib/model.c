@@ -1,4 +1,5 @@
 /* tests/lib/model.c - see model.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/model.h"
 
 #include <stdio.h>

@@ -15,6 +15,7 @@
  *
  * Ownership: struct model is the caller's between init and fini.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_MODEL_H
 #define COUNTD_TESTS_LIB_MODEL_H
 

@@ -1,4 +1,5 @@
 /* tests/lib/pagekind.c - see pagekind.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/pagekind.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
 /* tests/lib/pagekind.h - what a page of LMDB's is for, in the files of a
  * specimen.  Knows what common/store/lmdb/pages_layout.h knows, for tests. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_PAGEKIND_H
 #define COUNTD_TESTS_LIB_PAGEKIND_H
 

@@ -1,4 +1,5 @@
 /* tests/lib/powercut.c - see powercut.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/powercut.h"
 
 #include <errno.h>

@@ -9,6 +9,7 @@
  *
  * Ownership: struct powercut is the caller's.  A failure fails the test.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_POWERCUT_H
 #define COUNTD_TESTS_LIB_POWERCUT_H
 

@@ -1,4 +1,5 @@
 /* tests/lib/quota_oracle.c - see quota_oracle.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include "tests/lib/quota_oracle.h"

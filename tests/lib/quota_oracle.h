@@ -6,6 +6,7 @@
  * Some requests have a key and are sent again until they are answered; others
  * are given up when their connection ends.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_QUOTA_ORACLE_H
 #define COUNTD_TESTS_LIB_QUOTA_ORACLE_H
 

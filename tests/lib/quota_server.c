@@ -1,4 +1,5 @@
 /* tests/lib/quota_server.c - see quota_server.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include "tests/lib/quota_server.h"

@@ -8,6 +8,7 @@
  *     ...
  *     fixture_stop(r);
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_QUOTA_SERVER_H
 #define COUNTD_TESTS_LIB_QUOTA_SERVER_H
 

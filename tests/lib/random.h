@@ -1,5 +1,6 @@
 /* tests/lib/random.h - repeatable random numbers (splitmix64), and the seed of
  * a test. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_RANDOM_H
 #define COUNTD_TESTS_LIB_RANDOM_H
 

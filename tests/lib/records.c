@@ -1,4 +1,5 @@
 /* tests/lib/records.c - see records.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/records.h"
 
 #include <string.h>

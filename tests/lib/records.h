@@ -3,6 +3,7 @@
  * Opens the logs for itself: the caller must be their owner or root, and no
  * daemon may write to them meanwhile.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_RECORDS_H
 #define COUNTD_TESTS_LIB_RECORDS_H
 

@@ -1,4 +1,5 @@
 /* tests/lib/serve_fixture.c - see serve_fixture.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/serve_fixture.h"
 
 #include "tests/lib/test.h"

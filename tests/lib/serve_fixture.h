@@ -15,6 +15,7 @@
  *
  * Logs are small and handed on after an hour: by flush or SIGUSR2.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_SERVE_FIXTURE_H
 #define COUNTD_TESTS_LIB_SERVE_FIXTURE_H
 

@@ -1,4 +1,5 @@
 /* tests/lib/service.c - see service.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/service.h"
 
 #include <stdio.h>

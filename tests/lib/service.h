@@ -11,6 +11,7 @@
  *         expect_text(FLEET_RUN(f, "flush"), 0, "");
  *         assert_int_equal(service_count(f, "words", "the"), 3);
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_SERVICE_H
 #define COUNTD_TESTS_LIB_SERVICE_H
 

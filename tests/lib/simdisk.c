@@ -1,4 +1,5 @@
 /* tests/lib/simdisk.c - see simdisk.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/simdisk.h"
 
 #include <errno.h>

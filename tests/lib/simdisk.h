@@ -9,6 +9,7 @@
  *
  * Everything is static: one disk at a time, one thread.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_SIMDISK_H
 #define COUNTD_TESTS_LIB_SIMDISK_H
 

@@ -1,4 +1,5 @@
 /* tests/lib/specimen.c - see specimen.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/specimen.h"
 
 #include <errno.h>

@@ -11,6 +11,7 @@
  * When all is merged each count is one that is known.  A failure to make it
  * fails the test.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_SPECIMEN_H
 #define COUNTD_TESTS_LIB_SPECIMEN_H
 

@@ -1,4 +1,5 @@
 /* tests/lib/store_faults.c - see store_faults.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/store_faults.h"
 
 #include <assert.h>

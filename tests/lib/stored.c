@@ -1,4 +1,5 @@
 /* tests/lib/stored.c - see stored.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/stored.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* tests/lib/stored.h - what tests put into a store and find in it, whatever
  * its engine.  Names and keys are texts.  Errors: as common/store/store.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_STORED_H
 #define COUNTD_TESTS_LIB_STORED_H
 

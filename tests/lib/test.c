@@ -1,4 +1,5 @@
 /* tests/lib/test.c - see test.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

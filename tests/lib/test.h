@@ -15,6 +15,7 @@
  *
  * An argument filters by name: test_log 'a_claim_*'.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_TEST_H
 #define COUNTD_TESTS_LIB_TEST_H
 

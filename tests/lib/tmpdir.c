@@ -1,4 +1,5 @@
 /* tests/lib/tmpdir.c - see tmpdir.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/tmpdir.h"
 
 #include <dirent.h>

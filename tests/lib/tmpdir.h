@@ -2,6 +2,7 @@
  *
  * Made 0700 under $TMPDIR, or /tmp.  A failure to make it fails the test.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_TMPDIR_H
 #define COUNTD_TESTS_LIB_TMPDIR_H
 

@@ -1,4 +1,5 @@
 /* tests/lib/traffic.c - see traffic.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/traffic.h"
 
 #include <errno.h>

@@ -11,6 +11,7 @@
  * they stay in doubt for ever (none is sent again), and the next turn
  * connects anew.  A wrong byte in an answer fails the test.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_TRAFFIC_H
 #define COUNTD_TESTS_LIB_TRAFFIC_H
 

@@ -1,4 +1,5 @@
 /* tests/lib/transcript.c - see transcript.h.  Read from the end. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/transcript.h"
 
 #include <ctype.h>

@@ -35,6 +35,7 @@
  * With TRANSCRIPT_UPDATE=FILE a whole run leaves the text there as it was
  * heard: for a reader to compare, when messages have changed.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_TRANSCRIPT_H
 #define COUNTD_TESTS_LIB_TRANSCRIPT_H
 

@@ -1,4 +1,5 @@
 /* tests/lib/turns.c - see turns.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/turns.h"
 
 #include "common/base/clock.h"

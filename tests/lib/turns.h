@@ -6,6 +6,7 @@
  *     loop_after_turn(loop, after_turn, ctx);
  *     turns_run(loop);
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_TURNS_H
 #define COUNTD_TESTS_LIB_TURNS_H
 

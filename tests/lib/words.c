@@ -1,4 +1,5 @@
 /* tests/lib/words.c - see words.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/words.h"
 
 #include <stdio.h>

@@ -9,6 +9,7 @@
  * A text that cannot be read, or has more than there is room for, fails the
  * test.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_WORDS_H
 #define COUNTD_TESTS_LIB_WORDS_H
 

@@ -1,4 +1,5 @@
 /* tests/lib/yrmcds.c - see yrmcds.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/yrmcds.h"
 
 #include <poll.h>

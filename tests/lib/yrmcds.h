@@ -3,6 +3,7 @@
  * Its counter protocol listens on a free port of loopback; it is a child that
  * ends with the test.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_YRMCDS_H
 #define COUNTD_TESTS_LIB_YRMCDS_H
 

@@ -1,5 +1,6 @@
 /* tests/unit/answer_fixture.h - a store in a data directory,
  * and what answers requests about it. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_UNIT_ANSWER_FIXTURE_H
 #define COUNTD_TESTS_UNIT_ANSWER_FIXTURE_H
 

@@ -1,5 +1,6 @@
 /* tests/unit/commit_fixture.h - commits to keyspaces that fail or are cut, in
  * place of LMDB's, while store_faults.h applies a batch. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_UNIT_COMMIT_FIXTURE_H
 #define COUNTD_TESTS_UNIT_COMMIT_FIXTURE_H
 

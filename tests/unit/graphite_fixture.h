@@ -1,5 +1,6 @@
 /* tests/unit/graphite_fixture.h - a store, and what looks things up
  * and computes for Grafana on it. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_UNIT_GRAPHITE_FIXTURE_H
 #define COUNTD_TESTS_UNIT_GRAPHITE_FIXTURE_H
 

@@ -3,6 +3,7 @@
  *
  * At the end every slot is read: expect_messages() says how many there must be.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_UNIT_INGEST_FIXTURE_H
 #define COUNTD_TESTS_UNIT_INGEST_FIXTURE_H
 

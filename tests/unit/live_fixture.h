@@ -10,6 +10,7 @@
  * loop until the server has answered; `send_later` leaves that to the next
  * turns.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_UNIT_LIVE_FIXTURE_H
 #define COUNTD_TESTS_UNIT_LIVE_FIXTURE_H
 

@@ -1,6 +1,7 @@
 /* tests/unit/live_requests.h - requests of the peers of live_fixture.h, and the
  * answers that they wait for, byte for byte.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_UNIT_LIVE_REQUESTS_H
 #define COUNTD_TESTS_UNIT_LIVE_REQUESTS_H
 

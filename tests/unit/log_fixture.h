@@ -4,6 +4,7 @@
  * Slots hold increments 1, 2, 3 ... in the order of appending, received at
  * FIRST_MS, FIRST_MS + 1 ..., so that sums tell which of them were counted.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_UNIT_LOG_FIXTURE_H
 #define COUNTD_TESTS_UNIT_LOG_FIXTURE_H
 

@@ -1,5 +1,6 @@
 /* tests/unit/quota_fixture.h - quotas and their journal without a server: what
  * the tests of both share. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_UNIT_QUOTA_FIXTURE_H
 #define COUNTD_TESTS_UNIT_QUOTA_FIXTURE_H
 

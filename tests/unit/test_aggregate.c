@@ -1,6 +1,7 @@
 /* tests/unit/test_aggregate.c - sums of names between flushes.
  *
  *     TEST_SEED */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* tests/unit/test_answer.c - requests in, the bytes of their answers out. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/unit/answer_fixture.h"
 
 #include "common/base/clock.h"

@@ -1,5 +1,6 @@
 /* tests/unit/test_apply.c - what is applied is there exactly once, whatever
  * happens in between. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

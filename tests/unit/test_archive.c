@@ -1,5 +1,6 @@
 /* tests/unit/test_archive.c - the folder of merged logs: what is put there is
  * durable, goes when its time is over, and gives way when the disk is full. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* tests/unit/test_archive_file.c - the file of an archived log has every
  * increment of the log, in order, and nothing is read of a damaged one. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* tests/unit/test_arena.c - records in slabs: what they hold, what they cost,
  * and walks over them. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <string.h>

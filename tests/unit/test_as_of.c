@@ -1,6 +1,7 @@
 /* tests/unit/test_as_of.c - as_of_ms never claims too much, and never goes
  * back.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/unit/answer_fixture.h"
 
 #include <sys/wait.h>

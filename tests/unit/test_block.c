@@ -1,5 +1,6 @@
 /* tests/unit/test_block.c - the block codec: what goes in comes out, and
  * nothing else is accepted. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

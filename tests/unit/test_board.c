@@ -1,5 +1,6 @@
 /* tests/unit/test_board.c - boards: what is refused, the contract of reading
  * before updating, masters that come and go. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/board/board_internal.h"
 
 #include <errno.h>

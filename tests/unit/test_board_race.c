@@ -1,4 +1,5 @@
 /* tests/unit/test_board_race.c - many processes and threads on one board. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/board/countd_board.h"
 
 #include <errno.h>

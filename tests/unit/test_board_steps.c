@@ -4,6 +4,7 @@
  *
  * The sources are built into this test with a step before each store, and a
  * look in each read. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 static void step(void);
 static void look_on(void);
 #define BOARD_STEP() step()

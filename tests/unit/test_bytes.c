@@ -1,5 +1,6 @@
 /* tests/unit/test_bytes.c - the order of byte strings, against memcmp() and a
  * byte at a time. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdlib.h>

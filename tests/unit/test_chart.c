@@ -1,4 +1,5 @@
 /* tests/unit/test_chart.c - bars and sparklines, as they are drawn. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <string.h>

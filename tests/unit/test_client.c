@@ -3,6 +3,7 @@
  *
  * The server is a thread of this test: `serve` is called for each connection
  * in turn and does by hand what the case is about. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

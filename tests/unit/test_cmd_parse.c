@@ -1,5 +1,6 @@
 /* tests/unit/test_cmd_parse.c - options of every command of countd: one that a
  * command cannot follow is refused before anything is done. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

@@ -4,6 +4,7 @@
  *
  * The calls LMDB makes are seen here because this program defines them: a
  * shared library takes pwrite from the program when that has one. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

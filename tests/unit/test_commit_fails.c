@@ -1,5 +1,6 @@
 /* tests/unit/test_commit_fails.c - LMDB cannot write a meta page: what it then
  * leaves in the file is not taken for damage. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* tests/unit/test_config.c - settings from files, -o and command lines. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

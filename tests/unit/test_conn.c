@@ -1,5 +1,6 @@
 /* tests/unit/test_conn.c - the connection server, through the protocol of
  * tests/lib/echo.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

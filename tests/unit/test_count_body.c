@@ -1,4 +1,5 @@
 /* tests/unit/test_count_body.c - bodies of POST /v1/count, and their gzip. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

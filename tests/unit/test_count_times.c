@@ -1,5 +1,6 @@
 /* tests/unit/test_count_times.c - readable_ms of POST /v1/count: of a time at
  * which the increments are in the log's file. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/unit/ingest_fixture.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
 /* tests/unit/test_crc.c - crc_of() beside zlib's crc32. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/base/crc.h"
 
 #include <zlib.h>

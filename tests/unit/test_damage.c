@@ -1,5 +1,6 @@
 /* tests/unit/test_damage.c - damage that is more than a flipped bit
  * (tests/unit/test_flips.c) is refused, and no process stops. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* tests/unit/test_datadir.c - the data directory: made, checked, refused; its
  * one writer. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/unit/log_fixture.h"
 
 #include <signal.h>

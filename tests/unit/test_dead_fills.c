@@ -1,4 +1,5 @@
 /* tests/unit/test_dead_fills.c - which fills can never be merged again. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* tests/unit/test_decimal.c - decimal numbers are read and divided exactly.
  *
  *     TEST_SEED */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

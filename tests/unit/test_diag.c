@@ -1,4 +1,5 @@
 /* tests/unit/test_diag.c - messages on stderr, one line each. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* tests/unit/test_dirstream.c - the names in a folder. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

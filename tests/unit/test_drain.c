@@ -1,5 +1,6 @@
 /* tests/unit/test_drain.c - what is held is applied when its keyspace can take
  * it: in order, exactly once, and without taking the time of logs that wait. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/unit/commit_fixture.h"
 
 #include <sys/wait.h>

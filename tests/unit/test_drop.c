@@ -1,5 +1,6 @@
 /* tests/unit/test_drop.c - what is taken away: dropped keyspaces, deleted keys,
  * the files of empty keyspaces.  Logs that were in stay in. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

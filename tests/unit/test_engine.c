@@ -1,5 +1,6 @@
 /* tests/unit/test_engine.c - the engine is not begun on an LMDB whose files
  * countd cannot read. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

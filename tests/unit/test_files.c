@@ -1,4 +1,5 @@
 /* tests/unit/test_files.c - who has a file. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <fcntl.h>

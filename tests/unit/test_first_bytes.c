@@ -1,4 +1,5 @@
 /* tests/unit/test_first_bytes.c - which first bytes are a browser's. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

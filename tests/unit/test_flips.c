@@ -8,6 +8,7 @@
  * (TEST_SEED repeats them).  All of it in this process, in children that are
  * forked for a run of bits and tell by which of them they died.  The logs' own
  * rules are in test_flips_log. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

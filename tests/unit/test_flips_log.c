@@ -4,6 +4,7 @@
  * Every used bit of both headers and every bit of two slots, for a log that is
  * sealed, one whose owner died in this boot or before a power loss, and one
  * that is empty.  Directories are made in memory: these tests sync often. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/unit/log_fixture.h"
 
 #include "common/log/log_recover.h"

@@ -2,6 +2,7 @@
  *
  * log_read() is a stand-in here: it reads a log that is an array, and fails
  * when told to. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/slot.h"
 #include "tests/lib/test.h"
 

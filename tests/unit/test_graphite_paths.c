@@ -1,5 +1,6 @@
 /* tests/unit/test_graphite_paths.c - targets, paths, their search, and times.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* tests/unit/test_graphite_render.c - points of Grafana's targets, and what
  * functions compute of them. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* tests/unit/test_group_commit.c - when answers may leave: a commit of a file
  * that only counts, with a real I/O thread, and the protocol of
  * tests/lib/echo.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

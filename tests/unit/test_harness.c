@@ -1,4 +1,5 @@
 /* tests/unit/test_harness.c - what the other tests rely on. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

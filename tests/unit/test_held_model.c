@@ -7,6 +7,7 @@
  * gives its turn back, and the test chooses who goes on, who is killed there,
  * which log is filled and what falls sick.  So a seed repeats a run.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/unit/commit_fixture.h"
 
 #include <signal.h>

@@ -1,5 +1,6 @@
 /* tests/unit/test_history_requests.c - requests about the past in, the bytes of
  * their answers out. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/unit/answer_fixture.h"
 
 #define NOW  ((uint32_t)1440 * 20000 + 600) /* a day's 10:00, in minutes */

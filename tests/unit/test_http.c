@@ -1,6 +1,7 @@
 /* tests/unit/test_http.c - HTTP at a listener, through the fixture of
  * tests/lib/echo.h: a table of dialogues, each in one piece and split at every
  * byte. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

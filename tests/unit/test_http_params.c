@@ -1,5 +1,6 @@
 /* tests/unit/test_http_params.c - queries of GET /v1/COMMAND: what is read, why
  * one is refused, and the links that ask again. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

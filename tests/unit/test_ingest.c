@@ -1,5 +1,6 @@
 /* tests/unit/test_ingest.c - bytes of a connection into slots, and replies;
  * over socket pairs, real logs and real I/O threads. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/unit/ingest_fixture.h"
 
 #include <string.h>

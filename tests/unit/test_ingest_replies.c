@@ -1,5 +1,6 @@
 /* tests/unit/test_ingest_replies.c - when increments are acknowledged: behind
  * which sync, who makes it, and not when it fails. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/unit/ingest_fixture.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* tests/unit/test_ingest_stop.c - increments at the limits (connections, empty
  * logs), and a stop that loses none. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/base/bytes.h"
 #include "tests/unit/ingest_fixture.h"
 

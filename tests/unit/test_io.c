@@ -1,4 +1,5 @@
 /* tests/unit/test_io.c - jobs go to the thread and come back. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* tests/unit/test_json.c - JSON read token by token, and written. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* tests/unit/test_keyspace.c - keyspaces in LMDB files: counts in order, names,
  * limits, copies, and files that are not ours. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* tests/unit/test_keyspace_history.c - history in keyspace files, compared with
  * a plain table; what check finds; off and on; del
  * and drop. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -2,6 +2,7 @@
  * that knows every increment.
  *
  *     TEST_SEED */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* tests/unit/test_likeness.c - which word is meant by a mistyped one. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
 /* tests/unit/test_lines.c - lines of plain and gzip input, however it comes
  * in pieces. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

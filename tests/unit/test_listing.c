@@ -1,5 +1,6 @@
 /* tests/unit/test_listing.c - the list of keyspaces: whole and in order in
  * pieces of any size, and with few looks at the disk. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* tests/unit/test_live.c - live objects: against a model, at their limits, and
  * when memory runs out. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* tests/unit/test_live_ends.c - counters and semaphores: what ends. Connections
  * and with them what they hold, windows, objects that nobody uses. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/unit/live_requests.h"
 
 /* ---- ends -------------------------------------------------------------- */

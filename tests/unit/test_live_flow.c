@@ -1,5 +1,6 @@
 /* tests/unit/test_live_flow.c - counters and semaphores: peers that do not
  * read, and answers of any length (Dump). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/unit/live_requests.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
 /* tests/unit/test_live_limits.c - counters and semaphores where places, memory
  * or a call of a socket fail. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/unit/live_requests.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* tests/unit/test_live_server.c - the counter and semaphore protocols over
  * socket pairs and loopback connections, with a real loop and real objects: the
  * stream of requests, and the dialogues. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/unit/live_requests.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
 /* tests/unit/test_local.c - sockets in a directory: made, taken over, reached
  * by paths of any length, and by libcountd. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* tests/unit/test_log.c - one commit log: names, header bytes, the round from
  * empty to full and back, and the golden file.  What happens when somebody
  * dies is in test_log_recover.c. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/inspect.h"
 #include "common/log/log_recover.h"
 #include "tests/unit/log_fixture.h"

@@ -1,6 +1,7 @@
 /* tests/unit/test_log_race.c - many processes that create, recover and open the
  * same commit logs at once.  tests/crash/test_race has those that fill and
  * merge them. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/unit/log_fixture.h"
 
 #include <signal.h>

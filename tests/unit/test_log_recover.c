@@ -3,6 +3,7 @@
  *
  * Directories are made in memory where there is one: these tests sync some
  * ten thousand times, and what they look at is not what the disk keeps. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/inspect.h"
 #include "common/log/log_recover.h"
 #include "tests/unit/log_fixture.h"

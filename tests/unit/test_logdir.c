@@ -1,5 +1,6 @@
 /* tests/unit/test_logdir.c - the directory of logs: scan, recovery, choosing,
  * creating, and how far the merge is behind. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/pending.h"
 #include "tests/unit/log_fixture.h"
 

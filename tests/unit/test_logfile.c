@@ -1,4 +1,5 @@
 /* tests/unit/test_logfile.c - looking at commit logs that belong to others. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/log_recover.h"
 #include "tests/unit/log_fixture.h"
 

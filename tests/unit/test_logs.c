@@ -1,5 +1,6 @@
 /* tests/unit/test_logs.c - rotation, syncs and the spare; real logs and real
  * I/O threads. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* tests/unit/test_loop.c - descriptors, deadlines and signals of the loop. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* tests/unit/test_manual.c - the man pages say what the code does, and nothing
  * else: settings, flags, defaults, limits, ops and exit codes, both ways. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdarg.h>

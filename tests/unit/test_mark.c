@@ -1,5 +1,6 @@
 /* tests/unit/test_mark.c - common/log/mark.h: the marks of requests with an
  * Idempotency-Key in a log, and what recovery does with them. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/unit/log_fixture.h"
 
 #include "common/log/archive.h"

@@ -1,5 +1,6 @@
 /* tests/unit/test_merge.c - real logs merged into a store, with
  * data/held beside it. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/unit/commit_fixture.h"
 
 #include <sys/file.h>

@@ -1,6 +1,7 @@
 /* tests/unit/test_merge_lanes.c - a merge of many keyspaces by several threads
  * (store_lane, worker/parallel.h) does what one thread does: each record counts
  * once, sick keyspaces are held, logs that do not agree are merged apart. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/unit/worker_fixture.h"
 
 #include "common/store/lmdb/lmdb_store.h"

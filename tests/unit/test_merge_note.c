@@ -1,5 +1,6 @@
 /* tests/unit/test_merge_note.c - an older keyspace/ is seen, and a sound
  * directory is never taken for one, whatever call fails or is the last. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

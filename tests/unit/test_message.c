@@ -1,4 +1,5 @@
 /* tests/unit/test_message.c - messages and slots. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/slot.h"
 #include "tests/lib/test.h"
 

@@ -1,4 +1,5 @@
 /* tests/unit/test_name.c - names as text and as file names. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

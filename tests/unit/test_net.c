@@ -1,4 +1,5 @@
 /* tests/unit/test_net.c - addresses, listening, networks. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* tests/unit/test_node.c - the child that has a row is found whatever the
  * children's sizes are, though the search begins where equal ones would be. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include "common/store/tree/node.h"

@@ -1,5 +1,6 @@
 /* tests/unit/test_notify.c - the service manager is told once, if there is
  * one. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* tests/unit/test_pages.c - LMDB's files, looked at without LMDB. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

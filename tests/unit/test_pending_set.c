@@ -1,5 +1,6 @@
 /* tests/unit/test_pending_set.c - waiting for the logs of now, whatever the
  * clock says meanwhile. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* tests/unit/test_pool.c - bytes that wait in the chunks of a pool. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <string.h>

@@ -1,6 +1,7 @@
 /* tests/unit/test_privilege.c - what a change of user leaves, and its errors.
  *
  * Each case is a child process, as there is no way back. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <grp.h>

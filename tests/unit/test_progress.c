@@ -1,4 +1,5 @@
 /* tests/unit/test_progress.c - the progress bar, on a terminal of its own. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <fcntl.h>

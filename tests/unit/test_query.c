@@ -1,4 +1,5 @@
 /* tests/unit/test_query.c - requests and replies as bytes. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

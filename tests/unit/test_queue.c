@@ -1,5 +1,6 @@
 /* tests/unit/test_queue.c - a durable queue on a real disk: what its calls say,
  * and four processes that put and remove until they are killed. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

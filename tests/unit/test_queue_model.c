@@ -7,6 +7,7 @@
  * After damage it may lack records, but must say so, and none may be wrong.
  * A seed repeats a trial: TEST_SEED=N; TEST_RUNS=N trials of each kind.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

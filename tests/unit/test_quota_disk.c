@@ -1,5 +1,6 @@
 /* tests/unit/test_quota_disk.c - quotas over a disk that fails: what was
  * answered holds, what was refused does not count, and it goes on by itself. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

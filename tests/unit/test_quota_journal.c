@@ -1,6 +1,7 @@
 /* tests/unit/test_quota_journal.c - the journal of quotas after a crash, a
  * failed disk, and with a bit that has flipped: what is read is what was
  * promised, or it is reported that it is not. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/unit/quota_fixture.h"
 
 #include "common/base/crc.h"

@@ -1,5 +1,6 @@
 /* tests/unit/test_quota_service.c - what quotas answer over HTTP, their keys,
  * and the export. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* tests/unit/test_quotas.c - what quotas answer, and that a replay of their
  * journal answers the same. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/unit/quota_fixture.h"
 
 static void

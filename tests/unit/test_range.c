@@ -3,6 +3,7 @@
  *
  * The server runs in a thread of this test, over a real store; what it holds
  * is asked for through a pipe that its loop watches. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/unit/answer_fixture.h"
 
 #include <arpa/inet.h>

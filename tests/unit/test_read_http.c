@@ -1,5 +1,6 @@
 /* tests/unit/test_read_http.c - connections of countd-read's HTTP port, above
  * all while answers are made in steps. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/unit/answer_fixture.h"
 
 #include <sys/socket.h>

@@ -1,4 +1,5 @@
 /* tests/unit/test_read_pack.c - texts packed by gzip, in steps. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include "common/wire/gunzip.h"

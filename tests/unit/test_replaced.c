@@ -1,4 +1,5 @@
 /* tests/unit/test_replaced.c - files that are replaced while they are open. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

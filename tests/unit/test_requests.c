@@ -1,5 +1,6 @@
 /* tests/unit/test_requests.c - common/journal/requests.h and idempotency.h:
  * which requests are known, for how long, and by whom they were stored. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* tests/unit/test_resp.c - requests of Redis clients are read wherever they are
  * cut, and answers are written exactly. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

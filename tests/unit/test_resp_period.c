@@ -1,4 +1,5 @@
 /* tests/unit/test_resp_period.c - the times that the end of a name means. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <string.h>

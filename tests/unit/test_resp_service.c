@@ -1,6 +1,7 @@
 /* tests/unit/test_resp_service.c - connections of the RESP port in one process:
  * what happens between countd-read and a countd-write that the test plays, and
  * in which turns of the loop long work is done. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/unit/answer_fixture.h"
 
 #include <sys/socket.h>

@@ -1,5 +1,6 @@
 /* tests/unit/test_runs.c - the history room on a kv in memory: blocks, and
  * random lives against a plain table. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

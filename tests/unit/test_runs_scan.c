@@ -1,6 +1,7 @@
 /* tests/unit/test_runs_scan.c - all keys of a span, of runs that have many
  * blocks, most of which a scan for the largest passes over; and how many runs a
  * day that is not over has. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

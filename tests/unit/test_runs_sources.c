@@ -1,6 +1,7 @@
 /* tests/unit/test_runs_sources.c - several runs read as one, against a table:
  * keys that begin alike, that differ behind much that they share, and of the
  * bytes that are least and greatest. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/base/bytes.h"
 #include "tests/lib/test.h"
 

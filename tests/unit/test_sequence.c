@@ -1,5 +1,6 @@
 /* tests/unit/test_sequence.c - sequence numbers through HTTP, in one process:
  * what crashes, clocks, disks and damage do to them. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

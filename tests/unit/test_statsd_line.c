@@ -1,4 +1,5 @@
 /* tests/unit/test_statsd_line.c - what a StatsD or a Graphite line counts. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

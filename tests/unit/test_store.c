@@ -1,5 +1,6 @@
 /* tests/unit/test_store.c - what every engine of common/store/store.h promises.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* tests/unit/test_table.c - the index: what is in it is found while it grows
  * and shrinks, in small steps and bounded memory. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

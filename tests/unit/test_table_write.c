@@ -1,4 +1,5 @@
 /* tests/unit/test_table_write.c - rows and facts as JSON, TSV and CSV. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
 /* tests/unit/test_tiers.c - the settings history and history.NAME. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

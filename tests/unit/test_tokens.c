@@ -1,4 +1,5 @@
 /* tests/unit/test_tokens.c - the file of http.tokens. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* tests/unit/test_tree.c - a tree of rows in memory against a sorted array:
  * random edits, all sizes of keys and batches, growing, shrinking; then damage
  * and calls that fail. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <errno.h>

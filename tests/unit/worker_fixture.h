@@ -3,6 +3,7 @@
  *
  * Every full log of full_log() has the same records, so that after any number
  * of fills, merged in any way, each count is a multiple: assert_counts(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_UNIT_WORKER_FIXTURE_H
 #define COUNTD_TESTS_UNIT_WORKER_FIXTURE_H
 

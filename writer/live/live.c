@@ -1,6 +1,7 @@
 /* writer/live/live.c - live objects: counters and semaphores in memory.
  *
  * Entry points: live_clock(), live_get(), live_who(), live_acquire(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/live/live.h"
 
 #include <assert.h>

@@ -24,6 +24,7 @@
  *
  * Ownership: the caller's, between init and fini.  One thread.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_LIVE_LIVE_H
 #define COUNTD_WRITER_LIVE_LIVE_H
 

@@ -6,6 +6,7 @@
  * them has a holding, which is in the holder's list of holdings and found by
  * object and holder.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_LIVE_LIVE_OBJECT_H
 #define COUNTD_WRITER_LIVE_LIVE_OBJECT_H
 

@@ -1,6 +1,7 @@
 /* writer/live/live_protocol.c - see live_protocol.h:
  * live_protocol_need(), live_protocol_do(), live_protocol_do_one(),
  * live_protocol_dump(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/live/live_protocol.h"
 
 #include <assert.h>

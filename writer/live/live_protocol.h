@@ -12,6 +12,7 @@
  * Nothing here knows of sockets: the server is asked for its objects, its
  * figures and the number of its connections.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_LIVE_LIVE_PROTOCOL_H
 #define COUNTD_WRITER_LIVE_LIVE_PROTOCOL_H
 

@@ -1,5 +1,6 @@
 /* writer/live/live_server.c - see live_server.h: live_server_peer(),
  * live_server_turn(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/live/live_server.h"
 
 #include <assert.h>

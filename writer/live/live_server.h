@@ -12,6 +12,7 @@
  * Ownership: the caller's, between init and fini.  The loop's thread.
  * Errors: 0 or a negative errno.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_LIVE_LIVE_SERVER_H
 #define COUNTD_WRITER_LIVE_LIVE_SERVER_H
 

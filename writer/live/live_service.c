@@ -1,5 +1,6 @@
 /* writer/live/live_service.c - see live_service.h: live_service_turn(),
  * live_service_print(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/live/live_service.h"
 
 #include "common/base/diag.h"

@@ -4,6 +4,7 @@
  * Ownership: the caller's, between open and close.  The loop's thread.
  * Errors: 0 or a negative errno; text goes to diag.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_LIVE_LIVE_SERVICE_H
 #define COUNTD_WRITER_LIVE_LIVE_SERVICE_H
 

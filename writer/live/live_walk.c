@@ -1,4 +1,5 @@
 /* writer/live/live_walk.c - all objects, a few at a time: see live.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/live/live.h"
 
 #include <assert.h>

@@ -4,6 +4,7 @@
  * the stream, and each step after it does nothing: it is checked once at the
  * end.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/quota/checkpoint.h"
 
 #include <errno.h>

@@ -15,6 +15,7 @@
  *
  * Errors: 0 or a negative errno.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_QUOTA_CHECKPOINT_H
 #define COUNTD_WRITER_QUOTA_CHECKPOINT_H
 

@@ -1,4 +1,5 @@
 /* writer/quota/journal.c - see journal.h.  The start is in journal_replay.c. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/quota/journal.h"
 
 #include <assert.h>

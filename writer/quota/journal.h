@@ -21,6 +21,7 @@
  * Ownership: the caller's, between open and close.  One thread at a time,
  * except that the sync runs in the I/O thread while records are put. Errors: 0
  * or a negative errno; text goes to diag. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_QUOTA_JOURNAL_H
 #define COUNTD_WRITER_QUOTA_JOURNAL_H
 

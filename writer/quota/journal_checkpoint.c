@@ -1,5 +1,6 @@
 /* writer/quota/journal_checkpoint.c - a journal begins anew with a checkpoint;
  * see journal.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/quota/journal.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* writer/quota/journal_note.c - see journal_note.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/quota/journal_note.h"
 
 #include <errno.h>

@@ -25,6 +25,7 @@
  *
  * Ownership: the caller's, between open and close. Any thread, one at a time.
  * Errors: 0 or a negative errno; text goes to diag. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_QUOTA_JOURNAL_NOTE_H
 #define COUNTD_WRITER_QUOTA_JOURNAL_NOTE_H
 

@@ -1,5 +1,6 @@
 /* writer/quota/journal_numbers.c - see journal_numbers.h.  Number n is in the
  * file at byte (n - 1) * sizeof(struct number). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/quota/journal_numbers.h"
 
 #include <assert.h>

@@ -9,6 +9,7 @@
  * but for journal_numbers_read(), which may run beside the others.
  * Errors: 0 or a negative errno.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_QUOTA_JOURNAL_NUMBERS_H
 #define COUNTD_WRITER_QUOTA_JOURNAL_NUMBERS_H
 

@@ -1,4 +1,5 @@
 /* writer/quota/journal_record.c - see journal_record.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/quota/journal_record.h"
 
 #include <assert.h>

@@ -47,6 +47,7 @@
  * durable.
  *
  * Pure. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_QUOTA_JOURNAL_RECORD_H
 #define COUNTD_WRITER_QUOTA_JOURNAL_RECORD_H
 

@@ -11,6 +11,7 @@
  * The last group is written and synced once more, because it may be in memory
  * only: the process before may have ended, or a sync may have failed.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/quota/journal.h"
 
 #include <errno.h>

@@ -3,6 +3,7 @@
  *
  * Entry points: quota_send(), quota_send_form(),
  * quota_wait_until_durable(), quota_change_asked(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/quota/quota_service.h"
 
 #include <assert.h>

@@ -1,5 +1,6 @@
 /* writer/quota/quota_export.c - see quota_export.h: quota_export_want(),
  * quota_export_turn(), quota_export_stop(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/quota/quota_export.h"
 
 #include <assert.h>

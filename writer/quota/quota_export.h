@@ -13,6 +13,7 @@
  * Ownership: the caller's, between init and fini; the numbers are borrowed from
  * quota_export_turn() until quota_export_stop().
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_QUOTA_QUOTA_EXPORT_H
 #define COUNTD_WRITER_QUOTA_QUOTA_EXPORT_H
 

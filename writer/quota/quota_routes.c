@@ -15,6 +15,7 @@
  * 0 is a refusal, -1 a number that is none, or one that would not fit.
  *
  * Entry points: quota_answer_max(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/quota/quota_service.h"
 
 #include <assert.h>

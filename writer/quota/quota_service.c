@@ -1,5 +1,6 @@
 /* writer/quota/quota_service.c - see quota_service.h: quota_can_change(),
  * quota_wait(), quota_turn(), quota_print(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/quota/quota_service.h"
 
 #include <assert.h>

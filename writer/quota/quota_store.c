@@ -1,4 +1,5 @@
 /* writer/quota/quota_store.c - see quota_store.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/quota/quota_store.h"
 
 #include <errno.h>

@@ -4,6 +4,7 @@
  * Ownership: the caller's, until quota_store_free().  Any thread, one at a
  * time. Errors: 0 or a negative errno; text goes to diag.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_QUOTA_QUOTA_STORE_H
 #define COUNTD_WRITER_QUOTA_QUOTA_STORE_H
 

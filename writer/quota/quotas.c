@@ -1,5 +1,6 @@
 /* writer/quota/quotas.c - see quotas.h: quota_name_is_good(), quotas_find(),
  * quotas_decide(), quotas_add(), quotas_make(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/quota/quotas.h"
 
 #include <assert.h>

@@ -24,6 +24,7 @@
  * Memory: 4 KiB a quota, and that of idempotency.h.
  * Errors: 0 or a negative errno.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_QUOTA_QUOTAS_H
 #define COUNTD_WRITER_QUOTA_QUOTAS_H
 

@@ -1,5 +1,6 @@
 /* writer/statsd/aggregate.c - see aggregate.h: aggregate_name_size(),
  * aggregate_add(), aggregate_take(), aggregate_age(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/statsd/aggregate.h"
 
 #include <assert.h>

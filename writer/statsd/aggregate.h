@@ -18,6 +18,7 @@
  *
  * Ownership: the caller's, between init and fini; all memory is mapped in
  * init.  One thread.  Errors: 0 or a negative errno. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_STATSD_AGGREGATE_H
 #define COUNTD_WRITER_STATSD_AGGREGATE_H
 

@@ -3,6 +3,7 @@
  *     statsd_turn()  receive for a while, or go on with a flush
  *     flush_some()   names, then counts about them, then end_flush()
  *     statsd_stop()  drain, a last flush, done */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/statsd/statsd.h"
 
 #include <errno.h>

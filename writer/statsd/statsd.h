@@ -19,6 +19,7 @@
  *
  * Ownership: the caller's, from statsd_open() until statsd_close().  The
  * loop's thread.  Errors: 0 or a negative errno, reported through diag. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_STATSD_H
 #define COUNTD_WRITER_STATSD_H
 

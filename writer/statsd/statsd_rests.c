@@ -9,6 +9,7 @@
  * removed where there are no rests.  One that is empty at a start is of a writer
  * that was killed: each name may be less than one away once more, and offsets
  * keep that right on average (aggregate.h). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/statsd/statsd.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* writer/statsd/statsd_self.c - counts about lines, as increments
  * in the keyspaces countd.statsd and countd.graphite; see statsd.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/statsd/statsd.h"
 
 #include <string.h>

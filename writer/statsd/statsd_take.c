@@ -3,6 +3,7 @@
  *     take_lines()            a TCP connection's bytes
  *     statsd_take_datagram()  a datagram's lines
  *     statsd_take_line()      one line: parse, name, add to the sums */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/statsd/statsd.h"
 
 #include <errno.h>

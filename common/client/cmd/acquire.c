@@ -10,6 +10,7 @@
  * command whose parent was killed still holds it.  This process therefore
  * neither releases nor shuts the connection down: it closes its copy.  With
  * --close the command gets no copy, and this process releases. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,7 @@
 /* common/client/cmd/archived.c - see cmd_data.h: archived_add() collects files
  * and reads their headers, archived_sort() orders them, archived_open() opens
  * one. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/cmd/cmd_data.h"
 
 #include <errno.h>

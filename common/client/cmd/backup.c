@@ -14,6 +14,7 @@
  * leaves a directory that every program refuses.
  *
  * Read from the end: cmd_backup(), run_backup(), copy_all(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

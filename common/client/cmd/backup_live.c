@@ -2,6 +2,7 @@
  *
  * Entry points, read from the end: backup_live(), copy_quotas(),
  * copy_requests(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/cmd/cmd_data.h"
 
 #include <errno.h>

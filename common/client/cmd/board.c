@@ -1,5 +1,6 @@
 /* common/client/cmd/board.c - countd board: shows boards.  Read from the end:
  * cmd_board(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>

@@ -4,6 +4,7 @@
  * Keyspaces are read before logs: epochs only grow, so in a sound directory a
  * mark that was read before a header is never above it, even while daemons
  * run.  Read from the end: cmd_check(), run_check(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <inttypes.h>
 #include <search.h>

@@ -9,6 +9,7 @@
  *     0    done                100  misuse or bad settings
  *     1    a negative answer   111  the system failed
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_CLIENT_CMD_CMD_H
 #define COUNTD_COMMON_CLIENT_CMD_CMD_H
 

@@ -1,6 +1,7 @@
 /* common/client/cmd/cmd_connect.c - connections to the daemons; see cmd.h.
  * cmd_find_place() decides between socket and port by the rule at struct
  * cmd_place, cmd_connect() connects. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/cmd/cmd.h"
 
 #include <inttypes.h>

@@ -1,6 +1,7 @@
 /* common/client/cmd/cmd_data.h - what the commands share that work in a data
  * directory.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_CLIENT_CMD_CMD_DATA_H
 #define COUNTD_COMMON_CLIENT_CMD_CMD_DATA_H
 

@@ -1,6 +1,7 @@
 /* common/client/cmd/cmd_failure.c - see cmd.h: errors of commands.  What an
  * error of libcountd means for a command cmd_peer_failed() finds in the table.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>

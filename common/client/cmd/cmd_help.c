@@ -1,6 +1,7 @@
 /* common/client/cmd/cmd_help.c - see cmd.h: what the table of commands says to
  * people and to shells: cmd_help_overview(), cmd_help_print(), and countd
  * completion.  cmd_printed() reports what stdout did not take. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>

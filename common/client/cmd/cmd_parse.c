@@ -1,5 +1,6 @@
 /* common/client/cmd/cmd_parse.c - see cmd.h: cmd_main() parses argv and
  * runs the command. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/cmd/cmd.h"
 
 #include <assert.h>

@@ -1,5 +1,6 @@
 /* common/client/cmd/cmd_table.c - see cmd.h: the table of all commands,
  * one row each; cmd_main() in cmd_parse.c searches it. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/cmd/cmd.h"
 
 /* Letters of cmd_common_options: of commands that ask the daemons, and of those

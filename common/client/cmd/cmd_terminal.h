@@ -2,6 +2,7 @@
  * from one: progress, charts, whole pages, signals, the lines of a file, and
  * the children of countd serve.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_CLIENT_CMD_CMD_TERMINAL_H
 #define COUNTD_COMMON_CLIENT_CMD_CMD_TERMINAL_H
 

@@ -1,5 +1,6 @@
 /* common/client/cmd/cmd_value.c - see cmd.h: names, numbers and durations of a
  * command line. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -45,6 +45,7 @@
  *
  * Read from the end: cmd_del(), cmd_drop(), drop_all().
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

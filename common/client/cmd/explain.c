@@ -13,6 +13,7 @@
  *
  * Read from the end: cmd_explain(), explain_count().
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,6 +4,7 @@
  * Rows come in pages, each of its own moment, largest first.  When the totals
  * of a keyspace are others at its end than at its beginning, counts changed
  * meanwhile, and that is said. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -5,6 +5,7 @@
  * show what is missing and why; without access the command waits until the
  * writer seals it.  Read from the end: cmd_flush(), run_flush() with access,
  * wait_afar() without. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* common/client/cmd/held.c - countd held: what waits for a keyspace that cannot
  * take it; held drop gives it up. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -4,6 +4,7 @@
  * History consists of whole steps, so a time range is widened to some: -2h at
  * 10:07:12 by minutes begins at 08:07.  Read from the end: cmd_history(),
  * lookup_period_top(), lookup_period_rank(), cmd_distinct(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
 /* common/client/cmd/incr.c - countd incr: one acknowledged increment. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 
 #include "common/base/diag.h"

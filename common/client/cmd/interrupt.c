@@ -1,4 +1,5 @@
 /* common/client/cmd/interrupt.c - see cmd_terminal.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/cmd/cmd_terminal.h"
 
 #include <errno.h>

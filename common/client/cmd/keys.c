@@ -1,5 +1,6 @@
 /* common/client/cmd/keys.c - countd keys: rows in the order of keys; and countd
  * get of several keys.  Read from the end: cmd_keys(), lookup_keys(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/cmd/cmd.h"
 
 #include <assert.h>

@@ -4,6 +4,7 @@
  * Names and keys arrive page by page; totals are requested a page at a time.
  * Size and file are shown only with access to the data directory.  Read from
  * the end: cmd_keyspaces(), run_list(), print_page(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* common/client/cmd/lines.c - see cmd_terminal.h: lines_open(), detect_format()
  * at the first bytes, then lines_next() and lines_fill() in turn. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/cmd/cmd_terminal.h"
 #include "common/wire/increment_line.h"
 

@@ -1,5 +1,6 @@
 /* common/client/cmd/live.c - countd live get, stats, dump, who: show live
  * counters and semaphores.  Read from the end: cmd_live(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

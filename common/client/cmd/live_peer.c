@@ -1,4 +1,5 @@
 /* common/client/cmd/live_peer.c - see cmd.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/cmd/cmd.h"
 
 #include <errno.h>

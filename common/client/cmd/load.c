@@ -6,6 +6,7 @@
  * after a broken connection the command reports up to which line they are
  * acknowledged.  Read from the end: cmd_load(), load_files(), load_file().
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
  *
  * Both only read, and logs may change hands meanwhile.  salvage is in
  * salvage.c.  Read from the end: cmd_log(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -3,6 +3,7 @@
  * log_apply_add() collects increments; log_apply_apply() writes them, one
  * keyspace after the other: its mark of the log shows whether it has them.  If
  * another process merges in between, the mark is read again. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/cmd/cmd_data.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* common/client/cmd/lookup.c - countd get, rank, total, around, top, range; and
  * what commands that query the reader share (struct lookup of cmd.h).  Each
  * section ends with its commands: cmd_total(), then cmd_range(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/cmd/cmd.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* common/client/cmd/main.c - the `countd` command; cmd.h says how it is made.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/base/sigbus.h"
 #include "common/client/cmd/cmd.h"
 

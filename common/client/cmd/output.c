@@ -1,5 +1,6 @@
 /* common/client/cmd/output.c - see cmd.h: output_init(), output_fact() and
  * output_row(), output_rows_end(), output_fini(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/cmd/cmd.h"
 
 #include <assert.h>

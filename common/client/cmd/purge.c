@@ -12,6 +12,7 @@
  * back what this one removed.
  *
  * A log that a daemon owns is waited for, a quarantined one only read. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/cmd/cmd_data.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* common/client/cmd/quota.c - countd quota. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -12,6 +12,7 @@
  * increment.  Nothing of it is applied before all of it has been checked.
  *
  * Read from the end: cmd_replay(), replay_log(), apply_log(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -14,6 +14,7 @@
  * while a request of the log is neither recorded for it nor for another fill,
  * the command takes the writer's lock and has all logs recovered.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

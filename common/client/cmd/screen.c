@@ -1,5 +1,6 @@
 /* common/client/cmd/screen.c - see cmd_terminal.h: screen_open(), then
  * screen_begin(), screen_line() and screen_end() for each frame. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/cmd/cmd_terminal.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* common/client/cmd/seq.c - countd seq: sequence numbers. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

@@ -10,6 +10,7 @@
  * statistics.  A daemon that does not stop within INTERRUPT_MS more than the
  * writer may take to drain is killed; that loses nothing.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>

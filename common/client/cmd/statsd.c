@@ -3,6 +3,7 @@
  *
  * countd-write counts it in the keyspaces countd.statsd and countd.graphite, so
  * they cover all of its runs.  Read from the end: cmd_statsd(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <string.h>
 

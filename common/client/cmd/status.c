@@ -1,4 +1,5 @@
 /* common/client/cmd/status.c - countd status: once, for people and scripts. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 /* common/client/cmd/store_session.c - see cmd_data.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/cmd/cmd_data.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* common/client/cmd/wait_merged.c - see cmd_data.h: wait_logs_open() opens
  * the logs, wait_until() rotates and waits, wait_turn() waits for another
  * process that is writing. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/cmd/cmd_data.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* common/client/cmd/watch.c - countd watch: the daemons, live in a terminal.
  * Read from the end: cmd_watch(), draw_page(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

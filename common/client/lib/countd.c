@@ -1,6 +1,7 @@
 /* common/client/lib/countd.c - libcountd: the handle, from
  * countd_open() to countd_close() and countd_finish().
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/lib/countd.h"
 
 #include <errno.h>

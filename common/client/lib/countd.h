@@ -27,6 +27,7 @@
  *
  * Errors: 0 or a negative errno.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_CLIENT_LIB_COUNTD_H
 #define COUNTD_COMMON_CLIENT_LIB_COUNTD_H
 

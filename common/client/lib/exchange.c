@@ -1,5 +1,6 @@
 /* common/client/lib/exchange.c - see exchange.h: exchange_run() and
  * exchange_one() are at the end; take_answers() is the main part. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/lib/exchange.h"
 
 #include <errno.h>

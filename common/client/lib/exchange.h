@@ -12,6 +12,7 @@
  *                          .count = n, .out = rows};
  *     rc = exchange_run(&x);
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_CLIENT_LIB_EXCHANGE_H
 #define COUNTD_COMMON_CLIENT_LIB_EXCHANGE_H
 

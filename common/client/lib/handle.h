@@ -4,6 +4,7 @@
  * ranges (queries.c, exchange.c), so that a long range never makes an increment
  * wait.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_CLIENT_LIB_HANDLE_H
 #define COUNTD_COMMON_CLIENT_LIB_HANDLE_H
 

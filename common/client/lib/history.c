@@ -1,5 +1,6 @@
 /* common/client/lib/history.c - libcountd: history: countd_history(),
  * countd_period_top(), countd_period_rank(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/lib/countd.h"
 
 #include <errno.h>

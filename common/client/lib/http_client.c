@@ -1,5 +1,6 @@
 /* common/client/lib/http_client.c - libcountd: HTTP; see http_client.h:
  * http_ask(), countd_http_open(), countd_http_close(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/lib/http_client.h"
 
 #include <assert.h>

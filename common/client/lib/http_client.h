@@ -8,6 +8,7 @@
  *
  * Ownership: see countd.h.  Errors: 0 or a negative errno.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_CLIENT_LIB_HTTP_CLIENT_H
 #define COUNTD_COMMON_CLIENT_LIB_HTTP_CLIENT_H
 

@@ -12,6 +12,7 @@
  * without a WIN and all that waits is dropped and counted in `lost`, since a
  * message that cannot be parsed means that the two sides disagree on sizes.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/lib/countd.h"
 
 #include <assert.h>

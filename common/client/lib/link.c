@@ -1,4 +1,5 @@
 /* common/client/lib/link.c - see link.h: link_connect() is the main part. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/lib/link.h"
 
 #include <assert.h>

@@ -10,6 +10,7 @@
  * is shut down at once but closed, and with that reused, only when let go.
  * Errors: 0 or a negative errno.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_CLIENT_LIB_LINK_H
 #define COUNTD_COMMON_CLIENT_LIB_LINK_H
 

@@ -1,5 +1,6 @@
 /* common/client/lib/live.c - libcountd: live resources, from countd_live_open()
  * to countd_live_close(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/lib/countd.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* common/client/lib/live_exchange.c - see live_exchange.h: live_exchange() is
  * at the end. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/lib/live_exchange.h"
 
 #include <assert.h>

@@ -9,6 +9,7 @@
  * which releases what it holds, and stays so.  Its descriptor is closed with
  * the handle only, for others poll it.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_CLIENT_LIB_LIVE_EXCHANGE_H
 #define COUNTD_COMMON_CLIENT_LIB_LIVE_EXCHANGE_H
 

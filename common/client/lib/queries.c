@@ -1,5 +1,6 @@
 /* common/client/lib/queries.c - libcountd: reading, from countd_ranges() to
  * countd_wait_readable(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/lib/countd.h"
 
 #include <assert.h>

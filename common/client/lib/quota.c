@@ -1,5 +1,6 @@
 /* common/client/lib/quota.c - libcountd: countd_quota() and
  * countd_quota_list(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

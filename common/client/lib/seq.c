@@ -1,4 +1,5 @@
 /* common/client/lib/seq.c - libcountd: sequence numbers. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>

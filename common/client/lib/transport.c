@@ -1,4 +1,5 @@
 /* common/client/lib/transport.c - see transport.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/lib/transport.h"
 
 #include <errno.h>

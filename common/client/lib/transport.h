@@ -8,6 +8,7 @@
  * between two calls of transport_run().
  * Errors: 0 or a negative errno; the caller drops the link.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_CLIENT_LIB_TRANSPORT_H
 #define COUNTD_COMMON_CLIENT_LIB_TRANSPORT_H
 

@@ -2,6 +2,7 @@
  * that its minutes lie in.
  *
  * Entry points: history_append(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/base/array.h"
 #include "common/store/history/runs.h"
 

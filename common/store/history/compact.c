@@ -2,6 +2,7 @@
  * of a level, periods that have ended, and those past their retention.
  *
  * Entry points: history_compact(), history_sweep(), history_due(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/history/compact.h"
 
 #include <errno.h>

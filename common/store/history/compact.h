@@ -1,5 +1,6 @@
 /* common/store/history/compact.h - inside history: jobs, as they are chosen
  * (compact.c) and done (compact_job.c). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_HISTORY_COMPACT_H
 #define COUNTD_COMMON_STORE_HISTORY_COMPACT_H
 

@@ -1,6 +1,7 @@
 /* common/store/history/compact_job.c - a slice of a job.
  *
  * Entry points: compact_job(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/history/compact.h"
 
 #include <errno.h>

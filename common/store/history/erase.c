@@ -10,6 +10,7 @@
  * without keys goes.
  *
  * erase_run() is the way of a run, rewrite_block() that of a block. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/base/bytes.h"
 #include "common/store/history/compact.h"
 

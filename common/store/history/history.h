@@ -48,6 +48,7 @@
  * read from bytes and written back in the transaction that changes the kv.
  * Nothing here knows LMDB.  Errors: 0 or a negative errno; -EBADMSG damage,
  * -ENOMEM; those of the kv. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_HISTORY_HISTORY_H
 #define COUNTD_COMMON_STORE_HISTORY_HISTORY_H
 

@@ -4,6 +4,7 @@
  * keys; then each one's sum in the time before.
  *
  * Entry points: history_answer(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

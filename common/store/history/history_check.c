@@ -2,6 +2,7 @@
  * against each other and the state.
  *
  * Entry points: history_proof(), history_check(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/history/runs.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* common/store/history/history_top.c - see history_top.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/history/history_top.h"
 
 #include <stdlib.h>

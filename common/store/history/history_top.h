@@ -3,6 +3,7 @@
  *
  * While keys are offered, q->top is a heap of the q->rows largest so far with
  * the last of them at its root; history_top_sort() ends that.  Pure. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_HISTORY_HISTORY_TOP_H
 #define COUNTD_COMMON_STORE_HISTORY_HISTORY_TOP_H
 

@@ -4,6 +4,7 @@
  * An engine gives it for one transaction or snapshot.  What an item points to
  * stays as it is until the next put or del.  Errors: 0 or a negative errno;
  * -EBADMSG is damage. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_HISTORY_KV_H
 #define COUNTD_COMMON_STORE_HISTORY_KV_H
 

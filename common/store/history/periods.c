@@ -4,6 +4,7 @@
  *
  * Entry points: run_key(), period_after(), period_get(), period_put(),
  * period_add(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/history/runs.h"
 
 #include <assert.h>

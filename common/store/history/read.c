@@ -1,4 +1,5 @@
 /* common/store/history/read.c - the history of one key. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/history/runs.h"
 
 #include <errno.h>

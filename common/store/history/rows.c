@@ -1,5 +1,6 @@
 /* common/store/history/rows.c - see rows.h: rows_apart(), rows_begin(),
  * rows_add(), rows_end(), rows_open_head(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/history/rows.h"
 
 #include <assert.h>

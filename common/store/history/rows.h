@@ -25,6 +25,7 @@
  * block has the key of the next one, so a missing block is noticed.
  *
  * Pure: bytes in, bytes out.  Any bytes may be given to the readers. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_HISTORY_ROWS_H
 #define COUNTD_COMMON_STORE_HISTORY_ROWS_H
 

@@ -1,5 +1,6 @@
 /* common/store/history/runs.h - inside history: the record of a period, and
  * runs as they are written and read. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_HISTORY_RUNS_H
 #define COUNTD_COMMON_STORE_HISTORY_RUNS_H
 

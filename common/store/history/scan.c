@@ -1,6 +1,7 @@
 /* common/store/history/scan.c - all keys of a span, each with its sum.
  *
  * Entry points: history_scan(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/base/array.h"
 #include "common/base/bytes.h"
 #include "common/store/history/runs.h"

@@ -3,6 +3,7 @@
  *
  * Entry points: source_open(), source_next(), source_next_head(),
  * source_land(), sources_begin(), sources_next(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/history/runs.h"
 
 #include <assert.h>

@@ -1,4 +1,5 @@
 /* common/store/history/state.c - the state record. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/history/history.h"
 
 #include <assert.h>

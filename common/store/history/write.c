@@ -1,4 +1,5 @@
 /* common/store/history/write.c - writing a run. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/history/runs.h"
 
 #include <assert.h>

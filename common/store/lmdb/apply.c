@@ -16,6 +16,7 @@
  *   anything else            drop it; slices committed before stay, and their
  *                            marks say how far they went
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/lmdb/keyspace.h"
 
 #include <errno.h>

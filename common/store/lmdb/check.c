@@ -1,5 +1,6 @@
 /* common/store/lmdb/check.c - lmdb_check(): everything in a keyspace against
  * its checksums, and its parts against each other. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/lmdb/keyspace_history.h"
 
 #include <errno.h>

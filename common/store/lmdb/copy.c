@@ -1,5 +1,6 @@
 /* common/store/lmdb/copy.c - lmdb_copy(): copying one snapshot of a file, safe
  * while other processes write. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/lmdb/keyspace.h"
 
 #include <errno.h>

@@ -5,6 +5,7 @@
  * counted again.  A file that cannot be opened does not show which logs were
  * merged; it is replaced by an empty one without marks (store_drop()).
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/base/folder.h"
 #include "common/store/lmdb/keyspace_history.h"
 

@@ -4,6 +4,7 @@
  * The old counts are looked up and the tree of keys is edited in key order. The
  * edits of the tree of ranks (a row is removed from one place and inserted at
  * another) are then sorted by rank and applied. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/lmdb/keyspace_history.h"
 
 #include <errno.h>

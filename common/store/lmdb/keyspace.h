@@ -37,6 +37,7 @@
  * shared while an environment is being opened and exclusive while the files of
  * a keyspace are removed or replaced: LMDB would create an empty data file
  * where one was just removed, or pair a lock file with another data file. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_LMDB_KEYSPACE_H
 #define COUNTD_COMMON_STORE_LMDB_KEYSPACE_H
 

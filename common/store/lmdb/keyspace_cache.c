@@ -3,6 +3,7 @@
  *
  * LMDB must not have a file open twice in a process: closing one drops the
  * locks of both.  So every keyspace is opened here. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/lmdb/keyspace.h"
 
 #include <assert.h>

@@ -7,6 +7,7 @@
  * other opens that file.  The creator holds a flock on its %t file; if the
  * flock of an old %t file can be taken, its creator is dead.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/lmdb/keyspace.h"
 
 #include <errno.h>

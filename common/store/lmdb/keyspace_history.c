@@ -2,6 +2,7 @@
  * keyspace_history_begin() and _change(), called by a transaction that
  * changes counts; then compaction in transactions of its own, and queries
  * (lmdb_history()). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/lmdb/keyspace_history.h"
 
 #include <errno.h>

@@ -4,6 +4,7 @@
  * The history database is the kv of common/store/history.  Its totals are the
  * record "history" of the meta database, written in the same transaction as the
  * state, whose sum they must explain. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_LMDB_KEYSPACE_HISTORY_H
 #define COUNTD_COMMON_STORE_LMDB_KEYSPACE_HISTORY_H
 

@@ -4,6 +4,7 @@
  * Records are those of the newest commit: LMDB does not overwrite the pages of
  * that commit before the next one is in its meta page, which is read again
  * afterwards.  Records carry checksums. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/lmdb/keyspace.h"
 
 #include <errno.h>

@@ -5,6 +5,7 @@
  * lane, which its file name determines.  Each handle is used by one thread at a
  * time; what the handles share are files of the directory, and those they share
  * as processes do (flock). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/lmdb/keyspace.h"
 
 #include <assert.h>

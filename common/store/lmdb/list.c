@@ -10,6 +10,7 @@
  *
  * Uses about 1.2 MB; once a listing is open, only the directory stream is
  * allocated. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/lmdb/keyspace.h"
 
 #include <assert.h>

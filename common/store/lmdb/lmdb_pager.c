@@ -1,4 +1,5 @@
 /* common/store/lmdb/lmdb_pager.c - see lmdb_pager.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/lmdb/lmdb_pager.h"
 
 #include <errno.h>

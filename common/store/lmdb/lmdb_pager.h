@@ -1,5 +1,6 @@
 /* common/store/lmdb/lmdb_pager.h - one LMDB database as the values of a tree
  * (common/store/tree/tree.h), and LMDB's errors as negative errnos. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_LMDB_LMDB_PAGER_H
 #define COUNTD_COMMON_STORE_LMDB_LMDB_PAGER_H
 

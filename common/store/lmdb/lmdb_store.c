@@ -1,5 +1,6 @@
 /* common/store/lmdb/lmdb_store.c - lmdb_store_open(): the handle, and the
  * engine's table of functions. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/lmdb/keyspace.h"
 
 #include <assert.h>

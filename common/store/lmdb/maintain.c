@@ -8,6 +8,7 @@
  * flock, so none is opening it.  A process that has it open finds it gone, and
  * creates a new one when increments arrive.  After a power loss the old file
  * may be back, unchanged. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/lmdb/keyspace_history.h"
 
 #include <errno.h>

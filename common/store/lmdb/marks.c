@@ -5,6 +5,7 @@
  * that key, or in a branch page above it, hides the mark, and the log would
  * count twice.  So all marks are read for every query, and their number and the
  * sum of their hashes must be those of the state record. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/lmdb/keyspace.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* common/store/lmdb/meta.c - the records of the meta database:
  * keyspace_header_put(), keyspace_state_put(), keyspace_mark_put(), their
  * readers, and keyspace_history_put(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/lmdb/keyspace.h"
 
 #include <assert.h>

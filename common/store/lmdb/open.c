@@ -12,6 +12,7 @@
  * a process that has the old file open notices soon and closes it, and LMDB
  * then creates the lock file anew.  (Removing it instead would let two
  * processes write at once.) */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/lmdb/keyspace.h"
 
 #include <assert.h>

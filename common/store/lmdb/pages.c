@@ -1,5 +1,6 @@
 /* common/store/lmdb/pages.c - see pages.h: pages_meta(), pages_each(),
  * pages_check_newest(), pages_undo_commit(), pages_value_ok(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/lmdb/pages.h"
 
 #include <errno.h>

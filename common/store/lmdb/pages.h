@@ -23,6 +23,7 @@
  *   -EBADMSG  damaged; *why says what; a static string
  *   -ENOMEM
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_LMDB_PAGES_H
 #define COUNTD_COMMON_STORE_LMDB_PAGES_H
 

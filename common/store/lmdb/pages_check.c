@@ -4,6 +4,7 @@
  * One walk over the databases of the newest commit, from the roots in its meta
  * page down, with a buffer per level.  A bit per page records that it is in use
  * or free, so no page is read twice, and the walk ends. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/base/bytes.h"
 #include "common/store/lmdb/pages.h"
 

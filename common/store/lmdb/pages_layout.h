@@ -19,6 +19,7 @@
  *               numbers, the largest first
  *     lock file two heads and the readers, each of one cache line
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_LMDB_PAGES_LAYOUT_H
 #define COUNTD_COMMON_STORE_LMDB_PAGES_LAYOUT_H
 

@@ -7,6 +7,7 @@
  * their rows, and history and the marks are copied record by record.  It
  * replaces the old one under the old one's flock, when it is durable: a crash
  * leaves one of the two complete. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/lmdb/keyspace.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* common/store/lmdb/snapshot.c - lmdb_read(): reading.  A view is one snapshot
  * of one keyspace; consecutive queries of a turn for the same keyspace share it
  * (keyspace_use_view()). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/lmdb/keyspace.h"
 
 #include <errno.h>

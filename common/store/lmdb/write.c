@@ -6,6 +6,7 @@
  * the environment is closed, and when this process opens the keyspace again it
  * first commits a change of nothing, which writes the other meta page
  * (keyspace_resolve_commit()). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/lmdb/keyspace.h"
 
 #include <assert.h>

@@ -1,5 +1,6 @@
 /* common/store/tree/block.c - the block codec: rows, blocks of rows, checksums.
  * Pure. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/tree/block.h"
 
 #include <assert.h>

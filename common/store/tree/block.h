@@ -30,6 +30,7 @@
  *
  * Errors: 0 or -EBADMSG.  Nothing is kept, nothing allocates.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_TREE_BLOCK_H
 #define COUNTD_COMMON_STORE_TREE_BLOCK_H
 

@@ -3,6 +3,7 @@
  * Down the nodes to a group, and there by its buffer and one of its base
  * blocks.  Everything points into the pager's bytes.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/tree/scan.h"
 
 #include <errno.h>

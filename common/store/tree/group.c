@@ -1,4 +1,5 @@
 /* common/store/tree/group.c - groups of rows: header, buffer, base blocks. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/tree/group.h"
 
 #include <errno.h>

@@ -3,6 +3,7 @@
  *
  * Entry points: levels_start(), levels_seek(), levels_take(), levels_append(),
  * levels_finish(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/tree/level.h"
 
 #include <assert.h>

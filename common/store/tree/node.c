@@ -1,4 +1,5 @@
 /* common/store/tree/node.c - nodes of a tree's directory. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/tree/node.h"
 
 #include <errno.h>

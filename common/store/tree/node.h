@@ -11,6 +11,7 @@
  * child those from where the node itself begins: that its parent says, and the
  * first separator is only what the parent once said.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_TREE_NODE_H
 #define COUNTD_COMMON_STORE_TREE_NODE_H
 

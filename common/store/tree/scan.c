@@ -4,6 +4,7 @@
  * Nothing is copied but what a range asks for.
  *
  * Entry points: tree_range(), tree_keys(), scan_group(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/tree/scan.h"
 
 #include <assert.h>

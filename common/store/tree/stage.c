@@ -2,6 +2,7 @@
  *
  * Entry points: stage_start(), stage_small(), stage_row(), stage_copy(),
  * stage_take(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/tree/stage.h"
 
 #include <assert.h>

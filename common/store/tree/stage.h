@@ -3,6 +3,7 @@
  *
  * The ids of old groups whose rows are here are used again or removed.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_TREE_STAGE_H
 #define COUNTD_COMMON_STORE_TREE_STAGE_H
 

@@ -26,6 +26,7 @@
  *   -EBADMSG  damage
  *   -E2BIG    more than pages_max: start again with less
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_TREE_TREE_H
 #define COUNTD_COMMON_STORE_TREE_TREE_H
 

@@ -15,6 +15,7 @@
  * When anything fails the transaction is dropped, so nothing here undoes
  * anything.  tree.h says what a group, a block and a row are.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>

@@ -7,6 +7,7 @@
  * and skipped; the rest is still read.
  *
  * Entry points: tree_check(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/tree/tree.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* common/store/tree/value.c - the values of a tree: fetched and checked,
  * stored, removed. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/tree/value.h"
 
 #include <errno.h>

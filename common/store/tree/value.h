@@ -6,6 +6,7 @@
  * takes a copy, past the cache, and checks the copy, so that what it writes
  * again is what it has verified.
  */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_TREE_VALUE_H
 #define COUNTD_COMMON_STORE_TREE_VALUE_H
 
