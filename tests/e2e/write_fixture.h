@@ -99,6 +99,7 @@ read_logs(struct fixture *r)
 {
     int fd = open_logs(r);
 
+    records_free(&r->records); /* of an earlier call */
     records_read(&r->records, fd);
     close(fd);
     assert_int_equal(r->records.damaged, 0);
