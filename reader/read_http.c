@@ -135,9 +135,10 @@ wait_longer(struct http_call *x, enum conn_next *next)
 
     if (h->is_stopping || waited_ms >= (uint64_t)h->now.params.wait_s * 1000)
         return false;
-    if (waited_ms == 0 && h->waiting.count >= READ_HTTP_WAITERS) {
+    if (waited_ms == 0 && !http_has_place(x, &h->waiting, READ_HTTP_WAITERS)) {
         *next = refuse_request(x, HTTP_UNAVAILABLE, "too-many-waiting",
-                               "1024 requests wait already; ask without wait");
+                               "1024 requests wait already, or 512 of your "
+                               "host; ask without wait");
         return true;
     }
     if (h->timer.deadline_ms == 0) /* one of few: there is a place */

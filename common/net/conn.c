@@ -82,6 +82,7 @@ conn_close(struct conn *c)
     loop_remove(cs->loop, &c->source);
     (void)close(fd);
     d->open--;
+    d->clients[c->client]--;
     conn_enter(c, CONN_CLOSED);
     /* At once, when it is little: who is served next finds it released. */
     if (!conn_end_some(c))

@@ -70,12 +70,16 @@
 #define CONN_SLICE      65536u /* bytes received, or put, in one service, about */
 #define CONN_LITTLE     4096
 #define CONN_PAD        32
-#define CONN_SMALL      16 /* bytes of input kept without a chunk of the pool */
+#define CONN_SMALL      14 /* bytes of input kept without a chunk of the pool */
 #define CONN_TURN_US    500
 #define CONN_ENDING_MS  2000
 #define CONN_ENDING_MAX (16u << 20)
 #define CONN_STALL_MS   5000
 #define CONN_LEFT_MS    500
+
+/* A client has at most half of the places of a listener, so that one of many
+ * leaves places to the others; but with so many it is not bounded. */
+#define CONN_CLIENT_LEAST 256
 
 #define CONN_NEED_MAX                                                          \
     (3 * CONN_SLICE +                                                          \
@@ -116,6 +120,7 @@ struct conn {
     uint32_t moved_ms;           /* clock, cut: the last byte either way */
     uint32_t began_ms; /* clock, cut: the first byte of what is kept */
     uint16_t flags;    /* conn.c's */
+    uint16_t client;   /* networks_client() of its peer */
     uint8_t state;
     uint8_t small_size;
     uint8_t newest; /* group of the gate that the last bytes are behind */
@@ -235,7 +240,8 @@ struct listener_config {
     uint32_t request_s; /* the longest time from the first byte of a request
                            to its last; 0: no limit */
     const char *request_key; /* the setting of that, for messages; NULL: none */
-    uint32_t yield_s;      /* idle so long it may end for a new one; 0: never */
+    uint32_t yield_s;      /* idle so long it may end for a new one, or a tenth
+                              of that if it has never sent a byte; 0: never */
     uint32_t keep_alive_s; /* a vanished peer is found after; 0: 2 h */
     bool close_over;       /* over max: closed at once; else waits in the
                               backlog */
@@ -271,9 +277,11 @@ struct listener {
     struct list_link lists[CONN_STATES];
     uint8_t *array; /* conns, `stride` bytes each */
     size_t stride;
-    size_t touched; /* from here on never used */
-    size_t used;    /* not FREE */
-    size_t open;    /* with a socket */
+    size_t touched;    /* from here on never used */
+    size_t used;       /* not FREE */
+    size_t open;       /* with a socket */
+    size_t client_max; /* of one client; more are closed at once */
+    uint32_t clients[NETWORKS_CLIENTS]; /* open ones of each */
     size_t late_at; /* number of the connection that serve_late() checks next */
     uint8_t index;
     bool accepts; /* there is a place, or a connection that yields one */

@@ -316,7 +316,7 @@ pass_request(struct http_state *s, struct input *in, const struct http_asked *a)
     s->has_body = s->is_cut = s->has_continued = false;
     s->chunks = (struct http_chunks){0};
     s->held_ms = 0;
-    http_count_in_line(s, NULL);
+    http_count_in_line(conn_of_state(s), NULL);
     in->at += size;
     in->size -= size;
 }
@@ -441,7 +441,7 @@ ended(struct conn *c)
         s->stream->gone(s->stream_ctx, c);
     s->stream = NULL;
     list_remove(http_waits_of(c));
-    http_count_in_line(conn_state(c), NULL);
+    http_count_in_line(c, NULL);
     return true;
 }
 

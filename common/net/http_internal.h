@@ -48,7 +48,7 @@ void http_find_route(const struct http_site *s, struct http_asked *a);
 struct list_link *http_waits_of(struct conn *c);
 
 /* Counts the request in this line, NULL: in none, and no longer in another. */
-void http_count_in_line(struct http_state *s, struct http_line *line);
+void http_count_in_line(struct conn *c, struct http_line *line);
 
 /* Whether a request is one that this site serves: no web page of another site
  * made it, and its Host is ours. */

@@ -3,6 +3,7 @@
 #include "common/net/http_internal.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "common/base/clock.h"
 
@@ -19,18 +20,31 @@ http_waits_of(struct conn *c)
 void
 http_line_init(struct http_line *line)
 {
+    memset(line, 0, sizeof *line);
     list_init(&line->link);
-    line->count = 0;
 }
 
 void
-http_count_in_line(struct http_state *s, struct http_line *line)
+http_count_in_line(struct conn *c, struct http_line *line)
 {
-    if (s->line_of)
+    struct http_state *s = conn_state(c);
+
+    if (s->line_of) {
         s->line_of->count--;
+        s->line_of->clients[c->client]--;
+    }
     s->line_of = line;
-    if (line)
+    if (line) {
         line->count++;
+        line->clients[c->client]++;
+    }
+}
+
+bool
+http_has_place(const struct http_call *x, const struct http_line *line,
+               size_t max)
+{
+    return line->count < max && line->clients[x->conn->client] < max / 2;
 }
 
 enum conn_next
@@ -40,7 +54,7 @@ http_hold(struct http_call *x, struct http_line *line)
     struct http_state *s = conn_state(x->conn);
 
     assert(list_alone(own));
-    http_count_in_line(s, line);
+    http_count_in_line(x->conn, line);
     if (s->held_ms == 0)
         s->held_ms = (uint32_t)clock_ms() | 1; /* 0 is "it has not" */
     list_add(&line->link, own);

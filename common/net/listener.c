@@ -333,6 +333,7 @@ static int
 listener_init(struct listener *d, struct conns *cs,
               const struct listener_config *row)
 {
+    const size_t most = row->max < cs->shared ? row->max : cs->shared;
     const char *wrong;
     size_t size;
     int rc;
@@ -342,6 +343,8 @@ listener_init(struct listener *d, struct conns *cs,
         .row = row,
         .conns = cs,
         .acceptors = {{.source = {.fd = -1}}, {.source = {.fd = -1}}},
+        .client_max =
+            most / 2 > CONN_CLIENT_LEAST ? most / 2 : CONN_CLIENT_LEAST,
         .stride = sizeof(struct conn) + row->protocol->state_size};
     for (unsigned i = 0; i < CONN_STATES; i++)
         list_init(&d->lists[i]);

@@ -13,6 +13,8 @@
 
 #define KEEP_PROBES  9
 #define ACCEPT_BATCH 64 /* connections taken per event */
+#define YIELD_LOOKS  64
+#define ANY_CLIENT   (-1)
 
 /* ---- places ------------------------------------------------------------ */
 
@@ -39,21 +41,42 @@ has_place(const struct listener *d)
            count_committed(d->conns) < d->conns->shared;
 }
 
-/* The connection that has been idle longest, when that is long enough for it to
- * make way; else NULL. */
+static bool
+client_has_place(const struct listener *d, int client)
+{
+    return client == ANY_CLIENT || d->clients[client] < d->client_max;
+}
+
+static bool
+yields(const struct conn *c)
+{
+    const struct listener *d = c->listener;
+    const uint32_t idle_ms = conns_now(d->conns) - c->moved_ms;
+    const uint32_t least_ms = d->row->yield_s * 1000;
+
+    return (c->flags & F_GATES) == 0 &&
+           idle_ms >= ((c->flags & F_FRESH) != 0 ? least_ms / 10 : least_ms);
+}
+
+/* Of the connections that have been idle longest, YIELD_LOOKS at most, the
+ * first that makes way for a new one: of that client, if it has no place, else
+ * of any.  NULL: none does. */
 static struct conn *
-find_yielding(const struct listener *d)
+find_yielding(const struct listener *d, int client)
 {
     const struct list_link *idle = &d->lists[CONN_IDLE];
-    struct conn *c;
+    struct list_link *link = idle->next;
+    const bool of_any = client_has_place(d, client);
 
-    if (d->row->yield_s == 0 || list_alone(idle) || d->used > d->open)
+    if (d->row->yield_s == 0 || d->used > d->open)
         return NULL;
-    c = LOOP_OWNER(idle->next, struct conn, link);
-    return (c->flags & F_GATES) == 0 &&
-                   conns_now(d->conns) - c->moved_ms >= d->row->yield_s * 1000
-               ? c
-               : NULL;
+    for (int i = 0; i < YIELD_LOOKS && link != idle; i++, link = link->next) {
+        struct conn *c = LOOP_OWNER(link, struct conn, link);
+
+        if ((of_any || c->client == client) && yields(c))
+            return c;
+    }
+    return NULL;
 }
 
 static void
@@ -69,8 +92,8 @@ pause_accepting(struct acceptor *a, bool paused)
 void
 listener_update_accepting(struct listener *d)
 {
-    const bool open =
-        d->row->close_over || has_place(d) || find_yielding(d) != NULL;
+    const bool open = d->row->close_over || has_place(d) ||
+                      find_yielding(d, ANY_CLIENT) != NULL;
 
     if (!open && d->accepts)
         diag_repeating(&d->full_warning, DIAG_WARNING,
@@ -110,7 +133,7 @@ free_conn(struct listener *d)
 }
 
 static int
-begin_conn(struct listener *d, int fd)
+begin_conn(struct listener *d, int fd, uint16_t client)
 {
     struct conn *c = free_conn(d);
     int rc;
@@ -123,6 +146,8 @@ begin_conn(struct listener *d, int fd)
         list_add(&d->lists[CONN_FREE], &c->link);
         return rc;
     }
+    c->client = client;
+    d->clients[client]++;
     d->open++;
     d->used++;
     d->stats.accepted++;
@@ -134,24 +159,21 @@ conns_take(struct conns *cs, size_t listener, int fd)
 {
     struct listener *d = conns_listener(cs, listener);
 
-    return has_place(d) ? begin_conn(d, fd) : -EMFILE;
+    return has_place(d) ? begin_conn(d, fd, 0) : -EMFILE;
 }
 
 /* Whether the peer is of a network that may connect; says when not.  Who may
  * use a socket of the data directory its mode says. */
 static bool
-is_allowed(struct listener *d, const struct acceptor *a, int fd)
+is_allowed(struct listener *d, const struct acceptor *a,
+           const struct net_address *peer)
 {
-    struct net_address peer = {.size = sizeof peer.sa};
-    char where[NET_ADDRESS_SIZE] = "-";
+    char where[NET_ADDRESS_SIZE];
 
-    if (d->allow.count == 0 || a == &d->acceptors[LISTENER_SOCKET])
+    if (d->allow.count == 0 || a == &d->acceptors[LISTENER_SOCKET] ||
+        networks_contain(&d->allow, peer))
         return true;
-    if (getpeername(fd, (struct sockaddr *)&peer.sa, &peer.size) == 0) {
-        if (networks_contain(&d->allow, &peer))
-            return true;
-        net_format(&peer, where);
-    }
+    net_format(peer, where);
     d->stats.not_allowed++;
     diag_repeating(&d->allow_warning, DIAG_WARNING,
                    "%s: a connection from %s is closed: %s does not have its "
@@ -160,32 +182,51 @@ is_allowed(struct listener *d, const struct acceptor *a, int fd)
     return false;
 }
 
+/* Says whose bound it is: a second line of the same client says nothing new. */
 static void
-take_accepted(struct acceptor *a, int fd)
+turn_away(struct listener *d, const struct net_address *peer, uint16_t client)
+{
+    char where[NET_ADDRESS_SIZE] = "its socket";
+
+    d->stats.turned_away++;
+    if (peer->sa.ss_family != AF_UNIX)
+        net_format(peer, where);
+    if (client_has_place(d, client))
+        diag_repeating(&d->full_warning, DIAG_WARNING,
+                       "%s: a connection is turned away, connections=%zu: %s, "
+                       "or the limit of descriptors, allows no more",
+                       d->row->name, d->open, d->row->max_key);
+    else
+        diag_repeating(&d->full_warning, DIAG_WARNING,
+                       "%s: a connection from %s is turned away: its host has "
+                       "%u, and one may have half of %s",
+                       d->row->name, where, (unsigned)d->clients[client],
+                       d->row->max_key);
+}
+
+static void
+take_accepted(struct acceptor *a, int fd, const struct net_address *peer)
 {
     struct listener *d = a->listener;
+    const uint16_t client = networks_client(peer);
     struct conn *c;
     int rc = -EMFILE;
 
-    if (!is_allowed(d, a, fd)) {
+    if (!is_allowed(d, a, peer)) {
         (void)close(fd);
         return;
     }
-    if (!has_place(d)) {
-        c = find_yielding(d);
+    if (!has_place(d) || !client_has_place(d, client)) {
+        c = find_yielding(d, client);
         if (c) {
             d->stats.yielded++;
             conn_close(c);
         }
     }
-    if (has_place(d))
-        rc = begin_conn(d, fd);
+    if (has_place(d) && client_has_place(d, client))
+        rc = begin_conn(d, fd, client);
     if (rc < 0) {
-        d->stats.turned_away++;
-        diag_repeating(&d->full_warning, DIAG_WARNING,
-                       "%s: a connection is turned away, connections=%zu: %s, "
-                       "or the limit of descriptors, allows no more",
-                       d->row->name, d->open, d->row->max_key);
+        turn_away(d, peer, client);
         (void)close(fd);
     }
     listener_update_accepting(d);
@@ -208,15 +249,17 @@ accept_ready(struct loop_source *source, uint32_t events)
 
     (void)events; /* accept4() reports errors, too */
     for (int i = 0; i < ACCEPT_BATCH && source->fd >= 0; i++) {
+        struct net_address peer = {.size = sizeof peer.sa};
         int fd;
 
         if (!a->listener->accepts) {
             pause_accepting(a, true);
             return;
         }
-        fd = accept4(source->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        fd = accept4(source->fd, (struct sockaddr *)&peer.sa, &peer.size,
+                     SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
-            take_accepted(a, fd);
+            take_accepted(a, fd, &peer);
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             return;
         } else if (!is_passing(errno)) {

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "common/base/hash.h"
 #include "common/wire/increment_line.h"
 
 #define BLANKS    " \t"
@@ -99,19 +100,43 @@ networks_parse(const char *text, struct networks *out, const char **wrong,
     return 0;
 }
 
+/* False: it is of no network. */
+static bool
+read_address(const struct net_address *a, uint8_t bytes[16])
+{
+    if (a->sa.ss_family == AF_INET6)
+        memcpy(bytes, &a->v6.sin6_addr, 16);
+    else if (a->sa.ss_family == AF_INET)
+        map_v4(&a->v4.sin_addr, bytes);
+    else
+        return false;
+    return true;
+}
+
 bool
 networks_contain(const struct networks *n, const struct net_address *a)
 {
     uint8_t bytes[16];
 
-    if (a->sa.ss_family == AF_INET6)
-        memcpy(bytes, &a->v6.sin6_addr, sizeof bytes);
-    else if (a->sa.ss_family == AF_INET)
-        map_v4(&a->v4.sin_addr, bytes);
-    else
+    if (!read_address(a, bytes))
         return false;
     for (size_t i = 0; i < n->count; i++)
         if (is_prefix(n->list[i].bytes, bytes, n->list[i].bits))
             return true;
     return false;
+}
+
+uint16_t
+networks_client(const struct net_address *a)
+{
+    static const uint8_t mapped[MAPPED_AT] = {[10] = 0xff, 0xff};
+    static const struct hash_key any_key = {.k0 = 0};
+    uint8_t bytes[16];
+    size_t size = sizeof bytes;
+
+    if (!read_address(a, bytes))
+        return 0;
+    if (memcmp(bytes, mapped, sizeof mapped) != 0)
+        size /= 2;
+    return (uint16_t)(hash_name(&any_key, 0, bytes, size) % NETWORKS_CLIENTS);
 }

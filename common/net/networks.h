@@ -38,4 +38,11 @@ int networks_parse(const char *text, struct networks *out, const char **wrong,
 
 bool networks_contain(const struct networks *n, const struct net_address *a);
 
+/* A number of the client that has the address, below NETWORKS_CLIENTS: all of
+ * an IPv4 address, and the first 64 bits of an IPv6 one, since one client
+ * chooses the others; 0 for a unix socket, whose clients are one.  Few clients
+ * have the same number, which makes their bounds one. */
+#define NETWORKS_CLIENTS 1024
+uint16_t networks_client(const struct net_address *a);
+
 #endif

@@ -91,6 +91,21 @@ ask(struct fleet *f, const char *target, const char *more)
     client_close(fd);
 }
 
+static int
+join_from(struct fleet *f, const char *host)
+{
+    struct net_address a;
+    char where[NET_ADDRESS_SIZE];
+    int fd;
+
+    snprintf(where, sizeof where, "127.0.0.1:%u",
+             (unsigned)daemon_port(fleet_daemon(f, FLEET_READ), "read-http"));
+    assert_rc(net_parse(where, &a), 0);
+    fd = client_connect_from(host, &a);
+    assert_true(fd >= 0);
+    return fd;
+}
+
 static void
 expect_problem(struct fleet *f, const char *target, int status,
                const char *words)
@@ -725,7 +740,20 @@ CASE_WITH_FEW_PLACES(idle_connections_of_one_port_leave_places_to_the_others, f)
         client_close(fds[i]);
 }
 
-/* One more than may wait, each on a connection of its own. */
+/* The status of a question that waits for a second, from an address. */
+static int
+status_of_wait(struct fleet *f, const char *host)
+{
+    const int fd = join_from(f, host);
+
+    answer_request(fd, "GET", "/v1/now?as_of=9999999999999&wait=1", "");
+    answer_read(fd, &got);
+    client_close(fd);
+    return got.status;
+}
+
+/* One more of a host than may wait, each on a connection of its own; then of
+ * another host, and of a third. */
 CASE(only_so_many_wait, f)
 {
     enum { MANY = 1024 };
@@ -741,19 +769,23 @@ CASE(only_so_many_wait, f)
     limit.rlim_cur = limit.rlim_max;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
     for (int i = 0; i < MANY; i++) {
-        fds[i] = answer_join(f);
+        const char *host = i < MANY / 2 ? "127.0.0.1" : "127.0.0.2";
+
+        fds[i] = join_from(f, host);
         answer_request(fds[i], "GET", question, "");
+        if (i % (MANY / 2) < MANY / 2 - 1)
+            continue;
+        while (status_of_wait(f, host) == 504)
+            ; /* until all have arrived */
+        assert_int_equal(got.status, 503);
+        assert_non_null(strstr(got.head, "Retry-After: 1\r\n"));
+        assert_non_null(strstr(got.body, "\"too-many-waiting\""));
+        assert_int_equal(status_of_wait(f, "127.0.0.3"),
+                         i < MANY - 1 ? 504 : 503);
     }
-    do /* until all have arrived */
-        ask(f, "/v1/now?as_of=9999999999999&wait=1", "");
-    while (got.status == 504);
-    assert_int_equal(got.status, 503);
-    assert_non_null(strstr(got.head, "Retry-After: 1\r\n"));
-    assert_non_null(strstr(got.body, "\"too-many-waiting\""));
     client_reset(fds[0]);
-    do
-        ask(f, "/v1/now?as_of=9999999999999&wait=1", "");
-    while (got.status == 503);
+    while (status_of_wait(f, "127.0.0.1") == 503)
+        ;
     assert_int_equal(got.status, 504);
     for (int i = 1; i < MANY; i++)
         client_close(fds[i]);

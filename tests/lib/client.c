@@ -48,10 +48,22 @@ client_connect(uint16_t port)
 int
 client_connect_to(const struct net_address *a)
 {
+    return client_connect_from(NULL, a);
+}
+
+int
+client_connect_from(const char *host, const struct net_address *a)
+{
     const int fd = socket(a->sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in from = {.sin_family = AF_INET};
     const int on = 1;
     int rc = fd < 0 ? -errno : 0;
 
+    if (host && inet_pton(AF_INET, host, &from.sin_addr) != 1)
+        fail_msg("%s is no address", host);
+    if (rc == 0 && host &&
+        bind(fd, (const struct sockaddr *)&from, sizeof from) < 0)
+        rc = -errno;
     if (rc == 0 && connect(fd, (const struct sockaddr *)&a->sa, a->size) < 0)
         rc = -errno;
     else if (rc == 0 && net_is_self(fd))

@@ -28,6 +28,9 @@ int client_try_connect(uint16_t port);
 /* The same to any address, or -errno; the descriptor does not block. */
 int client_connect_to(const struct net_address *a);
 
+/* The same from an IPv4 address of this machine; NULL: from any. */
+int client_connect_from(const char *host, const struct net_address *a);
+
 /* Sends all of it. */
 void client_send(int fd, const void *bytes, size_t size);
 

@@ -683,8 +683,11 @@ UNSTARTED(at_a_full_port_the_longest_idle_connection_yields, f)
     echo_start(f);
     d = conns_listener(f->conns, ECHO);
     at = open_listener(f, ECHO);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         a[i] = knock(f, &at);
+        echo_ask(a[i], 'e', "here");
+        echo_hear(f, a[i], "here");
+    }
     fault_pass_ns(UINT64_C(540) * 1000000000);
     echo_ask(a[0], 'e', "active");
     echo_hear(f, a[0], "active");
@@ -700,6 +703,72 @@ UNSTARTED(at_a_full_port_the_longest_idle_connection_yields, f)
     assert_int_equal(d->open, 3);
     echo_ask(a[0], 'e', "still");
     echo_hear(f, a[0], "still");
+}
+
+UNSTARTED(one_that_never_sent_a_byte_yields_after_a_tenth_of_that, f)
+{
+    struct net_address at;
+    int a[2], b;
+
+    f->rows[ECHO].max = 2;
+    f->rows[ECHO].yield_s = 600;
+    echo_start(f);
+    at = open_listener(f, ECHO);
+    for (int i = 0; i < 2; i++)
+        a[i] = knock(f, &at);
+    echo_ask(a[0], 'e', "here");
+    echo_hear(f, a[0], "here");
+    b = knock(f, &at);
+    echo_ask(b, 'e', "in");
+    fault_pass_ns(UINT64_C(59) * 1000000000);
+    echo_hear_nothing(f, b);
+    fault_pass_ns(UINT64_C(2) * 1000000000);
+    echo_hear(f, b, "in");
+    echo_hear_end(f, a[1], "");
+    echo_ask(a[0], 'e', "still");
+    echo_hear(f, a[0], "still");
+}
+
+UNSTARTED(a_client_has_half_of_a_listener_at_most, f)
+{
+    enum { HALF = CONN_CLIENT_LEAST + 1 };
+    struct net_address at;
+    struct listener *d;
+    struct capture c;
+    int a, b;
+
+    f->options.shared = 2 * HALF;
+    f->rows[ECHO].max = 2 * HALF;
+    f->rows[ECHO].yield_s = 600;
+    f->rows[ECHO].max_key = "echo.max";
+    echo_start(f);
+    d = conns_listener(f->conns, ECHO);
+    at = open_listener(f, ECHO);
+    a = knock(f, &at);
+    for (int i = 1; i < HALF; i++)
+        (void)knock(f, &at);
+    capture_start(&c);
+    b = knock(f, &at);
+    assert_non_null(strstr(capture_stop(&c), "echo: a connection from 127.0.0."
+                                             "1"));
+    echo_hear_end(f, b, "");
+    assert_int_equal(d->stats.turned_away, 1);
+
+    b = client_connect_from("127.0.0.2", &at);
+    assert_true(b >= 0);
+    echo_ask(b, 'e', "another");
+    echo_hear(f, b, "another");
+    client_close(b);
+    echo_turns(f, 2);
+    assert_int_equal(d->open, HALF);
+
+    /* Its own idle ones make way, and those that leave. */
+    fault_pass_ns(UINT64_C(61) * 1000000000);
+    b = knock(f, &at);
+    echo_ask(b, 'e', "in");
+    echo_hear(f, b, "in");
+    echo_hear_end(f, a, "");
+    assert_int_equal(d->stats.yielded, 1);
 }
 
 UNSTARTED(no_connection_yields_while_there_is_room_or_without_yield_s, f)

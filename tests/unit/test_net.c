@@ -377,6 +377,30 @@ contains(const char *networks, const char *address)
     return networks_contain(&n, &a);
 }
 
+static uint16_t
+client_of(const char *where)
+{
+    struct net_address a;
+
+    assert_rc(net_parse(where, &a), 0);
+    return networks_client(&a);
+}
+
+TEST(a_client_is_an_address_or_a_network_of_64_bits)
+{
+    struct net_address local = {.local = {.sun_family = AF_UNIX}};
+
+    assert_int_equal(client_of("192.0.2.7:1"), client_of("192.0.2.7:65535"));
+    assert_int_equal(client_of("192.0.2.7:1"),
+                     client_of("[::ffff:c000:207]:1"));
+    assert_int_not_equal(client_of("192.0.2.7:1"), client_of("192.0.2.8:1"));
+    assert_int_equal(client_of("[2001:db8::1]:1"),
+                     client_of("[2001:db8::ffff:0:1]:1"));
+    assert_int_not_equal(client_of("[2001:db8::1]:1"),
+                         client_of("[2001:db8:0:1::1]:1"));
+    assert_int_equal(networks_client(&local), 0);
+}
+
 TEST(an_address_is_in_the_networks_whose_prefix_it_has)
 {
     static const struct {
