@@ -217,7 +217,7 @@ check: setup
 	+@$(MAKE) --no-print-directory lint
 	+@$(MAKE) --no-print-directory test-programs bench-programs BUILD=build/werror MODE=-Werror
 	+@$(MAKE) --no-print-directory test-programs BUILD=build/clang CC=$(CLANG) MODE=-Werror
-	+@TEST_SLOW=4 $(MAKE) --no-print-directory run-tests BUILD=build/asan CFLAGS='-O1 -g' MODE='$(ASAN)'
+	+@TEST_PEERS=1 TEST_SLOW=4 $(MAKE) --no-print-directory run-tests BUILD=build/asan CFLAGS='-O1 -g' MODE='$(ASAN)'
 	+@$(if $(TSAN_TESTS),TEST_SLOW=4 $(MAKE) --no-print-directory run-tests BUILD=build/tsan CFLAGS='-O1 -g' \
 	  MODE='$(TSAN)' TESTS='$(TSAN_TESTS:%.c=build/tsan/%)' FUZZ=)
 

@@ -341,8 +341,8 @@ tear_down(void **state)
     return live_daemon_teardown(state);
 }
 
-TEST_IN(countd_write_and_yrmcds_answer_the_same, struct live_daemon *fixture,
-        live_daemon_setup, tear_down)
+TEST_IN(peer_countd_write_and_yrmcds_answer_the_same,
+        struct live_daemon *fixture, live_daemon_setup, tear_down)
 {
     uint64_t end_ms;
     unsigned step;

@@ -1,6 +1,6 @@
 /* tests/e2e/test_metrics.c - /metrics of countd-read before a real Prometheus:
  * it is scraped, the rules of the alerts are evaluated, and each panel of the
- * dashboard has a value.  Skipped where Debian's prometheus is not installed.
+ * dashboard has a value.  Where TEST_PEERS is set.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
@@ -127,7 +127,7 @@ await_value(struct fleet *f, unsigned port, const char *expression)
 
 /* ---- tests --------------------------------------------------------------- */
 
-CASE(each_panel_of_the_dashboard_has_a_value, f)
+CASE(peer_each_panel_of_the_dashboard_has_a_value, f)
 {
     static char board[65536];
     unsigned port, panels = 0;
@@ -153,7 +153,7 @@ CASE(each_panel_of_the_dashboard_has_a_value, f)
     assert_int_equal(panels, PANELS);
 }
 
-CASE(the_rules_of_the_alerts_are_evaluated_and_none_fires, f)
+CASE(peer_the_rules_of_the_alerts_are_evaluated_and_none_fires, f)
 {
     unsigned port, good = 0;
 

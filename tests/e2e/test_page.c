@@ -339,7 +339,7 @@ open_page(struct fleet *f)
     open_tab(&browser, url);
 }
 
-CASE(a_browser_shows_what_is_counted, f)
+CASE(peer_a_browser_shows_what_is_counted, f)
 {
     if (access(BROWSER, X_OK) != 0)
         test_skip("no chromium (Debian's package chromium)");
@@ -354,7 +354,7 @@ CASE(a_browser_shows_what_is_counted, f)
     stop_browser(&browser);
 }
 
-CASE(a_browser_asks_for_a_token_where_one_is_needed, f)
+CASE(peer_a_browser_asks_for_a_token_where_one_is_needed, f)
 {
     if (access(BROWSER, X_OK) != 0)
         test_skip("no chromium (Debian's package chromium)");

@@ -569,7 +569,7 @@ CASE(metrics_are_of_all_processes, f)
     assert_string_equal(eof, "# EOF\n");
 }
 
-CASE(promtool_finds_nothing_to_say, f)
+CASE(peer_promtool_finds_nothing_to_say, f)
 {
     if (system("command -v promtool >/dev/null 2>&1") != 0)
         test_skip("no promtool");

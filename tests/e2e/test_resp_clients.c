@@ -2,7 +2,7 @@
  * installed, count and read at countd-read's RESP port.
  *
  * Each script increments, waits for the merge and reads; it prints "good" at
- * its end.  What is not installed is skipped: .ci/setup check installs it. */
+ * its end.  Those of .ci/setup check run where TEST_PEERS is set. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
@@ -156,7 +156,7 @@ CASE(hiredis_counts, x)
     assert_int_equal(dlclose(library), 0);
 }
 
-CASE(redis_py_counts_and_reads, x)
+CASE(peer_redis_py_counts_and_reads, x)
 {
     if (!is_installed("/usr/bin/python3", "-c", "import redis"))
         test_skip("python3-redis is not installed");
@@ -178,7 +178,7 @@ CASE(redis_py_counts_and_reads, x)
         "print('good')\n");
 }
 
-CASE(php_redis_counts_and_reads, x)
+CASE(peer_php_redis_counts_and_reads, x)
 {
     if (!is_installed("/usr/bin/php", "-r", "exit(!class_exists('Redis'));"))
         test_skip("php-redis is not installed");
@@ -192,7 +192,7 @@ CASE(php_redis_counts_and_reads, x)
                 "$r->exec() == [2, 2] or die('exec'); echo 'good';");
 }
 
-CASE(ruby_redis_counts_and_reads, x)
+CASE(peer_ruby_redis_counts_and_reads, x)
 {
     if (!is_installed("/usr/bin/ruby", "-e", "require 'redis'"))
         test_skip("ruby-redis is not installed");
@@ -225,7 +225,7 @@ has_node_module(const char *name)
     return is_installed("/usr/bin/node", "-e", script);
 }
 
-CASE(ioredis_counts_and_reads, x)
+CASE(peer_ioredis_counts_and_reads, x)
 {
     if (!has_node_module("ioredis"))
         test_skip("the module ioredis of node is not installed");
@@ -277,12 +277,12 @@ run_node_redis(struct fixture *x, const char *options)
     expect_good(x, "/usr/bin/node", "-e", script);
 }
 
-CASE(node_redis_counts_and_reads, x)
+CASE(peer_node_redis_counts_and_reads, x)
 {
     run_node_redis(x, ", RESP: 2");
 }
 
-CASE(node_redis_counts_and_reads_with_resp3, x)
+CASE(peer_node_redis_counts_and_reads_with_resp3, x)
 {
     run_node_redis(x, ", RESP: 3");
 }
@@ -290,7 +290,7 @@ CASE(node_redis_counts_and_reads_with_resp3, x)
 /* A library of leaderboards that was written for Redis.  Its own tests need
  * what countd does not have: SELECT, FLUSHDB, setting and removing, and reads
  * that see a write at once. */
-CASE(a_library_of_leaderboards_counts_and_reads, x)
+CASE(peer_a_library_of_leaderboards_counts_and_reads, x)
 {
     if (!has_node_module("leaderboard"))
         test_skip("the module leaderboard of node is not installed");

@@ -68,7 +68,7 @@ count_with(struct fixture *r, const char *name, const char *program,
     assert_int_equal(told(r, "bad"), 0);
 }
 
-ON_FIXTURE(python3_statsd, r)
+ON_FIXTURE(peer_python3_statsd, r)
 {
     count_with(r, __func__, "/usr/bin/python3", "-c", "import statsd",
                "import statsd, sys\n"
@@ -83,7 +83,7 @@ ON_FIXTURE(python3_statsd, r)
                "c.set('s', 'bob')\n");
 }
 
-ON_FIXTURE(hot_shots, r)
+ON_FIXTURE(peer_hot_shots, r)
 {
     count_with(r, __func__, "node", "-e", "require('hot-shots')",
                "const S = require('hot-shots');"
@@ -95,7 +95,7 @@ ON_FIXTURE(hot_shots, r)
                "c.close(() => process.exit(0));");
 }
 
-ON_FIXTURE(node_statsd, r)
+ON_FIXTURE(peer_node_statsd, r)
 {
     count_with(r, __func__, "node", "-e", "require('node-statsd')",
                "const S = require('node-statsd');"
@@ -184,7 +184,7 @@ graphite_lines(const struct fixture *r)
     }
 }
 
-ON_FIXTURE(statsd_repeats_and_flushes_to_graphite, r)
+ON_FIXTURE(peer_statsd_repeats_and_flushes_to_graphite, r)
 {
     const uint16_t port = free_port(SOCK_DGRAM);
     const uint64_t until_ms = clock_ms() + LIMIT_MS * test_slow();

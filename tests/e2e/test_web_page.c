@@ -370,7 +370,7 @@ expect_nothing_held(uint16_t port)
     live_client_close(&t);
 }
 
-CASE(a_page_of_a_browser_can_forge_nothing_and_is_told_of_once, s)
+CASE(peer_page_of_a_browser_can_forge_nothing_and_is_told_of_once, s)
 {
     char words[128];
     size_t i;

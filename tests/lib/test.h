@@ -46,7 +46,9 @@ void test_assert_rc(long long got, long long expected, const char *text,
 
 void test_say_skip(const char *test, const char *why);
 
-/* A test: it runs where it stands in its file. */
+/* A test: it runs where it stands in its file.  One whose name begins with
+ * peer_ needs a browser, Prometheus or a client library, which only make check
+ * installs: it runs where TEST_PEERS is set, as it is there. */
 #define TEST(name)                                                             \
     static void name(void **state);                                            \
     TEST_ADDED(name, #name, name, NULL, NULL, NULL)                            \
