@@ -1,13 +1,16 @@
-/* common/log/archive_file.h - the file of one archived log: a gzip file of the
- * log's increments in order, with the time each was received.
+/* common/log/archive_file.h - the file of one archived log: a fill's increments in
+ * order, with the time each was received; several fills in files of
+ * log/waiting/.
  *
- * `zcat` shows its content, integers little-endian: a header, then a record
- * for each increment.
+ * A fill is one gzip member, and a file is members and nothing else.  `zcat`
+ * shows their content, integers little-endian: a header, then names, then a
+ * record for each increment.
  *
  *   at    size  header
- *      0     8  magic          "COUNTDA2"
- *      8     4  version        2
- *     12     4  features       0; an unknown bit: refuse
+ *      0     8  magic          "COUNTDA3"
+ *      8     4  version        3
+ *     12     4  features       0; an unknown bit: refuse.  1 is reserved: in
+ *                              each record a varint minute behind increment
  *     16    16  uuid           of the log
  *     32     8  index          its ten digits
  *     40     8  epoch          of the fill
@@ -17,8 +20,15 @@
  *     72     4  slots          that the log has
  *     76     2  keyspace_size  settings the log was written with
  *     78     2  key_size
- *     80    44  zero
+ *     80     4  names          keyspaces that are listed; 0 in archive/
+ *     84     4  names_size     bytes of the list
+ *     88     4  names_crc      crc32 of the list
+ *     92    32  zero
  *    124     4  crc32 of bytes 0 to 123
+ *
+ *   name
+ *     varint    increments other than 0 of this keyspace
+ *     keyspace  and a NUL
  *
  *   record
  *     varint    received_ms - that of the record before; of the first one,
@@ -31,10 +41,18 @@
  * the last.  With integers of eight bytes files are 14 to 30 % larger, and
  * compressing takes as much longer.
  *
- * gzip's crc32 of the content and its size stand at the end of the file.  A
+ * gzip's crc32 of the content and its size stand at the end of a member.  A
  * reader checks them, and each record's form, before it returns the first
- * record: of a damaged file nothing is believed.  The header has a crc32 of its
- * own, so that it can be read alone.
+ * record: of a damaged member nothing is believed.  Header and names have
+ * checksums of their own, so that they can be read alone.
+ *
+ * The gzip header of a member has an extra field "CD", 12 bytes: the size of
+ * the member u64, and the crc32 of these 8 bytes.  So a file is gone through
+ * without inflating it, files are joined by copying members, and a member that
+ * is damaged inside loses only itself.
+ *
+ * Version 2 ("COUNTDA2") has neither names nor the extra field: its file is one
+ * member.  It is still read.
  *
  * Ownership: writer and reader belong to their maker; the descriptors are
  * borrowed.  Errors: 0 or a negative errno.  Prints nothing.
@@ -50,6 +68,7 @@
 #include "common/log/slot.h"
 
 #define ARCHIVE_HEADER_SIZE 128
+#define ARCHIVE_MEMBER_HEAD 28 /* gzip's header with the extra field */
 #define ARCHIVE_VARINT_MAX  10
 #define ARCHIVE_RECORD_MAX                                                     \
     ((size_t)2 * (ARCHIVE_VARINT_MAX + MESSAGE_NAME_MAX + 1))
@@ -65,6 +84,16 @@ struct archive_header {
     uint32_t slots;
     uint16_t keyspace_size;
     uint16_t key_size;
+    uint32_t names;
+    uint32_t names_size; /* the writer's to fill, as is names_crc */
+    uint32_t names_crc;
+};
+
+/* A keyspace of a fill, and its increments other than 0. */
+struct archive_fill_name {
+    const uint8_t *name;
+    uint16_t size;
+    uint32_t increments;
 };
 
 void archive_header_put(const struct archive_header *h,
@@ -83,18 +112,24 @@ struct archive_writer;
 int archive_writer_new(struct archive_writer **out);
 void archive_writer_free(struct archive_writer *w); /* NULL is fine */
 
-/* Writes a file: archive_writer_begin() on an empty file, then all increments
- * in order, then archive_writer_end().  After an error the file is worth
- * nothing.
+/* Writes a member to the end of a file, which is at `at`: begin with h->names
+ * names, then all increments in order, then archive_writer_end(), which returns
+ * the new end through *end unless it is NULL.  After an error what was written
+ * is worth nothing.
  *   -EBADMSG  (end) not as many increments as the header says
  *   -ENOSPC, -EIO, ... */
-void archive_writer_begin(struct archive_writer *w,
-                          const struct archive_header *h, int fd);
+int archive_writer_begin(struct archive_writer *w,
+                         const struct archive_header *h,
+                         const struct archive_fill_name *names, int fd,
+                         uint64_t at);
 int archive_writer_add(struct archive_writer *w, const struct message *m,
                        uint64_t received_ms);
-int archive_writer_end(struct archive_writer *w);
+int archive_writer_end(struct archive_writer *w, uint64_t *end);
 
-/* Writes a sealed log, whose slots are read and checked again.
+/* The header of a sealed log's fill, without names. */
+struct archive_header archive_header_of(const struct log_header *h);
+
+/* Writes a sealed log into an empty file; its slots are read and checked again.
  *   -EBADMSG  a slot is damaged */
 int archive_write_log(struct archive_writer *w, const struct log *log, int fd);
 
@@ -107,11 +142,28 @@ struct archive_record {
     uint64_t received_ms;
 };
 
-/* Reads and checks a whole file from its start.
- *   -EBADMSG          the file is damaged or cut short
+/* A member of a file. */
+struct archive_member {
+    uint64_t at;
+    uint64_t size;
+};
+
+/* Finds the member at m->at in a file of `file_size` bytes and sets its size.
+ *   -ENOENT   that is the end of the file
+ *   -EBADMSG  no member begins there, or it is cut short */
+int archive_member_find(int fd, uint64_t file_size, struct archive_member *m);
+
+/* The next place from `at` on where a member seems to begin, to go on behind
+ * damage; file_size when there is none. */
+int archive_member_seek(int fd, uint64_t at, uint64_t file_size,
+                        uint64_t *found);
+
+/* Reads and checks a whole member; the file has nothing else when `m` is NULL.
+ *   -EBADMSG          it is damaged or cut short
  *   -EPROTONOSUPPORT  it is of another version
  *   -EIO, -ENOMEM, ... */
-int archive_reader_open(struct archive_reader **out, int fd);
+int archive_reader_open(struct archive_reader **out, int fd,
+                        const struct archive_member *m);
 void archive_reader_close(struct archive_reader *r); /* NULL is fine */
 
 const struct archive_header *
@@ -122,7 +174,16 @@ archive_reader_header(const struct archive_reader *r);
 int archive_reader_next(struct archive_reader *r,
                         const struct archive_record **records);
 
-/* Reads and checks the header only.  Errors as archive_reader_open(). */
+/* Reads and checks the header of the first member only.  Errors as
+ * archive_reader_open(). */
 int archive_read_header(int fd, struct archive_header *out);
+
+/* Reads and checks the header and the names of a member and calls `name` with
+ * each, whose bytes are the reader's; stops when that returns non-zero and
+ * returns that.  Of a member without names, all is read and checked, and `name`
+ * called for each increment other than 0. */
+int archive_read_names(
+    int fd, const struct archive_member *m, struct archive_header *out,
+    int (*name)(void *ctx, const struct archive_fill_name *n), void *ctx);
 
 #endif

@@ -1,8 +1,9 @@
 /* common/log/archive_read.c - reads the file of an archived log; see
- * archive_file.h: archive_reader_next(), archive_reader_open().
+ * archive_file.h: archive_reader_next(), archive_member_find(),
+ * archive_reader_open(), archive_read_names().
  *
- * A file is inflated twice: the first time nothing but its form and its
- * checksums are looked at, so that no record of a damaged file is returned. */
+ * A member is inflated twice: the first time nothing but its form and its
+ * checksums are looked at, so that no record of a damaged one is returned. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/archive_file.h"
 
@@ -10,9 +11,11 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <zlib.h>
 
 #include "common/base/bytes.h"
+#include "common/base/crc.h"
 #include "common/base/files.h"
 
 #define IN_SIZE    ((size_t)16 << 10)
@@ -24,9 +27,10 @@ static const char old_magic[8] = {'C', 'O', 'U', 'N', 'T', 'D', 'A', '1'};
 
 struct archive_reader {
     z_stream z;
-    int fd;      /* borrowed */
+    int fd; /* borrowed */
+    struct archive_member member;
     uint64_t at; /* bytes of the file taken in */
-    bool ended;  /* the stream is, and the file with it */
+    bool ended;  /* the stream is, and the member with it */
     struct archive_header header;
     uint64_t left;    /* records to come */
     uint64_t last_ms; /* received_ms of the one before */
@@ -42,11 +46,12 @@ struct archive_reader {
 static int
 read_more(struct archive_reader *r)
 {
+    const uint64_t left = r->member.at + r->member.size - r->at;
     ssize_t got;
 
     if (r->z.avail_in > 0)
         return 0;
-    got = read_at(r->fd, r->in, IN_SIZE, r->at);
+    got = read_at(r->fd, r->in, left < IN_SIZE ? (size_t)left : IN_SIZE, r->at);
     if (got <= 0)
         return got < 0 ? (int)got : -EBADMSG; /* cut short */
     r->at += (uint64_t)got;
@@ -55,21 +60,16 @@ read_more(struct archive_reader *r)
     return 0;
 }
 
-/* The stream has ended with the right checksum: nothing may follow. */
+/* The stream has ended with the right checksum: the member has, too. */
 static int
-expect_end_of_file(struct archive_reader *r)
+expect_end_of_member(struct archive_reader *r)
 {
-    uint8_t byte;
-    ssize_t got;
-
     r->ended = true;
-    if (r->z.avail_in > 0)
-        return -EBADMSG;
-    got = read_at(r->fd, &byte, 1, r->at);
-    return got > 0 ? -EBADMSG : (int)got;
+    return r->z.avail_in > 0 || r->at < r->member.at + r->member.size ? -EBADMSG
+                                                                      : 0;
 }
 
-/* Fills `plain` as far as the file goes; what is in it moves to its start. */
+/* Fills `plain` as far as the member goes; what is in it moves to its start. */
 static int
 fill_plain(struct archive_reader *r)
 {
@@ -87,7 +87,7 @@ fill_plain(struct archive_reader *r)
         state = inflate(&r->z, Z_NO_FLUSH);
         r->to = PLAIN_SIZE - r->z.avail_out;
         if (state == Z_STREAM_END)
-            rc = expect_end_of_file(r);
+            rc = expect_end_of_member(r);
         else if (state == Z_MEM_ERROR)
             rc = -ENOMEM;
         else if (state != Z_OK)
@@ -170,6 +170,65 @@ archive_reader_next(struct archive_reader *r,
     return count;
 }
 
+/* ---- members ----------------------------------------------------------- */
+
+/* How a member of version 3 begins; -1: any byte. */
+static const int16_t member_head[] = {0x1f, 0x8b, 8,  4, -1,  -1,  -1, -1,
+                                      -1,   -1,   16, 0, 'C', 'D', 12, 0};
+#define HEAD_FIXED (sizeof member_head / sizeof member_head[0])
+
+static bool
+is_member_head(const uint8_t *bytes)
+{
+    for (size_t i = 0; i < HEAD_FIXED; i++)
+        if (member_head[i] >= 0 && bytes[i] != member_head[i])
+            return false;
+    return true;
+}
+
+int
+archive_member_find(int fd, uint64_t file_size, struct archive_member *m)
+{
+    uint8_t head[ARCHIVE_MEMBER_HEAD];
+    const uint64_t left = file_size - m->at;
+    ssize_t got;
+
+    if (m->at >= file_size)
+        return m->at == file_size && m->at > 0 ? -ENOENT : -EBADMSG;
+    got = read_at(fd, head, sizeof head, m->at);
+    if (got < 0)
+        return (int)got;
+    m->size = left; /* version 2, or not gzip at all, which its reader says */
+    if (m->at == 0 && (got < 4 || head[0] != 0x1f || head[3] == 0))
+        return 0;
+    if (got < (ssize_t)sizeof head || !is_member_head(head) ||
+        get_le32(head + HEAD_FIXED + 8) != crc_of(head + HEAD_FIXED, 8))
+        return -EBADMSG;
+    m->size = get_le64(head + HEAD_FIXED);
+    return m->size < sizeof head || m->size > left ? -EBADMSG : 0;
+}
+
+int
+archive_member_seek(int fd, uint64_t at, uint64_t file_size, uint64_t *found)
+{
+    uint8_t bytes[4096];
+    ssize_t got;
+
+    while ((got = read_at(fd, bytes, sizeof bytes, at)) >=
+           (ssize_t)HEAD_FIXED) {
+        const size_t last = (size_t)got - HEAD_FIXED;
+
+        for (size_t i = 0; i <= last; i++)
+            if (is_member_head(bytes + i)) {
+                *found = at + i;
+                return 0;
+            }
+        at += last + 1;
+    }
+    *found = file_size;
+    return got < 0 ? (int)got : 0;
+}
+
 /* ---- opening ----------------------------------------------------------- */
 
 static int
@@ -179,7 +238,7 @@ take_header(struct archive_reader *r)
 
     (void)inflateReset(&r->z); /* the stream is ours and sound */
     r->z.avail_in = 0;
-    r->at = 0;
+    r->at = r->member.at;
     r->ended = false;
     r->from = r->to = 0;
     rc = fill_plain(r);
@@ -195,8 +254,56 @@ take_header(struct archive_reader *r)
     return rc;
 }
 
+/* The list of names, while it is read. */
+struct name_list {
+    int (*name)(void *ctx, const struct archive_fill_name *n);
+    void *ctx;
+    uint32_t size, crc;
+};
+
+/* Takes the next name out of `plain`. */
 static int
-open_reader(struct archive_reader **out, int fd)
+take_name_entry(struct archive_reader *r, struct name_list *l)
+{
+    struct archive_fill_name n;
+    const uint8_t *at, *end;
+    uint64_t increments;
+    size_t size;
+    int rc = 0;
+
+    if (r->to - r->from < ARCHIVE_RECORD_MAX)
+        rc = fill_plain(r);
+    if (rc < 0)
+        return rc;
+    at = r->plain + r->from;
+    end = r->plain + r->to;
+    if (!take_varint(&at, end, &increments) || increments > r->header.count ||
+        !take_name(&at, end, r->header.keyspace_size, &n.name, &n.size))
+        return -EBADMSG;
+    n.increments = (uint32_t)increments;
+    size = (size_t)(at - (r->plain + r->from));
+    l->size += (uint32_t)size;
+    l->crc = (uint32_t)crc32(l->crc, r->plain + r->from, (unsigned)size);
+    r->from += size;
+    return l->name ? l->name(l->ctx, &n) : 0;
+}
+
+/* Goes through the names, which must be what the header says. */
+static int
+take_names(struct archive_reader *r, struct name_list *l)
+{
+    int rc = 0;
+
+    for (uint32_t i = 0; rc == 0 && i < r->header.names; i++)
+        rc = take_name_entry(r, l);
+    if (rc == 0 &&
+        (l->size != r->header.names_size || l->crc != r->header.names_crc))
+        rc = -EBADMSG;
+    return rc;
+}
+
+static int
+open_reader(struct archive_reader **out, int fd, const struct archive_member *m)
 {
     struct archive_reader *r = malloc(sizeof *r);
     int rc;
@@ -205,6 +312,7 @@ open_reader(struct archive_reader **out, int fd)
     if (!r)
         return -ENOMEM;
     r->fd = fd;
+    r->member = *m;
     r->z = (z_stream){.zalloc = Z_NULL};
     if (inflateInit2(&r->z, MAX_WBITS + GZIP) != Z_OK)
         rc = -ENOMEM;
@@ -213,18 +321,42 @@ open_reader(struct archive_reader **out, int fd)
     return rc;
 }
 
-int
-archive_reader_open(struct archive_reader **out, int fd)
+/* The first member of a file. */
+static int
+first_member(int fd, struct archive_member *m, bool only)
 {
-    const struct archive_record *records;
-    struct archive_reader *r;
+    struct stat st;
     int rc;
 
-    rc = open_reader(&r, fd);
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    m->at = 0;
+    rc = archive_member_find(fd, (uint64_t)st.st_size, m);
+    return rc == 0 && only && m->size != (uint64_t)st.st_size ? -EBADMSG : rc;
+}
+
+int
+archive_reader_open(struct archive_reader **out, int fd,
+                    const struct archive_member *m)
+{
+    const struct archive_record *records;
+    struct name_list checked = {.name = NULL}, again = {.name = NULL};
+    struct archive_member only;
+    struct archive_reader *r = NULL;
+    int rc = 0;
+
+    if (!m)
+        rc = first_member(fd, &only, true);
+    if (rc == 0)
+        rc = open_reader(&r, fd, m ? m : &only);
+    if (rc == 0)
+        rc = take_names(r, &checked);
     while (rc == 0 && (rc = archive_reader_next(r, &records)) > 0)
         rc = 0;
     if (rc == 0)
         rc = take_header(r);
+    if (rc == 0)
+        rc = take_names(r, &again);
     if (rc < 0)
         archive_reader_close(r);
     else
@@ -250,12 +382,58 @@ archive_reader_header(const struct archive_reader *r)
 int
 archive_read_header(int fd, struct archive_header *out)
 {
-    struct archive_reader *r;
+    struct archive_reader *r = NULL;
+    struct archive_member m;
     int rc;
 
-    rc = open_reader(&r, fd);
+    rc = first_member(fd, &m, false);
+    if (rc == 0)
+        rc = open_reader(&r, fd, &m);
     if (rc == 0)
         *out = r->header;
     archive_reader_close(r);
     return rc;
+}
+
+/* The names of a member that lists none are those of its records. */
+static int
+names_of_records(int fd, const struct archive_member *m, struct name_list *l)
+{
+    const struct archive_record *records;
+    struct archive_reader *r;
+    int count, rc;
+
+    rc = archive_reader_open(&r, fd, m);
+    if (rc < 0)
+        return rc;
+    while (rc == 0 && (count = archive_reader_next(r, &records)) != 0) {
+        rc = count < 0 ? count : 0;
+        for (int i = 0; rc == 0 && i < count; i++) {
+            const struct archive_fill_name n = {records[i].m.keyspace,
+                                                records[i].m.keyspace_size, 1};
+
+            rc = records[i].m.increment != 0 ? l->name(l->ctx, &n) : 0;
+        }
+    }
+    archive_reader_close(r);
+    return rc;
+}
+
+int
+archive_read_names(int fd, const struct archive_member *m,
+                   struct archive_header *out,
+                   int (*name)(void *ctx, const struct archive_fill_name *n),
+                   void *ctx)
+{
+    struct name_list l = {.name = name, .ctx = ctx};
+    struct archive_reader *r;
+    int rc;
+
+    rc = open_reader(&r, fd, m);
+    if (rc == 0)
+        *out = r->header;
+    if (rc == 0 && r->header.names > 0)
+        rc = take_names(r, &l);
+    archive_reader_close(r);
+    return rc == 0 && out->names == 0 ? names_of_records(fd, m, &l) : rc;
 }

@@ -1,6 +1,6 @@
 /* common/log/archive_write.c - writes the file of an archived log; see
- * archive_file.h: archive_header_put(), archive_writer_add(),
- * archive_write_log().
+ * archive_file.h: archive_header_put(), archive_writer_begin(),
+ * archive_writer_add(), archive_write_log().
  *
  * One deflate stream serves all files: a new one would take and clear 260 KB
  * for each log. */
@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
@@ -19,13 +20,14 @@
 #include "common/log/logfile.h"
 #include "common/log/mark.h"
 
-#define VERSION    2
+#define VERSION    3
 #define CRC_AT     (ARCHIVE_HEADER_SIZE - 4)
 #define PLAIN_SIZE ((size_t)32 << 10)
 #define OUT_SIZE   ((size_t)64 << 10)
 #define GZIP       16 /* added to the window's bits: a gzip file */
 
-static const char magic[8] = {'C', 'O', 'U', 'N', 'T', 'D', 'A', '2'};
+static const char magic[8] = {'C', 'O', 'U', 'N', 'T', 'D', 'A', '3'};
+static const char magic2[8] = {'C', 'O', 'U', 'N', 'T', 'D', 'A', '2'};
 
 /* ---- the header -------------------------------------------------------- */
 
@@ -45,6 +47,9 @@ archive_header_put(const struct archive_header *h,
     put_le32(bytes + 72, h->slots);
     put_le16(bytes + 76, h->keyspace_size);
     put_le16(bytes + 78, h->key_size);
+    put_le32(bytes + 80, h->names);
+    put_le32(bytes + 84, h->names_size);
+    put_le32(bytes + 88, h->names_crc);
     put_le32(bytes + CRC_AT, crc_of(bytes, CRC_AT));
 }
 
@@ -52,13 +57,14 @@ int
 archive_header_get(const uint8_t bytes[ARCHIVE_HEADER_SIZE],
                    struct archive_header *out)
 {
+    const bool old = memcmp(bytes, magic2, sizeof magic2) == 0;
     struct archive_header h;
     struct layout layout;
 
-    if (memcmp(bytes, magic, sizeof magic) != 0 ||
+    if ((!old && memcmp(bytes, magic, sizeof magic) != 0) ||
         get_le32(bytes + CRC_AT) != crc_of(bytes, CRC_AT))
         return -EBADMSG;
-    if (get_le32(bytes + 8) != VERSION || get_le32(bytes + 12) != 0)
+    if (get_le32(bytes + 8) != (old ? 2 : VERSION) || get_le32(bytes + 12) != 0)
         return -EPROTONOSUPPORT;
     h = (struct archive_header){
         .index = get_le64(bytes + 32),
@@ -69,10 +75,14 @@ archive_header_get(const uint8_t bytes[ARCHIVE_HEADER_SIZE],
         .slots = get_le32(bytes + 72),
         .keyspace_size = get_le16(bytes + 76),
         .key_size = get_le16(bytes + 78),
+        .names = get_le32(bytes + 80),
+        .names_size = get_le32(bytes + 84),
+        .names_crc = get_le32(bytes + 88),
     };
     memcpy(h.uuid, bytes + 16, sizeof h.uuid);
     if (layout_init(&layout, h.keyspace_size, h.key_size) < 0 ||
-        h.index > LOG_INDEX_MAX || h.count > h.slots)
+        h.index > LOG_INDEX_MAX || h.count > h.slots || h.names > h.count ||
+        (old && h.names > 0))
         return -EBADMSG;
     *out = h;
     return 0;
@@ -80,9 +90,21 @@ archive_header_get(const uint8_t bytes[ARCHIVE_HEADER_SIZE],
 
 /* ---- the writer -------------------------------------------------------- */
 
+/* The extra field: its id, the size of what follows, which is the size of the
+ * member and the crc32 of that. */
+#define EXTRA_SIZE  16
+#define EXTRA_AT    12 /* in the member */
+#define MEMBER_SIZE 4  /* in the extra field */
+#define MEMBER_CRC  12
+
+static_assert(EXTRA_AT + EXTRA_SIZE == ARCHIVE_MEMBER_HEAD, "gzip's header");
+
 struct archive_writer {
     z_stream z;
+    gz_header head; /* its extra field is `extra` */
+    uint8_t extra[EXTRA_SIZE];
     int fd;            /* of the file being written, borrowed */
+    uint64_t start;    /* of the member in it */
     uint64_t at;       /* its size */
     uint64_t left;     /* increments to come */
     uint64_t last_ms;  /* received_ms of the one before */
@@ -99,11 +121,14 @@ archive_writer_new(struct archive_writer **out)
     if (!w)
         return -ENOMEM;
     w->z = (z_stream){.zalloc = Z_NULL};
+    w->head = (gz_header){.os = 3, .extra = w->extra, .extra_len = EXTRA_SIZE};
     if (deflateInit2(&w->z, Z_BEST_SPEED, Z_DEFLATED, MAX_WBITS + GZIP, 8,
                      Z_DEFAULT_STRATEGY) != Z_OK) {
         free(w);
         return -ENOMEM;
     }
+    memcpy(w->extra, (const uint8_t[EXTRA_SIZE]){'C', 'D', EXTRA_SIZE - 4},
+           EXTRA_SIZE);
     *out = w;
     return 0;
 }
@@ -148,21 +173,6 @@ compress_plain(struct archive_writer *w, int flush)
     return rc;
 }
 
-void
-archive_writer_begin(struct archive_writer *w, const struct archive_header *h,
-                     int fd)
-{
-    (void)deflateReset(&w->z); /* the stream is ours and sound */
-    w->z.next_out = w->out;
-    w->z.avail_out = OUT_SIZE;
-    w->fd = fd;
-    w->at = 0;
-    w->left = h->count;
-    w->last_ms = h->first_ms;
-    archive_header_put(h, w->plain);
-    w->plain_size = ARCHIVE_HEADER_SIZE;
-}
-
 static uint8_t *
 put_varint(uint8_t *at, uint64_t n)
 {
@@ -170,6 +180,60 @@ put_varint(uint8_t *at, uint64_t n)
         *at++ = (uint8_t)(n | 128);
     *at++ = (uint8_t)n;
     return at;
+}
+
+/* One name of the list; returns its bytes. */
+static size_t
+put_name(uint8_t *at, const struct archive_fill_name *n)
+{
+    uint8_t *to = put_varint(at, n->increments);
+
+    memcpy(to, n->name, n->size);
+    to[n->size] = 0;
+    return (size_t)(to - at) + n->size + 1u;
+}
+
+static int
+put_names(struct archive_writer *w, const struct archive_fill_name *names,
+          uint32_t count)
+{
+    int rc = 0;
+
+    for (uint32_t i = 0; rc == 0 && i < count; i++) {
+        if (PLAIN_SIZE - w->plain_size < ARCHIVE_RECORD_MAX)
+            rc = compress_plain(w, Z_NO_FLUSH);
+        if (rc == 0)
+            w->plain_size += put_name(w->plain + w->plain_size, &names[i]);
+    }
+    return rc;
+}
+
+int
+archive_writer_begin(struct archive_writer *w, const struct archive_header *h,
+                     const struct archive_fill_name *names, int fd, uint64_t at)
+{
+    struct archive_header header = *h;
+    uint8_t name[ARCHIVE_RECORD_MAX];
+
+    (void)deflateReset(&w->z);               /* the stream is ours and sound */
+    (void)deflateSetHeader(&w->z, &w->head); /* likewise */
+    w->z.next_out = w->out;
+    w->z.avail_out = OUT_SIZE;
+    w->fd = fd;
+    w->start = w->at = at;
+    w->left = h->count;
+    w->last_ms = h->first_ms;
+    header.names_size = header.names_crc = 0;
+    for (uint32_t i = 0; i < h->names; i++) {
+        const size_t size = put_name(name, &names[i]);
+
+        header.names_size += (uint32_t)size;
+        header.names_crc =
+            (uint32_t)crc32(header.names_crc, name, (unsigned)size);
+    }
+    archive_header_put(&header, w->plain);
+    w->plain_size = ARCHIVE_HEADER_SIZE;
+    return put_names(w, names, h->names);
 }
 
 int
@@ -201,18 +265,38 @@ archive_writer_add(struct archive_writer *w, const struct message *m,
     return 0;
 }
 
-int
-archive_writer_end(struct archive_writer *w)
+/* Writes the size of the member where its head has zeros. */
+static int
+put_member_size(struct archive_writer *w)
 {
-    return w->left > 0 ? -EBADMSG : compress_plain(w, Z_FINISH);
+    uint8_t extra[EXTRA_SIZE];
+
+    memcpy(extra, w->extra, sizeof extra);
+    put_le64(extra + MEMBER_SIZE, w->at - w->start);
+    put_le32(extra + MEMBER_CRC, crc_of(extra + MEMBER_SIZE, 8));
+    return write_at(w->fd, extra, sizeof extra, w->start + EXTRA_AT);
+}
+
+int
+archive_writer_end(struct archive_writer *w, uint64_t *end)
+{
+    int rc;
+
+    if (w->left > 0)
+        return -EBADMSG;
+    rc = compress_plain(w, Z_FINISH);
+    if (rc == 0)
+        rc = put_member_size(w);
+    if (rc == 0 && end)
+        *end = w->at;
+    return rc;
 }
 
 /* ---- a log ------------------------------------------------------------- */
 
-static struct archive_header
-header_of(const struct log *log)
+struct archive_header
+archive_header_of(const struct log_header *h)
 {
-    const struct log_header *h = &log->header;
     struct archive_header out = {
         .index = h->index,
         .epoch = h->epoch,
@@ -239,14 +323,15 @@ write_slot(void *ctx, uint32_t number, const struct message *m,
 int
 archive_write_log(struct archive_writer *w, const struct log *log, int fd)
 {
-    const struct archive_header h = header_of(log);
-    uint32_t skipped;
+    const struct archive_header h = archive_header_of(&log->header);
+    uint32_t skipped = 0;
     int rc;
 
-    archive_writer_begin(w, &h, fd);
-    rc = logfile_each(log->fd, &log->header, (uint32_t)log->header.count,
-                      write_slot, w, &skipped);
+    rc = archive_writer_begin(w, &h, NULL, fd, 0);
+    if (rc == 0)
+        rc = logfile_each(log->fd, &log->header, (uint32_t)log->header.count,
+                          write_slot, w, &skipped);
     if (rc == 0 && skipped > 0)
         rc = -EBADMSG;
-    return rc == 0 ? archive_writer_end(w) : rc;
+    return rc == 0 ? archive_writer_end(w, NULL) : rc;
 }

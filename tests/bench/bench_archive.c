@@ -135,7 +135,7 @@ read_all(struct bench *b)
         must(fstat(fd, &st), name);
         b->archive_bytes += (double)st.st_size;
         cpu = bench_cpu_ns(0);
-        assert_rc(archive_reader_open(&p, fd), 0);
+        assert_rc(archive_reader_open(&p, fd, NULL), 0);
         while (archive_reader_next(p, &records) > 0)
             continue;
         b->read_cpu += bench_cpu_ns(0) - cpu;

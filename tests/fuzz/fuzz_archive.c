@@ -1,9 +1,10 @@
-/* tests/fuzz/fuzz_archive.c - any bytes as the file of an archived log, as they
- * are and as the content of a gzip file.
+/* tests/fuzz/fuzz_archive.c - any bytes as a file of fills, as they are and as
+ * the content of its members.
  *
- * The first byte says which: odd, the rest is compressed first, with the
- * header's crc32 mended (few inputs would get past them).  What reads to its
- * end is written again, and reads the same.
+ * The first byte says which: bit 0, the rest is compressed into a member first,
+ * with the checksums of header and names mended (few inputs would get past
+ * them); bit 1, that member comes twice.  A member that reads to its end is
+ * written again, and reads the same; behind damage the next one is found.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
@@ -33,26 +34,62 @@ clear_file(int fd)
     assert(rc == 0 && lseek(fd, 0, SEEK_SET) == 0);
 }
 
+/* The checksums of a content that may be a header and names. */
 static void
-make_file(const uint8_t *bytes, size_t size, int compressed)
+mend(uint8_t *bytes, size_t size)
 {
-    uint8_t *copy = malloc(size + 1);
-    gzFile gz;
+    size_t names;
+
+    if (size < ARCHIVE_HEADER_SIZE)
+        return;
+    names = get_le32(bytes + 84);
+    if (names <= size - ARCHIVE_HEADER_SIZE)
+        put_le32(bytes + 88, crc_of(bytes + ARCHIVE_HEADER_SIZE, names));
+    put_le32(bytes + ARCHIVE_HEADER_SIZE - 4,
+             crc_of(bytes, ARCHIVE_HEADER_SIZE - 4));
+}
+
+/* Compresses the content of a member into `to`; its size. */
+static size_t
+compress_member(uint8_t *bytes, size_t size, uint8_t *to, size_t size_max)
+{
+    uint8_t extra[16] = {'C', 'D', 12};
+    gz_header head = {.os = 3, .extra = extra, .extra_len = sizeof extra};
+    z_stream z = {.zalloc = Z_NULL};
+    int rc;
+
+    rc = deflateInit2(&z, 1, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY);
+    assert(rc == Z_OK && deflateSetHeader(&z, &head) == Z_OK);
+    z.next_in = bytes;
+    z.avail_in = (unsigned)size;
+    z.next_out = to;
+    z.avail_out = (unsigned)size_max;
+    rc = deflate(&z, Z_FINISH);
+    assert(rc == Z_STREAM_END);
+    size = z.total_out;
+    (void)deflateEnd(&z); /* frees memory */
+    put_le64(to + 16, size);
+    put_le32(to + 24, crc_of(to + 16, 8));
+    return size;
+}
+
+static void
+make_file(const uint8_t *bytes, size_t size, unsigned how)
+{
+    uint8_t *copy = malloc(2 * size + 1024);
+    size_t made = size;
 
     assert(copy != NULL);
     memcpy(copy, bytes, size);
     clear_file(given);
-    if (compressed) {
-        if (size >= ARCHIVE_HEADER_SIZE)
-            put_le32(copy + ARCHIVE_HEADER_SIZE - 4,
-                     crc_of(copy, ARCHIVE_HEADER_SIZE - 4));
-        gz = gzdopen(dup(given), "wb1");
-        assert(gz != NULL);
-        assert(gzwrite(gz, copy, (unsigned)size) == (int)size);
-        assert(gzclose(gz) == Z_OK);
-    } else {
-        assert(pwrite(given, copy, size, 0) == (ssize_t)size);
+    if (how & 1) {
+        mend(copy, size);
+        made = compress_member(copy, size, copy + size, size + 1024);
+        memmove(copy, copy + size, made);
+        if (how & 2)
+            assert(pwrite(given, copy, made, (off_t)made) == (ssize_t)made);
     }
+    assert(pwrite(given, copy, made, 0) == (ssize_t)made);
     free(copy);
 }
 
@@ -65,21 +102,34 @@ check_record(const struct archive_header *h, const struct archive_record *r)
     assert(!memchr(r->m.key, 0, r->m.key_size));
 }
 
-/* Reads a file that checks and, with `write`, writes it again: a hash of its
- * records. */
+static int
+count_name(void *ctx, const struct archive_fill_name *n)
+{
+    size_t *names = ctx;
+
+    assert(n->size > 0 && !memchr(n->name, 0, n->size));
+    ++*names;
+    return 0;
+}
+
+/* Reads a member that checks and, with `write`, writes it again, without its
+ * names: a hash of its records. */
 static unsigned long
-read_file(int fd, int write)
+read_member(int fd, const struct archive_member *m, int write)
 {
     const struct archive_record *records;
+    struct archive_header header;
     unsigned long hash = 0;
     struct archive_reader *r;
     uint64_t total = 0;
     int count, rc;
 
-    rc = archive_reader_open(&r, fd);
+    rc = archive_reader_open(&r, fd, m);
     assert(rc == 0);
-    if (write)
-        archive_writer_begin(writer, archive_reader_header(r), again);
+    header = *archive_reader_header(r);
+    header.names = 0;
+    rc = write ? archive_writer_begin(writer, &header, NULL, again, 0) : 0;
+    assert(rc == 0);
     while ((count = archive_reader_next(r, &records)) > 0)
         for (int i = 0; i < count; i++, total++) {
             const struct archive_record *x = &records[i];
@@ -93,17 +143,36 @@ read_file(int fd, int write)
             assert(rc == 0);
         }
     assert(count == 0 && total == archive_reader_header(r)->count);
-    rc = write ? archive_writer_end(writer) : 0;
+    rc = write ? archive_writer_end(writer, NULL) : 0;
     assert(rc == 0);
     archive_reader_close(r);
     return hash;
 }
 
+static void
+check_member(const struct archive_member *m)
+{
+    struct archive_header h;
+    struct archive_reader *r;
+    size_t names = 0;
+    int listed, rc;
+
+    listed = archive_read_names(given, m, &h, count_name, &names);
+    rc = archive_reader_open(&r, given, m);
+    assert(rc == 0 || rc == -EBADMSG || rc == -EPROTONOSUPPORT);
+    if (rc < 0)
+        return;
+    archive_reader_close(r);
+    assert(listed == 0 && (h.names == 0 || names == h.names));
+    clear_file(again);
+    assert(read_member(given, m, 1) == read_member(again, NULL, 0));
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-    struct archive_reader *r;
-    unsigned long hash;
+    struct archive_member m = {.at = 0};
+    uint64_t file_size;
     int rc;
 
     if (size < 1 || size > FILE_MOST)
@@ -114,14 +183,19 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         again = memfd_create("again", MFD_CLOEXEC);
         assert(rc == 0 && given >= 0 && again >= 0);
     }
-    make_file(bytes + 1, size - 1, bytes[0] & 1);
-    rc = archive_reader_open(&r, given);
-    assert(rc == 0 || rc == -EBADMSG || rc == -EPROTONOSUPPORT);
-    if (rc < 0)
-        return 0;
-    archive_reader_close(r);
-    clear_file(again);
-    hash = read_file(given, 1);
-    assert(read_file(again, 0) == hash);
+    make_file(bytes + 1, size - 1, bytes[0]);
+    file_size = (uint64_t)lseek(given, 0, SEEK_END);
+    while ((rc = archive_member_find(given, file_size, &m)) != -ENOENT) {
+        assert(rc == 0 || rc == -EBADMSG);
+        if (rc == 0) {
+            check_member(&m);
+            m.at += m.size;
+        } else if (m.at >= file_size) {
+            break;
+        } else {
+            rc = archive_member_seek(given, m.at + 1, file_size, &m.at);
+            assert(rc == 0 && m.at <= file_size);
+        }
+    }
     return 0;
 }

@@ -173,7 +173,7 @@ read_back(int fd, enum kind kind)
     uint32_t number = 0;
     int count, rc;
 
-    rc = archive_reader_open(&p, fd);
+    rc = archive_reader_open(&p, fd, NULL);
     if (rc < 0)
         return rc;
     while ((count = archive_reader_next(p, &records)) > 0)
@@ -212,7 +212,7 @@ IN_TMPDIR(logs_of_any_kind_come_back_and_are_small, d)
 
         print_message("kind %d\n", (int)cases[i].kind);
         assert_int_equal(read_back(fd, cases[i].kind), count);
-        assert_rc(archive_reader_open(&p, fd), 0);
+        assert_rc(archive_reader_open(&p, fd, NULL), 0);
         h = archive_reader_header(p);
         assert_memory_equal(h->uuid, log.uuid, 16);
         assert_true(h->index == 7 && h->epoch == log.epoch);
@@ -271,7 +271,7 @@ IN_TMPDIR(no_record_of_a_damaged_file_is_returned, d)
     struct archive_reader *r = NULL;
 
     flip(fd, 8 * (size_of(fd) - 5)); /* of the crc32 */
-    assert_rc(archive_reader_open(&r, fd), -EBADMSG);
+    assert_rc(archive_reader_open(&r, fd, NULL), -EBADMSG);
     assert_null(r);
     assert_int_equal(close(fd), 0);
 }
@@ -289,12 +289,12 @@ IN_TMPDIR(a_wrong_number_of_records_is_told, d)
 
     make(FEW, 0, &made);
     assert_rc(archive_writer_new(&w), 0);
-    archive_writer_begin(w, &h, fd);
-    assert_rc(archive_writer_end(w), -EBADMSG);
-    archive_writer_begin(w, &h, fd);
+    assert_rc(archive_writer_begin(w, &h, NULL, fd, 0), 0);
+    assert_rc(archive_writer_end(w, NULL), -EBADMSG);
+    assert_rc(archive_writer_begin(w, &h, NULL, fd, 0), 0);
     assert_rc(archive_writer_add(w, &made.m, made.received_ms), 0);
-    assert_rc(archive_writer_end(w), 0);
-    archive_writer_begin(w, &h, new_file(d, "other"));
+    assert_rc(archive_writer_end(w, NULL), 0);
+    assert_rc(archive_writer_begin(w, &h, NULL, new_file(d, "other"), 0), 0);
     assert_rc(archive_writer_add(w, &made.m, made.received_ms), 0);
     assert_rc(archive_writer_add(w, &made.m, made.received_ms), -EBADMSG);
     archive_writer_free(w);
@@ -316,6 +316,149 @@ IN_TMPDIR(a_wrong_number_of_records_is_told, d)
     }
 }
 
+/* ---- members and names --------------------------------------------------- */
+
+struct listed {
+    char text[256];
+};
+
+static int
+list_name(void *ctx, const struct archive_fill_name *n)
+{
+    struct listed *l = ctx;
+    const size_t size = strlen(l->text);
+
+    (void)snprintf(l->text + size, sizeof l->text - size, "%.*s=%u ",
+                   (int)n->size, (const char *)n->name, n->increments);
+    return 0;
+}
+
+/* Adds a member with three records and the names that they have. */
+static uint64_t
+add_member(struct archive_writer *w, int fd, uint64_t at, uint64_t epoch)
+{
+    static const struct archive_fill_name names[] = {
+        {(const uint8_t *)"a", 1, 2}, {(const uint8_t *)"bb", 2, 1}};
+    const struct archive_header h = {.slots = 9,
+                                     .count = 3,
+                                     .epoch = epoch,
+                                     .keyspace_size = 256,
+                                     .key_size = 256,
+                                     .names = 2};
+    struct message m = {.increment = 5,
+                        .keyspace = (const uint8_t *)"a",
+                        .keyspace_size = 1,
+                        .key = (const uint8_t *)"key",
+                        .key_size = 3};
+    uint64_t end = 0;
+
+    assert_rc(archive_writer_begin(w, &h, names, fd, at), 0);
+    assert_rc(archive_writer_add(w, &m, 1), 0);
+    assert_rc(archive_writer_add(w, &m, 2), 0);
+    m.keyspace = (const uint8_t *)"bb";
+    m.keyspace_size = 2;
+    assert_rc(archive_writer_add(w, &m, 3), 0);
+    assert_rc(archive_writer_end(w, &end), 0);
+    return end;
+}
+
+/* The epochs of the members that read to their end, as digits; behind damage
+ * the next one is looked for. */
+static unsigned
+epochs_of(int fd)
+{
+    const uint64_t size = (uint64_t)size_of(fd);
+    struct archive_member m = {.at = 0};
+    unsigned epochs = 0;
+    int rc;
+
+    while ((rc = archive_member_find(fd, size, &m)) != -ENOENT && m.at < size) {
+        struct archive_reader *r;
+
+        if (rc == 0 && archive_reader_open(&r, fd, &m) == 0) {
+            epochs = 10 * epochs + (unsigned)archive_reader_header(r)->epoch;
+            archive_reader_close(r);
+            m.at += m.size;
+        } else {
+            assert_rc(archive_member_seek(fd, m.at + 1, size, &m.at), 0);
+        }
+    }
+    return epochs;
+}
+
+IN_TMPDIR(a_damaged_member_loses_only_itself, d)
+{
+    const int fd = new_file(d, "members");
+    struct archive_writer *w;
+    uint64_t first, second, end;
+
+    assert_rc(archive_writer_new(&w), 0);
+    first = add_member(w, fd, 0, 1);
+    second = add_member(w, fd, first, 2);
+    end = add_member(w, fd, second, 3);
+    archive_writer_free(w);
+    assert_int_equal(epochs_of(fd), 123);
+    for (off_t bit = 8 * (off_t)first; bit < 8 * (off_t)second; bit++) {
+        const unsigned epochs = (flip(fd, bit), epochs_of(fd));
+
+        assert_true(epochs == 13 || epochs == 123);
+        flip(fd, bit);
+    }
+    assert_int_equal(ftruncate(fd, (off_t)end - 1), 0);
+    assert_int_equal(epochs_of(fd), 12);
+    assert_int_equal(close(fd), 0);
+}
+
+IN_TMPDIR(the_names_of_each_member_are_listed, d)
+{
+    const int fd = new_file(d, "members");
+    struct archive_member m = {.at = 0};
+    struct listed l = {.text = ""};
+    struct archive_header h;
+    struct archive_writer *w;
+    uint64_t first, end;
+
+    assert_rc(archive_writer_new(&w), 0);
+    first = m.at = add_member(w, fd, 0, 1);
+    end = add_member(w, fd, first, 2);
+    archive_writer_free(w);
+    assert_rc(archive_member_find(fd, end, &m), 0);
+    assert_true(m.at == first && m.size == end - first);
+    assert_rc(archive_read_names(fd, &m, &h, list_name, &l), 0);
+    assert_string_equal(l.text, "a=2 bb=1 ");
+    assert_true(h.epoch == 2 && h.names == 2);
+    assert_int_equal(close(fd), 0);
+}
+
+/* As written before there were names: a gzip file without an extra field. */
+IN_TMPDIR(a_file_of_version_2_is_read, d)
+{
+    const struct archive_header h = {
+        .slots = 9, .count = 1, .keyspace_size = 256, .key_size = 256};
+    static const char record[] = "\x05\x0a"
+                                 "a\0key"; /* and a NUL */
+    const int fd = new_file(d, "archived");
+    struct archive_member m = {.at = 0};
+    struct listed l = {.text = ""};
+    uint8_t bytes[ARCHIVE_HEADER_SIZE];
+    struct archive_header out;
+    gzFile gz = gzdopen(dup(fd), "wb");
+
+    archive_header_put(&h, bytes);
+    bytes[7] = '2';
+    put_le32(bytes + 8, 2);
+    put_le32(bytes + 124, crc_of(bytes, 124));
+    assert_int_equal(gzwrite(gz, bytes, sizeof bytes), sizeof bytes);
+    assert_int_equal(gzwrite(gz, record, sizeof record), sizeof record);
+    assert_int_equal(gzclose(gz), Z_OK);
+    assert_rc(archive_member_find(fd, (uint64_t)size_of(fd), &m), 0);
+    assert_int_equal(m.size, size_of(fd));
+    assert_rc(archive_read_names(fd, &m, &out, list_name, &l), 0);
+    assert_string_equal(l.text, "a=1 ");
+    assert_int_equal(out.count, 1);
+    assert_int_equal(close(fd), 0);
+}
+
 IN_TMPDIR(a_file_of_no_record_is_whole, d)
 {
     const struct archive_header h = {
@@ -324,8 +467,8 @@ IN_TMPDIR(a_file_of_no_record_is_whole, d)
     struct archive_writer *w;
 
     assert_rc(archive_writer_new(&w), 0);
-    archive_writer_begin(w, &h, fd);
-    assert_rc(archive_writer_end(w), 0);
+    assert_rc(archive_writer_begin(w, &h, NULL, fd, 0), 0);
+    assert_rc(archive_writer_end(w, NULL), 0);
     archive_writer_free(w);
     assert_int_equal(read_back(fd, FEW), 0);
     assert_int_equal(close(fd), 0);

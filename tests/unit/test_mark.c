@@ -330,7 +330,7 @@ IN_TMPDIR(an_archive_has_the_increments_only, d)
     assert_rc(archive_write_log(w, &log, fd), 0);
     archive_writer_free(w);
     assert_rc(log_release(&log), 0);
-    assert_rc(archive_reader_open(&r, fd), 0);
+    assert_rc(archive_reader_open(&r, fd, NULL), 0);
     assert_int_equal(archive_reader_header(r)->count, 3);
     assert_int_equal(archive_reader_next(r, &records), 3);
     assert_int_equal(records[0].received_ms, FIRST_MS + 1);

@@ -27,7 +27,7 @@ archived_open(const struct archived *a, struct archive_reader **out, int *fd)
     *fd = folder_open_file(AT_FDCWD, a->path);
     if (*fd < 0)
         return *fd;
-    rc = archive_reader_open(out, *fd);
+    rc = archive_reader_open(out, *fd, NULL);
     if (rc < 0)
         (void)close(*fd);
     return rc;

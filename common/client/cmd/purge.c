@@ -293,7 +293,7 @@ pass_records(struct purge *p, int fd, struct archive_writer *to,
     int count, rc;
 
     *found = 0;
-    rc = archive_reader_open(&from, fd);
+    rc = archive_reader_open(&from, fd, NULL);
     if (rc < 0)
         return rc;
     while (rc == 0 && (count = archive_reader_next(from, &records)) != 0) {
@@ -319,10 +319,12 @@ write_again(struct purge *p, int from, int to, uint64_t found)
     if (rc < 0)
         return rc;
     h.count -= found;
-    archive_writer_begin(p->writer, &h, to);
-    rc = pass_records(p, from, p->writer, &found);
+    h.names = 0;
+    rc = archive_writer_begin(p->writer, &h, NULL, to, 0);
     if (rc == 0)
-        rc = archive_writer_end(p->writer);
+        rc = pass_records(p, from, p->writer, &found);
+    if (rc == 0)
+        rc = archive_writer_end(p->writer, NULL);
     return rc == 0 && fdatasync(to) < 0 ? -errno : rc;
 }
 
