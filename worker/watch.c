@@ -152,13 +152,16 @@ after_turn(void *ctx)
         w->status.is_held = due != UINT64_MAX;
         w->drain_ms = earlier_ms(due, now + WATCH_POLL_MS);
     }
-    if (now >= w->maintain_ms) {
+    if (now >= w->maintain_ms && !w->once) {
         const bool more =
             merge_maintain(w->merge, clock_ns() + WATCH_MAINTAIN_NS);
 
         w->maintain_ms = more ? now : now + WATCH_POLL_MS;
     }
-    next = earlier_ms(next_poll(w), earlier_ms(w->drain_ms, w->maintain_ms));
+    next = earlier_ms(next_poll(w), w->drain_ms);
+    if (w->once && next > now + BATCH_BUSY_MS)
+        loop_stop(w->loop);
+    next = earlier_ms(next, w->maintain_ms);
     if (next > now)
         arm_timer(w, next);
     return next <= now;
@@ -190,11 +193,12 @@ watch_directory(struct watch *w, int log_fd)
 int
 watch_start(struct watch *w, struct loop *loop, const sigset_t *signals,
             struct merge *merge, struct drain *drain, int log_fd,
-            const char *data_dir)
+            const char *data_dir, bool once)
 {
     int rc;
 
-    *w = (struct watch){.loop = loop, .merge = merge, .drain = drain};
+    *w = (struct watch){
+        .loop = loop, .merge = merge, .drain = drain, .once = once};
     w->changes.fd = -1;
     w->poll = (struct loop_timer){.slot = -1, .due = on_poll};
     worker_status_init(&w->status, data_dir, merge, drain);

@@ -7,6 +7,9 @@
  * waits, longer each time.  Held records are drained between batches, and in
  * slices of their own while no log waits.
  *
+ * With `once` it stops when nothing can be merged now: what other processes have
+ * is theirs to merge, and what failed is left as it is.
+ *
  * Signals stop it as common/setup/signals.h says: the current transaction ends,
  * the remaining logs are released.  SIGUSR1 prints the statistics. */
 /* SPDX-License-Identifier: BSD-2-Clause */
@@ -42,6 +45,7 @@ struct watch {
     struct worker_status status;
     int stop_signal; /* signal that stopped it; 0: none */
     bool refused;    /* stopped: the settings do not fit the logs */
+    bool once;       /* the caller's: stop when nothing can be merged */
 };
 
 /* Starts watching `log_fd`'s directory, with the signals of signals_take().
@@ -49,7 +53,7 @@ struct watch {
  * directory. */
 int watch_start(struct watch *w, struct loop *loop, const sigset_t *signals,
                 struct merge *merge, struct drain *drain, int log_fd,
-                const char *data_dir);
+                const char *data_dir, bool once);
 void watch_stop(struct watch *w);
 
 /* Prints one line of statistics. */

@@ -129,6 +129,7 @@ struct config {
 /* What a daemon's command line says beside the settings. */
 struct config_command {
     bool test;     /* -t: settings were good, exit 0 */
+    bool once;     /* --once, of countd-worker alone */
     int ready_fd;  /* --ready-fd N; -1 */
     int arg_first; /* index of the first argument that is not an option */
 };
@@ -154,7 +155,7 @@ int config_text(struct config *c, const char *text, size_t size,
 int config_check(const struct config *c, char why[CONFIG_WHY_SIZE]);
 
 /* A daemon's whole command line: -f FILE, -o KEY=VALUE, -d DIR, -u USER, -t,
- * -h, -V, --ready-fd N.  Prints help, version or the error itself.  Returns -1
+ * -h, -V, --ready-fd N, of countd-worker --once.  Prints help, version or the error itself.  Returns -1
  * to go on, else the exit status. */
 int config_daemon(struct config *c, struct config_command *command, int argc,
                   char **argv, const char *program, const char *summary);

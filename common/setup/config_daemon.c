@@ -115,12 +115,19 @@ print_setting(void *ctx, const char *key, const char *type, const char *def,
                   def[0] != '\0' ? def : "empty");
 }
 
+/* Whether it has --once. */
+static bool
+can_end(const char *program)
+{
+    return strcmp(program, "countd-worker") == 0;
+}
+
 static int
 print_help(const char *program, const char *summary)
 {
     (void)printf("%s - %s\n\n"
                  "usage: %s [-f FILE] [-o KEY=VALUE]... [-d DIR] [-u USER]"
-                 " [-t] [--ready-fd N]\n\n"
+                 " [-t] [--ready-fd N]%s\n\n"
                  "  -f FILE          read settings from FILE, not from "
                  "$COUNTD_CONF\n"
                  "                   or " CONFIG_FILE "\n"
@@ -132,9 +139,13 @@ print_help(const char *program, const char *summary)
                  "  -V, --version    the version\n"
                  "  --ready-fd N     write name=address:port lines and an "
                  "empty one to\n"
-                 "                   descriptor N when serving\n\n"
+                 "                   descriptor N when serving\n%s\n"
                  "Settings (key = value lines, # comments):\n",
-                 program, summary, program); /* as in print_setting */
+                 program, summary, program, can_end(program) ? " [--once]" : "",
+                 can_end(program)
+                     ? "  --once           merge until nothing can be merged, "
+                       "then exit\n"
+                     : ""); /* as in print_setting */
     config_each(print_setting, stdout);
     return fflush(stdout) == 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_SYSTEM;
 }
@@ -194,6 +205,9 @@ take_option(int option, struct config_sources *sources,
     case 'r':
         status = config_ready_fd(optarg, &command->ready_fd);
         return status != 0 ? status : -1;
+    case '1':
+        command->once = can_end(program);
+        return command->once ? -1 : bad_option(option, argv);
     default:
         return bad_option(option, argv);
     }
@@ -208,6 +222,7 @@ config_daemon(struct config *c, struct config_command *command, int argc,
         {"version", no_argument, NULL, 'V'},
         {"user", required_argument, NULL, 'u'},
         {"ready-fd", required_argument, NULL, 'r'},
+        {"once", no_argument, NULL, '1'},
         {NULL, 0, NULL, 0},
     };
     /* systemd sets it for the units, which have StateDirectory=. */

@@ -162,6 +162,23 @@ CASE(counters_saturate_and_say_so_and_the_smallest_increment_is_valid, x)
     assert_true(said(x, "counters reached the limit"));
 }
 
+CASE(once_it_merges_what_is_there_and_ends, x)
+{
+    char text[2000];
+
+    full_log(x, 0);
+    full_log(x, 1);
+    assert_int_equal(daemon_run(text, sizeof text, "countd-worker", "-d",
+                                x->fleet.path, "--once", NULL),
+                     0);
+    assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
+    assert_int_equal(count_of(x, "words", "the"), 4);
+    assert_int_equal(daemon_run(text, sizeof text, "countd-read", "-d",
+                                x->fleet.path, "--once", NULL),
+                     CONFIG_EXIT_USAGE);
+    fleet_check(&x->fleet);
+}
+
 /* ---- few descriptors --------------------------------------------------- */
 
 #define WITH_FILES(n) "-c", "ulimit -n " n " && exec \"$@\"", "sh"
