@@ -110,14 +110,14 @@ is_option(const struct function_param *p, struct target_text text)
 
 /* Whether an argument is what a parameter takes. */
 static bool
-is_taken(const struct function_param *p, const struct target_node *v,
+is_taken(const struct function_param *p, struct target_node *v,
          struct function_call *call)
 {
     const bool is_integer = v->kind == TARGET_NUMBER && v->is_whole;
 
     switch (p->type) {
     case FUNCTION_SERIES:
-        return v->kind == TARGET_CALL || v->kind == TARGET_PATH;
+        return target_read_path(v);
     case FUNCTION_STRING:
         return v->kind == TARGET_STRING;
     case FUNCTION_NODE:
@@ -139,7 +139,7 @@ is_taken(const struct function_param *p, const struct target_node *v,
 
 static int
 check_value(const struct function *f, const struct function_param *p,
-            const struct target_node *v, struct function_call *call, char *why)
+            struct target_node *v, struct function_call *call, char *why)
 {
     const bool is_word =
         p->type == FUNCTION_AGGREGATE && v->kind == TARGET_STRING;
@@ -151,13 +151,25 @@ check_value(const struct function *f, const struct function_param *p,
                              : types[p->type].wanted);
 }
 
+static bool
+has_param(const struct function *f, struct target_text name)
+{
+    unsigned i = 0;
+
+    while (f->params[i] && !target_text_is(name, f->params[i]->name))
+        i++;
+    return f->params[i] != NULL;
+}
+
 /* The parameter that an argument is for, by its keyword or its place. */
 static int
-find_param(const struct function *f, const struct target_node *v,
-           unsigned place, unsigned *out, char *why)
+find_param(const struct function *f, struct target_node *v, unsigned place,
+           unsigned *out, char *why)
 {
     char shown[NAME_SHOWN_SIZE];
 
+    if (v->keyword.size > 0 && !has_param(f, v->keyword))
+        (void)target_read_keyword_path(v); /* else the keyword is refused */
     for (unsigned i = 0; f->params[i]; i++) {
         const struct function_param *p = f->params[i];
 
@@ -177,7 +189,7 @@ bind_arguments(const struct function *f, struct function_call *call,
     unsigned place = 0, param = 0;
     int rc;
 
-    for (const struct target_node *v = node->args; v; v = v->next) {
+    for (struct target_node *v = node->args; v; v = v->next) {
         rc = find_param(f, v, place++, &param, why);
         if (rc == 0)
             rc = check_value(f, f->params[param], v, call, why);

@@ -6,7 +6,7 @@
 
 #include "reader/graphite/graphite.h"
 
-#define NODE_MAX ((size_t)8 * PATTERN_ESCAPED_MAX + 128) /* in JSON */
+#define NODE_MAX (8 * PATTERN_PATH_MAX + 128) /* in JSON */
 
 /* {"text":"hits","id":"web.hits","allowChildren":1,"expandable":1,"leaf":0} */
 static void
@@ -35,7 +35,7 @@ put_completion(struct json_writer *w, const struct path_found *f)
 {
     const char *dot = memrchr(f->path.at, '.', f->path.size);
     const char *name = dot ? dot + 1 : f->path.at;
-    char path[2 * PATTERN_ESCAPED_MAX + 2];
+    char path[PATTERN_PATH_MAX + 1];
 
     memcpy(path, f->path.at, f->path.size);
     path[f->path.size] = '.';

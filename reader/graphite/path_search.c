@@ -79,17 +79,14 @@ jump_before(struct path_search *s, const uint8_t *bytes, size_t size)
 struct path_found *
 path_found_new(struct scratch *scratch, const struct path_found *like)
 {
-    char path[2 * PATTERN_ESCAPED_MAX + 1];
+    char path[PATTERN_PATH_MAX];
     struct path_found *f = scratch_take(scratch, sizeof *f);
-    size_t size = pattern_escape(like->keyspace, like->keyspace_size, path);
+    const size_t size = pattern_path(like->keyspace, like->keyspace_size,
+                                     like->key, like->key_size, path);
 
     if (!f)
         return NULL;
     *f = *like;
-    if (f->key_size > 0) {
-        path[size++] = '.';
-        size += pattern_escape(f->key, f->key_size, path + size);
-    }
     f->path.at = scratch_copy(scratch, path, size);
     f->path.size = size;
     f->keyspace =

@@ -42,11 +42,12 @@ read_byte(const char *text, size_t size, uint8_t *out)
     return *out == 0 ? 0 : 3;
 }
 
+/* Whether an ASCII character of a name is itself in its path: whatever a target
+ * takes as a word, but for what has a meaning in a pattern. */
 static bool
 is_plain(uint8_t c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-           (c >= '0' && c <= '9') || (c != '\0' && strchr("_:/@$#~+;=-", c));
+    return c < 0x80 && target_is_word_byte((char)c) && !strchr("*?[]{}%.", c);
 }
 
 /* Bytes of the character of a name that is one for `?`. */
@@ -97,6 +98,25 @@ pattern_escape(const uint8_t *name, size_t size, char *out)
         node -= more > 0 ? more : 1;
     }
     return n;
+}
+
+size_t
+pattern_path(const uint8_t *keyspace, size_t keyspace_size, const uint8_t *key,
+             size_t key_size, char *out)
+{
+    size_t size = pattern_escape(keyspace, keyspace_size, out);
+    const size_t word = target_name_size(out, out + size);
+
+    if (word > 0 && word < size && out[word] == '=') {
+        memmove(out + word + 3, out + word + 1, size - word - 1);
+        memcpy(out + word, "%3D", 3);
+        size += 2;
+    }
+    if (key_size > 0) {
+        out[size++] = '.';
+        size += pattern_escape(key, key_size, out + size);
+    }
+    return size;
 }
 
 int

@@ -2,9 +2,10 @@
  * and patterns that match them.
  *
  * The path of a key is KEYSPACE.KEY, in nodes that dots part.  A byte that is
- * neither in [A-Za-z0-9_:/@$#~+;=-] nor part of valid UTF-8 is written %HH, and
- * so is a dot that would make an empty node, so that every name has one path
- * and `.` always parts nodes.  The same is read back.
+ * no target_is_word_byte(), has a meaning in a pattern or is not part of valid
+ * UTF-8 is written %HH, and so are a dot that would make an empty node and the
+ * `=` of a path that begins as a keyword does: every key has one path, `.` always
+ * parts nodes, and a target takes each path as it is.  The same is read back.
  *
  * A pattern has for each node bytes as a path has them, and
  *
@@ -27,6 +28,7 @@
 
 /* Bytes of a name in a path. */
 #define PATTERN_ESCAPED_MAX ((size_t)3 * STORE_NAME_MAX)
+#define PATTERN_PATH_MAX    (2 * PATTERN_ESCAPED_MAX + 1)
 
 #define PATTERN_SIZE_MAX 4096
 
@@ -73,6 +75,11 @@ size_t pattern_node_size(const uint8_t *name, size_t size);
 /* Writes a name as a path has it, at most three times its size; returns the
  * size. */
 size_t pattern_escape(const uint8_t *name, size_t size, char *out);
+
+/* Writes the path of a key, or with key_size 0 that of a keyspace; returns the
+ * size, at most PATTERN_PATH_MAX. */
+size_t pattern_path(const uint8_t *keyspace, size_t keyspace_size,
+                    const uint8_t *key, size_t key_size, char *out);
 
 /* Reads it back, at most `max` bytes; returns the size.
  *   -EINVAL        a % without two hexadecimal digits, or of NUL

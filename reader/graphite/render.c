@@ -185,8 +185,7 @@ render_add_target(struct render *r, const char *text, size_t size)
             rc = functions_bind(r->scratch, n, r->why);
     if (rc < 0)
         return fail_target(r, rc) == 0;
-    if (t->target.root->kind != TARGET_CALL &&
-        t->target.root->kind != TARGET_PATH)
+    if (!target_read_path(t->target.root))
         return render_fail(r, HTTP_BAD_REQUEST,
                            "a target is a path or a call of a function") == 0;
     if (add_leaves(r, t, t->target.root, 0) < 0)

@@ -63,9 +63,8 @@ is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Bytes of the identifier at `at`. */
-static size_t
-name_size(const char *at, const char *end)
+size_t
+target_name_size(const char *at, const char *end)
 {
     const char *begin = at;
 
@@ -155,14 +154,13 @@ pass_word(struct parser *p)
             in_braces = true;
         else if (c == '}')
             in_braces = false;
-        else if ((c >= 0 && c <= ' ') || c == 0x7f ||
-                 strchr("()\"'|\\", c) != NULL || (c == ',' && !in_braces))
+        else if (!target_is_word_byte(c) && (c != ',' || !in_braces))
             break;
     }
     return !in_braces;
 }
 
-/* Sets the number that the word is: false if it is none. */
+/* Sets the number that the word is: false if it is none, or is too large. */
 static bool
 read_number(struct parser *p, struct target_node *node)
 {
@@ -183,7 +181,7 @@ read_number(struct parser *p, struct target_node *node)
     errno = 0;
     node->whole = strtoll(text, &end, 10);
     node->is_whole = errno == 0 && *end == '\0';
-    return true;
+    return isfinite(node->number);
 }
 
 static struct target_node *
@@ -203,9 +201,39 @@ parse_word(struct parser *p, const char *begin)
         node->kind = TARGET_NUMBER;
     if (p->error < 0)
         return NULL;
-    if (node->kind == TARGET_NUMBER && !isfinite(node->number))
-        return fail_here(p, "a number that is too large");
     return complete_node(p, node, begin);
+}
+
+/* ---- words that are paths, too -------------------------------------------- */
+
+bool
+target_read_path(struct target_node *node)
+{
+    const char *const last = node->text.at + node->text.size - 1;
+    const char *dot;
+
+    if (node->kind == TARGET_NUMBER) {
+        dot = memchr(node->text.at, '.', node->text.size);
+        if (dot && dot > node->text.at && dot < last)
+            node->kind = TARGET_PATH;
+    }
+    return node->kind == TARGET_PATH || node->kind == TARGET_CALL;
+}
+
+bool
+target_read_keyword_path(struct target_node *node)
+{
+    const char *const value = node->keyword.at + node->keyword.size + 1;
+
+    if (node->kind == TARGET_CALL || node->kind == TARGET_STRING ||
+        node->source.at != value || !memchr(value, '.', node->source.size))
+        return false;
+    node->kind = TARGET_PATH;
+    node->source.size += node->keyword.size + 1;
+    node->source.at = node->keyword.at;
+    node->text = node->source;
+    node->keyword.size = 0;
+    return true;
 }
 
 /* ---- calls -------------------------------------------------------------- */
@@ -217,7 +245,7 @@ static struct target_text
 take_keyword(struct parser *p)
 {
     struct target_text keyword = {p->at, 0};
-    const size_t size = name_size(p->at, p->end);
+    const size_t size = target_name_size(p->at, p->end);
 
     if (size > 0 && p->at + size < p->end && p->at[size] == '=') {
         keyword.size = size;
@@ -292,7 +320,8 @@ parse_primary(struct parser *p, unsigned depth)
     size = (size_t)(p->at - begin);
     if (size == 0)
         return fail_here(p, "a path or a function is missing");
-    if (p->at < p->end && *p->at == '(' && name_size(begin, p->at) == size) {
+    if (p->at < p->end && *p->at == '(' &&
+        target_name_size(begin, p->at) == size) {
         p->at++;
         return parse_arguments(p, (struct target_text){begin, size}, NULL,
                                depth);
@@ -309,7 +338,7 @@ parse_expression(struct parser *p, unsigned depth)
         struct target_text name;
 
         skip_blanks(p);
-        name = (struct target_text){p->at, name_size(p->at, p->end)};
+        name = (struct target_text){p->at, target_name_size(p->at, p->end)};
         p->at += name.size;
         if (name.size == 0 || p->at == p->end || *p->at != '(')
             return fail_here(p, "after | a function is missing");

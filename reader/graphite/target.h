@@ -9,8 +9,11 @@
  *     argument   = [ name "=" ] expression
  *     string     = "..." or '...'; a backslash before the quote is left out
  *
- * A path is a run of other bytes; commas belong to it between braces.  What
- * functions there are, and what a path may be, is checked elsewhere.
+ * A path is a run of other bytes: target_is_word_byte() says which, here and
+ * where paths are listed; commas belong to it between braces.  A word such as
+ * 2024.1 is a number and a path, and k=v.x a keyword and a path: what the
+ * parameter takes decides, target_read_path().  What functions there are, and
+ * what a path may be, is checked elsewhere.
  *
  * Ownership: nodes are pieces of the scratch and point into the text.  Pure.
  */
@@ -64,6 +67,24 @@ struct target {
     struct target_node *root;  /* also the last to be evaluated */
     struct target_node *first; /* to be evaluated */
 };
+
+/* Whether a byte belongs to a word wherever it stands: all but control
+ * characters, blanks and ( ) " ' | \ and a comma. */
+static inline bool
+target_is_word_byte(char c)
+{
+    return (c < 0 || c > ' ') && c != 0x7f && !strchr("()\"'|\\,", c);
+}
+
+/* Bytes of the name of a function or a keyword at `at`; 0: there is none. */
+size_t target_name_size(const char *at, const char *end);
+
+/* Reads a path or a call where one is wanted: a number of two nodes, such as
+ * 2024.1, becomes a path.  False: it is neither. */
+bool target_read_path(struct target_node *node);
+
+/* The same where `keyword=` is no parameter: it is how the path begins. */
+bool target_read_keyword_path(struct target_node *node);
 
 /* Parses the `size` bytes of a target, which are valid UTF-8.
  *   -EINVAL  `why` says what is wrong

@@ -88,7 +88,6 @@ CASE(what_is_no_target_says_where_and_why, r)
         {"a.{b,c", "a closing brace is missing"},
         {"a|", "byte 3: after | a function is missing"},
         {"a|b", "byte 4: after | a function is missing"},
-        {"f(1e999)", "a number that is too large"},
         {"f(\\)", "a path or a function is missing"}};
     char deep[512] = "", why[TARGET_WHY_SIZE];
     struct target t;
