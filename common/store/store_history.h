@@ -71,6 +71,8 @@ struct store_history_query {
     uint64_t length;
 
     uint32_t since;          /* increments before may be missing; 0: none are */
+    uint32_t floor;          /* steps like these were removed before; 0: none */
+    uint32_t keep;           /* minutes after which they are removed */
     bool before_known;       /* TOP: `before` is complete, too */
     uint64_t rows;           /* TOP */
     struct store_bucket sum; /* RANK */

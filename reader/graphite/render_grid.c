@@ -1,10 +1,11 @@
 /* reader/graphite/render_grid.c - the step of points; see render.h.
  *
  * Steps are tried from the finest on.  A step is good if the history of every
- * keyspace has one that divides it, and enough if nothing is missing since the
- * first point; if none is, that from which least is missing is chosen.  Under
- * summarize() steps that divide its interval come first, so that each interval
- * is the sum of whole steps. */
+ * keyspace has one that divides it, and enough if that is kept as long ago as
+ * the first point, whether or not the store was there then: a year is in days
+ * from the first day on.  If none is, the one that is kept longest is chosen.
+ * Under summarize() steps that divide its interval come first, so that each
+ * interval is the sum of whole steps. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <errno.h>
@@ -95,6 +96,15 @@ next_keyspace(struct render *r)
     return NULL;
 }
 
+/* Since when steps as those of the answer are kept, if the store was there. */
+static uint32_t
+kept_since(const struct render *r, const struct store_history_query *q)
+{
+    const int64_t kept = r->now / 60 - q->keep;
+
+    return kept > (int64_t)q->floor ? (uint32_t)kept : q->floor;
+}
+
 /* Looks at whether the history of a keyspace has the step, and since when. */
 static int
 check_keyspace_steps(struct render *r, const struct path_found *k,
@@ -111,8 +121,8 @@ check_keyspace_steps(struct render *r, const struct path_found *k,
 
     if (rc == -EINVAL)
         c->is_bad = true;
-    else if (rc == 0 && q.since > c->since)
-        c->since = q.since;
+    else if (rc == 0 && kept_since(r, &q) > c->since)
+        c->since = kept_since(r, &q);
     else if (rc < 0 && rc != -ENOENT && rc != -ENODATA)
         return render_fail_keyspace(r, k->keyspace, k->keyspace_size, rc);
     return 0;

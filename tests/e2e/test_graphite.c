@@ -26,6 +26,7 @@ set_up_without_limits(void **state)
     struct fleet *f;
 
     assert_int_equal(service_setup_with(state, "counter.enable=off",
+                                        "history=1m:60d",
                                         "read.http=127.0.0.1:0", NULL),
                      0);
     f = *state;

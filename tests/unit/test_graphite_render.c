@@ -87,6 +87,7 @@ read_tiered(struct store *s, struct store_history_query *q, uint64_t until_ns)
     const int rc = plain_engine->history(s, q, until_ns);
 
     q->since = (uint32_t)((NOW - (by_hour ? 90 : 2) * 86400) / 3600 * 60);
+    q->floor = q->since;
     return rc;
 }
 
@@ -111,6 +112,64 @@ CASE(a_step_is_the_finest_that_reaches_back, r)
         assert_int_equal(r->render.targets->grids->step, rows[i].step);
         if (rows[i].days == 365) /* before it there is no value, not 0 */
             assert_non_null(strstr(shown, ": - - -"));
+    }
+    r->store->engine = plain_engine;
+}
+
+static uint64_t
+render_now_ms(void)
+{
+    return (uint64_t)NOW * 1000;
+}
+
+static int
+set_up_tiers(void **state)
+{
+    struct fixture *r;
+
+    assert_int_equal(set_up(state), 0);
+    r = *state;
+    store_listing_close(r->search.listing);
+    store_close(r->store);
+    r->store = engine_open_history(r->tmp.fd, ENGINE_TIERS, render_now_ms);
+    r->search.store = r->store;
+    assert_rc(store_listing_open(r->store, &r->search.listing), 0);
+    return 0;
+}
+
+/* A history that began an hour ago, in a store that has counted for longer. */
+static int
+read_young(struct store *s, struct store_history_query *q, uint64_t until_ns)
+{
+    const int rc = plain_engine->history(s, q, until_ns);
+
+    q->since = (uint32_t)(NOW / 60 - 60);
+    return rc;
+}
+
+TEST_IN(a_young_store_has_the_steps_that_are_configured, struct fixture *r,
+        set_up_tiers, tear_down)
+{
+    static const struct {
+        int64_t days, step;
+    } rows[] = {{1, 60},      {2, 60},       {3, 3600},     {90, 3600},
+                {100, 86400}, {3650, 86400}, {30000, 86400}}; /* the longest */
+    struct store_engine young = *r->store->engine;
+
+    plain_engine = r->store->engine;
+    young.history = read_young;
+    add(r, "web", "a", NOW, 1);
+    for (size_t i = 0; i < 2 * sizeof rows / sizeof rows[0]; i++) {
+        const size_t row = i / 2;
+
+        r->store->engine = i % 2 ? &young : plain_engine;
+        (void)show(r, "web.a",
+                   rows[row].days > NOW / 86400 ? 0
+                                                : NOW - rows[row].days * 86400,
+                   NOW, 0);
+        if (r->render.targets->grids->step != rows[row].step)
+            fail_msg("%lld days: %lld s", (long long)rows[row].days,
+                     (long long)r->render.targets->grids->step);
     }
     r->store->engine = plain_engine;
 }

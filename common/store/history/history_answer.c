@@ -153,6 +153,8 @@ history_answer(const struct history *h, const struct kv *kv,
     if (rc < 0)
         return rc;
     q->since = history_since(h, tier);
+    q->floor = h->tier[tier].floor;
+    q->keep = h->tier[tier].keep + h->tier[tier].period;
     switch (q->op) {
     case STORE_HISTORY_TOP:
         return answer_top(h, kv, q, until_ns);
