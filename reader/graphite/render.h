@@ -32,7 +32,7 @@ struct render_limits {
     size_t max_bytes; /* of the answer */
 };
 
-/* Points at multiples of a step, from < t <= until. */
+/* Points at multiples of a step, from < t <= until; at least one. */
 struct render_grid {
     int64_t interval; /* that the step divides, seconds; 0: any does */
     int64_t step, first, last;

@@ -22,6 +22,7 @@ static const int64_t steps[] = {1,  2,   3,   5,   10,  15,  20, 30,
 
 #define STEPS (sizeof steps / sizeof steps[0])
 
+/* A span without a multiple of the step has the point that `until` lies in. */
 static void
 set_step(const struct render *r, struct render_grid *g, int64_t minutes)
 {
@@ -29,8 +30,9 @@ set_step(const struct render *r, struct render_grid *g, int64_t minutes)
     g->step = minutes * 60;
     g->first = (r->times.from / g->step + 1) * g->step;
     g->last = r->times.until / g->step * g->step;
-    g->count =
-        g->last < g->first ? 0 : (size_t)((g->last - g->first) / g->step) + 1;
+    if (g->first > g->last)
+        g->first = g->last;
+    g->count = (size_t)((g->last - g->first) / g->step) + 1;
 }
 
 /* The step that is tried, minutes; 0: there are no more. */

@@ -43,6 +43,15 @@ CASE(points_are_the_increments_of_their_steps, r)
     assert_string_equal(show(r, "web.*.d", SOME), "web.c.d +60/60: 0 0 7 0 0");
     assert_string_equal(show(r, "web.nosuch", SOME), "");
     assert_string_equal(show(r, "web", SOME), "");
+    /* There is at least one, also where no step begins. */
+    assert_string_equal(show(r, "web.a", DAY0 + 61, DAY0 + 89, 0),
+                        "web.a -1/60: 2");
+    assert_string_equal(show(r, "web.a", DAY0 + 60, DAY0 + 61, 1),
+                        "web.a +0/60: 2");
+    assert_string_equal(
+        show(r, "summarize(web.*, '2min')", DAY0 + 130, DAY0 + 140, 0),
+        "summarize(web.a, \"2min\", \"sum\") -10/120: 3 | "
+        "summarize(web.b, \"2min\", \"sum\") -10/120: 30");
     /* A step after now has no value yet. */
     assert_string_equal(show(r, "web.a", NOW - 60, NOW + 120, 0),
                         "web.a +29/60: 0 - -");
