@@ -364,6 +364,7 @@ start_job(struct graphite *g, const struct http_call *x,
     g->began_ms = loop_now_ms(g->loop);
     g->status = HTTP_OK;
     g->as_of_ms = INT64_MAX;
+    g->from = g->until = g->tz = (struct target_text){NULL, 0};
     g->is_completer = g->only_leaves = g->has_query = g->is_packed = false;
     init_render(g);
     if (x->body.size > 0 && !is_form(x->request))

@@ -23,6 +23,7 @@
 #include "common/setup/config.h"
 #include "reader/as_of.h"
 #include "reader/graphite/render.h"
+#include "reader/graphite/zone.h"
 
 /* Bytes of the longest answer: a million points of ten digits take 24 MB. */
 #define GRAPHITE_ANSWER_MAX ((size_t)32 << 20)
@@ -66,6 +67,8 @@ struct graphite {
     uint64_t max_time_ms; /* read.max_time */
     uint64_t began_ms;    /* monotonic: when the job began */
     uint64_t done_ms;     /* monotonic: when it was done */
+    struct target_text from, until, tz; /* of render, as they are given */
+    struct zone zone;
     bool is_completer, only_leaves;
     struct pattern pattern; /* of find and expand */
     bool has_query;

@@ -7,6 +7,7 @@
 
 #include "common/net/http_query.h"
 #include "common/wire/increment_line.h"
+#include "common/wire/name.h"
 #include "reader/graphite/graphite.h"
 #include "reader/graphite/moment.h"
 
@@ -28,14 +29,14 @@ fail_parameter(struct graphite *g, const struct parameter *p, const char *what)
     return render_fail(&g->render, HTTP_BAD_REQUEST, "%s: %s", p->name, what);
 }
 
+/* Keeps a value until all parameters are read. */
 static int
-read_time(struct graphite *g, const struct parameter *p, int64_t *out)
+keep_text(struct graphite *g, const struct parameter *p,
+          struct target_text *out)
 {
-    if (p->size == 0 || moment_parse(p->text, p->size, g->render.now, out) == 0)
-        return 0;
-    return fail_parameter(g, p,
-                          "not a time: -6h, now, Unix seconds, "
-                          "HH:MM_YYYYMMDD or YYYYMMDD");
+    out->at = scratch_copy(&g->scratch, p->text, p->size);
+    out->size = p->size;
+    return out->at ? 0 : render_fail_memory(&g->render);
 }
 
 static int
@@ -89,9 +90,11 @@ read_parameter(struct graphite *g, const struct parameter *p)
     if (renders && strcmp(p->name, "target") == 0)
         return p->size == 0 || render_add_target(r, p->text, p->size) ? 0 : -1;
     if (renders && strcmp(p->name, "from") == 0)
-        return read_time(g, p, &r->times.from);
+        return keep_text(g, p, &g->from);
     if (renders && strcmp(p->name, "until") == 0)
-        return read_time(g, p, &r->times.until);
+        return keep_text(g, p, &g->until);
+    if (renders && strcmp(p->name, "tz") == 0)
+        return keep_text(g, p, &g->tz);
     if (renders && strcmp(p->name, "maxDataPoints") == 0)
         return read_data_points(g, p);
     if (!renders && strcmp(p->name, "query") == 0)
@@ -127,11 +130,45 @@ graphite_read_parameters(struct graphite *g, struct http_text text)
     }
 }
 
+static int
+read_time(struct graphite *g, const char *name, struct target_text text,
+          int64_t *out)
+{
+    if (text.size == 0 ||
+        moment_parse(text.at, text.size, g->render.now, &g->zone, out) == 0)
+        return 0;
+    return render_fail(&g->render, HTTP_BAD_REQUEST,
+                       "%s: not a time: -6h, -1mon, now, midnight, yesterday, "
+                       "monday, HH:MM_YYYYMMDD, YYYYMMDD or Unix seconds",
+                       name);
+}
+
+/* Reads `from` and `until`, which are of the time zone. */
+static int
+read_times(struct graphite *g)
+{
+    struct function_times *t = &g->render.times;
+    char shown[NAME_SHOWN_SIZE];
+    int rc = zone_open(&g->zone, g->tz.at, g->tz.size);
+
+    if (rc < 0)
+        return render_fail(&g->render, HTTP_BAD_REQUEST,
+                           rc == -ENOENT
+                               ? "tz: no time zone %s in " ZONE_DIRECTORY
+                               : "tz: the file of %s in " ZONE_DIRECTORY
+                                 " cannot be read",
+                           name_show(g->tz.at, g->tz.size, shown));
+    rc = read_time(g, "from", g->from, &t->from);
+    return rc < 0 ? rc : read_time(g, "until", g->until, &t->until);
+}
+
 int
 graphite_check_parameters(struct graphite *g)
 {
     const struct function_times *t = &g->render.times;
 
+    if (g->kind == GRAPHITE_RENDER && read_times(g) < 0)
+        return -1;
     if (g->kind == GRAPHITE_RENDER && t->from >= t->until)
         return render_fail(&g->render, HTTP_BAD_REQUEST,
                            "from is not before until");

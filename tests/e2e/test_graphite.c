@@ -163,6 +163,13 @@ static const struct {
      "{\"message\":\"unknown function: nosuch\"}"},
     {"POST /render target=web.err&from=yesterday-ish&until=now", 400, NULL},
     {"POST /render target=web.err&from=now&until=-1h", 400, NULL},
+    {"POST /render target=web.err&from=-1M", 400, NULL},
+    {"POST /render tz=Mars%2FOlympus&target=web.err", 400,
+     "{\"message\":\"tz: no time zone Mars/Olympus in "
+     "/usr/share/zoneinfo\"}"},
+    {"GET /render?from=yesterday&until=tomorrow&target=web.err"
+     "&maxDataPoints=100&tz=America/New_York",
+     200, "[" SERIES("web.err", "web.err", "1") "]"},
     {"POST /render target=web.err&format=png", 400, NULL},
     {"POST /render target=web.err&maxDataPoints=0", 400, NULL},
     {"POST /render target=%zz", 400, NULL},

@@ -1,5 +1,4 @@
-/* tests/unit/test_graphite_paths.c - targets, paths, their search, and times.
- */
+/* tests/unit/test_graphite_paths.c - targets, paths and their search. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
@@ -7,11 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "reader/graphite/moment.h"
 #include "tests/lib/random.h"
 #include "tests/unit/graphite_fixture.h"
-
-#define HOUR 3600
 
 /* ---- targets ------------------------------------------------------------ */
 
@@ -490,58 +486,4 @@ CASE(keys_below_a_node_are_jumped_over, r)
     r->store->engine = plain_engine;
     assert_int_equal(r->search.count, 2);
     assert_true(reads <= 3); /* a, b, and that there is no more */
-}
-
-/* ---- times -------------------------------------------------------------- */
-
-CASE(times_are_read, r)
-{
-    static const struct {
-        const char *text;
-        int64_t time; /* -1: it is none */
-    } rows[] = {{"now", NOW},
-                {"1795302000", 1795302000},
-                {"0", 0},
-                {"-6h", NOW - 6 * HOUR},
-                {"now-5min", NOW - 300},
-                {"-5m", NOW - 300},
-                {"NOW-2Days", NOW - 48 * HOUR},
-                {"+1h", NOW + HOUR},
-                {"now+90s", NOW + 90},
-                {"-1mon", NOW - 30 * 24 * HOUR},
-                {"-1y", NOW - 365 * 24 * HOUR},
-                {"-2weeks", NOW - 14 * 24 * HOUR},
-                {"20261121", 1795219200},
-                {"14:30_20261121", 1795271400},
-                {"20261131", 20261131}, /* no date: seconds */
-                {"99999999", 99999999},
-                {"", -1},
-                {"-", -1},
-                {"now-", -1},
-                {"nowish", -1},
-                {"yesterday", -1},
-                {"-6parsecs", -1},
-                {"-0h", -1},
-                {"25:00_20261121", -1},
-                {"12:00_20261131", -1},
-                {"-90y", -1},
-                {"99999999999999999999", -1},
-                {"1e9", -1}};
-
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        int64_t got = -1;
-
-        if (moment_parse(rows[i].text, strlen(rows[i].text), NOW, &got) < 0)
-            got = -1;
-        if (got != rows[i].time)
-            fail_msg("%s: %lld", rows[i].text, (long long)got);
-    }
-}
-
-TEST(a_nul_byte_ends_neither_a_moment_nor_an_interval)
-{
-    int64_t got;
-
-    assert_rc(moment_interval("5min\0x", 6, &got), -EINVAL);
-    assert_rc(moment_parse("2026112\0", 8, NOW, &got), -EINVAL);
 }
