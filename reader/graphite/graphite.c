@@ -364,8 +364,8 @@ start_job(struct graphite *g, const struct http_call *x,
     g->began_ms = loop_now_ms(g->loop);
     g->status = HTTP_OK;
     g->as_of_ms = INT64_MAX;
-    g->from = g->until = g->tz = (struct target_text){NULL, 0};
-    g->is_completer = g->only_leaves = g->has_query = g->is_packed = false;
+    g->from = g->until = g->tz = g->query = (struct target_text){NULL, 0};
+    g->is_completer = g->only_leaves = g->is_packed = false;
     init_render(g);
     if (x->body.size > 0 && !is_form(x->request))
         rc = render_fail(&g->render, HTTP_BAD_REQUEST,

@@ -67,11 +67,10 @@ struct graphite {
     uint64_t max_time_ms; /* read.max_time */
     uint64_t began_ms;    /* monotonic: when the job began */
     uint64_t done_ms;     /* monotonic: when it was done */
-    struct target_text from, until, tz; /* of render, as they are given */
+    struct target_text from, until, tz, query; /* as they are given */
     struct zone zone;
     bool is_completer, only_leaves;
     struct pattern pattern; /* of find and expand */
-    bool has_query;
     int64_t as_of_ms;        /* the least of all keyspaces; INT64_MAX: none */
     enum http_status status; /* of the answer */
     const char *why;         /* of one that is not HTTP_OK */

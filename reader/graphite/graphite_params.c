@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "common/net/http_query.h"
-#include "common/wire/increment_line.h"
 #include "common/wire/name.h"
 #include "reader/graphite/graphite.h"
 #include "reader/graphite/moment.h"
@@ -21,6 +20,12 @@ static bool
 is_value(const struct parameter *p, const char *what)
 {
     return p->size == strlen(what) && memcmp(p->text, what, p->size) == 0;
+}
+
+static bool
+is_digit(char c)
+{
+    return c >= '0' && c <= '9';
 }
 
 static int
@@ -39,15 +44,23 @@ keep_text(struct graphite *g, const struct parameter *p,
     return out->at ? 0 : render_fail_memory(&g->render);
 }
 
+/* A number whose decimals are cut off; none and 0 are no limit. */
 static int
 read_data_points(struct graphite *g, const struct parameter *p)
 {
-    int64_t *out = &g->render.max_data_points;
+    int64_t points = 0;
+    size_t i = 0;
 
-    if (increment_number_parse(p->text, p->size, out) == 0 && *out >= 1 &&
-        *out <= INT32_MAX)
-        return 0;
-    return fail_parameter(g, p, "not a number of points");
+    for (; i < p->size && is_digit(p->text[i]); i++)
+        if (points <= INT32_MAX)
+            points = 10 * points + (p->text[i] - '0');
+    if (i > 0 && i < p->size && p->text[i] == '.')
+        while (++i < p->size && is_digit(p->text[i]))
+            continue;
+    if (i < p->size)
+        return fail_parameter(g, p, "not a number of points");
+    g->render.max_data_points = points;
+    return 0;
 }
 
 static int
@@ -61,21 +74,11 @@ read_format(struct graphite *g, const struct parameter *p)
                : fail_parameter(g, p, "treejson or completer");
 }
 
-static int
-read_query(struct graphite *g, const struct parameter *p)
+/* Some clients write lists so: target[]=a&target[]=b. */
+static bool
+is_target(const struct parameter *p)
 {
-    const char *copy = scratch_copy(&g->scratch, p->text, p->size);
-    int rc;
-
-    if (!copy)
-        return render_fail_memory(&g->render);
-    rc = pattern_parse(&g->scratch, (struct target_text){copy, p->size},
-                       &g->pattern, g->render.why);
-    if (rc == -ENOMEM)
-        return render_fail_memory(&g->render);
-    g->has_query = true;
-    g->render.status = HTTP_BAD_REQUEST;
-    return rc;
+    return strcmp(p->name, "target") == 0 || strcmp(p->name, "target[]") == 0;
 }
 
 /* Unknown parameters are ignored. */
@@ -87,7 +90,7 @@ read_parameter(struct graphite *g, const struct parameter *p)
 
     if (strcmp(p->name, "format") == 0 && g->kind != GRAPHITE_EXPAND)
         return read_format(g, p);
-    if (renders && strcmp(p->name, "target") == 0)
+    if (renders && is_target(p))
         return p->size == 0 || render_add_target(r, p->text, p->size) ? 0 : -1;
     if (renders && strcmp(p->name, "from") == 0)
         return keep_text(g, p, &g->from);
@@ -98,7 +101,7 @@ read_parameter(struct graphite *g, const struct parameter *p)
     if (renders && strcmp(p->name, "maxDataPoints") == 0)
         return read_data_points(g, p);
     if (!renders && strcmp(p->name, "query") == 0)
-        return read_query(g, p);
+        return keep_text(g, p, &g->query);
     if (g->kind == GRAPHITE_EXPAND && strcmp(p->name, "leavesOnly") == 0)
         g->only_leaves = !is_value(p, "0") && !is_value(p, "false");
     return 0;
@@ -116,7 +119,7 @@ graphite_read_parameters(struct graphite *g, struct http_text text)
         if (rc == 0)
             return 0;
         if (rc == -ENAMETOOLONG &&
-            (strcmp(p.name, "target") == 0 || strcmp(p.name, "query") == 0))
+            (is_target(&p) || strcmp(p.name, "query") == 0))
             return fail_parameter(g, &p, "more than 65536 bytes");
         if (rc == -ENAMETOOLONG)
             continue; /* an unknown parameter */
@@ -162,17 +165,56 @@ read_times(struct graphite *g)
     return rc < 0 ? rc : read_time(g, "until", g->until, &t->until);
 }
 
+/* Completes what is typed, as Graphite does: any bytes may follow it, and a node
+ * that two dots end.  NULL: no memory. */
+static const char *
+complete_query(struct graphite *g, struct target_text *query)
+{
+    char *text = scratch_take(&g->scratch, 2 * query->size + 2);
+    size_t n = 0;
+
+    for (size_t i = 0; text && i < query->size; i++) {
+        if (query->at[i] == '.' && i + 1 < query->size &&
+            query->at[i + 1] == '.') {
+            text[n++] = '*';
+            i++;
+        }
+        text[n++] = query->at[i];
+    }
+    if (text && (n == 0 || text[n - 1] != '*'))
+        text[n++] = '*';
+    *query = (struct target_text){text, n};
+    return text;
+}
+
+static int
+read_query(struct graphite *g)
+{
+    int rc = 0;
+
+    if (!g->query.at)
+        return render_fail(&g->render, HTTP_BAD_REQUEST, "query is missing");
+    if (g->is_completer && !complete_query(g, &g->query))
+        rc = -ENOMEM;
+    if (rc == 0)
+        rc = pattern_parse(&g->scratch, g->query, &g->pattern, g->render.why);
+    if (rc == -ENOMEM)
+        return render_fail_memory(&g->render);
+    g->render.status = HTTP_BAD_REQUEST;
+    return rc;
+}
+
 int
 graphite_check_parameters(struct graphite *g)
 {
     const struct function_times *t = &g->render.times;
 
-    if (g->kind == GRAPHITE_RENDER && read_times(g) < 0)
+    if (g->kind != GRAPHITE_RENDER)
+        return read_query(g);
+    if (read_times(g) < 0)
         return -1;
-    if (g->kind == GRAPHITE_RENDER && t->from >= t->until)
+    if (t->from >= t->until)
         return render_fail(&g->render, HTTP_BAD_REQUEST,
                            "from is not before until");
-    if (g->kind != GRAPHITE_RENDER && !g->has_query)
-        return render_fail(&g->render, HTTP_BAD_REQUEST, "query is missing");
     return 0;
 }

@@ -150,6 +150,17 @@ static const struct {
     {"GET /metrics/find?query=web.*&format=completer", 200,
      "{\"metrics\":[{\"path\":\"web.err\",\"name\":\"err\",\"is_leaf\":\"1\"},"
      "{\"path\":\"web.hits.\",\"name\":\"hits\",\"is_leaf\":\"0\"}]}"},
+    {"GET /metrics/find?query=web.h&format=completer", 200,
+     "{\"metrics\":[{\"path\":\"web.hits.\",\"name\":\"hits\","
+     "\"is_leaf\":\"0\"}]}"},
+    {"GET /metrics/find?format=completer&query=w..hits.a", 200,
+     "{\"metrics\":[{\"path\":\"web.hits.about\",\"name\":\"about\","
+     "\"is_leaf\":\"1\"}]}"},
+    {"GET /metrics/find?format=completer&query=w...", 400, NULL},
+    {"GET /metrics/find?format=completer&query=", 200,
+     "{\"metrics\":[{\"path\":\"pages.\",\"name\":\"pages\","
+     "\"is_leaf\":\"0\"},{\"path\":\"web.\",\"name\":\"web\","
+     "\"is_leaf\":\"0\"}]}"},
     {"GET /metrics/find?query=nosuch.*", 200, "[]"},
     {"GET /metrics/find?query=a..b", 400, NULL},
     {"GET /metrics/expand?query=web.*", 200,
@@ -171,7 +182,14 @@ static const struct {
      "&maxDataPoints=100&tz=America/New_York",
      200, "[" SERIES("web.err", "web.err", "1") "]"},
     {"POST /render target=web.err&format=png", 400, NULL},
-    {"POST /render target=web.err&maxDataPoints=0", 400, NULL},
+    {"POST /render target=web.err&maxDataPoints=-1", 400, NULL},
+    {"POST /render target=web.err&maxDataPoints=1x", 400, NULL},
+    {"POST /render target=web.err&maxDataPoints=.", 400, NULL},
+    {"POST /render "
+     "from=-5min&target[]=web.err&target%5B%5D=web.err&maxDataPoints=",
+     200,
+     "[" SERIES("web.err", "web.err", "1") "," SERIES("web.err", "web.err",
+                                                      "1") "]"},
     {"POST /render target=%zz", 400, NULL},
     {"POST /render target=nope.x" AGO, 200, "[]"},
     {"POST /render from=-1h&until=now&format=json", 200, "[]"},
@@ -256,6 +274,40 @@ CASE(a_counter_with_others_below_it_is_listed_as_both, f)
     ask(f, "GET /render?target=both.x.*" AGO);
     sum_points(got.body);
     assert_string_equal(got.body, "[" SERIES("both.x.y", "both.x.y", "6") "]");
+}
+
+static size_t
+count_points(const char *body)
+{
+    size_t points = strstr(body, "\"datapoints\":[[") != NULL;
+
+    for (const char *at = body; (at = strstr(at, "],[")) != NULL; at++)
+        points++;
+    return points;
+}
+
+/* As Graphite: decimals are cut off, and no number and 0 are no limit. */
+CASE(at_most_so_many_points_as_asked_for, f)
+{
+    static const struct {
+        const char *limit;
+        size_t points;
+    } rows[] = {
+        {"60", 60},  {"59.9", 30}, {"59.", 30}, {"0", 60},
+        {"0.5", 60}, {"", 60},     {"1", 1},    {"99999999999999999999", 60}};
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char request[160];
+
+        (void)snprintf(request, sizeof request,
+                       "GET /render?target=web.err&from=1795298400&"
+                       "until=1795302000&maxDataPoints=%s",
+                       rows[i].limit);
+        ask(f, request);
+        if (count_points(got.body) != rows[i].points)
+            fail_msg("%s: %zu points: %s", rows[i].limit,
+                     count_points(got.body), got.body);
+    }
 }
 
 /* ---- limits ------------------------------------------------------------- */
@@ -403,12 +455,8 @@ CASE(many_clients_get_each_their_own_answer, f)
 static void
 expect_long_answer(void)
 {
-    size_t points = 0;
-
     assert_int_equal(got.status, 200);
-    for (const char *at = got.body; (at = strstr(at, "],[")) != NULL; at++)
-        points++;
-    assert_int_equal(points + 1, LONG_POINTS);
+    assert_int_equal(count_points(got.body), LONG_POINTS);
     assert_string_equal(got.body + strlen(got.body) - 4, "]]}]");
     sum_points(got.body);
     assert_string_equal(got.body, "[" SERIES("web.err", "web.err", "1") "]");
