@@ -64,7 +64,7 @@ PROGS := $(if $(wildcard writer/main.c),$(BUILD)/countd-write) \
          $(if $(wildcard worker/main.c),$(BUILD)/countd-worker) \
          $(if $(wildcard reader/main.c),$(BUILD)/countd-read) \
          $(if $(wildcard common/client/cmd/main.c),$(BUILD)/countd)
-SAID  := $(addprefix $(BUILD)/,countd.conf completion.bash completion.zsh)
+SAID  := $(addprefix $(BUILD)/,countd.conf completion.bash completion.zsh countd-metrics.7)
 LIBS  := $(if $(wildcard common/client/lib/countd.c),$(addprefix $(BUILD)/,libcountd.a libcountd.so.0 libcountd.pc))
 # What the library offers; what it uses itself comes from parts.a.
 LIBOBJS := $(call part,common/client/lib common/board)
@@ -85,7 +85,7 @@ PRELOAD := $(if $(wildcard tests/crash/powerloss.c),$(BUILD)/tests/crash/powerlo
 STANDIN := $(call bins,tests/crash/standin_*.c)
 # Small programs of users: they have the library and its headers, no more.
 EXAMPLE := $(call bins,tests/e2e/example_*.c)
-MAN   := $(wildcard */*.[13578] common/*/*.[13578] common/client/*/*.[13578])
+MAN   := $(BUILD)/countd-metrics.7 $(wildcard */*.[13578] common/*/*.[13578] common/client/*/*.[13578])
 UNITS := $(wildcard */*.service common/*/*.target)
 
 ## make                   programs and libraries into build/release; installs nothing
@@ -143,6 +143,19 @@ $(BUILD)/countd.conf: $(BUILD)/countd-write
 	      ".\n#" key " =" (def == "empty" ? "" : " " def) }' > $@
 $(BUILD)/completion.%: $(BUILD)/countd
 	$(Q)$< completion $* > $@
+
+# The manual of figures: its lists are the rows of figures.def.
+$(BUILD)/countd-metrics.7: common/setup/figures.def common/setup/countd-metrics.7.in
+	@mkdir -p $(@D)
+	$(Q)awk '/^[A-Z]+\(/ { kind = $$0; sub(/\(.*/, "", kind); row = ""; on = 1 } \
+	  on { row = row $$0 } \
+	  on && /\)$$/ { on = 0; split(row, f, "\""); \
+	    label = match(row, /\.label = "[^"]+/) ? substr(row, RSTART + 10, RLENGTH - 10) : ""; \
+	    if (sub(/=/, "=\\(dq", label)) label = "{" label "\\(dq}"; \
+	    alert = match(row, /\.alert = "[^"]+/) ? "; alert\n.Li " substr(row, RSTART + 10, RLENGTH - 10) : ""; \
+	    list[kind] = list[kind] ".It Ql " (kind == "SCRAPE" ? "" : f[2] " , Ql ") f[4] label "\n" f[6] alert "\n" } \
+	  FNR == NR { next } \
+	  /FIGURES/ { printf "%s", list[$$3]; next } { print }' $^ > $@
 
 # ---- tests ---------------------------------------------------------------
 # A program takes from the archives what it calls.  They are made afresh: a
@@ -250,7 +263,7 @@ lint-tidy:
 	@echo clang-tidy
 	@printf '%s\n' $(filter-out tests/%,$(filter %.c,$(C_FILES))) | xargs -P $$(nproc) -n 4 sh -c \
 	  'clang-tidy --quiet --warnings-as-errors="*" "$$@" -- -std=c11 -D_GNU_SOURCE -I. 2>/dev/null' clang-tidy
-lint-man:
+lint-man: $(BUILD)/countd-metrics.7
 	@echo mandoc
 	@$(if $(MAN),mandoc -T lint -W warning $(MAN))
 lint-deb: deb

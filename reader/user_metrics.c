@@ -14,6 +14,7 @@
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
+#include "common/setup/figures.h"
 #include "common/wire/name.h"
 
 #define FRESH_MS 1000
@@ -240,8 +241,9 @@ put_key(struct user_metrics *u, const char *keyspace, int64_t count,
         return;
     }
     n = snprintf(u->text + u->text_size, left,
-                 "countd_key_value{keyspace=\"%s\",key=\"%s\"} %" PRId64 "\n",
-                 keyspace, user_metrics_label(key, key_size, label), count);
+                 "%s{keyspace=\"%s\",key=\"%s\"} %" PRId64 "\n",
+                 figure_at(STATUS_SCRAPE, STATUS_S_KEY)->metric, keyspace,
+                 user_metrics_label(key, key_size, label), count);
     if (n < 0 || (size_t)n >= left) {
         u->left_out++;
         return;

@@ -120,27 +120,3 @@ http_turn(struct http *h)
     if (h->count_on)
         count_turn(&h->count);
 }
-
-void
-http_print(const struct http *h)
-{
-    const struct sequence_stats *f = &h->sequence.stats;
-    const struct count_stats *c = &h->count.stats;
-
-    if (h->count_on)
-        diag(DIAG_INFO,
-             "count: increments=%llu requests=%llu refused=%llu busy=%llu "
-             "replayed=%llu",
-             (unsigned long long)c->increments, (unsigned long long)c->requests,
-             (unsigned long long)c->refused, (unsigned long long)c->busy,
-             (unsigned long long)c->replayed);
-
-    if (h->sequence_on)
-        diag(DIAG_INFO,
-             "sequence: given=%llu waited=%llu moves=%llu requests=%llu "
-             "refused=%llu",
-             (unsigned long long)f->given, (unsigned long long)f->waited,
-             (unsigned long long)f->moves,
-             (unsigned long long)h->site.stats.requests,
-             (unsigned long long)h->site.stats.refused);
-}

@@ -42,7 +42,4 @@ void http_logs_are_ready(struct http *h);
 /* The end of a turn, before the logs' commit. */
 void http_turn(struct http *h);
 
-/* Prints the statistics of the services that are on. */
-void http_print(const struct http *h);
-
 #endif

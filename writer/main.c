@@ -62,8 +62,6 @@ print_stats(struct writer *w)
 {
     statsd_read_counts(&w->statsd);
     writer_status_print(&w->status);
-    http_print(&w->http);
-    quota_print(&w->quota);
 }
 
 static void

@@ -38,15 +38,6 @@ fill_totals(struct writer_status *s)
     v[STATUS_W_LOGS] = (int64_t)l->sealed;
     v[STATUS_W_PUSHED_BACK] = (int64_t)l->pushed_back;
     v[STATUS_W_SYNC_US] = (int64_t)(p->commit->sync_ns / 1000);
-    v[STATUS_W_OBJECTS] = 0;
-    v[STATUS_W_NO_MEMORY] = 0;
-    for (size_t i = 0; i < LIVE_SERVICE_KINDS; i++)
-        if (p->lives->on[i]) {
-            const struct live *live = &p->lives->servers[i].live;
-
-            v[STATUS_W_OBJECTS] += (int64_t)live->count;
-            v[STATUS_W_NO_MEMORY] += (int64_t)live->stats.no_memory;
-        }
 }
 
 /* Figures of StatsD and Graphite lines. */
@@ -70,15 +61,28 @@ fill_lines(int64_t *v, const struct statsd *s)
     v[STATUS_W_GRAPHITE_IGNORED] = (int64_t)statsd_ignored(graphite);
 }
 
-/* Statistics of what is served over HTTP. */
 static void
-fill_http(int64_t *v, const struct http *h, const struct quota_service *q)
+fill_http(int64_t *v, const struct http *h)
+{
+    const struct count_stats *c = &h->count.stats;
+
+    v[STATUS_W_HTTP_REQUESTS] = (int64_t)h->site.stats.requests;
+    v[STATUS_W_HTTP_REFUSED] = (int64_t)h->site.stats.refused;
+    v[STATUS_W_HTTP_REPLAYED] = (int64_t)c->replayed;
+    v[STATUS_W_COUNT_INCREMENTS] = (int64_t)c->increments;
+    v[STATUS_W_COUNT_REQUESTS] = (int64_t)c->requests;
+    v[STATUS_W_COUNT_REFUSED] = (int64_t)c->refused;
+    v[STATUS_W_COUNT_BUSY] = (int64_t)c->busy;
+    v[STATUS_W_SEQUENCE_GIVEN] = (int64_t)h->sequence.stats.given;
+    v[STATUS_W_SEQUENCE_WAITED] = (int64_t)h->sequence.stats.waited;
+    v[STATUS_W_SEQUENCE_MOVES] = (int64_t)h->sequence.stats.moves;
+}
+
+static void
+fill_quotas(int64_t *v, const struct quota_service *q)
 {
     const struct quota_stats *f = &q->stats;
 
-    v[STATUS_W_HTTP_REPLAYED] = (int64_t)h->count.stats.replayed;
-    v[STATUS_W_SEQUENCE_GIVEN] = (int64_t)h->sequence.stats.given;
-    v[STATUS_W_SEQUENCE_WAITED] = (int64_t)h->sequence.stats.waited;
     v[STATUS_W_QUOTA_APPLIED] = (int64_t)f->applied;
     v[STATUS_W_QUOTA_CANCELLED] = (int64_t)f->cancelled;
     v[STATUS_W_QUOTA_REFUSED] = (int64_t)f->refused;
@@ -86,6 +90,33 @@ fill_http(int64_t *v, const struct http *h, const struct quota_service *q)
     v[STATUS_W_QUOTA_REPEATED] = (int64_t)f->repeated;
     v[STATUS_W_QUOTA_UNAVAILABLE] = (int64_t)f->unavailable;
     v[STATUS_W_QUOTA_FAILURES] = (int64_t)f->failures;
+    v[STATUS_W_QUOTA_SYNCS] = (int64_t)q->commit.syncs;
+    v[STATUS_W_QUOTA_NAMES] = q->store ? (int64_t)q->store->quotas.count : 0;
+    v[STATUS_W_QUOTA_KEYS] =
+        q->store ? (int64_t)idempotency_count(&q->store->quotas.keys) : 0;
+}
+
+static void
+fill_live(struct status_row *row, const struct live_server *s, const char *name)
+{
+    const struct live_stats *l = &s->live.stats;
+    int64_t *v = row->values;
+
+    row->kind = STATUS_LIVE;
+    status_set_name(row, name);
+    v[STATUS_V_OBJECTS] = (int64_t)s->live.count;
+    v[STATUS_V_CREATED] = (int64_t)l->created;
+    v[STATUS_V_IDLE] = (int64_t)s->live.idle;
+    v[STATUS_V_MEMORY] = (int64_t)live_memory(&s->live);
+    v[STATUS_V_NO_MEMORY] = (int64_t)l->no_memory;
+    v[STATUS_V_NOOP] = (int64_t)s->stats.noop;
+    v[STATUS_V_GET] = (int64_t)s->stats.get;
+    v[STATUS_V_ACQUIRE] = (int64_t)s->stats.acquire;
+    v[STATUS_V_RELEASE] = (int64_t)s->stats.release;
+    v[STATUS_V_STATS] = (int64_t)s->stats.stats;
+    v[STATUS_V_DUMP] = (int64_t)s->stats.dump;
+    v[STATUS_V_SWEEPS] = (int64_t)l->swept;
+    v[STATUS_V_LAST_SWEEP_US] = (int64_t)l->last_sweep_us;
 }
 
 static bool
@@ -97,23 +128,57 @@ is_on(const struct listener *d)
 static void
 fill_rows(struct writer_status *s)
 {
+    int64_t *v = s->totals.values;
+
     fill_totals(s);
-    fill_lines(s->totals.values, s->parts.statsd);
-    fill_http(s->totals.values, s->parts.http, s->parts.quota);
+    fill_lines(v, s->parts.statsd);
+    fill_http(v, s->parts.http);
+    fill_quotas(v, s->parts.quota);
+    v[STATUS_W_OBJECTS] = v[STATUS_W_NO_MEMORY] = 0;
+    for (size_t i = 0; i < LIVE_SERVICE_KINDS; i++)
+        if (s->parts.lives->on[i]) {
+            fill_live(&s->lives[i], &s->parts.lives->servers[i],
+                      i == LIVE_COUNTER ? "counter" : "semaphore");
+            v[STATUS_W_OBJECTS] += s->lives[i].values[STATUS_V_OBJECTS];
+            v[STATUS_W_NO_MEMORY] += s->lives[i].values[STATUS_V_NO_MEMORY];
+        }
     for (size_t i = 0; i < LISTENERS; i++)
         status_fill_listener(&s->listeners[i],
                              conns_listener(s->parts.conns, i));
 }
 
+/* Calls `each` for every row that is on. */
+static void
+each_row(struct writer_status *s,
+         void (*each)(struct writer_status *s, struct status_row *row))
+{
+    fill_rows(s);
+    each(s, &s->totals);
+    for (size_t i = 0; i < LISTENERS; i++)
+        if (is_on(conns_listener(s->parts.conns, i)))
+            each(s, &s->listeners[i]);
+    for (size_t i = 0; i < LIVE_SERVICE_KINDS; i++)
+        if (s->parts.lives->on[i])
+            each(s, &s->lives[i]);
+}
+
+static void
+print_row(struct writer_status *s, struct status_row *row)
+{
+    (void)s;
+    status_print("", row);
+}
+
+static void
+put_row(struct writer_status *s, struct status_row *row)
+{
+    status_put(&s->status, row);
+}
+
 void
 writer_status_print(struct writer_status *s)
 {
-    fill_rows(s);
-    status_print("", &s->totals);
-    for (size_t i = 0; i < LISTENERS; i++)
-        if (is_on(conns_listener(s->parts.conns, i)))
-            status_print("", &s->listeners[i]);
-    live_service_print(s->parts.lives);
+    each_row(s, print_row);
 }
 
 /* ---- logs -------------------------------------------------------------- */
@@ -284,11 +349,7 @@ on_tick(struct loop_timer *timer)
     struct writer_status *s = LOOP_OWNER(timer, struct writer_status, timer);
     const uint64_t now = loop_now_ms(s->parts.loop);
 
-    fill_rows(s);
-    status_put(&s->status, &s->totals);
-    for (size_t i = 0; i < LISTENERS; i++)
-        if (is_on(conns_listener(s->parts.conns, i)))
-            status_put(&s->status, &s->listeners[i]);
+    each_row(s, put_row);
     put_own_logs(s);
     if (!s->scanning && now >= s->next_scan_ms) {
         s->scanning = true;

@@ -50,6 +50,7 @@ struct writer_status {
     struct writer_parts parts;
     struct status_row totals;
     struct status_row listeners[LISTENERS];
+    struct status_row lives[LIVE_SERVICE_KINDS];
     struct status_scan scan;
     struct loop_timer timer;
     uint64_t next_scan_ms; /* monotonic: the next one */

@@ -5,13 +5,13 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/setup/config.h"
+#include "common/setup/figures.h"
 
 static int
 attach_board(struct overview *o, char *error, size_t size)
@@ -65,22 +65,35 @@ overview_close(struct overview *o)
 
 /* ---- reading ----------------------------------------------------------- */
 
+static int64_t
+life_value(int life)
+{
+    return life == COUNTD_BOARD_UNKNOWN ? FIGURE_UNKNOWN
+                                        : life == COUNTD_BOARD_ALIVE;
+}
+
 static int
 read_rows(struct overview *o)
 {
     o->count = 0;
     for (uint32_t i = 0; i < STATUS_SLOTS; i++) {
         struct overview_row *r = &o->rows[o->count];
-        const int rc =
-            countd_board_read_cell(o->board, i, 0, r->values, &r->pid);
+        int64_t *v = r->values;
+        struct countd_board_owner owner;
+        const int rc = countd_board_read_owned(o->board, i, 0, v, &owner);
 
         if (rc < 0)
             return rc;
-        if (r->pid == 0 || r->values[STATUS_KIND] <= STATUS_NONE ||
-            r->values[STATUS_KIND] >= STATUS_KINDS)
+        if (owner.pid == 0 || v[STATUS_KIND] <= STATUS_NONE ||
+            v[STATUS_KIND] >= STATUS_KINDS)
             continue;
-        r->kind = (enum status_kind)r->values[STATUS_KIND];
+        r->kind = (enum status_kind)v[STATUS_KIND];
+        r->pid = owner.pid;
         r->slot = i;
+        v[STATUS_ALIVE] = life_value(owner.life);
+        v[STATUS_SILENT_MS] = (int64_t)o->now_ms - v[STATUS_BEAT_MS];
+        if (v[STATUS_SILENT_MS] < 0)
+            v[STATUS_SILENT_MS] = 0;
         o->count++;
     }
     return 0;
@@ -96,16 +109,36 @@ count_log(struct overview *o, size_t index)
     if (state <= STATUS_LOG_NONE || state >= STATUS_LOG_STATES)
         return;
     o->log_end = index + 1;
-    o->by_state[state]++;
+    o->facts[STATUS_D_LOGS_EMPTY + state - STATUS_LOG_EMPTY]++;
     if (state == STATUS_LOG_EMPTY)
         return;
     if (v[STATUS_LOG_MESSAGES] > 0)
-        o->messages += v[STATUS_LOG_MESSAGES];
+        o->facts[STATUS_D_UNMERGED] += v[STATUS_LOG_MESSAGES];
     else if (v[STATUS_LOG_MESSAGES] < 0)
-        o->uncounted++;
+        o->facts[STATUS_D_LOGS_UNCOUNTED]++;
     lag = (int64_t)o->now_ms - v[STATUS_LOG_SINCE_MS];
-    if (v[STATUS_LOG_SINCE_MS] > 0 && lag > o->lag_ms)
-        o->lag_ms = lag;
+    if (v[STATUS_LOG_SINCE_MS] > 0 && lag > o->facts[STATUS_D_LAG_MS])
+        o->facts[STATUS_D_LAG_MS] = lag;
+}
+
+/* How many of the kind are not dead; daemons need time to find a new board. */
+static int64_t
+count_living(const struct overview *o, enum status_kind kind)
+{
+    int64_t n = 0;
+
+    for (size_t i = 0; i < o->count; i++)
+        n += o->rows[i].kind == kind && !overview_is_dead(&o->rows[i]);
+    return n > 0 || o->now_ms > o->created_ms + OVERVIEW_GRACE_MS
+               ? n
+               : FIGURE_UNKNOWN;
+}
+
+static void
+ignore_sentence(void *ctx, const char *text)
+{
+    (void)ctx; /* overview_troubles() counts */
+    (void)text;
 }
 
 static int
@@ -116,19 +149,21 @@ read_all(struct overview *o)
     int rc;
 
     countd_board_info(o->board, &info);
-    o->alive = info.master_alive != COUNTD_BOARD_DEAD;
+    memset(o->facts, 0, sizeof o->facts);
+    o->facts[STATUS_D_WRITER_ALIVE] = life_value(info.master_alive);
     o->writer = info.master;
     o->created_ms = info.created_ms;
     o->now_ms = clock_unix_ms();
-    o->log_end = o->uncounted = 0;
-    o->messages = o->lag_ms = 0;
-    memset(o->by_state, 0, sizeof o->by_state);
+    o->log_end = 0;
     rc = read_rows(o);
     for (size_t i = 0; i < STATUS_LOGS && rc == 0; i++) {
         rc = countd_board_read(o->board, STATUS_SLOTS + (uint32_t)i, o->logs[i],
                                &generation);
         count_log(o, i);
     }
+    o->facts[STATUS_D_WORKERS] = count_living(o, STATUS_WORKER);
+    o->facts[STATUS_D_READERS] = count_living(o, STATUS_READER);
+    o->facts[STATUS_D_TROUBLES] = overview_troubles(o, ignore_sentence, NULL);
     return rc;
 }
 
@@ -154,176 +189,167 @@ overview_writer(const struct overview *o)
     return NULL;
 }
 
-int64_t
-overview_silent_ms(const struct overview *o, const struct overview_row *r)
-{
-    const int64_t ms = (int64_t)o->now_ms - r->values[STATUS_BEAT_MS];
-
-    return ms > 0 ? ms : 0;
-}
-
-static int64_t
-silent_max_ms(const struct overview_row *r)
-{
-    return r->kind == STATUS_WRITER ? OVERVIEW_HUNG_MS : OVERVIEW_SILENT_MS;
-}
-
 bool
 overview_writer_works(const struct overview *o)
 {
     const struct overview_row *w = overview_writer(o);
 
-    return o->alive && (!w || overview_silent_ms(o, w) <= OVERVIEW_HUNG_MS);
+    return o->facts[STATUS_D_WRITER_ALIVE] != 0 &&
+           (!w || w->values[STATUS_SILENT_MS] <= OVERVIEW_HUNG_MS);
 }
 
 void
-overview_port_name(const struct overview_row *row, char name[17])
+overview_name(const struct overview_row *row, char name[17])
 {
-    memcpy(name, &row->values[STATUS_L_NAME], 16);
+    memcpy(name, &row->values[STATUS_NAME], 16);
     name[16] = '\0';
     for (char *c = name; *c != '\0'; c++)
         if (*c < ' ' || *c > '~')
             *c = '?';
 }
 
-/* ---- troubles ---------------------------------------------------------- */
+/* ---- what needs an operator --------------------------------------------- */
 
-struct troubles {
-    void (*each)(void *ctx, const char *text);
-    void *ctx;
-    int count;
-};
-
-static void report_trouble(struct troubles *t, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void
-report_trouble(struct troubles *t, const char *format, ...)
+static const char *
+figure_text(const struct overview *o, const struct figure *f, int64_t value,
+            char text[32])
 {
+    if (f->needs == FIGURE_OLD)
+        value = (int64_t)o->now_ms - value;
+    if (f->unit == FIGURE_MS)
+        (void)snprintf(text, 32, "%" PRId64 " s", value / 1000);
+    else if (f->unit == FIGURE_BYTES)
+        (void)snprintf(text, 32, "%" PRId64 " MB", value / 1000000);
+    else
+        (void)snprintf(text, 32, "%" PRId64, value);
+    return text;
+}
+
+/* Writes the sentence of a figure; r is NULL for one of the directory. */
+static void
+write_sentence(const struct overview *o, const struct figure *f,
+               const struct overview_row *r, int64_t value,
+               char text[OVERVIEW_TEXT])
+{
+    char number[32], pid[32];
+    size_t at = 0;
+
+    (void)snprintf(pid, sizeof pid, "%ld", (long)(r ? r->pid : o->writer));
+    for (const char *c = f->sentence; *c != '\0'; c++) {
+        const char one[2] = {*c, '\0'};
+        const char *part = one;
+
+        if (*c == '#')
+            part = figure_text(o, f, value, number);
+        else if (*c == '~')
+            part = value == 1 ? "" : "s";
+        else if (*c == '&')
+            part = pid;
+        else if (*c == '@')
+            part = r && r->kind == STATUS_READER   ? "read"
+                   : r && r->kind == STATUS_WORKER ? "worker"
+                                                   : "write";
+        at += (size_t)snprintf(text + at, OVERVIEW_TEXT - at, "%s", part);
+        if (at >= OVERVIEW_TEXT)
+            return; /* cut is good enough */
+    }
+}
+
+/* `v` is the figure and the one after it. */
+static bool
+needs_operator(const struct overview *o, const struct figure *f,
+               const int64_t *v, int64_t limit)
+{
+    const int64_t now_ms = (int64_t)o->now_ms;
+
+    switch (v[0] == FIGURE_UNKNOWN ? FIGURE_NEVER : f->needs) {
+    case FIGURE_ZERO:
+        return v[0] == 0;
+    case FIGURE_ABOVE:
+        return v[0] > limit;
+    case FIGURE_OLD:
+        return v[0] > 0 && now_ms - v[0] > limit;
+    case FIGURE_RECENT:
+        return now_ms - v[1] < limit;
+    case FIGURE_SHARE:
+        return v[0] < v[1] / limit;
+    default:
+        return false;
+    }
+}
+
+/* The dead are not judged by what they put last, except for the writer, which
+ * speaks for the directory; that it is dead is a figure of the directory. */
+static bool
+is_judged(const struct figure *f, const struct overview_row *r)
+{
+    if (f->kind != STATUS_PROCESS)
+        return f->kind == r->kind &&
+               (r->kind == STATUS_WRITER || !overview_is_dead(r));
+    if (status_is_named(r->kind))
+        return false;
+    return f->value == STATUS_ALIVE ? r->kind != STATUS_WRITER
+                                    : !overview_is_dead(r);
+}
+
+/* Returns how many sentences the rows have: one for each process, or one for
+ * the figure, with the largest value. */
+static int
+judge_rows(const struct overview *o, const struct figure *f,
+           void (*each)(void *ctx, const char *text), void *ctx)
+{
+    const struct overview_row *worst = NULL;
     char text[OVERVIEW_TEXT];
-    va_list args;
+    int count = 0;
 
-    va_start(args, format);
-    (void)vsnprintf(text, sizeof text, format, args); /* cut is good enough */
-    va_end(args);
-    t->count++;
-    t->each(t->ctx, text);
-}
-
-static size_t
-count_living(const struct overview *o, enum status_kind kind)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < o->count; i++)
-        n += o->rows[i].kind == kind && o->rows[i].pid > 0;
-    return n;
-}
-
-static void
-report_daemons_troubles(const struct overview *o, struct troubles *t)
-{
-    const bool settled = o->now_ms > o->created_ms + OVERVIEW_GRACE_MS;
-
-    if (!o->alive)
-        report_trouble(t, "countd-write is down, pid %ld was the last",
-                       (long)o->writer);
-    if (settled && count_living(o, STATUS_WORKER) == 0)
-        report_trouble(t, "no countd-worker runs: nothing is merged");
-    if (settled && count_living(o, STATUS_READER) == 0)
-        report_trouble(t, "no countd-read runs");
     for (size_t i = 0; i < o->count; i++) {
         const struct overview_row *r = &o->rows[i];
-        const int64_t silent = overview_silent_ms(o, r);
-        const char *name = r->kind == STATUS_READER   ? "read"
-                           : r->kind == STATUS_WORKER ? "worker"
-                                                      : "write";
+        const int64_t *v = &r->values[f->value];
+        const bool is_writer = r->kind == STATUS_WRITER;
 
-        if (r->kind == STATUS_LISTENER)
+        if (!is_judged(f, r) ||
+            !needs_operator(o, f, v,
+                            f->value == STATUS_SILENT_MS && is_writer
+                                ? OVERVIEW_HUNG_MS
+                                : f->limit))
             continue;
-        if (r->pid < 0 && r->kind != STATUS_WRITER)
-            report_trouble(t, "countd-%s died, pid %ld", name, (long)-r->pid);
-        else if (r->pid > 0 && silent > silent_max_ms(r))
-            report_trouble(t,
-                           "countd-%s says nothing for %" PRId64
-                           " s, pid %ld: it is stopped or hangs",
-                           name, silent / 1000, (long)r->pid);
-    }
-}
-
-static void
-report_data_troubles(const struct overview *o, struct troubles *t)
-{
-    const struct overview_row *w = overview_writer(o);
-    int64_t damaged = 0;
-    bool held = false, waits = false, older = false, rests = false;
-
-    for (size_t i = 0; i < o->count; i++)
-        if (o->rows[i].kind == STATUS_WORKER && o->rows[i].pid > 0) {
-            if (o->rows[i].values[STATUS_M_HELD_BAD] > damaged)
-                damaged = o->rows[i].values[STATUS_M_HELD_BAD];
-            held |= o->rows[i].values[STATUS_M_HELD_NOW] != 0;
-            waits |= o->rows[i].values[STATUS_M_WAITING] != 0;
-            older |= o->rows[i].values[STATUS_M_OLDER] != 0;
+        if (f->kind != STATUS_PROCESS) {
+            if (!worst || *v > worst->values[f->value])
+                worst = r;
+            continue;
         }
-    for (size_t i = 0; i < o->count; i++) {
-        const struct overview_row *r = &o->rows[i];
-
-        if (r->kind == STATUS_READER && r->pid > 0 &&
-            r->values[STATUS_R_AS_OF_MS] > 0 &&
-            (int64_t)o->now_ms - r->values[STATUS_R_AS_OF_MS] > OVERVIEW_LAG_MS)
-            rests = true;
+        write_sentence(o, f, r, *v, text);
+        each(ctx, text);
+        count++;
     }
-    if (rests)
-        report_trouble(t, "as_of_ms rests for more than a minute: what is read "
-                          "is old");
-    if (o->lag_ms > OVERVIEW_LAG_MS)
-        report_trouble(t, "the merge is %" PRId64 " s behind",
-                       o->lag_ms / 1000);
-    if (held)
-        report_trouble(t,
-                       "records are held for keyspaces that cannot take them: "
-                       "countd held");
-    if (damaged > 0)
-        report_trouble(t,
-                       "%" PRId64 " file%s of held records damaged: countd "
-                       "check; remove held/bad-* afterwards",
-                       damaged, damaged == 1 ? "" : "s");
-    if (older)
-        report_trouble(t,
-                       "keyspace/ is older than log/ or was replaced, nothing "
-                       "is merged: see the messages of countd-worker");
-    if (waits)
-        report_trouble(t, "a worker cannot write now: see its messages");
-    if (!w)
-        return;
-    if ((int64_t)o->now_ms - w->values[STATUS_W_STATSD_DROPPED_MS] <
-        OVERVIEW_RECENT_MS)
-        report_trouble(t,
-                       "the kernel dropped StatsD datagrams within the last "
-                       "ten minutes, %" PRId64
-                       " since the start: raise statsd.rcvbuf",
-                       w->values[STATUS_W_STATSD_DROPPED]);
-    if (w->values[STATUS_W_QUARANTINED] > 0)
-        report_trouble(t, "%" PRId64 " damaged log%s quarantined: countd log",
-                       w->values[STATUS_W_QUARANTINED],
-                       w->values[STATUS_W_QUARANTINED] == 1 ? "" : "s");
-    if (w->values[STATUS_W_DISK_SIZE] > 0 &&
-        w->values[STATUS_W_DISK_FREE] <
-            w->values[STATUS_W_DISK_SIZE] / OVERVIEW_DISK_SHARE)
-        report_trouble(t, "the disk is nearly full: %" PRId64 " MB free",
-                       w->values[STATUS_W_DISK_FREE] / 1000000);
+    if (!worst)
+        return count;
+    write_sentence(o, f, worst, worst->values[f->value], text);
+    each(ctx, text);
+    return 1;
 }
 
 int
 overview_troubles(const struct overview *o,
                   void (*each)(void *ctx, const char *text), void *ctx)
 {
-    struct troubles t = {each, ctx, 0};
+    char text[OVERVIEW_TEXT];
+    int count = 0;
 
-    report_daemons_troubles(o, &t);
-    report_data_troubles(o, &t);
-    return t.count;
+    for (size_t i = 0; i < figure_count; i++) {
+        const struct figure *f = &figures[i];
+
+        if (f->needs == FIGURE_NEVER)
+            continue;
+        if (f->kind != STATUS_DIRECTORY) {
+            count += judge_rows(o, f, each, ctx);
+        } else if (needs_operator(o, f, &o->facts[f->value], f->limit)) {
+            write_sentence(o, f, NULL, o->facts[f->value], text);
+            each(ctx, text);
+            count++;
+        }
+    }
+    return count;
 }
 
 /* ---- for programs ------------------------------------------------------ */
@@ -337,53 +363,57 @@ const struct table_column overview_columns[OVERVIEW_COLUMNS] = {
 const struct table_column overview_sentences[1] = {
     {"sentence", "sentence", false}};
 
-static void
-count_trouble(void *ctx, const char *text)
+static struct cell
+figure_cell(const struct figure *f, int64_t value)
 {
-    (void)ctx;  /* overview_troubles() counts */
-    (void)text; /* the facts say it */
+    if (value == FIGURE_UNKNOWN)
+        return cell_none();
+    return f->unit == FIGURE_BOOL ? cell_bool(value != 0) : cell_number(value);
 }
 
-/* Every figure of a row, under its name. */
+/* The figures of a kind that a row has. */
 static void
-report_row(const struct overview_row *r, const struct overview_sink *sink)
+report_figures(const struct overview_row *r, enum status_kind kind,
+               const struct overview_sink *sink)
 {
-    const bool listener = r->kind == STATUS_LISTENER;
-    char name[32] = "port ";
+    char name[32];
+    size_t count;
+    const struct figure *f = figures_of(kind, &count);
+    const size_t size =
+        (size_t)snprintf(name, sizeof name, "%s ", status_kind_name(r->kind));
 
-    if (listener)
-        overview_port_name(r, name + 5);
-    for (size_t i = listener ? (size_t)STATUS_L_OPEN : STATUS_STARTED_MS;
-         status_name(r->kind, i); i++) {
+    if (status_is_named(r->kind))
+        overview_name(r, name + size);
+    else
+        name[size - 1] = '\0';
+    for (size_t i = 0; i < count; i++) {
         const struct cell cells[OVERVIEW_COLUMNS] = {
-            cell_text(listener ? name : status_kind_name(r->kind)),
-            cell_number(r->pid < 0 ? -r->pid : r->pid),
-            cell_bool(r->pid > 0),
-            cell_text(status_name(r->kind, i)),
-            cell_number(r->values[i]),
+            cell_text(name),
+            cell_number(r->pid),
+            figure_cell(figure_at(STATUS_PROCESS, STATUS_ALIVE),
+                        r->values[STATUS_ALIVE]),
+            cell_text(f[i].name),
+            cell_number(r->values[f[i].value]),
         };
 
-        sink->row(sink->ctx, cells);
+        /* That is a column. */
+        if (f[i].unit != FIGURE_BOOL)
+            sink->row(sink->ctx, cells);
     }
 }
 
-int
+void
 overview_report(const struct overview *o, const struct overview_sink *sink)
 {
-    const int troubles = overview_troubles(o, count_trouble, NULL);
+    size_t count;
+    const struct figure *f = figures_of(STATUS_DIRECTORY, &count);
 
-    sink->fact(sink->ctx, "writer_alive", cell_bool(o->alive));
-    sink->fact(sink->ctx, "troubles", cell_number(troubles));
-    sink->fact(sink->ctx, "lag_ms", cell_number(o->lag_ms));
-    sink->fact(sink->ctx, "unmerged", cell_number(o->messages));
-    sink->fact(sink->ctx, "logs_uncounted", cell_number((int64_t)o->uncounted));
-    for (int i = STATUS_LOG_EMPTY; i < STATUS_LOG_STATES; i++) {
-        char name[32];
-
-        (void)snprintf(name, sizeof name, "logs_%s", status_log_name(i));
-        sink->fact(sink->ctx, name, cell_number((int64_t)o->by_state[i]));
+    for (size_t i = 0; i < count; i++)
+        sink->fact(sink->ctx, f[i].name,
+                   figure_cell(&f[i], o->facts[f[i].value]));
+    for (size_t i = 0; i < o->count; i++) {
+        if (!status_is_named(o->rows[i].kind))
+            report_figures(&o->rows[i], STATUS_PROCESS, sink);
+        report_figures(&o->rows[i], o->rows[i].kind, sink);
     }
-    for (size_t i = 0; i < o->count; i++)
-        report_row(&o->rows[i], sink);
-    return troubles;
 }

@@ -21,12 +21,14 @@
 #define OVERVIEW_RECENT_MS  600000 /* a loss so recent needs one, too */
 #define OVERVIEW_GRACE_MS   3000   /* for daemons to find a new board */
 #define OVERVIEW_DISK_SHARE 20     /* a twentieth free is nearly full */
-#define OVERVIEW_TEXT       160
+#define OVERVIEW_TEXT       200
 
-/* A row of a daemon or a listener. */
+/* A row of a daemon, a listener or a kind of live names.  Of the process's
+ * figures STATUS_ALIVE may be FIGURE_UNKNOWN: then it is neither dead nor
+ * healthy, and only its silence is judged. */
 struct overview_row {
     enum status_kind kind;
-    pid_t pid;     /* negated: it has died */
+    pid_t pid;
     uint32_t slot; /* its place on the board */
     int64_t values[STATUS_VALUES];
 };
@@ -34,18 +36,14 @@ struct overview_row {
 struct overview {
     struct countd_board *board;
     char path[STATUS_PATH_MAX];
-    bool alive; /* the writer */
     pid_t writer;
     uint64_t created_ms;
     uint64_t now_ms;
     struct overview_row rows[STATUS_SLOTS];
     size_t count;
     int64_t logs[STATUS_LOGS][STATUS_LOG_VALUES];
-    size_t log_end; /* behind the last one there is */
-    size_t by_state[STATUS_LOG_STATES];
-    int64_t messages; /* known to be in logs, not merged */
-    size_t uncounted; /* logs with increments whose number is not known */
-    int64_t lag_ms;   /* of the oldest of them; 0: none waits */
+    size_t log_end;              /* behind the last one there is */
+    int64_t facts[STATUS_D_END]; /* STATUS_D_LAG_MS, ... */
 };
 
 /* Says why there is nothing to see and returns an exit status. */
@@ -60,9 +58,12 @@ void overview_close(struct overview *o);
  * -errno. */
 int overview_read(struct overview *o);
 
-/* How long a daemon has said nothing: it is stopped, hangs or is dead. */
-int64_t overview_silent_ms(const struct overview *o,
-                           const struct overview_row *r);
+/* Whether the process of a row has died, as far as it can be seen. */
+static inline bool
+overview_is_dead(const struct overview_row *r)
+{
+    return r->values[STATUS_ALIVE] == 0;
+}
 
 /* Whether countd-write is there and at work. */
 bool overview_writer_works(const struct overview *o);
@@ -76,8 +77,7 @@ int overview_troubles(const struct overview *o,
                       void (*each)(void *ctx, const char *text), void *ctx);
 
 /* Reports everything for programs: `countd status --json` and /v1/status have
- * the same facts, and rows of OVERVIEW_COLUMNS.  Returns the number of
- * troubles. */
+ * the same facts, and rows of OVERVIEW_COLUMNS. */
 #define OVERVIEW_COLUMNS 5
 extern const struct table_column overview_columns[OVERVIEW_COLUMNS];
 
@@ -89,9 +89,10 @@ struct overview_sink {
     void (*row)(void *ctx, const struct cell *cells);
     void *ctx;
 };
-int overview_report(const struct overview *o, const struct overview_sink *sink);
+void overview_report(const struct overview *o,
+                     const struct overview_sink *sink);
 
-/* Returns the name of a listener, NUL-terminated. */
-void overview_port_name(const struct overview_row *row, char name[17]);
+/* Returns the name of a row that has one (status_is_named()), NUL-terminated. */
+void overview_name(const struct overview_row *row, char name[17]);
 
 #endif

@@ -13,26 +13,13 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/net/http.h"
+#include "common/setup/figures.h"
 
 #define LOG_TRIES 4 /* of a slot that others change, too */
-#define LINE_SIZE 1536
+#define LINE_SIZE 2048
 
-#define FIRST "kind", "started_ms", "beat_ms"
-
-#define NAME(constant, name) name,
-#define NAMES(VALUES)        ((const char *const[]){FIRST, VALUES(NAME) NULL})
-#define NO_VALUES(X)
-
-static const struct {
-    const char *name;
-    const char *const *values;
-} kinds[STATUS_KINDS] = {
-    [STATUS_NONE] = {"none", NAMES(NO_VALUES)},
-    [STATUS_WRITER] = {"writer", NAMES(STATUS_WRITER_VALUES)},
-    [STATUS_WORKER] = {"worker", NAMES(STATUS_WORKER_VALUES)},
-    [STATUS_READER] = {"reader", NAMES(STATUS_READER_VALUES)},
-    [STATUS_LISTENER] = {"port", NAMES(STATUS_LISTENER_VALUES)},
-};
+static const char *const kinds[STATUS_KINDS] = {"none",   "writer", "worker",
+                                                "reader", "port",   "live"};
 
 static const char *const log_states[STATUS_LOG_STATES] = {"-", "empty", "open",
                                                           "full", "merging"};
@@ -44,17 +31,27 @@ _Static_assert(STATUS_W_END <= STATUS_VALUES, "a row has room");
 _Static_assert(STATUS_M_END <= STATUS_VALUES, "a row has room");
 _Static_assert(STATUS_R_END <= STATUS_VALUES, "a row has room");
 _Static_assert(STATUS_L_END <= STATUS_VALUES, "a row has room");
-
-const char *
-status_name(enum status_kind kind, size_t value)
-{
-    return kinds[kind].values[value];
-}
+_Static_assert(STATUS_V_END <= STATUS_VALUES, "a row has room");
 
 const char *
 status_kind_name(enum status_kind kind)
 {
-    return kinds[kind].name;
+    return kinds[kind];
+}
+
+bool
+status_is_named(enum status_kind kind)
+{
+    return kind == STATUS_LISTENER || kind == STATUS_LIVE;
+}
+
+void
+status_set_name(struct status_row *row, const char *name)
+{
+    const size_t size = STATUS_NAME_VALUES * sizeof row->values[0];
+
+    memset(&row->values[STATUS_NAME], 0, size);
+    memcpy(&row->values[STATUS_NAME], name, strnlen(name, size));
 }
 
 const char *
@@ -69,7 +66,8 @@ void
 status_shape(struct countd_board_shape *out)
 {
     static const char *names[STATUS_LOG_VALUES + STATUS_VALUES];
-    static const char *const first[STATUS_FIRST] = {FIRST};
+    static const char *const first[STATUS_FIRST] = {"kind", "started_ms",
+                                                    "beat_ms", ""};
 
     for (size_t i = 0; i < STATUS_LOG_VALUES; i++)
         names[i] = log_names[i];
@@ -179,8 +177,8 @@ is_for(const struct status_row *row, int round, const int64_t *values,
     if (round == 1)
         return owner == 0;
     return owner < 0 && values[STATUS_KIND] == row->kind &&
-           (row->kind != STATUS_LISTENER ||
-            memcmp(values + STATUS_L_NAME, row->values + STATUS_L_NAME,
+           (!status_is_named(row->kind) ||
+            memcmp(values + STATUS_NAME, row->values + STATUS_NAME,
                    STATUS_NAME_VALUES * sizeof *values) == 0);
 }
 
@@ -209,14 +207,14 @@ void
 status_put(struct status *s, struct status_row *row)
 {
     struct countd_board_value all[STATUS_VALUES];
-    uint32_t count = 0;
+    uint32_t count;
 
     if (!is_attached(s) || (row->epoch != s->epoch && !claim_slot(s, row)))
         return;
     row->values[STATUS_KIND] = row->kind;
     row->values[STATUS_STARTED_MS] = (int64_t)s->started_ms;
     row->values[STATUS_BEAT_MS] = (int64_t)clock_unix_ms();
-    for (; kinds[row->kind].values[count]; count++)
+    for (count = 0; count < STATUS_VALUES; count++)
         all[count] = (struct countd_board_value){count, row->values[count]};
     /* After an error the next call puts newer values. */
     (void)countd_board_update(s->board, row->slot, 0, NULL, 0, all, count,
@@ -261,9 +259,7 @@ status_fill_listener(struct status_row *row, const struct listener *d)
     int64_t *v = row->values;
 
     row->kind = STATUS_LISTENER;
-    memset(v + STATUS_L_NAME, 0, STATUS_NAME_VALUES * sizeof *v);
-    memcpy(v + STATUS_L_NAME, d->row->name,
-           strnlen(d->row->name, STATUS_NAME_VALUES * sizeof *v));
+    status_set_name(row, d->row->name);
     v[STATUS_L_OPEN] = (int64_t)d->open;
     v[STATUS_L_CONNECTIONS] = (int64_t)f->accepted;
     v[STATUS_L_RECEIVED] = (int64_t)f->received;
@@ -287,19 +283,17 @@ status_fill_listener(struct status_row *row, const struct listener *d)
 void
 status_print(const char *before, const struct status_row *row)
 {
-    const char *const *names = kinds[row->kind].values;
-    const size_t first =
-        row->kind == STATUS_LISTENER ? (size_t)STATUS_L_OPEN : STATUS_FIRST;
+    size_t count, at = 0;
+    const struct figure *f = figures_of(row->kind, &count);
     char line[LINE_SIZE];
-    size_t at = 0;
 
-    for (size_t i = first; names[i] && at < sizeof line; i++)
+    if (status_is_named(row->kind))
+        at = (size_t)snprintf(line, sizeof line, "%s=%.16s ",
+                              status_kind_name(row->kind),
+                              (const char *)&row->values[STATUS_NAME]);
+    for (size_t i = 0; i < count && at < sizeof line; i++)
         at += (size_t)snprintf(line + at, sizeof line - at, "%s%s=%" PRId64,
-                               i > first ? " " : "", names[i], row->values[i]);
-    if (row->kind == STATUS_LISTENER)
-        diag(DIAG_INFO, "port=%.*s %s",
-             (int)(STATUS_NAME_VALUES * sizeof row->values[0]),
-             (const char *)&row->values[STATUS_L_NAME], line);
-    else
-        diag(DIAG_INFO, "%s%s", before, line);
+                               i > 0 ? " " : "", f[i].name,
+                               row->values[f[i].value]);
+    diag(DIAG_INFO, "%s%s", before, line);
 }

@@ -3,9 +3,9 @@
  *
  * The writer is master of the board.  Slots 0 to STATUS_SLOTS - 1 are for
  * daemons: each claims the one cell of a free slot, and one more for each of
- * its listeners.  The slots behind them are for the logs, by index, and use the
- * shared part.  A table of names for each kind of row says what its values are;
- * SIGUSR1 prints the same row.
+ * its listeners and kinds of live names.  The slots behind them are for the
+ * logs, by index, and use the shared part.  The values of a row are figures
+ * (figures.h); SIGUSR1 prints the same row.
  *
  * Daemons put their statistics a few times a second; nothing here is called per
  * message or request.  Daemons run without a board, too: status_put() then
@@ -27,7 +27,7 @@
 #define STATUS_FILE     "board"
 #define STATUS_SLOTS    96
 #define STATUS_LOGS     1024 /* of further ones nothing is shown */
-#define STATUS_VALUES   40   /* of a row */
+#define STATUS_VALUES   56   /* of a row */
 #define STATUS_TICK_MS  250  /* a daemon puts its statistics so often */
 #define STATUS_PATH_MAX 4096
 
@@ -37,13 +37,12 @@ enum status_kind {
     STATUS_WORKER,
     STATUS_READER,
     STATUS_LISTENER,
-    STATUS_KINDS
+    STATUS_LIVE,
+    STATUS_KINDS, /* of rows; behind them those of figures without one */
+    STATUS_PROCESS = STATUS_KINDS,
+    STATUS_DIRECTORY,
+    STATUS_SCRAPE
 };
-
-/* The first values of every row; its own follow. */
-enum { STATUS_KIND, STATUS_STARTED_MS, STATUS_BEAT_MS, STATUS_FIRST };
-
-#define STATUS_NAME_VALUES 2 /* of a listener, which begin with its name */
 
 /* Values of a log's shared part. */
 enum {
@@ -64,122 +63,70 @@ enum status_log {
     STATUS_LOG_STATES
 };
 
-/* The values of each kind of row, after those that all begin with: what the
- * source calls one, and the name under which users and programs see it.
- * "http_replayed" counts answers to a repeated Idempotency-Key, "commands"
- * those of Redis clients, "http_2xx" responses by class of status.  "waiting"
- * is 1 while the machine cannot take a merge (full disk), "held_now" while
- * something is held; "held_bad" counts damaged files of held records; "older"
- * is 1 while keyspace/ is older than log/; "last_error" is the errno that the
- * worker waited for last, or 0.  The name of a listener is bytes, NUL-padded.
- */
-#define STATUS_WRITER_VALUES(X)                                                \
-    X(STATUS_W_MESSAGES, "messages")                                           \
-    X(STATUS_W_BYTES, "bytes")                                                 \
-    X(STATUS_W_CONNECTIONS, "connections")                                     \
-    X(STATUS_W_REPLIES, "replies")                                             \
-    X(STATUS_W_MALFORMED, "malformed")                                         \
-    X(STATUS_W_PARTIAL, "partial_disconnects")                                 \
-    X(STATUS_W_APPENDS, "appends")                                             \
-    X(STATUS_W_SYNCS, "syncs")                                                 \
-    X(STATUS_W_SYNCS_HERE, "syncs_here")                                       \
-    X(STATUS_W_LOGS, "logs")                                                   \
-    X(STATUS_W_PUSHED_BACK, "pushed_back")                                     \
-    X(STATUS_W_SYNC_US, "sync_us")                                             \
-    X(STATUS_W_OBJECTS, "objects")                                             \
-    X(STATUS_W_NO_MEMORY, "no_memory")                                         \
-    X(STATUS_W_QUARANTINED, "quarantined")                                     \
-    X(STATUS_W_DISK_FREE, "disk_free")                                         \
-    X(STATUS_W_DISK_SIZE, "disk_size")                                         \
-    X(STATUS_W_STATSD_DATAGRAMS, "statsd_datagrams")                           \
-    X(STATUS_W_STATSD_DROPPED, "statsd_dropped")                               \
-    X(STATUS_W_STATSD_DROPPED_MS, "statsd_dropped_ms")                         \
-    X(STATUS_W_STATSD_LINES, "statsd_lines")                                   \
-    X(STATUS_W_STATSD_BAD, "statsd_bad")                                       \
-    X(STATUS_W_STATSD_IGNORED, "statsd_ignored")                               \
-    X(STATUS_W_STATSD_NO_MEMORY, "statsd_no_memory")                           \
-    X(STATUS_W_GRAPHITE_LINES, "graphite_lines")                               \
-    X(STATUS_W_GRAPHITE_BAD, "graphite_bad")                                   \
-    X(STATUS_W_GRAPHITE_IGNORED, "graphite_ignored")                           \
-    X(STATUS_W_HTTP_REPLAYED, "http_replayed")                                 \
-    X(STATUS_W_SEQUENCE_GIVEN, "sequence_given")                               \
-    X(STATUS_W_SEQUENCE_WAITED, "sequence_waited")                             \
-    X(STATUS_W_QUOTA_APPLIED, "quota_applied")                                 \
-    X(STATUS_W_QUOTA_CANCELLED, "quota_cancelled")                             \
-    X(STATUS_W_QUOTA_REFUSED, "quota_refused")                                 \
-    X(STATUS_W_QUOTA_OTHER, "quota_other")                                     \
-    X(STATUS_W_QUOTA_REPEATED, "quota_repeated")                               \
-    X(STATUS_W_QUOTA_UNAVAILABLE, "quota_unavailable")                         \
-    X(STATUS_W_QUOTA_FAILURES, "quota_failures")
+/* Places of the values of a row: those of a process, which begin every row, its
+ * name if it is of a port or a kind of live name, and its own, as STATUS_W_BYTES
+ * of the writer; figures.def lists them.  On the board the first one is the
+ * kind, and the fourth 0: overview_read() puts life and silence there. */
+#define STATUS_NAME_VALUES 2 /* the name is bytes, NUL-padded */
 
-#define STATUS_WORKER_VALUES(X)                                                \
-    X(STATUS_M_LOGS, "logs")                                                   \
-    X(STATUS_M_RECORDS, "records")                                             \
-    X(STATUS_M_ZEROS, "zeros")                                                 \
-    X(STATUS_M_KEYSPACES, "keyspaces")                                         \
-    X(STATUS_M_KEYS, "keys")                                                   \
-    X(STATUS_M_CREATED, "created")                                             \
-    X(STATUS_M_SATURATED, "saturated")                                         \
-    X(STATUS_M_HELD, "held")                                                   \
-    X(STATUS_M_UNHELD, "unheld")                                               \
-    X(STATUS_M_HELD_DAMAGED, "held_damaged")                                   \
-    X(STATUS_M_QUARANTINED, "quarantined")                                     \
-    X(STATUS_M_RECOVERED, "recovered")                                         \
-    X(STATUS_M_ARCHIVED, "archived")                                           \
-    X(STATUS_M_MERGE_US, "merge_us")                                           \
-    X(STATUS_M_WAITING, "waiting")                                             \
-    X(STATUS_M_HELD_NOW, "held_now")                                           \
-    X(STATUS_M_HELD_BAD, "held_bad")                                           \
-    X(STATUS_M_OLDER, "older")                                                 \
-    X(STATUS_M_LAST_ERROR, "last_error")
+enum {
+    STATUS_KIND,
+    STATUS_BEFORE = STATUS_KIND - 1,
+#define PROCESS(constant, ...) STATUS_##constant,
+#include "common/setup/figures.def"
+    STATUS_FIRST,
+    STATUS_NAME = STATUS_FIRST,
+    STATUS_NAMED_FIRST = STATUS_NAME + STATUS_NAME_VALUES
+};
 
-#define STATUS_READER_VALUES(X)                                                \
-    X(STATUS_R_REQUESTS, "requests")                                           \
-    X(STATUS_R_LISTINGS, "listings")                                           \
-    X(STATUS_R_UNREADABLE, "unreadable")                                       \
-    X(STATUS_R_AS_OF_MS, "as_of_ms")                                           \
-    X(STATUS_R_COMMANDS, "commands")                                           \
-    X(STATUS_R_FORWARDED, "forwarded")                                         \
-    X(STATUS_R_ACKS_DUE, "acks_due")                                           \
-    X(STATUS_R_REFUSED, "refused")                                             \
-    X(STATUS_R_UNSURE, "unsure")                                               \
-    X(STATUS_R_LAST_ANSWERS, "last_answers")
+enum {
+    STATUS_W_BEFORE = STATUS_FIRST - 1,
+#define WRITER(constant, ...) STATUS_W_##constant,
+#include "common/setup/figures.def"
+    STATUS_W_END
+};
 
-#define STATUS_LISTENER_VALUES(X)                                              \
-    X(STATUS_L_NAME, "name")                                                   \
-    X(STATUS_L_NAME_REST, "name_rest")                                         \
-    X(STATUS_L_OPEN, "open")                                                   \
-    X(STATUS_L_CONNECTIONS, "connections")                                     \
-    X(STATUS_L_RECEIVED, "received")                                           \
-    X(STATUS_L_SENT, "sent")                                                   \
-    X(STATUS_L_MALFORMED, "malformed")                                         \
-    X(STATUS_L_BROWSERS, "browsers")                                           \
-    X(STATUS_L_TURNED_AWAY, "turned_away")                                     \
-    X(STATUS_L_NOT_ALLOWED, "not_allowed")                                     \
-    X(STATUS_L_YIELDED, "yielded")                                             \
-    X(STATUS_L_EVICTED, "evicted")                                             \
-    X(STATUS_L_LATE, "late")                                                   \
-    X(STATUS_L_CUT_OFF, "cut_off")                                             \
-    X(STATUS_L_HTTP_2XX, "http_2xx")                                           \
-    X(STATUS_L_HTTP_3XX, "http_3xx")                                           \
-    X(STATUS_L_HTTP_4XX, "http_4xx")                                           \
-    X(STATUS_L_HTTP_5XX, "http_5xx")
+enum {
+    STATUS_M_BEFORE = STATUS_FIRST - 1,
+#define WORKER(constant, ...) STATUS_M_##constant,
+#include "common/setup/figures.def"
+    STATUS_M_END
+};
 
-/* STATUS_W_MESSAGES = STATUS_FIRST, ..., STATUS_W_END. */
-#define STATUS_CONSTANT(constant, name) constant,
-#define STATUS_ENUM(letter, VALUES)                                            \
-    enum {                                                                     \
-        STATUS_##letter##_BEFORE = STATUS_FIRST - 1,                           \
-        VALUES(STATUS_CONSTANT) STATUS_##letter##_END                          \
-    }
+enum {
+    STATUS_R_BEFORE = STATUS_FIRST - 1,
+#define READER(constant, ...) STATUS_R_##constant,
+#include "common/setup/figures.def"
+    STATUS_R_END
+};
 
-STATUS_ENUM(W, STATUS_WRITER_VALUES);
-STATUS_ENUM(M, STATUS_WORKER_VALUES);
-STATUS_ENUM(R, STATUS_READER_VALUES);
-STATUS_ENUM(L, STATUS_LISTENER_VALUES);
+enum {
+    STATUS_L_BEFORE = STATUS_NAMED_FIRST - 1,
+#define PORT(constant, ...) STATUS_L_##constant,
+#include "common/setup/figures.def"
+    STATUS_L_END
+};
 
-/* Name of a value of a row, NULL behind the last one. */
-const char *status_name(enum status_kind kind, size_t value);
+enum {
+    STATUS_V_BEFORE = STATUS_NAMED_FIRST - 1,
+#define LIVE(constant, ...) STATUS_V_##constant,
+#include "common/setup/figures.def"
+    STATUS_V_END
+};
+
+/* Those that are computed from the whole board, and of a scrape. */
+enum {
+#define DIRECTORY(constant, ...) STATUS_D_##constant,
+#include "common/setup/figures.def"
+    STATUS_D_END
+};
+
+enum {
+#define SCRAPE(constant, ...) STATUS_S_##constant,
+#include "common/setup/figures.def"
+    STATUS_S_END
+};
+
 const char *status_kind_name(enum status_kind kind);
 const char *status_log_name(int64_t state);
 
@@ -221,6 +168,10 @@ void status_get_log(struct status *s, uint64_t index, int64_t *values);
 
 /* Prints a row as SIGUSR1 does: `before`, then NAME=VALUE ... */
 void status_print(const char *before, const struct status_row *row);
+
+/* True if the rows of this kind have a name; sets it, cut to its 16 bytes. */
+bool status_is_named(enum status_kind kind);
+void status_set_name(struct status_row *row, const char *name);
 
 /* Fills the row of a listener. */
 void status_fill_listener(struct status_row *row, const struct listener *d);

@@ -18,7 +18,7 @@
 #define PROMETHEUS "/usr/bin/prometheus"
 #define WAIT_MS    60000
 #define PANELS     10
-#define ALERTS     14
+#define ALERTS     18
 
 static struct daemon prometheus;
 

@@ -166,8 +166,9 @@ ON_FIXTURE(a_stop_ends_live_connections_at_once, r)
     live_client_expect_end(&client);
     live_client_drop(&client);
     assert_int_equal(daemon_wait(&r->writer), 0);
-    await_output(r, "counter: objects=1 created=1 ");
-    await_output(r, " open=0 connections=1 noop=0 get=0 acquire=1 ");
+    await_output(r, "live=counter objects=1 created=1 ");
+    await_output(r, "port=counter open=0 connections=1 ");
+    await_output(r, " noop=0 get=0 acquire=1 ");
 }
 
 ON_FIXTURE(without_a_log_live_requests_go_on, r)

@@ -55,44 +55,6 @@ ON_FIXTURE(sigusr2_hands_the_log_on_and_an_empty_one_stays, r)
     assert_int_equal(r->records.states[LOG_SEALED], 2);
 }
 
-/* Every NAME= of a line of figures is in STATISTICS of countd-write.8. */
-ON_FIXTURE(every_figure_is_in_the_manual, r)
-{
-    char output[8192], name[64];
-    static char page[65536];
-    const char *figures, *first, *at;
-    size_t size, names = 0;
-    FILE *f = fopen("writer/countd-write.8", "re");
-
-    assert_non_null(f);
-    size = fread(page, 1, sizeof page - 1, f);
-    page[size] = '\0';
-    assert_int_equal(fclose(f), 0);
-    figures = strstr(page, ".Sh STATISTICS");
-    assert_non_null(figures);
-    *strstr(figures, ".Sh FILES") = '\0';
-
-    start(r, "64K", "semaphore.enable=on", NULL);
-    daemon_signal(&r->writer, SIGUSR1);
-    await_output(r, "semaphore: objects=");
-    daemon_output(&r->writer, output, sizeof output);
-    /* Before them there may be warnings. */
-    first = strstr(output, "messages=");
-    assert_non_null(first);
-    for (at = strchr(first, '='); at; at = strchr(at + 1, '=')) {
-        const char *from = at;
-
-        while (from > output && from[-1] != ' ')
-            from--;
-        (void)snprintf(name, sizeof name, " %.*s", (int)(at - from), from);
-        if (!strstr(figures, name))
-            fail_msg("%s is not in STATISTICS of countd-write.8", name);
-        names++;
-    }
-    assert_true(names >= 10 + 2 * 13);
-    stop(r);
-}
-
 ON_FIXTURE(a_stop_drains_what_has_arrived, r)
 {
     const size_t count = 400; /* within the buffers of a socket */

@@ -1,5 +1,4 @@
-/* writer/live/live_service.c - see live_service.h: live_service_turn(),
- * live_service_print(). */
+/* writer/live/live_service.c - see live_service.h: live_service_turn(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/live/live_service.h"
 
@@ -102,36 +101,4 @@ live_service_turn(struct live_service *l)
     }
     report_no_memory(l);
     return more;
-}
-
-/* ---- figures ------------------------------------------------------------- */
-
-static void
-print_kind(const struct live_server *s, const char *name)
-{
-    const struct live_server_stats *f = &s->stats;
-    const struct live_stats *l = &s->live.stats;
-
-    diag(DIAG_INFO,
-         "%s: objects=%zu created=%llu idle=%zu memory=%llu no_memory=%llu "
-         "open=%zu connections=%llu noop=%llu get=%llu acquire=%llu "
-         "release=%llu stats=%llu dump=%llu "
-         "sweeps=%llu last_sweep_us=%llu",
-         name, s->live.count, (unsigned long long)l->created, s->live.idle,
-         (unsigned long long)live_memory(&s->live),
-         (unsigned long long)l->no_memory, s->listener->open,
-         (unsigned long long)s->listener->stats.accepted,
-         (unsigned long long)f->noop, (unsigned long long)f->get,
-         (unsigned long long)f->acquire, (unsigned long long)f->release,
-         (unsigned long long)f->stats, (unsigned long long)f->dump,
-         (unsigned long long)l->swept, (unsigned long long)l->last_sweep_us);
-}
-
-void
-live_service_print(const struct live_service *l)
-{
-    if (l->on[LIVE_COUNTER])
-        print_kind(&l->servers[LIVE_COUNTER], "counter");
-    if (l->on[LIVE_SEMAPHORE])
-        print_kind(&l->servers[LIVE_SEMAPHORE], "semaphore");
 }

@@ -35,7 +35,4 @@ void live_service_close(struct live_service *l);
 /* At the end of each turn of the loop.  True: the next one should not wait. */
 bool live_service_turn(struct live_service *l);
 
-/* Prints the statistics. */
-void live_service_print(const struct live_service *l);
-
 #endif

@@ -1,5 +1,5 @@
 /* writer/quota/quota_service.c - see quota_service.h: quota_can_change(),
- * quota_wait(), quota_turn(), quota_print(). */
+ * quota_wait(), quota_turn(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/quota/quota_service.h"
 
@@ -408,21 +408,4 @@ quota_close(struct quota_service *s)
     quota_store_free(s->reload.store);
     quota_store_free(s->store);
     quota_init(s);
-}
-
-void
-quota_print(const struct quota_service *s)
-{
-    const struct quota_stats *f = &s->stats;
-
-    if (!quota_is_on(s))
-        return;
-    diag(DIAG_INFO,
-         "quota: applied=%" PRIu64 " cancelled=%" PRIu64 " refused=%" PRIu64
-         " other=%" PRIu64 " repeated=%" PRIu64 " unavailable=%" PRIu64
-         " failures=%" PRIu64 " syncs=%" PRIu64 " quotas=%zu keys=%zu",
-         f->applied, f->cancelled, f->refused, f->other, f->repeated,
-         f->unavailable, f->failures, s->commit.syncs,
-         s->store ? s->store->quotas.count : 0,
-         s->store ? idempotency_count(&s->store->quotas.keys) : 0);
 }

@@ -114,8 +114,6 @@ size_t quota_answer_max(const struct config *config);
  * commit_turn() does. */
 bool quota_turn(struct quota_service *s, bool alone);
 
-void quota_print(const struct quota_service *s);
-
 /* The name of a quota as it was asked for. */
 struct quota_name {
     const char *at;

@@ -35,19 +35,18 @@ put_sentence(void *ctx, const char *text)
     output_row(ctx, &cell);
 }
 
-static int
+static void
 print_machine(struct output *out, const struct overview *o)
 {
     const struct overview_sink sink = {put_fact, put_row, out};
-    const int troubles = overview_report(o, &sink);
 
+    overview_report(o, &sink);
     output_rows_end(out);
     if (out->format == OUTPUT_JSON) {
         output_next_rows(out, "sentences", overview_sentences, 1);
         (void)overview_troubles(o, put_sentence, out);
         output_rows_end(out);
     }
-    return troubles;
 }
 
 static void
@@ -69,8 +68,11 @@ print_daemon(const struct overview *o, const struct overview_row *r)
 
     output_age((int64_t)o->now_ms - r->values[STATUS_STARTED_MS], age);
     (void)printf("%-7s pid %-7ld %s %s", status_kind_name(r->kind),
-                 (long)(r->pid < 0 ? -r->pid : r->pid),
-                 r->pid < 0 ? "died, began" : "runs for", age);
+                 (long)r->pid,
+                 overview_is_dead(r)            ? "died, began"
+                 : r->values[STATUS_ALIVE] == 1 ? "runs for"
+                                                : "cannot be seen, began",
+                 age);
     if (r->kind == STATUS_WRITER)
         (void)printf(", %" PRId64 " messages, %" PRId64 " syncs, %" PRId64
                      " logs handed on",
@@ -88,28 +90,27 @@ print_daemon(const struct overview *o, const struct overview_row *r)
         print_statsd(r->values);
 }
 
-static int
+static void
 print_people(const struct overview *o)
 {
+    const int64_t *facts = o->facts;
     char lag[32];
-    int troubles;
 
-    if (!o->alive)
+    if (facts[STATUS_D_WRITER_ALIVE] == 0)
         (void)printf("the writer is dead: this is what it told last\n");
     for (size_t i = 0; i < o->count; i++)
-        if (o->rows[i].kind != STATUS_LISTENER)
+        if (!status_is_named(o->rows[i].kind))
             print_daemon(o, &o->rows[i]);
-    output_age(o->lag_ms, lag);
-    (void)printf(
-        "logs    %zu empty, %zu open, %zu full, %zu merging; %s%" PRId64
-        " increments not merged, the oldest is %s old\n",
-        o->by_state[STATUS_LOG_EMPTY], o->by_state[STATUS_LOG_OPEN],
-        o->by_state[STATUS_LOG_FULL], o->by_state[STATUS_LOG_MERGING],
-        o->uncounted > 0 ? "at least " : "", o->messages, lag);
-    troubles = overview_troubles(o, print_trouble, NULL);
-    if (troubles == 0)
+    output_age(facts[STATUS_D_LAG_MS], lag);
+    (void)printf("logs    %" PRId64 " empty, %" PRId64 " open, %" PRId64
+                 " full, %" PRId64 " merging; %s%" PRId64
+                 " increments not merged, the oldest is %s old\n",
+                 facts[STATUS_D_LOGS_EMPTY], facts[STATUS_D_LOGS_OPEN],
+                 facts[STATUS_D_LOGS_FULL], facts[STATUS_D_LOGS_MERGING],
+                 facts[STATUS_D_LOGS_UNCOUNTED] > 0 ? "at least " : "",
+                 facts[STATUS_D_UNMERGED], lag);
+    if (overview_troubles(o, print_trouble, NULL) == 0)
         (void)printf("nothing needs an operator\n");
-    return troubles;
 }
 
 int
@@ -117,7 +118,7 @@ cmd_status(struct cmd_line *line)
 {
     static struct overview o;
     struct output out;
-    int rc, status, troubles;
+    int rc, status;
 
     status = overview_open(&o, line->config.data_dir);
     if (status != 0)
@@ -129,9 +130,12 @@ cmd_status(struct cmd_line *line)
         return CONFIG_EXIT_SYSTEM;
     }
     output_init(&out, line, overview_columns, OVERVIEW_COLUMNS);
-    troubles = out.format == OUTPUT_PEOPLE ? print_people(&o)
-                                           : print_machine(&out, &o);
+    if (out.format == OUTPUT_PEOPLE)
+        print_people(&o);
+    else
+        print_machine(&out, &o);
     status = output_fini(&out);
     overview_close(&o);
-    return status == 0 && troubles > 0 ? CONFIG_EXIT_NEGATIVE : status;
+    return status == 0 && o.facts[STATUS_D_TROUBLES] > 0 ? CONFIG_EXIT_NEGATIVE
+                                                         : status;
 }

@@ -41,9 +41,8 @@ row_before(const struct watched *w, const struct overview_row *r)
         const struct overview_row *b = &w->before.rows[i];
 
         if (b->kind == r->kind && b->pid == r->pid &&
-            (r->kind != STATUS_LISTENER ||
-             memcmp(&b->values[STATUS_L_NAME], &r->values[STATUS_L_NAME], 16) ==
-                 0))
+            (!status_is_named(r->kind) ||
+             memcmp(&b->values[STATUS_NAME], &r->values[STATUS_NAME], 16) == 0))
             return b;
     }
     return NULL;
@@ -97,16 +96,17 @@ draw_ring(struct screen *s, const struct overview *o)
 {
     static const char signs[STATUS_LOG_STATES] = {' ', '.', 'o', '#', 'm'};
     const unsigned wide = s->width > 8 ? s->width - 8 : 1;
+    const int64_t *facts = o->facts;
     char text[SCREEN_WIDTH_MAX + 1], lag[32];
     size_t at = 0;
 
-    output_age(o->lag_ms, lag);
+    output_age(facts[STATUS_D_LAG_MS], lag);
     screen_line(s,
-                "logs  %zu empty . %zu open o %zu full # %zu merging m  "
-                "lag %s",
-                o->by_state[STATUS_LOG_EMPTY], o->by_state[STATUS_LOG_OPEN],
-                o->by_state[STATUS_LOG_FULL], o->by_state[STATUS_LOG_MERGING],
-                o->lag_ms > 0 ? lag : "none");
+                "logs  %" PRId64 " empty . %" PRId64 " open o %" PRId64
+                " full # %" PRId64 " merging m  lag %s",
+                facts[STATUS_D_LOGS_EMPTY], facts[STATUS_D_LOGS_OPEN],
+                facts[STATUS_D_LOGS_FULL], facts[STATUS_D_LOGS_MERGING],
+                facts[STATUS_D_LAG_MS] > 0 ? lag : "none");
     for (; at < o->log_end && at < wide; at++) {
         const int64_t state = o->logs[at][STATUS_LOG_STATE];
 
@@ -128,13 +128,12 @@ draw_workers(struct screen *s, const struct watched *w)
 
         if (r->kind != STATUS_WORKER)
             continue;
-        screen_line(s, "%16ld  %6s  %6s  %6s  %3.0f%%  %s",
-                    (long)(r->pid < 0 ? -r->pid : r->pid),
+        screen_line(s, "%16ld  %6s  %6s  %6s  %3.0f%%  %s", (long)r->pid,
                     brief_number(rate_of(w, r, STATUS_M_RECORDS), a),
                     brief_number(rate_of(w, r, STATUS_M_KEYS), b),
                     brief_number((double)v[STATUS_M_LOGS], c),
                     rate_of(w, r, STATUS_M_MERGE_US) / 10000,
-                    r->pid < 0             ? "died"
+                    overview_is_dead(r)    ? "died"
                     : v[STATUS_M_WAITING]  ? "cannot write"
                     : v[STATUS_M_HELD_NOW] ? "holds records"
                                            : "well");
@@ -152,9 +151,9 @@ draw_ports(struct screen *s, const struct watched *w)
         const struct overview_row *r = &w->now.rows[i];
         const int64_t *v = r->values;
 
-        if (r->kind != STATUS_LISTENER || r->pid < 0)
+        if (r->kind != STATUS_LISTENER || overview_is_dead(r))
             continue;
-        overview_port_name(r, name);
+        overview_name(r, name);
         screen_line(s,
                     "%-16s  %4s  %6s  %6s  %6s  %7s  (%" PRId64 " %" PRId64
                     " %" PRId64 ")",
@@ -187,8 +186,7 @@ draw_readers(struct screen *s, const struct watched *w)
             continue;
         output_age((int64_t)w->now.now_ms - r->values[STATUS_R_AS_OF_MS], age);
         screen_line(s, "read  pid %ld%s  %s requests/s  %s in all  as of %s",
-                    (long)(r->pid < 0 ? -r->pid : r->pid),
-                    r->pid < 0 ? " died" : "",
+                    (long)r->pid, overview_is_dead(r) ? " died" : "",
                     brief_number(rate_of(w, r, STATUS_R_REQUESTS), a),
                     brief_number((double)r->values[STATUS_R_REQUESTS], b), age);
     }
@@ -206,13 +204,11 @@ draw_page(struct screen *s, const struct watched *w)
     const struct overview *o = &w->now;
 
     screen_begin(s);
-    if (o->alive)
-        screen_title(s, "countd  writer %ld", (long)o->writer);
-    else
-        screen_title(s,
-                     "countd  THE WRITER IS DEAD (pid %ld): what it told "
-                     "last",
-                     (long)o->writer);
+    screen_title(s,
+                 o->facts[STATUS_D_WRITER_ALIVE] == 0
+                     ? "countd  THE WRITER IS DEAD (pid %ld): what it told last"
+                     : "countd  writer %ld",
+                 (long)o->writer);
     draw_writer(s, w);
     draw_ring(s, o);
     draw_workers(s, w);
