@@ -1,0 +1,151 @@
+/* reader/graphite/functions_combine.c - functions that make one series of
+ * several; see functions_internal.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "reader/graphite/functions_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+enum series_aggregate
+functions_aggregate(const struct target_node *v, enum series_aggregate usual)
+{
+    if (!v)
+        return usual;
+    switch (v->text.at[0] == 'm' ? v->text.at[1] : v->text.at[0]) {
+    case 's':
+        return SERIES_SUM;
+    case 'l':
+        return SERIES_LAST;
+    case 'i':
+        return SERIES_MIN;
+    default:
+        return v->text.at[0] == 'm' ? SERIES_MAX : SERIES_AVERAGE;
+    }
+}
+
+static int
+combine_into(struct function_call *call, struct series *to, struct series *from,
+             enum series_aggregate how)
+{
+    if (!series_is_aligned(to, from)) {
+        (void)snprintf(call->why, TARGET_WHY_SIZE,
+                       "%s: series of different steps: summarize them first",
+                       call->function->name);
+        return -EINVAL;
+    }
+    series_combine(to, from, how);
+    return 0;
+}
+
+int
+functions_sum_each(struct function_call *call, struct series *s)
+{
+    return call->at == 0
+               ? 0
+               : combine_into(call, call->list.items[0], s, SERIES_SUM);
+}
+
+int
+functions_sum_finish(struct function_call *call)
+{
+    struct series *s;
+    int rc;
+
+    if (call->list.count == 0)
+        return 0;
+    call->list.count = 1;
+    s = call->list.items[0];
+    rc = functions_name_combined(call, "sumSeries", true, &s->name);
+    s->path = s->name;
+    return rc;
+}
+
+/* Counts the values of each point: what an average is divided by. */
+static int
+count_values(struct function_call *call, size_t group, const struct series *s)
+{
+    uint32_t *counts;
+
+    if (!call->values_counts)
+        call->values_counts =
+            scratch_take(call->scratch, call->list.count * sizeof(uint32_t *));
+    if (!call->values_counts)
+        return -ENOMEM;
+    if (!call->values_counts[group])
+        call->values_counts[group] =
+            scratch_take(call->scratch, s->count * sizeof *counts + 1);
+    counts = call->values_counts[group];
+    if (!counts)
+        return -ENOMEM;
+    for (size_t i = 0; i < s->count; i++)
+        counts[i] += series_has(s, i) ? 1 : 0;
+    return 0;
+}
+
+/* The index of the group with that name; a new one is empty. */
+static size_t
+find_group(const struct function_call *call, struct target_text name)
+{
+    size_t i = 0;
+
+    while (i < call->made.count &&
+           !target_text_equals(call->made.items[i]->name, name))
+        i++;
+    return i;
+}
+
+int
+functions_group_each(struct function_call *call, struct series *s)
+{
+    const enum series_aggregate how =
+        functions_aggregate(call->values[2], SERIES_AVERAGE);
+    const struct target_text name =
+        functions_node(functions_path(s), call->values[1]->whole);
+    const size_t group = find_group(call, name);
+    int rc = 0;
+
+    if (!call->made.items)
+        call->made.items = scratch_take(
+            call->scratch, call->list.count * sizeof(struct series *));
+    if (!call->made.items)
+        return -ENOMEM;
+    if (group < call->made.count)
+        rc = series_is_aligned(call->made.items[group], s) ? 0 : -EINVAL;
+    if (how == SERIES_AVERAGE && rc == 0)
+        rc = count_values(call, group, s);
+    if (rc == -ENOMEM)
+        return rc;
+    if (group < call->made.count)
+        return combine_into(call, call->made.items[group], s, how);
+    s->name = name;
+    call->made.items[call->made.count++] = s;
+    return 0;
+}
+
+int
+functions_group_finish(struct function_call *call)
+{
+    static const char *const names[] = {[SERIES_SUM] = "sumSeries",
+                                        [SERIES_AVERAGE] = "averageSeries",
+                                        [SERIES_MAX] = "maxSeries",
+                                        [SERIES_MIN] = "minSeries"};
+    const enum series_aggregate how =
+        functions_aggregate(call->values[2], SERIES_AVERAGE);
+    struct target_text path;
+
+    if (functions_name_combined(call, names[how], false, &path) < 0)
+        return -ENOMEM;
+    for (size_t i = 0; i < call->made.count; i++) {
+        struct series *s = call->made.items[i];
+
+        s->path = path;
+        if (how != SERIES_AVERAGE)
+            continue;
+        series_make_real(s);
+        for (size_t p = 0; p < s->count; p++)
+            s->points.real[p] /= (double)call->values_counts[i][p];
+    }
+    call->list = call->made;
+    return 0;
+}

@@ -1,0 +1,71 @@
+/* reader/graphite/functions_internal.h - what the parts of functions_table.c
+ * share: the slots of the table, and how names are made.
+ *
+ * A slot `each` gets one series after the other, `finish` all of them.  Errors:
+ * -EINVAL with call->why, -ENOMEM. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef COUNTD_READER_GRAPHITE_FUNCTIONS_INTERNAL_H
+#define COUNTD_READER_GRAPHITE_FUNCTIONS_INTERNAL_H
+
+#include "reader/graphite/functions.h"
+
+/* ---- names (functions_names.c) ------------------------------------------- */
+
+/* Sets *name as printf does.  -ENOMEM. */
+__attribute__((format(printf, 3, 4))) int
+functions_set_name(struct function_call *call, struct target_text *name,
+                   const char *format, ...);
+
+/* FUNCTION(NAME) */
+int functions_wrap_name(struct function_call *call, struct series *s);
+
+/* FUNCTION(ARGUMENTS AS WRITTEN), of the first argument or of all. */
+int functions_name_combined(struct function_call *call, const char *function,
+                            bool all, struct target_text *name);
+
+/* The path within the name of what was computed: the first argument of its
+ * innermost function. */
+struct target_text functions_path(const struct series *s);
+
+/* A node of a path, from its end for one below 0; empty if there is none. */
+struct target_text functions_node(struct target_text path, int64_t number);
+
+int functions_alias(struct function_call *call, struct series *s);
+int functions_alias_by_node(struct function_call *call, struct series *s);
+int functions_alias_by_metric(struct function_call *call, struct series *s);
+const char *functions_check_alias_sub(const struct function_call *call);
+int functions_alias_sub(struct function_call *call, struct series *s);
+
+/* ---- combining (functions_combine.c) ------------------------------------- */
+
+/* What the word of an argument means; `usual` if it is not given. */
+enum series_aggregate functions_aggregate(const struct target_node *v,
+                                          enum series_aggregate usual);
+
+int functions_sum_each(struct function_call *call, struct series *s);
+int functions_sum_finish(struct function_call *call);
+int functions_group_each(struct function_call *call, struct series *s);
+int functions_group_finish(struct function_call *call);
+
+/* ---- choosing (functions_choose.c) --------------------------------------- */
+
+int functions_limit(struct function_call *call);
+
+/* Rates a series by function->rated_by; functions_choose() sorts by that, and
+ * the first n stay if there is such a parameter. */
+int functions_rate(struct function_call *call, struct series *s);
+int functions_choose(struct function_call *call);
+const char *functions_check_top(const struct function_call *call);
+
+/* ---- values (functions_values.c) ----------------------------------------- */
+
+int functions_scale(struct function_call *call, struct series *s);
+int functions_scale_to_seconds(struct function_call *call, struct series *s);
+int functions_absolute(struct function_call *call, struct series *s);
+int functions_integral(struct function_call *call, struct series *s);
+int functions_derive(struct function_call *call, struct series *s);
+int functions_per_second(struct function_call *call, struct series *s);
+int functions_summarize(struct function_call *call, struct series *s);
+int functions_constant_line(struct function_call *call);
+
+#endif

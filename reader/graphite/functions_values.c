@@ -1,0 +1,163 @@
+/* reader/graphite/functions_values.c - functions that change values, or make
+ * them; see functions_internal.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "reader/graphite/functions_internal.h"
+
+#include <errno.h>
+#include <math.h>
+
+/* Multiplies, and divides by `seconds`: exactly, unless a value overflows
+ * or is not divisible. */
+static int
+scale_by(struct function_call *call, struct series *s, int64_t seconds)
+{
+    const struct target_node *by = call->values[1];
+    bool is_whole = by->is_whole && !s->is_real;
+    int128 value;
+
+    for (size_t i = 0; i < s->count && is_whole; i++)
+        is_whole = !series_has(s, i) ||
+                   (!__builtin_mul_overflow(s->points.whole[i],
+                                            (int128)by->whole, &value) &&
+                    value % seconds == 0 && value != SERIES_NONE);
+    if (!is_whole)
+        series_make_real(s);
+    for (size_t i = 0; i < s->count; i++) {
+        if (s->is_real)
+            s->points.real[i] =
+                s->points.real[i] * by->number / (double)seconds;
+        else if (series_has(s, i))
+            s->points.whole[i] = s->points.whole[i] * by->whole / seconds;
+    }
+    return functions_set_name(call, &s->name, "%s(%.*s,%g)",
+                              call->function->name, (int)s->name.size,
+                              s->name.at, by->number);
+}
+
+int
+functions_scale(struct function_call *call, struct series *s)
+{
+    return scale_by(call, s, 1);
+}
+
+/* What points of one second each would have had. */
+int
+functions_scale_to_seconds(struct function_call *call, struct series *s)
+{
+    return scale_by(call, s, s->step);
+}
+
+int
+functions_absolute(struct function_call *call, struct series *s)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        if (s->is_real)
+            s->points.real[i] = fabs(s->points.real[i]);
+        else if (series_has(s, i) && s->points.whole[i] < 0)
+            s->points.whole[i] = -s->points.whole[i];
+    }
+    return functions_wrap_name(call, s);
+}
+
+int
+functions_integral(struct function_call *call, struct series *s)
+{
+    int128 whole = 0;
+    double real = 0;
+
+    for (size_t i = 0; i < s->count; i++) {
+        if (!series_has(s, i))
+            continue;
+        if (s->is_real)
+            s->points.real[i] = real += s->points.real[i];
+        else
+            s->points.whole[i] = whole =
+                series_add_whole(whole, s->points.whole[i]);
+    }
+    return functions_wrap_name(call, s);
+}
+
+/* What each point is more than the one before; none where it is less. */
+int
+functions_derive(struct function_call *call, struct series *s)
+{
+    double before_real = (double)NAN;
+    int128 before = SERIES_NONE;
+
+    for (size_t i = 0; i < s->count; i++) {
+        if (s->is_real) {
+            const double value = s->points.real[i];
+
+            s->points.real[i] =
+                value >= before_real ? value - before_real : (double)NAN;
+            before_real = value;
+        } else {
+            const int128 value = s->points.whole[i];
+            int128 more = SERIES_NONE;
+
+            if (before != SERIES_NONE && value != SERIES_NONE &&
+                value >= before && __builtin_sub_overflow(value, before, &more))
+                more = -(SERIES_NONE + 1);
+            s->points.whole[i] = more;
+            before = value;
+        }
+    }
+    return functions_wrap_name(call, s);
+}
+
+int
+functions_per_second(struct function_call *call, struct series *s)
+{
+    const int rc = functions_derive(call, s);
+
+    series_make_real(s);
+    for (size_t i = 0; i < s->count; i++)
+        s->points.real[i] /= (double)s->step;
+    return rc;
+}
+
+int
+functions_summarize(struct function_call *call, struct series *s)
+{
+    const enum series_aggregate how =
+        functions_aggregate(call->values[2], SERIES_SUM);
+    const struct target_text interval = call->values[1]->text;
+    const struct target_node *from_start = call->values[3];
+    const bool is_from_start = from_start && from_start->truth;
+    const struct target_text word = call->values[2]
+                                        ? call->values[2]->text
+                                        : (struct target_text){"sum", 3};
+
+    series_summarize(s, call->interval > s->step ? call->interval : s->step,
+                     how, is_from_start);
+    return functions_set_name(
+        call, &s->name, "summarize(%.*s, \"%.*s\", \"%.*s\"%s)",
+        (int)s->name.size, s->name.at, (int)interval.size, interval.at,
+        (int)word.size, word.at, is_from_start ? ", true" : "");
+}
+
+int
+functions_constant_line(struct function_call *call)
+{
+    const struct target_node *v = call->values[0];
+    const struct function_times *t = &call->times;
+    struct series *s = series_new(call->scratch, 3);
+
+    call->list.items = scratch_take(call->scratch, sizeof(struct series *));
+    if (!s || !call->list.items)
+        return -ENOMEM;
+    s->start = t->from;
+    s->step = (t->until - t->from + 1) / 2;
+    s->last = t->until;
+    s->name = s->path = v->source;
+    for (size_t i = 0; i < s->count; i++)
+        s->points.whole[i] = v->is_whole ? v->whole : 0;
+    if (!v->is_whole) {
+        series_make_real(s);
+        for (size_t i = 0; i < s->count; i++)
+            s->points.real[i] = v->number;
+    }
+    call->list.items[0] = s;
+    call->list.count = 1;
+    return 0;
+}
