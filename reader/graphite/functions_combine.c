@@ -56,9 +56,8 @@ functions_sum_finish(struct function_call *call)
         return 0;
     call->list.count = 1;
     s = call->list.items[0];
-    rc = functions_name_combined(call, "sumSeries", true, &s->name);
-    s->path = s->name;
-    return rc;
+    rc = functions_name_combined(call, "sumSeries", true, &s->path);
+    return rc < 0 ? rc : functions_show_name(call, s, s->path);
 }
 
 /* Counts the values of each point: what an average is divided by. */
@@ -140,6 +139,8 @@ functions_group_finish(struct function_call *call)
         struct series *s = call->made.items[i];
 
         s->path = path;
+        if (functions_show_name(call, s, s->name) < 0)
+            return -ENOMEM;
         if (how != SERIES_AVERAGE)
             continue;
         series_make_real(s);

@@ -16,6 +16,10 @@ __attribute__((format(printf, 3, 4))) int
 functions_set_name(struct function_call *call, struct target_text *name,
                    const char *format, ...);
 
+/* Names a series by a path, or a part of one. */
+int functions_show_name(struct function_call *call, struct series *s,
+                        struct target_text path);
+
 /* FUNCTION(NAME) */
 int functions_wrap_name(struct function_call *call, struct series *s);
 

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "reader/graphite/pattern.h"
+
 int
 functions_set_name(struct function_call *call, struct target_text *name,
                    const char *format, ...)
@@ -101,6 +103,14 @@ functions_node(struct target_text path, int64_t number)
 }
 
 int
+functions_show_name(struct function_call *call, struct series *s,
+                    struct target_text path)
+{
+    s->name = pattern_show(call->scratch, path);
+    return s->name.at ? 0 : -ENOMEM;
+}
+
+int
 functions_alias(struct function_call *call, struct series *s)
 {
     s->name = call->values[1]->text;
@@ -112,6 +122,7 @@ functions_alias_by_node(struct function_call *call, struct series *s)
 {
     const struct target_text path = functions_path(s);
     const struct target_node *v;
+    struct target_text name;
     char *text;
     size_t size = 0;
 
@@ -120,7 +131,7 @@ functions_alias_by_node(struct function_call *call, struct series *s)
     text = scratch_take(call->scratch, size + 1);
     if (!text)
         return -ENOMEM;
-    s->name.at = text;
+    name.at = text;
     for (v = call->values[1]; v; v = v->next) {
         const struct target_text node = functions_node(path, v->whole);
 
@@ -129,16 +140,14 @@ functions_alias_by_node(struct function_call *call, struct series *s)
         memcpy(text, node.at, node.size);
         text += node.size;
     }
-    s->name.size = (size_t)(text - s->name.at);
-    return 0;
+    name.size = (size_t)(text - name.at);
+    return functions_show_name(call, s, name);
 }
 
 int
 functions_alias_by_metric(struct function_call *call, struct series *s)
 {
-    (void)call;
-    s->name = functions_node(functions_path(s), -1);
-    return 0;
+    return functions_show_name(call, s, functions_node(functions_path(s), -1));
 }
 
 #define ALIAS_SUB_SEARCH "(^.*$)"

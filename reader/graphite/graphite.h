@@ -70,7 +70,7 @@ struct graphite {
     struct target_text from, until, tz, query; /* as they are given */
     struct zone zone;
     bool is_completer, only_leaves;
-    struct pattern pattern; /* of find and expand */
+    struct pattern pattern;  /* of find and expand */
     int64_t as_of_ms;        /* the least of all keyspaces; INT64_MAX: none */
     enum http_status status; /* of the answer */
     const char *why;         /* of one that is not HTTP_OK */

@@ -138,6 +138,27 @@ pattern_unescape(const char *text, size_t size, uint8_t *out, size_t max)
     return (int)n;
 }
 
+struct target_text
+pattern_show(struct scratch *scratch, struct target_text path)
+{
+    char *text;
+    size_t n = 0;
+
+    if (!memchr(path.at, '%', path.size))
+        return path;
+    text = scratch_take(scratch, path.size);
+    for (size_t i = 0; text && i < path.size;) {
+        uint8_t c;
+        size_t used = read_byte(path.at + i, path.size - i, &c);
+
+        if (used == 3 && (c < ' ' || c >= 0x7f))
+            used = 0;
+        text[n++] = used == 3 ? (char)c : path.at[i];
+        i += used == 3 ? 3 : 1;
+    }
+    return (struct target_text){text, n};
+}
+
 /* ---- matching ----------------------------------------------------------- */
 
 /* A name, and the rest of the pattern that it is matched with. */

@@ -86,4 +86,9 @@ size_t pattern_path(const uint8_t *keyspace, size_t keyspace_size,
  *   -ENAMETOOLONG  more than `max` bytes */
 int pattern_unescape(const char *text, size_t size, uint8_t *out, size_t max);
 
+/* A path as a legend has it: what can be seen is itself; control characters and
+ * bytes that are no UTF-8 stay %HH.  `at` is NULL: the scratch is used up. */
+struct target_text pattern_show(struct scratch *scratch,
+                                struct target_text path);
+
 #endif

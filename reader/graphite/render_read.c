@@ -31,7 +31,10 @@ find_series(struct render *r)
     s = series_new(r->scratch, g->count);
     if (!s)
         return NULL;
-    s->name = s->path = f->path;
+    s->path = f->path;
+    s->name = pattern_show(r->scratch, f->path);
+    if (!s->name.at)
+        return NULL;
     s->start = g->first;
     s->step = g->step;
     list->items[list->count++] = s;

@@ -222,3 +222,43 @@ CASE(a_word_is_what_its_parameter_takes, r)
             fail_msg("%s: %s", wrong[i][0], why);
     }
 }
+
+CASE(legends_have_names_as_they_are, r)
+{
+    static const char *const rows[][2] = {
+        {"pages.*", "pages./a b?x=1&y=(2) 100%"},
+        {"pages.%2Fa%20b%3Fx=1&y=%282%29%20100%25",
+         "pages./a b?x=1&y=(2) 100%"},
+        {"scale(pages.*, 1)", "scale(pages./a b?x=1&y=(2) 100%,1)"},
+        {"aliasByNode(pages.*, 1)", "/a b?x=1&y=(2) 100%"},
+        {"aliasByMetric(scale(pages.*, 1))", "/a b?x=1&y=(2) 100%"},
+        {"aliasSub(pages.*, '(^.*$)', '\\1 A')", "pages./a b?x=1&y=(2) 100% A"},
+        {"groupByNode(pages.*, 1, 'sum')", "/a b?x=1&y=(2) 100%"},
+        {"sumSeries(pages.%2Fa%20*)", "sumSeries(pages./a *)"},
+        {"aliasByNode(sumSeries(pages.%2Fa*%28*), 1)", "/a*(*"},
+        {"alias(pages.*, '100%25')", "100%25"},
+        {"topKeys('pages', 1)", "pages./a b?x=1&y=(2) 100%"},
+        {"k%3Dv.*", "k=v.x"},
+        {"odd.*", "odd.caf\xc3\xa9%FF%09%7F%"}};
+
+    add(r, "pages", "/a b?x=1&y=(2) 100%", DAY0, 1);
+    add(r, "odd", "caf\xc3\xa9\xff\t\x7f%", DAY0, 1);
+    add(r, "k=v", "x", DAY0, 1);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const struct series_list *list;
+        const char *why = render(r, rows[i][0], DAY0 - 60, DAY0, 0);
+        struct target_text name;
+
+        if (why == r->render.why)
+            fail_msg("%s: %s", rows[i][0], why);
+        list = r->render.targets->target.root->result;
+        assert_int_equal(list->count, 1);
+        name = list->items[0]->name;
+        if (!target_text_is(name, rows[i][1]))
+            fail_msg("%s: %.*s", rows[i][0], (int)name.size, name.at);
+    }
+    /* What is not a legend stays a path. */
+    assert_non_null(strstr(render(r, "pages.*", DAY0 - 60, DAY0, 0),
+                           "{\"name\":\"pages./a%20b%3Fx=1&y=%282%29%20100%25\""
+                           "}"));
+}
