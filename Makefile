@@ -246,6 +246,8 @@ format:
 lint-format:
 	@echo clang-format
 	@clang-format --dry-run -Werror $(C_FILES)
+	@! grep -nE '^ \*.*[a-z;] [0-9][0-9+*n]* {2,}[0-9][0-9*n]* {2,}' $(C_FILES) || \
+	  { echo 'a row of a table of offsets begins in mid-line: the table was filled as a paragraph' >&2; exit 1; }
 # Each header stands alone.
 lint-headers:
 	@echo headers
