@@ -1,6 +1,7 @@
 /* tests/e2e/test_metrics.c - /metrics of countd-read before a real Prometheus:
- * it is scraped, the rules of the alerts are evaluated, and each panel of the
- * dashboard has a value.  Where TEST_PEERS is set.
+ * it is scraped, the rules of the alerts are evaluated, each fires where it has
+ * to (alerts_test.yml), and each panel of the dashboard has a value.  Where
+ * TEST_PEERS is set.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
@@ -16,6 +17,7 @@
 #include "tests/lib/service.h"
 
 #define PROMETHEUS "/usr/bin/prometheus"
+#define PROMTOOL   "/usr/bin/promtool"
 #define WAIT_MS    60000
 #define PANELS     10
 #define ALERTS     18
@@ -171,6 +173,22 @@ CASE(peer_the_rules_of_the_alerts_are_evaluated_and_none_fires, f)
     }
     assert_int_equal(good, ALERTS);
     assert_null(strstr(text, "\"state\":\"firing\""));
+}
+
+CASE(peer_each_alert_fires_beyond_its_limit_and_is_silent_at_it, f)
+{
+    if (access(PROMTOOL, X_OK) != 0)
+        test_skip("no promtool (Debian's package prometheus)");
+    answer_shell(f, PROMTOOL " test rules tests/e2e/alerts_test.yml 2>&1");
+    assert_non_null(strstr(text, "SUCCESS"));
+}
+
+CASE(peer_promtool_finds_no_fault_in_the_metrics, f)
+{
+    if (access(PROMTOOL, X_OK) != 0)
+        test_skip("no promtool (Debian's package prometheus)");
+    answer_shell(f, "curl -sSf $U/metrics | " PROMTOOL " check metrics 2>&1");
+    assert_string_equal(text, "");
 }
 
 /* Restarts the reader with two more options. */

@@ -341,12 +341,16 @@ TEST(every_alert_of_the_table_is_there_with_its_limit)
     }
 }
 
-/* So that none stays behind when its figure goes. */
-TEST(every_alert_is_of_a_figure)
+/* So that none stays behind when its figure goes.  Those in alerts_test.yml are
+ * fired and kept silent by test_metrics.c. */
+TEST(every_alert_is_of_a_figure_and_has_a_test)
 {
-    char name[64];
+    static char tests[sizeof text];
+    char name[64], wanted[96];
     size_t count = 0;
 
+    read_file("tests/e2e/alerts_test.yml");
+    memcpy(tests, text, sizeof tests);
     read_file("reader/alerts.yml");
     for (const char *at = text; (at = strstr(at, "- alert: ")); count++) {
         size_t i = 0;
@@ -358,6 +362,9 @@ TEST(every_alert_is_of_a_figure)
             i++;
         if (i == figure_count && strcmp(name, "CountdDiskFullSoon") != 0)
             fail_msg("no figure has the alert %s", name);
+        (void)snprintf(wanted, sizeof wanted, "- alertname: %s\n", name);
+        if (!strstr(tests, wanted))
+            fail_msg("%s has no test", name);
     }
     assert_true(count > 15);
 }
