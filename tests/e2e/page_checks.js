@@ -40,7 +40,7 @@ const focused = () => document.activeElement.textContent;
 
 async function check_keyspaces() {
   await until('keyspaces are listed', () => shown().includes('pages'));
-  await until('the state is told', () => shown().includes('good'));
+  await until('the state is told', () => shown().includes('1 trouble'));
   await until('int64 is exact', () => shown().includes('9223372036854775807'));
   await until('each has a sparkline', () => all('svg.spark').length >= 3);
   await until('freshness is told', () =>
@@ -111,6 +111,7 @@ async function check_key() {
 async function check_status() {
   await visit('#/status', 'alive');
   await until('processes', () => shown().includes('worker') && shown().includes('disk_free'));
+  await until('what needs an operator', () => shown().includes('1 damaged log quarantined'));
 }
 
 async function check_access() {

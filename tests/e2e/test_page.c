@@ -339,12 +339,26 @@ open_page(struct fleet *f)
     open_tab(&browser, url);
 }
 
+/* Something that needs an operator, for the page to say. */
+static void
+put_damaged_log(const struct fleet *f)
+{
+    char path[600];
+    int fd;
+
+    (void)snprintf(path, sizeof path, "%s/log/bad-0000000900-1", f->path);
+    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(close(fd), 0);
+}
+
 CASE(peer_a_browser_shows_what_is_counted, f)
 {
     if (access(BROWSER, X_OK) != 0)
         test_skip("no chromium (Debian's package chromium)");
     service_start(f);
     put_counts(f);
+    put_damaged_log(f);
     open_page(f);
     expect_checked(&browser, "check_views()");
     call(&browser, "Emulation.setDeviceMetricsOverride",
