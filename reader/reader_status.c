@@ -3,21 +3,6 @@
 #include "reader/reader_status.h"
 
 static void
-fill_resp(int64_t *v, struct resp_service *r, uint64_t as_of_ms)
-{
-    const struct forward *f = &r->forward;
-
-    v[STATUS_R_COMMANDS] = (int64_t)r->commands;
-    v[STATUS_R_FORWARDED] = (int64_t)f->stats.forwarded;
-    v[STATUS_R_ACKS_DUE] = (int64_t)(f->added - f->acked);
-    v[STATUS_R_REFUSED] = (int64_t)f->stats.refused;
-    v[STATUS_R_UNSURE] = (int64_t)f->stats.unsure;
-    v[STATUS_R_LAST_ANSWERS] =
-        (int64_t)last_answers_held(&r->answers, as_of_ms);
-    v[STATUS_R_UNREADABLE] += (int64_t)r->unreadable;
-}
-
-static void
 fill_row(struct reader_status *s)
 {
     int64_t *v = s->row.values;
@@ -27,7 +12,7 @@ fill_row(struct reader_status *s)
     v[STATUS_R_UNREADABLE] = (int64_t)s->range->unreadable;
     v[STATUS_R_AS_OF_MS] = (int64_t)s->as_of->as_of_ms;
     if (reader_listener_is_on(conns_listener(s->conns, LISTENER_RESP)->row))
-        fill_resp(v, s->resp, s->as_of->as_of_ms);
+        resp_service_fill(s->resp, v);
     for (size_t i = 0; i < READER_LISTENERS; i++)
         status_fill_listener(&s->listeners[i], conns_listener(s->conns, i));
 }

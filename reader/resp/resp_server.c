@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "common/base/version.h"
+#include "common/setup/figures.h"
 #include "common/wire/name.h"
 
 #define CLIENT_LINE_MAX 512
@@ -290,19 +291,16 @@ static int
 put_memory(const struct resp_call *call, char *out)
 {
     struct rusage used = {.ru_maxrss = 0};
-    const struct pool *queued = &call->service->queued;
     const long rss = used_memory();
 
+    (void)call;
     /* Cannot fail: the arguments are good. */
     (void)getrusage(RUSAGE_SELF, &used);
     return snprintf(out, SECTION_SIZE,
                     "used_memory:%ld\r\nused_memory_rss:%ld\r\n"
                     "used_memory_peak:%ld\r\nmaxmemory:0\r\n"
-                    "maxmemory_policy:noeviction\r\n"
-                    "countd_transactions_memory:%zu\r\n",
-                    rss, rss, used.ru_maxrss * 1024,
-                    (size_t)(queued->count - queued->free_count) *
-                        POOL_CHUNK_SIZE);
+                    "maxmemory_policy:noeviction\r\n",
+                    rss, rss, used.ru_maxrss * 1024);
 }
 
 static int
@@ -318,22 +316,29 @@ put_persistence(const struct resp_call *call, char *out)
 static int
 put_statistics(const struct resp_call *call, char *out)
 {
-    const struct resp_service *r = call->service;
+    struct resp_service *r = call->service;
     const struct listener_stats *d = &call->conn->listener->stats;
+    int64_t v[STATUS_R_END] = {0};
+    size_t count;
+    const struct figure *f = figures_of(STATUS_READER, &count);
+    int size;
 
-    return snprintf(out, SECTION_SIZE,
+    resp_service_fill(r, v);
+    v[STATUS_R_AS_OF_MS] = as_of_get(r->as_of, NULL, 0);
+    size = snprintf(out, SECTION_SIZE,
                     "total_connections_received:%" PRIu64 "\r\n"
                     "total_commands_processed:%" PRIu64 "\r\n"
                     "total_net_input_bytes:%" PRIu64 "\r\n"
                     "total_net_output_bytes:%" PRIu64 "\r\n"
                     "rejected_connections:%" PRIu64 "\r\n"
-                    "expired_keys:0\r\nevicted_keys:0\r\n"
-                    "countd_forwarded:%" PRIu64 "\r\n"
-                    "countd_unsure:%" PRIu64 "\r\n"
-                    "countd_as_of_ms:%" PRIi64 "\r\n",
+                    "expired_keys:0\r\nevicted_keys:0\r\n",
                     d->accepted, r->commands, d->received, d->sent,
-                    d->turned_away + d->not_allowed, r->forward.stats.forwarded,
-                    r->forward.stats.unsure, as_of_get(r->as_of, NULL, 0));
+                    d->turned_away + d->not_allowed);
+    /* Those of the protocol; the others are in countd status. */
+    for (size_t i = STATUS_R_AS_OF_MS - f->value; i < count; i++)
+        size += snprintf(out + size, SECTION_SIZE - (size_t)size,
+                         "countd_%s:%" PRIi64 "\r\n", f[i].name, v[f[i].value]);
+    return size;
 }
 
 static int

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/setup/status.h"
 #include "common/wire/name.h"
 
 #define QUEUED_POOL     ((size_t)16 << 20)
@@ -427,4 +428,21 @@ resp_service_fini(struct resp_service *r)
     free(r->rows);
     free(r->replay);
     r->loop = NULL;
+}
+
+void
+resp_service_fill(struct resp_service *r, int64_t *values)
+{
+    const struct forward *f = &r->forward;
+
+    values[STATUS_R_UNREADABLE] += (int64_t)r->unreadable;
+    values[STATUS_R_COMMANDS] = (int64_t)r->commands;
+    values[STATUS_R_FORWARDED] = (int64_t)f->stats.forwarded;
+    values[STATUS_R_ACKS_DUE] = (int64_t)(f->added - f->acked);
+    values[STATUS_R_REFUSED] = (int64_t)f->stats.refused;
+    values[STATUS_R_UNSURE] = (int64_t)f->stats.unsure;
+    values[STATUS_R_LAST_ANSWERS] =
+        (int64_t)last_answers_held(&r->answers, r->as_of->as_of_ms);
+    values[STATUS_R_TRANSACTIONS] =
+        (int64_t)(r->queued.count - r->queued.free_count) * POOL_CHUNK_SIZE;
 }

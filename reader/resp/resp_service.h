@@ -148,4 +148,8 @@ int resp_service_init(struct resp_service *r, struct loop *loop,
                       size_t connections);
 void resp_service_fini(struct resp_service *r);
 
+/* Fills in the figures of the protocol in a row of the reader's; what keyspaces
+ * could not be read is added to that of others. */
+void resp_service_fill(struct resp_service *r, int64_t *values);
+
 #endif
