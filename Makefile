@@ -235,7 +235,7 @@ check: setup
 	  MODE='$(TSAN)' TESTS='$(TSAN_TESTS:%.c=build/tsan/%)' FUZZ=)
 
 C_FILES := $(wildcard common/*/*.[ch] common/*/*/*.[ch] common/*/*/*/*.[ch] writer/*.[ch] writer/*/*.[ch] worker/*.[ch] reader/*.[ch] reader/*/*.[ch] tests/*/*.[ch])
-LINTS := lint-format lint-headers lint-layers lint-cppcheck lint-tidy lint-man lint-shell lint-deb
+LINTS := lint-format lint-headers lint-layers lint-figures lint-cppcheck lint-tidy lint-man lint-shell lint-deb
 ## make lint              only the linters
 lint: setup
 	@.ci/setup check
@@ -256,6 +256,9 @@ lint-headers:
 lint-layers:
 	@echo layers
 	@tests/lib/layers
+lint-figures:
+	@echo figures
+	@tests/lib/figures
 lint-cppcheck:
 	@echo cppcheck
 	@cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
@@ -272,7 +275,7 @@ lint-deb: deb
 	@echo lintian
 	@lintian --fail-on error,warning $(BUILD)/deb/*.deb
 lint-shell:
-	@for f in .ci/run .ci/setup tests/lib/run tests/lib/mutants tests/lib/layers tests/demo.sh tests/lib/demo.sh .packaging/deb reader/page_policy; do sh -n $$f || exit 1; done
+	@for f in .ci/run .ci/setup tests/lib/run tests/lib/mutants tests/lib/layers tests/lib/figures tests/demo.sh tests/lib/demo.sh .packaging/deb reader/page_policy; do sh -n $$f || exit 1; done
 
 ## make cover             coverage of the tests
 # As root some tests fail here: a daemon that became another user cannot write

@@ -66,13 +66,14 @@ void
 status_shape(struct countd_board_shape *out)
 {
     static const char *names[STATUS_LOG_VALUES + STATUS_VALUES];
-    static const char *const first[STATUS_FIRST] = {"kind", "started_ms",
-                                                    "beat_ms", ""};
 
     for (size_t i = 0; i < STATUS_LOG_VALUES; i++)
         names[i] = log_names[i];
     for (size_t i = 0; i < STATUS_VALUES; i++)
-        names[STATUS_LOG_VALUES + i] = i < STATUS_FIRST ? first[i] : "";
+        names[STATUS_LOG_VALUES + i] = i == STATUS_KIND ? "kind"
+                                       : i < STATUS_FIRST
+                                           ? figure_at(STATUS_PROCESS, i)->name
+                                           : "";
     *out = (struct countd_board_shape){.size = sizeof *out,
                                        .slots = STATUS_SLOTS + STATUS_LOGS,
                                        .shared_count = STATUS_LOG_VALUES,
