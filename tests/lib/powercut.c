@@ -28,11 +28,13 @@ powercut_record(struct powercut *c, struct fleet *f, const char *log)
 {
     char library[600];
     const char *asan = getenv("ASAN_OPTIONS");
+    const char *others =
+        getenv("LD_PRELOAD"); /* the tests may be in faketime */
     size_t i;
 
     daemon_path("tests/crash/powerloss.so", library, sizeof library);
-    (void)snprintf(c->env_text[0], sizeof c->env_text[0], "LD_PRELOAD=%s",
-                   library);
+    (void)snprintf(c->env_text[0], sizeof c->env_text[0], "LD_PRELOAD=%s:%s",
+                   library, others ? others : "");
     (void)snprintf(c->env_text[1], sizeof c->env_text[1], "POWERLOSS_DIR=%s",
                    f->path);
     (void)snprintf(c->env_text[2], sizeof c->env_text[2], "POWERLOSS_LOG=%s/%s",
