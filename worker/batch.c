@@ -441,10 +441,10 @@ batch_take(struct log_batch *b)
         return rc;
     /* After the first time, recovered logs may be those that a clean stop of
      * the writer leaves to recovery. */
-    if (rc > 0 && !b->has_recovered)
-        diag(DIAG_INFO, "recovered logs=%d", rc);
+    if (b->dir.recovered > 0 && !b->has_recovered)
+        diag(DIAG_INFO, "recovered logs=%" PRIu64, b->dir.recovered);
     b->has_recovered = true;
-    b->stats.recovered += (uint64_t)rc;
+    b->stats.recovered = b->dir.recovered;
     note_busy(b);
     ready = find_ready(b);
     if (ready < 0)

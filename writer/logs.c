@@ -409,8 +409,8 @@ open_directory(struct logs *l, const struct datadir *d)
         logdir_close(&l->dir);
         return rc;
     }
-    if (rc > 0)
-        diag(DIAG_INFO, "recovered logs=%d", rc);
+    if (l->dir.recovered > 0)
+        diag(DIAG_INFO, "recovered logs=%" PRIu64, l->dir.recovered);
     return 0;
 }
 

@@ -257,12 +257,19 @@ close_lock:
     return rc;
 }
 
+static bool
+has_owned_mode(const struct stat *st)
+{
+    const mode_t mode = st->st_mode & LOG_OWNER_MODE_MASK;
+
+    return mode != LOG_MODE_EMPTY && mode != LOG_MODE_FULL;
+}
+
 /* 1 if the log N with the status `st` is owned or its owner died; 0 if it is at
  * rest.  *alien: lock-N exists and is another file. */
 static int
 looks_owned(int dirfd, uint64_t index, const struct stat *st, bool *alien)
 {
-    const mode_t mode = st->st_mode & LOG_OWNER_MODE_MASK;
     char lock[LOG_LOCK_SIZE];
     struct stat lock_st;
 
@@ -275,7 +282,7 @@ looks_owned(int dirfd, uint64_t index, const struct stat *st, bool *alien)
     } else if (errno != ENOENT) {
         return -errno;
     }
-    return mode != LOG_MODE_EMPTY && mode != LOG_MODE_FULL;
+    return has_owned_mode(st);
 }
 
 /* True if the log's header shows a newer version; a log that cannot be read may
@@ -295,7 +302,8 @@ is_newer(int fd, uint64_t index)
  * watching workers and lead here again.  One that cannot be read is made
  * readable, once. */
 static int
-recover_log(int dirfd, uint64_t index, struct mark_store *marks)
+recover_log(int dirfd, uint64_t index, struct mark_store *marks,
+            bool *was_owned)
 {
     char name[LOG_NAME_SIZE];
     struct log log = {.lock_fd = -1, .fd = -1};
@@ -317,6 +325,8 @@ recover_log(int dirfd, uint64_t index, struct mark_store *marks)
         rc = -EPROTONOSUPPORT;
     if (rc <= 0)
         goto close_lock;
+    /* Who claims a log changes its mode under the flock. */
+    *was_owned = has_owned_mode(&st);
     rc = log_owner_take(&log, dirfd, index, lock_fd, &st);
     if (rc < 0)
         goto close_lock;
@@ -336,6 +346,15 @@ close_lock:
 int
 log_recover(int dirfd, uint64_t index, struct mark_store *marks)
 {
+    bool was_owned;
+
+    return log_recover_dead(dirfd, index, marks, &was_owned);
+}
+
+int
+log_recover_dead(int dirfd, uint64_t index, struct mark_store *marks,
+                 bool *was_owned)
+{
     char name[LOG_NAME_SIZE], lock[LOG_LOCK_SIZE];
     struct stat st = {0};
     bool alien;
@@ -343,6 +362,7 @@ log_recover(int dirfd, uint64_t index, struct mark_store *marks)
 
     assert(dirfd >= 0 && index <= LOG_INDEX_MAX);
 
+    *was_owned = false;
     log_name(index, name);
     rc = log_owner_stat(dirfd, name, &st);
     if (rc == -ENOENT) {
@@ -366,7 +386,7 @@ log_recover(int dirfd, uint64_t index, struct mark_store *marks)
         if (lone < 0)
             return lone;
     }
-    return rc == 0 ? 0 : recover_log(dirfd, index, marks);
+    return rc == 0 ? 0 : recover_log(dirfd, index, marks, was_owned);
 }
 
 /* ---- before a writer starts ---------------------------------------------- */

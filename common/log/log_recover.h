@@ -29,6 +29,11 @@
  *   -EPROTONOSUPPORT, -EPERM, -ENOENT as log_claim() */
 int log_recover(int dirfd, uint64_t index, struct mark_store *marks);
 
+/* The same, and whether a dead process had the log: one that is at rest, or that
+ * a living process was about to take, was nobody's. */
+int log_recover_dead(int dirfd, uint64_t index, struct mark_store *marks,
+                     bool *was_owned);
+
 /* Whether a log may have marks that are stored nowhere else: for a writer that
  * starts.  Only a header says so.  After a power loss a mode is a hint: a log
  * with the mode of a full one may be OPEN. */

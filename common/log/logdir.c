@@ -201,6 +201,7 @@ logdir_recover(struct logdir *dir)
 {
     const bool first = !dir->reconciled;
     const struct logfile *e;
+    bool was_owned;
     int rc, done = 0;
     size_t i;
 
@@ -211,8 +212,9 @@ logdir_recover(struct logdir *dir)
     for (i = 0; i < dir->count; i++) {
         e = &dir->entries[i];
         if (!is_at_rest(e)) {
-            rc = log_recover(dir->fd, e->index, dir->marks);
+            rc = log_recover_dead(dir->fd, e->index, dir->marks, &was_owned);
             report_outcome(rc, e->index, "recover");
+            dir->recovered += rc >= 0 && was_owned;
             done += rc >= 0 || rc == -EBADMSG;
         } else if (first && e->ours && e->mode == LOG_MODE_EMPTY) {
             done += reconcile_mode(dir, e->index);

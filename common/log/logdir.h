@@ -26,8 +26,9 @@ struct logdir {
                                  NULL: a log with marks is not recovered */
     struct logfile *entries;  /* logs, and locks without a log, by index */
     size_t count;
-    size_t bad;     /* quarantined files seen by the last scan */
-    size_t foreign; /* names that are not countd's */
+    size_t bad;         /* quarantined files seen by the last scan */
+    size_t foreign;     /* names that are not countd's */
+    uint64_t recovered; /* logs of processes that had died, since the opening */
 
     DIR *stream; /* the rest is private */
     struct logfile_list files;
@@ -48,9 +49,9 @@ int logdir_scan(struct logdir *dir);
 
 /* logdir_scan(), then recovers every entry that needs it, then scans again if
  * anything was done.  The first call also compares every empty log's mode with
- * its header, since a power loss may bring back any older mode.  Returns the
- * number of logs recovered, or an error of the scan itself; the outcome for
- * single logs is reported through diag. */
+ * its header, since a power loss may bring back any older mode.  Returns how
+ * many logs and locks were seen to or had come to rest meanwhile, or an error of
+ * the scan itself; the outcome for single logs is reported through diag. */
 int logdir_recover(struct logdir *dir);
 
 /* Claims the next log with `want_mode` at or after *hint, wrapping once; sets

@@ -156,12 +156,60 @@ CASE(recovery_mends_all_that_the_dead_left, d)
 
     fault_clock(2000); /* the creator of 2 did not just begin */
     assert_rc(logdir_recover(&dir), 4);
+    assert_int_equal(dir.recovered, 2);
     assert_int_equal(dir.count, 3);
     assert_int_equal(dir.entries[0].mode, LOG_MODE_FULL);
     assert_int_equal(dir.entries[1].mode, LOG_MODE_EMPTY);
     assert_int_equal(dir.bad, 1);
     assert_rc(logdir_recover(&dir), 0);
     assert_int_equal(merge(d->fd, 0), 3);
+}
+
+/* Claims and releases a log all the time, as a writer and a worker do. */
+static void
+hand_round(int dirfd, _Atomic unsigned *rounds)
+{
+    mode_t mode = LOG_MODE_EMPTY;
+    struct log log;
+
+    for (;;) {
+        /* Another process may be looking whether its owner is dead. */
+        if (log_claim(&log, dirfd, 0, mode) < 0) {
+            mode = mode == LOG_MODE_EMPTY ? LOG_MODE_FULL : LOG_MODE_EMPTY;
+            continue;
+        }
+        if (mode == LOG_MODE_FULL)
+            (void)log_empty(&log);
+        else if (log_begin(&log) == 0 && append(&log, 1, 0) == 0)
+            (void)log_seal(&log);
+        (void)log_release(&log);
+        ++*rounds;
+    }
+}
+
+CASE(logs_of_the_living_are_not_counted_as_recovered, d)
+{
+    _Atomic unsigned *rounds =
+        mmap(NULL, sizeof *rounds, PROT_READ | PROT_WRITE,
+             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int status, seen = 0;
+    pid_t pid;
+
+    assert_true(rounds != MAP_FAILED);
+    create(d->fd, 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        assert_int_equal(prctl(PR_SET_PDEATHSIG, SIGKILL), 0);
+        hand_round(d->fd, rounds);
+    }
+    while (*rounds < 3000 || seen == 0) /* it came to rest meanwhile */
+        seen += logdir_recover(&dir);
+    assert_int_equal(dir.recovered, 0);
+
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(munmap(rounds, sizeof *rounds), 0);
 }
 
 /* A worker must see it without waiting for a writer to come by. */
