@@ -147,15 +147,15 @@ $(BUILD)/completion.%: $(BUILD)/countd
 # The manual of figures: its lists are the rows of figures.def.
 $(BUILD)/countd-metrics.7: common/setup/figures.def common/setup/countd-metrics.7.in
 	@mkdir -p $(@D)
-	$(Q)awk '/^[A-Z]+\(/ { kind = $$0; sub(/\(.*/, "", kind); row = ""; on = 1 } \
+	$(Q)awk '/^FIGURE\(/ { kind = $$1; sub(/FIGURE\(/, "", kind); row = ""; on = 1 } \
 	  on { row = row $$0 } \
 	  on && /\)$$/ { on = 0; split(row, f, "\""); \
 	    label = match(row, /\.label = "[^"]+/) ? substr(row, RSTART + 10, RLENGTH - 10) : ""; \
 	    if (sub(/=/, "=\\(dq", label)) label = "{" label "\\(dq}"; \
 	    alert = match(row, /\.alert = "[^"]+/) ? "; alert\n.Li " substr(row, RSTART + 10, RLENGTH - 10) : ""; \
-	    list[kind] = list[kind] ".It Ql " (kind == "SCRAPE" ? "" : f[2] " , Ql ") f[4] label "\n" f[6] alert "\n" } \
+	    list[kind] = list[kind] ".It Ql " (kind == "SCRAPE," ? "" : f[2] " , Ql ") f[4] label "\n" f[6] alert "\n" } \
 	  FNR == NR { next } \
-	  /FIGURES/ { printf "%s", list[$$3]; next } { print }' $^ > $@
+	  /FIGURES/ { printf "%s", list[$$3 ","]; next } { print }' $^ > $@
 
 # ---- tests ---------------------------------------------------------------
 # A program takes from the archives what it calls.  They are made afresh: a

@@ -95,9 +95,9 @@ put_value(struct sink *s, const struct figure *f, int64_t value)
 
 /* A family without labels. */
 static void
-put_one(struct sink *s, size_t scrape, int64_t value)
+put_one(struct sink *s, enum status_figure figure, int64_t value)
 {
-    const struct figure *f = figure_at(STATUS_SCRAPE, scrape);
+    const struct figure *f = &figures[figure];
 
     begin_family(s, f);
     put_text(s, "%s", f->metric);
@@ -107,31 +107,31 @@ put_one(struct sink *s, size_t scrape, int64_t value)
 /* ---- figures of the board ----------------------------------------------- */
 
 /* A sample, behind the head of its family unless *family is that; none if the
- * value is unknown.  `r` is NULL for one that has no label of a process. */
+ * value is unknown. */
 static void
 put_sample(struct sink *s, const struct figure *f, const struct overview_row *r,
            int64_t value, const char **family)
 {
+    const bool is_alone = f->label && f->label[0] == '\0';
+    const bool has_slot = r->kind != STATUS_DIRECTORY && !is_alone;
     const char *equal = f->label ? strchr(f->label, '=') : NULL;
-    char name[17];
 
     if (value == FIGURE_UNKNOWN)
         return;
     if (!*family || strcmp(*family, f->metric) != 0)
         begin_family(s, f);
     *family = f->metric;
-    put_text(s, "%s%s", f->metric, r || equal ? "{" : "");
-    if (r && status_is_named(r->kind)) {
-        overview_name(r, name);
-        put_text(s, "%s=\"%s\",", status_kind_name(r->kind), name);
-    } else if (f->kind == STATUS_PROCESS)
+    put_text(s, "%s%s", f->metric, has_slot || equal ? "{" : "");
+    if (r->name[0] != '\0')
+        put_text(s, "%s=\"%s\",", status_kind_name(r->kind), r->name);
+    if (f->kind == STATUS_PROCESS)
         put_text(s, "process=\"%s\",", status_kind_name(r->kind));
-    if (r)
+    if (has_slot)
         put_text(s, "slot=\"%u\"%s", r->slot, equal ? "," : "");
     if (equal)
         put_text(s, "%.*s=\"%s\"", (int)(equal - f->label), f->label,
                  equal + 1);
-    put_text(s, "%s", r || equal ? "}" : "");
+    put_text(s, "%s", has_slot || equal ? "}" : "");
     put_value(s, f, value);
 }
 
@@ -139,16 +139,11 @@ put_sample(struct sink *s, const struct figure *f, const struct overview_row *r,
 static bool
 has_figure(const struct overview_row *r, const struct figure *f)
 {
-    char port[17];
-
     if (f->kind == STATUS_PROCESS)
-        return !status_is_named(r->kind);
-    if (f->kind != r->kind)
-        return false;
-    if (f->kind != STATUS_LISTENER || f->value < STATUS_L_HTTP_2XX)
-        return true;
-    overview_name(r, port);
-    return ends_with(port, strlen(port), "http");
+        return status_is_daemon(r->kind);
+    return f->kind == r->kind && (f < &figures[STATUS_L_HTTP_2XX] ||
+                                  f > &figures[STATUS_L_HTTP_5XX] ||
+                                  ends_with(r->name, strlen(r->name), "http"));
 }
 
 /* The samples of a figure: one for each row, or the largest of them alone. */
@@ -157,24 +152,19 @@ put_figure(struct sink *s, const struct overview *o, const struct figure *f,
            const char **family)
 {
     const bool is_alone = f->label && f->label[0] == '\0';
-    int64_t most = FIGURE_UNKNOWN;
+    const struct overview_row *r, *most = NULL;
+    const size_t i = (size_t)(f - figures);
 
-    if (f->kind == STATUS_DIRECTORY) {
-        put_sample(s, f, NULL, o->facts[f->value], family);
-        return;
-    }
-    for (size_t i = 0; i < o->count; i++) {
-        const struct overview_row *r = &o->rows[i];
-
+    for (r = o->rows; r < o->rows + o->count; r++) {
         if (!has_figure(r, f))
             continue;
-        if (r->values[f->value] > most)
-            most = r->values[f->value];
         if (!is_alone)
-            put_sample(s, f, r, r->values[f->value], family);
+            put_sample(s, f, r, r->values[i], family);
+        else if (!most || r->values[i] > most->values[i])
+            most = r;
     }
-    if (is_alone)
-        put_sample(s, f, NULL, most, family);
+    if (most)
+        put_sample(s, f, most, most->values[i], family);
 }
 
 /* ---- figures of a scrape ------------------------------------------------ */
@@ -188,7 +178,7 @@ put_users(struct sink *s, const struct user_metrics *u)
     if (u->keyspaces >= 0)
         put_one(s, STATUS_S_KEYSPACES, u->keyspaces);
     for (size_t v = STATUS_S_KEYS; u->count > 0 && v <= STATUS_S_VALUE; v++) {
-        const struct figure *f = figure_at(STATUS_SCRAPE, v);
+        const struct figure *f = &figures[v];
 
         begin_family(s, f);
         for (size_t i = 0; i < u->count; i++) {
@@ -200,7 +190,7 @@ put_users(struct sink *s, const struct user_metrics *u)
         }
     }
     if (u->text_size > 0) {
-        begin_family(s, figure_at(STATUS_SCRAPE, STATUS_S_KEY));
+        begin_family(s, &figures[STATUS_S_KEY]);
         put_text(s, "%.*s", (int)u->text_size, u->text);
     }
     if (u->pattern_count > 0)
@@ -214,13 +204,13 @@ static size_t
 put_all(const struct overview *o, const struct user_metrics *u, bool is_open,
         char *text)
 {
-    const struct figure *build = figure_at(STATUS_SCRAPE, STATUS_S_BUILD);
+    const struct figure *build = &figures[STATUS_S_BUILD];
     struct sink s = {.text = text, .is_open = is_open};
     const char *family = NULL;
 
     begin_family(&s, build);
     put_text(&s, "%s{version=\"%s\"} 1\n", build->metric, VERSION);
-    for (size_t i = 0; o && i < figure_count; i++)
+    for (size_t i = 0; o && i < STATUS_FIGURES; i++)
         if (figures[i].kind != STATUS_SCRAPE)
             put_figure(&s, o, &figures[i], &family);
     put_users(&s, u);

@@ -242,7 +242,7 @@ put_key(struct user_metrics *u, const char *keyspace, int64_t count,
     }
     n = snprintf(u->text + u->text_size, left,
                  "%s{keyspace=\"%s\",key=\"%s\"} %" PRId64 "\n",
-                 figure_at(STATUS_SCRAPE, STATUS_S_KEY)->metric, keyspace,
+                 figures[STATUS_S_KEY].metric, keyspace,
                  user_metrics_label(key, key_size, label), count);
     if (n < 0 || (size_t)n >= left) {
         u->left_out++;

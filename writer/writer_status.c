@@ -4,6 +4,7 @@
 #include "writer/writer_status.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -103,7 +104,7 @@ fill_live(struct status_row *row, const struct live_server *s, const char *name)
     int64_t *v = row->values;
 
     row->kind = STATUS_LIVE;
-    status_set_name(row, name);
+    (void)snprintf(row->name, sizeof row->name, "%s", name);
     v[STATUS_V_OBJECTS] = (int64_t)s->live.count;
     v[STATUS_V_CREATED] = (int64_t)l->created;
     v[STATUS_V_IDLE] = (int64_t)s->live.idle;

@@ -35,8 +35,7 @@ enum figure_needs {
 #define FIGURE_ALONE   "" /* a label: none, not even that of the process */
 
 struct figure {
-    enum status_kind kind; /* who publishes it */
-    size_t value;          /* its place in the row of that kind */
+    enum status_kind kind; /* of the row that has it */
     const char *name;      /* in countd status and /v1/status, by SIGUSR1 */
     const char *metric;    /* in /metrics */
     enum figure_type type;
@@ -50,13 +49,10 @@ struct figure {
     const char *alert;    /* in alerts.yml; NULL: none */
 };
 
-extern const struct figure figures[];
-extern const size_t figure_count;
+/* By enum status_figure, which are places in the values of a row, too. */
+extern const struct figure figures[STATUS_FIGURES];
 
 /* The first figure of a kind; the others follow, as many as *count says. */
 const struct figure *figures_of(enum status_kind kind, size_t *count);
-
-/* The figure in this place of a row. */
-const struct figure *figure_at(enum status_kind kind, size_t value);
 
 #endif

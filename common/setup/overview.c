@@ -72,28 +72,47 @@ life_value(int life)
                                         : life == COUNTD_BOARD_ALIVE;
 }
 
+static void
+put_name(const int64_t *cell, char name[STATUS_NAME + 1])
+{
+    memcpy(name, cell + STATUS_CELL_NAME, STATUS_NAME);
+    name[STATUS_NAME] = '\0';
+    for (char *c = name; *c != '\0'; c++)
+        if (*c < ' ' || *c > '~')
+            *c = '?';
+}
+
 static int
 read_rows(struct overview *o)
 {
-    o->count = 0;
+    int64_t cell[STATUS_CELL_VALUES];
+    struct countd_board_owner owner;
+    size_t count;
+
     for (uint32_t i = 0; i < STATUS_SLOTS; i++) {
         struct overview_row *r = &o->rows[o->count];
         int64_t *v = r->values;
-        struct countd_board_owner owner;
-        const int rc = countd_board_read_owned(o->board, i, 0, v, &owner);
+        const struct figure *f;
+        const int rc = countd_board_read_owned(o->board, i, 0, cell, &owner);
 
         if (rc < 0)
             return rc;
-        if (owner.pid == 0 || v[STATUS_KIND] <= STATUS_NONE ||
-            v[STATUS_KIND] >= STATUS_KINDS)
+        if (owner.pid == 0 || cell[STATUS_CELL_KIND] <= STATUS_NONE ||
+            cell[STATUS_CELL_KIND] >= STATUS_KINDS)
             continue;
-        r->kind = (enum status_kind)v[STATUS_KIND];
+        r->kind = (enum status_kind)cell[STATUS_CELL_KIND];
         r->pid = owner.pid;
         r->slot = i;
+        put_name(cell, r->name);
         v[STATUS_ALIVE] = life_value(owner.life);
+        v[STATUS_STARTED_MS] = cell[STATUS_CELL_STARTED_MS];
+        v[STATUS_BEAT_MS] = cell[STATUS_CELL_BEAT_MS];
         v[STATUS_SILENT_MS] = (int64_t)o->now_ms - v[STATUS_BEAT_MS];
         if (v[STATUS_SILENT_MS] < 0)
             v[STATUS_SILENT_MS] = 0;
+        f = figures_of(r->kind, &count);
+        memcpy(v + (f - figures), cell + STATUS_CELL_FIGURES,
+               count * sizeof *v);
         o->count++;
     }
     return 0;
@@ -104,21 +123,21 @@ count_log(struct overview *o, size_t index)
 {
     const int64_t *v = o->logs[index];
     const int64_t state = v[STATUS_LOG_STATE];
-    int64_t lag;
+    int64_t *facts = o->rows[0].values, lag;
 
     if (state <= STATUS_LOG_NONE || state >= STATUS_LOG_STATES)
         return;
     o->log_end = index + 1;
-    o->facts[STATUS_D_LOGS_EMPTY + state - STATUS_LOG_EMPTY]++;
+    facts[STATUS_D_LOGS_EMPTY + state - STATUS_LOG_EMPTY]++;
     if (state == STATUS_LOG_EMPTY)
         return;
     if (v[STATUS_LOG_MESSAGES] > 0)
-        o->facts[STATUS_D_UNMERGED] += v[STATUS_LOG_MESSAGES];
+        facts[STATUS_D_UNMERGED] += v[STATUS_LOG_MESSAGES];
     else if (v[STATUS_LOG_MESSAGES] < 0)
-        o->facts[STATUS_D_LOGS_UNCOUNTED]++;
+        facts[STATUS_D_LOGS_UNCOUNTED]++;
     lag = (int64_t)o->now_ms - v[STATUS_LOG_SINCE_MS];
-    if (v[STATUS_LOG_SINCE_MS] > 0 && lag > o->facts[STATUS_D_LAG_MS])
-        o->facts[STATUS_D_LAG_MS] = lag;
+    if (v[STATUS_LOG_SINCE_MS] > 0 && lag > facts[STATUS_D_LAG_MS])
+        facts[STATUS_D_LAG_MS] = lag;
 }
 
 /* How many of the kind are not dead; daemons need time to find a new board. */
@@ -145,13 +164,16 @@ static int
 read_all(struct overview *o)
 {
     struct countd_board_info info;
+    int64_t *facts = o->rows[0].values;
     uint64_t generation;
     int rc;
 
     countd_board_info(o->board, &info);
-    memset(o->facts, 0, sizeof o->facts);
-    o->facts[STATUS_D_WRITER_ALIVE] = life_value(info.master_alive);
-    o->writer = info.master;
+    o->rows[0] =
+        (struct overview_row){.kind = STATUS_DIRECTORY, .pid = info.master};
+    facts[STATUS_ALIVE] = 1;
+    facts[STATUS_D_WRITER_ALIVE] = life_value(info.master_alive);
+    o->count = 1;
     o->created_ms = info.created_ms;
     o->now_ms = clock_unix_ms();
     o->log_end = 0;
@@ -161,9 +183,9 @@ read_all(struct overview *o)
                                &generation);
         count_log(o, i);
     }
-    o->facts[STATUS_D_WORKERS] = count_living(o, STATUS_WORKER);
-    o->facts[STATUS_D_READERS] = count_living(o, STATUS_READER);
-    o->facts[STATUS_D_TROUBLES] = overview_troubles(o, ignore_sentence, NULL);
+    facts[STATUS_D_WORKERS] = count_living(o, STATUS_WORKER);
+    facts[STATUS_D_READERS] = count_living(o, STATUS_READER);
+    facts[STATUS_D_TROUBLES] = overview_troubles(o, ignore_sentence, NULL);
     return rc;
 }
 
@@ -194,18 +216,8 @@ overview_writer_works(const struct overview *o)
 {
     const struct overview_row *w = overview_writer(o);
 
-    return o->facts[STATUS_D_WRITER_ALIVE] != 0 &&
+    return overview_fact(o, STATUS_D_WRITER_ALIVE) != 0 &&
            (!w || w->values[STATUS_SILENT_MS] <= OVERVIEW_HUNG_MS);
-}
-
-void
-overview_name(const struct overview_row *row, char name[17])
-{
-    memcpy(name, &row->values[STATUS_NAME], 16);
-    name[16] = '\0';
-    for (char *c = name; *c != '\0'; c++)
-        if (*c < ' ' || *c > '~')
-            *c = '?';
 }
 
 /* ---- what needs an operator --------------------------------------------- */
@@ -225,16 +237,15 @@ figure_text(const struct overview *o, const struct figure *f, int64_t value,
     return text;
 }
 
-/* Writes the sentence of a figure; r is NULL for one of the directory. */
 static void
 write_sentence(const struct overview *o, const struct figure *f,
-               const struct overview_row *r, int64_t value,
-               char text[OVERVIEW_TEXT])
+               const struct overview_row *r, char text[OVERVIEW_TEXT])
 {
+    const int64_t value = r->values[f - figures];
     char number[32], pid[32];
     size_t at = 0;
 
-    (void)snprintf(pid, sizeof pid, "%ld", (long)(r ? r->pid : o->writer));
+    (void)snprintf(pid, sizeof pid, "%ld", (long)r->pid);
     for (const char *c = f->sentence; *c != '\0'; c++) {
         const char one[2] = {*c, '\0'};
         const char *part = one;
@@ -246,9 +257,9 @@ write_sentence(const struct overview *o, const struct figure *f,
         else if (*c == '&')
             part = pid;
         else if (*c == '@')
-            part = r && r->kind == STATUS_READER   ? "read"
-                   : r && r->kind == STATUS_WORKER ? "worker"
-                                                   : "write";
+            part = r->kind == STATUS_READER   ? "read"
+                   : r->kind == STATUS_WORKER ? "worker"
+                                              : "write";
         at += (size_t)snprintf(text + at, OVERVIEW_TEXT - at, "%s", part);
         if (at >= OVERVIEW_TEXT)
             return; /* cut is good enough */
@@ -286,45 +297,47 @@ is_judged(const struct figure *f, const struct overview_row *r)
     if (f->kind != STATUS_PROCESS)
         return f->kind == r->kind &&
                (r->kind == STATUS_WRITER || !overview_is_dead(r));
-    if (status_is_named(r->kind))
+    if (!status_is_daemon(r->kind))
         return false;
-    return f->value == STATUS_ALIVE ? r->kind != STATUS_WRITER
-                                    : !overview_is_dead(r);
+    return f == &figures[STATUS_ALIVE] ? r->kind != STATUS_WRITER
+                                       : !overview_is_dead(r);
 }
 
-/* Returns how many sentences the rows have: one for each process, or one for
- * the figure, with the largest value. */
+static int64_t
+limit_of(const struct figure *f, const struct overview_row *r)
+{
+    return f == &figures[STATUS_SILENT_MS] && r->kind == STATUS_WRITER
+               ? OVERVIEW_HUNG_MS
+               : f->limit;
+}
+
+/* Returns how many sentences the figure has: one for each process, if it is one
+ * of those, or else one with the largest value. */
 static int
 judge_rows(const struct overview *o, const struct figure *f,
            void (*each)(void *ctx, const char *text), void *ctx)
 {
-    const struct overview_row *worst = NULL;
+    const size_t i = (size_t)(f - figures);
+    const struct overview_row *worst = NULL, *r;
     char text[OVERVIEW_TEXT];
     int count = 0;
 
-    for (size_t i = 0; i < o->count; i++) {
-        const struct overview_row *r = &o->rows[i];
-        const int64_t *v = &r->values[f->value];
-        const bool is_writer = r->kind == STATUS_WRITER;
-
+    for (r = o->rows; r < o->rows + o->count; r++) {
         if (!is_judged(f, r) ||
-            !needs_operator(o, f, v,
-                            f->value == STATUS_SILENT_MS && is_writer
-                                ? OVERVIEW_HUNG_MS
-                                : f->limit))
+            !needs_operator(o, f, &r->values[i], limit_of(f, r)))
             continue;
         if (f->kind != STATUS_PROCESS) {
-            if (!worst || *v > worst->values[f->value])
+            if (!worst || r->values[i] > worst->values[i])
                 worst = r;
             continue;
         }
-        write_sentence(o, f, r, *v, text);
+        write_sentence(o, f, r, text);
         each(ctx, text);
         count++;
     }
     if (!worst)
         return count;
-    write_sentence(o, f, worst, worst->values[f->value], text);
+    write_sentence(o, f, worst, text);
     each(ctx, text);
     return 1;
 }
@@ -333,22 +346,11 @@ int
 overview_troubles(const struct overview *o,
                   void (*each)(void *ctx, const char *text), void *ctx)
 {
-    char text[OVERVIEW_TEXT];
     int count = 0;
 
-    for (size_t i = 0; i < figure_count; i++) {
-        const struct figure *f = &figures[i];
-
-        if (f->needs == FIGURE_NEVER)
-            continue;
-        if (f->kind != STATUS_DIRECTORY) {
-            count += judge_rows(o, f, each, ctx);
-        } else if (needs_operator(o, f, &o->facts[f->value], f->limit)) {
-            write_sentence(o, f, NULL, o->facts[f->value], text);
-            each(ctx, text);
-            count++;
-        }
-    }
+    for (size_t i = 0; i < STATUS_FIGURES; i++)
+        if (figures[i].needs != FIGURE_NEVER)
+            count += judge_rows(o, &figures[i], each, ctx);
     return count;
 }
 
@@ -379,25 +381,19 @@ report_figures(const struct overview_row *r, enum status_kind kind,
     char name[32];
     size_t count;
     const struct figure *f = figures_of(kind, &count);
-    const size_t size =
-        (size_t)snprintf(name, sizeof name, "%s ", status_kind_name(r->kind));
 
-    if (status_is_named(r->kind))
-        overview_name(r, name + size);
-    else
-        name[size - 1] = '\0';
-    for (size_t i = 0; i < count; i++) {
+    (void)snprintf(name, sizeof name, "%s%s%s", status_kind_name(r->kind),
+                   r->name[0] != '\0' ? " " : "", r->name);
+    for (const struct figure *end = f + count; f < end; f++) {
         const struct cell cells[OVERVIEW_COLUMNS] = {
             cell_text(name),
             cell_number(r->pid),
-            figure_cell(figure_at(STATUS_PROCESS, STATUS_ALIVE),
-                        r->values[STATUS_ALIVE]),
-            cell_text(f[i].name),
-            cell_number(r->values[f[i].value]),
+            figure_cell(&figures[STATUS_ALIVE], r->values[STATUS_ALIVE]),
+            cell_text(f->name),
+            cell_number(r->values[f - figures]),
         };
 
-        /* That is a column. */
-        if (f[i].unit != FIGURE_BOOL)
+        if (f != &figures[STATUS_ALIVE]) /* that is a column */
             sink->row(sink->ctx, cells);
     }
 }
@@ -408,11 +404,11 @@ overview_report(const struct overview *o, const struct overview_sink *sink)
     size_t count;
     const struct figure *f = figures_of(STATUS_DIRECTORY, &count);
 
-    for (size_t i = 0; i < count; i++)
-        sink->fact(sink->ctx, f[i].name,
-                   figure_cell(&f[i], o->facts[f[i].value]));
-    for (size_t i = 0; i < o->count; i++) {
-        if (!status_is_named(o->rows[i].kind))
+    for (const struct figure *end = f + count; f < end; f++)
+        sink->fact(sink->ctx, f->name,
+                   figure_cell(f, o->rows[0].values[f - figures]));
+    for (size_t i = 1; i < o->count; i++) {
+        if (status_is_daemon(o->rows[i].kind))
             report_figures(&o->rows[i], STATUS_PROCESS, sink);
         report_figures(&o->rows[i], o->rows[i].kind, sink);
     }

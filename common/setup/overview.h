@@ -23,27 +23,26 @@
 #define OVERVIEW_DISK_SHARE 20     /* a twentieth free is nearly full */
 #define OVERVIEW_TEXT       200
 
-/* A row of a daemon, a listener or a kind of live names.  Of the process's
+/* A row of the board, or the first one: of the directory.  Of the process's
  * figures STATUS_ALIVE may be FIGURE_UNKNOWN: then it is neither dead nor
  * healthy, and only its silence is judged. */
 struct overview_row {
     enum status_kind kind;
-    pid_t pid;
-    uint32_t slot; /* its place on the board */
-    int64_t values[STATUS_VALUES];
+    pid_t pid;                  /* of the directory: the writer */
+    uint32_t slot;              /* its place on the board */
+    char name[STATUS_NAME + 1]; /* printable; or empty */
+    int64_t values[STATUS_FIGURES];
 };
 
 struct overview {
     struct countd_board *board;
     char path[STATUS_PATH_MAX];
-    pid_t writer;
     uint64_t created_ms;
     uint64_t now_ms;
-    struct overview_row rows[STATUS_SLOTS];
+    struct overview_row rows[1 + STATUS_SLOTS];
     size_t count;
     int64_t logs[STATUS_LOGS][STATUS_LOG_VALUES];
-    size_t log_end;              /* behind the last one there is */
-    int64_t facts[STATUS_D_END]; /* STATUS_D_LAG_MS, ... */
+    size_t log_end; /* behind the last one there is */
 };
 
 /* Says why there is nothing to see and returns an exit status. */
@@ -57,6 +56,13 @@ void overview_close(struct overview *o);
 /* Reads it all; opens the board anew when the writer has made another.  0 or
  * -errno. */
 int overview_read(struct overview *o);
+
+/* A figure of the directory: STATUS_D_LAG_MS, ... */
+static inline int64_t
+overview_fact(const struct overview *o, enum status_figure figure)
+{
+    return o->rows[0].values[figure];
+}
 
 /* Whether the process of a row has died, as far as it can be seen. */
 static inline bool
@@ -91,8 +97,5 @@ struct overview_sink {
 };
 void overview_report(const struct overview *o,
                      const struct overview_sink *sink);
-
-/* Returns the name of a row that has one (status_is_named()), NUL-terminated. */
-void overview_name(const struct overview_row *row, char name[17]);
 
 #endif

@@ -4,6 +4,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/setup/status.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,31 +28,10 @@ static const char *const log_states[STATUS_LOG_STATES] = {"-", "empty", "open",
 static const char *const log_names[STATUS_LOG_VALUES] = {
     "state", "epoch", "messages", "owner", "since_ms"};
 
-_Static_assert(STATUS_W_END <= STATUS_VALUES, "a row has room");
-_Static_assert(STATUS_M_END <= STATUS_VALUES, "a row has room");
-_Static_assert(STATUS_R_END <= STATUS_VALUES, "a row has room");
-_Static_assert(STATUS_L_END <= STATUS_VALUES, "a row has room");
-_Static_assert(STATUS_V_END <= STATUS_VALUES, "a row has room");
-
 const char *
 status_kind_name(enum status_kind kind)
 {
     return kinds[kind];
-}
-
-bool
-status_is_named(enum status_kind kind)
-{
-    return kind == STATUS_LISTENER || kind == STATUS_LIVE;
-}
-
-void
-status_set_name(struct status_row *row, const char *name)
-{
-    const size_t size = STATUS_NAME_VALUES * sizeof row->values[0];
-
-    memset(&row->values[STATUS_NAME], 0, size);
-    memcpy(&row->values[STATUS_NAME], name, strnlen(name, size));
 }
 
 const char *
@@ -65,19 +45,19 @@ status_log_name(int64_t state)
 void
 status_shape(struct countd_board_shape *out)
 {
-    static const char *names[STATUS_LOG_VALUES + STATUS_VALUES];
+    static const char *names[STATUS_LOG_VALUES + STATUS_CELL_VALUES];
 
-    for (size_t i = 0; i < STATUS_LOG_VALUES; i++)
-        names[i] = log_names[i];
-    for (size_t i = 0; i < STATUS_VALUES; i++)
-        names[STATUS_LOG_VALUES + i] = i == STATUS_KIND ? "kind"
-                                       : i < STATUS_FIRST
-                                           ? figure_at(STATUS_PROCESS, i)->name
-                                           : "";
+    for (size_t i = 0; i < STATUS_LOG_VALUES + STATUS_CELL_VALUES; i++)
+        names[i] = i < STATUS_LOG_VALUES ? log_names[i] : "";
+    names[STATUS_LOG_VALUES + STATUS_CELL_KIND] = "kind";
+    names[STATUS_LOG_VALUES + STATUS_CELL_STARTED_MS] =
+        figures[STATUS_STARTED_MS].name;
+    names[STATUS_LOG_VALUES + STATUS_CELL_BEAT_MS] =
+        figures[STATUS_BEAT_MS].name;
     *out = (struct countd_board_shape){.size = sizeof *out,
                                        .slots = STATUS_SLOTS + STATUS_LOGS,
                                        .shared_count = STATUS_LOG_VALUES,
-                                       .private_count = STATUS_VALUES,
+                                       .private_count = STATUS_CELL_VALUES,
                                        .cells = 1,
                                        .names = names};
 }
@@ -177,16 +157,14 @@ is_for(const struct status_row *row, int round, const int64_t *values,
         return owner < 0;
     if (round == 1)
         return owner == 0;
-    return owner < 0 && values[STATUS_KIND] == row->kind &&
-           (!status_is_named(row->kind) ||
-            memcmp(values + STATUS_NAME, row->values + STATUS_NAME,
-                   STATUS_NAME_VALUES * sizeof *values) == 0);
+    return owner < 0 && values[STATUS_CELL_KIND] == row->kind &&
+           memcmp(values + STATUS_CELL_NAME, row->name, STATUS_NAME) == 0;
 }
 
 static bool
 claim_slot(struct status *s, struct status_row *row)
 {
-    int64_t values[STATUS_VALUES];
+    int64_t values[STATUS_CELL_VALUES];
     uint32_t cell;
     pid_t owner;
 
@@ -207,19 +185,25 @@ claim_slot(struct status *s, struct status_row *row)
 void
 status_put(struct status *s, struct status_row *row)
 {
-    struct countd_board_value all[STATUS_VALUES];
-    uint32_t count;
+    int64_t cell[STATUS_CELL_VALUES] = {
+        [STATUS_CELL_KIND] = row->kind,
+        [STATUS_CELL_STARTED_MS] = (int64_t)s->started_ms,
+        [STATUS_CELL_BEAT_MS] = (int64_t)clock_unix_ms()};
+    struct countd_board_value all[STATUS_CELL_VALUES];
+    size_t count;
+    const struct figure *f = figures_of(row->kind, &count);
 
     if (!is_attached(s) || (row->epoch != s->epoch && !claim_slot(s, row)))
         return;
-    row->values[STATUS_KIND] = row->kind;
-    row->values[STATUS_STARTED_MS] = (int64_t)s->started_ms;
-    row->values[STATUS_BEAT_MS] = (int64_t)clock_unix_ms();
-    for (count = 0; count < STATUS_VALUES; count++)
-        all[count] = (struct countd_board_value){count, row->values[count]};
+    assert(STATUS_CELL_FIGURES + count <= STATUS_CELL_VALUES);
+    memcpy(cell + STATUS_CELL_NAME, row->name, STATUS_NAME);
+    memcpy(cell + STATUS_CELL_FIGURES, row->values + (f - figures),
+           count * sizeof *cell);
+    for (uint32_t i = 0; i < STATUS_CELL_VALUES; i++)
+        all[i] = (struct countd_board_value){i, cell[i]};
     /* After an error the next call puts newer values. */
-    (void)countd_board_update(s->board, row->slot, 0, NULL, 0, all, count,
-                              NULL);
+    (void)countd_board_update(s->board, row->slot, 0, NULL, 0, all,
+                              STATUS_CELL_VALUES, NULL);
 }
 
 void
@@ -260,7 +244,7 @@ status_fill_listener(struct status_row *row, const struct listener *d)
     int64_t *v = row->values;
 
     row->kind = STATUS_LISTENER;
-    status_set_name(row, d->row->name);
+    (void)snprintf(row->name, sizeof row->name, "%s", d->row->name);
     v[STATUS_L_OPEN] = (int64_t)d->open;
     v[STATUS_L_CONNECTIONS] = (int64_t)f->accepted;
     v[STATUS_L_RECEIVED] = (int64_t)f->received;
@@ -288,13 +272,12 @@ status_print(const char *before, const struct status_row *row)
     const struct figure *f = figures_of(row->kind, &count);
     char line[LINE_SIZE];
 
-    if (status_is_named(row->kind))
-        at = (size_t)snprintf(line, sizeof line, "%s=%.16s ",
-                              status_kind_name(row->kind),
-                              (const char *)&row->values[STATUS_NAME]);
+    if (row->name[0] != '\0')
+        at = (size_t)snprintf(line, sizeof line, "%s=%s ",
+                              status_kind_name(row->kind), row->name);
     for (size_t i = 0; i < count && at < sizeof line; i++)
         at += (size_t)snprintf(line + at, sizeof line - at, "%s%s=%" PRId64,
                                i > 0 ? " " : "", f[i].name,
-                               row->values[f[i].value]);
+                               row->values[&f[i] - figures]);
     diag(DIAG_INFO, "%s%s", before, line);
 }

@@ -27,7 +27,7 @@
 #define STATUS_FILE     "board"
 #define STATUS_SLOTS    96
 #define STATUS_LOGS     1024 /* of further ones nothing is shown */
-#define STATUS_VALUES   56   /* of a row */
+#define STATUS_NAME     16   /* bytes of the name of a row, or fewer */
 #define STATUS_TICK_MS  250  /* a daemon puts its statistics so often */
 #define STATUS_PATH_MAX 4096
 
@@ -38,9 +38,9 @@ enum status_kind {
     STATUS_READER,
     STATUS_LISTENER,
     STATUS_LIVE,
-    STATUS_KINDS, /* of rows; behind them those of figures without one */
-    STATUS_PROCESS = STATUS_KINDS,
-    STATUS_DIRECTORY,
+    STATUS_KINDS, /* on the board; behind them those of figures without one */
+    STATUS_DIRECTORY = STATUS_KINDS,
+    STATUS_PROCESS,
     STATUS_SCRAPE
 };
 
@@ -63,79 +63,40 @@ enum status_log {
     STATUS_LOG_STATES
 };
 
-/* Places of the values of a row: those of a process, which begin every row, its
- * name if it is of a port or a kind of live name, and its own, as STATUS_W_BYTES
- * of the writer; figures.def lists them.  On the board the first one is the
- * kind, and the fourth 0: overview_read() puts life and silence there. */
-#define STATUS_NAME_VALUES 2 /* the name is bytes, NUL-padded */
-
-enum {
-    STATUS_KIND,
-    STATUS_BEFORE = STATUS_KIND - 1,
-#define PROCESS(constant, ...) STATUS_##constant,
+/* The figures by number: STATUS_ALIVE, STATUS_W_MESSAGES, ... */
+enum status_figure {
+#define FIGURE(kind, constant, ...) STATUS_##constant,
 #include "common/setup/figures.def"
-    STATUS_FIRST,
-    STATUS_NAME = STATUS_FIRST,
-    STATUS_NAMED_FIRST = STATUS_NAME + STATUS_NAME_VALUES
+    STATUS_FIGURES
 };
 
+/* A cell: the kind of the row, the times of its process's start and of the last
+ * put, 0, a name of 16 bytes, then the figures of its kind in their order. */
 enum {
-    STATUS_W_BEFORE = STATUS_FIRST - 1,
-#define WRITER(constant, ...) STATUS_W_##constant,
-#include "common/setup/figures.def"
-    STATUS_W_END
-};
-
-enum {
-    STATUS_M_BEFORE = STATUS_FIRST - 1,
-#define WORKER(constant, ...) STATUS_M_##constant,
-#include "common/setup/figures.def"
-    STATUS_M_END
-};
-
-enum {
-    STATUS_R_BEFORE = STATUS_FIRST - 1,
-#define READER(constant, ...) STATUS_R_##constant,
-#include "common/setup/figures.def"
-    STATUS_R_END
-};
-
-enum {
-    STATUS_L_BEFORE = STATUS_NAMED_FIRST - 1,
-#define PORT(constant, ...) STATUS_L_##constant,
-#include "common/setup/figures.def"
-    STATUS_L_END
-};
-
-enum {
-    STATUS_V_BEFORE = STATUS_NAMED_FIRST - 1,
-#define LIVE(constant, ...) STATUS_V_##constant,
-#include "common/setup/figures.def"
-    STATUS_V_END
-};
-
-/* Those that are computed from the whole board, and of a scrape. */
-enum {
-#define DIRECTORY(constant, ...) STATUS_D_##constant,
-#include "common/setup/figures.def"
-    STATUS_D_END
-};
-
-enum {
-#define SCRAPE(constant, ...) STATUS_S_##constant,
-#include "common/setup/figures.def"
-    STATUS_S_END
+    STATUS_CELL_KIND,
+    STATUS_CELL_STARTED_MS,
+    STATUS_CELL_BEAT_MS,
+    STATUS_CELL_NAME = 4,
+    STATUS_CELL_FIGURES = 6,
+    STATUS_CELL_VALUES = 56
 };
 
 const char *status_kind_name(enum status_kind kind);
+
+static inline bool
+status_is_daemon(enum status_kind kind)
+{
+    return kind >= STATUS_WRITER && kind <= STATUS_READER;
+}
 const char *status_log_name(int64_t state);
 
 /* A row of this process. */
 struct status_row {
     enum status_kind kind;
     uint32_t slot;
-    uint64_t epoch; /* of the board it is claimed on; 0: none */
-    int64_t values[STATUS_VALUES];
+    uint64_t epoch;                 /* of the board it is claimed on; 0: none */
+    char name[STATUS_NAME + 1];     /* of a port or a kind of live names */
+    int64_t values[STATUS_FIGURES]; /* those of its kind */
 };
 
 struct status {
@@ -155,8 +116,8 @@ void status_create(struct status *s, const char *data_dir);
 void status_init(struct status *s, const char *data_dir);
 void status_close(struct status *s);
 
-/* Puts a row; row->values from STATUS_FIRST on are the caller's.  Claims a slot
- * at the first call, and after the board was made anew. */
+/* Puts a row; its kind, name and values are the caller's.  Claims a slot at the
+ * first call, and after the board was made anew. */
 void status_put(struct status *s, struct status_row *row);
 
 /* Sets the values of a log (STATUS_LOG_VALUES), if they are others than
@@ -168,10 +129,6 @@ void status_get_log(struct status *s, uint64_t index, int64_t *values);
 
 /* Prints a row as SIGUSR1 does: `before`, then NAME=VALUE ... */
 void status_print(const char *before, const struct status_row *row);
-
-/* True if the rows of this kind have a name; sets it, cut to its 16 bytes. */
-bool status_is_named(enum status_kind kind);
-void status_set_name(struct status_row *row, const char *name);
 
 /* Fills the row of a listener. */
 void status_fill_listener(struct status_row *row, const struct listener *d);

@@ -318,9 +318,7 @@ put_statistics(const struct resp_call *call, char *out)
 {
     struct resp_service *r = call->service;
     const struct listener_stats *d = &call->conn->listener->stats;
-    int64_t v[STATUS_R_END] = {0};
-    size_t count;
-    const struct figure *f = figures_of(STATUS_READER, &count);
+    int64_t v[STATUS_FIGURES] = {0};
     int size;
 
     resp_service_fill(r, v);
@@ -335,9 +333,9 @@ put_statistics(const struct resp_call *call, char *out)
                     d->accepted, r->commands, d->received, d->sent,
                     d->turned_away + d->not_allowed);
     /* Those of the protocol; the others are in countd status. */
-    for (size_t i = STATUS_R_AS_OF_MS - f->value; i < count; i++)
+    for (int i = STATUS_R_AS_OF_MS; i <= STATUS_R_TRANSACTIONS; i++)
         size += snprintf(out + size, SECTION_SIZE - (size_t)size,
-                         "countd_%s:%" PRIi64 "\r\n", f[i].name, v[f[i].value]);
+                         "countd_%s:%" PRIi64 "\r\n", figures[i].name, v[i]);
     return size;
 }
 

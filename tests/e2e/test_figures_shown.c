@@ -145,7 +145,7 @@ CASE(every_figure_is_in_status_and_over_http_and_in_metrics, f)
     answer = ask(f, "/v1/status");
     metrics = ask(f, "/metrics");
 
-    for (size_t i = 0; i < figure_count; i++) {
+    for (size_t i = 0; i < STATUS_FIGURES; i++) {
         if (figures[i].kind != STATUS_SCRAPE) {
             check_in_document(status, &figures[i]);
             check_in_document(answer, &figures[i]);
@@ -209,7 +209,7 @@ TEST(every_figure_is_in_its_manual)
     size = fread(page, 1, sizeof page - 1, file);
     page[size] = '\0';
     assert_int_equal(fclose(file), 0);
-    for (size_t i = 0; i < figure_count; i++) {
+    for (size_t i = 0; i < STATUS_FIGURES; i++) {
         const struct figure *f = &figures[i];
         const char *equal = f->label ? strchr(f->label, '=') : NULL;
         const char *at;
@@ -232,7 +232,7 @@ TEST(every_figure_is_in_its_manual)
     }
     for (const char *at = page; (at = strstr(at, "\n.It Ql ")); at++)
         items++;
-    assert_int_equal(items, figure_count);
+    assert_int_equal(items, STATUS_FIGURES);
 }
 
 /* ---- lives --------------------------------------------------------------- */

@@ -24,23 +24,28 @@ ends_with(const char *text, const char *end)
 
 TEST(a_name_is_there_once_for_each_publisher)
 {
-    for (size_t i = 0; i < figure_count; i++)
+    for (size_t i = 0; i < STATUS_FIGURES; i++)
         for (size_t k = 0; k < i; k++)
             if (figures[i].kind == figures[k].kind &&
                 strcmp(figures[i].name, figures[k].name) == 0)
                 fail_msg("%s is there twice", figures[i].name);
 }
 
-TEST(places_of_a_kind_follow_each_other)
+TEST(a_kind_stands_together_and_its_figures_fit_its_cell)
 {
-    for (size_t i = 1; i < figure_count; i++)
-        if (figures[i].kind == figures[i - 1].kind)
-            assert_int_equal(figures[i].value, figures[i - 1].value + 1);
+    size_t count, sum = 0;
+
+    for (int kind = STATUS_WRITER; kind <= STATUS_SCRAPE; kind++) {
+        (void)figures_of((enum status_kind)kind, &count);
+        assert_in_range(count, 1, STATUS_CELL_VALUES - STATUS_CELL_FIGURES);
+        sum += count;
+    }
+    assert_int_equal(sum, STATUS_FIGURES);
 }
 
 TEST(a_metric_says_its_type_and_unit)
 {
-    for (size_t i = 0; i < figure_count; i++) {
+    for (size_t i = 0; i < STATUS_FIGURES; i++) {
         const struct figure *f = &figures[i];
         const bool total = ends_with(f->metric, "_total");
         const bool time = f->unit == FIGURE_MS || f->unit == FIGURE_US;
@@ -65,7 +70,7 @@ TEST(a_metric_says_its_type_and_unit)
 /* Else a scrape would have the head of a family twice. */
 TEST(figures_of_a_metric_stand_together_and_differ_in_a_label)
 {
-    for (size_t i = 0; i < figure_count; i++)
+    for (size_t i = 0; i < STATUS_FIGURES; i++)
         for (size_t k = 0; k < i; k++) {
             const struct figure *a = &figures[k], *b = &figures[i];
 
@@ -92,26 +97,29 @@ keep_sentence(void *ctx, const char *text)
     (void)snprintf(said, sizeof said, "%s", text);
 }
 
-/* A writer, a worker and a reader, all well. */
+enum { DIRECTORY_ROW, WRITER_ROW, WORKER_ROW, READER_ROW, ROWS };
+
+/* A directory, a writer, a worker and a reader, all well. */
 static void
 be_well(void)
 {
-    static const enum status_kind kinds[] = {STATUS_WRITER, STATUS_WORKER,
-                                             STATUS_READER};
+    static const enum status_kind kinds[ROWS] = {
+        STATUS_DIRECTORY, STATUS_WRITER, STATUS_WORKER, STATUS_READER};
 
     memset(&o, 0, sizeof o);
     o.now_ms = (uint64_t)NOW_MS;
-    o.count = 3;
-    for (size_t i = 0; i < 3; i++) {
+    o.count = ROWS;
+    for (size_t i = 0; i < ROWS; i++) {
         o.rows[i].kind = kinds[i];
         o.rows[i].pid = 7;
         o.rows[i].values[STATUS_ALIVE] = 1;
     }
-    o.facts[STATUS_D_WRITER_ALIVE] = 1;
-    o.facts[STATUS_D_WORKERS] = o.facts[STATUS_D_READERS] = 1;
-    o.rows[0].values[STATUS_W_DISK_FREE] = 1000;
-    o.rows[0].values[STATUS_W_DISK_SIZE] = 1000;
-    o.rows[2].values[STATUS_R_AS_OF_MS] = NOW_MS;
+    o.rows[DIRECTORY_ROW].values[STATUS_D_WRITER_ALIVE] = 1;
+    o.rows[DIRECTORY_ROW].values[STATUS_D_WORKERS] =
+        o.rows[DIRECTORY_ROW].values[STATUS_D_READERS] = 1;
+    o.rows[WRITER_ROW].values[STATUS_W_DISK_FREE] = 1000;
+    o.rows[WRITER_ROW].values[STATUS_W_DISK_SIZE] = 1000;
+    o.rows[READER_ROW].values[STATUS_R_AS_OF_MS] = NOW_MS;
 }
 
 /* The value of the figure, and that of the one behind it, so that it is at its
@@ -148,22 +156,18 @@ TEST(a_figure_has_its_sentence_beyond_its_limit_and_only_there)
 
     be_well();
     assert_int_equal(count_sentences(), 0);
-    for (size_t i = 0; i < figure_count; i++) {
+    for (size_t i = 0; i < STATUS_FIGURES; i++) {
         const struct figure *f = &figures[i];
-        const size_t row = f->kind == STATUS_PROCESS  ? 1
-                           : f->kind == STATUS_WRITER ? 0
-                           : f->kind == STATUS_WORKER ? 1
-                                                      : 2;
+        const size_t row = f->kind == STATUS_DIRECTORY ? DIRECTORY_ROW
+                           : f->kind == STATUS_WRITER  ? WRITER_ROW
+                           : f->kind == STATUS_READER  ? READER_ROW
+                                                       : WORKER_ROW;
 
         if (f->needs == FIGURE_NEVER)
             continue;
         for (int beyond = 0; beyond < 2; beyond++) {
             be_well();
-            set_value(f,
-                      f->kind == STATUS_DIRECTORY
-                          ? &o.facts[f->value]
-                          : &o.rows[row].values[f->value],
-                      f->limit, beyond);
+            set_value(f, &o.rows[row].values[i], f->limit, beyond);
             if (count_sentences() != (size_t)beyond)
                 fail_msg("%s: beyond=%d, said %zu", f->name, beyond,
                          said_count);
@@ -180,16 +184,16 @@ TEST(a_figure_has_its_sentence_beyond_its_limit_and_only_there)
 TEST(a_sentence_has_values_and_plurals)
 {
     be_well();
-    o.rows[1].values[STATUS_M_HELD_BAD] = 1;
+    o.rows[WORKER_ROW].values[STATUS_M_HELD_BAD] = 1;
     (void)count_sentences();
     assert_string_equal(said, "1 file of held records damaged: countd check; "
                               "remove held/bad-* afterwards");
     be_well();
-    o.rows[0].values[STATUS_W_QUARANTINED] = 2;
+    o.rows[WRITER_ROW].values[STATUS_W_QUARANTINED] = 2;
     (void)count_sentences();
     assert_string_equal(said, "2 damaged logs quarantined: countd log");
     be_well();
-    o.rows[2].values[STATUS_SILENT_MS] = 61999;
+    o.rows[READER_ROW].values[STATUS_SILENT_MS] = 61999;
     (void)count_sentences();
     assert_string_equal(said, "countd-read says nothing for 61 s, pid 7: it is "
                               "stopped or hangs");
@@ -198,10 +202,10 @@ TEST(a_sentence_has_values_and_plurals)
 TEST(a_writer_is_silent_for_five_seconds_at_most)
 {
     be_well();
-    o.rows[0].values[STATUS_SILENT_MS] = OVERVIEW_HUNG_MS;
+    o.rows[WRITER_ROW].values[STATUS_SILENT_MS] = OVERVIEW_HUNG_MS;
     assert_int_equal(count_sentences(), 0);
     assert_true(overview_writer_works(&o));
-    o.rows[0].values[STATUS_SILENT_MS]++;
+    o.rows[WRITER_ROW].values[STATUS_SILENT_MS]++;
     assert_int_equal(count_sentences(), 1);
     assert_false(overview_writer_works(&o));
 }
@@ -209,15 +213,15 @@ TEST(a_writer_is_silent_for_five_seconds_at_most)
 TEST(an_unknown_life_is_neither_dead_nor_well_but_its_silence_is_said)
 {
     be_well();
-    o.facts[STATUS_D_WRITER_ALIVE] = FIGURE_UNKNOWN;
-    for (size_t i = 0; i < o.count; i++) {
+    o.rows[DIRECTORY_ROW].values[STATUS_D_WRITER_ALIVE] = FIGURE_UNKNOWN;
+    for (size_t i = WRITER_ROW; i < ROWS; i++) {
         o.rows[i].values[STATUS_ALIVE] = FIGURE_UNKNOWN;
         assert_false(overview_is_dead(&o.rows[i]));
     }
     assert_int_equal(count_sentences(), 0);
     assert_true(overview_writer_works(&o));
 
-    for (size_t i = 0; i < o.count; i++)
+    for (size_t i = WRITER_ROW; i < ROWS; i++)
         o.rows[i].values[STATUS_SILENT_MS] = OVERVIEW_SILENT_MS + 1;
     assert_int_equal(count_sentences(), 3);
     assert_false(overview_writer_works(&o));
@@ -226,15 +230,16 @@ TEST(an_unknown_life_is_neither_dead_nor_well_but_its_silence_is_said)
 TEST(what_the_dead_put_last_is_not_judged_but_that_of_the_writer)
 {
     be_well();
-    o.rows[1].values[STATUS_ALIVE] = 0;
-    o.rows[1].values[STATUS_SILENT_MS] = OVERVIEW_SILENT_MS + 1;
-    o.rows[1].values[STATUS_M_WAITING] = 1;
+    o.rows[WORKER_ROW].values[STATUS_ALIVE] = 0;
+    o.rows[WORKER_ROW].values[STATUS_SILENT_MS] = OVERVIEW_SILENT_MS + 1;
+    o.rows[WORKER_ROW].values[STATUS_M_WAITING] = 1;
     assert_int_equal(count_sentences(), 1);
     assert_string_equal(said, "countd-worker died, pid 7");
 
     be_well();
-    o.rows[0].values[STATUS_ALIVE] = o.facts[STATUS_D_WRITER_ALIVE] = 0;
-    o.rows[0].values[STATUS_W_QUARANTINED] = 1;
+    o.rows[WRITER_ROW].values[STATUS_ALIVE] =
+        o.rows[DIRECTORY_ROW].values[STATUS_D_WRITER_ALIVE] = 0;
+    o.rows[WRITER_ROW].values[STATUS_W_QUARANTINED] = 1;
     assert_int_equal(count_sentences(), 2);
     assert_string_equal(said, "1 damaged log quarantined: countd log");
 }
@@ -268,10 +273,11 @@ check_metrics(const char *path)
         const size_t size = strspn(at, letters);
         size_t i = 0;
 
-        while (i < figure_count && (strlen(figures[i].metric) != size ||
-                                    strncmp(figures[i].metric, at, size) != 0))
+        while (i < STATUS_FIGURES &&
+               (strlen(figures[i].metric) != size ||
+                strncmp(figures[i].metric, at, size) != 0))
             i++;
-        if (i == figure_count)
+        if (i == STATUS_FIGURES)
             fail_msg("%s: there is no metric %.*s", path, (int)size, at);
         at += size;
     }
@@ -323,7 +329,7 @@ TEST(every_alert_of_the_table_is_there_with_its_limit)
     char expression[512], comparison[64];
 
     read_file("reader/alerts.yml");
-    for (size_t i = 0; i < figure_count; i++) {
+    for (size_t i = 0; i < STATUS_FIGURES; i++) {
         const struct figure *f = &figures[i];
 
         if (!f->alert) {
@@ -357,10 +363,10 @@ TEST(every_alert_is_of_a_figure_and_has_a_test)
 
         at += strlen("- alert: ");
         (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(at, "\n"), at);
-        while (i < figure_count &&
+        while (i < STATUS_FIGURES &&
                (!figures[i].alert || strcmp(figures[i].alert, name) != 0))
             i++;
-        if (i == figure_count && strcmp(name, "CountdDiskFullSoon") != 0)
+        if (i == STATUS_FIGURES && strcmp(name, "CountdDiskFullSoon") != 0)
             fail_msg("no figure has the alert %s", name);
         (void)snprintf(wanted, sizeof wanted, "- alertname: %s\n", name);
         if (!strstr(tests, wanted))

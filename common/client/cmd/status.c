@@ -93,13 +93,13 @@ print_daemon(const struct overview *o, const struct overview_row *r)
 static void
 print_people(const struct overview *o)
 {
-    const int64_t *facts = o->facts;
+    const int64_t *facts = o->rows[0].values;
     char lag[32];
 
     if (facts[STATUS_D_WRITER_ALIVE] == 0)
         (void)printf("the writer is dead: this is what it told last\n");
     for (size_t i = 0; i < o->count; i++)
-        if (!status_is_named(o->rows[i].kind))
+        if (status_is_daemon(o->rows[i].kind))
             print_daemon(o, &o->rows[i]);
     output_age(facts[STATUS_D_LAG_MS], lag);
     (void)printf("logs    %" PRId64 " empty, %" PRId64 " open, %" PRId64
@@ -136,6 +136,7 @@ cmd_status(struct cmd_line *line)
         print_machine(&out, &o);
     status = output_fini(&out);
     overview_close(&o);
-    return status == 0 && o.facts[STATUS_D_TROUBLES] > 0 ? CONFIG_EXIT_NEGATIVE
-                                                         : status;
+    return status == 0 && overview_fact(&o, STATUS_D_TROUBLES) > 0
+               ? CONFIG_EXIT_NEGATIVE
+               : status;
 }

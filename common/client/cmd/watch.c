@@ -41,8 +41,7 @@ row_before(const struct watched *w, const struct overview_row *r)
         const struct overview_row *b = &w->before.rows[i];
 
         if (b->kind == r->kind && b->pid == r->pid &&
-            (!status_is_named(r->kind) ||
-             memcmp(&b->values[STATUS_NAME], &r->values[STATUS_NAME], 16) == 0))
+            strcmp(b->name, r->name) == 0)
             return b;
     }
     return NULL;
@@ -96,7 +95,7 @@ draw_ring(struct screen *s, const struct overview *o)
 {
     static const char signs[STATUS_LOG_STATES] = {' ', '.', 'o', '#', 'm'};
     const unsigned wide = s->width > 8 ? s->width - 8 : 1;
-    const int64_t *facts = o->facts;
+    const int64_t *facts = o->rows[0].values;
     char text[SCREEN_WIDTH_MAX + 1], lag[32];
     size_t at = 0;
 
@@ -143,7 +142,7 @@ draw_workers(struct screen *s, const struct watched *w)
 static void
 draw_ports(struct screen *s, const struct watched *w)
 {
-    char name[17], a[32], b[32], c[32], d[32], e[32];
+    char a[32], b[32], c[32], d[32], e[32];
 
     screen_title(s, "port              open   new/s    in/s   out/s  "
                     "rejects  (bad cut full)");
@@ -153,11 +152,10 @@ draw_ports(struct screen *s, const struct watched *w)
 
         if (r->kind != STATUS_LISTENER || overview_is_dead(r))
             continue;
-        overview_name(r, name);
         screen_line(s,
                     "%-16s  %4s  %6s  %6s  %6s  %7s  (%" PRId64 " %" PRId64
                     " %" PRId64 ")",
-                    name, brief_number((double)v[STATUS_L_OPEN], a),
+                    r->name, brief_number((double)v[STATUS_L_OPEN], a),
                     brief_number(rate_of(w, r, STATUS_L_CONNECTIONS), b),
                     brief_number(rate_of(w, r, STATUS_L_RECEIVED), c),
                     brief_number(rate_of(w, r, STATUS_L_SENT), d),
@@ -205,10 +203,10 @@ draw_page(struct screen *s, const struct watched *w)
 
     screen_begin(s);
     screen_title(s,
-                 o->facts[STATUS_D_WRITER_ALIVE] == 0
+                 overview_fact(o, STATUS_D_WRITER_ALIVE) == 0
                      ? "countd  THE WRITER IS DEAD (pid %ld): what it told last"
                      : "countd  writer %ld",
-                 (long)o->writer);
+                 (long)o->rows[0].pid);
     draw_writer(s, w);
     draw_ring(s, o);
     draw_workers(s, w);
