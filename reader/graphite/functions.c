@@ -17,7 +17,7 @@
 /* Other names that functions are called by. */
 static const struct {
     const char *name, *function;
-} synonyms[] = {{"sum", "sumSeries"}};
+} synonyms[] = {{"sum", "sumSeries"}, {"avg", "averageSeries"}};
 
 /* As /functions has them, and what an argument of another type is not. */
 static const struct {
@@ -303,8 +303,8 @@ static void
 describe_default(struct json_writer *w, const struct function_param *p)
 {
     json_member(w, "default");
-    if (p->type == FUNCTION_COUNT)
-        json_integer(w, 1);
+    if (p->type == FUNCTION_COUNT || p->type == FUNCTION_NUMBER)
+        json_integer(w, p->fallback);
     else if (p->type == FUNCTION_BOOL)
         json_bool(w, false);
     else

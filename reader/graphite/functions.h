@@ -36,6 +36,7 @@ struct function_param {
     bool is_multiple;           /* the last one: one or more of it */
     const char *const *options; /* of an aggregate, the default first; ends
                                    with NULL */
+    int fallback;               /* of a number that is not given */
 };
 
 /* What a target is about. */
@@ -66,7 +67,7 @@ struct function {
     int (*finish)(struct function_call *call);
     /* Checks values that have the right types.  NULL, or what is wrong. */
     const char *(*check)(const struct function_call *call);
-    enum series_aggregate rated_by; /* of what chooses series */
+    enum series_aggregate how; /* it chooses series by, or combines them */
 };
 
 extern const struct function functions_table[];

@@ -22,7 +22,7 @@ functions_limit(struct function_call *call)
 int
 functions_rate(struct function_call *call, struct series *s)
 {
-    s->key = series_total(s, call->function->rated_by);
+    s->key = series_total(s, call->function->how);
     return 0;
 }
 

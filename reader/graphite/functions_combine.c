@@ -24,40 +24,16 @@ functions_aggregate(const struct target_node *v, enum series_aggregate usual)
     }
 }
 
-static int
-combine_into(struct function_call *call, struct series *to, struct series *from,
-             enum series_aggregate how)
-{
-    if (!series_is_aligned(to, from)) {
-        (void)snprintf(call->why, TARGET_WHY_SIZE,
-                       "%s: series of different steps: summarize them first",
-                       call->function->name);
-        return -EINVAL;
-    }
-    series_combine(to, from, how);
-    return 0;
-}
-
 int
-functions_sum_each(struct function_call *call, struct series *s)
+functions_check_aligned(struct function_call *call, const struct series *a,
+                        const struct series *b)
 {
-    return call->at == 0
-               ? 0
-               : combine_into(call, call->list.items[0], s, SERIES_SUM);
-}
-
-int
-functions_sum_finish(struct function_call *call)
-{
-    struct series *s;
-    int rc;
-
-    if (call->list.count == 0)
+    if (series_is_aligned(a, b))
         return 0;
-    call->list.count = 1;
-    s = call->list.items[0];
-    rc = functions_name_combined(call, "sumSeries", true, &s->path);
-    return rc < 0 ? rc : functions_show_name(call, s, s->path);
+    (void)snprintf(call->why, TARGET_WHY_SIZE,
+                   "%s: series of different steps: summarize them first",
+                   call->function->name);
+    return -EINVAL;
 }
 
 /* Counts the values of each point: what an average is divided by. */
@@ -94,13 +70,11 @@ find_group(const struct function_call *call, struct target_text name)
     return i;
 }
 
-int
-functions_group_each(struct function_call *call, struct series *s)
+/* Combines a series with those of the same name. */
+static int
+add_to_group(struct function_call *call, struct series *s,
+             struct target_text name, enum series_aggregate how)
 {
-    const enum series_aggregate how =
-        functions_aggregate(call->values[2], SERIES_AVERAGE);
-    const struct target_text name =
-        functions_node(functions_path(s), call->values[1]->whole);
     const size_t group = find_group(call, name);
     int rc = 0;
 
@@ -110,16 +84,61 @@ functions_group_each(struct function_call *call, struct series *s)
     if (!call->made.items)
         return -ENOMEM;
     if (group < call->made.count)
-        rc = series_is_aligned(call->made.items[group], s) ? 0 : -EINVAL;
+        rc = functions_check_aligned(call, call->made.items[group], s);
     if (how == SERIES_AVERAGE && rc == 0)
         rc = count_values(call, group, s);
-    if (rc == -ENOMEM)
+    if (rc < 0)
         return rc;
-    if (group < call->made.count)
-        return combine_into(call, call->made.items[group], s, how);
+    if (group < call->made.count) {
+        series_combine(call->made.items[group], s, how);
+        return 0;
+    }
     s->name = name;
     call->made.items[call->made.count++] = s;
     return 0;
+}
+
+/* The groups are the series of the call. */
+static void
+finish_groups(struct function_call *call, enum series_aggregate how)
+{
+    for (size_t i = 0; how == SERIES_AVERAGE && i < call->made.count; i++) {
+        struct series *s = call->made.items[i];
+
+        series_make_real(s);
+        for (size_t p = 0; p < s->count; p++)
+            s->points.real[p] /= (double)call->values_counts[i][p];
+    }
+    call->list = call->made;
+}
+
+int
+functions_combine_each(struct function_call *call, struct series *s)
+{
+    return add_to_group(call, s, (struct target_text){"", 0},
+                        call->function->how);
+}
+
+int
+functions_combine_finish(struct function_call *call)
+{
+    struct series *s;
+    int rc;
+
+    finish_groups(call, call->function->how);
+    if (call->list.count == 0)
+        return 0;
+    s = call->list.items[0];
+    rc = functions_name_combined(call, call->function->name, true, &s->path);
+    return rc < 0 ? rc : functions_show_name(call, s, s->path);
+}
+
+int
+functions_group_each(struct function_call *call, struct series *s)
+{
+    return add_to_group(
+        call, s, functions_node(functions_path(s), call->values[1]->whole),
+        functions_aggregate(call->values[2], SERIES_AVERAGE));
 }
 
 int
@@ -135,18 +154,13 @@ functions_group_finish(struct function_call *call)
 
     if (functions_name_combined(call, names[how], false, &path) < 0)
         return -ENOMEM;
-    for (size_t i = 0; i < call->made.count; i++) {
-        struct series *s = call->made.items[i];
+    finish_groups(call, how);
+    for (size_t i = 0; i < call->list.count; i++) {
+        struct series *s = call->list.items[i];
 
         s->path = path;
         if (functions_show_name(call, s, s->name) < 0)
             return -ENOMEM;
-        if (how != SERIES_AVERAGE)
-            continue;
-        series_make_real(s);
-        for (size_t p = 0; p < s->count; p++)
-            s->points.real[p] /= (double)call->values_counts[i][p];
     }
-    call->list = call->made;
     return 0;
 }

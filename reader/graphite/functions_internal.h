@@ -46,8 +46,14 @@ int functions_alias_sub(struct function_call *call, struct series *s);
 enum series_aggregate functions_aggregate(const struct target_node *v,
                                           enum series_aggregate usual);
 
-int functions_sum_each(struct function_call *call, struct series *s);
-int functions_sum_finish(struct function_call *call);
+/* Whether both have points at the same times: 0 or -EINVAL. */
+int functions_check_aligned(struct function_call *call, const struct series *a,
+                            const struct series *b);
+
+/* Combines all into one, by function->how. */
+int functions_combine_each(struct function_call *call, struct series *s);
+int functions_combine_finish(struct function_call *call);
+
 int functions_group_each(struct function_call *call, struct series *s);
 int functions_group_finish(struct function_call *call);
 
@@ -55,7 +61,7 @@ int functions_group_finish(struct function_call *call);
 
 int functions_limit(struct function_call *call);
 
-/* Rates a series by function->rated_by; functions_choose() sorts by that, and
+/* Rates a series by function->how; functions_choose() sorts by that, and
  * the first n stay if there is such a parameter. */
 int functions_rate(struct function_call *call, struct series *s);
 int functions_choose(struct function_call *call);
