@@ -24,6 +24,7 @@ static const struct {
     const char *name, *wanted;
 } types[] = {
     [FUNCTION_SERIES] = {"seriesList", "a path or a call of a function"},
+    [FUNCTION_TOTAL] = {"any", "a number, a path or a call of a function"},
     [FUNCTION_STRING] = {"string", "a string in quotes"},
     [FUNCTION_NODE] = {"node", "the number of a node"},
     [FUNCTION_COUNT] = {"integer", "an integer of at least 0"},
@@ -118,6 +119,8 @@ is_taken(const struct function_param *p, struct target_node *v,
     switch (p->type) {
     case FUNCTION_SERIES:
         return target_read_path(v);
+    case FUNCTION_TOTAL:
+        return v->kind == TARGET_NUMBER || target_read_path(v);
     case FUNCTION_STRING:
         return v->kind == TARGET_STRING;
     case FUNCTION_NODE:
@@ -291,6 +294,11 @@ functions_step(struct target_node *node, char why[TARGET_WHY_SIZE])
         call->at++;
         return rc;
     }
+    if (f->again && call->again_at < call->list.count) {
+        rc = f->again(call, call->list.items[call->again_at]);
+        call->again_at++;
+        return rc;
+    }
     if (f->finish)
         rc = f->finish(call);
     return rc < 0 ? rc : 1;
@@ -302,6 +310,8 @@ functions_step(struct target_node *node, char why[TARGET_WHY_SIZE])
 static void
 describe_default(struct json_writer *w, const struct function_param *p)
 {
+    if (p->type == FUNCTION_TOTAL)
+        return;
     json_member(w, "default");
     if (p->type == FUNCTION_COUNT || p->type == FUNCTION_NUMBER)
         json_integer(w, p->fallback);

@@ -20,6 +20,7 @@
 
 enum function_type {
     FUNCTION_SERIES,
+    FUNCTION_TOTAL, /* a series or a number */
     FUNCTION_STRING,
     FUNCTION_NODE,
     FUNCTION_COUNT, /* an integer of at least 0 */
@@ -52,8 +53,9 @@ struct function_call {
     int64_t interval; /* of an argument that is one: seconds */
     struct function_times times;
     struct scratch *scratch;
-    size_t at;                /* series that functions_step() is done with */
+    size_t at, again_at;      /* series that functions_step() is done with */
     struct series_list made;  /* series of its own, so far */
+    struct series *total;     /* that all are divided by */
     uint32_t **values_counts; /* of an average: values per point of each */
     char *why;
 };
@@ -61,9 +63,10 @@ struct function_call {
 struct function {
     const char *name, *group, *description;
     const struct function_param *const *params; /* NULL behind the last */
-    /* Computes for one series, and then for all.  NULL: nothing to do.
-     * -EINVAL with call->why, -ENOMEM. */
+    /* Computes for one series, again for one when all are done with, and then
+     * for all.  NULL: nothing to do.  -EINVAL with call->why, -ENOMEM. */
     int (*each)(struct function_call *call, struct series *s);
+    int (*again)(struct function_call *call, struct series *s);
     int (*finish)(struct function_call *call);
     /* Checks values that have the right types.  NULL, or what is wrong. */
     const char *(*check)(const struct function_call *call);

@@ -57,6 +57,13 @@ int functions_combine_finish(struct function_call *call);
 int functions_group_each(struct function_call *call, struct series *s);
 int functions_group_finish(struct function_call *call);
 
+/* ---- dividing (functions_ratio.c) ---------------------------------------- */
+
+int functions_divide(struct function_call *call, struct series *s);
+int functions_divide_finish(struct function_call *call);
+int functions_percent_each(struct function_call *call, struct series *s);
+int functions_percent_again(struct function_call *call, struct series *s);
+
 /* ---- choosing (functions_choose.c) --------------------------------------- */
 
 int functions_limit(struct function_call *call);
@@ -73,6 +80,9 @@ int functions_scale(struct function_call *call, struct series *s);
 int functions_scale_to_seconds(struct function_call *call, struct series *s);
 int functions_absolute(struct function_call *call, struct series *s);
 int functions_integral(struct function_call *call, struct series *s);
+int functions_derivative(struct function_call *call, struct series *s);
+int functions_transform_null(struct function_call *call, struct series *s);
+int functions_keep_last(struct function_call *call, struct series *s);
 int functions_derive(struct function_call *call, struct series *s);
 int functions_per_second(struct function_call *call, struct series *s);
 int functions_summarize(struct function_call *call, struct series *s);

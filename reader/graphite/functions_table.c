@@ -34,6 +34,11 @@ static const struct function_param
                      consolidate_options,
                      0},
     value = {"value", FUNCTION_NUMBER, false, false, NULL, 0},
+    total = {"total", FUNCTION_TOTAL, true, false, NULL, 0},
+    dividends = {"dividendSeriesList", FUNCTION_SERIES, false, false, NULL, 0},
+    divisor = {"divisorSeries", FUNCTION_SERIES, false, false, NULL, 0},
+    null_value = {"default", FUNCTION_NUMBER, true, false, NULL, 0},
+    gap = {"limit", FUNCTION_COUNT, true, false, NULL, INT32_MAX},
     keyspace = {"keyspace", FUNCTION_STRING, false, false, NULL, 0};
 
 #define PARAMS(name, ...)                                                      \
@@ -52,6 +57,10 @@ PARAMS(of_some, &series, &n_or_1);
 PARAMS(of_first, &series, &n);
 PARAMS(of_word, &series, &consolidation);
 PARAMS(of_value, &value);
+PARAMS(of_total, &series, &total);
+PARAMS(of_divisor, &dividends, &divisor);
+PARAMS(of_null, &series, &null_value);
+PARAMS(of_gap, &series, &gap);
 PARAMS(of_top, &keyspace, &n);
 
 const struct function functions_table[] = {
@@ -80,6 +89,21 @@ const struct function functions_table[] = {
     {"groupByNode", "Combine",
      "Combines series of which a node of the path is the same.", of_group,
      .each = functions_group_each, .finish = functions_group_finish},
+    {"asPercent", "Combine",
+     "Percent of a number, of a series or, if none is given, of the sum of "
+     "all.",
+     of_total, .each = functions_percent_each, .again = functions_percent_again,
+     .finish = functions_divide_finish},
+    {"divideSeries", "Combine", "Values divided by those of one series.",
+     of_divisor, .each = functions_divide, .finish = functions_divide_finish},
+    {"transformNull", "Transform", "A number where there is no value.", of_null,
+     .each = functions_transform_null},
+    {"keepLastValue", "Transform",
+     "The value before, where there is none for at most so many points.",
+     of_gap, .each = functions_keep_last},
+    {"derivative", "Transform",
+     "How much each value is more than the one before.", of_series,
+     .each = functions_derivative},
     {"scale", "Transform", "Multiplies by a number.", of_factor,
      .each = functions_scale},
     {"absolute", "Transform", "Values without their sign.", of_series,

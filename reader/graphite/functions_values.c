@@ -77,9 +77,10 @@ functions_integral(struct function_call *call, struct series *s)
     return functions_wrap_name(call, s);
 }
 
-/* What each point is more than the one before; none where it is less. */
-int
-functions_derive(struct function_call *call, struct series *s)
+/* What each point is more than the one before; with `only_more` none where it is
+ * less. */
+static int
+derive_points(struct function_call *call, struct series *s, bool only_more)
 {
     double before_real = (double)NAN;
     int128 before = SERIES_NONE;
@@ -88,19 +89,83 @@ functions_derive(struct function_call *call, struct series *s)
         if (s->is_real) {
             const double value = s->points.real[i];
 
-            s->points.real[i] =
-                value >= before_real ? value - before_real : (double)NAN;
+            s->points.real[i] = !only_more || value >= before_real
+                                    ? value - before_real
+                                    : (double)NAN;
             before_real = value;
         } else {
             const int128 value = s->points.whole[i];
             int128 more = SERIES_NONE;
 
             if (before != SERIES_NONE && value != SERIES_NONE &&
-                value >= before && __builtin_sub_overflow(value, before, &more))
-                more = -(SERIES_NONE + 1);
+                (!only_more || value >= before) &&
+                __builtin_sub_overflow(value, before, &more))
+                more = value < before ? SERIES_NONE + 1 : -(SERIES_NONE + 1);
             s->points.whole[i] = more;
             before = value;
         }
+    }
+    return functions_wrap_name(call, s);
+}
+
+int
+functions_derivative(struct function_call *call, struct series *s)
+{
+    return derive_points(call, s, false);
+}
+
+int
+functions_derive(struct function_call *call, struct series *s)
+{
+    return derive_points(call, s, true);
+}
+
+int
+functions_transform_null(struct function_call *call, struct series *s)
+{
+    const struct target_node *v = call->values[1];
+    const double number = v ? v->number : 0;
+
+    if (v && !v->is_whole)
+        series_make_real(s);
+    for (size_t i = 0; i < s->count; i++) {
+        if (series_has(s, i))
+            continue;
+        if (s->is_real)
+            s->points.real[i] = number;
+        else
+            s->points.whole[i] = v ? v->whole : 0;
+    }
+    return functions_set_name(call, &s->name, "transformNull(%.*s,%g)",
+                              (int)s->name.size, s->name.at, number);
+}
+
+static void
+copy_point(struct series *s, size_t to, size_t from)
+{
+    if (s->is_real)
+        s->points.real[to] = s->points.real[from];
+    else
+        s->points.whole[to] = s->points.whole[from];
+}
+
+/* Fills gaps behind a value that have at most so many points, the last one,
+ * too. */
+int
+functions_keep_last(struct function_call *call, struct series *s)
+{
+    const struct target_node *v = call->values[1];
+    const uint64_t most = v ? (uint64_t)v->whole : UINT64_MAX;
+    size_t gap = 0; /* points of it */
+
+    for (size_t i = 0; i <= s->count; i++) {
+        if (i < s->count && !series_has(s, i)) {
+            gap++;
+            continue;
+        }
+        for (size_t n = i - gap; gap <= most && i > gap && n < i; n++)
+            copy_point(s, n, i - gap - 1);
+        gap = 0;
     }
     return functions_wrap_name(call, s);
 }
