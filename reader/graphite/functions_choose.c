@@ -26,29 +26,125 @@ functions_rate(struct function_call *call, struct series *s)
     return 0;
 }
 
-/* Sorts by key descending, equal ones in their order; the first n stay. */
-int
-functions_choose(struct function_call *call)
+/* Sorts; equal ones stay in their order. */
+static void
+sort_series(struct series_list *list,
+            int (*compare)(const struct series *a, const struct series *b))
 {
-    const struct target_node *n = call->values[1];
-    struct series **items = call->list.items;
-
-    for (size_t i = 1; i < call->list.count; i++) {
-        struct series *s = items[i];
+    for (size_t i = 1; i < list->count; i++) {
+        struct series *s = list->items[i];
         size_t from = 0, to = i;
 
         while (from < to) {
             const size_t middle = from + (to - from) / 2;
 
-            if (items[middle]->key >= s->key)
+            if (compare(list->items[middle], s) <= 0)
                 from = middle + 1;
             else
                 to = middle;
         }
-        memmove(items + from + 1, items + from, (i - from) * sizeof(void *));
-        items[from] = s;
+        memmove(list->items + from + 1, list->items + from,
+                (i - from) * sizeof(void *));
+        list->items[from] = s;
     }
+}
+
+static int
+compare_keys(const struct series *a, const struct series *b)
+{
+    return a->key == b->key ? 0 : a->key > b->key ? -1 : 1;
+}
+
+int
+functions_choose(struct function_call *call)
+{
+    const struct target_node *n = call->values[1];
+
+    sort_series(&call->list, compare_keys);
     return call->function->params[1] ? keep_first(call, n ? n->whole : 1) : 0;
+}
+
+static int
+compare_names(const struct series *a, const struct series *b)
+{
+    return bytes_compare(a->name.at, a->name.size, b->name.at, b->name.size);
+}
+
+/* Bytes of the digits at `at`. */
+static size_t
+count_digits(const struct target_text *t, size_t at)
+{
+    size_t n = 0;
+
+    while (at + n < t->size && t->at[at + n] >= '0' && t->at[at + n] <= '9')
+        n++;
+    return n;
+}
+
+/* Compares numbers in names by their values: x9 is before x10. */
+static int
+compare_naturally(const struct series *a, const struct series *b)
+{
+    size_t i = 0, k = 0;
+
+    while (i < a->name.size && k < b->name.size) {
+        const size_t n = count_digits(&a->name, i);
+        const size_t m = count_digits(&b->name, k);
+        int order;
+
+        if (n > 0 && n != m && m > 0)
+            return n < m ? -1 : 1;
+        order = memcmp(a->name.at + i, b->name.at + k, n > 0 && m > 0 ? n : 1);
+        if (order != 0)
+            return order;
+        i += n > 0 && m > 0 ? n : 1;
+        k += n > 0 && m > 0 ? n : 1;
+    }
+    return compare_names(a, b);
+}
+
+int
+functions_sort_names(struct function_call *call)
+{
+    const struct target_node *natural = call->values[1];
+    const struct target_node *reverse = call->values[2];
+    struct series **items = call->list.items;
+    const size_t count = call->list.count;
+
+    sort_series(&call->list,
+                natural && natural->truth ? compare_naturally : compare_names);
+    for (size_t i = 0; reverse && reverse->truth && i < count / 2; i++) {
+        struct series *s = items[i];
+
+        items[i] = items[count - 1 - i];
+        items[count - 1 - i] = s;
+    }
+    return 0;
+}
+
+int
+functions_rate_values(struct function_call *call, struct series *s)
+{
+    size_t i = 0;
+
+    (void)call; /* it says nothing more */
+    while (i < s->count && !series_has(s, i))
+        i++;
+    s->key = i < s->count;
+    return 0;
+}
+
+/* Those stay that were rated above 0. */
+int
+functions_keep_rated(struct function_call *call)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < call->list.count; i++)
+        if (call->list.items[i]->key > 0)
+            call->list.items[kept++] = call->list.items[i];
+    call->list.count = kept;
+    return 0;
 }
 
 const char *

@@ -133,26 +133,51 @@ functions_combine_finish(struct function_call *call)
     return rc < 0 ? rc : functions_show_name(call, s, s->path);
 }
 
+/* ---- groups by nodes ------------------------------------------------------ */
+
+static const char *const combining_names[] = {[SERIES_SUM] = "sumSeries",
+                                              [SERIES_AVERAGE] =
+                                                  "averageSeries",
+                                              [SERIES_MAX] = "maxSeries",
+                                              [SERIES_MIN] = "minSeries"};
+
+/* How groups are combined that a word of an argument says. */
+static enum series_aggregate
+group_aggregate(const struct function_call *call)
+{
+    unsigned i = 0;
+
+    while (call->function->params[i] &&
+           call->function->params[i]->type != FUNCTION_AGGREGATE)
+        i++;
+    return functions_aggregate(call->values[i], SERIES_AVERAGE);
+}
+
 int
 functions_group_each(struct function_call *call, struct series *s)
 {
     return add_to_group(
         call, s, functions_node(functions_path(s), call->values[1]->whole),
-        functions_aggregate(call->values[2], SERIES_AVERAGE));
+        group_aggregate(call));
+}
+
+int
+functions_group_nodes(struct function_call *call, struct series *s)
+{
+    struct target_text name;
+    const int rc =
+        functions_join_nodes(call, functions_path(s), call->values[2], &name);
+
+    return rc < 0 ? rc : add_to_group(call, s, name, group_aggregate(call));
 }
 
 int
 functions_group_finish(struct function_call *call)
 {
-    static const char *const names[] = {[SERIES_SUM] = "sumSeries",
-                                        [SERIES_AVERAGE] = "averageSeries",
-                                        [SERIES_MAX] = "maxSeries",
-                                        [SERIES_MIN] = "minSeries"};
-    const enum series_aggregate how =
-        functions_aggregate(call->values[2], SERIES_AVERAGE);
+    const enum series_aggregate how = group_aggregate(call);
     struct target_text path;
 
-    if (functions_name_combined(call, names[how], false, &path) < 0)
+    if (functions_name_combined(call, combining_names[how], false, &path) < 0)
         return -ENOMEM;
     finish_groups(call, how);
     for (size_t i = 0; i < call->list.count; i++) {
@@ -163,4 +188,53 @@ functions_group_finish(struct function_call *call)
             return -ENOMEM;
     }
     return 0;
+}
+
+/* Whether a node is one that arguments number. */
+static bool
+is_numbered(const struct target_node *first, int64_t number)
+{
+    const struct target_node *v = first;
+
+    while (v && v->whole != number)
+        v = v->next;
+    return v != NULL;
+}
+
+/* Adds a series to those whose path is the same without some nodes. */
+int
+functions_wildcards_each(struct function_call *call, struct series *s)
+{
+    const struct target_text path = functions_path(s);
+    char *text = scratch_take(call->scratch, path.size + 1);
+    struct target_text name = {text, 0};
+
+    if (!text)
+        return -ENOMEM;
+    for (int64_t i = 0; functions_node(path, i).size > 0; i++) {
+        const struct target_text node = functions_node(path, i);
+
+        if (is_numbered(call->values[1], i))
+            continue;
+        if (name.size > 0)
+            text[name.size++] = '.';
+        memcpy(text + name.size, node.at, node.size);
+        name.size += node.size;
+    }
+    return add_to_group(call, s, name, call->function->how);
+}
+
+int
+functions_wildcards_finish(struct function_call *call)
+{
+    int rc = 0;
+
+    finish_groups(call, call->function->how);
+    for (size_t i = 0; i < call->list.count && rc == 0; i++) {
+        struct series *s = call->list.items[i];
+
+        s->path = s->name;
+        rc = functions_show_name(call, s, s->path);
+    }
+    return rc;
 }

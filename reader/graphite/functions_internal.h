@@ -34,6 +34,11 @@ struct target_text functions_path(const struct series *s);
 /* A node of a path, from its end for one below 0; empty if there is none. */
 struct target_text functions_node(struct target_text path, int64_t number);
 
+/* Joins the nodes of a path that an argument and those behind it number. */
+int functions_join_nodes(struct function_call *call, struct target_text path,
+                         const struct target_node *first,
+                         struct target_text *out);
+
 int functions_alias(struct function_call *call, struct series *s);
 int functions_alias_by_node(struct function_call *call, struct series *s);
 int functions_alias_by_metric(struct function_call *call, struct series *s);
@@ -55,7 +60,10 @@ int functions_combine_each(struct function_call *call, struct series *s);
 int functions_combine_finish(struct function_call *call);
 
 int functions_group_each(struct function_call *call, struct series *s);
+int functions_group_nodes(struct function_call *call, struct series *s);
 int functions_group_finish(struct function_call *call);
+int functions_wildcards_each(struct function_call *call, struct series *s);
+int functions_wildcards_finish(struct function_call *call);
 
 /* ---- dividing (functions_ratio.c) ---------------------------------------- */
 
@@ -72,6 +80,12 @@ int functions_limit(struct function_call *call);
  * the first n stay if there is such a parameter. */
 int functions_rate(struct function_call *call, struct series *s);
 int functions_choose(struct function_call *call);
+int functions_sort_names(struct function_call *call);
+
+/* Rates a series by whether it has a value; functions_keep_rated() keeps those
+ * that were rated above 0. */
+int functions_rate_values(struct function_call *call, struct series *s);
+int functions_keep_rated(struct function_call *call);
 const char *functions_check_top(const struct function_call *call);
 
 /* ---- values (functions_values.c) ----------------------------------------- */
@@ -86,6 +100,7 @@ int functions_keep_last(struct function_call *call, struct series *s);
 int functions_derive(struct function_call *call, struct series *s);
 int functions_per_second(struct function_call *call, struct series *s);
 int functions_summarize(struct function_call *call, struct series *s);
+int functions_hitcount(struct function_call *call, struct series *s);
 int functions_constant_line(struct function_call *call);
 
 #endif

@@ -118,30 +118,38 @@ functions_alias(struct function_call *call, struct series *s)
 }
 
 int
-functions_alias_by_node(struct function_call *call, struct series *s)
+functions_join_nodes(struct function_call *call, struct target_text path,
+                     const struct target_node *first, struct target_text *out)
 {
-    const struct target_text path = functions_path(s);
-    const struct target_node *v;
-    struct target_text name;
     char *text;
     size_t size = 0;
 
-    for (v = call->values[1]; v; v = v->next)
+    for (const struct target_node *v = first; v; v = v->next)
         size += functions_node(path, v->whole).size + 1;
     text = scratch_take(call->scratch, size + 1);
     if (!text)
         return -ENOMEM;
-    name.at = text;
-    for (v = call->values[1]; v; v = v->next) {
+    out->at = text;
+    for (const struct target_node *v = first; v; v = v->next) {
         const struct target_text node = functions_node(path, v->whole);
 
-        if (v != call->values[1])
+        if (v != first)
             *text++ = '.';
         memcpy(text, node.at, node.size);
         text += node.size;
     }
-    name.size = (size_t)(text - name.at);
-    return functions_show_name(call, s, name);
+    out->size = (size_t)(text - out->at);
+    return 0;
+}
+
+int
+functions_alias_by_node(struct function_call *call, struct series *s)
+{
+    struct target_text name;
+    const int rc =
+        functions_join_nodes(call, functions_path(s), call->values[1], &name);
+
+    return rc < 0 ? rc : functions_show_name(call, s, name);
 }
 
 int

@@ -39,6 +39,12 @@ static const struct function_param
     divisor = {"divisorSeries", FUNCTION_SERIES, false, false, NULL, 0},
     null_value = {"default", FUNCTION_NUMBER, true, false, NULL, 0},
     gap = {"limit", FUNCTION_COUNT, true, false, NULL, INT32_MAX},
+    callback_first = {"callback", FUNCTION_AGGREGATE, false,
+                      false,      group_options,      0},
+    positions = {"positions", FUNCTION_NODE, false, true, NULL, 0},
+    natural = {"natural", FUNCTION_BOOL, true, false, NULL, 0},
+    reverse = {"reverse", FUNCTION_BOOL, true, false, NULL, 0},
+    align_interval = {"alignToInterval", FUNCTION_BOOL, true, false, NULL, 0},
     keyspace = {"keyspace", FUNCTION_STRING, false, false, NULL, 0};
 
 #define PARAMS(name, ...)                                                      \
@@ -61,6 +67,10 @@ PARAMS(of_total, &series, &total);
 PARAMS(of_divisor, &dividends, &divisor);
 PARAMS(of_null, &series, &null_value);
 PARAMS(of_gap, &series, &gap);
+PARAMS(of_group_nodes, &series, &callback_first, &nodes);
+PARAMS(of_positions, &series, &positions);
+PARAMS(of_names, &series, &natural, &reverse);
+PARAMS(of_hits, &series, &interval, &align_interval);
 PARAMS(of_top, &keyspace, &n);
 
 const struct function functions_table[] = {
@@ -89,6 +99,14 @@ const struct function functions_table[] = {
     {"groupByNode", "Combine",
      "Combines series of which a node of the path is the same.", of_group,
      .each = functions_group_each, .finish = functions_group_finish},
+    {"groupByNodes", "Combine",
+     "Combines series of which some nodes of the path are the same.",
+     of_group_nodes, .each = functions_group_nodes,
+     .finish = functions_group_finish},
+    {"sumSeriesWithWildcards", "Combine",
+     "Sums series whose paths are the same without some nodes.", of_positions,
+     .each = functions_wildcards_each, .finish = functions_wildcards_finish,
+     .how = SERIES_SUM},
     {"asPercent", "Combine",
      "Percent of a number, of a series or, if none is given, of the sum of "
      "all.",
@@ -121,6 +139,9 @@ const struct function functions_table[] = {
      .each = functions_derive},
     {"summarize", "Transform", "Combines the points of each interval into one.",
      of_interval, .each = functions_summarize},
+    {"hitcount", "Transform",
+     "What rates by second add up to in each interval, the last one whole.",
+     of_hits, .each = functions_hitcount},
     {"highestMax", "Filter Series", "The n series with the largest maximum.",
      of_some, .each = functions_rate, .finish = functions_choose,
      .how = SERIES_MAX},
@@ -133,6 +154,10 @@ const struct function functions_table[] = {
     {"sortByTotal", "Sorting", "Series by their sums, the largest first.",
      of_series, .each = functions_rate, .finish = functions_choose,
      .how = SERIES_SUM},
+    {"sortByName", "Sorting", "Series by their names.", of_names,
+     .finish = functions_sort_names},
+    {"removeEmptySeries", "Filter Series", "Series that have a value.",
+     of_series, .each = functions_rate_values, .finish = functions_keep_rated},
     {"limit", "Filter Series", "The first n series.", of_first,
      .finish = functions_limit},
     {"consolidateBy", "Special",

@@ -181,6 +181,13 @@ functions_per_second(struct function_call *call, struct series *s)
     return rc;
 }
 
+/* An interval that is shorter than the step is the step. */
+static int64_t
+summary_interval(const struct function_call *call, const struct series *s)
+{
+    return call->interval > s->step ? call->interval : s->step;
+}
+
 int
 functions_summarize(struct function_call *call, struct series *s)
 {
@@ -193,12 +200,78 @@ functions_summarize(struct function_call *call, struct series *s)
                                         ? call->values[2]->text
                                         : (struct target_text){"sum", 3};
 
-    series_summarize(s, call->interval > s->step ? call->interval : s->step,
-                     how, is_from_start);
+    series_summarize(s, summary_interval(call, s), how, is_from_start);
     return functions_set_name(
         call, &s->name, "summarize(%.*s, \"%.*s\", \"%.*s\"%s)",
         (int)s->name.size, s->name.at, (int)interval.size, interval.at,
         (int)word.size, word.at, is_from_start ? ", true" : "");
+}
+
+/* The sum of values times the seconds of their steps that lie in each interval.
+ */
+static int
+sum_hits(struct function_call *call, struct series *s, int64_t first,
+         int64_t interval)
+{
+    const int64_t end = s->start + (int64_t)s->count * s->step;
+    const size_t count = (size_t)((end - first + interval - 1) / interval);
+    struct series *sums = series_new(call->scratch, count);
+
+    if (!sums)
+        return -ENOMEM;
+    if (s->is_real)
+        series_make_real(sums);
+    for (size_t i = 0; i < s->count; i++) {
+        int64_t at = series_time(s, i);
+        const int64_t until = at + s->step;
+
+        while (series_has(s, i) && at < until) {
+            const size_t n = (size_t)((at - first) / interval);
+            const int64_t next = first + (int64_t)(n + 1) * interval;
+            const int64_t part = (next < until ? next : until) - at;
+            int128 hits;
+
+            if (s->is_real) {
+                sums->points.real[n] =
+                    s->points.real[i] * (double)part +
+                    (series_has(sums, n) ? sums->points.real[n] : 0);
+            } else {
+                if (__builtin_mul_overflow(s->points.whole[i], (int128)part,
+                                           &hits))
+                    hits = s->points.whole[i] < 0 ? SERIES_NONE + 1
+                                                  : -(SERIES_NONE + 1);
+                sums->points.whole[n] =
+                    series_add_whole(sums->points.whole[n], hits);
+            }
+            at += part;
+        }
+    }
+    s->points = sums->points;
+    s->count = count;
+    s->start = first;
+    s->step = interval;
+    s->last = 0;
+    return 0;
+}
+
+int
+functions_hitcount(struct function_call *call, struct series *s)
+{
+    const struct target_text text = call->values[1]->text;
+    const bool is_aligned = call->values[2] && call->values[2]->truth;
+    const int64_t interval = summary_interval(call, s);
+    const int64_t end = s->start + (int64_t)s->count * s->step;
+    const int64_t intervals = (end - s->start + interval - 1) / interval;
+    const int64_t first = is_aligned ? s->start / interval * interval
+                                     : end - intervals * interval;
+    const int rc = sum_hits(call, s, first, interval);
+
+    return rc < 0
+               ? rc
+               : functions_set_name(call, &s->name, "hitcount(%.*s,'%.*s'%s)",
+                                    (int)s->name.size, s->name.at,
+                                    (int)text.size, text.at,
+                                    is_aligned ? ",true" : "");
 }
 
 int

@@ -145,8 +145,8 @@ add_leaf(struct render *r, struct render_target *t, struct target_node *node,
     return 0;
 }
 
-/* Adds the paths below a node; `interval`: of the innermost summarize() around
- * it.  Calls are at most TARGET_DEPTH_MAX deep. */
+/* Adds the paths below a node; `interval`: of the innermost summarize() or
+ * hitcount() around it.  Calls are at most TARGET_DEPTH_MAX deep. */
 static int
 add_leaves(struct render *r, struct render_target *t, struct target_node *node,
            int64_t interval)
@@ -155,7 +155,7 @@ add_leaves(struct render *r, struct render_target *t, struct target_node *node,
 
     if (node->kind == TARGET_PATH || functions_is(node, "topKeys"))
         return add_leaf(r, t, node, interval);
-    if (functions_is(node, "summarize"))
+    if (functions_is(node, "summarize") || functions_is(node, "hitcount"))
         interval = functions_call(node)->interval;
     for (struct target_node *v = node->args; v && rc == 0; v = v->next)
         if (v->kind == TARGET_CALL || v->kind == TARGET_PATH)

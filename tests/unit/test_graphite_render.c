@@ -273,6 +273,31 @@ CASE(functions_compute_what_they_say, r)
         {"groupByNode(web.*, 0)", "web +60/60: 5.5 11 16.5 22 27.5"},
         {"groupByNode(web.*, 0, 'max')", "web +60/60: 10 20 30 40 50"},
         {"groupByNode(web.*, 0, 'minSeries')", "web +60/60: 1 2 3 4 5"},
+        {"groupByNodes(web.*, 'sum', 0)", "web +60/60: 11 22 33 44 55"},
+        {"groupByNodes(web.*.d, 'sum', 2, 0)", "d.web +60/60: 0 0 7 0 0"},
+        {"groupByNodes(web.*, 'avg', 0)", "web +60/60: 5.5 11 16.5 22 27.5"},
+        {"sumSeriesWithWildcards(web.*, 1)", "web +60/60: 11 22 33 44 55"},
+        {"aliasByNode(sumSeriesWithWildcards(web.*.d, 1), 1)",
+         "d +60/60: 0 0 7 0 0"},
+        {"sumSeriesWithWildcards(web.*, 0, 1)", " +60/60: 11 22 33 44 55"},
+        {"hitcount(web.a, '2min')",
+         "hitcount(web.a,'2min') +0/120: 60 300 540"},
+        {"hitcount(web.a, '2min', true)",
+         "hitcount(web.a,'2min',true) +60/120: 180 420 300"},
+        {"hitcount(scale(web.a, 0.5), '5min')",
+         "hitcount(scale(web.a,0.5),'5min') +60/300: 450"},
+        {"hitcount(web.a, '90s')",
+         "hitcount(web.a,'90s') +0/90: 30 150 300 420"},
+        {"hitcount(web.a, '1s')",
+         "hitcount(web.a,'1s') +60/60: 60 120 180 240 300"},
+        {"sortByName(web.{b,a})",
+         "web.a +60/60: 1 2 3 4 5 | web.b +60/60: 10 20 30 40 50"},
+        {"sortByName(web.{a,b}, false, true)",
+         "web.b +60/60: 10 20 30 40 50 | web.a +60/60: 1 2 3 4 5"},
+        {"sortByName(web.*, reverse=true)",
+         "web.b +60/60: 10 20 30 40 50 | web.a +60/60: 1 2 3 4 5"},
+        {"removeEmptySeries(divideSeries(web.*, scale(web.a,0)))", ""},
+        {"removeEmptySeries(web.*.d)", "web.c.d +60/60: 0 0 7 0 0"},
         {"scale(web.a, -0.5)",
          "scale(web.a,-0.5) +60/60: -0.5 -1 -1.5 -2 -2.5"},
         {"absolute(scale(web.a, -1))",
@@ -324,6 +349,30 @@ CASE(functions_compute_what_they_say, r)
 
         if (strcmp(got, rows[i][1]) != 0)
             fail_msg("%s:\n  %s, not\n  %s", rows[i][0], got, rows[i][1]);
+    }
+}
+
+CASE(numbers_in_names_are_sorted_by_their_values, r)
+{
+    static const char *const names[] = {"x10", "x9", "x1y", "y", "x", "x09"};
+    static const char *const orders[][2] = {
+        {"sortByName(n.*)", "xx09x10x1yx9y"},
+        {"sortByName(n.*, true)", "xx1yx9x09x10y"},
+        {"sortByName(n.*, natural=true, reverse=true)", "yx10x09x9x1yx"}};
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        add(r, "n", names[i], DAY0, 1);
+    for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
+        char target[96], got[64] = "";
+        const struct series_list *list;
+
+        (void)snprintf(target, sizeof target, "aliasByMetric(%s)",
+                       orders[i][0]);
+        (void)render(r, target, DAY0 - 60, DAY0, 0);
+        list = r->render.targets->target.root->result;
+        for (size_t n = 0; n < list->count; n++)
+            strncat(got, list->items[n]->name.at, list->items[n]->name.size);
+        assert_string_equal(got, orders[i][1]);
     }
 }
 
