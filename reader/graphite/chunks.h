@@ -1,4 +1,4 @@
-/* reader/graphite/chunks.h - an answer in JSON that grows piece by piece.
+/* reader/graphite/chunks.h - an answer, usually JSON, that grows piece by piece.
  *
  *     rc = chunks_reserve(&c, 64);     before what takes at most 64 bytes
  *     json_integer(&c.json, 5);

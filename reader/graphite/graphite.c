@@ -150,7 +150,8 @@ answer_done(struct http_call *x)
 
     if (g->status != HTTP_OK)
         return answer_failure(x, g->status, g->why);
-    x->type = "application/json";
+    x->type = g->kind == GRAPHITE_RENDER ? render_type(&g->render)
+                                         : "application/json";
     x->cache = "no-cache";
     n = snprintf(g->more, sizeof g->more, "Vary: Accept-Encoding\r\n%s",
                  g->is_packed ? "Content-Encoding: gzip\r\n" : "");
@@ -348,6 +349,8 @@ init_render(struct graphite *g)
     r->times.from = r->now - DAY;
     r->times.until = r->now;
     r->max_data_points = 0;
+    r->format = RENDER_JSON;
+    r->zone = &g->zone;
     r->answer = &g->answer;
     chunks_init(&g->answer, &g->answers, g->limits.max_bytes);
     render_start(r);

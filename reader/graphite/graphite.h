@@ -23,7 +23,6 @@
 #include "common/setup/config.h"
 #include "reader/as_of.h"
 #include "reader/graphite/render.h"
-#include "reader/graphite/zone.h"
 
 /* Bytes of the longest answer: a million points of ten digits take 24 MB. */
 #define GRAPHITE_ANSWER_MAX ((size_t)32 << 20)

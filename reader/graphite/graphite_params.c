@@ -64,10 +64,24 @@ read_data_points(struct graphite *g, const struct parameter *p)
 }
 
 static int
+read_render_format(struct graphite *g, const struct parameter *p)
+{
+    static const char *const names[] = {
+        [RENDER_JSON] = "json", [RENDER_RAW] = "raw", [RENDER_CSV] = "csv"};
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (is_value(p, names[i])) {
+            g->render.format = (enum render_format)i;
+            return 0;
+        }
+    return fail_parameter(g, p, "json, raw or csv");
+}
+
+static int
 read_format(struct graphite *g, const struct parameter *p)
 {
     if (g->kind == GRAPHITE_RENDER)
-        return is_value(p, "json") ? 0 : fail_parameter(g, p, "only json");
+        return read_render_format(g, p);
     g->is_completer = is_value(p, "completer");
     return g->is_completer || is_value(p, "treejson")
                ? 0

@@ -26,6 +26,7 @@
 #include "reader/graphite/chunks.h"
 #include "reader/graphite/functions.h"
 #include "reader/graphite/path_search.h"
+#include "reader/graphite/zone.h"
 
 struct render_limits {
     size_t max_series, max_points;
@@ -72,6 +73,8 @@ struct render_choice {
     bool is_best_enough; /* it reaches back */
 };
 
+enum render_format { RENDER_JSON, RENDER_RAW, RENDER_CSV };
+
 enum render_phase {
     RENDER_SEARCH,
     RENDER_GRID,
@@ -93,6 +96,8 @@ struct render {
     int64_t now;
     struct function_times times;
     int64_t max_data_points; /* 0: any number */
+    enum render_format format;
+    const struct zone *zone; /* of the times in CSV */
     struct render_target *targets, **targets_end;
     size_t target_count;
 
@@ -111,6 +116,7 @@ struct render {
     struct target_node *node;
     size_t written; /* series of the target, and points of the series */
     size_t points;
+    const char *csv_name;  /* of the series that is written */
     struct chunks *answer; /* the caller's */
 
     enum http_status status; /* of a failure */
@@ -128,6 +134,9 @@ bool render_add_target(struct render *r, const char *text, size_t size);
  * the next store_read_end().  1: the answer is made; 0: there is more to do;
  * below 0: `status` and `why` say why there is none. */
 int render_step(struct render *r, uint64_t until_ns);
+
+/* The media type of the answer. */
+const char *render_type(const struct render *r);
 
 /* ---- for the parts of render.c ------------------------------------------ */
 
@@ -155,5 +164,16 @@ int render_top_step(struct render *r, uint64_t until_ns);
 
 /* Writes more of the answer; as render_grid_step(). */
 int render_write_step(struct render *r, uint64_t until_ns);
+
+/* Sees to it that `size` bytes of the answer fit.  False: there is no memory, or
+ * the answer is too long. */
+bool render_reserve(struct render *r, size_t size);
+
+/* The series of an answer in lines (render_lines.c).  False: it failed. */
+bool render_begin_raw(struct render *r, const struct series *s);
+bool render_put_raw(struct render *r, const struct series *s, size_t i);
+bool render_end_raw(struct render *r);
+bool render_begin_csv(struct render *r, const struct series *s);
+bool render_put_csv(struct render *r, const struct series *s, size_t i);
 
 #endif

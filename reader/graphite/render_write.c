@@ -8,10 +8,8 @@
 #define POINT_MAX    96  /* bytes of a point, with what follows the last one */
 #define POINTS_ATIME 256 /* between looks at the clock */
 
-/* Sees to it that `size` bytes fit.  False: there is no memory, or the answer
- * is too long. */
-static bool
-reserve_bytes(struct render *r, size_t size)
+bool
+render_reserve(struct render *r, size_t size)
 {
     const int rc = chunks_reserve(r->answer, size);
 
@@ -24,12 +22,12 @@ reserve_bytes(struct render *r, size_t size)
 }
 
 static bool
-begin_series(struct render *r, const struct series *s)
+begin_json(struct render *r, const struct series *s)
 {
     struct json_writer *w = &r->answer->json;
 
     /* Each byte of a name may become six. */
-    if (!reserve_bytes(r, 6 * (s->name.size + s->path.size) + 128))
+    if (!render_reserve(r, 6 * (s->name.size + s->path.size) + 128))
         return false;
     json_object_begin(w);
     json_member(w, "target");
@@ -45,11 +43,11 @@ begin_series(struct render *r, const struct series *s)
 }
 
 static bool
-put_point(struct render *r, const struct series *s, size_t i)
+put_json_point(struct render *r, const struct series *s, size_t i)
 {
     struct json_writer *w = &r->answer->json;
 
-    if (!reserve_bytes(r, POINT_MAX))
+    if (!render_reserve(r, POINT_MAX))
         return false;
     json_array_begin(w);
     if (!series_has(s, i))
@@ -63,30 +61,55 @@ put_point(struct render *r, const struct series *s, size_t i)
     return true;
 }
 
+static bool
+end_json(struct render *r)
+{
+    if (!render_reserve(r, POINT_MAX))
+        return false;
+    json_array_end(&r->answer->json);
+    json_object_end(&r->answer->json);
+    return true;
+}
+
+static const struct {
+    const char *type;
+    bool (*begin)(struct render *r, const struct series *s);
+    bool (*put)(struct render *r, const struct series *s, size_t i);
+    bool (*end)(struct render *r); /* NULL: nothing is at the end */
+} formats[] = {
+    [RENDER_JSON] = {"application/json", begin_json, put_json_point, end_json},
+    [RENDER_RAW] = {"text/plain; charset=utf-8", render_begin_raw,
+                    render_put_raw, render_end_raw},
+    [RENDER_CSV] = {"text/csv; charset=utf-8; header=absent", render_begin_csv,
+                    render_put_csv, NULL}};
+
+const char *
+render_type(const struct render *r)
+{
+    return formats[r->format].type;
+}
+
 /* Writes points of a series.  1: all of them; 0: some; -1: it failed. */
 static int
 put_points(struct render *r, const struct series *s, uint64_t until_ns)
 {
     while (r->points < s->count) {
-        if (!put_point(r, s, r->points++))
+        if (!formats[r->format].put(r, s, r->points++))
             return -1;
         if (r->points % POINTS_ATIME == 0 && clock_ns() >= until_ns)
             return 0;
     }
-    if (!reserve_bytes(r, POINT_MAX))
-        return -1;
-    json_array_end(&r->answer->json);
-    json_object_end(&r->answer->json);
-    return 1;
+    return !formats[r->format].end || formats[r->format].end(r) ? 1 : -1;
 }
 
 /* The end of the answer. */
 static int
 end_answer(struct render *r)
 {
-    if (!reserve_bytes(r, POINT_MAX))
+    if (!render_reserve(r, POINT_MAX))
         return -1;
-    json_array_end(&r->answer->json);
+    if (r->format == RENDER_JSON)
+        json_array_end(&r->answer->json);
     chunks_end(r->answer);
     return 1;
 }
@@ -107,9 +130,10 @@ render_write_step(struct render *r, uint64_t until_ns)
     int rc;
 
     if (!r->answer->last) {
-        if (!reserve_bytes(r, POINT_MAX))
+        if (!render_reserve(r, POINT_MAX))
             return -1;
-        json_array_begin(&r->answer->json);
+        if (r->format == RENDER_JSON)
+            json_array_begin(&r->answer->json);
         next_target(r);
         return 0;
     }
@@ -121,7 +145,7 @@ render_write_step(struct render *r, uint64_t until_ns)
         return 0;
     }
     if (!r->has_begun) {
-        if (!begin_series(r, list->items[r->written]))
+        if (!formats[r->format].begin(r, list->items[r->written]))
             return -1;
         r->has_begun = true;
     }

@@ -182,6 +182,16 @@ static const struct {
      "&maxDataPoints=100&tz=America/New_York",
      200, "[" SERIES("web.err", "web.err", "1") "]"},
     {"POST /render target=web.err&format=png", 400, NULL},
+    {"POST /render target=constantLine%281.5%29&from=1795301460&"
+     "until=1795301760&format=raw",
+     200, "1.5,1795301460,1795301910,150|1.5,1.5,1.5\n"},
+    {"POST /render target=constantLine%282%29&from=1795301460&"
+     "until=1795301760&format=csv&tz=America/New_York",
+     200,
+     "2,2026-11-21 17:51:00,2\r\n2,2026-11-21 17:53:30,2\r\n"
+     "2,2026-11-21 17:56:00,2\r\n"},
+    {"POST /render target=nope.x&format=csv", 200, ""},
+    {"POST /render target=nope.x&format=raw", 200, ""},
     {"POST /render target=web.err&maxDataPoints=-1", 400, NULL},
     {"POST /render target=web.err&maxDataPoints=1x", 400, NULL},
     {"POST /render target=web.err&maxDataPoints=.", 400, NULL},
@@ -233,6 +243,22 @@ CASE(requests_are_answered_as_recorded, f)
             assert_non_null(
                 strstr(got.head, "Content-Type: application/json\r\n"));
     }
+}
+
+/* A line never has more than it says, whatever a name has. */
+CASE(names_in_lines_are_in_text_form, f)
+{
+    ask(f, "POST /render target=alias%28constantLine%281%29,%27=1,%22%0A%27%29"
+           "&from=1795301460&until=1795301760&format=csv");
+    assert_string_equal(got.body,
+                        "\"\\x3d1,\"\"\\n\",2026-11-21 22:51:00,1\r\n"
+                        "\"\\x3d1,\"\"\\n\",2026-11-21 22:53:30,1\r\n"
+                        "\"\\x3d1,\"\"\\n\",2026-11-21 22:56:00,1\r\n");
+    assert_non_null(strstr(got.head, "Content-Type: text/csv; charset=utf-8"));
+    ask(f, "POST /render target=alias%28divideSeries%28web.err,no.x%29,%27a%0A"
+           "%27%29&from=1795301460&until=1795301580&format=raw");
+    assert_string_equal(got.body, "a\\n,1795301520,1795301640,60|None,None\n");
+    assert_non_null(strstr(got.head, "Content-Type: text/plain"));
 }
 
 CASE(the_functions_are_listed_for_the_editor, f)
