@@ -359,7 +359,7 @@ overview_troubles(const struct overview *o,
 const struct table_column overview_columns[OVERVIEW_COLUMNS] = {
     {"process", "process", false}, {"pid", "pid", true},
     {"alive", "alive", false},     {"figure", "figure", false},
-    {"value", "value", true},
+    {"value", "value", true},      {"unit", "unit", false},
 };
 
 const struct table_column overview_sentences[1] = {
@@ -378,6 +378,11 @@ static void
 report_figures(const struct overview_row *r, enum status_kind kind,
                const struct overview_sink *sink)
 {
+    static const char *const units[] = {[FIGURE_ONE] = "",
+                                        [FIGURE_BYTES] = "bytes",
+                                        [FIGURE_MS] = "ms",
+                                        [FIGURE_US] = "us",
+                                        [FIGURE_BOOL] = ""};
     char name[32];
     size_t count;
     const struct figure *f = figures_of(kind, &count);
@@ -391,6 +396,7 @@ report_figures(const struct overview_row *r, enum status_kind kind,
             figure_cell(&figures[STATUS_ALIVE], r->values[STATUS_ALIVE]),
             cell_text(f->name),
             cell_number(r->values[f - figures]),
+            cell_text(units[f->unit]),
         };
 
         if (f != &figures[STATUS_ALIVE]) /* that is a column */

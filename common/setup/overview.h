@@ -84,7 +84,7 @@ int overview_troubles(const struct overview *o,
 
 /* Reports everything for programs: `countd status --json` and /v1/status have
  * the same facts, and rows of OVERVIEW_COLUMNS. */
-#define OVERVIEW_COLUMNS 5
+#define OVERVIEW_COLUMNS 6
 extern const struct table_column overview_columns[OVERVIEW_COLUMNS];
 
 /* The list "sentences" behind the rows, in JSON: a row for each trouble. */

@@ -52,6 +52,10 @@ row_of(enum status_kind kind)
 static void
 check_in_document(const char *document, const struct figure *f)
 {
+    const char *const unit = f->unit == FIGURE_BYTES ? "\"unit\": \"bytes\""
+                             : f->unit == FIGURE_MS  ? "\"unit\": \"ms\""
+                             : f->unit == FIGURE_US  ? "\"unit\": \"us\""
+                                                     : "\"unit\": \"\"";
     char wanted[160], row[160];
     const char *at = document;
 
@@ -68,8 +72,12 @@ check_in_document(const char *document, const struct figure *f)
     while ((at = strstr(at, row))) {
         const char *figure = strstr(at, wanted), *end = strchr(at + 1, '\n');
 
-        if (figure && (!end || figure < end))
+        if (figure && (!end || figure < end)) {
+            figure = strstr(figure, unit);
+            if (!figure || (end && figure > end))
+                fail_msg("%s has another unit in %s", f->name, document);
             return;
+        }
         at++;
     }
     fail_msg("no %s of %s in %s", f->name, row_of(f->kind), document);
