@@ -83,11 +83,9 @@ merge_open(struct merge *m, const struct config *config,
     if (rc < 0)
         goto close_batch;
     m->quick.keyspaces_max = MERGE_QUICK_NAMES;
-    rc = requests_open(&m->requests, dir->fd);
-    if (rc < 0)
-        goto close_quick;
-    m->batch.dir.marks = requests_store(m->requests);
-    m->quick.dir.marks = requests_store(m->requests);
+    requests_init(&m->requests, dir->fd);
+    m->batch.dir.marks = &m->requests.store;
+    m->quick.dir.marks = &m->requests.store;
     memory_init();
     dead_fills_init(&m->dead_fills, dir->log_fd);
     rc = log_select_open(&m->select, store, held, max);
@@ -95,8 +93,6 @@ merge_open(struct merge *m, const struct config *config,
         merge_close(m);
     return rc;
 
-close_quick:
-    batch_close(&m->quick);
 close_batch:
     batch_close(&m->batch);
     return rc;
@@ -116,7 +112,6 @@ merge_close(struct merge *m)
     dead_fills_fini(&m->dead_fills);
     batch_close(&m->quick);
     batch_close(&m->batch);
-    requests_close(m->requests);
 }
 
 /* ---- the merge note ------------------------------------------------------ */

@@ -78,9 +78,9 @@ struct merge {
     uint64_t slice_ns;         /* MERGE_SLICE_NS; tests: 0, one keyspace */
     uint64_t slice_end_ns;
     struct log_select select;
-    struct requests *requests; /* for logs that are recovered */
-    struct store *store;       /* borrowed */
-    struct held *held;         /* borrowed */
+    struct requests requests; /* for logs that are recovered */
+    struct store *store;      /* borrowed */
+    struct held *held;        /* borrowed */
     struct dead_fills dead_fills;
     uint64_t reserve_ms; /* when the reserve is checked next */
     bool is_older;       /* keyspace/ is older than log/, or was replaced:

@@ -26,6 +26,7 @@ fill_row(struct worker_status *s)
     v[STATUS_M_HELD_DAMAGED] = (int64_t)s->drain->stats.damaged;
     v[STATUS_M_QUARANTINED] = (int64_t)s->merge->batch.stats.quarantined;
     v[STATUS_M_RECOVERED] = (int64_t)s->merge->batch.stats.recovered;
+    v[STATUS_M_UNRECOVERED] = (int64_t)s->merge->batch.dir.unrecovered;
     v[STATUS_M_ARCHIVED] = (int64_t)m->archived;
     v[STATUS_M_MERGE_US] = (int64_t)(s->merge_ns / 1000);
     v[STATUS_M_WAITING] = s->is_waiting;

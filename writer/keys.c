@@ -15,11 +15,11 @@
 
 #define LIST_MIN 64
 
-int
+void
 keys_open(struct keys *k, const struct datadir *d)
 {
     *k = (struct keys){.state = KEYS_OFF};
-    return requests_open(&k->journal, d->fd);
+    requests_init(&k->journal, d->fd);
 }
 
 void
@@ -27,21 +27,19 @@ keys_close(struct keys *k)
 {
     if (k->state != KEYS_OFF)
         idempotency_fini(&k->table);
-    requests_close(k->journal);
     free(k->unsealed);
     *k = (struct keys){.state = KEYS_OFF};
 }
 
 /* ---- logs that may be OPEN ----------------------------------------------- */
 
-/* Lists the logs that may be OPEN.  *marks: some have marks, or may. */
+/* Lists the logs that may be OPEN, and sees whether some have marks, or may. */
 static int
-find_unsealed(struct keys *k, struct logdir *dir, bool *marks)
+find_unsealed(struct keys *k, struct logdir *dir)
 {
     struct log_unsealed u;
     int rc = logdir_scan(dir);
 
-    *marks = false;
     k->unsealed_count = 0;
     if (rc < 0)
         return rc;
@@ -56,7 +54,7 @@ find_unsealed(struct keys *k, struct logdir *dir, bool *marks)
         if (log_unsealed(dir->fd, index, dir->marks, &u) > 0)
             k->unsealed[k->unsealed_count++] =
                 (struct unsealed_log){.index = index, .epoch = u.epoch};
-        *marks = *marks || u.has_marks;
+        k->has_marks = k->has_marks || u.has_marks;
     }
     return 0;
 }
@@ -90,33 +88,60 @@ take_request(void *ctx, const struct counted_request *q)
         keys_add(k, &q->mark, 0, at_ms);
 }
 
-/* Reads the secret, and makes one if there is none: keys_begin() has seen that
- * there are no marks under one that is lost. */
+/* Reads the secret, and makes one if there is none.  Marks under a secret that
+ * is lost mean nothing, and under a new one the same requests count again: that
+ * is an operator's to accept (-ENOKEY). */
 static int
 read_secret(struct keys *k)
 {
     uint8_t secret[REQUESTS_KEY_SIZE];
-    int rc = requests_secret(k->journal, secret);
+    int rc = requests_secret(&k->journal, secret);
 
-    if (rc == -ENOKEY) {
-        rc = requests_make(k->journal);
+    if (rc == -ENOKEY && !k->has_marks && requests_exist(&k->journal) == 0) {
+        rc = requests_make(&k->journal);
         if (rc == 0)
-            rc = requests_secret(k->journal, secret);
+            rc = requests_secret(&k->journal, secret);
     }
+    k->is_lost = rc == -ENOKEY;
     if (rc == 0)
         k->secret = (struct hash_key){get_le64(secret), get_le64(secret + 8)};
     return rc;
 }
 
+static void
+report_load(const struct keys *k, int rc)
+{
+    static struct diag_repeat lost, fails;
+
+    if (k->is_lost)
+        diag_repeating(&lost, DIAG_ERROR,
+                       REQUESTS_FOLDER
+                       "/" REQUESTS_SECRET
+                       " is lost, and logs or " REQUESTS_FOLDER
+                       " have requests with an Idempotency-Key: restore it, "
+                       "or have their keys forgotten by countd log accept; "
+                       "requests with a key wait");
+    else
+        diag_repeating(&fails, DIAG_ERROR,
+                       "open " REQUESTS_FOLDER ": %s; requests with an "
+                       "Idempotency-Key wait",
+                       diag_text(rc));
+}
+
 void
 keys_load(struct keys *k, struct logdir *dir)
 {
-    static struct diag_repeat waits, fails;
+    static struct diag_repeat waits;
     int rc;
 
     assert(k->state == KEYS_LOADING);
     if (k->loaded)
         return;
+    rc = read_secret(k); /* also before the first log is begun */
+    if (rc < 0) {
+        report_load(k, rc);
+        return;
+    }
     check_unsealed(k, dir);
     if (k->unsealed_count > 0) {
         diag_repeating(&waits, DIAG_WARNING,
@@ -125,53 +150,30 @@ keys_load(struct keys *k, struct logdir *dir)
                        k->unsealed[0].index);
         return;
     }
-    rc = read_secret(k);
-    if (rc == 0)
-        rc = requests_each(k->journal, take_request, k);
+    rc = requests_each(&k->journal, take_request, k);
     if (rc < 0)
-        diag_repeating(&fails, DIAG_ERROR,
-                       "open " REQUESTS_FOLDER ": %s; requests with an "
-                       "Idempotency-Key wait",
-                       diag_text(rc));
+        report_load(k, rc);
     k->loaded = rc == 0;
-}
-
-/* Marks under a secret that is lost mean nothing, and a new one would have the
- * same requests count again. */
-static int
-check_secret(struct keys *k, bool marks)
-{
-    uint8_t secret[REQUESTS_KEY_SIZE];
-
-    if (!marks || requests_secret(k->journal, secret) != -ENOKEY)
-        return 0;
-    diag(DIAG_ERROR,
-         "logs have requests with an Idempotency-Key, and " REQUESTS_FOLDER
-         ", where these are recorded, is missing: restore it from a backup, "
-         "or set count.keys = 0 until countd-worker has merged the logs");
-    return -ENOKEY;
 }
 
 int
 keys_begin(struct keys *k, struct logdir *dir, const struct config *c)
 {
-    bool marks = false;
+    uint8_t secret[REQUESTS_KEY_SIZE];
     int rc;
 
     if (!c->count_http || c->count_keys == 0 || !mark_fits(&dir->layout))
         return 0;
-    rc = find_unsealed(k, dir, &marks);
-    if (rc == 0)
-        rc = check_secret(k, marks);
+    if (requests_secret(&k->journal, secret) == -EPROTONOSUPPORT)
+        return -EPROTONOSUPPORT;
+    rc = find_unsealed(k, dir);
     if (rc == 0)
         rc = idempotency_init(&k->table, (uint32_t)c->count_keys);
-    if (rc == -ENOKEY)
-        return rc;
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "begin to keep Idempotency-Keys");
         return rc;
     }
-    requests_limit(k->journal, c->count_keys);
+    k->journal.max = c->count_keys;
     k->state = KEYS_LOADING;
     keys_load(k, dir);
     if (k->loaded)

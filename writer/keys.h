@@ -52,26 +52,28 @@ struct unsealed_log {
 
 struct keys {
     enum keys_state state;
-    bool loaded; /* the file thread has read the table */
-    struct requests *journal;
+    bool loaded;    /* the file thread has read the table */
+    bool has_marks; /* logs had some at the start */
+    bool is_lost;   /* the secret is: only an operator goes on from there */
+    struct requests journal;
     struct idempotency table;
     struct hash_key secret;
     struct unsealed_log *unsealed;
     size_t unsealed_count;
 };
 
-/* -ENOMEM */
-int keys_open(struct keys *k, const struct datadir *d);
+void keys_open(struct keys *k, const struct datadir *d);
 void keys_close(struct keys *k);
 
 /* After the logs were recovered, with the journal as `dir->marks`, and before
  * one is begun: turns keys on as the settings say, and loads the table unless a
  * log may be OPEN.
- *   -ENOKEY  there are logs with marks, and no live/requests */
+ *   -EPROTONOSUPPORT  live/requests is of an earlier version: reported */
 int keys_begin(struct keys *k, struct logdir *dir, const struct config *c);
 
 /* In the file thread while the state is KEYS_LOADING: sets `loaded` once no log
- * is left that may be OPEN. */
+ * is left that may be OPEN, and there is a secret.  Makes that where none is
+ * lost. */
 void keys_load(struct keys *k, struct logdir *dir);
 
 /* The mark of a request; `count` is not known yet. */

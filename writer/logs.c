@@ -89,7 +89,7 @@ store_marks(struct retired *r)
     if (r->marks.count == 0 || r->stored)
         return 0;
 #ifndef COUNTD_MUTANT_MARKS_IN_MEMORY
-    rc = requests_put(owner_of(r)->keys.journal, &r->log.header, r->marks.at,
+    rc = requests_put(&owner_of(r)->keys.journal, &r->log.header, r->marks.at,
                       r->marks.count);
 #endif
     r->stored = rc == 0;
@@ -401,7 +401,7 @@ open_directory(struct logs *l, const struct datadir *d)
                    l->config->data_dir);
         return rc;
     }
-    l->dir.marks = requests_store(l->keys.journal);
+    l->dir.marks = &l->keys.journal.store;
     rc = logdir_recover(&l->dir);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "recover the logs in data_dir=%s",
@@ -451,9 +451,8 @@ logs_open(struct logs *l, struct loop *loop, const struct datadir *d,
     if (rc < 0)
         return rc;
     set_up_jobs(l);
-    rc = keys_open(&l->keys, d);
-    if (rc == 0)
-        rc = take_memory(l);
+    keys_open(&l->keys, d);
+    rc = take_memory(l);
     if (rc < 0)
         diag_errno(DIAG_ERROR, rc, "memory for logs");
     else
@@ -466,6 +465,7 @@ logs_open(struct logs *l, struct loop *loop, const struct datadir *d,
     if (rc < 0)
         goto close_dir;
     l->make.takes_marks = l->keys.state != KEYS_OFF;
+    l->recover.secret_lost = l->stats.secret_lost = l->keys.is_lost;
     rc = logs_begin_first(l);
     if (rc < 0)
         goto close_dir;

@@ -118,6 +118,7 @@ struct create_job {
 struct recover_job {
     struct io_job job;
     struct keys *keys; /* to be loaded; NULL: they are, or are off */
+    bool secret_lost;  /* keys.h: is_lost */
 };
 
 struct logs_events {
@@ -133,6 +134,7 @@ struct logs_stats {
     uint64_t flushes;
     uint64_t sealed;
     uint64_t pushed_back; /* times that there was no log */
+    bool secret_lost;     /* requests with a key wait for an operator */
 };
 
 struct logs {

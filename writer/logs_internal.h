@@ -12,6 +12,7 @@
 
 #define LOGS_RECOVER_MS 10000 /* look for logs of dead owners */
 #define LOGS_LOAD_MS    50    /* the same while keys wait for one of them */
+#define LOGS_LOST_MS    1000  /* and while they wait for an operator */
 
 /* ---- logs.c ---- */
 

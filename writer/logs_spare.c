@@ -247,8 +247,10 @@ recover_run(struct io_job *job)
 
     /* Failures are reported through diag; the next round tries again. */
     (void)logdir_recover(&l->dir);
-    if (l->recover.keys)
-        keys_load(l->recover.keys, &l->dir);
+    if (!l->recover.keys)
+        return;
+    keys_load(l->recover.keys, &l->dir);
+    l->recover.secret_lost = l->recover.keys->is_lost;
 }
 
 static void
@@ -257,6 +259,7 @@ recover_done(struct io_job *job)
     struct logs *l = LOOP_OWNER(job, struct logs, recover.job);
 
     l->recovering = false;
+    l->stats.secret_lost = l->recover.secret_lost;
     if (l->recover.keys && l->keys.loaded) {
         l->recover.keys = NULL;
         l->keys.state = KEYS_READY;
@@ -273,7 +276,9 @@ logs_arm_recovery(struct logs *l)
 {
     l->recover.keys = l->keys.state == KEYS_LOADING ? &l->keys : NULL;
     logs_arm(l, &l->recover_timer,
-             l->recover.keys ? LOGS_LOAD_MS : LOGS_RECOVER_MS);
+             !l->recover.keys       ? LOGS_RECOVER_MS
+             : l->stats.secret_lost ? LOGS_LOST_MS
+                                    : LOGS_LOAD_MS);
 }
 
 static void

@@ -38,6 +38,7 @@ fill_totals(struct writer_status *s)
     v[STATUS_W_SYNCS_HERE] = (int64_t)p->commit->syncs_here;
     v[STATUS_W_LOGS] = (int64_t)l->sealed;
     v[STATUS_W_PUSHED_BACK] = (int64_t)l->pushed_back;
+    v[STATUS_W_SECRET_LOST] = l->secret_lost;
     v[STATUS_W_SYNC_US] = (int64_t)(p->commit->sync_ns / 1000);
 }
 

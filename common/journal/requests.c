@@ -5,33 +5,462 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
+#include "common/base/crc.h"
 #include "common/base/diag.h"
+#include "common/base/dirstream.h"
+#include "common/base/files.h"
 #include "common/base/folder.h"
-#include "common/journal/queue.h"
 
-#define SEGMENT_SIZE  (1u << 20)
-#define COMPACT_BYTES ((uint64_t)8 << 20)
-#define WAIT_NS       5000000L
-#define WAITS         200 /* for another process: a second */
-#define WAITS_BRIEF   10  /* the same of a caller that comes again */
+#define HOUR_MS     UINT64_C(3600000)
+#define KEEP_HOURS  (REQUESTS_KEEP_S / 3600 + 1)
+#define SECRET_SIZE (REQUESTS_KEY_SIZE + 4)
+#define SECRET_NEW  REQUESTS_SECRET ".new"
+#define NAME_SIZE   24
+#define NO_FILE     UINT64_MAX
+#define EARLIER     "lock" /* a file that only an earlier version made */
+#define BUFFER_SIZE ((size_t)1024 * REQUEST_SIZE)
+#define WAIT_NS     5000000L
+#define WAITS       200 /* for another process: a second */
+#define WAITS_BRIEF 10  /* the same of a caller that comes again */
 
-struct requests {
-    struct mark_store store;
-    int data_fd, dir_fd;
-    bool writable;
-    uint64_t damaged;    /* times that damage was reported */
-    struct queue *queue; /* NULL: not open */
-    uint64_t max;        /* 0: nothing is forgotten */
+/* ---- the files ----------------------------------------------------------- */
+
+/* A file is a number: its hour, then its part in the low 32 bits. */
+static void
+format_name(uint64_t file, char name[NAME_SIZE])
+{
+    const uint32_t part = (uint32_t)file;
+
+    if (part == 0)
+        (void)snprintf(name, NAME_SIZE, "%010" PRIu64, file >> 32);
+    else
+        (void)snprintf(name, NAME_SIZE, "%010" PRIu64 ".%" PRIu32, file >> 32,
+                       part);
+}
+
+static bool
+parse_name(const char *name, uint64_t *file)
+{
+    char *end, again[NAME_SIZE];
+    const uint64_t hour = strtoull(name, &end, 10);
+    const uint64_t part = *end == '.' ? strtoull(end + 1, NULL, 10) : 0;
+
+    if (hour > UINT32_MAX || part > UINT32_MAX)
+        return false;
+    *file = hour << 32 | part;
+    format_name(*file, again);
+    return strcmp(name, again) == 0;
+}
+
+/* What the folder has. */
+struct search {
+    uint64_t from;
+    uint64_t next;   /* the first file at or after `from`; NO_FILE */
+    uint64_t newest; /* 0: there is none */
+    uint64_t bytes;  /* of all */
 };
 
-/* ---- what the queue has -------------------------------------------------- */
+static int
+see_file(void *ctx, int folder_fd, const char *name)
+{
+    struct search *s = ctx;
+    struct stat st;
+    uint64_t file;
+
+    if (!parse_name(name, &file))
+        return 0;
+    if (file >= s->from && file < s->next)
+        s->next = file;
+    if (file > s->newest)
+        s->newest = file;
+    if (fstatat(folder_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        s->bytes += (uint64_t)st.st_size;
+    return 0;
+}
+
+static int
+search_files(const struct requests *r, uint64_t from, struct search *s)
+{
+    *s = (struct search){.from = from, .next = NO_FILE};
+    return dirstream_each(r->data_fd, REQUESTS_FOLDER, see_file, s);
+}
+
+int
+requests_exist(struct requests *r)
+{
+    struct search s;
+    const int rc = search_files(r, 0, &s);
+
+    return rc < 0 ? rc : s.next != NO_FILE;
+}
+
+/* ---- opening, and the secret --------------------------------------------- */
+
+static int
+store_marks(struct mark_store *s, const struct log_header *fill,
+            const struct marked *marks, size_t count)
+{
+    return requests_put((struct requests *)s, fill, marks, count);
+}
+
+void
+requests_init(struct requests *r, int data_fd)
+{
+    static_assert(offsetof(struct requests, store) == 0, "as store_marks()");
+    *r = (struct requests){.store.store = store_marks,
+                           .data_fd = data_fd,
+                           .named = NO_FILE,
+                           .removed_ms = clock_ms()};
+}
+
+/* Reads the secret as it is on disk. */
+static int
+read_secret(struct requests *r, uint8_t secret[REQUESTS_KEY_SIZE])
+{
+    static struct diag_repeat earlier, damaged;
+    uint8_t bytes[SECRET_SIZE];
+    ssize_t got;
+    int fd;
+
+    fd = folder_open_file(r->data_fd, REQUESTS_FOLDER "/" REQUESTS_SECRET);
+    if (fd == -ENOENT &&
+        faccessat(r->data_fd, REQUESTS_FOLDER "/" EARLIER, F_OK, 0) == 0) {
+        diag_repeating(&earlier, DIAG_ERROR,
+                       REQUESTS_FOLDER
+                       " is of an earlier version: let that version end 24 "
+                       "hours after its last request with an Idempotency-Key, "
+                       "then remove the folder; or remove it now: its keys "
+                       "are forgotten");
+        return -EPROTONOSUPPORT;
+    }
+    if (fd < 0)
+        return fd == -ENOENT ? -ENOKEY : fd;
+    got = read_at(fd, bytes, sizeof bytes, 0);
+    (void)close(fd);
+    if (got < 0)
+        return (int)got;
+    if (got < SECRET_SIZE || get_le32(bytes + REQUESTS_KEY_SIZE) !=
+                                 crc_of(bytes, REQUESTS_KEY_SIZE)) {
+        diag_repeating(&damaged, DIAG_ERROR,
+                       REQUESTS_FOLDER "/" REQUESTS_SECRET " is damaged");
+        return -ENOKEY;
+    }
+    memcpy(secret, bytes, REQUESTS_KEY_SIZE);
+    return 0;
+}
+
+/* Makes the folder, durably, and opens it. */
+static int
+make_folder(const struct requests *r)
+{
+    const int live = folder_open(r->data_fd, "live");
+    int fd;
+
+    if (live < 0)
+        return live;
+    fd = folder_make(live, "requests");
+    (void)close(live);
+    return fd;
+}
+
+/* Writes r->secret.  Its name is there only when it is durable. */
+static int
+write_secret(const struct requests *r)
+{
+    const int folder = make_folder(r);
+    uint8_t bytes[SECRET_SIZE];
+    int fd, rc;
+
+    if (folder < 0)
+        return folder;
+    memcpy(bytes, r->secret, REQUESTS_KEY_SIZE);
+    put_le32(bytes + REQUESTS_KEY_SIZE, crc_of(bytes, REQUESTS_KEY_SIZE));
+    fd = openat(folder, SECRET_NEW,
+                O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    rc = fd < 0 ? -errno : write_at(fd, bytes, sizeof bytes, 0);
+    if (rc == 0 && fsync(fd) < 0)
+        rc = -errno;
+    if (fd >= 0)
+        (void)close(fd);
+    if (rc == 0 && renameat(folder, SECRET_NEW, folder, REQUESTS_SECRET) < 0)
+        rc = -errno;
+    if (rc == 0 && fsync(folder) < 0)
+        rc = -errno;
+    (void)close(folder);
+    return rc;
+}
+
+int
+requests_secret(struct requests *r, uint8_t secret[REQUESTS_KEY_SIZE])
+{
+    const int rc = read_secret(r, secret);
+
+    if (rc == 0) {
+        memcpy(r->secret, secret, REQUESTS_KEY_SIZE);
+        r->has_secret = true;
+    }
+    return rc;
+}
+
+int
+requests_make(struct requests *r)
+{
+    int rc;
+
+    if (getrandom(r->secret, sizeof r->secret, 0) != sizeof r->secret)
+        return -EIO;
+    rc = write_secret(r);
+    r->has_secret = rc == 0;
+    return rc;
+}
+
+/* Sees to it that there is a secret.  What the writer, which hashes keys, has
+ * in memory is what they are hashed under, whatever became of the file. */
+static int
+check_secret(struct requests *r)
+{
+    uint8_t secret[REQUESTS_KEY_SIZE];
+    const int rc = read_secret(r, secret);
+
+    if (!r->has_secret || (rc < 0 && rc != -ENOKEY) ||
+        (rc == 0 && memcmp(secret, r->secret, sizeof secret) == 0))
+        return rc == -EPROTONOSUPPORT ? -ENOKEY : rc;
+    diag(DIAG_WARNING,
+         REQUESTS_FOLDER "/" REQUESTS_SECRET " was removed or replaced: it is "
+                         "written again");
+    return write_secret(r);
+}
+
+/* ---- storing ------------------------------------------------------------- */
+
+static uint8_t *
+format_records(const struct requests *r, const struct log_header *fill,
+               const struct marked *marks, size_t count)
+{
+    uint8_t *bytes = malloc(count * REQUEST_SIZE), *b = bytes;
+
+    for (size_t i = 0; bytes && i < count; i++, b += REQUEST_SIZE) {
+        memcpy(b, marks[i].mark.hash, MARK_HASH_SIZE);
+        put_le64(b + 16, marks[i].mark.body);
+        memcpy(b + 24, fill->uuid, MESSAGE_UUID_SIZE);
+        put_le64(b + 40, fill->epoch);
+        put_le32(b + 48, marks[i].mark.count);
+        put_le32(b + 52, (uint32_t)(marks[i].received_ms / 1000));
+        put_le32(b + 56, r->process);
+        put_le32(b + 60, crc_of(b, 60));
+    }
+    return bytes;
+}
+
+static uint64_t
+file_size(int folder, uint64_t file)
+{
+    char name[NAME_SIZE];
+    struct stat st;
+
+    format_name(file, name);
+    if (fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return 0;
+    return (uint64_t)st.st_size;
+}
+
+/* The file for requests up to `last_ms`: that of their hour, so that it is over
+ * when all of them are; but none before the newest one, nor one that this
+ * process gave up.  A file that has all that is remembered is full. */
+static int
+choose_file(const struct requests *r, int folder, uint64_t last_ms,
+            uint64_t *file)
+{
+    struct search s;
+    const int rc = search_files(r, 0, &s);
+
+    *file = (last_ms / HOUR_MS) << 32;
+    if (s.newest > *file)
+        *file = s.newest;
+    if (*file < r->least)
+        *file = r->least;
+    if (r->max > 0 && file_size(folder, *file) >= r->max * REQUEST_SIZE)
+        ++*file;
+    return rc;
+}
+
+/* Opens a file for its one process that stores now; makes it if need be.  The
+ * writer's thread makes logs, too: it does not wait for long. */
+static int
+open_locked(const struct requests *r, int folder, const char *name,
+            struct stat *st)
+{
+    const int waits = r->max > 0 ? WAITS_BRIEF : WAITS;
+    const struct timespec pause = {.tv_nsec = WAIT_NS};
+
+    for (int i = 0;; i++) {
+        const int fd = openat(
+            folder, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+        if (fd < 0)
+            return -errno;
+        /* Another process may have removed it meanwhile. */
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, st) == 0 &&
+            st->st_nlink > 0)
+            return fd;
+        (void)close(fd);
+        if (i == waits)
+            return -EAGAIN;
+        (void)nanosleep(&pause, NULL); /* a signal only shortens it */
+    }
+}
+
+/* Appends to a file, durably.  Each process syncs the name of a
+ * file itself: the one that made it may have died before. */
+static int
+append(struct requests *r, int folder, uint64_t file, const uint8_t *bytes,
+       size_t size)
+{
+    char name[NAME_SIZE];
+    struct stat st;
+    uint64_t count;
+    int fd, rc;
+
+    format_name(file, name);
+    fd = open_locked(r, folder, name, &st);
+    if (fd < 0)
+        return fd;
+    count = ((uint64_t)st.st_size + REQUEST_SIZE - 1) / REQUEST_SIZE;
+    rc = write_at(fd, bytes, size, count * REQUEST_SIZE);
+    if (rc == 0 && fdatasync(fd) < 0)
+        rc = -errno;
+    if (rc == 0 && file != r->named && fsync(folder) < 0)
+        rc = -errno;
+    if (rc == 0)
+        r->named = file;
+    else
+        r->least = file + 1;
+    if (rc < 0 && count == 0)
+        (void)unlinkat(folder, name, 0); /* an empty one does no harm */
+    (void)close(fd);
+    return rc;
+}
+
+/* Removes a file that no process is writing to. */
+static bool
+remove_file(int folder, uint64_t file)
+{
+    char name[NAME_SIZE];
+    bool is_removed;
+    int fd;
+
+    format_name(file, name);
+    fd = folder_open_file(folder, name);
+    if (fd < 0)
+        return false;
+    is_removed =
+        flock(fd, LOCK_EX | LOCK_NB) == 0 && unlinkat(folder, name, 0) == 0;
+    (void)close(fd);
+    return is_removed;
+}
+
+/* Removes the oldest files as far as the window has passed them.  A later call
+ * removes what stays. */
+static void
+remove_old(struct requests *r, int folder)
+{
+    const uint64_t hour = clock_unix_ms() / HOUR_MS;
+    const uint64_t max = r->max * REQUEST_SIZE;
+    uint64_t over = NO_FILE; /* the hour whose files are removed */
+    uint64_t after, file;
+    struct search s;
+    int rc = search_files(r, 0, &s);
+
+    if (clock_ms() - r->removed_ms >= HOUR_MS &&
+        (s.next >> 32) + KEEP_HOURS <= hour)
+        over = s.next >> 32;
+    after = s.bytes;
+    while (rc == 0 && s.next < s.newest) {
+        file = s.next;
+        after -= file_size(folder, file);
+        if ((after < max && file >> 32 != over) || !remove_file(folder, file))
+            break;
+        if (after < max)
+            r->removed_ms = clock_ms();
+        rc = search_files(r, file + 1, &s);
+    }
+}
+
+int
+requests_put(struct requests *r, const struct log_header *fill,
+             const struct marked *marks, size_t count)
+{
+    uint64_t file = 0, last_ms = 0;
+    uint8_t *bytes;
+    int folder, rc = check_secret(r);
+
+    if (rc < 0 || count == 0)
+        return rc;
+    for (size_t i = 0; i < count; i++)
+        if (marks[i].received_ms > last_ms)
+            last_ms = marks[i].received_ms;
+    while (r->process == 0)
+        if (getrandom(&r->process, sizeof r->process, 0) < 0)
+            return -errno;
+    folder = folder_open(r->data_fd, REQUESTS_FOLDER);
+    if (folder < 0)
+        return folder;
+    bytes = format_records(r, fill, marks, count);
+    rc = bytes ? choose_file(r, folder, last_ms, &file) : -ENOMEM;
+    if (rc == 0)
+        rc = append(r, folder, file, bytes, count * REQUEST_SIZE);
+    free(bytes);
+    if (rc == 0 && r->max > 0)
+        remove_old(r, folder);
+    (void)close(folder);
+    return rc;
+}
+
+/* ---- reading ------------------------------------------------------------- */
+
+struct record_reader {
+    int fd;
+    uint64_t first, count; /* records in the buffer */
+    uint8_t *buffer;       /* BUFFER_SIZE */
+};
+
+/* Record `number`, until the next call: 1, or 0 after the last whole one. */
+static int
+read_record(struct record_reader *f, uint64_t number, const uint8_t **record)
+{
+    ssize_t got;
+
+    if (number < f->first || number >= f->first + f->count) {
+        got = read_at(f->fd, f->buffer, BUFFER_SIZE, number * REQUEST_SIZE);
+        f->first = number;
+        f->count = got < 0 ? 0 : (uint64_t)got / REQUEST_SIZE;
+        if (got < 0)
+            return (int)got;
+        if (f->count == 0)
+            return 0;
+    }
+    *record = f->buffer + (number - f->first) * REQUEST_SIZE;
+    return 1;
+}
+
+static bool
+is_good(const uint8_t *b)
+{
+    return get_le32(b + 56) != 0 && get_le32(b + 60) == crc_of(b, 60);
+}
 
 static void
 get_request(const uint8_t *b, struct counted_request *out)
@@ -44,307 +473,92 @@ get_request(const uint8_t *b, struct counted_request *out)
     out->at_s = get_le32(b + 52);
 }
 
-static void
-report_damage(void *ctx, const char *text)
-{
-    ((struct requests *)ctx)->damaged++;
-    diag(DIAG_ERROR,
-         REQUESTS_FOLDER " is damaged: %s; requests with an Idempotency-Key "
-                         "that were recorded there and are sent again count "
-                         "again",
-         text);
-}
-
-/* Reads a record of *count requests.  -EBADMSG is reported. */
+/* 1: `record`, which is bad, was durable once.  A page that a power loss took
+ * is zeros: they belong to the append of the next good record, or to one before
+ * it. */
 static int
-read_record(struct requests *r, uint64_t id, const uint8_t **bytes,
-            size_t *count)
+is_damage(struct record_reader *f, uint64_t number, const uint8_t *record)
 {
-    size_t size = 0;
-    const int rc = queue_read(r->queue, id, bytes, &size);
-
-    *count = size / REQUEST_SIZE;
-    if (rc == -EBADMSG)
-        report_damage(r, "a record is lost");
-    return rc;
-}
-
-/* ---- opening ------------------------------------------------------------- */
-
-static int
-store_marks(struct mark_store *s, const struct log_header *fill,
-            const struct marked *marks, size_t count)
-{
-    return requests_put((struct requests *)s, fill, marks, count);
-}
-
-int
-requests_open(struct requests **out, int data_fd)
-{
-    struct requests *r = calloc(1, sizeof *r);
-
-    static_assert(offsetof(struct requests, store) == 0, "as store_marks()");
-    if (!r)
-        return -ENOMEM;
-    r->store.store = store_marks;
-    r->data_fd = data_fd;
-    r->dir_fd = -1;
-    r->writable = true;
-    *out = r;
-    return 0;
-}
-
-static void
-close_queue(struct requests *r)
-{
-    if (r->queue)
-        queue_close(r->queue);
-    if (r->dir_fd >= 0)
-        (void)close(r->dir_fd);
-    r->queue = NULL;
-    r->dir_fd = -1;
-}
-
-void
-requests_close(struct requests *r)
-{
-    if (!r)
-        return;
-    close_queue(r);
-    free(r);
-}
-
-void
-requests_read_only(struct requests *r)
-{
-    r->writable = false;
-}
-
-uint64_t
-requests_damaged(const struct requests *r)
-{
-    return r->damaged;
-}
-
-struct mark_store *
-requests_store(struct requests *r)
-{
-    return &r->store;
-}
-
-/* Opens the queue in its folder, with a secret or without. */
-static int
-open_queue(struct requests *r)
-{
-    struct queue_options options = {.writable = r->writable,
-                                    .segment_size = SEGMENT_SIZE,
-                                    .report = report_damage,
-                                    .ctx = r};
+    static const uint8_t zeros[REQUEST_SIZE];
+    uint8_t of[REQUEST_SIZE];
     int rc;
 
-    rc = folder_open(r->data_fd, REQUESTS_FOLDER);
-    if (rc < 0)
-        return rc == -ENOENT ? -ENOKEY : rc;
-    r->dir_fd = rc;
-    options.dir_fd = r->dir_fd;
-    rc = queue_open(&r->queue, &options);
-    if (rc < 0) {
-        r->queue = NULL;
-        close_queue(r);
+    memcpy(of, record, sizeof of);
+    while ((rc = read_record(f, ++number, &record)) > 0) {
+        if (!is_good(record))
+            continue;
+        if (memcmp(of, zeros, sizeof of) == 0)
+            memcpy(of, record, sizeof of);
+        else if (memcmp(of + 56, record + 56, 4) == 0 &&
+                 memcmp(of + 24, record + 24, 24) != 0)
+            return 1;
     }
-    return rc == -ENOENT ? -ENOKEY : rc;
+    return rc;
 }
 
-/* Opens the queue, unless it is, and knows what other processes did. */
+static void
+report_damage(struct requests *r, const char *name)
+{
+    r->damaged++;
+    diag(DIAG_ERROR,
+         "%s is damaged: requests with an Idempotency-Key that were recorded "
+         "there and are sent again count again",
+         name);
+}
+
+/* Visits the good records of a file.  Of each run of bad ones the first is
+ * judged, until one is damage. */
 static int
-use_queue(struct requests *r)
+read_file(struct requests *r, struct record_reader *f, const char *name,
+          void (*visit)(void *ctx, const struct counted_request *q), void *ctx)
 {
-    int rc = r->queue ? queue_refresh(r->queue) : open_queue(r);
+    bool is_run = false, is_reported = false;
+    struct counted_request q;
+    const uint8_t *b;
+    int rc;
 
-    if (rc == 0 && !queue_uuid(r->queue)) {
-        close_queue(r);
-        rc = -ENOKEY;
+    for (uint64_t i = 0; (rc = read_record(f, i, &b)) > 0; i++) {
+        if (is_good(b)) {
+            get_request(b, &q);
+            visit(ctx, &q);
+            is_run = false;
+        } else if (!is_run && !is_reported) {
+            is_run = true;
+            rc = is_damage(f, i, b);
+            if (rc < 0)
+                return rc;
+            is_reported = rc > 0;
+            if (is_reported)
+                report_damage(r, name);
+        }
     }
     return rc;
 }
-
-int
-requests_secret(struct requests *r, uint8_t secret[REQUESTS_KEY_SIZE])
-{
-    const int rc = use_queue(r);
-
-    if (rc == 0)
-        memcpy(secret, queue_uuid(r->queue), REQUESTS_KEY_SIZE);
-    return rc;
-}
-
-/* Makes the folder, durably. */
-static int
-make_folder(const struct requests *r)
-{
-    const int live = folder_open(r->data_fd, "live");
-    int fd;
-
-    if (live < 0)
-        return live;
-    fd = folder_make(live, "requests");
-    (void)close(live);
-    if (fd < 0)
-        return fd;
-    (void)close(fd);
-    return 0;
-}
-
-int
-requests_make(struct requests *r)
-{
-    int rc = make_folder(r);
-
-    if (rc == 0)
-        rc = open_queue(r);
-    if (rc == 0)
-        rc = queue_commit(r->queue, NULL); /* the first segment has the uuid */
-    if (rc < 0)
-        close_queue(r);
-    return rc;
-}
-
-/* ---- storing ------------------------------------------------------------- */
-
-void
-requests_limit(struct requests *r, uint64_t max)
-{
-    r->max = max;
-}
-
-static uint8_t *
-format_marks(const struct log_header *fill, const struct marked *marks,
-             size_t count)
-{
-    uint8_t *bytes = malloc(count * REQUEST_SIZE), *b = bytes;
-
-    for (size_t i = 0; bytes && i < count; i++, b += REQUEST_SIZE) {
-        memcpy(b, marks[i].mark.hash, MARK_HASH_SIZE);
-        put_le64(b + 16, marks[i].mark.body);
-        memcpy(b + 24, fill->uuid, MESSAGE_UUID_SIZE);
-        put_le64(b + 40, fill->epoch);
-        put_le32(b + 48, marks[i].mark.count);
-        put_le32(b + 52, (uint32_t)(marks[i].received_ms / 1000));
-    }
-    return bytes;
-}
-
-/* Adds to the group that the oldest records are gone which the window has
- * passed, with `more` requests to come, or which are damaged. */
-static int
-forget_old(struct requests *r, size_t more)
-{
-    const uint64_t now_s = clock_unix_ms() / 1000;
-    const uint8_t *bytes;
-    struct queue_stats s;
-    uint64_t total, id = 0;
-    size_t count;
-    int rc = 0;
-
-    queue_stats(r->queue, &s);
-    total = (s.bytes - s.records * QUEUE_ENTRY) / REQUEST_SIZE + more;
-    while (rc == 0 && r->max > 0 && (id = queue_next(r->queue, id)) != 0) {
-        rc = read_record(r, id, &bytes, &count);
-        if (rc < 0 && rc != -EBADMSG)
-            break;
-        if (rc == 0 && count > 0 && total - count < r->max &&
-            get_le32(bytes + (count - 1) * REQUEST_SIZE + 52) +
-                    (uint64_t)REQUESTS_KEEP_S >=
-                now_s)
-            break;
-        total -= count;
-        rc = queue_remove(r->queue, id);
-    }
-    return rc;
-}
-
-/* Takes the lock of the one process that stores.  The writer's thread makes
- * logs, too: it does not wait for long. */
-static int
-acquire_queue(struct requests *r)
-{
-    const int waits = r->max > 0 ? WAITS_BRIEF : WAITS;
-    const struct timespec pause = {.tv_nsec = WAIT_NS};
-    int rc = queue_acquire(r->queue);
-
-    for (int i = 0; rc == -EAGAIN && i < waits; i++) {
-        (void)nanosleep(&pause, NULL); /* a signal only shortens it */
-        rc = queue_acquire(r->queue);
-    }
-    return rc;
-}
-
-int
-requests_put(struct requests *r, const struct log_header *fill,
-             const struct marked *marks, size_t count)
-{
-    uint8_t *bytes;
-    int rc = use_queue(r);
-
-    assert(r->writable);
-    if (rc < 0 || count == 0)
-        return rc;
-    bytes = format_marks(fill, marks, count);
-    if (!bytes)
-        return -ENOMEM;
-    rc = acquire_queue(r);
-    if (rc == 0) {
-        rc = queue_put(r->queue, bytes, count * REQUEST_SIZE);
-        if (rc == 0)
-            rc = forget_old(r, count);
-        if (rc == 0)
-            rc = queue_commit(r->queue, NULL);
-        queue_discard(r->queue);
-        queue_release(r->queue);
-    }
-    free(bytes);
-    /* After an error the next call gives the space back. */
-    if (rc == 0 && r->max > 0)
-        (void)queue_compact(r->queue, COMPACT_BYTES);
-    return rc;
-}
-
-/* ---- reading ------------------------------------------------------------- */
 
 int
 requests_each(struct requests *r,
               void (*visit)(void *ctx, const struct counted_request *q),
               void *ctx)
 {
-    uint64_t id = 0;
-    int rc = use_queue(r);
+    struct record_reader f = {.buffer = malloc(BUFFER_SIZE)};
+    struct search s = {.next = 0};
+    int rc = f.buffer ? search_files(r, 0, &s) : -ENOMEM;
 
-    while (rc == 0 && (id = queue_next(r->queue, id)) != 0) {
-        struct counted_request q;
-        const uint8_t *bytes;
-        size_t count;
+    while (rc == 0 && s.next != NO_FILE) {
+        char name[sizeof REQUESTS_FOLDER + NAME_SIZE] = REQUESTS_FOLDER "/";
 
-        rc = read_record(r, id, &bytes, &count);
-        for (size_t i = 0; rc == 0 && i < count; i++) {
-            get_request(bytes + i * REQUEST_SIZE, &q);
-            visit(ctx, &q);
+        format_name(s.next, name + sizeof REQUESTS_FOLDER);
+        f.count = 0;
+        f.fd = folder_open_file(r->data_fd, name);
+        if (f.fd >= 0) {
+            rc = read_file(r, &f, name, visit, ctx);
+            (void)close(f.fd);
+        } else if (f.fd != -ENOENT) { /* what was removed is not known */
+            rc = f.fd;
         }
-        if (rc == -EBADMSG)
-            rc = 0;
+        if (rc == 0)
+            rc = search_files(r, s.next + 1, &s);
     }
+    free(f.buffer);
     return rc;
-}
-
-int
-requests_lock(struct requests *r)
-{
-    const int rc = use_queue(r);
-
-    return rc < 0 ? rc : acquire_queue(r);
-}
-
-void
-requests_unlock(struct requests *r)
-{
-    queue_release(r->queue);
 }

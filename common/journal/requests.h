@@ -1,5 +1,5 @@
 /* common/journal/requests.h - the counting requests with an Idempotency-Key
- * whose log is sealed: a queue (queue.h) in live/requests.
+ * whose log is sealed: a file for each hour in live/requests.
  *
  * Where the marks of a request are, so that no moment is without them:
  *
@@ -9,20 +9,33 @@
  *
  * So the process that seals a log stores its marks here first: the writer, or
  * the process that recovers a dead writer's log, through requests_store().  At
- * its start the writer has all logs recovered, then reads this queue: it knows
+ * its start the writer has all logs recovered, then reads these files: it knows
  * each request that counts.  A mark that is stored twice does no harm.
  *
- * The secret that the marks are hashes under is the uuid of the queue.  It is
- * made once, before any log takes marks; without it the marks in a log mean
- * nothing, so that is an error (-ENOKEY) and never a reason for a new one.
+ *     live/requests/secret   16 random bytes, crc32 of them: what the keys are
+ *                            hashed under
+ *     live/requests/HOUR     Unix time / 3600 s in ten digits: records of 64
+ *                            bytes; HOUR.1, HOUR.2, ... go on with it
  *
- * A record of the queue has the marks of one fill, each of 56 bytes:
+ * The secret is made once, before any log takes marks; without it marks mean
+ * nothing, so that is an error (-ENOKEY) until an operator accepts that their
+ * keys are forgotten.
+ *
+ * A record is a mark:
  *      0  hash[16] of the key    16  hash of the body u64
  *     24  uuid[16] of the log    40  epoch u64
  *     48  increments u32         52  Unix time in seconds u32
+ *     56  process u32            60  crc32 of the 60 bytes before
  *
- * Ownership: the caller's, from open to close.  One thread at a time.  Memory:
- * 32 bytes a record, and the marks of one fill while they are used.
+ * The marks of a fill are one pwrite(2) and one fdatasync(2) under the flock of
+ * the file, at the next multiple of 64 bytes.  Nothing notes where a file ends.
+ * A process never writes again to a file in which a write or a sync failed: its
+ * next records go to the next name.  So a record that does not check is what a
+ * kill, a full disk or a power loss cut, and no process relied on it, unless a
+ * good record of another fill by the same process follows: then it is damage,
+ * and reported.  `process` is a random number of a struct requests, not 0.
+ *
+ * Ownership: the caller's; it has nothing open.  One thread at a time.
  * Errors: 0 or a negative errno; damage is reported through diag.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
@@ -35,11 +48,25 @@
 #include "common/log/mark.h"
 
 #define REQUESTS_FOLDER   "live/requests"
+#define REQUESTS_SECRET   "secret"
 #define REQUESTS_KEEP_S   86400u /* how long a request is known */
 #define REQUESTS_KEY_SIZE 16
-#define REQUEST_SIZE      56u
+#define REQUEST_SIZE      64u
 
-struct requests;
+struct requests {
+    struct mark_store store; /* for log_recover() and struct logdir */
+    uint64_t max;     /* of requests that are remembered; 0: none is forgotten.
+                         The caller's */
+    uint64_t damaged; /* times that damage was reported */
+
+    int data_fd; /* the rest is private */
+    uint32_t process;
+    uint64_t least;      /* it gave up the files before this one */
+    uint64_t named;      /* the file whose name it made durable */
+    uint64_t removed_ms; /* clock_ms() when it removed an hour's files */
+    bool has_secret;
+    uint8_t secret[REQUESTS_KEY_SIZE];
+};
 
 /* What one mark says here. */
 struct counted_request {
@@ -49,33 +76,28 @@ struct counted_request {
     uint32_t at_s;
 };
 
-/* `data_fd` is the data directory, borrowed.  Opens nothing else yet.
- * -ENOMEM */
-int requests_open(struct requests **out, int data_fd);
-void requests_close(struct requests *r); /* NULL is fine */
+/* `data_fd` is the data directory, borrowed.  Opens and makes nothing. */
+void requests_init(struct requests *r, int data_fd);
 
-/* Before anything else: only reads, also where nothing can be written. */
-void requests_read_only(struct requests *r);
-
-/* How often damage was reported. */
-uint64_t requests_damaged(const struct requests *r);
-
-/* For log_recover() and struct logdir. */
-struct mark_store *requests_store(struct requests *r);
-
-/* The secret.  -ENOKEY: there is none */
+/* Reads the secret.  From now on requests_put() of this process writes it again
+ * if it is missing.
+ *   -ENOKEY  there is none, or it is damaged
+ *   -EPROTONOSUPPORT  the folder is of an earlier version: reported */
 int requests_secret(struct requests *r, uint8_t secret[REQUESTS_KEY_SIZE]);
 
-/* Makes the folder, in live/, and a secret; requests_secret() said that there
- * is none. */
+/* Makes the folder, in live/, and a secret: the one before, if there was one,
+ * is lost. */
 int requests_make(struct requests *r);
 
-/* From now on requests_put() forgets requests that are older than
- * REQUESTS_KEEP_S, or that `max` newer ones follow. */
-void requests_limit(struct requests *r, uint64_t max);
+/* 1: there are files of records; 0: there are none. */
+int requests_exist(struct requests *r);
 
 /* Stores the marks of a fill: durable when it returns 0.  Waits for another
- * process that is storing, a second at most, 50 ms after requests_limit().
+ * process that is storing, a second at most, 50 ms where `max` is set.
+ *
+ * Where it is, removes files that `max` newer requests follow, and files whose
+ * requests are older than REQUESTS_KEEP_S: those of one hour at most in an hour
+ * that this process runs, so that a clock that steps forth has none forgotten.
  *   -ENOKEY  there is no secret    -EAGAIN  another process is storing */
 int requests_put(struct requests *r, const struct log_header *fill,
                  const struct marked *marks, size_t count);
@@ -84,10 +106,5 @@ int requests_put(struct requests *r, const struct log_header *fill,
 int requests_each(struct requests *r,
                   void (*visit)(void *ctx, const struct counted_request *q),
                   void *ctx);
-
-/* Between these no process stores, and the files can be copied.  -ENOKEY,
- * -EAGAIN */
-int requests_lock(struct requests *r);
-void requests_unlock(struct requests *r);
 
 #endif

@@ -131,8 +131,9 @@ report_outcome(int rc, uint64_t index, const char *doing)
     case -ENOKEY:
         diag_repeating(&keyless, DIAG_ERROR,
                        "log=%" PRIu64 ": has requests with an Idempotency-Key, "
-                       "and live/requests, where these are recorded, is "
-                       "missing: the log waits; restore live/requests",
+                       "and live/requests/secret is lost: the log waits; "
+                       "restore it, or have their keys forgotten by countd "
+                       "log accept",
                        index);
         return;
     case -EPERM:
@@ -145,6 +146,14 @@ report_outcome(int rc, uint64_t index, const char *doing)
         diag_repeating(&failures, DIAG_ERROR, "%s log=%" PRIu64 ": %s", doing,
                        index, diag_text(rc));
     }
+}
+
+/* Whether a log of a dead owner stays as it is, until something changes. */
+static bool
+is_unrecovered(int rc)
+{
+    return rc < 0 && rc != -EBUSY && rc != -EAGAIN && rc != -ESTALE &&
+           rc != -ENOENT && rc != -EBADMSG;
 }
 
 static bool
@@ -209,6 +218,7 @@ logdir_recover(struct logdir *dir)
     if (rc < 0)
         return rc;
     dir->reconciled = true;
+    dir->unrecovered = 0;
     for (i = 0; i < dir->count; i++) {
         e = &dir->entries[i];
         if (!is_at_rest(e)) {
@@ -216,6 +226,7 @@ logdir_recover(struct logdir *dir)
             report_outcome(rc, e->index, "recover");
             dir->recovered += rc >= 0 && was_owned;
             done += rc >= 0 || rc == -EBADMSG;
+            dir->unrecovered += is_unrecovered(rc);
         } else if (first && e->ours && e->mode == LOG_MODE_EMPTY) {
             done += reconcile_mode(dir, e->index);
         }

@@ -29,6 +29,8 @@ struct logdir {
     size_t bad;         /* quarantined files seen by the last scan */
     size_t foreign;     /* names that are not countd's */
     uint64_t recovered; /* logs of processes that had died, since the opening */
+    size_t unrecovered; /* logs of dead owners that logdir_recover() could not
+                           recover the last time, so that they are not merged */
 
     DIR *stream; /* the rest is private */
     struct logfile_list files;

@@ -186,7 +186,7 @@ empty_log(struct log *log)
 static unsigned
 merge_logs(const char *path)
 {
-    struct requests *requests;
+    struct requests requests;
     unsigned count = 0;
     struct datadir d;
     struct logdir dir;
@@ -196,13 +196,12 @@ merge_logs(const char *path)
     assert_rc(datadir_open(&d, path, DATADIR_WRITE), 0);
     assert_rc(layout_init(&l, 8, 48), 0);
     assert_rc(logdir_open(&dir, d.log_fd, &l, LOG_SLOTS_AT + SLOTS * 88), 0);
-    assert_rc(requests_open(&requests, d.fd), 0);
-    dir.marks = requests_store(requests);
+    requests_init(&requests, d.fd);
+    dir.marks = &requests.store;
     assert_true(logdir_recover(&dir) >= 0);
     for (uint64_t hint = 0;
          logdir_claim(&dir, LOG_MODE_FULL, &hint, &log) == 0;)
         count += empty_log(&log);
-    requests_close(requests);
     logdir_close(&dir);
     datadir_close(&d);
     return count;

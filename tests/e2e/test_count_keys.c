@@ -346,6 +346,76 @@ CASE(a_backup_knows_what_it_counts, f)
     tmpdir_remove(&other);
 }
 
+CASE(a_backup_of_logs_that_are_not_merged_knows_none, f)
+{
+    struct fleet copy;
+    struct tmpdir other;
+    char path[600];
+
+    fleet_start(f, FLEET_WRITE);
+    expect_counted(f, "one", "p\ta\n", 1, false);
+    fleet_stop(f, FLEET_WRITE);
+    tmpdir_make(&other);
+    (void)snprintf(path, sizeof path, "%s/copy", other.path);
+    expect(FLEET_RUN(f, "backup", "--no-flush", path), 0,
+           "live/requests is not in the copy");
+    fleet_init_at(&copy, path);
+    fleet_option(&copy, "counter.enable=off");
+    fleet_option(&copy, "http.listen=127.0.0.1:0");
+    fleet_start(&copy, FLEET_WRITE);
+    expect_counted(&copy, "one", "p\ta\n", 1, false);
+    fleet_stop_all(&copy);
+    fleet_fini(&copy);
+    /* Merged, it is in the copy. */
+    fleet_start(f, FLEET_WORKER);
+    fleet_await_drained(f, MERGE_MS);
+    fleet_stop_all(f);
+    (void)snprintf(path, sizeof path, "%s/copy-2", other.path);
+    expect(FLEET_RUN(f, "backup", "--no-flush", path), 0, "faults=0");
+    fleet_init_at(&copy, path);
+    fleet_option(&copy, "counter.enable=off");
+    fleet_option(&copy, "http.listen=127.0.0.1:0");
+    fleet_start(&copy, FLEET_WRITE);
+    expect_counted(&copy, "one", "p\ta\n", 1, true);
+    expect_export(&copy, "p", "p\ta\t1\n");
+    fleet_stop_all(&copy);
+    fleet_fini(&copy);
+    tmpdir_remove(&other);
+}
+
+/* What is recorded in live/requests is merged between its copy and those of
+ * keyspaces: else the copy would answer a request that it does not count. */
+CASE(a_backup_waits_for_what_its_requests_counted, f)
+{
+    char script[2000], program[700], order[200];
+    struct tmpdir other;
+    FILE *from;
+    size_t size;
+
+    fleet_start(f, FLEET_WRITE);
+    fleet_start(f, FLEET_WORKER);
+    expect_counted(f, "one", "p\ta\n", 1, false);
+    tmpdir_make(&other);
+    daemon_path("countd", program, sizeof program);
+    (void)snprintf(
+        script, sizeof script,
+        "cd '%s' && ASAN_OPTIONS=detect_leaks=0 strace -qq -o trace -e "
+        "trace=openat,linkat,renameat2,rt_sigqueueinfo '%s' -d '%s' backup "
+        "copy >&2 && grep -oE '\"[0-9]{10}\", O_WRONLY|sigqueue|\"p[.]mdb' "
+        "trace | uniq | tr -d '\", 0-9' | tr '\\n' ' '",
+        other.path, program, f->path);
+    if (system("strace -V >/dev/null 2>&1") != 0)
+        test_skip("needs strace");
+    from = popen(script, "r");
+    assert_non_null(from);
+    size = fread(order, 1, sizeof order - 1, from);
+    order[size] = '\0';
+    assert_int_equal(pclose(from), 0);
+    assert_string_equal(order, "sigqueue O_WRONLY sigqueue p.mdb ");
+    tmpdir_remove(&other);
+    fleet_stop_all(f);
+}
+
 /* Sets aside, by hand, the log that a killed writer had marks in. */
 static void
 set_aside_open_log(struct fleet *f, char bad[64])
@@ -375,74 +445,6 @@ set_aside_open_log(struct fleet *f, char bad[64])
     fail_msg("no log was open");
 }
 
-CASE(logs_with_marks_need_the_secret_that_they_were_made_under, f)
-{
-    const char *argv[] = {"-d", NULL,
-                          "-o", "write.listen=",
-                          "-o", "write.ack_listen=",
-                          "-o", "http.listen=127.0.0.1:0",
-                          "-o", "counter.enable=off",
-                          NULL};
-    char live[600], away[600], bad[64];
-    struct daemon d = {0};
-
-    argv[1] = f->path;
-    fleet_start(f, FLEET_WRITE);
-    expect_counted(f, "one", "p\ta\n", 1, false);
-    daemon_kill(fleet_daemon(f, FLEET_WRITE));
-    (void)snprintf(live, sizeof live, "%s/live/requests", f->path);
-    (void)snprintf(away, sizeof away, "%s/live/away", f->path);
-    assert_int_equal(rename(live, away), 0);
-    assert_int_equal(
-        daemon_start_how(&d, "countd-write",
-                         &(struct daemon_how){.argv = argv, .may_fail = true}),
-        111);
-    assert_int_equal(rename(away, live), 0);
-    fleet_start(f, FLEET_WRITE);
-    expect_counted(f, "one", "p\ta\n", 1, true);
-    expect_counted(f, "two", "p\ta\n", 1, false);
-    daemon_kill(fleet_daemon(f, FLEET_WRITE));
-    /* It is lost for good. */
-    assert_int_equal(rename(live, away), 0);
-    set_aside_open_log(f, bad);
-    expect(FLEET_RUN(f, "log", "salvage", bad), 0, "1 increment merged");
-    fleet_option(f, "count.keys=0");
-    fleet_start(f, FLEET_WRITE); /* until the full log is merged */
-    fleet_start(f, FLEET_WORKER);
-    fleet_await_drained(f, MERGE_MS);
-    fleet_stop(f, FLEET_WRITE);
-    fleet_option(f, "count.keys=10");
-    fleet_start(f, FLEET_WRITE);
-    expect_counted(f, "three", "p\ta\n", 1, false);
-    fleet_stop(f, FLEET_WRITE);
-    expect_export(f, "p", "p\ta\t3\n");
-    fleet_stop_all(f);
-}
-
-CASE(check_finds_damage_of_what_is_recorded, f)
-{
-    char path[600];
-    uint8_t byte;
-    int fd;
-
-    fleet_start(f, FLEET_WRITE);
-    expect_counted(f, "one", "p\ta\n", 1, false);
-    fleet_stop(f, FLEET_WRITE);
-    expect(FLEET_RUN(f, "check"), 0, "0 faults");
-    (void)snprintf(path, sizeof path, "%s/live/requests/1", f->path);
-    fd = open(path, O_RDWR | O_CLOEXEC);
-    assert_true(fd >= 0);
-    /* The first group is empty; the second has the record at its line 2. */
-    assert_int_equal(pread(fd, &byte, 1, 1024 + 64 + 64 + 40), 1);
-    byte ^= 1;
-    assert_int_equal(pwrite(fd, &byte, 1, 1024 + 64 + 64 + 40), 1);
-    (void)close(fd);
-    expect(FLEET_RUN(f, "check"), 1, "requests live/requests");
-    fleet_start(f, FLEET_WRITE);
-    expect_counted(f, "one", "p\ta\n", 1, false);
-    fleet_stop_all(f);
-}
-
 /* Locks a file of the data directory, as a process that lives does. */
 static int
 lock_file(struct fleet *f, const char *name)
@@ -451,10 +453,127 @@ lock_file(struct fleet *f, const char *name)
     int fd;
 
     (void)snprintf(path, sizeof path, "%s/%s", f->path, name);
-    fd = open(path, O_RDWR | O_CLOEXEC);
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     assert_true(fd >= 0);
     assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
     return fd;
+}
+
+CASE(a_lost_secret_waits_until_it_is_accepted, f)
+{
+    char live[600], away[600], bad[64];
+    struct reply r;
+    int fd;
+
+    fleet_start(f, FLEET_WRITE);
+    expect_counted(f, "one", "p\ta\n", 1, false);
+    daemon_kill(fleet_daemon(f, FLEET_WRITE));
+    (void)snprintf(live, sizeof live, "%s/live/requests", f->path);
+    (void)snprintf(away, sizeof away, "%s/live/away", f->path);
+    assert_int_equal(rename(live, away), 0);
+    fleet_start(f, FLEET_WRITE);
+    fleet_start(f, FLEET_WORKER);
+    fd = connect_client(f);
+    r = send_keyed(fd, "one", "p\ta\n");
+    assert_int_equal(r.status, 503);
+    expect(FLEET_RUN(f, "status"), 1, "live/requests/secret is lost");
+    expect(FLEET_RUN(f, "status"), 1, "1 log cannot be recovered");
+    /* It is found again. */
+    assert_int_equal(rename(away, live), 0);
+    do
+        r = send_keyed(fd, "one", "p\ta\n");
+    while (r.status == 503);
+    assert_int_equal(r.status, 200);
+    assert_true(r.replayed);
+    client_close(fd);
+    fleet_await_drained(f, MERGE_MS);
+    expect(FLEET_RUN(f, "log", "accept"), 0, "nothing to accept");
+    expect_counted(f, "two", "p\ta\n", 1, false);
+    expect_counted(f, "three", "p\ta\n", 1, false);
+    fleet_stop(f, FLEET_WORKER);
+    daemon_kill(fleet_daemon(f, FLEET_WRITE));
+    /* It is lost for good. */
+    assert_int_equal(rename(live, away), 0);
+    fleet_start(f, FLEET_WRITE);
+    fleet_start(f, FLEET_WORKER);
+    expect(FLEET_RUN(f, "log", "accept"), 0, "keys forgotten=2:");
+    fleet_await_drained(f, MERGE_MS);
+    fd = connect_client(f);
+    do
+        r = send_keyed(fd, "three", "p\ta\n");
+    while (r.status == 503);
+    assert_int_equal(r.status, 200);
+    assert_false(r.replayed); /* it counts again, as was said */
+    client_close(fd);
+    fleet_stop(f, FLEET_WORKER);
+    daemon_kill(fleet_daemon(f, FLEET_WRITE));
+    set_aside_open_log(f, bad);
+    expect(FLEET_RUN(f, "log", "salvage", bad), 0, "1 increment merged");
+    expect_export(f, "p", "p\ta\t4\n");
+    fleet_stop_all(f);
+}
+
+CASE(live_requests_of_an_earlier_version_are_refused, f)
+{
+    const char *argv[] = {"-d", NULL,
+                          "-o", "write.listen=",
+                          "-o", "write.ack_listen=",
+                          "-o", "http.listen=127.0.0.1:0",
+                          "-o", "counter.enable=off",
+                          NULL};
+    struct daemon d = {0};
+    char path[600];
+    int fd;
+
+    argv[1] = f->path;
+    fleet_start(f, FLEET_WRITE);
+    fleet_stop(f, FLEET_WRITE);
+    (void)snprintf(path, sizeof path, "%s/live/requests/secret", f->path);
+    assert_int_equal(unlink(path), 0);
+    (void)snprintf(path, sizeof path, "%s/live/requests/lock", f->path);
+    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    (void)close(fd);
+    assert_int_equal(
+        daemon_start_how(&d, "countd-write",
+                         &(struct daemon_how){.argv = argv, .may_fail = true}),
+        111);
+    expect(FLEET_RUN(f, "log", "accept"), 111, "is of an earlier version");
+}
+
+/* All that is stored goes to the newest file: this one, whatever the hour. */
+#define NEWEST "live/requests/4000000000"
+
+CASE(check_finds_damage_of_what_is_recorded, f)
+{
+    char path[600];
+    uint8_t byte;
+    int fd;
+
+    fleet_start(f, FLEET_WRITE);
+    fleet_start(f, FLEET_WORKER);
+    (void)close(lock_file(f, NEWEST));
+    expect_counted(f, "one", "p\ta\n", 1, false);
+    daemon_signal(fleet_daemon(f, FLEET_WRITE), SIGUSR2); /* rotates */
+    fleet_await_drained(f, MERGE_MS);
+    expect_counted(f, "two", "p\ta\n", 1, false);
+    fleet_stop(f, FLEET_WRITE);
+    expect(FLEET_RUN(f, "check"), 0, "0 faults");
+    (void)snprintf(path, sizeof path, "%s/" NEWEST, f->path);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(pread(fd, &byte, 1, 0), 1);
+    byte ^= 1;
+    assert_int_equal(pwrite(fd, &byte, 1, 0), 1);
+    (void)close(fd);
+    expect(FLEET_RUN(f, "check"), 1, "requests live/requests");
+    fleet_start(f, FLEET_WRITE);
+    expect_counted(f, "one", "p\ta\n", 1, false);
+    expect_counted(f, "two", "p\ta\n", 1, true);
+    fleet_stop(f, FLEET_WRITE);
+    (void)snprintf(path, sizeof path, "%s/live/requests/secret", f->path);
+    assert_int_equal(unlink(path), 0);
+    expect(FLEET_RUN(f, "check"), 1, "secret, which its keys");
 }
 
 CASE(while_another_recovers_a_log_keys_wait, f)
@@ -491,7 +610,7 @@ CASE(a_log_whose_marks_cannot_be_stored_is_not_handed_on, f)
     fleet_start(f, FLEET_WRITE);
     fleet_start(f, FLEET_WORKER);
     expect_counted(f, "one", "p\ta\n", 1, false);
-    lock = lock_file(f, "live/requests/lock");
+    lock = lock_file(f, NEWEST);
     daemon_signal(fleet_daemon(f, FLEET_WRITE), SIGUSR2); /* rotates */
     expect_counted(f, "one", "p\ta\n", 1, true);
     /* At a stop it is left to recovery, which cannot, either. */
@@ -501,7 +620,7 @@ CASE(a_log_whose_marks_cannot_be_stored_is_not_handed_on, f)
     fleet_await_drained(f, MERGE_MS); /* the worker recovers it */
     fleet_start(f, FLEET_WRITE);
     expect_counted(f, "one", "p\ta\n", 1, true);
-    lock = lock_file(f, "live/requests/lock");
+    lock = lock_file(f, NEWEST);
     expect_counted(f, "two", "p\ta\n", 1, false);
     daemon_signal(fleet_daemon(f, FLEET_WRITE), SIGUSR2);
     expect_counted(f, "two", "p\ta\n", 1, true);

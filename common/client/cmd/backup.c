@@ -1,7 +1,8 @@
 /* common/client/cmd/backup.c - countd backup: a copy that is a data directory.
  *
  * First everything received so far is merged or held, so the copy needs no
- * logs.  Held records are copied first, then the keyspaces they are held for,
+ * logs; this is done once more after live/requests was copied, so that the copy
+ * counts each request that is recorded in it.  Held records are copied first, then the keyspaces they are held for,
  * under a lock that keeps workers from applying them: if a worker applied a
  * record in between, and later fills of its logs were merged, the copy would
  * contain a record that can neither be applied nor be recognized as applied.
@@ -33,6 +34,8 @@
 #include "common/base/folder.h"
 #include "common/client/cmd/cmd_data.h"
 #include "common/client/cmd/cmd_terminal.h"
+#include "common/journal/requests.h"
+#include "common/log/pending_set.h"
 #include "common/setup/merge_note.h"
 #include "common/setup/privilege.h"
 
@@ -346,6 +349,39 @@ flush_logs(struct backup *b)
     return cmd_failed(rc, "wait for the logs to be merged");
 }
 
+/* Copies live/requests before the keyspaces, and then waits until what is in the
+ * logs is merged: a request is recorded there before its increments are merged,
+ * and the copy must not answer one as repeated that it does not count.  Without
+ * waiting there is no telling, unless nothing is in the logs.  Returns an exit
+ * status. */
+static int
+copy_requests(struct backup *b)
+{
+    struct pending_set set = {.count = 0};
+    struct logdir logs;
+    int rc;
+
+    rc = backup_requests(b->in.dir.fd, b->fd);
+    if (rc < 0)
+        return cmd_failed(rc, "copy " REQUESTS_FOLDER);
+    if (cmd_value(b->line, "no-flush") == NULL)
+        return flush_logs(b);
+    rc = wait_logs_open(b->line, b->in.dir.log_fd, &logs);
+    if (rc < 0)
+        return cmd_failed(rc, "read log/");
+    rc = pending_set_note(&set, &logs);
+    logdir_close(&logs);
+    if (rc == 0 && set.count > 0)
+        rc = backup_requests_remove(b->fd);
+    if (rc > 0)
+        diag(DIAG_WARNING,
+             "logs are not merged, so " REQUESTS_FOLDER " is not in the copy: "
+             "requests with an Idempotency-Key that are sent to it again count "
+             "again");
+    pending_set_fini(&set);
+    return rc < 0 ? cmd_failed(rc, "read log/") : 0;
+}
+
 /* ---- the subcommand ---------------------------------------------------- */
 
 static int
@@ -393,10 +429,13 @@ run_backup(struct backup *b)
     rc = make_copy_dir(b);
     if (rc < 0)
         return refuse_dir(b, rc);
-    rc = copy_all(b);
+    status = copy_requests(b);
+    rc = status == 0 ? copy_all(b) : 0;
     (void)close(b->keyspace_fd); /* synced, or failed already */
     (void)close(b->fd);
     (void)close(b->top_fd);
+    if (status != 0)
+        return status;
     if (rc < 0)
         return cmd_failed(
             rc, "copy to %s (what is in it is not a backup; remove it)",

@@ -1,7 +1,7 @@
 /* common/client/cmd/backup_live.c - see cmd_data.h.
  *
- * Entry points, read from the end: backup_live(), copy_quotas(),
- * copy_requests(). */
+ * Entry points, read from the end: backup_live(), backup_requests(),
+ * copy_quotas(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/cmd/cmd_data.h"
 
@@ -229,28 +229,45 @@ copy_quotas(int from_fd, int to_fd)
 
 /* ---- requests with an Idempotency-Key ---------------------------------- */
 
-/* Copies live/requests, which must be that of one moment: no process stores
- * meanwhile.  The keyspaces are copied before, so each request with a key that
- * the copy counts is known there. */
-static int
-copy_requests(int from_fd, int to_fd)
+int
+backup_requests(int from_fd, int to_fd)
 {
-    struct requests *requests;
-    int to, rc;
+    uint8_t secret[REQUESTS_KEY_SIZE];
+    struct requests requests;
+    int live, to, rc;
 
-    rc = requests_open(&requests, from_fd);
+    requests_init(&requests, from_fd);
+    rc = requests_secret(&requests, secret);
     if (rc < 0)
-        return rc;
-    rc = requests_lock(requests);
-    if (rc == 0) {
-        to = folder_make(to_fd, REQUESTS_FOLDER);
-        rc = to < 0 ? to
-                    : finish_file(to, dirstream_each(from_fd, REQUESTS_FOLDER,
-                                                     copy_entry, &to));
-        requests_unlock(requests);
-    }
-    requests_close(requests);
-    return rc == -ENOKEY ? 0 : rc; /* there are none */
+        return rc == -ENOKEY ? 0 : rc; /* there are none that mean anything */
+    live = folder_make(to_fd, "live");
+    if (live < 0)
+        return live;
+    to = folder_make(live, "requests");
+    rc = to < 0 ? to
+                : finish_file(to, dirstream_each(from_fd, REQUESTS_FOLDER,
+                                                 copy_entry, &to));
+    return finish_file(live, rc);
+}
+
+static int
+remove_copied(void *ctx, int folder_fd, const char *name)
+{
+    (void)ctx;
+    if (strcmp(name, REQUESTS_SECRET) == 0)
+        return 0;
+    return unlinkat(folder_fd, name, 0) < 0 ? -errno : 1;
+}
+
+int
+backup_requests_remove(int to_fd)
+{
+    int rc, removed = 0;
+
+    while ((rc = dirstream_each(to_fd, REQUESTS_FOLDER, remove_copied, NULL)) >
+           0)
+        removed = 1;
+    return rc < 0 ? rc : removed;
 }
 
 /* ---- all --------------------------------------------------------------- */
@@ -278,8 +295,6 @@ backup_live(int from_fd, int to_fd)
     rc = to < 0 ? to : copy_quotas(from, to);
     if (rc == 0)
         rc = dirstream_each(from, ".", copy_other, &to);
-    if (rc == 0)
-        rc = copy_requests(from_fd, to_fd);
     if (to >= 0)
         rc = finish_file(to, rc);
     (void)close(from);

@@ -392,20 +392,22 @@ ignore_request(void *ctx, const struct counted_request *q)
 static int
 check_requests(struct check *c)
 {
-    struct requests *r;
-    int rc = requests_open(&r, c->in.dir.fd);
+    uint8_t secret[REQUESTS_KEY_SIZE];
+    struct requests r;
+    int rc;
 
-    if (rc < 0)
-        return rc;
-    requests_read_only(r);
-    rc = requests_each(r, ignore_request, NULL);
+    requests_init(&r, c->in.dir.fd);
+    rc = requests_each(&r, ignore_request, NULL);
     check_name(c, "requests", (const uint8_t *)REQUESTS_FOLDER,
                strlen(REQUESTS_FOLDER));
-    if (requests_damaged(r) > 0)
+    if (rc == 0 && r.damaged > 0)
         report(c, FAULT "damaged: a request with an Idempotency-Key that was "
                         "recorded there and is sent again counts again");
-    requests_close(r);
-    return rc == -ENOKEY ? 0 : rc; /* there are none */
+    if (rc == 0 && requests_exist(&r) > 0 &&
+        requests_secret(&r, secret) == -ENOKEY)
+        report(c, FAULT "secret, which its keys are hashed under, is lost: "
+                        "restore it, or see countd log accept");
+    return rc;
 }
 
 /* ---- the subcommand ---------------------------------------------------- */

@@ -305,13 +305,19 @@ int purge_files(const struct datadir *d, const struct cmd_name *keyspace,
  *
  * The daemons change these files meanwhile.  A sequence mark is valid at any
  * moment.  The quota journal is cut where its note ends that was read before:
- * what the copy has is the state of that moment.  live/requests is copied
- * while no process stores.
+ * what the copy has is the state of that moment.
  *
  * Errors: 0 or a negative errno. */
 
 /* Copies live/ of the data directory `from_fd` into that of `to_fd`, durably.
  * There may be none. */
 int backup_live(int from_fd, int to_fd);
+
+/* Copies live/requests, durably, which backup_live() does not.  A record that is
+ * being written is cut in the copy, and does not count. */
+int backup_requests(int from_fd, int to_fd);
+
+/* Removes that copy again, but for the secret.  1: there was something, 0 */
+int backup_requests_remove(int to_fd);
 
 #endif

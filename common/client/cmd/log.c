@@ -2,7 +2,7 @@
  * names, modes, headers and, while one is being filled, slots; the dump of one.
  *
  * Both only read, and logs may change hands meanwhile.  salvage is in
- * salvage.c.  Read from the end: cmd_log(). */
+ * salvage.c, accept in accept.c.  Read from the end: cmd_log(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <inttypes.h>
@@ -20,11 +20,9 @@
 #include "common/log/logfile.h"
 #include "common/log/mark.h"
 #include "common/log/slot.h"
-#include "common/setup/merge_note.h"
 #include "common/wire/increment_line.h"
 
-#define UUID_SHOWN     8     /* digits that people see */
-#define ACCEPT_WAIT_MS 30000 /* for a worker that is writing a note */
+#define UUID_SHOWN 8 /* digits that people see */
 
 /* ---- list --------------------------------------------------------------- */
 
@@ -269,48 +267,6 @@ dump_log(struct cmd_line *line)
     return status;
 }
 
-/* ---- accept ------------------------------------------------------------- */
-
-/* Has workers merge again beside a keyspace/ that is older than log/. */
-static int
-accept_older(const struct datadir *d)
-{
-    struct wait_turn turn = {.deadline_ms = clock_ms() + ACCEPT_WAIT_MS};
-    char text[MERGE_NOTE_TEXT];
-    struct merge_note n;
-    int rc;
-
-    rc = merge_note_read(d, &n);
-    if (rc == 0 && !merge_note_is_older(&n)) {
-        diag(DIAG_INFO, "keyspace/ is not older than log/: nothing to accept");
-        return CONFIG_EXIT_OK;
-    }
-    if (rc == 0)
-        do
-            rc = merge_note_accept(d, clock_unix_ms());
-        while (wait_turn(&turn, rc, 0));
-    if (rc < 0)
-        return cmd_failed(rc, "write keyspace/" MERGE_NOTE_FILE
-                              " and log/" MERGE_NOTE_FILE);
-    merge_note_lacks(&n, text);
-    diag(DIAG_INFO, "accepted: %s; workers merge again", text);
-    return CONFIG_EXIT_OK;
-}
-
-static int
-accept_log(struct cmd_line *line)
-{
-    struct datadir d;
-    int status;
-
-    status = wait_datadir(line, &d);
-    if (status == 0) {
-        status = accept_older(&d);
-        datadir_close(&d);
-    }
-    return status;
-}
-
 /* ---- the subcommand ---------------------------------------------------- */
 
 static int
@@ -326,8 +282,10 @@ int
 cmd_log(struct cmd_line *line)
 {
     static const struct cmd_verb verbs[] = {
-        {"", 0, 0, list_logs},          {"list", 1, 1, list_logs},
-        {"accept", 1, 1, accept_log},   {"dump", 2, 2, dump_log},
+        {"", 0, 0, list_logs},
+        {"list", 1, 1, list_logs},
+        {"accept", 1, 1, cmd_log_accept},
+        {"dump", 2, 2, dump_log},
         {"salvage", 2, 2, salvage_log},
     };
 

@@ -46,7 +46,7 @@ struct salvage_request {
 };
 
 struct salvage_requests {
-    struct requests *journal;
+    struct requests journal;
     struct salvage_request *at;
     size_t count, capacity;
     size_t next;         /* while slots are read: the next one */
@@ -139,7 +139,7 @@ classify_requests(struct salvage *s, size_t *unknown)
 
     *unknown = 0;
     qsort(r->at, r->count, sizeof *r->at, compare_hashes);
-    rc = requests_each(r->journal, see_counted, r);
+    rc = requests_each(&r->journal, see_counted, r);
     qsort(r->at, r->count, sizeof *r->at, compare_numbers);
     for (size_t i = 0; i < r->count; i++) {
         struct salvage_request *q = &r->at[i];
@@ -168,7 +168,7 @@ recover_logs(struct salvage *s)
         rc = logdir_open(&dir, s->in.dir.log_fd, &layout, c->log_size);
     if (rc < 0)
         return rc;
-    dir.marks = requests_store(s->requests.journal);
+    dir.marks = &s->requests.journal.store;
     rc = logdir_scan(&dir);
     for (size_t i = 0; rc == 0 && i < dir.count; i++)
         if (dir.entries[i].ours &&
@@ -213,9 +213,8 @@ find_left_out(struct salvage *s)
         return 0;
     r->uuid = s->report.header.uuid;
     r->epoch = s->report.header.epoch;
-    rc = requests_open(&r->journal, s->in.dir.fd);
-    if (rc == 0)
-        rc = classify_requests(s, &unknown);
+    requests_init(&r->journal, s->in.dir.fd);
+    rc = classify_requests(s, &unknown);
     if (rc == 0 && unknown > 0 && s->dry_run)
         diag(DIAG_WARNING,
              "requests=%zu with an Idempotency-Key may have been sent again: "
@@ -246,7 +245,7 @@ record_requests(struct salvage *s)
     for (size_t i = 0; i < r->count; i++)
         if (!r->at[i].left_out)
             marks[count++] = r->at[i].marked;
-    rc = requests_put(r->journal, &s->report.header, marks, count);
+    rc = requests_put(&r->journal, &s->report.header, marks, count);
     free(marks);
     return rc == -ENOKEY ? 0 : rc;
 }
@@ -486,7 +485,6 @@ cmd_salvage(struct cmd_line *line, const char *file)
     status = run_salvage(&s);
     store_session_close(&s.in);
     log_apply_fini(&s.sums);
-    requests_close(s.requests.journal);
     if (s.writer_fd >= 0)
         (void)close(s.writer_fd);
     free(s.requests.at);
