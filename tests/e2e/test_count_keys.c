@@ -513,6 +513,38 @@ CASE(a_lost_secret_waits_until_it_is_accepted, f)
     fleet_stop_all(f);
 }
 
+CASE(salvage_says_what_a_damaged_mark_may_count_twice, f)
+{
+    char bad[64], path[600];
+    uint8_t byte;
+    int fd;
+
+    fleet_start(f, FLEET_WRITE);
+    expect_counted(f, "one", "p\ta\np\tb\n", 2, false);
+    expect_counted(f, "two", "p\ta\np\tc\n", 2, false);
+    expect_counted(f, "three", "p\td\n", 1, false);
+    daemon_kill(fleet_daemon(f, FLEET_WRITE));
+    set_aside_open_log(f, bad);
+    expect(FLEET_RUN(f, "log", "salvage", bad, "--dry-run", "--json"), 0,
+           "\"unsure\": 0");
+    (void)snprintf(path, sizeof path, "%s/log/%s", f->path, bad);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    /* An increment of "one" is damaged: that is no mark. */
+    assert_int_equal(pread(fd, &byte, 1, 8192 + 2 * 544 + 300), 1);
+    byte ^= 1;
+    assert_int_equal(pwrite(fd, &byte, 1, 8192 + 2 * 544 + 300), 1);
+    expect(FLEET_RUN(f, "log", "salvage", bad, "--dry-run", "--json"), 0,
+           "\"unsure\": 0");
+    /* The mark of "two" is damaged, too; that of "three" is not. */
+    assert_int_equal(pread(fd, &byte, 1, 8192 + 3 * 544 + 300), 1);
+    byte ^= 1;
+    assert_int_equal(pwrite(fd, &byte, 1, 8192 + 3 * 544 + 300), 1);
+    (void)close(fd);
+    expect(FLEET_RUN(f, "log", "salvage", bad, "--json"), 0, "\"unsure\": 2");
+    expect_export(f, "p", "p\ta\t2\np\tc\t1\np\td\t1\n");
+}
+
 CASE(live_requests_of_an_earlier_version_are_refused, f)
 {
     const char *argv[] = {"-d", NULL,

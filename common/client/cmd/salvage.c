@@ -52,6 +52,10 @@ struct salvage_requests {
     size_t next;         /* while slots are read: the next one */
     uint64_t out_end;    /* slots before it are of one that is left out */
     uint64_t left_out;   /* increments */
+    uint64_t unsure;     /* increments; see is_unsure() */
+    uint64_t after;      /* while slots are read: the number after the last */
+    uint64_t run_end;    /* of the last good mark */
+    bool is_doubtful;    /* a slot that is lost may have been a mark */
     const uint8_t *uuid; /* of the log */
     uint64_t epoch;
 };
@@ -263,6 +267,25 @@ is_left_out(struct salvage_requests *r, uint32_t number)
     return number < r->out_end;
 }
 
+/* Whether a slot may be of a request whose mark is damaged: that is so behind
+ * lost slots up to the next good mark.  It is merged, since it may have been
+ * acknowledged without a key.  Slots come in order. */
+static bool
+is_unsure(struct salvage_requests *r, uint32_t number, const struct message *m)
+{
+    struct request_mark mark;
+
+    if (number > r->after && number > r->run_end)
+        r->is_doubtful = true;
+    r->after = number + UINT64_C(1);
+    if (mark_is(m)) {
+        mark_get(m, &mark);
+        r->run_end = r->after + mark.count;
+        r->is_doubtful = false;
+    }
+    return r->is_doubtful && number >= r->run_end;
+}
+
 /* ---- reading the log --------------------------------------------------- */
 
 static int
@@ -271,9 +294,14 @@ keep_slot(void *ctx, uint32_t number, const struct message *m,
 {
     struct salvage *s = ctx;
     const bool left_out = is_left_out(&s->requests, number);
+    const bool unsure = is_unsure(&s->requests, number, m);
 
     if (mark_is(m))
         return 0;
+    /* The requests of a log that was sealed are in live/requests. */
+    if (unsure && s->report.header.state == LOG_OPEN &&
+        (s->report.header.features & LOG_HAS_MARKS) != 0)
+        s->requests.unsure++;
     s->requests.left_out += left_out;
     return left_out ? 0 : log_apply_add(&s->sums, m, stamp->received_ms);
 }
@@ -385,6 +413,7 @@ print_result(struct salvage *s)
     output_count(&out, "held", s->result.held);
     output_count(&out, "damaged", s->report.damaged);
     output_count(&out, "left_out", s->requests.left_out);
+    output_count(&out, "unsure", s->requests.unsure);
     output_count(&out, "keyspaces_failed", s->result.failed);
     output_fact(&out, "dry_run", cell_bool(s->dry_run));
     output_text(&out,
@@ -402,6 +431,12 @@ print_result(struct salvage *s)
                     ", %" PRIu64 " left out: their requests were sent again "
                     "and count, or are not whole",
                     s->requests.left_out);
+    if (s->requests.unsure > 0)
+        output_text(&out,
+                    ", %" PRIu64 " of them behind damaged slots: if these are "
+                    "of a request with an Idempotency-Key that is sent again, "
+                    "it counts twice",
+                    s->requests.unsure);
     output_text(&out, "\n");
     return output_fini(&out);
 }
