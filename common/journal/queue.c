@@ -65,12 +65,6 @@ queue_close(struct queue *q)
     free(q);
 }
 
-const uint8_t *
-queue_uuid(const struct queue *q)
-{
-    return queue_is_zero(q->uuid, sizeof q->uuid) ? NULL : q->uuid;
-}
-
 long
 queue_holder(const struct queue *q)
 {

@@ -82,10 +82,6 @@ struct queue_options {
 int queue_open(struct queue **out, const struct queue_options *options);
 void queue_close(struct queue *q);
 
-/* The uuid of the queue, 16 bytes, made with the first segment and never
- * changed; NULL before. */
-const uint8_t *queue_uuid(const struct queue *q);
-
 /* Takes what other processes did meanwhile; one read when that is nothing. */
 int queue_refresh(struct queue *q);
 
