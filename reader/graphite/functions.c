@@ -4,7 +4,7 @@
  * Entry points: functions_bind(), functions_start(), functions_step(),
  * functions_describe(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "reader/graphite/functions.h"
+#include "reader/graphite/functions_internal.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -45,6 +45,20 @@ fail_call(char why[TARGET_WHY_SIZE], const char *format, ...)
 
     va_start(args, format);
     (void)vsnprintf(why, TARGET_WHY_SIZE, format, args); /* cut, if ever */
+    va_end(args);
+    return -EINVAL;
+}
+
+int
+functions_refuse(struct function_call *call, const char *format, ...)
+{
+    const int size =
+        snprintf(call->why, TARGET_WHY_SIZE, "%s: ", call->function->name);
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(call->why + size, TARGET_WHY_SIZE - (size_t)size, format,
+                    args); /* cut, if ever */
     va_end(args);
     return -EINVAL;
 }
@@ -214,7 +228,6 @@ functions_bind(struct scratch *scratch, struct target_node *node,
     const struct function *f = find_function(node->text);
     struct function_call *call;
     bool is_multiple;
-    const char *wrong;
     char shown[NAME_SHOWN_SIZE];
     int rc;
 
@@ -240,8 +253,8 @@ functions_bind(struct scratch *scratch, struct target_node *node,
         if (!call->values[i] && !f->params[i]->is_optional)
             return fail_call(why, "%s: %s is missing", f->name,
                              f->params[i]->name);
-    wrong = f->check ? f->check(call) : NULL;
-    return wrong ? fail_call(why, "%s: %s", f->name, wrong) : 0;
+    call->why = why;
+    return f->check ? f->check(call) : 0;
 }
 
 /* ---- computing ---------------------------------------------------------- */

@@ -56,6 +56,7 @@ struct function_call {
     size_t at, again_at;      /* series that functions_step() is done with */
     struct series_list made;  /* series of its own, so far */
     struct series *total;     /* that all are divided by */
+    struct regular *regular;  /* of an argument that is one */
     uint32_t **values_counts; /* of an average: values per point of each */
     char *why;
 };
@@ -68,8 +69,8 @@ struct function {
     int (*each)(struct function_call *call, struct series *s);
     int (*again)(struct function_call *call, struct series *s);
     int (*finish)(struct function_call *call);
-    /* Checks values that have the right types.  NULL, or what is wrong. */
-    const char *(*check)(const struct function_call *call);
+    /* Checks values that have the right types.  Errors: as of the others. */
+    int (*check)(struct function_call *call);
     enum series_aggregate how; /* it chooses series by, or combines them */
 };
 

@@ -147,12 +147,14 @@ functions_keep_rated(struct function_call *call)
     return 0;
 }
 
-const char *
-functions_check_top(const struct function_call *call)
+int
+functions_check_top(struct function_call *call)
 {
     const int64_t n = call->values[1]->whole;
 
     if (call->values[0]->text.size == 0)
-        return "the keyspace is empty";
-    return n >= 1 && n <= FUNCTIONS_TOP_MAX ? NULL : "n is 1 to 100";
+        return functions_refuse(call, "the keyspace is empty");
+    return n >= 1 && n <= FUNCTIONS_TOP_MAX
+               ? 0
+               : functions_refuse(call, "n is 1 to 100");
 }

@@ -30,10 +30,8 @@ functions_check_aligned(struct function_call *call, const struct series *a,
 {
     if (series_is_aligned(a, b))
         return 0;
-    (void)snprintf(call->why, TARGET_WHY_SIZE,
-                   "%s: series of different steps: summarize them first",
-                   call->function->name);
-    return -EINVAL;
+    return functions_refuse(call,
+                            "series of different steps: summarize them first");
 }
 
 /* Counts the values of each point: what an average is divided by. */

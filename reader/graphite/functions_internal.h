@@ -9,6 +9,10 @@
 
 #include "reader/graphite/functions.h"
 
+/* Returns -EINVAL, with FUNCTION: and the text in call->why. */
+__attribute__((format(printf, 2, 3))) int
+functions_refuse(struct function_call *call, const char *format, ...);
+
 /* ---- names (functions_names.c) ------------------------------------------- */
 
 /* Sets *name as printf does.  -ENOMEM. */
@@ -42,8 +46,6 @@ int functions_join_nodes(struct function_call *call, struct target_text path,
 int functions_alias(struct function_call *call, struct series *s);
 int functions_alias_by_node(struct function_call *call, struct series *s);
 int functions_alias_by_metric(struct function_call *call, struct series *s);
-const char *functions_check_alias_sub(const struct function_call *call);
-int functions_alias_sub(struct function_call *call, struct series *s);
 
 /* ---- combining (functions_combine.c) ------------------------------------- */
 
@@ -86,7 +88,17 @@ int functions_sort_names(struct function_call *call);
  * that were rated above 0. */
 int functions_rate_values(struct function_call *call, struct series *s);
 int functions_keep_rated(struct function_call *call);
-const char *functions_check_top(const struct function_call *call);
+int functions_check_top(struct function_call *call);
+
+/* ---- regular expressions (functions_regular.c) ---------------------------- */
+
+int functions_check_regular(struct function_call *call);
+int functions_check_alias_sub(struct function_call *call);
+int functions_alias_sub(struct function_call *call, struct series *s);
+
+/* Rates a series by whether its name has a match, or none. */
+int functions_grep(struct function_call *call, struct series *s);
+int functions_exclude(struct function_call *call, struct series *s);
 
 /* ---- values (functions_values.c) ----------------------------------------- */
 

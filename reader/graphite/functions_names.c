@@ -157,39 +157,3 @@ functions_alias_by_metric(struct function_call *call, struct series *s)
 {
     return functions_show_name(call, s, functions_node(functions_path(s), -1));
 }
-
-#define ALIAS_SUB_SEARCH "(^.*$)"
-
-const char *
-functions_check_alias_sub(const struct function_call *call)
-{
-    return target_text_is(call->values[1]->text, ALIAS_SUB_SEARCH)
-               ? NULL
-               : "only the search \"" ALIAS_SUB_SEARCH "\" is there";
-}
-
-/* Puts the name where the replacement has \1. */
-int
-functions_alias_sub(struct function_call *call, struct series *s)
-{
-    const struct target_text by = call->values[2]->text;
-    size_t size = by.size;
-    char *text;
-
-    for (size_t i = 0; i + 1 < by.size; i++)
-        size += by.at[i] == '\\' && by.at[i + 1] == '1' ? s->name.size : 0;
-    text = scratch_take(call->scratch, size + 1);
-    if (!text)
-        return -ENOMEM;
-    size = 0;
-    for (size_t i = 0; i < by.size; i++) {
-        if (by.at[i] == '\\' && i + 1 < by.size && by.at[i + 1] == '1') {
-            memcpy(text + size, s->name.at, s->name.size);
-            size += s->name.size;
-            i++;
-        } else
-            text[size++] = by.at[i];
-    }
-    s->name = (struct target_text){text, size};
-    return 0;
-}

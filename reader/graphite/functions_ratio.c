@@ -6,7 +6,6 @@
 #include "reader/graphite/functions_internal.h"
 
 #include <errno.h>
-#include <stdio.h>
 
 /* The series of the second argument; NULL: there is none. */
 static const struct series_list *
@@ -36,10 +35,9 @@ find_divisor(struct function_call *call, int *rc)
         return divisors ? divisors->items[0] : call->total;
     if (divisors->count == 0)
         return NULL;
-    (void)snprintf(call->why, TARGET_WHY_SIZE,
-                   "%s: one series to divide by, not %zu: sum them first",
-                   call->function->name, divisors->count);
-    *rc = -EINVAL;
+    *rc = functions_refuse(call,
+                           "one series to divide by, not %zu: sum them first",
+                           divisors->count);
     return NULL;
 }
 

@@ -45,6 +45,7 @@ static const struct function_param
     natural = {"natural", FUNCTION_BOOL, true, false, NULL, 0},
     reverse = {"reverse", FUNCTION_BOOL, true, false, NULL, 0},
     align_interval = {"alignToInterval", FUNCTION_BOOL, true, false, NULL, 0},
+    pattern = {"pattern", FUNCTION_STRING, false, false, NULL, 0},
     keyspace = {"keyspace", FUNCTION_STRING, false, false, NULL, 0};
 
 #define PARAMS(name, ...)                                                      \
@@ -71,6 +72,7 @@ PARAMS(of_group_nodes, &series, &callback_first, &nodes);
 PARAMS(of_positions, &series, &positions);
 PARAMS(of_names, &series, &natural, &reverse);
 PARAMS(of_hits, &series, &interval, &align_interval);
+PARAMS(of_pattern, &series, &pattern);
 PARAMS(of_top, &keyspace, &n);
 
 const struct function functions_table[] = {
@@ -81,7 +83,7 @@ const struct function functions_table[] = {
     {"aliasByMetric", "Alias", "Names series by the last node of their paths.",
      of_series, .each = functions_alias_by_metric},
     {"aliasSub", "Alias",
-     "Replaces a name; the search is \"(^.*$)\", and \\1 is the name.",
+     "Replaces what a regular expression finds in a name; \\1 is its group 1.",
      of_search, .each = functions_alias_sub,
      .check = functions_check_alias_sub},
     {"sumSeries", "Combine", "The sum of all series.", of_many,
@@ -158,6 +160,13 @@ const struct function functions_table[] = {
      .finish = functions_sort_names},
     {"removeEmptySeries", "Filter Series", "Series that have a value.",
      of_series, .each = functions_rate_values, .finish = functions_keep_rated},
+    {"grep", "Filter Series", "Series whose name a regular expression finds.",
+     of_pattern, .each = functions_grep, .finish = functions_keep_rated,
+     .check = functions_check_regular},
+    {"exclude", "Filter Series",
+     "Series whose name a regular expression does not find.", of_pattern,
+     .each = functions_exclude, .finish = functions_keep_rated,
+     .check = functions_check_regular},
     {"limit", "Filter Series", "The first n series.", of_first,
      .finish = functions_limit},
     {"consolidateBy", "Special",
