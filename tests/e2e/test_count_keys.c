@@ -606,6 +606,9 @@ CASE(check_finds_damage_of_what_is_recorded, f)
     (void)snprintf(path, sizeof path, "%s/live/requests/secret", f->path);
     assert_int_equal(unlink(path), 0);
     expect(FLEET_RUN(f, "check"), 1, "secret, which its keys");
+    /* "one" was damaged, and recorded again. */
+    expect(FLEET_RUN(f, "log", "accept"), 0, "keys forgotten=2:");
+    expect(FLEET_RUN(f, "log", "accept"), 0, "nothing to accept");
 }
 
 CASE(while_another_recovers_a_log_keys_wait, f)
