@@ -31,6 +31,9 @@ static const struct {
     [FUNCTION_NUMBER] = {"float", "a number"},
     [FUNCTION_INTERVAL] = {"interval",
                            "an interval such as \"5min\" or \"1h\""},
+    [FUNCTION_SHIFT] = {"interval", "an interval such as \"1d\" or \"+1h\""},
+    [FUNCTION_WINDOW] = {"intOrInterval",
+                         "a number of points, or an interval such as \"5min\""},
     [FUNCTION_AGGREGATE] = {"aggFunc", "a word in quotes, such as \"sum\""},
     [FUNCTION_BOOL] = {"boolean", "true or false"}};
 
@@ -123,6 +126,22 @@ is_option(const struct function_param *p, struct target_text text)
     return false;
 }
 
+/* Reads how long ago: 1d and -1d are one day, +1d is a day ahead. */
+static bool
+read_shift(struct target_text text, int64_t *out)
+{
+    const bool is_ahead = text.size > 0 && text.at[0] == '+';
+
+    if (is_ahead || (text.size > 0 && text.at[0] == '-')) {
+        text.at++;
+        text.size--;
+    }
+    if (moment_interval(text.at, text.size, out) < 0)
+        return false;
+    *out = is_ahead ? -*out : *out;
+    return true;
+}
+
 /* Whether an argument is what a parameter takes. */
 static bool
 is_taken(const struct function_param *p, struct target_node *v,
@@ -146,6 +165,14 @@ is_taken(const struct function_param *p, struct target_node *v,
     case FUNCTION_INTERVAL:
         return v->kind == TARGET_STRING &&
                moment_interval(v->text.at, v->text.size, &call->interval) == 0;
+    case FUNCTION_SHIFT:
+        return v->kind == TARGET_STRING && read_shift(v->text, &call->interval);
+    case FUNCTION_WINDOW:
+        return (is_integer && v->whole >= 1 &&
+                v->whole <= FUNCTIONS_WINDOW_MAX) ||
+               (v->kind == TARGET_STRING &&
+                moment_interval(v->text.at, v->text.size, &call->interval) ==
+                    0);
     case FUNCTION_AGGREGATE:
         return v->kind == TARGET_STRING && is_option(p, v->text);
     case FUNCTION_BOOL:
@@ -329,7 +356,7 @@ describe_default(struct json_writer *w, const struct function_param *p)
     if (p->type == FUNCTION_COUNT || p->type == FUNCTION_NUMBER)
         json_integer(w, p->fallback);
     else if (p->type == FUNCTION_BOOL)
-        json_bool(w, false);
+        json_bool(w, p->fallback != 0);
     else
         json_text(w, p->options[0]);
 }

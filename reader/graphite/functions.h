@@ -14,9 +14,10 @@
 #include "common/wire/json_write.h"
 #include "reader/graphite/series.h"
 
-#define FUNCTIONS_PARAMS   4
-#define FUNCTIONS_JSON_MAX 32768 /* bytes of what /functions says */
-#define FUNCTIONS_TOP_MAX  100   /* keys of topKeys */
+#define FUNCTIONS_PARAMS     4
+#define FUNCTIONS_JSON_MAX   32768  /* bytes of what /functions says */
+#define FUNCTIONS_TOP_MAX    100    /* keys of topKeys */
+#define FUNCTIONS_WINDOW_MAX 100000 /* points */
 
 enum function_type {
     FUNCTION_SERIES,
@@ -26,6 +27,8 @@ enum function_type {
     FUNCTION_COUNT, /* an integer of at least 0 */
     FUNCTION_NUMBER,
     FUNCTION_INTERVAL,
+    FUNCTION_SHIFT,  /* an interval with a sign, usually - */
+    FUNCTION_WINDOW, /* an interval or a number of points */
     FUNCTION_AGGREGATE,
     FUNCTION_BOOL
 };
@@ -50,7 +53,7 @@ struct function_call {
     const struct function *function;
     const struct target_node *node;
     const struct target_node *values[FUNCTIONS_PARAMS]; /* NULL: not given */
-    int64_t interval; /* of an argument that is one: seconds */
+    int64_t interval; /* of an argument that is one: seconds; 0: none is */
     struct function_times times;
     struct scratch *scratch;
     size_t at, again_at;      /* series that functions_step() is done with */
@@ -59,6 +62,14 @@ struct function_call {
     struct regular *regular;  /* of an argument that is one */
     uint32_t **values_counts; /* of an average: values per point of each */
     char *why;
+};
+
+/* What a function does to the times of what is below it. */
+enum function_scope {
+    FUNCTION_KEEPS_TIMES,
+    FUNCTION_SUMMARIZES, /* points become those of call->interval */
+    FUNCTION_SHIFTS,     /* points of call->interval ago are shown */
+    FUNCTION_LOOKS_BACK  /* functions_window() points before are needed, too */
 };
 
 struct function {
@@ -71,6 +82,7 @@ struct function {
     int (*finish)(struct function_call *call);
     /* Checks values that have the right types.  Errors: as of the others. */
     int (*check)(struct function_call *call);
+    enum function_scope scope;
     enum series_aggregate how; /* it chooses series by, or combines them */
 };
 
@@ -89,6 +101,9 @@ functions_call(const struct target_node *node)
 {
     return node->result;
 }
+
+/* Points before each one that a function needs of series of a step. */
+int64_t functions_window(const struct function_call *call, int64_t step);
 
 bool functions_is(const struct target_node *node, const char *name);
 

@@ -112,6 +112,8 @@ int functions_keep_last(struct function_call *call, struct series *s);
 int functions_derive(struct function_call *call, struct series *s);
 int functions_per_second(struct function_call *call, struct series *s);
 int functions_summarize(struct function_call *call, struct series *s);
+int functions_time_shift(struct function_call *call, struct series *s);
+int functions_moving_average(struct function_call *call, struct series *s);
 int functions_hitcount(struct function_call *call, struct series *s);
 int functions_constant_line(struct function_call *call);
 

@@ -46,6 +46,10 @@ static const struct function_param
     reverse = {"reverse", FUNCTION_BOOL, true, false, NULL, 0},
     align_interval = {"alignToInterval", FUNCTION_BOOL, true, false, NULL, 0},
     pattern = {"pattern", FUNCTION_STRING, false, false, NULL, 0},
+    shift = {"timeShift", FUNCTION_SHIFT, false, false, NULL, 0},
+    reset_end = {"resetEnd", FUNCTION_BOOL, true, false, NULL, 1},
+    align_dst = {"alignDST", FUNCTION_BOOL, true, false, NULL, 0},
+    window = {"windowSize", FUNCTION_WINDOW, false, false, NULL, 0},
     keyspace = {"keyspace", FUNCTION_STRING, false, false, NULL, 0};
 
 #define PARAMS(name, ...)                                                      \
@@ -73,6 +77,8 @@ PARAMS(of_positions, &series, &positions);
 PARAMS(of_names, &series, &natural, &reverse);
 PARAMS(of_hits, &series, &interval, &align_interval);
 PARAMS(of_pattern, &series, &pattern);
+PARAMS(of_shift, &series, &shift, &reset_end, &align_dst);
+PARAMS(of_window, &series, &window);
 PARAMS(of_top, &keyspace, &n);
 
 const struct function functions_table[] = {
@@ -140,10 +146,15 @@ const struct function functions_table[] = {
      "How much a running total grows in a step: for integral().", of_series,
      .each = functions_derive},
     {"summarize", "Transform", "Combines the points of each interval into one.",
-     of_interval, .each = functions_summarize},
+     of_interval, .each = functions_summarize, .scope = FUNCTION_SUMMARIZES},
     {"hitcount", "Transform",
      "What rates by second add up to in each interval, the last one whole.",
-     of_hits, .each = functions_hitcount},
+     of_hits, .each = functions_hitcount, .scope = FUNCTION_SUMMARIZES},
+    {"timeShift", "Transform", "What was counted so long ago.", of_shift,
+     .each = functions_time_shift, .scope = FUNCTION_SHIFTS},
+    {"movingAverage", "Calculate",
+     "The average of so many points, or so much time, before each point.",
+     of_window, .each = functions_moving_average, .scope = FUNCTION_LOOKS_BACK},
     {"highestMax", "Filter Series", "The n series with the largest maximum.",
      of_some, .each = functions_rate, .finish = functions_choose,
      .how = SERIES_MAX},

@@ -121,9 +121,31 @@ set_top(struct render *r, struct render_leaf *leaf)
     return 0;
 }
 
+static int64_t
+common_divisor(int64_t a, int64_t b)
+{
+    while (b != 0) {
+        const int64_t rest = a % b;
+
+        a = b;
+        b = rest;
+    }
+    return a < 0 ? -a : a;
+}
+
+/* The interval that the step of a leaf should divide: that of the innermost
+ * summarize() or hitcount() around it, and of all shifts. */
+static int64_t
+leaf_interval(const struct render_target *t, const struct render_scope *scope)
+{
+    while (scope && scope->call->function->scope != FUNCTION_SUMMARIZES)
+        scope = scope->outer;
+    return common_divisor(scope ? scope->call->interval : 0, t->shift_unit);
+}
+
 static int
 add_leaf(struct render *r, struct render_target *t, struct target_node *node,
-         int64_t interval)
+         const struct render_scope *scope)
 {
     struct render_leaf *leaf = scratch_take(r->scratch, sizeof *leaf);
     int rc = 0;
@@ -131,9 +153,15 @@ add_leaf(struct render *r, struct render_target *t, struct target_node *node,
     if (!leaf)
         return render_fail_memory(r);
     leaf->node = node;
-    leaf->grid = find_grid(r, t, interval);
+    leaf->scope = scope;
+    for (const struct render_scope *o = scope; o; o = o->outer)
+        if (o->call->function->scope == FUNCTION_SHIFTS)
+            leaf->shift += o->call->interval;
+    leaf->grid = find_grid(r, t, leaf_interval(t, scope));
     if (!leaf->grid)
         return render_fail_memory(r);
+    if (leaf->shift > leaf->grid->shift)
+        leaf->grid->shift = leaf->shift;
     *t->leaves_end = leaf;
     t->leaves_end = &leaf->next;
     if (node->kind == TARGET_CALL)
@@ -145,21 +173,44 @@ add_leaf(struct render *r, struct render_target *t, struct target_node *node,
     return 0;
 }
 
-/* Adds the paths below a node; `interval`: of the innermost summarize() or
- * hitcount() around it.  Calls are at most TARGET_DEPTH_MAX deep. */
+/* Adds the paths below a node.  Calls are at most TARGET_DEPTH_MAX deep. */
 static int
 add_leaves(struct render *r, struct render_target *t, struct target_node *node,
-           int64_t interval)
+           const struct render_scope *scope)
 {
+    struct render_scope *inner;
     int rc = 0;
 
     if (node->kind == TARGET_PATH || functions_is(node, "topKeys"))
-        return add_leaf(r, t, node, interval);
-    if (functions_is(node, "summarize") || functions_is(node, "hitcount"))
-        interval = functions_call(node)->interval;
+        return add_leaf(r, t, node, scope);
+    if (functions_call(node)->function->scope != FUNCTION_KEEPS_TIMES) {
+        inner = scratch_take(r->scratch, sizeof *inner);
+        if (!inner)
+            return render_fail_memory(r);
+        inner->call = functions_call(node);
+        inner->outer = scope;
+        scope = inner;
+    }
     for (struct target_node *v = node->args; v && rc == 0; v = v->next)
         if (v->kind == TARGET_CALL || v->kind == TARGET_PATH)
-            rc = add_leaves(r, t, v, interval);
+            rc = add_leaves(r, t, v, scope);
+    return rc;
+}
+
+/* Gives the calls of a target their functions. */
+static int
+bind_calls(struct render *r, struct render_target *t)
+{
+    int rc = 0;
+
+    for (struct target_node *n = t->target.first; n && rc == 0; n = n->after) {
+        if (n->kind != TARGET_CALL)
+            continue;
+        rc = functions_bind(r->scratch, n, r->why);
+        if (rc == 0 && functions_call(n)->function->scope == FUNCTION_SHIFTS)
+            t->shift_unit =
+                common_divisor(t->shift_unit, functions_call(n)->interval);
+    }
     return rc;
 }
 
@@ -180,15 +231,14 @@ render_add_target(struct render *r, const char *text, size_t size)
     if (!utf8_is_valid((const uint8_t *)copy, size))
         return render_fail(r, HTTP_BAD_REQUEST, "a target is not UTF-8") == 0;
     rc = target_parse(r->scratch, copy, size, &t->target, r->why);
-    for (struct target_node *n = t->target.first; n && rc == 0; n = n->after)
-        if (n->kind == TARGET_CALL)
-            rc = functions_bind(r->scratch, n, r->why);
+    if (rc == 0)
+        rc = bind_calls(r, t);
     if (rc < 0)
         return fail_target(r, rc) == 0;
     if (!target_read_path(t->target.root))
         return render_fail(r, HTTP_BAD_REQUEST,
                            "a target is a path or a call of a function") == 0;
-    if (add_leaves(r, t, t->target.root, 0) < 0)
+    if (add_leaves(r, t, t->target.root, NULL) < 0)
         return false;
     *r->targets_end = t;
     r->targets_end = &t->next;
@@ -311,7 +361,7 @@ check_points(struct render *r)
     size_t points = 0;
 
     while (next_leaf(r))
-        points += r->leaf->count * r->leaf->grid->count;
+        points += r->leaf->count * render_span(r->leaf).count;
     if (points <= r->limits.max_points)
         return 0;
     return render_fail(r, HTTP_BAD_REQUEST,

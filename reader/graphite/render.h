@@ -36,15 +36,24 @@ struct render_limits {
 /* Points at multiples of a step, from < t <= until; at least one. */
 struct render_grid {
     int64_t interval; /* that the step divides, seconds; 0: any does */
+    int64_t shift;    /* the longest one of its leaves */
     int64_t step, first, last;
     size_t count;
     struct render_grid *next;
+};
+
+/* A call around a path that changes times, the innermost first. */
+struct render_scope {
+    const struct function_call *call;
+    const struct render_scope *outer;
 };
 
 /* A path of a target, or topKeys. */
 struct render_leaf {
     struct series_list list; /* first: what was read */
     struct target_node *node;
+    const struct render_scope *scope;
+    int64_t shift; /* how long ago it is read, seconds */
     bool is_top;
     struct pattern pattern;
     struct path_found *found; /* sorted by path */
@@ -53,8 +62,18 @@ struct render_leaf {
     struct render_leaf *next;
 };
 
+/* The points of a leaf that are read: those of its grid, moved by whole steps,
+ * and some before for what looks back. */
+struct render_span {
+    int64_t first; /* time of the first one */
+    int64_t shift; /* seconds until it is shown */
+    size_t lead;   /* points before the grid */
+    size_t count;  /* of all */
+};
+
 struct render_target {
     struct target target;
+    int64_t shift_unit; /* divides all shifts in it; 0: there are none */
     struct render_leaf *leaves, **leaves_end;
     struct render_grid *grids;
     struct render_target *next;
@@ -155,6 +174,9 @@ int render_fail_search(struct render *r, int error, const char *what,
 /* Chooses the step of r->grid, looking at one keyspace.  1: it is chosen; 0:
  * there is more to do; below 0: as render_step(). */
 int render_grid_step(struct render *r);
+
+/* What is read of a leaf, when its step is chosen. */
+struct render_span render_span(const struct render_leaf *leaf);
 
 /* Reads more of the series of r->leaf; as render_grid_step(). */
 int render_read_step(struct render *r, uint64_t until_ns);

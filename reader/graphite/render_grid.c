@@ -135,7 +135,8 @@ static bool
 judge_step(struct render *r, int64_t minutes)
 {
     struct render_choice *c = &r->choice;
-    const bool is_enough = (int64_t)c->since * 60 <= r->grid->first;
+    const bool is_enough =
+        (int64_t)c->since * 60 <= r->grid->first - r->grid->shift;
 
     if (c->is_bad)
         return false;

@@ -6,6 +6,29 @@
 
 #include "reader/graphite/render.h"
 
+/* ---- what is read --------------------------------------------------------- */
+
+struct render_span
+render_span(const struct render_leaf *leaf)
+{
+    const struct render_grid *g = leaf->grid;
+    const int64_t half = leaf->shift < 0 ? -g->step / 2 : g->step / 2;
+    struct render_span span = {.shift =
+                                   (leaf->shift + half) / g->step * g->step};
+    int64_t step = g->step, lead = 0; /* seconds */
+
+    for (const struct render_scope *o = leaf->scope; o; o = o->outer)
+        if (o->call->function->scope == FUNCTION_LOOKS_BACK)
+            lead += functions_window(o->call, step) * step;
+        else if (o->call->function->scope == FUNCTION_SUMMARIZES &&
+                 o->call->interval > step)
+            step = o->call->interval;
+    span.lead = (size_t)((lead + g->step - 1) / g->step);
+    span.count = g->count + span.lead;
+    span.first = g->first - (int64_t)span.lead * g->step - span.shift;
+    return span;
+}
+
 /* ---- points ------------------------------------------------------------- */
 
 /* The series that the key at r->found belongs to: that of the key before, if
@@ -16,6 +39,7 @@ find_series(struct render *r)
     struct series_list *list = &r->leaf->list;
     const struct path_found *f = r->found;
     const struct render_grid *g = r->leaf->grid;
+    const struct render_span span = render_span(r->leaf);
     struct series *s;
 
     if (!list->items)
@@ -28,35 +52,47 @@ find_series(struct render *r)
         if (target_text_equals(s->path, f->path))
             return s;
     }
-    s = series_new(r->scratch, g->count);
+    s = series_new(r->scratch, span.count);
     if (!s)
         return NULL;
     s->path = f->path;
     s->name = pattern_show(r->scratch, f->path);
     if (!s->name.at)
         return NULL;
-    s->start = g->first;
+    s->start = span.first + span.shift;
     s->step = g->step;
     list->items[list->count++] = s;
     return s;
 }
 
-/* Points that are not after now. */
+/* Points up to the last one that is not after now. */
 static size_t
 count_elapsed(const struct render *r)
 {
-    const struct render_grid *g = r->leaf->grid;
+    const struct render_span span = render_span(r->leaf);
     const int64_t elapsed =
-        r->now < g->first ? 0 : (r->now - g->first) / g->step + 1;
+        r->now < span.first ? 0
+                            : (r->now - span.first) / r->leaf->grid->step + 1;
 
-    return (uint64_t)elapsed < g->count ? (size_t)elapsed : g->count;
+    return (uint64_t)elapsed < span.count ? (size_t)elapsed : span.count;
+}
+
+/* Points before 1970, of which there is nothing. */
+static size_t
+count_before_all(const struct render *r)
+{
+    const int64_t first = render_span(r->leaf).first;
+    const int64_t step = r->leaf->grid->step;
+
+    return first < 0 ? (size_t)((-first + step - 1) / step) : 0;
 }
 
 static void
 begin_query(struct render *r, size_t count)
 {
     const struct render_grid *g = r->leaf->grid;
-    const int64_t from = g->first + (int64_t)r->read * g->step;
+    const int64_t from =
+        render_span(r->leaf).first + (int64_t)r->read * g->step;
 
     if (count > STORE_BUCKETS_MAX)
         count = STORE_BUCKETS_MAX;
@@ -103,6 +139,8 @@ render_read_step(struct render *r, uint64_t until_ns)
     if (!s)
         return render_fail_memory(r);
     elapsed = count_elapsed(r);
+    if (r->read == 0)
+        r->read = count_before_all(r);
     if (!r->has_begun && r->read < elapsed) {
         begin_query(r, elapsed - r->read);
         r->has_begun = true;
@@ -153,10 +191,22 @@ set_found(struct render *r)
     return 1;
 }
 
+/* The span of the query, in minutes.  False: history has no such times. */
+static bool
+set_top_span(const struct render_leaf *leaf, struct store_history_query *q)
+{
+    const struct render_grid *g = leaf->grid;
+    const int64_t from = (g->first - render_span(leaf).shift) / 60;
+    const int64_t to = from + (int64_t)g->count * g->step / 60;
+
+    q->from = (uint32_t)from;
+    q->to = (uint32_t)to;
+    return from >= 0 && to < UINT32_MAX;
+}
+
 int
 render_top_step(struct render *r, uint64_t until_ns)
 {
-    const struct render_grid *g = r->leaf->grid;
     const struct path_found *keyspace = r->leaf->found;
     int rc;
 
@@ -165,11 +215,11 @@ render_top_step(struct render *r, uint64_t until_ns)
             .op = STORE_HISTORY_TOP,
             .name = keyspace->keyspace,
             .name_size = keyspace->keyspace_size,
-            .from = (uint32_t)(g->first / 60),
-            .to = (uint32_t)((g->first + (int64_t)g->count * g->step) / 60),
             .top = r->top,
             .length =
                 (uint64_t)functions_call(r->leaf->node)->values[1]->whole};
+        if (!set_top_span(r->leaf, &r->query))
+            return set_found(r); /* no rows */
         r->has_begun = true;
     }
     rc = store_history(r->store, &r->query, until_ns);

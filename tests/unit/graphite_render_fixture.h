@@ -32,6 +32,19 @@ add(struct fixture *r, const char *keyspace, const char *key, int64_t time,
     assert_rc(stored_apply(r->store, keyspace, NULL, &d, 1), 0);
 }
 
+/* Five minutes of two keys and one that has a dot. */
+static inline void
+add_some(struct fixture *r)
+{
+    for (int i = 0; i < 5; i++) {
+        add(r, "web", "a", DAY0 + 60 * i, i + 1);
+        add(r, "web", "b", DAY0 + 60 * i, 10 * (i + 1));
+    }
+    add(r, "web", "c.d", DAY0 + 120, 7);
+}
+
+#define SOME DAY0 - 60, DAY0 + 240, 0 /* the five minutes */
+
 static inline void
 begin(struct fixture *r, int64_t from, int64_t until, int64_t max_points)
 {
