@@ -210,15 +210,14 @@ logdir_recover(struct logdir *dir)
 {
     const bool first = !dir->reconciled;
     const struct logfile *e;
+    size_t i, unrecovered = 0;
     bool was_owned;
     int rc, done = 0;
-    size_t i;
 
     rc = logdir_scan(dir);
     if (rc < 0)
         return rc;
     dir->reconciled = true;
-    dir->unrecovered = 0;
     for (i = 0; i < dir->count; i++) {
         e = &dir->entries[i];
         if (!is_at_rest(e)) {
@@ -226,11 +225,15 @@ logdir_recover(struct logdir *dir)
             report_outcome(rc, e->index, "recover");
             dir->recovered += rc >= 0 && was_owned;
             done += rc >= 0 || rc == -EBADMSG;
-            dir->unrecovered += is_unrecovered(rc);
+            unrecovered += is_unrecovered(rc);
         } else if (first && e->ours && e->mode == LOG_MODE_EMPTY) {
             done += reconcile_mode(dir, e->index);
         }
     }
+    /* While another process tries to recover one, it is busy here. */
+    if (unrecovered > 0 || dir->all_recovered)
+        dir->unrecovered = unrecovered;
+    dir->all_recovered = unrecovered == 0;
     if (done > 0) {
         rc = logdir_scan(dir);
         if (rc < 0)

@@ -30,14 +30,16 @@ struct logdir {
     size_t foreign;     /* names that are not countd's */
     uint64_t recovered; /* logs of processes that had died, since the opening */
     size_t unrecovered; /* logs of dead owners that logdir_recover() could not
-                           recover the last time, so that they are not merged */
+                           recover, so that they are not merged; 0 when two
+                           calls found none */
 
     DIR *stream; /* the rest is private */
     struct logfile_list files;
     size_t bad_reported; /* value of `bad` when it was last reported */
     size_t foreign_reported;
-    bool reconciled; /* modes were compared with headers since the start */
-    bool modes_true; /* modes were found true by pending_oldest_ms() */
+    bool all_recovered; /* the last scan found none that could not be */
+    bool reconciled;    /* modes were compared with headers since the start */
+    bool modes_true;    /* modes were found true by pending_oldest_ms() */
 };
 
 /* Opens the directory of a descriptor of data/log (duplicated).
