@@ -29,8 +29,8 @@
  *   -EPROTONOSUPPORT, -EPERM, -ENOENT as log_claim() */
 int log_recover(int dirfd, uint64_t index, struct mark_store *marks);
 
-/* The same, and whether a dead process had the log: one that is at rest, or that
- * a living process was about to take, was nobody's. */
+/* The same; *was_owned is true if a process that died owned the log, and false if
+ * the log is at rest or a living process was about to claim it. */
 int log_recover_dead(int dirfd, uint64_t index, struct mark_store *marks,
                      bool *was_owned);
 

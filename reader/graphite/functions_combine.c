@@ -1,5 +1,8 @@
 /* reader/graphite/functions_combine.c - functions that make one series of
- * several; see functions_internal.h. */
+ * several; see functions_internal.h.
+ *
+ * Entry points: functions_combine_each(), functions_group_each(),
+ * functions_wildcards_each(), and what finishes them. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/graphite/functions_internal.h"
 

@@ -73,7 +73,7 @@ functions_divide(struct function_call *call, struct series *s)
     return is_divisor(call, s) ? 0 : divide_points(call, s, 1);
 }
 
-/* The divisor is no series of the answer. */
+/* The answer does not contain the divisor. */
 int
 functions_divide_finish(struct function_call *call)
 {

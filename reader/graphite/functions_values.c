@@ -1,5 +1,8 @@
 /* reader/graphite/functions_values.c - functions that change values, or make
- * them; see functions_internal.h. */
+ * them; see functions_internal.h.
+ *
+ * Entry points: the slots of the table, functions_scale() to
+ * functions_constant_line(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/graphite/functions_internal.h"
 
@@ -149,8 +152,7 @@ copy_point(struct series *s, size_t to, size_t from)
         s->points.whole[to] = s->points.whole[from];
 }
 
-/* Fills gaps behind a value that have at most so many points, the last one,
- * too. */
+/* Fills gaps of at most `limit` points behind a value, also the last one. */
 int
 functions_keep_last(struct function_call *call, struct series *s)
 {

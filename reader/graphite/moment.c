@@ -9,7 +9,8 @@
 #include <strings.h>
 #include <time.h>
 
-#define DAY ((int64_t)86400)
+#define HOUR ((int64_t)60) /* minutes */
+#define DAY  ((int64_t)86400)
 
 /* ---- pieces of a text, which ends with a NUL ------------------------------ */
 
@@ -147,8 +148,8 @@ moment_interval(const char *text, size_t size, int64_t *out)
 
 /* ---- references ----------------------------------------------------------- */
 
-/* Takes HH:MM, HH:MMam or HHpm, in minutes.  0: there is none of these; -1: it
- * is no time of day. */
+/* Takes HH:MM, HH:MMam or HHpm, in minutes.  0: there is none of these; -1: such
+ * a time does not exist. */
 static int
 take_digital_clock(const char **at, int64_t *out)
 {
@@ -172,7 +173,7 @@ take_digital_clock(const char **at, int64_t *out)
     } else if (!has_minute)
         return 0; /* digits of a day, or none */
     *at = p;
-    *out = hour * 60 + minute;
+    *out = hour * HOUR + minute;
     return hour <= 23 && minute <= 59 ? 1 : -1;
 }
 
@@ -185,9 +186,9 @@ take_clock(const char **at, int64_t *out)
     const int rc = take_digital_clock(at, &minutes);
 
     if (rc == 0 && take_word(at, "noon"))
-        minutes = 12 * 60;
+        minutes = 12 * HOUR;
     else if (rc == 0 && take_word(at, "teatime"))
-        minutes = 16 * 60;
+        minutes = 16 * HOUR;
     else if (rc == 0)
         (void)take_word(at, "midnight"); /* as if it were not there */
     *out = minutes * 60;

@@ -109,7 +109,9 @@ pattern_path(const uint8_t *keyspace, size_t keyspace_size, const uint8_t *key,
 
     if (word > 0 && word < size && out[word] == '=') {
         memmove(out + word + 3, out + word + 1, size - word - 1);
-        memcpy(out + word, "%3D", 3);
+        out[word] = '%';
+        out[word + 1] = '3';
+        out[word + 2] = 'D';
         size += 2;
     }
     if (key_size > 0) {

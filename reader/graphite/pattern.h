@@ -1,9 +1,9 @@
 /* reader/graphite/pattern.h - paths: keyspaces and keys as Graphite names them,
  * and patterns that match them.
  *
- * The path of a key is KEYSPACE.KEY, in nodes that dots part.  A byte that is
- * no target_is_word_byte(), has a meaning in a pattern or is not part of valid
- * UTF-8 is written %HH, and so are a dot that would make an empty node and the
+ * The path of a key is KEYSPACE.KEY, in nodes that dots part.  A byte that
+ * target_is_word_byte() refuses, that has a meaning in a pattern or is not part of
+ * valid UTF-8 is written %HH, and so are a dot that would make an empty node and the
  * `=` of a path that begins as a keyword does: every key has one path, `.` always
  * parts nodes, and a target takes each path as it is.  The same is read back.
  *

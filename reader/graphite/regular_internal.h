@@ -28,7 +28,7 @@ struct regular_step {
 
 #define CLASS_RANGES  24
 #define CLASSES_MAX   32
-#define PLACES        (2 * REGULAR_GROUPS)
+#define PLACES        ((size_t)2 * REGULAR_GROUPS)
 #define CHARACTER_MAX 0x10ffff
 
 struct regular_class {

@@ -122,7 +122,7 @@ takes_character(const struct regular *r, const struct regular_step *s,
 static void
 set_found(const struct regular_thread *t, struct regular_found *found)
 {
-    for (unsigned i = 0; i < REGULAR_GROUPS; i++) {
+    for (size_t i = 0; i < REGULAR_GROUPS; i++) {
         const bool is_there = t->places[2 * i] != UINT32_MAX &&
                               t->places[2 * i + 1] != UINT32_MAX;
 

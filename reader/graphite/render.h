@@ -175,7 +175,7 @@ int render_fail_search(struct render *r, int error, const char *what,
  * there is more to do; below 0: as render_step(). */
 int render_grid_step(struct render *r);
 
-/* What is read of a leaf, when its step is chosen. */
+/* The span that is read of a leaf, once its step is chosen. */
 struct render_span render_span(const struct render_leaf *leaf);
 
 /* Reads more of the series of r->leaf; as render_grid_step(). */

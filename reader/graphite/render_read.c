@@ -1,5 +1,7 @@
 /* reader/graphite/render_read.c - points, and the keys of topKeys; see
- * render.h. */
+ * render.h.
+ *
+ * Entry points: render_span(), render_read_step(), render_top_step(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <string.h>

@@ -83,7 +83,8 @@ size_t target_name_size(const char *at, const char *end);
  * 2024.1, becomes a path.  False: it is neither. */
 bool target_read_path(struct target_node *node);
 
-/* The same where `keyword=` is no parameter: it is how the path begins. */
+/* The same where the function has no parameter `keyword`: `keyword=` begins the
+ * path. */
 bool target_read_keyword_path(struct target_node *node);
 
 /* Parses the `size` bytes of a target, which are valid UTF-8.

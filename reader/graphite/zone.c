@@ -12,8 +12,8 @@
 
 #include "common/base/bytes.h"
 
-#define HOUR 3600
-#define DAY  86400
+#define HOUR ((int64_t)3600)
+#define DAY  ((int64_t)86400)
 
 /* ---- the rule behind the transitions ------------------------------------- */
 
@@ -56,7 +56,7 @@ take_time(struct text *t, int64_t *out)
         (take_byte(t, ':') && !take_number(t, 59, &minutes)) ||
         (take_byte(t, ':') && !take_number(t, 59, &seconds)))
         return false;
-    *out = hours * HOUR + minutes * 60 + seconds;
+    *out = hours * HOUR + minutes * (HOUR / 60) + seconds;
     *out = is_negative ? -*out : *out;
     return true;
 }
@@ -165,14 +165,14 @@ read_header(const uint8_t *at, size_t size, size_t width,
 {
     if (size < HEADER_SIZE || memcmp(at, "TZif", 4) != 0 || at[4] < '2')
         return 0;
-    for (int i = 0; i < COUNTS; i++) {
+    for (size_t i = 0; i < COUNTS; i++) {
         counts[i] = get_be32(at + 20 + 4 * i);
         if (counts[i] > ZONE_FILE_MAX)
             return 0;
     }
-    return HEADER_SIZE + counts[TIMES] * (width + 1) + counts[INFOS] * 6 +
-           counts[LETTERS] + counts[LEAPS] * (width + 4) + counts[IS_STANDARD] +
-           counts[IS_UT];
+    return HEADER_SIZE + counts[TIMES] * (width + 1) +
+           (size_t)counts[INFOS] * 6 + counts[LETTERS] +
+           counts[LEAPS] * (width + 4) + counts[IS_STANDARD] + counts[IS_UT];
 }
 
 /* There are two parts: the first has times of 32 bits, for old programs. */
@@ -259,7 +259,7 @@ zone_open(struct zone *z, const char *name, size_t size)
 /* ---- times --------------------------------------------------------------- */
 
 static int64_t
-transition(const struct zone *z, size_t i)
+transition_at(const struct zone *z, size_t i)
 {
     return (int64_t)get_be64(z->times + 8 * i);
 }
@@ -273,7 +273,7 @@ zone_ahead(const struct zone *z, int64_t time)
     while (from < to) {
         const size_t middle = from + (to - from) / 2;
 
-        if (transition(z, middle) <= time)
+        if (transition_at(z, middle) <= time)
             from = middle + 1;
         else
             to = middle;

@@ -53,8 +53,8 @@ int zone_parse(struct zone *z, size_t size);
 /* Seconds that local time is ahead of UTC at a Unix time. */
 int64_t zone_ahead(const struct zone *z, int64_t time);
 
-/* The Unix time of a local one, both in seconds.  Of a local time that comes
- * twice it is one of the two; one that is left out is moved by an hour. */
+/* The Unix time of a local one, both in seconds.  A local time that comes twice
+ * gives one of the two; one that is left out is moved by an hour. */
 int64_t zone_to_unix(const struct zone *z, int64_t local);
 
 #endif

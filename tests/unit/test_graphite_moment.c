@@ -226,7 +226,7 @@ TEST(local_time_is_that_of_libc)
             if (ahead != day.tm_gmtoff)
                 fail_msg("%s at %lld: %lld, not %ld", places[i], (long long)t,
                          (long long)ahead, day.tm_gmtoff);
-            /* Of a local time that comes twice the other one may be found. */
+            /* A local time that comes twice may give the other one. */
             if (zone_ahead(&zone, t - 3 * HOUR) == ahead &&
                 zone_ahead(&zone, t + 3 * HOUR) == ahead)
                 assert_int_equal(zone_to_unix(&zone, t + ahead), t);

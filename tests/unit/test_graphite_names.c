@@ -257,7 +257,7 @@ CASE(legends_have_names_as_they_are, r)
         if (!target_text_is(name, rows[i][1]))
             fail_msg("%s: %.*s", rows[i][0], (int)name.size, name.at);
     }
-    /* What is not a legend stays a path. */
+    /* tags.name stays the path. */
     assert_non_null(strstr(render(r, "pages.*", DAY0 - 60, DAY0, 0),
                            "{\"name\":\"pages./a%20b%3Fx=1&y=%282%29%20100%25\""
                            "}"));

@@ -21,7 +21,7 @@ text_of(const char *text)
 }
 
 static struct regular *
-compile(const char *expression)
+compile_text(const char *expression)
 {
     struct regular *r;
     const char *why;
@@ -31,12 +31,12 @@ compile(const char *expression)
     return r;
 }
 
-/* What is found, with groups behind it: "ab|a|-"; NULL: nothing. */
+/* The match, with its groups behind it: "ab|a|-"; "none" without a match. */
 static const char *
-find(const char *expression, const char *text)
+find_text(const char *expression, const char *text)
 {
     static char shown[256];
-    struct regular *r = compile(expression);
+    struct regular *r = compile_text(expression);
     struct regular_found found;
     size_t work = REGULAR_WORK_MAX;
     char *at = shown;
@@ -113,7 +113,7 @@ TEST(what_is_found_is_what_python_finds)
         const char *got;
 
         scratch_init(&scratch, (size_t)64 << 20);
-        got = find(rows[i][0], rows[i][1]);
+        got = find_text(rows[i][0], rows[i][1]);
         if (strcmp(got, rows[i][2]) != 0)
             fail_msg("%s in %s: %s, not %s", rows[i][0], rows[i][1], got,
                      rows[i][2]);
@@ -170,13 +170,13 @@ TEST(no_expression_takes_long)
 
     scratch_init(&scratch, (size_t)64 << 20);
     memset(text, 'a', sizeof text - 1);
-    assert_rc(regular_search(compile("(a*)*(a|aa)*b"), text_of(text), 0, &work,
-                             &found),
+    assert_rc(regular_search(compile_text("(a*)*(a|aa)*b"), text_of(text), 0,
+                             &work, &found),
               0);
     assert_in_range(work, 1, REGULAR_WORK_MAX - 3000);
     work = 1000;
-    assert_rc(regular_search(compile("(a*)*(a|aa)*b"), text_of(text), 0, &work,
-                             &found),
+    assert_rc(regular_search(compile_text("(a*)*(a|aa)*b"), text_of(text), 0,
+                             &work, &found),
               -E2BIG);
     scratch_free(&scratch);
 }
@@ -206,7 +206,7 @@ TEST(texts_with_a_match_are_those_of_libc)
 
         put_random(&random, expression, 1 + (unsigned)random_below(&random, 5));
         scratch_init(&scratch, (size_t)64 << 20);
-        r = compile(expression);
+        r = compile_text(expression);
         assert_int_equal(regcomp(&posix, expression, REG_EXTENDED | REG_NOSUB),
                          0);
         for (int n = 0; n < 20; n++) {
