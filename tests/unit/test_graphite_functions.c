@@ -297,3 +297,25 @@ CASE(functions_are_described, r)
     assert_non_null(strstr(text, "{\"name\":\"alignToFrom\",\"type\":"
                                  "\"boolean\",\"default\":false}"));
 }
+
+/* The man page has each function of the table, with a blank behind it. */
+CASE(the_man_page_has_each_function, r)
+{
+    static char page[65536];
+    FILE *f = fopen("reader/countd-graphite.7", "re");
+    size_t size;
+
+    (void)r; /* nothing is rendered */
+    assert_non_null(f);
+    size = fread(page, 1, sizeof page - 1, f);
+    assert_int_equal(fclose(f), 0);
+    assert_in_range(size, 1, sizeof page - 2);
+    page[size] = '\0';
+    for (size_t i = 0; i < functions_count; i++) {
+        char words[64];
+
+        (void)snprintf(words, sizeof words, "Fn %s ", functions_table[i].name);
+        if (!strstr(page, words))
+            fail_msg("%s is missing", functions_table[i].name);
+    }
+}
