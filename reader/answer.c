@@ -55,33 +55,17 @@ answer_end_turn(struct answer *a)
     as_of_end_turn(a->as_of);
 }
 
-/* Whether the query asks for keyspaces after the last possible name: there are
- * no rows, and nothing has to be read. */
-static bool
-is_after_last_name(const struct query *q)
-{
-    if (q->op != QUERY_KEYSPACES || q->keyspace_size < QUERY_NAME_SIZE)
-        return false;
-    for (size_t i = 0; i < QUERY_NAME_SIZE; i++)
-        if (q->keyspace[i] != 0xff)
-            return false;
-    return true;
-}
-
 /* Whether an answer has no rows from the store. */
 static bool
 is_alone(const struct query *q)
 {
     return q->op == QUERY_NOW || q->op == QUERY_ABOUT ||
-           q->op == QUERY_VERSION || q->op == QUERY_AROUND ||
-           is_after_last_name(q);
+           q->op == QUERY_VERSION || q->op == QUERY_AROUND;
 }
 
 size_t
 answer_bound(const struct query *q)
 {
-    if (is_after_last_name(q))
-        return QUERY_REPLY_SIZE;
     if (query_is_history(q->op))
         return history_query_bound(q);
     return QUERY_REPLY_SIZE +
@@ -136,8 +120,7 @@ answer_add(struct answer *a, const struct query *q)
         a->one = *q;
     a->bound += answer_bound(q);
     /* Now, before any snapshot that answers it. */
-    a->as_of_ms[a->count] = as_of_get(
-        a->as_of, q->keyspace, is_after_last_name(q) ? 0 : q->keyspace_size);
+    a->as_of_ms[a->count] = as_of_get(a->as_of, q->keyspace, q->keyspace_size);
     to = &a->queries[a->count++];
     to->op = op_of(q);
     to->name = q->keyspace;
@@ -247,7 +230,7 @@ put_alone(struct answer *a, struct store_reads *reads, uint8_t *out,
 
     if (a->one.op == QUERY_NOW)
         put_fact(&reply, rows, "", (int64_t)clock_unix_ms());
-    if (a->one.op != QUERY_NOW && !is_after_last_name(&a->one)) {
+    if (a->one.op != QUERY_NOW) {
         reads->head += a->one.op == QUERY_AROUND ? QUERY_ROW_SIZE : 0;
         (void)store_read(a->store, reads); /* there is room for one */
         if (q->error < 0 && q->error != -ENOENT) {
@@ -309,8 +292,7 @@ answer_put(struct answer *a, uint8_t *out, bool *failed)
 bool
 answer_is_long(const struct query *q)
 {
-    return query_is_history(q->op) ||
-           (q->op == QUERY_KEYSPACES && !is_after_last_name(q));
+    return query_is_history(q->op) || q->op == QUERY_KEYSPACES;
 }
 
 void

@@ -7,8 +7,7 @@
  *
  * Listing the keyspaces reads every one of them, and a history query may cover
  * ten years or every key, which can take long: such answers are made in steps,
- * one at a time.  Only a listing from after the last possible name, which
- * requests just as_of_ms, is answered at once.
+ * one at a time.
  *
  * Ownership: the caller's between answer_init() and answer_fini(); store and
  * fresh are borrowed.
@@ -20,9 +19,9 @@
 #include <stdbool.h>
 
 #include "common/store/store.h"
-#include "common/wire/query.h"
 #include "reader/as_of.h"
 #include "reader/history_query.h"
+#include "reader/query.h"
 
 #define ANSWER_ROW_MAX  ((size_t)(QUERY_ROW_SIZE + QUERY_NAME_SIZE))
 #define ANSWER_SIZE_MAX HISTORY_QUERY_SIZE_MAX

@@ -20,7 +20,7 @@
 #include <stdbool.h>
 
 #include "common/store/store.h"
-#include "common/wire/query.h"
+#include "reader/query.h"
 
 #define HISTORY_QUERY_ROW_MAX                                                  \
     ((size_t)(QUERY_HISTORY_ROW_SIZE + QUERY_NAME_SIZE))

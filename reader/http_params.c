@@ -2,6 +2,7 @@
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/http_params.h"
+#include "reader/query.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -13,7 +14,6 @@
 #include "common/net/http_query.h"
 #include "common/setup/config.h"
 #include "common/setup/time_text.h"
-#include "common/wire/query.h"
 
 #define VALUE_MAX (NAME_TEXT_SIZE - 1)
 #define WAIT_MAX  60

@@ -53,7 +53,10 @@ reader_listeners_init(struct reader_listeners *l, const struct config *c,
                                     .ctx = resp},
                  [LISTENER_READ_HTTP] = {.name = "read-http",
                                          .socket = LOCAL_READ_HTTP,
-                                         .listen = c->read_http,
+                                         /* The commands ask at the socket. */
+                                         .listen = c->read_http[0] != '\0'
+                                                       ? c->read_http
+                                                       : LISTENER_NO_PORT,
                                          .listen_key = "read.http",
                                          .allow = c->read_allow,
                                          .allow_key = "read.allow",

@@ -211,8 +211,8 @@ start_serving(struct reader *r)
         rc = conns_init(&r->conns, r->loop, &options);
     if (rc < 0)
         return rc; /* and the process ends */
-    reader_status_init(&r->status, r->config.data_dir, &r->range, &r->resp,
-                       &r->as_of, r->conns);
+    reader_status_init(&r->status, r->config.data_dir, &r->range, &r->http,
+                       &r->resp, &r->as_of, r->conns);
     return 0;
 }
 

@@ -7,10 +7,6 @@
  * Malformed input, and a keyspace that cannot be read, are answered with an
  * error, which is the last answer.
  *
- * A listing of keyspaces, and a query that reads all keys of a period, is a
- * long answer: each service makes a step of it.  One is made at a time; a
- * request for another waits in line.
- *
  * The store's snapshots for the requests of a turn end with the turn.
  *
  * Ownership: the caller's; loop and answers are borrowed.
@@ -21,17 +17,13 @@
 
 #include "common/net/conn.h"
 #include "reader/answer.h"
-#include "reader/waiting_line.h"
 
 /* What the listener has for ctx. */
 struct range {
     struct loop *loop;
     struct answer *answer;
-    struct waiting_line line; /* for a long answer */
-    bool is_made;             /* it is, and waits for memory */
-    bool in_turn;             /* something was answered in this turn */
-    uint64_t requests;        /* statistics: answered, listings included */
-    uint64_t listings;
+    bool in_turn;        /* something was answered in this turn */
+    uint64_t requests;   /* statistics: answered */
     uint64_t unreadable; /* answered with -EIO */
 };
 

@@ -65,8 +65,10 @@ read_failure(const struct read_request *a)
     static struct read_problem unavailable = {HTTP_UNAVAILABLE, "unavailable",
                                               NULL};
 
-    if (a->error != -EHOSTDOWN)
+    if (a->error != -EHOSTDOWN) {
+        a->http->unreadable++;
         return &unreadable;
+    }
     unavailable.detail = store_trouble(a->http->answer->store);
     return &unavailable;
 }

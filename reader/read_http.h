@@ -110,6 +110,7 @@ struct read_http {
     struct http_route commands[READ_COMMANDS];
     struct page page;
     struct loop *loop;
+    uint64_t unreadable;   /* statistics: answered with "unreadable" */
     struct answer *answer; /* for what is answered at once */
     struct answer steps;   /* for what is answered in steps */
     const struct datadir *dir;

@@ -8,8 +8,8 @@ fill_row(struct reader_status *s)
     int64_t *v = s->row.values;
 
     v[STATUS_R_REQUESTS] = (int64_t)s->range->requests;
-    v[STATUS_R_LISTINGS] = (int64_t)s->range->listings;
-    v[STATUS_R_UNREADABLE] = (int64_t)s->range->unreadable;
+    v[STATUS_R_UNREADABLE] =
+        (int64_t)(s->range->unreadable + s->http->unreadable);
     v[STATUS_R_AS_OF_MS] = (int64_t)s->as_of->as_of_ms;
     if (reader_listener_is_on(conns_listener(s->conns, LISTENER_RESP)->row))
         resp_service_fill(s->resp, v);
@@ -19,10 +19,12 @@ fill_row(struct reader_status *s)
 
 void
 reader_status_init(struct reader_status *s, const char *data_dir,
-                   const struct range *range, struct resp_service *resp,
-                   const struct as_of *as_of, struct conns *conns)
+                   const struct range *range, const struct read_http *http,
+                   struct resp_service *resp, const struct as_of *as_of,
+                   struct conns *conns)
 {
     s->range = range;
+    s->http = http;
     s->resp = resp;
     s->as_of = as_of;
     s->conns = conns;

@@ -14,14 +14,16 @@ struct reader_status {
     struct status status;
     struct status_row row, listeners[READER_LISTENERS];
     const struct range *range;
+    const struct read_http *http;
     struct resp_service *resp;
     const struct as_of *as_of;
     struct conns *conns;
 };
 
 void reader_status_init(struct reader_status *s, const char *data_dir,
-                        const struct range *range, struct resp_service *resp,
-                        const struct as_of *as_of, struct conns *conns);
+                        const struct range *range, const struct read_http *http,
+                        struct resp_service *resp, const struct as_of *as_of,
+                        struct conns *conns);
 void reader_status_close(struct reader_status *s);
 
 /* Puts the statistics; to be called once a second. */

@@ -88,7 +88,10 @@ CASE(a_token_opens_what_it_has_the_right_to, f)
     assert_int_equal(ask(f, FLEET_WRITE, BOSS, "/v1/count", COUNT), 200);
     assert_int_equal(ask(f, FLEET_WRITE, CLERK, "/v1/count", COUNT), 403);
     assert_non_null(strstr(text, "\"code\": \"no-right\""));
+    expect(FLEET_RUN(f, "flush"), 111, "COUNTD_TOKEN");
+    assert_int_equal(setenv("COUNTD_TOKEN", CLERK, 1), 0);
     expect_text(FLEET_RUN(f, "flush"), 0, "");
+    assert_int_equal(unsetenv("COUNTD_TOKEN"), 0);
     assert_int_equal(ask(f, FLEET_READ, CLERK, "/v1/total?keyspace=k", ""),
                      200);
     assert_non_null(strstr(text, "\"total\": 2"));

@@ -83,7 +83,7 @@ is_right(struct fleet *f)
     bool right = true;
 
     (void)snprintf(address, sizeof address, "127.0.0.1:%u",
-                   fleet_read_port(f)); /* fits */
+                   fleet_ask_port(f)); /* fits */
     options.read = address;
     assert_rc(countd_open(&c, &options), 0);
     for (int k = 0; k < SPECIMEN_NAMES; k++)

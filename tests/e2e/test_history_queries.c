@@ -50,9 +50,9 @@ static int
 setup(void **state)
 {
     static struct fixture x;
-    char write[64], read[64];
+    char write[64], ask[64];
     const struct countd_options o = {
-        .size = sizeof o, .write = write, .read = read};
+        .size = sizeof o, .write = write, .read = ask};
 
     memset(&x, 0, sizeof x);
     fleet_init(&x.fleet);
@@ -61,7 +61,7 @@ setup(void **state)
     fleet_start(&x.fleet, FLEET_READ);
     fleet_start(&x.fleet, FLEET_WORKER);
     snprintf(write, sizeof write, "127.0.0.1:%u", fleet_ack_port(&x.fleet));
-    snprintf(read, sizeof read, "127.0.0.1:%u", fleet_read_port(&x.fleet));
+    snprintf(ask, sizeof ask, "127.0.0.1:%u", fleet_ask_port(&x.fleet));
     assert_rc(countd_open(&x.c, &o), 0);
     send_all(&x);
     *state = &x;

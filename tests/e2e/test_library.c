@@ -34,11 +34,11 @@ setup(void **state)
 static void
 open_client(struct fleet *f, struct countd **out)
 {
-    char write[64], read[64];
-    struct countd_options o = {.size = sizeof o, .write = write, .read = read};
+    char write[64], ask[64];
+    struct countd_options o = {.size = sizeof o, .write = write, .read = ask};
 
     snprintf(write, sizeof write, "127.0.0.1:%u", fleet_ack_port(f));
-    snprintf(read, sizeof read, "127.0.0.1:%u", fleet_read_port(f));
+    snprintf(ask, sizeof ask, "127.0.0.1:%u", fleet_ask_port(f));
     assert_rc(countd_open(out, &o), 0);
 }
 
@@ -77,16 +77,17 @@ CASE(without_a_worker_waiting_ends_at_its_timeout, f)
 
 /* ---- other languages --------------------------------------------------- */
 
-/* Runs a script with the ports in $1 and $2. */
+/* Runs a script with the ports in $1 and $2, and that for ranges in $4. */
 static void
 run_script(struct fleet *f, const char *script, const char *wanted)
 {
-    char write[64], read[64];
+    char write[64], ask[64], range[64];
 
     snprintf(write, sizeof write, "127.0.0.1:%u", fleet_ack_port(f));
-    snprintf(read, sizeof read, "127.0.0.1:%u", fleet_read_port(f));
+    snprintf(ask, sizeof ask, "127.0.0.1:%u", fleet_ask_port(f));
+    snprintf(range, sizeof range, "127.0.0.1:%u", fleet_read_port(f));
     expect_text(daemon_run(text, sizeof text, "/bin/sh", "-euc", script, "sh",
-                           write, read, f->path, NULL),
+                           write, ask, f->path, range, NULL),
                 0, wanted);
 }
 
@@ -157,7 +158,7 @@ CASE(the_python_example_of_the_readme_prints_what_it_counted, f)
 {
     static const char script[] =
         "awk '/^import socket/ { on = 1 } /^```/ { on = 0 } on' README.md |\n"
-        "sed \"s/48881/${1##*:}/; s/48880/${2##*:}/\" > \"$3/app.py\"\n"
+        "sed \"s/48881/${1##*:}/; s/48880/${4##*:}/\" > \"$3/app.py\"\n"
         "python3 \"$3/app.py\"\n";
 
     if (!has("python3"))

@@ -86,8 +86,8 @@ WITH_EMPTY(flush_ends_with_1_when_it_sees_damage_come, s)
     assert_int_equal(chmod(path, 0200), 0);
     daemon_start(&s->serve, "countd-read", "-d", s->data, "-o",
                  "read.listen=127.0.0.1:0", NULL);
-    snprintf(s->read, sizeof s->read, "read.listen=127.0.0.1:%u",
-             daemon_port(&s->serve, "read"));
+    snprintf(s->read, sizeof s->read, "read.http=127.0.0.1:%u",
+             daemon_port(&s->serve, "read-http"));
 
     /* The worker comes when flush has looked at what was set aside before. */
     assert_int_equal(sigemptyset(&mask), 0);

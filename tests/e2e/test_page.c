@@ -375,7 +375,9 @@ CASE(peer_a_browser_asks_for_a_token_where_one_is_needed, f)
     service_set_tokens(f, "boss admin " BOSS "\n");
     service_start(f);
     service_add(f, "pages", "/index", 1);
+    assert_int_equal(setenv("COUNTD_TOKEN", BOSS, 1), 0);
     expect_text(FLEET_RUN(f, "flush"), 0, "");
+    assert_int_equal(unsetenv("COUNTD_TOKEN"), 0);
     open_page(f);
     expect_checked(&browser, "check_token('" BOSS "')");
     stop_browser(&browser);

@@ -15,6 +15,7 @@
 #include "common/wire/query.h"
 #include "tests/lib/client.h"
 #include "tests/lib/engines.h"
+#include "tests/lib/expect.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/service.h"
 #include "tests/lib/stored.h"
@@ -101,13 +102,13 @@ stop(struct service_site *x, int fd)
 }
 
 static bool
-said(struct service_site *x, enum fleet_role role, const char *text)
+said(struct service_site *x, enum fleet_role role, const char *words)
 {
     static char output[1 << 16];
 
     (void)daemon_output(fleet_daemon(&x->fleet, role), output,
                         sizeof output); /* NUL-terminated; that is enough */
-    return strstr(output, text) != NULL;
+    return strstr(output, words) != NULL;
 }
 
 /* ---- ranges ------------------------------------------------------------ */
@@ -215,7 +216,6 @@ CASE(an_unknown_keyspace_and_an_empty_directory_have_no_rows, x)
 {
     const int64_t before = (int64_t)clock_unix_ms();
     struct client_rows r;
-    int64_t count;
     int fd = start_and_connect(x);
 
     client_range(fd, "nothing", 0, 10, &r);
@@ -223,17 +223,16 @@ CASE(an_unknown_keyspace_and_an_empty_directory_have_no_rows, x)
     assert_int_equal(r.size, 0);
     assert_in_range(r.as_of_ms, before - 1, clock_unix_ms() - 1);
     client_rows_free(&r);
-    client_extended(fd, QUERY_KEYSPACES, "", "", &r);
-    assert_int_equal(r.rows, 0);
-    client_rows_free(&r);
-    assert_false(client_get(fd, "nothing", "key", &count));
+    expect_text(FLEET_RUN(&x->fleet, "keyspaces", "--tsv"), 0, "");
+    expect(FLEET_RUN(&x->fleet, "get", "nothing", "key"), 1,
+           "no such keyspace: nothing");
     stop(x, fd);
 }
 
 CASE(more_keyspaces_than_are_kept_open_are_served, x)
 {
     char name[16], key[CLIENT_NAME_SIZE + 1];
-    struct client_rows r;
+    size_t lines = 0;
     int fd;
 
     for (int i = 0; i < 300; i++) {
@@ -246,37 +245,32 @@ CASE(more_keyspaces_than_are_kept_open_are_served, x)
         (void)snprintf(name, sizeof name, "k%03d", i * 7 % 300); /* as above */
         assert_int_equal(read_first(fd, name, key), i * 7 % 300 + 1);
     }
-    client_extended(fd, QUERY_KEYSPACES, "k009", "", &r);
-    assert_int_equal(r.rows, 290);
-    for (int i = 0; i < 290; i++) {
-        (void)snprintf(name, sizeof name, "k%03d", i + 10); /* as above */
-        assert_string_equal(r.row[i].key, name);
-        assert_int_equal(r.row[i].count, 1);
-    }
-    client_rows_free(&r);
+    expect(FLEET_RUN(&x->fleet, "keyspaces", "--tsv"), 0, "\tk299\t");
+    for (const char *at = text; *at != '\0'; at++)
+        lines += *at == '\n';
+    assert_int_equal(lines, 300);
     stop(x, fd);
 }
 
 CASE(get_rank_and_total_answer_for_one_key_and_for_all, x)
 {
     struct pair large[] = {{"a", INT64_MAX}, {"b", INT64_MAX}};
-    struct client_rows r;
-    int64_t count;
+    char total[32];
     int fd;
 
     put_many(x, "many", KEYS);
     put(x, "large", large, 2);
     fd = start_and_connect(x);
 
-    assert_true(client_get(fd, "many", "000123", &count));
-    assert_int_equal(count, KEYS - 123);
-    assert_false(client_get(fd, "many", "00012", &count));
-    client_extended(fd, QUERY_RANK, "many", "000123", &r);
-    assert_int_equal(r.row[0].count, 123);
-    assert_string_equal(r.row[0].key, "000123");
-    client_rows_free(&r);
-    assert_int_equal(client_total(fd, "many"), (int64_t)KEYS * (KEYS + 1) / 2);
-    assert_true(client_total(fd, "large") == INT64_MAX);
+    snprintf(total, sizeof total, "%d\n", KEYS - 123);
+    expect_text(FLEET_RUN(&x->fleet, "get", "many", "000123"), 0, total);
+    expect(FLEET_RUN(&x->fleet, "get", "many", "00012"), 1, "no such key");
+    expect_text(FLEET_RUN(&x->fleet, "rank", "many", "000123", "--tsv"), 0,
+                "123\n");
+    snprintf(total, sizeof total, "%lld\n", (long long)KEYS * (KEYS + 1) / 2);
+    expect_text(FLEET_RUN(&x->fleet, "total", "many"), 0, total);
+    snprintf(total, sizeof total, "%lld\n", (long long)INT64_MAX);
+    expect_text(FLEET_RUN(&x->fleet, "total", "large"), 0, total);
     stop(x, fd);
 }
 
@@ -310,12 +304,8 @@ CASE(a_damaged_file_is_an_error_of_its_keyspace_only, x)
         fd = client_connect(port);
     }
 
-    client_extended(fd, QUERY_KEYSPACES, "", "", &r);
-    assert_int_equal(r.rows, 2);
-    assert_string_equal(r.row[0].key, "broken");
-    assert_int_equal(r.row[0].count, -1);
-    assert_int_equal(r.row[1].count, 10);
-    client_rows_free(&r);
+    expect(FLEET_RUN(&x->fleet, "keyspaces", "--tsv"), 0, "-\t-\t");
+    assert_non_null(strstr(text, "10\t55\t"));
     assert_true(said(x, FLEET_READ, "keyspace=broken"));
     stop(x, fd);
 }
@@ -358,7 +348,6 @@ CASE(a_file_that_is_cut_short_in_use_is_named_at_the_end, x)
 CASE(other_message_sizes_are_refused, x)
 {
     struct filler log;
-    char text[2048];
 
     filler_open(&log, x->dir.log_fd, 0, 10);
     filler_add(&log, "words", "the", 1);

@@ -24,8 +24,8 @@
 #define NO_PORTS                                                               \
     "-o", "write.listen=socket", "-o", "write.ack_listen=socket", "-o",        \
         "read.listen=socket", "-o", "counter.port=socket", "-o",               \
-        "http.listen=socket", "-o", "quota.enable=on", "-o",                   \
-        "quota.limit=1000", "-o", "log.size=64K"
+        "http.listen=socket", "-o", "read.http=socket", "-o",                  \
+        "quota.enable=on", "-o", "quota.limit=1000", "-o", "log.size=64K"
 
 struct fixture {
     struct tmpdir dir;
@@ -232,7 +232,7 @@ CASE(without_options_the_store_of_the_current_folder_is_used, f)
     serve(&f->first, data, "log.count=2");
     expect_text(COUNTD("-d", data, "incr", "k", "x", "6"), 0, "");
     expect_text(COUNTD("-d", data, "-o", user_setting(), "flush"), 0, "");
-#define UNSERVED "read.listen = 127.0.0.1:1\n"
+#define UNSERVED "read.http = 127.0.0.1:1\n"
 #define HERE(...)                                                              \
     daemon_run(text, sizeof text, "/usr/bin/env", "-C", f->dir.path,           \
                "COUNTD_CONF=", __VA_ARGS__, NULL)
@@ -265,8 +265,8 @@ CASE(a_second_reader_serves_its_port_only, f)
     daemon_output(&f->second, text, sizeof text);
     assert_non_null(strstr(text, "/a/socket/read is served by another process; "
                                  "this one serves its port alone"));
-    snprintf(read, sizeof read, "read.listen=127.0.0.1:%u",
-             daemon_port(&f->second, "read"));
+    snprintf(read, sizeof read, "read.http=127.0.0.1:%u",
+             daemon_port(&f->second, "read-http"));
     expect_text(COUNTD("-o", read, "get", "k", "x"), 0, "5\n");
     assert_int_equal(daemon_stop(&f->second), 0);
     expect_text(COUNTD("-d", f->a, "get", "k", "x"), 0, "5\n");

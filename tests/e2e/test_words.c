@@ -57,11 +57,8 @@ static const struct {
     {"line  = name", "a grammar, not a command", true},
     {"read.listen = 0.0.0.0", "settings, not a command", true},
     {"  at   size  field", "bytes, not a command", true},
-    {" 528      8  from", "bytes, not a command", true},
-    {" 560    256  prefix", "bytes, not a command", true},
     {"# NAME  RIGHTS", "a file of tokens, not a command", true},
     {"rule_files: ", "a file of Prometheus, not a command", true},
-    {"  24      8  error", "bytes, not a command", true},
     {"{\"keyspace\": ", "what a command prints", true},
 };
 
@@ -101,12 +98,12 @@ static const struct {
     {"make demo", "sh @TREE/tests/demo.sh $BUILD"},
     {"countd_open(&c, NULL)",
      "countd_open(&c, &(struct countd_options){sizeof(struct countd_options), "
-     "\"127.0.0.1:@ACK\", \"127.0.0.1:@READ\"})"},
+     "\"127.0.0.1:@ACK\", \"127.0.0.1:@QUERY\"})"},
     {"countd_open(ctypes.byref(c), None)",
      "countd_open(ctypes.byref(c), ctypes.byref(type('O', (ctypes.Structure,), "
      "{'_fields_': [('size', size), ('write', ctypes.c_char_p), "
      "('read', ctypes.c_char_p)]})(24, b'127.0.0.1:@ACK', "
-     "b'127.0.0.1:@READ')))"},
+     "b'127.0.0.1:@QUERY')))"},
 };
 
 /* What an example with these words prints. */
@@ -167,11 +164,13 @@ write_settings(void)
     snprintf(text_of, sizeof text_of,
              "data_dir = %s/counts\nwrite.listen = 127.0.0.1:%u\n"
              "write.ack_listen = 127.0.0.1:%u\n"
-             "read.listen = 127.0.0.1:%u\ncounter.port = %u\n"
+             "read.listen = 127.0.0.1:%u\nread.http = 127.0.0.1:%u\n"
+             "counter.port = %u\n"
              "http.listen = 127.0.0.1:%u\n",
              fixture.dir.path, daemon_port(&fixture.serve, "silent"),
              daemon_port(&fixture.serve, "ack"),
              daemon_port(&fixture.serve, "read"),
+             daemon_port(&fixture.serve, "read-http"),
              daemon_port(&fixture.serve, "counter"),
              daemon_port(&fixture.serve, "http"));
     put("countd.conf", text_of, 0600);

@@ -16,10 +16,9 @@
 #include "tests/lib/daemon.h"
 #include "tests/lib/test.h"
 
-#define DEADLINE_MS   30000 /* of the next bytes, times $TEST_SLOW */
-#define RANGE_SIZE    272
-#define EXTENDED_SIZE 528
-#define REPLY_SIZE    24
+#define DEADLINE_MS 30000 /* of the next bytes, times $TEST_SLOW */
+#define RANGE_SIZE  272
+#define REPLY_SIZE  24
 
 int
 client_try_connect(uint16_t port)
@@ -234,17 +233,6 @@ client_range_request(uint8_t *bytes, const char *keyspace, int64_t offset,
     return RANGE_SIZE;
 }
 
-size_t
-client_extended_request(uint8_t *bytes, int64_t op, const char *keyspace,
-                        const char *key)
-{
-    put_le64s(bytes, INT64_MIN);
-    put_le64s(bytes + 8, op);
-    put_name(bytes + 16, keyspace);
-    put_name(bytes + RANGE_SIZE, key);
-    return EXTENDED_SIZE;
-}
-
 static void
 take_rows(struct client_rows *out, const uint8_t *bytes)
 {
@@ -312,43 +300,70 @@ client_range(int fd, const char *keyspace, int64_t offset, int64_t length,
     client_reply(fd, out);
 }
 
-void
-client_extended(int fd, int64_t op, const char *keyspace, const char *key,
-                struct client_rows *out)
+/* Calls `row` for each row, until it returns false. */
+static void
+each_row(int fd, const char *keyspace,
+         bool (*row)(void *ctx, const struct client_row *r), void *ctx)
 {
-    uint8_t bytes[EXTENDED_SIZE];
+    struct client_rows rows;
+    int64_t offset = 0;
+    bool more;
 
-    client_send(fd, bytes, client_extended_request(bytes, op, keyspace, key));
-    client_reply(fd, out);
+    do {
+        client_range(fd, keyspace, offset, 4096, &rows);
+        if (rows.rows < 0)
+            fail_msg("%s: error %lld", keyspace, (long long)rows.rows);
+        more = rows.rows == 4096;
+        for (int64_t i = 0; i < rows.rows; i++)
+            if (!row(ctx, &rows.row[i])) {
+                more = false;
+                break;
+            }
+        offset += rows.rows;
+        client_rows_free(&rows);
+    } while (more);
+}
+
+struct wanted {
+    const char *key;
+    bool found;
+    int64_t count;
+};
+
+static bool
+find_row(void *ctx, const struct client_row *r)
+{
+    struct wanted *w = ctx;
+
+    w->found = strcmp(r->key, w->key) == 0;
+    w->count = r->count;
+    return !w->found;
 }
 
 bool
 client_get(int fd, const char *keyspace, const char *key, int64_t *count)
 {
-    struct client_rows rows;
-    bool found;
+    struct wanted w = {.key = key};
 
-    client_extended(fd, 1, keyspace, key, &rows);
-    if (rows.rows < 0)
-        fail_msg("get: error %lld", (long long)rows.rows);
-    found = rows.rows == 1;
-    if (found)
-        *count = rows.row[0].count;
-    client_rows_free(&rows);
-    return found;
+    each_row(fd, keyspace, find_row, &w);
+    if (w.found)
+        *count = w.count;
+    return w.found;
+}
+
+static bool
+add_row(void *ctx, const struct client_row *r)
+{
+    *(int64_t *)ctx += r->count;
+    return true;
 }
 
 int64_t
 client_total(int fd, const char *keyspace)
 {
-    struct client_rows rows;
-    int64_t total;
+    int64_t total = 0;
 
-    client_extended(fd, 4, keyspace, "", &rows);
-    if (rows.rows < 0)
-        fail_msg("total: error %lld", (long long)rows.rows);
-    total = rows.rows == 1 ? rows.row[0].count : 0;
-    client_rows_free(&rows);
+    each_row(fd, keyspace, add_row, &total);
     return total;
 }
 

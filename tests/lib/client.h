@@ -81,11 +81,9 @@ struct client_rows {
     struct client_row *row; /* `rows` of them */
 };
 
-/* Writes a range request (272 bytes) or an extended one (528). */
+/* Writes a range request (272 bytes). */
 size_t client_range_request(uint8_t *bytes, const char *keyspace,
                             int64_t offset, int64_t length);
-size_t client_extended_request(uint8_t *bytes, int64_t op, const char *keyspace,
-                               const char *key);
 
 /* Reads one reply; client_rows_free() after. */
 void client_reply(int fd, struct client_rows *out);
@@ -94,13 +92,11 @@ void client_rows_free(struct client_rows *rows);
 /* Request and reply. */
 void client_range(int fd, const char *keyspace, int64_t offset, int64_t length,
                   struct client_rows *out);
-void client_extended(int fd, int64_t op, const char *keyspace, const char *key,
-                     struct client_rows *out);
 
-/* Count of one key; false when there is none. */
+/* Count of one key, among all rows; false when there is none. */
 bool client_get(int fd, const char *keyspace, const char *key, int64_t *count);
 
-/* Number of keys and sum of a keyspace's, as `keyspaces` and `total` say. */
+/* The sum of all rows. */
 int64_t client_total(int fd, const char *keyspace);
 
 /* Asks until everything in the logs at `unix_ms` is merged (as_of_ms above

@@ -219,7 +219,8 @@ spawn(struct daemon *d, const char *program, const struct daemon_how *how,
     static char option[] = "--ready-fd", number[] = "3";
     static char set[] = "-o", counter_port[] = "counter.port=0",
                 semaphore_port[] = "semaphore.port=0",
-                count_off[] = "count.http=off", read_http_off[] = "read.http=";
+                count_off[] = "count.http=off",
+                read_http_port[] = "read.http=127.0.0.1:0";
     char path[4096], *argv[DAEMON_ARGS_MAX + 12], **env;
     pid_t parent = getpid();
     size_t n = 0, i;
@@ -235,7 +236,7 @@ spawn(struct daemon *d, const char *program, const struct daemon_how *how,
     if (is_daemon("countd-read", program, how->argv) &&
         !says_something_about(how->argv, "read.http")) {
         argv[n++] = set;
-        argv[n++] = read_http_off;
+        argv[n++] = read_http_port;
     }
     if (is_daemon("countd-write", program, how->argv)) {
         if (!says_something_about(how->argv, "counter.")) {

@@ -149,6 +149,12 @@ fleet_ack_port(struct fleet *f)
 }
 
 uint16_t
+fleet_ask_port(struct fleet *f)
+{
+    return daemon_port(&f->daemons[FLEET_READ], "read-http");
+}
+
+uint16_t
 fleet_read_port(struct fleet *f)
 {
     return daemon_port(&f->daemons[FLEET_READ], "read");
@@ -164,6 +170,7 @@ static const struct {
     const char *name, *option; /* in the ready line; before the number */
 } ports[] = {
     {FLEET_READ, "read", "read.listen=127.0.0.1:"},
+    {FLEET_READ, "read-http", "read.http=127.0.0.1:"},
     {FLEET_WRITE, "ack", "write.ack_listen=127.0.0.1:"},
     {FLEET_WRITE, "silent", "write.listen=127.0.0.1:"},
     {FLEET_WRITE, "counter", "counter.port="},

@@ -70,6 +70,7 @@ void fleet_stop_all(struct fleet *f); /* the writer first, the reader last */
 
 uint16_t fleet_silent_port(struct fleet *f);
 uint16_t fleet_ack_port(struct fleet *f);
+uint16_t fleet_ask_port(struct fleet *f); /* read.http */
 uint16_t fleet_read_port(struct fleet *f);
 
 /* Runs the countd command on it to its end; what it printed is in `text`

@@ -34,17 +34,17 @@ find_children(struct serve_fixture *s)
 void
 serve_fixture_serve(struct serve_fixture *s, const char *option)
 {
-    daemon_start(&s->serve, "countd", "serve", "-d", s->data, "-o",
-                 "log.size=64K", "-o", "log.rotate_after=1h", "-o",
-                 "write.listen=127.0.0.1:0", "-o",
-                 "write.ack_listen=127.0.0.1:0", "-o",
-                 "read.listen=127.0.0.1:0", option ? "-o" : NULL, option, NULL);
+    daemon_start(
+        &s->serve, "countd", "serve", "-d", s->data, "-o", "log.size=64K", "-o",
+        "log.rotate_after=1h", "-o", "write.listen=127.0.0.1:0", "-o",
+        "write.ack_listen=127.0.0.1:0", "-o", "read.listen=127.0.0.1:0", "-o",
+        "read.http=127.0.0.1:0", option ? "-o" : NULL, option, NULL);
     snprintf(s->silent, sizeof s->silent, "write.listen=127.0.0.1:%u",
              daemon_port(&s->serve, "silent"));
     snprintf(s->ack, sizeof s->ack, "write.ack_listen=127.0.0.1:%u",
              daemon_port(&s->serve, "ack"));
-    snprintf(s->read, sizeof s->read, "read.listen=127.0.0.1:%u",
-             daemon_port(&s->serve, "read"));
+    snprintf(s->read, sizeof s->read, "read.http=127.0.0.1:%u",
+             daemon_port(&s->serve, "read-http"));
     find_children(s);
 }
 
@@ -60,7 +60,7 @@ serve_fixture_setup_empty(void **state)
     snprintf(site.data, sizeof site.data, "%s/data", site.dir.path);
     snprintf(site.silent, sizeof site.silent, "write.listen=127.0.0.1:1");
     snprintf(site.ack, sizeof site.ack, "write.ack_listen=127.0.0.1:2");
-    snprintf(site.read, sizeof site.read, "read.listen=127.0.0.1:3");
+    snprintf(site.read, sizeof site.read, "read.http=127.0.0.1:3");
     *state = &site;
     return 0;
 }

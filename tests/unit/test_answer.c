@@ -49,20 +49,6 @@ range(const char *keyspace, int64_t offset, int64_t length)
     return q;
 }
 
-/* The request for as_of_ms and nothing else. */
-static struct query
-past_all(void)
-{
-    static uint8_t last[QUERY_NAME_SIZE];
-    struct query q = {.op = QUERY_KEYSPACES,
-                      .length = QUERY_ROWS_MAX,
-                      .keyspace = last,
-                      .keyspace_size = QUERY_NAME_SIZE};
-
-    memset(last, 0xff, sizeof last);
-    return q;
-}
-
 static void
 add(struct fixture *f, struct query q)
 {
@@ -199,22 +185,6 @@ CASE(facts_of_a_key_and_of_a_keyspace_are_rows_with_words, f)
     assert_string_equal(answer(f, false), "3: 15 total, 5 keys, 0 saturated");
     add(f, query(QUERY_ABOUT, "words", "dog"));
     assert_string_equal(answer(f, false), "0:");
-}
-
-CASE(as_of_alone_is_asked_for_alone, f)
-{
-    const struct query last = past_all(), first = range("words", 0, 1);
-
-    assert_false(answer_is_long(&last));
-    assert_int_equal(answer_bound(&last), QUERY_REPLY_SIZE);
-    add(f, first);
-    assert_false(answer_add(&f->answer, &last));
-    assert_string_equal(answer(f, false), "1: 5 mats");
-
-    add(f, last);
-    assert_false(answer_add(&f->answer, &first));
-    assert_string_equal(answer(f, false), "0:");
-    add(f, first);
 }
 
 /* ---- what cannot be read ----------------------------------------------- */

@@ -37,7 +37,6 @@
 
 struct asked {
     int64_t offset, rows;
-    bool is_extended;
 };
 
 struct server {
@@ -45,6 +44,9 @@ struct server {
     uint64_t received; /* whole messages */
     int64_t sum;
     struct asked q;               /* the last query */
+    int status;                   /* of the document */
+    const char *document;         /* that answers each question */
+    char question[1 << 16];       /* the last one's head */
     uint8_t reply[(1 << 20) + 1]; /* the last reply */
     atomic_bool enough;           /* a thread of the test may end */
     atomic_int finished;          /* threads that have counted all of theirs */
@@ -94,6 +96,7 @@ open_client_as(struct server *s, int silent, size_t buffer_size,
     const struct countd_options o = {.size = sizeof o,
                                      .write = s->hand.address,
                                      .read = s->hand.address,
+                                     .range = s->hand.address,
                                      .silent = silent,
                                      .buffer_size = buffer_size,
                                      .connect_timeout_ms = 20000,
@@ -855,20 +858,17 @@ CASE(the_version_is_the_headers, s)
 
 /* ---- reading ----------------------------------------------------------- */
 
-/* Takes one request of any size, if one comes. */
+/* Takes one request for a range, if one comes. */
 static bool
 take_query(struct server *s, int fd)
 {
-    uint8_t bytes[QUERY_SIZE_MAX];
-    size_t rest;
+    uint8_t bytes[QUERY_SIZE];
 
     if (hand_get(fd, bytes, QUERY_SIZE) < QUERY_SIZE)
         return false;
-    rest = query_size(bytes, QUERY_SIZE) - QUERY_SIZE;
     s->q = (struct asked){.offset = get_le64s(bytes),
-                          .rows = get_le64s(bytes + 8),
-                          .is_extended = rest > 0};
-    return hand_get(fd, bytes + QUERY_SIZE, rest) == rest;
+                          .rows = get_le64s(bytes + 8)};
+    return true;
 }
 
 static void
@@ -905,14 +905,12 @@ answer(struct server *s, int fd)
     (void)hand_put(fd, s->reply, make_reply(s, s->q.rows, s->q.offset));
 }
 
-/* As many rows as were asked for; one for an extended request. */
+/* As many rows as were asked for. */
 static void
 answer_all(struct server *s, int fd)
 {
     while (take_query(s, fd)) {
         s->received++;
-        if (s->q.is_extended) /* whose rows are the op */
-            s->q = (struct asked){.rows = 1, .offset = s->q.rows * 100};
         answer(s, fd);
     }
 }
@@ -932,85 +930,31 @@ check_rows(const struct countd_rows *rows, size_t count, int64_t offset)
     }
 }
 
+static int
+range_of(struct server *s, int64_t offset, int64_t length,
+         struct countd_rows **out)
+{
+    const struct countd_ask ask = {"k", 1, offset, length};
+    const int rc = countd_ranges(s->c, &ask, 1, out);
+
+    if (rc < 0)
+        countd_rows_free(*out);
+    return rc;
+}
+
 CASE(a_range_gives_its_rows, s)
 {
     struct countd_rows *rows;
 
     begin(s, 1, answer_all);
 
-    assert_rc(countd_range(s->c, "k", 1, 1000, 7, &rows), 0);
+    assert_rc(range_of(s, 1000, 7, &rows), 0);
     check_rows(rows, 7, 1000);
     countd_rows_free(rows);
-    assert_rc(countd_range(s->c, "k", 1, -3, 0, &rows), 0);
+    assert_rc(range_of(s, -3, 0, &rows), 0);
     check_rows(rows, 0, -3);
     countd_rows_free(rows);
     countd_rows_free(NULL);
-}
-
-CASE(extended_requests_give_their_numbers, s)
-{
-    struct countd_rows *rows;
-    int64_t n;
-
-    begin(s, 1, answer_all);
-
-    assert_rc(countd_get(s->c, "k", 1, "key", 3, &n), 0);
-    assert_int_equal(n, 100);
-    assert_rc(countd_rank(s->c, "k", 1, "key", 3, &n), 0);
-    assert_int_equal(n, 200);
-    assert_rc(countd_keyspaces(s->c, "", 0, &rows), 0);
-    check_rows(rows, 1, 300);
-    countd_rows_free(rows);
-    assert_rc(countd_total(s->c, "k", 1, &n), 0);
-    assert_int_equal(n, 400);
-}
-
-static void
-answer_nothing_found(struct server *s, int fd)
-{
-    while (take_query(s, fd))
-        (void)hand_put(fd, s->reply, make_reply(s, 0, 0));
-}
-
-CASE(many_keys_are_asked_in_one_go_and_each_has_its_result, s)
-{
-    static struct countd_key keys[1000];
-    static char names[1000][8];
-
-    begin(s, 1, answer_all);
-    for (size_t i = 0; i < 1000; i++) {
-        const int n = snprintf(names[i], sizeof names[i], "k%zu", i);
-
-        keys[i] = (struct countd_key){.keyspace = "pages",
-                                      .keyspace_size = 5,
-                                      .key = names[i],
-                                      .key_size = (size_t)n};
-    }
-    keys[300].key_size = 0; /* the total */
-    keys[500].key_size = 257;
-    keys[700].keyspace_size = 0;
-    assert_rc(countd_gets(s->c, keys, 1000), -ENAMETOOLONG);
-    for (size_t i = 0; i < 1000; i++) {
-        const int wanted = i == 500 ? -ENAMETOOLONG : i == 700 ? -EINVAL : 0;
-
-        assert_rc(keys[i].result, wanted);
-        if (wanted == 0)
-            assert_int_equal(keys[i].count, i == 300 ? 400 : 100);
-    }
-    close_client(s);
-    assert_int_equal(s->received, 998);
-}
-
-CASE(what_is_not_there_is_enoent, s)
-{
-    int64_t n = 77;
-
-    begin(s, 1, answer_nothing_found);
-
-    assert_rc(countd_get(s->c, "k", 1, "key", 3, &n), -ENOENT);
-    assert_rc(countd_rank(s->c, "k", 1, "key", 3, &n), -ENOENT);
-    assert_rc(countd_total(s->c, "k", 1, &n), -ENOENT);
-    assert_int_equal(n, 77);
 }
 
 /* Far more than both sockets hold: 3000 answers of 64 KB each way round. */
@@ -1129,7 +1073,6 @@ CASE(asks_that_are_none_are_not_sent, s)
     }
     assert_int_equal(s->received, 2);
     assert_rc(countd_ranges(s->c, asks, 0, rows), 0);
-    assert_rc(countd_range(s->c, "k", 300, 0, 1, rows), -ENAMETOOLONG);
 }
 
 static void
@@ -1147,7 +1090,7 @@ CASE(a_connection_that_died_idle_is_made_anew, s)
     begin(s, 3, answer_one_and_close);
 
     for (int i = 0; i < 3; i++) {
-        assert_rc(countd_range(s->c, "k", 1, i, 3, &rows), 0);
+        assert_rc(range_of(s, i, 3, &rows), 0);
         check_rows(rows, 3, i);
         countd_rows_free(rows);
     }
@@ -1186,7 +1129,7 @@ CASE(a_reader_that_never_answers_times_out, s)
     begin(s, 1, take_all_silently);
     countd_read_timeout(s->c, 60);
 
-    assert_rc(countd_range(s->c, "k", 1, 0, 1, &rows), -ETIMEDOUT);
+    assert_rc(range_of(s, 0, 1, &rows), -ETIMEDOUT);
 
     assert_true(clock_ms() - before >= 60);
 }
@@ -1228,7 +1171,7 @@ CASE(answers_that_cannot_be_are_refused, s)
     begin(s, 8, lie);
 
     for (int i = 0; i < 8; i++)
-        assert_rc(countd_range(s->c, "k", 1, 0, 1, &rows), -EPROTO);
+        assert_rc(range_of(s, 0, 1, &rows), -EPROTO);
 }
 
 /* A byte too many comes with each answer. */
@@ -1259,7 +1202,7 @@ CASE(an_answer_that_is_followed_by_a_byte_leaks_nothing, s)
     for (int i = 0; i < 51; i++) {
         if (i == 1)
             before = count_memory();
-        rc = countd_range(s->c, "k", 1, 0, 4096, &rows);
+        rc = range_of(s, 0, 4096, &rows);
         if (rc == 0) /* the byte came later */
             countd_rows_free(rows);
         else
@@ -1269,41 +1212,219 @@ CASE(an_answer_that_is_followed_by_a_byte_leaks_nothing, s)
     assert_true(count_memory() < before + (128 << 10));
 }
 
-/* The top of a period, with rows whose sums are 1 and 2. */
-static void
-lie_about_the_top(struct server *s, int fd)
-{
-    struct query_history_head facts = {.known = 1, .step = 60};
-    struct query_history_row row = {.key = (const uint8_t *)"k", .key_size = 1};
-    struct query_reply reply = {.rows = 2};
-    uint8_t *at = s->reply + QUERY_REPLY_SIZE;
+/* ---- documents ----------------------------------------------------------- */
 
-    (void)take_query(s, fd); /* any */
-    query_history_put(&facts, at);
-    at += QUERY_HISTORY_HEAD;
-    for (unsigned i = 1; i <= 2; i++) {
-        row.sum_low = s->hand.number == 0 ? i : 1; /* else the same key twice */
-        at += query_history_row_put(at, &row);
+/* Takes a head, if one comes, and answers with the document. */
+static bool
+answer_question(struct server *s, int fd)
+{
+    char head[256];
+    size_t size = 0;
+    int n;
+
+    while (size < 4 || memcmp(s->question + size - 4, "\r\n\r\n", 4) != 0) {
+        if (size + 1 == sizeof s->question ||
+            hand_get(fd, s->question + size, 1) < 1)
+            return false;
+        size++;
     }
-    reply.size = at - s->reply - QUERY_REPLY_SIZE;
-    query_reply_put(&reply, s->reply);
-    (void)hand_put(fd, s->reply, (size_t)(at - s->reply));
-    take_to_the_end(fd);
+    s->question[size] = '\0';
+    s->received++;
+    n = snprintf(head, sizeof head,
+                 "HTTP/1.1 %d Words\r\nConnection: keep-alive\r\n"
+                 "ETag: W/\"a1-2f\"\r\nContent-length: %zu\r\n\r\n",
+                 s->status, strlen(s->document)); /* it fits */
+    return hand_put(fd, head, (size_t)n) &&
+           hand_put(fd, s->document, strlen(s->document));
 }
 
-CASE(a_top_that_is_out_of_order_is_refused, s)
+static void
+answer_questions(struct server *s, int fd)
 {
+    while (answer_question(s, fd))
+        continue;
+}
+
+static void
+begin_documents(struct server *s, unsigned connections)
+{
+    s->status = 200;
+    begin(s, connections, answer_questions);
+}
+
+CASE(documents_give_their_numbers, s)
+{
+    struct countd_keyspace_state state;
+    struct countd_facts f;
+    int64_t n;
+
+    begin_documents(s, 1);
+    s->document = "{\"key\": \"x\", \"rank\": 4, \"count\": -7, "
+                  "\"saturated\": 1, \"as_of_ms\": 99}\n";
+    assert_rc(countd_get(s->c, "k\xff", 2, "key", 3, &n), 0);
+    assert_int_equal(n, -7);
+    assert_string_equal(strtok(s->question, "\r"),
+                        "GET /v1/get?&keyspace_hex=6bff&key_hex=6b6579 "
+                        "HTTP/1.1");
+    assert_rc(countd_rank(s->c, "k", 1, "key", 3, &n), 0);
+    assert_int_equal(n, 4);
+    assert_rc(countd_about(s->c, "k", 1, "key", 3, &f), 0);
+    assert_true(f.count == -7 && f.rank == 4 && f.saturated == 1 &&
+                f.as_of_ms == 99);
+    s->document = "{\"total\": 9223372036854775807, \"keys\": 5, "
+                  "\"new\": {\"a\": [1]}, \"as_of_ms\": 99}";
+    assert_rc(countd_total(s->c, "k", 1, &n), 0);
+    assert_true(n == INT64_MAX);
+    assert_rc(countd_keyspace_state(s->c, "k", 1, &state), 0);
+    assert_true(state.nonce == 0xa1 && state.change == 0x2f &&
+                state.as_of_ms == 99);
+}
+
+CASE(documents_give_their_rows, s)
+{
+    struct countd_rows *rows;
+    int64_t first;
+
+    begin_documents(s, 1);
+    s->document = "{\"rows\": [\n"
+                  " {\"rank\": 7, \"count\": 3, \"key\": \"a\\u00e9\"},\n"
+                  " {\"rank\": 8, \"count\": 2, \"key\": null, "
+                  "\"key_hex\": \"00ff\"}], \"as_of_ms\": 5}";
+    assert_rc(countd_around(s->c, "k", 1, "a", 1, 2, &first, &rows), 0);
+    assert_int_equal(first, 7);
+    assert_int_equal(rows->count, 2);
+    assert_int_equal(rows->as_of_ms, 5);
+    assert_int_equal(rows->rows[0].count, 3);
+    assert_int_equal(rows->rows[0].key_size, 3);
+    assert_memory_equal(rows->rows[0].key, "a\xc3\xa9", 3);
+    assert_int_equal(rows->rows[1].key_size, 2);
+    assert_memory_equal(rows->rows[1].key, "\0\xff", 2);
+    countd_rows_free(rows);
+
+    s->document = "{\"rows\": [\n {\"keys\": null, \"keyspace\": \"b\"}]}";
+    assert_rc(countd_keyspaces(s->c, "a", 1, &rows), 0);
+    assert_int_equal(rows->count, 1);
+    assert_int_equal(rows->rows[0].count, -1); /* it cannot be read */
+    countd_rows_free(rows);
+}
+
+CASE(sums_of_128_bits_are_exact, s)
+{
+    struct countd_buckets *b;
     struct countd_top *top;
 
-    hand_start(&s->hand, 3, lie_about_the_top);
+    begin_documents(s, 1);
+    s->document = "{\"since\": 60, \"rows\": [\n"
+                  " {\"from\": 0, \"sum\": null},\n"
+                  " {\"from\": 60, \"sum\": 18446744073709551617},\n"
+                  " {\"from\": 120, \"sum\": -18446744073709551617}]}";
+    assert_rc(countd_history(s->c, "k", 1, "", 0, 0, 180, 60, &b), 0);
+    assert_true(b->count == 3 && b->since == 60);
+    assert_int_equal(b->buckets[0].sum.any, 0);
+    assert_true(b->buckets[1].sum.value == INT64_MAX &&
+                b->buckets[1].sum.high == 1 && b->buckets[1].sum.low == 1);
+    assert_true(b->buckets[2].sum.value == INT64_MIN &&
+                b->buckets[2].sum.high == -2 &&
+                b->buckets[2].sum.low == UINT64_MAX);
+    countd_buckets_free(b);
+    assert_rc(countd_history(s->c, "k", 1, "", 0, 0, 240, 60, &b), -EPROTO);
+    assert_rc(countd_history(s->c, "k", 1, "", 0, 0, 90, 60, &b), -EINVAL);
 
-    for (unsigned i = 0; i < 3; i++) {
-        open_client(s);
-        assert_rc(countd_period_top(s->c, "k", 1, 0, 60, i < 2 ? 10 : 1, &top),
-                  -EPROTO);
-        countd_close(s->c);
-        s->c = NULL;
+    s->document = "{\"from\": 0, \"to\": 60, \"rows\": [\n"
+                  " {\"sum\": 2, \"before\": null, \"key\": \"a\"}]}";
+    assert_rc(countd_period_top(s->c, "k", 1, 0, 60, 10, &top), 0);
+    assert_true(top->count == 1 && top->before_known == 0 && top->to == 60);
+    countd_top_free(top);
+}
+
+/* Pairs of a key and an unlike one. */
+CASE(many_keys_are_asked_together_and_each_has_its_result, s)
+{
+    struct countd_key keys[6] = {
+        {"k", 1, "a", 1, 0, 1},    {"k", 1, "b", 1, 0, 1},
+        {"k", 1, NULL, 257, 0, 1}, {"", 0, "a", 1, 0, 1},
+        {"k", 1, "a", 1, 0, 1},    {"other", 5, "a", 1, 0, 1}};
+
+    begin_documents(s, 1);
+    s->document = "{\"rows\": [{\"count\": 5, \"key\": \"a\"}, "
+                  "{\"count\": null, \"key\": \"b\"}]}";
+    assert_rc(countd_gets(s->c, keys, 6), -ENAMETOOLONG);
+    assert_true(keys[0].result == 0 && keys[0].count == 5);
+    assert_rc(keys[1].result, -ENOENT);
+    assert_rc(keys[2].result, -ENAMETOOLONG);
+    assert_rc(keys[3].result, -EINVAL);
+    assert_true(keys[4].result == 0 && keys[5].result == 0);
+    assert_int_equal(s->received, 3);
+}
+
+CASE(problems_have_their_errors, s)
+{
+    static const struct {
+        int status, error;
+        const char *code;
+    } problems[] = {
+        {404, -ENOENT, "no-such-key"},    {404, -ENOENT, "no-such-keyspace"},
+        {404, -ENODATA, "no-history"},    {400, -E2BIG, "too-many-rows"},
+        {400, -EINVAL, "bad-time"},       {500, -EIO, "unreadable"},
+        {503, -EHOSTDOWN, "unavailable"}, {503, -ETIMEDOUT, "too-long"},
+        {401, -EACCES, "no-token"},       {404, -EOPNOTSUPP, "another"}};
+    char document[128];
+    int64_t n = 77;
+
+    begin_documents(s, 1);
+    for (size_t i = 0; i < sizeof problems / sizeof problems[0]; i++) {
+        struct countd_facts f = {0};
+
+        s->status = problems[i].status;
+        (void)snprintf(document, sizeof document,
+                       "{\"code\": \"%s\", \"as_of_ms\": 12}",
+                       problems[i].code); /* it fits */
+        s->document = document;
+        assert_rc(countd_get(s->c, "k", 1, "key", 3, &n), problems[i].error);
+        assert_rc(countd_about(s->c, "k", 1, "key", 3, &f), problems[i].error);
+        assert_int_equal(f.as_of_ms, problems[i].error == -ENOENT ? 12 : 0);
     }
+    assert_int_equal(n, 77);
+}
+
+CASE(documents_that_cannot_be_are_refused, s)
+{
+    static const char *const wrong[] = {" ",
+                                        "[",
+                                        "{\"count\": 1",
+                                        "{\"count\": \"x\"}",
+                                        "{\"count\": 1.5}",
+                                        "{\"count\": 9223372036854775808}",
+                                        "{\"count\": 1} x",
+                                        "no document"};
+    struct countd_rows *rows;
+    int64_t n;
+
+    begin_documents(s, 1);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        s->document = wrong[i];
+        assert_rc(countd_get(s->c, "k", 1, "a", 1, &n), -EPROTO);
+    }
+    s->document = "{\"rows\": [{\"count\": 1, \"key\": 7}]}";
+    assert_rc(countd_range(s->c, "k", 1, 0, 9, &rows), -EPROTO);
+    s->document = "{\"rows\": [{\"count\": 1, \"key_hex\": \"f\"}]}";
+    assert_rc(countd_range(s->c, "k", 1, 0, 9, &rows), -EPROTO);
+}
+
+CASE(questions_that_are_none_are_not_sent, s)
+{
+    struct countd_rows *rows;
+    int64_t n;
+
+    begin_documents(s, 1);
+    s->document = "{}";
+    assert_rc(countd_get(s->c, "k", 257, "a", 1, &n), -ENAMETOOLONG);
+    assert_rc(countd_get(s->c, "k", 1, "a", 257, &n), -ENAMETOOLONG);
+    assert_rc(countd_get(s->c, "k", 1, "a", 0, &n), -EINVAL);
+    assert_rc(countd_keys(s->c, "k", 1, "p", 300, "", 0, 1, &rows),
+              -ENAMETOOLONG);
+    assert_rc(countd_total(s->c, "k", 1, &n), 0);
+    assert_int_equal(s->received, 1);
 }
 
 static void
@@ -1361,7 +1482,7 @@ CASE(reading_without_memory_leaks_nothing, s)
     open_client(s);
     for (unsigned n = 1; hit; n++) {
         fault_inject("memory", n, ENOMEM);
-        rc = countd_range(s->c, "k", 1, 0, 3, &rows);
+        rc = range_of(s, 0, 3, &rows);
         hit = fault_hit();
         fault_clear();
         if (rc != (hit ? -ENOMEM : 0))

@@ -19,7 +19,6 @@
 #define CONNECTIONS 100
 #define BIG_ROWS    QUERY_ROWS_MAX
 #define BIG_SIZE    (QUERY_REPLY_SIZE + (size_t)BIG_ROWS * (10 + 256))
-#define MANY        60 /* more keyspaces, where a test wants them */
 #define POOL_SIZE   ((size_t)32 << 20)
 #define STOP_MS     2000
 
@@ -46,8 +45,7 @@ struct state {
     size_t draining; /* have answers that their peers have not taken */
     size_t open;
     size_t accepted;
-    size_t listing; /* a listing is being made, or waited for */
-    size_t memory;  /* in use */
+    size_t memory; /* in use */
     struct listener_stats stats;
     bool snapshot_kept;
 };
@@ -99,7 +97,6 @@ look(struct server *f)
     struct listener *d = conns_listener(f->conns, 0);
     struct state now = {.open = d->open,
                         .accepted = (size_t)d->stats.accepted,
-                        .listing = f->range.line.served != NULL,
                         .memory =
                             POOL_SIZE -
                             (size_t)f->conns->pool.free_count * POOL_CHUNK_SIZE,
@@ -112,9 +109,6 @@ look(struct server *f)
             now.counts[i]++;
             now.draining += LOOP_OWNER(l, struct conn, link)->out.size > 0;
         }
-    for (l = f->range.line.waiting.next; l != &f->range.line.waiting;
-         l = l->next)
-        now.listing++;
     return now;
 }
 
@@ -132,8 +126,6 @@ control_ready(struct loop_source *source, uint32_t events)
         conns_stop(f->conns, STOP_MS, stopped, f);
         return;
     }
-    if (byte == '1')
-        f->site->answer.step_ms = 0; /* one keyspace at a step */
     now = look(f);
     /* A test that does not get it fails. */
     (void)!send(source->fd, &now, sizeof now, MSG_NOSIGNAL);
@@ -287,19 +279,6 @@ fill_some(struct fixture *f)
     fill(f->store, "big", BIG_ROWS, 256);
 }
 
-/* With keyspaces k00, k01 and so on. */
-static void
-fill_many(struct fixture *f)
-{
-    char name[16];
-
-    fill_some(f);
-    for (int i = 0; i < MANY; i++) {
-        (void)snprintf(name, sizeof name, "k%02d", i); /* it fits */
-        fill(f->store, name, 1, 6);
-    }
-}
-
 static int
 setup_with(void **state, void (*put)(struct fixture *f))
 {
@@ -320,12 +299,6 @@ setup(void **state)
 }
 
 static int
-setup_many(void **state)
-{
-    return setup_with(state, fill_many);
-}
-
-static int
 end(void **state)
 {
     struct server *f = *state;
@@ -342,8 +315,7 @@ end(void **state)
     return teardown(&site);
 }
 
-#define CASE(name, f)      TEST_IN(name, struct server *f, setup, end)
-#define CASE_MANY(name, f) TEST_IN(name, struct server *f, setup_many, end)
+#define CASE(name, f) TEST_IN(name, struct server *f, setup, end)
 
 /* ---- clients ----------------------------------------------------------- */
 
@@ -375,31 +347,10 @@ expect_error(int fd, int error)
     client_rows_free(&r);
 }
 
-/* The reply is a listing of so many keyspaces. */
-static void
-expect_list(int fd, int64_t rows)
-{
-    struct client_rows r;
-
-    client_reply(fd, &r);
-    assert_int_equal(r.rows, rows);
-    client_rows_free(&r);
-}
-
-static void
-request_list(int fd, int times)
-{
-    uint8_t bytes[QUERY_EXTENDED_SIZE];
-
-    for (int i = 0; i < times; i++)
-        client_send(fd, bytes,
-                    client_extended_request(bytes, QUERY_KEYSPACES, "", ""));
-}
-
 static void
 request(int fd, const char *keyspace, int64_t offset, int64_t length)
 {
-    uint8_t bytes[QUERY_EXTENDED_SIZE];
+    uint8_t bytes[QUERY_SIZE];
 
     client_send(fd, bytes,
                 client_range_request(bytes, keyspace, offset, length));
@@ -445,11 +396,10 @@ take_greedy(int fd, unsigned requests)
 
 CASE(requests_may_be_split_at_every_byte, f)
 {
-    uint8_t bytes[QUERY_SIZE + QUERY_EXTENDED_SIZE];
+    uint8_t bytes[2 * QUERY_SIZE];
     const size_t first = client_range_request(bytes, "small", 1, 1);
     const size_t size =
-        first +
-        client_extended_request(bytes + first, QUERY_GET, "small", "000004");
+        first + client_range_request(bytes + first, "small", 4, 1);
     int fd = client_connect(f->port);
 
     for (size_t cut = 1; cut < size; cut++) {
@@ -495,161 +445,6 @@ CASE(a_half_closed_connection_gets_all_its_answers, f)
         expect_rows(fd, BIG_ROWS, i, 4000);
     client_expect_end(fd);
     client_close(fd);
-    await_none(f);
-}
-
-CASE_MANY(a_listing_is_made_in_steps_and_others_are_served_between, f)
-{
-    struct client_rows r;
-    bool seen = false;
-    int list, fd;
-
-    (void)tell(f, '1'); /* what it answers does not matter */
-    list = client_connect(f->port);
-    fd = client_connect(f->port);
-    await(f, CONN_IDLE, 2);
-
-    /* How long the listing takes is up to the machine: try until the other
-     * connection is seen to be faster. */
-    for (int i = 0; i < 5000 && !seen; i++) {
-        request(list, "small", 0, 1);
-        request_list(list, 1);
-        request(list, "small", 1, 1);
-        expect_rows(list, 10, 0, 1);
-        request(fd, "small", 2, 1);
-        expect_rows(fd, 10, 2, 1);
-        seen = ask(f).listing == 1;
-
-        client_reply(list, &r);
-        assert_int_equal(r.rows, 3 + MANY);
-        assert_string_equal(r.row[0].key, "big");
-        assert_string_equal(r.row[1].key, "k00");
-        assert_string_equal(r.row[MANY].key, "k59");
-        assert_string_equal(r.row[MANY + 2].key, "small");
-        client_rows_free(&r);
-        expect_rows(list, 10, 1, 1);
-    }
-    assert_true(seen);
-    client_close(list);
-    client_close(fd);
-}
-
-/* The stores of these tests keep no history in files, and all of it in memory:
- * either way it is one answer, and those around it keep their order. */
-CASE_MANY(the_top_of_a_period_stands_in_line_with_listings, f)
-{
-    const struct query top = {.op = QUERY_PERIOD_TOP,
-                              .to = 3600,
-                              .length = 3,
-                              .keyspace = (const uint8_t *)"small",
-                              .keyspace_size = 5};
-    uint8_t bytes[QUERY_SIZE_MAX], head[QUERY_REPLY_SIZE], rest[4096];
-    struct query_reply reply;
-    struct query_history_head facts;
-    int list, fd;
-
-    (void)tell(f, '1'); /* what it answers does not matter */
-    list = client_connect(f->port);
-    fd = client_connect(f->port);
-    for (int i = 0; i < 20; i++) {
-        request_list(list, 1);
-        request(fd, "small", 0, 1);
-        client_send(fd, bytes, (size_t)query_put(&top, bytes));
-        request(fd, "small", 1, 1);
-
-        expect_rows(fd, 10, 0, 1);
-        assert_int_equal(client_read(fd, head, sizeof head), sizeof head);
-        query_reply_get(head, &reply);
-        assert_int_equal(reply.rows, 0);
-        assert_true(reply.size >= QUERY_HISTORY_HEAD &&
-                    reply.size <= (int64_t)sizeof rest);
-        assert_int_equal(client_read(fd, rest, (size_t)reply.size), reply.size);
-        query_history_get(rest, &facts);
-        assert_int_equal(facts.error, -ENODATA);
-        expect_rows(fd, 10, 1, 1);
-        expect_list(list, 3 + MANY);
-    }
-    client_close(list);
-    client_close(fd);
-}
-
-CASE(who_leaves_during_a_listing_makes_way, f)
-{
-    struct client_rows r;
-    const uint64_t until = clock_ms() + 60000;
-    uint8_t byte;
-    char name[16];
-    unsigned fds;
-    int fd;
-
-    (void)tell(f, '1'); /* as above */
-    for (int i = 0; i < 200; i++) {
-        (void)snprintf(name, sizeof name, "k%03d", i); /* it fits */
-        break_keyspace(f->site, name);
-    }
-    fds = fault_open_fds();
-    for (int i = 0; i < 50; i++) {
-        fd = client_connect(f->port);
-        request_list(fd, 3);
-        /* In the middle of it, or of the next one. */
-        while (ask(f).listing == 0 && client_try_read(fd, &byte, 1, 0) < 0)
-            assert_true(clock_ms() < until);
-        client_reset(fd);
-        /* The directory is closed with the connection. */
-        while (fault_open_fds() != fds)
-            assert_true(clock_ms() < until);
-    }
-    fd = client_connect(f->port);
-    request_list(fd, 3);
-
-    expect_list(fd, 3 + 200);
-    expect_list(fd, 3 + 200);
-    client_reply(fd, &r);
-    assert_int_equal(r.row[1].count, -1);
-    client_rows_free(&r);
-    client_close(fd);
-    await_none(f);
-}
-
-CASE_MANY(many_listings_at_once_are_all_answered, f)
-{
-    enum { PEERS = 30 };
-    int fds[PEERS];
-
-    (void)tell(f, '1'); /* as above */
-    for (int i = 0; i < PEERS; i++) {
-        fds[i] = client_connect(f->port);
-        request_list(fds[i], 2);
-    }
-    /* Some of those who wait for theirs leave. */
-    for (int i = 1; i < PEERS; i += 3)
-        client_reset(fds[i]);
-
-    for (int i = 0; i < PEERS; i++) {
-        if (i % 3 == 1)
-            continue;
-        expect_list(fds[i], 3 + MANY);
-        expect_list(fds[i], 3 + MANY);
-        client_close(fds[i]);
-    }
-    await_none(f);
-}
-
-CASE(who_does_not_read_keeps_the_listing_from_nobody, f)
-{
-    int fd, slow = connect_greedy(f, 4);
-
-    request_list(slow, 1);
-    await_draining(f);
-    fd = client_connect(f->port);
-    request_list(fd, 1);
-
-    expect_list(fd, 3);
-    client_close(fd);
-    for (int i = 0; i < 4; i++)
-        expect_rows(slow, BIG_ROWS, 0, BIG_ROWS);
-    expect_list(slow, 3);
-    client_close(slow);
     await_none(f);
 }
 
@@ -803,49 +598,20 @@ CASE(a_hundred_pipelined_requests_are_answered_in_order, f)
     client_close(fd);
 }
 
-CASE(fifty_listings_in_a_row_are_all_answered_and_others_between, f)
-{
-    enum { LISTINGS = 50 };
-    uint8_t bytes[LISTINGS * QUERY_EXTENDED_SIZE];
-    struct client_rows r;
-    size_t size = 0;
-    int list = client_connect(f->port), fd = client_connect(f->port);
-
-    for (int i = 0; i < LISTINGS; i++)
-        size += client_extended_request(bytes + size, QUERY_KEYSPACES, "", "");
-    client_send(list, bytes, size);
-    for (int i = 0; i < LISTINGS; i++) {
-        request(fd, "small", i % 10, 1);
-        expect_rows(fd, 10, i % 10, 1);
-    }
-    for (int i = 0; i < LISTINGS; i++) {
-        client_reply(list, &r);
-        assert_int_equal(r.rows, 3);
-        client_rows_free(&r);
-    }
-    client_close(list);
-    client_close(fd);
-}
-
 CASE(each_way_to_be_malformed_is_refused, f)
 {
-    uint8_t bytes[QUERY_EXTENDED_SIZE];
+    uint8_t bytes[QUERY_SIZE];
     size_t size;
     int fd;
 
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 3; i++) {
         size = client_range_request(bytes, "small", 0, 1);
         if (i == 0)
             size = client_range_request(bytes, "", 0, 1);
         if (i == 1)
             bytes[16 + 200] = 'x';
         if (i == 2)
-            size =
-                client_extended_request(bytes, QUERY_VERSION + 1, "small", "");
-        if (i == 3)
-            size = client_extended_request(bytes, QUERY_GET, "small", "");
-        if (i == 4)
-            size = client_extended_request(bytes, QUERY_TOTAL, "small", "key");
+            size = client_range_request(bytes, "small", INT64_MIN, 1);
         fd = client_connect(f->port);
         client_send(fd, bytes, size);
 

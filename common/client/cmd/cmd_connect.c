@@ -56,7 +56,7 @@ cmd_set_host(struct config *c, const char *host)
             "or 192.0.2.7");
     replace_host(c->write_listen, text);
     replace_host(c->write_ack_listen, text);
-    replace_host(c->read_listen, text);
+    replace_host(c->read_http, text);
     replace_host(c->http_listen, text);
     return 0;
 }
@@ -73,8 +73,8 @@ static const struct {
                           * in the first */
     size_t port_at;      /* in struct config; 0: the address has the port */
 } places[] = {
-    [CMD_READER] = {LOCAL_READ, "read", AT(read_listen), {"read.listen"}, 0},
-    [CMD_HISTORY] = {LOCAL_READ, "read", AT(read_listen), {"read.listen"}, 0},
+    [CMD_READER] = {LOCAL_READ_HTTP, "read", AT(read_http), {"read.http"}, 0},
+    [CMD_HISTORY] = {LOCAL_READ_HTTP, "read", AT(read_http), {"read.http"}, 0},
     [CMD_WRITER] =
         {LOCAL_ACK, "write", AT(write_ack_listen), {"write.ack_listen"}, 0},
     [CMD_WRITER_SILENT] =
@@ -205,6 +205,7 @@ cmd_connect(const struct cmd_line *line, enum cmd_peer peer, size_t buffer_size,
         .buffer_size = buffer_size,
         .keyspace_size = (unsigned)line->config.keyspace_size,
         .key_size = (unsigned)line->config.key_size,
+        .token = getenv("COUNTD_TOKEN"),
         .nonblocking = 1, /* for all; load retries and shows its progress */
     };
     const char *colon;

@@ -107,10 +107,10 @@ static const struct failure {
      "it is"},
     {HTTP, -ENOTCONN, CONFIG_EXIT_SYSTEM, "%d at %a ended the connection"},
     {HTTP, -EPROTO, CONFIG_EXIT_SYSTEM, "what answers at %a is not %d"},
-    {HTTP, -EACCES, CONFIG_EXIT_SYSTEM,
+    {HTTP | READER, -EACCES, CONFIG_EXIT_SYSTEM,
      "%d at %a refuses this client: set COUNTD_TOKEN to a token of http.tokens "
      "with the right to do this; or its name is not in http.hosts"},
-    {HTTP, -EILSEQ, CONFIG_EXIT_USAGE,
+    {HTTP | READER, -EILSEQ, CONFIG_EXIT_USAGE,
      "COUNTD_TOKEN is not a token of 1 to 128 printable characters"},
     {SEQUENCE, -EOPNOTSUPP, CONFIG_EXIT_SYSTEM,
      "%a serves no sequence numbers; see sequence.enable"},

@@ -18,24 +18,6 @@
  * then less and less often; what goes in goes in at once. */
 #define HELD_WAIT_MS 3000
 
-/* As of when the reader answers for all keyspaces.  No name comes after this
- * one, so the answer is short. */
-static int
-ask_as_of(struct countd *c, int64_t *as_of_ms)
-{
-    uint8_t last[NAME_MAX_SIZE];
-    struct countd_rows *rows;
-    int rc;
-
-    memset(last, 0xff, sizeof last);
-    rc = countd_keyspaces(c, last, sizeof last, &rows);
-    if (rc < 0)
-        return rc;
-    *as_of_ms = rows->as_of_ms;
-    countd_rows_free(rows);
-    return 0;
-}
-
 struct flush {
     const struct cmd_line *line;
     struct datadir dir;
@@ -79,7 +61,7 @@ static int
 is_readable(void *ctx)
 {
     struct flush *f = ctx;
-    const int rc = ask_as_of(f->c, &f->as_of_ms);
+    const int rc = countd_as_of(f->c, NULL, 0, &f->as_of_ms);
 
     return rc < 0 ? rc : check_merged(f);
 }

@@ -263,7 +263,7 @@ cmd_around(struct cmd_line *line)
     int rc, status;
 
     if (line->arg_count > 2)
-        length = cmd_number(line, line->args[2], "N", 1, QUERY_AROUND_MAX);
+        length = cmd_number(line, line->args[2], "N", 1, QUERY_ROWS_MAX - 1);
     status = lookup_open(&l, line, 2);
     if (status != 0)
         return status;

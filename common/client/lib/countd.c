@@ -19,7 +19,8 @@
 
 #define WRITE_ADDRESS  "127.0.0.1:48881"
 #define SILENT_ADDRESS "127.0.0.1:48879"
-#define READ_ADDRESS   "127.0.0.1:48880"
+#define READ_ADDRESS   "127.0.0.1:48890"
+#define RANGE_ADDRESS  "127.0.0.1:48880"
 
 int
 handle_take_options(void *to, size_t size, const void *from)
@@ -52,6 +53,8 @@ take_options(const struct countd_options *from, struct countd_options *o)
         o->write = o->silent ? SILENT_ADDRESS : WRITE_ADDRESS;
     if (!o->read && !o->directory)
         o->read = READ_ADDRESS;
+    if (!o->range && !o->directory)
+        o->range = RANGE_ADDRESS;
     if (o->buffer_size == 0)
         o->buffer_size = BUFFER_SIZE;
     if (o->keyspace_size == 0)
@@ -150,6 +153,22 @@ writing_fini(struct handle_writing *w)
     (void)pthread_mutex_destroy(&w->lock); /* the caller's last use */
 }
 
+static int
+asking_init(struct handle_asking *a, const struct countd_options *o)
+{
+    const struct countd_http_options options = {.size = sizeof options,
+                                                .address = o->read,
+                                                .timeout_ms =
+                                                    o->connect_timeout_ms,
+                                                .directory = o->directory,
+                                                .token = o->token};
+    const int rc =
+        http_init(&a->http, &options, LOCAL_READ_HTTP, HTTP_ROWS_MAX);
+
+    a->http.timeout_ms = READ_TIMEOUT_MS;
+    return rc;
+}
+
 PUBLIC int
 countd_open(struct countd **out, const struct countd_options *options)
 {
@@ -166,7 +185,7 @@ countd_open(struct countd **out, const struct countd_options *options)
     rc = writing_init(&c->writing, &o);
     if (rc < 0)
         goto free_handle;
-    rc = link_init(&c->reading.link, o.read, o.directory, LOCAL_READ,
+    rc = link_init(&c->reading.link, o.range, o.directory, LOCAL_READ,
                    o.connect_timeout_ms);
     if (rc < 0)
         goto fini_writing;
@@ -174,9 +193,14 @@ countd_open(struct countd **out, const struct countd_options *options)
     rc = -pthread_mutex_init(&c->reading.lock, NULL);
     if (rc < 0)
         goto fini_writing;
+    rc = asking_init(&c->asking, &o);
+    if (rc < 0)
+        goto fini_reading;
     *out = c;
     return 0;
 
+fini_reading:
+    handle_reading_fini(&c->reading);
 fini_writing:
     writing_fini(&c->writing);
 free_handle:
@@ -195,6 +219,7 @@ countd_close(struct countd *c)
               c->writing.refused;
     writing_fini(&c->writing);
     handle_reading_fini(&c->reading);
+    http_fini(&c->asking.http);
     free(c);
     return (int64_t)dropped;
 }

@@ -55,7 +55,8 @@ struct countd_options {
     const char *write;      /* address of the silent or acknowledging port;
                                NULL: 127.0.0.1:48881, or :48879 when silent,
                                if there is no directory */
-    const char *read;       /* NULL: 127.0.0.1:48880 */
+    const char *read;       /* of the HTTP port (read.http), for all that reads
+                               but countd_ranges(); NULL: 127.0.0.1:48890 */
     int silent;             /* 1: fire and forget */
     size_t buffer_size;     /* bytes; 0: 256 KiB */
     unsigned keyspace_size; /* message sizes of the server; 0: 256 */
@@ -66,6 +67,9 @@ struct countd_options {
                                     one increment of all the counts below */
     int nonblocking; /* 1: countd_incr() returns -EAGAIN instead of waiting */
     const char *directory; /* data directory of the server */
+    const char *range;     /* address of the port for countd_ranges(); NULL:
+                              127.0.0.1:48880 */
+    const char *token;     /* of its http.tokens; NULL: none */
 };
 
 /* Looks host names up, but does not connect yet.  `options` may be NULL;
@@ -140,6 +144,10 @@ int countd_sync(struct countd *c, int timeout_ms);
 int countd_wait_readable(struct countd *c, const void *keyspace,
                          size_t keyspace_size, int timeout_ms);
 
+/* Up to when a keyspace or, with size 0, all of them are readable: Unix time. */
+int countd_as_of(struct countd *c, const void *keyspace, size_t keyspace_size,
+                 int64_t *as_of_ms);
+
 /* Increments whose outcome is unknown because the connection broke, since the
  * last call.  Silent: those the server's kernel had not confirmed. */
 uint64_t countd_lost(struct countd *c);
@@ -157,6 +165,8 @@ struct countd_rows {
     size_t count;
     struct countd_row *rows;
 };
+
+#define COUNTD_ROWS_MAX 4096 /* of an answer */
 
 /* Rows offset ... of the count order, largest first; a negative offset counts
  * from the end; at most 4096.  An unknown keyspace has none.
@@ -296,7 +306,7 @@ void countd_buckets_free(struct countd_buckets *buckets);
 
 struct countd_top_row {
     struct countd_sum sum;
-    struct countd_sum before; /* in the time as long before */
+    struct countd_sum before; /* in the time as long before; any: not 0 */
     const char *key;          /* key_size bytes, not NUL-terminated */
     size_t key_size;
 };
@@ -327,8 +337,8 @@ struct countd_period {
 };
 
 /* The sum of a key in a period, and its rank by that; of one without increments
- * in it (sum.any is 0) the rank that a sum of 0 has.  With key_size 0 the sum
- * of all keys, and no rank. */
+ * in it (sum.any is 0) the rank is -1.  With key_size 0 the sum of all keys, and
+ * no rank. */
 int countd_period_rank(struct countd *c, const void *keyspace,
                        size_t keyspace_size, const void *key, size_t key_size,
                        int64_t from, int64_t to, struct countd_period *out);

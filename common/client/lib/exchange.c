@@ -1,5 +1,5 @@
-/* common/client/lib/exchange.c - see exchange.h: exchange_run() and
- * exchange_one() are at the end; take_answers() is the main part. */
+/* common/client/lib/exchange.c - see exchange.h: exchange_run() is at the end;
+ * take_answers() is the main part. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/lib/exchange.h"
 
@@ -16,10 +16,16 @@
 static int
 put_ask(const struct exchange *x, size_t index, uint8_t *bytes)
 {
-    struct query q = {.op = QUERY_RANGE};
-    const int rc = x->ask(x, index, &q);
+    const struct countd_ask *a = &x->asks[index];
 
-    return rc < 0 ? rc : query_put(&q, bytes);
+    if (a->keyspace_size > QUERY_NAME_SIZE)
+        return -ENAMETOOLONG;
+    return query_put(
+        &(struct query_range){.offset = a->offset,
+                              .length = a->length,
+                              .keyspace = a->keyspace,
+                              .keyspace_size = (uint16_t)a->keyspace_size},
+        bytes);
 }
 
 /* Of the ask that is next to be answered. */
@@ -28,8 +34,6 @@ note_error(struct exchange *x, int error)
 {
     if (x->error == 0)
         x->error = error;
-    if (x->errors)
-        x->errors[x->answered] = error;
 }
 
 /* Fills the send buffer with as many requests as fit. */
@@ -40,7 +44,7 @@ fill_send(void *ctx)
     size_t size = 0;
     int n;
 
-    while (x->put < x->count && size + QUERY_SIZE_MAX <= SEND_SIZE) {
+    while (x->put < x->count && size + QUERY_SIZE <= SEND_SIZE) {
         n = put_ask(x, x->put, x->r->send + size);
         if (n > 0)
             size += (size_t)n;
@@ -53,7 +57,7 @@ fill_send(void *ctx)
 static void
 skip_refused(struct exchange *x)
 {
-    uint8_t bytes[QUERY_SIZE_MAX];
+    uint8_t bytes[QUERY_SIZE];
     int n;
 
     while (x->answered < x->count) {
@@ -82,24 +86,21 @@ start_again(struct exchange *x)
 
 /* Whether the number of bytes is possible for the number of rows. */
 static bool
-is_possible(const struct exchange *x, const struct query_reply *reply)
+is_possible(const struct query_reply *reply)
 {
-    const int64_t head = x->is_history ? QUERY_HISTORY_HEAD : 0;
-    const int64_t row = x->is_history ? QUERY_HISTORY_ROW_SIZE : QUERY_ROW_SIZE;
-
     return reply->rows <= QUERY_ROWS_MAX &&
-           reply->size >= head + reply->rows * row &&
-           reply->size <= head + reply->rows * (row + QUERY_NAME_SIZE);
+           reply->size >= reply->rows * QUERY_ROW_SIZE &&
+           reply->size <= reply->rows * (QUERY_ROW_SIZE + QUERY_NAME_SIZE);
 }
 
 /* Rows, their array and their bytes in one piece. */
 static int
 take_head(struct exchange *x, const struct query_reply *reply)
 {
-    const size_t count = x->is_history ? 1 : (size_t)reply->rows;
+    const size_t count = (size_t)reply->rows;
     size_t total;
 
-    if (!is_possible(x, reply))
+    if (!is_possible(reply))
         return -EPROTO;
     total = sizeof *x->rows + count * sizeof *x->rows->rows;
     x->rows = malloc(total + (size_t)reply->size);
@@ -109,9 +110,6 @@ take_head(struct exchange *x, const struct query_reply *reply)
     x->rows->count = count;
     x->rows->rows = (struct countd_row *)(x->rows + 1);
     x->bytes = (uint8_t *)x->rows + total;
-    if (x->is_history)
-        x->rows->rows[0] = (struct countd_row){
-            reply->rows, (const char *)x->bytes, (size_t)reply->size};
     x->size = (size_t)reply->size;
     x->have = 0;
     return 0;
@@ -176,7 +174,7 @@ take_rows(struct exchange *x, const uint8_t *bytes, size_t *size)
     x->have += *size;
     if (x->have < x->size)
         return 0;
-    rc = x->is_history ? 0 : cut_rows(x);
+    rc = cut_rows(x);
     if (rc < 0)
         return rc;
     x->out[x->answered++] = x->rows;
@@ -256,43 +254,9 @@ exchange_run(struct exchange *x)
     if (rc < 0) {
         start_again(x); /* answers that are not awaited may arrive */
         x->error = rc;
-        for (size_t i = x->answered; x->errors && i < x->count; i++)
-            x->errors[i] = rc;
     }
     (void)pthread_mutex_unlock(&r->lock);
     return x->error;
-}
-
-static int
-get_query(const struct exchange *x, size_t index, struct query *q)
-{
-    *q = ((const struct query *)x->asks)[index];
-    return 0;
-}
-
-int
-exchange_one(struct handle_reading *r, struct query *q, size_t keyspace_size,
-             size_t key_size, bool is_history, struct countd_rows **out)
-{
-    struct countd_rows *rows = NULL;
-    struct exchange x = {.r = r,
-                         .ask = get_query,
-                         .asks = q,
-                         .count = 1,
-                         .out = &rows,
-                         .is_history = is_history};
-    int rc;
-
-    if (keyspace_size > QUERY_NAME_SIZE || key_size > QUERY_NAME_SIZE)
-        return -ENAMETOOLONG;
-    q->keyspace_size = (uint16_t)keyspace_size;
-    q->key_size = (uint16_t)key_size;
-    rc = exchange_run(&x);
-    if (rc < 0)
-        free(rows);
-    else
-        *out = rows;
-    return rc;
 }
 
 void

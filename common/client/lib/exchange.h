@@ -1,4 +1,4 @@
-/* common/client/lib/exchange.h - requests to the range port and their answers.
+/* common/client/lib/exchange.h - many ranges, pipelined, and their rows.
  *
  * One exchange is any number of requests and their answers, in order, on one
  * connection.
@@ -8,8 +8,7 @@
  * exchange may have died unnoticed: when it breaks before it answered
  * anything, one new connection is tried.  Reading twice does no harm.
  *
- *     struct exchange x = {.r = &c->reading, .ask = ..., .asks = ...,
- *                          .count = n, .out = rows};
+ *     struct exchange x = {.r = &c->reading, .asks = ..., .count = n, .out = rows};
  *     rc = exchange_run(&x);
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
@@ -22,18 +21,13 @@
 
 struct exchange {
     struct handle_reading *r;
-    /* Request `index` of what is asked: 0, or why it is none. */
-    int (*ask)(const struct exchange *x, size_t index, struct query *q);
-    const void *asks;
+    const struct countd_ask *asks;
     size_t count;
     struct countd_rows **out;
     struct transport transport;
     size_t put;      /* asks put into the send buffer, or refused */
     size_t answered; /* asks answered, or refused */
     int error;       /* the first of a single ask */
-    int *errors;     /* of each ask, 0 at first; NULL: not wanted */
-    bool is_history; /* answers about the past: each is one row, whose count is
-                  the number of its rows and whose key all their bytes */
     bool again;      /* the end of this connection is not the end: it is of an
                         earlier exchange and silent so far, or refused an ask */
 
@@ -46,11 +40,5 @@ struct exchange {
 /* The out pointers are NULL at first; rows are the caller's to free.  0, or the
  * first error of a single ask, or what ended it all. */
 int exchange_run(struct exchange *x);
-
-/* One request, whose names are of these sizes.  *out is set only on success:
- * an answer that is followed by bytes that were not asked for is freed. */
-int exchange_one(struct handle_reading *r, struct query *q,
-                 size_t keyspace_size, size_t key_size, bool is_history,
-                 struct countd_rows **out);
 
 #endif

@@ -1,8 +1,8 @@
 /* common/client/lib/handle.h - the inside of libcountd's handle.
  *
- * Two halves, each with its connection and lock: increments (increments.c) and
- * ranges (queries.c, exchange.c), so that a long range never makes an increment
- * wait.
+ * Three parts, each with its connection and lock, so that a long answer never
+ * makes an increment wait: increments (increments.c), many ranges (exchange.c),
+ * and questions that a document answers (questions.c, document.c).
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_CLIENT_LIB_HANDLE_H
@@ -11,6 +11,7 @@
 #include <pthread.h>
 
 #include "common/client/lib/countd.h"
+#include "common/client/lib/http_client.h"
 #include "common/client/lib/link.h"
 #include "common/wire/message.h"
 
@@ -23,6 +24,13 @@ struct handle_reading {
     int timeout_ms;
     uint8_t *send; /* two buffers in one piece, made at first use */
     uint8_t *receive;
+};
+
+#define QUESTION_MAX 61440 /* bytes of a request; countd-read takes more */
+
+struct handle_asking {
+    struct countd_http http;
+    char question[QUESTION_MAX];
 };
 
 /* Increments wait in a ring of whole messages, from `head` on. */
@@ -64,6 +72,7 @@ struct handle_writing {
 struct countd {
     struct handle_writing writing;
     struct handle_reading reading;
+    struct handle_asking asking;
 };
 
 void handle_reading_fini(struct handle_reading *r);

@@ -33,17 +33,14 @@ fill_nothing(void *ctx)
     return 0;
 }
 
-/* The value of a header of a head that ends with NUL; NULL: it is not there. */
-static const char *
-find_header(const char *head, const char *name)
+const char *
+http_header(const struct http_answer *a, const char *name)
 {
-    const char *line = head;
+    const char *line = a->head;
 
-    while ((line = strchr(line, '\n')) != NULL) {
-        line++;
+    while ((line = strchr(line, '\n')) != NULL && ++line < a->body)
         if (strncasecmp(line, name, strlen(name)) == 0)
             return line + strlen(name);
-    }
     return NULL;
 }
 
@@ -65,16 +62,14 @@ take_answer(void *ctx, uint8_t *bytes, size_t have)
     end = strstr(head, "\r\n\r\n");
     if (!end)
         return 0;
-    *end = '\0';
-    length = find_header(head, LENGTH);
-    size = length ? strtoul(length, NULL, 10) : 0;
-    x->status = (int)strtoul(head + strcspn(head, " "), NULL, 10);
-    x->kept = find_header(head, "Connection: keep-alive") != NULL;
-    *end = '\r';
     head_size = (size_t)(end + 4 - head);
-    x->out->body = end + 4;
+    *x->out = (struct http_answer){.head = head, .body = end + 4};
+    length = http_header(x->out, LENGTH);
+    size = length ? strtoul(length, NULL, 10) : 0;
     x->out->size = size;
-    if (!length || size > HTTP_ANSWER_MAX - head_size)
+    x->status = (int)strtoul(head + strcspn(head, " "), NULL, 10);
+    x->kept = http_header(x->out, "Connection: keep-alive") != NULL;
+    if (!length || size > x->transport.receive_size - head_size)
         return -EPROTO;
     if (have < head_size + size)
         return 0;
@@ -113,10 +108,14 @@ ask_once(struct countd_http *h, const char *request, struct http_answer *out,
                       .send = (const uint8_t *)request,
                       .send_size = strlen(request),
                       .receive = (uint8_t *)h->answer,
-                      .receive_size = HTTP_ANSWER_MAX},
+                      .receive_size = h->answer_max},
         .out = out};
-    const int rc = transport_run(&x.transport);
+    int rc;
 
+    *out = (struct http_answer){.body = NULL};
+    rc = transport_run(&x.transport);
+    if (rc < 0)
+        out->body = NULL;
     *begun = x.begun;
     if (rc < 0 || !x.kept)
         link_drop(&h->link);
@@ -149,11 +148,18 @@ add_token(struct countd_http *h, const char *request)
 int
 http_ask(struct countd_http *h, const char *request, struct http_answer *out)
 {
+    if (h->authorization[0] != '\0')
+        request = add_token(h, request);
+    return http_ask_whole(h, request, out);
+}
+
+int
+http_ask_whole(struct countd_http *h, const char *request,
+               struct http_answer *out)
+{
     bool was_kept, begun;
     int rc;
 
-    if (h->authorization[0] != '\0')
-        request = add_token(h, request);
     drop_if_ended(h);
     was_kept = h->link.fd >= 0;
     rc = ask_once(h, request, out, &begun);
@@ -181,6 +187,34 @@ set_token(struct countd_http *h, const char *token)
     return 0;
 }
 
+int
+http_init(struct countd_http *h, const struct countd_http_options *o,
+          const char *socket, size_t answer_max)
+{
+    int rc;
+
+    h->timeout_ms = o->timeout_ms > 0 ? (int)o->timeout_ms : TIMEOUT_MS;
+    h->answer_max = answer_max;
+    h->answer = malloc(answer_max + 1);
+    rc = h->answer ? set_token(h, o->token) : -ENOMEM;
+    if (rc == 0)
+        rc = link_init(&h->link, o->address, o->directory, socket,
+                       (unsigned)h->timeout_ms);
+    if (rc == 0)
+        rc = -pthread_mutex_init(&h->lock, NULL);
+    if (rc < 0)
+        free(h->answer);
+    return rc;
+}
+
+void
+http_fini(struct countd_http *h)
+{
+    link_drop(&h->link);
+    (void)pthread_mutex_destroy(&h->lock); /* the caller's last use */
+    free(h->answer);
+}
+
 PUBLIC int
 countd_http_open(struct countd_http **out,
                  const struct countd_http_options *options)
@@ -192,26 +226,17 @@ countd_http_open(struct countd_http **out,
     rc = handle_take_options(&o, sizeof o, options);
     if (rc < 0)
         return rc;
+    if (!o.address && !o.directory)
+        o.address = ADDRESS;
     h = calloc(1, sizeof *h);
     if (!h)
         return -ENOMEM;
-    h->timeout_ms = o.timeout_ms > 0 ? (int)o.timeout_ms : TIMEOUT_MS;
-    h->answer = malloc(HTTP_ANSWER_MAX + 1);
-    rc = h->answer ? set_token(h, o.token) : -ENOMEM;
-    if (!o.address && !o.directory)
-        o.address = ADDRESS;
-    if (rc == 0)
-        rc = link_init(&h->link, o.address, o.directory, LOCAL_HTTP,
-                       (unsigned)h->timeout_ms);
-    if (rc == 0)
-        rc = -pthread_mutex_init(&h->lock, NULL);
-    if (rc < 0) {
-        free(h->answer);
+    rc = http_init(h, &o, LOCAL_HTTP, HTTP_ANSWER_MAX);
+    if (rc < 0)
         free(h);
-        return rc;
-    }
-    *out = h;
-    return 0;
+    else
+        *out = h;
+    return rc;
 }
 
 PUBLIC void
@@ -219,8 +244,6 @@ countd_http_close(struct countd_http *h)
 {
     if (!h)
         return;
-    link_drop(&h->link);
-    (void)pthread_mutex_destroy(&h->lock); /* the caller's last use */
-    free(h->answer);
+    http_fini(h);
     free(h);
 }

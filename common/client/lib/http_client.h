@@ -19,23 +19,33 @@
 #include "common/client/lib/countd.h"
 #include "common/client/lib/link.h"
 
-#define HTTP_ANSWER_MAX  ((size_t)1 << 20) /* bytes of a head, and of a body */
-#define HTTP_REQUEST_MAX 2048              /* bytes of a request, with NUL */
+#define HTTP_ANSWER_MAX  ((size_t)1 << 20)  /* bytes of a head, and of a body */
+#define HTTP_ROWS_MAX    ((size_t)16 << 20) /* the same with 4096 rows */
+#define HTTP_REQUEST_MAX 2048               /* bytes of a request, with NUL */
 #define HTTP_TOKEN_MAX   128
 
 struct countd_http {
     pthread_mutex_t lock;
     struct link link;
     int timeout_ms;
-    char *answer;                            /* HTTP_ANSWER_MAX and a NUL */
+    char *answer; /* answer_max bytes and a NUL */
+    size_t answer_max;
     char authorization[HTTP_TOKEN_MAX + 32]; /* a header line; "": none */
     char request[HTTP_REQUEST_MAX];          /* with that line */
 };
 
 struct http_answer {
-    const char *body; /* ends with NUL; valid until the next request */
+    const char *head; /* its beginning is the status line */
+    const char *body; /* ends with NUL; valid until the next request; NULL: no
+                         answer came */
     size_t size;
 };
+
+/* For who has the memory: what countd_http_open() and countd_http_close() do.
+ * `socket` is the one in the data directory (local.h). */
+int http_init(struct countd_http *h, const struct countd_http_options *o,
+              const char *socket, size_t answer_max);
+void http_fini(struct countd_http *h);
 
 /* The lock of the handle is the caller's, over the use of the answer, too.
  * `request` is a head with its empty line.  It may be done twice.
@@ -45,5 +55,12 @@ struct http_answer {
  *   -ENOTCONN, -ETIMEDOUT, as of link_connect() */
 int http_ask(struct countd_http *h, const char *request,
              struct http_answer *out);
+
+/* The same of a head that has h->authorization already. */
+int http_ask_whole(struct countd_http *h, const char *request,
+                   struct http_answer *out);
+
+/* The value of a header of the answer; NULL: it is not there. */
+const char *http_header(const struct http_answer *a, const char *name);
 
 #endif

@@ -1,0 +1,301 @@
+/* common/client/lib/document.c - see document.h: document_begin(),
+ * document_ask(), document_next(), document_end(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/client/lib/document.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/bytes.h"
+#include "common/base/hex.h"
+#include "common/wire/increment_line.h"
+#include "common/wire/name.h"
+
+#define PARAMETER_MAX 16 /* bytes of its name */
+#define NUMBER_ROOM   (PARAMETER_MAX + 24)
+#define ENDING        " HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
+#define ENDING_MAX    (sizeof ENDING + HTTP_TOKEN_MAX + 32)
+
+/* Keeps the first error. */
+static void
+note(struct document *d, int error)
+{
+    if (d->error == 0)
+        d->error = error;
+}
+
+/* ---- the question -------------------------------------------------------- */
+
+static size_t
+room_left(const struct document *d)
+{
+    return sizeof d->a->question - ENDING_MAX -
+           (size_t)(d->at - d->a->question);
+}
+
+bool
+document_has_room(const struct document *d, size_t size)
+{
+    return 2 * size + NUMBER_ROOM <= room_left(d);
+}
+
+void
+document_begin(struct handle_asking *a, struct document *d, const char *command)
+{
+    /* A normal mutex, locked and unlocked in pairs: neither can fail. */
+    (void)pthread_mutex_lock(&a->http.lock);
+    *d = (struct document){.a = a};
+    d->at = a->question +
+            snprintf(a->question, sizeof a->question, "GET /v1/%s?", command);
+}
+
+void
+document_put_name(struct document *d, const char *parameter, const void *bytes,
+                  size_t size)
+{
+    const uint8_t *from = bytes;
+
+    if (size > NAME_MAX_SIZE)
+        note(d, -ENAMETOOLONG);
+    else if (!document_has_room(d, size))
+        note(d, -E2BIG);
+    else {
+        d->at += sprintf(d->at, "&%s_hex=", parameter);
+        for (size_t i = 0; i < size; i++)
+            d->at += sprintf(d->at, "%02x", from[i]);
+    }
+}
+
+void
+document_put_number(struct document *d, const char *parameter, int64_t number,
+                    const char *unit)
+{
+    if (!document_has_room(d, 0))
+        note(d, -E2BIG);
+    else
+        d->at += sprintf(d->at, "&%s=%" PRId64 "%s", parameter, number, unit);
+}
+
+/* Why there is no answer, by the code of the problem. */
+static int
+problem_error(struct document *d, int rc)
+{
+    static const struct {
+        const char *code;
+        int error;
+    } codes[] = {
+        {"no-such-keyspace", -ENOENT}, {"no-such-key", -ENOENT},
+        {"nothing-came", -ENOMSG},     {"no-history", -ENODATA},
+        {"too-many-rows", -E2BIG},     {"unreadable", -EIO},
+        {"unavailable", -EHOSTDOWN},   {"too-long", -ETIMEDOUT},
+    };
+
+    document_rewind(d);
+    while (document_next(d))
+        for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
+            if (document_is(d, "code") && json_is(&d->r, codes[i].code))
+                rc = codes[i].error;
+    d->error = 0;
+    return rc;
+}
+
+int
+document_ask(struct document *d)
+{
+    int rc = d->error;
+
+    if (rc == 0) {
+        /* There is room for it. */
+        (void)sprintf(d->at, ENDING, d->a->http.authorization);
+        rc = http_ask_whole(&d->a->http, d->a->question, &d->answer);
+        if (rc < 0 && d->answer.body)
+            rc = problem_error(d, rc);
+        document_rewind(d);
+    }
+    note(d, rc);
+    return rc;
+}
+
+/* ---- the document -------------------------------------------------------- */
+
+void
+document_rewind(struct document *d)
+{
+    json_read_init(&d->r, d->answer.body, d->answer.size);
+    d->in_rows = false;
+    d->row = 0;
+}
+
+/* Passes over a list or an object that is not read here. */
+static void
+skip_value(struct document *d)
+{
+    const unsigned depth = d->r.depth;
+
+    while (d->r.depth >= depth && json_next(&d->r) != JSON_BAD)
+        continue;
+}
+
+/* The value behind a name.  False: it is none that is read here. */
+static bool
+take_member(struct document *d)
+{
+    d->name = d->r.text;
+    d->name_size = d->r.size;
+    d->token = json_next(&d->r);
+    if (d->token == JSON_ARRAY && d->r.depth == 2 && document_is(d, "rows"))
+        d->in_rows = true;
+    else if (d->token == JSON_ARRAY || d->token == JSON_OBJECT)
+        skip_value(d);
+    else
+        return d->token != JSON_BAD;
+    return false;
+}
+
+bool
+document_next(struct document *d)
+{
+    for (;;) {
+        switch (json_next(&d->r)) {
+        case JSON_MEMBER:
+            if (take_member(d))
+                return true;
+            break;
+        case JSON_OBJECT_END:
+            d->row += d->in_rows;
+            break;
+        case JSON_ARRAY_END:
+            d->in_rows = false;
+            break;
+        case JSON_END:
+            return false;
+        case JSON_BAD:
+            note(d, -EPROTO);
+            return false;
+        default:
+            break;
+        }
+    }
+}
+
+bool
+document_is(const struct document *d, const char *name)
+{
+    return strlen(name) == d->name_size &&
+           memcmp(name, d->name, d->name_size) == 0;
+}
+
+/* Whether the member has this name and is not null: then it is to be a `type`.
+ */
+static bool
+has_value(struct document *d, const char *name, enum json_token type)
+{
+    if (!document_is(d, name) || d->token == JSON_NULL)
+        return false;
+    if (d->token != type)
+        note(d, -EPROTO);
+    return d->token == type;
+}
+
+void
+document_number(struct document *d, const char *name, int64_t *out)
+{
+    if (has_value(d, name, JSON_NUMBER) &&
+        increment_number_parse((const char *)d->r.text, d->r.size, out) < 0)
+        note(d, -EPROTO);
+}
+
+/* Digits of at most 128 bits, with a sign or none.  False: it is no such. */
+static bool
+read_wide(const uint8_t *text, size_t size, int128 *out)
+{
+    const bool is_negative = size > 0 && text[0] == '-';
+    int128 sum = 0;
+
+    if (size == is_negative)
+        return false;
+    for (size_t i = is_negative; i < size; i++) {
+        const int digit = text[i] - '0';
+
+        if (digit < 0 || digit > 9 ||
+            __builtin_mul_overflow(sum, (int128)10, &sum) ||
+            __builtin_sub_overflow(sum, (int128)digit, &sum))
+            return false;
+    }
+    if (!is_negative && __builtin_sub_overflow((int128)0, sum, &sum))
+        return false;
+    *out = sum;
+    return true;
+}
+
+void
+document_sum(struct document *d, const char *name, struct countd_sum *out)
+{
+    int128 sum;
+
+    if (!has_value(d, name, JSON_NUMBER))
+        return;
+    if (!read_wide(d->r.text, d->r.size, &sum)) {
+        note(d, -EPROTO);
+        return;
+    }
+    *out = (struct countd_sum){.value = sum > INT64_MAX   ? INT64_MAX
+                                        : sum < INT64_MIN ? INT64_MIN
+                                                          : (int64_t)sum,
+                               .high = (int64_t)(sum >> 64),
+                               .low = (uint64_t)sum,
+                               .any = 1};
+}
+
+/* Whether the member is the name in hexadecimal digits. */
+static bool
+is_hex_of(const struct document *d, const char *name)
+{
+    const size_t size = strlen(name);
+
+    return d->name_size == size + 4 && memcmp(d->name, name, size) == 0 &&
+           memcmp(d->name + size, "_hex", 4) == 0;
+}
+
+int
+document_name(struct document *d, const char *name, uint8_t *to)
+{
+    int size = -ENOENT;
+
+    if (is_hex_of(d, name) && d->token == JSON_STRING) {
+        size = d->r.size % 2 == 0 && d->r.size / 2 <= NAME_MAX_SIZE &&
+                       hex_get(d->r.text, to, d->r.size / 2)
+                   ? (int)(d->r.size / 2)
+                   : -EPROTO;
+        if (size < 0)
+            note(d, size);
+    } else if (has_value(d, name, JSON_STRING)) {
+        size = json_unescape(d->r.text, d->r.size, to, NAME_MAX_SIZE);
+        if (size < 0)
+            note(d, -EPROTO);
+    }
+    return size;
+}
+
+size_t
+document_measure(struct document *d, size_t *rows)
+{
+    size_t size = 0;
+
+    while (document_next(d))
+        if (d->in_rows && d->token == JSON_STRING)
+            size += d->r.size < NAME_MAX_SIZE ? d->r.size : NAME_MAX_SIZE;
+    *rows = d->row;
+    document_rewind(d);
+    return size;
+}
+
+int
+document_end(struct document *d)
+{
+    (void)pthread_mutex_unlock(&d->a->http.lock); /* as in document_begin() */
+    return d->error;
+}

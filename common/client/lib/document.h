@@ -1,0 +1,83 @@
+/* common/client/lib/document.h - a question to countd-read, and the JSON
+ * document that answers it, member by member.
+ *
+ *     document_begin(&c->asking, &d, "rank");
+ *     document_put_name(&d, "keyspace", bytes, size);
+ *     rc = document_ask(&d);
+ *     while (document_next(&d))
+ *         document_number(&d, "rank", &rank);
+ *     return document_end(&d, rc);
+ *
+ * What a member means is countd(7)'s to say, under /v1.  An answer that is no
+ * document, or has another type where one is read, is -EPROTO.
+ *
+ * Ownership: the handle's, which is locked from begin to end.  Names that are
+ * taken are the caller's memory.
+ * Errors: 0 or a negative errno.
+ */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef COUNTD_COMMON_CLIENT_LIB_DOCUMENT_H
+#define COUNTD_COMMON_CLIENT_LIB_DOCUMENT_H
+
+#include "common/client/lib/handle.h"
+#include "common/wire/json_read.h"
+
+struct document {
+    struct handle_asking *a;
+    int error; /* of the question, or of the document */
+    char *at;  /* where the next parameter goes */
+
+    struct http_answer answer;
+    struct json_reader r;
+    enum json_token token; /* the value of the member */
+    const uint8_t *name;   /* of the member, as it stands */
+    size_t name_size;
+    bool in_rows;
+    size_t row; /* of the member, from 0; then how many there were */
+};
+
+void document_begin(struct handle_asking *a, struct document *d,
+                    const char *command);
+void document_put_name(struct document *d, const char *parameter,
+                       const void *bytes, size_t size);
+/* `unit` follows the number: "", or "m" for a duration. */
+void document_put_number(struct document *d, const char *parameter,
+                         int64_t number, const char *unit);
+
+/* Whether one more name of that size fits. */
+bool document_has_room(const struct document *d, size_t size);
+
+/* Asks.
+ *   -EINVAL, -ENAMETOOLONG, -E2BIG  no such question
+ *   -ENOENT  no such keyspace or key; the document has as_of_ms then, too
+ *   -ENODATA  no history;  -ENOMSG  nothing came to the key in that time
+ *   -EIO, -EHOSTDOWN, and as http_ask() */
+int document_ask(struct document *d);
+
+/* The next member, of the document or of a row.  False: there is none, or the
+ * document is bad. */
+bool document_next(struct document *d);
+
+/* To the beginning of the answer. */
+void document_rewind(struct document *d);
+
+/* Whether the member has this name. */
+bool document_is(const struct document *d, const char *name);
+
+/* Takes the value if the member has this name; a null changes nothing. */
+void document_number(struct document *d, const char *name, int64_t *out);
+void document_sum(struct document *d, const char *name, struct countd_sum *out);
+
+/* Takes a name, which with _hex behind its own is in digits, to `to`, which has
+ * room for NAME_MAX_SIZE bytes.  Its size; below 0: it is another member, or
+ * null.
+ */
+int document_name(struct document *d, const char *name, uint8_t *to);
+
+/* Bytes that all names of the rows take at most, and *rows. */
+size_t document_measure(struct document *d, size_t *rows);
+
+/* The first error of all; unlocks the handle. */
+int document_end(struct document *d);
+
+#endif

@@ -1,0 +1,648 @@
+/* common/client/lib/questions.c - libcountd: reading, by the documents of
+ * countd-read: from countd_range() to countd_wait_readable().
+ *
+ * Each call asks one question and takes from the document what it returns; what
+ * the documents are countd(7) says.  countd_ranges() alone is of another port.
+ */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#include "common/client/lib/document.h"
+#include "common/client/lib/exchange.h"
+#include "common/wire/name.h"
+
+#define KEYS_AT_ONCE 256 /* of a question */
+
+/* ---- many ranges --------------------------------------------------------- */
+
+PUBLIC int
+countd_ranges(struct countd *c, const struct countd_ask *asks, size_t count,
+              struct countd_rows **out)
+{
+    struct exchange x = {
+        .r = &c->reading, .asks = asks, .count = count, .out = out};
+
+    for (size_t i = 0; i < count; i++)
+        out[i] = NULL;
+    return exchange_run(&x);
+}
+
+/* ---- one number ---------------------------------------------------------- */
+
+/* A question about a keyspace and, unless its size is 0, a key. */
+static void
+begin(struct countd *c, struct document *d, const char *command,
+      const void *keyspace, size_t keyspace_size, const void *key,
+      size_t key_size)
+{
+    document_begin(&c->asking, d, command);
+    document_put_name(d, "keyspace", keyspace, keyspace_size);
+    if (key_size > 0)
+        document_put_name(d, "key", key, key_size);
+}
+
+PUBLIC int
+countd_about(struct countd *c, const void *keyspace, size_t keyspace_size,
+             const void *key, size_t key_size, struct countd_facts *out)
+{
+    struct countd_facts facts = {0};
+    struct document d;
+    int rc;
+
+    begin(c, &d, key_size > 0 ? "rank" : "total", keyspace, keyspace_size, key,
+          key_size);
+    rc = document_ask(&d);
+    while ((rc == 0 || rc == -ENOENT) && document_next(&d)) {
+        document_number(&d, "count", &facts.count);
+        document_number(&d, "total", &facts.count);
+        document_number(&d, "rank", &facts.rank);
+        document_number(&d, "keys", &facts.keys);
+        document_number(&d, "saturated", &facts.saturated);
+        document_number(&d, "as_of_ms", &facts.as_of_ms);
+    }
+    rc = document_end(&d);
+    if (rc == 0 || rc == -ENOENT)
+        *out = facts;
+    return rc;
+}
+
+static int
+find_number(struct countd *c, const char *command, const void *keyspace,
+            size_t keyspace_size, const void *key, size_t key_size,
+            int64_t *out)
+{
+    struct document d;
+    int64_t number = 0;
+    int rc;
+
+    begin(c, &d, command, keyspace, keyspace_size, key, key_size);
+    if (document_ask(&d) == 0)
+        while (document_next(&d))
+            document_number(&d, strcmp(command, "get") == 0 ? "count" : command,
+                            &number);
+    rc = document_end(&d);
+    if (rc == 0)
+        *out = number;
+    return rc;
+}
+
+PUBLIC int
+countd_get(struct countd *c, const void *keyspace, size_t keyspace_size,
+           const void *key, size_t key_size, int64_t *count)
+{
+    if (key_size == 0)
+        return -EINVAL;
+    return find_number(c, "get", keyspace, keyspace_size, key, key_size, count);
+}
+
+PUBLIC int
+countd_rank(struct countd *c, const void *keyspace, size_t keyspace_size,
+            const void *key, size_t key_size, int64_t *rank)
+{
+    if (key_size == 0)
+        return -EINVAL;
+    return find_number(c, "rank", keyspace, keyspace_size, key, key_size, rank);
+}
+
+PUBLIC int
+countd_total(struct countd *c, const void *keyspace, size_t keyspace_size,
+             int64_t *total)
+{
+    return find_number(c, "total", keyspace, keyspace_size, NULL, 0, total);
+}
+
+PUBLIC int
+countd_keyspace_state(struct countd *c, const void *keyspace,
+                      size_t keyspace_size, struct countd_keyspace_state *out)
+{
+    struct countd_keyspace_state state = {.nonce = 0};
+    struct document d;
+    const char *tag;
+    char *end = NULL;
+    int rc;
+
+    begin(c, &d, "total", keyspace, keyspace_size, NULL, 0);
+    rc = document_ask(&d);
+    while ((rc == 0 || rc == -ENOENT) && document_next(&d))
+        document_number(&d, "as_of_ms", &state.as_of_ms);
+    tag = rc == 0 ? http_header(&d.answer, "ETag: W/\"") : NULL;
+    if (tag)
+        state.nonce = strtoull(tag, &end, 16);
+    if (tag && *end == '-')
+        state.change = strtoull(end + 1, NULL, 16);
+    else if (rc == 0 && d.error == 0)
+        d.error = -EPROTO;
+    rc = document_end(&d);
+    if (rc == 0 || rc == -ENOENT)
+        *out = state;
+    return rc;
+}
+
+/* ---- rows ---------------------------------------------------------------- */
+
+/* The rows of a document in one piece: `name` is what their names are called,
+ * `count` their numbers, which are -1 where there are none.  *first: the rank
+ * of the first. */
+static int
+take_rows(struct document *d, const char *name, const char *count,
+          int64_t *first, struct countd_rows **out)
+{
+    size_t rows;
+    const size_t size = document_measure(d, &rows);
+    struct countd_rows *r =
+        malloc(sizeof *r + rows * sizeof *r->rows + size + rows + 1);
+    uint8_t *at;
+
+    if (!r)
+        return -ENOMEM;
+    *r = (struct countd_rows){.count = rows,
+                              .rows = (struct countd_row *)(r + 1)};
+    at = (uint8_t *)(r->rows + rows);
+    for (size_t i = 0; i < rows; i++)
+        r->rows[i] = (struct countd_row){-1, (const char *)at, 0};
+    while (document_next(d)) {
+        struct countd_row *row = &r->rows[d->row];
+        int name_size;
+
+        document_number(d, "as_of_ms", &r->as_of_ms);
+        if (!d->in_rows)
+            continue;
+        document_number(d, count, &row->count);
+        if (d->row == 0)
+            document_number(d, "rank", first);
+        name_size = document_name(d, name, at);
+        if (name_size < 0)
+            continue;
+        row->key = (const char *)at;
+        row->key_size = (size_t)name_size;
+        at += name_size;
+        *at++ = '\0';
+    }
+    *out = r;
+    return 0;
+}
+
+/* Asks for rows, and ends the question. */
+static int
+ask_rows(struct document *d, const char *name, const char *count,
+         int64_t *first, struct countd_rows **out)
+{
+    struct countd_rows *rows = NULL;
+    int rc = document_ask(d);
+
+    if (rc == 0)
+        rc = take_rows(d, name, count, first, &rows);
+    if (rc == 0)
+        rc = document_end(d);
+    else
+        (void)document_end(d); /* `rc` says more */
+    if (rc < 0)
+        free(rows);
+    else
+        *out = rows;
+    return rc;
+}
+
+/* Rows of a keyspace, of which one that is not there has none. */
+static int
+no_rows(struct countd_rows **out)
+{
+    *out = calloc(1, sizeof **out);
+    return *out ? 0 : -ENOMEM;
+}
+
+PUBLIC int
+countd_range(struct countd *c, const void *keyspace, size_t keyspace_size,
+             int64_t offset, int64_t length, struct countd_rows **out)
+{
+    struct document d;
+    int64_t first;
+    int rc;
+
+    begin(c, &d, "range", keyspace, keyspace_size, NULL, 0);
+    document_put_number(&d, "offset", offset, "");
+    document_put_number(
+        &d, "length", length > COUNTD_ROWS_MAX ? COUNTD_ROWS_MAX : length, "");
+    rc = ask_rows(&d, "key", "count", &first, out);
+    return rc == -ENOENT ? no_rows(out) : rc;
+}
+
+PUBLIC int
+countd_around(struct countd *c, const void *keyspace, size_t keyspace_size,
+              const void *key, size_t key_size, int64_t length, int64_t *first,
+              struct countd_rows **out)
+{
+    struct document d;
+
+    begin(c, &d, "around", keyspace, keyspace_size, key, key_size);
+    document_put_number(&d, "n", length, "");
+    return ask_rows(&d, "key", "count", first, out);
+}
+
+PUBLIC int
+countd_keys(struct countd *c, const void *keyspace, size_t keyspace_size,
+            const void *prefix, size_t prefix_size, const void *after,
+            size_t after_size, int64_t length, struct countd_rows **out)
+{
+    struct document d;
+    int64_t first;
+    int rc;
+
+    begin(c, &d, "keys", keyspace, keyspace_size, NULL, 0);
+    if (prefix_size > 0)
+        document_put_name(&d, "prefix", prefix, prefix_size);
+    if (after_size > 0)
+        document_put_name(&d, "after", after, after_size);
+    document_put_number(
+        &d, "n", length > COUNTD_ROWS_MAX ? COUNTD_ROWS_MAX : length, "");
+    rc = ask_rows(&d, "key", "count", &first, out);
+    return rc == -ENOENT ? no_rows(out) : rc;
+}
+
+PUBLIC int
+countd_keyspaces(struct countd *c, const void *after, size_t after_size,
+                 struct countd_rows **out)
+{
+    struct document d;
+    int64_t first;
+
+    document_begin(&c->asking, &d, "keyspaces");
+    if (after_size > 0)
+        document_put_name(&d, "after", after, after_size);
+    return ask_rows(&d, "keyspace", "keys", &first, out);
+}
+
+PUBLIC void
+countd_rows_free(struct countd_rows *rows)
+{
+    free(rows);
+}
+
+/* ---- many keys ----------------------------------------------------------- */
+
+/* What is no question: 0, or why. */
+static int
+check_key(const struct countd_key *k)
+{
+    if (k->keyspace_size > NAME_MAX_SIZE || k->key_size > NAME_MAX_SIZE)
+        return -ENAMETOOLONG;
+    return k->keyspace_size == 0 ? -EINVAL : 0;
+}
+
+/* How many of these keys are asked for in one question: of one keyspace, and as
+ * many as fit. */
+static size_t
+put_keys(struct countd *c, struct document *d, const struct countd_key *keys,
+         size_t count)
+{
+    const struct countd_key *k = keys;
+    size_t n = 0;
+
+    begin(c, d, k->key_size > 0 ? "get" : "total", k->keyspace,
+          k->keyspace_size, NULL, 0);
+    if (k->key_size == 0)
+        return 1;
+    for (; n < count && n < KEYS_AT_ONCE && keys[n].key_size > 0 &&
+           check_key(&keys[n]) == 0 &&
+           keys[n].keyspace_size == k->keyspace_size &&
+           memcmp(keys[n].keyspace, k->keyspace, k->keyspace_size) == 0 &&
+           document_has_room(d, keys[n].key_size);
+         n++)
+        document_put_name(d, "key", keys[n].key, keys[n].key_size);
+    return n;
+}
+
+/* Several keys have rows in the order of the question, one has a fact. */
+static void
+take_count(struct document *d, struct countd_key *keys, size_t count)
+{
+    const size_t at = d->in_rows ? d->row : 0;
+    struct countd_key *k;
+
+    if (at >= count || d->token != JSON_NUMBER ||
+        !(document_is(d, "count") || document_is(d, "total")))
+        return;
+    k = &keys[at];
+    document_number(d, "count", &k->count);
+    document_number(d, "total", &k->count);
+    k->result = 0;
+}
+
+/* Asks one question, and returns how many keys it was about. */
+static size_t
+get_some(struct countd *c, struct countd_key *keys, size_t count)
+{
+    struct document d;
+    size_t n;
+    int rc = check_key(keys);
+
+    if (rc < 0) {
+        keys->result = rc;
+        return 1;
+    }
+    n = put_keys(c, &d, keys, count);
+    for (size_t i = 0; i < n; i++)
+        keys[i].result = -ENOENT;
+    if (document_ask(&d) == 0)
+        while (document_next(&d))
+            take_count(&d, keys, n);
+    rc = document_end(&d);
+    for (size_t i = 0; rc < 0 && i < n; i++)
+        keys[i].result = rc;
+    return n;
+}
+
+/* An error of the connection, which the next question would meet, too. */
+static bool
+ends_all(int rc)
+{
+    return rc < 0 && rc != -ENOENT && rc != -EINVAL && rc != -ENAMETOOLONG &&
+           rc != -EIO && rc != -EHOSTDOWN;
+}
+
+PUBLIC int
+countd_gets(struct countd *c, struct countd_key *keys, size_t count)
+{
+    int first = 0, rc;
+
+    for (size_t at = 0, n; at < count; at += n) {
+        n = get_some(c, keys + at, count - at);
+        rc = keys[at].result;
+        for (size_t i = at + n; ends_all(rc) && i < count; i++)
+            keys[i].result = rc;
+        if (first == 0 && rc != -ENOENT)
+            first = rc;
+        if (ends_all(rc))
+            break;
+    }
+    return first;
+}
+
+/* ---- history ------------------------------------------------------------- */
+
+static void
+put_times(struct document *d, int64_t from, int64_t to)
+{
+    if (from < 0 || to < from)
+        d->error = d->error < 0 ? d->error : -EINVAL;
+    document_put_number(d, "from", from, "");
+    document_put_number(d, "to", to, "");
+}
+
+static int
+take_buckets(struct document *d, struct countd_buckets **out)
+{
+    size_t rows;
+    struct countd_buckets *b;
+
+    (void)document_measure(d, &rows);
+    b = calloc(1, sizeof *b + rows * sizeof *b->buckets);
+    if (!b)
+        return -ENOMEM;
+    b->count = rows;
+    b->buckets = (struct countd_bucket *)(b + 1);
+    while (document_next(d)) {
+        struct countd_bucket *bucket = &b->buckets[d->row];
+
+        document_number(d, "as_of_ms", &b->as_of_ms);
+        document_number(d, "since", &b->since);
+        if (!d->in_rows)
+            continue;
+        document_number(d, "from", &bucket->start);
+        document_sum(d, "sum", &bucket->sum);
+    }
+    *out = b;
+    return 0;
+}
+
+PUBLIC int
+countd_history(struct countd *c, const void *keyspace, size_t keyspace_size,
+               const void *key, size_t key_size, int64_t from, int64_t to,
+               int64_t step, struct countd_buckets **out)
+{
+    struct countd_buckets *b = NULL;
+    struct document d;
+    int rc;
+
+    if (step <= 0 || step % 60 != 0 || from % step != 0 || to % step != 0)
+        return -EINVAL;
+    begin(c, &d, "history", keyspace, keyspace_size, key, key_size);
+    put_times(&d, from, to);
+    document_put_number(&d, "step", step / 60, "m");
+    rc = document_ask(&d);
+    if (rc == 0)
+        rc = take_buckets(&d, &b);
+    if (rc == 0 && b->count != (uint64_t)((to - from) / step))
+        rc = -EPROTO;
+    if (rc == 0)
+        rc = document_end(&d);
+    else
+        (void)document_end(&d); /* `rc` says more */
+    if (rc < 0)
+        free(b);
+    else
+        *out = b;
+    return rc;
+}
+
+PUBLIC void
+countd_buckets_free(struct countd_buckets *buckets)
+{
+    free(buckets);
+}
+
+static int
+take_top(struct document *d, struct countd_top **out)
+{
+    size_t rows;
+    const size_t size = document_measure(d, &rows);
+    struct countd_top *t =
+        calloc(1, sizeof *t + rows * sizeof *t->rows + size + rows + 1);
+    uint8_t *at;
+
+    if (!t)
+        return -ENOMEM;
+    t->count = rows;
+    t->rows = (struct countd_top_row *)(t + 1);
+    at = (uint8_t *)(t->rows + rows);
+    while (document_next(d)) {
+        struct countd_top_row *row = &t->rows[d->row];
+        int name_size;
+
+        document_number(d, "as_of_ms", &t->as_of_ms);
+        document_number(d, "since", &t->since);
+        if (!d->in_rows) {
+            document_number(d, "from", &t->from);
+            document_number(d, "to", &t->to);
+            continue;
+        }
+        document_sum(d, "sum", &row->sum);
+        document_sum(d, "before", &row->before);
+        if (document_is(d, "before")) {
+            t->before_known = d->token != JSON_NULL;
+            row->before.any = row->before.high != 0 || row->before.low != 0;
+        }
+        name_size = document_name(d, "key", at);
+        if (name_size < 0)
+            continue;
+        row->key = (const char *)at;
+        row->key_size = (size_t)name_size;
+        at += name_size;
+        *at++ = '\0';
+    }
+    *out = t;
+    return 0;
+}
+
+PUBLIC int
+countd_period_top(struct countd *c, const void *keyspace, size_t keyspace_size,
+                  int64_t from, int64_t to, int64_t length,
+                  struct countd_top **out)
+{
+    struct countd_top *t = NULL;
+    struct document d;
+    int rc;
+
+    begin(c, &d, "top", keyspace, keyspace_size, NULL, 0);
+    put_times(&d, from, to);
+    document_put_number(&d, "n", length, "");
+    rc = document_ask(&d);
+    if (rc == 0)
+        rc = take_top(&d, &t);
+    if (rc == 0)
+        rc = document_end(&d);
+    else
+        (void)document_end(&d); /* `rc` says more */
+    if (rc < 0)
+        free(t);
+    else
+        *out = t;
+    return rc;
+}
+
+PUBLIC void
+countd_top_free(struct countd_top *top)
+{
+    free(top);
+}
+
+static int
+ask_period(struct countd *c, const void *keyspace, size_t keyspace_size,
+           const void *key, size_t key_size, int64_t from, int64_t to,
+           struct countd_period *out)
+{
+    struct countd_period p = {.rank = -1};
+    struct document d;
+    int rc;
+
+    begin(c, &d, key_size > 0 ? "rank" : "distinct", keyspace, keyspace_size,
+          key, key_size);
+    put_times(&d, from, to);
+    if (document_ask(&d) == 0)
+        while (document_next(&d)) {
+            document_number(&d, "as_of_ms", &p.as_of_ms);
+            document_number(&d, "since", &p.since);
+            document_number(&d, "from", &p.from);
+            document_number(&d, "to", &p.to);
+            document_number(&d, "rank", &p.rank);
+            document_number(&d, "keys", &p.keys);
+            document_sum(&d, "sum", &p.sum);
+        }
+    rc = document_end(&d);
+    if (rc == 0)
+        *out = p;
+    return rc;
+}
+
+PUBLIC int
+countd_period_rank(struct countd *c, const void *keyspace, size_t keyspace_size,
+                   const void *key, size_t key_size, int64_t from, int64_t to,
+                   struct countd_period *out)
+{
+    int rc =
+        ask_period(c, keyspace, keyspace_size, key, key_size, from, to, out);
+
+    if (rc != -ENOMSG)
+        return rc;
+    rc = ask_period(c, keyspace, keyspace_size, NULL, 0, from, to, out);
+    if (rc == 0)
+        out->sum = (struct countd_sum){.any = 0};
+    return rc;
+}
+
+/* ---- waiting ------------------------------------------------------------- */
+
+#define PAUSE_MAX_MS 50
+
+PUBLIC void
+countd_read_timeout(struct countd *c, int timeout_ms)
+{
+    /* As in exchange_run() and document_begin(). */
+    (void)pthread_mutex_lock(&c->reading.lock);
+    c->reading.timeout_ms = timeout_ms;
+    (void)pthread_mutex_unlock(&c->reading.lock);
+    (void)pthread_mutex_lock(&c->asking.http.lock);
+    c->asking.http.timeout_ms = timeout_ms;
+    (void)pthread_mutex_unlock(&c->asking.http.lock);
+}
+
+/* The server's time, and up to when it is readable. */
+static int
+ask_now(struct countd *c, const void *keyspace, size_t keyspace_size,
+        int64_t *now_ms, int64_t *as_of_ms)
+{
+    struct document d;
+
+    document_begin(&c->asking, &d, "now");
+    if (keyspace_size > 0)
+        document_put_name(&d, "keyspace", keyspace, keyspace_size);
+    if (document_ask(&d) == 0)
+        while (document_next(&d)) {
+            document_number(&d, "now_ms", now_ms);
+            document_number(&d, "as_of_ms", as_of_ms);
+        }
+    return document_end(&d);
+}
+
+PUBLIC int
+countd_as_of(struct countd *c, const void *keyspace, size_t keyspace_size,
+             int64_t *as_of_ms)
+{
+    int64_t now_ms;
+
+    return ask_now(c, keyspace, keyspace_size, &now_ms, as_of_ms);
+}
+
+static void
+pause_ms(unsigned ms)
+{
+    const struct timespec t = {.tv_nsec = (long)ms * 1000000};
+
+    (void)nanosleep(&t, NULL); /* woken early, it asks sooner */
+}
+
+PUBLIC int
+countd_wait_readable(struct countd *c, const void *keyspace,
+                     size_t keyspace_size, int timeout_ms)
+{
+    const uint64_t deadline_ms = link_deadline(timeout_ms);
+    int64_t target_ms = 0, now_ms, as_of_ms = 0;
+    unsigned pause = 1;
+    int rc;
+
+    rc = countd_sync(c, timeout_ms);
+    if (rc == 0)
+        rc = ask_now(c, keyspace, keyspace_size, &target_ms, &as_of_ms);
+    while (rc == 0 && as_of_ms < target_ms) {
+        if (link_passed(deadline_ms))
+            return -ETIMEDOUT;
+        pause_ms(pause);
+        pause = pause < PAUSE_MAX_MS / 2 ? 2 * pause : PAUSE_MAX_MS;
+        rc = ask_now(c, keyspace, keyspace_size, &now_ms, &as_of_ms);
+    }
+    return rc;
+}
