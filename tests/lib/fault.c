@@ -73,7 +73,7 @@ static const struct {
     enum group group;
 } calls[CALL_COUNT] = {CALLS(CALL_ENTRY)};
 
-enum action { ACT_NOTHING, ACT_ERROR, ACT_SHORT, ACT_KILL };
+enum action { ACT_NOTHING, ACT_ERROR, ACT_SHORT, ACT_KILL, ACT_HOOK };
 
 /* What is armed.  Written by the test's thread, read by any; `action` comes
  * last and goes first, so a half-written plan does nothing. */
@@ -89,6 +89,8 @@ static struct {
 static atomic_uint seen[CALL_COUNT];
 static atomic_uint counted; /* calls among plan.armed */
 static atomic_bool hit;
+static void (*called)(void *ctx); /* of ACT_HOOK */
+static void *called_ctx;
 static _Atomic int64_t clock_offset_ms;
 static _Atomic uint64_t passed_ns;
 static _Atomic uint64_t stopped_ns; /* 0: clock_ns() goes */
@@ -158,6 +160,14 @@ void
 fault_kill(const char *call, unsigned nth)
 {
     arm(call, nth, false, ACT_KILL, 0, 0);
+}
+
+void
+fault_hook(const char *call, unsigned nth, void (*hook)(void *ctx), void *ctx)
+{
+    called = hook;
+    called_ctx = ctx;
+    arm(call, nth, false, ACT_HOOK, 0, 0);
 }
 
 void
@@ -232,6 +242,11 @@ pass(enum call c)
         /* Cannot fail, and nothing after it runs. */
         (void)kill(getpid(), SIGKILL);
         _exit(137);
+    }
+    if (action == ACT_HOOK) {
+        atomic_store(&plan.action, ACT_NOTHING);
+        called(called_ctx);
+        return ACT_NOTHING;
     }
     return action;
 }

@@ -53,6 +53,11 @@ void fault_short(const char *call, unsigned nth, size_t size);
 /* Just before the nth call this process gets SIGKILL; for a forked child. */
 void fault_kill(const char *call, unsigned nth);
 
+/* Just before the nth call `hook` is called, once: what another process does
+ * then.  The calls that it makes go through. */
+void fault_hook(const char *call, unsigned nth, void (*hook)(void *ctx),
+                void *ctx);
+
 /* Everything works again. */
 void fault_clear(void);
 
