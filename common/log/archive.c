@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -214,7 +215,8 @@ temporary_name(const struct archive_name *n, char text[TEMPORARY_SIZE])
 static int
 make_file(const struct archive *a, const char *temporary)
 {
-    int fd;
+    struct stat st;
+    int fd, rc;
 
     /* Only the owner of the log writes this name; what is there is left from
      * one that died. */
@@ -222,7 +224,16 @@ make_file(const struct archive *a, const char *temporary)
         return -errno;
     fd = openat(a->fd, temporary,
                 O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0600);
-    return fd < 0 ? -errno : fd;
+    if (fd < 0)
+        return -errno;
+    if (flock(fd, LOCK_EX) < 0 || fstat(fd, &st) < 0)
+        rc = -errno;
+    else if (st.st_nlink == 0)
+        rc = -ESTALE; /* a purge took it for one of the dead */
+    else
+        return fd;
+    (void)close(fd); /* nothing is in it */
+    return rc;
 }
 
 static int
@@ -281,8 +292,9 @@ archive_add(struct archive *a, const struct log *log)
     assert(log->header.state == LOG_SEALED);
     do
         rc = put_file(a, log, &n);
-    while ((rc == -ENOSPC || rc == -EDQUOT) && tries++ < ARCHIVE_ROOM &&
-           remove_oldest_before(a, &n));
+    while (rc == -ESTALE ||
+           ((rc == -ENOSPC || rc == -EDQUOT) && tries++ < ARCHIVE_ROOM &&
+            remove_oldest_before(a, &n)));
     if (rc < 0)
         note_missing(a, n);
     return rc;

@@ -7,7 +7,7 @@
  *     archive/FIRSTMS-INDEX-EPOCH.packed   a log in the format of versions
  *                                          before gzip: removed when its time
  *                                          is over, not read
- *     archive/%t...                        being written
+ *     archive/%t...                        being written, under its flock
  *
  * A log is archived when all of it is merged, or held, and before it is
  * emptied: its file and its name are durable then.  So after a power loss
