@@ -52,7 +52,6 @@ void
 answer_end_turn(struct answer *a)
 {
     store_read_end(a->store);
-    as_of_end_turn(a->as_of);
 }
 
 /* Whether an answer has no rows from the store. */
@@ -306,7 +305,6 @@ answer_long_start(struct answer *a, const struct query *q, uint64_t now_ms)
     as_of_ms = a->is_history
                    ? as_of_get(a->as_of, q->keyspace, q->keyspace_size)
                    : as_of_get(a->as_of, NULL, 0);
-    as_of_end_turn(a->as_of);
     if (a->is_history) {
         history_query_start(&a->history, q, as_of_ms);
         return;

@@ -1,4 +1,4 @@
-/* reader/as_of.c - see as_of.h: as_of_refresh(), as_of_end_turn(), as_of_get().
+/* reader/as_of.c - see as_of.h: as_of_refresh(), as_of_get().
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/as_of.h"
@@ -34,19 +34,20 @@ int
 as_of_init(struct as_of *f, struct store *store, const struct datadir *datadir,
            const struct layout *l, uint64_t log_size)
 {
-    const struct held_options held = {.data_fd = datadir->fd};
     int rc;
 
     *f = (struct as_of){.store = store,
                         .claims = calloc(AS_OF_CLAIMS, sizeof *f->claims),
                         .merging = calloc(AS_OF_MERGING, sizeof *f->merging)};
-    rc = f->claims && f->merging ? held_open(&f->held, &held) : -ENOMEM;
+    rc = f->claims && f->merging
+             ? waiting_open(&f->waiting, datadir->log_fd, false, false, 0)
+             : -ENOMEM;
     if (rc < 0)
         goto free_claims;
     rc = logdir_open(&f->logs, datadir->log_fd, l, log_size);
     if (rc == 0)
         return 0;
-    held_close(f->held);
+    waiting_close(&f->waiting);
 free_claims:
     free(f->merging);
     free(f->claims);
@@ -56,8 +57,7 @@ free_claims:
 void
 as_of_fini(struct as_of *f)
 {
-    as_of_end_turn(f);
-    held_close(f->held);
+    waiting_close(&f->waiting);
     logdir_close(&f->logs);
     pending_set_fini(&f->before);
     free(f->merging);
@@ -196,23 +196,9 @@ claim_time(struct as_of *f, uint64_t ended, uint64_t then, uint64_t oldest,
     }
 }
 
-/* Begins a snapshot of the held records.  It ends those of the store, which are
- * older: they must not answer what this one allows to claim. */
-static int
-begin_held_snapshot(struct as_of *f)
-{
-    int rc;
-
-    store_read_end(f->store);
-    f->held_open = false;
-    rc = held_refresh(f->held);
-    if (rc < 0)
-        return report_unknown(rc, HELD_FOLDER);
-    f->held_open = true;
-    return 0;
-}
-
-/* Scans the logs, then reads held/.  Claims a new time only if both work. */
+/* Scans the logs, then lists what waits.  Claims a new time only if both work.
+ * Snapshots of the store are older then, and must not answer what this allows
+ * to claim. */
 static int
 refresh_claim(struct as_of *f)
 {
@@ -232,20 +218,21 @@ refresh_claim(struct as_of *f)
         rc = heed_clock(f, set_back || s.newest_ms > then);
     if (rc < 0) /* ahead_ms stays: the next refresh finds the same */
         return report_unknown(rc, "data/log");
-    rc = begin_held_snapshot(f);
+    store_read_end(f->store);
+    rc = waiting_list(&f->waiting);
+    if (rc == -EAGAIN)
+        return rc; /* files are being replaced */
     if (rc < 0)
-        return rc;
+        return report_unknown(rc, "log/" WAITING_FOLDER);
     f->refresh++;
     f->seen_ms = clock_unix_ms();
     f->ahead_ms = least;
     f->ended_ms = now - 1;
     claim_time(f, f->ended_ms, then, s.oldest_ms, s.newest_ms);
     f->is_late = is_late(f, s.newest_ms, then);
-    f->is_held = held_any(f->held);
-    if (!f->is_held) {
+    f->is_held = f->waiting.held_files > 0;
+    if (!f->is_held)
         f->sure_ms = f->as_of_ms;
-        as_of_end_turn(f);
-    }
     return 0;
 }
 
@@ -267,16 +254,10 @@ as_of_refresh(struct as_of *f, uint64_t now_ms)
     f->until_ms = now_ms + took;
 }
 
-void
-as_of_end_turn(struct as_of *f)
-{
-    f->held_open = false;
-}
-
 /* ---- what is claimed of one keyspace ----------------------------------- */
 
 /* The claim of this keyspace.  Names that share a place only cost a read of
- * held/, so choosing them gains a client nothing. */
+ * marks, so choosing them gains a client nothing. */
 static struct as_of_claim *
 place_of(struct as_of *f, const uint8_t *name, size_t size)
 {
@@ -310,27 +291,25 @@ claim_merged(struct as_of *f, const uint8_t *name, size_t size)
     return as_of > f->as_of_ms ? as_of : f->as_of_ms;
 }
 
-/* Lowers a claim to what is held for this keyspace. */
-static int
-claim_held(struct as_of *f, const uint8_t *name, size_t size, uint64_t *as_of)
+/* Lowers a claim to what waits for this keyspace, or for any.  Its marks are
+ * those of the snapshot that answers, or of an older one. */
+static void
+claim_waiting(struct as_of *f, const uint8_t *name, size_t size,
+              uint64_t *as_of)
 {
-    uint64_t oldest, newest;
-    int rc = 0;
+    struct waiting_sum sum = {.oldest_ms = f->waiting.oldest_ms,
+                              .newest_ms = f->waiting.newest_ms};
 
-    if (!f->held_open)
-        rc = begin_held_snapshot(f);
-    if (rc == 0)
-        rc = held_span(f->held, name, size, &oldest, &newest);
-    if (rc < 0)
-        return report_unknown(rc, HELD_FOLDER);
-    if (newest > f->seen_ms)
+    if (size > 0)
+        waiting_sum(f->store, &f->waiting,
+                    waiting_find(&f->waiting, name, size), NULL, NULL, &sum);
+    if (sum.newest_ms > f->seen_ms)
         *as_of = 0; /* received before the clock was set back: unknown */
-    else if (oldest <= *as_of)
-        *as_of = oldest > 0 ? oldest - 1 : 0;
-    return 0;
+    else if (sum.oldest_ms <= *as_of)
+        *as_of = sum.oldest_ms > 0 ? sum.oldest_ms - 1 : 0;
 }
 
-/* Whether all keyspaces have the same claim: nothing is held, and none has had
+/* Whether all keyspaces have the same claim: nothing waits, and none has had
  * a later one by its marks, which it keeps. */
 static bool
 is_uniform(const struct as_of *f)
@@ -338,7 +317,7 @@ is_uniform(const struct as_of *f)
     return !f->is_held && !f->is_late && f->most_ms <= f->as_of_ms;
 }
 
-/* What this directory's logs and held records allow. */
+/* What this directory's logs, and what waits, allow. */
 static uint64_t
 find_claim(struct as_of *f, const uint8_t *name, size_t size)
 {
@@ -358,9 +337,9 @@ find_claim(struct as_of *f, const uint8_t *name, size_t size)
 
     as_of = claim_merged(f, name, size);
 
-    /* When it cannot be read, what was true once still is. */
-    if ((f->is_held && claim_held(f, name, size, &as_of) < 0) ||
-        as_of < f->sure_ms)
+    if (f->is_held)
+        claim_waiting(f, name, size, &as_of);
+    if (as_of < f->sure_ms) /* what was true once still is */
         as_of = f->sure_ms;
     if (is_same && as_of < claim->as_of_ms)
         as_of = claim->as_of_ms;
@@ -378,10 +357,4 @@ as_of_get(struct as_of *f, const uint8_t *name, size_t size)
     const uint64_t as_of = find_claim(f, name, size);
 
     return (int64_t)(as_of < f->store_ms ? as_of : f->store_ms);
-}
-
-struct held *
-as_of_held(struct as_of *f)
-{
-    return f->held_open || begin_held_snapshot(f) == 0 ? f->held : NULL;
 }

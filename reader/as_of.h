@@ -3,8 +3,9 @@
  * Every increment that was in a commit log at as_of_ms is contained in any
  * store snapshot taken after as_of_get().  as_of_ms is the millisecond before
  * the last scan of the logs or, if the scan found unmerged increments, just
- * before the oldest of them; records held for a keyspace lower its as_of_ms
- * only.
+ * before the oldest of them; fills that wait for a keyspace lower its as_of_ms
+ * only.  Those that a command placed lower none: they were in no log here at
+ * that time.
  *
  * A log of many keyspaces takes seconds to merge, and counts as unmerged until
  * the last of them has its records.  While as_of_ms is more than AS_OF_LATE_MS
@@ -12,7 +13,7 @@
  * records it has by its marks: only the other logs bound its as_of_ms.
  *
  * It is never too late.  The clock is read first, then the logs are scanned,
- * then held records are read: records go from log to data/held to keyspace and
+ * then log/waiting/ is listed: records go from a log to there to a keyspace and
  * are durable there before they leave, so the scan sees a moving record at
  * least once.  The store's snapshot comes last: a refresh first ends existing
  * ones.  An older as_of with a newer snapshot is true as well, so a refresh is
@@ -36,8 +37,8 @@
 #include "common/log/logdir.h"
 #include "common/log/pending_set.h"
 #include "common/setup/datadir.h"
-#include "common/store/held.h"
 #include "common/store/store.h"
+#include "common/store/waiting_table.h"
 
 #define AS_OF_AGE_MS  5    /* a refresh is valid for this long */
 #define AS_OF_CLAIMS  512  /* keyspaces whose last claim is stored */
@@ -54,13 +55,13 @@ struct as_of_claim {
 
 struct as_of {
     struct store *store; /* borrowed */
-    struct held *held;
+    struct waiting waiting; /* held files alone */
     struct logdir logs;
     uint64_t refresh;  /* number of the last refresh that worked; 0: none did */
     uint64_t until_ms; /* monotonic: the refresh is valid until then */
     uint64_t as_of_ms; /* by the logs */
     uint64_t store_ms; /* what the store says of what was applied */
-    uint64_t sure_ms;  /* true of every keyspace, whatever is held */
+    uint64_t sure_ms;  /* true of every keyspace, whatever waits */
     uint64_t seen_ms;  /* just after the refresh: a later stamp is from a
                           clock that was set back */
     int64_t ahead_ms;  /* of the monotonic clock, at least */
@@ -72,10 +73,9 @@ struct as_of {
     bool is_late;        /* marks are compared with `merging` */
     unsigned merging_count;
     struct store_fill *merging; /* AS_OF_MERGING; the fills being merged */
-    bool is_held;               /* records are held for some keyspace */
-    bool held_open;             /* its snapshot, until the end of the turn */
+    bool is_held;               /* fills wait for some keyspace */
     struct as_of_claim
-        *claims; /* AS_OF_CLAIMS of them; unused while no record is held */
+        *claims; /* AS_OF_CLAIMS of them; unused while nothing waits */
 };
 
 /* The claims are about snapshots of `store`. */
@@ -89,12 +89,5 @@ void as_of_refresh(struct as_of *f, uint64_t now_ms);
 
 /* The as_of of one keyspace, or of all (size 0), by the last refresh. */
 int64_t as_of_get(struct as_of *f, const uint8_t *name, size_t size);
-
-/* The held records, in the turn's snapshot; NULL: it cannot be read, which is
- * reported. */
-struct held *as_of_held(struct as_of *f);
-
-/* Ends the snapshot of what is held. */
-void as_of_end_turn(struct as_of *f);
 
 #endif

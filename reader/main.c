@@ -161,9 +161,8 @@ on_maintain(struct loop_timer *timer)
 
     (void)store_maintain(r->store,
                          &once); /* what there is more is soon enough */
-    /* Newly held records are read in small steps. */
+    /* What was set aside lately is read in small steps. */
     as_of_refresh(&r->as_of, loop_now_ms(r->loop));
-    as_of_end_turn(&r->as_of);
     reader_status_put(&r->status);
     /* Cannot fail: its place is its own. */
     (void)loop_arm(r->loop, timer, loop_now_ms(r->loop) + MAINTAIN_MS);

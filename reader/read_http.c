@@ -615,7 +615,7 @@ read_http_open(struct read_http *h, struct loop *loop, struct answer *answer,
     h->dir = dir;
     h->max_time_ms = config->read_max_time_ms;
     h->held_limits =
-        (struct held_limits){config->keyspace_max, config->keyspace_max_keys};
+        (struct waiting_limits){config->keyspace_max, config->keyspace_max_keys};
     overview_init(&h->overview, config->data_dir);
     h->timer = (struct loop_timer){.slot = -1, .due = look_again};
     http_line_init(&h->waiting);

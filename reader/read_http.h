@@ -22,7 +22,7 @@
 #include "common/setup/datadir.h"
 #include "common/setup/overview.h"
 #include "common/setup/time_text.h"
-#include "common/store/held_table.h"
+#include "common/store/waiting_table.h"
 #include "reader/answer.h"
 #include "reader/graphite/graphite.h"
 #include "reader/http_params.h"
@@ -131,7 +131,7 @@ struct read_http {
     bool job_has_query;         /* `steps` has a query of the job */
     struct read_listed *listed; /* READ_LISTED_MAX, of the job */
     struct read_logs logs;      /* of the job */
-    struct held_limits held_limits;
+    struct waiting_limits held_limits;
     struct graphite graphite;
     struct user_metrics users; /* counters of users, for /metrics */
     struct http_line scrapes;  /* wait for these */

@@ -1,5 +1,5 @@
 /* reader/read_state.c - commands about the state of the data directory:
- * processes, held records, commit logs; see read_commands.h.
+ * processes, what waits, commit logs; see read_commands.h.
  *
  * The logs are read in steps, a file or a few in each turn of the loop. */
 /* SPDX-License-Identifier: BSD-2-Clause */
@@ -11,7 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/log/log_table.h"
-#include "common/store/held_table.h"
+#include "common/store/waiting_table.h"
 
 #define ROWS_MAX QUERY_ROWS_MAX
 
@@ -65,23 +65,28 @@ read_status(struct read_request *a)
     return NULL;
 }
 
-/* ---- held records -------------------------------------------------------- */
+/* ---- what waits ---------------------------------------------------------- */
 
-struct held_rows {
+#define OPENED_MAX 64 /* of more keyspaces none is opened: that takes time */
+
+struct waiting_rows {
     struct read_request *a;
+    struct store *store;
     size_t count;
 };
 
 static int
-put_held(void *ctx, const struct held_summary *s)
+put_waiting(void *ctx, const uint8_t *name, size_t size,
+            const struct waiting_sum *sum)
 {
-    struct held_rows *rows = ctx;
-    char why[HELD_WHY_SIZE];
-    struct cell cells[HELD_COLUMNS];
+    struct waiting_rows *rows = ctx;
+    struct cell cells[WAITING_COLUMNS];
+    char why[WAITING_WHY_SIZE];
 
     if (rows->count++ == ROWS_MAX)
         return 1;
-    held_cells(s, &rows->a->http->held_limits, why, cells);
+    waiting_cells(rows->store, name, size, sum, &rows->a->http->held_limits,
+                  why, cells);
     table_row(&rows->a->table, cells);
     return 0;
 }
@@ -89,20 +94,15 @@ put_held(void *ctx, const struct held_summary *s)
 const struct read_problem *
 read_held(struct read_request *a)
 {
-    static const struct read_problem
-        unreadable = {HTTP_INTERNAL_ERROR, "unreadable",
-                      "held records cannot be read; the log of countd-read "
-                      "says why"},
-        too_many = {HTTP_UNAVAILABLE, "too-many-keyspaces",
-                    "records of more than 4096 keyspaces are held; countd held "
-                    "lists them"};
-    struct held *held = as_of_held(a->http->answer->as_of);
-    struct held_rows rows = {.a = a};
+    static const struct read_problem too_many = {
+        HTTP_UNAVAILABLE, "too-many-keyspaces",
+        "fills wait for more than 4096 keyspaces; countd held lists them"};
+    const struct as_of *f = a->http->answer->as_of;
+    struct waiting_rows rows = {
+        .a = a, .store = f->waiting.name_count > OPENED_MAX ? NULL : f->store};
 
-    if (!held)
-        return &unreadable;
-    table_next_rows(&a->table, "rows", held_columns, HELD_COLUMNS);
-    if (held_each(held, put_held, &rows) != 0)
+    table_next_rows(&a->table, "rows", waiting_columns, WAITING_COLUMNS);
+    if (waiting_each(rows.store, &f->waiting, put_waiting, &rows) != 0)
         return &too_many;
     table_rows_end(&a->table);
     table_end(&a->table);

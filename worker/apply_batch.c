@@ -12,6 +12,7 @@
 #include "common/base/diag.h"
 #include "common/wire/name.h"
 #include "worker/fold_memory.h"
+#include "worker/set_aside.h"
 
 /* ms; waits between tries while another process writes, and how often to report
  * it */
@@ -74,18 +75,17 @@ is_slice_over(const struct merge *m)
     return clock_ns() >= m->slice_end_ns;
 }
 
-/* Whether the machine prevents it, not the keyspace. */
-static bool
+bool
 is_machine_error(int rc)
 {
     return rc == -ENOSPC || rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE ||
-           rc == -EROFS;
+           rc == -EROFS || rc == -EHOSTDOWN;
 }
 
-/* An error that is not named here holds the records: one that should wait with
- * its logs full has to be added. */
-static enum keyspace_state
-state_after(int rc)
+/* An error that is not named here sets the records aside: one that should wait
+ * with its logs full has to be added. */
+enum keyspace_state
+keyspace_state_after(int rc)
 {
     if (rc == 0)
         return KEYSPACE_APPLIED;
@@ -93,7 +93,7 @@ state_after(int rc)
         return KEYSPACE_BUSY;
     if (rc == -ESTALE || rc == -EOVERFLOW || is_machine_error(rc))
         return KEYSPACE_FAILED;
-    return KEYSPACE_TO_HOLD;
+    return KEYSPACE_REFUSED;
 }
 
 /* Reports why a keyspace did not take its records.  A limit is called by the
@@ -112,14 +112,14 @@ report_failure(const struct merge *m, const struct fold_keyspace *k,
                        text, diag_text(k->error));
     else if (k->error == -EDQUOT)
         diag_repeating(&holds, DIAG_ERROR,
-                       "keyspace=%s cannot take its records, they are held: "
+                       "keyspace=%s cannot take its records, they wait: "
                        "%s=%" PRIu64 " would be passed",
                        text,
                        at_keyspace_max ? "keyspace.max" : "keyspace.max_keys",
                        at_keyspace_max ? m->keyspace_max : m->keys_max);
-    else if (k->state == KEYSPACE_TO_HOLD)
+    else if (k->state == KEYSPACE_REFUSED && k->error < 0)
         diag_repeating(&holds, DIAG_ERROR,
-                       "keyspace=%s cannot take its records, they are held: "
+                       "keyspace=%s cannot take its records, they wait: "
                        "%s",
                        text, diag_text(k->error));
 }
@@ -145,6 +145,8 @@ batch_of(const struct applier *a, const struct fold_keyspace *k)
     struct store_batch out = {.name = k->name, .name_size = k->name_size};
     struct store_delta *deltas;
 
+    if (k->is_in)
+        return out; /* what has it is made durable */
     out.mark_count = log_select_touching(a->select, b, k);
     out.marks = a->select->marks;
     if (a->scratch)
@@ -171,7 +173,7 @@ apply_to_keyspace(struct applier *a, struct fold_keyspace *k)
     struct store_applied applied = {0};
 
     k->error = store_apply(a->merge->store, &b, &applied);
-    k->state = (int8_t)state_after(k->error);
+    k->state = (int8_t)keyspace_state_after(k->error);
     a->stats.keys += applied.keys;
     a->stats.created += applied.created;
     a->stats.saturated += applied.saturated;
@@ -322,7 +324,7 @@ apply_rest(struct merge *m)
             k->state = KEYSPACE_FAILED;
 }
 
-/* ---- holding ----------------------------------------------------------- */
+/* ---- the end ------------------------------------------------------------- */
 
 /* Marks the logs with records for the keyspace: they stay full. */
 static void
@@ -335,97 +337,26 @@ mark_not_whole(struct merge *m, const struct fold_keyspace *k)
             m->current->logs[i].whole = false;
 }
 
-/* Whether a log with records for the keyspace can be emptied once these are
- * safe.  If not, the records will be merged later and need not be held. */
-static bool
-any_whole(const struct merge *m, const struct fold_keyspace *k)
-{
-    unsigned i;
-
-    for (i = 0; i < m->current->count; i++)
-        if (fold_bit(k->touched, i) && m->current->logs[i].whole)
-            return true;
-    return false;
-}
-
-/* Counts the keyspaces in this state whose records matter. */
-static size_t
-count_in(const struct merge *m, enum keyspace_state state)
+static void
+mark_not_whole_in(struct merge *m, enum keyspace_state state)
 {
     const struct fold_keyspace *k;
-    size_t n = 0;
 
     for (k = m->current->fold.first; k; k = k->next)
-        n += k->state == (int8_t)state && any_whole(m, k);
-    return n;
-}
-
-static int
-put_all(struct merge *m)
-{
-    const struct applier a = make_applier(m);
-    const struct fold_keyspace *k;
-    int rc = 0;
-
-    for (k = m->current->fold.first; rc == 0 && k; k = k->next) {
-        struct store_batch b;
-
-        if (k->state != KEYSPACE_TO_HOLD || !any_whole(m, k))
-            continue;
-        if (apply_batch_stopped(m))
-            return -ECANCELED;
-        b = batch_of(&a, k);
-        rc = held_put(m->held, &b, k->error);
-    }
-    return rc;
-}
-
-static int
-hold_once(struct merge *m)
-{
-    int rc;
-
-    rc = held_begin(m->held);
-    if (rc < 0)
-        return rc;
-    rc = put_all(m);
-    if (rc == 0)
-        return held_commit(m->held);
-    held_abort(m->held);
-    return rc;
-}
-
-/* Holds the records in state KEYSPACE_TO_HOLD.  Records held before are
- * durable. */
-static int
-hold_records(struct merge *m)
-{
-    const size_t count = count_in(m, KEYSPACE_TO_HOLD);
-    uint64_t wait_ms = PATIENT_FIRST_MS;
-    int rc = 0;
-
-    if (count == 0)
-        return 0;
-    do
-        rc = hold_once(m);
-    while (rc == -EAGAIN &&
-           wait_for(m, "data/" HELD_FOLDER, held_holder(m->held), &wait_ms));
-    end_wait(m);
-    if (rc == 0)
-        m->stats.held += count;
-    return rc;
+        if (k->state == (int8_t)state)
+            mark_not_whole(m, k);
 }
 
 static void
-report_cannot_hold(struct merge *m, int error)
+report_not_aside(struct merge *m, int error)
 {
     static struct diag_repeat repeat;
 
-    if (error == -EAGAIN || error == -ECANCELED)
+    if (error == -ECANCELED)
         return; /* the worker must stop */
-    m->waiting = m->waiting || error != -ESTALE;
+    m->waiting = true;
     diag_repeating(&repeat, DIAG_ERROR,
-                   "hold records: %s; their logs stay full, trying again",
+                   "set records aside: %s; their logs stay full, trying again",
                    error == -EDQUOT ? "held.max would be passed"
                                     : diag_text(error));
 }
@@ -433,9 +364,17 @@ report_cannot_hold(struct merge *m, int error)
 void
 apply_batch_begin(struct merge *m)
 {
+    struct fold_keyspace *k;
+
     for (unsigned i = 0; i < m->current->count; i++)
         m->current->logs[i].whole = true;
     fold_sort_keyspaces(&m->current->fold);
+    for (k = m->current->fold.first; k; k = k->next) {
+        if (k->state == KEYSPACE_APPLY)
+            continue;
+        m->waiting = m->waiting || is_machine_error(k->error);
+        report_failure(m, k, false);
+    }
 }
 
 bool
@@ -448,18 +387,15 @@ apply_batch_slice(struct merge *m)
 void
 apply_batch_end(struct merge *m)
 {
-    struct fold_keyspace *k;
     int rc;
 
     apply_rest(m);
-    for (k = m->current->fold.first; k; k = k->next)
-        if (k->state == KEYSPACE_FAILED)
-            mark_not_whole(m, k);
-    rc = hold_records(m);
+    mark_not_whole_in(m, KEYSPACE_FAILED);
+    if (batch_is_waiting(m->current))
+        return; /* what is not in stays where it is */
+    rc = set_aside(m);
     if (rc == 0)
         return;
-    report_cannot_hold(m, rc);
-    for (k = m->current->fold.first; k; k = k->next)
-        if (k->state == KEYSPACE_TO_HOLD || k->state == KEYSPACE_ALREADY_HELD)
-            mark_not_whole(m, k);
+    report_not_aside(m, rc);
+    mark_not_whole_in(m, KEYSPACE_REFUSED);
 }

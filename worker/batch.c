@@ -165,6 +165,8 @@ release_log(struct log_batch *b, struct batch_log *l)
 
     assert(l->claimed);
     l->claimed = false;
+    if (l->file)
+        return; /* the pass has its lock */
     rc = log_release(&l->log);
     if (rc == 0)
         return;
@@ -229,23 +231,32 @@ make_durable(struct log_batch *b, struct batch_log *l)
 
 /* ---- folding ----------------------------------------------------------- */
 
+static int
+fold_source(struct log_batch *b, unsigned number)
+{
+    const struct batch_log *l = &b->logs[number];
+
+    return l->file
+               ? fold_add_member(&b->fold, l->file->lock_fd, &l->member, number)
+               : fold_add(&b->fold, &l->log, number);
+}
+
 /* Adds log `number`; one that does not fit even alone is folded in a file. */
 static int
 add_log(struct log_batch *b, unsigned number)
 {
-    const struct log *log = &b->logs[number].log;
     int rc;
 
-    rc = b->fold.wide ? -ENOBUFS : fold_add(&b->fold, log, number);
+    rc = b->fold.wide ? -ENOBUFS : fold_source(b, number);
     if (rc == 0 && b->keyspaces_max > 0 && b->fold.keyspaces > b->keyspaces_max)
         return -ENOBUFS;
     if (rc != -ENOBUFS || number > 0 || b->keyspaces_max > 0)
         return rc;
     rc = fold_clear(&b->fold);
     if (rc == 0)
-        rc = fold_widen(&b->fold, b->scratch_fd, (uint32_t)log->header.count);
+        rc = fold_widen(&b->fold, b->scratch_fd, b->logs[number].count);
     if (rc == 0)
-        rc = fold_add(&b->fold, log, 0);
+        rc = fold_source(b, 0);
     return rc == -ENOBUFS ? -EFBIG : rc; /* what it takes was estimated */
 }
 
@@ -269,6 +280,11 @@ fold_log(struct log_batch *b, unsigned number)
 static void
 drop_log(struct log_batch *b, struct batch_log *l, int rc)
 {
+    if (l->file) {
+        l->file->damaged |= rc == -EBADMSG || rc == -EIO;
+        release_log(b, l);
+        return;
+    }
     switch (rc) {
     case -ENOBUFS: /* does not fit beside the others; a later batch takes it */
         release_log(b, l);
@@ -370,6 +386,7 @@ claim_log(struct log_batch *b, const struct logfile *entry)
     memcpy(l->mark.uuid, l->log.header.uuid, sizeof l->mark.uuid);
     l->mark.epoch = l->log.header.epoch;
     l->mark.first_ms = l->log.header.first_ms;
+    l->count = (uint32_t)l->log.header.count;
     if (has_other_sizes(b, &l->log)) {
         diag(DIAG_ERROR,
              "log=%" PRIu64 " was written with message.keyspace_size=%u and "
@@ -388,24 +405,44 @@ claim_log(struct log_batch *b, const struct logfile *entry)
     return make_durable(b, l) == 0;
 }
 
-/* Adds one log to the batch.  1: more may be added, 0: no more. */
+/* Folds log b->count, which is claimed.  1: more may be added, 0: no more. */
 static int
-take_log(struct log_batch *b, const struct logfile *entry)
+fold_next(struct log_batch *b)
 {
     int rc, again;
 
-    if (!claim_log(b, entry))
-        return !b->other_sizes;
     rc = fold_log(b, b->count);
     b->count++;
     if (rc == 0)
-        return !b->alone && b->count < b->max && fold_expects_fit(&b->fold);
+        return b->count < b->max && fold_expects_fit(&b->fold);
     b->limited = b->keyspaces_max > 0 && rc == -ENOBUFS;
     drop_log(b, &b->logs[b->count - 1], rc);
     again = batch_fold(b);
     if (again < 0)
         return again;
     return rc != -ENOBUFS;
+}
+
+/* Adds one log to the batch, as fold_next(). */
+static int
+take_log(struct log_batch *b, const struct logfile *entry)
+{
+    return claim_log(b, entry) ? fold_next(b) : !b->other_sizes;
+}
+
+int
+batch_add_waiting(struct log_batch *b, const struct waiting_fill *f)
+{
+    struct batch_log *l = &b->logs[b->count];
+
+    *l = (struct batch_log){
+        .claimed = true,
+        .file = f->file,
+        .member = f->member,
+        .count = f->count,
+        .mark = {.epoch = f->epoch, .first_ms = f->first_ms}};
+    memcpy(l->mark.uuid, f->uuid, sizeof l->mark.uuid);
+    return fold_next(b);
 }
 
 /* Sets the next scan if a log is full and still locked: its owner is between
@@ -467,7 +504,7 @@ batch_release_unmerged(struct log_batch *b, bool failed)
 
         if (!l->claimed)
             continue;
-        if (failed)
+        if (failed && !l->file)
             defer_log(b, l->log.header.index, l->inode);
         release_log(b, l);
     }

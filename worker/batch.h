@@ -1,4 +1,5 @@
-/* worker/batch.h - the full logs that a worker has claimed, folded together.
+/* worker/batch.h - the full logs that a worker has claimed, folded together; or
+ * fills of log/waiting/, which waiting_pass.c takes.
  *
  * Oldest first, so that as_of_ms advances.  A log is synced before it is read:
  * only records that survive a power loss may be merged.
@@ -24,6 +25,7 @@
 
 #include "common/log/log.h"
 #include "common/log/logdir.h"
+#include "common/log/waiting.h"
 #include "common/store/store.h"
 #include "worker/fold.h"
 #include "worker/retry.h"
@@ -39,8 +41,11 @@ struct batch_log {
     struct store_fill mark;
     uint64_t inode;
     bool claimed; /* false: it leaves the batch */
-    bool whole;   /* all its records are durable in their keyspaces or in held/
-                   */
+    bool whole;   /* all its records are durable in their keyspaces or in
+                     log/waiting/ */
+    struct waiting_file *file; /* that has the fill; NULL: it is of `log` */
+    struct archive_member member;
+    uint32_t count;   /* records in it, at most */
     uint64_t records; /* increments in it, but those of 0 */
     uint64_t zeros;
 };
@@ -67,7 +72,6 @@ struct log_batch {
     struct batch_log *logs;
     unsigned count;
     unsigned max;
-    bool alone;           /* the next batch gets one log: worker/log_select.h */
     size_t keyspaces_max; /* not 0: a log that brings more, or that does not fit
                              in memory, is released, and the batch ends */
     bool limited;         /* the last batch ended because of that */
@@ -94,6 +98,17 @@ void batch_close(struct log_batch *b);
  * directory itself or of clearing the fold: then call batch_release_unmerged().
  */
 int batch_take(struct log_batch *b);
+
+/* Adds and folds a fill of a file that is claimed, after fold_clear() and the
+ * others.  Returns whether more may be added, or as batch_take(); what could
+ * not be folded is not in b->logs, and a damaged file is marked. */
+int batch_add_waiting(struct log_batch *b, const struct waiting_fill *f);
+
+static inline bool
+batch_is_waiting(const struct log_batch *b)
+{
+    return b->count > 0 && b->logs[0].file != NULL;
+}
 
 /* Quarantines a log, or releases it unmerged for the next batch.  It still
  * counts; follow with batch_fold(). */

@@ -1,5 +1,5 @@
 /* worker/fold.c - see fold.h: fold_clear(), fold_trim(), fold_widen(),
- * fold_add(), fold_deltas().
+ * fold_add(), fold_add_member(), fold_deltas().
  *
  * The hot loop (add_slots()) processes slots in groups of GROUP: check and hash
  * each and prefetch its cell, then prefetch the entry of each cell, then add.
@@ -319,9 +319,9 @@ entry_add(struct fold_entry *e, int64_t increment)
 /* ---- adding logs ------------------------------------------------------- */
 
 static uint32_t
-minute_of(const struct slot_stamp *stamp)
+minute_of(uint64_t received_ms)
 {
-    const uint64_t minute = stamp->received_ms / 60000;
+    const uint64_t minute = received_ms / 60000;
 
     return minute > UINT32_MAX ? UINT32_MAX : (uint32_t)minute;
 }
@@ -338,6 +338,28 @@ keyspace_of(struct fold *f, struct fold_keyspace *last, const struct message *m)
     tag = name_tag(f, m->keyspace, m->keyspace_size);
     k = find_keyspace(f, tag, m->keyspace, m->keyspace_size);
     return k ? k : new_keyspace(f, tag, m->keyspace, m->keyspace_size);
+}
+
+/* Adds a message to a group, whose first `n` records are there.  Returns whether
+ * it counts. */
+static inline bool
+take_message(struct fold *f, struct fold_group *g, int n,
+             const struct message *m, uint64_t received_ms, unsigned number,
+             struct fold_keyspace **last)
+{
+    struct record *r = &g->records[n];
+
+    if (m->increment == 0)
+        return false;
+    *last = keyspace_of(f, *last, m);
+    fold_set_bit((*last)->touched, number);
+    (*last)->records++;
+    r->m = *m;
+    r->keyspace = *last;
+    r->minute = minute_of(received_ms);
+    r->tag = entry_tag(f, &r->m, r->keyspace, r->minute);
+    __builtin_prefetch(&cells_of(&f->entries)[r->tag & f->entries.mask]);
+    return true;
 }
 
 /* Checks up to GROUP slots and finds their keyspaces.  Returns the number of
@@ -357,23 +379,11 @@ read_group(struct fold *f, const struct log *log, unsigned number,
     if (rc < 0)
         return rc;
     for (i = 0; i < count; i++) {
-        struct record *r = &g->records[n];
-
-        if (mark_is(&g->messages[i])) {
+        if (mark_is(&g->messages[i]))
             g->marks++;
-            continue;
-        }
-        if (g->messages[i].increment == 0)
-            continue;
-        k = keyspace_of(f, k, &g->messages[i]);
-        fold_set_bit(k->touched, number);
-        k->records++;
-        r->m = g->messages[i];
-        r->keyspace = k;
-        r->minute = minute_of(&g->stamps[i]);
-        r->tag = entry_tag(f, &r->m, k, r->minute);
-        __builtin_prefetch(&cells_of(&f->entries)[r->tag & f->entries.mask]);
-        n++;
+        else
+            n += take_message(f, g, n, &g->messages[i],
+                              g->stamps[i].received_ms, number, &k);
     }
     return n;
 }
@@ -474,6 +484,62 @@ fold_add(struct fold *f, const struct log *log, unsigned number)
     f->grown = f->arena_used - arena;
     f->entries_grown = f->entries.used - entries;
     return 0;
+}
+
+/* The fill of a file of log/waiting/. */
+static int
+add_records(struct fold *f, const struct archive_record *records,
+            uint32_t count, unsigned number)
+{
+    struct fold_keyspace *k = f->last;
+    struct fold_group g;
+    uint32_t at, group, i;
+    int rc, n;
+
+    for (at = 0; at < count; at += group) {
+        group = count - at < GROUP ? count - at : GROUP;
+        rc = fold_reserve(f);
+        if (rc < 0)
+            return rc;
+        n = 0;
+        for (i = 0; i < group; i++)
+            n += take_message(f, &g, n, &records[at + i].m,
+                              records[at + i].received_ms, number, &k);
+        f->zeros += group - (uint32_t)n;
+        add_group(f, &g, n);
+    }
+    return 0;
+}
+
+int
+fold_add_member(struct fold *f, int fd, const struct archive_member *m,
+                unsigned number)
+{
+    const size_t arena = f->arena_used;
+    const uint32_t entries = f->entries.used;
+    const struct archive_record *records;
+    struct archive_reader *r;
+    int count, rc;
+
+    assert(number < f->logs_max);
+    rc = archive_reader_open(&r, fd, m);
+    if (rc < 0)
+        return rc;
+    if (f->records + archive_reader_header(r)->count > UINT32_MAX)
+        rc = -ENOBUFS;
+    while (rc == 0 && (count = archive_reader_next(r, &records)) != 0)
+        rc = count < 0 ? count
+                       : add_records(f, records, (uint32_t)count, number);
+    archive_reader_close(r);
+    f->grown = f->arena_used - arena;
+    f->entries_grown = f->entries.used - entries;
+    return rc;
+}
+
+struct fold_keyspace *
+fold_find(const struct fold *f, const uint8_t *name, size_t size)
+{
+    return find_keyspace(f, name_tag(f, name, size), name, size);
 }
 
 /* Most records first; of equal ones that which came first. */

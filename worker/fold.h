@@ -26,6 +26,7 @@
 #include <stdint.h>
 
 #include "common/base/hash.h"
+#include "common/log/archive_file.h"
 #include "common/log/log.h"
 #include "common/log/slot.h"
 #include "common/store/store.h"
@@ -40,9 +41,11 @@ struct fold_keyspace {
     uint32_t entry_count;
     uint32_t tag;
     uint16_t name_size;
-    int8_t state; /* the caller's, 0 at first */
-    uint8_t lane; /* the caller's: of the store (store_lane) */
-    int error;    /* the caller's */
+    int8_t state; /* the caller's, 0 at first, as are the next four */
+    uint8_t lane; /* of the store (store_lane) */
+    bool is_in;   /* has the records: to be made durable */
+    int error;
+    uint32_t aside; /* records of a log that it did not take */
     uint32_t records;
     uint8_t name[];
 };
@@ -120,6 +123,15 @@ int fold_widen(struct fold *f, int dirfd, uint32_t slots);
  *   -EIO      it cannot be read
  * After any failure part of the log may be in: clear. */
 int fold_add(struct fold *f, const struct log *log, unsigned number);
+
+/* Adds a fill of a file of log/waiting/ in the same way.  -EBADMSG, -EIO: the
+ * member is damaged; -ENOMEM */
+int fold_add_member(struct fold *f, int fd, const struct archive_member *m,
+                    unsigned number);
+
+/* The keyspace of this name, or NULL. */
+struct fold_keyspace *fold_find(const struct fold *f, const uint8_t *name,
+                                size_t size);
 
 /* Whether one more log like the last one is expected to fit: the usual batch
  * should end before a log does not, because then all are folded again. */

@@ -23,17 +23,17 @@ open_lane(struct log_select_lane *a, unsigned max)
     a->marks = calloc(max, sizeof *a->marks);
     a->numbers = calloc(max, sizeof *a->numbers);
     a->infos = calloc(max, sizeof *a->infos);
-    a->held_states = calloc(max, sizeof *a->held_states);
+    a->behind = calloc(max, sizeof *a->behind);
     a->leaving = calloc(max, sizeof *a->leaving);
-    return a->marks && a->numbers && a->infos && a->held_states && a->leaving;
+    return a->marks && a->numbers && a->infos && a->behind && a->leaving;
 }
 
 int
-log_select_open(struct log_select *a, struct store *store, struct held *held,
-                unsigned max)
+log_select_open(struct log_select *a, struct store *store,
+                struct waiting *waiting, unsigned max)
 {
     *a = (struct log_select){
-        .store = store, .held = held, .lane_count = store_lanes(store)};
+        .store = store, .waiting = waiting, .lane_count = store_lanes(store)};
     assert(a->lane_count <= PARALLEL_MAX);
     for (unsigned i = 0; i < a->lane_count; i++)
         if (!open_lane(&a->lanes[i], max)) {
@@ -52,7 +52,7 @@ log_select_close(struct log_select *a)
         free(l->marks);
         free(l->numbers);
         free(l->infos);
-        free(l->held_states);
+        free(l->behind);
         free(l->leaving);
     }
     *a = (struct log_select){0};
@@ -114,80 +114,128 @@ report_other_fill(const struct log_batch *b, unsigned number,
 
 /* ---- one keyspace ------------------------------------------------------ */
 
-/* Reads what the keyspace's marks and its held records say about its n logs. */
+/* Whether an earlier fill of a log waits for a keyspace that has not got it. */
 static int
-read_states(const struct log_select *a, struct log_select_lane *l,
-            const struct fold_keyspace *k, unsigned n, bool *unknown)
+find_behind(const struct log_select *a, const struct fold_keyspace *k,
+            uint32_t name, const struct store_fill *mark, bool *behind)
 {
-    unsigned i;
-    int rc = 0;
+    const struct waiting_fill *f =
+        waiting_earlier(a->waiting, name, mark->uuid, mark->epoch);
+    struct store_fill earlier;
+    struct store_mark_info info;
+    int rc;
 
-    for (i = 0; i < n; i++)
-        l->held_states[i] = HELD_NONE;
-    if (held_any(a->held))
-        rc = held_states(a->held, k->name, k->name_size, l->marks, n,
-                         l->held_states);
-    if (rc < 0)
-        return rc;
-    *unknown =
-        store_marks(a->store, k->name, k->name_size, l->marks, n, l->infos) < 0;
-    return 0;
+    *behind = false;
+    if (!f)
+        return 0;
+    earlier = (struct store_fill){.epoch = f->epoch, .first_ms = f->first_ms};
+    memcpy(earlier.uuid, f->uuid, sizeof earlier.uuid);
+    rc = store_marks(a->store, k->name, k->name_size, &earlier, 1, &info);
+#ifndef COUNTD_MUTANT_NO_ORDER
+    *behind = rc == 0 && info.state != STORE_MARK_DONE &&
+              info.state != STORE_MARK_AHEAD;
+#endif
+    return rc;
 }
 
-/* Whether the keyspace reports the same state for two of its logs; if it cannot
- * be read, no two states are the same. */
+/* Reads what the keyspace's marks and what waits say about its n logs. */
+static int
+read_states(const struct log_select *a, struct log_select_lane *l,
+            const struct fold_keyspace *k, unsigned n)
+{
+    const uint32_t name = waiting_find(a->waiting, k->name, k->name_size);
+    int rc;
+
+    rc = store_marks(a->store, k->name, k->name_size, l->marks, n, l->infos);
+    memset(l->behind, 0, n * sizeof *l->behind);
+    for (unsigned i = 0; rc == 0 && name != WAITING_NONE && i < n; i++)
+        rc = find_behind(a, k, name, &l->marks[i], &l->behind[i]);
+    return rc;
+}
+
+/* Whether the keyspace has a fill; of a log, a later one says that it is old. */
+static bool
+is_in(const struct log_select_lane *l, unsigned i, bool waiting)
+{
+    const enum store_mark_state state = l->infos[i].state;
+
+#ifdef COUNTD_MUTANT_LATER_IS_NOT_IN
+    waiting = false;
+#endif
+    return state == STORE_MARK_DONE || (waiting && state == STORE_MARK_AHEAD);
+}
+
+/* Whether the keyspace reports the same state for two of its logs. */
 static bool
 is_same_state(const struct log_select_lane *l, unsigned i, unsigned j,
-              bool unknown)
+              bool waiting)
 {
-    const bool held = l->held_states[i] == HELD_SAME;
+    if (l->behind[i] || l->behind[j])
+        return l->behind[i] && l->behind[j];
+    return (is_in(l, i, waiting) && is_in(l, j, waiting)) ||
+           store_marks_agree(&l->infos[i], &l->infos[j]);
+}
 
-    if (held || l->held_states[j] == HELD_SAME)
-        return held && l->held_states[j] == HELD_SAME;
-    return !unknown && store_marks_agree(&l->infos[i], &l->infos[j]);
+/* Nothing can be said of the keyspace's logs: none of them goes in. */
+static void
+refuse_keyspace(struct fold_keyspace *k, int rc)
+{
+    const enum keyspace_state state = keyspace_state_after(rc);
+
+    k->error = rc;
+    k->state = state == KEYSPACE_REFUSED ? KEYSPACE_REFUSED : KEYSPACE_FAILED;
+}
+
+/* Whether the keyspace refused before in this pass over what waits. */
+static bool
+has_refused(const struct log_select *a, const struct fold_keyspace *k)
+{
+    const uint32_t name = waiting_find(a->waiting, k->name, k->name_size);
+
+    return name != WAITING_NONE && a->waiting->names[name].refused == a->pass;
 }
 
 /* Marks the logs that the keyspace's states exclude from the batch. */
-static int
+static void
 select_for_keyspace(const struct log_select *a, struct log_select_lane *l,
                     struct fold_keyspace *k)
 {
     const struct log_batch *b = a->batch;
+    const bool waiting = batch_is_waiting(b);
     const unsigned n = log_select_touching(l, b, k);
     unsigned i, first = n; /* of those that stay */
-    bool unknown;
     int rc;
 
-    rc = read_states(a, l, k, n, &unknown);
-    if (rc < 0)
-        return rc;
-    l->unknown = l->unknown || unknown;
+    if (waiting && has_refused(a, k)) {
+        k->state = KEYSPACE_REFUSED;
+        return;
+    }
+    rc = read_states(a, l, k, n);
+    if (rc < 0) {
+        refuse_keyspace(k, rc);
+        return;
+    }
     for (i = 0; i < n; i++) {
         const enum store_mark_state state = l->infos[i].state;
-        const bool held = l->held_states[i] == HELD_SAME;
         const unsigned number = l->numbers[i];
 
         if (l->leaving[number] != STAYS)
             continue;
-        if (!held && !unknown && state == STORE_MARK_AHEAD) {
+        if (!waiting && state == STORE_MARK_AHEAD) {
             l->leaving[number] = QUARANTINED;
             report_older(b, number, k);
             continue;
         }
-        if (!held && !unknown && state == STORE_MARK_OTHER)
+        if (!waiting && state == STORE_MARK_OTHER)
             report_other_fill(b, number, k);
         if (first == n) {
             first = i;
-            k->state = held ? KEYSPACE_ALREADY_HELD : KEYSPACE_APPLY;
-#ifndef COUNTD_MUTANT_PASS_HELD
-            if (l->held_states[i] == HELD_OTHER)
-                k->state = KEYSPACE_TO_HOLD;
-#endif
-        } else if (!is_same_state(l, first, i, unknown)) {
+            k->state = l->behind[i] ? KEYSPACE_REFUSED : KEYSPACE_APPLY;
+            k->is_in = waiting && !l->behind[i] && is_in(l, i, waiting);
+        } else if (!is_same_state(l, first, i, waiting)) {
             l->leaving[number] = RELEASED;
         }
     }
-    return 0;
 }
 
 /* Selects for the keyspaces of a lane. */
@@ -198,12 +246,10 @@ select_for_lane(void *ctx, unsigned lane)
     struct log_select_lane *l = &a->lanes[lane];
     struct fold_keyspace *k;
 
-    l->unknown = false;
-    l->error = 0;
     memset(l->leaving, STAYS, a->batch->count * sizeof *l->leaving);
-    for (k = a->batch->fold.first; l->error == 0 && k; k = k->next)
-        if (a->one_lane || k->lane == lane)
-            l->error = select_for_keyspace(a, l, k);
+    for (k = a->batch->fold.first; k; k = k->next)
+        if (a->lanes_used == 1 || k->lane == lane)
+            select_for_keyspace(a, l, k);
 }
 
 /* ---- the batch --------------------------------------------------------- */
@@ -244,48 +290,33 @@ remove_leaving(const struct log_select *a, unsigned lanes, bool *released)
     return gone;
 }
 
-/* Selects for all keyspaces.  Returns the number of lanes that did, or an
- * error. */
-static int
+static void
 select_for_all(struct log_select *a)
 {
-    unsigned lanes = log_select_lanes(a, a->batch->fold.keyspaces);
     struct fold_keyspace *k;
-    int rc;
 
-    for (k = a->batch->fold.first; lanes > 1 && k; k = k->next)
+    a->lanes_used = log_select_lanes(a, a->batch->fold.keyspaces);
+    for (k = a->batch->fold.first; a->lanes_used > 1 && k; k = k->next)
         k->lane = (uint8_t)store_lane(a->store, k->name, k->name_size);
-    rc = held_refresh(a->held);
-    if (rc < 0)
-        return rc;
-    if (held_any(a->held)) /* its index is one thread's */
-        lanes = 1;
-    a->one_lane = lanes == 1;
-    parallel_run(lanes, select_for_lane, a);
-    for (unsigned i = 0; i < lanes; i++)
-        if (a->lanes[i].error < 0)
-            return a->lanes[i].error;
-    return (int)lanes;
+    parallel_run(a->lanes_used, select_for_lane, a);
 }
 
 int
 log_select_sort(struct log_select *a, struct log_batch *b)
 {
     bool released = false;
-    int lanes, rc;
+    int rc = 0;
 
     a->batch = b;
-    b->alone = false;
-    for (;;) { /* each iteration removes a log */
-        lanes = select_for_all(a);
-        if (lanes < 0)
-            return lanes;
-        for (int i = 0; i < lanes; i++)
-            b->alone = b->alone || a->lanes[i].unknown;
-        if (remove_leaving(a, (unsigned)lanes, &released) == 0)
+#ifndef COUNTD_MUTANT_LIST_FIRST
+    if (!batch_is_waiting(b))
+        rc = waiting_list(a->waiting);
+#endif
+    while (rc == 0) { /* each iteration removes a log */
+        select_for_all(a);
+        if (remove_leaving(a, a->lanes_used, &released) == 0)
             return released;
         rc = batch_fold(b);
-        if (rc < 0)
-            return rc;
     }
+    return rc;
 }

@@ -17,9 +17,7 @@
 #include "common/setup/datadir.h"
 #include "common/setup/privilege.h"
 #include "common/setup/signals.h"
-#include "common/store/held.h"
 #include "common/store/lmdb/lmdb_store.h"
-#include "worker/drain.h"
 #include "worker/merge.h"
 #include "worker/watch.h"
 
@@ -28,9 +26,7 @@ struct worker {
     struct config_command command;
     struct datadir dir;
     struct store *store;
-    struct held *held;
     struct merge merge;
-    struct drain drain;
     struct loop *loop;
     struct watch watch;
     sigset_t signals;
@@ -82,8 +78,8 @@ serve_until_stopped(struct worker *w)
         diag_errno(DIAG_ERROR, errno, "make the loop");
         return CONFIG_EXIT_SYSTEM;
     }
-    rc = watch_start(&w->watch, w->loop, &w->signals, &w->merge, &w->drain,
-                     w->dir.log_fd, w->config.data_dir, w->command.once);
+    rc = watch_start(&w->watch, w->loop, &w->signals, &w->merge, w->dir.log_fd,
+                     w->config.data_dir, w->command.once);
     if (rc == 0) {
         config_ready(w->command.ready_fd, NULL, 0);
         config_report_serving(NULL, 0);
@@ -93,7 +89,8 @@ serve_until_stopped(struct worker *w)
         diag_errno(DIAG_ERROR, rc, "run the loop");
     watch_stop(&w->watch);
     loop_free(w->loop);
-    if (w->watch.stop_signal != SIGINT) /* ^C, and how countd serve stops it */
+    if (w->watch.stop_signal != SIGINT &&
+        !w->command.once) /* ^C, and how countd serve stops it */
         watch_report(&w->watch);
     worker_status_close(&w->watch.status);
     if (w->watch.refused)
@@ -127,15 +124,6 @@ open_store(struct worker *w)
                            (unsigned)w->config.worker_threads);
 }
 
-static int
-open_held(struct worker *w)
-{
-    const struct held_options options = {
-        .data_fd = w->dir.fd, .writable = true, .max = w->config.held_max};
-
-    return held_open(&w->held, &options);
-}
-
 /* Opens the remaining parts in the order of need, serves, and closes them. */
 static int
 run_worker(struct worker *w)
@@ -147,19 +135,14 @@ run_worker(struct worker *w)
         diag_errno(DIAG_ERROR, rc, "open the store");
         return status;
     }
-    rc = open_held(w);
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "open data/" HELD_FOLDER);
-        goto close_store;
-    }
-    rc = merge_open(&w->merge, &w->config, &w->dir, w->store, w->held);
+    rc = merge_open(&w->merge, &w->config, &w->dir, w->store);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc,
                    "memory for a merge (lower worker.memory, or raise ulimit "
                    "-v)");
-        goto close_held;
+        goto close_store;
     }
-    drain_init(&w->drain, w->store, w->held);
+    w->merge.pass.placed_only = w->command.placed;
     rc = logdir_check_sizes(&w->merge.batch.dir);
     if (rc == 0) {
         open_archive(w);
@@ -168,8 +151,6 @@ run_worker(struct worker *w)
         status = CONFIG_EXIT_USAGE;
     }
     merge_close(&w->merge);
-close_held:
-    held_close(w->held);
 close_store:
     store_close(w->store);
     return status;
@@ -186,6 +167,8 @@ main(int argc, char **argv)
                            "merges full commit logs into the keyspaces");
     if (status >= 0)
         return status;
+    if (w.command.once) /* for a command, which has said the rest */
+        diag_init("countd-worker", DIAG_ERROR);
     signals_take(&w.signals);
     (void)umask(077);
     sigbus_init("countd-worker");

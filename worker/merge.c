@@ -1,5 +1,5 @@
 /* worker/merge.c - see merge.h: merge_commit_least(), merge_memory_available(),
- * merge_archive(), merge_retry_ms(), merge_run(). */
+ * merge_archive(), merge_retry_ms(), merge_run(), merge_waiting(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "worker/merge.h"
 
@@ -12,6 +12,8 @@
 #include "worker/apply_batch.h"
 
 #define RESERVE_EVERY_MS 10000 /* tries to make it, while there is none */
+#define JOIN_EVERY_MS    1000
+#define OLDER_AGAIN_MS   1000
 
 /* ---- opening, memory --------------------------------------------------- */
 
@@ -51,7 +53,7 @@ merge_memory_available(void *ctx)
 
 int
 merge_open(struct merge *m, const struct config *config,
-           const struct datadir *dir, struct store *store, struct held *held)
+           const struct datadir *dir, struct store *store)
 {
     const unsigned max = config->worker_batch < FOLD_LOGS_MAX
                              ? (unsigned)config->worker_batch
@@ -60,7 +62,6 @@ merge_open(struct merge *m, const struct config *config,
     int rc;
 
     *m = (struct merge){.store = store,
-                        .held = held,
                         .dir = dir,
                         .keyspace_max = config->keyspace_max,
                         .keys_max = config->keyspace_max_keys,
@@ -72,8 +73,12 @@ merge_open(struct merge *m, const struct config *config,
     archive_init(&m->archive);
     rc = layout_init(&layout, (unsigned)config->keyspace_size,
                      (unsigned)config->key_size);
+    if (rc == 0)
+        rc =
+            waiting_open(&m->folder, dir->log_fd, true, true, config->held_max);
     if (rc < 0)
         return rc;
+    waiting_pass_init(&m->pass, &m->folder);
     rc = batch_open(&m->batch, dir->log_fd, dir->fd, &layout, config->log_size,
                     max, fold_memory_of(config->worker_memory, 7));
     if (rc < 0)
@@ -88,7 +93,7 @@ merge_open(struct merge *m, const struct config *config,
     m->quick.dir.marks = &m->requests.store;
     memory_init();
     dead_fills_init(&m->dead_fills, dir->log_fd);
-    rc = log_select_open(&m->select, store, held, max);
+    rc = log_select_open(&m->select, store, &m->folder, max);
     if (rc < 0)
         merge_close(m);
     return rc;
@@ -112,6 +117,7 @@ merge_close(struct merge *m)
     dead_fills_fini(&m->dead_fills);
     batch_close(&m->quick);
     batch_close(&m->batch);
+    waiting_close(&m->folder);
 }
 
 /* ---- the merge note ------------------------------------------------------ */
@@ -176,11 +182,12 @@ write_note(struct merge *m)
                        diag_text(rc));
 }
 
-bool
-merge_begin(void *ctx)
+/* To be called before records go into the store: reads the merge notes, and
+ * writes them when it is time.  False: keyspace/ is older than log/, which is
+ * reported; nothing may be merged but what a command placed (R11). */
+static bool
+begin_merge(struct merge *m)
 {
-    struct merge *m = ctx;
-
     read_note(m);
     if (!m->is_older && (store_traits(m->store) & STORE_FILES) != 0 &&
         clock_ms() >= m->note_ms)
@@ -311,7 +318,7 @@ merge_quick_batch(struct merge *m)
 
     rc = batch_take(&m->quick);
     if (rc > 0)
-        rc = merge_begin(m) ? log_select_sort(&m->select, &m->quick) : -ESTALE;
+        rc = begin_merge(m) ? log_select_sort(&m->select, &m->quick) : -ESTALE;
     if (rc < 0) {
         batch_release_unmerged(&m->quick, false);
         return false; /* the next batch reports it */
@@ -377,6 +384,9 @@ merge_run(struct merge *m)
     read_note(m);
     if (m->is_older)
         return MERGE_OLDER;
+#ifdef COUNTD_MUTANT_LIST_FIRST
+    (void)waiting_list(&m->folder);
+#endif
     rc = batch_take(&m->batch);
     if (rc < 0) {
         diag_repeating(&looks, DIAG_ERROR, "scan for full logs: %s",
@@ -386,7 +396,7 @@ merge_run(struct merge *m)
     }
     if (rc == 0)
         return nothing_taken(m);
-    if (!merge_begin(m)) {
+    if (!begin_merge(m)) {
         batch_release_unmerged(&m->batch, false);
         return MERGE_OLDER;
     }
@@ -394,9 +404,62 @@ merge_run(struct merge *m)
     rc = log_select_sort(&m->select, &m->batch);
     if (rc >= 0)
         return merge_batch(m, rc > 0);
+    if (rc == -EAGAIN) { /* files of log/waiting/ are being replaced */
+        batch_release_unmerged(&m->batch, false);
+        m->batch.retry_ms = clock_ms() + BATCH_BUSY_MS;
+        return MERGE_LATER;
+    }
     diag_repeating(&prepares, DIAG_ERROR, "prepare a merge: %s", diag_text(rc));
     batch_release_unmerged(&m->batch, false);
     return MERGE_WAIT;
+}
+
+/* ---- what waits ----------------------------------------------------------- */
+
+/* Merges the fills of the batch, which were taken. */
+static void
+merge_waiting_batch(struct merge *m)
+{
+    const uint64_t saturated = m->stats.saturated;
+    const bool waiting = m->waiting;
+    bool quick = true;
+
+    m->worked = true;
+    m->select.pass = m->pass.number;
+    if (log_select_sort(&m->select, &m->batch) >= 0) {
+        apply_batch_begin(m);
+        while (apply_batch_slice(m))
+            quick = quick && !m->pass.placed_only && merge_quick(m);
+        apply_batch_end(m);
+    }
+    waiting_pass_end_batch(&m->pass, &m->batch);
+    batch_release_unmerged(&m->batch, false);
+    report_saturation(m, saturated);
+    m->waiting = waiting; /* of logs */
+}
+
+uint64_t
+merge_waiting(struct merge *m, bool logs_wait)
+{
+    struct waiting_pass *p = &m->pass;
+    uint64_t since_ns;
+    int taken;
+
+    if (!waiting_pass_is_due(p, logs_wait))
+        return p->due_ms;
+    since_ns = p->now_ns();
+    if (!p->placed_only)
+        read_note(m);
+    if (m->is_older)
+        return p->due_ms = since_ns / 1000000 + OLDER_AGAIN_MS;
+    taken = waiting_pass_take(p, &m->batch);
+    if (taken > 0 && (p->placed_only || begin_merge(m))) {
+        merge_waiting_batch(m);
+    } else if (taken != 0) {
+        batch_release_unmerged(&m->batch, false);
+        taken = taken > 0 ? -EAGAIN : taken;
+    }
+    return waiting_pass_ended(p, taken, since_ns, logs_wait);
 }
 
 static bool
@@ -407,18 +470,17 @@ is_dead_fill(void *ctx, const struct store_fill *mark)
     return dead_fills_contain(&m->dead_fills, mark);
 }
 
-/* True also if held/ cannot be read. */
+/* True also if that cannot be known (R8). */
 static bool
-has_held_records(void *ctx, const uint8_t *name, size_t name_size)
+is_named(void *ctx, const uint8_t *name, size_t name_size)
 {
     struct merge *m = ctx;
-    uint64_t oldest = 0, newest;
-    int rc;
 
-    rc = held_refresh(m->held);
-    if (rc == 0)
-        rc = held_span(m->held, name, name_size, &oldest, &newest);
-    return rc < 0 || oldest != UINT64_MAX;
+#ifdef COUNTD_MUTANT_SWEEP_BLIND
+    return false;
+#endif
+    return waiting_sync(&m->folder) < 0 || waiting_list(&m->folder) < 0 ||
+           waiting_find(&m->folder, name, name_size) != WAITING_NONE;
 }
 
 static void
@@ -450,14 +512,20 @@ maintain_reserve(struct merge *m)
 }
 
 static void
-maintain_held(struct merge *m)
+join_waiting(struct merge *m)
 {
     static struct diag_repeat repeat;
-    const int rc = held_maintain(m->held);
+    const uint64_t now = clock_ms();
+    int rc;
 
-    if (rc < 0 && rc != -EAGAIN && rc != -ENOSPC)
+    if (now < m->join_ms)
+        return;
+    m->join_ms = now + JOIN_EVERY_MS;
+    rc = waiting_join(&m->folder);
+    if (rc < 0 && rc != -ENOSPC)
         diag_repeating(&repeat, DIAG_WARNING,
-                       "maintain data/" HELD_FOLDER ": %s", diag_text(rc));
+                       "join files of log/" WAITING_FOLDER ": %s",
+                       diag_text(rc));
 }
 
 bool
@@ -465,7 +533,7 @@ merge_maintain(struct merge *m, uint64_t until_ns)
 {
     const struct store_maintenance t = {.until_ns = until_ns,
                                         .is_dead_fill = is_dead_fill,
-                                        .has_held_records = has_held_records,
+                                        .is_named = is_named,
                                         .ctx = m};
     bool more;
 
@@ -475,7 +543,7 @@ merge_maintain(struct merge *m, uint64_t until_ns)
     more = store_maintain(m->store, &t);
     if (!more)
         dead_fills_forget(&m->dead_fills);
-    maintain_held(m);
+    join_waiting(m);
     remove_expired(m);
     maintain_reserve(m);
     return more;

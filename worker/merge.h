@@ -3,14 +3,14 @@
  * The happy path: claim and fold full logs; read each keyspace's marks for
  * them; have the store apply the sums and the marks of the logs, keyspace by
  * keyspace; then empty the logs.  A log is emptied only when every keyspace it
- * names has its records durably, or they are held durably (held.h).
+ * names has its records durably, or they wait durably (common/log/waiting.h).
  *
  * The rest is what keeps it exactly once:
  *   - logs in different states for a keyspace are merged one after the other
  *     (worker/log_select.h);
- *   - records that a keyspace cannot take are held, and so are later ones while
- *     any are held for it: other keyspaces go on (worker/drain.h applies them
- *     later);
+ *   - records that a keyspace cannot take are set aside in log/waiting/, and so
+ *     are those of later fills of the same logs: everything else goes on, and
+ *     merge_waiting() merges them when it can;
  *   - a keyspace that another process is writing to is deferred, then
  *     waited for;
  *   - if marks changed meanwhile, the logs are released and merged later;
@@ -40,12 +40,12 @@
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
 #include "common/setup/merge_note.h"
-#include "common/store/held.h"
 #include "common/store/store.h"
 #include "worker/batch.h"
 #include "worker/dead_fills.h"
 #include "worker/log_select.h"
 #include "worker/memory.h"
+#include "worker/waiting_pass.h"
 
 enum merge_outcome {
     MERGE_IDLE,    /* no full log */
@@ -64,7 +64,7 @@ struct merge_stats {
     uint64_t keys;      /* whose counts were changed, once per batch */
     uint64_t created;   /* keys that are new */
     uint64_t saturated; /* keys newly flagged */
-    uint64_t held;      /* batches of a keyspace that were held */
+    uint64_t held;      /* fills of which something was set aside */
     uint64_t archived;  /* logs */
 };
 
@@ -80,7 +80,9 @@ struct merge {
     struct log_select select;
     struct requests requests; /* for logs that are recovered */
     struct store *store;      /* borrowed */
-    struct held *held;        /* borrowed */
+    struct waiting folder;    /* log/waiting/ */
+    struct waiting_pass pass; /* over it */
+    uint64_t join_ms;         /* when its files are joined next */
     struct dead_fills dead_fills;
     uint64_t reserve_ms; /* when the reserve is checked next */
     bool is_older;       /* keyspace/ is older than log/, or was replaced:
@@ -102,12 +104,11 @@ struct merge {
     struct merge_stats stats;
 };
 
-/* Borrows dir, store and held for its life.  The store may be opened with
+/* Borrows dir and store for its life.  The store may be opened with
  * merge_memory_available() as its `spare`, of this struct merge, before this
  * call. */
 int merge_open(struct merge *m, const struct config *config,
-               const struct datadir *dir, struct store *store,
-               struct held *held);
+               const struct datadir *dir, struct store *store);
 void merge_close(struct merge *m);
 
 /* Has merged logs archived in dir->archive_fd.  -ENOMEM */
@@ -121,11 +122,10 @@ size_t merge_memory_available(void *ctx);
 /* One batch. */
 enum merge_outcome merge_run(struct merge *m);
 
-/* To be called before records go into the store: reads the merge notes
- * (common/setup/merge_note.h), and writes them when it is time.  False:
- * keyspace/ is older than log/, which is reported; nothing may be merged or
- * drained.  ctx: the struct merge. */
-bool merge_begin(void *ctx);
+/* A batch of what waits, if it is time; with `logs_wait` within its share of
+ * the time.  Returns when to call again (clock_ms); UINT64_MAX: nothing waits,
+ * or what does is not this worker's to merge. */
+uint64_t merge_waiting(struct merge *m, bool logs_wait);
 
 /* When a log that failed may be tried again (clock_ms); UINT64_MAX: none. */
 uint64_t merge_retry_ms(const struct merge *m);

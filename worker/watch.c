@@ -105,11 +105,11 @@ merge(struct watch *w, uint64_t now)
     w->status.is_waiting =
         outcome == MERGE_WAIT || (outcome == MERGE_LATER && w->merge->waiting);
     if (outcome != MERGE_IDLE) {
-        drain_merged(w->drain, clock_ns() - since_ns);
+        waiting_pass_logs_merged(&w->merge->pass, clock_ns() - since_ns);
         w->status.merge_ns += clock_ns() - since_ns;
     }
     if (w->merge->stats.held > held)
-        drain_held(w->drain);
+        w->waiting_ms = 0;
     if (outcome == MERGE_WAIT || outcome == MERGE_OLDER)
         retry_failed(&w->machine, now, WATCH_RETRY_FIRST_MS,
                      WATCH_RETRY_MOST_MS);
@@ -133,7 +133,7 @@ next_poll(const struct watch *w)
                                                : w->machine.due_ms;
 }
 
-/* Merges one batch if it is time, then drains held records, then lets the store
+/* Merges one batch if it is time, then one of what waits, then lets the store
  * maintain itself.  True: call again at once. */
 static bool
 after_turn(void *ctx)
@@ -144,22 +144,21 @@ after_turn(void *ctx)
 
     if (must_stop(w))
         return true;
-    if (now >= next_poll(w))
+    if (w->merge->pass.placed_only)
+        w->next_poll_ms = now + WATCH_POLL_MS;
+    else if (now >= next_poll(w))
         merge(w, now);
-    if (now >= w->drain_ms) {
-        const uint64_t due = drain_run(w->drain, next_poll(w) <= now);
-
-        w->status.is_held = due != UINT64_MAX;
-        w->drain_ms = earlier_ms(due, now + WATCH_POLL_MS);
-    }
+    if (now >= w->waiting_ms)
+        w->waiting_ms = earlier_ms(merge_waiting(w->merge, next_poll(w) <= now),
+                                   now + WATCH_POLL_MS);
     if (now >= w->maintain_ms && !w->once) {
         const bool more =
             merge_maintain(w->merge, clock_ns() + WATCH_MAINTAIN_NS);
 
         w->maintain_ms = more ? now : now + WATCH_POLL_MS;
     }
-    next = earlier_ms(next_poll(w), w->drain_ms);
-    if (w->once && next > now + BATCH_BUSY_MS)
+    next = earlier_ms(next_poll(w), w->waiting_ms);
+    if (w->once && next > clock_ms() + BATCH_BUSY_MS)
         loop_stop(w->loop);
     next = earlier_ms(next, w->maintain_ms);
     if (next > now)
@@ -192,20 +191,16 @@ watch_directory(struct watch *w, int log_fd)
 
 int
 watch_start(struct watch *w, struct loop *loop, const sigset_t *signals,
-            struct merge *merge, struct drain *drain, int log_fd,
-            const char *data_dir, bool once)
+            struct merge *merge, int log_fd, const char *data_dir, bool once)
 {
     int rc;
 
-    *w = (struct watch){
-        .loop = loop, .merge = merge, .drain = drain, .once = once};
+    *w = (struct watch){.loop = loop, .merge = merge, .once = once};
     w->changes.fd = -1;
     w->poll = (struct loop_timer){.slot = -1, .due = on_poll};
-    worker_status_init(&w->status, data_dir, merge, drain);
-    merge->stop = drain->stop = must_stop;
-    merge->stop_ctx = drain->stop_ctx = w;
-    drain->begin = merge_begin;
-    drain->begin_ctx = merge;
+    worker_status_init(&w->status, data_dir, merge);
+    merge->stop = must_stop;
+    merge->stop_ctx = w;
     rc = loop_signals(loop, signals, on_signal, w);
     if (rc < 0)
         return rc;

@@ -1,11 +1,10 @@
-/* worker/watch.h - when to scan for full logs and drain held records, and when
+/* worker/watch.h - when to scan for full logs and to merge what waits, and when
  * to stop.
  *
  * Any change of data/log wakes the worker (inotify); it also scans by itself
  * once a second, since a kernel queue may overflow and an owner may die without
  * changing a thing.  While the machine cannot proceed (full disk) it
- * waits, longer each time.  Held records are drained between batches, and in
- * slices of their own while no log waits.
+ * waits, longer each time.  What waits in log/waiting/ is merged between batches of logs.
  *
  * With `once` it stops when nothing can be merged now: what other processes have
  * is theirs to merge, and what failed is left as it is.
@@ -21,7 +20,6 @@
 #include <stdint.h>
 
 #include "common/net/loop.h"
-#include "worker/drain.h"
 #include "worker/merge.h"
 #include "worker/retry.h"
 #include "worker/worker_status.h"
@@ -35,12 +33,11 @@
 struct watch {
     struct loop *loop;
     struct merge *merge;
-    struct drain *drain;
     struct loop_source changes; /* inotify */
     struct loop_timer poll;
     uint64_t next_poll_ms; /* when to scan for logs */
     struct retry machine;  /* failed (full disk): no scan before its due time */
-    uint64_t drain_ms;     /* when to drain */
+    uint64_t waiting_ms;   /* when to merge what waits */
     uint64_t maintain_ms;  /* when to let the store maintain itself */
     struct worker_status status;
     int stop_signal; /* signal that stopped it; 0: none */
@@ -49,11 +46,11 @@ struct watch {
 };
 
 /* Starts watching `log_fd`'s directory, with the signals of signals_take().
- * Borrows loop, merge and drain; keeps a copy of the path of the data
+ * Borrows loop and merge; keeps a copy of the path of the data
  * directory. */
 int watch_start(struct watch *w, struct loop *loop, const sigset_t *signals,
-                struct merge *merge, struct drain *drain, int log_fd,
-                const char *data_dir, bool once);
+                struct merge *merge, int log_fd, const char *data_dir,
+                bool once);
 void watch_stop(struct watch *w);
 
 /* Prints one line of statistics. */

@@ -6,12 +6,12 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
-#include "common/store/held.h"
 
 static void
 fill_row(struct worker_status *s)
 {
     const struct merge_stats *m = &s->merge->stats;
+    const struct waiting *w = &s->merge->folder;
     int64_t *v = s->row.values;
 
     v[STATUS_M_LOGS] = (int64_t)m->logs;
@@ -22,16 +22,19 @@ fill_row(struct worker_status *s)
     v[STATUS_M_CREATED] = (int64_t)m->created;
     v[STATUS_M_SATURATED] = (int64_t)m->saturated;
     v[STATUS_M_HELD] = (int64_t)m->held;
-    v[STATUS_M_UNHELD] = (int64_t)s->drain->stats.records;
-    v[STATUS_M_HELD_DAMAGED] = (int64_t)s->drain->stats.damaged;
+    v[STATUS_M_UNHELD] = (int64_t)s->merge->pass.fills;
     v[STATUS_M_QUARANTINED] = (int64_t)s->merge->batch.stats.quarantined;
     v[STATUS_M_RECOVERED] = (int64_t)s->merge->batch.stats.recovered;
     v[STATUS_M_UNRECOVERED] = (int64_t)s->merge->batch.dir.unrecovered;
     v[STATUS_M_ARCHIVED] = (int64_t)m->archived;
     v[STATUS_M_MERGE_US] = (int64_t)(s->merge_ns / 1000);
     v[STATUS_M_WAITING] = s->is_waiting;
-    v[STATUS_M_HELD_NOW] = s->is_held;
-    v[STATUS_M_HELD_BAD] = (int64_t)held_damaged_files(s->drain->held);
+    v[STATUS_M_HELD_NOW] = w->held_fills > 0;
+    v[STATUS_M_HELD_FILLS] = (int64_t)w->held_fills;
+    v[STATUS_M_HELD_FILES] = (int64_t)w->held_files;
+    v[STATUS_M_HELD_BYTES] = (int64_t)w->held_bytes;
+    v[STATUS_M_HELD_BAD] = (int64_t)w->bad_files;
+    v[STATUS_M_PLACED] = (int64_t)w->placed_files;
     v[STATUS_M_OLDER] = s->merge->is_older;
     v[STATUS_M_LAST_ERROR] = diag_last_error();
 }
@@ -59,10 +62,9 @@ put_logs(struct worker_status *s)
 
 void
 worker_status_init(struct worker_status *s, const char *data_dir,
-                   const struct merge *merge, const struct drain *drain)
+                   const struct merge *merge)
 {
     s->merge = merge;
-    s->drain = drain;
     s->row = (struct status_row){.kind = STATUS_WORKER};
     status_init(&s->status, data_dir);
 }

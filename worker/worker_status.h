@@ -8,22 +8,19 @@
 #define COUNTD_WORKER_WORKER_STATUS_H
 
 #include "common/setup/status.h"
-#include "worker/drain.h"
 #include "worker/merge.h"
 
 struct worker_status {
     struct status status;
     struct status_row row;
     const struct merge *merge;
-    const struct drain *drain;
     uint64_t due_ms;   /* monotonic */
     uint64_t merge_ns; /* spent in batches; the caller's */
-    bool is_held;      /* something is; the caller's */
     bool is_waiting;   /* the machine cannot now; the caller's */
 };
 
 void worker_status_init(struct worker_status *s, const char *data_dir,
-                        const struct merge *merge, const struct drain *drain);
+                        const struct merge *merge);
 void worker_status_close(struct worker_status *s);
 
 /* Puts the statistics when it is time; cheap, to be called often. */

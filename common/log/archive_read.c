@@ -42,6 +42,16 @@ struct archive_reader {
 
 /* ---- bytes ------------------------------------------------------------- */
 
+/* A read that fails once is tried again, since reading twice harms nothing and
+ * what cannot be read is taken for damaged. */
+static ssize_t
+read_twice(int fd, void *bytes, size_t size, uint64_t at)
+{
+    const ssize_t got = read_at(fd, bytes, size, at);
+
+    return got == -EIO ? read_at(fd, bytes, size, at) : got;
+}
+
 /* Reads on when all that was read is inflated. */
 static int
 read_more(struct archive_reader *r)
@@ -51,7 +61,8 @@ read_more(struct archive_reader *r)
 
     if (r->z.avail_in > 0)
         return 0;
-    got = read_at(r->fd, r->in, left < IN_SIZE ? (size_t)left : IN_SIZE, r->at);
+    got = read_twice(r->fd, r->in, left < IN_SIZE ? (size_t)left : IN_SIZE,
+                     r->at);
     if (got <= 0)
         return got < 0 ? (int)got : -EBADMSG; /* cut short */
     r->at += (uint64_t)got;
@@ -195,7 +206,7 @@ archive_member_find(int fd, uint64_t file_size, struct archive_member *m)
 
     if (m->at >= file_size)
         return m->at == file_size && m->at > 0 ? -ENOENT : -EBADMSG;
-    got = read_at(fd, head, sizeof head, m->at);
+    got = read_twice(fd, head, sizeof head, m->at);
     if (got < 0)
         return (int)got;
     m->size = left; /* version 2, or not gzip at all, which its reader says */
@@ -214,7 +225,7 @@ archive_member_seek(int fd, uint64_t at, uint64_t file_size, uint64_t *found)
     uint8_t bytes[4096];
     ssize_t got;
 
-    while ((got = read_at(fd, bytes, sizeof bytes, at)) >=
+    while ((got = read_twice(fd, bytes, sizeof bytes, at)) >=
            (ssize_t)HEAD_FIXED) {
         const size_t last = (size_t)got - HEAD_FIXED;
 

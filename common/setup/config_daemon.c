@@ -141,10 +141,12 @@ print_help(const char *program, const char *summary)
                  "empty one to\n"
                  "                   descriptor N when serving\n%s\n"
                  "Settings (key = value lines, # comments):\n",
-                 program, summary, program, can_end(program) ? " [--once]" : "",
+                 program, summary, program,
+                 can_end(program) ? " [--once[=placed]]" : "",
                  can_end(program)
-                     ? "  --once           merge until nothing can be merged, "
-                       "then exit\n"
+                     ? "  --once[=placed]  merge until nothing can be merged, "
+                       "then exit; or\n"
+                       "                   only what a command placed\n"
                      : ""); /* as in print_setting */
     config_each(print_setting, stdout);
     return fflush(stdout) == 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_SYSTEM;
@@ -207,6 +209,9 @@ take_option(int option, struct config_sources *sources,
         return status != 0 ? status : -1;
     case '1':
         command->once = can_end(program);
+        command->placed = optarg && strcmp(optarg, "placed") == 0;
+        if (optarg && !command->placed)
+            return bad_option(option, argv);
         return command->once ? -1 : bad_option(option, argv);
     default:
         return bad_option(option, argv);
@@ -222,7 +227,7 @@ config_daemon(struct config *c, struct config_command *command, int argc,
         {"version", no_argument, NULL, 'V'},
         {"user", required_argument, NULL, 'u'},
         {"ready-fd", required_argument, NULL, 'r'},
-        {"once", no_argument, NULL, '1'},
+        {"once", optional_argument, NULL, '1'},
         {NULL, 0, NULL, 0},
     };
     /* systemd sets it for the units, which have StateDirectory=. */

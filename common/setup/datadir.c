@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/base/diag.h"
+#include "common/base/dirstream.h"
 #include "common/base/folder.h"
 #include "common/setup/config.h"
 #include "common/setup/disk.h"
@@ -481,6 +482,32 @@ refuse_partial(int fd, const char *path)
     return -EPERM;
 }
 
+/* Segments have numbers for names. */
+static int
+see_segment(void *ctx, int folder_fd, const char *name)
+{
+    (void)ctx;
+    (void)folder_fd;
+    return name[0] >= '0' && name[0] <= '9';
+}
+
+/* Records that an earlier version held are not read any more. */
+static int
+refuse_held(int fd)
+{
+    struct stat st;
+    const int rc = fstatat(fd, "held.mdb", &st, AT_SYMLINK_NOFOLLOW) == 0
+                       ? 1
+                       : dirstream_each(fd, "held", see_segment, NULL);
+
+    if (rc <= 0)
+        return rc;
+    diag(DIAG_ERROR,
+         "held/ is of an earlier version: let that version merge it (its "
+         "countd held lists nothing then), or remove it");
+    return -ENOTSUP;
+}
+
 int
 datadir_open(struct datadir *d, const char *path, enum datadir_need need)
 {
@@ -496,6 +523,8 @@ datadir_open(struct datadir *d, const char *path, enum datadir_need need)
     if (new.fd < 0)
         return new.fd;
     rc = refuse_partial(new.fd, path);
+    if (rc == 0)
+        rc = refuse_held(new.fd);
     if (rc == 0)
         rc = open_folders(&new, make);
     if (rc == 0 && make)

@@ -33,7 +33,8 @@ struct datadir {
 enum datadir_need { DATADIR_WRITE, DATADIR_READ };
 
 /* Opens (DATADIR_WRITE: makes) the directory at `path`.  Says why not through
- * diag and returns -errno: -EPERM wrong owner or mode, -EOPNOTSUPP file
+ * diag and returns -errno: -EPERM wrong owner or mode, -ENOTSUP records of an
+ * earlier version that this one does not read, -EOPNOTSUPP file
  * system, -ENOENT (READ: not made yet; WRITE: nowhere to make it), or what a
  * call said. */
 int datadir_open(struct datadir *d, const char *path, enum datadir_need need);

@@ -262,9 +262,9 @@ struct store_maintenance {
      * a later fill, or is gone.  NULL: not known of any. */
     bool (*is_dead_fill)(void *ctx, const struct store_fill *mark);
 
-    /* Whether records are held for this keyspace: its marks show which of them
-     * are applied.  NULL: none are. */
-    bool (*has_held_records)(void *ctx, const uint8_t *name, size_t name_size);
+    /* Whether a fill that waits names this keyspace: its marks show whether it
+     * is applied.  NULL: none does. */
+    bool (*is_named)(void *ctx, const uint8_t *name, size_t name_size);
     void *ctx;
 };
 

@@ -274,7 +274,6 @@ step_job(struct graphite *g)
     rc = g->kind == GRAPHITE_RENDER ? render_step(&g->render, until_ns)
                                     : graphite_lookup_step(g, until_ns);
     store_read_end(g->store);
-    as_of_end_turn(g->as_of);
     if (rc == 0)
         return;
     if (rc < 0)

@@ -265,7 +265,6 @@ turn(struct listener *d, bool begins)
         return;
     if (r->in_turn) {
         store_read_end(r->store);
-        as_of_end_turn(r->as_of);
     }
     r->in_turn = false;
     forward_send(&r->forward);

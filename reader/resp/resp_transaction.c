@@ -292,7 +292,6 @@ wake_waiting(struct loop_timer *timer)
     if (list_alone(&r->waiting))
         return;
     as_of_refresh(r->as_of, now_ms);
-    as_of_end_turn(r->as_of);
     for (struct list_link *l = r->waiting.next; l != &r->waiting; l = l->next) {
         struct resp_state *s = LOOP_OWNER(l, struct resp_state, waiting);
         const struct forward_place *place = &s->place;

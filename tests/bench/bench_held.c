@@ -3,11 +3,11 @@
  *     bench_held [--quick]
  *
  * Two data directories: one with a healthy keyspace, one
- * with the same and 100,000 records held for another that is damaged.  A worker
+ * with the same and 100,000 fills that wait for another that is damaged.  A worker
  * and a reader in this process, as the daemons run them, take turns on the two:
  * the same full logs for the healthy keyspace, then the same ranges of it.
  * Prints the rates as ratios; how far as_of_ms is behind; then makes the sick
- * keyspace well and prints how long it takes until nothing is held, with logs
+ * keyspace well and prints how long it takes until nothing waits, with logs
  * waiting all the time and without; then the same with ten thousand names that
  * there is no room for (keyspace.max).  Judges nothing. */
 /* SPDX-License-Identifier: BSD-2-Clause */
@@ -27,7 +27,6 @@
 #include "tests/lib/filler.h"
 #include "tests/lib/random.h"
 #include "tests/lib/stored.h"
-#include "worker/drain.h"
 
 #define HELD       100000
 #define NAMES      10000
@@ -41,7 +40,6 @@
 
 struct side {
     struct worker worker;
-    struct drain drain;
     struct store *read;
     struct as_of as_of;
     struct random random;
@@ -52,7 +50,7 @@ struct side {
 };
 
 static struct side sides[2];
-static uint64_t held_records, names, rounds;
+static uint64_t held_fills, names, rounds;
 
 static double
 seconds(uint64_t since_ns)
@@ -101,7 +99,6 @@ static void
 open_worker(struct side *s)
 {
     worker_open(&s->worker, 1);
-    drain_init(&s->drain, s->worker.store, s->worker.held);
 }
 
 static void
@@ -162,34 +159,42 @@ spoil(struct side *s, bool spoilt)
     (void)close(fd); /* its writes are in the page cache */
 }
 
+/* Fills of four logs, 1000 in each file, as after joins. */
 static void
 hold(struct side *s)
 {
-    for (uint64_t i = 0; i < held_records;) {
-        assert_rc(held_refresh(s->worker.held), 0);
-        assert_rc(held_begin(s->worker.held), 0);
-        for (uint64_t n = 0; n < 1000 && i < held_records; n++, i++) {
-            const struct store_fill mark = {
-                .uuid = {1}, .epoch = i + 1, .first_ms = 1700000000000 + i};
-            char key[3][16];
-            struct store_delta deltas[3];
-            struct store_batch b = {.name = (const uint8_t *)"sick",
-                                    .name_size = 4,
-                                    .marks = &mark,
-                                    .mark_count = 1,
-                                    .deltas = deltas,
-                                    .delta_count = 3};
+    static const uint8_t sick[] = "sick";
+    const struct archive_fill_name name = {sick, 4, 3};
+    struct archive_header h = {.count = 3,
+                               .names = 1,
+                               .slots = 3,
+                               .keyspace_size = 256,
+                               .key_size = 256};
+    struct waiting *w = &s->worker.merge.folder;
+    struct waiting_new n;
 
-            for (int d = 0; d < 3; d++) {
-                (void)snprintf(key[d], sizeof key[d], "%d-%08llu", d,
-                               (unsigned long long)(i % 1000));
-                deltas[d] = (struct store_delta){.key = (const uint8_t *)key[d],
-                                                 .key_size = 10,
-                                                 .sum_low = 1};
-            }
-            assert_rc(held_put(s->worker.held, &b, -EBADMSG), 0);
+    for (uint64_t i = 0; i < held_fills; i++) {
+        if (i % 1000 == 0)
+            assert_rc(waiting_begin(w, &n, false), 0);
+        h.uuid[0] = (uint8_t)(i % 4);
+        h.epoch = i / 4 + 1;
+        h.first_ms = 1700000000000 + i;
+        assert_rc(waiting_member(w, &n, &h, &name), 0);
+        for (int d = 0; d < 3; d++) {
+            char key[16];
+            const struct message m = {.increment = 1,
+                                      .keyspace = sick,
+                                      .keyspace_size = 4,
+                                      .key = (const uint8_t *)key,
+                                      .key_size = 10};
+
+            (void)snprintf(key, sizeof key, "%d-%08llu", d,
+                           (unsigned long long)(i % 1000));
+            assert_rc(waiting_record(w, &m, h.first_ms), 0);
         }
-        assert_rc(held_commit(s->worker.held), 0);
+        assert_rc(waiting_member_end(w, &n), 0);
+        if (i % 1000 == 999 || i + 1 == held_fills)
+            assert_rc(waiting_end(w, &n), 0);
     }
 }
 
@@ -200,19 +205,17 @@ static void
 work(struct side *s)
 {
     for (;;) {
-        const uint64_t since = clock_ns(), held = s->worker.merge.stats.held;
+        const uint64_t since = clock_ns();
         const enum merge_outcome did = merge_run(&s->worker.merge);
         uint64_t at = clock_ns();
 
         s->merge_ns += (double)(at - since);
         if (did != MERGE_IDLE)
-            drain_merged(&s->drain, at - since);
-        if (s->worker.merge.stats.held > held)
-            drain_held(&s->drain);
+            waiting_pass_logs_merged(&s->worker.merge.pass, at - since);
         if (did == MERGE_IDLE)
             return;
         if (clock_ms() >= s->drain_ms) {
-            s->drain_ms = drain_run(&s->drain, did == MERGE_DONE);
+            s->drain_ms = merge_waiting(&s->worker.merge, did == MERGE_DONE);
             s->drain_ns += (double)(clock_ns() - at);
         }
     }
@@ -240,7 +243,6 @@ ask(struct side *s)
         (void)store_read(s->read, &r); /* one is always answered */
         assert_rc(q.error, 0);
         store_read_end(s->read);
-        as_of_end_turn(&s->as_of);
         behind = (int64_t)clock_unix_ms() - as_of;
         s->behind_ms += (double)behind;
         if ((double)behind > s->behind_most_ms)
@@ -330,21 +332,20 @@ drain(struct side *s)
         fill_log(s);
         work(s);
     }
-    first = s->drain.stats.records;
-    (void)printf("drain while logs wait: %llu records in %.1f s of work, %.1f "
+    first = s->worker.merge.pass.fills;
+    (void)printf("drain while logs wait: %llu fills in %.1f s of work, %.1f "
                  "%% of the worker's time\n",
                  (unsigned long long)first, (s->merge_ns + s->drain_ns) / 1e9,
                  100 * s->drain_ns / (s->merge_ns + s->drain_ns));
     since = clock_ns();
-    while (clock_ns() - since < IDLE_NS && held_any(s->worker.held)) {
-        (void)drain_run(&s->drain, false);
-        assert_rc(held_refresh(s->worker.held), 0);
-    }
+    while (clock_ns() - since < IDLE_NS &&
+           merge_waiting(&s->worker.merge, false) != UINT64_MAX)
+        continue;
     took = seconds(since);
-    (void)printf("drain when idle: %llu records in %.1f s: %.1f s for all\n",
-                 (unsigned long long)(s->drain.stats.records - first), took,
-                 took * (double)held_records /
-                     (double)(s->drain.stats.records - first));
+    (void)printf("drain when idle: %llu fills in %.1f s: %.1f s for all\n",
+                 (unsigned long long)(s->worker.merge.pass.fills - first), took,
+                 took * (double)held_fills /
+                     (double)(s->worker.merge.pass.fills - first));
 }
 
 int
@@ -354,18 +355,18 @@ main(int argc, char **argv)
     uint64_t since;
 
     diag_init("bench_held", DIAG_ERROR);
-    held_records = quick ? HELD / 50 : HELD;
+    held_fills = quick ? HELD / 50 : HELD;
     names = quick ? NAMES / 10 : NAMES;
     rounds = quick ? 4 : ROUNDS;
     for (int i = 0; i < 2; i++) {
         open_side(&sides[i]);
         load(&sides[i]);
     }
-    measure("nothing held");
+    measure("nothing waits");
     since = clock_ns();
     hold(&sides[1]);
-    (void)printf("holding %llu records: %.1f s\n",
-                 (unsigned long long)held_records, seconds(since));
+    (void)printf("setting %llu fills aside: %.1f s\n",
+                 (unsigned long long)held_fills, seconds(since));
     worker_close(&sides[1].worker); /* LMDB trusts what it has open */
     spoil(&sides[1], true);
     open_worker(&sides[1]);
@@ -374,8 +375,8 @@ main(int argc, char **argv)
     since = clock_ns();
     fill_log_of_names(&sides[1]);
     work(&sides[1]);
-    (void)printf("holding %llu names: %.2f s\n", (unsigned long long)names,
-                 seconds(since));
+    (void)printf("setting %llu names aside: %.2f s\n",
+                 (unsigned long long)names, seconds(since));
     measure("names over keyspace.max");
     for (int i = 0; i < 2; i++)
         close_side(&sides[i]);

@@ -35,18 +35,14 @@ worker_store(const struct worker *w, bool writable, unsigned threads)
 void
 worker_open(struct worker *w, unsigned threads)
 {
-    const struct held_options held = {.data_fd = w->dir.fd, .writable = true};
-
     w->store = worker_store(w, true, threads);
-    assert_rc(held_open(&w->held, &held), 0);
-    assert_rc(merge_open(&w->merge, &w->config, &w->dir, w->store, w->held), 0);
+    assert_rc(merge_open(&w->merge, &w->config, &w->dir, w->store), 0);
 }
 
 void
 worker_close(struct worker *w)
 {
     merge_close(&w->merge);
-    held_close(w->held);
     store_close(w->store);
 }
 

@@ -10,7 +10,6 @@
 
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
-#include "common/store/held.h"
 #include "common/store/lmdb/lmdb_store.h"
 #include "tests/lib/tmpdir.h"
 #include "worker/merge.h"
@@ -20,7 +19,6 @@ struct worker {
     struct datadir dir;
     struct config config; /* the defaults */
     struct store *store;
-    struct held *held;
     struct merge merge;
 };
 

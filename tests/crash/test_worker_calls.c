@@ -31,8 +31,8 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/setup/datadir.h"
-#include "common/store/held.h"
 #include "common/store/lmdb/lmdb_store.h"
+#include "tests/lib/aside.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/random.h"
@@ -99,7 +99,7 @@ say_doing(void **state)
 struct program {
     const char *argv[16];
     bool ends; /* by itself; else SIGTERM ends it when all is merged */
-    bool at_keyspace_max; /* records of new keyspaces stay held */
+    bool at_keyspace_max; /* fills of new keyspaces wait */
 };
 
 /* Starts it under strace with `option` and `value` (NULL: without strace).
@@ -285,58 +285,26 @@ open_store(const struct fixture *x, bool writable, struct store **s)
     assert_rc(lmdb_store_open(s, &options), 0);
 }
 
-static struct store_delta
-delta(const char *key, int64_t sum)
-{
-    return (struct store_delta){.key = (const uint8_t *)key,
-                                .key_size = (uint16_t)strlen(key),
-                                .sum_high = sum < 0 ? -1 : 0,
-                                .sum_low = (uint64_t)sum};
-}
-
-/* Holds one increment for each of these keyspaces, in one step. */
+/* Fills that wait: of "old" and of two keyspaces that are not there, and of an
+ * earlier epoch of a log that is full again and has more for it. */
 static void
-hold(struct held *h, const struct store_fill *mark, const char *const *names,
-     unsigned count, const char *key, int64_t first)
+set_aside(const struct fixture *x, const struct filler *f)
 {
-    unsigned i;
-
-    assert_rc(held_refresh(h), 0);
-    assert_rc(held_begin(h), 0);
-    for (i = 0; i < count; i++) {
-        const struct store_delta d = delta(key, first + (int64_t)i);
-        const struct store_batch b = {.name = (const uint8_t *)names[i],
-                                      .name_size = strlen(names[i]),
-                                      .marks = mark,
-                                      .mark_count = 1,
-                                      .deltas = &d,
-                                      .delta_count = 1};
-
-        assert_rc(held_put(h, &b, -EDQUOT), 0);
-    }
-    assert_rc(held_commit(h), 0);
-}
-
-/* Records of "old" and of two keyspaces that are not there, and of an earlier
- * epoch of a log that is full again and has more for it. */
-static void
-hold_records(const struct fixture *x, const struct filler *f)
-{
-    static const char *const names[] = {"old", "some", "more", "new"};
+    static const struct aside_record one[] = {{"old", "a", 1000}},
+                                     many[] = {{"old", "m", 7},
+                                               {"some", "m", 8},
+                                               {"more", "m", 9}},
+                                     of_log[] = {{"new", "m", 5000}};
     const struct store_fill first = {.uuid = "held", .epoch = 1, .first_ms = 1};
-    const struct store_fill many = {.uuid = "many", .epoch = 1, .first_ms = 1};
-    const struct held_options options = {.data_fd = x->dir.fd,
-                                         .writable = true};
+    const struct store_fill second = {
+        .uuid = "many", .epoch = 1, .first_ms = 2};
     struct store_fill earlier = {.epoch = f->log.header.epoch - 1,
-                                 .first_ms = 1};
-    struct held *h;
+                                 .first_ms = 3};
 
     memcpy(earlier.uuid, f->log.header.uuid, sizeof earlier.uuid);
-    assert_rc(held_open(&h, &options), 0);
-    hold(h, &first, names, 1, "a", 1000);
-    hold(h, &many, names, 3, "m", 7);
-    hold(h, &earlier, names + 3, 1, "m", 5000);
-    held_close(h);
+    (void)aside_put(x->dir.log_fd, false, &first, one, 1, 1);
+    (void)aside_put(x->dir.log_fd, false, &second, many, 3, 1);
+    (void)aside_put(x->dir.log_fd, false, &earlier, of_log, 1, 1);
 }
 
 /* A keyspace that is there already. */
@@ -352,7 +320,7 @@ make_old(const struct fixture *x)
 }
 
 /* Two full logs, one whose writer died, one whose creator died, an old
- * keyspace, held records. */
+ * keyspace, fills that wait. */
 static void
 make_directory(struct fixture *x)
 {
@@ -364,7 +332,7 @@ make_directory(struct fixture *x)
     assert_rc(datadir_open(&x->dir, x->fleet.path, DATADIR_WRITE), 0);
     make_old(x);
     filler_open(&f, x->dir.log_fd, 0, 20);
-    hold_records(x, &f);
+    set_aside(x, &f);
     filler_add(&f, "old", "a", 1);
     filler_add(&f, "new", "b", 2);
     filler_seal(&f);

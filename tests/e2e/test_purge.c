@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/lib/aside.h"
 #include "tests/lib/client.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/expect.h"
@@ -50,7 +51,8 @@ static unsigned
 all_with(const struct fleet *f, const char *bytes)
 {
     return files_with(f, "keyspace", bytes) + files_with(f, "log", bytes) +
-           files_with(f, "archive", bytes) + files_with(f, "held", bytes);
+           files_with(f, "archive", bytes) +
+           files_with(f, "log/waiting", bytes);
 }
 
 /* ---- a directory -------------------------------------------------------- */
@@ -147,6 +149,46 @@ CASE(no_live_file_has_a_byte_of_a_purged_key, f)
 
 /* A key that stands in separators of nodes and groups, and in buffered edits:
  * one of many is. */
+static void
+shell(const struct fleet *f, const char *script)
+{
+    char line[1000];
+
+    snprintf(line, sizeof line, "cd '%s' && %s", f->path, script);
+    assert_int_equal(daemon_run(text, sizeof text, "/bin/sh", "-c", line, NULL),
+                     0);
+}
+
+CASE(what_waits_for_another_keyspace_is_written_again_without_the_key, f)
+{
+    static const struct aside_record records[] = {{"sick", "k", 1},
+                                                  {"words", SECRET, 1}};
+    const struct store_fill mark = {.uuid = {9}, .epoch = 1, .first_ms = 1};
+    char path[600];
+    int log_fd;
+
+    start(f);
+    stop_all(f);
+    snprintf(path, sizeof path, "%s/log", f->path);
+    log_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(log_fd >= 0);
+    (void)aside_put(log_fd, false, &mark, records, 2, 60000);
+    shell(f, "yes junk | head -c 8192 > keyspace/sick.mdb");
+    assert_int_equal(daemon_run(text, sizeof text, "countd-worker", "-d",
+                                f->path, "-o", "log.size=512K", "--once", NULL),
+                     0);
+    shell(f, "cp log/waiting/held-* archive/%t-of-one-that-died");
+    assert_int_equal(files_with(f, "log/waiting", "zebra"), 1);
+
+    expect(FLEET_RUN(f, "del", "words", SECRET, "--purge"), 0,
+           " waiting=1 left=0\n");
+    expect(FLEET_RUN(f, "del", "other", SECRET, "--purge"), 0, " left=0\n");
+    assert_int_equal(all_with(f, "zebra"), 0);
+    assert_int_equal(aside_count(log_fd), 1); /* the other's */
+    assert_int_equal(close(log_fd), 0);
+    shell(f, "rm keyspace/sick.mdb");
+}
+
 CASE(no_file_of_a_keyspace_has_any_of_many_purged_keys, f)
 {
     static char script[KEYS / 3 * 64 + 800], some[KEYS / 30 * 48];

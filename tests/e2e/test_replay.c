@@ -339,6 +339,27 @@ CASE(a_replay_killed_at_any_system_call_is_repeated, s)
     assert_true(killed > KILLS / 4);
 }
 
+/* Workers may merge beside it: each name is given when those before are
+ * durable, and of one log they are in its order. */
+CASE(logs_are_placed_in_the_order_of_time, s)
+{
+    char script[4000], path[700];
+    int status;
+
+    archive_by_hand(s, 9);
+    daemon_path("countd", path, sizeof path);
+    snprintf(script, sizeof script,
+             "cd '%s' && ASAN_OPTIONS=detect_leaks=0 strace -qq -o trace -e "
+             "trace=renameat2 '%s' -d '%s' replay '%s' >said && grep -o "
+             "'placed-[0-9]*' trace >order && sort -C order && wc -l <order",
+             s->fleet.path, path, s->target, s->archive);
+    status = daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL);
+    if (status == 127)
+        test_skip("needs strace");
+    assert_int_equal(status, 0);
+    assert_string_equal(text, "9\n");
+}
+
 CASE(a_part_of_the_time_or_a_keyspace_may_be_replayed, s)
 {
     archive_by_hand(s, 9);
@@ -391,7 +412,7 @@ CASE(a_flipped_bit_stops_a_replay_until_it_is_mended, s)
     archive_by_hand(s, 7);
     flip(s, 4, CRC_AT);
 
-    expect(REPLAY(s, s->archive), 1, "is damaged: nothing of it is applied");
+    expect(REPLAY(s, s->archive), 1, "is damaged: nothing of it is merged");
     expect(0, 0, "4 logs: 16 increments merged, 0 ");
     assert_counts(s, 400015, 8, -20);
     flip(s, 4, CRC_AT);

@@ -14,8 +14,8 @@
 #include "common/base/diag.h"
 #include "common/log/inspect.h"
 #include "common/log/log.h"
+#include "common/log/waiting.h"
 #include "common/setup/datadir.h"
-#include "common/store/held.h"
 #include "common/store/lmdb/lmdb_store.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/stored.h"
@@ -321,31 +321,33 @@ find_log(const struct fleet *f, char *what, size_t size)
     return work;
 }
 
-/* Whether records are held.  What cannot be read now counts as held. */
+/* Whether fills wait.  What cannot be read now counts as some. */
 static bool
-is_held(const struct fleet *f, char *what, size_t size)
+is_waiting(const struct fleet *f, char *what, size_t size)
 {
-    struct held_options options = {.writable = false};
-    struct held *h;
+    char path[600];
+    struct waiting w;
     bool any = true;
+    int fd;
 
-    options.data_fd = open(f->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (options.data_fd < 0)
+    (void)snprintf(path, sizeof path, "%s/log", f->path); /* fits */
+    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
         return false;
-    assert_rc(held_open(&h, &options), 0);
-    if (held_refresh(h) == 0)
-        any = held_any(h);
-    held_close(h);
-    (void)close(options.data_fd); /* only read */
+    assert_rc(waiting_open(&w, fd, false, false, 0), 0);
+    if (waiting_list(&w) == 0)
+        any = w.file_count > 0;
+    waiting_close(&w);
+    (void)close(fd); /* only read */
     if (any)
-        (void)snprintf(what, size, HELD_FOLDER); /* for people */
+        (void)snprintf(what, size, "log/" WAITING_FOLDER); /* for people */
     return any;
 }
 
 static bool
 find_work(const struct fleet *f, char *what, size_t size)
 {
-    return find_log(f, what, size) || is_held(f, what, size);
+    return find_log(f, what, size) || is_waiting(f, what, size);
 }
 
 bool

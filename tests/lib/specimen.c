@@ -12,9 +12,9 @@
 
 #include "common/base/bytes.h"
 #include "common/base/dirstream.h"
-#include "common/store/held.h"
 #include "common/store/lmdb/lmdb_store.h"
 #include "common/wire/query.h"
+#include "tests/lib/aside.h"
 #include "tests/lib/engines.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/filler.h"
@@ -217,33 +217,26 @@ fill_keyspaces(struct specimen *s, struct store *store)
     }
 }
 
-/* Three records held for the keyspace that was sick. */
+/* Three fills wait for the keyspace that was sick. */
 static void
 hold(struct specimen *s)
 {
-    static struct deltas d;
-    const struct held_options options = {.data_fd = s->dir.fd,
-                                         .writable = true};
+    static char keys[SPECIMEN_KEYS][257];
     const enum specimen_keyspace k = SPECIMEN_SICK;
-    struct held *held;
+    struct aside_record records[16];
 
-    assert_rc(held_open(&held, &options), 0);
     for (uint8_t log = 120; log < 123; log++) {
         const size_t last = log == 121 ? 13 : 2;
-        const struct store_fill marks[2] = {make_mark(log),
-                                            make_mark((uint8_t)(log + 50))};
-        struct store_batch b = make_batch(&d, k, 0, last, log);
+        const struct store_fill mark = make_mark(log);
 
-        b.marks = marks;
-        b.mark_count = 2;
-        assert_rc(held_refresh(held), 0);
-        assert_rc(held_begin(held), 0);
-        assert_rc(held_put(held, &b, -EBADMSG), 0);
-        assert_rc(held_commit(held), 0);
-        for (size_t i = 0; i < last; i++)
+        for (size_t i = 0; i < last; i++) {
+            specimen_key(k, i, keys[i]);
+            records[i] = (struct aside_record){keyspaces[k].name, keys[i], log};
             s->rest[k][i] += log;
+        }
+        (void)aside_put(s->data.log_fd, false, &mark, records, last,
+                        mark.first_ms);
     }
-    held_close(held);
 }
 
 static void
@@ -337,7 +330,8 @@ static void
 each_file(struct specimen *s,
           void (*file)(struct specimen *s, const char *path))
 {
-    static const char *const folders[] = {".", "keyspace", "held", "log"};
+    static const char *const folders[] = {".", "keyspace", "log/waiting",
+                                          "log"};
     char paths[64][200];
     const char *name;
     size_t count = 0;

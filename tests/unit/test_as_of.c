@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include "common/base/clock.h"
+#include "tests/lib/aside.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/random.h"
 
@@ -36,7 +37,6 @@ as_of(struct fixture *f, const char *keyspace)
     f->now_ms += 1000;
     as_of_refresh(&f->as_of, f->now_ms);
     got = told(f, keyspace);
-    as_of_end_turn(&f->as_of);
     return got;
 }
 
@@ -70,46 +70,19 @@ seal_log(struct fixture *f, uint64_t index, uint64_t first_ms)
     filler_seal(&log);
 }
 
-/* Holds one record of each of so many keyspaces, or with `count` 0 drops what
- * is held of the first.  What a worker does, in a process of its own as it is:
- * one process has a file of LMDB open once. */
+/* A fill waits that has a record of each of so many keyspaces. */
 static void
-in_a_worker(struct fixture *f, const char *const *keyspaces, size_t count,
-            const struct store_fill *mark)
+set_aside(struct fixture *f, const char *const *keyspaces, size_t count,
+          const struct store_fill *mark)
 {
-    const struct held_options options = {.data_fd = f->datadir.fd,
-                                         .writable = true};
-    const struct store_delta delta = {
-        .key = (const uint8_t *)"k", .key_size = 1, .sum_low = 1};
-    struct store_batch b = {
-        .marks = mark, .mark_count = 1, .deltas = &delta, .delta_count = 1};
-    const uint8_t *first = (const uint8_t *)keyspaces[0];
-    struct held *h;
-    uint64_t records;
-    int status, rc;
-    pid_t pid;
+    struct aside_record *records = calloc(count, sizeof *records);
 
-    pid = fork();
-    assert_true(pid >= 0);
-    if (pid > 0) {
-        assert_int_equal(waitpid(pid, &status, 0), pid);
-        assert_int_equal(status, 0);
-        return;
-    }
-    rc = held_open(&h, &options);
-    if (rc == 0 && count == 0)
-        rc = held_drop(h, first, strlen(keyspaces[0]), &records);
-    else if (rc == 0)
-        rc = held_begin(h);
-    for (size_t i = 0; rc == 0 && i < count; i++) {
-        b.name = (const uint8_t *)keyspaces[i];
-        b.name_size = strlen(keyspaces[i]);
-        rc = held_put(h, &b, -EBADMSG);
-    }
-    if (rc == 0 && count > 0)
-        rc = held_commit(h);
-    held_close(h);
-    _exit(rc == 0 ? 0 : 1);
+    assert_non_null(records);
+    for (size_t i = 0; i < count; i++)
+        records[i] = (struct aside_record){keyspaces[i], "k", 1};
+    (void)aside_put(f->datadir.log_fd, false, mark, records, count,
+                    mark->first_ms);
+    free(records);
 }
 
 static void
@@ -118,7 +91,7 @@ hold(struct fixture *f, const char *keyspace, uint64_t first_ms, uint64_t epoch)
     const struct store_fill mark = {
         .uuid = {1}, .epoch = epoch, .first_ms = first_ms};
 
-    in_a_worker(f, &keyspace, 1, &mark);
+    set_aside(f, &keyspace, 1, &mark);
 }
 
 /* Of keyspaces "m0", "m1" and so on, of one fill. */
@@ -136,16 +109,16 @@ hold_many(struct fixture *f, uint64_t first_ms, uint64_t epoch, size_t count)
         (void)snprintf(text[i], sizeof text[i], "m%zu", i); /* it fits */
         names[i] = text[i];
     }
-    in_a_worker(f, names, count, &mark);
+    set_aside(f, names, count, &mark);
     free(names);
     free(text);
 }
 
-/* What is held of it is applied. */
+/* What waits for it is gone. */
 static void
 let_go(struct fixture *f, const char *keyspace)
 {
-    in_a_worker(f, &keyspace, 0, NULL);
+    aside_drop(f->datadir.log_fd, keyspace);
 }
 
 /* ---- logs -------------------------------------------------------------- */
@@ -384,6 +357,32 @@ CASE(records_held_for_one_keyspace_hold_back_that_one_only, f)
     expect_now(f, "");
 }
 
+/* What waits for another keyspace keeps the file. */
+CASE(a_keyspace_that_has_what_waits_is_not_held_back_by_it, f)
+{
+    const uint64_t now = clock_unix_ms();
+    const struct store_fill mark = {
+        .uuid = {1}, .epoch = 3, .first_ms = now - 4000};
+    const char *const both[] = {"well", "sick"};
+
+    set_aside(f, both, 2, &mark);
+    assert_int_equal(as_of(f, "well"), now - 4001);
+    assert_rc(stored_add(f->store, "well", &mark, "k", 1), 0);
+    expect_now(f, "well");
+    assert_int_equal(as_of(f, "sick"), now - 4001);
+}
+
+/* It was in no log here when it was received. */
+CASE(what_a_command_placed_holds_nothing_back, f)
+{
+    const struct aside_record record = {"words", "k", 1};
+    const struct store_fill mark = {.uuid = {1}, .epoch = 3, .first_ms = 1000};
+
+    (void)aside_put(f->datadir.log_fd, true, &mark, &record, 1, 1000);
+    expect_now(f, "words");
+    expect_now(f, "");
+}
+
 CASE(many_keyspaces_are_told_apart_within_a_look, f)
 {
     enum { COUNT = 3 * AS_OF_CLAIMS };
@@ -411,11 +410,10 @@ CASE(records_that_left_since_the_look_are_in_a_snapshot_taken_now, f)
 
     hold(f, "broken", now - 4000, 1);
     assert_int_equal(as_of(f, "broken"), now - 4001);
-    hold(f, "full", now - 2000, 1);
     let_go(f, "broken");
 
     assert_int_equal(told(f, "broken"), now - 4001); /* as of the look */
-    assert_int_equal(told(f, "full"), now - 2001);
+    expect_now(f, "broken");
 }
 
 /* ---- when it is looked, and when that fails ---------------------------- */
@@ -790,14 +788,14 @@ CASE(the_snapshots_of_the_store_end_before_it_looks, f)
     assert_true(read_ends > 0);
     read_ends = 0;
     (void)told(f, "words");
-    assert_int_equal(read_ends, 0); /* nothing is held: no look */
+    assert_int_equal(read_ends, 0); /* no look */
     hold(f, "broken", clock_unix_ms(), 1);
     (void)as_of(f, "words");
     read_ends = 0;
     (void)told(f, "words");
     assert_int_equal(read_ends, 0); /* it is known */
     (void)told(f, "another");
-    assert_true(read_ends > 0);
+    assert_int_equal(read_ends, 0); /* listed at the look, too */
 
     f->store->engine = engine;
 }
@@ -840,9 +838,11 @@ CASE(when_what_is_held_cannot_be_read_it_claims_nothing_new, f)
     words = as_of(f, "words");
     broken = as_of(f, "broken");
     hold(f, "broken", clock_unix_ms() - 4000, 1);
-    assert_rc(renameat(f->datadir.fd, HELD_FOLDER, f->datadir.fd, "was"), 0);
-    fd = openat(f->datadir.fd, HELD_FOLDER, O_WRONLY | O_CREAT | O_CLOEXEC,
-                0600);
+    assert_rc(
+        renameat(f->datadir.fd, "log/" WAITING_FOLDER, f->datadir.fd, "was"),
+        0);
+    fd = openat(f->datadir.fd, "log/" WAITING_FOLDER,
+                O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, garbage, sizeof garbage), sizeof garbage);
     assert_rc(close(fd), 0);
@@ -853,7 +853,9 @@ CASE(when_what_is_held_cannot_be_read_it_claims_nothing_new, f)
     assert_int_equal(as_of(f, "broken"), broken);
     assert_true(as_of(f, "never asked for") <= broken);
 
-    assert_rc(renameat(f->datadir.fd, HELD_FOLDER, f->datadir.fd, "bad"), 0);
+    assert_rc(
+        renameat(f->datadir.fd, "log/" WAITING_FOLDER, f->datadir.fd, "bad"),
+        0);
     expect_now(f, "words");
     expect_now(f, "broken");
     expect_now(f, "never asked for");

@@ -23,7 +23,6 @@
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd.h"
 #include "common/log/log.h"
-#include "common/store/held.h"
 #include "common/store/history/runs.h"
 #include "common/store/lmdb/pages_layout.h"
 #include "common/store/tree/block.h"
@@ -32,7 +31,6 @@
 #include "tests/lib/random.h"
 #include "tests/lib/specimen.h"
 #include "tests/lib/stored.h"
-#include "worker/drain.h"
 #include "worker/merge.h"
 
 #define SITES_MAX   200000
@@ -84,40 +82,33 @@ static int64_t want[SPECIMEN_NAMES][SPECIMEN_KEYS];
 
 /* ---- the three that come by -------------------------------------------- */
 
-static uint64_t drain_ns;
+static uint64_t pass_ns;
 
 static uint64_t
-drain_now(void)
+pass_now(void)
 {
-    return drain_ns;
+    return pass_ns;
 }
 
-/* A worker: merges what is full, applies what is held. */
+/* A worker: merges what is full, and what waits. */
 static void
 work(void)
 {
-    const struct held_options options = {.data_fd = specimen.dir.fd,
-                                         .writable = true};
     struct store *store = specimen_store(&specimen, true);
     static struct merge merge;
-    static struct drain drain;
-    struct held *held;
 
-    assert_rc(held_open(&held, &options), 0);
-    assert_rc(merge_open(&merge, &config, &specimen.data, store, held), 0);
+    assert_rc(merge_open(&merge, &config, &specimen.data, store), 0);
     merge.batch.retry_most_ms = 0;
-    drain_init(&drain, store, held);
-    drain.now_ns = drain_now;
+    merge.pass.now_ns = pass_now;
     for (int i = 0; i < ROUNDS; i++) {
         const enum merge_outcome did = merge_run(&merge);
-        const uint64_t due = drain_run(&drain, false);
+        const uint64_t due = merge_waiting(&merge, false);
 
-        drain_ns += 1000000ull * DRAIN_RETRY_MOST_MS;
+        pass_ns += 1000000ull * PASS_RETRY_MOST_MS;
         if (did == MERGE_IDLE && due == UINT64_MAX)
             break;
     }
     merge_close(&merge);
-    held_close(held);
     store_close(store);
 }
 
@@ -137,10 +128,8 @@ work_light(enum specimen_keyspace k)
 static bool
 read_all(unsigned parts)
 {
-    const struct held_options options = {.data_fd = specimen.dir.fd};
     struct store *store = specimen_store(&specimen, false);
-    uint64_t oldest, newest;
-    struct held *held;
+    struct waiting w;
     bool right = true;
 
     for (int i = 0; i < SPECIMEN_NAMES; i++)
@@ -148,11 +137,9 @@ read_all(unsigned parts)
             !specimen_is_right(store, (enum specimen_keyspace)i, want[i]))
             right = false;
     if ((parts & 1u << SPECIMEN_SICK) != 0) {
-        assert_rc(held_open(&held, &options), 0);
-        if (held_refresh(held) == 0) {
-            (void)held_span(held, NULL, 0, &oldest, &newest); /* or says it */
-        }
-        held_close(held);
+        assert_rc(waiting_open(&w, specimen.data.log_fd, false, true, 0), 0);
+        (void)waiting_list(&w); /* or says it */
+        waiting_close(&w);
     }
     store_close(store);
     return right;
@@ -695,24 +682,20 @@ FLIPS(a_keyspace_with_a_flipped_bit_can_be_dropped)
     try_all("dropped", DROPPED);
 }
 
-/* ---- what is held ------------------------------------------------------- */
+/* ---- what waits --------------------------------------------------------- */
 
-FLIPS(no_bit_of_what_is_held_is_wrong_and_silent)
+FLIPS(no_bit_of_what_waits_is_wrong_and_silent)
 {
-    int segment, note;
+    int waits = -1;
 
     make(1u << SPECIMEN_SICK, WHOLE);
-    segment = specimen_find(&specimen, "held/1");
-    note = specimen_find(&specimen, "held/lock");
-    assert_sound(WHOLE, segment);
-    add_bytes(segment, 0, 48);
-    add_bytes(segment, 512, 48);
-    try_all("held header of a segment", WHOLE);
-    add_bytes(segment, 1024,
-              (size_t)get_le64(specimen.files[note].bytes + 48) - 1024);
-    try_all("held groups", WHOLE);
-    add_bits(note, 0, 64);
-    try_all("held note", WHOLE);
+    for (int i = 0; i < (int)specimen.file_count && waits < 0; i++)
+        if (strstr(specimen.files[i].path, "log/waiting/held-") != NULL)
+            waits = i;
+    assert_true(waits >= 0);
+    assert_sound(WHOLE, waits);
+    add_bytes(waits, 10, specimen.files[waits].size - 10);
+    try_all("fill that waits", WHOLE);
 }
 
 /* ---- logs --------------------------------------------------------------- */

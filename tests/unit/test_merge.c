@@ -1,5 +1,5 @@
 /* tests/unit/test_merge.c - real logs merged into a store, with
- * data/held beside it. */
+ * log/waiting/ beside it. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/unit/commit_fixture.h"
 
@@ -23,7 +23,7 @@ CASE(full_logs_are_summed_applied_once_and_emptied, x)
     assert_int_equal(merge_run(&x->merge), MERGE_IDLE);
     assert_int_equal(x->merge.stats.logs, 5);
     assert_int_equal(x->merge.stats.keyspaces, 3);
-    assert_false(tmpdir_has(&x->tmp, HELD_FOLDER));
+    assert_false(tmpdir_has(&x->tmp, "log/" WAITING_FOLDER));
 }
 
 CASE(no_more_logs_are_taken_than_a_batch_may_have, x)
@@ -191,7 +191,7 @@ CASE(marks_that_change_meanwhile_are_asked_for_again, x)
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
 
     assert_counts(x, 1);
-    assert_int_equal(held_count(x), 0);
+    assert_int_equal(waiting_count(x), 0);
 }
 
 /* ---- keyspaces that cannot --------------------------------------------- */
@@ -213,19 +213,19 @@ CASE(a_keyspace_that_refuses_stops_nobody_and_gets_its_records_later, x)
         assert_emptied(x, 2);
         assert_int_equal(count_of(x, "b", "one"), -20 * (i + 1));
         assert_int_equal(count_of(x, "a", "one"), i ? 2 * i : INT64_MIN);
-        assert_int_equal(held_count(x), i == 4 ? 2 : 1); /* of both logs */
+        assert_int_equal(waiting_count(x), i == 4 ? 4 : 2); /* of both logs */
 
         refuse("a", 0);
         refuse("c", 0);
-        drain_dry(x);
+        merge_dry(x);
         assert_counts(x, 2 * (i + 1));
-        assert_int_equal(held_count(x), 0);
+        assert_int_equal(waiting_count(x), 0);
     }
-    assert_int_equal(x->merge.stats.held, 6);
-    assert_int_equal(x->drain.stats.records, 6);
+    assert_int_equal(x->merge.stats.held, 10);
+    assert_int_equal(x->merge.pass.fills, 10);
 }
 
-CASE(nothing_is_held_of_a_log_that_stays_full, x)
+CASE(nothing_is_set_aside_of_a_log_that_stays_full, x)
 {
     full_log(x, 0);
     refuse("a", -EBADMSG);
@@ -233,104 +233,43 @@ CASE(nothing_is_held_of_a_log_that_stays_full, x)
 
     assert_int_equal(merge_run(&x->merge), MERGE_WAIT);
 
-    assert_int_equal(held_count(x), 0);
+    assert_int_equal(waiting_count(x), 0);
     assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
     assert_int_equal(count_of(x, "c", "one"), 100);
 }
 
-/* As a worker leaves it that dies between holding and emptying. */
-CASE(records_that_are_held_already_are_not_held_or_counted_again, x)
+/* As a worker leaves it that dies between setting aside and emptying: the log
+ * goes into the keyspace, and the file is removed. */
+CASE(records_that_were_set_aside_already_are_not_counted_again, x)
 {
     const struct store_fill mark = full_log(x, 0);
 
-    held_by_another(x, "a", &mark, 1);
-
+    set_aside_by_another(x, "a", &mark);
+    refuse("a", -EBADMSG);
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
-
     assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
-    assert_int_equal(held_count(x), 1);
-    assert_int_equal(count_of(x, "a", "one"), INT64_MIN);
-    assert_int_equal(count_of(x, "b", "one"), -10);
-    drain_dry(x);
-    assert_counts(x, 1);
-}
-
-CASE(a_log_is_not_given_up_for_a_held_record_that_was_damaged, x)
-{
-    const struct store_fill mark = full_log(x, 0);
-    enum held_state state;
-    int fd;
-
-    held_by_another(x, "a", &mark, 1);
-    assert_rc(held_refresh(x->held), 0);
-    assert_rc(held_states(x->held, (const uint8_t *)"a", 1, &mark, 1, &state),
-              0);
-    assert_int_equal(state, HELD_SAME);
-    fd = openat(x->tmp.fd, HELD_FOLDER "/1", O_WRONLY | O_CLOEXEC);
-    assert_int_equal(pwrite(fd, "damage", 6, 1024 + 64 + 32 + 24), 6);
-    assert_int_equal(close(fd), 0);
-
-    assert_rc(held_states(x->held, (const uint8_t *)"a", 1, &mark, 1, &state),
-              0);
-    assert_int_equal(state, HELD_OTHER);
-}
-
-/* Holds so much that a segment of the queue is full. */
-static void
-fill_segment(struct fixture *x, const struct store_fill *mark)
-{
-    struct store_delta deltas[2];
-    const struct store_batch b = {.name = (const uint8_t *)"b",
-                                  .name_size = 1,
-                                  .marks = mark,
-                                  .mark_count = 1,
-                                  .deltas = deltas,
-                                  .delta_count = log_deltas("b", deltas)};
-
-    assert_rc(held_begin(x->held), 0);
-    for (int i = 0; i < 4000; i++)
-        assert_rc(held_put(x->held, &b, -EBADMSG), 0);
-    assert_rc(held_commit(x->held), 0);
-}
-
-/* Another process has applied it, and so much is held since that the index of
- * the first one moves while it looks. */
-CASE(what_was_applied_before_it_is_looked_up_is_not_held, x)
-{
-    const struct held_options options = {.data_fd = x->tmp.fd,
-                                         .writable = true};
-    const struct store_fill mark = full_log(x, 0);
-    enum held_state state;
-    struct held *first;
-
-    held_by_another(x, "a", &mark, 1);
-    assert_rc(held_open(&first, &options), 0);
-    assert_rc(held_refresh(first), 0);
-    drain_dry(x);
-    fill_segment(x, &mark);
-    fill_segment(x, &mark);
-    assert_rc(held_maintain(x->held), 0);
-    assert_false(tmpdir_has(&x->tmp, HELD_FOLDER "/1"));
-
-    assert_rc(held_states(first, (const uint8_t *)"a", 1, &mark, 1, &state), 0);
-    assert_int_not_equal(state, HELD_SAME);
-    held_close(first);
-}
-
-CASE(a_log_that_is_held_and_one_that_is_not_are_merged_one_by_one, x)
-{
-    const struct store_fill mark = full_log(x, 0);
+    assert_int_equal(waiting_count(x), 1); /* no second time */
 
     full_log(x, 1);
-    held_by_another(x, "a", &mark, 1);
-
+    refuse("a", 0);
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
-    assert_int_equal(mode_of(x, 1), LOG_MODE_FULL);
-    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
-    assert_int_equal(mode_of(x, 1), LOG_MODE_EMPTY);
+    merge_dry(x);
+    assert_int_equal(waiting_count(x), 0);
+    assert_counts(x, 2);
+}
 
-    assert_int_equal(held_count(x), 2); /* the second is behind the first */
-    drain_dry(x);
+/* Only the one log is behind. */
+CASE(another_log_does_not_wait_for_what_waits_of_the_first, x)
+{
+    full_log(x, 0);
+    refuse("a", -EBADMSG);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    refuse("a", 0);
+    full_log(x, 1);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    assert_int_equal(count_of(x, "a", "one"), 1);
+    assert_int_equal(waiting_count(x), 1);
+    merge_dry(x);
     assert_counts(x, 2);
 }
 
@@ -345,39 +284,35 @@ CASE(records_of_a_later_fill_wait_behind_what_is_held_of_an_earlier_one, x)
 
     full_log(x, 0);
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
-    full_log(x, 1);
-    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
-    assert_int_equal(held_count(x), 3);
+    assert_int_equal(waiting_count(x), 2);
     assert_int_equal(store_faults_applies("a"), 1);
-    drain_dry(x);
-    assert_counts(x, 3);
+    merge_dry(x);
+    assert_counts(x, 2);
 
     full_log(x, 0);
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
-    assert_int_equal(held_count(x), 0);
-    assert_counts(x, 4);
+    assert_int_equal(waiting_count(x), 0);
+    assert_counts(x, 3);
 }
 
 /* A worker put the first log in and died before it emptied it.  While the
- * keyspace cannot be read nobody can tell; a record of both could never be
- * applied. */
-CASE(logs_of_a_keyspace_that_cannot_be_read_are_held_one_by_one, x)
+ * keyspace cannot be read nobody can tell. */
+CASE(logs_of_a_keyspace_that_cannot_be_read_wait_each_by_itself, x)
 {
     const struct store_fill mark = full_log(x, 0);
-    unsigned i;
 
     full_log(x, 1);
     assert_rc(had(x, "a", &mark), 0);
     store_faults_set("a", (struct store_fault){.marks = -EBADMSG,
                                                .error = -EBADMSG,
                                                .times = STORE_FAULTS_ALWAYS});
-    for (i = 0; i < 2; i++)
-        assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
     assert_emptied(x, 2);
+    assert_int_equal(waiting_count(x), 2);
 
     refuse("a", 0);
-    drain_dry(x);
-    assert_int_equal(held_count(x), 0);
+    merge_dry(x);
+    assert_int_equal(waiting_count(x), 0);
     assert_counts(x, 2);
 }
 
@@ -394,7 +329,7 @@ CASE(a_keyspace_another_process_writes_to_is_put_off_and_waited_for, x)
     assert_counts(x, 1);
     assert_int_equal(store_faults_applies("a"), 5);
     assert_int_equal(store_faults_applies("b"), 1);
-    assert_int_equal(held_count(x), 0);
+    assert_int_equal(waiting_count(x), 0);
 }
 
 static bool
@@ -430,7 +365,7 @@ CASE(told_to_stop_it_gives_the_logs_back, x)
         assert_false(tmpdir_has(&x->tmp, "log/lock-0000000000"));
         assert_int_equal(count_of(x, "a", "one"), cases[i].a);
         assert_int_equal(count_of(x, "b", "one"), cases[i].b);
-        assert_int_equal(held_count(x), 0);
+        assert_int_equal(waiting_count(x), 0);
 
         x->merge.stop = NULL;
         refuse("a", 0);
@@ -451,7 +386,7 @@ CASE(on_a_full_disk_the_log_stays_full_and_is_counted_once_later, x)
         assert_int_equal(merge_run(&x->merge), MERGE_WAIT);
     assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
     assert_int_equal(count_of(x, "a", "one"), 1);
-    assert_int_equal(held_count(x), 0);
+    assert_int_equal(waiting_count(x), 0);
     assert_int_equal(x->merge.batch.stats.records, 0);
 
     refuse("b", 0);
@@ -472,7 +407,7 @@ CASE(when_no_more_may_be_held_the_logs_stay_full, x)
 
     assert_int_equal(merge_run(&x->merge), MERGE_WAIT);
     assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
-    assert_int_equal(held_count(x), 0);
+    assert_int_equal(waiting_count(x), 0);
 
     refuse("a", 0);
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
@@ -725,8 +660,8 @@ run_dry(struct fixture *x)
     do {
         assert_true(n++ < 50);
         outcome = merge_run(&x->merge);
-        drain_dry(x);
-    } while (outcome != MERGE_IDLE || held_count(x) > 0);
+        merge_dry(x);
+    } while (outcome != MERGE_IDLE || waiting_count(x) > 0);
 }
 
 /* Those that neither the store nor the worker has open; both begin anew. */
@@ -772,7 +707,7 @@ each_failing(struct fixture *x, const char *group, int error, bool hold)
         (void)merge_run(&x->merge); /* whatever it says */
         if (hold) {
             refuse("b", 0);
-            drain_run(&x->drain, false);
+            (void)merge_waiting(&x->merge, false);
         }
         hit = fault_hit();
         fault_clear();
@@ -780,7 +715,8 @@ each_failing(struct fixture *x, const char *group, int error, bool hold)
         run_dry(x);
 
         assert_int_equal(tmpdir_count(&x->tmp, "log") -
-                             tmpdir_has(&x->tmp, "log/merged"),
+                             tmpdir_has(&x->tmp, "log/merged") -
+                             tmpdir_has(&x->tmp, "log/" WAITING_FOLDER),
                          2);
         assert_counts(x, 2 * rounds);
     }
@@ -815,7 +751,7 @@ CASE(opening_fails_cleanly_without_memory, x)
 
         assert_true(n < 50);
         fault_inject("memory", n, ENOMEM);
-        rc = merge_open(&m, &x->config, &x->dir, x->store, x->held);
+        rc = merge_open(&m, &x->config, &x->dir, x->store);
         fault_clear();
         if (rc == 0)
             merge_close(&m);

@@ -137,7 +137,7 @@ CASE(a_sick_keyspace_is_held_and_delays_no_other, x)
     assert_int_equal(x->merge.stats.held, 1);
     assert_int_equal(x->merge.stats.logs, 1);
     expect_counts(x, 1, 7);
-    log_of_all(x, 1); /* while something is held, one thread selects */
+    log_of_all(x, 1);
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
     expect_counts(x, 2, 7);
 }

@@ -1,5 +1,5 @@
 /* tests/unit/worker_fixture.h - a data directory with logs to merge, a store,
- * data/held, and the parts of a worker over them.
+ * log/waiting/, and the parts of a worker over them.
  *
  * Every full log of full_log() has the same records, so that after any number
  * of fills, merged in any way, each count is a multiple: assert_counts(). */
@@ -17,14 +17,13 @@
 #include <unistd.h>
 
 #include "common/base/diag.h"
-#include "common/store/held.h"
+#include "tests/lib/aside.h"
 #include "tests/lib/engines.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/store_faults.h"
 #include "tests/lib/stored.h"
 #include "tests/lib/tmpdir.h"
-#include "worker/drain.h"
 #include "worker/merge.h"
 
 #define SLOTS 20
@@ -34,13 +33,11 @@ struct fixture {
     struct datadir dir;
     struct config config;
     struct store *store;
-    struct held *held;
     struct merge merge;
-    struct drain drain;
     bool archive; /* logs are archived */
 };
 
-/* The clock of drains: stands still until a test moves it. */
+/* The clock of passes over what waits: stands still until a test moves it. */
 static uint64_t fixture_ns;
 
 static inline uint64_t
@@ -60,24 +57,18 @@ fixture_open_store(struct fixture *x)
 static inline void
 fixture_open_worker(struct fixture *x)
 {
-    const struct held_options options = {
-        .data_fd = x->tmp.fd, .writable = true, .max = x->config.held_max};
-
-    assert_rc(held_open(&x->held, &options), 0);
-    assert_rc(merge_open(&x->merge, &x->config, &x->dir, x->store, x->held), 0);
+    assert_rc(merge_open(&x->merge, &x->config, &x->dir, x->store), 0);
     if (x->archive)
         assert_rc(merge_archive(&x->merge, 86400000), 0);
     x->merge.batch.retry_most_ms = 0;
     x->merge.quick.retry_most_ms = 0;
-    drain_init(&x->drain, x->store, x->held);
-    x->drain.now_ns = fixture_now;
+    x->merge.pass.now_ns = fixture_now;
 }
 
 static inline void
 fixture_close_worker(struct fixture *x)
 {
     merge_close(&x->merge);
-    held_close(x->held);
 }
 
 static inline void
@@ -183,25 +174,20 @@ had(struct fixture *x, const char *name, const struct store_fill *mark)
     return stored_apply(x->store, name, mark, deltas, count);
 }
 
-/* Holds them for a keyspace, under these marks. */
+/* Sets them aside for a keyspace, as a worker did that died before it emptied
+ * the log. */
 static inline void
-held_by_another(struct fixture *x, const char *name,
-                const struct store_fill *marks, size_t count)
+set_aside_by_another(struct fixture *x, const char *name,
+                     const struct store_fill *mark)
 {
-    struct store_delta deltas[2];
-    const struct store_batch b = {.name = (const uint8_t *)name,
-                                  .name_size = strlen(name),
-                                  .marks = marks,
-                                  .mark_count = count,
-                                  .deltas = deltas,
-                                  .delta_count = log_deltas(name, deltas)};
+    const struct aside_record records[] = {{name, "one",
+                                            *name == 'a'   ? 1
+                                            : *name == 'b' ? -10
+                                                           : 100},
+                                           {name, "two", 2}};
 
-    for (size_t i = 0; i < b.delta_count; i++) {
-        deltas[i].sum_low *= count; /* of so many logs, and small */
-    }
-    assert_rc(held_begin(x->held), 0);
-    assert_rc(held_put(x->held, &b, -EBADMSG), 0);
-    assert_rc(held_commit(x->held), 0);
+    (void)aside_put(x->dir.log_fd, false, mark, records, *name == 'a' ? 2 : 1,
+                    mark->first_ms);
 }
 
 static inline mode_t
@@ -255,32 +241,23 @@ assert_counts(const struct fixture *x, int64_t fills)
     assert_int_equal(count_of(x, "c", "one"), 100 * fills);
 }
 
-/* Records held, of all keyspaces. */
+/* How often fills that wait name a keyspace. */
 static inline uint64_t
-held_count(const struct fixture *x)
+waiting_count(const struct fixture *x)
 {
-    uint8_t name[STORE_NAME_MAX];
-    struct held_record r;
-    size_t size = 0;
-    uint64_t n = 0;
-
-    assert_rc(held_refresh(x->held), 0);
-    while (held_next_name(x->held, name, size, name, &size) == 0)
-        for (r.id = 0; held_next(x->held, name, size, r.id, &r) != -ENOENT; n++)
-            ;
-    return n;
+    return aside_count(x->dir.log_fd);
 }
 
-/* Applies what is held until nothing is, or nothing more can be for an hour of
+/* Merges what waits until nothing does, or nothing more can be for an hour of
  * tries. */
 static inline void
-drain_dry(struct fixture *x)
+merge_dry(struct fixture *x)
 {
     const uint64_t until = fixture_ns / 1000000 + 3600000;
     uint64_t due;
 
     do {
-        due = drain_run(&x->drain, false);
+        due = merge_waiting(&x->merge, false);
         fixture_ns += 1000000;
         if (due != UINT64_MAX && due * 1000000 > fixture_ns)
             fixture_ns = due * 1000000;

@@ -1,12 +1,11 @@
 /* common/client/cmd/backup.c - countd backup: a copy that is a data directory.
  *
- * First everything received so far is merged or held, so the copy needs no
- * logs; this is done once more after live/requests was copied, so that the copy
- * counts each request that is recorded in it.  Held records are copied first, then the keyspaces they are held for,
- * under a lock that keeps workers from applying them: if a worker applied a
- * record in between, and later fills of its logs were merged, the copy would
- * contain a record that can neither be applied nor be recognized as applied.
- * The other keyspaces, which may take hours, are copied without the lock.
+ * First everything received so far is merged or waits in log/waiting/, so the
+ * copy needs no logs; this is done once more after live/requests was copied, so
+ * that the copy counts each request that is recorded in it.  Then log/waiting/
+ * is copied, then the keyspaces (R9 of common/log/waiting.h): what leaves the
+ * folder meanwhile is in the later copy of its keyspace, so nothing has to be
+ * locked.
  * Each keyspace is copied as one snapshot.  Every copy is checked before the
  * command reports success.
  *
@@ -39,7 +38,7 @@
 #include "common/setup/merge_note.h"
 #include "common/setup/privilege.h"
 
-#define HELD_WAIT_MS 30000 /* for workers that apply what is held */
+#define TURN_MS 30000 /* for files of log/waiting/ that are being replaced */
 
 struct backup {
     const struct cmd_line *line;
@@ -48,10 +47,10 @@ struct backup {
     struct store *copy; /* the copied keyspaces, for the check */
     int top_fd;         /* of `path` */
     int fd;             /* the copy: DATADIR_PARTIAL in it until it is whole */
+    int log_fd;         /* its log/ */
     int keyspace_fd;    /* its keyspace/ */
     struct progress progress;
     uint64_t keyspaces, keys, faults;
-    bool copies_held;          /* those that something is held for */
     char name[NAME_TEXT_SIZE]; /* being copied or checked */
 };
 
@@ -66,22 +65,21 @@ refuse_file(void *ctx, int folder_fd, const char *name)
     return -ENOTEMPTY;
 }
 
-/* log/ is empty in a copy; daemons and countd check expect it. */
+/* log/ of a copy has no logs; daemons and countd check expect it. */
 static int
 make_folders(struct backup *b)
 {
-    int log_fd;
-
     b->fd = folder_make(b->top_fd, DATADIR_PARTIAL);
     if (b->fd < 0)
         return b->fd;
-    log_fd = folder_make(b->fd, "log");
-    b->keyspace_fd = log_fd < 0 ? log_fd : folder_make(b->fd, "keyspace");
-    if (log_fd >= 0)
-        (void)close(log_fd);
-    if (b->keyspace_fd < 0)
-        (void)close(b->fd);
-    return b->keyspace_fd < 0 ? b->keyspace_fd : 0;
+    b->log_fd = folder_make(b->fd, "log");
+    b->keyspace_fd = b->log_fd < 0 ? b->log_fd : folder_make(b->fd, "keyspace");
+    if (b->keyspace_fd >= 0)
+        return 0;
+    if (b->log_fd >= 0)
+        (void)close(b->log_fd);
+    (void)close(b->fd);
+    return b->keyspace_fd;
 }
 
 static bool
@@ -172,33 +170,31 @@ copy_fault(void *ctx, const char *text)
 }
 
 static void
-held_fault(void *ctx, const char *text)
+waiting_fault(void *ctx, const char *text)
 {
     struct backup *b = ctx;
 
     b->faults++;
-    diag(DIAG_ERROR, HELD_FOLDER ": %s", text);
+    diag(DIAG_ERROR, "log/" WAITING_FOLDER ": %s", text);
 }
 
-/* Copies what is held and reads the whole copy back. */
+/* Copies what waits and reads the whole copy back. */
 static int
-copy_held(struct backup *b)
+copy_waiting(struct backup *b)
 {
-    struct store_check_result result = {0};
-    struct held *copy;
+    struct wait_turn turn = {.deadline_ms = clock_ms() + TURN_MS};
+    struct waiting copy;
     int rc;
 
-    rc = held_copy(b->in.held, b->fd);
+    do
+        rc = waiting_copy(&b->in.waiting, b->log_fd);
+    while (wait_turn(&turn, rc, 0));
     if (rc == 0)
-        rc = store_session_held(b->fd, false, &copy);
-    if (rc == 0) {
-        rc = held_check(copy, held_fault, b, &result);
-        held_close(copy);
-    }
-    if (rc == -EBADMSG) {
-        held_fault(b, "is damaged and not in the copy");
-        return 0; /* the keyspaces are worth having */
-    }
+        rc = waiting_open(&copy, b->log_fd, false, true, 0);
+    if (rc < 0)
+        return rc;
+    rc = waiting_check(&copy, waiting_fault, b);
+    waiting_close(&copy);
     return rc;
 }
 
@@ -239,64 +235,32 @@ remove_lock(void *ctx, int folder_fd, const char *name)
     return 0;
 }
 
-/* Copies a keyspace if it is one of those that are copied now.  The handle is
- * not refreshed after what is held was copied, so both passes ask the copy's
- * moment, and each keyspace is in one of them. */
 static int
 copy_listed(void *ctx, const uint8_t *name, size_t size, int64_t keys)
 {
-    uint64_t oldest_ms, newest_ms;
-    struct backup *b = ctx;
-
     (void)keys; /* the check counts them */
-    (void)held_span(b->in.held, name, size, &oldest_ms, &newest_ms);
-    if (b->copies_held != (oldest_ms != UINT64_MAX))
-        return 0;
-    return copy_keyspace(b, name, size);
-}
-
-static int
-list_keyspaces(struct backup *b, bool copies_held)
-{
-    static const uint8_t first[1];
-
-    b->copies_held = copies_held;
-    return store_list(b->in.store, first, 0, copy_listed, b);
-}
-
-/* Copies what is held, and the keyspaces that it is held for. */
-static int
-copy_waiting(struct backup *b)
-{
-    struct wait_turn turn = {.deadline_ms = clock_ms() + HELD_WAIT_MS};
-    int rc;
-
-    do
-        rc = held_lock_all(b->in.held);
-    while (wait_turn(&turn, rc, 0));
-    if (rc == -ENOENT)
-        return 0; /* nothing is held */
-    if (rc < 0)
-        return rc;
-    rc = copy_held(b);
-    if (rc == 0 && held_any(b->in.held))
-        rc = list_keyspaces(b, true);
-    held_unlock(b->in.held);
-    return rc;
+    return copy_keyspace(ctx, name, size);
 }
 
 static int
 copy_keyspaces(struct backup *b)
 {
+    static const uint8_t first[1];
     int rc;
 
     rc = store_session_store(b->line, b->keyspace_fd, false, &b->copy);
     if (rc < 0)
         return rc;
     progress_init(&b->progress, "copying", 0);
+#ifdef COUNTD_MUTANT_KEYSPACES_FIRST
+    rc = store_list(b->in.store, first, 0, copy_listed, b);
+    if (rc == 0)
+        rc = copy_waiting(b);
+#else
     rc = copy_waiting(b);
     if (rc == 0)
-        rc = list_keyspaces(b, false);
+        rc = store_list(b->in.store, first, 0, copy_listed, b);
+#endif
     progress_clear(&b->progress);
     store_close(b->copy);
     return rc;
@@ -320,7 +284,8 @@ copy_all(struct backup *b)
         rc = merge_note_put(b->keyspace_fd, note.keyspace_ms);
     if (rc == 0)
         rc = backup_live(b->in.dir.fd, b->fd);
-    if (rc == 0 && (fsync(b->keyspace_fd) < 0 || fsync(b->fd) < 0))
+    if (rc == 0 &&
+        (fsync(b->log_fd) < 0 || fsync(b->keyspace_fd) < 0 || fsync(b->fd) < 0))
         rc = -errno;
     return rc < 0 ? rc : publish_copy(b);
 }
@@ -431,6 +396,7 @@ run_backup(struct backup *b)
         return refuse_dir(b, rc);
     status = copy_requests(b);
     rc = status == 0 ? copy_all(b) : 0;
+    (void)close(b->log_fd);
     (void)close(b->keyspace_fd); /* synced, or failed already */
     (void)close(b->fd);
     (void)close(b->top_fd);
@@ -440,10 +406,10 @@ run_backup(struct backup *b)
         return cmd_failed(
             rc, "copy to %s (what is in it is not a backup; remove it)",
             b->path);
-    rc = unmerged_read(&b->in.dir, b->in.held, &unmerged);
-    unmerged.held = 0; /* it is in the copy */
+    rc = unmerged_read(&b->in.dir, &b->in.waiting, NULL, &unmerged);
+    unmerged.fills = 0; /* they are in the copy */
     if (rc < 0)
-        diag_errno(DIAG_WARNING, rc, "read quarantined logs and held records");
+        diag_errno(DIAG_WARNING, rc, "read quarantined logs, and what waits");
     else
         unmerged_warn(&unmerged, "not in the copy");
     if (printf("copied and checked keyspaces=%" PRIu64 " keys=%" PRIu64

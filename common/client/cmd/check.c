@@ -330,19 +330,20 @@ check_logs(struct check *c)
     return 0;
 }
 
-/* ---- what is held ------------------------------------------------------- */
+/* ---- what waits ---------------------------------------------------------- */
 
 static int
-note_held(void *ctx, const struct held_summary *s)
+note_waiting(void *ctx, const uint8_t *name, size_t size,
+             const struct waiting_sum *sum)
 {
     struct check *c = ctx;
 
-    c->held += s->records;
-    check_name(c, "keyspace", s->name, s->name_size);
+    c->held += sum->fills;
+    check_name(c, "keyspace", name, size);
     report(c,
-           "records held because it could not take them: %" PRIu64
+           "fills of logs wait for it: %" PRIu64
            "; a worker merges them when it can, countd held says more",
-           s->records);
+           sum->fills);
     return 0;
 }
 
@@ -352,31 +353,31 @@ check_damaged_file(void *ctx, int folder_fd, const char *file)
     struct check *c = ctx;
 
     (void)folder_fd;
-    if (strncmp(file, HELD_BAD_PREFIX, strlen(HELD_BAD_PREFIX)) != 0)
+    if (strncmp(file, WAITING_BAD, strlen(WAITING_BAD)) != 0)
         return 0;
-    check_name(c, "held", (const uint8_t *)file, strlen(file));
+    check_name(c, "waiting", (const uint8_t *)file, strlen(file));
     report(c,
-           FAULT
-           "a damaged segment of held records: what was damaged in it is lost; "
-           "remove held/%s when you have no use for it",
+           FAULT "a damaged file: what was damaged in it is lost; remove "
+                 "log/" WAITING_FOLDER "/%s when you have no use for it",
            file);
     return 0;
 }
 
 static int
-check_held(struct check *c)
+check_waiting(struct check *c)
 {
-    struct store_check_result result = {0};
     int rc;
 
-    rc = unmerged_snapshot_begin(c->in.held);
+    rc = unmerged_list(&c->in.waiting);
     if (rc == 0)
-        rc = held_each(c->in.held, note_held, c);
-    check_name(c, "held", (const uint8_t *)HELD_FOLDER, strlen(HELD_FOLDER));
+        rc = waiting_each(c->in.store, &c->in.waiting, note_waiting, c);
+    check_name(c, "waiting", (const uint8_t *)WAITING_FOLDER,
+               strlen(WAITING_FOLDER));
     if (rc == 0)
-        rc = held_check(c->in.held, keyspace_fault, c, &result);
+        rc = waiting_check(&c->in.waiting, keyspace_fault, c);
     if (rc == 0)
-        rc = dirstream_each(c->in.dir.fd, HELD_FOLDER, check_damaged_file, c);
+        rc = dirstream_each(c->in.dir.log_fd, WAITING_FOLDER,
+                            check_damaged_file, c);
     return rc;
 }
 
@@ -446,7 +447,7 @@ check_rest(struct check *c)
     if (rc == 0)
         rc = check_logs(c);
     if (rc == 0)
-        rc = check_held(c);
+        rc = check_waiting(c);
     return rc == 0 ? check_requests(c) : rc;
 }
 

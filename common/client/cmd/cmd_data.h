@@ -13,16 +13,17 @@
 #include "common/client/cmd/cmd.h"
 #include "common/log/archive.h"
 #include "common/log/logdir.h"
+#include "common/log/waiting.h"
 #include "common/setup/datadir.h"
-#include "common/store/held.h"
 #include "common/store/store.h"
+#include "common/store/waiting_table.h"
 #include "common/wire/message.h"
 #include "common/wire/name.h"
 
 /* ---- store session ----------------------------------------------------- */
 
-/* A command inside the data directory: its folders, the store, and what is
- * held for it.
+/* A command inside the data directory: its folders, the store, and what waits
+ * for it.
  *
  * Daemons may run at the same time.  The command must run as their user, even
  * if it only reads.
@@ -32,7 +33,7 @@
 struct store_session {
     struct datadir dir;
     struct store *store;
-    struct held *held;
+    struct waiting waiting;
 };
 
 /* Opens all of it by the settings, which must have the message sizes of the
@@ -52,9 +53,6 @@ int store_session_store(const struct cmd_line *line, int keyspace_fd,
 /* Returns the pid of the process for which the last drop or deletion returned
  * -EAGAIN; 0: unknown. */
 long store_session_holder(const struct store_session *in);
-
-/* Opens the held records of a data directory. 0 or -errno. */
-int store_session_held(int data_fd, bool writable, struct held **out);
 
 /* ---- wait merged ------------------------------------------------------- */
 
@@ -139,26 +137,28 @@ void wait_pause(unsigned *pause_ms);
 
 /* ---- unmerged ---------------------------------------------------------- */
 
-/* Records that countd received and no keyspace contains: quarantined because
- * they are damaged (log/bad-*, held/bad-*), or held because their keyspace
- * cannot take them now.
+/* Increments that countd received and no keyspace contains: quarantined because
+ * they are damaged (log/bad-*, log/waiting/bad-*), or waiting because their
+ * keyspace does not take them now.
  *
  * Errors: 0 or a negative errno. */
 
 struct unmerged {
     size_t logs;              /* log/bad-N-EPOCH */
-    uint64_t held;            /* records, to be applied when they can be */
-    size_t damaged;           /* held/bad-N */
+    uint64_t fills;           /* that wait, for each keyspace */
+    size_t damaged;           /* log/waiting/bad-... */
     char log[NAME_TEXT_SIZE]; /* one of each, in text form */
     char keyspace[NAME_TEXT_SIZE];
     char file[NAME_TEXT_SIZE]; /* the damaged one */
 };
 
-int unmerged_read(const struct datadir *d, struct held *h,
+/* Without a store every fill that waits counts, also where a keyspace has it
+ * already. */
+int unmerged_read(const struct datadir *d, struct waiting *w, struct store *s,
                   struct unmerged *out);
 
-/* Calls held_refresh(), and waits for a process that is writing. */
-int unmerged_snapshot_begin(struct held *h);
+/* Calls waiting_list(), and waits while files are being replaced. */
+int unmerged_list(struct waiting *w);
 
 /* A warning for each kind there is; `what` begins it: "not readable". */
 void unmerged_warn(const struct unmerged *k, const char *what);
@@ -205,82 +205,81 @@ int archived_open(const struct archived *a, struct archive_reader **out,
                   int *fd);
 void archived_close(struct archive_reader *r, int fd);
 
-/* ---- log apply --------------------------------------------------------- */
+/* ---- place ------------------------------------------------------------- */
 
-/* The increments of a log, summed by keyspace, key and minute, and put into a
- * store once.
+/* Files of log/waiting/ that a command brings, a fill each; a worker merges
+ * them.
  *
- *     log_apply_begin(&s, &mark);
- *     rc = log_apply_add(&s, &message, received_ms);
+ *     place_begin(&p, &header);
+ *     rc = place_count(&p, &message);  each increment
+ *     rc = place_decide(&p);
+ *     rc = place_write(&p, &message, received_ms);  each again
+ *     rc = place_end(&p);
  *     ...
- *     rc = log_apply_apply(&s, store, &how);
+ *     rc = place_merge(line, in);
  *
- * A worker does the same (worker/fold.h) for many logs at once, at fifty times
- * the speed and in bounded memory.
+ * What a keyspace has of the fill, or of a later one of its log, as its marks
+ * say, is left out, and so is what waits for it already.
  *
- * Ownership: struct log_apply is the caller's; all zeros is an empty one.
- * Errors: 0 or a negative errno. */
+ * Ownership: struct place is the caller's; zeros and its first members make it
+ * one.  Errors: 0 or a negative errno. */
 
-struct log_apply_record {
-    size_t keyspace_at; /* in bytes; the key follows the keyspace */
-    uint16_t keyspace_size;
-    uint16_t key_size;
-    uint32_t minute;
-    int64_t increment;
-};
+struct place_name;
 
-struct log_apply {
-    struct store_fill mark; /* of the log */
-    struct log_apply_record *records;
+struct place {
+    struct store_session *in; /* NULL: a dry run against nothing */
+    bool dry_run;             /* only ask the marks */
+    /* Reports a keyspace that has a later fill of the log; may be NULL. */
+    void (*ahead)(const uint8_t *name, size_t name_size);
+
+    /* Increments of all fills. */
+    uint64_t wanted;  /* to be merged, by this command or before */
+    uint64_t already; /* merged before */
+    uint64_t passed;  /* a later fill of their log is in */
+    uint64_t names_ahead;
+
+    struct archive_header header;
+    struct waiting_fill fill;
+    void *names; /* as tsearch(3) has them */
+    struct place_name **list, *last;
     size_t count, capacity;
-    uint8_t *bytes;
-    size_t bytes_size, bytes_capacity;
+    struct waiting_new file;
+    bool writes; /* there is something to write */
 };
 
-void log_apply_fini(struct log_apply *s);
+void place_begin(struct place *p, const struct archive_header *h);
+int place_count(struct place *p, const struct message *m);
+int place_decide(struct place *p);
+int place_write(struct place *p, const struct message *m, uint64_t received_ms);
 
-/* No records, and the next ones are of this fill. */
-void log_apply_begin(struct log_apply *s, const struct store_fill *mark);
+/* The file is durable, its name included; or there is none. */
+int place_end(struct place *p);
+void place_abort(struct place *p); /* after an error of place_write() */
+void place_fini(struct place *p);
 
-/* Increments of 0 are left out.  -ENOMEM */
-int log_apply_add(struct log_apply *s, const struct message *m,
-                  uint64_t received_ms);
+/* Runs a worker until nothing can be merged.  -ECHILD: reported */
+int place_merge(const struct cmd_line *line, const struct store_session *in);
 
-/* How many records were applied, held or skipped. */
-struct log_apply_result {
-    uint64_t merged;  /* records merged by this call */
-    uint64_t already; /* records whose fill was merged before */
-    uint64_t held;    /* that wait behind what was held for their keyspace */
-    uint64_t held_before; /* of these, held before this call */
-    uint64_t passed;      /* a later fill of their log is in */
-    uint64_t failed;      /* keyspaces that refused */
-};
+/* Counts the increments that wait, of the fills for which `is_placed` returns
+ * true; of one keyspace, or with size 0 of all. */
+int place_waiting(struct store_session *in, const struct cmd_name *keyspace,
+                  bool (*is_placed)(void *ctx, const struct waiting_fill *f),
+                  void *ctx, uint64_t *increments);
 
-struct log_apply_how {
-    struct held *held; /* NULL: nothing is held (a dry run against nothing) */
-    bool dry_run;      /* only ask the marks */
-    bool go_on;        /* continue after a keyspace that refuses */
-    bool pass;         /* skip records whose keyspace has a later fill */
-    uint64_t wait_ms;  /* at most, for another process that is writing */
-    long (*holder)(void *ctx); /* its pid; NULL: unknown */
-    void *ctx;
+/* ---- daemons ----------------------------------------------------------- */
 
-    /* Says that a keyspace refused, and why: -ERANGE it has a later fill of
-     * one of the logs, or another one of the same epoch. */
-    void (*refused)(void *ctx, const uint8_t *name, size_t name_size, int rc);
-};
+/* Program, -f FILE, -o, -d or -u with its value, an option with one, NULL. */
+#define CMD_DAEMON_ARGS (1 + 2 + 2 * CONFIG_SOURCES_MAX + 2 + 1)
 
-/* Sees to it that all records are in, under the mark of their log: what is in
- * already is not put in again, also where some of it is.  Where something is
- * held for a keyspace, its records are held behind that, as a worker does it:
- * applied at once they would bring the mark of their log past those of what
- * is held; only a fill before all that is held of its log is applied.  So the
- * caller lists its logs first and calls this then.  `store` NULL: a dry run
- * against nothing.  Adds to *result. what a keyspace said, unless it goes on
- * behind it; -ENOMEM */
-int log_apply_apply(struct log_apply *s, struct store *store,
-                    const struct log_apply_how *how,
-                    struct log_apply_result *result);
+/* The path of a daemon: programs that were built or installed together run
+ * together.  Falls back to the bare name, which execvp() looks for in $PATH.
+ * `path` has PATH_MAX bytes. */
+void cmd_daemon_path(const char *program, char *path);
+
+/* Its command line, which has the sources of our own and one more option. */
+void cmd_daemon_args(const struct config_sources *s, const char *program,
+                     const char *option, const char *value,
+                     const char *args[CMD_DAEMON_ARGS]);
 
 /* ---- purge ------------------------------------------------------------- */
 
@@ -290,11 +289,12 @@ int log_apply_apply(struct log_apply *s, struct store *store,
 int purge_compare_keys(const void *a, const void *b);
 
 /* Removes these keys of a keyspace, sorted and each once, from the archived
- * logs and from the unused slots of logs, and prints how many files it changed
+ * logs, from the unused slots of logs, and from fills that wait for other
+ * keyspaces alone, and prints how many files it changed
  * and each file that it left and that may have one of them.  Waits for logs in
  * use until `deadline_ms` (clock_ms()).  May be repeated.  Returns an exit
  * status: 1 when it left one. */
-int purge_files(const struct datadir *d, const struct cmd_name *keyspace,
+int purge_files(struct store_session *in, const struct cmd_name *keyspace,
                 const struct store_key *keys, size_t count,
                 uint64_t deadline_ms);
 

@@ -236,8 +236,6 @@ const struct cmd cmd_table[] = {
       {"keyspace", "KEYSPACE", "only what they have for this keyspace"},
       {"dry-run", NULL, "only read and check them, and say what would be in"},
       {"skip-damaged", NULL, "go on behind a log that cannot be read"},
-      {"timeout", "DURATION",
-       "wait at most so long for another process; default 30s"},
       {"json", NULL, "print JSON"}},
      cmd_replay},
     {"explain",

@@ -7,7 +7,7 @@
  *
  *   1. A log.  All fills that contain increments now are noted, the writer
  *      seals its log, and the command waits until each of these fills is
- *      merged: then its increments are in the keyspace, or held for it.  Later
+ *      merged: then its increments are in the keyspace, or wait for it.  Later
  *      fills contain no earlier increments.  Without a worker this wait does
  *      not end; then nothing is dropped, because increments in the logs would
  *      return.
@@ -17,8 +17,9 @@
  *      So all logs are synced here, no earlier fill can return, and the new
  *      file needs no marks.  (It must not have a mark of the log that is being
  *      filled: increments after the return would be taken for merged.)
- *   3. Held records, under the lock of the keyspace's records, so that no
- *      worker is applying one.  A record that was applied meanwhile is in 4.
+ *   3. log/waiting/, where the keyspace is left out of every file: no worker
+ *      merges one meanwhile, since its flock is taken.  What was merged before
+ *      that is in 4.
  *   4. The keyspace: one transaction of the store, which preserves the marks.
  *      A log that some worker merged and has not emptied is not counted again.
  *      If the file was replaced, readers may still have the old one open: they
@@ -34,14 +35,14 @@
  * its marks are not known.
  *
  * Each step is durable before the next begins, and none depends on an earlier
- * run: a command that was killed is run again.  Records held or merged
- * meanwhile come from fills after step 1.
+ * run: a command that was killed is run again.  What is set aside or merged
+ * meanwhile comes from fills after step 1.
  *
- * Quarantined files (log/bad-*, held/bad-*) and archive/ stay: salvage and
+ * Quarantined files (log/bad-*, log/waiting/bad-*) and archive/ stay: salvage and
  * replay bring their increments back, and the command says so.
  *
- * A deleted key could return from step 3, because a record cannot be cut: del
- * refuses while records are held for its keyspace.
+ * A deleted key could return from step 3: del refuses while a fill waits that
+ * its keyspace has not got.
  *
  * Read from the end: cmd_del(), cmd_drop(), drop_all().
  */
@@ -114,7 +115,7 @@ report_unmerged(struct drop *d)
 {
     struct unmerged unmerged;
 
-    if (unmerged_read(&d->in.dir, d->in.held, &unmerged) == 0)
+    if (unmerged_read(&d->in.dir, &d->in.waiting, d->in.store, &unmerged) == 0)
         unmerged_warn(&unmerged, "not merged");
     if (d->vacated)
         diag(DIAG_ERROR,
@@ -157,18 +158,8 @@ struct found {
     int error;     /* -ENOENT: no such keyspace; or it cannot be read */
     uint64_t keys; /* else */
     int64_t total;
-    uint64_t held; /* records */
+    uint64_t fills; /* that wait for it */
 };
-
-static int
-add_held(void *ctx, const struct held_summary *s)
-{
-    struct found *f = ctx;
-
-    if (bytes_equal(s->name, s->name_size, f->name.bytes, f->name.size))
-        f->held = s->records;
-    return 0;
-}
 
 static int
 read_totals(struct drop *d, struct found *f)
@@ -179,9 +170,9 @@ read_totals(struct drop *d, struct found *f)
     uint8_t row[QUERY_ROW_SIZE] = {0};
     struct store_reads reads = {
         .queries = &q, .count = 1, .at = row, .capacity = sizeof row};
+    struct waiting_sum sum;
     int rc;
 
-    f->held = 0;
     (void)name_escape(name->bytes, name->size, f->text);
     (void)store_read(d->in.store, &reads); /* one: answered */
     f->error = q.error;
@@ -190,9 +181,12 @@ read_totals(struct drop *d, struct found *f)
         f->total = (int64_t)get_le64(row);
     }
     store_read_end(d->in.store);
-    rc = unmerged_snapshot_begin(d->in.held);
+    rc = unmerged_list(&d->in.waiting);
     if (rc == 0)
-        rc = held_each(d->in.held, add_held, f);
+        waiting_sum(d->in.store, &d->in.waiting,
+                    waiting_find(&d->in.waiting, name->bytes, name->size), NULL,
+                    NULL, &sum);
+    f->fills = rc == 0 ? sum.fills : 0;
     return rc;
 }
 
@@ -213,23 +207,25 @@ print_found(const struct drop *d, const struct found *f)
     (void)printf("%s keyspace=%s ", d->dry_run ? "would drop" : "dropped",
                  f->text);
     if (f->error < 0)
-        (void)printf("keys=- total=- held=%" PRIu64 "\n", f->held);
+        (void)printf("keys=- total=- held=%" PRIu64 "\n", f->fills);
     else
         (void)printf("keys=%" PRIu64 " total=%" PRId64 " held=%" PRIu64 "\n",
-                     f->keys, f->total, f->held);
+                     f->keys, f->total, f->fills);
 }
 
-/* Does steps 3 and 4. -ENOENT: no records were held and the keyspace does not
- * exist. */
+/* Does steps 3 and 4. -ENOENT: nothing waited and the keyspace does not exist.
+ */
 static int
 empty_keyspace(struct drop *d, struct found *f)
 {
     const struct cmd_name *n = &f->name;
     int rc;
 
+    f->fills = 0;
     do
-        rc = held_drop(d->in.held, n->bytes, n->size, &f->held);
-    while (wait_turn(&d->turn, rc, held_holder(d->in.held)));
+        rc = waiting_leave_out(&d->in.waiting, n->bytes, n->size, NULL, NULL,
+                               &f->fills);
+    while (wait_turn(&d->turn, rc, 0));
     if (rc < 0)
         return rc;
     /* -ESTALE: it was replaced just now, by whom is as well. */
@@ -238,7 +234,7 @@ empty_keyspace(struct drop *d, struct found *f)
     while (wait_turn(&d->turn, rc == -ESTALE ? -EAGAIN : rc,
                      store_session_holder(&d->in)));
     /* A worker may just have removed the empty file. */
-    return rc == -ENOENT && (f->held > 0 || f->error != -ENOENT) ? 0 : rc;
+    return rc == -ENOENT && (f->fills > 0 || f->error != -ENOENT) ? 0 : rc;
 }
 
 static int
@@ -249,7 +245,7 @@ drop_one(struct drop *d, struct found *f)
     rc = read_totals(d, f);
     if (rc == 0 && !d->dry_run)
         rc = empty_keyspace(d, f);
-    else if (rc == 0 && f->error == -ENOENT && f->held == 0)
+    else if (rc == 0 && f->error == -ENOENT && f->fills == 0)
         rc = -ENOENT;
     if (rc == -ENOENT)
         return report_unknown(f->text);
@@ -287,12 +283,12 @@ vacate_one(struct drop *d, struct found *f)
 
 /* Quarantined files may contain increments of any keyspace. */
 static void
-warn_quarantined(const struct drop *d)
+warn_quarantined(struct drop *d)
 {
     struct unmerged unmerged;
     int rc;
 
-    rc = unmerged_read(&d->in.dir, d->in.held, &unmerged);
+    rc = unmerged_read(&d->in.dir, &d->in.waiting, d->in.store, &unmerged);
     if (rc < 0)
         diag_errno(DIAG_WARNING, rc, "read quarantined files");
     else if (unmerged.logs + unmerged.damaged > 0)
@@ -301,7 +297,7 @@ warn_quarantined(const struct drop *d)
              "brings back what is in there",
              unmerged.logs + unmerged.damaged,
              output_plural(unmerged.logs + unmerged.damaged),
-             unmerged.logs > 0 ? "log/" : "",
+             unmerged.logs > 0 ? "log/" : "log/waiting/",
              unmerged.logs > 0 ? unmerged.log : unmerged.file);
 }
 
@@ -408,7 +404,7 @@ purge_keys(struct drop *d, const struct cmd_name *keyspace,
             rc, "purge the keyspace: the keys are deleted, their bytes are "
                 "left");
     wait_ms(NOTICED_MS);
-    return purge_files(&d->in.dir, keyspace, keys, count, d->turn.deadline_ms);
+    return purge_files(&d->in, keyspace, keys, count, d->turn.deadline_ms);
 }
 
 static int
@@ -421,12 +417,12 @@ delete_keys(struct drop *d, struct found *f, const struct store_key *keys,
     int rc;
 
     rc = read_totals(d, f);
-    if (rc == 0 && f->held > 0)
+    if (rc == 0 && f->fills > 0)
         return cmd_fail(CONFIG_EXIT_NEGATIVE,
-                        "nothing is deleted: records=%" PRIu64
-                        " are held for keyspace %s "
+                        "nothing is deleted: fills=%" PRIu64
+                        " of logs wait for keyspace %s "
                         "and may bring the keys back; countd held says why",
-                        f->held, f->text);
+                        f->fills, f->text);
     if (rc == 0)
         do
             rc = store_del(d->in.store, keyspace->bytes, keyspace->size, keys,

@@ -4,11 +4,11 @@
  * The count, its history and the marks of its keyspace are read until the
  * keyspace has not changed meanwhile, so that the marks show which fills this
  * very count contains.  Then the logs are read: each log with the key is a row,
- * and is in the count or not (held, or merged since).  After them each step of
+ * and is in the count or not (waiting, or merged since).  After them each step of
  * history is a row, with the part of it that is in archived logs.
  *
  * The output states what is unknown: logs that are missing or damaged, fills
- * that were merged and not archived, records quarantined or held, a saturated
+ * that were merged and not archived, records quarantined or waiting, a saturated
  * count; and that no log records del, drop and salvage.
  *
  * Read from the end: cmd_explain(), explain_count().
@@ -633,7 +633,7 @@ print_warnings(struct explain *e)
                            "one moment");
     diag(DIAG_INFO, "what is acknowledged and not merged yet is in none of it; "
                     "countd flush waits for that");
-    if (unmerged_read(&e->in.dir, e->in.held, &unmerged) == 0)
+    if (unmerged_read(&e->in.dir, &e->in.waiting, e->in.store, &unmerged) == 0)
         unmerged_warn(&unmerged, "not in the count");
 }
 

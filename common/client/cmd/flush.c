@@ -21,18 +21,18 @@
 struct flush {
     const struct cmd_line *line;
     struct datadir dir;
-    struct held *held;
+    struct waiting waiting; /* held files alone */
     struct countd *c;
     struct logdir logs;
     struct pending_set fills; /* what is waited for; see pending_set.h */
     uint64_t timeout_ms;
     int64_t as_of_ms;
-    uint64_t stuck_ms; /* when held records alone began to be missing; or 0 */
+    uint64_t stuck_ms; /* when only fills that wait began to be missing; or 0 */
 };
 
-/* Checks the logs, then held records: records move from one to the other. 1:
- * all is merged. If only records of a keyspace that cannot take them are left,
- * the next attempt of the worker is up to a minute away. */
+/* Checks the logs, then log/waiting/: records move from one to the other. 1:
+ * all is merged. If only what a keyspace cannot take is left, the next attempt
+ * of the worker is up to a minute away. */
 static int
 check_merged(struct flush *f)
 {
@@ -41,12 +41,12 @@ check_merged(struct flush *f)
 
     rc = pending_set_drop_merged(&f->fills, &f->logs);
     if (rc == 0)
-        rc = unmerged_snapshot_begin(f->held);
+        rc = unmerged_list(&f->waiting);
     if (rc < 0)
         return rc;
     if (f->fills.count > 0)
         f->stuck_ms = 0;
-    else if (!held_any(f->held))
+    else if (f->waiting.held_files == 0)
         return 1;
     else if (f->stuck_ms == 0)
         f->stuck_ms = now;
@@ -56,7 +56,7 @@ check_merged(struct flush *f)
 /* 1: all that was in a log is merged, and thus in every later answer of the
  * reader.  Time stamps of increments cannot show that: the clock may have been
  * set back.
- *   -EBUSY  only held records are missing, and they stay held */
+ *   -EBUSY  only fills that wait are missing, and they stay */
 static int
 is_readable(void *ctx)
 {
@@ -82,19 +82,19 @@ too_late(const struct cmd_line *line, int64_t as_of_ms)
 
 /* Returns an exit status. */
 static int
-read_unmerged(const struct flush *f, struct unmerged *out)
+read_unmerged(struct flush *f, struct unmerged *out)
 {
-    const int rc = unmerged_read(&f->dir, f->held, out);
+    const int rc = unmerged_read(&f->dir, &f->waiting, NULL, out);
 
     return rc == 0 ? 0
-                   : cmd_failed(rc, "read quarantined logs and held records");
+                   : cmd_failed(rc, "read quarantined logs, and what waits");
 }
 
 /* Reports increments that no reader returns although there is nothing left to
- * wait for. The exit status covers held records, and files quarantined during
+ * wait for. The exit status covers what waits, and files quarantined during
  * this call, not older ones. */
 static int
-report_unreadable(const struct flush *f, const struct unmerged *before)
+report_unreadable(struct flush *f, const struct unmerged *before)
 {
     struct unmerged unmerged;
     int status;
@@ -103,7 +103,7 @@ report_unreadable(const struct flush *f, const struct unmerged *before)
     if (status != 0)
         return status;
     unmerged_warn(&unmerged, "not readable");
-    return unmerged.held > 0 || unmerged.logs > before->logs ||
+    return unmerged.fills > 0 || unmerged.logs > before->logs ||
                    unmerged.damaged > before->damaged
                ? CONFIG_EXIT_NEGATIVE
                : CONFIG_EXIT_OK;
@@ -147,23 +147,23 @@ flush_dir(struct flush *f)
     status = wait_datadir(f->line, &f->dir);
     if (status != 0)
         return status;
-    rc = store_session_held(f->dir.fd, false, &f->held);
+    rc = waiting_open(&f->waiting, f->dir.log_fd, false, false, 0);
     if (rc < 0) {
-        status =
-            cmd_failed(rc, "open %s/" HELD_FOLDER, f->line->config.data_dir);
+        status = cmd_failed(rc, "open %s/log/" WAITING_FOLDER,
+                            f->line->config.data_dir);
         goto close_dir;
     }
     rc = wait_logs_open(f->line, f->dir.log_fd, &f->logs);
     if (rc < 0) {
         status = cmd_failed(rc, "read the logs");
-        goto close_held;
+        goto close_waiting;
     }
     status = run_flush(f);
     pending_set_fini(&f->fills);
     logdir_close(&f->logs);
 
-close_held:
-    held_close(f->held);
+close_waiting:
+    waiting_close(&f->waiting);
 
 close_dir:
     datadir_close(&f->dir);
@@ -183,7 +183,7 @@ wait_afar(struct flush *f)
         return cmd_peer_failed(f->line, CMD_READER, rc);
     return cmd_fail(CONFIG_EXIT_NEGATIVE,
                     "not readable in time; is countd-worker running there, "
-                    "and is nothing held (countd held)?");
+                    "and does nothing wait (countd held)?");
 }
 
 int

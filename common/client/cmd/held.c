@@ -9,12 +9,12 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd_data.h"
-#include "common/store/held_table.h"
 
 /* ---- list -------------------------------------------------------------- */
 
 struct held_list {
     const struct config *config;
+    struct store_session in;
     struct output out;
     uint64_t now_ms;
     bool any;
@@ -29,19 +29,20 @@ show_age(const struct held_list *l, struct cell *time, char age[32])
 }
 
 static int
-list_row(void *ctx, const struct held_summary *s)
+list_row(void *ctx, const uint8_t *name, size_t size,
+         const struct waiting_sum *sum)
 {
     struct held_list *l = ctx;
-    const struct held_limits limits = {l->config->keyspace_max,
-                                       l->config->keyspace_max_keys};
-    char oldest[32], since[32], why[HELD_WHY_SIZE];
-    struct cell cells[HELD_COLUMNS];
+    const struct waiting_limits limits = {l->config->keyspace_max,
+                                          l->config->keyspace_max_keys};
+    char oldest[32], since[32], why[WAITING_WHY_SIZE];
+    struct cell cells[WAITING_COLUMNS];
 
     l->any = true;
-    held_cells(s, &limits, why, cells);
+    waiting_cells(l->in.store, name, size, sum, &limits, why, cells);
     if (l->out.format == OUTPUT_PEOPLE) {
-        show_age(l, &cells[HELD_OLDEST], oldest);
-        show_age(l, &cells[HELD_SINCE], since);
+        show_age(l, &cells[WAITING_OLDEST], oldest);
+        show_age(l, &cells[WAITING_SINCE], since);
     }
     output_row(&l->out, cells);
     return 0;
@@ -51,32 +52,29 @@ static int
 held_list(struct cmd_line *line)
 {
     struct held_list l = {.config = &line->config, .now_ms = clock_unix_ms()};
-    struct store_session in;
     struct unmerged unmerged;
     int rc, status;
 
-    status = store_session_open(line, false, &in);
+    status = store_session_open(line, false, &l.in);
     if (status != 0)
         return status;
-    rc = unmerged_snapshot_begin(in.held);
+    rc = unmerged_read(&l.in.dir, &l.in.waiting, l.in.store, &unmerged);
     if (rc == 0) {
-        output_init(&l.out, line, held_columns, HELD_COLUMNS);
-        rc = held_each(in.held, list_row, &l);
+        output_init(&l.out, line, waiting_columns, WAITING_COLUMNS);
+        rc = waiting_each(l.in.store, &l.in.waiting, list_row, &l);
         output_rows_end(&l.out);
         status = output_fini(&l.out);
     }
-    if (rc == 0)
-        rc = unmerged_read(&in.dir, in.held, &unmerged);
     if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "read " HELD_FOLDER);
+        diag_errno(DIAG_ERROR, rc, "read log/" WAITING_FOLDER);
         status = CONFIG_EXIT_SYSTEM;
     } else if (status == 0 && (l.any || unmerged.damaged > 0)) {
-        unmerged.held = unmerged.logs =
+        unmerged.fills = unmerged.logs =
             0; /* the rows say it; countd log list */
         unmerged_warn(&unmerged, "not merged");
         status = CONFIG_EXIT_NEGATIVE;
     }
-    store_session_close(&in);
+    store_session_close(&l.in);
     return status;
 }
 
@@ -88,17 +86,18 @@ drop_one(const struct cmd_line *line, struct store_session *in,
          const char *text, struct wait_turn *turn)
 {
     const struct cmd_name name = cmd_name(line, text, "keyspace");
-    uint64_t records;
+    uint64_t fills = 0;
     int rc;
 
     do
-        rc = held_drop(in->held, name.bytes, name.size, &records);
-    while (wait_turn(turn, rc, held_holder(in->held)));
+        rc = waiting_leave_out(&in->waiting, name.bytes, name.size, NULL, NULL,
+                               &fills);
+    while (wait_turn(turn, rc, 0));
     if (rc < 0)
-        return cmd_failed(rc, "drop what is held of keyspace %s", text);
+        return cmd_failed(rc, "drop what waits for keyspace %s", text);
     (void)printf("dropped keyspace=%s held=%" PRIu64 "\n", text,
-                 records); /* output_fini() reports errors of stdout */
-    return records > 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_NEGATIVE;
+                 fills); /* output_fini() reports errors of stdout */
+    return fills > 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_NEGATIVE;
 }
 
 static int

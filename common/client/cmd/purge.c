@@ -1,6 +1,7 @@
 /* common/client/cmd/purge.c - countd del --purge: removes the bytes of deleted
- * keys from log/ and archive/; see cmd_data.h.  Read from the end:
- * purge_files(), which calls purge_archive() and purge_logs(). The end of the
+ * keys from log/, log/waiting/ and archive/; see cmd_data.h.  Read from the end:
+ * purge_files(), which calls purge_archive(), purge_logs() and
+ * purge_waiting(). The end of the
  * command reports errors of stdout.
  *
  * Slots of an empty log keep what was in them until the next fill: they are
@@ -35,19 +36,19 @@
 #include "common/log/log_recover.h"
 #include "common/log/logfile.h"
 #include "common/setup/signals.h"
-#include "common/store/held.h"
 
 #define TEMPORARY  "%p" /* and the name of the archived log */
 #define CHUNK_SIZE ((size_t)1 << 20)
 #define REPORT_MS  1000 /* until it is said what it waits for */
 
 struct purge {
+    struct store_session *in;
     const struct datadir *dir;
     const struct cmd_name *keyspace;
     const struct store_key *keys; /* sorted */
     size_t count;
     uint8_t *chunk; /* CHUNK_SIZE */
-    uint64_t logs, archived, left;
+    uint64_t logs, archived, waiting, left;
     uint64_t busy;     /* logs in use that may have a key, in the last pass */
     uint64_t since_ms; /* that it waits for logs, by clock_ms() */
     bool reported;     /* that it does */
@@ -127,14 +128,6 @@ search_file(struct purge *p, int fd, const char *folder, const char *name,
         (void)close(fd);
     if (rc != 0)
         report_left(p, folder, name, rc > 0 ? why : "it cannot be read");
-}
-
-static int
-search_held(void *ctx, int folder_fd, const char *name)
-{
-    search_file(ctx, folder_open_file(folder_fd, name), HELD_FOLDER, name,
-                "held records may have a key");
-    return 0;
 }
 
 /* ---- logs -------------------------------------------------------------- */
@@ -349,6 +342,22 @@ replace_archived(struct purge *p, const char *name, int from, uint64_t found)
     return rc;
 }
 
+/* A log that a worker was archiving when it died. */
+static int
+remove_left(int folder_fd, const char *name)
+{
+    const int fd = folder_open_file(folder_fd, name);
+    int rc = 0;
+
+    if (fd < 0)
+        return fd == -ENOENT ? 0 : fd;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && unlinkat(folder_fd, name, 0) < 0 &&
+        errno != ENOENT)
+        rc = -errno;
+    (void)close(fd);
+    return rc;
+}
+
 static int
 purge_archived(void *ctx, int folder_fd, const char *name)
 {
@@ -359,6 +368,8 @@ purge_archived(void *ctx, int folder_fd, const char *name)
 
     if (strncmp(name, TEMPORARY, strlen(TEMPORARY)) == 0)
         return unlinkat(folder_fd, name, 0) < 0 ? -errno : 0;
+    if (name[0] == '%')
+        return remove_left(folder_fd, name);
     if (archive_name_parse(name, &n) < 0 || n.missing)
         return 0;
     fd = folder_open_file(folder_fd, name);
@@ -397,12 +408,55 @@ purge_archive(struct purge *p)
     return rc;
 }
 
+/* ---- what waits -------------------------------------------------------- */
+
+static bool
+is_in(void *ctx, const struct waiting_fill *f)
+{
+    const struct purge *p = ctx;
+
+    return waiting_is_in(p->in->store, p->keyspace->bytes, p->keyspace->size,
+                         f);
+}
+
+/* Leaves the keyspace out of fills that it has, which wait for others.  One that
+ * came meanwhile and that it has not got may have a key. */
+static int
+purge_waiting(struct purge *p, uint64_t deadline_ms)
+{
+    struct wait_turn turn = {.deadline_ms = deadline_ms};
+    struct waiting *w = &p->in->waiting;
+    const struct waiting_part *parts;
+    size_t count = 0;
+    uint32_t name;
+    int rc;
+
+    do
+        rc = waiting_leave_out(w, p->keyspace->bytes, p->keyspace->size, is_in,
+                               p, &p->waiting);
+    while (wait_turn(&turn, rc, 0));
+    if (rc == 0)
+        rc = unmerged_list(w);
+    if (rc < 0)
+        return rc;
+    name = waiting_find(w, p->keyspace->bytes, p->keyspace->size);
+    parts = name == WAITING_NONE ? NULL : waiting_parts(w, name, &count);
+    for (size_t i = 0; i < count; i++)
+        report_left(p, "log/" WAITING_FOLDER,
+                    w->index.fills[parts[i].fill].file->name,
+                    "it waits for the keyspace and may have a key");
+    return 0;
+}
+
 int
-purge_files(const struct datadir *d, const struct cmd_name *keyspace,
+purge_files(struct store_session *in, const struct cmd_name *keyspace,
             const struct store_key *keys, size_t count, uint64_t deadline_ms)
 {
-    struct purge p = {
-        .dir = d, .keyspace = keyspace, .keys = keys, .count = count};
+    struct purge p = {.in = in,
+                      .dir = &in->dir,
+                      .keyspace = keyspace,
+                      .keys = keys,
+                      .count = count};
     int rc;
 
     p.chunk = malloc(CHUNK_SIZE);
@@ -413,11 +467,11 @@ purge_files(const struct datadir *d, const struct cmd_name *keyspace,
         rc = search_quarantined(&p);
     /* What a stopped writer left for the next one: less than one of each name,
      * so it is not worth writing again without the keys. */
-    if (rc == 0 && unlinkat(d->fd, "live/statsd-rests", 0) < 0 &&
+    if (rc == 0 && unlinkat(in->dir.fd, "live/statsd-rests", 0) < 0 &&
         errno != ENOENT)
         rc = -errno;
     if (rc == 0)
-        rc = dirstream_each(d->fd, HELD_FOLDER, search_held, &p);
+        rc = purge_waiting(&p, deadline_ms);
     free(p.chunk);
     if (rc == -EWOULDBLOCK)
         return cmd_fail(CONFIG_EXIT_SYSTEM,
@@ -426,8 +480,8 @@ purge_files(const struct datadir *d, const struct cmd_name *keyspace,
     if (rc < 0)
         return cmd_failed(
             rc, "purge log/ and archive/: not finished; repeat the command");
-    (void)printf("purged logs=%" PRIu64 " archived=%" PRIu64 " left=%" PRIu64
-                 "\n",
-                 p.logs, p.archived, p.left);
+    (void)printf("purged logs=%" PRIu64 " archived=%" PRIu64 " waiting=%" PRIu64
+                 " left=%" PRIu64 "\n",
+                 p.logs, p.archived, p.waiting, p.left);
     return p.left > 0 ? CONFIG_EXIT_NEGATIVE : CONFIG_EXIT_OK;
 }

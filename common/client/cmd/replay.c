@@ -1,21 +1,23 @@
 /* common/client/cmd/replay.c - countd replay: applies archived logs to a data
  * directory, for an audit or a repair.
  *
- * Each log goes in under its own mark, as a worker had it, so it counts once
- * there: also when the command is killed and run again, and where a worker of
- * that directory has merged the log.  Logs go in by time, and of each log by
- * epoch, since a mark only says up to which fill a log is in; so everything
- * stops at a log that cannot be read and at a keyspace that refuses, and the
- * next run goes on from there.
+ * Each log is placed in log/waiting/ under its own name, as a worker had it, and
+ * a worker merges it: so it counts once there, also when the command is killed
+ * and run again, and where a worker of that directory has merged the log.  Logs
+ * are placed by time, and of each log by epoch, since a mark only says up to
+ * which fill a log is in (R10 of common/log/waiting.h); so everything stops at a
+ * log that cannot be read, and the next run goes on from there.  A keyspace that
+ * refuses gets its part when it can take it.
  *
  * A log is taken as a whole or not at all: --from and --to go by its first
- * increment.  Nothing of it is applied before all of it has been checked.
+ * increment.  Nothing of it is placed before all of it has been checked.
  *
- * Read from the end: cmd_replay(), replay_log(), apply_log(). */
+ * Read from the end: cmd_replay(), replay_log(), place_log(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -25,114 +27,75 @@
 #include "common/client/cmd/cmd_data.h"
 #include "common/client/cmd/cmd_terminal.h"
 
-#define WAIT_MS 30000
-
 struct replay {
     const struct cmd_line *line;
     struct archived_list list;
     uint64_t from_ms, to_ms;  /* logs that begin in between */
     struct cmd_name keyspace; /* size 0: all */
     bool dry_run, skip;
-    uint64_t wait_ms;
 
     bool opened; /* there is a target */
     struct store_session in;
-    struct log_apply sums;
-    struct log_apply_result result;
+    struct place place;
+    uint64_t waiting; /* increments that were not merged */
     struct progress progress;
     uint64_t done;    /* bytes of files */
     uint64_t records; /* of all logs that were read */
     uint64_t logs, left_out, missing, damaged;
 };
 
-/* ---- applying ---------------------------------------------------------- */
+/* ---- placing ------------------------------------------------------------ */
 
-static void
-refused(void *ctx, const uint8_t *name, size_t name_size, int rc)
+static bool
+is_left_out(const struct replay *r, const struct message *m)
 {
-    struct replay *r = ctx;
-
-    progress_clear(&r->progress);
-    diag_errno(DIAG_ERROR, rc, "keyspace %s cannot take its records",
-               cmd_text(name, name_size));
+    return r->keyspace.size > 0 &&
+           !bytes_equal(m->keyspace, m->keyspace_size, r->keyspace.bytes,
+                        r->keyspace.size);
 }
 
-static long
-holder(void *ctx)
-{
-    const struct replay *r = ctx;
-
-    return store_session_holder(&r->in);
-}
-
-/* Applies the log that was read. */
+/* Goes through a log once: counts its increments, or writes them. */
 static int
-apply_log(struct replay *r)
+read_records(struct replay *r, const struct archived *a, bool write)
 {
-    const struct log_apply_how how = {
-        .held = r->opened ? r->in.held : NULL,
-        .dry_run = r->dry_run,
-        .pass = true,
-        .wait_ms = r->wait_ms,
-        .holder = holder,
-        .refused = refused,
-        .ctx = r,
-    };
-
-    return log_apply_apply(&r->sums, r->opened ? r->in.store : NULL, &how,
-                           &r->result);
-}
-
-/* ---- reading ----------------------------------------------------------- */
-
-static int
-add_block(struct replay *r, const struct archive_record *records, int count)
-{
-    int rc = 0;
-
-    for (int i = 0; rc == 0 && i < count; i++) {
-        const struct message *m = &records[i].m;
-
-        if (r->keyspace.size > 0 &&
-            !bytes_equal(m->keyspace, m->keyspace_size, r->keyspace.bytes,
-                         r->keyspace.size))
-            continue;
-        rc = log_apply_add(&r->sums, m, records[i].received_ms);
-    }
-    r->records += (uint64_t)count;
-    progress_show(&r->progress, r->done, r->records, "increment");
-    return rc;
-}
-
-static int
-add_records(struct replay *r, struct archive_reader *from)
-{
-    const struct archive_header *h = archive_reader_header(from);
-    struct store_fill mark = {.epoch = h->epoch, .first_ms = h->first_ms};
     const struct archive_record *records;
-    int count, rc = 0;
-
-    memcpy(mark.uuid, h->uuid, sizeof mark.uuid);
-    log_apply_begin(&r->sums, &mark);
-    while (rc == 0 && (count = archive_reader_next(from, &records)) != 0)
-        rc = count < 0 ? count : add_block(r, records, count);
-    return rc;
-}
-
-static int
-read_log(struct replay *r, const struct archived *a)
-{
-    const uint64_t records = r->records;
     struct archive_reader *from;
-    int fd, rc;
+    int fd, count, rc;
 
     rc = a->error < 0 ? a->error : archived_open(a, &from, &fd);
     if (rc < 0)
         return rc;
-    rc = add_records(r, from);
+    if (!write)
+        place_begin(&r->place, archive_reader_header(from));
+    while (rc == 0 && (count = archive_reader_next(from, &records)) != 0) {
+        rc = count < 0 ? count : 0;
+        for (int i = 0; rc == 0 && i < count; i++) {
+            const struct message *m = &records[i].m;
+
+            if (is_left_out(r, m))
+                continue;
+            rc = write ? place_write(&r->place, m, records[i].received_ms)
+                       : place_count(&r->place, m);
+        }
+        r->records += write || count < 0 ? 0 : (uint64_t)count;
+        progress_show(&r->progress, r->done, r->records, "increment");
+    }
     archived_close(from, fd);
-    if (rc < 0)
-        r->records = records;
+    return rc;
+}
+
+/* Places what keyspaces lack of the log that was read. */
+static int
+place_log(struct replay *r, const struct archived *a)
+{
+    int rc;
+
+    rc = place_decide(&r->place);
+    if (rc == 0 && r->place.writes)
+        rc = read_records(r, a, true);
+    if (rc == 0)
+        return place_end(&r->place);
+    place_abort(&r->place);
     return rc;
 }
 
@@ -146,7 +109,7 @@ report_damaged(struct replay *r, const struct archived *a, int rc)
         return cmd_failed(rc, "read %s", a->path);
     r->damaged++;
     if (rc == -EBADMSG)
-        diag(DIAG_ERROR, "%s is damaged: nothing of it is applied", a->path);
+        diag(DIAG_ERROR, "%s is damaged: nothing of it is merged", a->path);
     else if (rc == -EPROTONOSUPPORT)
         diag(DIAG_ERROR,
              "%s has the archive format of another version: replay it with the "
@@ -176,7 +139,7 @@ wrong_sizes(const struct replay *r, const struct archived *a)
         a->path, h->keyspace_size, h->key_size);
 }
 
-/* Reads one file of the list and applies it.  Returns an exit status. */
+/* Reads one file of the list and places it.  Returns an exit status. */
 static int
 replay_log(struct replay *r, const struct archived *a)
 {
@@ -192,12 +155,13 @@ replay_log(struct replay *r, const struct archived *a)
     status = wrong_sizes(r, a);
     if (status != 0)
         return status;
-    rc = read_log(r, a);
+    rc = read_records(r, a, false);
     r->done += a->size;
     if (rc < 0)
         return report_damaged(r, a, rc);
     r->logs++;
-    return apply_log(r) < 0 ? CONFIG_EXIT_SYSTEM : 0;
+    rc = place_log(r, a);
+    return rc < 0 ? cmd_failed(rc, "place %s in log/waiting/", a->path) : 0;
 }
 
 static int
@@ -206,7 +170,11 @@ take_all(struct replay *r)
     int status = 0;
 
     for (size_t i = 0; status == 0 && i < r->list.count; i++) {
+#ifdef COUNTD_MUTANT_PLACE_BACKWARDS
+        const struct archived *a = &r->list.logs[r->list.count - 1 - i];
+#else
         const struct archived *a = &r->list.logs[i];
+#endif
 
         if (a->header.first_ms >= r->from_ms && a->header.first_ms < r->to_ms) {
             status = replay_log(r, a);
@@ -219,69 +187,123 @@ take_all(struct replay *r)
     return status;
 }
 
+/* ---- merging ------------------------------------------------------------ */
+
+static int
+by_fill(const void *a, const void *b)
+{
+    const struct archived *x = a, *y = b;
+    const int c = memcmp(x->header.uuid, y->header.uuid, MESSAGE_UUID_SIZE);
+
+    return c != 0 ? c
+                  : (x->header.epoch > y->header.epoch) -
+                        (x->header.epoch < y->header.epoch);
+}
+
+/* Whether it is a fill of a log of the list, which is sorted by fill by now. */
+static bool
+is_listed(void *ctx, const struct waiting_fill *f)
+{
+    const struct replay *r = ctx;
+    struct archived key = {.header = {.epoch = f->epoch}};
+
+    memcpy(key.header.uuid, f->uuid, sizeof f->uuid);
+    return bsearch(&key, r->list.logs, r->list.count, sizeof key, by_fill) !=
+           NULL;
+}
+
+/* Has a worker merge what was placed, and counts what is left.  Returns an exit
+ * status. */
+static int
+merge_placed(struct replay *r)
+{
+    int rc;
+
+    if (r->dry_run || r->place.wanted == 0)
+        return 0;
+    qsort(r->list.logs, r->list.count, sizeof *r->list.logs, by_fill);
+    rc = place_merge(r->line, &r->in);
+    if (rc == 0)
+        rc = place_waiting(&r->in, &r->keyspace, is_listed, r, &r->waiting);
+    if (rc < 0)
+        return rc == -ECHILD ? CONFIG_EXIT_SYSTEM
+                             : cmd_failed(rc, "merge what was placed");
+    if (r->waiting > r->place.wanted)
+        r->waiting = r->place.wanted;
+    return r->waiting > 0 ? CONFIG_EXIT_NEGATIVE : 0;
+}
+
 /* ---- the subcommand ---------------------------------------------------- */
 
 /* A repeated command finds all of it merged.  Whether a fill before the last
  * one that is merged of its log was left out is not known. */
 static void
-print_nothing_new(struct output *out, const struct log_apply_result *s)
+print_nothing_new(struct output *out, const struct place *p)
 {
-    const uint64_t count = s->already + s->passed + s->held;
+    const uint64_t count = p->already + p->passed;
 
     output_text(out, "nothing new");
     if (count > 0)
         output_text(out, ": %" PRIu64 " increment%s merged%s before", count,
                     count == 1 ? " was" : "s were",
-                    s->passed > 0 ? ", or left out," : "");
-    if (s->held > 0)
-        output_text(out, ", of these %" PRIu64 " held for their keyspace",
-                    s->held);
+                    p->passed > 0 ? ", or left out," : "");
 }
 
 static void
-print_merged(struct output *out, const struct log_apply_result *s, bool dry_run)
+print_merged(struct output *out, const struct replay *r)
 {
+    const struct place *p = &r->place;
+    const uint64_t merged = p->wanted - r->waiting;
+
     output_text(out, "%" PRIu64 " increment%s %s, %" PRIu64 " merged already",
-                s->merged, output_plural(s->merged),
-                dry_run ? "would be merged" : "merged", s->already + s->passed);
-    if (s->passed > 0)
+                merged, output_plural(merged),
+                r->dry_run ? "would be merged" : "merged",
+                p->already + p->passed);
+    if (p->passed > 0)
         output_text(out,
                     " (of these %" PRIu64
                     " of logs with a later fill in: merged or left out "
                     "before it)",
-                    s->passed);
-    if (s->held > 0)
-        output_text(out,
-                    ", %" PRIu64 " held behind what is held for their keyspace",
-                    s->held);
+                    p->passed);
+    if (r->waiting > 0)
+        output_text(out, ", %" PRIu64 " wait (countd held)", r->waiting);
 }
 
 static int
 print_result(const struct replay *r)
 {
-    const struct log_apply_result *s = &r->result;
+    const struct place *p = &r->place;
     struct output out;
 
     output_init(&out, r->line, NULL, 0);
     output_count(&out, "logs", r->logs);
-    output_count(&out, "merged", s->merged);
-    output_count(&out, "already_merged", s->already);
-    output_count(&out, "held", s->held);
-    output_count(&out, "passed", s->passed);
+    output_count(&out, "merged", p->wanted - r->waiting);
+    output_count(&out, "already_merged", p->already);
+    output_count(&out, "waiting", r->waiting);
+    output_count(&out, "passed", p->passed);
     output_count(&out, "logs_left_out", r->left_out);
     output_count(&out, "logs_missing", r->missing);
     output_count(&out, "logs_damaged", r->damaged);
     output_fact(&out, "dry_run", cell_bool(r->dry_run));
     output_text(&out, "%" PRIu64 " log%s: ", r->logs, output_plural(r->logs));
-    if (s->merged == 0 && s->held == s->held_before)
-        print_nothing_new(&out, s);
+    if (p->wanted == 0)
+        print_nothing_new(&out, p);
     else
-        print_merged(&out, s, r->dry_run);
+        print_merged(&out, r);
     output_text(&out,
                 "; logs left out %" PRIu64 ", missing %" PRIu64
                 ", damaged %" PRIu64 "\n",
                 r->left_out, r->missing, r->damaged);
     return output_fini(&out);
+}
+
+/* What waits already is not placed again. */
+static int
+begin_list(struct replay *r)
+{
+    const int rc = unmerged_list(&r->in.waiting);
+
+    return rc < 0 ? cmd_failed(rc, "read log/waiting/") : 0;
 }
 
 /* A dry run makes no directory. */
@@ -296,6 +318,10 @@ open_target(struct replay *r)
     status = r->dry_run ? store_session_open(r->line, false, &r->in)
                         : store_session_make(r->line, &r->in);
     r->opened = status == 0;
+    if (status == 0) {
+        r->place.in = &r->in;
+        status = begin_list(r);
+    }
     return status;
 }
 
@@ -310,7 +336,7 @@ read_options(struct replay *r)
     r->skip = cmd_value(line, "skip-damaged") != NULL;
     r->from_ms = cmd_time_option(line, "from", now, 0);
     r->to_ms = cmd_time_option(line, "to", now, UINT64_MAX);
-    r->wait_ms = cmd_option_ms(line, "timeout", WAIT_MS);
+    r->place.dry_run = r->dry_run;
     if (keyspace != NULL)
         r->keyspace = cmd_name(line, keyspace, "keyspace");
 }
@@ -345,6 +371,11 @@ cmd_replay(struct cmd_line *line)
         progress_init(&r.progress, "replaying", r.list.size);
         status = take_all(&r);
         if (status == 0 || status == CONFIG_EXIT_NEGATIVE) {
+            const int merged = merge_placed(&r);
+
+            status = merged != 0 ? merged : status;
+        }
+        if (status == 0 || status == CONFIG_EXIT_NEGATIVE) {
             const int printed = print_result(&r);
 
             status = printed != 0 ? printed : status;
@@ -352,7 +383,7 @@ cmd_replay(struct cmd_line *line)
     }
     if (status == 0 && r.missing + r.damaged > 0)
         status = CONFIG_EXIT_NEGATIVE;
-    log_apply_fini(&r.sums);
+    place_fini(&r.place);
     if (r.opened)
         store_session_close(&r.in);
     archived_free(&r.list);

@@ -1,10 +1,10 @@
 /* common/client/cmd/salvage.c - countd log salvage: merges what is valid in a
  * quarantined log, on the operator's word.
  *
- * The records go in through store_apply() under the log's own mark, as a
- * worker would have done it: what a worker had merged before the damage was
- * found is not merged again, and salvaging twice changes nothing.  Damaged
- * slots are lost; how many is said.
+ * The records are placed in log/waiting/ under the log's own name, and a worker
+ * merges them: what a worker had merged before the damage was found is not
+ * merged again, and salvaging twice changes nothing.  Damaged slots are lost;
+ * how many is said.
  *
  * A request with an Idempotency-Key may have been sent again meanwhile: one
  * that another fill has by now, as live/requests says, is left out, and so is
@@ -35,8 +35,6 @@
 #include "common/log/slot.h"
 #include "common/setup/merge_note.h"
 
-#define WAIT_MS 30000 /* for another process that is writing */
-
 /* A request with a key, in the log. */
 struct salvage_request {
     struct marked marked;
@@ -63,14 +61,14 @@ struct salvage_requests {
 struct salvage {
     struct salvage_requests requests;
     int writer_fd; /* has the writer's lock; -1 */
+    int fd;        /* of the log; -1 */
     const struct cmd_line *line;
     const char *name;
     struct store_session in;
     struct inspect report;
-    struct store_fill mark;
     bool dry_run;
-    struct log_apply sums;
-    struct log_apply_result result;
+    struct place place;
+    uint64_t waiting; /* increments that were not merged */
 };
 
 /* ---- requests with a key ------------------------------------------------ */
@@ -289,13 +287,14 @@ is_unsure(struct salvage_requests *r, uint32_t number, const struct message *m)
 /* ---- reading the log --------------------------------------------------- */
 
 static int
-keep_slot(void *ctx, uint32_t number, const struct message *m,
-          const struct slot_stamp *stamp)
+count_slot(void *ctx, uint32_t number, const struct message *m,
+           const struct slot_stamp *stamp)
 {
     struct salvage *s = ctx;
     const bool left_out = is_left_out(&s->requests, number);
     const bool unsure = is_unsure(&s->requests, number, m);
 
+    (void)stamp;
     if (mark_is(m))
         return 0;
     /* The requests of a log that was sealed are in live/requests. */
@@ -303,78 +302,110 @@ keep_slot(void *ctx, uint32_t number, const struct message *m,
         (s->report.header.features & LOG_HAS_MARKS) != 0)
         s->requests.unsure++;
     s->requests.left_out += left_out;
-    return left_out ? 0 : log_apply_add(&s->sums, m, stamp->received_ms);
+    return left_out ? 0 : place_count(&s->place, m);
 }
 
-/* Reads the slots, first for their marks. */
+static int
+write_slot(void *ctx, uint32_t number, const struct message *m,
+           const struct slot_stamp *stamp)
+{
+    struct salvage *s = ctx;
+
+    return is_left_out(&s->requests, number) || mark_is(m)
+               ? 0
+               : place_write(&s->place, m, stamp->received_ms);
+}
+
+/* Reads the slots for their marks, then for their keyspaces. */
 static int
 read_slots(struct salvage *s, int fd)
 {
     const struct log_header *h = &s->report.header;
+    const struct archive_header header = archive_header_of(h);
     uint32_t skipped;
     int rc;
 
+    place_begin(&s->place, &header);
     rc = logfile_each(fd, h, s->report.end, take_mark, &s->requests, &skipped);
     if (rc == 0)
         rc = find_left_out(s);
     if (rc == 0)
-        rc = logfile_each(fd, h, s->report.end, keep_slot, s, &skipped);
+        rc = logfile_each(fd, h, s->report.end, count_slot, s, &skipped);
     return rc;
 }
 
+/* Opens the log and looks at all of it. */
 static int
 read_log(struct salvage *s)
 {
-    int fd, rc;
+    int rc;
 
-    fd = logfile_open(s->in.dir.log_fd, s->name);
-    if (fd < 0)
-        return fd;
-    rc = log_inspect(fd, UINT64_MAX, &s->report);
-    if (rc == 0 && s->report.headers_rc == 0) {
-        memcpy(s->mark.uuid, s->report.header.uuid, sizeof s->mark.uuid);
-        s->mark.epoch = s->report.header.epoch;
-        s->mark.first_ms = s->report.header.first_ms;
-        log_apply_begin(&s->sums, &s->mark);
-    }
+    s->fd = logfile_open(s->in.dir.log_fd, s->name);
+    if (s->fd < 0)
+        return s->fd;
+    rc = log_inspect(s->fd, UINT64_MAX, &s->report);
     if (rc == 0 && s->report.headers_rc == 0)
-        rc = read_slots(s, fd);
-    (void)close(fd);
+        rc = read_slots(s, s->fd);
     return rc;
 }
 
-/* ---- applying ---------------------------------------------------------- */
+/* ---- placing ----------------------------------------------------------- */
 
 static void
-refused(void *ctx, const uint8_t *name, size_t name_size, int rc)
+report_ahead(const uint8_t *name, size_t name_size)
 {
-    const char *text = cmd_text(name, name_size);
-
-    (void)ctx; /* nothing of it is needed */
-    if (rc == -ERANGE)
-        diag(DIAG_ERROR,
-             "keyspace %s has a later or another fill of this log: "
-             "was the directory restored? nothing merged into it",
-             text);
-    else
-        diag_errno(DIAG_ERROR, rc, "keyspace %s cannot take its records", text);
+    diag(DIAG_ERROR,
+         "keyspace %s has a later or another fill of this log: "
+         "was the directory restored? nothing merged into it",
+         cmd_text(name, name_size));
 }
 
-/* If the keyspace has another fill of this epoch, their order is unknown:
- * refuse (-ERANGE). */
+/* Places what is valid.  A keyspace that has another fill of this epoch is left
+ * out: their order is unknown. */
 static int
-apply_all(struct salvage *s)
+place_log(struct salvage *s)
 {
-    const struct log_apply_how how = {.held = s->in.held,
-                                      .dry_run = s->dry_run,
-                                      .wait_ms = WAIT_MS,
-                                      .go_on = true,
-                                      .refused = refused};
+    uint32_t skipped;
+    int rc;
 
-    return log_apply_apply(&s->sums, s->in.store, &how, &s->result);
+    rc = unmerged_list(&s->in.waiting);
+    if (rc == 0)
+        rc = place_decide(&s->place);
+    s->requests.next = 0;
+    s->requests.out_end = 0;
+    if (rc == 0 && s->place.writes)
+        rc = logfile_each(s->fd, &s->report.header, s->report.end, write_slot,
+                          s, &skipped);
+    if (rc == 0)
+        return place_end(&s->place);
+    place_abort(&s->place);
+    return rc;
 }
 
-/* Removes or renames the file after all of it is merged. */
+static bool
+is_salvaged(void *ctx, const struct waiting_fill *f)
+{
+    const struct waiting_fill *mine = ctx;
+
+    return f->epoch == mine->epoch && f->first_ms == mine->first_ms &&
+           memcmp(f->uuid, mine->uuid, sizeof f->uuid) == 0;
+}
+
+/* Has a worker merge it, and counts what is left. */
+static int
+merge_placed(struct salvage *s)
+{
+    int rc;
+
+    if (s->dry_run || s->place.wanted == 0)
+        return 0;
+    rc = place_merge(s->line, &s->in);
+    return rc < 0 ? rc
+                  : place_waiting(&s->in, NULL, is_salvaged, &s->place.fill,
+                                  &s->waiting);
+}
+
+/* Removes or renames the file after all of it is placed. */
 static int
 remove_salvaged(struct salvage *s)
 {
@@ -382,7 +413,7 @@ remove_salvaged(struct salvage *s)
     int rc = 0;
 
     if (cmd_value(s->line, "keep") != NULL || s->dry_run ||
-        s->result.failed > 0)
+        s->place.names_ahead > 0)
         return 0;
     if (cmd_value(s->line, "remove") != NULL) {
         if (unlinkat(s->in.dir.log_fd, s->name, 0) < 0)
@@ -404,28 +435,27 @@ remove_salvaged(struct salvage *s)
 static int
 print_result(struct salvage *s)
 {
+    const uint64_t merged = s->place.wanted - s->waiting;
     struct output out;
 
     output_init(&out, s->line, NULL, 0);
     output_fact(&out, "log", cell_name(s->name, strlen(s->name)));
-    output_count(&out, "merged", s->result.merged);
-    output_count(&out, "already_merged", s->result.already);
-    output_count(&out, "held", s->result.held);
+    output_count(&out, "merged", merged);
+    output_count(&out, "already_merged", s->place.already);
+    output_count(&out, "waiting", s->waiting);
     output_count(&out, "damaged", s->report.damaged);
     output_count(&out, "left_out", s->requests.left_out);
     output_count(&out, "unsure", s->requests.unsure);
-    output_count(&out, "keyspaces_failed", s->result.failed);
+    output_count(&out, "keyspaces_failed", s->place.names_ahead);
     output_fact(&out, "dry_run", cell_bool(s->dry_run));
     output_text(&out,
                 "%s: %" PRIu64 " increment%s %s, %" PRIu64
                 " merged already, %" PRIu32 " damaged and lost",
-                s->name, s->result.merged, output_plural(s->result.merged),
-                s->dry_run ? "would be merged" : "merged", s->result.already,
+                s->name, merged, output_plural(merged),
+                s->dry_run ? "would be merged" : "merged", s->place.already,
                 s->report.damaged);
-    if (s->result.held > 0)
-        output_text(&out,
-                    ", %" PRIu64 " held behind what is held for their keyspace",
-                    s->result.held);
+    if (s->waiting > 0)
+        output_text(&out, ", %" PRIu64 " wait (countd held)", s->waiting);
     if (s->requests.left_out > 0)
         output_text(&out,
                     ", %" PRIu64 " left out: their requests were sent again "
@@ -486,13 +516,18 @@ run_salvage(struct salvage *s)
         return CONFIG_EXIT_SYSTEM;
     rc = record_requests(s);
     if (rc == 0)
-        rc = apply_all(s);
+        rc = place_log(s);
     if (rc == 0)
         rc = remove_salvaged(s);
+    if (rc == 0)
+        rc = merge_placed(s);
     if (rc < 0)
-        return cmd_failed(rc, "salvage %s", s->name);
+        return rc == -ECHILD ? CONFIG_EXIT_SYSTEM
+                             : cmd_failed(rc, "salvage %s", s->name);
     status = print_result(s);
-    return status == 0 && s->result.failed > 0 ? CONFIG_EXIT_SYSTEM : status;
+    if (status == 0 && s->place.names_ahead > 0)
+        return CONFIG_EXIT_SYSTEM;
+    return status == 0 && s->waiting > 0 ? CONFIG_EXIT_NEGATIVE : status;
 }
 
 int
@@ -502,6 +537,7 @@ cmd_salvage(struct cmd_line *line, const char *file)
         .line = line,
         .name = file,
         .writer_fd = -1,
+        .fd = -1,
         .dry_run = cmd_value(line, "dry-run") != NULL,
     };
     uint64_t index;
@@ -517,9 +553,13 @@ cmd_salvage(struct cmd_line *line, const char *file)
     status = store_session_open(line, true, &s.in);
     if (status != 0)
         return status;
+    s.place = (struct place){
+        .in = &s.in, .dry_run = s.dry_run, .ahead = report_ahead};
     status = run_salvage(&s);
+    if (s.fd >= 0)
+        (void)close(s.fd); /* only read */
     store_session_close(&s.in);
-    log_apply_fini(&s.sums);
+    place_fini(&s.place);
     if (s.writer_fd >= 0)
         (void)close(s.writer_fd);
     free(s.requests.at);

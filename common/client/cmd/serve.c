@@ -46,9 +46,6 @@
 
 #define CHILD_READY_SIZE 512
 
-/* Program, -f FILE, -o, -d or -u with its value, --ready-fd N, NULL. */
-#define ARGS_MAX (1 + 2 + 2 * CONFIG_SOURCES_MAX + 2 + 1)
-
 /* ---- a child ------------------------------------------------------------- */
 
 /* A daemon: a process group of its own, so that a Ctrl-C reaches only serve,
@@ -69,10 +66,8 @@ struct child {
     unsigned deaths; /* since then */
 };
 
-/* Programs that were built or installed together run together.  Falls back to
- * the bare name, which execvp() looks for in $PATH. */
-static void
-find_program(const char *program, char path[PATH_MAX])
+void
+cmd_daemon_path(const char *program, char *path)
 {
     const ssize_t size = readlink("/proc/self/exe", path, PATH_MAX - 1);
     char *slash;
@@ -90,10 +85,10 @@ find_program(const char *program, char path[PATH_MAX])
     (void)snprintf(path, PATH_MAX, "%s", program);
 }
 
-/* The command line of a daemon has the sources of our own. */
-static void
-format_args(const struct config_sources *s, const char *program,
-            const char *ready_fd, const char *args[ARGS_MAX])
+void
+cmd_daemon_args(const struct config_sources *s, const char *program,
+                const char *option, const char *value,
+                const char *args[CMD_DAEMON_ARGS])
 {
     size_t n = 0;
 
@@ -108,10 +103,11 @@ format_args(const struct config_sources *s, const char *program,
                                            : "-o";
         args[n++] = s->texts[i];
     }
-    args[n++] = "--ready-fd";
-    args[n++] = ready_fd;
+    args[n++] = option;
+    if (value)
+        args[n++] = value;
     args[n] = NULL;
-    assert(n < ARGS_MAX);
+    assert(n < CMD_DAEMON_ARGS);
 }
 
 /* Between fork and exec: async-signal-safe calls only. */
@@ -142,7 +138,7 @@ exec_program(const char *path, const char *const *args, int ready_fd,
 static int
 child_start(struct child *c, const struct config_sources *sources)
 {
-    const char *args[ARGS_MAX];
+    const char *args[CMD_DAEMON_ARGS];
     char path[PATH_MAX], number[16];
     const pid_t parent = getpid();
     int fds[2];
@@ -153,8 +149,8 @@ child_start(struct child *c, const struct config_sources *sources)
     if (pipe2(fds, O_CLOEXEC) < 0)
         return -errno;
     (void)snprintf(number, sizeof number, "%d", fds[1]);
-    find_program(c->program, path);
-    format_args(sources, c->program, number, args);
+    cmd_daemon_path(c->program, path);
+    cmd_daemon_args(sources, c->program, "--ready-fd", number, args);
     pid = fork();
     rc = -errno;
     if (pid == 0)

@@ -40,15 +40,6 @@ store_session_holder(const struct store_session *in)
                                                  : 0;
 }
 
-int
-store_session_held(int data_fd, bool writable, struct held **out)
-{
-    const struct held_options options = {.data_fd = data_fd,
-                                         .writable = writable};
-
-    return held_open(out, &options);
-}
-
 /* With the directory open. */
 static int
 open_rest(const struct cmd_line *line, bool writable, struct store_session *out)
@@ -64,10 +55,11 @@ open_rest(const struct cmd_line *line, bool writable, struct store_session *out)
         diag_errno(DIAG_ERROR, rc, "open %s/keyspace", line->config.data_dir);
         goto close_dir;
     }
-    rc = store_session_held(out->dir.fd, writable, &out->held);
+    rc = waiting_open(&out->waiting, out->dir.log_fd, writable, true, 0);
     if (rc == 0)
         return 0;
-    diag_errno(DIAG_ERROR, rc, "open %s/" HELD_FOLDER, line->config.data_dir);
+    status =
+        cmd_failed(rc, "open %s/log/" WAITING_FOLDER, line->config.data_dir);
     store_close(out->store);
 
 close_dir:
@@ -106,7 +98,7 @@ store_session_make(const struct cmd_line *line, struct store_session *out)
 void
 store_session_close(struct store_session *in)
 {
-    held_close(in->held);
+    waiting_close(&in->waiting);
     store_close(in->store);
     datadir_close(&in->dir);
 }

@@ -33,13 +33,14 @@ read_logs(const struct datadir *d, struct unmerged *out)
 }
 
 static int
-note_held(void *ctx, const struct held_summary *s)
+note_waiting(void *ctx, const uint8_t *name, size_t name_size,
+             const struct waiting_sum *sum)
 {
     struct unmerged *out = ctx;
 
-    if (out->held == 0)
-        strcpy(out->keyspace, cmd_text(s->name, s->name_size));
-    out->held += s->records;
+    if (out->fills == 0)
+        strcpy(out->keyspace, cmd_text(name, name_size));
+    out->fills += sum->fills;
     return 0;
 }
 
@@ -49,37 +50,38 @@ note_damaged(void *ctx, int folder_fd, const char *file)
     struct unmerged *out = ctx;
 
     (void)folder_fd;
-    if (strncmp(file, HELD_BAD_PREFIX, strlen(HELD_BAD_PREFIX)) == 0 &&
+    if (strncmp(file, WAITING_BAD, strlen(WAITING_BAD)) == 0 &&
         out->damaged++ == 0)
         strcpy(out->file, cmd_text(file, strlen(file)));
     return 0;
 }
 
 int
-unmerged_snapshot_begin(struct held *h)
+unmerged_list(struct waiting *w)
 {
     struct wait_turn turn = {.deadline_ms = clock_ms() + TURN_TIMEOUT_MS};
     int rc;
 
     do
-        rc = held_refresh(h);
+        rc = waiting_list(w);
     while (wait_turn(&turn, rc, 0));
     return rc;
 }
 
 int
-unmerged_read(const struct datadir *d, struct held *h, struct unmerged *out)
+unmerged_read(const struct datadir *d, struct waiting *w, struct store *s,
+              struct unmerged *out)
 {
     int rc;
 
     *out = (struct unmerged){0};
     rc = read_logs(d, out);
     if (rc == 0)
-        rc = unmerged_snapshot_begin(h);
+        rc = unmerged_list(w);
     if (rc == 0)
-        rc = held_each(h, note_held, out);
+        rc = waiting_each(s, w, note_waiting, out);
     if (rc == 0)
-        rc = dirstream_each(d->fd, HELD_FOLDER, note_damaged, out);
+        rc = dirstream_each(d->log_fd, WAITING_FOLDER, note_damaged, out);
     return rc;
 }
 
@@ -92,16 +94,20 @@ unmerged_warn(const struct unmerged *k, const char *what)
              "merges what is valid",
              what, k->logs, output_plural(k->logs), k->log,
              k->logs == 1 ? "" : " ...");
-    if (k->held > 0)
+    if (k->fills == 1)
         diag(DIAG_WARNING,
-             "%s: %" PRIu64 " record%s held because their keyspace cannot "
-             "take them now (%s%s); see countd held",
-             what, k->held, output_plural(k->held), k->keyspace,
-             k->held == 1 ? "" : " ...");
+             "%s: a fill of a log waits for a keyspace that cannot take it now "
+             "(%s); see countd held",
+             what, k->keyspace);
+    else if (k->fills > 0)
+        diag(DIAG_WARNING,
+             "%s: %" PRIu64 " fills of logs wait for keyspaces that cannot "
+             "take them now (%s ...); see countd held",
+             what, k->fills, k->keyspace);
     if (k->damaged > 0)
         diag(DIAG_WARNING,
-             "%s: damaged records of %zu file%s (held/%s%s) were quarantined; "
-             "they stay until you remove them",
+             "%s: %zu damaged file%s (log/waiting/%s%s): what was damaged is "
+             "lost; they stay until you remove them",
              what, k->damaged, output_plural(k->damaged), k->file,
              k->damaged == 1 ? "" : " ...");
 }

@@ -3,7 +3,7 @@
  * no merge changes, and removing the files of empty keyspaces.
  *
  * The file of a keyspace without keys is removed if no mark in it can be needed
- * again (its fills are dead) and nothing is held for it: under its write
+ * again (its fills are dead) and no fill that waits names it: under its write
  * transaction, so no process is committing to it, and with the directory's
  * flock, so none is opening it.  A process that has it open finds it gone, and
  * creates a new one when increments arrive.  After a power loss the old file
@@ -39,9 +39,9 @@ stop_at_needed(void *ctx, const uint8_t uuid[16],
 
 /* Removes the file of a keyspace that is still empty and needs no mark.  Marks
  * are only removed together with their file, because the state record proves
- * that all are there.  Held records are checked after the marks: a worker holds
- * the records of a fill before it empties the log, so if the fill is dead its
- * held records are visible. */
+ * that all are there.  What waits is checked after the marks: a worker sets a
+ * fill aside before it empties the log, so if the fill is dead, what was set
+ * aside is visible. */
 static void
 remove_empty(struct lmdb *s, struct store_maintenance *t, struct keyspace *k)
 {
@@ -57,8 +57,8 @@ remove_empty(struct lmdb *s, struct store_maintenance *t, struct keyspace *k)
         rc = -EEXIST;
     if (rc == 0)
         rc = marks_each(txn, k->meta, &state, stop_at_needed, t);
-    if (rc == 0 && t->has_held_records != NULL &&
-        t->has_held_records(t->ctx, k->name, k->name_size))
+    if (rc == 0 && t->is_named != NULL &&
+        t->is_named(t->ctx, k->name, k->name_size))
         rc = -EEXIST;
     if (rc == 0)
         rc = keyspace_file_put(s, -1, NULL, k->file);

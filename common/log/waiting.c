@@ -1,0 +1,387 @@
+/* common/log/waiting.c - see waiting.h: waiting_list(), claims. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/log/waiting_internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/array.h"
+#include "common/base/diag.h"
+#include "common/base/dirstream.h"
+#include "common/base/folder.h"
+
+int
+waiting_open(struct waiting *w, int log_fd, bool writable, bool placed,
+             uint64_t max)
+{
+    *w = (struct waiting){.log_fd = log_fd,
+                          .dir_fd = -1,
+                          .writable = writable,
+                          .placed = placed,
+                          .max = max,
+                          .oldest_ms = UINT64_MAX};
+    return getrandom(&w->key, sizeof w->key, 0) == (ssize_t)sizeof w->key
+               ? 0
+               : -EIO;
+}
+
+void
+waiting_close(struct waiting *w)
+{
+    for (size_t i = 0; i < w->file_count; i++) {
+        waiting_let_go(w, w->files[i]);
+        free(w->files[i]);
+    }
+    free(w->files);
+    waiting_index_free(&w->index);
+    waiting_index_free(&w->fresh);
+    waiting_forget_names(w);
+    archive_writer_free(w->writer);
+    if (w->dir_fd >= 0)
+        (void)close(w->dir_fd); /* holds no data */
+}
+
+/* ---- reading a file ------------------------------------------------------ */
+
+static int
+add_part(void *ctx, const struct archive_fill_name *n)
+{
+    struct waiting *w = ctx;
+    struct waiting_index *x = &w->fresh;
+    struct waiting_part *p;
+    uint32_t name;
+    int rc;
+
+    rc = waiting_intern(w, n->name, n->size, &name);
+    if (rc == 0)
+        rc = array_grow(&x->parts, &x->part_capacity, x->part_count + 1,
+                        sizeof *x->parts);
+    if (rc < 0)
+        return rc;
+    p = x->part_count > 0 ? &x->parts[x->part_count - 1] : NULL;
+    if (p && p->name == name && p->fill == x->fill_count)
+        p->increments += n->increments;
+    else
+        x->parts[x->part_count++] =
+            (struct waiting_part){.name = name,
+                                  .fill = (uint32_t)x->fill_count,
+                                  .increments = n->increments};
+    return 0;
+}
+
+/* Adds a member to the fresh fills. */
+static int
+add_member(struct waiting *w, struct waiting_file *f, int fd,
+           const struct archive_member *m)
+{
+    struct waiting_index *x = &w->fresh;
+    const size_t parts = x->part_count;
+    struct archive_header h;
+    int rc;
+
+    rc = array_grow(&x->fills, &x->fill_capacity, x->fill_count + 1,
+                    sizeof *x->fills);
+    if (rc == 0)
+        rc = archive_read_names(fd, m, &h, add_part, w);
+    if (rc != 0) {
+        x->part_count = parts;
+        return rc;
+    }
+    x->fills[x->fill_count] =
+        (struct waiting_fill){.epoch = h.epoch,
+                              .first_ms = h.first_ms,
+                              .file = f,
+                              .member = *m,
+                              .count = (uint32_t)h.count,
+                              .number = (uint32_t)x->fill_count};
+    memcpy(x->fills[x->fill_count++].uuid, h.uuid, sizeof h.uuid);
+    return 0;
+}
+
+/* Adds the members of a file; behind damage it goes on with the next one. */
+static int
+add_members(struct waiting *w, struct waiting_file *f, int fd)
+{
+    struct archive_member m = {.at = 0};
+    int rc;
+
+    while ((rc = archive_member_find(fd, f->size, &m)) != -ENOENT) {
+        if (rc == 0)
+            rc = add_member(w, f, fd, &m);
+        if (rc == 0) {
+            m.at += m.size;
+            continue;
+        }
+        if (rc != -EBADMSG && rc != -EIO)
+            return rc;
+        f->damaged = true;
+        if (m.at >= f->size ||
+            archive_member_seek(fd, m.at + 1, f->size, &m.at) < 0 ||
+            m.at == f->size)
+            break;
+    }
+    return 0;
+}
+
+static int
+read_file(struct waiting *w, struct waiting_file *f)
+{
+    const int fd = folder_open_file(w->dir_fd, f->name);
+    struct stat st;
+    int rc = 0;
+
+    if (fd < 0)
+        return fd;
+    if (fstat(fd, &st) < 0) {
+        rc = -errno;
+    } else {
+        f->size = (uint64_t)st.st_size;
+        f->since_ms = (uint64_t)st.st_mtim.tv_sec * 1000 +
+                      (uint64_t)st.st_mtim.tv_nsec / 1000000;
+        if (!f->placed || w->placed)
+            rc = add_members(w, f, fd);
+    }
+    (void)close(fd);
+    if (rc == -EPROTONOSUPPORT)
+        diag(DIAG_ERROR,
+             "log/" WAITING_FOLDER "/%s was written by a newer version: "
+             "nothing is merged without it",
+             f->name);
+    return rc;
+}
+
+/* ---- the folder ---------------------------------------------------------- */
+
+static int
+by_name(const void *key, const void *item)
+{
+    const struct waiting_file *const *f = item;
+
+    return strcmp(key, (*f)->name);
+}
+
+static int
+by_file_name(const void *a, const void *b)
+{
+    const struct waiting_file *const *x = a, *const *y = b;
+
+    return strcmp((*x)->name, (*y)->name);
+}
+
+/* What died while it was written. */
+static void
+remove_temporary(struct waiting *w, const char *name)
+{
+    const int fd = folder_open_file(w->dir_fd, name);
+
+    if (fd < 0)
+        return;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+        (void)unlinkat(w->dir_fd, name, 0); /* else the next one does it */
+    (void)close(fd);
+}
+
+static int
+add_file(struct waiting *w, const char *name, bool placed)
+{
+    struct waiting_file *f;
+    int rc;
+
+    rc = array_grow(&w->files, &w->file_capacity, w->file_count + 1,
+                    sizeof(struct waiting_file *));
+    f = rc == 0 ? calloc(1, sizeof *f) : NULL;
+    if (!f)
+        return -ENOMEM;
+    strcpy(f->name, name);
+    f->placed = placed;
+    f->listed = true;
+    f->lock_fd = -1;
+    w->files[w->file_count++] = f;
+    rc = read_file(w, f);
+    if (rc == -ENOENT) { /* it was merged just now */
+        f->listed = false;
+        rc = 0;
+    }
+    return rc;
+}
+
+static int
+see_name(void *ctx, int folder_fd, const char *name)
+{
+    struct waiting *w = ctx;
+    const bool held = strncmp(name, "held-", 5) == 0;
+    struct waiting_file **known;
+
+    (void)folder_fd;
+    if (name[0] == '%' && w->writable)
+        remove_temporary(w, name);
+    w->bad_files += strncmp(name, WAITING_BAD, strlen(WAITING_BAD)) == 0;
+    if ((!held && strncmp(name, "placed-", 7) != 0) ||
+        strlen(name) >= WAITING_NAME_SIZE)
+        return 0;
+    known = w->sorted_count == 0
+                ? NULL
+                : bsearch(name, w->files, w->sorted_count,
+                          sizeof(struct waiting_file *), by_name);
+    if (!known)
+        return add_file(w, name, !held);
+    (*known)->listed = true;
+    return 0;
+}
+
+/* Removes the files that are gone, after their fills. */
+static void
+drop_files(struct waiting *w)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < w->file_count; i++)
+        if (w->files[i]->listed)
+            w->files[kept++] = w->files[i];
+        else
+            free(w->files[i]);
+    w->file_count = w->sorted_count = kept;
+    if (kept > 1)
+        qsort(w->files, kept, sizeof(struct waiting_file *), by_file_name);
+}
+
+static void
+count_all(struct waiting *w)
+{
+    w->held_bytes = w->held_fills = 0;
+    w->held_files = w->placed_files = 0;
+    w->oldest_ms = UINT64_MAX;
+    w->newest_ms = 0;
+    for (size_t i = 0; i < w->file_count; i++) {
+        struct waiting_file *f = w->files[i];
+
+        f->fills = 0;
+        w->placed_files += f->placed;
+        w->held_files += !f->placed;
+        w->held_bytes += f->placed ? 0
+                                   : (f->size + WAITING_BLOCK - 1) /
+                                         WAITING_BLOCK * WAITING_BLOCK;
+    }
+    for (size_t i = 0; i < w->index.fill_count; i++) {
+        const struct waiting_fill *f = &w->index.fills[i];
+
+        f->file->fills++;
+        if (f->file->placed)
+            continue;
+        w->held_fills++;
+        if (f->first_ms < w->oldest_ms)
+            w->oldest_ms = f->first_ms;
+        if (f->first_ms > w->newest_ms)
+            w->newest_ms = f->first_ms;
+    }
+}
+
+/* What could not be added is forgotten, and comes with the next list. */
+static void
+forget_fresh(struct waiting *w)
+{
+    for (size_t i = w->sorted_count; i < w->file_count; i++)
+        free(w->files[i]);
+    w->file_count = w->sorted_count;
+    waiting_index_free(&w->fresh);
+}
+
+static int
+list_folder(struct waiting *w)
+{
+    bool gone = false;
+    int rc;
+
+    w->bad_files = 0;
+    for (size_t i = 0; i < w->file_count; i++)
+        w->files[i]->listed = w->files[i]->lock_fd >= 0;
+    rc = dirstream_each(w->dir_fd, ".", see_name, w);
+    for (size_t i = 0; i < w->file_count; i++)
+        gone = gone || !w->files[i]->listed;
+    if (rc == 0 && (gone || w->file_count > w->sorted_count))
+        rc = waiting_index_merge(w);
+    if (rc < 0) {
+        forget_fresh(w);
+        return rc;
+    }
+    drop_files(w);
+    if (w->file_count == 0)
+        waiting_forget_names(w);
+    count_all(w);
+    return 0;
+}
+
+int
+waiting_list(struct waiting *w)
+{
+    int rc;
+
+    if (w->dir_fd < 0) {
+        rc = folder_open(w->log_fd, WAITING_FOLDER);
+        if (rc < 0)
+            return rc == -ENOENT ? 0 : rc;
+        w->dir_fd = rc;
+    }
+    if (w->locked)
+        return list_folder(w);
+#ifndef COUNTD_MUTANT_NO_FOLDER_LOCK
+    if (flock(w->dir_fd, LOCK_SH | LOCK_NB) < 0)
+        return errno == EWOULDBLOCK ? -EAGAIN : -errno;
+#endif
+    rc = list_folder(w);
+    (void)flock(w->dir_fd, LOCK_UN); /* cannot fail */
+    return rc;
+}
+
+/* ---- merging -------------------------------------------------------------- */
+
+int
+waiting_claim(struct waiting *w, struct waiting_file *file)
+{
+    struct stat st;
+    int fd, rc = 0;
+
+    assert(file->lock_fd < 0);
+    fd = folder_open_file(w->dir_fd, file->name);
+    if (fd < 0)
+        return fd;
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+        rc = errno == EWOULDBLOCK ? -EAGAIN : -errno;
+    else if (fstat(fd, &st) < 0)
+        rc = -errno;
+    else if (st.st_nlink == 0)
+        rc = -ENOENT; /* replaced, or merged by another */
+    if (rc < 0)
+        (void)close(fd);
+    else
+        file->lock_fd = fd;
+    return rc;
+}
+
+void
+waiting_let_go(struct waiting *w, struct waiting_file *file)
+{
+    (void)w;
+    if (file->lock_fd >= 0)
+        (void)close(file->lock_fd); /* only read */
+    file->lock_fd = -1;
+}
+
+int
+waiting_remove(struct waiting *w, struct waiting_file *file)
+{
+    int rc = 0;
+
+    assert(file->lock_fd >= 0 && !file->damaged);
+    if (unlinkat(w->dir_fd, file->name, 0) < 0 && errno != ENOENT)
+        rc = -errno;
+    waiting_let_go(w, file);
+    return rc;
+}

@@ -1,0 +1,273 @@
+/* common/log/waiting.h - log/waiting/: fills of logs that not every keyspace
+ * has merged.
+ *
+ *     held-FIRSTMS-RRRRRRRR.gz    of the logs of one batch: the records that
+ *                                 some keyspaces did not take
+ *     placed-FIRSTMS-RRRRRRRR.gz  a fill that a command brought
+ *     bad-...                     was damaged: kept, an operator's to remove
+ *     %t...                       being written; removed by who lists when its
+ *                                 flock is free
+ *
+ * A fill is a member of a file (archive_file.h), under the name that its log
+ * gave it: uuid, epoch, first_ms.  Workers merge it by the path of full logs,
+ * and remove the file when all keyspaces that it names have all its fills.
+ * FIRSTMS is that of the oldest fill, RRRRRRRR is random: no name is given
+ * twice, so removing one never hits another file.  A file is complete when it
+ * has its name and never changes, so what does not check is damage.
+ *
+ * What keeps each fill counted once, in a world of several workers that are
+ * killed anywhere, and of keyspaces that refuse, heal and are put back older:
+ *
+ * R1 One name.  A waiting fill is applied by store_apply() under its own name.
+ *    A worker may have committed it to a keyspace and died before that became
+ *    unreadable: only the fill's own mark shows that then.  A partial mark goes
+ *    on where it is, since the records of each key are the same.
+ * R2 Claim, then list.  A worker claims its logs, then lists the folder, and
+ *    merges no log that it claimed later: the list could lack what the log's
+ *    last owner put here.
+ * R3 Order of each log.  A keyspace takes fill (u, n) only if no listed fill
+ *    (u, m < n) names it that its marks do not show; else (u, n) waits for it,
+ *    too.  A mark says up to which fill a log is in, so a later one would hide
+ *    the earlier.  With it: a keyspace has (u, m) if and only if its mark of u
+ *    is at m or later, also in a file that was put back.
+ * R4 Before a log is EMPTY, a file here is durable, its name included, for
+ *    every keyspace that neither took the fill nor is named for it by another
+ *    durable file.  EMPTY itself needs no sync: a log that comes back is merged
+ *    again, and the marks answer.
+ * R5 A file is removed when each keyspace that it names has all its fills,
+ *    durably.  Removing needs no sync: a file that comes back is removed again.
+ * R6 Replacing files (to join them, to leave a keyspace out) takes the folder's
+ *    flock, exclusive, and that of each old file: the new one is durable, then
+ *    the old name goes.  Who lists has the folder's flock shared, only while it
+ *    reads, since a list that is being made can miss both.  It never waits for
+ *    it, so nobody waits in a circle.
+ * R7 A drop waits for the logs, syncs them, leaves the keyspace out here and
+ *    syncs the folder, and then empties it: a file that comes back would bring
+ *    back what was dropped.
+ * R8 The file of an empty keyspace, and its marks with it, goes only if no file
+ *    here names it after a sync of the folder: the marks say what is in.
+ * R9 A backup copies live/requests, waits until what the logs had is merged or
+ *    here, copies this folder, then the keyspaces.  What leaves the folder in
+ *    between is in the later copy of its keyspace.
+ * R10 A command places fills in order of time, and those of one log by epoch,
+ *    each name durable before the next: workers merge beside it, and a later
+ *    fill that comes first would hide an earlier one.
+ * R11 While keyspace/ is older than log/ only placed files are merged, by the
+ *    worker of the command that placed all of them: what a log or a held file
+ *    has goes behind what is missing.
+ *
+ * An index of all fills and names is in memory: 80 bytes a fill, 16 for each
+ * name in it, each name once.  Files never change, so each is read once.
+ *
+ * Ownership: struct waiting is the caller's between open and close; one thread
+ * changes it.  Errors: 0 or a negative errno.
+ */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef COUNTD_COMMON_LOG_WAITING_H
+#define COUNTD_COMMON_LOG_WAITING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/hash.h"
+#include "common/log/archive_file.h"
+
+#define WAITING_FOLDER     "waiting" /* in log/ */
+#define WAITING_BAD        "bad-"
+#define WAITING_NAME_SIZE  64
+#define WAITING_NONE       UINT32_MAX
+#define WAITING_JOIN_COUNT 64 /* more small held files than these are joined */
+#define WAITING_JOIN_SIZE  (UINT64_C(256) << 10) /* a small one is below */
+
+struct waiting_file {
+    char name[WAITING_NAME_SIZE];
+    uint64_t size;
+    uint64_t since_ms; /* of its first set aside (Unix) */
+    bool placed;
+    bool damaged; /* a member is: waiting_repair() */
+    bool listed;  /* is in the folder */
+    int lock_fd;  /* has its flock, to read it; -1 */
+    uint32_t fills;
+    uint32_t left; /* parts that are not known to be in: waiting_sweep() */
+    uint32_t parts;
+};
+
+/* Sorted by uuid, epoch, first_ms. */
+struct waiting_fill {
+    uint8_t uuid[MESSAGE_UUID_SIZE];
+    uint64_t epoch;
+    uint64_t first_ms;
+    struct waiting_file *file;
+    struct archive_member member;
+    uint32_t count;  /* records */
+    uint32_t number; /* while it is sorted */
+    uint32_t tried;  /* the pass that tried it */
+    bool wanted;     /* waiting_sweep() */
+};
+
+/* A keyspace of a fill; sorted by name, then fill. */
+struct waiting_part {
+    uint32_t name;
+    uint32_t fill;
+    uint32_t increments;
+    bool in; /* durably in the keyspace, as this handle was told */
+};
+
+struct waiting_name {
+    size_t at; /* in `bytes` */
+    uint16_t size;
+    uint32_t refused; /* the pass in which the keyspace refused */
+};
+
+struct waiting_index {
+    struct waiting_fill *fills;
+    struct waiting_part *parts;
+    size_t fill_count, fill_capacity, part_count, part_capacity;
+};
+
+struct waiting {
+    int log_fd;    /* borrowed */
+    int dir_fd;    /* -1: there is no folder yet */
+    bool writable; /* may remove, write, replace */
+    bool placed;   /* placed files are indexed, too */
+    bool locked;   /* has the folder, exclusive */
+    uint64_t max;  /* bytes of held files; 0: no limit */
+
+    struct waiting_index index, fresh;
+    struct waiting_file **files; /* sorted by name */
+    size_t file_count, file_capacity, sorted_count;
+    struct hash_key key;
+    struct waiting_name *names; /* each once, never removed while any waits */
+    size_t name_count, name_capacity;
+    uint32_t *cells; /* of the table of names: a number + 1, or 0 */
+    size_t cell_count;
+    uint8_t *bytes;
+    size_t byte_count, byte_capacity;
+    struct archive_writer *writer;
+
+    /* As of the last list. */
+    uint64_t held_bytes; /* in blocks of 4 KiB */
+    size_t held_files, placed_files, bad_files;
+    uint64_t held_fills;
+    uint64_t oldest_ms, newest_ms; /* first_ms of held fills: UINT64_MAX, 0 */
+};
+
+/* `placed`: placed files are to be indexed, not only counted.  Makes nothing
+ * and opens nothing yet. */
+int waiting_open(struct waiting *w, int log_fd, bool writable, bool placed,
+                 uint64_t max);
+void waiting_close(struct waiting *w);
+
+/* ---- what waits --------------------------------------------------------- */
+
+/* Lists the folder.  Pointers to fills and parts are valid until the next list;
+ * those to files that this handle has claimed, until it lets go of them.
+ *   -EAGAIN  files are being replaced: let go of all, and come again
+ *   -EPROTONOSUPPORT  a newer version wrote a file; reported */
+int waiting_list(struct waiting *w);
+
+/* The number of a keyspace's name; WAITING_NONE: no file names it. */
+uint32_t waiting_find(const struct waiting *w, const uint8_t *name,
+                      size_t size);
+
+/* The parts of a keyspace, by fill. */
+const struct waiting_part *waiting_parts(const struct waiting *w, uint32_t name,
+                                         size_t *count);
+
+/* The latest fill of a log before this one that names the keyspace (R3), and
+ * the fill itself (R4); or NULL. */
+const struct waiting_fill *waiting_earlier(const struct waiting *w,
+                                           uint32_t name, const uint8_t *uuid,
+                                           uint64_t epoch);
+const struct waiting_fill *waiting_same(const struct waiting *w, uint32_t name,
+                                        const uint8_t *uuid, uint64_t epoch,
+                                        uint64_t first_ms);
+
+static inline const uint8_t *
+waiting_name(const struct waiting *w, uint32_t name, size_t *size)
+{
+    *size = w->names[name].size;
+    return w->bytes + w->names[name].at;
+}
+
+/* ---- merging it (worker) ------------------------------------------------- */
+
+/* Takes the flock of a file and opens it: file->lock_fd.
+ *   -EAGAIN  another process has it   -ENOENT  it is gone */
+int waiting_claim(struct waiting *w, struct waiting_file *file);
+void waiting_let_go(struct waiting *w, struct waiting_file *file);
+
+/* The fill of a file that is claimed. */
+struct waiting_fill *waiting_fill_of(struct waiting *w,
+                                     const struct waiting_file *file,
+                                     const uint8_t *uuid, uint64_t epoch,
+                                     uint64_t first_ms);
+
+/* A keyspace has a fill, durably.  Returns whether that was not known. */
+bool waiting_set_in(struct waiting *w, const struct waiting_fill *fill,
+                    const uint8_t *name, size_t size);
+
+/* Counts what is left of each file, and finds which fills are wanted in this
+ * pass: some keyspace does not have it and has not refused in it. */
+void waiting_sweep(struct waiting *w, uint32_t pass);
+
+/* Removes a claimed file of which nothing is left (R5). */
+int waiting_remove(struct waiting *w, struct waiting_file *file);
+
+/* ---- waiting_write.c: writing (worker, commands) ------------------------- */
+
+/* A file that is being written: begin, members, end or abort.
+ *   -EDQUOT  (end) w->max would be passed, by the last list */
+struct waiting_new {
+    int fd;
+    uint64_t at; /* its size */
+    uint64_t first_ms;
+    uint64_t since_ms; /* 0: now */
+    bool placed;
+    char temporary[16];
+    char name[WAITING_NAME_SIZE]; /* set by the end */
+};
+
+int waiting_begin(struct waiting *w, struct waiting_new *n, bool placed);
+int waiting_member(struct waiting *w, struct waiting_new *n,
+                   const struct archive_header *h,
+                   const struct archive_fill_name *names);
+int waiting_record(struct waiting *w, const struct message *m,
+                   uint64_t received_ms);
+int waiting_member_end(struct waiting *w, struct waiting_new *n);
+
+/* Durable, its name included, when it returns 0. */
+int waiting_end(struct waiting *w, struct waiting_new *n);
+void waiting_abort(struct waiting *w, struct waiting_new *n);
+
+/* Makes the folder's names durable: for R4, R7 and R8.  0 without a folder. */
+int waiting_sync(struct waiting *w);
+
+/* ---- waiting_replace.c: replacing (R6) ----------------------------------- */
+
+/* Joins small held files, when there are more than WAITING_JOIN_COUNT. */
+int waiting_join(struct waiting *w);
+
+/* Leaves a keyspace out of all files, durably, or of the fills for which
+ * `leaves` returns true; adds to *fills how many these are.  -EAGAIN: a file or
+ * the folder is in use; call again. */
+int waiting_leave_out(struct waiting *w, const uint8_t *name, size_t size,
+                      bool (*leaves)(void *ctx, const struct waiting_fill *f),
+                      void *ctx, uint64_t *fills);
+
+/* Writes what is good of a damaged file anew and renames it to bad-...;
+ * reported. */
+int waiting_repair(struct waiting *w, struct waiting_file *file);
+
+/* ---- waiting_write.c: check and copy -------------------------------------- */
+
+/* Reads all members against their checksums; `fault` gets a line for each that
+ * is damaged. */
+int waiting_check(struct waiting *w, void (*fault)(void *ctx, const char *text),
+                  void *ctx);
+
+/* Lists, and copies all files into the folder of another log/, durably. */
+int waiting_copy(struct waiting *w, int to_log_fd);
+
+#endif

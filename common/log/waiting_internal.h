@@ -1,0 +1,35 @@
+/* common/log/waiting_internal.h - what the files of waiting.h share: waiting.c
+ * (the folder), waiting_index.c, waiting_write.c, waiting_replace.c. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef COUNTD_COMMON_LOG_WAITING_INTERNAL_H
+#define COUNTD_COMMON_LOG_WAITING_INTERNAL_H
+
+#include "common/log/waiting.h"
+
+#define WAITING_BLOCK UINT64_C(4096) /* a file takes a multiple of it */
+
+/* ---- waiting_index.c ------------------------------------------------------- */
+
+/* The number of a name, a new one if need be.  -ENOMEM */
+int waiting_intern(struct waiting *w, const uint8_t *name, uint16_t size,
+                   uint32_t *number);
+void waiting_forget_names(struct waiting *w);
+
+/* Adds the fresh fills to the index and removes those of files that are not
+ * listed.  -ENOMEM: it is as before */
+int waiting_index_merge(struct waiting *w);
+void waiting_index_free(struct waiting_index *x);
+
+/* ---- waiting_write.c ------------------------------------------------------- */
+
+int waiting_copy_bytes(int from, uint64_t at, uint64_t size, int to,
+                       uint64_t *to_at);
+
+/* ---- waiting_replace.c ----------------------------------------------------- */
+
+/* Takes the folder, shared (LOCK_SH) or not (LOCK_EX), and lists it.
+ *   -EAGAIN  it is in use   -ENOENT  there is none */
+int waiting_lock(struct waiting *w, int how);
+void waiting_unlock(struct waiting *w);
+
+#endif

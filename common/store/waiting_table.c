@@ -1,0 +1,203 @@
+/* common/store/waiting_table.c - see waiting_table.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/store/waiting_table.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bytes.h"
+#include "common/base/diag.h"
+#include "common/wire/query.h"
+
+#define CHUNK 64 /* marks that are asked at once */
+
+/* ---- sums ------------------------------------------------------------------- */
+
+static struct store_fill
+mark_of(const struct waiting_fill *f)
+{
+    struct store_fill mark = {.epoch = f->epoch, .first_ms = f->first_ms};
+
+    memcpy(mark.uuid, f->uuid, sizeof mark.uuid);
+    return mark;
+}
+
+static bool
+is_in(const struct store_mark_info *info)
+{
+    return info->state == STORE_MARK_DONE || info->state == STORE_MARK_AHEAD;
+}
+
+bool
+waiting_is_in(struct store *s, const uint8_t *name, size_t name_size,
+              const struct waiting_fill *fill)
+{
+    const struct store_fill mark = mark_of(fill);
+    struct store_mark_info info;
+
+    return store_marks(s, name, name_size, &mark, 1, &info) == 0 &&
+           is_in(&info);
+}
+
+/* How many of the first of these fills, which are of one log and in order, a
+ * keyspace has: it has none behind the first that it has not (R3). */
+static size_t
+count_in(struct store *s, const struct waiting *w,
+         const struct waiting_part *parts, size_t count,
+         struct waiting_sum *sum)
+{
+    struct store_fill marks[CHUNK];
+    struct store_mark_info infos[CHUNK];
+    size_t name_size, done = 0;
+    const uint8_t *name = waiting_name(w, parts->name, &name_size);
+
+    while (s && sum->error == 0 && done < count) {
+        const size_t n = count - done < CHUNK ? count - done : CHUNK;
+        size_t in = 0;
+
+        for (size_t i = 0; i < n; i++)
+            marks[i] = mark_of(&w->index.fills[parts[done + i].fill]);
+        sum->error = store_marks(s, name, name_size, marks, n, infos);
+        while (sum->error == 0 && in < n && is_in(&infos[in]))
+            in++;
+        done += in;
+        if (in < n)
+            break;
+    }
+    return done;
+}
+
+static void
+add_fill(struct waiting_sum *sum, const struct waiting_fill *f,
+         uint32_t increments)
+{
+    if (sum->fills++ == 0 || f->file->since_ms < sum->since_ms)
+        sum->since_ms = f->file->since_ms;
+    sum->increments += increments;
+    sum->bytes += f->member.size;
+    if (f->first_ms < sum->oldest_ms)
+        sum->oldest_ms = f->first_ms;
+    if (f->first_ms > sum->newest_ms)
+        sum->newest_ms = f->first_ms;
+}
+
+void
+waiting_sum(struct store *s, const struct waiting *w, uint32_t name,
+            bool (*counts)(void *ctx, const struct waiting_fill *f), void *ctx,
+            struct waiting_sum *out)
+{
+    const struct waiting_fill *fills = w->index.fills;
+    const struct waiting_part *p;
+    size_t count, i, end;
+
+    *out = (struct waiting_sum){.oldest_ms = UINT64_MAX};
+    if (name == WAITING_NONE)
+        return;
+    p = waiting_parts(w, name, &count);
+    for (i = 0; i < count; i = end) {
+        for (end = i + 1; end < count &&
+                          memcmp(fills[p[end].fill].uuid, fills[p[i].fill].uuid,
+                                 MESSAGE_UUID_SIZE) == 0;)
+            end++;
+        i += count_in(s, w, p + i, end - i, out);
+        for (; i < end; i++)
+            if (!counts || counts(ctx, &fills[p[i].fill]))
+                add_fill(out, &fills[p[i].fill], p[i].increments);
+    }
+}
+
+struct order {
+    const uint8_t *name;
+    size_t size;
+    uint32_t number;
+};
+
+static int
+by_name(const void *a, const void *b)
+{
+    const struct order *x = a, *y = b;
+
+    return bytes_compare(x->name, x->size, y->name, y->size);
+}
+
+int
+waiting_each(struct store *s, const struct waiting *w,
+             int (*row)(void *ctx, const uint8_t *name, size_t name_size,
+                        const struct waiting_sum *sum),
+             void *ctx)
+{
+    struct order *names = calloc(w->name_count + 1, sizeof *names);
+    struct waiting_sum sum;
+    int rc = names ? 0 : -ENOMEM;
+
+    for (uint32_t i = 0; rc == 0 && i < w->name_count; i++) {
+        names[i].name = waiting_name(w, i, &names[i].size);
+        names[i].number = i;
+    }
+    if (rc == 0)
+        qsort(names, w->name_count, sizeof *names, by_name);
+    for (size_t i = 0; rc == 0 && i < w->name_count; i++) {
+        waiting_sum(s, w, names[i].number, NULL, NULL, &sum);
+        if (sum.fills > 0)
+            rc = row(ctx, names[i].name, names[i].size, &sum);
+    }
+    free(names);
+    return rc;
+}
+
+/* ---- rows ------------------------------------------------------------------ */
+
+const struct table_column waiting_columns[WAITING_COLUMNS] = {
+    {"fills", "fills", true},       {"increments", "increments", true},
+    {"bytes", "bytes", true},       {"oldest", "oldest_ms", true},
+    {"since", "since_ms", true},    {"why", "why", false},
+    {"keyspace", "keyspace", false}};
+
+/* Why a keyspace does not take what waits for it, as it is now. */
+static void
+put_why(struct store *s, const uint8_t *name, size_t name_size, int error,
+        const struct waiting_limits *limits, char why[WAITING_WHY_SIZE])
+{
+    struct store_query q = {
+        .op = STORE_TOTAL, .name = name, .name_size = name_size};
+    uint8_t row[QUERY_ROW_SIZE];
+    struct store_reads reads = {
+        .queries = &q, .count = 1, .at = row, .capacity = sizeof row};
+
+    if (error == 0) {
+        (void)store_read(s, &reads); /* one: answered */
+        error = q.error;
+    }
+    if (error == -ENOENT && limits->keyspaces_max > 0)
+        (void)snprintf(why, WAITING_WHY_SIZE, "over keyspace.max=%" PRIu64,
+                       limits->keyspaces_max);
+    else if (error < 0 && error != -ENOENT)
+        (void)snprintf(why, WAITING_WHY_SIZE, "%s", diag_text(error));
+    else if (error == 0 && limits->keys_max > 0 &&
+             q.totals.keys >= limits->keys_max)
+        (void)snprintf(why, WAITING_WHY_SIZE, "over keyspace.max_keys=%" PRIu64,
+                       limits->keys_max);
+    else
+        (void)snprintf(why, WAITING_WHY_SIZE, "is being merged");
+}
+
+void
+waiting_cells(struct store *s, const uint8_t *name, size_t name_size,
+              const struct waiting_sum *sum,
+              const struct waiting_limits *limits, char why[WAITING_WHY_SIZE],
+              struct cell cells[WAITING_COLUMNS])
+{
+    why[0] = '\0';
+    if (s)
+        put_why(s, name, name_size, sum->error, limits, why);
+    cells[0] = cell_number((int64_t)sum->fills);
+    cells[1] = cell_number((int64_t)sum->increments);
+    cells[2] = cell_number((int64_t)sum->bytes);
+    cells[WAITING_OLDEST] = cell_number((int64_t)sum->oldest_ms);
+    cells[WAITING_SINCE] = cell_number((int64_t)sum->since_ms);
+    cells[5] = cell_text(why);
+    cells[6] = cell_name(name, name_size);
+}

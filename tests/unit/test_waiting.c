@@ -1,0 +1,439 @@
+/* tests/unit/test_waiting.c - log/waiting/: its index, its files, and what
+ * happens when another process comes between two steps. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "tests/unit/worker_fixture.h"
+
+#include "common/base/clock.h"
+
+#define CASE(name, x)                                                          \
+    TEST_IN(name, struct fixture *x, fixture_setup, fixture_teardown)
+
+static struct store_fill
+fill(uint8_t log, uint64_t epoch)
+{
+    return (struct store_fill){
+        .uuid = {log}, .epoch = epoch, .first_ms = 1000 * epoch + log};
+}
+
+/* A fill with one increment for each of these keyspaces. */
+static const char *
+put(struct fixture *x, uint8_t log, uint64_t epoch, const char *keyspaces)
+{
+    struct aside_record records[8];
+    const struct store_fill mark = fill(log, epoch);
+    static char names[8][2];
+    size_t count = strlen(keyspaces);
+
+    for (size_t i = 0; i < count; i++) {
+        names[i][0] = keyspaces[i];
+        records[i] = (struct aside_record){names[i], "one", 1};
+    }
+    return aside_put(x->dir.log_fd, false, &mark, records, count, 60000);
+}
+
+static struct waiting
+open_folder(struct fixture *x)
+{
+    struct waiting w;
+
+    assert_rc(waiting_open(&w, x->dir.log_fd, true, true, 0), 0);
+    assert_rc(waiting_list(&w), 0);
+    return w;
+}
+
+/* "LOG.EPOCH" of each fill that names a keyspace, by log, then epoch. */
+static const char *
+fills_of(const struct waiting *w, const char *keyspace)
+{
+    static char text[512];
+    const struct waiting_part *p;
+    size_t count = 0;
+    uint32_t name = waiting_find(w, (const uint8_t *)keyspace, 1);
+
+    text[0] = '\0';
+    p = name == WAITING_NONE ? NULL : waiting_parts(w, name, &count);
+    for (size_t i = 0; i < count; i++) {
+        const struct waiting_fill *f = &w->index.fills[p[i].fill];
+
+        (void)snprintf(text + strlen(text), sizeof text - strlen(text),
+                       "%u.%u ", f->uuid[0], (unsigned)f->epoch);
+    }
+    return text;
+}
+
+/* ---- the index ----------------------------------------------------------- */
+
+CASE(files_that_come_and_go_are_in_the_list, x)
+{
+    struct waiting w = open_folder(x);
+    char first[WAITING_NAME_SIZE];
+
+    assert_int_equal(w.file_count, 0);
+    strcpy(first, put(x, 1, 2, "ab"));
+    (void)put(x, 2, 1, "b");
+    assert_rc(waiting_list(&w), 0);
+    assert_string_equal(fills_of(&w, "a"), "1.2 ");
+    assert_string_equal(fills_of(&w, "b"), "1.2 2.1 ");
+    (void)put(x, 1, 1, "bc");
+    assert_rc(waiting_list(&w), 0);
+    assert_string_equal(fills_of(&w, "b"), "1.1 1.2 2.1 ");
+    assert_string_equal(fills_of(&w, "c"), "1.1 ");
+
+    assert_int_equal(unlinkat(w.dir_fd, first, 0), 0);
+    assert_rc(waiting_list(&w), 0);
+    assert_string_equal(fills_of(&w, "a"), "");
+    assert_string_equal(fills_of(&w, "b"), "1.1 2.1 ");
+    assert_int_equal(w.held_files, 2);
+    assert_int_equal(w.held_bytes, 2 * 4096);
+    assert_true(w.oldest_ms == 1001 && w.newest_ms == 1002);
+    waiting_close(&w);
+}
+
+CASE(the_earlier_fill_of_a_log_is_the_last_one_before, x)
+{
+    struct waiting w;
+    uint32_t b;
+
+    (void)put(x, 1, 3, "b");
+    (void)put(x, 1, 7, "ab");
+    (void)put(x, 2, 5, "b");
+    w = open_folder(x);
+    b = waiting_find(&w, (const uint8_t *)"b", 1);
+    assert_int_equal(waiting_earlier(&w, b, fill(1, 0).uuid, 9)->epoch, 7);
+    assert_int_equal(waiting_earlier(&w, b, fill(1, 0).uuid, 7)->epoch, 3);
+    assert_null(waiting_earlier(&w, b, fill(1, 0).uuid, 3));
+    assert_null(waiting_earlier(&w, b, fill(2, 0).uuid, 5));
+    assert_null(waiting_earlier(&w, waiting_find(&w, (const uint8_t *)"a", 1),
+                                fill(1, 0).uuid, 7));
+    assert_non_null(waiting_same(&w, b, fill(2, 0).uuid, 5, 5002));
+    assert_null(waiting_same(&w, b, fill(2, 0).uuid, 5, 5003));
+    waiting_close(&w);
+}
+
+CASE(what_died_while_it_was_written_is_removed_and_nothing_else, x)
+{
+    struct waiting w = open_folder(x);
+    struct waiting_new n;
+    int fd;
+
+    (void)put(x, 1, 1, "a");
+    assert_rc(waiting_list(&w), 0);
+    assert_rc(waiting_begin(&w, &n, false), 0);
+    fd = openat(w.dir_fd, "%t12345678", O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    assert_int_equal(write(fd, "half", 4), 4);
+    assert_int_equal(close(fd), 0);
+    assert_rc(waiting_list(&w), 0);
+    assert_int_equal(tmpdir_count(&x->tmp, "log/waiting"), 2);
+    waiting_abort(&w, &n);
+    assert_int_equal(tmpdir_count(&x->tmp, "log/waiting"), 1);
+    waiting_close(&w);
+}
+
+/* ---- replacing ----------------------------------------------------------- */
+
+static void
+put_many(struct fixture *x)
+{
+    for (uint64_t epoch = 1; epoch <= WAITING_JOIN_COUNT + 1; epoch++)
+        (void)put(x, 1, epoch, "ab");
+}
+
+CASE(small_files_are_joined_and_all_fills_are_there, x)
+{
+    struct waiting w, other;
+
+    put_many(x);
+    w = open_folder(x);
+    other = open_folder(x);
+    assert_rc(waiting_claim(&other, other.files[3]), 0); /* it is in use */
+    assert_rc(waiting_join(&w), 0);
+    waiting_close(&other);
+    assert_rc(waiting_list(&w), 0);
+    assert_int_equal(w.file_count, 3); /* that one, and the last */
+    assert_int_equal(w.index.part_count, 2 * (WAITING_JOIN_COUNT + 1));
+    waiting_close(&w);
+}
+
+CASE(a_keyspace_that_is_left_out_leaves_the_others, x)
+{
+    struct waiting w;
+    uint64_t fills = 0;
+
+    (void)put(x, 1, 1, "abc");
+    (void)put(x, 1, 2, "b");
+    (void)put(x, 2, 1, "ac");
+    w = open_folder(x);
+    assert_rc(
+        waiting_leave_out(&w, (const uint8_t *)"b", 1, NULL, NULL, &fills), 0);
+    assert_int_equal(fills, 2);
+    assert_rc(waiting_list(&w), 0);
+    assert_string_equal(fills_of(&w, "b"), "");
+    assert_string_equal(fills_of(&w, "a"), "1.1 2.1 ");
+    assert_int_equal(w.file_count, 2);
+    waiting_close(&w);
+    merge_dry(x);
+    assert_int_equal(count_of(x, "a", "one"), 2);
+    assert_int_equal(count_of(x, "b", "one"), INT64_MIN);
+    assert_int_equal(count_of(x, "c", "one"), 2);
+}
+
+/* Of a joined file: its third member. */
+CASE(a_damaged_fill_is_lost_alone_and_the_file_is_kept, x)
+{
+    struct waiting w;
+    uint64_t at;
+    int fd;
+
+    put_many(x);
+    w = open_folder(x);
+    assert_rc(waiting_join(&w), 0);
+    assert_rc(waiting_list(&w), 0);
+    assert_true(w.files[0]->fills == WAITING_JOIN_COUNT);
+    at = w.index.fills[2].member.at + 60;
+    fd = openat(w.dir_fd, w.files[0]->name, O_RDWR | O_CLOEXEC);
+    assert_int_equal(pwrite(fd, "damage", 6, (off_t)at), 6);
+    assert_int_equal(close(fd), 0);
+    waiting_close(&w);
+
+    fixture_close_worker(x);
+    fixture_open_worker(x);
+    merge_dry(x);
+    assert_int_equal(count_of(x, "a", "one"), WAITING_JOIN_COUNT);
+    assert_int_equal(tmpdir_count(&x->tmp, "log/waiting"), 1);
+    assert_int_equal(x->merge.folder.bad_files, 1);
+}
+
+static void
+remove_all(struct fixture *x)
+{
+    struct waiting w = open_folder(x);
+
+    for (size_t i = 0; i < w.file_count; i++)
+        assert_int_equal(unlinkat(w.dir_fd, w.files[i]->name, 0), 0);
+    waiting_close(&w);
+}
+
+/* While a call fails, or every call of this kind from the nth on. */
+static bool
+join_failing(struct fixture *x, const char *call, unsigned n, bool lasting)
+{
+    struct waiting w;
+    bool hit;
+
+    remove_all(x);
+    put_many(x);
+    w = open_folder(x);
+    (lasting ? fault_inject_from : fault_inject)(call, n, EIO);
+    (void)waiting_join(&w); /* whatever it says */
+    hit = fault_hit();
+    fault_clear();
+    waiting_close(&w);
+    w = open_folder(x);
+    assert_true(w.index.part_count >= 2 * (WAITING_JOIN_COUNT + 1));
+    assert_int_equal(w.bad_files, 0);
+    waiting_close(&w);
+    return hit;
+}
+
+/* A name is removed only when what it had is durable under another. */
+CASE(a_join_that_fails_loses_nothing, x)
+{
+    static const char *const ends[] = {"pwrite", "fsync", "renameat2",
+                                       "unlinkat"};
+
+    for (unsigned i = 0; i < 4; i++)
+        for (unsigned n = 1; join_failing(x, ends[i], n, false); n += 1 + n / 8)
+            continue;
+    for (unsigned n = 1; join_failing(x, "disk", n, true); n += 1 + n / 16)
+        assert_true(n < 5000);
+    merge_dry(x);
+    assert_int_equal(count_of(x, "a", "one"), WAITING_JOIN_COUNT + 1);
+}
+
+static void
+join_files(void *ctx)
+{
+    struct fixture *x = ctx;
+    struct waiting w = open_folder(x);
+
+    (void)waiting_join(&w);
+    waiting_close(&w);
+}
+
+/* Who lists has read the old names; the new one is not among them. */
+CASE(files_are_not_joined_while_they_are_listed, x)
+{
+    struct waiting w;
+
+    put_many(x);
+    assert_rc(waiting_open(&w, x->dir.log_fd, true, true, 0), 0);
+    fault_hook("pread", 1, join_files, x);
+    assert_rc(waiting_list(&w), 0);
+    assert_true(fault_hit());
+    fault_clear();
+    assert_int_equal(w.index.part_count, 2 * (WAITING_JOIN_COUNT + 1));
+    waiting_close(&w);
+}
+
+CASE(a_keyspace_is_left_out_durably, x)
+{
+    struct waiting w;
+    uint64_t fills = 0;
+
+    (void)put(x, 1, 1, "a"); /* nothing is left of the file */
+    w = open_folder(x);
+    fault_inject("fsync", 1, EIO);
+    assert_rc(
+        waiting_leave_out(&w, (const uint8_t *)"a", 1, NULL, NULL, &fills),
+        -EIO);
+    fault_clear();
+    waiting_close(&w);
+}
+
+/* ---- setting aside ------------------------------------------------------- */
+
+/* The notes of merges are written then, and what is opened once is open. */
+static void
+warm_up(struct fixture *x)
+{
+    full_log(x, 0);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+}
+
+/* The file is synced, then the folder, then the log is EMPTY. */
+CASE(a_log_stays_full_until_what_was_set_aside_has_a_durable_name, x)
+{
+    warm_up(x);
+    full_log(x, 0);
+    refuse("a", -EBADMSG);
+    fault_inject("fsync", 3, EIO); /* behind that of the folder's own name */
+    (void)merge_run(&x->merge);    /* whatever it says */
+    assert_true(fault_hit());
+    fault_clear();
+    assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
+
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    refuse("a", 0);
+    merge_dry(x);
+    assert_counts(x, 2);
+}
+
+/* Another worker died between the two syncs. */
+CASE(a_name_that_another_gave_is_made_durable_before_the_log_is_empty, x)
+{
+    struct store_fill mark;
+
+    warm_up(x);
+    mark = full_log(x, 0);
+    set_aside_by_another(x, "a", &mark);
+    refuse("a", -EBADMSG);
+    fault_inject("fsync", 1, EIO);
+    (void)merge_run(&x->merge); /* whatever it says */
+    assert_true(fault_hit());
+    fault_clear();
+    assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
+}
+
+/* Another worker, while this one has looked for full logs and not claimed one:
+ * it sets the fill aside, and the log is filled once more. */
+static void
+another_worker(void *ctx)
+{
+    struct fixture *x = ctx;
+    struct merge m;
+
+    assert_rc(merge_open(&m, &x->config, &x->dir, x->store), 0);
+    m.pass.now_ns = fixture_now;
+    assert_int_equal(merge_run(&m), MERGE_DONE);
+    merge_close(&m);
+    refuse("a", 0);
+    full_log(x, 0);
+}
+
+CASE(what_was_set_aside_before_the_log_was_claimed_is_seen, x)
+{
+    full_log(x, 0);
+    refuse("a", -EBADMSG);
+    fault_hook("linkat", 1, another_worker, x);
+    (void)merge_run(&x->merge); /* whatever it says */
+    assert_true(fault_hit());
+    fault_clear();
+    while (merge_run(&x->merge) != MERGE_IDLE)
+        continue;
+    merge_dry(x);
+    assert_counts(x, 2);
+}
+
+/* ---- merging what waits --------------------------------------------------- */
+
+CASE(a_file_stays_until_all_its_keyspaces_have_it, x)
+{
+    (void)put(x, 1, 1, "ab");
+    (void)put(x, 1, 2, "ab");
+    refuse("b", -EBADMSG);
+    merge_dry(x);
+    assert_int_equal(count_of(x, "a", "one"), 2);
+    assert_in_range(store_faults_applies("b"), 10, 90); /* in an hour */
+    assert_int_equal(tmpdir_count(&x->tmp, "log/waiting"), 2);
+    refuse("b", 0);
+    merge_dry(x);
+    assert_int_equal(count_of(x, "b", "one"), 2);
+    assert_int_equal(count_of(x, "a", "one"), 2);
+    assert_int_equal(tmpdir_count(&x->tmp, "log/waiting"), 0);
+}
+
+/* The file came back after a power loss. */
+CASE(a_fill_behind_the_mark_is_in, x)
+{
+    const struct store_fill later = fill(1, 5);
+
+    assert_rc(stored_add(x->store, "a", &later, "one", 7), 0);
+    (void)put(x, 1, 3, "a");
+    merge_dry(x);
+    assert_int_equal(count_of(x, "a", "one"), 7);
+    assert_int_equal(tmpdir_count(&x->tmp, "log/waiting"), 0);
+}
+
+CASE(in_a_pass_a_keyspace_that_refuses_is_tried_once, x)
+{
+    for (uint64_t epoch = 1; epoch <= 9; epoch++)
+        (void)put(x, 1, epoch, "a");
+    refuse("a", -EDQUOT);
+    (void)merge_waiting(&x->merge, false);
+    while (x->merge.pass.passing)
+        (void)merge_waiting(&x->merge, false);
+    assert_int_equal(store_faults_applies("a"), 1);
+}
+
+CASE(passes_that_merge_nothing_come_less_and_less_often, x)
+{
+    uint64_t due, last = 0;
+
+    (void)put(x, 1, 1, "a");
+    refuse("a", -EBADMSG);
+    for (int i = 0; i < 16; i++) {
+        do
+            due = merge_waiting(&x->merge, false);
+        while (x->merge.pass.passing);
+        assert_in_range(due - fixture_ns / 1000000, i == 0 ? 50 : last,
+                        PASS_RETRY_MOST_MS);
+        last = due - fixture_ns / 1000000;
+        fixture_ns = due * 1000000;
+    }
+    assert_int_equal(last, PASS_RETRY_MOST_MS);
+}
+
+/* Its marks say that the fill is in; without them it would count again. */
+CASE(the_file_of_an_empty_keyspace_stays_while_a_fill_names_it, x)
+{
+    const struct store_fill mark = full_log(x, 0);
+
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    assert_rc(store_drop(x->store, (const uint8_t *)"a", 1), 0);
+    set_aside_by_another(x, "a", &mark);
+    for (int i = 0; i < 50; i++)
+        (void)merge_maintain(&x->merge, clock_ns() + 1000000000);
+    assert_true(tmpdir_has(&x->tmp, "keyspace/a.mdb"));
+    merge_dry(x);
+    assert_int_equal(count_of(x, "a", "one"), INT64_MIN);
+}

@@ -1,0 +1,275 @@
+/* worker/waiting_pass.c - see waiting_pass.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "worker/waiting_pass.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+#include "worker/log_select.h"
+
+void
+waiting_pass_init(struct waiting_pass *p, struct waiting *folder)
+{
+    *p = (struct waiting_pass){
+        .folder = folder, .now_ns = clock_ns, .due_ms = UINT64_MAX};
+}
+
+void
+waiting_pass_logs_merged(struct waiting_pass *p, uint64_t ns)
+{
+    p->credit_ns += (int64_t)(ns / 4);
+    if (p->credit_ns > PASS_CREDIT_NS)
+        p->credit_ns = PASS_CREDIT_NS;
+}
+
+bool
+waiting_pass_is_due(struct waiting_pass *p, bool logs_wait)
+{
+    if (!logs_wait)
+        p->credit_ns = 0;
+    return (!logs_wait || p->credit_ns > 0) &&
+           (p->passing || p->due_ms == UINT64_MAX ||
+            p->now_ns() / 1000000 >= p->due_ms);
+}
+
+/* ---- files ---------------------------------------------------------------- */
+
+static void
+report_file(const struct waiting_file *f, const char *what, int rc)
+{
+    static struct diag_repeat repeat;
+
+    if (rc < 0 && rc != -EAGAIN && rc != -ENOENT)
+        diag_repeating(&repeat, DIAG_WARNING,
+                       "%s log/" WAITING_FOLDER "/%s: %s", what, f->name,
+                       diag_text(rc));
+}
+
+/* Lists the folder, without damaged files if that can be. */
+static int
+list(struct waiting_pass *p)
+{
+    for (;;) {
+        const int rc = waiting_list(p->folder);
+        struct waiting_file *damaged = NULL;
+        int repaired;
+
+        for (size_t i = 0; rc == 0 && i < p->folder->file_count; i++)
+            if (p->folder->files[i]->damaged)
+                damaged = p->folder->files[i];
+        if (!damaged)
+            return rc;
+        repaired = waiting_repair(p->folder, damaged);
+        if (repaired < 0) {
+            report_file(damaged, "repair", repaired);
+            return 0;
+        }
+    }
+}
+
+/* Removes the files of which nothing is left (R5). */
+static void
+remove_done(struct waiting_pass *p)
+{
+    waiting_sweep(p->folder, p->number);
+    for (size_t i = 0; i < p->folder->file_count; i++) {
+        struct waiting_file *f = p->folder->files[i];
+
+#ifdef COUNTD_MUTANT_ANY_IS_ALL
+        if (f->left == f->parts || f->damaged)
+#else
+        if (f->left > 0 || f->damaged)
+#endif
+            continue;
+        if (waiting_claim(p->folder, f) < 0)
+            continue; /* another process removes it, or has */
+        p->fills += f->fills;
+        report_file(f, "remove", waiting_remove(p->folder, f));
+    }
+}
+
+/* ---- choosing --------------------------------------------------------------- */
+
+static bool
+is_wanted(const struct waiting_pass *p, const struct waiting_fill *f)
+{
+    return f->wanted && f->tried != p->number &&
+           (f->file->placed || !p->placed_only);
+}
+
+static int
+by_age(const void *a, const void *b)
+{
+    const struct waiting_fill *const *x = a, *const *y = b;
+
+    return (*x)->first_ms < (*y)->first_ms   ? -1
+           : (*x)->first_ms > (*y)->first_ms ? 1
+           : *x < *y                         ? -1
+                                             : *x > *y;
+}
+
+/* The first wanted fill of each log, oldest first; returns how many. */
+static size_t
+choose(const struct waiting_pass *p, struct waiting_fill **out)
+{
+    const struct waiting_index *x = &p->folder->index;
+    size_t count = 0;
+
+    for (size_t i = 0; i < x->fill_count; i++) {
+        struct waiting_fill *f = &x->fills[i];
+
+        if (is_wanted(p, f) &&
+            (count == 0 ||
+             memcmp(out[count - 1]->uuid, f->uuid, sizeof f->uuid) != 0))
+            out[count++] = f;
+    }
+    if (count > 1)
+        qsort(out, count, sizeof *out, by_age);
+    return count;
+}
+
+/* Adds the chosen fills to the batch until it has no room.  Those that another
+ * process merges are left to it in this pass. */
+static int
+add_chosen(struct waiting_pass *p, struct log_batch *b,
+           struct waiting_fill **chosen, size_t count)
+{
+    int more = 1;
+
+    for (size_t i = 0; more > 0 && i < count; i++) {
+        struct waiting_fill *f = chosen[i];
+
+        if (f->file->lock_fd < 0 && waiting_claim(p->folder, f->file) < 0) {
+            f->tried = p->number;
+            continue;
+        }
+        more = batch_add_waiting(b, f);
+        if (b->count == 0)
+            f->tried = p->number; /* it is damaged, or cannot be folded */
+    }
+    return more < 0 ? more : (int)b->count;
+}
+
+static int
+take(struct waiting_pass *p, struct log_batch *b)
+{
+    struct waiting_fill **chosen;
+    size_t count;
+    int rc;
+
+    chosen =
+        calloc(p->folder->index.fill_count + 1, sizeof(struct waiting_fill *));
+    if (!chosen)
+        return -ENOMEM;
+    do {
+        rc = fold_clear(&b->fold);
+        count = choose(p, chosen);
+        if (rc == 0 && count > 0)
+            rc = add_chosen(p, b, chosen, count);
+    } while (rc == 0 && count > 0);
+    free(chosen);
+    return rc;
+}
+
+int
+waiting_pass_take(struct waiting_pass *p, struct log_batch *b)
+{
+    int rc;
+
+    rc = list(p);
+    if (rc < 0)
+        return rc;
+    if (!p->passing) {
+        p->number++;
+        p->passing = true;
+        p->merged = false;
+        p->pass_ns = 0;
+    }
+    remove_done(p);
+    return take(p, b);
+}
+
+/* ---- after a batch ---------------------------------------------------------- */
+
+/* Notes what a keyspace has, or that it refused. */
+static void
+note_keyspace(struct waiting_pass *p, const struct log_batch *b,
+              const struct fold_keyspace *k, struct waiting_fill **fills)
+{
+    const uint32_t name = waiting_find(p->folder, k->name, k->name_size);
+
+    if (k->state != KEYSPACE_APPLIED) {
+        if (name != WAITING_NONE)
+            p->folder->names[name].refused = p->number;
+        return;
+    }
+    for (unsigned i = 0; i < b->count; i++)
+        if (fills[i] && fold_bit(k->touched, i) &&
+            waiting_set_in(p->folder, fills[i], k->name, k->name_size))
+            p->merged = true;
+}
+
+static void
+let_go(struct waiting_pass *p)
+{
+    for (size_t i = 0; i < p->folder->file_count; i++)
+        waiting_let_go(p->folder, p->folder->files[i]);
+}
+
+void
+waiting_pass_end_batch(struct waiting_pass *p, const struct log_batch *b)
+{
+    struct waiting_fill **fills = calloc(b->max, sizeof(struct waiting_fill *));
+    const struct fold_keyspace *k;
+
+    for (unsigned i = 0; fills && i < b->count; i++) {
+        const struct batch_log *l = &b->logs[i];
+
+        fills[i] = waiting_fill_of(p->folder, l->file, l->mark.uuid,
+                                   l->mark.epoch, l->mark.first_ms);
+        if (fills[i])
+            fills[i]->tried = p->number;
+    }
+    for (k = b->fold.first; fills && k; k = k->next)
+        note_keyspace(p, b, k, fills);
+    free(fills);
+    let_go(p);
+    remove_done(p);
+}
+
+uint64_t
+waiting_pass_ended(struct waiting_pass *p, int taken, uint64_t since_ns,
+                   bool logs_wait)
+{
+    const uint64_t now_ns = p->now_ns(), now = now_ns / 1000000;
+    static struct diag_repeat repeat;
+
+    if (logs_wait)
+        p->credit_ns -= (int64_t)(now_ns - since_ns);
+    p->pass_ns += now_ns - since_ns;
+    if (taken > 0)
+        return p->due_ms = now;
+    let_go(p);
+    if (taken == -EAGAIN)
+        return p->due_ms = now + PASS_AGAIN_MS;
+    if (taken < 0)
+        diag_repeating(&repeat, DIAG_ERROR, "read log/" WAITING_FOLDER ": %s",
+                       diag_text(taken));
+    p->passing = false;
+    if (p->folder->file_count == 0 && taken == 0) {
+        p->retry = (struct retry){0};
+        return p->due_ms = UINT64_MAX;
+    }
+    if (p->merged && taken == 0) {
+        p->retry = (struct retry){0};
+        return p->due_ms = now;
+    }
+    retry_failed(&p->retry, now, PASS_RETRY_FIRST_MS, PASS_RETRY_MOST_MS);
+    p->due_ms = p->retry.due_ms;
+    if (p->due_ms < now + p->pass_ns / 250000) /* four times as many ms */
+        p->due_ms = now + p->pass_ns / 250000;
+    return p->due_ms;
+}

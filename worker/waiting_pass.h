@@ -1,0 +1,66 @@
+/* worker/waiting_pass.h - takes fills of log/waiting/ for batches, again and
+ * again, until all keyspaces have them.
+ *
+ * One pass goes through all fills, the oldest first and those of one log by
+ * epoch; a batch has at most one fill of each log.  A keyspace that refused is
+ * left out for the rest of the pass, and a fill that only such keyspaces want is
+ * not read.  A pass that merged nothing is followed by a pause: 50 ms, doubled
+ * up to a minute, and at least four times as long as it took.  While full logs
+ * wait, passes get a fifth of the time.
+ *
+ * A damaged file is repaired first: what is good of it goes on.
+ *
+ * Ownership: the caller's; the folder is borrowed.  One thread.  Reports
+ * through diag. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef COUNTD_WORKER_WAITING_PASS_H
+#define COUNTD_WORKER_WAITING_PASS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/log/waiting.h"
+#include "worker/batch.h"
+#include "worker/retry.h"
+
+#define PASS_RETRY_FIRST_MS 50
+#define PASS_RETRY_MOST_MS  60000
+#define PASS_AGAIN_MS       10        /* the folder was in use */
+#define PASS_CREDIT_NS      250000000 /* of time, at most */
+
+struct waiting_pass {
+    struct waiting *folder;
+    uint64_t (*now_ns)(void); /* clock_ns; tests have their own */
+    uint32_t number;          /* from 1 */
+    bool passing;             /* it goes on */
+    bool merged;              /* something, in this pass */
+    bool placed_only;         /* R11 of common/log/waiting.h */
+    struct retry retry;       /* of passes that merged nothing */
+    uint64_t due_ms;          /* of the next batch; UINT64_MAX: nothing waits */
+    uint64_t pass_ns;         /* that this pass has taken */
+    int64_t credit_ns;        /* that logs leave for it */
+    uint64_t fills;           /* merged and removed, since the start */
+};
+
+void waiting_pass_init(struct waiting_pass *p, struct waiting *folder);
+
+/* Adds the time that merging logs took to what passes may use. */
+void waiting_pass_logs_merged(struct waiting_pass *p, uint64_t ns);
+
+/* Whether a batch may be taken now. */
+bool waiting_pass_is_due(struct waiting_pass *p, bool logs_wait);
+
+/* Takes and folds fills into an empty batch.  Returns their number, 0 at the end
+ * of a pass, or an error of listing or folding. */
+int waiting_pass_take(struct waiting_pass *p, struct log_batch *b);
+
+/* After the batch was applied: notes what each keyspace has or refused, lets go
+ * of the files, and removes those of which nothing is left. */
+void waiting_pass_end_batch(struct waiting_pass *p, const struct log_batch *b);
+
+/* Counts the time since `since_ns`; `taken` is what waiting_pass_take()
+ * returned.  Returns when to call again (ms); UINT64_MAX: nothing waits. */
+uint64_t waiting_pass_ended(struct waiting_pass *p, int taken,
+                            uint64_t since_ns, bool logs_wait);
+
+#endif
