@@ -37,46 +37,37 @@ waiting_pass_is_due(struct waiting_pass *p, bool logs_wait)
 
 /* ---- files ---------------------------------------------------------------- */
 
-static void
-report_file(const struct waiting_file *f, const char *what, int rc)
-{
-    static struct diag_repeat repeat;
-
-    if (rc < 0 && rc != -EAGAIN && rc != -ENOENT)
-        diag_repeating(&repeat, DIAG_WARNING,
-                       "%s log/" WAITING_FOLDER "/%s: %s", what, f->name,
-                       diag_text(rc));
-}
-
 /* Lists the folder, without damaged files if that can be. */
 static int
 list(struct waiting_pass *p)
 {
-    for (;;) {
-        const int rc = waiting_list(p->folder);
-        struct waiting_file *damaged = NULL;
-        int repaired;
+    static struct diag_repeat repeat;
+    bool damaged = false;
+    int rc;
 
-        for (size_t i = 0; rc == 0 && i < p->folder->file_count; i++)
-            if (p->folder->files[i]->damaged)
-                damaged = p->folder->files[i];
-        if (!damaged)
-            return rc;
-        repaired = waiting_repair(p->folder, damaged);
-        if (repaired < 0) {
-            report_file(damaged, "repair", repaired);
-            return 0;
-        }
-    }
+    rc = waiting_list(p->folder);
+    for (size_t i = 0; rc == 0 && i < p->folder->file_count; i++)
+        damaged = damaged || p->folder->files[i]->damaged;
+    if (!damaged)
+        return rc;
+    rc = waiting_repair(p->folder);
+    if (rc < 0 && rc != -EAGAIN)
+        diag_repeating(&repeat, DIAG_WARNING,
+                       "repair files of log/" WAITING_FOLDER ": %s",
+                       diag_text(rc));
+    return waiting_list(p->folder);
 }
 
 /* Removes the files of which nothing is left (R5). */
 static void
 remove_done(struct waiting_pass *p)
 {
+    static struct diag_repeat repeat;
+
     waiting_sweep(p->folder, p->number);
     for (size_t i = 0; i < p->folder->file_count; i++) {
         struct waiting_file *f = p->folder->files[i];
+        int rc;
 
 #ifdef COUNTD_MUTANT_ANY_IS_ALL
         if (f->left == f->parts || f->damaged)
@@ -87,7 +78,11 @@ remove_done(struct waiting_pass *p)
         if (waiting_claim(p->folder, f) < 0)
             continue; /* another process removes it, or has */
         p->fills += f->fills;
-        report_file(f, "remove", waiting_remove(p->folder, f));
+        rc = waiting_remove(p->folder, f);
+        if (rc < 0)
+            diag_repeating(&repeat, DIAG_WARNING,
+                           "remove log/" WAITING_FOLDER "/%s: %s", f->name,
+                           diag_text(rc));
     }
 }
 

@@ -256,9 +256,9 @@ int waiting_leave_out(struct waiting *w, const uint8_t *name, size_t size,
                       bool (*leaves)(void *ctx, const struct waiting_fill *f),
                       void *ctx, uint64_t *fills);
 
-/* Writes what is good of a damaged file anew and renames it to bad-...;
+/* Writes what is good of each damaged file anew and renames it to bad-...;
  * reported. */
-int waiting_repair(struct waiting *w, struct waiting_file *file);
+int waiting_repair(struct waiting *w);
 
 /* ---- waiting_write.c: check and copy -------------------------------------- */
 

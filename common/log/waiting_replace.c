@@ -179,107 +179,81 @@ retire_file(struct waiting *w, struct waiting_file *f, bool lost)
     return rc == -ENOENT ? 0 : rc;
 }
 
-/* Replaces a file, with the folder taken: by one without a name, and without
- * what is damaged in it. */
+/* Replaces files, with the folder taken: by one without a name, and without what
+ * is damaged in them.  One that is in use is passed over, or, if it is the only
+ * one, -EAGAIN. */
 static int
-rewrite_file(struct waiting *w, struct waiting_file *f, struct left_out *l)
+replace_files(struct waiting *w, struct waiting_file **files, size_t count,
+              struct left_out *l)
 {
+    bool lost[WAITING_JOIN_COUNT] = {false};
     struct waiting_new n;
-    bool lost = false;
     int rc;
 
-    rc = waiting_claim(w, f);
-    if (rc < 0)
-        return rc == -ENOENT ? 0 : rc;
-    rc = waiting_begin(w, &n, f->placed);
-    if (rc == 0) {
-        n.since_ms = f->since_ms;
-        rc = rewrite_members(w, &n, f, l, &lost);
-        if (rc == 0 && n.at > 0)
-            rc = waiting_end(w, &n);
-        else
-            waiting_abort(w, &n);
-    }
-    if (rc == 0)
-        rc = retire_file(w, f, lost);
-    waiting_let_go(w, f);
-    return rc;
-}
-
-/* ---- replacing ------------------------------------------------------------ */
-
-static bool
-is_small(const struct waiting_file *f)
-{
-    return !f->placed && !f->damaged && f->size < WAITING_JOIN_SIZE;
-}
-
-/* Adds a small file to the joined one.  Those in use are passed over. */
-static int
-join_file(struct waiting *w, struct waiting_new *n, struct waiting_file *f)
-{
-    const struct waiting_index *x = &w->index;
-    int rc;
-
-    rc = waiting_claim(w, f);
-    if (rc < 0)
-        return rc == -EAGAIN || rc == -ENOENT ? 0 : rc;
-    for (size_t i = 0; i < x->fill_count; i++)
-        if (x->fills[i].file == f && x->fills[i].first_ms < n->first_ms)
-            n->first_ms = x->fills[i].first_ms;
-    if (n->since_ms == 0 || f->since_ms < n->since_ms)
-        n->since_ms = f->since_ms;
-    return waiting_copy_bytes(f->lock_fd, 0, f->size, n->fd, &n->at);
-}
-
-static int
-join_all(struct waiting *w)
-{
-    struct waiting_new n;
-    size_t joined = 0;
-    int rc;
-
-    rc = waiting_begin(w, &n, false);
+    rc = waiting_begin(w, &n, files[0]->placed);
     if (rc < 0)
         return rc;
-    for (size_t i = 0; rc == 0 && i < w->file_count; i++)
-        if (is_small(w->files[i]) && joined++ < WAITING_JOIN_COUNT)
-            rc = join_file(w, &n, w->files[i]);
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        rc = waiting_claim(w, files[i]);
+        if (rc == 0) {
+            if (n.since_ms == 0 || files[i]->since_ms < n.since_ms)
+                n.since_ms = files[i]->since_ms;
+            rc = rewrite_members(w, &n, files[i], l, &lost[i]);
+        } else if (rc == -ENOENT || (rc == -EAGAIN && count > 1)) {
+            rc = 0;
+        }
+    }
 #ifdef COUNTD_MUTANT_JOIN_REMOVES_FIRST
-    for (size_t i = 0; rc == 0 && i < w->file_count; i++)
-        if (w->files[i]->lock_fd >= 0)
-            (void)unlinkat(w->dir_fd, w->files[i]->name, 0);
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        if (files[i]->lock_fd >= 0)
+            (void)unlinkat(w->dir_fd, files[i]->name, 0);
 #endif
     if (rc == 0 && n.at > 0)
         rc = waiting_end(w, &n);
     else
         waiting_abort(w, &n);
-    for (size_t i = 0; i < w->file_count; i++) {
+    for (size_t i = 0; i < count; i++) {
+        if (rc == 0 && files[i]->lock_fd >= 0)
+            rc = retire_file(w, files[i], lost[i]);
+        waiting_let_go(w, files[i]);
+    }
+    return rc;
+}
+
+/* ---- replacing ------------------------------------------------------------ */
+
+/* The first small files; returns how many, up to one more than are joined. */
+static size_t
+find_small(const struct waiting *w,
+           struct waiting_file *small[WAITING_JOIN_COUNT + 1])
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < w->file_count && count <= WAITING_JOIN_COUNT; i++) {
         struct waiting_file *f = w->files[i];
 
-        if (f->lock_fd < 0)
-            continue;
-        if (rc == 0)
-            rc = retire_file(w, f, false);
-        waiting_let_go(w, f);
+        if (!f->placed && !f->damaged && f->size < WAITING_JOIN_SIZE)
+            small[count++] = f;
     }
-    return rc == 0 ? waiting_sync(w) : rc;
+    return count;
 }
 
 int
 waiting_join(struct waiting *w)
 {
-    size_t small = 0;
+    struct waiting_file *small[WAITING_JOIN_COUNT + 1];
+    struct left_out none = {.size = 0};
     int rc;
 
-    for (size_t i = 0; i < w->file_count; i++)
-        small += is_small(w->files[i]);
-    if (small <= WAITING_JOIN_COUNT)
+    if (find_small(w, small) <= WAITING_JOIN_COUNT)
         return 0;
     rc = waiting_lock(w, LOCK_EX);
     if (rc < 0)
         return rc == -ENOENT || rc == -EAGAIN ? 0 : rc;
-    rc = join_all(w);
+    if (find_small(w, small) > WAITING_JOIN_COUNT)
+        rc = replace_files(w, small, WAITING_JOIN_COUNT, &none);
+    if (rc == 0)
+        rc = waiting_sync(w);
     waiting_unlock(w);
     return rc;
 }
@@ -321,7 +295,7 @@ waiting_leave_out(struct waiting *w, const uint8_t *name, size_t size,
 
         if (count == 0)
             continue;
-        rc = rewrite_file(w, w->files[i], &l);
+        rc = replace_files(w, &w->files[i], 1, &l);
         *fills += rc == 0 ? count : 0;
     }
 #ifndef COUNTD_MUTANT_DROP_NO_SYNC
@@ -333,15 +307,17 @@ waiting_leave_out(struct waiting *w, const uint8_t *name, size_t size,
 }
 
 int
-waiting_repair(struct waiting *w, struct waiting_file *file)
+waiting_repair(struct waiting *w)
 {
-    struct left_out l = {.size = 0};
+    struct left_out none = {.size = 0};
     int rc;
 
     rc = waiting_lock(w, LOCK_EX);
     if (rc < 0)
         return rc == -ENOENT ? 0 : rc;
-    rc = rewrite_file(w, file, &l);
+    for (size_t i = 0; rc == 0 && i < w->file_count; i++)
+        if (w->files[i]->damaged)
+            rc = replace_files(w, &w->files[i], 1, &none);
     if (rc == 0)
         rc = waiting_sync(w);
     waiting_unlock(w);
