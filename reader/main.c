@@ -38,6 +38,7 @@ struct reader {
     struct store *store;
     struct as_of as_of;
     struct answer answer;
+    struct jobs jobs;
     struct loop *loop;
     struct loop_timer maintain;
     struct range range;
@@ -147,10 +148,12 @@ after_turn(void *ctx)
 {
     struct reader *r = ctx;
     const bool more = conn_turn(r->conns);
+    const bool works = jobs_end_turn(&r->jobs);
     const bool in_steps = read_http_end_turn(&r->http);
 
-    /* Increments that were acknowledged may have let answers go. */
-    return more || in_steps || conns_have_work(r->conns);
+    /* Jobs are done, and increments that were acknowledged may have let answers
+     * go. */
+    return more || works || in_steps || conns_have_work(r->conns);
 }
 
 static void
@@ -198,14 +201,16 @@ start_serving(struct reader *r)
     rc = answer_init(&r->answer, r->store, &r->as_of);
     if (rc < 0)
         return rc;
+    jobs_init(&r->jobs, r->loop, r->store, &r->as_of,
+              r->config.read_max_time_ms);
     range_init(&r->range, r->loop, &r->answer);
     if (reader_listener_is_on(&r->listeners.rows[LISTENER_RESP]))
         rc = resp_service_init(&r->resp, r->loop, r->store, &r->as_of,
                                &r->config, &r->layout, r->listeners.shared);
     r->resp.tokens = r->tokens;
     if (rc == 0)
-        rc = read_http_open(&r->http, r->loop, &r->answer, &r->datadir,
-                            &r->config);
+        rc = read_http_open(&r->http, r->loop, &r->answer, &r->jobs,
+                            &r->datadir, &r->config);
     if (rc == 0)
         rc = conns_init(&r->conns, r->loop, &options);
     if (rc < 0)

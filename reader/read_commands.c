@@ -52,7 +52,7 @@ read_take(struct read_request *a, struct read_reply *reply)
 {
     bool failed;
 
-    (void)answer_long_put(&a->http->steps, a->http->binary, &failed);
+    (void)answer_long_put(&a->job->steps, a->http->binary, &failed);
     return begin_reply(a, reply);
 }
 

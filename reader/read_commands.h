@@ -7,7 +7,7 @@
 #include <assert.h>
 
 #include "common/base/bytes.h"
-#include "reader/read_http.h"
+#include "reader/read_job.h"
 
 /* Why there is no answer. */
 struct read_problem {

@@ -16,14 +16,12 @@
 #include "common/base/text_put.h"
 #include "reader/metrics.h"
 #include "reader/read_commands.h"
-#include "reader/request_hash.h"
 
 #define ROWS_SMALL     100   /* answers of more come after those of others */
 #define PACKED_LEAST   4096  /* bytes of an answer that is packed */
 #define PACKED_AT_ONCE 65536 /* in a millisecond; more is packed in steps */
 #define LOOK_MS        100 /* between checks of as_of_ms for requests that wait */
 #define DAY_MS         ((uint64_t)86400000)
-#define DONE_MS        1000 /* how long an answer waits to be sent */
 
 static_assert(READ_HTTP_ANSWER_MAX >= ANSWER_SIZE_MAX, "answer_max is of all");
 static_assert(READ_HTTP_LONGEST > 2 * READ_HTTP_TEXT_MAX, "gzip may add bytes");
@@ -288,32 +286,10 @@ is_known(struct http_call *x, enum conn_next *next)
     return true;
 }
 
-static uint64_t
-hash_request(const struct read_http *h, const struct http_call *x)
-{
-    return request_hash(&h->graphite.hash_key, x, h->now.params.format);
-}
-
-/* The request is what the job is made for from now on. */
-static void
-begin_job(struct http_call *x)
-{
-    struct read_http *h = x->ctx;
-
-    h->job = h->now;
-    h->job.has_state = false; /* it will be of the past */
-    h->job_of = x->conn;
-    h->began_ms = loop_now_ms(h->loop);
-    h->is_late = false;
-    h->job_request = hash_request(h, x);
-}
-
-/* While a text is packed in steps, others go as they are. */
 static bool
 takes_gzip(const struct read_http *h, const struct http_request *r, size_t size)
 {
-    return h->pack.text && !h->packs && size >= PACKED_LEAST &&
-           http_takes_gzip(r);
+    return h->pack.text && size >= PACKED_LEAST && http_takes_gzip(r);
 }
 
 static enum conn_next
@@ -333,26 +309,24 @@ put_answer(struct http_call *x, const struct read_request *a,
     return http_end(x, HTTP_OK, size);
 }
 
-/* The answer is in h->text. */
+/* The answer is in h->text.  A large one is packed by a job, unless that would
+ * have to wait for a place. */
 static enum conn_next
 put_packed(struct http_call *x, const struct read_request *a, size_t size)
 {
     struct read_http *h = x->ctx;
+    struct read_job *w;
 
-    /* Requests that wait in line for the job go first. */
-    if (size > PACKED_AT_ONCE && a != &h->job &&
-        (h->state != READ_JOB_NONE || h->line.count > 0))
-        return put_answer(x, a, h->text, size, false);
-    read_pack_start(&h->pack, h->text, size);
     if (size <= PACKED_AT_ONCE) {
+        read_pack_start(&h->pack, h->text, size);
         (void)read_pack_step(&h->pack, UINT64_MAX); /* all of it */
         return put_answer(x, a, h->pack.packed, h->pack.size, true);
     }
-    if (a != &h->job)
-        begin_job(x);
-    h->state = READ_JOB_PACKS;
-    h->packs = true;
-    return http_hold(x, &h->owner);
+    w = read_job_enter(x);
+    if (w && w->job.state >= JOB_HAS_PLACE &&
+        read_job_pack(w, a, h->text, size) == 0)
+        return CONN_PAUSE;
+    return put_answer(x, a, h->text, size, false);
 }
 
 static enum conn_next
@@ -383,143 +357,44 @@ answer_request(struct http_call *x, struct read_request *a)
 
 /* ---- answers in steps --------------------------------------------------- */
 
-/* Whether the job is this request's.  Its connection is not enough: another can
- * have come to its place since. */
-static bool
-is_job_of(const struct read_http *h, const struct http_call *x)
+static enum conn_next
+answer_in_steps(struct http_call *x)
 {
-    return h->job_of == x->conn && h->job_request == hash_request(h, x);
-}
+    struct read_http *h = x->ctx;
+    struct read_job *w = read_job_enter(x);
 
-static void
-end_job(struct read_http *h)
-{
-    if (h->state == READ_JOB_RUNS && h->job_has_query)
-        answer_long_stop(&h->steps);
-    read_logs_free(&h->logs);
-    h->state = READ_JOB_NONE;
-    h->packs = false;
-    h->job_of = NULL;
-    http_wake(&h->line);
-}
-
-static void
-finish_job(struct read_http *h)
-{
-    h->state = READ_JOB_DONE;
-    h->done_ms = loop_now_ms(h->loop);
-    http_wake(&h->owner);
-}
-
-/* The next query of the job, or its end. */
-static void
-advance_job(struct read_http *h)
-{
-    struct query q;
-    const enum read_next next = h->job.command->next(&h->job, &q);
-
-    h->job_has_query = next == READ_QUERY;
-    if (next == READ_QUERY)
-        answer_long_start(&h->steps, &q, loop_now_ms(h->loop));
-    if (next == READ_READY)
-        finish_job(h);
+    if (w && w->job.state < JOB_HAS_PLACE)
+        return CONN_PAUSE;
+    if (!w || read_job_start(w, &h->now) < 0)
+        return refuse_request(x, HTTP_UNAVAILABLE, "no-memory",
+                              "there is no memory for the answer: ask again");
+    return CONN_PAUSE;
 }
 
 /* The answer of a job that is done.  Its parts are of several moments: the
  * version is still the one that was asked for, or it was not all the time. */
 static enum conn_next
-answer_job(struct http_call *x)
+answer_job(struct http_call *x, struct read_job *w)
 {
-    struct read_http *h = x->ctx;
     enum conn_next next;
 
-    if (http_params_has(&h->job.params, PARAM_VERSION))
-        read_state(&h->job);
-    if (h->is_late)
-        next = refuse_request(x, HTTP_UNAVAILABLE, "too-long", ANSWER_TOO_LONG);
-    else if (!has_changed(x, &h->job, &next))
-        next = answer_request(x, &h->job);
-    if (next == CONN_MORE)
-        end_job(h);
-    return next;
-}
-
-static enum conn_next
-answer_in_steps(struct http_call *x)
-{
-    struct read_http *h = x->ctx;
-
-    if (is_job_of(h, x) && h->state == READ_JOB_DONE)
-        return answer_job(x);
-    if (h->state != READ_JOB_NONE)
-        return http_hold(x, is_job_of(h, x) ? &h->owner : &h->line);
-    begin_job(x);
-    h->state = READ_JOB_RUNS;
-    advance_job(h);
-    return h->state == READ_JOB_DONE ? answer_job(x) : http_hold(x, &h->owner);
-}
-
-/* Whether the job is this request's, and its answer is packed: for who takes
- * that, since it may be another client with the same request. */
-static bool
-has_packed(const struct read_http *h, const struct http_call *x)
-{
-    return h->packs && h->state == READ_JOB_DONE && is_job_of(h, x) &&
-           http_takes_gzip(x->request);
-}
-
-static enum conn_next
-answer_packed(struct http_call *x)
-{
-    struct read_http *h = x->ctx;
-    const enum conn_next next =
-        put_answer(x, &h->job, h->pack.packed, h->pack.size, true);
-
-    if (next == CONN_MORE)
-        end_job(h);
-    return next;
-}
-
-/* A step, if anybody still waits for it. */
-static void
-step_job(struct read_http *h)
-{
-    if (list_alone(&h->owner.link)) {
-        end_job(h);
-    } else if (h->state == READ_JOB_RUNS &&
-               loop_now_ms(h->loop) - h->began_ms >= h->max_time_ms) {
-        if (h->job_has_query)
-            answer_long_stop(&h->steps);
-        h->is_late = true;
-        finish_job(h);
-    } else if (h->state == READ_JOB_PACKS) {
-        if (read_pack_step(&h->pack, clock_ns() + h->steps.step_ms * 1000000))
-            finish_job(h);
-    } else if (!h->job_has_query || answer_long_step(&h->steps)) {
-        answer_start_turn(h->answer, loop_now_ms(h->loop));
-        advance_job(h);
-    }
-}
-
-static bool
-has_steps(const struct read_http *h)
-{
-    return h->state == READ_JOB_RUNS || h->state == READ_JOB_PACKS;
+    if (w->job.state == JOB_LATE)
+        return refuse_request(x, HTTP_UNAVAILABLE, "too-long", ANSWER_TOO_LONG);
+    if (w->packs)
+        return put_answer(x, &w->request, w->pack.packed, w->pack.size, true);
+    if (http_params_has(&w->request.params, PARAM_VERSION))
+        read_state(&w->request);
+    return has_changed(x, &w->request, &next) ? next
+                                              : answer_request(x, &w->request);
 }
 
 bool
 read_http_end_turn(struct read_http *h)
 {
-    bool scrapes;
+    const bool scrapes = metrics_end_turn(h);
 
-    if (has_steps(h))
-        step_job(h);
-    else if (h->state == READ_JOB_DONE && list_alone(&h->owner.link) &&
-             loop_now_ms(h->loop) - h->done_ms > DONE_MS)
-        end_job(h); /* who asked has gone, or has no memory for it */
-    scrapes = metrics_end_turn(h);
     answer_end_turn(h->answer);
-    return graphite_end_turn(&h->graphite) || scrapes || has_steps(h);
+    return graphite_end_turn(&h->graphite) || scrapes;
 }
 
 /* ---- routes ------------------------------------------------------------- */
@@ -536,20 +411,17 @@ static enum conn_next
 answer_command(struct http_call *x)
 {
     struct read_http *h = x->ctx;
+    struct read_job *w = read_job_of(x);
     enum conn_next next;
-    bool in_steps;
 
-    if (!read_request(x, &next))
-        return next;
-    if (has_packed(h, x))
-        return answer_packed(x);
+    if (w && w->job.state == JOB_RUNS)
+        return CONN_PAUSE;
     answer_start_turn(h->answer, loop_now_ms(h->loop));
-    if (!is_readable(x, &next))
+    if (w && (w->job.state == JOB_DONE || w->job.state == JOB_LATE))
+        return answer_job(x, w);
+    if (!read_request(x, &next) || !is_readable(x, &next) || is_known(x, &next))
         return next;
-    in_steps = is_in_steps(&h->now);
-    if (!(in_steps && is_job_of(h, x)) && is_known(x, &next))
-        return next;
-    if (in_steps)
+    if (is_in_steps(&h->now))
         return answer_in_steps(x);
     if (is_large(&h->now.params) && conn_goes_first(x->conn))
         return CONN_FULL;
@@ -606,21 +478,20 @@ look_again(struct loop_timer *timer)
 
 int
 read_http_open(struct read_http *h, struct loop *loop, struct answer *answer,
-               const struct datadir *dir, const struct config *config)
+               struct jobs *jobs, const struct datadir *dir,
+               const struct config *config)
 {
     int rc;
 
     h->loop = loop;
     h->answer = answer;
+    h->jobs = jobs;
     h->dir = dir;
-    h->max_time_ms = config->read_max_time_ms;
     h->held_limits =
         (struct waiting_limits){config->keyspace_max, config->keyspace_max_keys};
     overview_init(&h->overview, config->data_dir);
     h->timer = (struct loop_timer){.slot = -1, .due = look_again};
     http_line_init(&h->waiting);
-    http_line_init(&h->line);
-    http_line_init(&h->owner);
     http_line_init(&h->scrapes);
     memcpy(h->site.hosts, config->http_hosts, sizeof config->http_hosts);
     h->site.only_reads = true;
@@ -640,11 +511,6 @@ read_http_open(struct read_http *h, struct loop *loop, struct answer *answer,
     if (config->read_page)
         http_site_add(&h->site, page_routes, page_route_count, &h->page,
                       TOKENS_READ);
-    rc = answer_init(&h->steps, answer->store, answer->as_of);
-    if (rc < 0) {
-        h->steps.store = NULL;
-        return rc;
-    }
     rc = graphite_open(&h->graphite, &h->site, loop, answer->store,
                        answer->as_of, config);
     if (rc < 0) {
@@ -653,10 +519,8 @@ read_http_open(struct read_http *h, struct loop *loop, struct answer *answer,
     }
     h->binary = malloc(ANSWER_SIZE_MAX);
     h->text = malloc(READ_HTTP_TEXT_MAX);
-    h->listed = calloc(READ_LISTED_MAX, sizeof *h->listed);
-    rc = h->binary && h->text && h->listed
-             ? read_pack_open(&h->pack, READ_HTTP_TEXT_MAX)
-             : -ENOMEM;
+    rc = h->binary && h->text ? read_pack_open(&h->pack, PACKED_AT_ONCE)
+                              : -ENOMEM;
     if (rc == 0)
         rc = user_metrics_open(&h->users, answer, h->binary, config);
     if (rc < 0)
@@ -667,18 +531,12 @@ read_http_open(struct read_http *h, struct loop *loop, struct answer *answer,
 void
 read_http_close(struct read_http *h)
 {
-    if (h->steps.store)
-        answer_fini(&h->steps);
-    h->steps.store = NULL;
     graphite_close(&h->graphite);
     read_pack_close(&h->pack);
-    read_logs_free(&h->logs);
     overview_close(&h->overview);
     page_close(&h->page);
     user_metrics_close(&h->users);
     free(h->binary);
     free(h->text);
-    free(h->listed);
     h->binary = h->text = NULL;
-    h->listed = NULL;
 }

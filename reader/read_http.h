@@ -4,12 +4,12 @@
  * answer is byte for byte what `countd COMMAND --json` prints.  The port
  * changes nothing, ever.  With read.page there is a page for browsers at /.
  *
- * What looks at all keyspaces or at history is answered in steps between turns
- * of the loop, one request at a time; others wait in line.  A large answer is
- * packed so, too, unless another one is: then it goes as it is.
+ * What looks at all keyspaces or at history is a job (read_job.h), and so is a
+ * large answer that is packed, unless the job would have to wait: then it goes
+ * as it is.
  *
  * Ownership: the caller's between read_http_open() and read_http_close(); loop,
- * store and the rest are borrowed.  One thread.
+ * store, jobs and the rest are borrowed.  One thread.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_READ_HTTP_H
@@ -26,6 +26,7 @@
 #include "reader/answer.h"
 #include "reader/graphite/graphite.h"
 #include "reader/http_params.h"
+#include "reader/jobs.h"
 #include "reader/page.h"
 #include "reader/read_link.h"
 #include "reader/read_pack.h"
@@ -49,6 +50,7 @@
 #define READ_FILE_SIZE    (NAME_FILE_SIZE + sizeof ".mdb")
 
 struct read_command;
+struct read_job;
 
 /* A row of an answer as the range port gives it. */
 struct read_row {
@@ -76,12 +78,14 @@ struct read_facts {
 /* A request and how far its answer is. */
 struct read_request {
     struct read_http *http;
+    struct read_job *job; /* of an answer in steps */
     const struct read_command *command;
     struct http_params params;
     int64_t as_of_ms;
     int error; /* of the last query, as query_error() returns it */
     struct table_writer table;
     unsigned phase;         /* of an answer in steps */
+    uint64_t until_ns;      /* of this step */
     struct time_range span; /* of history: asked for */
     size_t done, count;     /* of a list: rows with totals, and all */
     bool has_state;         /* of the keyspace: */
@@ -91,20 +95,6 @@ struct read_request {
     struct read_page next_page;
 };
 
-/* The files of data/log, while a job lists them. */
-struct read_logs {
-    struct logfile_list list;
-    struct log_row *rows; /* as many; NULL: none */
-    int error;
-};
-
-enum read_job_state {
-    READ_JOB_NONE,
-    READ_JOB_RUNS,
-    READ_JOB_PACKS, /* its answer */
-    READ_JOB_DONE
-};
-
 struct read_http {
     struct http_site site;
     struct http_route commands[READ_COMMANDS];
@@ -112,34 +102,21 @@ struct read_http {
     struct loop *loop;
     uint64_t unreadable;   /* statistics: answered with "unreadable" */
     struct answer *answer; /* for what is answered at once */
-    struct answer steps;   /* for what is answered in steps */
+    struct jobs *jobs;
     const struct datadir *dir;
-    struct loop_timer timer;   /* wakes those that wait for as_of_ms */
-    struct http_line waiting;  /* for as_of_ms */
-    struct http_line line;     /* for the job to be free */
-    struct http_line owner;    /* who gets the job's answer */
-    enum read_job_state state; /* of the job */
-    const struct conn *job_of;
-    uint64_t job_request; /* request_hash() of its request */
-    uint64_t began_ms;    /* monotonic: when the job began */
-    uint64_t done_ms;     /* monotonic: when it was done */
-    uint64_t max_time_ms; /* read.max_time */
-    bool is_late;         /* the job took longer, and has no answer */
-    struct read_request now, job;
-    unsigned readings;          /* requests that were read into `now` */
-    uint64_t read_ms;           /* Unix time of the last */
-    bool job_has_query;         /* `steps` has a query of the job */
-    struct read_listed *listed; /* READ_LISTED_MAX, of the job */
-    struct read_logs logs;      /* of the job */
+    struct loop_timer timer;  /* wakes those that wait for as_of_ms */
+    struct http_line waiting; /* for as_of_ms */
+    struct read_request now;
+    unsigned readings; /* requests that were read into `now` */
+    uint64_t read_ms;  /* Unix time of the last */
     struct waiting_limits held_limits;
     struct graphite graphite;
     struct user_metrics users; /* counters of users, for /metrics */
     struct http_line scrapes;  /* wait for these */
     struct overview overview;  /* read for each status and /metrics */
-    struct read_pack pack;
-    bool packs;      /* it has the answer of the job, or makes it */
-    uint8_t *binary; /* answers as the range port gives them */
-    uint8_t *text;   /* answers of HTTP */
+    struct read_pack pack;     /* for what is packed at once */
+    uint8_t *binary;           /* answers as the range port gives them */
+    uint8_t *text;             /* answers of HTTP */
     char more[HTTP_MORE_MAX];
     bool is_stopping;
     uint64_t requests, refused; /* figures */
@@ -147,8 +124,8 @@ struct read_http {
 
 /* -ENOMEM */
 int read_http_open(struct read_http *h, struct loop *loop,
-                   struct answer *answer, const struct datadir *dir,
-                   const struct config *config);
+                   struct answer *answer, struct jobs *jobs,
+                   const struct datadir *dir, const struct config *config);
 void read_http_close(struct read_http *h);
 
 /* At the end of each turn of the loop.  True: do not wait before the next. */

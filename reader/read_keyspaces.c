@@ -71,14 +71,12 @@ read_size(const struct read_request *a, struct read_listed *l)
 static bool
 read_some(struct read_request *a)
 {
-    const uint64_t until_ns = clock_ns() + (uint64_t)ANSWER_STEP_MS * 1000000;
-
     while (a->done < a->count) {
-        struct read_listed *l = &a->http->listed[a->done++];
+        struct read_listed *l = &a->job->listed[a->done++];
 
         read_total(a, l);
         read_size(a, l);
-        if (clock_ns() >= until_ns)
+        if (clock_ns() >= a->until_ns)
             break;
     }
     return a->done == a->count;
@@ -87,14 +85,14 @@ read_some(struct read_request *a)
 static void
 take_names(struct read_request *a)
 {
-    const struct answer_list *list = &a->http->steps.list;
+    const struct answer_list *list = &a->job->steps.list;
     struct read_reply reply = reply_of(list);
 
     a->done = 0;
     for (a->count = 0; a->count < READ_LISTED_MAX &&
-                       read_reply_row(&reply, &a->http->listed[a->count].row);
+                       read_reply_row(&reply, &a->job->listed[a->count].row);
          a->count++)
-        a->http->listed[a->count].index = a->count;
+        a->job->listed[a->count].index = a->count;
 }
 
 static bool
@@ -107,13 +105,13 @@ is_by_name(const struct read_request *a)
 static bool
 is_too_long(const struct read_request *a)
 {
-    return !is_by_name(a) && a->http->steps.list.has_more;
+    return !is_by_name(a) && a->job->steps.list.has_more;
 }
 
 enum read_next
 read_keyspaces_next(struct read_request *a, struct query *q)
 {
-    const struct answer_list *list = &a->http->steps.list;
+    const struct answer_list *list = &a->job->steps.list;
 
     if (a->phase == 0) {
         a->phase = 1;
@@ -151,7 +149,7 @@ static void
 sort_listed(struct read_request *a)
 {
     for (size_t i = 0; i < a->count; i++) {
-        struct read_listed *l = &a->http->listed[i];
+        struct read_listed *l = &a->job->listed[i];
 
         l->has_rank = a->params.sort == SORT_KEYS    ? l->row.count >= 0
                       : a->params.sort == SORT_TOTAL ? l->has_total
@@ -161,8 +159,7 @@ sort_listed(struct read_request *a)
                                                  : l->size;
     }
     if (!is_by_name(a))
-        qsort(a->http->listed, a->count, sizeof *a->http->listed,
-              compare_listed);
+        qsort(a->job->listed, a->count, sizeof *a->job->listed, compare_listed);
 }
 
 static void
@@ -185,9 +182,9 @@ set_next_name(struct read_request *a)
 {
     const struct read_row *last;
 
-    if (!is_by_name(a) || !a->http->steps.list.has_more || a->count == 0)
+    if (!is_by_name(a) || !a->job->steps.list.has_more || a->count == 0)
         return;
-    last = &a->http->listed[a->count - 1].row;
+    last = &a->job->listed[a->count - 1].row;
     a->next_page.is_there = true;
     a->next_page.has_offset = false;
     a->next_page.after.size = last->key_size;
@@ -200,7 +197,7 @@ read_keyspaces(struct read_request *a)
     static const struct read_problem too_long = {
         HTTP_BAD_REQUEST, "too-many-keyspaces",
         "more than 4096 keyspaces are listed by name only; leave out sort"};
-    const struct answer_list *list = &a->http->steps.list;
+    const struct answer_list *list = &a->job->steps.list;
 
     if (list->error < 0)
         return read_failure(a);
@@ -210,7 +207,7 @@ read_keyspaces(struct read_request *a)
     sort_listed(a);
     table_next_rows(&a->table, "rows", columns, 5);
     for (size_t i = 0; i < a->count && (int64_t)i < a->params.n; i++)
-        put_listed(a, &a->http->listed[i]);
+        put_listed(a, &a->job->listed[i]);
     table_rows_end(&a->table);
     table_fact(&a->table, "as_of_ms", cell_number(a->as_of_ms));
     table_end(&a->table);

@@ -123,7 +123,7 @@ read_logs_free(struct read_logs *l)
 static void
 list_logs(struct read_request *a)
 {
-    struct read_logs *l = &a->http->logs;
+    struct read_logs *l = &a->job->logs;
 
     read_logs_free(l);
     l->error = logfile_list_read(&l->list, a->http->dir->log_fd);
@@ -136,8 +136,7 @@ list_logs(struct read_request *a)
 enum read_next
 read_logs_next(struct read_request *a, struct query *q)
 {
-    const uint64_t until_ns = clock_ns() + (uint64_t)ANSWER_STEP_MS * 1000000;
-    struct read_logs *l = &a->http->logs;
+    struct read_logs *l = &a->job->logs;
 
     (void)q; /* nothing is asked of the store */
     if (a->phase++ == 0) {
@@ -150,7 +149,7 @@ read_logs_next(struct read_request *a, struct query *q)
         log_row_read(a->http->dir->log_fd, &l->list.files[a->done],
                      clock_unix_ms(), &l->rows[a->done]);
         a->done++;
-        if (clock_ns() >= until_ns)
+        if (clock_ns() >= a->until_ns)
             break;
     }
     return a->done < l->list.count ? READ_AGAIN : READ_READY;
@@ -166,7 +165,7 @@ read_logs(struct read_request *a)
         too_many = {HTTP_UNAVAILABLE, "too-many-logs",
                     "log has more than 4096 files; countd log list shows them"};
     static struct diag_repeat failures;
-    const struct read_logs *l = &a->http->logs;
+    const struct read_logs *l = &a->job->logs;
 
     if (l->error < 0) {
         diag_repeating(&failures, DIAG_ERROR, "cannot read log: %s",

@@ -23,6 +23,8 @@ static struct http_call
 make_call(struct conn *c, const struct http_asked *a)
 {
     return (struct http_call){.conn = c,
+                              .held =
+                                  &((struct http_state *)conn_state(c))->held,
                               .ctx = a->ctx,
                               .request = &a->request,
                               .flags = a->flags,
@@ -306,6 +308,17 @@ body_of(struct conn *c, const struct input *in, const struct http_asked *a)
     return (struct http_text){site->joined, s->chunks.size};
 }
 
+/* Its route keeps nothing any longer. */
+static void
+drop_held(struct http_state *s)
+{
+    struct http_held *held = s->held;
+
+    s->held = NULL;
+    if (held)
+        held->gone(held);
+}
+
 static void
 pass_request(struct http_state *s, struct input *in, const struct http_asked *a)
 {
@@ -381,6 +394,7 @@ serve_request(struct conn *c, struct input *in, struct http_asked *a,
         return next;
     site->stats.requests++;
     pass_request(s, in, a);
+    drop_held(s);
     if (next == CONN_LONG)
         return next;
     *answered = true;
@@ -440,6 +454,7 @@ ended(struct conn *c)
     if (s->stream)
         s->stream->gone(s->stream_ctx, c);
     s->stream = NULL;
+    drop_held(s);
     list_remove(http_waits_of(c));
     http_count_in_line(c, NULL);
     return true;

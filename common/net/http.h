@@ -118,17 +118,24 @@ struct http_stream {
     void (*gone)(void *ctx, struct conn *c);
 };
 
+/* What a route keeps with a request from one call to the next. */
+struct http_held {
+    /* The request is answered, or its connection has ended. */
+    void (*gone)(struct http_held *held);
+};
+
 /* A request at its route. */
 struct http_call {
     struct conn *conn;
     void *ctx; /* of the table */
     const struct http_request *request;
-    unsigned flags;         /* enum http_route_flags, or-ed, of the route */
-    unsigned rights;        /* enum tokens_right, or-ed, of the client */
-    unsigned note;          /* what the route's check() found; 0 before */
-    struct http_text rest;  /* of the path, behind that of the route */
-    struct http_text value; /* of the parameter that the route names */
-    struct http_text body;  /* with HTTP_READS_BODY */
+    unsigned flags;          /* enum http_route_flags, or-ed, of the route */
+    unsigned rights;         /* enum tokens_right, or-ed, of the client */
+    unsigned note;           /* what the route's check() found; 0 before */
+    struct http_text rest;   /* of the path, behind that of the route */
+    struct http_text value;  /* of the parameter that the route names */
+    struct http_text body;   /* with HTTP_READS_BODY */
+    struct http_held **held; /* NULL at first; the route's */
     /* Of the answer, before http_body(): its Content-Type, and with that Date,
      * nosniff and Cache-Control, which is no-store if `cache` is NULL; further
      * header lines, each with CR LF.  NULL: none of them.  304 has no type, but

@@ -27,6 +27,7 @@ struct http_state {
                                   was */
     struct http_line *line_of; /* counts this request; NULL: none does */
     struct http_chunks chunks; /* of the body that comes */
+    struct http_held *held;    /* http_call.held points here */
     const struct http_stream *stream; /* of the answer that goes; NULL: none */
     void *stream_ctx;
     uint32_t line;      /* of a head that is not whole: its last line */

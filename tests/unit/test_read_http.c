@@ -6,18 +6,18 @@
 #include <sys/socket.h>
 
 #include "common/net/conn_internal.h"
-#include "reader/read_http.h"
+#include "reader/read_job.h"
 #include "tests/lib/client.h"
 #include "tests/lib/turns.h"
 
 #define ROWS       2000 /* make an answer that is packed in steps */
-#define WAITS_NS   UINT64_C(2000000000)
 #define ANSWER_MAX ((size_t)256 << 10)
 
 struct server {
     struct fixture *site;
     struct config config;
     struct loop *loop;
+    struct jobs jobs;
     struct read_http http;
     struct listener_config row;
     struct conns *conns;
@@ -47,12 +47,13 @@ after_turn(void *ctx)
 {
     struct server *f = ctx;
     const bool more = conn_turn(f->conns);
+    const bool works = jobs_end_turn(&f->jobs);
     const bool in_steps = read_http_end_turn(&f->http);
 
     f->turns++;
-    if (f->peer < 0 ? f->http.state == READ_JOB_DONE : has_heard(f))
+    if (f->peer < 0 ? !list_alone(&f->jobs.done) : has_heard(f))
         loop_stop(f->loop);
-    return more || in_steps || conns_have_work(f->conns);
+    return more || works || in_steps || conns_have_work(f->conns);
 }
 
 /* Rows whose keys are numbers of so many digits and a text. */
@@ -94,8 +95,10 @@ setup(void **state)
     config_defaults(&f.config);
     f.loop = loop_new();
     assert_non_null(f.loop);
-    assert_rc(read_http_open(&f.http, f.loop, &f.site->answer, &f.site->datadir,
-                             &f.config),
+    jobs_init(&f.jobs, f.loop, f.site->store, &f.site->as_of,
+              f.config.read_max_time_ms);
+    assert_rc(read_http_open(&f.http, f.loop, &f.site->answer, &f.jobs,
+                             &f.site->datadir, &f.config),
               0);
     f.row = (struct listener_config){.name = "read-http",
                                      .max_key = "read.max_connections",
@@ -150,6 +153,12 @@ ask(struct server *f, const char *target, const char *more)
     return pair[1];
 }
 
+static const struct read_job *
+first_done(const struct server *f)
+{
+    return LOOP_OWNER(f->jobs.done.next, struct read_job, job.link);
+}
+
 /* Asks on a connection that ends when its answer is made and not yet sent; the
  * next one gets its place. */
 static void
@@ -158,7 +167,7 @@ ask_and_go(struct server *f, const char *target, const char *more)
     const int fd = ask(f, target, more);
 
     turns_run(f->loop);
-    assert_ptr_equal(f->http.job_of,
+    assert_ptr_equal(first_done(f)->job.conn,
                      listener_open_conn(conns_listener(f->conns, 0), 0));
     conn_close(listener_open_conn(conns_listener(f->conns, 0), 0));
     client_close(fd);
@@ -167,12 +176,10 @@ ask_and_go(struct server *f, const char *target, const char *more)
 static void
 hear(struct server *f, int fd, const char *last)
 {
-    assert_ptr_equal(f->http.job_of,
-                     listener_open_conn(conns_listener(f->conns, 0), 0));
-    fault_pass_ns(WAITS_NS); /* what nobody takes is kept for a second */
     f->peer = fd;
     f->last = last;
     turns_run(f->loop);
+    assert_int_equal(f->jobs.placed, 0);
     client_close(fd);
 }
 
@@ -192,7 +199,6 @@ CASE(what_was_packed_for_another_is_not_sent_to_who_takes_no_gzip)
         "\r\nGET /v1/top?keyspace=b&n=2000 HTTP/1.1\r\nHost: a\r\n";
 
     ask_and_go(f, "/v1/top?keyspace=b&n=2000", "Accept-Encoding: gzip\r\n");
-    assert_true(f->http.packs);
     hear(f, ask(f, "/v1/now", next), "\"saturated\"");
 
     assert_null(strstr(f->heard, "Content-Encoding"));
@@ -208,14 +214,14 @@ CASE(while_a_large_answer_is_packed_others_are_answered_in_their_turn)
         ask(f, "/v1/top?keyspace=b&n=2000", "Accept-Encoding: gzip\r\n");
     unsigned answers = 0;
 
-    f->http.steps.step_ms = 0;
+    f->jobs.step_ns = 0;
     f->peer = ask(f, get, "");
     f->last = "\"saturated\"";
     turns_run(f->loop);
     f->size = 0;
     ask_on(f->peer, get, ""); /* its turn also begins the large one */
     turns_run(f->loop);
-    for (; f->http.state == READ_JOB_PACKS; answers++) {
+    for (; !list_alone(&f->jobs.running); answers++) {
         f->size = f->turns = 0;
         ask_on(f->peer, get, "");
         turns_run(f->loop);
@@ -237,7 +243,7 @@ CASE(what_takes_longer_than_it_may_is_refused_and_the_next_is_answered)
 
     f->last = "\r\n\r\n";
     for (size_t i = 0; i < 4; i++) {
-        f->http.max_time_ms = f->http.graphite.max_time_ms = i < 2 ? 0 : 10000;
+        f->jobs.max_time_ms = f->http.graphite.max_time_ms = i < 2 ? 0 : 10000;
         f->size = 0;
         f->peer = ask(f, targets[i % 2], "");
         turns_run(f->loop);

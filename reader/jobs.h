@@ -1,0 +1,91 @@
+/* reader/jobs.h - long work of all protocols: whatever takes more than one look.
+ *
+ * A request that cannot be answered at once has a job.  JOBS_MAX jobs have a
+ * place, and those of one client half of these; others stand in line, where the
+ * client with the fewest places comes first.  What has a place is done in steps
+ * between turns of the loop, JOBS_STEP_NS in each turn: clients take turns, and
+ * within a client its jobs.  A step reads a snapshot of its own, so that no job
+ * pins one, and as_of was refreshed before it.
+ *
+ *     if (!job_enter(job))        // again when its connection is woken
+ *         return CONN_PAUSE;
+ *     ... note what is asked, take memory ...
+ *     job_run(job);               // step() until that says that it is done
+ *     return CONN_PAUSE;
+ *
+ * and when the connection is served again, and the job is done, its answer is
+ * sent, and job_leave() ends it; so does the end of the connection.
+ *
+ * A job that is not done after read.max_time is stopped, and is LATE.  One whose
+ * answer is not taken for JOBS_KEPT_MS, since there is no memory to send it, is
+ * stopped, too, and has to enter again: others wait for its place.
+ *
+ * Ownership: the caller's; loop, store and as_of are borrowed.  A job is in
+ * memory that its connection's state has, or keeps until the connection ends.
+ * The loop's thread. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef COUNTD_READER_JOBS_H
+#define COUNTD_READER_JOBS_H
+
+#include "common/net/conn.h"
+#include "reader/as_of.h"
+
+#define JOBS_MAX     16 /* that have a place, and with it memory */
+#define JOBS_STEP_NS UINT64_C(1000000)
+#define JOBS_KEPT_MS 1000
+
+enum job_state {
+    JOB_NONE,
+    JOB_IN_LINE,
+    JOB_LATE,
+    JOB_HAS_PLACE, /* from here on */
+    JOB_RUNS,
+    JOB_DONE
+};
+
+/* Zero but for the first members, which are its owner's. */
+struct job {
+    struct jobs *jobs;
+    struct conn *conn;
+    /* Goes on until about until_ns, and looks at the clock in each round of a
+     * loop; true when it is done. */
+    bool (*step)(struct job *job, uint64_t until_ns);
+    /* Gives back what the job has since job_run(). */
+    void (*stop)(struct job *job);
+
+    struct list_link link;
+    uint64_t since_ms; /* monotonic: of its state */
+    uint64_t turn;     /* number of its last step */
+    enum job_state state;
+};
+
+struct jobs {
+    struct loop *loop;
+    struct store *store;
+    struct as_of *as_of;
+    uint64_t max_time_ms; /* read.max_time */
+    uint64_t step_ns;     /* JOBS_STEP_NS; a test has less */
+    struct list_link line, running, done;
+    unsigned placed;
+    uint64_t turn; /* number of the last step */
+    uint64_t client_turns[NETWORKS_CLIENTS];
+    uint8_t client_places[NETWORKS_CLIENTS];
+};
+
+void jobs_init(struct jobs *j, struct loop *loop, struct store *store,
+               struct as_of *as_of, uint64_t max_time_ms);
+
+/* At the end of each turn of the loop: ends the turn's snapshots, and works.
+ * True: do not wait before the next. */
+bool jobs_end_turn(struct jobs *j);
+
+/* Whether the job has a place; if not it stands in line for one. */
+bool job_enter(struct job *job);
+
+/* It has a place, and what it needs. */
+void job_run(struct job *job);
+
+/* Ends the job in any state. */
+void job_leave(struct job *job);
+
+#endif

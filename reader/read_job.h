@@ -1,0 +1,47 @@
+/* reader/read_job.h - the job (jobs.h) of a request of GET /v1/COMMAND: a
+ * command that is answered in steps, or a large answer that is packed.
+ *
+ * Ownership: it belongs to its request, and goes with it. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef COUNTD_READER_READ_JOB_H
+#define COUNTD_READER_READ_JOB_H
+
+#include "reader/jobs.h"
+#include "reader/read_http.h"
+#include "reader/read_pack.h"
+
+/* The files of data/log, while a job lists them. */
+struct read_logs {
+    struct logfile_list list;
+    struct log_row *rows; /* as many; NULL: none */
+    int error;
+};
+
+struct read_job {
+    struct http_held held;
+    struct job job;
+    struct read_request request;
+    bool has_query;             /* `steps` has one that is not answered */
+    bool packs;                 /* `pack` has the answer, or makes it */
+    struct answer steps;        /* store NULL: not open */
+    struct read_listed *listed; /* READ_LISTED_MAX */
+    struct read_logs logs;
+    struct read_pack pack;
+};
+
+/* The job of a request; NULL: it has none. */
+struct read_job *read_job_of(const struct http_call *x);
+
+/* The same, and it has a place, or is made and stands in line for one.  NULL:
+ * there is no memory. */
+struct read_job *read_job_enter(struct http_call *x);
+
+/* A job with a place begins with a request.  -ENOMEM */
+int read_job_start(struct read_job *w, const struct read_request *request);
+
+/* The same, with the answer to `request`, which is packed, and may be the job's
+ * own.  -ENOMEM */
+int read_job_pack(struct read_job *w, const struct read_request *request,
+                  const uint8_t *text, size_t size);
+
+#endif

@@ -1,0 +1,182 @@
+/* tests/unit/test_jobs.c - who has a place, whose turn it is, and how a job
+ * ends. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "tests/unit/answer_fixture.h"
+
+#include "reader/jobs.h"
+#include "tests/lib/turns.h"
+
+#define WORK ((size_t)64)
+
+struct work {
+    struct job job;
+    struct conn conn;
+    unsigned left; /* steps */
+    unsigned stops;
+};
+
+struct office {
+    struct fixture *site;
+    struct loop *loop;
+    struct jobs jobs;
+    struct work all[WORK];
+    char order[1024]; /* a letter for each step: the number of its work */
+    size_t steps;
+};
+
+static struct office office;
+
+static bool
+step(struct job *job, uint64_t until_ns)
+{
+    struct work *w = LOOP_OWNER(job, struct work, job);
+
+    assert_true(until_ns > 0);
+    office.order[office.steps++] = (char)('a' + (w - office.all));
+    return --w->left == 0;
+}
+
+static void
+stop(struct job *job)
+{
+    LOOP_OWNER(job, struct work, job)->stops++;
+}
+
+static bool
+one_turn(void *ctx)
+{
+    struct office *o = ctx;
+    const bool works = jobs_end_turn(&o->jobs);
+
+    loop_stop(o->loop);
+    return works;
+}
+
+static int
+setup(void **state)
+{
+    struct office *o = &office;
+
+    *o = (struct office){.site = fixture_make(NULL, NULL, 1)};
+    o->loop = loop_new();
+    assert_non_null(o->loop);
+    jobs_init(&o->jobs, o->loop, o->site->store, &o->site->as_of, 10000);
+    o->jobs.step_ns = 0; /* one step in each turn */
+    loop_after_turn(o->loop, one_turn, o);
+    *state = o;
+    return 0;
+}
+
+static int
+end(void **state)
+{
+    struct office *o = *state;
+    void *site = o->site;
+
+    fault_clear();
+    loop_free(o->loop);
+    return teardown(&site);
+}
+
+#define CASE(name) TEST_IN(name, struct office *o, setup, end)
+
+/* Enters for a client; a job that has a place begins with so many steps. */
+static struct job *
+enter(struct office *o, size_t i, uint16_t client, unsigned steps)
+{
+    struct work *w = &o->all[i];
+
+    w->job = (struct job){
+        .jobs = &o->jobs, .conn = &w->conn, .step = step, .stop = stop};
+    w->conn.client = client;
+    w->left = steps;
+    if (job_enter(&w->job))
+        job_run(&w->job);
+    return &w->job;
+}
+
+static void
+run_turns(struct office *o, unsigned count)
+{
+    while (count-- > 0)
+        turns_run(o->loop);
+}
+
+CASE(clients_take_turns_and_within_a_client_its_jobs)
+{
+    (void)enter(o, 0, 1, 9);
+    (void)enter(o, 1, 1, 9);
+    (void)enter(o, 2, 1, 9);
+    (void)enter(o, 3, 2, 9);
+
+    run_turns(o, 8);
+
+    assert_string_equal(o->order, "adbdcdad");
+}
+
+CASE(a_client_has_half_of_the_places_and_the_next_is_of_who_has_the_fewest)
+{
+    struct job *waits[2], *others;
+
+    for (size_t i = 0; i < JOBS_MAX / 2; i++)
+        assert_int_equal(enter(o, i, 1, 1)->state, JOB_RUNS);
+    waits[0] = enter(o, 20, 1, 1);
+    assert_int_equal(waits[0]->state, JOB_IN_LINE);
+    for (size_t i = JOBS_MAX / 2; i < JOBS_MAX; i++)
+        assert_int_equal(enter(o, i, (uint16_t)i, 1)->state, JOB_RUNS);
+    waits[1] = enter(o, 21, 1, 1);
+    others = enter(o, 22, 99, 1);
+    assert_int_equal(others->state, JOB_IN_LINE);
+
+    job_leave(&o->all[0].job);
+    assert_int_equal(others->state, JOB_HAS_PLACE);
+    assert_int_equal(waits[0]->state, JOB_IN_LINE);
+    job_leave(&o->all[1].job);
+    assert_int_equal(waits[0]->state, JOB_HAS_PLACE);
+    assert_int_equal(waits[1]->state, JOB_IN_LINE);
+}
+
+CASE(what_stands_in_line_is_left_without_a_stop_and_what_works_with_one)
+{
+    for (size_t i = 0; i < JOBS_MAX / 2 + 1; i++)
+        (void)enter(o, i, 1, 1);
+
+    job_leave(&o->all[JOBS_MAX / 2].job);
+    job_leave(&o->all[0].job);
+    job_leave(&o->all[0].job);
+
+    assert_int_equal(o->all[JOBS_MAX / 2].stops, 0);
+    assert_int_equal(o->all[0].stops, 1);
+    assert_int_equal(o->jobs.placed, JOBS_MAX / 2 - 1);
+}
+
+CASE(what_takes_longer_than_it_may_is_stopped_once_and_has_no_place)
+{
+    struct job *job = enter(o, 0, 1, 1000);
+
+    run_turns(o, 2);
+    assert_int_equal(o->steps, 2);
+    fault_pass_ns(UINT64_C(10001) * 1000000);
+    run_turns(o, 2);
+
+    assert_int_equal(job->state, JOB_LATE);
+    assert_int_equal(o->jobs.placed, 0);
+    job_leave(job);
+    assert_int_equal(o->all[0].stops, 1);
+    assert_int_equal(o->steps, 2);
+}
+
+CASE(an_answer_that_nobody_takes_gives_its_place_to_another)
+{
+    struct job *job = enter(o, 0, 1, 1);
+
+    run_turns(o, 2);
+    assert_int_equal(job->state, JOB_DONE);
+    assert_int_equal(o->all[0].stops, 0);
+    fault_pass_ns(UINT64_C(1500) * 1000000);
+    run_turns(o, 2);
+
+    assert_int_equal(job->state, JOB_NONE);
+    assert_int_equal(o->all[0].stops, 1);
+    assert_int_equal(o->jobs.placed, 0);
+}
