@@ -394,7 +394,7 @@ read_http_end_turn(struct read_http *h)
     const bool scrapes = metrics_end_turn(h);
 
     answer_end_turn(h->answer);
-    return graphite_end_turn(&h->graphite) || scrapes;
+    return scrapes;
 }
 
 /* ---- routes ------------------------------------------------------------- */
@@ -511,12 +511,7 @@ read_http_open(struct read_http *h, struct loop *loop, struct answer *answer,
     if (config->read_page)
         http_site_add(&h->site, page_routes, page_route_count, &h->page,
                       TOKENS_READ);
-    rc = graphite_open(&h->graphite, &h->site, loop, answer->store,
-                       answer->as_of, config);
-    if (rc < 0) {
-        read_http_close(h);
-        return rc;
-    }
+    graphite_open(&h->graphite, &h->site, jobs, config);
     h->binary = malloc(ANSWER_SIZE_MAX);
     h->text = malloc(READ_HTTP_TEXT_MAX);
     rc = h->binary && h->text ? read_pack_open(&h->pack, PACKED_AT_ONCE)
@@ -531,7 +526,6 @@ read_http_open(struct read_http *h, struct loop *loop, struct answer *answer,
 void
 read_http_close(struct read_http *h)
 {
-    graphite_close(&h->graphite);
     read_pack_close(&h->pack);
     overview_close(&h->overview);
     page_close(&h->page);

@@ -106,13 +106,8 @@ answer_request(struct conn *c, struct http_asked *a, struct http_text body)
         return next;
     assert(a->route);
     next = a->route->answer(&x);
-    if (next == CONN_LONG) {
-        struct http_state *s = conn_state(c);
-
-        s->stream = x.stream;
-        s->stream_ctx = x.ctx;
-        s->ends = !a->request.keep;
-    }
+    if (next == CONN_LONG)
+        ((struct http_state *)conn_state(c))->ends = !a->request.keep;
     return next;
 }
 
@@ -394,9 +389,9 @@ serve_request(struct conn *c, struct input *in, struct http_asked *a,
         return next;
     site->stats.requests++;
     pass_request(s, in, a);
-    drop_held(s);
     if (next == CONN_LONG)
         return next;
+    drop_held(s);
     *answered = true;
     /* Bytes behind the last request must not reset its answer. */
     if (!a->request.keep)
@@ -433,16 +428,16 @@ take(struct conn *c, struct input *in)
     return CONN_MORE;
 }
 
-/* Goes on with the answer of a stream. */
+/* Goes on with an answer in pieces. */
 static enum conn_next
 more(struct conn *c)
 {
     struct http_state *s = conn_state(c);
-    const enum conn_next next = s->stream->more(s->stream_ctx, c);
+    const enum conn_next next = s->held->more(s->held, c);
 
     if (next != CONN_MORE)
         return next;
-    s->stream = NULL;
+    drop_held(s);
     return s->ends ? conn_last(c) : CONN_MORE;
 }
 
@@ -451,9 +446,6 @@ ended(struct conn *c)
 {
     struct http_state *s = conn_state(c);
 
-    if (s->stream)
-        s->stream->gone(s->stream_ctx, c);
-    s->stream = NULL;
     drop_held(s);
     list_remove(http_waits_of(c));
     http_count_in_line(c, NULL);

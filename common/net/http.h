@@ -108,20 +108,14 @@ enum http_status {
     HTTP_NO_SPACE = 507
 };
 
-/* An answer in pieces, after its head. */
-struct http_stream {
-    /* Puts the next piece with conn_space() and conn_put(), of about CONN_SLICE
-     * bytes: CONN_LONG when there is more, CONN_FULL, CONN_MORE after the last.
-     */
-    enum conn_next (*more)(void *ctx, struct conn *c);
-    /* The connection has ended before. */
-    void (*gone)(void *ctx, struct conn *c);
-};
-
 /* What a route keeps with a request from one call to the next. */
 struct http_held {
     /* The request is answered, or its connection has ended. */
     void (*gone)(struct http_held *held);
+    /* After http_begin_long(): puts the next piece of the answer with
+     * conn_space() and conn_put(), of about CONN_SLICE bytes: CONN_LONG when
+     * there is more, CONN_FULL, CONN_MORE after the last. */
+    enum conn_next (*more)(struct http_held *held, struct conn *c);
 };
 
 /* A request at its route. */
@@ -148,7 +142,6 @@ struct http_call {
      * and of these those that are the same whatever its length is. */
     uint8_t *out;
     size_t head_size, front_size;
-    const struct http_stream *stream; /* http_begin_long() sets it */
 };
 
 enum http_route_flags {
@@ -256,10 +249,9 @@ enum conn_next http_answer_text(struct http_call *x, enum http_status status,
 /* The route of /healthz: 200 while the loop turns. */
 enum conn_next http_answer_health(struct http_call *x);
 
-/* The head of an answer of `size` bytes, which `stream` puts, with the ctx of
- * the route.  Returns what the route is to return. */
-enum conn_next http_begin_long(struct http_call *x, size_t size,
-                               const struct http_stream *stream);
+/* The head of an answer of `size` bytes, which what is held puts.  Returns what
+ * the route is to return. */
+enum conn_next http_begin_long(struct http_call *x, size_t size);
 
 /* ---- errors
  *

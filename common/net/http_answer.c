@@ -313,13 +313,11 @@ http_answer_health(struct http_call *x)
 }
 
 enum conn_next
-http_begin_long(struct http_call *x, size_t size,
-                const struct http_stream *stream)
+http_begin_long(struct http_call *x, size_t size)
 {
     if (!http_body(x, 0))
         return CONN_FULL;
     put_answer(x, HTTP_OK, 0, 0, size);
-    x->stream = stream;
     return CONN_LONG;
 }
 

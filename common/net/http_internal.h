@@ -28,15 +28,13 @@ struct http_state {
     struct http_line *line_of; /* counts this request; NULL: none does */
     struct http_chunks chunks; /* of the body that comes */
     struct http_held *held;    /* http_call.held points here */
-    const struct http_stream *stream; /* of the answer that goes; NULL: none */
-    void *stream_ctx;
-    uint32_t line;      /* of a head that is not whole: its last line */
-    bool is_cut;        /* such a head is kept */
-    bool has_body;      /* the body of what is kept has passed */
-    bool has_continued; /* 100 Continue was answered */
-    bool ends;          /* after the stream */
-    uint8_t end;        /* enum http_end_kind */
-    uint32_t held_ms;   /* clock, cut: when the request first waited; 0:
+    uint32_t line;             /* of a head that is not whole: its last line */
+    bool is_cut;               /* such a head is kept */
+    bool has_body;             /* the body of what is kept has passed */
+    bool has_continued;        /* 100 Continue was answered */
+    bool ends;                 /* after the answer in pieces */
+    uint8_t end;               /* enum http_end_kind */
+    uint32_t held_ms;          /* clock, cut: when the request first waited; 0:
                            it has not */
 };
 

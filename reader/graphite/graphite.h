@@ -7,11 +7,12 @@
  *     /functions          the functions there are        functions.h
  *     /version, /events/get_data, /tags, and what is below it
  *
- * Parameters are in the URL or in the form of a POST.  One request is answered
- * at a time, in steps between turns of the loop; others wait in line.
+ * Parameters are in the URL or in the form of a POST.  A request that needs the
+ * store is a job (reader/jobs.h), which makes the whole answer.  A long one is
+ * then sent in pieces, and the job has given its place away.
  *
- * Ownership: the caller's between graphite_open() and graphite_close(); loop,
- * store and as_of are borrowed.  One thread.
+ * Ownership: the caller's; jobs is borrowed.  A job belongs to its request.  One
+ * thread.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_GRAPHITE_GRAPHITE_H
@@ -19,14 +20,14 @@
 
 #include <zlib.h>
 
-#include "common/base/hash.h"
 #include "common/setup/config.h"
-#include "reader/as_of.h"
 #include "reader/graphite/render.h"
+#include "reader/jobs.h"
 
 /* Bytes of the longest answer: a million points of ten digits take 24 MB. */
 #define GRAPHITE_ANSWER_MAX ((size_t)32 << 20)
-#define GRAPHITE_MEMORY_MAX ((size_t)256 << 20) /* of a request */
+#define GRAPHITE_MEMORY_MAX ((size_t)256 << 20) /* of a request, twice */
+#define GRAPHITE_MEMORY_ALL ((size_t)512 << 20) /* of all */
 
 /* An answer of more bytes goes in pieces, of as many connections at a time. */
 #define GRAPHITE_STREAM_MIN ((size_t)512 << 10)
@@ -34,38 +35,22 @@
 
 enum graphite_kind { GRAPHITE_RENDER, GRAPHITE_FIND, GRAPHITE_EXPAND };
 
-enum graphite_state {
-    GRAPHITE_NONE,
-    GRAPHITE_RUNS,
-    GRAPHITE_PACKS, /* the answer is there, and packed for who takes that */
-    GRAPHITE_DONE
-};
-
-/* A long answer that goes in pieces, after its job is over. */
-struct graphite_stream {
-    const struct conn *conn; /* NULL: free */
-    struct scratch scratch;
-    const struct chunk *at;
-    size_t done; /* bytes of it */
-};
-
 struct graphite {
-    struct loop *loop;
-    struct store *store;
-    struct as_of *as_of;
-    struct store_listing *listing;
-    struct hash_key hash_key;
+    struct jobs *jobs;
     size_t max_nodes;
     struct render_limits limits;
+    struct scratch_share memory;     /* of all jobs */
+    unsigned streams;                /* answers that are sent in pieces */
+    char value[TARGET_SIZE_MAX + 1]; /* of the parameter that is read */
+    char more[160];                  /* headers */
+};
 
-    struct http_line line;  /* for the job to be free */
-    struct http_line owner; /* who gets the job's answer */
-    enum graphite_state state;
-    enum graphite_kind kind;
-    uint64_t request;     /* request_hash() of the one that the job is for */
-    uint64_t max_time_ms; /* read.max_time */
-    uint64_t began_ms;    /* monotonic: when the job began */
-    uint64_t done_ms;     /* monotonic: when it was done */
+struct graphite_job {
+    struct http_held held;
+    struct job job;
+    struct graphite *site;
+
+    enum graphite_kind kind; /* from here on zero when it begins */
     struct target_text from, until, tz, query; /* as they are given */
     struct zone zone;
     bool is_completer, only_leaves;
@@ -82,37 +67,32 @@ struct graphite {
     struct chunk *pack_at; /* the next one; NULL: all are packed */
     z_stream deflate;
     bool can_deflate;
-    struct graphite_stream streams[GRAPHITE_STREAMS];
+    bool is_sent; /* in pieces: */
+    const struct chunk *send_at;
+    size_t sent; /* bytes of it */
     struct path_search search;
     struct render render;
-    char value[TARGET_SIZE_MAX + 1]; /* of a parameter */
-    char more[160];                  /* headers */
 };
 
-/* Adds the routes to a site.  -ENOMEM. */
-int graphite_open(struct graphite *g, struct http_site *site, struct loop *loop,
-                  struct store *store, struct as_of *as_of,
-                  const struct config *config);
-void graphite_close(struct graphite *g);
-
-/* At the end of each turn of the loop.  True: do not wait before the next. */
-bool graphite_end_turn(struct graphite *g);
+/* Adds the routes to a site. */
+void graphite_open(struct graphite *g, struct http_site *site,
+                   struct jobs *jobs, const struct config *config);
 
 /* ---- for graphite.c (graphite_params.c) -----------------------------------
  */
 
 /* Reads the parameters of one text into the job.  Below 0: render.status and
  * render.why refuse them. */
-int graphite_read_parameters(struct graphite *g, struct http_text text);
+int graphite_read_parameters(struct graphite_job *g, struct http_text text);
 
 /* Refuses parameters that do not go together, or lack one. */
-int graphite_check_parameters(struct graphite *g);
+int graphite_check_parameters(struct graphite_job *g);
 
 /* ---- for graphite.c (graphite_lookup.c) --------------------------------- */
 
 /* Begins to look up g->pattern; goes on, as render_step() does, and writes
  * g->answer at the end. */
-void graphite_lookup_start(struct graphite *g);
-int graphite_lookup_step(struct graphite *g, uint64_t until_ns);
+void graphite_lookup_start(struct graphite_job *g);
+int graphite_lookup_step(struct graphite_job *g, uint64_t until_ns);
 
 #endif

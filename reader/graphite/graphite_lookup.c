@@ -52,7 +52,7 @@ put_completion(struct json_writer *w, const struct path_found *f)
 /* The nodes that were found.  Those of one path and kind come once: several
  * keys may have one path; and in an expansion each path comes once. */
 static int
-put_nodes(struct graphite *g)
+put_nodes(struct graphite_job *g)
 {
     struct json_writer *w = &g->answer.json;
     const struct path_found *before = NULL;
@@ -80,7 +80,7 @@ put_nodes(struct graphite *g)
 }
 
 static int
-put_lookup(struct graphite *g)
+put_lookup(struct graphite_job *g)
 {
     struct json_writer *w = &g->answer.json;
     const bool has_name = g->kind == GRAPHITE_EXPAND || g->is_completer;
@@ -107,7 +107,7 @@ put_lookup(struct graphite *g)
 }
 
 int
-graphite_lookup_step(struct graphite *g, uint64_t until_ns)
+graphite_lookup_step(struct graphite_job *g, uint64_t until_ns)
 {
     int rc = path_search_step(&g->search, until_ns);
 
@@ -115,17 +115,17 @@ graphite_lookup_step(struct graphite *g, uint64_t until_ns)
         rc = put_lookup(g) < 0 ? -ENOMEM : 1;
     if (rc >= 0)
         return rc;
-    return render_fail_search(&g->render, rc, "nodes", g->max_nodes);
+    return render_fail_search(&g->render, rc, "nodes", g->site->max_nodes);
 }
 
 void
-graphite_lookup_start(struct graphite *g)
+graphite_lookup_start(struct graphite_job *g)
 {
     struct path_search *s = &g->search;
 
     s->pattern = &g->pattern;
     s->only_leaves = g->only_leaves;
-    s->max = g->max_nodes;
+    s->max = g->site->max_nodes;
     s->entered = g->render.entered;
     s->ctx = g;
     path_search_start(s);

@@ -29,14 +29,15 @@ is_digit(char c)
 }
 
 static int
-fail_parameter(struct graphite *g, const struct parameter *p, const char *what)
+fail_parameter(struct graphite_job *g, const struct parameter *p,
+               const char *what)
 {
     return render_fail(&g->render, HTTP_BAD_REQUEST, "%s: %s", p->name, what);
 }
 
 /* Keeps a value until all parameters are read. */
 static int
-keep_text(struct graphite *g, const struct parameter *p,
+keep_text(struct graphite_job *g, const struct parameter *p,
           struct target_text *out)
 {
     out->at = scratch_copy(&g->scratch, p->text, p->size);
@@ -46,7 +47,7 @@ keep_text(struct graphite *g, const struct parameter *p,
 
 /* A number whose decimals are cut off; none and 0 are no limit. */
 static int
-read_data_points(struct graphite *g, const struct parameter *p)
+read_data_points(struct graphite_job *g, const struct parameter *p)
 {
     int64_t points = 0;
     size_t i = 0;
@@ -64,7 +65,7 @@ read_data_points(struct graphite *g, const struct parameter *p)
 }
 
 static int
-read_render_format(struct graphite *g, const struct parameter *p)
+read_render_format(struct graphite_job *g, const struct parameter *p)
 {
     static const char *const names[] = {
         [RENDER_JSON] = "json", [RENDER_RAW] = "raw", [RENDER_CSV] = "csv"};
@@ -78,7 +79,7 @@ read_render_format(struct graphite *g, const struct parameter *p)
 }
 
 static int
-read_format(struct graphite *g, const struct parameter *p)
+read_format(struct graphite_job *g, const struct parameter *p)
 {
     if (g->kind == GRAPHITE_RENDER)
         return read_render_format(g, p);
@@ -97,7 +98,7 @@ is_target(const struct parameter *p)
 
 /* Unknown parameters are ignored. */
 static int
-read_parameter(struct graphite *g, const struct parameter *p)
+read_parameter(struct graphite_job *g, const struct parameter *p)
 {
     struct render *r = &g->render;
     const bool renders = g->kind == GRAPHITE_RENDER;
@@ -122,13 +123,13 @@ read_parameter(struct graphite *g, const struct parameter *p)
 }
 
 int
-graphite_read_parameters(struct graphite *g, struct http_text text)
+graphite_read_parameters(struct graphite_job *g, struct http_text text)
 {
-    struct parameter p = {.text = g->value};
+    struct parameter p = {.text = g->site->value};
     int rc;
 
     for (;;) {
-        rc = http_query_next(&text, p.name, (uint8_t *)g->value,
+        rc = http_query_next(&text, p.name, (uint8_t *)g->site->value,
                              TARGET_SIZE_MAX, &p.size);
         if (rc == 0)
             return 0;
@@ -148,7 +149,7 @@ graphite_read_parameters(struct graphite *g, struct http_text text)
 }
 
 static int
-read_time(struct graphite *g, const char *name, struct target_text text,
+read_time(struct graphite_job *g, const char *name, struct target_text text,
           int64_t *out)
 {
     if (text.size == 0 ||
@@ -162,7 +163,7 @@ read_time(struct graphite *g, const char *name, struct target_text text,
 
 /* Reads `from` and `until`, which are of the time zone. */
 static int
-read_times(struct graphite *g)
+read_times(struct graphite_job *g)
 {
     struct function_times *t = &g->render.times;
     char shown[NAME_SHOWN_SIZE];
@@ -182,7 +183,7 @@ read_times(struct graphite *g)
 /* Completes what is typed, as Graphite does: any bytes may follow it, and a node
  * that two dots end.  NULL: no memory. */
 static const char *
-complete_query(struct graphite *g, struct target_text *query)
+complete_query(struct graphite_job *g, struct target_text *query)
 {
     char *text = scratch_take(&g->scratch, 2 * query->size + 2);
     size_t n = 0;
@@ -202,7 +203,7 @@ complete_query(struct graphite *g, struct target_text *query)
 }
 
 static int
-read_query(struct graphite *g)
+read_query(struct graphite_job *g)
 {
     int rc = 0;
 
@@ -219,7 +220,7 @@ read_query(struct graphite *g)
 }
 
 int
-graphite_check_parameters(struct graphite *g)
+graphite_check_parameters(struct graphite_job *g)
 {
     const struct function_times *t = &g->render.times;
 

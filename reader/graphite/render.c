@@ -32,10 +32,15 @@ render_fail(struct render *r, enum http_status status, const char *format, ...)
 int
 render_fail_memory(struct render *r)
 {
+    const struct scratch *s = r->scratch;
+
+    if (s->has_no_share || r->answer->scratch->has_no_share)
+        return render_fail(r, HTTP_UNAVAILABLE,
+                           "other requests use the memory: ask again");
     return render_fail(r, HTTP_BAD_REQUEST,
                        "more than %zu MiB of memory is needed: ask for fewer "
                        "series or points",
-                       r->scratch->max >> 20);
+                       s->max >> 20);
 }
 
 int

@@ -30,7 +30,9 @@ scratch_free(struct scratch *s)
         free(s->chunks);
         s->chunks = next;
     }
-    scratch_init(s, s->max);
+    if (s->share)
+        s->share->total -= s->total;
+    *s = (struct scratch){.max = s->max, .share = s->share};
 }
 
 /* Adds a chunk with at least `size` bytes. */
@@ -41,9 +43,15 @@ add_chunk(struct scratch *s, size_t size)
 
     if (size > s->max || s->total > s->max - size)
         return NULL;
+    s->has_no_share = s->share && size > s->share->max - s->share->total;
+    if (s->has_no_share)
+        return NULL;
     chunk = calloc(1, sizeof *chunk + size);
-    if (chunk)
-        s->total += size;
+    if (!chunk)
+        return NULL;
+    s->total += size;
+    if (s->share)
+        s->share->total += size;
     return chunk;
 }
 

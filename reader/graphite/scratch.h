@@ -8,12 +8,20 @@
 #ifndef COUNTD_READER_GRAPHITE_SCRATCH_H
 #define COUNTD_READER_GRAPHITE_SCRATCH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct scratch_chunk;
 
+/* Memory that several have together. */
+struct scratch_share {
+    size_t total, max; /* bytes */
+};
+
 struct scratch {
+    struct scratch_share *share;  /* set it after scratch_init(); NULL: none */
+    bool has_no_share;            /* others use the memory that was asked for */
     struct scratch_chunk *chunks; /* the newest first */
     size_t used, size;            /* bytes of the newest */
     size_t total;                 /* bytes of all chunks */

@@ -243,7 +243,7 @@ CASE(what_takes_longer_than_it_may_is_refused_and_the_next_is_answered)
 
     f->last = "\r\n\r\n";
     for (size_t i = 0; i < 4; i++) {
-        f->jobs.max_time_ms = f->http.graphite.max_time_ms = i < 2 ? 0 : 10000;
+        f->jobs.max_time_ms = i < 2 ? 0 : 10000;
         f->size = 0;
         f->peer = ask(f, targets[i % 2], "");
         turns_run(f->loop);
@@ -272,6 +272,50 @@ CASE(a_large_answer_is_made_after_the_small_one_of_another)
     ask_on(large, "/v1/top?keyspace=b&n=2000", "");
     turns_run(f->loop);
     client_close(large);
+}
+
+/* A list of two keyspaces, and a node of Graphite's. */
+CASE(a_short_question_is_answered_while_a_long_one_is)
+{
+    static const char *const targets[] = {"/v1/keyspaces",
+                                          "/metrics/find?query=b"};
+    int large;
+
+    put_rows(f->site->store, "long", 4000, 250, "");
+    f->jobs.step_ns = 0;
+    large = ask(f, "/v1/top?keyspace=long&n=4000", "Accept-Encoding: gzip\r\n");
+    f->last = "\r\n\r\n";
+    for (size_t i = 0; i < 2; i++) {
+        f->size = 0;
+        f->peer = ask(f, targets[i], "");
+        turns_run(f->loop);
+        client_close(f->peer);
+
+        assert_non_null(strstr(f->heard, "HTTP/1.1 200 OK\r\n"));
+        assert_int_equal(f->jobs.placed, 1);
+    }
+    f->size = 0;
+    hear(f, large, "Content-Encoding: gzip");
+}
+
+/* 256 MiB of a request are there, if others do not use them. */
+CASE(memory_of_requests_to_graphite_is_of_all_of_them)
+{
+    f->last = "\r\n\r\n";
+    f->http.graphite.memory.total = GRAPHITE_MEMORY_ALL - 100000;
+    for (size_t i = 0; i < 2; i++) {
+        f->size = 0;
+        f->peer = ask(f, "/render?target=b.*&from=-1h", "");
+        turns_run(f->loop);
+        client_close(f->peer);
+
+        assert_int_equal(strstr(f->heard, "other requests use") != NULL,
+                         i == 0);
+        assert_int_equal(strstr(f->heard, "HTTP/1.1 503") != NULL, i == 0);
+        assert_int_equal(f->http.graphite.memory.total,
+                         i == 0 ? GRAPHITE_MEMORY_ALL - 100000 : 0);
+        f->http.graphite.memory.total = 0;
+    }
 }
 
 /* And the one after it. */
