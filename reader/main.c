@@ -205,8 +205,8 @@ start_serving(struct reader *r)
               r->config.read_max_time_ms);
     range_init(&r->range, r->loop, &r->answer);
     if (reader_listener_is_on(&r->listeners.rows[LISTENER_RESP]))
-        rc = resp_service_init(&r->resp, r->loop, r->store, &r->as_of,
-                               &r->config, &r->layout, r->listeners.shared);
+        rc = resp_service_init(&r->resp, r->loop, &r->jobs, &r->config,
+                               &r->layout, r->listeners.shared);
     r->resp.tokens = r->tokens;
     if (rc == 0)
         rc = read_http_open(&r->http, r->loop, &r->answer, &r->jobs,

@@ -8,13 +8,14 @@
  *     CONN_YIELD  gives way: the command is done again, and goes on where
  *                 state->progress says
  *     CONN_PAUSE  waits in line: the command is done again later
- *     CONN_LONG   its answer is made in steps from now on
+ *     CONN_LONG   its job makes the answer from now on
  *     CONN_END    answered, and that was the last answer */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_RESP_RESP_INTERNAL_H
 #define COUNTD_READER_RESP_RESP_INTERNAL_H
 
 #include "common/base/clock.h"
+#include "reader/history_query.h"
 #include "reader/resp/resp_service.h"
 
 #define RESP_CLIENT_NAME_MAX 64
@@ -22,12 +23,12 @@
 /* Zero at first. */
 struct resp_state {
     struct forward_place place; /* first: forward.h */
-    struct waiting_line_place line;
-    struct list_link waiting; /* for WAIT; NULL: never waited */
-    uint64_t wait_until_ms;   /* monotonic; 0: no end */
-    uint64_t id;              /* 0: not given yet */
-    uint64_t client;          /* its address: an IPv6 one is that of its net */
-    uint64_t began_ms;        /* monotonic: its first request */
+    struct resp_job *job;       /* NULL: none */
+    struct list_link waiting;   /* for WAIT; NULL: never waited */
+    uint64_t wait_until_ms;     /* monotonic; 0: no end */
+    uint64_t id;                /* 0: not given yet */
+    uint64_t client;   /* its address: an IPv6 one is that of its net */
+    uint64_t began_ms; /* monotonic: its first request */
     const struct resp_command *last; /* that was done */
     uint32_t progress; /* arguments that the command has done; 0: it begins */
     uint32_t found;    /* of these, for EXISTS */
@@ -239,8 +240,6 @@ enum conn_next resp_client_help(struct resp_call *call);
 enum conn_next resp_client_info(struct resp_call *call);
 enum conn_next resp_client_list(struct resp_call *call);
 
-/* A step of CLIENT LIST. */
-enum conn_next resp_clients_step(struct resp_call *call);
 enum conn_next resp_do_config(struct resp_call *call);
 enum conn_next resp_do_command(struct resp_call *call);
 enum conn_next resp_do_cluster(struct resp_call *call);
@@ -270,9 +269,56 @@ enum conn_next resp_do_scan_keys(struct resp_call *call);
 enum conn_next resp_do_keys(struct resp_call *call);
 enum conn_next resp_do_dbsize(struct resp_call *call);
 
-/* A step of the answer that is made in steps, which the connection is served
- * for. */
-enum conn_next resp_step_job(struct resp_call *call);
+/* ---- resp_job.c ---- */
+
+/* What a command looks for among names. */
+struct resp_wanted {
+    uint64_t skip; /* names to be passed first */
+    uint64_t left; /* names that may still be looked at */
+    bool matches_type, has_pattern;
+};
+
+/* The answer of a command that is a job. */
+struct resp_job {
+    struct job job;
+    enum conn_next (*answer)(struct resp_call *call, struct resp_job *job);
+
+    int error;         /* from here on zero when it begins */
+    uint64_t position; /* names, or places of connections, listed */
+    struct resp_wanted wanted;
+    uint64_t keyspaces;
+    bool at_end;  /* of the list */
+    size_t count; /* names found, as bulks in `rows` */
+    size_t size;  /* of these, or of lines, in bytes */
+    uint8_t *rows;
+    struct store_listing *listing;
+
+    int64_t first, last; /* rows of a period */
+    bool with_scores;
+    struct history_query period;
+    struct resp_pattern pattern; /* of names; not zero */
+};
+
+/* The job of a command, with a place, and memory for `size` bytes of rows.  NULL:
+ * *next is what the command returns. */
+struct resp_job *resp_job_enter(struct resp_call *call, size_t size,
+                                enum conn_next *next);
+
+/* There is no more memory for it: the command returns this. */
+enum conn_next resp_job_no_memory(struct resp_call *call);
+
+/* It has all that it needs: the command returns this, and when step() says that
+ * it is done answer() answers. */
+enum conn_next resp_job_run(struct resp_job *job,
+                            bool (*step)(struct job *job, uint64_t until_ns),
+                            enum conn_next (*answer)(struct resp_call *call,
+                                                     struct resp_job *job));
+
+/* Answers, if it is done. */
+enum conn_next resp_job_answer(struct resp_call *call);
+
+/* Ends the job of the connection, if it has one. */
+void resp_job_free(struct resp_state *s);
 
 /* ---- resp_transaction.c ---- */
 enum conn_next resp_do_multi(struct resp_call *call);

@@ -1,7 +1,7 @@
 /* reader/resp/resp_period.c - see resp_period.h.
  *
- *     resp_period_range()   asks for the rows
- *     resp_period_step()    ... reads on, then answers */
+ *     resp_period_range()   begins the job
+ *     answer_period()       ... which answers so */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_period.h"
 
@@ -84,29 +84,6 @@ resp_period_is_name(const struct resp_arg *name)
 
 /* ---- the job ------------------------------------------------------------- */
 
-enum conn_next
-resp_period_range(struct resp_call *call, const struct resp_arg *name,
-                  int64_t first, int64_t last, bool with_scores)
-{
-    struct resp_service *r = call->service;
-    struct query q = {
-        .op = QUERY_PERIOD_TOP, .length = RESP_ROWS_MAX, .keyspace = name->at};
-    struct resp_period period;
-
-    if (!waiting_line_enter(&r->line, call->conn, &call->state->line))
-        return CONN_PAUSE;
-    (void)resp_period_parse(name->at, name->size, now_seconds(), &period);
-    r->job = (struct resp_job){.kind = RESP_JOB_PERIOD,
-                               .with_scores = with_scores,
-                               .first = first,
-                               .last = last};
-    q.from = period.from;
-    q.to = period.to;
-    q.keyspace_size = (uint16_t)period.name_size;
-    history_query_start(&r->period, &q, 0);
-    return CONN_LONG;
-}
-
 static int64_t
 cut_sum(const struct store_bucket *sum)
 {
@@ -117,11 +94,9 @@ cut_sum(const struct store_bucket *sum)
 }
 
 static enum conn_next
-answer_rows(struct resp_call *call)
+answer_rows(struct resp_call *call, const struct resp_job *job)
 {
-    const struct resp_service *r = call->service;
-    const struct resp_job *job = &r->job;
-    const int64_t rows = (int64_t)r->period.q.rows;
+    const int64_t rows = (int64_t)job->period.q.rows;
     int64_t from, count;
     uint8_t *out;
     size_t size;
@@ -135,7 +110,7 @@ answer_rows(struct resp_call *call)
         return CONN_FULL;
     size = resp_put_rows(call, out, job->with_scores, count);
     for (int64_t i = from; i < from + count; i++) {
-        const struct store_top *top = &r->period.q.top[i];
+        const struct store_top *top = &job->period.q.top[i];
 
         size += resp_put_row(call, out + size, job->with_scores, top->key,
                              top->key_size, cut_sum(&top->sum));
@@ -145,9 +120,9 @@ answer_rows(struct resp_call *call)
 }
 
 static enum conn_next
-answer_error(struct resp_call *call)
+answer_error(struct resp_call *call, int error)
 {
-    switch (call->service->period.error) {
+    switch (error) {
     case -ENOENT:
         return resp_answer(call, "*0\r\n");
     case -ENODATA:
@@ -156,22 +131,47 @@ answer_error(struct resp_call *call)
     case -E2BIG:
         return resp_error(call, "no step of the history divides this period");
     default:
-        call->service->read_error = call->service->period.error;
+        call->service->read_error = error;
         return resp_unreadable(call);
     }
 }
 
-enum conn_next
-resp_period_step(struct resp_call *call)
+static enum conn_next
+answer_period(struct resp_call *call, struct resp_job *job)
 {
-    struct resp_service *r = call->service;
-    struct resp_job *job = &r->job;
+    const int error = job->period.error;
 
-    if (!job->is_done) {
-        job->is_done = history_query_step(&r->period, r->until_ns);
-        store_read_end(r->store);
-        if (!job->is_done)
-            return CONN_LONG;
-    }
-    return r->period.error < 0 ? answer_error(call) : answer_rows(call);
+    return error < 0 ? answer_error(call, error) : answer_rows(call, job);
+}
+
+static bool
+step_period(struct job *job, uint64_t until_ns)
+{
+    return history_query_step(&LOOP_OWNER(job, struct resp_job, job)->period,
+                              until_ns);
+}
+
+enum conn_next
+resp_period_range(struct resp_call *call, const struct resp_arg *name,
+                  int64_t first, int64_t last, bool with_scores)
+{
+    struct query q = {
+        .op = QUERY_PERIOD_TOP, .length = RESP_ROWS_MAX, .keyspace = name->at};
+    struct resp_period period;
+    enum conn_next next;
+    struct resp_job *j = resp_job_enter(call, 1, &next);
+
+    if (!j)
+        return next;
+    if (history_query_init(&j->period, call->service->store) < 0)
+        return resp_job_no_memory(call);
+    (void)resp_period_parse(name->at, name->size, now_seconds(), &period);
+    j->with_scores = with_scores;
+    j->first = first;
+    j->last = last;
+    q.from = period.from;
+    q.to = period.to;
+    q.keyspace_size = (uint16_t)period.name_size;
+    history_query_start(&j->period, &q, 0);
+    return resp_job_run(j, step_period, answer_period);
 }

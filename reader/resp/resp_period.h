@@ -31,9 +31,6 @@ enum conn_next resp_period_range(struct resp_call *call,
                                  const struct resp_arg *name, int64_t first,
                                  int64_t last, bool with_scores);
 
-/* A step of that. */
-enum conn_next resp_period_step(struct resp_call *call);
-
 /* ---- resp_range.c ---- */
 
 /* The rows that Redis means by `first` to `last`, of `keys`: *count of them

@@ -12,8 +12,8 @@
  * pattern that begins with literal bytes only looks at the keys that do.
  *
  *     resp_do_scan_keys()
- *     resp_do_scan(), resp_do_keys() -> begin_job()
- *     resp_step_job() -> step_list() -> list_some() -> add_name() */
+ *     resp_do_scan(), resp_do_keys(), resp_do_dbsize() -> begin_list()
+ *     step_list() -> add_name() */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
 
@@ -56,7 +56,7 @@ compile_pattern(struct resp_call *call, const struct resp_arg *text,
 
 /* Options, from args[first] on; false: *answer has the error. */
 static bool
-parse_scan(struct resp_call *call, struct resp_job *job, size_t first,
+parse_scan(struct resp_call *call, struct resp_wanted *wanted, size_t first,
            enum conn_next *answer)
 {
     for (size_t i = first; i < call->count; i += 2) {
@@ -70,7 +70,7 @@ parse_scan(struct resp_call *call, struct resp_job *job, size_t first,
         if (resp_is_word(&call->args[i], "match")) {
             if (!compile_pattern(call, value, answer))
                 return false;
-            job->has_pattern = true;
+            wanted->has_pattern = true;
         } else if (resp_is_word(&call->args[i], "count")) {
             if (!resp_integer(value, &count)) {
                 *answer = resp_not_integer(call);
@@ -80,9 +80,9 @@ parse_scan(struct resp_call *call, struct resp_job *job, size_t first,
                 *answer = resp_syntax_error(call);
                 return false;
             }
-            job->left = (uint64_t)count;
+            wanted->left = (uint64_t)count;
         } else if (first == 2 && resp_is_word(&call->args[i], "type")) {
-            job->matches_type = resp_is_word(value, "zset");
+            wanted->matches_type = resp_is_word(value, "zset");
         } else {
             *answer = resp_syntax_error(call);
             return false;
@@ -109,7 +109,7 @@ older_end(struct resp_scan_end *a, struct resp_scan_end *b)
 /* The end to be forgotten for one of `client`: the oldest of those that it has,
  * if it has its share, else the oldest of all. */
 static struct resp_scan_end *
-choose_end(struct resp_service *r, uint64_t client)
+choose_end(struct resp_service *r, uint64_t client, uint64_t position)
 {
     struct resp_scan_end *oldest = NULL, *oldest_own = NULL;
     unsigned own = 0;
@@ -117,7 +117,7 @@ choose_end(struct resp_service *r, uint64_t client)
     for (size_t i = 0; i < RESP_SCAN_ENDS; i++) {
         struct resp_scan_end *end = &r->ends[i];
 
-        if (end->position == r->job.position)
+        if (end->position == position)
             return end;
         oldest = older_end(oldest, end);
         if (end->position == 0 || end->client != client)
@@ -129,73 +129,84 @@ choose_end(struct resp_service *r, uint64_t client)
 }
 
 static void
-remember_end(struct resp_call *call, const uint8_t *name, size_t size)
+remember_end(const struct resp_job *j, const uint8_t *name, size_t size)
 {
-    struct resp_service *r = call->service;
-    struct resp_scan_end *end = choose_end(r, call->state->client);
+    struct resp_service *r = conn_ctx(j->job.conn);
+    const struct resp_state *state = conn_state(j->job.conn);
+    struct resp_scan_end *end = choose_end(r, state->client, j->position);
 
-    end->position = r->job.position;
+    end->position = j->position;
     end->number = ++r->scans;
-    end->client = call->state->client;
+    end->client = state->client;
     end->size = size;
     memcpy(end->name, name, size);
 }
 
+static bool step_list(struct job *job, uint64_t until_ns);
+
 static enum conn_next
-begin_job(struct resp_call *call, const struct resp_job *job)
+begin_list(struct resp_call *call, const struct resp_wanted *wanted,
+           enum conn_next (*answer)(struct resp_call *, struct resp_job *))
 {
     struct resp_service *r = call->service;
-    const struct resp_scan_end *end = find_end(r, job->skip);
+    const struct resp_scan_end *end = find_end(r, wanted->skip);
+    const size_t rows =
+        wanted->left < RESP_ROWS_MAX ? wanted->left : RESP_ROWS_MAX;
+    enum conn_next next;
+    struct resp_job *j = resp_job_enter(call, RESP_ROWS_SIZE(rows), &next);
 
-    if (!waiting_line_enter(&r->line, call->conn, &call->state->line))
-        return CONN_PAUSE;
-    r->job = *job;
-    if (job->has_pattern)
-        r->job_pattern = r->pattern;
+    if (!j)
+        return next;
+    if (store_listing_open(r->store, &j->listing) < 0)
+        return resp_job_no_memory(call);
+    j->wanted = *wanted;
+    if (wanted->has_pattern)
+        j->pattern = r->pattern;
     if (end) {
-        r->job.position = job->skip;
-        r->job.skip = 0;
+        j->position = wanted->skip;
+        j->wanted.skip = 0;
     }
-    store_listing_start(r->listing, end ? end->name : (const uint8_t *)"",
+    store_listing_start(j->listing, end ? end->name : (const uint8_t *)"",
                         end ? end->size : 0);
-    return CONN_LONG;
+    return resp_job_run(j, step_list, answer);
 }
+
+static enum conn_next answer_scan(struct resp_call *call, struct resp_job *j);
+static enum conn_next answer_names(struct resp_call *call, struct resp_job *j);
+static enum conn_next answer_dbsize(struct resp_call *call, struct resp_job *j);
 
 enum conn_next
 resp_do_scan(struct resp_call *call)
 {
-    struct resp_job job = {
-        .kind = RESP_JOB_SCAN, .left = SCAN_COUNT, .matches_type = true};
+    struct resp_wanted wanted = {.left = SCAN_COUNT, .matches_type = true};
     enum conn_next answer;
 
-    if (!parse_cursor(&call->args[1], &job.skip))
+    if (!parse_cursor(&call->args[1], &wanted.skip))
         return resp_error(call, "invalid cursor");
-    if (!parse_scan(call, &job, 2, &answer))
+    if (!parse_scan(call, &wanted, 2, &answer))
         return answer;
-    return begin_job(call, &job);
+    return begin_list(call, &wanted, answer_scan);
 }
 
 enum conn_next
 resp_do_dbsize(struct resp_call *call)
 {
-    const struct resp_job job = {.kind = RESP_JOB_DBSIZE, .left = UINT64_MAX};
+    const struct resp_wanted wanted = {.left = UINT64_MAX};
 
-    return begin_job(call, &job);
+    return begin_list(call, &wanted, answer_dbsize);
 }
 
 /* As SCAN has them, at once; too many are an error. */
 enum conn_next
 resp_do_keys(struct resp_call *call)
 {
-    const struct resp_job job = {.kind = RESP_JOB_KEYS,
-                                 .left = UINT64_MAX,
-                                 .matches_type = true,
-                                 .has_pattern = true};
+    const struct resp_wanted wanted = {
+        .left = UINT64_MAX, .matches_type = true, .has_pattern = true};
     enum conn_next answer;
 
     if (!compile_pattern(call, &call->args[1], &answer))
         return answer;
-    return begin_job(call, &job);
+    return begin_list(call, &wanted, answer_names);
 }
 
 /* ---- ZSCAN, HSCAN ------------------------------------------------------- */
@@ -299,162 +310,157 @@ answer_keys(struct resp_call *call, bool has_pattern, struct store_query *q)
 enum conn_next
 resp_do_scan_keys(struct resp_call *call)
 {
-    struct resp_job job = {.left = SCAN_COUNT};
+    struct resp_wanted wanted = {.left = SCAN_COUNT};
     struct store_query q = {.op = STORE_KEYS,
                             .name = call->args[1].at,
                             .name_size = call->args[1].size};
     enum conn_next answer;
 
-    if (!parse_cursor(&call->args[2], &job.skip))
+    if (!parse_cursor(&call->args[2], &wanted.skip))
         return resp_error(call, "invalid cursor");
-    if (!parse_scan(call, &job, 3, &answer))
+    if (!parse_scan(call, &wanted, 3, &answer))
         return answer;
     if (!resp_check_keyspace(call, false, &answer))
         return answer;
-    q.offset = (int64_t)job.skip;
-    q.length = job.left < RESP_ROWS_MAX ? job.left : RESP_ROWS_MAX;
-    return answer_keys(call, job.has_pattern, &q);
+    q.offset = (int64_t)wanted.skip;
+    q.length = wanted.left < RESP_ROWS_MAX ? wanted.left : RESP_ROWS_MAX;
+    return answer_keys(call, wanted.has_pattern, &q);
 }
 
-/* ---- steps --------------------------------------------------------------- */
+/* ---- the list ------------------------------------------------------------ */
 
-static bool
-is_strings(const struct resp_call *call, const struct store_listed *found)
+static struct resp_arg
+strings_of(const struct resp_job *j)
 {
-    const struct resp_arg strings = resp_strings(call);
+    const struct resp_call call = {.service = conn_ctx(j->job.conn)};
 
-    return found->name_size == strings.size &&
-           memcmp(found->name, strings.at, strings.size) == 0;
+    return resp_strings(&call);
+}
+
+/* The list ends here, and a SCAN goes on behind it. */
+static void
+end_list(struct resp_job *j, const struct store_listed *found)
+{
+    j->wanted.left = 0;
+    remember_end(j, found->name, found->name_size);
 }
 
 /* A keyspace that was listed. */
 static void
-add_name(struct resp_call *call, const struct store_listed *found)
+add_name(struct resp_job *j, const struct store_listed *found)
 {
-    struct resp_service *r = call->service;
-    struct resp_job *job = &r->job;
+    struct resp_wanted *wanted = &j->wanted;
+    const struct resp_arg strings = strings_of(j);
 
-    job->position++;
-    if (job->skip > 0) {
-        job->skip--;
+    j->position++;
+    if (wanted->skip > 0) {
+        wanted->skip--;
         return;
     }
-    job->left--;
-    if (job->left == 0)
-        remember_end(call, found->name, found->name_size);
-    if (found->keys == 0 || is_strings(call, found))
+    wanted->left--;
+    if (wanted->left == 0)
+        end_list(j, found);
+    if (found->keys == 0 ||
+        (found->name_size == strings.size &&
+         memcmp(found->name, strings.at, strings.size) == 0))
         return;
-    job->keyspaces++;
-    if (job->kind == RESP_JOB_DBSIZE || !job->matches_type ||
-        (job->has_pattern &&
-         !resp_pattern_matches(&r->job_pattern, found->name, found->name_size)))
+    j->keyspaces++;
+    if (j->answer == answer_dbsize || !wanted->matches_type ||
+        (wanted->has_pattern &&
+         !resp_pattern_matches(&j->pattern, found->name, found->name_size)))
         return;
-    if (job->count == RESP_ROWS_MAX) { /* of KEYS */
-        job->left = 0;
-        job->error = -E2BIG;
+    if (j->count == RESP_ROWS_MAX) { /* of KEYS */
+        wanted->left = 0;
+        j->error = -E2BIG;
         return;
     }
-    job->size +=
-        resp_put_bulk(r->rows + job->size, found->name, found->name_size);
-    job->count++;
-    if (job->kind == RESP_JOB_SCAN && job->count == RESP_ROWS_MAX &&
-        job->left > 0) {
-        job->left = 0;
-        remember_end(call, found->name, found->name_size);
-    }
+    j->size += resp_put_bulk(j->rows + j->size, found->name, found->name_size);
+    j->count++;
+    if (j->answer == answer_scan && j->count == RESP_ROWS_MAX &&
+        wanted->left > 0)
+        end_list(j, found);
 }
 
 /* True: the list is as long as it has to be. */
 static bool
-list_some(struct resp_call *call)
+step_list(struct job *job, uint64_t until_ns)
 {
     static struct diag_repeat failures;
-    struct resp_service *r = call->service;
-    struct resp_job *job = &r->job;
-    const uint64_t until_ns = r->until_ns;
+    struct resp_job *j = LOOP_OWNER(job, struct resp_job, job);
     struct store_listed found;
     int rc;
 
     do {
-        rc = store_listing_next(r->listing, until_ns, &found);
+        rc = store_listing_next(j->listing, until_ns, &found);
         if (rc == 1)
-            add_name(call, &found);
-    } while (rc == 1 && job->left > 0 && clock_ns() < until_ns);
-    if (rc == -EAGAIN || (rc == 1 && job->left > 0))
+            add_name(j, &found);
+    } while (rc == 1 && j->wanted.left > 0 && clock_ns() < until_ns);
+    if (rc == -EAGAIN || (rc == 1 && j->wanted.left > 0))
         return false;
-    store_listing_stop(r->listing);
-    job->at_end = rc == 0;
-    if (rc < 0)
-        job->error = rc;
-    if (rc < 0)
+    j->at_end = rc == 0;
+    if (rc < 0) {
+        j->error = rc;
         diag_repeating(&failures, DIAG_ERROR, "cannot list keyspaces: %s",
                        diag_text(rc));
+    }
     return true;
 }
 
-/* SCAN, or KEYS. */
 static enum conn_next
-answer_names(struct resp_call *call)
+answer_failure(struct resp_call *call, int error)
 {
-    const struct resp_service *r = call->service;
-    const struct resp_job *job = &r->job;
-    uint8_t *out = resp_space(call, job->size + 4 * RESP_NUMBER_SIZE);
+    if (error == -E2BIG)
+        return resp_too_many_rows(call);
+    call->service->read_error = error;
+    return resp_unreadable(call);
+}
+
+/* The names, behind a cursor if there is one. */
+static enum conn_next
+put_names(struct resp_call *call, const struct resp_job *j, bool has_cursor)
+{
+    uint8_t *out;
     size_t size = 0;
 
+    if (j->error < 0)
+        return answer_failure(call, j->error);
+    out = resp_space(call, j->size + 4 * RESP_NUMBER_SIZE);
     if (!out)
         return CONN_FULL;
-    if (job->kind == RESP_JOB_SCAN) {
+    if (has_cursor) {
         size = resp_put_number(out, '*', 2);
         size += resp_put_number_bulk(out + size,
-                                     job->at_end ? 0 : (int64_t)job->position);
+                                     j->at_end ? 0 : (int64_t)j->position);
     }
-    size += resp_put_number(out + size, '*', (int64_t)job->count);
-    memcpy(out + size, r->rows, job->size);
-    resp_put(call, size + job->size);
+    size += resp_put_number(out + size, '*', (int64_t)j->count);
+    memcpy(out + size, j->rows, j->size);
+    resp_put(call, size + j->size);
     return CONN_MORE;
 }
 
 static enum conn_next
-answer_dbsize(struct resp_call *call)
+answer_scan(struct resp_call *call, struct resp_job *j)
 {
-    const struct resp_arg strings = resp_strings(call);
-    const int64_t keys = resp_count_keys(call, &strings);
+    return put_names(call, j, true);
+}
 
-    if (keys < 0)
-        return resp_unreadable(call);
-    return resp_answer_number(call,
-                              keys + (int64_t)call->service->job.keyspaces);
+/* Of KEYS. */
+static enum conn_next
+answer_names(struct resp_call *call, struct resp_job *j)
+{
+    return put_names(call, j, false);
 }
 
 static enum conn_next
-step_list(struct resp_call *call)
+answer_dbsize(struct resp_call *call, struct resp_job *j)
 {
-    struct resp_job *job = &call->service->job;
+    const struct resp_arg strings = resp_strings(call);
+    int64_t keys;
 
-    if (!job->is_done && !list_some(call))
-        return CONN_LONG;
-    job->is_done = true;
-    if (job->error == -E2BIG)
-        return resp_too_many_rows(call);
-    if (job->error < 0) {
-        call->service->read_error = job->error;
+    if (j->error < 0)
+        return answer_failure(call, j->error);
+    keys = resp_count_keys(call, &strings);
+    if (keys < 0)
         return resp_unreadable(call);
-    }
-    return job->kind == RESP_JOB_DBSIZE ? answer_dbsize(call)
-                                        : answer_names(call);
-}
-
-enum conn_next
-resp_step_job(struct resp_call *call)
-{
-    struct resp_service *r = call->service;
-    enum conn_next next;
-
-    assert(r->line.served == call->conn);
-    next = r->job.kind == RESP_JOB_PERIOD    ? resp_period_step(call)
-           : r->job.kind == RESP_JOB_CLIENTS ? resp_clients_step(call)
-                                             : step_list(call);
-    if (next == CONN_MORE)
-        waiting_line_leave(&r->line, call->conn, &call->state->line);
-    return next;
+    return resp_answer_number(call, keys + (int64_t)j->keyspaces);
 }

@@ -2,7 +2,7 @@
  * clients.
  *
  *     resp_client_info()                       append_client()
- *     resp_client_list() -> resp_clients_step()
+ *     resp_client_list() -> step_clients(), answer_clients()
  *     resp_do_info()                           a function for each section */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
@@ -118,12 +118,41 @@ resp_client_info(struct resp_call *call)
                             append_client(call->service, call->conn, line));
 }
 
+static bool
+step_clients(struct job *job, uint64_t until_ns)
+{
+    struct resp_job *j = LOOP_OWNER(job, struct resp_job, job);
+    const struct listener *d = job->conn->listener;
+
+    while (j->position < d->row->max) {
+        struct conn *c = listener_open_conn(d, (uint32_t)j->position++);
+
+        if (c && j->size + CLIENT_LINE_MAX > RESP_ROWS_BYTES) {
+            j->error = -E2BIG;
+            return true;
+        }
+        if (c)
+            j->size += append_client(d->row->ctx, c, (char *)j->rows + j->size);
+        if (clock_ns() >= until_ns)
+            break;
+    }
+    return j->position == d->row->max;
+}
+
+static enum conn_next
+answer_clients(struct resp_call *call, struct resp_job *job)
+{
+    return job->error < 0 ? resp_too_many_rows(call)
+                          : resp_answer_text(call, job->rows, job->size);
+}
+
 enum conn_next
 resp_client_list(struct resp_call *call)
 {
     static const char *const others[] = {"master", "replica", "slave",
                                          "pubsub"};
-    struct resp_service *r = call->service;
+    struct resp_job *job;
+    enum conn_next next;
     char text[NAME_SHOWN_SIZE];
 
     if (call->count != 2 &&
@@ -137,31 +166,8 @@ resp_client_list(struct resp_call *call)
             call, "Unknown client type '%s'",
             name_show(call->args[3].at, call->args[3].size, text));
     }
-    if (!waiting_line_enter(&r->line, call->conn, &call->state->line))
-        return CONN_PAUSE;
-    r->job = (struct resp_job){.kind = RESP_JOB_CLIENTS};
-    return CONN_LONG;
-}
-
-enum conn_next
-resp_clients_step(struct resp_call *call)
-{
-    struct resp_service *r = call->service;
-    const struct listener *d = call->conn->listener;
-    struct resp_job *job = &r->job;
-
-    while (job->position < d->row->max) {
-        struct conn *c = listener_open_conn(d, (uint32_t)job->position);
-
-        if (c && job->size + CLIENT_LINE_MAX > RESP_ROWS_BYTES)
-            return resp_too_many_rows(call);
-        job->position++;
-        if (c)
-            job->size += append_client(r, c, (char *)r->rows + job->size);
-        if (job->position < d->row->max && resp_is_late(call))
-            return CONN_LONG;
-    }
-    return resp_answer_text(call, r->rows, job->size);
+    job = resp_job_enter(call, RESP_ROWS_BYTES, &next);
+    return job ? resp_job_run(job, step_clients, answer_clients) : next;
 }
 
 /* ---- CONFIG, COMMAND, CLUSTER -------------------------------------------- */

@@ -1,7 +1,7 @@
 /* reader/resp/resp_service.c - see resp_service.h.
  *
  *     take() -> do_request() -> resp_run() -> a function of resp_commands[]
- *     more() -> resp_step_wait(), resp_step_job() */
+ *     more() -> resp_step_wait(), resp_job_answer() */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
 
@@ -293,6 +293,8 @@ begin_call(struct conn *c)
 static enum conn_next
 give_way(const struct resp_call *call, enum conn_next next)
 {
+    if (next == CONN_MORE) /* it may have had a place for a job, and no right */
+        resp_job_free(call->state);
     return next == CONN_MORE && resp_is_late(call) ? CONN_YIELD : next;
 }
 
@@ -336,7 +338,7 @@ more(struct conn *c)
     struct resp_call call = begin_call(c);
 
     return call.state->is_waiting ? resp_step_wait(&call)
-                                  : resp_step_job(&call);
+                                  : resp_job_answer(&call);
 }
 
 static bool
@@ -345,9 +347,7 @@ ended(struct conn *c)
     struct resp_service *r = conn_ctx(c);
     struct resp_state *s = conn_state(c);
 
-    if (r->line.served == c)
-        store_listing_stop(r->listing);
-    waiting_line_leave(&r->line, c, &s->line);
+    resp_job_free(s);
     resp_leave_wait(s);
     resp_drop_transaction(r, s);
     return true;
@@ -376,24 +376,20 @@ allocate_memory(struct resp_service *r)
     rc = last_answers_init(&r->answers);
     if (rc == 0)
         rc = pool_init(&r->queued, QUEUED_POOL);
-    if (rc == 0)
-        rc = history_query_init(&r->period, r->store);
-    if (rc == 0)
-        rc = store_listing_open(r->store, &r->listing);
     return rc;
 }
 
 int
-resp_service_init(struct resp_service *r, struct loop *loop,
-                  struct store *store, struct as_of *as_of,
+resp_service_init(struct resp_service *r, struct loop *loop, struct jobs *jobs,
                   const struct config *config, const struct layout *layout,
                   size_t connections)
 {
     int rc;
 
     *r = (struct resp_service){.loop = loop,
-                               .store = store,
-                               .as_of = as_of,
+                               .store = jobs->store,
+                               .as_of = jobs->as_of,
+                               .jobs = jobs,
                                .config = config,
                                .keyspace_size =
                                    (uint32_t)strlen(config->resp_keyspace)};
@@ -402,7 +398,6 @@ resp_service_init(struct resp_service *r, struct loop *loop,
     r->step_ns = RESP_STEP_NS;
     list_init(&r->transactions);
     resp_commands_index(r->commands_by_name);
-    waiting_line_init(&r->line);
     resp_wait_init(r);
     rc = allocate_memory(r);
     if (rc == 0)
@@ -420,8 +415,6 @@ resp_service_fini(struct resp_service *r)
         return;
     loop_disarm(r->loop, &r->wait);
     forward_fini(&r->forward);
-    store_listing_close(r->listing);
-    history_query_fini(&r->period);
     pool_fini(&r->queued);
     last_answers_fini(&r->answers);
     free(r->rows);

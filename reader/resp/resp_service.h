@@ -18,11 +18,10 @@
  * between commands, also of an EXEC, and within those that look at many names.
  * What takes longer than its connection's turn is either resumed at the
  * argument where it gave way (MGET, EXISTS), or has a cursor that comes back
- * earlier (ZSCAN), or is one of the jobs (SCAN, KEYS, DBSIZE, CLIENT LIST, a
- * range of a period), which are made in steps, one at a time
- * (reader/waiting_line.h).
+ * earlier (ZSCAN), or is a job (reader/jobs.h): SCAN, KEYS, DBSIZE, CLIENT LIST,
+ * a range of a period.
  *
- * Ownership: the caller's; loop, store, as_of and settings are borrowed.  The
+ * Ownership: the caller's; loop, store, jobs and settings are borrowed.  The
  * loop's thread.  Errors: 0 or a negative errno. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_RESP_RESP_SERVICE_H
@@ -32,12 +31,10 @@
 #include "common/setup/config.h"
 #include "common/store/store.h"
 #include "common/wire/resp.h"
-#include "reader/as_of.h"
-#include "reader/history_query.h"
+#include "reader/jobs.h"
 #include "reader/query.h"
 #include "reader/resp/forward.h"
 #include "reader/resp/last_answers.h"
-#include "reader/waiting_line.h"
 
 #define RESP_ROWS_MAX     QUERY_ROWS_MAX /* of one answer */
 #define RESP_QUEUED_MAX   10000          /* requests of one transaction */
@@ -77,33 +74,6 @@ struct resp_command_place {
 
 #define RESP_COMMAND_PLACES 128
 
-enum resp_job_kind {
-    RESP_JOB_SCAN,
-    RESP_JOB_DBSIZE,
-    RESP_JOB_KEYS,
-    RESP_JOB_CLIENTS,
-    RESP_JOB_PERIOD
-};
-
-/* The answer that is made in steps. */
-struct resp_job {
-    enum resp_job_kind kind;
-    bool is_done;
-    int error;
-    uint64_t position; /* names, or places of connections, listed */
-    uint64_t skip;     /* of these, to be passed */
-    uint64_t left;     /* names that may still be looked at */
-    uint64_t keyspaces;
-    bool at_end; /* of the list */
-    bool matches_type, has_pattern;
-    size_t count; /* names found, as bulks in `rows` */
-    size_t size;  /* of these, or of lines, in bytes */
-
-    /* Rows of a period: */
-    int64_t first, last;
-    bool with_scores;
-};
-
 struct resp_service {
     struct loop *loop;
     struct store *store;
@@ -117,12 +87,8 @@ struct resp_service {
     uint8_t *replay;               /* of the transaction that is done */
     uint8_t *rows;                 /* of a range, as the store gives them */
     struct resp_command_place commands_by_name[RESP_COMMAND_PLACES];
-    struct waiting_line line;
-    struct resp_job job;
-    struct resp_pattern job_pattern; /* of names */
-    struct resp_pattern pattern;     /* of the command that is begun */
-    struct store_listing *listing;
-    struct history_query period;
+    struct jobs *jobs;
+    struct resp_pattern pattern; /* of the command that is begun */
     struct resp_scan_end ends[RESP_SCAN_ENDS];
     uint64_t scans;           /* that ended before the end of the list */
     struct list_link waiting; /* for WAIT */
@@ -143,9 +109,8 @@ extern const struct protocol resp_protocol;
 
 /* `connections` may be open at the port. */
 int resp_service_init(struct resp_service *r, struct loop *loop,
-                      struct store *store, struct as_of *as_of,
-                      const struct config *config, const struct layout *layout,
-                      size_t connections);
+                      struct jobs *jobs, const struct config *config,
+                      const struct layout *layout, size_t connections);
 void resp_service_fini(struct resp_service *r);
 
 /* Fills in the figures of the protocol in a row of the reader's; what keyspaces

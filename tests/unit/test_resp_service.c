@@ -23,6 +23,7 @@ struct server {
     struct fixture *site;
     struct config config;
     struct loop *loop;
+    struct jobs jobs;
     struct resp_service resp;
     struct listener_config row;
     struct conns *conns;
@@ -62,15 +63,16 @@ static bool
 after_turn(void *ctx)
 {
     struct server *f = ctx;
-    bool more;
+    bool more, works;
 
     if (f->ends && conns_have_work(f->conns))
         end_writer(f);
     more = conn_turn(f->conns);
+    works = jobs_end_turn(&f->jobs);
     f->turns++;
     if (has_heard(f))
         loop_stop(f->loop);
-    return more || conns_have_work(f->conns);
+    return more || works || conns_have_work(f->conns);
 }
 
 static void
@@ -122,8 +124,10 @@ setup(void **state)
     open_sockets(&f);
     f.loop = loop_new();
     assert_non_null(f.loop);
-    assert_rc(resp_service_init(&f.resp, f.loop, f.site->store, &f.site->as_of,
-                                &f.config, &f.site->layout, PEERS),
+    jobs_init(&f.jobs, f.loop, f.site->store, &f.site->as_of,
+              f.config.read_max_time_ms);
+    assert_rc(resp_service_init(&f.resp, f.loop, &f.jobs, &f.config,
+                                &f.site->layout, PEERS),
               0);
     f.row = (struct listener_config){.name = "resp",
                                      .max_key = "read.max_connections",
@@ -455,6 +459,40 @@ CASE(places_of_scans_are_shared_by_clients, f)
     client_close(one);
 }
 
+CASE(what_takes_longer_than_it_may_is_an_error_and_the_next_is_answered, f)
+{
+    const int one = join(f);
+
+    f->jobs.max_time_ms = 0;
+    client_send(one, "KEYS *\r\n", 8);
+    hear(f, one, NULL);
+    expect_begin(f, "-ERR the answer takes longer than read.max_time");
+    f->jobs.max_time_ms = 10000;
+    talk(f, one, "DBSIZE\r\n", ":2\r\n");
+    client_close(one);
+}
+
+/* Each connection has one of the eight places that its client may have. */
+CASE(lists_of_many_connections_are_made_in_turns_and_others_wait_in_line, f)
+{
+    int fds[JOBS_MAX / 2 + 2];
+    const size_t count = sizeof fds / sizeof fds[0];
+
+    f->jobs.step_ns = 0;
+    for (size_t i = 0; i < count; i++) {
+        fds[i] = join(f);
+        client_send(fds[i], "DBSIZE\r\n", 8);
+    }
+    hear(f, fds[0], ":2\r\n");
+    assert_int_equal(f->jobs.placed, JOBS_MAX / 2);
+    assert_false(list_alone(&f->jobs.line));
+    for (size_t i = 1; i + 1 < count; i++)
+        hear(f, fds[i], ":2\r\n");
+    client_close(fds[count - 1]); /* and its job ends */
+    for (size_t i = 0; i + 1 < count; i++)
+        client_close(fds[i]);
+}
+
 CASE(a_pattern_is_4_kib_at_most, f)
 {
     static char sent[5000];
@@ -622,7 +660,7 @@ CASE(clients_are_listed_with_what_they_do, f)
     assert_non_null(strstr(f->heard, " name=me age="));
     assert_non_null(strstr(f->heard, " flags=N db=0 "));
     assert_null(strstr(f->heard, "id=2 "));
-    f->resp.step_ns = 0;
+    f->jobs.step_ns = 0;
     talk(f, one, "CLIENT LIST\r\n", NULL);
     assert_true(f->turns >= PEERS);
     assert_non_null(strstr(f->heard, " name=me "));

@@ -1,0 +1,108 @@
+/* reader/resp/resp_job.c - commands whose answers are jobs (reader/jobs.h):
+ * resp_job_enter(), resp_job_run(), resp_job_answer(), resp_job_free(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "reader/resp/resp_internal.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reader/answer.h"
+
+static void
+stop_job(struct job *job)
+{
+    struct resp_job *j = LOOP_OWNER(job, struct resp_job, job);
+
+    if (j->listing) {
+        store_listing_stop(j->listing);
+        store_listing_close(j->listing);
+    }
+    j->listing = NULL;
+    history_query_fini(&j->period);
+    j->period.top = NULL;
+    free(j->rows);
+    j->rows = NULL;
+}
+
+/* Most of it is not touched in line. */
+static struct resp_job *
+make_job(struct resp_call *call)
+{
+    struct resp_job *j = malloc(sizeof *j);
+
+    if (j)
+        j->job = (struct job){
+            .jobs = call->service->jobs, .conn = call->conn, .stop = stop_job};
+    return j;
+}
+
+struct resp_job *
+resp_job_enter(struct resp_call *call, size_t size, enum conn_next *next)
+{
+    const size_t zero = offsetof(struct resp_job, error);
+    struct resp_state *s = call->state;
+
+    if (!s->job)
+        s->job = make_job(call);
+    if (s->job && !job_enter(&s->job->job)) {
+        *next = CONN_PAUSE;
+        return NULL;
+    }
+    if (s->job) {
+        memset((uint8_t *)s->job + zero, 0,
+               offsetof(struct resp_job, pattern) - zero);
+        s->job->rows = malloc(size);
+        if (s->job->rows)
+            return s->job;
+    }
+    *next = resp_job_no_memory(call);
+    return NULL;
+}
+
+enum conn_next
+resp_job_no_memory(struct resp_call *call)
+{
+    if (call->state->job)
+        stop_job(&call->state->job->job);
+    resp_job_free(call->state);
+    return resp_error(call, "no memory for this command: try again");
+}
+
+enum conn_next
+resp_job_run(struct resp_job *j, bool (*step)(struct job *, uint64_t),
+             enum conn_next (*answer)(struct resp_call *, struct resp_job *))
+{
+    j->job.step = step;
+    j->answer = answer;
+    job_run(&j->job);
+    return CONN_LONG;
+}
+
+enum conn_next
+resp_job_answer(struct resp_call *call)
+{
+    struct resp_job *j = call->state->job;
+    enum conn_next next;
+
+    if (j->job.state == JOB_RUNS)
+        return CONN_LONG;
+    if (j->job.state == JOB_DONE)
+        next = j->answer(call, j);
+    else if (j->job.state == JOB_LATE)
+        next = resp_error(call, "%s", ANSWER_TOO_LONG);
+    else /* it was not taken: there was no memory to send it */
+        next = resp_error(call, "no memory for this answer: try again");
+    if (next == CONN_MORE)
+        resp_job_free(call->state);
+    return next;
+}
+
+void
+resp_job_free(struct resp_state *s)
+{
+    if (s->job)
+        job_leave(&s->job->job);
+    free(s->job);
+    s->job = NULL;
+}
