@@ -1,26 +1,14 @@
 /* reader/jobs.c - see jobs.h: jobs_init(), jobs_end_turn(), job_enter(),
- * job_run(), job_leave(). */
+ * job_run(), job_wait(), job_leave(), job_hold(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/jobs.h"
+
+#include <stdlib.h>
 
 #include "common/base/clock.h"
 
 static_assert(JOBS_MAX <= UINT8_MAX,
               "places of a client are counted in a byte");
-
-void
-jobs_init(struct jobs *j, struct loop *loop, struct store *store,
-          struct as_of *as_of, uint64_t max_time_ms)
-{
-    *j = (struct jobs){.loop = loop,
-                       .store = store,
-                       .as_of = as_of,
-                       .max_time_ms = max_time_ms,
-                       .step_ns = JOBS_STEP_NS};
-    list_init(&j->line);
-    list_init(&j->running);
-    list_init(&j->done);
-}
 
 static struct job *
 job_of_link(struct list_link *link)
@@ -37,6 +25,10 @@ set_state(struct job *job, enum job_state state, struct list_link *list)
         list_init(&job->link);
     if (list)
         list_add(list, &job->link);
+    if (job->state == JOB_WAITS) {
+        job->jobs->waits--;
+        job->jobs->client_waits[job->conn->client]--;
+    }
     job->state = state;
     job->since_ms = loop_now_ms(job->jobs->loop);
 }
@@ -186,4 +178,104 @@ jobs_end_turn(struct jobs *j)
             break;
     }
     return !list_alone(&j->running);
+}
+
+/* ---- waiting ------------------------------------------------------------- */
+
+static void
+look(struct loop_timer *timer)
+{
+    struct jobs *j = LOOP_OWNER(timer, struct jobs, timer);
+    const uint64_t now_ms = loop_now_ms(j->loop);
+
+    if (list_alone(&j->waiting))
+        return;
+    as_of_refresh(j->as_of, now_ms);
+    for (struct list_link *l = j->waiting.next; l != &j->waiting; l = l->next)
+        if (job_of_link(l)->step(job_of_link(l), 0))
+            conn_wake(job_of_link(l)->conn);
+    /* Cannot fail: the loop has a timer for each of its few users. */
+    (void)loop_arm(j->loop, timer, now_ms + JOBS_LOOK_MS);
+}
+
+void
+job_wait(struct job *job, bool (*step)(struct job *, uint64_t))
+{
+    struct jobs *j = job->jobs;
+
+    job_leave(job);
+    job->step = step;
+    set_state(job, JOB_WAITS, &j->waiting);
+    j->waits++;
+    j->client_waits[job->conn->client]++;
+    if (job->waits_ms == 0)
+        job->waits_ms = job->since_ms;
+    if (j->timer.deadline_ms == 0) /* cannot fail, as above */
+        (void)loop_arm(j->loop, &j->timer, job->since_ms + JOBS_LOOK_MS);
+}
+
+bool
+jobs_may_wait(const struct jobs *j, const struct conn *c, unsigned max)
+{
+    return j->waits < max && j->client_waits[c->client] < max / 2;
+}
+
+uint64_t
+job_waited_ms(const struct job *job)
+{
+    if (conn_has_left(job->conn))
+        return UINT64_MAX;
+    return job->waits_ms == 0
+               ? 0
+               : loop_now_ms(job->jobs->loop) - job->waits_ms + 1;
+}
+
+/* ---- life ---------------------------------------------------------------- */
+
+void
+jobs_init(struct jobs *j, struct loop *loop, struct store *store,
+          struct as_of *as_of, uint64_t max_time_ms)
+{
+    *j = (struct jobs){.loop = loop,
+                       .store = store,
+                       .as_of = as_of,
+                       .max_time_ms = max_time_ms,
+                       .step_ns = JOBS_STEP_NS,
+                       .timer = {.slot = -1, .due = look}};
+    list_init(&j->line);
+    list_init(&j->running);
+    list_init(&j->done);
+    list_init(&j->waiting);
+}
+
+void
+jobs_fini(struct jobs *j)
+{
+    loop_disarm(j->loop, &j->timer);
+}
+
+static void
+free_held(struct http_held *held)
+{
+    struct job *job = LOOP_OWNER(held, struct job, held);
+
+    job_leave(job);
+    free(job);
+}
+
+struct job *
+job_hold(struct http_call *x, struct jobs *j, size_t size,
+         void (*stop)(struct job *))
+{
+    struct job *job;
+
+    if (*x->held)
+        return LOOP_OWNER(*x->held, struct job, held);
+    job = malloc(size);
+    if (!job)
+        return NULL;
+    *job = (struct job){
+        .held = {.gone = free_held}, .jobs = j, .conn = x->conn, .stop = stop};
+    *x->held = &job->held;
+    return job;
 }

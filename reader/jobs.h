@@ -16,28 +16,34 @@
  * and when the connection is served again, and the job is done, its answer is
  * sent, and job_leave() ends it; so does the end of the connection.
  *
+ * What waits for something that only time brings, as_of above all, is a job, too:
+ * job_wait() has step() called every JOBS_LOOK_MS, without a place, and when that
+ * says true the connection is served again.
+ *
  * A job that is not done after read.max_time is stopped, and is LATE.  One whose
  * answer is not taken for JOBS_KEPT_MS, since there is no memory to send it, is
  * stopped, too, and has to enter again: others wait for its place.
  *
- * Ownership: the caller's; loop, store and as_of are borrowed.  A job is in
- * memory that its connection's state has, or keeps until the connection ends.
- * The loop's thread. */
+ * Ownership: the caller's; loop, store and as_of are borrowed.  A job is the first
+ * member of memory that its connection's state has, or that a request over HTTP
+ * keeps (job_hold()).  The loop's thread. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_JOBS_H
 #define COUNTD_READER_JOBS_H
 
-#include "common/net/conn.h"
+#include "common/net/http.h"
 #include "reader/as_of.h"
 
 #define JOBS_MAX     16 /* that have a place, and with it memory */
 #define JOBS_STEP_NS UINT64_C(1000000)
 #define JOBS_KEPT_MS 1000
+#define JOBS_LOOK_MS 5
 
 enum job_state {
     JOB_NONE,
-    JOB_IN_LINE,
+    JOB_WAITS,
     JOB_LATE,
+    JOB_IN_LINE,
     JOB_HAS_PLACE, /* from here on */
     JOB_RUNS,
     JOB_DONE
@@ -45,6 +51,7 @@ enum job_state {
 
 /* Zero but for the first members, which are its owner's. */
 struct job {
+    struct http_held held; /* of a request over HTTP */
     struct jobs *jobs;
     struct conn *conn;
     /* Goes on until about until_ns, and looks at the clock in each round of a
@@ -55,6 +62,7 @@ struct job {
 
     struct list_link link;
     uint64_t since_ms; /* monotonic: of its state */
+    uint64_t waits_ms; /* monotonic: when it first waited; 0: it has not */
     uint64_t turn;     /* number of its last step */
     enum job_state state;
 };
@@ -63,17 +71,22 @@ struct jobs {
     struct loop *loop;
     struct store *store;
     struct as_of *as_of;
-    uint64_t max_time_ms; /* read.max_time */
-    uint64_t step_ns;     /* JOBS_STEP_NS; a test has less */
-    struct list_link line, running, done;
-    unsigned placed;
+    uint64_t max_time_ms;    /* read.max_time */
+    uint64_t step_ns;        /* JOBS_STEP_NS; a test has less */
+    struct loop_timer timer; /* while any wait */
+    struct list_link line, running, done, waiting;
+    unsigned placed, waits;
     uint64_t turn; /* number of the last step */
     uint64_t client_turns[NETWORKS_CLIENTS];
     uint8_t client_places[NETWORKS_CLIENTS];
+    uint32_t client_waits[NETWORKS_CLIENTS];
 };
 
 void jobs_init(struct jobs *j, struct loop *loop, struct store *store,
                struct as_of *as_of, uint64_t max_time_ms);
+
+/* Disarms the timer. */
+void jobs_fini(struct jobs *j);
 
 /* At the end of each turn of the loop: ends the turn's snapshots, and works.
  * True: do not wait before the next. */
@@ -85,7 +98,24 @@ bool job_enter(struct job *job);
 /* It has a place, and what it needs. */
 void job_run(struct job *job);
 
+/* Without a place it waits until step(), with 0 as until_ns, is true. */
+void job_wait(struct job *job, bool (*step)(struct job *job, uint64_t));
+
+/* Whether one more job of the connection's client may wait, of `max` in all and
+ * half as many of a client. */
+bool jobs_may_wait(const struct jobs *j, const struct conn *c, unsigned max);
+
+/* Milliseconds since it first did; 0: it has not; UINT64_MAX: its client has
+ * closed, or half-closed, and is answered what is due now. */
+uint64_t job_waited_ms(const struct job *job);
+
 /* Ends the job in any state. */
 void job_leave(struct job *job);
+
+/* The job of a request over HTTP; if it has none one that is the first member of
+ * `size` bytes, the others of which are not set.  It ends with its request, and
+ * its memory is freed.  NULL: there is no memory. */
+struct job *job_hold(struct http_call *x, struct jobs *j, size_t size,
+                     void (*stop)(struct job *job));
 
 #endif

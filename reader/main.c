@@ -149,11 +149,10 @@ after_turn(void *ctx)
     struct reader *r = ctx;
     const bool more = conn_turn(r->conns);
     const bool works = jobs_end_turn(&r->jobs);
-    const bool in_steps = read_http_end_turn(&r->http);
 
     /* Jobs are done, and increments that were acknowledged may have let answers
      * go. */
-    return more || works || in_steps || conns_have_work(r->conns);
+    return more || works || conns_have_work(r->conns);
 }
 
 static void
@@ -300,6 +299,7 @@ serve_until_stopped(struct reader *r)
     conns_fini(r->conns);
     resp_service_fini(&r->resp);
     read_http_close(&r->http);
+    jobs_fini(&r->jobs);
     answer_fini(&r->answer);
     as_of_fini(&r->as_of);
     store_close(r->store);

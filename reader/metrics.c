@@ -1,5 +1,4 @@
-/* reader/metrics.c - see metrics.h: metrics_check(), metrics_answer(),
- * metrics_end_turn().
+/* reader/metrics.c - see metrics.h: metrics_check(), metrics_answer().
  *
  * put_all() writes family after family: those of the board in the order of
  * figures.def, then put_users(). */
@@ -20,7 +19,6 @@
 /* Bytes of the longest answer: a row for each place of the board, and the
  * counters of users. */
 #define METRICS_MAX (((size_t)1 << 20) + USER_METRICS_TEXT)
-#define STEP_NS     1000000 /* of a turn, about */
 
 static_assert(METRICS_MAX <= READ_HTTP_TEXT_MAX, "the buffer is that of texts");
 
@@ -240,19 +238,70 @@ metrics_check(struct http_call *x, enum conn_next *next)
     return false;
 }
 
+struct scrape {
+    struct job job;
+    struct read_http *http;
+};
+
+static bool
+step_scrape(struct job *job, uint64_t until_ns)
+{
+    struct user_metrics *u = &LOOP_OWNER(job, struct scrape, job)->http->users;
+    const uint64_t now_ms = loop_now_ms(job->jobs->loop);
+
+    if (user_metrics_is_fresh(u, now_ms)) /* by another's step */
+        return true;
+    user_metrics_start(u, now_ms);
+    return user_metrics_step(u, until_ns, now_ms);
+}
+
+static void
+stop_scrape(struct job *job)
+{
+    struct read_http *h = LOOP_OWNER(job, struct scrape, job)->http;
+
+    if (--h->scrapes == 0)
+        user_metrics_stop(&h->users);
+}
+
+/* Whether what there is of users is to be answered; else *next. */
+static bool
+has_users(struct http_call *x, enum conn_next *next)
+{
+    static const struct http_problem late = {"too-long", ANSWER_TOO_LONG, 0},
+                                     no_memory = {"no-memory", "no memory", 0};
+    struct read_http *h = x->ctx;
+    struct job *job;
+
+    if (!*x->held && user_metrics_is_fresh(&h->users, loop_now_ms(h->loop)))
+        return true;
+    job = job_hold(x, h->jobs, sizeof(struct scrape), stop_scrape);
+    if (job && job->state == JOB_DONE)
+        return true;
+    *next = CONN_PAUSE;
+    if (!job || job->state == JOB_LATE) {
+        x->more = "Retry-After: 1\r\n";
+        *next = http_refuse(x, HTTP_UNAVAILABLE, job ? &late : &no_memory);
+    } else if (job->state != JOB_RUNS && job_enter(job)) {
+        LOOP_OWNER(job, struct scrape, job)->http = h;
+        h->scrapes++;
+        job->step = step_scrape;
+        job_run(job);
+    }
+    return false;
+}
+
 enum conn_next
 metrics_answer(struct http_call *x)
 {
     struct read_http *h = x->ctx;
-    const uint64_t now_ms = loop_now_ms(h->loop);
     const bool is_open = wants_openmetrics(x->request);
+    enum conn_next next;
     size_t size;
     uint8_t *body;
 
-    if (!user_metrics_is_fresh(&h->users, now_ms)) {
-        user_metrics_start(&h->users, now_ms);
-        return http_hold(x, &h->scrapes);
-    }
+    if (!has_users(x, &next))
+        return next;
     x->type = is_open ? "application/openmetrics-text; version=1.0.0; "
                         "charset=utf-8"
                       : "text/plain; version=0.0.4; charset=utf-8";
@@ -263,27 +312,4 @@ metrics_answer(struct http_call *x)
         return CONN_FULL;
     memcpy(body, h->text, size);
     return http_end(x, HTTP_OK, size);
-}
-
-/* A step, if a scrape still waits for it. */
-static void
-step_users(struct read_http *h)
-{
-    const uint64_t now_ms = loop_now_ms(h->loop);
-
-    if (list_alone(&h->scrapes.link)) {
-        user_metrics_stop(&h->users);
-        return;
-    }
-    answer_start_turn(h->answer, now_ms);
-    if (user_metrics_step(&h->users, STEP_NS, now_ms))
-        http_wake(&h->scrapes);
-}
-
-bool
-metrics_end_turn(struct read_http *h)
-{
-    if (h->users.state != USER_METRICS_IDLE)
-        step_users(h);
-    return h->users.state != USER_METRICS_IDLE;
 }

@@ -3,8 +3,8 @@
  *
  * The text format 0.0.4 or OpenMetrics 1.0.0.  No sample has a timestamp.  A
  * label `slot` is the place on the board, which a restart does not change,
- * unlike the pid.  A scrape waits until the counters of users (user_metrics.h)
- * have been read, in steps between turns of the loop.
+ * unlike the pid.  A scrape is a job (jobs.h), which reads the counters of
+ * users (user_metrics.h); several at once read them together.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_METRICS_H
@@ -16,9 +16,5 @@
  * parameter. */
 bool metrics_check(struct http_call *x, enum conn_next *next);
 enum conn_next metrics_answer(struct http_call *x);
-
-/* At the end of each turn of the loop, before that of h->answer.  True: do not
- * wait before the next. */
-bool metrics_end_turn(struct read_http *h);
 
 #endif

@@ -1,7 +1,7 @@
 /* reader/read_http.c - see read_http.h.
  *
  * Read from the end: read_http_open() has the routes, answer_command() answers
- * a command at once or in steps, and read_http_end_turn() runs the steps. */
+ * a command at once, or has its job make the answer. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/read_http.h"
 
@@ -123,25 +123,36 @@ read_request(struct http_call *x, enum conn_next *next)
 
 /* ---- waiting ------------------------------------------------------------ */
 
-/* Whether the request may go on waiting for what it asks for; *next is then to
- * wait or, where too many wait already, the answer that says so. */
+static enum conn_next
+refuse_memory(struct http_call *x)
+{
+    return refuse_request(x, HTTP_UNAVAILABLE, "no-memory",
+                          "there is no memory for the answer: ask again");
+}
+
+/* Whether the request may go on waiting for as_of_ms, or 0: another version;
+ * *next is then to wait or, where too many wait already, the answer that says
+ * so. */
 static bool
-wait_longer(struct http_call *x, enum conn_next *next)
+wait_longer(struct http_call *x, int64_t as_of_ms, enum conn_next *next)
 {
     struct read_http *h = x->ctx;
-    const uint64_t waited_ms = http_waited_ms(x);
+    struct read_job *w = read_job_of(x);
+    const uint64_t waited_ms = w ? job_waited_ms(&w->job) : 0;
 
-    if (h->is_stopping || waited_ms >= (uint64_t)h->now.params.wait_s * 1000)
+    if (h->is_stopping || conn_has_left(x->conn) ||
+        waited_ms >= (uint64_t)h->now.params.wait_s * 1000)
         return false;
-    if (waited_ms == 0 && !http_has_place(x, &h->waiting, READ_HTTP_WAITERS)) {
+    if (waited_ms == 0 && !jobs_may_wait(h->jobs, x->conn, READ_HTTP_WAITERS)) {
         *next = refuse_request(x, HTTP_UNAVAILABLE, "too-many-waiting",
                                "1024 requests wait already, or 512 of your "
                                "host; ask without wait");
         return true;
     }
-    if (h->timer.deadline_ms == 0) /* one of few: there is a place */
-        (void)loop_arm(h->loop, &h->timer, loop_now_ms(h->loop) + LOOK_MS);
-    *next = http_hold(x, &h->waiting);
+    w = read_job_hold(x);
+    if (w)
+        read_job_wait(w, &h->now, as_of_ms);
+    *next = w ? CONN_PAUSE : refuse_memory(x);
     return true;
 }
 
@@ -160,7 +171,7 @@ is_readable(struct http_call *x, enum conn_next *next)
     as_of_ms = as_of_get(h->answer->as_of, p->keyspace.bytes, p->keyspace.size);
     if (as_of_ms >= p->as_of_ms)
         return true;
-    if (wait_longer(x, next))
+    if (wait_longer(x, p->as_of_ms, next))
         return false;
     if (h->is_stopping) {
         *next = refuse_request(x, HTTP_UNAVAILABLE, "stopping",
@@ -280,7 +291,7 @@ is_known(struct http_call *x, enum conn_next *next)
         return true;
     if (a->version[0] == '\0' || !http_has_version(x->request, a->version))
         return false;
-    if (wait_longer(x, next))
+    if (wait_longer(x, 0, next))
         return true;
     *next = answer_known(x, a);
     return true;
@@ -322,9 +333,8 @@ put_packed(struct http_call *x, const struct read_request *a, size_t size)
         (void)read_pack_step(&h->pack, UINT64_MAX); /* all of it */
         return put_answer(x, a, h->pack.packed, h->pack.size, true);
     }
-    w = read_job_enter(x);
-    if (w && w->job.state >= JOB_HAS_PLACE &&
-        read_job_pack(w, a, h->text, size) == 0)
+    w = read_job_hold(x);
+    if (w && job_enter(&w->job) && read_job_pack(w, a, h->text, size) == 0)
         return CONN_PAUSE;
     return put_answer(x, a, h->text, size, false);
 }
@@ -361,14 +371,11 @@ static enum conn_next
 answer_in_steps(struct http_call *x)
 {
     struct read_http *h = x->ctx;
-    struct read_job *w = read_job_enter(x);
+    struct read_job *w = read_job_hold(x);
 
-    if (w && w->job.state < JOB_HAS_PLACE)
+    if (w && !job_enter(&w->job))
         return CONN_PAUSE;
-    if (!w || read_job_start(w, &h->now) < 0)
-        return refuse_request(x, HTTP_UNAVAILABLE, "no-memory",
-                              "there is no memory for the answer: ask again");
-    return CONN_PAUSE;
+    return w && read_job_start(w, &h->now) == 0 ? CONN_PAUSE : refuse_memory(x);
 }
 
 /* The answer of a job that is done.  Its parts are of several moments: the
@@ -386,15 +393,6 @@ answer_job(struct http_call *x, struct read_job *w)
         read_state(&w->request);
     return has_changed(x, &w->request, &next) ? next
                                               : answer_request(x, &w->request);
-}
-
-bool
-read_http_end_turn(struct read_http *h)
-{
-    const bool scrapes = metrics_end_turn(h);
-
-    answer_end_turn(h->answer);
-    return scrapes;
 }
 
 /* ---- routes ------------------------------------------------------------- */
@@ -468,14 +466,6 @@ static const struct http_route routes[] = {
 
 /* ---- open and close ----------------------------------------------------- */
 
-static void
-look_again(struct loop_timer *timer)
-{
-    struct read_http *h = LOOP_OWNER(timer, struct read_http, timer);
-
-    http_wake(&h->waiting); /* those that go on waiting arm the timer again */
-}
-
 int
 read_http_open(struct read_http *h, struct loop *loop, struct answer *answer,
                struct jobs *jobs, const struct datadir *dir,
@@ -490,9 +480,6 @@ read_http_open(struct read_http *h, struct loop *loop, struct answer *answer,
     h->held_limits =
         (struct waiting_limits){config->keyspace_max, config->keyspace_max_keys};
     overview_init(&h->overview, config->data_dir);
-    h->timer = (struct loop_timer){.slot = -1, .due = look_again};
-    http_line_init(&h->waiting);
-    http_line_init(&h->scrapes);
     memcpy(h->site.hosts, config->http_hosts, sizeof config->http_hosts);
     h->site.only_reads = true;
     h->site.origins = config->read_cors;

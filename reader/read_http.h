@@ -104,15 +104,13 @@ struct read_http {
     struct answer *answer; /* for what is answered at once */
     struct jobs *jobs;
     const struct datadir *dir;
-    struct loop_timer timer;  /* wakes those that wait for as_of_ms */
-    struct http_line waiting; /* for as_of_ms */
     struct read_request now;
     unsigned readings; /* requests that were read into `now` */
     uint64_t read_ms;  /* Unix time of the last */
     struct waiting_limits held_limits;
     struct graphite graphite;
     struct user_metrics users; /* counters of users, for /metrics */
-    struct http_line scrapes;  /* wait for these */
+    unsigned scrapes;          /* wait for these */
     struct overview overview;  /* read for each status and /metrics */
     struct read_pack pack;     /* for what is packed at once */
     uint8_t *binary;           /* answers as the range port gives them */
@@ -127,8 +125,5 @@ int read_http_open(struct read_http *h, struct loop *loop,
                    struct answer *answer, struct jobs *jobs,
                    const struct datadir *dir, const struct config *config);
 void read_http_close(struct read_http *h);
-
-/* At the end of each turn of the loop.  True: do not wait before the next. */
-bool read_http_end_turn(struct read_http *h);
 
 #endif

@@ -1,5 +1,5 @@
-/* reader/read_job.c - see read_job.h: read_job_of(), read_job_enter(),
- * read_job_start(), read_job_pack(). */
+/* reader/read_job.c - see read_job.h: read_job_of(), read_job_hold(),
+ * read_job_start(), read_job_pack(), read_job_wait(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/read_job.h"
 
@@ -8,6 +8,8 @@
 
 #include "common/base/clock.h"
 #include "reader/read_commands.h"
+
+#define LOOK_MS 100 /* between looks at a keyspace's version */
 
 /* ---- steps --------------------------------------------------------------- */
 
@@ -59,43 +61,29 @@ stop_job(struct job *job)
 
 /* ---- life ---------------------------------------------------------------- */
 
-static void
-free_job(struct http_held *held)
-{
-    struct read_job *w = LOOP_OWNER(held, struct read_job, held);
-
-    job_leave(&w->job);
-    free(w);
-}
-
 struct read_job *
 read_job_of(const struct http_call *x)
 {
-    return *x->held ? LOOP_OWNER(*x->held, struct read_job, held) : NULL;
+    return *x->held ? LOOP_OWNER(*x->held, struct read_job, job.held) : NULL;
 }
 
 struct read_job *
-read_job_enter(struct http_call *x)
+read_job_hold(struct http_call *x)
 {
     struct read_http *h = x->ctx;
-    struct read_job *w = read_job_of(x);
 
-    if (!w) {
-        w = malloc(sizeof *w); /* most of it is never touched in line */
-        if (!w)
-            return NULL;
-        w->held.gone = free_job;
-        w->job =
-            (struct job){.jobs = h->jobs, .conn = x->conn, .stop = stop_job};
-        w->steps.store = NULL;
-        w->listed = NULL;
-        w->logs = (struct read_logs){.rows = NULL};
-        w->pack.text = NULL;
-        w->has_query = w->packs = false;
-        *x->held = &w->held;
-    }
-    (void)job_enter(&w->job); /* its state says it */
-    return w;
+    /* Most of it is not touched by one that waits. */
+    return (void *)job_hold(x, h->jobs, sizeof(struct read_job), stop_job);
+}
+
+static void
+clear(struct read_job *w)
+{
+    w->steps.store = NULL;
+    w->listed = NULL;
+    w->logs = (struct read_logs){.rows = NULL};
+    w->pack.text = NULL;
+    w->has_query = w->packs = false;
 }
 
 int
@@ -104,6 +92,7 @@ read_job_start(struct read_job *w, const struct read_request *request)
     const struct answer *at_once = request->http->answer;
     int rc;
 
+    clear(w);
     w->request = *request;
     w->request.job = w;
     w->request.has_state = false; /* it will be of the past */
@@ -125,9 +114,9 @@ int
 read_job_pack(struct read_job *w, const struct read_request *request,
               const uint8_t *text, size_t size)
 {
-    const int rc = read_pack_open(&w->pack, size);
-
-    if (rc < 0 || !w->pack.text)
+    if (w->job.state == JOB_HAS_PLACE)
+        clear(w);
+    if (read_pack_open(&w->pack, size) < 0 || !w->pack.text)
         return -ENOMEM;
     if (request != &w->request)
         w->request = *request;
@@ -136,4 +125,33 @@ read_job_pack(struct read_job *w, const struct read_request *request,
     w->job.step = step_packing;
     job_run(&w->job);
     return 0;
+}
+
+/* ---- waiting ------------------------------------------------------------- */
+
+static bool
+step_wait(struct job *job, uint64_t until_ns)
+{
+    const struct read_job *w = LOOP_OWNER(job, struct read_job, job);
+
+    (void)until_ns; /* a look is short */
+    if (w->http->is_stopping || job_waited_ms(job) >= w->wait_ms)
+        return true;
+    if (w->as_of_ms == 0)
+        return loop_now_ms(job->jobs->loop) - job->since_ms >= LOOK_MS;
+    return as_of_get(job->jobs->as_of, w->keyspace.bytes, w->keyspace.size) >=
+           w->as_of_ms;
+}
+
+void
+read_job_wait(struct read_job *w, const struct read_request *request,
+              int64_t as_of_ms)
+{
+    const struct http_params *p = &request->params;
+
+    w->as_of_ms = as_of_ms;
+    w->http = request->http;
+    w->keyspace = p->keyspace;
+    w->wait_ms = (uint64_t)p->wait_s * 1000;
+    job_wait(&w->job, step_wait);
 }

@@ -1,5 +1,6 @@
 /* reader/read_job.h - the job (jobs.h) of a request of GET /v1/COMMAND: a
- * command that is answered in steps, or a large answer that is packed.
+ * command that is answered in steps, a large answer that is packed, or a request
+ * that waits.
  *
  * Ownership: it belongs to its request, and goes with it. */
 /* SPDX-License-Identifier: BSD-2-Clause */
@@ -18,7 +19,6 @@ struct read_logs {
 };
 
 struct read_job {
-    struct http_held held;
     struct job job;
     struct read_request request;
     bool has_query;             /* `steps` has one that is not answered */
@@ -27,14 +27,19 @@ struct read_job {
     struct read_listed *listed; /* READ_LISTED_MAX */
     struct read_logs logs;
     struct read_pack pack;
+
+    /* Of one that waits: */
+    const struct read_http *http;
+    struct increment_name keyspace;
+    int64_t as_of_ms; /* 0: for another version */
+    uint64_t wait_ms;
 };
 
 /* The job of a request; NULL: it has none. */
 struct read_job *read_job_of(const struct http_call *x);
 
-/* The same, and it has a place, or is made and stands in line for one.  NULL:
- * there is no memory. */
-struct read_job *read_job_enter(struct http_call *x);
+/* The same, made if there is none.  NULL: there is no memory. */
+struct read_job *read_job_hold(struct http_call *x);
 
 /* A job with a place begins with a request.  -ENOMEM */
 int read_job_start(struct read_job *w, const struct read_request *request);
@@ -43,5 +48,10 @@ int read_job_start(struct read_job *w, const struct read_request *request);
  * own.  -ENOMEM */
 int read_job_pack(struct read_job *w, const struct read_request *request,
                   const uint8_t *text, size_t size);
+
+/* The request waits for as_of_ms, or 0: for another version; its connection is
+ * served again when that, or the end of its time, may have come. */
+void read_job_wait(struct read_job *w, const struct read_request *request,
+                   int64_t as_of_ms);
 
 #endif

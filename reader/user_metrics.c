@@ -316,10 +316,8 @@ user_metrics_start(struct user_metrics *u, uint64_t now_ms)
 }
 
 bool
-user_metrics_step(struct user_metrics *u, uint64_t ns, uint64_t now_ms)
+user_metrics_step(struct user_metrics *u, uint64_t until_ns, uint64_t now_ms)
 {
-    const uint64_t until_ns = clock_ns() + ns;
-
     do {
         if (u->state == USER_METRICS_LIST)
             list_some(u, until_ns, now_ms);

@@ -79,8 +79,9 @@ bool user_metrics_is_fresh(const struct user_metrics *u, uint64_t now_ms);
 /* Begins a round, unless one runs. */
 void user_metrics_start(struct user_metrics *u, uint64_t now_ms);
 
-/* Goes on with it for about `ns`; true: it is done. */
-bool user_metrics_step(struct user_metrics *u, uint64_t ns, uint64_t now_ms);
+/* Goes on with it until about until_ns (clock_ns()); true: it is done. */
+bool user_metrics_step(struct user_metrics *u, uint64_t until_ns,
+                       uint64_t now_ms);
 void user_metrics_stop(struct user_metrics *u);
 
 /* Writes a name in text form as the value of a label has it; `text` has

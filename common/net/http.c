@@ -324,7 +324,6 @@ pass_request(struct http_state *s, struct input *in, const struct http_asked *a)
     s->has_body = s->is_cut = s->has_continued = false;
     s->chunks = (struct http_chunks){0};
     s->held_ms = 0;
-    http_count_in_line(conn_of_state(s), NULL);
     in->at += size;
     in->size -= size;
 }
@@ -448,7 +447,6 @@ ended(struct conn *c)
 
     drop_held(s);
     list_remove(http_waits_of(c));
-    http_count_in_line(c, NULL);
     return true;
 }
 

@@ -296,16 +296,9 @@ bool http_may_change(struct http_call *x, enum conn_next *next);
 /* Connections whose request waits for something, in the order they came. */
 struct http_line {
     struct list_link link;
-    size_t count; /* that wait, or were woken and have no answer yet */
-    uint32_t clients[NETWORKS_CLIENTS]; /* of these, each one's */
 };
 
 void http_line_init(struct http_line *line);
-
-/* Whether the request may wait in a line of `max` places: one is free, and its
- * client has less than half of them. */
-bool http_has_place(const struct http_call *x, const struct http_line *line,
-                    size_t max);
 
 /* The request waits in the line.  Returns CONN_PAUSE. */
 enum conn_next http_hold(struct http_call *x, struct http_line *line);

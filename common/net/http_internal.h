@@ -25,7 +25,6 @@ enum http_end_kind {
 struct http_state {
     struct list_link waits;    /* in a struct http_line, or in none; NULL: never
                                   was */
-    struct http_line *line_of; /* counts this request; NULL: none does */
     struct http_chunks chunks; /* of the body that comes */
     struct http_held *held;    /* http_call.held points here */
     uint32_t line;             /* of a head that is not whole: its last line */
@@ -45,9 +44,6 @@ void http_find_route(const struct http_site *s, struct http_asked *a);
 
 /* The place of a connection in a line. */
 struct list_link *http_waits_of(struct conn *c);
-
-/* Counts the request in this line, NULL: in none, and no longer in another. */
-void http_count_in_line(struct conn *c, struct http_line *line);
 
 /* Whether a request is one that this site serves: no web page of another site
  * made it, and its Host is ours. */

@@ -3,7 +3,6 @@
 #include "common/net/http_internal.h"
 
 #include <assert.h>
-#include <string.h>
 
 #include "common/base/clock.h"
 
@@ -20,31 +19,7 @@ http_waits_of(struct conn *c)
 void
 http_line_init(struct http_line *line)
 {
-    memset(line, 0, sizeof *line);
     list_init(&line->link);
-}
-
-void
-http_count_in_line(struct conn *c, struct http_line *line)
-{
-    struct http_state *s = conn_state(c);
-
-    if (s->line_of) {
-        s->line_of->count--;
-        s->line_of->clients[c->client]--;
-    }
-    s->line_of = line;
-    if (line) {
-        line->count++;
-        line->clients[c->client]++;
-    }
-}
-
-bool
-http_has_place(const struct http_call *x, const struct http_line *line,
-               size_t max)
-{
-    return line->count < max && line->clients[x->conn->client] < max / 2;
 }
 
 enum conn_next
@@ -54,7 +29,6 @@ http_hold(struct http_call *x, struct http_line *line)
     struct http_state *s = conn_state(x->conn);
 
     assert(list_alone(own));
-    http_count_in_line(x->conn, line);
     if (s->held_ms == 0)
         s->held_ms = (uint32_t)clock_ms() | 1; /* 0 is "it has not" */
     list_add(&line->link, own);

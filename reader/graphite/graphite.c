@@ -70,7 +70,7 @@ answer_failure(struct http_call *x, enum http_status status, const char *why)
 static enum conn_next
 put_piece(struct http_held *held, struct conn *c)
 {
-    struct graphite_job *g = LOOP_OWNER(held, struct graphite_job, held);
+    struct graphite_job *g = LOOP_OWNER(held, struct graphite_job, job.held);
     size_t size = g->send_at->size - g->sent;
     uint8_t *to;
 
@@ -88,6 +88,17 @@ put_piece(struct http_held *held, struct conn *c)
     return g->send_at ? CONN_LONG : CONN_MORE;
 }
 
+/* The answer has been sent in pieces, or its connection has ended before. */
+static void
+end_pieces(struct http_held *held)
+{
+    struct graphite_job *g = LOOP_OWNER(held, struct graphite_job, job.held);
+
+    scratch_free(&g->answers);
+    g->site->streams--;
+    free(g);
+}
+
 /* From now on the answer is sent in pieces, and the job has no place. */
 static enum conn_next
 begin_pieces(struct http_call *x, struct graphite_job *g,
@@ -102,6 +113,7 @@ begin_pieces(struct http_call *x, struct graphite_job *g,
     g->is_sent = true;
     g->site->streams++;
     job_leave(&g->job);
+    g->job.held = (struct http_held){.gone = end_pieces, .more = put_piece};
     return next;
 }
 
@@ -234,36 +246,6 @@ stop_request(struct job *job)
         scratch_free(&g->answers);
 }
 
-static void
-free_job(struct http_held *held)
-{
-    struct graphite_job *g = LOOP_OWNER(held, struct graphite_job, held);
-
-    job_leave(&g->job);
-    if (g->is_sent) {
-        scratch_free(&g->answers);
-        g->site->streams--;
-    }
-    free(g);
-}
-
-/* Most of it is not touched in line. */
-static struct graphite_job *
-make_job(struct http_call *x)
-{
-    struct graphite_job *g = malloc(sizeof *g);
-
-    if (!g)
-        return NULL;
-    g->held = (struct http_held){.gone = free_job, .more = put_piece};
-    g->site = x->ctx;
-    g->job = (struct job){
-        .jobs = g->site->jobs, .conn = x->conn, .stop = stop_request};
-    g->is_sent = false;
-    *x->held = &g->held;
-    return g;
-}
-
 /* ---- requests ----------------------------------------------------------- */
 
 /* Whether a body is a form that is not packed.  Some clients send parameters
@@ -312,11 +294,12 @@ init_render(struct graphite_job *g)
 }
 
 static int
-init_job(struct graphite_job *g, enum graphite_kind kind)
+init_job(struct graphite_job *g, struct graphite *site, enum graphite_kind kind)
 {
     const size_t at = offsetof(struct graphite_job, kind);
 
     memset((uint8_t *)g + at, 0, sizeof *g - at);
+    g->site = site;
     g->kind = kind;
     g->status = HTTP_OK;
     g->as_of_ms = INT64_MAX;
@@ -336,7 +319,7 @@ static bool
 start_job(struct graphite_job *g, const struct http_call *x,
           enum graphite_kind kind)
 {
-    int rc = init_job(g, kind);
+    int rc = init_job(g, x->ctx, kind);
 
     g->takes_gzip = http_takes_gzip(x->request);
     if (rc == 0 && x->body.size > 0 && !is_form(x->request))
@@ -363,13 +346,13 @@ start_job(struct graphite_job *g, const struct http_call *x,
 static enum conn_next
 answer_with_job(struct http_call *x, enum graphite_kind kind)
 {
-    struct graphite_job *g =
-        *x->held ? LOOP_OWNER(*x->held, struct graphite_job, held) : NULL;
+    struct graphite *site = x->ctx;
+    struct graphite_job *g;
 
     if (x->rest.size > 0)
         return http_fail(x, HTTP_NOT_FOUND);
-    if (!g)
-        g = make_job(x);
+    /* Most of it is not touched in line. */
+    g = (void *)job_hold(x, site->jobs, sizeof *g, stop_request);
     if (!g)
         return answer_failure(x, HTTP_UNAVAILABLE, "no memory");
     if (g->job.state == JOB_DONE || g->job.state == JOB_LATE)

@@ -46,7 +46,6 @@ struct graphite {
 };
 
 struct graphite_job {
-    struct http_held held;
     struct job job;
     struct graphite *site;
 

@@ -24,8 +24,6 @@
 struct resp_state {
     struct forward_place place; /* first: forward.h */
     struct resp_job *job;       /* NULL: none */
-    struct list_link waiting;   /* for WAIT; NULL: never waited */
-    uint64_t wait_until_ms;     /* monotonic; 0: no end */
     uint64_t id;                /* 0: not given yet */
     uint64_t client;   /* its address: an IPv6 one is that of its net */
     uint64_t began_ms; /* monotonic: its first request */
@@ -43,7 +41,6 @@ struct resp_state {
     bool is_aborted;   /* the transaction has a request that cannot be done */
     bool is_expired;   /* others needed its memory */
     bool has_no_database; /* SELECT of another one than 0 was refused */
-    bool is_waiting;      /* WAIT is being done */
     bool is_trusted;      /* needs no token */
     bool has_token;       /* `token` is one that was known */
     uint8_t rights;       /* enum tokens_right, or-ed */
@@ -282,6 +279,7 @@ struct resp_wanted {
 struct resp_job {
     struct job job;
     enum conn_next (*answer)(struct resp_call *call, struct resp_job *job);
+    uint64_t until_ms; /* of one that waits: monotonic; 0: no end */
 
     int error;         /* from here on zero when it begins */
     uint64_t position; /* names, or places of connections, listed */
@@ -314,6 +312,12 @@ enum conn_next resp_job_run(struct resp_job *job,
                             enum conn_next (*answer)(struct resp_call *call,
                                                      struct resp_job *job));
 
+/* The same without a place: it waits until step() is true. */
+enum conn_next resp_job_wait(struct resp_call *call, uint64_t until_ms,
+                             bool (*step)(struct job *job, uint64_t until_ns),
+                             enum conn_next (*answer)(struct resp_call *call,
+                                                      struct resp_job *job));
+
 /* Answers, if it is done. */
 enum conn_next resp_job_answer(struct resp_call *call);
 
@@ -336,11 +340,6 @@ void resp_abort_transaction(struct resp_service *r, struct resp_state *s);
 
 /* Does what is queued; CONN_MORE: all of it, or as much as fits the turn. */
 enum conn_next resp_replay(struct resp_call *call);
-
-/* WAIT: CONN_MORE when it is answered, else CONN_PAUSE or CONN_FULL. */
-enum conn_next resp_step_wait(struct resp_call *call);
-void resp_wait_init(struct resp_service *r);
-void resp_leave_wait(struct resp_state *s);
 
 /* ---- resp_service.c ---- */
 

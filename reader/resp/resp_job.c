@@ -1,5 +1,6 @@
 /* reader/resp/resp_job.c - commands whose answers are jobs (reader/jobs.h):
- * resp_job_enter(), resp_job_run(), resp_job_answer(), resp_job_free(). */
+ * resp_job_enter(), resp_job_run(), resp_job_wait(), resp_job_answer(),
+ * resp_job_free(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
 
@@ -25,39 +26,19 @@ stop_job(struct job *job)
     j->rows = NULL;
 }
 
-/* Most of it is not touched in line. */
+/* The job of the connection, or one of which most is not touched yet. */
 static struct resp_job *
 make_job(struct resp_call *call)
 {
-    struct resp_job *j = malloc(sizeof *j);
+    struct resp_job *j = call->state->job;
 
+    if (j)
+        return j;
+    call->state->job = j = malloc(sizeof *j);
     if (j)
         j->job = (struct job){
             .jobs = call->service->jobs, .conn = call->conn, .stop = stop_job};
     return j;
-}
-
-struct resp_job *
-resp_job_enter(struct resp_call *call, size_t size, enum conn_next *next)
-{
-    const size_t zero = offsetof(struct resp_job, error);
-    struct resp_state *s = call->state;
-
-    if (!s->job)
-        s->job = make_job(call);
-    if (s->job && !job_enter(&s->job->job)) {
-        *next = CONN_PAUSE;
-        return NULL;
-    }
-    if (s->job) {
-        memset((uint8_t *)s->job + zero, 0,
-               offsetof(struct resp_job, pattern) - zero);
-        s->job->rows = malloc(size);
-        if (s->job->rows)
-            return s->job;
-    }
-    *next = resp_job_no_memory(call);
-    return NULL;
 }
 
 enum conn_next
@@ -67,6 +48,27 @@ resp_job_no_memory(struct resp_call *call)
         stop_job(&call->state->job->job);
     resp_job_free(call->state);
     return resp_error(call, "no memory for this command: try again");
+}
+
+struct resp_job *
+resp_job_enter(struct resp_call *call, size_t size, enum conn_next *next)
+{
+    const size_t zero = offsetof(struct resp_job, error);
+    struct resp_job *j = make_job(call);
+
+    if (j && !job_enter(&j->job)) {
+        *next = CONN_PAUSE;
+        return NULL;
+    }
+    if (j)
+        memset((uint8_t *)j + zero, 0,
+               offsetof(struct resp_job, pattern) - zero);
+    if (j && size > 0)
+        j->rows = malloc(size);
+    if (j && (size == 0 || j->rows))
+        return j;
+    *next = resp_job_no_memory(call);
+    return NULL;
 }
 
 enum conn_next
@@ -80,6 +82,21 @@ resp_job_run(struct resp_job *j, bool (*step)(struct job *, uint64_t),
 }
 
 enum conn_next
+resp_job_wait(struct resp_call *call, uint64_t until_ms,
+              bool (*step)(struct job *, uint64_t),
+              enum conn_next (*answer)(struct resp_call *, struct resp_job *))
+{
+    struct resp_job *j = make_job(call);
+
+    if (!j)
+        return resp_job_no_memory(call);
+    j->until_ms = until_ms;
+    j->answer = answer;
+    job_wait(&j->job, step);
+    return CONN_LONG;
+}
+
+enum conn_next
 resp_job_answer(struct resp_call *call)
 {
     struct resp_job *j = call->state->job;
@@ -87,7 +104,7 @@ resp_job_answer(struct resp_call *call)
 
     if (j->job.state == JOB_RUNS)
         return CONN_LONG;
-    if (j->job.state == JOB_DONE)
+    if (j->job.state == JOB_DONE || j->job.state == JOB_WAITS)
         next = j->answer(call, j);
     else if (j->job.state == JOB_LATE)
         next = resp_error(call, "%s", ANSWER_TOO_LONG);

@@ -159,7 +159,7 @@ resp_period_range(struct resp_call *call, const struct resp_arg *name,
         .op = QUERY_PERIOD_TOP, .length = RESP_ROWS_MAX, .keyspace = name->at};
     struct resp_period period;
     enum conn_next next;
-    struct resp_job *j = resp_job_enter(call, 1, &next);
+    struct resp_job *j = resp_job_enter(call, 0, &next);
 
     if (!j)
         return next;

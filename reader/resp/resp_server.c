@@ -99,9 +99,9 @@ append_client(const struct resp_service *r, struct conn *c,
                  s->name_size, (const char *)s->name,
                  s->began_ms == 0 ? 0 : (now_ms - s->began_ms) / 1000,
                  ((uint32_t)now_ms - c->moved_ms) / 1000,
-                 s->is_waiting    ? "b"
-                 : s->is_queueing ? "x"
-                                  : "N",
+                 s->job && s->job->job.state == JOB_WAITS ? "b"
+                 : s->is_queueing                         ? "x"
+                                                          : "N",
                  s->is_queueing ? (int64_t)s->queued_count : -1, c->in.size,
                  s->queued.size, c->out.size, s->last ? s->last->name : "NULL",
                  s->protocol == 3 ? 3 : 2);
@@ -270,9 +270,9 @@ put_clients(const struct resp_call *call, char *out)
     const struct listener *d = call->conn->listener;
     size_t blocked = 0;
 
-    for (const struct list_link *l = call->service->waiting.next;
-         l != &call->service->waiting; l = l->next)
-        blocked++;
+    for (struct list_link *l = call->service->jobs->waiting.next;
+         l != &call->service->jobs->waiting; l = l->next)
+        blocked += LOOP_OWNER(l, struct job, link)->conn->listener == d;
     return snprintf(out, SECTION_SIZE,
                     "connected_clients:%zu\r\nmaxclients:%zu\r\n"
                     "blocked_clients:%zu\r\n",

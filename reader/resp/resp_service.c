@@ -1,7 +1,7 @@
 /* reader/resp/resp_service.c - see resp_service.h.
  *
  *     take() -> do_request() -> resp_run() -> a function of resp_commands[]
- *     more() -> resp_step_wait(), resp_job_answer() */
+ *     more() -> resp_job_answer() */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
 
@@ -337,8 +337,7 @@ more(struct conn *c)
 {
     struct resp_call call = begin_call(c);
 
-    return call.state->is_waiting ? resp_step_wait(&call)
-                                  : resp_job_answer(&call);
+    return resp_job_answer(&call);
 }
 
 static bool
@@ -348,7 +347,6 @@ ended(struct conn *c)
     struct resp_state *s = conn_state(c);
 
     resp_job_free(s);
-    resp_leave_wait(s);
     resp_drop_transaction(r, s);
     return true;
 }
@@ -398,7 +396,6 @@ resp_service_init(struct resp_service *r, struct loop *loop, struct jobs *jobs,
     r->step_ns = RESP_STEP_NS;
     list_init(&r->transactions);
     resp_commands_index(r->commands_by_name);
-    resp_wait_init(r);
     rc = allocate_memory(r);
     if (rc == 0)
         rc = forward_init(&r->forward, loop, layout, &r->answers, config,
@@ -413,7 +410,6 @@ resp_service_fini(struct resp_service *r)
 {
     if (!r->loop)
         return;
-    loop_disarm(r->loop, &r->wait);
     forward_fini(&r->forward);
     pool_fini(&r->queued);
     last_answers_fini(&r->answers);

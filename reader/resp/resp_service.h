@@ -90,9 +90,7 @@ struct resp_service {
     struct jobs *jobs;
     struct resp_pattern pattern; /* of the command that is begun */
     struct resp_scan_end ends[RESP_SCAN_ENDS];
-    uint64_t scans;           /* that ended before the end of the list */
-    struct list_link waiting; /* for WAIT */
-    struct loop_timer wait;
+    uint64_t scans;   /* that ended before the end of the list */
     uint64_t next_id; /* of connections */
     uint64_t commands;
     int read_error;      /* the last one, of resp_unreadable() */

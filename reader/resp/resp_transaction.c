@@ -10,7 +10,6 @@
 #define EXPIRE_MS    5000 /* since MULTI, while memory is short */
 #define SHARE        4    /* of the memory that is free: that part for one */
 #define ABORTED_SIZE 160
-#define WAIT_POLL_MS 5 /* as_of is read anew so often, while someone waits */
 
 /* ---- transactions -------------------------------------------------------- */
 
@@ -222,18 +221,31 @@ is_readable(const struct resp_call *call)
             call->service->as_of->as_of_ms >= place->acked_ms);
 }
 
-static void
-arm_wait(struct resp_service *r)
+/* Whether WAIT is answered now. */
+static bool
+step_wait(struct job *job, uint64_t until_ns)
 {
-    /* Cannot fail: the loop has a timer for each of its few users. */
-    (void)loop_arm(r->loop, &r->wait, loop_now_ms(r->loop) + WAIT_POLL_MS);
+    const struct resp_job *j = LOOP_OWNER(job, struct resp_job, job);
+    struct resp_call call = {.service = conn_ctx(job->conn),
+                             .state = conn_state(job->conn)};
+
+    (void)until_ns; /* a look is short */
+    return is_readable(&call) ||
+           (j->until_ms != 0 && loop_now_ms(job->jobs->loop) >= j->until_ms);
+}
+
+static enum conn_next
+answer_wait(struct resp_call *call, struct resp_job *job)
+{
+    if (!step_wait(&job->job, 0))
+        return CONN_PAUSE;
+    return resp_answer_number(call, is_readable(call));
 }
 
 enum conn_next
 resp_do_wait(struct resp_call *call)
 {
-    struct resp_service *r = call->service;
-    struct resp_state *s = call->state;
+    const uint64_t now_ms = loop_now_ms(call->service->loop);
     int64_t count, ms;
 
     if (!resp_integer(&call->args[1], &count) ||
@@ -242,70 +254,11 @@ resp_do_wait(struct resp_call *call)
     if (ms < 0)
         return resp_error(call, "timeout is negative");
     /* Within a transaction an answer that waits would stop the others. */
-    if (is_readable(call) || count <= 0 || s->is_replaying)
+    if (is_readable(call) || count <= 0 || call->state->is_replaying)
         return resp_answer_number(call, is_readable(call));
-    s->wait_until_ms =
-        ms == 0 || (uint64_t)ms > UINT64_MAX / 2 - loop_now_ms(r->loop)
-            ? 0
-            : loop_now_ms(r->loop) + (uint64_t)ms;
-    s->is_waiting = true;
-    if (!s->waiting.next)
-        list_init(&s->waiting);
-    list_add(&r->waiting, &s->waiting);
-    arm_wait(r);
-    return CONN_LONG;
-}
-
-enum conn_next
-resp_step_wait(struct resp_call *call)
-{
-    struct resp_service *r = call->service;
-    struct resp_state *s = call->state;
-    const bool is_over =
-        s->wait_until_ms != 0 && loop_now_ms(r->loop) >= s->wait_until_ms;
-    enum conn_next next;
-
-    if (!is_readable(call) && !is_over)
-        return CONN_PAUSE;
-    next = resp_answer_number(call, is_readable(call));
-    if (next != CONN_MORE)
-        return next;
-    resp_leave_wait(s);
-    return CONN_MORE;
-}
-
-void
-resp_leave_wait(struct resp_state *s)
-{
-    if (s->waiting.next)
-        list_remove(&s->waiting);
-    s->is_waiting = false;
-}
-
-/* Wakes those whose answer may be due. */
-static void
-wake_waiting(struct loop_timer *timer)
-{
-    struct resp_service *r = LOOP_OWNER(timer, struct resp_service, wait);
-    const uint64_t now_ms = loop_now_ms(r->loop);
-
-    if (list_alone(&r->waiting))
-        return;
-    as_of_refresh(r->as_of, now_ms);
-    for (struct list_link *l = r->waiting.next; l != &r->waiting; l = l->next) {
-        struct resp_state *s = LOOP_OWNER(l, struct resp_state, waiting);
-        const struct forward_place *place = &s->place;
-
-        if ((s->wait_until_ms != 0 && now_ms >= s->wait_until_ms) ||
-            (place->owed == 0 && r->as_of->as_of_ms >= place->acked_ms))
-            conn_wake(conn_of_state(s));
-    }
-    arm_wait(r);
-}
-
-void
-resp_wait_init(struct resp_service *r)
-{
-    list_init(&r->waiting);
-    r->wait = (struct loop_timer){.slot = -1, .due = wake_waiting};
+    return resp_job_wait(call,
+                         ms == 0 || (uint64_t)ms > UINT64_MAX / 2 - now_ms
+                             ? 0
+                             : now_ms + (uint64_t)ms,
+                         step_wait, answer_wait);
 }

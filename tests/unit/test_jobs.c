@@ -74,6 +74,7 @@ end(void **state)
     void *site = o->site;
 
     fault_clear();
+    jobs_fini(&o->jobs);
     loop_free(o->loop);
     return teardown(&site);
 }
@@ -179,4 +180,53 @@ CASE(an_answer_that_nobody_takes_gives_its_place_to_another)
     assert_int_equal(job->state, JOB_NONE);
     assert_int_equal(o->all[0].stops, 1);
     assert_int_equal(o->jobs.placed, 0);
+}
+
+/* ---- waiting ------------------------------------------------------------- */
+
+static bool
+is_due(struct job *job, uint64_t until_ns)
+{
+    struct work *w = LOOP_OWNER(job, struct work, job);
+
+    assert_int_equal(until_ns, 0);
+    office.steps++;
+    return w->left == 0;
+}
+
+/* Its connection is in no state in which it could be served. */
+CASE(what_waits_is_looked_at_again_and_again_and_has_no_place)
+{
+    struct job *job = enter(o, 0, 1, 1);
+
+    run_turns(o, 1);
+    assert_int_equal(o->jobs.placed, 1);
+    job_wait(job, is_due);
+    assert_int_equal(o->jobs.placed, 0);
+    assert_int_equal(o->all[0].stops, 1);
+    assert_int_equal(job->state, JOB_WAITS);
+    o->steps = 0;
+    while (o->steps < 3)
+        run_turns(o, 1);
+    assert_in_range(job_waited_ms(job), 2 * JOBS_LOOK_MS, 60000);
+
+    assert_true(job_enter(job));
+    assert_int_equal(o->jobs.waits, 0);
+    run_turns(o, 3);
+    assert_int_equal(o->steps, 3);
+}
+
+CASE(half_of_those_that_may_wait_are_of_one_client)
+{
+    for (size_t i = 0; i < 5; i++) {
+        assert_int_equal(jobs_may_wait(&o->jobs, &o->all[0].conn, 8), i < 4);
+        (void)enter(o, i, 0, 1);
+        job_wait(&o->all[i].job, is_due);
+    }
+    o->all[9].conn.client = 1;
+    assert_true(jobs_may_wait(&o->jobs, &o->all[9].conn, 8));
+    assert_false(jobs_may_wait(&o->jobs, &o->all[9].conn, 5));
+    for (size_t i = 0; i < 5; i++)
+        job_leave(&o->all[i].job);
+    assert_true(jobs_may_wait(&o->jobs, &o->all[0].conn, 8));
 }

@@ -151,6 +151,7 @@ end(void **state)
     fault_clear();
     conns_fini(f->conns);
     resp_service_fini(&f->resp);
+    jobs_fini(&f->jobs);
     loop_free(f->loop);
     local_close(&f->sockets, &f->socket);
     assert_rc(close(f->sockets.fd), 0);
