@@ -39,7 +39,8 @@ WARN := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wvla -Wundef -Wcast-qual
 pc   = $(shell $(PKG_CONFIG) --libs $(1) 2>/dev/null || echo $(2))
 override CPPFLAGS += -I. -D_GNU_SOURCE -MMD -MP
 override CFLAGS   += -std=c11 -fPIC -fno-semantic-interposition -pthread $(WARN) $(MODE)
-LDLIBS   := $(call pc,lmdb,-llmdb) $(call pc,zlib,-lz)
+# PCRE2 bounds what a regular expression of a Graphite query may take; libc does not.
+LDLIBS   := -Wl,--as-needed $(call pc,lmdb,-llmdb) $(call pc,zlib,-lz) $(call pc,libpcre2-8,-lpcre2-8)
 CMOCKA   := $(call pc,cmocka,-lcmocka)
 
 # Calls that tests can make fail: the names of tests/lib/fault.c.

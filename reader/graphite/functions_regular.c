@@ -6,9 +6,11 @@
 #include <errno.h>
 #include <string.h>
 
+#include "common/base/clock.h"
 #include "reader/graphite/regular.h"
 
 #define NAME_SIZE_MAX 65536
+#define NAME_NS_MAX   10000000 /* all searches in a name begin within */
 
 int
 functions_check_regular(struct function_call *call)
@@ -25,9 +27,11 @@ functions_check_regular(struct function_call *call)
 /* Searches in the name of a series from `at` on; as regular_search(). */
 static int
 search_name(struct function_call *call, const struct series *s, size_t at,
-            size_t *work, struct regular_found *found)
+            uint64_t until_ns, struct regular_found *found)
 {
-    const int rc = regular_search(call->regular, s->name, at, work, found);
+    const int rc = clock_ns() < until_ns
+                       ? regular_search(call->regular, s->name, at, found)
+                       : -E2BIG;
 
     return rc == -E2BIG
                ? functions_refuse(call, "the regular expression takes too long "
@@ -38,9 +42,8 @@ search_name(struct function_call *call, const struct series *s, size_t at,
 int
 functions_grep(struct function_call *call, struct series *s)
 {
-    size_t work = REGULAR_WORK_MAX;
     struct regular_found found;
-    const int rc = search_name(call, s, 0, &work, &found);
+    const int rc = search_name(call, s, 0, UINT64_MAX, &found);
 
     s->key = rc;
     return rc < 0 ? rc : 0;
@@ -137,12 +140,13 @@ int
 functions_alias_sub(struct function_call *call, struct series *s)
 {
     struct growing g = {.call = call};
-    size_t at = 0, copied = 0, work = REGULAR_WORK_MAX;
+    const uint64_t until_ns = clock_ns() + NAME_NS_MAX;
+    size_t at = 0, copied = 0;
     struct regular_found found;
     int rc = 0;
 
     while (at <= s->name.size) {
-        rc = search_name(call, s, at, &work, &found);
+        rc = search_name(call, s, at, until_ns, &found);
         if (rc <= 0)
             break;
         rc = append_text(&g, s->name.at + copied, found.begin[0] - copied);

@@ -1,15 +1,10 @@
-/* reader/graphite/regular.h - regular expressions, for names of series.
+/* reader/graphite/regular.h - regular expressions for names of series, by PCRE2:
+ * nearly what Python has.
  *
- *     a . [a-z] [^a] \d \w \s \D \W \S \.     one character
- *     x* x+ x? x{2} x{2,} x{2,5}              as many as can be, with ? behind
- *                                             it as few
- *     x|y  (x)  (?:x)  ^  $  \b  (?i)         as in Python; (?i) at the begin
+ * libc's may take seconds and gigabytes for a few bytes; PCRE2 counts what a
+ * search does, and gives up at a limit.
  *
- * All ways to match are followed at once, character by character, so that
- * nothing is tried twice.  A search ends when it has taken REGULAR_WORK_MAX
- * steps, some milliseconds.
- *
- * Ownership: a piece of a scratch.  Pure.
+ * Ownership: a piece of a scratch, which bounds its memory.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_GRAPHITE_REGULAR_H
@@ -20,11 +15,7 @@
 #include "reader/graphite/scratch.h"
 #include "reader/graphite/target.h"
 
-#define REGULAR_STEPS_MAX  512 /* of a compiled one */
-#define REGULAR_GROUPS     10  /* with the whole, group 0 */
-#define REGULAR_WORK_MAX   100000
-#define REGULAR_DEPTH_MAX  32
-#define REGULAR_REPEAT_MAX 255
+#define REGULAR_GROUPS 10 /* with the whole, group 0 */
 
 struct regular;
 
@@ -34,20 +25,20 @@ struct regular_found {
     size_t begin[REGULAR_GROUPS], end[REGULAR_GROUPS];
 };
 
-/*   -EINVAL  *why says what is wrong
+/*   -EINVAL  *why says what is wrong, in the scratch
  *   -ENOMEM */
 int regular_compile(struct scratch *scratch, struct target_text text,
                     struct regular **out, const char **why);
 
-/* How many groups there are, with group 0. */
+/* How many groups there are, with group 0; at most REGULAR_GROUPS. */
 unsigned regular_groups(const struct regular *r);
 
-/* Finds the first match that begins at `from` or later in a text that is valid
- * UTF-8.  *work is what may be used, and is reduced.
+/* Finds the first match that begins at `from` or later.
  *   1       found
- *   0       there is none
- *   -E2BIG  the work was used up */
+ *   0       there is none, or the text is not UTF-8
+ *   -E2BIG  it takes too long
+ *   -ENOMEM */
 int regular_search(struct regular *r, struct target_text text, size_t from,
-                   size_t *work, struct regular_found *found);
+                   struct regular_found *found);
 
 #endif

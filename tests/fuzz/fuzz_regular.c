@@ -2,14 +2,13 @@
  * LF, and as names, a line each.
  *
  * Whatever the bytes: nothing outside is read; one that is refused says why; what
- * is found lies in the name, and groups lie in what is found. */
+ * is found lies in the name. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/wire/utf8.h"
 #include "reader/graphite/regular.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
@@ -18,21 +17,15 @@ static void
 check_name(struct regular *r, const uint8_t *bytes, size_t size)
 {
     char *name = malloc(size > 0 ? size : 1); /* for the sanitizer */
-    size_t work = REGULAR_WORK_MAX;
     struct regular_found found;
 
     assert(name != NULL);
     if (size > 0)
         memcpy(name, bytes, size);
-    if (utf8_is_valid(bytes, size) &&
-        regular_search(r, (struct target_text){name, size}, 0, &work, &found) ==
-            1) {
+    if (regular_search(r, (struct target_text){name, size}, 0, &found) == 1) {
         assert(found.begin[0] <= found.end[0] && found.end[0] <= size);
         for (unsigned i = 1; i < regular_groups(r); i++)
-            assert(found.begin[i] == SIZE_MAX ||
-                   (found.begin[i] >= found.begin[0] &&
-                    found.begin[i] <= found.end[i] &&
-                    found.end[i] <= found.end[0]));
+            assert(found.begin[i] == SIZE_MAX || found.end[i] <= size);
     }
     free(name);
 }
@@ -53,7 +46,7 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         memcpy(text, bytes, first);
     scratch_init(&scratch, (size_t)4 << 20);
     rc = regular_compile(&scratch, (struct target_text){text, first}, &r, &why);
-    assert(rc == 0 || (rc == -EINVAL && why));
+    assert(rc == 0 || rc == -ENOMEM || (rc == -EINVAL && why));
     while (rc == 0 && lf) {
         const uint8_t *name = lf + 1;
 

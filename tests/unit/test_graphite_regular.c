@@ -3,12 +3,10 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
-#include <regex.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "reader/graphite/regular.h"
-#include "tests/lib/random.h"
 
 #define COUNT(rows) (sizeof(rows) / sizeof(rows)[0])
 
@@ -38,10 +36,9 @@ find_text(const char *expression, const char *text)
     static char shown[256];
     struct regular *r = compile_text(expression);
     struct regular_found found;
-    size_t work = REGULAR_WORK_MAX;
     char *at = shown;
 
-    if (regular_search(r, text_of(text), 0, &work, &found) != 1)
+    if (regular_search(r, text_of(text), 0, &found) != 1)
         return "none";
     for (unsigned i = 0; i < regular_groups(r); i++)
         at += found.begin[i] == SIZE_MAX
@@ -95,7 +92,6 @@ TEST(what_is_found_is_what_python_finds)
         {"a{1,2}", "aaa", "aa"},
         {"a{0,2}?b", "aab", "aab"},
         {"(ab){2}", "ababab", "abab|ab"},
-        {"x{,2}", "xxx", "xx"},
         {"a{b", "a{b", "a{b"},
         {"a{1", "a{1", "a{1"},
         {"a{}", "a{}", "a{}"},
@@ -123,31 +119,23 @@ TEST(what_is_found_is_what_python_finds)
 
 TEST(what_is_no_expression_is_refused)
 {
-    static const char *const rows[] = {
-        "(",
-        ")",
-        "a)",
-        "(a",
-        "[",
-        "[a",
-        "*",
-        "a**",
-        "+a",
-        "a|*",
-        "\\",
-        "[b-a]",
-        "\\1",
-        "\\q",
-        "(?=a)",
-        "(?P<n>a)",
-        "a{2,1}",
-        "a{300}",
-        "a{2,0}",
-        "a{1,300}",
-        "a{0}",
-        "((a{200}){200}){200}",
-        "(a)(a)(a)(a)(a)(a)(a)(a)(a)(a)",
-        "((((((((((((((((((((((((((((((((((((((((a"};
+    static const char *const rows[] = {"(",
+                                       ")",
+                                       "a)",
+                                       "(a",
+                                       "[",
+                                       "[a",
+                                       "*",
+                                       "+a",
+                                       "a|*",
+                                       "\\",
+                                       "[b-a]",
+                                       "\\1",
+                                       "\\q",
+                                       "a{2,1}",
+                                       "a{70000}",
+                                       "\xff",
+                                       "((a{2000}){2000}){2000}"};
 
     scratch_init(&scratch, (size_t)64 << 20);
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -161,67 +149,28 @@ TEST(what_is_no_expression_is_refused)
     scratch_free(&scratch);
 }
 
-/* Where other engines try each way on its own. */
-TEST(no_expression_takes_long)
+TEST(no_expression_takes_long_or_much)
 {
     static char text[3000];
     struct regular_found found;
-    size_t work = REGULAR_WORK_MAX;
 
-    scratch_init(&scratch, (size_t)64 << 20);
+    scratch_init(&scratch, (size_t)1 << 20);
     memset(text, 'a', sizeof text - 1);
-    assert_rc(regular_search(compile_text("(a*)*(a|aa)*b"), text_of(text), 0,
-                             &work, &found),
-              0);
-    assert_in_range(work, 1, REGULAR_WORK_MAX - 3000);
-    work = 1000;
-    assert_rc(regular_search(compile_text("(a*)*(a|aa)*b"), text_of(text), 0,
-                             &work, &found),
+    assert_rc(regular_search(compile_text("(a|aa)*(a|aa)*b"), text_of(text), 0,
+                             &found),
+              0); /* there is no b */
+    assert_rc(regular_search(compile_text("(a|aa)*(a|aa)*[bc]"), text_of(text),
+                             0, &found),
               -E2BIG);
     scratch_free(&scratch);
 }
 
-static void
-put_random(struct random *random, char *text, unsigned parts)
+TEST(a_text_that_is_not_utf_8_has_no_match)
 {
-    static const char *const pieces[] = {
-        "a",    "b",    "c",        ".",  "a*", "b?", "(a|b)", "(ab|c)*",
-        "[ab]", "[^a]", "(a?b){2}", "c+", "^",  "$",  "(b|)",  "|"};
+    struct regular_found found;
 
-    text[0] = '\0';
-    while (parts-- > 0)
-        strcat(text, pieces[random_below(random, COUNT(pieces))]);
-}
-
-/* Which texts have a match at all is the same by POSIX. */
-TEST(texts_with_a_match_are_those_of_libc)
-{
-    struct random random = {random_seed("regular expressions")};
-
-    for (int i = 0; i < 3000; i++) {
-        char expression[128], text[16];
-        struct regular_found found;
-        struct regular *r;
-        regex_t posix;
-
-        put_random(&random, expression, 1 + (unsigned)random_below(&random, 5));
-        scratch_init(&scratch, (size_t)64 << 20);
-        r = compile_text(expression);
-        assert_int_equal(regcomp(&posix, expression, REG_EXTENDED | REG_NOSUB),
-                         0);
-        for (int n = 0; n < 20; n++) {
-            const size_t size = random_below(&random, 8);
-            size_t work = REGULAR_WORK_MAX;
-            int expected;
-
-            for (size_t k = 0; k < size; k++)
-                text[k] = "abcd"[random_below(&random, 4)];
-            text[size] = '\0';
-            expected = regexec(&posix, text, 0, NULL, 0) == 0;
-            if (regular_search(r, text_of(text), 0, &work, &found) != expected)
-                fail_msg("%s in %s: not %d", expression, text, expected);
-        }
-        regfree(&posix);
-        scratch_free(&scratch);
-    }
+    scratch_init(&scratch, (size_t)1 << 20);
+    assert_rc(regular_search(compile_text("a"), text_of("a\xff"), 0, &found),
+              0);
+    scratch_free(&scratch);
 }
