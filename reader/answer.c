@@ -5,7 +5,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/bytes.h"
@@ -15,31 +14,10 @@
 
 static struct diag_repeat failures;
 
-int
+void
 answer_init(struct answer *a, struct store *store, struct as_of *as_of)
 {
-    int rc;
-
-    *a = (struct answer){
-        .store = store, .as_of = as_of, .step_ms = ANSWER_STEP_MS};
-    a->list.rows = malloc(QUERY_ROWS_MAX * ANSWER_ROW_MAX);
-    rc = a->list.rows ? history_query_init(&a->history, store) : -ENOMEM;
-    if (rc == 0)
-        rc = store_listing_open(store, &a->list.from);
-    if (rc < 0) {
-        history_query_fini(&a->history);
-        free(a->list.rows);
-    }
-    return rc;
-}
-
-void
-answer_fini(struct answer *a)
-{
-    answer_end_turn(a);
-    store_listing_close(a->list.from);
-    history_query_fini(&a->history);
-    free(a->list.rows);
+    *a = (struct answer){.store = store, .as_of = as_of};
 }
 
 void
@@ -58,15 +36,12 @@ answer_end_turn(struct answer *a)
 static bool
 is_alone(const struct query *q)
 {
-    return q->op == QUERY_NOW || q->op == QUERY_ABOUT ||
-           q->op == QUERY_VERSION || q->op == QUERY_AROUND;
+    return q->op == QUERY_NOW || q->op == QUERY_ABOUT || q->op == QUERY_AROUND;
 }
 
 size_t
 answer_bound(const struct query *q)
 {
-    if (query_is_history(q->op))
-        return history_query_bound(q);
     return QUERY_REPLY_SIZE +
            (q->op == QUERY_AROUND ? (size_t)QUERY_ROW_SIZE : 0) +
            (size_t)q->length * ANSWER_ROW_MAX;
@@ -92,7 +67,6 @@ op_of(const struct query *q)
     case QUERY_RANK:
         return STORE_RANK;
     case QUERY_TOTAL:
-    case QUERY_VERSION:
         return STORE_TOTAL;
     case QUERY_KEYS:
         return STORE_KEYS;
@@ -111,7 +85,6 @@ answer_add(struct answer *a, const struct query *q)
     const bool alone = is_alone(q);
     struct store_query *to;
 
-    assert(!answer_is_long(q));
     if (a->count == ANSWER_BATCH || (a->count > 0 && (alone || a->alone)))
         return false;
     a->alone = alone;
@@ -186,17 +159,13 @@ put_fact(struct query_reply *reply, uint8_t *out, const char *word,
 /* The facts of what has been read, at most three: there is room for a row with
  * the longest key. */
 static void
-put_facts(const struct store_query *q, bool of_version,
-          struct query_reply *reply, uint8_t *out)
+put_facts(const struct store_query *q, struct query_reply *reply, uint8_t *out)
 {
     const int64_t total = q->op == STORE_TOTAL ? get_le64s(q->bytes) : 0;
 
     if (q->error < 0)
         return;
-    if (of_version) {
-        put_fact(reply, out, "nonce", (int64_t)q->totals.nonce);
-        put_fact(reply, out, "change", (int64_t)q->totals.change);
-    } else if (q->op == STORE_TOTAL) {
+    if (q->op == STORE_TOTAL) {
         put_fact(reply, out, "total", total);
         put_fact(reply, out, "keys", (int64_t)q->totals.keys);
         put_fact(reply, out, "saturated", (int64_t)q->totals.saturated);
@@ -240,7 +209,7 @@ put_alone(struct answer *a, struct store_reads *reads, uint8_t *out,
         if (a->one.op == QUERY_AROUND)
             put_around(q, &reply, rows);
         else
-            put_facts(q, a->one.op == QUERY_VERSION, &reply, rows);
+            put_facts(q, &reply, rows);
     }
     query_reply_put(&reply, out);
     return QUERY_REPLY_SIZE + (size_t)reply.size;
@@ -284,110 +253,4 @@ answer_put(struct answer *a, uint8_t *out, bool *failed)
     a->count = 0;
     a->bound = 0;
     return size;
-}
-
-/* ---- in steps ---------------------------------------------------------- */
-
-bool
-answer_is_long(const struct query *q)
-{
-    return query_is_history(q->op) || q->op == QUERY_KEYSPACES;
-}
-
-void
-answer_long_start(struct answer *a, const struct query *q, uint64_t now_ms)
-{
-    struct answer_list *l = &a->list;
-    int64_t as_of_ms;
-
-    a->is_history = query_is_history(q->op);
-    as_of_refresh(a->as_of, now_ms);
-    as_of_ms = a->is_history
-                   ? as_of_get(a->as_of, q->keyspace, q->keyspace_size)
-                   : as_of_get(a->as_of, NULL, 0);
-    if (a->is_history) {
-        history_query_start(&a->history, q, as_of_ms);
-        return;
-    }
-    l->as_of_ms = as_of_ms;
-    l->error = 0;
-    l->size = 0;
-    l->count = 0;
-    l->length = q->length;
-    l->has_more = false;
-    store_listing_start(l->from, q->keyspace, q->keyspace_size);
-}
-
-static bool
-list_step(struct answer *a, uint64_t until_ns)
-{
-    struct answer_list *l = &a->list;
-    struct store_listed found;
-    int rc;
-
-    do {
-        rc = store_listing_next(l->from, until_ns, &found);
-        if (rc == 1 && l->count == l->length) {
-            l->has_more = true;
-        } else if (rc == 1) {
-            assert(found.name_size <= QUERY_NAME_SIZE);
-            l->size += query_row_put(l->rows + l->size, found.keys, found.name,
-                                     (uint16_t)found.name_size);
-            l->count++;
-        }
-    } while (rc == 1 && !l->has_more && clock_ns() < until_ns);
-    if (rc == -EAGAIN || (rc == 1 && !l->has_more))
-        return false;
-    answer_long_stop(a);
-    if (rc < 0) {
-        diag_repeating(&failures, DIAG_ERROR, "cannot list keyspaces: %s",
-                       diag_text(rc));
-        l->error = rc;
-    }
-    return true;
-}
-
-bool
-answer_long_step(struct answer *a)
-{
-    const uint64_t until_ns = clock_ns() + a->step_ms * 1000000;
-    bool done;
-
-    if (!a->is_history)
-        return list_step(a, until_ns);
-    done = history_query_step(&a->history, until_ns);
-    store_read_end(a->store);
-    return done;
-}
-
-void
-answer_long_stop(struct answer *a)
-{
-    if (!a->is_history)
-        store_listing_stop(a->list.from);
-}
-
-size_t
-answer_long_size(const struct answer *a)
-{
-    if (a->is_history)
-        return history_query_size(&a->history);
-    return QUERY_REPLY_SIZE + (a->list.error < 0 ? 0 : a->list.size);
-}
-
-size_t
-answer_long_put(const struct answer *a, uint8_t *out, bool *failed)
-{
-    const struct answer_list *l = &a->list;
-    const struct query_reply reply = {
-        .rows = l->count, .size = (int64_t)l->size, .as_of_ms = l->as_of_ms};
-
-    if (a->is_history)
-        return history_query_put(&a->history, out, failed);
-    *failed = l->error < 0;
-    if (l->error < 0)
-        return answer_error(l->error, out);
-    query_reply_put(&reply, out);
-    memcpy(out + QUERY_REPLY_SIZE, l->rows, l->size);
-    return answer_long_size(a);
 }

@@ -5,12 +5,7 @@
  * keeps for the next such call of the turn goes at answer_end_turn(), so that a
  * slow client does not pin a snapshot.
  *
- * Listing the keyspaces reads every one of them, and a history query may cover
- * ten years or every key, which can take long: such answers are made in steps,
- * one at a time.
- *
- * Ownership: the caller's between answer_init() and answer_fini(); store and
- * fresh are borrowed.
+ * Ownership: the caller's; store and as_of are borrowed.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_ANSWER_H
@@ -20,28 +15,16 @@
 
 #include "common/store/store.h"
 #include "reader/as_of.h"
-#include "reader/history_query.h"
 #include "reader/query.h"
 
 #define ANSWER_ROW_MAX  ((size_t)(QUERY_ROW_SIZE + QUERY_NAME_SIZE))
-#define ANSWER_SIZE_MAX HISTORY_QUERY_SIZE_MAX
+#define ANSWER_SIZE_MAX (QUERY_REPLY_SIZE + QUERY_ROWS_MAX * ANSWER_ROW_MAX)
 
 #define ANSWER_BATCH 64 /* requests are answered together, at most */
 /* Why there is no answer to what takes longer than read.max_time. */
 #define ANSWER_TOO_LONG                                                        \
     "the answer takes longer than read.max_time: ask for less, or for a "      \
     "shorter time"
-#define ANSWER_STEP_MS 1 /* a step of a long answer takes little more */
-
-struct answer_list {
-    int64_t as_of_ms;
-    int error;
-    uint8_t *rows; /* room for QUERY_ROWS_MAX */
-    size_t size;   /* of the rows */
-    int64_t count, length;
-    bool has_more; /* than `length` */
-    struct store_listing *from;
-};
 
 struct answer {
     struct store *store;
@@ -52,15 +35,9 @@ struct answer {
     struct query one; /* that one */
     struct store_query queries[ANSWER_BATCH];
     int64_t as_of_ms[ANSWER_BATCH];
-    uint64_t step_ms; /* ANSWER_STEP_MS */
-    bool is_history;  /* what is made in steps, or: */
-    struct answer_list list;
-    struct history_query history;
 };
 
-/*   -ENOMEM */
-int answer_init(struct answer *a, struct store *store, struct as_of *as_of);
-void answer_fini(struct answer *a);
+void answer_init(struct answer *a, struct store *store, struct as_of *as_of);
 
 /* Before the first request of a turn; now_ms is monotonic. */
 void answer_start_turn(struct answer *a, uint64_t now_ms);
@@ -68,9 +45,6 @@ void answer_end_turn(struct answer *a);
 
 /* The most bytes that the answer to `q` can take. */
 size_t answer_bound(const struct query *q);
-
-/* True for what is answered in steps: not by answer_put(). */
-bool answer_is_long(const struct query *q);
 
 /* Adds a request to those that are answered together; its names stay where they
  * are until then.  False: answer those before it first. */
@@ -80,20 +54,6 @@ bool answer_add(struct answer *a, const struct query *q);
  * at most the sum of answer_bound().  *failed: the last one says that its
  * keyspace cannot be read, and requests behind it are not answered. */
 size_t answer_put(struct answer *a, uint8_t *out, bool *failed);
-
-/* Begins what is answered in steps; what was begun before is forgotten. */
-void answer_long_start(struct answer *a, const struct query *q,
-                       uint64_t now_ms);
-
-/* Goes on for about ANSWER_STEP_MS, between turns; true when it is done. */
-bool answer_long_step(struct answer *a);
-
-/* Cancels the long answer: no connection waits for it. */
-void answer_long_stop(struct answer *a);
-
-/* The size of the whole answer, then its bytes. */
-size_t answer_long_size(const struct answer *a);
-size_t answer_long_put(const struct answer *a, uint8_t *out, bool *failed);
 
 /* Writes an answer that is an error, as query_error() says it, and returns its
  * size. */

@@ -54,7 +54,7 @@ struct as_of_claim {
 };
 
 struct as_of {
-    struct store *store; /* borrowed */
+    struct store *store;    /* borrowed */
     struct waiting waiting; /* held files alone */
     struct logdir logs;
     uint64_t refresh;  /* number of the last refresh that worked; 0: none did */

@@ -1,6 +1,5 @@
-/* reader/history_query.c - see history_query.h: history_query_bound(),
- * history_query_start(), history_query_step(), history_query_size(),
- * history_query_put(). */
+/* reader/history_query.c - see history_query.h: history_query_start(),
+ * history_query_step(), history_query_rows(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/history_query.h"
 
@@ -30,21 +29,6 @@ void
 history_query_fini(struct history_query *p)
 {
     free(p->top);
-}
-
-size_t
-history_query_bound(const struct query *q)
-{
-    const size_t head = QUERY_REPLY_SIZE + QUERY_HISTORY_HEAD;
-
-    switch (q->op) {
-    case QUERY_PERIOD_TOP:
-        return head + (size_t)q->length * HISTORY_QUERY_ROW_MAX;
-    case QUERY_PERIOD_RANK:
-        return head + QUERY_HISTORY_ROW_SIZE;
-    default:
-        return head + (size_t)STORE_BUCKETS_MAX * QUERY_HISTORY_ROW_SIZE;
-    }
 }
 
 /* ---- asking ------------------------------------------------------------ */
@@ -114,15 +98,13 @@ op_of(const struct query *q)
 }
 
 void
-history_query_start(struct history_query *p, const struct query *q,
-                    int64_t as_of_ms)
+history_query_start(struct history_query *p, const struct query *q)
 {
     assert(query_is_history(q->op));
     memcpy(p->name, q->keyspace, q->keyspace_size);
     if (q->key_size > 0)
         memcpy(p->key, q->key, q->key_size);
     p->op = q->op;
-    p->as_of_ms = as_of_ms;
     p->q = (struct store_history_query){.op = op_of(q),
                                         .name = p->name,
                                         .name_size = q->keyspace_size,
@@ -179,81 +161,18 @@ history_query_step(struct history_query *p, uint64_t until_ns)
     return true;
 }
 
-/* ---- answering --------------------------------------------------------- */
-
-static size_t
-count_rows(const struct history_query *p)
-{
-    if (p->error < 0)
-        return 0;
-    if (p->op == QUERY_HISTORY)
-        return (p->q.to - p->q.from) / p->q.step;
-    return p->op == QUERY_PERIOD_TOP ? (size_t)p->q.rows : 1;
-}
+/* ---- answers ------------------------------------------------------------ */
 
 size_t
-history_query_size(const struct history_query *p)
+history_query_rows(const struct history_query *p)
 {
-    const size_t rows = count_rows(p);
-    size_t size = QUERY_REPLY_SIZE + QUERY_HISTORY_HEAD;
-
-    if (!is_answer(p->error))
-        return QUERY_REPLY_SIZE;
-    for (size_t i = 0; p->op == QUERY_PERIOD_TOP && i < rows; i++)
-        size += p->q.top[i].key_size;
-    return size + rows * QUERY_HISTORY_ROW_SIZE;
+    assert(p->error == 0);
+    return p->op == QUERY_HISTORY ? (p->q.to - p->q.from) / p->q.step
+                                  : (size_t)p->q.rows;
 }
 
-static struct query_history_row
-row_of(const struct history_query *p, size_t i)
+int64_t
+history_query_since(const struct history_query *p)
 {
-    static const struct store_bucket none = {.any = false};
-    const bool is_top = p->op == QUERY_PERIOD_TOP;
-    const struct store_top *top = is_top ? &p->q.top[i] : NULL;
-    const struct store_bucket *sum =
-        p->op == QUERY_PERIOD_RANK ? &p->q.sum : &p->q.buckets[i];
-    const struct store_bucket *before = is_top ? &top->before : &none;
-
-    if (is_top)
-        sum = &top->sum;
-    return (struct query_history_row){
-        .sum_high = sum->sum_high,
-        .sum_low = sum->sum_low,
-        .before_high = before->sum_high,
-        .before_low = before->sum_low,
-        .flags = (uint16_t)((sum->any ? QUERY_HISTORY_ANY : 0) |
-                            (before->any ? QUERY_HISTORY_ANY_BEFORE : 0)),
-        .key_size = is_top ? top->key_size : 0,
-        .key = is_top ? top->key : NULL};
-}
-
-size_t
-history_query_put(const struct history_query *p, uint8_t *out, bool *failed)
-{
-    const struct query_history_head facts = {.error = p->error,
-                                             .since =
-                                                 (int64_t)p->q.since * MINUTE,
-                                             .known = p->q.before_known,
-                                             .rank = (int64_t)p->q.rank,
-                                             .keys = (int64_t)p->q.keys,
-                                             .step = p->step};
-    struct query_reply reply = {.rows = query_error(p->error)};
-    size_t size = QUERY_REPLY_SIZE + QUERY_HISTORY_HEAD;
-
-    *failed = !is_answer(p->error);
-    if (*failed) {
-        query_reply_put(&reply, out);
-        return QUERY_REPLY_SIZE;
-    }
-    reply.rows = (int64_t)count_rows(p);
-    reply.as_of_ms = p->as_of_ms;
-    for (size_t i = 0; i < (size_t)reply.rows; i++) {
-        const struct query_history_row row = row_of(p, i);
-
-        size += query_history_row_put(out + size, &row);
-    }
-    reply.size = (int64_t)(size - QUERY_REPLY_SIZE);
-    query_reply_put(&reply, out);
-    query_history_put(&facts, out + QUERY_REPLY_SIZE);
-    return size;
+    return (int64_t)p->q.since * MINUTE;
 }

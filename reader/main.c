@@ -195,11 +195,9 @@ start_serving(struct reader *r)
                                           .pool_size = POOL_SIZE,
                                           .answer_max = READ_HTTP_LONGEST,
                                           .input_max = HTTP_INPUT_MAX};
-    int rc;
+    int rc = 0;
 
-    rc = answer_init(&r->answer, r->store, &r->as_of);
-    if (rc < 0)
-        return rc;
+    answer_init(&r->answer, r->store, &r->as_of);
     jobs_init(&r->jobs, r->loop, r->store, &r->as_of,
               r->config.read_max_time_ms);
     range_init(&r->range, r->loop, &r->answer);
@@ -300,7 +298,6 @@ serve_until_stopped(struct reader *r)
     resp_service_fini(&r->resp);
     read_http_close(&r->http);
     jobs_fini(&r->jobs);
-    answer_fini(&r->answer);
     as_of_fini(&r->as_of);
     store_close(r->store);
     loop_free(r->loop);

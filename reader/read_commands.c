@@ -47,15 +47,6 @@ read_run_query(struct read_request *a, const struct query *q,
     return begin_reply(a, reply);
 }
 
-bool
-read_take(struct read_request *a, struct read_reply *reply)
-{
-    bool failed;
-
-    (void)answer_long_put(&a->job->steps, a->http->binary, &failed);
-    return begin_reply(a, reply);
-}
-
 const struct read_problem *
 read_failure(const struct read_request *a)
 {
@@ -478,7 +469,7 @@ const struct read_command read_commands[] = {
     {.path = "/v1/top",
      .spec = {OF_ONE | BIT(N) | PERIOD, BIT(KEYSPACE), 0, 0, QUERY_ROWS_MAX},
      .n = 20,
-     .next = read_period_next,
+     .step = read_period_step,
      .is_long = read_is_period,
      .answer = answer_top},
     {.path = "/v1/range",
@@ -488,7 +479,7 @@ const struct read_command read_commands[] = {
      .answer = answer_range},
     {.path = "/v1/rank",
      .spec = {OF_ONE | BIT(KEY) | PERIOD, BIT(KEYSPACE) | BIT(KEY), 1, 0, 0},
-     .next = read_period_next,
+     .step = read_period_step,
      .is_long = read_is_period,
      .answer = answer_rank},
     {.path = "/v1/around",
@@ -498,11 +489,11 @@ const struct read_command read_commands[] = {
      .answer = answer_around},
     {.path = "/v1/history",
      .spec = {OF_ONE | BIT(KEY) | PERIOD | BIT(STEP), BIT(KEYSPACE), 1, 0, 0},
-     .next = read_history_next,
+     .step = read_history_step,
      .answer = read_history},
     {.path = "/v1/distinct",
      .spec = {OF_ONE | PERIOD, BIT(KEYSPACE), 0, 0, 0},
-     .next = read_period_next,
+     .step = read_period_step,
      .answer = read_distinct},
     {.path = "/v1/keys",
      .spec = {OF_ONE | BIT(PREFIX) | BIT(AFTER) | BIT(N), BIT(KEYSPACE), 0, 1,
@@ -512,13 +503,13 @@ const struct read_command read_commands[] = {
     {.path = "/v1/keyspaces",
      .spec = {BIT(AFTER) | BIT(N) | BIT(SORT), 0, 0, 1, QUERY_ROWS_MAX},
      .n = QUERY_ROWS_MAX,
-     .next = read_keyspaces_next,
+     .step = read_keyspaces_step,
      .answer = read_keyspaces},
     {.path = "/v1/status", .is_plain = true, .answer = read_status},
     {.path = "/v1/held", .is_plain = true, .answer = read_held},
     {.path = "/v1/logs",
      .is_plain = true,
-     .next = read_logs_next,
+     .step = read_logs_step,
      .answer = read_logs},
     {.path = "/v1/now",
      .spec = {BIT(KEYSPACE), 0, 0, 0, 0},

@@ -15,22 +15,16 @@ struct read_problem {
     const char *code, *detail;
 };
 
-enum read_next {
-    READ_QUERY, /* answer the query in steps, then call again */
-    READ_AGAIN, /* call again in the next turn */
-    READ_READY  /* `answer` */
-};
-
 struct read_command {
     const char *path;
     struct http_params_spec spec;
     int64_t n, length; /* where they are not given */
 
-    /* For what is answered in steps: first, and after each query.  NULL: it is
-     * answered at once. */
-    enum read_next (*next)(struct read_request *a, struct query *q);
+    /* A step of the job that makes the answer: true when `answer` can write it.
+     * NULL: it is answered at once. */
+    bool (*step)(struct read_request *a, uint64_t until_ns);
 
-    /* Whether this request is, if `next` is there; NULL: each. */
+    /* Whether this request is, if `step` is there; NULL: each. */
     bool (*is_long)(const struct read_request *a);
 
     bool is_plain; /* of no keyspace's state: it has no version */
@@ -73,9 +67,6 @@ bool read_version(struct read_request *a);
 bool read_run_query(struct read_request *a, const struct query *q,
                     struct read_reply *reply);
 
-/* Takes the answer of the query that was run in steps; as read_run_query(). */
-bool read_take(struct read_request *a, struct read_reply *reply);
-
 /* Why the last query was not answered: the keyspace is damaged (500), or a
  * server of an engine elsewhere does not answer (503).  Valid until the next
  * query. */
@@ -100,20 +91,20 @@ void read_put_numbers(struct read_request *a,
 bool read_board(struct read_http *h);
 
 /* Commands about history, and the list of keyspaces. */
-enum read_next read_history_next(struct read_request *a, struct query *q);
+bool read_history_step(struct read_request *a, uint64_t until_ns);
 const struct read_problem *read_history(struct read_request *a);
-enum read_next read_period_next(struct read_request *a, struct query *q);
+bool read_period_step(struct read_request *a, uint64_t until_ns);
 bool read_is_period(const struct read_request *a);
 const struct read_problem *read_period_top(struct read_request *a);
 const struct read_problem *read_period_rank(struct read_request *a);
 const struct read_problem *read_distinct(struct read_request *a);
-enum read_next read_keyspaces_next(struct read_request *a, struct query *q);
+bool read_keyspaces_step(struct read_request *a, uint64_t until_ns);
 const struct read_problem *read_keyspaces(struct read_request *a);
 
 /* Commands about the state of the data directory. */
 const struct read_problem *read_status(struct read_request *a);
 const struct read_problem *read_held(struct read_request *a);
-enum read_next read_logs_next(struct read_request *a, struct query *q);
+bool read_logs_step(struct read_request *a, uint64_t until_ns);
 const struct read_problem *read_logs(struct read_request *a);
 void read_logs_free(struct read_logs *l);
 

@@ -12,29 +12,8 @@
 
 #define STEP_MS ((uint64_t)3600000)
 
-/* An answer about history: what is true of all its rows, and the rows. */
-struct history_reply {
-    struct read_reply reply;
-    struct query_history_head facts;
-};
-
-static bool
-next_row(struct history_reply *r, struct query_history_row *row)
-{
-    int size;
-
-    if (r->reply.rows == 0)
-        return false;
-    size = query_history_row_get(r->reply.at,
-                                 (size_t)(r->reply.end - r->reply.at), row);
-    assert(size > 0); /* countd-read wrote them */
-    r->reply.at += size;
-    r->reply.rows--;
-    return true;
-}
-
 static const struct read_problem *
-find_problem(const struct read_request *a, int64_t error)
+find_problem(struct read_request *a)
 {
     static const struct read_problem
         no_history = {HTTP_NOT_FOUND, "no-history",
@@ -47,7 +26,8 @@ find_problem(const struct read_request *a, int64_t error)
                     "more than 4096 steps; give a longer step or a shorter "
                     "time"};
 
-    switch (error) {
+    a->error = a->job->history.error;
+    switch (a->error) {
     case 0:
         return NULL;
     case -ENOENT:
@@ -63,23 +43,33 @@ find_problem(const struct read_request *a, int64_t error)
     }
 }
 
-static const struct read_problem *
-take_history(struct read_request *a, struct history_reply *r)
-{
-    a->as_of_ms = 0; /* of the last query, whose answer is sent */
-    if (!read_take(a, &r->reply))
-        return read_failure(a);
-    query_history_get(r->reply.at, &r->facts);
-    r->reply.at += QUERY_HISTORY_HEAD;
-    return find_problem(a, r->facts.error);
-}
-
 /* An increment of this very second is before now, too. */
 static struct time_range
 span_of(const struct http_params *p)
 {
     return (struct time_range){(int64_t)(p->from_ms / 1000),
                                (int64_t)((p->to_ms + 999) / 1000)};
+}
+
+/* Begins, then goes on with the query that is in the job; as_of was refreshed
+ * before this step. */
+static bool
+step_query(struct read_request *a, const struct query *q, uint64_t until_ns)
+{
+    struct history_query *history = &a->job->history;
+
+    if (a->phase++ == 0) {
+        a->as_of_ms =
+            as_of_get(a->http->answer->as_of, q->keyspace, q->keyspace_size);
+        history_query_start(history, q);
+    }
+    return history_query_step(history, until_ns);
+}
+
+static struct cell
+cell_bucket(const struct store_bucket *b, char text[CELL_SUM_SIZE])
+{
+    return cell_sum(int128_of(b->sum_high, b->sum_low), text);
 }
 
 /* ---- buckets ------------------------------------------------------------ */
@@ -90,16 +80,17 @@ step_of(const struct http_params *p)
     return (int64_t)((p->step_ms > 0 ? p->step_ms : STEP_MS) / 1000);
 }
 
-enum read_next
-read_history_next(struct read_request *a, struct query *q)
+bool
+read_history_step(struct read_request *a, uint64_t until_ns)
 {
-    if (a->phase++ > 0)
-        return READ_READY;
+    struct query q = read_query(a, QUERY_HISTORY);
+
     a->span = span_of(&a->params);
     a->span = time_range_widen(&a->span, step_of(&a->params), true);
-    *q = read_query(a, QUERY_HISTORY);
-    q->step = step_of(&a->params);
-    return READ_QUERY;
+    q.from = a->span.from;
+    q.to = a->span.to;
+    q.step = step_of(&a->params);
+    return step_query(a, &q, until_ns);
 }
 
 const struct read_problem *
@@ -107,25 +98,22 @@ read_history(struct read_request *a)
 {
     static const struct table_column columns[] = {{"from", "from", false},
                                                   {"sum", "sum", true}};
-    const struct read_problem *problem;
-    struct query_history_row row;
-    struct history_reply r;
-    int64_t from = a->span.from;
+    const struct read_problem *problem = find_problem(a);
+    const struct history_query *h = &a->job->history;
+    const int64_t step = step_of(&a->params);
 
-    problem = take_history(a, &r);
     if (problem)
         return problem;
     read_begin_facts(a);
-    table_fact(&a->table, "step", cell_number(step_of(&a->params)));
-    table_fact(&a->table, "since", cell_number(r.facts.since));
+    table_fact(&a->table, "step", cell_number(step));
+    table_fact(&a->table, "since", cell_number(history_query_since(h)));
     table_next_rows(&a->table, "rows", columns, 2);
-    for (; next_row(&r, &row); from += step_of(&a->params)) {
+    for (size_t i = 0; i < history_query_rows(h); i++) {
+        const struct store_bucket *b = &h->q.buckets[i];
         char text[CELL_SUM_SIZE];
         const struct cell cells[] = {
-            cell_number(from),
-            (row.flags & QUERY_HISTORY_ANY) != 0
-                ? cell_sum(int128_of(row.sum_high, row.sum_low), text)
-                : cell_none()};
+            cell_number(a->span.from + (int64_t)i * step),
+            b->any ? cell_bucket(b, text) : cell_none()};
 
         table_row(&a->table, cells);
     }
@@ -143,44 +131,45 @@ read_is_period(const struct read_request *a)
            http_params_has(&a->params, PARAM_TO);
 }
 
-enum read_next
-read_period_next(struct read_request *a, struct query *q)
+bool
+read_period_step(struct read_request *a, uint64_t until_ns)
 {
     const bool is_top =
         a->params.key_count == 0 && a->command->answer != read_distinct;
+    struct query q =
+        read_query(a, is_top ? QUERY_PERIOD_TOP : QUERY_PERIOD_RANK);
 
-    if (a->phase++ > 0)
-        return READ_READY;
     a->span = span_of(&a->params);
-    *q = read_query(a, is_top ? QUERY_PERIOD_TOP : QUERY_PERIOD_RANK);
-    q->length = is_top ? a->params.n : 0;
-    return READ_QUERY;
+    q.from = a->span.from;
+    q.to = a->span.to;
+    q.length = is_top ? a->params.n : 0;
+    return step_query(a, &q, until_ns);
 }
 
 static void
-begin_period(struct read_request *a, const struct query_history_head *facts)
+begin_period(struct read_request *a)
 {
-    const struct time_range span =
-        time_range_widen(&a->span, facts->step, true);
+    const struct history_query *h = &a->job->history;
+    const struct time_range span = time_range_widen(&a->span, h->step, true);
 
     read_begin_facts(a);
     table_fact(&a->table, "from", cell_number(span.from));
     table_fact(&a->table, "to", cell_number(span.to));
-    table_fact(&a->table, "since", cell_number(facts->since));
+    table_fact(&a->table, "since", cell_number(history_query_since(h)));
 }
 
 static void
-put_top_row(struct read_request *a, int64_t rank,
-            const struct query_history_row *r, bool known)
+put_top_row(struct read_request *a, int64_t rank, const struct store_top *t,
+            bool known)
 {
-    const int128 sum = int128_of(r->sum_high, r->sum_low);
-    const int128 before = int128_of(r->before_high, r->before_low);
+    const int128 sum = int128_of(t->sum.sum_high, t->sum.sum_low);
+    const int128 before = int128_of(t->before.sum_high, t->before.sum_low);
     char texts[3][CELL_SUM_SIZE];
     const struct cell cells[] = {
         cell_number(rank), cell_sum(sum, texts[0]),
         known ? cell_sum(before, texts[1]) : cell_none(),
         known ? cell_sum(sum - before, texts[2]) : cell_none(),
-        cell_name(r->key, r->key_size)};
+        cell_name(t->key, t->key_size)};
 
     table_row(&a->table, cells);
 }
@@ -193,18 +182,15 @@ read_period_top(struct read_request *a)
                                                   {"before", "before", true},
                                                   {"change", "change", true},
                                                   {"key", "key", false}};
-    const struct read_problem *problem;
-    struct query_history_row row;
-    struct history_reply r;
-    int64_t rank = 0;
+    const struct read_problem *problem = find_problem(a);
+    const struct history_query *h = &a->job->history;
 
-    problem = take_history(a, &r);
     if (problem)
         return problem;
-    begin_period(a, &r.facts);
+    begin_period(a);
     table_next_rows(&a->table, "rows", columns, 5);
-    while (next_row(&r, &row))
-        put_top_row(a, rank++, &row, r.facts.known != 0);
+    for (size_t i = 0; i < history_query_rows(h); i++)
+        put_top_row(a, (int64_t)i, &h->q.top[i], h->q.before_known);
     table_rows_end(&a->table);
     read_end_facts(a);
     return NULL;
@@ -217,21 +203,19 @@ read_period_rank(struct read_request *a)
         HTTP_NOT_FOUND, "nothing-came", "nothing came to the key in that time"};
     static const struct table_column columns[] = {
         {"rank", "rank", true}, {"sum", "sum", true}, {"keys", "keys", true}};
-    const struct read_problem *problem;
+    const struct read_problem *problem = find_problem(a);
+    const struct store_history_query *q = &a->job->history.q;
     char text[CELL_SUM_SIZE];
-    struct query_history_row row;
-    struct history_reply r;
     struct cell cells[3];
 
-    problem = take_history(a, &r);
     if (problem)
         return problem;
-    if (!next_row(&r, &row) || (row.flags & QUERY_HISTORY_ANY) == 0)
+    if (!q->sum.any)
         return &nothing;
-    cells[0] = cell_number(r.facts.rank);
-    cells[1] = cell_sum(int128_of(row.sum_high, row.sum_low), text);
-    cells[2] = cell_number(r.facts.keys);
-    begin_period(a, &r.facts);
+    cells[0] = cell_number((int64_t)q->rank);
+    cells[1] = cell_bucket(&q->sum, text);
+    cells[2] = cell_number((int64_t)q->keys);
+    begin_period(a);
     read_put_numbers(a, columns, cells, 3);
     read_end_facts(a);
     return NULL;
@@ -242,20 +226,16 @@ read_distinct(struct read_request *a)
 {
     static const struct table_column columns[] = {{"keys", "keys", true},
                                                   {"sum", "sum", true}};
-    const struct read_problem *problem;
+    const struct read_problem *problem = find_problem(a);
+    const struct store_history_query *q = &a->job->history.q;
     char text[CELL_SUM_SIZE];
-    struct query_history_row row;
-    struct history_reply r;
     struct cell cells[2];
 
-    problem = take_history(a, &r);
     if (problem)
         return problem;
-    if (!next_row(&r, &row))
-        return read_failure(a);
-    cells[0] = cell_number(r.facts.keys);
-    cells[1] = cell_sum(int128_of(row.sum_high, row.sum_low), text);
-    begin_period(a, &r.facts);
+    cells[0] = cell_number((int64_t)q->keys);
+    cells[1] = cell_bucket(&q->sum, text);
+    begin_period(a);
     read_put_numbers(a, columns, cells, 2);
     read_end_facts(a);
     return NULL;

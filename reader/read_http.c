@@ -47,7 +47,7 @@ is_in_steps(const struct read_request *a)
 {
     const struct read_command *q = a->command;
 
-    return q->next && (!q->is_long || q->is_long(a));
+    return q->step && (!q->is_long || q->is_long(a));
 }
 
 /* Reads the query into h->now.  False: *next is the answer. */
@@ -477,8 +477,8 @@ read_http_open(struct read_http *h, struct loop *loop, struct answer *answer,
     h->answer = answer;
     h->jobs = jobs;
     h->dir = dir;
-    h->held_limits =
-        (struct waiting_limits){config->keyspace_max, config->keyspace_max_keys};
+    h->held_limits = (struct waiting_limits){config->keyspace_max,
+                                             config->keyspace_max_keys};
     overview_init(&h->overview, config->data_dir);
     memcpy(h->site.hosts, config->http_hosts, sizeof config->http_hosts);
     h->site.only_reads = true;

@@ -85,7 +85,6 @@ struct read_request {
     int error; /* of the last query, as query_error() returns it */
     struct table_writer table;
     unsigned phase;         /* of an answer in steps */
-    uint64_t until_ns;      /* of this step */
     struct time_range span; /* of history: asked for */
     size_t done, count;     /* of a list: rows with totals, and all */
     bool has_state;         /* of the keyspace: */

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/base/clock.h"
 #include "reader/read_commands.h"
 
 #define LOOK_MS 100 /* between looks at a keyspace's version */
@@ -16,22 +15,9 @@
 static bool
 step_command(struct job *job, uint64_t until_ns)
 {
-    struct read_job *w = LOOP_OWNER(job, struct read_job, job);
-    struct read_request *a = &w->request;
-    struct query q;
-    enum read_next next;
+    struct read_request *a = &LOOP_OWNER(job, struct read_job, job)->request;
 
-    do {
-        if (w->has_query && !answer_long_step(&w->steps))
-            return false;
-        w->has_query = false;
-        a->until_ns = until_ns;
-        next = a->command->next(a, &q);
-        w->has_query = next == READ_QUERY;
-        if (w->has_query)
-            answer_long_start(&w->steps, &q, loop_now_ms(job->jobs->loop));
-    } while (next != READ_READY && clock_ns() < until_ns);
-    return next == READ_READY;
+    return a->command->step(a, until_ns);
 }
 
 static bool
@@ -47,16 +33,15 @@ stop_job(struct job *job)
 {
     struct read_job *w = LOOP_OWNER(job, struct read_job, job);
 
-    if (w->has_query)
-        answer_long_stop(&w->steps);
-    if (w->steps.store)
-        answer_fini(&w->steps);
-    w->steps.store = NULL;
+    if (w->from) {
+        store_listing_stop(w->from);
+        store_listing_close(w->from);
+    }
+    history_query_fini(&w->history);
     free(w->listed);
-    w->listed = NULL;
+    free(w->names);
     read_logs_free(&w->logs);
     read_pack_close(&w->pack);
-    w->has_query = w->packs = false;
 }
 
 /* ---- life ---------------------------------------------------------------- */
@@ -79,31 +64,30 @@ read_job_hold(struct http_call *x)
 static void
 clear(struct read_job *w)
 {
-    w->steps.store = NULL;
+    w->packs = false;
+    w->history.top = NULL;
+    w->from = NULL;
     w->listed = NULL;
+    w->names = NULL;
     w->logs = (struct read_logs){.rows = NULL};
     w->pack.text = NULL;
-    w->has_query = w->packs = false;
 }
 
 int
 read_job_start(struct read_job *w, const struct read_request *request)
 {
-    const struct answer *at_once = request->http->answer;
-    int rc;
+    struct store *store = request->http->answer->store;
 
     clear(w);
     w->request = *request;
     w->request.job = w;
     w->request.has_state = false; /* it will be of the past */
     w->listed = malloc(READ_LISTED_MAX * sizeof *w->listed);
-    rc = w->listed ? answer_init(&w->steps, at_once->store, at_once->as_of)
-                   : -ENOMEM;
-    if (rc < 0) {
-        w->steps.store = NULL;
-        free(w->listed);
-        w->listed = NULL;
-        return rc;
+    w->names = malloc((size_t)READ_LISTED_MAX * QUERY_NAME_SIZE);
+    if (!w->listed || !w->names || history_query_init(&w->history, store) < 0 ||
+        store_listing_open(store, &w->from) < 0) {
+        stop_job(&w->job);
+        return -ENOMEM;
     }
     w->job.step = step_command;
     job_run(&w->job);

@@ -7,6 +7,7 @@
 #ifndef COUNTD_READER_READ_JOB_H
 #define COUNTD_READER_READ_JOB_H
 
+#include "reader/history_query.h"
 #include "reader/jobs.h"
 #include "reader/read_http.h"
 #include "reader/read_pack.h"
@@ -21,10 +22,15 @@ struct read_logs {
 struct read_job {
     struct job job;
     struct read_request request;
-    bool has_query;             /* `steps` has one that is not answered */
-    bool packs;                 /* `pack` has the answer, or makes it */
-    struct answer steps;        /* store NULL: not open */
+    bool packs; /* `pack` has the answer, or makes it */
+
+    /* Of a command: */
+    struct history_query history;
+    struct store_listing *from;
+    int list_error;
     struct read_listed *listed; /* READ_LISTED_MAX */
+    uint8_t *names;             /* theirs */
+    bool has_more;              /* names, than are listed */
     struct read_logs logs;
     struct read_pack pack;
 

@@ -7,25 +7,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/read_commands.h"
 
+#include <assert.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
 #include "common/base/clock.h"
+#include "common/base/diag.h"
 
 static const struct table_column columns[] = {
     {"keys", "keys", true},  {"total", "total", true},
     {"size", "size", true},  {"keyspace", "keyspace", false},
     {"file", "file", false},
 };
-
-static struct read_reply
-reply_of(const struct answer_list *list)
-{
-    return (struct read_reply){
-        .rows = list->count, .at = list->rows, .end = list->rows + list->size};
-}
 
 static void
 file_name(const struct read_row *row, char file[READ_FILE_SIZE])
@@ -69,31 +65,20 @@ read_size(const struct read_request *a, struct read_listed *l)
 
 /* Goes on where the last step ended; true when all have been read. */
 static bool
-read_some(struct read_request *a)
+read_some(struct read_request *a, uint64_t until_ns)
 {
     while (a->done < a->count) {
         struct read_listed *l = &a->job->listed[a->done++];
 
         read_total(a, l);
         read_size(a, l);
-        if (clock_ns() >= a->until_ns)
+        if (clock_ns() >= until_ns)
             break;
     }
     return a->done == a->count;
 }
 
-static void
-take_names(struct read_request *a)
-{
-    const struct answer_list *list = &a->job->steps.list;
-    struct read_reply reply = reply_of(list);
-
-    a->done = 0;
-    for (a->count = 0; a->count < READ_LISTED_MAX &&
-                       read_reply_row(&reply, &a->job->listed[a->count].row);
-         a->count++)
-        a->job->listed[a->count].index = a->count;
-}
+/* ---- names --------------------------------------------------------------- */
 
 static bool
 is_by_name(const struct read_request *a)
@@ -101,33 +86,73 @@ is_by_name(const struct read_request *a)
     return a->params.sort == SORT_NAME;
 }
 
+static void
+begin_names(struct read_request *a)
+{
+    const struct http_params *p = &a->params;
+
+    a->as_of_ms = as_of_get(a->http->answer->as_of, NULL, 0);
+    a->done = a->count = 0;
+    a->job->has_more = false;
+    store_listing_start(a->job->from, p->after.bytes, p->after.size);
+}
+
+static void
+add_name(struct read_request *a, const struct store_listed *found)
+{
+    uint8_t *name = a->job->names + a->count * QUERY_NAME_SIZE;
+    struct read_listed *l = &a->job->listed[a->count];
+
+    assert(found->name_size <= QUERY_NAME_SIZE);
+    memcpy(name, found->name, found->name_size);
+    l->row = (struct read_row){found->keys, name, (uint16_t)found->name_size};
+    l->index = a->count++;
+}
+
+/* True: the list is as long as it has to be, or cannot be made. */
+static bool
+list_some(struct read_request *a, uint64_t until_ns)
+{
+    static struct diag_repeat failures;
+    const size_t max = is_by_name(a) ? (size_t)a->params.n : READ_LISTED_MAX;
+    struct read_job *w = a->job;
+    struct store_listed found;
+    int rc;
+
+    do {
+        rc = store_listing_next(w->from, until_ns, &found);
+        if (rc == 1 && a->count == max)
+            w->has_more = true;
+        else if (rc == 1)
+            add_name(a, &found);
+    } while (rc == 1 && !w->has_more && clock_ns() < until_ns);
+    if (rc == -EAGAIN || (rc == 1 && !w->has_more))
+        return false;
+    store_listing_stop(w->from);
+    w->list_error = rc < 0 ? rc : 0;
+    if (rc < 0)
+        diag_repeating(&failures, DIAG_ERROR, "cannot list keyspaces: %s",
+                       diag_text(rc));
+    return true;
+}
+
 /* Whether the list is longer than one that is sorted may be. */
 static bool
 is_too_long(const struct read_request *a)
 {
-    return !is_by_name(a) && a->job->steps.list.has_more;
+    return !is_by_name(a) && a->job->has_more;
 }
 
-enum read_next
-read_keyspaces_next(struct read_request *a, struct query *q)
+bool
+read_keyspaces_step(struct read_request *a, uint64_t until_ns)
 {
-    const struct answer_list *list = &a->job->steps.list;
-
-    if (a->phase == 0) {
-        a->phase = 1;
-        *q = (struct query){.op = QUERY_KEYSPACES,
-                            .keyspace = a->params.after.bytes,
-                            .keyspace_size = (uint16_t)a->params.after.size,
-                            .length =
-                                is_by_name(a) ? a->params.n : QUERY_ROWS_MAX};
-        return READ_QUERY;
-    }
-    if (list->error < 0 || is_too_long(a))
-        return READ_READY;
+    if (a->phase == 0)
+        begin_names(a);
+    if (a->phase < 2)
+        a->phase = list_some(a, until_ns) ? 2 : 1;
     if (a->phase == 1)
-        take_names(a);
-    a->phase = 2;
-    return read_some(a) ? READ_READY : READ_AGAIN;
+        return false;
+    return a->job->list_error < 0 || is_too_long(a) || read_some(a, until_ns);
 }
 
 /* ---- the answer ---------------------------------------------------------- */
@@ -182,7 +207,7 @@ set_next_name(struct read_request *a)
 {
     const struct read_row *last;
 
-    if (!is_by_name(a) || !a->job->steps.list.has_more || a->count == 0)
+    if (!is_by_name(a) || !a->job->has_more || a->count == 0)
         return;
     last = &a->job->listed[a->count - 1].row;
     a->next_page.is_there = true;
@@ -197,13 +222,12 @@ read_keyspaces(struct read_request *a)
     static const struct read_problem too_long = {
         HTTP_BAD_REQUEST, "too-many-keyspaces",
         "more than 4096 keyspaces are listed by name only; leave out sort"};
-    const struct answer_list *list = &a->job->steps.list;
 
-    if (list->error < 0)
+    a->error = a->job->list_error;
+    if (a->error < 0)
         return read_failure(a);
     if (is_too_long(a))
         return &too_long;
-    a->as_of_ms = list->as_of_ms;
     sort_listed(a);
     table_next_rows(&a->table, "rows", columns, 5);
     for (size_t i = 0; i < a->count && (int64_t)i < a->params.n; i++)

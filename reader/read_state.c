@@ -133,26 +133,25 @@ list_logs(struct read_request *a)
     l->error = l->rows ? 0 : -ENOMEM;
 }
 
-enum read_next
-read_logs_next(struct read_request *a, struct query *q)
+bool
+read_logs_step(struct read_request *a, uint64_t until_ns)
 {
     struct read_logs *l = &a->job->logs;
 
-    (void)q; /* nothing is asked of the store */
     if (a->phase++ == 0) {
         list_logs(a);
         a->done = 0;
     }
     if (!l->rows)
-        return READ_READY;
+        return true;
     while (a->done < l->list.count) {
         log_row_read(a->http->dir->log_fd, &l->list.files[a->done],
                      clock_unix_ms(), &l->rows[a->done]);
         a->done++;
-        if (clock_ns() >= a->until_ns)
+        if (clock_ns() >= until_ns)
             break;
     }
-    return a->done < l->list.count ? READ_AGAIN : READ_READY;
+    return a->done == l->list.count;
 }
 
 const struct read_problem *

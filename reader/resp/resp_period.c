@@ -172,6 +172,6 @@ resp_period_range(struct resp_call *call, const struct resp_arg *name,
     q.from = period.from;
     q.to = period.to;
     q.keyspace_size = (uint16_t)period.name_size;
-    history_query_start(&j->period, &q, 0);
+    history_query_start(&j->period, &q);
     return resp_job_run(j, step_period, answer_period);
 }

@@ -32,7 +32,7 @@ static struct query
 query(enum query_op op, const char *keyspace, const char *key)
 {
     return (struct query){.op = op,
-                          .length = op == QUERY_KEYSPACES ? QUERY_ROWS_MAX : 1,
+                          .length = 1,
                           .keyspace = (const uint8_t *)keyspace,
                           .keyspace_size = (uint16_t)strlen(keyspace),
                           .key = (const uint8_t *)key,
@@ -264,106 +264,4 @@ CASE(what_is_claimed_was_known_before_the_snapshot, f)
     query_reply_get(f->out + QUERY_REPLY_SIZE + r.size, &r);
     assert_true(r.as_of_ms > 1);
     f->store->engine = engine;
-}
-
-/* ---- listings ---------------------------------------------------------- */
-
-/* Makes a whole listing, step by step. */
-static const char *
-list(struct fixture *f, const char *after, unsigned *steps)
-{
-    const struct query q = query(QUERY_KEYSPACES, after, "");
-    bool failed;
-    size_t size;
-
-    assert_true(answer_is_long(&q));
-    answer_end_turn(&f->answer);
-    answer_long_start(&f->answer, &q, TURN_MS);
-    for (*steps = 1; !answer_long_step(&f->answer); ++*steps)
-        continue;
-    size = answer_long_size(&f->answer);
-    assert_int_equal(answer_long_put(&f->answer, f->out, &failed), size);
-    assert_false(failed);
-    return show(f, size);
-}
-
-CASE(a_listing_names_keyspaces_and_their_keys, f)
-{
-    unsigned steps;
-
-    assert_string_equal(list(f, "", &steps), "2: 1 one, 5 words");
-    assert_string_equal(list(f, "one", &steps), "1: 5 words");
-}
-
-CASE(a_listing_takes_as_many_steps_as_it_is_given_time, f)
-{
-    const struct query all = query(QUERY_KEYSPACES, "", "");
-    unsigned steps;
-
-    f->answer.step_ms = 0; /* a keyspace at a step */
-    assert_string_equal(list(f, "", &steps), "2: 1 one, 5 words");
-    assert_in_range(steps, 2, 1000);
-
-    /* What was begun and given up leaves nothing behind. */
-    answer_long_start(&f->answer, &all, 1);
-    (void)answer_long_step(&f->answer); /* it is not done */
-    answer_long_stop(&f->answer);
-    assert_string_equal(list(f, "", &steps), "2: 1 one, 5 words");
-}
-
-CASE(a_short_listing_says_that_there_are_more, f)
-{
-    struct query q = query(QUERY_KEYSPACES, "", "");
-
-    for (q.length = 1; q.length <= 3; q.length++) {
-        answer_end_turn(&f->answer);
-        answer_long_start(&f->answer, &q, TURN_MS);
-        while (!answer_long_step(&f->answer))
-            continue;
-        assert_int_equal(f->answer.list.count, q.length == 1 ? 1 : 2);
-        assert_int_equal(f->answer.list.has_more, q.length == 1);
-    }
-}
-
-static int
-no_next(struct store_listing *l, uint64_t until_ns, struct store_listed *out)
-{
-    (void)l; /* of any */
-    (void)until_ns;
-    (void)out;
-    return -EIO;
-}
-
-CASE(a_listing_that_cannot_be_made_says_so, f)
-{
-    const struct query q = query(QUERY_KEYSPACES, "", "");
-    const struct store_engine *real = f->answer.list.from->engine;
-    bool failed;
-
-    spied = *real;
-    spied.listing_next = no_next;
-    f->answer.list.from->engine = &spied;
-    answer_long_start(&f->answer, &q, TURN_MS);
-    assert_true(answer_long_step(&f->answer));
-    assert_int_equal(answer_long_put(&f->answer, f->out, &failed),
-                     QUERY_REPLY_SIZE);
-    assert_true(failed);
-    assert_string_equal(show(f, QUERY_REPLY_SIZE), "-5:");
-    f->answer.list.from->engine = real;
-}
-
-CASE(a_start_without_memory_leaks_nothing, f)
-{
-    struct answer another;
-    bool hit = true;
-    int rc;
-
-    for (unsigned n = 1; hit; n++) {
-        fault_inject("memory", n, ENOMEM);
-        rc = answer_init(&another, f->store, &f->as_of);
-        hit = fault_hit();
-        fault_clear();
-        assert_rc(rc, hit ? -ENOMEM : 0);
-    }
-    answer_fini(&another);
 }

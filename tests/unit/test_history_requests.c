@@ -1,7 +1,10 @@
-/* tests/unit/test_history_requests.c - requests about the past in, the bytes of
- * their answers out. */
+/* tests/unit/test_history_requests.c - requests about the past, and what is
+ * answered. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/unit/answer_fixture.h"
+
+#include "common/base/clock.h"
+#include "reader/history_query.h"
 
 #define NOW  ((uint32_t)1440 * 20000 + 600) /* a day's 10:00, in minutes */
 #define HOUR 60u
@@ -79,80 +82,106 @@ query(enum query_op op, const char *key, uint32_t from, uint32_t to)
                           .length = 10};
 }
 
-/* The bytes of the answer, however it is made. */
+/* The bytes of an answer. */
 static size_t
-ask(struct fixture *f, const struct query *q, unsigned *steps)
+ask(struct fixture *f, const struct query *q)
 {
-    size_t size;
     bool failed;
+    size_t size;
 
-    *steps = 0;
-    if (!answer_is_long(q)) {
-        assert_true(answer_add(&f->answer, q));
-        size = answer_put(&f->answer, f->out, &failed);
-    } else {
-        answer_long_start(&f->answer, q, TURN_MS);
-        while (!answer_long_step(&f->answer))
-            (*steps)++;
-        size = answer_long_size(&f->answer);
-        assert_int_equal(answer_long_put(&f->answer, f->out, &failed), size);
-    }
+    assert_true(answer_add(&f->answer, q));
+    size = answer_put(&f->answer, f->out, &failed);
     assert_false(failed);
     assert_true(size <= answer_bound(q));
     answer_end_turn(&f->answer);
     return size;
 }
 
-/* An answer as text: "SUM", or "-" without increments, "KEY=SUM/BEFORE". */
+/* An answer about the past as text: "SUM", or "-" without increments,
+ * "KEY=SUM/BEFORE". */
 struct told {
-    struct query_reply reply;
-    struct query_history_head facts;
+    int error;
+    size_t rows;
+    int64_t since, rank, keys;
+    bool known;
+    unsigned steps;
     char text[512];
 };
 
 static size_t
-put_sum(char *to, size_t size, int64_t high, uint64_t low, bool any)
+put_sum(char *to, size_t size, const struct store_bucket *b)
 {
-    if (!any)
+    if (!b->any)
         return (size_t)snprintf(to, size, "-");
-    if (high == ((int64_t)low < 0 ? -1 : 0))
-        return (size_t)snprintf(to, size, "%lld", (long long)(int64_t)low);
-    return (size_t)snprintf(to, size, "%lld:%llx", (long long)high,
-                            (unsigned long long)low);
+    if (b->sum_high == ((int64_t)b->sum_low < 0 ? -1 : 0))
+        return (size_t)snprintf(to, size, "%lld",
+                                (long long)(int64_t)b->sum_low);
+    return (size_t)snprintf(to, size, "%lld:%llx", (long long)b->sum_high,
+                            (unsigned long long)b->sum_low);
+}
+
+static void
+put_top(char *to, size_t size, const struct store_top *t)
+{
+    size_t used = (size_t)snprintf(to, size, "%.*s=", (int)t->key_size,
+                                   (const char *)t->key);
+
+    used += put_sum(to + used, size - used, &t->sum);
+    used += (size_t)snprintf(to + used, size - used, "/");
+    (void)put_sum(to + used, size - used, &t->before);
+}
+
+static void
+put_rows(struct told *t, const struct history_query *h)
+{
+    if (h->op == QUERY_PERIOD_RANK)
+        (void)put_sum(t->text, sizeof t->text, &h->q.sum);
+    for (size_t i = 0, at = 0;
+         h->op != QUERY_PERIOD_RANK && i < t->rows && at < sizeof t->text - 100;
+         i++, at = strlen(t->text)) {
+        if (i > 0)
+            t->text[at++] = ' ';
+        if (h->op == QUERY_PERIOD_TOP)
+            put_top(t->text + at, sizeof t->text - at, &h->q.top[i]);
+        else
+            (void)put_sum(t->text + at, sizeof t->text - at, &h->q.buckets[i]);
+    }
+}
+
+/* Goes on for `ns` at a time; `between` is called after each step. */
+static struct told
+asked_so(struct fixture *f, const struct query *q, uint64_t ns,
+         void (*between)(struct fixture *f))
+{
+    struct told t = {.text = ""};
+    struct history_query h;
+
+    assert_rc(history_query_init(&h, f->store), 0);
+    history_query_start(&h, q);
+    while (!history_query_step(&h, clock_ns() + ns)) {
+        store_read_end(f->store);
+        t.steps++;
+        if (between)
+            between(f);
+    }
+    store_read_end(f->store);
+    t.error = h.error;
+    if (h.error == 0) {
+        t.rows = history_query_rows(&h);
+        t.since = history_query_since(&h);
+        t.known = h.q.before_known;
+        t.rank = (int64_t)h.q.rank;
+        t.keys = (int64_t)h.q.keys;
+        put_rows(&t, &h);
+    }
+    history_query_fini(&h);
+    return t;
 }
 
 static struct told
 asked(struct fixture *f, const struct query *q)
 {
-    struct told t = {.text = ""};
-    struct query_history_row row;
-    size_t at = QUERY_REPLY_SIZE + QUERY_HISTORY_HEAD, used = 0, size;
-    unsigned steps;
-
-    size = ask(f, q, &steps);
-    query_reply_get(f->out, &t.reply);
-    query_history_get(f->out + QUERY_REPLY_SIZE, &t.facts);
-    assert_true(t.reply.as_of_ms > 0);
-    assert_int_equal(t.reply.size, size - QUERY_REPLY_SIZE);
-    for (int64_t i = 0; i < t.reply.rows && used < 400; i++) {
-        const int n = query_history_row_get(f->out + at, size - at, &row);
-
-        assert_true(n > 0);
-        at += (size_t)n;
-        used += (size_t)snprintf(t.text + used, sizeof t.text - used,
-                                 "%s%.*s%s", i > 0 ? " " : "",
-                                 (int)row.key_size, (const char *)row.key,
-                                 row.key_size > 0 ? "=" : "");
-        used += put_sum(t.text + used, sizeof t.text - used, row.sum_high,
-                        row.sum_low, (row.flags & QUERY_HISTORY_ANY) != 0);
-        if (row.key_size > 0) {
-            used += (size_t)snprintf(t.text + used, sizeof t.text - used, "/");
-            used += put_sum(t.text + used, sizeof t.text - used,
-                            row.before_high, row.before_low,
-                            (row.flags & QUERY_HISTORY_ANY_BEFORE) != 0);
-        }
-    }
-    return t;
+    return asked_so(f, q, 1000000, NULL);
 }
 
 /* About the keyspace "many". */
@@ -179,9 +208,9 @@ CASE(buckets_say_what_came_and_where_nothing_did, f)
     struct told t = asked(f, &q);
 
     assert_string_equal(t.text, "- 5 - 0"); /* 7 and -7 came: a sum of 0 */
-    assert_int_equal(t.reply.rows, 4);
-    assert_int_equal(t.facts.error, 0);
-    assert_int_equal(t.facts.since, 0); /* it had history from the beginning */
+    assert_int_equal(t.rows, 4);
+    assert_int_equal(t.error, 0);
+    assert_int_equal(t.since, 0); /* it had history from the beginning */
 
     q = by_step(query(QUERY_HISTORY, "", 120, 0), HOUR);
     t = asked(f, &q); /* the second is 2 * INT64_MAX + 3 */
@@ -192,7 +221,7 @@ CASE(buckets_say_what_came_and_where_nothing_did, f)
     assert_string_equal(t.text, "-");
     q = by_step(query(QUERY_HISTORY, "a", 0, 0), 1);
     t = asked(f, &q);
-    assert_int_equal(t.reply.rows, 0);
+    assert_int_equal(t.rows, 0);
 }
 
 CASE(the_top_of_a_period_has_the_sums_of_the_one_before, f)
@@ -201,14 +230,14 @@ CASE(the_top_of_a_period_has_the_sums_of_the_one_before, f)
     struct told t = asked(f, &q);
 
     assert_string_equal(t.text, "b=0:fffffffffffffffe/1 c=3/- a=0/5");
-    assert_int_equal(t.facts.known, 1);
+    assert_int_equal(t.known, 1);
     q.length = 1;
     t = asked(f, &q);
     assert_string_equal(t.text, "b=0:fffffffffffffffe/1");
     q.length = 0;
     t = asked(f, &q);
-    assert_int_equal(t.reply.rows, 0);
-    assert_int_equal(t.facts.error, 0);
+    assert_int_equal(t.rows, 0);
+    assert_int_equal(t.error, 0);
 }
 
 CASE(the_rank_of_a_key_is_among_those_with_increments_in_the_period, f)
@@ -217,13 +246,13 @@ CASE(the_rank_of_a_key_is_among_those_with_increments_in_the_period, f)
     struct told t = asked(f, &q);
 
     assert_string_equal(t.text, "5");
-    assert_int_equal(t.facts.rank, 0);
-    assert_int_equal(t.facts.keys, 2);
+    assert_int_equal(t.rank, 0);
+    assert_int_equal(t.keys, 2);
     q = query(QUERY_PERIOD_RANK, "a", HOUR, 0);
     t = asked(f, &q);
     assert_string_equal(t.text, "0");
-    assert_int_equal(t.facts.rank, 2);
-    assert_int_equal(t.facts.keys, 3);
+    assert_int_equal(t.rank, 2);
+    assert_int_equal(t.keys, 3);
 }
 
 CASE(without_a_key_the_sum_of_a_period_is_that_of_all, f)
@@ -232,12 +261,12 @@ CASE(without_a_key_the_sum_of_a_period_is_that_of_all, f)
     struct told t = asked(f, &q);
 
     assert_string_equal(t.text, "1:1"); /* 2 * INT64_MAX + 3 */
-    assert_int_equal(t.facts.rank, 0);
-    assert_int_equal(t.facts.keys, 3);
+    assert_int_equal(t.rank, 0);
+    assert_int_equal(t.keys, 3);
     q = query(QUERY_PERIOD_RANK, "", 3 * HOUR, 2 * HOUR);
     t = asked(f, &q);
     assert_string_equal(t.text, "-");
-    assert_int_equal(t.facts.keys, 0);
+    assert_int_equal(t.keys, 0);
 }
 
 CASE(questions_that_have_no_answer_say_why, f)
@@ -262,11 +291,11 @@ CASE(questions_that_have_no_answer_say_why, f)
     bad[7].q.keyspace_size = 4;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         t = asked(f, &bad[i].q);
-        assert_int_equal(t.facts.error, bad[i].error);
-        assert_int_equal(t.reply.rows, 0);
+        assert_int_equal(t.error, bad[i].error);
+        assert_int_equal(t.rows, 0);
     }
     t = asked(f, &good); /* and the next is answered */
-    assert_int_equal(t.reply.rows, 4);
+    assert_int_equal(t.rows, 4);
 }
 
 CASE(a_keyspace_without_history_says_so, f)
@@ -280,95 +309,82 @@ CASE(a_keyspace_without_history_says_so, f)
     store_close(plain);
     q.keyspace = (const uint8_t *)"plain";
     t = asked(f, &q);
-    assert_int_equal(t.facts.error, -ENODATA);
+    assert_int_equal(t.error, -ENODATA);
+}
+
+/* More comes to what has been passed. */
+static void
+put_behind(struct fixture *f)
+{
+    const struct store_maintenance tending = {.until_ns = UINT64_MAX};
+
+    store_read_end(f->store);
+    put(f, "h", NOW - 40 * HOUR, 1000);
+    while (store_maintain(f->store, &tending))
+        continue;
 }
 
 /* What came in each of forty hours, while the care goes on and more comes to
  * what has been passed: no sum is half of it, or twice. */
 CASE(a_long_history_is_answered_in_steps, f)
 {
-    const struct store_maintenance tending = {.until_ns = UINT64_MAX};
-    struct query q = by_step(query(QUERY_HISTORY, "h", 40 * HOUR, 0), 1);
-    struct query_history_row row;
-    struct query_reply reply;
+    const struct query q = by_step(query(QUERY_HISTORY, "h", 40 * HOUR, 0), 1);
+    struct history_query h;
     unsigned steps = 0;
-    size_t at = QUERY_REPLY_SIZE + QUERY_HISTORY_HEAD;
-    bool failed;
 
     for (uint32_t i = 0; i < 40; i++)
         put(f, "h", NOW - 40 * HOUR + i * HOUR + i, i + 1);
-    f->answer.step_ms = 0;
-    answer_long_start(&f->answer, &q, 1000);
-    while (!answer_long_step(&f->answer)) {
-        put(f, "h", NOW - 40 * HOUR, 1000); /* behind it */
-        while (store_maintain(f->store, &tending))
-            ;
-        steps++;
-    }
+    assert_rc(history_query_init(&h, f->store), 0);
+    history_query_start(&h, &q);
+    for (; !history_query_step(&h, clock_ns()); steps++)
+        put_behind(f);
     assert_true(steps >= 4);
-    (void)answer_long_put(&f->answer, f->out, &failed); /* size: told below */
-    query_reply_get(f->out, &reply);
-    assert_false(failed);
-    assert_int_equal(reply.rows, 40 * HOUR);
-    for (uint32_t i = 0; i < 40 * HOUR; i++) {
-        const uint32_t hour = i / HOUR;
+    assert_int_equal(history_query_rows(&h), 40 * HOUR);
+    for (uint32_t i = 0; i < 40 * HOUR; i++)
+        assert_int_equal(h.q.buckets[i].sum_low,
+                         i % HOUR == i / HOUR ? i / HOUR + 1 : 0);
+    history_query_fini(&h);
+}
 
-        at += (size_t)query_history_row_get(f->out + at, QUERY_HISTORY_ROW_SIZE,
-                                            &row);
-        assert_int_equal(row.sum_low, i % HOUR == hour ? hour + 1 : 0);
-    }
+static void
+ask_another(struct fixture *f)
+{
+    const struct query other = query(QUERY_GET, "c", 0, 0);
+
+    assert_true(ask(f, &other) > QUERY_REPLY_SIZE);
+    assert_int_equal(get_le64s(f->out + QUERY_REPLY_SIZE), 3);
 }
 
 /* Others ask between the steps. */
 CASE(what_looks_at_all_keys_is_answered_in_steps, f)
 {
     struct query q = of_many(query(QUERY_PERIOD_TOP, "", HOUR, 0));
-    const struct query other = query(QUERY_GET, "c", 0, 0);
-    struct query_history_row row;
-    struct query_reply reply;
-    unsigned steps = 0;
-    bool failed;
+    struct told t;
 
     put_many(f);
-    f->answer.step_ms = 0;
-    answer_long_start(&f->answer, &q, 1000);
-    while (!answer_long_step(&f->answer)) {
-        unsigned none;
-
-        assert_true(ask(f, &other, &none) > QUERY_REPLY_SIZE);
-        assert_int_equal(get_le64s(f->out + QUERY_REPLY_SIZE), 3);
-        steps++;
-    }
-    assert_true(steps >= 3);
-    (void)answer_long_put(&f->answer, f->out, &failed); /* size: told below */
-    query_reply_get(f->out, &reply);
-    assert_false(failed);
-    assert_int_equal(reply.rows, 10);
-    assert_true(
-        query_history_row_get(f->out + QUERY_REPLY_SIZE + QUERY_HISTORY_HEAD,
-                              (size_t)reply.size, &row) > 0);
-    assert_int_equal(row.sum_low, KEYS);
-    assert_memory_equal(row.key, "k05999", 6);
+    t = asked_so(f, &q, 0, ask_another);
+    assert_true(t.steps >= 3);
+    assert_int_equal(t.rows, 10);
+    assert_memory_equal(t.text, "k05999=6000/- k05998=5999/- ", 28);
 
     q.op = QUERY_PERIOD_RANK;
     q.key = (const uint8_t *)"k05989";
     q.key_size = 6;
-    (void)ask(f, &q, &steps); /* its size is looked at there */
-    assert_int_equal(get_le64s(f->out + 48), 10);
-    assert_int_equal(get_le64s(f->out + 56), KEYS);
-    assert_true(steps >= 3);
+    t = asked_so(f, &q, 0, ask_another);
+    assert_int_equal(t.rank, 10);
+    assert_int_equal(t.keys, KEYS);
+    assert_true(t.steps >= 3);
 }
 
 CASE(neighbours_come_behind_the_rank_of_the_first, f)
 {
     struct query q = of_many(query(QUERY_AROUND, "k00500", 0, 0));
     struct query_reply reply;
-    unsigned steps;
     const uint8_t *at = f->out + QUERY_REPLY_SIZE;
 
     put_many(f);
     q.length = 3;
-    (void)ask(f, &q, &steps); /* its size is looked at there */
+    (void)ask(f, &q); /* its size is looked at there */
     query_reply_get(f->out, &reply);
     assert_int_equal(reply.rows, 4);
     assert_int_equal(get_le64s(at), KEYS - 1 - 500 - 1);
@@ -378,7 +394,7 @@ CASE(neighbours_come_behind_the_rank_of_the_first, f)
         assert_int_equal(get_le64s(at), 502 - i);
     }
     q.key = (const uint8_t *)"nobody";
-    (void)ask(f, &q, &steps); /* its size is looked at there */
+    (void)ask(f, &q); /* its size is looked at there */
     query_reply_get(f->out, &reply);
     assert_int_equal(reply.rows, 0);
     assert_int_equal(reply.size, 0);
@@ -389,45 +405,24 @@ CASE(keys_come_in_order_after_a_key_with_a_prefix, f)
     struct query q = of_many(query(QUERY_KEYS, "k00198", 0, 0));
     const uint8_t *at = f->out + QUERY_REPLY_SIZE;
     struct query_reply reply;
-    unsigned steps;
 
     put_many(f);
     q.prefix = (const uint8_t *)"k001";
     q.prefix_size = 4;
-    (void)ask(f, &q, &steps);
+    (void)ask(f, &q);
     query_reply_get(f->out, &reply);
     assert_int_equal(reply.rows, 1);
     assert_int_equal(get_le64s(at), 200);
     assert_memory_equal(at + QUERY_ROW_SIZE, "k00199", 6);
     q.prefix_size = 3;
-    (void)ask(f, &q, &steps);
+    (void)ask(f, &q);
     query_reply_get(f->out, &reply);
     assert_int_equal(reply.rows, 10);
     q.prefix = (const uint8_t *)"x";
     q.prefix_size = 1;
-    (void)ask(f, &q, &steps);
+    (void)ask(f, &q);
     query_reply_get(f->out, &reply);
     assert_int_equal(reply.rows, 0);
-}
-
-CASE(a_version_is_the_same_until_something_changes, f)
-{
-    const struct query q = query(QUERY_VERSION, "", 0, 0);
-    uint8_t before[128];
-    size_t size;
-    unsigned steps;
-
-    size = ask(f, &q, &steps);
-    assert_int_equal(size, QUERY_REPLY_SIZE + 2 * QUERY_ROW_SIZE + 5 + 6);
-    memcpy(before, f->out + QUERY_REPLY_SIZE, size - QUERY_REPLY_SIZE);
-    assert_memory_equal(before + QUERY_ROW_SIZE, "nonce", 5);
-    assert_int_equal(ask(f, &q, &steps), size);
-    assert_memory_equal(f->out + QUERY_REPLY_SIZE, before,
-                        size - QUERY_REPLY_SIZE);
-    put(f, "a", NOW, 1);
-    assert_int_equal(ask(f, &q, &steps), size);
-    assert_memory_not_equal(f->out + QUERY_REPLY_SIZE, before,
-                            size - QUERY_REPLY_SIZE);
 }
 
 /* A store that says since when each of its steps has all: a minute, an hour, a
@@ -480,7 +475,7 @@ TEST(a_period_is_widened_to_the_finest_steps_that_have_most_of_it)
         const int64_t step = cases[i].step;
 
         memcpy(since_of, cases[i].since, sizeof since_of);
-        history_query_start(&p, &q, 0);
+        history_query_start(&p, &q);
         for (int n = 0; !history_query_step(&p, 1); n++)
             assert_true(n < 9);
 

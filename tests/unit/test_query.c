@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/base/bytes.h"
-#include "reader/query.h"
+#include "common/wire/query.h"
 
 static struct query_range
 range_of(const char *keyspace, int64_t offset, int64_t length)
@@ -92,39 +92,6 @@ TEST(what_is_no_request_is_neither_put_nor_parsed)
         bytes[at] = 0;
     }
     assert_rc(query_parse(bytes, &got), 0);
-}
-
-TEST(rows_of_the_past_round_trip)
-{
-    const struct query_history_head facts = {-22,       1, INT64_MAX,
-                                             INT64_MIN, 5, 60};
-    const struct query_history_row row = {-3,
-                                          7,
-                                          INT64_MIN,
-                                          UINT64_MAX,
-                                          QUERY_HISTORY_ANY,
-                                          3,
-                                          (const uint8_t *)"abc"};
-    uint8_t head[QUERY_HISTORY_HEAD], bytes[QUERY_HISTORY_ROW_SIZE + 3];
-    struct query_history_head told;
-    struct query_history_row got;
-
-    query_history_put(&facts, head);
-    query_history_get(head, &told);
-    assert_memory_equal(&told, &facts, sizeof facts);
-
-    assert_int_equal(query_history_row_put(bytes, &row), sizeof bytes);
-    assert_int_equal(get_le64(bytes), 7);
-    assert_int_equal(get_le64s(bytes + 8), -3);
-    assert_rc(query_history_row_get(bytes, sizeof bytes, &got), sizeof bytes);
-    assert_int_equal(got.sum_high, -3);
-    assert_int_equal(got.sum_low, 7);
-    assert_true(got.before_high == INT64_MIN && got.before_low == UINT64_MAX);
-    assert_int_equal(got.flags, QUERY_HISTORY_ANY);
-    assert_int_equal(got.key_size, 3);
-    assert_memory_equal(got.key, "abc", 3);
-    for (size_t size = 0; size < sizeof bytes; size++)
-        assert_rc(query_history_row_get(bytes, size, &got), -EPROTO);
 }
 
 TEST(replies_and_rows_round_trip)

@@ -298,6 +298,46 @@ CASE(a_short_question_is_answered_while_a_long_one_is)
     hear(f, large, "Content-Encoding: gzip");
 }
 
+static struct store_engine failing;
+
+static int
+no_next(struct store_listing *l, uint64_t until_ns, struct store_listed *out)
+{
+    (void)l; /* of any */
+    (void)until_ns;
+    (void)out;
+    return -EIO;
+}
+
+/* One that is given up in the middle leaves nothing behind. */
+CASE(a_list_is_made_in_steps_and_one_that_cannot_be_made_says_so)
+{
+    const struct store_engine *real = f->site->store->engine;
+
+    f->jobs.step_ns = 0; /* a keyspace at a step */
+    f->turns = 0;
+    client_close(ask(f, "/v1/keyspaces?sort=keys", ""));
+    f->last = "as_of_ms\":";
+    f->peer = ask(f, "/v1/keyspaces", "");
+    turns_run(f->loop);
+    client_close(f->peer);
+    assert_in_range(f->turns, 4, 1000);
+    assert_non_null(strstr(f->heard, "\"keyspace\": \"a\""));
+    assert_non_null(strstr(f->heard, "\"keyspace\": \"b\""));
+    assert_int_equal(f->jobs.placed, 0);
+
+    failing = *real;
+    failing.listing_next = no_next;
+    f->site->store->engine = &failing;
+    f->size = 0;
+    f->last = "\"unreadable\"";
+    f->peer = ask(f, "/v1/keyspaces", "");
+    turns_run(f->loop);
+    client_close(f->peer);
+    assert_non_null(strstr(f->heard, "HTTP/1.1 500"));
+    f->site->store->engine = real;
+}
+
 /* 256 MiB of a request are there, if others do not use them. */
 CASE(memory_of_requests_to_graphite_is_of_all_of_them)
 {
