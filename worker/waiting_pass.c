@@ -223,8 +223,9 @@ waiting_pass_end_batch(struct waiting_pass *p, const struct log_batch *b)
     for (unsigned i = 0; fills && i < b->count; i++) {
         const struct batch_log *l = &b->logs[i];
 
-        fills[i] = waiting_fill_of(p->folder, l->file, l->mark.uuid,
-                                   l->mark.epoch, l->mark.first_ms);
+        fills[i] =
+            waiting_fill_of(p->folder, l->file, l->member.at, l->mark.uuid,
+                            l->mark.epoch, l->mark.first_ms);
         if (fills[i])
             fills[i]->tried = p->number;
     }

@@ -198,11 +198,11 @@ waiting_name(const struct waiting *w, uint32_t name, size_t *size)
 int waiting_claim(struct waiting *w, struct waiting_file *file);
 void waiting_let_go(struct waiting *w, struct waiting_file *file);
 
-/* The fill of a file that is claimed. */
+/* The fill at this place of a file that is claimed, which may have it twice. */
 struct waiting_fill *waiting_fill_of(struct waiting *w,
                                      const struct waiting_file *file,
-                                     const uint8_t *uuid, uint64_t epoch,
-                                     uint64_t first_ms);
+                                     uint64_t at, const uint8_t *uuid,
+                                     uint64_t epoch, uint64_t first_ms);
 
 /* A keyspace has a fill, durably.  Returns whether that was not known. */
 bool waiting_set_in(struct waiting *w, const struct waiting_fill *fill,

@@ -319,25 +319,25 @@ waiting_same(const struct waiting *w, uint32_t name, const uint8_t *uuid,
 /* ---- what is in --------------------------------------------------------- */
 
 struct waiting_fill *
-waiting_fill_of(struct waiting *w, const struct waiting_file *file,
+waiting_fill_of(struct waiting *w, const struct waiting_file *file, uint64_t at,
                 const uint8_t *uuid, uint64_t epoch, uint64_t first_ms)
 {
     size_t from = 0, to = w->index.fill_count;
 
     while (from < to) {
-        const size_t at = from + (to - from) / 2;
+        const size_t middle = from + (to - from) / 2;
 
-        if (compare_fill(&w->index.fills[at], uuid, epoch, first_ms) < 0)
-            from = at + 1;
+        if (compare_fill(&w->index.fills[middle], uuid, epoch, first_ms) < 0)
+            from = middle + 1;
         else
-            to = at;
+            to = middle;
     }
     for (; from < w->index.fill_count; from++) {
         struct waiting_fill *f = &w->index.fills[from];
 
         if (compare_fill(f, uuid, epoch, first_ms) != 0)
             break;
-        if (f->file == file)
+        if (f->file == file && f->member.at == at)
             return f;
     }
     return NULL;

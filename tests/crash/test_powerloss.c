@@ -39,7 +39,8 @@ struct run {
     struct powercut cut;
     struct model model;
     struct traffic traffic;
-    bool archive; /* merged logs are archived, and that is judged */
+    bool archive;     /* merged logs are archived, and that is judged */
+    unsigned refuses; /* so many times some keyspaces get more room, or less */
 };
 
 /* ---- recording ---------------------------------------------------------- */
@@ -348,10 +349,25 @@ start(struct run *run, enum fleet_role role)
     fleet_start(&run->fleet, role);
 }
 
+/* Of the keyspaces some have no room for a while. */
+static void
+change_room(struct run *run)
+{
+    char option[32];
+
+    if (run->refuses == 0)
+        return;
+    run->refuses--;
+    (void)snprintf(option, sizeof option, "keyspace.max=%u",
+                   2 + (unsigned)random_below(&run->cut.random, KEYSPACES - 1));
+    fleet_option(&run->fleet, option);
+}
+
 static void
 start_fleet(struct run *run)
 {
     small_logs(&run->fleet);
+    change_room(run);
     if (run->archive)
         fleet_option(&run->fleet, ARCHIVE);
     start(run, FLEET_WRITE);
@@ -369,6 +385,7 @@ restart(struct run *run, enum fleet_role role, bool clean)
         fleet_stop(f, role);
     else
         powercut_kill(&run->cut, fleet_daemon(f, role));
+    change_room(run);
     start(run, role);
     if (role == FLEET_WRITE)
         point_traffic(run);
@@ -438,6 +455,18 @@ TEST(nor_does_one_after_clean_restarts)
     begin(&run, random_seed(__func__), 3, 1);
     record(&run, 6, true);
     (void)try_states(&run, states_wanted() / 5, judge_daemons,
+                     true); /* fails the test itself */
+    finish(&run);
+}
+
+TEST(nor_does_one_while_keyspaces_refuse)
+{
+    struct run run;
+
+    begin(&run, random_seed(__func__), 4, 8);
+    run.refuses = 5;
+    record(&run, 10, false);
+    (void)try_states(&run, states_wanted() * 2 / 5, judge_daemons,
                      true); /* fails the test itself */
     finish(&run);
 }

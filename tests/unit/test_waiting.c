@@ -154,6 +154,22 @@ CASE(small_files_are_joined_and_all_fills_are_there, x)
     waiting_close(&w);
 }
 
+/* Two workers set the same fill aside, for different keyspaces. */
+CASE(a_joined_file_may_have_a_fill_twice, x)
+{
+    struct waiting w;
+
+    put_many(x);
+    (void)put(x, 1, 1, "cd");
+    w = open_folder(x);
+    assert_rc(waiting_join(&w), 0);
+    waiting_close(&w);
+    merge_dry(x);
+    assert_int_equal(count_of(x, "a", "one"), WAITING_JOIN_COUNT + 1);
+    assert_int_equal(count_of(x, "d", "one"), 1);
+    assert_int_equal(tmpdir_count(&x->tmp, "log/waiting"), 0);
+}
+
 CASE(a_keyspace_that_is_left_out_leaves_the_others, x)
 {
     struct waiting w;
