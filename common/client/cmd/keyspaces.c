@@ -1,18 +1,14 @@
 /* common/client/cmd/keyspaces.c - countd keyspaces: the keyspaces, the
  * number of their keys, their totals, and their files.
  *
- * Names and keys arrive page by page; totals are requested a page at a time.
- * Size and file are shown only with access to the data directory.  Read from
- * the end: cmd_keyspaces(), run_list(), print_page(). */
+ * A document of /v1 has up to 4096 of them; the next one those that come
+ * after. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-#include "common/client/cmd/cmd_data.h"
+#include "common/client/cmd/cmd.h"
+#include "common/client/lib/document.h"
 
 #define FILE_SIZE (NAME_FILE_SIZE + sizeof ".mdb")
 
@@ -22,124 +18,108 @@ static const struct table_column columns[] = {
     {"file", "file", false},
 };
 
+#define NUMBERS 3 /* the first columns: -1 where there is none */
+
 struct keyspaces_list {
-    struct countd *c;
-    struct datadir dir;
-    bool has_dir;
-    int64_t as_of_ms;
-    bool answered; /* nothing is printed before that */
     struct output out;
+    struct cmd_name name; /* of the row, then the last one */
+    int64_t numbers[NUMBERS];
+    bool has_number[NUMBERS];
+    char file[FILE_SIZE];
+    int64_t as_of_ms;
 };
 
-/* Size on disk, below 0 if it is not known: of blocks, not the length, since a
- * file has space that was never written. */
-static int64_t
-find_file(const struct keyspaces_list *l, const struct countd_row *row,
-          char file[FILE_SIZE])
-{
-    char base[NAME_FILE_SIZE];
-    struct stat st;
-
-    if (!l->has_dir)
-        return -1;
-    name_to_file((const uint8_t *)row->key, row->key_size, base);
-    (void)snprintf(file, FILE_SIZE, "%s.mdb", base);
-    if (fstatat(l->dir.keyspace_fd, file, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return -1;
-    return (int64_t)st.st_blocks * 512;
-}
-
-/* `row->count` is the number of keys, below 0 if its file cannot be read. */
 static void
-print_keyspace(struct keyspaces_list *l, const struct countd_row *row,
-               const struct countd_key *total)
+begin_row(struct keyspaces_list *l)
 {
-    char file[FILE_SIZE];
-    const int64_t size = find_file(l, row, file);
-    const struct cell cells[] = {
-        row->count < 0 ? cell_none() : cell_number(row->count),
-        total->result == 0 ? cell_number(total->count) : cell_none(),
-        size < 0 ? cell_none() : cell_number(size),
-        cell_name(row->key, row->key_size),
-        size < 0 ? cell_none() : cell_text(file),
-    };
+    memset(l->has_number, 0, sizeof l->has_number);
+    l->file[0] = '\0';
+}
 
+static void
+print_row(struct keyspaces_list *l)
+{
+    struct cell cells[] = {cell_none(), cell_none(), cell_none(),
+                           cell_name(l->name.bytes, l->name.size),
+                           l->file[0] != '\0' ? cell_text(l->file)
+                                              : cell_none()};
+
+    for (size_t i = 0; i < NUMBERS; i++)
+        if (l->has_number[i])
+            cells[i] = cell_number(l->numbers[i]);
     output_row(&l->out, cells);
+    begin_row(l);
 }
 
-/* A keyspace that cannot be read, or that has gone, has no total. */
-static int
-print_page(void *ctx, const struct countd_rows *rows)
+static void
+take_member(struct keyspaces_list *l, struct document *d)
 {
-    struct countd_key *totals = calloc(rows->count + 1, sizeof *totals);
-    struct keyspaces_list *l = ctx;
-    int rc;
+    const int size = document_name(d, "keyspace", l->name.bytes);
 
-    if (!l->answered)
-        l->as_of_ms = rows->as_of_ms;
-    l->answered = true;
-    if (totals == NULL)
-        return -ENOMEM;
-    for (size_t i = 0; i < rows->count; i++) {
-        totals[i].keyspace = rows->rows[i].key;
-        totals[i].keyspace_size = rows->rows[i].key_size;
+    if (size >= 0)
+        l->name.size = (size_t)size;
+    for (size_t i = 0; i < NUMBERS; i++)
+        if (document_is(d, columns[i].key) && d->token != JSON_NULL) {
+            document_number(d, columns[i].key, &l->numbers[i]);
+            l->has_number[i] = true;
+        }
+    if (document_is(d, "file") && d->token == JSON_STRING)
+        (void)snprintf(l->file, sizeof l->file, "%.*s", (int)d->r.size,
+                       (const char *)d->r.text);
+}
+
+/* Prints the rows of a document; returns how many. */
+static size_t
+print_rows(struct keyspaces_list *l, struct document *d)
+{
+    size_t printed = 0;
+    int64_t as_of_ms = 0;
+
+    begin_row(l);
+    while (document_next(d)) {
+        for (; printed < d->row; printed++)
+            print_row(l);
+        if (d->in_rows)
+            take_member(l, d);
+        document_number(d, "as_of_ms", &as_of_ms);
     }
-    rc = countd_gets(l->c, totals, rows->count);
-    if (rc == -EIO || rc == -EHOSTDOWN)
-        rc = 0;
-    for (size_t i = 0; rc == 0 && i < rows->count; i++)
-        print_keyspace(l, &rows->rows[i], &totals[i]);
-    free(totals);
-    return rc;
-}
-
-/* ---- the subcommand ---------------------------------------------------- */
-
-/* Says nothing of a directory that is not there or not for this user. */
-static int
-open_dir(const struct cmd_line *line, struct keyspaces_list *l)
-{
-    int status;
-
-    if (!wait_has_datadir(line))
-        return 0;
-    status = wait_datadir(line, &l->dir);
-    l->has_dir = status == 0;
-    return status;
-}
-
-static int
-run_list(struct keyspaces_list *l)
-{
-    const int rc = lookup_keyspaces(l->c, print_page, l);
-
-    if (l->answered)
-        output_rows_end(&l->out);
-    if (rc == 0)
-        output_as_of(&l->out, l->as_of_ms);
-    return rc;
+    for (; printed < d->row; printed++)
+        print_row(l);
+    if (l->as_of_ms == 0)
+        l->as_of_ms = as_of_ms;
+    return printed;
 }
 
 int
 cmd_keyspaces(struct cmd_line *line)
 {
-    struct keyspaces_list l = {0};
+    struct keyspaces_list l = {.as_of_ms = 0};
+    struct countd *c;
+    size_t count;
     int rc, status;
 
-    status = cmd_connect(line, CMD_READER, 0, &l.c);
+    status = cmd_connect(line, CMD_READER, 0, &c);
     if (status != 0)
         return status;
-    status = open_dir(line, &l);
-    if (status != 0) {
-        (void)countd_close(l.c); /* nothing was sent to be counted */
-        return status;
-    }
-    output_init(&l.out, line, OUTPUT_COLUMNS(columns));
-    rc = run_list(&l);
-    if (l.answered)
+    do {
+        struct document d;
+
+        document_begin(&c->asking, &d, "keyspaces");
+        if (l.name.size > 0)
+            document_put_name(&d, "after", l.name.bytes, l.name.size);
+        count = 0;
+        rc = document_ask(&d);
+        if (rc == 0 && l.name.size == 0)
+            output_init(&l.out, line, OUTPUT_COLUMNS(columns));
+        if (rc == 0)
+            count = print_rows(&l, &d);
+        rc = document_end(&d);
+    } while (rc == 0 && count == COUNTD_ROWS_MAX);
+    if (rc == 0) {
+        output_rows_end(&l.out);
+        output_as_of(&l.out, l.as_of_ms);
         status = output_fini(&l.out);
-    (void)countd_close(l.c); /* nothing was sent to be counted */
-    if (l.has_dir)
-        datadir_close(&l.dir);
+    }
+    (void)countd_close(c); /* nothing was sent to be counted */
     return rc < 0 ? cmd_peer_failed(line, CMD_READER, rc) : status;
 }
