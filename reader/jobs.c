@@ -61,7 +61,7 @@ give_places(struct jobs *j)
     struct job *job;
 
     while (j->placed < JOBS_MAX && (job = next_in_line(j)) != NULL) {
-        set_state(job, JOB_HAS_PLACE, NULL);
+        set_state(job, JOB_HAS_PLACE, &j->untaken);
         j->client_places[job->conn->client]++;
         j->placed++;
         conn_wake(job->conn);
@@ -125,7 +125,7 @@ step_job(struct job *job, uint64_t until_ns)
     }
     as_of_refresh(j->as_of, now_ms);
     if (job->step(job, until_ns)) {
-        set_state(job, JOB_DONE, &j->done);
+        set_state(job, JOB_DONE, &j->untaken);
         conn_wake(job->conn);
     }
     store_read_end(j->store);
@@ -155,8 +155,8 @@ next_to_run(struct jobs *j)
 static void
 give_up_untaken(struct jobs *j)
 {
-    while (!list_alone(&j->done)) {
-        struct job *oldest = job_of_link(j->done.next);
+    while (!list_alone(&j->untaken)) {
+        struct job *oldest = job_of_link(j->untaken.next);
 
         if (loop_now_ms(j->loop) - oldest->since_ms <= JOBS_KEPT_MS)
             return;
@@ -244,7 +244,7 @@ jobs_init(struct jobs *j, struct loop *loop, struct store *store,
                        .timer = {.slot = -1, .due = look}};
     list_init(&j->line);
     list_init(&j->running);
-    list_init(&j->done);
+    list_init(&j->untaken);
     list_init(&j->waiting);
 }
 

@@ -20,9 +20,10 @@
  * job_wait() has step() called every JOBS_LOOK_MS, without a place, and when that
  * says true the connection is served again.
  *
- * A job that is not done after read.max_time is stopped, and is LATE.  One whose
- * answer is not taken for JOBS_KEPT_MS, since there is no memory to send it, is
- * stopped, too, and has to enter again: others wait for its place.
+ * A job that is not done after read.max_time is stopped, and is LATE.  A place
+ * that is not used for JOBS_KEPT_MS, and an answer that is not taken, since its
+ * client does not read or there is no memory to send it, are given up, and the
+ * job has to enter again: others wait for its place.
  *
  * Ownership: the caller's; loop, store and as_of are borrowed.  A job is the first
  * member of memory that its connection's state has, or that a request over HTTP
@@ -74,7 +75,7 @@ struct jobs {
     uint64_t max_time_ms;    /* read.max_time */
     uint64_t step_ns;        /* JOBS_STEP_NS; a test has less */
     struct loop_timer timer; /* while any wait */
-    struct list_link line, running, done, waiting;
+    struct list_link line, running, untaken, waiting;
     unsigned placed, waits;
     uint64_t turn; /* number of the last step */
     uint64_t client_turns[NETWORKS_CLIENTS];

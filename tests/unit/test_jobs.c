@@ -167,6 +167,24 @@ CASE(what_takes_longer_than_it_may_is_stopped_once_and_has_no_place)
     assert_int_equal(o->steps, 2);
 }
 
+CASE(a_place_that_nobody_uses_is_given_to_another)
+{
+    struct job *job;
+
+    for (size_t i = 0; i < JOBS_MAX / 2 + 2; i++)
+        job = enter(o, i, 1, 1000);
+    job_leave(&o->all[0].job);
+    assert_int_equal(o->all[JOBS_MAX / 2].job.state, JOB_HAS_PLACE);
+    assert_int_equal(job->state, JOB_IN_LINE);
+    fault_pass_ns(UINT64_C(1500) * 1000000);
+    run_turns(o, 2);
+
+    assert_int_equal(o->all[JOBS_MAX / 2].job.state, JOB_NONE);
+    assert_int_equal(job->state, JOB_HAS_PLACE);
+    assert_int_equal(o->all[JOBS_MAX / 2].stops, 0);
+    assert_int_equal(o->jobs.placed, JOBS_MAX / 2);
+}
+
 CASE(an_answer_that_nobody_takes_gives_its_place_to_another)
 {
     struct job *job = enter(o, 0, 1, 1);

@@ -50,7 +50,7 @@ after_turn(void *ctx)
     const bool works = jobs_end_turn(&f->jobs);
 
     f->turns++;
-    if (f->peer < 0 ? !list_alone(&f->jobs.done) : has_heard(f))
+    if (f->peer < 0 ? !list_alone(&f->jobs.untaken) : has_heard(f))
         loop_stop(f->loop);
     return more || works || conns_have_work(f->conns);
 }
@@ -156,7 +156,7 @@ ask(struct server *f, const char *target, const char *more)
 static const struct read_job *
 first_done(const struct server *f)
 {
-    return LOOP_OWNER(f->jobs.done.next, struct read_job, job.link);
+    return LOOP_OWNER(f->jobs.untaken.next, struct read_job, job.link);
 }
 
 /* Asks on a connection that ends when its answer is made and not yet sent; the
