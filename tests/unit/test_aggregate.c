@@ -157,6 +157,19 @@ CASE(a_name_that_is_forgotten_again_and_again_does_not_drift, s)
     assert_in_range(sum, 380, 420);
 }
 
+CASE(a_name_does_not_drift_though_all_names_are_forgotten_again_and_again, s)
+{
+    int64_t sum = 0;
+
+    for (int i = 0; i < 1000; i++) {
+        assert_rc(add(s, "a", UNIT * 2 / 5), 0);
+        sum += flush(s, "a");
+        aggregate_forget(s);
+        assert_int_equal(aggregate_fractions(s), 0);
+    }
+    assert_in_range(sum, 380, 420);
+}
+
 CASE(names_that_wait_for_a_flush_are_never_dropped, s)
 {
     assert_rc(add(s, "a", UNIT), 0);

@@ -375,6 +375,8 @@ aggregate_age(struct aggregate *s)
 void
 aggregate_forget(struct aggregate *s)
 {
+    const uint64_t before = s->forgotten;
+
     for (int i = 0; i < 2; i++) {
         struct aggregate_half *old = &s->halves[1 - s->young];
         const uint64_t fractions = old->fractions;
@@ -385,6 +387,7 @@ aggregate_forget(struct aggregate *s)
         else
             s->forgotten += fractions;
     }
+    s->is_lossy = s->is_lossy || s->forgotten > before;
 }
 
 uint64_t

@@ -55,7 +55,7 @@ struct aggregate {
     size_t index_count;                    /* of a half, a power of two */
     struct aggregate_entry *first, **last; /* those that wait for a flush */
     uint64_t forgotten;                    /* names that left with a fraction */
-    bool is_lossy; /* rests were lost before init: offsets for all */
+    bool is_lossy; /* rests of all names were lost: offsets for all */
 };
 
 struct aggregate_name {
@@ -87,7 +87,8 @@ bool aggregate_take(struct aggregate *s, struct aggregate_name *name,
  * one.  -EBUSY: a name in it waits for a flush. */
 int aggregate_age(struct aggregate *s);
 
-/* Clears both halves of all names, unless one waits for a flush. */
+/* Clears both halves of all names, unless one waits for a flush.  If rests are
+ * lost with them, all names have offsets from then on. */
 void aggregate_forget(struct aggregate *s);
 
 /* Names in memory that had a fraction. */
