@@ -79,12 +79,15 @@ is_right(struct fleet *f)
 {
     struct countd_options options = {.size = sizeof options};
     struct countd *c;
-    char address[40];
+    char address[40], range[40];
     bool right = true;
 
     (void)snprintf(address, sizeof address, "127.0.0.1:%u",
                    fleet_ask_port(f)); /* fits */
     options.read = address;
+    (void)snprintf(range, sizeof range, "127.0.0.1:%u",
+                   fleet_read_port(f)); /* fits */
+    options.range = range;
     assert_rc(countd_open(&c, &options), 0);
     for (int k = 0; k < SPECIMEN_NAMES; k++)
         if (!is_keyspace_right(c, (enum specimen_keyspace)k))

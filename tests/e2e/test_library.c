@@ -34,11 +34,13 @@ setup(void **state)
 static void
 open_client(struct fleet *f, struct countd **out)
 {
-    char write[64], ask[64];
-    struct countd_options o = {.size = sizeof o, .write = write, .read = ask};
+    char write[64], ask[64], range[64];
+    struct countd_options o = {
+        .size = sizeof o, .write = write, .read = ask, .range = range};
 
     snprintf(write, sizeof write, "127.0.0.1:%u", fleet_ack_port(f));
     snprintf(ask, sizeof ask, "127.0.0.1:%u", fleet_ask_port(f));
+    snprintf(range, sizeof range, "127.0.0.1:%u", fleet_read_port(f));
     assert_rc(countd_open(out, &o), 0);
 }
 
@@ -108,7 +110,8 @@ CASE(a_cpp_program_counts_and_reads, f)
         "#include <cstdio>\n"
         "int main(int, char **argv) {\n"
         "  countd_options o = {};\n"
-        "  o.size = sizeof o; o.write = argv[1]; o.read = argv[2];\n"
+        "  o.size = sizeof o; o.write = argv[1]; o.read = argv[2]; o.range = "
+        "argv[3];\n"
         "  countd *c = nullptr; countd_rows *top = nullptr;\n"
         "  if (countd_open(&c, &o) < 0) return 1;\n"
         "  for (int i = 0; i < 9; i++)\n"
@@ -125,7 +128,7 @@ CASE(a_cpp_program_counts_and_reads, f)
         "g++ -Wall -Wextra -Wpedantic -Werror -I. -o \"$3/app\" \"$3/app.cc\" "
         "\\\n"
         "  -L\"$BUILD\" -lcountd\n"
-        "LD_LIBRARY_PATH=$BUILD \"$3/app\" \"$1\" \"$2\"\n";
+        "LD_LIBRARY_PATH=$BUILD \"$3/app\" \"$1\" \"$2\" \"$4\"\n";
 
     if (!has("g++"))
         test_skip("there is no g++");
@@ -144,7 +147,7 @@ CASE(the_example_of_the_readme_counts_a_million, f)
         "grep -q 'i < 1000000;' \"$3/app.c\"\n"
         "cc -Wall -Wextra -Werror -Icommon/client/lib -o \"$3/app\" \\\n"
         "  -DOPTIONS=\"&(struct countd_options){sizeof(struct countd_options), "
-        "\\\"$1\\\", \\\"$2\\\"}\" \\\n"
+        "\\\"$1\\\", \\\"$2\\\", .range = \\\"$4\\\"}\" \\\n"
         "  -Wno-missing-field-initializers \"$3/app.c\" -L\"$BUILD\" "
         "-lcountd\n"
         "LD_LIBRARY_PATH=$BUILD \"$3/app\"\n";

@@ -1406,9 +1406,9 @@ CASE(documents_that_cannot_be_are_refused, s)
         assert_rc(countd_get(s->c, "k", 1, "a", 1, &n), -EPROTO);
     }
     s->document = "{\"rows\": [{\"count\": 1, \"key\": 7}]}";
-    assert_rc(countd_range(s->c, "k", 1, 0, 9, &rows), -EPROTO);
+    assert_rc(countd_keys(s->c, "k", 1, "", 0, "", 0, 9, &rows), -EPROTO);
     s->document = "{\"rows\": [{\"count\": 1, \"key_hex\": \"f\"}]}";
-    assert_rc(countd_range(s->c, "k", 1, 0, 9, &rows), -EPROTO);
+    assert_rc(countd_keys(s->c, "k", 1, "", 0, "", 0, 9, &rows), -EPROTO);
 }
 
 CASE(questions_that_are_none_are_not_sent, s)

@@ -334,8 +334,8 @@ void lookup_report_missing(const char *what, const struct cmd_name *name);
 int lookup_close(struct lookup *l, enum cmd_peer peer, int rc, int status);
 
 /* Calls `page` for the rows of the keyspace from l->offset on, `length` at
- * most, one request after the other; l->offset is that of the page, and `page`
- * may correct it.  *changed: there were several requests, and the keyspace is
+ * most, one request after the other; l->offset is the rank of the page's first
+ * row.  *changed: there were several requests, and the keyspace is
  * not what `before` says any more.  0, also when `page` stopped it with a value
  * above 0, or an error. */
 int lookup_pages(struct lookup *l, int64_t length,

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/base/diag.h"
+#include "common/client/lib/document.h"
 #include "common/wire/query.h"
 
 #define AROUND_ROWS 11
@@ -92,7 +93,7 @@ lookup_pages(struct lookup *l, int64_t length,
 {
     const struct cmd_name *k = &l->keyspace;
     struct countd_facts after;
-    int64_t count, got;
+    int64_t count, got, first = 0;
     int requests = 0, rc;
 
     *changed = false;
@@ -100,11 +101,14 @@ lookup_pages(struct lookup *l, int64_t length,
         struct countd_rows *rows;
 
         count = length < QUERY_ROWS_MAX ? length : QUERY_ROWS_MAX;
-        rc = countd_range(l->c, k->bytes, k->size, l->offset, count, &rows);
+        rc = document_range(l->c, k->bytes, k->size, l->offset, count, &first,
+                            &rows);
         if (rc < 0)
             return rc;
         requests++;
         got = (int64_t)rows->count;
+        if (got > 0) /* a negative offset becomes a rank */
+            l->offset = first;
         rc = page(ctx, rows);
         countd_rows_free(rows);
         l->offset += got;
@@ -280,17 +284,12 @@ cmd_around(struct cmd_line *line)
     return lookup_close(&l, CMD_READER, rc, status);
 }
 
-/* A negative offset becomes the rank of the row it found. */
 static int
 print_page(void *ctx, const struct countd_rows *rows)
 {
     struct lookup *l = ctx;
-    int rc = 0;
 
-    if (l->offset < 0 && rows->count > 0)
-        rc = countd_rank(l->c, l->keyspace.bytes, l->keyspace.size,
-                         rows->rows[0].key, rows->rows[0].key_size, &l->offset);
-    return rc < 0 ? rc : print_rows(l, l->offset, rows);
+    return print_rows(l, l->offset, rows);
 }
 
 /* Reports what the rows do not show: saturated counters, and changes between

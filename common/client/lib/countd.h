@@ -56,7 +56,7 @@ struct countd_options {
                                NULL: 127.0.0.1:48881, or :48879 when silent,
                                if there is no directory */
     const char *read;       /* of the HTTP port (read.http), for all that reads
-                               but countd_ranges(); NULL: 127.0.0.1:48890 */
+                               but ranges; NULL: 127.0.0.1:48890 */
     int silent;             /* 1: fire and forget */
     size_t buffer_size;     /* bytes; 0: 256 KiB */
     unsigned keyspace_size; /* message sizes of the server; 0: 256 */
@@ -67,8 +67,8 @@ struct countd_options {
                                     one increment of all the counts below */
     int nonblocking; /* 1: countd_incr() returns -EAGAIN instead of waiting */
     const char *directory; /* data directory of the server */
-    const char *range;     /* address of the port for countd_ranges(); NULL:
-                              127.0.0.1:48880 */
+    const char *range;     /* address of the port for countd_range() and
+                              countd_ranges(); NULL: 127.0.0.1:48880 */
     const char *token;     /* of its http.tokens; NULL: none */
 };
 

@@ -80,4 +80,10 @@ size_t document_measure(struct document *d, size_t *rows);
 /* The first error of all; unlocks the handle. */
 int document_end(struct document *d);
 
+/* Rows by count as a document has them, where countd_range() has no port:
+ * *first is the rank of the first row. */
+int document_range(struct countd *c, const void *keyspace, size_t keyspace_size,
+                   int64_t offset, int64_t length, int64_t *first,
+                   struct countd_rows **out);
+
 #endif

@@ -1,8 +1,8 @@
 /* common/client/lib/questions.c - libcountd: reading, by the documents of
- * countd-read: from countd_range() to countd_wait_readable().
+ * countd-read: from countd_ranges() to countd_wait_readable().
  *
  * Each call asks one question and takes from the document what it returns; what
- * the documents are countd(7) says.  countd_ranges() alone is of another port.
+ * the documents are countd(7) says.  countd_ranges() and countd_range() alone are of another port.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
@@ -17,7 +17,7 @@
 
 #define KEYS_AT_ONCE 256 /* of a question */
 
-/* ---- many ranges --------------------------------------------------------- */
+/* ---- ranges -------------------------------------------------------------- */
 
 PUBLIC int
 countd_ranges(struct countd *c, const struct countd_ask *asks, size_t count,
@@ -29,6 +29,21 @@ countd_ranges(struct countd *c, const struct countd_ask *asks, size_t count,
     for (size_t i = 0; i < count; i++)
         out[i] = NULL;
     return exchange_run(&x);
+}
+
+PUBLIC int
+countd_range(struct countd *c, const void *keyspace, size_t keyspace_size,
+             int64_t offset, int64_t length, struct countd_rows **out)
+{
+    const struct countd_ask ask = {keyspace, keyspace_size, offset, length};
+    struct countd_rows *rows;
+    const int rc = countd_ranges(c, &ask, 1, &rows);
+
+    if (rc < 0)
+        countd_rows_free(rows);
+    else
+        *out = rows;
+    return rc;
 }
 
 /* ---- one number ---------------------------------------------------------- */
@@ -215,19 +230,19 @@ no_rows(struct countd_rows **out)
     return *out ? 0 : -ENOMEM;
 }
 
-PUBLIC int
-countd_range(struct countd *c, const void *keyspace, size_t keyspace_size,
-             int64_t offset, int64_t length, struct countd_rows **out)
+int
+document_range(struct countd *c, const void *keyspace, size_t keyspace_size,
+               int64_t offset, int64_t length, int64_t *first,
+               struct countd_rows **out)
 {
     struct document d;
-    int64_t first;
     int rc;
 
     begin(c, &d, "range", keyspace, keyspace_size, NULL, 0);
     document_put_number(&d, "offset", offset, "");
     document_put_number(
         &d, "length", length > COUNTD_ROWS_MAX ? COUNTD_ROWS_MAX : length, "");
-    rc = ask_rows(&d, "key", "count", &first, out);
+    rc = ask_rows(&d, "key", "count", first, out);
     return rc == -ENOENT ? no_rows(out) : rc;
 }
 
