@@ -82,7 +82,7 @@ TESTS := $(LONG) $(filter-out $(LONG),$(call bins,tests/crash/test_*.c tests/e2e
 BENCH := $(call bins,tests/bench/bench_*.c)
 FUZZ  := $(call bins,tests/fuzz/fuzz_*.c)
 # Helpers of the crash tests: a preload library and small stand-in programs.
-PRELOAD := $(if $(wildcard tests/crash/powerloss.c),$(BUILD)/tests/crash/powerloss.so)
+PRELOAD := $(if $(wildcard tests/crash/powerloss.c),$(BUILD)/tests/crash/powerloss.so $(BUILD)/tests/crash/clock_shift.so)
 STANDIN := $(call bins,tests/crash/standin_*.c)
 # Small programs of users: they have the library and its headers, no more.
 EXAMPLE := $(call bins,tests/e2e/example_*.c)
@@ -180,7 +180,7 @@ $(STANDIN): %: %.o
 $(EXAMPLE): %: %.o $(BUILD)/libcountd.a
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $^ -o $@
 $(EXAMPLE:=.o): override CPPFLAGS += -Icommon/board -Icommon/client/lib
-$(BUILD)/tests/crash/powerloss.so: tests/crash/powerloss.c
+$(PRELOAD): $(BUILD)/%.so: %.c
 	@mkdir -p $(@D)
 	$(call say,LD)$(CC) $(CPPFLAGS) $(filter-out -fsanitize% -fno-sanitize% --coverage,$(CFLAGS)) -shared $< -o $@
 $(BUILD)/%.o: %.c
@@ -195,6 +195,11 @@ setup:
 	@.ci/setup test
 test-programs: all $(TESTS) $(FUZZ) $(PRELOAD) $(STANDIN) $(EXAMPLE)
 bench-programs: $(BENCH)
+## make test-at AT='2028-02-29 23:58'           the same, at that time
+test-at: setup
+	+@$(MAKE) --no-print-directory test-programs
+	@BUILD=$(abspath $(BUILD)) CLOCK_SHIFT=$$(($$(date -d '$(AT)' +%s) - $$(date +%s))) \
+	  LD_PRELOAD=$(abspath $(BUILD)/tests/crash/clock_shift.so) tests/lib/run $(TESTS) $(FUZZ)
 ## make run-tests TESTS=build/release/tests/unit/test_log FUZZ=     one test
 run-tests: test-programs
 	@BUILD=$(abspath $(BUILD)) tests/lib/run $(TESTS) $(FUZZ)
@@ -351,7 +356,7 @@ clean:
 help:
 	@sed -n 's/^## //p' Makefile
 
-.PHONY: $(LINTS) all help format test setup test-programs bench-programs run-tests bench check lint cover fuzz fuzz-run mutants demo install \
+.PHONY: $(LINTS) all help format test test-at setup test-programs bench-programs run-tests bench check lint cover fuzz fuzz-run mutants demo install \
         uninstall deb clean
 .SECONDARY:
 .DELETE_ON_ERROR:
