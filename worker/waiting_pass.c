@@ -122,7 +122,7 @@ choose(const struct waiting_pass *p, struct waiting_fill **out)
             out[count++] = f;
     }
     if (count > 1)
-        qsort(out, count, sizeof *out, by_age);
+        qsort(out, count, sizeof(struct waiting_fill *), by_age);
     return count;
 }
 

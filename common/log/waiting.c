@@ -65,6 +65,7 @@ add_part(void *ctx, const struct archive_fill_name *n)
                         sizeof *x->parts);
     if (rc < 0)
         return rc;
+    assert(x->parts);
     p = x->part_count > 0 ? &x->parts[x->part_count - 1] : NULL;
     if (p && p->name == name && p->fill == x->fill_count)
         p->increments += n->increments;

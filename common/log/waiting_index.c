@@ -212,7 +212,7 @@ waiting_index_merge(struct waiting *w)
         .fill_capacity = x->fill_count + y->fill_count + 1,
         .part_capacity = x->part_count + y->part_count + 1};
     uint32_t *maps = calloc(z.fill_capacity, sizeof *maps);
-    uint32_t *fresh_map = maps + x->fill_count;
+    uint32_t *fresh_map;
 
     z.fills = calloc(z.fill_capacity, sizeof *z.fills);
     z.parts = calloc(z.part_capacity, sizeof *z.parts);
@@ -221,6 +221,7 @@ waiting_index_merge(struct waiting *w)
         waiting_index_free(&z);
         return -ENOMEM;
     }
+    fresh_map = maps + x->fill_count;
     if (y->fill_count > 0)
         qsort(y->fills, y->fill_count, sizeof *y->fills, by_fill);
     z.fill_count = merge_fills(w, z.fills, maps, fresh_map);

@@ -214,7 +214,7 @@ check_file(struct waiting *w, const char *name, uint64_t size,
     struct archive_member m = {.at = 0};
     struct archive_reader *r;
     char text[128];
-    int rc = fd;
+    int rc;
 
     if (fd < 0)
         return fd == -ENOENT ? 0 : fd; /* merged meanwhile */
