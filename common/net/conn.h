@@ -77,8 +77,9 @@
 #define CONN_STALL_MS   5000
 #define CONN_LEFT_MS    500
 
-/* A client has at most half of the places of a listener, so that one of many
- * leaves places to the others; but with so many it is not bounded. */
+/* A client has at most half of the places that a listener can have, or
+ * CONN_CLIENT_LEAST where that is more, and never the last eighth: one of many
+ * leaves places to the others. */
 #define CONN_CLIENT_LEAST 256
 
 #define CONN_NEED_MAX                                                          \

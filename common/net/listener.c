@@ -329,11 +329,22 @@ tick_due(struct loop_timer *timer)
 
 /* ---- open and close ---------------------------------------------------- */
 
+/* See CONN_CLIENT_LEAST. */
+static size_t
+bound_client(size_t places)
+{
+    const size_t most = places - places / 8;
+
+    if (places / 2 > CONN_CLIENT_LEAST)
+        return places / 2;
+    return most < CONN_CLIENT_LEAST ? most : CONN_CLIENT_LEAST;
+}
+
+/* `places` are what the other listeners have not reserved. */
 static int
 listener_init(struct listener *d, struct conns *cs,
-              const struct listener_config *row)
+              const struct listener_config *row, size_t places)
 {
-    const size_t most = row->max < cs->shared ? row->max : cs->shared;
     const char *wrong;
     size_t size;
     int rc;
@@ -343,8 +354,7 @@ listener_init(struct listener *d, struct conns *cs,
         .row = row,
         .conns = cs,
         .acceptors = {{.source = {.fd = -1}}, {.source = {.fd = -1}}},
-        .client_max =
-            most / 2 > CONN_CLIENT_LEAST ? most / 2 : CONN_CLIENT_LEAST,
+        .client_max = bound_client(row->max < places ? row->max : places),
         .stride = sizeof(struct conn) + row->protocol->state_size};
     for (unsigned i = 0; i < CONN_STATES; i++)
         list_init(&d->lists[i]);
@@ -381,6 +391,7 @@ int
 conns_init(struct conns **out, struct loop *loop, const struct conns_options *o)
 {
     struct conns *cs = calloc(1, sizeof *cs);
+    size_t places = o->shared;
     int rc = -ENOMEM;
 
     if (!cs)
@@ -401,8 +412,11 @@ conns_init(struct conns **out, struct loop *loop, const struct conns_options *o)
         goto fail;
     cs->reserve = cs->pool.count / 16;
     assert(pool_chunks(o->answer_max) + cs->reserve <= cs->pool.count);
+    for (size_t i = 0; i < o->count; i++)
+        places -= o->rows[i].reserved < places ? o->rows[i].reserved : places;
     for (size_t i = 0; i < o->count; i++) {
-        rc = listener_init(&cs->listeners[i], cs, &o->rows[i]);
+        rc = listener_init(&cs->listeners[i], cs, &o->rows[i],
+                           places + o->rows[i].reserved);
         if (rc < 0)
             goto fail;
         cs->listeners[i].index = (uint8_t)i;

@@ -191,7 +191,7 @@ turn_away(struct listener *d, const struct net_address *peer, uint16_t client)
     d->stats.turned_away++;
     if (peer->sa.ss_family != AF_UNIX)
         net_format(peer, where);
-    if (client_has_place(d, client))
+    if (!has_place(d) || client_has_place(d, client))
         diag_repeating(&d->full_warning, DIAG_WARNING,
                        "%s: a connection is turned away, connections=%zu: %s, "
                        "or the limit of descriptors, allows no more",
@@ -199,7 +199,7 @@ turn_away(struct listener *d, const struct net_address *peer, uint16_t client)
     else
         diag_repeating(&d->full_warning, DIAG_WARNING,
                        "%s: a connection from %s is turned away: its host has "
-                       "%u, and one may have half of %s",
+                       "%u, and none may have more of %s",
                        d->row->name, where, (unsigned)d->clients[client],
                        d->row->max_key);
 }

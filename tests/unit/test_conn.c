@@ -729,6 +729,33 @@ UNSTARTED(one_that_never_sent_a_byte_yields_after_a_tenth_of_that, f)
     echo_hear(f, a[0], "still");
 }
 
+UNSTARTED(a_client_leaves_places_of_a_small_listener_to_others, f)
+{
+    enum { SHARED = 20, RESERVED = 4, MOST = 14 };
+    struct net_address at;
+    int a;
+
+    f->options.shared = SHARED;
+    f->rows[ECHO].max = SHARED;
+    for (size_t i = 0; i < f->options.count; i++)
+        f->rows[i].reserved = i == CUT ? RESERVED : 0;
+    echo_start(f);
+    at = open_listener(f, ECHO);
+    for (int i = 0; i < MOST; i++) {
+        a = knock(f, &at);
+        echo_ask(a, 'e', "in");
+        echo_hear(f, a, "in");
+    }
+    echo_hear_end(f, knock(f, &at), "");
+    assert_int_equal(echo_stats(f, ECHO)->turned_away, 1);
+
+    a = client_connect_from("127.0.0.2", &at);
+    assert_true(a >= 0);
+    echo_ask(a, 'e', "another");
+    echo_hear(f, a, "another");
+    client_close(a);
+}
+
 UNSTARTED(a_client_has_half_of_a_listener_at_most, f)
 {
     enum { HALF = CONN_CLIENT_LEAST + 1 };
@@ -737,7 +764,7 @@ UNSTARTED(a_client_has_half_of_a_listener_at_most, f)
     struct capture c;
     int a, b;
 
-    f->options.shared = 2 * HALF;
+    f->options.shared = 3 * HALF;
     f->rows[ECHO].max = 2 * HALF;
     f->rows[ECHO].yield_s = 600;
     f->rows[ECHO].max_key = "echo.max";
