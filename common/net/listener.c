@@ -267,10 +267,12 @@ close_left(struct listener *d, uint32_t now)
         struct conn *c = LOOP_OWNER(link, struct conn, link);
 
         next = link->next;
-        if ((c->flags & F_EOF) != 0 &&
-            (conn_gated(c) > 0 || (c->flags & F_HOLD) != 0) &&
-            now - c->moved_ms >= CONN_LEFT_MS)
-            conn_close(c);
+        if ((c->flags & F_EOF) == 0 ||
+            (conn_gated(c) == 0 && (c->flags & F_HOLD) == 0) ||
+            now - c->moved_ms < CONN_LEFT_MS)
+            continue;
+        conn_close(c);
+        next = list->next; /* its protocol may have woken any other */
     }
 }
 

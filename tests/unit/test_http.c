@@ -64,6 +64,7 @@ struct web {
     struct echo *f;
     struct http_site site;
     struct http_line line;
+    struct http_held held;
     bool open; /* requests of /hold are answered */
     unsigned calls;
 };
@@ -136,6 +137,26 @@ answer_when_waited(struct http_call *x)
                                       : http_hold(x, &w->line);
 }
 
+/* Others are woken, and answered, when its connection ends. */
+static void
+open_line(struct http_held *held)
+{
+    struct web *w = LOOP_OWNER(held, struct web, held);
+
+    w->open = true;
+    http_wake(&w->line);
+}
+
+static enum conn_next
+answer_never(struct http_call *x)
+{
+    struct web *w = x->ctx;
+
+    w->held.gone = open_line;
+    *x->held = &w->held;
+    return CONN_PAUSE;
+}
+
 /* The body comes back; refused unless it is of the type a/b. */
 static enum conn_next
 answer_body(struct http_call *x)
@@ -164,6 +185,7 @@ static const struct http_route routes[] = {
     {"/any/", "*", HTTP_GET | HTTP_POST, answer_rest, 0, NULL},
     {"/held", NULL, HTTP_GET, answer_held, 0, NULL},
     {"/wait", NULL, HTTP_GET, answer_when_waited, 0, NULL},
+    {"/never", NULL, HTTP_GET, answer_never, 0, NULL},
     {"/one", "*", HTTP_DELETE, answer_ok, 0, NULL},
     {"/one", "*", HTTP_POST, answer_ok, 0, NULL},
 };
@@ -923,6 +945,28 @@ CASE(the_end_of_a_peers_input_ends_its_wait, w)
     assert_int_equal(shutdown(fd, SHUT_WR), 0);
     echo_hear_end(w->f, fd, OK OK);
     assert_true(list_alone(&w->line.link));
+}
+
+/* Those behind it in the list of what pauses. */
+CASE(what_ends_because_its_peer_left_may_wake_others, w)
+{
+    const char *never = "GET /never HTTP/1.1\r\n\r\n";
+    const char *held = "GET /held HTTP/1.1\r\n\r\n";
+    const int left = echo_join(w->f, ECHO);
+    int others[2];
+
+    echo_say(left, never, strlen(never));
+    echo_hear_nothing(w->f, left);
+    assert_int_equal(shutdown(left, SHUT_WR), 0);
+    echo_hear_nothing(w->f, left);
+    for (int i = 0; i < 2; i++) {
+        others[i] = echo_join(w->f, ECHO);
+        echo_say(others[i], held, strlen(held));
+        echo_hear_nothing(w->f, others[i]);
+    }
+    echo_hear(w->f, others[0], OK);
+    echo_hear(w->f, others[1], OK);
+    echo_hear_end(w->f, left, "");
 }
 
 CASE(what_is_not_there_is_waited_for_a_moment_after_its_peer_left, w)
