@@ -438,20 +438,21 @@ merge_waiting_batch(struct merge *m)
     m->waiting = waiting; /* of logs */
 }
 
-uint64_t
-merge_waiting(struct merge *m, bool logs_wait)
+/* One batch, or the end of a pass. */
+static void
+merge_waiting_once(struct merge *m, bool logs_wait)
 {
     struct waiting_pass *p = &m->pass;
     uint64_t since_ns;
     int taken;
 
-    if (!waiting_pass_is_due(p, logs_wait))
-        return p->due_ms;
     since_ns = p->now_ns();
     if (!p->placed_only)
         read_note(m);
-    if (m->is_older)
-        return p->due_ms = since_ns / 1000000 + OLDER_AGAIN_MS;
+    if (m->is_older) {
+        p->due_ms = since_ns / 1000000 + OLDER_AGAIN_MS;
+        return;
+    }
     taken = waiting_pass_take(p, &m->batch);
     if (taken > 0 && (p->placed_only || begin_merge(m))) {
         merge_waiting_batch(m);
@@ -459,7 +460,20 @@ merge_waiting(struct merge *m, bool logs_wait)
         batch_release_unmerged(&m->batch, false);
         taken = taken > 0 ? -EAGAIN : taken;
     }
-    return waiting_pass_ended(p, taken, since_ns, logs_wait);
+    waiting_pass_ended(p, taken, since_ns, logs_wait);
+}
+
+uint64_t
+merge_waiting(struct merge *m, bool logs_wait)
+{
+    struct waiting_pass *p = &m->pass;
+
+    if (waiting_pass_is_due(p, logs_wait))
+        do
+            merge_waiting_once(m, logs_wait);
+        while (logs_wait && p->credit_ns > 0 &&
+               p->due_ms <= p->now_ns() / 1000000 && !apply_batch_stopped(m));
+    return p->due_ms;
 }
 
 static bool

@@ -233,10 +233,9 @@ waiting_pass_end_batch(struct waiting_pass *p, const struct log_batch *b)
         note_keyspace(p, b, k, fills);
     free(fills);
     let_go(p);
-    remove_done(p);
 }
 
-uint64_t
+void
 waiting_pass_ended(struct waiting_pass *p, int taken, uint64_t since_ns,
                    bool logs_wait)
 {
@@ -246,26 +245,25 @@ waiting_pass_ended(struct waiting_pass *p, int taken, uint64_t since_ns,
     if (logs_wait)
         p->credit_ns -= (int64_t)(now_ns - since_ns);
     p->pass_ns += now_ns - since_ns;
+    p->due_ms = now;
     if (taken > 0)
-        return p->due_ms = now;
+        return;
     let_go(p);
-    if (taken == -EAGAIN)
-        return p->due_ms = now + PASS_AGAIN_MS;
+    if (taken == -EAGAIN) {
+        p->due_ms = now + PASS_AGAIN_MS;
+        return;
+    }
     if (taken < 0)
         diag_repeating(&repeat, DIAG_ERROR, "read log/" WAITING_FOLDER ": %s",
                        diag_text(taken));
     p->passing = false;
-    if (p->folder->file_count == 0 && taken == 0) {
+    if (taken == 0 && (p->merged || p->folder->file_count == 0)) {
         p->retry = (struct retry){0};
-        return p->due_ms = UINT64_MAX;
-    }
-    if (p->merged && taken == 0) {
-        p->retry = (struct retry){0};
-        return p->due_ms = now;
+        p->due_ms = p->folder->file_count == 0 ? UINT64_MAX : now;
+        return;
     }
     retry_failed(&p->retry, now, PASS_RETRY_FIRST_MS, PASS_RETRY_MOST_MS);
     p->due_ms = p->retry.due_ms;
     if (p->due_ms < now + p->pass_ns / 250000) /* four times as many ms */
         p->due_ms = now + p->pass_ns / 250000;
-    return p->due_ms;
 }

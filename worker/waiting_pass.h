@@ -50,17 +50,18 @@ void waiting_pass_logs_merged(struct waiting_pass *p, uint64_t ns);
 /* Whether a batch may be taken now. */
 bool waiting_pass_is_due(struct waiting_pass *p, bool logs_wait);
 
-/* Takes and folds fills into an empty batch.  Returns their number, 0 at the end
- * of a pass, or an error of listing or folding. */
+/* Removes the files of which nothing is left, then takes and folds fills into an
+ * empty batch.  Returns their number, 0 at the end of a pass, or an error of
+ * listing or folding. */
 int waiting_pass_take(struct waiting_pass *p, struct log_batch *b);
 
-/* After the batch was applied: notes what each keyspace has or refused, lets go
- * of the files, and removes those of which nothing is left. */
+/* After the batch was applied: notes what each keyspace has or refused, and lets
+ * go of the files. */
 void waiting_pass_end_batch(struct waiting_pass *p, const struct log_batch *b);
 
-/* Counts the time since `since_ns`; `taken` is what waiting_pass_take()
- * returned.  Returns when to call again (ms); UINT64_MAX: nothing waits. */
-uint64_t waiting_pass_ended(struct waiting_pass *p, int taken,
-                            uint64_t since_ns, bool logs_wait);
+/* Counts the time since `since_ns`, and sets when the next batch is due; `taken`
+ * is what waiting_pass_take() returned. */
+void waiting_pass_ended(struct waiting_pass *p, int taken, uint64_t since_ns,
+                        bool logs_wait);
 
 #endif
