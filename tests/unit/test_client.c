@@ -1301,6 +1301,13 @@ CASE(documents_give_their_rows, s)
     assert_memory_equal(rows->rows[1].key, "\0\xff", 2);
     countd_rows_free(rows);
 
+    s->status = 404;
+    s->document = "{\"code\": \"no-such-keyspace\", \"as_of_ms\": 6}";
+    assert_rc(countd_keys(s->c, "k", 1, "", 0, "", 0, 9, &rows), 0);
+    assert_true(rows->count == 0 && rows->as_of_ms == 6);
+    countd_rows_free(rows);
+    s->status = 200;
+
     s->document = "{\"rows\": [\n {\"keys\": null, \"keyspace\": \"b\"}]}";
     assert_rc(countd_keyspaces(s->c, "a", 1, &rows), 0);
     assert_int_equal(rows->count, 1);

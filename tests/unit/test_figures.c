@@ -186,8 +186,8 @@ TEST(a_sentence_has_values_and_plurals)
     be_well();
     o.rows[WORKER_ROW].values[STATUS_M_HELD_BAD] = 1;
     (void)count_sentences();
-    assert_string_equal(said, "1 file of held records damaged: countd check; "
-                              "remove held/bad-* afterwards");
+    assert_string_equal(said, "1 file in log/waiting/ damaged: countd check; "
+                              "remove log/waiting/bad-* afterwards");
     be_well();
     o.rows[WRITER_ROW].values[STATUS_W_QUARANTINED] = 2;
     (void)count_sentences();

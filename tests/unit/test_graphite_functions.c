@@ -240,9 +240,10 @@ CASE(wrong_calls_are_refused_before_anything_is_read, r)
         {"summarize(web.a, '1h', 'sum', 1)",
          "summarize: alignToFrom is true or false"},
         {"aliasSub(web.a, 'w(.*', 'x')",
-         "aliasSub: the regular expression: a parenthesis that does not end"},
+         "aliasSub: the regular expression: missing closing parenthesis, at "
+         "byte 4"},
         {"aliasSub(web.a, 'w(.*)', '\\2')", "aliasSub: there is no group \\2"},
-        {"grep(web.a, '*')", "grep: the regular expression: nothing before"},
+        {"grep(web.a, '*')", "grep: the regular expression: quantifier "},
         {"scale(web.a, by=2)", "scale: there is no parameter by"},
         {"scale(web.a, seriesList=web.b)", "scale: seriesList is there twice"},
         {"topKeys('web', 101)", "topKeys: n is 1 to 100"},

@@ -10,7 +10,7 @@
 #include "common/base/bytes.h"
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd.h"
-#include "common/wire/query.h"
+#include "common/client/lib/document.h"
 
 #define FIELDS_MAX 16
 
@@ -63,14 +63,16 @@ static int
 read_keyspace(struct statsd_command *s, size_t protocol)
 {
     const char *keyspace = protocols[protocol].keyspace;
+    int64_t first;
     size_t got;
     int rc;
 
     do {
         struct countd_rows *rows;
 
-        rc = countd_range(s->c, keyspace, strlen(keyspace),
-                          (int64_t)s->rows[protocol], QUERY_ROWS_MAX, &rows);
+        rc = document_range(s->c, keyspace, strlen(keyspace),
+                            (int64_t)s->rows[protocol], COUNTD_ROWS_MAX, &first,
+                            &rows);
         if (rc < 0)
             return rc;
         if (s->as_of_ms == 0)
@@ -80,7 +82,7 @@ read_keyspace(struct statsd_command *s, size_t protocol)
         for (size_t i = 0; i < got; i++)
             take_row(s, protocol, &rows->rows[i]);
         countd_rows_free(rows);
-    } while (got == QUERY_ROWS_MAX);
+    } while (got == COUNTD_ROWS_MAX);
     return 0;
 }
 

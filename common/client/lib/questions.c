@@ -201,16 +201,34 @@ take_rows(struct document *d, const char *name, const char *count,
     return 0;
 }
 
-/* Asks for rows, and ends the question. */
+/* Rows of a keyspace that is not there. */
+static int
+take_no_rows(struct document *d, struct countd_rows **out)
+{
+    struct countd_rows *r = calloc(1, sizeof *r);
+
+    if (!r)
+        return -ENOMEM;
+    d->error = 0;
+    while (document_next(d))
+        document_number(d, "as_of_ms", &r->as_of_ms);
+    *out = r;
+    return 0;
+}
+
+/* Asks for rows, and ends the question.  `if_none`: a keyspace that is not there
+ * has none, and is no error. */
 static int
 ask_rows(struct document *d, const char *name, const char *count,
-         int64_t *first, struct countd_rows **out)
+         int64_t *first, bool if_none, struct countd_rows **out)
 {
     struct countd_rows *rows = NULL;
     int rc = document_ask(d);
 
     if (rc == 0)
         rc = take_rows(d, name, count, first, &rows);
+    else if (rc == -ENOENT && if_none)
+        rc = take_no_rows(d, &rows);
     if (rc == 0)
         rc = document_end(d);
     else
@@ -222,28 +240,18 @@ ask_rows(struct document *d, const char *name, const char *count,
     return rc;
 }
 
-/* Rows of a keyspace, of which one that is not there has none. */
-static int
-no_rows(struct countd_rows **out)
-{
-    *out = calloc(1, sizeof **out);
-    return *out ? 0 : -ENOMEM;
-}
-
 int
 document_range(struct countd *c, const void *keyspace, size_t keyspace_size,
                int64_t offset, int64_t length, int64_t *first,
                struct countd_rows **out)
 {
     struct document d;
-    int rc;
 
     begin(c, &d, "range", keyspace, keyspace_size, NULL, 0);
     document_put_number(&d, "offset", offset, "");
     document_put_number(
         &d, "length", length > COUNTD_ROWS_MAX ? COUNTD_ROWS_MAX : length, "");
-    rc = ask_rows(&d, "key", "count", first, out);
-    return rc == -ENOENT ? no_rows(out) : rc;
+    return ask_rows(&d, "key", "count", first, true, out);
 }
 
 PUBLIC int
@@ -255,7 +263,7 @@ countd_around(struct countd *c, const void *keyspace, size_t keyspace_size,
 
     begin(c, &d, "around", keyspace, keyspace_size, key, key_size);
     document_put_number(&d, "n", length, "");
-    return ask_rows(&d, "key", "count", first, out);
+    return ask_rows(&d, "key", "count", first, false, out);
 }
 
 PUBLIC int
@@ -265,7 +273,6 @@ countd_keys(struct countd *c, const void *keyspace, size_t keyspace_size,
 {
     struct document d;
     int64_t first;
-    int rc;
 
     begin(c, &d, "keys", keyspace, keyspace_size, NULL, 0);
     if (prefix_size > 0)
@@ -274,8 +281,7 @@ countd_keys(struct countd *c, const void *keyspace, size_t keyspace_size,
         document_put_name(&d, "after", after, after_size);
     document_put_number(
         &d, "n", length > COUNTD_ROWS_MAX ? COUNTD_ROWS_MAX : length, "");
-    rc = ask_rows(&d, "key", "count", &first, out);
-    return rc == -ENOENT ? no_rows(out) : rc;
+    return ask_rows(&d, "key", "count", &first, true, out);
 }
 
 PUBLIC int
@@ -288,7 +294,7 @@ countd_keyspaces(struct countd *c, const void *after, size_t after_size,
     document_begin(&c->asking, &d, "keyspaces");
     if (after_size > 0)
         document_put_name(&d, "after", after, after_size);
-    return ask_rows(&d, "keyspace", "keys", &first, out);
+    return ask_rows(&d, "keyspace", "keys", &first, false, out);
 }
 
 PUBLIC void
