@@ -16,6 +16,7 @@
 #include "common/base/diag.h"
 #include "common/base/version.h"
 #include "common/net/notify.h"
+#include "common/wire/likeness.h"
 
 int
 config_source_add(struct config_sources *s, int letter, const char *text)
@@ -167,17 +168,47 @@ config_ready_fd(const char *text, int *fd)
     return 0;
 }
 
+static const struct option long_options[] = {
+    {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'V'},
+    {"user", required_argument, NULL, 'u'},
+    {"ready-fd", required_argument, NULL, 'r'},
+    {"once", optional_argument, NULL, '1'},
+    {NULL, 0, NULL, 0},
+};
+
+/* Adds the option that a word was meant to be, if it is like one. */
+static const char *
+hint_option(const char *text, char hint[LIKENESS_HINT_SIZE])
+{
+    struct likeness meant = likeness_of(text + strlen("--"));
+    char dashed[LIKENESS_WORD_MAX];
+
+    for (const struct option *o = long_options; o->name != NULL; o++)
+        likeness_try(&meant, o->name);
+    if (meant.word) {
+        (void)snprintf(dashed, sizeof dashed, "--%s", meant.word); /* fits */
+        meant.word = dashed;
+    }
+    return likeness_hint(&meant, hint);
+}
+
 /* Says what is wrong with the option getopt_long() stopped at. */
 static int
 bad_option(int option, char **argv)
 {
     const char *what = option == ':' ? "needs a value" : "no such option";
+    const char *text = argv[optind - 1];
+    char hint[LIKENESS_HINT_SIZE];
 
     /* A letter is in optopt; of a long option only the word is known. */
-    if (optopt > 0 && strncmp(argv[optind - 1], "--", 2) != 0)
+    if (optopt > 0 && strncmp(text, "--", 2) != 0)
         diag(DIAG_ERROR, "-%c: %s; see -h", optopt, what);
+    else if (option == '?' && optopt == 0)
+        diag(DIAG_ERROR, "%s: %s%s; see -h", text, what,
+             hint_option(text, hint));
     else
-        diag(DIAG_ERROR, "%s: %s; see -h", argv[optind - 1], what);
+        diag(DIAG_ERROR, "%s: %s; see -h", text, what);
     return CONFIG_EXIT_USAGE;
 }
 
@@ -222,14 +253,6 @@ int
 config_daemon(struct config *c, struct config_command *command, int argc,
               char **argv, const char *program, const char *summary)
 {
-    static const struct option longs[] = {
-        {"help", no_argument, NULL, 'h'},
-        {"version", no_argument, NULL, 'V'},
-        {"user", required_argument, NULL, 'u'},
-        {"ready-fd", required_argument, NULL, 'r'},
-        {"once", optional_argument, NULL, '1'},
-        {NULL, 0, NULL, 0},
-    };
     /* systemd sets it for the units, which have StateDirectory=. */
     struct config_sources sources = {.state_dir = getenv("STATE_DIRECTORY")};
     char why[CONFIG_WHY_SIZE];
@@ -239,8 +262,8 @@ config_daemon(struct config *c, struct config_command *command, int argc,
     *command = (struct config_command){.ready_fd = -1};
     optind = 0; /* start over: tests parse more than one line */
     opterr = 0;
-    while ((option = getopt_long(argc, argv, "+:f:o:d:u:thV", longs, NULL)) !=
-           -1) {
+    while ((option = getopt_long(argc, argv, "+:f:o:d:u:thV", long_options,
+                                 NULL)) != -1) {
         const int status =
             take_option(option, &sources, command, argv, program, summary);
 

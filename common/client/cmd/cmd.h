@@ -22,6 +22,7 @@
 #include "common/setup/config.h"
 #include "common/setup/time_text.h"
 #include "common/wire/frame.h"
+#include "common/wire/likeness.h"
 #include "common/wire/name.h"
 #include "common/wire/table_write.h"
 
@@ -115,6 +116,10 @@ int cmd_failed(int rc, const char *format, ...)
 /* Always says that `text` of the line is wrong: "TEXT: WHAT; see countd X -h".
  */
 int cmd_misuse(const struct cmd_line *line, const char *text, const char *what);
+
+/* Likewise, with what was meant. */
+int cmd_misuse_like(const struct cmd_line *line, const char *text,
+                    const char *what, const struct likeness *meant);
 
 /* Prints the usage to stderr.  Returns CONFIG_EXIT_USAGE. */
 int cmd_usage(const struct cmd_line *line);

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "common/base/diag.h"
-#include "common/wire/likeness.h"
 
 #define SHOWN_SIZE 64 /* bytes of a bad argument that an error shows */
 
@@ -82,9 +81,9 @@ cmd_usage(const struct cmd_line *line)
         c->name, c->arguments.text[0] ? " " : "", c->arguments.text, c->name);
 }
 
-static int
-fail_like(const struct cmd_line *line, const char *text, const char *what,
-          const struct likeness *meant)
+int
+cmd_misuse_like(const struct cmd_line *line, const char *text, const char *what,
+                const struct likeness *meant)
 {
     char hint[LIKENESS_HINT_SIZE], why[128];
 
@@ -109,7 +108,7 @@ unknown_option(const struct cmd_line *line, const struct given *g)
         (void)snprintf(dashed, sizeof dashed, "--%s", meant.word); /* fits */
         meant.word = dashed;
     }
-    return fail_like(line, g->text, "no such option", &meant);
+    return cmd_misuse_like(line, g->text, "no such option", &meant);
 }
 
 /* -f, -o, -d, -H, and -h, the one without a value (-1 lets the caller print
@@ -172,7 +171,7 @@ find_command(struct cmd_line *line, const char *text)
         }
         likeness_try(&meant, c->name);
     }
-    return fail_like(line, text, "no such subcommand", &meant);
+    return cmd_misuse_like(line, text, "no such subcommand", &meant);
 }
 
 /* -h and "help" may stand before what they are about. */

@@ -93,14 +93,19 @@ int
 cmd_quota(struct cmd_line *line)
 {
     const char *word = line->args[0];
+    struct likeness meant = likeness_of(word);
     const struct verb *verb = NULL;
     int64_t value = 0;
 
-    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++)
+    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {
         if (strcmp(word, verbs[i].word) == 0)
             verb = &verbs[i];
+        likeness_try(&meant, verbs[i].word);
+    }
+    likeness_try(&meant, "list");
     if (!verb && strcmp(word, "list") != 0)
-        return cmd_misuse(line, word, "no such thing to do with a quota");
+        return cmd_misuse_like(line, word, "no such thing to do with a quota",
+                               &meant);
     if (line->arg_count != (verb && verb->needs_value ? 2 : 1))
         return cmd_misuse(line, word,
                           verb && verb->needs_value ? "needs a number"
