@@ -333,7 +333,7 @@ CASE(keyspaces_above_the_limit_are_held_and_the_others_go_on, x)
     fleet_start(&x->fleet, FLEET_WORKER);
     await_empty(x, 0);
     fleet_stop(&x->fleet, FLEET_WORKER);
-    assert_true(said(x, " held=1 "));  /* a fill of one log */
+    assert_true(said(x, " held=1 ")); /* a fill of one log */
     assert_true(said(x, "keyspace.max=20 would be passed"));
     assert_int_equal(count_of(x, "flood0", "again"), NAMES);
     for (i = 0; i < NAMES; i++) {
