@@ -105,6 +105,21 @@ CASE(a_port_in_use_is_reported_at_once_and_may_be_free_later)
     daemon_fini(&d);
 }
 
+/* A host leaves the last eighth of the places to others. */
+static int
+connect_from(const char *host, unsigned port)
+{
+    struct net_address a = {
+        .size = sizeof a.v4,
+        .v4 = {.sin_family = AF_INET,
+               .sin_port = htons((uint16_t)port),
+               .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}}};
+    const int fd = client_connect_from(host, &a);
+
+    assert_true(fd >= 0);
+    return fd;
+}
+
 CASE(few_descriptors_mean_fewer_connections)
 {
     enum { MAX = 256 - 64 - 3 * (256 / 4 / 3) };
@@ -121,11 +136,12 @@ CASE(few_descriptors_mean_fewer_connections)
     assert_true(said(&d, (const char *)bytes));
 
     for (int i = 0; i < MAX; i++) {
-        fds[i] = client_connect(daemon_port(&d, "read"));
+        fds[i] = connect_from(i % 2 ? "127.0.0.1" : "127.0.0.2",
+                              daemon_port(&d, "read"));
         expect_answer(fds[i]);
     }
     /* One more waits until another goes. */
-    fds[MAX] = client_connect(daemon_port(&d, "read"));
+    fds[MAX] = connect_from("127.0.0.2", daemon_port(&d, "read"));
     client_send(fds[MAX], bytes, client_range_request(bytes, "none", 0, 1));
     assert_rc(client_try_read(fds[MAX], bytes, 1, 0), -EAGAIN);
     client_close(fds[0]);
