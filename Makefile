@@ -40,7 +40,10 @@ pc   = $(shell $(PKG_CONFIG) --libs $(1) 2>/dev/null || echo $(2))
 override CPPFLAGS += -I. -D_GNU_SOURCE -MMD -MP
 override CFLAGS   += -std=c11 -fPIC -fno-semantic-interposition -pthread $(WARN) $(MODE)
 # PCRE2 bounds what a regular expression of a Graphite query may take; libc does not.
-LDLIBS   := -Wl,--as-needed $(call pc,lmdb,-llmdb) $(call pc,zlib,-lz) $(call pc,libpcre2-8,-lpcre2-8)
+# libpq knows hosts, TLS, passwords and services as PostgreSQL's users do.
+LDLIBS   := -Wl,--as-needed $(call pc,lmdb,-llmdb) $(call pc,zlib,-lz) $(call pc,libpcre2-8,-lpcre2-8) \
+            $(call pc,libpq,-lpq)
+override CPPFLAGS += $(shell $(PKG_CONFIG) --cflags libpq 2>/dev/null || echo -I/usr/include/postgresql)
 CMOCKA   := $(call pc,cmocka,-lcmocka)
 
 # Calls that tests can make fail: the names of tests/lib/fault.c.
@@ -57,6 +60,8 @@ say  = $(if $(V),,@printf '%-3s %s\n' $(1) '$(@:$(BUILD)/%=%)';)
 # ---- what there is -------------------------------------------------------
 # The layers of common/ from the ground up (tests/lib/layers).
 ROOMS := $(addprefix common/,base board wire net setup log journal store store/tree store/history store/lmdb)
+# Of those that read a store: countd-write does without libpq.
+REMOTE := common/store/postgresql
 objs = $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(1)))
 bins = $(patsubst %.c,$(BUILD)/%,$(wildcard $(1)))
 part = $(call objs,$(1:%=%/*.c))
@@ -72,7 +77,7 @@ LIBOBJS := $(call part,common/client/lib common/board)
 
 # Everything but the mains: tests take from it what they call.
 PAGE  := $(BUILD)/reader/page_data.o
-PARTS := $(PAGE) $(filter-out %/main.o,$(call part,$(ROOMS) common/client/lib common/client/cmd writer writer/live writer/quota writer/statsd worker reader reader/resp reader/graphite))
+PARTS := $(PAGE) $(filter-out %/main.o,$(call part,$(ROOMS) $(REMOTE) common/client/lib common/client/cmd writer writer/live writer/quota writer/statsd worker reader reader/resp reader/graphite))
 TLIB  := $(call part,tests/lib)
 BLIB  := $(filter-out %/fault.o,$(TLIB)) $(filter-out $(BUILD)/tests/bench/bench_%,$(call part,tests/bench))
 # The longest first, so that the last one does not run alone.
@@ -94,9 +99,9 @@ all: $(PROGS) $(LIBS) $(SAID)
 
 # ---- programs ------------------------------------------------------------
 $(BUILD)/countd-write:  $(call part,writer writer/live writer/quota writer/statsd $(ROOMS))
-$(BUILD)/countd-worker: $(call part,worker $(ROOMS))
-$(BUILD)/countd-read:   $(PAGE) $(call part,reader reader/resp reader/graphite $(ROOMS))
-$(BUILD)/countd:        $(call part,common/client/cmd common/client/lib $(ROOMS))
+$(BUILD)/countd-worker: $(call part,worker $(ROOMS) $(REMOTE))
+$(BUILD)/countd-read:   $(PAGE) $(call part,reader reader/resp reader/graphite $(ROOMS) $(REMOTE))
+$(BUILD)/countd:        $(call part,common/client/cmd common/client/lib $(ROOMS) $(REMOTE))
 $(PROGS):
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) -o $@
 

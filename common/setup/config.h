@@ -24,6 +24,7 @@
 #define CONFIG_HOSTS_SIZE    1024 /* names of http.hosts, with NUL */
 #define CONFIG_KEYSPACE_MAX  240  /* bytes of statsd.keyspace */
 #define CONFIG_PATTERNS_SIZE 1024 /* paths of graphite.count, with NUL */
+#define CONFIG_SCHEMA_SIZE   64   /* of store.schema, with NUL */
 #define CONFIG_ALLOW_SIZE    1024 /* networks of X.allow, with NUL */
 
 /* counter.port and semaphore.port: the socket in the data directory alone. */
@@ -67,11 +68,15 @@ struct config {
     char resp_writer[CONFIG_TEXT_SIZE];          /* resp.writer = */
     uint64_t worker_threads;                     /* worker.threads = 8 */
     uint64_t worker_batch;                       /* worker.batch = 64, logs */
-    uint64_t worker_memory;              /* worker.memory = 256M, bytes */
-    uint64_t keyspace_max;               /* keyspace.max = 10000 */
-    uint64_t keyspace_max_keys;          /* keyspace.max_keys = 0, no limit */
-    struct tiers_rules history;          /* history, history.NAME */
-    uint64_t history_max;                /* history.max = 0, bytes; 0: none */
+    uint64_t worker_memory;                /* worker.memory = 256M, bytes */
+    bool store_postgresql;                 /* store = files; true: postgresql */
+    char store_conninfo[CONFIG_TEXT_SIZE]; /* store.conninfo = */
+    char store_schema[CONFIG_SCHEMA_SIZE]; /* store.schema = countd */
+    uint64_t store_timeout_ms;             /* store.timeout = 2s */
+    uint64_t keyspace_max;                 /* keyspace.max = 10000 */
+    uint64_t keyspace_max_keys;            /* keyspace.max_keys = 0, no limit */
+    struct tiers_rules history;            /* history, history.NAME */
+    uint64_t history_max;                  /* history.max = 0, bytes; 0: none */
     uint64_t held_max;                   /* held.max = 1G, bytes; 0: no limit */
     uint64_t archive_keep_ms;            /* archive.keep = 0, none */
     char live_address[CONFIG_TEXT_SIZE]; /* live.address = 127.0.0.1 */

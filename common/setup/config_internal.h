@@ -23,7 +23,10 @@ enum config_kind {
     KIND_KEYSPACE,
     KIND_PATTERNS, /* of Graphite paths, with one * each */
     KIND_BOOL,
-    KIND_TAGS, /* drop or append; true is append */
+    KIND_CONNINFO,
+    KIND_SCHEMA,
+    KIND_STORE, /* files or postgresql; true is postgresql */
+    KIND_TAGS,  /* drop or append; true is append */
     KIND_TIERS,
     KIND_PORT,
     KIND_COUNT,

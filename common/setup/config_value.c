@@ -107,6 +107,32 @@ check_host(const struct change *ch)
                : refuse_value(ch);
 }
 
+/* Settings are printed, shown and copied, so they have no password: libpq has
+ * files for it. */
+static int
+check_conninfo(const struct change *ch)
+{
+    const char *word = strstr(ch->value, "password");
+    const char *url = strstr(ch->value, "://");
+    const char *host = url ? strchr(url + 3, '@') : NULL;
+
+    if (host && memchr(url + 3, ':', (size_t)(host - url - 3)))
+        word = url;
+    return word ? refuse_part(ch, "password", strlen("password")) : 0;
+}
+
+/* As it is without quotes. */
+static int
+check_schema(const struct change *ch)
+{
+    const char *text = ch->value;
+    const size_t size = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_");
+
+    return text[size] != '\0' || (*text >= '0' && *text <= '9')
+               ? refuse_value(ch)
+               : 0;
+}
+
 static int
 check_networks(const struct change *ch)
 {
@@ -328,6 +354,13 @@ static const struct kind kinds[KIND_END] = {
              "networks with blanks between, such as 10.0.0.0/8 or "
              "fd00::/8",
              check_networks),
+    [KIND_CONNINFO] =
+        TEXT("words of libpq without a password, or empty",
+             "what libpq takes without a password, such as host=db "
+             "dbname=counts passfile=/etc/countd.pgpass",
+             check_conninfo),
+    [KIND_SCHEMA] = TEXT("a name of a-z, 0-9 and _", NULL, check_schema),
+    [KIND_STORE] = WORD("files or postgresql", NULL, "files", "postgresql"),
     [KIND_BOOL] = WORD("true or false", "true or false, or on or off", "false",
                        "true", "off", "on"),
     [KIND_TAGS] = WORD("drop or append", NULL, "drop", "append"),

@@ -2,7 +2,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/engines.h"
 
+#include <stdio.h>
+
 #include "common/setup/tiers.h"
+#include "tests/lib/daemon.h"
+#include "tests/lib/pg_server.h"
 #include "tests/lib/test.h"
 
 struct lmdb_options
@@ -37,14 +41,51 @@ engine_open(int keyspace_fd)
     return open_with(keyspace_fd, NULL, NULL);
 }
 
-struct store *
-engine_open_history(int keyspace_fd, const char *tiers,
-                    uint64_t (*now_ms)(void))
+static const struct tiers_rules *
+rules_of(const char *tiers)
 {
     static struct tiers_rules rules;
     const char *why;
 
     rules = (struct tiers_rules){.all = {.count = 0}};
     assert_rc(tiers_rules_set(&rules, NULL, tiers, &why), 0);
-    return open_with(keyspace_fd, &rules, now_ms);
+    return &rules;
+}
+
+struct store *
+engine_open_history(int keyspace_fd, const char *tiers,
+                    uint64_t (*now_ms)(void))
+{
+    return open_with(keyspace_fd, rules_of(tiers), now_ms);
+}
+
+struct postgresql_options
+engine_postgresql_options(void)
+{
+    static char schema[32];
+    static unsigned schemas;
+    struct postgresql_options options = {.conninfo = pg_server_conninfo(),
+                                         .schema = schema,
+                                         .timeout_ms = 5000 * test_slow(),
+                                         .writable = true};
+    struct store *s;
+
+    (void)snprintf(schema, sizeof schema, "countd%u", ++schemas);
+    assert_rc(postgresql_store_open(&s, &options), 0);
+    assert_rc(postgresql_store_init(s), 0);
+    store_close(s);
+    return options;
+}
+
+struct store *
+engine_open_postgresql(const char *tiers, uint64_t (*now_ms)(void))
+{
+    struct postgresql_options options = engine_postgresql_options();
+    struct store *s;
+
+    options.history = rules_of(tiers);
+    options.now_ms = now_ms;
+    assert_rc(postgresql_store_open(&s, &options), 0);
+    assert_rc(postgresql_store_connect(s), 0);
+    return s;
 }

@@ -1,11 +1,12 @@
-/* tests/lib/engines.h - LMDB's engine of common/store/store.h for tests: keys
- * and names of up to 256 bytes, for writing, without limits.  A failure fails
- * the test. */
+/* tests/lib/engines.h - the engines of common/store/store.h for tests: keys and
+ * names of up to 256 bytes, for writing, without limits.  A failure fails the
+ * test. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_ENGINES_H
 #define COUNTD_TESTS_LIB_ENGINES_H
 
 #include "common/store/lmdb/lmdb_store.h"
+#include "common/store/postgresql/postgresql_store.h"
 
 /* Its options, with little memory. */
 struct lmdb_options engine_lmdb_options(int keyspace_fd);
@@ -18,5 +19,11 @@ struct store *engine_open(int keyspace_fd);
 #define ENGINE_MINUTES "1m:10y"
 struct store *engine_open_history(int keyspace_fd, const char *tiers,
                                   uint64_t (*now_ms)(void));
+
+/* PostgreSQL's, on the program's server (pg_server.h): options for fresh tables
+ * in a schema of their own, which are made. */
+struct postgresql_options engine_postgresql_options(void);
+struct store *engine_open_postgresql(const char *tiers,
+                                     uint64_t (*now_ms)(void));
 
 #endif

@@ -471,7 +471,9 @@ check_limits(void *ctx, const char *key, const char *type, const char *def,
         strncmp(type, "names", 5) == 0 || strncmp(type, "networks", 8) == 0 ||
         strcmp(type, "true or false") == 0 ||
         strcmp(type, "drop or append") == 0 ||
-        strncmp(type, "the engine", 10) == 0 ||
+        strncmp(type, "words of libpq", 14) == 0 ||
+        strncmp(type, "a name of", 9) == 0 ||
+        strcmp(type, "files or postgresql") == 0 ||
         strncmp(type, "addresses", 9) == 0 ||
         strncmp(type, "a keyspace", 10) == 0 ||
         strncmp(type, "step:keep", 9) == 0)

@@ -12,12 +12,13 @@
 #include "common/wire/query.h"
 #include "tests/lib/counted.h"
 #include "tests/lib/engines.h"
+#include "tests/lib/pg_server.h"
 #include "tests/lib/stored.h"
 #include "tests/lib/tmpdir.h"
 
 struct fixture {
     struct tmpdir tmp;
-    struct store *s;
+    struct store *s; /* NULL: its server is not installed */
 };
 
 #define WORDS (const uint8_t *)"words", 5
@@ -43,7 +44,38 @@ teardown(void **state)
     return 0;
 }
 
-#define CASE(name, x) TEST_IN(name, struct fixture *x, setup, teardown)
+static int
+setup_postgresql(void **state)
+{
+    static struct fixture x;
+
+    tmpdir_make_in_memory(&x.tmp);
+    x.s = NULL;
+    if (pg_server_is_installed())
+        x.s = engine_open_postgresql(ENGINE_TIERS, NULL);
+    *state = &x;
+    return 0;
+}
+
+static void
+need_store(const struct fixture *x)
+{
+    if (!x->s)
+        test_skip("PostgreSQL's server is not installed");
+}
+
+/* Each over both engines. */
+#define CASE(name, x)                                                          \
+    static void name(struct fixture *x);                                       \
+    static void name##_run(void **state)                                       \
+    {                                                                          \
+        need_store(*state);                                                    \
+        name(*state);                                                          \
+    }                                                                          \
+    TEST_ADDED(name, #name, name##_run, setup, teardown, NULL)                 \
+    TEST_ADDED(name##_postgresql, #name "_postgresql", name##_run,             \
+               setup_postgresql, teardown, NULL)                               \
+    static void name(struct fixture *x)
 
 static const struct store_fill fill3 = {.uuid = {7}, .epoch = 3, .first_ms = 5};
 

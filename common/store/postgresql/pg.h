@@ -1,0 +1,304 @@
+/* common/store/postgresql/pg.h - what the files of postgresql_store.h share.
+ *
+ *     pg_schema.c      the tables, and what is checked of a server
+ *     pg_statements.c  the statements
+ *     pg_params.c      parameters and results, binary; arrays
+ *     pg_connection.c  a connection, its deadlines and errors
+ *     pg_transaction.c transactions
+ *     pg_keyspace.c    a keyspace's row; marks
+ *     pg_bands.c       where in the order by count a row is
+ *     pg_history.c     history: its kv is a table
+ *     pg_apply.c       store_apply(), store_marks(), store_each_mark()
+ *     pg_edit.c        store_del(), store_drop()
+ *     pg_read.c        store_read()
+ *     pg_check.c       store_check()
+ *     pg_list.c        store_listing_open() and what goes with it
+ *
+ * Locks: a transaction that changes anything has locked the row of its keyspace
+ * first, and no other: all that a keyspace has is changed by one transaction at
+ * a time, and two of countd's cannot wait for each other. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef COUNTD_COMMON_STORE_POSTGRESQL_PG_H
+#define COUNTD_COMMON_STORE_POSTGRESQL_PG_H
+
+#include <libpq-fe.h>
+
+#include "common/base/bytes.h"
+#include "common/base/diag.h"
+#include "common/store/history/history.h"
+#include "common/store/history/kv.h"
+#include "common/store/postgresql/postgresql_store.h"
+
+#define PG_CHUNK       20000 /* keys of a statement */
+#define PG_BATCH       64    /* statements sent together */
+#define PG_VERSION_MIN 130000
+#define PG_SCHEMA      1 /* version of the tables */
+
+/* ---- statements (pg_statements.c) --------------------------------------- */
+
+enum pg_statement {
+    PG_BEGIN,
+    PG_BEGIN_READ,
+    PG_COMMIT,
+    PG_ROLLBACK,
+    PG_SERVER,
+    PG_LOCKERS,
+    PG_SIZES,
+    PG_CREATE,
+    PG_COUNT_KEYSPACES,
+    PG_LOCK,
+    PG_LOCK_FREE,
+    PG_FIND,
+    PG_KEYSPACE_PUT,
+    PG_MARKS,
+    PG_MARK_PUT,
+    PG_EACH_MARK,
+    PG_OLD,
+    PG_PUT,
+    PG_GET,
+    PG_TOP,
+    PG_RANGE,
+    PG_COUNT_SAME,
+    PG_COUNT_BETWEEN,
+    PG_KEYS,
+    PG_KEY_AT,
+    PG_DEL,
+    PG_DROP,
+    PG_BANDS,
+    PG_BAND_AT,
+    PG_BAND_OF,
+    PG_BAND_PUT,
+    PG_BAND_DEL,
+    PG_BAND_CLEAR,
+    PG_SPLIT,
+    PG_SPLIT_MORE,
+    PG_BLOCK_AFTER,
+    PG_BLOCK_BEFORE,
+    PG_BLOCK_PUT,
+    PG_BLOCK_DEL,
+    PG_BLOCK_CLEAR,
+    PG_BLOCK_COUNT,
+    PG_LIST,
+    PG_DUE,
+    PG_STATEMENTS
+};
+
+extern const char *const pg_statements[PG_STATEMENTS];
+
+/* ---- parameters and results (pg_params.c) -------------------------------- */
+
+#define PG_PARAMS_MAX 6
+
+/* A call is not moved once it has parameters: they point into it. */
+struct pg_call {
+    enum pg_statement statement;
+    int count;
+    const char *values[PG_PARAMS_MAX];
+    int sizes[PG_PARAMS_MAX], formats[PG_PARAMS_MAX];
+    uint8_t numbers[PG_PARAMS_MAX][8];
+    PGresult *result; /* after pg_run(): the caller's, PQclear(); or NULL */
+};
+
+void pg_call(struct pg_call *c, enum pg_statement statement);
+void pg_add_bytes(struct pg_call *c, const void *bytes, size_t size);
+void pg_add_text(struct pg_call *c, const char *text);
+void pg_add_null(struct pg_call *c);
+void pg_add_int(struct pg_call *c, int32_t value);
+void pg_add_bigint(struct pg_call *c, int64_t value);
+
+enum pg_type { PG_TYPE_BOOL = 16, PG_TYPE_BYTEA = 17, PG_TYPE_BIGINT = 20 };
+
+/* An array parameter; zero-initialised, freed by pg_array_free().  A lack of
+ * memory is remembered: pg_add_array() says so. */
+struct pg_array {
+    uint8_t *bytes;
+    size_t size, capacity;
+    uint32_t count;
+    bool failed;
+};
+
+void pg_array_begin(struct pg_array *a, enum pg_type type);
+void pg_array_add(struct pg_array *a, const void *bytes, size_t size);
+void pg_array_add_bigint(struct pg_array *a, int64_t value);
+int pg_add_array(struct pg_call *c, struct pg_array *a); /* -ENOMEM */
+void pg_array_free(struct pg_array *a);
+
+int64_t pg_bigint(const PGresult *r, int row, int column);
+bool pg_bool(const PGresult *r, int row, int column);
+const uint8_t *pg_bytes(const PGresult *r, int row, int column, size_t *size);
+void pg_text(const PGresult *r, int row, int column, char *text, size_t size);
+
+void pg_format_sum(int128 value, char text[48]);
+int128 pg_parse_sum(const char *text);
+
+/* ---- a connection (pg_connection.c) -------------------------------------- */
+
+/* The first row of a band, and how many rows there are from it to the next. */
+struct pg_band {
+    int64_t count;
+    int64_t keys, stored_keys;
+    bool is_new;
+    uint16_t size;
+    uint8_t key[STORE_NAME_MAX];
+};
+
+/* Bands of one keyspace, as of its `change`. */
+struct pg_bands {
+    struct pg_band *bands;
+    size_t count, capacity;
+    int32_t keyspace; /* 0: none */
+    uint64_t change, nonce;
+};
+
+struct pg {
+    struct store store; /* first: the handle */
+    struct postgresql_options options;
+    struct pg *lanes[POSTGRESQL_LANES_MAX]; /* behind lane 0, which is this */
+    PGconn *connection;                     /* NULL: none */
+    unsigned host;        /* of several: the first one to try */
+    bool in_turn;         /* a reading transaction is open */
+    bool warned;          /* in this run */
+    bool was_told;        /* warnings about the server are printed */
+    uint64_t retry_at_ms; /* no connection is tried before */
+    uint64_t retry_wait_ms;
+    uint64_t maintain_at_ms;
+    struct diag_repeat repeat;
+    char trouble[512];
+    struct history_compact *compact;
+    struct pg_bands bands;
+};
+
+static inline struct pg *
+pg_of(struct store *s)
+{
+    return (struct pg *)(void *)s;
+}
+
+int pg_connect(struct pg *s);
+
+/* Whether countd can count on the server and its tables (pg_schema.c). */
+int pg_server_check(struct pg *s);
+void pg_disconnect(struct pg *s);
+
+/* Runs calls, sent together: 0 and all results, or an error and none.  After
+ * an error within a transaction follows pg_rollback(). */
+int pg_run(struct pg *s, struct pg_call *calls, size_t count);
+
+/* Runs one and throws its result away. */
+int pg_do(struct pg *s, struct pg_call *call);
+
+/* Runs a text of several statements, on a connection without prepared ones. */
+int pg_run_script(struct pg *s, const char *text);
+
+void pg_set_trouble(struct pg *s, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Says it on stderr, at most once a minute. */
+void pg_report_trouble(struct pg *s);
+
+/* ---- transactions (pg_transaction.c) -------------------------------------- */
+
+/* Ends a reading turn, if one is open, and begins a transaction that changes
+ * something: locks the keyspace's row (-ENOENT: there is none, and the
+ * transaction is open). */
+struct pg_keyspace;
+int pg_begin(struct pg *s, const uint8_t *name, size_t name_size,
+             struct pg_keyspace *k);
+
+/* 0: durable, as the database understands it.  -EIO: the outcome is unknown. */
+int pg_commit(struct pg *s);
+int pg_rollback(struct pg *s, int rc); /* returns rc */
+
+/* Deletes all rows of a keyspace by PG_DROP or PG_BLOCK_CLEAR. */
+int pg_clear(struct pg *s, enum pg_statement statement, int32_t id);
+
+/* Begins a reading turn, if none is open; its statements see one moment. */
+int pg_begin_turn(struct pg *s);
+
+/* ---- a keyspace (pg_keyspace.c) ------------------------------------------ */
+
+struct pg_keyspace {
+    int32_t id;
+    int64_t keys, saturated, change, nonce;
+    int128 sum;
+    size_t history_size; /* 0: no history */
+    uint8_t history[HISTORY_STATE_MAX];
+};
+
+bool pg_name_ok(const uint8_t *name, size_t size);
+
+/* Reads the row of PG_FIND or PG_LOCK.  -ENOENT, -EBADMSG. */
+int pg_keyspace_get(const PGresult *r, struct pg_keyspace *k);
+int pg_keyspace_find(struct pg *s, const uint8_t *name, size_t size,
+                     struct pg_keyspace *k);
+int pg_keyspace_put(struct pg *s, const struct pg_keyspace *k, bool changed);
+
+int pg_marks_read(struct pg *s, int32_t id, const struct store_fill *marks,
+                  size_t count, struct store_mark_info *infos);
+int pg_marks_put(struct pg *s, int32_t id, const struct store_fill *marks,
+                 size_t count);
+
+/* ---- bands (pg_bands.c) --------------------------------------------------- */
+
+int pg_bands_load(struct pg *s, const struct pg_keyspace *k);
+void pg_bands_count(struct pg *s, int64_t count, const uint8_t *key,
+                    size_t size, int64_t more);
+int pg_bands_put(struct pg *s, const struct pg_keyspace *k);
+
+/* The band of a row: the last that begins with it or before. */
+size_t pg_bands_find(const struct pg *s, int64_t count, const uint8_t *key,
+                     size_t size);
+
+/* ---- history (pg_history.c) ----------------------------------------------- */
+
+/* What a transaction changes in the history of a keyspace. */
+struct pg_history_change {
+    const uint8_t *name;
+    size_t name_size;
+    struct pg_keyspace before;
+    const struct store_delta *deltas;
+    size_t delta_count;
+    int128 clipped; /* what the counts could not hold */
+    struct history_erasure *erased;
+    size_t erased_count;
+};
+
+int pg_history_change(struct pg *s, struct pg_keyspace *k,
+                      const struct pg_history_change *change);
+int pg_history_check(struct pg *s, const struct pg_keyspace *k,
+                     struct history_check *check);
+
+/* ---- the engine's functions ---------------------------------------------- */
+
+int pg_apply(struct store *store, const struct store_batch *batch,
+             struct store_applied *applied);
+int pg_marks(struct store *store, const uint8_t *name, size_t size,
+             const struct store_fill *marks, size_t count,
+             struct store_mark_info *infos);
+int pg_each_mark(struct store *store, const uint8_t *name, size_t size,
+                 int (*mark)(void *ctx, const struct store_fill *m,
+                             const struct store_mark_info *info),
+                 void *ctx);
+size_t pg_read(struct store *store, struct store_reads *reads);
+void pg_read_end(struct store *store);
+int pg_history(struct store *store, struct store_history_query *q,
+               uint64_t until_ns);
+bool pg_maintain(struct store *store, const struct store_maintenance *t);
+int pg_listing_open(struct store *store, struct store_listing **out);
+void pg_listing_close(struct store_listing *l);
+void pg_listing_start(struct store_listing *l, const uint8_t *after,
+                      size_t size);
+void pg_listing_stop(struct store_listing *l);
+int pg_listing_next(struct store_listing *l, uint64_t until_ns,
+                    struct store_listed *out);
+int pg_check(struct store *store, const uint8_t *name, size_t size,
+             void (*fault)(void *ctx, const char *text), void *ctx,
+             struct store_check_result *out);
+int pg_drop(struct store *store, const uint8_t *name, size_t size);
+int pg_del(struct store *store, const uint8_t *name, size_t size,
+           const struct store_key *keys, size_t count, uint64_t *deleted);
+
+/* The engine that a listing belongs to. */
+extern const struct store_engine pg_engine;
+
+#endif

@@ -1,0 +1,180 @@
+/* common/store/postgresql/pg_check.c - store_check(): totals, bands and history
+ * against the rows, in one moment.  The bytes of the tables are PostgreSQL's to
+ * check (pg_amcheck, data checksums). */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/store/postgresql/pg.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+struct check {
+    struct pg *s;
+    struct pg_keyspace keyspace;
+    struct store_check_result *result;
+    struct history_check history;
+    void (*fault)(void *ctx, const char *text);
+    void *ctx;
+    int128 sum;
+    uint128 proof;
+};
+
+static void
+report_fault(void *ctx, const char *text)
+{
+    struct check *c = ctx;
+
+    c->result->faults++;
+    c->fault(c->ctx, text);
+}
+
+/* Counts a row off its band. */
+static void
+check_row(struct check *c, int64_t count, bool saturated, const uint8_t *key,
+          size_t size)
+{
+    c->result->keys++;
+    c->result->saturated += saturated;
+    c->sum += count;
+    c->proof += history_proof(c->history.hash, key, size, count);
+    pg_bands_count(c->s, count, key, size, -1);
+}
+
+static int
+check_rows(struct check *c)
+{
+    uint8_t after[STORE_NAME_MAX];
+    size_t after_size = 0;
+    struct pg_call call;
+    int rc, rows;
+
+    do {
+        pg_call(&call, PG_KEYS);
+        pg_add_int(&call, c->keyspace.id);
+        pg_add_bytes(&call, NULL, 0);
+        pg_add_bytes(&call, after, after_size);
+        pg_add_null(&call);
+        pg_add_bigint(&call, PG_CHUNK);
+        rc = pg_run(c->s, &call, 1);
+        if (rc < 0)
+            return rc;
+        rows = PQntuples(call.result);
+        for (int i = 0; i < rows; i++) {
+            size_t size;
+            const uint8_t *key = pg_bytes(call.result, i, 0, &size);
+
+            if (size < 1 || size > STORE_NAME_MAX) {
+                rc = -EBADMSG;
+                break;
+            }
+            check_row(c, pg_bigint(call.result, i, 1),
+                      pg_bool(call.result, i, 2), key, size);
+            memcpy(after, key, size);
+            after_size = size;
+        }
+        PQclear(call.result);
+    } while (rc == 0 && rows > 0);
+    return rc;
+}
+
+static void
+check_totals(struct check *c)
+{
+    const struct pg_keyspace *k = &c->keyspace;
+
+    if (c->result->keys != (uint64_t)k->keys)
+        report_fault(c, "the number of keys is not what the totals say");
+    if (c->sum != k->sum)
+        report_fault(c, "the sum is not what the totals say");
+    if (c->result->saturated != (uint64_t)k->saturated)
+        report_fault(c, "the saturated keys are not what the totals say");
+    for (size_t i = 0; i < c->s->bands.count; i++)
+        if (c->s->bands.bands[i].keys != 0) {
+            report_fault(c, "the bands do not hold as many rows as they say");
+            break;
+        }
+}
+
+static int
+check_history(struct check *c)
+{
+    struct pg_call call;
+    uint64_t blocks;
+    struct history h;
+    int rc;
+
+    pg_call(&call, PG_BLOCK_COUNT);
+    pg_add_int(&call, c->keyspace.id);
+    rc = pg_run(c->s, &call, 1);
+    if (rc < 0)
+        return rc;
+    blocks = (uint64_t)pg_bigint(call.result, 0, 0);
+    PQclear(call.result);
+    if (c->keyspace.history_size > 0)
+        rc = pg_history_check(c->s, &c->keyspace, &c->history);
+    if (rc < 0)
+        return rc;
+    c->result->blocks = c->history.blocks;
+    if (c->history.entries != blocks)
+        report_fault(c, "history: it has entries that belong to no run");
+    if (c->keyspace.history_size == 0)
+        return 0;
+    rc = history_get(&h, c->keyspace.history, c->keyspace.history_size);
+    if (rc == 0 && history_is_whole(&h) && c->keyspace.saturated == 0 &&
+        c->history.proof != c->proof)
+        report_fault(c, "history: it does not explain the counts of the keys");
+    return rc;
+}
+
+static int
+count_mark(void *ctx, const struct store_fill *m,
+           const struct store_mark_info *info)
+{
+    struct check *c = ctx;
+
+    (void)m;
+    (void)info;
+    c->result->marks++;
+    return 0;
+}
+
+int
+pg_check(struct store *store, const uint8_t *name, size_t size,
+         void (*fault)(void *ctx, const char *text), void *ctx,
+         struct store_check_result *out)
+{
+    struct pg *s = pg_of(store);
+    struct check c = {.s = s, .result = out, .fault = fault, .ctx = ctx};
+    int rc;
+
+    if (!pg_name_ok(name, size))
+        return -EINVAL;
+    *out = (struct store_check_result){.keys = 0};
+    c.history.fault = report_fault;
+    c.history.ctx = &c;
+    /* As with files: a random key makes the proof safe against crafted damage;
+     * without it (getrandom fails) it still finds accidental damage. */
+    (void)!getrandom(c.history.hash, sizeof c.history.hash, 0);
+    pg_read_end(store);
+    s->bands.keyspace = 0; /* they are read again */
+    rc = pg_begin_turn(s);
+    if (rc == 0)
+        rc = pg_keyspace_find(s, name, size, &c.keyspace);
+    if (rc == 0)
+        rc = pg_bands_load(s, &c.keyspace);
+    if (rc == 0)
+        rc = check_rows(&c);
+    s->bands.keyspace = 0; /* counted down */
+    if (rc == 0) {
+        check_totals(&c);
+        rc = check_history(&c);
+    }
+    if (rc == 0)
+        rc = pg_each_mark(store, name, size, count_mark, &c);
+    pg_read_end(store);
+    if (rc == -EBADMSG) {
+        report_fault(&c, "a record cannot be read");
+        rc = 0;
+    }
+    return rc;
+}

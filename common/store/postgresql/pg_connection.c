@@ -1,0 +1,536 @@
+/* common/store/postgresql/pg_connection.c - a connection: made, used with a
+ * deadline, given up; what its errors mean.
+ *
+ * A connection is always in libpq's pipeline mode: what is sent together costs
+ * one round trip, and after an error the server skips the rest of it.  Nothing
+ * here waits in libpq: each wait is a poll() of at most `timeout_ms`. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/store/postgresql/pg.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+
+#define RETRY_LEAST_MS 20
+#define RETRY_MOST_MS  1000
+
+/* ---- what went wrong --------------------------------------------------- */
+
+void
+pg_set_trouble(struct pg *s, const char *format, ...)
+{
+    size_t size;
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(s->trouble, sizeof s->trouble, format, args);
+    va_end(args);
+    for (char *at = s->trouble; *at != '\0'; at++)
+        if (*at == '\n')
+            *at = ' ';
+    for (size = strlen(s->trouble); size > 0 && s->trouble[size - 1] == ' ';)
+        s->trouble[--size] = '\0';
+}
+
+void
+pg_report_trouble(struct pg *s)
+{
+    diag_repeating(&s->repeat, DIAG_ERROR, "PostgreSQL: %s", s->trouble);
+}
+
+static bool
+begins_with(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* By SQLSTATE. */
+static int
+error_of_state(const char *state)
+{
+    static const struct {
+        const char *begin;
+        int rc;
+    } states[] = {
+        {"08", -EHOSTDOWN},    /* connection */
+        {"57P", -EHOSTDOWN},   /* the server stops, or starts */
+        {"57014", -EHOSTDOWN}, /* cancelled: statement_timeout */
+        {"25P03", -EHOSTDOWN}, /* idle_in_transaction_session_timeout */
+        {"25006", -EHOSTDOWN}, /* read only: a standby */
+        {"53100", -ENOSPC},
+        {"53", -EHOSTDOWN}, /* no memory, no connection left */
+        {"40", -EAGAIN},    /* serialization, deadlock */
+        {"55P03", -EAGAIN}, /* lock_timeout */
+        {"28", -EPERM},     /* password */
+        {"3D000", -EPERM},  /* no such database */
+        {"3F000", -EPERM},  /* no such schema */
+        {"42501", -EPERM},  /* privileges */
+        {"42P01", -EPERM},  /* no such table */
+        {"42P07", -EEXIST},
+        {"42P06", -EEXIST},
+    };
+
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++)
+        if (begins_with(state, states[i].begin))
+            return states[i].rc;
+    return -EIO;
+}
+
+/* The text of an error, and what it is here; a result of NULL: the connection
+ * was lost. */
+static int
+take_error(struct pg *s, const PGresult *r)
+{
+    const char *state = r ? PQresultErrorField(r, PG_DIAG_SQLSTATE) : NULL;
+    const char *context = r ? PQresultErrorField(r, PG_DIAG_CONTEXT) : NULL;
+    const char *text =
+        r ? PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY) : NULL;
+    int rc = -EHOSTDOWN;
+
+    if (state == NULL) {
+        text = PQerrorMessage(s->connection);
+        pg_set_trouble(s, "%s", *text != '\0' ? text : "connection lost");
+        return rc;
+    }
+    rc = error_of_state(state);
+    pg_set_trouble(s, "%s%s%s (SQLSTATE %s)%s", text ? text : "error",
+                   context ? ", " : "", context ? context : "", state,
+                   strcmp(state, "42P01") == 0
+                       ? ": run countd store init, or see store.schema"
+                       : "");
+    return rc;
+}
+
+/* Warnings: a COMMIT that has one may be on no standby. */
+static void
+on_notice(void *ctx, const PGresult *r)
+{
+    const char *severity = PQresultErrorField(r, PG_DIAG_SEVERITY_NONLOCALIZED);
+    const char *text = PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY);
+    struct pg *s = ctx;
+
+    if (severity == NULL || strcmp(severity, "WARNING") != 0)
+        return;
+    s->warned = true;
+    pg_set_trouble(s, "warning: %s", text ? text : "without a text");
+}
+
+/* ---- waiting ----------------------------------------------------------- */
+
+static uint64_t
+deadline(const struct pg *s)
+{
+    return clock_ns() + s->options.timeout_ms * 1000000;
+}
+
+static int
+wait_socket(struct pg *s, short events, uint64_t until_ns)
+{
+    struct pollfd p = {.fd = PQsocket(s->connection), .events = events};
+    uint64_t now;
+    int n;
+
+    do {
+        now = clock_ns();
+        if (now >= until_ns) {
+            pg_set_trouble(s,
+                           "server %s port %s does not answer within %llu ms",
+                           PQhost(s->connection), PQport(s->connection),
+                           (unsigned long long)s->options.timeout_ms);
+            return -EHOSTDOWN;
+        }
+        n = poll(&p, 1, (int)((until_ns - now) / 1000000 + 1));
+    } while (n == 0 || (n < 0 && errno == EINTR));
+    if (n > 0)
+        return 0;
+    pg_set_trouble(s, "poll: %s", strerror(errno));
+    return -EHOSTDOWN;
+}
+
+static int
+flush(struct pg *s, uint64_t until_ns)
+{
+    int left, rc = 0;
+
+    while (rc == 0 && (left = PQflush(s->connection)) != 0) {
+        if (left < 0)
+            return take_error(s, NULL);
+        /* A server that waits to be read from would not read. */
+        rc = wait_socket(s, POLLIN | POLLOUT, until_ns);
+        if (rc == 0 && PQconsumeInput(s->connection) == 0)
+            rc = take_error(s, NULL);
+    }
+    return rc;
+}
+
+static int
+next_result(struct pg *s, uint64_t until_ns, PGresult **out)
+{
+    int rc;
+
+    while (PQisBusy(s->connection)) {
+        rc = wait_socket(s, POLLIN, until_ns);
+        if (rc < 0)
+            return rc;
+        if (PQconsumeInput(s->connection) == 0)
+            return take_error(s, NULL);
+    }
+    *out = PQgetResult(s->connection);
+    return 0;
+}
+
+/* ---- running statements ------------------------------------------------ */
+
+static const char *
+statement_name(enum pg_statement statement, char name[16])
+{
+    (void)snprintf(name, 16, "countd_%d", (int)statement);
+    return name;
+}
+
+static int
+send_call(struct pg *s, const struct pg_call *c)
+{
+    char name[16];
+
+    if (PQsendQueryPrepared(s->connection, statement_name(c->statement, name),
+                            c->count, c->values, c->sizes, c->formats, 1) == 0)
+        return take_error(s, NULL);
+    return 0;
+}
+
+/* Takes the results of what was sent, up to the end of the pipeline.  The first
+ * error is the one; the calls behind it were skipped. */
+static int
+receive(struct pg *s, struct pg_call *calls, size_t count, uint64_t until_ns)
+{
+    PGresult *r, *end;
+    int rc, first = 0;
+
+    for (size_t i = 0; i <= count; i++) {
+        ExecStatusType status;
+
+        rc = next_result(s, until_ns, &r);
+        if (rc < 0)
+            return rc;
+        status = r ? PQresultStatus(r) : PGRES_FATAL_ERROR;
+        if (i == count) {
+            PQclear(r);
+            return status == PGRES_PIPELINE_SYNC ? first : take_error(s, NULL);
+        }
+        if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK &&
+            first == 0)
+            first = take_error(s, r);
+        if (calls && first == 0)
+            calls[i].result = r;
+        else
+            PQclear(r);
+        rc = next_result(s, until_ns, &end); /* NULL: the end of this one's */
+        if (rc < 0)
+            return rc;
+        if (end != NULL) {
+            PQclear(end);
+            return take_error(s, NULL);
+        }
+        if (PQstatus(s->connection) != CONNECTION_OK)
+            return first < 0 ? first : take_error(s, NULL);
+    }
+    return first;
+}
+
+static void
+clear_results(struct pg_call *calls, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        PQclear(calls[i].result);
+        calls[i].result = NULL;
+    }
+}
+
+int
+pg_run(struct pg *s, struct pg_call *calls, size_t count)
+{
+    const uint64_t until_ns = deadline(s);
+    int rc = 0;
+
+    assert(count <= PG_BATCH);
+    if (!s->connection)
+        return -EHOSTDOWN;
+    s->warned = false;
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        rc = send_call(s, &calls[i]);
+    if (rc == 0 && PQpipelineSync(s->connection) == 0)
+        rc = take_error(s, NULL);
+    if (rc == 0)
+        rc = flush(s, until_ns);
+    if (rc == 0)
+        rc = receive(s, calls, count, until_ns);
+    if (rc < 0) {
+        clear_results(calls, count);
+        if (rc != -EAGAIN || PQstatus(s->connection) != CONNECTION_OK)
+            pg_report_trouble(s);
+        if (rc == -EHOSTDOWN)
+            pg_disconnect(s);
+    }
+    return rc;
+}
+
+int
+pg_do(struct pg *s, struct pg_call *call)
+{
+    const int rc = pg_run(s, call, 1);
+
+    PQclear(call->result);
+    call->result = NULL;
+    return rc;
+}
+
+/* ---- connecting -------------------------------------------------------- */
+
+void
+pg_disconnect(struct pg *s)
+{
+    if (s->connection)
+        PQfinish(s->connection);
+    s->connection = NULL;
+    s->in_turn = false;
+    s->bands.keyspace = 0;
+}
+
+/* Moves the first `by` of a list of hosts or ports behind the others.  libpq
+ * goes to the next only when one refuses, not when one is silent. */
+static void
+rotate_list(const char *list, unsigned by, char *out, size_t size)
+{
+    const char *from = list, *comma;
+
+    for (; by > 0; by--) {
+        comma = strchr(from, ',');
+        from = comma ? comma + 1 : list;
+    }
+    if (from == list)
+        (void)snprintf(out, size, "%s", list);
+    else
+        (void)snprintf(out, size, "%s,%.*s", from, (int)(from - list - 1),
+                       list);
+}
+
+#define WORDS_MAX  64
+#define WORDS_SIZE 1024
+
+struct words {
+    const char *keys[WORDS_MAX], *values[WORDS_MAX];
+    char rotated[3][WORDS_SIZE];
+    char options[WORDS_SIZE];
+    char user_timeout[24];
+    size_t count, rotated_count;
+};
+
+static void
+add_word(struct words *w, const char *key, const char *value)
+{
+    assert(w->count < WORDS_MAX - 1);
+    w->keys[w->count] = key;
+    w->values[w->count++] = value;
+    w->keys[w->count] = w->values[w->count] = NULL;
+}
+
+static bool
+is_list(const PQconninfoOption *o)
+{
+    return strchr(o->val, ',') != NULL &&
+           (strcmp(o->keyword, "host") == 0 ||
+            strcmp(o->keyword, "hostaddr") == 0 ||
+            strcmp(o->keyword, "port") == 0);
+}
+
+/* What is given, then what countd adds to it.  The server gives up before this
+ * process does: so it can say why. */
+static void
+make_words(const struct pg *s, const PQconninfoOption *given, struct words *w)
+{
+    const unsigned long long ms = s->options.timeout_ms;
+    const char *options = "";
+
+    add_word(w, "fallback_application_name", "countd");
+    if (s->options.writable)
+        add_word(w, "target_session_attrs", "read-write");
+    (void)snprintf(w->user_timeout, sizeof w->user_timeout, "%llu", ms);
+    add_word(w, "tcp_user_timeout", w->user_timeout);
+    for (; given->keyword != NULL && w->count < WORDS_MAX - 2; given++) {
+        const char *value = given->val;
+
+        if (value == NULL)
+            continue;
+        if (strcmp(given->keyword, "options") == 0) {
+            options = value;
+            continue;
+        }
+        if (is_list(given) && w->rotated_count < 3) {
+            char *rotated = w->rotated[w->rotated_count++];
+
+            rotate_list(value, s->host, rotated, WORDS_SIZE);
+            value = rotated;
+        }
+        add_word(w, given->keyword, value);
+    }
+    (void)snprintf(w->options, sizeof w->options,
+                   "%s -c search_path=%s -c statement_timeout=%llu "
+                   "-c lock_timeout=%llu "
+                   "-c idle_in_transaction_session_timeout=%llu",
+                   options, s->options.schema, ms - ms / 4, ms / 2, 5 * ms);
+    add_word(w, "options", w->options);
+}
+
+static int
+start_connection(struct pg *s)
+{
+    struct words w = {.count = 0};
+    char *why = NULL;
+    PQconninfoOption *given = PQconninfoParse(s->options.conninfo, &why);
+
+    if (!given) {
+        pg_set_trouble(s, "store.conninfo: %s", why ? why : "no memory");
+        PQfreemem(why);
+        return why ? -EPERM : -ENOMEM;
+    }
+    make_words(s, given, &w);
+    s->connection = PQconnectStartParams(w.keys, w.values, 0);
+    PQconninfoFree(given);
+    return s->connection ? 0 : -ENOMEM;
+}
+
+/* A refusal has no SQLSTATE here: one that waiting does not mend is known by
+ * nothing but its text, which may be in any language, so all are waited for. */
+static int
+await_connection(struct pg *s)
+{
+    const uint64_t until_ns = deadline(s);
+    PostgresPollingStatusType want = PGRES_POLLING_WRITING;
+    int rc;
+
+    while (want != PGRES_POLLING_OK) {
+        if (want == PGRES_POLLING_FAILED ||
+            PQstatus(s->connection) == CONNECTION_BAD)
+            return take_error(s, NULL);
+        rc = wait_socket(s, want == PGRES_POLLING_READING ? POLLIN : POLLOUT,
+                         until_ns);
+        if (rc < 0)
+            return rc;
+        want = PQconnectPoll(s->connection);
+    }
+    return 0;
+}
+
+/* Statements from `from` to before `to`. */
+static int
+prepare_some(struct pg *s, int from, int to)
+{
+    const uint64_t until_ns = deadline(s);
+    char name[16];
+    int rc;
+
+    for (int i = from; i < to; i++)
+        if (PQsendPrepare(s->connection, statement_name(i, name),
+                          pg_statements[i], 0, NULL) == 0)
+            return take_error(s, NULL);
+    if (PQpipelineSync(s->connection) == 0)
+        return take_error(s, NULL);
+    rc = flush(s, until_ns);
+    return rc < 0 ? rc : receive(s, NULL, (size_t)(to - from), until_ns);
+}
+
+static int
+prepare(struct pg *s)
+{
+    PQsetNoticeReceiver(s->connection, on_notice, s);
+    if (PQsetnonblocking(s->connection, 1) < 0 ||
+        PQenterPipelineMode(s->connection) == 0)
+        return take_error(s, NULL);
+    return prepare_some(s, 0, PG_STATEMENTS);
+}
+
+/* Gives the connection up; the next try is later, and at the next host. */
+static int
+fail_connect(struct pg *s, int rc)
+{
+    pg_disconnect(s);
+    s->host++;
+    s->retry_wait_ms = s->retry_wait_ms == 0 ? RETRY_LEAST_MS
+                       : s->retry_wait_ms < RETRY_MOST_MS / 2
+                           ? 2 * s->retry_wait_ms
+                           : RETRY_MOST_MS;
+    s->retry_at_ms = clock_ms() + s->retry_wait_ms;
+    pg_report_trouble(s);
+    return rc;
+}
+
+/* Whether the connection is of use, as far as can be seen without a question:
+ * one that the server has closed is noticed before something is lost with it.
+ */
+static bool
+is_open(const struct pg *s)
+{
+    struct pollfd p = {.events = POLLIN};
+
+    if (!s->connection)
+        return false;
+    p.fd = PQsocket(s->connection);
+    for (int i = 0; i < 3 && poll(&p, 1, 0) > 0; i++) /* its reason, its end */
+        if (PQconsumeInput(s->connection) == 0)
+            return false;
+    return PQstatus(s->connection) == CONNECTION_OK;
+}
+
+int
+pg_connect(struct pg *s)
+{
+    int rc;
+
+    if (is_open(s))
+        return 0;
+    pg_disconnect(s);
+    if (clock_ms() < s->retry_at_ms)
+        return -EHOSTDOWN;
+    rc = start_connection(s);
+    if (rc == 0)
+        rc = await_connection(s);
+    if (rc == 0)
+        rc = prepare(s);
+    if (rc == 0)
+        rc = pg_server_check(s);
+    if (rc < 0)
+        return fail_connect(s, rc);
+    s->retry_wait_ms = 0;
+    return 0;
+}
+
+int
+pg_run_script(struct pg *s, const char *text)
+{
+    PGresult *r = NULL;
+    uint64_t until_ns;
+    int rc, first = 0;
+
+    pg_disconnect(s);
+    rc = start_connection(s);
+    if (rc == 0)
+        rc = await_connection(s);
+    until_ns = deadline(s);
+    if (rc == 0 && PQsendQuery(s->connection, text) == 0)
+        rc = take_error(s, NULL);
+    while (rc == 0 && (rc = next_result(s, until_ns, &r)) == 0 && r != NULL) {
+        if (first == 0 && PQresultStatus(r) != PGRES_COMMAND_OK &&
+            PQresultStatus(r) != PGRES_TUPLES_OK)
+            first = take_error(s, r);
+        PQclear(r);
+    }
+    pg_disconnect(s);
+    return rc < 0 ? rc : first;
+}

@@ -1,0 +1,520 @@
+/* common/store/postgresql/pg_history.c - history: common/store/history over
+ * the rows of `block`; what a transaction adds, compaction, queries. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/store/postgresql/pg.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/wire/name.h"
+
+#define AHEAD_FIRST 2
+#define AHEAD_MOST  64
+#define PUTS_MOST   256
+#define WINDOWS     64 /* that are looked at */
+#define KEY_BLOCK   10 /* only the keys of records are shorter */
+
+/* ---- the kv ------------------------------------------------------------ */
+
+/* Entries in order from `from` on, read together.  Items point into them, so
+ * they stay until a put or del. */
+struct window {
+    PGresult *rows;
+    uint8_t from[KV_KEY_MAX];
+    size_t from_size;
+};
+
+struct block_kv {
+    struct kv kv;
+    struct pg *s;
+    int32_t id;
+    struct window *windows;
+    size_t count, capacity;
+    int64_t ahead;                /* entries that the next window has */
+    struct pg_array keys, values; /* put, and not sent yet */
+};
+
+static int
+compare_keys(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size)
+{
+    const int order = memcmp(a, b, a_size < b_size ? a_size : b_size);
+
+    return order != 0 ? order : (a_size > b_size) - (a_size < b_size);
+}
+
+static int
+send_puts(struct block_kv *k)
+{
+    struct pg_call c;
+    int rc;
+
+    if (k->keys.count == 0 && !k->keys.failed)
+        return 0;
+    pg_call(&c, PG_BLOCK_PUT);
+    pg_add_int(&c, k->id);
+    rc = pg_add_array(&c, &k->keys);
+    if (rc == 0)
+        rc = pg_add_array(&c, &k->values);
+    if (rc == 0)
+        rc = pg_do(k->s, &c);
+    pg_array_begin(&k->keys, PG_TYPE_BYTEA);
+    pg_array_begin(&k->values, PG_TYPE_BYTEA);
+    return rc;
+}
+
+static void
+forget_windows(struct block_kv *k)
+{
+    while (k->count > 0)
+        PQclear(k->windows[--k->count].rows);
+    k->ahead = AHEAD_FIRST;
+}
+
+/* Takes the rows over. */
+static int
+keep_window(struct block_kv *k, PGresult *rows, const uint8_t *from,
+            size_t size)
+{
+    struct window *w;
+
+    if (k->count == k->capacity) {
+        const size_t capacity = k->capacity * 2 + 16;
+
+        w = realloc(k->windows, capacity * sizeof *w);
+        if (!w) {
+            PQclear(rows);
+            return -ENOMEM;
+        }
+        k->windows = w;
+        k->capacity = capacity;
+    }
+    w = &k->windows[k->count++];
+    w->rows = rows;
+    w->from_size = size;
+    memcpy(w->from, from, size);
+    return 0;
+}
+
+static void
+fill_item(const PGresult *rows, int row, struct kv_item *out)
+{
+    out->key = pg_bytes(rows, row, 0, &out->key_size);
+    out->value = pg_bytes(rows, row, 1, &out->size);
+}
+
+/* The first entry from a key on, if a window has it. */
+static bool
+find_in_window(const struct window *w, const uint8_t *key, size_t size,
+               struct kv_item *out)
+{
+    int low = 0, high = PQntuples(w->rows);
+    const int end = high;
+
+    if (compare_keys(key, size, w->from, w->from_size) < 0)
+        return false;
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+
+        fill_item(w->rows, middle, out);
+        if (compare_keys(out->key, out->key_size, key, size) >= 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    if (low == end)
+        return false;
+    fill_item(w->rows, low, out);
+    return true;
+}
+
+static int
+after(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
+{
+    struct block_kv *k = ctx;
+    struct pg_call c;
+    int rc;
+
+    for (size_t i = k->count; i-- > 0 && i + WINDOWS > k->count;)
+        if (find_in_window(&k->windows[i], key, size, out))
+            return 1;
+    rc = send_puts(k);
+    if (rc < 0)
+        return rc;
+    pg_call(&c, PG_BLOCK_AFTER);
+    pg_add_int(&c, k->id);
+    pg_add_bytes(&c, key, size);
+    pg_add_bigint(&c, k->ahead);
+    rc = pg_run(k->s, &c, 1);
+    if (rc == 0)
+        rc = keep_window(k, c.result, key, size);
+    if (rc < 0)
+        return rc;
+    if (k->ahead < AHEAD_MOST)
+        k->ahead *= 2;
+    if (PQntuples(c.result) == 0)
+        return 0;
+    fill_item(c.result, 0, out);
+    return 1;
+}
+
+static int
+before(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
+{
+    struct block_kv *k = ctx;
+    struct pg_call c;
+    int rc = send_puts(k);
+
+    if (rc < 0)
+        return rc;
+    pg_call(&c, PG_BLOCK_BEFORE);
+    pg_add_int(&c, k->id);
+    pg_add_bytes(&c, key, size);
+    rc = pg_run(k->s, &c, 1);
+    if (rc < 0)
+        return rc;
+    if (PQntuples(c.result) == 0) {
+        PQclear(c.result);
+        return 0;
+    }
+    fill_item(c.result, 0, out);
+    if (out->key_size > KV_KEY_MAX) {
+        PQclear(c.result);
+        return -EBADMSG;
+    }
+    rc = keep_window(k, c.result, out->key, out->key_size);
+    return rc < 0 ? rc : 1;
+}
+
+/* A key is at most once in an INSERT: records, which are replaced, are sent at
+ * once, and a block is put once. */
+static int
+put_value(void *ctx, const uint8_t *key, size_t size, const uint8_t *value,
+          size_t value_size)
+{
+    struct block_kv *k = ctx;
+
+    pg_array_add(&k->keys, key, size);
+    pg_array_add(&k->values, value, value_size);
+    forget_windows(k);
+    return size < KEY_BLOCK || k->keys.count >= PUTS_MOST ? send_puts(k) : 0;
+}
+
+static int
+del_value(void *ctx, const uint8_t *key, size_t size)
+{
+    struct block_kv *k = ctx;
+    struct pg_array gone = {.bytes = NULL};
+    struct pg_call c;
+    int rc = send_puts(k);
+
+    if (rc < 0)
+        return rc;
+    pg_array_begin(&gone, PG_TYPE_BYTEA);
+    pg_array_add(&gone, key, size);
+    forget_windows(k);
+    pg_call(&c, PG_BLOCK_DEL);
+    pg_add_int(&c, k->id);
+    rc = pg_add_array(&c, &gone);
+    if (rc == 0)
+        rc = pg_do(k->s, &c);
+    pg_array_free(&gone);
+    return rc;
+}
+
+static void
+open_kv(struct block_kv *k, struct pg *s, int32_t id)
+{
+    *k = (struct block_kv){.kv = {after, before, put_value, del_value, k},
+                           .s = s,
+                           .id = id,
+                           .ahead = AHEAD_FIRST};
+    pg_array_begin(&k->keys, PG_TYPE_BYTEA);
+    pg_array_begin(&k->values, PG_TYPE_BYTEA);
+}
+
+/* Sends what is left, unless there was an error; returns the first one. */
+static int
+close_kv(struct block_kv *k, int rc)
+{
+    if (rc >= 0) {
+        const int sent = send_puts(k);
+
+        rc = sent < 0 ? sent : rc;
+    }
+    forget_windows(k);
+    free(k->windows);
+    pg_array_free(&k->keys);
+    pg_array_free(&k->values);
+    return rc;
+}
+
+/* ---- what a transaction adds ------------------------------------------- */
+
+static uint32_t
+now_minute(const struct pg *s)
+{
+    const uint64_t ms =
+        s->options.now_ms ? s->options.now_ms() : clock_unix_ms();
+
+    return ms / 60000 < HISTORY_NEVER ? (uint32_t)(ms / 60000) : HISTORY_NEVER;
+}
+
+/* The tiers that the options set for a keyspace; NULL: keep the stored ones. */
+static const struct tiers *
+tiers_for(const struct pg *s, const struct pg_history_change *c)
+{
+    if (!s->options.history ||
+        (s->options.history_of_new &&
+         (c->before.history_size > 0 || c->before.keys > 0)))
+        return NULL;
+    return tiers_of(s->options.history, c->name, c->name_size);
+}
+
+static bool
+explains_sum(const struct history *h, const struct pg_keyspace *k)
+{
+    return k->sum == h->base + h->added - h->clipped;
+}
+
+/* Reads the record, or begins history.  1: there is one; 0: history is off. */
+static int
+open_history(struct pg *s, struct pg_keyspace *k,
+             const struct pg_history_change *c, struct history *h)
+{
+    static struct diag_repeat others;
+    const struct tiers *tiers = tiers_for(s, c);
+    char text[NAME_TEXT_SIZE];
+    int rc;
+
+    if (!tiers && k->history_size == 0)
+        return 0;
+    if (tiers && tiers->count == 0) {
+        rc = k->history_size > 0 ? pg_clear(s, PG_BLOCK_CLEAR, k->id) : 0;
+        k->history_size = 0;
+        return rc;
+    }
+    if (k->history_size == 0) {
+        history_begin(h, tiers, now_minute(s), c->before.keys == 0,
+                      c->before.sum);
+        return 1;
+    }
+    rc = history_get(h, k->history, k->history_size);
+    if (rc < 0)
+        return rc;
+    if (!explains_sum(h, &c->before))
+        return -EBADMSG;
+    if (tiers && !history_set(h, tiers)) {
+        (void)name_escape(c->name, c->name_size, text);
+        diag_repeating(&others, DIAG_WARNING,
+                       "keyspace=%s: history keeps the steps that it began "
+                       "with; set history.%s = off for a while to begin anew",
+                       text, text);
+    }
+    return 1;
+}
+
+/* Compacts some blocks; *more: there is more to do. */
+static int
+compact_blocks(struct pg *s, struct history *h, struct block_kv *kv,
+               size_t blocks, struct history_compacted *done)
+{
+    static struct diag_repeat repeat;
+    const struct history_limits limits = {.now = now_minute(s),
+                                          .max = s->options.history_max};
+    int rc;
+
+    rc = history_compact(h, &kv->kv, s->compact, &limits, blocks, done);
+    if (rc == 0 && done->shortened)
+        diag_repeating(&repeat, DIAG_WARNING,
+                       "the history of a keyspace exceeds history.max: the "
+                       "oldest of it is removed before its time");
+    return rc;
+}
+
+static int
+append_deltas(struct pg *s, struct history *h, struct block_kv *kv,
+              const struct pg_history_change *c)
+{
+    static struct diag_repeat repeat;
+    struct history_compacted done;
+    const uint32_t now = now_minute(s);
+    uint64_t ahead = 0;
+    int rc;
+
+    rc = history_append(h, &kv->kv, c->deltas, c->delta_count, now, &ahead);
+    if (rc == -EAGAIN) {
+        rc = compact_blocks(s, h, kv, SIZE_MAX, &done);
+        if (rc == 0)
+            rc = history_append(h, &kv->kv, c->deltas, c->delta_count, now,
+                                &ahead);
+        if (rc == -EAGAIN)
+            rc = -EBUSY;
+    }
+    if (rc == 0 && ahead > 0)
+        diag_repeating(&repeat, DIAG_WARNING,
+                       "sums=%llu are stamped more than a day ahead of the "
+                       "clock; history counts them as of now",
+                       (unsigned long long)ahead);
+    return rc;
+}
+
+int
+pg_history_change(struct pg *s, struct pg_keyspace *k,
+                  const struct pg_history_change *c)
+{
+    struct history_compacted done;
+    size_t blocks = SIZE_MAX;
+    struct block_kv kv;
+    struct history h;
+    int rc;
+
+    rc = open_history(s, k, c, &h);
+    if (rc <= 0)
+        return rc;
+    open_kv(&kv, s, k->id);
+    rc = append_deltas(s, &h, &kv, c);
+    h.clipped += c->clipped;
+    if (rc == 0 && c->erased_count > 0)
+        rc = history_erase(&h, &kv.kv, c->erased, c->erased_count, &blocks);
+    if (rc == 0)
+        rc = compact_blocks(s, &h, &kv, HISTORY_SLICE, &done);
+    rc = close_kv(&kv, rc);
+    if (rc == 0 && !explains_sum(&h, k))
+        rc = -EBADMSG;
+    if (rc == 0)
+        k->history_size = history_put(&h, k->history);
+    return rc;
+}
+
+/* ---- compaction alone -------------------------------------------------- */
+
+#define MAINTAIN_MS 60000
+
+/* Compacts a slice of one keyspace, unless another process changes it now. */
+static int
+compact_keyspace(struct pg *s, const uint8_t *name, size_t size, bool *more)
+{
+    struct history_compacted done = {.more = false};
+    struct pg_keyspace k;
+    struct pg_call c[2];
+    struct block_kv kv;
+    struct history h;
+    int rc;
+
+    pg_call(&c[0], PG_BEGIN);
+    pg_call(&c[1], PG_LOCK_FREE);
+    pg_add_bytes(&c[1], name, size);
+    rc = pg_run(s, c, 2);
+    if (rc < 0)
+        return pg_rollback(s, rc);
+    rc = pg_keyspace_get(c[1].result, &k);
+    PQclear(c[0].result);
+    PQclear(c[1].result);
+    if (rc == -ENOENT || (rc == 0 && k.history_size == 0))
+        return pg_rollback(s, 0);
+    if (rc == 0)
+        rc = history_get(&h, k.history, k.history_size);
+    if (rc < 0)
+        return pg_rollback(s, rc);
+    open_kv(&kv, s, k.id);
+    rc = compact_blocks(s, &h, &kv, HISTORY_SLICE, &done);
+    rc = close_kv(&kv, rc);
+    if (rc < 0 || done.blocks == 0)
+        return pg_rollback(s, rc);
+    k.history_size = history_put(&h, k.history);
+    rc = pg_keyspace_put(s, &k, false);
+    *more = *more || done.more;
+    return rc < 0 ? pg_rollback(s, rc) : pg_commit(s);
+}
+
+/* A slice for each keyspace with history; a round of all once a minute. */
+bool
+pg_maintain(struct store *store, const struct store_maintenance *t)
+{
+    struct pg *s = pg_of(store);
+    bool more = false;
+    struct pg_call c;
+    size_t size = 0;
+    const uint8_t *name = NULL;
+    PGresult *names = NULL;
+    int rc;
+
+    (void)t;
+    pg_read_end(store);
+    if (!s->options.writable || clock_ms() < s->maintain_at_ms)
+        return false;
+    rc = pg_connect(s);
+    while (rc == 0) {
+        PGresult *last = names;
+
+        pg_call(&c, PG_DUE);
+        pg_add_bytes(&c, name, size);
+        rc = pg_run(s, &c, 1);
+        PQclear(last);
+        names = c.result;
+        if (rc < 0 || PQntuples(names) == 0)
+            break;
+        for (int i = 0; rc == 0 && i < PQntuples(names); i++) {
+            name = pg_bytes(names, i, 0, &size);
+            rc = compact_keyspace(s, name, size, &more);
+            if (rc != -EHOSTDOWN && rc != -EPERM && rc != -EIO)
+                rc = 0; /* one keyspace does not stop the others */
+        }
+    }
+    PQclear(names);
+    if (!more)
+        s->maintain_at_ms = clock_ms() + MAINTAIN_MS;
+    return more;
+}
+
+/* ---- queries ----------------------------------------------------------- */
+
+int
+pg_history(struct store *store, struct store_history_query *q,
+           uint64_t until_ns)
+{
+    struct pg *s = pg_of(store);
+    struct pg_keyspace k;
+    struct block_kv kv;
+    struct history h;
+    int rc;
+
+    if (!pg_name_ok(q->name, q->name_size) ||
+        (q->op == STORE_HISTORY_KEY && q->key_size < 1) ||
+        q->key_size > STORE_NAME_MAX)
+        return -EINVAL;
+    rc = pg_begin_turn(s);
+    if (rc == 0)
+        rc = pg_keyspace_find(s, q->name, q->name_size, &k);
+    if (rc < 0)
+        return rc;
+    if (k.history_size == 0)
+        return -ENODATA;
+    rc = history_get(&h, k.history, k.history_size);
+    if (rc < 0)
+        return rc;
+    open_kv(&kv, s, k.id);
+    rc = history_answer(&h, &kv.kv, q, until_ns);
+    return close_kv(&kv, rc);
+}
+
+int
+pg_history_check(struct pg *s, const struct pg_keyspace *k,
+                 struct history_check *check)
+{
+    struct block_kv kv;
+    struct history h;
+    int rc;
+
+    rc = history_get(&h, k->history, k->history_size);
+    if (rc < 0)
+        return rc;
+    open_kv(&kv, s, k->id);
+    rc = history_check(&h, &kv.kv, check);
+    rc = close_kv(&kv, rc);
+    if (rc == 0 && !explains_sum(&h, k))
+        check->fault(check->ctx, "history: it does not explain the sum");
+    return rc;
+}

@@ -1,0 +1,246 @@
+/* common/store/postgresql/pg_schema.c - the tables, and what is checked of a
+ * server when a connection is made.
+ *
+ *     keyspace  a row each: totals; its row is the lock of all that it has;
+ *               `history` is the record of common/store/history
+ *     counter   the counts
+ *     band      where a run of at most 2048 rows of the order by count begins,
+ *               and how many there are up to the next
+ *     mark      the last fill of each log that is merged
+ *     block     history: the kv of common/store/history
+ *     counters  a view, to join with: others read this and write nothing */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/store/postgresql/pg.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TEXT(x)  TEXT_(x)
+#define TEXT_(x) #x
+
+/* @ is the name of the schema. */
+static const char schema_text[] =
+    "CREATE SCHEMA IF NOT EXISTS @;\n"
+    "CREATE TABLE @.keyspace (\n"
+    "    id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,\n"
+    "    name bytea NOT NULL UNIQUE,\n"
+    "    keys bigint NOT NULL DEFAULT 0,\n"
+    "    sum numeric(39) NOT NULL DEFAULT 0,\n"
+    "    saturated bigint NOT NULL DEFAULT 0,\n"
+    "    nonce bigint NOT NULL,\n"
+    "    change bigint NOT NULL DEFAULT 0,\n"
+    "    history bytea\n"
+    ") WITH (fillfactor = 50);\n"
+    "CREATE TABLE @.counter (\n"
+    "    keyspace int NOT NULL,\n"
+    "    key bytea NOT NULL,\n"
+    "    n bigint NOT NULL,\n"
+    "    saturated boolean NOT NULL DEFAULT false,\n"
+    "    PRIMARY KEY (keyspace, key)\n"
+    ") WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);\n"
+    "CREATE INDEX counter_rank ON @.counter (keyspace, n DESC, key);\n"
+    "CREATE TABLE @.band (\n"
+    "    keyspace int NOT NULL,\n"
+    "    n bigint NOT NULL,\n"
+    "    key bytea NOT NULL,\n"
+    "    keys bigint NOT NULL,\n"
+    "    PRIMARY KEY (keyspace, n, key)\n"
+    ") WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.05);\n"
+    "CREATE TABLE @.mark (\n"
+    "    keyspace int NOT NULL,\n"
+    "    log bytea NOT NULL,\n"
+    "    epoch bigint NOT NULL,\n"
+    "    first_ms bigint NOT NULL,\n"
+    "    PRIMARY KEY (keyspace, log)\n"
+    ") WITH (fillfactor = 50);\n"
+    "CREATE TABLE @.block (\n"
+    "    keyspace int NOT NULL,\n"
+    "    k bytea NOT NULL,\n"
+    "    v bytea NOT NULL,\n"
+    "    PRIMARY KEY (keyspace, k)\n"
+    ");\n"
+    "ALTER TABLE @.block ALTER v SET STORAGE PLAIN;\n"
+    "CREATE TABLE @.meta (version int NOT NULL);\n"
+    "INSERT INTO @.meta VALUES (" TEXT(
+        PG_SCHEMA) ");\n"
+                   "CREATE VIEW @.counters AS\n"
+                   "    SELECT k.name AS keyspace, c.key, c.n\n"
+                   "    FROM @.keyspace k JOIN @.counter c ON c.keyspace = "
+                   "k.id;\n";
+
+char *
+postgresql_schema_text(const char *schema)
+{
+    const size_t name_size = strlen(schema);
+    size_t size = sizeof schema_text;
+    char *text, *to;
+
+    for (const char *at = schema_text; *at != '\0'; at++)
+        size += *at == '@' ? name_size : 0;
+    text = to = malloc(size);
+    if (!text)
+        return NULL;
+    for (const char *at = schema_text; *at != '\0'; at++) {
+        if (*at != '@') {
+            *to++ = *at;
+            continue;
+        }
+        memcpy(to, schema, name_size);
+        to += name_size;
+    }
+    *to = '\0';
+    return text;
+}
+
+int
+postgresql_store_init(struct store *store)
+{
+    struct pg *s = pg_of(store);
+    char *text = postgresql_schema_text(s->options.schema);
+    int rc;
+
+    if (!text)
+        return -ENOMEM;
+    rc = pg_run_script(s, text);
+    free(text);
+    return rc;
+}
+
+/* ---- the server -------------------------------------------------------- */
+
+enum {
+    COLUMN_SCHEMA,
+    COLUMN_NUMBER,
+    COLUMN_FSYNC,
+    COLUMN_FULL_PAGES,
+    COLUMN_SYNCHRONOUS,
+    COLUMN_STANDBYS,
+    COLUMN_AUTOVACUUM,
+    COLUMN_CHECKSUMS,
+    COLUMN_SERVER,
+    COLUMN_STANDBY
+};
+
+static bool
+is_text(const PGresult *r, int column, const char *text)
+{
+    char value[256];
+
+    pg_text(r, 0, column, value, sizeof value);
+    return strcmp(value, text) == 0;
+}
+
+/* What countd does without, once for each handle. */
+static void
+warn(struct pg *s, const PGresult *r)
+{
+    if (s->was_told || !s->options.writable)
+        return;
+    s->was_told = true;
+    if (!is_text(r, COLUMN_SYNCHRONOUS, "on") &&
+        !is_text(r, COLUMN_SYNCHRONOUS, "remote_apply"))
+        diag(DIAG_WARNING, "PostgreSQL: synchronous_commit is below on: "
+                           "counts that are merged can be lost with a crash");
+    else if (is_text(r, COLUMN_STANDBYS, ""))
+        diag(DIAG_WARNING,
+             "PostgreSQL: synchronous_standby_names is empty: counts that are "
+             "merged can be lost with the database's machine");
+    if (is_text(r, COLUMN_AUTOVACUUM, "off"))
+        diag(DIAG_WARNING, "PostgreSQL: autovacuum is off: the tables grow "
+                           "with every merge");
+    if (is_text(r, COLUMN_CHECKSUMS, "off"))
+        diag(DIAG_WARNING, "PostgreSQL: it has no data checksums: damage of "
+                           "its disk can go unseen");
+}
+
+static int
+judge_server(struct pg *s, const PGresult *r)
+{
+    if (PQntuples(r) != 1 || pg_bigint(r, 0, COLUMN_SCHEMA) != PG_SCHEMA) {
+        pg_set_trouble(s,
+                       "the tables of schema %s are of version %lld, this "
+                       "countd knows " TEXT(PG_SCHEMA),
+                       s->options.schema,
+                       PQntuples(r) == 1
+                           ? (long long)pg_bigint(r, 0, COLUMN_SCHEMA)
+                           : 0LL);
+        return -EPERM;
+    }
+    if (pg_bigint(r, 0, COLUMN_NUMBER) < PG_VERSION_MIN) {
+        pg_set_trouble(s, "the server is older than PostgreSQL 13");
+        return -EPERM;
+    }
+    if (is_text(r, COLUMN_FSYNC, "off") ||
+        is_text(r, COLUMN_FULL_PAGES, "off")) {
+        pg_set_trouble(s, "fsync or full_page_writes is off: what it commits "
+                          "would not survive a crash");
+        return -EPERM;
+    }
+    if (s->options.writable && pg_bool(r, 0, COLUMN_STANDBY)) {
+        pg_set_trouble(s, "the server is a standby");
+        return -EHOSTDOWN;
+    }
+    return 0;
+}
+
+int
+pg_server_check(struct pg *s)
+{
+    struct pg_call c;
+    int rc;
+
+    pg_call(&c, PG_SERVER);
+    rc = pg_run(s, &c, 1);
+    if (rc < 0)
+        return rc;
+    rc = judge_server(s, c.result);
+    if (rc == 0)
+        warn(s, c.result);
+    PQclear(c.result);
+    return rc;
+}
+
+/* ---- the report -------------------------------------------------------- */
+
+int
+postgresql_store_report(struct store *store,
+                        void (*line)(void *ctx, const char *name,
+                                     const char *value),
+                        void *ctx)
+{
+    static const struct {
+        int column;
+        const char *name;
+    } texts[] = {{COLUMN_SERVER, "postgresql"},
+                 {COLUMN_SYNCHRONOUS, "synchronous_commit"},
+                 {COLUMN_STANDBYS, "synchronous_standby_names"}};
+    static const char *const sizes[] = {"keyspaces", "keys", "counter_bytes",
+                                        "history_bytes"};
+    struct pg *s = pg_of(store);
+    struct pg_call c[2];
+    char value[256];
+    int rc = pg_connect(s);
+
+    if (rc < 0)
+        return rc;
+    pg_call(&c[0], PG_SERVER);
+    pg_call(&c[1], PG_SIZES);
+    rc = pg_run(s, c, 2);
+    if (rc < 0)
+        return rc;
+    line(ctx, "server", PQhost(s->connection));
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        pg_text(c[0].result, 0, texts[i].column, value, sizeof value);
+        line(ctx, texts[i].name, value);
+    }
+    for (int i = 0; i < 4; i++) {
+        (void)snprintf(value, sizeof value, "%lld",
+                       (long long)pg_bigint(c[1].result, 0, i));
+        line(ctx, sizes[i], value);
+    }
+    PQclear(c[0].result);
+    PQclear(c[1].result);
+    return 0;
+}

@@ -1,0 +1,83 @@
+/* common/store/postgresql/postgresql_store.h - the engine of
+ * common/store/store.h whose counters are rows of a PostgreSQL database, into
+ * which several data directories can count.
+ *
+ * The changes of a batch, its marks and its history are one transaction, and a
+ * batch is applied when COMMIT has returned without a warning: with a
+ * synchronous standby the counts then survive the loss of a machine.
+ *
+ * Every statement, or run of statements that are sent together, is answered
+ * within `timeout_ms`, or the connection is given up (-EHOSTDOWN).  A connection
+ * is made again when it is needed, at most once a second while that fails; what
+ * was being committed when one was lost has an unknown outcome (-EIO), which
+ * the marks tell.  store_trouble() has the text of the last error.
+ *
+ * Errors as in store.h, and:
+ *   -EHOSTDOWN  also: a standby was reached, or a server that is starting
+ *   -EAGAIN     also: a deadlock, or a lock of another session was not given
+ *               up in half of `timeout_ms`; trouble names the session
+ *   -EPERM      tables or privileges are missing, or the server was refused:
+ *               it is older than 13, or does not keep what it commits
+ *
+ * Traits: none. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef COUNTD_COMMON_STORE_POSTGRESQL_POSTGRESQL_STORE_H
+#define COUNTD_COMMON_STORE_POSTGRESQL_POSTGRESQL_STORE_H
+
+#include "common/setup/config.h"
+#include "common/store/store.h"
+
+#define POSTGRESQL_LANES_MAX 16
+
+struct postgresql_options {
+    const char *conninfo; /* libpq's; borrowed, as is `schema` */
+    const char *schema;
+    uint64_t timeout_ms;
+    bool writable;
+    unsigned lanes;        /* each with a connection of its own; 0: one */
+    uint64_t keyspace_max; /* keyspaces; 0: no limit */
+    uint64_t keys_max;     /* keys per keyspace; 0: no limit */
+
+    const struct tiers_rules *
+        history; /* borrowed; NULL: stored history is maintained, none begins */
+    bool history_of_new;  /* `history` applies only to keyspaces without keys;
+                             stored history keeps its tiers */
+    uint64_t history_max; /* bytes of history in a keyspace; 0: no limit */
+    uint64_t (*now_ms)(void); /* Unix time; NULL: clock_unix_ms() */
+
+    /* For tests: called before each step of store_apply(), from 0 to
+     * POSTGRESQL_STEPS - 1. */
+    void (*step)(unsigned step);
+};
+
+#define POSTGRESQL_STEPS 7
+
+/* Opens the engine; does not connect.  -ENOMEM. */
+int postgresql_store_open(struct store **out,
+                          const struct postgresql_options *options);
+
+/* Opens it as the settings say, and connects.  What waiting mends (-EHOSTDOWN)
+ * is reported and left to later calls; after another error there is no store.
+ *   -EPERM  the text was reported */
+int postgresql_store_open_configured(struct store **out,
+                                     const struct config *config,
+                                     const struct postgresql_options *options);
+
+/* Connects, if it is not connected: 0, or why not. */
+int postgresql_store_connect(struct store *s);
+
+/* Makes the tables of the schema, which must not be there.  -EEXIST: they are.
+ * Text for people is in store_trouble(). */
+int postgresql_store_init(struct store *s);
+
+/* The statements of postgresql_store_init(), for a schema: NUL-terminated,
+ * from malloc(); NULL: no memory. */
+char *postgresql_schema_text(const char *schema);
+
+/* What `countd store` prints, a line per fact. */
+int postgresql_store_report(struct store *s,
+                            void (*line)(void *ctx, const char *name,
+                                         const char *value),
+                            void *ctx);
+
+#endif

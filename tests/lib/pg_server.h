@@ -1,0 +1,33 @@
+/* tests/lib/pg_server.h - a PostgreSQL server for the tests of a program: made
+ * when it is first asked for, in a temporary directory, on a socket in it; gone
+ * when the program ends.
+ *
+ * A failure to start it fails the test.  As root it runs as another user, for
+ * PostgreSQL refuses root. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef COUNTD_TESTS_LIB_PG_SERVER_H
+#define COUNTD_TESTS_LIB_PG_SERVER_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+/* Whether PostgreSQL is installed. */
+bool pg_server_is_installed(void);
+
+/* How to connect to it as its superuser. */
+const char *pg_server_conninfo(void);
+
+/* Its directory: the socket is .s.PGSQL.5432 there. */
+const char *pg_server_path(void);
+
+/* Runs SQL, and fails the test when that fails; returns the first value as a
+ * text, which lives until the next call. */
+const char *pg_server_run(const char *sql);
+
+/* The main process. */
+pid_t pg_server_pid(void);
+
+/* Stops the server at once, as a crash does, and starts it again. */
+void pg_server_crash(void);
+
+#endif

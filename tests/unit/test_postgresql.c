@@ -1,0 +1,579 @@
+/* tests/unit/test_postgresql.c - PostgreSQL's engine: against a model, with
+ * processes and connections that end at any step, and with servers that are
+ * silent, locked, or without their standby. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <libpq-fe.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "tests/lib/counted.h"
+#include "tests/lib/daemon.h"
+#include "tests/lib/engines.h"
+#include "tests/lib/pg_server.h"
+#include "tests/lib/stored.h"
+
+struct fixture {
+    struct postgresql_options options;
+    struct tiers_rules history;
+    struct store *s;
+};
+
+static int
+setup(void **state)
+{
+    static struct fixture x;
+    const char *why;
+
+    x = (struct fixture){.s = NULL};
+    *state = &x;
+    if (!pg_server_is_installed())
+        return 0;
+    assert_rc(tiers_rules_set(&x.history, NULL, ENGINE_TIERS, &why), 0);
+    x.options = engine_postgresql_options();
+    x.options.history = &x.history;
+    assert_rc(postgresql_store_open(&x.s, &x.options), 0);
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    store_close(((struct fixture *)*state)->s);
+    return 0;
+}
+
+#define CASE(name, x)                                                          \
+    static void name(struct fixture *x);                                       \
+    static void name##_run(void **state)                                       \
+    {                                                                          \
+        if (!((struct fixture *)*state)->s)                                    \
+            test_skip("PostgreSQL's server is not installed");                 \
+        name(*state);                                                          \
+    }                                                                          \
+    TEST_ADDED(name, #name, name##_run, setup, teardown, NULL)                 \
+    static void name(struct fixture *x)
+
+static struct store_fill
+fill_of(uint64_t epoch)
+{
+    return (struct store_fill){.uuid = {9}, .epoch = epoch, .first_ms = epoch};
+}
+
+/* Adds to one key of KS under a fill; again while the engine says to. */
+static int
+add_until_known(struct store *s, const struct store_fill *fill, int64_t sum)
+{
+    const uint64_t deadline = clock_ms() + 20000 * (uint64_t)test_slow();
+    const struct timespec pause = {.tv_nsec = 5000000};
+    int rc;
+
+    do {
+        rc = stored_add(s, KS_NAME, fill, "the", sum);
+        if (rc == 0)
+            return 0;
+        (void)nanosleep(&pause, NULL);
+    } while ((rc == -EHOSTDOWN || rc == -EIO || rc == -EAGAIN) &&
+             clock_ms() < deadline);
+    return rc;
+}
+
+/* ---- against a model --------------------------------------------------- */
+
+static void
+delete_some(struct store *s, struct model *m)
+{
+    struct store_key keys[200];
+    uint64_t deleted;
+    size_t n = 0, kept = 0;
+
+    for (size_t i = 0; i < m->count; i++)
+        if (n < 200 && below(8) == 0)
+            keys[n++] =
+                (struct store_key){m->counters[i].key, m->counters[i].size};
+    assert_rc(store_del(s, KS, keys, n, &deleted), 0);
+    assert_int_equal(deleted, n);
+    for (size_t i = 0, k = 0; i < m->count; i++) {
+        if (k < n && keys[k].key == m->counters[i].key) {
+            m->sum -= m->counters[i].count;
+            k++;
+        } else {
+            m->counters[kept++] = m->counters[i];
+        }
+    }
+    m->count = kept;
+}
+
+static void
+count_and_compare(struct store *s, bool huge)
+{
+    struct model m = {.count = 0};
+    struct batch_keys b;
+    struct store_applied applied;
+
+    for (int round = 0; round < 6; round++) {
+        batch_make(&b, 1500, 3000, 2, round == 3 ? 3 : 1000, huge);
+        model_apply(&m, &b);
+        assert_rc(apply_deltas(s, KS, NULL, 0, b.deltas, b.count, &applied), 0);
+        batch_free(&b);
+        if (round == 2 && !huge)
+            delete_some(s, &m);
+        check_clean(s);
+    }
+    compare_all(s, &m);
+    free(m.counters);
+}
+
+CASE(what_is_counted_is_what_a_model_says, x)
+{
+    rng = 7;
+    count_and_compare(x->s, false);
+}
+
+CASE(counts_that_saturate_are_what_a_model_says, x)
+{
+    rng = 8;
+    count_and_compare(x->s, true);
+}
+
+CASE(a_check_finds_a_row_that_was_changed_by_hand, x)
+{
+    struct store_check_result r;
+    char sql[128];
+
+    assert_rc(stored_add(x->s, KS_NAME, NULL, "the", 5), 0);
+    check_clean(x->s);
+    (void)snprintf(sql, sizeof sql, "UPDATE %s.counter SET n = n + 1",
+                   x->options.schema);
+    (void)pg_server_run(sql);
+    assert_rc(store_check(x->s, KS, print_fault, NULL, &r), 0);
+    assert_int_equal(r.faults, 1);
+    (void)snprintf(sql, sizeof sql,
+                   "UPDATE %s.counter SET n = n - 1; "
+                   "UPDATE %s.band SET keys = keys + 1",
+                   x->options.schema, x->options.schema);
+    (void)pg_server_run(sql);
+    assert_rc(store_check(x->s, KS, print_fault, NULL, &r), 0);
+    assert_int_equal(r.faults, 1);
+}
+
+CASE(keyspaces_of_all_lanes_count, x)
+{
+    char name[] = "k00";
+    struct store *s;
+
+    x->options.lanes = 4;
+    assert_rc(postgresql_store_open(&s, &x->options), 0);
+    assert_int_equal(store_lanes(s), 4);
+    for (int i = 0; i < 20; i++) {
+        name[1] = (char)('0' + i / 10);
+        name[2] = (char)('0' + i % 10);
+        assert_rc(stored_add(s, name, NULL, "the", i + 1), 0);
+        assert_int_equal(get_one(x->s, name, "the"), i + 1);
+    }
+    store_close(s);
+}
+
+CASE(limits_of_keyspaces_and_keys_are_kept, x)
+{
+    const struct store_delta two[] = {delta("a", 1), delta("b", 1)};
+    struct store_applied applied;
+    struct store *s;
+
+    x->options.keyspace_max = 1;
+    x->options.keys_max = 1;
+    assert_rc(postgresql_store_open(&s, &x->options), 0);
+    assert_rc(apply_deltas(s, KS, NULL, 0, two, 2, &applied), -EDQUOT);
+    assert_false(applied.at_keyspace_max);
+    assert_rc(stored_add(s, KS_NAME, NULL, "a", 1), 0);
+    assert_rc(
+        apply_deltas(s, (const uint8_t *)"more", 4, NULL, 0, two, 1, &applied),
+        -EDQUOT);
+    assert_true(applied.at_keyspace_max);
+    assert_rc(stored_add(s, KS_NAME, NULL, "a", 1), 0);
+    assert_int_equal(get_one(s, KS_NAME, "a"), 2);
+    store_close(s);
+}
+
+/* ---- two processes ----------------------------------------------------- */
+
+#define BATCHES 40
+
+/* A process that counts 1 into "the" with each of its fills. */
+static pid_t
+count_in_child(const struct fixture *x, uint8_t log)
+{
+    struct store_fill fill = {.uuid = {log}};
+    struct store *s;
+    const pid_t pid = fork();
+
+    if (pid != 0)
+        return pid;
+    if (postgresql_store_open(&s, &x->options) < 0)
+        _exit(2);
+    for (fill.epoch = 1; fill.epoch <= BATCHES; fill.epoch++)
+        if (add_until_known(s, &fill, 1) != 0)
+            _exit(3);
+    _exit(0);
+}
+
+CASE(two_processes_count_into_one_keyspace, x)
+{
+    pid_t pids[2];
+    int status;
+
+    for (uint8_t i = 0; i < 2; i++)
+        pids[i] = count_in_child(x, (uint8_t)(i + 1));
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+        assert_int_equal(status, 0);
+    }
+    assert_int_equal(get_one(x->s, KS_NAME, "the"), 2 * BATCHES);
+    check_clean(x->s);
+}
+
+static unsigned kill_at;
+
+static void
+end_at_step(unsigned step)
+{
+    if (step == kill_at)
+        (void)raise(SIGKILL);
+}
+
+CASE(a_worker_that_dies_at_any_step_counts_once, x)
+{
+    int status;
+
+    assert_rc(stored_add(x->s, KS_NAME, NULL, "the", 1), 0);
+    for (kill_at = 0; kill_at < POSTGRESQL_STEPS; kill_at++) {
+        const struct store_fill fill = fill_of(kill_at + 1);
+        const pid_t pid = fork();
+
+        if (pid == 0) {
+            struct store *s;
+
+            x->options.step = end_at_step;
+            if (postgresql_store_open(&s, &x->options) == 0)
+                (void)stored_add(s, KS_NAME, &fill, "the", 1);
+            _exit(1);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        assert_rc(add_until_known(x->s, &fill, 1), 0);
+        assert_int_equal(get_one(x->s, KS_NAME, "the"), kill_at + 2);
+    }
+    check_clean(x->s);
+}
+
+CASE(a_server_that_crashes_keeps_what_it_committed, x)
+{
+    for (uint64_t i = 1; i <= 3; i++) {
+        const struct store_fill fill = fill_of(i);
+
+        assert_rc(add_until_known(x->s, &fill, 10), 0);
+        pg_server_crash();
+        assert_rc(add_until_known(x->s, &fill, 10), 0);
+    }
+    assert_int_equal(get_one(x->s, KS_NAME, "the"), 30);
+    check_clean(x->s);
+}
+
+/* ---- COMMIT ------------------------------------------------------------ */
+
+/* A connection in between, which ends at COMMIT. */
+enum cut { CUT_BEFORE, CUT_ANSWER };
+
+struct proxy {
+    struct tmpdir dir;
+    pthread_t thread;
+    int listener;
+    _Atomic int cut; /* an enum cut; -1: none.  Each cuts once */
+};
+
+#define COMMIT_NAME "countd_2" /* the prepared statement of COMMIT */
+
+static struct sockaddr_un
+address_in(const char *folder)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    const int size =
+        snprintf(a.sun_path, sizeof a.sun_path, "%s/.s.PGSQL.5432", folder);
+
+    assert_true(size > 0 && (size_t)size < sizeof a.sun_path);
+    return a;
+}
+
+static int
+connect_server(void)
+{
+    const struct sockaddr_un a = address_in(pg_server_path());
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (connect(fd, (const struct sockaddr *)&a, sizeof a) < 0)
+        return -1;
+    return fd;
+}
+
+static bool
+forward(int from, int to, struct proxy *p, int *cutting)
+{
+    static const char name[] = COMMIT_NAME; /* with its NUL */
+    char bytes[65536];
+    const ssize_t n = read(from, bytes, sizeof bytes);
+
+    if (n <= 0)
+        return false;
+    if (p && p->cut >= 0 &&
+        memmem(bytes, (size_t)n, name, sizeof name) != NULL) {
+        *cutting = atomic_exchange(&p->cut, -1);
+        if (*cutting == CUT_BEFORE)
+            return false;
+    } else if (!p && *cutting == CUT_ANSWER) {
+        return false;
+    }
+    return write(to, bytes, (size_t)n) == n;
+}
+
+static void *
+serve_proxy(void *ctx)
+{
+    struct proxy *p = ctx;
+    int client;
+
+    while ((client = accept(p->listener, NULL, NULL)) >= 0) {
+        const int to = connect_server();
+        struct pollfd f[] = {{.fd = client, .events = POLLIN},
+                             {.fd = to, .events = POLLIN}};
+        bool open = to >= 0;
+        int cutting = -1;
+
+        while (open && poll(f, 2, -1) > 0) {
+            if (f[0].revents != 0)
+                open = forward(client, to, p, &cutting);
+            if (open && f[1].revents != 0)
+                open = forward(to, client, NULL, &cutting);
+        }
+        (void)close(client);
+        (void)close(to);
+    }
+    return NULL;
+}
+
+static void
+start_proxy(struct proxy *p)
+{
+    struct sockaddr_un a;
+
+    tmpdir_make_in_memory(&p->dir);
+    p->cut = -1;
+    p->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    a = address_in(p->dir.path);
+    assert_int_equal(bind(p->listener, (struct sockaddr *)&a, sizeof a), 0);
+    assert_int_equal(listen(p->listener, 4), 0);
+    assert_int_equal(pthread_create(&p->thread, NULL, serve_proxy, p), 0);
+}
+
+static void
+stop_proxy(struct proxy *p)
+{
+    (void)shutdown(p->listener, SHUT_RDWR);
+    assert_int_equal(pthread_join(p->thread, NULL), 0);
+    (void)close(p->listener);
+    tmpdir_remove(&p->dir);
+}
+
+CASE(a_connection_cut_at_commit_has_an_unknown_outcome, x)
+{
+    struct proxy p;
+    char conninfo[700];
+    struct store *s;
+
+    start_proxy(&p);
+    (void)snprintf(conninfo, sizeof conninfo,
+                   "host=%s user=postgres dbname=postgres", p.dir.path);
+    x->options.conninfo = conninfo;
+    assert_rc(postgresql_store_open(&s, &x->options), 0);
+    for (uint64_t i = 0; i < 6; i++) {
+        const struct store_fill fill = fill_of(i + 1);
+
+        assert_rc(add_until_known(
+                      s, &(struct store_fill){.uuid = {3}, .epoch = i + 1}, 0),
+                  0); /* connected */
+        p.cut = i % 2 == 0 ? CUT_BEFORE : CUT_ANSWER;
+        assert_rc(stored_add(s, KS_NAME, &fill, "the", 7), -EIO);
+        assert_rc(add_until_known(s, &fill, 7), 0);
+        assert_int_equal(get_one(x->s, KS_NAME, "the"), 7 * ((int)i + 1));
+    }
+    store_close(s);
+    stop_proxy(&p);
+    check_clean(x->s);
+}
+
+/* Cancels a wait for the standby, once, as an operator may. */
+static void *
+cancel_a_wait(void *ctx)
+{
+    const struct timespec pause = {.tv_nsec = 5000000};
+    PGconn *c = ctx;
+    bool cancelled = false;
+
+    while (!cancelled && PQstatus(c) == CONNECTION_OK) {
+        PGresult *r =
+            PQexec(c, "SELECT pg_cancel_backend(pid) FROM "
+                      "pg_stat_activity WHERE wait_event = 'SyncRep'");
+
+        cancelled = PQntuples(r) > 0;
+        PQclear(r);
+        (void)nanosleep(&pause, NULL);
+    }
+    return NULL;
+}
+
+/* The same batch, with that. */
+static void
+add_without_standby(struct store *s, const struct store_fill *fill)
+{
+    PGconn *c = PQconnectdb(pg_server_conninfo());
+    pthread_t thread;
+
+    assert_int_equal(pthread_create(&thread, NULL, cancel_a_wait, c), 0);
+    assert_rc(stored_add(s, KS_NAME, fill, "the", 5), -EIO);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    PQfinish(c);
+}
+
+/* A commit that no standby has is answered COMMIT, with a warning. */
+CASE(a_commit_with_a_warning_is_not_believed, x)
+{
+    const struct store_fill fill = fill_of(1);
+
+    assert_rc(stored_add(x->s, KS_NAME, NULL, "the", 1), 0);
+    (void)pg_server_run("ALTER SYSTEM SET synchronous_standby_names = 'away'");
+    (void)pg_server_run("SELECT pg_reload_conf()");
+    add_without_standby(x->s, &fill);
+    assert_non_null(strstr(store_trouble(x->s), "synchronous replication"));
+    /* It can be seen, and may still be lost: not believed either. */
+    assert_int_equal(get_one(x->s, KS_NAME, "the"), 6);
+    add_without_standby(x->s, &fill);
+    (void)pg_server_run("ALTER SYSTEM RESET synchronous_standby_names");
+    (void)pg_server_run("SELECT pg_reload_conf()");
+    assert_rc(add_until_known(x->s, &fill, 5), 0);
+    assert_int_equal(get_one(x->s, KS_NAME, "the"), 6);
+}
+
+/* A database whose standby is away keeps the worker waiting, not silent. */
+CASE(a_commit_that_waits_for_its_standby_is_given_up, x)
+{
+    const struct store_fill fill = fill_of(1);
+    struct store *s;
+
+    assert_rc(stored_add(x->s, KS_NAME, NULL, "the", 1), 0);
+    (void)pg_server_run("ALTER SYSTEM SET synchronous_standby_names = 'away'");
+    (void)pg_server_run("SELECT pg_reload_conf()");
+    x->options.timeout_ms = 400 * test_slow();
+    assert_rc(postgresql_store_open(&s, &x->options), 0);
+    assert_rc(stored_add(s, KS_NAME, &fill, "the", 5), -EIO);
+    assert_non_null(strstr(store_trouble(s), "does not answer"));
+    assert_rc(stored_add(s, KS_NAME, &fill, "the", 5), -EAGAIN); /* its lock */
+    (void)pg_server_run("ALTER SYSTEM RESET synchronous_standby_names");
+    (void)pg_server_run("SELECT pg_reload_conf()");
+    assert_rc(add_until_known(s, &fill, 5), 0);
+    assert_int_equal(get_one(x->s, KS_NAME, "the"), 6);
+    store_close(s);
+}
+
+/* ---- deadlines --------------------------------------------------------- */
+
+CASE(a_silent_server_is_given_up_and_named, x)
+{
+    const struct store_fill fill = fill_of(1);
+    uint64_t since_ms;
+    struct store *s;
+    char sql[160];
+    pid_t pid;
+
+    x->options.timeout_ms = 300 * test_slow();
+    assert_rc(postgresql_store_open(&s, &x->options), 0);
+    assert_rc(stored_add(s, KS_NAME, NULL, "the", 1), 0);
+    (void)snprintf(sql, sizeof sql,
+                   "SELECT pid FROM pg_stat_activity WHERE application_name = "
+                   "'countd'");
+    pid = (pid_t)atoi(pg_server_run(sql));
+    assert_true(pid > 0);
+    assert_int_equal(kill(pid, SIGSTOP), 0);
+    since_ms = clock_ms();
+    assert_rc(stored_add(s, KS_NAME, &fill, "the", 5), -EHOSTDOWN);
+    assert_true(clock_ms() - since_ms >= x->options.timeout_ms);
+    assert_true(clock_ms() - since_ms < 10 * x->options.timeout_ms);
+    assert_non_null(strstr(store_trouble(s), "does not answer within"));
+    assert_non_null(strstr(store_trouble(s), pg_server_path()));
+    assert_int_equal(kill(pid, SIGCONT), 0);
+    assert_rc(add_until_known(s, &fill, 5), 0);
+    assert_int_equal(get_one(s, KS_NAME, "the"), 6);
+    store_close(s);
+}
+
+CASE(a_lock_of_another_session_is_named, x)
+{
+    const struct store_fill fill = fill_of(1);
+    PGconn *c = PQconnectdb(pg_server_conninfo());
+    char sql[160], named[64];
+    struct store *s;
+
+    x->options.timeout_ms = 600 * test_slow();
+    assert_rc(postgresql_store_open(&s, &x->options), 0);
+    assert_rc(stored_add(s, KS_NAME, NULL, "the", 1), 0);
+    (void)snprintf(sql, sizeof sql,
+                   "BEGIN; LOCK TABLE %s.counter IN SHARE MODE",
+                   x->options.schema);
+    PQclear(PQexec(c, sql));
+    assert_rc(stored_add(s, KS_NAME, &fill, "the", 5), -EAGAIN);
+    (void)snprintf(named, sizeof named, "process %d has one", PQbackendPID(c));
+    assert_non_null(strstr(store_trouble(s), named));
+    PQclear(PQexec(c, "ROLLBACK"));
+    PQfinish(c);
+    assert_rc(stored_add(s, KS_NAME, &fill, "the", 5), 0);
+    assert_int_equal(get_one(s, KS_NAME, "the"), 6);
+    store_close(s);
+}
+
+CASE(missing_tables_and_servers_are_told_apart, x)
+{
+    struct store *s;
+
+    x->options.schema = "nothing";
+    assert_rc(postgresql_store_open(&s, &x->options), 0);
+    assert_rc(postgresql_store_connect(s), -EPERM);
+    assert_non_null(strstr(store_trouble(s), "countd store init"));
+    store_close(s);
+    x->options.conninfo = "host=/nowhere";
+    assert_rc(postgresql_store_open(&s, &x->options), 0);
+    assert_rc(postgresql_store_connect(s), -EHOSTDOWN);
+    assert_non_null(strstr(store_trouble(s), "/nowhere"));
+    store_close(s);
+    x->options.conninfo = "host=a nonsense=1";
+    assert_rc(postgresql_store_open(&s, &x->options), 0);
+    assert_rc(postgresql_store_connect(s), -EPERM);
+    assert_non_null(strstr(store_trouble(s), "nonsense"));
+    store_close(s);
+}
+
+CASE(tables_are_not_made_twice, x)
+{
+    assert_rc(postgresql_store_init(x->s), -EEXIST);
+    assert_rc(stored_add(x->s, KS_NAME, NULL, "the", 1), 0);
+    assert_int_equal(get_one(x->s, KS_NAME, "the"), 1);
+}
