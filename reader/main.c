@@ -18,6 +18,7 @@
 #include "common/setup/privilege.h"
 #include "common/setup/signals.h"
 #include "common/store/lmdb/lmdb_store.h"
+#include "common/store/postgresql/postgresql_store.h"
 #include "reader/listeners.h"
 #include "reader/reader_status.h"
 
@@ -91,8 +92,11 @@ open_store(struct reader *r)
         .open_max = files_keyspaces(),
         .keyspace_max = r->config.keyspace_max,
     };
+    const struct postgresql_options remote = {.writable = false};
 
-    return lmdb_store_open(&r->store, &options);
+    return r->config.store_postgresql ? postgresql_store_open_configured(
+                                            &r->store, &r->config, &remote)
+                                      : lmdb_store_open(&r->store, &options);
 }
 
 static int
@@ -286,8 +290,9 @@ serve_until_stopped(struct reader *r)
 
     rc = open_files(r);
     if (rc < 0)
-        return rc == -EPROTO || rc == -EPROTONOSUPPORT ? CONFIG_EXIT_USAGE
-                                                       : CONFIG_EXIT_SYSTEM;
+        return rc == -EPROTO || rc == -EPROTONOSUPPORT || rc == -EPERM
+                   ? CONFIG_EXIT_USAGE
+                   : CONFIG_EXIT_SYSTEM;
     rc = start_reader(r);
     if (rc < 0)
         return CONFIG_EXIT_SYSTEM;

@@ -76,22 +76,25 @@ is_slice_over(const struct merge *m)
 }
 
 bool
-is_machine_error(int rc)
+is_machine_error(const struct store *s, int rc)
 {
+    const bool is_remote = (store_traits(s) & STORE_FILES) == 0;
+
     return rc == -ENOSPC || rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE ||
-           rc == -EROFS || rc == -EHOSTDOWN;
+           rc == -EROFS || rc == -EHOSTDOWN ||
+           (is_remote && (rc == -EIO || rc == -EPERM));
 }
 
 /* An error that is not named here sets the records aside: one that should wait
  * with its logs full has to be added. */
 enum keyspace_state
-keyspace_state_after(int rc)
+keyspace_state_after(const struct store *s, int rc)
 {
     if (rc == 0)
         return KEYSPACE_APPLIED;
     if (rc == -EAGAIN)
         return KEYSPACE_BUSY;
-    if (rc == -ESTALE || rc == -EOVERFLOW || is_machine_error(rc))
+    if (rc == -ESTALE || rc == -EOVERFLOW || is_machine_error(s, rc))
         return KEYSPACE_FAILED;
     return KEYSPACE_REFUSED;
 }
@@ -173,12 +176,12 @@ apply_to_keyspace(struct applier *a, struct fold_keyspace *k)
     struct store_applied applied = {0};
 
     k->error = store_apply(a->merge->store, &b, &applied);
-    k->state = (int8_t)keyspace_state_after(k->error);
+    k->state = (int8_t)keyspace_state_after(a->merge->store, k->error);
     a->stats.keys += applied.keys;
     a->stats.created += applied.created;
     a->stats.saturated += applied.saturated;
     a->stats.keyspaces += k->state == KEYSPACE_APPLIED;
-    a->waiting = a->waiting || is_machine_error(k->error);
+    a->waiting = a->waiting || is_machine_error(a->merge->store, k->error);
     report_failure(a->merge, k, applied.at_keyspace_max);
     return applied.holder;
 }
@@ -372,7 +375,7 @@ apply_batch_begin(struct merge *m)
     for (k = m->current->fold.first; k; k = k->next) {
         if (k->state == KEYSPACE_APPLY)
             continue;
-        m->waiting = m->waiting || is_machine_error(k->error);
+        m->waiting = m->waiting || is_machine_error(m->store, k->error);
         report_failure(m, k, false);
     }
 }

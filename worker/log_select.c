@@ -178,9 +178,9 @@ is_same_state(const struct log_select_lane *l, unsigned i, unsigned j,
 
 /* Nothing can be said of the keyspace's logs: none of them goes in. */
 static void
-refuse_keyspace(struct fold_keyspace *k, int rc)
+refuse_keyspace(const struct log_select *a, struct fold_keyspace *k, int rc)
 {
-    const enum keyspace_state state = keyspace_state_after(rc);
+    const enum keyspace_state state = keyspace_state_after(a->store, rc);
 
     k->error = rc;
     k->state = state == KEYSPACE_REFUSED ? KEYSPACE_REFUSED : KEYSPACE_FAILED;
@@ -212,7 +212,7 @@ select_for_keyspace(const struct log_select *a, struct log_select_lane *l,
     }
     rc = read_states(a, l, k, n);
     if (rc < 0) {
-        refuse_keyspace(k, rc);
+        refuse_keyspace(a, k, rc);
         return;
     }
     for (i = 0; i < n; i++) {

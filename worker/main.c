@@ -18,6 +18,7 @@
 #include "common/setup/privilege.h"
 #include "common/setup/signals.h"
 #include "common/store/lmdb/lmdb_store.h"
+#include "common/store/postgresql/postgresql_store.h"
 #include "worker/merge.h"
 #include "worker/watch.h"
 
@@ -103,7 +104,7 @@ static_assert(LMDB_LANES_MAX <= PARALLEL_MAX, "each lane can have a thread");
 
 /* The engine.  How much a commit may hold is the merge's to say. */
 static int
-open_store(struct worker *w)
+open_files(struct worker *w)
 {
     const struct lmdb_options options = {
         .keyspace_fd = w->dir.keyspace_fd,
@@ -124,6 +125,17 @@ open_store(struct worker *w)
                            (unsigned)w->config.worker_threads);
 }
 
+static int
+open_store(struct worker *w)
+{
+    const struct postgresql_options remote = {
+        .writable = true, .lanes = (unsigned)w->config.worker_threads};
+
+    return w->config.store_postgresql ? postgresql_store_open_configured(
+                                            &w->store, &w->config, &remote)
+                                      : open_files(w);
+}
+
 /* Opens the remaining parts in the order of need, serves, and closes them. */
 static int
 run_worker(struct worker *w)
@@ -133,7 +145,7 @@ run_worker(struct worker *w)
     rc = open_store(w);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "open the store");
-        return status;
+        return rc == -EPERM ? CONFIG_EXIT_USAGE : status;
     }
     rc = merge_open(&w->merge, &w->config, &w->dir, w->store);
     if (rc < 0) {

@@ -475,6 +475,10 @@ cmd_backup(struct cmd_line *line)
 {
     struct backup b = {.line = line, .path = line->args[0]};
 
+    if (line->config.store_postgresql)
+        return cmd_fail(CONFIG_EXIT_USAGE,
+                        "store = postgresql: PostgreSQL copies its counters, "
+                        "with pg_basebackup or pg_dump");
     if (geteuid() != 0 || line->config.user[0] == '\0')
         return open_and_run(&b);
     if (!has_parent(b.path))

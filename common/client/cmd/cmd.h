@@ -408,6 +408,7 @@ int cmd_held(struct cmd_line *line);
 int cmd_drop(struct cmd_line *line);
 int cmd_del(struct cmd_line *line);
 int cmd_log(struct cmd_line *line);
+int cmd_store(struct cmd_line *line);
 int cmd_check(struct cmd_line *line);
 int cmd_backup(struct cmd_line *line);
 int cmd_replay(struct cmd_line *line);

@@ -450,6 +450,10 @@ cmd_del(struct cmd_line *line)
     struct drop d = {.line = line};
     int status;
 
+    if (line->config.store_postgresql && cmd_value(line, "purge"))
+        return cmd_fail(CONFIG_EXIT_USAGE,
+                        "--purge: PostgreSQL keeps bytes of deleted rows in "
+                        "its own files and their copies");
     status = begin_drop(&d, "name");
     if (status == 0)
         status = await_logs(&d);

@@ -8,6 +8,7 @@
 #include "common/base/diag.h"
 #include "common/setup/privilege.h"
 #include "common/store/lmdb/lmdb_store.h"
+#include "common/store/postgresql/postgresql_store.h"
 
 #define TXN_MEMORY ((size_t)64 << 20)
 #define OPEN_MAX   16 /* keyspaces at once */
@@ -29,8 +30,12 @@ store_session_store(const struct cmd_line *line, int keyspace_fd, bool writable,
         .history_of_new = true, /* these settings may not be the workers' */
         .history_max = line->config.history_max,
     };
+    const struct postgresql_options remote = {.writable = writable,
+                                              .history_of_new = true};
 
-    return lmdb_store_open(out, &options);
+    return line->config.store_postgresql
+               ? postgresql_store_open_configured(out, &line->config, &remote)
+               : lmdb_store_open(out, &options);
 }
 
 long

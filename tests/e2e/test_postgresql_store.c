@@ -1,0 +1,162 @@
+/* tests/e2e/test_postgresql_store.c - the daemons and commands of two data
+ * directories that count into one database. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "tests/lib/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/lib/engines.h"
+#include "tests/lib/expect.h"
+#include "tests/lib/pg_server.h"
+#include "tests/lib/service.h"
+
+struct fixture {
+    struct fleet fleets[2]; /* two machines */
+    char schema[32];
+    bool has_server;
+};
+
+static void
+set_store(struct fixture *x, struct fleet *f)
+{
+    char option[FLEET_OPTION_SIZE];
+
+    fleet_option(f, "store=postgresql");
+    assert_in_range(snprintf(option, sizeof option, "store.conninfo=%s",
+                             pg_server_conninfo()),
+                    1, sizeof option - 1);
+    fleet_option(f, option);
+    (void)snprintf(option, sizeof option, "store.schema=%s", x->schema);
+    fleet_option(f, option);
+}
+
+static int
+setup(void **state)
+{
+    static unsigned schemas;
+    static struct fixture x;
+
+    x = (struct fixture){.has_server = pg_server_is_installed()};
+    (void)snprintf(x.schema, sizeof x.schema, "site%u", ++schemas);
+    for (int i = 0; i < 2; i++) {
+        fleet_init_in_memory(&x.fleets[i]);
+        if (x.has_server)
+            set_store(&x, &x.fleets[i]);
+    }
+    *state = &x;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct fixture *x = *state;
+
+    for (int i = 0; i < 2; i++)
+        fleet_fini(&x->fleets[i]);
+    return 0;
+}
+
+#define CASE(name, x)                                                          \
+    static void name(struct fixture *x);                                       \
+    static void name##_run(void **state)                                       \
+    {                                                                          \
+        if (!((struct fixture *)*state)->has_server)                           \
+            test_skip("PostgreSQL's server is not installed");                 \
+        name(*state);                                                          \
+    }                                                                          \
+    TEST_ADDED(name, #name, name##_run, setup, teardown, NULL)                 \
+    static void name(struct fixture *x)
+
+CASE(two_machines_count_into_one_keyspace, x)
+{
+    struct fleet *a = &x->fleets[0], *b = &x->fleets[1];
+    char sql[256];
+
+    expect(FLEET_RUN(a, "store", "init"), 0, "made schema=");
+    service_start(a);
+    service_start(b);
+    for (int i = 0; i < 10; i++) {
+        service_add(a, "words", "the", 3);
+        service_add(b, "words", "the", 4);
+        service_add(b, "words", "of", 1);
+    }
+    expect_text(FLEET_RUN(a, "flush"), 0, "");
+    expect_text(FLEET_RUN(b, "flush"), 0, "");
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(service_count(&x->fleets[i], "words", "the"), 70);
+        assert_int_equal(service_total(&x->fleets[i], "words"), 80);
+    }
+    expect(FLEET_RUN(a, "top", "words", "--tsv"), 0, "70\tthe\n");
+    expect(FLEET_RUN(a, "rank", "words", "of"), 0, "2\n");
+    expect(FLEET_RUN(a, "keyspaces", "--tsv"), 0, "words");
+    expect(FLEET_RUN(a, "distinct", "words"), 0, "2");
+    expect(FLEET_RUN(a, "check"), 0, "");
+    expect(FLEET_RUN(a, "store", "--tsv"), 0, "keys\t2\n");
+    expect(FLEET_RUN(a, "del", "words", "of"), 0, "keys=1 of 1");
+    (void)snprintf(sql, sizeof sql,
+                   "SELECT n FROM %s.counters WHERE keyspace = 'words' AND "
+                   "key = 'the'",
+                   x->schema);
+    assert_string_equal(pg_server_run(sql), "70");
+    expect(FLEET_RUN(b, "drop", "words"), 0, "words");
+    assert_int_equal(service_count(a, "words", "the"), INT64_MIN);
+    fleet_stop_all(a);
+    fleet_stop_all(b);
+}
+
+CASE(logs_wait_for_a_database_that_is_away, x)
+{
+    struct fleet *f = &x->fleets[0];
+
+    expect(FLEET_RUN(f, "store", "init"), 0, "made schema=");
+    service_start(f);
+    service_add(f, "words", "the", 1);
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    pg_server_crash();
+    service_add(f, "words", "the", 2);
+    expect(FLEET_RUN(f, "flush"), 0, "");
+    assert_int_equal(service_count(f, "words", "the"), 3);
+    fleet_stop(f, FLEET_WORKER);
+    fleet_start(f, FLEET_WORKER);
+    service_add(f, "words", "the", 4);
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    assert_int_equal(service_count(f, "words", "the"), 7);
+    expect(FLEET_RUN(f, "check"), 0, "");
+    fleet_stop_all(f);
+}
+
+CASE(what_cannot_work_is_refused_by_name, x)
+{
+    struct fleet *f = &x->fleets[0];
+    struct daemon_how how = {.may_fail = true};
+    char dir[600], conninfo[400], schema[64];
+    const char *const argv[] = {
+        "-o", "store=postgresql", "-o", conninfo, "-o", schema, dir, NULL};
+    struct daemon d;
+
+    (void)snprintf(dir, sizeof dir, "-d%s", f->path);
+    (void)snprintf(conninfo, sizeof conninfo, "store.conninfo=%s",
+                   pg_server_conninfo());
+    (void)snprintf(schema, sizeof schema, "store.schema=%s", x->schema);
+    how.argv = argv;
+    assert_int_equal(daemon_start_how(&d, "countd-worker", &how),
+                     CONFIG_EXIT_USAGE);
+    (void)daemon_output(&d, text, TEXT_SIZE);
+    assert_non_null(strstr(text, "run countd store init"));
+    daemon_fini(&d);
+    expect(FLEET_RUN(f, "store", "init"), 0, "made schema=");
+    expect(FLEET_RUN(f, "store", "init"), CONFIG_EXIT_NEGATIVE,
+           "already exists");
+    expect(FLEET_RUN(f, "store", "init", "--print"), 0, "CREATE TABLE ");
+    expect(FLEET_RUN(f, "backup", "/nowhere"), CONFIG_EXIT_USAGE, "pg_dump");
+    expect(FLEET_RUN(f, "del", "a", "b", "--purge"), CONFIG_EXIT_USAGE,
+           "PostgreSQL keeps bytes");
+    expect(FLEET_RUN(f, "store", "-o", "store.conninfo=host=a password=x"),
+           CONFIG_EXIT_USAGE, "without a password");
+    expect(FLEET_RUN(f, "store", "-o", "store.conninfo=postgresql://u:x@h/d"),
+           CONFIG_EXIT_USAGE, "without a password");
+    expect(FLEET_RUN(f, "store", "-o", "store.schema=a;b"), CONFIG_EXIT_USAGE,
+           "store.schema");
+}
