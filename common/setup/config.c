@@ -115,7 +115,7 @@ static const struct config_row rows[] = {
      "bytes of the history of one keyspace; 0: no limit"},
     {"held.max", KIND_SIZE, AT(held_max), 0, 1024 * GIGA, "1G",
      "records of keyspaces that cannot take them; 0: no limit"},
-    {"archive.keep", KIND_TIME, AT(archive_keep_ms), 0, 3660 * DAY, "0",
+    {"archive.keep", KIND_TIME, AT(archive_keep_ms), 0, 36500 * DAY, "0",
      "how long merged logs are kept, compressed; 0: not at all"},
     {"live.address", KIND_HOST, AT(live_address), 1, NET_HOST_SIZE - 1,
      "127.0.0.1", "address of the two live ports"},

@@ -177,7 +177,7 @@ storm(uint64_t seed, unsigned kills, bool archive)
     s.random.state = seed;
     fleet_init(&s.fleet);
     if (archive)
-        fleet_option(&s.fleet, "archive.keep=3660d");
+        fleet_option(&s.fleet, "archive.keep=36500d");
     model_init(&s.model, seed, KEYSPACES);
     traffic_init(&s.traffic, &s.model, &s.moments, 8, 32);
     for (i = 0; i <= FLEET_WORKER2; i++)

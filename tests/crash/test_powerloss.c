@@ -240,7 +240,7 @@ TEST(a_message_counted_twice_is_found)
 
 /* ---- the daemons --------------------------------------------------------- */
 
-#define ARCHIVE "archive.keep=3660d"
+#define ARCHIVE "archive.keep=36500d"
 
 static void
 small_logs(struct fleet *f)

@@ -353,7 +353,7 @@ make_directory(struct fixture *x)
     daemon_path("countd-worker", x->worker_path, sizeof x->worker_path);
     x->worker =
         (struct program){.argv = {x->worker_path, "-d", x->fleet.path, "-o",
-                                  "log.size=64K", "-o", "archive.keep=3660d"}};
+                                  "log.size=64K", "-o", "archive.keep=36500d"}};
 }
 
 /* A worker that has room for one more of the four keyspaces that are new. */

@@ -27,7 +27,7 @@ setup(void **state)
     const int rc = service_site_setup(state);
     struct service_site *x = *state;
 
-    fleet_option(&x->fleet, "archive.keep=3660d");
+    fleet_option(&x->fleet, "archive.keep=36500d");
     fills = 0;
     return rc;
 }

@@ -84,7 +84,7 @@ count_keys(struct fleet *f)
 static void
 start(struct fleet *f)
 {
-    fleet_option(f, "archive.keep=3660d");
+    fleet_option(f, "archive.keep=36500d");
     fleet_option(f, "log.size=512K");
     service_start(f);
     count_keys(f);

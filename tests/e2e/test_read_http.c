@@ -623,7 +623,7 @@ CASE(what_is_wrong_is_told, f)
 {
     expect_problem(f, "/v1/get?keyspace=pages&key=/no", 404,
                    "\"code\": \"no-such-key\", \"detail\": \"no such key\", "
-                   "\"as_of_ms\": 1");
+                   "\"as_of_ms\": ");
     expect_problem(f, "/v1/get?keyspace=no&key=/no", 404, "no-such-keyspace");
     expect_problem(f, "/v1/history?keyspace=no", 404, "no-such-keyspace");
     expect_problem(f, "/v1/rank?keyspace=pages&key=/no&from=-1h", 404,

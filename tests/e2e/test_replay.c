@@ -39,7 +39,8 @@ setup(void **state)
     static struct fixture s;
 
     fleet_init_in_memory(&s.fleet);
-    fleet_option(&s.fleet, "archive.keep=3660d");
+    fleet_option(&s.fleet, "archive.keep=36500d");
+    fleet_option(&s.fleet, "history=1m:2d,1h:90d,1d:100y"); /* since 2023 */
     snprintf(s.archive, sizeof s.archive, "%s/archive", s.fleet.path);
     snprintf(s.target, sizeof s.target, "%s/target", s.fleet.path);
     s.log_fd = s.archive_fd = -1;
