@@ -19,6 +19,7 @@ job_of_link(struct list_link *link)
 static void
 set_state(struct job *job, enum job_state state, struct list_link *list)
 {
+    assert(job->jobs && job->conn);
     if (job->link.next)
         list_remove(&job->link);
     else

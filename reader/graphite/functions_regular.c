@@ -3,6 +3,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/graphite/functions_internal.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -83,8 +84,10 @@ append_text(struct growing *g, const char *text, size_t size)
             memcpy(larger, g->text, g->size);
         g->text = larger;
     }
-    if (size > 0)
+    if (size > 0) {
+        assert(g->text);
         memcpy(g->text + g->size, text, size);
+    }
     g->size += size;
     return 0;
 }

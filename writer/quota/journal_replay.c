@@ -123,7 +123,8 @@ take_record(struct replay *p, const struct journal_record *r,
         if (p->change != p->at)
             return report_damage(p, p->at, "a change is cut short");
         if (r->part || r->after < 0 || (uint64_t)r->after >= JOURNAL_GROUP)
-            return report_damage(p, p->at, "the record of a group is not valid");
+            return report_damage(p, p->at,
+                                 "the record of a group is not valid");
         p->group = p->at;
         p->next = p->at + 1 + (uint64_t)r->after;
         p->ms = (uint64_t)r->value;
