@@ -35,7 +35,7 @@
 #include "common/net/http.h"
 #include "reader/as_of.h"
 
-#define JOBS_MAX     16 /* that have a place, and with it memory */
+#define JOBS_MAX     64 /* that have a place, and with it memory */
 #define JOBS_STEP_NS UINT64_C(1000000)
 #define JOBS_KEPT_MS 1000
 #define JOBS_LOOK_MS 5

@@ -20,6 +20,7 @@
 #define ROWS_SMALL     100   /* answers of more come after those of others */
 #define PACKED_LEAST   4096  /* bytes of an answer that is packed */
 #define PACKED_AT_ONCE 65536 /* in a millisecond; more is packed in steps */
+#define PACKED_BESIDE  16    /* fewer jobs: each may take 13 MB to pack */
 #define LOOK_MS        100 /* between checks of as_of_ms for requests that wait */
 #define DAY_MS         ((uint64_t)86400000)
 
@@ -333,7 +334,7 @@ put_packed(struct http_call *x, const struct read_request *a, size_t size)
         (void)read_pack_step(&h->pack, UINT64_MAX); /* all of it */
         return put_answer(x, a, h->pack.packed, h->pack.size, true);
     }
-    w = read_job_hold(x);
+    w = h->jobs->placed < PACKED_BESIDE ? read_job_hold(x) : NULL;
     if (w && job_enter(&w->job) && read_job_pack(w, a, h->text, size) == 0)
         return CONN_PAUSE;
     return put_answer(x, a, h->text, size, false);

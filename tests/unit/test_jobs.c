@@ -6,7 +6,7 @@
 #include "reader/jobs.h"
 #include "tests/lib/turns.h"
 
-#define WORK ((size_t)64)
+#define WORK ((size_t)JOBS_MAX + 8)
 
 struct work {
     struct job job;
@@ -121,12 +121,12 @@ CASE(a_client_has_half_of_the_places_and_the_next_is_of_who_has_the_fewest)
 
     for (size_t i = 0; i < JOBS_MAX / 2; i++)
         assert_int_equal(enter(o, i, 1, 1)->state, JOB_RUNS);
-    waits[0] = enter(o, 20, 1, 1);
+    waits[0] = enter(o, JOBS_MAX, 1, 1);
     assert_int_equal(waits[0]->state, JOB_IN_LINE);
     for (size_t i = JOBS_MAX / 2; i < JOBS_MAX; i++)
         assert_int_equal(enter(o, i, (uint16_t)i, 1)->state, JOB_RUNS);
-    waits[1] = enter(o, 21, 1, 1);
-    others = enter(o, 22, 99, 1);
+    waits[1] = enter(o, JOBS_MAX + 1, 1, 1);
+    others = enter(o, JOBS_MAX + 2, 99, 1);
     assert_int_equal(others->state, JOB_IN_LINE);
 
     job_leave(&o->all[0].job);

@@ -473,7 +473,7 @@ CASE(what_takes_longer_than_it_may_is_an_error_and_the_next_is_answered, f)
     client_close(one);
 }
 
-/* Each connection has one of the eight places that its client may have. */
+/* Each connection has one of the places that its client may have. */
 CASE(lists_of_many_connections_are_made_in_turns_and_others_wait_in_line, f)
 {
     int fds[JOBS_MAX / 2 + 2];
