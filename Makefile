@@ -278,7 +278,7 @@ lint-cppcheck:
 lint-tidy:
 	@echo clang-tidy
 	@printf '%s\n' $(filter-out tests/%,$(filter %.c,$(C_FILES))) | xargs -P $$(nproc) -n 4 sh -c \
-	  'clang-tidy --quiet --warnings-as-errors="*" "$$@" -- -std=c11 -D_GNU_SOURCE -I. 2>/dev/null' clang-tidy
+	  'clang-tidy --quiet --warnings-as-errors="*" "$$@" -- -std=c11 -D_GNU_SOURCE -I. -I/usr/include/postgresql 2>/dev/null' clang-tidy
 lint-man: $(BUILD)/countd-metrics.7
 	@echo mandoc
 	@$(if $(MAN),mandoc -T lint -W warning $(MAN))

@@ -437,7 +437,8 @@ prepare_some(struct pg *s, int from, int to)
     int rc;
 
     for (int i = from; i < to; i++)
-        if (PQsendPrepare(s->connection, statement_name(i, name),
+        if (PQsendPrepare(s->connection,
+                          statement_name((enum pg_statement)i, name),
                           pg_statements[i], 0, NULL) == 0)
             return take_error(s, NULL);
     if (PQpipelineSync(s->connection) == 0)

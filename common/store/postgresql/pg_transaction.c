@@ -95,10 +95,8 @@ pg_commit(struct pg *s)
     if (rc == 0 && strcmp(PQcmdStatus(c.result), "COMMIT") != 0) {
         pg_set_trouble(s, "COMMIT was answered %s", PQcmdStatus(c.result));
         rc = -EIO;
-    } else if (rc == 0 && s->warned) {
-        rc = -EIO;
-    } else if (rc < 0) {
-        rc = -EIO; /* it may have been committed */
+    } else if (rc < 0 || s->warned) {
+        rc = -EIO; /* it may have been committed, or is on no standby */
     }
     PQclear(c.result);
     if (rc < 0) {
