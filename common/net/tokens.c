@@ -20,6 +20,7 @@
 #include "common/base/diag.h"
 #include "common/base/files.h"
 #include "common/base/hash.h"
+#include "common/wire/increment_line.h"
 
 #define POLL_MS  1000
 #define WHY_SIZE 256
@@ -158,6 +159,7 @@ parse_lines(struct tokens *t, size_t size, char why[WHY_SIZE])
 {
     const char *at = t->text, *end = t->text + size;
 
+    at += increment_text_begin(at, size); /* a byte order mark */
     t->next.count = 0;
     for (unsigned line = 1; at < end; line++) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));

@@ -3,6 +3,7 @@
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/setup/config_internal.h"
+#include "common/wire/increment_line.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -120,7 +121,7 @@ config_text(struct config *c, const char *text, size_t size, const char *path,
             char why[CONFIG_WHY_SIZE])
 {
     char line_why[CONFIG_WHY_SIZE], shown[NAME_SHOWN_SIZE];
-    size_t at = 0;
+    size_t at = increment_text_begin(text, size); /* a byte order mark */
 
     for (size_t number = 1; at < size; number++) {
         const char *start = text + at;

@@ -222,14 +222,20 @@ read_query(struct graphite_job *g)
 int
 graphite_check_parameters(struct graphite_job *g)
 {
-    const struct function_times *t = &g->render.times;
+    struct function_times *t = &g->render.times;
+    int64_t from;
 
     if (g->kind != GRAPHITE_RENDER)
         return read_query(g);
     if (read_times(g) < 0)
         return -1;
-    if (t->from >= t->until)
+    from = t->from;
+    if (from == t->until)
         return render_fail(&g->render, HTTP_BAD_REQUEST,
-                           "from is not before until");
+                           "from and until are the same time");
+    if (from > t->until) { /* as Graphite has it */
+        t->from = t->until;
+        t->until = from;
+    }
     return 0;
 }

@@ -134,6 +134,10 @@ static const struct {
     {"POST /render target=constantLine%28100%29&from=1795301460&"
      "until=1795301760&format=json&maxDataPoints=100",
      200, "[" SERIES("100", "100", "300") "]"},
+    {"POST /render target=constantLine%28100%29&until=1795301460&" /* swapped */
+     "from=1795301760&format=json&maxDataPoints=100",
+     200, "[" SERIES("100", "100", "300") "]"},
+    {"POST /render target=constantLine%28100%29&from=now&until=now", 400, NULL},
     {"POST /render/ target=aliasSub%28constantLine%28100%29%2C+%22%28%5E.%2A%24"
      "%29%22%2C+%22%5C1+A%22%29&from=-1h&until=now&format=json&maxDataPoints="
      "300",

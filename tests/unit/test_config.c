@@ -121,7 +121,7 @@ TEST(the_defaults_are_those_of_the_design)
 
 TEST(a_file_sets_keys_with_units_quotes_and_comments)
 {
-    assert_rc(set_text("# a comment\n"
+    assert_rc(set_text("\xef\xbb\xbf# a comment\n"
                        "\n"
                        "  log.size = 64M  # behind a value\n"
                        "log.count=8\r\n"
