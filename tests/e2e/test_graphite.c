@@ -177,7 +177,7 @@ static const struct {
     {"POST /render target=nosuch%28web.err%29" AGO, 400,
      "{\"message\":\"unknown function: nosuch\"}"},
     {"POST /render target=web.err&from=yesterday-ish&until=now", 400, NULL},
-    {"POST /render target=web.err&from=now&until=-1h", 400, NULL},
+    {"POST /render target=web.err&from=-1h&until=-1h", 400, NULL},
     {"POST /render target=web.err&from=-1M", 400, NULL},
     {"POST /render tz=Mars%2FOlympus&target=web.err", 400,
      "{\"message\":\"tz: no time zone Mars/Olympus in "
