@@ -114,8 +114,16 @@ CASE(logs_wait_for_a_database_that_is_away, x)
     service_start(f);
     service_add(f, "words", "the", 1);
     expect_text(FLEET_RUN(f, "flush"), 0, "");
-    pg_server_crash();
+    pg_server_stop();
     service_add(f, "words", "the", 2);
+    expect(FLEET_RUN(f, "get", "words", "the"), CONFIG_EXIT_SYSTEM,
+           "does not answer");
+    expect(FLEET_RUN(f, "flush", "--timeout", "1s"), CONFIG_EXIT_NEGATIVE,
+           "not merged in time");
+    expect(FLEET_RUN(f, "store"), CONFIG_EXIT_SYSTEM, "PostgreSQL: ");
+    assert_false(fleet_logs_are_drained(f));
+    expect(FLEET_RUN(f, "held"), 0, "");
+    pg_server_start();
     expect(FLEET_RUN(f, "flush"), 0, "");
     assert_int_equal(service_count(f, "words", "the"), 3);
     fleet_stop(f, FLEET_WORKER);

@@ -98,8 +98,8 @@ await_server(void)
     }
 }
 
-static void
-start_server(void)
+void
+pg_server_start(void)
 {
     const char *const argv[] = {
         "-D", server.data,          "-k", server.dir.path,
@@ -120,7 +120,7 @@ end_server(void)
 {
     if (getpid() != server.owner)
         return;
-    if (daemon_alive(&server.daemon)) {
+    if (server.daemon.pid != 0 && daemon_alive(&server.daemon)) {
         daemon_signal(&server.daemon, SIGCONT);
         daemon_signal(&server.daemon, SIGINT);
         (void)daemon_wait(&server.daemon); /* nothing depends on how it ends */
@@ -144,7 +144,7 @@ need_server(void)
     (void)snprintf(server.conninfo, sizeof server.conninfo,
                    "host=%s user=postgres dbname=postgres", server.dir.path);
     make_data();
-    start_server();
+    pg_server_start();
     (void)atexit(end_server); /* else the directory stays */
 }
 
@@ -192,11 +192,17 @@ pg_server_run(const char *sql)
 }
 
 void
-pg_server_crash(void)
+pg_server_stop(void)
 {
     need_server();
     daemon_signal(&server.daemon, SIGQUIT);
     (void)daemon_wait(&server.daemon); /* its status is that of a crash */
     daemon_fini(&server.daemon);
-    start_server();
+}
+
+void
+pg_server_crash(void)
+{
+    pg_server_stop();
+    pg_server_start();
 }

@@ -27,7 +27,9 @@ const char *pg_server_run(const char *sql);
 /* The main process. */
 pid_t pg_server_pid(void);
 
-/* Stops the server at once, as a crash does, and starts it again. */
+/* Stops the server at once, as a crash does; starts it again; both. */
+void pg_server_stop(void);
+void pg_server_start(void);
 void pg_server_crash(void);
 
 #endif

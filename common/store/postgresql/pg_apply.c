@@ -303,8 +303,10 @@ apply_locked(struct pg *s, const struct store_batch *b, struct pg_keyspace *k,
         free(c.list);
     }
     step(s, 5);
+#ifndef COUNTD_MUTANT_NO_ROW_MARK
     if (rc == 0)
         rc = pg_marks_put(s, k->id, b->marks, b->mark_count);
+#endif
     if (rc == 0 && b->delta_count > 0)
         rc = pg_keyspace_put(s, k, true);
     return rc;

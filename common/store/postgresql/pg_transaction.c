@@ -92,6 +92,9 @@ pg_commit(struct pg *s)
 
     pg_call(&c, PG_COMMIT);
     rc = pg_run(s, &c, 1);
+#ifdef COUNTD_MUTANT_COMMIT_WARNING
+    s->warned = false;
+#endif
     if (rc == 0 && strcmp(PQcmdStatus(c.result), "COMMIT") != 0) {
         pg_set_trouble(s, "COMMIT was answered %s", PQcmdStatus(c.result));
         rc = -EIO;
