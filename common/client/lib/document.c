@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/bytes.h"
@@ -50,6 +51,17 @@ document_begin(struct handle_asking *a, struct document *d, const char *command)
     *d = (struct document){.a = a};
     d->at = a->question +
             snprintf(a->question, sizeof a->question, "GET /v1/%s?", command);
+}
+
+void
+document_about(struct countd *c, struct document *d, const char *command,
+               const void *keyspace, size_t keyspace_size, const void *key,
+               size_t key_size)
+{
+    document_begin(&c->asking, d, command);
+    document_put_name(d, "keyspace", keyspace, keyspace_size);
+    if (key_size > 0)
+        document_put_name(d, "key", key, key_size);
 }
 
 void
@@ -298,4 +310,16 @@ document_end(struct document *d)
 {
     (void)pthread_mutex_unlock(&d->a->http.lock); /* as in document_begin() */
     return d->error;
+}
+
+int
+document_end_with(struct document *d, int rc, void *taken)
+{
+    const int error = document_end(d);
+
+    if (rc == 0)
+        rc = error;
+    if (rc < 0)
+        free(taken);
+    return rc;
 }

@@ -38,6 +38,12 @@ struct document {
 
 void document_begin(struct handle_asking *a, struct document *d,
                     const char *command);
+
+/* The same about a keyspace and, unless its size is 0, a key. */
+void document_about(struct countd *c, struct document *d, const char *command,
+                    const void *keyspace, size_t keyspace_size, const void *key,
+                    size_t key_size);
+
 void document_put_name(struct document *d, const char *parameter,
                        const void *bytes, size_t size);
 /* `unit` follows the number: "", or "m" for a duration. */
@@ -79,6 +85,10 @@ size_t document_measure(struct document *d, size_t *rows);
 
 /* The first error of all; unlocks the handle. */
 int document_end(struct document *d);
+
+/* The same where `rc` came before it; what was taken is freed if either is an
+ * error. */
+int document_end_with(struct document *d, int rc, void *taken);
 
 /* Rows by count as a document has them, where countd_range() has no port:
  * *first is the rank of the first row. */

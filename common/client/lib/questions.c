@@ -48,18 +48,6 @@ countd_range(struct countd *c, const void *keyspace, size_t keyspace_size,
 
 /* ---- one number ---------------------------------------------------------- */
 
-/* A question about a keyspace and, unless its size is 0, a key. */
-static void
-begin(struct countd *c, struct document *d, const char *command,
-      const void *keyspace, size_t keyspace_size, const void *key,
-      size_t key_size)
-{
-    document_begin(&c->asking, d, command);
-    document_put_name(d, "keyspace", keyspace, keyspace_size);
-    if (key_size > 0)
-        document_put_name(d, "key", key, key_size);
-}
-
 PUBLIC int
 countd_about(struct countd *c, const void *keyspace, size_t keyspace_size,
              const void *key, size_t key_size, struct countd_facts *out)
@@ -68,8 +56,8 @@ countd_about(struct countd *c, const void *keyspace, size_t keyspace_size,
     struct document d;
     int rc;
 
-    begin(c, &d, key_size > 0 ? "rank" : "total", keyspace, keyspace_size, key,
-          key_size);
+    document_about(c, &d, key_size > 0 ? "rank" : "total", keyspace,
+                   keyspace_size, key, key_size);
     rc = document_ask(&d);
     while ((rc == 0 || rc == -ENOENT) && document_next(&d)) {
         document_number(&d, "count", &facts.count);
@@ -94,7 +82,7 @@ find_number(struct countd *c, const char *command, const void *keyspace,
     int64_t number = 0;
     int rc;
 
-    begin(c, &d, command, keyspace, keyspace_size, key, key_size);
+    document_about(c, &d, command, keyspace, keyspace_size, key, key_size);
     if (document_ask(&d) == 0)
         while (document_next(&d))
             document_number(&d, strcmp(command, "get") == 0 ? "count" : command,
@@ -140,7 +128,7 @@ countd_keyspace_state(struct countd *c, const void *keyspace,
     char *end = NULL;
     int rc;
 
-    begin(c, &d, "total", keyspace, keyspace_size, NULL, 0);
+    document_about(c, &d, "total", keyspace, keyspace_size, NULL, 0);
     rc = document_ask(&d);
     while ((rc == 0 || rc == -ENOENT) && document_next(&d))
         document_number(&d, "as_of_ms", &state.as_of_ms);
@@ -229,13 +217,8 @@ ask_rows(struct document *d, const char *name, const char *count,
         rc = take_rows(d, name, count, first, &rows);
     else if (rc == -ENOENT && if_none)
         rc = take_no_rows(d, &rows);
+    rc = document_end_with(d, rc, rows);
     if (rc == 0)
-        rc = document_end(d);
-    else
-        (void)document_end(d); /* `rc` says more */
-    if (rc < 0)
-        free(rows);
-    else
         *out = rows;
     return rc;
 }
@@ -247,7 +230,7 @@ document_range(struct countd *c, const void *keyspace, size_t keyspace_size,
 {
     struct document d;
 
-    begin(c, &d, "range", keyspace, keyspace_size, NULL, 0);
+    document_about(c, &d, "range", keyspace, keyspace_size, NULL, 0);
     document_put_number(&d, "offset", offset, "");
     document_put_number(
         &d, "length", length > COUNTD_ROWS_MAX ? COUNTD_ROWS_MAX : length, "");
@@ -261,7 +244,7 @@ countd_around(struct countd *c, const void *keyspace, size_t keyspace_size,
 {
     struct document d;
 
-    begin(c, &d, "around", keyspace, keyspace_size, key, key_size);
+    document_about(c, &d, "around", keyspace, keyspace_size, key, key_size);
     document_put_number(&d, "n", length, "");
     return ask_rows(&d, "key", "count", first, false, out);
 }
@@ -274,7 +257,7 @@ countd_keys(struct countd *c, const void *keyspace, size_t keyspace_size,
     struct document d;
     int64_t first;
 
-    begin(c, &d, "keys", keyspace, keyspace_size, NULL, 0);
+    document_about(c, &d, "keys", keyspace, keyspace_size, NULL, 0);
     if (prefix_size > 0)
         document_put_name(&d, "prefix", prefix, prefix_size);
     if (after_size > 0)
@@ -323,8 +306,8 @@ put_keys(struct countd *c, struct document *d, const struct countd_key *keys,
     const struct countd_key *k = keys;
     size_t n = 0;
 
-    begin(c, d, k->key_size > 0 ? "get" : "total", k->keyspace,
-          k->keyspace_size, NULL, 0);
+    document_about(c, d, k->key_size > 0 ? "get" : "total", k->keyspace,
+                   k->keyspace_size, NULL, 0);
     if (k->key_size == 0)
         return 1;
     for (; n < count && n < KEYS_AT_ONCE && keys[n].key_size > 0 &&
@@ -401,198 +384,6 @@ countd_gets(struct countd *c, struct countd_key *keys, size_t count)
             break;
     }
     return first;
-}
-
-/* ---- history ------------------------------------------------------------- */
-
-static void
-put_times(struct document *d, int64_t from, int64_t to)
-{
-    if (from < 0 || to < from)
-        d->error = d->error < 0 ? d->error : -EINVAL;
-    document_put_number(d, "from", from, "");
-    document_put_number(d, "to", to, "");
-}
-
-static int
-take_buckets(struct document *d, struct countd_buckets **out)
-{
-    size_t rows;
-    struct countd_buckets *b;
-
-    (void)document_measure(d, &rows);
-    b = calloc(1, sizeof *b + rows * sizeof *b->buckets);
-    if (!b)
-        return -ENOMEM;
-    b->count = rows;
-    b->buckets = (struct countd_bucket *)(b + 1);
-    while (document_next(d)) {
-        struct countd_bucket *bucket = &b->buckets[d->row];
-
-        document_number(d, "as_of_ms", &b->as_of_ms);
-        document_number(d, "since", &b->since);
-        if (!d->in_rows)
-            continue;
-        document_number(d, "from", &bucket->start);
-        document_sum(d, "sum", &bucket->sum);
-    }
-    *out = b;
-    return 0;
-}
-
-PUBLIC int
-countd_history(struct countd *c, const void *keyspace, size_t keyspace_size,
-               const void *key, size_t key_size, int64_t from, int64_t to,
-               int64_t step, struct countd_buckets **out)
-{
-    struct countd_buckets *b = NULL;
-    struct document d;
-    int rc;
-
-    if (step <= 0 || step % 60 != 0 || from % step != 0 || to % step != 0)
-        return -EINVAL;
-    begin(c, &d, "history", keyspace, keyspace_size, key, key_size);
-    put_times(&d, from, to);
-    document_put_number(&d, "step", step / 60, "m");
-    rc = document_ask(&d);
-    if (rc == 0)
-        rc = take_buckets(&d, &b);
-    if (rc == 0 && b->count != (uint64_t)((to - from) / step))
-        rc = -EPROTO;
-    if (rc == 0)
-        rc = document_end(&d);
-    else
-        (void)document_end(&d); /* `rc` says more */
-    if (rc < 0)
-        free(b);
-    else
-        *out = b;
-    return rc;
-}
-
-PUBLIC void
-countd_buckets_free(struct countd_buckets *buckets)
-{
-    free(buckets);
-}
-
-static int
-take_top(struct document *d, struct countd_top **out)
-{
-    size_t rows;
-    const size_t size = document_measure(d, &rows);
-    struct countd_top *t =
-        calloc(1, sizeof *t + rows * sizeof *t->rows + size + rows + 1);
-    uint8_t *at;
-
-    if (!t)
-        return -ENOMEM;
-    t->count = rows;
-    t->rows = (struct countd_top_row *)(t + 1);
-    at = (uint8_t *)(t->rows + rows);
-    while (document_next(d)) {
-        struct countd_top_row *row = &t->rows[d->row];
-        int name_size;
-
-        document_number(d, "as_of_ms", &t->as_of_ms);
-        document_number(d, "since", &t->since);
-        if (!d->in_rows) {
-            document_number(d, "from", &t->from);
-            document_number(d, "to", &t->to);
-            continue;
-        }
-        document_sum(d, "sum", &row->sum);
-        document_sum(d, "before", &row->before);
-        if (document_is(d, "before")) {
-            t->before_known = d->token != JSON_NULL;
-            row->before.any = row->before.high != 0 || row->before.low != 0;
-        }
-        name_size = document_name(d, "key", at);
-        if (name_size < 0)
-            continue;
-        row->key = (const char *)at;
-        row->key_size = (size_t)name_size;
-        at += name_size;
-        *at++ = '\0';
-    }
-    *out = t;
-    return 0;
-}
-
-PUBLIC int
-countd_period_top(struct countd *c, const void *keyspace, size_t keyspace_size,
-                  int64_t from, int64_t to, int64_t length,
-                  struct countd_top **out)
-{
-    struct countd_top *t = NULL;
-    struct document d;
-    int rc;
-
-    begin(c, &d, "top", keyspace, keyspace_size, NULL, 0);
-    put_times(&d, from, to);
-    document_put_number(&d, "n", length, "");
-    rc = document_ask(&d);
-    if (rc == 0)
-        rc = take_top(&d, &t);
-    if (rc == 0)
-        rc = document_end(&d);
-    else
-        (void)document_end(&d); /* `rc` says more */
-    if (rc < 0)
-        free(t);
-    else
-        *out = t;
-    return rc;
-}
-
-PUBLIC void
-countd_top_free(struct countd_top *top)
-{
-    free(top);
-}
-
-static int
-ask_period(struct countd *c, const void *keyspace, size_t keyspace_size,
-           const void *key, size_t key_size, int64_t from, int64_t to,
-           struct countd_period *out)
-{
-    struct countd_period p = {.rank = -1};
-    struct document d;
-    int rc;
-
-    begin(c, &d, key_size > 0 ? "rank" : "distinct", keyspace, keyspace_size,
-          key, key_size);
-    put_times(&d, from, to);
-    if (document_ask(&d) == 0)
-        while (document_next(&d)) {
-            document_number(&d, "as_of_ms", &p.as_of_ms);
-            document_number(&d, "since", &p.since);
-            document_number(&d, "from", &p.from);
-            document_number(&d, "to", &p.to);
-            document_number(&d, "rank", &p.rank);
-            document_number(&d, "keys", &p.keys);
-            document_sum(&d, "sum", &p.sum);
-        }
-    rc = document_end(&d);
-    if (rc == 0)
-        *out = p;
-    return rc;
-}
-
-PUBLIC int
-countd_period_rank(struct countd *c, const void *keyspace, size_t keyspace_size,
-                   const void *key, size_t key_size, int64_t from, int64_t to,
-                   struct countd_period *out)
-{
-    int rc =
-        ask_period(c, keyspace, keyspace_size, key, key_size, from, to, out);
-
-    if (rc != -ENOMSG)
-        return rc;
-    rc = ask_period(c, keyspace, keyspace_size, NULL, 0, from, to, out);
-    if (rc == 0)
-        out->sum = (struct countd_sum){.any = 0};
-    return rc;
 }
 
 /* ---- waiting ------------------------------------------------------------- */
