@@ -61,7 +61,7 @@ set_path(struct keys *keys, const struct path_found *f)
 static void
 list_paths(struct fixture *r, struct keys *keys)
 {
-    char text[2 * NODES] = "*", why[TARGET_WHY_SIZE];
+    char text[2 * NODES + 2] = "*", why[TARGET_WHY_SIZE];
 
     for (int nodes = 1; nodes <= NODES; nodes++) {
         struct pattern p;
