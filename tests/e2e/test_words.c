@@ -51,7 +51,7 @@ static const struct {
     {"useradd ", "needs root, and leaves a user", false},
     {"systemctl ", "needs systemd as the first process", false},
     {"sysctl ", "changes a setting of the whole machine", false},
-    {"createdb ", "needs this user's PostgreSQL: test_postgresql_store", false},
+    {"createdb ", "needs this user's PostgreSQL: test_postgresql_store", true},
     {"countd store init", "the same", false},
     {"redis-cli ", "needs a Redis client: test_resp_clients", false},
     {"countd watch", "draws until a key in a terminal: test_board_command",
