@@ -5,9 +5,11 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
+#include "common/log/kept.h"
 #include "common/setup/reserve.h"
 #include "worker/apply_batch.h"
 
@@ -236,6 +238,29 @@ archive_logs(struct merge *m)
                        m->archive.removed_early);
 }
 
+/* Puts the logs that are about to be emptied where a backup that is running
+ * looks for them.  If one cannot be, the backup is told. */
+static void
+keep_logs(struct merge *m)
+{
+    const int fd = kept_open(m->dir->log_fd);
+    struct archive kept;
+    int rc;
+
+    if (fd == -ENOENT)
+        return;
+    rc = fd < 0 ? fd : archive_open(&kept, fd, 0);
+    for (unsigned i = 0; rc == 0 && i < m->current->count; i++)
+        if (m->current->logs[i].whole)
+            rc = archive_add(&kept, &m->current->logs[i].log);
+    if (rc < 0 || kept.removed_early > 0)
+        kept_spoil(m->dir->log_fd);
+    if (fd < 0)
+        return;
+    archive_close(&kept);
+    (void)close(fd); /* a backup has no use for it after a power loss */
+}
+
 static void
 report_saturation(const struct merge *m, uint64_t before)
 {
@@ -289,6 +314,7 @@ end_batch(struct merge *m, bool *halted)
     apply_batch_end(m);
     if (archive_is_on(&m->archive))
         archive_logs(m);
+    keep_logs(m);
     *halted = apply_batch_stopped(m);
     emptied = batch_end(m->current, *halted);
     m->stats.logs += emptied;

@@ -126,7 +126,8 @@ logfile_list_scan(struct logfile_list *list, DIR *dir)
     rewinddir(dir);
     while ((rc = dirstream_next(dir, &name)) > 0) {
         if (name[0] == '.' || strcmp(name, "writer") == 0 ||
-            strcmp(name, "merged") == 0 || strcmp(name, "waiting") == 0)
+            strcmp(name, "merged") == 0 || strcmp(name, "waiting") == 0 ||
+            strcmp(name, "kept") == 0)
             continue;
         rc = add_file(list, dirfd(dir), name);
         if (rc < 0)

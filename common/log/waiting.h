@@ -48,7 +48,10 @@
  *    here names it after a sync of the folder: the marks say what is in.
  * R9 A backup copies live/requests, waits until what the logs had is merged or
  *    here, copies this folder, then the keyspaces.  What leaves the folder in
- *    between is in the later copy of its keyspace.
+ *    between is in the later copy of its keyspace.  It waits once more, and then
+ *    places in the folder of the copy, for the keyspaces that lack it there, each
+ *    fill that was merged meanwhile (common/log/kept.h): the copy has all of a
+ *    fill or nothing, and its requests are copied or not.
  * R10 A command places fills in order of time, and those of one log by epoch,
  *    each name durable before the next: workers merge beside it, and a later
  *    fill that comes first would hide an earlier one.

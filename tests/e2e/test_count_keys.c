@@ -5,6 +5,7 @@
 #include "tests/lib/test.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -411,9 +412,125 @@ CASE(a_backup_waits_for_what_its_requests_counted, f)
     size = fread(order, 1, sizeof order - 1, from);
     order[size] = '\0';
     assert_int_equal(pclose(from), 0);
-    assert_string_equal(order, "sigqueue O_WRONLY sigqueue p.mdb ");
+    assert_string_equal(order, "sigqueue O_WRONLY sigqueue p.mdb sigqueue ");
     tmpdir_remove(&other);
     fleet_stop_all(f);
+}
+
+static bool
+fleet_has(const struct fleet *f, const char *name)
+{
+    char path[600];
+
+    (void)snprintf(path, sizeof path, "%s/%s", f->path, name);
+    return access(path, F_OK) == 0;
+}
+
+/* Starts a slow backup of 12 keyspaces, and counts requests in the first and in
+ * the last of them until it ends.  Returns how many. */
+static int
+count_during_backup(struct fleet *f, const char *to)
+{
+    const char *body = "a\tk\nz\tk\n";
+    char script[2000], program[700], key[24], begun[64];
+    struct pollfd end = {.events = POLLIN};
+    FILE *from;
+    int n = 0;
+
+    daemon_path("countd", program, sizeof program);
+    (void)snprintf(script, sizeof script,
+                   "ASAN_OPTIONS=detect_leaks=0 exec strace -qq -o /dev/null "
+                   "-e inject=fsync:delay_enter=20000 '%s' -d '%s' backup '%s'",
+                   program, f->path, to);
+    from = popen(script, "r");
+    assert_non_null(from);
+    end.fd = fileno(from);
+    while (poll(&end, 1, 0) == 0) {
+        (void)snprintf(key, sizeof key, "during-%d", n++);
+        expect_counted(f, key, body, 2, false);
+    }
+    assert_true(fread(begun, 1, sizeof begun, from) > 0);
+    assert_int_equal(pclose(from), 0);
+    return n;
+}
+
+/* What was merged while the keyspaces were copied is in the copies of some. */
+CASE(a_request_during_a_backup_counts_once_in_the_copy, f)
+{
+    char path[600], key[24], want[64];
+    const char *body = "a\tk\nz\tk\n";
+    struct tmpdir other;
+    struct fleet copy;
+    int n, known = 0;
+
+    if (system("strace -V >/dev/null 2>&1") != 0)
+        test_skip("needs strace");
+    fleet_option(f, "log.rotate_after=20ms");
+    fleet_start(f, FLEET_WRITE);
+    fleet_start(f, FLEET_WORKER);
+    fleet_start(f, FLEET_WORKER2);
+    expect_counted(f, "before", body, 2, false);
+    expect_counted(f, "more",
+                   "b\tk\nc\tk\nd\tk\ne\tk\nf\tk\ng\tk\nh\tk\ni\tk\nj\tk\n"
+                   "k\tk\n",
+                   10, false);
+    tmpdir_make(&other);
+    (void)snprintf(path, sizeof path, "%s/copy", other.path);
+    n = count_during_backup(f, path);
+    assert_true(n > 10);
+    fleet_stop_all(f);
+    assert_false(fleet_has(f, "log/kept"));
+    fleet_init_at(&copy, path);
+    fleet_option(&copy, "counter.enable=off");
+    fleet_option(&copy, "http.listen=127.0.0.1:0");
+    fleet_start(&copy, FLEET_WRITE);
+    expect_counted(&copy, "before", body, 2, true);
+    for (int i = 0; i < n; i++) {
+        const int fd = connect_client(&copy);
+        struct reply r;
+
+        (void)snprintf(key, sizeof key, "during-%d", i);
+        r = send_keyed(fd, key, body);
+        assert_int_equal(r.status, 200);
+        known += r.replayed;
+        client_close(fd);
+    }
+    assert_true(known > 0);
+    fleet_start(&copy, FLEET_WORKER);
+    (void)snprintf(want, sizeof want, "a\tk\t%d\n", n + 1);
+    expect_export(&copy, "a", want);
+    (void)snprintf(want, sizeof want, "z\tk\t%d\n", n + 1);
+    expect(FLEET_RUN(&copy, "export", "z"), 0, want);
+    fleet_stop_all(&copy);
+    fleet_fini(&copy);
+    tmpdir_remove(&other);
+}
+
+/* What workers keep for it goes with the next merge. */
+CASE(a_backup_that_is_killed_leaves_nothing_behind, f)
+{
+    char script[2000], program[700];
+    struct tmpdir other;
+
+    if (system("strace -V >/dev/null 2>&1") != 0)
+        test_skip("needs strace");
+    fleet_start(f, FLEET_WRITE);
+    expect_counted(f, "one", "p\ta\n", 1, false);
+    tmpdir_make(&other);
+    daemon_path("countd", program, sizeof program);
+    (void)snprintf(script, sizeof script,
+                   "ASAN_OPTIONS=detect_leaks=0 strace -qq -o /dev/null -e "
+                   "inject=sendfile:signal=KILL '%s' -d '%s' backup "
+                   "--no-flush '%s/copy' >/dev/null 2>&1",
+                   program, f->path, other.path);
+    assert_int_not_equal(system(script), 0);
+    assert_true(fleet_has(f, "log/kept"));
+    tmpdir_remove(&other);
+    fleet_start(f, FLEET_WORKER);
+    fleet_await_drained(f, MERGE_MS);
+    fleet_stop_all(f);
+    assert_false(fleet_has(f, "log/kept"));
+    fleet_check(f);
 }
 
 /* Sets aside, by hand, the log that a killed writer had marks in. */

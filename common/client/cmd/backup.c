@@ -9,6 +9,15 @@
  * Each keyspace is copied as one snapshot.  Every copy is checked before the
  * command reports success.
  *
+ * A fill that is merged meanwhile is in the copies of some of its keyspaces
+ * only.  So workers keep what they merge from before live/requests is copied
+ * (common/log/kept.h), and at last, when all that can be in a copy is merged,
+ * each fill that was kept until then is placed in the log/waiting/ of the copy,
+ * for the keyspaces that lack it there, and its requests are copied.  The copy
+ * then has the requests of exactly the fills that it counts: those of the first
+ * copy of live/requests were merged before any keyspace was copied, or kept;
+ * and what was not kept by then was in no log when the last keyspace was copied.
+ *
  * The copy is made in a folder DATADIR_PARTIAL of the new directory, and its
  * parts are renamed to their places when it is whole: a command that is killed
  * leaves a directory that every program refuses.
@@ -34,6 +43,7 @@
 #include "common/client/cmd/cmd_data.h"
 #include "common/client/cmd/cmd_terminal.h"
 #include "common/journal/requests.h"
+#include "common/log/kept.h"
 #include "common/log/pending_set.h"
 #include "common/setup/merge_note.h"
 #include "common/setup/privilege.h"
@@ -49,6 +59,9 @@ struct backup {
     int fd;             /* the copy: DATADIR_PARTIAL in it until it is whole */
     int log_fd;         /* its log/ */
     int keyspace_fd;    /* its keyspace/ */
+    struct kept kept;
+    bool lacks_requests; /* live/requests is not in the copy */
+    int status;          /* what failed is reported; an exit status */
     struct progress progress;
     uint64_t keyspaces, keys, faults;
     char name[NAME_TEXT_SIZE]; /* being copied or checked */
@@ -157,6 +170,110 @@ publish_copy(struct backup *b)
     return rc == -EACCES ? 0 : rc;
 }
 
+/* ---- what is not merged yet -------------------------------------------- */
+
+/* Waits until everything that is in the logs now is merged. Returns an exit
+ * status. */
+static int
+flush_logs(struct backup *b)
+{
+    const uint64_t timeout_ms = cmd_option_ms(b->line, "timeout", 30000);
+    int rc;
+
+    if (*b->line->status != 0 || cmd_value(b->line, "no-flush") != NULL)
+        return *b->line->status;
+    rc = wait_merged(b->line, &b->in.dir, timeout_ms);
+    if (rc == 0)
+        return 0;
+    if (rc == -EAGAIN && wait_report_cause(b->line))
+        return CONFIG_EXIT_SYSTEM;
+    if (rc == -EAGAIN)
+        return cmd_fail(CONFIG_EXIT_SYSTEM,
+                        "logs are not merged in time; is countd-worker "
+                        "running? --no-flush copies what is merged");
+    return cmd_failed(rc, "wait for the logs to be merged");
+}
+
+/* The copy must not answer a request as repeated that it does not count. */
+static int
+leave_requests(struct backup *b, const char *why)
+{
+    const int rc = backup_requests_remove(b->fd);
+
+    b->lacks_requests = true;
+    if (rc > 0)
+        diag(DIAG_WARNING,
+             "%s, so " REQUESTS_FOLDER " is not in the copy: "
+             "requests with an Idempotency-Key that are sent to it again count "
+             "again",
+             why);
+    return rc < 0 ? cmd_failed(rc, "remove " REQUESTS_FOLDER " from the copy")
+                  : 0;
+}
+
+/* Waits as flush_logs().  Without waiting there is no telling what the copy
+ * counts, unless nothing is in the logs.  Returns an exit status. */
+static int
+settle_logs(struct backup *b)
+{
+    struct pending_set set = {.count = 0};
+    struct logdir logs;
+    bool any;
+    int rc;
+
+    if (cmd_value(b->line, "no-flush") == NULL)
+        return flush_logs(b);
+    rc = wait_logs_open(b->line, b->in.dir.log_fd, &logs);
+    if (rc < 0)
+        return cmd_failed(rc, "read log/");
+    rc = pending_set_note(&set, &logs);
+    logdir_close(&logs);
+    any = set.count > 0;
+    pending_set_fini(&set);
+    if (rc < 0)
+        return cmd_failed(rc, "read log/");
+    return any ? leave_requests(b, "logs are not merged") : 0;
+}
+
+/* Copies live/requests before the keyspaces, and then waits until what is in the
+ * logs is merged: a request is recorded there before its increments are merged.
+ * Returns an exit status. */
+static int
+copy_requests(struct backup *b)
+{
+    int rc;
+
+    rc = kept_begin(&b->kept, b->in.dir.log_fd);
+    if (rc < 0)
+        diag_errno(DIAG_WARNING, rc, "make log/" KEPT_FOLDER);
+    rc = backup_requests(b->in.dir.fd, b->fd);
+    return rc < 0 ? cmd_failed(rc, "copy " REQUESTS_FOLDER) : settle_logs(b);
+}
+
+/* Has the copy count what was merged while it was made, in all keyspaces.
+ * Returns an exit status. */
+static int
+copy_kept(struct backup *b)
+{
+    char path[CONFIG_TEXT_SIZE + sizeof "/log/" KEPT_FOLDER];
+    struct store_session copy = {.store = b->copy};
+    int rc;
+
+    rc = settle_logs(b);
+    if (rc != 0 || b->lacks_requests)
+        return rc;
+    if (!kept_is_whole(&b->kept))
+        return leave_requests(b, "what was merged meanwhile could not be kept");
+    (void)snprintf(path, sizeof path, "%s/log/" KEPT_FOLDER,
+                   b->line->config.data_dir); /* it fits */
+    rc = waiting_open(&copy.waiting, b->log_fd, true, true, 0);
+    if (rc == 0) {
+        rc = backup_kept(b->in.dir.fd, path, &copy, b->fd);
+        waiting_close(&copy.waiting);
+    }
+    return rc < 0 ? cmd_failed(rc, "copy what was merged meanwhile") : 0;
+}
+
 /* ---- keyspaces --------------------------------------------------------- */
 
 static void
@@ -262,8 +379,10 @@ copy_keyspaces(struct backup *b)
         rc = store_list(b->in.store, first, 0, copy_listed, b);
 #endif
     progress_clear(&b->progress);
+    if (rc == 0)
+        b->status = copy_kept(b);
     store_close(b->copy);
-    return rc;
+    return b->status != 0 ? -ECANCELED : rc;
 }
 
 static int
@@ -288,63 +407,6 @@ copy_all(struct backup *b)
         (fsync(b->log_fd) < 0 || fsync(b->keyspace_fd) < 0 || fsync(b->fd) < 0))
         rc = -errno;
     return rc < 0 ? rc : publish_copy(b);
-}
-
-/* ---- what is not merged yet -------------------------------------------- */
-
-/* Waits until everything that is in the logs now is merged. Returns an exit
- * status. */
-static int
-flush_logs(struct backup *b)
-{
-    const uint64_t timeout_ms = cmd_option_ms(b->line, "timeout", 30000);
-    int rc;
-
-    if (*b->line->status != 0 || cmd_value(b->line, "no-flush") != NULL)
-        return *b->line->status;
-    rc = wait_merged(b->line, &b->in.dir, timeout_ms);
-    if (rc == 0)
-        return 0;
-    if (rc == -EAGAIN && wait_report_cause(b->line))
-        return CONFIG_EXIT_SYSTEM;
-    if (rc == -EAGAIN)
-        return cmd_fail(CONFIG_EXIT_SYSTEM,
-                        "logs are not merged in time; is countd-worker "
-                        "running? --no-flush copies what is merged");
-    return cmd_failed(rc, "wait for the logs to be merged");
-}
-
-/* Copies live/requests before the keyspaces, and then waits until what is in the
- * logs is merged: a request is recorded there before its increments are merged,
- * and the copy must not answer one as repeated that it does not count.  Without
- * waiting there is no telling, unless nothing is in the logs.  Returns an exit
- * status. */
-static int
-copy_requests(struct backup *b)
-{
-    struct pending_set set = {.count = 0};
-    struct logdir logs;
-    int rc;
-
-    rc = backup_requests(b->in.dir.fd, b->fd);
-    if (rc < 0)
-        return cmd_failed(rc, "copy " REQUESTS_FOLDER);
-    if (cmd_value(b->line, "no-flush") == NULL)
-        return flush_logs(b);
-    rc = wait_logs_open(b->line, b->in.dir.log_fd, &logs);
-    if (rc < 0)
-        return cmd_failed(rc, "read log/");
-    rc = pending_set_note(&set, &logs);
-    logdir_close(&logs);
-    if (rc == 0 && set.count > 0)
-        rc = backup_requests_remove(b->fd);
-    if (rc > 0)
-        diag(DIAG_WARNING,
-             "logs are not merged, so " REQUESTS_FOLDER " is not in the copy: "
-             "requests with an Idempotency-Key that are sent to it again count "
-             "again");
-    pending_set_fini(&set);
-    return rc < 0 ? cmd_failed(rc, "read log/") : 0;
 }
 
 /* ---- the subcommand ---------------------------------------------------- */
@@ -396,6 +458,8 @@ run_backup(struct backup *b)
         return refuse_dir(b, rc);
     status = copy_requests(b);
     rc = status == 0 ? copy_all(b) : 0;
+    status = status == 0 ? b->status : status;
+    kept_end(&b->kept, b->in.dir.log_fd);
     (void)close(b->log_fd);
     (void)close(b->keyspace_fd); /* synced, or failed already */
     (void)close(b->fd);

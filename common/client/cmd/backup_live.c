@@ -1,6 +1,6 @@
 /* common/client/cmd/backup_live.c - see cmd_data.h.
  *
- * Entry points, read from the end: backup_live(), backup_requests(),
+ * Entry points, read from the end: backup_live(), backup_requests_add(),
  * copy_quotas(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/cmd/cmd_data.h"
@@ -229,12 +229,79 @@ copy_quotas(int from_fd, int to_fd)
 
 /* ---- requests with an Idempotency-Key ---------------------------------- */
 
-int
-backup_requests(int from_fd, int to_fd)
+struct requests_copy {
+    int to_fd;
+    bool (*is_kept)(const void *ctx, const uint8_t *uuid, uint64_t epoch);
+    const void *ctx; /* with is_kept == NULL all are */
+};
+
+/* A record that does not check is being written, or does not count. */
+static bool
+is_wanted(const struct requests_copy *c, const uint8_t record[REQUEST_SIZE])
 {
+    return is_summed(record, REQUEST_SIZE) &&
+           (!c->is_kept ||
+            c->is_kept(c->ctx, record + 24, get_le64(record + 40)));
+}
+
+/* Adds wanted records to the end of a file, which is at `end`. */
+static int
+copy_records(const struct requests_copy *c, int from, int to, uint64_t end)
+{
+    uint8_t bytes[64 * REQUEST_SIZE];
+    uint64_t at = 0;
+    ssize_t got;
+    int rc = 0;
+
+    while (rc == 0 && (got = read_at(from, bytes, sizeof bytes, at)) > 0) {
+        size_t size = 0;
+
+        at += (uint64_t)got;
+        for (size_t i = 0; i + REQUEST_SIZE <= (size_t)got; i += REQUEST_SIZE)
+            if (is_wanted(c, bytes + i)) {
+                memmove(bytes + size, bytes + i, REQUEST_SIZE);
+                size += REQUEST_SIZE;
+            }
+        rc = size > 0 ? write_at(to, bytes, size, end) : 0;
+        end += size;
+        if (got < (ssize_t)sizeof bytes)
+            return rc;
+    }
+    return rc < 0 ? rc : (int)got;
+}
+
+static int
+copy_requests(void *ctx, int folder_fd, const char *name)
+{
+    const struct requests_copy *c = ctx;
+    struct stat st;
+    int from, to, rc;
+
+    if (name[0] < '0' || name[0] > '9') /* the secret */
+        return c->is_kept ? 0 : copy_file(folder_fd, c->to_fd, name);
+    from = folder_open_file(folder_fd, name);
+    if (from < 0)
+        return from == -ENOENT ? 0 : from;
+    to = openat(c->to_fd, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    rc = to < 0 || fstat(to, &st) < 0 ? -errno : 0;
+    if (rc == 0)
+        rc = copy_records(c, from, to, (uint64_t)st.st_size);
+    if (to >= 0)
+        rc = finish_file(to, rc);
+    (void)close(from);
+    return rc;
+}
+
+int
+backup_requests_add(int from_fd, int to_fd,
+                    bool (*is_kept)(const void *ctx, const uint8_t *uuid,
+                                    uint64_t epoch),
+                    const void *ctx)
+{
+    struct requests_copy c = {.is_kept = is_kept, .ctx = ctx};
     uint8_t secret[REQUESTS_KEY_SIZE];
     struct requests requests;
-    int live, to, rc;
+    int live, rc;
 
     requests_init(&requests, from_fd);
     rc = requests_secret(&requests, secret);
@@ -243,11 +310,18 @@ backup_requests(int from_fd, int to_fd)
     live = folder_make(to_fd, "live");
     if (live < 0)
         return live;
-    to = folder_make(live, "requests");
-    rc = to < 0 ? to
-                : finish_file(to, dirstream_each(from_fd, REQUESTS_FOLDER,
-                                                 copy_entry, &to));
+    c.to_fd = folder_make(live, "requests");
+    rc = c.to_fd < 0
+             ? c.to_fd
+             : finish_file(c.to_fd, dirstream_each(from_fd, REQUESTS_FOLDER,
+                                                   copy_requests, &c));
     return finish_file(live, rc);
+}
+
+int
+backup_requests(int from_fd, int to_fd)
+{
+    return backup_requests_add(from_fd, to_fd, NULL, NULL);
 }
 
 static int

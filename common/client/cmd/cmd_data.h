@@ -314,10 +314,26 @@ int purge_files(struct store_session *in, const struct cmd_name *keyspace,
 int backup_live(int from_fd, int to_fd);
 
 /* Copies live/requests, durably, which backup_live() does not.  A record that is
- * being written is cut in the copy, and does not count. */
+ * being written is not in the copy. */
 int backup_requests(int from_fd, int to_fd);
+
+/* Adds the records of the fills for which `is_kept` returns true; some may be in
+ * the copy already, which does no harm. */
+int backup_requests_add(int from_fd, int to_fd,
+                        bool (*is_kept)(const void *ctx, const uint8_t *uuid,
+                                        uint64_t epoch),
+                        const void *ctx);
 
 /* Removes that copy again, but for the secret.  1: there was something, 0 */
 int backup_requests_remove(int to_fd);
+
+/* ---- backup kept ------------------------------------------------------- */
+
+/* Places in log/waiting/ of a copy what its keyspaces lack of the fills that
+ * were merged while it was made (common/log/kept.h), and copies the records of
+ * their requests.  `copy` is the copy, without live/; `to_fd` its directory.
+ *   -EBADMSG, ...: a fill cannot be read */
+int backup_kept(int from_fd, const char *kept_path, struct store_session *copy,
+                int to_fd);
 
 #endif

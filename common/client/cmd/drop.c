@@ -59,6 +59,7 @@
 #include "common/base/diag.h"
 #include "common/base/folder.h"
 #include "common/client/cmd/cmd_data.h"
+#include "common/log/kept.h"
 #include "common/log/logfile.h"
 #include "common/setup/reserve.h"
 #include "common/wire/query.h"
@@ -222,6 +223,7 @@ empty_keyspace(struct drop *d, struct found *f)
     int rc;
 
     f->fills = 0;
+    kept_spoil(d->in.dir.log_fd); /* a backup would bring it back */
     do
         rc = waiting_leave_out(&d->in.waiting, n->bytes, n->size, NULL, NULL,
                                &f->fills);

@@ -33,6 +33,7 @@
 #include "common/base/folder.h"
 #include "common/log/archive.h"
 #include "common/log/inspect.h"
+#include "common/log/kept.h"
 #include "common/log/log_recover.h"
 #include "common/log/logfile.h"
 #include "common/setup/signals.h"
@@ -448,6 +449,19 @@ purge_waiting(struct purge *p, uint64_t deadline_ms)
     return 0;
 }
 
+/* What a killed backup left goes; what a running one uses may have a key. */
+static int
+purge_kept(struct purge *p)
+{
+    const int fd = kept_open(p->dir->log_fd);
+
+    if (fd < 0)
+        return fd == -ENOENT ? 0 : fd;
+    (void)close(fd); /* nothing was written through it */
+    report_left(p, "log", KEPT_FOLDER, "a backup is running, and removes it");
+    return 0;
+}
+
 int
 purge_files(struct store_session *in, const struct cmd_name *keyspace,
             const struct store_key *keys, size_t count, uint64_t deadline_ms)
@@ -470,6 +484,8 @@ purge_files(struct store_session *in, const struct cmd_name *keyspace,
     if (rc == 0 && unlinkat(in->dir.fd, "live/statsd-rests", 0) < 0 &&
         errno != ENOENT)
         rc = -errno;
+    if (rc == 0)
+        rc = purge_kept(&p);
     if (rc == 0)
         rc = purge_waiting(&p, deadline_ms);
     free(p.chunk);
