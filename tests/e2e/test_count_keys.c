@@ -533,6 +533,38 @@ CASE(a_backup_that_is_killed_leaves_nothing_behind, f)
     fleet_check(f);
 }
 
+/* Without what is merged meanwhile there is no telling what the copy counts. */
+CASE(a_backup_for_which_nothing_can_be_kept_knows_none, f)
+{
+    char script[2000], program[700], said[1000];
+    struct tmpdir other;
+    FILE *from;
+
+    if (system("strace -V >/dev/null 2>&1") != 0)
+        test_skip("needs strace");
+    fleet_start(f, FLEET_WRITE);
+    fleet_start(f, FLEET_WORKER);
+    expect_counted(f, "one", "p\ta\n", 1, false);
+    tmpdir_make(&other);
+    daemon_path("countd", program, sizeof program);
+    /* The folders of the copy come before. */
+    (void)snprintf(script, sizeof script,
+                   "ASAN_OPTIONS=detect_leaks=0 strace -qq -o /dev/null -e "
+                   "inject=mkdirat:error=ENOSPC:when=5 '%s' -d '%s' backup "
+                   "'%s/copy' 2>&1",
+                   program, f->path, other.path);
+    from = popen(script, "r");
+    assert_non_null(from);
+    said[fread(said, 1, sizeof said - 1, from)] = '\0';
+    assert_int_equal(pclose(from), 0);
+    if (!strstr(said, "make log/kept: ") ||
+        !strstr(said, "live/requests is not in the copy"))
+        fail_msg("%s", said);
+    assert_int_equal(tmpdir_count(&other, "copy/live/requests"), 1);
+    tmpdir_remove(&other);
+    fleet_stop_all(f);
+}
+
 /* Sets aside, by hand, the log that a killed writer had marks in. */
 static void
 set_aside_open_log(struct fleet *f, char bad[64])

@@ -6,6 +6,7 @@
 #include <sys/file.h>
 
 #include "common/base/clock.h"
+#include "common/log/kept.h"
 
 #define CASE(name, x)                                                          \
     TEST_IN(name, struct fixture *x, fixture_setup, fixture_teardown)
@@ -646,6 +647,27 @@ CASE(what_cannot_be_archived_is_merged_all_the_same_and_said, x)
     assert_int_equal(x->merge.stats.archived, 0);
     assert_int_equal(tmpdir_count(&x->tmp, "archive"), 1);
     assert_true(is_archived(x, 0, true));
+}
+
+CASE(a_backup_that_runs_finds_what_was_merged_or_that_it_is_not_there, x)
+{
+    const int log_fd = x->merge.dir->log_fd;
+    struct kept kept = {.begun = false};
+
+    assert_rc(kept_begin(&kept, log_fd), 0);
+    full_logs(x, 3);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    assert_int_equal(mode_of(x, 2), LOG_MODE_EMPTY);
+    assert_int_equal(tmpdir_count(&x->tmp, "log/" KEPT_FOLDER), 3 + 1);
+    assert_true(kept_is_whole(&kept));
+
+    full_log(x, 3);
+    fault_inject_from("renameat", 1, ENOSPC);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    fault_clear();
+    assert_int_equal(mode_of(x, 3), LOG_MODE_EMPTY);
+    assert_false(kept_is_whole(&kept));
+    kept_end(&kept, log_fd);
 }
 
 /* ---- any failing call -------------------------------------------------- */
