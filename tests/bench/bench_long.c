@@ -434,14 +434,14 @@ ask_endless(uint16_t port)
 
 /* MB of the file after merges for so many seconds. */
 static double
-merge_beside(bool is_long, unsigned seconds, double *before_mb)
+merge_beside(bool is_long, unsigned seconds)
 {
     uint16_t ports[PORTS];
     struct datadir dir;
     struct store *s;
     struct fleet f;
     uint64_t begin_ms;
-    double mb;
+    double before_mb, mb;
     pid_t pid = 0;
     int fd = -1;
     char answer[512];
@@ -455,7 +455,7 @@ merge_beside(bool is_long, unsigned seconds, double *before_mb)
         pid = start_asking(HTTP, ports[HTTP], 1);
     (void)poll(NULL, 0, 200); /* it reads */
     s = open_store(&f, &dir);
-    *before_mb = file_mb(&dir);
+    before_mb = file_mb(&dir);
     begin_ms = clock_ms();
     for (unsigned i = 0; i < seconds * MERGES_S; i++) {
         const uint64_t due_ms = begin_ms + i * 1000 / MERGES_S;
@@ -479,7 +479,7 @@ merge_beside(bool is_long, unsigned seconds, double *before_mb)
     }
     (void)printf("merges for %.1f s beside %s: %.1f MB, then %.1f\n",
                  (double)(clock_ms() - begin_ms) / 1e3,
-                 is_long ? "a long question" : "short questions", *before_mb,
+                 is_long ? "a long question" : "short questions", before_mb,
                  mb);
     store_close(s);
     datadir_close(&dir);
@@ -491,12 +491,10 @@ static void
 measure_file(size_t rounds, unsigned seconds)
 {
     struct series file[2] = {{.count = 0}, {.count = 0}};
-    double before_mb;
 
     for (size_t round = 0; round < rounds; round++)
         for (int is_long = 0; is_long < 2; is_long++)
-            series_add(&file[is_long],
-                       merge_beside(is_long, seconds, &before_mb));
+            series_add(&file[is_long], merge_beside(is_long, seconds));
     (void)printf("file beside a long question, to short ones: %.2f\n",
                  series_ratio(&file[1], &file[0]));
     report_row("file beside a long question", "MB", series_median(&file[1]),
