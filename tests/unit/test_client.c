@@ -44,8 +44,9 @@ struct server {
     uint64_t received; /* whole messages */
     int64_t sum;
     struct asked q;               /* the last query */
+    pthread_mutex_t lock;         /* of what follows */
     int status;                   /* of the document */
-    const char *document;         /* that answers each question */
+    char document[1024];          /* that answers each question */
     char question[1 << 16];       /* the last one's head */
     uint8_t reply[(1 << 20) + 1]; /* the last reply */
     atomic_bool enough;           /* a thread of the test may end */
@@ -1214,28 +1215,40 @@ CASE(an_answer_that_is_followed_by_a_byte_leaks_nothing, s)
 
 /* ---- documents ----------------------------------------------------------- */
 
+/* What is answered from now on. */
+static void
+answer_with(struct server *s, int status, const char *document)
+{
+    (void)pthread_mutex_lock(&s->lock); /* as it is unlocked below */
+    s->status = status;
+    (void)snprintf(s->document, sizeof s->document, "%s", document);
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
 /* Takes a head, if one comes, and answers with the document. */
 static bool
 answer_question(struct server *s, int fd)
 {
-    char head[256];
+    static char head[sizeof s->question];
+    char answer[2048];
     size_t size = 0;
     int n;
 
-    while (size < 4 || memcmp(s->question + size - 4, "\r\n\r\n", 4) != 0) {
-        if (size + 1 == sizeof s->question ||
-            hand_get(fd, s->question + size, 1) < 1)
+    while (size < 4 || memcmp(head + size - 4, "\r\n\r\n", 4) != 0) {
+        if (size + 1 == sizeof head || hand_get(fd, head + size, 1) < 1)
             return false;
         size++;
     }
-    s->question[size] = '\0';
+    head[size] = '\0';
     s->received++;
-    n = snprintf(head, sizeof head,
+    (void)pthread_mutex_lock(&s->lock); /* as in answer_with() */
+    memcpy(s->question, head, size + 1);
+    n = snprintf(answer, sizeof answer,
                  "HTTP/1.1 %d Words\r\nConnection: keep-alive\r\n"
-                 "ETag: W/\"a1-2f\"\r\nContent-length: %zu\r\n\r\n",
-                 s->status, strlen(s->document)); /* it fits */
-    return hand_put(fd, head, (size_t)n) &&
-           hand_put(fd, s->document, strlen(s->document));
+                 "ETag: W/\"a1-2f\"\r\nContent-length: %zu\r\n\r\n%s",
+                 s->status, strlen(s->document), s->document); /* it fits */
+    (void)pthread_mutex_unlock(&s->lock);
+    return hand_put(fd, answer, (size_t)n);
 }
 
 static void
@@ -1246,9 +1259,10 @@ answer_questions(struct server *s, int fd)
 }
 
 static void
-begin_documents(struct server *s, unsigned connections)
+begin_documents(struct server *s, unsigned connections, const char *document)
 {
-    s->status = 200;
+    assert_int_equal(pthread_mutex_init(&s->lock, NULL), 0);
+    answer_with(s, 200, document);
     begin(s, connections, answer_questions);
 }
 
@@ -1258,21 +1272,24 @@ CASE(documents_give_their_numbers, s)
     struct countd_facts f;
     int64_t n;
 
-    begin_documents(s, 1);
-    s->document = "{\"key\": \"x\", \"rank\": 4, \"count\": -7, "
-                  "\"saturated\": 1, \"as_of_ms\": 99}\n";
+    begin_documents(s, 1,
+                    "{\"key\": \"x\", \"rank\": 4, \"count\": -7, "
+                    "\"saturated\": 1, \"as_of_ms\": 99}\n");
     assert_rc(countd_get(s->c, "k\xff", 2, "key", 3, &n), 0);
     assert_int_equal(n, -7);
+    (void)pthread_mutex_lock(&s->lock); /* as in answer_with() */
     assert_string_equal(strtok(s->question, "\r"),
                         "GET /v1/get?&keyspace_hex=6bff&key_hex=6b6579 "
                         "HTTP/1.1");
+    (void)pthread_mutex_unlock(&s->lock);
     assert_rc(countd_rank(s->c, "k", 1, "key", 3, &n), 0);
     assert_int_equal(n, 4);
     assert_rc(countd_about(s->c, "k", 1, "key", 3, &f), 0);
     assert_true(f.count == -7 && f.rank == 4 && f.saturated == 1 &&
                 f.as_of_ms == 99);
-    s->document = "{\"total\": 9223372036854775807, \"keys\": 5, "
-                  "\"new\": {\"a\": [1]}, \"as_of_ms\": 99}";
+    answer_with(s, 200,
+                "{\"total\": 9223372036854775807, \"keys\": 5, "
+                "\"new\": {\"a\": [1]}, \"as_of_ms\": 99}");
     assert_rc(countd_total(s->c, "k", 1, &n), 0);
     assert_true(n == INT64_MAX);
     assert_rc(countd_keyspace_state(s->c, "k", 1, &state), 0);
@@ -1285,11 +1302,11 @@ CASE(documents_give_their_rows, s)
     struct countd_rows *rows;
     int64_t first;
 
-    begin_documents(s, 1);
-    s->document = "{\"rows\": [\n"
-                  " {\"rank\": 7, \"count\": 3, \"key\": \"a\\u00e9\"},\n"
-                  " {\"rank\": 8, \"count\": 2, \"key\": null, "
-                  "\"key_hex\": \"00ff\"}], \"as_of_ms\": 5}";
+    begin_documents(s, 1,
+                    "{\"rows\": [\n"
+                    " {\"rank\": 7, \"count\": 3, \"key\": \"a\\u00e9\"},\n"
+                    " {\"rank\": 8, \"count\": 2, \"key\": null, "
+                    "\"key_hex\": \"00ff\"}], \"as_of_ms\": 5}");
     assert_rc(countd_around(s->c, "k", 1, "a", 1, 2, &first, &rows), 0);
     assert_int_equal(first, 7);
     assert_int_equal(rows->count, 2);
@@ -1301,14 +1318,13 @@ CASE(documents_give_their_rows, s)
     assert_memory_equal(rows->rows[1].key, "\0\xff", 2);
     countd_rows_free(rows);
 
-    s->status = 404;
-    s->document = "{\"code\": \"no-such-keyspace\", \"as_of_ms\": 6}";
+    answer_with(s, 404, "{\"code\": \"no-such-keyspace\", \"as_of_ms\": 6}");
     assert_rc(countd_keys(s->c, "k", 1, "", 0, "", 0, 9, &rows), 0);
     assert_true(rows->count == 0 && rows->as_of_ms == 6);
     countd_rows_free(rows);
-    s->status = 200;
 
-    s->document = "{\"rows\": [\n {\"keys\": null, \"keyspace\": \"b\"}]}";
+    answer_with(s, 200,
+                "{\"rows\": [\n {\"keys\": null, \"keyspace\": \"b\"}]}");
     assert_rc(countd_keyspaces(s->c, "a", 1, &rows), 0);
     assert_int_equal(rows->count, 1);
     assert_int_equal(rows->rows[0].count, -1); /* it cannot be read */
@@ -1320,11 +1336,11 @@ CASE(sums_of_128_bits_are_exact, s)
     struct countd_buckets *b;
     struct countd_top *top;
 
-    begin_documents(s, 1);
-    s->document = "{\"since\": 60, \"rows\": [\n"
-                  " {\"from\": 0, \"sum\": null},\n"
-                  " {\"from\": 60, \"sum\": 18446744073709551617},\n"
-                  " {\"from\": 120, \"sum\": -18446744073709551617}]}";
+    begin_documents(s, 1,
+                    "{\"since\": 60, \"rows\": [\n"
+                    " {\"from\": 0, \"sum\": null},\n"
+                    " {\"from\": 60, \"sum\": 18446744073709551617},\n"
+                    " {\"from\": 120, \"sum\": -18446744073709551617}]}");
     assert_rc(countd_history(s->c, "k", 1, "", 0, 0, 180, 60, &b), 0);
     assert_true(b->count == 3 && b->since == 60);
     assert_int_equal(b->buckets[0].sum.any, 0);
@@ -1337,8 +1353,9 @@ CASE(sums_of_128_bits_are_exact, s)
     assert_rc(countd_history(s->c, "k", 1, "", 0, 0, 240, 60, &b), -EPROTO);
     assert_rc(countd_history(s->c, "k", 1, "", 0, 0, 90, 60, &b), -EINVAL);
 
-    s->document = "{\"from\": 0, \"to\": 60, \"rows\": [\n"
-                  " {\"sum\": 2, \"before\": null, \"key\": \"a\"}]}";
+    answer_with(s, 200,
+                "{\"from\": 0, \"to\": 60, \"rows\": [\n"
+                " {\"sum\": 2, \"before\": null, \"key\": \"a\"}]}");
     assert_rc(countd_period_top(s->c, "k", 1, 0, 60, 10, &top), 0);
     assert_true(top->count == 1 && top->before_known == 0 && top->to == 60);
     countd_top_free(top);
@@ -1352,9 +1369,9 @@ CASE(many_keys_are_asked_together_and_each_has_its_result, s)
         {"k", 1, NULL, 257, 0, 1}, {"", 0, "a", 1, 0, 1},
         {"k", 1, "a", 1, 0, 1},    {"other", 5, "a", 1, 0, 1}};
 
-    begin_documents(s, 1);
-    s->document = "{\"rows\": [{\"count\": 5, \"key\": \"a\"}, "
-                  "{\"count\": null, \"key\": \"b\"}]}";
+    begin_documents(s, 1,
+                    "{\"rows\": [{\"count\": 5, \"key\": \"a\"}, "
+                    "{\"count\": null, \"key\": \"b\"}]}");
     assert_rc(countd_gets(s->c, keys, 6), -ENAMETOOLONG);
     assert_true(keys[0].result == 0 && keys[0].count == 5);
     assert_rc(keys[1].result, -ENOENT);
@@ -1378,15 +1395,14 @@ CASE(problems_have_their_errors, s)
     char document[128];
     int64_t n = 77;
 
-    begin_documents(s, 1);
+    begin_documents(s, 1, "{}");
     for (size_t i = 0; i < sizeof problems / sizeof problems[0]; i++) {
         struct countd_facts f = {0};
 
-        s->status = problems[i].status;
         (void)snprintf(document, sizeof document,
                        "{\"code\": \"%s\", \"as_of_ms\": 12}",
                        problems[i].code); /* it fits */
-        s->document = document;
+        answer_with(s, problems[i].status, document);
         assert_rc(countd_get(s->c, "k", 1, "key", 3, &n), problems[i].error);
         assert_rc(countd_about(s->c, "k", 1, "key", 3, &f), problems[i].error);
         assert_int_equal(f.as_of_ms, problems[i].error == -ENOENT ? 12 : 0);
@@ -1407,14 +1423,14 @@ CASE(documents_that_cannot_be_are_refused, s)
     struct countd_rows *rows;
     int64_t n;
 
-    begin_documents(s, 1);
+    begin_documents(s, 1, "{}");
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        s->document = wrong[i];
+        answer_with(s, 200, wrong[i]);
         assert_rc(countd_get(s->c, "k", 1, "a", 1, &n), -EPROTO);
     }
-    s->document = "{\"rows\": [{\"count\": 1, \"key\": 7}]}";
+    answer_with(s, 200, "{\"rows\": [{\"count\": 1, \"key\": 7}]}");
     assert_rc(countd_keys(s->c, "k", 1, "", 0, "", 0, 9, &rows), -EPROTO);
-    s->document = "{\"rows\": [{\"count\": 1, \"key_hex\": \"f\"}]}";
+    answer_with(s, 200, "{\"rows\": [{\"count\": 1, \"key_hex\": \"f\"}]}");
     assert_rc(countd_keys(s->c, "k", 1, "", 0, "", 0, 9, &rows), -EPROTO);
 }
 
@@ -1423,8 +1439,7 @@ CASE(questions_that_are_none_are_not_sent, s)
     struct countd_rows *rows;
     int64_t n;
 
-    begin_documents(s, 1);
-    s->document = "{}";
+    begin_documents(s, 1, "{}");
     assert_rc(countd_get(s->c, "k", 257, "a", 1, &n), -ENAMETOOLONG);
     assert_rc(countd_get(s->c, "k", 1, "a", 257, &n), -ENAMETOOLONG);
     assert_rc(countd_get(s->c, "k", 1, "a", 0, &n), -EINVAL);
