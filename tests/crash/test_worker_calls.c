@@ -54,7 +54,7 @@
 #endif
 #define CALLS_MAX  128
 #define POINTS_MAX 20000
-#define WAIT_MS    20000
+#define WAIT_MS    120000 /* beside busy neighbours, too */
 
 enum action { KILL, FAIL };
 
