@@ -356,7 +356,7 @@ take_message(struct fold *f, struct fold_group *g, int n,
     (*last)->records++;
     r->m = *m;
     r->keyspace = *last;
-    r->minute = minute_of(received_ms);
+    r->minute = m->minute != 0 ? m->minute : minute_of(received_ms);
     r->tag = entry_tag(f, &r->m, r->keyspace, r->minute);
     __builtin_prefetch(&cells_of(&f->entries)[r->tag & f->entries.mask]);
     return true;

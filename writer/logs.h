@@ -63,6 +63,7 @@
 struct staged {
     uint16_t keyspace_size;
     uint16_t key_size;
+    uint32_t minute;
 };
 
 enum retired_state {

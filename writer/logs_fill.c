@@ -151,6 +151,8 @@ put_message(struct logs *l, uint8_t *slot, const uint8_t *bytes,
     put_name(slot + l->layout.key_at, m->key, m->key_size, names->key_size);
     names->keyspace_size = m->keyspace_size;
     names->key_size = m->key_size;
+    names->minute = m->minute;
+    l->current.has_times |= m->minute != 0;
 }
 
 void
@@ -178,9 +180,11 @@ logs_put_message(struct logs *l, const struct message *m)
     rc = message_put(&l->layout, m, bytes);
     if (rc == 0)
         rc = message_parse(&l->layout, bytes, &parsed);
-    if (rc == 0)
-        logs_put(l, bytes, &parsed);
-    return rc;
+    if (rc < 0)
+        return rc;
+    parsed.minute = m->minute;
+    logs_put(l, bytes, &parsed);
+    return 0;
 }
 
 int
@@ -238,7 +242,8 @@ stamp_run(struct logs *l, uint32_t first, const struct slot_stamp *stamp)
             (struct message){.keyspace = slot + 8,
                              .key = slot + l->layout.key_at,
                              .keyspace_size = l->names[first + i].keyspace_size,
-                             .key_size = l->names[first + i].key_size};
+                             .key_size = l->names[first + i].key_size,
+                             .minute = l->names[first + i].minute};
     slot_put_run(&l->layout, slots, m, count, l->current.header.uuid,
                  l->current.count + first, stamp);
     return count;

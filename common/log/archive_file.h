@@ -9,8 +9,8 @@
  *   at    size  header
  *      0     8  magic          "COUNTDA3"
  *      8     4  version        3
- *     12     4  features       0; an unknown bit: refuse.  1 is reserved: in
- *                              each record a varint minute behind increment
+ *     12     4  features       1: records have a minute; an unknown bit:
+ *                              refuse
  *     16    16  uuid           of the log
  *     32     8  index          its ten digits
  *     40     8  epoch          of the fill
@@ -34,6 +34,8 @@
  *     varint    received_ms - that of the record before; of the first one,
  *               - first_ms (mod 2^64)
  *     varint    increment, zigzag: 0, -1, 1, -2 are 0, 1, 2, 3
+ *     varint    minute, with feature 1: that the increment is of; 0: that of its
+ *               receipt
  *     keyspace  and a NUL
  *     key       and a NUL
  *
@@ -71,10 +73,14 @@
 #define ARCHIVE_MEMBER_HEAD 28 /* gzip's header with the extra field */
 #define ARCHIVE_VARINT_MAX  10
 #define ARCHIVE_RECORD_MAX                                                     \
-    ((size_t)2 * (ARCHIVE_VARINT_MAX + MESSAGE_NAME_MAX + 1))
+    ((size_t)3 * ARCHIVE_VARINT_MAX + (size_t)2 * (MESSAGE_NAME_MAX + 1))
 #define ARCHIVE_RECORDS 512 /* that a reader returns at once, at most */
 
+/* A feature: a program that does not know it refuses the file. */
+#define ARCHIVE_HAS_TIMES 1u
+
 struct archive_header {
+    uint32_t features; /* 0 or ARCHIVE_HAS_TIMES */
     uint8_t uuid[MESSAGE_UUID_SIZE];
     uint64_t index;
     uint64_t epoch;
@@ -116,7 +122,8 @@ void archive_writer_free(struct archive_writer *w); /* NULL is fine */
  * names, then all increments in order, then archive_writer_end(), which returns
  * the new end through *end unless it is NULL.  After an error what was written
  * is worth nothing.
- *   -EBADMSG  (end) not as many increments as the header says
+ *   -EBADMSG  (end) not as many increments as the header says, (add) one with a
+ *             minute without ARCHIVE_HAS_TIMES
  *   -ENOSPC, -EIO, ... */
 int archive_writer_begin(struct archive_writer *w,
                          const struct archive_header *h,

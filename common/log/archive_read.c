@@ -145,15 +145,19 @@ static bool
 take_record(struct archive_reader *r, struct archive_record *out)
 {
     const uint8_t *at = r->plain + r->from, *end = r->plain + r->to;
-    uint64_t ms, increment;
+    uint64_t ms, increment, minute = 0;
 
     if (!take_varint(&at, end, &ms) || !take_varint(&at, end, &increment) ||
+        ((r->header.features & ARCHIVE_HAS_TIMES) != 0 &&
+         !take_varint(&at, end, &minute)) ||
+        minute > UINT32_MAX ||
         !take_name(&at, end, r->header.keyspace_size, &out->m.keyspace,
                    &out->m.keyspace_size) ||
         !take_name(&at, end, r->header.key_size, &out->m.key, &out->m.key_size))
         return false;
     r->last_ms += ms;
     out->received_ms = r->last_ms;
+    out->m.minute = (uint32_t)minute;
     out->m.increment = (int64_t)(increment >> 1 ^ (0 - (increment & 1)));
     r->from = (size_t)(at - r->plain);
     return true;

@@ -38,6 +38,7 @@ archive_header_put(const struct archive_header *h,
     memset(bytes, 0, ARCHIVE_HEADER_SIZE);
     memcpy(bytes, magic, sizeof magic);
     put_le32(bytes + 8, VERSION);
+    put_le32(bytes + 12, h->features);
     memcpy(bytes + 16, h->uuid, sizeof h->uuid);
     put_le64(bytes + 32, h->index);
     put_le64(bytes + 40, h->epoch);
@@ -64,9 +65,11 @@ archive_header_get(const uint8_t bytes[ARCHIVE_HEADER_SIZE],
     if ((!old && memcmp(bytes, magic, sizeof magic) != 0) ||
         get_le32(bytes + CRC_AT) != crc_of(bytes, CRC_AT))
         return -EBADMSG;
-    if (get_le32(bytes + 8) != (old ? 2 : VERSION) || get_le32(bytes + 12) != 0)
+    if (get_le32(bytes + 8) != (old ? 2 : VERSION) ||
+        (get_le32(bytes + 12) & ~(old ? 0 : ARCHIVE_HAS_TIMES)) != 0)
         return -EPROTONOSUPPORT;
     h = (struct archive_header){
+        .features = get_le32(bytes + 12),
         .index = get_le64(bytes + 32),
         .epoch = get_le64(bytes + 40),
         .count = get_le64(bytes + 48),
@@ -107,6 +110,7 @@ struct archive_writer {
     uint64_t start;    /* of the member in it */
     uint64_t at;       /* its size */
     uint64_t left;     /* increments to come */
+    bool has_times;
     uint64_t last_ms;  /* received_ms of the one before */
     size_t plain_size; /* not compressed yet */
     uint8_t plain[PLAIN_SIZE];
@@ -222,6 +226,7 @@ archive_writer_begin(struct archive_writer *w, const struct archive_header *h,
     w->fd = fd;
     w->start = w->at = at;
     w->left = h->count;
+    w->has_times = (h->features & ARCHIVE_HAS_TIMES) != 0;
     w->last_ms = h->first_ms;
     header.names_size = header.names_crc = 0;
     for (uint32_t i = 0; i < h->names; i++) {
@@ -243,7 +248,7 @@ archive_writer_add(struct archive_writer *w, const struct message *m,
     uint8_t *at;
     int rc;
 
-    if (w->left-- == 0)
+    if (w->left-- == 0 || (m->minute != 0 && !w->has_times))
         return -EBADMSG;
     if (PLAIN_SIZE - w->plain_size < ARCHIVE_RECORD_MAX) {
         rc = compress_plain(w, Z_NO_FLUSH);
@@ -254,6 +259,8 @@ archive_writer_add(struct archive_writer *w, const struct message *m,
     at = put_varint(at, received_ms - w->last_ms);
     at = put_varint(at, (uint64_t)m->increment << 1 ^
                             (uint64_t)(m->increment < 0 ? -1 : 0));
+    if (w->has_times)
+        at = put_varint(at, m->minute);
     w->last_ms = received_ms;
     memcpy(at, m->keyspace, m->keyspace_size);
     at += m->keyspace_size;
@@ -298,6 +305,8 @@ struct archive_header
 archive_header_of(const struct log_header *h)
 {
     struct archive_header out = {
+        .features =
+            (h->features & LOG_HAS_TIMES) != 0 ? ARCHIVE_HAS_TIMES : 0,
         .index = h->index,
         .epoch = h->epoch,
         .count = h->count - h->marks,

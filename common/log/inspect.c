@@ -145,6 +145,7 @@ extend_prefix(struct inspect *look, struct pass *p, const struct message *m,
         look->marks++;
         p->request_end = look->prefix + UINT64_C(1) + (uint64_t)m->increment;
     }
+    look->has_times = look->has_times || m->minute != 0;
     look->prefix++;
     look->last_ms = received_ms;
     if (look->prefix >= p->request_end) {
@@ -178,7 +179,7 @@ check_slot(struct inspect *look, struct pass *p, const uint8_t *slot,
         p->broken++;
     if (!p->want_later)
         return;
-    epoch = get_le64(slot + look->layout.message_size);
+    epoch = get_le32(slot + look->layout.message_size);
     if (epoch > p->epoch && epoch > p->later &&
         slot_parse(&look->layout, slot, look->header.uuid, number, epoch, &m,
                    &stamp) == 0)
@@ -196,6 +197,7 @@ pass_over_slots(int fd, struct inspect *look, struct pass *p, uint8_t *chunk)
     assert(size > 0 && size <= INSPECT_CHUNK);
     look->prefix = look->valid = look->end = 0;
     look->marks = look->whole = 0;
+    look->has_times = false;
     look->first_ms = look->last_ms = look->whole_ms = 0;
     p->request_end = 0;
     for (from = 0; from < there; from += n) {
@@ -232,6 +234,7 @@ judge_slots(int fd, struct inspect *look, uint8_t *chunk)
     /* The state in the invalid block was OPEN: the valid block precedes it. */
     if (p.later > 0) {
         look->header.state = LOG_OPEN;
+        look->header.features |= LOG_HAS_TIMES;
         look->header.epoch = p.later;
         p = (struct pass){.epoch = p.later};
         rc = pass_over_slots(fd, look, &p, chunk);

@@ -33,6 +33,7 @@ struct inspect {
                           none); and all slots that a truncated file lacks */
     uint32_t end;      /* one past the last valid slot */
     uint32_t marks;    /* of the slots before `prefix` */
+    bool has_times;    /* one of them has a minute */
     uint32_t whole;    /* slots before `prefix` that are not of a request whose
                           end is missing (mark.h): `prefix`, or that of its mark */
     uint64_t whole_ms; /* of slot whole - 1, if whole > 0 */

@@ -98,6 +98,20 @@ acquire_log(struct log *log, int dirfd, uint64_t index, mode_t want)
     return rc;
 }
 
+/* Removes an EMPTY log that had the last fill which an epoch can name, and which
+ * another file then follows.  What fails, the next claim does. */
+static bool
+remove_old(const struct log *log)
+{
+    char name[LOG_NAME_SIZE];
+
+    if (log->header.state != LOG_EMPTY || log->header.epoch < LOG_EPOCH_MAX)
+        return false;
+    log_name(log->header.index, name);
+    (void)unlinkat(log->dirfd, name, 0); /* the comment says why */
+    return true;
+}
+
 int
 log_claim(struct log *log, int dirfd, uint64_t index, mode_t want_mode)
 {
@@ -125,7 +139,7 @@ log_claim(struct log *log, int dirfd, uint64_t index, mode_t want_mode)
 #ifdef COUNTD_MUTANT_TRUST_MODE
     mine.header.state = want;
 #endif
-    if (mine.header.state != want) {
+    if (mine.header.state != want || remove_old(&mine)) {
         rc = log_release(&mine);
         return rc < 0 ? rc : -ESTALE;
     }
@@ -244,7 +258,8 @@ log_begin(struct log *log)
     if (h.epoch == 0 && fsync(log->dirfd) < 0)
         return -errno;
     h.state = LOG_OPEN;
-    h.features = log->takes_marks ? LOG_HAS_MARKS : 0;
+    h.features = (log->takes_marks ? LOG_HAS_MARKS : 0) | LOG_HAS_TIMES;
+    assert(h.epoch < LOG_EPOCH_MAX);
     h.epoch++;
     h.count = 0;
     h.first_ms = 0;
@@ -253,6 +268,7 @@ log_begin(struct log *log)
     if (rc < 0)
         return rc;
     log->count = log->marks = 0;
+    log->has_times = false;
     log->first_ms = 0;
     log->last_ms = 0;
     return log_owner_sync(log->fd);
@@ -318,7 +334,9 @@ log_seal(struct log *log)
     if (rc < 0)
         return rc;
     assert(log->marks <= log->count);
-    h.features = log->marks > 0 ? LOG_HAS_MARKS : 0;
+    /* Only what is in it: a version without marks, or times, reads the rest. */
+    h.features = (log->marks > 0 ? LOG_HAS_MARKS : 0) |
+                 (log->has_times ? LOG_HAS_TIMES : 0);
     if (log->count > 0) {
         h.state = LOG_SEALED;
         h.marks = log->marks;

@@ -39,6 +39,7 @@ struct log {
     bool takes_marks;     /* for log_begin(): slots may be marks (mark.h) */
     uint32_t count;       /* slots appended in this fill */
     uint32_t marks;       /* of these; set by who appends them */
+    bool has_times;       /* some have a minute; set likewise */
     uint64_t first_ms;    /* received_ms of slot 0 once count > 0 */
     uint64_t last_ms;
 };
@@ -62,6 +63,7 @@ int log_create(int dirfd, uint64_t index, const struct layout *l,
  *   -ESTALE  in another state: try the next one.  If the header contradicts the
  *             mode, the mode is repaired; if the slots are needed to decide,
  *             the log is left to log_recover(), as if its owner had died
+ *             or an EMPTY one that had LOG_EPOCH_MAX fills: it is removed
  *   -ENOENT  there is no such log
  *   -EBADMSG both headers are bad: it was renamed to bad-N-0 (quarantine)
  *   -EPROTONOSUPPORT  written by a newer version: left unchanged

@@ -98,8 +98,8 @@ is_sane(const struct log_header *h)
         return false;
     if (h->index > LOG_INDEX_MAX || h->generation == 0)
         return false;
-    if (h->generation >> 63 || h->epoch >> 63) /* no counter gets this far */
-        return false;
+    if (h->generation >> 63 || h->epoch > LOG_EPOCH_MAX)
+        return false; /* no counter gets this far */
     if (h->marks > 0 && (h->features & LOG_HAS_MARKS) == 0)
         return false;
     switch (h->state) {
@@ -122,7 +122,7 @@ log_header_get(const uint8_t bytes[LOG_BLOCK_SIZE], struct log_header *out)
     if (crc32_z(0, bytes, HEADER_CRC) != get_le32(bytes + HEADER_CRC))
         return -EBADMSG;
     if (get_le32(bytes + 8) != VERSION ||
-        (get_le32(bytes + 12) & ~LOG_HAS_MARKS) != 0)
+        (get_le32(bytes + 12) & ~(LOG_HAS_MARKS | LOG_HAS_TIMES)) != 0)
         return -EPROTONOSUPPORT;
     if (!message_is_zero(bytes + LOG_HEADER_SIZE,
                          LOG_BLOCK_SIZE - LOG_HEADER_SIZE))

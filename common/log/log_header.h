@@ -8,12 +8,12 @@
  *   at    size  field
  *      0     8  magic          "COUNTDL1"
  *      8     4  version        1
- *     12     4  features       1: slots may be marks (mark.h); an unknown bit:
- *                              refuse
+ *     12     4  features       1: slots may be marks (mark.h); 2: slots may have
+ *                              a minute; an unknown bit: refuse
  *     16    16  uuid           random, of the file
  *     32     8  index          the ten digits
  *     40     8  generation     +1 per header write
- *     48     8  epoch          +1 per fill
+ *     48     8  epoch          +1 per fill; below 2^32
  *     56     4  state          enum log_state
  *     60     4  slot_size
  *     64     4  slots
@@ -48,6 +48,9 @@
 
 /* A feature: a program that does not know it refuses the log. */
 #define LOG_HAS_MARKS 1u
+#define LOG_HAS_TIMES 2u
+
+#define LOG_EPOCH_MAX UINT32_MAX /* a log that had so many fills is replaced */
 
 enum log_state { LOG_EMPTY = 0, LOG_OPEN = 1, LOG_SEALED = 2 };
 
@@ -58,7 +61,7 @@ enum log_state { LOG_EMPTY = 0, LOG_OPEN = 1, LOG_SEALED = 2 };
 struct log_header {
     uint8_t uuid[MESSAGE_UUID_SIZE];
     uint64_t index;
-    uint32_t features; /* 0 or LOG_HAS_MARKS */
+    uint32_t features; /* LOG_HAS_... */
     uint64_t generation;
     uint64_t epoch;
     enum log_state state;

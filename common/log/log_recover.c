@@ -52,12 +52,12 @@ read_tail(int fd, const struct inspect *look, enum tail *tail)
     rc = inspect_read(fd, slot, l->slot_size, at);
     if (rc < 0)
         return rc;
-    if (get_le64(slot + l->message_size) == look->header.epoch) {
+    if (get_le32(slot + l->message_size) == look->header.epoch) {
         *tail = stamp / PAGE == last / PAGE ? TAIL_WHOLE : TAIL_TORN;
         return 0;
     }
     /* If only the epoch is damaged, the slot is valid with the right one. */
-    put_le64(slot + l->message_size, look->header.epoch);
+    put_le32(slot + l->message_size, (uint32_t)look->header.epoch);
     if (slot_parse(l, slot, look->header.uuid, look->prefix, look->header.epoch,
                    &m, &parsed) == 0)
         *tail = TAIL_WHOLE;
@@ -196,6 +196,7 @@ recover_open(struct log *log, struct inspect *look, struct mark_store *marks)
      * synced at once: it is sent again. */
     cut += (int)(look->prefix - look->whole);
     log->count = look->whole;
+    log->has_times = look->has_times;
     log->first_ms = look->first_ms;
     log->last_ms = look->whole_ms;
     rc = store_marks(log, look, marks);

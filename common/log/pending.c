@@ -42,7 +42,7 @@ judge_first_slot(int fd, const struct inspect *look, uint64_t *ms)
         return JUDGE_AGAIN;
     if (rc < 0)
         return rc;
-    found = get_le64(slot + look->layout.message_size);
+    found = get_le32(slot + look->layout.message_size);
     if (look->header.state == LOG_EMPTY) {
         if (found <= epoch)
             return JUDGED_NONE;

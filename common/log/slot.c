@@ -73,7 +73,8 @@ slot_put_run(const struct layout *l, uint8_t *slots, const struct message *m,
     do {
         assert(m[i].keyspace_size <= l->keyspace_size);
         assert(m[i].key_size <= l->key_size);
-        put_le64(slot + l->message_size, stamp->epoch);
+        put_le32(slot + l->message_size, (uint32_t)stamp->epoch);
+        put_le32(slot + l->message_size + 4, m[i].minute);
         put_le64(slot + l->received_at, stamp->received_ms);
         put_le32(slot + l->synced_at, stamp->synced);
         sizes[i] = gather_bytes(l, slot, &m[i], uuid, number + i, bytes[i]);
@@ -99,7 +100,7 @@ read_slot(const struct layout *l, const uint8_t *slot, uint64_t epoch,
 {
     int rc;
 
-    stamp->epoch = get_le64(slot + l->message_size);
+    stamp->epoch = get_le32(slot + l->message_size);
 #ifdef COUNTD_MUTANT_NO_EPOCH_IN_CRC
     (void)epoch; /* the planted bug: a slot of any fill is taken */
 #else
@@ -109,7 +110,10 @@ read_slot(const struct layout *l, const uint8_t *slot, uint64_t epoch,
     stamp->received_ms = get_le64(slot + l->received_at);
     stamp->synced = get_le32(slot + l->synced_at);
     rc = message_parse(l, slot, m);
-    return rc == -EBADMSG ? mark_check(l, slot, m) : rc;
+    if (rc == -EBADMSG)
+        rc = mark_check(l, slot, m);
+    m->minute = get_le32(slot + l->message_size + 4);
+    return rc;
 }
 
 int

@@ -5,7 +5,7 @@
  * The crc32 (zlib's) of a slot covers, in this order:
  *
  *     uuid of the log | slot number u64 | increment | keyspace | 00 | key |
- *     00 | epoch u64 | received_ms u64 | synced u32
+ *     00 | epoch u32 | minute u32 | received_ms u64 | synced u32
  *
  * with the names up to their first NUL (a name that fills its field gets its
  * 00 too).  It covers uuid, number and epoch so that a slot that was copied,
@@ -14,7 +14,7 @@
  * message.
  *
  * A slot with an empty keyspace is the mark of a request (mark.h): its message
- * has a keyspace_size of 0, and mark_is() is true.
+ * has a keyspace_size of 0 and no minute, and mark_is() is true.
  *
  * The functions have no effects and allocate nothing. */
 /* SPDX-License-Identifier: BSD-2-Clause */
@@ -28,9 +28,10 @@
 #define SLOT_RUN      16 /* slots that are processed together */
 #define SLOT_SIZE_MAX (MESSAGE_SIZE_MAX + 24)
 
-/* The part of a slot after its message. */
+/* The part of a slot after its message, less its minute, which is the
+ * message's. */
 struct slot_stamp {
-    uint64_t epoch;
+    uint64_t epoch; /* below 2^32: log_header.h */
     uint64_t received_ms;
     uint32_t synced;
 };

@@ -87,6 +87,7 @@ check_sizes(const struct layout *l, const uint8_t *bytes, struct sizes s,
     out->key = bytes + l->key_at;
     out->keyspace_size = s.keyspace;
     out->key_size = s.key;
+    out->minute = 0;
     return 0;
 }
 

@@ -10,7 +10,9 @@
  *
  * A slot is the message followed by what the writer adds:
  *
- *    520     8  epoch        of the log, so that a stale slot never counts
+ *    520     4  epoch        of the log, so that a stale slot never counts
+ *    524     4  minute       Unix minute that the increment is of; 0: that of
+ *                            received_ms
  *    528     8  received_ms  Unix time, never goes back within a fill
  *    536     4  synced       slots of this log known durable when written
  *    540     4  crc32        see common/log/slot.h
@@ -37,7 +39,7 @@ struct layout {
     uint16_t keyspace_size; /* bytes of the keyspace field */
     uint16_t key_size;      /* bytes of the key field */
     uint32_t key_at;
-    uint32_t message_size; /* also where epoch is */
+    uint32_t message_size; /* also where epoch is, and behind it minute */
     uint32_t received_at;
     uint32_t synced_at;
     uint32_t crc_at;
@@ -50,6 +52,7 @@ struct message {
     const uint8_t *key;
     uint16_t keyspace_size; /* 1 to layout's */
     uint16_t key_size;
+    uint32_t minute; /* that it is of; 0: that of its receipt */
 };
 
 /* -ERANGE unless both sizes are 1 to MESSAGE_NAME_MAX. */

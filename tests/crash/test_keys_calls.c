@@ -124,7 +124,7 @@ static void
 append_request(struct writer *w)
 {
     const struct message m = {1, (const uint8_t *)"s", (const uint8_t *)"k", 1,
-                              1};
+                              1, 0};
     uint8_t bytes[MESSAGE_SIZE_MAX + LOGS_WORD] = {0};
     struct request_mark mark = the_mark(w);
     struct message parsed;

@@ -84,7 +84,7 @@ mend_slots(uint8_t *file, size_t size)
     assert(layout_init(&l, h.keyspace_size, h.key_size) == 0);
     for (at = LOG_SLOTS_AT; at + l.slot_size <= size; at += l.slot_size) {
         slot = file + at;
-        stamp.epoch = get_le64(slot + l.message_size);
+        stamp.epoch = get_le32(slot + l.message_size);
         stamp.received_ms = get_le64(slot + l.received_at);
         stamp.synced = get_le32(slot + l.synced_at);
         if (message_parse(&l, slot, &m) == 0)

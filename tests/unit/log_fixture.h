@@ -42,6 +42,13 @@ small_layout(void)
     return l;
 }
 
+/* Every second increment is of a minute of its own. */
+static inline uint32_t
+minute_of_slot(uint32_t number)
+{
+    return number % 2 == 0 ? 0 : 1000 + number;
+}
+
 /* The slot that holds increment number + 1. */
 static inline void
 make_slot(const struct log *log, uint32_t number, uint32_t synced,
@@ -59,6 +66,7 @@ make_slot(const struct log *log, uint32_t number, uint32_t synced,
 
     assert_rc(message_put(&log->layout, &m, slot), 0);
     assert_rc(message_parse(&log->layout, slot, &parsed), 0);
+    parsed.minute = minute_of_slot(number);
     slot_put(&log->layout, slot, &parsed, log->header.uuid, number, &stamp);
 }
 
@@ -71,6 +79,7 @@ append(struct log *log, uint32_t count, uint32_t synced)
 
     for (i = 0; i < count; i++)
         make_slot(log, log->count + i, synced, slots + i * SLOT_SIZE);
+    log->has_times = log->has_times || log->count + count > 1;
     return log_append(log, slots, count, FIRST_MS + log->count,
                       FIRST_MS + log->count + count - 1);
 }
@@ -131,6 +140,7 @@ make_full(int dirfd, uint64_t index, uint32_t count)
 static inline int
 read_count(const struct log *log)
 {
+    const bool has_times = (log->header.features & LOG_HAS_TIMES) != 0;
     uint8_t slots[SLOTS * SLOT_SIZE];
     struct slot_stamp stamp;
     struct message m;
@@ -147,6 +157,7 @@ read_count(const struct log *log)
         if (rc < 0)
             return -EBADMSG;
         assert_int_equal(m.increment, i + 1);
+        assert_int_equal(m.minute, has_times ? minute_of_slot(i) : 0);
     }
     return (int)log->count;
 }
@@ -162,6 +173,7 @@ merge(int dirfd, uint64_t index)
     rc = log_claim(&log, dirfd, index, LOG_MODE_FULL);
     if (rc < 0)
         return rc;
+    assert_int_equal(log.header.features, log.count > 1 ? LOG_HAS_TIMES : 0);
     count = read_count(&log);
     if (count < 0) {
         assert_rc(log_quarantine(&log), 0);

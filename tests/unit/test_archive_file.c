@@ -67,6 +67,7 @@ make(enum kind kind, uint32_t number, struct made *made)
         return;
     made->m.increment = edges[number % (sizeof edges / sizeof edges[0])];
     made->received_ms += (uint64_t)number << 40;
+    made->m.minute = (uint32_t)edges[number % 7] * (number % 3);
     name_of(made->names, "\xff", number % 2 ? 256 : 1, &made->m.keyspace_size);
     name_of(made->names + MESSAGE_NAME_MAX, "\x01", number % 3 ? 1 : 256,
             &made->m.key_size);
@@ -93,6 +94,8 @@ full_log(const struct tmpdir *d, enum kind kind, uint32_t count)
         stamp.received_ms = made.received_ms;
         assert_rc(message_put(&layout, &made.m, slot), 0);
         assert_rc(message_parse(&layout, slot, &parsed), 0);
+        parsed.minute = made.m.minute;
+        log.has_times = log.has_times || parsed.minute != 0;
         slot_put(&layout, slot, &parsed, log.header.uuid, i, &stamp);
         assert_rc(
             log_append(&log, slot, 1, stamp.received_ms, stamp.received_ms), 0);
@@ -157,6 +160,7 @@ assert_same(const struct archive_record *r, const struct made *made)
 {
     assert_int_equal(r->received_ms, made->received_ms);
     assert_true(r->m.increment == made->m.increment);
+    assert_int_equal(r->m.minute, made->m.minute);
     assert_int_equal(r->m.keyspace_size, made->m.keyspace_size);
     assert_memory_equal(r->m.keyspace, made->m.keyspace, made->m.keyspace_size);
     assert_int_equal(r->m.key_size, made->m.key_size);
@@ -217,6 +221,7 @@ IN_TMPDIR(logs_of_any_kind_come_back_and_are_small, d)
         assert_memory_equal(h->uuid, log.uuid, 16);
         assert_true(h->index == 7 && h->epoch == log.epoch);
         assert_true(h->count == count && h->slots == count + 3);
+        assert_int_equal(h->features, cases[i].kind == EDGES);
         assert_int_equal(h->first_ms, log.first_ms);
         assert_int_equal(h->last_ms, log.last_ms);
         archive_reader_close(p);
@@ -499,7 +504,7 @@ IN_TMPDIR(another_version_is_told_from_damage, d)
 
     archive_header_put(&h, bytes);
     assert_rc(archive_header_get(bytes, &out), 0);
-    bytes[12] = 1; /* a feature of tomorrow */
+    bytes[12] = 2; /* a feature of tomorrow */
     assert_rc(archive_header_get(bytes, &out), -EBADMSG);
     put_le32(bytes + 124, crc_of(bytes, 124));
     assert_rc(archive_header_get(bytes, &out), -EPROTONOSUPPORT);

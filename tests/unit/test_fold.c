@@ -83,6 +83,8 @@ slot_at(const struct fake *f, uint64_t number)
     return f->slots + number * f->log.layout.slot_size;
 }
 
+static uint32_t minute_put; /* of the increments that are appended */
+
 static void
 append_bytes(struct fake *f, const uint8_t *keyspace, size_t keyspace_size,
              const uint8_t *key, size_t key_size, int64_t increment,
@@ -100,6 +102,7 @@ append_bytes(struct fake *f, const uint8_t *keyspace, size_t keyspace_size,
     assert_true(number < f->log.header.slots);
     assert_rc(message_put(&f->log.layout, &m, slot_at(f, number)), 0);
     assert_rc(message_parse(&f->log.layout, slot_at(f, number), &in), 0);
+    in.minute = minute_put;
     slot_put(&f->log.layout, slot_at(f, number), &in, f->log.header.uuid,
              number, &stamp);
 }
@@ -173,6 +176,28 @@ teardown(void **state)
 #define CASE(name, f) TEST_IN(name, struct fold *f, setup, teardown)
 
 /* ---- one log ----------------------------------------------------------- */
+
+CASE(an_increment_with_a_minute_is_of_that_one, f)
+{
+    struct fake a;
+
+    fake_init(&a, 0, 10, 256);
+    append(&a, "k", "key", 1, 60000 * UINT64_C(29000000));
+    minute_put = 25000000;
+    append(&a, "k", "key", 2, 60000 * UINT64_C(29000000));
+    minute_put = 29000000;
+    append(&a, "k", "key", 4, 60000 * UINT64_C(29000001));
+    minute_put = UINT32_MAX;
+    append(&a, "k", "key", 8, 60000 * UINT64_C(29000001));
+    minute_put = 0;
+
+    assert_rc(fold_add(f, &a.log, 0), 0);
+
+    assert_int_equal(delta_count(f, "k"), 3);
+    assert_int_equal(sum_of(f, "k", "key", 25000000), 2);
+    assert_int_equal(sum_of(f, "k", "key", 29000000), 5);
+    assert_int_equal(sum_of(f, "k", "key", UINT32_MAX), 8);
+}
 
 CASE(sums_beyond_int64_are_exact, f)
 {

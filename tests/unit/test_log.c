@@ -113,7 +113,7 @@ get_changed(size_t at, size_t size, uint64_t value)
 TEST(a_newer_version_or_an_unknown_feature_is_told_from_damage)
 {
     assert_rc(get_changed(8, 4, 2), -EPROTONOSUPPORT);
-    assert_rc(get_changed(12, 4, 2), -EPROTONOSUPPORT);
+    assert_rc(get_changed(12, 4, 4), -EPROTONOSUPPORT);
     assert_rc(get_changed(12, 4, 0x80000000), -EPROTONOSUPPORT);
 }
 
@@ -123,6 +123,8 @@ TEST(a_header_with_impossible_values_is_bad)
     assert_rc(get_changed(32, 8, LOG_INDEX_MAX + 1), -EBADMSG);
     assert_rc(get_changed(0, 1, 0), -EBADMSG);
     assert_rc(get_changed(40, 8, 0), -EBADMSG);
+    assert_rc(get_changed(48, 8, LOG_EPOCH_MAX), 0);
+    assert_rc(get_changed(48, 8, UINT64_C(1) << 32), -EBADMSG);
     assert_rc(get_changed(56, 4, 3), -EBADMSG);
     assert_rc(get_changed(60, 4, 543), -EBADMSG);
     assert_rc(get_changed(64, 4, 0), -EBADMSG);
@@ -255,6 +257,28 @@ IN_TMPDIR(modes_and_links_show_each_step, d)
     assert_rc(log_empty(&log), 0);
     assert_rc(log_release(&log), 0);
     assert_shows(d, 0400, 1);
+}
+
+/* The next epoch would be that of a slot with a minute. */
+IN_TMPDIR(a_log_that_had_the_last_fill_of_all_makes_room_for_a_new_one, d)
+{
+    struct log log;
+
+    create(d->fd, 0);
+    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), 0);
+    log.header.epoch = LOG_EPOCH_MAX - 1;
+    assert_rc(log_begin(&log), 0);
+    assert_int_equal(log.header.epoch, LOG_EPOCH_MAX);
+    assert_rc(append(&log, 3, 0), 0);
+    assert_rc(log_seal(&log), 0);
+    assert_rc(log_release(&log), 0);
+    assert_int_equal(merge(d->fd, 0), 3);
+
+    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), -ESTALE);
+    assert_int_equal(tmpdir_count(d, "."), 0);
+    log = begin(d->fd, 0);
+    assert_int_equal(log.header.epoch, 1);
+    log_abandon(&log);
 }
 
 IN_TMPDIR(a_claim_in_the_wrong_state_changes_nothing, d)
@@ -649,6 +673,7 @@ IN_TMPDIR(the_golden_log_of_version_1_is_read, d)
 
     assert_rc(log_claim(&log, d->fd, GOLDEN_INDEX, LOG_MODE_FULL), 0);
     assert_int_equal(log.header.epoch, 2);
+    assert_int_equal(log.header.features, 0);
     assert_int_equal(log.header.slots, SLOTS);
     assert_int_equal(log.header.keyspace_size, 8);
     assert_int_equal(log.header.key_size, 8);

@@ -62,7 +62,7 @@ append_request(struct log *log, unsigned number, uint32_t count, uint32_t there)
     log->marks++;
     for (uint32_t i = 0; i < there; i++) {
         m = (struct message){1, (const uint8_t *)"s", (const uint8_t *)"k", 1,
-                             1};
+                             1, 0};
         assert_rc(message_put(&log->layout, &m, bytes), 0);
         assert_rc(message_parse(&log->layout, bytes, &m), 0);
         append_slot(log, &m, bytes);
@@ -159,7 +159,7 @@ TEST(a_header_says_whether_there_are_marks)
     h.features = 0;
     log_header_put(&h, bytes);
     assert_rc(log_header_get(bytes, &got), -EBADMSG);
-    h.features = 2;
+    h.features = 4;
     log_header_put(&h, bytes);
     assert_rc(log_header_get(bytes, &got), -EPROTONOSUPPORT);
 }

@@ -102,6 +102,8 @@ put_slot(const struct layout *l, uint8_t *slot, const struct message *from,
 
     assert_rc(message_put(l, from, slot), 0);
     assert_rc(message_parse(l, slot, &m), 0);
+    assert_int_equal(m.minute, 0);
+    m.minute = from->minute;
     slot_put(l, slot, &m, uuid, number, stamp);
 }
 
@@ -178,7 +180,7 @@ TEST(names_of_every_length_come_back)
         for (a = 1; a <= sizes[i][0]; a++) {
             b = 1 + a * 7 % sizes[i][1];
             m = (struct message){INT64_MIN, name, name + 256 - b, (uint16_t)a,
-                                 (uint16_t)b};
+                                 (uint16_t)b, 0};
             assert_rc(message_put(&l, &m, bytes), 0);
             assert_rc(parse(&l, bytes, &out), 0);
             assert_true(out.increment == INT64_MIN);
@@ -279,7 +281,7 @@ TEST(zero_bytes_are_told_from_others_at_every_length)
 TEST(the_checksum_is_the_one_of_the_format)
 {
     static const unsigned sizes[][2] = {{256, 256}, {1, 1}, {13, 200}};
-    struct slot_stamp stamp = {.epoch = 0x1122334455667788,
+    struct slot_stamp stamp = {.epoch = 0x55667788,
                                .received_ms = 1700000000123,
                                .synced = 0xdeadbeef};
     uint8_t name[256], slot[544];
@@ -295,7 +297,8 @@ TEST(the_checksum_is_the_one_of_the_format)
         for (a = 0; a < 1000; a++) {
             m = (struct message){(int64_t)a * -77777777777, name, name,
                                  (uint16_t)(1 + a % sizes[i][0]),
-                                 (uint16_t)(1 + a * 3 % sizes[i][1])};
+                                 (uint16_t)(1 + a * 3 % sizes[i][1]),
+                                 a * 0x1234567};
             number = a * 0x100000001u;
             put_slot(&l, slot, &m, number, &stamp);
             assert_int_equal(get_le32(slot + l.crc_at),
@@ -333,6 +336,7 @@ TEST(any_flipped_bit_makes_a_slot_invalid)
     unsigned bit;
     int rc;
 
+    m.minute = 28333333;
     assert_int_equal(l.slot_size, sizeof slot);
     put_slot(&l, slot, &m, 11, &stamp);
     for (bit = 0; bit < 8 * sizeof slot; bit++) {
@@ -342,6 +346,7 @@ TEST(any_flipped_bit_makes_a_slot_invalid)
         slot[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }
     assert_rc(slot_parse(&l, slot, uuid, 11, 3, &out, &got), 0);
+    assert_int_equal(out.minute, 28333333);
 }
 
 TEST(zeros_are_no_slot)
@@ -368,9 +373,10 @@ put_run(const struct layout *l, uint8_t *slots, struct message *m,
     for (i = 0; i < count; i++) {
         memset(key, 'k', sizeof key);
         name = (struct message){i, key, key, (uint16_t)(1 + 15 * i),
-                                (uint16_t)(256 - 7 * i)};
+                                (uint16_t)(256 - 7 * i), 0};
         assert_rc(message_put(l, &name, slots + (size_t)i * 544), 0);
         assert_rc(message_parse(l, slots + (size_t)i * 544, &m[i]), 0);
+        m[i].minute = i * 1000;
     }
     slot_put_run(l, slots, m, count, uuid, 40, &stamp);
 }
@@ -393,6 +399,7 @@ TEST(a_run_of_slots_is_put_and_checked_as_each_alone)
             slot_put(&l, alone, &m[i], uuid, 40 + i, &stamp);
             assert_memory_equal(slots + (size_t)i * 544, alone, 544);
             assert_int_equal(out[i].increment, i);
+            assert_int_equal(out[i].minute, i * 1000);
             assert_int_equal(out[i].keyspace_size, m[i].keyspace_size);
             assert_int_equal(out[i].key_size, m[i].key_size);
             assert_int_equal(got[i].epoch, 3);
