@@ -4,15 +4,12 @@
  *     pg_statements.c  the statements
  *     pg_params.c      parameters and results, binary; arrays
  *     pg_connection.c  a connection, its deadlines and errors
- *     pg_transaction.c transactions
- *     pg_keyspace.c    a keyspace's row; marks
+ *     pg_keyspace.c    transactions; a keyspace's row; marks; the list
  *     pg_bands.c       where in the order by count a row is
  *     pg_history.c     history: its kv is a table
- *     pg_apply.c       store_apply(), store_marks(), store_each_mark()
- *     pg_edit.c        store_del(), store_drop()
+ *     pg_apply.c       store_apply(), store_del(), store_drop()
  *     pg_read.c        store_read()
  *     pg_check.c       store_check()
- *     pg_list.c        store_listing_open() and what goes with it
  *
  * Locks: a transaction that changes anything has locked the row of its keyspace
  * first, and no other: all that a keyspace has is changed by one transaction at
@@ -22,6 +19,7 @@
 #define COUNTD_COMMON_STORE_POSTGRESQL_PG_H
 
 #include <libpq-fe.h>
+#include <stdarg.h>
 
 #include "common/base/bytes.h"
 #include "common/base/diag.h"
@@ -29,10 +27,8 @@
 #include "common/store/history/kv.h"
 #include "common/store/postgresql/postgresql_store.h"
 
-#define PG_CHUNK       20000 /* keys of a statement */
-#define PG_BATCH       64    /* statements sent together */
-#define PG_VERSION_MIN 130000
-#define PG_SCHEMA      1 /* version of the tables */
+#define PG_CHUNK 20000 /* keys of a statement */
+#define PG_BATCH 64    /* statements sent together */
 
 /* ---- statements (pg_statements.c) --------------------------------------- */
 
@@ -57,21 +53,16 @@ enum pg_statement {
     PG_PUT,
     PG_GET,
     PG_TOP,
-    PG_RANGE,
-    PG_COUNT_SAME,
-    PG_COUNT_BETWEEN,
+    PG_FAR,
+    PG_RANK,
     PG_KEYS,
-    PG_KEY_AT,
     PG_DEL,
     PG_DROP,
     PG_BANDS,
-    PG_BAND_AT,
-    PG_BAND_OF,
     PG_BAND_PUT,
     PG_BAND_DEL,
     PG_BAND_CLEAR,
     PG_SPLIT,
-    PG_SPLIT_MORE,
     PG_BLOCK_AFTER,
     PG_BLOCK_BEFORE,
     PG_BLOCK_PUT,
@@ -87,6 +78,19 @@ extern const char *const pg_statements[PG_STATEMENTS];
 
 /* ---- parameters and results (pg_params.c) -------------------------------- */
 
+/* An array parameter.  A lack of memory is remembered: pg_run() says so. */
+struct pg_array {
+    uint8_t *bytes;
+    size_t size, capacity;
+    uint32_t count;
+    bool failed;
+};
+
+/* Begins an array of bytea (b), bigint (q) or boolean (o). */
+void pg_array_begin(struct pg_array *a, char type);
+void pg_array_add(struct pg_array *a, const void *bytes, size_t size);
+void pg_array_add_bigint(struct pg_array *a, int64_t value);
+
 #define PG_PARAMS_MAX 6
 
 /* A call is not moved once it has parameters: they point into it. */
@@ -96,37 +100,28 @@ struct pg_call {
     const char *values[PG_PARAMS_MAX];
     int sizes[PG_PARAMS_MAX], formats[PG_PARAMS_MAX];
     uint8_t numbers[PG_PARAMS_MAX][8];
+    bool failed;      /* an array had no memory */
     PGresult *result; /* after pg_run(): the caller's, PQclear(); or NULL */
 };
 
-void pg_call(struct pg_call *c, enum pg_statement statement);
-void pg_add_bytes(struct pg_call *c, const void *bytes, size_t size);
-void pg_add_text(struct pg_call *c, const char *text);
-void pg_add_null(struct pg_call *c);
-void pg_add_int(struct pg_call *c, int32_t value);
-void pg_add_bigint(struct pg_call *c, int64_t value);
+/* Makes a call with parameters, a letter each in `types`:
+ *
+ *     i  int32_t     q  int64_t     t  const char *, text
+ *     b  const uint8_t *, size_t    n  the same; NULL if the size is 0
+ *     a  struct pg_array * */
+void pg_call(struct pg_call *c, enum pg_statement statement, const char *types,
+             ...);
+void pg_call_list(struct pg_call *c, enum pg_statement statement,
+                  const char *types, va_list list);
 
-enum pg_type { PG_TYPE_BOOL = 16, PG_TYPE_BYTEA = 17, PG_TYPE_BIGINT = 20 };
-
-/* An array parameter; zero-initialised, freed by pg_array_free().  A lack of
- * memory is remembered: pg_add_array() says so. */
-struct pg_array {
-    uint8_t *bytes;
-    size_t size, capacity;
-    uint32_t count;
-    bool failed;
-};
-
-void pg_array_begin(struct pg_array *a, enum pg_type type);
-void pg_array_add(struct pg_array *a, const void *bytes, size_t size);
-void pg_array_add_bigint(struct pg_array *a, int64_t value);
-int pg_add_array(struct pg_call *c, struct pg_array *a); /* -ENOMEM */
-void pg_array_free(struct pg_array *a);
-
-int64_t pg_bigint(const PGresult *r, int row, int column);
+int64_t pg_bigint(const PGresult *r, int row, int column); /* NULL: 0 */
 bool pg_bool(const PGresult *r, int row, int column);
 const uint8_t *pg_bytes(const PGresult *r, int row, int column, size_t *size);
 void pg_text(const PGresult *r, int row, int column, char *text, size_t size);
+
+/* Takes a key or name.  -EBADMSG: it is too long. */
+int pg_key(const PGresult *r, int row, int column, uint8_t key[STORE_NAME_MAX],
+           size_t *size);
 
 void pg_format_sum(int128 value, char text[48]);
 int128 pg_parse_sum(const char *text);
@@ -138,7 +133,7 @@ struct pg_band {
     int64_t count;
     int64_t keys, stored_keys;
     bool is_new;
-    uint16_t size;
+    size_t size;
     uint8_t key[STORE_NAME_MAX];
 };
 
@@ -147,8 +142,10 @@ struct pg_bands {
     struct pg_band *bands;
     size_t count, capacity;
     int32_t keyspace; /* 0: none */
-    uint64_t change, nonce;
+    int64_t change, nonce;
 };
+
+#define PG_ARRAYS 5
 
 struct pg {
     struct store store; /* first: the handle */
@@ -166,6 +163,8 @@ struct pg {
     char trouble[512];
     struct history_compact *compact;
     struct pg_bands bands;
+    struct pg_array arrays[PG_ARRAYS]; /* of the statement that is made */
+    struct pg_array blocks[2];         /* keys and values, not sent yet */
 };
 
 static inline struct pg *
@@ -175,17 +174,22 @@ pg_of(struct store *s)
 }
 
 int pg_connect(struct pg *s);
+void pg_disconnect(struct pg *s);
 
 /* Whether countd can count on the server and its tables (pg_schema.c). */
 int pg_server_check(struct pg *s);
-void pg_disconnect(struct pg *s);
 
 /* Runs calls, sent together: 0 and all results, or an error and none.  After
  * an error within a transaction follows pg_rollback(). */
 int pg_run(struct pg *s, struct pg_call *calls, size_t count);
 
-/* Runs one and throws its result away. */
-int pg_do(struct pg *s, struct pg_call *call);
+/* Runs one statement, of parameters as for pg_call().  The result is the
+ * caller's; NULL: it is thrown away. */
+int pg_ask(struct pg *s, PGresult **out, enum pg_statement statement,
+           const char *types, ...);
+
+/* Begins the arrays of a statement, of a type each: s->arrays. */
+void pg_arrays(struct pg *s, const char *types);
 
 /* Runs a text of several statements, on a connection without prepared ones. */
 int pg_run_script(struct pg *s, const char *text);
@@ -196,26 +200,7 @@ void pg_set_trouble(struct pg *s, const char *format, ...)
 /* Says it on stderr, at most once a minute. */
 void pg_report_trouble(struct pg *s);
 
-/* ---- transactions (pg_transaction.c) -------------------------------------- */
-
-/* Ends a reading turn, if one is open, and begins a transaction that changes
- * something: locks the keyspace's row (-ENOENT: there is none, and the
- * transaction is open). */
-struct pg_keyspace;
-int pg_begin(struct pg *s, const uint8_t *name, size_t name_size,
-             struct pg_keyspace *k);
-
-/* 0: durable, as the database understands it.  -EIO: the outcome is unknown. */
-int pg_commit(struct pg *s);
-int pg_rollback(struct pg *s, int rc); /* returns rc */
-
-/* Deletes all rows of a keyspace by PG_DROP or PG_BLOCK_CLEAR. */
-int pg_clear(struct pg *s, enum pg_statement statement, int32_t id);
-
-/* Begins a reading turn, if none is open; its statements see one moment. */
-int pg_begin_turn(struct pg *s);
-
-/* ---- a keyspace (pg_keyspace.c) ------------------------------------------ */
+/* ---- transactions, keyspaces and marks (pg_keyspace.c) -------------------- */
 
 struct pg_keyspace {
     int32_t id;
@@ -225,12 +210,31 @@ struct pg_keyspace {
     uint8_t history[HISTORY_STATE_MAX];
 };
 
+/* Ends a reading turn, if one is open, and begins a transaction that changes
+ * something: locks the keyspace's row by PG_LOCK or PG_LOCK_FREE.  -ENOENT:
+ * there is none, and the transaction is open. */
+int pg_begin(struct pg *s, enum pg_statement lock, const uint8_t *name,
+             size_t size, struct pg_keyspace *k);
+
+/* Commits if rc is 0, else rolls back and returns rc.  0: durable, as the
+ * database understands it.  -EIO: the outcome is unknown. */
+int pg_end(struct pg *s, int rc);
+
+/* Begins a reading turn, if none is open; its statements see one moment. */
+int pg_begin_turn(struct pg *s);
+void pg_read_end(struct store *store);
+
+/* Deletes all rows of a keyspace by PG_DROP or PG_BLOCK_CLEAR. */
+int pg_clear(struct pg *s, enum pg_statement statement, int32_t id);
+
 bool pg_name_ok(const uint8_t *name, size_t size);
 
 /* Reads the row of PG_FIND or PG_LOCK.  -ENOENT, -EBADMSG. */
 int pg_keyspace_get(const PGresult *r, struct pg_keyspace *k);
 int pg_keyspace_find(struct pg *s, const uint8_t *name, size_t size,
                      struct pg_keyspace *k);
+
+/* `changed`: answers differ from now on. */
 int pg_keyspace_put(struct pg *s, const struct pg_keyspace *k, bool changed);
 
 int pg_marks_read(struct pg *s, int32_t id, const struct store_fill *marks,
@@ -238,16 +242,21 @@ int pg_marks_read(struct pg *s, int32_t id, const struct store_fill *marks,
 int pg_marks_put(struct pg *s, int32_t id, const struct store_fill *marks,
                  size_t count);
 
+/* The lane of a keyspace. */
+struct pg *pg_lane(struct store *store, const uint8_t *name, size_t size);
+
 /* ---- bands (pg_bands.c) --------------------------------------------------- */
 
+/* Loads the bands of a locked keyspace, unless they are as it left them. */
 int pg_bands_load(struct pg *s, const struct pg_keyspace *k);
-void pg_bands_count(struct pg *s, int64_t count, const uint8_t *key,
-                    size_t size, int64_t more);
-int pg_bands_put(struct pg *s, const struct pg_keyspace *k);
 
-/* The band of a row: the last that begins with it or before. */
-size_t pg_bands_find(const struct pg *s, int64_t count, const uint8_t *key,
-                     size_t size);
+/* Counts a row in its band: 1, or -1. */
+void pg_bands_count(struct pg *s, int64_t count, const uint8_t *key,
+                    size_t size, int more);
+
+/* Stores the bands that have changed.  They are as of the keyspace's next
+ * change from then on. */
+int pg_bands_put(struct pg *s, const struct pg_keyspace *k);
 
 /* ---- history (pg_history.c) ----------------------------------------------- */
 
@@ -280,7 +289,6 @@ int pg_each_mark(struct store *store, const uint8_t *name, size_t size,
                              const struct store_mark_info *info),
                  void *ctx);
 size_t pg_read(struct store *store, struct store_reads *reads);
-void pg_read_end(struct store *store);
 int pg_history(struct store *store, struct store_history_query *q,
                uint64_t until_ns);
 bool pg_maintain(struct store *store, const struct store_maintenance *t);

@@ -1,12 +1,14 @@
-/* common/store/postgresql/pg_apply.c - store_apply(): rows, bands, history,
- * marks and totals of a batch in one transaction; and store_marks(),
- * store_each_mark().
+/* common/store/postgresql/pg_apply.c - store_apply(), store_del() and
+ * store_drop(): rows, bands, history, marks and totals in one transaction.
  *
  * Invariant: whether a batch is applied is decided under the lock of its
  * keyspace, in a transaction that is then committed: the lock is a record of
  * the database, so that COMMIT waits until what was there before is durable,
  * too.  Counts are computed here, because int64 must saturate and the new keys
- * be known before anything is written. */
+ * be known before anything is written.
+ *
+ * Other data directories may have increments that are not merged yet; those
+ * come after a del or drop. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/postgresql/pg.h"
 
@@ -16,18 +18,13 @@
 
 #include "common/base/clock.h"
 
-/* What a batch does to a key. */
+/* What happens to a key. */
 struct change {
     const uint8_t *key;
-    uint16_t size;
+    size_t size;
     int128 sum;
     int64_t old, new;
     bool exists, was_saturated, saturated;
-};
-
-struct changes {
-    struct change *list;
-    size_t count;
 };
 
 static void
@@ -39,128 +36,98 @@ step(const struct pg *s, unsigned at)
 
 /* ---- rows -------------------------------------------------------------- */
 
-/* A change for each key of the batch. */
+/* Runs PG_OLD or PG_DEL over the changes: what there is, or was. */
 static int
-collect_changes(const struct store_batch *b, struct changes *out)
+ask_old(struct pg *s, int32_t id, enum pg_statement statement,
+        struct change *list, size_t count)
 {
-    struct change *c = malloc((b->delta_count + 1) * sizeof *c);
-    size_t n = 0;
-
-    if (!c)
-        return -ENOMEM;
-    for (size_t i = 0; i < b->delta_count; i++) {
-        const struct store_delta *d = &b->deltas[i];
-
-        if (n > 0 &&
-            bytes_equal(c[n - 1].key, c[n - 1].size, d->key, d->key_size))
-            c[n - 1].sum += store_delta_sum(d);
-        else
-            c[n++] = (struct change){
-                .key = d->key, .size = d->key_size, .sum = store_delta_sum(d)};
-    }
-    *out = (struct changes){c, n};
-    return 0;
-}
-
-static int
-read_old(struct pg *s, int32_t id, struct change *list, size_t count)
-{
-    struct pg_array keys = {.bytes = NULL};
-    struct pg_call c;
+    PGresult *r;
     int rc;
 
-    pg_array_begin(&keys, PG_TYPE_BYTEA);
+    pg_arrays(s, "b");
     for (size_t i = 0; i < count; i++)
-        pg_array_add(&keys, list[i].key, list[i].size);
-    pg_call(&c, PG_OLD);
-    pg_add_int(&c, id);
-    rc = pg_add_array(&c, &keys);
-    if (rc == 0)
-        rc = pg_run(s, &c, 1);
-    pg_array_free(&keys);
+        pg_array_add(&s->arrays[0], list[i].key, list[i].size);
+    rc = pg_ask(s, &r, statement, "ia", id, &s->arrays[0]);
     if (rc < 0)
         return rc;
-    for (int row = 0; row < PQntuples(c.result); row++) {
-        const int64_t number = pg_bigint(c.result, row, 0);
+    for (int row = 0; rc == 0 && row < PQntuples(r); row++) {
+        const uint64_t number = (uint64_t)pg_bigint(r, row, 0) - 1;
 
-        if (number < 1 || (uint64_t)number > count) {
+        if (number < count) {
+            list[number].exists = true;
+            list[number].old = pg_bigint(r, row, 1);
+            list[number].was_saturated = pg_bool(r, row, 2);
+        } else {
             rc = -EBADMSG;
-            break;
         }
-        list[number - 1].exists = true;
-        list[number - 1].old = pg_bigint(c.result, row, 1);
-        list[number - 1].was_saturated = pg_bool(c.result, row, 2);
     }
-    PQclear(c.result);
+    PQclear(r);
     return rc;
 }
 
 static int
-put_new(struct pg *s, int32_t id, const struct change *list, size_t count)
+put_new(struct pg *s, int32_t id, enum pg_statement statement,
+        struct change *list, size_t count)
 {
-    struct pg_array keys = {.bytes = NULL}, counts = {.bytes = NULL},
-                    flags = {.bytes = NULL};
-    struct pg_call c;
-    int rc;
+    struct pg_array *a = s->arrays;
 
-    pg_array_begin(&keys, PG_TYPE_BYTEA);
-    pg_array_begin(&counts, PG_TYPE_BIGINT);
-    pg_array_begin(&flags, PG_TYPE_BOOL);
-    for (size_t i = 0; i < count; i++) {
-        const uint8_t flag = list[i].saturated;
+    pg_arrays(s, "bqo");
+    for (const struct change *c = list; c < list + count; c++) {
+        const uint8_t flag = c->saturated;
 
-        if (list[i].exists && list[i].new == list[i].old &&list[i].saturated ==
-                                  list[i].was_saturated)
+        if (c->exists && c->new == c->old && c->saturated == c->was_saturated)
             continue;
-        pg_array_add(&keys, list[i].key, list[i].size);
-        pg_array_add_bigint(&counts, list[i].new);
-        pg_array_add(&flags, &flag, 1);
+        pg_array_add(&a[0], c->key, c->size);
+        pg_array_add_bigint(&a[1], c->new);
+        pg_array_add(&a[2], &flag, 1);
     }
-    pg_call(&c, PG_PUT);
-    pg_add_int(&c, id);
-    rc = pg_add_array(&c, &keys);
-    if (rc == 0)
-        rc = pg_add_array(&c, &counts);
-    if (rc == 0)
-        rc = pg_add_array(&c, &flags);
-    if (rc == 0 && keys.count > 0)
-        rc = pg_do(s, &c);
-    pg_array_free(&keys);
-    pg_array_free(&counts);
-    pg_array_free(&flags);
-    return rc;
+    return a[0].count == 0 && !a[0].failed
+               ? 0
+               : pg_ask(s, NULL, statement, "iaaa", id, &a[0], &a[1], &a[2]);
 }
 
 /* Runs `one` over the changes, a chunk a statement. */
 static int
-each_chunk(struct pg *s, int32_t id, const struct changes *c,
-           int (*one)(struct pg *s, int32_t id, struct change *list,
-                      size_t count))
+each_chunk(struct pg *s, int32_t id, enum pg_statement statement,
+           struct change *list, size_t count,
+           int (*one)(struct pg *s, int32_t id, enum pg_statement statement,
+                      struct change *list, size_t count))
 {
     int rc = 0;
 
-    for (size_t i = 0; rc == 0 && i < c->count; i += PG_CHUNK)
-        rc = one(s, id, c->list + i,
-                 c->count - i < PG_CHUNK ? c->count - i : PG_CHUNK);
+    for (size_t i = 0; rc == 0 && i < count; i += PG_CHUNK)
+        rc = one(s, id, statement, list + i,
+                 count - i < PG_CHUNK ? count - i : PG_CHUNK);
     return rc;
 }
 
-static int
-put_chunk(struct pg *s, int32_t id, struct change *list, size_t count)
+/* ---- a batch ------------------------------------------------------------- */
+
+/* A change for each key of the batch. */
+static size_t
+collect_changes(const struct store_batch *b, struct change *c)
 {
-    return put_new(s, id, list, count);
+    size_t n = 0;
+
+    for (const struct store_delta *d = b->deltas;
+         d < b->deltas + b->delta_count; d++) {
+        if (n == 0 ||
+            !bytes_equal(c[n - 1].key, c[n - 1].size, d->key, d->key_size))
+            c[n++] = (struct change){.key = d->key, .size = d->key_size};
+        c[n - 1].sum += store_delta_sum(d);
+    }
+    return n;
 }
 
 /* Adds the sums to the counts and to the totals; returns what the counts could
  * not hold. */
 static int128
-add_sums(struct pg_keyspace *k, const struct changes *c,
+add_sums(struct pg_keyspace *k, struct change *list, size_t count,
          struct store_applied *applied)
 {
     int128 clipped = 0;
 
-    for (size_t i = 0; i < c->count; i++) {
-        struct change *x = &c->list[i];
+    for (struct change *x = list; x < list + count; x++) {
         const int128 sum = (int128)x->old + x->sum;
 
         x->new = sum > INT64_MAX   ? INT64_MAX
@@ -174,53 +141,44 @@ add_sums(struct pg_keyspace *k, const struct changes *c,
     }
     k->keys += (int64_t)applied->created;
     k->saturated += (int64_t)applied->saturated;
-    applied->keys = c->count;
+    applied->keys = count;
     return clipped;
 }
 
 static int
-put_bands(struct pg *s, const struct pg_keyspace *k, const struct changes *c)
-{
-    for (size_t i = 0; i < c->count; i++) {
-        const struct change *x = &c->list[i];
-
-        if (x->exists)
-            pg_bands_count(s, x->old, x->key, x->size, -1);
-        pg_bands_count(s, x->new, x->key, x->size, 1);
-    }
-    return pg_bands_put(s, k);
-}
-
-static int
 change_rows(struct pg *s, struct pg_keyspace *k, const struct store_batch *b,
-            struct changes *c, struct store_applied *applied)
+            struct change *list, struct store_applied *applied)
 {
     struct pg_history_change history = {.name = b->name,
                                         .name_size = b->name_size,
                                         .before = *k,
                                         .deltas = b->deltas,
                                         .delta_count = b->delta_count};
+    const size_t count = collect_changes(b, list);
     int rc;
 
-    rc = each_chunk(s, k->id, c, read_old);
+    rc = each_chunk(s, k->id, PG_OLD, list, count, ask_old);
     if (rc < 0)
         return rc;
-    history.clipped = add_sums(k, c, applied);
+    history.clipped = add_sums(k, list, count, applied);
     if (s->options.keys_max > 0 && applied->created > 0 &&
         (uint64_t)k->keys > s->options.keys_max)
         return -EDQUOT;
     step(s, 2);
     rc = pg_bands_load(s, k);
     if (rc == 0)
-        rc = each_chunk(s, k->id, c, put_chunk);
+        rc = each_chunk(s, k->id, PG_PUT, list, count, put_new);
     step(s, 3);
+    for (struct change *x = list; rc == 0 && x < list + count; x++) {
+        if (x->exists)
+            pg_bands_count(s, x->old, x->key, x->size, -1);
+        pg_bands_count(s, x->new, x->key, x->size, 1);
+    }
     if (rc == 0)
-        rc = put_bands(s, k, c);
+        rc = pg_bands_put(s, k);
     step(s, 4);
     return rc < 0 ? rc : pg_history_change(s, k, &history);
 }
-
-/* ---- the batch --------------------------------------------------------- */
 
 /* 1: all fills are applied.  -EOVERFLOW, -ESTALE. */
 static int
@@ -235,21 +193,6 @@ judge_marks(const struct store_mark_info *infos, size_t count)
     return count > 0 && infos[0].state == STORE_MARK_DONE;
 }
 
-static int
-read_marks(struct pg *s, int32_t id, const struct store_batch *b)
-{
-    struct store_mark_info *infos = malloc((b->mark_count + 1) * sizeof *infos);
-    int rc;
-
-    if (!infos)
-        return -ENOMEM;
-    rc = pg_marks_read(s, id, b->marks, b->mark_count, infos);
-    if (rc == 0)
-        rc = judge_marks(infos, b->mark_count);
-    free(infos);
-    return rc;
-}
-
 /* Makes the row of a keyspace and locks it. */
 static int
 create_keyspace(struct pg *s, const struct store_batch *b,
@@ -258,32 +201,29 @@ create_keyspace(struct pg *s, const struct store_batch *b,
     struct pg_call c[3];
     int rc;
 
-    pg_call(&c[0], PG_CREATE);
-    pg_add_bytes(&c[0], b->name, b->name_size);
-    pg_add_bigint(&c[0], (int64_t)(clock_ns() ^ clock_unix_ms() << 20));
-    pg_call(&c[1], PG_LOCK);
-    pg_add_bytes(&c[1], b->name, b->name_size);
-    pg_call(&c[2], PG_COUNT_KEYSPACES);
+    pg_call(&c[0], PG_CREATE, "bq", b->name, b->name_size,
+            (int64_t)(clock_ns() ^ clock_unix_ms() << 20));
+    pg_call(&c[1], PG_LOCK, "b", b->name, b->name_size);
+    pg_call(&c[2], PG_COUNT_KEYSPACES, "");
     rc = pg_run(s, c, 3);
     if (rc < 0)
         return rc;
     rc = pg_keyspace_get(c[1].result, k);
-    if (rc == 0 && s->options.keyspace_max > 0 &&
-        (uint64_t)pg_bigint(c[2].result, 0, 0) > s->options.keyspace_max) {
-        applied->at_keyspace_max = true;
-        rc = -EDQUOT;
-    }
+    applied->at_keyspace_max =
+        rc == 0 && s->options.keyspace_max > 0 &&
+        (uint64_t)pg_bigint(c[2].result, 0, 0) > s->options.keyspace_max;
     for (int i = 0; i < 3; i++)
         PQclear(c[i].result);
-    return rc == -ENOENT ? -EAGAIN : rc;
+    return applied->at_keyspace_max ? -EDQUOT : rc == -ENOENT ? -EAGAIN : rc;
 }
 
-/* Within the transaction, `found` says what pg_begin() did. */
+/* Within the transaction, `found` says what pg_begin() did.  `list` and `infos`
+ * are for as many as the batch has. */
 static int
 apply_locked(struct pg *s, const struct store_batch *b, struct pg_keyspace *k,
-             int found, struct store_applied *applied)
+             int found, struct change *list, struct store_mark_info *infos,
+             struct store_applied *applied)
 {
-    struct changes c;
     int rc = found;
 
     step(s, 1);
@@ -292,16 +232,13 @@ apply_locked(struct pg *s, const struct store_batch *b, struct pg_keyspace *k,
     if (rc == -ENOENT)
         rc = create_keyspace(s, b, k, applied);
     if (rc == 0)
-        rc = read_marks(s, k->id, b);
+        rc = pg_marks_read(s, k->id, b->marks, b->mark_count, infos);
+    if (rc == 0)
+        rc = judge_marks(infos, b->mark_count);
     if (rc != 0)
         return rc < 0 ? rc : 0;
-    if (b->delta_count > 0) {
-        rc = collect_changes(b, &c);
-        if (rc < 0)
-            return rc;
-        rc = change_rows(s, k, b, &c, applied);
-        free(c.list);
-    }
+    if (b->delta_count > 0)
+        rc = change_rows(s, k, b, list, applied);
     step(s, 5);
 #ifndef COUNTD_MUTANT_NO_ROW_MARK
     if (rc == 0)
@@ -312,100 +249,131 @@ apply_locked(struct pg *s, const struct store_batch *b, struct pg_keyspace *k,
     return rc;
 }
 
-static struct pg *
-lane_of(struct store *store, const uint8_t *name, size_t size)
-{
-    return pg_of(store)->lanes[store_lane(store, name, size)];
-}
-
 int
 pg_apply(struct store *store, const struct store_batch *b,
          struct store_applied *applied)
 {
-    struct pg *s = lane_of(store, b->name, b->name_size);
+    struct pg *s = pg_lane(store, b->name, b->name_size);
+    struct change *list = malloc((b->delta_count + 1) * sizeof *list);
+    struct store_mark_info *infos = malloc((b->mark_count + 1) * sizeof *infos);
     struct pg_keyspace k;
-    bool at_max;
-    int rc;
+    int rc = list && infos ? 0 : -ENOMEM;
 
     *applied = (struct store_applied){.keys = 0};
-    if (!pg_name_ok(b->name, b->name_size))
-        return -EINVAL;
     step(s, 0);
-    rc = pg_begin(s, b->name, b->name_size, &k);
-    if (rc < 0 && rc != -ENOENT)
-        return rc;
-    rc = apply_locked(s, b, &k, rc, applied);
-    if (rc < 0) {
-        at_max = applied->at_keyspace_max;
-        *applied = (struct store_applied){.at_keyspace_max = at_max};
-        return pg_rollback(s, rc);
+    if (rc == 0)
+        rc = pg_begin(s, PG_LOCK, b->name, b->name_size, &k);
+    if (rc == 0 || rc == -ENOENT) {
+        rc = apply_locked(s, b, &k, rc, list, infos, applied);
+        step(s, 6);
+        rc = pg_end(s, rc);
+        if (rc < 0)
+            *applied = (struct store_applied){.at_keyspace_max =
+                                                  applied->at_keyspace_max};
+        applied->commits = 1;
     }
-    step(s, 6);
-    rc = pg_commit(s);
-    if (rc < 0)
-        *applied = (struct store_applied){.keys = 0};
-    applied->commits = 1;
+    free(list);
+    free(infos);
     return rc;
 }
 
-/* ---- marks alone ------------------------------------------------------- */
+/* ---- drop, del ----------------------------------------------------------- */
 
-int
-pg_marks(struct store *store, const uint8_t *name, size_t size,
-         const struct store_fill *marks, size_t count,
-         struct store_mark_info *infos)
+static int
+begin_edit(struct pg *s, const uint8_t *name, size_t size,
+           struct pg_keyspace *k)
 {
-    struct pg *s = lane_of(store, name, size);
-    struct pg_keyspace k;
-    int rc;
+    const int rc = pg_begin(s, PG_LOCK, name, size, k);
 
-    for (size_t i = 0; i < count; i++)
-        infos[i] = (struct store_mark_info){.state = STORE_MARK_NONE};
-    if (!pg_name_ok(name, size))
-        return -EINVAL;
-    rc = pg_connect(s);
-    if (rc == 0)
-        rc = pg_keyspace_find(s, name, size, &k);
-    if (rc < 0)
-        return rc == -ENOENT ? 0 : rc;
-    return pg_marks_read(s, k.id, marks, count, infos);
+    return rc == -ENOENT ? pg_end(s, rc) : rc;
 }
 
 int
-pg_each_mark(struct store *store, const uint8_t *name, size_t size,
-             int (*mark)(void *ctx, const struct store_fill *m,
-                         const struct store_mark_info *info),
-             void *ctx)
+pg_drop(struct store *store, const uint8_t *name, size_t size)
 {
-    static const struct store_mark_info info = {.state = STORE_MARK_DONE};
     struct pg *s = pg_of(store);
     struct pg_keyspace k;
-    struct pg_call c;
-    int rc;
+    int rc = begin_edit(s, name, size, &k);
 
-    if (!pg_name_ok(name, size))
-        return -EINVAL;
-    rc = pg_connect(s);
-    if (rc == 0)
-        rc = pg_keyspace_find(s, name, size, &k);
     if (rc < 0)
         return rc;
-    pg_call(&c, PG_EACH_MARK);
-    pg_add_int(&c, k.id);
-    rc = pg_run(s, &c, 1);
-    for (int i = 0; rc == 0 && i < PQntuples(c.result); i++) {
-        struct store_fill m = {.epoch = (uint64_t)pg_bigint(c.result, i, 1),
-                               .first_ms = (uint64_t)pg_bigint(c.result, i, 2)};
-        size_t log_size;
-        const uint8_t *log = pg_bytes(c.result, i, 0, &log_size);
+    s->bands.keyspace = 0;
+    rc = pg_clear(s, PG_DROP, k.id);
+    if (rc == 0)
+        rc = pg_clear(s, PG_BLOCK_CLEAR, k.id);
+    if (rc == 0)
+        rc = pg_ask(s, NULL, PG_BAND_CLEAR, "i", k.id);
+    k.keys = k.saturated = 0;
+    k.sum = 0;
+    k.history_size = 0;
+    return pg_end(s, rc < 0 ? rc : pg_keyspace_put(s, &k, true));
+}
 
-        if (log_size != sizeof m.uuid)
-            rc = -EBADMSG;
-        else {
-            memcpy(m.uuid, log, sizeof m.uuid);
-            rc = mark(ctx, &m, &info);
-        }
+/* Takes the rows that are deleted off totals and bands; history wants them
+ * sorted, as they are. */
+static size_t
+take_off(struct pg *s, struct pg_keyspace *k, const struct change *list,
+         size_t count, struct history_erasure *erased)
+{
+    size_t n = 0;
+
+    for (const struct change *x = list; x < list + count; x++) {
+        if (!x->exists)
+            continue;
+        erased[n++] = (struct history_erasure){
+            .key = x->key, .key_size = (uint16_t)x->size, .count = x->old};
+        k->keys--;
+        k->sum -= x->old;
+        k->saturated -= x->was_saturated;
+        pg_bands_count(s, x->old, x->key, x->size, -1);
     }
-    PQclear(c.result);
+    return n;
+}
+
+/* Within the transaction. */
+static int
+delete_keys(struct pg *s, struct pg_keyspace *k, struct change *list,
+            size_t count, struct pg_history_change *history)
+{
+    int rc = pg_bands_load(s, k);
+
+    history->before = *k;
+    if (rc == 0)
+        rc = each_chunk(s, k->id, PG_DEL, list, count, ask_old);
+    if (rc < 0)
+        return rc;
+    history->erased_count = take_off(s, k, list, count, history->erased);
+    if (history->erased_count == 0)
+        return 0;
+    rc = pg_bands_put(s, k);
+    if (rc == 0)
+        rc = pg_history_change(s, k, history);
+    return rc < 0 ? rc : pg_keyspace_put(s, k, true);
+}
+
+int
+pg_del(struct store *store, const uint8_t *name, size_t size,
+       const struct store_key *keys, size_t count, uint64_t *deleted)
+{
+    struct pg *s = pg_of(store);
+    struct pg_history_change history = {
+        .name = name,
+        .name_size = size,
+        .erased = calloc(count + 1, sizeof *history.erased)};
+    struct change *list = calloc(count + 1, sizeof *list);
+    struct pg_keyspace k;
+    int rc = history.erased && list ? 0 : -ENOMEM;
+
+    *deleted = 0;
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        list[i] = (struct change){.key = keys[i].key, .size = keys[i].key_size};
+    if (rc == 0)
+        rc = begin_edit(s, name, size, &k);
+    if (rc == 0)
+        rc = pg_end(s, delete_keys(s, &k, list, count, &history));
+    if (rc == 0)
+        *deleted = history.erased_count;
+    free(history.erased);
+    free(list);
     return rc;
 }

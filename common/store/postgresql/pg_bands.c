@@ -14,40 +14,32 @@
 
 #define BAND_MAX 2048
 
-static int
-compare_row(int64_t count, const uint8_t *key, size_t size,
-            const struct pg_band *b)
+/* The band of a row: the last that begins with it or before. */
+static struct pg_band *
+find_band(const struct pg_bands *s, int64_t count, const uint8_t *key,
+          size_t size)
 {
-    int order;
-
-    if (count != b->count)
-        return count > b->count ? -1 : 1;
-    order = memcmp(key, b->key, size < b->size ? size : b->size);
-    return order != 0 ? order : (size > b->size) - (size < b->size);
-}
-
-size_t
-pg_bands_find(const struct pg *s, int64_t count, const uint8_t *key,
-              size_t size)
-{
-    size_t low = 0, high = s->bands.count;
+    size_t low = 0, high = s->count;
 
     while (high - low > 1) {
         const size_t middle = low + (high - low) / 2;
+        const struct pg_band *b = &s->bands[middle];
 
-        if (compare_row(count, key, size, &s->bands.bands[middle]) >= 0)
+        if (count < b->count ||
+            (count == b->count &&
+             bytes_compare(key, size, b->key, b->size) >= 0))
             low = middle;
         else
             high = middle;
     }
-    return low;
+    return &s->bands[low];
 }
 
 void
 pg_bands_count(struct pg *s, int64_t count, const uint8_t *key, size_t size,
-               int64_t more)
+               int more)
 {
-    s->bands.bands[pg_bands_find(s, count, key, size)].keys += more;
+    find_band(&s->bands, count, key, size)->keys += more;
 }
 
 static int
@@ -68,97 +60,43 @@ insert_band(struct pg_bands *b, size_t at, const struct pg_band *band)
     return 0;
 }
 
-static int
-take_key(struct pg_band *b, const PGresult *r, int row, int column)
-{
-    size_t size;
-    const uint8_t *key = pg_bytes(r, row, column, &size);
-
-    if (size > sizeof b->key)
-        return -EBADMSG;
-    b->size = (uint16_t)size;
-    memcpy(b->key, key, size);
-    return 0;
-}
-
+/* Takes rows of count, key and keys; an order without bands gets its first. */
 static int
 take_bands(struct pg_bands *b, const PGresult *r)
 {
-    static const struct pg_band first = {.count = INT64_MAX, .is_new = true};
+    struct pg_band band = {.count = INT64_MAX, .is_new = true};
     int rc = 0;
 
     b->count = 0;
+    if (PQntuples(r) == 0)
+        return insert_band(b, 0, &band);
     for (int i = 0; rc == 0 && i < PQntuples(r); i++) {
-        struct pg_band band = {.count = pg_bigint(r, i, 0),
-                               .keys = pg_bigint(r, i, 2)};
-
-        band.stored_keys = band.keys;
-        rc = take_key(&band, r, i, 1);
+        band.count = pg_bigint(r, i, 0);
+        band.keys = band.stored_keys = pg_bigint(r, i, 2);
+        band.is_new = false;
+        rc = pg_key(r, i, 1, band.key, &band.size);
         if (rc == 0)
             rc = insert_band(b, b->count, &band);
     }
-    if (rc == 0 && b->count == 0)
-        rc = insert_band(b, 0, &first);
     return rc;
 }
 
-/* Loads the bands of a locked keyspace, unless they are as it left them. */
 int
 pg_bands_load(struct pg *s, const struct pg_keyspace *k)
 {
     struct pg_bands *b = &s->bands;
-    struct pg_call c;
+    PGresult *r;
     int rc;
 
-    if (b->keyspace == k->id && b->change == (uint64_t)k->change &&
-        b->nonce == (uint64_t)k->nonce)
+    if (b->keyspace == k->id && b->change == k->change && b->nonce == k->nonce)
         return 0;
-    pg_call(&c, PG_BANDS);
-    pg_add_int(&c, k->id);
-    rc = pg_run(s, &c, 1);
+    rc = pg_ask(s, &r, PG_BANDS, "i", k->id);
     if (rc < 0)
         return rc;
-    rc = take_bands(b, c.result);
-    PQclear(c.result);
+    rc = take_bands(b, r);
+    PQclear(r);
     b->keyspace = rc == 0 ? k->id : 0;
-    b->nonce = (uint64_t)k->nonce;
-    return rc;
-}
-
-/* The row that is `half` rows behind the beginning of a band. */
-static int
-find_middle(struct pg *s, int32_t id, const struct pg_band *b, int64_t half,
-            PGresult **out)
-{
-    struct pg_call c[2];
-    int64_t same;
-    int rc;
-
-    pg_call(&c[0], PG_SPLIT);
-    pg_add_int(&c[0], id);
-    pg_add_bigint(&c[0], b->count);
-    pg_add_bytes(&c[0], b->key, b->size);
-    pg_add_bigint(&c[0], half);
-    pg_call(&c[1], PG_COUNT_SAME);
-    pg_add_int(&c[1], id);
-    pg_add_bigint(&c[1], b->count);
-    pg_add_bytes(&c[1], b->key, b->size);
-    pg_add_null(&c[1]);
-    rc = pg_run(s, c, 2);
-    if (rc < 0)
-        return rc;
-    same = pg_bigint(c[1].result, 0, 0);
-    PQclear(c[1].result);
-    *out = c[0].result;
-    if (PQntuples(c[0].result) == 1)
-        return 0;
-    PQclear(c[0].result); /* it has a smaller count */
-    pg_call(&c[0], PG_SPLIT_MORE);
-    pg_add_int(&c[0], id);
-    pg_add_bigint(&c[0], b->count);
-    pg_add_bigint(&c[0], half - same);
-    rc = pg_run(s, c, 1);
-    *out = c[0].result;
+    b->nonce = k->nonce;
     return rc;
 }
 
@@ -171,12 +109,12 @@ split_band(struct pg *s, int32_t id, size_t at)
     PGresult *r;
     int rc;
 
-    rc = find_middle(s, id, b, half, &r);
+    rc = pg_ask(s, &r, PG_SPLIT, "iqbq", id, b->count, b->key, b->size, half);
     if (rc < 0)
         return rc;
-    rc = PQntuples(r) == 1 ? take_key(&other, r, 0, 0) : -EBADMSG;
+    rc = PQntuples(r) == 1 ? pg_key(r, 0, 1, other.key, &other.size) : -EBADMSG;
     if (rc == 0)
-        other.count = pg_bigint(r, 0, 1);
+        other.count = pg_bigint(r, 0, 0);
     PQclear(r);
     if (rc < 0)
         return rc;
@@ -196,15 +134,10 @@ split_bands(struct pg *s, int32_t id)
     return rc;
 }
 
-/* What is to be stored of bands, and to be deleted. */
-struct band_lists {
-    struct pg_array counts, keys, sizes;
-    struct pg_array gone_counts, gone_keys;
-};
-
-/* Removes empty bands but the first, and lists what has changed. */
+/* Removes empty bands but the first, and lists what has changed: counts, keys
+ * and sizes, then counts and keys of those that are gone. */
 static int
-list_changes(struct pg_bands *b, struct band_lists *l)
+list_changes(struct pg_bands *b, struct pg_array *a)
 {
     size_t kept = 0;
 
@@ -215,15 +148,15 @@ list_changes(struct pg_bands *b, struct band_lists *l)
             return -EBADMSG;
         if (band->keys == 0 && i > 0) {
             if (!band->is_new) {
-                pg_array_add_bigint(&l->gone_counts, band->count);
-                pg_array_add(&l->gone_keys, band->key, band->size);
+                pg_array_add_bigint(&a[3], band->count);
+                pg_array_add(&a[4], band->key, band->size);
             }
             continue;
         }
         if (band->is_new || band->keys != band->stored_keys) {
-            pg_array_add_bigint(&l->counts, band->count);
-            pg_array_add(&l->keys, band->key, band->size);
-            pg_array_add_bigint(&l->sizes, band->keys);
+            pg_array_add_bigint(&a[0], band->count);
+            pg_array_add(&a[1], band->key, band->size);
+            pg_array_add_bigint(&a[2], band->keys);
             band->stored_keys = band->keys;
             band->is_new = false;
         }
@@ -235,57 +168,19 @@ list_changes(struct pg_bands *b, struct band_lists *l)
     return 0;
 }
 
-static int
-put_lists(struct pg *s, int32_t id, struct band_lists *l)
-{
-    struct pg_call c;
-    int rc = 0;
-
-    if (l->gone_counts.count > 0 || l->gone_counts.failed) {
-        pg_call(&c, PG_BAND_DEL);
-        pg_add_int(&c, id);
-        rc = pg_add_array(&c, &l->gone_counts);
-        if (rc == 0)
-            rc = pg_add_array(&c, &l->gone_keys);
-        if (rc == 0)
-            rc = pg_do(s, &c);
-    }
-    if (rc < 0 || (l->counts.count == 0 && !l->counts.failed))
-        return rc;
-    pg_call(&c, PG_BAND_PUT);
-    pg_add_int(&c, id);
-    rc = pg_add_array(&c, &l->counts);
-    if (rc == 0)
-        rc = pg_add_array(&c, &l->keys);
-    if (rc == 0)
-        rc = pg_add_array(&c, &l->sizes);
-    return rc < 0 ? rc : pg_do(s, &c);
-}
-
-/* Stores the bands that have changed.  They are as of the keyspace's next
- * change from then on. */
 int
 pg_bands_put(struct pg *s, const struct pg_keyspace *k)
 {
-    struct band_lists l = {.counts = {.bytes = NULL}};
-    int rc;
+    struct pg_array *a = s->arrays;
+    int rc = split_bands(s, k->id);
 
-    rc = split_bands(s, k->id);
-    if (rc < 0)
-        return rc;
-    pg_array_begin(&l.counts, PG_TYPE_BIGINT);
-    pg_array_begin(&l.keys, PG_TYPE_BYTEA);
-    pg_array_begin(&l.sizes, PG_TYPE_BIGINT);
-    pg_array_begin(&l.gone_counts, PG_TYPE_BIGINT);
-    pg_array_begin(&l.gone_keys, PG_TYPE_BYTEA);
-    rc = list_changes(&s->bands, &l);
+    pg_arrays(s, "qbqqb");
     if (rc == 0)
-        rc = put_lists(s, k->id, &l);
-    pg_array_free(&l.counts);
-    pg_array_free(&l.keys);
-    pg_array_free(&l.sizes);
-    pg_array_free(&l.gone_counts);
-    pg_array_free(&l.gone_keys);
-    s->bands.change = (uint64_t)k->change + 1;
+        rc = list_changes(&s->bands, a);
+    if (rc == 0 && (a[3].count > 0 || a[4].failed))
+        rc = pg_ask(s, NULL, PG_BAND_DEL, "iaa", k->id, &a[3], &a[4]);
+    if (rc == 0 && (a[0].count > 0 || a[1].failed))
+        rc = pg_ask(s, NULL, PG_BAND_PUT, "iaaa", k->id, &a[0], &a[1], &a[2]);
+    s->bands.change = k->change + 1;
     return rc;
 }

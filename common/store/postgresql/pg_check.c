@@ -41,38 +41,28 @@ check_row(struct check *c, int64_t count, bool saturated, const uint8_t *key,
 }
 
 static int
-check_rows(struct check *c)
+check_rows(struct check *c, const uint8_t *name, size_t name_size)
 {
     uint8_t after[STORE_NAME_MAX];
-    size_t after_size = 0;
-    struct pg_call call;
+    size_t size = 0;
+    PGresult *r;
     int rc, rows;
 
     do {
-        pg_call(&call, PG_KEYS);
-        pg_add_int(&call, c->keyspace.id);
-        pg_add_bytes(&call, NULL, 0);
-        pg_add_bytes(&call, after, after_size);
-        pg_add_null(&call);
-        pg_add_bigint(&call, PG_CHUNK);
-        rc = pg_run(c->s, &call, 1);
+        rc = pg_ask(c->s, &r, PG_KEYS, "bbbnqq", name, name_size, after,
+                    (size_t)0, after, size, after, (size_t)0, (int64_t)PG_CHUNK,
+                    (int64_t)0);
         if (rc < 0)
             return rc;
-        rows = PQntuples(call.result);
-        for (int i = 0; i < rows; i++) {
-            size_t size;
-            const uint8_t *key = pg_bytes(call.result, i, 0, &size);
-
-            if (size < 1 || size > STORE_NAME_MAX) {
+        rows = PQntuples(r);
+        for (int i = 0; rc == 0 && i < rows; i++) {
+            rc = pg_key(r, i, 0, after, &size);
+            if (rc == 0 && size < 1)
                 rc = -EBADMSG;
-                break;
-            }
-            check_row(c, pg_bigint(call.result, i, 1),
-                      pg_bool(call.result, i, 2), key, size);
-            memcpy(after, key, size);
-            after_size = size;
+            if (rc == 0)
+                check_row(c, pg_bigint(r, i, 1), pg_bool(r, i, 2), after, size);
         }
-        PQclear(call.result);
+        PQclear(r);
     } while (rc == 0 && rows > 0);
     return rc;
 }
@@ -98,18 +88,16 @@ check_totals(struct check *c)
 static int
 check_history(struct check *c)
 {
-    struct pg_call call;
-    uint64_t blocks;
     struct history h;
+    uint64_t blocks;
+    PGresult *r;
     int rc;
 
-    pg_call(&call, PG_BLOCK_COUNT);
-    pg_add_int(&call, c->keyspace.id);
-    rc = pg_run(c->s, &call, 1);
+    rc = pg_ask(c->s, &r, PG_BLOCK_COUNT, "i", c->keyspace.id);
     if (rc < 0)
         return rc;
-    blocks = (uint64_t)pg_bigint(call.result, 0, 0);
-    PQclear(call.result);
+    blocks = (uint64_t)pg_bigint(r, 0, 0);
+    PQclear(r);
     if (c->keyspace.history_size > 0)
         rc = pg_history_check(c->s, &c->keyspace, &c->history);
     if (rc < 0)
@@ -163,7 +151,7 @@ pg_check(struct store *store, const uint8_t *name, size_t size,
     if (rc == 0)
         rc = pg_bands_load(s, &c.keyspace);
     if (rc == 0)
-        rc = check_rows(&c);
+        rc = check_rows(&c, name, size);
     s->bands.keyspace = 0; /* counted down */
     if (rc == 0) {
         check_totals(&c);

@@ -199,6 +199,8 @@ send_call(struct pg *s, const struct pg_call *c)
 {
     char name[16];
 
+    if (c->failed)
+        return -ENOMEM;
     if (PQsendQueryPrepared(s->connection, statement_name(c->statement, name),
                             c->count, c->values, c->sizes, c->formats, 1) == 0)
         return take_error(s, NULL);
@@ -244,15 +246,6 @@ receive(struct pg *s, struct pg_call *calls, size_t count, uint64_t until_ns)
     return first;
 }
 
-static void
-clear_results(struct pg_call *calls, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        PQclear(calls[i].result);
-        calls[i].result = NULL;
-    }
-}
-
 int
 pg_run(struct pg *s, struct pg_call *calls, size_t count)
 {
@@ -272,22 +265,34 @@ pg_run(struct pg *s, struct pg_call *calls, size_t count)
     if (rc == 0)
         rc = receive(s, calls, count, until_ns);
     if (rc < 0) {
-        clear_results(calls, count);
+        for (size_t i = 0; i < count; i++) {
+            PQclear(calls[i].result);
+            calls[i].result = NULL;
+        }
         if (rc != -EAGAIN || PQstatus(s->connection) != CONNECTION_OK)
             pg_report_trouble(s);
-        if (rc == -EHOSTDOWN)
+        if (rc == -EHOSTDOWN || rc == -ENOMEM)
             pg_disconnect(s);
     }
     return rc;
 }
 
 int
-pg_do(struct pg *s, struct pg_call *call)
+pg_ask(struct pg *s, PGresult **out, enum pg_statement statement,
+       const char *types, ...)
 {
-    const int rc = pg_run(s, call, 1);
+    struct pg_call c;
+    va_list list;
+    int rc;
 
-    PQclear(call->result);
-    call->result = NULL;
+    va_start(list, types);
+    pg_call_list(&c, statement, types, list);
+    va_end(list);
+    rc = pg_run(s, &c, 1);
+    if (!out)
+        PQclear(c.result);
+    else if (rc == 0)
+        *out = c.result;
     return rc;
 }
 
@@ -321,71 +326,49 @@ rotate_list(const char *list, unsigned by, char *out, size_t size)
                        list);
 }
 
-#define WORDS_MAX  64
-#define WORDS_SIZE 1024
+#define WORDS_MAX 8
 
+/* What libpq is given: a later word replaces an earlier one. */
 struct words {
-    const char *keys[WORDS_MAX], *values[WORDS_MAX];
-    char rotated[3][WORDS_SIZE];
-    char options[WORDS_SIZE];
-    char user_timeout[24];
-    size_t count, rotated_count;
+    const char *keys[WORDS_MAX + 1], *values[WORDS_MAX + 1];
+    char texts[WORDS_MAX][1024];
+    size_t count;
 };
 
-static void
+static char *
 add_word(struct words *w, const char *key, const char *value)
 {
-    assert(w->count < WORDS_MAX - 1);
+    char *text = w->texts[w->count];
+
+    assert(w->count < WORDS_MAX);
+    (void)snprintf(text, sizeof w->texts[0], "%s", value);
     w->keys[w->count] = key;
-    w->values[w->count++] = value;
-    w->keys[w->count] = w->values[w->count] = NULL;
+    w->values[w->count++] = text;
+    return text;
 }
 
-static bool
-is_list(const PQconninfoOption *o)
-{
-    return strchr(o->val, ',') != NULL &&
-           (strcmp(o->keyword, "host") == 0 ||
-            strcmp(o->keyword, "hostaddr") == 0 ||
-            strcmp(o->keyword, "port") == 0);
-}
-
-/* What is given, then what countd adds to it.  The server gives up before this
- * process does: so it can say why. */
+/* Behind what is given: hosts in another order, and deadlines.  The server gives
+ * up before this process does: so it can say why. */
 static void
-make_words(const struct pg *s, const PQconninfoOption *given, struct words *w)
+add_changes(struct words *w, const struct pg *s, const PQconninfoOption *o)
 {
+    static const char *const lists[] = {"host", "hostaddr", "port"};
     const unsigned long long ms = s->options.timeout_ms;
     const char *options = "";
 
-    add_word(w, "fallback_application_name", "countd");
-    if (s->options.writable)
-        add_word(w, "target_session_attrs", "read-write");
-    (void)snprintf(w->user_timeout, sizeof w->user_timeout, "%llu", ms);
-    add_word(w, "tcp_user_timeout", w->user_timeout);
-    for (; given->keyword != NULL && w->count < WORDS_MAX - 2; given++) {
-        const char *value = given->val;
-
-        if (value == NULL)
-            continue;
-        if (strcmp(given->keyword, "options") == 0) {
-            options = value;
-            continue;
-        }
-        if (is_list(given) && w->rotated_count < 3) {
-            char *rotated = w->rotated[w->rotated_count++];
-
-            rotate_list(value, s->host, rotated, WORDS_SIZE);
-            value = rotated;
-        }
-        add_word(w, given->keyword, value);
+    for (; o->keyword != NULL; o++) {
+        if (o->val && strcmp(o->keyword, "options") == 0)
+            options = o->val;
+        for (int i = 0; o->val && i < 3; i++)
+            if (strcmp(o->keyword, lists[i]) == 0)
+                rotate_list(o->val, s->host, add_word(w, lists[i], ""),
+                            sizeof w->texts[0]);
     }
-    (void)snprintf(w->options, sizeof w->options,
+    (void)snprintf(add_word(w, "options", ""), sizeof w->texts[0],
                    "%s -c search_path=%s -c statement_timeout=%llu "
                    "-c lock_timeout=%llu "
                    "-c idle_in_transaction_session_timeout=%llu",
                    options, s->options.schema, ms - ms / 4, ms / 2, 5 * ms);
-    add_word(w, "options", w->options);
 }
 
 static int
@@ -400,9 +383,15 @@ start_connection(struct pg *s)
         PQfreemem(why);
         return why ? -EPERM : -ENOMEM;
     }
-    make_words(s, given, &w);
-    s->connection = PQconnectStartParams(w.keys, w.values, 0);
+    (void)add_word(&w, "fallback_application_name", "countd");
+    if (s->options.writable)
+        (void)add_word(&w, "target_session_attrs", "read-write");
+    (void)snprintf(add_word(&w, "tcp_user_timeout", ""), sizeof w.texts[0],
+                   "%llu", (unsigned long long)s->options.timeout_ms);
+    (void)add_word(&w, "dbname", s->options.conninfo); /* is expanded */
+    add_changes(&w, s, given);
     PQconninfoFree(given);
+    s->connection = PQconnectStartParams(w.keys, w.values, 1);
     return s->connection ? 0 : -ENOMEM;
 }
 
@@ -428,15 +417,18 @@ await_connection(struct pg *s)
     return 0;
 }
 
-/* Statements from `from` to before `to`. */
 static int
-prepare_some(struct pg *s, int from, int to)
+prepare(struct pg *s)
 {
     const uint64_t until_ns = deadline(s);
     char name[16];
     int rc;
 
-    for (int i = from; i < to; i++)
+    PQsetNoticeReceiver(s->connection, on_notice, s);
+    if (PQsetnonblocking(s->connection, 1) < 0 ||
+        PQenterPipelineMode(s->connection) == 0)
+        return take_error(s, NULL);
+    for (int i = 0; i < PG_STATEMENTS; i++)
         if (PQsendPrepare(s->connection,
                           statement_name((enum pg_statement)i, name),
                           pg_statements[i], 0, NULL) == 0)
@@ -444,17 +436,7 @@ prepare_some(struct pg *s, int from, int to)
     if (PQpipelineSync(s->connection) == 0)
         return take_error(s, NULL);
     rc = flush(s, until_ns);
-    return rc < 0 ? rc : receive(s, NULL, (size_t)(to - from), until_ns);
-}
-
-static int
-prepare(struct pg *s)
-{
-    PQsetNoticeReceiver(s->connection, on_notice, s);
-    if (PQsetnonblocking(s->connection, 1) < 0 ||
-        PQenterPipelineMode(s->connection) == 0)
-        return take_error(s, NULL);
-    return prepare_some(s, 0, PG_STATEMENTS);
+    return rc < 0 ? rc : receive(s, NULL, PG_STATEMENTS, until_ns);
 }
 
 /* Gives the connection up; the next try is later, and at the next host. */

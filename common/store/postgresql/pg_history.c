@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/array.h"
 #include "common/base/clock.h"
 #include "common/wire/name.h"
 
@@ -32,35 +33,20 @@ struct block_kv {
     int32_t id;
     struct window *windows;
     size_t count, capacity;
-    int64_t ahead;                /* entries that the next window has */
-    struct pg_array keys, values; /* put, and not sent yet */
+    int64_t ahead;        /* entries that the next window has */
+    struct pg_array *put; /* keys and values that are not sent yet */
 };
-
-static int
-compare_keys(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size)
-{
-    const int order = memcmp(a, b, a_size < b_size ? a_size : b_size);
-
-    return order != 0 ? order : (a_size > b_size) - (a_size < b_size);
-}
 
 static int
 send_puts(struct block_kv *k)
 {
-    struct pg_call c;
     int rc;
 
-    if (k->keys.count == 0 && !k->keys.failed)
+    if (k->put[0].count == 0 && !k->put[0].failed)
         return 0;
-    pg_call(&c, PG_BLOCK_PUT);
-    pg_add_int(&c, k->id);
-    rc = pg_add_array(&c, &k->keys);
-    if (rc == 0)
-        rc = pg_add_array(&c, &k->values);
-    if (rc == 0)
-        rc = pg_do(k->s, &c);
-    pg_array_begin(&k->keys, PG_TYPE_BYTEA);
-    pg_array_begin(&k->values, PG_TYPE_BYTEA);
+    rc = pg_ask(k->s, NULL, PG_BLOCK_PUT, "iaa", k->id, &k->put[0], &k->put[1]);
+    pg_array_begin(&k->put[0], 'b');
+    pg_array_begin(&k->put[1], 'b');
     return rc;
 }
 
@@ -77,23 +63,15 @@ static int
 keep_window(struct block_kv *k, PGresult *rows, const uint8_t *from,
             size_t size)
 {
-    struct window *w;
-
-    if (k->count == k->capacity) {
-        const size_t capacity = k->capacity * 2 + 16;
-
-        w = realloc(k->windows, capacity * sizeof *w);
-        if (!w) {
-            PQclear(rows);
-            return -ENOMEM;
-        }
-        k->windows = w;
-        k->capacity = capacity;
+    if (array_grow(&k->windows, &k->capacity, k->count + 1,
+                   sizeof *k->windows) < 0 ||
+        size > KV_KEY_MAX) {
+        PQclear(rows);
+        return size > KV_KEY_MAX ? -EBADMSG : -ENOMEM;
     }
-    w = &k->windows[k->count++];
-    w->rows = rows;
-    w->from_size = size;
-    memcpy(w->from, from, size);
+    k->windows[k->count].rows = rows;
+    k->windows[k->count].from_size = size;
+    memcpy(k->windows[k->count++].from, from, size);
     return 0;
 }
 
@@ -112,13 +90,13 @@ find_in_window(const struct window *w, const uint8_t *key, size_t size,
     int low = 0, high = PQntuples(w->rows);
     const int end = high;
 
-    if (compare_keys(key, size, w->from, w->from_size) < 0)
+    if (bytes_compare(key, size, w->from, w->from_size) < 0)
         return false;
     while (low < high) {
         const int middle = low + (high - low) / 2;
 
         fill_item(w->rows, middle, out);
-        if (compare_keys(out->key, out->key_size, key, size) >= 0)
+        if (bytes_compare(out->key, out->key_size, key, size) >= 0)
             high = middle;
         else
             low = middle + 1;
@@ -133,57 +111,44 @@ static int
 after(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
 {
     struct block_kv *k = ctx;
-    struct pg_call c;
+    PGresult *r;
     int rc;
 
     for (size_t i = k->count; i-- > 0 && i + WINDOWS > k->count;)
         if (find_in_window(&k->windows[i], key, size, out))
             return 1;
     rc = send_puts(k);
-    if (rc < 0)
-        return rc;
-    pg_call(&c, PG_BLOCK_AFTER);
-    pg_add_int(&c, k->id);
-    pg_add_bytes(&c, key, size);
-    pg_add_bigint(&c, k->ahead);
-    rc = pg_run(k->s, &c, 1);
     if (rc == 0)
-        rc = keep_window(k, c.result, key, size);
+        rc =
+            pg_ask(k->s, &r, PG_BLOCK_AFTER, "ibq", k->id, key, size, k->ahead);
+    if (rc == 0)
+        rc = keep_window(k, r, key, size);
     if (rc < 0)
         return rc;
     if (k->ahead < AHEAD_MOST)
         k->ahead *= 2;
-    if (PQntuples(c.result) == 0)
-        return 0;
-    fill_item(c.result, 0, out);
-    return 1;
+    if (PQntuples(r) > 0)
+        fill_item(r, 0, out);
+    return PQntuples(r) > 0;
 }
 
 static int
 before(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
 {
     struct block_kv *k = ctx;
-    struct pg_call c;
+    PGresult *r;
     int rc = send_puts(k);
 
+    if (rc == 0)
+        rc = pg_ask(k->s, &r, PG_BLOCK_BEFORE, "ib", k->id, key, size);
     if (rc < 0)
         return rc;
-    pg_call(&c, PG_BLOCK_BEFORE);
-    pg_add_int(&c, k->id);
-    pg_add_bytes(&c, key, size);
-    rc = pg_run(k->s, &c, 1);
-    if (rc < 0)
-        return rc;
-    if (PQntuples(c.result) == 0) {
-        PQclear(c.result);
+    if (PQntuples(r) == 0) {
+        PQclear(r);
         return 0;
     }
-    fill_item(c.result, 0, out);
-    if (out->key_size > KV_KEY_MAX) {
-        PQclear(c.result);
-        return -EBADMSG;
-    }
-    rc = keep_window(k, c.result, out->key, out->key_size);
+    fill_item(r, 0, out);
+    rc = keep_window(k, r, out->key, out->key_size);
     return rc < 0 ? rc : 1;
 }
 
@@ -195,32 +160,21 @@ put_value(void *ctx, const uint8_t *key, size_t size, const uint8_t *value,
 {
     struct block_kv *k = ctx;
 
-    pg_array_add(&k->keys, key, size);
-    pg_array_add(&k->values, value, value_size);
+    pg_array_add(&k->put[0], key, size);
+    pg_array_add(&k->put[1], value, value_size);
     forget_windows(k);
-    return size < KEY_BLOCK || k->keys.count >= PUTS_MOST ? send_puts(k) : 0;
+    return size < KEY_BLOCK || k->put[0].count >= PUTS_MOST ? send_puts(k) : 0;
 }
 
 static int
 del_value(void *ctx, const uint8_t *key, size_t size)
 {
     struct block_kv *k = ctx;
-    struct pg_array gone = {.bytes = NULL};
-    struct pg_call c;
-    int rc = send_puts(k);
+    const int rc = send_puts(k);
 
-    if (rc < 0)
-        return rc;
-    pg_array_begin(&gone, PG_TYPE_BYTEA);
-    pg_array_add(&gone, key, size);
     forget_windows(k);
-    pg_call(&c, PG_BLOCK_DEL);
-    pg_add_int(&c, k->id);
-    rc = pg_add_array(&c, &gone);
-    if (rc == 0)
-        rc = pg_do(k->s, &c);
-    pg_array_free(&gone);
-    return rc;
+    return rc < 0 ? rc
+                  : pg_ask(k->s, NULL, PG_BLOCK_DEL, "ib", k->id, key, size);
 }
 
 static void
@@ -229,9 +183,10 @@ open_kv(struct block_kv *k, struct pg *s, int32_t id)
     *k = (struct block_kv){.kv = {after, before, put_value, del_value, k},
                            .s = s,
                            .id = id,
-                           .ahead = AHEAD_FIRST};
-    pg_array_begin(&k->keys, PG_TYPE_BYTEA);
-    pg_array_begin(&k->values, PG_TYPE_BYTEA);
+                           .ahead = AHEAD_FIRST,
+                           .put = s->blocks};
+    pg_array_begin(&k->put[0], 'b');
+    pg_array_begin(&k->put[1], 'b');
 }
 
 /* Sends what is left, unless there was an error; returns the first one. */
@@ -245,8 +200,6 @@ close_kv(struct block_kv *k, int rc)
     }
     forget_windows(k);
     free(k->windows);
-    pg_array_free(&k->keys);
-    pg_array_free(&k->values);
     return rc;
 }
 
@@ -398,35 +351,28 @@ compact_keyspace(struct pg *s, const uint8_t *name, size_t size, bool *more)
 {
     struct history_compacted done = {.more = false};
     struct pg_keyspace k;
-    struct pg_call c[2];
     struct block_kv kv;
     struct history h;
-    int rc;
+    int rc = pg_begin(s, PG_LOCK_FREE, name, size, &k);
 
-    pg_call(&c[0], PG_BEGIN);
-    pg_call(&c[1], PG_LOCK_FREE);
-    pg_add_bytes(&c[1], name, size);
-    rc = pg_run(s, c, 2);
-    if (rc < 0)
-        return pg_rollback(s, rc);
-    rc = pg_keyspace_get(c[1].result, &k);
-    PQclear(c[0].result);
-    PQclear(c[1].result);
-    if (rc == -ENOENT || (rc == 0 && k.history_size == 0))
-        return pg_rollback(s, 0);
+    if (rc < 0 && rc != -ENOENT)
+        return rc;
+    if (rc == 0 && k.history_size == 0)
+        rc = -ENOENT;
     if (rc == 0)
         rc = history_get(&h, k.history, k.history_size);
     if (rc < 0)
-        return pg_rollback(s, rc);
+        return pg_end(s, rc);
     open_kv(&kv, s, k.id);
     rc = compact_blocks(s, &h, &kv, HISTORY_SLICE, &done);
     rc = close_kv(&kv, rc);
-    if (rc < 0 || done.blocks == 0)
-        return pg_rollback(s, rc);
+    if (rc == 0 && done.blocks == 0)
+        rc = -ENOENT; /* nothing to commit */
     k.history_size = history_put(&h, k.history);
-    rc = pg_keyspace_put(s, &k, false);
-    *more = *more || done.more;
-    return rc < 0 ? pg_rollback(s, rc) : pg_commit(s);
+    if (rc == 0)
+        rc = pg_keyspace_put(s, &k, false);
+    *more = *more || (rc == 0 && done.more);
+    return pg_end(s, rc);
 }
 
 /* A slice for each keyspace with history; a round of all once a minute. */
@@ -434,36 +380,31 @@ bool
 pg_maintain(struct store *store, const struct store_maintenance *t)
 {
     struct pg *s = pg_of(store);
-    bool more = false;
-    struct pg_call c;
+    uint8_t name[STORE_NAME_MAX];
     size_t size = 0;
-    const uint8_t *name = NULL;
-    PGresult *names = NULL;
-    int rc;
+    bool more = false;
+    PGresult *names;
+    int rc, count = 1;
 
     (void)t;
     pg_read_end(store);
     if (!s->options.writable || clock_ms() < s->maintain_at_ms)
         return false;
     rc = pg_connect(s);
-    while (rc == 0) {
-        PGresult *last = names;
-
-        pg_call(&c, PG_DUE);
-        pg_add_bytes(&c, name, size);
-        rc = pg_run(s, &c, 1);
-        PQclear(last);
-        names = c.result;
-        if (rc < 0 || PQntuples(names) == 0)
+    while (rc == 0 && count > 0) {
+        rc = pg_ask(s, &names, PG_DUE, "b", name, size);
+        if (rc < 0)
             break;
-        for (int i = 0; rc == 0 && i < PQntuples(names); i++) {
-            name = pg_bytes(names, i, 0, &size);
-            rc = compact_keyspace(s, name, size, &more);
+        count = PQntuples(names);
+        for (int i = 0; rc == 0 && i < count; i++) {
+            rc = pg_key(names, i, 0, name, &size);
+            if (rc == 0)
+                rc = compact_keyspace(s, name, size, &more);
             if (rc != -EHOSTDOWN && rc != -EPERM && rc != -EIO)
                 rc = 0; /* one keyspace does not stop the others */
         }
+        PQclear(names);
     }
-    PQclear(names);
     if (!more)
         s->maintain_at_ms = clock_ms() + MAINTAIN_MS;
     return more;

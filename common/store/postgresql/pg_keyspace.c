@@ -1,9 +1,156 @@
-/* common/store/postgresql/pg_keyspace.c - the row of a keyspace, and marks. */
+/* common/store/postgresql/pg_keyspace.c - transactions: of a keyspace that is
+ * changed, and of a reading turn; a keyspace's row; marks; the list. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/postgresql/pg.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* ---- transactions -------------------------------------------------------- */
+
+/* After a wait for a lock: which session has one. */
+static void
+find_locker(struct pg *s)
+{
+    char user[64], program[64];
+    PGresult *r;
+
+    if (pg_ask(s, &r, PG_LOCKERS, "") < 0)
+        return;
+    if (PQntuples(r) == 1) {
+        pg_text(r, 0, 1, user, sizeof user);
+        pg_text(r, 0, 2, program, sizeof program);
+        pg_set_trouble(s,
+                       "waited %llu ms for a lock; the server's process %lld "
+                       "has one (user %s, program %s)",
+                       (unsigned long long)s->options.timeout_ms / 2,
+                       (long long)pg_bigint(r, 0, 0), user, program);
+    }
+    PQclear(r);
+    pg_report_trouble(s);
+}
+
+static int
+roll_back(struct pg *s, int rc)
+{
+    char why[sizeof s->trouble];
+
+    s->bands.keyspace = 0;
+    memcpy(why, s->trouble, sizeof why);
+    if (!s->connection || pg_ask(s, NULL, PG_ROLLBACK, "") < 0 ||
+        PQtransactionStatus(s->connection) != PQTRANS_IDLE)
+        pg_disconnect(s);
+    else if (rc == -EAGAIN)
+        find_locker(s);
+    if (rc != -EAGAIN)
+        memcpy(s->trouble, why, sizeof why);
+    return rc;
+}
+
+static int
+commit(struct pg *s)
+{
+    PGresult *r = NULL;
+    int rc = pg_ask(s, &r, PG_COMMIT, "");
+
+#ifdef COUNTD_MUTANT_COMMIT_WARNING
+    s->warned = false;
+#endif
+    if (rc == 0 && strcmp(PQcmdStatus(r), "COMMIT") != 0) {
+        pg_set_trouble(s, "COMMIT was answered %s", PQcmdStatus(r));
+        rc = -EIO;
+    } else if (rc < 0 || s->warned) {
+        rc = -EIO; /* it may have been committed, or is on no standby */
+    }
+    PQclear(r);
+    if (rc < 0) {
+        pg_report_trouble(s);
+        pg_disconnect(s);
+    }
+    return rc;
+}
+
+int
+pg_end(struct pg *s, int rc)
+{
+    return rc < 0 ? roll_back(s, rc) : commit(s);
+}
+
+void
+pg_read_end(struct store *store)
+{
+    struct pg *s = pg_of(store);
+
+    if (!s->in_turn)
+        return;
+    s->in_turn = false;
+    if (pg_ask(s, NULL, PG_COMMIT, "") < 0)
+        pg_disconnect(s);
+}
+
+int
+pg_begin(struct pg *s, enum pg_statement lock, const uint8_t *name, size_t size,
+         struct pg_keyspace *k)
+{
+    struct pg_call c[2];
+    int rc;
+
+    if (!pg_name_ok(name, size))
+        return -EINVAL;
+    rc = pg_connect(s);
+    if (rc < 0)
+        return rc;
+    pg_read_end(&s->store);
+    pg_call(&c[0], PG_BEGIN, "");
+    pg_call(&c[1], lock, "b", name, size);
+    rc = pg_run(s, c, 2);
+    if (rc < 0)
+        return roll_back(s, rc);
+    rc = pg_keyspace_get(c[1].result, k);
+    PQclear(c[0].result);
+    PQclear(c[1].result);
+    return rc == 0 || rc == -ENOENT ? rc : roll_back(s, rc);
+}
+
+int
+pg_begin_turn(struct pg *s)
+{
+    int rc = pg_connect(s);
+
+    if (rc < 0 || s->in_turn)
+        return rc;
+    rc = pg_ask(s, NULL, PG_BEGIN_READ, "");
+    s->in_turn = rc == 0;
+    return rc;
+}
+
+int
+pg_clear(struct pg *s, enum pg_statement statement, int32_t id)
+{
+    uint8_t after[KV_KEY_MAX];
+    const uint8_t *last;
+    size_t size = 0;
+    PGresult *r;
+    int rc, rows;
+
+    do {
+        rc =
+            pg_ask(s, &r, statement, "ibq", id, after, size, (int64_t)PG_CHUNK);
+        if (rc < 0)
+            return rc;
+        rows = PQntuples(r);
+        last = rows > 0 ? pg_bytes(r, 0, 0, &size) : after;
+        if (size > sizeof after)
+            rc = -EBADMSG;
+        else
+            memmove(after, last, size);
+        PQclear(r);
+    } while (rc == 0 && rows > 0);
+    return rc;
+}
+
+/* ---- the row of a keyspace ------------------------------------------------ */
 
 bool
 pg_name_ok(const uint8_t *name, size_t size)
@@ -39,38 +186,31 @@ int
 pg_keyspace_find(struct pg *s, const uint8_t *name, size_t size,
                  struct pg_keyspace *k)
 {
-    struct pg_call c;
-    int rc;
+    PGresult *r;
+    int rc = pg_ask(s, &r, PG_FIND, "b", name, size);
 
-    pg_call(&c, PG_FIND);
-    pg_add_bytes(&c, name, size);
-    rc = pg_run(s, &c, 1);
     if (rc < 0)
         return rc;
-    rc = pg_keyspace_get(c.result, k);
-    PQclear(c.result);
+    rc = pg_keyspace_get(r, k);
+    PQclear(r);
     return rc;
 }
 
-/* `changed`: answers differ from now on. */
 int
 pg_keyspace_put(struct pg *s, const struct pg_keyspace *k, bool changed)
 {
-    struct pg_call c;
     char sum[48];
 
     pg_format_sum(k->sum, sum);
-    pg_call(&c, PG_KEYSPACE_PUT);
-    pg_add_int(&c, k->id);
-    pg_add_bigint(&c, k->keys);
-    pg_add_text(&c, sum);
-    pg_add_bigint(&c, k->saturated);
-    pg_add_bigint(&c, k->change + changed);
-    if (k->history_size > 0)
-        pg_add_bytes(&c, k->history, k->history_size);
-    else
-        pg_add_null(&c);
-    return pg_do(s, &c);
+    return pg_ask(s, NULL, PG_KEYSPACE_PUT, "iqtqqn", k->id, k->keys, sum,
+                  k->saturated, k->change + changed, k->history,
+                  k->history_size);
+}
+
+struct pg *
+pg_lane(struct store *store, const uint8_t *name, size_t size)
+{
+    return pg_of(store)->lanes[store_lane(store, name, size)];
 }
 
 /* ---- marks ------------------------------------------------------------- */
@@ -104,27 +244,21 @@ int
 pg_marks_read(struct pg *s, int32_t id, const struct store_fill *marks,
               size_t count, struct store_mark_info *infos)
 {
-    struct pg_array logs = {.bytes = NULL};
-    struct pg_call c;
+    PGresult *r;
     int rc;
 
-    for (size_t i = 0; i < count; i++)
+    pg_arrays(s, "b");
+    for (size_t i = 0; i < count; i++) {
         infos[i] = (struct store_mark_info){.state = STORE_MARK_NONE};
+        pg_array_add(&s->arrays[0], marks[i].uuid, sizeof marks[i].uuid);
+    }
     if (count == 0)
         return 0;
-    pg_array_begin(&logs, PG_TYPE_BYTEA);
-    for (size_t i = 0; i < count; i++)
-        pg_array_add(&logs, marks[i].uuid, sizeof marks[i].uuid);
-    pg_call(&c, PG_MARKS);
-    pg_add_int(&c, id);
-    rc = pg_add_array(&c, &logs);
-    if (rc == 0)
-        rc = pg_run(s, &c, 1);
-    pg_array_free(&logs);
+    rc = pg_ask(s, &r, PG_MARKS, "ia", id, &s->arrays[0]);
     if (rc < 0)
         return rc;
-    compare_marks(c.result, marks, count, infos);
-    PQclear(c.result);
+    compare_marks(r, marks, count, infos);
+    PQclear(r);
     return 0;
 }
 
@@ -132,32 +266,152 @@ int
 pg_marks_put(struct pg *s, int32_t id, const struct store_fill *marks,
              size_t count)
 {
-    struct pg_array logs = {.bytes = NULL}, epochs = {.bytes = NULL},
-                    firsts = {.bytes = NULL};
-    struct pg_call c;
+    struct pg_array *a = s->arrays;
+
+    pg_arrays(s, "bqq");
+    for (size_t i = 0; i < count; i++) {
+        pg_array_add(&a[0], marks[i].uuid, sizeof marks[i].uuid);
+        pg_array_add_bigint(&a[1], (int64_t)marks[i].epoch);
+        pg_array_add_bigint(&a[2], (int64_t)marks[i].first_ms);
+    }
+    return count == 0
+               ? 0
+               : pg_ask(s, NULL, PG_MARK_PUT, "iaaa", id, &a[0], &a[1], &a[2]);
+}
+
+int
+pg_marks(struct store *store, const uint8_t *name, size_t size,
+         const struct store_fill *marks, size_t count,
+         struct store_mark_info *infos)
+{
+    struct pg *s = pg_lane(store, name, size);
+    struct pg_keyspace k;
     int rc;
 
-    if (count == 0)
-        return 0;
-    pg_array_begin(&logs, PG_TYPE_BYTEA);
-    pg_array_begin(&epochs, PG_TYPE_BIGINT);
-    pg_array_begin(&firsts, PG_TYPE_BIGINT);
-    for (size_t i = 0; i < count; i++) {
-        pg_array_add(&logs, marks[i].uuid, sizeof marks[i].uuid);
-        pg_array_add_bigint(&epochs, (int64_t)marks[i].epoch);
-        pg_array_add_bigint(&firsts, (int64_t)marks[i].first_ms);
+    for (size_t i = 0; i < count; i++)
+        infos[i] = (struct store_mark_info){.state = STORE_MARK_NONE};
+    if (!pg_name_ok(name, size))
+        return -EINVAL;
+    rc = pg_connect(s);
+    if (rc == 0)
+        rc = pg_keyspace_find(s, name, size, &k);
+    if (rc < 0)
+        return rc == -ENOENT ? 0 : rc;
+    return pg_marks_read(s, k.id, marks, count, infos);
+}
+
+int
+pg_each_mark(struct store *store, const uint8_t *name, size_t size,
+             int (*mark)(void *ctx, const struct store_fill *m,
+                         const struct store_mark_info *info),
+             void *ctx)
+{
+    static const struct store_mark_info info = {.state = STORE_MARK_DONE};
+    struct pg *s = pg_of(store);
+    struct pg_keyspace k;
+    PGresult *r = NULL;
+    int rc;
+
+    if (!pg_name_ok(name, size))
+        return -EINVAL;
+    rc = pg_connect(s);
+    if (rc == 0)
+        rc = pg_keyspace_find(s, name, size, &k);
+    if (rc == 0)
+        rc = pg_ask(s, &r, PG_EACH_MARK, "i", k.id);
+    for (int i = 0; rc == 0 && i < PQntuples(r); i++) {
+        struct store_fill m = {.epoch = (uint64_t)pg_bigint(r, i, 1),
+                               .first_ms = (uint64_t)pg_bigint(r, i, 2)};
+        size_t log_size;
+        const uint8_t *log = pg_bytes(r, i, 0, &log_size);
+
+        if (log_size != sizeof m.uuid)
+            rc = -EBADMSG;
+        else {
+            memcpy(m.uuid, log, sizeof m.uuid);
+            rc = mark(ctx, &m, &info);
+        }
     }
-    pg_call(&c, PG_MARK_PUT);
-    pg_add_int(&c, id);
-    rc = pg_add_array(&c, &logs);
-    if (rc == 0)
-        rc = pg_add_array(&c, &epochs);
-    if (rc == 0)
-        rc = pg_add_array(&c, &firsts);
-    if (rc == 0)
-        rc = pg_do(s, &c);
-    pg_array_free(&logs);
-    pg_array_free(&epochs);
-    pg_array_free(&firsts);
+    PQclear(r);
     return rc;
+}
+
+/* ---- the list, some hundred a statement ------------------------------------ */
+
+struct listing {
+    struct store_listing listing; /* first: the handle */
+    struct pg *s;
+    PGresult *rows; /* NULL: none were asked for yet */
+    int next;
+    uint8_t after[STORE_NAME_MAX];
+    size_t after_size;
+};
+
+static struct listing *
+listing_of(struct store_listing *l)
+{
+    return (struct listing *)(void *)l;
+}
+
+int
+pg_listing_open(struct store *store, struct store_listing **out)
+{
+    struct listing *l = calloc(1, sizeof *l);
+
+    if (!l)
+        return -ENOMEM;
+    l->listing.engine = &pg_engine;
+    l->s = pg_of(store);
+    *out = &l->listing;
+    return 0;
+}
+
+void
+pg_listing_close(struct store_listing *listing)
+{
+    PQclear(listing_of(listing)->rows);
+    free(listing);
+}
+
+void
+pg_listing_start(struct store_listing *listing, const uint8_t *after,
+                 size_t size)
+{
+    struct listing *l = listing_of(listing);
+
+    PQclear(l->rows);
+    l->rows = NULL;
+    l->after_size = size < sizeof l->after ? size : sizeof l->after;
+    if (l->after_size > 0)
+        memcpy(l->after, after, l->after_size);
+}
+
+void
+pg_listing_stop(struct store_listing *listing)
+{
+    pg_listing_start(listing, NULL, 0);
+}
+
+int
+pg_listing_next(struct store_listing *listing, uint64_t until_ns,
+                struct store_listed *out)
+{
+    struct listing *l = listing_of(listing);
+    int rc = 0;
+
+    (void)until_ns; /* a statement is a step */
+    if (!l->rows || l->next == PQntuples(l->rows)) {
+        PQclear(l->rows);
+        l->rows = NULL;
+        l->next = 0;
+        rc = pg_connect(l->s);
+        if (rc == 0)
+            rc = pg_ask(l->s, &l->rows, PG_LIST, "b", l->after, l->after_size);
+    }
+    if (rc < 0 || PQntuples(l->rows) == 0)
+        return rc;
+    out->name = pg_bytes(l->rows, l->next, 0, &out->name_size);
+    out->keys = pg_bigint(l->rows, l->next, 1);
+    rc = pg_key(l->rows, l->next++, 0, l->after, &l->after_size);
+    return rc < 0 ? rc : 1;
 }

@@ -8,14 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-void
-pg_call(struct pg_call *c, enum pg_statement statement)
-{
-    c->statement = statement;
-    c->count = 0;
-    c->result = NULL;
-}
-
 static void
 add_value(struct pg_call *c, const void *bytes, size_t size, int format)
 {
@@ -25,47 +17,76 @@ add_value(struct pg_call *c, const void *bytes, size_t size, int format)
     c->formats[c->count++] = format;
 }
 
-void
-pg_add_bytes(struct pg_call *c, const void *bytes, size_t size)
+static void
+add_bytes(struct pg_call *c, const void *bytes, size_t size, bool may_be_null)
 {
-    add_value(c, size > 0 ? bytes : "", size, 1);
+    add_value(c, size > 0 ? bytes : may_be_null ? NULL : "", size, 1);
 }
-
-void
-pg_add_text(struct pg_call *c, const char *text)
-{
-    add_value(c, text, 0, 0);
-}
-
-void
-pg_add_null(struct pg_call *c)
-{
-    add_value(c, NULL, 0, 1);
-}
-
-void
-pg_add_int(struct pg_call *c, int32_t value)
-{
-    uint8_t *at = c->numbers[c->count];
-
-    put_be32(at, (uint32_t)value);
-    add_value(c, at, 4, 1);
-}
-
-void
-pg_add_bigint(struct pg_call *c, int64_t value)
-{
-    uint8_t *at = c->numbers[c->count];
-
-    put_be64(at, (uint64_t)value);
-    add_value(c, at, 8, 1);
-}
-
-/* ---- arrays ------------------------------------------------------------ */
 
 /* Of one dimension: dimensions, has nulls, type, then count, lower bound. */
 #define ARRAY_HEAD  20
 #define ARRAY_COUNT 12
+
+static void
+add_array(struct pg_call *c, const struct pg_array *a)
+{
+    c->failed = c->failed || a->failed;
+    if (!a->failed)
+        put_be32(a->bytes + ARRAY_COUNT, a->count);
+    add_bytes(c, a->bytes, a->size, false);
+}
+
+static void
+add_number(struct pg_call *c, uint64_t value, size_t size)
+{
+    uint8_t bytes[8];
+
+    put_be64(bytes, value);
+    memcpy(c->numbers[c->count], bytes + sizeof bytes - size, size);
+    add_value(c, c->numbers[c->count], size, 1);
+}
+
+void
+pg_call_list(struct pg_call *c, enum pg_statement statement, const char *types,
+             va_list list)
+{
+    const uint8_t *bytes;
+
+    c->statement = statement;
+    c->count = 0;
+    c->failed = false;
+    c->result = NULL;
+    for (; *types != '\0'; types++)
+        switch (*types) {
+        case 'i':
+            add_number(c, (uint64_t)va_arg(list, int32_t), 4);
+            break;
+        case 'q':
+            add_number(c, (uint64_t)va_arg(list, int64_t), 8);
+            break;
+        case 't':
+            add_value(c, va_arg(list, const char *), 0, 0);
+            break;
+        case 'a':
+            add_array(c, va_arg(list, const struct pg_array *));
+            break;
+        default:
+            bytes = va_arg(list, const uint8_t *);
+            add_bytes(c, bytes, va_arg(list, size_t), *types == 'n');
+        }
+}
+
+void
+pg_call(struct pg_call *c, enum pg_statement statement, const char *types, ...)
+{
+    va_list list;
+
+    va_start(list, types);
+    pg_call_list(c, statement, types, list);
+    va_end(list);
+}
+
+/* ---- arrays ------------------------------------------------------------ */
 
 static bool
 reserve(struct pg_array *a, size_t more)
@@ -76,27 +97,33 @@ reserve(struct pg_array *a, size_t more)
     if (a->failed || a->size + more <= a->capacity)
         return !a->failed;
     bytes = realloc(a->bytes, capacity);
-    if (!bytes) {
-        a->failed = true;
+    a->failed = !bytes;
+    if (!bytes)
         return false;
-    }
     a->bytes = bytes;
     a->capacity = capacity;
     return true;
 }
 
 void
-pg_array_begin(struct pg_array *a, enum pg_type type)
+pg_array_begin(struct pg_array *a, char type)
 {
-    a->size = 0;
-    a->count = 0;
+    a->size = a->count = 0;
+    a->failed = false;
     if (!reserve(a, ARRAY_HEAD))
         return;
+    memset(a->bytes, 0, ARRAY_HEAD);
     put_be32(a->bytes, 1);
-    put_be32(a->bytes + 4, 0);
-    put_be32(a->bytes + 8, (uint32_t)type);
+    put_be32(a->bytes + 8, type == 'b' ? 17 : type == 'q' ? 20 : 16);
     put_be32(a->bytes + 16, 1);
     a->size = ARRAY_HEAD;
+}
+
+void
+pg_arrays(struct pg *s, const char *types)
+{
+    for (struct pg_array *a = s->arrays; *types != '\0'; types++)
+        pg_array_begin(a++, *types);
 }
 
 void
@@ -118,23 +145,6 @@ pg_array_add_bigint(struct pg_array *a, int64_t value)
 
     put_be64(bytes, (uint64_t)value);
     pg_array_add(a, bytes, sizeof bytes);
-}
-
-int
-pg_add_array(struct pg_call *c, struct pg_array *a)
-{
-    if (a->failed)
-        return -ENOMEM;
-    put_be32(a->bytes + ARRAY_COUNT, a->count);
-    pg_add_bytes(c, a->bytes, a->size);
-    return 0;
-}
-
-void
-pg_array_free(struct pg_array *a)
-{
-    free(a->bytes);
-    *a = (struct pg_array){.bytes = NULL};
 }
 
 /* ---- results ----------------------------------------------------------- */
@@ -170,6 +180,18 @@ pg_text(const PGresult *r, int row, int column, char *text, size_t size)
         length = size - 1;
     memcpy(text, bytes, length);
     text[length] = '\0';
+}
+
+int
+pg_key(const PGresult *r, int row, int column, uint8_t key[STORE_NAME_MAX],
+       size_t *size)
+{
+    const uint8_t *bytes = pg_bytes(r, row, column, size);
+
+    if (*size > STORE_NAME_MAX)
+        return -EBADMSG;
+    memcpy(key, bytes, *size);
+    return 0;
 }
 
 void

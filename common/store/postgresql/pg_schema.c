@@ -17,6 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PG_SCHEMA      1 /* version of the tables */
+#define PG_VERSION_MIN 130000
+
 #define TEXT(x)  TEXT_(x)
 #define TEXT_(x) #x
 
@@ -188,17 +191,15 @@ judge_server(struct pg *s, const PGresult *r)
 int
 pg_server_check(struct pg *s)
 {
-    struct pg_call c;
-    int rc;
+    PGresult *r;
+    int rc = pg_ask(s, &r, PG_SERVER, "");
 
-    pg_call(&c, PG_SERVER);
-    rc = pg_run(s, &c, 1);
     if (rc < 0)
         return rc;
-    rc = judge_server(s, c.result);
+    rc = judge_server(s, r);
     if (rc == 0)
-        warn(s, c.result);
-    PQclear(c.result);
+        warn(s, r);
+    PQclear(r);
     return rc;
 }
 
@@ -225,8 +226,8 @@ postgresql_store_report(struct store *store,
 
     if (rc < 0)
         return rc;
-    pg_call(&c[0], PG_SERVER);
-    pg_call(&c[1], PG_SIZES);
+    pg_call(&c[0], PG_SERVER, "");
+    pg_call(&c[1], PG_SIZES, "");
     rc = pg_run(s, c, 2);
     if (rc < 0)
         return rc;

@@ -3,15 +3,35 @@
  *
  * Names of tables have no schema: the connection's search_path has it.
  * Parameters and columns are binary.  Rows by count are ordered by count
- * descending, then key; bytea compares as memcmp, the shorter first. */
+ * descending, then key; bytea compares as memcmp, the shorter first.  Questions
+ * name their keyspace, so that none waits for its number; the others have it. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/postgresql/pg.h"
 
 #define KEYSPACE                                                               \
     "SELECT id, keys, sum::text, saturated, change, nonce, history "           \
     "FROM keyspace WHERE name = $1"
-#define ROWS    "SELECT key, n, saturated FROM counter WHERE keyspace = $1::int4 "
-#define COUNTED "(SELECT count(*) FROM counter WHERE keyspace = $1::int4 AND "
+#define NAMED "keyspace = (SELECT id FROM keyspace WHERE name = $1) "
+#define ROWS  "SELECT key, n, saturated FROM counter WHERE " NAMED
+#define IN    "WHERE keyspace = $1::int4 "
+#define COUNT                                                                  \
+    "(SELECT count(*) FROM counter x WHERE x.keyspace = c.keyspace AND "
+#define BEFORE "n, key, sum(keys) OVER (ORDER BY n DESC, key) - keys AS before "
+
+/* The rows from a row on, in order. */
+#define FROM_ROW(id, count, row, most)                                         \
+    "((SELECT key, n, saturated FROM counter WHERE keyspace = " id             \
+    " AND n = " count " AND key >= " row " ORDER BY key LIMIT " most ") "      \
+    "UNION ALL (SELECT key, n, saturated FROM counter WHERE keyspace = " id    \
+    " AND n < " count " ORDER BY n DESC, key LIMIT " most ")) u "              \
+    "ORDER BY n DESC, key "
+
+/* Deletes some rows behind $2, and has the last of them. */
+#define CLEAR(table, k)                                                        \
+    "WITH t AS (SELECT " k " FROM (SELECT " k " FROM " table " " IN "AND " k   \
+    " > $2 ORDER BY " k " LIMIT $3::int8) x ORDER BY " k " DESC LIMIT 1), "    \
+    "d AS (DELETE FROM " table " c USING t WHERE c.keyspace = $1::int4 "       \
+    "AND c." k " > $2 AND c." k " <= t." k ") SELECT " k " FROM t"
 
 const char *const pg_statements[PG_STATEMENTS] = {
     [PG_BEGIN] = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
@@ -56,16 +76,15 @@ const char *const pg_statements[PG_STATEMENTS] = {
                "name > $1 ORDER BY name LIMIT 256",
 
     /* Marks. */
-    [PG_MARKS] = "SELECT log, epoch, first_ms FROM mark "
-                 "WHERE keyspace = $1::int4 AND log = ANY($2::bytea[])",
+    [PG_MARKS] = "SELECT log, epoch, first_ms FROM mark " IN
+                 "AND log = ANY($2::bytea[])",
     [PG_MARK_PUT] =
         "INSERT INTO mark (keyspace, log, epoch, first_ms) "
         "SELECT $1::int4, l, e, f "
         "FROM unnest($2::bytea[], $3::int8[], $4::int8[]) u(l, e, f) "
         "ON CONFLICT (keyspace, log) DO UPDATE "
         "SET epoch = excluded.epoch, first_ms = excluded.first_ms",
-    [PG_EACH_MARK] = "SELECT log, epoch, first_ms FROM mark "
-                     "WHERE keyspace = $1::int4",
+    [PG_EACH_MARK] = "SELECT log, epoch, first_ms FROM mark " IN,
 
     /* Counters. */
     [PG_OLD] = "SELECT u.i, c.n, c.saturated "
@@ -76,51 +95,45 @@ const char *const pg_statements[PG_STATEMENTS] = {
                "FROM unnest($2::bytea[], $3::int8[], $4::bool[]) u(k, n, s) "
                "ON CONFLICT (keyspace, key) DO UPDATE "
                "SET n = excluded.n, saturated = excluded.saturated",
-    [PG_GET] = "SELECT n, saturated FROM counter "
-               "WHERE keyspace = $1::int4 AND key = $2",
-    [PG_TOP] = ROWS "ORDER BY n DESC, key OFFSET $2::int8 LIMIT $3::int8",
-    [PG_RANGE] = "SELECT key, n, saturated FROM ((" ROWS
-                 "AND n = $2::int8 AND key >= $3::bytea ORDER BY key "
-                 "LIMIT $4::int8 + $5::int8) UNION ALL (" ROWS
-                 "AND n < $2::int8 ORDER BY n DESC, key "
-                 "LIMIT $4::int8 + $5::int8)) t "
-                 "ORDER BY n DESC, key OFFSET $4::int8 LIMIT $5::int8",
-    [PG_COUNT_SAME] = "SELECT " COUNTED "n = $2::int8 AND key >= $3::bytea "
-                      "AND ($4::bytea IS NULL OR key < $4::bytea))",
-    [PG_COUNT_BETWEEN] =
-        "SELECT " COUNTED "n = $2::int8 AND key >= $3::bytea) + " COUNTED
-        "n < $2::int8 AND n > $4::int8) + " COUNTED
-        "n = $4::int8 AND key < $5::bytea)",
-    [PG_KEYS] = ROWS "AND key >= $2::bytea AND key > $3::bytea "
-                     "AND ($4::bytea IS NULL OR key < $4::bytea) "
-                     "ORDER BY key LIMIT $5::int8",
-    [PG_KEY_AT] = "SELECT key FROM counter WHERE keyspace = $1::int4 "
-                  "ORDER BY key OFFSET $2::int8 LIMIT 1",
     [PG_DEL] = "DELETE FROM counter c "
                "USING unnest($2::bytea[]) WITH ORDINALITY u(k, i) "
                "WHERE c.keyspace = $1::int4 AND c.key = u.k "
                "RETURNING u.i, c.n, c.saturated",
-    [PG_DROP] =
-        "WITH t AS (SELECT key FROM (SELECT key FROM counter "
-        "WHERE keyspace = $1::int4 AND key > $2 ORDER BY key LIMIT $3::int8) x "
-        "ORDER BY key DESC LIMIT 1), d AS (DELETE FROM counter c USING t "
-        "WHERE c.keyspace = $1::int4 AND c.key > $2 AND c.key <= t.key) "
-        "SELECT key FROM t",
+    [PG_DROP] = CLEAR("counter", "key"),
+
+    /* Questions. */
+    [PG_GET] = "SELECT n, saturated FROM counter WHERE " NAMED "AND key = $2",
+    [PG_TOP] = ROWS "ORDER BY n DESC, key OFFSET $2::int8 LIMIT $3::int8",
+    [PG_FAR] =
+        "WITH k AS (SELECT * FROM (SELECT id, keys, greatest($2::int8 + "
+        "CASE WHEN $2::int8 < 0 THEN keys ELSE 0 END, 0) AS rank "
+        "FROM keyspace WHERE name = $1) x WHERE rank < keys), "
+        "b AS (SELECT id, n, key, (rank - before)::int8 AS skip FROM k, "
+        "LATERAL (SELECT " BEFORE "FROM band WHERE keyspace = k.id) y "
+        "WHERE before <= rank ORDER BY before DESC, n, key DESC LIMIT 1) "
+        "SELECT t.* FROM b, LATERAL (SELECT * FROM " FROM_ROW(
+            "b.id", "b.n", "b.key", "b.skip + $3::int8") //
+    "OFFSET b.skip LIMIT $3::int8) t ORDER BY t.n DESC, t.key",
+    [PG_RANK] =
+        "WITH c AS (SELECT keyspace, n, saturated FROM counter WHERE " NAMED
+        "AND key = $2), "
+        "b AS (SELECT y.* FROM c, LATERAL (SELECT " BEFORE
+        "FROM band WHERE keyspace = c.keyspace) y "
+        "WHERE y.n > c.n OR (y.n = c.n AND y.key <= $2) "
+        "ORDER BY y.before DESC, y.n, y.key DESC LIMIT 1) "
+        "SELECT c.n, c.saturated, b.before::int8 + CASE WHEN b.n = c.n "
+        "THEN " COUNT "x.n = c.n AND x.key >= b.key AND x.key < $2) ELSE " COUNT
+        "x.n = b.n AND x.key >= b.key) + " COUNT
+        "x.n < b.n AND x.n > c.n) + " COUNT
+        "x.n = c.n AND x.key < $2) END FROM c LEFT JOIN b ON true",
+    [PG_KEYS] = ROWS "AND key >= $2::bytea AND key > $3::bytea "
+                     "AND ($4::bytea IS NULL OR key < $4::bytea) "
+                     "AND ($6::int8 = 0 OR key >= (SELECT key FROM counter "
+                     "WHERE " NAMED "ORDER BY key OFFSET $6::int8 LIMIT 1)) "
+                     "ORDER BY key LIMIT $5::int8",
 
     /* Bands. */
-    [PG_BANDS] = "SELECT n, key, keys FROM band WHERE keyspace = $1::int4 "
-                 "ORDER BY n DESC, key",
-    [PG_BAND_AT] =
-        "SELECT n, key, before::int8 FROM (SELECT n, key, keys, "
-        "sum(keys) OVER (ORDER BY n DESC, key) - keys AS before FROM band "
-        "WHERE keyspace = $1::int4) b WHERE before <= $2::int8 "
-        "ORDER BY before DESC, n, key DESC LIMIT 1",
-    [PG_BAND_OF] =
-        "SELECT n, key, before::int8 FROM (SELECT n, key, keys, "
-        "sum(keys) OVER (ORDER BY n DESC, key) - keys AS before FROM band "
-        "WHERE keyspace = $1::int4) b WHERE n > $2::int8 OR "
-        "(n = $2::int8 AND key <= $3::bytea) "
-        "ORDER BY before DESC, n, key DESC LIMIT 1",
+    [PG_BANDS] = "SELECT n, key, keys FROM band " IN "ORDER BY n DESC, key",
     [PG_BAND_PUT] =
         "INSERT INTO band (keyspace, n, key, keys) SELECT $1::int4, n, k, c "
         "FROM unnest($2::int8[], $3::bytea[], $4::int8[]) u(n, k, c) "
@@ -128,30 +141,21 @@ const char *const pg_statements[PG_STATEMENTS] = {
     [PG_BAND_DEL] = "DELETE FROM band USING unnest($2::int8[], $3::bytea[]) "
                     "u(n, k) WHERE keyspace = $1::int4 AND band.n = u.n "
                     "AND band.key = u.k",
-    [PG_BAND_CLEAR] = "DELETE FROM band WHERE keyspace = $1::int4",
-    [PG_SPLIT] = "SELECT key, n FROM counter WHERE keyspace = $1::int4 "
-                 "AND n = $2::int8 AND key >= $3 "
-                 "ORDER BY key OFFSET $4::int8 LIMIT 1",
-    [PG_SPLIT_MORE] = "SELECT key, n FROM counter WHERE keyspace = $1::int4 "
-                      "AND n < $2::int8 ORDER BY n DESC, key "
-                      "OFFSET $3::int8 LIMIT 1",
+    [PG_BAND_CLEAR] = "DELETE FROM band " IN,
+    [PG_SPLIT] = "SELECT n, key FROM " FROM_ROW("$1::int4", "$2::int8", "$3",
+                                                "$4::int8 + 1") //
+    "OFFSET $4::int8 LIMIT 1",
 
     /* Blocks of history. */
-    [PG_BLOCK_AFTER] = "SELECT k, v FROM block WHERE keyspace = $1::int4 "
-                       "AND k >= $2 ORDER BY k LIMIT $3::int8",
-    [PG_BLOCK_BEFORE] = "SELECT k, v FROM block WHERE keyspace = $1::int4 "
-                        "AND k <= $2 ORDER BY k DESC LIMIT 1",
+    [PG_BLOCK_AFTER] =
+        "SELECT k, v FROM block " IN "AND k >= $2 ORDER BY k LIMIT $3::int8",
+    [PG_BLOCK_BEFORE] =
+        "SELECT k, v FROM block " IN "AND k <= $2 ORDER BY k DESC LIMIT 1",
     [PG_BLOCK_PUT] = "INSERT INTO block (keyspace, k, v) "
                      "SELECT $1::int4, k, v "
                      "FROM unnest($2::bytea[], $3::bytea[]) u(k, v) "
                      "ON CONFLICT (keyspace, k) DO UPDATE SET v = excluded.v",
-    [PG_BLOCK_DEL] =
-        "DELETE FROM block WHERE keyspace = $1::int4 AND k = ANY($2::bytea[])",
-    [PG_BLOCK_CLEAR] =
-        "WITH t AS (SELECT k FROM (SELECT k FROM block "
-        "WHERE keyspace = $1::int4 AND k > $2 ORDER BY k LIMIT $3::int8) x "
-        "ORDER BY k DESC LIMIT 1), d AS (DELETE FROM block b USING t "
-        "WHERE b.keyspace = $1::int4 AND b.k > $2 AND b.k <= t.k) "
-        "SELECT k FROM t",
-    [PG_BLOCK_COUNT] = "SELECT count(*) FROM block WHERE keyspace = $1::int4",
+    [PG_BLOCK_DEL] = "DELETE FROM block " IN "AND k = $2",
+    [PG_BLOCK_CLEAR] = CLEAR("block", "k"),
+    [PG_BLOCK_COUNT] = "SELECT count(*) FROM block " IN,
 };

@@ -19,6 +19,10 @@ close_lane(struct pg *s)
     pg_disconnect(s);
     history_compact_free(s->compact);
     free(s->bands.bands);
+    for (int i = 0; i < PG_ARRAYS; i++)
+        free(s->arrays[i].bytes);
+    free(s->blocks[0].bytes);
+    free(s->blocks[1].bytes);
     free(s);
 }
 
