@@ -223,7 +223,10 @@ resp_do_command(struct resp_call *call)
 {
     if (call->count > 1 && resp_is_word(&call->args[1], "count"))
         return resp_answer_number(call, (int64_t)resp_command_count());
-    return resp_answer(call, "*0\r\n");
+    if (call->count > 1 && !resp_is_word(&call->args[1], "docs") &&
+        !resp_is_word(&call->args[1], "info"))
+        return resp_unknown_subcommand(call, "COMMAND");
+    return resp_answer(call, "*0\r\n"); /* clients ask, and do without */
 }
 
 enum conn_next

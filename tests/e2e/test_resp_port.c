@@ -334,6 +334,8 @@ CASE(what_libraries_send_first_is_answered, x)
          "+PONG hi hi +OK -ERR DB index is out of range");
     talk(x->fd, "COMMAND DOCS; CONFIG GET save appendonly",
          "[] [save '' appendonly yes]");
+    talk(x->fd, "COMMAND; COMMAND INFO get; COMMAND NOSUCH",
+         "[] [] -ERR unknown subcommand 'NOSUCH'. Try COMMAND HELP.");
     talk(x->fd,
          "CLIENT SETINFO LIB-NAME x; CLIENT GETNAME; CLIENT SETNAME n; "
          "CLIENT GETNAME; CLIENT NOSUCH",
